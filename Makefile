@@ -1,0 +1,86 @@
+# Tessera. `make` builds bin/tessera; `make help` lists everything else.
+# Variants: make CC=clang, make VARIANT=asan, make VARIANT=debug.
+
+CC       ?= gcc
+VARIANT  ?= release
+PREFIX   ?= /usr/local
+VERSION  := 0.1.0
+BUILD    := build/$(VARIANT)
+BIN      := $(if $(filter release,$(VARIANT)),bin/tessera,$(BUILD)/tessera)
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+
+WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef \
+         -Wpointer-arith -Wwrite-strings
+MODE_release := -O2
+MODE_debug   := -O0 -g
+MODE_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+                -fno-omit-frame-pointer
+CFLAGS   += -std=gnu11 $(WARN) $(MODE_$(VARIANT)) -ffp-contract=off -fno-math-errno \
+            -fno-trapping-math -ffunction-sections -fdata-sections -fno-pie
+CPPFLAGS += -I. -D_GNU_SOURCE -DTS_VERSION='"$(VERSION)"' -DTS_PREFIX='"$(PREFIX)"'
+LDFLAGS  += -no-pie -Wl,--gc-sections $(filter -fsanitize%,$(MODE_$(VARIANT)))
+
+# LuaJIT and LAPACK are linked statically: one program, and bits that do not
+# depend on which BLAS a machine has installed.
+LUA_CFLAGS := $(shell pkg-config --cflags luajit 2>/dev/null || echo -I/usr/include/luajit-2.1)
+LUA_LIB    := $(firstword $(wildcard /usr/lib/*/libluajit-5.1.a /usr/lib/libluajit-5.1.a) -lluajit-5.1)
+LUA_SHARE  := $(firstword $(wildcard /usr/share/luajit-2.1*/jit))
+LAPACK_LIB := $(firstword $(wildcard /usr/lib/*/lapack/liblapack.a)) \
+              $(firstword $(wildcard /usr/lib/*/blas/libblas.a))
+LIBS       := $(LUA_LIB) $(LAPACK_LIB) -Wl,-Bstatic -lgfortran -lquadmath -Wl,-Bdynamic \
+              -lm -ldl -lpthread
+
+# Instruction sets of the CPU kernels (vm/kernels/isa.h).
+ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
+ISA  := $(if $(filter x86_64,$(ARCH)),avx512 avx2) base
+ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd -mfma -mf16c -mavx2 -mbmi \
+              -mbmi2 -mlzcnt -mprefer-vector-width=512
+ISA_avx2   := -mavx2 -mfma -mf16c -mbmi -mbmi2 -mlzcnt
+ISA_base   :=
+KFLAGS     := $(filter-out -O1 -O2,$(CFLAGS)) -O3
+
+SRC  := $(wildcard lib/*.c devices/*.c devices/mesh/*.c ir/*.c vm/*.c jit/*.c repl/*.c)
+KSRC := $(wildcard vm/kernels/*.c)
+LUA  := $(wildcard lib/lua/*.lua lib/lua/*/*.lua)
+OBJ  := $(SRC:%.c=$(BUILD)/%.o) $(foreach i,$(ISA),$(KSRC:%.c=$(BUILD)/%.$(i).o)) \
+        $(BUILD)/embed.o
+CORE := $(filter-out $(BUILD)/repl/main.o,$(OBJ))
+
+all: $(BIN)
+
+$(BIN): $(OBJ)
+	@mkdir -p $(@D)
+	@echo "  link   $@"
+	@$(CC) $(LDFLAGS) -o $@ $(OBJ) $(LIBS)
+
+$(BUILD)/repl/%.o: CPPFLAGS += $(LUA_CFLAGS)
+$(BUILD)/embed.o: CPPFLAGS += $(LUA_CFLAGS)
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	@echo "  cc     $<"
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+define ISA_RULE
+$(BUILD)/%.$(1).o: %.c
+	@mkdir -p $$(@D)
+	@echo "  cc     $$< ($(1))"
+	@$$(CC) $$(CPPFLAGS) $$(KFLAGS) $$(ISA_$(1)) -DTS_ISA_$(1) -MMD -MP -c -o $$@ $$<
+endef
+$(foreach i,$(ISA),$(eval $(call ISA_RULE,$(i))))
+
+# The Lua library, and LuaJIT's own jit.* modules, become part of the program.
+$(BUILD)/embed.c: scripts/embed.sh $(LUA)
+	@mkdir -p $(@D)
+	@sh scripts/embed.sh $(LUA_SHARE) $(LUA) > $@
+$(BUILD)/embed.o: $(BUILD)/embed.c
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+-include $(OBJ:.o=.d)
+
+include scripts/targets.mk
+
+.PHONY: all

@@ -1,0 +1,10 @@
+/* The functions that fill in one device each. */
+#ifndef TS_DEVICES_BACKENDS_H
+#define TS_DEVICES_BACKENDS_H
+
+#include "devices/device.h"
+
+void ts_cpu_device(TsDevice *d);
+void ts_null_device(TsDevice *d);
+
+#endif

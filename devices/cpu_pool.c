@@ -1,0 +1,162 @@
+/* A pool of threads that share one loop at a time.
+ *
+ * The caller publishes the loop, wakes the workers and takes ranges itself from
+ * the same counter, so a loop never waits for a thread that the machine has not
+ * scheduled: whoever comes first takes the next range. Workers spin for some
+ * microseconds before they sleep, since operators follow each other closely. */
+#include "devices/cpu_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { MAX_THREADS = 256, SPINS = 2000, RANGES_PER_THREAD = 4 };
+
+static struct {
+  pthread_mutex_t lock;
+  pthread_cond_t wake;
+  int nthreads, nstarted; /* threads wanted (with the caller), workers running */
+  pthread_t thread[MAX_THREADS];
+  atomic_uint epoch;  /* counts loops; odd while one is open */
+  atomic_int inside;  /* workers that are in the open loop */
+  atomic_llong next;  /* first item not yet taken */
+  int64_t n, step;
+  TsTask *task;
+  void *arg;
+  int nsleeping;
+  bool stop;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+
+static pthread_mutex_t one_loop = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local int worker_id = -1; /* >= 0 inside a task */
+static volatile sig_atomic_t interrupted;
+
+void ts_cpu_interrupt(void) { interrupted = 1; }
+bool ts_cpu_interrupted(void) { return interrupted; }
+void ts_cpu_clear_interrupt(void) { interrupted = 0; }
+
+static void take_ranges(int worker) {
+  for (;;) {
+    int64_t lo = atomic_fetch_add(&pool.next, pool.step);
+    if (lo >= pool.n || interrupted) return;
+    int64_t hi = lo + pool.step < pool.n ? lo + pool.step : pool.n;
+    pool.task(pool.arg, lo, hi, worker);
+  }
+}
+
+static inline void relax(void) {
+#if defined __x86_64__
+  __builtin_ia32_pause();
+#endif
+}
+
+/* Waits until a loop later than `seen` is open; false when the pool stops. */
+static bool wait_for_loop(unsigned seen) {
+  for (int i = 0; i < SPINS; i++) {
+    unsigned e = atomic_load(&pool.epoch);
+    if (e != seen && (e & 1)) return true;
+    relax();
+  }
+  pthread_mutex_lock(&pool.lock);
+  pool.nsleeping++;
+  for (;;) {
+    unsigned e = atomic_load(&pool.epoch);
+    if (pool.stop || (e != seen && (e & 1))) break;
+    pthread_cond_wait(&pool.wake, &pool.lock);
+  }
+  pool.nsleeping--;
+  bool go = !pool.stop;
+  pthread_mutex_unlock(&pool.lock);
+  return go;
+}
+
+static void *work(void *arg) {
+  worker_id = (int)(intptr_t)arg;
+  unsigned seen = 0;
+  while (wait_for_loop(seen)) {
+    atomic_fetch_add(&pool.inside, 1);
+    unsigned e = atomic_load(&pool.epoch);
+    if (e & 1) take_ranges(worker_id);
+    seen = e;
+    atomic_fetch_sub(&pool.inside, 1);
+  }
+  return NULL;
+}
+
+static int processors(void) {
+  cpu_set_t set;
+  if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
+  return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+int ts_cpu_threads(void) {
+  if (!pool.nthreads) ts_cpu_set_threads(0);
+  return pool.nthreads;
+}
+
+static void stop_workers(void) {
+  pthread_mutex_lock(&pool.lock);
+  pool.stop = true;
+  pthread_cond_broadcast(&pool.wake);
+  pthread_mutex_unlock(&pool.lock);
+  for (int i = 0; i < pool.nstarted; i++) pthread_join(pool.thread[i], NULL);
+  pool.nstarted = 0;
+  pool.stop = false;
+}
+
+void ts_cpu_set_threads(int n) {
+  if (n <= 0) n = processors();
+  if (n > MAX_THREADS) n = MAX_THREADS;
+  if (n < 1) n = 1;
+  if (pool.nstarted) stop_workers();
+  pool.nthreads = n;
+}
+
+/* A thread that cannot be started is no failure: the others do its part. Signals
+ * go to the main thread. */
+static void start_workers(void) {
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  while (pool.nstarted < pool.nthreads - 1) {
+    int i = pool.nstarted;
+    if (pthread_create(&pool.thread[i], NULL, work, (void *)(intptr_t)(i + 1))) break;
+    pool.nstarted++;
+  }
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+static void run_loop(int64_t n, int64_t step, TsTask *task, void *arg) {
+  pool.n = n, pool.step = step, pool.task = task, pool.arg = arg;
+  atomic_store(&pool.next, 0);
+  atomic_fetch_add(&pool.epoch, 1);
+  pthread_mutex_lock(&pool.lock);
+  if (pool.nsleeping) pthread_cond_broadcast(&pool.wake);
+  pthread_mutex_unlock(&pool.lock);
+  worker_id = 0;
+  take_ranges(0);
+  worker_id = -1;
+  /* Close the loop first: a worker that comes late sees an even epoch and stays
+   * out, so after inside == 0 nobody touches the caller's data any more. */
+  atomic_fetch_add(&pool.epoch, 1);
+  while (atomic_load(&pool.inside)) relax();
+}
+
+void ts_cpu_parallel(int64_t n, int64_t grain, TsTask *task, void *arg) {
+  if (n <= 0) return;
+  if (grain < 1) grain = 1;
+  int threads = ts_cpu_threads();
+  if (worker_id >= 0 || threads == 1 || n <= grain || pthread_mutex_trylock(&one_loop)) {
+    int64_t step = n <= grain ? n : grain * 16;
+    for (int64_t lo = 0; lo < n && !interrupted; lo += step)
+      task(arg, lo, lo + step < n ? lo + step : n, worker_id < 0 ? 0 : worker_id);
+    return;
+  }
+  if (pool.nstarted < threads - 1) start_workers();
+  int64_t step = (n + threads * RANGES_PER_THREAD - 1) / (threads * RANGES_PER_THREAD);
+  run_loop(n, step < grain ? grain : step, task, arg);
+  pthread_mutex_unlock(&one_loop);
+}

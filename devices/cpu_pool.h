@@ -1,0 +1,26 @@
+/* The CPU's threads: a loop over work items spread over the pool. Results never
+ * depend on how the items are spread. */
+#ifndef TS_DEVICES_CPU_POOL_H
+#define TS_DEVICES_CPU_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Works on items lo..hi-1; worker is 0 for the caller, below ts_cpu_threads(). */
+typedef void TsTask(void *arg, int64_t lo, int64_t hi, int worker);
+
+/* Calls task on disjoint ranges that cover [0, n), each of at least grain items
+ * but the last. Returns when all are done. A call from inside a task runs in that
+ * thread. After ts_cpu_interrupt() the ranges not yet begun are skipped. */
+void ts_cpu_parallel(int64_t n, int64_t grain, TsTask *task, void *arg);
+
+int ts_cpu_threads(void);
+/* 0 means one for each processor that the process may use. Not during a loop. */
+void ts_cpu_set_threads(int n);
+
+/* Ctrl-C: safe to call from a signal handler. The flag stays until cleared. */
+void ts_cpu_interrupt(void);
+bool ts_cpu_interrupted(void);
+void ts_cpu_clear_interrupt(void);
+
+#endif

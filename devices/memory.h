@@ -1,0 +1,27 @@
+/* The CPU's caching allocator. Blocks are aligned to 64 bytes. Not thread safe:
+ * tensors are made and freed by the thread that owns the context. */
+#ifndef TS_DEVICES_MEMORY_H
+#define TS_DEVICES_MEMORY_H
+
+#include <stdint.h>
+
+/* nbytes >= 0; NULL when the system has no more memory. The contents are
+ * unspecified. The same nbytes must be given to free. */
+void *ts_memory_alloc(int64_t nbytes);
+void ts_memory_free(void *at, int64_t nbytes);
+/* Gives every cached block back to the system. */
+void ts_memory_trim(void);
+
+typedef struct TsMemoryStats {
+  int64_t live;   /* bytes handed out, as rounded to block sizes */
+  int64_t peak;   /* the most that was live at one time */
+  int64_t cached; /* bytes in free blocks kept for reuse */
+} TsMemoryStats;
+TsMemoryStats ts_memory_stats(void);
+
+/* For tests: the n-th allocation from now fails (0: none does), counting
+ * ts_memory_should_fail() of other allocators as well. */
+void ts_memory_fail_after(int64_t n);
+int ts_memory_should_fail(void);
+
+#endif

@@ -1,0 +1,61 @@
+/* The list of devices. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/backends.h"
+
+static TsDevice device[TS_MAX_DEVICES];
+static int count;
+
+static TsDevice *add(const char *kind, int number, void (*fill)(TsDevice *)) {
+  TsDevice *d = &device[count];
+  memset(d, 0, sizeof *d);
+  d->kind = kind;
+  d->index = count++;
+  snprintf(d->name, sizeof d->name, "%s:%d", kind, number);
+  fill(d);
+  return d;
+}
+
+static void start(void) {
+  if (count) return;
+  add("cpu", 0, ts_cpu_device);
+  add("null", 0, ts_null_device);
+}
+
+int ts_device_count(void) {
+  start();
+  return count;
+}
+
+TsDevice *ts_device_at(int index) {
+  start();
+  return &device[index];
+}
+
+TsDevice *ts_device_find(const char *name, TsError *err) {
+  start();
+  char full[32];
+  snprintf(full, sizeof full, "%s%s", name, strchr(name, ':') ? "" : ":0");
+  for (int i = 0; i < count; i++)
+    if (!strcmp(device[i].name, full)) return &device[i];
+  char known[TS_MAX_DEVICES * 26] = "";
+  size_t n = 0;
+  for (int i = 0; i < count; i++)
+    n += (size_t)snprintf(known + n, 26, "%s%s", i ? ", " : "", device[i].name);
+  ts_error_set(err, TS_ERR_device, "there is no device '%s'", name);
+  ts_error_hint(err, "known devices: %s", known);
+  return NULL;
+}
+
+int ts_device_configure(const char *spec, TsError *err) {
+  start();
+  int n = 0;
+  if (sscanf(spec, "cpu:%d", &n) != 1 || n < 1 || count + n - 1 > TS_MAX_DEVICES) {
+    ts_error_set(err, TS_ERR_device, "cannot make the devices '%s'", spec);
+    return ts_error_hint(err, "cpu:N makes N virtual CPU devices, N <= %d", TS_MAX_DEVICES - 1);
+  }
+  for (int i = 1; i < n; i++) add("cpu", i, ts_cpu_device);
+  return 0;
+}

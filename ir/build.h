@@ -1,0 +1,85 @@
+/* Building with operators without saying whether they run now or become graph.
+ *
+ * A COMPOSE row, and later an adjoint, is one function over this interface. The
+ * VM's builder executes each emitted operator at once; the graph's adds a node. A
+ * failed emit makes every later one fail as well, so definitions need no checks
+ * between the lines: whoever called the definition looks at b->failed. */
+#ifndef TS_IR_BUILD_H
+#define TS_IR_BUILD_H
+
+#include "lib/op.h"
+
+typedef struct TsValue *TsVal; /* an operand; NULL after a failure */
+
+typedef struct TsBuild TsBuild;
+struct TsBuild {
+  /* Emits op; returns output 0 and stores all in out (may be NULL). attr: one
+   * for each attribute of the row, or NULL for the defaults. */
+  TsVal (*emit)(TsBuild *b, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out);
+  const TsMeta *(*meta)(TsBuild *b, TsVal v);
+  TsVal (*number)(TsBuild *b, double value); /* weak: takes the other side's dtype */
+  TsError *err;
+  bool failed;
+};
+
+/* One COMPOSE call: inputs (NULL where optional and absent) and attributes of
+ * the row; the definition stores out[0..nout). Returns 0, or -1 with err set. */
+typedef struct TsCompose {
+  TsBuild *b;
+  TsOp op;
+  int nin;
+  const TsVal *in;
+  const TsAttr *attr;
+  int nout, room;
+  TsVal *out;
+} TsCompose;
+
+typedef int TsComposeFn(TsCompose *);
+extern TsComposeFn *const ts_compose_table[TS_OP_COUNT]; /* NULL but for COMPOSE rows */
+
+/* ---- short forms for definitions */
+typedef struct TsBuildAttr {
+  const char *name;
+  TsAttr value;
+} TsBuildAttr;
+
+/* Emits op with n inputs and attributes by name. */
+TsVal ts_build(TsBuild *b, TsOp op, int nin, const TsVal *in, int nattr, const TsBuildAttr *attr,
+               TsVal *out);
+TsVal ts_build1(TsBuild *b, TsOp op, TsVal x);
+TsVal ts_build2(TsBuild *b, TsOp op, TsVal x, TsVal y);
+
+/* ts_b(b, TS_OP_sum, (x), ("axis", ts_b_int(1)), ...) would need macros that
+ * nobody can read; the two lists are compound literals instead:
+ *   ts_build(b, TS_OP_sum, TS_IN(x), TS_ATTRS({"axis", ts_b_ints(&axis, 1)}), NULL) */
+#define TS_IN(...) (int)(sizeof((TsVal[]){__VA_ARGS__}) / sizeof(TsVal)), (TsVal[]){__VA_ARGS__}
+#define TS_ATTRS(...)                                                                          \
+  (int)(sizeof((TsBuildAttr[]){__VA_ARGS__}) / sizeof(TsBuildAttr)),                           \
+      (TsBuildAttr[]){__VA_ARGS__}
+#define TS_NO_ATTRS 0, NULL
+
+static inline TsAttr ts_b_int(int64_t i) { return (TsAttr){.type = TS_ATTR_int, .i = i}; }
+static inline TsAttr ts_b_f(double f) { return (TsAttr){.type = TS_ATTR_f, .f = f}; }
+static inline TsAttr ts_b_bool(bool v) { return (TsAttr){.type = TS_ATTR_bool, .i = v}; }
+static inline TsAttr ts_b_choice(int i) { return (TsAttr){.type = TS_ATTR_choice, .i = i}; }
+static inline TsAttr ts_b_dtype(TsDtype d) { return (TsAttr){.type = TS_ATTR_dtype, .i = d}; }
+static inline TsAttr ts_b_str(const char *s) { return (TsAttr){.type = TS_ATTR_str, .str = s}; }
+static inline TsAttr ts_b_ints(const int64_t *v, int n) {
+  return (TsAttr){.type = TS_ATTR_ints, .n = n, .ints = v};
+}
+static inline TsAttr ts_b_floats(const double *v, int n) {
+  return (TsAttr){.type = TS_ATTR_floats, .n = n, .floats = v};
+}
+
+/* Frequent operators. */
+TsVal ts_build_reshape(TsBuild *b, TsVal x, const int64_t *dim, int ndim);
+TsVal ts_build_permute(TsBuild *b, TsVal x, const int64_t *perm, int n);
+TsVal ts_build_narrow(TsBuild *b, TsVal x, int axis, int64_t start, int64_t length);
+TsVal ts_build_cast(TsBuild *b, TsVal x, TsDtype d);
+TsVal ts_build_sum(TsBuild *b, TsVal x, const int64_t *axis, int naxis, bool keepdims);
+
+/* Fails the build with an error: returns -1. */
+int ts_build_fail(TsBuild *b, TsErrorCode code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

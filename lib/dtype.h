@@ -1,0 +1,57 @@
+/* Element types: names, sizes, kinds, promotion. The table is lib/dtypes.def. */
+#ifndef TS_LIB_DTYPE_H
+#define TS_LIB_DTYPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum TsDtype {
+#define DT(name, bytes, kind, compute, accum, npy, st, help) TS_DT_##name,
+#include "lib/dtypes.def"
+#undef DT
+  TS_DT_COUNT,
+  TS_DT_none = TS_DT_COUNT
+} TsDtype;
+
+/* Kinds, also as the letters of an operator row's TYPES column. */
+enum { TS_KIND_B = 1, TS_KIND_U = 2, TS_KIND_I = 4, TS_KIND_F = 8, TS_KIND_C = 16, TS_KIND_X = 32 };
+
+typedef struct TsDtypeInfo {
+  const char *name;
+  uint8_t nbytes; /* of one element; of one 32-element block for mxfp4 */
+  uint8_t kind;
+  uint8_t compute; /* the type in which pointwise kernels calculate */
+  uint8_t accum;   /* the type of sums */
+  const char *npy, *safetensors, *help;
+} TsDtypeInfo;
+
+extern const TsDtypeInfo ts_dtypes[TS_DT_COUNT];
+
+enum { TS_MXFP4_BLOCK = 32 };
+
+static inline int ts_dtype_kind(TsDtype d) { return ts_dtypes[d].kind; }
+static inline bool ts_dtype_is(TsDtype d, int kinds) { return (ts_dtypes[d].kind & kinds) != 0; }
+static inline const char *ts_dtype_name(TsDtype d) { return d < TS_DT_COUNT ? ts_dtypes[d].name : "none"; }
+
+/* Bytes of n elements in a row. */
+static inline int64_t ts_dtype_nbytes(TsDtype d, int64_t n) {
+  return d == TS_DT_mxfp4 ? n / TS_MXFP4_BLOCK * 17 : n * ts_dtypes[d].nbytes;
+}
+
+/* The type by its name (also float32, int64, bfloat16, ... as NumPy and PyTorch
+ * say them), or TS_DT_none. */
+TsDtype ts_dtype_parse(const char *name, int len);
+
+/* The type in which values of both can be combined (Array API's table, with
+ * integer + float -> the float as in PyTorch). Symmetric, associative within a
+ * kind. TS_DT_none if there is none (mxfp4 with anything else). */
+TsDtype ts_dtype_promote(TsDtype a, TsDtype b);
+
+TsDtype ts_dtype_real(TsDtype d);    /* complex64 -> f32, complex128 -> f64, else d */
+TsDtype ts_dtype_complex(TsDtype d); /* f64 -> complex128, other reals -> complex64 */
+TsDtype ts_dtype_float(TsDtype d);   /* bool and integers -> f32, else d */
+
+/* Least and greatest value of a bool or integer type. */
+void ts_dtype_int_range(TsDtype d, int64_t *lo, int64_t *hi);
+
+#endif

@@ -1,0 +1,48 @@
+/* The error slot. */
+#include "lib/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const name[] = {
+    "ok",
+#define ERR(n, text) #n,
+#include "lib/errors.def"
+#undef ERR
+};
+
+int ts_error_set(TsError *e, TsErrorCode code, const char *format, ...) {
+  va_list ap;
+  va_start(ap, format);
+  e->code = code;
+  e->hint[0] = 0;
+  vsnprintf(e->message, sizeof e->message, format, ap);
+  va_end(ap);
+  return -1;
+}
+
+int ts_error_hint(TsError *e, const char *format, ...) {
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(e->hint, sizeof e->hint, format, ap);
+  va_end(ap);
+  return -1;
+}
+
+void ts_error_clear(TsError *e) {
+  e->code = TS_OK;
+  e->message[0] = e->hint[0] = 0;
+}
+
+const char *ts_error_name(TsErrorCode code) { return name[code]; }
+
+void ts_bug(const char *file, int line, const char *format, ...) {
+  va_list ap;
+  va_start(ap, format);
+  fprintf(stderr, "tessera: internal error at %s:%d: ", file, line);
+  vfprintf(stderr, format, ap);
+  fputc('\n', stderr);
+  va_end(ap);
+  abort();
+}

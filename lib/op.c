@@ -1,0 +1,292 @@
+/* The operator table expanded: rows, their parsed inputs and attributes, and
+ * the inference that runs a row's dtype and shape rule. */
+#include "lib/op.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/infer.h"
+#include "lib/text.h"
+
+/* TYPES column: letters of dtype kinds. */
+#define TYPES_F TS_KIND_F
+#define TYPES_C TS_KIND_C
+#define TYPES_I (TS_KIND_U | TS_KIND_I)
+#define TYPES_B TS_KIND_B
+#define TYPES_FC (TYPES_F | TYPES_C)
+#define TYPES_FI (TYPES_F | TYPES_I)
+#define TYPES_IB (TYPES_I | TYPES_B)
+#define TYPES_FIB (TYPES_F | TYPES_I | TYPES_B)
+#define TYPES_FIC (TYPES_F | TYPES_I | TYPES_C)
+#define TYPES_FIBC (TYPES_F | TYPES_I | TYPES_B | TYPES_C)
+#define TYPES_ANY (TYPES_FIBC | TS_KIND_X)
+
+/* ARITY column: inputs, and for pointwise rows parameters ("1p2"). */
+#define NPAR_0 0
+#define NPAR_1 0
+#define NPAR_2 0
+#define NPAR_3 0
+#define NPAR_4 0
+#define NPAR_5 0
+#define NPAR_6 0
+#define NPAR_7 0
+#define NPAR_8 0
+#define NPAR_n 0
+#define NPAR_1p1 1
+#define NPAR_1p2 2
+
+static TsOpInfo table[TS_OP_COUNT] = {
+#define OP(n, c, arity, t, dtype_, shape_, adj, inputs_, attrs_, help_)                        \
+  [TS_OP_##n] = {.name = #n, .cls = TS_CLASS_##c, .types = TYPES_##t, .npar = NPAR_##arity,    \
+                 .dtype = ts_dtype_rule_##dtype_, .shape = ts_shape_rule_##shape_,             \
+                 .adjoint = #adj, .inputs = inputs_, .attrs = attrs_, .help = help_},
+#include "lib/ops.def"
+#undef OP
+};
+
+static const char *const class_name[] = {"pointwise", "reduce", "scan",   "view",
+                                         "kernel",    "random", "compose"};
+
+const char *ts_op_class_name(TsClass c) { return class_name[c]; }
+
+/* ---- parsing of the inputs and attributes columns */
+static const struct {
+  const char *word;
+  TsAttrType type;
+} attr_type[] = {{"int", TS_ATTR_int},       {"f", TS_ATTR_f},     {"bool", TS_ATTR_bool},
+                 {"ints", TS_ATTR_ints},     {"str", TS_ATTR_str}, {"floats", TS_ATTR_floats},
+                 {"dtype", TS_ATTR_dtype}};
+
+static void parse_inputs(TsOpInfo *o) {
+  for (const char *s = o->inputs; *s;) {
+    size_t len = strcspn(s, " ");
+    bool optional = s[len - 1] == '?', many = len > 3 && !memcmp(s + len - 3, "...", 3);
+    size_t n = len - (many ? 3 : optional ? 1 : 0);
+    TS_ASSERT(o->nin < TS_MAX_IN && n < sizeof o->input[0]);
+    memcpy(o->input[o->nin++], s, n);
+    o->variadic |= many;
+    if (!optional && !many) o->nrequired = o->nin;
+    s += len + (s[len] == ' ');
+  }
+}
+
+/* A list default is written "1,1"; its numbers live as long as the table. */
+static void parse_list(TsAttr *a, const char *s, size_t len) {
+  static int64_t pool[256];
+  static int used;
+  a->ints = pool + used;
+  for (const char *end = s + len; s < end;) {
+    char *next;
+    TS_ASSERT(used < 256);
+    pool[used++] = strtoll(s, &next, 10);
+    a->n++;
+    s = next + (*next == ',');
+  }
+}
+
+static void parse_default(TsAttrSpec *a, const char *s, size_t len) {
+  char word[64];
+  TS_ASSERT(len < sizeof word);
+  memcpy(word, s, len);
+  word[len] = 0;
+  a->has_default = 1;
+  a->preset.type = a->type;
+  switch (a->type) {
+    case TS_ATTR_int: a->preset.i = strtoll(word, NULL, 10); break;
+    case TS_ATTR_f: a->preset.f = strtod(word, NULL); break;
+    case TS_ATTR_bool: a->preset.i = !strcmp(word, "true"); break;
+    case TS_ATTR_choice: a->preset.i = ts_attr_choice(a, word); break;
+    case TS_ATTR_dtype: a->preset.i = ts_dtype_parse(word, (int)len); break;
+    case TS_ATTR_ints: parse_list(&a->preset, s, len); break;
+    default: TS_BUG("no default can be written for this type: %s", word);
+  }
+}
+
+static void parse_attr(TsOpInfo *o, const char *s, size_t len) {
+  TS_ASSERT(o->nattr < TS_MAX_ATTR);
+  TsAttrSpec *a = &o->attr[o->nattr++];
+  size_t name = strcspn(s, ":"), type = strcspn(s + name + 1, " =?");
+  const char *t = s + name + 1;
+  a->name = s, a->namelen = (int)name;
+  a->words = t, a->wordslen = (int)type;
+  a->type = TS_ATTR_none;
+  for (size_t i = 0; i < sizeof attr_type / sizeof *attr_type; i++)
+    if (strlen(attr_type[i].word) == type && !memcmp(attr_type[i].word, t, type))
+      a->type = attr_type[i].type;
+  if (memchr(t, '|', type)) a->type = TS_ATTR_choice;
+  TS_ASSERT(a->type != TS_ATTR_none);
+  const char *rest = t + type;
+  if (rest < s + len && *rest == '?') a->optional = 1;
+  if (rest < s + len && *rest == '=') parse_default(a, rest + 1, (size_t)(s + len - rest - 1));
+}
+
+/* The first row of each family: an enumerator that takes the next row's number. */
+enum {
+#define FAMILY(f) FIRST_##f,
+#define OP(n, ...) AFTER_##n = TS_OP_##n,
+#include "lib/ops.def"
+#undef OP
+#undef FAMILY
+};
+
+static const struct {
+  const char *name;
+  int first;
+} family[] = {
+#define FAMILY(f) {#f, FIRST_##f},
+#define OP(...)
+#include "lib/ops.def"
+#undef OP
+#undef FAMILY
+};
+
+static bool keeps_float(TsRule *r) {
+  return r == ts_dtype_rule_same || r == ts_dtype_rule_float || r == ts_dtype_rule_arith ||
+         r == ts_dtype_rule_promote || r == ts_dtype_rule_real || r == ts_dtype_rule_angle;
+}
+
+static void parse_table(void) {
+  for (int i = 0; i < TS_OP_COUNT; i++) {
+    TsOpInfo *o = &table[i];
+    o->keeps_float = keeps_float(o->dtype);
+    for (size_t f = 0; f < sizeof family / sizeof *family && family[f].first <= i; f++)
+      o->family = family[f].name;
+    parse_inputs(o);
+    for (const char *s = o->attrs; *s;) {
+      size_t len = strcspn(s, " ");
+      parse_attr(o, s, len);
+      s += len + (s[len] == ' ');
+    }
+  }
+}
+
+const TsOpInfo *ts_op_info(TsOp op) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, parse_table);
+  return &table[op];
+}
+
+TsOp ts_op_find(const char *name) {
+  for (int i = 0; i < TS_OP_COUNT; i++)
+    if (!strcmp(table[i].name, name)) return (TsOp)i;
+  return TS_OP_COUNT;
+}
+
+static const char *nth_name(const void *arg, int i) {
+  (void)arg;
+  return table[i].name;
+}
+
+const char *ts_op_suggest(const char *name) {
+  return ts_text_closest(name, TS_OP_COUNT, nth_name, NULL);
+}
+
+/* ---- attributes */
+int ts_attr_choice(const TsAttrSpec *s, const char *word) {
+  const char *p = s->words, *end = p + s->wordslen;
+  size_t len = strlen(word);
+  for (int i = 0; p < end; i++) {
+    const char *bar = memchr(p, '|', (size_t)(end - p));
+    size_t n = (size_t)((bar ? bar : end) - p);
+    if (n == len && !memcmp(p, word, n)) return i;
+    p += n + 1;
+  }
+  return -1;
+}
+
+const char *ts_attr_word(const TsAttrSpec *s, int i, char buffer[64]) {
+  const char *p = s->words, *end = p + s->wordslen;
+  for (;;) {
+    const char *bar = memchr(p, '|', (size_t)(end - p));
+    size_t n = (size_t)((bar ? bar : end) - p);
+    if (i-- == 0 && n < 64) {
+      memcpy(buffer, p, n);
+      buffer[n] = 0;
+      return buffer;
+    }
+    if (!bar) return NULL;
+    p = bar + 1;
+  }
+}
+
+void ts_op_defaults(TsOp op, TsAttr *attr) {
+  const TsOpInfo *o = ts_op_info(op);
+  for (int i = 0; i < o->nattr; i++) attr[i] = o->attr[i].preset;
+}
+
+int ts_op_check_attrs(TsOp op, const TsAttr *attr, TsError *err) {
+  const TsOpInfo *o = ts_op_info(op);
+  for (int i = 0; i < o->nattr; i++) {
+    const TsAttrSpec *s = &o->attr[i];
+    if (attr[i].type != TS_ATTR_none || s->optional) continue;
+    ts_error_set(err, TS_ERR_attribute, "%s: option '%.*s' is missing", o->name, s->namelen,
+                 s->name);
+    return ts_error_hint(err, "see ? %s", o->name);
+  }
+  return 0;
+}
+
+/* ---- inference */
+static const char *kinds_text(int kinds, char buffer[80]) {
+  snprintf(buffer, 80, "%s%s%s%s", kinds & TS_KIND_F ? "floats, " : "",
+           kinds & TS_KIND_I ? "integers, " : "", kinds & TS_KIND_B ? "bool, " : "",
+           kinds & TS_KIND_C ? "complex numbers, " : "");
+  buffer[strlen(buffer) - 2] = 0;
+  return buffer;
+}
+
+static int check_kinds(TsInfer *inf, const TsOpInfo *o) {
+  char text[TS_META_TEXT], kinds[80];
+  if (inf->nin == 0 || ts_dtype_is(inf->compute, o->types)) return 0;
+  ts_error_set(inf->err, TS_ERR_dtype, "%s: takes %s, not %s", o->name,
+               kinds_text(o->types, kinds), ts_meta_text(inf->in[0], text));
+  return ts_error_hint(inf->err, "convert with x:cast(\"f32\") first");
+}
+
+int ts_op_infer(TsInfer *inf) {
+  const TsOpInfo *o = ts_op_info(inf->op);
+  inf->nout = 1;
+  inf->dynamic = false;
+  inf->compute = inf->nin && inf->in[0] ? (TsDtype)inf->in[0]->dtype : TS_DT_f32;
+  memset(&inf->out[0], 0, offsetof(TsMeta, dim));
+  if (o->dtype(inf) || check_kinds(inf, o)) return -1;
+  if (o->shape(inf)) return -1;
+  for (int i = 0; i < inf->nout; i++)
+    if (ts_meta_check_size(&inf->out[i], o->name, inf->err)) return -1;
+  return 0;
+}
+
+int ts_infer_axis(TsInfer *inf, int64_t axis, int ndim, int *out) {
+  if (axis >= -ndim && axis < ndim) {
+    *out = (int)(axis < 0 ? axis + ndim : axis);
+    return 0;
+  }
+  char text[TS_META_TEXT];
+  ts_error_set(inf->err, TS_ERR_index, "%s: axis %lld is out of range for %s",
+               table[inf->op].name, (long long)axis,
+               inf->nin && inf->in[0] ? ts_meta_text(inf->in[0], text) : "the result");
+  if (ndim == 0) return ts_error_hint(inf->err, "a scalar has no axes");
+  return ts_error_hint(inf->err, "axes go from 0 to %d, or from -%d to -1", ndim - 1, ndim);
+}
+
+int ts_infer_axes(TsInfer *inf, const TsAttr *a, int ndim, bool reduced[TS_MAX_RANK]) {
+  memset(reduced, a->type == TS_ATTR_none, TS_MAX_RANK * sizeof *reduced);
+  for (int i = 0; a->type != TS_ATTR_none && i < a->n; i++) {
+    int axis;
+    if (ts_infer_axis(inf, a->ints[i], ndim, &axis)) return -1;
+    if (reduced[axis])
+      return ts_error_set(inf->err, TS_ERR_attribute, "%s: axis %d is named twice",
+                          table[inf->op].name, axis);
+    reduced[axis] = true;
+  }
+  return 0;
+}
+
+int ts_infer_mismatch(TsInfer *inf, const char *what, int a, int b) {
+  char ta[TS_META_TEXT], tb[TS_META_TEXT];
+  return ts_error_set(inf->err, TS_ERR_shape, "%s: %s: %s x %s", table[inf->op].name, what,
+                      ts_meta_text(inf->in[a], ta), ts_meta_text(inf->in[b], tb));
+}

@@ -1,0 +1,121 @@
+/* The operator table: what stands in one row of lib/ops.def, the attributes of
+ * a call, and the inference of its result types. Nothing here computes. */
+#ifndef TS_LIB_OP_H
+#define TS_LIB_OP_H
+
+#include "lib/error.h"
+#include "lib/shape.h"
+
+typedef enum TsOp {
+#define OP(name, ...) TS_OP_##name,
+#include "lib/ops.def"
+#undef OP
+  TS_OP_COUNT
+} TsOp;
+
+/* How an operator is executed. KERNEL: a function of its own, ts_exec_<name>,
+ * into outputs that the VM allocated. COMPOSE: defined by other operators,
+ * ts_compose_<name> (ir/compose_*.c). */
+typedef enum TsClass {
+  TS_CLASS_POINTWISE,
+  TS_CLASS_REDUCE,
+  TS_CLASS_SCAN,
+  TS_CLASS_VIEW,
+  TS_CLASS_KERNEL,
+  TS_CLASS_RANDOM,
+  TS_CLASS_COMPOSE,
+} TsClass;
+
+enum { TS_MAX_IN = 8, TS_MAX_OUT = 8, TS_MAX_ATTR = 16 };
+
+/* ---- attributes: the options of one call, in the order of the row */
+typedef enum TsAttrType {
+  TS_ATTR_none, /* optional and not given */
+  TS_ATTR_int,
+  TS_ATTR_f,
+  TS_ATTR_bool,
+  TS_ATTR_ints,
+  TS_ATTR_floats,
+  TS_ATTR_str,
+  TS_ATTR_choice, /* one of the words of the row: .i is its index */
+  TS_ATTR_dtype,  /* .i is the TsDtype */
+} TsAttrType;
+
+typedef struct TsAttr {
+  uint8_t type;
+  int32_t n; /* of ints and floats */
+  union {
+    int64_t i;
+    double f;
+    const int64_t *ints;
+    const double *floats;
+    const char *str;
+  };
+} TsAttr;
+
+typedef struct TsAttrSpec {
+  const char *name, *words; /* words: "constant|reflect" of a choice */
+  int namelen, wordslen;
+  uint8_t type, optional, has_default;
+  TsAttr preset; /* the default */
+} TsAttrSpec;
+
+/* Index of the word in a choice, or -1; word i of a choice copied to buffer. */
+int ts_attr_choice(const TsAttrSpec *s, const char *word);
+const char *ts_attr_word(const TsAttrSpec *s, int i, char buffer[64]);
+
+/* ---- inference: dtype rule and shape rule of the row fill out[0..nout) */
+typedef struct TsInfer {
+  TsOp op;
+  int nin, nout;
+  const TsMeta *const *in; /* NULL for an absent optional input */
+  const TsAttr *attr;      /* one for each attribute of the row, defaults filled in */
+  TsDtype compute;         /* the common type of the inputs, before storage rounding */
+  bool dynamic;            /* sizes depend on data: out.dim are upper bounds */
+  TsMeta out[TS_MAX_OUT];
+  TsError *err;
+} TsInfer;
+
+typedef int TsRule(TsInfer *);
+
+/* ---- the row */
+typedef struct TsOpInfo {
+  const char *name;
+  uint8_t cls, types, npar; /* types: accepted kinds; npar: attributes that are operands */
+  TsRule *dtype, *shape;
+  const char *adjoint, *inputs, *attrs, *help, *family;
+  uint8_t nin, nrequired, variadic; /* inputs by name; variadic: the last one repeats */
+  uint8_t nattr;
+  bool keeps_float; /* float inputs of one dtype give that dtype */
+  char input[TS_MAX_IN][16];
+  TsAttrSpec attr[TS_MAX_ATTR];
+} TsOpInfo;
+
+const TsOpInfo *ts_op_info(TsOp op);
+TsOp ts_op_find(const char *name); /* TS_OP_COUNT if there is none */
+const char *ts_op_suggest(const char *name);
+const char *ts_op_class_name(TsClass c);
+
+/* Fills attr[0..nattr) with the row's defaults. -1 if one without a default is
+ * left TS_ATTR_none; the caller sets those afterwards and calls _check. */
+void ts_op_defaults(TsOp op, TsAttr *attr);
+int ts_op_check_attrs(TsOp op, const TsAttr *attr, TsError *err);
+
+/* Runs the row's rules: kinds of the inputs, result dtypes, result shapes. */
+int ts_op_infer(TsInfer *inf);
+
+/* ---- for rules */
+/* A negative axis counts from the end; the error names the operator. */
+int ts_infer_axis(TsInfer *inf, int64_t axis, int ndim, int *out);
+/* The set of axes of an ints attribute (absent: all), as flags. */
+int ts_infer_axes(TsInfer *inf, const TsAttr *a, int ndim, bool reduced[TS_MAX_RANK]);
+/* Error with both shapes: "matmul: inner sizes differ: f32[2,3] x f32[4,5]". */
+int ts_infer_mismatch(TsInfer *inf, const char *what, int a, int b);
+
+
+/* Python's slice rule for an axis of n elements: how many positions start:stop:step
+ * visits; *start becomes the first of them. INT64_MIN for start or stop means "not
+ * given". */
+int64_t ts_slice_count(int64_t n, int64_t *start, int64_t stop, int64_t step);
+
+#endif

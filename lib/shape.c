@@ -1,0 +1,43 @@
+/* Shapes as text, broadcasting, size limits. */
+#include "lib/shape.h"
+
+#include <stdio.h>
+
+const char *ts_meta_text(const TsMeta *m, char buffer[TS_META_TEXT]) {
+  int n = snprintf(buffer, TS_META_TEXT, "%s[", ts_dtype_name((TsDtype)m->dtype));
+  for (int i = 0; i < m->ndim && n < TS_META_TEXT - 24; i++)
+    n += snprintf(buffer + n, (size_t)(TS_META_TEXT - n), "%s%lld", i ? "," : "",
+                  (long long)m->dim[i]);
+  snprintf(buffer + n, (size_t)(TS_META_TEXT - n), "]");
+  return buffer;
+}
+
+int ts_meta_broadcast(const TsMeta *a, const TsMeta *b, TsMeta *out) {
+  int nd = a->ndim > b->ndim ? a->ndim : b->ndim;
+  int64_t dim[TS_MAX_RANK];
+  for (int i = 1; i <= nd; i++) {
+    int64_t da = i <= a->ndim ? a->dim[a->ndim - i] : 1;
+    int64_t db = i <= b->ndim ? b->dim[b->ndim - i] : 1;
+    if (da != db && da != 1 && db != 1) return -1;
+    dim[nd - i] = da == 1 ? db : da;
+  }
+  memcpy(out->dim, dim, (size_t)nd * sizeof *dim);
+  out->ndim = (uint8_t)nd;
+  return 0;
+}
+
+int ts_meta_check_size(const TsMeta *m, const char *what, TsError *err) {
+  int64_t n = 32;
+  for (int i = 0; i < m->ndim; i++) {
+    if (m->dim[i] < 0)
+      return ts_error_set(err, TS_ERR_shape, "%s: size %lld of axis %d is negative", what,
+                          (long long)m->dim[i], i);
+    if (m->dim[i] == 0) return 0;
+    if (__builtin_mul_overflow(n, m->dim[i], &n) || n > (INT64_C(1) << 61)) {
+      char text[TS_META_TEXT];
+      return ts_error_set(err, TS_ERR_memory, "%s: %s is larger than any memory", what,
+                          ts_meta_text(m, text));
+    }
+  }
+  return 0;
+}

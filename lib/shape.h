@@ -1,0 +1,48 @@
+/* Types of tensors without their data: dtype and sizes, broadcasting, text. */
+#ifndef TS_LIB_SHAPE_H
+#define TS_LIB_SHAPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "lib/dtype.h"
+#include "lib/error.h"
+
+enum { TS_MAX_RANK = 12 };
+
+typedef struct TsMeta {
+  uint8_t dtype;
+  uint8_t ndim;
+  uint8_t weak;   /* a bare number: it takes the dtype of the tensors around it */
+  uint8_t device; /* index of the device that the tensor belongs to */
+  int64_t dim[TS_MAX_RANK];
+} TsMeta;
+
+static inline int64_t ts_meta_numel(const TsMeta *m) {
+  int64_t n = 1;
+  for (int i = 0; i < m->ndim; i++) n *= m->dim[i];
+  return n;
+}
+
+static inline int64_t ts_meta_nbytes(const TsMeta *m) {
+  return ts_dtype_nbytes((TsDtype)m->dtype, ts_meta_numel(m));
+}
+
+static inline bool ts_meta_same_shape(const TsMeta *a, const TsMeta *b) {
+  return a->ndim == b->ndim && !memcmp(a->dim, b->dim, a->ndim * sizeof *a->dim);
+}
+
+/* "f32[2,3]"; the buffer is returned for use in messages. */
+enum { TS_META_TEXT = 160 };
+const char *ts_meta_text(const TsMeta *m, char buffer[TS_META_TEXT]);
+
+/* out = a broadcast with b (NumPy's rule: sizes aligned at the right, equal or
+ * one of them 1). -1 if they do not fit; out may be a or b. dtype untouched. */
+int ts_meta_broadcast(const TsMeta *a, const TsMeta *b, TsMeta *out);
+
+/* Checks that the element count of dim fits memory arithmetic (below 2^62
+ * bytes); fills the error otherwise. */
+int ts_meta_check_size(const TsMeta *m, const char *what, TsError *err);
+
+#endif

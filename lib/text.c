@@ -1,0 +1,93 @@
+/* Growing strings and spelling distance. */
+#include "lib/text.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int grow(TsText *t, size_t more) {
+  size_t need = t->len + more + 1;
+  if (need <= t->cap) return 0;
+  size_t cap = t->cap ? t->cap * 2 : 64;
+  while (cap < need) cap *= 2;
+  char *p = realloc(t->at, cap);
+  if (!p) {
+    t->failed = 1;
+    return -1;
+  }
+  t->at = p;
+  t->cap = cap;
+  return 0;
+}
+
+void ts_text_add(TsText *t, const char *s, size_t len) {
+  if (grow(t, len)) return;
+  memcpy(t->at + t->len, s, len);
+  t->len += len;
+  t->at[t->len] = 0;
+}
+
+void ts_text_str(TsText *t, const char *s) { ts_text_add(t, s, strlen(s)); }
+void ts_text_char(TsText *t, char c) { ts_text_add(t, &c, 1); }
+
+void ts_text_pad(TsText *t, char c, int n) {
+  for (int i = 0; i < n; i++) ts_text_char(t, c);
+}
+
+void ts_text_format(TsText *t, const char *format, ...) {
+  va_list ap, again;
+  va_start(ap, format);
+  va_copy(again, ap);
+  int n = vsnprintf(NULL, 0, format, ap);
+  if (n >= 0 && !grow(t, (size_t)n)) {
+    vsnprintf(t->at + t->len, (size_t)n + 1, format, again);
+    t->len += (size_t)n;
+  }
+  va_end(again);
+  va_end(ap);
+}
+
+void ts_text_free(TsText *t) {
+  free(t->at);
+  memset(t, 0, sizeof *t);
+}
+
+enum { LONGEST = 63 };
+
+int ts_text_distance(const char *a, const char *b) {
+  int na = (int)strlen(a), nb = (int)strlen(b);
+  if (na > LONGEST || nb > LONGEST) return LONGEST + 1;
+  unsigned char row[3][LONGEST + 1];
+  unsigned char *two = row[0], *one = row[1], *cur = row[2];
+  for (int j = 0; j <= nb; j++) one[j] = (unsigned char)j;
+  for (int i = 1; i <= na; i++) {
+    cur[0] = (unsigned char)i;
+    for (int j = 1; j <= nb; j++) {
+      int ca = tolower((unsigned char)a[i - 1]), cb = tolower((unsigned char)b[j - 1]);
+      int best = one[j - 1] + (ca != cb);
+      if (one[j] + 1 < best) best = one[j] + 1;
+      if (cur[j - 1] + 1 < best) best = cur[j - 1] + 1;
+      if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
+          cb == tolower((unsigned char)a[i - 2]) && two[j - 2] + 1 < best)
+        best = two[j - 2] + 1;
+      cur[j] = (unsigned char)best;
+    }
+    unsigned char *t = two;
+    two = one, one = cur, cur = t;
+  }
+  return one[nb];
+}
+
+const char *ts_text_closest(const char *wanted, int n, const char *(*next)(const void *, int),
+                            const void *arg) {
+  const char *best = NULL;
+  int len = (int)strlen(wanted), limit = len <= 3 ? 1 : len <= 6 ? 2 : 3, least = limit + 1;
+  for (int i = 0; i < n; i++) {
+    const char *name = next(arg, i);
+    int d = ts_text_distance(wanted, name);
+    if (d < least && d < (int)strlen(name)) least = d, best = name;
+  }
+  return best;
+}

@@ -1,0 +1,29 @@
+/* A growing string, and the "did you mean" distance. */
+#ifndef TS_LIB_TEXT_H
+#define TS_LIB_TEXT_H
+
+#include <stddef.h>
+
+typedef struct TsText {
+  char *at; /* NUL-terminated, or NULL while empty */
+  size_t len, cap;
+  int failed; /* an allocation failed: the text is incomplete */
+} TsText;
+
+void ts_text_add(TsText *t, const char *s, size_t len);
+void ts_text_str(TsText *t, const char *s);
+void ts_text_char(TsText *t, char c);
+void ts_text_pad(TsText *t, char c, int n);
+void ts_text_format(TsText *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void ts_text_free(TsText *t);
+
+/* Edits (insert, delete, replace, swap of neighbours) that turn a into b,
+ * compared without case; for names up to 63 characters. */
+int ts_text_distance(const char *a, const char *b);
+
+/* The closest of n names by distance, or NULL when none is close enough to be
+ * a likely slip. next(arg, i) gives name i. */
+const char *ts_text_closest(const char *wanted, int n, const char *(*next)(const void *, int),
+                            const void *arg);
+
+#endif

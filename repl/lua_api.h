@@ -1,0 +1,54 @@
+/* Tensors and operators in Lua: what the files of the binding share. Only repl/
+ * includes LuaJIT headers. */
+#ifndef TS_REPL_LUA_API_H
+#define TS_REPL_LUA_API_H
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+
+#include "vm/vm.h"
+
+/* The state's context. One Lua state has one. */
+TsContext *ts_lua_context(lua_State *L);
+
+/* A tensor at a stack index, or NULL. */
+TsTensor *ts_lua_tensor(lua_State *L, int index);
+TsTensor *ts_lua_check_tensor(lua_State *L, int index, const char *function);
+/* Pushes a tensor and takes the reference over. Never fails with the reference
+ * lost: an out-of-memory error of Lua releases it. */
+void ts_lua_push(lua_State *L, TsTensor *t);
+/* Raises the context's error with the Lua position of the user's line. */
+int ts_lua_raise(lua_State *L);
+/* As luaL_error, with the same positions and no formatting of %. */
+int ts_lua_fail(lua_State *L, TsErrorCode code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Calls op with the arguments on the stack, from `first` to the top, and pushes
+ * its outputs; returns their number. Raises on errors. `into`: the in-place form,
+ * the first argument receives the result. */
+int ts_lua_call(lua_State *L, TsOp op, int first, bool into);
+
+/* A tensor from a Lua value: number, boolean, nested tables; dtype may be
+ * TS_DT_none. NULL with the context's error filled. */
+TsTensor *ts_lua_from_value(lua_State *L, int index, TsDtype dtype);
+/* x[key] for numbers, slices in strings and tensors; pushes the result. */
+int ts_lua_index(lua_State *L, TsTensor *x, int key);
+int ts_lua_assign(lua_State *L, TsTensor *x, int key, int value);
+/* Pushes element `index` (row-major) as a Lua number, boolean, or int64/complex. */
+void ts_lua_push_element(lua_State *L, TsTensor *x, int64_t index);
+
+/* Openers: each registers its part. tessera = module table on the stack top. */
+void ts_lua_open(lua_State *L, TsContext *c); /* the module tessera.core in preload */
+void ts_lua_open_tensor(lua_State *L);        /* metatable; leaves nothing */
+void ts_lua_push_methods(lua_State *L);       /* the methods of tensors */
+void ts_lua_open_ops(lua_State *L);           /* op table into the table on top */
+void ts_lua_open_system(lua_State *L);        /* threads, memory, hash, isa, ... */
+
+/* Prints x for a terminal of `width` columns into text. */
+struct TsText;
+void ts_display_tensor(TsContext *c, TsTensor *x, int width, struct TsText *text);
+/* Help of one operator, or a suggestion; -1 if there is none of that name. */
+int ts_help_operator(const char *name, int width, struct TsText *text);
+
+#endif

@@ -1,0 +1,228 @@
+/* tessera.core beside the operators: tensors from values, threads, memory,
+ * devices, hashes, the generator, the numerics profile. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/cpu_pool.h"
+#include "devices/device.h"
+#include "devices/memory.h"
+#include "lib/text.h"
+#include "repl/lua_api.h"
+
+/* tensor(value, {dtype=, device=}) */
+static int tensor(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsDtype d = TS_DT_none;
+  lua_settop(L, 2);
+  if (lua_istable(L, 2)) {
+    lua_getfield(L, 2, "dtype");
+    if (lua_isstring(L, -1)) {
+      const char *name = lua_tostring(L, -1);
+      d = ts_dtype_parse(name, (int)strlen(name));
+      if (d == TS_DT_none) return ts_lua_fail(L, TS_ERR_dtype, "tensor: there is no dtype '%s'", name);
+    }
+  }
+  TsTensor *t = ts_lua_tensor(L, 1);
+  t = t ? ts_tensor_cast(c, t, d == TS_DT_none ? ts_tensor_dtype(t) : d)
+        : ts_lua_from_value(L, 1, d);
+  if (!t) return ts_lua_raise(L);
+  ts_lua_push(L, t);
+  return 1;
+}
+
+/* Upvalue-free: the dtype of from_bytes by its name at a stack index. */
+static TsDtype check_dtype(lua_State *L, int index) {
+  const char *name = luaL_checkstring(L, index);
+  TsDtype d = ts_dtype_parse(name, (int)strlen(name));
+  if (d == TS_DT_none) ts_lua_fail(L, TS_ERR_dtype, "there is no dtype '%s'", name);
+  return d;
+}
+
+static TsMeta check_meta(lua_State *L, int dtype, int shape, const char *what) {
+  TsMeta m = {.dtype = (uint8_t)check_dtype(L, dtype)};
+  luaL_checktype(L, shape, LUA_TTABLE);
+  int n = (int)lua_objlen(L, shape);
+  if (n > TS_MAX_RANK) ts_lua_fail(L, TS_ERR_shape, "%s: more than %d axes", what, TS_MAX_RANK);
+  m.ndim = (uint8_t)n;
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, shape, i + 1);
+    m.dim[i] = (int64_t)lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+  if (ts_meta_check_size(&m, what, &ts_lua_context(L)->err)) ts_lua_raise(L);
+  return m;
+}
+
+/* from_bytes(string, dtype, shape [, offset]): elements copied out of a string. */
+static int from_bytes(lua_State *L) {
+  size_t len;
+  const char *s = luaL_checklstring(L, 1, &len);
+  TsMeta m = check_meta(L, 2, 3, "from_bytes");
+  double offset = luaL_optnumber(L, 4, 0);
+  int64_t need = ts_meta_nbytes(&m);
+  if (offset < 0 || offset + (double)need > (double)len)
+    return ts_lua_fail(L, TS_ERR_value, "from_bytes: %lld bytes needed, %lld given",
+                       (long long)need, (long long)len - (long long)offset);
+  TsTensor *t = ts_tensor_new(ts_lua_context(L), &m);
+  if (!t) return ts_lua_raise(L);
+  memcpy(t->storage->host, s + (size_t)offset, (size_t)need);
+  ts_lua_push(L, t);
+  return 1;
+}
+
+static int is_tensor(lua_State *L) {
+  lua_pushboolean(L, ts_lua_tensor(L, 1) != NULL);
+  return 1;
+}
+
+static int threads(lua_State *L) {
+  if (!lua_isnoneornil(L, 1)) ts_cpu_set_threads((int)luaL_checkinteger(L, 1));
+  lua_pushinteger(L, ts_cpu_threads());
+  return 1;
+}
+
+static int seed(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  c->seed = (uint64_t)luaL_checknumber(L, 1);
+  c->stream = 0;
+  return 0;
+}
+
+static int rng_state(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  if (lua_gettop(L) >= 2) {
+    c->seed = (uint64_t)luaL_checknumber(L, 1);
+    c->stream = (uint64_t)luaL_checknumber(L, 2);
+  }
+  lua_pushnumber(L, (double)c->seed);
+  lua_pushnumber(L, (double)c->stream);
+  return 2;
+}
+
+static int isa(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  if (!lua_isnoneornil(L, 1)) {
+    const char *name = luaL_checkstring(L, 1);
+    const TsKernels *k = ts_kernels_use(name);
+    if (!k) return ts_lua_fail(L, TS_ERR_device, "this CPU has no instruction set '%s'", name);
+    c->k = k;
+  }
+  lua_pushstring(L, c->k->isa);
+  return 1;
+}
+
+static int memory(lua_State *L) {
+  TsMemoryStats s = ts_memory_stats();
+  lua_createtable(L, 0, 3);
+  lua_pushnumber(L, (double)ts_lua_context(L)->live_bytes);
+  lua_setfield(L, -2, "live");
+  lua_pushnumber(L, (double)s.peak);
+  lua_setfield(L, -2, "peak");
+  lua_pushnumber(L, (double)s.cached);
+  lua_setfield(L, -2, "cached");
+  return 1;
+}
+
+static int trim(lua_State *L) {
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  ts_memory_trim();
+  return 0;
+}
+
+static int fail_after(lua_State *L) {
+  ts_memory_fail_after((int64_t)luaL_checknumber(L, 1));
+  return 0;
+}
+
+static int devices(lua_State *L) {
+  lua_newtable(L);
+  for (int i = 0; i < ts_device_count(); i++) {
+    TsDevice *d = ts_device_at(i);
+    char text[160] = "";
+    if (d->describe) d->describe(d, text, sizeof text);
+    lua_createtable(L, 0, 2);
+    lua_pushstring(L, d->name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, text);
+    lua_setfield(L, -2, "text");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+static int profile(lua_State *L) {
+  static const char *const names[] = {"strict", "deterministic", "fast", NULL};
+  TsContext *c = ts_lua_context(L);
+  const char *old = names[c->profile];
+  if (!lua_isnoneornil(L, 1)) c->profile = (TsProfile)luaL_checkoption(L, 1, NULL, names);
+  lua_pushstring(L, old);
+  return 1;
+}
+
+/* The last n records of the trace ring, newest first: operator names. */
+static int trace(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  lua_createtable(L, 0, 2);
+  lua_pushnumber(L, (double)c->trace.count);
+  lua_setfield(L, -2, "count");
+  if (c->trace.count) {
+    TsTraceHead h = ts_trace_head(&c->trace, c->trace.last);
+    lua_pushstring(L, ts_op_info((TsOp)h.op)->name);
+    lua_setfield(L, -2, "last");
+  }
+  return 1;
+}
+
+static int help(lua_State *L) {
+  TsText t = {0};
+  int failed = ts_help_operator(luaL_checkstring(L, 1), (int)luaL_optinteger(L, 2, 80), &t);
+  lua_pushlstring(L, t.at ? t.at : "", t.len);
+  ts_text_free(&t);
+  lua_pushboolean(L, !failed);
+  return 2;
+}
+
+static int display(lua_State *L) {
+  TsText t = {0};
+  ts_display_tensor(ts_lua_context(L), ts_lua_check_tensor(L, 1, "display"),
+                    (int)luaL_optinteger(L, 2, 80), &t);
+  lua_pushlstring(L, t.at ? t.at : "", t.len);
+  ts_text_free(&t);
+  return 1;
+}
+
+/* The operator table for Lua: documentation, tests and tools read it. */
+static int operators(lua_State *L) {
+  lua_newtable(L);
+  for (int i = 0; i < TS_OP_COUNT; i++) {
+    const TsOpInfo *o = ts_op_info((TsOp)i);
+    lua_createtable(L, 0, 8);
+#define FIELD(name, value) (lua_pushstring(L, value), lua_setfield(L, -2, name))
+    FIELD("name", o->name);
+    FIELD("class", ts_op_class_name((TsClass)o->cls));
+    FIELD("inputs", o->inputs);
+    FIELD("attrs", o->attrs);
+    FIELD("help", o->help);
+    FIELD("family", o->family);
+    FIELD("adjoint", o->adjoint);
+#undef FIELD
+    lua_pushinteger(L, o->types);
+    lua_setfield(L, -2, "types");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+void ts_lua_open_system(lua_State *L) {
+  static const luaL_Reg system[] = {
+      {"tensor", tensor},   {"from_bytes", from_bytes}, {"is_tensor", is_tensor},
+      {"threads", threads}, {"seed", seed},             {"rng_state", rng_state},
+      {"isa", isa},         {"memory", memory},         {"trim", trim},
+      {"fail_after", fail_after}, {"devices", devices}, {"profile", profile},
+      {"trace", trace},     {"help", help},             {"display", display},
+      {"operators", operators},   {NULL, NULL}};
+  luaL_register(L, NULL, system);
+  lua_pushliteral(L, TS_VERSION);
+  lua_setfield(L, -2, "version");
+}

@@ -1,0 +1,439 @@
+/* The tensor type of Lua: userdata, its life, metamethods and properties. */
+#include <stdio.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/device.h"
+#include "lib/text.h"
+#include "repl/lua_api.h"
+
+/* What the userdata holds. The first word tells our userdata from others', so
+ * that checking a type needs no look-up of metatables. */
+typedef struct Box {
+  uint64_t magic;
+  TsTensor *t;
+} Box;
+
+static const uint64_t MAGIC = UINT64_C(0x7465737365726174);
+
+/* One Lua state has one context; the registry keys are the addresses of these. */
+static char context_key, metatable_key, methods_key;
+
+TsContext *ts_lua_context(lua_State *L) {
+  lua_pushlightuserdata(L, &context_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  TsContext *c = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return c;
+}
+
+TsTensor *ts_lua_tensor(lua_State *L, int index) {
+  if (lua_type(L, index) != LUA_TUSERDATA || lua_objlen(L, index) != sizeof(Box)) return NULL;
+  Box *b = lua_touserdata(L, index);
+  return b->magic == MAGIC ? b->t : NULL;
+}
+
+TsTensor *ts_lua_check_tensor(lua_State *L, int index, const char *function) {
+  TsTensor *t = ts_lua_tensor(L, index);
+  if (!t)
+    ts_lua_fail(L, TS_ERR_argument, "%s: argument %d must be a tensor, not %s", function, index,
+                luaL_typename(L, index));
+  return t;
+}
+
+/* ---- the collector does not see tensor memory: it is charged here. A full
+ * collection runs when storages made since the last one exceed a fifth of what
+ * survived it, so that garbage never holds more than that beside live tensors. */
+enum { FREE_OF_CHARGE = 24 << 20 };
+
+static int64_t allocated_at_collection, allowance = FREE_OF_CHARGE;
+
+static void charge(lua_State *L, TsContext *c) {
+  if (c->allocated - allocated_at_collection < allowance) return;
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  allocated_at_collection = c->allocated;
+  allowance = c->live_bytes / 5 > FREE_OF_CHARGE ? c->live_bytes / 5 : FREE_OF_CHARGE;
+}
+
+void ts_lua_push(lua_State *L, TsTensor *t) {
+  Box *b = lua_newuserdata(L, sizeof *b);
+  b->magic = MAGIC;
+  b->t = t;
+  lua_pushlightuserdata(L, &metatable_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_setmetatable(L, -2);
+  charge(L, t->storage->ctx);
+}
+
+static int collect(lua_State *L) {
+  Box *b = lua_touserdata(L, 1);
+  ts_tensor_unref(b->t);
+  b->t = NULL;
+  b->magic = 0;
+  return 0;
+}
+
+/* ---- errors: the user's line is the first one that is not in our library */
+static void push_where(lua_State *L) {
+  lua_Debug ar;
+  for (int level = 1; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline > 0 && strncmp(ar.source, "=tessera", 8)) {
+      lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
+      return;
+    }
+  }
+  lua_pushliteral(L, "");
+}
+
+int ts_lua_raise(lua_State *L) {
+  TsError *e = &ts_lua_context(L)->err;
+  push_where(L);
+  lua_pushstring(L, e->message);
+  if (e->hint[0]) {
+    lua_pushliteral(L, "\n  hint: ");
+    lua_pushstring(L, e->hint);
+  }
+  lua_concat(L, e->hint[0] ? 4 : 2);
+  ts_error_clear(e);
+  return lua_error(L);
+}
+
+int ts_lua_fail(lua_State *L, TsErrorCode code, const char *format, ...) {
+  va_list ap;
+  char text[400];
+  va_start(ap, format);
+  vsnprintf(text, sizeof text, format, ap);
+  va_end(ap);
+  ts_error_set(&ts_lua_context(L)->err, code, "%s", text);
+  return ts_lua_raise(L);
+}
+
+/* ---- properties and methods */
+static void push_list(lua_State *L, const int64_t *v, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushnumber(L, (double)v[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+static bool property(lua_State *L, TsTensor *x, const char *key) {
+  if (!strcmp(key, "shape"))
+    push_list(L, x->meta.dim, x->meta.ndim);
+  else if (!strcmp(key, "strides"))
+    push_list(L, x->stride, x->meta.ndim);
+  else if (!strcmp(key, "dtype"))
+    lua_pushstring(L, ts_dtype_name(ts_tensor_dtype(x)));
+  else if (!strcmp(key, "ndim"))
+    lua_pushinteger(L, x->meta.ndim);
+  else if (!strcmp(key, "numel"))
+    lua_pushnumber(L, (double)ts_tensor_numel(x));
+  else if (!strcmp(key, "nbytes"))
+    lua_pushnumber(L, (double)ts_meta_nbytes(&x->meta));
+  else if (!strcmp(key, "device"))
+    lua_pushstring(L, ts_device_at(x->meta.device)->name);
+  else if (!strcmp(key, "requires_grad"))
+    lua_pushboolean(L, x->requires_grad);
+  else
+    return false;
+  return true;
+}
+
+static bool is_slice_text(const char *s) { return s[strspn(s, "0123456789:-.,+ newaxisNo")] == 0; }
+
+static const char *method_name(const void *arg, int i) {
+  lua_State *L = *(lua_State *const *)arg;
+  lua_rawgeti(L, -1, i + 1);
+  const char *s = lua_tostring(L, -1);
+  lua_pop(L, 1);
+  return s;
+}
+
+/* Names of methods and properties, to suggest from. */
+static const char *closest_method(lua_State *L, const char *key) {
+  static const char *const names[] = {"shape", "strides", "dtype", "ndim", "numel",
+                                      "nbytes", "device", "requires_grad"};
+  lua_newtable(L);
+  int n = 0;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    lua_pushstring(L, names[i]);
+    lua_rawseti(L, -2, ++n);
+  }
+  lua_pushlightuserdata(L, &methods_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+    if (lua_type(L, -2) != LUA_TSTRING) continue;
+    lua_pushvalue(L, -2);
+    lua_rawseti(L, -5, ++n);
+  }
+  lua_pop(L, 1);
+  const char *best = ts_text_closest(key, n, method_name, &L);
+  lua_pop(L, 1);
+  return best;
+}
+
+static int in_place(lua_State *L) {
+  TsOp op = (TsOp)lua_tointeger(L, lua_upvalueindex(1));
+  return ts_lua_call(L, op, 1, true);
+}
+
+/* x:name_ for every operator whose result can replace its first input. */
+static bool in_place_method(lua_State *L, const char *key) {
+  size_t len = strlen(key);
+  char name[40];
+  if (len < 2 || len >= sizeof name || key[len - 1] != '_') return false;
+  memcpy(name, key, len - 1);
+  name[len - 1] = 0;
+  TsOp op = ts_op_find(name);
+  if (op == TS_OP_COUNT || ts_op_info(op)->nin == 0) return false;
+  lua_pushinteger(L, op);
+  lua_pushcclosure(L, in_place, 1);
+  return true;
+}
+
+static int unknown_key(lua_State *L, const char *key) {
+  TsError *e = &ts_lua_context(L)->err;
+  const char *guess = closest_method(L, key);
+  ts_error_set(e, TS_ERR_attribute, "a tensor has no field or method '%s'", key);
+  if (guess) ts_error_hint(e, "did you mean '%s'?", guess);
+  return ts_lua_raise(L);
+}
+
+/* Upvalue 1: the methods. */
+static int get(lua_State *L) {
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    lua_pushvalue(L, 2);
+    lua_rawget(L, lua_upvalueindex(1));
+    if (!lua_isnil(L, -1)) return 1;
+    const char *key = lua_tostring(L, 2);
+    TsTensor *x = ts_lua_check_tensor(L, 1, "index");
+    if (property(L, x, key)) return 1;
+    if (in_place_method(L, key)) {
+      lua_pushvalue(L, 2);
+      lua_pushvalue(L, -2);
+      lua_rawset(L, lua_upvalueindex(1));
+      return 1;
+    }
+    if (!is_slice_text(key)) return unknown_key(L, key);
+  }
+  return ts_lua_index(L, ts_lua_check_tensor(L, 1, "index"), 2);
+}
+
+static int set(lua_State *L) {
+  TsTensor *x = ts_lua_check_tensor(L, 1, "assignment");
+  const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "0";
+  if (!strcmp(key, "requires_grad")) {
+    x->requires_grad = (uint8_t)lua_toboolean(L, 3);
+    return 0;
+  }
+  if (!is_slice_text(key))
+    return ts_lua_fail(L, TS_ERR_attribute, "a tensor's '%s' cannot be assigned", key);
+  return ts_lua_assign(L, x, 2, 3);
+}
+
+static int text(lua_State *L) {
+  TsText t = {0};
+  TsTensor *x = ts_lua_check_tensor(L, 1, "tostring");
+  ts_display_tensor(ts_lua_context(L), x, 80, &t);
+  lua_pushlstring(L, t.at ? t.at : "", t.len);
+  ts_text_free(&t);
+  return 1;
+}
+
+static int length(lua_State *L) {
+  TsTensor *x = ts_lua_check_tensor(L, 1, "#");
+  if (x->meta.ndim == 0) return ts_lua_fail(L, TS_ERR_shape, "#: a scalar has no length");
+  lua_pushnumber(L, (double)x->meta.dim[0]);
+  return 1;
+}
+
+static int join(lua_State *L) {
+  lua_getglobal(L, "tostring");
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 1);
+  lua_getglobal(L, "tostring");
+  lua_pushvalue(L, 2);
+  lua_call(L, 1, 1);
+  lua_concat(L, 2);
+  return 1;
+}
+
+static int order(lua_State *L) {
+  ts_error_set(&ts_lua_context(L)->err, TS_ERR_argument,
+               "Lua's < and <= give one boolean, not a tensor");
+  ts_error_hint(&ts_lua_context(L)->err, "write x:lt(y), x:le(y), x:gt(y) or x:ge(y)");
+  return ts_lua_raise(L);
+}
+
+static int item(lua_State *L) {
+  TsTensor *x = ts_lua_check_tensor(L, 1, "item");
+  if (ts_tensor_numel(x) != 1) {
+    char t[TS_META_TEXT];
+    return ts_lua_fail(L, TS_ERR_shape, "item: %s does not have exactly one element",
+                       ts_meta_text(&x->meta, t));
+  }
+  ts_lua_push_element(L, x, 0);
+  return 1;
+}
+
+static void push_nested(lua_State *L, TsTensor *x, int axis, int64_t at) {
+  if (axis == x->meta.ndim) {
+    ts_lua_push_element(L, x, at);
+    return;
+  }
+  luaL_checkstack(L, 4, "totable");
+  lua_createtable(L, (int)x->meta.dim[axis], 0);
+  for (int64_t i = 0; i < x->meta.dim[axis]; i++) {
+    push_nested(L, x, axis + 1, at * x->meta.dim[axis] + i);
+    lua_rawseti(L, -2, (int)i + 1);
+  }
+}
+
+static int totable(lua_State *L) {
+  push_nested(L, ts_lua_check_tensor(L, 1, "totable"), 0, 0);
+  return 1;
+}
+
+/* x:T(): the last two axes swapped. */
+static int transposed(lua_State *L) {
+  lua_settop(L, 1);
+  ts_lua_check_tensor(L, 1, "T");
+  return ts_lua_call(L, TS_OP_transpose, 1, false);
+}
+
+static int to(lua_State *L) {
+  TsTensor *x = ts_lua_check_tensor(L, 1, "to");
+  TsContext *c = ts_lua_context(L);
+  const char *where = luaL_checkstring(L, 2);
+  TsDtype d = ts_dtype_parse(where, (int)strlen(where));
+  TsDevice *dev = d == TS_DT_none ? ts_device_find(where, &c->err) : NULL;
+  if (d == TS_DT_none && !dev) return ts_lua_raise(L);
+  TsTensor *y = dev ? ts_tensor_to(c, x, dev->index) : ts_tensor_cast(c, x, d);
+  if (!y) return ts_lua_raise(L);
+  ts_lua_push(L, y);
+  return 1;
+}
+
+static int copy_from(lua_State *L) {
+  TsTensor *x = ts_lua_check_tensor(L, 1, "copy_");
+  TsContext *c = ts_lua_context(L);
+  TsTensor *y = ts_lua_tensor(L, 2);
+  y = y ? ts_tensor_ref(y) : ts_lua_from_value(L, 2, TS_DT_none);
+  int failed = !y || ts_vm_assign(c, x, y);
+  ts_tensor_unref(y);
+  if (failed) return ts_lua_raise(L);
+  lua_settop(L, 1);
+  return 1;
+}
+
+/* The address of the first element, for ffi.cast; the host copy becomes the only
+ * valid one, since the caller may write. */
+static int data_ptr(lua_State *L) {
+  void *p = ts_tensor_write(ts_lua_check_tensor(L, 1, "data_ptr"));
+  if (!p) return ts_lua_raise(L);
+  lua_pushlightuserdata(L, p);
+  return 1;
+}
+
+static int is_contiguous(lua_State *L) {
+  lua_pushboolean(L, ts_lua_check_tensor(L, 1, "is_contiguous")->contiguous);
+  return 1;
+}
+
+static int hash(lua_State *L) {
+  uint64_t h;
+  char t[20];
+  if (ts_tensor_hash(ts_lua_context(L), ts_lua_check_tensor(L, 1, "hash"), &h))
+    return ts_lua_raise(L);
+  snprintf(t, sizeof t, "%016llx", (unsigned long long)h);
+  lua_pushstring(L, t);
+  return 1;
+}
+
+/* Bytes of the elements in row-major order as a Lua string. */
+static int bytes(lua_State *L) {
+  TsTensor *x = ts_lua_check_tensor(L, 1, "bytes");
+  TsTensor *y = ts_tensor_contiguous(ts_lua_context(L), x);
+  const char *p = y ? ts_tensor_read(y) : NULL;
+  if (p) lua_pushlstring(L, p, (size_t)ts_meta_nbytes(&y->meta));
+  ts_tensor_unref(y);
+  return p ? 1 : ts_lua_raise(L);
+}
+
+static int requires_grad_(lua_State *L) {
+  TsTensor *x = ts_lua_check_tensor(L, 1, "requires_grad_");
+  x->requires_grad = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int metamethod(lua_State *L) {
+  TsOp op = (TsOp)lua_tointeger(L, lua_upvalueindex(1));
+  lua_settop(L, op == TS_OP_neg ? 1 : 2);
+  return ts_lua_call(L, op, 1, false);
+}
+
+void ts_lua_open_tensor(lua_State *L) {
+  static const luaL_Reg method[] = {
+      {"item", item},           {"totable", totable}, {"T", transposed},
+      {"to", to},               {"copy_", copy_from}, {"data_ptr", data_ptr},
+      {"is_contiguous", is_contiguous}, {"hash", hash}, {"bytes", bytes},
+      {"requires_grad_", requires_grad_}, {NULL, NULL}};
+  static const struct {
+    const char *name;
+    TsOp op;
+  } arithmetic[] = {{"__add", TS_OP_add}, {"__sub", TS_OP_sub}, {"__mul", TS_OP_mul},
+                    {"__div", TS_OP_div}, {"__mod", TS_OP_mod}, {"__pow", TS_OP_pow},
+                    {"__unm", TS_OP_neg}};
+  static const luaL_Reg meta[] = {{"__gc", collect},   {"__newindex", set}, {"__tostring", text},
+                                  {"__len", length},   {"__concat", join},  {"__lt", order},
+                                  {"__le", order},     {NULL, NULL}};
+  lua_pushlightuserdata(L, &methods_key);
+  lua_newtable(L);
+  luaL_register(L, NULL, method);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  lua_pushlightuserdata(L, &metatable_key);
+  lua_newtable(L);
+  luaL_register(L, NULL, meta);
+  for (size_t i = 0; i < sizeof arithmetic / sizeof *arithmetic; i++) {
+    lua_pushinteger(L, arithmetic[i].op);
+    lua_pushcclosure(L, metamethod, 1);
+    lua_setfield(L, -2, arithmetic[i].name);
+  }
+  lua_pushlightuserdata(L, &methods_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_pushcclosure(L, get, 1);
+  lua_setfield(L, -2, "__index");
+  lua_pushliteral(L, "tensor");
+  lua_setfield(L, -2, "__metatable");
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
+/* The methods table, for the operators to enter. */
+void ts_lua_push_methods(lua_State *L) {
+  lua_pushlightuserdata(L, &methods_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+}
+
+static int open_core(lua_State *L) {
+  lua_newtable(L);
+  ts_lua_open_ops(L);
+  ts_lua_open_system(L);
+  ts_lua_push_methods(L);
+  lua_setfield(L, -2, "methods");
+  return 1;
+}
+
+void ts_lua_open(lua_State *L, TsContext *c) {
+  lua_pushlightuserdata(L, &context_key);
+  lua_pushlightuserdata(L, c);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  ts_lua_open_tensor(L);
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "preload");
+  lua_pushcfunction(L, open_core);
+  lua_setfield(L, -2, "tessera.core");
+  lua_pop(L, 2);
+}

@@ -1,0 +1,1 @@
+# Targets beside the build itself; included by the Makefile.

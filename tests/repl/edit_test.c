@@ -1,0 +1,921 @@
+/* Drives the line editor over a pseudo terminal: a child process edits, this one types, keeps a
+   model of the screen, and compares what is returned and what is seen. Nothing is timed: a
+   check waits until it holds, and fails only after seconds. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <poll.h>
+#include <pty.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <utmp.h>
+
+#include "repl/edit.h"
+#include "tests/repl/screen_model.h"
+
+#define PATIENCE_MS 5000
+
+static int failures;
+static const char *subject = "";
+
+static void fail(const char *what, const char *got, const char *wanted) {
+  failures++;
+  fprintf(stderr, "edit_test: %s: %s\n  got    \"%s\"\n  wanted \"%s\"\n", subject, what, got,
+          wanted);
+}
+
+/* ---- allocation that fails on demand, where linked with --wrap=malloc and so on ---- */
+
+static long allocations_left = -1; /* -1: no limit */
+
+static int out_of_luck(void) {
+  if (allocations_left < 0) return 0;
+  return allocations_left == 0 || --allocations_left == 0;
+}
+
+void *__real_malloc(size_t size) __attribute__((weak));
+void *__real_realloc(void *old, size_t size) __attribute__((weak));
+void *__wrap_malloc(size_t size);
+void *__wrap_realloc(void *old, size_t size);
+char *__wrap_strdup(const char *text);
+
+void *__wrap_malloc(size_t size) { return out_of_luck() ? NULL : __real_malloc(size); }
+
+void *__wrap_realloc(void *old, size_t size) {
+  return out_of_luck() ? NULL : __real_realloc(old, size);
+}
+
+char *__wrap_strdup(const char *text) {
+  char *copy = __wrap_malloc(strlen(text) + 1);
+  return copy ? strcpy(copy, text) : NULL;
+}
+
+/* ---- the child: an editor with small hooks ---- */
+
+typedef struct Setup {
+  int columns, rows;
+  const char *history, *terminal;
+  long allocations; /* before they fail; 0: no limit */
+  int plain_words;  /* candidates without help */
+  int many_words;
+} Setup;
+
+static void complete(void *arg, const char *text, size_t cursor, TsCompletions *out) {
+  static const char *const words[][2] = {{"matmul", "product of two matrices"},
+                                         {"matrix", "two axes"},
+                                         {"mean", "average"},
+                                         {"print", "show"},
+                                         {"pr\xc3\xa9"
+                                          "a",
+                                          "accents"},
+                                         {"pr\xc3\xa8"
+                                          "b",
+                                          "accents"}};
+  const Setup *setup = arg;
+  size_t start = cursor;
+  while (start > 0 && text[start - 1] > ' ') start--;
+  ts_edit_offer_from(out, start);
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (strncmp(words[i][0], text + start, cursor - start) == 0)
+      ts_edit_offer(out, words[i][0], setup->plain_words ? NULL : words[i][1]);
+  for (int i = 0; setup->many_words && i < 500; i++) {
+    char word[16];
+    snprintf(word, sizeof word, "word%03d", i);
+    if (strncmp(word, text + start, cursor - start) == 0) ts_edit_offer(out, word, NULL);
+  }
+}
+
+static int count_of(const char *text, const char *word) {
+  int count = 0;
+  for (; (text = strstr(text, word)); text += strlen(word)) count++;
+  return count;
+}
+
+static int incomplete(void *arg, const char *text, size_t size) {
+  (void)arg, (void)size;
+  return count_of(text, "do") > count_of(text, "end");
+}
+
+static const char *hint(void *arg, const char *text) {
+  (void)arg;
+  return strcmp(text, "hi") == 0 ? "nt shown" : NULL;
+}
+
+static void highlight(void *arg, const char *text, unsigned char *attributes) {
+  (void)arg;
+  for (size_t i = 0; text[i]; i++)
+    if (text[i] >= '0' && text[i] <= '9') attributes[i] = TS_EDIT_NUMBER;
+}
+
+static void *print_later(void *arg) {
+  ts_edit_print(arg, "a message\nof two lines");
+  return NULL;
+}
+
+static void send_result(int fd, TsEdit *e, const char *text) {
+  uint32_t head[2] = {(uint32_t)ts_edit_status(e), text ? (uint32_t)ts_edit_size(e) : 0};
+  if (write(fd, head, sizeof head) < 0 || (text && write(fd, text, head[1]) < 0)) _exit(9);
+}
+
+/* Some texts make the child do something, once they were returned. */
+static void obey(TsEdit *e, const char *text) {
+  if (strcmp(text, "io") == 0) ts_edit_print(e, "no line end");
+  if (strcmp(text, "exit") == 0) exit(3);
+  if (strcmp(text, "later") == 0) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, print_later, e) == 0) pthread_detach(thread);
+  }
+}
+
+static void edit_until_end(const Setup *setup, int in, int out, int results) {
+  if (setup->terminal)
+    setenv("TERM", setup->terminal, 1);
+  else
+    unsetenv("TERM");
+  if (setup->allocations) allocations_left = setup->allocations;
+  TsEdit *e = ts_edit_open(in, out, setup->history);
+  if (!e) _exit(4);
+  TsEditHooks hooks = {(void *)setup, complete, incomplete, hint, highlight};
+  ts_edit_set_hooks(e, &hooks);
+  for (int failed = 0; failed < 3;) {
+    char *text = ts_edit_read(e, "\x1b[1m> \x1b[0m", ". ");
+    send_result(results, e, text);
+    if (text) ts_edit_remember(e, text), obey(e, text);
+    free(text);
+    if (ts_edit_status(e) == TS_EDIT_EOF) break;
+    failed += ts_edit_status(e) == TS_EDIT_FAILED;
+  }
+  ts_edit_close(e);
+}
+
+/* ---- the parent's end ---- */
+
+typedef struct Session {
+  int terminal, results;
+  int reads; /* of the child that have ended */
+  int raw;   /* the child edits: it has to be ready before keys are typed */
+  pid_t child;
+  Model model;
+  struct termios before;
+} Session;
+
+static Session start(Setup setup) {
+  Session s = {0};
+  int results[2], slave;
+  struct winsize size = {.ws_col = (unsigned short)setup.columns,
+                         .ws_row = (unsigned short)setup.rows};
+  if (pipe(results) < 0 || openpty(&s.terminal, &slave, NULL, NULL, &size) < 0) abort();
+  tcgetattr(slave, &s.before);
+  fflush(NULL);
+  s.child = fork();
+  if (s.child == 0) {
+    close(s.terminal), close(results[0]);
+    login_tty(slave);
+    edit_until_end(&setup, 0, 1, results[1]);
+    exit(0);
+  }
+  close(results[1]), close(slave);
+  s.results = results[0];
+  s.raw = setup.terminal && strcmp(setup.terminal, "dumb") != 0 && !setup.allocations;
+  model_reset(&s.model, setup.columns, setup.rows);
+  return s;
+}
+
+static Session start_usual(void) {
+  return start((Setup){.columns = 40, .rows = 10, .terminal = "xterm"});
+}
+
+/* Feeds the model with what comes within the time; 0 when nothing came. */
+static int listen_for(Session *s, int timeout_ms) {
+  struct pollfd fd = {.fd = s->terminal, .events = POLLIN};
+  int ready = poll(&fd, 1, timeout_ms);
+  if (ready > 0 && !(fd.revents & POLLIN)) usleep(1000 * (unsigned)timeout_ms); /* hung up */
+  if (ready <= 0 || !(fd.revents & POLLIN)) return 0;
+  char bytes[4096];
+  ssize_t got = read(s->terminal, bytes, sizeof bytes);
+  if (got > 0) model_feed(&s->model, bytes, (size_t)got);
+  return got > 0;
+}
+
+static int64_t now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Keys typed while the child is between two reads would be echoed and edited by the system. */
+static void wait_for_editor(Session *s) {
+  int64_t end = now_ms() + PATIENCE_MS;
+  while (s->raw && s->model.entered <= s->reads && now_ms() < end) listen_for(s, 20);
+}
+
+static void type_bytes(Session *s, const char *keys, size_t size) {
+  while (size > 0) {
+    ssize_t done = write(s->terminal, keys, size < 512 ? size : 512);
+    if (done > 0)
+      keys += done, size -= (size_t)done;
+    else if (errno != EAGAIN && errno != EINTR)
+      return;
+    while (listen_for(s, 0)) {
+    }
+  }
+}
+
+static void type(Session *s, const char *keys) {
+  wait_for_editor(s);
+  type_bytes(s, keys, strlen(keys));
+}
+
+static int read_all(Session *s, void *to, size_t size) {
+  for (char *at = to; size > 0;) {
+    struct pollfd fd = {.fd = s->results, .events = POLLIN};
+    int64_t end = now_ms() + PATIENCE_MS;
+    while (poll(&fd, 1, 1) == 0 && now_ms() < end) listen_for(s, s->terminal < 0 ? 0 : 1);
+    if (poll(&fd, 1, 0) <= 0) return -1;
+    ssize_t got = read(s->results, at, size);
+    if (got <= 0) return -1;
+    at += got, size -= (size_t)got;
+  }
+  return 0;
+}
+
+/* The next result as text, to be freed; "<status 1>" for one without text. */
+static char *result(Session *s, size_t *size) {
+  uint32_t head[2];
+  char *text = NULL;
+  if (read_all(s, head, sizeof head) < 0) return strdup("<no result>");
+  if (head[0] != TS_EDIT_LINE) return asprintf(&text, "<status %u>", head[0]), text;
+  text = calloc(1, head[1] + 1);
+  if (size) *size = head[1];
+  read_all(s, text, head[1]);
+  return text;
+}
+
+static void expect(Session *s, const char *wanted) {
+  char *text = result(s, NULL);
+  s->reads++;
+  if (strcmp(text, wanted) != 0) fail("result", text, wanted);
+  free(text);
+}
+
+static void expect_row(Session *s, int row, const char *wanted) {
+  int64_t end = now_ms() + PATIENCE_MS;
+  while (strcmp(model_row(&s->model, row), wanted) != 0 && now_ms() < end) listen_for(s, 20);
+  const char *got = model_row(&s->model, row);
+  if (strcmp(got, wanted) != 0) fail("row", got, wanted);
+}
+
+static void expect_cursor(Session *s, int row, int column) {
+  Model *m = &s->model;
+  int64_t end = now_ms() + PATIENCE_MS;
+  while ((m->row != row || m->column != column || m->hidden) && now_ms() < end)
+    listen_for(s, 20);
+  char got[32], wanted[32];
+  snprintf(got, sizeof got, "%d,%d", m->row, m->column);
+  snprintf(wanted, sizeof wanted, "%d,%d", row, column);
+  if (strcmp(got, wanted) != 0 || m->hidden) fail("cursor", got, wanted);
+}
+
+static int same_mode(const struct termios *a, const struct termios *b) {
+  return a->c_iflag == b->c_iflag && a->c_oflag == b->c_oflag && a->c_lflag == b->c_lflag;
+}
+
+/* Waits for the child's end and checks that the terminal is as it was. */
+static void finish(Session *s, const char *wanted_exit) {
+  int state = 0;
+  int64_t end = now_ms() + PATIENCE_MS;
+  while (waitpid(s->child, &state, WNOHANG) == 0) {
+    listen_for(s, 20);
+    if (now_ms() > end) kill(s->child, SIGKILL);
+  }
+  while (listen_for(s, 0)) {
+  }
+  char got[32];
+  if (WIFSIGNALED(state))
+    snprintf(got, sizeof got, "signal %d", WTERMSIG(state));
+  else
+    snprintf(got, sizeof got, "exit %d", WEXITSTATUS(state));
+  if (strcmp(got, wanted_exit) != 0) fail("end", got, wanted_exit);
+  struct termios after;
+  if (tcgetattr(s->terminal, &after) == 0 && !same_mode(&s->before, &after))
+    fail("terminal mode", "changed", "restored");
+  if (s->model.paste || s->model.hidden)
+    fail("terminal", "paste mode or hidden cursor", "restored");
+  if (s->model.errors) fail("screen", "unknown sequences", "none");
+  close(s->terminal), close(s->results);
+}
+
+static void end_of_input(Session *s) {
+  type(s, "\x04");
+  expect(s, "<status 1>");
+  finish(s, "exit 0");
+}
+
+/* ---- editing: keys in, text out ---- */
+
+#define UP          "\x1b[A"
+#define DOWN        "\x1b[B"
+#define RIGHT       "\x1b[C"
+#define LEFT        "\x1b[D"
+#define HOME        "\x1b[H"
+#define END         "\x1b[F"
+#define PASTE(text) "\x1b[200~" text "\x1b[201~"
+#define ACUTE       "\xcc\x81"
+#define WIDE        "\xe4\xb8\xad"
+
+static const struct {
+  const char *name, *keys, *text;
+} edits[] = {
+    {"plain", "print(1)\r", "print(1)"},
+    {"empty", "\r", ""},
+    {"line feed ends", "a\n", "a"},
+    {"home and end",
+     "b\x01"
+     "a\x05"
+     "c" HOME "<" END ">\r",
+     "<abc>"},
+    {"other homes", "b\x1b[1~a\x1b[4~c\x1bOH<\x1bOF>\r", "<abc>"},
+    {"left and right",
+     "ad" LEFT "bc" RIGHT "e\x02\x02"
+     "x\x06"
+     "y\r",
+     "abcxdye"},
+    {"backspace",
+     "abc\x7f\x7f"
+     "d\x08"
+     "e\r",
+     "ae"},
+    {"delete", "abc" HOME "\x1b[3~\x04\r", "c"},
+    {"delete at the ends",
+     HOME "\x7f\x1b[3~"
+          "a\x1b[3~\r",
+     "a"},
+    {"kill to end, yank", "one two" HOME RIGHT RIGHT RIGHT "\x0b" HOME "\x19\r", " twoone"},
+    {"kill to start", "one two\x02\x15x\r", "xo"},
+    {"kill word",
+     "f(a.b, c\x17"
+     "d\r",
+     "f(a.b, d"},
+    {"kills gather", "one two three\x17\x17" HOME "\x19\r", "two threeone "},
+    {"kill forward gathers",
+     "a b c" HOME "\x1b"
+     "d\x1b"
+     "d\x05\x19\r",
+     " ca b"},
+    {"alt backspace", "foo.bar(baz)\x1b\x7f\x1b\x7f\r", "foo."},
+    {"word left",
+     "foo bar_1 baz\x1b"
+     "b\x1b"
+     "bX\r",
+     "foo Xbar_1 baz"},
+    {"word right",
+     "foo bar" HOME "\x1b"
+     "fX\r",
+     "fooX bar"},
+    {"control arrows", "foo bar\x1b[1;5DX\x1b[1;5C\x1b[1;3DY\r", "foo YXbar"},
+    {"transpose",
+     "ab\x14"
+     "cd" LEFT "\x14\r",
+     "badc"},
+    {"transpose at the start", "ab" HOME "\x14\r", "ab"},
+    {"utf-8",
+     "\xc3\xa9" WIDE "x" LEFT "\x7f"
+     "y\r",
+     "\xc3\xa9"
+     "yx"},
+    {"combining marks move as one", "e" ACUTE "x" LEFT LEFT "y\r", "ye" ACUTE "x"},
+    {"combining marks go as one",
+     "ae" ACUTE "\x7f"
+     "b\r",
+     "ab"},
+    {"bad utf-8",
+     "a\xff"
+     "b\xc3"
+     "c\r",
+     "a\xef\xbf\xbd"
+     "b\xef\xbf\xbd"
+     "c"},
+    {"unknown sequences",
+     "a\x1b[15~\x1b[[A\x1bOP\x1b[99;5u"
+     "b\x1b[1;2R\r",
+     "ab"},
+    {"controls",
+     "a\x1c\x1d\x1e\x1f"
+     "b\r",
+     "ab"},
+    {"paste", PASTE("x = 1\ry = 2\r") "\r", "x = 1\ny = 2"},
+    {"paste crlf and tab", PASTE("a\r\n\tb\n\nc") "!\r", "a\n\tb\n\nc!"},
+    {"paste in the middle", "()" LEFT PASTE("1\n") "\r", "(1\n)"},
+    {"paste with escapes", PASTE("a\x1b[201b\x1b\x1b[A") "\r", "a\x1b[201b\x1b\x1b[A"},
+    {"paste does not run",
+     PASTE("x\ry\rz") "\x15\x7f\x15\x7f\x15"
+                      "ok\r",
+     "ok"},
+    {"several lines", "for do\rx\rend\r", "for do\n  x\nend"},
+    {"nested indentation", "do\rdo\rx\rend\rend\r", "do\n  do\n    x\n  end\nend"},
+    {"function heads", "do local function f(a)\rx = do\rend\rend end\r",
+     "do local function f(a)\n  x = do\n  end\nend end"},
+    {"calls are no heads", "do f(x)\ry end\r", "do f(x)\ny end"},
+    {"alt enter", "a\x1b\rb\r", "a\nb"},
+    {"up and down inside", "do\rabcdef\r" UP UP "1" DOWN "2" DOWN "end\r",
+     "do1\n  a2bcdef\nend"},
+    {"kill line end", "a\x1b\rb" UP END "\x0b\r", "ab"},
+    {"tab indents", "do\r\tx end\r", "do\n    x end"},
+    {"complete one", "pri\t(1)\r", "print(1)"},
+    {"complete the common part", "x = ma\tm\tx\r", "x = matmulx"},
+    {"complete cuts characters", "pr\xc3\t\x7f\r", "pr"},
+    {"tab walks", "me\t \r", "mean "},
+    {"tab walks on", "mat\t\t\t\r\r", "matrix"},
+    {"shift tab walks back", "mat\t\x1b[Z\r\r", "matrix"},
+    {"escape takes back", "mat\t\t\x1b", ""},
+    {"after escape", "\r", "mat"},
+    {"nothing to complete", "zzz\t\r", "zzz"},
+};
+
+static void test_edits(void) {
+  Session s = start((Setup){.columns = 40, .rows = 12, .terminal = "xterm"});
+  for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+    subject = edits[i].name;
+    type(&s, edits[i].keys);
+    if (strcmp(subject, "escape takes back") == 0)
+      usleep(200000); /* Escape alone is a pause */
+    else
+      expect(&s, edits[i].text);
+  }
+  end_of_input(&s);
+}
+
+/* The same on screens hardly wider than a character: texts are right, and nothing breaks. */
+static void test_small_screens(void) {
+  static const int sizes[][2] = {{10, 3}, {3, 2}, {2, 1}, {1, 1}, {5, 1}};
+  for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
+    Session s =
+        start((Setup){.columns = sizes[n][0], .rows = sizes[n][1], .terminal = "xterm"});
+    if (s.model.columns < 2) s.model.columns = 2;
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+      subject = edits[i].name;
+      type(&s, edits[i].keys);
+      if (strcmp(subject, "escape takes back") == 0)
+        usleep(200000);
+      else
+        expect(&s, edits[i].text);
+    }
+    end_of_input(&s);
+  }
+}
+
+/* ---- what is seen ---- */
+
+static void test_screen(void) {
+  subject = "screen";
+  Session s = start_usual();
+  expect_row(&s, 0, ">");
+  expect_cursor(&s, 0, 2);
+  type(&s, "hi");
+  expect_row(&s, 0, "> hint shown");
+  expect_cursor(&s, 0, 4);
+  type(&s, LEFT);
+  expect_row(&s, 0, "> hi");
+  type(&s, END "\r");
+  expect(&s, "hi");
+  expect_row(&s, 0, "> hi");
+  expect_row(&s, 1, ">");
+  type(&s, "a" WIDE "e" ACUTE "1\x01\x05");
+  expect_row(&s, 1, "> a" WIDE "e" ACUTE "1");
+  expect_cursor(&s, 1, 7);
+  if (s.model.styles[1][6] != 36) fail("colour of 1", "other", "36");
+  type(&s, "\x03");
+  expect(&s, "<status 2>");
+  expect_row(&s, 1, "> a" WIDE "e" ACUTE "1^C");
+  expect_row(&s, 2, ">");
+  type(&s, "x\x0c");
+  expect_row(&s, 0, "> x");
+  expect_cursor(&s, 0, 3);
+  type(&s, "\r");
+  expect(&s, "x");
+  type(&s, "io\r");
+  expect(&s, "io");
+  expect_row(&s, 2, "no line end%");
+  expect_row(&s, 3, ">");
+  end_of_input(&s);
+}
+
+static void test_wrapping(void) {
+  subject = "wrapping";
+  Session s = start((Setup){.columns = 10, .rows = 6, .terminal = "xterm"});
+  type(&s, "12345678");
+  expect_row(&s, 0, "> 12345678");
+  expect_cursor(&s, 1, 0);
+  type(&s, "9");
+  expect_row(&s, 1, "9");
+  expect_cursor(&s, 1, 1);
+  type(&s, "\x7f");
+  expect_row(&s, 1, "");
+  expect_cursor(&s, 1, 0);
+  type(&s, LEFT WIDE); /* leaves no room for the wide one: it and the 8 go to the next row */
+  expect_row(&s, 0, "> 1234567");
+  expect_row(&s, 1, WIDE "8");
+  expect_cursor(&s, 1, 2);
+  type(&s, END "\x1b\rabcdefgh\x1b\ri");
+  expect_row(&s, 2, ". abcdefgh");
+  expect_row(&s, 3, "");
+  expect_row(&s, 4, ". i");
+  type(&s, "\x1b\r" UP UP HOME); /* seven rows on six: the first is out of sight */
+  expect_row(&s, 5, ".");
+  expect_cursor(&s, 1, 2);
+  type(&s, UP HOME);
+  expect_row(&s, 0, "> 1234567");
+  expect_cursor(&s, 0, 2);
+  type(&s, "\r");
+  expect(&s, "1234567" WIDE "8\nabcdefgh\ni\n");
+  expect_row(&s, 4, ".");
+  expect_row(&s, 5, ">");
+  expect_row(&s, 1, ". abcdefgh");
+  if (s.model.scrolled != 2) fail("scrolled", "another number of rows", "2");
+  end_of_input(&s);
+}
+
+static void test_high_texts(void) {
+  subject = "high text";
+  Session s = start((Setup){.columns = 20, .rows = 5, .terminal = "xterm"});
+  type(&s, PASTE("l1\nl2\nl3\nl4\nl5\nl6\nl7\nl8"));
+  expect_row(&s, 0, ". l4");
+  expect_row(&s, 4, ". l8");
+  type(&s, UP UP UP UP UP);
+  expect_row(&s, 0, ". l3");
+  expect_cursor(&s, 0, 4);
+  type(&s, DOWN "x");
+  expect_row(&s, 1, ". l4x");
+  type(&s, "\x1b<y");
+  expect_row(&s, 0, "> yl1");
+  type(&s, "\r");
+  expect(&s, "yl1\nl2\nl3\nl4x\nl5\nl6\nl7\nl8");
+  expect_row(&s, 0, ". l5");
+  expect_row(&s, 3, ". l8");
+  expect_row(&s, 4, ">");
+  end_of_input(&s);
+}
+
+static void test_lists(void) {
+  subject = "list with help";
+  Session s = start_usual();
+  type(&s, "m\t");
+  expect_row(&s, 0, "> m");
+  expect_row(&s, 1, "matmul  product of two matrices");
+  expect_row(&s, 2, "matrix  two axes");
+  expect_row(&s, 3, "mean    average");
+  expect_cursor(&s, 0, 3);
+  type(&s, "\t");
+  expect_row(&s, 0, "> matmul");
+  expect_cursor(&s, 0, 8);
+  type(&s, DOWN);
+  expect_row(&s, 0, "> matrix");
+  type(&s, "!");
+  expect_row(&s, 0, "> matrix!");
+  expect_row(&s, 1, "");
+  expect_row(&s, 3, "");
+  type(&s, "\r");
+  expect(&s, "matrix!");
+  end_of_input(&s);
+
+  subject = "list in columns";
+  s = start((Setup){
+      .columns = 30, .rows = 8, .terminal = "xterm", .plain_words = 1, .many_words = 1});
+  type(&s, "m\t");
+  expect_row(&s, 1, "matmul  matrix  mean");
+  type(&s, "\x15w\t");
+  expect_row(&s, 0, "> word");
+  expect_row(&s, 1, "word000  word167  word334");
+  expect_row(&s, 7, "(1-6 of 167 rows)");
+  type(&s, "\x1b[Z");
+  expect_row(&s, 0, "> word499");
+  expect_row(&s, 6, "word165  word332  word499");
+  type(&s, "\r\r");
+  expect(&s, "word499");
+  end_of_input(&s);
+}
+
+static void test_resize(void) {
+  subject = "resize";
+  Session s = start_usual();
+  type(&s, "a line of text");
+  expect_row(&s, 0, "> a line of text");
+  struct winsize size = {.ws_col = 60, .ws_row = 12};
+  s.model.columns = 60, s.model.rows = 12;
+  ioctl(s.terminal, TIOCSWINSZ, &size);
+  type(&s, " that goes on and on behind column forty");
+  expect_row(&s, 0, "> a line of text that goes on and on behind column forty");
+  expect_cursor(&s, 0, 56);
+  type(&s, "\r");
+  expect(&s, "a line of text that goes on and on behind column forty");
+  end_of_input(&s);
+}
+
+static void test_messages(void) {
+  subject = "message while editing";
+  Session s = start_usual();
+  type(&s, "later\rabc");
+  expect(&s, "later");
+  expect_row(&s, 1, "a message");
+  expect_row(&s, 2, "of two lines");
+  expect_row(&s, 3, "> abc");
+  type(&s, "\r");
+  expect(&s, "abc");
+  end_of_input(&s);
+}
+
+/* ---- history ---- */
+
+static const char *temporary(const char *name) {
+  static char folder[64], path[128];
+  if (!folder[0]) {
+    strcpy(folder, "/tmp/edit_test.XXXXXX");
+    if (!mkdtemp(folder)) abort();
+  }
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  return path;
+}
+
+static char *contents(const char *path) {
+  char *text = calloc(1, 1 << 20);
+  FILE *f = fopen(path, "r");
+  size_t size = f ? fread(text, 1, (1 << 20) - 1, f) : 0;
+  if (f) fclose(f);
+  text[size] = 0;
+  return text;
+}
+
+static void expect_file(const char *path, const char *wanted) {
+  char *text = contents(path);
+  if (strcmp(text, wanted) != 0) fail("file", text, wanted);
+  free(text);
+}
+
+static void test_history(void) {
+  char path[128];
+  strcpy(path, temporary("new/folder/history"));
+  Setup setup = {.columns = 40, .rows = 10, .terminal = "xterm", .history = path};
+  subject = "history";
+  Session s = start(setup);
+  type(&s, "one\rtwo\rtwo\rdo\rx\\n\rend\rthree\r");
+  expect(&s, "one"), expect(&s, "two"), expect(&s, "two"), expect(&s, "do\n  x\\n\nend");
+  expect(&s, "three");
+  type(&s, UP "!\r");
+  expect(&s, "three!");
+  type(&s, "draft" HOME "\x10\x10\x10\x0e\x0e\x0e.\r");
+  expect(&s, "draft.");
+  type(&s,
+       "t" UP UP UP UP UP DOWN "\r"); /* three! three two, and nothing older begins with t */
+  expect(&s, "three");
+  type(&s, "nothing" UP DOWN "\r");
+  expect(&s, "nothing");
+  end_of_input(&s);
+  expect_file(path, "one\ntwo\ndo\\n  x\\\\n\\nend\nthree\nthree!\ndraft.\nthree\nnothing\n");
+
+  subject = "history is loaded";
+  s = start(setup);
+  type(&s, UP "\x10\x10\x10\x10\r"); /* nothing three draft. three! three */
+  expect(&s, "three");
+  type(&s, "\x12"
+           "x\\\r");
+  expect(&s, "do\n  x\\n\nend");
+  type(&s, "\x12t\x12\x12\x12\x12\x12"
+           "two\x7f\x7f\x7f"
+           "one\r");
+  expect(&s, "one");
+  type(&s, "keep\x12three\x07\r");
+  expect(&s, "keep");
+  type(&s, "\x12thr");
+  expect_row(&s, 9 - 9 + s.model.row, "(search) 'thr': three");
+  type(&s, "\x12");
+  expect_row(&s, s.model.row, "(search) 'thr': three!");
+  type(&s, "zz");
+  expect_row(&s, s.model.row, "(no match) 'thrzz': three!");
+  type(&s, "\x05?\r");
+  expect(&s, "three!?");
+  type(&s, "\x12thr\x03");
+  expect(&s, "<status 2>");
+  end_of_input(&s);
+}
+
+/* Processes that write at once: nothing is lost, no line is torn. */
+static void test_shared_history(void) {
+  enum { PROCESSES = 6, LINES = 25 };
+  subject = "shared history";
+  char path[128];
+  strcpy(path, temporary("shared"));
+  for (int p = 0; p < PROCESSES; p++) {
+    if (fork() != 0) continue;
+    TsEdit *e = ts_edit_open(0, 1, path);
+    for (int i = 0; i < LINES; i++) {
+      char line[64];
+      snprintf(line, sizeof line, "process %d\nline %d", p, i);
+      ts_edit_remember(e, line);
+    }
+    ts_edit_close(e);
+    _exit(0);
+  }
+  while (wait(NULL) > 0) {
+  }
+  char *text = contents(path);
+  for (int p = 0; p < PROCESSES; p++)
+    for (int i = 0; i < LINES; i++) {
+      char line[64];
+      snprintf(line, sizeof line, "process %d\\nline %d\n", p, i);
+      if (count_of(text, line) != 1) fail("entry", "not there once", line);
+    }
+  free(text);
+  struct stat state;
+  if (stat(path, &state) < 0 || (state.st_mode & 0777) != 0600) fail("mode", "other", "0600");
+}
+
+static void test_bounded_history(void) {
+  subject = "bounded history";
+  char path[128], line[32];
+  strcpy(path, temporary("bounded"));
+  FILE *f = fopen(path, "w");
+  for (int i = 0; i < 3000; i++) fprintf(f, "line %d\n", i);
+  fprintf(f, "no line end");
+  fclose(f);
+  TsEdit *e = ts_edit_open(0, 1, path);
+  if (ts_edit_history_size(e) != 1000) fail("loaded", "other", "1000");
+  for (int i = 0; i < 1500; i += 100) {
+    snprintf(line, sizeof line, "new %d", i);
+    ts_edit_remember(e, line);
+  }
+  if (ts_edit_history_size(e) != 1000) fail("kept", "other", "1000");
+  if (strcmp(ts_edit_history_entry(e, 999), "new 1400") != 0)
+    fail("newest", "other", "new 1400");
+  if (ts_edit_history_entry(e, 1000)) fail("beyond", "an entry", "NULL");
+  ts_edit_close(e);
+  char *text = contents(path);
+  if (count_of(text, "\n") != 1000) fail("saved", "other", "1000 lines");
+  if (!strstr(text, "no line end\nnew 0\n")) fail("saved", "other", "the end of the old file");
+  free(text);
+}
+
+/* ---- ends, signals, memory ---- */
+
+static void test_signals(void) {
+  static const struct {
+    int number;
+    const char *end;
+  } rows[] = {{SIGTERM, "signal 15"}, {SIGHUP, "signal 1"}, {SIGQUIT, "signal 3"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    subject = rows[i].end;
+    Session s = start_usual();
+    type(&s, "half a line");
+    expect_row(&s, 0, "> half a line");
+    kill(s.child, rows[i].number);
+    finish(&s, rows[i].end);
+  }
+  subject = "SIGINT";
+  Session s = start_usual();
+  type(&s, "half");
+  expect_row(&s, 0, "> half");
+  kill(s.child, SIGINT);
+  expect(&s, "<status 2>");
+  type(&s, "exit\r");
+  expect(&s, "exit");
+  finish(&s, "exit 3");
+
+  subject = "stop and continue";
+  s = start_usual();
+  type(&s, "half");
+  expect_row(&s, 0, "> half");
+  kill(s.child, SIGSTOP);
+  struct termios mode = s.before;
+  tcsetattr(s.terminal, TCSANOW, &mode); /* as a shell does */
+  kill(s.child, SIGCONT);
+  expect_row(&s, 1, "> half");
+  type(&s, "\x1a way\r"); /* nobody is there to continue it, so it goes on by itself */
+  expect(&s, "half way");
+  end_of_input(&s);
+}
+
+static void test_hangup(void) {
+  subject = "terminal gone";
+  Session s = start_usual();
+  type(&s, "half");
+  expect_row(&s, 0, "> half");
+  close(s.terminal);
+  int state;
+  waitpid(s.child, &state, 0);
+  if (!WIFSIGNALED(state) || WTERMSIG(state) != SIGHUP) fail("end", "other", "SIGHUP");
+  close(s.results);
+}
+
+static void test_memory(void) {
+  subject = "memory";
+  if (!__real_malloc) return;
+  char path[128];
+  strcpy(path, temporary("memory"));
+  for (int n = 1; n < 120; n++) {
+    Session s = start((Setup){
+        .columns = 20, .rows = 5, .terminal = "xterm", .history = path, .allocations = n});
+    type(&s, "do\rmat\t\t\rx\x17\x19 end\rone" UP DOWN "\x12o\r");
+    type(&s, PASTE("a\nb") "\r\x04\x04\x04\x04");
+    int state;
+    int64_t end = now_ms() + PATIENCE_MS;
+    while (waitpid(s.child, &state, WNOHANG) == 0) {
+      listen_for(&s, 5);
+      if (now_ms() > end) kill(s.child, SIGKILL);
+      type(&s, "\x03\x04");
+    }
+    struct termios after;
+    tcgetattr(s.terminal, &after);
+    if (WIFSIGNALED(state) || (WEXITSTATUS(state) != 0 && WEXITSTATUS(state) != 4)) {
+      char number[32];
+      snprintf(number, sizeof number, "%d: state %x", n, (unsigned)state);
+      fail("allocation", number, "a clean end");
+    }
+    if (!same_mode(&s.before, &after)) fail("terminal mode", "changed", "restored");
+    close(s.terminal), close(s.results);
+  }
+}
+
+/* ---- plain reading ---- */
+
+static void test_pipe(void) {
+  subject = "pipe";
+  static const char input[] = "one\r\n\ntwo\0nul\ndo\nx\nend\ndo\nlast";
+  static const char nul[] = "two\0nul";
+  int in[2], results[2];
+  if (pipe(in) < 0 || pipe(results) < 0) abort();
+  size_t huge = 200000;
+  char *line = malloc(huge + 1);
+  memset(line, 'x', huge), line[huge] = '\n';
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    close(in[1]), close(results[0]);
+    Setup setup = {.terminal = "xterm"};
+    int out = open("/dev/null", O_WRONLY);
+    edit_until_end(&setup, in[0], out, results[1]);
+    exit(0);
+  }
+  close(in[0]), close(results[1]);
+  pid_t writer = fork();
+  if (writer == 0) {
+    if (write(in[1], line, huge + 1) < 0 || write(in[1], input, sizeof input - 1) < 0) _exit(1);
+    _exit(0);
+  }
+  close(in[1]);
+  Session s = {.results = results[0], .terminal = -1};
+  size_t size = 0;
+  char *text = result(&s, &size);
+  if (size != huge || memcmp(text, line, huge) != 0) fail("huge line", "other", "as written");
+  free(text);
+  expect(&s, "one"), expect(&s, "");
+  text = result(&s, &size);
+  if (size != sizeof nul - 1 || memcmp(text, nul, size) != 0) fail("NUL", text, "two\\0nul");
+  free(text);
+  expect(&s, "do\nx\nend"), expect(&s, "do\nlast"), expect(&s, "<status 1>");
+  waitpid(child, NULL, 0), waitpid(writer, NULL, 0);
+  close(results[0]);
+  free(line);
+}
+
+/* The terminal echoes; the editor adds prompts and nothing else. */
+static void test_dumb(void) {
+  static const char *const terminals[] = {"dumb", NULL};
+  for (size_t i = 0; i < 2; i++) {
+    subject = "dumb terminal";
+    Session s = start((Setup){.columns = 40, .rows = 10, .terminal = terminals[i]});
+    expect_row(&s, 0, ">");
+    type(&s, "do\n");
+    expect_row(&s, 1, ".");
+    type(&s, "end\n");
+    expect(&s, "do\nend");
+    expect_row(&s, 1, ". end");
+    end_of_input(&s);
+  }
+}
+
+int main(void) {
+  setlocale(LC_CTYPE, "C.UTF-8");
+  signal(SIGPIPE, SIG_IGN);
+  unsetenv("NO_COLOR");
+  static void (*const tests[])(void) = {
+      test_edits,      test_small_screens,  test_screen,  test_wrapping,
+      test_high_texts, test_lists,          test_resize,  test_messages,
+      test_history,    test_shared_history, test_signals, test_bounded_history,
+      test_hangup,     test_memory,         test_pipe,    test_dumb};
+  for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tests[i]();
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf %.*s", (int)strlen("/tmp/edit_test.XXXXXX"),
+           temporary(""));
+  if (system(command) != 0) fail("cleaning", "failed", "done");
+  if (failures == 0) printf("edit_test: ok\n");
+  return failures != 0;
+}

@@ -1,0 +1,89 @@
+/* COMPOSE rows run eagerly: the builder of ir/build.h over the VM. Every value
+ * made on the way is kept in a list and released at the end but for the outputs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/build.h"
+#include "vm/exec.h"
+
+typedef struct Eager {
+  TsBuild b; /* first: the builder is found from it */
+  TsContext *ctx;
+  TsTensor **made;
+  int nmade, cap;
+} Eager;
+
+static TsTensor *tensor_of(TsVal v) { return (TsTensor *)v; }
+
+static TsVal keep(Eager *e, TsTensor *t) {
+  if (t && e->nmade == e->cap) {
+    int cap = e->cap ? e->cap * 2 : 32;
+    TsTensor **made = realloc(e->made, (size_t)cap * sizeof *made);
+    if (!made) {
+      ts_tensor_unref(t);
+      ts_error_set(&e->ctx->err, TS_ERR_memory, "out of memory");
+      t = NULL;
+    } else {
+      e->made = made;
+      e->cap = cap;
+    }
+  }
+  if (!t) {
+    e->b.failed = true;
+    return NULL;
+  }
+  return (TsVal)(e->made[e->nmade++] = t);
+}
+
+static TsVal emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out) {
+  Eager *e = (Eager *)b;
+  TsTensor *made[TS_MAX_VARIADIC];
+  int nout = 0;
+  if (b->failed) return NULL;
+  if (ts_vm_call(e->ctx, op, nin, (TsTensor *const *)in, attr, TS_MAX_VARIADIC, &nout, made)) {
+    b->failed = true;
+    return NULL;
+  }
+  TsVal first = NULL;
+  for (int i = 0; i < nout; i++) {
+    TsVal v = keep(e, made[i]);
+    if (i == 0) first = v;
+    if (out) out[i] = v;
+  }
+  return b->failed ? NULL : first;
+}
+
+/* After a failure definitions may still ask for shapes: they get a scalar's. */
+static const TsMeta *meta(TsBuild *b, TsVal v) {
+  static const TsMeta nothing = {.dtype = TS_DT_f32};
+  (void)b;
+  return v ? &tensor_of(v)->meta : &nothing;
+}
+
+static TsVal number(TsBuild *b, double value) {
+  Eager *e = (Eager *)b;
+  return b->failed ? NULL : keep(e, ts_tensor_number(e->ctx, value));
+}
+
+int ts_vm_compose(TsCall *call, int room, int *nout) {
+  TsAttr preset[TS_MAX_ATTR];
+  TsVal out[TS_MAX_VARIADIC];
+  TsContext *c = call->ctx;
+  if (!call->attr) {
+    ts_op_defaults(call->op, preset);
+    if (ts_op_check_attrs(call->op, preset, &c->err)) return -1;
+    call->attr = preset;
+  }
+  Eager e = {.b = {.emit = emit, .meta = meta, .number = number, .err = &c->err}, .ctx = c};
+  TsCompose k = {.b = &e.b, .op = call->op, .nin = call->nin, .in = (const TsVal *)call->in,
+                 .attr = call->attr, .nout = 1, .room = room, .out = out};
+  int failed = ts_compose_table[call->op](&k) || e.b.failed;
+  *nout = failed ? 0 : k.nout;
+  for (int i = 0; i < *nout; i++) call->out[i] = ts_tensor_ref(tensor_of(out[i]));
+  for (int i = 0; i < e.nmade; i++) ts_tensor_unref(e.made[i]);
+  free(e.made);
+  return failed ? -1 : 0;
+}
+
+/* COMPOSE rows never reach the handler table: ts_vm_call expands them first. */
+int ts_exec_compose(TsCall *call) { TS_BUG("%s is not expanded", ts_op_info(call->op)->name); }

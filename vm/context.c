@@ -1,0 +1,26 @@
+/* Contexts. */
+#include "vm/context.h"
+
+#include <stdlib.h>
+
+TsContext *ts_context_open(void) {
+  TsContext *c = calloc(1, sizeof *c);
+  uint64_t *ring = malloc(TS_TRACE_WORDS * sizeof *ring);
+  if (!c || !ring) {
+    free(c);
+    free(ring);
+    return NULL;
+  }
+  c->trace.word = ring;
+  c->next_id = 1;
+  c->profile = TS_PROFILE_deterministic;
+  c->k = ts_kernels_use(getenv("TESSERA_ISA"));
+  if (!c->k) c->k = ts_kernels_use(NULL);
+  return c;
+}
+
+void ts_context_close(TsContext *c) {
+  if (!c) return;
+  free(c->trace.word);
+  free(c);
+}

@@ -1,0 +1,30 @@
+/* What one user of the VM owns: the error slot, the trace ring, the random
+ * generator, the numerics profile. A context and its tensors belong to one thread. */
+#ifndef TS_VM_CONTEXT_H
+#define TS_VM_CONTEXT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/error.h"
+#include "vm/kernels.h"
+#include "vm/trace.h"
+
+typedef enum TsProfile { TS_PROFILE_strict, TS_PROFILE_deterministic, TS_PROFILE_fast } TsProfile;
+
+typedef struct TsContext {
+  TsError err;
+  const TsKernels *k; /* the CPU's kernels for the chosen instruction set */
+  TsTrace trace;
+  uint64_t next_id;   /* of the next tensor */
+  int64_t live_bytes; /* of all storages, on any device */
+  int64_t allocated;  /* bytes of storages made since the start */
+  uint64_t seed, stream; /* the generator: stream counts random operators */
+  TsProfile profile;
+  int device; /* where new tensors are made */
+} TsContext;
+
+TsContext *ts_context_open(void); /* NULL: out of memory */
+void ts_context_close(TsContext *c);
+
+#endif

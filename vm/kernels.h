@@ -1,0 +1,40 @@
+/* All kernels of one instruction set. */
+#ifndef TS_VM_KERNELS_H
+#define TS_VM_KERNELS_H
+
+#include "vm/kernels/convert.h"
+#include "vm/kernels/copy.h"
+#include "vm/kernels/fft.h"
+#include "vm/kernels/gemm.h"
+#include "vm/kernels/pointwise.h"
+#include "vm/kernels/pointwise_complex.h"
+#include "vm/kernels/pointwise_int.h"
+#include "vm/kernels/reduce.h"
+//ROWS
+
+/* Every group of kernels: a folder of functions that vm/kernels/<group>*.c fill
+ * in, once for each instruction set. */
+#define TS_KERNEL_GROUPS(X)                                                                    \
+  X(convert, TsConvertKernels)                                                                 \
+  X(copy, TsCopyKernels)                                                                       \
+  X(fft, TsFftKernels)                                                                         \
+  X(gemm, TsGemmKernels)                                                                       \
+  X(pointwise, TsPointwiseKernels)                                                             \
+  X(pointwise_complex, TsPointwiseComplexKernels)                                              \
+  X(pointwise_int, TsPointwiseIntKernels)                                                      \
+  X(reduce, TsReduceKernels)
+
+
+typedef struct TsKernels {
+  const char *isa; /* "avx512", "avx2", "base" */
+#define GROUP(name, type) type name;
+  TS_KERNEL_GROUPS(GROUP)
+#undef GROUP
+} TsKernels;
+
+/* The kernels of the named instruction set, or of the best that the CPU has for
+ * NULL. NULL if the name is unknown or the CPU lacks it. All sets give the same
+ * bits; the choice holds for the whole process. */
+const TsKernels *ts_kernels_use(const char *isa);
+
+#endif

@@ -1,0 +1,40 @@
+/* Moving elements without looking at them: strided gathers and scatters, fills,
+ * non-temporal copies and transposes. Elements have 1, 2, 4, 8 or 16 bytes and
+ * need no alignment; strides are in bytes, of any sign, zero in a source too.
+ * The n-dimensional engine on top is vm/copy.h. */
+#ifndef TS_VM_KERNELS_COPY_H
+#define TS_VM_KERNELS_COPY_H
+
+#include <stdint.h>
+
+typedef struct TsCopyKernels {
+  /* dst[i] = src[i * src_stride], dst contiguous. */
+  void (*gather)(int64_t n, void *dst, const void *src, int64_t src_stride, int elem_bytes);
+  /* dst[i * dst_stride] = src[i], src contiguous. */
+  void (*scatter)(int64_t n, void *dst, int64_t dst_stride, const void *src, int elem_bytes);
+  /* dst[i * dst_stride] = src[i * src_stride]. */
+  void (*strided)(int64_t n, void *dst, int64_t dst_stride, const void *src,
+                  int64_t src_stride, int elem_bytes);
+  /* dst[i] = *value, dst contiguous. */
+  void (*splat)(int64_t n, void *dst, const void *value, int elem_bytes);
+  /* n runs of nbytes each: run i goes from src + i * src_stride to dst + i * dst_stride. */
+  void (*runs)(int64_t n, int64_t nbytes, void *dst, int64_t dst_stride, const void *src,
+               int64_t src_stride);
+  /* Copies nbytes, whole cache lines of dst by stores that pass the caches: for a
+   * large dst and a src in L1. ts_copy_fence() follows the last one. */
+  void (*stream)(int64_t nbytes, void *dst, const void *src);
+  /* dst[i * dst_row + j] = src[i + j * src_col] for i < rows, j < cols, indices in
+   * elements, strides in bytes. With past_cache, stores pass the caches where whole
+   * lines allow it; ts_copy_fence() follows the last one. */
+  void (*transpose)(int64_t rows, int64_t cols, void *dst, int64_t dst_row, const void *src,
+                    int64_t src_col, int elem_bytes, int past_cache);
+} TsCopyKernels;
+
+/* Orders the stores of stream and transpose before later ones, for other threads. */
+static inline void ts_copy_fence(void) { __builtin_ia32_sfence(); }
+
+void ts_kernels_copy_avx512(TsCopyKernels *k);
+void ts_kernels_copy_avx2(TsCopyKernels *k);
+void ts_kernels_copy_base(TsCopyKernels *k);
+
+#endif

@@ -1,0 +1,79 @@
+/* Kernels of the matrix product, one table for each accumulate type. The driver
+ * vm/gemm.c does the blocking and the threads; a kernel is single threaded.
+ * Every element is one chain acc = fma(a[k], b[k], acc), k ascending from +0.0
+ * (integers: wrapping multiply and add), whatever kernel computes it. */
+#ifndef TS_VM_KERNELS_GEMM_H
+#define TS_VM_KERNELS_GEMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Element types of a product's operands and of its result. */
+typedef enum TsGemmType {
+  TS_GEMM_f32,
+  TS_GEMM_f64,
+  TS_GEMM_bf16,
+  TS_GEMM_f16,
+  TS_GEMM_e4m3,
+  TS_GEMM_e5m2,
+  TS_GEMM_i8,
+  TS_GEMM_u8,
+  TS_GEMM_i16,
+  TS_GEMM_i32,
+  TS_GEMM_i64,
+  TS_GEMM_c64,
+  TS_GEMM_c128,
+  TS_GEMM_COUNT
+} TsGemmType;
+
+/* One tile: c[i*crs + j] for i < rows, j < cols. The chains go on from the
+ * values in c if resume, else from zero. a[i*ars + k*acs], b[k*brs + j]. */
+typedef void TsGemmTile(int rows, int cols, int64_t nk, const void *a, int64_t ars, int64_t acs,
+                        const void *b, int64_t brs, void *c, int64_t crs, bool resume);
+
+/* Packs one panel: dst[k*width + i] = src[i*is + k*ks] widened to the accumulate
+ * type, i < n; zeros for n <= i < width. width is the table's mr or nr. */
+typedef void TsGemmPack(void *dst, int width, const void *src, int64_t is, int64_t ks, int64_t n,
+                        int64_t nk);
+
+/* Few rows against a B that stays where it is: c[i*crs + j], i < rows <= 8,
+ * j < n. a is packed [k][width], width = ts_gemm_skinny_width(rows), zero padded.
+ * The kernel's name says which stride of b is 1; ld is the other one. */
+typedef void TsGemmSkinny(int rows, int64_t n, int64_t nk, const void *a, const void *b,
+                          int64_t ld, void *c, int64_t crs, bool resume);
+
+/* Rounds n accumulators to the result type, dst[j*ds] = acc[j]. */
+typedef void TsGemmStore(void *dst, int64_t ds, const void *acc, int64_t n);
+
+typedef struct TsGemmAcc {
+  int nbytes;   /* of one accumulator; a complex one is two of them */
+  int mr, nr;   /* rows and columns of a full tile; nr is even */
+  int kc;       /* steps of k in one packed block, even */
+  TsGemmTile *tile;  /* any rows <= mr, cols <= nr, strides of a and b */
+  TsGemmTile *full;  /* mr x nr with packed panels: ars = 1, acs = mr, brs = nr */
+  TsGemmPack *pack_a[TS_GEMM_COUNT], *pack_b[TS_GEMM_COUNT]; /* by operand type */
+  TsGemmSkinny *skinny_rows[TS_GEMM_COUNT]; /* b[k*ld + j]; NULL: pack it */
+  TsGemmSkinny *skinny_dots[TS_GEMM_COUNT]; /* b[j*ld + k]; NULL: pack it */
+  TsGemmStore *store[TS_GEMM_COUNT];        /* by result type */
+  /* acc[j] += bias[j*stride], for n columns of `parts` numbers each */
+  void (*bias)(void *acc, const void *bias, int64_t stride, int64_t n, int parts);
+} TsGemmAcc;
+
+typedef struct TsGemmKernels {
+  const TsGemmAcc *f32, *f64, *i32, *i64;
+} TsGemmKernels;
+
+enum {
+  TS_GEMM_SKINNY = 8,    /* most rows of a skinny product */
+  TS_GEMM_PACK_STEPS = 8 /* steps of k packed at once where rows are contiguous */
+};
+
+static inline int ts_gemm_skinny_width(int64_t rows) {
+  return rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : 8;
+}
+
+void ts_kernels_gemm_avx512(TsGemmKernels *k);
+void ts_kernels_gemm_avx2(TsGemmKernels *k);
+void ts_kernels_gemm_base(TsGemmKernels *k);
+
+#endif

@@ -1,0 +1,52 @@
+/* The f64 table: inputs f64 and complex128, which is a real product of twice the
+ * width and depth (gemm_complex.inc). */
+#include "vm/kernels/gemm_simd_f64.h"
+#include "vm/kernels/gemm_acc.h"
+#include "vm/kernels/gemm_tile.inc"
+
+/* As in gemm_f32.c. */
+#if defined TS_ISA_avx512
+enum { WIDE1 = W1, WIDE2 = W2, WIDE4 = W4, WIDE8 = W8 };
+#elif defined TS_ISA_avx2
+enum { WIDE1 = 8, WIDE2 = 6, WIDE4 = 3, WIDE8 = 1 };
+#else
+enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE8 = 1 };
+#endif
+enum { STEPS = ST, AHEAD = AH, AHEAD_DOTS = 512 };
+
+#define ELEM double
+#define FN(name) f64_##name
+#include "vm/kernels/gemm_pack.inc"
+#include "vm/kernels/gemm_skinny.inc"
+
+#include "vm/kernels/gemm_complex.inc"
+
+static void store_f64(void *dst, int64_t ds, const void *acc, int64_t n) {
+  double *d = dst;
+  const double *a = acc;
+  for (int64_t j = 0; j < n; j++) d[j * ds] = a[j];
+}
+
+static void store_c128(void *dst, int64_t ds, const void *acc, int64_t n) {
+  double *d = dst;
+  const double *a = acc;
+  for (int64_t j = 0; j < n; j++) {
+    d[2 * j * ds] = a[2 * j];
+    d[2 * j * ds + 1] = a[2 * j + 1];
+  }
+}
+
+const TsGemmAcc TS_ISA(ts_gemm_f64) = {
+    .nbytes = 8,
+    .mr = MR,
+    .nr = NR,
+    .kc = 256,
+    .tile = tile,
+    .full = full,
+    .pack_a = {[TS_GEMM_f64] = f64_pack, [TS_GEMM_c128] = complex_pack_a},
+    .pack_b = {[TS_GEMM_f64] = f64_pack, [TS_GEMM_c128] = complex_pack_b},
+    .skinny_rows = {[TS_GEMM_f64] = f64_rows},
+    .skinny_dots = {[TS_GEMM_f64] = f64_dots},
+    .store = {[TS_GEMM_f64] = store_f64, [TS_GEMM_c128] = store_c128},
+    .bias = add_bias,
+};

@@ -1,0 +1,54 @@
+/* The i32 table: inputs of up to 32 bits, widened; arithmetic wraps. */
+#include <stdint.h>
+
+typedef uint32_t T;
+
+#include "vm/kernels/gemm_simd_int.h"
+#include "vm/kernels/gemm_acc.h"
+#include "vm/kernels/gemm_tile.inc"
+
+#define ELEM int8_t
+#define FN(name) i8_##name
+#include "vm/kernels/gemm_pack.inc"
+#undef ELEM
+#undef FN
+
+#define ELEM uint8_t
+#define FN(name) u8_##name
+#include "vm/kernels/gemm_pack.inc"
+#undef ELEM
+#undef FN
+
+#define ELEM int16_t
+#define FN(name) i16_##name
+#include "vm/kernels/gemm_pack.inc"
+#undef ELEM
+#undef FN
+
+#define ELEM int32_t
+#define FN(name) i32_##name
+#include "vm/kernels/gemm_pack.inc"
+#undef ELEM
+#undef FN
+
+const TsGemmAcc TS_ISA(ts_gemm_i32) = {
+    .nbytes = 4,
+    .mr = MR,
+    .nr = NR,
+    .kc = 384,
+    .tile = tile,
+    .full = full,
+    .pack_a = {[TS_GEMM_i8] = i8_pack,
+               [TS_GEMM_u8] = u8_pack,
+               [TS_GEMM_i16] = i16_pack,
+               [TS_GEMM_i32] = i32_pack},
+    .pack_b = {[TS_GEMM_i8] = i8_pack,
+               [TS_GEMM_u8] = u8_pack,
+               [TS_GEMM_i16] = i16_pack,
+               [TS_GEMM_i32] = i32_pack},
+    .store = {[TS_GEMM_i8] = store_i8,
+              [TS_GEMM_u8] = store_i8,
+              [TS_GEMM_i16] = store_i16,
+              [TS_GEMM_i32] = store_i32},
+    .bias = add_bias,
+};

@@ -1,0 +1,71 @@
+/* The i64 table: all integer inputs, widened; arithmetic wraps. */
+#include <stdint.h>
+
+typedef uint64_t T;
+
+#include "vm/kernels/gemm_simd_int.h"
+#include "vm/kernels/gemm_acc.h"
+#include "vm/kernels/gemm_tile.inc"
+
+WIDEN(i64, int64_t)
+
+#define ELEM int8_t
+#define FN(name) i8_##name
+#include "vm/kernels/gemm_pack.inc"
+#undef ELEM
+#undef FN
+
+#define ELEM uint8_t
+#define FN(name) u8_##name
+#include "vm/kernels/gemm_pack.inc"
+#undef ELEM
+#undef FN
+
+#define ELEM int16_t
+#define FN(name) i16_##name
+#include "vm/kernels/gemm_pack.inc"
+#undef ELEM
+#undef FN
+
+#define ELEM int32_t
+#define FN(name) i32_##name
+#include "vm/kernels/gemm_pack.inc"
+#undef ELEM
+#undef FN
+
+#define ELEM int64_t
+#define FN(name) i64_##name
+#include "vm/kernels/gemm_pack.inc"
+#undef ELEM
+#undef FN
+
+static void store_i64(void *dst, int64_t ds, const void *acc, int64_t n) {
+  uint64_t *d = dst;
+  const uint64_t *a = acc;
+  for (int64_t j = 0; j < n; j++) d[j * ds] = a[j];
+}
+
+const TsGemmAcc TS_ISA(ts_gemm_i64) = {
+    .nbytes = 8,
+    .mr = MR,
+    .nr = NR,
+    .kc = 256,
+    .tile = tile,
+    .full = full,
+    .pack_a = {[TS_GEMM_i8] = i8_pack,
+               [TS_GEMM_u8] = u8_pack,
+               [TS_GEMM_i16] = i16_pack,
+               [TS_GEMM_i32] = i32_pack,
+               [TS_GEMM_i64] = i64_pack},
+    .pack_b = {[TS_GEMM_i8] = i8_pack,
+               [TS_GEMM_u8] = u8_pack,
+               [TS_GEMM_i16] = i16_pack,
+               [TS_GEMM_i32] = i32_pack,
+               [TS_GEMM_i64] = i64_pack},
+    .store = {[TS_GEMM_i8] = store_i8,
+              [TS_GEMM_u8] = store_i8,
+              [TS_GEMM_i16] = store_i16,
+              [TS_GEMM_i32] = store_i32,
+              [TS_GEMM_i64] = store_i64},
+    .bias = add_bias,
+};

@@ -1,0 +1,9 @@
+/* The table of pointwise float kernels; the kernels are in pointwise_f32.c and
+ * pointwise_f64.c. */
+#include "vm/kernels/isa.h"
+#include "vm/kernels/pointwise.h"
+
+void TS_ISA(ts_kernels_pointwise)(TsPointwiseKernels *k) {
+  TS_ISA(ts_pointwise_fill_f32)(k->f32);
+  TS_ISA(ts_pointwise_fill_f64)(k->f64);
+}

@@ -1,0 +1,11 @@
+/* The pointwise kernels of f64: definitions from lib/elem/, loops from
+ * pointwise_float.inc. */
+#include "vm/kernels/isa.h"
+#include "vm/kernels/pointwise.h"
+#include "vm/kernels/simd_f64.h"
+
+#include "lib/elem/elem_f64.inc"
+
+#include "vm/kernels/pointwise_float.inc"
+
+void TS_ISA(ts_pointwise_fill_f64)(TsPointwiseFn **fn) { fill(fn); }

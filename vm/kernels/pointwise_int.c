@@ -1,0 +1,121 @@
+/* Pointwise kernels of bool and the integers: plain loops that the compiler makes
+ * vectors of, one for each row and type (pointwise_int.inc). */
+#include "vm/kernels/pointwise_int.h"
+
+#include <string.h>
+
+#include "vm/kernels/isa.h"
+
+/* In place, an element is read before it is written: no dependence between rounds. */
+#ifdef __clang__
+#define IVDEP
+#else
+#define IVDEP _Pragma("GCC ivdep")
+#endif
+
+#define JOIN(a, b) a##_##b
+#define CAT(a, b) JOIN(a, b)
+
+/* An operand that stands for all elements is repeated through a block, so each row
+ * needs one loop. size: the inputs' and then the output's element bytes. */
+enum { BLOCK = 512 };
+
+static void fill(char *buf, int64_t n, const void *value, int bytes) {
+  int64_t size = n * bytes, done = bytes;
+  memcpy(buf, value, (size_t)bytes);
+  while (done < size) {
+    int64_t more = done < size - done ? done : size - done;
+    memcpy(buf + done, buf, (size_t)more);
+    done += more;
+  }
+}
+
+static void spread(int64_t n, void *out, const void *const *in, const double *par,
+                   unsigned scalars, int count, const int8_t *size, TsPointwiseFn *loop) {
+  _Alignas(64) char buf[3][BLOCK * 8];
+  const void *at[3];
+  char *o = out;
+  for (int i = 0; i < count; i++)
+    if (scalars >> i & 1) fill(buf[i], n < BLOCK ? n : BLOCK, in[i], size[i]);
+  for (int64_t lo = 0; lo < n; lo += BLOCK) {
+    for (int i = 0; i < count; i++)
+      at[i] = scalars >> i & 1 ? buf[i] : (const char *)in[i] + lo * size[i];
+    loop(n - lo < BLOCK ? n - lo : BLOCK, o + lo * size[count], at, par, 0);
+  }
+}
+
+static double round_down(double x) {
+  if (!(x > -0x1p52 && x < 0x1p52)) return x;
+  double whole = (double)(int64_t)x;
+  return whole > x ? whole - 1 : whole;
+}
+
+static double round_up(double x) { return -round_down(-x); }
+
+/* Which rows a table takes, by their TYPES. */
+#define ENTRY_F(name)
+#define ENTRY_FC(name)
+#define ENTRY_FI(name) ENTRY_I(name)
+#define ENTRY_FIC(name) ENTRY_I(name)
+#define ENTRY_IB(name) ENTRY_B(name)
+#define ENTRY_FIB(name) ENTRY_B(name)
+#define ENTRY_FIBC(name) ENTRY_B(name)
+
+#define ONLY_BOOL
+#define NAME truth /* bool is a macro */
+#define T uint8_t
+#include "vm/kernels/pointwise_int.inc"
+#undef ONLY_BOOL
+
+#define NAME u8
+#define T uint8_t
+#define W uint32_t
+#define S int32_t
+#define LO 0
+#define HI 255
+#define REAL float
+#include "vm/kernels/pointwise_int.inc"
+
+#define NAME i8
+#define T int8_t
+#define W uint32_t
+#define S int32_t
+#define LO INT8_MIN
+#define HI INT8_MAX
+#define REAL float
+#include "vm/kernels/pointwise_int.inc"
+
+#define NAME i16
+#define T int16_t
+#define W uint32_t
+#define S int32_t
+#define LO INT16_MIN
+#define HI INT16_MAX
+#define REAL float
+#include "vm/kernels/pointwise_int.inc"
+
+#define NAME i32
+#define T int32_t
+#define W uint32_t
+#define S int32_t
+#define LO INT32_MIN
+#define HI INT32_MAX
+#define REAL double
+#include "vm/kernels/pointwise_int.inc"
+
+#define NAME i64
+#define T int64_t
+#define W uint64_t
+#define S int64_t
+#define LO INT64_MIN
+#define HI INT64_MAX
+#include "vm/kernels/pointwise_int.inc"
+
+void TS_ISA(ts_kernels_pointwise_int)(TsPointwiseIntKernels *k) {
+  memcpy(k->fn[TS_DT_bool], table_truth, sizeof table_truth);
+  memcpy(k->fn[TS_DT_u8], table_u8, sizeof table_u8);
+  memcpy(k->fn[TS_DT_i8], table_i8, sizeof table_i8);
+  memcpy(k->fn[TS_DT_i16], table_i16, sizeof table_i16);
+  memcpy(k->fn[TS_DT_i32], table_i32, sizeof table_i32);
+  memcpy(k->fn[TS_DT_i64], table_i64, sizeof table_i64);
+}

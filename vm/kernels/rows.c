@@ -1,0 +1,48 @@
+/* The table of row kernels of one instruction set: thin wrappers that give the functions
+ * of rows_math.h one type, and the scans. */
+#include "vm/kernels/rows.h"
+#include "vm/kernels/rows_math.h"
+#include "vm/kernels/rows_scan.h"
+
+#define MATH(name, t) TS_ISA(ts_rows_math_##name##_##t)
+
+#define WRAP(t, T)                                                                             \
+  static double max_##t(const void *x, int64_t n) { return MATH(max, t)(x, n); }               \
+  static double log_##t(double x) { return MATH(log, t)((T)x); }                               \
+  static void logv_##t(void *y, const void *x, int64_t n) { MATH(logv, t)(y, x, n); }          \
+  static void exp_##t(void *y, const void *x, int64_t n, double c, const void *ahead) {        \
+    MATH(exp, t)(y, x, n, (T)c, ahead);                                                        \
+  }                                                                                            \
+  static void scale_##t(void *y, const void *x, int64_t n, double r, int past) {               \
+    MATH(scale, t)(y, x, n, (T)r, past);                                                       \
+  }                                                                                            \
+  static void shift_##t(void *y, const void *x, int64_t n, double m, double l, int past) {     \
+    MATH(shift, t)(y, x, n, (T)m, (T)l, past);                                                 \
+  }                                                                                            \
+  static void affine_##t(void *y, const void *x, int64_t n, double mean, double rstd,          \
+                         const void *w, const void *b, int past) {                             \
+    MATH(affine, t)(y, x, n, (T)mean, (T)rstd, w, b, past);                                    \
+  }                                                                                            \
+  static void scalev_##t(void *y, const void *x, int64_t n, const void *m, const void *r,      \
+                         int past) {                                                           \
+    MATH(scalev, t)(y, x, n, m, r, past);                                                      \
+  }                                                                                            \
+  static void shiftv_##t(void *y, const void *x, int64_t n, const void *m, const void *l,      \
+                         int past) {                                                           \
+    MATH(shiftv, t)(y, x, n, m, l, past);                                                      \
+  }                                                                                            \
+  static void fill_##t(TsRowsKernels *k, int i) {                                              \
+    k->max[i] = max_##t, k->log[i] = log_##t, k->logv[i] = logv_##t, k->exp[i] = exp_##t;      \
+    k->scale[i] = scale_##t, k->shift[i] = shift_##t, k->affine[i] = affine_##t;               \
+    k->scalev[i] = scalev_##t, k->shiftv[i] = shiftv_##t;                                      \
+    k->scan[i] = TS_ISA(ts_rows_scan_##t);                                                     \
+  }
+
+WRAP(f32, float)
+WRAP(f64, double)
+
+void TS_ISA(ts_kernels_rows)(TsRowsKernels *k) {
+  fill_f32(k, 0);
+  fill_f64(k, 1);
+  k->scan[2] = TS_ISA(ts_rows_scan_i64);
+}

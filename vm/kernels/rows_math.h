@@ -1,0 +1,59 @@
+/* Elementary functions and last passes over a piece of a row, in rows_math_f32.c and
+ * rows_math_f64.c: the definitions of lib/elem with loads and stores around them. y == x
+ * is allowed. With `past` y goes past the caches; a fence is due after the last one.
+ *
+ *   exp    y = exp(x - c), touching the n elements at `ahead` if it is not null
+ *   expv   y[i] = exp(x[i] - c[i])
+ *   pow    y = |x|^p
+ *   log, logv
+ *   logadd y[i] = log(exp(a[i]) + exp(x[i])) as max + log1p(exp(min - max))
+ *   max    the maximum; NaN may be lost
+ *   scale  y = x r
+ *   shift  y = (x - m) - l
+ *   affine y = ((x - mean) rstd) w[i] + b[i], w and b may be null
+ *   scalev y[i] = exp(x[i] - m[i]) r[i]
+ *   shiftv y[i] = (x[i] - m[i]) - l[i] */
+#ifndef TS_VM_KERNELS_ROWS_MATH_H
+#define TS_VM_KERNELS_ROWS_MATH_H
+
+#include "vm/kernels/isa.h"
+
+#include <stdint.h>
+
+void TS_ISA(ts_rows_math_exp_f32)(float *y, const float *x, int64_t n, float c,
+                                  const float *ahead);
+void TS_ISA(ts_rows_math_expv_f32)(float *y, const float *x, int64_t n, const float *c);
+void TS_ISA(ts_rows_math_pow_f32)(float *y, const float *x, int64_t n, float p);
+float TS_ISA(ts_rows_math_log_f32)(float x);
+void TS_ISA(ts_rows_math_logv_f32)(float *y, const float *x, int64_t n);
+void TS_ISA(ts_rows_math_logadd_f32)(float *y, const float *a, const float *x, int64_t n);
+float TS_ISA(ts_rows_math_max_f32)(const float *x, int64_t n);
+void TS_ISA(ts_rows_math_scale_f32)(float *y, const float *x, int64_t n, float r, int past);
+void TS_ISA(ts_rows_math_shift_f32)(float *y, const float *x, int64_t n, float m, float l,
+                                    int past);
+void TS_ISA(ts_rows_math_affine_f32)(float *y, const float *x, int64_t n, float mean,
+                                     float rstd, const float *w, const float *b, int past);
+void TS_ISA(ts_rows_math_scalev_f32)(float *y, const float *x, int64_t n, const float *m,
+                                     const float *r, int past);
+void TS_ISA(ts_rows_math_shiftv_f32)(float *y, const float *x, int64_t n, const float *m,
+                                     const float *l, int past);
+
+void TS_ISA(ts_rows_math_exp_f64)(double *y, const double *x, int64_t n, double c,
+                                  const double *ahead);
+void TS_ISA(ts_rows_math_expv_f64)(double *y, const double *x, int64_t n, const double *c);
+void TS_ISA(ts_rows_math_pow_f64)(double *y, const double *x, int64_t n, double p);
+double TS_ISA(ts_rows_math_log_f64)(double x);
+void TS_ISA(ts_rows_math_logv_f64)(double *y, const double *x, int64_t n);
+void TS_ISA(ts_rows_math_logadd_f64)(double *y, const double *a, const double *x, int64_t n);
+double TS_ISA(ts_rows_math_max_f64)(const double *x, int64_t n);
+void TS_ISA(ts_rows_math_scale_f64)(double *y, const double *x, int64_t n, double r, int past);
+void TS_ISA(ts_rows_math_shift_f64)(double *y, const double *x, int64_t n, double m,
+                                    double l, int past);
+void TS_ISA(ts_rows_math_affine_f64)(double *y, const double *x, int64_t n, double mean,
+                                     double rstd, const double *w, const double *b, int past);
+void TS_ISA(ts_rows_math_scalev_f64)(double *y, const double *x, int64_t n, const double *m,
+                                     const double *r, int past);
+void TS_ISA(ts_rows_math_shiftv_f64)(double *y, const double *x, int64_t n, const double *m,
+                                     const double *l, int past);
+
+#endif

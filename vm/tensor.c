@@ -1,0 +1,295 @@
+/* Tensors and storages: life, views, residency. */
+#include "vm/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/device.h"
+#include "devices/memory.h"
+#include "vm/copy.h"
+
+/* ---- storage */
+enum { HEADER = 64 }; /* data up to INLINE_MAX bytes stand right behind their storage */
+enum { INLINE_MAX = 4096 };
+_Static_assert(sizeof(TsStorage) <= HEADER, "the header keeps data aligned");
+
+static TsStorage *storage_new(TsContext *c, int64_t nbytes) {
+  bool inlined = nbytes <= INLINE_MAX;
+  TsStorage *s = ts_memory_alloc(HEADER + (inlined ? nbytes : 0));
+  if (!s) return NULL;
+  s->refs = 1;
+  s->valid = 1;
+  s->nbytes = nbytes;
+  s->copies = NULL;
+  s->ctx = c;
+  s->release = NULL;
+  s->host = inlined ? (char *)s + HEADER : ts_memory_alloc(nbytes);
+  if (!s->host) {
+    ts_memory_free(s, HEADER);
+    return NULL;
+  }
+  c->live_bytes += nbytes;
+  c->allocated += nbytes;
+  return s;
+}
+
+static bool is_inline(const TsStorage *s) { return s->host == (const char *)s + HEADER; }
+
+static void storage_free(TsStorage *s) {
+  for (TsCopy *p = s->copies, *next; p; p = next) {
+    next = p->next;
+    TsDevice *d = ts_device_at(p->device);
+    d->free(d, p->at, s->nbytes);
+    free(p);
+  }
+  bool inlined = is_inline(s);
+  if (s->release) {
+    s->release(s->release_arg);
+  } else if (!inlined) {
+    ts_memory_free(s->host, s->nbytes);
+  }
+  if (!s->release) s->ctx->live_bytes -= s->nbytes;
+  ts_memory_free(s, HEADER + (inlined ? s->nbytes : 0));
+}
+
+static TsCopy *copy_on(TsStorage *s, int device) {
+  for (TsCopy *p = s->copies; p; p = p->next)
+    if (p->device == device) return p;
+  return NULL;
+}
+
+/* Brings the host's copy up to date. */
+static int fetch_host(TsStorage *s) {
+  for (TsCopy *p = s->copies; p; p = p->next) {
+    if (!(s->valid >> p->device & 1)) continue;
+    TsDevice *d = ts_device_at(p->device);
+    if (d->download(d, s->host, p->at, s->nbytes, &s->ctx->err)) return -1;
+    s->valid |= 1;
+    return 0;
+  }
+  TS_BUG("a storage of %lld bytes has no valid copy", (long long)s->nbytes);
+}
+
+static int fetch_device(TsStorage *s, int device) {
+  TsDevice *d = ts_device_at(device);
+  TsCopy *p = copy_on(s, device);
+  if (!p) {
+    void *at = d->alloc(d, s->nbytes);
+    p = at ? malloc(sizeof *p) : NULL;
+    if (!p) {
+      if (at) d->free(d, at, s->nbytes);
+      return ts_error_set(&s->ctx->err, TS_ERR_memory, "%s has no room for %lld bytes", d->name,
+                          (long long)s->nbytes);
+    }
+    *p = (TsCopy){s->copies, at, device};
+    s->copies = p;
+  }
+  if (s->valid >> device & 1) return 0;
+  if (!(s->valid & 1) && fetch_host(s)) return -1;
+  if (d->upload(d, p->at, s->host, s->nbytes, &s->ctx->err)) return -1;
+  s->valid |= 1u << device;
+  return 0;
+}
+
+void *ts_tensor_read(TsTensor *t) {
+  TsStorage *s = t->storage;
+  if (!(s->valid & 1) && fetch_host(s)) return NULL;
+  return (char *)s->host + t->offset;
+}
+
+void *ts_tensor_write(TsTensor *t) {
+  TsStorage *s = t->storage;
+  if (!(s->valid & 1) && fetch_host(s)) return NULL;
+  s->valid = 1;
+  return (char *)s->host + t->offset;
+}
+
+/* ---- tensors */
+void ts_strides_rowmajor(const TsMeta *m, int64_t stride[TS_MAX_RANK]) {
+  int64_t step = 1;
+  for (int i = m->ndim; i-- > 0;) {
+    stride[i] = step;
+    step *= m->dim[i] > 0 ? m->dim[i] : 1;
+  }
+}
+
+bool ts_tensor_is_contiguous(const TsMeta *m, const int64_t *stride) {
+  int64_t step = 1;
+  for (int i = m->ndim; i-- > 0;) {
+    if (m->dim[i] == 0) return true;
+    if (m->dim[i] != 1 && stride[i] != step) return false;
+    step *= m->dim[i];
+  }
+  return true;
+}
+
+static void *out_of_memory(TsContext *c, int64_t nbytes) {
+  ts_error_set(&c->err, TS_ERR_memory, "out of memory: %lld bytes for a tensor, %lld in use",
+               (long long)nbytes, (long long)c->live_bytes);
+  return NULL;
+}
+
+static TsTensor *tensor_on(TsContext *c, const TsMeta *m, TsStorage *s) {
+  TsTensor *t = s ? ts_memory_alloc(sizeof *t) : NULL;
+  if (!t) return NULL;
+  t->meta.dtype = m->dtype, t->meta.ndim = m->ndim;
+  t->meta.weak = m->weak, t->meta.device = m->device;
+  for (int i = 0; i < m->ndim; i++) t->meta.dim[i] = m->dim[i];
+  t->refs = 1;
+  t->requires_grad = 0;
+  t->id = c->next_id++;
+  t->storage = s;
+  t->offset = 0;
+  return t;
+}
+
+TsTensor *ts_tensor_new(TsContext *c, const TsMeta *m) {
+  int64_t nbytes = ts_meta_nbytes(m);
+  TsStorage *s = storage_new(c, nbytes);
+  TsTensor *t = tensor_on(c, m, s);
+  if (!t) {
+    if (s) storage_free(s);
+    return out_of_memory(c, nbytes);
+  }
+  t->contiguous = 1;
+  ts_strides_rowmajor(m, t->stride);
+  return t;
+}
+
+TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, int64_t offset) {
+  TsContext *c = x->storage->ctx;
+  TsTensor *t = tensor_on(c, m, x->storage);
+  if (!t) return out_of_memory(c, (int64_t)sizeof *t);
+  x->storage->refs++;
+  t->meta.device = x->meta.device;
+  t->offset = offset;
+  memcpy(t->stride, stride, m->ndim * sizeof *stride);
+  t->contiguous = ts_tensor_is_contiguous(m, stride);
+  return t;
+}
+
+TsTensor *ts_tensor_number(TsContext *c, double value) {
+  bool whole = value >= -0x1p63 && value < 0x1p63 && value == (double)(int64_t)value;
+  TsMeta m = {.dtype = whole ? TS_DT_i64 : TS_DT_f64, .weak = 1};
+  TsTensor *t = ts_tensor_new(c, &m);
+  if (!t) return NULL;
+  if (whole)
+    *(int64_t *)t->storage->host = (int64_t)value;
+  else
+    *(double *)t->storage->host = value;
+  return t;
+}
+
+static void keep(void *arg) { (void)arg; }
+
+TsTensor *ts_tensor_wrap(TsContext *c, const TsMeta *m, void *host, void (*release)(void *),
+                         void *arg) {
+  TsStorage *s = ts_memory_alloc(HEADER);
+  TsTensor *t = tensor_on(c, m, s);
+  if (!t) {
+    ts_memory_free(s, HEADER);
+    return out_of_memory(c, (int64_t)sizeof *t);
+  }
+  *s = (TsStorage){.refs = 1, .valid = 1, .nbytes = ts_meta_nbytes(m), .host = host, .ctx = c,
+                   .release = release ? release : keep, .release_arg = arg};
+  t->contiguous = 1;
+  ts_strides_rowmajor(m, t->stride);
+  return t;
+}
+
+void ts_tensor_unref(TsTensor *t) {
+  if (!t || --t->refs) return;
+  if (--t->storage->refs == 0) storage_free(t->storage);
+  ts_memory_free(t, sizeof *t);
+}
+
+static void byte_strides(const TsTensor *t, int64_t *out) {
+  int64_t size = ts_dtypes[t->meta.dtype].nbytes;
+  for (int i = 0; i < t->meta.ndim; i++) out[i] = t->stride[i] * size;
+}
+
+static TsTensor *converted(TsContext *c, TsTensor *x, TsDtype d) {
+  TsDtype from = ts_tensor_dtype(x);
+  TsMeta m = x->meta;
+  m.dtype = (uint8_t)d, m.weak = 0;
+  const void *src = ts_tensor_read(x);
+  TsTensor *y = src ? ts_tensor_new(c, &m) : NULL;
+  if (!y) return NULL;
+  int64_t xs[TS_MAX_RANK], ys[TS_MAX_RANK];
+  byte_strides(x, xs);
+  byte_strides(y, ys);
+  if (from == d && d == TS_DT_mxfp4)
+    memcpy(y->storage->host, src, (size_t)y->storage->nbytes);
+  else if (from == d)
+    ts_copy_nd(m.ndim, m.dim, y->storage->host, ys, src, xs, ts_dtypes[d].nbytes);
+  else
+    ts_convert_nd(m.ndim, m.dim, y->storage->host, d, ys, src, from, xs);
+  return y;
+}
+
+TsTensor *ts_tensor_copy(TsContext *c, TsTensor *x) {
+  return converted(c, x, ts_tensor_dtype(x));
+}
+
+TsTensor *ts_tensor_cast(TsContext *c, TsTensor *x, TsDtype d) {
+  bool nothing = ts_tensor_dtype(x) == d && x->contiguous && !x->meta.weak;
+  return nothing ? ts_tensor_ref(x) : converted(c, x, d);
+}
+
+TsTensor *ts_tensor_contiguous(TsContext *c, TsTensor *x) {
+  return x->contiguous ? ts_tensor_ref(x) : ts_tensor_cast(c, x, ts_tensor_dtype(x));
+}
+
+TsTensor *ts_tensor_to(TsContext *c, TsTensor *x, int device) {
+  (void)c;
+  if (x->meta.device == device) return ts_tensor_ref(x);
+  TsDevice *d = ts_device_at(device);
+  if (!d->host_memory && fetch_device(x->storage, device)) return NULL;
+  TsTensor *t = ts_tensor_view(x, &x->meta, x->stride, x->offset);
+  if (t) t->meta.device = (uint8_t)device;
+  return t;
+}
+
+/* ---- single elements */
+static void *element(TsTensor *t, int64_t index) {
+  char *base = ts_tensor_read(t);
+  if (!base) return NULL;
+  int64_t at = 0;
+  for (int i = t->meta.ndim; i-- > 0;) {
+    at += index % t->meta.dim[i] * t->stride[i];
+    index /= t->meta.dim[i];
+  }
+  return base + at * ts_dtypes[t->meta.dtype].nbytes;
+}
+
+/* A block element is found by converting its whole block. */
+static double block_element(TsTensor *t, int64_t index) {
+  float v[TS_MXFP4_BLOCK];
+  const char *base = ts_tensor_read(t);
+  TsConvertFn *f = t->storage->ctx->k->convert.convert[TS_DT_mxfp4][TS_DT_f32];
+  f(TS_MXFP4_BLOCK, v, base + index / TS_MXFP4_BLOCK * 17);
+  return (double)v[index % TS_MXFP4_BLOCK];
+}
+
+static void convert_one(TsTensor *t, int64_t index, TsDtype to, void *out) {
+  const void *at = element(t, index);
+  memset(out, 0, ts_dtypes[to].nbytes);
+  if (at) t->storage->ctx->k->convert.convert[t->meta.dtype][to](1, out, at);
+}
+
+double ts_tensor_get(TsTensor *t, int64_t index) {
+  double v;
+  if (t->meta.dtype == TS_DT_mxfp4) return block_element(t, index);
+  convert_one(t, index, TS_DT_f64, &v);
+  return v;
+}
+
+int64_t ts_tensor_get_int(TsTensor *t, int64_t index) {
+  int64_t v;
+  convert_one(t, index, TS_DT_i64, &v);
+  return v;
+}
+
+void ts_tensor_get_complex(TsTensor *t, int64_t index, double part[2]) {
+  convert_one(t, index, TS_DT_complex128, part);
+}

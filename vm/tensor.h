@@ -1,0 +1,82 @@
+/* Tensors: a dtype and shape, strides, and counted storage.
+ *
+ * A storage holds the same bytes on one or several devices. `valid` has a bit
+ * for each device whose copy is current. Reading on a device makes its copy valid
+ * (from the host's, or through the host's); writing leaves only the writer's
+ * valid. Views share the storage, so residency is a matter of storages alone. */
+#ifndef TS_VM_TENSOR_H
+#define TS_VM_TENSOR_H
+
+#include "lib/shape.h"
+#include "vm/context.h"
+
+typedef struct TsCopy {
+  struct TsCopy *next;
+  void *at;
+  int device;
+} TsCopy;
+
+typedef struct TsStorage {
+  int32_t refs;
+  uint32_t valid; /* bit d: the copy on device d is current */
+  int64_t nbytes;
+  void *host;     /* the copy on cpu:0, or NULL */
+  TsCopy *copies; /* on other devices */
+  TsContext *ctx;
+  void (*release)(void *arg); /* of memory that is not ours, else NULL */
+  void *release_arg;
+} TsStorage;
+
+typedef struct TsTensor {
+  TsMeta meta; /* meta.device: where operators on it run */
+  int32_t refs;
+  uint8_t contiguous;
+  uint8_t requires_grad;
+  uint64_t id; /* unique in the context */
+  TsStorage *storage;
+  int64_t offset;                /* bytes from the storage's start */
+  int64_t stride[TS_MAX_RANK];   /* in elements */
+} TsTensor;
+
+/* All return a tensor with one reference, or NULL with the error filled. */
+TsTensor *ts_tensor_new(TsContext *c, const TsMeta *m); /* row-major, contents unspecified */
+TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, int64_t offset);
+TsTensor *ts_tensor_number(TsContext *c, double value); /* weak 0-d f64 or, if whole, i64 */
+TsTensor *ts_tensor_wrap(TsContext *c, const TsMeta *m, void *host, void (*release)(void *),
+                         void *arg);
+/* Row-major form of x: x itself with another reference, or a copy. */
+TsTensor *ts_tensor_contiguous(TsContext *c, TsTensor *x);
+/* A row-major copy with storage of its own. */
+TsTensor *ts_tensor_copy(TsContext *c, TsTensor *x);
+/* x with another dtype, row-major; x itself where nothing changes. */
+TsTensor *ts_tensor_cast(TsContext *c, TsTensor *x, TsDtype d);
+/* x on another device: a tensor whose storage has a valid copy there. */
+TsTensor *ts_tensor_to(TsContext *c, TsTensor *x, int device);
+
+static inline TsTensor *ts_tensor_ref(TsTensor *t) {
+  t->refs++;
+  return t;
+}
+void ts_tensor_unref(TsTensor *t); /* NULL is fine */
+
+/* The first element for host reads (and, with _write, for host writes). NULL
+ * with the error filled if bytes had to move and could not. */
+void *ts_tensor_read(TsTensor *t);
+void *ts_tensor_write(TsTensor *t);
+
+static inline int64_t ts_tensor_numel(const TsTensor *t) { return ts_meta_numel(&t->meta); }
+static inline TsDtype ts_tensor_dtype(const TsTensor *t) { return (TsDtype)t->meta.dtype; }
+
+void ts_strides_rowmajor(const TsMeta *m, int64_t stride[TS_MAX_RANK]);
+bool ts_tensor_is_contiguous(const TsMeta *m, const int64_t *stride);
+
+/* Element at a row-major index as double, int64 or complex parts. */
+double ts_tensor_get(TsTensor *t, int64_t index);
+int64_t ts_tensor_get_int(TsTensor *t, int64_t index);
+void ts_tensor_get_complex(TsTensor *t, int64_t index, double part[2]);
+
+/* FNV-1a, 64 bits, over the logical elements in row-major order, little endian,
+ * NaNs made one value; independent of strides and device. */
+int ts_tensor_hash(TsContext *c, TsTensor *t, uint64_t *hash);
+
+#endif

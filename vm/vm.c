@@ -1,0 +1,195 @@
+/* One call of one operator: types by the row's rules, outputs, the handler, the
+ * trace. */
+#include "vm/vm.h"
+
+#include <string.h>
+
+#include "devices/cpu_pool.h"
+#include "devices/device.h"
+#include "vm/copy.h"
+#include "vm/exec.h"
+
+/* The handler of a row by its class; a row without its function does not link. */
+#define HANDLER_POINTWISE(name) ts_exec_pointwise
+#define HANDLER_REDUCE(name) ts_exec_reduce
+#define HANDLER_SCAN(name) ts_exec_scan
+#define HANDLER_RANDOM(name) ts_exec_random
+#define HANDLER_VIEW(name) ts_view_##name
+#define HANDLER_KERNEL(name) ts_exec_##name
+#define HANDLER_COMPOSE(name) ts_exec_compose
+
+TsHandler *const ts_vm_handler[TS_OP_COUNT] = {
+#define OP(name, cls, ...) [TS_OP_##name] = HANDLER_##cls(name),
+#include "lib/ops.def"
+#undef OP
+};
+
+static int device_of(TsCall *call) {
+  int device = call->ctx->device;
+  bool found = false;
+  for (int i = 0; i < call->nin; i++) {
+    const TsTensor *t = call->in[i];
+    if (!t || t->meta.weak || (t->meta.ndim == 0 && found)) continue;
+    if (found && t->meta.device != device && t->meta.ndim > 0) {
+      ts_error_set(&call->ctx->err, TS_ERR_device, "%s: inputs on %s and %s",
+                   ts_op_info(call->op)->name, ts_device_at(device)->name,
+                   ts_device_at(t->meta.device)->name);
+      return ts_error_hint(&call->ctx->err, "move one with x:to(\"%s\")",
+                           ts_device_at(device)->name);
+    }
+    device = t->meta.device, found = true;
+  }
+  return device;
+}
+
+/* One or two plain float operands of one dtype and shape, the case that small
+ * programs are made of: what the general inference would find, without asking. */
+static bool infer_simple(TsCall *call, const TsOpInfo *o, TsMeta *out) {
+  if (o->cls != TS_CLASS_POINTWISE || call->nin > 2 || !o->keeps_float) return false;
+  const TsMeta *a = &call->in[0]->meta, *b = &call->in[call->nin - 1]->meta;
+  if (a->weak || b->weak || a->dtype != b->dtype || a->device != b->device) return false;
+  if (!ts_dtype_is((TsDtype)a->dtype, o->types & TS_KIND_F)) return false;
+  if (a->ndim != b->ndim) return false;
+  for (int i = 0; i < a->ndim; i++) {
+    if (a->dim[i] != b->dim[i]) return false;
+    out->dim[i] = a->dim[i];
+  }
+  out->dtype = a->dtype, out->ndim = a->ndim, out->weak = 0, out->device = a->device;
+  call->compute = (TsDtype)a->dtype;
+  return true;
+}
+
+static void release(TsTensor **t, int n) {
+  for (int i = 0; i < n; i++) {
+    ts_tensor_unref(t[i]);
+    t[i] = NULL;
+  }
+}
+
+static bool allocates(const TsOpInfo *o, bool dynamic) {
+  return o->cls != TS_CLASS_VIEW && !dynamic;
+}
+
+/* Outputs, the handler, the trace. */
+static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dynamic) {
+  TsContext *c = call->ctx;
+  for (int i = 0; i < call->nout; i++) {
+    call->out[i] = NULL;
+    if (allocates(o, dynamic) && !(call->out[i] = ts_tensor_new(c, &out[i]))) {
+      release(call->out, i);
+      return -1;
+    }
+  }
+  int failed = ts_vm_handler[call->op](call);
+  if (!failed && ts_cpu_interrupted())
+    failed = ts_error_set(&c->err, TS_ERR_interrupt, "%s: interrupted", o->name);
+  if (failed) {
+    release(call->out, call->nout);
+    return -1;
+  }
+  ts_trace_record(&c->trace, call);
+  return 0;
+}
+
+static int call_general(TsCall *call, const TsOpInfo *o, int room) {
+  const TsMeta *meta[TS_MAX_VARIADIC];
+  TsAttr preset[TS_MAX_ATTR];
+  if (!call->attr) {
+    ts_op_defaults(call->op, preset);
+    if (ts_op_check_attrs(call->op, preset, &call->ctx->err)) return -1;
+    call->attr = preset;
+  }
+  for (int i = 0; i < call->nin; i++) meta[i] = call->in[i] ? &call->in[i]->meta : NULL;
+  TsInfer inf = {.op = call->op, .nin = call->nin, .in = meta, .attr = call->attr,
+                 .err = &call->ctx->err};
+  int device = device_of(call);
+  if (device < 0 || ts_op_infer(&inf)) return -1;
+  TS_ASSERT(inf.nout <= room);
+  call->compute = inf.compute;
+  call->nout = inf.nout;
+  for (int i = 0; i < inf.nout; i++) inf.out[i].device = (uint8_t)device, inf.out[i].weak = 0;
+  return execute(call, o, inf.out, inf.dynamic);
+}
+
+static int wrong_inputs(TsContext *c, const TsOpInfo *o, int nin) {
+  ts_error_set(&c->err, TS_ERR_argument, "%s: %d tensors given, takes %s%s", o->name, nin,
+               o->nin ? "" : "none", o->inputs);
+  return ts_error_hint(&c->err, "see ? %s", o->name);
+}
+
+static int check_inputs(TsContext *c, const TsOpInfo *o, int nin, TsTensor *const *in) {
+  int most = o->variadic ? TS_MAX_VARIADIC : o->nin;
+  if (nin < o->nrequired || nin > most || (o->variadic && nin == 0)) return wrong_inputs(c, o, nin);
+  for (int i = 0; i < o->nrequired; i++)
+    if (!in[i])
+      return ts_error_set(&c->err, TS_ERR_argument, "%s: input '%s' is missing", o->name,
+                          o->input[i]);
+  return 0;
+}
+
+int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+               int room, int *nout, TsTensor **out) {
+  const TsOpInfo *o = ts_op_info(op);
+  TsMeta m;
+  TsCall call = {.ctx = c, .op = op, .nin = nin, .nout = 1, .in = in, .out = out, .attr = attr};
+  if (check_inputs(c, o, nin, in)) return -1;
+  if (o->cls == TS_CLASS_COMPOSE) return ts_vm_compose(&call, room, nout);
+  int failed = nin && !o->npar && infer_simple(&call, o, &m) ? execute(&call, o, &m, false)
+                                                            : call_general(&call, o, room);
+  *nout = call.nout;
+  return failed;
+}
+
+TsTensor *ts_vm_call1(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr) {
+  TsTensor *out[TS_MAX_OUT];
+  int nout = 0;
+  if (ts_vm_call(c, op, nin, in, attr, TS_MAX_OUT, &nout, out)) return NULL;
+  release(out + 1, nout - 1);
+  return out[0];
+}
+
+int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+                    TsTensor *x) {
+  TsTensor *y = ts_vm_call1(c, op, nin, in, attr);
+  if (!y) return -1;
+  int failed = 0;
+  if (!ts_meta_same_shape(&x->meta, &y->meta)) {
+    char a[TS_META_TEXT], b[TS_META_TEXT];
+    failed = ts_error_set(&c->err, TS_ERR_shape, "%s_: the result %s does not fit into %s",
+                          ts_op_info(op)->name, ts_meta_text(&y->meta, a),
+                          ts_meta_text(&x->meta, b));
+  } else {
+    failed = ts_vm_assign(c, x, y);
+  }
+  ts_tensor_unref(y);
+  return failed;
+}
+
+int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
+  TsMeta m = dst->meta;
+  char a[TS_META_TEXT], b[TS_META_TEXT];
+  if (ts_meta_broadcast(&dst->meta, &src->meta, &m) || !ts_meta_same_shape(&m, &dst->meta))
+    return ts_error_set(&c->err, TS_ERR_shape, "assignment: %s does not fit into %s",
+                        ts_meta_text(&src->meta, a), ts_meta_text(&dst->meta, b));
+  TsTensor *own = NULL; /* overlapping views must not see their own writes */
+  if (src->storage == dst->storage && !(own = ts_tensor_copy(c, src))) return -1;
+  if (own) src = own;
+  const void *from = ts_tensor_read(src);
+  void *to = from ? ts_tensor_write(dst) : NULL;
+  if (to) {
+    int64_t ds[TS_MAX_RANK], ss[TS_MAX_RANK];
+    int skip = dst->meta.ndim - src->meta.ndim;
+    TsDtype dd = ts_tensor_dtype(dst), sd = ts_tensor_dtype(src);
+    for (int i = 0; i < dst->meta.ndim; i++) {
+      bool spread = i < skip || src->meta.dim[i - skip] == 1;
+      ds[i] = dst->stride[i] * ts_dtypes[dd].nbytes;
+      ss[i] = spread ? 0 : src->stride[i - skip] * ts_dtypes[sd].nbytes;
+    }
+    if (dd == sd)
+      ts_copy_nd(m.ndim, m.dim, to, ds, from, ss, ts_dtypes[dd].nbytes);
+    else
+      ts_convert_nd(m.ndim, m.dim, to, dd, ds, from, sd, ss);
+  }
+  ts_tensor_unref(own);
+  return to ? 0 : -1;
+}

@@ -1,0 +1,54 @@
+/* The VM: one call of one operator. Eager calls and bytecode instructions go
+ * through the same handlers. */
+#ifndef TS_VM_VM_H
+#define TS_VM_VM_H
+
+#include "lib/op.h"
+#include "vm/tensor.h"
+
+/* One call as its handler sees it. Inputs may be NULL where optional. Outputs
+ * are allocated row-major before the handler runs, except for VIEW, COMPOSE and
+ * data-dependent rows, which set out[] themselves. A handler returns 0, or -1
+ * with ctx->err filled. */
+typedef struct TsCall {
+  TsContext *ctx;
+  TsOp op;
+  int nin, nout;
+  TsTensor *const *in;
+  TsTensor **out;
+  const TsAttr *attr;
+  TsDtype compute; /* common dtype of the inputs by the row's rule */
+} TsCall;
+
+enum { TS_MAX_VARIADIC = 1024 }; /* inputs of concat, stack, einsum */
+
+typedef int TsHandler(TsCall *);
+extern TsHandler *const ts_vm_handler[TS_OP_COUNT];
+
+/* Runs op. attr: one for each attribute of the row, NULL for the defaults. On
+ * success *nout outputs with one reference each stand in out. `out` must have
+ * room for `room` tensors. */
+int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+               int room, int *nout, TsTensor **out);
+
+/* One output. */
+TsTensor *ts_vm_call1(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr);
+
+/* Runs op and writes its first output into x (same shape; x's dtype is kept). */
+int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+                    TsTensor *x);
+
+/* Copies src, broadcast and converted, into the elements of dst. */
+int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src);
+
+/* The options of a call, by name, for C callers:
+ *   TsAttr a[TS_MAX_ATTR]; ts_op_defaults(op, a); a[i] = ts_attr_int(3); */
+static inline TsAttr ts_attr_int(int64_t i) { return (TsAttr){.type = TS_ATTR_int, .i = i}; }
+static inline TsAttr ts_attr_f(double f) { return (TsAttr){.type = TS_ATTR_f, .f = f}; }
+static inline TsAttr ts_attr_bool(bool b) { return (TsAttr){.type = TS_ATTR_bool, .i = b}; }
+static inline TsAttr ts_attr_dtype(TsDtype d) { return (TsAttr){.type = TS_ATTR_dtype, .i = d}; }
+static inline TsAttr ts_attr_ints(const int64_t *v, int n) {
+  return (TsAttr){.type = TS_ATTR_ints, .n = n, .ints = v};
+}
+
+#endif
