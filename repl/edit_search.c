@@ -28,15 +28,15 @@ static void show_match(TsEdit *e, Search *s, long place, const char *found) {
   e->match_size = s->query.size;
 }
 
-/* Looks from `place` on, in steps of -1 (older) or 1. */
-static void find(TsEdit *e, Search *s, long place, int step) {
+/* Looks from `place` on, in steps of -1 (older) or 1, for an entry other than `shown`. */
+static void find(TsEdit *e, Search *s, long place, int step, const char *shown) {
   const char *query = ts_edit_text_string(&s->query);
   s->failing = 0;
   e->match_size = 0;
   if (!*query) return;
   for (; place >= 0 && place < (long)e->history.count; place += step) {
     const char *found = strstr(e->history.entries[place], query);
-    if (found) {
+    if (found && strcmp(e->history.entries[place], shown) != 0) {
       show_match(e, s, place, found);
       return;
     }
@@ -44,26 +44,22 @@ static void find(TsEdit *e, Search *s, long place, int step) {
   s->failing = 1;
 }
 
-/* The next different text: an entry that was entered often is shown once. */
+/* A text that was entered often is shown once. */
 static void find_next(TsEdit *e, Search *s, int step) {
-  long place = s->place + step, count = (long)e->history.count;
-  const char *shown = ts_edit_text_string(&e->text);
-  while (place >= 0 && place < count && strcmp(e->history.entries[place], shown) == 0)
-    place += step;
-  find(e, s, place, step);
+  find(e, s, s->place + step, step, ts_edit_text_string(&e->text));
 }
 
 static void shorten(TsEdit *e, Search *s) {
   size_t size = s->query.size;
   ts_edit_text_erase(&s->query, ts_edit_text_previous(&s->query, size), size);
-  find(e, s, (long)e->history.count - 1, -1);
+  find(e, s, (long)e->history.count - 1, -1, "");
 }
 
 static void extend(TsEdit *e, Search *s, uint32_t code) {
   char bytes[4];
   ts_edit_text_append(&s->query, bytes, ts_edit_utf8_encode(code, bytes));
   long newest = (long)e->history.count - 1;
-  find(e, s, s->place < newest ? s->place : newest, -1);
+  find(e, s, s->place < newest ? s->place : newest, -1, "");
 }
 
 /* 1 if the key was the search's. */

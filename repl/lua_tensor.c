@@ -18,7 +18,8 @@ typedef struct Box {
 static const uint64_t MAGIC = UINT64_C(0x7465737365726174);
 
 /* One Lua state has one context; the registry keys are the addresses of these. */
-static char context_key, metatable_key, methods_key;
+static char context_key, methods_key;
+static int metatable_ref = LUA_NOREF; /* in the registry; by number it is fastest */
 
 TsContext *ts_lua_context(lua_State *L) {
   lua_pushlightuserdata(L, &context_key);
@@ -60,8 +61,7 @@ void ts_lua_push(lua_State *L, TsTensor *t) {
   Box *b = lua_newuserdata(L, sizeof *b);
   b->magic = MAGIC;
   b->t = t;
-  lua_pushlightuserdata(L, &metatable_key);
-  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, metatable_ref);
   lua_setmetatable(L, -2);
   charge(L, t->storage->ctx);
 }
@@ -394,7 +394,6 @@ void ts_lua_open_tensor(lua_State *L) {
   lua_newtable(L);
   luaL_register(L, NULL, method);
   lua_rawset(L, LUA_REGISTRYINDEX);
-  lua_pushlightuserdata(L, &metatable_key);
   lua_newtable(L);
   luaL_register(L, NULL, meta);
   for (size_t i = 0; i < sizeof arithmetic / sizeof *arithmetic; i++) {
@@ -408,7 +407,7 @@ void ts_lua_open_tensor(lua_State *L) {
   lua_setfield(L, -2, "__index");
   lua_pushliteral(L, "tensor");
   lua_setfield(L, -2, "__metatable");
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  metatable_ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
 /* The methods table, for the operators to enter. */

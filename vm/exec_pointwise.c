@@ -314,16 +314,10 @@ static TsTensor *prepared(TsCall *call, int i) {
   return ts_tensor_contiguous(call->ctx, x);
 }
 
-int ts_exec_pointwise(TsCall *call) {
-  TsContext *c = call->ctx;
-  const TsOpInfo *o = ts_op_info(call->op);
-  TsDtype kernel = (TsDtype)ts_dtypes[call->compute].compute;
-  int64_t n = ts_tensor_numel(call->out[0]);
+static int execute_strided(TsCall *call, const TsOpInfo *o, TsPointwiseFn *fn, TsDtype kernel,
+                           int64_t n) {
   double par[2] = {0, 0};
-  Job j = {.k = c->k, .fn = find_kernel(c->k, call->op, kernel), .nin = call->nin, .par = par};
-  if (!j.fn) TS_BUG("%s has no kernel for %s", o->name, ts_dtype_name(kernel));
-  if (n == 0) return 0;
-  if (!o->npar && call->op != TS_OP_where && execute_plain(call, j.fn, kernel, n)) return 0;
+  Job j = {.k = call->ctx->k, .fn = fn, .nin = call->nin, .par = par};
   for (int i = 0; i < o->npar; i++) par[i] = call->attr[i].f;
   TsTensor *in[MAX_OPERANDS] = {NULL};
   int failed = set_output(&j, call->out[0]);
@@ -335,4 +329,16 @@ int ts_exec_pointwise(TsCall *call) {
   }
   for (int i = 0; i < call->nin; i++) ts_tensor_unref(in[i]);
   return failed ? -1 : 0;
+}
+
+int ts_exec_pointwise(TsCall *call) {
+  TsContext *c = call->ctx;
+  const TsOpInfo *o = ts_op_info(call->op);
+  TsDtype kernel = (TsDtype)ts_dtypes[call->compute].compute;
+  int64_t n = ts_tensor_numel(call->out[0]);
+  TsPointwiseFn *fn = find_kernel(c->k, call->op, kernel);
+  if (!fn) TS_BUG("%s has no kernel for %s", o->name, ts_dtype_name(kernel));
+  if (n == 0) return 0;
+  if (!o->npar && call->op != TS_OP_where && execute_plain(call, fn, kernel, n)) return 0;
+  return execute_strided(call, o, fn, kernel, n);
 }

@@ -27,15 +27,16 @@ typedef struct TsStorage {
   void *release_arg;
 } TsStorage;
 
+/* Fields stand in the order of use, so that small tensors touch few cache lines. */
 typedef struct TsTensor {
-  TsMeta meta; /* meta.device: where operators on it run */
   int32_t refs;
   uint8_t contiguous;
   uint8_t requires_grad;
-  uint64_t id; /* unique in the context */
   TsStorage *storage;
-  int64_t offset;                /* bytes from the storage's start */
-  int64_t stride[TS_MAX_RANK];   /* in elements */
+  int64_t offset; /* bytes from the storage's start */
+  uint64_t id;    /* unique in the context */
+  TsMeta meta;    /* meta.device: where operators on it run */
+  int64_t stride[TS_MAX_RANK]; /* in elements */
 } TsTensor;
 
 /* All return a tensor with one reference, or NULL with the error filled. */

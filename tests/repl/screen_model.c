@@ -80,7 +80,7 @@ static void control(Model *m, const char *parameters, char final) {
   case 'h':
   case 'l':
     if (strcmp(parameters, "?2004") == 0)
-      m->paste = final == 'h';
+      m->paste = final == 'h', m->entered += m->paste;
     else if (strcmp(parameters, "?25") == 0)
       m->hidden = final == 'l';
     else

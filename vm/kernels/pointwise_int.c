@@ -5,44 +5,10 @@
 #include <string.h>
 
 #include "vm/kernels/isa.h"
-
-/* In place, an element is read before it is written: no dependence between rounds. */
-#ifdef __clang__
-#define IVDEP
-#else
-#define IVDEP _Pragma("GCC ivdep")
-#endif
+#include "vm/kernels/spread.h"
 
 #define JOIN(a, b) a##_##b
 #define CAT(a, b) JOIN(a, b)
-
-/* An operand that stands for all elements is repeated through a block, so each row
- * needs one loop. size: the inputs' and then the output's element bytes. */
-enum { BLOCK = 512 };
-
-static void fill(char *buf, int64_t n, const void *value, int bytes) {
-  int64_t size = n * bytes, done = bytes;
-  memcpy(buf, value, (size_t)bytes);
-  while (done < size) {
-    int64_t more = done < size - done ? done : size - done;
-    memcpy(buf + done, buf, (size_t)more);
-    done += more;
-  }
-}
-
-static void spread(int64_t n, void *out, const void *const *in, const double *par,
-                   unsigned scalars, int count, const int8_t *size, TsPointwiseFn *loop) {
-  _Alignas(64) char buf[3][BLOCK * 8];
-  const void *at[3];
-  char *o = out;
-  for (int i = 0; i < count; i++)
-    if (scalars >> i & 1) fill(buf[i], n < BLOCK ? n : BLOCK, in[i], size[i]);
-  for (int64_t lo = 0; lo < n; lo += BLOCK) {
-    for (int i = 0; i < count; i++)
-      at[i] = scalars >> i & 1 ? buf[i] : (const char *)in[i] + lo * size[i];
-    loop(n - lo < BLOCK ? n - lo : BLOCK, o + lo * size[count], at, par, 0);
-  }
-}
 
 static double round_down(double x) {
   if (!(x > -0x1p52 && x < 0x1p52)) return x;

@@ -1,0 +1,122 @@
+-- Runs one test script: an ordinary Lua script in which
+--   expression --> text      compares how the prompt would show the value
+--   statement  --> text      compares what the statement prints
+--   code       --! text      expects an error whose message contains text
+-- A lone comment line "--> text" continues the expected text of the line above.
+-- Prints a line for each failure and, last, "checks N failed M".
+
+local core = require "tessera.core"
+local path = arg[1]
+local failed, checks = 0, 0
+
+local function fail(line, what, wanted, got)
+  failed = failed + 1
+  print(("%s:%d: %s\n    wanted: %s\n    got:    %s"):format(path, line, what,
+    (wanted:gsub("\n", "\n            ")), (got:gsub("\n", "\n            "))))
+end
+
+local show
+
+local function show_table(t)
+  local parts, n = {}, #t
+  for i = 1, n do parts[i] = show(t[i]) end
+  local keys = {}
+  for k in pairs(t) do
+    if not (type(k) == "number" and k >= 1 and k <= n and k % 1 == 0) then keys[#keys + 1] = k end
+  end
+  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+  for _, k in ipairs(keys) do parts[#parts + 1] = tostring(k) .. "=" .. show(t[k]) end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+function show(v)
+  if core.is_tensor(v) then return (core.display(v, 80):gsub("%s+$", "")) end
+  if type(v) == "table" then return show_table(v) end
+  if type(v) == "number" then return ("%.14g"):format(v) end
+  return tostring(v)
+end
+
+local function show_all(...)
+  local parts = {}
+  for i = 1, select("#", ...) do parts[i] = show((select(i, ...))) end
+  return table.concat(parts, ", ")
+end
+
+local check = {}
+
+function check.value(line, wanted, ...)
+  checks = checks + 1
+  local got = show_all(...)
+  if got ~= wanted then fail(line, "value", wanted, got) end
+end
+
+function check.prints(line, wanted, run)
+  checks = checks + 1
+  local out, real = {}, print
+  print = function(...)
+    local parts = {}
+    for i = 1, select("#", ...) do parts[i] = tostring((select(i, ...))) end
+    out[#out + 1] = table.concat(parts, "\t")
+  end
+  local ok, err = pcall(run)
+  print = real
+  local got = ok and table.concat(out, "\n") or "error: " .. tostring(err)
+  if got ~= wanted then fail(line, "output", wanted, got) end
+end
+
+function check.fails(line, wanted, run)
+  checks = checks + 1
+  local ok, err = pcall(run)
+  if ok then
+    fail(line, "no error", wanted, "success")
+  elseif not tostring(err):find(wanted, 1, true) then
+    fail(line, "error", wanted, tostring(err))
+  end
+end
+
+-- The script with its expectations turned into calls, line for line.
+local function translate(text)
+  local lines, out = {}, {}
+  for line in (text .. "\n"):gmatch("(.-)\r?\n") do lines[#lines + 1] = line end
+  for i, line in ipairs(lines) do
+    local code, mark, wanted = line:match("^(.-)%s*%-%-([>!]) ?(.*)$")
+    if not code or code:match("^%s*$") or code:match("^%s*%-%-") then
+      out[i] = line
+    else
+      local k = i + 1
+      while lines[k] and lines[k]:match("^%s*%-%->") do
+        wanted = wanted .. "\n" .. lines[k]:match("^%s*%-%-> ?(.*)$")
+        k = k + 1
+      end
+      wanted = wanted:gsub("%s+$", "")
+      local is_value = loadstring("return " .. code) ~= nil
+      if mark == "!" then
+        out[i] = ("__check.fails(%d, %q, function() %s%s end)"):format(i, wanted,
+          is_value and "return " or "", code)
+      elseif is_value and not code:match("^%s*print%s*%(") then
+        out[i] = ("__check.value(%d, %q, %s)"):format(i, wanted, code)
+      else
+        out[i] = ("__check.prints(%d, %q, function() %s end)"):format(i, wanted, code)
+      end
+      out[i] = out[i]:gsub("\\\n", "\\n")
+    end
+  end
+  return table.concat(out, "\n")
+end
+
+local file = assert(io.open(path, "rb"))
+local code = translate(file:read("*a"))
+file:close()
+__check = check
+local chunk, err = loadstring(code, "@" .. path)
+if chunk then
+  local ok
+  ok, err = xpcall(chunk, function(e) return debug.traceback(tostring(e), 2) end)
+  if ok then err = nil end
+end
+if err then
+  failed = failed + 1
+  print(err)
+end
+print(("checks %d failed %d"):format(checks, failed))
+os.exit(failed == 0 and 0 or 1)
