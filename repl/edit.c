@@ -51,7 +51,10 @@ char *ts_edit_read(TsEdit *e, const char *prompt, const char *continuation_promp
   e->status = TS_EDIT_FAILED;
   e->done = 0;
   ts_edit_text_free(&e->text);
-  if (e->interactive && ts_edit_term_enter(&e->term) == 0) return ts_edit_loop_read(e);
+  if (!e->interactive) return ts_edit_plain_read(e);
+  ts_edit_loop_set_reading(e, 1);
+  if (ts_edit_term_enter(&e->term) == 0) return ts_edit_loop_read(e);
+  ts_edit_loop_set_reading(e, 0);
   return ts_edit_plain_read(e);
 }
 
@@ -77,17 +80,23 @@ const char *ts_edit_history_entry(const TsEdit *e, size_t index) {
   return index < e->history.count ? e->history.entries[index] : NULL;
 }
 
-static int queue(TsEdit *e, const char *text, size_t size) {
-  int status = ts_edit_text_append(&e->messages, text, size);
-  e->messages.failed = 0;
-  ts_edit_term_wake(&e->term);
+/* Appends the text and the line end that it lacks. */
+static int append_lines(TsEditText *out, const char *text) {
+  size_t size = strlen(text);
+  ts_edit_text_append(out, text, size);
+  if (size > 0 && text[size - 1] != '\n') ts_edit_text_append(out, "\n", 1);
+  int status = out->failed ? -1 : 0;
+  out->failed = 0;
   return status;
 }
 
 int ts_edit_print(TsEdit *e, const char *text) {
-  size_t size = strlen(text);
   pthread_mutex_lock(&e->lock);
-  int status = e->reading ? queue(e, text, size) : ts_edit_term_write(e->out, text, size);
+  int status = append_lines(&e->messages, text);
+  if (e->reading)
+    ts_edit_term_wake(&e->term);
+  else
+    ts_edit_loop_write_messages(e);
   pthread_mutex_unlock(&e->lock);
   return status;
 }

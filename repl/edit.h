@@ -69,8 +69,8 @@ size_t ts_edit_history_size(const TsEdit *e);
 const char *ts_edit_history_entry(const TsEdit *e,
                                   size_t index); /* oldest first; NULL beyond */
 
-/* Prints lines above the prompt while a text is being edited, else at once. Any thread may call
-   it. Returns 0, or -1 when it could not be printed. */
+/* Prints lines above the prompt while a text is being edited, else at once; a line end is added
+   where it lacks. Any thread may call it. Returns 0, or -1 when memory ran out. */
 int ts_edit_print(TsEdit *e, const char *text);
 
 /* Inside the complete hook: the candidates replace text[start..cursor); start is 0 unless set.

@@ -87,14 +87,23 @@ static void append_raw_line(TsEditText *out, const char *text) {
 
 static void show_messages(TsEdit *e) {
   pthread_mutex_lock(&e->lock);
-  TsEditText *messages = &e->messages;
-  if (messages->size) {
-    if (messages->data[messages->size - 1] != '\n') ts_edit_text_append(messages, "\n", 1);
+  if (e->messages.size) {
     ts_edit_screen_erase(&e->screen);
-    append_raw_line(&e->screen.out, messages->data);
-    ts_edit_text_clear(messages);
+    append_raw_line(&e->screen.out, e->messages.data);
+    ts_edit_text_clear(&e->messages);
   }
-  messages->failed = 0;
+  pthread_mutex_unlock(&e->lock);
+}
+
+void ts_edit_loop_write_messages(TsEdit *e) {
+  ts_edit_term_write(e->out, ts_edit_text_string(&e->messages), e->messages.size);
+  ts_edit_text_clear(&e->messages);
+}
+
+void ts_edit_loop_set_reading(TsEdit *e, int reading) {
+  pthread_mutex_lock(&e->lock);
+  e->reading = reading;
+  if (!reading) ts_edit_loop_write_messages(e);
   pthread_mutex_unlock(&e->lock);
 }
 
@@ -148,29 +157,20 @@ static void check_memory(TsEdit *e) {
   }
 }
 
-static void set_reading(TsEdit *e, int reading) {
-  pthread_mutex_lock(&e->lock);
-  e->reading = reading;
-  pthread_mutex_unlock(&e->lock);
-}
-
 static void begin(TsEdit *e) {
   ts_edit_term_size(&e->term, &e->screen.columns, &e->screen.rows);
   e->place = (long)e->history.count;
   e->killing = e->goal_kept = 0;
   ts_edit_text_clear(&e->draft);
   begin_row(e);
-  set_reading(e, 1);
 }
 
 static char *end(TsEdit *e) {
   int why = errno;
   e->text.cursor = e->text.size;
   finish(e, e->status == TS_EDIT_INTERRUPTED ? "^C" : "");
-  set_reading(e, 0);
-  show_messages(e);
-  flush(e);
   ts_edit_term_leave(&e->term);
+  ts_edit_loop_set_reading(e, 0);
   char *copy = e->status == TS_EDIT_LINE ? strdup(ts_edit_text_string(&e->text)) : NULL;
   if (!copy && e->status == TS_EDIT_LINE) e->status = TS_EDIT_FAILED, why = ENOMEM;
   ts_edit_text_free(&e->screen.out);

@@ -232,7 +232,6 @@ void ts_edit_screen_finish(TsEditScreen *s, const TsEditView *view, const char *
 void ts_edit_screen_erase(TsEditScreen *s) {
   to_first_row(s);
   ts_edit_text_append_string(&s->out, "\x1b[J");
-  s->top = 0;
 }
 
 void ts_edit_screen_resize(TsEditScreen *s, const TsEditView *view, int columns, int rows) {

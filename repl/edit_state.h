@@ -43,7 +43,7 @@ struct TsEdit {
   int goal_kept;
 
   pthread_mutex_t lock; /* of the two below */
-  int reading;
+  int reading;          /* the screen is the editor's: others leave messages */
   TsEditText messages;
 };
 
@@ -53,6 +53,8 @@ void ts_edit_loop_view(TsEdit *e, TsEditView *view);
 void ts_edit_loop_suspend(TsEdit *e);
 void ts_edit_loop_stop(TsEdit *e, TsEditStatus status);
 char *ts_edit_loop_read(TsEdit *e);
+void ts_edit_loop_set_reading(TsEdit *e, int reading);
+void ts_edit_loop_write_messages(TsEdit *e); /* as they are; the lock is held */
 
 /* edit_commands.c: does what a key stands for. */
 void ts_edit_commands_run(TsEdit *e, uint32_t key);

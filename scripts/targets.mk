@@ -46,7 +46,6 @@ install: $(BIN)
 	install -D -m 644 docs/tessera.1 $(DEST)/share/man/man1/tessera.1
 	install -D -m 644 scripts/completion/tessera.bash $(DEST)/share/bash-completion/completions/tessera
 	install -D -m 644 scripts/completion/_tessera $(DEST)/share/zsh/site-functions/_tessera
-	install -D -m 644 lib/tessera.h $(DEST)/include/tessera.h
 
 clean:
 	rm -rf build bin

@@ -181,7 +181,7 @@ static void plan_packed(const GemmJob *j, GemmPlan *p, int threads) {
 
 static void plan_skinny(const GemmJob *j, GemmPlan *p) {
   p->kc = SKINNY_K;
-  p->strip = j->y.is == 1 ? 256 : 32;
+  p->strip = j->y.is == 1 ? 4096 : 32;
   /* Packing stores whole vectors: 64 bytes more. */
   p->y_bytes = (size_t)gemm_up(gemm_min(j->k, p->kc) * ts_gemm_skinny_width(j->m) *
                                j->acc->nbytes + 64, 64);

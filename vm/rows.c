@@ -294,46 +294,48 @@ static int shared_rows(Job *j) {
   return j->failed ? -1 : 0;
 }
 
-/* ---- softmax along another axis: panels of columns, three passes over each */
+/* ---- softmax along another axis: panels of columns, copied to dense rows that stay in
+ * the second-level cache between the passes */
 
 static int64_t panel_width(const Job *j, int64_t columns) {
-  int64_t w = 2048 / j->tsize;
-  while (w > 256 / j->tsize && (w * j->r->n * j->tsize > 2 * CACHED ||
-                                (columns + w - 1) / w < 2 * ts_cpu_threads()))
+  int64_t w = 2048 / j->tsize, line = 64 / j->tsize;
+  while (w > 2 * line && (w * j->r->n * j->tsize > 2 * CACHED ||
+                          (columns + w - 1) / w < 2 * ts_cpu_threads()))
     w /= 2;
   return w;
 }
 
-/* Maximum, then sum of exponentials, of w columns at x, leaf by leaf; c as in
- * TsReduceCols. */
-static void panel_reduce(const Job *j, int op, int map, const char *x, int64_t w, const void *c,
-                         char *part) {
-  int64_t n = j->r->n, ld = j->r->x_step, leaves = 0;
+/* The sums of the panel's w columns (map exp: of exp(e - c)), leaf by leaf, to part. */
+static void panel_sums(const Job *j, int map, const char *e, int64_t w, const void *c,
+                       char *part) {
+  int64_t n = j->r->n, leaves = 0;
   for (int64_t i = 0; i < n; i += TS_RED_LEAF, leaves++) {
-    TsReduceCols a = {op, map, x + i * ld * j->esize, min64(TS_RED_LEAF, n - i), w, ld, NULL,
-                      NULL, j->esize, c, 0, part + leaves * w * j->tsize};
+    TsReduceCols a = {TS_RED_SUM, map, e + i * w * j->tsize, min64(TS_RED_LEAF, n - i), w, w,
+                      NULL, NULL, j->tsize, c, 0, part + leaves * w * j->tsize};
     j->red->cols[j->acc](&a);
   }
-  j->red->tree[j->acc](op, part, leaves, w);
+  j->red->tree[j->acc](TS_RED_SUM, part, leaves, w);
 }
 
-static void panel_finish(const Job *j, const char *x, char *y, int64_t w, void *m, void *s) {
+static void one_panel(const Job *j, const char *x, char *y, int64_t w, char *e, char *m,
+                      char *part) {
   const TsRows *r = j->r;
-  bool soft = r->op == TS_ROWS_softmax;
-  float *s32 = s;
-  double *s64 = s;
-  if (!soft) j->k->logv[j->acc](s, s, w);
-  else
-    for (int64_t i = 0; i < w; i++) {
-      if (j->acc == TS_RED_F32) s32[i] = 1 / s32[i];
-      else s64[i] = 1 / s64[i];
-    }
-  for (int64_t i = 0; i < r->n; i++) {
-    const char *xi = x + i * r->x_step * j->esize;
-    char *yi = y + i * r->y_step * j->esize;
-    if (soft) j->k->scalev[j->acc](yi, xi, w, m, s, j->past);
-    else j->k->shiftv[j->acc](yi, xi, w, m, s, j->past);
+  j->k->panel_max[j->acc](e, x, r->x_step, r->n, w, m);
+  if (r->op == TS_ROWS_log_softmax) {
+    panel_sums(j, TS_MAP_exp, e, w, m, part);
+    j->k->logv[j->acc](part, part, w);
+    j->k->panel_shift[j->acc](y, r->y_step, e, r->n, w, m, part, j->past);
+    return;
   }
+  j->k->panel_exp[j->acc](e, r->n, w, m);
+  panel_sums(j, TS_MAP_none, e, w, NULL, part);
+  float *s32 = (float *)(void *)part;
+  double *s64 = (double *)(void *)part;
+  for (int64_t i = 0; i < w; i++) {
+    if (j->acc == TS_RED_F32) s32[i] = 1 / s32[i];
+    else s64[i] = 1 / s64[i];
+  }
+  j->k->panel_scale[j->acc](y, r->y_step, e, r->n, w, part, j->past);
 }
 
 typedef struct Panels {
@@ -345,20 +347,17 @@ static void panel_task(void *arg, int64_t lo, int64_t hi, int worker) {
   const Panels *p = arg;
   Job *j = p->j;
   int64_t leaves = (j->r->n + TS_RED_LEAF - 1) / TS_RED_LEAF, ox, oy;
-  char *part = malloc((size_t)((leaves + 1) * p->width * j->tsize));
-  char *m = part ? part + leaves * p->width * j->tsize : NULL;
+  int64_t row = p->width * j->tsize;
+  char *e = aligned_alloc(64, (size_t)((j->r->n + 1 + leaves) * row));
   (void)worker;
-  if (!part) j->failed = true;
-  for (int64_t i = lo; i < hi && part; i++) {
+  if (!e) j->failed = true;
+  for (int64_t i = lo; i < hi && e; i++) {
     int64_t col = i % p->count * p->width, w = min64(p->width, p->columns - col);
     offsets(j->r, i / p->count * p->columns + col, &ox, &oy);
-    const char *x = (const char *)j->r->x + ox * j->esize;
-    panel_reduce(j, TS_RED_MAX, TS_MAP_none, x, w, NULL, part);
-    memcpy(m, part, (size_t)(w * j->tsize));
-    panel_reduce(j, TS_RED_SUM, TS_MAP_exp, x, w, m, part);
-    panel_finish(j, x, (char *)j->r->y + oy * j->esize, w, m, part);
+    one_panel(j, (const char *)j->r->x + ox * j->esize, (char *)j->r->y + oy * j->esize, w, e,
+              e + j->r->n * row, e + (j->r->n + 1) * row);
   }
-  free(part);
+  free(e);
   if (j->past) ts_copy_fence();
 }
 
@@ -463,6 +462,6 @@ int ts_rows(const TsRows *r, const TsRowsTables *t) {
     spread(j.outer, r->n, rows_task, &j);
     return j.failed ? -1 : 0;
   }
-  if (columns && soft && !j.load && r->x != r->y) return run_panels(&j);
+  if (columns && soft && !j.load) return run_panels(&j);
   return run_scratch(&j);
 }

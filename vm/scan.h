@@ -22,8 +22,7 @@ typedef struct TsScan {
   int64_t *index;
 } TsScan;
 
-/* 0, or -1 when there is no memory for scratch. */
-int ts_scan(const TsScan *s, const TsRowsKernels *rows, const TsConvertKernels *convert,
-            const TsCopyKernels *copy);
+void ts_scan(const TsScan *s, const TsRowsKernels *rows, const TsConvertKernels *convert,
+             const TsCopyKernels *copy);
 
 #endif

@@ -60,7 +60,7 @@ static void control(Model *m, const char *parameters, char final) {
   if (strchr("ABCDHJK", final)) {
     if (final == 'J' || final == 'K') {
       if (number == 2)
-        memset(m->cells, 0, sizeof m->cells);
+        memset(m->cells, 0, sizeof m->cells), m->cleared++;
       else
         erase(m, m->row, m->column);
       for (int row = m->row + 1; final == 'J' && row < m->rows; row++) erase(m, row, 0);

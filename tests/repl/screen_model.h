@@ -15,6 +15,7 @@ typedef struct Model {
   int scrolled;      /* rows that left at the top */
   int paste, hidden; /* modes: bracketed paste on, cursor hidden */
   int entered;       /* times that paste was switched on */
+  int cleared;       /* times that the whole screen was erased */
   unsigned char held[64];
   int held_size; /* of an unfinished sequence */
   int style;     /* the last SGR number */

@@ -5,16 +5,16 @@
 #include "vm/kernels/isa.h"
 #include "vm/kernels/gemm_tile.inc"
 
-/* Strips of a skinny product: vectors of columns for 1, 2, 4, 8 rows, and how
- * many rows, or bytes of a column, B is prefetched ahead. */
+/* Vectors of columns that a skinny product takes at once for 1, 2, 4, 8 rows, its
+ * steps of k, and how many bytes ahead its columns are prefetched. */
 #if defined TS_ISA_avx512
-enum { WIDE1 = W1, WIDE2 = W2, WIDE4 = W4, WIDE8 = W8 };
+enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 4, WIDE8 = 3 };
 #elif defined TS_ISA_avx2
-enum { WIDE1 = 8, WIDE2 = 6, WIDE4 = 3, WIDE8 = 1 };
+enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 3, WIDE8 = 1 };
 #else
 enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE8 = 1 };
 #endif
-enum { STEPS = ST, AHEAD = AH, AHEAD_DOTS = 512 };
+enum { NEAR_BYTES = 4 << 20, NEAR_STEPS = 64, FAR_STEPS = 8, AHEAD_DOTS = 512 };
 
 #define ELEM float
 #define FN(name) f32_##name

@@ -6,13 +6,13 @@
 
 /* As in gemm_f32.c. */
 #if defined TS_ISA_avx512
-enum { WIDE1 = W1, WIDE2 = W2, WIDE4 = W4, WIDE8 = W8 };
+enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 4, WIDE8 = 3 };
 #elif defined TS_ISA_avx2
-enum { WIDE1 = 8, WIDE2 = 6, WIDE4 = 3, WIDE8 = 1 };
+enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 3, WIDE8 = 1 };
 #else
 enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE8 = 1 };
 #endif
-enum { STEPS = ST, AHEAD = AH, AHEAD_DOTS = 512 };
+enum { NEAR_BYTES = 4 << 20, NEAR_STEPS = 64, FAR_STEPS = 8, AHEAD_DOTS = 512 };
 
 #define ELEM double
 #define FN(name) f64_##name

@@ -28,10 +28,15 @@ INLINE T value_of(K key, K magnitude) {
   return x;
 }
 
+/* For indices, but for NaN: -0 has the key of +0, and argmin turns the order round. */
+INLINE K plain_key(int min, T x) {
+  K k = turn(bits_of(x));
+  if (KEY_INF) k += k == -1; /* only -0 has this key */
+  return min ? ~k : k;
+}
+
 INLINE K arg_key(int min, T x) {
-  K b = bits_of(KEY_INF ? x + 0 : x), k = turn(b); /* -0 + 0 is +0 */
-  if (min) k = ~k;
-  return KEY_INF && (b & K_MAX) > KEY_INF ? K_MAX : k;
+  return KEY_INF && (bits_of(x) & K_MAX) > KEY_INF ? K_MAX : plain_key(min, x);
 }
 
 INLINE void order_merge(int max, K *key, K *mag, T x) {
@@ -100,11 +105,13 @@ INLINE void arg_row_of(int min, const T *x, int64_t n, int64_t base, TsReduceArg
   int64_t at = -1;
   for (int64_t i = 0; i < n; i += ARG_BLOCK) {
     int64_t k = n - i < ARG_BLOCK ? n - i : ARG_BLOCK;
-    K m = arg_key(min, x[i]);
+    K m = plain_key(min, x[i]), magnitude = 0;
     for (int64_t j = 0; j < k; j++) {
-      K key_j = arg_key(min, x[i + j]);
-      m = m > key_j ? m : key_j;
+      K next = plain_key(min, x[i + j]), size = KEY_INF ? bits_of(x[i + j]) & K_MAX : 0;
+      m = m > next ? m : next;
+      magnitude = magnitude > size ? magnitude : size;
     }
+    if (KEY_INF && magnitude > KEY_INF) m = K_MAX;
     if (at < 0 || m > key) key = m, at = i;
   }
   if (at < 0 || (best->index >= 0 && key <= best->key)) return;

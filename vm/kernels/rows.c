@@ -23,18 +23,26 @@
                          const void *w, const void *b, int past) {                             \
     MATH(affine, t)(y, x, n, (T)mean, (T)rstd, w, b, past);                                    \
   }                                                                                            \
-  static void scalev_##t(void *y, const void *x, int64_t n, const void *m, const void *r,      \
-                         int past) {                                                           \
-    MATH(scalev, t)(y, x, n, m, r, past);                                                      \
+  static void panel_max_##t(void *e, const void *x, int64_t ldx, int64_t m, int64_t w,         \
+                            void *max) {                                                       \
+    MATH(panel_max, t)(e, x, ldx, m, w, max);                                                  \
   }                                                                                            \
-  static void shiftv_##t(void *y, const void *x, int64_t n, const void *m, const void *l,      \
-                         int past) {                                                           \
-    MATH(shiftv, t)(y, x, n, m, l, past);                                                      \
+  static void panel_exp_##t(void *e, int64_t m, int64_t w, const void *c) {                    \
+    MATH(panel_exp, t)(e, m, w, c);                                                            \
+  }                                                                                            \
+  static void panel_scale_##t(void *y, int64_t ldy, const void *e, int64_t m, int64_t w,       \
+                              const void *r, int past) {                                       \
+    MATH(panel_scale, t)(y, ldy, e, m, w, r, past);                                            \
+  }                                                                                            \
+  static void panel_shift_##t(void *y, int64_t ldy, const void *e, int64_t m, int64_t w,       \
+                              const void *c, const void *l, int past) {                        \
+    MATH(panel_shift, t)(y, ldy, e, m, w, c, l, past);                                         \
   }                                                                                            \
   static void fill_##t(TsRowsKernels *k, int i) {                                              \
     k->max[i] = max_##t, k->log[i] = log_##t, k->logv[i] = logv_##t, k->exp[i] = exp_##t;      \
     k->scale[i] = scale_##t, k->shift[i] = shift_##t, k->affine[i] = affine_##t;               \
-    k->scalev[i] = scalev_##t, k->shiftv[i] = shiftv_##t;                                      \
+    k->panel_max[i] = panel_max_##t, k->panel_exp[i] = panel_exp_##t;                          \
+    k->panel_scale[i] = panel_scale_##t, k->panel_shift[i] = panel_shift_##t;                  \
     k->scan[i] = TS_ISA(ts_rows_scan_##t);                                                     \
   }
 

@@ -35,8 +35,12 @@ typedef struct TsRowsKernels {
   void (*shift[2])(void *y, const void *x, int64_t n, double m, double l, int past);
   void (*affine[2])(void *y, const void *x, int64_t n, double mean, double rstd, const void *w,
                     const void *b, int past);
-  void (*scalev[2])(void *y, const void *x, int64_t n, const void *m, const void *r, int past);
-  void (*shiftv[2])(void *y, const void *x, int64_t n, const void *m, const void *l, int past);
+  void (*panel_max[2])(void *e, const void *x, int64_t ldx, int64_t m, int64_t w, void *max);
+  void (*panel_exp[2])(void *e, int64_t m, int64_t w, const void *c);
+  void (*panel_scale[2])(void *y, int64_t ldy, const void *e, int64_t m, int64_t w,
+                         const void *r, int past);
+  void (*panel_shift[2])(void *y, int64_t ldy, const void *e, int64_t m, int64_t w,
+                         const void *c, const void *l, int past);
   void (*scan[3])(const TsScanArgs *a); /* f32, f64, i64 */
 } TsRowsKernels;
 

@@ -11,8 +11,12 @@
  *   scale  y = x r
  *   shift  y = (x - m) - l
  *   affine y = ((x - mean) rstd) w[i] + b[i], w and b may be null
- *   scalev y[i] = exp(x[i] - m[i]) r[i]
- *   shiftv y[i] = (x[i] - m[i]) - l[i] */
+ *
+ * A panel is w columns of a matrix of m rows, copied to dense rows in e:
+ *   panel_max    e = x, and the maxima of the columns
+ *   panel_exp    e = exp(e - c[j])
+ *   panel_scale  y = e r[j]
+ *   panel_shift  y = (e - c[j]) - l[j] */
 #ifndef TS_VM_KERNELS_ROWS_MATH_H
 #define TS_VM_KERNELS_ROWS_MATH_H
 
@@ -33,10 +37,13 @@ void TS_ISA(ts_rows_math_shift_f32)(float *y, const float *x, int64_t n, float m
                                     int past);
 void TS_ISA(ts_rows_math_affine_f32)(float *y, const float *x, int64_t n, float mean,
                                      float rstd, const float *w, const float *b, int past);
-void TS_ISA(ts_rows_math_scalev_f32)(float *y, const float *x, int64_t n, const float *m,
-                                     const float *r, int past);
-void TS_ISA(ts_rows_math_shiftv_f32)(float *y, const float *x, int64_t n, const float *m,
-                                     const float *l, int past);
+void TS_ISA(ts_rows_math_panel_max_f32)(float *e, const float *x, int64_t ldx, int64_t m, int64_t w,
+                                        float *max);
+void TS_ISA(ts_rows_math_panel_exp_f32)(float *e, int64_t m, int64_t w, const float *c);
+void TS_ISA(ts_rows_math_panel_scale_f32)(float *to, int64_t ldy, const float *e, int64_t m, int64_t w,
+                                          const float *r, int past);
+void TS_ISA(ts_rows_math_panel_shift_f32)(float *to, int64_t ldy, const float *e, int64_t m, int64_t w,
+                                          const float *c, const float *l, int past);
 
 void TS_ISA(ts_rows_math_exp_f64)(double *y, const double *x, int64_t n, double c,
                                   const double *ahead);
@@ -51,9 +58,12 @@ void TS_ISA(ts_rows_math_shift_f64)(double *y, const double *x, int64_t n, doubl
                                     double l, int past);
 void TS_ISA(ts_rows_math_affine_f64)(double *y, const double *x, int64_t n, double mean,
                                      double rstd, const double *w, const double *b, int past);
-void TS_ISA(ts_rows_math_scalev_f64)(double *y, const double *x, int64_t n, const double *m,
-                                     const double *r, int past);
-void TS_ISA(ts_rows_math_shiftv_f64)(double *y, const double *x, int64_t n, const double *m,
-                                     const double *l, int past);
+void TS_ISA(ts_rows_math_panel_max_f64)(double *e, const double *x, int64_t ldx, int64_t m, int64_t w,
+                                        double *max);
+void TS_ISA(ts_rows_math_panel_exp_f64)(double *e, int64_t m, int64_t w, const double *c);
+void TS_ISA(ts_rows_math_panel_scale_f64)(double *to, int64_t ldy, const double *e, int64_t m, int64_t w,
+                                          const double *r, int past);
+void TS_ISA(ts_rows_math_panel_shift_f64)(double *to, int64_t ldy, const double *e, int64_t m, int64_t w,
+                                          const double *c, const double *l, int past);
 
 #endif
