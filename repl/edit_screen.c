@@ -84,7 +84,8 @@ static void line_end(Pen *p) {
   next_row(p, 0);
 }
 
-size_t ts_edit_screen_escape(const char *s) {
+/* Bytes of an escape sequence at s, or 0. */
+static size_t escape_size(const char *s) {
   if (s[0] != 0x1b) return 0;
   if (s[1] != '[') return s[1] ? 2 : 1;
   size_t at = 2;
@@ -94,7 +95,7 @@ size_t ts_edit_screen_escape(const char *s) {
 
 static void put_prompt(Pen *p, const char *prompt) {
   for (size_t size = strlen(prompt); size > 0;) {
-    size_t used = ts_edit_screen_escape(prompt);
+    size_t used = escape_size(prompt);
     if (used) {
       emit(p, prompt, used);
     } else {

@@ -33,7 +33,5 @@ void ts_edit_screen_finish(TsEditScreen *s, const TsEditView *view, const char *
 void ts_edit_screen_erase(TsEditScreen *s);
 /* After a resize: the terminal has wrapped the last drawing anew. */
 void ts_edit_screen_resize(TsEditScreen *s, const TsEditView *view, int columns, int rows);
-/* Bytes of an escape sequence at s, or 0. */
-size_t ts_edit_screen_escape(const char *s);
 
 #endif

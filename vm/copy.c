@@ -3,7 +3,7 @@
  * Dimensions are sorted by the destination's strides and merged where both sides
  * allow it. The last one is `inner`; `partner` is the dimension that makes good
  * tiles with it: the one along which the source is densest when inner jumps from
- * cache line to cache line, else inner's neighbour. A tile is then one of the
+ * cache line to cache line or rows are whole lines, else inner's neighbour. A tile is then one of the
  * kernels' moves: runs, a transpose, or a strided loop. Conversions pack a tile into
  * L1, convert it there and move it on. The other dimensions are an odometer.
  *
@@ -34,7 +34,7 @@ typedef struct Job {
   const char *src;
   int db, sb; /* bytes of an element */
   TsConvertFn *convert;
-  bool past_cache, packs;
+  bool past_cache, packs, lines;
   int64_t ti, tj, skip;        /* a tile's extents; how much the first one lacks of tj */
   int64_t ntile_i, ntile_j;
 } Job;
@@ -42,6 +42,7 @@ typedef struct Job {
 /* A tile, or a part of one: ni rows of nj elements. */
 typedef struct Tile {
   int64_t ni, nj;
+  bool first, last; /* of the tiles along a row */
   char *dst;
   int64_t di, dj;
   const char *src;
@@ -133,6 +134,10 @@ static void move(const Tile *t, int bytes, bool past_cache) {
     move_strided(t, bytes);
   else if (t->sj == bytes)
     k->runs(t->ni, t->nj * bytes, t->dst, t->di, t->src, t->si);
+  else if (t->nj >= 2 && t->nj <= 4 && t->di == t->nj * bytes && t->si == bytes && t->ni >= SIDE)
+    k->weave(t->ni, (int)t->nj, t->dst, t->src, t->sj, bytes);
+  else if (t->ni >= 2 && t->ni <= 4 && t->sj == t->ni * bytes && t->si == bytes && t->nj >= SIDE)
+    k->part(t->nj, (int)t->ni, t->dst, t->di, t->src, bytes);
   else if (t->si == bytes && t->ni >= SIDE && t->nj >= SIDE)
     k->transpose(t->ni, t->nj, t->dst, t->di, t->src, t->sj, bytes, past_cache);
   else if (t->sj == 0 && t->nj >= 8)
@@ -186,9 +191,28 @@ static void convert_tile(const Job *j, const Tile *t) {
   if (!direct) move_packed_out(t, j->db, out, j->past_cache);
 }
 
+/* A packed transpose whose rows begin anywhere in a cache line. Each row stores the
+ * lines that end in this tile: the columns of one line before it are packed again, and
+ * what follows the last whole line is left to the next tile. */
+static void stream_lines(const Tile *t, int bytes) {
+  _Alignas(LINE) char buf[PACK];
+  int64_t before = t->first ? 0 : LINE, row = t->nj * bytes + before;
+  Tile in = *t;
+  in.src -= before / bytes * t->sj, in.nj = row / bytes;
+  pack(&in, bytes, buf);
+  for (int64_t i = 0; i < t->ni; i++) {
+    char *d = t->dst + i * t->di;
+    int64_t from = t->first ? 0 : -(int64_t)((uintptr_t)d & (LINE - 1)), to = t->nj * bytes;
+    if (!t->last) to -= (int64_t)((uintptr_t)(d + to) & (LINE - 1));
+    k->stream(to - from, d + from, buf + i * row + before + from);
+  }
+}
+
 static void do_tile(const Job *j, const Tile *t) {
   if (j->convert) {
     convert_tile(j, t);
+  } else if (j->lines) {
+    stream_lines(t, j->db);
   } else if (j->packs) {
     _Alignas(LINE) char buf[PACK];
     pack(t, j->db, buf);
@@ -202,13 +226,25 @@ static void do_tile(const Job *j, const Tile *t) {
 
 /* ---- the plan */
 
+/* Every row begins and ends with a cache line. */
+static bool whole_lines(const Job *j) {
+  int64_t odd = (int64_t)(uintptr_t)j->dst | j->dim[j->ndim - 1] * j->db;
+  for (int i = 0; i < j->ndim - 1; i++) odd |= j->ds[i];
+  return odd % LINE == 0;
+}
+
+static bool inner_is_run(const Job *j) {
+  return j->ds[j->inner] == j->db && j->ss[j->inner] == j->sb;
+}
+
 static bool inner_jumps(const Job *j) { return magnitude(j->ss[j->inner]) >= LINE; }
 
 static void choose_partner(Job *j) {
   j->inner = j->ndim - 1;
   j->partner = j->inner - 1;
-  if (!inner_jumps(j)) return;
-  int64_t step = magnitude(j->ss[j->inner]);
+  bool any_order = !j->convert && inner_is_run(j) && whole_lines(j);
+  if (!inner_jumps(j) && !any_order) return;
+  int64_t step = any_order ? INT64_MAX : magnitude(j->ss[j->inner]);
   for (int i = j->inner - 1; i >= 0; i--) {
     int64_t s = magnitude(j->ss[i]);
     if (s && s < step) step = s, j->partner = i;
@@ -227,15 +263,15 @@ static bool is_transpose(const Job *j) {
  * at multiples of them; short rows that do not adjoin stay in the caches. */
 static void choose_stores(Job *j, int64_t nbytes) {
   int64_t row = j->dim[j->inner] * j->db;
-  j->past_cache = j->packs = false;
+  j->past_cache = j->packs = j->lines = false;
   if (nbytes < PAST_CACHE || j->ds[j->inner] != j->db) return;
   bool adjoin = j->partner >= 0 && j->ds[j->partner] == row;
   if (row < SHORT_RUN && !adjoin) return;
   j->past_cache = true;
   if (is_transpose(j))
-    j->packs = j->ds[j->partner] % LINE != 0;
+    j->packs = j->lines = j->ds[j->partner] % LINE != 0;
   else
-    j->packs = j->ss[j->inner] != j->sb || (row < LONG_RUN && j->ndim > 1);
+    j->packs = j->ss[j->inner] != j->sb || (row < LONG_RUN && j->ndim > 1 && !whole_lines(j));
 }
 
 /* Tiles of `room` bytes: whole rows where they fit, as many as fit; where inner
@@ -250,6 +286,7 @@ static void choose_tiles(Job *j) {
   if (j->partner >= 0 && inner_jumps(j)) wide = packs ? 8 * LINE / bytes : 4 * LINE / bytes;
   j->tj = least(cols, most(wide, room / rows));
   j->ti = least(rows, most(room / j->tj, 1));
+  if (j->lines && j->tj < cols) j->tj -= LINE / bytes;
   if (j->tj < cols && j->tj * j->db > LINE) j->tj -= j->tj * j->db % LINE / j->db;
   j->skip = 0;
   int64_t lead = (-(int64_t)(uintptr_t)j->dst & (LINE - 1)) / j->db;
@@ -268,6 +305,7 @@ static void plane_tile(const Job *j, int64_t ti, int64_t tj, int64_t dst, int64_
             .dj = j->ds[in],
             .si = pa < 0 ? 0 : j->ss[pa],
             .sj = j->ss[in]};
+  t.first = tj == 0, t.last = tj == j->ntile_j - 1;
   t.dst = j->dst + dst + i0 * t.di + j0 * t.dj;
   t.src = j->src + src + i0 * t.si + j0 * t.sj;
   do_tile(j, &t);
@@ -324,7 +362,7 @@ static void run(Job *j) {
 static bool run_small(const Job *j) {
   if (j->ndim > 2) return false;
   int in = j->ndim - 1;
-  Tile t = {1, j->dim[in], j->dst, 0, j->ds[in], j->src, 0, j->ss[in]};
+  Tile t = {.ni = 1, .nj = j->dim[in], .dst = j->dst, .dj = j->ds[in], .src = j->src, .sj = j->ss[in]};
   if (j->ndim == 2) t.ni = j->dim[0], t.di = j->ds[0], t.si = j->ss[0];
   if (t.ni * t.nj * most(j->db, j->sb) > PACK) return false;
   if (!j->convert)

@@ -13,6 +13,7 @@ enum {
   SMALL_BYTES = 512 << 10,   /* both operands of a small product */
   ACC_BYTES = 8 << 20,       /* accumulators beside C */
   SERIAL_WORK = 1 << 20,     /* multiply-adds not worth a second thread */
+  NARROW = 160,              /* most rows of a narrow product */
   SKINNY_K = 16384,          /* steps of k of a skinny product's packed rows */
   KEPT = 8,                  /* buffers that wait for the next call */
   KEPT_BYTES = 64 << 20      /* larger ones are freed at once */
@@ -159,6 +160,17 @@ static void plan_packed(const GemmJob *j, GemmPlan *p, int threads) {
   p->kc = even(j->k, acc->kc, 8);
   p->strip = gemm_up(gemm_min(j->n, L2_BYTES / (acc->kc * size)), nr);
   p->mc = even(j->m, L2_BYTES / (acc->kc * size), mr);
+  int64_t strip_bytes = p->strip * p->kc * size;
+  p->narrow = j->m <= NARROW && gemm_div(j->n, p->strip) >= 2 * threads;
+  if (p->narrow) {
+    p->mc = gemm_up(j->m, mr);
+    p->nc = p->strip;
+    if (!j->direct && j->k > p->kc) p->acc_bytes = (size_t)(p->mc * p->nc * size);
+    p->y_bytes = (size_t)gemm_up(strip_bytes, 64);
+    p->worker_bytes = (size_t)gemm_up(64 + (p->mc * p->kc + mr * p->strip) * size, 64) +
+                      p->acc_bytes + 2 * p->y_bytes;
+    return;
+  }
   p->nc = gemm_min(gemm_up(j->n, p->strip), gemm_up(SHARED_BYTES / (acc->kc * size), p->strip));
   p->m_chunk = j->m;
   /* Enough items for the pool to spread evenly. */
@@ -204,7 +216,8 @@ static void make_plan(const GemmJob *j, const TsGemmKernels *k, GemmPlan *p, int
   } else {
     plan_packed(j, p, p->serial ? 1 : threads);
   }
-  p->nbytes = p->y_bytes + p->acc_bytes + p->worker_bytes * (size_t)(p->serial ? 1 : threads);
+  p->nbytes = p->worker_bytes * (size_t)(p->serial ? 1 : threads);
+  if (!p->narrow) p->nbytes += p->y_bytes + p->acc_bytes;
 }
 
 /* ---- the batch ---- */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAIN = 1 << 16, PANEL_BYTES = 2048 };
+enum { GRAIN = 1 << 16, PANEL_BYTES = 2048, CACHED = 1 << 17 };
 
 typedef TsReducePlan Plan;
 
@@ -290,27 +290,62 @@ static void zero_infinite(int acc, void *x, int64_t n) {
   }
 }
 
-/* The two passes of var, std and logsumexp: c from the first goes into the second. */
+/* The two passes of var, std and logsumexp: c of the first goes into the second. */
+typedef struct Two {
+  Plan first, second;
+  const TsReduce *r;
+  int rc;
+} Two;
+
+/* What becomes of outputs o .. o+n-1 after each pass. */
+static void after_first(const Two *t, int64_t o, int64_t n) {
+  char *c = t->first.out + o * t->first.osize;
+  if (t->r->op == TS_REDUCE_logsumexp) zero_infinite(t->first.acc, c, n);
+  else divide(t->first.acc, c, n, (double)t->first.n);
+}
+
+static void after_second(const Two *t, int64_t o, int64_t n) {
+  const Plan *p = &t->second;
+  char *out = p->out + o * p->osize;
+  double count = (double)p->n - t->r->correction;
+  if (t->r->op == TS_REDUCE_logsumexp) p->k->log_add[p->acc](out, p->c + o * p->osize, n);
+  else divide(p->acc, out, n, count > 0 ? count : 0);
+  if (t->r->op == TS_REDUCE_std) square_root(p->acc, out, n);
+}
+
+/* Rows of one leaf take both passes while they are in the cache. */
+static void two_task(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Two *t = arg;
+  Pass first = {&t->first, NULL, 0, 0}, second = {&t->second, NULL, 0, 0};
+  int64_t block = CACHED / (t->first.n * t->first.esize) + 1;
+  for (int64_t o = lo, k; o < hi; o += k) {
+    k = min64(block, hi - o);
+    rows_task(&first, o, o + k, worker);
+    after_first(t, o, k);
+    rows_task(&second, o, o + k, worker);
+    after_second(t, o, k);
+  }
+}
+
 static int two_passes(Plan *p, const TsReduce *r) {
   char local[1024] __attribute__((aligned(64)));
   int64_t nbytes = p->outer * p->osize;
   char *c = nbytes <= (int64_t)sizeof local ? local : malloc((size_t)nbytes);
   if (!c) return -1;
   bool lse = r->op == TS_REDUCE_logsumexp;
-  p->out = c;
-  p->op = lse ? TS_RED_MAX : TS_RED_SUM;
-  int rc = pass_of(p, lse ? TS_REDUCE_max : TS_REDUCE_sum);
-  if (lse) zero_infinite(p->acc, c, p->outer);
-  else divide(p->acc, c, p->outer, (double)p->n);
-  p->out = r->out, p->c = c, p->op = TS_RED_SUM;
-  p->map = lse ? TS_MAP_exp : TS_MAP_sqdev;
-  if (rc == 0) rc = pass_of(p, TS_REDUCE_sum);
-  double count = (double)p->n - r->correction;
-  if (lse) p->k->log_add[p->acc](p->out, c, p->outer);
-  else divide(p->acc, p->out, p->outer, count > 0 ? count : 0);
-  if (r->op == TS_REDUCE_std) square_root(p->acc, p->out, p->outer);
+  Two t = {*p, *p, r, 0};
+  t.first.out = c, t.first.op = lse ? TS_RED_MAX : TS_RED_SUM;
+  t.second.c = c, t.second.op = TS_RED_SUM, t.second.map = lse ? TS_MAP_exp : TS_MAP_sqdev;
+  if (p->path == TS_PATH_rows && p->leaves == 1 && p->outer > 0) {
+    spread(p->outer, p->n, two_task, &t);
+  } else {
+    t.rc = pass_of(&t.first, lse ? TS_REDUCE_max : TS_REDUCE_sum);
+    after_first(&t, 0, p->outer);
+    if (t.rc == 0) t.rc = pass_of(&t.second, TS_REDUCE_sum);
+    after_second(&t, 0, p->outer);
+  }
   if (c != local) free(c);
-  return rc;
+  return t.rc;
 }
 
 int ts_reduce(const TsReduce *r, const TsReduceTables *t) {

@@ -15,6 +15,8 @@ enum {
   CACHED = 1 << 18,       /* bytes that stay in L2 between the passes of a row */
   PAST = 1 << 23,         /* bytes of output from which stores go past the caches */
   SEGMENT = 8 * TS_RED_LEAF,
+  SHORT = 256,            /* rows up to this length go in blocks .. */
+  SHORT_BLOCK = 64,       /* .. of at most so many */
 };
 
 typedef struct Job {
@@ -133,11 +135,11 @@ static void one_row(const Job *j, const char *x, char *y, char *e, int past, con
   case TS_ROWS_layernorm:
     m = rounded(j, row_sum(j, TS_MAP_none, x, n, 0) / (double)n);
     s = row_scale(j, row_sum(j, TS_MAP_sqdev, x, n, m));
-    j->k->affine[j->acc](y, x, n, m, s, r->w, r->b, past);
+    j->k->affine[j->acc](y, x, n, m, s, r->w, r->b, past, ahead);
     break;
   case TS_ROWS_rmsnorm:
     s = row_scale(j, row_sum(j, TS_MAP_square, x, n, 0));
-    j->k->affine[j->acc](y, x, n, 0, s, r->w, r->b, past);
+    j->k->affine[j->acc](y, x, n, 0, s, r->w, r->b, past, ahead);
     break;
   }
 }
@@ -153,6 +155,65 @@ static void offsets(const TsRows *r, int64_t o, int64_t *x, int64_t *y) {
 }
 
 /* ---- contiguous rows, each by one thread */
+
+/* k short rows at once: their sums come from one call. Scratch e holds their exps. */
+static void short_rows(const Job *j, const char *x, int64_t ldx, char *y, int64_t ldy, int64_t k,
+                       char *e) {
+  const TsRows *r = j->r;
+  int64_t n = r->n, ts = j->tsize;
+  double m[SHORT_BLOCK], s[SHORT_BLOCK], c[SHORT_BLOCK]; /* s and c: of the statistics' type */
+  bool soft = r->op == TS_ROWS_softmax || r->op == TS_ROWS_log_softmax;
+  TsReduceRows a = {TS_RED_SUM, TS_MAP_none, e, k, n, n, c, 1, 0, s};
+  if (soft) {
+    for (int64_t i = 0; i < k; i++) {
+      m[i] = j->k->max[j->acc](x + i * ldx * ts, n);
+      j->k->exp[j->acc](e + i * n * ts, x + i * ldx * ts, n, m[i], NULL);
+    }
+  } else {
+    a.x = x, a.ld = ldx;
+    for (int64_t i = 0; i < k; i++) m[i] = 0;
+    if (r->op == TS_ROWS_layernorm) {
+      a.out = c;
+      j->red->rows[j->acc](&a);
+      for (int64_t i = 0; i < k; i++) {
+        m[i] = rounded(j, value_at(j, c, i) / (double)n);
+        if (j->acc == TS_RED_F32) ((float *)(void *)c)[i] = (float)m[i];
+        else c[i] = m[i];
+      }
+      a.out = s, a.map = TS_MAP_sqdev;
+    } else {
+      a.map = TS_MAP_square;
+    }
+  }
+  j->red->rows[j->acc](&a);
+  for (int64_t i = 0; i < k; i++) {
+    const char *xi = x + i * ldx * ts, *ei = e + i * n * ts;
+    char *yi = y + i * ldy * ts;
+    double si = value_at(j, s, i);
+    if (r->op == TS_ROWS_softmax)
+      j->k->scale[j->acc](yi, ei, n, rounded(j, 1 / si), 0);
+    else if (r->op == TS_ROWS_log_softmax)
+      j->k->shift[j->acc](yi, xi, n, m[i], j->k->log[j->acc](si), 0);
+    else j->k->affine[j->acc](yi, xi, n, m[i], row_scale(j, si), r->w, r->b, 0, NULL);
+  }
+}
+
+/* Rows lo .. hi-1 in blocks within the last outer axis. */
+static void short_task(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  const TsRows *r = j->r;
+  double e[TS_RED_LEAF];
+  int last = r->nouter - 1;
+  int64_t run = r->nouter ? r->outer_dim[last] : 1, block = TS_RED_LEAF / r->n, ox, oy;
+  (void)worker;
+  if (block > SHORT_BLOCK) block = SHORT_BLOCK;
+  for (int64_t o = lo, k; o < hi; o += k) {
+    k = min64(min64(block, hi - o), run - o % run);
+    offsets(r, o, &ox, &oy);
+    short_rows(j, (const char *)r->x + ox * j->esize, r->nouter ? r->x_stride[last] : 0,
+               (char *)r->y + oy * j->esize, r->nouter ? r->y_stride[last] : 0, k, (char *)e);
+  }
+}
 
 static void rows_task(void *arg, int64_t lo, int64_t hi, int worker) {
   Job *j = arg;
@@ -239,7 +300,7 @@ static void piece_finish(Job *j, int64_t i, int64_t n) {
   if (r->op == TS_ROWS_softmax) j->k->scale[j->acc](y, y, n, j->s, 0);
   else if (r->op == TS_ROWS_log_softmax) j->k->shift[j->acc](y, x, n, j->m, j->s, j->past);
   else
-    j->k->affine[j->acc](y, x, n, j->m, j->s, w ? w + at : NULL, b ? b + at : NULL, j->past);
+    j->k->affine[j->acc](y, x, n, j->m, j->s, w ? w + at : NULL, b ? b + at : NULL, j->past, x);
   if (j->past) ts_copy_fence();
 }
 
@@ -459,7 +520,7 @@ int ts_rows(const TsRows *r, const TsRowsTables *t) {
                  r->outer_dim[last] >= 16;
   if (rows && r->n >= SHARED && j.outer < 4 * ts_cpu_threads()) return shared_rows(&j);
   if (rows) {
-    spread(j.outer, r->n, rows_task, &j);
+    spread(j.outer, r->n, r->n <= SHORT && !j.load ? short_task : rows_task, &j);
     return j.failed ? -1 : 0;
   }
   if (columns && soft && !j.load) return run_panels(&j);

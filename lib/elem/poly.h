@@ -29,13 +29,13 @@
 #define POLY_23(x, c, ...) v_fma(POLY_22(x, __VA_ARGS__), x, v_const(c))
 #define POLY_24(x, c, ...) v_fma(POLY_23(x, __VA_ARGS__), x, v_const(c))
 
-#define POLY_PICK(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, pick, \
-                  ...)                                                                          \
+#define POLY_PICK(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x,      \
+                  pick, ...)                                                                   \
   pick
-#define POLY(x, ...)                                                                            \
-  POLY_PICK(__VA_ARGS__, POLY_24, POLY_23, POLY_22, POLY_21, POLY_20, POLY_19, POLY_18,         \
-            POLY_17, POLY_16, POLY_15, POLY_14, POLY_13, POLY_12, POLY_11, POLY_10, POLY_9,     \
-            POLY_8, POLY_7, POLY_6, POLY_5, POLY_4, POLY_3, POLY_2, POLY_1, 0)                  \
+#define POLY(x, ...)                                                                           \
+  POLY_PICK(__VA_ARGS__, POLY_24, POLY_23, POLY_22, POLY_21, POLY_20, POLY_19, POLY_18,        \
+            POLY_17, POLY_16, POLY_15, POLY_14, POLY_13, POLY_12, POLY_11, POLY_10, POLY_9,    \
+            POLY_8, POLY_7, POLY_6, POLY_5, POLY_4, POLY_3, POLY_2, POLY_1, 0)                 \
   (x, __VA_ARGS__)
 
 #endif

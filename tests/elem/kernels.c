@@ -24,8 +24,18 @@ static const int inputs[] = {
 #undef OP
 };
 
-enum { OUT_same, OUT_real, OUT_float, OUT_arith, OUT_promote, OUT_angle, OUT_where,
-       OUT_bool, OUT_compare, OUT_complex };
+enum {
+  OUT_same,
+  OUT_real,
+  OUT_float,
+  OUT_arith,
+  OUT_promote,
+  OUT_angle,
+  OUT_where,
+  OUT_bool,
+  OUT_compare,
+  OUT_complex
+};
 static const int results[] = {
 #define OP(name, class, arity, types, rule, ...) OUT_##rule,
 #include "lib/ops/pointwise.def"

@@ -27,8 +27,16 @@ static int isas_first(void) {
 }
 
 enum {
-  KIND_same, KIND_real, KIND_float, KIND_arith, KIND_promote, KIND_angle, KIND_bool,
-  KIND_compare, KIND_where, KIND_complex
+  KIND_same,
+  KIND_real,
+  KIND_float,
+  KIND_arith,
+  KIND_promote,
+  KIND_angle,
+  KIND_bool,
+  KIND_compare,
+  KIND_where,
+  KIND_complex
 };
 
 typedef struct {
@@ -61,42 +69,20 @@ static uint64_t next_random(uint64_t *s) { /* splitmix64 */
 #define IF_F_I(...)
 #define IF_F_IB(...)
 
-#define IN_1      1, 0
-#define IN_1p1    1, 1
-#define IN_1p2    1, 2
-#define IN_2      2, 0
-#define IN_3      3, 0
-#define CAT2(a, b) a##b
+#define IN_1   1, 0
+#define IN_1p1 1, 1
+#define IN_1p2 1, 2
+#define IN_2   2, 0
+#define IN_3   3, 0
 
 static const Row rows[] = {
-#define OP(name, class, arity, types, rule, ...)                                                \
+#define OP(name, class, arity, types, rule, ...)                                               \
   IF_F_##types({#name, TS_PW_##name, IN_##arity, KIND_##rule}, )
 #include "lib/ops/pointwise.def"
 #undef OP
 };
 
-/* complex only moves its inputs; tests/elem/kernels.c looks at it */
-#define REF_LIST(prefix)                                                                        \
-  static Ref *const prefix##refs[TS_PW_COUNT]
-
-#define T             float
-#define U             uint32_t
-#define R             double
-#define RMAX          DBL_MAX
-#define F(name)       name
-#define REF(name)     ref32_##name
-#define NAME(name)    f32_##name
-#define TYPE          "f32"
-#define FN_TABLE      f32
-#define NAN_BITS      0x7fc00000
-#define MANT          24
-#define EMAX          128
-#define EMIN          -125
-#include "tests/elem/ref.inc"
-typedef R f32_Ref(const R *a);
-static f32_Ref *const f32_refs[TS_PW_COUNT] = {
-#define IF_REF_complex(name)
-#define OP(name, class, arity, types, rule, ...) IF_F_##types(REF_##rule(name))
+/* The references of all rows but complex, which only moves its inputs: kernels.c. */
 #define REF_same(name)    [TS_PW_##name] = REF(name),
 #define REF_real(name)    REF_same(name)
 #define REF_float(name)   REF_same(name)
@@ -107,8 +93,21 @@ static f32_Ref *const f32_refs[TS_PW_COUNT] = {
 #define REF_compare(name) REF_same(name)
 #define REF_where(name)   REF_same(name)
 #define REF_complex(name)
-#include "lib/ops/pointwise.def"
-};
+
+#define T          float
+#define U          uint32_t
+#define R          double
+#define RMAX       DBL_MAX
+#define F(name)    name
+#define REF(name)  ref32_##name
+#define NAME(name) f32_##name
+#define TYPE       "f32"
+#define FN_TABLE   f32
+#define NAN_BITS   0x7fc00000
+#define MANT       24
+#define EMAX       128
+#define EMIN       -125
+#include "tests/elem/ref.inc"
 #include "tests/elem/measure.inc"
 #undef T
 #undef U
@@ -124,36 +123,32 @@ static f32_Ref *const f32_refs[TS_PW_COUNT] = {
 #undef EMAX
 #undef EMIN
 
-#define T             double
-#define U             uint64_t
-#define R             __float128
-#define RMAX          FLT128_MAX
-#define F(name)       name##q
-#define REF(name)     ref64_##name
-#define NAME(name)    f64_##name
-#define TYPE          "f64"
-#define FN_TABLE      f64
-#define NAN_BITS      0x7ff8000000000000
-#define MANT          53
-#define EMAX          1024
-#define EMIN          -1021
+#define T          double
+#define U          uint64_t
+#define R          __float128
+#define RMAX       FLT128_MAX
+#define F(name)    name##q
+#define REF(name)  ref64_##name
+#define NAME(name) f64_##name
+#define TYPE       "f64"
+#define FN_TABLE   f64
+#define NAN_BITS   0x7ff8000000000000
+#define MANT       53
+#define EMAX       1024
+#define EMIN       -1021
 #include "tests/elem/ref.inc"
-typedef R f64_Ref(const R *a);
-static f64_Ref *const f64_refs[TS_PW_COUNT] = {
-#include "lib/ops/pointwise.def"
-};
 #include "tests/elem/measure.inc"
 
 /* ---- bounds in ulp: 0 where the result is exact, 1/2 where it is IEEE, else 1 */
 
 static double bound_of(const char *name) {
   static const char *const exact[] = {
-      "neg",     "abs",         "sign",       "floor",      "ceil",    "round",  "trunc",
-      "clamp",   "relu",        "isnan",      "isinf",      "isfinite", "logical_not", "real",
-      "imag",    "conj",        "floordiv",   "mod",        "minimum", "maximum", "eq",
-      "ne",      "lt",          "le",         "gt",         "ge",      "logical_and",
-      "logical_or", "logical_xor", "where", "frac"};
-  static const char *const ieee[] = {"square", "reciprocal", "sqrt", "add",       "sub",
+      "neg",         "abs",   "sign",     "floor", "ceil",     "round",       "trunc",
+      "clamp",       "relu",  "isnan",    "isinf", "isfinite", "logical_not", "real",
+      "imag",        "conj",  "floordiv", "mod",   "minimum",  "maximum",     "eq",
+      "ne",          "lt",    "le",       "gt",    "ge",       "logical_and", "logical_or",
+      "logical_xor", "where", "frac"};
+  static const char *const ieee[] = {"square", "reciprocal", "sqrt", "add",        "sub",
                                      "mul",    "div",        "fma",  "leaky_relu", "angle"};
   for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
     if (!strcmp(name, exact[i])) return 0;
@@ -165,8 +160,8 @@ static double bound_of(const char *name) {
 static int report(const Row *row, const char *type, const Worst *w, FILE *out) {
   int bad = w->error > bound_of(row->name) || w->unequal;
   char line[200];
-  int n = snprintf(line, sizeof line, "%-12s %s %8.4f  at %a", row->name, type, w->error,
-                   w->at[0]);
+  int n =
+      snprintf(line, sizeof line, "%-12s %s %8.4f  at %a", row->name, type, w->error, w->at[0]);
   for (int j = 1; j < row->inputs; j++)
     n += snprintf(line + n, sizeof line - (size_t)n, ", %a", w->at[j]);
   printf("%s (%lld inputs)%s\n", line, (long long)w->count, bad ? "  FAIL" : "");

@@ -20,6 +20,12 @@ typedef struct TsCopyKernels {
   /* n runs of nbytes each: run i goes from src + i * src_stride to dst + i * dst_stride. */
   void (*runs)(int64_t n, int64_t nbytes, void *dst, int64_t dst_stride, const void *src,
                int64_t src_stride);
+  /* dst[i * count + a] = src[i] of array a, at src + a * src_stride; count is 2, 3, 4. */
+  void (*weave)(int64_t n, int count, void *dst, const void *src, int64_t src_stride,
+                int elem_bytes);
+  /* The inverse: array a of dst, at dst + a * dst_stride, takes src[i * count + a]. */
+  void (*part)(int64_t n, int count, void *dst, int64_t dst_stride, const void *src,
+               int elem_bytes);
   /* Copies nbytes, whole cache lines of dst by stores that pass the caches: for a
    * large dst and a src in L1. ts_copy_fence() follows the last one. */
   void (*stream)(int64_t nbytes, void *dst, const void *src);

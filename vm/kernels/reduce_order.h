@@ -9,7 +9,7 @@
  * seen in the largest magnitude. For indices -0 and +0 are equal, NaN has the largest
  * key, and the lowest index of the largest key is taken. */
 
-enum { ORDER_PANEL = 1024 / sizeof(T), ARG_BLOCK = 1024 };
+enum { ORDER_PANEL = 2048 / sizeof(T), ARG_BLOCK = 1024, ORDER_AHEAD = 12 };
 #define K_MAX ((K)(((uint64_t)1 << (sizeof(K) * 8 - 1)) - 1))
 
 INLINE K bits_of(T x) {
@@ -70,9 +70,17 @@ static void order_rows(const TsReduceRows *a) {
   }
 }
 
-/* Row i of a panel of n columns in the accumulator's type; through buf where needed. */
+INLINE const char *order_place(const TsReduceCols *a, int64_t i, int64_t col) {
+  return (const char *)a->x + ((a->at ? a->at[i] : i * a->ld) + col) * a->esize;
+}
+
+/* Row i of a panel of n columns in the accumulator's type; through buf where needed. Asks
+ * the second-level cache for a row further on, which a panel's stride hides from the
+ * hardware. */
 static const T *order_piece(const TsReduceCols *a, int64_t i, int64_t col, int64_t n, T *buf) {
-  const char *p = (const char *)a->x + ((a->at ? a->at[i] : i * a->ld) + col) * a->esize;
+  const char *p = order_place(a, i, col);
+  const char *next = order_place(a, i + ORDER_AHEAD < a->m ? i + ORDER_AHEAD : i, col);
+  for (int64_t j = 0; j < n * a->esize; j += 64) __builtin_prefetch(next + j, 0, 2);
   if (!a->load && !a->map) return (const T *)(const void *)p;
   if (a->load) a->load(n, buf, p);
   else memcpy(buf, p, (size_t)n * sizeof(T));

@@ -20,8 +20,8 @@
     MATH(shift, t)(y, x, n, (T)m, (T)l, past);                                                 \
   }                                                                                            \
   static void affine_##t(void *y, const void *x, int64_t n, double mean, double rstd,          \
-                         const void *w, const void *b, int past) {                             \
-    MATH(affine, t)(y, x, n, (T)mean, (T)rstd, w, b, past);                                    \
+                         const void *w, const void *b, int past, const void *ahead) {          \
+    MATH(affine, t)(y, x, n, (T)mean, (T)rstd, w, b, past, ahead);                             \
   }                                                                                            \
   static void panel_max_##t(void *e, const void *x, int64_t ldx, int64_t m, int64_t w,         \
                             void *max) {                                                       \

@@ -10,7 +10,7 @@
  *   max    the maximum; NaN may be lost
  *   scale  y = x r
  *   shift  y = (x - m) - l
- *   affine y = ((x - mean) rstd) w[i] + b[i], w and b may be null
+ *   affine y = ((x - mean) rstd) w[i] + b[i], w and b may be null; touches `ahead` if past
  *
  * A panel is w columns of a matrix of m rows, copied to dense rows in e:
  *   panel_max    e = x, and the maxima of the columns
@@ -35,8 +35,9 @@ float TS_ISA(ts_rows_math_max_f32)(const float *x, int64_t n);
 void TS_ISA(ts_rows_math_scale_f32)(float *y, const float *x, int64_t n, float r, int past);
 void TS_ISA(ts_rows_math_shift_f32)(float *y, const float *x, int64_t n, float m, float l,
                                     int past);
-void TS_ISA(ts_rows_math_affine_f32)(float *y, const float *x, int64_t n, float mean,
-                                     float rstd, const float *w, const float *b, int past);
+void TS_ISA(ts_rows_math_affine_f32)(float *y, const float *x, int64_t n, float mean, float rstd,
+                                     const float *w, const float *b, int past,
+                                     const float *ahead);
 void TS_ISA(ts_rows_math_panel_max_f32)(float *e, const float *x, int64_t ldx, int64_t m, int64_t w,
                                         float *max);
 void TS_ISA(ts_rows_math_panel_exp_f32)(float *e, int64_t m, int64_t w, const float *c);
@@ -57,7 +58,8 @@ void TS_ISA(ts_rows_math_scale_f64)(double *y, const double *x, int64_t n, doubl
 void TS_ISA(ts_rows_math_shift_f64)(double *y, const double *x, int64_t n, double m,
                                     double l, int past);
 void TS_ISA(ts_rows_math_affine_f64)(double *y, const double *x, int64_t n, double mean,
-                                     double rstd, const double *w, const double *b, int past);
+                                     double rstd, const double *w, const double *b, int past,
+                                     const double *ahead);
 void TS_ISA(ts_rows_math_panel_max_f64)(double *e, const double *x, int64_t ldx, int64_t m, int64_t w,
                                         double *max);
 void TS_ISA(ts_rows_math_panel_exp_f64)(double *e, int64_t m, int64_t w, const double *c);

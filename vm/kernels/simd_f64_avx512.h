@@ -75,9 +75,7 @@ FN M m_load_part(const uint8_t *p, int64_t n) {
   __m128i b = _mm_maskz_loadu_epi8(part_mask(n), p);
   return (M)_mm_test_epi8_mask(b, b);
 }
-FN void m_store(uint8_t *p, M m) {
-  _mm_storel_epi64((__m128i *)p, _mm_maskz_set1_epi8(m, 1));
-}
+FN void m_store(uint8_t *p, M m) { _mm_storel_epi64((__m128i *)p, _mm_maskz_set1_epi8(m, 1)); }
 FN void m_store_part(uint8_t *p, M m, int64_t n) {
   _mm_mask_storeu_epi8(p, part_mask(n), _mm_maskz_set1_epi8(m, 1));
 }

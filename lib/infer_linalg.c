@@ -1,0 +1,153 @@
+/* Shape rules of contractions and linear algebra. Leading axes are a batch. */
+#include <stdio.h>
+
+#include "lib/infer.h"
+
+static const char *opname(const TsInfer *inf) { return ts_op_info(inf->op)->name; }
+
+/* out = broadcast batch axes of a and b (all but their last na, nb axes). */
+static int batch_shape(TsInfer *inf, int na, int nb) {
+  TsMeta a = *inf->in[0], b = *inf->in[1];
+  int dtype = inf->out[0].dtype;
+  a.ndim = (uint8_t)(a.ndim - na), b.ndim = (uint8_t)(b.ndim - nb);
+  if (ts_meta_broadcast(&a, &b, &inf->out[0]))
+    return ts_infer_mismatch(inf, "batch sizes do not broadcast", 0, 1);
+  inf->out[0].dtype = (uint8_t)dtype;
+  return 0;
+}
+
+static int check_epilogue_operand(TsInfer *inf, int i) {
+  TsMeta m = inf->out[0];
+  if (inf->nin <= i || !inf->in[i]) return 0;
+  if (!ts_meta_broadcast(&inf->out[0], inf->in[i], &m) && ts_meta_same_shape(&m, &inf->out[0])) return 0;
+  char a[TS_META_TEXT], b[TS_META_TEXT];
+  return ts_error_set(inf->err, TS_ERR_shape, "%s: %s %s does not fit the result %s", opname(inf),
+                      ts_op_info(inf->op)->input[i], ts_meta_text(inf->in[i], a),
+                      ts_meta_text(&inf->out[0], b));
+}
+
+int ts_shape_rule_matmul(TsInfer *inf) {
+  const TsMeta *a = inf->in[0], *b = inf->in[1];
+  if (a->ndim == 0 || b->ndim == 0) {
+    ts_infer_mismatch(inf, "a scalar is no matrix", 0, 1);
+    return ts_error_hint(inf->err, "multiply by a number with *");
+  }
+  bool row = a->ndim == 1, column = b->ndim == 1;
+  int64_t k = a->dim[a->ndim - 1], kb = b->dim[column ? 0 : b->ndim - 2];
+  if (k != kb) {
+    char what[80];
+    snprintf(what, sizeof what, "inner sizes differ (%lld vs %lld)", (long long)k, (long long)kb);
+    ts_infer_mismatch(inf, what, 0, 1);
+    if (b->ndim >= 2 && b->dim[b->ndim - 1] == k)
+      return ts_error_hint(inf->err, "the second operand fits transposed: b:T()");
+    return -1;
+  }
+  if (batch_shape(inf, row ? 1 : 2, column ? 1 : 2)) return -1;
+  TsMeta *m = &inf->out[0];
+  if (!row) m->dim[m->ndim++] = a->dim[a->ndim - 2];
+  if (!column) m->dim[m->ndim++] = b->dim[b->ndim - 1];
+  if (inf->op != TS_OP_matmul) return 0;
+  return check_epilogue_operand(inf, 2) || check_epilogue_operand(inf, 3) ? -1 : 0;
+}
+
+static int matrices(TsInfer *inf, int i, bool square) {
+  const TsMeta *m = inf->in[i];
+  char text[TS_META_TEXT];
+  if (m->ndim >= 2 && (!square || m->dim[m->ndim - 1] == m->dim[m->ndim - 2])) return 0;
+  return ts_error_set(inf->err, TS_ERR_shape, "%s: %s must be %s [.., n, %s], not %s", opname(inf),
+                      ts_op_info(inf->op)->input[i], square ? "square" : "a matrix",
+                      square ? "n" : "m", ts_meta_text(m, text));
+}
+
+static TsMeta *output(TsInfer *inf, int i, int ndim, TsDtype d) {
+  TsMeta *m = &inf->out[i];
+  const TsMeta *a = inf->in[0];
+  *m = *a;
+  m->weak = 0;
+  m->dtype = (uint8_t)d;
+  m->ndim = (uint8_t)(a->ndim - 2 + ndim);
+  if (inf->nout <= i) inf->nout = i + 1;
+  return m;
+}
+
+static void set_matrix(TsInfer *inf, int i, TsDtype d, int64_t rows, int64_t cols) {
+  TsMeta *m = output(inf, i, 2, d);
+  m->dim[m->ndim - 2] = rows;
+  m->dim[m->ndim - 1] = cols;
+}
+
+int ts_shape_rule_square(TsInfer *inf) {
+  if (matrices(inf, 0, true)) return -1;
+  int64_t n = inf->in[0]->dim[inf->in[0]->ndim - 1];
+  set_matrix(inf, 0, (TsDtype)inf->out[0].dtype, n, n);
+  return 0;
+}
+
+int ts_shape_rule_det(TsInfer *inf) {
+  if (matrices(inf, 0, true)) return -1;
+  output(inf, 0, 0, (TsDtype)inf->out[0].dtype);
+  return 0;
+}
+
+int ts_shape_rule_qr(TsInfer *inf) {
+  if (matrices(inf, 0, false)) return -1;
+  const TsMeta *a = inf->in[0];
+  TsDtype d = (TsDtype)inf->out[0].dtype;
+  int64_t m = a->dim[a->ndim - 2], n = a->dim[a->ndim - 1];
+  int64_t k = inf->attr[0].i == 1 ? m : m < n ? m : n;
+  set_matrix(inf, 0, d, m, k);
+  set_matrix(inf, 1, d, k, n);
+  return 0;
+}
+
+int ts_shape_rule_svd(TsInfer *inf) {
+  if (matrices(inf, 0, false)) return -1;
+  const TsMeta *a = inf->in[0];
+  TsDtype d = (TsDtype)inf->out[0].dtype;
+  int64_t m = a->dim[a->ndim - 2], n = a->dim[a->ndim - 1], k = m < n ? m : n;
+  set_matrix(inf, 0, d, m, inf->attr[0].i ? m : k);
+  TsMeta *s = output(inf, 1, 1, ts_dtype_real(d));
+  s->dim[s->ndim - 1] = k;
+  set_matrix(inf, 2, d, inf->attr[0].i ? n : k, n);
+  return 0;
+}
+
+int ts_shape_rule_lu(TsInfer *inf) {
+  if (matrices(inf, 0, false)) return -1;
+  const TsMeta *a = inf->in[0];
+  TsDtype d = (TsDtype)inf->out[0].dtype;
+  int64_t m = a->dim[a->ndim - 2], n = a->dim[a->ndim - 1], k = m < n ? m : n;
+  set_matrix(inf, 0, d, m, m);
+  set_matrix(inf, 1, d, m, k);
+  set_matrix(inf, 2, d, k, n);
+  return 0;
+}
+
+int ts_shape_rule_eigh(TsInfer *inf) {
+  if (matrices(inf, 0, true)) return -1;
+  TsDtype d = (TsDtype)inf->out[0].dtype;
+  int64_t n = inf->in[0]->dim[inf->in[0]->ndim - 1];
+  TsMeta *w = output(inf, 0, 1, ts_dtype_real(d));
+  w->dim[w->ndim - 1] = n;
+  set_matrix(inf, 1, d, n, n);
+  return 0;
+}
+
+/* a [.., n, n], b [.., n, k]; for solve also b [n]. */
+int ts_shape_rule_tri_solve(TsInfer *inf) {
+  const TsMeta *a = inf->in[0], *b = inf->in[1];
+  if (matrices(inf, 0, true)) return -1;
+  bool vector = b->ndim == 1;
+  if (b->ndim < 1 || b->dim[vector ? 0 : b->ndim - 2] != a->dim[a->ndim - 1])
+    return ts_infer_mismatch(inf, "rows of b and size of a differ", 0, 1);
+  if (batch_shape(inf, 2, vector ? 1 : 2)) return -1;
+  TsMeta *m = &inf->out[0];
+  m->dim[m->ndim++] = a->dim[a->ndim - 1];
+  if (!vector) m->dim[m->ndim++] = b->dim[b->ndim - 1];
+  return 0;
+}
+
+int ts_shape_rule_solve(TsInfer *inf) { return ts_shape_rule_tri_solve(inf); }
+
+/* For rows that are always composed: their shape follows from the parts. */
+int ts_shape_rule_linear(TsInfer *inf) { return ts_shape_rule_same(inf); }

@@ -1,0 +1,238 @@
+/* matmul: batches, broadcasting and the epilogue around vm/gemm.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "vm/exec.h"
+#include "vm/gemm.h"
+
+/* ---- epilogue words, applied in order to finished rows of accumulators */
+typedef enum Word { END, BIAS, RELU, SILU, GELU, RESIDUAL } Word;
+enum { MAX_WORDS = 8 };
+
+typedef struct Epilogue {
+  Word word[MAX_WORDS];
+  const TsKernels *k;
+  TsDtype acc;
+  TsTensor *bias, *residual; /* in the accumulate type, expanded to the result's shape */
+  const TsMeta *out;
+  int64_t rows; /* of one batch as the product sees it */
+  bool has_column_axis;
+} Epilogue;
+
+static int unknown_word(TsContext *c, const char *text) {
+  ts_error_set(&c->err, TS_ERR_attribute, "matmul: cannot read the epilogue \"%s\"", text);
+  return ts_error_hint(&c->err, "words of bias, relu, silu, gelu, residual joined by _");
+}
+
+static int read_words(TsContext *c, const char *text, Word *word) {
+  static const char *const name[] = {"none", "bias", "relu", "silu", "gelu", "residual"};
+  int n = 0;
+  for (const char *p = text; *p;) {
+    size_t len = strcspn(p, "_");
+    int w = 0;
+    while (w < 6 && (strlen(name[w]) != len || memcmp(name[w], p, len))) w++;
+    if (w == 6 || n + 1 == MAX_WORDS) return unknown_word(c, text);
+    if (w) word[n++] = (Word)w;
+    p += len + (p[len] == '_');
+  }
+  word[n] = END;
+  return 0;
+}
+
+static bool has(const Word *word, Word w) {
+  for (; *word; word++)
+    if (*word == w) return true;
+  return false;
+}
+
+static int check_words(TsContext *c, const Epilogue *e, bool bias, bool residual) {
+  if (has(e->word, BIAS) != bias || has(e->word, RESIDUAL) != residual) {
+    bool b = has(e->word, BIAS) != bias;
+    return ts_error_set(&c->err, TS_ERR_argument, "matmul: the epilogue %s, but %s is %s",
+                        (b ? bias : residual) ? "does not name it" : "names it",
+                        b ? "bias" : "residual", (b ? bias : residual) ? "given" : "missing");
+  }
+  for (const Word *w = e->word; *w; w++)
+    if (*w != BIAS && ts_dtype_is(e->acc, TS_KIND_C))
+      return ts_error_set(&c->err, TS_ERR_dtype, "matmul: complex products take only a bias");
+  return 0;
+}
+
+/* An operand in the accumulate type, seen with the result's shape. */
+static TsTensor *spread(TsContext *c, TsTensor *t, TsDtype acc, const TsMeta *out) {
+  TsTensor *x = ts_tensor_cast(c, t, acc);
+  if (!x) return NULL;
+  TsAttr shape = ts_attr_ints(out->dim, out->ndim);
+  TsTensor *y = ts_vm_call1(c, TS_OP_broadcast_to, 1, &x, &shape);
+  ts_tensor_unref(x);
+  return y;
+}
+
+/* Address of element (row, col) of an operand; rows count all leading axes. */
+static const char *locate(const Epilogue *e, TsTensor *t, int64_t row, int64_t col, int64_t *step) {
+  int last = e->out->ndim - (e->has_column_axis ? 1 : 0);
+  int64_t size = ts_dtypes[e->acc].nbytes;
+  const char *at = (const char *)t->storage->host + t->offset;
+  for (int i = last; i-- > 0;) {
+    at += row % e->out->dim[i] * t->stride[i] * size;
+    row /= e->out->dim[i];
+  }
+  *step = e->has_column_axis ? t->stride[last] : 0;
+  return at + col * *step * size;
+}
+
+static void add_operand(const Epilogue *e, TsTensor *t, void *acc, int64_t row, int64_t col,
+                        int64_t n) {
+  int64_t step;
+  const char *at = locate(e, t, row, col, &step);
+  TsPointwiseFn *add = e->acc == TS_DT_f64 ? e->k->pointwise.f64[TS_PW_add]
+                       : e->acc == TS_DT_f32 ? e->k->pointwise.f32[TS_PW_add]
+                       : ts_dtype_is(e->acc, TS_KIND_C)
+                           ? e->k->pointwise_complex.fn[e->acc - TS_DT_complex64][TS_PW_add]
+                           : e->k->pointwise_int.fn[e->acc][TS_PW_add];
+  const void *in[2] = {acc, at};
+  if (step == 1 || n == 1) {
+    add(n, acc, in, NULL, 0);
+  } else if (step == 0) {
+    add(n, acc, in, NULL, 2);
+  } else {
+    int64_t size = ts_dtypes[e->acc].nbytes;
+    for (int64_t i = 0; i < n; i++) {
+      char *a = (char *)acc + i * size;
+      const void *one[2] = {a, at + i * step * size};
+      add(1, a, one, NULL, 0);
+    }
+  }
+}
+
+static void activate(const Epilogue *e, int op, void *acc, int64_t n) {
+  const void *in[1] = {acc};
+  (e->acc == TS_DT_f64 ? e->k->pointwise.f64 : e->k->pointwise.f32)[op](n, acc, in, NULL, 0);
+}
+
+static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col, int64_t n) {
+  const Epilogue *e = arg;
+  row += batch * e->rows;
+  for (const Word *w = e->word; *w; w++) {
+    switch (*w) {
+      case BIAS: add_operand(e, e->bias, acc, row, col, n); break;
+      case RESIDUAL: add_operand(e, e->residual, acc, row, col, n); break;
+      case RELU: activate(e, TS_PW_relu, acc, n); break;
+      case SILU: activate(e, TS_PW_silu, acc, n); break;
+      default: activate(e, TS_PW_gelu_erf, acc, n);
+    }
+  }
+}
+
+/* ---- the product */
+static TsGemmType gemm_type(TsDtype d) {
+  static const TsGemmType type[TS_DT_COUNT] = {
+      [TS_DT_f32] = TS_GEMM_f32,   [TS_DT_f64] = TS_GEMM_f64,       [TS_DT_bf16] = TS_GEMM_bf16,
+      [TS_DT_f16] = TS_GEMM_f16,   [TS_DT_fp8_e4m3] = TS_GEMM_e4m3, [TS_DT_fp8_e5m2] = TS_GEMM_e5m2,
+      [TS_DT_i8] = TS_GEMM_i8,     [TS_DT_u8] = TS_GEMM_u8,         [TS_DT_i16] = TS_GEMM_i16,
+      [TS_DT_i32] = TS_GEMM_i32,   [TS_DT_i64] = TS_GEMM_i64,
+      [TS_DT_complex64] = TS_GEMM_c64, [TS_DT_complex128] = TS_GEMM_c128};
+  return type[d];
+}
+
+static TsDtype accumulate_dtype(TsDtype in, TsDtype out) {
+  if (ts_dtype_is(in, TS_KIND_C)) return in;
+  if (ts_dtype_is(in, TS_KIND_F)) return in == TS_DT_f64 || out == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32;
+  return in == TS_DT_i64 || out == TS_DT_i64 ? TS_DT_i64 : TS_DT_i32;
+}
+
+/* Element offsets of each matrix of x for every batch index of the result. */
+static int64_t *batch_offsets(const TsTensor *x, int nx, const TsMeta *out, int nbatch, int64_t count) {
+  int64_t *at = malloc((size_t)(count + 1) * sizeof *at);
+  int axes = x->meta.ndim - nx, skip = nbatch - axes;
+  for (int64_t i = 0; at && i < count; i++) {
+    int64_t r = i, offset = 0;
+    for (int a = nbatch; a-- > 0; r /= out->dim[a]) {
+      bool spread_axis = a < skip || x->meta.dim[a - skip] == 1;
+      if (!spread_axis) offset += r % out->dim[a] * x->stride[a - skip];
+    }
+    at[i] = offset;
+  }
+  return at;
+}
+
+/* All rows of a's batch as one tall matrix, where strides allow it and b is one
+ * matrix: the chains do not know their neighbours, so bits stay. */
+static bool merge_rows(const TsTensor *a, int64_t *rows) {
+  int64_t count = a->meta.dim[a->meta.ndim - 2], step = a->stride[a->meta.ndim - 2];
+  for (int i = a->meta.ndim - 2; i-- > 0;) {
+    if (a->meta.dim[i] == 1) continue;
+    if (a->stride[i] != step * count) return false;
+    count *= a->meta.dim[i];
+  }
+  *rows = count;
+  return true;
+}
+
+static int multiply(TsCall *call, TsTensor *a, TsTensor *b, Epilogue *e) {
+  TsContext *c = call->ctx;
+  TsTensor *y = call->out[0];
+  const TsMeta *out = &y->meta;
+  bool row = a->meta.ndim == 1, column = b->meta.ndim == 1;
+  int na = row ? 1 : 2, nb = column ? 1 : 2, nbatch = out->ndim - !row - !column;
+  TsGemm g = {.in = gemm_type(ts_tensor_dtype(a)), .out = gemm_type(ts_tensor_dtype(y)), .batch = 1};
+  g.k = a->meta.dim[a->meta.ndim - 1];
+  g.m = row ? 1 : a->meta.dim[a->meta.ndim - 2];
+  g.n = column ? 1 : b->meta.dim[b->meta.ndim - 1];
+  g.a_rs = row ? 0 : a->stride[a->meta.ndim - 2], g.a_cs = a->stride[a->meta.ndim - 1];
+  g.b_rs = b->stride[b->meta.ndim - nb], g.b_cs = column ? 0 : b->stride[b->meta.ndim - 1];
+  g.c_rs = column ? 1 : g.n, g.c_cs = 1;
+  if (!(g.a = ts_tensor_read(a)) || !(g.b = ts_tensor_read(b)) || !(g.c = ts_tensor_write(y))) return -1;
+  int64_t *offsets[3] = {NULL, NULL, NULL}, rows;
+  int failed = 0;
+  if (b->meta.ndim <= 2 && !row && merge_rows(a, &rows)) {
+    g.m = rows;
+  } else {
+    for (int i = 0; i < nbatch; i++) g.batch *= out->dim[i];
+    offsets[0] = batch_offsets(a, na, out, nbatch, g.batch);
+    offsets[1] = batch_offsets(b, nb, out, nbatch, g.batch);
+    offsets[2] = batch_offsets(y, !row + !column, out, nbatch, g.batch);
+    failed = !offsets[0] || !offsets[1] || !offsets[2] ? -1 : 0;
+  }
+  g.a_batch = offsets[0], g.b_batch = offsets[1], g.c_batch = offsets[2];
+  e->rows = g.m;
+  e->has_column_axis = !column;
+  if (e->word[0]) g.finish = finish, g.finish_arg = e;
+  if (!failed) failed = ts_gemm(&g, &c->k->gemm);
+  for (int i = 0; i < 3; i++) free(offsets[i]);
+  if (failed == -2) TS_BUG("matmul: no product of %s", ts_dtype_name(ts_tensor_dtype(a)));
+  return failed ? ts_error_set(&c->err, TS_ERR_memory, "matmul: out of memory") : 0;
+}
+
+static TsTensor *typed(TsContext *c, TsTensor *x, TsDtype d) {
+  return ts_tensor_dtype(x) == d ? ts_tensor_ref(x) : ts_tensor_cast(c, x, d);
+}
+
+int ts_exec_matmul(TsCall *call) {
+  TsContext *c = call->ctx;
+  const TsAttr *words = &call->attr[2];
+  TsTensor *bias = call->nin > 2 ? call->in[2] : NULL, *residual = call->nin > 3 ? call->in[3] : NULL;
+  TsTensor *y = call->out[0];
+  Epilogue e = {.k = c->k, .out = &y->meta};
+  e.acc = accumulate_dtype(call->compute, ts_tensor_dtype(y));
+  if (words->type == TS_ATTR_str) {
+    if (read_words(c, words->str, e.word)) return -1;
+  } else {
+    int n = 0;
+    if (bias) e.word[n++] = BIAS;
+    if (residual) e.word[n++] = RESIDUAL;
+  }
+  if (check_words(c, &e, bias != NULL, residual != NULL)) return -1;
+  if (ts_tensor_numel(y) == 0) return 0;
+  TsDtype in = e.acc == TS_DT_f64 && call->compute != TS_DT_f64 ? TS_DT_f64 : call->compute;
+  TsTensor *a = typed(c, call->in[0], in), *b = a ? typed(c, call->in[1], in) : NULL;
+  int failed = !b;
+  if (!failed && bias) failed = !(e.bias = spread(c, bias, e.acc, &y->meta));
+  if (!failed && residual) failed = !(e.residual = spread(c, residual, e.acc, &y->meta));
+  if (!failed) failed = multiply(call, a, b, &e);
+  ts_tensor_unref(a);
+  ts_tensor_unref(b);
+  ts_tensor_unref(e.bias);
+  ts_tensor_unref(e.residual);
+  return failed ? -1 : 0;
+}
