@@ -1,20 +1,9 @@
 /* Short forms of building, and the table of COMPOSE definitions. */
-#include "ir/build.h"
+#include "ir/compose.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#define DECLARE_POINTWISE(name)
-#define DECLARE_REDUCE(name)
-#define DECLARE_SCAN(name)
-#define DECLARE_RANDOM(name)
-#define DECLARE_VIEW(name)
-#define DECLARE_KERNEL(name)
-#define DECLARE_COMPOSE(name) TsComposeFn ts_compose_##name;
-#define OP(name, cls, ...) DECLARE_##cls(name)
-#include "lib/ops.def"
-#undef OP
 
 #define ENTRY_POINTWISE(name)
 #define ENTRY_REDUCE(name)

@@ -6,7 +6,7 @@
  * (i k)^order, the Nyquist term of odd derivatives being zero for even n. */
 #include <math.h>
 
-#include "ir/build.h"
+#include "ir/compose.h"
 
 enum { FD, SPECTRAL };
 enum { PERIODIC, EDGE };

@@ -2,7 +2,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "ir/build.h"
+#include "ir/compose.h"
 
 static int finish(TsCompose *k, TsVal v) {
   k->out[0] = v;

@@ -1,5 +1,5 @@
 /* Losses out of elementary operators. */
-#include "ir/build.h"
+#include "ir/compose.h"
 
 enum { MEAN, SUM, NONE, BATCHMEAN }; /* words of the reduction option */
 

@@ -1,7 +1,7 @@
 /* Layers out of elementary operators. */
 #include <string.h>
 
-#include "ir/build.h"
+#include "ir/compose.h"
 
 static TsVal add(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_add, x, y); }
 static TsVal sub(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_sub, x, y); }

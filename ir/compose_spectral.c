@@ -1,5 +1,5 @@
 /* Short-time transforms and convolution by transforms. */
-#include "ir/build.h"
+#include "ir/compose.h"
 
 enum { ORTHO, BACKWARD, FORWARD };
 enum { FULL, SAME, VALID };

@@ -20,7 +20,7 @@ enum {
   LINE = 64,
   SIDE = 8,                 /* rows and columns from which tiles are transposed */
   PACK = 16 << 10,          /* bytes of a packed tile, half of L1 at most */
-  TILE = 64 << 10,          /* bytes of a tile that is moved at once */
+  TILE = 256 << 10,         /* bytes of a tile that is moved at once */
   PARALLEL = 256 << 10,     /* bytes that one thread moves alone */
   PAST_CACHE = 8 << 20,     /* bytes from which a destination is streamed */
   LONG_RUN = 2 << 10,       /* bytes of a row streamed without packing */

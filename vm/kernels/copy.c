@@ -6,7 +6,7 @@
 #include "vm/kernels/copy_tiles.h"
 #include "vm/kernels/isa.h"
 
-enum { LINE = 64 };
+enum { LINE = 64, SHORT_ROW = 4096 };
 
 /* Elements at any address, by size. */
 typedef uint8_t elem1;
@@ -195,17 +195,17 @@ static void stream(int64_t nbytes, void *dst, const void *src) {
     memcpy(d, s, (size_t)nbytes);
     return;
   }
-  memcpy(d, s, (size_t)head);
+  if (head) memcpy(d, s, (size_t)head);
   int64_t i = head;
   for (; i + LINE <= nbytes; i += LINE) stream_line(d + i, s + i);
-  memcpy(d + i, s + i, (size_t)(nbytes - i));
+  if (i < nbytes) memcpy(d + i, s + i, (size_t)(nbytes - i));
 }
 
 /* ---- transpose: blocks whose sides are a cache line, so that every line of src and
- * dst is touched once. Two blocks abreast make a panel; a panel is walked along src's
- * rows with the lines two blocks ahead, or of the next panel, on their way. 4096 x 4096 f32 in 64 MiB, GB/s on
- * 2 threads (Zen 4): 47 so, 43 when a panel runs along dst's rows, 34 through a buffer
- * in L1, where memcpy has 40. */
+ * dst is touched once. Columns are cut into panels, and a panel is walked along src's
+ * rows with the lines two blocks ahead on their way. Long rows of src are streams of
+ * their own: 16 of them make a panel, more are too many for the prefetchers. Short rows
+ * adjoin, so a panel is four blocks wide and the next panel's lines come early. */
 #define BLOCK(bytes)                                                                           \
   INLINE void block##bytes(char *d, int64_t dr, const char *s, int64_t sc, int nt) {           \
     for (int i = 0; i < LINE / bytes; i += SIDE_##bytes)                                       \
@@ -250,7 +250,7 @@ BLOCK_COPIED(2)
   INLINE void panel##bytes(int64_t ni, int64_t nj, char *d, int64_t dr, const char *s,         \
                            int64_t sc, int nt) {                                               \
     enum { SIDE = LINE / bytes };                                                              \
-    int64_t i = 0, ahead = 2 * LINE, next = nj * sc - ni * bytes;                              \
+    int64_t i = 0, ahead = 2 * LINE, next = sc <= SHORT_ROW ? nj * sc - ni * bytes : 0;        \
     for (; i + SIDE <= ni; i += SIDE, d += SIDE * dr, s += LINE) {                             \
       int64_t j = 0, there = ahead + (i + 2 * SIDE < ni ? 0 : next);                           \
       for (; j + SIDE <= nj; j += SIDE) {                                                      \
@@ -263,7 +263,8 @@ BLOCK_COPIED(2)
   }                                                                                            \
   static void transpose##bytes(int64_t rows, int64_t cols, char *d, int64_t dr, const char *s, \
                                int64_t sc, int nt) {                                           \
-    enum { WIDE = 2 * LINE / bytes };                                                          \
+    enum { SIDE = LINE / bytes, STREAMS = SIDE > 16 ? SIDE : 16 };                             \
+    int64_t wide = sc <= SHORT_ROW ? 4 * SIDE : STREAMS;                                       \
     int64_t off = -(int64_t)(uintptr_t)d & (LINE - 1), head = off / bytes;                     \
     nt = nt && dr % LINE == 0 && off % bytes == 0;                                             \
     if (nt && head) {                                                                          \
@@ -271,8 +272,8 @@ BLOCK_COPIED(2)
       edge##bytes(rows, head, d, dr, s, sc);                                                   \
       cols -= head, d += head * bytes, s += head * sc;                                         \
     }                                                                                          \
-    for (int64_t j = 0; j < cols; j += WIDE) {                                                 \
-      int64_t nj = cols - j < WIDE ? cols - j : WIDE;                                          \
+    for (int64_t j = 0; j < cols; j += wide) {                                                 \
+      int64_t nj = cols - j < wide ? cols - j : wide;                                          \
       if (nt)                                                                                  \
         panel##bytes(rows, nj, d + j * bytes, dr, s + j * sc, sc, 1);                          \
       else                                                                                     \
