@@ -7,7 +7,7 @@
  * - line: one transform in contiguous memory, its n = n1*n2 points as a matrix
  *   [n1][n2] whose columns are the lanes of the n1-point transforms; transposed by tiles
  *   into [n2][n1], whose columns are the lanes of the n2-point ones. Two trips through
- *   memory for any length; a transform of the last axis up to 1024 points stays in L1.
+ *   memory for any length, and short transforms stay in L1.
  * The choice is by cost and may change; bits do not. */
 #include "vm/fft.h"
 
@@ -19,7 +19,7 @@
 #include "devices/cpu_pool.h"
 #include "vm/fft_plan.h"
 
-enum { MAX_OUTER = 16, ROW = TS_FFT_ROW, ROWS_MAX = 1 << 16 };
+enum { MAX_OUTER = 16, ROW = TS_FFT_ROW, ROWS_MAX = 1 << 16, STREAM = 4 << 20 };
 
 typedef struct Job {
   const TsFft *f;
@@ -276,20 +276,6 @@ static void rows_task(void *arg, int64_t lo, int64_t hi, int worker) {
 
 /* ---- one transform as a line ------------------------------------------------------ */
 
-/* Memory that the next transform will want. Lines are read and written by stripes, which
- * the hardware does not foresee; asking ahead halves the time of batches from memory. */
-typedef struct Soon {
-  const char *at;
-  int64_t nbytes;
-} Soon;
-
-static void ask(const Soon *s, int64_t part, int64_t parts) {
-  if (!s->at) return;
-  int64_t chunk = (s->nbytes / parts + 63) / 64 * 64, end = (part + 1) * chunk;
-  if (end > s->nbytes) end = s->nbytes;
-  for (int64_t i = part * chunk; i < end; i += 64) __builtin_prefetch(s->at + i);
-}
-
 /* A complex line of the tree's length from in to out; matrix holds matrix_rows. */
 typedef struct Line {
   Job *j;
@@ -298,7 +284,6 @@ typedef struct Line {
   char *out, *matrix;
   int swap_in, swap_out;
   double scale;
-  Soon soon_in, soon_out;
 } Line;
 
 static int64_t blocks(const Job *j, int64_t n) { return (n + j->lanes - 1) / j->lanes; }
@@ -381,15 +366,8 @@ static void tree_line(const Line *a, char *work) {
     ts_cpu_parallel(blocks(j, t->n2), 1, columns_task, (void *)(uintptr_t)a);
     ts_cpu_parallel(blocks(j, t->n1), 1, columns2_task, (void *)(uintptr_t)a);
   } else {
-    int64_t n1 = blocks(j, t->n1), n2 = blocks(j, t->n2);
-    for (int64_t b = 0; b < n2; b++) {
-      ask(&a->soon_in, b, n2);
-      columns(a, b, work);
-    }
-    for (int64_t b = 0; b < n1; b++) {
-      ask(&a->soon_out, b, n1);
-      columns2(a, b, work);
-    }
+    for (int64_t b = 0; b < blocks(j, t->n2); b++) columns(a, b, work);
+    for (int64_t b = 0; b < blocks(j, t->n1); b++) columns2(a, b, work);
   }
 }
 
@@ -399,7 +377,6 @@ enum { LINES = 5 };
 
 typedef struct Bench {
   char *line[LINES], *matrix, *work;
-  Soon soon_in, soon_out;
 } Bench;
 
 static int64_t line_bytes(const Job *j) {
@@ -409,16 +386,15 @@ static int64_t line_bytes(const Job *j) {
 static void core_line(Job *j, const Bench *b, const char *in, char *out, int swap_in,
                       int swap_out, double scale) {
   const TsFftPlan *p = j->core;
-  Line a = {j,        p->root, in,         out,        b->matrix, swap_in,
-            swap_out, scale,   b->soon_in, b->soon_out};
+  Line a = {j, p->root, in, out, b->matrix, swap_in, swap_out, scale};
   if (p->m) {
     char *x = b->line[0], *y = b->line[1];
     j->k->mul_line(in, p->chirp, x, p->n, swap_in, 0, 1);
     memset(x + p->n * 2 * j->size, 0, (size_t)((p->m - p->n) * 2 * j->size));
-    a = (Line){j, p->root, x, y, b->matrix, 0, 0, 1, {0}, {0}};
+    a = (Line){j, p->root, x, y, b->matrix, 0, 0, 1};
     tree_line(&a, b->work);
     j->k->mul_line(y, p->kernel, y, p->m, 0, 1, 1);
-    a = (Line){j, p->root, y, x, b->matrix, 0, 0, 1, {0}, {0}};
+    a = (Line){j, p->root, y, x, b->matrix, 0, 0, 1};
     tree_line(&a, b->work);
     j->k->mul_line(x, p->chirp, out, p->n, 1, swap_out, scale);
     return;
@@ -518,19 +494,6 @@ static void line_transform(Job *j, const Bench *b, int64_t index) {
   if (y != out) copy(out, j->out_step, y, out_size, j->bins, out_size);
 }
 
-/* What transform index will read and write, where that is contiguous and fits L2. */
-static void look_ahead(const Job *j, Bench *b, int64_t index) {
-  int64_t in_size = (j->real_in ? 1 : 2) * j->size, out_size = (j->real_out ? 1 : 2) * j->size;
-  int64_t in, out;
-  b->soon_in = b->soon_out = (Soon){NULL, 0};
-  if (index >= j->batch || j->n * 2 * j->size > 1 << 17) return;
-  offsets(j, index, &in, &out);
-  if (j->in_step == in_size)
-    b->soon_in = (Soon){(const char *)j->f->in + in, j->given * in_size};
-  if (j->out_step == out_size)
-    b->soon_out = (Soon){(const char *)j->f->out + out, j->bins * out_size};
-}
-
 static void line_task(void *arg, int64_t lo, int64_t hi, int worker) {
   Job *j = arg;
   (void)worker;
@@ -544,25 +507,25 @@ static void line_task(void *arg, int64_t lo, int64_t hi, int worker) {
   Bench b = {.matrix = p, .work = p + matrix};
   char *lines = b.work + stripe_rows(j, j->core->root) * ROW;
   for (int i = 0; i < LINES; i++) b.line[i] = lines + i * line;
-  for (int64_t i = lo; i < hi; i++) {
-    look_ahead(j, &b, i + 1);
-    line_transform(j, &b, i);
-  }
+  for (int64_t i = lo; i < hi; i++) line_transform(j, &b, i);
   ts_fft_work_give(p);
 }
 
 /* ---- the batch -------------------------------------------------------------------- */
 
-/* Estimated work a transform: rows waste missing lanes and go to L2, lines waste missing
- * columns and copy what is not contiguous. */
+/* Estimated work a transform. Rows waste missing lanes and, from 128 points, work in L2;
+ * lines waste missing columns and copy what is not contiguous. A batch from main memory
+ * suits rows: measured 1.7 times faster than lines for 1024 and 4096 points, as a line's
+ * stripes are no stream that the prefetcher sees. */
 static int rows_are_better(const Job *j) {
   const TsFftNode *t = j->core->root;
   int64_t length = t->n, lanes = j->lanes;
   int along = j->in_step <= 2 * j->size && j->out_step <= 2 * j->size;
+  int streams = j->batch * length * 2 * j->size > STREAM;
   if (length > ROWS_MAX) return 0;
   double full = (double)(blocks(j, j->batch) * lanes) / (double)j->batch;
   double rows = full * (length <= 2 * TS_FFT_LEAF ? 1 : length < 4096 ? 1.3 : 1.6);
-  if (!along) rows = full * (length <= 8192 ? 0.7 : 1.2);
+  if (!along || streams) rows = full * (length <= 8192 ? 0.7 : 1.2);
   double line = (double)lanes;
   if (t->left)
     line = ((double)padded(j, t->n1) / (double)t->n1 +
