@@ -43,6 +43,7 @@ void ts_lua_open(lua_State *L, TsContext *c); /* the module tessera.core in prel
 void ts_lua_open_tensor(lua_State *L);        /* metatable; leaves nothing */
 void ts_lua_push_methods(lua_State *L);       /* the methods of tensors */
 void ts_lua_open_ops(lua_State *L);           /* op table into the table on top */
+void ts_lua_open_files(lua_State *L);         /* mapping and writing files */
 void ts_lua_open_system(lua_State *L);        /* threads, memory, hash, isa, ... */
 
 /* Prints x for a terminal of `width` columns into text. */

@@ -214,6 +214,23 @@ static int operators(lua_State *L) {
   return 1;
 }
 
+static int dtypes(lua_State *L) {
+  lua_newtable(L);
+  for (int i = 0; i < TS_DT_COUNT; i++) {
+    lua_createtable(L, 0, 5);
+#define FIELD(name, value) (lua_pushstring(L, value), lua_setfield(L, -2, name))
+    FIELD("name", ts_dtypes[i].name);
+    FIELD("npy", ts_dtypes[i].npy);
+    FIELD("safetensors", ts_dtypes[i].safetensors);
+    FIELD("help", ts_dtypes[i].help);
+#undef FIELD
+    lua_pushinteger(L, ts_dtypes[i].nbytes);
+    lua_setfield(L, -2, "nbytes");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
 void ts_lua_open_system(lua_State *L) {
   static const luaL_Reg system[] = {
       {"tensor", tensor},   {"from_bytes", from_bytes}, {"is_tensor", is_tensor},
@@ -221,7 +238,7 @@ void ts_lua_open_system(lua_State *L) {
       {"isa", isa},         {"memory", memory},         {"trim", trim},
       {"fail_after", fail_after}, {"devices", devices}, {"profile", profile},
       {"trace", trace},     {"help", help},             {"display", display},
-      {"operators", operators},   {NULL, NULL}};
+      {"operators", operators},   {"dtypes", dtypes}, {NULL, NULL}};
   luaL_register(L, NULL, system);
   lua_pushliteral(L, TS_VERSION);
   lua_setfield(L, -2, "version");

@@ -420,6 +420,7 @@ static int open_core(lua_State *L) {
   lua_newtable(L);
   ts_lua_open_ops(L);
   ts_lua_open_system(L);
+  ts_lua_open_files(L);
   ts_lua_push_methods(L);
   lua_setfield(L, -2, "methods");
   return 1;

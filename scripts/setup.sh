@@ -2,7 +2,7 @@
 # Installs what the build and the tests need from Debian's packages, when it is
 # missing and we may. Says what to install otherwise.
 set -eu
-packages="gcc make pkg-config libluajit-5.1-dev libluajit-5.1-common liblapack-dev libblas-dev
+packages="gcc make pkg-config libluajit-5.1-dev libluajit-5.1-common lua-cjson-dev liblapack-dev libblas-dev
           gfortran libmpfr-dev libc6-dev"
 missing=
 for p in $packages; do

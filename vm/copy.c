@@ -20,6 +20,7 @@ enum {
   LINE = 64,
   SIDE = 8,                 /* rows and columns from which tiles are transposed */
   PACK = 16 << 10,          /* bytes of a packed tile, half of L1 at most */
+  PACK_LINES = 64 << 10,    /* of a transpose that is packed: wide rows pay, in L2 */
   TILE = 256 << 10,         /* bytes of a tile that is moved at once */
   PARALLEL = 256 << 10,     /* bytes that one thread moves alone */
   PAST_CACHE = 8 << 20,     /* bytes from which a destination is streamed */
@@ -195,7 +196,7 @@ static void convert_tile(const Job *j, const Tile *t) {
  * lines that end in this tile: the columns of one line before it are packed again, and
  * what follows the last whole line is left to the next tile. */
 static void stream_lines(const Tile *t, int bytes) {
-  _Alignas(LINE) char buf[PACK];
+  _Alignas(LINE) char buf[PACK_LINES];
   int64_t before = t->first ? 0 : LINE, row = t->nj * bytes + before;
   Tile in = *t;
   in.src -= before / bytes * t->sj, in.nj = row / bytes;
@@ -282,8 +283,10 @@ static void choose_tiles(Job *j) {
   bool packs = j->packs || j->convert;
   int64_t room = (packs || j->ss[j->inner] != j->sb ? PACK : TILE) / bytes;
   if (is_transpose(j) && !packs) room = TILE / bytes;
+  if (j->lines) room = PACK_LINES / bytes;
   int64_t wide = room;
-  if (j->partner >= 0 && inner_jumps(j)) wide = packs ? 8 * LINE / bytes : 4 * LINE / bytes;
+  if (j->partner >= 0 && inner_jumps(j))
+    wide = (j->lines ? 16 : packs ? 8 : 4) * LINE / bytes;
   j->tj = least(cols, most(wide, room / rows));
   j->ti = least(rows, most(room / j->tj, 1));
   if (j->lines && j->tj < cols) j->tj -= LINE / bytes;

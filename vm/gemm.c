@@ -13,8 +13,7 @@ enum {
   SMALL_BYTES = 512 << 10,   /* both operands of a small product */
   ACC_BYTES = 8 << 20,       /* accumulators beside C */
   SERIAL_WORK = 1 << 20,     /* multiply-adds not worth a second thread */
-  NARROW = 160,              /* most rows of a narrow product */
-  SKINNY_K = 16384,          /* steps of k of a skinny product's packed rows */
+  SKINNY_K = 8192,           /* steps of k of a skinny product's packed rows */
   KEPT = 8,                  /* buffers that wait for the next call */
   KEPT_BYTES = 64 << 20      /* larger ones are freed at once */
 };
@@ -106,10 +105,10 @@ static void fold_batch(GemmJob *j) {
   j->batch = 1;
 }
 
-static bool skinny_side(const GemmJob *j, const GemmSide *y) {
-  if (y->fill) return false;
+static bool is_skinny(const GemmJob *j, const GemmSide *y, int64_t rows) {
+  if (y->fill || j->k == 0 || rows > TS_GEMM_SKINNY) return false;
   return (y->is == 1 && j->acc->skinny_rows[j->g->in]) ||
-         (y->ks == 1 && j->acc->skinny_dots[j->g->in]);
+         (y->ks == 1 && j->acc->skinny_dots[j->g->in] && rows <= 8);
 }
 
 /* C' = B' A' has the same bits (except of complex numbers, where the two
@@ -117,7 +116,7 @@ static bool skinny_side(const GemmJob *j, const GemmSide *y) {
  * contiguous rows, and when there are few columns. */
 static void swap_sides(GemmJob *j) {
   const TsGemm *g = j->g;
-  bool few = j->n <= TS_GEMM_SKINNY && j->m > TS_GEMM_SKINNY && skinny_side(j, &j->x);
+  bool few = j->n < j->m && is_skinny(j, &j->x, j->n) && !is_skinny(j, &j->y, j->m);
   bool turned = g->c_cs != 1 && g->c_rs == 1 && !g->bias && !g->finish && j->m > 1;
   if (j->parts == 2 || !(few || turned)) return;
   GemmSide s = j->x;
@@ -160,17 +159,6 @@ static void plan_packed(const GemmJob *j, GemmPlan *p, int threads) {
   p->kc = even(j->k, acc->kc, 8);
   p->strip = gemm_up(gemm_min(j->n, L2_BYTES / (acc->kc * size)), nr);
   p->mc = even(j->m, L2_BYTES / (acc->kc * size), mr);
-  int64_t strip_bytes = p->strip * p->kc * size;
-  p->narrow = j->m <= NARROW && gemm_div(j->n, p->strip) >= 2 * threads;
-  if (p->narrow) {
-    p->mc = gemm_up(j->m, mr);
-    p->nc = p->strip;
-    if (!j->direct && j->k > p->kc) p->acc_bytes = (size_t)(p->mc * p->nc * size);
-    p->y_bytes = (size_t)gemm_up(strip_bytes, 64);
-    p->worker_bytes = (size_t)gemm_up(64 + (p->mc * p->kc + mr * p->strip) * size, 64) +
-                      p->acc_bytes + 2 * p->y_bytes;
-    return;
-  }
   p->nc = gemm_min(gemm_up(j->n, p->strip), gemm_up(SHARED_BYTES / (acc->kc * size), p->strip));
   p->m_chunk = j->m;
   /* Enough items for the pool to spread evenly. */
@@ -195,8 +183,8 @@ static void plan_skinny(const GemmJob *j, GemmPlan *p) {
   p->kc = SKINNY_K;
   p->strip = j->y.is == 1 ? 4096 : 32;
   /* Packing stores whole vectors: 64 bytes more. */
-  p->y_bytes = (size_t)gemm_up(gemm_min(j->k, p->kc) * ts_gemm_skinny_width(j->m) *
-                               j->acc->nbytes + 64, 64);
+  int64_t rows = gemm_up(j->m, ts_gemm_skinny_width(j->m));
+  p->y_bytes = (size_t)gemm_up(gemm_min(j->k, p->kc) * rows * j->acc->nbytes + 64, 64);
   if (!j->direct) p->acc_bytes = (size_t)(j->m * j->n * j->acc->nbytes);
 }
 
@@ -206,7 +194,7 @@ static void make_plan(const GemmJob *j, const TsGemmKernels *k, GemmPlan *p, int
   int64_t small = (j->m + gemm_up(j->n, acc->nr)) * j->k * acc->nbytes;
   *p = (GemmPlan){.way = GEMM_PACKED};
   p->serial = threads == 1 || j->m * j->n < SERIAL_WORK / (j->k + 1);
-  if (j->m <= TS_GEMM_SKINNY && j->k > 0 && skinny_side(j, &j->y) &&
+  if (j->parts == 1 && is_skinny(j, &j->y, j->m) &&
       (!in_place || !j->direct || j->n * j->k > 4096)) {
     p->way = GEMM_SKINNY;
     plan_skinny(j, p);
@@ -216,8 +204,7 @@ static void make_plan(const GemmJob *j, const TsGemmKernels *k, GemmPlan *p, int
   } else {
     plan_packed(j, p, p->serial ? 1 : threads);
   }
-  p->nbytes = p->worker_bytes * (size_t)(p->serial ? 1 : threads);
-  if (!p->narrow) p->nbytes += p->y_bytes + p->acc_bytes;
+  p->nbytes = p->y_bytes + p->acc_bytes + p->worker_bytes * (size_t)(p->serial ? 1 : threads);
 }
 
 /* ---- the batch ---- */

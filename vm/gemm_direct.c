@@ -1,6 +1,6 @@
 /* The ways of the matrix product that leave B where it lies: small products,
- * whose operands sit in the caches as they are, and skinny ones of at most eight
- * rows, which are bound by reading B. */
+ * whose operands sit in the caches as they are, and skinny ones of few rows,
+ * which are bound by reading B. */
 #include "vm/gemm_job.h"
 
 typedef struct Small {
@@ -53,7 +53,7 @@ typedef struct Skinny {
   const GemmJob *j;
   const GemmPlan *p;
   int64_t batch, k0, k;
-  const char *x; /* packed rows, [k][width] */
+  const char *x; /* packed rows, [rows / width][k][width] */
   char *acc;
 } Skinny;
 
@@ -82,7 +82,10 @@ void ts_gemm_skinny(const GemmJob *j, const GemmPlan *p, int64_t batch, char *me
   for (; s.k0 < j->k; s.k0 += p->kc) {
     s.k = gemm_min(p->kc, j->k - s.k0);
     s.x = mem;
-    ts_gemm_panel(&j->x, batch, mem, width, 0, j->m, s.k0, s.k);
+    for (int64_t i = 0; i < j->m; i += width) {
+      ts_gemm_panel(&j->x, batch, mem + i * s.k * j->acc->nbytes, width, i,
+                    gemm_min(width, j->m - i), s.k0, s.k);
+    }
     gemm_spread(p->serial, gemm_div(j->n, p->strip), grain, skinny_columns, &s);
   }
 }

@@ -47,12 +47,11 @@ typedef enum GemmWay {
 typedef struct GemmPlan {
   GemmWay way;
   bool serial;
-  bool narrow;         /* packed: workers have strips of columns to themselves */
   int64_t kc, mc, nc;  /* packed: block of k; rows of an item; columns packed at once */
   int64_t strip;       /* columns of an item */
   int64_t m_chunk;     /* rows worked on before columns are packed again */
-  size_t y_bytes;      /* packed operand, shared by the workers unless narrow */
-  size_t acc_bytes;    /* accumulators that outlive a block of k and are not C, same */
+  size_t y_bytes;      /* packed operand that all workers read */
+  size_t acc_bytes;    /* accumulators that outlive a block of k and are not C */
   size_t worker_bytes; /* of each worker */
   size_t nbytes;       /* all of it */
 } GemmPlan;

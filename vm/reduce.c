@@ -22,8 +22,10 @@ static int64_t leaf_size(const Plan *p, int64_t j) {
 
 /* Runs items of `work` elements each, here when there are few. */
 static void spread(int64_t items, int64_t work, TsTask *task, void *arg) {
-  if (items <= 1 || items * work <= 2 * GRAIN) task(arg, 0, items, 0);
-  else ts_cpu_parallel(items, work >= GRAIN ? 1 : GRAIN / work, task, arg);
+  if (items <= 1 || items * work <= 2 * GRAIN)
+    task(arg, 0, items, 0);
+  else
+    ts_cpu_parallel(items, work >= GRAIN ? 1 : GRAIN / work, task, arg);
 }
 
 /* ---- one result from elements in a row */
@@ -53,6 +55,11 @@ static int part_size(const Plan *p) {
   return p->kind == TS_KIND_arg ? (int)sizeof(TsReduceArg) : p->osize;
 }
 
+static int64_t call_test(const Plan *p, const char *x, int64_t n) {
+  int64_t c = p->k->count[p->dtype](x, n);
+  return p->op == TS_RED_SUM ? c : p->op == TS_RED_MAX ? c > 0 : c == n;
+}
+
 /* Leaves j0 .. j1-1 of output o. */
 static void leaves_of(const Plan *p, int64_t o, int64_t j0, int64_t j1, char *part) {
   char buf[TS_RED_LEAF * 16] __attribute__((aligned(64)));
@@ -68,6 +75,9 @@ static void leaves_of(const Plan *p, int64_t o, int64_t j0, int64_t j1, char *pa
       call_arg(p, src, n, first, (TsReduceArg *)(void *)dst);
     } else if (p->kind == TS_KIND_cprod) {
       p->k->cprod[p->acc](src, n, 1, dst);
+    } else if (p->kind == TS_KIND_test) {
+      int64_t c = call_test(p, src, n);
+      memcpy(dst, &c, sizeof c);
     } else {
       if (p->path == TS_PATH_rows && n == TS_RED_LEAF) k = min64(j1, p->n / TS_RED_LEAF) - j;
       call_rows(p, src, k, TS_RED_LEAF, n, o, true, dst);
@@ -145,8 +155,10 @@ static void combine(const Plan *p, char *part, int64_t m, int64_t n, char *out) 
       arg_best((const TsReduceArg *)(void *)part + i, m, n, (int64_t *)(void *)out + i);
     return;
   }
-  if (p->kind == TS_KIND_cprod) p->k->cprod_tree[p->acc](part, m);
-  else p->k->tree[p->acc](p->op, part, m, n);
+  if (p->kind == TS_KIND_cprod)
+    p->k->cprod_tree[p->acc](part, m);
+  else
+    p->k->tree[p->acc](p->op, part, m, n);
   memcpy(out, part, (size_t)(n * p->osize));
 }
 
@@ -154,7 +166,7 @@ static int pass_rows(const Plan *p) {
   Pass pass = {p, NULL, 0, 0};
   if (p->leaves == 1) {
     spread(p->outer, p->n,
-           p->kind != TS_KIND_tree      ? single_task
+           p->kind != TS_KIND_tree   ? single_task
            : p->path == TS_PATH_rows ? rows_task
                                      : staged_task,
            &pass);
@@ -203,8 +215,8 @@ static void cols_task(void *arg, int64_t lo, int64_t hi, int worker) {
   for (int64_t i = lo; i < hi; i++) {
     int64_t col = i % pass->panels * pass->panel, row = i / pass->panels;
     int64_t lead = row / p->leaves, j = row % p->leaves, k = min64(pass->panel, n - col);
-    char *dst = pass->part ? pass->part + (row * n + col) * size
-                           : p->out + (lead * n + col) * p->osize;
+    char *dst =
+        pass->part ? pass->part + (row * n + col) * size : p->out + (lead * n + col) * p->osize;
     call_cols(p, lead * n, j, col, k, dst);
   }
 }
@@ -238,19 +250,25 @@ static int pass_cols(const Plan *p) {
 /* ---- whole reductions */
 
 static void fill_empty(const Plan *p, TsReduceOp op) {
-  double f = op == TS_REDUCE_prod ? 1 : op == TS_REDUCE_min ? INFINITY : op == TS_REDUCE_max ? -INFINITY : 0;
+  double f = op == TS_REDUCE_prod  ? 1
+             : op == TS_REDUCE_min ? INFINITY
+             : op == TS_REDUCE_max ? -INFINITY
+                                   : 0;
   int64_t i = op == TS_REDUCE_prod || op == TS_REDUCE_all ? 1
-              : op == TS_REDUCE_min                     ? INT64_MAX
-              : op == TS_REDUCE_max                     ? INT64_MIN
-                                                        : 0;
+              : op == TS_REDUCE_min                       ? INT64_MAX
+              : op == TS_REDUCE_max                       ? INT64_MIN
+                                                          : 0;
   if (p->kind == TS_KIND_arg) i = -1;
   for (int64_t o = 0; o < p->outer; o++) {
     char *out = p->out + o * p->osize;
     float f32[2] = {(float)f, 0};
     double f64[2] = {f, 0};
-    if (p->kind == TS_KIND_arg || p->acc == TS_RED_I64) memcpy(out, &i, 8);
-    else if (p->acc == TS_RED_F32) memcpy(out, f32, (size_t)p->osize);
-    else memcpy(out, f64, (size_t)p->osize);
+    if (p->kind == TS_KIND_arg || p->acc == TS_RED_I64)
+      memcpy(out, &i, 8);
+    else if (p->acc == TS_RED_F32)
+      memcpy(out, f32, (size_t)p->osize);
+    else
+      memcpy(out, f64, (size_t)p->osize);
   }
 }
 
@@ -267,8 +285,10 @@ static void divide(int acc, void *x, int64_t n, double by) {
   float *f = x, d = (float)by;
   double *g = x;
   for (int64_t i = 0; i < n; i++) {
-    if (acc == TS_RED_F32) f[i] /= d;
-    else g[i] /= by;
+    if (acc == TS_RED_F32)
+      f[i] /= d;
+    else
+      g[i] /= by;
   }
 }
 
@@ -276,8 +296,10 @@ static void square_root(int acc, void *x, int64_t n) {
   float *f = x;
   double *g = x;
   for (int64_t i = 0; i < n; i++) {
-    if (acc == TS_RED_F32) f[i] = sqrtf(f[i]);
-    else g[i] = sqrt(g[i]);
+    if (acc == TS_RED_F32)
+      f[i] = sqrtf(f[i]);
+    else
+      g[i] = sqrt(g[i]);
   }
 }
 
@@ -285,8 +307,10 @@ static void zero_infinite(int acc, void *x, int64_t n) {
   float *f = x;
   double *g = x;
   for (int64_t i = 0; i < n; i++) {
-    if (acc == TS_RED_F32) f[i] = isfinite(f[i]) ? f[i] : 0;
-    else g[i] = isfinite(g[i]) ? g[i] : 0;
+    if (acc == TS_RED_F32)
+      f[i] = isfinite(f[i]) ? f[i] : 0;
+    else
+      g[i] = isfinite(g[i]) ? g[i] : 0;
   }
 }
 
@@ -300,16 +324,20 @@ typedef struct Two {
 /* What becomes of outputs o .. o+n-1 after each pass. */
 static void after_first(const Two *t, int64_t o, int64_t n) {
   char *c = t->first.out + o * t->first.osize;
-  if (t->r->op == TS_REDUCE_logsumexp) zero_infinite(t->first.acc, c, n);
-  else divide(t->first.acc, c, n, (double)t->first.n);
+  if (t->r->op == TS_REDUCE_logsumexp)
+    zero_infinite(t->first.acc, c, n);
+  else
+    divide(t->first.acc, c, n, (double)t->first.n);
 }
 
 static void after_second(const Two *t, int64_t o, int64_t n) {
   const Plan *p = &t->second;
   char *out = p->out + o * p->osize;
   double count = (double)p->n - t->r->correction;
-  if (t->r->op == TS_REDUCE_logsumexp) p->k->log_add[p->acc](out, p->c + o * p->osize, n);
-  else divide(p->acc, out, n, count > 0 ? count : 0);
+  if (t->r->op == TS_REDUCE_logsumexp)
+    p->k->log_add[p->acc](out, p->c + o * p->osize, n);
+  else
+    divide(p->acc, out, n, count > 0 ? count : 0);
   if (t->r->op == TS_REDUCE_std) square_root(p->acc, out, n);
 }
 

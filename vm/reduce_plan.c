@@ -46,13 +46,16 @@ static bool is_test(TsReduceOp op) {
 static void plan_types(TsReducePlan *p, const TsReduce *r, const TsReduceTables *t) {
   TsDtype d = r->dtype, accum = is_test(r->op) ? TS_DT_i64 : (TsDtype)ts_dtypes[d].accum;
   bool wide = d == TS_DT_f64 || d == TS_DT_complex128;
+  p->dtype = d;
   p->esize = ts_dtypes[d].nbytes;
   p->kind = TS_KIND_tree;
   p->acc = accum == TS_DT_i64 ? TS_RED_I64 : wide ? TS_RED_F64 : TS_RED_F32;
   p->osize = p->acc == TS_RED_F32 ? 4 : 8;
   p->load = NULL;
-  if (is_test(r->op)) p->load = t->reduce->nonzero[d];
-  else if (d != accum) p->load = t->convert->convert[d][accum];
+  if (is_test(r->op))
+    p->load = t->reduce->nonzero[d];
+  else if (d != accum)
+    p->load = t->convert->convert[d][accum];
   if (r->op == TS_REDUCE_argmin || r->op == TS_REDUCE_argmax) {
     p->kind = TS_KIND_arg;
     p->osize = 8;
@@ -66,6 +69,7 @@ static TsReducePath choose_path(const TsReducePlan *p) {
   bool adjacent = p->ninner == 0 || p->istride[p->ninner - 1] == 1;
   bool beside = p->nouter > 0 && p->ostride[p->nouter - 1] == 1;
   if (p->kind == TS_KIND_cprod) return TS_PATH_staged;
+  if (p->kind == TS_KIND_test) return TS_PATH_rows;
   if (adjacent && p->ninner <= 1) return p->load ? TS_PATH_staged : TS_PATH_rows;
   if (!beside || (adjacent && p->idim[p->ninner - 1] >= 32)) return TS_PATH_staged;
   return TS_PATH_cols;
@@ -89,6 +93,8 @@ void ts_reduce_plan(TsReducePlan *p, const TsReduce *r, const TsReduceTables *t)
     p->esize /= 2;
   }
   p->leaves = (p->n + TS_RED_LEAF - 1) / TS_RED_LEAF;
+  if (is_test(r->op) && (p->ninner == 0 || (p->ninner == 1 && p->istride[0] == 1)))
+    p->kind = TS_KIND_test;
   p->path = choose_path(p);
 }
 

@@ -11,7 +11,12 @@ typedef enum TsReducePath {
   TS_PATH_staged, /* neither, or adjacent but to be converted */
 } TsReducePath;
 
-typedef enum TsReduceKind { TS_KIND_tree, TS_KIND_arg, TS_KIND_cprod } TsReduceKind;
+typedef enum TsReduceKind {
+  TS_KIND_tree,
+  TS_KIND_arg,
+  TS_KIND_cprod,
+  TS_KIND_test, /* any, all, count_nonzero of adjacent elements, by counting */
+} TsReduceKind;
 
 /* Axes of size 1 are gone and axes that lie one after the other are one. */
 typedef struct TsReducePlan {
@@ -19,6 +24,7 @@ typedef struct TsReducePlan {
   TsReduceKind kind;
   int op, map, acc; /* of the kernels; for arguments op is 1 for argmin */
   int esize, osize; /* bytes of an element and of a result */
+  TsDtype dtype;    /* of x */
   TsLoad *load;     /* NULL: elements are of the accumulator's type */
   const TsReduceKernels *k;
   const char *x, *c;

@@ -10,13 +10,13 @@
 #include <string.h>
 
 enum {
-  GRAIN = 1 << 15,        /* elements worth a thread */
-  SHARED = 1 << 18,       /* a row of so many elements may occupy all threads */
-  CACHED = 1 << 18,       /* bytes that stay in L2 between the passes of a row */
-  PAST = 1 << 23,         /* bytes of output from which stores go past the caches */
+  GRAIN = 1 << 15,  /* elements worth a thread */
+  SHARED = 1 << 18, /* a row of so many elements may occupy all threads */
+  CACHED = 1 << 18, /* bytes that stay in L2 between the passes of a row */
+  PAST = 1 << 23,   /* bytes of output from which stores go past the caches */
   SEGMENT = 8 * TS_RED_LEAF,
-  SHORT = 256,            /* rows up to this length go in blocks .. */
-  SHORT_BLOCK = 64,       /* .. of at most so many */
+  SHORT = 256,      /* rows up to this length go in blocks .. */
+  SHORT_BLOCK = 64, /* .. of at most so many */
 };
 
 typedef struct Job {
@@ -46,8 +46,10 @@ static double value_at(const Job *j, const void *p, int64_t i) {
 }
 
 static void spread(int64_t items, int64_t work, TsTask *task, void *arg) {
-  if (items <= 1 || items * work <= 2 * GRAIN) task(arg, 0, items, 0);
-  else ts_cpu_parallel(items, work >= GRAIN ? 1 : GRAIN / work, task, arg);
+  if (items <= 1 || items * work <= 2 * GRAIN)
+    task(arg, 0, items, 0);
+  else
+    ts_cpu_parallel(items, work >= GRAIN ? 1 : GRAIN / work, task, arg);
 }
 
 /* ---- the canonical sum of a row: leaves on a stack that merges like a counter */
@@ -70,8 +72,8 @@ static double sum_end(const Job *j, Sum *s) {
 }
 
 /* The sums of `leaves` leaves of n elements each, to out. */
-static void leaf_sums(const Job *j, int map, const void *x, int64_t leaves, int64_t n,
-                      double c, void *out) {
+static void leaf_sums(const Job *j, int map, const void *x, int64_t leaves, int64_t n, double c,
+                      void *out) {
   float c32 = (float)c;
   TsReduceRows a = {TS_RED_SUM, map, x, leaves, TS_RED_LEAF, n, &c, 0, 0, out};
   if (j->acc == TS_RED_F32) a.c = &c32;
@@ -115,7 +117,8 @@ static double row_scale(const Job *j, double square_sum) {
 }
 
 /* x and y in the statistics' type; e is scratch for the row, or y itself. */
-static void one_row(const Job *j, const char *x, char *y, char *e, int past, const char *ahead) {
+static void one_row(const Job *j, const char *x, char *y, char *e, int past,
+                    const char *ahead) {
   const TsRows *r = j->r;
   int64_t n = r->n;
   double m, s;
@@ -157,8 +160,8 @@ static void offsets(const TsRows *r, int64_t o, int64_t *x, int64_t *y) {
 /* ---- contiguous rows, each by one thread */
 
 /* k short rows at once: their sums come from one call. Scratch e holds their exps. */
-static void short_rows(const Job *j, const char *x, int64_t ldx, char *y, int64_t ldy, int64_t k,
-                       char *e) {
+static void short_rows(const Job *j, const char *x, int64_t ldx, char *y, int64_t ldy,
+                       int64_t k, char *e) {
   const TsRows *r = j->r;
   int64_t n = r->n, ts = j->tsize;
   double m[SHORT_BLOCK], s[SHORT_BLOCK], c[SHORT_BLOCK]; /* s and c: of the statistics' type */
@@ -177,8 +180,10 @@ static void short_rows(const Job *j, const char *x, int64_t ldx, char *y, int64_
       j->red->rows[j->acc](&a);
       for (int64_t i = 0; i < k; i++) {
         m[i] = rounded(j, value_at(j, c, i) / (double)n);
-        if (j->acc == TS_RED_F32) ((float *)(void *)c)[i] = (float)m[i];
-        else c[i] = m[i];
+        if (j->acc == TS_RED_F32)
+          ((float *)(void *)c)[i] = (float)m[i];
+        else
+          c[i] = m[i];
       }
       a.out = s, a.map = TS_MAP_sqdev;
     } else {
@@ -194,7 +199,8 @@ static void short_rows(const Job *j, const char *x, int64_t ldx, char *y, int64_
       j->k->scale[j->acc](yi, ei, n, rounded(j, 1 / si), 0);
     else if (r->op == TS_ROWS_log_softmax)
       j->k->shift[j->acc](yi, xi, n, m[i], j->k->log[j->acc](si), 0);
-    else j->k->affine[j->acc](yi, xi, n, m[i], row_scale(j, si), r->w, r->b, 0, NULL);
+    else
+      j->k->affine[j->acc](yi, xi, n, m[i], row_scale(j, si), r->w, r->b, 0, NULL);
   }
 }
 
@@ -297,8 +303,10 @@ static void piece_finish(Job *j, int64_t i, int64_t n) {
   int64_t at = i * j->tsize;
   const char *x = j->row + at, *w = r->w, *b = r->b;
   char *y = j->to + at;
-  if (r->op == TS_ROWS_softmax) j->k->scale[j->acc](y, y, n, j->s, 0);
-  else if (r->op == TS_ROWS_log_softmax) j->k->shift[j->acc](y, x, n, j->m, j->s, j->past);
+  if (r->op == TS_ROWS_softmax)
+    j->k->scale[j->acc](y, y, n, j->s, 0);
+  else if (r->op == TS_ROWS_log_softmax)
+    j->k->shift[j->acc](y, x, n, j->m, j->s, j->past);
   else
     j->k->affine[j->acc](y, x, n, j->m, j->s, w ? w + at : NULL, b ? b + at : NULL, j->past, x);
   if (j->past) ts_copy_fence();
@@ -360,8 +368,8 @@ static int shared_rows(Job *j) {
 
 static int64_t panel_width(const Job *j, int64_t columns) {
   int64_t w = 2048 / j->tsize, line = 64 / j->tsize;
-  while (w > 2 * line && (w * j->r->n * j->tsize > 2 * CACHED ||
-                          (columns + w - 1) / w < 2 * ts_cpu_threads()))
+  while (w > 2 * line &&
+         (w * j->r->n * j->tsize > 2 * CACHED || (columns + w - 1) / w < 2 * ts_cpu_threads()))
     w /= 2;
   return w;
 }
@@ -371,8 +379,18 @@ static void panel_sums(const Job *j, int map, const char *e, int64_t w, const vo
                        char *part) {
   int64_t n = j->r->n, leaves = 0;
   for (int64_t i = 0; i < n; i += TS_RED_LEAF, leaves++) {
-    TsReduceCols a = {TS_RED_SUM, map, e + i * w * j->tsize, min64(TS_RED_LEAF, n - i), w, w,
-                      NULL, NULL, j->tsize, c, 0, part + leaves * w * j->tsize};
+    TsReduceCols a = {TS_RED_SUM,
+                      map,
+                      e + i * w * j->tsize,
+                      min64(TS_RED_LEAF, n - i),
+                      w,
+                      w,
+                      NULL,
+                      NULL,
+                      j->tsize,
+                      c,
+                      0,
+                      part + leaves * w * j->tsize};
     j->red->cols[j->acc](&a);
   }
   j->red->tree[j->acc](TS_RED_SUM, part, leaves, w);
@@ -393,8 +411,10 @@ static void one_panel(const Job *j, const char *x, char *y, int64_t w, char *e, 
   float *s32 = (float *)(void *)part;
   double *s64 = (double *)(void *)part;
   for (int64_t i = 0; i < w; i++) {
-    if (j->acc == TS_RED_F32) s32[i] = 1 / s32[i];
-    else s64[i] = 1 / s64[i];
+    if (j->acc == TS_RED_F32)
+      s32[i] = 1 / s32[i];
+    else
+      s64[i] = 1 / s64[i];
   }
   j->k->panel_scale[j->acc](y, r->y_step, e, r->n, w, part, j->past);
 }

@@ -87,7 +87,7 @@ static void one_tile(const Job *j, Tile *t, int64_t o, int64_t k, int64_t i, int
   for (int64_t r = 0; r < k; r++) chain_in(j, t, o + r, i, m, t->rows + r * m * e);
   j->copy->transpose(m, k, t->cols, k * e, t->rows, m * e, e, 0);
   TsScanArgs a = {(int)s->op, t->acc, t->index, t->cols, t->cols, s->index ? t->at : NULL,
-                  m, k, k, k, i};
+                  m,          k,      k,        k,       i};
   j->scan(&a);
   j->copy->transpose(k, m, t->rows, m * e, t->cols, k * e, e, 0);
   if (s->index) j->copy->transpose(k, m, t->at_rows, m * 8, t->at, k * 8, 8, 0);

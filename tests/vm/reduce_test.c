@@ -130,8 +130,10 @@ static double map_one(bool f32, int map, double x, double c, double p) {
   case TS_MAP_nonzero: return x != 0;
   default: {
     float f = (float)x;
-    if (f32) kernels[2].map[TS_RED_F32](map, &f, &f, 1, c, p);
-    else kernels[2].map[TS_RED_F64](map, &x, &x, 1, c, p);
+    if (f32)
+      kernels[2].map[TS_RED_F32](map, &f, &f, 1, c, p);
+    else
+      kernels[2].map[TS_RED_F64](map, &x, &x, 1, c, p);
     return f32 ? f : x;
   }
   }
@@ -164,8 +166,10 @@ static double expect_float(const TsReduce *r, bool f32, const double *x, int64_t
     m = isfinite(m) ? m : 0;
     s = mapped_sum(r, f32, x, n, TS_MAP_exp, m, false);
     float mf = (float)m, sf = (float)s;
-    if (f32) kernels[2].log_add[0](&sf, &mf, 1);
-    else kernels[2].log_add[1](&s, &m, 1);
+    if (f32)
+      kernels[2].log_add[0](&sf, &mf, 1);
+    else
+      kernels[2].log_add[1](&s, &m, 1);
     return f32 ? sf : s;
   }
   default: {
@@ -215,8 +219,10 @@ static void naive_cprod(double (*x)[2], int64_t n, bool f32, double *out) {
   int64_t lanes = f32 ? 256 : 128, leaves = (n + 4095) / 4096;
 #define CMUL(a, b)                                                                             \
   do {                                                                                         \
-    double re_ = round_to(f32, round_to(f32, (a)[0] * (b)[0]) - round_to(f32, (a)[1] * (b)[1])); \
-    double im_ = round_to(f32, round_to(f32, (a)[0] * (b)[1]) + round_to(f32, (a)[1] * (b)[0])); \
+    double re_ =                                                                               \
+        round_to(f32, round_to(f32, (a)[0] * (b)[0]) - round_to(f32, (a)[1] * (b)[1]));        \
+    double im_ =                                                                               \
+        round_to(f32, round_to(f32, (a)[0] * (b)[1]) + round_to(f32, (a)[1] * (b)[0]));        \
     (a)[0] = re_, (a)[1] = im_;                                                                \
   } while (0)
   for (int64_t j = 0; j < leaves; j++) {
@@ -251,20 +257,27 @@ static bool expect(const TsReduce *r, int64_t o, double *want, int64_t *iwant) {
   bool ints = !complex && !real;
   for (int64_t i = 0; i < n; i++) {
     int64_t at = base + offset_of(i, r->ninner, r->inner_dim, r->inner_stride);
-    if (ints) k[i] = int_at(r->dtype, r->x, at);
-    else x[i] = float_at(part, r->x, complex ? 2 * at : at);
+    if (ints)
+      k[i] = int_at(r->dtype, r->x, at);
+    else
+      x[i] = float_at(part, r->x, complex ? 2 * at : at);
     if (complex) im[i] = float_at(part, r->x, 2 * at + 1);
     hits += ints ? k[i] != 0 : x[i] != 0 || (complex && im[i] != 0);
   }
   double c = r->c && !complex ? float_at(f32 ? TS_DT_f32 : TS_DT_f64, r->c, o) : 0;
   bool is_int = true;
-  if (r->op == TS_REDUCE_any) *iwant = hits > 0;
-  else if (r->op == TS_REDUCE_all) *iwant = hits == n;
-  else if (r->op == TS_REDUCE_count_nonzero) *iwant = hits;
-  else if (ints) *iwant = expect_int(r, k, n);
+  if (r->op == TS_REDUCE_any)
+    *iwant = hits > 0;
+  else if (r->op == TS_REDUCE_all)
+    *iwant = hits == n;
+  else if (r->op == TS_REDUCE_count_nonzero)
+    *iwant = hits;
+  else if (ints)
+    *iwant = expect_int(r, k, n);
   else if (r->op == TS_REDUCE_argmin || r->op == TS_REDUCE_argmax)
     *iwant = pick_index(x, n, r->op == TS_REDUCE_argmax);
-  else is_int = false;
+  else
+    is_int = false;
   if (!is_int && complex && r->op == TS_REDUCE_prod) {
     double(*z)[2] = malloc((size_t)(n + 1) * sizeof *z);
     for (int64_t i = 0; i < n; i++) z[i][0] = x[i], z[i][1] = im[i];
@@ -281,8 +294,8 @@ static bool expect(const TsReduce *r, int64_t o, double *want, int64_t *iwant) {
 
 static void report(const TsReduce *r, int isa, int threads, int64_t o, const char *got) {
   if (++failures > 20) return;
-  printf("FAIL op %d map %d %s isa %s threads %d output %lld: %s; outer", (int)r->op, (int)r->map,
-         ts_dtype_name(r->dtype), isa_names[isa], threads, (long long)o, got);
+  printf("FAIL op %d map %d %s isa %s threads %d output %lld: %s; outer", (int)r->op,
+         (int)r->map, ts_dtype_name(r->dtype), isa_names[isa], threads, (long long)o, got);
   for (int i = 0; i < r->nouter; i++)
     printf(" %lld/%lld", (long long)r->outer_dim[i], (long long)r->outer_stride[i]);
   printf(" inner");
@@ -341,8 +354,12 @@ static void put(TsDtype d, void *x, int64_t i, bool special) {
   switch (d) {
   case TS_DT_f32: ((float *)x)[i] = (float)v; break;
   case TS_DT_f64: ((double *)x)[i] = v + ldexp((double)below(1000), -40); break;
-  case TS_DT_f16: ((uint16_t *)x)[i] = (uint16_t)(special ? below(65536) : below(0x4000) | below(2) << 15); break;
-  case TS_DT_bf16: ((uint16_t *)x)[i] = (uint16_t)(0x3f00 + below(256) + (below(2) << 15)); break;
+  case TS_DT_f16:
+    ((uint16_t *)x)[i] = (uint16_t)(special ? below(65536) : below(0x4000) | below(2) << 15);
+    break;
+  case TS_DT_bf16:
+    ((uint16_t *)x)[i] = (uint16_t)(0x3f00 + below(256) + (below(2) << 15));
+    break;
   case TS_DT_fp8_e4m3:
   case TS_DT_fp8_e5m2: ((uint8_t *)x)[i] = (uint8_t)(special ? below(256) : below(0x60)); break;
   case TS_DT_bool: ((uint8_t *)x)[i] = special ? below(2) : 1; break;
@@ -351,8 +368,12 @@ static void put(TsDtype d, void *x, int64_t i, bool special) {
   case TS_DT_i16: ((int16_t *)x)[i] = (int16_t)below(65536); break;
   case TS_DT_i32: ((int32_t *)x)[i] = (int32_t)(rnd() >> 8); break;
   case TS_DT_i64: ((int64_t *)x)[i] = (int64_t)(rnd() << 11 ^ rnd()); break;
-  case TS_DT_complex64: put(TS_DT_f32, x, 2 * i, special), put(TS_DT_f32, x, 2 * i + 1, special); break;
-  case TS_DT_complex128: put(TS_DT_f64, x, 2 * i, special), put(TS_DT_f64, x, 2 * i + 1, special); break;
+  case TS_DT_complex64:
+    put(TS_DT_f32, x, 2 * i, special), put(TS_DT_f32, x, 2 * i + 1, special);
+    break;
+  case TS_DT_complex128:
+    put(TS_DT_f64, x, 2 * i, special), put(TS_DT_f64, x, 2 * i + 1, special);
+    break;
   default: break;
   }
 }
@@ -363,14 +384,16 @@ static void *array(TsDtype d, int64_t n, bool special) {
   return x;
 }
 
-static const int64_t lengths[] = {0,   1,   2,   3,   7,    8,    15,   16,   17,   31,   33,   63,   64,
-                                  65,  127, 128, 129, 200,  255,  256,  257,  300,  511,  512,  1000, 1024,
-                                  2047, 4095, 4096, 4097, 4352, 8191, 8192, 8193, 12289, 20480, 100003};
+static const int64_t lengths[] = {0,    1,    2,    3,    7,     8,     15,    16,   17,   31,
+                                  33,   63,   64,   65,   127,   128,   129,   200,  255,  256,
+                                  257,  300,  511,  512,  1000,  1024,  2047,  4095, 4096, 4097,
+                                  4352, 8191, 8192, 8193, 12289, 20480, 100003};
 enum { NLENGTHS = sizeof lengths / sizeof *lengths };
 
-static const TsDtype all_types[] = {TS_DT_bool, TS_DT_u8,       TS_DT_i8,       TS_DT_i16, TS_DT_i32,
-                                    TS_DT_i64,  TS_DT_fp8_e4m3, TS_DT_fp8_e5m2, TS_DT_f16, TS_DT_bf16,
-                                    TS_DT_f32,  TS_DT_f64,      TS_DT_complex64, TS_DT_complex128};
+static const TsDtype all_types[] = {
+    TS_DT_bool, TS_DT_u8,       TS_DT_i8,        TS_DT_i16,       TS_DT_i32,
+    TS_DT_i64,  TS_DT_fp8_e4m3, TS_DT_fp8_e5m2,  TS_DT_f16,       TS_DT_bf16,
+    TS_DT_f32,  TS_DT_f64,      TS_DT_complex64, TS_DT_complex128};
 
 /* Whether the operation takes the type. */
 static bool takes(TsReduceOp op, TsDtype d) {
@@ -389,9 +412,18 @@ static void test_rows(void) {
         for (int map = 0; map <= TS_MAP_nonzero; map++) {
           if (map && (op > TS_REDUCE_max || n > 5000)) continue;
           void *c = array(all_types[t], rows, false);
-          TsReduce r = {.op = (TsReduceOp)op, .map = (TsReduceMap)map, .dtype = all_types[t], .nouter = 1,
-                        .ninner = 1, .outer_dim = &rows, .outer_stride = &stride, .inner_dim = &n,
-                        .inner_stride = &one, .x = x, .p = 3, .correction = 1};
+          TsReduce r = {.op = (TsReduceOp)op,
+                        .map = (TsReduceMap)map,
+                        .dtype = all_types[t],
+                        .nouter = 1,
+                        .ninner = 1,
+                        .outer_dim = &rows,
+                        .outer_stride = &stride,
+                        .inner_dim = &n,
+                        .inner_stride = &one,
+                        .x = x,
+                        .p = 3,
+                        .correction = 1};
           if (map == TS_MAP_sqdev || map == TS_MAP_exp) r.c = c;
           if (op != TS_REDUCE_logsumexp || n < 5000) check(&r);
           free(c);
@@ -409,8 +441,15 @@ static void test_columns(void) {
         if (m * n > 300000 || (m > 600 && j % 3 != i % 3)) continue;
         void *x = array(all_types[t], m * ld, i % 4 == 3), *c = array(all_types[t], n, false);
         static const int maps[] = {0, 1, 2, 3, 5};
-        TsReduce r = {.dtype = all_types[t], .nouter = 1, .ninner = 1, .outer_dim = &n,
-                      .outer_stride = &one, .inner_dim = &m, .inner_stride = &ld, .x = x, .c = c};
+        TsReduce r = {.dtype = all_types[t],
+                      .nouter = 1,
+                      .ninner = 1,
+                      .outer_dim = &n,
+                      .outer_stride = &one,
+                      .inner_dim = &m,
+                      .inner_stride = &ld,
+                      .x = x,
+                      .c = c};
         for (int k = 0; k < 5; k++) {
           r.map = (TsReduceMap)maps[k];
           check(&r);
@@ -449,9 +488,16 @@ static void test_layouts(int count) {
     for (int a = 0; a < nd; a++)
       if (below(6) == 0) base += (dim[a] - 1) * stride[a], stride[a] = -stride[a];
     char *x = array(d, s + 1, below(3) == 0);
-    TsReduce r = {.op = op, .dtype = d, .nouter = nd - nin, .ninner = nin, .outer_dim = dim,
-                  .outer_stride = stride, .inner_dim = dim + nd - nin, .inner_stride = stride + nd - nin,
-                  .x = x + base * ts_dtypes[d].nbytes, .correction = (double)below(2)};
+    TsReduce r = {.op = op,
+                  .dtype = d,
+                  .nouter = nd - nin,
+                  .ninner = nin,
+                  .outer_dim = dim,
+                  .outer_stride = stride,
+                  .inner_dim = dim + nd - nin,
+                  .inner_stride = stride + nd - nin,
+                  .x = x + base * ts_dtypes[d].nbytes,
+                  .correction = (double)below(2)};
     if (op <= TS_REDUCE_max && !ts_dtype_is(d, TS_KIND_C)) r.map = (TsReduceMap)below(3);
     check(&r);
     free(x);
@@ -466,8 +512,13 @@ static void test_types(void) {
       for (int special = 0; special < 2; special++) {
         if (!takes((TsReduceOp)op, all_types[t])) continue;
         void *x = array(all_types[t], n, special);
-        TsReduce r = {.op = (TsReduceOp)op, .dtype = all_types[t], .ninner = 1, .inner_dim = &n,
-                      .inner_stride = &one, .x = x, .correction = 1};
+        TsReduce r = {.op = (TsReduceOp)op,
+                      .dtype = all_types[t],
+                      .ninner = 1,
+                      .inner_dim = &n,
+                      .inner_stride = &one,
+                      .x = x,
+                      .correction = 1};
         check(&r);
         free(x);
       }
@@ -483,7 +534,11 @@ static void test_accuracy(void) {
     x[i] = (float)below(1 << 24) / (1 << 24) - 0.25f;
     sum += x[i], size += fabsf(x[i]);
   }
-  TsReduce r = {.dtype = TS_DT_f32, .ninner = 1, .inner_dim = &n, .inner_stride = &one, .x = x,
+  TsReduce r = {.dtype = TS_DT_f32,
+                .ninner = 1,
+                .inner_dim = &n,
+                .inner_stride = &one,
+                .x = x,
                 .out = &got};
   TsReduceTables t = {&kernels[2], &converts[2]};
   ts_reduce(&r, &t);

@@ -55,8 +55,10 @@ static double naive_sum(const double *x, int64_t n) {
 
 static double one_exp(double x) {
   float y = (float)x;
-  if (f32) rows[2].exp[0](&y, &y, 1, 0, NULL);
-  else rows[2].exp[1](&x, &x, 1, 0, NULL);
+  if (f32)
+    rows[2].exp[0](&y, &y, 1, 0, NULL);
+  else
+    rows[2].exp[1](&x, &x, 1, 0, NULL);
   return f32 ? y : x;
 }
 
@@ -64,7 +66,7 @@ static double one_exp(double x) {
 static void naive_row(const TsRows *a, const double *x, const double *w, const double *b,
                       double *y) {
   int64_t n = a->n;
-  double m = -INFINITY, s, *t = malloc((size_t)n * sizeof *t);
+  double m = -INFINITY, s, *t = calloc((size_t)n, sizeof *t);
   for (int64_t i = 0; i < n; i++) m = m < x[i] ? x[i] : m;
   switch (a->op) {
   case TS_ROWS_softmax:
@@ -92,8 +94,10 @@ static void naive_row(const TsRows *a, const double *x, const double *w, const d
 /* ---- arrays */
 
 static void to_wide(TsDtype d, int64_t n, const void *x, double *y) {
-  if (d == TS_DT_f64) memcpy(y, x, (size_t)n * sizeof *y);
-  else converts[2].convert[d][TS_DT_f64](n, y, x);
+  if (d == TS_DT_f64)
+    memcpy(y, x, (size_t)n * sizeof *y);
+  else
+    converts[2].convert[d][TS_DT_f64](n, y, x);
 }
 
 /* Rounds to d (through f32 for what is narrower) and returns the value. */
@@ -113,8 +117,10 @@ static void *array(TsDtype d, int64_t n, bool special) {
   for (int64_t i = 0; i < n; i++) {
     float f = (float)below(1 << 24) / (1 << 21) - 4.0f;
     if (special && below(400) == 0) f = odd[below(5)];
-    if (d == TS_DT_f32) memcpy(x + i * 4, &f, 4);
-    else converts[2].convert[TS_DT_f32][d](1, x + i * ts_dtypes[d].nbytes, &f);
+    if (d == TS_DT_f32)
+      memcpy(x + i * 4, &f, 4);
+    else
+      converts[2].convert[TS_DT_f32][d](1, x + i * ts_dtypes[d].nbytes, &f);
   }
   return x;
 }
@@ -164,14 +170,15 @@ static void check_rows(TsRows *a, int64_t size) {
       for (int64_t i = 0; i < outer * n; i++, checks++) {
         int64_t oy = offset_of(i / n, a->nouter, a->outer_dim, a->y_stride);
         double got = wide[oy + i % n * a->y_step];
-        if (!same(got, want[i])) report("rows", a->op, a->dtype, isa, threads, n, i, got, want[i]);
+        if (!same(got, want[i]))
+          report("rows", a->op, a->dtype, isa, threads, n, i, got, want[i]);
       }
     }
   free(wide), free(want), free(row), free(out);
 }
 
-static const int64_t lengths[] = {1,   2,   3,    7,    15,   16,   17,   63,   64,   100,  255,
-                                  256, 257, 1000, 2048, 4095, 4096, 4097, 8192, 9001};
+static const int64_t lengths[] = {1,   2,   3,   7,    15,   16,   17,   63,   64,   100,
+                                  255, 256, 257, 1000, 2048, 4095, 4096, 4097, 8192, 9001};
 enum { NLENGTHS = sizeof lengths / sizeof *lengths };
 
 /* m rows of n, the axis last (axis 1) or first (axis 0), y dense, x perhaps with gaps. */
@@ -181,8 +188,17 @@ static void case_rows(TsRowsOp op, TsDtype d, int64_t m, int64_t n, int axis, in
   int64_t xs[1] = {axis ? inner : 1}, ys[1] = {axis ? n : 1};
   TsDtype wide = d == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32;
   void *x = array(d, size, special), *w = array(wide, n, false), *b = array(wide, n, false);
-  TsRows a = {.op = op, .dtype = d, .nouter = 1, .outer_dim = &m, .x_stride = xs, .y_stride = ys,
-              .n = n, .x_step = axis ? 1 : inner, .y_step = axis ? 1 : m, .x = x, .eps = 1e-5};
+  TsRows a = {.op = op,
+              .dtype = d,
+              .nouter = 1,
+              .outer_dim = &m,
+              .x_stride = xs,
+              .y_stride = ys,
+              .n = n,
+              .x_step = axis ? 1 : inner,
+              .y_step = axis ? 1 : m,
+              .x = x,
+              .eps = 1e-5};
   if (op == TS_ROWS_layernorm || op == TS_ROWS_rmsnorm) {
     if (below(3)) a.w = w;
     if (below(2)) a.b = op == TS_ROWS_layernorm ? b : NULL;
@@ -217,8 +233,16 @@ static void test_middle(void) {
   int64_t a = 5, n = 37, c = 29, dim[] = {a, c}, stride[] = {n * c, 1};
   for (int op = 0; op < 4; op++) {
     void *x = array(TS_DT_f32, a * n * c, false);
-    TsRows t = {.op = (TsRowsOp)op, .dtype = TS_DT_f32, .nouter = 2, .outer_dim = dim,
-                .x_stride = stride, .y_stride = stride, .n = n, .x_step = c, .y_step = c, .x = x,
+    TsRows t = {.op = (TsRowsOp)op,
+                .dtype = TS_DT_f32,
+                .nouter = 2,
+                .outer_dim = dim,
+                .x_stride = stride,
+                .y_stride = stride,
+                .n = n,
+                .x_step = c,
+                .y_step = c,
+                .x = x,
                 .eps = 1e-5};
     check_rows(&t, a * n * c);
     free(x);
@@ -230,8 +254,17 @@ static void test_middle(void) {
 static double naive_log_add(double a, double b) {
   double hi = a < b || b != b ? b : a, lo = a < b || b != b ? a : b, y;
   float fa = (float)lo, fb = (float)hi, fy;
-  TsScanArgs s = {TS_SCAN_logsumexp, f32 ? (void *)&fb : (void *)&hi, NULL,
-                  f32 ? (void *)&fa : (void *)&lo, f32 ? (void *)&fy : (void *)&y, NULL, 1, 1, 1, 1, 1};
+  TsScanArgs s = {TS_SCAN_logsumexp,
+                  f32 ? (void *)&fb : (void *)&hi,
+                  NULL,
+                  f32 ? (void *)&fa : (void *)&lo,
+                  f32 ? (void *)&fy : (void *)&y,
+                  NULL,
+                  1,
+                  1,
+                  1,
+                  1,
+                  1};
   rows[2].scan[f32 ? 0 : 1](&s);
   return f32 ? fy : y;
 }
@@ -255,7 +288,8 @@ static void case_scan(TsScanOp op, TsDtype d, TsDtype dy, int64_t m, int64_t n, 
   int64_t size = m * n, xs = axis ? n : 1, step = axis ? 1 : m;
   void *x = array(d, size, special), *out = malloc((size_t)size * 8);
   int64_t *index = malloc((size_t)size * 24), *want_at = index + size, *at = want_at + size;
-  double *wide = malloc((size_t)size * 32), *want = wide + size, *row = want + size, *y = row + size;
+  double *wide = malloc((size_t)size * 32), *want = wide + size, *row = want + size,
+         *y = row + size;
   f32 = ts_dtypes[d].accum == TS_DT_f32;
   to_wide(d, size, x, wide);
   for (int64_t o = 0; o < m; o++) {
@@ -269,11 +303,13 @@ static void case_scan(TsScanOp op, TsDtype d, TsDtype dy, int64_t m, int64_t n, 
   for (int isa = 0; isa < 3; isa++)
     for (int threads = 1; threads <= 2 && isa_ok[isa]; threads++) {
       ts_cpu_set_threads(threads);
-      TsScan s = {op, d, dy, 1, &m, &xs, &xs, n, step, step, x, out, op == TS_SCAN_max ? index : NULL};
+      TsScan s = {
+          op, d, dy, 1, &m, &xs, &xs, n, step, step, x, out, op == TS_SCAN_max ? index : NULL};
       ts_scan(&s, &rows[isa], &converts[isa], &copies[isa]);
       to_wide(dy, size, out, wide);
       for (int64_t i = 0; i < size; i++, checks++) {
-        if (!same(wide[i], want[i])) report("scan", op, d, isa, threads, n, i, wide[i], want[i]);
+        if (!same(wide[i], want[i]))
+          report("scan", op, d, isa, threads, n, i, wide[i], want[i]);
         if (op == TS_SCAN_max && index[i] != want_at[i])
           report("scan index", op, d, isa, threads, n, i, (double)index[i], (double)want_at[i]);
       }
@@ -301,10 +337,12 @@ static void test_scans(void) {
 static void test_log_add(void) {
   f32 = true;
   for (int i = 0; i < 20000; i++, checks++) {
-    float a = (float)below(1 << 20) / (1 << 14) - 32, b = (float)below(1 << 20) / (1 << 14) - 32;
+    float a = (float)below(1 << 20) / (1 << 14) - 32,
+          b = (float)below(1 << 20) / (1 << 14) - 32;
     long double want = logl(expl(a) + expl(b)), size = fabsl(want) > 1 ? fabsl(want) : 1;
     double got = naive_log_add(a, b);
-    if (fabsl(got - want) > 2 * size * 0x1p-23L) report("log_add", 0, TS_DT_f32, 2, 1, i, 0, got, (double)want);
+    if (fabsl(got - want) > 2 * size * 0x1p-23L)
+      report("log_add", 0, TS_DT_f32, 2, 1, i, 0, got, (double)want);
   }
   if (naive_log_add(-INFINITY, -INFINITY) != -INFINITY) failures++, printf("FAIL -inf -inf\n");
   if (naive_log_add(INFINITY, INFINITY) != INFINITY) failures++, printf("FAIL inf inf\n");
@@ -317,18 +355,29 @@ static void test_accuracy(void) {
   int64_t n = 3000, one = 1, zero = 0;
   float *x = array(TS_DT_f32, n, false), y[3000];
   TsRowsTables t = {&reduces[2], &rows[2], &converts[2], &copies[2]};
-  TsRows a = {.op = TS_ROWS_softmax, .dtype = TS_DT_f32, .nouter = 1, .outer_dim = &one,
-              .x_stride = &zero, .y_stride = &zero, .n = n, .x_step = 1, .y_step = 1, .x = x, .y = y};
+  TsRows a = {.op = TS_ROWS_softmax,
+              .dtype = TS_DT_f32,
+              .nouter = 1,
+              .outer_dim = &one,
+              .x_stride = &zero,
+              .y_stride = &zero,
+              .n = n,
+              .x_step = 1,
+              .y_step = 1,
+              .x = x,
+              .y = y};
   long double sum = 0, mean = 0, var = 0;
   for (int64_t i = 0; i < n; i++) sum += expl(x[i]), mean += x[i] / (long double)n;
   for (int64_t i = 0; i < n; i++) var += (x[i] - mean) * (x[i] - mean) / n;
   ts_rows(&a, &t);
   for (int64_t i = 0; i < n; i++, checks++)
-    if (fabsl(y[i] / (expl(x[i]) / sum) - 1) > 16 * 0x1p-23L) failures++, printf("FAIL softmax accuracy\n");
+    if (fabsl(y[i] / (expl(x[i]) / sum) - 1) > 16 * 0x1p-23L)
+      failures++, printf("FAIL softmax accuracy\n");
   a.op = TS_ROWS_layernorm;
   ts_rows(&a, &t);
   for (int64_t i = 0; i < n; i++, checks++)
-    if (fabsl(y[i] - (x[i] - mean) / sqrtl(var)) > 8 * 0x1p-23L) failures++, printf("FAIL layernorm accuracy\n");
+    if (fabsl(y[i] - (x[i] - mean) / sqrtl(var)) > 8 * 0x1p-23L)
+      failures++, printf("FAIL layernorm accuracy\n");
   free(x);
 }
 

@@ -36,9 +36,10 @@ typedef void TsGemmTile(int rows, int cols, int64_t nk, const void *a, int64_t a
 typedef void TsGemmPack(void *dst, int width, const void *src, int64_t is, int64_t ks, int64_t n,
                         int64_t nk);
 
-/* Few rows against a B that stays where it is: c[i*crs + j], i < rows <= 8,
- * j < n. a is packed [k][width], width = ts_gemm_skinny_width(rows), zero padded.
- * The kernel's name says which stride of b is 1; ld is the other one. */
+/* Few rows against a B that stays where it is: c[i*crs + j], i < rows, j < n. a is
+ * packed in groups of width = ts_gemm_skinny_width(rows) rows, each [k][width], zero
+ * padded. skinny_rows takes b[k*ld + j] and at most TS_GEMM_SKINNY rows,
+ * skinny_dots b[j*ld + k] and at most 8. */
 typedef void TsGemmSkinny(int rows, int64_t n, int64_t nk, const void *a, const void *b,
                           int64_t ld, void *c, int64_t crs, bool resume);
 
@@ -52,8 +53,8 @@ typedef struct TsGemmAcc {
   TsGemmTile *tile;  /* any rows <= mr, cols <= nr, strides of a and b */
   TsGemmTile *full;  /* mr x nr with packed panels: ars = 1, acs = mr, brs = nr */
   TsGemmPack *pack_a[TS_GEMM_COUNT], *pack_b[TS_GEMM_COUNT]; /* by operand type */
-  TsGemmSkinny *skinny_rows[TS_GEMM_COUNT]; /* b[k*ld + j]; NULL: pack it */
-  TsGemmSkinny *skinny_dots[TS_GEMM_COUNT]; /* b[j*ld + k]; NULL: pack it */
+  TsGemmSkinny *skinny_rows[TS_GEMM_COUNT]; /* by operand type; NULL: pack it */
+  TsGemmSkinny *skinny_dots[TS_GEMM_COUNT];
   TsGemmStore *store[TS_GEMM_COUNT];        /* by result type */
   /* acc[j] += bias[j*stride], for n columns of `parts` numbers each */
   void (*bias)(void *acc, const void *bias, int64_t stride, int64_t n, int parts);
@@ -64,7 +65,7 @@ typedef struct TsGemmKernels {
 } TsGemmKernels;
 
 enum {
-  TS_GEMM_SKINNY = 8,    /* most rows of a skinny product */
+  TS_GEMM_SKINNY = 16,   /* most rows of a skinny product */
   TS_GEMM_PACK_STEPS = 8 /* steps of k packed at once where rows are contiguous */
 };
 

@@ -12,7 +12,8 @@ enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 3, WIDE8 = 1 };
 #else
 enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE8 = 1 };
 #endif
-enum { NEAR_BYTES = 4 << 20, NEAR_STEPS = 64, FAR_STEPS = 8, AHEAD_DOTS = 512 };
+enum { NEAR_BYTES = 4 << 20, NEAR_STEPS = 64, FAR_STEPS = 8, GROUP_STEPS = 16 };
+enum { AHEAD_DOTS = 512 };
 
 #define ELEM double
 #define FN(name) f64_##name

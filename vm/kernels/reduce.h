@@ -80,6 +80,8 @@ typedef struct TsReduceKernels {
   void (*log_add[2])(void *y, const void *shift, int64_t n);
   /* n elements as 0 or 1 in i64, by the element's type (NaN counts as 1). */
   TsLoad *nonzero[TS_DT_COUNT];
+  /* How many of n <= TS_RED_LEAF adjacent elements are not zero. */
+  int64_t (*count[TS_DT_COUNT])(const void *x, int64_t n);
 } TsReduceKernels;
 
 void ts_kernels_reduce_avx512(TsReduceKernels *k);

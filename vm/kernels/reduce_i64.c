@@ -36,7 +36,9 @@ static void map_row(int map, void *y_, const void *x_, int64_t n, double c, doub
 
 #include "vm/kernels/reduce_order.h"
 
-INLINE uint64_t op_u(int op, uint64_t a, uint64_t b) { return op == TS_RED_PROD ? a * b : a + b; }
+INLINE uint64_t op_u(int op, uint64_t a, uint64_t b) {
+  return op == TS_RED_PROD ? a * b : a + b;
+}
 
 INLINE void rows_of(int op, const TsReduceRows *a) {
   int64_t *out = a->out, buf[TS_RED_LEAF];
@@ -50,9 +52,12 @@ INLINE void rows_of(int op, const TsReduceRows *a) {
 }
 
 static void int_rows(const TsReduceRows *a) {
-  if (a->op >= TS_RED_MIN) order_rows(a);
-  else if (a->op == TS_RED_PROD) rows_of(TS_RED_PROD, a);
-  else rows_of(TS_RED_SUM, a);
+  if (a->op >= TS_RED_MIN)
+    order_rows(a);
+  else if (a->op == TS_RED_PROD)
+    rows_of(TS_RED_PROD, a);
+  else
+    rows_of(TS_RED_SUM, a);
 }
 
 INLINE void cols_of(int op, const TsReduceCols *a) {
@@ -70,9 +75,12 @@ INLINE void cols_of(int op, const TsReduceCols *a) {
 }
 
 static void int_cols(const TsReduceCols *a) {
-  if (a->op >= TS_RED_MIN) order_cols(a);
-  else if (a->op == TS_RED_PROD) cols_of(TS_RED_PROD, a);
-  else cols_of(TS_RED_SUM, a);
+  if (a->op >= TS_RED_MIN)
+    order_cols(a);
+  else if (a->op == TS_RED_PROD)
+    cols_of(TS_RED_PROD, a);
+  else
+    cols_of(TS_RED_SUM, a);
 }
 
 static void int_tree(int op, void *s_, int64_t m, int64_t n) {
@@ -80,8 +88,10 @@ static void int_tree(int op, void *s_, int64_t m, int64_t n) {
   for (int64_t i = 1; i < m; i++)
     for (int64_t j = 0; j < n; j++) {
       int64_t x = s[i * n + j];
-      if (op >= TS_RED_MIN) s[j] = order_pick(op, s[j], x);
-      else s[j] = (int64_t)op_u(op, (uint64_t)s[j], (uint64_t)x);
+      if (op >= TS_RED_MIN)
+        s[j] = order_pick(op, s[j], x);
+      else
+        s[j] = (int64_t)op_u(op, (uint64_t)s[j], (uint64_t)x);
     }
 }
 
@@ -91,6 +101,12 @@ static void int_tree(int op, void *s_, int64_t m, int64_t n) {
     int64_t *y = y_;                                                                           \
     const type *x = x_;                                                                        \
     for (int64_t i = 0; i < n; i++) y[i] = (x[i] & (mask)) != 0;                               \
+  }                                                                                            \
+  static int64_t count_##name(const void *x_, int64_t n) {                                     \
+    const type *x = x_;                                                                        \
+    uint32_t c = 0;                                                                            \
+    for (int64_t i = 0; i < n; i++) c += (x[i] & (mask)) != 0;                                 \
+    return c;                                                                                  \
   }
 NONZERO(byte, uint8_t, 0xff)
 NONZERO(fp8, uint8_t, 0x7f)
@@ -113,14 +129,28 @@ static void nonzero_c64(int64_t n, void *y_, const void *x_) {
   for (int64_t i = 0; i < n; i++) y[i] = ((x[2 * i] | x[2 * i + 1]) & INT64_MAX) != 0;
 }
 
-static void fill_nonzero(TsLoad **f) {
-  f[TS_DT_bool] = f[TS_DT_u8] = f[TS_DT_i8] = nonzero_byte;
-  f[TS_DT_fp8_e4m3] = f[TS_DT_fp8_e5m2] = nonzero_fp8;
-  f[TS_DT_i16] = nonzero_i16, f[TS_DT_i32] = nonzero_i32, f[TS_DT_i64] = nonzero_i64;
-  f[TS_DT_f16] = f[TS_DT_bf16] = nonzero_half;
-  f[TS_DT_f32] = nonzero_f32, f[TS_DT_f64] = nonzero_f64;
-  f[TS_DT_complex64] = nonzero_c32, f[TS_DT_complex128] = nonzero_c64;
-  f[TS_DT_mxfp4] = 0;
+static int64_t count_c32(const void *x_, int64_t n) {
+  const uint32_t *x = x_;
+  uint32_t c = 0;
+  for (int64_t i = 0; i < n; i++) c += ((x[2 * i] | x[2 * i + 1]) & 0x7fffffff) != 0;
+  return c;
+}
+
+static int64_t count_c64(const void *x_, int64_t n) {
+  const uint64_t *x = x_;
+  uint32_t c = 0;
+  for (int64_t i = 0; i < n; i++) c += ((x[2 * i] | x[2 * i + 1]) & INT64_MAX) != 0;
+  return c;
+}
+
+static void fill_nonzero(TsReduceKernels *k) {
+#define FILL(dtype, name)                                                                      \
+  k->nonzero[TS_DT_##dtype] = nonzero_##name, k->count[TS_DT_##dtype] = count_##name
+  FILL(bool, byte), FILL(u8, byte), FILL(i8, byte), FILL(i16, i16), FILL(i32, i32);
+  FILL(i64, i64), FILL(fp8_e4m3, fp8), FILL(fp8_e5m2, fp8), FILL(f16, half);
+  FILL(bf16, half), FILL(f32, f32), FILL(f64, f64), FILL(complex64, c32), FILL(complex128, c64);
+#undef FILL
+  k->nonzero[TS_DT_mxfp4] = 0, k->count[TS_DT_mxfp4] = 0;
 }
 
 void TS_ISA(ts_reduce_fill_i64)(TsReduceKernels *k) {
@@ -130,5 +160,5 @@ void TS_ISA(ts_reduce_fill_i64)(TsReduceKernels *k) {
   k->arg_row[TS_RED_I64] = arg_row;
   k->arg_cols[TS_RED_I64] = arg_cols;
   k->map[TS_RED_I64] = map_row;
-  fill_nonzero(k->nonzero);
+  fill_nonzero(k);
 }

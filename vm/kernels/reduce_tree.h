@@ -18,7 +18,15 @@
  * peeled off: the processor's stride prefetcher learns by instruction address, and
  * a peeled load halves the speed of rows of a few KB. */
 
-enum { REGS = LANES / W, PANEL = 2048 / sizeof(T), FLAT = 64, CHUNK = 2048 / sizeof(T), AHEAD = 8192 / sizeof(T), TOUCH = 12 };
+enum {
+  REGS = LANES / W,
+  FLAT = 64,                /* columns up to which all lanes of all fit in L2 */
+  PANEL = 2048 / sizeof(T), /* columns of a wider matrix that go together */
+  CHUNK = 2048 / sizeof(T), /* accumulators of the flat kernel between two prefetches */
+  AHEAD = 8192 / sizeof(T), /* prefetch of rows, elements */
+  TOUCH = 12,               /* prefetch of panels, rows; into L2, which has room for more
+                               misses at once than L1: 28 instead of 15 GB/s on Zen 4 */
+};
 
 INLINE V map_v(int map, V x, V c) {
   if (map == TS_MAP_square) return x * x;
@@ -66,7 +74,8 @@ INLINE V fold_short(int op, int map, int regs, const T *x, int64_t n, V c) {
 INLINE int64_t fold_steps(int op, int map, V *a, const T *x, int64_t n, V c) {
   int64_t i = 0;
   for (; i + LANES <= n; i += LANES)
-    UNROLL for (int v = 0; v < REGS; v++) a[v] = op_v(op, a[v], map_v(map, vload(x + i + v * W), c));
+    UNROLL for (int v = 0; v < REGS; v++)
+      a[v] = op_v(op, a[v], map_v(map, vload(x + i + v * W), c));
   return i;
 }
 #else

@@ -35,16 +35,16 @@ float TS_ISA(ts_rows_math_max_f32)(const float *x, int64_t n);
 void TS_ISA(ts_rows_math_scale_f32)(float *y, const float *x, int64_t n, float r, int past);
 void TS_ISA(ts_rows_math_shift_f32)(float *y, const float *x, int64_t n, float m, float l,
                                     int past);
-void TS_ISA(ts_rows_math_affine_f32)(float *y, const float *x, int64_t n, float mean, float rstd,
-                                     const float *w, const float *b, int past,
+void TS_ISA(ts_rows_math_affine_f32)(float *y, const float *x, int64_t n, float mean,
+                                     float rstd, const float *w, const float *b, int past,
                                      const float *ahead);
-void TS_ISA(ts_rows_math_panel_max_f32)(float *e, const float *x, int64_t ldx, int64_t m, int64_t w,
-                                        float *max);
+void TS_ISA(ts_rows_math_panel_max_f32)(float *e, const float *x, int64_t ldx, int64_t m,
+                                        int64_t w, float *max);
 void TS_ISA(ts_rows_math_panel_exp_f32)(float *e, int64_t m, int64_t w, const float *c);
-void TS_ISA(ts_rows_math_panel_scale_f32)(float *to, int64_t ldy, const float *e, int64_t m, int64_t w,
-                                          const float *r, int past);
-void TS_ISA(ts_rows_math_panel_shift_f32)(float *to, int64_t ldy, const float *e, int64_t m, int64_t w,
-                                          const float *c, const float *l, int past);
+void TS_ISA(ts_rows_math_panel_scale_f32)(float *to, int64_t ldy, const float *e, int64_t m,
+                                          int64_t w, const float *r, int past);
+void TS_ISA(ts_rows_math_panel_shift_f32)(float *to, int64_t ldy, const float *e, int64_t m,
+                                          int64_t w, const float *c, const float *l, int past);
 
 void TS_ISA(ts_rows_math_exp_f64)(double *y, const double *x, int64_t n, double c,
                                   const double *ahead);
@@ -55,17 +55,18 @@ void TS_ISA(ts_rows_math_logv_f64)(double *y, const double *x, int64_t n);
 void TS_ISA(ts_rows_math_logadd_f64)(double *y, const double *a, const double *x, int64_t n);
 double TS_ISA(ts_rows_math_max_f64)(const double *x, int64_t n);
 void TS_ISA(ts_rows_math_scale_f64)(double *y, const double *x, int64_t n, double r, int past);
-void TS_ISA(ts_rows_math_shift_f64)(double *y, const double *x, int64_t n, double m,
-                                    double l, int past);
+void TS_ISA(ts_rows_math_shift_f64)(double *y, const double *x, int64_t n, double m, double l,
+                                    int past);
 void TS_ISA(ts_rows_math_affine_f64)(double *y, const double *x, int64_t n, double mean,
                                      double rstd, const double *w, const double *b, int past,
                                      const double *ahead);
-void TS_ISA(ts_rows_math_panel_max_f64)(double *e, const double *x, int64_t ldx, int64_t m, int64_t w,
-                                        double *max);
+void TS_ISA(ts_rows_math_panel_max_f64)(double *e, const double *x, int64_t ldx, int64_t m,
+                                        int64_t w, double *max);
 void TS_ISA(ts_rows_math_panel_exp_f64)(double *e, int64_t m, int64_t w, const double *c);
-void TS_ISA(ts_rows_math_panel_scale_f64)(double *to, int64_t ldy, const double *e, int64_t m, int64_t w,
-                                          const double *r, int past);
-void TS_ISA(ts_rows_math_panel_shift_f64)(double *to, int64_t ldy, const double *e, int64_t m, int64_t w,
-                                          const double *c, const double *l, int past);
+void TS_ISA(ts_rows_math_panel_scale_f64)(double *to, int64_t ldy, const double *e, int64_t m,
+                                          int64_t w, const double *r, int past);
+void TS_ISA(ts_rows_math_panel_shift_f64)(double *to, int64_t ldy, const double *e, int64_t m,
+                                          int64_t w, const double *c, const double *l,
+                                          int past);
 
 #endif

@@ -48,8 +48,10 @@
     for (; i < a->m; i++) {                                                                    \
       const T *xi = x + i * a->ldx;                                                            \
       T *to = y + i * a->ldy;                                                                  \
-      if (a->op == TS_SCAN_sum) row_sum_##t(acc, xi, to, n);                                   \
-      else if (a->op == TS_SCAN_prod) row_prod_##t(acc, xi, to, n);                            \
+      if (a->op == TS_SCAN_sum)                                                                \
+        row_sum_##t(acc, xi, to, n);                                                           \
+      else if (a->op == TS_SCAN_prod)                                                          \
+        row_prod_##t(acc, xi, to, n);                                                          \
       else if (a->op == TS_SCAN_max)                                                           \
         row_max_##t(acc, a->index, xi, to, yi ? yi + i * a->ldy : 0, a->base + i, n);          \
       else {                                                                                   \
@@ -59,8 +61,8 @@
     }                                                                                          \
   }
 
-#define LOGADD_f32 TS_ISA(ts_rows_math_logadd_f32)
-#define LOGADD_f64 TS_ISA(ts_rows_math_logadd_f64)
+#define LOGADD_f32             TS_ISA(ts_rows_math_logadd_f32)
+#define LOGADD_f64             TS_ISA(ts_rows_math_logadd_f64)
 #define LOGADD_i64(y, a, x, n) ((void)0)
 
 SCAN(f32, float, float)

@@ -65,12 +65,17 @@ FN M m_xor(M a, M b) { return a ^ b; }
 FN M m_not(M a) { return !a; }
 FN int m_any(M a) { return a; }
 
-/* no part is shorter than one lane, so the part forms are never reached */
-FN V v_load(const double *p) { return *p; }
-FN V v_load_part(const double *p, int64_t n) { return n ? *p : 0; }
-FN void v_store(double *p, V a) { *p = a; }
+/* by memcpy, because no alignment is promised; parts never occur: none is shorter than a lane
+ */
+FN V v_load(const double *p) {
+  V a;
+  memcpy(&a, p, sizeof a);
+  return a;
+}
+FN V v_load_part(const double *p, int64_t n) { return n ? v_load(p) : 0; }
+FN void v_store(double *p, V a) { memcpy(p, &a, sizeof a); }
 FN void v_store_part(double *p, V a, int64_t n) {
-  if (n) *p = a;
+  if (n) v_store(p, a);
 }
 FN M m_load(const uint8_t *p) { return *p != 0; }
 FN M m_load_part(const uint8_t *p, int64_t n) { return n && *p; }
@@ -80,6 +85,6 @@ FN void m_store_part(uint8_t *p, M m, int64_t n) {
 }
 /* p[2i] = a[i], p[2i+1] = b[i] */
 FN void v_store_pairs(double *p, V a, V b) {
-  p[0] = a;
-  p[1] = b;
+  v_store(p, a);
+  v_store(p + 1, b);
 }
