@@ -443,6 +443,47 @@ static int call_op(lua_State *L) {
   return ts_lua_call(L, (TsOp)lua_tointeger(L, lua_upvalueindex(1)), 1, false);
 }
 
+static int list_tensors(lua_State *L, int table, int most, TsTensor **out) {
+  int n = 0;
+  luaL_checktype(L, table, LUA_TTABLE);
+  for (int i = 0; i < most; i++) {
+    lua_rawgeti(L, table, i + 1);
+    if ((out[i] = ts_lua_tensor(L, -1))) n = i + 1;
+    lua_pop(L, 1);
+  }
+  return n;
+}
+
+/* step(name, {inputs}, {outputs}, {options}): an operator whose results go into
+ * tensors that exist (vm/vm.h, ts_vm_call_out). */
+static int step(lua_State *L) {
+  TsTensor *out[TS_MAX_OUT];
+  Args a = {.L = L, .c = ts_lua_context(L), .op = ts_op_find(luaL_checkstring(L, 1)), .device = -1};
+  if (a.op == TS_OP_COUNT) return luaL_argerror(L, 1, "no such operator");
+  a.o = ts_op_info(a.op);
+  a.in = a.few;
+  a.nin = list_tensors(L, 2, a.o->nin, a.in);
+  int nout = list_tensors(L, 3, TS_MAX_OUT, out);
+  luaL_checktype(L, 4, LUA_TTABLE);
+  ts_op_defaults(a.op, a.attr);
+  if (set_options(&a, 4) || ts_op_check_attrs(a.op, a.attr, &a.c->err) ||
+      ts_vm_call_out(a.c, a.op, a.nin, a.in, a.attr, nout, out))
+    return ts_lua_raise(L);
+  return 0;
+}
+
+/* family(name): the operators of one family, in the table's order. */
+static int family(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1);
+  lua_newtable(L);
+  for (int i = 0, n = 0; i < TS_OP_COUNT; i++) {
+    if (strcmp(ts_op_info((TsOp)i)->family, name)) continue;
+    lua_pushstring(L, ts_op_info((TsOp)i)->name);
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
 void ts_lua_open_ops(lua_State *L) {
   lua_newtable(L);
   ts_lua_push_methods(L);
@@ -458,4 +499,8 @@ void ts_lua_open_ops(lua_State *L) {
   }
   lua_pop(L, 1);
   lua_setfield(L, -2, "op");
+  lua_pushcfunction(L, step);
+  lua_setfield(L, -2, "step");
+  lua_pushcfunction(L, family);
+  lua_setfield(L, -2, "family");
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "repl/lua_api.h"
@@ -25,9 +26,9 @@ static void map_unref(void *arg) {
   free(m);
 }
 
-static const char MAP_TYPE[] = "tessera.file";
+static const char FILE_TYPE[] = "tessera.file";
 
-static Map *check_map(lua_State *L) { return *(Map **)luaL_checkudata(L, 1, MAP_TYPE); }
+static Map *check_map(lua_State *L) { return *(Map **)luaL_checkudata(L, 1, FILE_TYPE); }
 
 static int io_failure(lua_State *L, const char *what, const char *path) {
   return ts_lua_fail(L, TS_ERR_io, "%s %s: %s", what, path, strerror(errno));
@@ -59,13 +60,13 @@ static int map_file(lua_State *L) {
   close(fd);
   if (!m) return io_failure(L, "cannot map", path);
   *box = m;
-  luaL_getmetatable(L, MAP_TYPE);
+  luaL_getmetatable(L, FILE_TYPE);
   lua_setmetatable(L, -2);
   return 1;
 }
 
 static int map_collect(lua_State *L) {
-  Map **box = luaL_checkudata(L, 1, MAP_TYPE);
+  Map **box = luaL_checkudata(L, 1, FILE_TYPE);
   if (*box) map_unref(*box);
   *box = NULL;
   return 0;
@@ -198,7 +199,7 @@ void ts_lua_open_files(lua_State *L) {
       {"size", map_size}, {"read", map_read}, {"tensor", map_tensor}, {NULL, NULL}};
   static const luaL_Reg function[] = {{"map_file", map_file}, {"write_file", write_file},
                                       {"is_terminal", is_terminal}, {"now", now}, {NULL, NULL}};
-  luaL_newmetatable(L, MAP_TYPE);
+  luaL_newmetatable(L, FILE_TYPE);
   lua_pushcfunction(L, map_collect);
   lua_setfield(L, -2, "__gc");
   lua_newtable(L);

@@ -3,9 +3,9 @@
  * Dimensions are sorted by the destination's strides and merged where both sides
  * allow it. The last one is `inner`; `partner` is the dimension that makes good
  * tiles with it: the one along which the source is densest when inner jumps from
- * cache line to cache line or rows are whole lines, else inner's neighbour. A tile is then one of the
- * kernels' moves: runs, a transpose, or a strided loop. Conversions pack a tile into
- * L1, convert it there and move it on. The other dimensions are an odometer.
+ * cache line to cache line or rows are whole lines, else inner's neighbour. A tile is then one
+ * of the kernels' moves: runs, a transpose, or a strided loop. Conversions pack a tile into L1,
+ * convert it there and move it on. The other dimensions are an odometer.
  *
  * A destination too large for the caches to keep is written past them, in whole
  * lines: straight from a transpose, else through a packed tile in L1. */
@@ -18,14 +18,13 @@
 
 enum {
   LINE = 64,
-  SIDE = 8,                 /* rows and columns from which tiles are transposed */
-  PACK = 16 << 10,          /* bytes of a packed tile, half of L1 at most */
-  PACK_LINES = 64 << 10,    /* of a transpose that is packed: wide rows pay, in L2 */
-  TILE = 256 << 10,         /* bytes of a tile that is moved at once */
-  PARALLEL = 256 << 10,     /* bytes that one thread moves alone */
-  PAST_CACHE = 8 << 20,     /* bytes from which a destination is streamed */
-  LONG_RUN = 2 << 10,       /* bytes of a row streamed without packing */
-  SHORT_RUN = 512           /* bytes of a row not worth streaming */
+  SIDE = 8,              /* rows and columns from which tiles are transposed */
+  PACK = 16 << 10,       /* bytes of a packed tile, half of L1 at most */
+  PACK_LINES = 64 << 10, /* of a transpose that is packed: wide rows pay, in L2 */
+  TILE = 256 << 10,      /* bytes of a tile that is moved at once */
+  PARALLEL = 256 << 10,  /* bytes that one thread moves alone */
+  PAST_CACHE = 8 << 20,  /* bytes from which a destination is streamed */
+  SHORT_RUN = 512        /* bytes of a row not worth streaming */
 };
 
 typedef struct Job {
@@ -36,7 +35,7 @@ typedef struct Job {
   int db, sb; /* bytes of an element */
   TsConvertFn *convert;
   bool past_cache, packs, lines;
-  int64_t ti, tj, skip;        /* a tile's extents; how much the first one lacks of tj */
+  int64_t ti, tj, skip; /* a tile's extents; how much the first one lacks of tj */
   int64_t ntile_i, ntile_j;
 } Job;
 
@@ -135,9 +134,11 @@ static void move(const Tile *t, int bytes, bool past_cache) {
     move_strided(t, bytes);
   else if (t->sj == bytes)
     k->runs(t->ni, t->nj * bytes, t->dst, t->di, t->src, t->si);
-  else if (t->nj >= 2 && t->nj <= 4 && t->di == t->nj * bytes && t->si == bytes && t->ni >= SIDE)
+  else if (t->nj >= 2 && t->nj <= 4 && t->di == t->nj * bytes && t->si == bytes &&
+           t->ni >= SIDE)
     k->weave(t->ni, (int)t->nj, t->dst, t->src, t->sj, bytes);
-  else if (t->ni >= 2 && t->ni <= 4 && t->sj == t->ni * bytes && t->si == bytes && t->nj >= SIDE)
+  else if (t->ni >= 2 && t->ni <= 4 && t->sj == t->ni * bytes && t->si == bytes &&
+           t->nj >= SIDE)
     k->part(t->nj, (int)t->ni, t->dst, t->di, t->src, bytes);
   else if (t->si == bytes && t->ni >= SIDE && t->nj >= SIDE)
     k->transpose(t->ni, t->nj, t->dst, t->di, t->src, t->sj, bytes, past_cache);
@@ -156,6 +157,8 @@ static void stream_rows(const Tile *t, int bytes) {
   int64_t row = t->nj * bytes;
   if (packed(t, t->di, t->dj, bytes) && packed(t, t->si, t->sj, bytes)) {
     k->stream(t->ni * row, t->dst, t->src);
+  } else if (packed(t, t->di, t->dj, bytes) && row >= LINE) {
+    k->stream_runs(t->ni, row, t->dst, t->src, t->si);
   } else {
     for (int64_t i = 0; i < t->ni; i++) k->stream(row, t->dst + i * t->di, t->src + i * t->si);
   }
@@ -267,12 +270,12 @@ static void choose_stores(Job *j, int64_t nbytes) {
   j->past_cache = j->packs = j->lines = false;
   if (nbytes < PAST_CACHE || j->ds[j->inner] != j->db) return;
   bool adjoin = j->partner >= 0 && j->ds[j->partner] == row;
-  if (row < SHORT_RUN && !adjoin) return;
+  if (row < SHORT_RUN && !adjoin && !(row >= LINE && whole_lines(j))) return;
   j->past_cache = true;
   if (is_transpose(j))
     j->packs = j->lines = j->ds[j->partner] % LINE != 0;
   else
-    j->packs = j->ss[j->inner] != j->sb || (row < LONG_RUN && j->ndim > 1 && !whole_lines(j));
+    j->packs = j->ss[j->inner] != j->sb || (adjoin && row < LINE);
 }
 
 /* Tiles of `room` bytes: whole rows where they fit, as many as fit; where inner
@@ -285,8 +288,7 @@ static void choose_tiles(Job *j) {
   if (is_transpose(j) && !packs) room = TILE / bytes;
   if (j->lines) room = PACK_LINES / bytes;
   int64_t wide = room;
-  if (j->partner >= 0 && inner_jumps(j))
-    wide = (j->lines ? 16 : packs ? 8 : 4) * LINE / bytes;
+  if (j->partner >= 0 && inner_jumps(j)) wide = (j->lines ? 16 : packs ? 8 : 4) * LINE / bytes;
   j->tj = least(cols, most(wide, room / rows));
   j->ti = least(rows, most(room / j->tj, 1));
   if (j->lines && j->tj < cols) j->tj -= LINE / bytes;
@@ -365,7 +367,12 @@ static void run(Job *j) {
 static bool run_small(const Job *j) {
   if (j->ndim > 2) return false;
   int in = j->ndim - 1;
-  Tile t = {.ni = 1, .nj = j->dim[in], .dst = j->dst, .dj = j->ds[in], .src = j->src, .sj = j->ss[in]};
+  Tile t = {.ni = 1,
+            .nj = j->dim[in],
+            .dst = j->dst,
+            .dj = j->ds[in],
+            .src = j->src,
+            .sj = j->ss[in]};
   if (j->ndim == 2) t.ni = j->dim[0], t.di = j->ds[0], t.si = j->ss[0];
   if (t.ni * t.nj * most(j->db, j->sb) > PACK) return false;
   if (!j->convert)
@@ -402,7 +409,8 @@ static void convert_blocks(int ndim, const int64_t *dim, char *dst, TsDtype to,
     return;
   }
   for (int64_t i = 0; i < dim[0]; i++)
-    convert_blocks(ndim - 1, dim + 1, dst + i * ds[0], to, ds + 1, src + i * ss[0], from, ss + 1);
+    convert_blocks(ndim - 1, dim + 1, dst + i * ds[0], to, ds + 1, src + i * ss[0], from,
+                   ss + 1);
 }
 
 void ts_convert_nd(int ndim, const int64_t *dim, void *dst, TsDtype dst_dtype,

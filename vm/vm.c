@@ -91,22 +91,28 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
   return 0;
 }
 
+static int infer_call(TsCall *call, TsInfer *inf, const TsMeta **meta) {
+  for (int i = 0; i < call->nin; i++) meta[i] = call->in[i] ? &call->in[i]->meta : NULL;
+  *inf = (TsInfer){.op = call->op, .nin = call->nin, .in = meta, .attr = call->attr,
+                   .err = &call->ctx->err};
+  if (ts_op_infer(inf)) return -1;
+  call->compute = inf->compute;
+  call->nout = inf->nout;
+  return 0;
+}
+
 static int call_general(TsCall *call, const TsOpInfo *o, int room) {
   const TsMeta *meta[TS_MAX_VARIADIC];
   TsAttr preset[TS_MAX_ATTR];
+  TsInfer inf;
   if (!call->attr) {
     ts_op_defaults(call->op, preset);
     if (ts_op_check_attrs(call->op, preset, &call->ctx->err)) return -1;
     call->attr = preset;
   }
-  for (int i = 0; i < call->nin; i++) meta[i] = call->in[i] ? &call->in[i]->meta : NULL;
-  TsInfer inf = {.op = call->op, .nin = call->nin, .in = meta, .attr = call->attr,
-                 .err = &call->ctx->err};
   int device = device_of(call);
-  if (device < 0 || ts_op_infer(&inf)) return -1;
+  if (device < 0 || infer_call(call, &inf, meta)) return -1;
   TS_ASSERT(inf.nout <= room);
-  call->compute = inf.compute;
-  call->nout = inf.nout;
   for (int i = 0; i < inf.nout; i++) inf.out[i].device = (uint8_t)device, inf.out[i].weak = 0;
   return execute(call, o, inf.out, inf.dynamic);
 }
@@ -146,6 +152,32 @@ TsTensor *ts_vm_call1(TsContext *c, TsOp op, int nin, TsTensor *const *in, const
   if (ts_vm_call(c, op, nin, in, attr, TS_MAX_OUT, &nout, out)) return NULL;
   release(out + 1, nout - 1);
   return out[0];
+}
+
+static bool fits(const TsTensor *t, const TsMeta *m) {
+  return t->contiguous && t->meta.dtype == m->dtype && ts_meta_same_shape(&t->meta, m);
+}
+
+int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+                   int nout, TsTensor *const *out) {
+  const TsOpInfo *o = ts_op_info(op);
+  const TsMeta *meta[TS_MAX_VARIADIC];
+  TsTensor *made[TS_MAX_OUT] = {NULL};
+  TsInfer inf;
+  TsCall call = {.ctx = c, .op = op, .nin = nin, .in = in, .out = made, .attr = attr};
+  if (check_inputs(c, o, nin, in) || infer_call(&call, &inf, meta)) return -1;
+  int failed = 0;
+  for (int i = 0; i < call.nout && !failed; i++) {
+    bool given = i < nout && fits(out[i], &inf.out[i]);
+    made[i] = given ? ts_tensor_ref(out[i]) : ts_tensor_new(c, &inf.out[i]);
+    failed = !made[i];
+  }
+  if (!failed) failed = ts_vm_handler[op](&call);
+  if (!failed) ts_trace_record(&c->trace, &call);
+  for (int i = 0; i < nout && i < call.nout && !failed; i++)
+    if (made[i] != out[i]) failed = ts_vm_assign(c, out[i], made[i]);
+  release(made, call.nout);
+  return failed ? -1 : 0;
 }
 
 int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,

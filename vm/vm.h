@@ -38,6 +38,12 @@ TsTensor *ts_vm_call1(TsContext *c, TsOp op, int nin, TsTensor *const *in, const
 int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
                     TsTensor *x);
 
+/* Runs a KERNEL row with its first nout outputs in the given tensors, which may be
+ * inputs of the same place (an optimiser's step). Each must have the dtype and shape
+ * that the row gives and be row-major; otherwise it is made apart and copied in. */
+int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+                   int nout, TsTensor *const *out);
+
 /* Copies src, broadcast and converted, into the elements of dst. */
 int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src);
 

@@ -1,4 +1,5 @@
--- The module tessera: operators and the library around them.
+-- The module tessera. Its parts are loaded when first asked for.
+
 local core = require "tessera.core"
 
 local tessera = {
@@ -6,11 +7,46 @@ local tessera = {
   tensor = core.tensor,
   is_tensor = core.is_tensor,
   version = core.version,
+  threads = core.threads,
+  memory = core.memory,
+  devices = core.devices,
+  core = core,
 }
 
-tessera.rng = {}
-for _, row in ipairs(core.operators()) do
-  if row.family == "random" then tessera.rng[row.name] = core.op[row.name] end
+-- Random operators, also as op.normal and so on; rng.seed sets the generator.
+local rng = { seed = core.seed, state = core.rng_state }
+for _, name in ipairs(core.family("random")) do rng[name] = core.op[name] end
+tessera.rng = rng
+
+-- op.pipeline{x, f, g, ...}: g(f(x)); a first function makes the whole a function.
+function core.op.pipeline(stages)
+  local function run(x, from)
+    for i = from, #stages do x = stages[i](x) end
+    return x
+  end
+  if type(stages[1]) == "function" then
+    return function(x) return run(x, 1) end
+  end
+  return run(stages[1], 2)
 end
 
-return tessera
+local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data",
+  numerics = "tessera.numerics", einops = "tessera.einops" }
+
+function tessera.load(path) return require("tessera.io").load(path) end
+function tessera.save(path, value, metadata) return require("tessera.io").save(path, value, metadata) end
+
+function core.op.rearrange(...) return require("tessera.einops").rearrange(...) end
+core.methods.rearrange = core.op.rearrange
+
+-- einsum's equation may come first, as elsewhere: op.einsum("ij,jk->ik", a, b).
+
+return setmetatable(tessera, {
+  __index = function(t, key)
+    local name = parts[key]
+    if not name then return nil end
+    local part = require(name)
+    rawset(t, key, part)
+    return part
+  end,
+})

@@ -47,7 +47,8 @@ static Real decode(const Format *f, uint64_t u) {
 
 static uint64_t encode(const Format *f, Real x) {
   if (x != x) return f->nan;
-  uint64_t sign = (uint64_t)(signbit(x) != 0) << (f->bits - 1), top = (uint64_t)1 << (f->bits - 1 - f->mantissa);
+  uint64_t sign = (uint64_t)(signbit(x) != 0) << (f->bits - 1),
+           top = (uint64_t)1 << (f->bits - 1 - f->mantissa);
   uint64_t inf = (top - 1) << f->mantissa, most = f->has_inf ? inf - 1 : 0x7e;
   Real a = fabsl(x);
   if (a == 0) return sign;
@@ -127,7 +128,8 @@ static int same(TsDtype to, const char *a, const char *b) {
   Real x[2], y[2];
   value_of(to, a, x), value_of(to, b, y);
   for (int i = 0; i < 2; i++)
-    if (!(x[i] == y[i] && signbit(x[i]) == signbit(y[i])) && !(x[i] != x[i] && y[i] != y[i])) return 0;
+    if (!(x[i] == y[i] && signbit(x[i]) == signbit(y[i])) && !(x[i] != x[i] && y[i] != y[i]))
+      return 0;
   return 1;
 }
 
@@ -159,7 +161,8 @@ static void push_format(List *l, TsDtype d, TsDtype narrow, int every) {
     if (x != x || isinf(x)) continue;
     if (isinf(next) || next != next) next = x * 2;
     uint64_t at = encode(&formats[d], x), middle = encode(&formats[d], (x + next) / 2);
-    for (int k = -1; k <= 1; k++) push(l, d, at + (uint64_t)k), push(l, d, middle + (uint64_t)k);
+    for (int k = -1; k <= 1; k++)
+      push(l, d, at + (uint64_t)k), push(l, d, middle + (uint64_t)k);
   }
 }
 
@@ -174,7 +177,9 @@ static void push_limits(List *l, TsDtype d) {
 
 static void push_ints(List *l, TsDtype d) {
   for (int e = 0; e < 64; e++) {
-    for (int k = -3; k <= 3; k++) push(l, d, ((uint64_t)1 << e) + (uint64_t)k), push(l, d, -((uint64_t)1 << e) + (uint64_t)k);
+    for (int k = -3; k <= 3; k++)
+      push(l, d, ((uint64_t)1 << e) + (uint64_t)k),
+          push(l, d, -((uint64_t)1 << e) + (uint64_t)k);
     /* 8, 11 and 24-bit midpoints at this size, and their neighbours */
     for (int i = 0; i < 300; i++) {
       int bits = i % 3 == 0 ? 8 : i % 3 == 1 ? 11 : 24;
@@ -240,7 +245,8 @@ static void check_pair(TsDtype to, TsDtype from, const List *l) {
   for (int s = 0; s < nset; s++) {
     TsConvertFn *convert = set[s].k.convert[from][to];
     if (!convert) {
-      fprintf(stderr, "%s: no conversion of %s to %s\n", set[s].isa, ts_dtype_name(from), ts_dtype_name(to));
+      fprintf(stderr, "%s: no conversion of %s to %s\n", set[s].isa, ts_dtype_name(from),
+              ts_dtype_name(to));
       failures++;
       continue;
     }
@@ -254,9 +260,11 @@ static void check_pair(TsDtype to, TsDtype from, const List *l) {
       convert(n, got, l->at + at * sb);
       for (int64_t i = 0; i < n; i++)
         if (!same(to, got + i * db, want + (at + i) * db))
-          show("few", &set[s], to, from, l->at + (at + i) * sb, got + i * db, want + (at + i) * db);
+          show("few", &set[s], to, from, l->at + (at + i) * sb, got + i * db,
+               want + (at + i) * db);
       for (int64_t i = n * db; i < (n + 1) * db; i++)
-        if (got[i] != 0x5a) failures++, fprintf(stderr, "%s: writes past the end\n", set[s].isa);
+        if (got[i] != 0x5a)
+          failures++, fprintf(stderr, "%s: writes past the end\n", set[s].isa);
     }
   }
   free(want), free(got);
@@ -283,7 +291,9 @@ static void check_unpack(TsDtype to) {
         uint64_t u = encode(&formats[to], mx_value((uint8_t)scale, code));
         memcpy(want, &u, 8);
         if (!same(to, got + i * bytes, want)) {
-          if (failures++ < 20) fprintf(stderr, "%s: mxfp4 2^%d code %d -> %s\n", set[s].isa, scale - 127, code, ts_dtype_name(to));
+          if (failures++ < 20)
+            fprintf(stderr, "%s: mxfp4 2^%d code %d -> %s\n", set[s].isa, scale - 127, code,
+                    ts_dtype_name(to));
         }
       }
     }
@@ -333,7 +343,8 @@ static void check_pack(void) {
     define_block(x, want), define_block(x + 32, want + 17);
     for (int s = 0; s < nset; s++) {
       set[s].k.convert[TS_DT_f32][TS_DT_mxfp4](64, got, x);
-      if (memcmp(got, want, 34) && failures++ < 20) fprintf(stderr, "%s: f32 -> mxfp4\n", set[s].isa);
+      if (memcmp(got, want, 34) && failures++ < 20)
+        fprintf(stderr, "%s: f32 -> mxfp4\n", set[s].isa);
     }
   }
 }

@@ -219,8 +219,9 @@ static void large(int bytes, int ndim, const int64_t *dim, const int *order, int
 }
 
 static void large_copies(void) {
-  static const int64_t square[] = {1536, 1600}, odd[] = {1537, 1601}, image[] = {8, 3, 400 * 401},
-                       pixels[] = {8, 160400, 3}, deep[] = {20, 56 * 56, 64}, flat[] = {2500001},
+  static const int64_t square[] = {1536, 1600}, odd[] = {1537, 1601},
+                       image[] = {8, 3, 400 * 401}, pixels[] = {8, 160400, 3},
+                       deep[] = {20, 56 * 56, 64}, flat[] = {2500001},
                        heads[] = {16, 12, 257, 64};
   static const int same2[] = {0, 1}, swap2[] = {1, 0}, same3[] = {0, 1, 2}, swap3[] = {0, 2, 1};
   static const int same1[] = {0}, swap4[] = {0, 2, 1, 3};
@@ -271,9 +272,9 @@ static void suite(const char *name, void copy(TsCopyKernels *),
   copy(&kernels);
   convert(&conversions);
   ts_copy_use(&kernels, &conversions);
-  random_copies(6000);
-  random_conversions(3000);
-  random_fills(1500);
+  random_copies(3000);
+  random_conversions(1500);
+  random_fills(800);
   large_copies();
   block_rows();
 }

@@ -71,10 +71,10 @@ static const struct {
   const char *name;
   double c64, c128;
 } bound[] = {
-    {"abs", 0.51, 0.55},  {"angle", 0.51, 1}, {"sign", 0.51, 1.6}, {"reciprocal", 0.51, 4.5},
-    {"div", 0.51, 4.5},   {"sqrt", 0.51, 2.5}, {"exp", 0.51, 2},   {"log", 0.51, 1.5},
-    {"sin", 0.51, 2.5},   {"cos", 0.51, 2.5}, {"sinh", 0.51, 2.5}, {"cosh", 0.51, 2.5},
-    {"tanh", 0.51, 5},    {"pow", 0.51, 150},
+    {"abs", 0.51, 0.55}, {"angle", 0.51, 1},  {"sign", 0.51, 1.6}, {"reciprocal", 0.51, 4.5},
+    {"div", 0.51, 4.5},  {"sqrt", 0.51, 2.5}, {"exp", 0.51, 2},    {"log", 0.51, 1.5},
+    {"sin", 0.51, 2.5},  {"cos", 0.51, 2.5},  {"sinh", 0.51, 2.5}, {"cosh", 0.51, 2.5},
+    {"tanh", 0.51, 5},   {"pow", 0.51, 150},
 };
 
 /* ---- inputs */
@@ -100,9 +100,11 @@ static double z[2 * MANY], w[2 * MANY];
 static void fill_inputs(int kind, int exponent, int is_float) {
   for (int i = 0; i < MANY; i++) {
     if (kind == 0) {
-      for (int k = 0; k < 2; k++) z[2 * i + k] = spread_out(exponent), w[2 * i + k] = spread_out(exponent);
+      for (int k = 0; k < 2; k++)
+        z[2 * i + k] = spread_out(exponent), w[2 * i + k] = spread_out(exponent);
     } else {
-      double angle = uniform(-4, 4), r = kind == 2 ? 1 + ldexp(uniform(-1, 1), -(int)(draw() % 50)) : 6;
+      double angle = uniform(-4, 4),
+             r = kind == 2 ? 1 + ldexp(uniform(-1, 1), -(int)(draw() % 50)) : 6;
       z[2 * i] = kind == 2 ? r * cos(angle) : uniform(-r, r);
       z[2 * i + 1] = kind == 2 ? r * sin(angle) : uniform(-r, r);
       w[2 * i] = uniform(-3, 3), w[2 * i + 1] = i % 3 ? uniform(-3, 3) : 0;
@@ -151,7 +153,8 @@ static double check_function(int op, int type, int s, double limit) {
   const void *in[] = {a, b};
   set[s].k.fn[type][op](MANY, out, in, NULL, 0);
   for (int i = 0; i < MANY; i++) {
-    Wide want = function(row[op].name, pair(z[2 * i], z[2 * i + 1]), pair(w[2 * i], w[2 * i + 1]));
+    Wide want =
+        function(row[op].name, pair(z[2 * i], z[2 * i + 1]), pair(w[2 * i], w[2 * i + 1]));
     Real part[2] = {creall(want), cimagl(want)};
     for (int k = 0; k < 2 - real; k++) {
       double got = part_of(type, out, real ? i : 2 * i + k), e = ulps(type, got, part[k]);
@@ -178,7 +181,8 @@ static void check_functions(void) {
     for (int type = 0; type < 2; type++) {
       double most = 0, limit = type ? bound[f].c128 : bound[f].c64;
       int op = row_named(bound[f].name), is_pow = op == TS_PW_pow;
-      int is_div = op == TS_PW_div || op == TS_PW_reciprocal; /* scales lose parts 2^-1022 apart */
+      int is_div =
+          op == TS_PW_div || op == TS_PW_reciprocal; /* scales lose parts 2^-1022 apart */
       for (int kind = 0; kind < 3; kind++) {
         fill_inputs(kind, is_pow ? 4 : type ? is_div ? 490 : 1000 : 120, !type);
         double e = check_function(op, type, nset - 1, limit);
@@ -189,7 +193,8 @@ static void check_functions(void) {
 }
 
 /* ---- simple rows */
-static int simple(const char *name, double x, double xi, double y, double yi, double *re, double *im) {
+static int simple(const char *name, double x, double xi, double y, double yi, double *re,
+                  double *im) {
   *im = 0;
   if (IS("neg")) return *re = -x, *im = -xi, 1;
   if (IS("conj")) return *re = x, *im = -xi, 1;
@@ -249,7 +254,8 @@ static void check_simple(int op, int type, int s, unsigned scalars) {
       return;
     if (real_result(name)) {
       if (part_of(type, out, i) != rounded(type, re)) complain(s, type, op, i);
-    } else if (part_of(type, out, 2 * i) != rounded(type, re) || part_of(type, out, 2 * i + 1) != rounded(type, im)) {
+    } else if (part_of(type, out, 2 * i) != rounded(type, re) ||
+               part_of(type, out, 2 * i + 1) != rounded(type, im)) {
       complain(s, type, op, i);
     }
   }
@@ -264,13 +270,21 @@ static int kind_of(double x) {
 }
 
 static Wide library(const char *name, double complex x) {
-  return IS("sqrt") ? csqrt(x) : IS("exp") ? cexp(x) : IS("log") ? clog(x) : IS("sin") ? csin(x)
-       : IS("cos") ? ccos(x) : IS("sinh") ? csinh(x) : IS("cosh") ? ccosh(x) : ctanh(x);
+  return IS("sqrt")   ? csqrt(x)
+         : IS("exp")  ? cexp(x)
+         : IS("log")  ? clog(x)
+         : IS("sin")  ? csin(x)
+         : IS("cos")  ? ccos(x)
+         : IS("sinh") ? csinh(x)
+         : IS("cosh") ? ccosh(x)
+                      : ctanh(x);
 }
 
 static void check_special(void) {
-  static const double v[] = {0, -0.0, 1, -1, 2.5, -2.5, 1e308, -1e308, INFINITY, -INFINITY, NAN};
-  static const char *const list[] = {"sqrt", "exp", "log", "sin", "cos", "sinh", "cosh", "tanh"};
+  static const double v[] = {0,     -0.0,   1,        -1,        2.5, -2.5,
+                             1e308, -1e308, INFINITY, -INFINITY, NAN};
+  static const char *const list[] = {"sqrt", "exp",  "log",  "sin",
+                                     "cos",  "sinh", "cosh", "tanh"};
   enum { N = sizeof v / sizeof *v };
   for (size_t f = 0; f < sizeof list / sizeof *list; f++)
     for (int i = 0; i < N * N; i++) {
@@ -283,10 +297,11 @@ static void check_special(void) {
       double part[2] = {(double)creall(want), (double)cimagl(want)};
       for (int k = 0; k < 2; k++)
         if (abs(kind_of(part[k])) != abs(kind_of(y[k])) ||
-            (!isnan(part[k]) && isfinite(x[0]) && isfinite(x[1]) && signbit(part[k]) != signbit(y[k])))
+            (!isnan(part[k]) && isfinite(x[0]) && isfinite(x[1]) &&
+             signbit(part[k]) != signbit(y[k])))
           if (failures++ < 60)
-            fprintf(stderr, "%s(%g%+gi) = %g%+gi, want %g%+gi\n", list[f], x[0], x[1], y[0], y[1],
-                    part[0], part[1]);
+            fprintf(stderr, "%s(%g%+gi) = %g%+gi, want %g%+gi\n", list[f], x[0], x[1], y[0],
+                    y[1], part[0], part[1]);
     }
 }
 
@@ -301,12 +316,14 @@ static void canonical(int type, char *p, int64_t parts) {
 }
 
 static void check_equal(int op, int type) {
-  static const double v[] = {0, -0.0, 1, -1, 2.5, 1e308, 1e-310, INFINITY, -INFINITY, NAN, 3e38, 1e-40};
+  static const double v[] = {0,      -0.0,     1,         -1,  2.5,  1e308,
+                             1e-310, INFINITY, -INFINITY, NAN, 3e38, 1e-40};
   for (int i = 0; i < 600; i++) z[i] = v[draw() % 12], w[i] = v[draw() % 12];
   char *a = as_type(type, z, MANY), *b = as_type(type, w, MANY);
   uint8_t *cond = malloc(MANY);
   for (int i = 0; i < MANY; i++) cond[i] = draw() & 1;
-  int tests = test_of(row[op].name, 0, 0) >= 0, bytes = type ? 16 : 8, is_where = op == TS_PW_where;
+  int tests = test_of(row[op].name, 0, 0) >= 0, bytes = type ? 16 : 8,
+      is_where = op == TS_PW_where;
   if (real_result(row[op].name)) bytes /= 2;
   if (tests) bytes = 1;
   for (unsigned scalars = 0; scalars < 1u << row[op].arity; scalars++)

@@ -81,7 +81,8 @@ static Big define(const char *name, TsDtype d, Big x, Big y, const double *par, 
   if (IS("abs")) return x < 0 ? -x : x;
   if (IS("sign")) return (x > 0) - (x < 0);
   if (IS("square")) return x * x;
-  if (IS("floor") || IS("ceil") || IS("round") || IS("trunc") || IS("real") || IS("conj")) return x;
+  if (IS("floor") || IS("ceil") || IS("round") || IS("trunc") || IS("real") || IS("conj"))
+    return x;
   if (IS("imag") || IS("isnan") || IS("isinf")) return 0;
   if (IS("isfinite")) return 1;
   if (IS("clamp")) return clamp(d, x, par[0], par[1]);
@@ -115,8 +116,9 @@ static Big define(const char *name, TsDtype d, Big x, Big y, const double *par, 
 }
 
 static int to_bool(const char *name) {
-  static const char *const list[] = {"isnan", "isinf", "isfinite", "logical_not", "eq", "ne", "lt",
-                                     "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"};
+  static const char *const list[] = {
+      "isnan", "isinf", "isfinite", "logical_not", "eq",         "ne",         "lt",
+      "le",    "gt",    "ge",       "logical_and", "logical_or", "logical_xor"};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
     if (IS(list[i])) return 1;
   return 0;
@@ -200,9 +202,13 @@ static void check_where(TsDtype d, int64_t n, const Big *x, const Big *y) {
 }
 
 static void check_row(int op, TsDtype d, int64_t n, const Big *x, const Big *y) {
-  static const double bounds[][2] = {{-3, 5}, {-__builtin_inf(), 3.7}, {-2.5, __builtin_inf()},
-                                     {__builtin_nan(""), 1e300}, {-1e300, __builtin_nan("")},
-                                     {6, 4}, {-0x1p63, 0x1p63}};
+  static const double bounds[][2] = {{-3, 5},
+                                     {-__builtin_inf(), 3.7},
+                                     {-2.5, __builtin_inf()},
+                                     {__builtin_nan(""), 1e300},
+                                     {-1e300, __builtin_nan("")},
+                                     {6, 4},
+                                     {-0x1p63, 0x1p63}};
   if (op == TS_PW_where) {
     check_where(d, n < 3000 ? n : 3000, x, y);
     return;

@@ -16,32 +16,32 @@ typedef uint64_t __attribute__((aligned(1), may_alias)) elem8;
 typedef __m128i_u elem16;
 
 /* call(1, args) to call(16, args) by elem_bytes */
-#define BY_SIZE(bytes, call, ...)             \
-  switch (bytes) {                            \
-  case 1: call##1(__VA_ARGS__); break;        \
-  case 2: call##2(__VA_ARGS__); break;        \
-  case 4: call##4(__VA_ARGS__); break;        \
-  case 8: call##8(__VA_ARGS__); break;        \
-  default: call##16(__VA_ARGS__);             \
+#define BY_SIZE(bytes, call, ...)                                                              \
+  switch (bytes) {                                                                             \
+  case 1: call##1(__VA_ARGS__); break;                                                         \
+  case 2: call##2(__VA_ARGS__); break;                                                         \
+  case 4: call##4(__VA_ARGS__); break;                                                         \
+  case 8: call##8(__VA_ARGS__); break;                                                         \
+  default: call##16(__VA_ARGS__);                                                              \
   }
 
 /* ---- strided */
-#define STRIDED(bytes)                                                                    \
-  INLINE void strided##bytes(int64_t n, char *d, int64_t ds, const char *s, int64_t ss) { \
-    for (; n >= 4; n -= 4, d += 4 * ds, s += 4 * ss) {                                    \
-      elem##bytes a = *(const elem##bytes *)s, b = *(const elem##bytes *)(s + ss);        \
-      elem##bytes c = *(const elem##bytes *)(s + 2 * ss);                                 \
-      elem##bytes e = *(const elem##bytes *)(s + 3 * ss);                                 \
-      *(elem##bytes *)d = a, *(elem##bytes *)(d + ds) = b;                                \
-      *(elem##bytes *)(d + 2 * ds) = c, *(elem##bytes *)(d + 3 * ds) = e;                 \
-    }                                                                                     \
-    for (; n > 0; n--, d += ds, s += ss) *(elem##bytes *)d = *(const elem##bytes *)s;     \
-  }                                                                                       \
-  INLINE void gather##bytes(int64_t n, char *d, const char *s, int64_t ss) {              \
-    strided##bytes(n, d, bytes, s, ss);                                                   \
-  }                                                                                       \
-  INLINE void scatter##bytes(int64_t n, char *d, int64_t ds, const char *s) {             \
-    strided##bytes(n, d, ds, s, bytes);                                                   \
+#define STRIDED(bytes)                                                                         \
+  INLINE void strided##bytes(int64_t n, char *d, int64_t ds, const char *s, int64_t ss) {      \
+    for (; n >= 4; n -= 4, d += 4 * ds, s += 4 * ss) {                                         \
+      elem##bytes a = *(const elem##bytes *)s, b = *(const elem##bytes *)(s + ss);             \
+      elem##bytes c = *(const elem##bytes *)(s + 2 * ss);                                      \
+      elem##bytes e = *(const elem##bytes *)(s + 3 * ss);                                      \
+      *(elem##bytes *)d = a, *(elem##bytes *)(d + ds) = b;                                     \
+      *(elem##bytes *)(d + 2 * ds) = c, *(elem##bytes *)(d + 3 * ds) = e;                      \
+    }                                                                                          \
+    for (; n > 0; n--, d += ds, s += ss) *(elem##bytes *)d = *(const elem##bytes *)s;          \
+  }                                                                                            \
+  INLINE void gather##bytes(int64_t n, char *d, const char *s, int64_t ss) {                   \
+    strided##bytes(n, d, bytes, s, ss);                                                        \
+  }                                                                                            \
+  INLINE void scatter##bytes(int64_t n, char *d, int64_t ds, const char *s) {                  \
+    strided##bytes(n, d, ds, s, bytes);                                                        \
   }
 
 STRIDED(1)
@@ -52,41 +52,43 @@ STRIDED(16)
 
 /* Steps of -1 and 2 elements, and up to 4 arrays interleaved or parted: the compiler
  * makes shuffles of these. */
-#define SHUFFLED(bytes)                                                                  \
-  static void reverse##bytes(int64_t n, void *dst, const void *src) {                    \
-    elem##bytes *restrict d = dst;                                                       \
-    const elem##bytes *restrict s = src;                                                 \
-    for (int64_t i = 0; i < n; i++) d[i] = s[-i];                                        \
-  }                                                                                      \
-  static void every_other##bytes(int64_t n, void *dst, const void *src) {                \
-    elem##bytes *restrict d = dst;                                                       \
-    const elem##bytes *restrict s = src;                                                 \
-    for (int64_t i = 0; i < n; i++) d[i] = s[2 * i];                                     \
-  }                                                                                      \
-  static void weave##bytes(int64_t n, int count, void *dst, const char *src, int64_t ss) { \
-    elem##bytes *restrict d = dst;                                                       \
+#define SHUFFLED(bytes)                                                                        \
+  static void reverse##bytes(int64_t n, void *dst, const void *src) {                          \
+    elem##bytes *restrict d = dst;                                                             \
+    const elem##bytes *restrict s = src;                                                       \
+    for (int64_t i = 0; i < n; i++) d[i] = s[-i];                                              \
+  }                                                                                            \
+  static void every_other##bytes(int64_t n, void *dst, const void *src) {                      \
+    elem##bytes *restrict d = dst;                                                             \
+    const elem##bytes *restrict s = src;                                                       \
+    for (int64_t i = 0; i < n; i++) d[i] = s[2 * i];                                           \
+  }                                                                                            \
+  static void weave##bytes(int64_t n, int count, void *dst, const char *src, int64_t ss) {     \
+    elem##bytes *restrict d = dst;                                                             \
     const elem##bytes *restrict a = (const void *)src, *restrict b = (const void *)(src + ss); \
-    const elem##bytes *restrict c = (const void *)(src + 2 * ss);                        \
-    const elem##bytes *restrict e = (const void *)(src + 3 * ss);                        \
-    if (count == 2)                                                                      \
-      for (int64_t i = 0; i < n; i++) d[2 * i] = a[i], d[2 * i + 1] = b[i];              \
-    else if (count == 3)                                                                 \
-      for (int64_t i = 0; i < n; i++) d[3 * i] = a[i], d[3 * i + 1] = b[i], d[3 * i + 2] = c[i]; \
-    else                                                                                 \
-      for (int64_t i = 0; i < n; i++)                                                    \
-        d[4 * i] = a[i], d[4 * i + 1] = b[i], d[4 * i + 2] = c[i], d[4 * i + 3] = e[i];  \
-  }                                                                                      \
-  static void part##bytes(int64_t n, int count, char *dst, int64_t ds, const void *src) { \
-    const elem##bytes *restrict s = src;                                                 \
-    elem##bytes *restrict a = (void *)dst, *restrict b = (void *)(dst + ds);             \
-    elem##bytes *restrict c = (void *)(dst + 2 * ds), *restrict e = (void *)(dst + 3 * ds); \
-    if (count == 2)                                                                      \
-      for (int64_t i = 0; i < n; i++) a[i] = s[2 * i], b[i] = s[2 * i + 1];              \
-    else if (count == 3)                                                                 \
-      for (int64_t i = 0; i < n; i++) a[i] = s[3 * i], b[i] = s[3 * i + 1], c[i] = s[3 * i + 2]; \
-    else                                                                                 \
-      for (int64_t i = 0; i < n; i++)                                                    \
-        a[i] = s[4 * i], b[i] = s[4 * i + 1], c[i] = s[4 * i + 2], e[i] = s[4 * i + 3];  \
+    const elem##bytes *restrict c = (const void *)(src + 2 * ss);                              \
+    const elem##bytes *restrict e = (const void *)(src + 3 * ss);                              \
+    if (count == 2)                                                                            \
+      for (int64_t i = 0; i < n; i++) d[2 * i] = a[i], d[2 * i + 1] = b[i];                    \
+    else if (count == 3)                                                                       \
+      for (int64_t i = 0; i < n; i++)                                                          \
+        d[3 * i] = a[i], d[3 * i + 1] = b[i], d[3 * i + 2] = c[i];                             \
+    else                                                                                       \
+      for (int64_t i = 0; i < n; i++)                                                          \
+        d[4 * i] = a[i], d[4 * i + 1] = b[i], d[4 * i + 2] = c[i], d[4 * i + 3] = e[i];        \
+  }                                                                                            \
+  static void part##bytes(int64_t n, int count, char *dst, int64_t ds, const void *src) {      \
+    const elem##bytes *restrict s = src;                                                       \
+    elem##bytes *restrict a = (void *)dst, *restrict b = (void *)(dst + ds);                   \
+    elem##bytes *restrict c = (void *)(dst + 2 * ds), *restrict e = (void *)(dst + 3 * ds);    \
+    if (count == 2)                                                                            \
+      for (int64_t i = 0; i < n; i++) a[i] = s[2 * i], b[i] = s[2 * i + 1];                    \
+    else if (count == 3)                                                                       \
+      for (int64_t i = 0; i < n; i++)                                                          \
+        a[i] = s[3 * i], b[i] = s[3 * i + 1], c[i] = s[3 * i + 2];                             \
+    else                                                                                       \
+      for (int64_t i = 0; i < n; i++)                                                          \
+        a[i] = s[4 * i], b[i] = s[4 * i + 1], c[i] = s[4 * i + 2], e[i] = s[4 * i + 3];        \
   }
 
 SHUFFLED(1)
@@ -143,13 +145,14 @@ static void splat(int64_t n, void *dst, const void *value, int bytes) {
 
 /* ---- short runs: two moves that may overlap cover any length between one and two
  * of their size. The loop stands inside the choice of the size. */
-#define TWO(T)                                                          \
-  for (int64_t i = 0; i < n; i++, d += ds, s += ss) {                   \
-    T a = *(const T *)s, b = *(const T *)(s + nbytes - sizeof(T));      \
-    *(T *)d = a, *(T *)(d + nbytes - sizeof(T)) = b;                    \
+#define TWO(T)                                                                                 \
+  for (int64_t i = 0; i < n; i++, d += ds, s += ss) {                                          \
+    T a = *(const T *)s, b = *(const T *)(s + nbytes - sizeof(T));                             \
+    *(T *)d = a, *(T *)(d + nbytes - sizeof(T)) = b;                                           \
   }
 
-static void runs(int64_t n, int64_t nbytes, void *dst, int64_t ds, const void *src, int64_t ss) {
+static void runs(int64_t n, int64_t nbytes, void *dst, int64_t ds, const void *src,
+                 int64_t ss) {
   char *d = dst;
   const char *s = src;
   if (nbytes > 256) {
@@ -178,7 +181,8 @@ static void stream_line(char *d, const char *s) {
 #if defined TS_ISA_avx512
   _mm512_stream_si512((void *)d, _mm512_loadu_si512((const void *)s));
 #elif defined TS_ISA_avx2
-  __m256i a = _mm256_loadu_si256((const void *)s), b = _mm256_loadu_si256((const void *)(s + 32));
+  __m256i a = _mm256_loadu_si256((const void *)s),
+          b = _mm256_loadu_si256((const void *)(s + 32));
   _mm256_stream_si256((void *)d, a);
   _mm256_stream_si256((void *)(d + 32), b);
 #else
@@ -199,6 +203,29 @@ static void stream(int64_t nbytes, void *dst, const void *src) {
   int64_t i = head;
   for (; i + LINE <= nbytes; i += LINE) stream_line(d + i, s + i);
   if (i < nbytes) memcpy(d + i, s + i, (size_t)(nbytes - i));
+}
+
+/* Runs of 64 bytes or more that adjoin in dst. The rest of a run waits in front of the
+ * next one's beginning until the line is whole. */
+static void stream_runs(int64_t n, int64_t nbytes, void *dst, const void *src, int64_t ss) {
+  _Alignas(LINE) char buf[2 * LINE];
+  char *d = dst;
+  const char *s = src;
+  int64_t rest = 0, skip = -(int64_t)(uintptr_t)d & (LINE - 1);
+  memcpy(d, s, (size_t)skip);
+  d += skip;
+  for (int64_t i = 0; i < n; i++, s += ss, skip = 0) {
+    int64_t at = skip;
+    if (rest) {
+      memcpy(buf + LINE, s, LINE);
+      stream_line(d, buf + LINE - rest);
+      d += LINE, at = LINE - rest;
+    }
+    for (; at + LINE <= nbytes; at += LINE, d += LINE) stream_line(d, s + at);
+    rest = nbytes - at;
+    if (rest) memcpy(buf, s + nbytes - LINE, LINE);
+  }
+  memcpy(d, buf + LINE - rest, (size_t)rest);
 }
 
 /* ---- transpose: blocks whose sides are a cache line, so that every line of src and
@@ -244,8 +271,10 @@ BLOCK_COPIED(2)
     for (int64_t i = 0; i < i0; i += SIDE_##bytes)                                             \
       for (int64_t j = 0; j < j0; j += SIDE_##bytes)                                           \
         TILE_##bytes(d + i * dr + j * bytes, dr, s + j * sc + i * bytes, sc, 0);               \
-    for (int64_t i = i0; i < ni; i++) strided##bytes(nj, d + i * dr, bytes, s + i * bytes, sc); \
-    for (int64_t j = j0; j < nj; j++) strided##bytes(i0, d + j * bytes, dr, s + j * sc, bytes); \
+    for (int64_t i = i0; i < ni; i++)                                                          \
+      strided##bytes(nj, d + i * dr, bytes, s + i * bytes, sc);                                \
+    for (int64_t j = j0; j < nj; j++)                                                          \
+      strided##bytes(i0, d + j * bytes, dr, s + j * sc, bytes);                                \
   }                                                                                            \
   INLINE void panel##bytes(int64_t ni, int64_t nj, char *d, int64_t dr, const char *s,         \
                            int64_t sc, int nt) {                                               \
@@ -302,6 +331,7 @@ void TS_ISA(ts_kernels_copy)(TsCopyKernels *k) {
       .weave = weave,
       .part = part,
       .stream = stream,
+      .stream_runs = stream_runs,
       .transpose = transpose,
   };
 }

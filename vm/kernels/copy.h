@@ -29,6 +29,9 @@ typedef struct TsCopyKernels {
   /* Copies nbytes, whole cache lines of dst by stores that pass the caches: for a
    * large dst and a src in L1. ts_copy_fence() follows the last one. */
   void (*stream)(int64_t nbytes, void *dst, const void *src);
+  /* The same of n runs of nbytes >= 64, src_stride apart, to a contiguous dst. */
+  void (*stream_runs)(int64_t n, int64_t nbytes, void *dst, const void *src,
+                      int64_t src_stride);
   /* dst[i * dst_row + j] = src[i + j * src_col] for i < rows, j < cols, indices in
    * elements, strides in bytes. With past_cache, stores pass the caches where whole
    * lines allow it; ts_copy_fence() follows the last one. */

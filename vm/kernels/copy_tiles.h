@@ -14,11 +14,11 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-#define STAGE(V, n, to, from, lo, hi)           \
-  for (int q = 0; q < (n) / 2; q++) {           \
-    V x = (from)[q], y = (from)[q + (n) / 2];   \
-    (to)[2 * q] = lo(x, y);                     \
-    (to)[2 * q + 1] = hi(x, y);                 \
+#define STAGE(V, n, to, from, lo, hi)                                                          \
+  for (int q = 0; q < (n) / 2; q++) {                                                          \
+    V x = (from)[q], y = (from)[q + (n) / 2];                                                  \
+    (to)[2 * q] = lo(x, y);                                                                    \
+    (to)[2 * q + 1] = hi(x, y);                                                                \
   }
 
 INLINE void store16(char *d, __m128i x, int nt) {

@@ -60,7 +60,8 @@ INLINE V halve_regs(int op, V *a, int regs) {
   return a[0];
 }
 
-/* A short leaf whose pow2ceil(n) is at most regs * W, regs being that or 1. */
+/* A short leaf of n <= regs * W elements. What lies beyond n are identities, so that halves
+ * from more lanes than pow2ceil(n) change nothing. */
 INLINE V fold_short(int op, int map, int regs, const T *x, int64_t n, V c) {
   V e = vset(identity(op)), a[32];
   UNROLL for (int v = 0; v < regs; v++) a[v] = e;
@@ -151,7 +152,7 @@ INLINE void rows_of(int op, int map, const TsReduceRows *a) {
   const T *x = a->x, *cs = a->c;
   T *out = a->out;
   int64_t n = a->n;
-  if (n > LANES / 2) { /* registers of a short leaf: 32 are only reached by the narrowest */
+  if (n > LANES / 2) {
     EACH_ROW(fold_long(op, map, row, n, c))
   } else if (n <= W) {
     EACH_ROW(fold_short(op, map, 1, row, n, c))

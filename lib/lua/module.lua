@@ -1,0 +1,215 @@
+-- The base of all modules: named parameters, children in order, state dicts.
+--
+--   local MLP = nn.Module:extend("MLP")
+--   function MLP:init(width, hidden)
+--     self.up = nn.Linear(width, hidden)
+--     self.down = nn.Linear(hidden, width)
+--   end
+--   function MLP:forward(x) return self.down(op.relu(self.up(x))) end
+--   local mlp = MLP(16, 64)
+--   local y = mlp(x)
+--
+-- A tensor assigned to a field is a parameter, unless it goes through
+-- self:buffer(name, tensor). Names in state dicts are paths: "up.weight".
+
+local core = require "tessera.core"
+
+local Module = { class = "Module" }
+Module.__index = Module
+
+local ORDER, BUFFERS = {}, {} -- private keys: field names in order; set of buffers
+
+local function is_module(v)
+  return type(v) == "table" and rawget(v, ORDER) ~= nil
+end
+
+-- Fields are entered in the order of their first assignment.
+local function newindex(self, key, value)
+  rawset(self, key, value)
+  if core.is_tensor(value) or is_module(value) then
+    local order = rawget(self, ORDER)
+    order[#order + 1] = key
+    if core.is_tensor(value) and not rawget(self, BUFFERS)[key] then value.requires_grad = true end
+  end
+end
+
+local function construct(class, ...)
+  local self = setmetatable({ [ORDER] = {}, [BUFFERS] = {}, training = true }, class)
+  self:init(...)
+  return self
+end
+
+local class_meta = {
+  __call = construct,
+  __index = function(class, key)
+    local parent = rawget(class, "parent")
+    return parent and parent[key]
+  end,
+}
+
+function Module:extend(name)
+  local class = { class = name, parent = self }
+  class.__index = class
+  class.__newindex = newindex
+  class.__call = function(module, ...) return module:forward(...) end
+  class.__tostring = Module.describe
+  return setmetatable(class, class_meta)
+end
+
+function Module:init() end
+
+function Module:forward()
+  error(("%s has no forward method"):format(self.class), 2)
+end
+
+-- A tensor that is saved with the module but not trained.
+function Module:buffer(name, tensor)
+  rawget(self, BUFFERS)[name] = true
+  self[name] = tensor
+  return tensor
+end
+
+-- The name of a field in paths. Lists count from 0 there, as tensors do.
+local function path_name(key)
+  return type(key) == "number" and ("%d"):format(key - 1) or tostring(key)
+end
+
+local function visit(self, prefix, on_tensor, on_module)
+  if on_module then on_module(prefix, self) end
+  for _, key in ipairs(rawget(self, ORDER)) do
+    local value, name = rawget(self, key), prefix .. path_name(key)
+    if core.is_tensor(value) then
+      if on_tensor then on_tensor(name, value, rawget(self, BUFFERS)[key] and "buffer" or "parameter", self, key) end
+    elseif is_module(value) then
+      visit(value, name .. ".", on_tensor, on_module)
+    end
+  end
+end
+
+-- { {name, tensor}, ... } in order of construction. A tensor that two modules
+-- share (tied weights) is listed once, by its first name.
+function Module:named_parameters()
+  local list, seen = {}, {}
+  visit(self, "", function(name, tensor, kind)
+    if kind == "parameter" and not seen[tensor] then
+      seen[tensor] = true
+      list[#list + 1] = { name, tensor }
+    end
+  end)
+  return list
+end
+
+function Module:parameters()
+  local list = self:named_parameters()
+  for i, pair in ipairs(list) do list[i] = pair[2] end
+  return list
+end
+
+function Module:num_parameters()
+  local n = 0
+  for _, p in ipairs(self:parameters()) do n = n + p.numel end
+  return n
+end
+
+-- Children with their names, in order.
+function Module:children()
+  local list = {}
+  for _, key in ipairs(rawget(self, ORDER)) do
+    local value = rawget(self, key)
+    if is_module(value) then list[#list + 1] = { path_name(key), value } end
+  end
+  return list
+end
+
+-- Calls f(module, name) for this module and all below.
+function Module:apply(f)
+  visit(self, "", nil, function(prefix, module) f(module, (prefix:gsub("%.$", ""))) end)
+  return self
+end
+
+-- Parameters and buffers by path.
+function Module:state_dict()
+  local state = {}
+  visit(self, "", function(name, tensor) state[name] = tensor end)
+  return state
+end
+
+local function list_some(names)
+  table.sort(names)
+  local text = table.concat(names, ", ", 1, math.min(#names, 5))
+  return #names > 5 and ("%s and %d more"):format(text, #names - 5) or text
+end
+
+local function same_shape(a, b)
+  if #a ~= #b then return false end
+  for i = 1, #a do
+    if a[i] ~= b[i] then return false end
+  end
+  return true
+end
+
+-- Copies values in by path. With {strict = false} names may be missing or unknown;
+-- shapes must fit always. Nothing is changed when something does not fit.
+function Module:load_state_dict(state, options)
+  local missing, unknown, mine = {}, {}, self:state_dict()
+  for name, tensor in pairs(mine) do
+    local value = state[name]
+    if value == nil then
+      missing[#missing + 1] = name
+    elseif not same_shape(tensor.shape, value.shape) then
+      error(("load_state_dict: %s has shape [%s] here and [%s] in the state"):format(name,
+        table.concat(tensor.shape, ","), table.concat(value.shape, ",")), 2)
+    end
+  end
+  for name in pairs(state) do
+    if mine[name] == nil then unknown[#unknown + 1] = name end
+  end
+  if not (options and options.strict == false) and (#missing > 0 or #unknown > 0) then
+    error(("load_state_dict: %s%s%s"):format(
+      #missing > 0 and "missing " .. list_some(missing) or "",
+      #missing > 0 and #unknown > 0 and "; " or "",
+      #unknown > 0 and "unknown " .. list_some(unknown) or ""), 2)
+  end
+  for name, tensor in pairs(mine) do
+    if state[name] then tensor:copy_(state[name]) end
+  end
+  return { missing = missing, unknown = unknown }
+end
+
+-- All parameters and buffers converted to a dtype, or moved to a device.
+function Module:to(where)
+  visit(self, "", nil, function(_, module)
+    for _, key in ipairs(rawget(module, ORDER)) do
+      local value = rawget(module, key)
+      if core.is_tensor(value) and (value.dtype:match("^[bf]") or value.dtype:match("^complex")) then
+        local moved = value:to(where)
+        moved.requires_grad = value.requires_grad
+        rawset(module, key, moved)
+      end
+    end
+  end)
+  return self
+end
+
+function Module:train(on)
+  on = on == nil or on
+  visit(self, "", nil, function(_, module) rawset(module, "training", on) end)
+  return self
+end
+
+function Module:eval() return self:train(false) end
+
+-- Extra words for the description: "16 -> 64".
+function Module:extra() return "" end
+
+function Module:describe(indent)
+  indent = type(indent) == "string" and indent or ""
+  local lines = { ("%s(%s)"):format(self.class, self:extra()) }
+  for _, child in ipairs(self:children()) do
+    lines[#lines + 1] = ("%s  %s: %s"):format(indent, child[1], child[2]:describe(indent .. "  "))
+  end
+  return table.concat(lines, "\n")
+end
+
+Module.is_module = is_module
+return setmetatable(Module, class_meta)

@@ -1,0 +1,338 @@
+-- Layers. Parameters start as in PyTorch, so that models transfer: uniform in
+-- +-1/sqrt(fan in) for linear and convolution, normal for embeddings.
+
+local core = require "tessera.core"
+local Module = require "tessera.module"
+local op, rng = core.op, core.op
+
+local nn = { Module = Module }
+
+local function options(o) return o or {} end
+
+local function define(name)
+  local class = Module:extend(name)
+  nn[name] = class
+  return class
+end
+
+local function list(v, n)
+  if type(v) == "table" then return v end
+  local out = {}
+  for i = 1, n do out[i] = v end
+  return out
+end
+
+-- ---- linear and embedding
+
+local Linear = define "Linear"
+
+-- Linear(inputs, outputs, {bias = true, dtype = "f32"}): y = x w^T + b.
+function Linear:init(inputs, outputs, o)
+  o = options(o)
+  local bound = 1 / math.sqrt(math.max(inputs, 1))
+  self.inputs, self.outputs = inputs, outputs
+  self.weight = rng.uniform({ outputs, inputs }, { low = -bound, high = bound, dtype = o.dtype })
+  if o.bias ~= false then
+    self.bias = rng.uniform({ outputs }, { low = -bound, high = bound, dtype = o.dtype })
+  end
+end
+
+function Linear:forward(x) return op.linear(x, self.weight, self.bias) end
+function Linear:extra()
+  return ("%d -> %d%s"):format(self.inputs, self.outputs, self.bias and "" or ", no bias")
+end
+
+local Embedding = define "Embedding"
+
+-- Embedding(count, width): rows of a table by index.
+function Embedding:init(count, width, o)
+  self.count, self.width = count, width
+  self.weight = rng.normal({ count, width }, { dtype = options(o).dtype })
+end
+
+function Embedding:forward(index) return op.embedding(self.weight, index) end
+function Embedding:extra() return ("%d x %d"):format(self.count, self.width) end
+
+-- ---- normalisation
+
+local LayerNorm = define "LayerNorm"
+
+-- LayerNorm(shape, {eps = 1e-5, bias = true}): over the last axes, which have that shape.
+function LayerNorm:init(shape, o)
+  o = options(o)
+  shape = list(shape, 1)
+  self.dims, self.eps = #shape, o.eps or 1e-5
+  self.weight = op.ones(shape, { dtype = o.dtype })
+  if o.bias ~= false then self.bias = op.zeros(shape, { dtype = o.dtype }) end
+end
+
+function LayerNorm:forward(x)
+  return op.layernorm(x, self.weight, self.bias, { dims = self.dims, eps = self.eps })
+end
+function LayerNorm:extra() return table.concat(self.weight.shape, "x") end
+
+local RMSNorm = define "RMSNorm"
+
+function RMSNorm:init(shape, o)
+  o = options(o)
+  shape = list(shape, 1)
+  self.dims, self.eps = #shape, o.eps or 1e-5
+  self.weight = op.ones(shape, { dtype = o.dtype })
+end
+
+function RMSNorm:forward(x) return op.rmsnorm(x, self.weight, { dims = self.dims, eps = self.eps }) end
+function RMSNorm:extra() return table.concat(self.weight.shape, "x") end
+
+local BatchNorm = define "BatchNorm"
+
+-- BatchNorm(channels, {eps, momentum}): statistics of the batch while training,
+-- which also update the running ones used afterwards.
+function BatchNorm:init(channels, o)
+  o = options(o)
+  self.eps, self.momentum = o.eps or 1e-5, o.momentum or 0.1
+  self.weight, self.bias = op.ones { channels }, op.zeros { channels }
+  self:buffer("running_mean", op.zeros { channels })
+  self:buffer("running_var", op.ones { channels })
+end
+
+local function all_axes_but_1(x)
+  local axes = { 0 }
+  for a = 2, x.ndim - 1 do axes[#axes + 1] = a end
+  return axes
+end
+
+function BatchNorm:forward(x)
+  if not self.training then
+    return op.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, { eps = self.eps })
+  end
+  local axes = all_axes_but_1(x)
+  local mean, var = x:mean { axis = axes }, x:var { axis = axes }
+  local n, m = x.numel / x.shape[2], self.momentum
+  self.running_mean:copy_(self.running_mean * (1 - m) + mean * m)
+  self.running_var:copy_(self.running_var * (1 - m) + var * (m * n / math.max(n - 1, 1)))
+  return op.batch_norm(x, mean, var, self.weight, self.bias, { eps = self.eps })
+end
+function BatchNorm:extra() return tostring(self.weight.shape[1]) end
+
+local GroupNorm = define "GroupNorm"
+
+function GroupNorm:init(groups, channels, o)
+  self.groups, self.eps = groups, options(o).eps or 1e-5
+  self.weight, self.bias = op.ones { channels }, op.zeros { channels }
+end
+
+function GroupNorm:forward(x)
+  return op.group_norm(x, self.weight, self.bias, { groups = self.groups, eps = self.eps })
+end
+
+-- ---- convolution: Conv1d(in, out, kernel, {stride, padding, dilation, groups, bias, layout})
+
+local function define_conv(name, dims)
+  local Conv = define(name)
+
+  function Conv:init(inputs, outputs, kernel, o)
+    o = options(o)
+    local groups = o.groups or 1
+    self.stride, self.padding = list(o.stride or 1, dims), list(o.padding or 0, dims)
+    self.dilation, self.groups, self.layout = list(o.dilation or 1, dims), groups, o.layout or "nchw"
+    local k, taps = list(kernel, dims), 1
+    for i = 1, dims do taps = taps * k[i] end
+    local shape = { outputs }
+    if self.layout == "nchw" then shape[2] = inputs / groups end
+    for i = 1, dims do shape[#shape + 1] = k[i] end
+    if self.layout == "nhwc" then shape[#shape + 1] = inputs / groups end
+    local bound = 1 / math.sqrt(inputs / groups * taps)
+    self.weight = rng.uniform(shape, { low = -bound, high = bound, dtype = o.dtype })
+    if o.bias ~= false then
+      self.bias = rng.uniform({ outputs }, { low = -bound, high = bound, dtype = o.dtype })
+    end
+  end
+
+  function Conv:forward(x)
+    return op[name:lower()](x, self.weight, self.bias, { stride = self.stride, padding = self.padding,
+      dilation = self.dilation, groups = self.groups, layout = self.layout })
+  end
+
+  function Conv:extra() return table.concat(self.weight.shape, "x") end
+end
+
+define_conv("Conv1d", 1)
+define_conv("Conv2d", 2)
+define_conv("Conv3d", 3)
+
+local ConvTranspose = define "ConvTranspose"
+
+-- ConvTranspose(in, out, kernel, {dims = 2, stride, padding, output_padding, ...}).
+function ConvTranspose:init(inputs, outputs, kernel, o)
+  o = options(o)
+  local dims = o.dims or (type(kernel) == "table" and #kernel) or 2
+  local k, taps, groups = list(kernel, dims), 1, o.groups or 1
+  self.o = { stride = list(o.stride or 1, dims), padding = list(o.padding or 0, dims), groups = groups,
+    output_padding = list(o.output_padding or 0, dims), dilation = list(o.dilation or 1, dims) }
+  local shape = { inputs, outputs / groups }
+  for i = 1, dims do
+    shape[#shape + 1] = k[i]
+    taps = taps * k[i]
+  end
+  local bound = 1 / math.sqrt(outputs / groups * taps)
+  self.weight = rng.uniform(shape, { low = -bound, high = bound })
+  if o.bias ~= false then self.bias = rng.uniform({ outputs }, { low = -bound, high = bound }) end
+end
+
+function ConvTranspose:forward(x) return op.conv_transpose(x, self.weight, self.bias, self.o) end
+
+local function define_pool(name, row)
+  local Pool = define(name)
+  function Pool:init(window, o)
+    o = options(o)
+    local dims = type(window) == "table" and #window or o.dims or 2
+    self.o = { window = list(window, dims), stride = list(o.stride or window, dims),
+      padding = list(o.padding or 0, dims) }
+  end
+  function Pool:forward(x) return op[row](x, self.o) end
+end
+
+define_pool("MaxPool", "max_pool")
+define_pool("AvgPool", "avg_pool")
+
+-- ---- activations and small layers
+
+local function define_activation(name, row)
+  local A = define(name)
+  function A:forward(x) return op[row](x) end
+end
+
+for name, row in pairs { ReLU = "relu", GELU = "gelu", SiLU = "silu", Tanh = "tanh", Sigmoid = "sigmoid",
+  ELU = "elu", Softplus = "softplus", Mish = "mish", Hardswish = "hardswish", LeakyReLU = "leaky_relu" } do
+  define_activation(name, row)
+end
+
+local Softmax = define "Softmax"
+function Softmax:init(axis) self.axis = axis or -1 end
+function Softmax:forward(x) return op.softmax(x, { axis = self.axis }) end
+
+local Dropout = define "Dropout"
+function Dropout:init(p) self.p = p or 0.5 end
+function Dropout:forward(x)
+  if not self.training or self.p == 0 then return x end
+  return op.dropout(x, { p = self.p })
+end
+function Dropout:extra() return ("p = %g"):format(self.p) end
+
+local Flatten = define "Flatten"
+function Flatten:forward(x) return x:flatten(1, -1) end
+
+local Identity = define "Identity"
+function Identity:forward(x) return x end
+
+-- ---- containers
+
+local Sequential = define "Sequential"
+
+-- Sequential{a, b, c}: modules or plain functions, one after the other.
+function Sequential:init(layers)
+  for i, layer in ipairs(layers) do self[i] = layer end
+end
+
+function Sequential:forward(x)
+  for _, layer in ipairs(self) do x = layer(x) end
+  return x
+end
+
+local List = define "List"
+function List:init(modules)
+  for i, m in ipairs(modules or {}) do self[i] = m end
+end
+
+-- ---- attention
+
+local KVCache = {}
+KVCache.__index = KVCache
+
+-- Keys and values of earlier positions, grown by doubling: {k, v} are [B, H, T, D].
+function nn.KVCache() return setmetatable({ length = 0 }, KVCache) end
+
+local function grown(old, new, length)
+  local shape = { unpack(new.shape) }
+  shape[3] = math.max(64, 2 * (length + new.shape[3]))
+  local buffer = op.zeros(shape, { dtype = new.dtype })
+  if old then buffer:narrow(2, 0, length):copy_(old:narrow(2, 0, length)) end
+  return buffer
+end
+
+-- Appends k and v; returns all keys and values so far.
+function KVCache:append(k, v)
+  local n = k.shape[3]
+  if not self.k or self.length + n > self.k.shape[3] then
+    self.k, self.v = grown(self.k, k, self.length), grown(self.v, v, self.length)
+  end
+  self.k:narrow(2, self.length, n):copy_(k)
+  self.v:narrow(2, self.length, n):copy_(v)
+  self.length = self.length + n
+  return self.k:narrow(2, 0, self.length), self.v:narrow(2, 0, self.length)
+end
+
+local MultiHeadAttention = define "MultiHeadAttention"
+
+-- MultiHeadAttention(width, heads, {kv_heads, head_dim, bias = true, causal = false,
+-- rope = nil or options of op.rope, window}). forward(x, {mask, cache}): x [B, S, width].
+function MultiHeadAttention:init(width, heads, o)
+  o = options(o)
+  local kv = o.kv_heads or heads
+  local d = o.head_dim or width / heads
+  if d % 1 ~= 0 or heads % kv ~= 0 then
+    error(("MultiHeadAttention: width %d, heads %d and kv_heads %d do not fit"):format(width, heads, kv), 3)
+  end
+  self.heads, self.kv_heads, self.head_dim = heads, kv, d
+  self.causal, self.rope, self.window = o.causal or false, o.rope, o.window
+  self.qkv = nn.Linear(width, (heads + 2 * kv) * d, { bias = o.bias, dtype = o.dtype })
+  self.out = nn.Linear(heads * d, width, { bias = o.bias, dtype = o.dtype })
+end
+
+function MultiHeadAttention:forward(x, o)
+  o = options(o)
+  local b, s = x.shape[1], x.shape[2]
+  local q, k, v = op.qkv_projection(x, self.qkv.weight, self.qkv.bias,
+    { heads = self.heads, kv_heads = self.kv_heads })
+  if self.rope then
+    local r = {}
+    for key, value in pairs(self.rope) do r[key] = value end
+    r.offset = o.cache and o.cache.length or 0
+    q, k = op.rope(q, r), op.rope(k, r)
+  end
+  if o.cache then k, v = o.cache:append(k, v) end
+  local y = op.attention(q, k, v, { mask = o.mask, causal = self.causal, window = self.window })
+  return self.out(y:permute(0, 2, 1, 3):reshape(b, s, self.heads * self.head_dim))
+end
+
+function MultiHeadAttention:extra() return ("%d heads of %d"):format(self.heads, self.head_dim) end
+
+local MLP = define "MLP"
+
+-- MLP(width, hidden, {activation = "gelu", bias = true}): two linear layers.
+function MLP:init(width, hidden, o)
+  o = options(o)
+  self.activation = o.activation or "gelu"
+  self.up = nn.Linear(width, hidden, o)
+  self.down = nn.Linear(hidden, width, o)
+end
+
+function MLP:forward(x) return self.down(op[self.activation](self.up(x))) end
+
+local TransformerBlock = define "TransformerBlock"
+
+-- TransformerBlock(width, heads, {hidden = 4 * width, norm = "layernorm", ...}): pre-norm
+-- attention and MLP with residuals; options go to both.
+function TransformerBlock:init(width, heads, o)
+  o = options(o)
+  local Norm = o.norm == "rmsnorm" and nn.RMSNorm or nn.LayerNorm
+  self.norm1, self.attention = Norm(width), nn.MultiHeadAttention(width, heads, o)
+  self.norm2, self.mlp = Norm(width), nn.MLP(width, o.hidden or 4 * width, o)
+end
+
+function TransformerBlock:forward(x, o)
+  x = x + self.attention(self.norm1(x), o)
+  return x + self.mlp(self.norm2(x))
+end
+
+return nn
