@@ -1,41 +1,212 @@
-/* The program: options, then scripts, code from -e, or the prompt. */
+/* The program: its options, then code from -e, a script, or the prompt. */
+#include <lauxlib.h>
+#include <luajit.h>
+#include <lualib.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "repl/embed.h"
+#include "devices/cpu_pool.h"
+#include "devices/device.h"
+#include "lib/text.h"
 #include "repl/lua_api.h"
+#include "repl/options.h"
+#include "repl/prompt.h"
+#include "repl/run.h"
 
-static int load_embedded(lua_State *L) {
-  const char *name = luaL_checkstring(L, 1);
-  for (const TsEmbedded *e = ts_embedded; e->module; e++) {
-    if (strcmp(e->module, name)) continue;
-    char chunk[80];
-    snprintf(chunk, sizeof chunk, "=%s", name);
-    if (luaL_loadbuffer(L, e->begin, (size_t)(e->end - e->begin), chunk)) return lua_error(L);
-    return 1;
+/* ---- the parts that look like luajit's */
+/* arg[0] is the script, arg[1] its first argument, arg[-1] what stands before it. */
+static void set_arg(lua_State *L, const TsOptions *o) {
+  lua_createtable(L, o->argc - o->script, o->script + 1);
+  for (int i = 0; i < o->argc; i++) {
+    lua_pushstring(L, o->argv[i]);
+    lua_rawseti(L, -2, i - o->script);
   }
-  lua_pushfstring(L, "\n\tno module '%s' inside tessera", name);
-  return 1;
+  lua_setglobal(L, "arg");
+}
+
+static int run_init(lua_State *L) {
+  const char *init = getenv("LUA_INIT");
+  int base = lua_gettop(L);
+  if (!init || !*init) return TS_EXIT_OK;
+  int code = TS_EXIT_OK;
+  if (*init == '@') {
+    code = ts_run_script(L, init + 1, NULL);
+  } else if (ts_run_load(L, init, strlen(init), "=LUA_INIT")) {
+    ts_run_explain(L, "=LUA_INIT");
+    ts_run_print(L);
+    code = TS_EXIT_ERROR;
+  } else if (ts_run_call(L, 0, 0)) {
+    ts_run_print(L);
+    code = TS_EXIT_ERROR;
+  }
+  lua_settop(L, base);
+  return code;
+}
+
+/* -jon, -joff, -jflush; -jv=file: the module jit.v started with its arguments. */
+static int run_jit(lua_State *L, const char *command) {
+  char name[64];
+  int n = (int)strcspn(command, "=");
+  snprintf(name, sizeof name, "%.*s", n, command);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "jit");
+  lua_call(L, 1, 1);
+  lua_getfield(L, -1, name);
+  if (lua_isfunction(L, -1)) {
+    if (!ts_run_call(L, 0, 0)) return TS_EXIT_OK;
+    ts_run_print(L);
+    return TS_EXIT_ERROR;
+  }
+  char module[80];
+  snprintf(module, sizeof module, "jit.%s", name);
+  if (!ts_run_embeds(module)) {
+    fprintf(stderr, "tessera: -j%s: LuaJIT has no module '%s'\n", command, module);
+    return TS_EXIT_ERROR;
+  }
+  if (ts_run_require(L, module)) return TS_EXIT_ERROR;
+  lua_getfield(L, -1, "start");
+  int count = 0;
+  for (const char *p = command + n; *p == '=' || *p == ','; count++) {
+    size_t size = strcspn(++p, ",");
+    lua_pushlstring(L, p, size);
+    p += size;
+  }
+  if (!ts_run_call(L, count, 0)) return TS_EXIT_OK;
+  ts_run_print(L);
+  return TS_EXIT_ERROR;
+}
+
+static int optimise(lua_State *L, const char *level) {
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "jit.opt");
+  lua_call(L, 1, 1);
+  lua_getfield(L, -1, "start");
+  int count = 0;
+  for (const char *p = level; *p; count++) {
+    size_t size = strcspn(p, ",");
+    lua_pushlstring(L, p, size);
+    p += size + (p[size] == ',');
+  }
+  if (!count) lua_pushliteral(L, "3"), count = 1;
+  if (!ts_run_call(L, count, 0)) return TS_EXIT_OK;
+  ts_run_print(L);
+  return TS_EXIT_ERROR;
+}
+
+static int require_module(lua_State *L, const char *module) {
+  int code = ts_run_require(L, module);
+  if (code || strcmp(module, "tessera")) return code;
+  lua_setglobal(L, "tessera");
+  ts_prompt_add_globals(L);
+  return TS_EXIT_OK;
+}
+
+/* ---- settings of ours */
+static int failed(TsContext *c, const char *option) {
+  fprintf(stderr, "tessera: %s: %s\n", option, c->err.message);
+  if (c->err.hint[0]) fprintf(stderr, "  hint: %s\n", c->err.hint);
+  return TS_EXIT_ERROR;
+}
+
+static int apply(TsContext *c, const TsOptions *o) {
+  if (o->threads >= 0) ts_cpu_set_threads(o->threads);
+  if (o->devices && ts_device_configure(o->devices, &c->err)) return failed(c, "--devices");
+  if (!o->isa) return TS_EXIT_OK;
+  const TsKernels *k = ts_kernels_use(o->isa);
+  if (!k) {
+    ts_error_set(&c->err, TS_ERR_device, "this CPU has no instruction set '%s'", o->isa);
+    ts_error_hint(&c->err, "avx512, avx2 and base are known; the best one is the default");
+    return failed(c, "--isa");
+  }
+  c->k = k;
+  return TS_EXIT_OK;
+}
+
+/* ---- what was asked for, in order */
+static int run_steps(lua_State *L, const TsOptions *o) {
+  int code = TS_EXIT_OK, number = 0;
+  for (int i = 0; i < o->nsteps && !code; i++) {
+    const TsStep *s = &o->step[i];
+    int base = lua_gettop(L);
+    bool last = i + 1 == o->nsteps && o->script == o->argc;
+    switch (s->kind) {
+      case 'e': code = ts_run_code(L, s->value, ++number); break;
+      case 'l': code = require_module(L, s->value); break;
+      case 'j': code = run_jit(L, s->value); break;
+      default: code = optimise(L, s->value); break;
+    }
+    if (!code && last && s->kind == 'e' && o->hash) code = ts_run_print_hashes(L, base + 1);
+    lua_settop(L, base);
+  }
+  return code;
+}
+
+static int run_file(lua_State *L, const TsOptions *o, const char *path) {
+  int base = lua_gettop(L);
+  int code = ts_run_script(L, path, path ? o->argv + o->script : NULL);
+  if (!code && o->hash) code = ts_run_print_hashes(L, base + 1);
+  lua_settop(L, base);
+  return code;
+}
+
+static int prompt(lua_State *L) {
+  ts_prompt_add_globals(L);
+  return ts_prompt_run(L);
+}
+
+static int run(lua_State *L, const TsOptions *o) {
+  bool script = o->script < o->argc, code_given = false;
+  for (int i = 0; i < o->nsteps; i++) code_given |= o->step[i].kind == 'e';
+  int code = o->ignore_environment ? TS_EXIT_OK : run_init(L);
+  if (!code) code = run_steps(L, o);
+  if (!code && script) code = run_file(L, o, o->argv[o->script]);
+  if (code && !o->interactive) return code;
+  if (o->interactive) return prompt(L);
+  if (script || code_given || o->version) return code;
+  return isatty(STDIN_FILENO) ? prompt(L) : run_file(L, o, NULL);
+}
+
+/* Closing the state runs the finalizers of scripts, as luajit does. Those of
+ * tensors would only give memory back that the process is about to give back. */
+static void close_state(lua_State *L, TsContext *c) {
+  TsTensor *t = ts_tensor_number(c, 0);
+  if (t) {
+    ts_lua_push(L, t);
+    if (lua_getmetatable(L, -1)) {
+      lua_pushnil(L);
+      lua_setfield(L, -2, "__gc");
+    }
+  }
+  lua_close(L);
 }
 
 int main(int argc, char **argv) {
+  TsOptions o;
+  int code = ts_options_read(&o, argc, argv);
+  if (code >= 0) return code;
   lua_State *L = luaL_newstate();
   TsContext *c = ts_context_open();
+  if (!L || !c) {
+    fprintf(stderr, "tessera: out of memory\n");
+    return TS_EXIT_ERROR;
+  }
+  lua_gc(L, LUA_GCSTOP, 0);
+  if (o.ignore_environment) {
+    lua_pushboolean(L, 1);
+    lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
+  }
   luaL_openlibs(L);
   ts_lua_open(L, c);
-  lua_getglobal(L, "package");
-  lua_getfield(L, -1, "loaders");
-  lua_pushcfunction(L, load_embedded);
-  lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
-  lua_pop(L, 2);
-  int failed;
-  if (argc > 2 && !strcmp(argv[1], "-e"))
-    failed = luaL_dostring(L, argv[2]);
-  else
-    failed = argc > 1 ? luaL_dofile(L, argv[1]) : 0;
-  if (failed) fprintf(stderr, "tessera: %s\n", lua_tostring(L, -1));
-  fflush(stdout);
-  _Exit(failed ? 1 : 0);
+  ts_run_open(L);
+  ts_prompt_open(L);
+  set_arg(L, &o);
+  lua_gc(L, LUA_GCRESTART, -1);
+  ts_run_set_impatient(true);
+  code = apply(c, &o);
+  if (!code) code = run(L, &o);
+  close_state(L, c);
+  fflush(NULL);
+  _Exit(code); /* threads that compile or wait end with the process */
 }

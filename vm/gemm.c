@@ -161,14 +161,16 @@ static void plan_packed(const GemmJob *j, GemmPlan *p, int threads) {
   p->mc = even(j->m, L2_BYTES / (acc->kc * size), mr);
   p->nc = gemm_min(gemm_up(j->n, p->strip), gemm_up(SHARED_BYTES / (acc->kc * size), p->strip));
   p->m_chunk = j->m;
-  /* Enough items for the pool to spread evenly. */
+  /* Enough items for the pool to spread evenly: of fewer rows, as long as a worker
+   * then has all strips of its rows, else of fewer columns too. */
   int64_t wanted = threads > 1 ? 4 * threads : 1;
-  while (gemm_div(j->m, p->mc) * gemm_div(p->nc, p->strip) < wanted && p->mc > 4 * mr) {
-    p->mc = gemm_up(p->mc / 2, mr);
-  }
+  int64_t few = gemm_up(gemm_div(j->m, wanted), mr);
+  p->mc = gemm_min(p->mc, few > 2 * mr ? few : 2 * mr);
+  p->grain = gemm_div(p->nc, p->strip);
   while (gemm_div(j->m, p->mc) * gemm_div(p->nc, p->strip) < wanted && p->strip > 2 * nr) {
     p->strip = gemm_up(p->strip / 2, nr);
   }
+  if (gemm_div(j->m, p->mc) < wanted) p->grain = 1;
   p->nc = gemm_up(p->nc, p->strip);
   if (!j->direct && j->k > p->kc) {
     int64_t rows = gemm_up(ACC_BYTES / (p->nc * size) + 1, p->mc);

@@ -120,7 +120,7 @@ static void blocks_of_k(Block *b) {
   for (int64_t k = 0; k == 0 || k < j->k; k += p->kc) {
     set_block(b, k);
     gemm_spread(p->serial, gemm_div(b->n, PACK_PANELS * j->acc->nr), 1, pack_columns, b);
-    gemm_spread(p->serial, n_items, 1, items, b);
+    gemm_spread(p->serial, n_items, p->grain, items, b);
   }
 }
 

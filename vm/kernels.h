@@ -9,6 +9,7 @@
 #include "vm/kernels/pointwise.h"
 #include "vm/kernels/pointwise_complex.h"
 #include "vm/kernels/pointwise_int.h"
+#include "vm/kernels/random.h"
 #include "vm/kernels/reduce.h"
 //ROWS
 
@@ -22,6 +23,7 @@
   X(pointwise, TsPointwiseKernels)                                                             \
   X(pointwise_complex, TsPointwiseComplexKernels)                                              \
   X(pointwise_int, TsPointwiseIntKernels)                                                      \
+  X(random, TsRandomKernels)                                                                   \
   X(reduce, TsReduceKernels)
 
 

@@ -184,7 +184,7 @@ static Matrix make_matrix(TsGemmType t, int64_t batch, int64_t rows, int64_t col
   int64_t hi = (x.rs > 0 ? x.rs * r1 : 0) + (x.cs > 0 ? x.cs * c1 : 0);
   int64_t each = hi - lo + 1;
   bool shared = !result && below(2);
-  if (below(3) == 0 && x.rs == cols && rows > 0) each = rows * cols; /* may fold */
+  if (below(3) == 0 && x.rs == cols && x.cs == 1) each = rows * cols; /* may fold */
   x.nbytes = (shared ? 1 : batch) * each * sizes[t];
   x.mem = malloc((size_t)(x.nbytes > 0 ? x.nbytes : 1));
   x.p = x.mem - lo * sizes[t];

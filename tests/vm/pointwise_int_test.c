@@ -135,7 +135,7 @@ static uint64_t draw(void) {
 static int64_t values(TsDtype d, Big *v) {
   int64_t lo, hi, n = 0;
   ts_dtype_int_range(d, &lo, &hi);
-  if (hi - lo < 256 && hi < 256) {
+  if (ts_dtypes[d].nbytes == 1) {
     for (int64_t x = lo; x <= hi; x++) v[n++] = x;
     return n;
   }

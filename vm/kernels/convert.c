@@ -162,7 +162,8 @@ static void f32_f16(int64_t n, void *dst, const void *src) {
 
 /* ---- mxfp4 (OCP MX): byte 0 of a block is the scale 2^(b - 127), 0xff NaN; then
  * element 2i stands in the low and 2i + 1 in the high half of byte 1 + i. */
-static const float e2m1[16] = {0, .5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6};
+static const float e2m1[16] = {0,     .5f,  1,  1.5f,  2,  3,  4,  6,
+                               -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6};
 
 #define MX_BYTES 17
 
@@ -232,8 +233,10 @@ static void f32_mxfp4(int64_t n, void *dst, const void *src) {
     int biased = (int)(most >> 23) - 2; /* denormals have 0: the scale stays at 2^-127 */
     d[0] = (u8)(biased > 0 ? biased : 0);
     float inverse = f32_of_bits((254u - d[0]) << 23); /* 2^-(d[0] - 127), at least 2^-125 */
-    for (int i = 0; i < 16; i++)
-      d[1 + i] = (u8)(nearest_e2m1(s[2 * i] * inverse) | nearest_e2m1(s[2 * i + 1] * inverse) << 4);
+    for (int i = 0; i < 16; i++) {
+      uint32_t low = nearest_e2m1(s[2 * i] * inverse), high = nearest_e2m1(s[2 * i + 1] * inverse);
+      d[1 + i] = (u8)(low | high << 4);
+    }
   }
 }
 
@@ -379,6 +382,6 @@ void TS_ISA(ts_kernels_convert)(TsConvertKernels *k) {
   }};
   *k = table;
   /* A bool is the number 0 or 1 in a byte. */
-  for (int to = 0; to < TS_DT_COUNT; to++) k->convert[TS_DT_bool][to] = table.convert[TS_DT_u8][to];
+  memcpy(k->convert[TS_DT_bool], k->convert[TS_DT_u8], sizeof k->convert[TS_DT_bool]);
   k->convert[TS_DT_bool][TS_DT_bool] = copy1;
 }

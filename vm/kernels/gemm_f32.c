@@ -146,7 +146,7 @@ const TsGemmAcc TS_ISA(ts_gemm_f32) = {
     .nbytes = 4,
     .mr = MR,
     .nr = NR,
-    .kc = 384,
+    .kc = 512,
     .tile = tile,
     .full = full,
     .pack_a = {[TS_GEMM_f32] = f32_pack,

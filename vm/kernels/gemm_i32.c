@@ -35,7 +35,7 @@ const TsGemmAcc TS_ISA(ts_gemm_i32) = {
     .nbytes = 4,
     .mr = MR,
     .nr = NR,
-    .kc = 384,
+    .kc = 512,
     .tile = tile,
     .full = full,
     .pack_a = {[TS_GEMM_i8] = i8_pack,

@@ -1,0 +1,471 @@
+-- What the prompt does beside reading: showing values, help, and the commands.
+-- Every ":name argument" is the function prompt.name(argument).
+local core = require "tessera.core"
+local console = require "tessera.console"
+
+local prompt = {}
+
+local getmetatable, ipairs, next, pairs, pcall, print, rawget, tonumber, tostring, type =
+  getmetatable, ipairs, next, pairs, pcall, print, rawget, tonumber, tostring, type
+local concat, sort, floor = table.concat, table.sort, math.floor
+local write, error, select, loadstring = io.write, error, select, loadstring
+local getinfo, fail = debug.getinfo, function(text) error(text, 0) end
+
+-- ---- values
+
+local MOST_ITEMS, MOST_LINES, LONGEST_STRING, DEEPEST = 100, 24, 1000, 2
+
+local escapes = {["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\\"] = "\\\\", ['"'] = '\\"'}
+
+local function quote(s)
+  local cut = #s > LONGEST_STRING and s:sub(1, LONGEST_STRING) or s
+  cut = cut:gsub('[%c\\"]', function(c) return escapes[c] or ("\\%03d"):format(c:byte()) end)
+  if #s > LONGEST_STRING then return ('"%s"... (%d bytes)'):format(cut, #s) end
+  return '"' .. cut .. '"'
+end
+
+local function function_text(f)
+  local info = getinfo(f, "S")
+  if info.what == "C" then return "function" end
+  return ("function (%s:%d)"):format(info.short_src, info.linedefined)
+end
+
+local function number_text(n)
+  if n ~= n then return "nan" end
+  return ("%.14g"):format(n)
+end
+
+local function is_name(key) return type(key) == "string" and key:find("^[%a_][%w_]*$") end
+
+-- The text of x on one line; tensors by type and shape alone inside tables.
+local inline
+
+local function sorted_keys(t, from)
+  local keys = {}
+  for k in pairs(t) do
+    if not (type(k) == "number" and k >= 1 and k < from and k == floor(k)) then
+      keys[#keys + 1] = k
+    end
+  end
+  sort(keys, function(a, b)
+    local ta, tb = type(a), type(b)
+    if ta ~= tb then return ta < tb end
+    if ta == "number" or ta == "string" then return a < b end
+    return tostring(a) < tostring(b)
+  end)
+  return keys
+end
+
+-- The entries of a table as texts: positions first, then "key = value".
+local function entries(t, depth, most, seen)
+  local list, n = {}, 0
+  local length = #t
+  for i = 1, length do
+    if n == most then break end
+    n = n + 1
+    list[n] = inline(rawget(t, i), depth + 1, seen)
+  end
+  local keys = sorted_keys(t, length + 1)
+  for _, k in ipairs(keys) do
+    if n >= most then break end
+    n = n + 1
+    local name = is_name(k) and k or ("[%s]"):format(inline(k, DEEPEST, seen))
+    list[n] = name .. " = " .. inline(rawget(t, k), depth + 1, seen)
+  end
+  local left = length + #keys - n
+  if left > 0 then list[n + 1] = ("... %d more"):format(left) end
+  return list
+end
+
+local function own_text(x)
+  local meta = getmetatable(x)
+  if type(meta) ~= "table" or not rawget(meta, "__tostring") then return nil end
+  local ok, text = pcall(tostring, x)
+  return ok and text or nil
+end
+
+local function tensor_type(x)
+  local shape = x.shape
+  for i, n in ipairs(shape) do shape[i] = ("%.0f"):format(n) end
+  return x.dtype .. "[" .. concat(shape, ",") .. "]"
+end
+
+function inline(x, depth, seen)
+  local kind = type(x)
+  if kind == "string" then return quote(x) end
+  if kind == "number" then return number_text(x) end
+  if kind == "function" then return function_text(x) end
+  if core.is_tensor(x) then return tensor_type(x) end
+  if kind ~= "table" then return tostring(x) end
+  local text = own_text(x)
+  if text then return text end
+  if seen[x] or depth > DEEPEST then return next(x) == nil and "{}" or "{...}" end
+  seen[x] = true
+  text = "{" .. concat(entries(x, depth, 12, seen), ", ") .. "}"
+  seen[x] = nil
+  return text
+end
+
+local function cut_to(text, width)
+  text = text:gsub("\n", " ")
+  if #text <= width or width < 8 then return text end
+  local cut = text:sub(1, width - 3)
+  return cut:gsub("[\194-\244][\128-\191]*$", "") .. "..."
+end
+
+local function table_text(t, width)
+  local seen = {[t] = true}
+  local list = entries(t, 1, MOST_ITEMS, seen)
+  local line = "{" .. concat(list, ", ") .. "}"
+  if #line <= width and not line:find "\n" then return line end
+  local lines = {"{"}
+  -- Short values share lines; a list with long ones, or with names, has one on each.
+  local names = next(t) ~= nil and #t == 0
+  if names then
+    list = entries(t, 1, MOST_LINES, seen)
+    for _, e in ipairs(list) do lines[#lines + 1] = cut_to("  " .. e, width) end
+  else
+    local row = " "
+    for i, e in ipairs(list) do
+      e = " " .. cut_to(e, width - 4) .. (i < #list and "," or "")
+      if #row + #e > width and row ~= " " then
+        lines[#lines + 1], row = row, " "
+      end
+      row = row .. e
+    end
+    lines[#lines + 1] = row
+    if #lines > MOST_LINES then
+      local hidden = #lines - MOST_LINES
+      for i = #lines, MOST_LINES + 1, -1 do lines[i] = nil end
+      lines[#lines + 1] = ("  ... %d more lines"):format(hidden)
+    end
+  end
+  lines[#lines + 1] = "}"
+  return concat(lines, "\n")
+end
+
+--- The text that the prompt shows for a value.
+function prompt.text(x, width)
+  width = width or console.width()
+  if core.is_tensor(x) then return core.display(x, width) end
+  if type(x) == "table" then return own_text(x) or table_text(x, width) end
+  return inline(x, 1, {})
+end
+
+--- Prints values as the prompt shows them.
+function prompt.show(...)
+  local width = console.width()
+  for i = 1, select("#", ...) do write(prompt.text((select(i, ...)), width), "\n") end
+end
+
+-- ---- help: operators from the table, everything else from the comment above
+-- its definition
+
+local function source_of(info)
+  if info.source:sub(1, 1) == "@" then
+    local file = io.open(info.source:sub(2))
+    local text = file and file:read "*a"
+    if file then file:close() end
+    return text
+  end
+  return console.text(info.source)
+end
+
+local function lines_of(text)
+  local lines = {}
+  for line in (text .. "\n"):gmatch "([^\n]*)\r?\n" do lines[#lines + 1] = line end
+  return lines
+end
+
+-- The signature and the comment of a Lua function.
+local function function_help(name, f)
+  local info = getinfo(f, "S")
+  local text = info.what ~= "C" and source_of(info)
+  if not text then return name .. ": " .. function_text(f) .. "\n" end
+  local lines, first = lines_of(text), info.linedefined
+  local head = lines[first] or ""
+  local args = head:match "function[^%(]*(%b())" or "(...)"
+  local comment = {}
+  for i = first - 1, 1, -1 do
+    local words = lines[i]:match "^%s*%-%-%-?%s?(.*)$"
+    if not words then break end
+    table.insert(comment, 1, "    " .. words)
+  end
+  local out = {name .. args}
+  for _, line in ipairs(comment) do out[#out + 1] = line end
+  if #comment == 0 then out[2] = "    " .. function_text(f) end
+  return concat(out, "\n") .. "\n"
+end
+
+local function operator_of(f)
+  for name, g in pairs(core.op) do
+    if g == f then return name end
+  end
+end
+
+local function columns(names, width)
+  local out, row = {}, " "
+  for _, name in ipairs(names) do
+    if #row + #name + 1 > width then
+      out[#out + 1], row = row, " "
+    end
+    row = row .. " " .. name
+  end
+  out[#out + 1] = row
+  return concat(out, "\n") .. "\n"
+end
+
+local function table_help(name, t, width)
+  local meta = getmetatable(t)
+  local make = rawget(t, "new") or rawget(t, "init") or
+               (type(meta) == "table" and rawget(meta, "__call")) or rawget(t, "__call")
+  local text = type(make) == "function" and function_help(name, make) or name .. "\n"
+  local names = {}
+  local functions = type(make) == "function"
+  for k, v in pairs(t) do
+    functions = functions or type(v) == "function"
+    if is_name(k) and k:sub(1, 1) ~= "_" then names[#names + 1] = k end
+  end
+  sort(names)
+  if not functions then return prompt.text(t, width) .. "\n" end
+  return text .. columns(names, width)
+end
+
+local function value_help(name, value, width)
+  if type(value) == "function" then
+    local op = operator_of(value)
+    return op and core.help(op, width) or function_help(name, value)
+  end
+  if core.is_tensor(value) then
+    return tensor_type(value) .. ": x: and Tab lists the methods; ? name explains one\n"
+  end
+  if type(value) == "table" then return table_help(name, value, width) end
+end
+
+-- The value at a path like "nn.Linear", from the library or the globals.
+local function at_path(path)
+  local value = nil
+  for name in path:gmatch "[^%.:]+" do
+    if value == nil then
+      local loaded = rawget(_G, name)
+      if loaded == nil then
+        for _, global in ipairs(console.globals()) do
+          if global == name and name ~= "help" then
+            local ok, library = pcall(require, "tessera")
+            loaded = ok and (name == "tessera" and library or library[name])
+            if not loaded then ok, loaded = pcall(require, "tessera." .. name) end
+            if not ok then loaded = nil end
+          end
+        end
+      end
+      value = loaded
+    elseif type(value) == "table" then
+      value = value[name]
+    else
+      return nil
+    end
+    if value == nil then return nil end
+  end
+  return value
+end
+
+local general = [[
+
+? name tells more about any of these, of a module's functions, of your own.
+Lua with tensors: an expression's value is shown, ';' at the end keeps it quiet,
+_ is the last value. Tab completes; Up and Ctrl-R search the history; Ctrl-C stops.
+
+  x = op.arange(6):reshape(2, 3)   y = x:mean{axis = 0}   x[0], x["0:2, -1"]
+]]
+
+local function command_help(name)
+  local arguments = prompt.arguments[name]
+  return (":%s%s\n    %s\n"):format(name, arguments and " " .. arguments or "",
+                                   prompt.commands[name])
+end
+
+--- help(topic): an operator ("softmax"), a module's function ("nn.Linear"), a
+--- command (":time"), "dtypes", or any function or table.
+function prompt.help(topic)
+  local width = console.width()
+  local text
+  if topic == nil or topic == "" then
+    local names = {}
+    for name in pairs(prompt.commands) do names[#names + 1] = name end
+    sort(names)
+    text = core.help("", width) .. "modules       " .. concat(console.globals(), " ") .. "\n"
+    text = text .. "commands      :" .. concat(names, " :") .. "\n" .. general
+  elseif type(topic) ~= "string" then
+    text = value_help("value", topic, width) or prompt.text(topic, width) .. "\n"
+  elseif topic:sub(1, 1) == ":" and prompt.commands[topic:sub(2)] then
+    text = command_help(topic:sub(2))
+  else
+    local found
+    text, found = core.help((topic:gsub("^x:", "")), width)
+    if not found then
+      local ok, value = pcall(at_path, topic)
+      local more = ok and value ~= nil and value_help(topic, value, width)
+      text, found = more or text, more
+      if not found and prompt.commands[topic] then
+        text = command_help(topic)
+      end
+    end
+  end
+  write(text)
+end
+
+-- ---- commands
+
+prompt.commands = {
+  help = "help on an operator, a function or a command; alone: the list",
+  quit = "leaves, as Ctrl-D does",
+  devices = "the devices and what they hold",
+  threads = "threads of the CPU; a number sets them, 0: one for each processor",
+  time = "runs an expression repeatedly and tells the time of one run",
+  mem = "memory of tensors and of Lua",
+  load = "runs a Lua file and keeps its globals",
+  reset = "forgets the globals made at the prompt",
+}
+
+prompt.arguments = {help = "[topic]", threads = "[n]", time = "expression", load = "file"}
+
+--- Leaves the prompt with an exit code.
+function prompt.quit(code) console.quit(tonumber(code) or 0) end
+
+--- Prints the devices.
+function prompt.devices()
+  for _, d in ipairs(core.devices()) do print(("%-8s %s"):format(d.name, d.text)) end
+end
+
+--- Sets and prints the number of threads.
+function prompt.threads(n)
+  if n ~= nil and n ~= "" then
+    local wanted = tonumber(n)
+    if not wanted or wanted < 0 or wanted ~= floor(wanted) then
+      fail((":threads takes a whole number, not '%s'"):format(tostring(n)))
+    end
+    core.threads(wanted)
+  end
+  local now = core.threads()
+  print(now .. (now == 1 and " thread" or " threads"))
+end
+
+local function size_text(bytes)
+  for _, unit in ipairs {"B", "KiB", "MiB", "GiB"} do
+    if bytes < 1024 or unit == "GiB" then
+      return (unit == "B" and "%.0f %s" or "%.1f %s"):format(bytes, unit)
+    end
+    bytes = bytes / 1024
+  end
+end
+
+--- Prints what tensors and Lua hold, after a collection.
+function prompt.mem()
+  collectgarbage()
+  local m = core.memory()
+  print(("tensors  %s now, %s at most, %s kept for reuse"):format(
+    size_text(m.live), size_text(m.peak), size_text(m.cached)))
+  print(("Lua      %s"):format(size_text(collectgarbage "count" * 1024)))
+end
+
+local function clock()
+  local ffi = require "ffi"
+  pcall(ffi.cdef, [[
+    typedef struct { long s, ns; } tessera_time;
+    int clock_gettime(int clock, tessera_time *t);]])
+  local t = ffi.new "tessera_time"
+  return function()
+    ffi.C.clock_gettime(1, t)
+    return tonumber(t.s) + tonumber(t.ns) * 1e-9
+  end
+end
+
+local function time_text(s)
+  if s >= 1 then return ("%.3f s"):format(s) end
+  if s >= 1e-3 then return ("%.3g ms"):format(s * 1e3) end
+  if s >= 1e-6 then return ("%.3g us"):format(s * 1e6) end
+  return ("%.3g ns"):format(s * 1e9)
+end
+
+--- time(f) or time("expression"): runs it for about a third of a second, at least
+--- once, prints the median time of a run, and returns it in seconds.
+function prompt.time(f)
+  if type(f) == "string" then
+    if f == "" then fail(":time takes an expression") end
+    local text = f
+    f = loadstring("return " .. text, "=:time")
+    if not f then
+      local why
+      f, why = loadstring(text, "=:time")
+      if not f then fail(why) end
+    end
+  end
+  local now = clock()
+  local start = now()
+  f()
+  local first = now() - start
+  local group = first < 1e-4 and math.ceil(1e-4 / math.max(first, 1e-8)) or 1
+  local times, runs, stop = {}, 1, start + 0.3
+  while now() < stop and #times < 10000 do
+    local t = now()
+    for _ = 1, group do f() end
+    times[#times + 1] = (now() - t) / group
+    runs = runs + group
+  end
+  sort(times)
+  local median = times[math.ceil(#times / 2)] or first
+  print(("%s, median of %d runs, first %s"):format(time_text(median), runs, time_text(first)))
+  return median
+end
+
+--- Runs a file.
+function prompt.load(path)
+  if not path or path == "" then fail(":load takes a file") end
+  local home = os.getenv "HOME"
+  path = path:gsub('^["\'](.*)["\']$', "%1")
+  if home then path = path:gsub("^~/", function() return home .. "/" end) end
+  local f, why = loadfile(path)
+  if not f then fail(why) end
+  return f()
+end
+
+local at_start = {}
+for k in pairs(_G) do at_start[k] = true end
+
+--- Forgets the globals made since the prompt began.
+function prompt.reset()
+  local names = {}
+  for k in pairs(_G) do
+    if not at_start[k] then names[#names + 1] = k end
+  end
+  for _, k in ipairs(names) do _G[k] = nil end
+  collectgarbage()
+end
+
+local function nearest(name)
+  local best, least = nil, 3
+  for known in pairs(prompt.commands) do
+    -- Letters that differ at the same place, and in length: enough for short words.
+    local d = math.abs(#known - #name)
+    for i = 1, math.min(#known, #name) do
+      if known:byte(i) ~= name:byte(i) then d = d + 1 end
+    end
+    if d < least or known:sub(1, #name) == name then best, least = known, d end
+  end
+  return best
+end
+
+--- What ":name rest" does; the prompt calls it.
+function prompt.command(name, rest)
+  local f = prompt.commands[name] and prompt[name]
+  if name == "q" or name == "exit" then f = prompt.quit end
+  if not f then
+    local guess = nearest(name)
+    fail(("there is no command ':%s'%s"):format(
+      name, guess and "; did you mean ':" .. guess .. "'?" or "; :help lists them"))
+  end
+  if rest == "" then return f() end
+  return f(rest)
+end
+
+return prompt

@@ -1,0 +1,18 @@
+/* Help texts from the operator table. */
+#ifndef TS_REPL_HELP_H
+#define TS_REPL_HELP_H
+
+#include <stdbool.h>
+
+#include "lib/text.h"
+
+/* Help on one operator, on "dtypes" or one dtype, or, for an empty name, the list
+ * of operators by family, in lines of `width` columns. -1 if there is nothing of
+ * that name: the text then says so, with the nearest name. */
+int ts_help_operator(const char *name, int width, TsText *text);
+
+/* "x [, {axis}]": what stands between the brackets of a call, for a method without
+ * the first tensor. -1 if there is no such operator. */
+int ts_help_arguments(const char *name, bool method, TsText *text);
+
+#endif

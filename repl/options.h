@@ -1,0 +1,29 @@
+/* The command line. */
+#ifndef TS_REPL_OPTIONS_H
+#define TS_REPL_OPTIONS_H
+
+#include <stdbool.h>
+
+/* -e code, -l module, -j command, -O level: done in the order given. */
+typedef struct TsStep {
+  char kind; /* 'e', 'l', 'j', 'O' */
+  const char *value;
+} TsStep;
+
+typedef struct TsOptions {
+  int argc;
+  char **argv;
+  int script; /* index of the script in argv; argc: none */
+  TsStep *step;
+  int nsteps;
+  bool interactive, hash, version, ignore_environment;
+  bool no_jit; /* nothing is compiled: all code runs on the VM */
+  int threads; /* -1: not given */
+  const char *devices, *isa;
+} TsOptions;
+
+/* Reads the options. -1: go on; else the exit code, after --help, --version or a
+ * message about what is wrong. */
+int ts_options_read(TsOptions *o, int argc, char **argv);
+
+#endif

@@ -1,0 +1,452 @@
+/* The prompt.
+ *
+ * An input is tried as an expression first, whose values are shown, then as
+ * statements. `local` at top level would end with its input, so that it is made
+ * global there. What belongs to commands and to showing values is in Lua:
+ * lib/lua/prompt.lua. */
+#include "repl/prompt.h"
+
+#include <ctype.h>
+#include <lauxlib.h>
+#include <luajit.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "devices/cpu_pool.h"
+#include "repl/display.h"
+#include "repl/help.h"
+#include "repl/lex.h"
+#include "repl/lua_api.h"
+#include "repl/run.h"
+
+static struct {
+  lua_State *L;
+  TsEdit *edit;
+  int number; /* of the current input */
+  bool told_about_locals, quit;
+  int exit_code;
+  char hint[160];
+} prompt;
+
+/* ---- globals of the prompt */
+static const char *const modules[] = {"op",       "graph",      "dist", "nn", "optim", "rng",
+                                      "numerics", "profile",    "autotune", "checkpoint", "data",
+                                      "hf"};
+enum { MODULES = sizeof modules / sizeof *modules };
+
+void ts_prompt_push_global(lua_State *L, const char *name) {
+  char full[64];
+  bool ours = !strcmp(name, "tessera") || !strcmp(name, "help");
+  for (int i = 0; i < MODULES && !ours; i++) ours = !strcmp(modules[i], name);
+  if (!ours) {
+    lua_pushnil(L);
+    return;
+  }
+  bool help = !strcmp(name, "help");
+  lua_getglobal(L, "require");
+  lua_pushstring(L, help ? "tessera.prompt" : "tessera");
+  lua_call(L, 1, 1);
+  if (!strcmp(name, "tessera")) return;
+  lua_getfield(L, -1, name);
+  lua_remove(L, -2);
+  snprintf(full, sizeof full, "tessera.%s", name);
+  if (!lua_isnil(L, -1) || !ts_run_embeds(full)) return;
+  lua_pop(L, 1);
+  lua_getglobal(L, "require");
+  lua_pushstring(L, full);
+  lua_call(L, 1, 1);
+}
+
+const char *ts_prompt_global(int i) {
+  char full[64];
+  for (int k = 0; k < MODULES; k++) {
+    snprintf(full, sizeof full, "tessera.%s", modules[k]);
+    bool always = !strcmp(modules[k], "op") || !strcmp(modules[k], "rng");
+    if ((always || ts_run_embeds(full)) && i-- == 0) return modules[k];
+  }
+  return i == 0 ? "tessera" : i == 1 ? "help" : NULL;
+}
+
+static int load_global(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TSTRING) return 0;
+  ts_prompt_push_global(L, lua_tostring(L, 2));
+  if (lua_isnil(L, -1)) return 1;
+  lua_pushvalue(L, 2);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, 1);
+  return 1;
+}
+
+void ts_prompt_add_globals(lua_State *L) {
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  if (!lua_getmetatable(L, -1)) lua_newtable(L);
+  lua_pushcfunction(L, load_global);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+}
+
+/* ---- tessera.console */
+static int console_width(lua_State *L) {
+  lua_pushinteger(L, prompt.edit ? ts_edit_columns(prompt.edit) : ts_display_width());
+  return 1;
+}
+
+static int console_quit(lua_State *L) {
+  if (!prompt.edit) {
+    lua_getglobal(L, "os");
+    lua_getfield(L, -1, "exit");
+    lua_pushinteger(L, luaL_optinteger(L, 1, 0));
+    lua_call(L, 1, 0);
+  }
+  prompt.quit = true;
+  prompt.exit_code = (int)luaL_optinteger(L, 1, 0);
+  return 0;
+}
+
+/* text(chunkname): the kept source of a chunk, or nil. */
+static int console_text(lua_State *L) {
+  size_t size;
+  const char *text = ts_run_text(L, luaL_checkstring(L, 1), &size);
+  if (!text) return 0;
+  lua_pushlstring(L, text, size);
+  return 1;
+}
+
+static int console_globals(lua_State *L) {
+  lua_newtable(L);
+  const char *name;
+  for (int i = 0; (name = ts_prompt_global(i)); i++) {
+    lua_pushstring(L, name);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+static int open_console(lua_State *L) {
+  static const luaL_Reg functions[] = {{"width", console_width}, {"quit", console_quit},
+                                       {"text", console_text},   {"globals", console_globals},
+                                       {NULL, NULL}};
+  lua_newtable(L);
+  luaL_register(L, NULL, functions);
+  return 1;
+}
+
+void ts_prompt_open(lua_State *L) {
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "preload");
+  lua_pushcfunction(L, open_console);
+  lua_setfield(L, -2, "tessera.console");
+  lua_pop(L, 2);
+}
+
+/* ---- locals: "local x, y = 1" at top level becomes "      x, y = 1", and
+ * "local x" becomes "      x = nil;". Columns stay what they were. */
+static size_t skip_blanks(const char *text, size_t size, size_t at, TsToken *t) {
+  for (;; at += t->size) {
+    *t = ts_lex_next(text, size, at);
+    if (t->kind != TS_LEX_SPACE && t->kind != TS_LEX_COMMENT) return at;
+  }
+}
+
+static size_t put_local(const char *text, size_t size, size_t at, TsText *out) {
+  TsToken t;
+  size_t start = at + strlen("local"), end = start;
+  ts_text_pad(out, ' ', (int)strlen("local"));
+  for (at = skip_blanks(text, size, start, &t); t.kind == TS_LEX_NAME;) {
+    end = at + t.size;
+    at = skip_blanks(text, size, end, &t);
+    if (!ts_lex_is(text, &t, ",")) break;
+    at = skip_blanks(text, size, at + 1, &t);
+  }
+  ts_text_add(out, text + start, end - start);
+  if (end > start && !ts_lex_is(text, &t, "="))
+    ts_text_str(out, ts_lex_is(text, &t, ";") ? " = nil" : " = nil;");
+  return end;
+}
+
+static int depth_change(const char *text, const TsToken *t) {
+  static const char *const opens[] = {"function", "do", "if", "repeat", "{", "("};
+  static const char *const closes[] = {"end", "until", "}", ")"};
+  for (size_t i = 0; i < sizeof opens / sizeof *opens; i++)
+    if (ts_lex_is(text, t, opens[i])) return 1;
+  for (size_t i = 0; i < sizeof closes / sizeof *closes; i++)
+    if (ts_lex_is(text, t, closes[i])) return -1;
+  return 0;
+}
+
+static bool without_locals(const char *text, size_t size, TsText *out) {
+  int depth = 0, found = 0;
+  for (size_t at = 0; at < size;) {
+    TsToken t = ts_lex_next(text, size, at);
+    bool word = t.kind == TS_LEX_KEYWORD || t.kind == TS_LEX_SYMBOL;
+    if (word && depth == 0 && ts_lex_is(text, &t, "local")) {
+      found++;
+      at = put_local(text, size, at, out);
+      continue;
+    }
+    if (word) depth += depth_change(text, &t);
+    ts_text_add(out, text + at, t.size);
+    at += t.size;
+  }
+  return found > 0 && !out->failed;
+}
+
+/* ---- compiling */
+static int load_prefixed(lua_State *L, const char *prefix, const char *text, size_t size,
+                         const char *name) {
+  TsText t = {0};
+  ts_text_str(&t, prefix);
+  ts_text_add(&t, text, size);
+  int status = luaL_loadbuffer(L, t.at, t.len, name);
+  ts_text_free(&t);
+  return status;
+}
+
+static void tell_about_locals(void) {
+  if (prompt.told_about_locals || !ts_edit_interactive(prompt.edit)) return;
+  prompt.told_about_locals = true;
+  printf("(a local is kept as a global at the prompt)\n");
+}
+
+static int load_statements(lua_State *L, const char *text, size_t size, const char *name,
+                           bool *locals) {
+  TsText changed = {0};
+  *locals = without_locals(text, size, &changed);
+  int status = *locals ? luaL_loadbuffer(L, changed.at, changed.len, name) : 1;
+  ts_text_free(&changed);
+  if (!status) return 0;
+  if (*locals) lua_pop(L, 1);
+  *locals = false;
+  return luaL_loadbuffer(L, text, size, name);
+}
+
+/* A Lua status; *locals: there were some, and they are global now. */
+static int load_input(lua_State *L, const char *text, size_t size, const char *name,
+                      bool *locals) {
+  *locals = false;
+  if (!load_prefixed(L, "return ", text, size, name)) return 0;
+  lua_pop(L, 1);
+  return load_statements(L, text, size, name, locals);
+}
+
+static bool is_command(const char *text) {
+  return *text == '?' || (*text == ':' && text[1] != ':');
+}
+
+static const char *skip_spaces(const char *s) {
+  while (isspace((unsigned char)*s)) s++;
+  return s;
+}
+
+/* A string in quotes that its line does not end is a mistake, not a beginning. */
+static bool breaks_string(const char *text, size_t size) {
+  TsToken t = {.size = 0};
+  for (size_t at = 0; at < size; at += t.size) t = ts_lex_next(text, size, at);
+  bool quotes = t.size && (text[t.start] == '"' || text[t.start] == '\'');
+  return quotes && t.open && text[size - 1] != '\\';
+}
+
+/* The compiler says "near '<eof>'" where more text could complete the chunk. */
+static int is_incomplete(void *arg, const char *text, size_t size) {
+  lua_State *L = arg;
+  static const char mark[] = "'<eof>'";
+  const char *start = skip_spaces(text);
+  size_t skipped = (size_t)(start - text), n;
+  if (is_command(start) || skipped >= size || breaks_string(text, size)) return 0;
+  if (*start == '=') start++, skipped++;
+  bool locals;
+  if (!load_input(L, start, size - skipped, "=input", &locals)) {
+    lua_pop(L, 1);
+    return 0;
+  }
+  const char *message = lua_tolstring(L, -1, &n);
+  int more = n >= sizeof mark - 1 && !strcmp(message + n - (sizeof mark - 1), mark);
+  lua_pop(L, 1);
+  return more;
+}
+
+/* ---- running */
+static bool is_silenced(const char *text, size_t size) {
+  size_t last = 0;
+  for (size_t at = 0; at < size;) {
+    TsToken t = ts_lex_next(text, size, at);
+    if (t.kind != TS_LEX_SPACE && t.kind != TS_LEX_COMMENT) last = t.start;
+    at += t.size;
+  }
+  return size > 0 && text[last] == ';';
+}
+
+/* Calls tessera.prompt.<function> with the n values on the top. */
+static void call_library(lua_State *L, const char *function, int n) {
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "tessera.prompt");
+  bool failed = ts_run_call(L, 1, 1);
+  if (!failed) {
+    lua_getfield(L, -1, function);
+    lua_remove(L, -2);
+    lua_insert(L, -n - 1);
+    failed = ts_run_call(L, n, 0);
+  }
+  if (failed) ts_run_print(L);
+}
+
+static void show_values(lua_State *L, int first, bool silenced) {
+  int n = lua_gettop(L) - first + 1;
+  if (n <= 0) return;
+  lua_pushliteral(L, "_");
+  lua_pushvalue(L, first);
+  lua_rawset(L, LUA_GLOBALSINDEX);
+  if (!silenced) call_library(L, "show", n);
+}
+
+static void run_chunk(lua_State *L, const char *text, size_t size) {
+  char name[32];
+  snprintf(name, sizeof name, "=input %d", ++prompt.number);
+  ts_run_keep_text(L, name, text, size);
+  int base = lua_gettop(L);
+  bool locals;
+  if (load_input(L, text, size, name, &locals)) {
+    ts_run_explain(L, name);
+    ts_run_print(L);
+    return;
+  }
+  if (locals) tell_about_locals();
+  /* Interpreted, with the functions it defines: a compiled loop hears no Ctrl-C.
+   * Code from files stays compiled. */
+  luaJIT_setmode(L, -1, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF);
+  if (ts_run_call(L, 0, LUA_MULTRET))
+    ts_run_print(L);
+  else
+    show_values(L, base + 1, is_silenced(text, size));
+  lua_settop(L, base);
+}
+
+static void run_command(lua_State *L, const char *text) {
+  int base = lua_gettop(L);
+  size_t n = 1;
+  if (*text == '?') {
+    lua_pushliteral(L, "help");
+  } else {
+    while (isalnum((unsigned char)text[n]) || text[n] == '_') n++;
+    lua_pushlstring(L, text + 1, n - 1);
+  }
+  const char *rest = skip_spaces(text + n);
+  size_t size = strlen(rest);
+  while (size && isspace((unsigned char)rest[size - 1])) size--;
+  lua_pushlstring(L, rest, size);
+  call_library(L, "command", 2);
+  lua_settop(L, base);
+}
+
+static void run_input(lua_State *L, const char *text, size_t size) {
+  const char *start = skip_spaces(text);
+  if (start == text + size) return;
+  if (is_command(start)) {
+    run_command(L, start);
+  } else {
+    if (*start == '=') start++;
+    run_chunk(L, start, size - (size_t)(start - text));
+  }
+  fflush(stdout);
+}
+
+/* ---- the editor's hooks */
+static void highlight(void *arg, const char *text, unsigned char *attributes) {
+  static const unsigned char attribute[] = {
+      [TS_LEX_COMMENT] = TS_EDIT_COMMENT, [TS_LEX_KEYWORD] = TS_EDIT_KEYWORD,
+      [TS_LEX_NUMBER] = TS_EDIT_NUMBER,   [TS_LEX_STRING] = TS_EDIT_STRING,
+      [TS_LEX_SYMBOL] = TS_EDIT_PLAIN,
+  };
+  (void)arg;
+  size_t size = strlen(text);
+  if (is_command(skip_spaces(text))) return;
+  for (size_t at = 0; at < size;) {
+    TsToken t = ts_lex_next(text, size, at);
+    memset(attributes + at, attribute[t.kind], t.size);
+    at += t.size;
+  }
+}
+
+/* The arguments behind "op.name(" and "x:name(". */
+static const char *hint(void *arg, const char *text) {
+  size_t end = strlen(text), start;
+  char name[40];
+  (void)arg;
+  if (end == 0 || text[--end] != '(') return NULL;
+  for (start = end; start > 0 && (isalnum((unsigned char)text[start - 1]) || text[start - 1] == '_');)
+    start--;
+  if (start == 0 || end - start >= sizeof name) return NULL;
+  bool method = text[start - 1] == ':';
+  if (!method && (start < 3 || strncmp(text + start - 3, "op.", 3))) return NULL;
+  memcpy(name, text + start, end - start);
+  name[end - start] = 0;
+  TsText t = {0};
+  bool found = !ts_help_arguments(name, method, &t) && t.len;
+  if (found) snprintf(prompt.hint, sizeof prompt.hint, "%s)", t.at);
+  ts_text_free(&t);
+  return found ? prompt.hint : NULL;
+}
+
+/* ---- the loop */
+static char *history_path(void) {
+  const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+  TsText t = {0};
+  if (state && *state == '/')
+    ts_text_format(&t, "%s/tessera/history", state);
+  else if (home && *home)
+    ts_text_format(&t, "%s/.local/state/tessera/history", home);
+  return t.at;
+}
+
+static void print_banner(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  int threads = ts_cpu_threads();
+  printf("Tessera %s (%.10s, %d thread%s, %s)   ? for help, :quit to leave\n", TS_VERSION,
+         LUAJIT_VERSION, threads, threads == 1 ? "" : "s", c->k->isa);
+  fflush(stdout);
+}
+
+static void ignore(int number) { (void)number; }
+
+/* Without the editor a terminal gives SIGINT: it abandons the line being read. */
+static void catch_interrupts(void) {
+  struct sigaction action = {.sa_handler = ignore};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+}
+
+int ts_prompt_run(lua_State *L) {
+  bool terminal = isatty(STDIN_FILENO);
+  char *path = terminal ? history_path() : NULL;
+  prompt.L = L;
+  prompt.edit = ts_edit_open(STDIN_FILENO, STDOUT_FILENO, path);
+  free(path);
+  if (!prompt.edit) {
+    perror("tessera: cannot open the prompt");
+    return TS_EXIT_ERROR;
+  }
+  ts_edit_set_hooks(prompt.edit, &(TsEditHooks){.arg = L, .complete = ts_complete,
+                                                .incomplete = is_incomplete, .hint = hint,
+                                                .highlight = highlight});
+  if (terminal) print_banner(L);
+  if (terminal && !ts_edit_interactive(prompt.edit)) catch_interrupts();
+  ts_run_set_impatient(false);
+  while (!prompt.quit) {
+    char *text = ts_edit_read(prompt.edit, "> ", ". ");
+    if (!text && ts_edit_status(prompt.edit) == TS_EDIT_INTERRUPTED) {
+      if (!ts_edit_interactive(prompt.edit)) printf("\n"), fflush(stdout);
+      continue;
+    }
+    if (!text) break;
+    ts_edit_remember(prompt.edit, text);
+    run_input(L, text, ts_edit_size(prompt.edit));
+    free(text);
+  }
+  ts_edit_close(prompt.edit);
+  prompt.edit = NULL;
+  return prompt.exit_code;
+}

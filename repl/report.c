@@ -1,0 +1,269 @@
+/* Error reports:
+ *
+ *   model.lua:12: matmul: inner sizes differ: f32[64,128] x f32[256,10] (128 vs 256)
+ *       y = h:matmul(w)
+ *             ^
+ *     hint: transpose the second factor
+ *   stack traceback:
+ *       model.lua:12: in function 'forward'
+ *       model.lua:30: in main chunk
+ *
+ * Files are read again for the line; texts from -e and the prompt are kept by
+ * repl/run.c. Frames of the library and of C are left out. */
+#include "repl/report.h"
+
+#include <ctype.h>
+#include <lauxlib.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/text.h"
+#include "repl/run.h"
+
+enum { LINE_ROOM = 512, LONGEST_SHOWN = 160, FRAMES_FIRST = 10, FRAMES_LAST = 4 };
+
+static bool is_users(const lua_Debug *ar) {
+  return strcmp(ar->what, "C") && strncmp(ar->source, "=tessera", 8);
+}
+
+void ts_report_where(lua_State *L, int level) {
+  lua_Debug ar;
+  for (; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline <= 0 || !is_users(&ar)) continue;
+    lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
+    return;
+  }
+  lua_pushliteral(L, "");
+}
+
+/* ---- the source line */
+static bool line_of_text(const char *text, size_t size, int line, char *out) {
+  const char *end = text + size;
+  for (; line > 1 && text < end; line--) {
+    const char *next = memchr(text, '\n', (size_t)(end - text));
+    if (!next) return false;
+    text = next + 1;
+  }
+  size_t n = strcspn(text, "\r\n");
+  if (n > (size_t)(end - text)) n = (size_t)(end - text);
+  if (n >= LINE_ROOM) n = LINE_ROOM - 1;
+  memcpy(out, text, n);
+  out[n] = 0;
+  return true;
+}
+
+static bool line_of_file(const char *path, int line, char *out) {
+  FILE *f = fopen(path, "r");
+  char *text = NULL;
+  size_t room = 0;
+  ssize_t size = -1;
+  if (!f) return false;
+  for (int i = 0; i < line && (size = getline(&text, &room, f)) >= 0; i++) continue;
+  bool found = size >= 0 && line_of_text(text, (size_t)size, 1, out);
+  free(text);
+  fclose(f);
+  return found;
+}
+
+static bool source_line(lua_State *L, const char *source, int line, char *out) {
+  size_t size;
+  if (*source == '@') return line_of_file(source + 1, line, out);
+  const char *text = *source == '=' ? ts_run_text(L, source, &size) : source;
+  if (text && *source != '=') size = strlen(source);
+  return text && line_of_text(text, size, line, out);
+}
+
+/* ---- the mark: under the operator or the name that the message is about */
+static bool in_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* The word as a whole, where one of the characters `before` it stands behind. */
+static const char *find_word(const char *line, const char *word, size_t n, const char *before) {
+  for (const char *p = line; (p = strstr(p, word)); p++) {
+    bool begins = p == line || !in_name(p[-1]) || !in_name(*word);
+    bool follows = !before || strchr(before, p[n + strspn(p + n, " ")]);
+    if (begins && follows && (!in_name(p[n]) || !in_name(word[n - 1]))) return p;
+  }
+  return NULL;
+}
+
+static const char *find_piece(const char *line, const char *from, size_t n, const char *before) {
+  char word[64];
+  if (n == 0 || n >= sizeof word) return NULL;
+  memcpy(word, from, n);
+  word[n] = 0;
+  const char *found = before ? find_word(line, word, n, before) : NULL;
+  return found ? found : find_word(line, word, n, NULL);
+}
+
+/* Operators that are written with a sign, as well as by name. */
+static const char *find_sign(const char *line, const char *name, size_t n) {
+  static const struct {
+    const char *name, *sign;
+  } signs[] = {{"add", "+"}, {"sub", "-"}, {"mul", "*"}, {"div", "/"},   {"mod", "%"},
+               {"pow", "^"}, {"neg", "-"}, {"#", "#"},   {"index", "["}, {"assignment", "="},
+               {"select", "["}, {"slice", "["}, {"index_select", "["}, {"masked_select", "["}};
+  for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+    if (strlen(signs[i].name) == n && !memcmp(signs[i].name, name, n))
+      return strstr(line, signs[i].sign);
+  return NULL;
+}
+
+/* Words in quotes, as in: attempt to index global 'x' (a nil value). */
+static const char *find_quoted(const char *line, const char *message) {
+  const char *p = message, *before = NULL;
+  if (strstr(message, "attempt to index")) before = ".:[";
+  if (strstr(message, "attempt to call")) before = "({\"'[";
+  while ((p = strchr(p, '\''))) {
+    const char *end = strchr(++p, '\'');
+    if (!end) return NULL;
+    const char *found = find_piece(line, p, (size_t)(end - p), before);
+    if (found) return found;
+    p = end + 1;
+  }
+  return NULL;
+}
+
+static const char *find_mark(const char *line, const char *message) {
+  const char *found = NULL;
+  size_t n = 0;
+  while (in_name(message[n])) n++;
+  if (*message == '#') n = 1;
+  if (n && message[n] == ':') {
+    found = find_piece(line, message, n, "({");
+    if (!found) found = find_sign(line, message, n);
+  }
+  if (!found) found = find_quoted(line, message);
+  return found ? found : line + strspn(line, " \t");
+}
+
+/* Tabs become blanks, so that the mark stands right everywhere. */
+static void put_line(TsText *out, char *line, const char *message) {
+  for (char *p = line; *p; p++)
+    if ((unsigned char)*p < ' ') *p = ' ';
+  const char *start = line + strspn(line, " "), *mark = find_mark(line, message);
+  int column = 0;
+  for (const char *p = start; p < mark; p++) column += ((unsigned char)*p & 0xc0) != 0x80;
+  ts_text_format(out, "\n    %.*s%s", LONGEST_SHOWN, start,
+                 strlen(start) > LONGEST_SHOWN ? "..." : "");
+  if (mark - start < LONGEST_SHOWN) ts_text_format(out, "\n    %*s^", column, "");
+}
+
+/* ---- the calls */
+static void put_frame(TsText *out, const lua_Debug *ar) {
+  ts_text_format(out, "\n    %s:%d: in ", ar->short_src, ar->currentline);
+  if (*ar->namewhat)
+    ts_text_format(out, "function '%s'", ar->name);
+  else if (*ar->what == 'm')
+    ts_text_str(out, "main chunk");
+  else
+    ts_text_format(out, "function <%s:%d>", ar->short_src, ar->linedefined);
+}
+
+static bool user_frame(lua_State *L, int level, lua_Debug *ar) {
+  if (!lua_getstack(L, level, ar)) return false;
+  lua_getinfo(L, "Sln", ar);
+  return is_users(ar) && ar->currentline > 0;
+}
+
+static void put_traceback(lua_State *L, TsText *out) {
+  lua_Debug ar;
+  int frames = 0, k = 0;
+  for (int level = 1; lua_getstack(L, level, &ar); level++) frames += user_frame(L, level, &ar);
+  if (frames < 2) return;
+  ts_text_str(out, "\nstack traceback:");
+  for (int level = 1; lua_getstack(L, level, &ar); level++) {
+    if (!user_frame(L, level, &ar)) continue;
+    k++;
+    if (k <= FRAMES_FIRST || k > frames - FRAMES_LAST)
+      put_frame(out, &ar);
+    else if (k == FRAMES_FIRST + 1)
+      ts_text_format(out, "\n    ... (%d more)", frames - FRAMES_FIRST - FRAMES_LAST);
+  }
+}
+
+/* ---- together */
+typedef struct Place {
+  char source[LINE_ROOM]; /* as in lua_Debug: "@file", "=name" or text; "" if unknown */
+  int line;
+  size_t prefix; /* length of "file:line: " in the message */
+} Place;
+
+/* The frame whose position the message begins with. */
+static Place find_place(lua_State *L, const char *message) {
+  Place place = {.line = 0};
+  lua_Debug ar;
+  char prefix[LUA_IDSIZE + 24];
+  for (int level = 1; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline <= 0) continue;
+    int n = snprintf(prefix, sizeof prefix, "%s:%d: ", ar.short_src, ar.currentline);
+    if (strncmp(message, prefix, (size_t)n)) continue;
+    place.line = ar.currentline;
+    place.prefix = (size_t)n;
+    if (strlen(ar.source) < sizeof place.source) strcpy(place.source, ar.source);
+    return place;
+  }
+  return place;
+}
+
+static void put_report(lua_State *L, TsText *out, const char *message, const Place *place) {
+  static const char hint_mark[] = "\n  hint: ";
+  char line[LINE_ROOM];
+  const char *hint = strstr(message, hint_mark);
+  size_t n = hint ? (size_t)(hint - message) : strlen(message);
+  if (!place->prefix) ts_text_str(out, "tessera: ");
+  ts_text_add(out, message, n);
+  if (place->source[0] && source_line(L, place->source, place->line, line))
+    put_line(out, line, message + place->prefix);
+  if (hint) ts_text_str(out, hint);
+}
+
+static void push_text(lua_State *L, TsText *t) {
+  lua_pushlstring(L, t->at ? t->at : "", t->len);
+  ts_text_free(t);
+}
+
+int ts_report_handler(lua_State *L) {
+  TsText out = {0};
+  if (!lua_isstring(L, 1)) {
+    if (luaL_callmeta(L, 1, "__tostring") && lua_isstring(L, -1)) {
+      lua_replace(L, 1);
+      lua_settop(L, 1);
+    } else {
+      lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
+      lua_replace(L, 1);
+      lua_settop(L, 1);
+    }
+  }
+  const char *message = lua_tostring(L, 1);
+  Place place = find_place(L, message);
+  put_report(L, &out, message, &place);
+  put_traceback(L, &out);
+  push_text(L, &out);
+  return 1;
+}
+
+/* "file:12: message" of the compiler: the name is the chunk's. */
+void ts_report_load(lua_State *L, const char *chunkname) {
+  TsText out = {0};
+  const char *message = lua_tostring(L, -1), *colon = message;
+  Place place = {.line = 0};
+  while ((colon = strchr(colon, ':'))) {
+    char *end;
+    long line = strtol(colon + 1, &end, 10);
+    if (end > colon + 1 && !strncmp(end, ": ", 2)) {
+      place.line = (int)line;
+      place.prefix = (size_t)(end + 2 - message);
+      break;
+    }
+    colon++;
+  }
+  if (place.prefix && strlen(chunkname) < sizeof place.source)
+    strcpy(place.source, chunkname);
+  put_report(L, &out, message, &place);
+  lua_pop(L, 1);
+  push_text(L, &out);
+}

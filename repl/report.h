@@ -1,0 +1,14 @@
+/* What a user reads about an error: message, the line with a mark, hint, calls. */
+#ifndef TS_REPL_REPORT_H
+#define TS_REPL_REPORT_H
+
+#include <lua.h>
+
+/* The message handler of protected calls. */
+int ts_report_handler(lua_State *L);
+/* The message of a failed load on the stack top becomes a report. */
+void ts_report_load(lua_State *L, const char *chunkname);
+/* Pushes "file:line: " of the first frame, from `level` up, of the user's code. */
+void ts_report_where(lua_State *L, int level);
+
+#endif

@@ -1,0 +1,261 @@
+/* Scripts, -e and -l: loading, protected calls, Ctrl-C. The text of reports is
+ * made in repl/report.c. */
+#include "repl/run.h"
+
+#include <lauxlib.h>
+#include <lualib.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "devices/cpu_pool.h"
+#include "repl/embed.h"
+#include "repl/report.h"
+
+/* ---- modules */
+static const TsEmbedded *find_embedded(const char *module) {
+  for (const TsEmbedded *e = ts_embedded; e->module; e++)
+    if (!strcmp(e->module, module)) return e;
+  return NULL;
+}
+
+bool ts_run_embeds(const char *module) { return find_embedded(module) != NULL; }
+
+static int load_embedded(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1);
+  const TsEmbedded *e = find_embedded(name);
+  if (!e) {
+    bool ours = !strncmp(name, "tessera", 7) || !strncmp(name, "jit.", 4);
+    if (ours) lua_pushfstring(L, "\n\tno module '%s' inside tessera", name);
+    return ours;
+  }
+  lua_pushfstring(L, "=%s", name);
+  if (luaL_loadbuffer(L, e->begin, (size_t)(e->end - e->begin), lua_tostring(L, -1)))
+    return lua_error(L);
+  return 1;
+}
+
+/* Before the files: the library and jit.* have to fit this program, not what
+ * happens to lie in the working directory. */
+static void add_loader(lua_State *L) {
+  lua_getfield(L, -1, "loaders");
+  for (int i = (int)lua_objlen(L, -1); i >= 2; i--) {
+    lua_rawgeti(L, -1, i);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushcfunction(L, load_embedded);
+  lua_rawseti(L, -2, 2);
+  lua_pop(L, 1);
+}
+
+void ts_run_open(lua_State *L) {
+  lua_getglobal(L, "package");
+  add_loader(L);
+  lua_getfield(L, -1, "path");
+  lua_pushliteral(L, ";" TS_PREFIX "/share/tessera/lua/?.lua;" TS_PREFIX
+                     "/share/tessera/lua/?/init.lua");
+  lua_concat(L, 2);
+  lua_setfield(L, -2, "path");
+  lua_pop(L, 1);
+}
+
+/* ---- texts of chunks: a registry table by chunk name */
+static char texts_key;
+
+static void push_texts(lua_State *L) {
+  lua_pushlightuserdata(L, &texts_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (!lua_isnil(L, -1)) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushlightuserdata(L, &texts_key);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
+void ts_run_keep_text(lua_State *L, const char *chunkname, const char *text, size_t size) {
+  push_texts(L);
+  lua_pushlstring(L, text, size);
+  lua_setfield(L, -2, chunkname);
+  lua_pop(L, 1);
+}
+
+const char *ts_run_text(lua_State *L, const char *chunkname, size_t *size) {
+  push_texts(L);
+  lua_getfield(L, -1, chunkname);
+  const char *text = lua_tolstring(L, -1, size); /* the table keeps it alive */
+  lua_pop(L, 2);
+  const TsEmbedded *e = text || *chunkname != '=' ? NULL : find_embedded(chunkname + 1);
+  if (e) text = e->begin, *size = (size_t)(e->end - e->begin);
+  return text;
+}
+
+int ts_run_load(lua_State *L, const char *text, size_t size, const char *chunkname) {
+  int status = luaL_loadbuffer(L, text, size, chunkname);
+  if (!status) ts_run_keep_text(L, chunkname, text, size);
+  return status;
+}
+
+/* ---- Ctrl-C. The handler asks the operators to stop and sets a hook, which raises
+ * the error at the next Lua instruction. Loops that LuaJIT has compiled look at no
+ * hook: a timer ends scripts in such a loop, and tells at the prompt what helps. */
+enum { BOUNCE_MS = 150, PATIENCE_S = 1, STUBBORN = 1000 };
+
+static struct {
+  lua_State *volatile L;
+  volatile sig_atomic_t pending; /* asked to stop, not stopped yet */
+  struct timespec since;
+  bool stopped, impatient;
+} control;
+
+bool ts_run_interrupted(void) { return control.stopped; }
+void ts_run_set_impatient(bool impatient) { control.impatient = impatient; }
+
+/* Stays set until the call has ended, so that a pcall around a loop does not keep
+ * it running. */
+static void stop_here(lua_State *L, lua_Debug *ar) {
+  (void)ar;
+  lua_sethook(L, stop_here, LUA_MASKCOUNT, STUBBORN);
+  ts_report_where(L, 0);
+  lua_pushliteral(L, "interrupted");
+  lua_concat(L, 2);
+  lua_error(L);
+}
+
+static long elapsed_ms(const struct timespec *since) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (now.tv_sec - since->tv_sec) * 1000 + (now.tv_nsec - since->tv_nsec) / 1000000;
+}
+
+static void on_alarm(int number) {
+  static const char ended[] = "tessera: interrupted\n";
+  static const char waits[] = "(still running; Ctrl-C again ends tessera)\n";
+  (void)number;
+  ssize_t written = control.impatient ? write(STDERR_FILENO, ended, sizeof ended - 1)
+                                      : write(STDERR_FILENO, waits, sizeof waits - 1);
+  if (control.impatient) _exit(written < 0 ? TS_EXIT_ERROR : TS_EXIT_INTERRUPTED);
+}
+
+static void set_timer(int seconds) {
+  struct itimerval timer = {.it_value = {.tv_sec = seconds}};
+  setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static void on_interrupt(int number) {
+  if (control.pending) {
+    if (elapsed_ms(&control.since) < BOUNCE_MS) return;
+    signal(number, SIG_DFL);
+    raise(number);
+    return;
+  }
+  control.pending = 1;
+  clock_gettime(CLOCK_MONOTONIC, &control.since);
+  ts_cpu_interrupt();
+  lua_sethook(control.L, stop_here, LUA_MASKCOUNT, 1);
+  signal(SIGALRM, on_alarm);
+  set_timer(PATIENCE_S);
+}
+
+int ts_run_call(lua_State *L, int nargs, int nresults) {
+  struct sigaction action = {.sa_handler = on_interrupt}, before;
+  sigemptyset(&action.sa_mask);
+  int base = lua_gettop(L) - nargs;
+  lua_pushcfunction(L, ts_report_handler);
+  lua_insert(L, base);
+  control.L = L, control.pending = 0;
+  sigaction(SIGINT, NULL, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGINT, &action, NULL);
+  int status = lua_pcall(L, nargs, nresults, base);
+  sigaction(SIGINT, &before, NULL);
+  control.stopped = control.pending && status;
+  if (control.pending) {
+    lua_sethook(L, NULL, 0, 0);
+    ts_cpu_clear_interrupt();
+    set_timer(0);
+  }
+  lua_remove(L, base);
+  return status;
+}
+
+/* ---- reports */
+void ts_run_explain(lua_State *L, const char *chunkname) { ts_report_load(L, chunkname); }
+
+void ts_run_print(lua_State *L) {
+  const char *text = lua_tostring(L, -1);
+  fflush(stdout);
+  if (control.stopped && isatty(STDERR_FILENO)) fputc('\n', stderr); /* behind the "^C" */
+  fprintf(stderr, "%s\n", text ? text : "tessera: unknown error");
+  fflush(stderr);
+  lua_pop(L, 1);
+}
+
+static int failed_load(lua_State *L, const char *chunkname) {
+  ts_run_explain(L, chunkname);
+  ts_run_print(L);
+  return TS_EXIT_ERROR;
+}
+
+static int call_and_report(lua_State *L, int nargs, int nresults) {
+  if (!ts_run_call(L, nargs, nresults)) return TS_EXIT_OK;
+  ts_run_print(L);
+  return control.stopped ? TS_EXIT_INTERRUPTED : TS_EXIT_ERROR;
+}
+
+/* ---- what the command line runs */
+/* Standard input is read whole, so that reports can show its lines; a first line
+ * with #! is blanked. */
+static int load_stdin(lua_State *L) {
+  luaL_Buffer b;
+  char *space;
+  size_t n, size;
+  luaL_buffinit(L, &b);
+  do {
+    space = luaL_prepbuffer(&b);
+    n = fread(space, 1, LUAL_BUFFERSIZE, stdin);
+    luaL_addsize(&b, n);
+  } while (n > 0);
+  luaL_pushresult(&b);
+  const char *text = lua_tolstring(L, -1, &size);
+  size_t skip = size && text[0] == '#' ? strcspn(text, "\n") : 0;
+  ts_run_keep_text(L, "=stdin", text, size);
+  int status = luaL_loadbuffer(L, text + skip, size - skip, "=stdin");
+  lua_remove(L, -2);
+  return status;
+}
+
+int ts_run_script(lua_State *L, const char *path, char **argv) {
+  bool standard = !path || !strcmp(path, "-");
+  int status = standard ? load_stdin(L) : luaL_loadfile(L, path), n = 0;
+  if (status) {
+    lua_pushfstring(L, "@%s", path ? path : "");
+    const char *name = standard ? "=stdin" : lua_tostring(L, -1);
+    lua_insert(L, -2);
+    return failed_load(L, name);
+  }
+  for (; argv && argv[n] && argv[n + 1]; n++) {
+    luaL_checkstack(L, 3, "too many arguments to script");
+    lua_pushstring(L, argv[n + 1]);
+  }
+  return call_and_report(L, n, LUA_MULTRET);
+}
+
+int ts_run_code(lua_State *L, const char *code, int number) {
+  char name[40] = "=(command line)";
+  if (number > 1) snprintf(name, sizeof name, "=(command line %d)", number);
+  if (ts_run_load(L, code, strlen(code), name)) {
+    ts_run_keep_text(L, name, code, strlen(code));
+    return failed_load(L, name);
+  }
+  return call_and_report(L, 0, LUA_MULTRET);
+}
+
+int ts_run_require(lua_State *L, const char *module) {
+  lua_getglobal(L, "require");
+  lua_pushstring(L, module);
+  return call_and_report(L, 1, 1);
+}

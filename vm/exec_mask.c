@@ -1,0 +1,164 @@
+/* masked_select and nonzero: results as long as the data say. The mask is counted by
+ * blocks, which gives every block its place in the result; then blocks are squeezed
+ * together without a branch an element, in a buffer. */
+#include <string.h>
+
+#include "devices/cpu_pool.h"
+#include "devices/memory.h"
+#include "vm/exec.h"
+#include "vm/index.h"
+
+enum { BLOCK = 2048, GRAIN = 32 }; /* elements squeezed at once; blocks a thread takes */
+
+typedef struct Job {
+  const uint8_t *mask;
+  int64_t n, blocks;
+  int64_t *place; /* of each block's first element in the result */
+  const char *x;
+  char *y;
+  int size;
+  const TsMeta *shape; /* of nonzero's input */
+} Job;
+
+static int64_t block_size(const Job *j, int64_t b) {
+  return j->n - b * BLOCK < BLOCK ? j->n - b * BLOCK : BLOCK;
+}
+
+static void count_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  (void)worker;
+  for (int64_t b = lo; b < hi; b++) {
+    int64_t n = block_size(j, b), count = 0;
+    for (int64_t i = 0; i < n; i++) count += j->mask[b * BLOCK + i] != 0;
+    j->place[b] = count;
+  }
+}
+
+/* The number of elements, or -1 with the error filled. Frees nothing. */
+static int64_t count(TsCall *call, Job *j) {
+  int64_t sum = 0;
+  ts_cpu_parallel(j->blocks, GRAIN, count_blocks, j);
+  if (ts_cpu_interrupted())
+    return ts_error_set(&call->ctx->err, TS_ERR_interrupt, "%s: interrupted",
+                        ts_op_info(call->op)->name);
+  for (int64_t b = 0; b < j->blocks; b++) {
+    int64_t here = j->place[b];
+    j->place[b] = sum;
+    sum += here;
+  }
+  return sum;
+}
+
+/* Places of the block's elements whose mask is set; returns how many. */
+static int64_t squeeze(const Job *j, int64_t b, int32_t *at) {
+  int64_t n = block_size(j, b), m = 0;
+  const uint8_t *mask = j->mask + b * BLOCK;
+  for (int64_t i = 0; i < n; i++) {
+    at[m] = (int32_t)i;
+    m += mask[i] != 0;
+  }
+  return m;
+}
+
+static void select_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  int32_t at[BLOCK];
+  (void)worker;
+  for (int64_t b = lo; b < hi; b++) {
+    int64_t m = squeeze(j, b, at);
+    const char *x = j->x + b * BLOCK * j->size;
+    char *y = j->y + j->place[b] * j->size;
+    switch (j->size) {
+#define CASE(bytes, U)                                                                         \
+  case bytes:                                                                                  \
+    for (int64_t i = 0; i < m; i++)                                                            \
+      ((U *)(void *)y)[i] = ((const U *)(const void *)x)[at[i]];                               \
+    break;
+      CASE(1, uint8_t)
+      CASE(2, uint16_t)
+      CASE(4, uint32_t)
+      CASE(8, uint64_t)
+      CASE(16, TsWide)
+#undef CASE
+    }
+  }
+}
+
+static void place_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  int32_t at[BLOCK];
+  int nd = j->shape->ndim;
+  (void)worker;
+  for (int64_t b = lo; b < hi; b++) {
+    int64_t m = squeeze(j, b, at);
+    int64_t *y = (int64_t *)(void *)j->y + j->place[b] * nd;
+    for (int64_t i = 0; i < m; i++, y += nd) {
+      int64_t flat = b * BLOCK + at[i];
+      for (int a = nd - 1; a > 0; a--) {
+        y[a] = flat % j->shape->dim[a];
+        flat /= j->shape->dim[a];
+      }
+      if (nd > 0) y[0] = flat;
+    }
+  }
+}
+
+/* Counts, allocates the result by m with its first size, and runs the second pass. */
+static int run(TsCall *call, Job *j, TsMeta *m, TsTask *second) {
+  TsContext *c = call->ctx;
+  j->blocks = (j->n + BLOCK - 1) / BLOCK;
+  int64_t nbytes = (j->blocks + 1) * 8;
+  j->place = ts_memory_alloc(nbytes);
+  if (!j->place)
+    return ts_error_set(&c->err, TS_ERR_memory, "out of memory: %lld bytes", (long long)nbytes);
+  m->dim[0] = count(call, j);
+  m->weak = 0;
+  call->out[0] = m->dim[0] < 0 ? NULL : ts_tensor_new(c, m);
+  if (call->out[0]) {
+    j->y = ts_tensor_write(call->out[0]);
+    ts_cpu_parallel(j->blocks, GRAIN, second, j);
+  }
+  ts_memory_free(j->place, nbytes);
+  return call->out[0] ? 0 : -1;
+}
+
+/* t broadcast to m's shape, row-major. */
+static TsTensor *spread(TsContext *c, TsTensor *t, TsMeta m) {
+  int64_t stride[TS_MAX_RANK];
+  int skip = m.ndim - t->meta.ndim;
+  if (ts_meta_same_shape(&t->meta, &m)) return ts_tensor_contiguous(c, t);
+  for (int i = 0; i < m.ndim; i++)
+    stride[i] = i < skip || t->meta.dim[i - skip] == 1 ? 0 : t->stride[i - skip];
+  m.dtype = t->meta.dtype;
+  TsTensor *view = ts_tensor_view(t, &m, stride, t->offset);
+  TsTensor *y = view ? ts_tensor_contiguous(c, view) : NULL;
+  ts_tensor_unref(view);
+  return y;
+}
+
+int ts_exec_masked_select(TsCall *call) {
+  TsContext *c = call->ctx;
+  TsMeta m = call->in[0]->meta;
+  int failed = -1;
+  ts_meta_broadcast(&m, &call->in[1]->meta, &m);
+  TsTensor *x = spread(c, call->in[0], m), *mask = x ? spread(c, call->in[1], m) : NULL;
+  Job j = {.n = ts_meta_numel(&m), .size = ts_dtypes[m.dtype].nbytes};
+  j.x = mask ? ts_tensor_read(x) : NULL;
+  j.mask = j.x ? ts_tensor_read(mask) : NULL;
+  m.ndim = 1;
+  if (j.mask) failed = run(call, &j, &m, select_blocks);
+  ts_tensor_unref(x);
+  ts_tensor_unref(mask);
+  return failed;
+}
+
+int ts_exec_nonzero(TsCall *call) {
+  TsMeta m = call->in[0]->meta;
+  TsTensor *mask = ts_tensor_cast(call->ctx, call->in[0], TS_DT_bool);
+  Job j = {.n = ts_meta_numel(&m), .shape = &call->in[0]->meta};
+  j.mask = mask ? ts_tensor_read(mask) : NULL;
+  m.dtype = TS_DT_i64, m.dim[1] = m.ndim, m.ndim = 2;
+  int failed = j.mask ? run(call, &j, &m, place_blocks) : -1;
+  ts_tensor_unref(mask);
+  return failed;
+}

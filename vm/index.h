@@ -1,0 +1,27 @@
+/* Index tensors: checked, as i64 in row-major order. */
+#ifndef TS_VM_INDEX_H
+#define TS_VM_INDEX_H
+
+#include "vm/vm.h"
+
+/* An element of 16 bytes: pairs of numbers are aligned to 8. */
+typedef struct TsWide {
+  uint64_t half[2];
+} TsWide;
+
+typedef struct TsIndex {
+  TsTensor *t;       /* one reference */
+  const int64_t *at; /* each in 0..size-1 */
+  int64_t n;
+} TsIndex;
+
+/* What the numbers stand for, beside an axis (>= 0) of call->in[0]. Negative ones count
+ * from the end, but those of a class or a segment are errors. */
+enum { TS_INDEX_FLAT = -1, TS_INDEX_CLASS = -2, TS_INDEX_SEGMENT = -3 };
+
+/* Opens call->in[input], numbers below size. The error names the number, the axis and
+ * its size. */
+int ts_index_open(TsCall *call, int input, int axis, int64_t size, TsIndex *ix);
+void ts_index_close(TsIndex *ix);
+
+#endif

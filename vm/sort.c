@@ -1,0 +1,208 @@
+/* Radix sorting and selection. A key of up to 32 bits travels with its index in one
+ * word, key above index; a longer one in a pair. */
+#include "vm/sort.h"
+
+#include <string.h>
+
+#include "devices/cpu_pool.h"
+
+enum { RADIX = 256, SMALL = 64, CHUNKS = 32, FEW = 32 };
+
+/* Counts become the places where each digit's records begin, first by digit and then by
+ * chunk. True if one digit has all n. */
+static bool places(int64_t *count, int64_t nchunk, int64_t n) {
+  int64_t at = 0;
+  for (int d = 0; d < RADIX; d++) {
+    int64_t before = at;
+    for (int64_t c = 0; c < nchunk; c++) {
+      int64_t here = count[c * RADIX + d];
+      count[c * RADIX + d] = at;
+      at += here;
+    }
+    if (n && at - before == n) return true;
+  }
+  return false;
+}
+
+#define NAME(f)         word_##f
+#define REC             uint64_t
+#define DIGIT(r, shift) ((r) >> (32 + (shift)) & 255)
+#define LESS(a, b)      ((a) < (b))
+#include "vm/sort_radix.inc"
+#undef NAME
+#undef REC
+#undef DIGIT
+#undef LESS
+
+typedef struct Pair {
+  uint64_t key;
+  int64_t index;
+} Pair;
+
+#define NAME(f)         pair_##f
+#define REC             Pair
+#define DIGIT(r, shift) ((r).key >> (shift) & 255)
+#define LESS(a, b)      ((a).key < (b).key)
+#include "vm/sort_radix.inc"
+#undef NAME
+#undef REC
+#undef DIGIT
+#undef LESS
+
+/* ---- keys */
+#define FLIP_BITS(u, sign) ((u) & (sign) ? (u) ^ (2 * (sign)-1) : (u) ^ (sign))
+
+/* u: the pattern; inf: the pattern above which a magnitude is NaN. */
+#define FLOAT_KEYS(U, sign, inf)                                                               \
+  for (int64_t i = 0; i < n; i++) {                                                            \
+    U u = ((const U *)x)[i], a = u & (U)((sign)-1);                                            \
+    U k = (U)FLIP_BITS(u, (U)(sign));                                                          \
+    k = a == 0 ? (U)(sign) : k;                                                                \
+    k = a > (U)(inf) ? (U)-1 : k;                                                              \
+    key[i] = (U)(k ^ (U)flip);                                                                 \
+  }
+
+#define INT_KEYS(U, sign)                                                                      \
+  for (int64_t i = 0; i < n; i++) key[i] = (U)(((const U *)x)[i] ^ (U)(sign) ^ (U)flip);
+
+/* Largest pattern that is a number or infinity. */
+static uint64_t last_number(TsDtype d) {
+  switch ((int)d) {
+    case TS_DT_f64: return 0x7ff0000000000000;
+    case TS_DT_f32: return 0x7f800000;
+    case TS_DT_f16: return 0x7c00;
+    case TS_DT_bf16: return 0x7f80;
+    case TS_DT_fp8_e5m2: return 0x7c;
+    default: return 0x7e; /* fp8_e4m3 has no infinity */
+  }
+}
+
+void ts_sort_keys(TsDtype d, bool descending, int64_t n, const void *x, uint64_t *key) {
+  uint64_t flip = descending ? UINT64_MAX : 0, last = last_number(d);
+  switch ((int)d) {
+    case TS_DT_bool:
+    case TS_DT_u8: INT_KEYS(uint8_t, 0); break;
+    case TS_DT_i8: INT_KEYS(uint8_t, 0x80); break;
+    case TS_DT_i16: INT_KEYS(uint16_t, 0x8000); break;
+    case TS_DT_i32: INT_KEYS(uint32_t, 0x80000000); break;
+    case TS_DT_i64: INT_KEYS(uint64_t, 0x8000000000000000); break;
+    case TS_DT_fp8_e4m3:
+    case TS_DT_fp8_e5m2: FLOAT_KEYS(uint8_t, 0x80u, last); break;
+    case TS_DT_f16:
+    case TS_DT_bf16: FLOAT_KEYS(uint16_t, 0x8000u, last); break;
+    case TS_DT_f32: FLOAT_KEYS(uint32_t, 0x80000000u, last); break;
+    default: FLOAT_KEYS(uint64_t, 0x8000000000000000u, last); break;
+  }
+}
+
+uint64_t ts_sort_pattern(TsDtype d, uint64_t key) {
+  uint64_t all = UINT64_MAX >> (64 - ts_sort_bits(d)), sign = all ^ all >> 1;
+  if (ts_dtype_is(d, TS_KIND_B | TS_KIND_U)) return key;
+  if (ts_dtype_is(d, TS_KIND_I)) return key ^ sign;
+  return key & sign ? key ^ sign : key ^ all;
+}
+
+/* ---- sorting */
+int64_t ts_sort_spare(int64_t n, int bits) {
+  return (bits <= 32 && n <= UINT32_MAX ? 2 : 5) * 8 * n;
+}
+
+static uint64_t *words(int64_t n, uint64_t *key) {
+  for (int64_t i = 0; i < n; i++) key[i] = key[i] << 32 | (uint64_t)i;
+  return key;
+}
+
+static void unpack_words(int64_t n, const uint64_t *r, uint64_t *key, int64_t *index) {
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t word = r[i];
+    index[i] = (int64_t)(word & UINT32_MAX);
+    key[i] = word >> 32;
+  }
+}
+
+static Pair *pairs(int64_t n, const uint64_t *key, void *spare) {
+  Pair *p = spare;
+  for (int64_t i = 0; i < n; i++) p[i] = (Pair){key[i], i};
+  return p;
+}
+
+static void unpack_pairs(int64_t n, const Pair *r, uint64_t *key, int64_t *index) {
+  for (int64_t i = 0; i < n; i++) key[i] = r[i].key, index[i] = r[i].index;
+}
+
+void ts_sort_index(int64_t n, int bits, uint64_t *key, int64_t *index, void *spare) {
+  if (bits <= 32 && n <= UINT32_MAX) {
+    unpack_words(n, word_serial(n, bits, words(n, key), spare), key, index);
+  } else {
+    Pair *p = pairs(n, key, spare);
+    unpack_pairs(n, pair_serial(n, bits, p, p + n), key, index);
+  }
+}
+
+void ts_sort_index_parallel(int64_t n, int bits, uint64_t *key, int64_t *index, void *spare) {
+  if (n < 1 << 16 || ts_cpu_threads() == 1) {
+    ts_sort_index(n, bits, key, index, spare);
+  } else if (bits <= 32 && n <= UINT32_MAX) {
+    unpack_words(n, word_parallel(n, bits, words(n, key), spare), key, index);
+  } else {
+    Pair *p = pairs(n, key, spare);
+    unpack_pairs(n, pair_parallel(n, bits, p, p + n), key, index);
+  }
+}
+
+/* ---- selection */
+uint64_t ts_sort_select(int64_t n, int64_t k, int bits, uint64_t *key) {
+  for (int shift = bits - 8; shift >= 0 && n > 1; shift -= 8) {
+    int64_t count[RADIX] = {0}, m = 0;
+    uint64_t d = 0;
+    for (int64_t i = 0; i < n; i++) count[key[i] >> shift & 255]++;
+    for (; k >= count[d]; d++) k -= count[d];
+    if (count[d] == n) continue;
+    for (int64_t i = 0; i < n; i++)
+      if ((key[i] >> shift & 255) == d) key[m++] = key[i];
+    n = m;
+  }
+  return key[0];
+}
+
+/* Keeps the k first of what has passed, sorted. Most keys are no better than the last. */
+static void first_few(int64_t n, int k, const uint64_t *key, int64_t *index) {
+  uint64_t best[FEW];
+  int have = 0;
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t x = key[i];
+    if (have == k && x >= best[k - 1]) continue;
+    int at = have < k ? have++ : k - 1;
+    for (; at > 0 && x < best[at - 1]; at--) best[at] = best[at - 1], index[at] = index[at - 1];
+    best[at] = x, index[at] = i;
+  }
+}
+
+/* The k-th key parts those before it from equal ones, of which the first are taken. What
+ * is taken stands in the order of its places, so that the sort stays stable. */
+static void first_many(int64_t n, int64_t k, int bits, uint64_t *key, int64_t *index,
+                       uint64_t *spare) {
+  memcpy(spare, key, (size_t)n * sizeof *key);
+  uint64_t last = ts_sort_select(n, k - 1, bits, spare);
+  int64_t before = 0, m = 0;
+  for (int64_t i = 0; i < n; i++) before += key[i] < last;
+  int64_t equal = k - before;
+  int64_t *place = (int64_t *)spare; /* of the taken keys: fewer than n */
+  for (int64_t i = 0; i < n && m < k; i++) {
+    bool same = key[i] == last;
+    if (key[i] > last || (same && equal == 0)) continue;
+    equal -= same;
+    key[m] = key[i];
+    place[m++] = i;
+  }
+  ts_sort_index(k, bits, key, index, spare + n);
+  for (int64_t i = 0; i < k; i++) index[i] = place[index[i]];
+}
+
+void ts_sort_first(int64_t n, int64_t k, int bits, uint64_t *key, int64_t *index, void *spare) {
+  if (k <= FEW) {
+    if (k > 0) first_few(n, (int)k, key, index);
+  } else {
+    first_many(n, k, bits, key, index, spare);
+  }
+}
