@@ -7,30 +7,6 @@ typedef uint32_t T;
 #include "vm/kernels/gemm_acc.h"
 #include "vm/kernels/gemm_tile.inc"
 
-#define ELEM int8_t
-#define FN(name) i8_##name
-#include "vm/kernels/gemm_pack.inc"
-#undef ELEM
-#undef FN
-
-#define ELEM uint8_t
-#define FN(name) u8_##name
-#include "vm/kernels/gemm_pack.inc"
-#undef ELEM
-#undef FN
-
-#define ELEM int16_t
-#define FN(name) i16_##name
-#include "vm/kernels/gemm_pack.inc"
-#undef ELEM
-#undef FN
-
-#define ELEM int32_t
-#define FN(name) i32_##name
-#include "vm/kernels/gemm_pack.inc"
-#undef ELEM
-#undef FN
-
 const TsGemmAcc TS_ISA(ts_gemm_i32) = {
     .nbytes = 4,
     .mr = MR,

@@ -7,37 +7,7 @@ typedef uint64_t T;
 #include "vm/kernels/gemm_acc.h"
 #include "vm/kernels/gemm_tile.inc"
 
-WIDEN(i64, int64_t)
-
-#define ELEM int8_t
-#define FN(name) i8_##name
-#include "vm/kernels/gemm_pack.inc"
-#undef ELEM
-#undef FN
-
-#define ELEM uint8_t
-#define FN(name) u8_##name
-#include "vm/kernels/gemm_pack.inc"
-#undef ELEM
-#undef FN
-
-#define ELEM int16_t
-#define FN(name) i16_##name
-#include "vm/kernels/gemm_pack.inc"
-#undef ELEM
-#undef FN
-
-#define ELEM int32_t
-#define FN(name) i32_##name
-#include "vm/kernels/gemm_pack.inc"
-#undef ELEM
-#undef FN
-
-#define ELEM int64_t
-#define FN(name) i64_##name
-#include "vm/kernels/gemm_pack.inc"
-#undef ELEM
-#undef FN
+PACK(i64_pack, int64_t)
 
 static void store_i64(void *dst, int64_t ds, const void *acc, int64_t n) {
   uint64_t *d = dst;

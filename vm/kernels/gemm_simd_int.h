@@ -35,33 +35,29 @@ static inline void v_store_part(T *p, V v, int n) {
 }
 static inline V v_fma(V a, V b, V c) { return a * b + c; }
 
-static inline void v_transpose(V r[LANES]) {
-  T s[LANES * LANES];
-  for (int i = 0; i < LANES; i++) v_store(s + i * LANES, r[i]);
-  for (int i = 0; i < LANES; i++) {
-    T t[LANES];
-    for (int j = 0; j < LANES; j++) t[j] = s[j * LANES + i];
-    r[i] = v_load(t);
+/* TsGemmPack of an integer type; 16 steps of k at a time, for the caches' sake. */
+#define PACK(name, elem)                                                                       \
+  static void name(void *dst, int width, const void *src, int64_t is, int64_t ks, int64_t n,   \
+                   int64_t nk) {                                                               \
+    for (int64_t k0 = 0; k0 < nk; k0 += 16) {                                                  \
+      int64_t steps = nk - k0 < 16 ? nk - k0 : 16;                                             \
+      const elem *s = (const elem *)src + k0 * ks;                                             \
+      T *d = (T *)dst + k0 * width;                                                            \
+      for (int64_t k = 0; is == 1 && k < steps; k++) {                                         \
+        for (int64_t i = 0; i < n; i++) d[k * width + i] = (T)s[k * ks + i];                   \
+      }                                                                                        \
+      for (int64_t i = 0; is != 1 && i < n; i++) {                                             \
+        for (int64_t k = 0; k < steps; k++) d[k * width + i] = (T)s[i * is + k * ks];          \
+      }                                                                                        \
+      for (int64_t k = 0; k < steps; k++) {                                                    \
+        for (int64_t i = n; i < width; i++) d[k * width + i] = 0;                              \
+      }                                                                                        \
+    }                                                                                          \
   }
-}
-
-#define WIDEN(name, elem)                                                                      \
-  static inline T name##_one(const elem *p) { return (T)*p; }                                  \
-  static inline V name##_part(const elem *p, int n) {                                          \
-    V v = {0};                                                                                 \
-    for (int i = 0; i < n; i++) v[i] = (T)p[i];                                                \
-    return v;                                                                                  \
-  }                                                                                            \
-  static inline V name##_load(const elem *p) {                                                 \
-    typedef elem E __attribute__((vector_size(LANES * sizeof(elem))));                         \
-    E e;                                                                                       \
-    memcpy(&e, p, sizeof e);                                                                   \
-    return __builtin_convertvector(e, V);                                                      \
-  }
-WIDEN(i8, int8_t)
-WIDEN(u8, uint8_t)
-WIDEN(i16, int16_t)
-WIDEN(i32, int32_t)
+PACK(i8_pack, int8_t)
+PACK(u8_pack, uint8_t)
+PACK(i16_pack, int16_t)
+PACK(i32_pack, int32_t)
 
 #define STORE(name, elem)                                                                      \
   static void name(void *dst, int64_t ds, const void *acc, int64_t n) {                        \
