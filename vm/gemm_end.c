@@ -8,7 +8,8 @@ void ts_gemm_panel(const GemmSide *s, int64_t batch, char *dst, int width, int64
     s->fill(s->fill_arg, dst, width, batch, i0, n, k0, nk);
     return;
   }
-  int64_t at = (s->batch ? s->batch[batch] : 0) + i0 / s->i_parts * s->is + k0 / s->k_parts * s->ks;
+  int64_t at = s->batch ? s->batch[batch] : 0;
+  at += i0 / s->i_parts * s->is + k0 / s->k_parts * s->ks;
   s->pack(dst, width, s->p + at * s->size, s->is, s->ks, n, nk);
 }
 

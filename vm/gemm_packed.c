@@ -27,6 +27,7 @@ typedef struct Worker {
 
 enum {
   HEAD = 64,       /* bytes of a Worker */
+  PACK_STEPS = 8,  /* of k at once, see pack */
   PACK_PANELS = 32 /* of columns in one item of packing */
 };
 
@@ -35,7 +36,7 @@ enum {
  * while those cache lines and pages are at hand. */
 static void pack(const Block *b, const GemmSide *s, char *dst, int width, int64_t i0, int64_t n) {
   int nbytes = b->j->acc->nbytes;
-  int64_t step = s->is == 1 && !s->fill ? TS_GEMM_PACK_STEPS : b->k;
+  int64_t step = s->is == 1 && !s->fill ? PACK_STEPS : b->k;
   for (int64_t k = 0; k < b->k; k += step) {
     int64_t nk = gemm_min(step, b->k - k);
     for (int64_t i = 0; i < n; i += width) {

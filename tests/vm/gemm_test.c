@@ -321,8 +321,8 @@ static bool same(const Case *s) {
   int step = sizes[s->out] / (is_complex(s->out) ? 2 : 1);
   for (int64_t i = 0; i < s->c.nbytes; i += step) {
     const char *p = s->c.mem + i, *q = s->want.mem + i;
-    if (memcmp(p, q, (size_t)step) && !(isnan(get_float(s->out, p)) && isnan(get_float(s->out, q))))
-      return false;
+    bool nans = isnan(get_float(s->out, p)) && isnan(get_float(s->out, q));
+    if (memcmp(p, q, (size_t)step) && !nans) return false;
   }
   return true;
 }
@@ -346,7 +346,8 @@ static int run_case(Case *s, const TsGemmKernels *k, const char *isa) {
          (long long)g->n, (long long)g->k, (long long)g->a_rs, (long long)g->a_cs,
          (long long)g->b_rs, (long long)g->b_cs, (long long)g->c_rs, (long long)g->c_cs,
          g->bias ? " bias" : "", g->finish ? " finish" : "", g->fill_a ? " fill_a" : "",
-         g->fill_b ? " fill_b" : "", err ? "error" : seen_once(s) ? "bits differ" : "finish calls");
+         g->fill_b ? " fill_b" : "",
+         err ? "error" : seen_once(s) ? "bits differ" : "finish calls");
   return 1;
 }
 

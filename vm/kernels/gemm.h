@@ -64,10 +64,7 @@ typedef struct TsGemmKernels {
   const TsGemmAcc *f32, *f64, *i32, *i64;
 } TsGemmKernels;
 
-enum {
-  TS_GEMM_SKINNY = 16,   /* most rows of a skinny product */
-  TS_GEMM_PACK_STEPS = 8 /* steps of k packed at once where rows are contiguous */
-};
+enum { TS_GEMM_SKINNY = 16 }; /* most rows of a skinny product */
 
 static inline int ts_gemm_skinny_width(int64_t rows) {
   return rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : 8;

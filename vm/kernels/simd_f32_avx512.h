@@ -33,6 +33,8 @@ FN V v_rint(V a) {
   return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 FN V v_from_int(I a) { return _mm512_cvtepi32_ps(a); }
+#define V_SCALE
+FN V v_scale(V a, V n) { return _mm512_scalef_ps(a, n); }
 FN V v_min(V a, V b) { return _mm512_min_ps(a, b); }
 FN V v_max(V a, V b) { return _mm512_max_ps(a, b); }
 FN V v_select(M m, V a, V b) { return _mm512_mask_blend_ps(m, b, a); }

@@ -1,0 +1,222 @@
+/* The worker for the machine's limits: `machine THREADS`.
+ *   bench copy BYTES     memcpy between two blocks, read and write
+ *   bench flops f32|f64  independent fused multiply-adds on registers: the time
+ *                        of a thousand million operations
+ *   start run ARGV...    a whole process:          ok SECONDS PEAK_KIB
+ *   start prompt ARGV... until its prompt stands:  ok SECONDS PEAK_KIB */
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <pty.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "worker.h"
+
+enum { MAX_THREADS = 64, FMAS = 1 << 14 };
+
+static int nthreads = 1;
+
+/* ---- threads that run the same work and wait for each other */
+typedef struct Team {
+  void (*work)(struct Team *t, int thread);
+  char *from, *to;
+  size_t nbytes;
+  bool is_double;
+  pthread_barrier_t start, done;
+  pthread_t thread[MAX_THREADS];
+  bool stop;
+  double sink[MAX_THREADS];
+} Team;
+
+typedef struct Seat {
+  Team *team;
+  int thread;
+} Seat;
+
+static void *sit(void *arg) {
+  Seat s = *(Seat *)arg;
+  free(arg);
+  for (;;) {
+    pthread_barrier_wait(&s.team->start);
+    if (s.team->stop) return NULL;
+    s.team->work(s.team, s.thread);
+    pthread_barrier_wait(&s.team->done);
+  }
+}
+
+static Team *team_new(void (*work)(Team *t, int thread)) {
+  Team *t = calloc(1, sizeof *t);
+  t->work = work;
+  pthread_barrier_init(&t->start, NULL, (unsigned)nthreads);
+  pthread_barrier_init(&t->done, NULL, (unsigned)nthreads);
+  for (int i = 1; i < nthreads; i++) {
+    Seat *s = malloc(sizeof *s);
+    *s = (Seat){t, i};
+    pthread_create(&t->thread[i], NULL, sit, s);
+  }
+  return t;
+}
+
+static void team_run(void *arg) {
+  Team *t = arg;
+  pthread_barrier_wait(&t->start);
+  t->work(t, 0);
+  pthread_barrier_wait(&t->done);
+}
+
+static void team_drop(void *arg) {
+  Team *t = arg;
+  t->stop = true;
+  pthread_barrier_wait(&t->start);
+  for (int i = 1; i < nthreads; i++) pthread_join(t->thread[i], NULL);
+  free(t->from), free(t->to), free(t);
+}
+
+/* ---- the two limits */
+static void copy(Team *t, int thread) {
+  size_t part = t->nbytes / (size_t)nthreads / 64 * 64, at = part * (size_t)thread;
+  memcpy(t->to + at, t->from + at, thread == nthreads - 1 ? t->nbytes - at : part);
+}
+
+#if defined __AVX512F__
+enum { WIDTH = 64 };
+#elif defined __AVX__
+enum { WIDTH = 32 };
+#else
+enum { WIDTH = 16 };
+#endif
+typedef float Floats __attribute__((vector_size(WIDTH)));
+typedef double Doubles __attribute__((vector_size(WIDTH)));
+
+/* Independent chains, each in a register of its own, hide the latency of the units. */
+#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define CHAIN(i) v##i = a + i,
+#define STEP(i) v##i = v##i * a + b; __asm__("" : "+x"(v##i));
+#define ADD(i) sum += v##i;
+#define FMA_LOOP(Vector)                             \
+  Vector a = (Vector){0} + 1, b = a / 1024, sum = a; \
+  a -= b;                                            \
+  Vector EACH(CHAIN) unused;                         \
+  for (int i = 0; i < FMAS; i++) {                   \
+    EACH(STEP)                                       \
+  }                                                  \
+  (void)unused;                                      \
+  EACH(ADD)                                          \
+  t->sink[thread] = (double)sum[0];
+
+static void fmas_f32(Team *t, int thread) { FMA_LOOP(Floats) }
+static void fmas_f64(Team *t, int thread) { FMA_LOOP(Doubles) }
+
+static Row setup(int nwords, char **word) {
+  Row r = {team_run, NULL, team_drop, NULL};
+  if (nwords == 2 && !strcmp(word[0], "copy")) {
+    Team *t = r.arg = team_new(copy);
+    t->nbytes = (size_t)atol(word[1]);
+    t->from = aligned_alloc(1 << 21, t->nbytes);
+    t->to = aligned_alloc(1 << 21, t->nbytes);
+    memset(t->from, 1, t->nbytes);
+    memset(t->to, 2, t->nbytes);
+    return r;
+  }
+  if (nwords == 2 && !strcmp(word[0], "flops")) {
+    r.arg = team_new(!strcmp(word[1], "f64") ? fmas_f64 : fmas_f32);
+    return r;
+  }
+  return (Row){0};
+}
+
+/* ---- whole processes. The parent is small, so the child's peak is its own. */
+static void run_program(char **argv) {
+  double start = worker_now();
+  pid_t pid = fork();
+  if (pid == 0) {
+    int null = open("/dev/null", O_RDWR);
+    dup2(null, 0), dup2(null, 1), dup2(null, 2);
+    execvp(argv[0], argv);
+    _exit(127);
+  }
+  int status;
+  struct rusage use;
+  wait4(pid, &status, 0, &use);
+  double time = worker_now() - start;
+  if (status)
+    printf("fail %s ended with status %d\n", argv[0], status);
+  else
+    printf("ok %.9g %ld\n", time, use.ru_maxrss);
+}
+
+static long peak_kib(pid_t pid) {
+  char path[64], line[256];
+  long kib = 0;
+  snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+  FILE *f = fopen(path, "r");
+  while (f && fgets(line, sizeof line, f))
+    if (!strncmp(line, "VmHWM:", 6)) kib = atol(line + 6);
+  if (f) fclose(f);
+  return kib;
+}
+
+/* Reads until "> " stands at the end of what the program wrote, escape sequences
+ * aside; false when it ends or is silent for a second. */
+static bool see_prompt(int terminal) {
+  char seen[2] = {0, 0}, buffer[512];
+  bool escape = false;
+  struct pollfd p = {terminal, POLLIN, 0};
+  while (poll(&p, 1, 1000) > 0) {
+    ssize_t n = read(terminal, buffer, sizeof buffer);
+    if (n <= 0) return false;
+    for (ssize_t i = 0; i < n; i++) {
+      char c = buffer[i];
+      if (c == 27) {
+        escape = true;
+      } else if (!escape) {
+        seen[0] = seen[1], seen[1] = c;
+      } else if (c >= '@' && c != '[') {
+        escape = false;
+      }
+    }
+    if (seen[0] == '>' && seen[1] == ' ') return true;
+  }
+  return false;
+}
+
+static void run_prompt(char **argv) {
+  int terminal;
+  struct winsize size = {.ws_row = 24, .ws_col = 80};
+  double start = worker_now();
+  pid_t pid = forkpty(&terminal, NULL, NULL, &size);
+  if (pid == 0) {
+    setenv("TERM", "xterm", 1);
+    execvp(argv[0], argv);
+    _exit(127);
+  }
+  bool seen = see_prompt(terminal);
+  double time = worker_now() - start;
+  long kib = peak_kib(pid);
+  kill(pid, SIGKILL);
+  waitpid(pid, NULL, 0);
+  close(terminal);
+  if (seen)
+    printf("ok %.9g %ld\n", time, kib);
+  else
+    printf("fail %s shows no prompt\n", argv[0]);
+}
+
+static bool start(int nwords, char **word) {
+  if (nwords < 3 || strcmp(word[0], "start")) return false;
+  if (!strcmp(word[1], "prompt"))
+    run_prompt(word + 2);
+  else
+    run_program(word + 2);
+  return true;
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1) nthreads = atoi(argv[1]);
+  if (nthreads < 1 || nthreads > MAX_THREADS) nthreads = 1;
+  worker_serve(setup, start);
+  return 0;
+}

@@ -1,0 +1,36 @@
+#!/bin/sh
+# make bench: builds the two C workers, looks for the peers' Python, and starts
+# the driver. Environment:
+#   TESSERA_PEERS_PYTHON  a python3 that has PyTorch, NumPy, SciPy, JAX (or some of them)
+#   ONLY=word             rows whose name or section contains the word
+#   ROUNDS=n              rounds of a row (7 by default)
+#   WRITE=1               as --write: put the tables into docs/performance.md
+set -e
+cd "$(dirname "$0")/../.."
+out=build/bench
+mkdir -p "$out"
+cc=${CC:-cc}
+
+build() { # build NAME LIBS...: an absent result means that the peer is not there
+  name=$1
+  shift
+  rm -f "$out/$name"
+  "$cc" -std=gnu11 -O2 -march=native -o "$out/$name" "scripts/bench/$name.c" "$@" -lpthread \
+    2> "$out/$name.log" || true
+}
+build machine -lutil
+build onednn -ldnnl
+if [ ! -x "$out/machine" ]; then
+  cat "$out/machine.log" >&2
+  exit 1
+fi
+
+for word in "$@"; do
+  case $word in
+    --write) WRITE=1 ;;
+    *) echo "usage: scripts/bench/run.sh [--write]" >&2; exit 2 ;;
+  esac
+done
+TESSERA_PEERS_PYTHON=${TESSERA_PEERS_PYTHON:-$(command -v python3 || true)}
+export TESSERA_PEERS_PYTHON ONLY ROUNDS WRITE
+exec bin/tessera scripts/bench/main.lua
