@@ -1,0 +1,6 @@
+#!/bin/sh
+# Sets up, builds, passes all tests.
+set -eu
+cd "$(dirname "$0")/.."
+sh scripts/setup.sh
+exec make -j2 --no-print-directory test
