@@ -30,7 +30,10 @@ static inline int64_t ts_meta_nbytes(const TsMeta *m) {
 }
 
 static inline bool ts_meta_same_shape(const TsMeta *a, const TsMeta *b) {
-  return a->ndim == b->ndim && !memcmp(a->dim, b->dim, a->ndim * sizeof *a->dim);
+  if (a->ndim != b->ndim) return false;
+  for (int i = 0; i < a->ndim; i++)
+    if (a->dim[i] != b->dim[i]) return false;
+  return true;
 }
 
 /* "f32[2,3]"; the buffer is returned for use in messages. */

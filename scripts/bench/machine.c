@@ -15,7 +15,7 @@
 
 #include "worker.h"
 
-enum { MAX_THREADS = 64, FMAS = 1 << 14 };
+enum { MAX_THREADS = 64, CHAINS = 12, FMAS = 1 << 14 };
 
 static int nthreads = 1;
 
@@ -24,7 +24,6 @@ typedef struct Team {
   void (*work)(struct Team *t, int thread);
   char *from, *to;
   size_t nbytes;
-  bool is_double;
   pthread_barrier_t start, done;
   pthread_t thread[MAX_THREADS];
   bool stop;
@@ -91,7 +90,7 @@ enum { WIDTH = 16 };
 typedef float Floats __attribute__((vector_size(WIDTH)));
 typedef double Doubles __attribute__((vector_size(WIDTH)));
 
-/* Independent chains, each in a register of its own, hide the latency of the units. */
+/* CHAINS independent chains, each in a register of its own, hide the latency of the units. */
 #define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #define CHAIN(i) v##i = a + i,
 #define STEP(i) v##i = v##i * a + b; __asm__("" : "+x"(v##i));
@@ -111,7 +110,7 @@ static void fmas_f32(Team *t, int thread) { FMA_LOOP(Floats) }
 static void fmas_f64(Team *t, int thread) { FMA_LOOP(Doubles) }
 
 static Row setup(int nwords, char **word) {
-  Row r = {team_run, NULL, team_drop, NULL};
+  Row r = {team_run, NULL, team_drop, NULL, 1};
   if (nwords == 2 && !strcmp(word[0], "copy")) {
     Team *t = r.arg = team_new(copy);
     t->nbytes = (size_t)atol(word[1]);
@@ -122,7 +121,9 @@ static Row setup(int nwords, char **word) {
     return r;
   }
   if (nwords == 2 && !strcmp(word[0], "flops")) {
-    r.arg = team_new(!strcmp(word[1], "f64") ? fmas_f64 : fmas_f32);
+    bool wide = !strcmp(word[1], "f64");
+    r.arg = team_new(wide ? fmas_f64 : fmas_f32);
+    r.scale = 1e9 / (2.0 * CHAINS * FMAS * (WIDTH / (wide ? 8 : 4)) * nthreads);
     return r;
   }
   return (Row){0};

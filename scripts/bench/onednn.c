@@ -52,7 +52,7 @@ static Row setup(int nwords, char **word) {
   p->a = normal(p->m * p->k);
   p->b = normal(p->k * p->n);
   p->c = normal(p->m * p->n);
-  return (Row){product, product_check, product_drop, p};
+  return (Row){product, product_check, product_drop, p, 1};
 }
 
 static bool about(int nwords, char **word) {

@@ -1,0 +1,228 @@
+-- The worker for this program: `tessera scripts/bench/ours.lua THREADS`. Protocol:
+-- scripts/bench/worker.h. Each row is a function of the sizes that returns the call
+-- to measure and, where one call is too short, a loop over n of them.
+
+local ts = require "tessera"
+local op, rng, now = ts.op, ts.rng, ts.core.now
+
+local threads = tonumber(arg[1])
+if threads then ts.threads(threads) end
+
+local function normal(shape, dtype)
+  local x = rng.normal(shape)
+  return dtype and dtype ~= "f32" and x:cast(dtype) or x
+end
+
+local row = {}
+
+-- The result of each call is an input of the next.
+function row.small_add(n)
+  local x, y = normal { n }, normal { n }
+  local function loop(count)
+    local z = x
+    for _ = 1, count do z = x + y end
+    return z
+  end
+  return function() return loop(1) end, loop
+end
+
+function row.matmul(dtype, m, k, n, layout)
+  local a = normal({ m, k }, dtype)
+  if layout == "nn" then
+    local b = normal({ k, n }, dtype)
+    return function() return op.matmul(a, b) end
+  end
+  local b = normal({ n, k }, dtype)
+  return function() return op.matmul(a, b:T()) end
+end
+
+function row.add(r, c)
+  local x, y = normal { r, c }, normal { r, c }
+  return function() return x + y end
+end
+
+function row.scale(r, c)
+  local x = normal { r, c }
+  return function() return x * 1.5 end
+end
+
+function row.bias(r, c)
+  local x, y = normal { r, c }, normal { c }
+  return function() return x + y end
+end
+
+for _, name in ipairs { "exp", "gelu", "softmax" } do
+  row[name] = function(r, c)
+    local x, f = normal { r, c }, op[name]
+    return function() return f(x) end
+  end
+end
+
+function row.layernorm(r, c)
+  local x, w, b = normal { r, c }, normal { c }, normal { c }
+  return function() return op.layernorm(x, w, b) end
+end
+
+function row.rmsnorm(r, c)
+  local x, w = normal { r, c }, normal { c }
+  return function() return op.rmsnorm(x, w) end
+end
+
+local AXIS = { rows = { axis = 1 }, columns = { axis = 0 }, all = {} }
+for _, name in ipairs { "sum", "max" } do
+  row[name] = function(r, c, over)
+    local x, f, options = rng.uniform { r, c }, op[name], AXIS[over]
+    return function() return f(x, options) end
+  end
+end
+
+function row.transpose(r, c)
+  local x = normal { r, c }
+  return function() return x:T():contiguous() end
+end
+
+function row.nhwc(...)
+  local x, perm = normal { ... }, { 0, 2, 3, 1 }
+  return function() return x:permute(perm):contiguous() end
+end
+
+function row.nchw(...)
+  local x, perm = normal { ... }, { 0, 3, 1, 2 }
+  return function() return x:permute(perm):contiguous() end
+end
+
+function row.cast(from, to)
+  local x = normal({ 4096, 4096 }, from)
+  return function() return x:cast(to) end
+end
+
+function row.concat(r, c, axis)
+  local x, y, options = normal { r, c }, normal { r, c }, { axis = axis }
+  return function() return op.concat(x, y, options) end
+end
+
+function row.attention(b, h, s, d)
+  local q, k, v = normal { b, h, s, d }, normal { b, h, s, d }, normal { b, h, s, d }
+  local options = { causal = true }
+  return function() return op.attention(q, k, v, options) end
+end
+
+function row.conv2d(b, cin, cout, size, window)
+  local x, w = normal { b, cin, size, size }, normal { cout, cin, window, window }
+  local options = { padding = (window - 1) / 2 }
+  return function() return op.conv2d(x, w, options) end
+end
+
+-- Without a factor, as the peers do by default.
+local BACKWARD = { norm = "backward" }
+function row.fft(count, n)
+  local x = rng.normal({ count, n }, { dtype = "f32" }):cast("complex64")
+  return function() return op.fft(x, BACKWARD) end
+end
+
+function row.fft2(n)
+  local x = rng.normal({ n, n }, { dtype = "f32" }):cast("complex64")
+  return function() return op.fft2(x, BACKWARD) end
+end
+
+function row.sort(n)
+  local x = normal { n }
+  return function() return (op.sort(x)) end
+end
+
+function row.topk(n, k)
+  local x, options = normal { n }, { k = k }
+  return function() return (op.topk(x, options)) end
+end
+
+function row.cholesky(n)
+  local m = normal { n, n }
+  local a = op.matmul(m, m:T()) + op.eye(n) * n
+  return function() return op.cholesky(a) end
+end
+
+function row.svd(n)
+  local x = normal { n, n }
+  return function()
+    local _, s = op.svd(x)
+    return s
+  end
+end
+
+-- ---- the loop over commands
+
+local held, loop, calls, last
+
+local function split(text)
+  local words = {}
+  for word in text:gmatch("%S+") do words[#words + 1] = tonumber(word) or word end
+  return words
+end
+
+local function set_up(text)
+  held, loop, last = nil, nil, nil
+  collectgarbage()
+  ts.core.trim()
+  local words = split(text)
+  local make = row[table.remove(words, 1)]
+  if not make then return false end
+  local call, own_loop = make(unpack(words))
+  -- Asking for the data is what a result that nobody looks at would escape.
+  loop = own_loop or function(count)
+    local y
+    for _ = 1, count do
+      y = call()
+      y:data_ptr()
+    end
+    return y
+  end
+  return true
+end
+
+local function time(count)
+  local start = now()
+  last = loop(count)
+  last:data_ptr()
+  return (now() - start) / count
+end
+
+local function warm_up()
+  local count = 1
+  local start, once = now(), time(1)
+  while now() - start < 0.1 and once < 0.5 do
+    once = time(count)
+    if once * count < 0.005 then count = count * 4 end
+  end
+  calls = math.max(1, math.floor(0.03 / once))
+end
+
+local command = {}
+
+function command.about() return "ok " .. ts.version end
+
+function command.bench(text)
+  if text ~= held then
+    if not set_up(text) then return "none" end
+    warm_up()
+    held = text
+  end
+  return ("ok %.9g"):format(time(calls))
+end
+
+function command.check()
+  return ("ok %.9g"):format(last:abs():cast("f64"):mean():item())
+end
+
+function command.drop()
+  held, loop, last = nil, nil, nil
+  collectgarbage()
+  return "ok"
+end
+
+for line in io.lines() do
+  local name, text = line:match("^(%S+)%s*(.*)$")
+  local ok, answer = pcall(command[name] or function() return "none" end, text)
+  if not ok then answer = "fail " .. tostring(answer):match("[^\n]*") end
+  io.write(answer, "\n")
+  io.flush()
+end

@@ -1,0 +1,116 @@
+-- The rows of the benchmark: sections of
+--   { title, call, per =, limit =, goals... }
+-- `call` is what the workers understand (scripts/bench/ours.lua, peer.py, onednn.c):
+-- a name and the sizes, so that everybody runs the same shapes. per = { unit, n }
+-- turns seconds into n / seconds, or into n * seconds with time = true. limit names
+-- the row of scripts/bench/machine.c that bounds this one.
+-- Goals: limit = least part of the limit, peers = { name = least ratio in speed },
+-- most = greatest value in the row's unit.
+
+local MiB = 2 ^ 20
+local COPY, COPY_BYTES = "copy 67108864", 2 * 64 * MiB
+
+local function flops(n) return { unit = "GFLOP/s", n = n / 1e9 } end
+local function bytes(mib) return { unit = "GB/s", n = mib * MiB / 1e9 } end
+local function ms() return { unit = "ms", n = 1e3, time = true } end
+
+local PEAK = {
+  f32 = { call = "flops f32", per = flops(1e9) },
+  f64 = { call = "flops f64", per = flops(1e9) },
+}
+local MEMORY = { call = COPY, per = { unit = "GB/s", n = COPY_BYTES / 1e9 } }
+
+local function product(dtype, m, k, n, layout, goals)
+  local title = m == n and ("%s %d"):format(dtype, n)
+    or ("%s %dx%d by %dx%d%s"):format(dtype, m, k, k, n, layout == "nt" and " transposed" or "")
+  return { title, ("matmul %s %d %d %d %s"):format(dtype, m, k, n, layout),
+    per = flops(2 * m * k * n), limit = PEAK[dtype] or PEAK.f32, goals = goals }
+end
+
+-- Reading a matrix of 64 MiB for one or eight rows is bound by memory.
+local function skinny(m, layout)
+  local row = product("f32", m, 4096, 4096, layout, { peers = { onednn = 0.85 } })
+  row.per = bytes(64)
+  row.limit = MEMORY
+  return row
+end
+
+local PASS = { limit = 0.85, peers = { torch = 1, numpy = 1 } }
+local function pass(title, call, mib, goals)
+  return { title, call, per = bytes(mib), limit = MEMORY, goals = goals or PASS }
+end
+
+local function against(title, call, per, goals)
+  return { title, call, per = per, goals = goals, limit = per.unit == "GFLOP/s" and PEAK.f32 or nil }
+end
+
+local function transform(n, count) return flops(5 * n * count * math.log(n) / math.log(2)) end
+local LIBRARIES = { peers = { torch = 1, numpy = 1, scipy = 1 } }
+
+return {
+  { name = "start", title = "Start of the process", kind = "start",
+    { "prompt ready", "prompt", goals = { most = 10 }, per = ms() },
+    { "empty program", "run", goals = { most = 10 }, per = ms() },
+    { "resident at the prompt", "prompt", goals = { most = 20 }, per = { unit = "MB" } },
+    { "resident, empty program", "run", goals = { most = 20 }, per = { unit = "MB" } } },
+
+  { name = "eager", title = "Small operators, called one by one", threads = { 1 },
+    { "add, 16 f32", "small_add 16", per = { unit = "ns", n = 1e9, time = true },
+      goals = { most = 200, peers = { torch = 1, numpy = 1 } } },
+    { "add, 1024 f32", "small_add 1024", per = { unit = "ns", n = 1e9, time = true },
+      goals = { peers = { torch = 1, numpy = 1 } } } },
+
+  { name = "matmul", title = "Matrix products",
+    product("f32", 256, 256, 256, "nn", { peers = { onednn = 0.85 } }),
+    product("f32", 512, 512, 512, "nn", { peers = { onednn = 0.85 } }),
+    product("f32", 1024, 1024, 1024, "nn", { peers = { onednn = 0.85 } }),
+    product("f32", 2048, 2048, 2048, "nn", { peers = { onednn = 0.85 } }),
+    product("f64", 1024, 1024, 1024, "nn"),
+    product("bf16", 1024, 1024, 1024, "nn") },
+
+  { name = "skinny", title = "Matrix products with few rows",
+    skinny(1, "nn"), skinny(1, "nt"), skinny(8, "nn"), skinny(8, "nt") },
+
+  { name = "memory", title = "Operators bound by memory, 4096 x 4096 f32 (64 MiB)",
+    pass("add", "add 4096 4096", 192),
+    pass("multiply by a number", "scale 4096 4096", 128),
+    pass("exp", "exp 4096 4096", 128),
+    pass("gelu", "gelu 4096 4096", 128),
+    pass("add a row", "bias 4096 4096", 128),
+    pass("softmax", "softmax 4096 4096", 128),
+    pass("layernorm", "layernorm 4096 4096", 128),
+    pass("rmsnorm", "rmsnorm 4096 4096", 128),
+    pass("sum of each row", "sum 4096 4096 rows", 64),
+    pass("sum of each column", "sum 4096 4096 columns", 64),
+    pass("sum of everything", "sum 4096 4096 all", 64),
+    pass("max of each row", "max 4096 4096 rows", 64),
+    pass("transpose, copied", "transpose 4096 4096", 128),
+    pass("NCHW to NHWC 16x64x128x128", "nhwc 16 64 128 128", 128),
+    pass("NHWC to NCHW 16x128x128x64", "nchw 16 128 128 64", 128),
+    pass("f32 to bf16", "cast f32 bf16", 96),
+    pass("bf16 to f32", "cast bf16 f32", 96),
+    pass("concat of rows", "concat 2048 4096 0", 128),
+    pass("concat of columns", "concat 4096 2048 1", 128) },
+
+  { name = "layers", title = "Attention and convolution",
+    against("attention B1 H8 S1024 D64, causal", "attention 1 8 1024 64",
+      flops(2 * 8 * 1024 * 1024 * 64), { peers = { torch = 1 } }),
+    against("conv2d 64 to 64, 3x3, 8x56x56", "conv2d 8 64 64 56 3", flops(2 * 8 * 56 * 56 * 64 * 64 * 9),
+      { peers = { torch = 1 } }) },
+
+  { name = "fft", title = "Fourier transforms, complex64 (5 n log2 n operations)",
+    against("fft 4096 x 1024", "fft 4096 1024", transform(1024, 4096), LIBRARIES),
+    against("fft 2^20", "fft 1 1048576", transform(2 ^ 20, 1), LIBRARIES),
+    against("fft2 1024 x 1024", "fft2 1024", transform(2 ^ 20, 1), LIBRARIES) },
+
+  { name = "order", title = "Sorting and linear algebra",
+    against("sort 2^20 f32", "sort 1048576", ms(), LIBRARIES),
+    against("topk 64 of 2^20 f32", "topk 1048576 64", ms(), LIBRARIES),
+    against("cholesky 512 f32", "cholesky 512", ms(), LIBRARIES),
+    against("svd 256 f32", "svd 256", ms(), LIBRARIES) },
+
+  { name = "peak", title = "Peak resident memory while 1 MiB tensors come and go", kind = "peak",
+    { "256 MiB live", "peak 256", live = 256, goals = { most = 1.25 * 256 },
+      per = { unit = "MiB" } },
+    { "8 MiB live", "peak 8", live = 8, per = { unit = "MiB" } } },
+}
