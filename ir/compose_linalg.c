@@ -216,10 +216,7 @@ static void expand_ellipsis(TsBuild *b, Term *t, int nterm) {
 }
 
 /* Without "->" the result has the letters that occur once, in alphabetical order. */
-static void implied_result(const Term *t, int nterm, Term *out) {
-  int count[LETTERS] = {0};
-  for (int i = 0; i < nterm; i++)
-    for (int a = 0; a < t[i].n; a++) count[t[i].letter[a]]++;
+static void implied_result(const int *count, Term *out) {
   out->n = 0;
   for (int l = TS_MAX_RANK + ELLIPSIS0; l-- > ELLIPSIS0;)
     if (count[l]) out->letter[out->n++] = (unsigned char)l;
@@ -228,6 +225,7 @@ static void implied_result(const Term *t, int nterm, Term *out) {
 }
 
 static int read_equation(TsCompose *k, Term *t, Term *result) {
+  int count[LETTERS] = {0}; /* how often each letter stands in the terms */
   const char *s = k->attr[0].str, *arrow = strstr(s, "->"), *end = arrow ? arrow : s + strlen(s);
   if (k->nin > MAX_TERMS) return bad(k, "too many tensors");
   for (int i = 0; i < k->nin; i++) {
@@ -235,13 +233,14 @@ static int read_equation(TsCompose *k, Term *t, Term *result) {
     if (!comma && i + 1 < k->nin) return bad(k, "fewer terms than tensors");
     t[i].v = k->in[i];
     if (read_term(k, s, stop, k->b->meta(k->b, k->in[i])->ndim, &t[i])) return -1;
+    for (int a = 0; a < t[i].n; a++) count[t[i].letter[a]]++;
     if (take_diagonals(k, &t[i])) return -1;
     s = stop + 1;
   }
   if (s <= end) return bad(k, "more terms than tensors");
   expand_ellipsis(k->b, t, k->nin);
   if (!arrow) {
-    implied_result(t, k->nin, result);
+    implied_result(count, result);
     return 0;
   }
   int dots = 0, letters = 0;

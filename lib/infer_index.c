@@ -105,8 +105,9 @@ static int check_pad(TsInfer *inf, int axis, int64_t n, int64_t before, int64_t 
   }
   if ((mode == PAD_reflect && most >= n && most) || (mode == PAD_circular && most > n) ||
       (mode == PAD_replicate && n == 0 && most))
-    return ts_error_set(inf->err, TS_ERR_value, "pad: %lld elements cannot come from axis %d of %s",
-                        (long long)most, axis, text);
+    return ts_error_set(inf->err, TS_ERR_value,
+                        "pad: %lld elements cannot come from axis %d of %s", (long long)most,
+                        axis, text);
   return 0;
 }
 

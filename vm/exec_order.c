@@ -88,8 +88,11 @@ static int quantile(TsCall *call, double q, const TsAttr *axis) {
   j.scratch = ts_memory_alloc(nbytes);
   j.out = j.scratch ? ts_tensor_write(y) : NULL;
   if (j.out) ts_cpu_parallel(j.x.rows, 4096 / (j.x.n + 1) + 1, quantiles, &j);
-  if (!j.scratch) ts_error_set(&c->err, TS_ERR_memory, "out of memory: %lld bytes to sort", (long long)nbytes);
-  if (j.scratch) ts_memory_free(j.scratch, nbytes);
+  if (j.scratch)
+    ts_memory_free(j.scratch, nbytes);
+  else
+    ts_error_set(&c->err, TS_ERR_memory, "out of memory: %lld bytes to sort",
+                 (long long)nbytes);
   ts_tensor_unref(j.x.t);
   return j.out ? 0 : -1;
 }
@@ -98,7 +101,8 @@ int ts_exec_median(TsCall *call) { return quantile(call, 0.5, &call->attr[0]); }
 int ts_exec_quantile(TsCall *call) { return quantile(call, call->attr[0].f, &call->attr[1]); }
 
 /* ---- unique */
-static TsTensor *new_tensor(TsContext *c, const TsTensor *like, TsDtype d, bool vector, int64_t n) {
+static TsTensor *new_tensor(TsContext *c, const TsTensor *like, TsDtype d, bool vector,
+                            int64_t n) {
   TsMeta m = like->meta;
   m.dtype = (uint8_t)d, m.weak = 0;
   if (vector) m.ndim = 1, m.dim[0] = n;

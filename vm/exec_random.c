@@ -32,10 +32,6 @@ typedef struct Job {
 typedef union Staged {
   _Alignas(64) uint32_t bits32[BLOCK];
   uint64_t bits64[BLOCK];
-  double f64[BLOCK];
-  float f32[BLOCK];
-  int64_t i64[BLOCK];
-  uint8_t u8[BLOCK];
 } Staged;
 
 /* The seed and stream stand last in every row. */
@@ -46,26 +42,26 @@ void ts_random_pick(TsContext *c, const TsAttr *at, uint64_t *seed, uint64_t *st
 }
 
 /* ---- one block: n elements from `first`, a multiple of BLOCK */
-static void make_truncated(const Job *j, int64_t n, const Staged *bits, Staged *y) {
+static void make_truncated(const Job *j, int64_t n, const Staged *bits, void *y) {
   double z[BLOCK];
   j->k->random.quantile[j->wide](n, z, bits, j->low, j->width, j->min, j->max);
   for (int64_t i = 0; i < n; i++) {
     double v = j->mean + j->std * z[i];
     if (j->wide)
-      y->f64[i] = v;
+      ((double *)y)[i] = v;
     else
-      y->f32[i] = (float)v;
+      ((float *)y)[i] = (float)v;
   }
 }
 
-static void make_integers(const Job *j, int64_t n, const Staged *bits, Staged *y) {
+static void make_integers(const Job *j, int64_t n, const Staged *bits, int64_t *y) {
   for (int64_t i = 0; i < n; i++) {
     uint64_t v = (uint64_t)(((unsigned __int128)bits->bits64[i] * j->range) >> 64);
-    y->i64[i] = (int64_t)((uint64_t)j->first + v);
+    y[i] = (int64_t)((uint64_t)j->first + v);
   }
 }
 
-static void make_dropout(const Job *j, int64_t first, int64_t n, const Staged *bits, Staged *y) {
+static void make_dropout(const Job *j, int64_t first, int64_t n, const Staged *bits, void *y) {
   Staged wider;
   const void *x = j->x + first * j->size;
   if (j->widen) {
@@ -75,7 +71,7 @@ static void make_dropout(const Job *j, int64_t first, int64_t n, const Staged *b
   j->k->random.dropout[j->wide](n, y, bits, x, j->p, j->scale);
 }
 
-static void make(const Job *j, int64_t first, int64_t n, Staged *y) {
+static void make(const Job *j, int64_t first, int64_t n, void *y) {
   const TsRandomKernels *k = &j->k->random;
   Staged bits;
   int64_t each = j->wide ? TS_RANDOM_GROUP64 : TS_RANDOM_GROUP32;
@@ -89,7 +85,7 @@ static void make(const Job *j, int64_t first, int64_t n, Staged *y) {
     case TS_OP_uniform: k->uniform[j->wide](whole, y, &bits, j->low, j->width, j->top); break;
     case TS_OP_normal: k->normal[j->wide](whole, y, &bits, j->mean, j->std); break;
     case TS_OP_truncated_normal: make_truncated(j, whole, &bits, y); break;
-    case TS_OP_bernoulli: k->below(n, y->u8, bits.bits32, j->p); break;
+    case TS_OP_bernoulli: k->below(n, y, bits.bits32, j->p); break;
     case TS_OP_randint: make_integers(j, n, &bits, y); break;
     case TS_OP_dropout: make_dropout(j, first, n, &bits, y); break;
     default: TS_BUG("%s makes no blocks", ts_op_info(j->op)->name);
@@ -105,6 +101,10 @@ static void fill_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
     int64_t from = first < j->lo ? j->lo : first;
     int64_t to = first + BLOCK < j->hi ? first + BLOCK : j->hi;
     char *dst = j->dst + (from - j->lo) * j->size;
+    if (!j->convert && from == first && to - first == BLOCK) {
+      make(j, first, BLOCK, dst);
+      continue;
+    }
     make(j, first, to - first, &y);
     const char *made = (const char *)&y + (from - first) * j->made_size;
     if (j->convert)

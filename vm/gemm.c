@@ -172,6 +172,7 @@ static void plan_packed(const GemmJob *j, GemmPlan *p, int threads) {
   }
   if (gemm_div(j->m, p->mc) < wanted) p->grain = 1;
   p->nc = gemm_up(p->nc, p->strip);
+  p->pack_columns = even(p->nc, gemm_min(1024, gemm_div(p->nc, 2 * threads)), nr);
   if (!j->direct && j->k > p->kc) {
     int64_t rows = gemm_up(ACC_BYTES / (p->nc * size) + 1, p->mc);
     p->m_chunk = gemm_min(rows, gemm_up(j->m, p->mc));

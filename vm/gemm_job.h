@@ -49,6 +49,7 @@ typedef struct GemmPlan {
   bool serial;
   int64_t kc, mc, nc;  /* packed: block of k; rows of an item; columns packed at once */
   int64_t strip;       /* columns of an item */
+  int64_t pack_columns; /* columns packed by one item, a multiple of nr */
   int64_t grain;       /* items that one worker takes at once */
   int64_t m_chunk;     /* rows worked on before columns are packed again */
   size_t y_bytes;      /* packed operand that all workers read */

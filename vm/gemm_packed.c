@@ -26,9 +26,8 @@ typedef struct Worker {
 } Worker;
 
 enum {
-  HEAD = 64,       /* bytes of a Worker */
-  PACK_STEPS = 8,  /* of k at once, see pack */
-  PACK_PANELS = 32 /* of columns in one item of packing */
+  HEAD = 64,     /* bytes of a Worker */
+  PACK_STEPS = 8 /* of k at once, see pack */
 };
 
 /* Packs n rows or columns of a side from i0, in panels behind each other. Where
@@ -49,7 +48,7 @@ static void pack(const Block *b, const GemmSide *s, char *dst, int width, int64_
 static void pack_columns(void *arg, int64_t lo, int64_t hi, int worker) {
   const Block *b = arg;
   const TsGemmAcc *acc = b->j->acc;
-  int64_t step = PACK_PANELS * acc->nr;
+  int64_t step = b->p->pack_columns;
   (void)worker;
   for (int64_t col = lo * step; col < gemm_min(hi * step, b->n); col += step) {
     pack(b, &b->j->y, b->y + col * b->k * acc->nbytes, acc->nr, b->n0 + col,
@@ -120,7 +119,7 @@ static void blocks_of_k(Block *b) {
   int64_t n_items = gemm_div(b->m, p->mc) * gemm_div(b->n, p->strip);
   for (int64_t k = 0; k == 0 || k < j->k; k += p->kc) {
     set_block(b, k);
-    gemm_spread(p->serial, gemm_div(b->n, PACK_PANELS * j->acc->nr), 1, pack_columns, b);
+    gemm_spread(p->serial, gemm_div(b->n, p->pack_columns), 1, pack_columns, b);
     gemm_spread(p->serial, n_items, p->grain, items, b);
   }
 }

@@ -1,5 +1,6 @@
 /* Radix sorting and selection. A key of up to 32 bits travels with its index in one
- * word, key above index; a longer one in a pair. */
+ * word, key above index. Longer keys are first tried by one of their halves, which
+ * sorts most rows that occur; else key and index travel as a pair. */
 #include "vm/sort.h"
 
 #include <string.h>
@@ -107,47 +108,86 @@ int64_t ts_sort_spare(int64_t n, int bits) {
   return (bits <= 32 && n <= UINT32_MAX ? 2 : 5) * 8 * n;
 }
 
-static uint64_t *words(int64_t n, uint64_t *key) {
-  for (int64_t i = 0; i < n; i++) key[i] = key[i] << 32 | (uint64_t)i;
-  return key;
+static uint64_t *sort_words(int64_t n, int bits, uint64_t *a, uint64_t *b, bool together) {
+  return together ? word_parallel(n, bits, a, b) : word_serial(n, bits, a, b);
 }
 
-static void unpack_words(int64_t n, const uint64_t *r, uint64_t *key, int64_t *index) {
+/* The lower `bits` bits of the keys, whose upper half is the same in all. */
+static void sort_lower(int64_t n, int bits, uint64_t *key, int64_t *index, uint64_t *spare,
+                       bool together) {
+  uint64_t upper = n ? key[0] >> 32 << 32 : 0;
+  for (int64_t i = 0; i < n; i++) key[i] = key[i] << 32 | (uint64_t)i;
+  const uint64_t *r = sort_words(n, bits, key, spare, together);
   for (int64_t i = 0; i < n; i++) {
     uint64_t word = r[i];
     index[i] = (int64_t)(word & UINT32_MAX);
-    key[i] = word >> 32;
+    key[i] = upper | word >> 32;
   }
 }
 
-static Pair *pairs(int64_t n, const uint64_t *key, void *spare) {
-  Pair *p = spare;
-  for (int64_t i = 0; i < n; i++) p[i] = (Pair){key[i], i};
-  return p;
+static void sort_run(int64_t n, const uint64_t *key, int64_t *index) {
+  for (int64_t i = 1; i < n; i++) {
+    int64_t x = index[i], at = i;
+    for (; at > 0 && key[x] < key[index[at - 1]]; at--) index[at] = index[at - 1];
+    index[at] = x;
+  }
 }
 
-static void unpack_pairs(int64_t n, const Pair *r, uint64_t *key, int64_t *index) {
+/* Whether a sample of the keys differs in the upper halves. */
+static bool is_spread(int64_t n, const uint64_t *key) {
+  enum { SAMPLE = 64 };
+  uint32_t seen[SAMPLE];
+  for (int i = 0; i < SAMPLE; i++) {
+    seen[i] = (uint32_t)(key[n / SAMPLE * i] >> 32);
+    for (int k = 0; k < i; k++)
+      if (seen[k] == seen[i]) return false;
+  }
+  return true;
+}
+
+/* By the upper halves, then runs of equal ones by insertion. Gives up, with the keys as
+ * they were, where a run is long. */
+static bool sort_upper(int64_t n, uint64_t *key, int64_t *index, uint64_t *spare,
+                       bool together) {
+  uint64_t *a = spare, *b = spare + n;
+  for (int64_t i = 0; i < n; i++) a[i] = key[i] >> 32 << 32 | (uint64_t)i;
+  const uint64_t *r = sort_words(n, 32, a, b, together);
+  if (together && ts_cpu_interrupted()) return true;
+  for (int64_t i = 0; i < n; i++) index[i] = (int64_t)(r[i] & UINT32_MAX);
+  for (int64_t i = 1, start = 0; i <= n; i++) {
+    if (i < n && r[i] >> 32 == r[start] >> 32) continue;
+    if (i - start > FEW) return false;
+    sort_run(i - start, key, index + start);
+    start = i;
+  }
+  for (int64_t i = 0; i < n; i++) spare[i] = key[index[i]];
+  memcpy(key, spare, (size_t)n * sizeof *key);
+  return true;
+}
+
+static void sort_pairs(int64_t n, uint64_t *key, int64_t *index, Pair *a, bool together) {
+  for (int64_t i = 0; i < n; i++) a[i] = (Pair){key[i], i};
+  const Pair *r = together ? pair_parallel(n, 64, a, a + n) : pair_serial(n, 64, a, a + n);
   for (int64_t i = 0; i < n; i++) key[i] = r[i].key, index[i] = r[i].index;
 }
 
+static void sort(int64_t n, int bits, uint64_t *key, int64_t *index, void *spare,
+                 bool together) {
+  uint64_t differ = 0;
+  for (int64_t i = 0; bits > 32 && i < n; i++) differ |= key[i] ^ key[0];
+  if (n <= UINT32_MAX && differ >> 32 == 0)
+    sort_lower(n, bits < 32 ? bits : 32, key, index, spare, together);
+  else if (n <= SMALL || n > UINT32_MAX || !is_spread(n, key) ||
+           !sort_upper(n, key, index, spare, together))
+    sort_pairs(n, key, index, spare, together);
+}
+
 void ts_sort_index(int64_t n, int bits, uint64_t *key, int64_t *index, void *spare) {
-  if (bits <= 32 && n <= UINT32_MAX) {
-    unpack_words(n, word_serial(n, bits, words(n, key), spare), key, index);
-  } else {
-    Pair *p = pairs(n, key, spare);
-    unpack_pairs(n, pair_serial(n, bits, p, p + n), key, index);
-  }
+  sort(n, bits, key, index, spare, false);
 }
 
 void ts_sort_index_parallel(int64_t n, int bits, uint64_t *key, int64_t *index, void *spare) {
-  if (n < 1 << 16 || ts_cpu_threads() == 1) {
-    ts_sort_index(n, bits, key, index, spare);
-  } else if (bits <= 32 && n <= UINT32_MAX) {
-    unpack_words(n, word_parallel(n, bits, words(n, key), spare), key, index);
-  } else {
-    Pair *p = pairs(n, key, spare);
-    unpack_pairs(n, pair_parallel(n, bits, p, p + n), key, index);
-  }
+  sort(n, bits, key, index, spare, n >= 1 << 16 && ts_cpu_threads() > 1);
 }
 
 /* ---- selection */

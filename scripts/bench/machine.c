@@ -206,8 +206,12 @@ static void run_prompt(char **argv) {
     printf("fail %s shows no prompt\n", argv[0]);
 }
 
+/* An "@" within a word stands for a space. */
 static bool start(int nwords, char **word) {
   if (nwords < 3 || strcmp(word[0], "start")) return false;
+  for (int i = 3; i < nwords; i++)
+    for (char *p = word[i]; *p; p++)
+      if (*p == '@') *p = ' ';
   if (!strcmp(word[1], "prompt"))
     run_prompt(word + 2);
   else

@@ -19,7 +19,7 @@ build() { # build NAME LIBS...: an absent result means that the peer is not ther
     2> "$out/$name.log" || true
 }
 build machine -lutil
-build onednn -ldnnl
+build onednn -ldnnl -lm
 if [ ! -x "$out/machine" ]; then
   cat "$out/machine.log" >&2
   exit 1

@@ -17,7 +17,7 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, here)
     for name in sys.argv[1:] or FAMILIES:
-        family = importlib.import_module(f"{name}").make()
+        family = importlib.import_module(f"families.{name}").make()
         family.write(here)
         size = sum(os.path.getsize(f"{here}/{n}") for n in (f"{name}.safetensors", f"_{name}.lua"))
         print(f"{name}: {len(family.cases)} cases, {size} bytes")

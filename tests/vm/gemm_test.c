@@ -166,11 +166,14 @@ typedef struct Matrix {
   int64_t rs, cs, nbytes, *batch;
 } Matrix;
 
-static Matrix make_matrix(TsGemmType t, int64_t batch, int64_t rows, int64_t cols, bool result,
+enum { OPERAND, RESULT, PLAIN, PLAIN_SHARED }; /* plain: dense, batch after batch */
+
+static Matrix make_matrix(TsGemmType t, int64_t batch, int64_t rows, int64_t cols, int role,
                           bool special) {
-  int64_t r1 = rows > 0 ? rows - 1 : 0, c1 = cols > 0 ? cols - 1 : 0, pad = below(4);
+  int64_t r1 = rows > 0 ? rows - 1 : 0, c1 = cols > 0 ? cols - 1 : 0;
+  int64_t pad = role >= PLAIN ? 0 : below(4);
   Matrix x = {.rs = cols + pad, .cs = 1};
-  switch (below(result ? 6 : 9)) {
+  switch (role >= PLAIN ? 9 : below(role == RESULT ? 6 : 9)) {
   case 0: x.rs = 1, x.cs = rows + pad; break;
   case 1: x.rs = 2 * (cols + pad), x.cs = 2; break;
   case 2: x.rs = -x.rs; break;
@@ -183,16 +186,14 @@ static Matrix make_matrix(TsGemmType t, int64_t batch, int64_t rows, int64_t col
   int64_t lo = (x.rs < 0 ? x.rs * r1 : 0) + (x.cs < 0 ? x.cs * c1 : 0);
   int64_t hi = (x.rs > 0 ? x.rs * r1 : 0) + (x.cs > 0 ? x.cs * c1 : 0);
   int64_t each = hi - lo + 1;
-  bool shared = !result && below(2);
-  if (below(3) == 0 && x.rs == cols && x.cs == 1) each = rows * cols; /* may fold */
+  bool shared = role == PLAIN_SHARED || (role == OPERAND && below(2));
   x.nbytes = (shared ? 1 : batch) * each * sizes[t];
   x.mem = malloc((size_t)(x.nbytes > 0 ? x.nbytes : 1));
   x.p = x.mem - lo * sizes[t];
   x.batch = malloc((size_t)(batch + 1) * sizeof(int64_t));
   for (int64_t b = 0; b < batch; b++) x.batch[b] = shared ? 0 : b * each;
   for (int64_t i = 0; i < x.nbytes; i += sizes[t]) {
-    if (result) memset(x.mem + i, 0xa5, (size_t)sizes[t]);
-    else put_random(t, x.mem + i, special);
+    put_random(t, x.mem + i, special);
   }
   return x;
 }
@@ -360,9 +361,10 @@ static int check(TsGemmType in, TsGemmType out, int64_t batch, int64_t m, int64_
                  const Isa *isas, int n_isas) {
   bool special = below(4) == 0, real = !is_int(in) && !is_complex(in);
   Case s = {.in = in, .out = out};
-  s.a = make_matrix(in, batch, m, k, false, special);
-  s.b = make_matrix(in, batch, k, n, false, special);
-  s.c = make_matrix(out, batch, m, n, true, false);
+  bool plain = below(3) == 0; /* with a shared B it becomes one product of more rows */
+  s.a = make_matrix(in, batch, m, k, plain ? PLAIN : OPERAND, special);
+  s.b = make_matrix(in, batch, k, n, plain ? PLAIN + (int)below(2) : OPERAND, special);
+  s.c = make_matrix(out, batch, m, n, plain ? PLAIN : RESULT, false);
   s.want = s.c;
   s.want.p = (s.want.mem = malloc((size_t)s.c.nbytes + 1)) + (s.c.p - s.c.mem);
   memset(s.want.mem, 0xa5, (size_t)s.c.nbytes);

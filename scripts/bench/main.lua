@@ -1,0 +1,289 @@
+-- The driver of `make bench`: runs every row on ours and on the peers that are
+-- installed, turn by turn, and prints the tables. Started by run.sh.
+
+package.path = "scripts/bench/?.lua;" .. package.path
+local ffi = require "ffi"
+local worker, report = require "worker", require "report"
+local sections = require "rows"
+
+ffi.cdef "int usleep(unsigned microseconds);"
+
+local env = os.getenv
+local python, only = env "TESSERA_PEERS_PYTHON" or "", env "ONLY" or ""
+local ROUNDS = tonumber(env "ROUNDS" or "") or 7
+local OURS = "bin/tessera"
+local PAUSE_US = 10000 -- between turns, so that threads of the last one go to sleep
+
+-- The peers in the order of the columns. The first is ours.
+local PEERS = {
+  { name = "ours", title = "Tessera", command = OURS .. " scripts/bench/ours.lua %d" },
+  { name = "torch", title = "PyTorch", python = "torch" },
+  { name = "onednn", title = "oneDNN", command = "build/bench/onednn" },
+  { name = "numpy", title = "NumPy", python = "numpy" },
+  { name = "scipy", title = "SciPy", python = "scipy" },
+  { name = "jax", title = "JAX", python = "jax" },
+}
+
+local machine = {} -- workers for the limits, by the number of threads
+local found, missing, notes = {}, {}, {}
+
+local function note(text)
+  for _, known in ipairs(notes) do
+    if known == text then return end
+  end
+  notes[#notes + 1] = text
+end
+
+local function exists(path)
+  local f = path ~= "" and io.open(path, "rb")
+  if f then f:close() end
+  return f and true or false
+end
+
+local function command_of(peer, threads)
+  if peer.python then
+    return exists(python) and ("'%s' scripts/bench/peer.py %s %d"):format(python, peer.python, threads)
+  end
+  return exists(peer.command:match("^%S+")) and peer.command:format(threads)
+end
+
+local function launch(peer, threads)
+  peer.at = peer.at or {}
+  peer.at[threads] = worker.start(command_of(peer, threads), threads)
+  return peer.at[threads]
+end
+
+local function find_peers(thread_counts)
+  for _, peer in ipairs(PEERS) do
+    local about
+    for _, threads in ipairs(thread_counts) do
+      if command_of(peer, threads) then about = launch(peer, threads):ask("about") end
+      if not about then break end
+    end
+    peer.about = about
+    table.insert(about and found or missing, peer)
+  end
+  for _, threads in ipairs(thread_counts) do
+    machine[threads] = worker.start("build/bench/machine " .. threads, threads)
+  end
+end
+
+-- ---- measuring
+
+local function median(list)
+  if #list == 0 then return nil end
+  table.sort(list)
+  local n = #list
+  return n % 2 == 1 and list[(n + 1) / 2] or (list[n / 2] + list[n / 2 + 1]) / 2
+end
+
+-- ask = { name = function() -> number or nil, why }: one turn each, round by round.
+-- Returns the medians and, for each peer, the median over the rounds of how much
+-- faster ours was in the same round.
+local function interleave(order, ask, rounds, title)
+  local times, ratios = {}, {}
+  for _, name in ipairs(order) do times[name], ratios[name] = {}, {} end
+  for round = 0, rounds do -- round 0 warms up
+    local ours
+    for _, name in ipairs(order) do
+      if times[name] then
+        ffi.C.usleep(PAUSE_US)
+        local t, why = ask[name]()
+        if not t then
+          times[name] = nil
+          if why then note(("%s, %s: %s"):format(title, name, why)) end
+        elseif round > 0 then
+          if name == "ours" then ours = t end
+          table.insert(times[name], t)
+          if ours then table.insert(ratios[name], t / ours) end
+        end
+      end
+    end
+  end
+  local result, ratio = {}, {}
+  for name, list in pairs(times) do
+    result[name], ratio[name] = median(list), median(ratios[name])
+  end
+  return result, ratio
+end
+
+-- Everybody's mean |result| must be near ours: the rows then do the same work.
+local function compare_results(row, threads, alive)
+  local ours = alive.ours and tonumber((PEERS[1].at[threads]:ask("check")))
+  for _, peer in ipairs(found) do
+    local theirs = ours and alive[peer.name] and tonumber((peer.at[threads]:ask("check")))
+    if theirs and math.abs(theirs - ours) > 0.05 * math.abs(ours) + 1e-6 then
+      note(("%s: mean |result| is %.6g in Tessera, %.6g in %s"):format(row[1], ours, theirs, peer.title))
+    end
+  end
+end
+
+local function measure_operator(row, threads)
+  local order, ask = { "ours" }, {}
+  if row.limit then
+    order[2] = "limit"
+    function ask.limit() return tonumber((machine[threads]:ask("bench " .. row.limit.call))) end
+  end
+  for _, peer in ipairs(found) do
+    if peer.name ~= "ours" then order[#order + 1] = peer.name end
+    ask[peer.name] = function()
+      local w = peer.at[threads]
+      if not w.questions and peer.name == "ours" then w = launch(peer, threads) end
+      local answer, why = w:ask("bench " .. row[2])
+      return tonumber(answer), why
+    end
+  end
+  local times, ratio = interleave(order, ask, ROUNDS, row[1])
+  compare_results(row, threads, times)
+  for _, peer in ipairs(found) do peer.at[threads]:ask("drop") end
+  return times, ratio
+end
+
+-- ---- whole processes
+
+local START = {
+  prompt = { ours = OURS, luajit = "luajit" },
+  run = { ours = OURS .. " -e x=1", luajit = "luajit -e x=1", numpy = "import_numpy",
+    torch = "import_torch", jax = "import_jax" },
+}
+
+-- Python peers count as a program that imports the library.
+local function start_command(kind, name)
+  local command = START[kind][name]
+  local module = command and command:match("^import_(%w+)")
+  return module and ("%s -c import@%s"):format(python, module) or command
+end
+
+local started = {} -- by kind: name -> { seconds, KiB }
+
+local function measure_start(kind)
+  if started[kind] then return started[kind] end
+  local order, ask, kib = { "ours", "luajit" }, {}, {}
+  for _, peer in ipairs(found) do
+    if START[kind][peer.name] and peer.name ~= "ours" then order[#order + 1] = peer.name end
+  end
+  for _, name in ipairs(order) do
+    ask[name] = function()
+      local answer, why = machine[1]:ask(("start %s %s"):format(kind, start_command(kind, name)))
+      if not answer then return nil, why end
+      local seconds, size = answer:match("(%S+) (%S+)")
+      kib[name] = tonumber(size)
+      return tonumber(seconds)
+    end
+  end
+  local times, ratio = interleave(order, ask, 3, "start, " .. kind)
+  started[kind] = { times = times, ratio = ratio, kib = kib }
+  return started[kind]
+end
+
+local function start_row(row)
+  local s = measure_start(row[2])
+  if row.per.unit ~= "MB" then return s.times, s.ratio end
+  local value, ratio = {}, {}
+  for name, kib in pairs(s.kib) do
+    if s.times[name] then value[name], ratio[name] = kib * 1024 / 1e6, kib / (s.kib.ours or kib) end
+  end
+  return value, ratio
+end
+
+local function read_number(command)
+  local pipe = io.popen(command .. " 2>&1")
+  local text = pipe:read("*a")
+  pipe:close()
+  return tonumber(text), text:match("[^\n]*")
+end
+
+local function peak_row(row)
+  local value, ratio = {}, {}
+  local commands = { ours = ("%s scripts/bench/peak.lua %d"):format(OURS, row.live) }
+  for _, peer in ipairs(found) do
+    if peer.name == "torch" or peer.name == "numpy" then
+      commands[peer.name] = ("CUDA_VISIBLE_DEVICES= '%s' scripts/bench/peer.py peak %s %d"):format(
+        python, peer.python, row.live)
+    end
+  end
+  for name, command in pairs(commands) do
+    local kib, why = read_number(command)
+    value[name] = kib and kib / 1024
+    if not kib then note(("%s, %s: %s"):format(row[1], name, why)) end
+  end
+  for name, mib in pairs(value) do ratio[name] = value.ours and mib / value.ours end
+  return value, ratio
+end
+
+-- ---- all of it
+
+local function wanted(section, row)
+  return only == "" or (section.name .. " " .. row[1]):find(only, 1, true) ~= nil
+end
+
+local function in_unit(per, value)
+  if not per.n then return value end
+  return per.time and value * per.n or per.n / value
+end
+
+local function result_of(row, threads, values, ratios)
+  local r = { row = row, threads = threads, value = {}, ratio = ratios }
+  for name, v in pairs(values) do
+    if name == "limit" then
+      r.limit = in_unit(row.limit.per, v)
+    else
+      r.value[name] = in_unit(row.per, v)
+    end
+  end
+  return r
+end
+
+local function run_section(section, thread_counts)
+  local results = {}
+  local function add(row, threads, values, ratios)
+    results[#results + 1] = result_of(row, threads, values, ratios)
+    io.stderr:write(".")
+  end
+  for _, row in ipairs(section) do
+    if not wanted(section, row) then
+      -- not asked for
+    elseif section.kind == "start" then
+      add(row, nil, start_row(row))
+    elseif section.kind == "peak" then
+      add(row, nil, peak_row(row))
+    else
+      for _, threads in ipairs(section.threads or thread_counts) do
+        add(row, threads, measure_operator(row, threads))
+      end
+    end
+  end
+  return results
+end
+
+local function main()
+  local began = os.time()
+  local processors = tonumber(io.popen("nproc"):read("*l")) or 1
+  local thread_counts = processors > 1 and { 1, 2 } or { 1 }
+  find_peers(thread_counts)
+  local columns = { PEERS[1], { name = "luajit", title = "LuaJIT" }, unpack(PEERS, 2) }
+  local text = { report.head(found, missing, only) }
+  print(text[1].plain)
+  for _, section in ipairs(sections) do
+    local results = run_section(section, thread_counts)
+    io.stderr:write("\r", (" "):rep(100), "\r")
+    if #results > 0 then
+      text[#text + 1] = report.section(section, results, columns)
+      print(text[#text].plain)
+    end
+  end
+  text[#text + 1] = report.tail(notes, os.time() - began)
+  print(text[#text].plain)
+  local markdown = io.open("build/bench/bench.md", "w")
+  for _, part in ipairs(text) do markdown:write(part.markdown, "\n") end
+  markdown:close()
+  if (env "WRITE" or "") ~= "" then report.write("docs/performance.md", text) end
+  for _, peer in ipairs(found) do
+    for _, w in pairs(peer.at) do
+      if w.questions then w:stop() end
+    end
+  end
+  for _, w in pairs(machine) do w:stop() end
+end
+
+main()

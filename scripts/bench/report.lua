@@ -1,0 +1,191 @@
+-- The tables of the benchmark, as aligned text and as Markdown, and the machine they
+-- were measured on.
+
+local report = {}
+
+local MARK = "<!-- What follows is written by `make bench WRITE=1`. -->"
+
+local function number(v)
+  if not v then return "-" end
+  if v >= 1000 then return ("%.0f"):format(v) end
+  return (("%.3g"):format(v))
+end
+
+local function ratio(v) return v and ("%.2f"):format(v) or "-" end
+
+local function cpu_model()
+  for line in io.lines("/proc/cpuinfo") do
+    local model = line:match("^model name%s*:%s*(.*)$")
+    if model then return model end
+  end
+  return "unknown CPU"
+end
+
+local function answer(command)
+  local pipe = io.popen(command)
+  local text = pipe:read("*l") or ""
+  pipe:close()
+  return text
+end
+
+function report.head(found, missing, only)
+  local lines = {
+    ("Machine: %s, %s processors, %s memory, %s"):format(cpu_model(), answer "nproc",
+      answer "free -h --si | awk '/^Mem/{print $2}'", answer "uname -sr"),
+    ("Instruction set of the kernels: %s"):format(require("tessera.core").isa()),
+    ("Date: %s; command: make bench%s; load at the start: %s"):format(os.date("!%Y-%m-%d"),
+      only ~= "" and " ONLY=" .. only or "", answer "cut -d' ' -f1 /proc/loadavg"),
+  }
+  local names = {}
+  for _, p in ipairs(found) do names[#names + 1] = p.title .. " " .. p.about end
+  lines[#lines + 1] = "Versions: " .. table.concat(names, ", ")
+  names = {}
+  for _, p in ipairs(missing) do names[#names + 1] = p.title end
+  if #names > 0 then lines[#lines + 1] = "Not found: " .. table.concat(names, ", ") end
+  return { plain = table.concat(lines, "\n") .. "\n",
+    markdown = "- " .. table.concat(lines, "\n- ") .. "\n" }
+end
+
+-- ---- goals
+
+local SHORT = { onednn = "oneDNN", torch = "PyTorch", numpy = "NumPy", scipy = "SciPy" }
+local ORDER = { "onednn", "torch", "numpy", "scipy" }
+
+-- The goal in words, and what is missing for it: "" when met, nil without a goal.
+local function judge(r)
+  local g = r.row.goals
+  if not g then return "", nil end
+  local words, short = {}, {}
+  if g.most then
+    words[1] = ("<= %g %s"):format(g.most, r.row.per.unit)
+    if not r.value.ours or r.value.ours > g.most then short[1] = number(r.value.ours) end
+  end
+  if g.limit then
+    words[#words + 1] = ("%g limit"):format(g.limit)
+    local part = r.value.ours and r.limit and r.value.ours / r.limit
+    if not part or part < g.limit then short[#short + 1] = "limit " .. ratio(part) end
+  end
+  for _, name in ipairs(ORDER) do
+    local least = g.peers and g.peers[name]
+    if least then
+      words[#words + 1] = ("%g %s"):format(least, SHORT[name])
+      local has = r.value[name] and (r.ratio[name] or 0)
+      if has and has < least then short[#short + 1] = SHORT[name] .. " " .. ratio(has) end
+    end
+  end
+  if not r.value.ours then return table.concat(words, ", "), "no result" end
+  return table.concat(words, ", "), table.concat(short, ", ")
+end
+
+-- ---- tables
+
+local function cells_of(section, results, columns)
+  local used, limits, goals, threads = {}, false, false, false
+  for _, r in ipairs(results) do
+    for name in pairs(r.value) do used[name] = true end
+    limits = limits or r.limit ~= nil
+    goals = goals or r.row.goals ~= nil
+    threads = threads or r.threads ~= nil
+  end
+  used.ours = true
+  local head = { section.name, threads and "threads" or nil }
+  head[#head + 1] = "unit"
+  for _, c in ipairs(columns) do
+    if used[c.name] then
+      head[#head + 1] = c.title
+      if c.name ~= "ours" then head[#head + 1] = "ratio" end
+      if c.name == "ours" and limits then
+        head[#head + 1] = "limit"
+        head[#head + 1] = "part"
+      end
+    end
+  end
+  if goals then
+    head[#head + 1] = "goal"
+    head[#head + 1] = "met"
+  end
+  local rows = { head }
+  for _, r in ipairs(results) do
+    local line = { r.row[1], threads and tostring(r.threads) or nil }
+    line[#line + 1] = r.row.per.unit
+    for _, c in ipairs(columns) do
+      if used[c.name] then
+        line[#line + 1] = number(r.value[c.name])
+        if c.name ~= "ours" then line[#line + 1] = ratio(r.value[c.name] and r.ratio[c.name]) end
+        if c.name == "ours" and limits then
+          line[#line + 1] = number(r.limit)
+          line[#line + 1] = ratio(r.limit and r.value.ours and r.value.ours / r.limit)
+        end
+      end
+    end
+    if goals then
+      local goal, short = judge(r)
+      line[#line + 1] = goal
+      line[#line + 1] = short == nil and "" or short == "" and "yes" or "no: " .. short
+    end
+    rows[#rows + 1] = line
+  end
+  return rows
+end
+
+local function is_number(text) return text == "-" or text:match("^[%d.e+-]+$") ~= nil end
+
+local function aligned(rows)
+  local width = {}
+  for _, line in ipairs(rows) do
+    for i, cell in ipairs(line) do width[i] = math.max(width[i] or 0, #cell) end
+  end
+  local out = {}
+  for n, line in ipairs(rows) do
+    local cells = {}
+    for i, cell in ipairs(line) do
+      local right = rows[2][i] and is_number(rows[2][i])
+      cells[i] = (" "):rep(right and width[i] - #cell or 0) .. cell
+        .. (" "):rep(right and 0 or width[i] - #cell)
+    end
+    out[n] = (table.concat(cells, "  "):gsub("%s+$", ""))
+  end
+  return table.concat(out, "\n") .. "\n"
+end
+
+local function markdown(rows)
+  local out = {}
+  for n, line in ipairs(rows) do
+    out[#out + 1] = "| " .. table.concat(line, " | ") .. " |"
+    if n == 1 then
+      local rule = {}
+      for i = 1, #line do rule[i] = is_number(rows[2][i]) and "---:" or "---" end
+      out[#out + 1] = "| " .. table.concat(rule, " | ") .. " |"
+    end
+  end
+  return table.concat(out, "\n") .. "\n"
+end
+
+function report.section(section, results, columns)
+  local rows = cells_of(section, results, columns)
+  return { plain = section.title .. "\n" .. aligned(rows),
+    markdown = "### " .. section.title .. "\n\n" .. markdown(rows) }
+end
+
+function report.tail(notes, seconds)
+  local lines = {}
+  for _, text in ipairs(notes) do lines[#lines + 1] = "Note: " .. text end
+  lines[#lines + 1] = ("The whole run took %d s."):format(seconds)
+  return { plain = table.concat(lines, "\n"), markdown = table.concat(lines, "\n\n") .. "\n" }
+end
+
+-- Replaces what stands behind the mark.
+function report.write(path, parts)
+  local file = assert(io.open(path, "r"))
+  local text = file:read("*a")
+  file:close()
+  local _, last = text:find(MARK, 1, true)
+  assert(last, path .. " lacks its mark")
+  local out = { text:sub(1, last), "\n" }
+  for _, part in ipairs(parts) do out[#out + 1] = "\n" .. part.markdown end
+  file = assert(io.open(path, "w"))
+  file:write(table.concat(out))
+  file:close()
+end
+
+return report

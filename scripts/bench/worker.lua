@@ -1,0 +1,56 @@
+-- Workers of the benchmark: long-lived processes that answer one line to each line
+-- they get (protocol: scripts/bench/worker.h). Questions go through a pipe, answers
+-- come back through a named pipe.
+
+local worker = {}
+worker.__index = worker
+
+local DIR = "build/bench"
+local count = 0
+
+-- Programs of the peers run on the same number of threads, and on the CPU.
+local function environment(threads)
+  local names = { "OMP", "MKL", "OPENBLAS", "NUMEXPR" }
+  local out = { "env CUDA_VISIBLE_DEVICES= JAX_PLATFORMS=cpu TF_CPP_MIN_LOG_LEVEL=3" }
+  for _, name in ipairs(names) do out[#out + 1] = ("%s_NUM_THREADS=%d"):format(name, threads) end
+  out[#out + 1] = "NPROC=" .. threads
+  if threads == 1 then out[#out + 1] = "XLA_FLAGS=--xla_cpu_multi_thread_eigen=false" end
+  return table.concat(out, " ")
+end
+
+function worker.start(command, threads)
+  count = count + 1
+  local w = setmetatable({ command = command, threads = threads }, worker)
+  w.fifo = ("%s/answers.%d"):format(DIR, count)
+  os.execute(("rm -f %s && mkfifo %s"):format(w.fifo, w.fifo))
+  w.questions = io.popen(("%s %s > %s 2> %s/worker.%d.log"):format(environment(threads), command,
+    w.fifo, DIR, count), "w")
+  w.questions:setvbuf("line")
+  w.answers = io.open(w.fifo, "r")
+  return w
+end
+
+function worker:stop()
+  self.answers:close()
+  self.questions:close()
+  os.remove(self.fifo)
+  self.questions = nil
+end
+
+-- Returns the answer's words after "ok", or nil and why not: nil without a reason
+-- means that the worker does not have what was asked for.
+function worker:ask(question)
+  if not self.questions then return nil, "its process has ended" end
+  self.questions:write(question, "\n")
+  self.questions:flush()
+  local line = self.answers:read("*l")
+  if not line then
+    self:stop()
+    return nil, "its process ended at: " .. question
+  end
+  local kind, text = line:match("^(%S+)%s*(.*)$")
+  if kind == "ok" then return text end
+  return nil, kind == "fail" and text or nil
+end
+
+return worker

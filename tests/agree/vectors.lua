@@ -1,0 +1,30 @@
+-- Every row against references that we did not write: tests/vectors. With ACCURACY=path
+-- in the environment, writes a table of the worst error of each row: name, dtype, ulp.
+package.path = "tests/agree/?.lua;" .. package.path
+local core = require "tessera.core"
+local cases = require "_cases"
+
+local covered, worst = {}, {}
+for c in cases.each() do
+  covered[c.row] = true
+  local e, why = cases.check(c)
+  cases.expect(cases.name(c), e, why)
+  local key = c.row .. " " .. (c.t or "exact")
+  if e and (not worst[key] or e > worst[key]) then worst[key] = e end
+end
+
+local missing = {}
+for _, o in ipairs(core.operators()) do
+  if not covered[o.name] then missing[#missing + 1] = o.name end
+end
+table.concat(missing, " ") -->
+
+local path = os.getenv "ACCURACY"
+if path then
+  local keys = {}
+  for k in pairs(worst) do keys[#keys + 1] = k end
+  table.sort(keys)
+  local out = assert(io.open(path, "w"))
+  for _, k in ipairs(keys) do out:write(("%s %.4g\n"):format(k, worst[k])) end
+  out:close()
+end

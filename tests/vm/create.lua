@@ -1,0 +1,42 @@
+local tessera = require "tessera"
+local op = tessera.op
+local function list(x)
+  local t = {}
+  for i, v in ipairs(x:flatten():totable()) do t[i] = tostring(v) end
+  return table.concat(t, " ")
+end
+
+list(op.arange(5)) --> 0 1 2 3 4
+list(op.arange(5, 0, -2)) --> 5 3 1
+op.arange(5).dtype --> i64
+op.arange(0, 1, 0.25).dtype --> f32
+list(op.arange(0, 1, 0.25)) --> 0 0.25 0.5 0.75
+op.arange(3, 3).numel --> 0
+list(op.linspace(0, 1, 5)) --> 0 0.25 0.5 0.75 1
+list(op.linspace(3, 9, 1)) --> 3
+op.linspace(0, 1, 0).numel --> 0
+list(op.eye(2, 3)) --> 1 0 0 0 1 0
+op.eye(100, {dtype = "i32"}):sum():item() --> 100
+list(op.full({3}, 2.5)) --> 2.5 2.5 2.5
+op.zeros({0, 3}).numel --> 0
+op.ones({}):item() --> 1
+op.full_like(op.zeros({2, 2}, {dtype = "i16"}), -7):sum():item() --> -28
+op.ones_like(op.zeros({3}), {dtype = "u8"}).dtype --> u8
+list(op.one_hot(tessera.tensor({2, 0}, {dtype = "i64"}), 3)) --> 0 0 1 1 0 0
+op.one_hot(op.zeros({0}, {dtype = "i64"}), 3).shape[2] --> 3
+
+local x = op.arange(9):reshape(3, 3)
+list(op.tril(x)) --> 0 0 0 3 4 0 6 7 8
+list(op.triu(x, 1)) --> 0 1 2 0 0 5 0 0 0
+list(op.tril(x, -1)) --> 0 0 0 3 0 0 6 7 0
+list(op.triu(x:T())) --> 0 3 6 0 4 7 0 0 8
+op.tril(op.ones({2, 3, 3}), 100):sum():item() --> 18
+
+op.one_hot(tessera.tensor({3}, {dtype = "i64"}), 3) --! class 3 is out of range for 3 classes
+op.one_hot(tessera.tensor({-1}, {dtype = "i64"}), 3) --! class -1 is out of range
+op.full({2}, 300, {dtype = "u8"}) --! 300 does not fit into u8
+op.full({2}, 1.5, {dtype = "i32"}) --! 1.5 does not fit into i32
+op.arange(300, {dtype = "u8"}) --! 299 does not fit into u8
+op.arange(0, 1, 0) --! no finite count
+op.linspace(0, math.huge, 3) --! no interval
+op.tril(op.ones({3})) --! at least two axes
