@@ -281,7 +281,8 @@ static void put_returns(TsOp op, const TsOpInfo *o, int width, TsText *out) {
     dtype = o->types & TS_KIND_I ? "the dtype of the input (f32 for integers)"
                                  : "the dtype of the input";
   const char *shape = SENTENCE(shape_sentence, rule_name[op].shape);
-  if (o->nin == 1 && !strcmp(rule_name[op].shape, "broadcast")) shape = "the shape of the input";
+  if (o->nin == 1 && !strcmp(rule_name[op].shape, "broadcast"))
+    shape = "the shape of the input";
   TsText line = {0};
   /* The shape of a composition comes from its parts: "same" only fills the column. */
   if (o->cls == TS_CLASS_COMPOSE && !strcmp(rule_name[op].shape, "same")) shape = NULL;
@@ -296,13 +297,15 @@ static void put_returns(TsOp op, const TsOpInfo *o, int width, TsText *out) {
 static const char *sample(const TsAttrSpec *s, char buffer[80]) {
   static const struct {
     const char *name, *value;
-  } named[] = {{"shape", "{2, 3}"},   {"axis", "0"},       {"axes", "{0, 1}"},  {"k", "5"},
-               {"equation", "\"bij,bjk->bik\""}, {"perm", "{1, 0}"}, {"classes", "10"},
-               {"pads", "{1, 1}"},    {"p", "0.1"},        {"eps", "1e-6"},     {"lr", "0.001"},
-               {"step", "1"},         {"theta", "500000"},   {"low", "0"},        {"high", "10"},      {"stop", "10"},
-               {"heads", "8"},        {"value", "0.5"},    {"q", "0.5"},        {"index", "0"},
-               {"frame", "256"},      {"segments", "4"},   {"beta2", "0.999"},  {"n", "8"},
-               {"epilogue", "\"relu\""}, {"accumulate", "\"f64\""}, {"tile_shape", "{128, 128, 64}"}};
+  } named[] = {
+      {"shape", "{2, 3}"}, {"axis", "0"}, {"axes", "{0, 1}"}, {"k", "5"},
+      {"equation", "\"bij,bjk->bik\""}, {"perm", "{1, 0}"}, {"classes", "10"},
+      {"pads", "{1, 1}"}, {"p", "0.1"}, {"eps", "1e-6"}, {"lr", "0.001"}, {"step", "1"},
+      {"theta", "500000"}, {"low", "0"}, {"high", "10"}, {"stop", "10"}, {"heads", "8"},
+      {"value", "0.5"}, {"q", "0.5"}, {"index", "0"}, {"frame", "256"}, {"segments", "4"},
+      {"beta2", "0.999"}, {"n", "8"}, {"epilogue", "\"relu\""}, {"accumulate", "\"f64\""},
+      {"tile_shape", "{128, 128, 64}"},
+  };
   char name[32], word[64];
   snprintf(name, sizeof name, "%.*s", s->namelen, s->name);
   bool list = s->type == TS_ATTR_ints || s->type == TS_ATTR_floats;
@@ -368,8 +371,8 @@ static void put_option_call(const TsOpInfo *o, TsText *out) {
   put_needed(o, &args);
   bool alone = option && !args.len;
   if (option)
-    ts_text_format(&args, "%s{%.*s = %s}", args.len ? ", " : "", option->namelen, option->name,
-                   sample(option, buffer));
+    ts_text_format(&args, "%s{%.*s = %s}", args.len ? ", " : "", option->namelen,
+                   option->name, sample(option, buffer));
   put_heading(out, "");
   ts_text_format(out, alone ? "y = %s%s%s%s\n" : "y = %s%s%s(%s)\n",
                  method ? o->input[0] : "op", method ? ":" : ".", o->name,

@@ -126,10 +126,32 @@ static int console_globals(lua_State *L) {
   return 1;
 }
 
+/* The globals that were there when the prompt began, as the keys of a table. */
+static char initial_key;
+
+static void keep_initial(lua_State *L) {
+  lua_pushlightuserdata(L, &initial_key);
+  lua_newtable(L);
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+    lua_pushvalue(L, -2);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, -6);
+  }
+  lua_pop(L, 1);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
+static int console_initial(lua_State *L) {
+  lua_pushlightuserdata(L, &initial_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  return 1;
+}
+
 static int open_console(lua_State *L) {
-  static const luaL_Reg functions[] = {{"width", console_width}, {"quit", console_quit},
-                                       {"text", console_text},   {"globals", console_globals},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"width", console_width},     {"quit", console_quit},       {"text", console_text},
+      {"globals", console_globals}, {"initial", console_initial}, {NULL, NULL}};
   lua_newtable(L);
   luaL_register(L, NULL, functions);
   return 1;
@@ -377,7 +399,8 @@ static const char *hint(void *arg, const char *text) {
   char name[40];
   (void)arg;
   if (end == 0 || text[--end] != '(') return NULL;
-  for (start = end; start > 0 && (isalnum((unsigned char)text[start - 1]) || text[start - 1] == '_');)
+  start = end;
+  while (start > 0 && (isalnum((unsigned char)text[start - 1]) || text[start - 1] == '_'))
     start--;
   if (start == 0 || end - start >= sizeof name) return NULL;
   bool method = text[start - 1] == ':';
@@ -432,6 +455,7 @@ int ts_prompt_run(lua_State *L) {
   ts_edit_set_hooks(prompt.edit, &(TsEditHooks){.arg = L, .complete = ts_complete,
                                                 .incomplete = is_incomplete, .hint = hint,
                                                 .highlight = highlight});
+  keep_initial(L);
   if (terminal) print_banner(L);
   if (terminal && !ts_edit_interactive(prompt.edit)) catch_interrupts();
   ts_run_set_impatient(false);

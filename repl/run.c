@@ -179,6 +179,10 @@ int ts_run_call(lua_State *L, int nargs, int nresults) {
     set_timer(0);
   }
   lua_remove(L, base);
+  if (status == LUA_ERRERR || status == LUA_ERRMEM) { /* the handler has not run */
+    lua_pushfstring(L, "tessera: %s", lua_isstring(L, -1) ? lua_tostring(L, -1) : "error");
+    lua_remove(L, -2);
+  }
   return status;
 }
 

@@ -6,7 +6,7 @@
  * inputs or the result are i64 (both wrap); complex in its own parts, where
  * re adds ar*br, then -ai*bi, and im adds ar*bi, then ai*br. The result type is the
  * accumulate type, the input type, or another float (integer) type of its kind;
- * rounding is to nearest even, once. fp8_e4m3 beyond 448 becomes NaN. */
+ * rounding is to nearest even, once. fp8_e4m3 saturates at 448. */
 #ifndef TS_VM_GEMM_H
 #define TS_VM_GEMM_H
 

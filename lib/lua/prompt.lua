@@ -215,16 +215,29 @@ local function columns(names, width)
   return concat(out, "\n") .. "\n"
 end
 
+-- The comment that opens an embedded module's file.
+local function module_comment(name)
+  local text = console.text("=tessera." .. name)
+  local out = {}
+  for line in (text or ""):gmatch "([^\n]*)\n" do
+    local words = line:match "^%-%-%s?(.*)$"
+    if not words then break end
+    out[#out + 1] = "    " .. words
+  end
+  return out[1] and concat(out, "\n") .. "\n" or ""
+end
+
 local function table_help(name, t, width)
   local meta = getmetatable(t)
   local make = rawget(t, "new") or rawget(t, "init") or
                (type(meta) == "table" and rawget(meta, "__call")) or rawget(t, "__call")
-  local text = type(make) == "function" and function_help(name, make) or name .. "\n"
+  local text = type(make) == "function" and function_help(name, make) or
+               name .. "\n" .. module_comment(name)
   local names = {}
   local functions = type(make) == "function"
   for k, v in pairs(t) do
     functions = functions or type(v) == "function"
-    if is_name(k) and k:sub(1, 1) ~= "_" then names[#names + 1] = k end
+    if is_name(k) and k:sub(1, 1) ~= "_" and v ~= make then names[#names + 1] = k end
   end
   sort(names)
   if not functions then return prompt.text(t, width) .. "\n" end
@@ -429,14 +442,12 @@ function prompt.load(path)
   return f()
 end
 
-local at_start = {}
-for k in pairs(_G) do at_start[k] = true end
-
 --- Forgets the globals made since the prompt began.
 function prompt.reset()
-  local names = {}
+  local names, initial = {}, console.initial()
+  if not initial then return end
   for k in pairs(_G) do
-    if not at_start[k] then names[#names + 1] = k end
+    if not initial[k] then names[#names + 1] = k end
   end
   for _, k in ipairs(names) do _G[k] = nil end
   collectgarbage()

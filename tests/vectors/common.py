@@ -176,9 +176,6 @@ class Family:
                        "data_offsets": [at, at + len(raw)]}
             at += len(raw)
             parts.append(raw)
-            pad = -at % 16
-            if pad and False:
-                parts.append(b"\0" * pad)
         text = json.dumps(head, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
         with open(f"{folder}/{self.name}.safetensors", "wb") as f:

@@ -54,11 +54,11 @@ static uint64_t encode(const Format *f, Real x) {
   if (a == 0) return sign;
   int e = isinf(a) ? 2000 : ilogbl(a);
   if (e < 1 - f->bias) e = 1 - f->bias;
-  if (e > f->bias + 1) return f->has_inf ? sign | inf : f->nan;
+  if (e > f->bias + 1) return sign | (f->has_inf ? inf : most); /* e4m3 saturates */
   /* The scaled value is exact, rintl rounds it to nearest even. */
   uint64_t units = (uint64_t)rintl(ldexpl(a, f->mantissa - e));
   uint64_t u = units + ((uint64_t)(e + f->bias - 1) << f->mantissa);
-  if (u > most) return f->has_inf ? sign | inf : f->nan;
+  if (u > most) return sign | (f->has_inf ? inf : most);
   return sign | u;
 }
 

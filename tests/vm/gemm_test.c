@@ -92,11 +92,13 @@ static double decode(const Narrow *f, unsigned code) {
 }
 
 /* Nearest code by bisection over the codes' values, ties to the even code. What
- * is nearer to the value that the first special code would have becomes it. */
+ * is nearer to the value that infinity's code would have becomes it; a format
+ * without infinity saturates. */
 static unsigned encode(const Narrow *f, double x) {
   unsigned sign = signbit(x) ? 1u << (f->bits - 1) : 0, lo = 0, hi = first_special(f);
   if (isnan(x)) return sign | (hi + (f->has_inf ? 1 : 0));
   x = fabs(x);
+  if (!f->has_inf) hi--;
   if (x >= magnitude(f, hi)) return sign | hi;
   while (hi - lo > 1) {
     unsigned mid = (lo + hi) / 2;

@@ -77,13 +77,13 @@ static inline uint8_t e5m2_of_f32(float x) {
   return (uint8_t)(a > 0x7f800000 ? 0x7e : r | (u >> 24 & 0x80));
 }
 
-/* Values that round beyond 448, and infinity, are NaN: beyond 464, half way to the
- * number that would follow. */
+/* The format has no infinity: beyond its greatest number stands 448, for infinity too,
+ * as the conversions of GPUs have it. */
 static inline uint8_t e4m3_of_f32(float x) {
   uint32_t u = bits_of_f32(x), a = u & 0x7fffffff;
   uint32_t normal = narrow_normal(a, 20, 120, 3), tiny = narrow_tiny(a, 16384.0f);
-  uint32_t r = a < 0x3c800000 ? tiny : normal;
-  return (uint8_t)(a > 0x43e80000 ? 0x7f : r | (u >> 24 & 0x80));
+  uint32_t r = a < 0x3c800000 ? tiny : normal < 0x7e ? normal : 0x7e;
+  return (uint8_t)(a > 0x7f800000 ? 0x7f : r | (u >> 24 & 0x80));
 }
 
 static inline uint16_t bf16_of_f32(float x) {

@@ -44,49 +44,7 @@ enum { AHEAD_DOTS = 512 };
 
 #include "vm/kernels/gemm_complex.inc"
 
-/* ---- rounding of results, to nearest, ties to even ---- */
-
-/* To a float with MB mantissa bits and smallest normal exponent EMIN, as the
- * integer `exponent and mantissa` of the narrow format without its sign; beyond
- * its range the integer is larger than the format's greatest. */
-static inline uint32_t round_narrow(uint32_t mag, int mb, int emin) {
-  int shift = 23 - mb;
-  if (mag < (uint32_t)(emin + 127) << 23) {
-    /* Adding 2^(emin + shift) leaves the ulp of the denormals in the last place. */
-    float magic = f32_of_bits((uint32_t)(emin + shift + 127) << 23);
-    return bits_of_f32(f32_of_bits(mag) + magic) - bits_of_f32(magic);
-  }
-  uint32_t odd = (mag >> shift) & 1, bias = (uint32_t)(emin + 126) << mb;
-  return ((mag + (1u << (shift - 1)) - 1 + odd) >> shift) - bias;
-}
-
-static inline uint16_t to_bf16(float f) {
-  uint32_t u = bits_of_f32(f);
-  if ((u & 0x7fffffff) > 0x7f800000) return (uint16_t)((u >> 16) | 0x40);
-  return (uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
-}
-
-static inline uint16_t to_f16(float f) {
-  uint32_t u = bits_of_f32(f), mag = u & 0x7fffffff, sign = (u >> 16) & 0x8000;
-  if (mag > 0x7f800000) return (uint16_t)(sign | 0x7e00);
-  uint32_t r = mag >= 0x7f800000 ? 0x7c00 : round_narrow(mag, 10, -14);
-  return (uint16_t)(sign | (r > 0x7c00 ? 0x7c00 : r));
-}
-
-static inline uint8_t to_e5m2(float f) {
-  uint32_t u = bits_of_f32(f), mag = u & 0x7fffffff, sign = (u >> 24) & 0x80;
-  if (mag > 0x7f800000) return (uint8_t)(sign | 0x7e);
-  uint32_t r = mag >= 0x7f800000 ? 0x7c : round_narrow(mag, 2, -14);
-  return (uint8_t)(sign | (r > 0x7c ? 0x7c : r));
-}
-
-/* The format has no infinity: beyond 448 (after rounding) it is NaN. */
-static inline uint8_t to_e4m3(float f) {
-  uint32_t u = bits_of_f32(f), mag = u & 0x7fffffff, sign = (u >> 24) & 0x80;
-  uint32_t r = mag >= 0x7f800000 ? 0x7f : round_narrow(mag, 3, -6);
-  return (uint8_t)(sign | (r > 0x7f ? 0x7f : r));
-}
-
+/* ---- results are rounded as conversions are: once, to nearest even */
 static void store_f32(void *dst, int64_t ds, const void *acc, int64_t n) {
   float *d = dst;
   const float *a = acc;
@@ -97,9 +55,9 @@ static void store_bf16(void *dst, int64_t ds, const void *acc, int64_t n) {
   uint16_t *d = dst;
   const float *a = acc;
   if (ds == 1) {
-    for (int64_t j = 0; j < n; j++) d[j] = to_bf16(a[j]);
+    for (int64_t j = 0; j < n; j++) d[j] = bf16_of_f32(a[j]);
   } else {
-    for (int64_t j = 0; j < n; j++) d[j * ds] = to_bf16(a[j]);
+    for (int64_t j = 0; j < n; j++) d[j * ds] = bf16_of_f32(a[j]);
   }
 }
 
@@ -118,19 +76,19 @@ static void store_f16(void *dst, int64_t ds, const void *acc, int64_t n) {
     _mm_storeu_si128((void *)(d + j), h);
   }
 #endif
-  for (; j < n; j++) d[j * ds] = to_f16(a[j]);
+  for (; j < n; j++) d[j * ds] = f16_of_f32(a[j]);
 }
 
 static void store_e4m3(void *dst, int64_t ds, const void *acc, int64_t n) {
   uint8_t *d = dst;
   const float *a = acc;
-  for (int64_t j = 0; j < n; j++) d[j * ds] = to_e4m3(a[j]);
+  for (int64_t j = 0; j < n; j++) d[j * ds] = e4m3_of_f32(a[j]);
 }
 
 static void store_e5m2(void *dst, int64_t ds, const void *acc, int64_t n) {
   uint8_t *d = dst;
   const float *a = acc;
-  for (int64_t j = 0; j < n; j++) d[j * ds] = to_e5m2(a[j]);
+  for (int64_t j = 0; j < n; j++) d[j * ds] = e5m2_of_f32(a[j]);
 }
 
 static void store_c64(void *dst, int64_t ds, const void *acc, int64_t n) {

@@ -5,47 +5,21 @@
 #ifndef TS_VM_KERNELS_GEMM_SIMD_F32_H
 #define TS_VM_KERNELS_GEMM_SIMD_F32_H
 
-#include <stdint.h>
-#include <string.h>
 #ifndef TS_ISA_base
 #include <immintrin.h>
 #endif
 
+#include "vm/kernels/convert_bits.h"
+
 typedef float T;
-
-static inline float f32_of_bits(uint32_t u) {
-  float f;
-  memcpy(&f, &u, 4);
-  return f;
-}
-
-static inline uint32_t bits_of_f32(float f) {
-  uint32_t u;
-  memcpy(&u, &f, 4);
-  return u;
-}
 
 /* ---- one element to f32, exact ---- */
 
 static inline float f32_one(const float *p) { return *p; }
-
-static inline float bf16_one(const uint16_t *p) { return f32_of_bits((uint32_t)*p << 16); }
-
-static inline float half_bits(uint32_t h) {
-  uint32_t sign = (h & 0x8000) << 16, mag = (h & 0x7fff) << 13;
-  if (mag >= 0x0f800000) return f32_of_bits(sign | 0x70000000 | mag); /* inf, nan */
-  /* Moves the exponent by 2^112 in a product, which also makes denormals normal. */
-  return f32_of_bits(sign | bits_of_f32(f32_of_bits(mag) * 0x1p112f));
-}
-
-static inline float f16_one(const uint16_t *p) { return half_bits(*p); }
-static inline float e5m2_one(const uint8_t *p) { return half_bits((uint32_t)*p << 8); }
-
-static inline float e4m3_one(const uint8_t *p) {
-  uint32_t sign = (uint32_t)(*p & 0x80) << 24, mag = (uint32_t)(*p & 0x7f);
-  if (mag == 0x7f) return f32_of_bits(sign | 0x7fc00000);
-  return f32_of_bits(sign | bits_of_f32(f32_of_bits(mag << 20) * 0x1p120f));
-}
+static inline float bf16_one(const uint16_t *p) { return f32_of_bf16(*p); }
+static inline float f16_one(const uint16_t *p) { return f32_of_f16(*p); }
+static inline float e5m2_one(const uint8_t *p) { return f32_of_e5m2(*p); }
+static inline float e4m3_one(const uint8_t *p) { return f32_of_e4m3(*p); }
 
 #ifndef TS_ISA_base
 

@@ -16,9 +16,10 @@
  * other types 32.
  *
  *   uniform   u = (bits >> 8) 2^-24, or (bits >> 11) 2^-53, in [0, 1)
- *   normal    elements i and i + 16 (f64: also i and i + 16) of a group come from two
- *             numbers by Box and Muller: z = sqrt(-2 log a) cos b, sqrt(-2 log a) sin b;
- *             a in (0, 1] from i's bits, b in [-pi, pi) from the bits of i + 16
+ *   normal    of elements i and i + 16 by Box and Muller: sqrt(-2 log a) cos b and
+ *             sqrt(-2 log a) sin b, where a, in (0, 1], is (bits >> 1) 2^-31 + 2^-32, for
+ *             f64 1 - u, from the bits of i; and b, in [-pi, pi), is 2 pi 2^-24 (bits >> 8),
+ *             for f64 2 pi 2^-52 (bits >> 12), signed, from the bits of i + 16
  *   integer   high half of bits x range, 128 bits: each of `range` values has a
  *             probability that differs from 1/range by less than 2^-64 */
 #ifndef TS_VM_KERNELS_RANDOM_H

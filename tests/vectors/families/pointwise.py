@@ -149,12 +149,12 @@ FUNCTIONS = {
     "sigmoid": real(lambda x: 1 / (1 + small_exp(-x)), 1.0, 0.0),
     "erf": real(mp.erf, 1.0, -1.0, odd=True),
     "erfc": real(lambda x: mp.erfc(x) if x < 1e4 else mp.mpf(0), 0.0, 2.0),
-    "gelu_erf": real(lambda x: x * phi(x) if x > -1e4 else mp.mpf(0), INF, -0.0),
-    "gelu_tanh": real(gelu_tanh, INF, -0.0),
-    "silu": real(lambda x: x / (1 + small_exp(-x)), INF, -0.0),
+    "gelu_erf": real(lambda x: x * phi(x) if x > -1e4 else mp.mpf(0), INF, -0.0, odd=True),
+    "gelu_tanh": real(gelu_tanh, INF, -0.0, odd=True),
+    "silu": real(lambda x: x / (1 + small_exp(-x)), INF, -0.0, odd=True),
     "softplus": real(lambda x: mp.log1p(small_exp(x)) if x < 1e4 else x, INF, 0.0),
-    "mish": real(lambda x: x * mp.tanh(mp.log1p(small_exp(x))) if x < 1e4 else x, INF, -0.0),
-    "hardswish": real(lambda x: x * max(0, min(6, x + 3)) / 6, INF, 0.0),
+    "mish": real(lambda x: x * mp.tanh(mp.log1p(small_exp(x))) if x < 1e4 else x, INF, -0.0, odd=True),
+    "hardswish": real(lambda x: x * max(0, min(6, x + 3)) / 6, INF, 0.0, odd=True),
 }
 # Accuracy promised for f32 and f64, and after the one rounding to a narrower type.
 ULP = {"f32": 1.0, "f64": 1.0}

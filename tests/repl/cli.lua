@@ -1,0 +1,225 @@
+-- The command line, driven from outside: outputs and exit codes of real runs.
+local tessera = arg[-1] or "bin/tessera"
+local folder = os.tmpname()
+os.remove(folder)
+os.execute("mkdir -p " .. folder)
+
+local function write(name, text)
+  local f = assert(io.open(folder .. "/" .. name, "w"))
+  f:write(text)
+  f:close()
+  return folder .. "/" .. name
+end
+
+-- Output (both streams) of a run and its exit code; {F} stands for the folder.
+local function shell(command)
+  local p = io.popen("{ " .. command:gsub("{F}", folder) .. "; } 2>&1; echo \"exit $?\"")
+  local out = p:read "*a"
+  p:close()
+  out = out:gsub(folder:gsub("%p", "%%%0"), "{F}")
+  return (out:gsub("exit 0\n$", ""):gsub("\n$", ""))
+end
+
+local function run(arguments, input)
+  local from = input and " < " .. write("input", input) or " < /dev/null"
+  return shell(tessera .. " " .. arguments .. from)
+end
+
+write("script.lua", [[
+#!/usr/bin/env tessera
+print(arg[0] == nil, #arg, ...)
+return 1]])
+write("fails.lua", [[
+local tessera = require "tessera"
+local x = tessera.tensor({{1, 2}, {3, 4}})
+local function inner(w)
+  local y = x:matmul(w)
+  return y
+end
+local function outer() inner(tessera.tensor({{1, 2, 3}})) end
+outer()
+]])
+
+-- code, scripts, standard input
+run "-e 'print(1)' -e 'print(2)'" --> 1
+--> 2
+run "{F}/script.lua a b" --> false	2	a	b
+run("", "print(arg[0] == nil, ...) return 5") --> true
+run("- a b", "print(arg[0], ...)") --> -	a	b
+run "-e 'print(...)' -- {F}/script.lua -x" --> 
+--> false	1	-x
+run "-e 'os.exit(7)'" --> exit 7
+run "-e 'os.exit(true)'" -->
+run "-v" --> Tessera 0.1.0 with LuaJIT 2.1.0-beta3
+run("--help"):match "^[^\n]*" --> usage: tessera [options] [script.lua [arguments]]
+run "-e 'print(op, tessera, nn)'" --> nil	nil	nil
+run "-l tessera -e 'print(type(op.relu), type(tessera.tensor), type(nosuch))'" --> function	function	nil
+run "-e 'print(jit.status())' -joff":match "^%a+" --> true
+run "-joff -e 'print((jit.status()))'" --> false
+run "-O0 -e 'print((require \"jit.util\" ~= nil))'" --> true
+run "-jv -e 'for i = 1, 100 do end'" --> [TRACE   1 (command line):1 loop]
+shell("LUA_INIT='x = 5' " .. tessera .. " -e 'print(x)'") --> 5
+shell("LUA_INIT='x = 5' " .. tessera .. " -E -e 'print(x)'") --> nil
+shell("LUA_INIT='error(1)' " .. tessera .. " -e 'print(1)'"):match "LUA_INIT:1: 1" --> LUA_INIT:1: 1
+-- finalizers run at the end, as under luajit
+run "-e 'getmetatable(newproxy(true)).__gc = function() print(\"closed\") end'" --> closed
+run "-e 'p = newproxy(true) getmetatable(p).__gc = function() print(\"closed\") end'" --> closed
+
+-- settings
+run "--threads=1 -l tessera -e 'print(tessera.core.threads())'" --> 1
+run "--threads 2 -l tessera -e 'print(tessera.core.threads())'" --> 2
+run "--isa=base -l tessera -e 'print(tessera.core.isa())'" --> base
+run "--devices=cpu:3 -l tessera -e 'print(#tessera.core.devices())'" --> 4
+run "--no-jit -e 'print(1)'" --> 1
+
+-- wrong options
+run "--thread=2" --> tessera: unknown option '--thread=2'
+-->   hint: did you mean '--threads'?
+--> exit 1
+run "-q" --> tessera: unknown option '-q'
+-->   hint: tessera --help lists the options
+--> exit 1
+run "-e" --> tessera: option '-e' needs a value
+-->   hint: tessera --help lists the options
+--> exit 1
+run "--hash=1" --> tessera: option '--hash=1' takes no value
+-->   hint: tessera --help lists the options
+--> exit 1
+run "--threads=many" --> tessera: --threads takes a number from 0 to 256, not 'many'
+-->   hint: tessera --help lists the options
+--> exit 1
+run "--isa=mmx" --> tessera: --isa: this CPU has no instruction set 'mmx'
+-->   hint: avx512, avx2 and base are known; the best one is the default
+--> exit 1
+run "--devices=gpu" --> tessera: --devices: cannot make the devices 'gpu'
+-->   hint: cpu:N makes N virtual CPU devices, N <= 15
+--> exit 1
+run "-jnosuch" --> tessera: -jnosuch: LuaJIT has no module 'jit.nosuch'
+--> exit 1
+run "{F}/nosuch.lua" --> tessera: cannot open {F}/nosuch.lua: No such file or directory
+--> exit 1
+
+-- errors: the line, a mark under the operator, the hint, the calls
+(run "{F}/fails.lua":gsub("matmul: [^\n]*", "matmul: ...")) --> {F}/fails.lua:4: matmul: ...
+-->     local y = x:matmul(w)
+-->                 ^
+--> stack traceback:
+-->     {F}/fails.lua:4: in function 'inner'
+-->     {F}/fails.lua:7: in function 'outer'
+-->     {F}/fails.lua:8: in main chunk
+--> exit 1
+run "-l tessera -e 'local t = tessera.tensor local a = t({1, 2, 3}) + t({1, 2})'" --> (command line):1: add: shapes do not broadcast: f32[3] x f32[2]
+-->     local t = tessera.tensor local a = t({1, 2, 3}) + t({1, 2})
+-->                                                     ^
+-->   hint: sizes are aligned at the right and must be equal or 1
+--> exit 1
+run "-l tessera -e 'tessera.tensor({1}):softmx()'" --> (command line):1: a tensor has no field or method 'softmx'
+-->     tessera.tensor({1}):softmx()
+-->                         ^
+-->   hint: did you mean 'softmax'?
+--> exit 1
+run "-e 'local a = nil; a.b = 1'" --> (command line):1: attempt to index local 'a' (a nil value)
+-->     local a = nil; a.b = 1
+-->                    ^
+--> exit 1
+run "-e 'x = = 2'" --> (command line):1: unexpected symbol near '='
+-->     x = = 2
+-->       ^
+--> exit 1
+run "-e 'error({})'" --> tessera: (error object is a table value)
+--> exit 1
+run "-e 'error(setmetatable({}, {__tostring = function() return \"mine\" end}))'" --> tessera: mine
+--> exit 1
+run("", "\n\nlocal x = nosuch()") --> stdin:3: attempt to call global 'nosuch' (a nil value)
+-->     local x = nosuch()
+-->               ^
+--> exit 1
+run("", "\nif x then") --> stdin:2: 'end' expected near '<eof>'
+-->     if x then
+-->     ^
+--> exit 1
+run "-e 'local function f() return 1 + f() end f()'":match "stack overflow" --> stack overflow
+run "-e 'error(\"a\")' -e 'print(2)'" --> (command line):1: a
+-->     error("a")
+-->     ^
+--> exit 1
+
+-- --hash
+run "--hash -l tessera -e 'return tessera.tensor({1, 2})'" --> 1 f32[2] 097a69ee2da301d8
+write("hash.lua", [[
+local t = require("tessera").tensor
+local shared = {t(1)}
+local cycle = {w = t({1, 2})}
+cycle.self = cycle
+return {b = cycle, a = shared, c = shared, [2] = t({true}), [10] = t(0), n = 5}]])
+(run "--hash {F}/hash.lua":gsub(" %x+%f[\n%z]", "")) --> 2 bool[1]
+--> 10 f32[]
+--> a.1 f32[]
+--> b.w f32[2]
+--> c.1 f32[]
+run "--hash -e 'return 1'" --> tessera: --hash: the script returned no tensor
+
+-- the prompt without a terminal
+run("-i", "1 + 1\nx = 3\nx\nx;\nlocal y = 4\ny\n'a\\n', nil\n_\n:quit 3\n") --> 2
+--> 3
+--> 4
+--> "a\n"
+--> nil
+--> "a\n"
+--> exit 3
+run("-i", "for i = 1, 2 do\nprint(i)\nend\n= 5\n") --> 1
+--> 2
+--> 5
+run("-i", "local function f(n) return n * 2 end\nf(4)\nlocal a, b\na, b\ndo local c = 1 end\nc\n") --> 8
+--> nil
+--> nil
+--> nil
+run("-i", "{1, 2, {3, {4, {5}}}}\n{a = 1, ['b c'] = print}\n{}\n") --> {1, 2, {3, {...}}}
+--> {a = 1, ["b c"] = function}
+--> {}
+run("-i", "tessera.tensor({1, 2})\n{tessera.tensor({1, 2})}\n_[1] + 1\n") --> [1. 2.]
+--> f32[2]
+--> {f32[2]}
+--> [2. 3.]
+--> f32[2]
+run("-i", "nosuch()\nx = {}\nx.y.z\nif\n") --> input 1:1: attempt to call global 'nosuch' (a nil value)
+-->     nosuch()
+-->     ^
+--> input 3:1: attempt to index field 'y' (a nil value)
+-->     x.y.z
+-->       ^
+--> input 4:1: unexpected symbol near '<eof>'
+-->     if
+-->     ^
+run("-i", "function f(x)\n  x:foo()\nend\ny = f(1)\n") --> input 1:2: attempt to index local 'x' (a number value)
+-->     x:foo()
+-->     ^
+--> stack traceback:
+-->     input 1:2: in function 'f'
+-->     input 2:1: in main chunk
+run("-i", "\"open\n1\n") --> input 1:1: unfinished string near '<eof>'
+-->     "open
+-->     ^
+--> 1
+run("-i", ":thread\n:threads 1\n:threads x\n? :time\n") --> tessera: there is no command ':thread'; did you mean ':threads'?
+--> 1 thread
+--> tessera: :threads takes a whole number, not 'x'
+--> :time expression
+-->     runs an expression repeatedly and tells the time of one run
+run("-i", "-- a comment\n? -- nothing\n"):match "no help on" --> no help on
+run("-i -e 'x = 5'", "x\n") --> 5
+run("-i", "x = {}\nx.y = 2\n:reset\nx\n") --> nil
+write("loaded.lua", "function loaded() return 'yes' end")
+run("-i", ":load " .. folder .. "/loaded.lua\nloaded()\n") --> "yes"
+
+-- Ctrl-C: a stopped script says so and gives 130, also from a compiled loop
+local function interrupt(script)
+  write("loop.lua", script)
+  return shell("env --default-signal=INT timeout -s INT 0.5 " .. tessera ..
+               " {F}/loop.lua; test $? = 124 || echo wrong")
+end
+interrupt("local t = {} while true do t[1] = tostring(t) end"):match "interrupted" --> interrupted
+interrupt("while true do end") --> tessera: interrupted
+interrupt("while true do pcall(function() while true do tostring(1) end end) end"):match "interrupted" --> interrupted
+
+os.execute("rm -r " .. folder)

@@ -1,0 +1,58 @@
+-- Help is derived from the operator table: every row has all of it.
+local core = require "tessera.core"
+
+local function help(name, width)
+  return (core.help(name, width or 80):gsub("%s+$", ""))
+end
+
+help "softmax" --> op.softmax(x [, {axis}])
+-->     e^(x - max) / sum(e^(x - max)) along axis
+-->
+-->   inputs   x           tensor
+-->   options  axis        integer = -1
+-->   dtypes   floats
+-->   returns  the dtype of the input; the shape of the input
+-->   example  y = op.softmax(x)
+-->            y = x:softmax{axis = 0}
+
+help("op.full", 60) --> op.full(shape, value [, {dtype}])
+-->     tensor with every element set to value
+-->
+-->   options  shape       integers, needed
+-->            value       number, needed
+-->            dtype       dtype = "f32"
+-->   returns  the dtype asked for; the given shape
+-->   example  y = op.full({2, 3}, 0.5)
+-->            y = op.full({2, 3}, 0.5, {dtype = "f64"})
+
+help "concat":match "[^\n]*" --> op.concat(xs... [, {axis}])
+help "einsum":match "example +([^\n]*)" --> y = op.einsum("bij,bjk->bik", a, b)
+help "sofmax" --> no help on 'sofmax'; did you mean 'softmax'?
+select(2, core.help("sofmax", 80)) --> false
+select(2, core.help("softmax", 80)) --> true
+help "f16" --> f16         IEEE half precision
+
+for _, row in ipairs(core.operators()) do
+  local text = help(row.name)
+  assert(text:find("op." .. row.name .. "(", 1, true), row.name)
+  assert(text:find "\n  returns +%S", row.name .. " does not say what it returns")
+  for word in row.inputs:gmatch "[%a_][%w_]*" do
+    assert(text:find(" " .. word .. " ", 1, true), row.name .. ": input " .. word)
+  end
+  for word in row.attrs:gmatch "([%a_][%w_]*):" do
+    assert(text:find(" " .. word .. " ", 1, true), row.name .. ": option " .. word)
+  end
+  -- Examples are Lua.
+  local examples = text:match "\n  example  (.*)$"
+  for line in examples:gmatch "[^\n]+" do
+    assert(loadstring(line), row.name .. ": " .. line)
+  end
+  -- Lines fit, as far as their words do.
+  for _, width in ipairs {50, 80, 120} do
+    for line in help(row.name, width):gmatch "[^\n]+" do
+      local code = line:find "y = " or line:find "^op%."
+      assert(#line <= width or code, row.name .. ": too long: " .. line)
+    end
+  end
+  assert(help "":find("%f[%w_]" .. row.name .. "%f[^%w_]"), row.name .. " is not in the list")
+end
