@@ -19,7 +19,7 @@ enum {
   CHUNK = 1 << 18,
   HUGE_PAGE = 1 << 21,
   NSLOT = 256, /* cached large blocks at most */
-  RESERVE = 32 << 20 /* this much may always stay cached */
+  RESERVE = 4 << 20 /* this much may always stay cached */
 };
 
 typedef struct Free {

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "devices/device.h"
 #include "lib/text.h"
@@ -44,17 +45,34 @@ TsTensor *ts_lua_check_tensor(lua_State *L, int index, const char *function) {
 }
 
 /* ---- the collector does not see tensor memory: it is charged here. A full
- * collection runs when storages made since the last one exceed a fifth of what
- * survived it, so that garbage never holds more than that beside live tensors. */
-enum { FREE_OF_CHARGE = 24 << 20 };
+ * collection runs when the storages made since the last one exceed a sixth of what
+ * survived it, so that garbage never holds more than that beside live tensors. With
+ * little alive the floor rules: 4 MiB, or more while collections of a large Lua heap
+ * would take over an eighth of the time. */
+enum { LEAST_ALLOWANCE = 4 << 20, MOST_ALLOWANCE = 64 << 20 };
 
-static int64_t allocated_at_collection, allowance = FREE_OF_CHARGE;
+static struct {
+  int64_t allocated, allowance; /* at the last collection; until the next one */
+  int64_t floor;
+  double finished; /* when the last one ended, seconds */
+} charged = {.allowance = LEAST_ALLOWANCE, .floor = LEAST_ALLOWANCE};
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 static void charge(lua_State *L, TsContext *c) {
-  if (c->allocated - allocated_at_collection < allowance) return;
+  if (c->allocated - charged.allocated < charged.allowance) return;
+  double start = seconds();
   lua_gc(L, LUA_GCCOLLECT, 0);
-  allocated_at_collection = c->allocated;
-  allowance = c->live_bytes / 5 > FREE_OF_CHARGE ? c->live_bytes / 5 : FREE_OF_CHARGE;
+  double end = seconds(), share = (end - start) / (end - charged.finished);
+  if (share > 0.125 && charged.floor < MOST_ALLOWANCE) charged.floor *= 2;
+  if (share < 0.03 && charged.floor > LEAST_ALLOWANCE) charged.floor /= 2;
+  charged.finished = end;
+  charged.allocated = c->allocated;
+  charged.allowance = c->live_bytes / 6 > charged.floor ? c->live_bytes / 6 : charged.floor;
 }
 
 void ts_lua_push(lua_State *L, TsTensor *t) {

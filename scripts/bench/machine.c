@@ -131,7 +131,7 @@ static Row setup(int nwords, char **word) {
 
 /* ---- whole processes. The parent is small, so the child's peak is its own. */
 static void run_program(char **argv) {
-  double start = worker_now();
+  double start = wall_now();
   pid_t pid = fork();
   if (pid == 0) {
     int null = open("/dev/null", O_RDWR);
@@ -142,7 +142,7 @@ static void run_program(char **argv) {
   int status;
   struct rusage use;
   wait4(pid, &status, 0, &use);
-  double time = worker_now() - start;
+  double time = wall_now() - start;
   if (status)
     printf("fail %s ended with status %d\n", argv[0], status);
   else
@@ -160,8 +160,7 @@ static long peak_kib(pid_t pid) {
   return kib;
 }
 
-/* Reads until "> " stands at the end of what the program wrote, escape sequences
- * aside; false when it ends or is silent for a second. */
+/* Reads until "> " stands at the end of what the program wrote, controls aside; false when it ends or is silent for a second. */
 static bool see_prompt(int terminal) {
   char seen[2] = {0, 0}, buffer[512];
   bool escape = false;
@@ -173,9 +172,9 @@ static bool see_prompt(int terminal) {
       char c = buffer[i];
       if (c == 27) {
         escape = true;
-      } else if (!escape) {
+      } else if (!escape && c >= 32) {
         seen[0] = seen[1], seen[1] = c;
-      } else if (c >= '@' && c != '[') {
+      } else if (escape && c >= '@' && c != '[') {
         escape = false;
       }
     }
@@ -187,7 +186,7 @@ static bool see_prompt(int terminal) {
 static void run_prompt(char **argv) {
   int terminal;
   struct winsize size = {.ws_row = 24, .ws_col = 80};
-  double start = worker_now();
+  double start = wall_now();
   pid_t pid = forkpty(&terminal, NULL, NULL, &size);
   if (pid == 0) {
     setenv("TERM", "xterm", 1);
@@ -195,7 +194,7 @@ static void run_prompt(char **argv) {
     _exit(127);
   }
   bool seen = see_prompt(terminal);
-  double time = worker_now() - start;
+  double time = wall_now() - start;
   long kib = peak_kib(pid);
   kill(pid, SIGKILL);
   waitpid(pid, NULL, 0);

@@ -63,6 +63,7 @@ local function find_peers(thread_counts)
     peer.about = about
     table.insert(about and found or missing, peer)
   end
+  machine.start = worker.start("build/bench/machine", 1)
   for _, threads in ipairs(thread_counts) do
     machine[threads] = worker.start("build/bench/machine " .. threads, threads)
   end
@@ -134,7 +135,7 @@ local function measure_operator(row, threads)
     end
   end
   local times, ratio = interleave(order, ask, ROUNDS, row[1])
-  compare_results(row, threads, times)
+  if not row.noisy then compare_results(row, threads, times) end
   for _, peer in ipairs(found) do peer.at[threads]:ask("drop") end
   return times, ratio
 end
@@ -164,7 +165,7 @@ local function measure_start(kind)
   end
   for _, name in ipairs(order) do
     ask[name] = function()
-      local answer, why = machine[1]:ask(("start %s %s"):format(kind, start_command(kind, name)))
+      local answer, why = machine.start:ask(("start %s %s"):format(kind, start_command(kind, name)))
       if not answer then return nil, why end
       local seconds, size = answer:match("(%S+) (%S+)")
       kib[name] = tonumber(size)
@@ -238,7 +239,6 @@ local function run_section(section, thread_counts)
   local results = {}
   local function add(row, threads, values, ratios)
     results[#results + 1] = result_of(row, threads, values, ratios)
-    io.stderr:write(".")
   end
   for _, row in ipairs(section) do
     if not wanted(section, row) then
@@ -248,7 +248,7 @@ local function run_section(section, thread_counts)
     elseif section.kind == "peak" then
       add(row, nil, peak_row(row))
     else
-      for _, threads in ipairs(section.threads or thread_counts) do
+      for _, threads in ipairs(section.one_thread and { thread_counts[1] } or thread_counts) do
         add(row, threads, measure_operator(row, threads))
       end
     end
@@ -260,13 +260,13 @@ local function main()
   local began = os.time()
   local processors = tonumber(io.popen("nproc"):read("*l")) or 1
   local thread_counts = processors > 1 and { 1, 2 } or { 1 }
+  if tonumber(env "THREADS" or "") then thread_counts = { tonumber(env "THREADS") } end
   find_peers(thread_counts)
   local columns = { PEERS[1], { name = "luajit", title = "LuaJIT" }, unpack(PEERS, 2) }
   local text = { report.head(found, missing, only) }
   print(text[1].plain)
   for _, section in ipairs(sections) do
     local results = run_section(section, thread_counts)
-    io.stderr:write("\r", (" "):rep(100), "\r")
     if #results > 0 then
       text[#text + 1] = report.section(section, results, columns)
       print(text[#text].plain)

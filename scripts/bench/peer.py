@@ -8,6 +8,8 @@ import os
 import sys
 import time
 
+now = time.process_time if os.environ.get("CLOCK") == "cpu" else time.perf_counter
+
 
 class Numpy:
     def __init__(self, threads):
@@ -427,13 +429,13 @@ class Worker:
         return True
 
     def time(self, count):
-        start = time.perf_counter()
+        start = now()
         self.loop(count)
-        return (time.perf_counter() - start) / count
+        return (now() - start) / count
 
     def warm_up(self):
-        start, once, count = time.perf_counter(), self.time(1), 1
-        while time.perf_counter() - start < 0.1 and once < 0.5:
+        start, once, count = now(), self.time(1), 1
+        while now() - start < 0.1 and once < 0.5:
             once = self.time(count)
             if once * count < 0.005:
                 count *= 4

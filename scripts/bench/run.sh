@@ -4,6 +4,9 @@
 #   TESSERA_PEERS_PYTHON  a python3 that has PyTorch, NumPy, SciPy, JAX (or some of them)
 #   ONLY=word             rows whose name or section contains the word
 #   ROUNDS=n              rounds of a row (7 by default)
+#   THREADS=n            only this number of threads
+#   CLOCK=cpu            processor time instead of wall time, with one thread: for a
+#                        machine that has other work
 #   WRITE=1               as --write: put the tables into docs/performance.md
 set -e
 cd "$(dirname "$0")/../.."
@@ -32,5 +35,6 @@ for word in "$@"; do
   esac
 done
 TESSERA_PEERS_PYTHON=${TESSERA_PEERS_PYTHON:-$(command -v python3 || true)}
-export TESSERA_PEERS_PYTHON ONLY ROUNDS WRITE
+if [ "$CLOCK" = cpu ]; then THREADS=1; fi
+export TESSERA_PEERS_PYTHON ONLY ROUNDS THREADS CLOCK WRITE
 exec bin/tessera scripts/bench/main.lua

@@ -232,7 +232,7 @@ function M.compare(c, got, wanted, low)
 end
 
 --- Checks of results that are not unique, by the properties that define them.
-M.properties = {}
+M.properties = require "_properties"
 
 --- Runs a case against its expected results: largest error in ulp, or nil and words.
 function M.check(c)

@@ -11,14 +11,15 @@ def make():
         for shape in ([], [0], [3], [2, 0, 3], [257], [2, 3]):
             f.case("zeros", [], [np.zeros(shape, t)], {"shape": shape, "dtype": d})
         f.case("ones", [], [np.ones([5, 3], t)], {"shape": [5, 3], "dtype": d})
-        f.case("full", [], [to(np.full([2, 2], 3.0), d)], {"shape": [2, 2], "value": 3, "dtype": d})
+        f.case("full", [], [to(np.full([2, 2], 1.0 if d == "bool" else 3.0), d)],
+               {"shape": [2, 2], "value": 1 if d == "bool" else 3, "dtype": d})
         f.case("eye", [], [np.eye(3, dtype=t)], {"n": 3, "dtype": d})
         f.case("eye", [], [np.eye(2, 5, dtype=t)], {"n": 2, "m": 5, "dtype": d})
         f.case("empty", [], [None], {"shape": [4], "dtype": d})
         x = f.gen(d, [3, 2], 0, 5)
         f.case("zeros_like", [x], [np.zeros([3, 2], t)])
         f.case("ones_like", [x], [np.ones([3, 2], t)])
-        f.case("full_like", [x], [to(np.full([3, 2], 2.0), d)], {"value": 2})
+        f.case("full_like", [x], [to(np.full([3, 2], 1.0 if d == "bool" else 2.0), d)], {"value": 1 if d == "bool" else 2})
         f.case("empty_like", [x], [None])
         f.case("ones_like", [x], [np.ones([3, 2], np.float16)], {"dtype": "f16"})
         f.case("zeros_like", [x], [np.zeros([3, 2], np.int32)], {"dtype": "i32"})

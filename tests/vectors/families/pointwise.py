@@ -66,13 +66,14 @@ def high(fn, *xs):
         r = fn(*[float(a) for a in args])
         if isinstance(r, mpmath.mpf) and mp.isfinite(r):
             h = float(r)
+            if abs(r) < mp.mpf(2)**-1022:  # denormal: rounded once
+                h = math.copysign(math.ldexp(int(mp.nint(mp.ldexp(abs(r), 1074))), -1074), r)
             rest = float(r - mp.mpf(h)) if math.isfinite(h) else 0.0
         else:
             h, rest = float(r), 0.0
         hi.append(h)
         lo.append(rest)
     shape = np.shape(xs[0])
-    # The rest is kept in units of 2^60 so that it survives f32 for small results.
     return np.array(hi).reshape(shape), np.array(lo).reshape(shape)
 
 
@@ -92,7 +93,13 @@ def real(fn, at_inf=math.nan, at_ninf=math.nan, domain=None, odd=False):
 
 
 def phi(x):
-    return mp.erfc(-x / mp.sqrt(2)) / 2
+    with mp.workprec(1300 if abs(x) < 1e-60 else 240):
+        return mp.erfc(-x / mp.sqrt(2)) / 2
+
+
+def times_phi(x):
+    with mp.workprec(1300 if abs(x) < 1e-60 else 240):
+        return x * phi(x) if x > -1e4 else -0.0
 
 
 INF, NAN = math.inf, math.nan
@@ -130,7 +137,7 @@ def bounded(fn, low, high_):
 
 def gelu_tanh(x):
     u = mp.sqrt(2 / mp.pi) * (x + mp.mpf("0.044715") * x**3)
-    return x / 2 * (1 + mp.tanh(u)) if x > -1e4 else mp.mpf(0)
+    return x / (1 + mp.exp(-2 * u)) if x > -1e3 else -0.0
 
 
 FUNCTIONS = {
@@ -149,12 +156,12 @@ FUNCTIONS = {
     "sigmoid": real(lambda x: 1 / (1 + small_exp(-x)), 1.0, 0.0),
     "erf": real(mp.erf, 1.0, -1.0, odd=True),
     "erfc": real(lambda x: mp.erfc(x) if x < 1e4 else mp.mpf(0), 0.0, 2.0),
-    "gelu_erf": real(lambda x: x * phi(x) if x > -1e4 else mp.mpf(0), INF, -0.0, odd=True),
+    "gelu_erf": real(times_phi, INF, -0.0, odd=True),
     "gelu_tanh": real(gelu_tanh, INF, -0.0, odd=True),
-    "silu": real(lambda x: x / (1 + small_exp(-x)), INF, -0.0, odd=True),
+    "silu": real(lambda x: x / (1 + small_exp(-x)) if x > -1e4 else -0.0, INF, -0.0, odd=True),
     "softplus": real(lambda x: mp.log1p(small_exp(x)) if x < 1e4 else x, INF, 0.0),
-    "mish": real(lambda x: x * mp.tanh(mp.log1p(small_exp(x))) if x < 1e4 else x, INF, -0.0, odd=True),
-    "hardswish": real(lambda x: x * max(0, min(6, x + 3)) / 6, INF, 0.0, odd=True),
+    "mish": real(lambda x: x * mp.tanh(mp.log1p(small_exp(x))) if abs(x) < 1e4 else x if x > 0 else -0.0, INF, -0.0, odd=True),
+    "hardswish": real(lambda x: x * max(0, min(6, x + 3)) / 6 if x > -3 else -0.0, INF, -0.0, odd=True),
 }
 # Accuracy promised for f32 and f64, and after the one rounding to a narrower type.
 ULP = {"f32": 1.0, "f64": 1.0}
