@@ -1,16 +1,14 @@
 # Tessera. `make` builds bin/tessera; `make help` lists everything else.
 # Variants: make CC=clang, make VARIANT=asan, make VARIANT=debug.
 
-CC       ?= gcc
-VARIANT  ?= release
-PREFIX   ?= /usr/local
-VERSION  := 0.1.0
-BUILD    := build/$(VARIANT)
-BIN      := $(if $(filter release,$(VARIANT)),bin/tessera,$(BUILD)/tessera)
-
 ifeq ($(origin CC),default)
 CC := gcc
 endif
+VARIANT  ?= release
+PREFIX   ?= /usr/local
+VERSION  := 0.1.0
+BUILD    := build/$(VARIANT)$(if $(findstring clang,$(CC)),-clang)
+BIN      := $(if $(filter build/release,$(BUILD)),bin/tessera,$(BUILD)/tessera)
 
 WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef \
          -Wpointer-arith -Wwrite-strings
@@ -41,7 +39,7 @@ ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd -mfma -mf16c
               -mbmi2 -mlzcnt -mprefer-vector-width=512
 ISA_avx2   := -mavx2 -mfma -mf16c -mbmi -mbmi2 -mlzcnt
 ISA_base   :=
-KFLAGS     := $(filter-out -O1 -O2,$(CFLAGS)) -O3
+KFLAGS     := $(if $(filter release,$(VARIANT)),$(filter-out -O2,$(CFLAGS)) -O3,$(CFLAGS))
 
 SRC  := $(wildcard lib/*.c devices/*.c devices/mesh/*.c ir/*.c vm/*.c jit/*.c repl/*.c)
 KSRC := $(wildcard vm/kernels/*.c)

@@ -1,29 +1,59 @@
 # Targets beside the build itself; included by the Makefile.
 
-# ---- tests
-CTEST := $(wildcard tests/*/*_test.c)
-CTEST_BIN := $(CTEST:tests/%.c=$(BUILD)/tests/%)
+# ---- tests in C: tests/<folder>/<name>_test.c, and two by name, each linked with the core.
+CTEST     := $(patsubst %.c,%,$(sort $(wildcard tests/*/*_test.c)) tests/elem/ulp.c \
+             tests/elem/kernels.c)
+CTEST_BIN := $(CTEST:%=$(BUILD)/%)
 
-$(BUILD)/tests/%: tests/%.c $(CORE)
-	@mkdir -p $(@D)
-	@echo "  test   $<"
-	@$(CC) $(CPPFLAGS) $(LUA_CFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(CORE) $(LIBS) -lmpfr -lgmp -lutil
+# Sources beside the program's own, libraries, linker flags.
+WITH_tests/repl/edit_test := tests/repl/edit_session.c tests/repl/screen_model.c
+LINK_tests/repl/edit_test := -Wl,--wrap=malloc,--wrap=realloc,--wrap=strdup
+# The pool of gemm_test hides the one of the core.
+LINK_tests/vm/gemm_test   := -Wl,-z,muldefs
+LINK_tests/elem/ulp       := -Wl,-Bstatic -lquadmath -Wl,-Bdynamic
 
--include $(CTEST_BIN:=.d)
+# Arguments: of a usual run, which has minutes for everything, and of a long one.
+ARGS_tests/elem/ulp      := --step 40009 --random 100000
+LONG_tests/elem/ulp      := --step 1009 --random 1000000
+ARGS_tests/vm/gemm_test  := 8
+LONG_tests/vm/gemm_test  := 400
 
-# The command that CI runs, on a fresh Debian as root too: installs what is
-# missing, builds, passes the tests.
-check: setup
-	@$(MAKE) --no-print-directory test
+CTEST_OBJ := $(foreach t,$(CTEST),$(patsubst %.c,$(BUILD)/%.o,$(t).c $(WITH_$(t))))
+CTEST_RUN := $(foreach t,$(CTEST),"$(strip $(BUILD)/$(t) $(ARGS_$(t)))")
+CTEST_LONG := $(foreach t,$(CTEST),"$(strip $(BUILD)/$(t) $(or $(LONG_$(t)),$(ARGS_$(t))))")
 
-test: $(BIN) $(CTEST_BIN)
-	@sh scripts/layers.sh
-	@$(BIN) scripts/check.lua --c $(CTEST_BIN) -- $(ONLY)
+# binary128, which the exact values are computed in, is gcc's.
+$(BUILD)/tests/elem/ulp.o: override CC := gcc
+
+define CTEST_RULE
+$(BUILD)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(1).c $(WITH_$(1))) $(CORE)
+	@echo "  link   $$@"
+	@$$(CC) $$(LDFLAGS) $(LINK_$(1)) -o $$@ $$^ $$(LIBS) $(LINK_$(1))
+endef
+$(foreach t,$(CTEST),$(eval $(call CTEST_RULE,$(t))))
+
+-include $(CTEST_OBJ:.o=.d)
+
+# The command that CI runs, on a fresh Debian as root too: installs what is missing,
+# builds, passes the tests.
+check:
+	@sh scripts/check.sh
+
+# ONLY=word runs the tests whose names contain the word.
+FUSED = "sh tests/house/fused.sh $(BUILD)"
+test: $(BIN) $(CTEST_BIN) layers
+	@$(BIN) scripts/check.lua --c $(CTEST_RUN) $(FUSED) -- $(ONLY)
+
+test-long: $(BIN) $(CTEST_BIN) layers
+	@$(BIN) scripts/check.lua --c $(CTEST_LONG) $(FUSED) -- $(ONLY)
+
+# The accuracy of every pointwise row over all f32 numbers; hours, so not a test.
+ulp: $(BUILD)/tests/elem/ulp
+	@$< --step 1 --random 10000000 --out tests/elem/ulp.txt
 
 # The main job on real input.
-demo: setup
-	@$(MAKE) --no-print-directory $(BIN)
-	@$(BIN) examples/char_model.lua
+demo:
+	@sh scripts/demo.sh
 
 setup:
 	@sh scripts/setup.sh
@@ -35,14 +65,13 @@ bench: $(BIN)
 	@sh scripts/bench/run.sh
 
 docs: $(BIN)
-	@$(BIN) scripts/docs.lua > docs/operators.md
+	@$(BIN) scripts/docs.lua docs/operators.md
 
 # ---- installation
 DEST := $(DESTDIR)$(PREFIX)
 install: $(BIN)
 	install -D -m 755 $(BIN) $(DEST)/bin/tessera
-	install -d $(DEST)/share/tessera/lua/tessera
-	install -m 644 lib/lua/*.lua $(DEST)/share/tessera/lua/tessera
+	install -d $(DEST)/share/tessera/lua
 	install -D -m 644 docs/tessera.1 $(DEST)/share/man/man1/tessera.1
 	install -D -m 644 scripts/completion/tessera.bash $(DEST)/share/bash-completion/completions/tessera
 	install -D -m 644 scripts/completion/_tessera $(DEST)/share/zsh/site-functions/_tessera
@@ -53,12 +82,15 @@ clean:
 help:
 	@echo "make            build bin/tessera"
 	@echo "make demo       set up, build, run the main job on real text"
-	@echo "make check      set up, build, run all tests (ONLY=word for some)"
-	@echo "make test       the tests without installing anything"
+	@echo "make check      set up, build, run all tests"
+	@echo "make test       the tests without installing anything (ONLY=word for some)"
+	@echo "make test-long  the tests with more cases"
+	@echo "make ulp        measure the accuracy of every pointwise row: tests/elem/ulp.txt"
 	@echo "make bench      measure beside the peers that are installed"
 	@echo "make docs       write docs/operators.md from the operator table"
 	@echo "make layers     check the include direction"
 	@echo "make install    PREFIX=/usr/local DESTDIR="
 	@echo "VARIANT=asan|debug and CC=clang choose another build"
 
-.PHONY: check test demo setup layers bench docs install clean help
+.PHONY: check test test-long ulp demo setup layers bench docs install clean help
+.SECONDARY: $(CTEST_OBJ)

@@ -1,5 +1,6 @@
 /* The worker for the machine's limits: `machine THREADS`.
- *   bench copy BYTES     memcpy between two blocks, read and write
+ *   bench copy memcpy|stream BYTES  between two blocks (BYTES: a multiple of 256
+ *                        for each thread)
  *   bench flops f32|f64  independent fused multiply-adds on registers: the time
  *                        of a thousand million operations
  *   start run ARGV...    a whole process:          ok SECONDS PEAK_KIB
@@ -9,9 +10,13 @@
 #include <pthread.h>
 #include <pty.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#if defined __SSE2__
+#include <immintrin.h>
+#endif
 
 #include "worker.h"
 
@@ -75,11 +80,6 @@ static void team_drop(void *arg) {
 }
 
 /* ---- the two limits */
-static void copy(Team *t, int thread) {
-  size_t part = t->nbytes / (size_t)nthreads / 64 * 64, at = part * (size_t)thread;
-  memcpy(t->to + at, t->from + at, thread == nthreads - 1 ? t->nbytes - at : part);
-}
-
 #if defined __AVX512F__
 enum { WIDTH = 64 };
 #elif defined __AVX__
@@ -106,18 +106,47 @@ typedef double Doubles __attribute__((vector_size(WIDTH)));
   EACH(ADD)                                          \
   t->sink[thread] = (double)sum[0];
 
+static void copy(Team *t, int thread) {
+  size_t part = t->nbytes / (size_t)nthreads, at = part * (size_t)thread;
+  memcpy(t->to + at, t->from + at, part);
+}
+
+/* By stores that go past the caches: the destination is not read first, which
+ * memcpy does where the C library takes the caches for larger than they are. */
+static void stream(Team *t, int thread) {
+  size_t part = t->nbytes / (size_t)nthreads, at = part * (size_t)thread;
+#if defined __AVX512F__
+  for (size_t i = at; i < at + part; i += 256)
+    for (size_t k = i; k < i + 256; k += 64)
+      _mm512_stream_ps((float *)(t->to + k), _mm512_load_ps((const float *)(t->from + k)));
+  _mm_sfence();
+#elif defined __SSE2__
+  for (size_t i = at; i < at + part; i += 16)
+    _mm_stream_ps((float *)(t->to + i), _mm_load_ps((const float *)(t->from + i)));
+  _mm_sfence();
+#else
+  memcpy(t->to + at, t->from + at, part);
+#endif
+}
+
 static void fmas_f32(Team *t, int thread) { FMA_LOOP(Floats) }
 static void fmas_f64(Team *t, int thread) { FMA_LOOP(Doubles) }
 
+static char *new_block(size_t nbytes) {
+  enum { HUGE_PAGE = 1 << 21 };
+  char *at = aligned_alloc(HUGE_PAGE, (nbytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+  madvise(at, nbytes, MADV_HUGEPAGE);
+  memset(at, 1, nbytes);
+  return at;
+}
+
 static Row setup(int nwords, char **word) {
   Row r = {team_run, NULL, team_drop, NULL, 1};
-  if (nwords == 2 && !strcmp(word[0], "copy")) {
-    Team *t = r.arg = team_new(copy);
-    t->nbytes = (size_t)atol(word[1]);
-    t->from = aligned_alloc(1 << 21, t->nbytes);
-    t->to = aligned_alloc(1 << 21, t->nbytes);
-    memset(t->from, 1, t->nbytes);
-    memset(t->to, 2, t->nbytes);
+  if (nwords == 3 && !strcmp(word[0], "copy")) {
+    Team *t = r.arg = team_new(!strcmp(word[1], "stream") ? stream : copy);
+    t->nbytes = (size_t)atol(word[2]);
+    t->from = new_block(t->nbytes);
+    t->to = new_block(t->nbytes);
     return r;
   }
   if (nwords == 2 && !strcmp(word[0], "flops")) {

@@ -187,6 +187,14 @@ local function start_row(row)
   return value, ratio
 end
 
+local function machine_row(row, threads)
+  local times = interleave({ "machine" }, { machine = function()
+    return tonumber((machine[threads]:ask("bench " .. row[2])))
+  end }, ROUNDS, row[1])
+  machine[threads]:ask "drop"
+  return times, {}
+end
+
 local function read_number(command)
   local pipe = io.popen(command .. " 2>&1")
   local text = pipe:read("*a")
@@ -247,6 +255,8 @@ local function run_section(section, thread_counts)
       add(row, nil, start_row(row))
     elseif section.kind == "peak" then
       add(row, nil, peak_row(row))
+    elseif section.kind == "machine" then
+      for _, threads in ipairs(thread_counts) do add(row, threads, machine_row(row, threads)) end
     else
       for _, threads in ipairs(section.one_thread and { thread_counts[1] } or thread_counts) do
         add(row, threads, measure_operator(row, threads))
@@ -262,7 +272,7 @@ local function main()
   local thread_counts = processors > 1 and { 1, 2 } or { 1 }
   if tonumber(env "THREADS" or "") then thread_counts = { tonumber(env "THREADS") } end
   find_peers(thread_counts)
-  local columns = { PEERS[1], { name = "luajit", title = "LuaJIT" }, unpack(PEERS, 2) }
+  local columns = { { name = "machine", title = "value", bare = true }, PEERS[1], { name = "luajit", title = "LuaJIT" }, unpack(PEERS, 2) }
   local text = { report.head(found, missing, only) }
   print(text[1].plain)
   for _, section in ipairs(sections) do

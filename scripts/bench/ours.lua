@@ -69,12 +69,17 @@ function row.rmsnorm(r, c)
   return function() return op.rmsnorm(x, w) end
 end
 
-local AXIS = { rows = { axis = 1 }, columns = { axis = 0 }, all = {} }
+local AXIS = { rows = { axis = 1 }, columns = { axis = 0 }, all = nil }
 for _, name in ipairs { "sum", "max" } do
   row[name] = function(r, c, over)
     local x, f, options = rng.uniform { r, c }, op[name], AXIS[over]
     return function() return f(x, options) end
   end
+end
+
+function row.clone(r, c)
+  local x = normal { r, c }
+  return function() return x:clone() end
 end
 
 function row.transpose(r, c)

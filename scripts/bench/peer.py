@@ -65,6 +65,10 @@ class Numpy:
         x, y = self.normal(r, c), self.normal(c)
         return lambda: x + y
 
+    def clone(self, r, c):
+        x = self.normal(r, c)
+        return lambda: x.copy()
+
     def exp(self, r, c):
         x = self.normal(r, c)
         return lambda: self.np.exp(x)
@@ -188,6 +192,10 @@ class Torch:
         a = self.normal(m, k, dtype=dtype)
         b = self.normal(k, n, dtype=dtype) if layout == "nn" else self.normal(n, k, dtype=dtype).t()
         return lambda: a @ b
+
+    def clone(self, r, c):
+        x = self.normal(r, c)
+        return lambda: x.clone()
 
     def exp(self, r, c):
         x = self.normal(r, c)
@@ -326,6 +334,9 @@ class Jax:
 
     def bias(self, r, c):
         return self.jit(lambda x, y: x + y, self.normal(r, c), self.normal(c))
+
+    def clone(self, r, c):
+        return self.jit(self.np.copy, self.normal(r, c))
 
     def exp(self, r, c):
         return self.jit(self.np.exp, self.normal(r, c))

@@ -87,13 +87,13 @@ local function cells_of(section, results, columns)
     goals = goals or r.row.goals ~= nil
     threads = threads or r.threads ~= nil
   end
-  used.ours = true
+  used.ours = section.kind ~= "machine"
   local head = { section.name, threads and "threads" or nil }
   head[#head + 1] = "unit"
   for _, c in ipairs(columns) do
     if used[c.name] then
       head[#head + 1] = c.title
-      if c.name ~= "ours" then head[#head + 1] = "ratio" end
+      if c.name ~= "ours" and not c.bare then head[#head + 1] = "ratio" end
       if c.name == "ours" and limits then
         head[#head + 1] = "limit"
         head[#head + 1] = "part"
@@ -111,7 +111,7 @@ local function cells_of(section, results, columns)
     for _, c in ipairs(columns) do
       if used[c.name] then
         line[#line + 1] = number(r.value[c.name])
-        if c.name ~= "ours" then line[#line + 1] = ratio(r.value[c.name] and r.ratio[c.name]) end
+        if c.name ~= "ours" and not c.bare then line[#line + 1] = ratio(r.value[c.name] and r.ratio[c.name]) end
         if c.name == "ours" and limits then
           line[#line + 1] = number(r.limit)
           line[#line + 1] = ratio(r.limit and r.value.ours and r.value.ours / r.limit)

@@ -9,7 +9,7 @@
 -- most = greatest value in the row's unit.
 
 local MiB = 2 ^ 20
-local COPY, COPY_BYTES = "copy 67108864", 2 * 64 * MiB
+local COPY = "copy %s 67108864"
 
 local function flops(n) return { unit = "GFLOP/s", n = n / 1e9 } end
 local function bytes(mib) return { unit = "GB/s", n = mib * MiB / 1e9 } end
@@ -19,7 +19,7 @@ local PEAK = {
   f32 = { call = "flops f32", per = flops(1e9) },
   f64 = { call = "flops f64", per = flops(1e9) },
 }
-local MEMORY = { call = COPY, per = { unit = "GB/s", n = COPY_BYTES / 1e9 } }
+local MEMORY = { call = COPY:format "stream", per = bytes(128) }
 
 local function product(dtype, m, k, n, layout, goals)
   local title = m == n and ("%s %d"):format(dtype, n)
@@ -49,6 +49,12 @@ local function transform(n, count) return flops(5 * n * count * math.log(n) / ma
 local LIBRARIES = { peers = { torch = 1, numpy = 1, scipy = 1 } }
 
 return {
+  { name = "machine", title = "Limits of the machine", kind = "machine",
+    { "copy 64 MiB, streaming stores", COPY:format "stream", per = bytes(128) },
+    { "copy 64 MiB, memcpy", COPY:format "memcpy", per = bytes(128) },
+    { "multiply-adds, f32", "flops f32", per = flops(1e9) },
+    { "multiply-adds, f64", "flops f64", per = flops(1e9) } },
+
   { name = "start", title = "Start of the process", kind = "start",
     { "prompt ready", "prompt", goals = { most = 10 }, per = ms() },
     { "empty program", "run", goals = { most = 10 }, per = ms() },
@@ -73,6 +79,7 @@ return {
     skinny(1, "nn"), skinny(1, "nt"), skinny(8, "nn"), skinny(8, "nt") },
 
   { name = "memory", title = "Operators bound by memory, 4096 x 4096 f32 (64 MiB)",
+    pass("clone", "clone 4096 4096", 128),
     pass("add", "add 4096 4096", 192),
     pass("multiply by a number", "scale 4096 4096", 128),
     pass("exp", "exp 4096 4096", 128),
