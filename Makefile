@@ -19,7 +19,7 @@ MODE_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefi
 CFLAGS   += -std=gnu11 $(WARN) $(MODE_$(VARIANT)) -ffp-contract=off -fno-math-errno \
             -fno-trapping-math -ffunction-sections -fdata-sections -fno-pie
 CPPFLAGS += -I. -D_GNU_SOURCE -DTS_VERSION='"$(VERSION)"' -DTS_PREFIX='"$(PREFIX)"'
-LDFLAGS  += -no-pie -Wl,--gc-sections $(filter -fsanitize%,$(MODE_$(VARIANT)))
+LDFLAGS  += -no-pie -Wl,--gc-sections $(if $(filter asan,$(VARIANT)),,-static-libgcc) $(filter -fsanitize%,$(MODE_$(VARIANT)))
 
 # LuaJIT and LAPACK are linked statically: one program, and bits that do not
 # depend on which BLAS a machine has installed.
@@ -39,7 +39,7 @@ ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd -mfma -mf16c
               -mbmi2 -mlzcnt -mprefer-vector-width=512
 ISA_avx2   := -mavx2 -mfma -mf16c -mbmi -mbmi2 -mlzcnt
 ISA_base   :=
-KFLAGS     := $(if $(filter release,$(VARIANT)),$(filter-out -O2,$(CFLAGS)) -O3,$(CFLAGS))
+KFLAGS     := $(filter-out -O1 -O2,$(CFLAGS)) -O3
 
 SRC  := $(wildcard lib/*.c devices/*.c devices/mesh/*.c ir/*.c vm/*.c jit/*.c repl/*.c)
 KSRC := $(wildcard vm/kernels/*.c)

@@ -2,7 +2,7 @@
 -- and the measured accuracy.
 --   bin/tessera scripts/docs.lua [FILE [ACCURACY...]]
 -- FILE: docs/operators.md, or - for the standard output. ACCURACY: files of rows
--- "operator dtype error at input" beside tests/elem/ulp.txt; "#" starts a comment.
+-- "operator dtype ulp [at input]" beside tests/elem/ulp.txt.
 local core = require "tessera.core"
 
 local families = {
@@ -35,11 +35,10 @@ local classes = {
 local function read_accuracy(path, into)
   local file = assert(io.open(path))
   for line in file:lines() do
-    local name, dtype, ulp, where = line:match("^([%w_]+)%s+([%w_]+)%s+([%d.]+)%s+at%s+(.-)%s*$")
-    if not name then name, dtype, ulp = line:match("^([%w_]+)%s+([%w_]+)%s+([%d.]+)%s*$") end
-    if name then
+    local name, dtype, ulp, rest = line:match("^([%w_]+)%s+([%w_]+)%s+(%S+)%s*(.-)%s*$")
+    if name and tonumber(ulp) then
       into[name] = into[name] or {}
-      table.insert(into[name], { dtype = dtype, ulp = ulp, where = where })
+      table.insert(into[name], { dtype = dtype, ulp = ulp, where = rest:match("^at%s+(.*)$") })
     end
   end
   file:close()

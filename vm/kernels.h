@@ -2,30 +2,40 @@
 #ifndef TS_VM_KERNELS_H
 #define TS_VM_KERNELS_H
 
+#include "vm/kernels/attention.h"
+#include "vm/kernels/conv.h"
 #include "vm/kernels/convert.h"
 #include "vm/kernels/copy.h"
 #include "vm/kernels/fft.h"
 #include "vm/kernels/gemm.h"
+#include "vm/kernels/optim.h"
 #include "vm/kernels/pointwise.h"
 #include "vm/kernels/pointwise_complex.h"
 #include "vm/kernels/pointwise_int.h"
+#include "vm/kernels/pool.h"
 #include "vm/kernels/random.h"
 #include "vm/kernels/reduce.h"
-//ROWS
+#include "vm/kernels/rope.h"
+#include "vm/kernels/rows.h"
 
 /* Every group of kernels: a folder of functions that vm/kernels/<group>*.c fill
  * in, once for each instruction set. */
 #define TS_KERNEL_GROUPS(X)                                                                    \
+  X(attention, TsAttentionKernels)                                                             \
+  X(conv, TsConvKernels)                                                                       \
   X(convert, TsConvertKernels)                                                                 \
   X(copy, TsCopyKernels)                                                                       \
   X(fft, TsFftKernels)                                                                         \
   X(gemm, TsGemmKernels)                                                                       \
+  X(optim, TsOptimKernels)                                                                     \
   X(pointwise, TsPointwiseKernels)                                                             \
   X(pointwise_complex, TsPointwiseComplexKernels)                                              \
   X(pointwise_int, TsPointwiseIntKernels)                                                      \
+  X(pool, TsPoolKernels)                                                                       \
   X(random, TsRandomKernels)                                                                   \
-  X(reduce, TsReduceKernels)
-
+  X(reduce, TsReduceKernels)                                                                   \
+  X(rope, TsRopeKernels)                                                                       \
+  X(rows, TsRowsKernels)
 
 typedef struct TsKernels {
   const char *isa; /* "avx512", "avx2", "base" */

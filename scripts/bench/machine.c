@@ -1,6 +1,6 @@
 /* The worker for the machine's limits: `machine THREADS`.
- *   bench copy memcpy|stream BYTES  between two blocks (BYTES: a multiple of 256
- *                        for each thread)
+ *   bench copy memcpy|stream|read BYTES  between two blocks, or reading only (BYTES
+ *                        is a multiple of 256 for each thread)
  *   bench flops f32|f64  independent fused multiply-adds on registers: the time
  *                        of a thousand million operations
  *   start run ARGV...    a whole process:          ok SECONDS PEAK_KIB
@@ -79,7 +79,7 @@ static void team_drop(void *arg) {
   free(t->from), free(t->to), free(t);
 }
 
-/* ---- the two limits */
+/* ---- the limits */
 #if defined __AVX512F__
 enum { WIDTH = 64 };
 #elif defined __AVX__
@@ -89,6 +89,18 @@ enum { WIDTH = 16 };
 #endif
 typedef float Floats __attribute__((vector_size(WIDTH)));
 typedef double Doubles __attribute__((vector_size(WIDTH)));
+
+static void scan(Team *t, int thread) {
+  size_t part = t->nbytes / (size_t)nthreads / WIDTH, at = part * (size_t)thread;
+  const Floats *from = (const Floats *)t->from + at;
+  Floats sum[4] = {{0}, {0}, {0}, {0}};
+  for (size_t i = 0; i + 4 <= part; i += 4) {
+    sum[0] += from[i], sum[1] += from[i + 1];
+    sum[2] += from[i + 2], sum[3] += from[i + 3];
+  }
+  sum[0] += sum[1] + sum[2] + sum[3];
+  t->sink[thread] = (double)sum[0][0];
+}
 
 /* CHAINS independent chains, each in a register of its own, hide the latency of the units. */
 #define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
@@ -143,7 +155,8 @@ static char *new_block(size_t nbytes) {
 static Row setup(int nwords, char **word) {
   Row r = {team_run, NULL, team_drop, NULL, 1};
   if (nwords == 3 && !strcmp(word[0], "copy")) {
-    Team *t = r.arg = team_new(!strcmp(word[1], "stream") ? stream : copy);
+    bool reads = !strcmp(word[1], "read"), streams = !strcmp(word[1], "stream");
+    Team *t = r.arg = team_new(reads ? scan : streams ? stream : copy);
     t->nbytes = (size_t)atol(word[2]);
     t->from = new_block(t->nbytes);
     t->to = new_block(t->nbytes);
@@ -152,7 +165,8 @@ static Row setup(int nwords, char **word) {
   if (nwords == 2 && !strcmp(word[0], "flops")) {
     bool wide = !strcmp(word[1], "f64");
     r.arg = team_new(wide ? fmas_f64 : fmas_f32);
-    r.scale = 1e9 / (2.0 * CHAINS * FMAS * (WIDTH / (wide ? 8 : 4)) * nthreads);
+    int lanes = WIDTH / (wide ? 8 : 4) * nthreads;
+    r.scale = 1e9 / (2.0 * CHAINS * FMAS * lanes);
     return r;
   }
   return (Row){0};

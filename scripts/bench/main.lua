@@ -42,7 +42,8 @@ end
 
 local function command_of(peer, threads)
   if peer.python then
-    return exists(python) and ("'%s' scripts/bench/peer.py %s %d"):format(python, peer.python, threads)
+    local command = "'%s' scripts/bench/peer.py %s %d"
+    return exists(python) and command:format(python, peer.python, threads)
   end
   return exists(peer.command:match("^%S+")) and peer.command:format(threads)
 end
@@ -113,8 +114,9 @@ local function compare_results(row, threads, alive)
   local ours = alive.ours and tonumber((PEERS[1].at[threads]:ask("check")))
   for _, peer in ipairs(found) do
     local theirs = ours and alive[peer.name] and tonumber((peer.at[threads]:ask("check")))
-    if theirs and math.abs(theirs - ours) > 0.05 * math.abs(ours) + 1e-6 then
-      note(("%s: mean |result| is %.6g in Tessera, %.6g in %s"):format(row[1], ours, theirs, peer.title))
+    if theirs and math.abs(theirs - ours) > 0.1 * math.abs(ours) + 1e-6 then
+      note(("%s: mean |result| is %.6g in Tessera, %.6g in %s"):format(row[1], ours, theirs,
+        peer.title))
     end
   end
 end
@@ -272,7 +274,8 @@ local function main()
   local thread_counts = processors > 1 and { 1, 2 } or { 1 }
   if tonumber(env "THREADS" or "") then thread_counts = { tonumber(env "THREADS") } end
   find_peers(thread_counts)
-  local columns = { { name = "machine", title = "value", bare = true }, PEERS[1], { name = "luajit", title = "LuaJIT" }, unpack(PEERS, 2) }
+  local columns = { { name = "machine", title = "value", bare = true }, PEERS[1],
+    { name = "luajit", title = "LuaJIT" }, unpack(PEERS, 2) }
   local text = { report.head(found, missing, only) }
   print(text[1].plain)
   for _, section in ipairs(sections) do

@@ -426,7 +426,8 @@ class Worker:
         self.held = self.call = self.loop = None
         gc.collect()
         known = getattr(self.library, "ROWS", None)
-        make = None if name in HIDDEN or known and name not in known else getattr(self.library, name, None)
+        hidden = name in HIDDEN or known and name not in known
+        make = None if hidden else getattr(self.library, name, None)
         call = make(*sizes) if make else None
         if call is None:
             return False

@@ -1,5 +1,4 @@
 /* See edit_session.h. */
-#define _GNU_SOURCE
 #include "tests/repl/edit_session.h"
 
 #include <errno.h>

@@ -31,7 +31,7 @@ def spectral(v, axis, h, order, boundary=None):
 
 
 def make():
-    f = Family("differential")
+    f = Family("differential", Family.FEW)
     for d in FLOATS:
         low = d in LOW
         ulp = 6 if low else 32

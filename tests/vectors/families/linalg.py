@@ -160,7 +160,7 @@ def dense(f):
 
 
 def make():
-    f = Family("linalg")
+    f = Family("linalg", Family.FEW)
     products(f)
     composed(f)
     dense(f)

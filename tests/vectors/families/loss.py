@@ -10,7 +10,7 @@ STEPS = {"f16": 4, "bf16": 4, "fp8_e4m3": 5, "fp8_e5m2": 5, "f32": 6, "f64": 6}
 
 
 def make():
-    f = Family("loss")
+    f = Family("loss", Family.FEW)
     for d in FLOATS:
         low = d in SMALL
         for shape, n in (([5, 7], 7), ([2, 3, 10], 10), ([1, 1], 1), ([0, 3], 3), ([3, 300], 300)):

@@ -93,13 +93,13 @@ def real(fn, at_inf=math.nan, at_ninf=math.nan, domain=None, odd=False):
 
 
 def phi(x):
-    with mp.workprec(1300 if abs(x) < 1e-60 else 240):
-        return mp.erfc(-x / mp.sqrt(2)) / 2
+    return mp.erfc(-x / mp.sqrt(2)) / 2
 
 
 def times_phi(x):
-    with mp.workprec(1300 if abs(x) < 1e-60 else 240):
-        return x * phi(x) if x > -1e4 else -0.0
+    if abs(x) < 1e-60:  # the sign of what lies beyond one half decides a tie
+        return x / 2 * (1 + mp.sign(x) * mp.mpf(2)**-200)
+    return x * phi(x) if x > -1e4 else -0.0
 
 
 INF, NAN = math.inf, math.nan

@@ -1,0 +1,206 @@
+/* conv_transpose, the adjoint of conv, in gathered form. The definition, for every
+ * output element: one chain of fused multiply-adds from +0 over the channels of its
+ * group and, within a channel, those positions k of the window in row-major order that
+ * meet an input along every axis, that is, where q + padding - k * dilation is a
+ * multiple of the stride for output position q. Inputs beyond the borders are zeros,
+ * and they are elements of the chain. Then the bias, then one rounding.
+ *
+ * Outputs whose q leaves the same remainders by the stride, one phase, are met by the
+ * same positions k, at inputs that step by one: each phase is a convolution of stride
+ * one with fewer taps, a matrix product as in vm/exec_conv.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "vm/conv.h"
+#include "vm/epilogue.h"
+#include "vm/exec.h"
+
+typedef struct Job {
+  TsCall *call;
+  const TsKernels *k;
+  TsConv c;
+  TsTensor *x, *w, *bias; /* in the accumulate type; w row-major */
+  TsConvImage image;
+  char *y;                /* [batch][channels][..] in the accumulate type */
+  int64_t size, channels_out, padding[3];
+  /* of a phase: */
+  int64_t first[3], count[3], positions, taps;
+  int64_t *tap, *at[2], step[2];
+  char *weights, *part;
+} Job;
+
+static int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+
+static int no_memory(const Job *j) {
+  return ts_error_set(&j->call->ctx->err, TS_ERR_memory, "conv_transpose: out of memory");
+}
+
+static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int64_t n, int64_t k0,
+                 int64_t nk) {
+  const Job *j = arg;
+  int64_t at[64], first = batch / j->c.groups * j->image.step_n +
+                          batch % j->c.groups * j->c.cg * j->image.step_c;
+  ts_conv_positions(&j->image, j->count, j->step, i0, n, at);
+  j->k->conv.panel[j->size == 4 ? 0 : 1](dst, width, j->image.at + first * j->size, j->tap + k0, nk,
+                                         at, n);
+}
+
+static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col, int64_t n) {
+  const Job *j = arg;
+  int64_t o = batch % j->c.groups * j->c.og + row;
+  (void)col;
+  ts_epilogue_add(j->k, j->c.acc, acc, (const char *)ts_tensor_read(j->bias) + o * j->size, true, n);
+}
+
+/* Taps of the phase: offsets in the padded image and the weights that go with them,
+ * [out channel][channel, position] for each group. */
+static void list_taps(Job *j) {
+  const TsConv *c = &j->c;
+  const char *w = ts_tensor_read(j->w);
+  int64_t window = c->window[0] * c->window[1] * c->window[2], used = 0;
+  int64_t *kept = j->at[0], *base = j->at[1]; /* scratch of `window` numbers each */
+  for (int64_t k = 0; k < window; k++) {
+    int64_t pos[3], r = k;
+    bool meets = true;
+    for (int a = 2; a >= 0; a--) {
+      int64_t reach = j->first[a] + j->padding[a] - r % c->window[a] * c->dilation[a];
+      r /= c->window[a];
+      meets = meets && reach - floor_div(reach, c->stride[a]) * c->stride[a] == 0;
+      pos[a] = floor_div(reach, c->stride[a]) + c->before[a];
+    }
+    if (!meets) continue;
+    kept[used] = k;
+    base[used++] = ts_conv_offset(&j->image, 0, pos);
+  }
+  j->taps = used * c->cg;
+  for (int64_t i = 0; i < j->taps; i++)
+    j->tap[i] = i / used * j->image.step_c + base[i % used];
+  for (int64_t o = 0; o < j->channels_out; o++)
+    for (int64_t i = 0; i < j->taps; i++) {
+      int64_t channel = o / c->og * c->cg + i / used;
+      int64_t from = (channel * c->og + o % c->og) * window + kept[i % used];
+      memcpy(j->weights + (o * j->taps + i) * j->size, w + from * j->size, (size_t)j->size);
+    }
+}
+
+static int multiply(Job *j) {
+  const TsConv *c = &j->c;
+  TsGemmType type = c->acc == TS_DT_f64 ? TS_GEMM_f64 : TS_GEMM_f32;
+  TsGemm g = {.in = type, .out = type, .batch = c->batch * c->groups, .m = c->og, .n = j->positions,
+              .k = j->taps, .a = j->weights, .a_rs = j->taps, .a_cs = 1, .c = j->part,
+              .c_rs = j->positions, .c_cs = 1, .fill_b = fill, .fill_b_arg = j};
+  int64_t *at[2] = {malloc((size_t)(g.batch + 1) * sizeof *at[0]), malloc((size_t)(g.batch + 1) * sizeof *at[1])};
+  int failed = !at[0] || !at[1] ? no_memory(j) : 0;
+  for (int64_t i = 0; i < g.batch && !failed; i++) {
+    at[0][i] = i % c->groups * c->og * j->taps;
+    at[1][i] = i * c->og * j->positions;
+  }
+  g.a_batch = at[0], g.c_batch = at[1];
+  if (j->bias) g.finish = finish, g.finish_arg = j;
+  if (!failed) failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
+  free(at[0]), free(at[1]);
+  return failed;
+}
+
+/* The phase's outputs to their places. */
+static void spread_phase(const Job *j) {
+  const TsConv *c = &j->c;
+  int64_t rows = j->count[0] * j->count[1], plane = c->out[0] * c->out[1] * c->out[2];
+  const char *from = j->part;
+  for (int64_t i = 0; i < c->batch * j->channels_out; i++)
+    for (int64_t r = 0; r < rows; r++, from += j->count[2] * j->size) {
+      int64_t d = j->first[0] + r / j->count[1] * c->stride[0], h = j->first[1] + r % j->count[1] * c->stride[1];
+      int64_t to = i * plane + (d * c->out[1] + h) * c->out[2] + j->first[2];
+      j->k->copy.scatter(j->count[2], j->y + to * j->size, c->stride[2] * j->size, from, (int)j->size);
+    }
+}
+
+static int phases(Job *j) {
+  const TsConv *c = &j->c;
+  int64_t n = c->stride[0] * c->stride[1] * c->stride[2];
+  for (int64_t i = 0; i < n; i++) {
+    int64_t r = i;
+    j->positions = 1;
+    for (int a = 2; a >= 0; a--) {
+      j->first[a] = r % c->stride[a], r /= c->stride[a];
+      int64_t left = c->out[a] - j->first[a];
+      j->count[a] = left > 0 ? (left + c->stride[a] - 1) / c->stride[a] : 0;
+      j->positions *= j->count[a];
+    }
+    if (j->positions == 0) continue;
+    list_taps(j);
+    if (multiply(j)) return -1;
+    spread_phase(j);
+  }
+  return 0;
+}
+
+static void read_geometry(Job *j) {
+  const TsAttr *a = j->call->attr;
+  const TsMeta *x = &j->call->in[0]->meta, *w = &j->call->in[1]->meta, *y = &j->call->out[0]->meta;
+  TsConv *c = &j->c;
+  c->nd = x->ndim - 2, c->batch = x->dim[0], c->groups = a[4].i;
+  c->cg = x->dim[1] / c->groups, c->og = w->dim[1], j->channels_out = y->dim[1];
+  ts_conv_list(&a[0], c->nd, 1, c->stride);
+  ts_conv_list(&a[1], c->nd, 0, j->padding);
+  ts_conv_list(&a[3], c->nd, 1, c->dilation);
+  for (int i = 0; i < 3; i++) {
+    int at = i - (3 - c->nd);
+    c->in[i] = at < 0 ? 1 : x->dim[2 + at];
+    c->window[i] = at < 0 ? 1 : w->dim[2 + at];
+    c->out[i] = at < 0 ? 1 : y->dim[2 + at];
+    /* The inputs that outputs 0 and out - 1 reach for. */
+    int64_t low = floor_div(j->padding[i] - c->dilation[i] * (c->window[i] - 1), c->stride[i]);
+    int64_t high = floor_div(c->out[i] - 1 + j->padding[i], c->stride[i]);
+    c->before[i] = low < 0 ? -low : 0;
+    c->after[i] = high > c->in[i] - 1 ? high - (c->in[i] - 1) : 0;
+  }
+  j->step[0] = j->step[1] = 1;
+}
+
+/* Scratch for the largest phase. */
+static int take_memory(Job *j) {
+  const TsConv *c = &j->c;
+  int64_t window = c->window[0] * c->window[1] * c->window[2], most = 1;
+  for (int i = 0; i < 3; i++) most *= (c->out[i] + c->stride[i] - 1) / c->stride[i];
+  j->tap = malloc((size_t)(window * c->cg + 1) * sizeof *j->tap);
+  for (int i = 0; i < 2; i++) j->at[i] = malloc((size_t)(window + 1) * sizeof *j->at[i]);
+  j->weights = malloc((size_t)(window * c->cg * j->channels_out * j->size + 64));
+  j->part = malloc((size_t)(c->batch * j->channels_out * most * j->size + 64));
+  bool all = j->tap && j->at[0] && j->at[1] && j->weights && j->part;
+  return all ? 0 : no_memory(j);
+}
+
+static int run(Job *j) {
+  TsConv *c = &j->c;
+  TsTensor *y = j->call->out[0];
+  TsDtype d = ts_tensor_dtype(y);
+  int64_t n = ts_tensor_numel(y);
+  char *to = ts_tensor_write(y);
+  read_geometry(j);
+  if (!to || ts_conv_image(j->call, c, j->x, 1, 2, false, &j->image)) return -1;
+  j->y = d == c->acc ? to : malloc((size_t)(n * j->size + 64));
+  int failed = !j->y ? no_memory(j) : take_memory(j) || phases(j);
+  if (!failed && d != c->acc) j->k->convert.convert[c->acc][d](n, to, j->y);
+  if (j->y != to) free(j->y);
+  free(j->tap), free(j->at[0]), free(j->at[1]), free(j->weights), free(j->part);
+  free(j->image.own);
+  return failed ? -1 : 0;
+}
+
+int ts_exec_conv_transpose(TsCall *call) {
+  TsContext *ctx = call->ctx;
+  Job j = {.call = call, .k = ctx->k};
+  TsTensor *bias = call->nin > 2 ? call->in[2] : NULL;
+  j.c.acc = (TsDtype)ts_dtypes[call->compute].accum;
+  j.size = ts_dtypes[j.c.acc].nbytes;
+  if (ts_tensor_numel(call->out[0]) == 0) return 0;
+  j.x = ts_tensor_cast(ctx, call->in[0], j.c.acc);
+  j.w = j.x ? ts_tensor_cast(ctx, call->in[1], j.c.acc) : NULL;
+  if (j.w && bias) j.bias = ts_tensor_cast(ctx, bias, j.c.acc);
+  int failed = !j.w || (bias && !j.bias) || run(&j);
+  ts_tensor_unref(j.x);
+  ts_tensor_unref(j.w);
+  ts_tensor_unref(j.bias);
+  return failed ? -1 : 0;
+}

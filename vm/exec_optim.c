@@ -1,0 +1,224 @@
+/* Optimiser steps. In f64 if p is f64, else in f32, and every result is rounded once to
+ * its tensor's type; constants are made in f64 and rounded to the working type. With
+ * fma(a, b, c) rounded once, and all else as it stands:
+ *
+ *   sgd   g' = fma(wd, p, g), or g if wd is 0
+ *         without momentum: p = fma(-lr, g', p)
+ *         m = g' at the first step, else fma(momentum, m, (1 - dampening) * g')
+ *         p = fma(-lr, d, p), d = m, or with nesterov fma(momentum, m, g')
+ *   adam  (arXiv 1412.6980, algorithm 1) g' = fma(wd, p, g), or g if wd is 0
+ *         AdamW (arXiv 1711.05101, algorithm 2): g' = g, p = p * (1 - lr wd)
+ *         m = fma(b1, m, (1 - b1) * g'); v = fma(b2, v, (1 - b2) * (g' * g'))
+ *         p = fma(-(lr / (1 - b1^t)), m / fma(sqrt(v), 1 / sqrt(1 - b2^t), eps), p)
+ *   lion  (arXiv 2302.06675, algorithm 2) u = fma(b1, m, (1 - b1) * g)
+ *         p = fma(-lr, fma(wd, p, sign(u)), p); m = fma(b2, m, (1 - b2) * g)
+ *   adafactor (arXiv 1804.04235, algorithms 4 and 5, without momentum and relative
+ *         steps: lr and beta2 are given) on tensors, operator by operator:
+ *         u = g * g + eps1
+ *         matrices: r = b2 r + (1 - b2) mean of u's rows, c the same of columns,
+ *         d = g * rsqrt(r / mean(r)) * rsqrt(c); vectors: r = b2 r + (1 - b2) u,
+ *         d = g * rsqrt(r); d = d / max(1, sqrt(mean(d * d)) / clip)
+ *         p = p - lr d - lr wd p
+ *
+ * b^t is made by squaring, so that it does not depend on a C library. */
+#include <math.h>
+
+#include "devices/cpu_pool.h"
+#include "vm/exec.h"
+
+enum { BLOCK = 1024, GRAIN = 1 << 14, MOST = 4 };
+
+typedef struct Job {
+  const TsKernels *k;
+  TsOptimFn *fn;
+  TsOptimStep step;
+  int nin, nout, wide;      /* wide: bytes of the working type */
+  const char *in[MOST];     /* NULL where absent */
+  char *out[MOST];
+  int isize[MOST], osize[MOST];
+  TsConvertFn *load[MOST], *store[MOST]; /* NULL: already of the working type */
+} Job;
+
+static void block(const Job *j, int64_t at, int64_t n) {
+  double value[MOST][BLOCK], result[MOST][BLOCK];
+  const void *in[MOST] = {NULL};
+  void *out[MOST] = {NULL};
+  for (int i = 0; i < j->nin; i++) {
+    if (!j->in[i]) continue;
+    in[i] = j->in[i] + at * j->isize[i];
+    if (j->load[i]) j->load[i](n, value[i], in[i]), in[i] = value[i];
+  }
+  for (int i = 0; i < j->nout; i++) out[i] = j->store[i] ? (void *)result[i] : j->out[i] + at * j->osize[i];
+  j->fn(n, out, in, &j->step);
+  for (int i = 0; i < j->nout; i++)
+    if (j->store[i]) j->store[i](n, j->out[i] + at * j->osize[i], result[i]);
+}
+
+static void blocks(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  bool staged = false;
+  (void)worker;
+  for (int i = 0; i < MOST; i++) staged |= j->load[i] || j->store[i];
+  if (!staged) {
+    block(j, lo, hi - lo);
+    return;
+  }
+  for (; lo < hi; lo += BLOCK) block(j, lo, hi - lo < BLOCK ? hi - lo : BLOCK);
+}
+
+static double power(double base, int64_t n) {
+  double r = 1;
+  for (; n > 0; n >>= 1, base *= base)
+    if (n & 1) r *= base;
+  return r;
+}
+
+static int run(TsCall *call, Job *j) {
+  TsContext *c = call->ctx;
+  TsTensor *in[MOST] = {NULL};
+  TsDtype wide = (TsDtype)ts_dtypes[ts_tensor_dtype(call->out[0])].accum;
+  int failed = 0;
+  j->k = c->k, j->nin = call->nin, j->nout = call->nout, j->wide = ts_dtypes[wide].nbytes;
+  for (int i = 0; i < call->nin && !failed; i++) {
+    if (!call->in[i]) continue;
+    failed = !(in[i] = ts_tensor_contiguous(c, call->in[i])) || !(j->in[i] = ts_tensor_read(in[i]));
+    if (failed) break;
+    TsDtype d = ts_tensor_dtype(in[i]);
+    j->isize[i] = ts_dtypes[d].nbytes;
+    j->load[i] = d == wide ? NULL : c->k->convert.convert[d][wide];
+  }
+  for (int i = 0; i < call->nout && !failed; i++) {
+    TsDtype d = ts_tensor_dtype(call->out[i]);
+    failed = !(j->out[i] = ts_tensor_write(call->out[i]));
+    j->osize[i] = ts_dtypes[d].nbytes;
+    j->store[i] = d == wide ? NULL : c->k->convert.convert[wide][d];
+  }
+  if (!failed) ts_cpu_parallel(ts_tensor_numel(call->out[0]), GRAIN, blocks, j);
+  for (int i = 0; i < MOST; i++) ts_tensor_unref(in[i]);
+  return failed ? -1 : 0;
+}
+
+static int wide_index(const TsCall *call) { return ts_tensor_dtype(call->out[0]) == TS_DT_f64; }
+
+int ts_exec_sgd_step(TsCall *call) {
+  const TsAttr *a = call->attr;
+  Job j = {.fn = call->ctx->k->optim.sgd[wide_index(call)]};
+  bool have = call->nin > 2 && call->in[2];
+  j.step = (TsOptimStep){.lr = a[0].f, .beta1 = a[1].f, .rest1 = 1 - a[2].f, .decay = a[3].f,
+                         .nesterov = (int)a[4].i, .first = a[5].i || !have};
+  return run(call, &j);
+}
+
+int ts_exec_adam_step(TsCall *call) {
+  const TsAttr *a = call->attr;
+  Job j = {.fn = call->ctx->k->optim.adam[wide_index(call)]};
+  double lr = a[0].f, b1 = a[1].f, b2 = a[2].f, decay = a[4].f;
+  int64_t t = a[5].i;
+  if (t < 1) return ts_error_set(&call->ctx->err, TS_ERR_value, "adam_step: step %lld; the first is 1", (long long)t);
+  j.step = (TsOptimStep){.lr = lr / (1 - power(b1, t)), .beta1 = b1, .rest1 = 1 - b1, .beta2 = b2,
+                         .rest2 = 1 - b2, .eps = a[3].f, .correction = 1 / sqrt(1 - power(b2, t)),
+                         .decay = decay, .decoupled = (int)a[6].i};
+  if (j.step.decoupled) j.step.decay = 1 - lr * decay;
+  return run(call, &j);
+}
+
+int ts_exec_lion_step(TsCall *call) {
+  const TsAttr *a = call->attr;
+  Job j = {.fn = call->ctx->k->optim.lion[wide_index(call)]};
+  j.step = (TsOptimStep){.lr = a[0].f, .beta1 = a[1].f, .rest1 = 1 - a[1].f, .beta2 = a[2].f,
+                         .rest2 = 1 - a[2].f, .decay = a[3].f};
+  return run(call, &j);
+}
+
+/* ---- adafactor: a chain of operators; a failure makes all that follows NULL */
+typedef struct Chain {
+  TsContext *c;
+  TsTensor *made[48]; /* released at the end */
+  int n;
+  TsDtype d;
+} Chain;
+
+static TsTensor *keep(Chain *k, TsTensor *t) {
+  if (t) k->made[k->n++] = t;
+  return t;
+}
+
+static TsTensor *op1(Chain *k, TsOp op, TsTensor *x, const TsAttr *attr) {
+  return x ? keep(k, ts_vm_call1(k->c, op, 1, &x, attr)) : NULL;
+}
+
+static TsTensor *op2(Chain *k, TsOp op, TsTensor *x, TsTensor *y) {
+  TsTensor *in[2] = {x, y};
+  return x && y ? keep(k, ts_vm_call1(k->c, op, 2, in, NULL)) : NULL;
+}
+
+static TsTensor *number(Chain *k, double v) { return keep(k, ts_tensor_number(k->c, v)); }
+
+/* Mean over one axis, or over all for axis 0 of none. */
+static TsTensor *mean(Chain *k, TsTensor *x, const int64_t *axis, bool keepdims) {
+  TsAttr a[TS_MAX_ATTR];
+  ts_op_defaults(TS_OP_mean, a);
+  if (axis) a[0] = ts_attr_ints(axis, 1);
+  a[1] = ts_attr_bool(keepdims);
+  return op1(k, TS_OP_mean, x, a);
+}
+
+static TsTensor *unsqueeze(Chain *k, TsTensor *x, int64_t axis) {
+  TsAttr a[TS_MAX_ATTR];
+  ts_op_defaults(TS_OP_unsqueeze, a);
+  a[0] = ts_attr_int(axis);
+  return op1(k, TS_OP_unsqueeze, x, a);
+}
+
+/* beta x + (1 - beta) y */
+static TsTensor *average(Chain *k, TsTensor *x, TsTensor *y, double beta) {
+  TsTensor *a = op2(k, TS_OP_mul, x, number(k, beta)), *b = op2(k, TS_OP_mul, y, number(k, 1 - beta));
+  return op2(k, TS_OP_add, a, b);
+}
+
+static TsTensor *factored_step(Chain *k, TsTensor *g, TsTensor *u, TsTensor **r, TsTensor **c, double beta) {
+  int64_t last = -1, before = -2;
+  *r = average(k, *r, mean(k, u, &last, false), beta);
+  *c = average(k, *c, mean(k, u, &before, false), beta);
+  TsTensor *rows = op2(k, TS_OP_div, *r, mean(k, *r, &last, true));
+  TsTensor *by_row = unsqueeze(k, op1(k, TS_OP_rsqrt, rows, NULL), -1);
+  TsTensor *by_column = unsqueeze(k, op1(k, TS_OP_rsqrt, *c, NULL), -2);
+  return op2(k, TS_OP_mul, op2(k, TS_OP_mul, g, by_row), by_column);
+}
+
+/* d / max(1, rms(d) / clip) */
+static TsTensor *clipped(Chain *k, TsTensor *d, double clip) {
+  TsTensor *rms = op1(k, TS_OP_sqrt, mean(k, op1(k, TS_OP_square, d, NULL), NULL, false), NULL);
+  TsTensor *over = op2(k, TS_OP_div, rms, number(k, clip));
+  return op2(k, TS_OP_div, d, op2(k, TS_OP_maximum, over, number(k, 1)));
+}
+
+static int give(Chain *k, TsTensor *from, TsTensor *to) {
+  return from ? ts_vm_assign(k->c, to, from) : -1;
+}
+
+int ts_exec_adafactor_step(TsCall *call) {
+  const TsAttr *a = call->attr;
+  double lr = a[0].f, beta = a[1].f, eps = a[2].f, clip = a[3].f, decay = a[4].f;
+  Chain k = {.c = call->ctx, .d = (TsDtype)ts_dtypes[ts_tensor_dtype(call->out[0])].accum};
+  TsTensor *in[4] = {NULL};
+  if (ts_tensor_numel(call->out[0]) == 0) return 0;
+  for (int i = 0; i < call->nin; i++)
+    if (call->in[i] && !(in[i] = keep(&k, ts_tensor_cast(call->ctx, call->in[i], k.d)))) goto end;
+  TsTensor *p = in[0], *g = in[1], *r = in[2], *c = in[3], *d;
+  TsTensor *u = op2(&k, TS_OP_add, op2(&k, TS_OP_mul, g, g), number(&k, eps));
+  if (c) {
+    d = factored_step(&k, g, u, &r, &c, beta);
+  } else {
+    r = average(&k, r, u, beta);
+    d = op2(&k, TS_OP_mul, g, op1(&k, TS_OP_rsqrt, r, NULL));
+  }
+  TsTensor *to = op2(&k, TS_OP_sub, p, op2(&k, TS_OP_mul, clipped(&k, d, clip), number(&k, lr)));
+  if (decay != 0) to = op2(&k, TS_OP_sub, to, op2(&k, TS_OP_mul, p, number(&k, lr * decay)));
+  int failed = give(&k, to, call->out[0]) || give(&k, r, call->out[1]) || (c && give(&k, c, call->out[2]));
+  while (k.n) ts_tensor_unref(k.made[--k.n]);
+  return failed ? -1 : 0;
+end:
+  while (k.n) ts_tensor_unref(k.made[--k.n]);
+  return -1;
+}

@@ -1,0 +1,30 @@
+/* What convolutions need beside the matrix product: panels of the matrix that the
+ * image makes (rows: taps of the window; columns: output positions), and direct sums
+ * for few output channels. */
+#ifndef TS_VM_KERNELS_CONV_H
+#define TS_VM_KERNELS_CONV_H
+
+#include <stdint.h>
+
+typedef struct TsConvKernels {
+  /* dst[k*width + i] = x[tap[k] + at[i]], i < n; zeros for n <= i < width. Elements of
+   * 4, 8 and 16 bytes. Nothing else of x is read. */
+  void (*panel[3])(void *dst, int64_t width, const void *x, const int64_t *tap, int64_t nk,
+                   const int64_t *at, int64_t n);
+  /* y[j] = chain of fma(w[k], x[tap[k] + j], y) for k ascending from +0; f32, f64. */
+  void (*direct[2])(void *y, int64_t n, const void *x, const void *w, const int64_t *tap,
+                    int64_t nk);
+} TsConvKernels;
+
+void ts_kernels_conv_avx512(TsConvKernels *k);
+void ts_kernels_conv_avx2(TsConvKernels *k);
+void ts_kernels_conv_base(TsConvKernels *k);
+
+void ts_conv_direct_f32_avx512(void *, int64_t, const void *, const void *, const int64_t *, int64_t);
+void ts_conv_direct_f32_avx2(void *, int64_t, const void *, const void *, const int64_t *, int64_t);
+void ts_conv_direct_f32_base(void *, int64_t, const void *, const void *, const int64_t *, int64_t);
+void ts_conv_direct_f64_avx512(void *, int64_t, const void *, const void *, const int64_t *, int64_t);
+void ts_conv_direct_f64_avx2(void *, int64_t, const void *, const void *, const int64_t *, int64_t);
+void ts_conv_direct_f64_base(void *, int64_t, const void *, const void *, const int64_t *, int64_t);
+
+#endif
