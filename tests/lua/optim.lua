@@ -8,8 +8,8 @@ for name, o in pairs { SGD = { lr = 0.1, momentum = 0.9, nesterov = true }, Adam
   local p = op.zeros { 3 }
   local at = tonumber(tostring(p:data_ptr()):match("0x%x+"))
   local opt = optim[name]({ p }, o)
-  for step = 1, 600 do
-    if step == 400 then opt.lr = opt.lr / 10 end
+  for step = 1, 1500 do
+    if step % 500 == 0 then opt.lr = opt.lr / 10 end
     opt:step { (p - target) * 2 }
   end
   local error_ = (p - target):abs():max():item()
