@@ -183,6 +183,13 @@ static int help(lua_State *L) {
   return 2;
 }
 
+/* The operator whose name is closest to a wrong one, or nil. */
+static int suggest(lua_State *L) {
+  const char *name = ts_op_suggest(luaL_checkstring(L, 1));
+  if (name) lua_pushstring(L, name);
+  return name != NULL;
+}
+
 static int display(lua_State *L) {
   TsText t = {0};
   ts_display_tensor(ts_lua_context(L), ts_lua_check_tensor(L, 1, "display"),
@@ -238,7 +245,7 @@ void ts_lua_open_system(lua_State *L) {
       {"isa", isa},         {"memory", memory},         {"trim", trim},
       {"fail_after", fail_after}, {"devices", devices}, {"profile", profile},
       {"trace", trace},     {"help", help},             {"display", display},
-      {"operators", operators},   {"dtypes", dtypes}, {NULL, NULL}};
+      {"operators", operators},   {"dtypes", dtypes}, {"suggest", suggest}, {NULL, NULL}};
   luaL_register(L, NULL, system);
   lua_pushliteral(L, TS_VERSION);
   lua_setfield(L, -2, "version");

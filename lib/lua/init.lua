@@ -39,7 +39,14 @@ function tessera.save(path, value, metadata) return require("tessera.io").save(p
 function core.op.rearrange(...) return require("tessera.einops").rearrange(...) end
 core.methods.rearrange = core.op.rearrange
 
--- einsum's equation may come first, as elsewhere: op.einsum("ij,jk->ik", a, b).
+-- A misspelt operator is an error where it is written. rawget(op, name) asks.
+setmetatable(core.op, {
+  __index = function(_, name)
+    local guess = type(name) == "string" and core.suggest(name)
+    error(("there is no operator '%s'%s"):format(tostring(name),
+      guess and ("\n  hint: did you mean '%s'?"):format(guess) or ""), 2)
+  end,
+})
 
 return setmetatable(tessera, {
   __index = function(t, key)

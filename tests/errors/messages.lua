@@ -1,0 +1,152 @@
+-- Messages of common mistakes: they name the operator and the shapes, and help.
+local tessera = require "tessera"
+local core, op = tessera.core, tessera.op
+local T = tessera.tensor
+local x = op.zeros(2, 3)
+local i = op.arange(3)
+
+-- ---- shapes
+x:matmul(x)                                  --! matmul: inner sizes differ (3 vs 2): f32[2,3] x f32[2,3]
+x:matmul(op.zeros(4, 3))                     --! the second operand fits transposed
+x:matmul(T(2))                               --! a scalar is no matrix
+x + op.zeros(4)                              --! f32[2,3]
+x + op.zeros(4)                              --! f32[4]
+x - op.zeros(2)                              --! sub
+op.where(op.ones({2}, {dtype = "bool"}), x, x)  --! where
+op.where(x, x, x)                            --! where: the condition must be bool, not f32[2,3]
+x:reshape(7)                                 --! reshape
+x:reshape(4, -1)                             --! reshape
+x:reshape(-1, -1)                            --! reshape
+op.concat{x, op.zeros(3, 2)}                 --! concat
+op.concat{x, op.zeros(2)}                    --! concat
+op.stack{x, op.zeros(3, 2)}                  --! stack
+op.stack{}                                   --! stack
+op.dot(x, x)                                 --! dot: needs two vectors of one length: f32[2,3] x f32[2,3]
+op.linear(x, op.zeros(4, 4))                 --! linear
+op.outer(x, x)                               --! outer
+x:expand(5, 3)                               --! expand
+x:broadcast_to(3)                            --! broadcast_to
+x:squeeze(0)                                 --! squeeze
+x:permute(0, 0)                              --! permute
+x:permute(0)                                 --! permute
+op.cholesky(x)                               --! cholesky: a must be square
+op.solve(op.eye(2), op.zeros(3, 1))          --! rows of b and size of a differ
+op.inv(op.zeros(2, 2))                       --! singular
+op.cholesky(-op.eye(2))                      --! positive definite
+op.einsum("ij,jk->ik", x, x)                 --! einsum
+op.einsum("ij,jk->iz", x, x:T())             --! einsum
+op.einsum("ij->", x, x)                      --! einsum
+op.einsum("i1->i", x)                        --! einsum
+op.fft(op.zeros(0))                          --! fft
+op.irfft(op.zeros(1))                        --! give the length
+op.d(x, {order = 3})                         --! order must be 1 or 2
+op.div(x)                                    --! divergence
+op.curl(x)                                   --! curl
+op.unfold(x, 0, 5)                           --! unfold
+op.pad(x, {pads = {1}})                      --! pad
+op.pad(x, {pads = {5, 5}, mode = "reflect"}) --! pad
+op.tril(op.zeros(3))                         --! tril
+
+-- ---- axes and indices
+x:sum(2)                                     --! sum: axis 2 is out of range
+x:sum{axis = -3}                             --! axis -3
+x:sum{axis = {0, 0}}                         --! sum
+op.max(op.zeros(0))                          --! max: of no elements: f32[0]
+op.argmax(op.zeros(0, 3), {axis = 0})        --! argmax: of no elements
+op.topk(x, 4)                                --! topk: k = 4 of 3 elements on axis 1
+op.select(x, 0, 2)                           --! select
+x[2]                                         --! 2
+x[-3]                                        --! -3
+x[0.5]                                       --! index: 0.5 is not an integer
+x["0,0,0"]                                   --! names 3 axes of 2
+x["a"]                                       --! cannot read the slice
+x["1:2:3:4"]                                 --! cannot read the slice
+x["...,..."]                                 --! cannot read the slice
+x["::0"]                                     --! step
+x[true]                                      --! a tensor is not indexed by a boolean
+x[{1}]                                       --! a tensor is not indexed by a table
+op.take(x, T({9}, {dtype = "i64"}))          --! take
+op.index_select(x, T({-9}, {dtype = "i64"})) --! index_select
+op.gather(x, x)                              --! gather
+op.gather(x, T({{5, 0, 0}}, {dtype = "i64"}), {axis = 0})  --! gather
+op.embedding(x, T({2}, {dtype = "i64"}))     --! embedding
+op.one_hot(T({3}, {dtype = "i64"}), 3)       --! one_hot
+op.narrow(x, 0, 1, 2)                        --! narrow
+op.segment_reduce(x, T({0, 5}, {dtype = "i64"}), 2)  --! segment_reduce
+op.masked_select(x, x)                       --! masked_select
+op.split(x, {size = {1, 5}, axis = 1})       --! split
+op.chunk(x, 0)                               --! chunk
+
+-- ---- dtypes
+x:cast("f33")                                --! there is no dtype 'f33'
+op.zeros({2}, {dtype = "float"}).dtype       --> f32
+op.zeros({2}, {dtype = "mxfp4"})             --! mxfp4
+op.bitwise_and(x, x)                         --! bitwise_and
+op.sqrt(x:cast "complex64").dtype            --> complex64
+op.floor(x:cast "complex64")                 --! floor
+op.lt(x:cast "complex64", x)                 --! lt
+op.matmul(i, i, {accumulate = "u8"})         --! cannot accumulate i64 in u8
+op.shift_left(x, x)                          --! shift_left
+x:add_(x:cast "complex64")                   --! add
+i:add_(0.5)                                  --! add
+
+-- ---- arguments
+op.softmax(x, {axsi = 0})                    --! did you mean 'axis'?
+op.softmax(x, {axis = "last"})               --! softmax: option 'axis' must be an integer, not string
+op.softmax(x, {axis = 0.5})                  --! must be an integer, not 0.5
+op.softmax()                                 --! softmax
+op.softmax(x, x)                             --! softmax: too many tensors, takes x
+op.add(x)                                    --! add
+op.add(x, print)                             --! add
+op.add(x, "1")                               --! add: no place for the string in argument 2
+op.sum(x, {keepdims = 1})                    --! sum: option 'keepdims' must be a boolean, not number
+op.mse(x, x, {reduction = "max"})            --! mse: option 'reduction' cannot be 'max'
+op.mse(x, x, {reduction = "max"})            --! one of mean|sum|none
+op.add(x, x, {x = x})                        --! two values for input 'x'
+op.full({2})                                 --! value
+op.arange()                                  --! start
+op.arange(0, 1, 0)                           --! arange
+op.zeros(-1)                                 --! zeros
+op.zeros(1e9, 1e9, 1e9)                      --! zeros
+op.zeros(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)  --! axes
+x:sotfmax()                                  --! did you mean 'softmax'?
+x.shap                                       --! did you mean 'shape'?
+x.shape = 1                                  --! cannot be assigned
+x < x                                        --! write x:lt(y)
+x:item()                                     --! item: f32[2,3] does not have exactly one element
+#T(1)                                        --! a scalar has no length
+x:to "gpu17"                                 --! gpu17
+op.matmul(x, x:T(), {epilogue = "bias"})     --! bias
+op.matmul(x, x:T(), {epilogue = "tanh"})     --! tanh
+
+-- ---- tensors from tables
+T{{1, 2}, {3}}                               --! tensor: uneven table: axis 1 has 2 elements in one place, 1 in another
+T{{1, 2}, 3}                                 --! tensor: uneven table
+T{1, {2}}                                    --! tensor
+T{1, "a"}                                    --! tensor: cannot hold a string
+T{print}                                     --! tensor: cannot hold a function
+T(print)                                     --! tensor: cannot hold a function
+T()                                          --! tensor
+T({1}, {dtype = "f33"})                      --! there is no dtype 'f33'
+T{{{{{{{{{{{{{{{{{{1}}}}}}}}}}}}}}}}}}        --! nested deeper
+local t = {}
+t[1] = t
+T(t)                                         --! nested deeper
+
+-- ---- rearrange
+op.rearrange(x, "a b")                       --! has no ->
+op.rearrange(x, "a b c -> a b c")            --! names 3 axes of [2,3]
+op.rearrange(x, "a b -> a c")                --! 'c' is not on the left
+op.rearrange(x, "a b -> a")                  --! both sides must have the same names
+op.rearrange(x, "(a b) c -> a b c")          --! both unknown
+op.rearrange(x, "(a b) c -> a b c", {a = 5}) --! cannot be split
+op.rearrange(x, "(a (b)) -> a")              --! parentheses inside parentheses
+
+-- ---- files
+tessera.load "no-such-file.npy"              --! no-such-file.npy
+tessera.load "x.txt"                         --! the name must end in .safetensors or .npy
+tessera.save("x.npy", 3)                     --! a number is not a tensor
+tessera.save("no/such/folder.npy", x)        --! cannot write
+
+-- ---- and the session goes on
+x:sum():item()                               --> 0
