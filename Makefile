@@ -18,7 +18,7 @@ MODE_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefi
                 -fno-omit-frame-pointer
 CFLAGS   += -std=gnu11 $(WARN) $(MODE_$(VARIANT)) -ffp-contract=off -fno-math-errno \
             -fno-trapping-math -ffunction-sections -fdata-sections -fno-pie
-CPPFLAGS += -I. -D_GNU_SOURCE -DTS_VERSION='"$(VERSION)"' -DTS_PREFIX='"$(PREFIX)"'
+CPPFLAGS += -I. -D_GNU_SOURCE -DTS_VERSION='"$(VERSION)"'
 LDFLAGS  += -no-pie -Wl,--gc-sections $(if $(filter asan,$(VARIANT)),,-static-libgcc) $(filter -fsanitize%,$(MODE_$(VARIANT)))
 
 # LuaJIT and LAPACK are linked statically: one program, and bits that do not
@@ -39,7 +39,7 @@ ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd -mfma -mf16c
               -mbmi2 -mlzcnt -mprefer-vector-width=512
 ISA_avx2   := -mavx2 -mfma -mf16c -mbmi -mbmi2 -mlzcnt
 ISA_base   :=
-KFLAGS     := $(filter-out -O1 -O2,$(CFLAGS)) -O3
+KFLAGS     := $(if $(filter release,$(VARIANT)),$(filter-out -O2,$(CFLAGS)) -O3,$(CFLAGS))
 
 SRC  := $(wildcard lib/*.c devices/*.c devices/mesh/*.c ir/*.c vm/*.c jit/*.c repl/*.c)
 KSRC := $(wildcard vm/kernels/*.c)
@@ -57,6 +57,13 @@ $(BIN): $(OBJ)
 
 $(BUILD)/repl/%.o: CPPFLAGS += $(LUA_CFLAGS)
 $(BUILD)/embed.o: CPPFLAGS += $(LUA_CFLAGS)
+
+# `make install PREFIX=..` after a plain make rebuilds what knows the prefix.
+$(BUILD)/repl/run.o: CPPFLAGS += -DTS_PREFIX='"$(PREFIX)"'
+$(BUILD)/repl/run.o: $(BUILD)/prefix
+$(BUILD)/prefix: FORCE
+	@mkdir -p $(@D)
+	@echo '$(PREFIX)' | cmp -s - $@ || echo '$(PREFIX)' > $@
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -82,4 +89,4 @@ $(BUILD)/embed.o: $(BUILD)/embed.c
 
 include scripts/targets.mk
 
-.PHONY: all
+.PHONY: all FORCE

@@ -48,9 +48,9 @@ static int check_vector(TsInfer *inf, int i, int64_t n, const char *what) {
   const TsMeta *b = inf->nin > i ? inf->in[i] : NULL;
   char text[TS_META_TEXT];
   if (!b || (b->ndim == 1 && b->dim[0] == n)) return 0;
-  return ts_error_set(inf->err, TS_ERR_shape, "%s: %s must be [%lld], one number for each %s, not %s",
-                      opname(inf), ts_op_info(inf->op)->input[i], (long long)n, what,
-                      ts_meta_text(b, text));
+  return ts_error_set(inf->err, TS_ERR_shape,
+                      "%s: %s must be [%lld], one number for each %s, not %s", opname(inf),
+                      ts_op_info(inf->op)->input[i], (long long)n, what, ts_meta_text(b, text));
 }
 
 /* ---- convolutions */
@@ -70,10 +70,11 @@ static int slide(TsInfer *inf, const Window *w, int a, int64_t n, int64_t *out) 
   int64_t room = n + 2 * w->padding[a] - (w->dilation[a] * (w->size[a] - 1) + 1);
   char text[TS_META_TEXT];
   if (w->size[a] < 1 || room < 0)
-    return ts_error_set(inf->err, TS_ERR_shape,
-                        "%s: a window of %lld with dilation %lld does not fit into %s with padding %lld",
-                        opname(inf), (long long)w->size[a], (long long)w->dilation[a],
-                        ts_meta_text(inf->in[0], text), (long long)w->padding[a]);
+    return ts_error_set(
+        inf->err, TS_ERR_shape,
+        "%s: a window of %lld with dilation %lld does not fit into %s with padding %lld",
+        opname(inf), (long long)w->size[a], (long long)w->dilation[a],
+        ts_meta_text(inf->in[0], text), (long long)w->padding[a]);
   *out = room / w->stride[a] + 1;
   return 0;
 }
@@ -85,16 +86,18 @@ static int space_axes(const TsInfer *inf) {
 static int check_groups(TsInfer *inf, int64_t groups, int64_t c, int64_t wc, int64_t o) {
   if (groups >= 1 && c == wc * groups && o % groups == 0) return 0;
   char a[TS_META_TEXT], b[TS_META_TEXT];
-  ts_error_set(inf->err, TS_ERR_shape, "%s: channels do not fit: x %s, w %s, groups %lld", opname(inf),
-               ts_meta_text(inf->in[0], a), ts_meta_text(inf->in[1], b), (long long)groups);
-  return ts_error_hint(inf->err, "w has channels / groups input channels, and a multiple of groups "
-                                 "output channels");
+  ts_error_set(inf->err, TS_ERR_shape, "%s: channels do not fit: x %s, w %s, groups %lld",
+               opname(inf), ts_meta_text(inf->in[0], a), ts_meta_text(inf->in[1], b),
+               (long long)groups);
+  return ts_error_hint(inf->err,
+                       "w has channels / groups input channels, and a multiple of groups "
+                       "output channels");
 }
 
 int ts_shape_rule_conv(TsInfer *inf) {
   const TsMeta *x = inf->in[0], *w = inf->in[1];
-  static const char *const want[2][3] = {
-      {"[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"}, {"[O,C,K]", "[O,C,KH,KW]", "[O,C,KD,KH,KW]"}};
+  static const char *const want[2][3] = {{"[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"},
+                                         {"[O,C,K]", "[O,C,KH,KW]", "[O,C,KD,KH,KW]"}};
   int nd = space_axes(inf);
   bool last = attribute(inf, "layout")->i == 1;
   int xs = last ? 1 : 2, xc = last ? nd + 1 : 1; /* first space axis, channel axis */
@@ -102,7 +105,8 @@ int ts_shape_rule_conv(TsInfer *inf) {
   if (x->ndim != nd + 2) return wrong_rank(inf, 0, want[0][nd - 1]);
   if (w->ndim != nd + 2) return wrong_rank(inf, 1, want[1][nd - 1]);
   if (read_window(inf, &k, nd)) return -1;
-  if (check_groups(inf, attribute(inf, "groups")->i, x->dim[xc], w->dim[xc], w->dim[0])) return -1;
+  if (check_groups(inf, attribute(inf, "groups")->i, x->dim[xc], w->dim[xc], w->dim[0]))
+    return -1;
   TsMeta *m = like_first(inf);
   m->dim[xc] = w->dim[0];
   for (int a = 0; a < nd; a++) {
@@ -134,9 +138,10 @@ int ts_shape_rule_conv_transpose(TsInfer *inf) {
   for (int a = 0; a < nd; a++) {
     int64_t most = k.stride[a] > k.dilation[a] ? k.stride[a] : k.dilation[a];
     if (extra[a] >= most)
-      return ts_error_set(inf->err, TS_ERR_value,
-                          "conv_transpose: output_padding %lld must be below stride or dilation %lld",
-                          (long long)extra[a], (long long)most);
+      return ts_error_set(
+          inf->err, TS_ERR_value,
+          "conv_transpose: output_padding %lld must be below stride or dilation %lld",
+          (long long)extra[a], (long long)most);
     m->dim[2 + a] = (x->dim[2 + a] - 1) * k.stride[a] - 2 * k.padding[a] +
                     k.dilation[a] * (w->dim[2 + a] - 1) + extra[a] + 1;
     if (m->dim[2 + a] < 0 || x->dim[2 + a] == 0 || w->dim[2 + a] == 0)
@@ -155,7 +160,8 @@ int ts_shape_rule_pool(TsInfer *inf) {
   Window k;
   if (window->n > 1) nd = window->n;
   if (nd < 1 || nd > 3 || x->ndim != nd + 2)
-    return wrong_rank(inf, 0, nd < 1 || nd > 3 ? "[N,C,...] with 1, 2 or 3 space axes" : want[nd - 1]);
+    return wrong_rank(inf, 0,
+                      nd < 1 || nd > 3 ? "[N,C,...] with 1, 2 or 3 space axes" : want[nd - 1]);
   if (spread(inf, "window", nd, 1, k.size) || spread(inf, "padding", nd, 0, k.padding) ||
       spread(inf, "dilation", nd, 1, k.dilation))
     return -1;
@@ -165,8 +171,9 @@ int ts_shape_rule_pool(TsInfer *inf) {
   for (int a = 0; a < nd; a++) {
     if (!given) k.stride[a] = k.size[a];
     if (2 * k.padding[a] > k.size[a])
-      return ts_error_set(inf->err, TS_ERR_value, "%s: padding %lld is more than half of the window %lld",
-                          opname(inf), (long long)k.padding[a], (long long)k.size[a]);
+      return ts_error_set(inf->err, TS_ERR_value,
+                          "%s: padding %lld is more than half of the window %lld", opname(inf),
+                          (long long)k.padding[a], (long long)k.size[a]);
     if (slide(inf, &k, a, x->dim[first + a], &m->dim[first + a])) return -1;
   }
   return 0;
@@ -186,10 +193,12 @@ int ts_shape_rule_adaptive_pool(TsInfer *inf) {
   return 0;
 }
 
-static int scaled_size(TsInfer *inf, const TsAttr *scale, int nd, int a, int64_t n, int64_t *out) {
+static int scaled_size(TsInfer *inf, const TsAttr *scale, int nd, int a, int64_t n,
+                       int64_t *out) {
   if (scale->n != nd && scale->n != 1)
-    return ts_error_set(inf->err, TS_ERR_attribute, "%s: scale has %d numbers for %d space axes",
-                        opname(inf), scale->n, nd);
+    return ts_error_set(inf->err, TS_ERR_attribute,
+                        "%s: scale has %d numbers for %d space axes", opname(inf), scale->n,
+                        nd);
   double s = scale->floats[scale->n == 1 ? 0 : a] * (double)n;
   if (!(s >= 1 && s < 0x1p31))
     return ts_error_set(inf->err, TS_ERR_value, "%s: %lld elements scaled by %g", opname(inf),
@@ -204,7 +213,8 @@ int ts_shape_rule_interpolate(TsInfer *inf) {
   int nd = x->ndim - 2;
   int64_t to[3];
   if (nd < 1 || nd > 3) return wrong_rank(inf, 0, "[N,C,...] with 1, 2 or 3 space axes");
-  if (attribute(inf, "mode")->i == 2 && nd != 2) return wrong_rank(inf, 0, "[N,C,H,W] for mode cubic");
+  if (attribute(inf, "mode")->i == 2 && nd != 2)
+    return wrong_rank(inf, 0, "[N,C,H,W] for mode cubic");
   if ((size->type == TS_ATTR_ints) == (scale->type == TS_ATTR_floats)) {
     ts_error_set(inf->err, TS_ERR_attribute, "interpolate: give either size or scale");
     return ts_error_hint(inf->err, "size={h, w}, or scale=2");
@@ -213,7 +223,8 @@ int ts_shape_rule_interpolate(TsInfer *inf) {
   TsMeta *m = like_first(inf);
   for (int a = 0; a < nd; a++) {
     if (x->dim[2 + a] == 0) return wrong_rank(inf, 0, "of some size in space");
-    if (scale->type == TS_ATTR_floats && scaled_size(inf, scale, nd, a, x->dim[2 + a], &to[a])) return -1;
+    if (scale->type == TS_ATTR_floats && scaled_size(inf, scale, nd, a, x->dim[2 + a], &to[a]))
+      return -1;
     m->dim[2 + a] = to[a];
   }
   return 0;
@@ -237,10 +248,12 @@ int ts_shape_rule_layernorm(TsInfer *inf) {
                         (long long)dims, ts_meta_text(x, a));
   for (int i = 1; i < inf->nin; i++) {
     const TsMeta *w = inf->in[i];
-    if (w && (w->ndim != dims || memcmp(w->dim, x->dim + x->ndim - dims, (size_t)dims * sizeof *w->dim)))
-      return ts_error_set(inf->err, TS_ERR_shape, "%s: %s %s does not fit the last %lld axes of %s",
-                          opname(inf), ts_op_info(inf->op)->input[i], ts_meta_text(w, a),
-                          (long long)dims, ts_meta_text(x, b));
+    if (w && (w->ndim != dims ||
+              memcmp(w->dim, x->dim + x->ndim - dims, (size_t)dims * sizeof *w->dim)))
+      return ts_error_set(inf->err, TS_ERR_shape,
+                          "%s: %s %s does not fit the last %lld axes of %s", opname(inf),
+                          ts_op_info(inf->op)->input[i], ts_meta_text(w, a), (long long)dims,
+                          ts_meta_text(x, b));
   }
   like_first(inf);
   return 0;
@@ -253,13 +266,16 @@ int ts_shape_rule_cross_entropy(TsInfer *inf) {
   if (x->ndim < 1) return wrong_rank(inf, 0, "[.., C]");
   rows.ndim--;
   if (!index && !ts_dtype_is((TsDtype)t->dtype, TS_KIND_F)) {
-    ts_error_set(inf->err, TS_ERR_dtype, "cross_entropy: target must be integers or floats, not %s",
+    ts_error_set(inf->err, TS_ERR_dtype,
+                 "cross_entropy: target must be integers or floats, not %s",
                  ts_dtype_name((TsDtype)t->dtype));
     return -1;
   }
   if (!ts_meta_same_shape(index ? &rows : x, t)) {
-    ts_infer_mismatch(inf, index ? "a target index for each row of logits is needed"
-                                 : "target probabilities differ from logits in shape", 0, 1);
+    ts_infer_mismatch(inf,
+                      index ? "a target index for each row of logits is needed"
+                            : "target probabilities differ from logits in shape",
+                      0, 1);
     return ts_error_hint(inf->err, "classes stand on the last axis of logits: [.., C]");
   }
   TsMeta *m = like_first(inf);
@@ -271,7 +287,8 @@ int ts_shape_rule_cross_entropy(TsInfer *inf) {
 static int attention_mismatch(TsInfer *inf, const char *what) {
   char q[TS_META_TEXT], k[TS_META_TEXT], v[TS_META_TEXT];
   ts_error_set(inf->err, TS_ERR_shape, "attention: %s: q %s, k %s, v %s", what,
-               ts_meta_text(inf->in[0], q), ts_meta_text(inf->in[1], k), ts_meta_text(inf->in[2], v));
+               ts_meta_text(inf->in[0], q), ts_meta_text(inf->in[1], k),
+               ts_meta_text(inf->in[2], v));
   return ts_error_hint(inf->err, "q [..,H,S,D], k and v [..,Hk,T,D], H a multiple of Hk");
 }
 
@@ -290,13 +307,15 @@ int ts_shape_rule_attention(TsInfer *inf) {
   if (nd > 2 && (k->dim[nd - 3] < 1 || q->dim[nd - 3] % k->dim[nd - 3]))
     return attention_mismatch(inf, "heads do not fit");
   if (window->type == TS_ATTR_int && window->i < 1)
-    return ts_error_set(inf->err, TS_ERR_value, "attention: window = %lld", (long long)window->i);
+    return ts_error_set(inf->err, TS_ERR_value, "attention: window = %lld",
+                        (long long)window->i);
   TsMeta *m = like_first(inf), scores = *q;
   m->dim[nd - 1] = v->dim[nd - 1];
   scores.dim[nd - 1] = k->dim[nd - 2];
   TsMeta both = scores;
   if (mask && !ts_dtype_is((TsDtype)mask->dtype, TS_KIND_B | TS_KIND_F))
-    return ts_error_set(inf->err, TS_ERR_dtype, "attention: mask must be bool or floats, not %s",
+    return ts_error_set(inf->err, TS_ERR_dtype,
+                        "attention: mask must be bool or floats, not %s",
                         ts_dtype_name((TsDtype)mask->dtype));
   if (mask && (ts_meta_broadcast(&scores, mask, &both) || !ts_meta_same_shape(&both, &scores)))
     return ts_error_set(inf->err, TS_ERR_shape, "attention: mask %s does not fit the scores %s",

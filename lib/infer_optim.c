@@ -4,9 +4,9 @@
 
 static int not_like(TsInfer *inf, int i) {
   char a[TS_META_TEXT], b[TS_META_TEXT];
-  return ts_error_set(inf->err, TS_ERR_shape, "%s: %s %s does not fit p %s", ts_op_info(inf->op)->name,
-                      ts_op_info(inf->op)->input[i], ts_meta_text(inf->in[i], a),
-                      ts_meta_text(inf->in[0], b));
+  return ts_error_set(inf->err, TS_ERR_shape, "%s: %s %s does not fit p %s",
+                      ts_op_info(inf->op)->name, ts_op_info(inf->op)->input[i],
+                      ts_meta_text(inf->in[i], a), ts_meta_text(inf->in[0], b));
 }
 
 static void copy_of(TsInfer *inf, int out, int in) {

@@ -435,7 +435,8 @@ static void print_banner(lua_State *L) {
 
 static void ignore(int number) { (void)number; }
 
-/* Without the editor a terminal gives SIGINT: it abandons the line being read. */
+/* Between the editor and ts_run_call, which have handlers of their own, Ctrl-C does
+ * nothing. Where there is no editor it abandons the line being read. */
 static void catch_interrupts(void) {
   struct sigaction action = {.sa_handler = ignore};
   sigemptyset(&action.sa_mask);
@@ -457,7 +458,7 @@ int ts_prompt_run(lua_State *L) {
                                                 .highlight = highlight});
   keep_initial(L);
   if (terminal) print_banner(L);
-  if (terminal && !ts_edit_interactive(prompt.edit)) catch_interrupts();
+  if (terminal) catch_interrupts();
   ts_run_set_impatient(false);
   while (!prompt.quit) {
     char *text = ts_edit_read(prompt.edit, "> ", ". ");

@@ -36,7 +36,7 @@ local function read_accuracy(path, into)
   local file = assert(io.open(path))
   for line in file:lines() do
     local name, dtype, ulp, rest = line:match("^([%w_]+)%s+([%w_]+)%s+(%S+)%s*(.-)%s*$")
-    if name and tonumber(ulp) then
+    if name and tonumber(ulp) and dtype ~= "exact" then
       into[name] = into[name] or {}
       table.insert(into[name], { dtype = dtype, ulp = ulp, where = rest:match("^at%s+(.*)$") })
     end

@@ -97,10 +97,13 @@ static void load_rows(Item *t) {
   const TsAttention *a = t->j->a;
   for (int r = 0; r < t->rows; r++) {
     int64_t i = query_index(t, r), at = i + a->t - a->s;
-    const char *q = (const char *)a->q + (a->q_at[query_head(t, r)] + i * a->q_step) * t->j->size;
+    const char *q =
+        (const char *)a->q + (a->q_at[query_head(t, r)] + i * a->q_step) * t->j->size;
     char *to = t->q + r * a->d * t->j->wide;
-    if (t->j->load) t->j->load(a->d, to, q);
-    else memcpy(to, q, (size_t)(a->d * t->j->wide));
+    if (t->j->load)
+      t->j->load(a->d, to, q);
+    else
+      memcpy(to, q, (size_t)(a->d * t->j->wide));
     t->lo[r] = a->window ? max64(0, at - a->window + 1) : 0;
     t->hi[r] = a->causal ? max64(0, min64(a->t, at + 1)) : a->t;
   }
@@ -114,15 +117,19 @@ static void store_rows(Item *t) {
     char *o = t->o + r * a->dv * wide, *y = (char *)a->y + at * t->j->size;
     const char *sink = a->sink ? (const char *)a->sink + head % a->heads * wide : NULL;
     t->j->k->attention.finish[t->j->w](t->m + r * wide, t->l + r * wide, sink, o, a->dv);
-    if (t->j->store) t->j->store(a->dv, y, o);
-    else memcpy(y, o, (size_t)(a->dv * wide));
+    if (t->j->store)
+      t->j->store(a->dv, y, o);
+    else
+      memcpy(y, o, (size_t)(a->dv * wide));
   }
 }
 
 static void clear_rows(Item *t) {
   for (int r = 0; r < t->rows; r++) {
-    if (t->j->w) ((double *)(void *)t->m)[r] = -__builtin_inf();
-    else ((float *)(void *)t->m)[r] = -__builtin_inff();
+    if (t->j->w)
+      ((double *)(void *)t->m)[r] = -__builtin_inf();
+    else
+      ((float *)(void *)t->m)[r] = -__builtin_inff();
   }
   memset(t->l, 0, (size_t)(t->rows * t->j->wide));
   memset(t->o, 0, (size_t)(t->rows * t->j->a->dv * t->j->wide));
@@ -149,10 +156,18 @@ static bool look(const Item *t, Block *b) {
 static void softmax_step(Item *t, const Block *b) {
   const TsAttention *a = t->j->a;
   int64_t wide = t->j->wide;
-  TsAttentionRows r = {.s = t->s, .rows = b->rows, .n = b->n, .lo = b->lo, .hi = b->hi,
-                       .scale = a->scale, .step = a->mask_key_step, .m = t->m + b->row * wide,
-                       .l = t->l + b->row * wide, .o = t->o + b->row * a->dv * wide,
-                       .ldo = a->dv, .dv = a->dv};
+  TsAttentionRows r = {.s = t->s,
+                       .rows = b->rows,
+                       .n = b->n,
+                       .lo = b->lo,
+                       .hi = b->hi,
+                       .scale = a->scale,
+                       .step = a->mask_key_step,
+                       .m = t->m + b->row * wide,
+                       .l = t->l + b->row * wide,
+                       .o = t->o + b->row * a->dv * wide,
+                       .ldo = a->dv,
+                       .dv = a->dv};
   for (int i = 0; i < b->rows && a->mask_at; i++) {
     int64_t at = a->mask_at[query_head(t, b->row + i)] +
                  query_index(t, b->row + i) * a->mask_step + b->first * a->mask_key_step;
@@ -180,7 +195,8 @@ static void add_few(Item *t, const Block *b, int row, int rows) {
   const TsAttention *a = j->a;
   const char *v = (const char *)a->v + (a->v_at[t->head] + b->first * a->v_step) * j->size;
   char *o = t->o + (b->row + row) * a->dv * j->wide;
-  j->pack_wide(t->p, ts_gemm_skinny_width(rows), t->s + row * KEYS * j->wide, KEYS, 1, rows, b->n);
+  j->pack_wide(t->p, ts_gemm_skinny_width(rows), t->s + row * KEYS * j->wide, KEYS, 1, rows,
+               b->n);
   j->rows(rows, a->dv, b->n, t->p, v, a->v_step, o, a->dv, true);
 }
 
@@ -207,7 +223,8 @@ static void pack_block(const Item *t, int64_t first, char *to) {
             min64(nr, n - i), a->d);
   to += j->k_bytes;
   for (int64_t c = 0; c < a->dv; c += nr)
-    j->pack(to + c * KEYS * j->wide, (int)nr, v + c * j->size, 1, a->v_step, min64(nr, a->dv - c), n);
+    j->pack(to + c * KEYS * j->wide, (int)nr, v + c * j->size, 1, a->v_step,
+            min64(nr, a->dv - c), n);
 }
 
 /* The packed block, made now if it is not there. */
@@ -268,8 +285,10 @@ static void run_item(Item *t) {
                  min64(width, t->rows - r), a->d);
   for (int64_t first = lo / KEYS * KEYS; first < hi; first += KEYS) {
     Block b = {.first = first, .n = (int)min64(KEYS, a->t - first)};
-    if (few) few_rows(t, &b);
-    else many_rows(t, &b);
+    if (few)
+      few_rows(t, &b);
+    else
+      many_rows(t, &b);
   }
   store_rows(t);
 }
@@ -314,12 +333,12 @@ static void items(void *arg, int64_t lo, int64_t hi, int worker) {
 
 static TsGemmType gemm_type(TsDtype d) {
   switch (d) {
-    case TS_DT_f64: return TS_GEMM_f64;
-    case TS_DT_bf16: return TS_GEMM_bf16;
-    case TS_DT_f16: return TS_GEMM_f16;
-    case TS_DT_fp8_e4m3: return TS_GEMM_e4m3;
-    case TS_DT_fp8_e5m2: return TS_GEMM_e5m2;
-    default: return TS_GEMM_f32;
+  case TS_DT_f64: return TS_GEMM_f64;
+  case TS_DT_bf16: return TS_GEMM_bf16;
+  case TS_DT_f16: return TS_GEMM_f16;
+  case TS_DT_fp8_e4m3: return TS_GEMM_e4m3;
+  case TS_DT_fp8_e5m2: return TS_GEMM_e5m2;
+  default: return TS_GEMM_f32;
   }
 }
 
@@ -342,7 +361,8 @@ static void set_blocks(Job *j, int threads) {
   const TsAttention *a = j->a;
   int64_t rows = j->group * a->s, heads = a->batch * a->kv_heads, nr = j->acc->nr;
   j->item_rows = min64(MOST_ROWS, rows);
-  while (j->item_rows > 24 && threads > 1 && heads * ((rows + j->item_rows - 1) / j->item_rows) < 4 * threads)
+  while (j->item_rows > 24 && threads > 1 &&
+         heads * ((rows + j->item_rows - 1) / j->item_rows) < 4 * threads)
     j->item_rows /= 2;
   j->items_per_head = (rows + j->item_rows - 1) / j->item_rows;
   j->k_bytes = up(KEYS * a->d * j->wide, 64);
@@ -361,7 +381,8 @@ int ts_attention(const TsAttention *a, const TsKernels *k) {
   j.worker_bytes = up(lay_out(&j, NULL, &t), 64);
   j.mem = aligned_alloc(64, (size_t)(threads * j.worker_bytes));
   if (!j.mem) return -1;
-  for (int i = 0; i < threads; i++) *(Worker *)(void *)(j.mem + i * j.worker_bytes) = (Worker){-1, 0};
+  for (int i = 0; i < threads; i++)
+    *(Worker *)(void *)(j.mem + i * j.worker_bytes) = (Worker){-1, 0};
   int64_t n = a->batch * a->kv_heads * j.items_per_head;
   double work = (double)j.item_rows * (double)a->t * (double)(a->d + a->dv);
   ts_cpu_parallel(n, work > 1e6 ? 1 : (int64_t)(1e6 / (work + 1)) + 1, items, &j);

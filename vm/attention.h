@@ -15,15 +15,15 @@ typedef struct TsAttention {
   TsDtype dtype; /* of q, k, v and y */
   int64_t batch, heads, kv_heads, s, t, d, dv;
   const void *q, *k, *v;
-  const int64_t *q_at, *k_at, *v_at;  /* of each head */
-  int64_t q_step, k_step, v_step;     /* from one row to the next */
-  void *y;                            /* [batch][heads][s][dv] */
-  const void *bias;                   /* in the wide type, or NULL */
-  const uint8_t *seen;                /* or NULL; not both */
-  const int64_t *mask_at;             /* of each query head */
-  int64_t mask_step;                  /* from one query to the next */
-  int mask_key_step;                  /* 1, or 0 for one value for all keys */
-  const void *sink;                   /* [heads] in the wide type, or NULL */
+  const int64_t *q_at, *k_at, *v_at; /* of each head */
+  int64_t q_step, k_step, v_step;    /* from one row to the next */
+  void *y;                           /* [batch][heads][s][dv] */
+  const void *bias;                  /* in the wide type, or NULL */
+  const uint8_t *seen;               /* or NULL; not both */
+  const int64_t *mask_at;            /* of each query head */
+  int64_t mask_step;                 /* from one query to the next */
+  int mask_key_step;                 /* 1, or 0 for one value for all keys */
+  const void *sink;                  /* [heads] in the wide type, or NULL */
   bool causal;
   int64_t window; /* 0: none */
   double scale;

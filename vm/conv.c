@@ -22,7 +22,7 @@ typedef struct Padding {
   int64_t size;              /* bytes of an element */
   int64_t full[3], row;      /* padded sizes, elements of a row in all its phases */
   int64_t stride, phase;
-  bool used[64];             /* phases that any tap reads */
+  bool used[64]; /* phases that any tap reads */
 } Padding;
 
 /* One row, in phases: phase f holds positions f, f + stride, ... of the padded row. */
@@ -62,7 +62,8 @@ static void pad_planes(void *arg, int64_t lo, int64_t hi, int worker) {
   }
 }
 
-static void find_strides(const TsTensor *x, int channel, int space, int nd, int64_t size, Padding *p) {
+static void find_strides(const TsTensor *x, int channel, int space, int nd, int64_t size,
+                         Padding *p) {
   p->xs_n = x->stride[0] * size, p->xs_c = x->stride[channel] * size;
   for (int i = 0; i < 3; i++)
     p->xs[i] = i < 3 - nd ? 0 : x->stride[space + i - (3 - nd)] * size;
@@ -74,8 +75,8 @@ static bool fits_as_it_is(const TsConv *c, const Padding *p) {
   return p->stride == 1 && (p->xs[2] == p->size || c->in[2] <= 1);
 }
 
-int ts_conv_image(TsCall *call, const TsConv *c, TsTensor *x, int channel, int space, bool phases,
-                  TsConvImage *m) {
+int ts_conv_image(TsCall *call, const TsConv *c, TsTensor *x, int channel, int space,
+                  bool phases, TsConvImage *m) {
   Padding p = {.c = c, .copy = &call->ctx->k->copy, .size = ts_dtypes[c->acc].nbytes};
   int64_t channels = c->groups * c->cg;
   p.from = ts_tensor_read(x);
@@ -99,7 +100,8 @@ int ts_conv_image(TsCall *call, const TsConv *c, TsTensor *x, int channel, int s
   p.to = m->own = malloc((size_t)(m->step_n * c->batch * p.size + 64));
   m->at = p.to;
   if (!p.to)
-    return ts_error_set(&call->ctx->err, TS_ERR_memory, "%s: out of memory", ts_op_info(call->op)->name);
+    return ts_error_set(&call->ctx->err, TS_ERR_memory, "%s: out of memory",
+                        ts_op_info(call->op)->name);
   ts_cpu_parallel(c->batch * channels, (1 << 15) / (m->step_c + 1) + 1, pad_planes, &p);
   return 0;
 }
@@ -109,8 +111,8 @@ int64_t ts_conv_offset(const TsConvImage *m, int64_t channel, const int64_t pos[
          pos[2] % m->stride * m->phase + pos[2] / m->stride;
 }
 
-void ts_conv_positions(const TsConvImage *m, const int64_t size[3], const int64_t step[2], int64_t p,
-                       int64_t n, int64_t *at) {
+void ts_conv_positions(const TsConvImage *m, const int64_t size[3], const int64_t step[2],
+                       int64_t p, int64_t n, int64_t *at) {
   int64_t w = p % size[2], h = p / size[2] % size[1], d = p / size[2] / size[1];
   for (int64_t i = 0; i < n;) {
     int64_t row = d * step[0] * m->step[0] + h * step[1] * m->step[1];

@@ -28,14 +28,14 @@ void ts_conv_list(const TsAttr *a, int nd, int64_t absent, int64_t out[3]);
 
 /* The image of x (of c->acc; its channel axis, its first space axis), padded by before
  * and after, or x itself where it needs nothing. -1: error filled. */
-int ts_conv_image(TsCall *call, const TsConv *c, TsTensor *x, int channel, int space, bool phases,
-                  TsConvImage *image);
+int ts_conv_image(TsCall *call, const TsConv *c, TsTensor *x, int channel, int space,
+                  bool phases, TsConvImage *image);
 
 int64_t ts_conv_offset(const TsConvImage *m, int64_t channel, const int64_t pos[3]);
 
 /* Offsets of n output positions from the p-th, row-major over size; the image's offset
  * of position 0 is 0. step: what one output position is along the first two axes. */
-void ts_conv_positions(const TsConvImage *m, const int64_t size[3], const int64_t step[2], int64_t p,
-                       int64_t n, int64_t *at);
+void ts_conv_positions(const TsConvImage *m, const int64_t size[3], const int64_t step[2],
+                       int64_t p, int64_t n, int64_t *at);
 
 #endif

@@ -31,11 +31,12 @@ static bool has(const TsEpilogueWord *word, TsEpilogueWord w) {
   return false;
 }
 
-static int check_operand(TsCall *call, const TsEpilogueWord *word, TsEpilogueWord w, bool given) {
+static int check_operand(TsCall *call, const TsEpilogueWord *word, TsEpilogueWord w,
+                         bool given) {
   if (has(word, w) == given) return 0;
   return ts_error_set(&call->ctx->err, TS_ERR_argument, "%s: the epilogue %s, but %s is %s",
-                      ts_op_info(call->op)->name, given ? "does not name it" : "names it", names[w],
-                      given ? "given" : "missing");
+                      ts_op_info(call->op)->name, given ? "does not name it" : "names it",
+                      names[w], given ? "given" : "missing");
 }
 
 int ts_epilogue_read(TsCall *call, const TsAttr *words, bool bias, bool residual, TsDtype acc,
@@ -51,22 +52,28 @@ int ts_epilogue_read(TsCall *call, const TsAttr *words, bool bias, bool residual
   if (check_operand(call, word, TS_EPILOGUE_bias, bias)) return -1;
   if (check_operand(call, word, TS_EPILOGUE_residual, residual)) return -1;
   for (; *word; word++)
-    if (*word != TS_EPILOGUE_bias && *word != TS_EPILOGUE_residual && ts_dtype_is(acc, TS_KIND_C))
-      return ts_error_set(&call->ctx->err, TS_ERR_dtype, "%s: complex numbers have no activation",
-                          ts_op_info(call->op)->name);
+    if (*word != TS_EPILOGUE_bias && *word != TS_EPILOGUE_residual &&
+        ts_dtype_is(acc, TS_KIND_C))
+      return ts_error_set(&call->ctx->err, TS_ERR_dtype,
+                          "%s: complex numbers have no activation", ts_op_info(call->op)->name);
   return 0;
 }
 
-void ts_epilogue_activate(const TsKernels *k, TsEpilogueWord word, TsDtype acc, void *at, int64_t n) {
-  int op = word == TS_EPILOGUE_relu ? TS_PW_relu : word == TS_EPILOGUE_silu ? TS_PW_silu : TS_PW_gelu_erf;
+void ts_epilogue_activate(const TsKernels *k, TsEpilogueWord word, TsDtype acc, void *at,
+                          int64_t n) {
+  int op = word == TS_EPILOGUE_relu   ? TS_PW_relu
+           : word == TS_EPILOGUE_silu ? TS_PW_silu
+                                      : TS_PW_gelu_erf;
   const void *in[1] = {at};
   (acc == TS_DT_f64 ? k->pointwise.f64 : k->pointwise.f32)[op](n, at, in, NULL, 0);
 }
 
-void ts_epilogue_add(const TsKernels *k, TsDtype acc, void *at, const void *from, bool one, int64_t n) {
+void ts_epilogue_add(const TsKernels *k, TsDtype acc, void *at, const void *from, bool one,
+                     int64_t n) {
   TsPointwiseFn *add = acc == TS_DT_f64 ? k->pointwise.f64[TS_PW_add]
-                       : acc == TS_DT_f32 ? k->pointwise.f32[TS_PW_add]
-                                          : k->pointwise_complex.fn[acc - TS_DT_complex64][TS_PW_add];
+                       : acc == TS_DT_f32
+                           ? k->pointwise.f32[TS_PW_add]
+                           : k->pointwise_complex.fn[acc - TS_DT_complex64][TS_PW_add];
   const void *in[2] = {at, from};
   add(n, at, in, NULL, one ? 2 : 0);
 }

@@ -23,9 +23,11 @@ int ts_epilogue_read(TsCall *call, const TsAttr *words, bool bias, bool residual
                      TsEpilogueWord word[TS_EPILOGUE_MAX]);
 
 /* Applies an activation word to n numbers of type acc. */
-void ts_epilogue_activate(const TsKernels *k, TsEpilogueWord word, TsDtype acc, void *at, int64_t n);
+void ts_epilogue_activate(const TsKernels *k, TsEpilogueWord word, TsDtype acc, void *at,
+                          int64_t n);
 
 /* at[i] += from[i], or += from[0] for all if one; acc may be complex. */
-void ts_epilogue_add(const TsKernels *k, TsDtype acc, void *at, const void *from, bool one, int64_t n);
+void ts_epilogue_add(const TsKernels *k, TsDtype acc, void *at, const void *from, bool one,
+                     int64_t n);
 
 #endif

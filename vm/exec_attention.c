@@ -32,9 +32,9 @@ static TsTensor *adjacent(TsContext *c, TsTensor *x) {
  * adjacent or has one element. */
 static TsTensor *prepared_mask(TsContext *c, TsTensor *mask, TsDtype wide) {
   bool is_bool = ts_tensor_dtype(mask) == TS_DT_bool;
-  TsTensor *x = is_bool ? adjacent(c, mask) : ts_tensor_dtype(mask) == wide
-                                                  ? adjacent(c, mask)
-                                                  : ts_tensor_cast(c, mask, wide);
+  TsTensor *x = is_bool                         ? adjacent(c, mask)
+                : ts_tensor_dtype(mask) == wide ? adjacent(c, mask)
+                                                : ts_tensor_cast(c, mask, wide);
   if (!x || x->meta.ndim >= 2) return x;
   TsMeta m = x->meta;
   int64_t stride[TS_MAX_RANK] = {0, 1};
@@ -51,7 +51,8 @@ typedef struct Operands {
 
 static int prepare(TsCall *call, Operands *o, TsDtype wide) {
   TsContext *c = call->ctx;
-  TsTensor *mask = call->nin > 3 ? call->in[3] : NULL, *sink = call->nin > 4 ? call->in[4] : NULL;
+  TsTensor *mask = call->nin > 3 ? call->in[3] : NULL,
+           *sink = call->nin > 4 ? call->in[4] : NULL;
   if (!(o->q = adjacent(c, call->in[0])) || !(o->k = adjacent(c, call->in[1])) ||
       !(o->v = adjacent(c, call->in[2])))
     return -1;
@@ -78,8 +79,10 @@ static int set_mask(const Operands *o, TsAttention *a) {
   int nd = m->ndim;
   const void *at = ts_tensor_read(o->mask);
   if (!at) return -1;
-  if (m->dtype == TS_DT_bool) a->seen = at;
-  else a->bias = at;
+  if (m->dtype == TS_DT_bool)
+    a->seen = at;
+  else
+    a->bias = at;
   a->mask_step = m->dim[nd - 2] == 1 ? 0 : o->mask->stride[nd - 2];
   a->mask_key_step = m->dim[nd - 1] != 1;
   return 0;
@@ -95,12 +98,14 @@ static void set_sizes(TsCall *call, TsAttention *a) {
   a->dv = call->in[2]->meta.dim[nd - 1];
   a->causal = call->attr[0].i;
   a->window = call->attr[1].type == TS_ATTR_int ? call->attr[1].i : 0;
-  a->scale = call->attr[2].type == TS_ATTR_f ? call->attr[2].f : 1 / sqrt((double)(a->d ? a->d : 1));
+  a->scale =
+      call->attr[2].type == TS_ATTR_f ? call->attr[2].f : 1 / sqrt((double)(a->d ? a->d : 1));
 }
 
 static int attend(TsCall *call, Operands *o, TsAttention *a) {
   int nd = o->q->meta.ndim;
-  a->q_step = o->q->stride[nd - 2], a->k_step = o->k->stride[nd - 2], a->v_step = o->v->stride[nd - 2];
+  a->q_step = o->q->stride[nd - 2], a->k_step = o->k->stride[nd - 2],
+  a->v_step = o->v->stride[nd - 2];
   if (set_offsets(call->ctx, o, a)) return -1;
   if (o->mask && set_mask(o, a)) return -1;
   if (o->sink && !(a->sink = ts_tensor_read(o->sink))) return -1;
@@ -114,7 +119,7 @@ static int attend(TsCall *call, Operands *o, TsAttention *a) {
 int ts_exec_attention(TsCall *call) {
   TsDtype d = ts_tensor_dtype(call->out[0]);
   TsAttention a = {.dtype = d};
-  Operands o = {NULL};
+  Operands o = {.q = NULL};
   if (ts_tensor_numel(call->out[0]) == 0) return 0;
   set_sizes(call, &a);
   int failed = prepare(call, &o, (TsDtype)ts_dtypes[d].accum) || attend(call, &o, &a);

@@ -27,7 +27,7 @@ typedef struct Job {
   TsCall *call;
   const TsKernels *k;
   TsConv c;
-  bool last; /* layout nhwc */
+  bool last;                                   /* layout nhwc */
   int64_t taps, positions, channels_out, size; /* size: bytes of an accumulator */
   TsTensor *x, *w, *y;
   TsTensor *bias, *residual; /* in the accumulate type, adjacent; or NULL */
@@ -39,16 +39,18 @@ typedef struct Job {
 
 /* ---- the epilogue, on part of a row: channel o of positions [p, p + n), or channels
  * [o, o + n) of one position */
-static void finish_part(const Job *j, void *acc, int64_t image, int64_t o, int64_t p, int64_t n) {
+static void finish_part(const Job *j, void *acc, int64_t image, int64_t o, int64_t p,
+                        int64_t n) {
   bool along = !j->last; /* the run goes along positions */
   int64_t at = along ? (image * j->channels_out + o) * j->positions + p
                      : (image * j->positions + p) * j->channels_out + o;
   for (const TsEpilogueWord *w = j->word; *w; w++) {
     if (*w == TS_EPILOGUE_bias)
-      ts_epilogue_add(j->k, j->c.acc, acc, (const char *)ts_tensor_read(j->bias) + o * j->size, along, n);
+      ts_epilogue_add(j->k, j->c.acc, acc, (const char *)ts_tensor_read(j->bias) + o * j->size,
+                      along, n);
     else if (*w == TS_EPILOGUE_residual)
-      ts_epilogue_add(j->k, j->c.acc, acc, (const char *)ts_tensor_read(j->residual) + at * j->size,
-                      false, n);
+      ts_epilogue_add(j->k, j->c.acc, acc,
+                      (const char *)ts_tensor_read(j->residual) + at * j->size, false, n);
     else
       ts_epilogue_activate(j->k, *w, j->c.acc, acc, n);
   }
@@ -57,31 +59,33 @@ static void finish_part(const Job *j, void *acc, int64_t image, int64_t o, int64
 static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col, int64_t n) {
   const Job *j = arg;
   int64_t image = batch / j->c.groups, o = batch % j->c.groups * j->c.og;
-  if (j->last) finish_part(j, acc, image, o + col, row, n);
-  else finish_part(j, acc, image, o + row, col, n);
+  if (j->last)
+    finish_part(j, acc, image, o + col, row, n);
+  else
+    finish_part(j, acc, image, o + row, col, n);
 }
 
 /* ---- by the matrix product */
-static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int64_t n, int64_t k0,
-                 int64_t nk) {
+static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int64_t n,
+                 int64_t k0, int64_t nk) {
   const Job *j = arg;
   int64_t at[64], first = batch / j->c.groups * j->image.step_n +
                           batch % j->c.groups * j->c.cg * j->image.step_c;
   ts_conv_positions(&j->image, j->c.out, j->step, i0, n, at);
-  j->k->conv.panel[j->size == 4 ? 0 : 1](dst, width, j->image.at + first * j->size, j->tap + k0, nk,
-                                         at, n);
+  j->k->conv.panel[j->size == 4 ? 0 : 1](dst, width, j->image.at + first * j->size, j->tap + k0,
+                                         nk, at, n);
 }
 
 static TsGemmType gemm_type(TsDtype d) {
   switch (d) {
-    case TS_DT_f64: return TS_GEMM_f64;
-    case TS_DT_bf16: return TS_GEMM_bf16;
-    case TS_DT_f16: return TS_GEMM_f16;
-    case TS_DT_fp8_e4m3: return TS_GEMM_e4m3;
-    case TS_DT_fp8_e5m2: return TS_GEMM_e5m2;
-    case TS_DT_complex64: return TS_GEMM_c64;
-    case TS_DT_complex128: return TS_GEMM_c128;
-    default: return TS_GEMM_f32;
+  case TS_DT_f64: return TS_GEMM_f64;
+  case TS_DT_bf16: return TS_GEMM_bf16;
+  case TS_DT_f16: return TS_GEMM_f16;
+  case TS_DT_fp8_e4m3: return TS_GEMM_e4m3;
+  case TS_DT_fp8_e5m2: return TS_GEMM_e5m2;
+  case TS_DT_complex64: return TS_GEMM_c64;
+  case TS_DT_complex128: return TS_GEMM_c128;
+  default: return TS_GEMM_f32;
   }
 }
 
@@ -99,7 +103,8 @@ static int set_batches(const Job *j, TsGemm *g, int64_t *at[3], bool images) {
   for (int64_t i = 0; i < g->batch; i++) {
     int64_t n = i / c->groups, o = i % c->groups * c->og;
     at[0][i] = o * j->taps;
-    at[1][i] = j->last ? n * j->positions * j->channels_out + o : (n * j->channels_out + o) * j->positions;
+    at[1][i] = j->last ? n * j->positions * j->channels_out + o
+                       : (n * j->channels_out + o) * j->positions;
     at[2][i] = images ? n * j->image.step_n + i % c->groups * c->cg * j->image.step_c : 0;
   }
   g->c_batch = at[1];
@@ -131,7 +136,8 @@ static int multiply(Job *j, bool images, TsGemmType in) {
   int64_t *at[3] = {NULL, NULL, NULL};
   set_product(j, &g, images);
   int failed = !(g.c = ts_tensor_write(j->y)) || set_batches(j, &g, at, images);
-  if (!images) *(j->last ? &g.fill_a : &g.fill_b) = fill, *(j->last ? &g.fill_a_arg : &g.fill_b_arg) = j;
+  if (!images)
+    *(j->last ? &g.fill_a : &g.fill_b) = fill, *(j->last ? &g.fill_a_arg : &g.fill_b_arg) = j;
   if (j->word[0]) g.finish = finish, g.finish_arg = j;
   if (!failed) failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
   for (int i = 0; i < 3; i++) free(at[i]);
@@ -146,7 +152,8 @@ static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   int64_t rows = c->out[0] * c->out[1], width = c->out[2], size = ts_dtypes[d].nbytes;
   int64_t at_once = j->last ? TOGETHER : 1, blocks = (j->channels_out + at_once - 1) / at_once;
   TsConvertFn *store = d == c->acc ? NULL : j->k->convert.convert[c->acc][d];
-  char *acc = malloc((size_t)(at_once * width * (j->size + size))), *narrow = acc + at_once * width * j->size;
+  char *acc = malloc((size_t)(at_once * width * (j->size + size))),
+       *narrow = acc + at_once * width * j->size;
   char *y = (char *)j->y->storage->host + j->y->offset;
   (void)worker;
   for (int64_t i = lo; i < hi; i++) {
@@ -154,9 +161,12 @@ static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
     int64_t n = j->channels_out - o0 < at_once ? j->channels_out - o0 : at_once;
     ts_conv_positions(&j->image, c->out, j->step, row * width, 1, &at);
     for (int64_t o = o0; o < o0 + n; o++) {
-      const char *x = j->image.at + (image * j->image.step_n + o / c->og * c->cg * j->image.step_c + at) * j->size;
+      const char *x =
+          j->image.at +
+          (image * j->image.step_n + o / c->og * c->cg * j->image.step_c + at) * j->size;
       char *to = acc + (o - o0) * width * j->size;
-      j->k->conv.direct[j->size == 8](to, width, x, j->weights + o * j->taps * j->size, j->tap, j->taps);
+      j->k->conv.direct[j->size == 8](to, width, x, j->weights + o * j->taps * j->size, j->tap,
+                                      j->taps);
     }
     if (j->last) {
       char *turned = y + ((image * rows + row) * width * j->channels_out + o0) * size;
@@ -170,7 +180,8 @@ static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
           memcpy(turned + p * j->channels_out * size, store ? small : line, (size_t)(n * size));
         }
       } else {
-        j->k->copy.transpose(width, n, turned, j->channels_out * size, acc, width * size, (int)size, 0);
+        j->k->copy.transpose(width, n, turned, j->channels_out * size, acc, width * size,
+                             (int)size, 0);
       }
       continue;
     }
@@ -192,6 +203,79 @@ static int direct(Job *j) {
   return 0;
 }
 
+/* ---- depthwise with channels last: a lane for each channel, no padded image; a tap
+ * beyond the border reads zeros */
+typedef struct Lanes {
+  const Job *j;
+  const char *x; /* row-major */
+  char *w;       /* [taps][channels] */
+  void *zeros;
+} Lanes;
+
+static void find_taps(const Lanes *l, int64_t image, int64_t position, const void **tap) {
+  const TsConv *c = &l->j->c;
+  int64_t out[3] = {position / c->out[2] / c->out[1], position / c->out[2] % c->out[1],
+                    position % c->out[2]};
+  for (int64_t k = 0; k < l->j->taps; k++) {
+    int64_t r = k, at = 0, step = 1;
+    bool inside = true;
+    for (int a = 2; a >= 0; a--) {
+      int64_t p = out[a] * c->stride[a] + r % c->window[a] * c->dilation[a] - c->before[a];
+      r /= c->window[a];
+      inside = inside && p >= 0 && p < c->in[a];
+      at += p * step, step *= c->in[a];
+    }
+    int64_t first = (image * step + at) * l->j->channels_out;
+    tap[k] = inside ? l->x + first * l->j->size : l->zeros;
+  }
+}
+
+static void lane_positions(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Lanes *l = arg;
+  const Job *j = l->j;
+  TsDtype d = ts_tensor_dtype(j->y);
+  int64_t n = j->channels_out, size = ts_dtypes[d].nbytes;
+  TsConvertFn *store = d == j->c.acc ? NULL : j->k->convert.convert[j->c.acc][d];
+  const void **tap = malloc((size_t)(j->taps + 1) * sizeof *tap);
+  char *acc = store ? malloc((size_t)(n * j->size)) : NULL;
+  char *y = (char *)j->y->storage->host + j->y->offset;
+  (void)worker;
+  for (int64_t i = lo; i < hi && tap && (acc || !store); i++) {
+    char *to = store ? acc : y + i * n * size;
+    find_taps(l, i / j->positions, i % j->positions, tap);
+    j->k->conv.lanes[j->size == 8](to, n, tap, l->w, j->taps);
+    finish_part(j, to, i / j->positions, 0, i % j->positions, n);
+    if (store) store(n, y + i * n * size, acc);
+  }
+  free(tap), free(acc);
+}
+
+static int lanes(Job *j, const char *x, const char *w) {
+  Lanes l = {.j = j, .x = x};
+  int64_t n = j->channels_out;
+  l.w = malloc((size_t)(n * j->taps * j->size + 64));
+  l.zeros = calloc((size_t)n, (size_t)j->size);
+  int failed = !l.w || !l.zeros ? no_memory(j) : !ts_tensor_write(j->y) ? -1 : 0;
+  if (!failed) {
+    int64_t turned = n * j->size, size = j->size;
+    j->k->copy.transpose(j->taps, n, l.w, turned, w, j->taps * size, (int)size, 0);
+    int64_t work = n * j->taps;
+    ts_cpu_parallel(j->c.batch * j->positions, (1 << 18) / (work + 1) + 1, lane_positions, &l);
+  }
+  free(l.w), free(l.zeros);
+  return failed;
+}
+
+static int depthwise_last(Job *j) {
+  TsContext *ctx = j->call->ctx;
+  TsTensor *x = ts_tensor_cast(ctx, j->x, j->c.acc), *w = ts_tensor_cast(ctx, j->w, j->c.acc);
+  const char *xp = x ? ts_tensor_read(x) : NULL, *wp = w ? ts_tensor_read(w) : NULL;
+  int failed = !xp || !wp || lanes(j, xp, wp);
+  ts_tensor_unref(x);
+  ts_tensor_unref(w);
+  return failed ? -1 : 0;
+}
+
 /* ---- complex: the matrix of taps and positions is made, image by image */
 static int complex_product(Job *j) {
   const TsConv *c = &j->c;
@@ -203,15 +287,26 @@ static int complex_product(Job *j) {
   for (int64_t i = 0; i < c->batch * c->groups && !failed; i++) {
     int64_t n = i / c->groups, o = i % c->groups * c->og;
     int64_t first = n * j->image.step_n + i % c->groups * c->cg * j->image.step_c;
-    j->k->conv.panel[j->size == 8 ? 1 : 2](col, P, j->image.at + first * j->size, j->tap, j->taps, at, P);
-    TsGemm g = {.in = gemm_type(c->acc), .out = gemm_type(c->acc), .batch = 1, .m = c->og, .n = P,
-                .k = j->taps, .a = j->weights + o * j->taps * j->size, .a_rs = j->taps, .a_cs = 1,
-                .b = col, .b_rs = P, .b_cs = 1};
+    j->k->conv.panel[j->size == 8 ? 1 : 2](col, P, j->image.at + first * j->size, j->tap,
+                                           j->taps, at, P);
+    TsGemm g = {.in = gemm_type(c->acc),
+                .out = gemm_type(c->acc),
+                .batch = 1,
+                .m = c->og,
+                .n = P,
+                .k = j->taps,
+                .a = j->weights + o * j->taps * j->size,
+                .a_rs = j->taps,
+                .a_cs = 1,
+                .b = col,
+                .b_rs = P,
+                .b_cs = 1};
     g.c_rs = j->last ? 1 : P, g.c_cs = j->last ? j->channels_out : 1;
     g.c = y + (j->last ? n * P * j->channels_out + o : (n * j->channels_out + o) * P) * j->size;
     failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
   }
-  for (int64_t i = 0; i < c->batch * (j->last ? P : j->channels_out) && !failed && j->word[0]; i++) {
+  for (int64_t i = 0; i < c->batch * (j->last ? P : j->channels_out) && !failed && j->word[0];
+       i++) {
     int64_t run = j->last ? j->channels_out : P, image = i / (j->last ? P : j->channels_out);
     finish_part(j, y + i * run * j->size, image, j->last ? 0 : i % j->channels_out,
                 j->last ? i % P : 0, run);
@@ -249,7 +344,8 @@ static TsTensor *ordered_weights(Job *j, TsTensor *w) {
   int64_t stride[TS_MAX_RANK];
   int nd = j->c.nd;
   stride[0] = w->stride[0], stride[1] = w->stride[nd + 1], m.dim[1] = w->meta.dim[nd + 1];
-  for (int i = 0; i < nd; i++) stride[2 + i] = w->stride[1 + i], m.dim[2 + i] = w->meta.dim[1 + i];
+  for (int i = 0; i < nd; i++)
+    stride[2 + i] = w->stride[1 + i], m.dim[2 + i] = w->meta.dim[1 + i];
   TsTensor *view = ts_tensor_view(w, &m, stride, w->offset);
   TsTensor *t = view ? ts_tensor_contiguous(j->call->ctx, view) : NULL;
   ts_tensor_unref(view);
@@ -295,13 +391,19 @@ static int plain_product(Job *j) {
 static int convolve(Job *j) {
   TsContext *ctx = j->call->ctx;
   int channel = j->last ? j->c.nd + 1 : 1;
+  bool depthwise = j->c.cg == 1 && j->c.og == 1 && !ts_dtype_is(j->c.acc, TS_KIND_C);
+  if (j->last && depthwise) return depthwise_last(j);
   if (is_product(j)) return plain_product(j);
-  TsTensor *x = ts_tensor_dtype(j->x) == j->c.acc ? ts_tensor_ref(j->x) : ts_tensor_cast(ctx, j->x, j->c.acc);
+  TsTensor *x = ts_tensor_dtype(j->x) == j->c.acc ? ts_tensor_ref(j->x)
+                                                  : ts_tensor_cast(ctx, j->x, j->c.acc);
   TsTensor *w = x ? ts_tensor_cast(ctx, j->w, j->c.acc) : NULL;
-  int failed = !w || ts_conv_image(j->call, &j->c, x, channel, j->last ? 1 : 2, true, &j->image) ||
+  int failed = !w ||
+               ts_conv_image(j->call, &j->c, x, channel, j->last ? 1 : 2, true, &j->image) ||
                make_taps(j) || !(j->weights = ts_tensor_read(w));
-  if (!failed && ts_dtype_is(j->c.acc, TS_KIND_C)) failed = complex_product(j);
-  else if (!failed) failed = j->c.og <= FEW_CHANNELS ? direct(j) : multiply(j, false, gemm_type(j->c.acc));
+  if (!failed && ts_dtype_is(j->c.acc, TS_KIND_C))
+    failed = complex_product(j);
+  else if (!failed)
+    failed = j->c.og <= FEW_CHANNELS ? direct(j) : multiply(j, false, gemm_type(j->c.acc));
   free(j->image.own), free(j->tap);
   ts_tensor_unref(x);
   ts_tensor_unref(w);
@@ -311,14 +413,16 @@ static int convolve(Job *j) {
 static int prepare(Job *j) {
   TsCall *call = j->call;
   TsContext *ctx = call->ctx;
-  TsTensor *bias = call->nin > 2 ? call->in[2] : NULL, *residual = call->nin > 3 ? call->in[3] : NULL;
+  TsTensor *bias = call->nin > 2 ? call->in[2] : NULL,
+           *residual = call->nin > 3 ? call->in[3] : NULL;
   TsDtype d = call->compute;
   j->c.acc = ts_dtype_is(d, TS_KIND_C) ? d : (TsDtype)ts_dtypes[d].accum;
   j->size = ts_dtypes[j->c.acc].nbytes;
   if (ts_epilogue_read(call, &call->attr[5], bias, residual, j->c.acc, j->word)) return -1;
   if (bias && !(j->bias = ts_tensor_cast(ctx, bias, j->c.acc))) return -1;
   if (residual && !(j->residual = ts_tensor_cast(ctx, residual, j->c.acc))) return -1;
-  j->x = ts_tensor_dtype(call->in[0]) == d ? ts_tensor_ref(call->in[0]) : ts_tensor_cast(ctx, call->in[0], d);
+  j->x = ts_tensor_dtype(call->in[0]) == d ? ts_tensor_ref(call->in[0])
+                                           : ts_tensor_cast(ctx, call->in[0], d);
   TsTensor *w = j->x ? ts_tensor_cast(ctx, call->in[1], d) : NULL;
   if (!w) return -1;
   j->w = w;

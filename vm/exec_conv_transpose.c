@@ -21,7 +21,7 @@ typedef struct Job {
   TsConv c;
   TsTensor *x, *w, *bias; /* in the accumulate type; w row-major */
   TsConvImage image;
-  char *y;                /* [batch][channels][..] in the accumulate type */
+  char *y; /* [batch][channels][..] in the accumulate type */
   int64_t size, channels_out, padding[3];
   /* of a phase: */
   int64_t first[3], count[3], positions, taps;
@@ -35,21 +35,22 @@ static int no_memory(const Job *j) {
   return ts_error_set(&j->call->ctx->err, TS_ERR_memory, "conv_transpose: out of memory");
 }
 
-static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int64_t n, int64_t k0,
-                 int64_t nk) {
+static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int64_t n,
+                 int64_t k0, int64_t nk) {
   const Job *j = arg;
   int64_t at[64], first = batch / j->c.groups * j->image.step_n +
                           batch % j->c.groups * j->c.cg * j->image.step_c;
   ts_conv_positions(&j->image, j->count, j->step, i0, n, at);
-  j->k->conv.panel[j->size == 4 ? 0 : 1](dst, width, j->image.at + first * j->size, j->tap + k0, nk,
-                                         at, n);
+  j->k->conv.panel[j->size == 4 ? 0 : 1](dst, width, j->image.at + first * j->size, j->tap + k0,
+                                         nk, at, n);
 }
 
 static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col, int64_t n) {
   const Job *j = arg;
   int64_t o = batch % j->c.groups * j->c.og + row;
   (void)col;
-  ts_epilogue_add(j->k, j->c.acc, acc, (const char *)ts_tensor_read(j->bias) + o * j->size, true, n);
+  ts_epilogue_add(j->k, j->c.acc, acc, (const char *)ts_tensor_read(j->bias) + o * j->size,
+                  true, n);
 }
 
 /* Taps of the phase: offsets in the padded image and the weights that go with them,
@@ -73,8 +74,7 @@ static void list_taps(Job *j) {
     base[used++] = ts_conv_offset(&j->image, 0, pos);
   }
   j->taps = used * c->cg;
-  for (int64_t i = 0; i < j->taps; i++)
-    j->tap[i] = i / used * j->image.step_c + base[i % used];
+  for (int64_t i = 0; i < j->taps; i++) j->tap[i] = i / used * j->image.step_c + base[i % used];
   for (int64_t o = 0; o < j->channels_out; o++)
     for (int64_t i = 0; i < j->taps; i++) {
       int64_t channel = o / c->og * c->cg + i / used;
@@ -86,10 +86,22 @@ static void list_taps(Job *j) {
 static int multiply(Job *j) {
   const TsConv *c = &j->c;
   TsGemmType type = c->acc == TS_DT_f64 ? TS_GEMM_f64 : TS_GEMM_f32;
-  TsGemm g = {.in = type, .out = type, .batch = c->batch * c->groups, .m = c->og, .n = j->positions,
-              .k = j->taps, .a = j->weights, .a_rs = j->taps, .a_cs = 1, .c = j->part,
-              .c_rs = j->positions, .c_cs = 1, .fill_b = fill, .fill_b_arg = j};
-  int64_t *at[2] = {malloc((size_t)(g.batch + 1) * sizeof *at[0]), malloc((size_t)(g.batch + 1) * sizeof *at[1])};
+  TsGemm g = {.in = type,
+              .out = type,
+              .batch = c->batch * c->groups,
+              .m = c->og,
+              .n = j->positions,
+              .k = j->taps,
+              .a = j->weights,
+              .a_rs = j->taps,
+              .a_cs = 1,
+              .c = j->part,
+              .c_rs = j->positions,
+              .c_cs = 1,
+              .fill_b = fill,
+              .fill_b_arg = j};
+  int64_t *at[2] = {malloc((size_t)(g.batch + 1) * sizeof *at[0]),
+                    malloc((size_t)(g.batch + 1) * sizeof *at[1])};
   int failed = !at[0] || !at[1] ? no_memory(j) : 0;
   for (int64_t i = 0; i < g.batch && !failed; i++) {
     at[0][i] = i % c->groups * c->og * j->taps;
@@ -109,9 +121,11 @@ static void spread_phase(const Job *j) {
   const char *from = j->part;
   for (int64_t i = 0; i < c->batch * j->channels_out; i++)
     for (int64_t r = 0; r < rows; r++, from += j->count[2] * j->size) {
-      int64_t d = j->first[0] + r / j->count[1] * c->stride[0], h = j->first[1] + r % j->count[1] * c->stride[1];
+      int64_t d = j->first[0] + r / j->count[1] * c->stride[0],
+              h = j->first[1] + r % j->count[1] * c->stride[1];
       int64_t to = i * plane + (d * c->out[1] + h) * c->out[2] + j->first[2];
-      j->k->copy.scatter(j->count[2], j->y + to * j->size, c->stride[2] * j->size, from, (int)j->size);
+      j->k->copy.scatter(j->count[2], j->y + to * j->size, c->stride[2] * j->size, from,
+                         (int)j->size);
     }
 }
 
@@ -137,7 +151,8 @@ static int phases(Job *j) {
 
 static void read_geometry(Job *j) {
   const TsAttr *a = j->call->attr;
-  const TsMeta *x = &j->call->in[0]->meta, *w = &j->call->in[1]->meta, *y = &j->call->out[0]->meta;
+  const TsMeta *x = &j->call->in[0]->meta, *w = &j->call->in[1]->meta,
+               *y = &j->call->out[0]->meta;
   TsConv *c = &j->c;
   c->nd = x->ndim - 2, c->batch = x->dim[0], c->groups = a[4].i;
   c->cg = x->dim[1] / c->groups, c->og = w->dim[1], j->channels_out = y->dim[1];

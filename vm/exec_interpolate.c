@@ -70,21 +70,26 @@ static int make_axis(const Job *j, Axis *a, int mode, double scale, bool corners
     } else {
       double p = position(a, o, scale, corners, mode == LINEAR), i = floor(p);
       first = (int64_t)i - (mode == CUBIC);
-      if (mode == CUBIC) cubic_weights(p - i, w);
-      else w[1] = p - i, w[0] = 1 - w[1];
+      if (mode == CUBIC)
+        cubic_weights(p - i, w);
+      else
+        w[1] = p - i, w[0] = 1 - w[1];
     }
     for (int t = 0; t < j->taps; t++) {
       int64_t i = first + t, at = t * a->out + o;
       a->at[at] = i < 0 ? 0 : i >= a->in ? a->in - 1 : i;
-      if (j->wide) ((double *)a->w)[at] = w[t];
-      else ((float *)a->w)[at] = (float)w[t];
+      if (j->wide)
+        ((double *)a->w)[at] = w[t];
+      else
+        ((float *)a->w)[at] = (float)w[t];
     }
   }
   return 0;
 }
 
 /* to = the taps' rows blended; rows of n elements, src[t] is tap t's. */
-static void blend(const Job *j, const Axis *a, int64_t o, char *to, const char *const *src, int64_t n) {
+static void blend(const Job *j, const Axis *a, int64_t o, char *to, const char *const *src,
+                  int64_t n) {
   TsPointwiseFn *const *f = j->wide ? j->k->pointwise.f64 : j->k->pointwise.f32;
   for (int t = 0; t < j->taps; t++) {
     double w = weight(j, a, t, o);
@@ -97,7 +102,8 @@ static void blend(const Job *j, const Axis *a, int64_t o, char *to, const char *
 
 /* Row h of the plane that the first axis gives for its output d: the input's own where
  * there is nothing to blend. */
-static const char *deep_row(const Job *j, const char *image, int64_t d, int64_t h, char *scratch) {
+static const char *deep_row(const Job *j, const char *image, int64_t d, int64_t h,
+                            char *scratch) {
   const Axis *a = &j->axis[0];
   const char *src[MOST_TAPS];
   int64_t n = j->axis[2].in, plane = j->axis[1].in * n;
@@ -108,7 +114,8 @@ static const char *deep_row(const Job *j, const char *image, int64_t d, int64_t 
   return scratch;
 }
 
-static const char *high_row(const Job *j, const char *image, int64_t d, int64_t h, char *scratch) {
+static const char *high_row(const Job *j, const char *image, int64_t d, int64_t h,
+                            char *scratch) {
   const Axis *a = &j->axis[1];
   const char *src[MOST_TAPS];
   int64_t bytes = j->axis[2].in * j->size;
@@ -129,7 +136,8 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
   for (int64_t i = lo; i < hi && scratch; i++) {
     int64_t d = i % per / j->axis[1].out, h = i % j->axis[1].out;
     const char *row = high_row(j, j->x + i / per * in * j->size, d, h, scratch);
-    j->k->pool.resample[j->wide](j->y + i * w->out * j->size, row, w->out, j->taps, w->at, w->w);
+    j->k->pool.resample[j->wide](j->y + i * w->out * j->size, row, w->out, j->taps, w->at,
+                                 w->w);
   }
   free(scratch);
 }
@@ -144,7 +152,8 @@ static int make_axes(TsCall *call, Job *j) {
     int at = i - (3 - nd);
     Axis *a = &j->axis[i];
     a->in = at < 0 ? 1 : x->dim[2 + at], a->out = at < 0 ? 1 : y->dim[2 + at];
-    double s = at >= 0 && scale->type == TS_ATTR_floats ? scale->floats[scale->n == 1 ? 0 : at] : 0;
+    double s =
+        at >= 0 && scale->type == TS_ATTR_floats ? scale->floats[scale->n == 1 ? 0 : at] : 0;
     if (make_axis(j, a, mode, s, call->attr[3].i))
       return ts_error_set(&call->ctx->err, TS_ERR_memory, "interpolate: out of memory");
   }
@@ -162,9 +171,11 @@ int ts_exec_interpolate(TsCall *call) {
   char *to = x ? ts_tensor_write(y) : NULL;
   int failed = !to || !(j.x = ts_tensor_read(x)) || make_axes(call, &j);
   j.y = failed || stored == d ? to : malloc((size_t)(n * j.size + 64));
-  if (!failed && !j.y) failed = ts_error_set(&c->err, TS_ERR_memory, "interpolate: out of memory");
+  if (!failed && !j.y)
+    failed = ts_error_set(&c->err, TS_ERR_memory, "interpolate: out of memory");
   if (!failed)
-    ts_cpu_parallel(n / j.axis[2].out, (1 << 15) / (j.axis[2].out * j.taps * 2 + 1) + 1, rows, &j);
+    ts_cpu_parallel(n / j.axis[2].out, (1 << 15) / (j.axis[2].out * j.taps * 2 + 1) + 1, rows,
+                    &j);
   if (!failed && stored != d) c->k->convert.convert[d][stored](n, to, j.y);
   if (j.y != to) free(j.y);
   for (int i = 0; i < 3; i++) free(j.axis[i].at), free(j.axis[i].w);

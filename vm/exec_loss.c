@@ -20,16 +20,16 @@ enum { MEAN, SUM, NONE, LEAF = TS_RED_LEAF };
 typedef struct Job {
   TsCall *call;
   const TsKernels *k;
-  TsDtype d, wide;        /* of the logits, of the loss while it is made */
-  int w;                  /* index of wide's kernels */
+  TsDtype d, wide; /* of the logits, of the loss while it is made */
+  int w;           /* index of wide's kernels */
   int64_t size, rows, n;
-  const char *x;          /* row-major logits */
-  const int64_t *index;   /* of each row, or NULL */
-  const char *p;          /* or probabilities, in wide */
-  char *loss;             /* of each row, in wide */
+  const char *x;        /* row-major logits */
+  const int64_t *index; /* of each row, or NULL */
+  const char *p;        /* or probabilities, in wide */
+  char *loss;           /* of each row, in wide */
   double smoothing;
   int64_t ignored;
-  _Atomic int64_t wrong;  /* an index out of range, or -1 */
+  _Atomic int64_t wrong; /* an index out of range, or -1 */
 } Job;
 
 static double rounded(const Job *j, double v) { return j->w ? v : (double)(float)v; }
@@ -85,7 +85,8 @@ static void smoothed(const Job *j, char *p, int64_t n) {
 }
 
 /* -sum of log softmax, times p where it is given. */
-static double spread_loss(const Job *j, const char *x, double m, double log_s, const char *p, char *leaf) {
+static double spread_loss(const Job *j, const char *x, double m, double log_s, const char *p,
+                          char *leaf) {
   Sum s = {.depth = 0};
   char *share = leaf + LEAF * j->size;
   for (int64_t i = 0; i < j->n; i += LEAF) {
@@ -114,7 +115,8 @@ static double row_loss(Job *j, int64_t row, const char *x, char *leaf) {
   double n = rounded(j, rounded(j, m + log_s) - value(j, x, j->index[row]));
   if (e == 0) return n;
   double q = spread_loss(j, x, m, log_s, NULL, leaf);
-  double own = rounded(j, n * rounded(j, 1 - e)), rest = rounded(j, q * rounded(j, e / (double)j->n));
+  double own = rounded(j, n * rounded(j, 1 - e)),
+         rest = rounded(j, q * rounded(j, e / (double)j->n));
   return rounded(j, own + rest);
 }
 
@@ -129,8 +131,10 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
     const char *x = j->x + i * j->n * esize;
     if (load) load(j->n, wide, x), x = wide;
     double v = row_loss(j, i, x, (char *)leaf);
-    if (j->w) ((double *)(void *)j->loss)[i] = v;
-    else ((float *)(void *)j->loss)[i] = (float)v;
+    if (j->w)
+      ((double *)(void *)j->loss)[i] = v;
+    else
+      ((float *)(void *)j->loss)[i] = (float)v;
   }
   free(wide);
 }
@@ -148,8 +152,10 @@ static void reduce(Job *j, int64_t how) {
   float v32 = (float)v;
   const void *from = j->w ? (const void *)&v : (const void *)&v32;
   void *to = ts_tensor_write(y);
-  if (j->d == j->wide) memcpy(to, from, (size_t)j->size);
-  else j->k->convert.convert[j->wide][j->d](1, to, from);
+  if (j->d == j->wide)
+    memcpy(to, from, (size_t)j->size);
+  else
+    j->k->convert.convert[j->wide][j->d](1, to, from);
 }
 
 static int losses(Job *j, int64_t how) {
@@ -164,7 +170,8 @@ static int losses(Job *j, int64_t how) {
   ts_cpu_parallel(j->rows, (1 << 14) / (j->n + 1) + 1, rows, j);
   int64_t wrong = atomic_load(&j->wrong);
   if (wrong >= 0) {
-    ts_error_set(&call->ctx->err, TS_ERR_index, "cross_entropy: target %lld of row %lld is not one of %lld classes",
+    ts_error_set(&call->ctx->err, TS_ERR_index,
+                 "cross_entropy: target %lld of row %lld is not one of %lld classes",
                  (long long)j->index[wrong], (long long)wrong, (long long)j->n);
   } else if (how != NONE) {
     reduce(j, how);

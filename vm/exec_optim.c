@@ -32,8 +32,8 @@ typedef struct Job {
   const TsKernels *k;
   TsOptimFn *fn;
   TsOptimStep step;
-  int nin, nout, wide;      /* wide: bytes of the working type */
-  const char *in[MOST];     /* NULL where absent */
+  int nin, nout, wide;  /* wide: bytes of the working type */
+  const char *in[MOST]; /* NULL where absent */
   char *out[MOST];
   int isize[MOST], osize[MOST];
   TsConvertFn *load[MOST], *store[MOST]; /* NULL: already of the working type */
@@ -48,7 +48,8 @@ static void block(const Job *j, int64_t at, int64_t n) {
     in[i] = j->in[i] + at * j->isize[i];
     if (j->load[i]) j->load[i](n, value[i], in[i]), in[i] = value[i];
   }
-  for (int i = 0; i < j->nout; i++) out[i] = j->store[i] ? (void *)result[i] : j->out[i] + at * j->osize[i];
+  for (int i = 0; i < j->nout; i++)
+    out[i] = j->store[i] ? (void *)result[i] : j->out[i] + at * j->osize[i];
   j->fn(n, out, in, &j->step);
   for (int i = 0; i < j->nout; i++)
     if (j->store[i]) j->store[i](n, j->out[i] + at * j->osize[i], result[i]);
@@ -81,7 +82,8 @@ static int run(TsCall *call, Job *j) {
   j->k = c->k, j->nin = call->nin, j->nout = call->nout, j->wide = ts_dtypes[wide].nbytes;
   for (int i = 0; i < call->nin && !failed; i++) {
     if (!call->in[i]) continue;
-    failed = !(in[i] = ts_tensor_contiguous(c, call->in[i])) || !(j->in[i] = ts_tensor_read(in[i]));
+    failed =
+        !(in[i] = ts_tensor_contiguous(c, call->in[i])) || !(j->in[i] = ts_tensor_read(in[i]));
     if (failed) break;
     TsDtype d = ts_tensor_dtype(in[i]);
     j->isize[i] = ts_dtypes[d].nbytes;
@@ -104,8 +106,12 @@ int ts_exec_sgd_step(TsCall *call) {
   const TsAttr *a = call->attr;
   Job j = {.fn = call->ctx->k->optim.sgd[wide_index(call)]};
   bool have = call->nin > 2 && call->in[2];
-  j.step = (TsOptimStep){.lr = a[0].f, .beta1 = a[1].f, .rest1 = 1 - a[2].f, .decay = a[3].f,
-                         .nesterov = (int)a[4].i, .first = a[5].i || !have};
+  j.step = (TsOptimStep){.lr = a[0].f,
+                         .beta1 = a[1].f,
+                         .rest1 = 1 - a[2].f,
+                         .decay = a[3].f,
+                         .nesterov = (int)a[4].i,
+                         .first = a[5].i || !have};
   return run(call, &j);
 }
 
@@ -114,10 +120,18 @@ int ts_exec_adam_step(TsCall *call) {
   Job j = {.fn = call->ctx->k->optim.adam[wide_index(call)]};
   double lr = a[0].f, b1 = a[1].f, b2 = a[2].f, decay = a[4].f;
   int64_t t = a[5].i;
-  if (t < 1) return ts_error_set(&call->ctx->err, TS_ERR_value, "adam_step: step %lld; the first is 1", (long long)t);
-  j.step = (TsOptimStep){.lr = lr / (1 - power(b1, t)), .beta1 = b1, .rest1 = 1 - b1, .beta2 = b2,
-                         .rest2 = 1 - b2, .eps = a[3].f, .correction = 1 / sqrt(1 - power(b2, t)),
-                         .decay = decay, .decoupled = (int)a[6].i};
+  if (t < 1)
+    return ts_error_set(&call->ctx->err, TS_ERR_value, "adam_step: step %lld; the first is 1",
+                        (long long)t);
+  j.step = (TsOptimStep){.lr = lr / (1 - power(b1, t)),
+                         .beta1 = b1,
+                         .rest1 = 1 - b1,
+                         .beta2 = b2,
+                         .rest2 = 1 - b2,
+                         .eps = a[3].f,
+                         .correction = 1 / sqrt(1 - power(b2, t)),
+                         .decay = decay,
+                         .decoupled = (int)a[6].i};
   if (j.step.decoupled) j.step.decay = 1 - lr * decay;
   return run(call, &j);
 }
@@ -125,8 +139,12 @@ int ts_exec_adam_step(TsCall *call) {
 int ts_exec_lion_step(TsCall *call) {
   const TsAttr *a = call->attr;
   Job j = {.fn = call->ctx->k->optim.lion[wide_index(call)]};
-  j.step = (TsOptimStep){.lr = a[0].f, .beta1 = a[1].f, .rest1 = 1 - a[1].f, .beta2 = a[2].f,
-                         .rest2 = 1 - a[2].f, .decay = a[3].f};
+  j.step = (TsOptimStep){.lr = a[0].f,
+                         .beta1 = a[1].f,
+                         .rest1 = 1 - a[1].f,
+                         .beta2 = a[2].f,
+                         .rest2 = 1 - a[2].f,
+                         .decay = a[3].f};
   return run(call, &j);
 }
 
@@ -172,11 +190,13 @@ static TsTensor *unsqueeze(Chain *k, TsTensor *x, int64_t axis) {
 
 /* beta x + (1 - beta) y */
 static TsTensor *average(Chain *k, TsTensor *x, TsTensor *y, double beta) {
-  TsTensor *a = op2(k, TS_OP_mul, x, number(k, beta)), *b = op2(k, TS_OP_mul, y, number(k, 1 - beta));
+  TsTensor *a = op2(k, TS_OP_mul, x, number(k, beta)),
+           *b = op2(k, TS_OP_mul, y, number(k, 1 - beta));
   return op2(k, TS_OP_add, a, b);
 }
 
-static TsTensor *factored_step(Chain *k, TsTensor *g, TsTensor *u, TsTensor **r, TsTensor **c, double beta) {
+static TsTensor *factored_step(Chain *k, TsTensor *g, TsTensor *u, TsTensor **r, TsTensor **c,
+                               double beta) {
   int64_t last = -1, before = -2;
   *r = average(k, *r, mean(k, u, &last, false), beta);
   *c = average(k, *c, mean(k, u, &before, false), beta);
@@ -204,7 +224,8 @@ int ts_exec_adafactor_step(TsCall *call) {
   TsTensor *in[4] = {NULL};
   if (ts_tensor_numel(call->out[0]) == 0) return 0;
   for (int i = 0; i < call->nin; i++)
-    if (call->in[i] && !(in[i] = keep(&k, ts_tensor_cast(call->ctx, call->in[i], k.d)))) goto end;
+    if (call->in[i] && !(in[i] = keep(&k, ts_tensor_cast(call->ctx, call->in[i], k.d))))
+      goto end;
   TsTensor *p = in[0], *g = in[1], *r = in[2], *c = in[3], *d;
   TsTensor *u = op2(&k, TS_OP_add, op2(&k, TS_OP_mul, g, g), number(&k, eps));
   if (c) {
@@ -213,9 +234,11 @@ int ts_exec_adafactor_step(TsCall *call) {
     r = average(&k, r, u, beta);
     d = op2(&k, TS_OP_mul, g, op1(&k, TS_OP_rsqrt, r, NULL));
   }
-  TsTensor *to = op2(&k, TS_OP_sub, p, op2(&k, TS_OP_mul, clipped(&k, d, clip), number(&k, lr)));
+  TsTensor *to =
+      op2(&k, TS_OP_sub, p, op2(&k, TS_OP_mul, clipped(&k, d, clip), number(&k, lr)));
   if (decay != 0) to = op2(&k, TS_OP_sub, to, op2(&k, TS_OP_mul, p, number(&k, lr * decay)));
-  int failed = give(&k, to, call->out[0]) || give(&k, r, call->out[1]) || (c && give(&k, c, call->out[2]));
+  int failed = give(&k, to, call->out[0]) || give(&k, r, call->out[1]) ||
+               (c && give(&k, c, call->out[2]));
   while (k.n) ts_tensor_unref(k.made[--k.n]);
   return failed ? -1 : 0;
 end:

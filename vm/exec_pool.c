@@ -15,21 +15,25 @@ typedef struct Job {
   TsCall *call;
   const TsKernels *k;
   bool last, max, count_padding;
-  TsDtype d;          /* in which the pool is computed */
+  TsDtype d; /* in which the pool is computed */
   int64_t size, batch, channels, in[3], out[3], window[3], stride[3], padding[3], dilation[3];
-  const char *x;      /* row-major */
-  char *y;            /* the same */
-  char least[8];      /* of the type */
+  const char *x; /* row-major */
+  char *y;       /* the same */
+  char least[8]; /* of the type */
 } Job;
 
 static void clear(const Job *j, char *acc, int64_t n) {
-  if (j->max) j->k->copy.splat(n, acc, j->least, (int)j->size);
-  else memset(acc, 0, (size_t)(n * j->size));
+  if (j->max)
+    j->k->copy.splat(n, acc, j->least, (int)j->size);
+  else
+    memset(acc, 0, (size_t)(n * j->size));
 }
 
 static void join(const Job *j, char *acc, const char *x, int64_t n, int64_t step) {
-  if (j->max) j->k->pool.max[j->d](acc, x, n, step);
-  else j->k->pool.add[j->size == 8](acc, x, n, step);
+  if (j->max)
+    j->k->pool.max[j->d](acc, x, n, step);
+  else
+    j->k->pool.add[j->size == 8](acc, x, n, step);
 }
 
 /* Position of tap k for output o along an axis, or -1 outside. */
@@ -59,8 +63,8 @@ static void divide(const Job *j, char *acc, int64_t n, double count) {
     for (int64_t i = 0; i < n; i++) ((float *)(void *)acc)[i] /= (float)count;
 }
 
-static void divide_by_counts(const Job *j, char *acc, int64_t d, int64_t h, int64_t w, int64_t n,
-                             int64_t per) {
+static void divide_by_counts(const Job *j, char *acc, int64_t d, int64_t h, int64_t w,
+                             int64_t n, int64_t per) {
   double whole = (double)(j->window[0] * j->window[1] * j->window[2]);
   if (j->max) return;
   if (j->count_padding) {
@@ -90,7 +94,8 @@ static void pool_row(const Job *j, const char *plane, int64_t d, int64_t h, char
 }
 
 /* All channels of one output position. */
-static void pool_pixel(const Job *j, const char *image, int64_t d, int64_t h, int64_t w, char *acc) {
+static void pool_pixel(const Job *j, const char *image, int64_t d, int64_t h, int64_t w,
+                       char *acc) {
   clear(j, acc, j->channels);
   for (int64_t a = 0; a < j->window[0]; a++)
     for (int64_t b = 0; b < j->window[1]; b++)
@@ -157,7 +162,8 @@ static int run(Job *j, Task *task, int64_t items, int64_t work) {
   int failed = !to || !(j->x = ts_tensor_read(x));
   j->y = failed || stored == j->d ? to : malloc((size_t)(n * j->size + 64));
   if (!failed && !j->y)
-    failed = ts_error_set(&c->err, TS_ERR_memory, "%s: out of memory", ts_op_info(j->call->op)->name);
+    failed = ts_error_set(&c->err, TS_ERR_memory, "%s: out of memory",
+                          ts_op_info(j->call->op)->name);
   if (!failed) ts_cpu_parallel(items, (1 << 15) / (work + 1) + 1, task, j);
   if (!failed && stored != j->d) c->k->convert.convert[j->d][stored](n, to, j->y);
   if (j->y != to) free(j->y);
@@ -218,12 +224,14 @@ static void adaptive_planes(void *arg, int64_t lo, int64_t hi, int worker) {
   (void)worker;
   for (int64_t i = lo; i < hi; i++)
     for (int64_t o = 0; o < out; o++) {
-      Range d = window_of(j, 0, o / j->out[2] / j->out[1]), h = window_of(j, 1, o / j->out[2] % j->out[1]),
-            w = window_of(j, 2, o % j->out[2]);
+      Range d = window_of(j, 0, o / j->out[2] / j->out[1]),
+            h = window_of(j, 1, o / j->out[2] % j->out[1]), w = window_of(j, 2, o % j->out[2]);
       const char *x = j->x + i * in * j->size;
       char *y = j->y + (i * out + o) * j->size;
-      if (j->size == 8) *(double *)(void *)y = mean_f64(j, (const double *)(const void *)x, d, h, w);
-      else *(float *)(void *)y = mean_f32(j, (const float *)(const void *)x, d, h, w);
+      if (j->size == 8)
+        *(double *)(void *)y = mean_f64(j, (const double *)(const void *)x, d, h, w);
+      else
+        *(float *)(void *)y = mean_f32(j, (const float *)(const void *)x, d, h, w);
     }
 }
 

@@ -25,9 +25,9 @@ enum { NONE, LINEAR, YARN };
 typedef struct Job {
   TsCall *call;
   const TsKernels *k;
-  TsDtype d, wide;              /* of x; of the tables */
-  int64_t n, half, positions;   /* of a row; pairs; rows of the tables */
-  int64_t s, per_batch;         /* positions of a sequence; rows of a batch entry, or 0 */
+  TsDtype d, wide;            /* of x; of the tables */
+  int64_t n, half, positions; /* of a row; pairs; rows of the tables */
+  int64_t s, per_batch;       /* positions of a sequence; rows of a batch entry, or 0 */
   const double *position;
   double *frequency, concentration;
   char *cos, *sin;
@@ -81,8 +81,10 @@ static void table_row(const Job *j, int op, const double *angle, double *scratch
   f[op](j->half, scratch, in, NULL, 0);
   in[0] = scratch, in[1] = &j->concentration;
   f[TS_PW_mul](j->half, scratch, in, NULL, 2);
-  if (j->wide == TS_DT_f64) memcpy(to, scratch, (size_t)j->half * sizeof *scratch);
-  else j->k->convert.convert[TS_DT_f64][TS_DT_f32](j->half, to, scratch);
+  if (j->wide == TS_DT_f64)
+    memcpy(to, scratch, (size_t)j->half * sizeof *scratch);
+  else
+    j->k->convert.convert[TS_DT_f64][TS_DT_f32](j->half, to, scratch);
 }
 
 static void tables(void *arg, int64_t lo, int64_t hi, int worker) {
@@ -100,9 +102,11 @@ static void tables(void *arg, int64_t lo, int64_t hi, int worker) {
 
 static void rotate(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
-  int64_t wide = ts_dtypes[j->wide].nbytes, size = ts_dtypes[j->d].nbytes, bytes = j->half * wide;
+  int64_t wide = ts_dtypes[j->wide].nbytes, size = ts_dtypes[j->d].nbytes,
+          bytes = j->half * wide;
   const TsRopeKernels *r = &j->k->rope;
-  TsRopeFn *turn = (j->call->attr[INTERLEAVED].i ? r->neighbours : r->halves)[j->wide == TS_DT_f64];
+  TsRopeFn *turn =
+      (j->call->attr[INTERLEAVED].i ? r->neighbours : r->halves)[j->wide == TS_DT_f64];
   char *row = j->d == j->wide ? NULL : malloc((size_t)(j->n * wide));
   (void)worker;
   for (int64_t i = lo; i < hi && (row || j->d == j->wide); i++) {
@@ -111,8 +115,10 @@ static void rotate(void *arg, int64_t lo, int64_t hi, int worker) {
     char *y = j->y + i * j->n * size, *to = row ? row : y;
     if (row) j->k->convert.convert[j->d][j->wide](j->n, row, x);
     turn(to, row ? row : x, j->half, j->cos + p * bytes, j->sin + p * bytes);
-    if (row) j->k->convert.convert[j->wide][j->d](j->n, y, row);
-    else memcpy(y + 2 * bytes, x + 2 * bytes, (size_t)((j->n - 2 * j->half) * size));
+    if (row)
+      j->k->convert.convert[j->wide][j->d](j->n, y, row);
+    else
+      memcpy(y + 2 * bytes, x + 2 * bytes, (size_t)((j->n - 2 * j->half) * size));
   }
   free(row);
 }
@@ -123,32 +129,37 @@ static int check(Job *j, const TsTensor *x, const TsTensor *p) {
   const TsAttr *a = j->call->attr;
   char tx[TS_META_TEXT], tp[TS_META_TEXT];
   int nd = x->meta.ndim;
-  if (nd < 2) return ts_error_set(e, TS_ERR_shape, "rope: x must be [.., S, D], not %s", ts_meta_text(&x->meta, tx));
+  if (nd < 2)
+    return ts_error_set(e, TS_ERR_shape, "rope: x must be [.., S, D], not %s",
+                        ts_meta_text(&x->meta, tx));
   j->n = x->meta.dim[nd - 1], j->s = x->meta.dim[nd - 2];
   int64_t dims = a[DIMS].type == TS_ATTR_int ? a[DIMS].i : j->n;
   if (dims < 0 || dims > j->n || dims % 2)
-    return ts_error_set(e, TS_ERR_value, "rope: %lld dims of %s; an even number is needed", (long long)dims,
-                        ts_meta_text(&x->meta, tx));
+    return ts_error_set(e, TS_ERR_value, "rope: %lld dims of %s; an even number is needed",
+                        (long long)dims, ts_meta_text(&x->meta, tx));
   if (!(a[FACTOR].f > 0) || !(a[THETA].f > 0))
     return ts_error_set(e, TS_ERR_value, "rope: theta and factor must be positive");
   j->half = dims / 2;
   if (!p || (p->meta.ndim == 1 && p->meta.dim[0] == j->s)) return 0;
-  if (p->meta.ndim == 2 && nd > 2 && p->meta.dim[0] == x->meta.dim[0] && p->meta.dim[1] == j->s) {
+  if (p->meta.ndim == 2 && nd > 2 && p->meta.dim[0] == x->meta.dim[0] &&
+      p->meta.dim[1] == j->s) {
     j->per_batch = j->s;
     for (int i = 1; i < nd - 2; i++) j->per_batch *= x->meta.dim[i];
     return 0;
   }
-  ts_error_set(e, TS_ERR_shape, "rope: positions %s do not fit x %s", ts_meta_text(&p->meta, tp),
-               ts_meta_text(&x->meta, tx));
+  ts_error_set(e, TS_ERR_shape, "rope: positions %s do not fit x %s",
+               ts_meta_text(&p->meta, tp), ts_meta_text(&x->meta, tx));
   return ts_error_hint(e, "positions [S], or [B, S] for x [B, .., S, D]");
 }
 
 static int prepare(Job *j, const TsTensor *p, double *own) {
   int64_t bytes = j->half * ts_dtypes[j->wide].nbytes;
-  for (int64_t i = 0; i < j->positions && !p; i++) own[i] = (double)(j->call->attr[OFFSET].i + i);
+  for (int64_t i = 0; i < j->positions && !p; i++)
+    own[i] = (double)(j->call->attr[OFFSET].i + i);
   j->position = own;
   j->frequency = malloc((size_t)(j->half + 1) * sizeof *j->frequency);
-  j->cos = malloc((size_t)(j->positions * bytes + 64)), j->sin = malloc((size_t)(j->positions * bytes + 64));
+  j->cos = malloc((size_t)(j->positions * bytes + 64)),
+  j->sin = malloc((size_t)(j->positions * bytes + 64));
   if (!j->frequency || !j->cos || !j->sin || !own)
     return ts_error_set(&j->call->ctx->err, TS_ERR_memory, "rope: out of memory");
   set_frequencies(j);

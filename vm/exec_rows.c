@@ -44,9 +44,16 @@ static int run_rows(TsCall *call, TsRowsOp op, TsTensor *x, int first, int count
   TsTensor *y = call->out[0];
   Split s = split(x, y, first, count);
   TsRowsTables tables = {&k->reduce, &k->rows, &k->convert, &k->copy};
-  TsRows r = {.op = op, .dtype = ts_tensor_dtype(y), .nouter = s.nouter, .outer_dim = s.dim,
-              .x_stride = s.xs, .y_stride = s.ys, .n = s.n, .x_step = s.x_step,
-              .y_step = s.y_step, .eps = eps};
+  TsRows r = {.op = op,
+              .dtype = ts_tensor_dtype(y),
+              .nouter = s.nouter,
+              .outer_dim = s.dim,
+              .x_stride = s.xs,
+              .y_stride = s.ys,
+              .n = s.n,
+              .x_step = s.x_step,
+              .y_step = s.y_step,
+              .eps = eps};
   r.x = ts_tensor_read(x);
   r.y = ts_tensor_write(y);
   if (w) r.w = ts_tensor_read(w);
@@ -107,19 +114,25 @@ int ts_exec_rmsnorm(TsCall *call) { return norm(call, TS_ROWS_rmsnorm); }
 /* ---- scans */
 static TsScanOp scan_op(TsOp op) {
   switch (op) {
-    case TS_OP_cumsum: return TS_SCAN_sum;
-    case TS_OP_cumprod: return TS_SCAN_prod;
-    case TS_OP_cummax: return TS_SCAN_max;
-    default: return TS_SCAN_logsumexp;
+  case TS_OP_cumsum: return TS_SCAN_sum;
+  case TS_OP_cumprod: return TS_SCAN_prod;
+  case TS_OP_cummax: return TS_SCAN_max;
+  default: return TS_SCAN_logsumexp;
   }
 }
 
 static int run_scan(TsCall *call, TsTensor *x, TsTensor *y) {
   const TsKernels *k = call->ctx->k;
   Split s = split(x, y, axis_of(call), 1);
-  TsScan scan = {.op = scan_op(call->op), .dtype = ts_tensor_dtype(x),
-                 .dtype_y = ts_tensor_dtype(y), .nouter = s.nouter, .outer_dim = s.dim,
-                 .x_stride = s.xs, .y_stride = s.ys, .n = s.n, .x_step = s.x_step,
+  TsScan scan = {.op = scan_op(call->op),
+                 .dtype = ts_tensor_dtype(x),
+                 .dtype_y = ts_tensor_dtype(y),
+                 .nouter = s.nouter,
+                 .outer_dim = s.dim,
+                 .x_stride = s.xs,
+                 .y_stride = s.ys,
+                 .n = s.n,
+                 .x_step = s.x_step,
                  .y_step = s.y_step};
   scan.x = ts_tensor_read(x);
   scan.y = ts_tensor_write(y);
@@ -131,8 +144,8 @@ static int run_scan(TsCall *call, TsTensor *x, TsTensor *y) {
 
 /* Running sums and products of complex numbers: chains along the axis in its parts,
  * re = ar br - ai bi and im = ar bi + ai br, every operation rounded. */
-static void complex_chain(bool product, bool wide, char *y, const char *x, int64_t n, int64_t ys,
-                          int64_t xs) {
+static void complex_chain(bool product, bool wide, char *y, const char *x, int64_t n,
+                          int64_t ys, int64_t xs) {
   double ar = 0, ai = 0;
   for (int64_t i = 0; i < n; i++, x += xs, y += ys) {
     const double *xd = (const double *)(const void *)x;

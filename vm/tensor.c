@@ -33,7 +33,8 @@ static TsStorage *storage_new(TsContext *c, int64_t nbytes) {
   return s;
 }
 
-static bool is_inline(const TsStorage *s) { return s->host == (const char *)s + HEADER; }
+/* Not by address: a block of its own may happen to follow its header. */
+static bool is_inline(const TsStorage *s) { return !s->release && s->nbytes <= INLINE_MAX; }
 
 static void storage_free(TsStorage *s) {
   for (TsCopy *p = s->copies, *next; p; p = next) {

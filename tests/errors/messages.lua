@@ -97,7 +97,7 @@ op.softmax(x, {axis = 0.5})                  --! must be an integer, not 0.5
 op.softmax()                                 --! softmax
 op.softmax(x, x)                             --! softmax: too many tensors, takes x
 op.add(x)                                    --! add
-op.add(x, print)                             --! add
+op.add(x, print)                             --! cannot hold a function
 op.add(x, "1")                               --! add: no place for the string in argument 2
 op.sum(x, {keepdims = 1})                    --! sum: option 'keepdims' must be a boolean, not number
 op.mse(x, x, {reduction = "max"})            --! mse: option 'reduction' cannot be 'max'

@@ -10,15 +10,15 @@ enum { TS_ATTENTION_KEYS = 128, TS_ATTENTION_ROWS = 16 };
 /* All numbers are of the table's type. Row i sees the keys [lo[i], hi[i]) of the
  * block's n; a row that sees none of them stays as it is. */
 typedef struct TsAttentionRows {
-  void *s;        /* [rows][128]: products in, p out, +0 from n on */
-  int rows, n;    /* rows <= 16, n <= 128 */
+  void *s;     /* [rows][128]: products in, p out, +0 from n on */
+  int rows, n; /* rows <= 16, n <= 128 */
   const int32_t *lo, *hi;
   double scale;
   const void *bias[TS_ATTENTION_ROWS];    /* of each row, or all NULL */
   const uint8_t *seen[TS_ATTENTION_ROWS]; /* bytes 0 or 1, or all NULL */
-  int step;       /* of bias and seen: 1, or 0 for one value a row */
-  void *m, *l;    /* [rows] */
-  void *o;        /* [rows][ldo], dv numbers each */
+  int step;                               /* of bias and seen: 1, or 0 for one value a row */
+  void *m, *l;                            /* [rows] */
+  void *o;                                /* [rows][ldo], dv numbers each */
   int64_t ldo, dv;
 } TsAttentionRows;
 

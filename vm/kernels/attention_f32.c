@@ -9,11 +9,11 @@
 
 /* Lanes combined by halves: 8, 4, 2, 1. */
 #if defined TS_ISA_base
-#define HALVES(name, op) FN T name(V v) { return v; }
+#define HALVES(name, op)                                                                       \
+  FN T name(V v) { return v; }
 #else
 #if defined TS_ISA_avx512
-#define TO_256(v, op)                                                                          \
-  _mm256_##op##_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1))
+#define TO_256(v, op) _mm256_##op##_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1))
 #else
 #define TO_256(v, op) v
 #endif

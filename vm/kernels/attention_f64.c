@@ -9,11 +9,11 @@
 
 /* Lanes combined by halves: 4, 2, 1. */
 #if defined TS_ISA_base
-#define HALVES(name, op) FN T name(V v) { return v; }
+#define HALVES(name, op)                                                                       \
+  FN T name(V v) { return v; }
 #else
 #if defined TS_ISA_avx512
-#define TO_256(v, op)                                                                          \
-  _mm256_##op##_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1))
+#define TO_256(v, op) _mm256_##op##_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1))
 #else
 #define TO_256(v, op) v
 #endif

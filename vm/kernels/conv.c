@@ -15,8 +15,8 @@ typedef struct Pair {
 
 /* Columns that have no run in common with their neighbours, one by one. */
 #define SINGLE(name, T)                                                                        \
-  static void name(T *dst, int64_t width, int64_t n, const T *x, const int64_t *tap, int64_t nk, \
-                   const int64_t *at, int64_t zeros) {                                         \
+  static void name(T *dst, int64_t width, int64_t n, const T *x, const int64_t *tap,           \
+                   int64_t nk, const int64_t *at, int64_t zeros) {                             \
     for (int64_t k = 0; k < nk; k++, dst += width) {                                           \
       const T *p = x + tap[k];                                                                 \
       for (int64_t i = 0; i < n; i++) dst[i] = p[at[i]];                                       \
@@ -91,7 +91,8 @@ typedef struct Runs {
 static int find_runs(Runs *r, const int64_t *at, int n) {
   r->count = 0;
   for (int i = 0, j; i < n; i = j) {
-    for (j = i + 1; j < n && at[j] == at[j - 1] + 1; j++) {}
+    for (j = i + 1; j < n && at[j] == at[j - 1] + 1; j++) {
+    }
     if (r->count == MOST_RUNS) return 0;
     r->mask[r->count] = lanes(i, j);
     r->offset[r->count++] = at[i] - i;
@@ -101,8 +102,8 @@ static int find_runs(Runs *r, const int64_t *at, int n) {
 
 /* Stores may run over into the next rows of dst, which are written later; the last rows
  * go through a buffer. Columns [i0, i0 + w) of the panel belong to the group. */
-static void group(float *dst, int64_t width, int64_t i0, int w, const float *x, const int64_t *tap,
-                  int64_t nk, const Runs *r) {
+static void group(float *dst, int64_t width, int64_t i0, int w, const float *x,
+                  const int64_t *tap, int64_t nk, const Runs *r) {
   float last[LANES];
   for (int64_t k = 0; k < nk; k++) {
     const float *p = x + tap[k];
@@ -117,7 +118,8 @@ static void group(float *dst, int64_t width, int64_t i0, int w, const float *x, 
   }
 }
 
-static void whole_group(float *dst, int64_t width, const float *x, const int64_t *tap, int64_t nk) {
+static void whole_group(float *dst, int64_t width, const float *x, const int64_t *tap,
+                        int64_t nk) {
   for (int64_t k = 0; k < nk; k++, dst += width) store(dst, load(x + tap[k]));
 }
 
@@ -139,8 +141,8 @@ static void panel_4(void *to, int64_t width, const void *from, const int64_t *ta
     } else if (find_runs(&r, at + i, have)) {
       group(dst + i, width, i, w, x, tap, nk, &r);
     } else {
-      single_4((uint32_t *)(void *)(dst + i), width, have, (const uint32_t *)(const void *)x, tap,
-               nk, at + i, w - have);
+      single_4((uint32_t *)(void *)(dst + i), width, have, (const uint32_t *)(const void *)x,
+               tap, nk, at + i, w - have);
     }
   }
 }
@@ -151,4 +153,6 @@ void TS_ISA(ts_kernels_conv)(TsConvKernels *k) {
   k->panel[0] = panel_4, k->panel[1] = panel_8, k->panel[2] = panel_16;
   k->direct[0] = TS_ISA(ts_conv_direct_f32);
   k->direct[1] = TS_ISA(ts_conv_direct_f64);
+  k->lanes[0] = TS_ISA(ts_conv_lanes_f32);
+  k->lanes[1] = TS_ISA(ts_conv_lanes_f64);
 }

@@ -14,17 +14,25 @@ typedef struct TsConvKernels {
   /* y[j] = chain of fma(w[k], x[tap[k] + j], y) for k ascending from +0; f32, f64. */
   void (*direct[2])(void *y, int64_t n, const void *x, const void *w, const int64_t *tap,
                     int64_t nk);
+  /* The same with a lane for each channel: y[j] = chain of fma(w[k*n + j], x[k][j], y). */
+  void (*lanes[2])(void *y, int64_t n, const void *const *x, const void *w, int64_t nk);
 } TsConvKernels;
 
 void ts_kernels_conv_avx512(TsConvKernels *k);
 void ts_kernels_conv_avx2(TsConvKernels *k);
 void ts_kernels_conv_base(TsConvKernels *k);
 
-void ts_conv_direct_f32_avx512(void *, int64_t, const void *, const void *, const int64_t *, int64_t);
-void ts_conv_direct_f32_avx2(void *, int64_t, const void *, const void *, const int64_t *, int64_t);
-void ts_conv_direct_f32_base(void *, int64_t, const void *, const void *, const int64_t *, int64_t);
-void ts_conv_direct_f64_avx512(void *, int64_t, const void *, const void *, const int64_t *, int64_t);
-void ts_conv_direct_f64_avx2(void *, int64_t, const void *, const void *, const int64_t *, int64_t);
-void ts_conv_direct_f64_base(void *, int64_t, const void *, const void *, const int64_t *, int64_t);
+#define TS_CONV_DECLARE(t, isa)                                                                \
+  void ts_conv_direct_##t##_##isa(void *y, int64_t n, const void *x, const void *w,            \
+                                  const int64_t *tap, int64_t nk);                             \
+  void ts_conv_lanes_##t##_##isa(void *y, int64_t n, const void *const *x, const void *w,      \
+                                 int64_t nk);
+TS_CONV_DECLARE(f32, avx512)
+TS_CONV_DECLARE(f32, avx2)
+TS_CONV_DECLARE(f32, base)
+TS_CONV_DECLARE(f64, avx512)
+TS_CONV_DECLARE(f64, avx2)
+TS_CONV_DECLARE(f64, base)
+#undef TS_CONV_DECLARE
 
 #endif

@@ -7,16 +7,17 @@
 
 /* Constants of a step, already reduced to what the loop needs. */
 typedef struct TsOptimStep {
-  double lr;       /* adam: over the first moment's correction */
-  double decay;    /* weight decay; adam decoupled: the factor of p */
+  double lr;                         /* adam: over the first moment's correction */
+  double decay;                      /* weight decay; adam decoupled: the factor of p */
   double beta1, rest1, beta2, rest2; /* rest: 1 - beta; sgd: momentum, 1 - dampening */
-  double eps, correction; /* adam: factor of the second moment's root */
+  double eps, correction;            /* adam: factor of the second moment's root */
   int nesterov, first, decoupled;
 } TsOptimStep;
 
 /* in: p g m v; out: p m v, as far as the optimiser has them. sgd without momentum has
  * no m in out, and at the first step none in in. */
-typedef void TsOptimFn(int64_t n, void *const *out, const void *const *in, const TsOptimStep *s);
+typedef void TsOptimFn(int64_t n, void *const *out, const void *const *in,
+                       const TsOptimStep *s);
 
 typedef struct TsOptimKernels {
   TsOptimFn *sgd[2], *adam[2], *lion[2]; /* f32, f64 */

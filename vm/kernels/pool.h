@@ -14,7 +14,8 @@ typedef struct TsPoolKernels {
   void (*add[2])(void *acc, const void *x, int64_t n, int64_t step);
   /* y[i] = w[i] x[at[i]], then fma(w[t*n + i], x[at[t*n + i]], y[i]) for t in 1..taps-1;
    * x[at[i]] itself for one tap. */
-  void (*resample[2])(void *y, const void *x, int64_t n, int taps, const int64_t *at, const void *w);
+  void (*resample[2])(void *y, const void *x, int64_t n, int taps, const int64_t *at,
+                      const void *w);
 } TsPoolKernels;
 
 void ts_kernels_pool_avx512(TsPoolKernels *k);

@@ -1,0 +1,202 @@
+/* The prompt on a terminal: a pseudo terminal drives the built program. What it
+ * prints is compared without escape sequences. */
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ROOM = 1 << 16, PATIENCE_MS = 20000 };
+
+static char program[512], home[64] = "/tmp/tessera_prompt_XXXXXX";
+static char seen[ROOM]; /* what came since the last match, escapes removed */
+static size_t nseen;
+static int terminal, escape, checks, failed;
+static pid_t child;
+
+static void check(int good, const char *what) {
+  checks++;
+  if (good) return;
+  failed++;
+  printf("prompt: %s\n  seen: %s\n", what, seen);
+}
+
+/* Keeps printable bytes and line ends; ESC [ ... letter and ESC letter go. */
+static void keep(const char *bytes, ssize_t n) {
+  for (ssize_t i = 0; i < n; i++) {
+    unsigned char c = (unsigned char)bytes[i];
+    if (escape == 1) {
+      escape = c == '[' ? 2 : 0;
+    } else if (escape == 2) {
+      if (c >= '@' && c <= '~') escape = 0;
+    } else if (c == 27) {
+      escape = 1;
+    } else if ((c >= ' ' || c == '\n') && nseen + 1 < ROOM) {
+      seen[nseen++] = (char)c;
+    }
+  }
+  seen[nseen] = 0;
+}
+
+static int more(void) {
+  char bytes[4096];
+  struct pollfd p = {.fd = terminal, .events = POLLIN};
+  if (poll(&p, 1, PATIENCE_MS) <= 0) return 0;
+  ssize_t n = read(terminal, bytes, sizeof bytes);
+  if (n <= 0) return 0;
+  keep(bytes, n);
+  return 1;
+}
+
+/* Waits for the text, and forgets what came up to its end. */
+static void expect(const char *text) {
+  char *at;
+  while (!(at = strstr(seen, text)) && more()) continue;
+  char what[200];
+  snprintf(what, sizeof what, "expected \"%s\"", text);
+  check(at != NULL, what);
+  if (!at) return;
+  at += strlen(text);
+  nseen -= (size_t)(at - seen);
+  memmove(seen, at, nseen + 1);
+}
+
+static void type(const char *keys) {
+  size_t n = strlen(keys);
+  if (write(terminal, keys, n) != (ssize_t)n) check(0, "cannot type");
+}
+
+static void start(int columns, int rows, const char *term) {
+  struct winsize size = {.ws_col = (unsigned short)columns, .ws_row = (unsigned short)rows};
+  nseen = 0, seen[0] = 0, escape = 0;
+  child = forkpty(&terminal, NULL, NULL, &size);
+  if (child == 0) {
+    setenv("HOME", home, 1);
+    setenv("TERM", term, 1);
+    unsetenv("XDG_STATE_HOME"), unsetenv("LUA_INIT"), unsetenv("COLUMNS");
+    signal(SIGINT, SIG_DFL);
+    execl(program, program, (char *)NULL);
+    _exit(127);
+  }
+}
+
+/* The exit status as a shell says it. The terminal is closed last, since that sends
+ * SIGHUP, even to a process on its way out. */
+static int finish(void) {
+  int status = 0;
+  while (more()) continue;
+  for (int i = 0; i < PATIENCE_MS && waitpid(child, &status, WNOHANG) == 0; i++) {
+    if (i == PATIENCE_MS - 1) kill(child, SIGKILL);
+    usleep(1000);
+  }
+  close(terminal);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void test_values(void) {
+  start(60, 20, "xterm");
+  expect("Tessera 0.1.0");
+  expect("> ");
+  type("1 + 1\r");
+  expect("\n2\n");
+  type("local x = tessera.tensor({{1, 2}, {3, 4}})\r");
+  expect("(a local is kept as a global at the prompt)");
+  type("x + 1\r");
+  expect("[[2. 3.]\n [4. 5.]]\nf32[2,2]");
+  type("for i = 1, 2 do\rprint('n' .. i)\rend\r");
+  expect("n1\nn2");
+  type("x:nosuch()\r");
+  expect("a tensor has no field or method 'nosuch'");
+  type("? relu\r");
+  expect("max(x, 0)");
+  type("\x04");
+  check(finish() == 0, "Ctrl-D leaves with 0");
+}
+
+static void test_completion(void) {
+  start(80, 20, "xterm");
+  expect("> ");
+  type("x = tessera.tensor({-1})\rx:rel\t()\r");
+  expect("[0.]");
+  type("y = op.recip\t(x)\ry\r");
+  expect("[-1.]");
+  type("op.sum(x, {keepd\ttrue})\r");
+  expect("keepdims = true");
+  expect("f32[1]");
+  type("setmetatable(_G, nil) t = setmetatable({}, {__index = function() print('RAN') end})\r");
+  expect("> ");
+  type("t.a\t");
+  type("\x03");
+  expect("^C");
+  check(!strstr(seen, "RAN"), "Tab runs no code of the user");
+  type(":quit 4\r");
+  check(finish() == 4, ":quit gives its code");
+}
+
+static void test_interrupt(const char *term) {
+  start(80, 20, term);
+  expect("> ");
+  type("kept = 41\r");
+  expect("> ");
+  type("abandoned");
+  expect("abandoned");
+  usleep(100000); /* it is the terminal that echoes in the second run: the reader follows */
+  type("\x03");
+  expect("^C");
+  expect("> ");
+  type("io.write('be', 'gins\\n') while true do end\r");
+  expect("begins");
+  type("\x03");
+  expect("interrupted");
+  expect("> ");
+  type("kept + 1\r");
+  expect("\n42\n");
+  type("x = tessera.tensor({1}) io.write('ag', 'ain\\n') while true do x = x:mul(x) end\r");
+  expect("again");
+  type("\x03");
+  expect("interrupted");
+  expect("> ");
+  type("x:mul(x)\r");
+  expect("[1.]");
+  type("\x04");
+  int code = finish();
+  if (code) printf("prompt: exit code %d\n", code);
+  check(code == 0, "the session goes on after Ctrl-C");
+}
+
+static void test_history(void) {
+  start(80, 20, "xterm");
+  expect("> ");
+  type("'first' .. 'line'\r");
+  expect("\"firstline\"");
+  type("\x04");
+  finish();
+  start(80, 20, "xterm");
+  expect("> ");
+  type("\x1b[A\r");
+  expect("\"firstline\"");
+  type("\x04");
+  finish();
+}
+
+int main(int argc, char **argv) {
+  const char *variant = strstr(argv[0], "/tests/");
+  (void)argc;
+  snprintf(program, sizeof program, "%.*s/tessera", variant ? (int)(variant - argv[0]) : 1,
+           variant ? argv[0] : ".");
+  if (access(program, X_OK)) snprintf(program, sizeof program, "bin/tessera");
+  if (!mkdtemp(home)) return perror("mkdtemp"), 1;
+  test_values();
+  test_completion();
+  test_interrupt("xterm");
+  test_interrupt("dumb");
+  test_history();
+  char command[200];
+  snprintf(command, sizeof command, "rm -r %s", home);
+  if (system(command)) return 1;
+  printf("checks %d failed %d\n", checks, failed);
+  return failed != 0;
+}
