@@ -126,7 +126,10 @@ int ts_compose_spectral_filter(TsCompose *k) {
   bool real = ts_dtype_is((TsDtype)x->dtype, TS_KIND_F);
   int64_t n = x->dim[x->ndim - 1];
   TsVal t = mul(b, transform(b, real ? TS_OP_rfft : TS_OP_fft, k->in[0], 0, ORTHO), k->in[1]);
-  return finish(k, transform(b, real ? TS_OP_irfft : TS_OP_ifft, t, n, ORTHO));
+  TsDtype d = (TsDtype)x->dtype;
+  TsVal y = transform(b, real ? TS_OP_irfft : TS_OP_ifft, t, n, ORTHO);
+  bool narrow = real && !b->failed && ts_dtypes[d].nbytes < 4;
+  return finish(k, narrow ? ts_build_cast(b, y, d) : y);
 }
 
 /* The next length whose only prime factors are 2, 3 and 5. */
@@ -152,6 +155,8 @@ int ts_compose_conv_fft(TsCompose *k) {
   TsVal t = mul(b, transform(b, TS_OP_rfft, k->in[0], size, BACKWARD),
                 transform(b, TS_OP_rfft, k->in[1], size, BACKWARD));
   TsVal y = transform(b, TS_OP_irfft, t, size, BACKWARD);
+  TsDtype d = ts_dtype_promote((TsDtype)x.dtype, (TsDtype)w.dtype);
+  if (!b->failed && b->meta(b, y)->dtype != d) y = ts_build_cast(b, y, d);
   int64_t least = n < m ? n : m, length = mode == FULL ? full : mode == SAME ? n : n + m - 2 * least + 1;
   int64_t start = mode == FULL ? 0 : mode == SAME ? (m - 1) / 2 : least - 1;
   return finish(k, ts_build_narrow(b, y, b->meta(b, y)->ndim - 1, start, length));

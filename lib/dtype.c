@@ -80,6 +80,11 @@ TsDtype ts_dtype_float(TsDtype d) {
   return ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I) ? TS_DT_f32 : d;
 }
 
+int ts_dtype_rank(TsDtype d) {
+  if (ts_dtype_is(d, TS_KIND_B)) return 0;
+  return ts_dtype_is(d, TS_KIND_U | TS_KIND_I) ? 1 : ts_dtype_is(d, TS_KIND_C) ? 3 : 2;
+}
+
 void ts_dtype_int_range(TsDtype d, int64_t *lo, int64_t *hi) {
   if (ts_dtype_is(d, TS_KIND_B)) {
     *lo = 0, *hi = 1;

@@ -51,6 +51,10 @@ TsDtype ts_dtype_real(TsDtype d);    /* complex64 -> f32, complex128 -> f64, els
 TsDtype ts_dtype_complex(TsDtype d); /* f64 -> complex128, other reals -> complex64 */
 TsDtype ts_dtype_float(TsDtype d);   /* bool and integers -> f32, else d */
 
+/* bool 0, integers 1, floats 2, complex 3: what a value may be stored as without
+ * losing its kind is of its rank or a higher one. */
+int ts_dtype_rank(TsDtype d);
+
 /* Least and greatest value of a bool or integer type. */
 void ts_dtype_int_range(TsDtype d, int64_t *lo, int64_t *hi);
 

@@ -68,7 +68,10 @@ static void parse_inputs(TsOpInfo *o) {
     TS_ASSERT(o->nin < TS_MAX_IN && n < sizeof o->input[0]);
     memcpy(o->input[o->nin++], s, n);
     o->variadic |= many;
-    if (!optional && !many) o->nrequired = o->nin;
+    if (!optional && !many) {
+      o->nrequired = o->nin;
+      o->required |= (uint8_t)(1u << (o->nin - 1));
+    }
     s += len + (s[len] == ' ');
   }
 }

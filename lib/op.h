@@ -84,7 +84,9 @@ typedef struct TsOpInfo {
   uint8_t cls, types, npar; /* types: accepted kinds; npar: attributes that are operands */
   TsRule *dtype, *shape;
   const char *adjoint, *inputs, *attrs, *help, *family;
-  uint8_t nin, nrequired, variadic; /* inputs by name; variadic: the last one repeats */
+  uint8_t nin, nrequired; /* inputs by name; the last required one is nrequired - 1 */
+  uint8_t required;       /* bit i: input i is */
+  uint8_t variadic;       /* the last one repeats */
   uint8_t nattr;
   bool keeps_float; /* float inputs of one dtype give that dtype */
   char input[TS_MAX_IN][16];

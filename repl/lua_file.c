@@ -174,6 +174,7 @@ static int write_file(lua_State *L) {
     int saved = errno;
     unlink(temporary);
     errno = saved;
+    if (ts_lua_context(L)->err.code) return ts_lua_raise(L); /* a tensor could not be read */
     return io_failure(L, "cannot write", path);
   }
   return 0;

@@ -7,6 +7,7 @@
 
 #include "devices/device.h"
 #include "lib/text.h"
+#include "repl/display.h"
 #include "repl/lua_api.h"
 
 /* What the userdata holds. The first word tells our userdata from others', so
@@ -254,7 +255,7 @@ static int set(lua_State *L) {
 static int text(lua_State *L) {
   TsText t = {0};
   TsTensor *x = ts_lua_check_tensor(L, 1, "tostring");
-  ts_display_tensor(ts_lua_context(L), x, 80, &t);
+  ts_display_tensor(ts_lua_context(L), x, ts_display_width(), &t);
   lua_pushlstring(L, t.at ? t.at : "", t.len);
   ts_text_free(&t);
   return 1;

@@ -246,13 +246,19 @@ static int load_statements(lua_State *L, const char *text, size_t size, const ch
   return luaL_loadbuffer(L, text, size, name);
 }
 
-/* A Lua status; *locals: there were some, and they are global now. */
-static int load_input(lua_State *L, const char *text, size_t size, const char *name,
-                      bool *locals) {
-  *locals = false;
-  if (!load_prefixed(L, "return ", text, size, name)) return 0;
+/* What the input turned out to be. */
+typedef struct Input {
+  bool values; /* expressions: the chunk returns nil, then their values */
+  bool locals; /* statements with locals, which are global now */
+} Input;
+
+/* A Lua status. The nil keeps a single call from being a tail call, whose frame, and
+ * with it the line of an error, would be gone. */
+static int load_input(lua_State *L, const char *text, size_t size, const char *name, Input *in) {
+  *in = (Input){.values = !load_prefixed(L, "return nil, ", text, size, name)};
+  if (in->values) return 0;
   lua_pop(L, 1);
-  return load_statements(L, text, size, name, locals);
+  return load_statements(L, text, size, name, &in->locals);
 }
 
 static bool is_command(const char *text) {
@@ -280,8 +286,8 @@ static int is_incomplete(void *arg, const char *text, size_t size) {
   size_t skipped = (size_t)(start - text), n;
   if (is_command(start) || skipped >= size || breaks_string(text, size)) return 0;
   if (*start == '=') start++, skipped++;
-  bool locals;
-  if (!load_input(L, start, size - skipped, "=input", &locals)) {
+  Input in;
+  if (!load_input(L, start, size - skipped, "=input", &in)) {
     lua_pop(L, 1);
     return 0;
   }
@@ -330,20 +336,20 @@ static void run_chunk(lua_State *L, const char *text, size_t size) {
   snprintf(name, sizeof name, "=input %d", ++prompt.number);
   ts_run_keep_text(L, name, text, size);
   int base = lua_gettop(L);
-  bool locals;
-  if (load_input(L, text, size, name, &locals)) {
+  Input in;
+  if (load_input(L, text, size, name, &in)) {
     ts_run_explain(L, name);
     ts_run_print(L);
     return;
   }
-  if (locals) tell_about_locals();
+  if (in.locals) tell_about_locals();
   /* Interpreted, with the functions it defines: a compiled loop hears no Ctrl-C.
    * Code from files stays compiled. */
   luaJIT_setmode(L, -1, LUAJIT_MODE_ALLFUNC | LUAJIT_MODE_OFF);
   if (ts_run_call(L, 0, LUA_MULTRET))
     ts_run_print(L);
   else
-    show_values(L, base + 1, is_silenced(text, size));
+    show_values(L, base + (in.values ? 2 : 1), is_silenced(text, size));
   lua_settop(L, base);
 }
 

@@ -142,7 +142,7 @@ static int verify_op(const TsCode *code, int at, TsError *err) {
     return bad(err, at, "attributes outside the pool");
   for (uint32_t i = 0; i < nin + nout; i++) {
     uint32_t r = code->word[(uint32_t)at + 2 + i];
-    bool absent = r == TS_CODE_NONE && i < nin && i >= o->nrequired && !o->variadic;
+    bool absent = r == TS_CODE_NONE && i < nin && !(o->required >> i & 1) && !o->variadic;
     if (!absent && r >= (uint32_t)code->nreg) return bad(err, at, "register out of range");
   }
   return 0;

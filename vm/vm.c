@@ -127,7 +127,7 @@ static int check_inputs(TsContext *c, const TsOpInfo *o, int nin, TsTensor *cons
   int most = o->variadic ? TS_MAX_VARIADIC : o->nin;
   if (nin < o->nrequired || nin > most || (o->variadic && nin == 0)) return wrong_inputs(c, o, nin);
   for (int i = 0; i < o->nrequired; i++)
-    if (!in[i])
+    if (!in[i] && o->required >> i & 1)
       return ts_error_set(&c->err, TS_ERR_argument, "%s: input '%s' is missing", o->name,
                           o->input[i]);
   return 0;
@@ -185,8 +185,13 @@ int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
   TsTensor *y = ts_vm_call1(c, op, nin, in, attr);
   if (!y) return -1;
   int failed = 0;
-  if (!ts_meta_same_shape(&x->meta, &y->meta)) {
-    char a[TS_META_TEXT], b[TS_META_TEXT];
+  char a[TS_META_TEXT], b[TS_META_TEXT];
+  if (ts_dtype_rank(ts_tensor_dtype(y)) > ts_dtype_rank(ts_tensor_dtype(x))) {
+    failed = ts_error_set(&c->err, TS_ERR_dtype, "%s_: the result %s cannot be stored as %s",
+                          ts_op_info(op)->name, ts_meta_text(&y->meta, a),
+                          ts_dtype_name(ts_tensor_dtype(x)));
+    ts_error_hint(&c->err, "use x = x:%s(...) and let the dtype change", ts_op_info(op)->name);
+  } else if (!ts_meta_same_shape(&x->meta, &y->meta)) {
     failed = ts_error_set(&c->err, TS_ERR_shape, "%s_: the result %s does not fit into %s",
                           ts_op_info(op)->name, ts_meta_text(&y->meta, a),
                           ts_meta_text(&x->meta, b));

@@ -50,12 +50,12 @@ end
 
 local function reductions(o)
   for _, d in ipairs(dtypes(o.types)) do
-    local single = o.name:match "^arg" or o.class == "SCAN"
+    local single = o.name:match "^arg" or o.class == "scan"
     for _, p in ipairs { { { 9, 9001 }, 1 }, { { 9001, 9 }, 0 }, { { 17, 67, 61 }, 1 }, { { 3, 70001 }, 1 } } do
       add(o.name, { input(d, p[1], 1, 0.5, 1.5) }, { axis = p[2] })
     end
     if not single then add(o.name, { input(d, { 17, 67, 61 }, 1, 0.5, 1.5) }, { axis = { 0, 2 } }) end
-    if o.class ~= "SCAN" then add(o.name, { input(d, { 300001 }, 1, 0.5, 1.5) }) end
+    if o.class ~= "scan" then add(o.name, { input(d, { 300001 }, 1, 0.5, 1.5) }) end
   end
 end
 
@@ -145,7 +145,7 @@ end
 function M.cases()
   cases = {}
   for _, o in ipairs(core.operators()) do
-    if o.class == "POINTWISE" or o.class == "pointwise" then pointwise(o) end
+    if o.class == "pointwise" then pointwise(o) end
     if o.family == "reduce" and not o.inputs:match " " and not ("topk sort argsort median quantile unique histogram"):find(o.name, 1, true) then
       reductions(o)
     end

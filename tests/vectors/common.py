@@ -151,7 +151,7 @@ class Family:
             v = v.astype(np.float32).astype(NP[dtype])
         return Input(v.reshape(shape), spec)
 
-    FEW = {"fp8_e4m3": 3, "fp8_e5m2": 3, "f16": 5, "bf16": 12}
+    FEW = {"fp8_e4m3": 2, "fp8_e5m2": 2, "f16": 4, "bf16": 8, "i16": 2, "i32": 2, "u8": 2, "i8": 2}
 
     def case(self, row, ins, outs, o=None, ulp=None, t=None, scale=None, **more):
         """ulp None: outs are exact, in their dtype. Else they are f64 or (hi, lo), the

@@ -160,7 +160,7 @@ def dense(f):
 
 
 def make():
-    f = Family("linalg", Family.FEW)
+    f = Family("linalg", {**Family.FEW, "f16": 12, "bf16": 30, "i32": 20, "u8": 20})
     products(f)
     composed(f)
     dense(f)

@@ -315,7 +315,7 @@ def segments(f):
 
 
 def make():
-    f = Family("reduce", {"fp8_e4m3": 9, "fp8_e5m2": 9, "f16": 12, "u8": 8, "i16": 8, "i8": 8})
+    f = Family("reduce", {"fp8_e4m3": 5, "fp8_e5m2": 5, "f16": 8, "u8": 5, "i16": 5, "i8": 5, "bf16": 20, "i32": 12})
     sums(f)
     whole(f)
     scans(f)
