@@ -172,7 +172,7 @@ static void put_arguments(const TsOpInfo *o, int first_input, TsText *out, bool 
     if (is_needed(&o->attr[i]) && leads(o, i))
       ts_text_format(out, "%s%.*s", k++ ? ", " : "", o->attr[i].namelen, o->attr[i].name);
   for (int i = first_input; i < o->nin; i++) {
-    bool optional = i >= o->nrequired && !o->variadic;
+    bool optional = !(o->required >> i & 1) && !o->variadic;
     ts_text_format(out, "%s%s%s%s%s", optional && k ? " [" : "", k ? ", " : "", o->input[i],
                    o->variadic ? "..." : "", optional && k ? "]" : "");
     k++;
@@ -241,7 +241,7 @@ static void put_inputs(const TsOpInfo *o, TsText *out) {
     put_heading(out, i ? "" : "inputs");
     ts_text_format(out, "%-*s%s\n", name_columns(o), o->input[i],
                    o->variadic         ? "tensors, any number"
-                   : i >= o->nrequired ? "tensor, optional"
+                   : !(o->required >> i & 1) ? "tensor, optional"
                                        : "tensor");
   }
 }

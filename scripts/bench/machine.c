@@ -203,7 +203,8 @@ static long peak_kib(pid_t pid) {
   return kib;
 }
 
-/* Reads until "> " stands at the end of what the program wrote, controls aside; false when it ends or is silent for a second. */
+/* Reads until "> " stands at the end of what the program wrote, controls aside; false
+ * when it ends or is silent for a second. */
 static bool see_prompt(int terminal) {
   char seen[2] = {0, 0}, buffer[512];
   bool escape = false;

@@ -238,6 +238,7 @@ local function result_of(row, threads, values, ratios)
   for name, v in pairs(values) do
     if name == "limit" then
       r.limit = in_unit(row.limit.per, v)
+      if ratios.limit then r.part = ratios.limit * row.per.n / row.limit.per.n end
     else
       r.value[name] = in_unit(row.per, v)
     end

@@ -62,8 +62,7 @@ local function judge(r)
   end
   if g.limit then
     words[#words + 1] = ("%g limit"):format(g.limit)
-    local part = r.value.ours and r.limit and r.value.ours / r.limit
-    if not part or part < g.limit then short[#short + 1] = "limit " .. ratio(part) end
+    if not r.part or r.part < g.limit then short[#short + 1] = "limit " .. ratio(r.part) end
   end
   for _, name in ipairs(ORDER) do
     local least = g.peers and g.peers[name]
@@ -111,10 +110,12 @@ local function cells_of(section, results, columns)
     for _, c in ipairs(columns) do
       if used[c.name] then
         line[#line + 1] = number(r.value[c.name])
-        if c.name ~= "ours" and not c.bare then line[#line + 1] = ratio(r.value[c.name] and r.ratio[c.name]) end
+        if c.name ~= "ours" and not c.bare then
+          line[#line + 1] = ratio(r.value[c.name] and r.ratio[c.name])
+        end
         if c.name == "ours" and limits then
           line[#line + 1] = number(r.limit)
-          line[#line + 1] = ratio(r.limit and r.value.ours and r.value.ours / r.limit)
+          line[#line + 1] = ratio(r.part)
         end
       end
     end
