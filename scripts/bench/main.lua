@@ -277,7 +277,7 @@ local function main()
   find_peers(thread_counts)
   local columns = { { name = "machine", title = "value", bare = true }, PEERS[1],
     { name = "luajit", title = "LuaJIT" }, unpack(PEERS, 2) }
-  local text = { report.head(found, missing, only) }
+  local text = { report.head(found, missing) }
   print(text[1].plain)
   for _, section in ipairs(sections) do
     local results = run_section(section, thread_counts)

@@ -28,13 +28,22 @@ local function answer(command)
   return text
 end
 
-function report.head(found, missing, only)
+local function command_line()
+  local words = { "make bench" }
+  for _, name in ipairs { "ONLY", "ROUNDS", "THREADS", "CLOCK" } do
+    local value = os.getenv(name) or ""
+    if value ~= "" then words[#words + 1] = name .. "=" .. value end
+  end
+  return table.concat(words, " ")
+end
+
+function report.head(found, missing)
   local lines = {
     ("Machine: %s, %s processors, %s memory, %s"):format(cpu_model(), answer "nproc",
       answer "free -h --si | awk '/^Mem/{print $2}'", answer "uname -sr"),
     ("Instruction set of the kernels: %s"):format(require("tessera.core").isa()),
-    ("Date: %s; command: make bench%s; load at the start: %s"):format(os.date("!%Y-%m-%d"),
-      only ~= "" and " ONLY=" .. only or "", answer "cut -d' ' -f1 /proc/loadavg"),
+    ("Date: %s; command: %s; load at the start: %s"):format(os.date("!%Y-%m-%d"),
+      command_line(), answer "cut -d' ' -f1 /proc/loadavg"),
   }
   local names = {}
   for _, p in ipairs(found) do names[#names + 1] = p.title .. " " .. p.about end
@@ -51,10 +60,11 @@ end
 local SHORT = { onednn = "oneDNN", torch = "PyTorch", numpy = "NumPy", scipy = "SciPy" }
 local ORDER = { "onednn", "torch", "numpy", "scipy" }
 
--- The goal in words, and what is missing for it: "" when met, nil without a goal.
+-- The goal in words, and what is missing for it: "" when met, nil without a goal that
+-- was measured. Peers that have no such row, or were not found, are no part of it.
 local function judge(r)
   local g = r.row.goals
-  if not g then return "", nil end
+  if not g then return "-", nil end
   local words, short = {}, {}
   if g.most then
     words[1] = ("<= %g %s"):format(g.most, r.row.per.unit)
@@ -66,12 +76,13 @@ local function judge(r)
   end
   for _, name in ipairs(ORDER) do
     local least = g.peers and g.peers[name]
-    if least then
+    if least and r.value[name] then
       words[#words + 1] = ("%g %s"):format(least, SHORT[name])
-      local has = r.value[name] and (r.ratio[name] or 0)
-      if has and has < least then short[#short + 1] = SHORT[name] .. " " .. ratio(has) end
+      local has = r.ratio[name] or 0
+      if has < least then short[#short + 1] = SHORT[name] .. " " .. ratio(has) end
     end
   end
+  if #words == 0 then return "-", nil end
   if not r.value.ours then return table.concat(words, ", "), "no result" end
   return table.concat(words, ", "), table.concat(short, ", ")
 end
@@ -122,7 +133,7 @@ local function cells_of(section, results, columns)
     if goals then
       local goal, short = judge(r)
       line[#line + 1] = goal
-      line[#line + 1] = short == nil and "" or short == "" and "yes" or "no: " .. short
+      line[#line + 1] = short == nil and "-" or short == "" and "yes" or "no: " .. short
     end
     rows[#rows + 1] = line
   end

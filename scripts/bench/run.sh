@@ -12,6 +12,7 @@ set -e
 cd "$(dirname "$0")/../.."
 out=build/bench
 mkdir -p "$out"
+rm -f "$out"/answers.* "$out"/worker.*.log
 cc=${CC:-cc}
 
 build() { # build NAME LIBS...: an absent result means that the peer is not there

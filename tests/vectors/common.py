@@ -180,9 +180,9 @@ class Family:
         if los:
             c["low"] = los[0]
         if ulp is not None:
-            c["ulp"], c["t"] = float(ulp), t
+            c["ulp"], c["t"] = float(f"{ulp:.5g}"), t
         if scale is not None:
-            c["scale"] = float(scale)
+            c["scale"] = float(f"{scale:.3g}")
         c.update(more)
         self.cases.append(c)
 

@@ -5,7 +5,7 @@ from common import *
 
 
 def make():
-    f = Family("create")
+    f = Family("create", {d: 2 for d in ("u8", "i8", "i16", "f64", "fp8_e4m3", "fp8_e5m2", "f16")})
     for d in ALL:
         t = NP[d]
         for shape in ([], [0], [3], [2, 0, 3], [257], [2, 3]):

@@ -24,6 +24,9 @@ def nhwc(a):
 
 def convs(f):
     for d in FLOATS:
+        x, k = f.gen(d, [1, 3, 5, 5]), f.gen(d, [2, 3, 3, 3])
+        y = np.maximum(F.conv2d(T(x), T(k)).numpy(), 0)
+        f.case("conv2d", [x, k], [y], {"epilogue": "relu"}, **kw(d, 8, 4))
         for dims, shape, w, o in (
                 (1, [2, 3, 9], [4, 3, 3], {}), (1, [1, 4, 8], [6, 2, 3], {"stride": 2, "padding": 1, "dilation": 2, "groups": 2}),
                 (2, [2, 3, 5, 6], [2, 3, 3, 2], {}), (2, [1, 4, 9, 8], [6, 2, 3, 3], {"stride": [2, 1], "padding": [1, 2], "dilation": [1, 2], "groups": 2}),
@@ -41,6 +44,8 @@ def convs(f):
             f.case(row, [x, k, b], [y], o or None, **kw(d, 2 + n**0.5, 4))
             if not o:
                 f.case(row, [x, k], [fn(T(x), T(k), None, **args).numpy()], None, **kw(d, 2 + n**0.5, 4))
+            if d not in ("f32", "bf16"):
+                continue
             xl, kl = f.const(nhwc(x.v)), f.const(nhwc(k.v))
             f.case(row, [xl, kl, b], [nhwc(y)], {**o, "layout": "nhwc"}, **kw(d, 2 + n**0.5, 4))
             if dims == 2 and not o:
@@ -122,7 +127,7 @@ def rows(f):
             u = dict(ulp=12 if d in MAIN else 0.52, t=d, zero=False)
             f.case("softmax", [x], [F.softmax(T(x), ax).numpy()], o, **u)
             if shape[-1] != 4099:
-                f.case("log_softmax", [x], [F.log_softmax(T(x), ax).numpy()], o, **dict(u, scale=4 if d in MAIN else None))
+                f.case("log_softmax", [x], [F.log_softmax(T(x), ax).numpy()], o, **dict(u, scale=4 if d in MAIN else 2.0**-6))
         x = f.const(np.array([[1000, -1000, 0], [-1e4, -1e4, -1e4]]) if d in ("bf16", *MAIN) else np.array([[200, -200, 0.0]]), d)
         f.case("softmax", [x], [F.softmax(T(x), -1).numpy()], **u)
         if d != "fp8_e4m3":
@@ -275,7 +280,7 @@ def attention(f):
 
 
 def make():
-    f = Family("nn", Family.FEW)
+    f = Family("nn", {**Family.FEW, "f64": 14})
     convs(f)
     pools(f)
     resampling(f)

@@ -29,16 +29,16 @@ def specials(d):
 def pools(f):
     p = {}
     for d in FLOATS:
-        n = 24 if d in ("f32", "f64") else 14
+        n = 14 if d in ("f32", "f64") else 9
         u = unit(4 * n, 1000 + len(p))
         v = specials(d) + list(-10 + 20 * u[:n]) + list(-1 + 2 * u[n:2 * n])
         emax = min(int(math.log2(LIMITS[d][2])), 300)
         v += list(np.where(u[2 * n:3 * n] < 0.5, -1, 1) * 2.0**((u[3 * n:] - 0.5) * 2 * emax) * 1.1)
         p["any", d] = f.const(np.array(v), d)
         s = specials(d)
-        s = s[:11] + s[14:17]
-        a = [x for x in s for _ in s] + list(-8 + 16 * unit(30, 77)) + [3, -3, 3, -3, 0.5, 8, 7.5, -7.5]
-        b = [y for _ in s for y in s] + list(-4 + 8 * unit(30, 78)) + [2, 2, -2, -2, 3, 0.5, -2.5, 2.5]
+        s = s[:5] + s[5:6] + s[9:11] + s[15:17]
+        a = [x for x in s for _ in s] + list(-8 + 16 * unit(18, 77)) + [3, -3, 3, -3, 0.5, 8, 7.5, -7.5]
+        b = [y for _ in s for y in s] + list(-4 + 8 * unit(18, 78)) + [2, 2, -2, -2, 3, 0.5, -2.5, 2.5]
         p["lhs", d], p["rhs", d] = f.const(np.array(a), d), f.const(np.array(b), d)
     for d in INTS:
         i = np.iinfo(NP[d])

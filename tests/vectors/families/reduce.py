@@ -315,7 +315,7 @@ def segments(f):
 
 
 def make():
-    f = Family("reduce", {"fp8_e4m3": 5, "fp8_e5m2": 5, "f16": 8, "u8": 5, "i16": 5, "i8": 5, "bf16": 20, "i32": 12})
+    f = Family("reduce", {"fp8_e4m3": 5, "fp8_e5m2": 5, "f16": 8, "u8": 5, "i16": 5, "i8": 5, "bf16": 16, "i32": 8, "i64": 8, "bool": 8, "f64": 20})
     sums(f)
     whole(f)
     scans(f)

@@ -164,10 +164,13 @@ def blocks(f):
     e2m1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.5, -1, -1.5, -2, -3, -4, -6, 6] * 2, np.float32)
     x = f.const(np.concatenate([e2m1, e2m1 * np.float32(2.0**-20), e2m1 * np.float32(2.0**30)]))
     f.case("cast", [x], [None], {"dtype": "mxfp4"}, check="blocks")
+    f.case("cast", [f.const(x.v.reshape(3, 32))], [None], {"dtype": "mxfp4"}, check="blocks")
+    f.case("cast", [f.const(np.stack([x.v, x.v[::-1]]).reshape(2, 1, 96))], [None], {"dtype": "mxfp4"}, check="blocks")
 
 
 def make():
-    f = Family("shape")
+    # Moving looks at the size of an element alone: one case for types of a size seen.
+    f = Family("shape", {d: 1 for d in ("u8", "i8", "i16", "f64", "fp8_e4m3", "fp8_e5m2", "f16", "i32")})
     for d in ALL:
         moves(f, d)
         indexing(f, d)
@@ -176,6 +179,7 @@ def make():
     for d in COMPLEX:
         x = f.gen(d, [3, 2])
         f.case("real_view", [x], [x.v.view(np.float32 if d == "complex64" else np.float64).reshape(3, 2, 2)])
+    f.most = {}
     casts(f)
     blocks(f)
     # Larger ones of odd sizes, in all the ways that rows are moved.

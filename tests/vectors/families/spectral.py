@@ -11,11 +11,11 @@ PART = {"f64": "f64", "complex128": "f64"}
 
 
 def make():
-    f = Family("spectral", Family.FEW)
+    f = Family("spectral", {**Family.FEW, "bf16": 4, "i64": 3, "bool": 2, "complex128": 12, "f64": 12})
     for d in ["bool"] + INTS + FLOATS + COMPLEX:
         part = PART.get(d, "f32")
         real = d not in COMPLEX
-        lengths = LENGTHS if d in ("f32", "f64", "complex64", "complex128") else [1, 6, 7]
+        lengths = LENGTHS if d in ("f32", "complex64") else [3, 8, 30] if d in ("f64", "complex128") else [1, 7]
         for n in lengths:
             x = f.gen(d, [n], -1, 1) if d in FLOATS + COMPLEX else f.gen(d, [n], 0, 9)
             w = wide(x.v).astype(np.float64) if real else x.w
