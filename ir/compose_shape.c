@@ -70,6 +70,7 @@ int ts_compose_split(TsCompose *k) {
                            (long long)size->ints[i]);
     sum += size->ints[i];
   }
+  if (size->n == 0) return ts_build_fail(k->b, TS_ERR_value, "split: no sizes are given");
   if (size->n == 1) return cut_evenly(k, axis, n, size->ints[0]);
   if (sum != n)
     return ts_build_fail(k->b, TS_ERR_value, "split: sizes add up to %lld, axis %d of %s has %lld",

@@ -78,6 +78,7 @@ int ts_compose_stft(TsCompose *k) {
 /* Overlapping frames [.., count, frame] added into [.., n]: element j of frame i
  * goes to i * hop + j, in increasing frame order. */
 static TsVal overlap_add(TsBuild *b, TsVal frames, int64_t hop) {
+  if (b->failed) return NULL;
   TsMeta m = *b->meta(b, frames);
   int64_t count = m.dim[m.ndim - 2], frame = m.dim[m.ndim - 1], n = (count - 1) * hop + frame;
   TsMeta zero = m;

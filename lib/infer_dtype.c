@@ -202,7 +202,8 @@ int ts_dtype_rule_matmul(TsInfer *inf) {
   int failed = promote(inf, 0);
   inf->nin = nin;
   if (failed) return -1;
-  if (d != TS_DT_none && ts_dtype_promote(d, inf->compute) != d) {
+  bool kind = d == TS_DT_none || ts_dtype_rank(d) == ts_dtype_rank(inf->compute);
+  if (d != TS_DT_none && (!kind || ts_dtype_promote(d, inf->compute) != d)) {
     return ts_error_set(inf->err, TS_ERR_attribute, "matmul: cannot accumulate %s in %s",
                         ts_dtype_name(inf->compute), ts_dtype_name(d));
   }

@@ -317,6 +317,8 @@ int ts_shape_rule_attention(TsInfer *inf) {
     return ts_error_set(inf->err, TS_ERR_dtype,
                         "attention: mask must be bool or floats, not %s",
                         ts_dtype_name((TsDtype)mask->dtype));
+  if (mask && mask->ndim == 0)
+    return ts_error_set(inf->err, TS_ERR_shape, "attention: a mask needs at least one axis");
   if (mask && (ts_meta_broadcast(&scores, mask, &both) || !ts_meta_same_shape(&both, &scores)))
     return ts_error_set(inf->err, TS_ERR_shape, "attention: mask %s does not fit the scores %s",
                         ts_meta_text(mask, a), ts_meta_text(&scores, b));

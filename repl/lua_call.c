@@ -306,6 +306,17 @@ static bool holds_tensor(lua_State *L, int table) {
 
 static int positional(Args *a, int first, int last);
 
+/* {} is a list where one is needed, x:reshape{}, else options that name nothing. */
+static bool is_empty_list(Args *a, int index) {
+  lua_pushnil(a->L);
+  if (lua_next(a->L, index)) {
+    lua_pop(a->L, 2);
+    return false;
+  }
+  int i = next_attr(a, LUA_TTABLE);
+  return i >= 0 && !a->o->attr[i].optional && !a->o->attr[i].has_default;
+}
+
 /* A table: tensors are inputs, numbers a list, names are options. */
 static int table_argument(Args *a, int index) {
   lua_State *L = a->L;
@@ -318,12 +329,10 @@ static int table_argument(Args *a, int index) {
   } else if (n > 0 && a->nin < a->o->nrequired) {
     TsTensor *t = ts_lua_from_value(L, index, TS_DT_none);
     return t ? add_input(a, t, true) : -1;
-  } else if (n > 0 || (lua_pushnil(L), !lua_next(L, index))) {
-    if ((i = next_attr(a, LUA_TTABLE)) < 0) return n ? too_many(a, index) : 0;
+  } else if (n > 0 || is_empty_list(a, index)) {
+    if ((i = next_attr(a, LUA_TTABLE)) < 0) return too_many(a, index);
     a->attr_at = i + 1;
     if (set_attr(a, i, index)) return -1;
-  } else {
-    lua_pop(L, 2);
   }
   return set_options(a, index);
 }

@@ -119,4 +119,4 @@ if err then
   print(err)
 end
 print(("checks %d failed %d"):format(checks, failed))
-os.exit(failed == 0 and 0 or 1)
+os.exit(failed == 0 and 0 or 1, true)

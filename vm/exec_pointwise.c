@@ -16,6 +16,7 @@ _Static_assert((int)TS_OP_where == (int)TS_PW_where, "pointwise rows stand first
 enum {
   MAX_OPERANDS = 4, /* three inputs and the output */
   BLOCK = 1024,     /* elements staged at a time: four buffers of 16 KiB at most */
+  STREAM_BLOCK = 256, /* when the result is streamed out: loads and stores interleave */
   SHORT_RUN = 16,   /* inner runs below this are staged across rows */
   GRAIN = 1 << 15,  /* elements that one thread takes at least */
   STREAM = 12 << 20, /* bytes of a result that goes past the caches */
@@ -199,7 +200,8 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
   Buffers b;
   char *at[MAX_OPERANDS];
   int inner = j->ndim - 1;
-  int64_t len = j->dim[inner], block = all_direct(j) ? INT64_C(1) << 40 : BLOCK;
+  int64_t len = j->dim[inner];
+  int64_t block = all_direct(j) ? INT64_C(1) << 40 : j->stream ? STREAM_BLOCK : BLOCK;
   (void)worker;
   for (int64_t i = lo; i < hi;) {
     int64_t col = i % len, n = len - col;

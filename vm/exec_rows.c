@@ -19,7 +19,8 @@ static Split split(const TsTensor *x, const TsTensor *y, int first, int count) {
   for (int i = 0; i < x->meta.ndim; i++) {
     if (i >= first && i < first + count) {
       s.n *= x->meta.dim[i];
-      s.x_step = x->stride[i], s.y_step = y->stride[i];
+      /* The step along the merged axis; an axis of size 1 may have any stride. */
+      if (i == first || x->meta.dim[i] != 1) s.x_step = x->stride[i], s.y_step = y->stride[i];
       continue;
     }
     s.dim[s.nouter] = x->meta.dim[i];
@@ -83,8 +84,12 @@ int ts_exec_log_softmax(TsCall *call) { return softmax(call, TS_ROWS_log_softmax
 /* The last axes are one row: in place if they lie so. */
 static TsTensor *merged(TsContext *c, TsTensor *x, int first, TsDtype d) {
   bool even = ts_tensor_dtype(x) == d;
-  for (int i = first; i + 1 < x->meta.ndim; i++)
-    even = even && x->stride[i] == x->stride[i + 1] * x->meta.dim[i + 1];
+  int64_t next = 0; /* the stride that the axis before must have; 0: any */
+  for (int i = x->meta.ndim; i-- > first;) {
+    if (x->meta.dim[i] == 1) continue;
+    even = even && (next == 0 || x->stride[i] == next);
+    next = x->stride[i] * x->meta.dim[i];
+  }
   return even ? ts_tensor_ref(x) : ts_tensor_cast(c, x, d);
 }
 

@@ -206,7 +206,8 @@ void ts_tensor_unref(TsTensor *t) {
 
 static void byte_strides(const TsTensor *t, int64_t *out) {
   int64_t size = ts_dtypes[t->meta.dtype].nbytes;
-  for (int i = 0; i < t->meta.ndim; i++) out[i] = t->stride[i] * size;
+  int64_t each = t->meta.dtype == TS_DT_mxfp4 ? TS_MXFP4_BLOCK : 1; /* elements of that size */
+  for (int i = 0; i < t->meta.ndim; i++) out[i] = t->stride[i] / each * size;
 }
 
 static TsTensor *converted(TsContext *c, TsTensor *x, TsDtype d) {
