@@ -33,7 +33,7 @@ static inline int ts_dtype_kind(TsDtype d) { return ts_dtypes[d].kind; }
 static inline bool ts_dtype_is(TsDtype d, int kinds) { return (ts_dtypes[d].kind & kinds) != 0; }
 static inline const char *ts_dtype_name(TsDtype d) { return d < TS_DT_COUNT ? ts_dtypes[d].name : "none"; }
 
-/* Bytes of n elements in a row. */
+/* Bytes of n elements in a row, or of a stride of n elements; of mxfp4 whole blocks. */
 static inline int64_t ts_dtype_nbytes(TsDtype d, int64_t n) {
   return d == TS_DT_mxfp4 ? n / TS_MXFP4_BLOCK * 17 : n * ts_dtypes[d].nbytes;
 }

@@ -241,6 +241,19 @@ static const char *kinds_text(int kinds, char buffer[80]) {
   return buffer;
 }
 
+/* Blocks of mxfp4 are stored and converted; nothing looks inside them. */
+static int check_blocks(TsInfer *inf, const TsOpInfo *o) {
+  char text[TS_META_TEXT];
+  if (inf->op == TS_OP_cast || inf->op == TS_OP_clone || inf->op == TS_OP_contiguous) return 0;
+  for (int i = 0; i < inf->nin; i++) {
+    if (!inf->in[i] || inf->in[i]->dtype != TS_DT_mxfp4) continue;
+    ts_error_set(inf->err, TS_ERR_dtype, "%s: mxfp4 is a storage format, in %s", o->name,
+                 ts_meta_text(inf->in[i], text));
+    return ts_error_hint(inf->err, "convert with x:cast(\"f32\") or x:cast(\"bf16\") first");
+  }
+  return 0;
+}
+
 static int check_kinds(TsInfer *inf, const TsOpInfo *o) {
   char text[TS_META_TEXT], kinds[80];
   if (inf->nin == 0 || ts_dtype_is(inf->compute, o->types)) return 0;
@@ -255,7 +268,7 @@ int ts_op_infer(TsInfer *inf) {
   inf->dynamic = false;
   inf->compute = inf->nin && inf->in[0] ? (TsDtype)inf->in[0]->dtype : TS_DT_f32;
   memset(&inf->out[0], 0, offsetof(TsMeta, dim));
-  if (o->dtype(inf) || check_kinds(inf, o)) return -1;
+  if (check_blocks(inf, o) || o->dtype(inf) || check_kinds(inf, o)) return -1;
   if (o->shape(inf)) return -1;
   for (int i = 0; i < inf->nout; i++)
     if (ts_meta_check_size(&inf->out[i], o->name, inf->err)) return -1;

@@ -52,8 +52,8 @@ int ts_exec_cast(TsCall *call) {
   void *dst = src ? ts_tensor_write(y) : NULL;
   if (!dst) return -1;
   for (int i = 0; i < x->meta.ndim; i++) {
-    xs[i] = x->stride[i] * ts_dtypes[from].nbytes;
-    ys[i] = y->stride[i] * ts_dtypes[to].nbytes;
+    xs[i] = ts_dtype_nbytes(from, x->stride[i]);
+    ys[i] = ts_dtype_nbytes(to, y->stride[i]);
   }
   if (ts_tensor_numel(x)) ts_convert_nd(x->meta.ndim, x->meta.dim, dst, to, ys, src, from, xs);
   return 0;

@@ -205,9 +205,7 @@ void ts_tensor_unref(TsTensor *t) {
 }
 
 static void byte_strides(const TsTensor *t, int64_t *out) {
-  int64_t size = ts_dtypes[t->meta.dtype].nbytes;
-  int64_t each = t->meta.dtype == TS_DT_mxfp4 ? TS_MXFP4_BLOCK : 1; /* elements of that size */
-  for (int i = 0; i < t->meta.ndim; i++) out[i] = t->stride[i] / each * size;
+  for (int i = 0; i < t->meta.ndim; i++) out[i] = ts_dtype_nbytes(ts_tensor_dtype(t), t->stride[i]);
 }
 
 static TsTensor *converted(TsContext *c, TsTensor *x, TsDtype d) {

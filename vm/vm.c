@@ -208,6 +208,9 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (ts_meta_broadcast(&dst->meta, &src->meta, &m) || !ts_meta_same_shape(&m, &dst->meta))
     return ts_error_set(&c->err, TS_ERR_shape, "assignment: %s does not fit into %s",
                         ts_meta_text(&src->meta, a), ts_meta_text(&dst->meta, b));
+  if ((dst->meta.dtype == TS_DT_mxfp4 || src->meta.dtype == TS_DT_mxfp4) &&
+      !ts_meta_same_shape(&dst->meta, &src->meta))
+    return ts_error_set(&c->err, TS_ERR_dtype, "assignment: mxfp4 is not broadcast");
   TsTensor *own = NULL; /* overlapping views must not see their own writes */
   if (src->storage == dst->storage && !(own = ts_tensor_copy(c, src))) return -1;
   if (own) src = own;
@@ -219,10 +222,12 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
     TsDtype dd = ts_tensor_dtype(dst), sd = ts_tensor_dtype(src);
     for (int i = 0; i < dst->meta.ndim; i++) {
       bool spread = i < skip || src->meta.dim[i - skip] == 1;
-      ds[i] = dst->stride[i] * ts_dtypes[dd].nbytes;
-      ss[i] = spread ? 0 : src->stride[i - skip] * ts_dtypes[sd].nbytes;
+      ds[i] = ts_dtype_nbytes(dd, dst->stride[i]);
+      ss[i] = spread ? 0 : ts_dtype_nbytes(sd, src->stride[i - skip]);
     }
-    if (dd == sd)
+    if (dd == TS_DT_mxfp4 && sd == dd)
+      memcpy(to, from, (size_t)ts_meta_nbytes(&m)); /* it has no views */
+    else if (dd == sd)
       ts_copy_nd(m.ndim, m.dim, to, ds, from, ss, ts_dtypes[dd].nbytes);
     else
       ts_convert_nd(m.ndim, m.dim, to, dd, ds, from, sd, ss);
