@@ -63,7 +63,7 @@ op.zeros({3, 32}):cast("mxfp4").nbytes --> 51
 op.full({2, 32}, 1.5):cast("mxfp4"):cast("f32"):sum():item() --> 96
 op.zeros({3, 31}):cast("mxfp4") --! a multiple of 32 elements
 op.zeros({32}, {dtype = "f16"}):cast("mxfp4") --! no conversion from f16 to mxfp4
-op.zeros({32}):cast("mxfp4"):roll(1) --! stored in blocks
+op.zeros({32}):cast("mxfp4"):roll(1) --! mxfp4 is a storage format
 
 list(op.masked_fill(x, x:gt(2), -1)) --> 0 1 2 -1 -1 -1
 op.masked_fill(x, x:gt(2), 0.5) --! 0.5 does not fit into i64
