@@ -12,7 +12,9 @@ local env = os.getenv
 local python, only = env "TESSERA_PEERS_PYTHON" or "", env "ONLY" or ""
 local ROUNDS = tonumber(env "ROUNDS" or "") or 7
 local OURS = "bin/tessera"
-local PAUSE_US = 10000 -- between turns, so that threads of the last one go to sleep
+-- Between turns, so that the threads of the last one go to sleep: OpenMP runtimes keep
+-- theirs spinning for 200 ms, on the processor that the next turn needs.
+local PAUSE_US = 230000
 
 -- The peers in the order of the columns. The first is ours.
 local PEERS = {
