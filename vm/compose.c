@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/build.h"
+#include "devices/memory.h"
+#include "ir/adjoint.h"
 #include "vm/exec.h"
 
 typedef struct Eager {
@@ -18,7 +19,8 @@ static TsTensor *tensor_of(TsVal v) { return (TsTensor *)v; }
 static TsVal keep(Eager *e, TsTensor *t) {
   if (t && e->nmade == e->cap) {
     int cap = e->cap ? e->cap * 2 : 32;
-    TsTensor **made = realloc(e->made, (size_t)cap * sizeof *made);
+    TsTensor **made =
+        ts_memory_should_fail() ? NULL : realloc(e->made, (size_t)cap * sizeof *made);
     if (!made) {
       ts_tensor_unref(t);
       ts_error_set(&e->ctx->err, TS_ERR_memory, "out of memory");
@@ -83,6 +85,18 @@ int ts_vm_compose(TsCall *call, int room, int *nout) {
   for (int i = 0; i < e.nmade; i++) ts_tensor_unref(e.made[i]);
   free(e.made);
   return failed ? -1 : 0;
+}
+
+int ts_vm_vjp(TsContext *c, TsOp op, int nin, int ngrad, TsTensor *const *in, const TsAttr *attr,
+              TsTensor *const *second, TsTensor **grad_in) {
+  TsVal g[TS_MAX_IN + TS_MAX_OUT];
+  Eager e = {.b = {.emit = emit, .meta = meta, .number = number, .err = &c->err}, .ctx = c};
+  int failed = ts_vjp(&e.b, op, nin, ngrad, (const TsVal *)in, attr, (const TsVal *)second, g);
+  for (int i = 0; i < nin + ngrad; i++)
+    grad_in[i] = !failed && g[i] ? ts_tensor_ref(tensor_of(g[i])) : NULL;
+  for (int i = 0; i < e.nmade; i++) ts_tensor_unref(e.made[i]);
+  free(e.made);
+  return failed;
 }
 
 /* COMPOSE rows never reach the handler table: ts_vm_call expands them first. */

@@ -44,6 +44,11 @@ int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
 int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
                    int nout, TsTensor *const *out);
 
+/* Gradients of one call (ts_vjp of ir/adjoint.h), computed at once. in: inputs, then the
+ * gradients of the outputs, NULL where zero. grad_in[0..nin + ngrad): a reference or NULL. */
+int ts_vm_vjp(TsContext *c, TsOp op, int nin, int ngrad, TsTensor *const *in, const TsAttr *attr,
+              TsTensor *const *second, TsTensor **grad_in);
+
 /* Copies src, broadcast and converted, into the elements of dst. */
 int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src);
 

@@ -1,0 +1,384 @@
+/* Graphs: units, nodes, interning, and the builder that emits into them. */
+#include "ir/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const node_name[] = {
+#define NODE(name, help) #name,
+#include "ir/graph.def"
+#undef NODE
+};
+
+const char *ts_node_name(const TsNode *n) {
+  return n->op < TS_OP_COUNT ? ts_op_info((TsOp)n->op)->name : node_name[n->op - TS_OP_COUNT];
+}
+
+static int no_memory(TsGraph *g) {
+  g->b.failed = true;
+  return ts_error_set(g->err, TS_ERR_memory, "out of memory");
+}
+
+/* ---- units */
+int ts_graph_place(TsUnit *u, const char *place) {
+  /* A function has few lines, and the newest one is asked for most. */
+  for (int i = u->nplace; i-- > 0;)
+    if (!strcmp(u->place[i], place)) return i;
+  if (u->nplace == u->capplace) {
+    int cap = u->capplace ? u->capplace * 2 : 16;
+    const char **p = ts_arena_alloc(&u->arena, sizeof *p * (size_t)cap);
+    if (!p) return 0;
+    if (u->nplace) memcpy(p, u->place, sizeof *p * (size_t)u->nplace);
+    u->place = p;
+    u->capplace = cap;
+  }
+  char *text = ts_arena_text(&u->arena, place);
+  if (!text) return 0;
+  u->place[u->nplace] = text;
+  return u->nplace++;
+}
+
+const char *ts_graph_where(const TsNode *n) {
+  const TsUnit *u = n->out[0].graph->unit;
+  return n->line > 0 && n->line < u->nplace ? u->place[n->line] : "";
+}
+
+static TsVal emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out) {
+  return ts_graph_emit((TsGraph *)b, op, nin, in, attr, out, NULL);
+}
+
+static const TsMeta *meta(TsBuild *b, TsVal v) {
+  static const TsMeta nothing = {.dtype = TS_DT_f32};
+  (void)b;
+  return v ? &v->meta : &nothing;
+}
+
+static TsVal number(TsBuild *b, double value) {
+  return b->failed ? NULL : ts_graph_number((TsGraph *)b, value);
+}
+
+TsGraph *ts_graph_in_unit(TsUnit *u, const char *name, TsError *err) {
+  TsGraph *g = ts_arena_alloc(&u->arena, sizeof *g);
+  char *own = g ? ts_arena_text(&u->arena, name) : NULL;
+  if (!own) {
+    ts_error_set(err, TS_ERR_memory, "out of memory");
+    return NULL;
+  }
+  g->b = (TsBuild){.emit = emit, .meta = meta, .number = number, .err = err};
+  g->unit = u;
+  g->name = own;
+  g->err = err;
+  return g;
+}
+
+TsGraph *ts_graph_new(const char *name, TsError *err) {
+  TsUnit *u = calloc(1, sizeof *u);
+  TsGraph *g = u ? ts_graph_in_unit(u, name, err) : NULL;
+  if (!g) {
+    if (u) ts_arena_free(&u->arena);
+    free(u);
+    ts_error_set(err, TS_ERR_memory, "out of memory");
+    return NULL;
+  }
+  u->refs = 1;
+  ts_graph_place(u, "");
+  return g;
+}
+
+TsGraph *ts_graph_region(TsGraph *parent, const char *name) {
+  TsGraph *g = ts_graph_in_unit(parent->unit, name, parent->err);
+  if (g) g->parent = parent;
+  if (g) g->line = parent->line;
+  return g;
+}
+
+void ts_graph_free(TsGraph *g) {
+  if (!g || --g->unit->refs > 0) return;
+  TsUnit *u = g->unit;
+  ts_arena_free(&u->arena);
+  free(u);
+}
+
+/* ---- growing lists in the arena: the old one is left behind, sizes double */
+static bool grow(TsGraph *g, void *list, int n, int *cap, size_t size) {
+  if (n < *cap) return true;
+  int more = *cap ? *cap * 2 : 8;
+  void **at = list, *p = ts_arena_alloc(&g->unit->arena, size * (size_t)more);
+  if (!p) return no_memory(g), false;
+  if (n) memcpy(p, *at, size * (size_t)n);
+  *at = p;
+  *cap = more;
+  return true;
+}
+
+/* ---- interning */
+static uint32_t mix(uint32_t h, uint64_t v) {
+  v = (v ^ h) * 0x9e3779b97f4a7c15u;
+  return (uint32_t)(v >> 32) ^ (uint32_t)v * 0x85ebca6bu;
+}
+
+static uint32_t mix_bytes(uint32_t h, const void *p, size_t n) {
+  const unsigned char *c = p;
+  for (size_t i = 0; i < n; i++) h = (h ^ c[i]) * 0x01000193u;
+  return h;
+}
+
+static size_t list_nbytes(const TsAttr *a) { return 8 * (size_t)a->n; }
+
+static bool is_list(const TsAttr *a) { return a->type == TS_ATTR_ints || a->type == TS_ATTR_floats; }
+
+static uint32_t hash_attr(uint32_t h, const TsAttr *a) {
+  h = mix(h, a->type);
+  if (is_list(a)) return mix_bytes(h, a->ints, list_nbytes(a));
+  if (a->type == TS_ATTR_str) return mix_bytes(h, a->str, strlen(a->str));
+  return a->type == TS_ATTR_none ? h : mix(h, (uint64_t)a->i);
+}
+
+static bool same_attr(const TsAttr *a, const TsAttr *b) {
+  if (a->type != b->type) return false;
+  if (is_list(a)) return a->n == b->n && !memcmp(a->ints, b->ints, list_nbytes(a));
+  if (a->type == TS_ATTR_str) return !strcmp(a->str, b->str);
+  return a->type == TS_ATTR_none || a->i == b->i;
+}
+
+static uint32_t hash_node(const TsNode *n) {
+  uint32_t h = mix(n->op, (uint64_t)n->nin);
+  for (int i = 0; i < n->nin; i++) h = mix(h, (uint64_t)(uintptr_t)n->in[i]);
+  for (int i = 0; i < n->nattr; i++) h = hash_attr(h, &n->attr[i]);
+  for (int i = 0; i < n->nregion; i++) h = mix(h, (uint64_t)(uintptr_t)n->region[i]);
+  uint64_t bits;
+  memcpy(&bits, &n->number, 8);
+  return mix(mix(h, bits), (uint64_t)(uintptr_t)n->ref);
+}
+
+static bool same_node(const TsNode *a, const TsNode *b) {
+  if (a->hash != b->hash || a->op != b->op || a->nin != b->nin || a->nattr != b->nattr ||
+      a->nregion != b->nregion || a->ref != b->ref || memcmp(&a->number, &b->number, 8))
+    return false;
+  for (int i = 0; i < a->nin; i++)
+    if (a->in[i] != b->in[i]) return false;
+  for (int i = 0; i < a->nregion; i++)
+    if (a->region[i] != b->region[i]) return false;
+  for (int i = 0; i < a->nattr; i++)
+    if (!same_attr(&a->attr[i], &b->attr[i])) return false;
+  return true;
+}
+
+static TsNode *find(const TsGraph *g, const TsNode *n) {
+  if (!g->nbucket) return NULL;
+  for (int32_t i = g->bucket[n->hash & (uint32_t)(g->nbucket - 1)]; i >= 0; i = g->node[i]->next)
+    if (same_node(g->node[i], n)) return g->node[i];
+  return NULL;
+}
+
+static void chain(TsGraph *g, TsNode *n) {
+  int32_t *b = &g->bucket[n->hash & (uint32_t)(g->nbucket - 1)];
+  n->next = *b;
+  *b = (int32_t)n->id;
+}
+
+static bool rehash(TsGraph *g) {
+  if (g->nnode < g->nbucket) return true;
+  int size = g->nbucket ? g->nbucket * 2 : 32;
+  int32_t *b = ts_arena_alloc(&g->unit->arena, sizeof *b * (size_t)size);
+  if (!b) return no_memory(g), false;
+  for (int i = 0; i < size; i++) b[i] = -1;
+  g->bucket = b;
+  g->nbucket = size;
+  for (int i = 0; i < g->nnode; i++) chain(g, g->node[i]);
+  return true;
+}
+
+/* ---- nodes */
+static const TsAttr *copy_attrs(TsGraph *g, int n, const TsAttr *attr) {
+  TsArena *a = &g->unit->arena;
+  TsAttr *to = ts_arena_copy(a, attr, sizeof *to * (size_t)n);
+  for (int i = 0; to && i < n; i++) {
+    if (is_list(&to[i]) && !(to[i].ints = ts_arena_copy(a, attr[i].ints, list_nbytes(&to[i]))))
+      return NULL;
+    if (to[i].type == TS_ATTR_str && !(to[i].str = ts_arena_text(a, attr[i].str))) return NULL;
+  }
+  return to;
+}
+
+/* Enters a copy of the node described by n, unless there is an equal one. */
+static TsNode *intern(TsGraph *g, TsNode *n, int nout, const TsMeta *out, bool unique) {
+  TsArena *a = &g->unit->arena;
+  n->hash = hash_node(n);
+  TsNode *made = unique ? NULL : find(g, n);
+  if (made) return made;
+  if (!rehash(g) || !grow(g, &g->node, g->nnode, &g->capnode, sizeof *g->node)) return NULL;
+  made = ts_arena_alloc(a, sizeof *made + sizeof(TsValue) * (size_t)(nout ? nout : 1));
+  if (!made) return no_memory(g), NULL;
+  *made = *n;
+  made->nout = nout;
+  made->line = g->line;
+  made->id = (uint32_t)g->nnode;
+  made->in = ts_arena_copy(a, n->in, sizeof *n->in * (size_t)n->nin);
+  made->attr = copy_attrs(g, n->nattr, n->attr);
+  made->region = ts_arena_copy(a, n->region, sizeof *n->region * n->nregion);
+  if (!made->in || !made->attr || !made->region) return no_memory(g), NULL;
+  made->out[0].graph = g;
+  for (int i = 0; i < nout; i++)
+    made->out[i] = (TsValue){.node = made, .graph = g, .index = i, .meta = out[i]};
+  g->node[g->nnode++] = made;
+  chain(g, made);
+  return made;
+}
+
+TsVal ts_graph_param(TsGraph *g, const TsMeta *m, const char *name, void *bound) {
+  TsNode n = {.op = TS_NODE_param};
+  int cap = g->capparam;
+  if (!grow(g, &g->param, g->nparam, &cap, sizeof *g->param)) return NULL;
+  cap = g->capparam;
+  if (!grow(g, &g->bound, g->nparam, &cap, sizeof *g->bound)) return NULL;
+  if (!grow(g, &g->outer, g->nparam, &g->capparam, sizeof *g->outer)) return NULL;
+  n.number = g->nparam;
+  TsNode *made = intern(g, &n, 1, m, true);
+  if (!made) return NULL;
+  if (name && !(made->out[0].name = ts_arena_text(&g->unit->arena, name))) return no_memory(g), NULL;
+  g->bound[g->nparam] = bound;
+  g->outer[g->nparam] = NULL;
+  return g->param[g->nparam++] = &made->out[0];
+}
+
+TsVal ts_graph_number(TsGraph *g, double value) {
+  bool whole = value == (double)(int64_t)value && value > -9e15 && value < 9e15;
+  TsMeta m = {.dtype = whole ? TS_DT_i64 : TS_DT_f64, .weak = 1};
+  TsNode n = {.op = TS_NODE_number, .number = value};
+  TsNode *made = intern(g, &n, 1, &m, false);
+  return made ? &made->out[0] : NULL;
+}
+
+TsNode *ts_graph_node(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int nregion,
+                      TsGraph *const *region, int nattr, const TsAttr *attr, int nout,
+                      const TsMeta *out, void *ref) {
+  TsNode n = {.op = (uint16_t)op, .nin = nin, .in = in, .nregion = (uint16_t)nregion,
+              .region = (TsGraph **)(uintptr_t)region, .nattr = nattr, .attr = attr, .ref = ref};
+  return intern(g, &n, nout, out, false);
+}
+
+/* ---- operators */
+static int wrong_inputs(TsGraph *g, const TsOpInfo *o, int nin, const TsVal *in) {
+  int most = o->variadic ? 1 << 20 : o->nin;
+  if (nin < o->nrequired || nin > most || (o->variadic && nin == 0)) {
+    ts_error_set(g->err, TS_ERR_argument, "%s: %d tensors given, takes %s%s", o->name, nin,
+                 o->nin ? "" : "none", o->inputs);
+    return ts_error_hint(g->err, "see ? %s", o->name);
+  }
+  for (int i = 0; i < o->nrequired; i++)
+    if (!in[i] && o->required >> i & 1)
+      return ts_error_set(g->err, TS_ERR_argument, "%s: input '%s' is missing", o->name, o->input[i]);
+  return 0;
+}
+
+/* Random calls without a stream get the next of the function: -1, -2, ... count from the
+ * stream at which a run of the function starts. */
+static void pin_stream(TsGraph *g, const TsOpInfo *o, TsAttr *attr) {
+  TsAttr *stream = &attr[o->nattr - 1], *seed = &attr[o->nattr - 2];
+  if (o->cls != TS_CLASS_RANDOM || stream->type != TS_ATTR_none || seed->type != TS_ATTR_none) return;
+  *stream = ts_b_int(-++g->unit->nrandom);
+}
+
+static int expand(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out,
+                  int *nout) {
+  TsCompose k = {.b = &g->b, .op = op, .nin = nin, .in = in, .attr = attr, .nout = 1,
+                 .room = 1024, .out = out};
+  if (ts_compose_table[op](&k) || g->b.failed) return -1;
+  *nout = k.nout;
+  return 0;
+}
+
+static int infer(TsGraph *g, TsInfer *inf, const TsMeta **m, const TsVal *in) {
+  for (int i = 0; i < inf->nin; i++) m[i] = in[i] ? &in[i]->meta : NULL;
+  inf->in = m;
+  inf->err = g->err;
+  if (ts_op_infer(inf)) return -1;
+  if (inf->dynamic) {
+    ts_error_set(g->err, TS_ERR_value, "%s: its result's shape depends on data and cannot be captured",
+                 ts_op_info(inf->op)->name);
+    return ts_error_hint(g->err, "use op.where or op.masked_fill, or call it outside");
+  }
+  for (int i = 0; i < inf->nout; i++) inf->out[i].weak = 0, inf->out[i].device = 0;
+  return 0;
+}
+
+static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr) {
+  const TsOpInfo *o = ts_op_info(op);
+  const TsMeta *few[16], **m = nin <= 16 ? few : malloc(sizeof *m * (size_t)nin);
+  TsInfer inf = {.op = op, .nin = nin, .attr = attr};
+  TsNode n = {.op = (uint16_t)op, .nin = nin, .in = in, .nattr = o->nattr, .attr = attr};
+  TsNode *made = NULL;
+  if (!m) return no_memory(g), NULL;
+  n.hash = hash_node(&n);
+  if (!(made = find(g, &n)) && !infer(g, &inf, m, in)) made = intern(g, &n, inf.nout, inf.out, true);
+  if (m != few) free(m);
+  return made;
+}
+
+TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out,
+                    int *nout) {
+  const TsOpInfo *o = ts_op_info(op);
+  TsAttr full[TS_MAX_ATTR];
+  TsVal own[1024];
+  int made = 0;
+  if (g->b.failed) return NULL;
+  if (attr) memcpy(full, attr, sizeof *attr * o->nattr);
+  else ts_op_defaults(op, full);
+  g->b.failed = wrong_inputs(g, o, nin, in) || ts_op_check_attrs(op, full, g->err);
+  if (g->b.failed) return NULL;
+  while (nin > o->nrequired && !in[nin - 1]) nin--; /* one form for absent inputs */
+  if (o->cls == TS_CLASS_COMPOSE) {
+    if (expand(g, op, nin, in, full, own, &made)) return g->b.failed = true, NULL;
+  } else {
+    pin_stream(g, o, full);
+    TsNode *n = add_op(g, op, nin, in, full);
+    if (!n) return g->b.failed = true, NULL;
+    made = n->nout;
+    for (int i = 0; i < made; i++) own[i] = &n->out[i];
+  }
+  if (out) memcpy(out, own, sizeof *out * (size_t)made);
+  if (nout) *nout = made;
+  return own[0];
+}
+
+/* ---- results and regions */
+int ts_graph_results(TsGraph *g, int n, const TsVal *v) {
+  g->result = ts_arena_copy(&g->unit->arena, v, sizeof *v * (size_t)n);
+  if (!g->result) return no_memory(g);
+  g->nresult = n;
+  return 0;
+}
+
+int ts_graph_update(TsGraph *g, int param, TsVal v) {
+  for (int i = 0; i < g->nupdate; i++)
+    if (g->update[i].param == param) return g->update[i].value = v, 0;
+  if (!grow(g, &g->update, g->nupdate, &g->capupdate, sizeof *g->update)) return -1;
+  g->update[g->nupdate++] = (TsUpdate){param, v};
+  return 0;
+}
+
+static bool within(const TsGraph *inner, const TsGraph *outer) {
+  for (; inner; inner = inner->parent)
+    if (inner == outer) return true;
+  return false;
+}
+
+TsVal ts_graph_import(TsGraph *g, TsVal v) {
+  if (!v || v->graph == g) return v;
+  if (v->node->op == TS_NODE_number) return ts_graph_number(g, v->node->number);
+  if (!within(g, v->graph)) {
+    ts_error_set(g->err, TS_ERR_value, "a value of another function (%s) is used in %s", v->graph->name,
+                 g->name);
+    ts_error_hint(g->err, "return it from there, or pass it as an argument");
+    return NULL;
+  }
+  TsVal up = ts_graph_import(g->parent, v);
+  if (!up) return NULL;
+  for (int i = 0; i < g->nparam; i++)
+    if (g->outer[i] == up) return g->param[i];
+  TsVal p = ts_graph_param(g, &up->meta, NULL, NULL);
+  if (p) g->outer[g->nparam - 1] = up;
+  return p;
+}

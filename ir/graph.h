@@ -1,0 +1,139 @@
+/* Graph IR: what a program computes, as operators over values.
+ *
+ *   graph @attend(%q: f32[8,64], %k: f32[8,64], %v: f32[8,64]) -> %p {
+ *     %t = transpose %k                  : f32[64,8]
+ *     %s = matmul %q, %t                 : f32[8,8]
+ *     %a = softmax %s                    : f32[8,8]
+ *     %p = matmul %a, %v                 : f32[8,64]
+ *   }
+ *
+ * Nodes are immutable and interned: emitting the same operator on the same values gives the
+ * node that is there. They stand in the order in which they were made, so every operand
+ * precedes its uses. A pass builds a new graph from an old one (ir/graph_copy.h); nothing is
+ * edited. A TsVal of the builder (ir/build.h) is a TsValue here. All memory is the unit's
+ * arena; regions and called graphs live in the unit of the graph that holds them. */
+#ifndef TS_IR_GRAPH_H
+#define TS_IR_GRAPH_H
+
+#include "ir/build.h"
+#include "lib/arena.h"
+#include "lib/text.h"
+
+typedef enum TsNodeOp {
+  TS_NODE_before_first = TS_OP_COUNT - 1,
+#define NODE(name, help) TS_NODE_##name,
+#include "ir/graph.def"
+#undef NODE
+  TS_NODE_END
+} TsNodeOp;
+
+typedef struct TsNode TsNode;
+typedef struct TsGraph TsGraph;
+
+struct TsValue {
+  TsNode *node;
+  TsGraph *graph; /* whose node it is */
+  const char *name; /* for text, or NULL */
+  int index;      /* which output */
+  TsMeta meta;
+};
+typedef struct TsValue TsValue;
+
+struct TsNode {
+  uint16_t op; /* TsOp or TsNodeOp */
+  uint16_t nregion;
+  int nin, nout;
+  int line;         /* index into the unit's places, 0: unknown */
+  uint32_t id;      /* position in the graph */
+  uint32_t hash;
+  int32_t next;     /* in its hash chain, -1 at the end */
+  const TsVal *in;  /* NULL where an optional input is absent */
+  const TsAttr *attr; /* all attributes of the row; of other nodes, see nattr */
+  int nattr;
+  TsGraph **region; /* of a call: the graph called */
+  double number;
+  void *ref;        /* custom: whom to call, for the owner of the unit */
+  TsValue out[];
+};
+
+/* A value that a captured function wrote into one of its parameters. */
+typedef struct TsUpdate {
+  int param;
+  TsVal value;
+} TsUpdate;
+
+/* What the graphs of one function share. */
+typedef struct TsUnit {
+  TsArena arena;
+  const char **place; /* "file.lua:12" by line number of nodes; [0] is "" */
+  int nplace, capplace;
+  int nrandom;        /* random calls so far: each has a stream of its own */
+  int refs;
+} TsUnit;
+
+struct TsGraph {
+  TsBuild b; /* first: emits nodes into this graph */
+  TsUnit *unit;
+  TsGraph *parent; /* of a region */
+  const char *name;
+  TsNode **node;
+  int nnode, capnode;
+  int32_t *bucket; /* intern table */
+  int nbucket;
+  TsVal *param;
+  void **bound; /* by parameter: the handle of a captured value, else NULL */
+  int nparam, capparam;
+  TsVal *result;
+  int nresult;
+  TsUpdate *update;
+  int nupdate, capupdate;
+  int line; /* of the nodes to come */
+  TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
+  TsError *err;
+};
+
+/* A unit with one graph; a region or another graph of the same unit. NULL: out of memory. */
+TsGraph *ts_graph_new(const char *name, TsError *err);
+TsGraph *ts_graph_in_unit(TsUnit *u, const char *name, TsError *err);
+TsGraph *ts_graph_region(TsGraph *parent, const char *name);
+void ts_graph_free(TsGraph *g); /* the whole unit, when its last reference goes */
+
+TsVal ts_graph_param(TsGraph *g, const TsMeta *m, const char *name, void *bound);
+TsVal ts_graph_number(TsGraph *g, double value);
+/* An operator of the table; COMPOSE rows are expanded. As b.emit, with input checks. */
+TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out,
+                    int *nout);
+/* Another node, with given result types. */
+TsNode *ts_graph_node(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int nregion,
+                      TsGraph *const *region, int nattr, const TsAttr *attr, int nout,
+                      const TsMeta *out, void *ref);
+int ts_graph_results(TsGraph *g, int n, const TsVal *v);
+int ts_graph_update(TsGraph *g, int param, TsVal v);
+
+/* v as a value of g: itself, or the parameter of the region g that stands for it, entered
+ * where it is new (and in the regions between). NULL with the error if v is from elsewhere. */
+TsVal ts_graph_import(TsGraph *g, TsVal v);
+
+/* The number of a place in the unit, entered if new. */
+int ts_graph_place(TsUnit *u, const char *place);
+const char *ts_graph_where(const TsNode *n);
+
+static inline const TsMeta *ts_val_meta(TsVal v) { return &v->meta; }
+const char *ts_node_name(const TsNode *n);
+
+/* The gradients of y by x, emitted into g: dx[i] is NULL where y does not depend on x[i].
+ * dy[i] NULL: ones. -1 with the error, which names the operator and its line. */
+int ts_graph_gradient(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, int nx, const TsVal *x,
+                      TsVal *dx);
+/* Forward mode: the derivative of y when x moves along v. Built as the transpose of the
+ * reverse pass, which is linear in the gradients it starts from. */
+int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, const TsVal *y,
+                 TsVal *dy);
+
+/* ---- text (ir/graph_text.c, ir/graph_parse.c): parse(print(g)) is g */
+void ts_graph_text(const TsGraph *g, TsText *text);
+TsGraph *ts_graph_parse(const char *text, TsError *err);
+/* Types, counts, order, attributes of every node; messages quote the line. */
+int ts_graph_check(const TsGraph *g, TsError *err);
+
+#endif

@@ -1,0 +1,150 @@
+-- Derivatives against central differences in f64: first order of every input, and the
+-- derivative of the derivative. Library of the tests in this folder.
+--
+--   local check = dofile("tests/grad/_check.lua")
+--   check("softmax", { check.random{3, 5} }, { axis = -1 })
+--
+-- Inputs are f64 or complex128 where they are to be differentiated; others (indices,
+-- masks) are passed along. Inputs should keep a distance of 1e-2 from kinks and poles.
+
+local core = require "tessera.core"
+local op = core.op
+local M = {}
+local seed = 0
+
+--- Uniform f64 numbers in [low, high), -1 and 1 by default, never the same twice.
+function M.random(shape, low, high)
+  seed = seed + 1
+  return op.uniform(shape, { low = low or -1, high = high or 1, dtype = "f64", seed = 77, stream = seed })
+end
+
+function M.complex(shape) return op.complex(M.random(shape), M.random(shape)) end
+
+local function is_complex(x) return x.dtype:match "^complex" ~= nil end
+local function differentiable(x) return x and (x.dtype == "f64" or x.dtype == "complex128") end
+
+-- Inputs go by place: optional ones in the middle can be left out with false.
+local function call(name, inputs, options)
+  return { core.run(name, inputs, options) }
+end
+
+-- The real pairing under which gradients are defined: sum of re*re + im*im.
+local function pair(a, b)
+  if is_complex(a) or is_complex(b) then
+    return (a:real() * b:real() + a:imag() * b:imag()):sum():item()
+  end
+  return (a * b):sum():item()
+end
+
+-- d/dt of f at x + t e by the five-point rule.
+local function slope(f, h) return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h) end
+
+-- The gradient of the number f() by the tensor at inputs[i], element by element.
+local function differences(inputs, i, f)
+  local x, h = inputs[i], 1e-3
+  local parts = is_complex(x) and 2 or 1
+  local g = {}
+  for k = 0, x.numel - 1 do
+    for part = 1, parts do
+      local function at(t)
+        local moved = x:clone():contiguous()
+        local flat = moved:reshape(-1)
+        local e = core.tensor(t, { dtype = "f64" })
+        if part == 2 then e = op.complex(e * 0, e) end
+        flat:narrow(0, k, 1):copy_(flat:narrow(0, k, 1) + e)
+        inputs[i] = moved
+        local y = f()
+        inputs[i] = x
+        return y
+      end
+      g[#g + 1] = slope(at, h)
+    end
+  end
+  return g
+end
+
+local function flat_numbers(x)
+  local v = {}
+  x = x:contiguous():reshape(-1)
+  if is_complex(x) then x = x:real_view():contiguous():reshape(-1) end
+  for k = 1, x.numel do v[k] = x:select(0, k - 1):item() end
+  return v
+end
+
+local function compare(what, got, want, x, tolerance)
+  local numbers = got and flat_numbers(got) or {}
+  if got then
+    assert(got.dtype == x.dtype, ("%s: gradient is %s of %s"):format(what, got.dtype, x.dtype))
+    assert(table.concat(got.shape, ",") == table.concat(x.shape, ","), what .. ": gradient of another shape")
+  end
+  for k = 1, #want do
+    local a, b = numbers[k] or 0, want[k]
+    local size = math.max(1, math.abs(b))
+    if not (math.abs(a - b) <= tolerance * size) then
+      error(("%s, element %d: %.12g, by differences %.12g"):format(what, k - 1, a, b), 0)
+    end
+  end
+end
+
+local function cotangents(outputs)
+  local u = {}
+  for i, y in ipairs(outputs) do
+    u[i] = differentiable(y) and (is_complex(y) and M.complex(y.shape) or M.random(y.shape)) or false
+  end
+  return u
+end
+
+local function weighted(outputs, u)
+  local sum = 0
+  for i, y in ipairs(outputs) do
+    if u[i] then sum = sum + pair(y, u[i]) end
+  end
+  return sum
+end
+
+--- Checks the row `name` at inputs; options are those of the call. more: {tolerance = 1e-7,
+--- second = false (first order only), inputs = number of inputs when the last are absent}.
+function M.check(name, inputs, options, more)
+  options, more = options or {}, more or {}
+  local n = more.inputs or #inputs
+  inputs.n = n
+  local u = cotangents(call(name, inputs, options))
+  local tolerance = more.tolerance or 1e-7
+  local g = { core.vjp(name, inputs, options, u) }
+  for i = 1, n do
+    if differentiable(inputs[i]) then
+      local want = differences(inputs, i, function() return weighted(call(name, inputs, options), u) end)
+      compare(("%s: gradient of input %d"):format(name, i), g[i], want, inputs[i], tolerance)
+    end
+  end
+  if more.second == false then return end
+  local v = {}
+  for i = 1, n do
+    v[i] = differentiable(inputs[i]) and (is_complex(inputs[i]) and M.complex(inputs[i].shape) or M.random(inputs[i].shape)) or false
+  end
+  local all = { n = n + #u }
+  for i = 1, n do all[i] = inputs[i] end
+  for i = 1, #u do all[n + i] = u[i] end
+  local function first()
+    local uu = {}
+    for i = 1, #u do uu[i] = all[n + i] end
+    local xs = {}
+    for i = 1, n do xs[i] = all[i] end
+    local gg, sum = { core.vjp(name, xs, options, uu) }, 0
+    for i = 1, n do
+      if v[i] and gg[i] then sum = sum + pair(gg[i], v[i]) end
+    end
+    return sum
+  end
+  local uu = {}
+  for i = 1, #u do uu[i] = all[n + i] end
+  local gg = { core.vjp(name, inputs, options, uu, v) }
+  for i = 1, n + #u do
+    if differentiable(all[i]) then
+      local what = i <= n and ("second gradient of input %d"):format(i) or ("derivative of the gradient by gradient %d"):format(i - n)
+      compare(name .. ": " .. what, gg[i], differences(all, i, first), all[i], tolerance * 20)
+    end
+  end
+end
+
+return setmetatable(M, { __call = function(_, ...) return M.check(...) end })
