@@ -64,6 +64,7 @@ typedef struct TsReverse {
   const TsVal *y, *dy; /* results and their gradients */
   const TsVal *x;      /* what to differentiate by: any values of the tape */
   TsVal *dx;           /* out: NULL where y does not depend on x */
+  int *line;           /* set to an entry's line while its adjoint runs, or NULL */
   int failed_at;       /* out: the tape entry without an adjoint, or -1 */
 } TsReverse;
 

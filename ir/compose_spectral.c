@@ -112,12 +112,13 @@ int ts_compose_istft(TsCompose *k) {
   int64_t dim[2] = {count, f.frame};
   TsVal weight = ts_build(b, TS_OP_broadcast_to, TS_IN(ts_build1(b, TS_OP_square, f.window)),
                           TS_ATTRS({"shape", ts_b_ints(dim, 2)}), NULL);
-  TsVal y = ts_build2(b, TS_OP_div, overlap_add(b, frames, f.hop), overlap_add(b, weight, f.hop));
   int64_t start = f.center ? f.frame / 2 : 0, length = n - 2 * start;
   if (k->attr[3].type == TS_ATTR_int) length = k->attr[3].i;
   if (length < 0 || start + length > n)
     return ts_build_fail(b, TS_ERR_value, "istft: length %lld is more than the frames hold", (long long)length);
-  return finish(k, ts_build_narrow(b, y, b->meta(b, y)->ndim - 1, start, length));
+  /* Cut before dividing: at the ends windows can add up to zero. */
+  TsVal y = ts_build_narrow(b, overlap_add(b, frames, f.hop), m.ndim - 2, start, length);
+  return finish(k, ts_build2(b, TS_OP_div, y, ts_build_narrow(b, overlap_add(b, weight, f.hop), 0, start, length)));
 }
 
 int ts_compose_spectral_filter(TsCompose *k) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const node_name[] = {
-#define NODE(name, help) #name,
+#define NODE(name, attrs, help) #name,
 #include "ir/graph.def"
 #undef NODE
 };
@@ -244,7 +244,7 @@ TsVal ts_graph_param(TsGraph *g, const TsMeta *m, const char *name, void *bound)
 }
 
 TsVal ts_graph_number(TsGraph *g, double value) {
-  bool whole = value == (double)(int64_t)value && value > -9e15 && value < 9e15;
+  bool whole = value >= -0x1p63 && value < 0x1p63 && value == (double)(int64_t)value;
   TsMeta m = {.dtype = whole ? TS_DT_i64 : TS_DT_f64, .weak = 1};
   TsNode n = {.op = TS_NODE_number, .number = value};
   TsNode *made = intern(g, &n, 1, &m, false);

@@ -21,7 +21,7 @@
 
 typedef enum TsNodeOp {
   TS_NODE_before_first = TS_OP_COUNT - 1,
-#define NODE(name, help) TS_NODE_##name,
+#define NODE(name, attrs, help) TS_NODE_##name,
 #include "ir/graph.def"
 #undef NODE
   TS_NODE_END
@@ -98,6 +98,9 @@ TsGraph *ts_graph_in_unit(TsUnit *u, const char *name, TsError *err);
 TsGraph *ts_graph_region(TsGraph *parent, const char *name);
 void ts_graph_free(TsGraph *g); /* the whole unit, when its last reference goes */
 
+/* bound of a captured parameter that stands for no tensor yet: of a graph read from text. */
+#define TS_GRAPH_UNBOUND ((void *)1)
+
 TsVal ts_graph_param(TsGraph *g, const TsMeta *m, const char *name, void *bound);
 TsVal ts_graph_number(TsGraph *g, double value);
 /* An operator of the table; COMPOSE rows are expanded. As b.emit, with input checks. */
@@ -107,6 +110,9 @@ TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr 
 TsNode *ts_graph_node(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int nregion,
                       TsGraph *const *region, int nattr, const TsAttr *attr, int nout,
                       const TsMeta *out, void *ref);
+/* n with other operands and regions, entered into g: its types stay. */
+TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
+                       const TsAttr *attr); /* NULL: n's */
 int ts_graph_results(TsGraph *g, int n, const TsVal *v);
 int ts_graph_update(TsGraph *g, int param, TsVal v);
 
@@ -130,10 +136,22 @@ int ts_graph_gradient(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, int n
 int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, const TsVal *y,
                  TsVal *dy);
 
-/* ---- text (ir/graph_text.c, ir/graph_parse.c): parse(print(g)) is g */
+/* ---- text (ir/graph_text.c, ir/graph_parse.c): parse(print(g)) is g. Graphs that g calls
+ * stand before it. Parameters behind ";" are captured; the text does not say by what, nor what
+ * a custom node calls: see TS_GRAPH_UNBOUND. */
 void ts_graph_text(const TsGraph *g, TsText *text);
+void ts_graph_text_places(const TsGraph *g, TsText *text); /* "  // model.lua:12" ends lines */
+void ts_node_text(const TsNode *n, TsText *text);          /* its line alone, regions as "..." */
+/* The last graph of the text. Operators of the table may leave their types out. */
 TsGraph *ts_graph_parse(const char *text, TsError *err);
 /* Types, counts, order, attributes of every node; messages quote the line. */
 int ts_graph_check(const TsGraph *g, TsError *err);
+/* The same nodes in the same order under the same names, as far as the text goes; places
+ * aside. If not, why (may be NULL) gets the first difference. */
+bool ts_graph_equal(const TsGraph *a, const TsGraph *b, TsText *why);
+
+/* A word of the text: the TsOp or TsNodeOp, or TS_NODE_END. What its attributes are. */
+int ts_node_find(const char *word, int len);
+const TsAttrSpec *ts_node_attrs(int op, int *n);
 
 #endif

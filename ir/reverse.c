@@ -73,6 +73,7 @@ static int run_adjoint(TsReverse *r, Map *m, const TsTapeEntry *t, TsAdjoint *a,
     ts_op_defaults(t->op, preset);
     a->attr = t->attr ? t->attr : preset;
   }
+  if (r->line && t->line > 0) *r->line = t->line;
   if (fn(a) || r->b->failed) {
     r->failed_at = r->failed_at < 0 ? (int)(t - r->tape) : r->failed_at;
     return -1;

@@ -193,20 +193,24 @@ int ts_shape_rule_gather(TsInfer *inf) {
   return index_fits(inf) ? -1 : same_shape(inf, inf->in[1]);
 }
 
+/* The source is stored as x's type. */
+static int source_type(TsInfer *inf) {
+  const TsMeta *x = inf->in[0], *src = inf->in[2];
+  if (src->weak || ts_dtype_promote((TsDtype)x->dtype, (TsDtype)src->dtype) == x->dtype) return 0;
+  ts_infer_mismatch(inf, "the source's type does not fit", 0, 2);
+  return ts_error_hint(inf->err, "convert with src:cast(\"%s\")",
+                       ts_dtype_name((TsDtype)x->dtype));
+}
+
 int ts_shape_rule_scatter(TsInfer *inf) {
   if (index_fits(inf)) return -1;
-  const TsMeta *x = inf->in[0], *src = inf->in[2];
+  const TsMeta *src = inf->in[2];
   TsMeta m = *inf->in[1];
   if (ts_meta_broadcast(&m, src, &m) || !ts_meta_same_shape(&m, inf->in[1])) {
     ts_infer_mismatch(inf, "the source does not fit the index", 1, 2);
     return ts_error_hint(inf->err, "it has the index's shape, or sizes of 1");
   }
-  if (!src->weak && ts_dtype_promote((TsDtype)x->dtype, (TsDtype)src->dtype) != x->dtype) {
-    ts_infer_mismatch(inf, "the source's type does not fit", 0, 2);
-    return ts_error_hint(inf->err, "convert with src:cast(\"%s\")",
-                         ts_dtype_name((TsDtype)x->dtype));
-  }
-  return same_shape(inf, x);
+  return source_type(inf) ? -1 : same_shape(inf, inf->in[0]);
 }
 
 int ts_shape_rule_take(TsInfer *inf) {
@@ -232,6 +236,17 @@ int ts_shape_rule_index_select(TsInfer *inf) {
   return replace_axis(inf, axis);
 }
 
+int ts_shape_rule_index_add(TsInfer *inf) {
+  char text[TS_META_TEXT];
+  if (ts_shape_rule_index_select(inf)) return -1;
+  TsMeta part = inf->out[0];
+  if (!ts_meta_same_shape(&part, inf->in[2])) {
+    ts_infer_mismatch(inf, "the source does not fit", 0, 2);
+    return ts_error_hint(inf->err, "the slices at the index are %s", ts_meta_text(&part, text));
+  }
+  return source_type(inf) ? -1 : same_shape(inf, inf->in[0]);
+}
+
 int ts_shape_rule_embedding(TsInfer *inf) {
   char text[TS_META_TEXT];
   if (index_type(inf)) return -1;
@@ -255,6 +270,18 @@ int ts_shape_rule_masked_select(TsInfer *inf) {
     return ts_infer_mismatch(inf, "the mask does not fit", 0, 1);
   inf->dynamic = true;
   return vector(inf, ts_meta_numel(&m));
+}
+
+/* How many elements the mask wants is known when it is counted. */
+int ts_shape_rule_masked_scatter(TsInfer *inf) {
+  TsMeta m = *inf->in[0];
+  if (no_blocks(inf) || source_type(inf)) return -1;
+  if (inf->in[1]->dtype != TS_DT_bool)
+    return ts_error_set(inf->err, TS_ERR_dtype, "masked_scatter: the mask must be bool, not %s",
+                        ts_dtype_name((TsDtype)inf->in[1]->dtype));
+  if (ts_meta_broadcast(&m, inf->in[1], &m) || !ts_meta_same_shape(&m, inf->in[0]))
+    return ts_infer_mismatch(inf, "the mask does not fit", 0, 1);
+  return same_shape(inf, inf->in[0]);
 }
 
 int ts_shape_rule_nonzero(TsInfer *inf) {

@@ -22,7 +22,7 @@ static int spread(TsInfer *inf, const char *name, int n, int64_t least, int64_t 
   for (int i = 0; i < n; i++) {
     out[i] = a->ints[a->n == 1 ? 0 : i];
     if (out[i] < least || out[i] > INT64_C(1) << 31)
-      return ts_error_set(inf->err, TS_ERR_value, "%s: %s is %lld, at least %lld makes sense",
+      return ts_error_set(inf->err, TS_ERR_value, "%s: %s is %lld, %lld to 2^31 make sense",
                           opname(inf), name, (long long)out[i], (long long)least);
   }
   return 0;
@@ -84,7 +84,7 @@ static int space_axes(const TsInfer *inf) {
 }
 
 static int check_groups(TsInfer *inf, int64_t groups, int64_t c, int64_t wc, int64_t o) {
-  if (groups >= 1 && c == wc * groups && o % groups == 0) return 0;
+  if (groups >= 1 && c % groups == 0 && c / groups == wc && o % groups == 0) return 0;
   char a[TS_META_TEXT], b[TS_META_TEXT];
   ts_error_set(inf->err, TS_ERR_shape, "%s: channels do not fit: x %s, w %s, groups %lld",
                opname(inf), ts_meta_text(inf->in[0], a), ts_meta_text(inf->in[1], b),
@@ -151,6 +151,40 @@ int ts_shape_rule_conv_transpose(TsInfer *inf) {
   return check_vector(inf, 2, m->dim[1], "output channel");
 }
 
+static int too_many_places(TsInfer *inf, int g, int axis, int64_t most) {
+  char text[TS_META_TEXT];
+  return ts_error_set(inf->err, TS_ERR_shape, "%s: g %s has more than %lld places on axis %d",
+                      opname(inf), ts_meta_text(inf->in[g], text), (long long)most, axis);
+}
+
+/* The shape of w in conv(x, w), g having that of the result; g may lack places at the ends
+ * of axes. */
+int ts_shape_rule_conv_weight_grad(TsInfer *inf) {
+  const TsMeta *x = inf->in[0], *g = inf->in[1];
+  int nd = x->ndim - 2, last = attribute(inf, "layout")->i == 1;
+  int xs = last ? 1 : 2, xc = last ? nd + 1 : 1;
+  int64_t groups = attribute(inf, "groups")->i, most;
+  Window k;
+  if (nd < 1 || nd > 3) return wrong_rank(inf, 0, "[N,C,...] with 1, 2 or 3 space axes");
+  if (g->ndim != x->ndim || g->dim[0] != x->dim[0])
+    return wrong_rank(inf, 1, "the result of a convolution of x");
+  if (spread(inf, "window", nd, 1, k.size) || read_window(inf, &k, nd)) return -1;
+  if (groups < 1 || x->dim[xc] % groups || g->dim[xc] % groups) {
+    char tx[TS_META_TEXT], tg[TS_META_TEXT];
+    return ts_error_set(inf->err, TS_ERR_shape,
+                        "%s: channels are no multiples of groups %lld: x %s, g %s", opname(inf),
+                        (long long)groups, ts_meta_text(x, tx), ts_meta_text(g, tg));
+  }
+  TsMeta *m = like_first(inf);
+  m->dim[0] = g->dim[xc], m->dim[xc] = x->dim[xc] / groups;
+  for (int a = 0; a < nd; a++) {
+    if (slide(inf, &k, a, x->dim[xs + a], &most)) return -1;
+    if (g->dim[xs + a] > most) return too_many_places(inf, 1, xs + a, most);
+    m->dim[xs + a] = k.size[a];
+  }
+  return 0;
+}
+
 /* ---- pools and resampling */
 int ts_shape_rule_pool(TsInfer *inf) {
   const TsAttr *window = attribute(inf, "window");
@@ -179,6 +213,41 @@ int ts_shape_rule_pool(TsInfer *inf) {
   return 0;
 }
 
+/* The gradient of a pool or of resampling: g with the space axes that x had. The rule of
+ * the row itself, asked with that shape, has to give g's. */
+static int reversed(TsInfer *inf, TsOp forward, TsRule *rule, int first_attr, int space) {
+  const TsMeta *g = inf->in[0];
+  int nd = g->ndim - 2;
+  int64_t dim[3];
+  char a[TS_META_TEXT], b[TS_META_TEXT], c[TS_META_TEXT];
+  if (nd < 1 || nd > 3) return wrong_rank(inf, 0, "[N,C,...] with 1, 2 or 3 space axes");
+  if (spread(inf, "size", nd, 0, dim)) return -1;
+  TsMeta x = *g;
+  TsAttr attr[TS_MAX_ATTR];
+  for (int i = 0; i < nd; i++) x.dim[space + i] = dim[i];
+  const TsMeta *in[1] = {&x};
+  TsInfer f = {.op = forward, .nin = 1, .in = in, .attr = attr, .err = inf->err};
+  memcpy(attr, inf->attr + first_attr, sizeof(TsAttr) * (size_t)ts_op_info(forward)->nattr);
+  if (forward == TS_OP_interpolate && attr[1].type == TS_ATTR_floats)
+    attr[0] = (TsAttr){0};
+  else if (forward != TS_OP_avg_pool)
+    attr[0] = (TsAttr){.type = TS_ATTR_ints, .n = nd, .ints = g->dim + 2};
+  f.out[0].dtype = g->dtype;
+  if (rule(&f)) return -1;
+  if (!ts_meta_same_shape(&f.out[0], g))
+    return ts_error_set(inf->err, TS_ERR_shape, "%s: g must be %s for x %s, not %s",
+                        opname(inf), ts_meta_text(&f.out[0], a), ts_meta_text(&x, b),
+                        ts_meta_text(g, c));
+  TsMeta *m = like_first(inf);
+  memcpy(m->dim, x.dim, sizeof x.dim);
+  return 0;
+}
+
+int ts_shape_rule_avg_pool_grad(TsInfer *inf) {
+  int space = attribute(inf, "layout")->i == 1 ? 1 : 2;
+  return reversed(inf, TS_OP_avg_pool, ts_shape_rule_pool, 1, space);
+}
+
 int ts_shape_rule_adaptive_pool(TsInfer *inf) {
   const TsMeta *x = inf->in[0];
   int nd = x->ndim - 2;
@@ -191,6 +260,10 @@ int ts_shape_rule_adaptive_pool(TsInfer *inf) {
     m->dim[2 + a] = size[a];
   }
   return 0;
+}
+
+int ts_shape_rule_adaptive_pool_grad(TsInfer *inf) {
+  return reversed(inf, TS_OP_adaptive_avg_pool, ts_shape_rule_adaptive_pool, 0, 2);
 }
 
 static int scaled_size(TsInfer *inf, const TsAttr *scale, int nd, int a, int64_t n,
@@ -228,6 +301,10 @@ int ts_shape_rule_interpolate(TsInfer *inf) {
     m->dim[2 + a] = to[a];
   }
   return 0;
+}
+
+int ts_shape_rule_interpolate_grad(TsInfer *inf) {
+  return reversed(inf, TS_OP_interpolate, ts_shape_rule_interpolate, 0, 2);
 }
 
 /* ---- rows */

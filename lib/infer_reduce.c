@@ -135,3 +135,9 @@ int ts_shape_rule_segment(TsInfer *inf) {
   inf->out[0].dim[0] = inf->attr[0].i;
   return 0;
 }
+
+int ts_shape_rule_linear_scan(TsInfer *inf) {
+  if (!ts_meta_same_shape(inf->in[0], inf->in[1]))
+    return ts_infer_mismatch(inf, "a and b differ in shape", 0, 1);
+  return ts_shape_rule_scan(inf);
+}

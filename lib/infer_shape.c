@@ -170,15 +170,37 @@ int ts_shape_rule_slice(TsInfer *inf) {
   int nd = inf->in[0]->ndim;
   char text[TS_META_TEXT];
   if (a[0].n > nd || a[0].n != a[1].n || (a[2].type == TS_ATTR_ints && a[2].n != a[0].n))
-    return ts_error_set(inf->err, TS_ERR_index, "slice: %d ranges for %s",
-                        a[0].n, ts_meta_text(inf->in[0], text));
+    return ts_error_set(inf->err, TS_ERR_index, "%s: %d ranges for %s",
+                        opname(inf), a[0].n, ts_meta_text(inf->in[0], text));
   copy_meta(inf);
   for (int i = 0; i < a[0].n; i++) {
     int64_t start = a[0].ints[i], step = a[2].type == TS_ATTR_ints ? a[2].ints[i] : 1;
-    if (step == 0) return ts_error_set(inf->err, TS_ERR_value, "slice: step 0 on axis %d", i);
+    if (step == 0) return ts_error_set(inf->err, TS_ERR_value, "%s: step 0 on axis %d",
+                                       opname(inf), i);
     inf->out[0].dim[i] = ts_slice_count(inf->in[0]->dim[i], &start, a[1].ints[i], step);
   }
   return 0;
+}
+
+/* src stands where the slice of x stood. */
+int ts_shape_rule_slice_update(TsInfer *inf) {
+  const TsMeta *x = inf->in[0], *src = inf->in[1];
+  char text[TS_META_TEXT];
+  if (x->dtype == TS_DT_mxfp4 || src->dtype == TS_DT_mxfp4)
+    return ts_error_set(inf->err, TS_ERR_dtype, "%s: mxfp4 is stored in blocks of %d elements",
+                        opname(inf), TS_MXFP4_BLOCK);
+  if (ts_shape_rule_slice(inf)) return -1;
+  TsMeta part = inf->out[0], m = part;
+  if (ts_meta_broadcast(&part, src, &m) || !ts_meta_same_shape(&m, &part)) {
+    ts_infer_mismatch(inf, "the source does not fit the slice", 0, 1);
+    return ts_error_hint(inf->err, "the slice is %s", ts_meta_text(&part, text));
+  }
+  if (!src->weak && ts_dtype_promote((TsDtype)x->dtype, (TsDtype)src->dtype) != x->dtype) {
+    ts_infer_mismatch(inf, "the source's type does not fit", 0, 1);
+    return ts_error_hint(inf->err, "convert with src:cast(\"%s\")",
+                         ts_dtype_name((TsDtype)x->dtype));
+  }
+  return copy_meta(inf);
 }
 
 int ts_shape_rule_narrow(TsInfer *inf) {
@@ -233,6 +255,28 @@ int ts_shape_rule_unfold(TsInfer *inf) {
   copy_meta(inf);
   inf->out[0].dim[axis] = (x->dim[axis] - size) / step + 1;
   inf->out[0].dim[inf->out[0].ndim++] = size;
+  return 0;
+}
+
+/* The axis of windows becomes one of length elements; the last axis, a window, goes. */
+int ts_shape_rule_fold(TsInfer *inf) {
+  const TsMeta *x = inf->in[0];
+  int axis;
+  char text[TS_META_TEXT];
+  if (x->ndim < 2)
+    return ts_error_set(inf->err, TS_ERR_shape, "fold: %s has no axis of windows",
+                        ts_meta_text(x, text));
+  if (ts_infer_axis(inf, inf->attr[0].i, x->ndim - 1, &axis)) return -1;
+  int64_t length = inf->attr[1].i, step = inf->attr[2].i, size = x->dim[x->ndim - 1];
+  if (step < 1 || length < size || (length - size) / step + 1 != x->dim[axis]) {
+    ts_error_set(inf->err, TS_ERR_value, "fold: length %lld, step %lld on axis %d of %s",
+                 (long long)length, (long long)step, axis, ts_meta_text(x, text));
+    return ts_error_hint(inf->err, "the axis has (length - size) / step + 1 windows of the "
+                         "size of the last axis");
+  }
+  copy_meta(inf);
+  inf->out[0].ndim--;
+  inf->out[0].dim[axis] = length;
   return 0;
 }
 

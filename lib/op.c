@@ -108,9 +108,7 @@ static void parse_default(TsAttrSpec *a, const char *s, size_t len) {
   }
 }
 
-static void parse_attr(TsOpInfo *o, const char *s, size_t len) {
-  TS_ASSERT(o->nattr < TS_MAX_ATTR);
-  TsAttrSpec *a = &o->attr[o->nattr++];
+static void parse_attr(TsAttrSpec *a, const char *s, size_t len) {
   size_t name = strcspn(s, ":"), type = strcspn(s + name + 1, " =?");
   const char *t = s + name + 1;
   a->name = s, a->namelen = (int)name;
@@ -124,6 +122,17 @@ static void parse_attr(TsOpInfo *o, const char *s, size_t len) {
   const char *rest = t + type;
   if (rest < s + len && *rest == '?') a->optional = 1;
   if (rest < s + len && *rest == '=') parse_default(a, rest + 1, (size_t)(s + len - rest - 1));
+}
+
+int ts_attr_specs(const char *attrs, TsAttrSpec *spec) {
+  int n = 0;
+  for (const char *s = attrs; *s;) {
+    size_t len = strcspn(s, " ");
+    TS_ASSERT(n < TS_MAX_ATTR);
+    parse_attr(&spec[n++], s, len);
+    s += len + (s[len] == ' ');
+  }
+  return n;
 }
 
 /* The first row of each family: an enumerator that takes the next row's number. */
@@ -158,11 +167,7 @@ static void parse_table(void) {
     for (size_t f = 0; f < sizeof family / sizeof *family && family[f].first <= i; f++)
       o->family = family[f].name;
     parse_inputs(o);
-    for (const char *s = o->attrs; *s;) {
-      size_t len = strcspn(s, " ");
-      parse_attr(o, s, len);
-      s += len + (s[len] == ' ');
-    }
+    o->nattr = (uint8_t)ts_attr_specs(o->attrs, o->attr);
   }
 }
 

@@ -60,6 +60,10 @@ typedef struct TsAttrSpec {
   TsAttr preset; /* the default */
 } TsAttrSpec;
 
+/* Parses an attributes column, "axis:int=-1 keepdims:bool=false", into at most TS_MAX_ATTR
+ * zeroed specs; gives their number. For tables: a wrong column aborts. */
+int ts_attr_specs(const char *attrs, TsAttrSpec *spec);
+
 /* Index of the word in a choice, or -1; word i of a choice copied to buffer. */
 int ts_attr_choice(const TsAttrSpec *s, const char *word);
 const char *ts_attr_word(const TsAttrSpec *s, int i, char buffer[64]);

@@ -81,6 +81,10 @@ static const Sentence shape_sentence[] = {
     {"matrix", "the shape of the input"},
     {"square", "the shape of the input"},
     {"scatter", "the shape of x"},
+    {"slice_update", "the shape of x"},
+    {"index_add", "the shape of x"},
+    {"masked_scatter", "the shape of x"},
+    {"fold", "x without its last axis, with length elements along axis"},
     {"gather", "the shape of index"},
     {"take", "the shape of index"},
     {"roll", "the shape of the input"},
@@ -298,7 +302,7 @@ static const char *sample(const TsAttrSpec *s, char buffer[80]) {
   static const struct {
     const char *name, *value;
   } named[] = {
-      {"shape", "{2, 3}"}, {"axis", "0"}, {"axes", "{0, 1}"}, {"k", "5"},
+      {"shape", "{2, 3}"}, {"axis", "0"}, {"axis", "{0, 1}"}, {"axes", "{0, 1}"}, {"k", "5"},
       {"equation", "\"bij,bjk->bik\""}, {"perm", "{1, 0}"}, {"classes", "10"},
       {"pads", "{1, 1}"}, {"p", "0.1"}, {"eps", "1e-6"}, {"lr", "0.001"}, {"step", "1"},
       {"theta", "500000"}, {"low", "0"}, {"high", "10"}, {"stop", "10"}, {"heads", "8"},

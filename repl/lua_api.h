@@ -30,8 +30,8 @@ int ts_lua_fail(lua_State *L, TsErrorCode code, const char *format, ...)
 int ts_lua_call(lua_State *L, TsOp op, int first, bool into);
 
 /* A tensor from a Lua value: number, boolean, nested tables; dtype may be
- * TS_DT_none. NULL with the context's error filled. */
-TsTensor *ts_lua_from_value(lua_State *L, int index, TsDtype dtype);
+ * TS_DT_none. NULL with the context's error filled, its message headed by `what`. */
+TsTensor *ts_lua_from_value(lua_State *L, int index, TsDtype dtype, const char *what);
 /* x[key] for numbers, slices in strings and tensors; pushes the result. */
 int ts_lua_index(lua_State *L, TsTensor *x, int key);
 int ts_lua_assign(lua_State *L, TsTensor *x, int key, int value);
@@ -43,6 +43,7 @@ void ts_lua_open(lua_State *L, TsContext *c); /* the module tessera.core in prel
 void ts_lua_open_tensor(lua_State *L);        /* metatable; leaves nothing */
 void ts_lua_push_methods(lua_State *L);       /* the methods of tensors */
 void ts_lua_open_ops(lua_State *L);           /* op table into the table on top */
+void ts_lua_open_graph(lua_State *L);         /* capture and graphs */
 void ts_lua_open_files(lua_State *L);         /* mapping and writing files */
 void ts_lua_open_system(lua_State *L);        /* threads, memory, hash, isa, ... */
 

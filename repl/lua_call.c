@@ -13,6 +13,7 @@
 #include "devices/device.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
+#include "vm/scratch.h"
 
 enum { LIST_ROOM = 64, FEW = 8 };
 
@@ -38,36 +39,47 @@ static int fail(Args *a, TsErrorCode code, const char *what, const char *name) {
 }
 
 /* ---- inputs */
-static int add_input(Args *a, TsTensor *t, bool owned) {
-  int room = a->o->variadic ? TS_MAX_VARIADIC : a->o->nin;
-  if (a->nin >= room) {
-    if (owned) ts_tensor_unref(t);
-    ts_error_set(&a->c->err, TS_ERR_argument, "%s: too many tensors, takes %s", a->o->name,
-                 a->o->nin ? a->o->inputs : "none");
-    return ts_error_hint(&a->c->err, "see ? %s", a->o->name);
-  }
-  if (a->nin == FEW && a->in == a->few) {
-    TsTensor **in = malloc(TS_MAX_VARIADIC * sizeof *in);
-    if (!in) return ts_error_set(&a->c->err, TS_ERR_memory, "out of memory");
-    memcpy(in, a->few, sizeof a->few);
-    a->in = in;
-  }
-  if (a->nin >= FEW && owned) {
-    ts_tensor_unref(t);
+static int too_many_tensors(Args *a) {
+  ts_error_set(&a->c->err, TS_ERR_argument, "%s: too many tensors, takes %s", a->o->name,
+               a->o->nin ? a->o->inputs : "none");
+  return ts_error_hint(&a->c->err, "see ? %s", a->o->name);
+}
+
+static int more_room(Args *a) {
+  TsTensor **in = ts_scratch_take(TS_MAX_VARIADIC * (int64_t)sizeof *in);
+  if (!in) return ts_error_set(&a->c->err, TS_ERR_memory, "%s: out of memory", a->o->name);
+  memcpy(in, a->few, sizeof a->few);
+  a->in = in;
+  return 0;
+}
+
+static int place_input(Args *a, TsTensor *t, bool owned) {
+  if (a->nin >= (a->o->variadic ? TS_MAX_VARIADIC : a->o->nin)) return too_many_tensors(a);
+  if (a->nin >= FEW && owned)
     return ts_error_set(&a->c->err, TS_ERR_argument, "%s: numbers among many tensors",
                         a->o->name);
-  }
+  if (a->nin == FEW && a->in == a->few && more_room(a)) return -1;
   if (a->nin < FEW) a->owned[a->nin] = owned;
   a->in[a->nin++] = t;
   return 0;
 }
 
-static int add_number(Args *a, int index) {
-  TsTensor *t = lua_isboolean(a->L, index) || lua_type(a->L, index) == LUA_TNUMBER
-                    ? NULL
-                    : ts_lua_from_value(a->L, index, TS_DT_none);
-  if (lua_type(a->L, index) == LUA_TNUMBER) t = ts_tensor_number(a->c, lua_tonumber(a->L, index));
-  if (lua_isboolean(a->L, index)) t = ts_lua_from_value(a->L, index, TS_DT_bool);
+/* Takes over t if it is owned. */
+static int add_input(Args *a, TsTensor *t, bool owned) {
+  int failed = place_input(a, t, owned);
+  if (failed && owned) ts_tensor_unref(t);
+  return failed;
+}
+
+/* A tensor of a number, a boolean, a table; NULL with the error filled. */
+static TsTensor *made_of(Args *a, int index) {
+  if (lua_type(a->L, index) == LUA_TNUMBER)
+    return ts_tensor_number(a->c, lua_tonumber(a->L, index));
+  return ts_lua_from_value(a->L, index, TS_DT_none, a->o->name);
+}
+
+static int add_value(Args *a, int index) {
+  TsTensor *t = made_of(a, index);
   return t ? add_input(a, t, true) : -1;
 }
 
@@ -200,9 +212,7 @@ static int unknown_option(Args *a, const char *name) {
 static int set_input(Args *a, int i, int index) {
   TsTensor *t = ts_lua_tensor(a->L, index);
   bool owned = !t;
-  if (!t) t = lua_type(a->L, index) == LUA_TNUMBER ? ts_tensor_number(a->c, lua_tonumber(a->L, index))
-                                                   : ts_lua_from_value(a->L, index, TS_DT_none);
-  if (!t) return -1;
+  if (!t && !(t = made_of(a, index))) return -1;
   while (a->nin <= i) {
     a->owned[a->nin] = false;
     a->in[a->nin++] = NULL;
@@ -281,7 +291,7 @@ static bool collects(const Args *a, int attr) {
 
 static int number_argument(Args *a, int *index, int last) {
   int i = next_attr(a, LUA_TNUMBER);
-  if (a->nin < a->o->nrequired) return add_number(a, *index);
+  if (a->nin < a->o->nrequired) return add_value(a, *index);
   if (i < 0) return too_many(a, *index);
   a->attr_at = i + 1;
   if (!collects(a, i)) return set_attr(a, i, *index);
@@ -323,12 +333,12 @@ static int table_argument(Args *a, int index) {
   int n = (int)lua_objlen(L, index), i;
   if (n > 0 && holds_tensor(L, index)) {
     int top = lua_gettop(L);
-    luaL_checkstack(L, n + 8, a->o->name);
+    /* No Lua error here: it would leak what the call holds so far. */
+    if (n > TS_MAX_VARIADIC || !lua_checkstack(L, n + 8)) return too_many_tensors(a);
     for (int k = 1; k <= n; k++) lua_rawgeti(L, index, k);
     if (positional(a, top + 1, top + n)) return -1;
   } else if (n > 0 && a->nin < a->o->nrequired) {
-    TsTensor *t = ts_lua_from_value(L, index, TS_DT_none);
-    return t ? add_input(a, t, true) : -1;
+    return add_value(a, index);
   } else if (n > 0 || is_empty_list(a, index)) {
     if ((i = next_attr(a, LUA_TTABLE)) < 0) return too_many(a, index);
     a->attr_at = i + 1;
@@ -352,11 +362,11 @@ static int one_argument(Args *a, int *index, int last) {
       }
       return 0;
     case LUA_TBOOLEAN:
-      if (a->nin < a->o->nrequired) return add_number(a, *index);
+      if (a->nin < a->o->nrequired) return add_value(a, *index);
       break;
     case LUA_TSTRING: break;
     default: /* cdata numbers and whatever else from_value knows */
-      if (a->nin < a->o->nrequired) return add_number(a, *index);
+      if (a->nin < a->o->nrequired) return add_value(a, *index);
       return too_many(a, *index);
   }
   if ((i = next_attr(a, lua_type(L, *index))) < 0) return too_many(a, *index);
@@ -481,6 +491,51 @@ static int step(lua_State *L) {
   return 0;
 }
 
+/* run(name, {inputs}, {options}): a call with its inputs by place, any of them nil or
+ * false where optional. */
+static int run(lua_State *L) {
+  TsTensor *in[TS_MAX_IN] = {NULL}, *out[TS_MAX_VARIADIC];
+  int nout = 0;
+  Args a = {.L = L, .c = ts_lua_context(L), .op = ts_op_find(luaL_checkstring(L, 1)), .device = -1};
+  if (a.op == TS_OP_COUNT) return luaL_argerror(L, 1, "no such operator");
+  a.o = ts_op_info(a.op);
+  a.in = a.few;
+  int nin = list_tensors(L, 2, TS_MAX_IN, in);
+  luaL_checktype(L, 3, LUA_TTABLE);
+  ts_op_defaults(a.op, a.attr);
+  if (set_options(&a, 3) || ts_op_check_attrs(a.op, a.attr, &a.c->err) ||
+      ts_vm_call(a.c, a.op, nin, in, a.attr, TS_MAX_VARIADIC, &nout, out))
+    return ts_lua_raise(L);
+  return finish(L, out, nout);
+}
+
+/* vjp(name, {inputs}, {options}, {gradients of the outputs} [, {second}]): the gradients of
+ * the inputs, false where there is none; with second, those of inputs and gradients of the
+ * sum of second[i] * (gradient of input i). */
+static int vjp(lua_State *L) {
+  TsTensor *in[TS_MAX_IN + TS_MAX_OUT] = {NULL}, *second[TS_MAX_IN] = {NULL};
+  TsTensor *out[TS_MAX_IN + TS_MAX_OUT];
+  Args a = {.L = L, .c = ts_lua_context(L), .op = ts_op_find(luaL_checkstring(L, 1)), .device = -1};
+  if (a.op == TS_OP_COUNT) return luaL_argerror(L, 1, "no such operator");
+  a.o = ts_op_info(a.op);
+  a.in = a.few;
+  int nin = list_tensors(L, 2, TS_MAX_IN, in), ngrad = list_tensors(L, 4, TS_MAX_OUT, in + nin);
+  bool twice = lua_istable(L, 5);
+  if (twice) list_tensors(L, 5, nin, second);
+  luaL_checktype(L, 3, LUA_TTABLE);
+  ts_op_defaults(a.op, a.attr);
+  if (set_options(&a, 3) || ts_op_check_attrs(a.op, a.attr, &a.c->err) ||
+      ts_vm_vjp(a.c, a.op, nin, ngrad, in, a.attr, twice ? second : NULL, out))
+    return ts_lua_raise(L);
+  int n = twice ? nin + ngrad : nin;
+  luaL_checkstack(L, n + 4, "results");
+  for (int i = 0; i < n; i++) {
+    if (out[i]) ts_lua_push(L, out[i]);
+    else lua_pushboolean(L, 0);
+  }
+  return n;
+}
+
 /* family(name): the operators of one family, in the table's order. */
 static int family(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
@@ -510,6 +565,10 @@ void ts_lua_open_ops(lua_State *L) {
   lua_setfield(L, -2, "op");
   lua_pushcfunction(L, step);
   lua_setfield(L, -2, "step");
+  lua_pushcfunction(L, run);
+  lua_setfield(L, -2, "run");
+  lua_pushcfunction(L, vjp);
+  lua_setfield(L, -2, "vjp");
   lua_pushcfunction(L, family);
   lua_setfield(L, -2, "family");
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "repl/lua_api.h"
+#include "vm/scratch.h"
 
 /* A mapped file, kept while anybody uses it: the Lua object and each tensor. */
 typedef struct Map {
@@ -35,34 +36,43 @@ static int io_failure(lua_State *L, const char *what, const char *path) {
 }
 
 /* Private and writable: in-place operators on loaded tensors change memory, never
- * the file. */
+ * the file. NULL with errno set. */
+static Map *map_bytes(int fd, size_t len) {
+  Map *m = ts_scratch_take(sizeof *m);
+  if (!m) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  *m = (Map){.refs = 1, .len = len};
+  if (len) m->at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+  if (m->at != MAP_FAILED) return m;
+  int saved = errno;
+  free(m);
+  errno = saved;
+  return NULL;
+}
+
 static int map_file(lua_State *L) {
   const char *path = luaL_checkstring(L, 1);
   struct stat st;
+  Map **box = lua_newuserdata(L, sizeof *box); /* may throw: before anything is open */
+  *box = NULL;
+  luaL_getmetatable(L, FILE_TYPE);
+  lua_setmetatable(L, -2);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return io_failure(L, "cannot open", path);
   if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-    if (!errno) errno = EINVAL;
     close(fd);
     return ts_lua_fail(L, TS_ERR_io, "cannot read %s: not a plain file", path);
   }
-  Map **box = lua_newuserdata(L, sizeof *box);
-  *box = NULL;
-  Map *m = calloc(1, sizeof *m);
-  if (m) m->refs = 1, m->len = (size_t)st.st_size;
-  if (m && m->len) {
-    m->at = mmap(NULL, m->len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-    if (m->at == MAP_FAILED) {
-      free(m);
-      m = NULL;
-    }
-  }
+  *box = map_bytes(fd, (size_t)st.st_size);
+  int why = errno;
   close(fd);
-  if (!m) return io_failure(L, "cannot map", path);
-  *box = m;
-  luaL_getmetatable(L, FILE_TYPE);
-  lua_setmetatable(L, -2);
-  return 1;
+  if (*box) return 1;
+  errno = why;
+  if (why == ENOMEM)
+    return ts_lua_fail(L, TS_ERR_memory, "cannot map %s: out of memory", path);
+  return io_failure(L, "cannot map", path);
 }
 
 static int map_collect(lua_State *L) {

@@ -9,6 +9,8 @@
 #include "devices/memory.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
+#include "vm/fft.h"
+#include "vm/gemm.h"
 
 /* tensor(value, {dtype=, device=}) */
 static int tensor(lua_State *L) {
@@ -25,7 +27,7 @@ static int tensor(lua_State *L) {
   }
   TsTensor *t = ts_lua_tensor(L, 1);
   t = t ? ts_tensor_cast(c, t, d == TS_DT_none ? ts_tensor_dtype(t) : d)
-        : ts_lua_from_value(L, 1, d);
+        : ts_lua_from_value(L, 1, d, "tensor");
   if (!t) return ts_lua_raise(L);
   ts_lua_push(L, t);
   return 1;
@@ -114,9 +116,11 @@ static int isa(lua_State *L) {
 
 static int memory(lua_State *L) {
   TsMemoryStats s = ts_memory_stats();
-  lua_createtable(L, 0, 3);
+  lua_createtable(L, 0, 4);
   lua_pushnumber(L, (double)ts_lua_context(L)->live_bytes);
   lua_setfield(L, -2, "live");
+  lua_pushnumber(L, (double)s.live);
+  lua_setfield(L, -2, "held");
   lua_pushnumber(L, (double)s.peak);
   lua_setfield(L, -2, "peak");
   lua_pushnumber(L, (double)s.cached);
@@ -126,6 +130,8 @@ static int memory(lua_State *L) {
 
 static int trim(lua_State *L) {
   lua_gc(L, LUA_GCCOLLECT, 0);
+  ts_fft_clear();
+  ts_gemm_trim();
   ts_memory_trim();
   return 0;
 }

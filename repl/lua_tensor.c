@@ -339,7 +339,7 @@ static int copy_from(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "copy_");
   TsContext *c = ts_lua_context(L);
   TsTensor *y = ts_lua_tensor(L, 2);
-  y = y ? ts_tensor_ref(y) : ts_lua_from_value(L, 2, TS_DT_none);
+  y = y ? ts_tensor_ref(y) : ts_lua_from_value(L, 2, TS_DT_none, "copy_");
   int failed = !y || ts_vm_assign(c, x, y);
   ts_tensor_unref(y);
   if (failed) return ts_lua_raise(L);
@@ -440,6 +440,7 @@ static int open_core(lua_State *L) {
   ts_lua_open_ops(L);
   ts_lua_open_system(L);
   ts_lua_open_files(L);
+  ts_lua_open_graph(L);
   ts_lua_push_methods(L);
   lua_setfield(L, -2, "methods");
   return 1;

@@ -7,6 +7,7 @@
 
 #include "repl/lua_api.h"
 #include "vm/copy.h"
+#include "vm/scratch.h"
 
 /* ---- in. LuaJIT's 64-bit integers and complex numbers are cdata: their type is
  * asked by a Lua function (lib/lua/ffi.lua) that gives "i64", "u64", "complex". */
@@ -45,6 +46,7 @@ enum { LUA_TCDATA_ = 10 };
 typedef struct Reader {
   lua_State *L;
   TsContext *c;
+  const char *what; /* heads the messages */
   TsMeta m;
   bool any_complex, any_whole, any_bool, any_number;
   char *at; /* complex128 pairs, or i64 where only integers occur */
@@ -57,8 +59,8 @@ static int shape_of(Reader *r, int index) {
   int depth = 1;
   while (lua_type(L, -1) == LUA_TTABLE) {
     if (r->m.ndim == TS_MAX_RANK)
-      return ts_error_set(&r->c->err, TS_ERR_shape, "tensor: tables nested deeper than %d",
-                          TS_MAX_RANK);
+      return ts_error_set(&r->c->err, TS_ERR_shape, "%s: tables nested deeper than %d",
+                          r->what, TS_MAX_RANK);
     r->m.dim[r->m.ndim++] = (int64_t)lua_objlen(L, -1);
     luaL_checkstack(L, 8, "tensor");
     lua_rawgeti(L, -1, 1);
@@ -93,7 +95,8 @@ static int read_leaf(Reader *r, int index, double part[2], int64_t *whole, bool 
     }
     default: break;
   }
-  return ts_error_set(&r->c->err, TS_ERR_value, "tensor: cannot hold a %s", luaL_typename(L, index));
+  return ts_error_set(&r->c->err, TS_ERR_value, "%s: a tensor cannot hold a %s", r->what,
+                      luaL_typename(L, index));
 }
 
 /* Elements as complex128 into a buffer; 64-bit integers beside them, exactly. */
@@ -102,7 +105,7 @@ static int read_nested(Reader *r, int index, int axis, double *part, int64_t *wh
   bool is_whole;
   if (axis == r->m.ndim) {
     if (lua_type(L, index) == LUA_TTABLE)
-      return ts_error_set(&r->c->err, TS_ERR_shape, "tensor: tables of uneven depth");
+      return ts_error_set(&r->c->err, TS_ERR_shape, "%s: tables of uneven depth", r->what);
     if (read_leaf(r, index, part + 2 * r->n, whole + r->n, &is_whole)) return -1;
     if (!is_whole) {
       double v = part[2 * r->n];
@@ -114,9 +117,9 @@ static int read_nested(Reader *r, int index, int axis, double *part, int64_t *wh
   int64_t n = r->m.dim[axis];
   if (lua_type(L, index) != LUA_TTABLE || (int64_t)lua_objlen(L, index) != n)
     return ts_error_set(&r->c->err, TS_ERR_shape,
-                        "tensor: uneven table: axis %d has %lld elements in one place, %lld in "
+                        "%s: uneven table: axis %d has %lld elements in one place, %lld in "
                         "another",
-                        axis, (long long)n,
+                        r->what, axis, (long long)n,
                         (long long)(lua_type(L, index) == LUA_TTABLE ? lua_objlen(L, index) : 0));
   for (int64_t i = 0; i < n; i++) {
     lua_rawgeti(L, index, (int)i + 1);
@@ -137,7 +140,7 @@ static TsDtype natural_dtype(const Reader *r) {
 static TsTensor *fill(Reader *r, TsDtype d, const double *part, const int64_t *whole) {
   r->m.dtype = (uint8_t)d;
   if (d == TS_DT_mxfp4) {
-    ts_error_set(&r->c->err, TS_ERR_dtype, "tensor: make f32 and cast to mxfp4");
+    ts_error_set(&r->c->err, TS_ERR_dtype, "%s: make f32 and cast to mxfp4", r->what);
     return NULL;
   }
   TsTensor *t = ts_tensor_new(r->c, &r->m);
@@ -148,16 +151,16 @@ static TsTensor *fill(Reader *r, TsDtype d, const double *part, const int64_t *w
   return t;
 }
 
-TsTensor *ts_lua_from_value(lua_State *L, int index, TsDtype dtype) {
-  Reader r = {.L = L, .c = ts_lua_context(L)};
+TsTensor *ts_lua_from_value(lua_State *L, int index, TsDtype dtype, const char *what) {
+  Reader r = {.L = L, .c = ts_lua_context(L), .what = what};
   if (index < 0) index += lua_gettop(L) + 1;
-  if (shape_of(&r, index) || ts_meta_check_size(&r.m, "tensor", &r.c->err)) return NULL;
+  if (shape_of(&r, index) || ts_meta_check_size(&r.m, what, &r.c->err)) return NULL;
   int64_t n = ts_meta_numel(&r.m);
-  double *part = malloc((size_t)(n ? n : 1) * 16);
-  int64_t *whole = malloc((size_t)(n ? n : 1) * 8);
+  double *part = ts_scratch_take(n * 16);
+  int64_t *whole = ts_scratch_take(n * 8);
   TsTensor *t = NULL;
   if (!part || !whole)
-    ts_error_set(&r.c->err, TS_ERR_memory, "tensor: out of memory");
+    ts_error_set(&r.c->err, TS_ERR_memory, "%s: out of memory", what);
   else if (!read_nested(&r, index, 0, part, whole))
     t = fill(&r, dtype == TS_DT_none ? natural_dtype(&r) : dtype, part, whole);
   free(part);
@@ -360,7 +363,7 @@ int ts_lua_index(lua_State *L, TsTensor *x, int key) {
 int ts_lua_assign(lua_State *L, TsTensor *x, int key, int value) {
   TsContext *c = ts_lua_context(L);
   TsTensor *by = ts_lua_tensor(L, key), *v = ts_lua_tensor(L, value), *to = NULL;
-  v = v ? ts_tensor_ref(v) : ts_lua_from_value(L, value, TS_DT_none);
+  v = v ? ts_tensor_ref(v) : ts_lua_from_value(L, value, TS_DT_none, "assignment");
   int failed = !v;
   if (!failed && by && ts_tensor_dtype(by) == TS_DT_bool) {
     TsTensor *in[3] = {by, v, x};

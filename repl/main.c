@@ -185,7 +185,10 @@ static void close_state(lua_State *L, TsContext *c) {
 int main(int argc, char **argv) {
   TsOptions o;
   int code = ts_options_read(&o, argc, argv);
-  if (code >= 0) return code;
+  if (code >= 0) {
+    free(o.step);
+    return code;
+  }
   lua_State *L = luaL_newstate();
   TsContext *c = ts_context_open();
   if (!L || !c) {
@@ -206,6 +209,12 @@ int main(int argc, char **argv) {
   ts_run_set_impatient(true);
   code = apply(c, &o);
   if (!code) code = run(L, &o);
+#ifdef __SANITIZE_ADDRESS__
+  lua_close(L);
+  ts_context_close(c);
+  free(o.step);
+  exit(code); /* looks for leaks */
+#endif
   close_state(L, c);
   fflush(NULL);
   _Exit(code); /* threads that compile or wait end with the process */

@@ -1,10 +1,9 @@
-/* Bytecode: functions of operators over registers, and the loop that runs them.
+/* Bytecode: functions of operators over registers. vm/lower.c makes it of a graph, vm/plan.c
+ * gives the registers their places in memory, vm/frame.c runs it. Eager calls (vm/vm.h) are
+ * single instructions of the same handlers without registers.
  *
- * Code is a row of 32-bit words. A head word holds the instruction in its low 16
- * bits (an operator's number, or TS_OP_COUNT + a row of vm.def), then the number
- * of inputs (8 bits) and of outputs (8 bits). Registers hold tensors or nothing;
- * parameters arrive in registers 0..nparam-1, constants behind them. Eager calls
- * (vm/vm.h) are single instructions of the same handlers without registers. */
+ * Registers hold one value each, written once: parameters first, then constants, then what
+ * instructions make. */
 #ifndef TS_VM_BYTECODE_H
 #define TS_VM_BYTECODE_H
 
@@ -14,49 +13,98 @@ enum { TS_CODE_NONE = 0xffffffff };
 
 typedef enum TsVmOp {
   TS_VM_before_first = TS_OP_COUNT - 1,
-#define VM(name, words, help) TS_VM_##name,
+#define VM(name, help) TS_VM_##name,
 #include "vm/vm.def"
 #undef VM
   TS_VM_OP_END
 } TsVmOp;
 
+/* Where a register's bytes are. */
+typedef enum TsRegKind {
+  TS_REG_param, /* of the caller, or bound to a captured tensor */
+  TS_REG_const, /* the same in every run */
+  TS_REG_slab,  /* at an offset of the function's slab */
+  TS_REG_fresh, /* allocated in each run: a result */
+  TS_REG_view,  /* shares the bytes of register `of` */
+  TS_REG_into,  /* written in place into parameter `of`, whose old value nobody needs */
+} TsRegKind;
+
+typedef struct TsReg {
+  TsMeta meta;
+  uint8_t kind;
+  uint32_t of;
+  int64_t offset; /* slab: bytes from its start */
+  int def, last;  /* instruction that writes it (-1: before the first), last one that reads it */
+} TsReg;
+
+typedef struct TsInstr {
+  uint16_t op; /* TsOp or TsVmOp */
+  uint32_t nin, nout;
+  uint32_t at;   /* operands: inputs, then outputs, in code->operand */
+  uint32_t attr; /* in code->attr, or NONE for the row's defaults */
+  uint32_t sub;  /* first function of a control instruction; length of a group */
+  int line;      /* in code->place */
+} TsInstr;
+
 typedef struct TsCode {
-  uint32_t *word;
-  int nword, capword;
-  int nreg, nparam;
+  const char *name;
+  TsReg *reg;
+  int nreg, capreg, nparam;
+  TsInstr *instr;
+  int ninstr, capinstr;
+  uint32_t *operand;
+  int noperand, capoperand;
   TsAttr *attr; /* pool; lists and strings of attributes are owned by the code */
   int nattr, capattr;
-  TsTensor **constant; /* in registers nparam.. */
-  int nconst;
+  TsTensor **constant; /* by register; NULL but for constants */
+  TsTensor **bound;    /* by parameter: the captured tensor, or NULL */
+  struct TsCode **sub;
+  int nsub, capsub;
+  void **ref; /* of custom instructions, by instr->sub */
+  int nref, capref;
   uint32_t *result; /* registers */
   int nresult;
-  bool failed; /* an allocation failed while it was put together */
+  char **place; /* "file.lua:12", by line number */
+  int nplace;
+  int nrandom;          /* streams that a run uses */
+  int64_t slab_nbytes;  /* of the plan */
+  int64_t bound_nbytes; /* the least that any plan needs: most bytes alive at once */
+  int64_t sum_nbytes;   /* of all values that have a place of their own */
+  bool planned, failed; /* failed: an allocation failed while it was put together */
 } TsCode;
 
-/* ---- putting code together */
-TsCode *ts_code_new(int nparam);
+/* ---- putting code together: parameters first, then constants, then the rest */
+TsCode *ts_code_new(const char *name);
 void ts_code_free(TsCode *code);
-uint32_t ts_code_register(TsCode *code);                  /* a fresh one */
-uint32_t ts_code_constant(TsCode *code, TsTensor *t);     /* before any ts_code_register */
-/* Appends an operator. attr NULL: the row's defaults. Copies the attributes. */
-void ts_code_op(TsCode *code, TsOp op, int nin, const uint32_t *in, const TsAttr *attr, int nout,
-                const uint32_t *out);
-void ts_code_vm(TsCode *code, TsVmOp op, uint32_t a, uint32_t b);
-int ts_code_here(const TsCode *code); /* index of the next word, a jump target */
-void ts_code_patch(TsCode *code, int at, uint32_t word);
+uint32_t ts_code_param(TsCode *code, const TsMeta *m, TsTensor *bound);
+uint32_t ts_code_constant(TsCode *code, TsTensor *t);
+uint32_t ts_code_register(TsCode *code, const TsMeta *m);
+/* Appends an instruction. attr NULL: the row's defaults. Copies the attributes. */
+TsInstr *ts_code_add(TsCode *code, int op, int nin, const uint32_t *in, int nattr,
+                     const TsAttr *attr, int nout, const uint32_t *out, int line);
+uint32_t ts_code_sub(TsCode *code, TsCode *sub); /* takes it over */
+int ts_code_ref(TsCode *code, TsInstr *i, void *ref); /* of a custom instruction */
 /* Ends the code with the given result registers. -1 if memory ran out. */
 int ts_code_finish(TsCode *code, int nresult, const uint32_t *result);
 
-/* Checks that every word makes sense: known instructions, registers in range,
- * counts that the row allows, jumps to instruction starts, a final ret. */
+/* Checks that everything makes sense: known instructions, registers in range and written
+ * before they are read, counts that the row allows, places inside the slab that overlap
+ * nothing alive. */
 int ts_code_verify(const TsCode *code, TsError *err);
 
-/* One line an instruction. */
+/* One line an instruction, the plan in front. */
 struct TsText;
 void ts_code_text(const TsCode *code, struct TsText *text);
 
-/* Runs verified code. args: nparam tensors (not taken over). Results get one
- * reference each. */
-int ts_code_run(TsContext *c, const TsCode *code, TsTensor *const *args, TsTensor **results);
+/* Gives registers their places (vm/plan.c). Once, after ts_code_finish. */
+int ts_code_plan(TsCode *code, TsError *err);
+
+/* ---- running */
+typedef struct TsFrame TsFrame; /* code bound to tensors, ready to run again and again */
+TsFrame *ts_frame_new(TsContext *c, const TsCode *code); /* the code must outlive it */
+void ts_frame_free(TsFrame *f);
+/* args: nparam tensors (not taken over; NULL where bound). Results get one reference each.
+ * A run inside a run of the same frame is possible and binds anew. */
+int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results);
 
 #endif

@@ -10,6 +10,8 @@
 #include "vm/kernels.h"
 #include "vm/trace.h"
 
+struct TsTensor;
+
 typedef enum TsProfile { TS_PROFILE_strict, TS_PROFILE_deterministic, TS_PROFILE_fast } TsProfile;
 
 typedef struct TsContext {
@@ -20,8 +22,16 @@ typedef struct TsContext {
   int64_t live_bytes; /* of all storages, on any device */
   int64_t allocated;  /* bytes of storages made since the start */
   uint64_t seed, stream; /* the generator: stream counts random operators */
+  uint64_t stream_base;  /* of the function that runs: where its random calls count from */
   TsProfile profile;
+  bool trap;  /* stop at the first NaN or infinity (vm/trap.h) */
   int device; /* where new tensors are made */
+  struct TsCapture *capture;        /* calls become nodes of its graph; NULL: they run */
+  /* Runs a function from outside (custom instructions); outputs get one reference each. */
+  int (*custom)(struct TsContext *c, void *ref, int nin, struct TsTensor *const *in, int nout,
+                struct TsTensor **out);
+  const char *(*where)(void *arg);  /* the program's place, "file.lua:12", or NULL */
+  void *where_arg;
 } TsContext;
 
 TsContext *ts_context_open(void); /* NULL: out of memory */

@@ -1,10 +1,10 @@
 /* Images of convolutions: padding and layout. */
 #include "vm/conv.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "vm/scratch.h"
 
 void ts_conv_list(const TsAttr *a, int nd, int64_t absent, int64_t out[3]) {
   for (int i = 0; i < 3; i++) {
@@ -75,6 +75,13 @@ static bool fits_as_it_is(const TsConv *c, const Padding *p) {
   return p->stride == 1 && (p->xs[2] == p->size || c->in[2] <= 1);
 }
 
+/* The sizes may be beyond any memory, as a window of two may be dilated without end. */
+static bool is_absurd(const TsConv *c, const Padding *p) {
+  double n = (double)c->batch * (double)(c->groups * c->cg) * (double)p->size;
+  for (int i = 0; i < 3; i++) n *= (double)(p->full[i] + p->stride);
+  return n > 0x1p60;
+}
+
 int ts_conv_image(TsCall *call, const TsConv *c, TsTensor *x, int channel, int space,
                   bool phases, TsConvImage *m) {
   Padding p = {.c = c, .copy = &call->ctx->k->copy, .size = ts_dtypes[c->acc].nbytes};
@@ -90,6 +97,7 @@ int ts_conv_image(TsCall *call, const TsConv *c, TsTensor *x, int channel, int s
     return 0;
   }
   for (int i = 0; i < 3; i++) p.full[i] = c->before[i] + c->in[i] + c->after[i];
+  if (is_absurd(c, &p)) return ts_scratch_failed(call);
   for (int64_t k = 0; phases && k < c->window[2]; k++)
     if (p.stride <= 64) p.used[k * c->dilation[2] % p.stride] = true;
   if (!phases) p.used[0] = true;
@@ -97,11 +105,9 @@ int ts_conv_image(TsCall *call, const TsConv *c, TsTensor *x, int channel, int s
   p.row = p.phase * p.stride;
   m->phase = p.phase, m->step[1] = p.row, m->step[0] = p.row * p.full[1];
   m->step_c = m->step[0] * p.full[0], m->step_n = m->step_c * channels;
-  p.to = m->own = malloc((size_t)(m->step_n * c->batch * p.size + 64));
+  p.to = m->own = ts_scratch_take(m->step_n * c->batch * p.size + 64);
   m->at = p.to;
-  if (!p.to)
-    return ts_error_set(&call->ctx->err, TS_ERR_memory, "%s: out of memory",
-                        ts_op_info(call->op)->name);
+  if (!p.to) return ts_scratch_failed(call);
   ts_cpu_parallel(c->batch * channels, (1 << 15) / (m->step_c + 1) + 1, pad_planes, &p);
   return 0;
 }

@@ -4,11 +4,12 @@
 
 #include "vm/attention.h"
 #include "vm/exec.h"
+#include "vm/scratch.h"
 
 /* Element offsets of x's matrices, its last two axes; x broadcasts to out's leading
  * axes, `count` of them in all. NULL: out of memory. */
 static int64_t *matrix_offsets(const TsTensor *x, const TsMeta *lead, int64_t count) {
-  int64_t *at = malloc((size_t)(count + 1) * sizeof *at);
+  int64_t *at = ts_scratch_take((count + 1) * 8);
   int axes = x->meta.ndim - 2, skip = lead->ndim - axes;
   for (int64_t i = 0; at && i < count; i++) {
     int64_t r = i, offset = 0;
@@ -61,7 +62,7 @@ static int prepare(TsCall *call, Operands *o, TsDtype wide) {
   return 0;
 }
 
-static int set_offsets(TsContext *c, Operands *o, TsAttention *a) {
+static int set_offsets(TsCall *call, Operands *o, TsAttention *a) {
   TsMeta lead = o->q->meta, kv = o->k->meta;
   lead.ndim = (uint8_t)(lead.ndim - 2), kv.ndim = (uint8_t)(kv.ndim - 2);
   int64_t heads = a->batch * a->heads, kv_heads = a->batch * a->kv_heads;
@@ -71,7 +72,7 @@ static int set_offsets(TsContext *c, Operands *o, TsAttention *a) {
   if (o->mask) o->mask_at = matrix_offsets(o->mask, &lead, heads);
   a->q_at = o->q_at, a->k_at = o->k_at, a->v_at = o->v_at, a->mask_at = o->mask_at;
   if (o->q_at && o->k_at && o->v_at && (o->mask_at || !o->mask)) return 0;
-  return ts_error_set(&c->err, TS_ERR_memory, "attention: out of memory");
+  return ts_scratch_failed(call);
 }
 
 static int set_mask(const Operands *o, TsAttention *a) {
@@ -106,14 +107,14 @@ static int attend(TsCall *call, Operands *o, TsAttention *a) {
   int nd = o->q->meta.ndim;
   a->q_step = o->q->stride[nd - 2], a->k_step = o->k->stride[nd - 2],
   a->v_step = o->v->stride[nd - 2];
-  if (set_offsets(call->ctx, o, a)) return -1;
+  if (set_offsets(call, o, a)) return -1;
   if (o->mask && set_mask(o, a)) return -1;
   if (o->sink && !(a->sink = ts_tensor_read(o->sink))) return -1;
   a->q = ts_tensor_read(o->q), a->k = ts_tensor_read(o->k), a->v = ts_tensor_read(o->v);
   a->y = ts_tensor_write(call->out[0]);
   if (!a->q || !a->k || !a->v || !a->y) return -1;
   if (!ts_attention(a, call->ctx->k)) return 0;
-  return ts_error_set(&call->ctx->err, TS_ERR_memory, "attention: out of memory");
+  return ts_scratch_failed(call);
 }
 
 int ts_exec_attention(TsCall *call) {

@@ -17,6 +17,7 @@
 #include "vm/conv.h"
 #include "vm/epilogue.h"
 #include "vm/exec.h"
+#include "vm/scratch.h"
 
 enum {
   FEW_CHANNELS = 7, /* most output channels of a group that are summed directly */
@@ -35,6 +36,7 @@ typedef struct Job {
   TsConvImage image;
   int64_t *tap, step[2];
   const char *weights; /* [out channels][taps] */
+  TsScratch scratch;
 } Job;
 
 /* ---- the epilogue, on part of a row: channel o of positions [p, p + n), or channels
@@ -89,17 +91,14 @@ static TsGemmType gemm_type(TsDtype d) {
   }
 }
 
-static int no_memory(const Job *j) {
-  return ts_error_set(&j->call->ctx->err, TS_ERR_memory, "%s: out of memory",
-                      ts_op_info(j->call->op)->name);
-}
+static int no_memory(const Job *j) { return ts_scratch_failed(j->call); }
 
 /* Offsets of the groups' parts: of weights, of results, of images if given. */
 static int set_batches(const Job *j, TsGemm *g, int64_t *at[3], bool images) {
   const TsConv *c = &j->c;
   g->batch = c->batch * c->groups;
   for (int i = 0; i < 3; i++)
-    if (!(at[i] = malloc((size_t)(g->batch + 1) * sizeof *at[i]))) return no_memory(j);
+    if (!(at[i] = ts_scratch_take((g->batch + 1) * 8))) return no_memory(j);
   for (int64_t i = 0; i < g->batch; i++) {
     int64_t n = i / c->groups, o = i % c->groups * c->og;
     at[0][i] = o * j->taps;
@@ -145,17 +144,17 @@ static int multiply(Job *j, bool images, TsGemmType in) {
 }
 
 /* ---- directly: an item is one row of outputs of up to TOGETHER channels */
+static int64_t channels_at_once(const Job *j) { return j->last ? TOGETHER : 1; }
+
 static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   const TsConv *c = &j->c;
   TsDtype d = ts_tensor_dtype(j->y);
   int64_t rows = c->out[0] * c->out[1], width = c->out[2], size = ts_dtypes[d].nbytes;
-  int64_t at_once = j->last ? TOGETHER : 1, blocks = (j->channels_out + at_once - 1) / at_once;
+  int64_t at_once = channels_at_once(j), blocks = (j->channels_out + at_once - 1) / at_once;
   TsConvertFn *store = d == c->acc ? NULL : j->k->convert.convert[c->acc][d];
-  char *acc = malloc((size_t)(at_once * width * (j->size + size))),
-       *narrow = acc + at_once * width * j->size;
+  char *acc = ts_scratch_part(&j->scratch, worker), *narrow = acc + at_once * width * j->size;
   char *y = (char *)j->y->storage->host + j->y->offset;
-  (void)worker;
   for (int64_t i = lo; i < hi; i++) {
     int64_t row = i % rows, o0 = i / rows % blocks * at_once, image = i / rows / blocks, at;
     int64_t n = j->channels_out - o0 < at_once ? j->channels_out - o0 : at_once;
@@ -190,16 +189,17 @@ static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
     if (store) store(width, narrow, acc);
     memcpy(to, store ? narrow : acc, (size_t)(width * size));
   }
-  free(acc);
 }
 
 static int direct(Job *j) {
   const TsConv *c = &j->c;
-  int64_t at_once = j->last ? TOGETHER : 1;
+  int64_t at_once = channels_at_once(j), size = ts_dtypes[j->y->meta.dtype].nbytes;
   int64_t n = c->batch * ((j->channels_out + at_once - 1) / at_once) * c->out[0] * c->out[1];
   int64_t work = c->out[2] * j->taps * at_once;
   if (!ts_tensor_write(j->y)) return -1;
+  if (ts_scratch_open(&j->scratch, at_once * c->out[2] * (j->size + size))) return no_memory(j);
   ts_cpu_parallel(n, (1 << 18) / (work + 1) + 1, direct_rows, j);
+  free(j->scratch.at);
   return 0;
 }
 
@@ -236,33 +236,31 @@ static void lane_positions(void *arg, int64_t lo, int64_t hi, int worker) {
   TsDtype d = ts_tensor_dtype(j->y);
   int64_t n = j->channels_out, size = ts_dtypes[d].nbytes;
   TsConvertFn *store = d == j->c.acc ? NULL : j->k->convert.convert[j->c.acc][d];
-  const void **tap = malloc((size_t)(j->taps + 1) * sizeof *tap);
-  char *acc = store ? malloc((size_t)(n * j->size)) : NULL;
-  char *y = (char *)j->y->storage->host + j->y->offset;
-  (void)worker;
-  for (int64_t i = lo; i < hi && tap && (acc || !store); i++) {
+  const void **tap = ts_scratch_part(&j->scratch, worker);
+  char *acc = (char *)(tap + j->taps), *y = (char *)j->y->storage->host + j->y->offset;
+  for (int64_t i = lo; i < hi; i++) {
     char *to = store ? acc : y + i * n * size;
     find_taps(l, i / j->positions, i % j->positions, tap);
     j->k->conv.lanes[j->size == 8](to, n, tap, l->w, j->taps);
     finish_part(j, to, i / j->positions, 0, i % j->positions, n);
     if (store) store(n, y + i * n * size, acc);
   }
-  free(tap), free(acc);
 }
 
 static int lanes(Job *j, const char *x, const char *w) {
   Lanes l = {.j = j, .x = x};
-  int64_t n = j->channels_out;
-  l.w = malloc((size_t)(n * j->taps * j->size + 64));
-  l.zeros = calloc((size_t)n, (size_t)j->size);
-  int failed = !l.w || !l.zeros ? no_memory(j) : !ts_tensor_write(j->y) ? -1 : 0;
+  int64_t n = j->channels_out, turned = n * j->size, size = j->size;
+  l.w = ts_scratch_take(j->taps * turned + 64);
+  l.zeros = ts_scratch_take(turned);
+  int failed = ts_scratch_open(&j->scratch, j->taps * 8 + turned);
+  failed = failed || !l.w || !l.zeros ? no_memory(j) : !ts_tensor_write(j->y) ? -1 : 0;
   if (!failed) {
-    int64_t turned = n * j->size, size = j->size;
+    memset(l.zeros, 0, (size_t)turned);
     j->k->copy.transpose(j->taps, n, l.w, turned, w, j->taps * size, (int)size, 0);
     int64_t work = n * j->taps;
     ts_cpu_parallel(j->c.batch * j->positions, (1 << 18) / (work + 1) + 1, lane_positions, &l);
   }
-  free(l.w), free(l.zeros);
+  free(l.w), free(l.zeros), free(j->scratch.at);
   return failed;
 }
 
@@ -280,8 +278,8 @@ static int depthwise_last(Job *j) {
 static int complex_product(Job *j) {
   const TsConv *c = &j->c;
   int64_t P = j->positions;
-  char *y = ts_tensor_write(j->y), *col = malloc((size_t)(j->taps * P * j->size + 64));
-  int64_t *at = malloc((size_t)(P + 1) * sizeof *at);
+  char *y = ts_tensor_write(j->y), *col = ts_scratch_take(j->taps * P * j->size + 64);
+  int64_t *at = ts_scratch_take((P + 1) * 8);
   int failed = !y || !col || !at ? no_memory(j) : 0;
   if (!failed) ts_conv_positions(&j->image, c->out, j->step, 0, P, at);
   for (int64_t i = 0; i < c->batch * c->groups && !failed; i++) {
@@ -355,7 +353,7 @@ static TsTensor *ordered_weights(Job *j, TsTensor *w) {
 static int make_taps(Job *j) {
   const TsConv *c = &j->c;
   int64_t n = 0, pos[3];
-  j->tap = malloc((size_t)(j->taps + 1) * sizeof *j->tap);
+  j->tap = ts_scratch_take((j->taps + 1) * 8);
   if (!j->tap) return no_memory(j);
   for (int64_t ch = 0; ch < c->cg; ch++)
     for (int64_t d = 0; d < c->window[0]; d++)

@@ -7,13 +7,17 @@
  *
  * Outputs whose q leaves the same remainders by the stride, one phase, are met by the
  * same positions k, at inputs that step by one: each phase is a convolution of stride
- * one with fewer taps, a matrix product as in vm/exec_conv.c. */
+ * one with fewer taps, a matrix product or direct sums as in vm/exec_conv.c. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "vm/conv.h"
 #include "vm/epilogue.h"
 #include "vm/exec.h"
+#include "vm/scratch.h"
+
+enum { FEW_CHANNELS = 7 }; /* most output channels of a group that are summed directly */
 
 typedef struct Job {
   TsCall *call;
@@ -31,9 +35,7 @@ typedef struct Job {
 
 static int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
-static int no_memory(const Job *j) {
-  return ts_error_set(&j->call->ctx->err, TS_ERR_memory, "conv_transpose: out of memory");
-}
+static int no_memory(const Job *j) { return ts_scratch_failed(j->call); }
 
 static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int64_t n,
                  int64_t k0, int64_t nk) {
@@ -83,9 +85,16 @@ static void list_taps(Job *j) {
     }
 }
 
+static TsGemmType gemm_type(TsDtype d) {
+  return d == TS_DT_f64         ? TS_GEMM_f64
+         : d == TS_DT_complex64  ? TS_GEMM_c64
+         : d == TS_DT_complex128 ? TS_GEMM_c128
+                                 : TS_GEMM_f32;
+}
+
 static int multiply(Job *j) {
   const TsConv *c = &j->c;
-  TsGemmType type = c->acc == TS_DT_f64 ? TS_GEMM_f64 : TS_GEMM_f32;
+  TsGemmType type = gemm_type(c->acc);
   TsGemm g = {.in = type,
               .out = type,
               .batch = c->batch * c->groups,
@@ -100,8 +109,7 @@ static int multiply(Job *j) {
               .c_cs = 1,
               .fill_b = fill,
               .fill_b_arg = j};
-  int64_t *at[2] = {malloc((size_t)(g.batch + 1) * sizeof *at[0]),
-                    malloc((size_t)(g.batch + 1) * sizeof *at[1])};
+  int64_t *at[2] = {ts_scratch_take((g.batch + 1) * 8), ts_scratch_take((g.batch + 1) * 8)};
   int failed = !at[0] || !at[1] ? no_memory(j) : 0;
   for (int64_t i = 0; i < g.batch && !failed; i++) {
     at[0][i] = i % c->groups * c->og * j->taps;
@@ -114,12 +122,64 @@ static int multiply(Job *j) {
   return failed;
 }
 
+/* Complex: the matrix of taps and positions is made, image by image. */
+static int complex_product(Job *j) {
+  const TsConv *c = &j->c;
+  int64_t *at = ts_scratch_take((j->positions + 1) * 8);
+  char *columns = ts_scratch_take(j->taps * j->positions * j->size + 64);
+  int failed = !at || !columns ? no_memory(j) : 0;
+  if (!failed) ts_conv_positions(&j->image, j->count, j->step, 0, j->positions, at);
+  for (int64_t i = 0; i < c->batch * c->groups && !failed; i++) {
+    int64_t first = i / c->groups * j->image.step_n + i % c->groups * c->cg * j->image.step_c;
+    j->k->conv.panel[j->size == 8 ? 1 : 2](columns, j->positions, j->image.at + first * j->size,
+                                           j->tap, j->taps, at, j->positions);
+    TsGemm g = {.in = gemm_type(c->acc), .out = gemm_type(c->acc), .batch = 1, .m = c->og,
+                .n = j->positions, .k = j->taps, .a_rs = j->taps, .a_cs = 1, .b = columns,
+                .b_rs = j->positions, .b_cs = 1, .c_rs = j->positions, .c_cs = 1};
+    g.a = j->weights + i % c->groups * c->og * j->taps * j->size;
+    g.c = j->part + i * c->og * j->positions * j->size;
+    failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
+    for (int64_t o = 0; o < c->og && !failed && j->bias; o++)
+      finish((void *)j, (char *)g.c + o * j->positions * j->size, i, o, 0, j->positions);
+  }
+  free(at), free(columns);
+  return failed;
+}
+
+/* With few output channels in a group: a row of outputs is summed in registers. */
+static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  const TsConv *c = &j->c;
+  int64_t rows = j->count[0] * j->count[1], width = j->count[2];
+  (void)worker;
+  for (int64_t i = lo; i < hi; i++) {
+    int64_t o = i / rows % j->channels_out, n = i / rows / j->channels_out, at;
+    ts_conv_positions(&j->image, j->count, j->step, i % rows * width, 1, &at);
+    at += n * j->image.step_n + o / c->og * c->cg * j->image.step_c;
+    char *to = j->part + i * width * j->size;
+    j->k->conv.direct[j->size == 8](to, width, j->image.at + at * j->size,
+                                    j->weights + o * j->taps * j->size, j->tap, j->taps);
+    if (j->bias) finish((void *)j, to, n * c->groups + o / c->og, o % c->og, 0, width);
+  }
+}
+
+static int sum_up(Job *j) {
+  const TsConv *c = &j->c;
+  if (ts_dtype_is(c->acc, TS_KIND_C)) return complex_product(j);
+  if (c->og > FEW_CHANNELS) return multiply(j);
+  int64_t rows = c->batch * j->channels_out * j->count[0] * j->count[1];
+  ts_cpu_parallel(rows, (1 << 15) / (j->count[2] * j->taps + 1) + 1, direct_rows, j);
+  return 0;
+}
+
 /* The phase's outputs to their places. */
-static void spread_phase(const Job *j) {
+static void spread_planes(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
   const TsConv *c = &j->c;
   int64_t rows = j->count[0] * j->count[1], plane = c->out[0] * c->out[1] * c->out[2];
-  const char *from = j->part;
-  for (int64_t i = 0; i < c->batch * j->channels_out; i++)
+  const char *from = j->part + lo * j->positions * j->size;
+  (void)worker;
+  for (int64_t i = lo; i < hi; i++)
     for (int64_t r = 0; r < rows; r++, from += j->count[2] * j->size) {
       int64_t d = j->first[0] + r / j->count[1] * c->stride[0],
               h = j->first[1] + r % j->count[1] * c->stride[1];
@@ -129,22 +189,24 @@ static void spread_phase(const Job *j) {
     }
 }
 
+/* Phases that have outputs: strides may be larger than the image. */
 static int phases(Job *j) {
   const TsConv *c = &j->c;
-  int64_t n = c->stride[0] * c->stride[1] * c->stride[2];
+  int64_t n = 1, each[3];
+  for (int a = 0; a < 3; a++)
+    n *= each[a] = c->stride[a] < c->out[a] ? c->stride[a] : c->out[a];
   for (int64_t i = 0; i < n; i++) {
     int64_t r = i;
     j->positions = 1;
     for (int a = 2; a >= 0; a--) {
-      j->first[a] = r % c->stride[a], r /= c->stride[a];
-      int64_t left = c->out[a] - j->first[a];
-      j->count[a] = left > 0 ? (left + c->stride[a] - 1) / c->stride[a] : 0;
+      j->first[a] = r % each[a], r /= each[a];
+      j->count[a] = (c->out[a] - j->first[a] + c->stride[a] - 1) / c->stride[a];
       j->positions *= j->count[a];
     }
-    if (j->positions == 0) continue;
     list_taps(j);
-    if (multiply(j)) return -1;
-    spread_phase(j);
+    if (sum_up(j)) return -1;
+    if (n > 1)
+      ts_cpu_parallel(c->batch * j->channels_out, (1 << 15) / j->positions + 1, spread_planes, j);
   }
   return 0;
 }
@@ -177,11 +239,13 @@ static void read_geometry(Job *j) {
 static int take_memory(Job *j) {
   const TsConv *c = &j->c;
   int64_t window = c->window[0] * c->window[1] * c->window[2], most = 1;
+  int64_t n = c->stride[0] * c->stride[1] * c->stride[2];
   for (int i = 0; i < 3; i++) most *= (c->out[i] + c->stride[i] - 1) / c->stride[i];
-  j->tap = malloc((size_t)(window * c->cg + 1) * sizeof *j->tap);
-  for (int i = 0; i < 2; i++) j->at[i] = malloc((size_t)(window + 1) * sizeof *j->at[i]);
-  j->weights = malloc((size_t)(window * c->cg * j->channels_out * j->size + 64));
-  j->part = malloc((size_t)(c->batch * j->channels_out * most * j->size + 64));
+  j->tap = ts_scratch_take((window * c->cg + 1) * 8);
+  for (int i = 0; i < 2; i++) j->at[i] = ts_scratch_take((window + 1) * 8);
+  j->weights = ts_scratch_take(window * c->cg * j->channels_out * j->size + 64);
+  /* A single phase is the result. */
+  j->part = n == 1 ? j->y : ts_scratch_take(c->batch * j->channels_out * most * j->size + 64);
   bool all = j->tap && j->at[0] && j->at[1] && j->weights && j->part;
   return all ? 0 : no_memory(j);
 }
@@ -194,11 +258,12 @@ static int run(Job *j) {
   char *to = ts_tensor_write(y);
   read_geometry(j);
   if (!to || ts_conv_image(j->call, c, j->x, 1, 2, false, &j->image)) return -1;
-  j->y = d == c->acc ? to : malloc((size_t)(n * j->size + 64));
+  j->y = d == c->acc ? to : ts_scratch_take(n * j->size + 64);
   int failed = !j->y ? no_memory(j) : take_memory(j) || phases(j);
   if (!failed && d != c->acc) j->k->convert.convert[c->acc][d](n, to, j->y);
+  if (j->part != j->y) free(j->part);
   if (j->y != to) free(j->y);
-  free(j->tap), free(j->at[0]), free(j->at[1]), free(j->weights), free(j->part);
+  free(j->tap), free(j->at[0]), free(j->at[1]), free(j->weights);
   free(j->image.own);
   return failed ? -1 : 0;
 }
@@ -207,7 +272,8 @@ int ts_exec_conv_transpose(TsCall *call) {
   TsContext *ctx = call->ctx;
   Job j = {.call = call, .k = ctx->k};
   TsTensor *bias = call->nin > 2 ? call->in[2] : NULL;
-  j.c.acc = (TsDtype)ts_dtypes[call->compute].accum;
+  j.c.acc = ts_dtype_is(call->compute, TS_KIND_C) ? call->compute
+                                                  : (TsDtype)ts_dtypes[call->compute].accum;
   j.size = ts_dtypes[j.c.acc].nbytes;
   if (ts_tensor_numel(call->out[0]) == 0) return 0;
   j.x = ts_tensor_cast(ctx, call->in[0], j.c.acc);

@@ -1,16 +1,15 @@
 /* Transforms on tensors: axes, conventions and dtypes around vm/fft.h. */
 #include "vm/exec.h"
 #include "vm/fft.h"
+#include "vm/scratch.h"
 
 static const int norm_of_choice[] = {TS_FFT_ortho, TS_FFT_backward, TS_FFT_forward};
 
 static bool is_double(TsDtype d) { return ts_dtype_real(d) == TS_DT_f64; }
 
 static int failure(TsCall *call, int code) {
-  const char *name = ts_op_info(call->op)->name;
-  if (code == TS_FFT_no_memory)
-    return ts_error_set(&call->ctx->err, TS_ERR_memory, "%s: out of memory", name);
-  TS_BUG("%s: wrong arguments of the transform", name);
+  if (code == TS_FFT_no_memory) return ts_scratch_failed(call);
+  TS_BUG("%s: wrong arguments of the transform", ts_op_info(call->op)->name);
 }
 
 /* One transform along `axis` of x into y, both in the types of the kind. */

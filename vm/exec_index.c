@@ -35,11 +35,7 @@ static void gather_run(const Gather *g, int64_t x, int64_t at, int64_t n) {
     for (int64_t i = 0; i < n; i++) to[i] = from[index[i] * g->step + i * g->along];           \
     break;                                                                                     \
   }
-    CASE(1, uint8_t)
-    CASE(2, uint16_t)
-    CASE(4, uint32_t)
-    CASE(8, uint64_t)
-    CASE(16, TsWide)
+    TS_INDEX_WIDTHS(CASE)
 #undef CASE
   }
 }
@@ -94,11 +90,7 @@ static void short_slices(const Slices *s, const char *x, const int64_t *index, c
     for (int64_t i = 0; i < n; i++)                                                            \
       ((U *)(void *)y)[i] = ((const U *)(const void *)x)[index[i]];                            \
     break;
-    CASE(1, uint8_t)
-    CASE(2, uint16_t)
-    CASE(4, uint32_t)
-    CASE(8, uint64_t)
-    CASE(16, TsWide)
+    TS_INDEX_WIDTHS(CASE)
 #undef CASE
     default:
       for (int64_t i = 0; i < n; i++)

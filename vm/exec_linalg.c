@@ -3,11 +3,15 @@
  * LAPACK's reference routines, linked statically, run single threaded in one
  * order, so their bits are the same on every machine. Matrices go through
  * column-major copies; 16-bit floats through f32. */
+#include <complex.h>
+#undef complex
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "vm/exec.h"
 #include "vm/lapack.h"
+#include "vm/scratch.h"
 
 #define CALL4(name, ...)                                                                       \
   (w->d == TS_DT_f32 ? s##name##_(__VA_ARGS__) : w->d == TS_DT_f64 ? d##name##_(__VA_ARGS__)   \
@@ -26,10 +30,9 @@ typedef struct Work {
 } Work;
 
 static void *take(Work *w, int64_t nbytes) {
-  void *p = w->nblock < 8 ? malloc((size_t)(nbytes > 0 ? nbytes : 16)) : NULL;
+  void *p = w->nblock < 8 ? ts_scratch_take(nbytes > 0 ? nbytes : 16) : NULL;
   if (!p) {
-    if (!w->failed)
-      ts_error_set(&w->call->ctx->err, TS_ERR_memory, "%s: out of memory", ts_op_info(w->call->op)->name);
+    ts_scratch_failed(w->call);
     w->failed = true;
     return NULL;
   }
@@ -332,6 +335,91 @@ int ts_exec_svd(TsCall *call) {
     put_matrix(w, call->out[0], i, m, ucols, v.u, s);
     put(w, call->out[1], i * k, k, v.s, ts_dtype_real(w->d));
     put_matrix(w, call->out[2], i, v.ldvt, n, v.vt, s);
+  }
+  return close_work(w, failed);
+}
+
+/* ---- cofactors */
+static double _Complex element(const Work *w, const void *base, int64_t i) {
+  const char *at = (const char *)base + i * w->es;
+  if (w->rs == 8) return w->complex ? *(const double _Complex *)(const void *)at : *(const double *)(const void *)at;
+  return w->complex ? *(const float _Complex *)(const void *)at : *(const float *)(const void *)at;
+}
+
+/* Whether no pivot is lost in the rounding of the largest. */
+static bool regular(const Work *w, const void *lu, int n) {
+  double least = HUGE_VAL, most = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double pivot = cabs(element(w, lu, i * (n + 1)));
+    least = pivot < least ? pivot : least;
+    most = pivot > most ? pivot : most;
+  }
+  return least > n * (w->rs == 8 ? 0x1p-52 : 0x1p-23) * most;
+}
+
+/* det(a) of an n x n matrix that is lost. */
+static double _Complex det_of(Work *w, void *a, int n, int *pivot) {
+  double value[2];
+  int info;
+  CALL4(getrf, &n, &n, a, &n, pivot, &info);
+  diagonal_product(w, a, n, pivot, value);
+  return CMPLX(value[0], value[1]);
+}
+
+/* With a = u s vt, c[i][j] = det(u) det(vt) sum over l of u*[i][l] f[l] vt*[l][j], where
+ * f[l] is the product of the other singular values: nothing is divided. */
+static int cofactors_by_svd(Work *w, Svd *v, void *space, int lwork, int *pivot,
+                            double _Complex *c) {
+  int n = v->n;
+  int64_t nn = (int64_t)n * n;
+  if (gesdd(w, v, space, &lwork)) return -1;
+  for (int64_t i = 0; i < nn; i++) c[i] = 0;
+  for (int l = 0; l < n; l++) {
+    double f = 1;
+    for (int k = 0; k < n; k++)
+      if (k != l) f *= w->rs == 8 ? ((double *)v->s)[k] : (double)((float *)v->s)[k];
+    for (int i = 0; i < n; i++)
+      for (int j = 0; j < n; j++)
+        c[(int64_t)i * n + j] += f * conj(element(w, v->u, (int64_t)l * n + i)) *
+                                 conj(element(w, v->vt, (int64_t)j * n + l));
+  }
+  double _Complex d = det_of(w, v->u, n, pivot) * det_of(w, v->vt, n, pivot);
+  for (int64_t i = 0; i < nn; i++) c[i] *= d;
+  return 0;
+}
+
+int ts_exec_cofactor(TsCall *call) {
+  Work work, *w = &work;
+  int failed = open_work(w, call), info = 0;
+  if (failed) return close_work(w, failed);
+  int n = (int)cols_of(w->a);
+  int64_t nn = (int64_t)n * n, bytes = nn * w->es, count = n ? count_of(w->a, 2) : 0;
+  Svd v = {.m = n, .n = n, .k = n, .ldvt = n, .job = "A"};
+  char *block = take(w, 3 * bytes + n * w->rs);
+  if (block) v.a = block, v.u = block + bytes, v.vt = block + 2 * bytes, v.s = block + 3 * bytes;
+  int *pivot = take(w, (int64_t)n * 4);
+  double _Complex *c = take(w, nn * 16);
+  v.iwork = take(w, (int64_t)n * 8 * 4);
+  v.rwork = take(w, w->complex ? (9 * nn + 8 * (int64_t)n) * w->rs : 16);
+  char query[16] = {0};
+  if (count && !w->failed) gesdd(w, &v, query, &ASK);
+  int lwork = count ? (int)answer(w, query) + 64 * n : 1;
+  void *space = lapack_work(w, lwork);
+  for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
+    double d[2];
+    flip(w, n, n, v.a, matrix(w, w->a, i, n, n));
+    CALL4(getrf, &n, &n, v.a, &n, pivot, &info);
+    if (regular(w, v.a, n)) {
+      diagonal_product(w, v.a, n, pivot, d);
+      CALL4(getri, &n, v.a, &n, pivot, space, &lwork, &info);
+      for (int64_t k = 0; k < nn; k++) c[k] = CMPLX(d[0], d[1]) * element(w, v.a, k);
+    } else {
+      flip(w, n, n, v.a, matrix(w, w->a, i, n, n));
+      if (cofactors_by_svd(w, &v, space, lwork, pivot, c))
+        failed = ts_error_set(&call->ctx->err, TS_ERR_value,
+                              "cofactor: matrix %lld does not converge", (long long)i);
+    }
+    if (!failed) put(w, call->out[0], i * nn, nn, c, TS_DT_complex128);
   }
   return close_work(w, failed);
 }

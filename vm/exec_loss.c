@@ -14,6 +14,7 @@
 
 #include "devices/cpu_pool.h"
 #include "vm/exec.h"
+#include "vm/scratch.h"
 
 enum { MEAN, SUM, NONE, LEAF = TS_RED_LEAF };
 
@@ -27,9 +28,10 @@ typedef struct Job {
   const int64_t *index; /* of each row, or NULL */
   const char *p;        /* or probabilities, in wide */
   char *loss;           /* of each row, in wide */
+  TsScratch scratch;    /* for a row in wide */
   double smoothing;
   int64_t ignored;
-  _Atomic int64_t wrong; /* an index out of range, or -1 */
+  _Atomic int64_t wrong; /* the first row whose index is out of range, or -1 */
 } Job;
 
 static double rounded(const Job *j, double v) { return j->w ? v : (double)(float)v; }
@@ -102,11 +104,18 @@ static double spread_loss(const Job *j, const char *x, double m, double log_s, c
   return -total(j, &s);
 }
 
+/* The error names the first wrong row, whichever thread meets one first. */
+static void keep_first(_Atomic int64_t *wrong, int64_t row) {
+  int64_t seen = atomic_load(wrong);
+  while ((seen < 0 || row < seen) && !atomic_compare_exchange_weak(wrong, &seen, row)) {
+  }
+}
+
 static double row_loss(Job *j, int64_t row, const char *x, char *leaf) {
   double e = j->smoothing;
   if (j->index && j->index[row] == j->ignored) return 0;
   if (j->index && (j->index[row] < 0 || j->index[row] >= j->n)) {
-    atomic_store(&j->wrong, row);
+    keep_first(&j->wrong, row);
     return 0;
   }
   double m = j->k->rows.max[j->w](x, j->n);
@@ -125,9 +134,8 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
   int64_t esize = ts_dtypes[j->d].nbytes;
   TsConvertFn *load = j->d == j->wide ? NULL : j->k->convert.convert[j->d][j->wide];
   double leaf[2 * LEAF];
-  char *wide = load ? malloc((size_t)(j->n * j->size + 64)) : NULL;
-  (void)worker;
-  for (int64_t i = lo; i < hi && (wide || !load); i++) {
+  char *wide = ts_scratch_part(&j->scratch, worker);
+  for (int64_t i = lo; i < hi; i++) {
     const char *x = j->x + i * j->n * esize;
     if (load) load(j->n, wide, x), x = wide;
     double v = row_loss(j, i, x, (char *)leaf);
@@ -136,7 +144,6 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
     else
       ((float *)(void *)j->loss)[i] = (float)v;
   }
-  free(wide);
 }
 
 /* ---- all rows */
@@ -162,10 +169,11 @@ static int losses(Job *j, int64_t how) {
   TsCall *call = j->call;
   TsTensor *y = call->out[0];
   char *to = ts_tensor_write(y);
-  j->loss = malloc((size_t)(j->rows * j->size + 64));
-  if (!to || !j->loss) {
-    free(j->loss);
-    return ts_error_set(&call->ctx->err, TS_ERR_memory, "cross_entropy: out of memory");
+  j->loss = ts_scratch_take(j->rows * j->size + 64);
+  int failed = ts_scratch_open(&j->scratch, j->d == j->wide ? 0 : j->n * j->size);
+  if (failed || !to || !j->loss) {
+    free(j->loss), free(j->scratch.at);
+    return to ? ts_scratch_failed(call) : -1;
   }
   ts_cpu_parallel(j->rows, (1 << 14) / (j->n + 1) + 1, rows, j);
   int64_t wrong = atomic_load(&j->wrong);
@@ -180,7 +188,7 @@ static int losses(Job *j, int64_t how) {
   } else {
     j->k->convert.convert[j->wide][j->d](j->rows, to, j->loss);
   }
-  free(j->loss);
+  free(j->loss), free(j->scratch.at);
   return wrong >= 0 ? -1 : 0;
 }
 

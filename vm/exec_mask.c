@@ -1,4 +1,5 @@
-/* masked_select and nonzero: results as long as the data say. The mask is counted by
+/* masked_select and nonzero, results as long as the data say, and masked_scatter, the way
+ * back. The mask is counted by
  * blocks, which gives every block its place in the result; then blocks are squeezed
  * together without a branch an element, in a buffer. */
 #include <string.h>
@@ -74,11 +75,28 @@ static void select_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
     for (int64_t i = 0; i < m; i++)                                                            \
       ((U *)(void *)y)[i] = ((const U *)(const void *)x)[at[i]];                               \
     break;
-      CASE(1, uint8_t)
-      CASE(2, uint16_t)
-      CASE(4, uint32_t)
-      CASE(8, uint64_t)
-      CASE(16, TsWide)
+      TS_INDEX_WIDTHS(CASE)
+#undef CASE
+    }
+  }
+}
+
+/* The other way: the block's elements of y from their place in x. */
+static void scatter_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  int32_t at[BLOCK];
+  (void)worker;
+  for (int64_t b = lo; b < hi; b++) {
+    int64_t m = squeeze(j, b, at);
+    const char *x = j->x + j->place[b] * j->size;
+    char *y = j->y + b * BLOCK * j->size;
+    switch (j->size) {
+#define CASE(bytes, U)                                                                         \
+  case bytes:                                                                                  \
+    for (int64_t i = 0; i < m; i++)                                                            \
+      ((U *)(void *)y)[at[i]] = ((const U *)(const void *)x)[i];                               \
+    break;
+      TS_INDEX_WIDTHS(CASE)
 #undef CASE
     }
   }
@@ -103,22 +121,28 @@ static void place_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
   }
 }
 
-/* Counts, allocates the result by m with its first size, and runs the second pass. */
-static int run(TsCall *call, Job *j, TsMeta *m, TsTask *second) {
-  TsContext *c = call->ctx;
+static int open_places(TsCall *call, Job *j) {
   j->blocks = (j->n + BLOCK - 1) / BLOCK;
   int64_t nbytes = (j->blocks + 1) * 8;
   j->place = ts_memory_alloc(nbytes);
-  if (!j->place)
-    return ts_error_set(&c->err, TS_ERR_memory, "out of memory: %lld bytes", (long long)nbytes);
+  if (j->place) return 0;
+  return ts_error_set(&call->ctx->err, TS_ERR_memory, "out of memory: %lld bytes",
+                      (long long)nbytes);
+}
+
+static void close_places(Job *j) { ts_memory_free(j->place, (j->blocks + 1) * 8); }
+
+/* Counts, allocates the result by m with its first size, and runs the second pass. */
+static int run(TsCall *call, Job *j, TsMeta *m, TsTask *second) {
+  if (open_places(call, j)) return -1;
   m->dim[0] = count(call, j);
   m->weak = 0;
-  call->out[0] = m->dim[0] < 0 ? NULL : ts_tensor_new(c, m);
+  call->out[0] = m->dim[0] < 0 ? NULL : ts_tensor_new(call->ctx, m);
   if (call->out[0]) {
     j->y = ts_tensor_write(call->out[0]);
     ts_cpu_parallel(j->blocks, GRAIN, second, j);
   }
-  ts_memory_free(j->place, nbytes);
+  close_places(j);
   return call->out[0] ? 0 : -1;
 }
 
@@ -148,6 +172,38 @@ int ts_exec_masked_select(TsCall *call) {
   m.ndim = 1;
   if (j.mask) failed = run(call, &j, &m, select_blocks);
   ts_tensor_unref(x);
+  ts_tensor_unref(mask);
+  return failed;
+}
+
+static int scatter_counted(TsCall *call, Job *j, int64_t given) {
+  int64_t wanted = count(call, j);
+  if (wanted < 0) return -1;
+  if (wanted != given)
+    return ts_error_set(&call->ctx->err, TS_ERR_value,
+                        "masked_scatter: the mask has %lld true elements, the source %lld",
+                        (long long)wanted, (long long)given);
+  ts_cpu_parallel(j->blocks, GRAIN, scatter_blocks, j);
+  return 0;
+}
+
+int ts_exec_masked_scatter(TsCall *call) {
+  TsContext *c = call->ctx;
+  TsTensor *y = call->out[0];
+  TsMeta m = y->meta;
+  int failed = ts_vm_assign(c, y, call->in[0]);
+  TsTensor *src = failed ? NULL : ts_tensor_cast(c, call->in[2], ts_tensor_dtype(y));
+  TsTensor *mask = src ? spread(c, call->in[1], m) : NULL;
+  Job j = {.n = ts_meta_numel(&m), .size = ts_dtypes[m.dtype].nbytes};
+  j.x = mask ? ts_tensor_read(src) : NULL;
+  j.mask = j.x ? ts_tensor_read(mask) : NULL;
+  j.y = j.mask ? ts_tensor_write(y) : NULL;
+  failed = !j.y || open_places(call, &j) ? -1 : 0;
+  if (!failed) {
+    failed = scatter_counted(call, &j, ts_tensor_numel(src));
+    close_places(&j);
+  }
+  ts_tensor_unref(src);
   ts_tensor_unref(mask);
   return failed;
 }

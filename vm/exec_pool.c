@@ -1,7 +1,8 @@
-/* max_pool, avg_pool, adaptive_avg_pool. The definitions, for every output element:
+/* max_pool, max_pool_index, avg_pool, adaptive_avg_pool. The definitions, for every output element:
  *   max   the largest number of the window, NaN if there is one; padding is not there
  *   mean  a sum from +0 over the window in row-major order, one addition an element,
  *         divided by the count of elements (with padding, unless it is left out)
+ *   index the row-major place in x of the first largest number, or of the first NaN
  * 16-bit floats are summed in f32 and rounded once. */
 #include <math.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "devices/cpu_pool.h"
 #include "vm/conv.h"
 #include "vm/exec.h"
+#include "vm/scratch.h"
 
 typedef struct Job {
   TsCall *call;
@@ -20,6 +22,7 @@ typedef struct Job {
   const char *x; /* row-major */
   char *y;       /* the same */
   char least[8]; /* of the type */
+  TsScratch scratch; /* max_pool_index: largest numbers; y are places */
 } Job;
 
 static void clear(const Job *j, char *acc, int64_t n) {
@@ -160,10 +163,8 @@ static int run(Job *j, Task *task, int64_t items, int64_t work) {
   TsTensor *x = ts_tensor_cast(c, j->call->in[0], j->d);
   char *to = x ? ts_tensor_write(y) : NULL;
   int failed = !to || !(j->x = ts_tensor_read(x));
-  j->y = failed || stored == j->d ? to : malloc((size_t)(n * j->size + 64));
-  if (!failed && !j->y)
-    failed = ts_error_set(&c->err, TS_ERR_memory, "%s: out of memory",
-                          ts_op_info(j->call->op)->name);
+  j->y = failed || stored == j->d ? to : ts_scratch_take(n * j->size + 64);
+  if (!failed && !j->y) failed = ts_scratch_failed(j->call);
   if (!failed) ts_cpu_parallel(items, (1 << 15) / (work + 1) + 1, task, j);
   if (!failed && stored != j->d) c->k->convert.convert[j->d][stored](n, to, j->y);
   if (j->y != to) free(j->y);
@@ -175,22 +176,94 @@ static TsDtype computed_in(TsDtype d) {
   return ts_dtype_is(d, TS_KIND_F) ? (TsDtype)ts_dtypes[d].accum : d;
 }
 
+static void read_window(Job *j) {
+  const TsAttr *a = j->call->attr;
+  int nd = j->call->in[0]->meta.ndim - 2;
+  read_sizes(j, &j->call->in[0]->meta, &j->call->out[0]->meta);
+  ts_conv_list(&a[0], nd, 1, j->window);
+  ts_conv_list(a[1].type == TS_ATTR_ints ? &a[1] : &a[0], nd, 1, j->stride);
+  ts_conv_list(&a[2], nd, 0, j->padding);
+  ts_conv_list(&a[3], nd, 1, j->dilation);
+}
+
 static int pool(TsCall *call, bool max) {
   const TsAttr *a = call->attr;
-  int nd = call->in[0]->meta.ndim - 2;
   Job j = {.call = call, .k = call->ctx->k, .max = max, .last = a[4].i == 1};
   j.d = computed_in(ts_tensor_dtype(call->out[0])), j.size = ts_dtypes[j.d].nbytes;
   j.count_padding = !max && a[5].i;
-  read_sizes(&j, &call->in[0]->meta, &call->out[0]->meta);
-  ts_conv_list(&a[0], nd, 1, j.window);
-  ts_conv_list(a[1].type == TS_ATTR_ints ? &a[1] : &a[0], nd, 1, j.stride);
-  ts_conv_list(&a[2], nd, 0, j.padding);
-  ts_conv_list(&a[3], nd, 1, j.dilation);
+  read_window(&j);
   set_least(&j);
   if (ts_tensor_numel(call->out[0]) == 0) return 0;
   int64_t items = j.batch * (j.last ? 1 : j.channels) * j.out[0] * j.out[1];
   int64_t work = j.out[2] * (j.last ? j.channels : 1) * j.window[0] * j.window[1] * j.window[2];
   return run(&j, rows, items, work);
+}
+
+/* ---- places of the largest */
+static void index_row(const Job *j, const char *plane, int64_t d, int64_t h, char *acc,
+                      int64_t *y) {
+  for (int64_t i = 0; i < j->out[2]; i++) y[i] = -1;
+  for (int64_t a = 0; a < j->window[0]; a++)
+    for (int64_t b = 0; b < j->window[1]; b++) {
+      int64_t id = reach(j, 0, d, a), ih = reach(j, 1, h, b), lo, hi;
+      if (id < 0 || ih < 0) continue;
+      int64_t row = (id * j->in[1] + ih) * j->in[2];
+      for (int64_t k = 0; k < j->window[2]; k++) {
+        span(j, 2, k, &lo, &hi);
+        int64_t at = row + lo * j->stride[2] + k * j->dilation[2] - j->padding[2];
+        if (lo < hi)
+          j->k->pool.index_max[j->d](acc + lo * j->size, y + lo, plane + at * j->size, hi - lo,
+                                     j->stride[2], at, j->stride[2]);
+      }
+    }
+}
+
+static void index_pixel(const Job *j, const char *image, int64_t d, int64_t h, int64_t w,
+                        char *acc, int64_t *y) {
+  for (int64_t i = 0; i < j->channels; i++) y[i] = -1;
+  for (int64_t a = 0; a < j->window[0]; a++)
+    for (int64_t b = 0; b < j->window[1]; b++)
+      for (int64_t k = 0; k < j->window[2]; k++) {
+        int64_t id = reach(j, 0, d, a), ih = reach(j, 1, h, b), iw = reach(j, 2, w, k);
+        if (id < 0 || ih < 0 || iw < 0) continue;
+        int64_t at = (id * j->in[1] + ih) * j->in[2] + iw;
+        j->k->pool.index_max[j->d](acc, y, image + at * j->channels * j->size, j->channels, 1,
+                                   at, 0);
+      }
+}
+
+static void index_rows(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  int64_t per = j->out[0] * j->out[1], in = j->in[0] * j->in[1] * j->in[2];
+  int64_t *y = (int64_t *)(void *)j->y;
+  char *acc = ts_scratch_part(&j->scratch, worker);
+  for (int64_t i = lo; i < hi; i++) {
+    int64_t d = i % per / j->out[1], h = i % j->out[1];
+    if (!j->last) {
+      index_row(j, j->x + i / per * in * j->size, d, h, acc, y + i * j->out[2]);
+      continue;
+    }
+    for (int64_t w = 0; w < j->out[2]; w++)
+      index_pixel(j, j->x + i / per * in * j->channels * j->size, d, h, w, acc,
+                  y + (i * j->out[2] + w) * j->channels);
+  }
+}
+
+int ts_exec_max_pool_index(TsCall *call) {
+  Job j = {.call = call, .k = call->ctx->k, .max = true, .last = call->attr[4].i == 1};
+  j.d = computed_in(ts_tensor_dtype(call->in[0])), j.size = ts_dtypes[j.d].nbytes;
+  read_window(&j);
+  if (ts_tensor_numel(call->out[0]) == 0) return 0;
+  TsTensor *x = ts_tensor_cast(call->ctx, call->in[0], j.d);
+  int64_t row = j.last ? j.channels : j.out[2];
+  int64_t items = j.batch * (j.last ? 1 : j.channels) * j.out[0] * j.out[1];
+  int64_t work = j.out[2] * (j.last ? j.channels : 1) * j.window[0] * j.window[1] * j.window[2];
+  int failed = !x || !(j.x = ts_tensor_read(x)) || !(j.y = ts_tensor_write(call->out[0]));
+  if (!failed && ts_scratch_open(&j.scratch, row * j.size)) failed = ts_scratch_failed(call);
+  if (!failed) ts_cpu_parallel(items, (1 << 14) / (work + 1) + 1, index_rows, &j);
+  free(j.scratch.at);
+  ts_tensor_unref(x);
+  return failed ? -1 : 0;
 }
 
 int ts_exec_max_pool(TsCall *call) { return pool(call, true); }

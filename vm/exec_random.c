@@ -34,11 +34,13 @@ typedef union Staged {
   uint64_t bits64[BLOCK];
 } Staged;
 
-/* The seed and stream stand last in every row. */
+/* The seed and stream stand last in every row. Negative streams count from the one at which
+ * the running function began: -1 is its first random call. */
 void ts_random_pick(TsContext *c, const TsAttr *at, uint64_t *seed, uint64_t *stream) {
   bool has_seed = at[0].type != TS_ATTR_none, has_stream = at[1].type != TS_ATTR_none;
   *seed = has_seed ? (uint64_t)at[0].i : c->seed;
   *stream = has_stream ? (uint64_t)at[1].i : has_seed ? 0 : c->stream++;
+  if (has_stream && at[1].i < 0) *stream = c->stream_base + (uint64_t)(-1 - at[1].i);
 }
 
 /* ---- one block: n elements from `first`, a multiple of BLOCK */

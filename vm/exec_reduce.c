@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "vm/reduce.h"
+#include "vm/scratch.h"
 
 /* One reduction being set up: reduced axes apart from kept ones. */
 typedef struct Axes {
@@ -105,13 +106,13 @@ static int reduce(TsCall *call, TsTensor *x, TsTensor *y) {
   r.ninner = axes.ninner, r.inner_dim = axes.inner_dim, r.inner_stride = axes.inner_stride;
   TsDtype acc = accumulator(&r), out = ts_tensor_dtype(y);
   int64_t n = ts_tensor_numel(y);
-  void *to = ts_tensor_write(y), *buffer = acc == out ? to : malloc((size_t)(n + 1) * 16);
+  void *to = ts_tensor_write(y), *buffer = acc == out ? to : ts_scratch_take((n + 1) * 16);
   r.x = ts_tensor_read(x);
-  if (!to || !r.x) return -1;
   r.out = buffer;
-  if (!buffer || ts_reduce(&r, &tables)) {
+  int failed = !to || !r.x ? -1 : !buffer || ts_reduce(&r, &tables) ? ts_scratch_failed(call) : 0;
+  if (failed) {
     if (buffer != to) free(buffer);
-    return ts_error_set(&c->err, TS_ERR_memory, "%s: out of memory", ts_op_info(call->op)->name);
+    return -1;
   }
   if (call->op == TS_OP_norm && acc != TS_DT_i64) take_root(call, acc, buffer, n);
   if (buffer != to) {

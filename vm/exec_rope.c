@@ -1,4 +1,5 @@
-/* rope: rotary position embedding (arXiv 2104.09864).
+/* rope: rotary position embedding (arXiv 2104.09864), and rope_grad, its transpose: the
+ * same with the sines negated.
  *
  * Pair i of a position p is turned by the angle p f(i), f(i) = theta^(-2i / dims), made
  * in f64: pow, the product, and the sine and cosine are f64's definitions in lib/elem.
@@ -18,6 +19,7 @@
 
 #include "devices/cpu_pool.h"
 #include "vm/exec.h"
+#include "vm/scratch.h"
 
 enum { THETA, DIMS, OFFSET, INTERLEAVED, SCALING, FACTOR, FAST, SLOW, CONTEXT, CONCENTRATION };
 enum { NONE, LINEAR, YARN };
@@ -30,7 +32,9 @@ typedef struct Job {
   int64_t s, per_batch;       /* positions of a sequence; rows of a batch entry, or 0 */
   const double *position;
   double *frequency, concentration;
+  bool back; /* rope_grad */
   char *cos, *sin;
+  TsScratch scratch;
   const char *x;
   char *y;
 } Job;
@@ -79,7 +83,8 @@ static void table_row(const Job *j, int op, const double *angle, double *scratch
   const void *in[2] = {angle, NULL};
   TsPointwiseFn *const *f = j->k->pointwise.f64;
   f[op](j->half, scratch, in, NULL, 0);
-  in[0] = scratch, in[1] = &j->concentration;
+  double factor = j->back && op == TS_PW_sin ? -j->concentration : j->concentration;
+  in[0] = scratch, in[1] = &factor;
   f[TS_PW_mul](j->half, scratch, in, NULL, 2);
   if (j->wide == TS_DT_f64)
     memcpy(to, scratch, (size_t)j->half * sizeof *scratch);
@@ -90,14 +95,12 @@ static void table_row(const Job *j, int op, const double *angle, double *scratch
 static void tables(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   int64_t bytes = j->half * ts_dtypes[j->wide].nbytes;
-  double *angle = malloc((size_t)(2 * j->half) * sizeof *angle), *scratch = angle + j->half;
-  (void)worker;
-  for (int64_t p = lo; p < hi && angle; p++) {
+  double *angle = ts_scratch_part(&j->scratch, worker), *scratch = angle + j->half;
+  for (int64_t p = lo; p < hi; p++) {
     for (int64_t i = 0; i < j->half; i++) angle[i] = j->position[p] * j->frequency[i];
     table_row(j, TS_PW_cos, angle, scratch, j->cos + p * bytes);
     table_row(j, TS_PW_sin, angle, scratch, j->sin + p * bytes);
   }
-  free(angle);
 }
 
 static void rotate(void *arg, int64_t lo, int64_t hi, int worker) {
@@ -107,9 +110,8 @@ static void rotate(void *arg, int64_t lo, int64_t hi, int worker) {
   const TsRopeKernels *r = &j->k->rope;
   TsRopeFn *turn =
       (j->call->attr[INTERLEAVED].i ? r->neighbours : r->halves)[j->wide == TS_DT_f64];
-  char *row = j->d == j->wide ? NULL : malloc((size_t)(j->n * wide));
-  (void)worker;
-  for (int64_t i = lo; i < hi && (row || j->d == j->wide); i++) {
+  char *row = j->d == j->wide ? NULL : ts_scratch_part(&j->scratch, worker);
+  for (int64_t i = lo; i < hi; i++) {
     int64_t p = (j->per_batch ? i / j->per_batch * j->s : 0) + i % j->s;
     const char *x = j->x + i * j->n * size;
     char *y = j->y + i * j->n * size, *to = row ? row : y;
@@ -120,25 +122,25 @@ static void rotate(void *arg, int64_t lo, int64_t hi, int worker) {
     else
       memcpy(y + 2 * bytes, x + 2 * bytes, (size_t)((j->n - 2 * j->half) * size));
   }
-  free(row);
 }
 
 /* ---- positions and checks */
 static int check(Job *j, const TsTensor *x, const TsTensor *p) {
   TsError *e = &j->call->ctx->err;
   const TsAttr *a = j->call->attr;
+  const char *name = ts_op_info(j->call->op)->name;
   char tx[TS_META_TEXT], tp[TS_META_TEXT];
   int nd = x->meta.ndim;
   if (nd < 2)
-    return ts_error_set(e, TS_ERR_shape, "rope: x must be [.., S, D], not %s",
+    return ts_error_set(e, TS_ERR_shape, "%s: needs [.., S, D], not %s", name,
                         ts_meta_text(&x->meta, tx));
   j->n = x->meta.dim[nd - 1], j->s = x->meta.dim[nd - 2];
   int64_t dims = a[DIMS].type == TS_ATTR_int ? a[DIMS].i : j->n;
   if (dims < 0 || dims > j->n || dims % 2)
-    return ts_error_set(e, TS_ERR_value, "rope: %lld dims of %s; an even number is needed",
+    return ts_error_set(e, TS_ERR_value, "%s: %lld dims of %s; an even number is needed", name,
                         (long long)dims, ts_meta_text(&x->meta, tx));
   if (!(a[FACTOR].f > 0) || !(a[THETA].f > 0))
-    return ts_error_set(e, TS_ERR_value, "rope: theta and factor must be positive");
+    return ts_error_set(e, TS_ERR_value, "%s: theta and factor must be positive", name);
   j->half = dims / 2;
   if (!p || (p->meta.ndim == 1 && p->meta.dim[0] == j->s)) return 0;
   if (p->meta.ndim == 2 && nd > 2 && p->meta.dim[0] == x->meta.dim[0] &&
@@ -147,30 +149,37 @@ static int check(Job *j, const TsTensor *x, const TsTensor *p) {
     for (int i = 1; i < nd - 2; i++) j->per_batch *= x->meta.dim[i];
     return 0;
   }
-  ts_error_set(e, TS_ERR_shape, "rope: positions %s do not fit x %s",
+  ts_error_set(e, TS_ERR_shape, "%s: positions %s do not fit %s", name,
                ts_meta_text(&p->meta, tp), ts_meta_text(&x->meta, tx));
   return ts_error_hint(e, "positions [S], or [B, S] for x [B, .., S, D]");
 }
 
-static int prepare(Job *j, const TsTensor *p, double *own) {
+static int prepare(Job *j) {
   int64_t bytes = j->half * ts_dtypes[j->wide].nbytes;
-  for (int64_t i = 0; i < j->positions && !p; i++)
-    own[i] = (double)(j->call->attr[OFFSET].i + i);
-  j->position = own;
-  j->frequency = malloc((size_t)(j->half + 1) * sizeof *j->frequency);
-  j->cos = malloc((size_t)(j->positions * bytes + 64)),
-  j->sin = malloc((size_t)(j->positions * bytes + 64));
-  if (!j->frequency || !j->cos || !j->sin || !own)
-    return ts_error_set(&j->call->ctx->err, TS_ERR_memory, "rope: out of memory");
+  int64_t angles = 2 * j->half * 8, row = j->n * ts_dtypes[j->wide].nbytes;
+  j->frequency = ts_scratch_take((j->half + 1) * 8);
+  j->cos = ts_scratch_take(j->positions * bytes + 64);
+  j->sin = ts_scratch_take(j->positions * bytes + 64);
+  int failed = ts_scratch_open(&j->scratch, angles > row ? angles : row);
+  if (failed || !j->frequency || !j->cos || !j->sin) return ts_scratch_failed(j->call);
   set_frequencies(j);
   ts_cpu_parallel(j->positions, 4096 / (j->half + 1) + 1, tables, j);
   return 0;
 }
 
-int ts_exec_rope(TsCall *call) {
+/* Positions from the offset on, where they are not given. */
+static double *count_positions(const Job *j) {
+  double *at = ts_scratch_take(j->positions * 8);
+  for (int64_t i = 0; i < j->positions && at; i++)
+    at[i] = (double)(j->call->attr[OFFSET].i + i);
+  if (!at) ts_scratch_failed(j->call);
+  return at;
+}
+
+static int rope(TsCall *call, bool back) {
   TsContext *c = call->ctx;
   TsTensor *p = call->nin > 1 ? call->in[1] : NULL, *wide_p = NULL, *y = call->out[0];
-  Job j = {.call = call, .k = c->k, .d = ts_tensor_dtype(y)};
+  Job j = {.call = call, .k = c->k, .d = ts_tensor_dtype(y), .back = back};
   j.wide = (TsDtype)ts_dtypes[j.d].accum;
   if (check(&j, call->in[0], p)) return -1;
   if (ts_tensor_numel(y) == 0) return 0;
@@ -178,11 +187,15 @@ int ts_exec_rope(TsCall *call) {
   TsTensor *x = ts_tensor_contiguous(c, call->in[0]);
   int failed = !x || (p && !(wide_p = ts_tensor_cast(c, p, TS_DT_f64)));
   if (!failed) failed = !(j.x = ts_tensor_read(x)) || !(j.y = ts_tensor_write(y));
-  double *own = p ? NULL : malloc((size_t)j.positions * sizeof *own);
-  if (!failed) failed = prepare(&j, p, p ? ts_tensor_read(wide_p) : own);
+  double *own = failed || p ? NULL : count_positions(&j);
+  j.position = wide_p ? ts_tensor_read(wide_p) : own;
+  if (!failed) failed = !j.position || prepare(&j);
   if (!failed) ts_cpu_parallel(ts_tensor_numel(y) / j.n, (1 << 15) / (j.n + 1) + 1, rotate, &j);
-  free(own), free(j.frequency), free(j.cos), free(j.sin);
+  free(own), free(j.frequency), free(j.cos), free(j.sin), free(j.scratch.at);
   ts_tensor_unref(x);
   ts_tensor_unref(wide_p);
   return failed ? -1 : 0;
 }
+
+int ts_exec_rope(TsCall *call) { return rope(call, false); }
+int ts_exec_rope_grad(TsCall *call) { return rope(call, true); }

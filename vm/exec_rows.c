@@ -4,6 +4,7 @@
 
 #include "vm/rows.h"
 #include "vm/scan.h"
+#include "vm/scratch.h"
 
 /* x and y split into one axis and the others. */
 typedef struct Split {
@@ -28,11 +29,6 @@ static Split split(const TsTensor *x, const TsTensor *y, int first, int count) {
     s.ys[s.nouter++] = y->stride[i];
   }
   return s;
-}
-
-static int no_memory(TsCall *call) {
-  return ts_error_set(&call->ctx->err, TS_ERR_memory, "%s: out of memory",
-                      ts_op_info(call->op)->name);
 }
 
 static TsTensor *typed(TsContext *c, TsTensor *x, TsDtype d) {
@@ -60,7 +56,7 @@ static int run_rows(TsCall *call, TsRowsOp op, TsTensor *x, int first, int count
   if (w) r.w = ts_tensor_read(w);
   if (b) r.b = ts_tensor_read(b);
   if (!r.x || !r.y || (w && !r.w) || (b && !r.b)) return -1;
-  return ts_rows(&r, &tables) ? no_memory(call) : 0;
+  return ts_rows(&r, &tables) ? ts_scratch_failed(call) : 0;
 }
 
 static int axis_of(const TsCall *call) {

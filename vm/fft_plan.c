@@ -1,10 +1,12 @@
 /* Plans of Fourier transforms: how a length is cut, the roots, the cache. */
 #include "vm/fft_plan.h"
 
+#include "devices/memory.h"
 #include "vm/fft.h"
 
 #include <math.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,12 +29,21 @@ typedef struct Roots {
   long double *coarse_cos, *coarse_sin, *fine_cos, *fine_sin;
 } Roots;
 
+/* Zeroed and aligned to 64 bytes; NULL when there is no memory or a test says so. By the
+ * thread that makes the plan. */
+static void *take(size_t nbytes) {
+  size_t whole = (nbytes + 63) / 64 * 64;
+  void *p = ts_memory_should_fail() ? NULL : aligned_alloc(64, whole ? whole : 64);
+  if (p) memset(p, 0, whole);
+  return p;
+}
+
 static int roots_open(Roots *r, int64_t n) {
   const long double unit = 3.14159265358979323846264338327950288L / 2 / (long double)n;
   int64_t reach = n / 2 + 1, fine = 1;
   while (fine * fine < reach) fine *= 2;
   int64_t coarse = reach / fine + 1;
-  long double *p = malloc(sizeof *p * 2 * (size_t)(fine + coarse));
+  long double *p = take(sizeof *p * 2 * (size_t)(fine + coarse));
   if (!p) return 0;
   *r = (Roots){n, fine, p, p + coarse, p + 2 * coarse, p + 2 * coarse + fine};
   for (int64_t i = 0; i < coarse; i++) {
@@ -83,10 +94,8 @@ static void set_root(int type, void *p, int64_t i, int64_t gap, const Roots *r, 
 
 static void *table(TsFftPlan *p, int64_t elements) {
   size_t nbytes = ((size_t)elements * (size_t)real_size(p->type) + 63) / 64 * 64;
-  void *t = aligned_alloc(64, nbytes ? nbytes : 64);
-  if (t) memset(t, 0, nbytes);
   p->nbytes += nbytes;
-  return t;
+  return take(nbytes);
 }
 
 static int largest_prime(int64_t n) {
@@ -190,7 +199,7 @@ static int make_twist(TsFftPlan *p, TsFftNode *t) {
 }
 
 static TsFftNode *make_node(TsFftPlan *p, int64_t n) {
-  TsFftNode *t = calloc(1, sizeof *t);
+  TsFftNode *t = take(sizeof *t);
   if (!t) return NULL;
   t->n = n;
   if (n <= TS_FFT_LEAF) {
@@ -258,7 +267,7 @@ static void free_plan(TsFftPlan *p) {
 }
 
 static TsFftPlan *make_plan(int type, int what, int64_t n, const TsFftKernels *k) {
-  TsFftPlan *p = calloc(1, sizeof *p);
+  TsFftPlan *p = take(sizeof *p);
   if (!p) return NULL;
   p->type = type;
   p->what = what;
@@ -352,9 +361,8 @@ void ts_fft_plan_clear(void) {
 
 static int make_kernel(TsFftPlan *p, const Roots *roots, const TsFftKernels *k) {
   int64_t m = p->m, n = p->n;
-  double *b = aligned_alloc(64, (size_t)(16 * m + 63) / 64 * 64);
+  double *b = take((size_t)(16 * m));
   if (!b) return 0;
-  memset(b, 0, (size_t)(16 * m));
   for (int64_t j = 0, square = 0; j < n; j++) {
     long double c, s;
     root_at(roots, square, &c, &s);
@@ -391,8 +399,9 @@ void *ts_fft_work_take(size_t nbytes) {
     works[at] = NULL;
     work_bytes -= work_size(found);
   }
+  bool refused = !found && ts_memory_should_fail(); /* several threads may ask */
   pthread_mutex_unlock(&lock);
-  if (found) return found;
+  if (found || refused) return found;
   nbytes = (nbytes + 4095) / 4096 * 4096;
   char *p = aligned_alloc(64, nbytes + 64);
   if (!p) return NULL;

@@ -9,6 +9,10 @@ typedef struct TsWide {
   uint64_t half[2];
 } TsWide;
 
+/* X(bytes, T) for the sizes of elements that are moved without being looked at. */
+#define TS_INDEX_WIDTHS(X) \
+  X(1, uint8_t) X(2, uint16_t) X(4, uint32_t) X(8, uint64_t) X(16, TsWide)
+
 typedef struct TsIndex {
   TsTensor *t;       /* one reference */
   const int64_t *at; /* each in 0..size-1 */

@@ -4,6 +4,7 @@
 
 #include "devices/cpu_pool.h"
 #include "vm/reduce_plan.h"
+#include "vm/scratch.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -174,7 +175,7 @@ static int pass_rows(const Plan *p) {
   }
   int64_t items = p->outer * p->leaves, size = part_size(p);
   char local[2048] __attribute__((aligned(64)));
-  pass.part = items * size <= (int64_t)sizeof local ? local : malloc((size_t)(items * size));
+  pass.part = items * size <= (int64_t)sizeof local ? local : ts_scratch_take(items * size);
   if (!pass.part) return -1;
   spread(items, TS_RED_LEAF, leaf_task, &pass);
   for (int64_t o = 0; o < p->outer; o++)
@@ -236,7 +237,7 @@ static int pass_cols(const Plan *p) {
   Pass pass = {p, NULL, 0, 0};
   choose_panels(&pass, n, rows);
   if (p->leaves > 1 || p->kind == TS_KIND_arg) {
-    pass.part = malloc((size_t)(rows * n * size));
+    pass.part = ts_scratch_take(rows * n * size);
     if (!pass.part) return -1;
   }
   spread(rows * pass.panels, min64(p->n, TS_RED_LEAF) * min64(n, pass.panel), cols_task, &pass);
@@ -358,7 +359,7 @@ static void two_task(void *arg, int64_t lo, int64_t hi, int worker) {
 static int two_passes(Plan *p, const TsReduce *r) {
   char local[1024] __attribute__((aligned(64)));
   int64_t nbytes = p->outer * p->osize;
-  char *c = nbytes <= (int64_t)sizeof local ? local : malloc((size_t)nbytes);
+  char *c = nbytes <= (int64_t)sizeof local ? local : ts_scratch_take(nbytes);
   if (!c) return -1;
   bool lse = r->op == TS_REDUCE_logsumexp;
   Two t = {*p, *p, r, 0};

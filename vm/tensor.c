@@ -23,6 +23,8 @@ static TsStorage *storage_new(TsContext *c, int64_t nbytes) {
   s->copies = NULL;
   s->ctx = c;
   s->release = NULL;
+  s->version = 0;
+  s->symbolic = 0;
   s->host = inlined ? (char *)s + HEADER : ts_memory_alloc(nbytes);
   if (!s->host) {
     ts_memory_free(s, HEADER);
@@ -41,7 +43,7 @@ static void storage_free(TsStorage *s) {
     next = p->next;
     TsDevice *d = ts_device_at(p->device);
     d->free(d, p->at, s->nbytes);
-    free(p);
+    ts_memory_free(p, sizeof *p);
   }
   bool inlined = is_inline(s);
   if (s->release) {
@@ -61,6 +63,10 @@ static TsCopy *copy_on(TsStorage *s, int device) {
 
 /* Brings the host's copy up to date. */
 static int fetch_host(TsStorage *s) {
+  if (s->symbolic) {
+    ts_error_set(&s->ctx->err, TS_ERR_value, "the values of a tensor are not known while a function is captured");
+    return ts_error_hint(&s->ctx->err, "choose by data with op.where, op.cond or op.while_loop");
+  }
   for (TsCopy *p = s->copies; p; p = p->next) {
     if (!(s->valid >> p->device & 1)) continue;
     TsDevice *d = ts_device_at(p->device);
@@ -76,10 +82,11 @@ static int fetch_device(TsStorage *s, int device) {
   TsCopy *p = copy_on(s, device);
   if (!p) {
     void *at = d->alloc(d, s->nbytes);
-    p = at ? malloc(sizeof *p) : NULL;
+    p = at ? ts_memory_alloc(sizeof *p) : NULL;
     if (!p) {
       if (at) d->free(d, at, s->nbytes);
-      return ts_error_set(&s->ctx->err, TS_ERR_memory, "%s has no room for %lld bytes", d->name,
+      return ts_error_set(&s->ctx->err, TS_ERR_memory,
+                          "out of memory: %s has no room for %lld bytes", d->name,
                           (long long)s->nbytes);
     }
     *p = (TsCopy){s->copies, at, device};
@@ -138,6 +145,7 @@ static TsTensor *tensor_on(TsContext *c, const TsMeta *m, TsStorage *s) {
   for (int i = 0; i < m->ndim; i++) t->meta.dim[i] = m->dim[i];
   t->refs = 1;
   t->requires_grad = 0;
+  t->origin = NULL;
   t->id = c->next_id++;
   t->storage = s;
   t->offset = 0;
@@ -178,6 +186,20 @@ TsTensor *ts_tensor_number(TsContext *c, double value) {
     *(int64_t *)t->storage->host = (int64_t)value;
   else
     *(double *)t->storage->host = value;
+  return t;
+}
+
+TsTensor *ts_tensor_symbol(TsContext *c, const TsMeta *m, void *origin) {
+  TsStorage *s = storage_new(c, 0);
+  TsTensor *t = tensor_on(c, m, s);
+  if (!t) {
+    if (s) storage_free(s);
+    return out_of_memory(c, 0);
+  }
+  s->host = NULL, s->valid = 0, s->symbolic = 1;
+  t->origin = origin;
+  t->contiguous = 1;
+  ts_strides_rowmajor(m, t->stride);
   return t;
 }
 

@@ -25,6 +25,8 @@ typedef struct TsStorage {
   TsContext *ctx;
   void (*release)(void *arg); /* of memory that is not ours, else NULL */
   void *release_arg;
+  uint32_t version; /* changes in place so far: who kept a value can tell */
+  uint8_t symbolic; /* of a value in a graph: there are no bytes */
 } TsStorage;
 
 /* Fields stand in the order of use, so that small tensors touch few cache lines. */
@@ -35,6 +37,7 @@ typedef struct TsTensor {
   TsStorage *storage;
   int64_t offset; /* bytes from the storage's start */
   uint64_t id;    /* unique in the context */
+  void *origin;   /* symbolic: its TsVal; else the tape's record of how it was made, or NULL */
   TsMeta meta;    /* meta.device: where operators on it run */
   int64_t stride[TS_MAX_RANK]; /* in elements */
 } TsTensor;
@@ -45,6 +48,8 @@ TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, in
 TsTensor *ts_tensor_number(TsContext *c, double value); /* weak 0-d f64 or, if whole, i64 */
 TsTensor *ts_tensor_wrap(TsContext *c, const TsMeta *m, void *host, void (*release)(void *),
                          void *arg);
+/* A value of a graph that is being captured: type and origin, no bytes. Reading fails. */
+TsTensor *ts_tensor_symbol(TsContext *c, const TsMeta *m, void *origin);
 /* Row-major form of x: x itself with another reference, or a copy. */
 TsTensor *ts_tensor_contiguous(TsContext *c, TsTensor *x);
 /* A row-major copy with storage of its own. */

@@ -204,8 +204,11 @@ int ts_view_unfold(TsCall *call) {
   return view(call, &m, stride, 0);
 }
 
+/* A result is never the operand itself: a tape (ir/reverse.c) knows values by address. */
 int ts_view_contiguous(TsCall *call) {
-  call->out[0] = ts_tensor_contiguous(call->ctx, call->in[0]);
+  TsTensor *x = call->in[0];
+  call->out[0] = x->contiguous ? ts_tensor_view(x, &x->meta, x->stride, x->offset)
+                               : ts_tensor_contiguous(call->ctx, x);
   return call->out[0] ? 0 : -1;
 }
 

@@ -6,8 +6,10 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
+#include "vm/capture.h"
 #include "vm/copy.h"
 #include "vm/exec.h"
+#include "vm/trap.h"
 
 /* The handler of a row by its class; a row without its function does not link. */
 #define HANDLER_POINTWISE(name) ts_exec_pointwise
@@ -88,6 +90,10 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
     return -1;
   }
   ts_trace_record(&c->trace, call);
+  if (c->trap && ts_trap_check(call)) {
+    release(call->out, call->nout);
+    return -1;
+  }
   return 0;
 }
 
@@ -138,6 +144,7 @@ int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr
   const TsOpInfo *o = ts_op_info(op);
   TsMeta m;
   TsCall call = {.ctx = c, .op = op, .nin = nin, .nout = 1, .in = in, .out = out, .attr = attr};
+  if (c->capture) return ts_capture_call(c, op, nin, in, attr, room, nout, out);
   if (check_inputs(c, o, nin, in)) return -1;
   if (o->cls == TS_CLASS_COMPOSE) return ts_vm_compose(&call, room, nout);
   int failed = nin && !o->npar && infer_simple(&call, o, &m) ? execute(&call, o, &m, false)
@@ -158,8 +165,20 @@ static bool fits(const TsTensor *t, const TsMeta *m) {
   return t->contiguous && t->meta.dtype == m->dtype && ts_meta_same_shape(&t->meta, m);
 }
 
+static int capture_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+                       int nout, TsTensor *const *out) {
+  TsTensor *made[TS_MAX_OUT];
+  int n = 0;
+  if (ts_capture_call(c, op, nin, in, attr, TS_MAX_OUT, &n, made)) return -1;
+  int failed = 0;
+  for (int i = 0; i < nout && i < n && !failed; i++) failed = ts_capture_assign(c, out[i], made[i]);
+  release(made, n);
+  return failed;
+}
+
 int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
                    int nout, TsTensor *const *out) {
+  if (c->capture) return capture_out(c, op, nin, in, attr, nout, out);
   const TsOpInfo *o = ts_op_info(op);
   const TsMeta *meta[TS_MAX_VARIADIC];
   TsTensor *made[TS_MAX_OUT] = {NULL};
@@ -203,6 +222,7 @@ int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
 }
 
 int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
+  if (c->capture) return ts_capture_assign(c, dst, src);
   TsMeta m = dst->meta;
   char a[TS_META_TEXT], b[TS_META_TEXT];
   if (ts_meta_broadcast(&dst->meta, &src->meta, &m) || !ts_meta_same_shape(&m, &dst->meta))

@@ -31,7 +31,7 @@ function core.op.pipeline(stages)
 end
 
 local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data",
-  numerics = "tessera.numerics", einops = "tessera.einops" }
+  graph = "tessera.graph", numerics = "tessera.numerics", einops = "tessera.einops" }
 
 function tessera.load(path) return require("tessera.io").load(path) end
 function tessera.save(path, value, metadata) return require("tessera.io").save(path, value, metadata) end

@@ -111,6 +111,15 @@ function Module:num_parameters()
   return n
 end
 
+-- Parameters and buffers where they stand: { {name, tensor, module, key}, ... }.
+function Module:tensors()
+  local list = {}
+  visit(self, "", function(name, tensor, _, module, key)
+    list[#list + 1] = { name = name, tensor = tensor, module = module, key = key }
+  end)
+  return list
+end
+
 -- Children with their names, in order.
 function Module:children()
   local list = {}

@@ -1,13 +1,15 @@
 -- Memory that runs out: the n-th allocation of every row fails, for n = 1, 2, .. until
--- the call succeeds. Each failure is the clean error, and nothing leaks.
+-- the call succeeds. Each failure is the clean error, and nothing leaks. Allocations are
+-- those of tensors, of scratch memory (vm/scratch.h) and of the plans of transforms.
 package.path = "tests/errors/?.lua;tests/agree/?.lua;" .. package.path
 local core = require "tessera.core"
 local cases = require "_cases"
 local rows = require "_rows"
 
 local function live()
-  collectgarbage()
-  return core.memory().live
+  core.trim() -- plans of transforms are made again
+  local m = core.memory()
+  return m.live, m.held
 end
 
 local MOST = 2000 -- allocations of one call
@@ -17,7 +19,7 @@ local function walk(f)
   local ok, why = pcall(f)
   if not ok then return why end
   why = nil
-  local before = live()
+  local before, held = live()
   for n = 1, MOST do
     core.seed(1)
     core.fail_after(n)
@@ -28,9 +30,10 @@ local function walk(f)
       return ("allocation %d: %s"):format(n, tostring(e))
     end
     e = nil
-    local after = live()
-    if after ~= before then
-      return ("allocation %d: %d bytes leak%s"):format(n, after - before, failed and "" or " on success")
+    local after, holds = live()
+    if after ~= before or holds ~= held then
+      return ("allocation %d: %d bytes leak, %d of tensors%s"):format(n, holds - held,
+        after - before, failed and "" or ", on success")
     end
     if not failed then return nil end
   end
@@ -61,6 +64,11 @@ local made = {
     return tessera.load(name .. ".npy")
   end,
   ["table"] = function() return core.op.ones({ 3, 2 }):T():totable() end,
+  ["many inputs"] = function()
+    local x = core.op.ones(2)
+    return core.op.concat { x, x, x, x, x, x, x, x, x, x }
+  end,
+  ["another device"] = function() return (core.op.ones(2000):to "null:0" + 1):to "cpu" end,
   ["display"] = function() return tostring(core.op.ones({ 3, 2 }):T()) end,
   ["in place"] = function() return core.op.ones({ 3, 2 }):T():add_(1):mul_(2) end,
   ["assignment"] = function()
@@ -71,6 +79,41 @@ local made = {
     return t
   end,
 }
+
+-- Calls large enough for several threads, each with its part of scratch memory.
+local op = core.op
+local function normal(shape, dtype)
+  return core.op.arange(shape[1] * (shape[2] or 1) * (shape[3] or 1) * (shape[4] or 1))
+    :reshape(shape):cast "f32":sin():cast(dtype)
+end
+local image, last = normal({ 2, 4, 40, 40 }, "bf16"), normal({ 2, 40, 40, 8 }, "bf16")
+local one, depth = normal({ 4, 1, 3, 3 }, "bf16"), normal({ 8, 3, 3, 1 }, "bf16")
+local wide, heads = normal({ 64, 5000 }, "bf16"), normal({ 1, 4, 300, 64 }, "bf16")
+local rows, signal = normal({ 64, 1000 }, "f32"), normal({ 8, 4099 }, "f32")
+local target = op.zeros({ 64 }, { dtype = "i64" })
+made["conv in rows"] = function() return op.conv2d(image, one, { groups = 4, padding = 1 }) end
+made["conv, few channels last"] = function()
+  return op.conv2d(last, normal({ 4, 3, 3, 8 }, "bf16"), { layout = "nhwc", epilogue = "relu" })
+end
+made["conv in lanes"] = function()
+  return op.conv2d(last, depth, { groups = 8, layout = "nhwc", padding = 1 })
+end
+made["conv_transpose"] = function()
+  return op.conv_transpose(image, normal({ 4, 2, 3, 3 }, "bf16"), { stride = 2 })
+end
+made["rope"] = function() return op.rope(heads) end
+made["cross_entropy"] = function() return op.cross_entropy(wide, target, { reduction = "none" }) end
+made["interpolate"] = function() return op.interpolate(image, { size = { 90, 90 }, mode = "cubic" }) end
+made["avg_pool"] = function() return op.avg_pool(image, { 3 }) end
+made["long rows"] = function() return wide:softmax(), wide:T():softmax() end
+made["reductions"] = function()
+  return wide:sum { axis = { 0, 1 } }, wide:std { axis = 1 }, wide:T():argmax(1), wide:norm()
+end
+made["attention"] = function() return op.attention(heads, heads, heads) end
+made["transforms"] = function()
+  return op.fft(rows), op.rfft(signal), op.dct(rows:T(), { axis = 0 }), op.fft2(rows)
+end
+made["factors"] = function() return op.svd(rows["0:8, 0:6"]), op.qr(rows["0:8, 0:6"]) end
 for what, f in pairs(made) do
   local why = walk(f)
   cases.expect("memory " .. what, not why, why)

@@ -97,7 +97,10 @@ op.softmax(x, {axis = 0.5})                  --! must be an integer, not 0.5
 op.softmax()                                 --! softmax
 op.softmax(x, x)                             --! softmax: too many tensors, takes x
 op.add(x)                                    --! add
-op.add(x, print)                             --! cannot hold a function
+op.add(x, print)                             --! add: a tensor cannot hold a function
+x:add_(print)                                --! add: a tensor cannot hold a function
+op.linear(x, x, {bias = print})               --! linear: a tensor cannot hold a function
+x:copy_(print)                               --! copy_: a tensor cannot hold a function
 op.add(x, "1")                               --! add: no place for the string in argument 2
 op.sum(x, {keepdims = 1})                    --! sum: option 'keepdims' must be a boolean, not number
 op.mse(x, x, {reduction = "max"})            --! mse: option 'reduction' cannot be 'max'
@@ -123,9 +126,9 @@ op.matmul(x, x:T(), {epilogue = "tanh"})     --! tanh
 T{{1, 2}, {3}}                               --! tensor: uneven table: axis 1 has 2 elements in one place, 1 in another
 T{{1, 2}, 3}                                 --! tensor: uneven table
 T{1, {2}}                                    --! tensor
-T{1, "a"}                                    --! tensor: cannot hold a string
-T{print}                                     --! tensor: cannot hold a function
-T(print)                                     --! tensor: cannot hold a function
+T{1, "a"}                                    --! tensor: a tensor cannot hold a string
+T{print}                                     --! tensor: a tensor cannot hold a function
+T(print)                                     --! tensor: a tensor cannot hold a function
 T()                                          --! tensor
 T({1}, {dtype = "f33"})                      --! there is no dtype 'f33'
 T{{{{{{{{{{{{{{{{{{1}}}}}}}}}}}}}}}}}}        --! nested deeper

@@ -18,6 +18,16 @@ function M.random(shape, low, high)
   return op.uniform(shape, { low = low or -1, high = high or 1, dtype = "f64", seed = 77, stream = seed })
 end
 
+--- Numbers in [low, high) in random order, at equal distances: for rows with jumps where
+--- elements are equal.
+function M.distinct(shape, low, high)
+  local n = 1
+  for _, d in ipairs(shape) do n = n * d end
+  seed, low, high = seed + 1, low or -1, high or 1
+  local x = op.permutation(n, { dtype = "f64", seed = 77, stream = seed })
+  return (x * ((high - low) / math.max(n, 1)) + low):reshape(shape)
+end
+
 function M.complex(shape) return op.complex(M.random(shape), M.random(shape)) end
 
 local function is_complex(x) return x.dtype:match "^complex" ~= nil end
@@ -39,8 +49,9 @@ end
 -- d/dt of f at x + t e by the five-point rule.
 local function slope(f, h) return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h) end
 
--- The gradient of the number f() by the tensor at inputs[i], element by element.
-local function differences(inputs, i, f)
+-- The gradient of the number f() by the tensor at inputs[i], element by element; of a
+-- Hermitian matrix along Hermitian changes.
+local function differences(inputs, i, f, hermitian)
   local x, h = inputs[i], 1e-3
   local parts = is_complex(x) and 2 or 1
   local g = {}
@@ -52,6 +63,7 @@ local function differences(inputs, i, f)
         local e = core.tensor(t, { dtype = "f64" })
         if part == 2 then e = op.complex(e * 0, e) end
         flat:narrow(0, k, 1):copy_(flat:narrow(0, k, 1) + e)
+        if hermitian then moved = (moved + moved:T():conj()) * 0.5 end
         inputs[i] = moved
         local y = f()
         inputs[i] = x
@@ -86,10 +98,10 @@ local function compare(what, got, want, x, tolerance)
   end
 end
 
-local function cotangents(outputs)
+local function cotangents(outputs, only)
   local u = {}
   for i, y in ipairs(outputs) do
-    u[i] = differentiable(y) and (is_complex(y) and M.complex(y.shape) or M.random(y.shape)) or false
+    u[i] = (only or i) == i and differentiable(y) and (is_complex(y) and M.complex(y.shape) or M.random(y.shape)) or false
   end
   return u
 end
@@ -103,17 +115,20 @@ local function weighted(outputs, u)
 end
 
 --- Checks the row `name` at inputs; options are those of the call. more: {tolerance = 1e-7,
---- second = false (first order only), inputs = number of inputs when the last are absent}.
+--- second = false (first order only), inputs = number of inputs when the last are absent,
+--- hermitian = true (the inputs are Hermitian matrices and change as such), only = the one
+--- output that has a gradient}.
 function M.check(name, inputs, options, more)
   options, more = options or {}, more or {}
   local n = more.inputs or #inputs
   inputs.n = n
-  local u = cotangents(call(name, inputs, options))
+  local u = cotangents(call(name, inputs, options), more.only)
   local tolerance = more.tolerance or 1e-7
   local g = { core.vjp(name, inputs, options, u) }
   for i = 1, n do
     if differentiable(inputs[i]) then
-      local want = differences(inputs, i, function() return weighted(call(name, inputs, options), u) end)
+      local want = differences(inputs, i, function() return weighted(call(name, inputs, options), u) end,
+        more.hermitian)
       compare(("%s: gradient of input %d"):format(name, i), g[i], want, inputs[i], tolerance)
     end
   end
@@ -142,7 +157,31 @@ function M.check(name, inputs, options, more)
   for i = 1, n + #u do
     if differentiable(all[i]) then
       local what = i <= n and ("second gradient of input %d"):format(i) or ("derivative of the gradient by gradient %d"):format(i - n)
-      compare(name .. ": " .. what, gg[i], differences(all, i, first), all[i], tolerance * 20)
+      local want = differences(all, i, first, more.hermitian and i <= n)
+      compare(name .. ": " .. what, gg[i], want, all[i], tolerance * 20)
+    end
+  end
+end
+
+--- Gradients of f32 and bf16 inputs have their dtype and are near those of f64.
+function M.narrow(name, inputs, options, tolerance)
+  options = options or {}
+  local u = cotangents(call(name, inputs, options))
+  local want = { core.vjp(name, inputs, options, u) }
+  for dtype, eps in pairs { f32 = 1e-5, bf16 = 0.03 } do
+    local function cast(list)
+      local to = {}
+      for i, x in ipairs(list) do to[i] = x and x.dtype == "f64" and x:cast(dtype) or x end
+      return to
+    end
+    local g = { core.vjp(name, cast(inputs), options, cast(u)) }
+    for i, x in ipairs(inputs) do
+      if want[i] then
+        assert(g[i].dtype == dtype, ("%s: gradient of %s is %s"):format(name, dtype, g[i].dtype))
+        local distance = (g[i]:cast "f64" - want[i]):abs():max():item()
+        local size = math.max(1, want[i]:abs():max():item())
+        assert(distance <= (tolerance or 1) * eps * size, ("%s: %s is off by %g"):format(name, dtype, distance))
+      end
     end
   end
 end

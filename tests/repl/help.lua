@@ -25,6 +25,8 @@ help("op.full", 60) --> op.full(shape, value [, {dtype}])
 -->   example  y = op.full({2, 3}, 0.5)
 -->            y = op.full({2, 3}, 0.5, {dtype = "f64"})
 
+help "var":match "y = x:[^\n]*" --> y = x:var{axis = {0, 1}}
+help "roll":match "y = x:[^\n]*" --> y = x:roll({2, 2}, {axis = {0, 1}})
 help "concat":match "[^\n]*" --> op.concat(xs... [, {axis}])
 help "einsum":match "example +([^\n]*)" --> y = op.einsum("bij,bjk->bik", a, b)
 help "sofmax" --> no help on 'sofmax'; did you mean 'softmax'?

@@ -251,7 +251,7 @@ static void check_simple(int op, int type, int s, unsigned scalars) {
     else if (IS("square"))
       product(type, x, x, &re, &im);
     else if (!simple(name, x[0], x[1], y[0], y[1], &re, &im))
-      return;
+      break;
     if (real_result(name)) {
       if (part_of(type, out, i) != rounded(type, re)) complain(s, type, op, i);
     } else if (part_of(type, out, 2 * i) != rounded(type, re) ||

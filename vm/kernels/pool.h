@@ -10,12 +10,20 @@ typedef struct TsPoolKernels {
   /* acc[i] = the larger of acc[i] and x[i*step]; a NaN is larger than all. Integers,
    * f32, f64; NULL for the other types. */
   void (*max[TS_DT_COUNT])(void *acc, const void *x, int64_t n, int64_t step);
+  /* The same with at[i], the place of acc[i], which becomes first + i*place where x[i*step]
+   * is larger; -1: none yet. */
+  void (*index_max[TS_DT_COUNT])(void *acc, int64_t *at, const void *x, int64_t n, int64_t step,
+                                 int64_t first, int64_t place);
   /* acc[i] += x[i*step]; f32, f64. */
   void (*add[2])(void *acc, const void *x, int64_t n, int64_t step);
   /* y[i] = w[i] x[at[i]], then fma(w[t*n + i], x[at[t*n + i]], y[i]) for t in 1..taps-1;
    * x[at[i]] itself for one tap. */
   void (*resample[2])(void *y, const void *x, int64_t n, int taps, const int64_t *at,
                       const void *w);
+  /* The transpose, sorted by element of x: x[i] = the chain of fma(w[e], g[at[e]], x) from
+   * +0 for e in first[i]..first[i + 1]-1. */
+  void (*collect[2])(void *x, const void *g, int64_t n, const int64_t *first, const int64_t *at,
+                     const void *w);
 } TsPoolKernels;
 
 void ts_kernels_pool_avx512(TsPoolKernels *k);

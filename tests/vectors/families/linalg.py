@@ -159,9 +159,28 @@ def dense(f):
                 f.case("det", [diag], [np.asarray(np.linalg.det(w)) if n == 0 else None], ulp=1, t=part)
 
 
+def cofactors(f):
+    """By determinants of minors; also of singular matrices."""
+    for d in ("f32", "f64", "complex64", "complex128", "f16", "bf16"):
+        part = {"complex64": "f32", "complex128": "f64"}.get(d, d)
+        thin = f.gen(d, [4, 2]).w.round(1)
+        low = thin @ thin.T if d in COMPLEX + ["f64"] else np.diag([1.0, 2.0, 0.0, -1.0])
+        for x in (f.gen(d, [4, 4]), f.gen(d, [2, 3, 3]), f.gen(d, [1, 1]), f.gen(d, [0, 0]),
+                  f.const(np.diag([1, 2, 0, -1.0]).astype(NP[d])), f.const(low.astype(NP[d]))):
+            n = x.shape[-1]
+            y = np.zeros(x.shape, x.w.dtype)
+            for i in range(n):
+                for j in range(n):
+                    minor = np.delete(np.delete(x.w, i, -2), j, -1)
+                    y[..., i, j] = (-1) ** (i + j) * np.linalg.det(minor)
+            f.case("cofactor", [x], [y], ulp=0.7 if d in ("f16", "bf16") else 200, t=part,
+                   scale=None if d in ("f16", "bf16") else max(1.0, np.abs(y).max(initial=0)), zero=False)
+
+
 def make():
     f = Family("linalg", {**Family.FEW, "f16": 12, "bf16": 30, "i32": 20, "u8": 20, "f64": 36, "complex128": 36, "i64": 8})
     products(f)
     composed(f)
     dense(f)
+    cofactors(f)
     return f

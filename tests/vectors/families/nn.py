@@ -279,6 +279,85 @@ def attention(f):
             f.case("attention", [q, k, v, None, sink], [attend(q.w, k.w, v.w, sink=sink.w, **o)], o or None, **k_)
 
 
+def vjp(fn, x, g):
+    """The gradients of the tensors x for the gradient g of fn(*x)."""
+    x = [T(v).requires_grad_() for v in x]
+    return [v.numpy() for v in torch.autograd.grad(fn(*x), x, T(g))]
+
+
+def weight_gradients(f):
+    for d in FLOATS + ["complex64", "complex128"]:
+        for shape, out, w, o in (([2, 3, 9], [2, 4, 7], [4, 3, 3], {}), ([2, 4, 9, 8], [2, 6, 5, 8], [6, 2, 3, 3], {"stride": [2, 1], "padding": [1, 2], "dilation": [1, 2], "groups": 2}),
+                                 ([2, 6, 6, 5], [2, 6, 6, 5], [6, 1, 3, 3], {"groups": 6, "padding": 1}), ([3, 20, 4, 5], [3, 17, 4, 5], [17, 20, 1, 1], {}),
+                                 ([1, 2, 4, 5, 4], [1, 3, 3, 3, 3], [3, 2, 2, 3, 2], {"stride": 2, "padding": 1})):
+            x, g = f.gen(d, shape), f.gen(d, out)
+            fn = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[len(shape) - 2]
+            # PyTorch's gradient conjugates x; the row does not.
+            wide_x = np.conj(x.w)
+            k = torch.zeros(w, dtype=torch.tensor(x.w).dtype, requires_grad=True)
+            y = torch.autograd.grad(fn(torch.tensor(wide_x), k, **o), k, T(g))[0].numpy()
+            part = {"complex64": "f32", "complex128": "f64"}.get(d, d)
+            n = int(np.prod(out)) // out[1]
+            bound = kw(d, 2 + n**0.5, 4) if part == d else dict(ulp=6 + n**0.5, t=part, scale=8)
+            f.case("conv_weight_grad", [x, g], [y], {**o, "window": w[2:]}, **bound)
+            f.case("conv_weight_grad", [f.const(nhwc(x.v)), f.const(nhwc(g.v))], [nhwc(y)], {**o, "window": w[2:], "layout": "nhwc"}, **bound)
+    for c, part in (("complex64", "f32"), ("complex128", "f64")):
+        x, k, b = f.gen(c, [2, 4, 5, 3]), f.gen(c, [4, 2, 3, 2]), f.gen(c, [4])
+        o = {"stride": 2, "padding": 1, "groups": 2}
+        f.case("conv_transpose", [x, k, b], [F.conv_transpose2d(T(x), T(k), T(b), **o).numpy()], o, ulp=12, t=part, scale=8)
+
+
+def pool_gradients(f):
+    for d in FLOATS + INTS:
+        for dims, shape, o in ((1, [2, 3, 9], {"window": [2]}), (2, [1, 2, 7, 8], {"window": [3, 3], "stride": [2, 1], "padding": [1, 1]}),
+                               (2, [1, 2, 9, 8], {"window": [2, 2], "dilation": [2, 3]}), (3, [1, 1, 4, 4, 4], {"window": [2, 2, 2]})):
+            x = f.gen(d, shape, -1 if d in FLOATS else 0, 1 if d in FLOATS else 99)
+            w = torch.tensor(wide(x.v).astype(np.float64))
+            args = {"kernel_size": o["window"], **{k: v for k, v in o.items() if k != "window"}}
+            y = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}[dims](w, **args, return_indices=True)[1].numpy()
+            f.case("max_pool_index", [x], [y], o)
+            f.case("max_pool_index", [f.const(nhwc(x.v))], [nhwc(y)], {**o, "layout": "nhwc"})
+            if d in INTS or "dilation" in o:
+                continue
+            for inc in (True, False):
+                fn = lambda t: {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}[dims](t, **args, count_include_pad=inc)
+                g = f.gen(d, list(y.shape))
+                z = vjp(fn, [x], g)[0]
+                more = {**o, "size": shape[2:], "count_include_pad": inc}
+                f.case("avg_pool_grad", [g], [z], more, **kw(d, 8, 1))
+                f.case("avg_pool_grad", [f.const(nhwc(g.v))], [nhwc(z)], {**more, "layout": "nhwc"}, **kw(d, 8, 1))
+        if d in INTS:
+            continue
+        for shape, size in (([2, 3, 10], [4]), ([1, 2, 7, 9], [3, 4]), ([1, 2, 5, 5], [1, 1]), ([1, 2, 3, 4], [6, 5]), ([1, 1, 4, 5, 6], [2, 3, 4])):
+            x, g = f.gen(d, shape), f.gen(d, shape[:2] + size)
+            fn = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}[len(size)]
+            f.case("adaptive_avg_pool_grad", [g], vjp(lambda t: fn(t, size), [x], g), {"size": shape[2:]}, **kw(d, 8, 1))
+
+
+def other_gradients(f):
+    for d in FLOATS:
+        for shape, size in (([1, 2, 5], [8]), ([2, 1, 4, 6], [7, 3]), ([1, 1, 4, 4], [4, 4]), ([1, 1, 3, 4, 2], [5, 3, 4])):
+            x, g = f.gen(d, shape), f.gen(d, shape[:2] + size)
+            o = {"size": shape[2:]}
+            f.case("interpolate_grad", [g], vjp(lambda t: F.interpolate(t, size, mode="nearest"), [x], g), o, **kw(d, 4, 2))
+            mode = {1: "linear", 2: "bilinear", 3: "trilinear"}[len(size)]
+            for ac in (False, True):
+                f.case("interpolate_grad", [g], vjp(lambda t: F.interpolate(t, size, mode=mode, align_corners=ac), [x], g),
+                       {**o, "mode": "linear", "align_corners": ac}, **kw(d, 24, 2))
+                if len(size) == 2:
+                    f.case("interpolate_grad", [g], vjp(lambda t: F.interpolate(t, size, mode="bicubic", align_corners=ac), [x], g),
+                           {**o, "mode": "cubic", "align_corners": ac}, **kw(d, 32, 4))
+        x, g = f.gen(d, [1, 2, 4, 6]), f.gen(d, [1, 2, 6, 7])
+        f.case("interpolate_grad", [g], vjp(lambda t: F.interpolate(t, scale_factor=[1.5, 1.2], mode="bilinear", align_corners=False), [x], g),
+               {"size": [4, 6], "scale": [1.5, 1.2], "mode": "linear"}, **kw(d, 24, 2))
+        k = kw(d, 64, 1) if d in MAIN else dict(kw(d, 0, 0), ulp=0.56, scale=2.0**-4)
+        g, pos = f.gen(d, [2, 3, 5, 8]), np.arange(5.0)
+        for o, at in (({}, pos), ({"interleaved": True}, pos), ({"offset": 7}, pos + 7), ({"scaling": "linear", "factor": 4}, pos / 4)):
+            f.case("rope_grad", [g], [rope_ref(g.w, -at, 8, interleaved="interleaved" in o)], o or None, **k)
+        p = f.gen("i64", [2, 5], 0, 30)
+        f.case("rope_grad", [g, p], [rope_ref(g.w, -p.v.astype(float), 8)], **k)
+
+
 def make():
     f = Family("nn", {**Family.FEW, "f64": 14})
     convs(f)
@@ -287,4 +366,7 @@ def make():
     rows(f)
     rope(f)
     attention(f)
+    weight_gradients(f)
+    pool_gradients(f)
+    other_gradients(f)
     return f

@@ -109,6 +109,50 @@ def indexing(f, d):
     f.case("take", [x, f.const(np.zeros((0,), np.int64))], [np.zeros(0, t)])
 
 
+def writing(f, d):
+    """Copies with parts replaced or added to; SMALL floats add in f32 and round once."""
+    t = NP[d]
+    x, y = f.gen(d, [5, 6], 0, 9), f.gen(d, [2, 3], 0, 9)
+    edge, line = f.gen(d, [2, 6], 0, 9), f.gen(d, [3], 0, 9)
+    steps = {"start": [3, 0], "stop": [0, 6], "step": [-2, 2]}
+    wide_of = lambda a: a.astype(np.float32) if d in SMALL else a.copy()
+    back = lambda a: to(a, d) if d in SMALL else a.astype(t)
+    for src, at, o in ((y, np.s_[3:0:-2, ::2], steps), (line, np.s_[3:0:-2, ::2], steps),
+                       (edge, np.s_[1:3], {"start": [1], "stop": [3]})):
+        z = x.v.copy()
+        z[at] = src.v
+        f.case("slice_update", [x, src], [z], o)
+        if d != "bool":
+            z = wide_of(x.v)
+            z[at] += wide_of(src.v)
+            f.case("slice_add", [x, src], [back(z)], o)
+    mask = f.gen("bool", [5, 6])
+    part = f.gen(d, [int(mask.v.sum())], 0, 9)
+    z = x.v.copy()
+    z[mask.v] = part.v
+    f.case("masked_scatter", [x, mask, part], [z])
+    row = f.const(np.array([True, False, True, False, False, True]))
+    z = x.v.copy()
+    z[:, row.v] = np.resize(edge.v, 15).reshape(5, 3)
+    f.case("masked_scatter", [x, row, f.const(np.resize(edge.v, 15))], [z])
+    if d == "bool":
+        return
+    i, j = f.gen("i64", [2, 2], 0, 4), f.const(np.array([1, -1, 1], np.int32))
+    src, side = f.gen(d, [2, 2, 6], 0, 9), f.gen(d, [5, 3], 0, 9)
+    z = wide_of(x.v)
+    np.add.at(z, i.v, wide_of(src.v))
+    f.case("index_add", [x, i, src], [back(z)])
+    z = wide_of(x.v)
+    np.add.at(z, (slice(None), j.v), wide_of(side.v))
+    f.case("index_add", [x, j, side], [back(z)], {"axis": 1})
+    for size, step, n in ((3, 1, 8), (3, 2, 8), (2, 4, 8), (6, 1, 8), (8, 3, 8)):
+        w = f.gen(d, [2, (n - size) // step + 1, 3, size], 0, 9)
+        z = wide_of(np.zeros((2, n, 3), t))
+        for k in reversed(range(w.shape[1])):
+            z[:, k * step:k * step + size] += np.swapaxes(wide_of(w.v[:, k]), -1, -2)
+        f.case("fold", [w], [back(z)], {"axis": 1, "length": n, "step": step})
+
+
 def casts(f):
     odd = [0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, 127.0, 128.0, 255.0, 256.0, -129.0, 300.0, 447.0, 449.0, 460.0,
            464.0, 465.0, 57344.0, 61440.0, 61441.0, 65504.0, 65519.99, 65520.0, 1e10, -1e10, 2.0**31, -2.0**31, 2.0**63,
@@ -187,4 +231,6 @@ def make():
     f.case("transpose", [x], [x.v.T])
     x = f.gen("u8", [7, 5, 3, 2], 0, 255)
     f.case("permute", [x], [np.transpose(x.v, (3, 1, 0, 2))], {"perm": [3, 1, 0, 2]})
+    for d in ALL:
+        writing(f, d)
     return f

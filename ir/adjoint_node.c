@@ -1,0 +1,23 @@
+/* Which function differentiates which node. */
+#include "ir/adjoint_node.h"
+
+int ts_adjoint_node_zero(TsAdjoint *a) {
+  (void)a;
+  return 0;
+}
+
+int ts_adjoint_node_missing(TsAdjoint *a) {
+  return ts_build_fail(a->b, TS_ERR_value, "%s has no derivative", ts_node_name(a->arg));
+}
+
+TsAdjointFn *const ts_adjoint_node[TS_NODE_END - TS_OP_COUNT] = {
+    [TS_NODE_param - TS_OP_COUNT] = ts_adjoint_node_zero,
+    [TS_NODE_number - TS_OP_COUNT] = ts_adjoint_node_zero,
+    [TS_NODE_placeholder - TS_OP_COUNT] = ts_adjoint_node_zero,
+    [TS_NODE_call - TS_OP_COUNT] = ts_adjoint_node_missing,
+    [TS_NODE_cond - TS_OP_COUNT] = ts_adjoint_node_missing,
+    [TS_NODE_while_loop - TS_OP_COUNT] = ts_adjoint_node_missing,
+    [TS_NODE_scan - TS_OP_COUNT] = ts_adjoint_node_missing,
+    [TS_NODE_fixed_point - TS_OP_COUNT] = ts_adjoint_node_missing,
+    [TS_NODE_custom - TS_OP_COUNT] = ts_adjoint_node_missing,
+};

@@ -1,0 +1,15 @@
+/* Adjoints of the nodes that are no operators of the table: calls, regions, functions from
+ * outside. The entry's arg is the node. */
+#ifndef TS_IR_ADJOINT_NODE_H
+#define TS_IR_ADJOINT_NODE_H
+
+#include "ir/adjoint.h"
+#include "ir/graph.h"
+
+extern TsAdjointFn *const ts_adjoint_node[TS_NODE_END - TS_OP_COUNT];
+
+TsAdjointFn ts_adjoint_node_call, ts_adjoint_node_cond, ts_adjoint_node_while_loop,
+    ts_adjoint_node_scan, ts_adjoint_node_fixed_point, ts_adjoint_node_custom,
+    ts_adjoint_node_zero, ts_adjoint_node_missing;
+
+#endif

@@ -1,0 +1,50 @@
+/* Pieces of adjoints. */
+#include "ir/adjoint_parts.h"
+
+#include <math.h>
+
+bool ts_part_is_complex(TsBuild *b, TsVal x) {
+  return x && ts_dtype_is((TsDtype)b->meta(b, x)->dtype, TS_KIND_C);
+}
+
+TsVal ts_part_wide(TsBuild *b, TsVal x) {
+  if (!x) return NULL;
+  TsDtype d = (TsDtype)b->meta(b, x)->dtype, to = (TsDtype)ts_dtypes[d].compute;
+  return d == to ? x : ts_build_cast(b, x, to);
+}
+
+TsVal ts_part_divisor(TsBuild *b, TsVal x) {
+  TsVal zero = ts_build2(b, TS_OP_eq, x, b->number(b, 0));
+  return ts_build_where(b, zero, b->number(b, INFINITY), x);
+}
+
+TsVal ts_part_flip(TsBuild *b, TsVal x, int axis) {
+  int64_t at = axis;
+  return ts_build(b, TS_OP_flip, TS_IN(x), TS_ATTRS({"axis", ts_b_ints(&at, 1)}), NULL);
+}
+
+TsVal ts_part_scan(TsBuild *b, TsOp op, TsVal x, int axis) {
+  return ts_build(b, op, TS_IN(x), TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
+}
+
+TsVal ts_part_previous(TsBuild *b, TsVal x, int axis, double first) {
+  int64_t pads[2 * TS_MAX_RANK] = {1};
+  if (!x) return NULL;
+  TsMeta m = *b->meta(b, x);
+  x = ts_build_narrow(b, x, axis, 0, m.dim[axis] - 1);
+  TsAttr sizes = ts_b_ints(pads, 2 * (m.ndim - axis));
+  return ts_build(b, TS_OP_pad, TS_IN(x), TS_ATTRS({"pads", sizes}, {"value", ts_b_f(first)}),
+                  NULL);
+}
+
+/* Read from the end, c is one place late; what comes round to the first place has no
+ * effect there. */
+TsVal ts_part_from_end(TsBuild *b, TsVal c, TsVal g, int axis) {
+  int64_t one = 1, at = axis;
+  TsAttr by = ts_b_ints(&one, 1), on = ts_b_ints(&at, 1);
+  TsVal late = ts_build(b, TS_OP_roll, TS_IN(ts_part_flip(b, c, axis)),
+                        TS_ATTRS({"shift", by}, {"axis", on}), NULL);
+  TsVal s = ts_build(b, TS_OP_linear_scan, TS_IN(late, ts_part_flip(b, g, axis)),
+                     TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
+  return ts_part_flip(b, s, axis);
+}

@@ -1,0 +1,43 @@
+/* Copying graphs: into another graph in place of a call, and without what nothing uses. */
+#ifndef TS_IR_GRAPH_COPY_H
+#define TS_IR_GRAPH_COPY_H
+
+#include "ir/graph.h"
+
+/* Nodes of g that its results and updates need: mark[id], for the caller to free. NULL when
+ * memory runs out. */
+unsigned char *ts_graph_live(const TsGraph *g);
+
+/* The nodes that from's results need, emitted into g with args for the parameters. Random
+ * calls of another unit get streams of their own; of the same one they keep theirs, so that
+ * a second copy repeats the first. Updates are not copied. */
+int ts_graph_inline(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results);
+
+/* from in a unit of its own: parameters, live nodes, results, updates. */
+TsGraph *ts_graph_clone(const TsGraph *from, TsError *err);
+
+/* ---- for passes that build a graph from another */
+typedef struct TsGraphMap {
+  TsGraph *to;
+  const TsGraph *from;
+  TsVal *value; /* by (start of the node's outputs) */
+  int *start;   /* by node id */
+  int stream;   /* added to the streams of random calls */
+} TsGraphMap;
+
+int ts_graph_map_open(TsGraphMap *m, TsGraph *to, const TsGraph *from);
+void ts_graph_map_close(TsGraphMap *m);
+static inline TsVal ts_graph_mapped(const TsGraphMap *m, TsVal v) {
+  return v ? m->value[m->start[v->node->id] + v->index] : NULL;
+}
+static inline void ts_graph_map_set(TsGraphMap *m, TsVal from, TsVal to) {
+  m->value[m->start[from->node->id] + from->index] = to;
+}
+/* Copies one node whose operands are mapped, and maps its outputs. */
+int ts_graph_map_node(TsGraphMap *m, const TsNode *n);
+/* A graph like from without nodes but its parameters, which are mapped. */
+TsGraph *ts_graph_map_shell(TsGraphMap *m, TsUnit *u, const TsGraph *from, TsError *err);
+/* Results and updates through the map. */
+int ts_graph_map_finish(TsGraphMap *m);
+
+#endif

@@ -1,0 +1,372 @@
+-- Captured functions: operators become a graph, which is rewritten, differentiated and run
+-- as one piece of bytecode.
+--
+--   local attention = graph.module("attention", function(q, k, v)
+--     return op.matmul(op.softmax(op.matmul(q, k:T())), v)
+--   end)
+--   local y = attention(q, k, v)        -- captured at the first call, run at every one
+--   print(attention:ir("graph"))
+--   local grad = graph.grad(function(w) return (w * w):sum() end)
+--
+-- A function is captured once for each combination of types, shapes and values that are no
+-- tensors (a specialisation). Its Lua code may branch on shapes; what depends on data is
+-- written with op.where, op.cond, op.while_loop, op.scan.
+
+local core = require "tessera.core"
+local Module = require "tessera.module"
+local graph = {}
+
+-- ---- structures: tables of tensors are flattened, in a fixed order of keys
+
+local function sorted_keys(t)
+  local numbers, names = {}, {}
+  for k in pairs(t) do
+    if type(k) == "number" then numbers[#numbers + 1] = k
+    elseif type(k) == "string" then names[#names + 1] = k end
+  end
+  table.sort(numbers)
+  table.sort(names)
+  for i = 1, #names do numbers[#numbers + 1] = names[i] end
+  return numbers
+end
+
+local flatten -- the leaves into list, with their paths in names; returns the shape of the rest
+
+local function flatten_table(value, list, names, path)
+  local spec = { kind = "table", keys = sorted_keys(value) }
+  for i, key in ipairs(spec.keys) do
+    spec[i] = flatten(value[key], list, names, path .. "." .. tostring(key))
+  end
+  return spec
+end
+
+local function flatten_module(value, list, names, path)
+  local spec = { kind = "module", module = value, at = #list }
+  for _, field in ipairs(value:tensors()) do
+    list[#list + 1] = field.tensor
+    names[#names + 1] = path .. "." .. field.name
+    spec[#spec + 1] = field
+  end
+  return spec
+end
+
+function flatten(value, list, names, path)
+  if core.is_tensor(value) then
+    list[#list + 1] = value
+    names[#names + 1] = path
+    return { kind = "tensor", at = #list }
+  end
+  if Module.is_module(value) then return flatten_module(value, list, names, path) end
+  if type(value) == "table" then return flatten_table(value, list, names, path) end
+  return { kind = "value", value = value }
+end
+
+local function unflatten(spec, list)
+  if spec.kind == "tensor" then return list[spec.at] end
+  if spec.kind == "value" then return spec.value end
+  if spec.kind == "module" then return spec.module end
+  local t = {}
+  for i, key in ipairs(spec.keys) do t[key] = unflatten(spec[i], list) end
+  return t
+end
+
+-- What a specialisation depends on, as text; tensors by dtype and shape.
+local describe
+local function describe_table(spec, list)
+  local parts = {}
+  for i, key in ipairs(spec.keys) do parts[i] = tostring(key) .. "=" .. describe(spec[i], list) end
+  return "{" .. table.concat(parts, ",") .. "}"
+end
+
+function describe(spec, list)
+  if spec.kind == "tensor" then return core.type_text(list[spec.at]) end
+  if spec.kind == "table" then return describe_table(spec, list) end
+  if spec.kind == "module" then
+    local parts = { spec.module.class, spec.module.training and "train" or "eval" }
+    for i = 1, #spec do parts[#parts + 1] = core.type_text(list[spec.at + i]) end
+    return table.concat(parts, " ")
+  end
+  local v = spec.value
+  return type(v) == "string" and ("%q"):format(v) or tostring(v)
+end
+
+-- ---- capture
+
+-- Names of the tensors that f will capture, as far as its upvalues tell them.
+local function name_captured(f)
+  for i = 1, math.huge do
+    local name, value = debug.getupvalue(f, i)
+    if not name then return end
+    if core.is_tensor(value) then core.capture_name(value, name) end
+    if Module.is_module(value) then
+      for _, field in ipairs(value:tensors()) do core.capture_name(field.tensor, name .. "." .. field.name) end
+    end
+  end
+end
+
+local function parameter_names(f, n)
+  local names, info = {}, debug.getinfo(f, "u")
+  for i = 1, n do names[i] = debug.getlocal(f, i) or ("arg" .. i) end
+  return names, info
+end
+
+-- Puts symbols into the fields of modules among the arguments, and takes them out again.
+local function set_modules(spec, list)
+  if spec.kind == "module" then
+    for i, field in ipairs(spec) do rawset(field.module, field.key, list[spec.at + i]) end
+  elseif spec.kind == "table" then
+    for i = 1, #spec do set_modules(spec[i], list) end
+  end
+end
+
+local function capture(name, f, specs, list, names, n)
+  core.capture_begin(name)
+  local symbols = {}
+  for i, t in ipairs(list) do symbols[i] = core.capture_param(t, names[i]) end
+  local args = {}
+  for i = 1, n do
+    args[i] = unflatten(specs[i], symbols)
+    set_modules(specs[i], symbols)
+  end
+  local results = { xpcall(function()
+    name_captured(f)
+    local function pack(...) return { n = select("#", ...), ... } end
+    local out = pack(f(unpack(args, 1, n)))
+    local leaves, where = {}, {}
+    local spec = {}
+    for i = 1, out.n do spec[i] = flatten(out[i], leaves, where, "result" .. i) end
+    return { spec = spec, n = out.n, leaves = leaves, graph = core.capture_end(leaves) }
+  end, graph.handler) }
+  for i = 1, n do set_modules(specs[i], list) end
+  if not results[1] then
+    core.capture_abort()
+    error(results[2], 0)
+  end
+  return results[2]
+end
+
+graph.handler = function(message) return message end
+
+-- ---- modules
+
+local Function = {}
+Function.__index = Function
+
+-- Constants are those results that are no tensors.
+local function run(special, list)
+  local out = { special.graph:run(list) }
+  local values = {}
+  for i = 1, special.n do values[i] = unflatten(special.spec[i], out) end
+  return unpack(values, 1, special.n)
+end
+
+local function say(self, key, args)
+  local closest = self.latest
+  local line = closest and ("%s: another specialisation for (%s), the last was for (%s)"):format(self.name, key, closest)
+    or ("%s: captured for (%s)"):format(self.name, key)
+  self.history[#self.history + 1] = line
+  if closest and graph.verbose then io.stderr:write("graph: ", line, "\n") end
+end
+
+local LIMIT = 32 -- specialisations of one function; the one unused for longest goes first
+
+local function remember(self, key, special)
+  self.cache[key] = special
+  local order = self.order
+  order[#order + 1] = key
+  if #order > LIMIT then
+    self.cache[table.remove(order, 1)] = nil
+  end
+end
+
+local function touch(self, key)
+  local order = self.order
+  if order[#order] == key then return end
+  for i = #order, 1, -1 do
+    if order[i] == key then
+      table.remove(order, i)
+      break
+    end
+  end
+  order[#order + 1] = key
+end
+
+local function specialise(self, n, ...)
+  local list, names, specs, keys = {}, {}, {}, {}
+  local params = self.params
+  for i = 1, n do
+    specs[i] = flatten((select(i, ...)), list, names, params[i] or ("arg" .. i))
+    keys[i] = describe(specs[i], list)
+  end
+  local key = table.concat(keys, ", ")
+  local special = self.cache[key]
+  if special then
+    touch(self, key)
+  else
+    say(self, key)
+    special = capture(self.name, self.body, specs, list, names, n)
+    self.latest = key
+    remember(self, key, special)
+  end
+  self.current = special
+  return special, list
+end
+
+function Function:__call(...)
+  if core.capturing() then return self.body(...) end
+  local special, list = specialise(self, select("#", ...), ...)
+  return run(special, list)
+end
+
+--- The text of a level: "graph" or "bytecode". With arguments, of the specialisation for
+--- them; without, of the last one that ran.
+function Function:ir(level, ...)
+  local special = self.current
+  if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
+  if not special then error(("%s has not run yet: call it, or give arguments"):format(self.name), 2) end
+  return special.graph:text(level or "graph")
+end
+
+function Function:stats() return self.current and self.current.graph:stats() end
+
+function Function:__tostring()
+  local n = 0
+  for _ in pairs(self.cache) do n = n + 1 end
+  return ("graph.module %s (%d specialisation%s)"):format(self.name, n, n == 1 and "" or "s")
+end
+
+--- A captured function. f takes and returns tensors, tables of tensors and nn modules; all
+--- else among the arguments is part of the specialisation.
+function graph.module(name, f)
+  if type(name) == "function" then name, f = f, name end
+  if type(name) ~= "string" then name = nil end
+  if type(f) ~= "function" and not (getmetatable(f) or {}).__call then
+    error(("graph.module: a function is needed, not a %s"):format(type(f)), 2)
+  end
+  if type(f) ~= "function" then
+    local callee = f
+    f = function(...) return callee(...) end
+  end
+  if not name then
+    local info = debug.getinfo(f, "S")
+    name = ("line%d"):format(info.linedefined)
+  end
+  return setmetatable({ name = name, body = f, params = (parameter_names(f, 16)), cache = {}, order = {},
+    history = {} }, Function)
+end
+
+-- ---- derivatives
+
+local function positions(wrt)
+  if wrt == nil then return { 1 } end
+  return type(wrt) == "table" and wrt or { wrt }
+end
+
+-- The leaves of the arguments at the given positions.
+local function chosen(wrt, args, n)
+  local list, names, specs = {}, {}, {}
+  for k, i in ipairs(wrt) do
+    if i > n then error(("graph.grad: there is no argument %d"):format(i), 3) end
+    specs[k] = flatten(args[i], list, names, "x")
+  end
+  return list, specs
+end
+
+local function filled(list, xs)
+  for i, x in ipairs(xs) do
+    if not list[i] then list[i] = core.op.zeros_like(x) end
+  end
+  return list
+end
+
+local function as_results(specs, list)
+  local out = {}
+  for k = 1, #specs do
+    local spec = specs[k]
+    if spec.kind == "module" then
+      local t = {}
+      for i, field in ipairs(spec) do t[field.name] = list[spec.at + i] end
+      out[k] = t
+    else
+      out[k] = unflatten(spec, list)
+    end
+  end
+  return unpack(out, 1, #specs)
+end
+
+local function scalar(y, what)
+  if not core.is_tensor(y) or y.numel ~= 1 then
+    error(("%s: the function must return one number as a tensor, not %s"):format(what,
+      core.is_tensor(y) and core.type_text(y) or type(y)), 3)
+  end
+  return y
+end
+
+local function gradient_of(f, wrt, with_value)
+  wrt = positions(wrt)
+  return function(...)
+    local args, n = { ... }, select("#", ...)
+    local xs, specs = chosen(wrt, args, n)
+    local results = { f(...) }
+    local y = scalar(results[1], "graph.grad")
+    local dx = filled(core.gradient({ y }, { false }, xs), xs)
+    if with_value then return y, as_results(specs, dx) end
+    return as_results(specs, dx)
+  end
+end
+
+local function body_of(f) return getmetatable(f) == Function and f.body or f end
+local function name_of(f, prefix) return prefix .. (getmetatable(f) == Function and "_" .. f.name or "") end
+
+--- The gradient of a function that returns one number, by its arguments wrt (1 by default;
+--- a list of positions). Returns one value for each.
+function graph.grad(f, wrt) return graph.module(name_of(f, "grad"), gradient_of(body_of(f), wrt, false)) end
+
+--- As grad, with the function's value in front.
+function graph.value_and_grad(f, wrt)
+  return graph.module(name_of(f, "value_and_grad"), gradient_of(body_of(f), wrt, true))
+end
+
+--- vjp(f)(args..., u): u times the Jacobian, one result for each argument.
+function graph.vjp(f)
+  local body = body_of(f)
+  return graph.module(name_of(f, "vjp"), function(...)
+    local n = select("#", ...)
+    local args = { ... }
+    local u = args[n]
+    args[n] = nil
+    local all = {}
+    for i = 1, n - 1 do all[i] = i end
+    local xs, specs = chosen(all, args, n - 1)
+    local y = body(unpack(args, 1, n - 1))
+    return as_results(specs, filled(core.gradient({ y }, { u }, xs), xs))
+  end)
+end
+
+--- jvp(f)(args..., v...): the value and its derivative when the arguments move along v.
+function graph.jvp(f)
+  local body = body_of(f)
+  return graph.module(name_of(f, "jvp"), function(...)
+    local n = select("#", ...)
+    if n % 2 ~= 0 then error("graph.jvp: as many directions as arguments are needed", 2) end
+    local args = { ... }
+    local xs, vs, names = {}, {}, {}
+    for i = 1, n / 2 do
+      flatten(args[i], xs, names, "x")
+      flatten(args[n / 2 + i], vs, names, "v")
+    end
+    local y = body(unpack(args, 1, n / 2))
+    return y, filled(core.jvp(xs, vs, { y }), { y })[1]
+  end)
+end
+
+--- hvp(f)(x, v): the Hessian of a function with one number as result, times v.
+function graph.hvp(f)
+  local slope = gradient_of(body_of(f), 1, false)
+  return graph.module(name_of(f, "hvp"), function(x, v)
+    local g = slope(x)
+    return filled(core.jvp({ x }, { v }, { g }), { g })[1]
+  end)
+end
+
+return graph

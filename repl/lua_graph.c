@@ -1,0 +1,312 @@
+/* Capture, graphs and their runs in Lua: what lib/lua/graph.lua stands on. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/text.h"
+#include "repl/lua_api.h"
+#include "vm/lower.h"
+
+static const char *const TYPE = "tessera.graph";
+
+/* A captured function: its graph, and its code when it ran. */
+typedef struct Function {
+  TsGraph *g;
+  TsCode *code;
+  TsFrame *frame;
+} Function;
+
+static int list_of(lua_State *L, int table, TsTensor ***out) {
+  luaL_checktype(L, table, LUA_TTABLE);
+  int n = (int)lua_objlen(L, table);
+  TsTensor **t = lua_newuserdata(L, sizeof *t * (size_t)(n + 1));
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, table, i + 1);
+    t[i] = ts_lua_tensor(L, -1);
+    lua_pop(L, 1);
+  }
+  *out = t;
+  return n;
+}
+
+/* ---- capture */
+static int raise_unless(lua_State *L, bool fine) { return fine ? 0 : ts_lua_raise(L); }
+
+static int need_capture(lua_State *L, TsContext *c) {
+  if (!c->capture) return luaL_error(L, "no function is being captured");
+  return 0;
+}
+
+static int capture_begin(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  if (c->capture) return luaL_error(L, "a function is already being captured");
+  return raise_unless(L, !ts_capture_begin(c, luaL_checkstring(L, 1)));
+}
+
+static int capture_param(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsTensor *t = ts_lua_check_tensor(L, 1, "capture_param");
+  need_capture(L, c);
+  TsTensor *s = ts_capture_param(c, &t->meta, luaL_optstring(L, 2, NULL));
+  if (!s) return ts_lua_raise(L);
+  s->requires_grad = t->requires_grad;
+  ts_lua_push(L, s);
+  return 1;
+}
+
+static int capture_name(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  need_capture(L, c);
+  return raise_unless(L, !ts_capture_name(c, ts_lua_check_tensor(L, 1, "capture_name"), luaL_checkstring(L, 2)));
+}
+
+static int push_function(lua_State *L, TsGraph *g) {
+  Function *f = lua_newuserdata(L, sizeof *f);
+  *f = (Function){.g = g};
+  luaL_getmetatable(L, TYPE);
+  lua_setmetatable(L, -2);
+  return 1;
+}
+
+static int capture_end(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsTensor **t;
+  need_capture(L, c);
+  int n = list_of(L, 1, &t);
+  TsGraph *g = ts_capture_end(c, n, t);
+  if (!g) return ts_lua_raise(L);
+  return push_function(L, g);
+}
+
+static int capture_abort(lua_State *L) {
+  ts_capture_abort(ts_lua_context(L));
+  return 0;
+}
+
+static int capturing(lua_State *L) {
+  TsGraph *g = ts_capture_graph(ts_lua_context(L));
+  if (!g) return 0;
+  lua_pushstring(L, g->name);
+  return 1;
+}
+
+/* ---- regions: light userdata until the node that holds them is made */
+static int region_begin(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  need_capture(L, c);
+  return raise_unless(L, !ts_capture_region(c, luaL_checkstring(L, 1)));
+}
+
+static int region_end(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsTensor **t;
+  need_capture(L, c);
+  int n = list_of(L, 1, &t);
+  TsGraph *g = ts_capture_region_end(c, n, t);
+  if (!g) return ts_lua_raise(L);
+  lua_pushlightuserdata(L, g);
+  return 1;
+}
+
+/* ---- derivatives inside a capture */
+static int push_values(lua_State *L, TsContext *c, int n, TsVal const *v) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    TsTensor *t = v[i] ? ts_capture_symbol(c, v[i]) : NULL;
+    if (v[i] && !t) return ts_lua_raise(L);
+    if (t) ts_lua_push(L, t);
+    else lua_pushboolean(L, 0);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+static int values_of(lua_State *L, TsContext *c, int table, TsVal **out) {
+  TsTensor **t;
+  int n = list_of(L, table, &t);
+  TsVal *v = lua_newuserdata(L, sizeof *v * (size_t)(n + 1));
+  for (int i = 0; i < n; i++)
+    if (!(v[i] = t[i] ? ts_capture_value(c, t[i]) : NULL) && t[i]) return ts_lua_raise(L);
+  *out = v;
+  return n;
+}
+
+/* gradient({y...}, {dy or false...}, {x...}) -> {dx or false...} */
+static int gradient(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsVal *y, *dy, *x;
+  need_capture(L, c);
+  int ny = values_of(L, c, 1, &y);
+  if (values_of(L, c, 2, &dy) < ny) return luaL_error(L, "gradient: a dy for each y");
+  int nx = values_of(L, c, 3, &x);
+  TsVal *dx = lua_newuserdata(L, sizeof *dx * (size_t)(nx + 1));
+  TsGraph *g = ts_capture_graph(c);
+  g->b.failed = false;
+  if (ts_graph_gradient(g, ny, y, dy, nx, x, dx)) return ts_lua_raise(L);
+  return push_values(L, c, nx, dx);
+}
+
+/* jvp({x...}, {v...}, {y...}) -> {dy or false...} */
+static int jvp(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsVal *y, *v, *x;
+  need_capture(L, c);
+  int nx = values_of(L, c, 1, &x);
+  if (values_of(L, c, 2, &v) != nx) return luaL_error(L, "jvp: a direction for each x");
+  int ny = values_of(L, c, 3, &y);
+  TsVal *dy = lua_newuserdata(L, sizeof *dy * (size_t)(ny + 1));
+  TsGraph *g = ts_capture_graph(c);
+  g->b.failed = false;
+  if (ts_graph_jvp(g, nx, x, v, ny, y, dy)) return ts_lua_raise(L);
+  return push_values(L, c, ny, dy);
+}
+
+/* ---- functions */
+static Function *check(lua_State *L) { return luaL_checkudata(L, 1, TYPE); }
+
+static int ready(lua_State *L, Function *f) {
+  TsContext *c = ts_lua_context(L);
+  if (!f->code && !(f->code = ts_lower(c, f->g))) return ts_lua_raise(L);
+  if (!f->frame && !(f->frame = ts_frame_new(c, f->code))) return ts_lua_raise(L);
+  return 0;
+}
+
+/* f:run({arguments}) -> results; the arguments are the parameters that are not captured. */
+static int run(lua_State *L) {
+  Function *f = check(L);
+  TsTensor **args, **results;
+  ready(L, f);
+  const TsCode *code = f->code;
+  int n = list_of(L, 2, &args), k = 0;
+  TsTensor **all = lua_newuserdata(L, sizeof *all * (size_t)(code->nparam + code->nresult + 1));
+  results = all + code->nparam;
+  for (int i = 0; i < code->nparam; i++) {
+    all[i] = code->bound[i];
+    if (all[i]) continue;
+    if (k == n || !args[k]) return luaL_error(L, "run: argument %d is missing", k + 1);
+    const TsMeta *want = &code->reg[i].meta, *have = &args[k]->meta;
+    char a[TS_META_TEXT], b[TS_META_TEXT];
+    if (want->dtype != have->dtype || !ts_meta_same_shape(want, have))
+      return luaL_error(L, "run: argument %d is %s, not %s", k + 1, ts_meta_text(have, a), ts_meta_text(want, b));
+    all[i] = args[k++];
+  }
+  if (ts_frame_run(f->frame, all, results)) return ts_lua_raise(L);
+  luaL_checkstack(L, code->nresult + 4, "results");
+  for (int i = 0; i < code->nresult; i++) ts_lua_push(L, results[i]);
+  return code->nresult;
+}
+
+static int text_of(lua_State *L) {
+  Function *f = check(L);
+  TsText t = {0};
+  const char *what = luaL_optstring(L, 2, "graph");
+  if (!strcmp(what, "bytecode")) {
+    ready(L, f);
+    ts_code_text(f->code, &t);
+  } else {
+    ts_graph_text(f->g, &t);
+  }
+  lua_pushlstring(L, t.at ? t.at : "", t.len);
+  ts_text_free(&t);
+  return 1;
+}
+
+/* f:stats() -> {nodes, instructions, slab, bound, sum} */
+static int stats(lua_State *L) {
+  Function *f = check(L);
+  ready(L, f);
+  const struct {
+    const char *name;
+    double v;
+  } row[] = {{"nodes", f->g->nnode}, {"instructions", f->code->ninstr},
+             {"slab", (double)f->code->slab_nbytes}, {"bound", (double)f->code->bound_nbytes},
+             {"sum", (double)f->code->sum_nbytes}, {"registers", f->code->nreg}};
+  lua_newtable(L);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    lua_pushnumber(L, row[i].v);
+    lua_setfield(L, -2, row[i].name);
+  }
+  return 1;
+}
+
+/* f:captured() -> the tensors that it captured, in order. */
+static int captured(lua_State *L) {
+  Function *f = check(L);
+  int n = 0;
+  lua_newtable(L);
+  for (int i = 0; i < f->g->nparam; i++) {
+    TsTensor *t = f->g->bound[i];
+    if (!t || t == TS_GRAPH_UNBOUND) continue;
+    ts_lua_push(L, ts_tensor_ref(t));
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+static int collect(lua_State *L) {
+  Function *f = check(L);
+  ts_frame_free(f->frame);
+  ts_code_free(f->code);
+  ts_capture_release(f->g);
+  *f = (Function){NULL, NULL, NULL};
+  return 0;
+}
+
+/* ---- the place of the program, for nodes */
+static const char *where(void *arg) {
+  static char text[160];
+  lua_State *L = arg;
+  lua_Debug ar;
+  for (int level = 0; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline > 0 && strncmp(ar.source, "=tessera", 8)) {
+      snprintf(text, sizeof text, "%.120s:%d", ar.short_src, ar.currentline);
+      return text;
+    }
+  }
+  return NULL;
+}
+
+/* type_text(tensor) -> "f32[2,3]" */
+static int type_text(lua_State *L) {
+  char text[TS_META_TEXT];
+  lua_pushstring(L, ts_meta_text(&ts_lua_check_tensor(L, 1, "type_text")->meta, text));
+  return 1;
+}
+
+/* trap(on): the NaN trap; returns what it was. */
+static int trap(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  lua_pushboolean(L, c->trap);
+  if (!lua_isnoneornil(L, 1)) c->trap = lua_toboolean(L, 1);
+  return 1;
+}
+
+static const luaL_Reg methods[] = {{"run", run}, {"text", text_of}, {"stats", stats},
+                                   {"captured", captured}, {"__gc", collect}, {NULL, NULL}};
+
+static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
+                                     {"capture_param", capture_param},
+                                     {"capture_name", capture_name},
+                                     {"capture_end", capture_end},
+                                     {"capture_abort", capture_abort},
+                                     {"capturing", capturing},
+                                     {"region_begin", region_begin},
+                                     {"region_end", region_end},
+                                     {"gradient", gradient},
+                                     {"jvp", jvp},
+                                     {"type_text", type_text},
+                                     {"trap", trap},
+                                     {NULL, NULL}};
+
+void ts_lua_open_graph(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  c->where = where;
+  c->where_arg = L;
+  luaL_newmetatable(L, TYPE);
+  luaL_register(L, NULL, methods);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+  luaL_register(L, NULL, functions);
+}

@@ -1,0 +1,39 @@
+/* Capture: while one is open in the context, operator calls do not run but become nodes.
+ * Tensors that go in and out of calls are symbols then (vm/tensor.h); those that were made
+ * before are parameters of the graph that it finds by itself, one for each tensor. In-place
+ * changes give the symbol a new value; those of earlier tensors become updates. */
+#ifndef TS_VM_CAPTURE_H
+#define TS_VM_CAPTURE_H
+
+#include "ir/graph.h"
+#include "vm/vm.h"
+
+typedef struct TsCapture TsCapture;
+
+/* Begins a function: its graph's unit belongs to the capture until _end. */
+int ts_capture_begin(TsContext *c, const char *name);
+/* A parameter of the function, or of the region opened last. */
+TsTensor *ts_capture_param(TsContext *c, const TsMeta *m, const char *name);
+/* Ends it: results as values of the graph. Gives the graph; the tensors that it captured
+ * are its bound parameters, with a reference each. NULL with the error, nothing kept. */
+TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result);
+void ts_capture_abort(TsContext *c); /* all of it, regions too */
+void ts_capture_release(TsGraph *g); /* unrefs bound tensors, frees the graph */
+
+/* A region of a control operator. While it is open, calls go into it. */
+int ts_capture_region(TsContext *c, const char *name);
+TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result);
+
+/* The graph that calls go into; the value of a tensor in it; a symbol of a value. */
+TsGraph *ts_capture_graph(TsContext *c);
+TsVal ts_capture_value(TsContext *c, TsTensor *t);
+TsTensor *ts_capture_symbol(TsContext *c, TsVal v);
+/* Names a captured tensor for the text: a parameter's path in its module. */
+int ts_capture_name(TsContext *c, TsTensor *t, const char *name);
+
+/* What vm.c does instead of running. */
+int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+                    int room, int *nout, TsTensor **out);
+int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src);
+
+#endif

@@ -1,0 +1,159 @@
+/* Control instructions. Functions get their operands as arguments; what a round of a loop
+ * made is released when the next one has its values. */
+#include "vm/control.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/cpu_pool.h"
+
+static void release(TsTensor **t, int n) {
+  for (int i = 0; i < n; i++) ts_tensor_unref(t[i]);
+}
+
+static int run_cond(const TsInstr *i, TsFrame *const *sub, TsTensor *const *in, TsTensor **out) {
+  bool yes = ts_tensor_get_int(in[0], 0) != 0;
+  return ts_frame_run(sub[i->sub + (yes ? 0 : 1)], in + 1, out);
+}
+
+/* Inputs are the nout values that change, then what both functions also read. */
+static int run_while(TsContext *c, const TsInstr *i, TsFrame *const *sub, TsTensor *const *in, TsTensor **out) {
+  int n = (int)i->nout, all = (int)i->nin;
+  TsTensor **v = malloc(sizeof *v * (size_t)(all + n + 1)), *test = NULL;
+  int failed = v ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  for (int k = 0; !failed && k < all; k++) v[k] = in[k];
+  for (int k = 0; !failed && k < n; k++) ts_tensor_ref(v[k]);
+  TsTensor **next = v + all;
+  while (!failed && !(failed = ts_frame_run(sub[i->sub], v, &test))) {
+    bool more = ts_tensor_get_int(test, 0) != 0;
+    ts_tensor_unref(test);
+    if (!more) break;
+    if (ts_cpu_interrupted()) failed = ts_error_set(&c->err, TS_ERR_interrupt, "while_loop: interrupted");
+    if (!failed && !(failed = ts_frame_run(sub[i->sub + 1], v, next))) {
+      release(v, n);
+      memcpy(v, next, sizeof *v * (size_t)n);
+    }
+  }
+  for (int k = 0; v && k < n; k++) {
+    if (failed) ts_tensor_unref(v[k]);
+    else out[k] = v[k];
+  }
+  free(v);
+  return failed ? -1 : 0;
+}
+
+/* ---- scan: attributes carries, slices, reverse */
+static TsTensor *slice_of(TsTensor *x, int64_t at) {
+  TsMeta m = x->meta;
+  m.ndim--;
+  memmove(m.dim, m.dim + 1, sizeof *m.dim * m.ndim);
+  return ts_tensor_view(x, &m, x->stride + 1, x->offset + ts_dtype_nbytes(ts_tensor_dtype(x), at * x->stride[0]));
+}
+
+typedef struct Scan {
+  TsContext *c;
+  int ncarry, nslice, nin, nout;
+  int64_t length;
+  TsTensor **v, **made, **out;
+} Scan;
+
+/* One round: slices in, results into row `at` of the stacked outputs. */
+static int round_of(Scan *s, TsFrame *body, TsTensor *const *in, int64_t at) {
+  int failed = 0;
+  for (int k = 0; k < s->nslice; k++) s->v[s->ncarry + k] = NULL;
+  for (int k = 0; k < s->nslice && !failed; k++)
+    failed = !(s->v[s->ncarry + k] = slice_of(in[s->ncarry + k], at));
+  if (!failed) failed = ts_frame_run(body, s->v, s->made);
+  for (int k = 0; k < s->nslice; k++) ts_tensor_unref(s->v[s->ncarry + k]);
+  if (failed) return -1;
+  for (int k = 0; k < s->ncarry; k++) {
+    ts_tensor_unref(s->v[k]);
+    s->v[k] = s->made[k];
+  }
+  for (int k = s->ncarry; k < s->nout; k++) {
+    TsTensor *row = failed ? NULL : slice_of(s->out[k], at);
+    failed = failed || !row || ts_vm_assign(s->c, row, s->made[k]);
+    ts_tensor_unref(row);
+    ts_tensor_unref(s->made[k]);
+  }
+  return failed ? -1 : 0;
+}
+
+static int run_scan(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
+                    TsTensor *const *in, TsTensor **out) {
+  const TsAttr *a = code->attr + i->attr;
+  Scan s = {.c = c, .ncarry = (int)a[0].i, .nslice = (int)a[1].i, .nin = (int)i->nin, .nout = (int)i->nout, .out = out};
+  bool reverse = a[2].i != 0;
+  s.length = a[3].type == TS_ATTR_int ? a[3].i : in[s.ncarry]->meta.dim[0];
+  s.v = calloc((size_t)(s.nin + s.nout) + 1, sizeof *s.v);
+  if (!s.v) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  s.made = s.v + s.nin;
+  int failed = 0;
+  for (int k = 0; k < s.ncarry; k++) s.v[k] = ts_tensor_ref(in[k]);
+  for (int k = s.ncarry + s.nslice; k < s.nin; k++) s.v[k] = in[k];
+  for (int k = s.ncarry; k < s.nout; k++) out[k] = NULL;
+  for (int k = s.ncarry; k < s.nout && !failed; k++)
+    failed = !(out[k] = ts_tensor_new(c, &code->reg[code->operand[i->at + i->nin + (uint32_t)k]].meta));
+  for (int64_t t = 0; t < s.length && !failed; t++) {
+    failed = round_of(&s, sub[i->sub], in, reverse ? s.length - 1 - t : t);
+    if (ts_cpu_interrupted() && !failed) failed = ts_error_set(&c->err, TS_ERR_interrupt, "scan: interrupted");
+  }
+  for (int k = 0; k < s.ncarry; k++) {
+    if (failed) ts_tensor_unref(s.v[k]);
+    else out[k] = s.v[k];
+  }
+  for (int k = s.ncarry; failed && k < s.nout; k++) ts_tensor_unref(out[k]);
+  free(s.v);
+  return failed ? -1 : 0;
+}
+
+/* ---- fixed point: attributes tol, max; the first input moves */
+static double distance(TsTensor *a, TsTensor *b) {
+  double most = 0;
+  for (int64_t k = 0, n = ts_tensor_numel(a); k < n; k++) {
+    double d = ts_tensor_get(a, k) - ts_tensor_get(b, k);
+    if (!(d <= most && d >= -most)) most = d < 0 ? -d : d;
+  }
+  return most;
+}
+
+static int run_fixed_point(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
+                           TsTensor *const *in, TsTensor **out) {
+  const TsAttr *a = code->attr + i->attr;
+  TsTensor **v = malloc(sizeof *v * (i->nin + 1)), *next = NULL;
+  if (!v) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  memcpy(v, in, sizeof *v * i->nin);
+  ts_tensor_ref(v[0]);
+  int failed = 0;
+  for (int64_t t = 0; !failed; t++) {
+    if (t == a[1].i)
+      failed = ts_error_set(&c->err, TS_ERR_value, "fixed_point: not found in %lld rounds", (long long)t);
+    else if (!(failed = ts_frame_run(sub[i->sub], v, &next))) {
+      double d = distance(v[0], next);
+      ts_tensor_unref(v[0]);
+      v[0] = next;
+      if (d <= a[0].f) break;
+      if (d != d) failed = ts_error_set(&c->err, TS_ERR_value, "fixed_point: a value is NaN after %lld rounds", (long long)t + 1);
+      if (ts_cpu_interrupted()) failed = ts_error_set(&c->err, TS_ERR_interrupt, "fixed_point: interrupted");
+    }
+  }
+  if (failed) ts_tensor_unref(v[0]);
+  else out[0] = v[0];
+  free(v);
+  return failed ? -1 : 0;
+}
+
+int ts_control_run(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
+                   TsTensor *const *in, TsTensor **out) {
+  switch (i->op) {
+    case TS_VM_call: return ts_frame_run(sub[i->sub], in, out);
+    case TS_VM_cond: return run_cond(i, sub, in, out);
+    case TS_VM_while_loop: return run_while(c, i, sub, in, out);
+    case TS_VM_scan: return run_scan(c, i, code, sub, in, out);
+    case TS_VM_fixed_point: return run_fixed_point(c, i, code, sub, in, out);
+    case TS_VM_custom:
+      if (c->custom) return c->custom(c, code->ref[i->sub], (int)i->nin, in, (int)i->nout, out);
+      return ts_error_set(&c->err, TS_ERR_value, "custom: nobody runs functions from outside");
+    default: TS_BUG("no control instruction: %d", i->op);
+  }
+}

@@ -1,0 +1,372 @@
+/* Graph IR to bytecode: one instruction a node, but for what is known before any run. */
+#include "vm/lower.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/graph_copy.h"
+
+/* What becomes of one value. The layout is a tensor without bytes that has the strides
+ * which the value will have, NULL where they are the caller's. */
+typedef struct Place {
+  uint32_t reg;
+  TsTensor *layout;
+  TsTensor *known; /* a constant */
+} Place;
+
+typedef struct Lower {
+  TsContext *c;
+  const TsGraph *g;
+  TsCode *code;
+  unsigned char *live;
+  Place *place; /* by start of the node's outputs */
+  int *start;
+  int nplace;
+  int *last_use;    /* by node: the last live node that reads it or a view of it */
+  uint32_t *target; /* by value: the parameter it is written into, or NONE */
+} Lower;
+
+enum { MOST_CONSTANT = 16 << 20 }; /* bytes of a hoisted constant */
+
+static int no_memory(Lower *l) { return ts_error_set(&l->c->err, TS_ERR_memory, "out of memory"); }
+
+static int value_index(const Lower *l, TsVal v) { return l->start[v->node->id] + v->index; }
+static Place *place_of(const Lower *l, TsVal v) { return &l->place[value_index(l, v)]; }
+
+static const TsOpInfo *row_of(const TsNode *n) {
+  return n->op < TS_OP_COUNT ? ts_op_info((TsOp)n->op) : NULL;
+}
+
+static bool is_view(const TsNode *n) { return row_of(n) && row_of(n)->cls == TS_CLASS_VIEW; }
+
+/* ---- constants: what depends on no parameter is computed once */
+static bool constant_inputs(const Lower *l, const TsNode *n) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && !place_of(l, n->in[i])->known) return false;
+  return true;
+}
+
+static int64_t node_nbytes(const TsNode *n) {
+  int64_t sum = 0;
+  for (int i = 0; i < n->nout; i++) sum += ts_meta_nbytes(&n->out[i].meta);
+  return sum;
+}
+
+static bool is_constant(const Lower *l, const TsNode *n) {
+  const TsOpInfo *o = row_of(n);
+  return o && o->cls != TS_CLASS_RANDOM && constant_inputs(l, n) && node_nbytes(n) <= MOST_CONSTANT;
+}
+
+static int hoist(Lower *l, const TsNode *n) {
+  TsTensor *in[TS_MAX_IN] = {NULL}, **v = n->nin <= TS_MAX_IN ? in : malloc(sizeof *v * (size_t)n->nin);
+  TsTensor *out[TS_MAX_VARIADIC];
+  int nout = 0;
+  if (!v) return no_memory(l);
+  for (int i = 0; i < n->nin; i++) v[i] = n->in[i] ? place_of(l, n->in[i])->known : NULL;
+  int failed = ts_vm_call(l->c, (TsOp)n->op, n->nin, v, n->attr, TS_MAX_VARIADIC, &nout, out);
+  if (v != in) free(v);
+  for (int i = 0; i < nout && !failed; i++) l->place[l->start[n->id] + i].known = out[i];
+  return failed;
+}
+
+static int number(Lower *l, const TsNode *n) {
+  Place *p = &l->place[l->start[n->id]];
+  return (p->known = ts_tensor_number(l->c, n->number)) ? 0 : -1;
+}
+
+/* Registers of constants come before all others, so they are entered when every constant
+ * is known: those that a live node or a result reads. */
+static int enter_constants(Lower *l) {
+  const TsGraph *g = l->g;
+  unsigned char *read = calloc((size_t)l->nplace + 1, 1);
+  if (!read) return no_memory(l);
+  for (int i = 0; i < g->nnode; i++) {
+    const TsNode *n = g->node[i];
+    bool runs = l->live[i] && !l->place[l->start[i]].known;
+    for (int k = 0; runs && k < n->nin; k++)
+      if (n->in[k]) read[value_index(l, n->in[k])] = 1;
+  }
+  for (int i = 0; i < g->nresult; i++) read[value_index(l, g->result[i])] = 1;
+  for (int i = 0; i < g->nupdate; i++) read[value_index(l, g->update[i].value)] = 1;
+  for (int v = 0; v < l->nplace; v++)
+    if (l->place[v].known && read[v]) {
+      l->place[v].reg = ts_code_constant(l->code, l->place[v].known);
+      l->place[v].layout = ts_tensor_ref(l->place[v].known);
+    }
+  free(read);
+  return 0;
+}
+
+/* ---- updates: which results may be written straight into their parameter */
+static void find_last_uses(Lower *l) {
+  const TsGraph *g = l->g;
+  for (int i = 0; i < g->nnode; i++) l->last_use[i] = -1;
+  for (int i = g->nnode; i-- > 0;) {
+    const TsNode *n = g->node[i];
+    if (!l->live[i]) continue;
+    int own = is_view(n) && l->last_use[i] > i ? l->last_use[i] : i;
+    for (int k = 0; k < n->nin; k++)
+      if (n->in[k] && l->last_use[n->in[k]->node->id] < own) l->last_use[n->in[k]->node->id] = own;
+  }
+  for (int i = 0; i < g->nresult; i++) l->last_use[g->result[i]->node->id] = g->nnode;
+  for (int i = g->nnode; i-- > 0;) { /* a result that is a view keeps what it looks at */
+    const TsNode *n = g->node[i];
+    if (is_view(n) && l->last_use[i] == g->nnode) l->last_use[n->in[0]->node->id] = g->nnode;
+  }
+}
+
+static bool writes_in_place(const TsNode *n) {
+  const TsOpInfo *o = row_of(n);
+  return o && (o->cls == TS_CLASS_POINTWISE || !strcmp(o->family, "optim"));
+}
+
+/* No other operand of the node may be a view of the parameter. */
+static bool reads_directly(const TsNode *n, TsVal p) {
+  for (int k = 0; k < n->nin; k++) {
+    TsVal v = n->in[k];
+    if (!v || v == p) continue;
+    while (is_view(v->node)) v = v->node->in[0];
+    if (v == p) return false;
+  }
+  return true;
+}
+
+static void find_targets(Lower *l) {
+  const TsGraph *g = l->g;
+  for (int v = 0; v < l->nplace; v++) l->target[v] = TS_CODE_NONE;
+  for (int i = 0; i < g->nupdate; i++) {
+    TsVal p = g->param[g->update[i].param], v = g->update[i].value;
+    const TsTensor *bound = l->code->bound[g->update[i].param];
+    bool fits = v->meta.dtype == p->meta.dtype && ts_meta_same_shape(&v->meta, &p->meta);
+    bool free_then = l->last_use[p->node->id] <= (int)v->node->id && reads_directly(v->node, p);
+    bool plain = bound && bound->contiguous;
+    if (fits && plain && free_then && writes_in_place(v->node) && !l->place[value_index(l, v)].known &&
+        l->target[value_index(l, v)] == TS_CODE_NONE)
+      l->target[value_index(l, v)] = (uint32_t)g->update[i].param;
+  }
+}
+
+/* ---- instructions */
+static uint32_t new_value(Lower *l, TsVal v) {
+  Place *p = place_of(l, v);
+  p->reg = ts_code_register(l->code, &v->meta);
+  p->layout = ts_tensor_symbol(l->c, &v->meta, NULL);
+  if (l->target[value_index(l, v)] != TS_CODE_NONE && !l->code->failed) {
+    l->code->reg[p->reg].kind = TS_REG_into;
+    l->code->reg[p->reg].of = l->target[value_index(l, v)];
+  }
+  return p->reg;
+}
+
+static int line_of(const TsNode *n) { return n->line; }
+
+/* A row-major copy of v in a register of its own. */
+static int put_clone(Lower *l, TsVal v, int line, Place *out) {
+  uint32_t from = place_of(l, v)->reg;
+  out->reg = ts_code_register(l->code, &v->meta);
+  out->layout = ts_tensor_symbol(l->c, &v->meta, NULL);
+  ts_code_add(l->code, TS_OP_clone, 1, &from, 0, NULL, 1, &out->reg, line);
+  return out->layout ? 0 : -1;
+}
+
+/* The view's strides, or false if the elements would have to be copied. */
+static bool view_layout(Lower *l, const TsNode *n, TsTensor *from, TsTensor **out) {
+  TsTensor *in[1] = {from};
+  TsCall call = {.ctx = l->c, .op = (TsOp)n->op, .nin = 1, .nout = 1, .in = in, .out = out, .attr = n->attr};
+  *out = NULL;
+  int failed = ts_vm_handler[n->op](&call);
+  if (!failed && (*out)->storage == from->storage) return true;
+  if (!failed) ts_tensor_unref(*out);
+  ts_error_clear(&l->c->err);
+  *out = NULL;
+  return false;
+}
+
+static int put_view(Lower *l, const TsNode *n) {
+  Place from = *place_of(l, n->in[0]), *to = &l->place[l->start[n->id]];
+  TsTensor *layout;
+  if (!view_layout(l, n, from.layout, &layout)) {
+    Place copy = {0};
+    if (put_clone(l, n->in[0], line_of(n), &copy)) return -1;
+    bool fits = view_layout(l, n, copy.layout, &layout);
+    ts_tensor_unref(copy.layout);
+    if (!fits) return ts_error_set(&l->c->err, TS_ERR_value, "%s cannot look at a copy", ts_node_name(n));
+    from.reg = copy.reg;
+  }
+  to->reg = ts_code_register(l->code, &n->out[0].meta);
+  to->layout = layout;
+  if (!l->code->failed) {
+    l->code->reg[to->reg].kind = TS_REG_view;
+    l->code->reg[to->reg].of = from.reg;
+  }
+  ts_code_add(l->code, n->op, 1, &from.reg, row_of(n)->nattr, n->attr, 1, &to->reg, line_of(n));
+  return 0;
+}
+
+static int vm_op_of(const TsNode *n) {
+  switch (n->op) {
+    case TS_NODE_call: return TS_VM_call;
+    case TS_NODE_cond: return TS_VM_cond;
+    case TS_NODE_while_loop: return TS_VM_while_loop;
+    case TS_NODE_scan: return TS_VM_scan;
+    case TS_NODE_fixed_point: return TS_VM_fixed_point;
+    case TS_NODE_custom: return TS_VM_custom;
+    default: TS_BUG("%s has no instruction", ts_node_name(n));
+  }
+}
+
+static int put_subs(Lower *l, const TsNode *n, TsInstr *i) {
+  int at = (int)(i - l->code->instr);
+  for (int k = 0; k < n->nregion; k++) {
+    TsCode *sub = ts_lower(l->c, n->region[k]);
+    if (!sub) return -1;
+    uint32_t s = ts_code_sub(l->code, sub);
+    if (k == 0) l->code->instr[at].sub = s;
+  }
+  return 0;
+}
+
+static int put_node(Lower *l, const TsNode *n) {
+  uint32_t few[32], *v = n->nin + n->nout <= 32 ? few : malloc(sizeof *v * (size_t)(n->nin + n->nout));
+  if (!v) return no_memory(l);
+  for (int k = 0; k < n->nin; k++) v[k] = n->in[k] ? place_of(l, n->in[k])->reg : TS_CODE_NONE;
+  for (int k = 0; k < n->nout; k++) v[n->nin + k] = new_value(l, &((TsNode *)(uintptr_t)n)->out[k]);
+  int op = row_of(n) ? n->op : vm_op_of(n);
+  TsInstr *i = ts_code_add(l->code, op, n->nin, v, n->nattr, n->attr, n->nout, v + n->nin, line_of(n));
+  if (v != few) free(v);
+  if (!i) return no_memory(l);
+  if (n->op == TS_NODE_custom) return ts_code_ref(l->code, i, n->ref);
+  return n->nregion ? put_subs(l, n, i) : 0;
+}
+
+static int lower_node(Lower *l, const TsNode *n) {
+  if (n->op == TS_NODE_param || l->place[l->start[n->id]].known) return 0;
+  if (n->op == TS_NODE_placeholder) TS_BUG("a placeholder is left in %s", l->g->name);
+  return is_view(n) ? put_view(l, n) : put_node(l, n);
+}
+
+/* ---- ends */
+static int put_updates(Lower *l) {
+  const TsGraph *g = l->g;
+  uint32_t *from = malloc(sizeof *from * ((size_t)g->nupdate + 1));
+  if (!from) return no_memory(l);
+  int failed = 0;
+  for (int pass = 0; pass < 2; pass++) {
+    for (int i = 0; i < g->nupdate && !failed; i++) {
+      TsVal v = g->update[i].value, root = v;
+      if (l->target[value_index(l, v)] == (uint32_t)g->update[i].param) continue;
+      while (is_view(root->node)) root = root->node->in[0];
+      Place copy = {.reg = place_of(l, v)->reg};
+      /* What may change before it is copied is put aside first. */
+      if (pass == 0 && root->node->op == TS_NODE_param) {
+        failed = put_clone(l, v, line_of(v->node), &copy);
+        ts_tensor_unref(copy.layout);
+      }
+      if (pass == 0) from[i] = copy.reg;
+      if (pass == 1)
+        ts_code_add(l->code, TS_VM_update, 2, (uint32_t[]){place_of(l, g->param[g->update[i].param])->reg, from[i]},
+                    0, NULL, 0, NULL, line_of(v->node));
+    }
+  }
+  free(from);
+  return failed;
+}
+
+static int put_results(Lower *l) {
+  const TsGraph *g = l->g;
+  uint32_t *r = malloc(sizeof *r * ((size_t)g->nresult + 1));
+  if (!r) return no_memory(l);
+  int failed = 0;
+  for (int i = 0; i < g->nresult && !failed; i++) {
+    Place copy = *place_of(l, g->result[i]);
+    uint32_t root = copy.reg;
+    while (!l->code->failed && l->code->reg[root].kind == TS_REG_view) root = l->code->reg[root].of;
+    /* Constants stay ours. */
+    if (!l->code->failed && l->code->reg[root].kind == TS_REG_const) {
+      failed = put_clone(l, g->result[i], 0, &copy);
+      ts_tensor_unref(copy.layout);
+    }
+    r[i] = copy.reg;
+  }
+  if (!failed && ts_code_finish(l->code, g->nresult, r)) failed = no_memory(l);
+  free(r);
+  return failed;
+}
+
+static int put_params(Lower *l) {
+  const TsGraph *g = l->g;
+  for (int i = 0; i < g->nparam; i++) {
+    TsTensor *bound = g->bound[i] == TS_GRAPH_UNBOUND ? NULL : g->bound[i];
+    Place *p = place_of(l, g->param[i]);
+    p->reg = ts_code_param(l->code, &g->param[i]->meta, bound);
+    p->layout = bound ? ts_tensor_ref(bound) : ts_tensor_symbol(l->c, &g->param[i]->meta, NULL);
+    if (!p->layout) return -1;
+  }
+  return 0;
+}
+
+static int put_places(Lower *l) {
+  const TsUnit *u = l->g->unit;
+  l->code->nrandom = l->g->parent ? 0 : u->nrandom;
+  if (!(l->code->place = calloc((size_t)u->nplace + 1, sizeof *l->code->place))) return no_memory(l);
+  for (; l->code->nplace < u->nplace; l->code->nplace++)
+    if (!(l->code->place[l->code->nplace] = strdup(u->place[l->code->nplace]))) return no_memory(l);
+  return 0;
+}
+
+static int open_lower(Lower *l) {
+  const TsGraph *g = l->g;
+  l->start = malloc(sizeof *l->start * ((size_t)g->nnode + 1));
+  l->last_use = malloc(sizeof *l->last_use * ((size_t)g->nnode + 1));
+  l->live = ts_graph_live(g);
+  if (!l->start || !l->last_use || !l->live) return no_memory(l);
+  for (int i = 0; i < g->nnode; i++) {
+    l->start[i] = l->nplace;
+    l->nplace += g->node[i]->nout ? g->node[i]->nout : 1;
+  }
+  l->place = calloc((size_t)l->nplace + 1, sizeof *l->place);
+  l->target = malloc(sizeof *l->target * ((size_t)l->nplace + 1));
+  l->code = ts_code_new(g->name);
+  return l->place && l->target && l->code ? 0 : no_memory(l);
+}
+
+static void close_lower(Lower *l) {
+  for (int i = 0; l->place && i < l->nplace; i++) {
+    ts_tensor_unref(l->place[i].layout);
+    ts_tensor_unref(l->place[i].known);
+  }
+  free(l->start);
+  free(l->last_use);
+  free(l->live);
+  free(l->place);
+  free(l->target);
+}
+
+static int lower_all(Lower *l) {
+  const TsGraph *g = l->g;
+  if (put_params(l) || put_places(l)) return -1;
+  for (int i = 0; i < g->nnode; i++) {
+    const TsNode *n = g->node[i];
+    if (!l->live[i]) continue;
+    if (n->op == TS_NODE_number ? number(l, n) : is_constant(l, n) && hoist(l, n)) return -1;
+  }
+  if (enter_constants(l)) return -1;
+  find_last_uses(l);
+  find_targets(l);
+  for (int i = 0; i < g->nnode; i++)
+    if (l->live[i] && lower_node(l, g->node[i])) return -1;
+  return put_updates(l) || put_results(l) ? -1 : 0;
+}
+
+TsCode *ts_lower(TsContext *c, const TsGraph *g) {
+  Lower l = {.c = c, .g = g};
+  TsCapture *capture = c->capture; /* constants are computed, not captured */
+  c->capture = NULL;
+  int failed = open_lower(&l) || lower_all(&l) || ts_code_plan(l.code, &c->err) ||
+               ts_code_verify(l.code, &c->err);
+  c->capture = capture;
+  close_lower(&l);
+  if (!failed) return l.code;
+  ts_code_free(l.code);
+  return NULL;
+}

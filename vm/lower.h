@@ -1,0 +1,13 @@
+/* Graph IR to bytecode. */
+#ifndef TS_VM_LOWER_H
+#define TS_VM_LOWER_H
+
+#include "ir/graph.h"
+#include "vm/bytecode.h"
+#include "vm/capture.h"
+
+/* The code of g: live nodes in their order, constants computed now, updates in place where
+ * the old value is not needed, planned and verified. Bound parameters keep their tensors. */
+TsCode *ts_lower(TsContext *c, const TsGraph *g);
+
+#endif

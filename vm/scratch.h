@@ -1,0 +1,29 @@
+/* Memory that a call needs beside its tensors. It is taken by the thread that owns the
+ * context, before work is spread over threads: a failure is then the call's error, and no
+ * part of a result stays unwritten. free() gives it back. */
+#ifndef TS_VM_SCRATCH_H
+#define TS_VM_SCRATCH_H
+
+#include "vm/vm.h"
+
+/* NULL when there is no more, or when a test lets it fail (devices/memory.h). Aligned as
+ * malloc does. */
+void *ts_scratch_take(int64_t nbytes);
+
+/* Parts of the same size, one for each worker of ts_cpu_parallel. */
+typedef struct TsScratch {
+  char *at; /* to be freed */
+  int64_t step;
+} TsScratch;
+
+/* -1: no memory, no error filled. */
+int ts_scratch_open(TsScratch *s, int64_t nbytes);
+
+static inline void *ts_scratch_part(const TsScratch *s, int worker) {
+  return s->at + worker * s->step;
+}
+
+/* Fills the error: "conv2d: out of memory"; returns -1. */
+int ts_scratch_failed(const TsCall *call);
+
+#endif
