@@ -41,8 +41,8 @@ static TsVal winners(TsAdjoint *a) {
   int axis = normal_axis(a->attr[0].i, index.ndim);
   int64_t dim[TS_MAX_RANK];
   for (int i = 0; i < index.ndim; i++) dim[i] = i == axis ? index.dim[i] : 1;
-  TsVal place = ts_build(b, TS_OP_arange, 0, NULL, TS_ATTRS({"start", ts_b_f((double)index.dim[axis])}),
-                         NULL);
+  TsVal place = ts_build(b, TS_OP_arange, 0, NULL,
+                         TS_ATTRS({"start", ts_b_f((double)index.dim[axis])}), NULL);
   place = ts_build_reshape(b, place, dim, index.ndim);
   TsVal last = indexed(a, TS_OP_scatter, zeros(b, TS_DT_i64, &x), place);
   return ts_build2(b, TS_OP_eq, indexed(a, TS_OP_gather, last, NULL), place);

@@ -40,7 +40,8 @@ static TsVal tri_solve(TsBuild *b, TsVal a, TsVal x, Flags f) {
 
 /* l^-H x of a lower l. */
 static TsVal solve_lower(TsBuild *b, TsVal l, TsVal x, bool unit) {
-  return tri_solve(b, ts_build_conj(b, l), x, (Flags){.lower = true, .transpose = true, .unit = unit});
+  Flags f = {.lower = true, .transpose = true, .unit = unit};
+  return tri_solve(b, ts_build_conj(b, l), x, f);
 }
 
 /* x u^-H of an upper u. */

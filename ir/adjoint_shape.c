@@ -64,7 +64,8 @@ int ts_adjoint_concat(TsAdjoint *a) {
 /* ---- slices */
 static TsVal zeros(TsBuild *b, const TsMeta *m) {
   TsVal z = ts_build(b, TS_OP_zeros, 0, NULL,
-                     TS_ATTRS({"shape", ts_b_ints(NULL, 0)}, {"dtype", ts_b_dtype((TsDtype)m->dtype)}),
+                     TS_ATTRS({"shape", ts_b_ints(NULL, 0)},
+                              {"dtype", ts_b_dtype((TsDtype)m->dtype)}),
                      NULL);
   return ts_build_expand(b, z, m->dim, m->ndim);
 }
@@ -100,7 +101,8 @@ int ts_adjoint_slice(TsAdjoint *a) {
 
 static TsVal slice_like(TsAdjoint *a, TsVal g) {
   return ts_build(a->b, TS_OP_slice, TS_IN(g),
-                  TS_ATTRS({"start", a->attr[0]}, {"stop", a->attr[1]}, {"step", a->attr[2]}), NULL);
+                  TS_ATTRS({"start", a->attr[0]}, {"stop", a->attr[1]}, {"step", a->attr[2]}),
+                  NULL);
 }
 
 int ts_adjoint_slice_update(TsAdjoint *a) {
@@ -149,8 +151,8 @@ int ts_adjoint_fold(TsAdjoint *a) {
 }
 
 static TsVal select_last(TsBuild *b, TsVal g, int64_t i) {
-  return ts_build(b, TS_OP_select, TS_IN(g), TS_ATTRS({"axis", ts_b_int(-1)}, {"index", ts_b_int(i)}),
-                  NULL);
+  return ts_build(b, TS_OP_select, TS_IN(g),
+                  TS_ATTRS({"axis", ts_b_int(-1)}, {"index", ts_b_int(i)}), NULL);
 }
 
 int ts_adjoint_real_view(TsAdjoint *a) {
@@ -173,8 +175,8 @@ static TsVal add_margin(TsBuild *b, TsVal x, TsVal g, int axis, int64_t from, in
   step[axis] = reverse ? -1 : 1;
   TsVal margin = ts_build_narrow(b, g, axis, from, n);
   return ts_build(b, TS_OP_slice_add, TS_IN(x, margin),
-                  TS_ATTRS({"start", ts_b_ints(start, axis + 1)}, {"stop", ts_b_ints(stop, axis + 1)},
-                           {"step", ts_b_ints(step, axis + 1)}),
+                  TS_ATTRS({"start", ts_b_ints(start, axis + 1)},
+                           {"stop", ts_b_ints(stop, axis + 1)}, {"step", ts_b_ints(step, axis + 1)}),
                   NULL);
 }
 
@@ -226,8 +228,8 @@ int ts_adjoint_roll(TsAdjoint *a) {
     TsAttr axes = a->attr[1];
     for (int i = 0; i < n; i++) back[i] = -shift->ints[at + i];
     if (axes.type == TS_ATTR_ints) axes = ts_b_ints(axes.ints + at, n);
-    g = ts_build(a->b, TS_OP_roll, TS_IN(g), TS_ATTRS({"shift", ts_b_ints(back, n)}, {"axis", axes}),
-                 NULL);
+    g = ts_build(a->b, TS_OP_roll, TS_IN(g),
+                 TS_ATTRS({"shift", ts_b_ints(back, n)}, {"axis", axes}), NULL);
   }
   a->grad_in[0] = g;
   return 0;

@@ -29,7 +29,8 @@ static int wrong(const TsNode *n, TsError *err, const char *text) {
 
 static int count(const TsNode *n, TsError *err, const char *what, int is, int wanted) {
   if (is == wanted) return 0;
-  return ts_error_set(err, TS_ERR_argument, "%s: %d %s, not %d", ts_node_name(n), is, what, wanted);
+  return ts_error_set(err, TS_ERR_argument, "%s: %d %s, not %d", ts_node_name(n), is, what,
+                      wanted);
 }
 
 /* Operands from `from` on are the arguments of the region. */
@@ -53,9 +54,13 @@ static int check_outs(const TsNode *n, const TsGraph *r, TsError *err) {
 static bool is_condition(TsVal v) { return v->meta.dtype == TS_DT_bool && !v->meta.ndim; }
 
 /* ---- nodes of ir/graph.def */
-static int check_param(const TsNode *n, TsError *err) { return count(n, err, "operands", n->nin, 0); }
+static int check_param(const TsNode *n, TsError *err) {
+  return count(n, err, "operands", n->nin, 0);
+}
 
-static int check_number(const TsNode *n, TsError *err) { return count(n, err, "operands", n->nin, 0); }
+static int check_number(const TsNode *n, TsError *err) {
+  return count(n, err, "operands", n->nin, 0);
+}
 
 /* Arguments are for all parameters, or for those that were not captured. */
 static int check_call(const TsNode *n, TsError *err) {
@@ -151,7 +156,9 @@ static int check_scan(const TsNode *n, TsError *err) {
   return 0;
 }
 
-static int check_custom(const TsNode *n, TsError *err) { return count(n, err, "regions", n->nregion, 0); }
+static int check_custom(const TsNode *n, TsError *err) {
+  return count(n, err, "regions", n->nregion, 0);
+}
 
 static int check_placeholder(const TsNode *n, TsError *err) {
   return wrong(n, err, "forward mode left one behind");
@@ -168,7 +175,8 @@ static int check_absent(const TsNode *n, TsError *err) {
   const TsOpInfo *o = n->op < TS_OP_COUNT ? ts_op_info((TsOp)n->op) : NULL;
   for (int i = 0; i < n->nin; i++) {
     if (n->in[i] || (o && !o->variadic && i < o->nin && !(o->required >> i & 1))) continue;
-    return ts_error_set(err, TS_ERR_argument, "%s: operand %d cannot be absent", ts_node_name(n), i);
+    return ts_error_set(err, TS_ERR_argument, "%s: operand %d cannot be absent", ts_node_name(n),
+                        i);
   }
   return 0;
 }
@@ -176,7 +184,8 @@ static int check_absent(const TsNode *n, TsError *err) {
 static int check_types(const TsNode *n, const TsInfer *inf, TsError *err) {
   if (count(n, err, "results", n->nout, inf->nout)) return -1;
   for (int i = 0; i < n->nout; i++)
-    if (n->out[i].meta.dtype != inf->out[i].dtype || !ts_meta_same_shape(&n->out[i].meta, &inf->out[i]))
+    if (n->out[i].meta.dtype != inf->out[i].dtype ||
+        !ts_meta_same_shape(&n->out[i].meta, &inf->out[i]))
       return mismatch(n, err, "result", i, &n->out[i].meta, &inf->out[i]);
   return 0;
 }
@@ -204,8 +213,9 @@ static int check_attrs(const TsNode *n, TsError *err) {
   if (count(n, err, "attributes", n->nattr, nspec)) return -1;
   for (int i = 0; i < nspec; i++)
     if (!ts_attr_legal(&s[i], &n->attr[i]))
-      return ts_error_set(err, TS_ERR_attribute, "%s: option '%.*s' %s", ts_node_name(n), s[i].namelen,
-                          s[i].name, n->attr[i].type ? "has a value of the wrong kind" : "is missing");
+      return ts_error_set(err, TS_ERR_attribute, "%s: option '%.*s' %s", ts_node_name(n),
+                          s[i].namelen, s[i].name,
+                          n->attr[i].type ? "has a value of the wrong kind" : "is missing");
   return 0;
 }
 
@@ -237,7 +247,8 @@ static int check_place(const TsGraph *g, int i, TsError *err) {
     return wrong(n, err, "stands in another place than it says");
   for (int k = 0; k < n->nin; k++)
     if (n->in[k] && !is_defined(g, n->in[k], n->id))
-      return ts_error_set(err, TS_ERR_value, "%s: operand %d is not defined before it", ts_node_name(n), k);
+      return ts_error_set(err, TS_ERR_value, "%s: operand %d is not defined before it",
+                          ts_node_name(n), k);
   for (int k = 0; k < n->nout; k++)
     if (n->out[k].node != n || n->out[k].graph != g || n->out[k].index != k)
       return wrong(n, err, "an output belongs to another node");
@@ -252,7 +263,8 @@ static int quote(const TsGraph *g, const TsNode *n, TsError *err) {
   memcpy(message, err->message, sizeof message);
   memcpy(hint, err->hint, sizeof hint);
   if (n) ts_node_text(n, &t);
-  ts_error_set(err, code, "@%.40s: %.280s%s%.120s", g->name, message, n ? "\n    " : "", t.at ? t.at : "");
+  ts_error_set(err, code, "@%.40s: %.280s%s%.120s", g->name, message, n ? "\n    " : "",
+               t.at ? t.at : "");
   if (*hint) ts_error_hint(err, "%s", hint);
   ts_text_free(&t);
   return -1;
@@ -261,10 +273,11 @@ static int quote(const TsGraph *g, const TsNode *n, TsError *err) {
 enum { DEEPEST = 64 };
 
 static int check_graph(const TsGraph *g, int depth, TsError *err) {
-  if (depth > DEEPEST) return ts_error_set(err, TS_ERR_value, "regions more than %d deep", DEEPEST);
+  if (depth > DEEPEST)
+    return ts_error_set(err, TS_ERR_value, "regions more than %d deep", DEEPEST);
   for (int i = 0; i < g->nparam; i++)
-    if (!is_defined(g, g->param[i], (uint32_t)g->nnode) || g->param[i]->node->op != TS_NODE_param ||
-        g->param[i]->node->number != i)
+    if (!is_defined(g, g->param[i], (uint32_t)g->nnode) ||
+        g->param[i]->node->op != TS_NODE_param || g->param[i]->node->number != i)
       return ts_error_set(err, TS_ERR_value, "@%.40s: parameter %d is none", g->name, i);
   for (int i = 0; i < g->nnode; i++) {
     const TsNode *n = g->node[i];
@@ -288,7 +301,8 @@ int ts_graph_check(const TsGraph *g, TsError *err) {
   TsNames names;
   int bad = 0;
   if (ts_names_open(&names, g)) bad = ts_error_set(err, TS_ERR_memory, "out of memory");
-  else if (names.recursive) bad = ts_error_set(err, TS_ERR_value, "@%.40s: a graph calls itself", g->name);
+  else if (names.recursive)
+    bad = ts_error_set(err, TS_ERR_value, "@%.40s: a graph calls itself", g->name);
   for (int i = 0; i < names.ngraph && !bad; i++) bad = check_graph(names.graph[i], 0, err);
   ts_names_close(&names);
   return bad ? -1 : 0;

@@ -73,7 +73,8 @@ static bool same_node(const Pair *p, TsNode *a, TsNode *b) {
   if (!same_count(p, op, a->nin, b->nin) || !same_count(p, op, a->nout, b->nout)) return false;
   if (!same_operands(p, op, a->nin, a->in, b->in) || !same_attrs(p, a, b)) return false;
   for (int i = 0; i < a->nout; i++)
-    if (!same_name(p, op, &a->out[i], &b->out[i]) || !same_type(p, &a->out[i], &b->out[i])) return false;
+    if (!same_name(p, op, &a->out[i], &b->out[i]) || !same_type(p, &a->out[i], &b->out[i]))
+      return false;
   return same_regions(p, a, b);
 }
 
@@ -98,7 +99,8 @@ static bool same_lines(const Pair *p, const TsGraph *a, const TsGraph *b) {
 static bool same_head(const Pair *p, const TsGraph *a, const TsGraph *b) {
   if (!same_count(p, "parameters", a->nparam, b->nparam)) return false;
   for (int i = 0; i < a->nparam; i++) {
-    if (!same_name(p, "parameter", a->param[i], b->param[i]) || !same_type(p, a->param[i], b->param[i]))
+    if (!same_name(p, "parameter", a->param[i], b->param[i]) ||
+        !same_type(p, a->param[i], b->param[i]))
       return false;
     if (!a->bound[i] != !b->bound[i]) return differ(p, "parameter", "captured", "given");
   }

@@ -162,6 +162,7 @@ void ts_names_close(TsNames *m) {
 }
 
 const char *ts_names_of(const TsNames *m, const void *value_or_graph) {
-  const TsMapSlot *s = value_or_graph ? ts_text_map_find(&m->name, value_or_graph, TS_KEY_ADDRESS) : NULL;
+  const TsMapSlot *s =
+      value_or_graph ? ts_text_map_find(&m->name, value_or_graph, TS_KEY_ADDRESS) : NULL;
   return s && s->value ? s->value : "?";
 }

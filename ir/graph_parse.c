@@ -154,7 +154,8 @@ static int result_tokens(Parser *p) {
   TsReader *r = &p->r;
   if (!ts_read_accept(r, TS_TOKEN_arrow)) return 0;
   do {
-    if (r->now.kind != TS_TOKEN_value && !ts_read_at_number(r)) return ts_read_unexpected(r, "a result");
+    if (r->now.kind != TS_TOKEN_value && !ts_read_at_number(r))
+      return ts_read_unexpected(r, "a result");
     TsToken *t = push(p, &p->names, sizeof *t);
     if (!t) return -1;
     *t = r->now;
@@ -232,8 +233,9 @@ static int regions(Parser *p, Scope *s, Line *n) {
   while (ts_read_is_word(&p->r, "do")) {
     Scope inner = {0};
     if (n->nregion == MOST_REGIONS || p->depth == DEEPEST)
-      return ts_read_fail(&p->r, p->r.now.at, "regions more than %d deep, or more than %d in a line",
-                         DEEPEST, MOST_REGIONS);
+      return ts_read_fail(&p->r, p->r.now.at,
+                          "regions more than %d deep, or more than %d in a line", DEEPEST,
+                          MOST_REGIONS);
     ts_read_next(&p->r);
     if (!(inner.g = ts_graph_region(s->g, s->g->name))) return out_of_memory(p);
     p->depth++;
@@ -287,14 +289,16 @@ static int absent_operand(Parser *p, const Line *n, int nin, const TsVal *in) {
   const TsOpInfo *o = n->op < TS_OP_COUNT ? ts_op_info((TsOp)n->op) : NULL;
   for (int i = 0; i < nin; i++) {
     if (in[i] || (o && !o->variadic && (i >= o->nin || !(o->required >> i & 1)))) continue;
-    return ts_read_fail(&p->r, n->word.at, "%.*s: operand %d cannot be left out", n->word.len, n->word.at, i);
+    return ts_read_fail(&p->r, n->word.at, "%.*s: operand %d cannot be left out", n->word.len,
+                        n->word.at, i);
   }
   return 0;
 }
 
 static int emit_op(Parser *p, Scope *s, Line *n, int nin, const TsVal *in, TsVal *out) {
   int nout = 0;
-  if (n->nregion) return ts_read_fail(&p->r, n->word.at, "%.*s has no regions", n->word.len, n->word.at);
+  if (n->nregion)
+    return ts_read_fail(&p->r, n->word.at, "%.*s has no regions", n->word.len, n->word.at);
   count_stream(p, n);
   if (!ts_graph_emit(s->g, (TsOp)n->op, nin, in, n->attr, out, &nout))
     return ts_read_blame(&p->r, n->word.at);
@@ -304,7 +308,8 @@ static int emit_op(Parser *p, Scope *s, Line *n, int nin, const TsVal *in, TsVal
 /* Two custom nodes of a graph differ at least in what they call, so each line has a marker. */
 static int emit_node(Parser *p, Scope *s, Line *n, int nin, const TsVal *in, TsVal *out) {
   int nout = p->types.n - n->types;
-  if (nout > MOST_RESULTS) return ts_read_fail(&p->r, n->word.at, "more than %d results", MOST_RESULTS);
+  if (nout > MOST_RESULTS)
+    return ts_read_fail(&p->r, n->word.at, "more than %d results", MOST_RESULTS);
   const TsMeta *meta = (TsMeta *)p->types.at + n->types;
   void *ref = n->op == TS_NODE_custom ? ts_arena_alloc(&p->unit->arena, 1) : NULL;
   TsNode *made = ts_graph_node(s->g, (TsNodeOp)n->op, nin, in, n->nregion, n->region, n->nattr,
@@ -353,7 +358,8 @@ static int node_line(Parser *p, Scope *s) {
   if (defined_names(p) || operator(p, &n)) return -1;
   if (n.op == TS_NODE_call ? call(p, s, &n) : at_operand(&p->r) && operands(p, s)) return -1;
   const TsAttrSpec *attrs = ts_node_attrs(n.op, &spec);
-  if (ts_read_attrs(&p->r, &n.word, attrs, spec, n.attr) || regions(p, s, &n) || types(p)) return -1;
+  if (ts_read_attrs(&p->r, &n.word, attrs, spec, n.attr) || regions(p, s, &n) || types(p))
+    return -1;
   if (emit(p, s, &n)) return -1;
   p->names.n = n.names;
   p->values.n = n.values;

@@ -63,8 +63,8 @@ int ts_read_unexpected(TsReader *r, const char *what) {
   const TsToken *t = &r->now;
   bool cut = t->len > LONGEST_SHOWN;
   if (t->kind == TS_TOKEN_end) return ts_read_fail(r, t->at, "expected %s, the text ends", what);
-  return ts_read_fail(r, t->at, "expected %s, not '%.*s%s'", what, cut ? LONGEST_SHOWN : t->len, t->at,
-                     cut ? "..." : "");
+  return ts_read_fail(r, t->at, "expected %s, not '%.*s%s'", what, cut ? LONGEST_SHOWN : t->len,
+                      t->at, cut ? "..." : "");
 }
 
 /* ---- tokens */
@@ -106,7 +106,7 @@ static const char *digits(const char *p) {
 
 static const char *end_of_number(TsReader *r, const char *p) {
   const char *end = digits(p + (*p == '-'));
-  if (*end == '.') end = digits(end + 1);
+  if (*end == '.' && isdigit((unsigned char)end[1])) end = digits(end + 1);
   if (*end == 'e' || *end == 'E') end = digits(end + 1 + (end[1] == '-' || end[1] == '+'));
   if (in_name(*end) || !isdigit((unsigned char)end[-1])) ts_read_fail(r, p, "malformed number");
   return end;

@@ -59,12 +59,15 @@ static bool at_word_number(const TsReader *r) {
          ts_read_is_word(r, "-nan");
 }
 
-bool ts_read_at_number(const TsReader *r) { return r->now.kind == TS_TOKEN_number || at_word_number(r); }
+bool ts_read_at_number(const TsReader *r) {
+  return r->now.kind == TS_TOKEN_number || at_word_number(r);
+}
 
 int ts_read_number(TsReader *r, double *out) {
   char s[LONGEST_NUMBER + 1];
   if (!ts_read_at_number(r)) return ts_read_unexpected(r, "a number");
-  if (r->now.len > LONGEST_NUMBER) return ts_read_fail(r, r->now.at, "the number has too many digits");
+  if (r->now.len > LONGEST_NUMBER)
+    return ts_read_fail(r, r->now.at, "the number has too many digits");
   memcpy(s, r->now.at, (size_t)r->now.len);
   s[r->now.len] = 0;
   *out = strtod(s, NULL);
@@ -110,13 +113,16 @@ static int escape(TsReader *r, const char **s, char *out) {
   const char *at = *s, *p = letters;
   if (*at == 'x') {
     int high = hex(at[1]), low = high < 0 ? -1 : hex(at[2]);
-    if (low < 0 || high + low == 0) return ts_read_fail(r, at - 1, "\\x needs two digits of 0-9a-f, not 00");
+    if (low < 0 || high + low == 0)
+      return ts_read_fail(r, at - 1, "\\x needs two digits of 0-9a-f, not 00");
     *out = (char)(high * 16 + low);
     *s += 3;
     return 0;
   }
   while (*p && *p != *at) p += 2;
-  if (!*p) return ts_read_fail(r, at - 1, "unknown escape '\\%c'", isprint((unsigned char)*at) ? *at : '?');
+  if (!*p)
+    return ts_read_fail(r, at - 1, "unknown escape '\\%c'",
+                        isprint((unsigned char)*at) ? *at : '?');
   *out = p[1];
   *s += 1;
   return 0;
@@ -237,7 +243,8 @@ static int read_choice(TsReader *r, const TsAttrSpec *s, int64_t *out) {
   word[n] = 0;
   *out = ts_attr_choice(s, word);
   if (*out >= 0) return ts_read_next(r), 0;
-  ts_error_set(r->err, TS_ERR_attribute, "option '%.*s' cannot be '%s'", s->namelen, s->name, word);
+  ts_error_set(r->err, TS_ERR_attribute, "option '%.*s' cannot be '%s'", s->namelen, s->name,
+               word);
   ts_error_hint(r->err, "one of %.*s", s->wordslen, s->words);
   return ts_read_blame(r, t.at);
 }
@@ -252,7 +259,8 @@ static int read_list(TsReader *r, TsAttr *a) {
   if (ts_read_expect(r, '[', "'[' of a list")) return -1;
   for (a->n = 0; r->now.kind != ']'; a->n++) {
     if (a->n == cap) {
-      union Item *more = ts_arena_alloc(r->arena, sizeof *item * (size_t)(cap = cap ? cap * 2 : 8));
+      union Item *more =
+          ts_arena_alloc(r->arena, sizeof *item * (size_t)(cap = cap ? cap * 2 : 8));
       if (!more) return ts_read_fail(r, r->now.at, "out of memory");
       if (a->n) memcpy(more, item, sizeof *item * (size_t)a->n);
       item = more;
@@ -311,7 +319,8 @@ static int unknown_option(TsReader *r, const TsToken *of, const TsAttrSpec *spec
 
 static int find_option(const TsReader *r, const TsAttrSpec *spec, int n) {
   for (int i = 0; i < n; i++)
-    if (spec[i].namelen == r->now.len && !memcmp(spec[i].name, r->now.at, (size_t)r->now.len)) return i;
+    if (spec[i].namelen == r->now.len && !memcmp(spec[i].name, r->now.at, (size_t)r->now.len))
+      return i;
   return -1;
 }
 
@@ -322,10 +331,12 @@ int ts_read_attrs(TsReader *r, const TsToken *of, const TsAttrSpec *spec, int n,
     if (r->now.kind != TS_TOKEN_word) return ts_read_unexpected(r, "an option or '}'");
     int i = find_option(r, spec, n);
     if (i < 0) return unknown_option(r, of, spec, n);
-    if (given >> i & 1) return ts_read_fail(r, r->now.at, "%.*s: an option stands twice", of->len, of->at);
+    if (given >> i & 1)
+      return ts_read_fail(r, r->now.at, "%.*s: an option stands twice", of->len, of->at);
     given |= 1u << i;
     ts_read_next(r);
-    if (ts_read_expect(r, '=', "'=' behind the option") || read_attr(r, &spec[i], &attr[i])) return -1;
+    if (ts_read_expect(r, '=', "'=' behind the option") || read_attr(r, &spec[i], &attr[i]))
+      return -1;
   }
   ts_read_next(r);
   return r->failed ? -1 : 0;
@@ -343,7 +354,8 @@ bool ts_attr_same(const TsAttr *a, const TsAttr *b) {
     case TS_ATTR_none: return true;
     case TS_ATTR_f: return ts_number_same(a->f, b->f);
     case TS_ATTR_str: return !strcmp(a->str, b->str);
-    case TS_ATTR_ints: return a->n == b->n && (!a->n || !memcmp(a->ints, b->ints, 8 * (size_t)a->n));
+    case TS_ATTR_ints:
+      return a->n == b->n && (!a->n || !memcmp(a->ints, b->ints, 8 * (size_t)a->n));
     case TS_ATTR_floats:
       for (int i = 0; a->n == b->n && i < a->n; i++)
         if (!ts_number_same(a->floats[i], b->floats[i])) return false;

@@ -35,13 +35,22 @@ static int factored(TsInfer *inf) {
   return 0;
 }
 
+static int wrong_clock(TsInfer *inf, int i) {
+  char a[TS_META_TEXT];
+  return ts_error_set(inf->err, TS_ERR_shape, "%s: clock must be f64[2] of rate and step, not %s",
+                      ts_op_info(inf->op)->name, ts_meta_text(inf->in[i], a));
+}
+
 /* sgd without momentum has no state: one output. */
 int ts_shape_rule_optim(TsInfer *inf) {
+  int clock = ts_op_info(inf->op)->nin - 1, states = inf->nin <= clock ? inf->nin : clock;
+  const TsMeta *k = inf->nin > clock ? inf->in[clock] : NULL;
+  if (k && (k->ndim != 1 || k->dim[0] != 2 || k->dtype != TS_DT_f64)) return wrong_clock(inf, clock);
   if (!ts_meta_same_shape(inf->in[0], inf->in[1])) return not_like(inf, 1);
   copy_of(inf, 0, 0);
   inf->nout = 1;
   if (inf->op == TS_OP_adafactor_step) return factored(inf);
-  for (int i = 2; i < inf->nin; i++) {
+  for (int i = 2; i < states; i++) {
     if (!inf->in[i]) continue;
     if (!ts_meta_same_shape(inf->in[0], inf->in[i])) return not_like(inf, i);
     copy_of(inf, i - 1, i);

@@ -58,6 +58,7 @@ static const Sentence shape_sentence[] = {
     {"axisreduce", "the shape without that axis (with size 1 if keepdims)"},
     {"argreduce", "the shape without that axis (with size 1 if keepdims)"},
     {"scan", "the shape of the input"},
+    {"linear_scan", "the shape of both inputs"},
     {"axis", "the shape of the input"},
     {"sort", "values and i64 indices, both in the shape of the input"},
     {"cummax", "values and i64 indices, both in the shape of the input"},

@@ -46,6 +46,7 @@ void ts_lua_open_ops(lua_State *L);           /* op table into the table on top 
 void ts_lua_open_graph(lua_State *L);         /* capture and graphs */
 void ts_lua_open_files(lua_State *L);         /* mapping and writing files */
 void ts_lua_open_system(lua_State *L);        /* threads, memory, hash, isa, ... */
+void ts_lua_open_ir(lua_State *L);            /* the text of graphs */
 
 /* Prints x for a terminal of `width` columns into text. */
 struct TsText;

@@ -441,6 +441,7 @@ static int open_core(lua_State *L) {
   ts_lua_open_system(L);
   ts_lua_open_files(L);
   ts_lua_open_graph(L);
+  ts_lua_open_ir(L);
   ts_lua_push_methods(L);
   lua_setfield(L, -2, "methods");
   return 1;

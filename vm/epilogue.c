@@ -39,6 +39,15 @@ static int check_operand(TsCall *call, const TsEpilogueWord *word, TsEpilogueWor
                       names[w], given ? "given" : "missing");
 }
 
+static int check_activation(TsCall *call, TsEpilogueWord w, TsDtype acc) {
+  if (w == TS_EPILOGUE_bias || w == TS_EPILOGUE_residual || ts_dtype_is(acc, TS_KIND_F)) return 0;
+  bool whole = ts_dtype_is(acc, TS_KIND_I);
+  if (whole && w == TS_EPILOGUE_relu) return 0;
+  return ts_error_set(&call->ctx->err, TS_ERR_dtype, "%s: %s numbers have no %s",
+                      ts_op_info(call->op)->name, whole ? "integer" : "complex",
+                      whole ? names[w] : "activation");
+}
+
 int ts_epilogue_read(TsCall *call, const TsAttr *words, bool bias, bool residual, TsDtype acc,
                      TsEpilogueWord word[TS_EPILOGUE_MAX]) {
   int n = 0;
@@ -52,11 +61,16 @@ int ts_epilogue_read(TsCall *call, const TsAttr *words, bool bias, bool residual
   if (check_operand(call, word, TS_EPILOGUE_bias, bias)) return -1;
   if (check_operand(call, word, TS_EPILOGUE_residual, residual)) return -1;
   for (; *word; word++)
-    if (*word != TS_EPILOGUE_bias && *word != TS_EPILOGUE_residual &&
-        ts_dtype_is(acc, TS_KIND_C))
-      return ts_error_set(&call->ctx->err, TS_ERR_dtype,
-                          "%s: complex numbers have no activation", ts_op_info(call->op)->name);
+    if (check_activation(call, *word, acc)) return -1;
   return 0;
+}
+
+/* The kernel of a pointwise row in type acc. */
+static TsPointwiseFn *kernel(const TsKernels *k, TsDtype acc, int op) {
+  return acc == TS_DT_f64                ? k->pointwise.f64[op]
+         : acc == TS_DT_f32              ? k->pointwise.f32[op]
+         : ts_dtype_is(acc, TS_KIND_C)   ? k->pointwise_complex.fn[acc - TS_DT_complex64][op]
+                                         : k->pointwise_int.fn[acc][op];
 }
 
 void ts_epilogue_activate(const TsKernels *k, TsEpilogueWord word, TsDtype acc, void *at,
@@ -65,15 +79,11 @@ void ts_epilogue_activate(const TsKernels *k, TsEpilogueWord word, TsDtype acc, 
            : word == TS_EPILOGUE_silu ? TS_PW_silu
                                       : TS_PW_gelu_erf;
   const void *in[1] = {at};
-  (acc == TS_DT_f64 ? k->pointwise.f64 : k->pointwise.f32)[op](n, at, in, NULL, 0);
+  kernel(k, acc, op)(n, at, in, NULL, 0);
 }
 
 void ts_epilogue_add(const TsKernels *k, TsDtype acc, void *at, const void *from, bool one,
                      int64_t n) {
-  TsPointwiseFn *add = acc == TS_DT_f64 ? k->pointwise.f64[TS_PW_add]
-                       : acc == TS_DT_f32
-                           ? k->pointwise.f32[TS_PW_add]
-                           : k->pointwise_complex.fn[acc - TS_DT_complex64][TS_PW_add];
   const void *in[2] = {at, from};
-  add(n, at, in, NULL, one ? 2 : 0);
+  kernel(k, acc, TS_PW_add)(n, at, in, NULL, one ? 2 : 0);
 }

@@ -18,7 +18,7 @@ enum { TS_EPILOGUE_MAX = 8 };
 
 /* The words of the attribute; without one, a bias and then a residual, if given. An
  * error names the operator: unknown words, operands named but not given or given but
- * not named, activations of complex numbers. */
+ * not named, activations of complex numbers, silu and gelu of integers. */
 int ts_epilogue_read(TsCall *call, const TsAttr *words, bool bias, bool residual, TsDtype acc,
                      TsEpilogueWord word[TS_EPILOGUE_MAX]);
 
@@ -26,7 +26,7 @@ int ts_epilogue_read(TsCall *call, const TsAttr *words, bool bias, bool residual
 void ts_epilogue_activate(const TsKernels *k, TsEpilogueWord word, TsDtype acc, void *at,
                           int64_t n);
 
-/* at[i] += from[i], or += from[0] for all if one; acc may be complex. */
+/* at[i] += from[i], or += from[0] for all if one; acc is of any kind. */
 void ts_epilogue_add(const TsKernels *k, TsDtype acc, void *at, const void *from, bool one,
                      int64_t n);
 

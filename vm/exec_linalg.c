@@ -340,10 +340,19 @@ int ts_exec_svd(TsCall *call) {
 }
 
 /* ---- cofactors */
+static double _Complex join(const double part[2]) {
+  double _Complex z;
+  memcpy(&z, part, sizeof z);
+  return z;
+}
+
 static double _Complex element(const Work *w, const void *base, int64_t i) {
   const char *at = (const char *)base + i * w->es;
-  if (w->rs == 8) return w->complex ? *(const double _Complex *)(const void *)at : *(const double *)(const void *)at;
-  return w->complex ? *(const float _Complex *)(const void *)at : *(const float *)(const void *)at;
+  double part[2] = {0, 0};
+  for (int k = 0; k < 1 + w->complex; k++)
+    part[k] = w->rs == 8 ? ((const double *)(const void *)at)[k]
+                         : (double)((const float *)(const void *)at)[k];
+  return join(part);
 }
 
 /* Whether no pivot is lost in the rounding of the largest. */
@@ -363,7 +372,7 @@ static double _Complex det_of(Work *w, void *a, int n, int *pivot) {
   int info;
   CALL4(getrf, &n, &n, a, &n, pivot, &info);
   diagonal_product(w, a, n, pivot, value);
-  return CMPLX(value[0], value[1]);
+  return join(value);
 }
 
 /* With a = u s vt, c[i][j] = det(u) det(vt) sum over l of u*[i][l] f[l] vt*[l][j], where
@@ -412,7 +421,7 @@ int ts_exec_cofactor(TsCall *call) {
     if (regular(w, v.a, n)) {
       diagonal_product(w, v.a, n, pivot, d);
       CALL4(getri, &n, v.a, &n, pivot, space, &lwork, &info);
-      for (int64_t k = 0; k < nn; k++) c[k] = CMPLX(d[0], d[1]) * element(w, v.a, k);
+      for (int64_t k = 0; k < nn; k++) c[k] = join(d) * element(w, v.a, k);
     } else {
       flip(w, n, n, v.a, matrix(w, w->a, i, n, n));
       if (cofactors_by_svd(w, &v, space, lwork, pivot, c))

@@ -1,16 +1,13 @@
 /* matmul: batches, broadcasting and the epilogue around vm/gemm.h. */
 #include <stdlib.h>
-#include <string.h>
 
+#include "vm/epilogue.h"
 #include "vm/exec.h"
 #include "vm/gemm.h"
 
-/* ---- epilogue words, applied in order to finished rows of accumulators */
-typedef enum Word { END, BIAS, RELU, SILU, GELU, RESIDUAL } Word;
-enum { MAX_WORDS = 8 };
-
+/* ---- the epilogue, on finished rows of accumulators */
 typedef struct Epilogue {
-  Word word[MAX_WORDS];
+  TsEpilogueWord word[TS_EPILOGUE_MAX];
   const TsKernels *k;
   TsDtype acc;
   TsTensor *bias, *residual; /* in the accumulate type, expanded to the result's shape */
@@ -18,45 +15,6 @@ typedef struct Epilogue {
   int64_t rows; /* of one batch as the product sees it */
   bool has_column_axis;
 } Epilogue;
-
-static int unknown_word(TsContext *c, const char *text) {
-  ts_error_set(&c->err, TS_ERR_attribute, "matmul: cannot read the epilogue \"%s\"", text);
-  return ts_error_hint(&c->err, "words of bias, relu, silu, gelu, residual joined by _");
-}
-
-static int read_words(TsContext *c, const char *text, Word *word) {
-  static const char *const name[] = {"none", "bias", "relu", "silu", "gelu", "residual"};
-  int n = 0;
-  for (const char *p = text; *p;) {
-    size_t len = strcspn(p, "_");
-    int w = 0;
-    while (w < 6 && (strlen(name[w]) != len || memcmp(name[w], p, len))) w++;
-    if (w == 6 || n + 1 == MAX_WORDS) return unknown_word(c, text);
-    if (w) word[n++] = (Word)w;
-    p += len + (p[len] == '_');
-  }
-  word[n] = END;
-  return 0;
-}
-
-static bool has(const Word *word, Word w) {
-  for (; *word; word++)
-    if (*word == w) return true;
-  return false;
-}
-
-static int check_words(TsContext *c, const Epilogue *e, bool bias, bool residual) {
-  if (has(e->word, BIAS) != bias || has(e->word, RESIDUAL) != residual) {
-    bool b = has(e->word, BIAS) != bias;
-    return ts_error_set(&c->err, TS_ERR_argument, "matmul: the epilogue %s, but %s is %s",
-                        (b ? bias : residual) ? "does not name it" : "names it",
-                        b ? "bias" : "residual", (b ? bias : residual) ? "given" : "missing");
-  }
-  for (const Word *w = e->word; *w; w++)
-    if (*w != BIAS && ts_dtype_is(e->acc, TS_KIND_C))
-      return ts_error_set(&c->err, TS_ERR_dtype, "matmul: complex products take only a bias");
-  return 0;
-}
 
 /* An operand in the accumulate type, seen with the result's shape. */
 static TsTensor *spread(TsContext *c, TsTensor *t, TsDtype acc, const TsMeta *out) {
@@ -83,44 +41,23 @@ static const char *locate(const Epilogue *e, TsTensor *t, int64_t row, int64_t c
 
 static void add_operand(const Epilogue *e, TsTensor *t, void *acc, int64_t row, int64_t col,
                         int64_t n) {
-  int64_t step;
+  int64_t step, size = ts_dtypes[e->acc].nbytes;
   const char *at = locate(e, t, row, col, &step);
-  TsPointwiseFn *add = e->acc == TS_DT_f64 ? e->k->pointwise.f64[TS_PW_add]
-                       : e->acc == TS_DT_f32 ? e->k->pointwise.f32[TS_PW_add]
-                       : ts_dtype_is(e->acc, TS_KIND_C)
-                           ? e->k->pointwise_complex.fn[e->acc - TS_DT_complex64][TS_PW_add]
-                           : e->k->pointwise_int.fn[e->acc][TS_PW_add];
-  const void *in[2] = {acc, at};
-  if (step == 1 || n == 1) {
-    add(n, acc, in, NULL, 0);
-  } else if (step == 0) {
-    add(n, acc, in, NULL, 2);
-  } else {
-    int64_t size = ts_dtypes[e->acc].nbytes;
-    for (int64_t i = 0; i < n; i++) {
-      char *a = (char *)acc + i * size;
-      const void *one[2] = {a, at + i * step * size};
-      add(1, a, one, NULL, 0);
-    }
+  if (step == 0 || step == 1) {
+    ts_epilogue_add(e->k, e->acc, acc, at, step == 0, n);
+    return;
   }
-}
-
-static void activate(const Epilogue *e, int op, void *acc, int64_t n) {
-  const void *in[1] = {acc};
-  (e->acc == TS_DT_f64 ? e->k->pointwise.f64 : e->k->pointwise.f32)[op](n, acc, in, NULL, 0);
+  for (int64_t i = 0; i < n; i++)
+    ts_epilogue_add(e->k, e->acc, (char *)acc + i * size, at + i * step * size, true, 1);
 }
 
 static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col, int64_t n) {
   const Epilogue *e = arg;
   row += batch * e->rows;
-  for (const Word *w = e->word; *w; w++) {
-    switch (*w) {
-      case BIAS: add_operand(e, e->bias, acc, row, col, n); break;
-      case RESIDUAL: add_operand(e, e->residual, acc, row, col, n); break;
-      case RELU: activate(e, TS_PW_relu, acc, n); break;
-      case SILU: activate(e, TS_PW_silu, acc, n); break;
-      default: activate(e, TS_PW_gelu_erf, acc, n);
-    }
+  for (const TsEpilogueWord *w = e->word; *w; w++) {
+    if (*w == TS_EPILOGUE_bias) add_operand(e, e->bias, acc, row, col, n);
+    else if (*w == TS_EPILOGUE_residual) add_operand(e, e->residual, acc, row, col, n);
+    else ts_epilogue_activate(e->k, *w, e->acc, acc, n);
   }
 }
 
@@ -210,19 +147,11 @@ static TsTensor *typed(TsContext *c, TsTensor *x, TsDtype d) {
 
 int ts_exec_matmul(TsCall *call) {
   TsContext *c = call->ctx;
-  const TsAttr *words = &call->attr[2];
   TsTensor *bias = call->nin > 2 ? call->in[2] : NULL, *residual = call->nin > 3 ? call->in[3] : NULL;
   TsTensor *y = call->out[0];
   Epilogue e = {.k = c->k, .out = &y->meta};
   e.acc = accumulate_dtype(call->compute, ts_tensor_dtype(y));
-  if (words->type == TS_ATTR_str) {
-    if (read_words(c, words->str, e.word)) return -1;
-  } else {
-    int n = 0;
-    if (bias) e.word[n++] = BIAS;
-    if (residual) e.word[n++] = RESIDUAL;
-  }
-  if (check_words(c, &e, bias != NULL, residual != NULL)) return -1;
+  if (ts_epilogue_read(call, &call->attr[2], bias, residual, e.acc, e.word)) return -1;
   if (ts_tensor_numel(y) == 0) return 0;
   TsDtype in = e.acc == TS_DT_f64 && call->compute != TS_DT_f64 ? TS_DT_f64 : call->compute;
   TsTensor *a = typed(c, call->in[0], in), *b = a ? typed(c, call->in[1], in) : NULL;

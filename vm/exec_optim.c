@@ -74,13 +74,26 @@ static double power(double base, int64_t n) {
   return r;
 }
 
+/* Learning rate and step: those of the clock, if there is one. */
+typedef struct Clock {
+  double lr;
+  int64_t step;
+} Clock;
+
+static Clock clock_of(const TsCall *call, double lr, int64_t step) {
+  int at = ts_op_info(call->op)->nin - 1;
+  TsTensor *t = call->nin > at ? call->in[at] : NULL;
+  return t ? (Clock){ts_tensor_get(t, 0), (int64_t)ts_tensor_get(t, 1)} : (Clock){lr, step};
+}
+
 static int run(TsCall *call, Job *j) {
   TsContext *c = call->ctx;
   TsTensor *in[MOST] = {NULL};
   TsDtype wide = (TsDtype)ts_dtypes[ts_tensor_dtype(call->out[0])].accum;
   int failed = 0;
-  j->k = c->k, j->nin = call->nin, j->nout = call->nout, j->wide = ts_dtypes[wide].nbytes;
-  for (int i = 0; i < call->nin && !failed; i++) {
+  int states = ts_op_info(call->op)->nin - 1;
+  j->k = c->k, j->nin = call->nin < states ? call->nin : states, j->nout = call->nout, j->wide = ts_dtypes[wide].nbytes;
+  for (int i = 0; i < j->nin && !failed; i++) {
     if (!call->in[i]) continue;
     failed =
         !(in[i] = ts_tensor_contiguous(c, call->in[i])) || !(j->in[i] = ts_tensor_read(in[i]));
@@ -106,20 +119,22 @@ int ts_exec_sgd_step(TsCall *call) {
   const TsAttr *a = call->attr;
   Job j = {.fn = call->ctx->k->optim.sgd[wide_index(call)]};
   bool have = call->nin > 2 && call->in[2];
-  j.step = (TsOptimStep){.lr = a[0].f,
+  Clock now = clock_of(call, a[0].f, a[5].i ? 1 : 2);
+  j.step = (TsOptimStep){.lr = now.lr,
                          .beta1 = a[1].f,
                          .rest1 = 1 - a[2].f,
                          .decay = a[3].f,
                          .nesterov = (int)a[4].i,
-                         .first = a[5].i || !have};
+                         .first = now.step == 1 || !have};
   return run(call, &j);
 }
 
 int ts_exec_adam_step(TsCall *call) {
   const TsAttr *a = call->attr;
   Job j = {.fn = call->ctx->k->optim.adam[wide_index(call)]};
-  double lr = a[0].f, b1 = a[1].f, b2 = a[2].f, decay = a[4].f;
-  int64_t t = a[5].i;
+  Clock now = clock_of(call, a[0].f, a[5].i);
+  double lr = now.lr, b1 = a[1].f, b2 = a[2].f, decay = a[4].f;
+  int64_t t = now.step;
   if (t < 1)
     return ts_error_set(&call->ctx->err, TS_ERR_value, "adam_step: step %lld; the first is 1",
                         (long long)t);
@@ -139,7 +154,7 @@ int ts_exec_adam_step(TsCall *call) {
 int ts_exec_lion_step(TsCall *call) {
   const TsAttr *a = call->attr;
   Job j = {.fn = call->ctx->k->optim.lion[wide_index(call)]};
-  j.step = (TsOptimStep){.lr = a[0].f,
+  j.step = (TsOptimStep){.lr = clock_of(call, a[0].f, 1).lr,
                          .beta1 = a[1].f,
                          .rest1 = 1 - a[1].f,
                          .beta2 = a[2].f,
@@ -219,11 +234,13 @@ static int give(Chain *k, TsTensor *from, TsTensor *to) {
 
 int ts_exec_adafactor_step(TsCall *call) {
   const TsAttr *a = call->attr;
-  double lr = a[0].f, beta = a[1].f, eps = a[2].f, clip = a[3].f, decay = a[4].f;
+  Clock now = clock_of(call, a[0].f, 0);
+  double lr = now.lr, beta = now.step ? 1 - pow((double)now.step, -a[2].f) : a[1].f;
+  double eps = a[3].f, clip = a[4].f, decay = a[5].f;
   Chain k = {.c = call->ctx, .d = (TsDtype)ts_dtypes[ts_tensor_dtype(call->out[0])].accum};
   TsTensor *in[4] = {NULL};
   if (ts_tensor_numel(call->out[0]) == 0) return 0;
-  for (int i = 0; i < call->nin; i++)
+  for (int i = 0; i < call->nin && i < 4; i++)
     if (call->in[i] && !(in[i] = keep(&k, ts_tensor_cast(call->ctx, call->in[i], k.d))))
       goto end;
   TsTensor *p = in[0], *g = in[1], *r = in[2], *c = in[3], *d;

@@ -55,29 +55,31 @@ static TsTensor *part_of(const Fold *f, int drop, int64_t i) {
   return ts_tensor_view(f->x, &m, stride, f->x->offset + i * f->x->stride[drop] * size);
 }
 
-/* n elements of y along the axis from start, step apart, and with them x's axis
- * `moved`: the elements of a window lie on y's axis of windows. */
-static int add_part(const Fold *f, TsTensor *part, int64_t start, int64_t n, int64_t step,
-                    bool window) {
-  TsMeta m = f->y->meta;
-  int64_t stride[TS_MAX_RANK], from[TS_MAX_RANK], size = ts_dtypes[m.dtype].nbytes;
+/* Window i: its elements, the last axis of x, on the axis of y. */
+static TsTensor *window_of(const Fold *f, int64_t i) {
+  TsTensor *w = part_of(f, f->axis, i);
+  if (!w) return NULL;
+  TsMeta m = w->meta;
+  int64_t stride[TS_MAX_RANK], last = m.ndim - 1;
+  memcpy(stride, w->stride, sizeof stride);
+  for (int64_t a = last; a > f->axis; a--) m.dim[a] = m.dim[a - 1], stride[a] = stride[a - 1];
+  m.dim[f->axis] = w->meta.dim[last], stride[f->axis] = w->stride[last];
+  TsTensor *turned = ts_tensor_view(w, &m, stride, w->offset);
+  ts_tensor_unref(w);
+  return turned;
+}
+
+/* part, one reference, added to y from element `start` of the axis on, `step` apart. */
+static int add_part(const Fold *f, TsTensor *part, int64_t start, int64_t step) {
+  if (!part) return -1;
+  int64_t stride[TS_MAX_RANK], along = f->y->stride[f->axis];
+  int64_t offset = f->y->offset + start * along * ts_dtypes[part->meta.dtype].nbytes;
   memcpy(stride, f->y->stride, sizeof stride);
-  m.dim[f->axis] = n;
-  stride[f->axis] *= step;
-  TsTensor *y = ts_tensor_view(f->y, &m, stride, f->y->offset + start * f->y->stride[f->axis] * size);
-  if (window) { /* its elements are the last axis: back to its place */
-    int64_t last = part->stride[m.ndim - 1];
-    memcpy(from, part->stride, sizeof from);
-    for (int a = m.ndim - 1; a > f->axis; a--) from[a] = from[a - 1];
-    from[f->axis] = last;
-    TsTensor *turned = y ? ts_tensor_view(part, &m, from, part->offset) : NULL;
-    int failed = turned ? add_into(f->c, y, turned) : -1;
-    ts_tensor_unref(turned);
-    ts_tensor_unref(y);
-    return failed;
-  }
+  stride[f->axis] = along * step;
+  TsTensor *y = ts_tensor_view(f->y, &part->meta, stride, offset);
   int failed = y ? add_into(f->c, y, part) : -1;
   ts_tensor_unref(y);
+  ts_tensor_unref(part);
   return failed;
 }
 
@@ -86,17 +88,14 @@ static int add_part(const Fold *f, TsTensor *part, int64_t start, int64_t n, int
  * and over the windows, downwards. The shorter one is taken. */
 static int fold_into(const Fold *f) {
   int64_t windows = f->x->meta.dim[f->axis], size = f->x->meta.dim[f->last];
-  bool by_window = windows < size;
-  for (int64_t i = 0; i < (by_window ? windows : size); i++) {
-    int64_t w = windows - 1 - i;
-    TsTensor *part = by_window ? part_of(f, f->axis, w) : part_of(f, f->last, i);
-    int failed = !part ? -1
-                 : by_window ? add_part(f, part, w * f->step, size, 1, true)
-                             : add_part(f, part, i, windows, f->step, false);
-    ts_tensor_unref(part);
-    if (failed) return -1;
-  }
-  return 0;
+  int failed = 0;
+  if (windows < size)
+    for (int64_t w = windows; w-- > 0 && !failed;)
+      failed = add_part(f, window_of(f, w), w * f->step, 1);
+  else
+    for (int64_t i = 0; i < size && !failed; i++)
+      failed = add_part(f, part_of(f, f->last, i), i, f->step);
+  return failed;
 }
 
 /* 8-bit and 16-bit floats add in f32 and round once. */

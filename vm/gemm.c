@@ -12,6 +12,8 @@ enum {
   SHARED_BYTES = 3 << 20,    /* packed columns */
   SMALL_BYTES = 512 << 10,   /* both operands of a small product */
   ACC_BYTES = 8 << 20,       /* accumulators beside C */
+  MIN_PANELS = 4,            /* of columns, in a group */
+  ITEMS = 8,                 /* of a worker, at least */
   SERIAL_WORK = 1 << 20,     /* multiply-adds not worth a second thread */
   SKINNY_K = 8192,           /* steps of k of a skinny product's packed rows */
   KEPT = 8,                  /* buffers that wait for the next call */
@@ -153,38 +155,55 @@ static int64_t even(int64_t n, int64_t most, int64_t unit) {
   return pieces < 1 ? unit : gemm_up(gemm_div(n, pieces), unit);
 }
 
+/* The groups of columns: as many as workers where rows stay in place, so that each
+ * worker packs and reads columns of its own; else rows are packed once for each group,
+ * and fewer are a compromise. */
+static int64_t groups(const GemmJob *j, const GemmPlan *p, int threads) {
+  int64_t n = 1, most = j->n / (MIN_PANELS * j->acc->nr);
+  while (n < threads && (p->x_stays || n * n * j->m < threads * j->n)) n++;
+  return n < most ? n : most < 1 ? 1 : most;
+}
+
+/* Rows are read where they lie if the mr rows of a panel are near each other: at large
+ * strides, powers of two above all, they push each other out of the L1 cache. */
+static bool can_stay(const GemmJob *j) {
+  return j->x.ks == 1 && j->x.is >= 0 && j->x.is <= j->acc->kc;
+}
+
 static void plan_packed(const GemmJob *j, GemmPlan *p, int threads) {
   const TsGemmAcc *acc = j->acc;
   int64_t size = acc->nbytes, mr = acc->mr, nr = acc->nr;
   p->kc = even(j->k, acc->kc, 8);
-  p->strip = gemm_up(gemm_min(j->n, L2_BYTES / (acc->kc * size)), nr);
-  p->mc = even(j->m, L2_BYTES / (acc->kc * size), mr);
-  p->nc = gemm_min(gemm_up(j->n, p->strip), gemm_up(SHARED_BYTES / (acc->kc * size), p->strip));
-  p->m_chunk = j->m;
-  /* Enough items for the pool to spread evenly: of fewer rows, as long as a worker
-   * then has all strips of its rows, else of fewer columns too. */
-  int64_t wanted = threads > 1 ? 4 * threads : 1;
-  int64_t few = gemm_up(gemm_div(j->m, wanted), mr);
-  p->mc = gemm_min(p->mc, few > 2 * mr ? few : 2 * mr);
-  p->grain = gemm_div(p->nc, p->strip);
-  while (gemm_div(j->m, p->mc) * gemm_div(p->nc, p->strip) < wanted && p->strip > 2 * nr) {
-    p->strip = gemm_up(p->strip / 2, nr);
+  int64_t l2 = L2_BYTES / (acc->kc * size), n_groups = groups(j, p, threads);
+  p->nc = even(j->n, SHARED_BYTES / (acc->kc * size), nr * n_groups);
+  p->group = p->nc / n_groups;
+  /* Rows in place pass through L2 beside the strip, and are read again for each. */
+  p->strip = even(p->group, p->x_stays ? l2 * 2 / 3 : l2, nr);
+  if (p->x_stays) p->group = p->strip;
+  p->mc = even(j->m, l2, mr);
+  /* Enough items for the pool to spread evenly. */
+  if (threads > 1) {
+    int64_t few = gemm_up(gemm_div(j->m, gemm_div(ITEMS * threads, n_groups)), mr);
+    p->mc = gemm_min(p->mc, few > 2 * mr ? few : 2 * mr);
   }
-  if (gemm_div(j->m, p->mc) < wanted) p->grain = 1;
-  p->nc = gemm_up(p->nc, p->strip);
-  p->pack_columns = even(p->nc, gemm_min(1024, gemm_div(p->nc, 2 * threads)), nr);
+  p->m_chunk = j->m;
+  p->pack_columns = even(p->group, gemm_min(1024, gemm_div(p->nc, 2 * threads)), nr);
   if (!j->direct && j->k > p->kc) {
     int64_t rows = gemm_up(ACC_BYTES / (p->nc * size) + 1, p->mc);
     p->m_chunk = gemm_min(rows, gemm_up(j->m, p->mc));
     p->acc_bytes = (size_t)(p->m_chunk * p->nc * size);
   }
   p->y_bytes = (size_t)gemm_up(p->nc * p->kc * size, 64);
-  p->worker_bytes = (size_t)gemm_up(64 + (p->mc * p->kc + mr * p->strip) * size, 64);
+  p->own_bytes = (size_t)gemm_up(mr * p->strip * size, 64);
+  size_t x_bytes = p->x_stays ? 0 : (size_t)gemm_up(p->mc * p->kc * size, 64);
+  p->worker_bytes = 64 + x_bytes + p->own_bytes;
 }
 
-static void plan_skinny(const GemmJob *j, GemmPlan *p) {
+/* Rows of B are read as long streams, so their strips are few. */
+static void plan_skinny(const GemmJob *j, GemmPlan *p, int threads) {
+  int64_t pieces = threads > 1 ? 2 * threads : 1;
   p->kc = SKINNY_K;
-  p->strip = j->y.is == 1 ? 4096 : 32;
+  p->strip = j->y.is == 1 ? even(j->n, gemm_min(4096, gemm_div(j->n, pieces)), 512) : 32;
   /* Packing stores whole vectors: 64 bytes more. */
   int64_t rows = gemm_up(j->m, ts_gemm_skinny_width(j->m));
   p->y_bytes = (size_t)gemm_up(gemm_min(j->k, p->kc) * rows * j->acc->nbytes + 64, 64);
@@ -200,11 +219,12 @@ static void make_plan(const GemmJob *j, const TsGemmKernels *k, GemmPlan *p, int
   if (j->parts == 1 && is_skinny(j, &j->y, j->m) &&
       (!in_place || !j->direct || j->n * j->k > 4096)) {
     p->way = GEMM_SKINNY;
-    plan_skinny(j, p);
+    plan_skinny(j, p, p->serial ? 1 : threads);
   } else if (in_place && j->direct && small <= SMALL_BYTES) {
     p->way = GEMM_SMALL;
     if (j->y.is != 1) p->y_bytes = (size_t)(gemm_up(j->n, acc->nr) * j->k * acc->nbytes);
   } else {
+    p->x_stays = in_place && can_stay(j);
     plan_packed(j, p, p->serial ? 1 : threads);
   }
   p->nbytes = p->y_bytes + p->acc_bytes + p->worker_bytes * (size_t)(p->serial ? 1 : threads);

@@ -48,13 +48,15 @@ typedef struct GemmPlan {
   GemmWay way;
   bool serial;
   int64_t kc, mc, nc;  /* packed: block of k; rows of an item; columns packed at once */
-  int64_t strip;       /* columns of an item */
+  int64_t group;       /* columns of an item */
+  int64_t strip;       /* columns that stay in L2 */
   int64_t pack_columns; /* columns packed by one item, a multiple of nr */
-  int64_t grain;       /* items that one worker takes at once */
+  bool x_stays;        /* rows are read where they lie */
   int64_t m_chunk;     /* rows worked on before columns are packed again */
   size_t y_bytes;      /* packed operand that all workers read */
   size_t acc_bytes;    /* accumulators that outlive a block of k and are not C */
   size_t worker_bytes; /* of each worker */
+  size_t own_bytes;    /* its last part: accumulators of one panel by a strip */
   size_t nbytes;       /* all of it */
 } GemmPlan;
 

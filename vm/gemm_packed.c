@@ -1,12 +1,15 @@
 /* The packed way of the matrix product, for all that is neither small nor skinny.
  *
  * For each block of k (kc steps) the columns' operand is packed into panels of nr
- * columns that all workers read. Then items of mc rows by a strip of columns are
- * spread over the pool: a worker packs its own rows, keeps them while its items
- * follow each other down the same rows, and multiplies panel by panel. One panel
- * of rows stays in the L1 cache, the strip in L2. Chains go on from one block of k
- * to the next through memory: in C itself if C can hold accumulators, else in a
- * buffer, for m_chunk rows at a time so that the buffer stays small. */
+ * columns. Then items of mc rows by a group of columns are spread over the pool, all
+ * rows of a group after each other: a worker begins with the columns that it packed
+ * itself, so that cores exchange packed columns only where one helps another. (To
+ * write a line that another core has read costs ten times as much as to pack it.)
+ * The worker packs the rows of its item, unless they can stay where they lie, and
+ * multiplies panel by panel. One panel of rows stays in the L1 cache, a strip of
+ * columns in L2. Chains go on from one block of k to the next through memory: in C
+ * itself if C can hold accumulators, else in a buffer, for m_chunk rows at a time so
+ * that the buffer stays small. */
 #include "vm/gemm_job.h"
 
 /* One block of k over one chunk of rows and columns. */
@@ -56,31 +59,56 @@ static void pack_columns(void *arg, int64_t lo, int64_t hi, int worker) {
   }
 }
 
-/* Rows of one panel (at most mr) times a strip of columns. */
-static void multiply(const Block *b, const char *x, int rows, int64_t col, int64_t cols, char *c,
-                     int64_t ld) {
+/* The rows of an item, as panels of mr rows: where they lie, or packed by now. */
+typedef struct Rows {
+  const char *p;
+  int64_t is, ks, panel; /* strides of the numbers; bytes between panels */
+} Rows;
+
+static Rows item_rows(const Block *b, int64_t row, int64_t rows, char *mem) {
+  const GemmSide *s = &b->j->x;
+  int64_t nbytes = b->j->acc->nbytes, mr = b->j->acc->mr;
+  if (b->p->x_stays) {
+    int64_t at = s->batch ? s->batch[b->batch] : 0;
+    at += (b->m0 + row) * s->is + b->k0 * s->ks;
+    return (Rows){s->p + at * nbytes, s->is, s->ks, mr * s->is * nbytes};
+  }
+  Worker *w = (Worker *)mem;
+  if (w->block != b->serial_no || w->row != row) {
+    pack(b, s, mem + HEAD, (int)mr, b->m0 + row, rows);
+    *w = (Worker){b->serial_no, row};
+  }
+  return (Rows){mem + HEAD, 1, mr, mr * b->k * nbytes};
+}
+
+/* One panel of rows (at most mr) times a strip of columns. next is the panel that
+ * comes after it: rows that stay in place are fetched while others are computed. */
+static void multiply(const Block *b, const Rows *x, const char *panel, const char *next, int rows,
+                     int64_t col, int64_t cols, char *c, int64_t ld) {
   const TsGemmAcc *acc = b->j->acc;
   int mr = acc->mr, nr = acc->nr;
   const char *y = b->y + col * b->k * acc->nbytes;
-  for (int64_t j = 0; j < cols; j += nr) {
+  int64_t tiles = gemm_div(cols, nr), ahead = x->panel / (tiles * (b->k + 1)) + 1;
+  for (int64_t j = 0; j < cols; j += nr, c += nr * acc->nbytes, y += nr * b->k * acc->nbytes) {
     int w = (int)gemm_min(nr, cols - j);
-    TsGemmTile *tile = rows == mr && w == nr ? acc->full : acc->tile;
-    tile(rows, w, b->k, x, 1, mr, y + j * b->k * acc->nbytes, nr, c + j * acc->nbytes, ld,
-         !b->first);
+    if (rows < mr || w < nr) {
+      acc->tile(rows, w, b->k, panel, x->is, x->ks, y, nr, c, ld, !b->first);
+    } else if (b->p->x_stays) {
+      acc->stay(b->k, panel, x->is, y, c, ld, !b->first, next, ahead);
+      next += ahead * b->k;
+    } else {
+      acc->full(rows, w, b->k, panel, 1, mr, y, nr, c, ld, !b->first);
+    }
   }
 }
 
-static void item(const Block *b, int64_t row, int64_t col, char *mem) {
+/* All rows of an item times a strip of its columns. */
+static void strip(const Block *b, const Rows *x, int64_t row, int64_t rows, int64_t col,
+                  int64_t cols, char *own) {
   const GemmJob *j = b->j;
-  int64_t rows = gemm_min(b->p->mc, b->m - row), cols = gemm_min(b->p->strip, b->n - col);
   int nbytes = j->acc->nbytes, mr = j->acc->mr;
-  Worker *w = (Worker *)mem;
-  char *x = mem + HEAD, *own = x + b->p->mc * b->p->kc * nbytes;
-  if (w->block != b->serial_no || w->row != row) {
-    pack(b, &j->x, x, mr, b->m0 + row, rows);
-    *w = (Worker){b->serial_no, row};
-  }
-  for (int64_t i = 0; i < rows; i += mr, x += mr * b->k * nbytes) {
+  const char *panel = x->p;
+  for (int64_t i = 0; i < rows; i += mr, panel += x->panel) {
     int h = (int)gemm_min(mr, rows - i);
     char *c = own;
     int64_t ld = b->p->strip;
@@ -91,17 +119,28 @@ static void item(const Block *b, int64_t row, int64_t col, char *mem) {
       ld = b->p->nc;
       c = b->acc + ((row + i) * ld + col) * nbytes;
     }
-    multiply(b, x, h, col, cols, c, ld);
+    const char *next = i + mr < rows ? panel + x->panel : panel;
+    multiply(b, x, panel, next, h, col, cols, c, ld);
     if (b->last && j->ends) ts_gemm_end(j, b->batch, b->m0 + row + i, h, b->n0 + col, cols, c, ld);
   }
 }
 
+static int64_t items_of_group(const Block *b) { return gemm_div(b->m, b->p->mc); }
+
+/* The panels of rows are dealt out evenly to the items of a group. */
 static void items(void *arg, int64_t lo, int64_t hi, int worker) {
   const Block *b = arg;
-  int64_t strips = gemm_div(b->n, b->p->strip);
+  char *mem = b->workers + (size_t)worker * b->p->worker_bytes;
+  char *own = mem + b->p->worker_bytes - b->p->own_bytes;
+  int64_t mr = b->j->acc->mr, count = items_of_group(b), panels = gemm_div(b->m, mr);
   for (int64_t i = lo; i < hi; i++) {
-    item(b, i / strips * b->p->mc, i % strips * b->p->strip,
-         b->workers + (size_t)worker * b->p->worker_bytes);
+    int64_t row = i % count * panels / count * mr;
+    int64_t rows = gemm_min((i % count + 1) * panels / count * mr, b->m) - row;
+    int64_t col = i / count * b->p->group, end = gemm_min(col + b->p->group, b->n);
+    Rows x = item_rows(b, row, rows, mem);
+    for (; col < end; col += b->p->strip) {
+      strip(b, &x, row, rows, col, gemm_min(b->p->strip, end - col), own);
+    }
   }
 }
 
@@ -116,11 +155,11 @@ static void set_block(Block *b, int64_t k0) {
 static void blocks_of_k(Block *b) {
   const GemmJob *j = b->j;
   const GemmPlan *p = b->p;
-  int64_t n_items = gemm_div(b->m, p->mc) * gemm_div(b->n, p->strip);
+  int64_t n_items = items_of_group(b) * gemm_div(b->n, p->group);
   for (int64_t k = 0; k == 0 || k < j->k; k += p->kc) {
     set_block(b, k);
     gemm_spread(p->serial, gemm_div(b->n, p->pack_columns), 1, pack_columns, b);
-    gemm_spread(p->serial, n_items, p->grain, items, b);
+    gemm_spread(p->serial, n_items, 1, items, b);
   }
 }
 

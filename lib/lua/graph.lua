@@ -369,4 +369,36 @@ function graph.hvp(f)
   end)
 end
 
+-- ---- training
+
+--- One step of training as one captured function: step(batch...) computes loss(model,
+--- batch...), its gradients by the model's parameters, and lets the optimiser update them.
+--- Returns what loss returned: the loss first. opt.lr may change between steps; schedule is
+--- a function from the step, counted from 0, to the rate.
+function graph.training_step(model, loss, optimizer, options)
+  options = options or {}
+  local params = optimizer.params
+  optimizer:prepare()
+  local body = function(...)
+    if Module.is_module(model) then -- names for the text
+      for _, field in ipairs(model:tensors()) do core.capture_name(field.tensor, "model." .. field.name) end
+    end
+    local results = { loss(model, ...) }
+    local y = scalar(results[1], "graph.training_step")
+    local grads = core.gradient({ y }, { false }, params)
+    optimizer:step(grads)
+    return unpack(results)
+  end
+  local f = graph.module(options.name or "training_step", body)
+  local step = {}
+  function step.__call(_, ...)
+    if options.schedule then optimizer.lr = options.schedule(optimizer.steps) end
+    optimizer:tick()
+    return f(...)
+  end
+  step.__index = function(_, key) return f[key] end
+  step.__tostring = function() return tostring(f) end
+  return setmetatable({ ir = function(_, ...) return f:ir(...) end, stats = function() return f:stats() end }, step)
+end
+
 return graph

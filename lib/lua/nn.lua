@@ -229,8 +229,9 @@ function Identity:forward(x) return x end
 
 local Sequential = define "Sequential"
 
--- Sequential{a, b, c}: modules or plain functions, one after the other.
-function Sequential:init(layers)
+-- Sequential{a, b, c} or Sequential(a, b, c): modules or plain functions, one after the other.
+function Sequential:init(layers, ...)
+  if Module.is_module(layers) or type(layers) == "function" then layers = { layers, ... } end
   for i, layer in ipairs(layers) do self[i] = layer end
 end
 

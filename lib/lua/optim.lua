@@ -4,7 +4,9 @@
 --   local opt = optim.AdamW(model:parameters(), {lr = 3e-4, weight_decay = 0.1})
 --   opt:step(gradients)          -- a list like the parameters'; or p.grad of each
 --
--- The state (moments, step count) is saved with opt:state_dict().
+-- The state (moments, step count) is saved with opt:state_dict(). While a function is
+-- captured, learning rate and step count are read from a tensor, opt.clock, so that one
+-- graph serves all steps; opt:tick() sets it before each run.
 
 local core = require "tessera.core"
 local op = core.op
@@ -13,9 +15,10 @@ local optim = {}
 local Optimizer = {}
 Optimizer.__index = Optimizer
 
--- rows: update(self, i, p, g) for each parameter; state: names of its tensors.
-local function define(name, defaults, state_names, update)
-  local class = setmetatable({ name = name, update = update, state_names = state_names },
+-- rows: names of the state's tensors; new_state(self, p) makes them; update(self, i, p, g)
+-- is one step of one parameter.
+local function define(name, defaults, state_names, new_state, update)
+  local class = setmetatable({ name = name, update = update, new_state = new_state, state_names = state_names },
     { __index = Optimizer })
   class.__index = class
   class.__tostring = function(self) return ("%s(lr = %g, %d parameters)"):format(name, self.lr, #self.params) end
@@ -39,16 +42,38 @@ local function define(name, defaults, state_names, update)
   end
 end
 
-function Optimizer:zeros(i, name, p)
-  local s = self.state[i] or {}
+-- The state of parameter i: made when first needed, or by prepare.
+function Optimizer:state_of(i)
+  local s = self.state[i]
+  if s then return s end
+  if core.capturing() then error(self.name .. ": call opt:prepare() before a step is captured", 0) end
+  s = self:new_state(self.params[i])
   self.state[i] = s
-  s[name] = s[name] or op.zeros_like(p)
-  return s[name]
+  return s
+end
+
+-- Makes all state now; a captured step cannot.
+function Optimizer:prepare()
+  for i = 1, #self.params do self:state_of(i) end
+  self:clock_tensor()
+  return self
+end
+
+-- Rate and step number as a tensor, for captured steps.
+function Optimizer:clock_tensor()
+  self.clock = self.clock or core.tensor({ self.lr, self.steps }, { dtype = "f64" })
+  return self.clock
+end
+
+-- The next step begins: its number and rate are put into the clock.
+function Optimizer:tick()
+  self.steps = self.steps + 1
+  self:clock_tensor():copy_(core.tensor({ self.lr, self.steps }, { dtype = "f64" }))
 end
 
 -- One step. grads: list of tensors (false or nil entries are skipped).
 function Optimizer:step(grads)
-  self.steps = self.steps + 1
+  if core.capturing() then self:clock_tensor() else self.steps = self.steps + 1 end
   if self.clip and grads then optim.clip_grad_norm(grads, self.clip) end
   for i, p in ipairs(self.params) do
     local g = grads and grads[i]
@@ -80,54 +105,63 @@ function Optimizer:load_state_dict(state)
   end
 end
 
+-- The clock is an input of captured steps only; there the attributes are not looked at.
+local function clock_of(self) return core.capturing() and self.clock or nil end
+
 define("SGD", { lr = 0.01, momentum = 0, dampening = 0, weight_decay = 0, nesterov = false }, { "m" },
+  function(self, p) return self.momentum ~= 0 and { m = op.zeros_like(p) } or {} end,
   function(self, i, p, g)
-    local first = not (self.state[i] and self.state[i].m)
-    local m = self.momentum ~= 0 and self:zeros(i, "m", p) or nil
-    core.step("sgd_step", { p, g, m }, { p, m }, { lr = self.lr, momentum = self.momentum,
-      dampening = self.dampening, weight_decay = self.weight_decay, nesterov = self.nesterov, first = first })
+    local m = self:state_of(i).m
+    core.step("sgd_step", { p, g, m, clock_of(self) }, { p, m }, { lr = self.lr, momentum = self.momentum,
+      dampening = self.dampening, weight_decay = self.weight_decay, nesterov = self.nesterov,
+      first = self.steps == 1 and not core.capturing() })
   end)
+
+local function moments(_, p) return { m = op.zeros_like(p), v = op.zeros_like(p) } end
 
 local function adam(decoupled)
   return function(self, i, p, g)
-    local m, v = self:zeros(i, "m", p), self:zeros(i, "v", p)
-    core.step("adam_step", { p, g, m, v }, { p, m, v }, { lr = self.lr, beta1 = self.betas[1],
-      beta2 = self.betas[2], eps = self.eps, weight_decay = self.weight_decay, step = self.steps,
-      decoupled = decoupled })
+    local s = self:state_of(i)
+    core.step("adam_step", { p, g, s.m, s.v, clock_of(self) }, { p, s.m, s.v }, { lr = self.lr,
+      beta1 = self.betas[1], beta2 = self.betas[2], eps = self.eps, weight_decay = self.weight_decay,
+      step = math.max(self.steps, 1), decoupled = decoupled })
   end
 end
 
-define("Adam", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0 }, { "m", "v" }, adam(false))
-define("AdamW", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0.01 }, { "m", "v" }, adam(true))
+define("Adam", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0 }, { "m", "v" }, moments, adam(false))
+define("AdamW", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0.01 }, { "m", "v" }, moments, adam(true))
 
-define("Lion", { lr = 1e-4, betas = { 0.9, 0.99 }, weight_decay = 0 }, { "m" }, function(self, i, p, g)
-  local m = self:zeros(i, "m", p)
-  core.step("lion_step", { p, g, m }, { p, m }, { lr = self.lr, beta1 = self.betas[1],
-    beta2 = self.betas[2], weight_decay = self.weight_decay })
-end)
+define("Lion", { lr = 1e-4, betas = { 0.9, 0.99 }, weight_decay = 0 }, { "m" },
+  function(_, p) return { m = op.zeros_like(p) } end,
+  function(self, i, p, g)
+    local m = self:state_of(i).m
+    core.step("lion_step", { p, g, m, clock_of(self) }, { p, m }, { lr = self.lr, beta1 = self.betas[1],
+      beta2 = self.betas[2], weight_decay = self.weight_decay })
+  end)
+
+local function factors(_, p)
+  local rows, cols = { unpack(p.shape) }, { unpack(p.shape) }
+  if p.ndim < 2 then return { r = op.zeros(p.shape) } end
+  table.remove(rows)
+  table.remove(cols, p.ndim - 1)
+  return { r = op.zeros(rows), c = op.zeros(cols) }
+end
 
 -- The relative step of the paper: lr is multiplied by max(eps2, rms(p)).
 define("Adafactor", { lr = 1e-2, decay = 0.8, eps1 = 1e-30, eps2 = 1e-3, clip_threshold = 1, weight_decay = 0,
-  scale_parameter = true }, { "r", "c" }, function(self, i, p, g)
-  local s = self.state[i] or {}
-  self.state[i] = s
-  if not s.r then
-    local rows, cols = { unpack(p.shape) }, { unpack(p.shape) }
-    if p.ndim >= 2 then
-      table.remove(rows)
-      table.remove(cols, p.ndim - 1)
-      s.c = op.zeros(cols)
+  scale_parameter = true }, { "r", "c" }, factors,
+  function(self, i, p, g)
+    local s, clock, lr = self:state_of(i), clock_of(self), self.lr
+    if self.scale_parameter and clock then
+      local scale = op.maximum(p:square():mean():sqrt():cast("f64"), self.eps2)
+      clock = clock * op.stack({ scale, op.ones({}, { dtype = "f64" }) })
+    elseif self.scale_parameter then
+      lr = lr * math.max(self.eps2, p:square():mean():sqrt():item())
     end
-    s.r = op.zeros(p.ndim >= 2 and rows or p.shape)
-  end
-  local lr = self.lr
-  if self.scale_parameter then
-    lr = lr * math.max(self.eps2, math.sqrt(p:square():mean():item()))
-  end
-  core.step("adafactor_step", { p, g, s.r, s.c }, { p, s.r, s.c }, { lr = lr,
-    beta2 = 1 - self.steps ^ -self.decay, eps1 = self.eps1, clip = self.clip_threshold,
-    weight_decay = self.weight_decay })
-end)
+    core.step("adafactor_step", { p, g, s.r, s.c, clock }, { p, s.r, s.c }, { lr = lr,
+      beta2 = 1 - math.max(self.steps, 1) ^ -self.decay, decay = self.decay, eps1 = self.eps1,
+      clip = self.clip_threshold, weight_decay = self.weight_decay })
+  end)
 
 -- ---- gradients
 
@@ -140,11 +174,11 @@ function optim.clip_grad_norm(grads, max_norm)
     sum = sum and sum + n or n
   end
   if not sum then return 0 end
-  local norm = sum:sqrt():item()
-  if norm > max_norm then
-    for _, g in ipairs(grads) do g:mul_(max_norm / (norm + 1e-6)) end
-  end
-  return norm
+  -- The factor is a tensor, so that a captured step does the same.
+  local norm = sum:sqrt()
+  local factor = op.minimum(max_norm / (norm + 1e-6), 1)
+  for _, g in ipairs(grads) do g:mul_(factor) end
+  return core.capturing() and norm or norm:item()
 end
 
 -- Limits every element to [-limit, limit], in place.

@@ -30,6 +30,7 @@ for name, range in pairs(one) do
   check(name, { random({ 3, 2 }, range[1], range[2]):T() })
   check(name, { random({ 2, 0 }, range[1], range[2]) })
   check(name, { random({}, range[1], range[2]) })
+  check.narrow(name, { random({ 40 }, range[1], range[2]) })
 end
 for _, name in ipairs { "neg", "square", "abs", "sign", "reciprocal", "sqrt", "exp", "log", "sin", "cos", "sinh",
   "cosh", "tanh", "real", "imag", "conj", "angle" } do
@@ -58,6 +59,9 @@ check("pow", { random({ 2, 3 }, 0.5, 2), random { 3 } })
 check("pow", { random({ 2, 3 }, 0.5, 2), complex { 3 } })
 check("pow", { complex { 2, 3 } + 2, random { 3 } })
 check("pow", { complex { 2, 3 } + 2, complex { 3 } })
+for _, name in ipairs { "add", "sub", "mul", "div", "atan2", "hypot", "pow" } do
+  check.narrow(name, { random({ 20 }, 0.5, 2), random({ 20 }, 0.5, 2) })
+end
 check("pow", { random { 4 }, core.tensor(3, { dtype = "i64" }) })
 check("pow", { core.tensor({ 2, 3 }, { dtype = "i64" }), random { 2 } })
 

@@ -52,3 +52,10 @@ for _, name in ipairs { "cumsum", "cumprod", "cummax", "logcumsumexp" } do
     assert(((g:cast "f64" - want) / want:abs():max()):abs():max():item() < bound, name)
   end
 end
+
+-- With factors of one it is the running sum.
+local x = op.uniform({ 300, 7 }, { seed = 1, stream = 1 })
+for axis = 0, 1 do
+  assert(op.linear_scan(op.ones_like(x), x, { axis = axis }):hash() == op.cumsum(x, { axis = axis }):hash())
+end
+op.linear_scan(op.ones(2), op.ones(3)) --! linear_scan: a and b differ in shape: f32[2] x f32[3]

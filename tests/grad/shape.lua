@@ -73,7 +73,9 @@ check.narrow("broadcast_to", { x(4, 1) }, { shape = { 2, 4, 30 } }, 4)
 check.narrow("unfold", { x(40) }, { axis = 0, size = 30 }, 4)
 check.narrow("unfold", { x(40) }, { axis = 0, size = 4 }, 4)
 check.narrow("pad", { x(3, 4) }, { pads = { 2, 1, 0, 3 }, mode = "reflect" }, 2)
-local function dtype_of(x, to, dtype) return core.vjp("cast", { x }, { dtype = to }, { x:cast(dtype or to) }) end
+local function dtype_of(x, to, dtype)
+  return core.vjp("cast", { x }, { dtype = to }, { x:cast(dtype or to) })
+end
 print(dtype_of(x(2):cast "bf16", "f32").dtype) --> bf16
 print(dtype_of(x(2):cast "f16", "complex64").dtype) --> f16
 print(dtype_of(x(2), "i32", "f64")) --> false

@@ -78,3 +78,20 @@ op.segment_reduce(x, I({0, 2}), 2) --! id 2 is out of range for 2 segments
 op.segment_reduce(x, I({0, -1}), 2) --! id -1 is out of range
 op.segment_reduce(x, I({0}), 2) --! one id for each row
 op.segment_reduce(x, I({0, 1}), 2, "mean") --! the mean of i64 is no integer
+
+-- Writing into parts.
+list(op.slice_update(T({1., 2, 3, 4}), 9, {3}, {0}, {-2})) --> 1 9 3 9
+list(op.slice_add(T({1., 2, 3}), T({1., 1}), {1}, {3})) --> 1 3 4
+op.slice_update(T({1., 2, 3}), T({1., 1, 1}), {1}, {3}) --! the source does not fit the slice
+op.slice_add(I({1, 2}), T({0.5}), {0}, {1}) --! the source's type does not fit
+op.slice_add(I({1, 2}), I({1}), {0, 0}, {1, 1}) --! slice_add: 2 ranges
+list(op.masked_scatter(T({1., 2, 3}), T({true, false, true}), T({8., 9}))) --> 8 2 9
+op.masked_scatter(T({1., 2}), T({true, true}), T({8.})) --! the mask has 2 true elements, the source 1
+op.masked_scatter(T({1., 2}), T({1., 0}), T({8.})) --! the mask must be bool
+list(op.index_add(T({1., 2, 3}), I({2, -1, 0}), T({1., 1, 5}))) --> 6 2 5
+op.index_add(T({1., 2, 3}), I({0, 3}), T({1., 1})) --! index 3 is out of range
+op.index_add(T({1., 2, 3}), I({0, 1}), T({1.})) --! the source does not fit
+list(op.fold(op.ones({3, 2}), 0, 4)) --> 1 2 2 1
+list(op.fold(op.ones({2, 2}), 0, 6, 3)) --> 1 1 0 1 1 0
+op.fold(op.ones({3, 2}), 0, 5) --! windows
+op.fold(op.ones({3}), 0, 3) --! has no axis of windows

@@ -31,6 +31,12 @@ typedef enum TsGemmType {
 typedef void TsGemmTile(int rows, int cols, int64_t nk, const void *a, int64_t ars, int64_t acs,
                         const void *b, int64_t brs, void *c, int64_t crs, bool resume);
 
+/* One full tile, mr x nr, whose rows lie in the caller's matrix: a[i*ars + k] against
+ * a packed panel of b. While it computes it asks the caches for what comes next, nk
+ * places from `ahead` (not NULL) on that are ahead_step bytes apart. */
+typedef void TsGemmStay(int64_t nk, const void *a, int64_t ars, const void *b, void *c,
+                        int64_t crs, bool resume, const void *ahead, int64_t ahead_step);
+
 /* Packs one panel: dst[k*width + i] = src[i*is + k*ks] widened to the accumulate
  * type, i < n; zeros for n <= i < width. width is the table's mr or nr. */
 typedef void TsGemmPack(void *dst, int width, const void *src, int64_t is, int64_t ks, int64_t n,
@@ -52,6 +58,7 @@ typedef struct TsGemmAcc {
   int kc;       /* steps of k in one packed block, even */
   TsGemmTile *tile;  /* any rows <= mr, cols <= nr, strides of a and b */
   TsGemmTile *full;  /* mr x nr with packed panels: ars = 1, acs = mr, brs = nr */
+  TsGemmStay *stay;
   TsGemmPack *pack_a[TS_GEMM_COUNT], *pack_b[TS_GEMM_COUNT]; /* by operand type */
   TsGemmSkinny *skinny_rows[TS_GEMM_COUNT]; /* by operand type; NULL: pack it */
   TsGemmSkinny *skinny_dots[TS_GEMM_COUNT];

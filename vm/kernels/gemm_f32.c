@@ -107,6 +107,7 @@ const TsGemmAcc TS_ISA(ts_gemm_f32) = {
     .kc = 512,
     .tile = tile,
     .full = full,
+    .stay = stay,
     .pack_a = {[TS_GEMM_f32] = f32_pack,
                [TS_GEMM_bf16] = bf16_pack,
                [TS_GEMM_f16] = f16_pack,

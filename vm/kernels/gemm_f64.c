@@ -44,6 +44,7 @@ const TsGemmAcc TS_ISA(ts_gemm_f64) = {
     .kc = 256,
     .tile = tile,
     .full = full,
+    .stay = stay,
     .pack_a = {[TS_GEMM_f64] = f64_pack, [TS_GEMM_c128] = complex_pack_a},
     .pack_b = {[TS_GEMM_f64] = f64_pack, [TS_GEMM_c128] = complex_pack_b},
     .skinny_rows = {[TS_GEMM_f64] = f64_rows},

@@ -14,6 +14,7 @@ const TsGemmAcc TS_ISA(ts_gemm_i32) = {
     .kc = 512,
     .tile = tile,
     .full = full,
+    .stay = stay,
     .pack_a = {[TS_GEMM_i8] = i8_pack,
                [TS_GEMM_u8] = u8_pack,
                [TS_GEMM_i16] = i16_pack,

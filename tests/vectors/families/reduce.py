@@ -172,6 +172,19 @@ def scans(f):
     f.case("cumsum", [n], [np.array([1, 4, np.nan, np.nan, np.nan], np.float32)])
 
 
+def recurrences(f):
+    for d in FLOATS + COMPLEX:
+        for shape, ax in (([50], 0), ([2, 40], 1), ([40, 2], 0), ([9, 5, 3], 0), ([2, 5, 30], 1), ([0, 2], 1), ([1], 0)):
+            a, b = f.gen(d, shape), f.gen(d, shape)
+            wide = np.clongdouble if d in COMPLEX else np.longdouble
+            y = np.moveaxis(b.v.astype(wide), ax, 0).copy()
+            for i in range(1, len(y)):
+                y[i] += np.moveaxis(a.v.astype(wide), ax, 0)[i] * y[i - 1]
+            part = {"complex64": "f32", "complex128": "f64"}.get(d, d)
+            f.case("linear_scan", [a, b], [np.moveaxis(y, 0, ax).astype(np.complex128 if d in COMPLEX else np.float64)],
+                   {"axis": ax}, ulp=(8 if part in ("f32", "f64") else 0.6), t=part, scale=1)
+
+
 def running(v, ax):
     """The index of the running maximum; of equals, the first."""
     w = np.moveaxis(v, ax, -1)
@@ -322,4 +335,5 @@ def make():
     extremes(f)
     sorting(f)
     segments(f)
+    recurrences(f)
     return f

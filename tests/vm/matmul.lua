@@ -1,0 +1,28 @@
+local tessera = require "tessera"
+-- matmul: what follows the sum, and sizes that are dealt out to several workers.
+local op, rng = tessera.op, tessera.rng
+
+local function same(a, b) return not op.ne(a, b):any():item() end
+
+-- ---- epilogues of integers and of complex numbers
+local a = op.full({2, 2}, 1, {dtype = "i32"})
+op.matmul(a, -a, nil, nil, {epilogue = "relu"}) :sum():item() --> 0
+op.matmul(a, -a, a, nil, {epilogue = "relu_bias"}) :sum():item() --> 4
+op.matmul(a, a, nil, nil, {epilogue = "gelu"}) --! integer numbers have no gelu
+op.matmul(a, a, nil, nil, {epilogue = "silu"}) --! integer numbers have no silu
+local z = op.full({2, 2}, 1, {dtype = "complex64"})
+assert(same(op.matmul(z, z, z, z), z * 4))
+op.matmul(z, z, nil, nil, {epilogue = "relu"}) --! complex numbers have no activation
+
+-- ---- rows in place or packed, one worker or two, whole or in parts: the same chains
+for _, size in ipairs {{300, 512, 400}, {130, 700, 300}, {300, 1100, 260}, {5, 300, 4200}} do
+  local m, k, n = size[1], size[2], size[3]
+  local x, y = rng.normal({m, k}, {seed = 1}), rng.normal({k, n}, {seed = 2})
+  tessera.threads(1)
+  local one = op.matmul(x, y)
+  tessera.threads(2)
+  assert(same(op.matmul(x, y), one))
+  assert(same(op.matmul(x:T():contiguous():T(), y), one))
+  assert(same(op.matmul(x["3:, :"], y), one["3:, :"]))
+  assert(same(op.matmul(x, y[":, :33"]), one[":, :33"]))
+end
