@@ -21,3 +21,8 @@ TsAdjointFn *const ts_adjoint_node[TS_NODE_END - TS_OP_COUNT] = {
     [TS_NODE_fixed_point - TS_OP_COUNT] = ts_adjoint_node_missing,
     [TS_NODE_custom - TS_OP_COUNT] = ts_adjoint_node_missing,
 };
+
+int ts_adjoint_barrier(TsAdjoint *a) {
+  if (ts_wanted(a, 0)) a->grad_in[0] = a->grad[0];
+  return 0;
+}

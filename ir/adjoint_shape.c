@@ -165,8 +165,8 @@ int ts_adjoint_real_view(TsAdjoint *a) {
 enum { PAD_constant, PAD_reflect, PAD_replicate, PAD_circular };
 
 /* x + g[from, from + n) of the axis, added at x[to, to + n), or in reverse order. */
-static TsVal add_margin(TsBuild *b, TsVal x, TsVal g, int axis, int64_t from, int64_t n, int64_t to,
-                        bool reverse) {
+static TsVal add_margin(TsBuild *b, TsVal x, TsVal g, int axis, int64_t from, int64_t n,
+                        int64_t to, bool reverse) {
   int64_t start[TS_MAX_RANK], stop[TS_MAX_RANK], step[TS_MAX_RANK];
   if (n == 0 || b->failed) return x;
   for (int i = 0; i <= axis; i++) start[i] = stop[i] = INT64_MIN, step[i] = 1;

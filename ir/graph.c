@@ -259,6 +259,24 @@ TsNode *ts_graph_node(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int nre
   return intern(g, &n, nout, out, false);
 }
 
+TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
+                       const TsAttr *attr) {
+  TsNode same = *n;
+  TsMeta few[8], *m = n->nout <= 8 ? few : malloc(sizeof *m * (size_t)n->nout);
+  if (!m) return no_memory(g), NULL;
+  for (int i = 0; i < n->nout; i++) m[i] = n->out[i].meta;
+  same.in = in;
+  if (attr) same.attr = attr;
+  same.region = (TsGraph **)(uintptr_t)region;
+  int line = g->line;
+  if (n->line > 0 && n->out[0].graph->unit == g->unit) g->line = n->line;
+  else if (n->line > 0) g->line = ts_graph_place(g->unit, ts_graph_where(n));
+  TsNode *made = intern(g, &same, n->nout, m, false);
+  g->line = line;
+  if (m != few) free(m);
+  return made;
+}
+
 /* ---- operators */
 static int wrong_inputs(TsGraph *g, const TsOpInfo *o, int nin, const TsVal *in) {
   int most = o->variadic ? 1 << 20 : o->nin;

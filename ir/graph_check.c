@@ -42,12 +42,14 @@ static int check_args(const TsNode *n, const TsGraph *r, int from, TsError *err)
   return 0;
 }
 
-/* The region's results from `from` on are the node's outputs. */
+/* The region's results are the node's outputs. */
 static int check_outs(const TsNode *n, const TsGraph *r, TsError *err) {
   if (count(n, err, "results of a region", r->nresult, n->nout)) return -1;
-  for (int i = 0; i < n->nout; i++)
+  for (int i = 0; i < n->nout; i++) {
+    if (!r->result[i]) return wrong(n, err, "a result of a region is missing");
     if (!fits(&r->result[i]->meta, &n->out[i].meta))
       return mismatch(n, err, "result", i, &r->result[i]->meta, &n->out[i].meta);
+  }
   return 0;
 }
 

@@ -28,10 +28,11 @@ int ts_meta_broadcast(const TsMeta *a, const TsMeta *b, TsMeta *out) {
 
 int ts_meta_check_size(const TsMeta *m, const char *what, TsError *err) {
   int64_t n = 32;
-  for (int i = 0; i < m->ndim; i++) {
+  for (int i = 0; i < m->ndim; i++)
     if (m->dim[i] < 0)
       return ts_error_set(err, TS_ERR_shape, "%s: size %lld of axis %d is negative", what,
                           (long long)m->dim[i], i);
+  for (int i = 0; i < m->ndim; i++) {
     if (m->dim[i] == 0) return 0;
     if (__builtin_mul_overflow(n, m->dim[i], &n) || n > (INT64_C(1) << 61)) {
       char text[TS_META_TEXT];

@@ -6,6 +6,7 @@
 #include "lib/text.h"
 #include "repl/lua_api.h"
 #include "vm/lower.h"
+#include "vm/tape.h"
 
 static const char *const TYPE = "tessera.graph";
 
@@ -190,7 +191,12 @@ static int run(lua_State *L) {
       return luaL_error(L, "run: argument %d is %s, not %s", k + 1, ts_meta_text(have, a), ts_meta_text(want, b));
     all[i] = args[k++];
   }
+  TsContext *c = ts_lua_context(L);
   if (ts_frame_run(f->frame, all, results)) return ts_lua_raise(L);
+  if (ts_tape_wants(c, code->nparam, all) && ts_tape_record_function(c, f->g, all, results)) {
+    for (int i = 0; i < code->nresult; i++) ts_tensor_unref(results[i]);
+    return ts_lua_raise(L);
+  }
   luaL_checkstack(L, code->nresult + 4, "results");
   for (int i = 0; i < code->nresult; i++) ts_lua_push(L, results[i]);
   return code->nresult;
@@ -267,6 +273,57 @@ static const char *where(void *arg) {
   return NULL;
 }
 
+/* ---- the tape */
+/* y:backward(dy): gradients of y, a single number unless dy is given, into x.grad of all x
+ * below it that require them. */
+static int backward(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsTensor *y = ts_lua_check_tensor(L, 1, "backward"), *dy = ts_lua_tensor(L, 2);
+  char a[TS_META_TEXT], b[TS_META_TEXT];
+  if (c->capture) return ts_lua_fail(L, TS_ERR_value, "backward: use graph.grad or graph.training_step in a captured function");
+  if (!dy && ts_tensor_numel(y) != 1)
+    return ts_lua_fail(L, TS_ERR_shape, "backward: %s is not one number; give its gradient, y:backward(dy)",
+                       ts_meta_text(&y->meta, a));
+  if (dy && (!ts_meta_same_shape(&y->meta, &dy->meta) || y->meta.dtype != dy->meta.dtype))
+    return ts_lua_fail(L, TS_ERR_shape, "backward: the gradient is %s, the tensor %s", ts_meta_text(&dy->meta, b),
+                       ts_meta_text(&y->meta, a));
+  return raise_unless(L, !ts_tape_backward(c, y, dy));
+}
+
+/* tape_graph(y) -> the backward graph of y, as a function without arguments; its leaves */
+static int tape_graph(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsTensor **leaf = NULL;
+  int n = 0;
+  TsGraph *g = ts_tape_graph(c, ts_lua_check_tensor(L, 1, "tape_graph"), ts_lua_tensor(L, 2), &n, &leaf);
+  if (!g) return ts_lua_raise(L);
+  push_function(L, g);
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    ts_lua_push(L, leaf[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  free(leaf);
+  return 2;
+}
+
+/* no_grad_enter(), no_grad_leave(): calls in between are not recorded. */
+static int no_grad_enter(lua_State *L) {
+  ts_lua_context(L)->no_grad++;
+  return 0;
+}
+
+static int no_grad_leave(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  if (c->no_grad) c->no_grad--;
+  return 0;
+}
+
+static int recording(lua_State *L) {
+  lua_pushboolean(L, !ts_lua_context(L)->no_grad);
+  return 1;
+}
+
 /* type_text(tensor) -> "f32[2,3]" */
 static int type_text(lua_State *L) {
   char text[TS_META_TEXT];
@@ -296,6 +353,10 @@ static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
                                      {"gradient", gradient},
                                      {"jvp", jvp},
                                      {"type_text", type_text},
+                                     {"tape_graph", tape_graph},
+                                     {"no_grad_enter", no_grad_enter},
+                                     {"no_grad_leave", no_grad_leave},
+                                     {"recording", recording},
                                      {"trap", trap},
                                      {NULL, NULL}};
 
@@ -309,4 +370,8 @@ void ts_lua_open_graph(lua_State *L) {
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
   luaL_register(L, NULL, functions);
+  ts_lua_push_methods(L);
+  lua_pushcfunction(L, backward);
+  lua_setfield(L, -2, "backward");
+  lua_pop(L, 1);
 }

@@ -155,6 +155,10 @@ static bool property(lua_State *L, TsTensor *x, const char *key) {
     lua_pushstring(L, ts_device_at(x->meta.device)->name);
   else if (!strcmp(key, "requires_grad"))
     lua_pushboolean(L, x->requires_grad);
+  else if (!strcmp(key, "grad")) {
+    if (x->grad) ts_lua_push(L, ts_tensor_ref(x->grad));
+    else lua_pushnil(L);
+  }
   else
     return false;
   return true;
@@ -173,7 +177,7 @@ static const char *method_name(const void *arg, int i) {
 /* Names of methods and properties, to suggest from. */
 static const char *closest_method(lua_State *L, const char *key) {
   static const char *const names[] = {"shape", "strides", "dtype", "ndim", "numel",
-                                      "nbytes", "device", "requires_grad"};
+                                      "nbytes", "device", "requires_grad", "grad"};
   lua_newtable(L);
   int n = 0;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -240,6 +244,16 @@ static int get(lua_State *L) {
   return ts_lua_index(L, ts_lua_check_tensor(L, 1, "index"), 2);
 }
 
+static int set_grad(lua_State *L, TsTensor *x) {
+  TsTensor *g = lua_isnil(L, 3) ? NULL : ts_lua_check_tensor(L, 3, "grad");
+  if (g && !ts_meta_same_shape(&g->meta, &x->meta))
+    return ts_lua_fail(L, TS_ERR_shape, "a gradient must have the tensor's shape");
+  TsTensor *old = x->grad;
+  x->grad = g ? ts_tensor_ref(g) : NULL;
+  ts_tensor_unref(old);
+  return 0;
+}
+
 static int set(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "assignment");
   const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "0";
@@ -247,6 +261,7 @@ static int set(lua_State *L) {
     x->requires_grad = (uint8_t)lua_toboolean(L, 3);
     return 0;
   }
+  if (!strcmp(key, "grad")) return set_grad(L, x);
   if (!is_slice_text(key))
     return ts_lua_fail(L, TS_ERR_attribute, "a tensor's '%s' cannot be assigned", key);
   return ts_lua_assign(L, x, 2, 3);
@@ -286,8 +301,14 @@ static int order(lua_State *L) {
   return ts_lua_raise(L);
 }
 
+/* Values are not known while a function is captured. */
+static void need_values(lua_State *L, TsTensor *x) {
+  if (x->storage->symbolic && !ts_tensor_read(x)) ts_lua_raise(L);
+}
+
 static int item(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "item");
+  need_values(L, x);
   if (ts_tensor_numel(x) != 1) {
     char t[TS_META_TEXT];
     return ts_lua_fail(L, TS_ERR_shape, "item: %s does not have exactly one element",
@@ -311,7 +332,8 @@ static void push_nested(lua_State *L, TsTensor *x, int axis, int64_t at) {
 }
 
 static int totable(lua_State *L) {
-  push_nested(L, ts_lua_check_tensor(L, 1, "totable"), 0, 0);
+  need_values(L, ts_lua_check_tensor(L, 1, "totable"));
+  push_nested(L, ts_lua_tensor(L, 1), 0, 0);
   return 1;
 }
 
@@ -329,7 +351,10 @@ static int to(lua_State *L) {
   TsDtype d = ts_dtype_parse(where, (int)strlen(where));
   TsDevice *dev = d == TS_DT_none ? ts_device_find(where, &c->err) : NULL;
   if (d == TS_DT_none && !dev) return ts_lua_raise(L);
-  TsTensor *y = dev ? ts_tensor_to(c, x, dev->index) : ts_tensor_cast(c, x, d);
+  TsAttr a = ts_attr_dtype(d);
+  TsTensor *y = dev ? ts_tensor_to(c, x, dev->index)
+                : d == ts_tensor_dtype(x) && !x->meta.weak ? ts_tensor_ref(x)
+                                                           : ts_vm_call1(c, TS_OP_cast, 1, &x, &a);
   if (!y) return ts_lua_raise(L);
   ts_lua_push(L, y);
   return 1;
@@ -388,6 +413,16 @@ static int requires_grad_(lua_State *L) {
   return 1;
 }
 
+/* x:detach(): the same bytes, without the calls that made them. */
+static int detach(lua_State *L) {
+  TsTensor *x = ts_lua_check_tensor(L, 1, "detach");
+  if (x->storage->symbolic) return ts_lua_call(L, TS_OP_stop_gradient, 1, false);
+  TsTensor *y = ts_tensor_view(x, &x->meta, x->stride, x->offset);
+  if (!y) return ts_lua_raise(L);
+  ts_lua_push(L, y);
+  return 1;
+}
+
 static int metamethod(lua_State *L) {
   TsOp op = (TsOp)lua_tointeger(L, lua_upvalueindex(1));
   lua_settop(L, op == TS_OP_neg ? 1 : 2);
@@ -399,7 +434,7 @@ void ts_lua_open_tensor(lua_State *L) {
       {"item", item},           {"totable", totable}, {"T", transposed},
       {"to", to},               {"copy_", copy_from}, {"data_ptr", data_ptr},
       {"is_contiguous", is_contiguous}, {"hash", hash}, {"bytes", bytes},
-      {"requires_grad_", requires_grad_}, {NULL, NULL}};
+      {"requires_grad_", requires_grad_}, {"detach", detach}, {NULL, NULL}};
   static const struct {
     const char *name;
     TsOp op;

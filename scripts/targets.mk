@@ -8,6 +8,7 @@ CTEST_BIN := $(CTEST:%=$(BUILD)/%)
 # Sources beside the program's own, libraries, linker flags.
 WITH_tests/repl/edit_test := tests/repl/edit_session.c tests/repl/screen_model.c
 LINK_tests/repl/edit_test := -Wl,--wrap=malloc,--wrap=realloc,--wrap=strdup
+LINK_tests/ir/graph_text_test := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 # The pool of gemm_test hides the one of the core.
 LINK_tests/vm/gemm_test   := -Wl,-z,muldefs
 LINK_tests/elem/ulp       := -Wl,-Bstatic -lquadmath -Wl,-Bdynamic
@@ -15,6 +16,7 @@ LINK_tests/elem/ulp       := -Wl,-Bstatic -lquadmath -Wl,-Bdynamic
 # Arguments: of a usual run, which has minutes for everything, and of a long one.
 ARGS_tests/elem/ulp      := --step 40009 --random 100000
 LONG_tests/elem/ulp      := --step 1009 --random 1000000
+LONG_tests/ir/graph_text_test := 10000
 ARGS_tests/vm/gemm_test  := 8
 LONG_tests/vm/gemm_test  := 400
 

@@ -34,8 +34,14 @@ int ts_capture_begin(TsContext *c, const char *name) {
   return 0;
 }
 
+void ts_capture_ref(TsGraph *g) { g->unit->refs++; }
+
 void ts_capture_release(TsGraph *g) {
   if (!g) return;
+  if (g->unit->refs > 1) {
+    ts_graph_free(g);
+    return;
+  }
   for (int i = 0; i < g->nparam; i++)
     if (g->bound[i] && g->bound[i] != TS_GRAPH_UNBOUND) ts_tensor_unref(g->bound[i]);
   ts_graph_free(g);

@@ -18,7 +18,8 @@ TsTensor *ts_capture_param(TsContext *c, const TsMeta *m, const char *name);
  * are its bound parameters, with a reference each. NULL with the error, nothing kept. */
 TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result);
 void ts_capture_abort(TsContext *c); /* all of it, regions too */
-void ts_capture_release(TsGraph *g); /* unrefs bound tensors, frees the graph */
+void ts_capture_ref(TsGraph *g);
+void ts_capture_release(TsGraph *g); /* the last one unrefs bound tensors, frees the graph */
 
 /* A region of a control operator. While it is open, calls go into it. */
 int ts_capture_region(TsContext *c, const char *name);

@@ -24,6 +24,7 @@ typedef struct TsContext {
   uint64_t seed, stream; /* the generator: stream counts random operators */
   uint64_t stream_base;  /* of the function that runs: where its random calls count from */
   TsProfile profile;
+  int no_grad; /* > 0: calls are not recorded (vm/tape.h) */
   bool trap;  /* stop at the first NaN or infinity (vm/trap.h) */
   int device; /* where new tensors are made */
   struct TsCapture *capture;        /* calls become nodes of its graph; NULL: they run */

@@ -4,8 +4,9 @@
  * one number for a whole run. Everything else is staged here, a block at a time
  * in the first-level cache: strided operands are gathered, storage types widened,
  * results narrowed and scattered. So one kernel a row and compute type serves
- * every layout and every storage type. Large results leave the block by
- * non-temporal stores, which spares reading the destination first. */
+ * every layout and every storage type. Large results go past the caches, which
+ * spares reading the destination first: the kernels of floats store so themselves,
+ * the results of others leave a block by non-temporal stores. */
 #include <string.h>
 
 #include "devices/cpu_pool.h"
@@ -17,6 +18,7 @@ enum {
   MAX_OPERANDS = 4, /* three inputs and the output */
   BLOCK = 1024,     /* elements staged at a time: four buffers of 16 KiB at most */
   STREAM_BLOCK = 256, /* when the result is streamed out: loads and stores interleave */
+  LINE = 64,
   SHORT_RUN = 16,   /* inner runs below this are staged across rows */
   GRAIN = 1 << 15,  /* elements that one thread takes at least */
   STREAM = 12 << 20, /* bytes of a result that goes past the caches */
@@ -38,7 +40,8 @@ typedef struct Job {
   int64_t dim[TS_MAX_RANK];
   Operand operand[MAX_OPERANDS]; /* inputs, then the output */
   const double *par;
-  bool stream;
+  bool stream; /* the result goes past the caches .. */
+  bool past;   /* .. by the kernel's own stores */
 } Job;
 
 /* Kernels may read whole vectors at the end of a staged run. */
@@ -125,6 +128,10 @@ static int set_output(Job *j, TsTensor *t) {
 /* ---- rows: the inner axis is long enough to be worth a kernel call */
 static bool is_direct(const Operand *o, int64_t stride) { return !o->convert && stride == o->size; }
 
+static bool whole_lines(const char *at, int64_t nbytes) {
+  return ((uintptr_t)at | (uintptr_t)nbytes) % LINE == 0;
+}
+
 /* n elements from `at` as the kernel wants them: in place, or staged into value. */
 static const void *load_run(const Job *j, const Operand *o, const char *at, int64_t n, char *value,
                             char *stored, bool *scalar) {
@@ -169,7 +176,8 @@ static void run(const Job *j, char *const *at, int64_t n, Buffers *b) {
     scalars |= (unsigned)scalar << p;
   }
   const Operand *o = &j->operand[j->nin];
-  bool direct = is_direct(o, o->stride[j->ndim - 1]) && !j->stream;
+  bool direct = j->past || (is_direct(o, o->stride[j->ndim - 1]) && !j->stream);
+  if (j->past && whole_lines(at[j->nin], n * o->size)) scalars |= TS_PW_PAST;
   void *out = direct ? at[j->nin] : b->value[j->nin];
   j->fn(n, out, in, j->par, scalars);
   if (!direct) store_run(j, o, at[j->nin], n, out, b->stored);
@@ -191,7 +199,17 @@ static bool all_direct(const Job *j) {
     bool scalar = p < j->nin && stride == 0 && !o->convert;
     if (!scalar && !is_direct(o, stride)) return false;
   }
-  return !j->stream;
+  return j->past || !j->stream;
+}
+
+/* The elements of a block of at most n. Kernels that store past the caches get whole
+ * lines of the result; what lies before and after them are blocks of their own. */
+static int64_t block_size(const Job *j, char *const *at, int64_t n) {
+  if (!j->past) return n;
+  int64_t size = j->operand[j->nin].size, line = LINE / size;
+  int64_t lead = (int64_t)(-(uintptr_t)at[j->nin] % LINE) / size;
+  if (lead) return lead < n ? lead : n;
+  return n < line ? n : n - n % line;
 }
 
 /* Elements lo..hi-1 in row-major order, row by row, in blocks. */
@@ -209,13 +227,14 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
     seek(j, i / len, at);
     for (int p = 0; p <= j->nin; p++) at[p] += col * j->operand[p].stride[inner];
     for (int64_t done = 0; done < n;) {
-      int64_t m = n - done < block ? n - done : block;
+      int64_t m = block_size(j, at, n - done < block ? n - done : block);
       run(j, at, m, &b);
       for (int p = 0; p <= j->nin; p++) at[p] += m * j->operand[p].stride[inner];
       done += m;
     }
     i += n;
   }
+  if (j->stream) ts_copy_fence();
 }
 
 /* ---- short inner runs: blocks are staged across rows */
@@ -284,6 +303,7 @@ static void execute(Job *j, int64_t n) {
   bool in_place = false;
   for (int p = 0; p < j->nin; p++) in_place |= j->operand[p].base == o->base;
   j->stream = n * o->size >= STREAM && o->stride[j->ndim - 1] == o->size && !in_place;
+  j->past &= j->stream;
   ts_cpu_parallel(n, GRAIN, runs ? rows : short_rows, j);
 }
 
@@ -326,6 +346,8 @@ static int execute_strided(TsCall *call, const TsOpInfo *o, TsPointwiseFn *fn, T
   for (int i = 0; i < call->nin && !failed; i++)
     failed = !(in[i] = prepared(call, i)) || set_input(&j, call, i, in[i], call->compute, kernel);
   if (!failed) {
+    bool own = kernel == TS_DT_f32 || kernel == TS_DT_f64;
+    j.past = own && call->out[0]->meta.dtype == kernel && j.k->pointwise.past;
     merge_axes(&j, &call->out[0]->meta);
     execute(&j, n);
   }

@@ -43,6 +43,13 @@ void ts_random_pick(TsContext *c, const TsAttr *at, uint64_t *seed, uint64_t *st
   if (has_stream && at[1].i < 0) *stream = c->stream_base + (uint64_t)(-1 - at[1].i);
 }
 
+void ts_random_pin(TsContext *c, TsAttr *at) {
+  uint64_t seed, stream;
+  ts_random_pick(c, at, &seed, &stream);
+  at[0] = ts_attr_int((int64_t)seed);
+  at[1] = ts_attr_int((int64_t)stream);
+}
+
 /* ---- one block: n elements from `first`, a multiple of BLOCK */
 static void make_truncated(const Job *j, int64_t n, const Staged *bits, void *y) {
   double z[BLOCK];

@@ -312,7 +312,9 @@ static int run_bound(TsFrame *f, TsTensor *const *args, TsTensor **results) {
       if (code->reg[r].kind == TS_REG_into && f->changes[r]) put(f, r, f->reg[code->reg[r].of]);
     }
   }
+  c->no_grad++;
   int failed = loop(f);
+  c->no_grad--;
   for (int i = 0; i < code->nresult && !failed; i++) results[i] = ts_tensor_ref(f->reg[code->result[i]]);
   forget(f);
   c->stream_base = base;

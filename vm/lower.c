@@ -171,8 +171,8 @@ static int put_clone(Lower *l, TsVal v, int line, Place *out) {
 
 /* The view's strides, or false if the elements would have to be copied. */
 static bool view_layout(Lower *l, const TsNode *n, TsTensor *from, TsTensor **out) {
-  TsTensor *in[1] = {from};
-  TsCall call = {.ctx = l->c, .op = (TsOp)n->op, .nin = 1, .nout = 1, .in = in, .out = out, .attr = n->attr};
+  TsTensor *in[TS_MAX_IN] = {from, from};
+  TsCall call = {.ctx = l->c, .op = (TsOp)n->op, .nin = n->nin, .nout = 1, .in = in, .out = out, .attr = n->attr};
   *out = NULL;
   int failed = ts_vm_handler[n->op](&call);
   if (!failed && (*out)->storage == from->storage) return true;
@@ -199,7 +199,9 @@ static int put_view(Lower *l, const TsNode *n) {
     l->code->reg[to->reg].kind = TS_REG_view;
     l->code->reg[to->reg].of = from.reg;
   }
-  ts_code_add(l->code, n->op, 1, &from.reg, row_of(n)->nattr, n->attr, 1, &to->reg, line_of(n));
+  uint32_t in[TS_MAX_IN] = {from.reg};
+  for (int k = 1; k < n->nin; k++) in[k] = n->in[k] ? place_of(l, n->in[k])->reg : TS_CODE_NONE;
+  ts_code_add(l->code, n->op, n->nin, in, row_of(n)->nattr, n->attr, 1, &to->reg, line_of(n));
   return 0;
 }
 
@@ -362,9 +364,11 @@ TsCode *ts_lower(TsContext *c, const TsGraph *g) {
   Lower l = {.c = c, .g = g};
   TsCapture *capture = c->capture; /* constants are computed, not captured */
   c->capture = NULL;
+  c->no_grad++;
   int failed = open_lower(&l) || lower_all(&l) || ts_code_plan(l.code, &c->err) ||
                ts_code_verify(l.code, &c->err);
   c->capture = capture;
+  c->no_grad--;
   close_lower(&l);
   if (!failed) return l.code;
   ts_code_free(l.code);

@@ -17,6 +17,9 @@ int ts_random_fill(TsContext *c, TsOp op, const TsAttr *attr, TsDtype d, uint64_
 void ts_random_pick(TsContext *c, const TsAttr *seed_and_stream, uint64_t *seed,
                     uint64_t *stream);
 
+/* Puts them into the attributes, so that the call can be repeated. */
+void ts_random_pin(TsContext *c, TsAttr *seed_and_stream);
+
 /* Rows with a file of their own, vm/exec_draw.c. */
 int ts_random_permutation(TsCall *call, uint64_t seed, uint64_t stream);
 int ts_random_categorical(TsCall *call, uint64_t seed, uint64_t stream);

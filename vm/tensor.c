@@ -7,6 +7,7 @@
 #include "devices/device.h"
 #include "devices/memory.h"
 #include "vm/copy.h"
+#include "vm/tape.h"
 
 /* ---- storage */
 enum { HEADER = 64 }; /* data up to INLINE_MAX bytes stand right behind their storage */
@@ -146,6 +147,7 @@ static TsTensor *tensor_on(TsContext *c, const TsMeta *m, TsStorage *s) {
   t->refs = 1;
   t->requires_grad = 0;
   t->origin = NULL;
+  t->grad = NULL;
   t->id = c->next_id++;
   t->storage = s;
   t->offset = 0;
@@ -222,6 +224,8 @@ TsTensor *ts_tensor_wrap(TsContext *c, const TsMeta *m, void *host, void (*relea
 
 void ts_tensor_unref(TsTensor *t) {
   if (!t || --t->refs) return;
+  if (t->origin && !t->storage->symbolic) ts_record_unref(t->origin);
+  if (t->grad) ts_tensor_unref(t->grad);
   if (--t->storage->refs == 0) storage_free(t->storage);
   ts_memory_free(t, sizeof *t);
 }

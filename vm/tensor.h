@@ -38,6 +38,7 @@ typedef struct TsTensor {
   int64_t offset; /* bytes from the storage's start */
   uint64_t id;    /* unique in the context */
   void *origin;   /* symbolic: its TsVal; else the tape's record of how it was made, or NULL */
+  struct TsTensor *grad; /* sum of the gradients that arrived, or NULL */
   TsMeta meta;    /* meta.device: where operators on it run */
   int64_t stride[TS_MAX_RANK]; /* in elements */
 } TsTensor;

@@ -8,7 +8,9 @@
 #include "devices/device.h"
 #include "vm/capture.h"
 #include "vm/copy.h"
+#include "vm/random.h"
 #include "vm/exec.h"
+#include "vm/tape.h"
 #include "vm/trap.h"
 
 /* The handler of a row by its class; a row without its function does not link. */
@@ -82,7 +84,10 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
       return -1;
     }
   }
+  bool record = ts_tape_wants(c, call->nin, call->in);
+  c->no_grad += record; /* what a handler calls inside is its own matter */
   int failed = ts_vm_handler[call->op](call);
+  c->no_grad -= record;
   if (!failed && ts_cpu_interrupted())
     failed = ts_error_set(&c->err, TS_ERR_interrupt, "%s: interrupted", o->name);
   if (failed) {
@@ -90,7 +95,7 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
     return -1;
   }
   ts_trace_record(&c->trace, call);
-  if (c->trap && ts_trap_check(call)) {
+  if ((record && ts_tape_record(call)) || (c->trap && ts_trap_check(call))) {
     release(call->out, call->nout);
     return -1;
   }
@@ -115,6 +120,12 @@ static int call_general(TsCall *call, const TsOpInfo *o, int room) {
     ts_op_defaults(call->op, preset);
     if (ts_op_check_attrs(call->op, preset, &call->ctx->err)) return -1;
     call->attr = preset;
+  }
+  TsAttr pinned[TS_MAX_ATTR]; /* backward repeats a recorded random call */
+  if (o->cls == TS_CLASS_RANDOM && ts_tape_wants(call->ctx, call->nin, call->in)) {
+    memcpy(pinned, call->attr, sizeof *pinned * o->nattr);
+    ts_random_pin(call->ctx, pinned + o->nattr - 2);
+    call->attr = pinned;
   }
   int device = device_of(call);
   if (device < 0 || infer_call(call, &inf, meta)) return -1;
@@ -191,10 +202,14 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
     made[i] = given ? ts_tensor_ref(out[i]) : ts_tensor_new(c, &inf.out[i]);
     failed = !made[i];
   }
+  c->no_grad++;
   if (!failed) failed = ts_vm_handler[op](&call);
+  c->no_grad--;
   if (!failed) ts_trace_record(&c->trace, &call);
-  for (int i = 0; i < nout && i < call.nout && !failed; i++)
+  for (int i = 0; i < nout && i < call.nout && !failed; i++) {
     if (made[i] != out[i]) failed = ts_vm_assign(c, out[i], made[i]);
+    else out[i]->storage->version++;
+  }
   release(made, call.nout);
   return failed ? -1 : 0;
 }
@@ -223,6 +238,11 @@ int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
 
 int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (c->capture) return ts_capture_assign(c, dst, src);
+  if (dst->origin && !c->no_grad) {
+    ts_error_set(&c->err, TS_ERR_value, "a tensor that was computed from others that require gradients is changed in place");
+    return ts_error_hint(&c->err, "write x = x * 2 instead of x:mul_(2), or use tessera.no_grad");
+  }
+  dst->storage->version++;
   TsMeta m = dst->meta;
   char a[TS_META_TEXT], b[TS_META_TEXT];
   if (ts_meta_broadcast(&dst->meta, &src->meta, &m) || !ts_meta_same_shape(&m, &dst->meta))

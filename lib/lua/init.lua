@@ -13,6 +13,17 @@ local tessera = {
   core = core,
 }
 
+-- Calls f(...) without recording what it computes for backward().
+function tessera.no_grad(f, ...)
+  core.no_grad_enter()
+  local function leave(ok, ...)
+    core.no_grad_leave()
+    if not ok then error((...), 0) end
+    return ...
+  end
+  return leave(xpcall(f, function(message) return message end, ...))
+end
+
 -- Random operators, also as op.normal and so on; rng.seed sets the generator.
 local rng = { seed = core.seed, state = core.rng_state }
 for _, name in ipairs(core.family("random")) do rng[name] = core.op[name] end

@@ -4,6 +4,7 @@
 #ifndef TS_VM_KERNELS_POINTWISE_H
 #define TS_VM_KERNELS_POINTWISE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -12,6 +13,8 @@ enum {
 #undef OP
   TS_PW_COUNT
 };
+
+enum { TS_PW_PAST = 1 << 8 }; /* a bit of scalars: see `past` below */
 
 /* n >= 0 elements; in[i] points to n elements of the kernel's type, or, where bit i of
  * scalars is set, to one that stands for all of them. par holds the values of the row's f
@@ -25,6 +28,9 @@ typedef void TsPointwiseFn(int64_t n, void *out, const void *const *in, const do
 typedef struct TsPointwiseKernels {
   TsPointwiseFn *f32[TS_PW_COUNT];
   TsPointwiseFn *f64[TS_PW_COUNT];
+  /* Whether those that store their own type heed TS_PW_PAST: out, whole cache lines, goes
+   * past the caches, and a fence is due after the last call. */
+  bool past;
 } TsPointwiseKernels;
 
 void ts_kernels_pointwise_avx512(TsPointwiseKernels *k);

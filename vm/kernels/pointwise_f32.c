@@ -6,6 +6,12 @@
 
 #include "lib/elem/elem_f32.inc"
 
+#if defined TS_ISA_avx512
+#define v_stream(p, v) _mm512_stream_ps(p, v)
+#elif defined TS_ISA_avx2
+#define v_stream(p, v) _mm256_stream_ps(p, v)
+#endif
+
 #include "vm/kernels/pointwise_float.inc"
 
 void TS_ISA(ts_pointwise_fill_f32)(TsPointwiseFn **fn) { fill(fn); }
