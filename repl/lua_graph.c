@@ -5,6 +5,7 @@
 
 #include "lib/text.h"
 #include "repl/lua_api.h"
+#include "vm/compile.h"
 #include "vm/lower.h"
 #include "vm/tape.h"
 
@@ -13,6 +14,7 @@ static const char *const TYPE = "tessera.graph";
 /* A captured function: its graph, and its code when it ran. */
 typedef struct Function {
   TsGraph *g;
+  TsText rewrites; /* a line for each rule that fired */
   TsCode *code;
   TsFrame *frame;
 } Function;
@@ -74,9 +76,18 @@ static int capture_end(lua_State *L) {
   TsTensor **t;
   need_capture(L, c);
   int n = list_of(L, 1, &t);
-  TsGraph *g = ts_capture_end(c, n, t);
-  if (!g) return ts_lua_raise(L);
-  return push_function(L, g);
+  TsGraph *raw = ts_capture_end(c, n, t);
+  if (!raw) return ts_lua_raise(L);
+  TsText log = {0};
+  TsGraph *g = ts_compile_rewrite(c, raw, &log);
+  ts_capture_release(raw);
+  if (!g) {
+    ts_text_free(&log);
+    return ts_lua_raise(L);
+  }
+  push_function(L, g);
+  ((Function *)lua_touserdata(L, -1))->rewrites = log;
+  return 1;
 }
 
 static int capture_abort(lua_State *L) {
@@ -206,7 +217,9 @@ static int text_of(lua_State *L) {
   Function *f = check(L);
   TsText t = {0};
   const char *what = luaL_optstring(L, 2, "graph");
-  if (!strcmp(what, "bytecode")) {
+  if (!strcmp(what, "rewrites")) {
+    ts_text_str(&t, f->rewrites.at ? f->rewrites.at : "");
+  } else if (!strcmp(what, "bytecode")) {
     ready(L, f);
     ts_code_text(f->code, &t);
   } else {
@@ -254,7 +267,8 @@ static int collect(lua_State *L) {
   ts_frame_free(f->frame);
   ts_code_free(f->code);
   ts_capture_release(f->g);
-  *f = (Function){NULL, NULL, NULL};
+  ts_text_free(&f->rewrites);
+  memset(f, 0, sizeof *f);
   return 0;
 }
 

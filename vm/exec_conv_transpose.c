@@ -92,6 +92,15 @@ static TsGemmType gemm_type(TsDtype d) {
                                  : TS_GEMM_f32;
 }
 
+/* A window of one element at stride one: the image itself is the right operand. */
+static bool is_product(const Job *j) {
+  const TsConv *c = &j->c;
+  for (int i = 0; i < 3; i++)
+    if (c->window[i] != 1 || c->stride[i] != 1 || j->padding[i] || c->in[i] != c->out[i])
+      return false;
+  return true;
+}
+
 static int multiply(Job *j) {
   const TsConv *c = &j->c;
   TsGemmType type = gemm_type(c->acc);
@@ -109,16 +118,23 @@ static int multiply(Job *j) {
               .c_cs = 1,
               .fill_b = fill,
               .fill_b_arg = j};
-  int64_t *at[2] = {ts_scratch_take((g.batch + 1) * 8), ts_scratch_take((g.batch + 1) * 8)};
-  int failed = !at[0] || !at[1] ? no_memory(j) : 0;
+  int64_t *at[3];
+  int failed = 0;
+  for (int i = 0; i < 3; i++)
+    if (!(at[i] = ts_scratch_take((g.batch + 1) * 8))) failed = no_memory(j);
   for (int64_t i = 0; i < g.batch && !failed; i++) {
     at[0][i] = i % c->groups * c->og * j->taps;
     at[1][i] = i * c->og * j->positions;
+    at[2][i] = i / c->groups * j->image.step_n + i % c->groups * c->cg * j->image.step_c;
+  }
+  if (is_product(j)) {
+    g.fill_b = NULL;
+    g.b = j->image.at, g.b_rs = j->image.step_c, g.b_cs = 1, g.b_batch = at[2];
   }
   g.a_batch = at[0], g.c_batch = at[1];
   if (j->bias) g.finish = finish, g.finish_arg = j;
   if (!failed) failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
-  free(at[0]), free(at[1]);
+  for (int i = 0; i < 3; i++) free(at[i]);
   return failed;
 }
 

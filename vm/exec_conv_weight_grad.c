@@ -7,10 +7,11 @@
  * operand.
  *
  * So it is a matrix product [channels out] x [positions] x [taps], of which the right
- * operand exists only as a rule. Both images are laid out with channels last: then a
- * position has all its channels side by side, g is a plain operand, and the taps of a row
- * of the window are runs of neighbours. (With channels first a panel of taps would be
- * gathered number by number.) Depthwise, a lane is a channel and a tap is a sum. */
+ * operand exists only as a rule. The image is laid out with channels last: then a position
+ * has all its channels side by side, and the taps of a row of the window are runs of
+ * neighbours. (With channels first a panel of taps would be gathered number by number.)
+ * Operands without a window stay channels first, their panels being transposes. Depthwise,
+ * a lane is a channel and a tap is a sum. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +31,9 @@ typedef struct Job {
   bool last;    /* layout nhwc */
   int64_t taps; /* of one group; channels of x; places in an image of g and in all */
   int64_t channels, positions, steps, size;
-  TsTensor *x, *g; /* channels last, row-major, in the accumulate type; x padded */
+  /* Row-major, in the accumulate type; channels last but for operands of planes. */
+  TsTensor *x, *g;
+  bool planes_x, planes_g;
   const char *image;
   int64_t at_step[3], at_image; /* elements of the image from place to place of g */
   int64_t *tap;
@@ -96,9 +99,17 @@ static TsTensor *padded(const Job *j, TsTensor *x) {
   return NULL;
 }
 
+static bool has_window(const TsConv *c) {
+  for (int i = 0; i < 3; i++)
+    if (c->window[i] != 1 || c->stride[i] != 1 || c->before[i] || c->in[i] != c->out[i])
+      return true;
+  return false;
+}
+
 static int ready(Job *j) {
   TsContext *ctx = j->call->ctx;
-  TsTensor *x = moved(j->call->in[0], j->last), *g = moved(j->call->in[1], j->last);
+  TsTensor *x = moved(j->call->in[0], j->last || j->planes_x);
+  TsTensor *g = moved(j->call->in[1], j->last || j->planes_g);
   if (x && g) {
     j->x = padded(j, x);
     j->g = j->x ? ts_tensor_cast(ctx, g, j->c.acc) : NULL;
@@ -157,6 +168,35 @@ static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int
   }
 }
 
+/* Positions [k0, k0 + nk), through all images, of n channels from `first` of an operand
+ * [images][channels][positions]. */
+static void fill_planes(const Job *j, char *dst, int width, TsTensor *x, int64_t first, int64_t n,
+                        int64_t k0, int64_t nk) {
+  int64_t channels = x->meta.dim[1], P = j->positions;
+  const char *from = (const char *)x->storage->host + x->offset;
+  for (int64_t k = 0, m; k < nk; k += m) {
+    int64_t image = (k0 + k) / P, p = (k0 + k) % P;
+    m = P - p < nk - k ? P - p : nk - k;
+    j->k->copy.transpose(m, n, dst + k * width * j->size, width * j->size,
+                         from + ((image * channels + first) * P + p) * j->size, P * j->size,
+                         (int)j->size, 0);
+  }
+  for (int64_t k = 0; k < nk && n < width; k++)
+    memset(dst + (k * width + n) * j->size, 0, (size_t)((width - n) * j->size));
+}
+
+static void fill_g(void *arg, void *dst, int width, int64_t batch, int64_t i0, int64_t n,
+                   int64_t k0, int64_t nk) {
+  const Job *j = arg;
+  fill_planes(j, dst, width, j->g, batch * j->c.og + i0, n, k0, nk);
+}
+
+static void fill_x(void *arg, void *dst, int width, int64_t batch, int64_t i0, int64_t n,
+                   int64_t k0, int64_t nk) {
+  const Job *j = arg;
+  fill_planes(j, dst, width, j->x, batch * j->c.cg + i0, n, k0, nk);
+}
+
 static TsGemmType gemm_type(TsDtype d) {
   switch (d) {
   case TS_DT_f64: return TS_GEMM_f64;
@@ -180,7 +220,8 @@ static TsGemm product(const Job *j, TsTensor *y) {
 static int multiply(Job *j, TsTensor *y) {
   TsGemm g = product(j, y);
   int64_t *at[2] = {NULL, NULL};
-  g.batch = j->c.groups, g.fill_b = fill, g.fill_b_arg = j;
+  g.batch = j->c.groups, g.fill_b = j->planes_x ? fill_x : fill, g.fill_b_arg = j;
+  if (j->planes_g) g.fill_a = fill_g, g.fill_a_arg = j;
   int failed = !(g.c = ts_tensor_write(y)) ? -1 : 0;
   for (int i = 0; i < 2 && !failed; i++) {
     at[i] = ts_scratch_take(g.batch * 8);
@@ -310,6 +351,8 @@ int ts_exec_conv_weight_grad(TsCall *call) {
   bool complex = ts_dtype_is(d, TS_KIND_C), lanes = j.c.cg == 1 && j.c.og == 1 && !complex;
   bool direct = j.last && !lanes;
   TsTensor *t = direct ? ts_tensor_ref(y) : ordered(&j, lanes);
+  j.planes_g = !j.last && !lanes && !complex;
+  j.planes_x = j.planes_g && !has_window(&j.c);
   int failed = !t || ready(&j) || list_taps(&j);
   if (!failed)
     failed = lanes ? depthwise(&j, t) : complex ? complex_product(&j, t) : multiply(&j, t);

@@ -100,7 +100,8 @@ function Optimizer:load_state_dict(state)
     if i then
       local s = self.state[tonumber(i) + 1] or {}
       self.state[tonumber(i) + 1] = s
-      s[name] = t:clone()
+      -- In place where it exists: a captured step holds these tensors.
+      if s[name] then s[name]:copy_(t) else s[name] = t:clone() end
     end
   end
 end

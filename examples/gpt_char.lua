@@ -1,0 +1,122 @@
+-- A character GPT that learns the GNU GPL: 4 layers, width 128, context 128.
+--
+--   tessera examples/gpt_char.lua [--steps N] [--text FILE] [--checkpoint FILE] [--resume]
+--
+-- The whole step (forward, backward, AdamW) is captured once and runs as one function of
+-- bytecode. A checkpoint holds parameters, optimiser state and the step: a run that is cut
+-- and resumed gives the same bits as one that is not.
+
+local tessera = require "tessera"
+local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
+  tessera.rng
+
+local options = { steps = 700, text = "/usr/share/common-licenses/GPL-3", checkpoint = nil, seed = 1 }
+for i = 1, #(arg or {}) do
+  local name = arg[i]:match "^%-%-(%a+)$"
+  if name == "resume" then options.resume = true
+  elseif name and arg[i + 1] then options[name] = tonumber(arg[i + 1]) or arg[i + 1] end
+end
+
+local LAYERS, WIDTH, HEADS, CONTEXT, BATCH = 4, 128, 4, 128, 12
+
+local text = data.text(options.text)
+local tokenizer = data.CharTokenizer(text)
+local tokens = tokenizer:encode(text)
+local V = tokenizer.size
+local train, test = data.split(tokens, 0.9)
+
+-- ---- the model
+rng.seed(options.seed)
+local GPT = nn.Module:extend "GPT"
+
+function GPT:init()
+  self.token, self.position = nn.Embedding(V, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+  self.blocks = nn.List()
+  for i = 1, LAYERS do self.blocks[i] = nn.TransformerBlock(WIDTH, HEADS, { causal = true }) end
+  self.norm = nn.LayerNorm(WIDTH)
+  self.head = nn.Linear(WIDTH, V, { bias = false })
+  for _, p in ipairs(self:named_parameters()) do
+    if p[2].ndim == 2 then p[2]:copy_(op.normal(p[2].shape, { std = 0.05 })) end
+  end
+end
+
+function GPT:forward(ids)
+  local x = self.token(ids) + self.position(op.arange(ids.shape[2]))
+  for _, block in ipairs(self.blocks) do x = block(x) end
+  return self.head(self.norm(x))
+end
+
+local model = tessera.no_grad(GPT)
+local optimizer = optim.AdamW(model:parameters(), { lr = 2e-3, betas = { 0.9, 0.95 }, weight_decay = 0.1 })
+
+local function loss_of(m, x, y) return op.cross_entropy(m(x), y) end
+
+local step = graph.training_step(model, loss_of, optimizer, {
+  schedule = optim.schedule.cosine { lr = 2e-3, final = 1e-4, warmup = 50, steps = options.steps },
+})
+local evaluate = graph.module("evaluate", function(x, y) return loss_of(model, x, y) end)
+
+local function test_loss()
+  local sum, n = 0, 0
+  local width = CONTEXT * 8
+  for at = 0, test.numel - width - 1, width do
+    local x = test:narrow(0, at, width):reshape(8, CONTEXT)
+    local y = test:narrow(0, at + 1, width):reshape(8, CONTEXT)
+    sum, n = sum + tessera.no_grad(evaluate, x, y):item(), n + 1
+  end
+  return sum / n
+end
+
+-- ---- checkpoints
+local function save(path)
+  local state = {}
+  for name, t in pairs(model:state_dict()) do state["model." .. name] = t end
+  for name, t in pairs(optimizer:state_dict()) do state["optimizer." .. name] = t end
+  tessera.save(path, state)
+end
+
+local function load(path)
+  local m, o = {}, {}
+  for name, t in pairs(tessera.load(path)) do
+    local part, rest = name:match "^(%a+)%.(.+)$"
+    if part == "model" then m[rest] = t else o[rest] = t end
+  end
+  tessera.no_grad(function()
+    model:load_state_dict(m)
+    optimizer:load_state_dict(o)
+  end)
+end
+
+if options.resume then load(options.checkpoint) end
+
+-- ---- training
+print(("%s: %d characters, %d different; %d parameters, %d steps of %d x %d"):format(options.text, tokens.numel,
+  V, model:num_parameters(), options.steps, BATCH, CONTEXT))
+
+local batches = data.windows(train, { batch = BATCH, length = CONTEXT, seed = options.seed, start = optimizer.steps })
+local bar = data.progress(options.steps, { label = "train", unit = "tok", scale = BATCH * CONTEXT })
+local stop = tonumber(options.stop) or options.steps
+while optimizer.steps < stop do
+  local loss = step(batches())
+  bar:update(optimizer.steps, { loss = loss })
+end
+bar:finish()
+print(("test loss %.3f nats a character"):format(test_loss()))
+if options.checkpoint then save(options.checkpoint) end
+
+-- ---- a sample, by the Gumbel maximum with temperature
+local predict = graph.module("predict", function(ids) return model(ids) end)
+local function sample(prompt, count, temperature)
+  local ids = tokenizer:encode(prompt)
+  for i = 1, count do
+    local n = math.min(ids.numel, CONTEXT)
+    local window = op.zeros({ 1, CONTEXT }, { dtype = "i64" })
+    window:narrow(1, 0, n):copy_(ids:narrow(0, ids.numel - n, n))
+    local logits = predict(window)[0][n - 1] / temperature
+    local next_id = op.categorical(logits, { seed = options.seed, stream = i })
+    ids = op.concat { ids, next_id }
+  end
+  return tokenizer:decode(ids)
+end
+
+print(tessera.no_grad(sample, "The licensee ", 300, 0.7))

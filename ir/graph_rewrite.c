@@ -1,0 +1,357 @@
+/* The rewriting engine: patterns, matching, and the pass. The rules' guards and results are
+ * in ir/rules_<group>.c. */
+#include "ir/graph_rewrite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/graph_copy.h"
+
+typedef struct Rule {
+  const char *name, *pattern, *result, *reason;
+  TsRewriteKind kind;
+  TsRuleGuard *guard;
+  TsRuleMake *make;
+} Rule;
+
+static const Rule rules[] = {
+#define RULE(name, kind, pattern, guard, result, reason)                                       \
+  {#name, pattern, result, reason, TS_REWRITE_##kind, ts_rule_guard_##guard, NULL},
+#define MAKE(name, kind, pattern, guard, reason)                                               \
+  {#name, pattern, NULL, reason, TS_REWRITE_##kind, ts_rule_guard_##guard, ts_rule_make_##name},
+#include "ir/rules.def"
+#undef RULE
+#undef MAKE
+};
+enum { NRULE = sizeof rules / sizeof *rules };
+
+/* ---- expressions, read once */
+typedef enum ExprKind { EXPR_op, EXPR_any_op, EXPR_var, EXPR_number, EXPR_absent } ExprKind;
+
+typedef struct Expr {
+  ExprKind kind;
+  TsOp op;
+  char var;
+  bool rest; /* "...": any operands */
+  double number;
+  int nkid;
+  struct Expr *kid[6];
+} Expr;
+
+static Expr pool[NRULE * 16];
+static int npool;
+static Expr *pattern_of[NRULE], *result_of[NRULE];
+static int first_rule[TS_OP_COUNT], any_rules[NRULE], nany, next_rule[NRULE];
+
+static Expr *new_expr(ExprKind kind) {
+  TS_ASSERT(npool < (int)(sizeof pool / sizeof *pool));
+  pool[npool].kind = kind;
+  return &pool[npool++];
+}
+
+static Expr *read_expr(const char **s) {
+  while (**s == ' ') ++*s;
+  if (**s == '?') {
+    Expr *e = new_expr(EXPR_var);
+    e->var = (*s)[1];
+    *s += 2;
+    return e;
+  }
+  if (**s == '_') {
+    ++*s;
+    return new_expr(EXPR_absent);
+  }
+  if (**s != '(') {
+    Expr *e = new_expr(EXPR_number);
+    char *end;
+    e->number = strtod(*s, &end);
+    TS_ASSERT(end != *s);
+    *s = end;
+    return e;
+  }
+  char name[40];
+  int n = 0;
+  for (++*s; **s && !strchr(" )", **s); ++*s) name[n++] = **s;
+  name[n] = 0;
+  Expr *e = new_expr(strcmp(name, "*") ? EXPR_op : EXPR_any_op);
+  e->op = ts_op_find(name);
+  if (e->kind == EXPR_op && e->op == TS_OP_COUNT) TS_BUG("rules: no operator %s", name);
+  for (;;) {
+    while (**s == ' ') ++*s;
+    if (**s == ')') break;
+    if (!strncmp(*s, "...", 3)) {
+      e->rest = true;
+      *s += 3;
+      continue;
+    }
+    e->kid[e->nkid++] = read_expr(s);
+  }
+  ++*s;
+  return e;
+}
+
+static void read_rules(void) {
+  static bool done;
+  if (done) return;
+  done = true;
+  for (int i = 0; i < TS_OP_COUNT; i++) first_rule[i] = -1;
+  for (int i = NRULE; i-- > 0;) {
+    const char *p = rules[i].pattern, *q = rules[i].result;
+    pattern_of[i] = read_expr(&p);
+    result_of[i] = q ? read_expr(&q) : NULL;
+    if (pattern_of[i]->kind == EXPR_any_op) {
+      any_rules[nany++] = i;
+      continue;
+    }
+    next_rule[i] = first_rule[pattern_of[i]->op];
+    first_rule[pattern_of[i]->op] = i;
+  }
+}
+
+/* ---- facts for guards */
+const TsAttr *ts_rule_attr(const TsNode *n, const char *name) {
+  const TsOpInfo *o = ts_op_info((TsOp)n->op);
+  for (int i = 0; i < o->nattr; i++)
+    if (strlen(name) == (size_t)o->attr[i].namelen && !memcmp(name, o->attr[i].name, strlen(name)))
+      return &n->attr[i];
+  TS_BUG("%s has no attribute %s", o->name, name);
+}
+
+bool ts_rule_fill(TsVal v, double *value) {
+  const TsNode *n = v->node;
+  switch (n->op) {
+    case TS_NODE_number: *value = n->number; return true;
+    case TS_OP_ones:
+    case TS_OP_ones_like: *value = 1; return true;
+    case TS_OP_zeros:
+    case TS_OP_zeros_like: *value = 0; return true;
+    case TS_OP_full:
+    case TS_OP_full_like: *value = ts_rule_attr(n, "value")->f; return true;
+    case TS_OP_broadcast_to:
+    case TS_OP_reshape: return ts_rule_fill(n->in[0], value);
+    default: return false;
+  }
+}
+
+bool ts_rule_single(const TsRewrite *r, TsVal v) {
+  return v->node->id < (uint32_t)r->nuses && r->uses[v->node->id] <= 1;
+}
+
+bool ts_rule_guard_always(const TsRewrite *r) {
+  (void)r;
+  return true;
+}
+
+/* ---- matching */
+static bool commutes(uint16_t op) {
+  return op == TS_OP_add || op == TS_OP_mul || op == TS_OP_minimum || op == TS_OP_maximum ||
+         op == TS_OP_logical_and || op == TS_OP_logical_or;
+}
+
+static bool match(TsRewrite *r, const Expr *e, TsVal v);
+
+static bool match_kids(TsRewrite *r, const Expr *e, const TsNode *n, bool swapped) {
+  TsVal saved[26];
+  memcpy(saved, r->var, sizeof saved);
+  for (int i = 0; i < e->nkid; i++) {
+    int k = swapped ? 1 - i : i;
+    if (match(r, e->kid[i], k < n->nin ? n->in[k] : NULL)) continue;
+    memcpy(r->var, saved, sizeof saved);
+    return false;
+  }
+  return true;
+}
+
+static bool match_node(TsRewrite *r, const Expr *e, const TsNode *n) {
+  if (n->op >= TS_OP_COUNT || n->nout != 1) return false;
+  if (e->kind == EXPR_op && n->op != e->op) return false;
+  if (!e->rest && n->nin > e->nkid) return false;
+  if (match_kids(r, e, n, false)) return true;
+  return e->nkid == 2 && n->nin == 2 && commutes(n->op) && match_kids(r, e, n, true);
+}
+
+static bool match(TsRewrite *r, const Expr *e, TsVal v) {
+  double value;
+  switch (e->kind) {
+    case EXPR_var: {
+      TsVal *slot = &r->var[e->var - 'a'];
+      if (*slot) return *slot == v;
+      *slot = v;
+      return v != NULL || e->var >= 'a';
+    }
+    case EXPR_number: return v && ts_rule_fill(v, &value) && value == e->number;
+    case EXPR_absent: return !v;
+    default: return v && match_node(r, e, v->node);
+  }
+}
+
+/* ---- results */
+static TsVal build(TsRewrite *r, const Expr *e) {
+  TsVal in[6];
+  if (e->kind == EXPR_var) return r->var[e->var - 'a'];
+  if (e->kind == EXPR_number) return ts_graph_number(r->g, e->number);
+  if (e->kind == EXPR_absent) return NULL;
+  for (int i = 0; i < e->nkid; i++) in[i] = build(r, e->kid[i]);
+  return ts_build(&r->b, e->op, e->nkid, in, TS_NO_ATTRS, NULL);
+}
+
+/* v in the root's shape, or NULL where the type differs. */
+static TsVal of_type(TsRewrite *r, TsVal v, const TsMeta *want) {
+  if (!v || v->meta.weak || v->meta.dtype != want->dtype) return NULL;
+  if (ts_meta_same_shape(&v->meta, want)) return v;
+  TsMeta m = v->meta;
+  if (ts_meta_broadcast(&m, want, &m) || !ts_meta_same_shape(&m, want)) return NULL;
+  return ts_build(&r->b, TS_OP_broadcast_to, TS_IN(v),
+                  TS_ATTRS({"shape", ts_b_ints(want->dim, want->ndim)}), NULL);
+}
+
+static void log_rule(TsRewrite *r, const char *name, const char *reason, const TsNode *n) {
+  if (!r->o->log) return;
+  const char *where = ts_graph_where(n);
+  ts_text_format(r->o->log, "%s%s%s: %s\n", name, *where ? " at " : "", where, reason);
+}
+
+static TsVal apply(TsRewrite *r, int i, TsVal v) {
+  const Rule *rule = &rules[i];
+  if (rule->kind > r->o->most) return NULL;
+  memset(r->var, 0, sizeof r->var);
+  r->root = v->node;
+  if (!match_node(r, pattern_of[i], v->node) || !rule->guard(r)) return NULL;
+  TsMeta want = v->meta;
+  TsVal made = of_type(r, rule->make ? rule->make(r) : build(r, result_of[i]), &want);
+  if (!made || made == v) return NULL;
+  log_rule(r, rule->name, rule->reason, v->node);
+  return made;
+}
+
+/* ---- constants */
+static TsVal filled(TsRewrite *r, double value, const TsMeta *m) {
+  return ts_build(&r->b, TS_OP_full, 0, NULL,
+                  TS_ATTRS({"shape", ts_b_ints(m->dim, m->ndim)}, {"value", ts_b_f(value)},
+                           {"dtype", ts_b_dtype(m->dtype)}),
+                  NULL);
+}
+
+static TsVal fold(TsRewrite *r, TsVal v) {
+  const TsNode *n = v->node;
+  double in[TS_MAX_IN], value;
+  const TsMeta *m[TS_MAX_IN];
+  int kinds = TS_KIND_F | TS_KIND_B | TS_KIND_I;
+  if (!r->o->eval || n->op >= TS_OP_COUNT || ts_op_info((TsOp)n->op)->cls != TS_CLASS_POINTWISE)
+    return NULL;
+  if (!ts_dtype_is((TsDtype)v->meta.dtype, kinds) || n->nin == 0) return NULL;
+  for (int i = 0; i < n->nin; i++) {
+    if (!n->in[i] || !ts_rule_fill(n->in[i], &in[i])) return NULL;
+    m[i] = &n->in[i]->meta;
+  }
+  if (!r->o->eval(r->o->arg, (TsOp)n->op, n->nin, in, m, n->attr, (TsDtype)v->meta.dtype, &value))
+    return NULL;
+  log_rule(r, "fold", "computed from constants", n);
+  return filled(r, value, &v->meta);
+}
+
+/* ---- simplification */
+enum { DEEPEST = 60 };
+
+static TsVal one_step(TsRewrite *r, TsVal v) {
+  TsVal made = fold(r, v);
+  for (int i = first_rule[v->node->op]; !made && i >= 0; i = next_rule[i]) made = apply(r, i, v);
+  for (int i = 0; !made && i < nany; i++) made = apply(r, any_rules[nany - 1 - i], v);
+  return made;
+}
+
+static TsVal simplify(TsRewrite *r, TsVal v) {
+  while (v && v->node->op < TS_OP_COUNT && v->node->nout == 1 && r->depth < DEEPEST) {
+    r->depth++;
+    TsVal made = one_step(r, v);
+    r->depth--;
+    if (!made || r->b.failed) break;
+    v = made;
+  }
+  return v;
+}
+
+static bool room(TsRewrite *r, uint32_t id) {
+  if (id < (uint32_t)r->nuses) return true;
+  int n = (int)id * 2 + 64;
+  int *p = realloc(r->uses, sizeof *p * (size_t)n);
+  if (!p) return ts_build_fail(&r->b, TS_ERR_memory, "out of memory"), false;
+  for (int i = r->nuses; i < n; i++) p[i] = 0;
+  r->uses = p;
+  r->nuses = n;
+  return true;
+}
+
+static TsVal emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out) {
+  TsRewrite *r = (TsRewrite *)b;
+  TsVal made[1024];
+  int nout = 0;
+  TsVal v = b->failed ? NULL : ts_graph_emit(r->g, op, nin, in, attr, made, &nout);
+  b->failed |= r->g->b.failed;
+  if (!v || !room(r, v->node->id)) return NULL;
+  if (nout == 1) made[0] = v = simplify(r, v);
+  if (out) memcpy(out, made, sizeof *out * (size_t)nout);
+  return v;
+}
+
+static const TsMeta *meta(TsBuild *b, TsVal v) {
+  (void)b;
+  return &v->meta;
+}
+
+static TsVal number(TsBuild *b, double value) { return ts_graph_number(((TsRewrite *)b)->g, value); }
+
+/* ---- the pass */
+static int *count_uses(const TsGraph *g, const unsigned char *live) {
+  int *uses = calloc((size_t)g->nnode + 1, sizeof *uses);
+  if (!uses) return NULL;
+  for (int i = 0; i < g->nnode; i++) {
+    const TsNode *n = g->node[i];
+    for (int k = 0; live[i] && k < n->nin; k++)
+      if (n->in[k]) uses[n->in[k]->node->id]++;
+  }
+  for (int i = 0; i < g->nresult; i++) uses[g->result[i]->node->id] += 2; /* it must stay */
+  for (int i = 0; i < g->nupdate; i++) uses[g->update[i].value->node->id] += 2;
+  return uses;
+}
+
+static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses) {
+  if (ts_graph_map_node(m, n)) return -1;
+  if (n->nout == 0) return 0;
+  TsVal v = m->value[m->start[n->id]];
+  if (!room(r, v->node->id)) return -1;
+  r->g->line = v->node->line;
+  if (n->nout == 1) v = simplify(r, v);
+  if (!v || r->b.failed) return -1;
+  m->value[m->start[n->id]] = v;
+  if (!room(r, v->node->id)) return -1;
+  r->uses[v->node->id] += uses;
+  return 0;
+}
+
+TsGraph *ts_graph_rewrite(const TsGraph *from, const TsRewriteOptions *o) {
+  TsGraphMap m;
+  TsGraph *g = NULL, *clean = NULL;
+  unsigned char *live = ts_graph_live(from);
+  int *uses = live ? count_uses(from, live) : NULL;
+  read_rules();
+  if (uses && !ts_graph_map_open(&m, NULL, from)) {
+    if ((g = ts_graph_map_shell(&m, NULL, from, from->err))) {
+      TsRewrite r = {.b = {.emit = emit, .meta = meta, .number = number, .err = from->err}, .g = g, .o = o};
+      int failed = 0;
+      g->unit->nrandom = from->unit->nrandom;
+      for (int i = 0; i < from->nnode && !failed; i++)
+        if (live[i] && from->node[i]->op != TS_NODE_param)
+          failed = rewrite_node(&r, &m, from->node[i], uses[i]);
+      if (!failed) failed = ts_graph_map_finish(&m);
+      free(r.uses);
+      if (!failed) clean = ts_graph_clone(g, from->err);
+    }
+    ts_graph_map_close(&m);
+  }
+  ts_graph_free(g);
+  free(uses);
+  free(live);
+  return clean;
+}

@@ -1,0 +1,173 @@
+/* Guards and results of identities, inverse pairs, movement, broadcasts. */
+#include <string.h>
+
+#include "ir/graph_rewrite.h"
+
+static const TsMeta *meta_of(const TsRewrite *r, char name) { return &ts_rule_var(r, name)->meta; }
+static const TsMeta *root_meta(const TsRewrite *r) { return &r->root->out[0].meta; }
+static const TsNode *inner(const TsRewrite *r) { return r->root->in[0]->node; }
+
+/* ---- types */
+bool ts_rule_guard_integer(const TsRewrite *r) {
+  return ts_dtype_is((TsDtype)root_meta(r)->dtype, TS_KIND_U | TS_KIND_I | TS_KIND_B);
+}
+bool ts_rule_guard_boolean_x(const TsRewrite *r) { return meta_of(r, 'x')->dtype == TS_DT_bool; }
+bool ts_rule_guard_real_x(const TsRewrite *r) { return !ts_dtype_is((TsDtype)meta_of(r, 'x')->dtype, TS_KIND_C); }
+bool ts_rule_guard_same_shape_x(const TsRewrite *r) { return ts_meta_same_shape(meta_of(r, 'x'), root_meta(r)); }
+bool ts_rule_guard_same_type_x(const TsRewrite *r) {
+  return meta_of(r, 'x')->dtype == root_meta(r)->dtype && !meta_of(r, 'x')->weak;
+}
+
+/* ---- transforms: the same axis and norm, the length not changed */
+static bool same_int(const TsNode *a, const TsNode *b, const char *name) {
+  return ts_rule_attr(a, name)->i == ts_rule_attr(b, name)->i;
+}
+
+static bool same_axis(const TsNode *a, const TsNode *b) {
+  int64_t n = a->out[0].meta.ndim, i = ts_rule_attr(a, "axis")->i, k = ts_rule_attr(b, "axis")->i;
+  return (i < 0 ? i + n : i) == (k < 0 ? k + n : k);
+}
+
+bool ts_rule_guard_fft_pair(const TsRewrite *r) {
+  const TsNode *a = r->root, *b = inner(r);
+  return ts_rule_attr(a, "n")->type == TS_ATTR_none && ts_rule_attr(b, "n")->type == TS_ATTR_none &&
+         same_axis(a, b) && same_int(a, b, "norm");
+}
+
+bool ts_rule_guard_rfft_pair(const TsRewrite *r) {
+  return ts_rule_attr(inner(r), "n")->type == TS_ATTR_none && same_axis(r->root, inner(r)) &&
+         same_int(r->root, inner(r), "norm") &&
+         ts_meta_same_shape(meta_of(r, 'x'), root_meta(r));
+}
+
+/* A complex transform of a real tensor and back gives complex numbers. */
+static TsVal itself(TsRewrite *r) {
+  TsVal x = ts_rule_var(r, 'x');
+  return ts_build_cast(&r->b, x, (TsDtype)root_meta(r)->dtype);
+}
+TsVal ts_rule_make_ifft_fft(TsRewrite *r) { return itself(r); }
+TsVal ts_rule_make_fft_ifft(TsRewrite *r) { return itself(r); }
+TsVal ts_rule_make_irfft_rfft(TsRewrite *r) { return ts_rule_var(r, 'x'); }
+TsVal ts_rule_make_idct_dct(TsRewrite *r) { return ts_rule_var(r, 'x'); }
+TsVal ts_rule_make_dct_idct(TsRewrite *r) { return ts_rule_var(r, 'x'); }
+
+/* ---- movement */
+TsVal ts_rule_make_reshape_reshape(TsRewrite *r) {
+  return ts_build_reshape(&r->b, ts_rule_var(r, 'x'), root_meta(r)->dim, root_meta(r)->ndim);
+}
+
+static int64_t axis_of(const TsNode *n, const char *name) {
+  int64_t i = ts_rule_attr(n, name)->i;
+  return i < 0 ? i + n->out[0].meta.ndim : i;
+}
+
+bool ts_rule_guard_inverse_transposes(const TsRewrite *r) {
+  int64_t a = axis_of(r->root, "axis0"), b = axis_of(r->root, "axis1");
+  int64_t c = axis_of(inner(r), "axis0"), d = axis_of(inner(r), "axis1");
+  return (a == c && b == d) || (a == d && b == c);
+}
+TsVal ts_rule_make_transpose_transpose(TsRewrite *r) { return ts_rule_var(r, 'x'); }
+
+static void permutation(const TsNode *n, int64_t *perm) {
+  const TsAttr *a = ts_rule_attr(n, "perm");
+  for (int i = 0; i < a->n; i++) perm[i] = a->ints[i] < 0 ? a->ints[i] + a->n : a->ints[i];
+}
+
+TsVal ts_rule_make_permute_permute(TsRewrite *r) {
+  int64_t a[TS_MAX_RANK], b[TS_MAX_RANK], both[TS_MAX_RANK];
+  int n = root_meta(r)->ndim;
+  permutation(r->root, a);
+  permutation(inner(r), b);
+  for (int i = 0; i < n; i++) both[i] = b[a[i]];
+  return ts_build_permute(&r->b, ts_rule_var(r, 'x'), both, n);
+}
+
+bool ts_rule_guard_identity_permutation(const TsRewrite *r) {
+  int64_t p[TS_MAX_RANK];
+  permutation(r->root, p);
+  for (int i = 0; i < root_meta(r)->ndim; i++)
+    if (p[i] != i) return false;
+  return true;
+}
+
+/* The middle type holds every value of the first, and the last one is reached in one step. */
+static bool holds(TsDtype wide, TsDtype narrow) {
+  if (wide == narrow) return true;
+  if (narrow == TS_DT_bool) return true;
+  switch (narrow) {
+    case TS_DT_bf16:
+    case TS_DT_f16: return wide == TS_DT_f32 || wide == TS_DT_f64;
+    case TS_DT_f32: return wide == TS_DT_f64;
+    case TS_DT_i8:
+    case TS_DT_u8: return wide == TS_DT_i16 || wide == TS_DT_i32 || wide == TS_DT_i64 || wide == TS_DT_f32 || wide == TS_DT_f64;
+    case TS_DT_i16: return wide == TS_DT_i32 || wide == TS_DT_i64 || wide == TS_DT_f32 || wide == TS_DT_f64;
+    case TS_DT_i32: return wide == TS_DT_i64 || wide == TS_DT_f64;
+    default: return false;
+  }
+}
+
+bool ts_rule_guard_lossless_middle(const TsRewrite *r) {
+  TsDtype first = (TsDtype)meta_of(r, 'x')->dtype, last = (TsDtype)root_meta(r)->dtype;
+  if (meta_of(r, 'x')->weak || !holds((TsDtype)inner(r)->out[0].meta.dtype, first)) return false;
+  /* Integers that become narrower wrap, floats saturate: only where the ends agree in kind. */
+  return first == last || (ts_dtype_is(first, TS_KIND_F) && ts_dtype_is(last, TS_KIND_F));
+}
+
+TsVal ts_rule_make_cast_cast(TsRewrite *r) {
+  return ts_build_cast(&r->b, ts_rule_var(r, 'x'), (TsDtype)root_meta(r)->dtype);
+}
+
+TsVal ts_rule_make_expand_expand(TsRewrite *r) {
+  return ts_build(&r->b, TS_OP_broadcast_to, TS_IN(ts_rule_var(r, 'x')),
+                  TS_ATTRS({"shape", ts_b_ints(root_meta(r)->dim, root_meta(r)->ndim)}), NULL);
+}
+
+/* ---- broadcasts into pointwise operators */
+static bool is_pointwise(const TsNode *n) {
+  return n->op < TS_OP_COUNT && ts_op_info((TsOp)n->op)->cls == TS_CLASS_POINTWISE;
+}
+
+bool ts_rule_guard_unary(const TsRewrite *r) {
+  return is_pointwise(r->root) && r->root->nin == 1 && !ts_rule_var(r, 'x')->meta.weak;
+}
+
+TsVal ts_rule_make_unary_expand(TsRewrite *r) {
+  TsVal x = ts_rule_var(r, 'x');
+  return r->b.emit(&r->b, (TsOp)r->root->op, 1, &x, r->root->attr, NULL);
+}
+
+/* An operand that is a broadcast, or the same number everywhere: it can be left smaller if
+ * the others give the result its shape and its type. */
+static TsVal smaller(const TsRewrite *r, TsVal v) {
+  double value;
+  if (v->meta.ndim > 0 && ts_rule_fill(v, &value) && ts_dtype_is((TsDtype)v->meta.dtype, TS_KIND_F | TS_KIND_I))
+    return ts_graph_number(r->g, value);
+  if (v->node->op == TS_OP_broadcast_to && !v->node->in[0]->meta.weak) return v->node->in[0];
+  return NULL;
+}
+
+static bool replace_operand(const TsRewrite *r, int at, TsVal *in) {
+  const TsMeta *want = root_meta(r), *m[TS_MAX_IN];
+  for (int i = 0; i < r->root->nin; i++) in[i] = r->root->in[i];
+  if (!in[at] || !(in[at] = smaller(r, in[at]))) return false;
+  for (int i = 0; i < r->root->nin; i++) m[i] = in[i] ? &in[i]->meta : NULL;
+  TsError ignored;
+  TsInfer inf = {.op = (TsOp)r->root->op, .nin = r->root->nin, .in = m, .attr = r->root->attr, .err = &ignored};
+  return !ts_op_infer(&inf) && inf.out[0].dtype == want->dtype && ts_meta_same_shape(&inf.out[0], want);
+}
+
+bool ts_rule_guard_expanded_operand(const TsRewrite *r) {
+  TsVal in[TS_MAX_IN];
+  if (!is_pointwise(r->root) || r->root->nin < 2) return false;
+  for (int i = 0; i < r->root->nin; i++)
+    if (replace_operand(r, i, in)) return true;
+  return false;
+}
+
+TsVal ts_rule_make_binary_expand(TsRewrite *r) {
+  TsVal in[TS_MAX_IN];
+  for (int i = 0; i < r->root->nin; i++)
+    if (replace_operand(r, i, in))
+      return r->b.emit(&r->b, (TsOp)r->root->op, r->root->nin, in, r->root->attr, NULL);
+  return NULL;
+}
