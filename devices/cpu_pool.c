@@ -152,7 +152,7 @@ static void set_spans(int64_t n, int64_t grain) {
   int64_t each = grains / count, more = grains % count;
   for (int i = 0; i < count; i++) {
     int64_t end = first + (each + (i < more)) * grain;
-    pool.span[i].end = i == count - 1 ? n : end;
+    pool.span[i].end = end < n ? end : n; /* the last grain may be a part of one */
     atomic_store_explicit(&pool.span[i].next, first, memory_order_relaxed);
     first = end;
   }

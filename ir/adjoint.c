@@ -126,7 +126,7 @@ static const TsAttr *copy_attrs(Recorder *r, TsOp op, const TsAttr *attr) {
     if (to[i].type != TS_ATTR_ints && to[i].type != TS_ATTR_floats) continue;
     void *list = keep(r, 8 * (size_t)(to[i].n + 1));
     if (!list) return NULL;
-    memcpy(list, attr[i].ints, 8 * (size_t)to[i].n);
+    if (to[i].n) memcpy(list, attr[i].ints, 8 * (size_t)to[i].n);
     to[i].ints = list;
   }
   return to;
@@ -155,7 +155,7 @@ static TsVal record_emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const Ts
   TsVal *list = keep(r, sizeof(TsVal) * (size_t)(nin + nout));
   const TsAttr *own = attr ? copy_attrs(r, op, attr) : NULL;
   if (b->failed) return NULL;
-  memcpy(list, in, sizeof(TsVal) * (size_t)nin);
+  if (nin) memcpy(list, in, sizeof(TsVal) * (size_t)nin);
   memcpy(list + nin, made, sizeof(TsVal) * (size_t)nout);
   r->tape[r->n++] = (TsTapeEntry){.op = op, .nin = nin, .nout = nout, .in = list,
                                   .out = list + nin, .attr = own, .line = -1};

@@ -11,7 +11,7 @@ int ts_shape_rule_create(TsInfer *inf) {
     return ts_error_set(inf->err, TS_ERR_shape, "%s: %d axes are more than %d", name, a->n,
                         TS_MAX_RANK);
   m->ndim = (uint8_t)a->n;
-  memcpy(m->dim, a->ints, (size_t)a->n * sizeof *m->dim);
+  if (a->n) memcpy(m->dim, a->ints, (size_t)a->n * sizeof *m->dim);
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/control.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
 #include "vm/compile.h"
@@ -109,6 +110,24 @@ static int region_begin(lua_State *L) {
   return raise_unless(L, !ts_capture_region(c, luaL_checkstring(L, 1)));
 }
 
+/* region_param(like [, slice]) -> a parameter of the region: of like's type, or of a slice
+ * of it along axis 0 */
+static int region_param(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsTensor *t = ts_lua_check_tensor(L, 1, "region_param");
+  TsMeta m = t->meta;
+  need_capture(L, c);
+  if (lua_toboolean(L, 2)) {
+    if (m.ndim == 0) return ts_lua_fail(L, TS_ERR_shape, "scan: a scalar has no axis to scan along");
+    m.ndim--;
+    memmove(m.dim, m.dim + 1, sizeof *m.dim * m.ndim);
+  }
+  TsTensor *s = ts_capture_param(c, &m, NULL);
+  if (!s) return ts_lua_raise(L);
+  ts_lua_push(L, s);
+  return 1;
+}
+
 static int region_end(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsTensor **t;
@@ -118,6 +137,64 @@ static int region_end(lua_State *L) {
   if (!g) return ts_lua_raise(L);
   lua_pushlightuserdata(L, g);
   return 1;
+}
+
+/* control(kind, {inputs}, {regions}, {numbers}) -> outputs. The numbers are the attributes
+ * in their order, false where absent. */
+static TsNodeOp control_op(lua_State *L, const char *kind) {
+  static const struct {
+    const char *name;
+    TsNodeOp op;
+  } known[] = {{"call", TS_NODE_call}, {"cond", TS_NODE_cond}, {"while_loop", TS_NODE_while_loop},
+               {"scan", TS_NODE_scan}, {"fixed_point", TS_NODE_fixed_point}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(kind, known[i].name)) return known[i].op;
+  return (TsNodeOp)luaL_error(L, "control: no operator %s", kind);
+}
+
+static int region_list(lua_State *L, int table, TsGraph **region) {
+  int n = (int)lua_objlen(L, table);
+  for (int i = 0; i < n && i < 2; i++) {
+    lua_rawgeti(L, table, i + 1);
+    region[i] = lua_touserdata(L, -1);
+    lua_pop(L, 1);
+  }
+  return n;
+}
+
+static void control_attrs(lua_State *L, int table, TsNodeOp op, TsAttr *attr) {
+  for (int i = 0; i < (int)lua_objlen(L, table); i++) {
+    lua_rawgeti(L, table, i + 1);
+    bool real = op == TS_NODE_fixed_point && i == TS_FIXED_tol, flag = op == TS_NODE_scan && i == TS_SCAN_reverse;
+    if (flag) attr[i] = ts_attr_bool(lua_toboolean(L, -1));
+    else if (lua_isnumber(L, -1)) attr[i] = real ? ts_attr_f(lua_tonumber(L, -1)) : ts_attr_int(lua_tointeger(L, -1));
+    lua_pop(L, 1);
+  }
+}
+
+static int values_of(lua_State *L, TsContext *c, int table, TsVal **out);
+
+static int control(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsNodeOp op = control_op(L, luaL_checkstring(L, 1));
+  TsGraph *region[2] = {NULL, NULL}, *g = ts_capture_graph(c);
+  TsAttr attr[8] = {{0}};
+  TsVal *in;
+  need_capture(L, c);
+  g->b.failed = false;
+  const char *place = c->where(c->where_arg);
+  if (place) g->line = ts_graph_place(g->unit, place);
+  int n = values_of(L, c, 2, &in), nregion = region_list(L, 3, region);
+  control_attrs(L, 4, op, attr);
+  TsNode *made = ts_graph_control(g, op, n, in, nregion, region, attr);
+  if (!made) return ts_lua_raise(L);
+  luaL_checkstack(L, made->nout + 4, "results");
+  for (int i = 0; i < made->nout; i++) {
+    TsTensor *t = ts_capture_symbol(c, &made->out[i]);
+    if (!t) return ts_lua_raise(L);
+    ts_lua_push(L, t);
+  }
+  return made->nout;
 }
 
 /* ---- derivatives inside a capture */
@@ -363,7 +440,9 @@ static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
                                      {"capture_abort", capture_abort},
                                      {"capturing", capturing},
                                      {"region_begin", region_begin},
+                                     {"region_param", region_param},
                                      {"region_end", region_end},
+                                     {"control", control},
                                      {"gradient", gradient},
                                      {"jvp", jvp},
                                      {"type_text", type_text},

@@ -6,6 +6,16 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "ir/control.h"
+
+/* Random calls in a round draw from streams of their own, a function of the streams outside
+ * and the round, so that a backward round repeats its forward one. */
+static uint64_t stream_of(uint64_t base, int64_t round) {
+  uint64_t z = base + 0x9e3779b97f4a7c15u * (uint64_t)(round + 1);
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return (z ^ z >> 31) | 1ull << 63;
+}
 
 static void release(TsTensor **t, int n) {
   for (int i = 0; i < n; i++) ts_tensor_unref(t[i]);
@@ -17,23 +27,27 @@ static int run_cond(const TsInstr *i, TsFrame *const *sub, TsTensor *const *in, 
 }
 
 /* Inputs are the nout values that change, then what both functions also read. */
-static int run_while(TsContext *c, const TsInstr *i, TsFrame *const *sub, TsTensor *const *in, TsTensor **out) {
+static int run_while(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub, TsTensor *const *in, TsTensor **out) {
   int n = (int)i->nout, all = (int)i->nin;
   TsTensor **v = malloc(sizeof *v * (size_t)(all + n + 1)), *test = NULL;
   int failed = v ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
   for (int k = 0; !failed && k < all; k++) v[k] = in[k];
   for (int k = 0; !failed && k < n; k++) ts_tensor_ref(v[k]);
   TsTensor **next = v + all;
-  while (!failed && !(failed = ts_frame_run(sub[i->sub], v, &test))) {
+  uint64_t base = c->stream_base;
+  int64_t most = code->attr[i->attr].type == TS_ATTR_int ? code->attr[i->attr].i : INT64_MAX;
+  for (int64_t t = 0; !failed && t < most && !(failed = ts_frame_run(sub[i->sub], v, &test)); t++) {
     bool more = ts_tensor_get_int(test, 0) != 0;
     ts_tensor_unref(test);
     if (!more) break;
     if (ts_cpu_interrupted()) failed = ts_error_set(&c->err, TS_ERR_interrupt, "while_loop: interrupted");
+    c->stream_base = stream_of(base, t);
     if (!failed && !(failed = ts_frame_run(sub[i->sub + 1], v, next))) {
       release(v, n);
       memcpy(v, next, sizeof *v * (size_t)n);
     }
   }
+  c->stream_base = base;
   for (int k = 0; v && k < n; k++) {
     if (failed) ts_tensor_unref(v[k]);
     else out[k] = v[k];
@@ -42,7 +56,7 @@ static int run_while(TsContext *c, const TsInstr *i, TsFrame *const *sub, TsTens
   return failed ? -1 : 0;
 }
 
-/* ---- scan: attributes carries, slices, reverse */
+/* ---- scan */
 static TsTensor *slice_of(TsTensor *x, int64_t at) {
   TsMeta m = x->meta;
   m.ndim--;
@@ -82,9 +96,10 @@ static int round_of(Scan *s, TsFrame *body, TsTensor *const *in, int64_t at) {
 static int run_scan(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
                     TsTensor *const *in, TsTensor **out) {
   const TsAttr *a = code->attr + i->attr;
-  Scan s = {.c = c, .ncarry = (int)a[0].i, .nslice = (int)a[1].i, .nin = (int)i->nin, .nout = (int)i->nout, .out = out};
-  bool reverse = a[2].i != 0;
-  s.length = a[3].type == TS_ATTR_int ? a[3].i : in[s.ncarry]->meta.dim[0];
+  Scan s = {.c = c, .ncarry = (int)a[TS_SCAN_carry].i,
+            .nslice = (int)a[TS_SCAN_xs].i, .nin = (int)i->nin, .nout = (int)i->nout, .out = out};
+  bool reverse = a[TS_SCAN_reverse].i != 0;
+  s.length = a[TS_SCAN_length].type == TS_ATTR_int ? a[TS_SCAN_length].i : in[s.ncarry]->meta.dim[0];
   s.v = calloc((size_t)(s.nin + s.nout) + 1, sizeof *s.v);
   if (!s.v) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
   s.made = s.v + s.nin;
@@ -94,10 +109,13 @@ static int run_scan(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame 
   for (int k = s.ncarry; k < s.nout; k++) out[k] = NULL;
   for (int k = s.ncarry; k < s.nout && !failed; k++)
     failed = !(out[k] = ts_tensor_new(c, &code->reg[code->operand[i->at + i->nin + (uint32_t)k]].meta));
+  uint64_t base = c->stream_base;
   for (int64_t t = 0; t < s.length && !failed; t++) {
+    c->stream_base = stream_of(base, reverse ? s.length - 1 - t : t);
     failed = round_of(&s, sub[i->sub], in, reverse ? s.length - 1 - t : t);
     if (ts_cpu_interrupted() && !failed) failed = ts_error_set(&c->err, TS_ERR_interrupt, "scan: interrupted");
   }
+  c->stream_base = base;
   for (int k = 0; k < s.ncarry; k++) {
     if (failed) ts_tensor_unref(s.v[k]);
     else out[k] = s.v[k];
@@ -148,7 +166,7 @@ int ts_control_run(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *
   switch (i->op) {
     case TS_VM_call: return ts_frame_run(sub[i->sub], in, out);
     case TS_VM_cond: return run_cond(i, sub, in, out);
-    case TS_VM_while_loop: return run_while(c, i, sub, in, out);
+    case TS_VM_while_loop: return run_while(c, i, code, sub, in, out);
     case TS_VM_scan: return run_scan(c, i, code, sub, in, out);
     case TS_VM_fixed_point: return run_fixed_point(c, i, code, sub, in, out);
     case TS_VM_custom:

@@ -300,8 +300,10 @@ static int run_bound(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   TsContext *c = f->ctx;
   if (code->slab_nbytes && !(f->slab.host = ts_memory_alloc(code->slab_nbytes))) return no_memory(c);
   uint64_t base = c->stream_base;
-  c->stream_base = c->stream;
-  c->stream += (uint64_t)code->nrandom;
+  if (!code->region) {
+    c->stream_base = c->stream;
+    c->stream += (uint64_t)code->nrandom;
+  }
   c->live_bytes += code->slab_nbytes;
   for (int i = 0; i < code->nparam; i++)
     if (!code->bound[i]) put(f, (uint32_t)i, args[i]);

@@ -309,7 +309,8 @@ static int put_params(Lower *l) {
 
 static int put_places(Lower *l) {
   const TsUnit *u = l->g->unit;
-  l->code->nrandom = l->g->parent ? 0 : u->nrandom;
+  l->code->nrandom = u->nrandom;
+  l->code->region = l->g->parent != NULL;
   if (!(l->code->place = calloc((size_t)u->nplace + 1, sizeof *l->code->place))) return no_memory(l);
   for (; l->code->nplace < u->nplace; l->code->nplace++)
     if (!(l->code->place[l->code->nplace] = strdup(u->place[l->code->nplace]))) return no_memory(l);

@@ -43,7 +43,7 @@ static uint64_t *put_operand(uint64_t *w, const TsTensor *x) {
 static uint64_t *put_attr(uint64_t *w, const TsAttr *a) {
   *w++ = a->type | (uint64_t)a->n << 8;
   if (a->type == TS_ATTR_ints || a->type == TS_ATTR_floats) {
-    memcpy(w, a->ints, (size_t)a->n * 8);
+    if (a->n) memcpy(w, a->ints, (size_t)a->n * 8);
     return w + a->n;
   }
   if (a->type == TS_ATTR_str) {

@@ -14,81 +14,9 @@
 
 local core = require "tessera.core"
 local Module = require "tessera.module"
+local tree = require "tessera.tree"
+local flatten, unflatten, describe, set_modules = tree.flatten, tree.unflatten, tree.describe, tree.set_modules
 local graph = {}
-
--- ---- structures: tables of tensors are flattened, in a fixed order of keys
-
-local function sorted_keys(t)
-  local numbers, names = {}, {}
-  for k in pairs(t) do
-    if type(k) == "number" then numbers[#numbers + 1] = k
-    elseif type(k) == "string" then names[#names + 1] = k end
-  end
-  table.sort(numbers)
-  table.sort(names)
-  for i = 1, #names do numbers[#numbers + 1] = names[i] end
-  return numbers
-end
-
-local flatten -- the leaves into list, with their paths in names; returns the shape of the rest
-
-local function flatten_table(value, list, names, path)
-  local spec = { kind = "table", keys = sorted_keys(value) }
-  for i, key in ipairs(spec.keys) do
-    spec[i] = flatten(value[key], list, names, path .. "." .. tostring(key))
-  end
-  return spec
-end
-
-local function flatten_module(value, list, names, path)
-  local spec = { kind = "module", module = value, at = #list }
-  for _, field in ipairs(value:tensors()) do
-    list[#list + 1] = field.tensor
-    names[#names + 1] = path .. "." .. field.name
-    spec[#spec + 1] = field
-  end
-  return spec
-end
-
-function flatten(value, list, names, path)
-  if core.is_tensor(value) then
-    list[#list + 1] = value
-    names[#names + 1] = path
-    return { kind = "tensor", at = #list }
-  end
-  if Module.is_module(value) then return flatten_module(value, list, names, path) end
-  if type(value) == "table" then return flatten_table(value, list, names, path) end
-  return { kind = "value", value = value }
-end
-
-local function unflatten(spec, list)
-  if spec.kind == "tensor" then return list[spec.at] end
-  if spec.kind == "value" then return spec.value end
-  if spec.kind == "module" then return spec.module end
-  local t = {}
-  for i, key in ipairs(spec.keys) do t[key] = unflatten(spec[i], list) end
-  return t
-end
-
--- What a specialisation depends on, as text; tensors by dtype and shape.
-local describe
-local function describe_table(spec, list)
-  local parts = {}
-  for i, key in ipairs(spec.keys) do parts[i] = tostring(key) .. "=" .. describe(spec[i], list) end
-  return "{" .. table.concat(parts, ",") .. "}"
-end
-
-function describe(spec, list)
-  if spec.kind == "tensor" then return core.type_text(list[spec.at]) end
-  if spec.kind == "table" then return describe_table(spec, list) end
-  if spec.kind == "module" then
-    local parts = { spec.module.class, spec.module.training and "train" or "eval" }
-    for i = 1, #spec do parts[#parts + 1] = core.type_text(list[spec.at + i]) end
-    return table.concat(parts, " ")
-  end
-  local v = spec.value
-  return type(v) == "string" and ("%q"):format(v) or tostring(v)
-end
 
 -- ---- capture
 
@@ -108,15 +36,6 @@ local function parameter_names(f, n)
   local names, info = {}, debug.getinfo(f, "u")
   for i = 1, n do names[i] = debug.getlocal(f, i) or ("arg" .. i) end
   return names, info
-end
-
--- Puts symbols into the fields of modules among the arguments, and takes them out again.
-local function set_modules(spec, list)
-  if spec.kind == "module" then
-    for i, field in ipairs(spec) do rawset(field.module, field.key, list[spec.at + i]) end
-  elseif spec.kind == "table" then
-    for i = 1, #spec do set_modules(spec[i], list) end
-  end
 end
 
 local function capture(name, f, specs, list, names, n)

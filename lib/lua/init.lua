@@ -50,9 +50,16 @@ function tessera.save(path, value, metadata) return require("tessera.io").save(p
 function core.op.rearrange(...) return require("tessera.einops").rearrange(...) end
 core.methods.rearrange = core.op.rearrange
 
+-- Control operators are loaded when one is first named.
+local control_names = { cond = true, while_loop = true, scan = true, map = true, fixed_point = true, recursive = true }
+
 -- A misspelt operator is an error where it is written. rawget(op, name) asks.
 setmetatable(core.op, {
-  __index = function(_, name)
+  __index = function(t, name)
+    if control_names[name] then
+      require "tessera.control"
+      return rawget(t, name)
+    end
     local guess = type(name) == "string" and core.suggest(name)
     error(("there is no operator '%s'%s"):format(tostring(name),
       guess and ("\n  hint: did you mean '%s'?"):format(guess) or ""), 2)

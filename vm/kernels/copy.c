@@ -232,8 +232,7 @@ static void stream_runs(int64_t n, int64_t nbytes, void *dst, const void *src, i
  * dst is touched once. Columns are cut into panels, and a panel is walked along src's
  * rows with the lines two blocks ahead on their way. Long rows of src are streams of
  * their own: 16 of them make a panel, more are too many for the prefetchers. Short rows
- * adjoin, so a panel is as wide as a tile, its stores are long runs in few rows at a time,
- * and the next panel's lines come early. */
+ * adjoin, so a panel is four blocks wide and the next panel's lines come early. */
 #define BLOCK(bytes)                                                                           \
   INLINE void block##bytes(char *d, int64_t dr, const char *s, int64_t sc, int nt) {           \
     for (int i = 0; i < LINE / bytes; i += SIDE_##bytes)                                       \
@@ -294,7 +293,7 @@ BLOCK_COPIED(2)
   static void transpose##bytes(int64_t rows, int64_t cols, char *d, int64_t dr, const char *s, \
                                int64_t sc, int nt) {                                           \
     enum { SIDE = LINE / bytes, STREAMS = SIDE > 16 ? SIDE : 16 };                             \
-    int64_t wide = sc <= SHORT_ROW ? 64 * SIDE : STREAMS;                                      \
+    int64_t wide = sc <= SHORT_ROW ? 4 * SIDE : STREAMS;                                       \
     int64_t off = -(int64_t)(uintptr_t)d & (LINE - 1), head = off / bytes;                     \
     nt = nt && dr % LINE == 0 && off % bytes == 0;                                             \
     if (nt && head) {                                                                          \
