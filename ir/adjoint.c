@@ -188,7 +188,7 @@ int ts_adjoint_by_definition(TsAdjoint *a, TsComposeFn *definition) {
   for (int i = 0; i < k.nout && i < a->nout; i++)
     if (a->grad[i]) y[ny] = out[i], dy[ny++] = a->grad[i];
   for (int i = 0; i < a->nin; i++)
-    if (a->wanted[i]) x[nx] = a->in[i], at[nx++] = i;
+    if (ts_wanted_once(a, i)) x[nx] = a->in[i], at[nx++] = i;
   TsReverse v = {.b = a->b, .ntape = r.n, .tape = r.tape, .ny = ny, .y = y, .dy = dy, .nx = nx,
                  .x = x, .dx = dx};
   if (!failed) failed = ts_reverse(&v);

@@ -63,6 +63,8 @@ typedef struct TsReverse {
   int ny, nx;
   const TsVal *y, *dy; /* results and their gradients */
   const TsVal *x;      /* what to differentiate by: any values of the tape */
+  int nheld;
+  const TsVal *held;   /* values that count as given, whatever they were computed from */
   TsVal *dx;           /* out: NULL where y does not depend on x */
   int *line;           /* set to an entry's line while its adjoint runs, or NULL */
   int failed_at;       /* out: the tape entry without an adjoint, or -1 */
@@ -87,6 +89,13 @@ int ts_vjp(TsBuild *b, TsOp op, int nin, int ngrad, const TsVal *in, const TsAtt
 /* ---- short forms for adjoints; every one passes NULL (a failed emit) through */
 static inline TsVal ts_input(const TsAdjoint *a, int i) { return i < a->nin ? a->in[i] : NULL; }
 static inline bool ts_wanted(const TsAdjoint *a, int i) { return i < a->nin && a->wanted[i]; }
+/* Wanted, and not the same value as an earlier input: for adjoints that ask for the whole
+ * gradient by a value, which must arrive once. */
+static inline bool ts_wanted_once(const TsAdjoint *a, int i) {
+  for (int k = 0; k < i; k++)
+    if (a->wanted[k] && a->in[k] == a->in[i]) return false;
+  return a->wanted[i];
+}
 TsVal ts_build_neg(TsBuild *b, TsVal x);
 TsVal ts_build_add(TsBuild *b, TsVal x, TsVal y);
 TsVal ts_build_sub(TsBuild *b, TsVal x, TsVal y);

@@ -255,10 +255,10 @@ int ts_adjoint_node_while_loop(TsAdjoint *a) {
   for (int i = 0; i < n->nout; i++)
     if (a->grad[i]) l.y[l.ny] = &scan->out[i], l.dy[l.ny++] = a->grad[i];
   for (int i = 0; i < n->nin; i++)
-    if (a->wanted[i]) l.x[l.nx++] = n->in[i];
+    if (ts_wanted_once(a, i)) l.x[l.nx++] = n->in[i];
   int failed = ts_graph_gradient(g, l.ny, l.y, l.dy, l.nx, l.x, l.dx);
   for (int i = n->nin, k = l.nx; i-- > 0 && !failed;)
-    if (a->wanted[i]) a->grad_in[i] = l.dx[--k];
+    if (ts_wanted_once(a, i)) a->grad_in[i] = l.dx[--k];
   free(l.in);
   return done(a, failed);
 }
@@ -299,10 +299,10 @@ int ts_adjoint_node_fixed_point(TsAdjoint *a) {
   TsVal y = NULL, dy = w ? &w->out[0] : NULL;
   if (!failed) failed = ts_graph_inline(g, n->region[0], l.in, &y);
   for (int i = 1; i < n->nin; i++)
-    if (a->wanted[i]) l.x[l.nx++] = n->in[i];
-  if (!failed) failed = ts_graph_gradient(g, 1, &y, &dy, l.nx, l.x, l.dx);
+    if (ts_wanted_once(a, i)) l.x[l.nx++] = n->in[i];
+  if (!failed) failed = ts_graph_gradient_held(g, 1, &y, &dy, l.nx, l.x, l.dx, 1, &x);
   for (int i = n->nin, k = l.nx; i-- > 1 && !failed;)
-    if (a->wanted[i]) a->grad_in[i] = l.dx[--k];
+    if (ts_wanted_once(a, i)) a->grad_in[i] = l.dx[--k];
   free(l.in);
   return done(a, failed);
 }

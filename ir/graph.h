@@ -131,6 +131,10 @@ const char *ts_node_name(const TsNode *n);
  * dy[i] NULL: ones. -1 with the error, which names the operator and its line. */
 int ts_graph_gradient(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, int nx, const TsVal *x,
                       TsVal *dx);
+/* The same with values that count as given: what they were computed from gets nothing
+ * through them. */
+int ts_graph_gradient_held(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, int nx,
+                           const TsVal *x, TsVal *dx, int nheld, const TsVal *held);
 /* Forward mode: the derivative of y when x moves along v. Built as the transpose of the
  * reverse pass, which is linear in the gradients it starts from. */
 int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, const TsVal *y,

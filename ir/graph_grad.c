@@ -64,6 +64,11 @@ static void explain(TsGraph *g, const TsReverse *r) {
 
 int ts_graph_gradient(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, int nx, const TsVal *x,
                       TsVal *dx) {
+  return ts_graph_gradient_held(g, ny, y, dy, nx, x, dx, 0, NULL);
+}
+
+int ts_graph_gradient_held(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, int nx,
+                           const TsVal *x, TsVal *dx, int nheld, const TsVal *held) {
   TsVal *own = malloc(sizeof *own * (size_t)(2 * ny + nx + 1));
   Tape tape = {0};
   int failed = !own, line = g->line;
@@ -77,7 +82,8 @@ int ts_graph_gradient(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, int n
   if (failed && !g->err->code) ts_error_set(g->err, TS_ERR_memory, "out of memory");
   if (!failed) {
     TsReverse r = {.b = &g->b, .ntape = ntape, .tape = tape.entry, .ny = ny, .y = own,
-                   .dy = own + ny, .nx = nx, .x = own + 2 * ny, .dx = dx, .line = &g->line};
+                   .dy = own + ny, .nx = nx, .x = own + 2 * ny, .dx = dx, .line = &g->line,
+                   .nheld = nheld, .held = held};
     failed = ts_reverse(&r);
     if (failed) explain(g, &r);
   }

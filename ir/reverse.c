@@ -8,6 +8,7 @@
 typedef struct Slot {
   TsVal value, grad;
   bool active; /* depends on an x */
+  bool held;
 } Slot;
 
 typedef struct Map {
@@ -29,7 +30,7 @@ static Slot *enter(Map *m, TsVal v) {
 }
 
 static bool open_map(Map *m, const TsReverse *r) {
-  size_t n = (size_t)(r->nx + r->ny), size = 16;
+  size_t n = (size_t)(r->nx + r->ny + r->nheld), size = 16;
   for (int i = 0; i < r->ntape; i++) n += (size_t)(r->tape[i].nin + r->tape[i].nout);
   while (size < n * 2 + 2) size *= 2;
   m->mask = size - 1;
@@ -44,12 +45,14 @@ static bool differentiable(TsBuild *b, TsVal v) {
 /* Marks what depends on x. Integers and truth values carry no derivative. */
 static void mark(Map *m, const TsReverse *r) {
   for (int i = 0; i < r->nx; i++) enter(m, r->x[i])->active = true;
+  for (int i = 0; i < r->nheld; i++) enter(m, r->held[i])->held = true;
   for (int i = 0; i < r->ntape; i++) {
     const TsTapeEntry *t = &r->tape[i];
     bool active = false;
     for (int k = 0; k < t->nin && !active; k++) active = t->in[k] && find(m, t->in[k])->active;
     for (int k = 0; active && k < t->nout; k++)
-      if (t->out[k] && differentiable(r->b, t->out[k])) enter(m, t->out[k])->active = true;
+      if (t->out[k] && differentiable(r->b, t->out[k]) && !find(m, t->out[k])->held)
+        enter(m, t->out[k])->active = true;
   }
 }
 

@@ -1,4 +1,4 @@
-/* max_pool, max_pool_index, avg_pool, adaptive_avg_pool. The definitions, for every output element:
+/* max_pool, max_pool_index, avg_pool, adaptive_avg_pool. For every output element:
  *   max   the largest number of the window, NaN if there is one; padding is not there
  *   mean  a sum from +0 over the window in row-major order, one addition an element,
  *         divided by the count of elements (with padding, unless it is left out)

@@ -283,8 +283,10 @@ static int put_results(Lower *l) {
     Place copy = *place_of(l, g->result[i]);
     uint32_t root = copy.reg;
     while (!l->code->failed && l->code->reg[root].kind == TS_REG_view) root = l->code->reg[root].of;
-    /* Constants stay ours. */
-    if (!l->code->failed && l->code->reg[root].kind == TS_REG_const) {
+    /* Constants stay ours, and what a region was given its caller's. */
+    bool ours = !l->code->failed && (l->code->reg[root].kind == TS_REG_const ||
+                                     (l->code->region && l->code->reg[root].kind == TS_REG_param));
+    if (ours) {
       failed = put_clone(l, g->result[i], 0, &copy);
       ts_tensor_unref(copy.layout);
     }

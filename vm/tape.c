@@ -254,10 +254,10 @@ static int function_adjoint(TsAdjoint *a) {
   for (int i = 0; i < r->nout; i++)
     if (a->grad[i]) y[ny] = result[i], dy[ny++] = a->grad[i];
   for (int i = 0; i < r->nin; i++)
-    if (a->wanted[i]) x[nx++] = a->in[i];
+    if (ts_wanted_once(a, i)) x[nx++] = a->in[i];
   if (!failed) failed = ts_graph_gradient(g, ny, y, dy, nx, x, dx);
   for (int i = r->nin; i-- > 0 && !failed;)
-    if (a->wanted[i]) a->grad_in[i] = dx[--nx];
+    if (ts_wanted_once(a, i)) a->grad_in[i] = dx[--nx];
   free(v);
   return failed;
 }
