@@ -277,6 +277,15 @@ TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *co
   return made;
 }
 
+TsNode *ts_graph_raw(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
+                     const TsAttr *attr, double number, const TsMeta *out) {
+  TsNode same = *n;
+  same.in = in, same.attr = attr, same.number = number;
+  same.region = (TsGraph **)(uintptr_t)region;
+  g->line = n->line > 0 ? ts_graph_place(g->unit, ts_graph_where(n)) : 0;
+  return intern(g, &same, n->nout, out, false);
+}
+
 /* ---- operators */
 static int wrong_inputs(TsGraph *g, const TsOpInfo *o, int nin, const TsVal *in) {
   int most = o->variadic ? 1 << 20 : o->nin;

@@ -113,6 +113,9 @@ TsNode *ts_graph_node(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int nre
 /* n with other operands and regions, entered into g: its types stay. */
 TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
                        const TsAttr *attr); /* NULL: n's */
+/* n once more in g with everything given: for passes that change types as well. */
+TsNode *ts_graph_raw(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
+                     const TsAttr *attr, double number, const TsMeta *out);
 int ts_graph_results(TsGraph *g, int n, const TsVal *v);
 int ts_graph_update(TsGraph *g, int param, TsVal v);
 

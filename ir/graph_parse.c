@@ -104,8 +104,7 @@ static int operand(Parser *p, Scope *s, TsVal *out) {
   } else if (!ts_read_is_word(r, "_")) {
     return ts_read_unexpected(r, "an operand");
   }
-  ts_read_next(r);
-  return r->failed ? -1 : 0;
+  return ts_read_next(r);
 }
 
 static int operands(Parser *p, Scope *s) {
@@ -145,8 +144,7 @@ static int params(Parser *p, Scope *s) {
         ts_read_expect(&p->r, ',', "',' or ')' behind the parameter"))
       return -1;
   }
-  ts_read_next(&p->r);
-  return p->r.failed ? -1 : 0;
+  return ts_read_next(&p->r);
 }
 
 /* The results are defined by the lines that follow: their tokens wait on the stack. */
@@ -360,7 +358,7 @@ static int node_line(Parser *p, Scope *s) {
   const TsAttrSpec *attrs = ts_node_attrs(n.op, &spec);
   if (ts_read_attrs(&p->r, &n.word, attrs, spec, n.attr) || regions(p, s, &n) || types(p))
     return -1;
-  if (emit(p, s, &n)) return -1;
+  if (p->r.failed || emit(p, s, &n)) return -1;
   p->names.n = n.names;
   p->values.n = n.values;
   p->types.n = p->type_at.n = n.types;
@@ -395,8 +393,7 @@ static int body(Parser *p, Scope *s) {
       return ts_read_unexpected(&p->r, "a line or '}'");
     if (ts_read_is_word(&p->r, "update") ? update_line(p, s) : node_line(p, s)) return -1;
   }
-  ts_read_next(&p->r);
-  if (p->r.failed) return -1;
+  if (ts_read_next(&p->r)) return -1;
   return resolve_results(p, s, from);
 }
 

@@ -134,8 +134,8 @@ static int kind_of(const char *p, const char *after_minus) {
   return strchr("(){}[],;:=~", *p) ? *p : TS_TOKEN_wrong;
 }
 
-void ts_read_next(TsReader *r) {
-  if (r->failed) return;
+int ts_read_next(TsReader *r) {
+  if (r->failed) return -1;
   const char *p = skip(r, r->now.at + r->now.len), *word = p + (*p == '-'), *end = p + 1;
   int kind = kind_of(p, word);
   r->before = r->now;
@@ -157,6 +157,7 @@ void ts_read_next(TsReader *r) {
     default: break;
   }
   r->now.len = (int)(end - p);
+  return r->failed ? -1 : 0;
 }
 
 void ts_read_open(TsReader *r, const char *text, TsArena *arena, TsError *err) {

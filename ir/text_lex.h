@@ -46,7 +46,8 @@ typedef struct TsReader {
 
 /* Reads the first token. */
 void ts_read_open(TsReader *r, const char *text, TsArena *arena, TsError *err);
-void ts_read_next(TsReader *r);
+/* -1 if the next token is wrong. */
+int ts_read_next(TsReader *r);
 bool ts_read_is_word(const TsReader *r, const char *word);
 /* Takes the token if it is of this kind. */
 bool ts_read_accept(TsReader *r, int kind);

@@ -1,4 +1,5 @@
 /* Values of IR text: numbers, strings, types, attributes. */
+#include "ir/size.h"
 #include "ir/text_value.h"
 
 #include <ctype.h>
@@ -35,6 +36,10 @@ static void shortest(char *s, size_t room, double v) {
 }
 
 void ts_text_int(TsText *t, int64_t v) {
+  if (ts_size_is(v)) {
+    TsSize size = ts_size_unpack(v);
+    return ts_size_text(&size, t);
+  }
   char s[24], *p = s + sizeof s;
   uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
   do *--p = (char)('0' + u % 10);
@@ -46,6 +51,10 @@ void ts_text_int(TsText *t, int64_t v) {
 void ts_text_number(TsText *t, double v) {
   char s[40];
   bool minus = signbit(v);
+  if (ts_number_is_size(v)) {
+    TsSize size = ts_number_unpack(v);
+    return ts_size_text(&size, t);
+  }
   if (isnan(v)) return ts_text_str(t, minus ? "-nan" : "nan");
   if (isinf(v)) return ts_text_str(t, minus ? "-inf" : "inf");
   if (v == 0) return ts_text_str(t, minus ? "-0.0" : "0");
@@ -73,8 +82,7 @@ int ts_read_number(TsReader *r, double *out) {
   *out = strtod(s, NULL);
   if (isinf(*out) && !at_word_number(r))
     return ts_read_fail(r, r->now.at, "the number is larger than any double");
-  ts_read_next(r);
-  return 0;
+  return ts_read_next(r);
 }
 
 int ts_read_int(TsReader *r, const char *what, int64_t *out) {
@@ -84,8 +92,7 @@ int ts_read_int(TsReader *r, const char *what, int64_t *out) {
   *out = strtoll(r->now.at, &end, 10);
   if (end != r->now.at + r->now.len) return ts_read_unexpected(r, what);
   if (errno) return ts_read_fail(r, r->now.at, "the number does not fit 64 bits");
-  ts_read_next(r);
-  return 0;
+  return ts_read_next(r);
 }
 
 /* ---- strings */
@@ -137,8 +144,7 @@ int ts_read_string(TsReader *r, const char **out) {
     if (*p != '\\') *to = *p++;
     else if (p++, escape(r, &p, to)) return -1;
   }
-  ts_read_next(r);
-  return 0;
+  return ts_read_next(r);
 }
 
 /* ---- types */
@@ -165,7 +171,7 @@ static int read_dtype(TsReader *r, TsDtype *out) {
   TsToken t = r->now;
   if (t.kind != TS_TOKEN_word) return ts_read_unexpected(r, "a dtype");
   *out = ts_dtype_parse(t.at, t.len);
-  if (*out != TS_DT_none) return ts_read_next(r), 0;
+  if (*out != TS_DT_none) return ts_read_next(r);
   ts_error_set(r->err, TS_ERR_dtype, "there is no dtype '%.*s'", t.len > 24 ? 24 : t.len, t.at);
   ts_error_hint(r->err, "f32 f64 f16 bf16 i64 i32 i16 i8 u8 bool complex64 ...");
   return ts_read_blame(r, t.at);
@@ -230,8 +236,7 @@ static int read_bool(TsReader *r, int64_t *out) {
   if (!ts_read_is_word(r, "true") && !ts_read_is_word(r, "false"))
     return ts_read_unexpected(r, "true or false");
   *out = *r->now.at == 't';
-  ts_read_next(r);
-  return 0;
+  return ts_read_next(r);
 }
 
 static int read_choice(TsReader *r, const TsAttrSpec *s, int64_t *out) {
@@ -242,7 +247,7 @@ static int read_choice(TsReader *r, const TsAttrSpec *s, int64_t *out) {
   memcpy(word, t.at, (size_t)n);
   word[n] = 0;
   *out = ts_attr_choice(s, word);
-  if (*out >= 0) return ts_read_next(r), 0;
+  if (*out >= 0) return ts_read_next(r);
   ts_error_set(r->err, TS_ERR_attribute, "option '%.*s' cannot be '%s'", s->namelen, s->name,
                word);
   ts_error_hint(r->err, "one of %.*s", s->wordslen, s->words);
@@ -272,8 +277,7 @@ static int read_list(TsReader *r, TsAttr *a) {
   }
   if (a->type == TS_ATTR_ints) a->ints = &item->i;
   else a->floats = &item->f;
-  ts_read_next(r);
-  return r->failed ? -1 : 0;
+  return ts_read_next(r);
 }
 
 static int read_attr(TsReader *r, const TsAttrSpec *s, TsAttr *a) {
@@ -338,8 +342,7 @@ int ts_read_attrs(TsReader *r, const TsToken *of, const TsAttrSpec *spec, int n,
     if (ts_read_expect(r, '=', "'=' behind the option") || read_attr(r, &spec[i], &attr[i]))
       return -1;
   }
-  ts_read_next(r);
-  return r->failed ? -1 : 0;
+  return ts_read_next(r);
 }
 
 /* ---- comparing */

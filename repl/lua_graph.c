@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ir/control.h"
+#include "ir/symbolic.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
 #include "vm/compile.h"
@@ -15,6 +16,8 @@ static const char *const TYPE = "tessera.graph";
 /* A captured function: its graph, and its code when it ran. */
 typedef struct Function {
   TsGraph *g;
+  TsGraph *raw; /* before rewriting: what is generalised */
+  bool sizes_read;
   TsText rewrites; /* a line for each rule that fired */
   TsCode *code;
   TsFrame *frame;
@@ -44,6 +47,7 @@ static int need_capture(lua_State *L, TsContext *c) {
 static int capture_begin(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   if (c->capture) return luaL_error(L, "a function is already being captured");
+  c->sizes_read = false;
   return raise_unless(L, !ts_capture_begin(c, luaL_checkstring(L, 1)));
 }
 
@@ -72,6 +76,22 @@ static int push_function(lua_State *L, TsGraph *g) {
   return 1;
 }
 
+/* raw is taken over. */
+static int push_rewritten(lua_State *L, TsContext *c, TsGraph *raw) {
+  TsText log = {0};
+  TsGraph *g = ts_compile_rewrite(c, raw, &log);
+  if (!g) {
+    ts_capture_release(raw);
+    ts_text_free(&log);
+    return ts_lua_raise(L);
+  }
+  push_function(L, g);
+  Function *f = lua_touserdata(L, -1);
+  f->rewrites = log;
+  f->raw = raw;
+  return 1;
+}
+
 static int capture_end(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsTensor **t;
@@ -79,15 +99,8 @@ static int capture_end(lua_State *L) {
   int n = list_of(L, 1, &t);
   TsGraph *raw = ts_capture_end(c, n, t);
   if (!raw) return ts_lua_raise(L);
-  TsText log = {0};
-  TsGraph *g = ts_compile_rewrite(c, raw, &log);
-  ts_capture_release(raw);
-  if (!g) {
-    ts_text_free(&log);
-    return ts_lua_raise(L);
-  }
-  push_function(L, g);
-  ((Function *)lua_touserdata(L, -1))->rewrites = log;
+  push_rewritten(L, c, raw);
+  ((Function *)lua_touserdata(L, -1))->sizes_read = c->sizes_read;
   return 1;
 }
 
@@ -344,8 +357,119 @@ static int collect(lua_State *L) {
   ts_frame_free(f->frame);
   ts_code_free(f->code);
   ts_capture_release(f->g);
+  ts_capture_release(f->raw);
   ts_text_free(&f->rewrites);
   memset(f, 0, sizeof *f);
+  return 0;
+}
+
+/* f:reads_sizes() -> whether its Lua code asked for sizes; f:same(other) before rewriting */
+static int reads_sizes(lua_State *L) {
+  lua_pushboolean(L, check(L)->sizes_read);
+  return 1;
+}
+
+static int same(lua_State *L) {
+  Function *f = check(L), *other = luaL_checkudata(L, 2, TYPE);
+  lua_pushboolean(L, f->raw && other->raw && ts_graph_equal(f->raw, other->raw, NULL));
+  return 1;
+}
+
+/* ---- graphs with symbolic sizes */
+static const char *const SYMBOLIC = "tessera.symbolic";
+
+typedef struct Symbolic {
+  TsSymbolic *raw, *shown; /* before and after rewriting; shown may be NULL */
+} Symbolic;
+
+static void refer(const TsGraph *g, bool more) {
+  for (int i = 0; g && i < g->nparam; i++) {
+    TsTensor *t = g->bound[i];
+    if (!t || t == TS_GRAPH_UNBOUND) continue;
+    if (more) ts_tensor_ref(t);
+    else ts_tensor_unref(t);
+  }
+}
+
+/* generalise(f, g) -> a symbolic graph; or nil and why there is none */
+static int generalise(lua_State *L) {
+  Function *a = check(L), *b = luaL_checkudata(L, 2, TYPE);
+  TsText why = {0};
+  Symbolic *s = lua_newuserdata(L, sizeof *s);
+  *s = (Symbolic){NULL, NULL};
+  luaL_getmetatable(L, SYMBOLIC);
+  lua_setmetatable(L, -2);
+  if (a->raw && b->raw) s->raw = ts_graph_generalise(a->raw, b->raw, &why);
+  if (s->raw) {
+    refer(s->raw->g, true);
+    s->shown = ts_graph_generalise(a->g, b->g, NULL);
+  } else {
+    lua_pushnil(L);
+    lua_pushlstring(L, why.at ? why.at : "", why.len);
+  }
+  ts_text_free(&why);
+  return s->raw ? 1 : 2;
+}
+
+static Symbolic *check_symbolic(lua_State *L) { return luaL_checkudata(L, 1, SYMBOLIC); }
+
+/* s:solve({arguments}) -> {values of the symbols}, or nil */
+static int solve(lua_State *L) {
+  Symbolic *s = check_symbolic(L);
+  TsTensor **t;
+  int64_t value[TS_SYMBOLS];
+  int n = list_of(L, 2, &t);
+  const TsMeta **m = lua_newuserdata(L, sizeof *m * (size_t)(n + 1));
+  for (int i = 0; i < n; i++) {
+    if (!t[i]) return 0;
+    m[i] = &t[i]->meta;
+  }
+  if (!ts_symbolic_solve(s->raw, n, m, value)) return 0;
+  lua_createtable(L, TS_SYMBOLS, 0);
+  for (int i = 0; i < TS_SYMBOLS; i++) {
+    lua_pushnumber(L, (double)value[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* s:at({values}) -> the function for these sizes */
+static int at(lua_State *L) {
+  Symbolic *s = check_symbolic(L);
+  TsContext *c = ts_lua_context(L);
+  int64_t value[TS_SYMBOLS];
+  for (int i = 0; i < TS_SYMBOLS; i++) {
+    lua_rawgeti(L, 2, i + 1);
+    value[i] = (int64_t)lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+  TsGraph *raw = ts_symbolic_at(s->raw, value, &c->err);
+  if (!raw) return ts_lua_raise(L);
+  refer(raw, true);
+  return push_rewritten(L, c, raw);
+}
+
+static int symbolic_text(lua_State *L) {
+  Symbolic *s = check_symbolic(L);
+  const TsSymbolic *shown = s->shown ? s->shown : s->raw;
+  TsText t = {0};
+  ts_symbolic_constraints(shown, &t);
+  bool any = t.len != 0;
+  TsText all = {0};
+  if (any) ts_text_format(&all, "// %s\n", t.at);
+  ts_graph_text(shown->g, &all);
+  lua_pushlstring(L, all.at ? all.at : "", all.len);
+  ts_text_free(&t);
+  ts_text_free(&all);
+  return 1;
+}
+
+static int collect_symbolic(lua_State *L) {
+  Symbolic *s = check_symbolic(L);
+  if (s->raw) refer(s->raw->g, false);
+  ts_symbolic_free(s->raw);
+  ts_symbolic_free(s->shown);
+  *s = (Symbolic){NULL, NULL};
   return 0;
 }
 
@@ -431,7 +555,10 @@ static int trap(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {{"run", run}, {"text", text_of}, {"stats", stats},
-                                   {"captured", captured}, {"__gc", collect}, {NULL, NULL}};
+                                   {"captured", captured}, {"reads_sizes", reads_sizes}, {"same", same},
+                                   {"__gc", collect}, {NULL, NULL}};
+static const luaL_Reg symbolic_methods[] = {{"solve", solve}, {"at", at}, {"text", symbolic_text},
+                                            {"__gc", collect_symbolic}, {NULL, NULL}};
 
 static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
                                      {"capture_param", capture_param},
@@ -445,6 +572,7 @@ static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
                                      {"control", control},
                                      {"gradient", gradient},
                                      {"jvp", jvp},
+                                     {"generalise", generalise},
                                      {"type_text", type_text},
                                      {"tape_graph", tape_graph},
                                      {"no_grad_enter", no_grad_enter},
@@ -457,11 +585,17 @@ void ts_lua_open_graph(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   c->where = where;
   c->where_arg = L;
-  luaL_newmetatable(L, TYPE);
-  luaL_register(L, NULL, methods);
-  lua_pushvalue(L, -1);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  const struct {
+    const char *type;
+    const luaL_Reg *method;
+  } types[] = {{TYPE, methods}, {SYMBOLIC, symbolic_methods}};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    luaL_newmetatable(L, types[i].type);
+    luaL_register(L, NULL, types[i].method);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 1);
+  }
   luaL_register(L, NULL, functions);
   ts_lua_push_methods(L);
   lua_pushcfunction(L, backward);

@@ -138,7 +138,15 @@ static void push_list(lua_State *L, const int64_t *v, int n) {
   }
 }
 
+/* A program that asks for sizes may branch on them: another shape is captured anew. */
+static void note_sizes(TsTensor *x, const char *key) {
+  static const char *const sizes[] = {"shape", "strides", "numel", "nbytes"};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    if (!strcmp(key, sizes[i])) x->storage->ctx->sizes_read = true;
+}
+
 static bool property(lua_State *L, TsTensor *x, const char *key) {
+  if (x->storage->symbolic) note_sizes(x, key);
   if (!strcmp(key, "shape"))
     push_list(L, x->meta.dim, x->meta.ndim);
   else if (!strcmp(key, "strides"))

@@ -27,6 +27,7 @@ typedef struct TsContext {
   int no_grad; /* > 0: calls are not recorded (vm/tape.h) */
   bool trap;  /* stop at the first NaN or infinity (vm/trap.h) */
   int device; /* where new tensors are made */
+  bool sizes_read; /* by the program while a function is captured: it may branch on them */
   struct TsCapture *capture;        /* calls become nodes of its graph; NULL: they run */
   /* Runs a function from outside (custom instructions); outputs get one reference each. */
   int (*custom)(struct TsContext *c, void *ref, int nin, struct TsTensor *const *in, int nout,

@@ -399,13 +399,37 @@ void ts_fill_nd(int ndim, const int64_t *dim, void *dst, const int64_t *dst_stri
   ts_copy_nd(ndim, dim, dst, dst_stride, value, zero, elem_bytes);
 }
 
+/* A row of which one side is blocks; the other side goes through a buffer unless it is
+ * contiguous. */
+static void convert_row(int64_t n, char *dst, TsDtype to, int64_t ds, const char *src, TsDtype from,
+                        int64_t ss) {
+  enum { STEP = 512 }; /* whole blocks */
+  TsConvertFn *convert = conversions->convert[from][to];
+  char buffer[STEP * 16];
+  int sb = ts_dtypes[from].nbytes, db = ts_dtypes[to].nbytes;
+  bool gather = from != TS_DT_mxfp4 && ss != sb, scatter = to != TS_DT_mxfp4 && ds != db;
+  if (!gather && !scatter) {
+    convert(n, dst, src);
+    return;
+  }
+  for (int64_t i = 0; i < n; i += STEP) {
+    int64_t len = least(n - i, STEP), one = gather ? sb : db;
+    if (gather) {
+      ts_copy_nd(1, &len, buffer, &one, src + i * ss, &ss, sb);
+      convert(len, dst + ts_dtype_nbytes(to, i), buffer);
+    } else {
+      convert(len, buffer, src + ts_dtype_nbytes(from, i));
+      ts_copy_nd(1, &len, dst + i * ds, &ds, buffer, &one, db);
+    }
+  }
+}
+
 /* Blocks of mxfp4 stay whole: rows along the last dimension, one after the other. */
 static void convert_blocks(int ndim, const int64_t *dim, char *dst, TsDtype to,
                            const int64_t *ds, const char *src, TsDtype from,
                            const int64_t *ss) {
-  TsConvertFn *convert = conversions->convert[from][to];
   if (ndim == 1) {
-    convert(dim[0], dst, src);
+    convert_row(*dim, dst, to, *ds, src, from, *ss);
     return;
   }
   for (int64_t i = 0; i < dim[0]; i++)

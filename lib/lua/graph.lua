@@ -16,7 +16,8 @@ local core = require "tessera.core"
 local Module = require "tessera.module"
 local tree = require "tessera.tree"
 local flatten, unflatten, describe, set_modules = tree.flatten, tree.unflatten, tree.describe, tree.set_modules
-local graph = {}
+-- verbose: a line on stderr for each new specialisation, from the second on.
+local graph = { verbose = core.is_terminal(2) }
 
 -- ---- capture
 
@@ -79,23 +80,59 @@ local function run(special, list)
   return unpack(values, 1, special.n)
 end
 
-local function say(self, key, args)
-  local closest = self.latest
-  local line = closest and ("%s: another specialisation for (%s), the last was for (%s)"):format(self.name, key, closest)
-    or ("%s: captured for (%s)"):format(self.name, key)
+-- ---- specialisations
+--
+-- A family has the same types, ranks and values; its members differ in sizes. From the second
+-- member on the sizes that differ are symbols of one graph. A further member is captured once
+-- more to confirm that graph; after that it is made of the graph without running any Lua,
+-- unless the function asks for sizes and so may branch on them.
+
+local LIMIT = 32 -- members of one function that are kept; the one unused for longest goes
+
+local function say(self, text)
+  local line = ("%s: %s"):format(self.name, text)
   self.history[#self.history + 1] = line
-  if closest and graph.verbose then io.stderr:write("graph: ", line, "\n") end
+  if graph.verbose and #self.history > 1 then io.stderr:write("graph: ", line, "\n") end
 end
 
-local LIMIT = 32 -- specialisations of one function; the one unused for longest goes first
+local function names_of_difference(self, keys, other)
+  for i = 1, math.max(#keys, #other.keys) do
+    if keys[i] ~= other.keys[i] then
+      return ("%s is %s, was %s"):format(self.params[i] or ("argument " .. i), keys[i] or "absent", other.keys[i] or "absent")
+    end
+  end
+  return "the same arguments"
+end
+
+-- The member that agrees in most arguments.
+local function closest(self, keys)
+  local best, most = nil, -1
+  for _, special in pairs(self.cache) do
+    local same = 0
+    for i = 1, #keys do if keys[i] == special.keys[i] then same = same + 1 end end
+    if same > most or (same == most and special.key == self.latest) then best, most = special, same end
+  end
+  return best
+end
+
+local function explain(self, family, keys, special)
+  local other = closest(self, keys)
+  if not other then return say(self, ("captured for (%s)"):format(table.concat(keys, ", "))) end
+  local difference = names_of_difference(self, keys, other)
+  if not family.sample then
+    say(self, "captured anew: " .. difference)
+  elseif family.symbolic then
+    say(self, ("%s: sizes that differ are symbols now"):format(difference))
+  else
+    say(self, ("captured anew: %s; no symbolic sizes, since %s"):format(difference, family.why or "the graphs differ"))
+  end
+end
 
 local function remember(self, key, special)
   self.cache[key] = special
   local order = self.order
   order[#order + 1] = key
-  if #order > LIMIT then
-    self.cache[table.remove(order, 1)] = nil
-  end
+  if #order > LIMIT then self.cache[table.remove(order, 1)] = nil end
 end
 
 local function touch(self, key)
@@ -110,6 +147,47 @@ local function touch(self, key)
   order[#order + 1] = key
 end
 
+-- A member made of the family's symbolic graph, or nil.
+local function from_symbols(family, list)
+  if not family.symbolic or not family.confirmed or family.reads then return nil end
+  local values = family.symbolic:solve(list)
+  if not values then return nil end
+  return { graph = family.symbolic:at(values), spec = family.sample.spec, n = family.sample.n }
+end
+
+local function join(self, family, special, list)
+  if not family.sample then return end
+  if family.symbolic then
+    local values = family.symbolic:solve(list)
+    if values and family.symbolic:at(values):same(special.graph) then
+      family.confirmed = true
+      return
+    end
+    family.symbolic, family.why = nil, "another case did not fit"
+  elseif not family.why then
+    family.symbolic, family.why = core.generalise(family.sample.graph, special.graph)
+  end
+end
+
+local function new_member(self, n, specs, list, names, keys)
+  local ranks = {}
+  for i = 1, n do ranks[i] = tree.describe_ranks(specs[i], list) end
+  local fkey = table.concat(ranks, ", ")
+  local family = self.families[fkey] or {}
+  self.families[fkey] = family
+  local special = from_symbols(family, list)
+  if not special then
+    special = capture(self.name, self.body, specs, list, names, n)
+    family.reads = family.reads or special.graph:reads_sizes()
+    local known = family.symbolic
+    join(self, family, special, list)
+    if not (known and family.symbolic) then explain(self, family, keys, special) end
+    family.sample = family.sample or special
+  end
+  special.family, special.keys = family, keys
+  return special
+end
+
 local function specialise(self, n, ...)
   local list, names, specs, keys = {}, {}, {}, {}
   local params = self.params
@@ -122,11 +200,11 @@ local function specialise(self, n, ...)
   if special then
     touch(self, key)
   else
-    say(self, key)
-    special = capture(self.name, self.body, specs, list, names, n)
-    self.latest = key
+    special = new_member(self, n, specs, list, names, keys)
+    special.key = key
     remember(self, key, special)
   end
+  self.latest = key
   self.current = special
   return special, list
 end
@@ -137,13 +215,17 @@ function Function:__call(...)
   return run(special, list)
 end
 
---- The text of a level: "graph" or "bytecode". With arguments, of the specialisation for
---- them; without, of the last one that ran.
+--- The text of a level: "graph", with symbols for sizes that have differed; "concrete", the
+--- graph for the sizes of the last call; "bytecode"; "rewrites". With arguments, of the
+--- specialisation for them; without, of the last one that ran.
 function Function:ir(level, ...)
   local special = self.current
   if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
   if not special then error(("%s has not run yet: call it, or give arguments"):format(self.name), 2) end
-  return special.graph:text(level or "graph")
+  level = level or "graph"
+  local symbolic = special.family and special.family.symbolic
+  if level == "graph" and symbolic then return symbolic:text() end
+  return special.graph:text(level == "concrete" and "graph" or level)
 end
 
 function Function:stats() return self.current and self.current.graph:stats() end
@@ -171,7 +253,7 @@ function graph.module(name, f)
     name = ("line%d"):format(info.linedefined)
   end
   return setmetatable({ name = name, body = f, params = (parameter_names(f, 16)), cache = {}, order = {},
-    history = {} }, Function)
+    families = {}, history = {} }, Function)
 end
 
 -- ---- derivatives

@@ -292,7 +292,6 @@ end
 
 function MultiHeadAttention:forward(x, o)
   o = options(o)
-  local b, s = x.shape[1], x.shape[2]
   local q, k, v = op.qkv_projection(x, self.qkv.weight, self.qkv.bias,
     { heads = self.heads, kv_heads = self.kv_heads })
   if self.rope then
@@ -303,7 +302,7 @@ function MultiHeadAttention:forward(x, o)
   end
   if o.cache then k, v = o.cache:append(k, v) end
   local y = op.attention(q, k, v, { mask = o.mask, causal = self.causal, window = self.window })
-  return self.out(y:permute(0, 2, 1, 3):reshape(b, s, self.heads * self.head_dim))
+  return self.out(y:permute(0, 2, 1, 3):flatten(2, 3))
 end
 
 function MultiHeadAttention:extra() return ("%d heads of %d"):format(self.heads, self.head_dim) end

@@ -69,6 +69,13 @@ function tree.describe(spec, list)
   return type(v) == "string" and ("%q"):format(v) or tostring(v)
 end
 
+--- The same with ranks in place of shapes.
+function tree.describe_ranks(spec, list)
+  return (tree.describe(spec, list):gsub("%[([%d,]*)%]", function(dims)
+    return "[" .. dims:gsub("%d+", "*") .. "]"
+  end))
+end
+
 --- Tensors of the list in the fields of the modules among spec, for the time of a capture.
 function tree.set_modules(spec, list)
   if spec.kind == "module" then

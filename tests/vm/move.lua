@@ -61,6 +61,15 @@ list(tessera.tensor({1.9, -1.9, 300, 0 / 0}):cast("i8")) --> 1 -1 127 0
 list(op.arange(3):cast("bool")) --> false true true
 op.zeros({3, 32}):cast("mxfp4").nbytes --> 51
 op.full({2, 32}, 1.5):cast("mxfp4"):cast("f32"):sum():item() --> 96
+do -- blocks from and to elements that are apart
+  local x = op.uniform({ 3, 1280 }, { seed = 1, stream = 0 })
+  local apart = x[":, ::2"]
+  local block = op.clone(apart):cast("mxfp4")
+  apart:cast("mxfp4"):hash() == block:hash() --> true
+  x:T():T():cast("mxfp4"):hash() == x:cast("mxfp4"):hash() --> true
+  apart:copy_(block)
+  op.clone(apart):hash() == block:cast("f32"):hash() --> true
+end
 op.zeros({3, 31}):cast("mxfp4") --! a multiple of 32 elements
 op.zeros({32}, {dtype = "f16"}):cast("mxfp4") --! no conversion from f16 to mxfp4
 op.zeros({32}):cast("mxfp4"):roll(1) --! mxfp4 is a storage format
