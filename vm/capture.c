@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor from before, and its value at this point of the function. */
+/* A tensor from before, or the symbol of an argument, and its value at this point of the
+ * function. */
 typedef struct Bound {
   TsTensor *t;
   TsVal value;
@@ -16,6 +17,9 @@ struct TsCapture {
   TsGraph *root, *g; /* g: the region that calls go into */
   Bound *bound;
   int nbound, capbound;
+  TsVal *stale; /* values that a tensor had before it was changed */
+  int nstale, capstale;
+  uint64_t serial; /* tells this capture's symbols from those of others */
 };
 
 TsGraph *ts_capture_graph(TsContext *c) { return c->capture ? c->capture->g : NULL; }
@@ -30,6 +34,7 @@ int ts_capture_begin(TsContext *c, const char *name) {
     return no_memory(c);
   }
   k->g = k->root;
+  k->serial = c->next_id++;
   c->capture = k;
   return 0;
 }
@@ -47,9 +52,15 @@ void ts_capture_release(TsGraph *g) {
   ts_graph_free(g);
 }
 
+static bool is_symbol(const TsTensor *t) { return t->storage->symbolic; }
+
 static void close_capture(TsContext *c) {
-  free(c->capture->bound);
-  free(c->capture);
+  TsCapture *k = c->capture;
+  for (int i = 0; i < k->nbound; i++)
+    if (is_symbol(k->bound[i].t)) ts_tensor_unref(k->bound[i].t);
+  free(k->bound);
+  free(k->stale);
+  free(k);
   c->capture = NULL;
 }
 
@@ -66,14 +77,13 @@ static void mark_line(TsContext *c, TsGraph *g) {
 }
 
 TsTensor *ts_capture_symbol(TsContext *c, TsVal v) {
-  return v ? ts_tensor_symbol(c, &v->meta, v) : NULL;
+  TsTensor *t = v ? ts_tensor_symbol(c, &v->meta, v) : NULL;
+  if (t) t->storage->release_arg = (void *)(uintptr_t)c->capture->serial;
+  return t;
 }
 
-TsTensor *ts_capture_param(TsContext *c, const TsMeta *m, const char *name) {
-  TsMeta plain = *m;
-  plain.weak = 0, plain.device = 0;
-  TsVal v = ts_graph_param(c->capture->g, &plain, name, NULL);
-  return v ? ts_capture_symbol(c, v) : NULL;
+static bool is_ours(const TsCapture *k, const TsTensor *symbol) {
+  return (uintptr_t)symbol->storage->release_arg == k->serial;
 }
 
 /* ---- tensors from before */
@@ -83,23 +93,53 @@ static Bound *find(TsCapture *k, const TsTensor *t) {
   return NULL;
 }
 
+/* t, with a reference of its own, stands for the newest parameter of the root. */
+static Bound *enter(TsContext *c, TsTensor *t, TsVal v) {
+  TsCapture *k = c->capture;
+  if (k->nbound == k->capbound) {
+    int cap = k->capbound ? k->capbound * 2 : 16;
+    Bound *b = realloc(k->bound, (size_t)cap * sizeof *b);
+    if (!b) return no_memory(c), NULL;
+    k->bound = b;
+    k->capbound = cap;
+  }
+  k->bound[k->nbound] = (Bound){ts_tensor_ref(t), v, k->root->nparam - 1, false};
+  return &k->bound[k->nbound++];
+}
+
+TsTensor *ts_capture_param(TsContext *c, const TsMeta *m, const char *name) {
+  TsCapture *k = c->capture;
+  TsMeta plain = *m;
+  plain.weak = 0, plain.device = 0;
+  TsVal v = ts_graph_param(k->g, &plain, name, NULL);
+  TsTensor *t = v ? ts_capture_symbol(c, v) : NULL;
+  if (t && k->g == k->root && !enter(c, t, v)) {
+    ts_tensor_unref(t);
+    return NULL;
+  }
+  return t;
+}
+
+static int refuse_view(TsContext *c, const char *what) {
+  ts_error_set(&c->err, TS_ERR_value, "%s while a function is captured", what);
+  return ts_error_hint(&c->err, "build the new value with op.where, op.concat or op.scatter");
+}
+
 static Bound *bind(TsContext *c, TsTensor *t) {
   TsCapture *k = c->capture;
   Bound *b = find(k, t);
   if (b) return b;
-  if (k->nbound == k->capbound) {
-    int cap = k->capbound ? k->capbound * 2 : 16;
-    if (!(b = realloc(k->bound, (size_t)cap * sizeof *b))) return no_memory(c), NULL;
-    k->bound = b;
-    k->capbound = cap;
-  }
+  for (int i = 0; i < k->nbound; i++)
+    if (k->bound[i].updated && k->bound[i].t->storage == t->storage)
+      return refuse_view(c, "a view of a tensor that was changed in place is used"), NULL;
   TsMeta m = t->meta;
   m.device = 0;
   TsVal v = ts_graph_param(k->root, &m, NULL, t);
-  if (!v) return NULL;
-  ts_tensor_ref(t);
-  k->bound[k->nbound] = (Bound){t, v, k->root->nparam - 1, false};
-  return &k->bound[k->nbound++];
+  if (!v || !(b = enter(c, t, v))) {
+    if (v) k->root->bound[k->root->nparam - 1] = NULL;
+    return NULL;
+  }
+  return b;
 }
 
 int ts_capture_name(TsContext *c, TsTensor *t, const char *name) {
@@ -111,9 +151,34 @@ int ts_capture_name(TsContext *c, TsTensor *t, const char *name) {
   return 0;
 }
 
+static bool is_view(TsVal v) {
+  return v->node->op < TS_OP_COUNT && ts_op_info((TsOp)v->node->op)->cls == TS_CLASS_VIEW;
+}
+
+/* Eagerly, v would show the change that was made to what it looks at. */
+static bool is_stale(const TsCapture *k, TsVal v) {
+  if (!is_view(v)) return false;
+  while (is_view(v)) v = v->node->in[0];
+  for (int i = 0; i < k->nstale; i++)
+    if (k->stale[i] == v) return true;
+  return false;
+}
+
+static TsVal symbol_value(TsContext *c, const TsTensor *t) {
+  TsCapture *k = c->capture;
+  if (!is_ours(k, t)) {
+    ts_error_set(&c->err, TS_ERR_value, "a value of another function is used in %s", k->g->name);
+    ts_error_hint(&c->err, "return it from there, or pass it as an argument");
+    return NULL;
+  }
+  if (is_stale(k, t->origin))
+    return refuse_view(c, "a view of a tensor that was changed in place is used"), NULL;
+  return ts_graph_import(k->g, t->origin);
+}
+
 TsVal ts_capture_value(TsContext *c, TsTensor *t) {
   TsCapture *k = c->capture;
-  if (t->storage->symbolic) return ts_graph_import(k->g, t->origin);
+  if (is_symbol(t)) return symbol_value(c, t);
   if (t->meta.weak) return ts_graph_number(k->g, ts_tensor_get(t, 0));
   Bound *b = bind(c, t);
   return b ? ts_graph_import(k->g, b->value) : NULL;
@@ -156,20 +221,27 @@ static TsVal fitted(TsContext *c, TsGraph *g, TsVal v, const TsMeta *m) {
   return v;
 }
 
-static bool is_view(TsVal v) {
-  return v->node->op < TS_OP_COUNT && ts_op_info((TsOp)v->node->op)->cls == TS_CLASS_VIEW;
-}
-
-static int refuse_view(TsContext *c) {
-  ts_error_set(&c->err, TS_ERR_value, "a view is changed in place while a function is captured");
-  return ts_error_hint(&c->err, "build the new value with op.where, op.concat or op.scatter");
-}
-
 /* Another captured tensor of the same bytes would not see the change. */
 static bool is_shared(const TsCapture *k, const Bound *b) {
   for (int i = 0; i < k->nbound; i++)
     if (&k->bound[i] != b && k->bound[i].t->storage == b->t->storage) return true;
   return false;
+}
+
+/* The value that a tensor had so far is remembered: views of it are stale. */
+static int set_value(TsContext *c, TsTensor *t, Bound *b, TsVal v) {
+  TsCapture *k = c->capture;
+  if (k->nstale == k->capstale) {
+    int cap = k->capstale ? k->capstale * 2 : 16;
+    TsVal *more = realloc(k->stale, (size_t)cap * sizeof *more);
+    if (!more) return no_memory(c);
+    k->stale = more;
+    k->capstale = cap;
+  }
+  k->stale[k->nstale++] = b ? b->value : t->origin;
+  if (b) b->value = v, b->updated = true;
+  if (is_symbol(t)) t->origin = v;
+  return 0;
 }
 
 int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
@@ -181,19 +253,15 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   TsVal v = ts_capture_value(c, src);
   if (!v || ts_meta_broadcast(&m, &v->meta, &m) || !(v = fitted(c, g, v, &dst->meta)))
     return c->err.code ? -1 : ts_error_set(&c->err, TS_ERR_shape, "assignment: shapes do not fit");
-  if (dst->storage->symbolic) {
-    if (is_view(dst->origin)) return refuse_view(c);
-    dst->origin = v;
-    return 0;
-  }
-  Bound *b = bind(c, dst);
-  if (!b) return -1;
-  if (g != k->root)
+  if (is_symbol(dst) && is_view(dst->origin)) return refuse_view(c, "a view is changed in place");
+  if (is_symbol(dst) && !symbol_value(c, dst)) return -1;
+  Bound *b = is_symbol(dst) ? find(k, dst) : bind(c, dst);
+  if (!b && !is_symbol(dst)) return -1;
+  bool outside = b || ((TsVal)dst->origin)->graph != g;
+  if (outside && g != k->root)
     return ts_error_set(&c->err, TS_ERR_value, "a tensor from outside is changed in place in a region");
-  if (is_shared(k, b)) return refuse_view(c);
-  b->value = v;
-  b->updated = true;
-  return 0;
+  if (b && is_shared(k, b)) return refuse_view(c, "a view is changed in place");
+  return set_value(c, dst, b, v);
 }
 
 /* ---- results */

@@ -22,9 +22,13 @@
  *
  * b^t is made by squaring, so that it does not depend on a C library. */
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "devices/cpu_pool.h"
 #include "vm/exec.h"
+#include "vm/optim.h"
+#include "vm/scratch.h"
 
 enum { BLOCK = 1024, GRAIN = 1 << 14, MOST = 4 };
 
@@ -37,6 +41,8 @@ typedef struct Job {
   char *out[MOST];
   int isize[MOST], osize[MOST];
   TsConvertFn *load[MOST], *store[MOST]; /* NULL: already of the working type */
+  TsTensor *held[MOST];                  /* row-major inputs */
+  int64_t first;                         /* of a group: elements of the jobs before */
 } Job;
 
 static void block(const Job *j, int64_t at, int64_t n) {
@@ -86,59 +92,72 @@ static Clock clock_of(const TsCall *call, double lr, int64_t step) {
   return t ? (Clock){ts_tensor_get(t, 0), (int64_t)ts_tensor_get(t, 1)} : (Clock){lr, step};
 }
 
-static int run(TsCall *call, Job *j) {
+/* Addresses and types of a call's tensors. */
+static int open_job(TsCall *call, Job *j) {
   TsContext *c = call->ctx;
-  TsTensor *in[MOST] = {NULL};
   TsDtype wide = (TsDtype)ts_dtypes[ts_tensor_dtype(call->out[0])].accum;
-  int failed = 0;
   int states = ts_op_info(call->op)->nin - 1;
-  j->k = c->k, j->nin = call->nin < states ? call->nin : states, j->nout = call->nout, j->wide = ts_dtypes[wide].nbytes;
-  for (int i = 0; i < j->nin && !failed; i++) {
+  j->k = c->k, j->nin = call->nin < states ? call->nin : states, j->nout = call->nout;
+  j->wide = ts_dtypes[wide].nbytes;
+  for (int i = 0; i < j->nin; i++) {
     if (!call->in[i]) continue;
-    failed =
-        !(in[i] = ts_tensor_contiguous(c, call->in[i])) || !(j->in[i] = ts_tensor_read(in[i]));
-    if (failed) break;
-    TsDtype d = ts_tensor_dtype(in[i]);
+    if (!(j->held[i] = ts_tensor_contiguous(c, call->in[i]))) return -1;
+    if (!(j->in[i] = ts_tensor_read(j->held[i]))) return -1;
+    TsDtype d = ts_tensor_dtype(j->held[i]);
     j->isize[i] = ts_dtypes[d].nbytes;
     j->load[i] = d == wide ? NULL : c->k->convert.convert[d][wide];
   }
-  for (int i = 0; i < call->nout && !failed; i++) {
+  for (int i = 0; i < call->nout; i++) {
     TsDtype d = ts_tensor_dtype(call->out[i]);
-    failed = !(j->out[i] = ts_tensor_write(call->out[i]));
+    if (!(j->out[i] = ts_tensor_write(call->out[i]))) return -1;
     j->osize[i] = ts_dtypes[d].nbytes;
     j->store[i] = d == wide ? NULL : c->k->convert.convert[wide][d];
   }
+  return 0;
+}
+
+static void close_job(Job *j) {
+  for (int i = 0; i < MOST; i++) ts_tensor_unref(j->held[i]);
+}
+
+static int run(TsCall *call, Job *j) {
+  int failed = open_job(call, j);
   if (!failed) ts_cpu_parallel(ts_tensor_numel(call->out[0]), GRAIN, blocks, j);
-  for (int i = 0; i < MOST; i++) ts_tensor_unref(in[i]);
-  return failed ? -1 : 0;
+  close_job(j);
+  return failed;
 }
 
 static int wide_index(const TsCall *call) { return ts_tensor_dtype(call->out[0]) == TS_DT_f64; }
 
-int ts_exec_sgd_step(TsCall *call) {
+static int set_sgd(TsCall *call, Job *j) {
   const TsAttr *a = call->attr;
-  Job j = {.fn = call->ctx->k->optim.sgd[wide_index(call)]};
+  j->fn = call->ctx->k->optim.sgd[wide_index(call)];
   bool have = call->nin > 2 && call->in[2];
   Clock now = clock_of(call, a[0].f, a[5].i ? 1 : 2);
-  j.step = (TsOptimStep){.lr = now.lr,
+  j->step = (TsOptimStep){.lr = now.lr,
                          .beta1 = a[1].f,
                          .rest1 = 1 - a[2].f,
                          .decay = a[3].f,
                          .nesterov = (int)a[4].i,
                          .first = now.step == 1 || !have};
-  return run(call, &j);
+  return 0;
 }
 
-int ts_exec_adam_step(TsCall *call) {
+int ts_exec_sgd_step(TsCall *call) {
+  Job j = {0};
+  return set_sgd(call, &j) ? -1 : run(call, &j);
+}
+
+static int set_adam(TsCall *call, Job *j) {
   const TsAttr *a = call->attr;
-  Job j = {.fn = call->ctx->k->optim.adam[wide_index(call)]};
+  j->fn = call->ctx->k->optim.adam[wide_index(call)];
   Clock now = clock_of(call, a[0].f, a[5].i);
   double lr = now.lr, b1 = a[1].f, b2 = a[2].f, decay = a[4].f;
   int64_t t = now.step;
   if (t < 1)
     return ts_error_set(&call->ctx->err, TS_ERR_value, "adam_step: step %lld; the first is 1",
                         (long long)t);
-  j.step = (TsOptimStep){.lr = lr / (1 - power(b1, t)),
+  j->step = (TsOptimStep){.lr = lr / (1 - power(b1, t)),
                          .beta1 = b1,
                          .rest1 = 1 - b1,
                          .beta2 = b2,
@@ -147,20 +166,30 @@ int ts_exec_adam_step(TsCall *call) {
                          .correction = 1 / sqrt(1 - power(b2, t)),
                          .decay = decay,
                          .decoupled = (int)a[6].i};
-  if (j.step.decoupled) j.step.decay = 1 - lr * decay;
-  return run(call, &j);
+  if (j->step.decoupled) j->step.decay = 1 - lr * decay;
+  return 0;
 }
 
-int ts_exec_lion_step(TsCall *call) {
+int ts_exec_adam_step(TsCall *call) {
+  Job j = {0};
+  return set_adam(call, &j) ? -1 : run(call, &j);
+}
+
+static int set_lion(TsCall *call, Job *j) {
   const TsAttr *a = call->attr;
-  Job j = {.fn = call->ctx->k->optim.lion[wide_index(call)]};
-  j.step = (TsOptimStep){.lr = clock_of(call, a[0].f, 1).lr,
+  j->fn = call->ctx->k->optim.lion[wide_index(call)];
+  j->step = (TsOptimStep){.lr = clock_of(call, a[0].f, 1).lr,
                          .beta1 = a[1].f,
                          .rest1 = 1 - a[1].f,
                          .beta2 = a[2].f,
                          .rest2 = 1 - a[2].f,
                          .decay = a[3].f};
-  return run(call, &j);
+  return 0;
+}
+
+int ts_exec_lion_step(TsCall *call) {
+  Job j = {0};
+  return set_lion(call, &j) ? -1 : run(call, &j);
 }
 
 /* ---- adafactor: a chain of operators; a failure makes all that follows NULL */
@@ -261,4 +290,54 @@ int ts_exec_adafactor_step(TsCall *call) {
 end:
   while (k.n) ts_tensor_unref(k.made[--k.n]);
   return -1;
+}
+
+/* ---- a group: the steps of many parameters as one parallel loop over all their elements */
+typedef struct Group {
+  Job *job;
+  int n;
+} Group;
+
+static void group_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Group *g = arg;
+  int at = 0, end = g->n;
+  while (end - at > 1) { /* the job of element lo */
+    int mid = (at + end) / 2;
+    if (g->job[mid].first <= lo) at = mid;
+    else end = mid;
+  }
+  for (; lo < hi; at++) {
+    int64_t last = g->job[at + 1].first < hi ? g->job[at + 1].first : hi, first = g->job[at].first;
+    if (last > lo) blocks(&g->job[at], lo - first, last - first, worker);
+    lo = last;
+  }
+}
+
+static int set_job(TsCall *call, Job *j) {
+  switch (call->op) {
+    case TS_OP_sgd_step: return set_sgd(call, j);
+    case TS_OP_adam_step: return set_adam(call, j);
+    case TS_OP_lion_step: return set_lion(call, j);
+    default: TS_BUG("%s has no groups", ts_op_info(call->op)->name);
+  }
+}
+
+bool ts_optim_groups(TsOp op) { return op == TS_OP_sgd_step || op == TS_OP_adam_step || op == TS_OP_lion_step; }
+
+int ts_optim_group(int n, TsCall *const *call) {
+  Group g = {.job = ts_scratch_take(sizeof(Job) * ((size_t)n + 1)), .n = n};
+  int64_t total = 0;
+  if (!g.job) return ts_scratch_failed(call[0]);
+  memset(g.job, 0, sizeof(Job) * ((size_t)n + 1));
+  int failed = 0;
+  for (int i = 0; i < n && !failed; i++) {
+    g.job[i].first = total;
+    failed = set_job(call[i], &g.job[i]) || open_job(call[i], &g.job[i]);
+    total += ts_tensor_numel(call[i]->out[0]);
+  }
+  g.job[n].first = total;
+  if (!failed) ts_cpu_parallel(total, GRAIN, group_blocks, &g);
+  for (int i = 0; i < n; i++) close_job(&g.job[i]);
+  free(g.job);
+  return failed ? -1 : 0;
 }

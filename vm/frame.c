@@ -10,6 +10,7 @@
 #include "devices/memory.h"
 #include "vm/bytecode.h"
 #include "vm/control.h"
+#include "vm/optim.h"
 #include "vm/trap.h"
 
 typedef struct Step {
@@ -242,10 +243,21 @@ static void take_results(TsFrame *f, Step *s) {
   }
 }
 
+/* The steps behind s as one. */
+static int run_group(TsFrame *f, Step *s) {
+  int n = (int)s->instr->sub;
+  TsCall *few[64] = {NULL}, **call = n <= 64 ? few : malloc(sizeof *call * (size_t)n);
+  if (!call) return no_memory(f->ctx);
+  for (int i = 0; i < n; i++) call[i] = &s[1 + i].call;
+  int failed = ts_optim_group(n, call);
+  if (call != few) free(call);
+  return failed;
+}
+
 static int run_control(TsFrame *f, Step *s) {
   switch (s->instr->op) {
     case TS_VM_update: return ts_vm_assign(f->ctx, s->call.in[0], s->call.in[1]);
-    case TS_VM_group: return 0; /* its steps follow */
+    case TS_VM_group: return run_group(f, s);
     default:
       if (ts_control_run(f->ctx, s->instr, f->code, f->sub, s->call.in, s->call.out)) return -1;
       take_results(f, s);
@@ -279,6 +291,7 @@ static int loop(TsFrame *f) {
     if (run_step(f, s)) return explain(f, s);
     if (ts_cpu_interrupted()) return ts_error_set(&c->err, TS_ERR_interrupt, "%s: interrupted", f->code->name);
     if (c->trap && s->run && ts_trap_check(&s->call)) return explain(f, s);
+    if (s->instr->op == TS_VM_group) s += s->instr->sub;
   }
   return 0;
 }

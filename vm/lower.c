@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/graph_copy.h"
+#include "vm/optim.h"
 
 /* What becomes of one value. The layout is a tensor without bytes that has the strides
  * which the value will have, NULL where they are the caller's. */
@@ -109,6 +110,7 @@ static void find_last_uses(Lower *l) {
       if (n->in[k] && l->last_use[n->in[k]->node->id] < own) l->last_use[n->in[k]->node->id] = own;
   }
   for (int i = 0; i < g->nresult; i++) l->last_use[g->result[i]->node->id] = g->nnode;
+  for (int i = 0; i < g->nupdate; i++) l->last_use[g->update[i].value->node->id] = g->nnode;
   for (int i = g->nnode; i-- > 0;) { /* a result that is a view keeps what it looks at */
     const TsNode *n = g->node[i];
     if (is_view(n) && l->last_use[i] == g->nnode) l->last_use[n->in[0]->node->id] = g->nnode;
@@ -247,6 +249,52 @@ static int lower_node(Lower *l, const TsNode *n) {
   return is_view(n) ? put_view(l, n) : put_node(l, n);
 }
 
+/* ---- groups: steps of one optimiser in a row, with equal attributes and in place */
+static bool same_attrs(const TsNode *a, const TsNode *b) {
+  for (int i = 0; i < a->nattr; i++)
+    if (a->attr[i].type != b->attr[i].type || a->attr[i].i != b->attr[i].i) return false;
+  return true;
+}
+
+static bool groups(const Lower *l, const TsNode *n) {
+  if (!row_of(n) || !ts_optim_groups((TsOp)n->op)) return false;
+  for (int i = 0; i < n->nout; i++)
+    if (l->target[l->start[n->id] + i] == TS_CODE_NONE) return false;
+  return true;
+}
+
+/* The last node of the group that begins at i, which is i where there is none. */
+static int group_end(const Lower *l, int i) {
+  const TsGraph *g = l->g;
+  int end = i;
+  if (!groups(l, g->node[i])) return i;
+  for (int k = i + 1; k < g->nnode; k++) {
+    if (!l->live[k]) continue;
+    const TsNode *n = g->node[k];
+    if (n->op != g->node[i]->op || n->nin != g->node[i]->nin || n->nout != g->node[i]->nout ||
+        !groups(l, n) || !same_attrs(n, g->node[i]))
+      break;
+    end = k;
+  }
+  return end;
+}
+
+static int lower_nodes(Lower *l) {
+  const TsGraph *g = l->g;
+  int end = -1;
+  for (int i = 0; i < g->nnode; i++) {
+    if (!l->live[i]) continue;
+    if (i > end && (end = group_end(l, i)) > i) {
+      uint32_t n = 0;
+      for (int k = i; k <= end; k++) n += l->live[k];
+      TsInstr *group = ts_code_add(l->code, TS_VM_group, 0, NULL, 0, NULL, 0, NULL, line_of(g->node[i]));
+      if (group) group->sub = n;
+    }
+    if (lower_node(l, g->node[i])) return -1;
+  }
+  return 0;
+}
+
 /* ---- ends */
 static int put_updates(Lower *l) {
   const TsGraph *g = l->g;
@@ -358,8 +406,7 @@ static int lower_all(Lower *l) {
   if (enter_constants(l)) return -1;
   find_last_uses(l);
   find_targets(l);
-  for (int i = 0; i < g->nnode; i++)
-    if (l->live[i] && lower_node(l, g->node[i])) return -1;
+  if (lower_nodes(l)) return -1;
   return put_updates(l) || put_results(l) ? -1 : 0;
 }
 
