@@ -29,7 +29,8 @@ LUA_SHARE  := $(firstword $(wildcard /usr/share/luajit-2.1*/jit))
 LAPACK_LIB := $(firstword $(wildcard /usr/lib/*/lapack/liblapack.a)) \
               $(firstword $(wildcard /usr/lib/*/blas/libblas.a))
 CJSON_LIB  := $(firstword $(wildcard /usr/lib/*/liblua5.1-cjson.a))
-LIBS       := $(CJSON_LIB) $(LUA_LIB) $(LAPACK_LIB) -Wl,-Bstatic -lgfortran -lquadmath -Wl,-Bdynamic \
+FFI_LIB    := $(firstword $(wildcard /usr/lib/*/libffi.a /usr/lib/libffi.a) -lffi)
+LIBS       := $(CJSON_LIB) $(LUA_LIB) $(FFI_LIB) $(LAPACK_LIB) -Wl,-Bstatic -lgfortran -lquadmath -Wl,-Bdynamic \
               -lm -ldl -lpthread
 
 # Instruction sets of the CPU kernels (vm/kernels/isa.h).

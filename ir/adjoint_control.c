@@ -46,6 +46,7 @@ int ts_adjoint_node_call(TsAdjoint *a) {
   TsGraph *g = graph_of(a);
   Lists l;
   TsVal after = NULL;
+  if (n->ref) return ts_adjoint_node_custom(a); /* graph.custom_adjoint */
   if (!open_lists(&l, n->nin, n->nout)) return no_memory(a);
   for (int i = 0; i < n->nout; i++)
     if (a->grad[i]) after = a->grad[i];

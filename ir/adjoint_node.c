@@ -1,13 +1,16 @@
 /* Which function differentiates which node. */
 #include "ir/adjoint_node.h"
 
+#include "ir/custom.h"
+
 int ts_adjoint_node_zero(TsAdjoint *a) {
   (void)a;
   return 0;
 }
 
-int ts_adjoint_node_missing(TsAdjoint *a) {
-  return ts_build_fail(a->b, TS_ERR_value, "%s has no derivative", ts_node_name(a->arg));
+int ts_adjoint_node_custom(TsAdjoint *a) {
+  const TsNode *n = a->arg;
+  return ts_custom_adjoint(n->ref, a);
 }
 
 TsAdjointFn *const ts_adjoint_node[TS_NODE_END - TS_OP_COUNT] = {
@@ -19,7 +22,7 @@ TsAdjointFn *const ts_adjoint_node[TS_NODE_END - TS_OP_COUNT] = {
     [TS_NODE_while_loop - TS_OP_COUNT] = ts_adjoint_node_while_loop,
     [TS_NODE_scan - TS_OP_COUNT] = ts_adjoint_node_scan,
     [TS_NODE_fixed_point - TS_OP_COUNT] = ts_adjoint_node_fixed_point,
-    [TS_NODE_custom - TS_OP_COUNT] = ts_adjoint_node_missing,
+    [TS_NODE_custom - TS_OP_COUNT] = ts_adjoint_node_custom,
 };
 
 int ts_adjoint_barrier(TsAdjoint *a) {

@@ -63,7 +63,8 @@ int ts_compose_qkv_projection(TsCompose *k) {
   char tx[TS_META_TEXT], tw[TS_META_TEXT];
   if (heads < 1 || kv < 1)
     return ts_build_fail(b, TS_ERR_value, "qkv_projection: heads must be positive");
-  if (x->ndim != 3 || w->ndim != 2 || w->dim[0] % (heads + 2 * kv) || x->dim[2] != w->dim[1])
+  bool many = w->ndim == 2 && (heads > w->dim[0] || kv > w->dim[0]);
+  if (x->ndim != 3 || w->ndim != 2 || many || w->dim[0] % (heads + 2 * kv) || x->dim[2] != w->dim[1])
     return ts_build_fail(b, TS_ERR_shape,
                          "qkv_projection: x [B,S,E] and w [(%lld + 2*%lld) D, E] do not fit: %s x %s",
                          (long long)heads, (long long)kv, ts_meta_text(x, tx), ts_meta_text(w, tw));

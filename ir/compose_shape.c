@@ -57,6 +57,12 @@ static int cut_evenly(TsCompose *k, int axis, int64_t n, int64_t each) {
   return cut(k, axis, size, (int)count);
 }
 
+static int too_large(TsCompose *k, int64_t size, int axis, const TsMeta *x) {
+  char text[TS_META_TEXT];
+  return ts_build_fail(k->b, TS_ERR_value, "split: a piece of %lld elements is larger than axis %d of %s",
+                       (long long)size, axis, ts_meta_text(x, text));
+}
+
 int ts_compose_split(TsCompose *k) {
   const TsMeta *x = k->b->meta(k->b, k->in[0]);
   const TsAttr *size = &k->attr[0];
@@ -68,6 +74,7 @@ int ts_compose_split(TsCompose *k) {
     if (size->ints[i] < (size->n == 1))
       return ts_build_fail(k->b, TS_ERR_value, "split: pieces of %lld elements",
                            (long long)size->ints[i]);
+    if (size->n > 1 && size->ints[i] > n) return too_large(k, size->ints[i], axis, x);
     sum += size->ints[i];
   }
   if (size->n == 0) return ts_build_fail(k->b, TS_ERR_value, "split: no sizes are given");

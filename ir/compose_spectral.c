@@ -38,7 +38,7 @@ static int read_frames(TsCompose *k, Frames *f, const TsAttr *norm, TsDtype real
   f->hop = k->attr[1].type == TS_ATTR_int ? k->attr[1].i : (f->frame + 3) / 4;
   f->center = k->attr[2].i;
   f->norm = norm->i;
-  if (f->frame < 1 || f->hop < 1)
+  if (f->frame < 1 || f->hop < 1 || f->hop > INT32_MAX)
     return ts_build_fail(b, TS_ERR_value, "%s: frame and hop must be positive", ts_op_info(k->op)->name);
   f->window = k->nin > 1 && k->in[1] ? k->in[1] : hann(b, f->frame, real);
   const TsMeta *w = b->meta(b, f->window);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/custom.h"
+
 static const char *const node_name[] = {
 #define NODE(name, attrs, help) #name,
 #include "ir/graph.def"
@@ -89,13 +91,14 @@ TsGraph *ts_graph_new(const char *name, TsError *err) {
 TsGraph *ts_graph_region(TsGraph *parent, const char *name) {
   TsGraph *g = ts_graph_in_unit(parent->unit, name, parent->err);
   if (g) g->parent = parent;
-  if (g) g->line = parent->line;
+  if (g) g->line = parent->line, g->backward = parent->backward;
   return g;
 }
 
 void ts_graph_free(TsGraph *g) {
   if (!g || --g->unit->refs > 0) return;
   TsUnit *u = g->unit;
+  for (int i = 0; i < u->nheld; i++) ts_custom_unref(u->held[i]);
   ts_arena_free(&u->arena);
   free(u);
 }
@@ -149,12 +152,16 @@ static uint32_t hash_node(const TsNode *n) {
   for (int i = 0; i < n->nregion; i++) h = mix(h, (uint64_t)(uintptr_t)n->region[i]);
   uint64_t bits;
   memcpy(&bits, &n->number, 8);
-  return mix(mix(h, bits), (uint64_t)(uintptr_t)n->ref);
+  return mix(mix(h, bits), n->ref ? n->ref->identity : 0);
+}
+
+static bool same_ref(const TsCustom *a, const TsCustom *b) {
+  return a == b || (a && b && a->identity == b->identity);
 }
 
 static bool same_node(const TsNode *a, const TsNode *b) {
   if (a->hash != b->hash || a->op != b->op || a->nin != b->nin || a->nattr != b->nattr ||
-      a->nregion != b->nregion || a->ref != b->ref || memcmp(&a->number, &b->number, 8))
+      a->nregion != b->nregion || !same_ref(a->ref, b->ref) || memcmp(&a->number, &b->number, 8))
     return false;
   for (int i = 0; i < a->nin; i++)
     if (a->in[i] != b->in[i]) return false;
@@ -202,6 +209,14 @@ static const TsAttr *copy_attrs(TsGraph *g, int n, const TsAttr *attr) {
   return to;
 }
 
+static bool hold(TsGraph *g, TsCustom *ref) {
+  TsUnit *u = g->unit;
+  if (!ref) return true;
+  if (!grow(g, &u->held, u->nheld, &u->capheld, sizeof *u->held)) return false;
+  u->held[u->nheld++] = ts_custom_ref(ref);
+  return true;
+}
+
 /* Enters a copy of the node described by n, unless there is an equal one. */
 static TsNode *intern(TsGraph *g, TsNode *n, int nout, const TsMeta *out, bool unique) {
   TsArena *a = &g->unit->arena;
@@ -219,6 +234,7 @@ static TsNode *intern(TsGraph *g, TsNode *n, int nout, const TsMeta *out, bool u
   made->attr = copy_attrs(g, n->nattr, n->attr);
   made->region = ts_arena_copy(a, n->region, sizeof *n->region * n->nregion);
   if (!made->in || !made->attr || !made->region) return no_memory(g), NULL;
+  if (!hold(g, made->ref)) return NULL;
   made->out[0].graph = g;
   for (int i = 0; i < nout; i++)
     made->out[i] = (TsValue){.node = made, .graph = g, .index = i, .meta = out[i]};
@@ -253,10 +269,17 @@ TsVal ts_graph_number(TsGraph *g, double value) {
 
 TsNode *ts_graph_node(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int nregion,
                       TsGraph *const *region, int nattr, const TsAttr *attr, int nout,
-                      const TsMeta *out, void *ref) {
+                      const TsMeta *out, TsCustom *ref) {
   TsNode n = {.op = (uint16_t)op, .nin = nin, .in = in, .nregion = (uint16_t)nregion,
-              .region = (TsGraph **)(uintptr_t)region, .nattr = nattr, .attr = attr, .ref = ref};
+              .region = (TsGraph **)(uintptr_t)region, .nattr = nattr, .attr = attr, .ref = ref,
+              .backward = g->backward};
   return intern(g, &n, nout, out, false);
+}
+
+int ts_graph_set_ref(TsGraph *g, TsNode *n, TsCustom *ref) {
+  if (!hold(g, ref)) return -1;
+  n->ref = ref;
+  return 0;
 }
 
 TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
@@ -335,7 +358,8 @@ static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAtt
   const TsOpInfo *o = ts_op_info(op);
   const TsMeta *few[16], **m = nin <= 16 ? few : malloc(sizeof *m * (size_t)nin);
   TsInfer inf = {.op = op, .nin = nin, .attr = attr};
-  TsNode n = {.op = (uint16_t)op, .nin = nin, .in = in, .nattr = o->nattr, .attr = attr};
+  TsNode n = {.op = (uint16_t)op, .nin = nin, .in = in, .nattr = o->nattr, .attr = attr,
+              .backward = g->backward};
   TsNode *made = NULL;
   if (!m) return no_memory(g), NULL;
   n.hash = hash_node(&n);

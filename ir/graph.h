@@ -52,7 +52,8 @@ struct TsNode {
   int nattr;
   TsGraph **region; /* of a call: the graph called */
   double number;
-  void *ref;        /* custom: whom to call, for the owner of the unit */
+  bool backward;    /* the reverse pass made it: its line is that of the operator differentiated */
+  struct TsCustom *ref; /* custom: whom to call; call: whom to ask for the derivative */
   TsValue out[];
 };
 
@@ -68,6 +69,8 @@ typedef struct TsUnit {
   const char **place; /* "file.lua:12" by line number of nodes; [0] is "" */
   int nplace, capplace;
   int nrandom;        /* random calls so far: each has a stream of its own */
+  struct TsCustom **held; /* by the unit's nodes, a reference each */
+  int nheld, capheld;
   int refs;
 } TsUnit;
 
@@ -88,6 +91,7 @@ struct TsGraph {
   TsUpdate *update;
   int nupdate, capupdate;
   int line; /* of the nodes to come */
+  bool backward; /* as well: a reverse pass runs */
   TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
   TsError *err;
 };
@@ -109,7 +113,9 @@ TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr 
 /* Another node, with given result types. */
 TsNode *ts_graph_node(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int nregion,
                       TsGraph *const *region, int nattr, const TsAttr *attr, int nout,
-                      const TsMeta *out, void *ref);
+                      const TsMeta *out, struct TsCustom *ref);
+/* A call node's own derivative. */
+int ts_graph_set_ref(TsGraph *g, TsNode *n, struct TsCustom *ref);
 /* n with other operands and regions, entered into g: its types stay. */
 TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
                        const TsAttr *attr); /* NULL: n's */

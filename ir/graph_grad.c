@@ -84,7 +84,10 @@ int ts_graph_gradient_held(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, 
     TsReverse r = {.b = &g->b, .ntape = ntape, .tape = tape.entry, .ny = ny, .y = own,
                    .dy = own + ny, .nx = nx, .x = own + 2 * ny, .dx = dx, .line = &g->line,
                    .nheld = nheld, .held = held};
+    bool was = g->backward;
+    g->backward = true;
     failed = ts_reverse(&r);
+    g->backward = was;
     if (failed) explain(g, &r);
   }
   g->line = line;
@@ -102,20 +105,25 @@ static TsVal placeholder(TsGraph *g, TsVal y) {
   return n ? &n->out[0] : NULL;
 }
 
-/* The reverse pass is linear in u, so its derivative by u does not depend on u. */
-static void check_linear(const TsGraph *g, int from, int n, const TsVal *v) {
+/* The reverse pass is linear in u, so its derivative by u does not depend on u: of our own
+ * adjoints; the program's may be anything. */
+static int check_linear(const TsGraph *g, int from, int n, const TsVal *v) {
   unsigned char *mark = calloc((size_t)g->nnode + 1, 1);
-  if (!mark) return;
+  int failed = 0;
+  if (!mark) return ts_error_set(g->err, TS_ERR_memory, "out of memory");
   for (int i = 0; i < n; i++)
     if (v[i]) mark[v[i]->node->id] = 1;
   for (int i = g->nnode; i-- > from;) {
     const TsNode *k = g->node[i];
     if (!mark[i]) continue;
-    if (k->op == TS_NODE_placeholder) TS_BUG("an adjoint is not linear in its gradient");
+    if (k->op == TS_NODE_placeholder) failed = 1;
     for (int j = 0; j < k->nin; j++)
       if (k->in[j]) mark[k->in[j]->node->id] = 1;
   }
   free(mark);
+  if (!failed) return 0;
+  ts_error_set(g->err, TS_ERR_value, "forward mode: an adjoint is not linear in the gradients");
+  return ts_error_hint(g->err, "an adjoint for jvp and hvp may scale, add and move gradients only");
 }
 
 int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, const TsVal *y,
@@ -130,7 +138,7 @@ int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, con
   for (int i = 0; i < nx && !failed; i++)
     if (dx[i]) back[n] = dx[i], along[n++] = v[i];
   if (!failed) failed = ts_graph_gradient(g, n, back, along, ny, u, du);
-  if (!failed) check_linear(g, from, ny, du);
+  if (!failed) failed = check_linear(g, from, ny, du);
   for (int i = 0; i < ny; i++) dy[i] = failed ? NULL : du[i];
   free(u);
   return failed ? -1 : 0;

@@ -1,6 +1,7 @@
 /* The reader of graph text; the grammar stands in ir/graph_text.c. It builds through the same
  * functions as a capture does, so that wrong text gets the operator's own message, with the
  * line in front. Every step is linear in the text, and regions nest to a limit. */
+#include "ir/custom.h"
 #include "ir/graph_check.h"
 #include "ir/text_map.h"
 #include "ir/text_value.h"
@@ -309,9 +310,10 @@ static int emit_node(Parser *p, Scope *s, Line *n, int nin, const TsVal *in, TsV
   if (nout > MOST_RESULTS)
     return ts_read_fail(&p->r, n->word.at, "more than %d results", MOST_RESULTS);
   const TsMeta *meta = (TsMeta *)p->types.at + n->types;
-  void *ref = n->op == TS_NODE_custom ? ts_arena_alloc(&p->unit->arena, 1) : NULL;
+  TsCustom *ref = n->op == TS_NODE_custom ? ts_custom_unknown() : NULL;
   TsNode *made = ts_graph_node(s->g, (TsNodeOp)n->op, nin, in, n->nregion, n->region, n->nattr,
                                n->attr, nout, meta, ref);
+  ts_custom_unref(ref);
   if (!made) return out_of_memory(p);
   if (ts_node_check(made, p->r.err)) return ts_read_blame(&p->r, n->word.at);
   for (int i = 0; i < made->nout; i++) out[i] = &made->out[i];

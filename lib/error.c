@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *const name[] = {
     "ok",
@@ -27,6 +28,14 @@ int ts_error_hint(TsError *e, const char *format, ...) {
   va_start(ap, format);
   vsnprintf(e->hint, sizeof e->hint, format, ap);
   va_end(ap);
+  return -1;
+}
+
+int ts_error_where(TsError *e, const char *function, const char *place) {
+  char was[sizeof e->message];
+  if (strstr(e->message, " (in ")) return -1;
+  snprintf(was, sizeof was, "%s", e->message);
+  snprintf(e->message, sizeof e->message, "%.380s (in %.40s, %.50s)", was, function, place);
   return -1;
 }
 

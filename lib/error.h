@@ -22,6 +22,8 @@ int ts_error_set(TsError *e, TsErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Adds the hint; returns -1 as well. */
 int ts_error_hint(TsError *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Adds function and place of the program, " (in f, model.lua:12)", unless there is one; -1. */
+int ts_error_where(TsError *e, const char *function, const char *place);
 void ts_error_clear(TsError *e);
 const char *ts_error_name(TsErrorCode code);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ir/control.h"
+#include "ir/graph_export.h"
 #include "ir/symbolic.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
@@ -273,6 +274,47 @@ static int ready(lua_State *L, Function *f) {
   return 0;
 }
 
+/* What is changed in place must not be seen through another parameter: the code reads
+ * each where it stands. Captured tensors were compared when they were captured. */
+static int check_apart(lua_State *L, const Function *f, TsTensor *const *all, int narg, TsTensor *const *arg) {
+  for (int u = 0; u < f->g->nupdate; u++) {
+    int p = f->g->update[u].param, seen = 0;
+    bool bound = f->code->bound[p] != NULL;
+    for (int i = 0; i < (bound ? narg : f->code->nparam); i++)
+      seen += (bound ? arg[i] : all[i])->storage == all[p]->storage;
+    if (seen > !bound)
+      return luaL_error(L, "%s: two arguments share elements, and one of them is changed in place", f->g->name);
+  }
+  return 0;
+}
+
+/* The tape holds what the run read: copies of what it is about to change. */
+static int save_updated(lua_State *L, const Function *f, TsTensor **before) {
+  for (int u = 0; u < f->g->nupdate; u++) {
+    TsTensor **t = &before[f->g->update[u].param];
+    if ((*t)->requires_grad) {
+      ts_error_set(&ts_lua_context(L)->err, TS_ERR_value, "%s changes a tensor that requires gradients in place", f->g->name);
+      ts_error_hint(&ts_lua_context(L)->err, "use graph.training_step, or call it by tessera.no_grad");
+      return ts_lua_raise(L);
+    }
+    if (!(*t = ts_tensor_copy(ts_lua_context(L), *t))) return ts_lua_raise(L);
+    ts_lua_push(L, *t); /* the stack owns it */
+  }
+  return 0;
+}
+
+static int record_run(TsContext *c, const Function *f, TsTensor *const *before, TsTensor *const *all, TsTensor **results) {
+  for (int i = 0; i < f->code->nresult; i++) /* a parameter that comes out is no result of the call */
+    for (int k = 0; k < f->code->nparam; k++) {
+      TsTensor *t = results[i];
+      if (t != all[k]) continue;
+      if (!(results[i] = ts_tensor_view(t, &t->meta, t->stride, t->offset))) return results[i] = t, -1;
+      ts_tensor_unref(t);
+      break;
+    }
+  return ts_tape_record_function(c, f->g, before, results);
+}
+
 /* f:run({arguments}) -> results; the arguments are the parameters that are not captured. */
 static int run(lua_State *L) {
   Function *f = check(L);
@@ -293,8 +335,17 @@ static int run(lua_State *L) {
     all[i] = args[k++];
   }
   TsContext *c = ts_lua_context(L);
+  TsTensor **before = all;
+  bool record = ts_tape_wants(c, code->nparam, all);
+  check_apart(L, f, all, k, args);
+  if (record && f->g->nupdate) {
+    luaL_checkstack(L, f->g->nupdate + 4, "updates");
+    before = lua_newuserdata(L, sizeof *before * (size_t)(code->nparam + 1));
+    memcpy(before, all, sizeof *before * (size_t)code->nparam);
+    save_updated(L, f, before);
+  }
   if (ts_frame_run(f->frame, all, results)) return ts_lua_raise(L);
-  if (ts_tape_wants(c, code->nparam, all) && ts_tape_record_function(c, f->g, all, results)) {
+  if (record && record_run(c, f, before, all, results)) {
     for (int i = 0; i < code->nresult; i++) ts_tensor_unref(results[i]);
     return ts_lua_raise(L);
   }
@@ -309,6 +360,12 @@ static int text_of(lua_State *L) {
   const char *what = luaL_optstring(L, 2, "graph");
   if (!strcmp(what, "rewrites")) {
     ts_text_str(&t, f->rewrites.at ? f->rewrites.at : "");
+  } else if (!strcmp(what, "dot")) {
+    ts_graph_dot(f->g, &t);
+  } else if (!strcmp(what, "json")) {
+    ts_graph_json(f->g, &t);
+  } else if (!strcmp(what, "places")) {
+    ts_graph_text_places(f->g, &t);
   } else if (!strcmp(what, "bytecode")) {
     ready(L, f);
     ts_code_text(f->code, &t);
@@ -361,6 +418,34 @@ static int collect(lua_State *L) {
   ts_text_free(&f->rewrites);
   memset(f, 0, sizeof *f);
   return 0;
+}
+
+/* graph_load(text) -> function, {types of its parameters}, name; or nil and what is wrong.
+ * Captured parameters are ordinary ones. */
+static int graph_load(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  size_t len;
+  const char *text = luaL_checklstring(L, 1, &len);
+  TsError *e = &c->err;
+  TsGraph *g = strlen(text) == len ? ts_graph_parse(text, e) : NULL;
+  if (!g || ts_graph_check(g, e)) {
+    ts_graph_free(g);
+    lua_pushnil(L);
+    lua_pushfstring(L, *e->hint ? "%s%s\n  hint: %s" : "%s%s", strlen(text) == len ? "" : "a zero byte",
+                    e->message, e->hint);
+    ts_error_clear(e);
+    return 2;
+  }
+  for (int i = 0; i < g->nparam; i++) g->bound[i] = NULL;
+  push_rewritten(L, c, g);
+  lua_createtable(L, g->nparam, 0);
+  for (int i = 0; i < g->nparam; i++) {
+    char type[TS_META_TEXT];
+    lua_pushstring(L, ts_meta_text(&g->param[i]->meta, type));
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushstring(L, g->name);
+  return 3;
 }
 
 /* f:reads_sizes() -> whether its Lua code asked for sizes; f:same(other) before rewriting */
@@ -573,6 +658,7 @@ static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
                                      {"gradient", gradient},
                                      {"jvp", jvp},
                                      {"generalise", generalise},
+                                     {"graph_load", graph_load},
                                      {"type_text", type_text},
                                      {"tape_graph", tape_graph},
                                      {"no_grad_enter", no_grad_enter},

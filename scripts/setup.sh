@@ -3,7 +3,7 @@
 # missing and we may. Says what to install otherwise.
 set -eu
 packages="gcc make pkg-config libluajit-5.1-dev libluajit-5.1-common lua-cjson-dev liblapack-dev libblas-dev
-          gfortran libc6-dev"
+          gfortran libc6-dev libffi-dev"
 missing=
 for p in $packages; do
   dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"

@@ -88,7 +88,7 @@ static bool copy_attr(TsAttr *to, const TsAttr *from) {
   if (!owns(from)) return true;
   size_t nbytes = from->type == TS_ATTR_str ? strlen(from->str) + 1 : (size_t)from->n * 8;
   void *p = malloc(nbytes ? nbytes : 1);
-  if (p) memcpy(p, from->ints, nbytes);
+  if (p && nbytes) memcpy(p, from->ints, nbytes);
   to->ints = p;
   if (!p) to->type = TS_ATTR_none;
   return p != NULL;
@@ -110,7 +110,7 @@ TsInstr *ts_code_add(TsCode *code, int op, int nin, const uint32_t *in, int natt
     return NULL;
   TsInstr *i = &code->instr[code->ninstr++];
   *i = (TsInstr){.op = (uint16_t)op, .nin = (uint32_t)nin, .nout = (uint32_t)nout,
-                 .at = (uint32_t)code->noperand, .line = line};
+                 .at = (uint32_t)code->noperand, .line = line, .backward = code->backward};
   for (int k = 0; k < nin; k++) code->operand[code->noperand++] = in[k];
   for (int k = 0; k < nout; k++) code->operand[code->noperand++] = out[k];
   i->attr = put_attrs(code, nattr, attr);

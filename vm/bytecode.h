@@ -44,6 +44,7 @@ typedef struct TsInstr {
   uint32_t attr; /* in code->attr, or NONE for the row's defaults */
   uint32_t sub;  /* first function of a control instruction; length of a group */
   int line;      /* in code->place */
+  bool backward; /* of the reverse pass: the line is that of the operator differentiated */
 } TsInstr;
 
 typedef struct TsCode {
@@ -71,6 +72,7 @@ typedef struct TsCode {
   int64_t bound_nbytes; /* the least that any plan needs: most bytes alive at once */
   int64_t sum_nbytes;   /* of all values that have a place of their own */
   bool region; /* runs inside another: random calls count from there */
+  bool backward; /* the instructions to come are of the reverse pass */
   bool planned, failed; /* failed: an allocation failed while it was put together */
 } TsCode;
 

@@ -255,6 +255,8 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
     return c->err.code ? -1 : ts_error_set(&c->err, TS_ERR_shape, "assignment: shapes do not fit");
   if (is_symbol(dst) && is_view(dst->origin)) return refuse_view(c, "a view is changed in place");
   if (is_symbol(dst) && !symbol_value(c, dst)) return -1;
+  /* From now on the symbol is a tensor of its own, though it may get what a view shows. */
+  if (is_symbol(dst) && is_view(v) && !(v = ts_build1(&g->b, TS_OP_clone, v))) return -1;
   Bound *b = is_symbol(dst) ? find(k, dst) : bind(c, dst);
   if (!b && !is_symbol(dst)) return -1;
   bool outside = b || ((TsVal)dst->origin)->graph != g;
@@ -305,4 +307,27 @@ TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result) {
   int failed = set_results(c, g, n, result);
   c->capture->g = g->parent;
   return failed ? NULL : g;
+}
+
+int ts_capture_into(TsContext *c, TsGraph *g, TsCaptureInto *before) {
+  TsCapture *k = c->capture;
+  *before = (TsCaptureInto){.capture = k, .g = k ? k->g : NULL, .where = c->where};
+  if (!k || k->root->unit != g->unit) {
+    if (!(k = before->made = calloc(1, sizeof *k))) return no_memory(c);
+    for (k->root = g; k->root->parent;) k->root = k->root->parent;
+  }
+  c->capture = k;
+  c->where = NULL;
+  k->g = g;
+  return 0;
+}
+
+void ts_capture_back(TsContext *c, const TsCaptureInto *before) {
+  if (before->made) {
+    free(before->made->bound);
+    free(before->made);
+  }
+  c->capture = before->capture;
+  c->where = before->where;
+  if (c->capture) c->capture->g = before->g;
 }

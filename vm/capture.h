@@ -25,6 +25,16 @@ void ts_capture_release(TsGraph *g); /* the last one unrefs bound tensors, frees
 int ts_capture_region(TsContext *c, const char *name);
 TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result);
 
+/* Calls go into g, of the capture that is open or another, until _back: adjoints written in
+ * Lua. The nodes keep the line that g has. */
+typedef struct TsCaptureInto {
+  TsCapture *capture, *made;
+  TsGraph *g;
+  const char *(*where)(void *arg);
+} TsCaptureInto;
+int ts_capture_into(TsContext *c, TsGraph *g, TsCaptureInto *before);
+void ts_capture_back(TsContext *c, const TsCaptureInto *before);
+
 /* The graph that calls go into; the value of a tensor in it; a symbol of a value. */
 TsGraph *ts_capture_graph(TsContext *c);
 TsVal ts_capture_value(TsContext *c, TsTensor *t);

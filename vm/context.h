@@ -29,9 +29,6 @@ typedef struct TsContext {
   int device; /* where new tensors are made */
   bool sizes_read; /* by the program while a function is captured: it may branch on them */
   struct TsCapture *capture;        /* calls become nodes of its graph; NULL: they run */
-  /* Runs a function from outside (custom instructions); outputs get one reference each. */
-  int (*custom)(struct TsContext *c, void *ref, int nin, struct TsTensor *const *in, int nout,
-                struct TsTensor **out);
   const char *(*where)(void *arg);  /* the program's place, "file.lua:12", or NULL */
   void *where_arg;
 } TsContext;

@@ -7,6 +7,8 @@
 
 #include "devices/cpu_pool.h"
 #include "ir/control.h"
+#include "ir/custom.h"
+#include "vm/trap.h"
 
 /* Random calls in a round draw from streams of their own, a function of the streams outside
  * and the round, so that a backward round repeats its forward one. */
@@ -161,6 +163,31 @@ static int run_fixed_point(TsContext *c, const TsInstr *i, const TsCode *code, T
   return failed ? -1 : 0;
 }
 
+/* ---- functions from outside */
+int ts_control_custom(TsContext *c, struct TsCustom *f, int nin, TsTensor *const *in, int nout,
+                      const TsMeta *const *type, TsTensor **out, bool backward) {
+  char a[TS_META_TEXT], b[TS_META_TEXT];
+  if (!f || !f->run) return ts_error_set(&c->err, TS_ERR_value, "%s: nobody knows what it calls", f ? f->name : "custom");
+  if (f->run(f, c, nin, in, nout, type, out)) return -1;
+  int failed = 0;
+  for (int k = 0; k < nout && !failed; k++)
+    if (out[k]->meta.dtype != type[k]->dtype || !ts_meta_same_shape(&out[k]->meta, type[k]))
+      failed = ts_error_set(&c->err, TS_ERR_shape, "%s: result %d is %s, not %s as it was inferred", f->name, k + 1,
+                            ts_meta_text(&out[k]->meta, a), ts_meta_text(type[k], b));
+  if (!failed && c->trap) failed = ts_trap_results(c, f->name, nin, in, nout, out, backward);
+  if (failed) release(out, nout);
+  return failed;
+}
+
+static int run_custom(TsContext *c, const TsInstr *i, const TsCode *code, TsTensor *const *in, TsTensor **out) {
+  const TsMeta **type = malloc(sizeof *type * (i->nout + 1));
+  if (!type) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  for (uint32_t k = 0; k < i->nout; k++) type[k] = &code->reg[code->operand[i->at + i->nin + k]].meta;
+  int failed = ts_control_custom(c, code->ref[i->sub], (int)i->nin, in, (int)i->nout, type, out, i->backward);
+  free(type);
+  return failed;
+}
+
 int ts_control_run(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
                    TsTensor *const *in, TsTensor **out) {
   switch (i->op) {
@@ -169,9 +196,7 @@ int ts_control_run(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *
     case TS_VM_while_loop: return run_while(c, i, code, sub, in, out);
     case TS_VM_scan: return run_scan(c, i, code, sub, in, out);
     case TS_VM_fixed_point: return run_fixed_point(c, i, code, sub, in, out);
-    case TS_VM_custom:
-      if (c->custom) return c->custom(c, code->ref[i->sub], (int)i->nin, in, (int)i->nout, out);
-      return ts_error_set(&c->err, TS_ERR_value, "custom: nobody runs functions from outside");
+    case TS_VM_custom: return run_custom(c, i, code, in, out);
     default: TS_BUG("no control instruction: %d", i->op);
   }
 }

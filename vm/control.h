@@ -8,4 +8,9 @@
 int ts_control_run(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
                    TsTensor *const *in, TsTensor **out);
 
+/* Calls a function from outside; its results must have the given types. */
+struct TsCustom;
+int ts_control_custom(TsContext *c, struct TsCustom *f, int nin, TsTensor *const *in, int nout,
+                      const TsMeta *const *type, TsTensor **out, bool backward);
+
 #endif

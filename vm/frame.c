@@ -268,13 +268,8 @@ static int run_control(TsFrame *f, Step *s) {
 /* Errors inside say where the operator stands. */
 static int explain(TsFrame *f, const Step *s) {
   const TsCode *code = f->code;
-  TsError *e = &f->ctx->err;
-  char was[sizeof e->message];
-  if (s->instr->line <= 0 || s->instr->line >= code->nplace || strstr(e->message, " (in ")) return -1;
-  snprintf(was, sizeof was, "%s", e->message);
-  snprintf(e->message, sizeof e->message, "%.380s (in %.40s, %.50s)", was, code->name,
-           code->place[s->instr->line]);
-  return -1;
+  if (s->instr->line <= 0 || s->instr->line >= code->nplace) return -1;
+  return ts_error_where(&f->ctx->err, code->name, code->place[s->instr->line]);
 }
 
 static int run_step(TsFrame *f, Step *s) {
@@ -290,7 +285,7 @@ static int loop(TsFrame *f) {
   for (Step *s = f->step, *end = s + f->code->ninstr; s < end; s++) {
     if (run_step(f, s)) return explain(f, s);
     if (ts_cpu_interrupted()) return ts_error_set(&c->err, TS_ERR_interrupt, "%s: interrupted", f->code->name);
-    if (c->trap && s->run && ts_trap_check(&s->call)) return explain(f, s);
+    if (c->trap && s->run && ts_trap_check(&s->call, s->instr->backward)) return explain(f, s);
     if (s->instr->op == TS_VM_group) s += s->instr->sub;
   }
   return 0;

@@ -66,6 +66,7 @@ static int hoist(Lower *l, const TsNode *n) {
   for (int i = 0; i < n->nin; i++) v[i] = n->in[i] ? place_of(l, n->in[i])->known : NULL;
   int failed = ts_vm_call(l->c, (TsOp)n->op, n->nin, v, n->attr, TS_MAX_VARIADIC, &nout, out);
   if (v != in) free(v);
+  if (failed && *ts_graph_where(n)) ts_error_where(&l->c->err, l->g->name, ts_graph_where(n));
   for (int i = 0; i < nout && !failed; i++) l->place[l->start[n->id] + i].known = out[i];
   return failed;
 }
@@ -133,6 +134,16 @@ static bool reads_directly(const TsNode *n, TsVal p) {
   return true;
 }
 
+/* A result must not change with the parameter. */
+static bool leaves(const TsGraph *g, TsVal v) {
+  for (int i = 0; i < g->nresult; i++) {
+    TsVal r = g->result[i];
+    while (r != v && is_view(r->node)) r = r->node->in[0];
+    if (r == v) return true;
+  }
+  return false;
+}
+
 static void find_targets(Lower *l) {
   const TsGraph *g = l->g;
   for (int v = 0; v < l->nplace; v++) l->target[v] = TS_CODE_NONE;
@@ -141,7 +152,7 @@ static void find_targets(Lower *l) {
     const TsTensor *bound = l->code->bound[g->update[i].param];
     bool fits = v->meta.dtype == p->meta.dtype && ts_meta_same_shape(&v->meta, &p->meta);
     bool free_then = l->last_use[p->node->id] <= (int)v->node->id && reads_directly(v->node, p);
-    bool plain = bound && bound->contiguous;
+    bool plain = bound && bound->contiguous && !leaves(g, v);
     if (fits && plain && free_then && writes_in_place(v->node) && !l->place[value_index(l, v)].known &&
         l->target[value_index(l, v)] == TS_CODE_NONE)
       l->target[value_index(l, v)] = (uint32_t)g->update[i].param;
@@ -246,6 +257,7 @@ static int put_node(Lower *l, const TsNode *n) {
 static int lower_node(Lower *l, const TsNode *n) {
   if (n->op == TS_NODE_param || l->place[l->start[n->id]].known) return 0;
   if (n->op == TS_NODE_placeholder) TS_BUG("a placeholder is left in %s", l->g->name);
+  l->code->backward = n->backward;
   return is_view(n) ? put_view(l, n) : put_node(l, n);
 }
 
@@ -322,25 +334,36 @@ static int put_updates(Lower *l) {
   return failed;
 }
 
-static int put_results(Lower *l) {
+static bool is_updated(const TsGraph *g, uint32_t param) {
+  for (int i = 0; i < g->nupdate; i++)
+    if ((uint32_t)g->update[i].param == param) return true;
+  return false;
+}
+
+/* The registers of the results, before parameters get their new values. */
+static int put_results(Lower *l, uint32_t *r) {
   const TsGraph *g = l->g;
-  uint32_t *r = malloc(sizeof *r * ((size_t)g->nresult + 1));
-  if (!r) return no_memory(l);
   int failed = 0;
   for (int i = 0; i < g->nresult && !failed; i++) {
     Place copy = *place_of(l, g->result[i]);
     uint32_t root = copy.reg;
     while (!l->code->failed && l->code->reg[root].kind == TS_REG_view) root = l->code->reg[root].of;
     /* Constants stay ours, and what a region was given its caller's. */
-    bool ours = !l->code->failed && (l->code->reg[root].kind == TS_REG_const ||
-                                     (l->code->region && l->code->reg[root].kind == TS_REG_param));
-    if (ours) {
+    int kind = l->code->failed ? TS_REG_slab : l->code->reg[root].kind;
+    bool param = kind == TS_REG_param && (l->code->region || is_updated(g, root));
+    if (kind == TS_REG_const || param) {
       failed = put_clone(l, g->result[i], 0, &copy);
       ts_tensor_unref(copy.layout);
     }
     r[i] = copy.reg;
   }
-  if (!failed && ts_code_finish(l->code, g->nresult, r)) failed = no_memory(l);
+  return failed;
+}
+
+static int put_end(Lower *l) {
+  uint32_t *r = malloc(sizeof *r * ((size_t)l->g->nresult + 1));
+  int failed = r ? put_results(l, r) || put_updates(l) : no_memory(l);
+  if (!failed && ts_code_finish(l->code, l->g->nresult, r)) failed = no_memory(l);
   free(r);
   return failed;
 }
@@ -407,7 +430,7 @@ static int lower_all(Lower *l) {
   find_last_uses(l);
   find_targets(l);
   if (lower_nodes(l)) return -1;
-  return put_updates(l) || put_results(l) ? -1 : 0;
+  return put_end(l) ? -1 : 0;
 }
 
 TsCode *ts_lower(TsContext *c, const TsGraph *g) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ir/adjoint.h"
+#include "ir/custom.h"
 #include "ir/graph_copy.h"
 #include "vm/capture.h"
 #include "vm/lower.h"
@@ -19,8 +20,9 @@ typedef struct Output {
 
 struct TsRecord {
   int refs;
-  TsOp op;     /* TS_OP_COUNT: a captured function, graph */
+  TsOp op;     /* TS_OP_COUNT: a captured function, graph, or one from outside, custom */
   TsGraph *graph;
+  TsCustom *custom;
   int nin, nout;
   uint64_t serial; /* order of the calls */
   int mark;        /* of the walk that saw it last */
@@ -34,8 +36,10 @@ struct TsRecord {
 static int no_memory(TsContext *c) { return ts_error_set(&c->err, TS_ERR_memory, "out of memory"); }
 
 /* ---- life: a chain of records is released without recursion */
-static const char *name_of(const TsRecord *r) { return r->graph ? r->graph->name : ts_op_info(r->op)->name; }
-static int nattr_of(const TsRecord *r) { return r->graph ? 0 : ts_op_info(r->op)->nattr; }
+static const char *name_of(const TsRecord *r) {
+  return r->graph ? r->graph->name : r->custom ? r->custom->name : ts_op_info(r->op)->name;
+}
+static int nattr_of(const TsRecord *r) { return r->op == TS_OP_COUNT ? 0 : ts_op_info(r->op)->nattr; }
 
 static void free_attrs(TsRecord *r) {
   int n = nattr_of(r);
@@ -56,6 +60,7 @@ static void release_now(TsRecord *r) {
   free(r->in);
   free(r->version);
   if (r->graph) ts_capture_release(r->graph);
+  ts_custom_unref(r->custom);
   free(r);
 }
 
@@ -83,7 +88,7 @@ static bool copy_attrs(TsRecord *r, const TsAttr *attr) {
     r->attr[i] = attr[i];
     if (!list && attr[i].type != TS_ATTR_str) continue;
     void *p = malloc(nbytes + 1);
-    if (p) memcpy(p, attr[i].ints, nbytes);
+    if (p && nbytes) memcpy(p, attr[i].ints, nbytes);
     r->attr[i].ints = p;
     if (!p) return r->attr[i].type = TS_ATTR_none, false;
   }
@@ -96,10 +101,11 @@ static bool differentiable(const TsTensor *t) {
   return ts_dtype_is(ts_tensor_dtype(t), TS_KIND_F | TS_KIND_C);
 }
 
-static TsRecord *new_record(const TsCall *call, TsGraph *g) {
+static TsRecord *new_record(const TsCall *call, TsGraph *g, TsCustom *f) {
   TsRecord *r = calloc(1, sizeof *r + sizeof *r->out * (size_t)call->nout);
   if (!r) return NULL;
   if (g) ts_capture_ref(r->graph = g);
+  if (f) r->custom = ts_custom_ref(f);
   r->refs = 1;
   r->op = call->op;
   r->nin = call->nin;
@@ -124,11 +130,11 @@ static TsRecord *new_record(const TsCall *call, TsGraph *g) {
   return NULL;
 }
 
-static int record(const TsCall *call, TsGraph *g) {
+static int record(const TsCall *call, TsGraph *g, TsCustom *f) {
   bool any = false;
   for (int i = 0; i < call->nout; i++) any |= differentiable(call->out[i]);
   if (!any) return 0;
-  TsRecord *r = new_record(call, g);
+  TsRecord *r = new_record(call, g, f);
   if (!r) return no_memory(call->ctx);
   for (int i = 0; i < call->nout; i++) {
     if (!differentiable(call->out[i]) || call->out[i]->origin) continue;
@@ -141,13 +147,20 @@ static int record(const TsCall *call, TsGraph *g) {
 }
 
 int ts_tape_record(const TsCall *call) {
-  return ts_adjoint_table[call->op] == ts_adjoint_zero ? 0 : record(call, NULL);
+  return ts_adjoint_table[call->op] == ts_adjoint_zero ? 0 : record(call, NULL, NULL);
 }
 
 int ts_tape_record_function(TsContext *c, TsGraph *g, TsTensor *const *in, TsTensor *const *out) {
   TsCall call = {.ctx = c, .op = TS_OP_COUNT, .nin = g->nparam, .nout = g->nresult, .in = in,
                  .out = (TsTensor **)(uintptr_t)out};
-  return record(&call, g);
+  return record(&call, g, NULL);
+}
+
+int ts_tape_record_custom(TsContext *c, TsCustom *f, int nin, TsTensor *const *in, int nout,
+                          TsTensor *const *out) {
+  TsCall call = {.ctx = c, .op = TS_OP_COUNT, .nin = nin, .nout = nout, .in = in,
+                 .out = (TsTensor **)(uintptr_t)out};
+  return record(&call, NULL, f);
 }
 
 /* ---- the records below a tensor, in the order in which they ran */
@@ -262,6 +275,11 @@ static int function_adjoint(TsAdjoint *a) {
   return failed;
 }
 
+static int custom_adjoint(TsAdjoint *a) {
+  const TsRecord *r = a->arg;
+  return ts_custom_adjoint(r->custom, a);
+}
+
 static int fill_tape(Back *b, const Walk *w, TsTapeEntry *tape, TsVal *values) {
   for (int i = 0; i < w->n; i++) {
     const TsRecord *r = w->record[i];
@@ -281,7 +299,7 @@ static int fill_tape(Back *b, const Walk *w, TsTapeEntry *tape, TsVal *values) {
     int line = r->place ? ts_graph_place(b->g->unit, r->place) : 0;
     tape[i] = (TsTapeEntry){.op = r->op, .nin = r->nin, .nout = r->nout, .in = in, .out = out,
                             .attr = r->attr, .line = line, .arg = (void *)(uintptr_t)r,
-                            .adjoint = r->graph ? function_adjoint : NULL};
+                            .adjoint = r->graph ? function_adjoint : r->custom ? custom_adjoint : NULL};
   }
   return 0;
 }
@@ -318,6 +336,7 @@ static int build(Back *b, const Walk *w, TsTensor *y, TsTensor *dy) {
   if (!failed && !seed) failed = -1;
   TsReverse r = {.b = &b->g->b, .ntape = w->n, .tape = tape, .ny = 1, .y = &top, .dy = &seed,
                  .nx = b->nleaf, .x = b->leaf_value, .dx = dx, .line = &b->g->line};
+  b->g->backward = true;
   if (!failed && (failed = ts_reverse(&r))) explain(b->c, w, r.failed_at);
   int n = 0; /* leaves with a gradient, moved to the front */
   for (int i = 0; i < b->nleaf && !failed; i++)

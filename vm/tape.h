@@ -17,6 +17,10 @@ int ts_tape_record(const TsCall *call);
 /* After a run of a captured function: in are the tensors of all its parameters. The backward
  * graph repeats it, and its adjoint follows. */
 int ts_tape_record_function(TsContext *c, TsGraph *g, TsTensor *const *in, TsTensor *const *out);
+/* After a call of a function from outside. */
+struct TsCustom;
+int ts_tape_record_custom(TsContext *c, struct TsCustom *f, int nin, TsTensor *const *in, int nout,
+                          TsTensor *const *out);
 void ts_record_unref(void *origin); /* of a tensor that is not symbolic */
 
 /* True if a call on these inputs must be recorded. */

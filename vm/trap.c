@@ -58,29 +58,64 @@ static void index_text(const TsMeta *m, int64_t at, char *text, size_t room) {
   if (n < room) snprintf(text + n, room - n, "]");
 }
 
+/* The input's bytes are the result's: what it was before is gone. */
+static bool overwritten(const TsTensor *in, const TsTensor *out) {
+  if (in->storage != out->storage) return false;
+  if (!in->contiguous || !out->contiguous) return true;
+  return in->offset < out->offset + ts_meta_nbytes(&out->meta) &&
+         out->offset < in->offset + ts_meta_nbytes(&in->meta);
+}
+
 /* A NaN comes from a NaN, an infinity from an infinity or a NaN: where an input has one
  * that explains the result's, it did not begin here. */
-static bool explained(const TsCall *call, Bad bad) {
-  for (int i = 0; i < call->nin; i++)
-    if (looks(call->in[i]) && worst_of(call->in[i]) >= bad) return true;
+static bool explained(int nin, TsTensor *const *in, const TsTensor *out, Bad bad) {
+  for (int i = 0; i < nin; i++)
+    if (looks(in[i]) && !overwritten(in[i], out) && worst_of(in[i]) >= bad) return true;
   return false;
 }
 
-int ts_trap_check(const TsCall *call) {
-  const TsOpInfo *o = ts_op_info(call->op);
-  if (o->cls == TS_CLASS_VIEW || call->nin == 0 || call->op == TS_OP_empty_like || call->op == TS_OP_full_like)
-    return 0;
-  for (int i = 0; i < call->nout; i++) {
-    TsTensor *t = call->out[i];
-    int64_t at = looks(t) ? first_bad(t) : -1;
-    if (at < 0) continue;
-    Bad bad = worst_of(t);
-    if (explained(call, bad)) return 0;
-    char index[200], type[TS_META_TEXT];
-    while (at_index(t, at) != bad) at++;
-    index_text(&t->meta, at, index, sizeof index);
-    return ts_error_set(&call->ctx->err, TS_ERR_value, "%s gives %s at %s of its result %s", o->name,
-                        bad == INFINITE ? "infinity" : "NaN", index, ts_meta_text(&t->meta, type));
+/* Asked for: a mask filled with -inf. */
+static bool wanted(const TsCall *call, const TsOpInfo *o, Bad bad) {
+  for (int i = 0; call->attr && i < o->nattr; i++) {
+    const TsAttr *a = &call->attr[i];
+    if (a->type == TS_ATTR_f && of_number(a->f) >= bad) return true;
+    for (int k = 0; a->type == TS_ATTR_floats && k < a->n; k++)
+      if (of_number(a->floats[k]) >= bad) return true;
   }
-  return 0;
+  return false;
+}
+
+static int complain(TsContext *c, const char *name, TsTensor *t, int64_t at, Bad bad, bool backward) {
+  char index[200], type[TS_META_TEXT];
+  while (at_index(t, at) != bad) at++;
+  index_text(&t->meta, at, index, sizeof index);
+  return ts_error_set(&c->err, TS_ERR_value, "%s gives %s at %s of its result %s in the %s pass", name,
+                      bad == INFINITE ? "infinity" : "NaN", index, ts_meta_text(&t->meta, type),
+                      backward ? "backward" : "forward");
+}
+
+/* The first result that has one; where is its first element. */
+static TsTensor *first_of(int nout, TsTensor *const *out, int64_t *at) {
+  for (int i = 0; i < nout; i++)
+    if (looks(out[i]) && (*at = first_bad(out[i])) >= 0) return out[i];
+  return NULL;
+}
+
+int ts_trap_results(TsContext *c, const char *name, int nin, TsTensor *const *in, int nout,
+                    TsTensor *const *out, bool backward) {
+  int64_t at = -1;
+  TsTensor *t = first_of(nout, out, &at);
+  Bad bad = t ? worst_of(t) : FINE;
+  if (!t || explained(nin, in, t, bad)) return 0;
+  return complain(c, name, t, at, bad, backward);
+}
+
+int ts_trap_check(const TsCall *call, bool backward) {
+  const TsOpInfo *o = ts_op_info(call->op);
+  int64_t at = -1;
+  if (o->cls == TS_CLASS_VIEW || call->nin == 0 || call->op == TS_OP_empty_like) return 0;
+  TsTensor *t = first_of(call->nout, call->out, &at);
+  Bad bad = t ? worst_of(t) : FINE;
+  if (!t || wanted(call, o, bad) || explained(call->nin, call->in, t, bad)) return 0;
+  return complain(call->ctx, o->name, t, at, bad, backward);
 }

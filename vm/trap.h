@@ -4,8 +4,13 @@
 
 #include "vm/vm.h"
 
-/* -1 with the error, which names operator, output and index, if an output of the call has
- * one that its inputs do not explain: an operator that only moves elements is never blamed. */
-int ts_trap_check(const TsCall *call);
+/* -1 with the error, which names operator, result, index and pass, if a result of the call
+ * has one that neither its inputs nor its options explain: an operator that only moves
+ * elements is never blamed, nor is a mask of infinities. */
+int ts_trap_check(const TsCall *call, bool backward);
+
+/* The same for what is no row. */
+int ts_trap_results(TsContext *c, const char *name, int nin, TsTensor *const *in, int nout,
+                    TsTensor *const *out, bool backward);
 
 #endif

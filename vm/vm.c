@@ -84,6 +84,8 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
       return -1;
     }
   }
+  if (o->cls == TS_CLASS_VIEW && call->in[0]->storage->symbolic)
+    return ts_error_set(&c->err, TS_ERR_value, "%s: a value of a captured function is used outside of it", o->name);
   bool record = ts_tape_wants(c, call->nin, call->in);
   c->no_grad += record; /* what a handler calls inside is its own matter */
   int failed = ts_vm_handler[call->op](call);
@@ -95,7 +97,7 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
     return -1;
   }
   ts_trace_record(&c->trace, call);
-  if ((record && ts_tape_record(call)) || (c->trap && ts_trap_check(call))) {
+  if ((record && ts_tape_record(call)) || (c->trap && ts_trap_check(call, false))) {
     release(call->out, call->nout);
     return -1;
   }
@@ -206,6 +208,7 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
   if (!failed) failed = ts_vm_handler[op](&call);
   c->no_grad--;
   if (!failed) ts_trace_record(&c->trace, &call);
+  if (!failed && c->trap) failed = ts_trap_check(&call, false);
   for (int i = 0; i < nout && i < call.nout && !failed; i++) {
     if (made[i] != out[i]) failed = ts_vm_assign(c, out[i], made[i]);
     else out[i]->storage->version++;

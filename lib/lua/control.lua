@@ -192,4 +192,17 @@ function control.recursive(f, options)
 end
 
 for name, f in pairs(control) do rawset(op, name, f) end
+
+--- f as one call of a captured function: its inner values are not kept for the derivative
+--- but computed again when it is made. graph.checkpoint(f)(args...) is f(args...).
+function control.checkpoint(f)
+  need_function(f, "checkpoint")
+  return function(...)
+    if not core.capturing() then return f(...) end
+    local list, specs = flatten_all(...)
+    local body, spec = region("checkpoint", f, specs, list)
+    return unpack(tree.unflatten(spec, { core.control("call", list, { body }, {}) }))
+  end
+end
+
 return control

@@ -55,7 +55,7 @@ local function capture(name, f, specs, list, names, n)
     local leaves, where = {}, {}
     local spec = {}
     for i = 1, out.n do spec[i] = flatten(out[i], leaves, where, "result" .. i) end
-    return { spec = spec, n = out.n, leaves = leaves, graph = core.capture_end(leaves) }
+    return { spec = spec, n = out.n, graph = core.capture_end(leaves) }
   end, graph.handler) }
   for i = 1, n do set_modules(specs[i], list) end
   if not results[1] then
@@ -228,6 +228,12 @@ function Function:ir(level, ...)
   return special.graph:text(level == "concrete" and "graph" or level)
 end
 
+--- The rules that fired when it was captured, a line each.
+function Function:rewrites()
+  if not self.current then error(("%s has not run yet"):format(self.name), 2) end
+  return self.current.graph:text("rewrites")
+end
+
 function Function:stats() return self.current and self.current.graph:stats() end
 
 function Function:__tostring()
@@ -239,7 +245,7 @@ end
 --- A captured function. f takes and returns tensors, tables of tensors and nn modules; all
 --- else among the arguments is part of the specialisation.
 function graph.module(name, f)
-  if type(name) == "function" then name, f = f, name end
+  if f == nil then name, f = nil, name end
   if type(name) ~= "string" then name = nil end
   if type(f) ~= "function" and not (getmetatable(f) or {}).__call then
     error(("graph.module: a function is needed, not a %s"):format(type(f)), 2)
@@ -370,7 +376,61 @@ function graph.hvp(f)
   end)
 end
 
+--- f whose inner values are computed again for the derivative instead of being kept.
+function graph.checkpoint(f) return require("tessera.control").checkpoint(body_of(f)) end
+
+-- ---- files
+
+local FORMS = { dot = "dot", json = "json", tgraph = "concrete" }
+
+--- Writes a function's graph, of its last call: "x.dot" for Graphviz, "x.json", "x.tgraph" as
+--- graph.load reads it. Captured tensors become further parameters.
+function graph.export(f, path)
+  local form = FORMS[path:match "%.(%w+)$" or ""]
+  if not form then error(("graph.export: '%s' does not end in .dot, .json or .tgraph"):format(path), 2) end
+  core.write_file(path, { f:ir(form) })
+  return path
+end
+
+local Loaded = {}
+Loaded.__index = Loaded
+
+function Loaded:__call(...)
+  local n, given = #self.types, select("#", ...)
+  if given ~= n then error(("%s: %d tensors are needed, not %d"):format(self.name, n, given), 2) end
+  return self.graph:run({ ... })
+end
+function Loaded:ir(level) return self.graph:text(level == "concrete" and "graph" or level or "graph") end
+function Loaded:rewrites() return self.graph:text("rewrites") end
+function Loaded:stats() return self.graph:stats() end
+function Loaded:__tostring()
+  return ("graph %s(%s)"):format(self.name, table.concat(self.types, ", "))
+end
+
+--- A graph from a .tgraph file as a function: its parameters in order, those that were
+--- captured last.
+function graph.load(path)
+  local file, why = io.open(path, "r")
+  if not file then error(("graph.load: %s"):format(why), 2) end
+  local text = file:read "*a"
+  file:close()
+  local g, types, name = core.graph_load(text)
+  if not g then error(("graph.load: %s: %s"):format(path, types), 2) end
+  return setmetatable({ graph = g, types = types, name = name }, Loaded)
+end
+
 -- ---- training
+
+-- A step has its gradients in itself: backward() has nothing to do there.
+local function without_tape(f, ...)
+  local function leave(fine, ...)
+    core.no_grad_leave()
+    if not fine then error((...), 0) end
+    return ...
+  end
+  core.no_grad_enter()
+  return leave(xpcall(f, graph.handler, ...))
+end
 
 --- One step of training as one captured function: step(batch...) computes loss(model,
 --- batch...), its gradients by the model's parameters, and lets the optimiser update them.
@@ -395,7 +455,7 @@ function graph.training_step(model, loss, optimizer, options)
   function step.__call(_, ...)
     if options.schedule then optimizer.lr = options.schedule(optimizer.steps) end
     optimizer:tick()
-    return f(...)
+    return without_tape(f, ...)
   end
   step.__index = function(_, key) return f[key] end
   step.__tostring = function() return tostring(f) end

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <pty.h>
+#include <sched.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -40,9 +41,25 @@ typedef struct Seat {
   int thread;
 } Seat;
 
+/* A thread that wakes another tends to get it on its own processor, where the two then take
+ * turns: each has one of its own. */
+static void settle(int thread) {
+  cpu_set_t all, one;
+  int left = thread;
+  if (sched_getaffinity(0, sizeof all, &all) || CPU_COUNT(&all) < nthreads) return;
+  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+    if (!CPU_ISSET(cpu, &all) || left-- > 0) continue;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+    return;
+  }
+}
+
 static void *sit(void *arg) {
   Seat s = *(Seat *)arg;
   free(arg);
+  settle(s.thread);
   for (;;) {
     pthread_barrier_wait(&s.team->start);
     if (s.team->stop) return NULL;
@@ -66,9 +83,13 @@ static Team *team_new(void (*work)(Team *t, int thread)) {
 
 static void team_run(void *arg) {
   Team *t = arg;
+  cpu_set_t all;
+  sched_getaffinity(0, sizeof all, &all);
+  settle(0);
   pthread_barrier_wait(&t->start);
   t->work(t, 0);
   pthread_barrier_wait(&t->done);
+  sched_setaffinity(0, sizeof all, &all);
 }
 
 static void team_drop(void *arg) {
