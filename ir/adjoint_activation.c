@@ -59,41 +59,6 @@ int ts_adjoint_hardswish(TsAdjoint *a) {
 /* ---- smooth */
 int ts_adjoint_softplus(TsAdjoint *a) { return times(a, op1(a->b, TS_OP_sigmoid, a->in[0])); }
 
-/* The derivative of x s with s = sigmoid(v), of which slope is x v': s + s (1 - s) slope. */
-static TsVal gated(TsBuild *b, TsVal s, TsVal slope) {
-  TsVal rest = ts_build_sub(b, number(b, 1), s);
-  return ts_build_mul(b, s, fma3(b, slope, rest, number(b, 1)));
-}
-
-int ts_adjoint_silu(TsAdjoint *a) {
-  TsBuild *b = a->b;
-  TsVal x = ts_part_wide(b, a->in[0]);
-  return times(a, gated(b, op1(b, TS_OP_sigmoid, x), x));
-}
-
-/* gelu_tanh is x sigmoid(v), v = 2 sqrt(2/pi) (x + 0.044715 x^3). Beyond +-64 it is 0 or
- * 1 in every type; the limit keeps the cube finite. */
-int ts_adjoint_gelu_tanh(TsAdjoint *a) {
-  TsBuild *b = a->b;
-  double c1 = 2 * sqrt(2 / M_PI), c3 = c1 * 0.044715;
-  TsVal x = ts_build(b, TS_OP_clamp, TS_IN(ts_part_wide(b, a->in[0])),
-                     TS_ATTRS({"min", ts_b_f(-64)}, {"max", ts_b_f(64)}), NULL);
-  TsVal x2 = op1(b, TS_OP_square, x);
-  TsVal v = ts_build_mul(b, x, fma3(b, x2, number(b, c3), number(b, c1)));
-  TsVal slope = ts_build_mul(b, x, fma3(b, x2, number(b, 3 * c3), number(b, c1)));
-  return times(a, gated(b, op1(b, TS_OP_sigmoid, v), slope));
-}
-
-/* Phi(x) + x phi(x), Phi from erfc, which is accurate in the tail. */
-int ts_adjoint_gelu_erf(TsAdjoint *a) {
-  TsBuild *b = a->b;
-  TsVal x = ts_part_wide(b, a->in[0]);
-  TsVal phi = op1(b, TS_OP_exp, ts_build_scale(b, op1(b, TS_OP_square, x), -0.5));
-  TsVal tail = op1(b, TS_OP_erfc, ts_build_scale(b, x, -M_SQRT1_2));
-  phi = ts_build_mul(b, ts_build_scale(b, phi, M_2_SQRTPI * M_SQRT1_2 / 2), x);
-  return times(a, fma3(b, tail, number(b, 0.5), phi));
-}
-
 /* t + x (1 - t^2) sigmoid(x), t = tanh(softplus(x)). */
 int ts_adjoint_mish(TsAdjoint *a) {
   TsBuild *b = a->b;

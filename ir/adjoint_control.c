@@ -31,11 +31,18 @@ static bool open_lists(Lists *l, int nin, int nout) {
   return l->in != NULL;
 }
 
+/* Not zeros_like: nothing shall depend on `like` that needs its type alone. */
+static TsVal zeros_of(TsGraph *g, TsVal like) {
+  const TsMeta *m = &like->meta;
+  return ts_build(&g->b, TS_OP_zeros, 0, NULL,
+                  TS_ATTRS({"shape", ts_b_ints(m->dim, m->ndim)}, {"dtype", ts_b_dtype(m->dtype)}), NULL);
+}
+
 /* dx of the region's x, with zeros where nothing depends on one. */
 static int gradients(TsGraph *r, Lists *l) {
   if (ts_graph_gradient(r, l->ny, l->y, l->dy, l->nx, l->x, l->dx)) return -1;
   for (int i = 0; i < l->nx; i++)
-    if (!l->dx[i] && !(l->dx[i] = ts_build_zeros_like(&r->b, l->x[i]))) return -1;
+    if (!l->dx[i] && !(l->dx[i] = zeros_of(r, l->x[i]))) return -1;
   return 0;
 }
 
@@ -164,8 +171,6 @@ static TsGraph *back_region(Back *k, const int *dcarry, int ndcarry, const int *
   free(l.in);
   return failed ? NULL : r;
 }
-
-static TsVal zeros_of(TsGraph *g, TsVal like) { return ts_build_zeros_like(&g->b, like); }
 
 static int run_back(Back *k, int *place) {
   TsAdjoint *a = k->a;

@@ -52,6 +52,64 @@ static TsGraph *ordered(TsGraph *g, const TsGraph *from, const Outer *o) {
   return failed ? NULL : to;
 }
 
+/* ---- operands that no region reads are left out: a derivative of a derivative has what the
+ * first one was multiplied with among its operands, but does not depend on it */
+static int first_optional(TsNodeOp op, int nout, const TsAttr *a) {
+  switch (op) {
+    case TS_NODE_while_loop: return nout;
+    case TS_NODE_scan: return (int)a[TS_SCAN_carry].i;
+    case TS_NODE_call: return 0;
+    default: return 1;
+  }
+}
+
+static int mark_read(int nregion, TsGraph *const *r, int offset, unsigned char *read) {
+  for (int k = 0; k < nregion; k++) {
+    unsigned char *live = ts_graph_live(r[k]);
+    if (!live) return -1;
+    for (int i = 0; i < r[k]->nparam; i++) read[i + offset] |= live[r[k]->param[i]->node->id];
+    free(live);
+  }
+  return 0;
+}
+
+/* The region with those of its parameters whose operands are read. */
+static TsGraph *with_read(TsGraph *g, const TsGraph *from, const unsigned char *read) {
+  TsGraph *to = ts_graph_region(g, from->name);
+  TsVal *args = calloc((size_t)(from->nparam + from->nresult + 1), sizeof *args), *results = args ? args + from->nparam : NULL;
+  int failed = !to || !args;
+  for (int i = 0; i < from->nparam && !failed; i++)
+    if (read[i]) failed = !(args[i] = ts_graph_param(to, &from->param[i]->meta, from->param[i]->name, NULL));
+  if (!failed) failed = ts_graph_inline(to, from, args, results) || ts_graph_results(to, from->nresult, results);
+  free(args);
+  return failed ? NULL : to;
+}
+
+/* Shortens the operands, the regions and, of a scan, the xs; gives the number that is left. */
+static int drop_unread(TsGraph *g, TsNodeOp op, int nin, TsVal *in, int nregion, TsGraph **r, int nout, TsAttr *attr) {
+  int offset = op == TS_NODE_cond, left = 0, first = first_optional(op, nout, attr), xs = 0;
+  int sliced = op == TS_NODE_scan ? first + (int)attr[TS_SCAN_xs].i : 0;
+  unsigned char *read = calloc((size_t)nin + 1, 1);
+  if (!read) return ts_error_set(g->err, TS_ERR_memory, "out of memory");
+  int failed = mark_read(nregion, r, offset, read);
+  for (int i = 0; i < nin; i++) {
+    if (i < first) read[i] = 1;
+    left += read[i];
+    xs += read[i] && i >= first && i < sliced;
+  }
+  if (!failed && left < nin) {
+    for (int k = 0; k < nregion && !failed; k++) failed = !(r[k] = with_read(g, r[k], read + offset));
+    if (op == TS_NODE_scan) {
+      attr[TS_SCAN_length] = ts_b_int(ts_scan_length(attr, in));
+      attr[TS_SCAN_xs] = ts_b_int(xs);
+    }
+    for (int i = 0, k = 0; i < nin; i++)
+      if (read[i]) in[k++] = in[i];
+  }
+  free(read);
+  return failed ? -1 : left;
+}
+
 /* ---- types */
 static int wrong_type(TsGraph *g, const char *op, const char *what, int i, const TsMeta *a, const TsMeta *b) {
   char x[TS_META_TEXT], y[TS_META_TEXT];
@@ -161,7 +219,10 @@ TsNode *ts_graph_control(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int 
     if (o.n) memcpy(all + nin, o.v, sizeof *o.v * (size_t)o.n);
     failed = types_of(g, op, nin, in, r, attr, out, &nout);
   }
-  if (!failed) made = ts_graph_node(g, op, nin + o.n, all, nregion, r, attrs_of(op), attr, nout, out, NULL);
+  TsAttr own[TS_MAX_ATTR];
+  if (!failed && attr) memcpy(own, attr, sizeof *own * (size_t)attrs_of(op));
+  if (!failed) failed = (nin = drop_unread(g, op, nin + o.n, all, nregion, r, nout, own)) < 0;
+  if (!failed) made = ts_graph_node(g, op, nin, all, nregion, r, attrs_of(op), own, nout, out, NULL);
   free(all);
   free(out);
   free(o.v);

@@ -275,6 +275,7 @@ static int read_list(TsReader *r, TsAttr *a) {
                                 : ts_read_number(r, &item[a->n].f))
       return -1;
   }
+  if (!item) return ts_read_next(r);
   if (a->type == TS_ATTR_ints) a->ints = &item->i;
   else a->floats = &item->f;
   return ts_read_next(r);

@@ -15,6 +15,7 @@ local families = {
   reduce = { "Reductions", "Reductions and scans in the canonical order; sorting." },
   linalg = { "Linear algebra", "Products and factorisations; leading axes are a batch." },
   nn = { "Layers", "What neural networks are made of." },
+  gradient = { "Gradients", "First derivatives of layers and losses, as operators of their own." },
   loss = { "Losses", "Distances between predictions and targets." },
   spectral = { "Spectral operators", "Fourier transforms and what rests on them." },
   differential = { "Differential operators", "Differences on regular grids." },

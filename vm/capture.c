@@ -143,6 +143,7 @@ static Bound *bind(TsContext *c, TsTensor *t) {
 }
 
 int ts_capture_name(TsContext *c, TsTensor *t, const char *name) {
+  if (is_symbol(t)) return 0; /* it has one, or is not ours */
   Bound *b = bind(c, t);
   if (!b) return -1;
   char *own = ts_arena_text(&c->capture->root->unit->arena, name);

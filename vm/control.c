@@ -28,6 +28,21 @@ static int run_cond(const TsInstr *i, TsFrame *const *sub, TsTensor *const *in, 
   return ts_frame_run(sub[i->sub + (yes ? 0 : 1)], in + 1, out);
 }
 
+/* The values after the last round; after none, copies of the operands, whose bytes are the
+ * caller's to use again. */
+static int give_carries(TsContext *c, int n, TsTensor **v, TsTensor *const *in, TsTensor **out, int failed) {
+  for (int k = 0; k < n; k++) {
+    out[k] = failed ? NULL : v[k] != in[k] ? ts_tensor_ref(v[k]) : ts_tensor_copy(c, v[k]);
+    if (!failed && !out[k]) failed = -1;
+  }
+  release(v, n);
+  for (int k = 0; failed && k < n; k++) {
+    ts_tensor_unref(out[k]);
+    out[k] = NULL;
+  }
+  return failed;
+}
+
 /* Inputs are the nout values that change, then what both functions also read. */
 static int run_while(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub, TsTensor *const *in, TsTensor **out) {
   int n = (int)i->nout, all = (int)i->nin;
@@ -50,10 +65,7 @@ static int run_while(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame
     }
   }
   c->stream_base = base;
-  for (int k = 0; v && k < n; k++) {
-    if (failed) ts_tensor_unref(v[k]);
-    else out[k] = v[k];
-  }
+  if (v) failed = give_carries(c, n, v, in, out, failed);
   free(v);
   return failed ? -1 : 0;
 }
@@ -118,10 +130,7 @@ static int run_scan(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame 
     if (ts_cpu_interrupted() && !failed) failed = ts_error_set(&c->err, TS_ERR_interrupt, "scan: interrupted");
   }
   c->stream_base = base;
-  for (int k = 0; k < s.ncarry; k++) {
-    if (failed) ts_tensor_unref(s.v[k]);
-    else out[k] = s.v[k];
-  }
+  failed = give_carries(c, s.ncarry, s.v, in, out, failed);
   for (int k = s.ncarry; failed && k < s.nout; k++) ts_tensor_unref(out[k]);
   free(s.v);
   return failed ? -1 : 0;

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "vm/attention.h"
+#include "vm/attention_operands.h"
 #include "vm/exec.h"
 #include "vm/scratch.h"
 
@@ -45,12 +45,7 @@ static TsTensor *prepared_mask(TsContext *c, TsTensor *mask, TsDtype wide) {
   return y;
 }
 
-typedef struct Operands {
-  TsTensor *q, *k, *v, *mask, *sink;
-  int64_t *q_at, *k_at, *v_at, *mask_at;
-} Operands;
-
-static int prepare(TsCall *call, Operands *o, TsDtype wide) {
+static int prepare(TsCall *call, TsAttentionOperands *o, TsDtype wide) {
   TsContext *c = call->ctx;
   TsTensor *mask = call->nin > 3 ? call->in[3] : NULL,
            *sink = call->nin > 4 ? call->in[4] : NULL;
@@ -62,7 +57,7 @@ static int prepare(TsCall *call, Operands *o, TsDtype wide) {
   return 0;
 }
 
-static int set_offsets(TsCall *call, Operands *o, TsAttention *a) {
+static int set_offsets(TsCall *call, TsAttentionOperands *o, TsAttention *a) {
   TsMeta lead = o->q->meta, kv = o->k->meta;
   lead.ndim = (uint8_t)(lead.ndim - 2), kv.ndim = (uint8_t)(kv.ndim - 2);
   int64_t heads = a->batch * a->heads, kv_heads = a->batch * a->kv_heads;
@@ -75,7 +70,7 @@ static int set_offsets(TsCall *call, Operands *o, TsAttention *a) {
   return ts_scratch_failed(call);
 }
 
-static int set_mask(const Operands *o, TsAttention *a) {
+static int set_mask(const TsAttentionOperands *o, TsAttention *a) {
   const TsMeta *m = &o->mask->meta;
   int nd = m->ndim;
   const void *at = ts_tensor_read(o->mask);
@@ -103,7 +98,9 @@ static void set_sizes(TsCall *call, TsAttention *a) {
       call->attr[2].type == TS_ATTR_f ? call->attr[2].f : 1 / sqrt((double)(a->d ? a->d : 1));
 }
 
-static int attend(TsCall *call, Operands *o, TsAttention *a) {
+int ts_attention_open(TsCall *call, TsAttention *a, TsAttentionOperands *o) {
+  set_sizes(call, a);
+  if (prepare(call, o, (TsDtype)ts_dtypes[a->dtype].accum)) return -1;
   int nd = o->q->meta.ndim;
   a->q_step = o->q->stride[nd - 2], a->k_step = o->k->stride[nd - 2],
   a->v_step = o->v->stride[nd - 2];
@@ -111,24 +108,24 @@ static int attend(TsCall *call, Operands *o, TsAttention *a) {
   if (o->mask && set_mask(o, a)) return -1;
   if (o->sink && !(a->sink = ts_tensor_read(o->sink))) return -1;
   a->q = ts_tensor_read(o->q), a->k = ts_tensor_read(o->k), a->v = ts_tensor_read(o->v);
-  a->y = ts_tensor_write(call->out[0]);
-  if (!a->q || !a->k || !a->v || !a->y) return -1;
-  if (!ts_attention(a, call->ctx->k)) return 0;
-  return ts_scratch_failed(call);
+  return a->q && a->k && a->v ? 0 : -1;
+}
+
+void ts_attention_close(TsAttentionOperands *o) {
+  free(o->q_at), free(o->k_at), free(o->v_at), free(o->mask_at);
+  ts_tensor_unref(o->q);
+  ts_tensor_unref(o->k);
+  ts_tensor_unref(o->v);
+  ts_tensor_unref(o->mask);
+  ts_tensor_unref(o->sink);
 }
 
 int ts_exec_attention(TsCall *call) {
-  TsDtype d = ts_tensor_dtype(call->out[0]);
-  TsAttention a = {.dtype = d};
-  Operands o = {.q = NULL};
+  TsAttention a = {.dtype = ts_tensor_dtype(call->out[0])};
+  TsAttentionOperands o = {.q = NULL};
   if (ts_tensor_numel(call->out[0]) == 0) return 0;
-  set_sizes(call, &a);
-  int failed = prepare(call, &o, (TsDtype)ts_dtypes[d].accum) || attend(call, &o, &a);
-  free(o.q_at), free(o.k_at), free(o.v_at), free(o.mask_at);
-  ts_tensor_unref(o.q);
-  ts_tensor_unref(o.k);
-  ts_tensor_unref(o.v);
-  ts_tensor_unref(o.mask);
-  ts_tensor_unref(o.sink);
+  int failed = ts_attention_open(call, &a, &o) || !(a.y = ts_tensor_write(call->out[0]));
+  if (!failed && ts_attention(&a, call->ctx->k)) failed = ts_scratch_failed(call);
+  ts_attention_close(&o);
   return failed ? -1 : 0;
 }

@@ -3,6 +3,7 @@
 #define TS_VM_KERNELS_H
 
 #include "vm/kernels/attention.h"
+#include "vm/kernels/attention_grad.h"
 #include "vm/kernels/conv.h"
 #include "vm/kernels/convert.h"
 #include "vm/kernels/copy.h"
@@ -17,11 +18,13 @@
 #include "vm/kernels/reduce.h"
 #include "vm/kernels/rope.h"
 #include "vm/kernels/rows.h"
+#include "vm/kernels/rows_grad.h"
 
 /* Every group of kernels: a folder of functions that vm/kernels/<group>*.c fill
  * in, once for each instruction set. */
 #define TS_KERNEL_GROUPS(X)                                                                    \
   X(attention, TsAttentionKernels)                                                             \
+  X(attention_grad, TsAttentionGradKernels)                                                    \
   X(conv, TsConvKernels)                                                                       \
   X(convert, TsConvertKernels)                                                                 \
   X(copy, TsCopyKernels)                                                                       \
@@ -35,7 +38,8 @@
   X(random, TsRandomKernels)                                                                   \
   X(reduce, TsReduceKernels)                                                                   \
   X(rope, TsRopeKernels)                                                                       \
-  X(rows, TsRowsKernels)
+  X(rows, TsRowsKernels)                                                                       \
+  X(rows_grad, TsRowsGradKernels)
 
 typedef struct TsKernels {
   const char *isa; /* "avx512", "avx2", "base" */

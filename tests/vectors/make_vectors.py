@@ -9,7 +9,7 @@ import importlib
 import os
 import sys
 
-FAMILIES = ["pointwise", "create", "random", "shape", "reduce", "linalg", "nn", "loss", "spectral",
+FAMILIES = ["pointwise", "create", "random", "shape", "reduce", "linalg", "nn", "gradient", "loss", "spectral",
             "differential", "optim"]
 
 

@@ -1,0 +1,395 @@
+/* Gradients of softmax, log_softmax, layernorm and rmsnorm. The definitions, in f32 for
+ * f32 and narrower floats, else f64, every operation rounded once, sums in the canonical
+ * order, exp from lib/elem:
+ *
+ *   softmax      s = sum(y g); dx = y (g - s)
+ *   log_softmax  s = sum(g); dx = g - exp(y) s
+ *   layernorm    mean u and rstd r as in vm/rows.h; xc = x - u; gw = g w;
+ *                c1 = sum(gw) / N; c2 = ((sum(gw xc) r) / N) r;
+ *                dx = fma(-xc, c2, gw - c1) r; db = sum over rows of g;
+ *                dw = the same order over rows, its chains of fma(g xc, r, dw) from -0
+ *   rmsnorm      xc = x; c2 as above; dx = fma(-xc, c2, gw) r; dw as above
+ *
+ * Statistics are computed again: the row is in the first-level cache for the rest of the
+ * work anyway, and nothing has to be kept from the forward pass.
+ *
+ * The sums over rows are made on the way: a row is read once for dx and for both sums. A
+ * piece of work is a group of lanes of a leaf (vm/kernels/reduce_tree.h) that the first
+ * halves of the order bring together, so that its partial rows stay in the cache, and rows
+ * are taken by a few neighbours at a time: one lane alone has rows that lie 256 apart,
+ * which share the sets of the caches. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/cpu_pool.h"
+#include "vm/axis.h"
+#include "vm/exec.h"
+#include "vm/leaf_sum.h"
+#include "vm/scratch.h"
+
+enum { LEAF = TS_RED_LEAF, RUNS = 4, GRAIN = 1 << 14 };
+
+typedef struct Job {
+  const TsKernels *k;
+  const TsRowsGradKernels *rk;
+  TsConvertFn *load, *store; /* NULL where the storage type is the wide one */
+  int w;                     /* index of the wide type's kernels */
+  int64_t esize, size, n, rows;
+  const char *x, *g;         /* x is y for the softmaxes */
+  char *dx;
+  TsScratch scratch;
+  /* softmaxes */
+  bool log;
+  /* norms */
+  const char *weight; /* in the wide type, or NULL */
+  bool centered, want_w, want_b;
+  double eps;
+  int64_t sums;          /* numbers of one partial row: n or 2 n, or 0 */
+  int64_t lanes, groups; /* of a full leaf, after the halves within groups */
+  char *part;            /* [leaves][lanes][sums] */
+} Job;
+
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static double rounded(const Job *j, double v) { return ts_leaf_rounded(j->w, v); }
+
+/* ---- some rows at once, in the wide type */
+typedef struct Batch {
+  int rows;
+  int64_t row[TS_GRAD_ROWS];
+  const void *x[TS_GRAD_ROWS], *g[TS_GRAD_ROWS];
+  char *dx[TS_GRAD_ROWS];
+  double mean[TS_GRAD_ROWS], rstd[TS_GRAD_ROWS], c1[TS_GRAD_ROWS], c2[TS_GRAD_ROWS];
+} Batch; /* the last four hold numbers of the wide type */
+
+/* Rows of a batch: scratch for narrow types, and the cache, hold so many. */
+static int batch_rows(const Job *j) { return j->n > 2048 ? 1 : j->n > 512 ? 4 : TS_GRAD_ROWS; }
+
+/* wide: scratch for three rows of each row of the batch, where the type is narrow. */
+static void open_batch(const Job *j, Batch *b, char *wide) {
+  int64_t nbytes = j->n * j->size;
+  for (int i = 0; i < b->rows; i++) {
+    int64_t at = b->row[i] * j->n * j->esize;
+    b->x[i] = j->x + at, b->g[i] = j->g + at, b->dx[i] = j->dx + at;
+    if (!j->load) continue;
+    char *to = wide + 3 * i * nbytes;
+    j->load(j->n, to, b->x[i]), j->load(j->n, to + nbytes, b->g[i]);
+    b->x[i] = to, b->g[i] = to + nbytes, b->dx[i] = to + 2 * nbytes;
+  }
+}
+
+static void close_row(const Job *j, const Batch *b, int i) {
+  if (j->store) j->store(j->n, j->dx + b->row[i] * j->n * j->esize, b->dx[i]);
+}
+
+static int64_t scratch_bytes(const Job *j) {
+  return j->load ? 3 * batch_rows(j) * j->n * j->size : 0;
+}
+
+/* ---- the softmaxes */
+static void soft_rows(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  char *wide = ts_scratch_part(&j->scratch, worker);
+  Batch b = {.rows = 0};
+  for (int64_t i = lo; i < hi; i += b.rows) {
+    b.rows = (int)min64(batch_rows(j), hi - i);
+    for (int r = 0; r < b.rows; r++) b.row[r] = i + r;
+    open_batch(j, &b, wide);
+    TsRowSums s = {.rows = b.rows, .n = j->n, .x = j->log ? b.g : b.x, .g = b.g, .out = b.c1};
+    ts_leaf_rows(j->w, j->log ? j->rk->sum[j->w] : j->rk->dot[j->w], &s);
+    for (int r = 0; r < b.rows; r++) {
+      double sum = ts_leaf_get(j->w, b.c1, r);
+      (j->log ? j->rk->log_softmax : j->rk->softmax)[j->w](b.dx[r], b.x[r], b.g[r], j->n, sum);
+      close_row(j, &b, r);
+    }
+  }
+}
+
+static void set_kernels(Job *j, TsDtype d) {
+  TsDtype wide = (TsDtype)ts_dtypes[d].accum;
+  j->rk = &j->k->rows_grad;
+  j->w = wide == TS_DT_f64;
+  j->esize = ts_dtypes[d].nbytes, j->size = ts_dtypes[wide].nbytes;
+  if (d == wide) return;
+  j->load = j->k->convert.convert[d][wide];
+  j->store = j->k->convert.convert[wide][d];
+}
+
+static int open_scratch(TsCall *call, Job *j) {
+  if (!ts_scratch_open(&j->scratch, scratch_bytes(j))) return 0;
+  return ts_scratch_failed(call);
+}
+
+static int64_t grain_of(const Job *j) { return GRAIN / (j->n + 1) + 1; }
+
+static int soft(TsCall *call, Job *j, TsTensor *y, TsTensor *g) {
+  int nd = y->meta.ndim;
+  int64_t axis = call->attr[0].i;
+  TsAxisRows yr = {.t = NULL}, gr = {.t = NULL};
+  TsAxisOut dx = {.t = NULL};
+  axis = axis < 0 ? axis + (nd ? nd : 1) : axis;
+  if (open_scratch(call, j) || ts_axis_read(call->ctx, y, (int)axis, &yr)) return -1;
+  int failed = ts_axis_read(call->ctx, g, (int)axis, &gr);
+  if (!failed && !(failed = ts_axis_open(call->ctx, call->out[0], (int)axis, &dx))) {
+    j->x = yr.at, j->g = gr.at, j->dx = dx.at, j->n = yr.n, j->rows = yr.rows;
+    ts_cpu_parallel(j->rows, grain_of(j), soft_rows, j);
+    ts_axis_close(&dx);
+  }
+  ts_tensor_unref(yr.t);
+  if (gr.at) ts_tensor_unref(gr.t);
+  return failed ? -1 : 0;
+}
+
+static int soft_grad(TsCall *call, bool log) {
+  TsContext *c = call->ctx;
+  TsDtype d = ts_tensor_dtype(call->out[0]);
+  Job j = {.k = c->k, .log = log};
+  if (ts_tensor_numel(call->out[0]) == 0) return 0;
+  set_kernels(&j, d);
+  int nd = call->in[0]->meta.ndim;
+  int64_t axis = call->attr[0].i;
+  j.n = nd ? call->in[0]->meta.dim[axis < 0 ? axis + nd : axis] : 1;
+  TsTensor *y = call->in[0], *g = call->in[1];
+  y = ts_tensor_dtype(y) == d ? ts_tensor_ref(y) : ts_tensor_cast(c, y, d);
+  g = ts_tensor_dtype(g) == d ? ts_tensor_ref(g) : ts_tensor_cast(c, g, d);
+  int failed = !y || !g || soft(call, &j, y, g);
+  free(j.scratch.at);
+  ts_tensor_unref(y);
+  ts_tensor_unref(g);
+  return failed ? -1 : 0;
+}
+
+int ts_exec_softmax_grad(TsCall *call) { return soft_grad(call, false); }
+
+int ts_exec_log_softmax_grad(TsCall *call) { return soft_grad(call, true); }
+
+/* ---- norms */
+
+/* y = y / n */
+static void mean_of(const Job *j, int rows, double *y) {
+  for (int i = 0; i < rows; i++)
+    ts_leaf_put(j->w, y, i, ts_leaf_get(j->w, y, i) / (double)j->n);
+}
+
+/* c1 and c2. */
+static void slopes(const Job *j, Batch *b) {
+  TsRowSums s = {.rows = b->rows, .n = j->n, .x = b->x, .g = b->g, .w = j->weight, .out = b->c2,
+                 .mean = j->centered ? b->mean : NULL, .out2 = j->centered ? b->c1 : NULL};
+  if (j->centered && j->n > LEAF) { /* the second sum by itself: dot and sum take long rows */
+    const void *w[1] = {j->weight};
+    TsRowSums c = {.rows = 1, .n = j->n, .x = b->g, .g = w, .out = b->c1};
+    ts_leaf_rows(j->w, j->weight ? j->rk->dot[j->w] : j->rk->sum[j->w], &c);
+    s.out2 = NULL;
+  }
+  ts_leaf_rows(j->w, j->rk->norm[j->w], &s);
+  if (j->centered) mean_of(j, b->rows, b->c1);
+  for (int i = 0; i < b->rows; i++) {
+    double r = ts_leaf_get(j->w, b->rstd, i), c = rounded(j, ts_leaf_get(j->w, b->c2, i) * r);
+    ts_leaf_put(j->w, b->c2, i, rounded(j, c / (double)j->n) * r);
+  }
+}
+
+static void statistics(const Job *j, Batch *b) {
+  TsRowSums s = {.rows = b->rows, .n = j->n, .x = b->x, .out = b->mean};
+  if (j->centered) {
+    ts_leaf_rows(j->w, j->rk->sum[j->w], &s);
+    mean_of(j, b->rows, b->mean);
+    s.mean = b->mean;
+  }
+  s.out = b->rstd;
+  ts_leaf_rows(j->w, j->centered ? j->rk->sqdev[j->w] : j->rk->square[j->w], &s);
+  mean_of(j, b->rows, b->rstd);
+  for (int i = 0; i < b->rows; i++) {
+    double v = rounded(j, ts_leaf_get(j->w, b->rstd, i) + rounded(j, j->eps));
+    ts_leaf_put(j->w, b->rstd, i, 1 / rounded(j, sqrt(v)));
+  }
+  slopes(j, b);
+}
+
+static void end_row(const Job *j, const Batch *b, int i, char *dw, char *db, int first) {
+  int64_t at = i * j->size;
+  TsNormEnd e = {.dx = b->dx[i], .x = b->x[i], .g = b->g[i], .w = j->weight, .n = j->n,
+                 .mean = j->centered ? (const char *)b->mean + at : NULL,
+                 .rstd = (const char *)b->rstd + at, .c1 = (const char *)b->c1 + at,
+                 .c2 = (const char *)b->c2 + at, .dw = dw, .db = db, .first = first};
+  j->rk->norm_end[j->w](&e);
+  close_row(j, b, i);
+}
+
+static void norm_rows(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  char *wide = ts_scratch_part(&j->scratch, worker);
+  Batch b = {.rows = 0};
+  for (int64_t i = lo; i < hi; i += b.rows) {
+    b.rows = (int)min64(batch_rows(j), hi - i);
+    for (int r = 0; r < b.rows; r++) b.row[r] = i + r;
+    open_batch(j, &b, wide);
+    statistics(j, &b);
+    for (int r = 0; r < b.rows; r++) end_row(j, &b, r, NULL, NULL, 0);
+  }
+}
+
+/* ---- norms: rows and their sums */
+static void clear(const Job *j, char *to) {
+  for (int64_t i = 0; i < j->sums; i++) ts_leaf_put(j->w, to, i, -0.0);
+}
+
+/* Lanes of a leaf of m rows: 256 or 128, or for short leaves pow2ceil(m). */
+static int64_t lanes_of(const Job *j, int64_t m) {
+  int64_t w = j->w ? TS_RED_LANES_f64 : TS_RED_LANES_f32;
+  while (w / 2 >= m) w /= 2;
+  return w;
+}
+
+/* Lanes that a group takes from each of its runs. */
+static int64_t run_length(const Job *j) { return j->n <= 256 ? 4 : j->n <= 512 ? 2 : 1; }
+
+/* A group of lanes of one leaf of m rows from `base` on: lane c of run r is
+ * first + c + r w / runs. */
+typedef struct Group {
+  const Job *j;
+  int64_t base, m, w, first, runs, length;
+  char *lane, *wide; /* partial rows; scratch of a batch */
+  Batch b;
+} Group;
+
+static char *lane_at(const Group *g, int64_t i) { return g->lane + i * g->j->sums * g->j->size; }
+
+static void add_rows(Group *g, const int *place, int n, int first) {
+  const Job *j = g->j;
+  g->b.rows = n;
+  open_batch(j, &g->b, g->wide);
+  statistics(j, &g->b);
+  for (int i = 0; i < n; i++) {
+    char *to = lane_at(g, place[i]);
+    char *db = j->want_b ? to + (j->want_w ? j->n * j->size : 0) : NULL;
+    end_row(j, &g->b, i, j->want_w ? to : NULL, db, first);
+  }
+}
+
+/* The step of every lane of the group that begins at row i of the leaf. */
+static void one_step(Group *g, int64_t i) {
+  int n = 0, most = batch_rows(g->j), place[TS_GRAD_ROWS];
+  for (int64_t r = 0; r < g->runs; r++)
+    for (int64_t c = 0; c < g->length; c++) {
+      int64_t row = i + g->first + c + r * g->w / g->runs;
+      if (row >= g->m) continue;
+      place[n] = (int)(r * g->length + c), g->b.row[n++] = g->base + row;
+      if (n < most) continue;
+      add_rows(g, place, n, i == 0);
+      n = 0;
+    }
+  if (n) add_rows(g, place, n, i == 0);
+}
+
+/* The lanes of a group, and the halves of the order that stay within it. */
+static void one_group(Group *g) {
+  const Job *j = g->j;
+  int64_t count = g->runs * g->length;
+  for (int64_t i = 0; i < count; i++)
+    if (g->first + i % g->length + i / g->length * g->w / g->runs >= g->m)
+      clear(j, lane_at(g, i));
+  for (int64_t i = 0; i < g->m; i += g->w) one_step(g, i);
+  for (int64_t h = count / 2; h >= g->length; h /= 2)
+    j->rk->add[j->w](g->lane, lane_at(g, h), h * j->sums);
+}
+
+static void groups(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  int64_t row = j->sums * j->size;
+  Group g = {.j = j, .lane = ts_scratch_part(&j->scratch, worker)};
+  g.wide = g.lane + TS_GRAD_ROWS * row;
+  for (int64_t i = lo; i < hi; i++) {
+    int64_t leaf = i / j->groups;
+    g.base = leaf * LEAF, g.m = min64(LEAF, j->rows - g.base), g.w = lanes_of(j, g.m);
+    g.runs = min64(RUNS, g.w), g.length = min64(run_length(j), g.w / g.runs);
+    g.first = i % j->groups * g.length;
+    if (g.first >= g.w / g.runs) continue;
+    one_group(&g);
+    memcpy(j->part + (leaf * j->lanes + g.first) * row, g.lane, (size_t)(g.length * row));
+  }
+}
+
+/* The rest of the halves of each leaf, then the leaves pairwise; the total stands first. */
+static void merge(const Job *j, int64_t leaves) {
+  int64_t row = j->sums * j->size;
+  for (int64_t i = 0; i < leaves; i++) {
+    int64_t w = lanes_of(j, min64(LEAF, j->rows - i * LEAF));
+    char *from = j->part + i * j->lanes * row;
+    for (int64_t h = w / min64(RUNS, w) / 2; h > 0; h /= 2)
+      j->rk->add[j->w](from, from + h * row, h * j->sums);
+    if (i) memmove(j->part + i * row, from, (size_t)row);
+  }
+  j->k->reduce.tree[j->w ? TS_RED_F64 : TS_RED_F32](TS_RED_SUM, j->part, leaves, j->sums);
+}
+
+static int store_sum(TsCall *call, const Job *j, TsTensor *out, const char *from) {
+  TsDtype wide = j->w ? TS_DT_f64 : TS_DT_f32, d = ts_tensor_dtype(out);
+  void *to = ts_tensor_write(out);
+  if (!to) return -1;
+  if (d == wide)
+    memcpy(to, from, (size_t)(j->n * j->size));
+  else
+    call->ctx->k->convert.convert[wide][d](j->n, to, from);
+  return 0;
+}
+
+static int norm_sums(TsCall *call, Job *j) {
+  int64_t leaves = (j->rows + LEAF - 1) / LEAF, row = j->sums * j->size, next = 1;
+  j->lanes = (j->w ? TS_RED_LANES_f64 : TS_RED_LANES_f32) / RUNS;
+  j->groups = j->lanes / run_length(j);
+  j->part = ts_scratch_take(leaves * j->lanes * row);
+  if (!j->part || ts_scratch_open(&j->scratch, TS_GRAD_ROWS * row + scratch_bytes(j)))
+    return ts_scratch_failed(call);
+  ts_cpu_parallel(leaves * j->groups, grain_of(j) / TS_GRAD_ROWS + 1, groups, j);
+  merge(j, leaves);
+  if (j->want_w && store_sum(call, j, call->out[next++], j->part)) return -1;
+  return j->want_b ? store_sum(call, j, call->out[next], j->part + (j->want_w ? row / 2 : 0)) : 0;
+}
+
+static int norm(TsCall *call, Job *j) {
+  if (j->sums) return norm_sums(call, j);
+  if (open_scratch(call, j)) return -1;
+  ts_cpu_parallel(j->rows, grain_of(j), norm_rows, j);
+  return 0;
+}
+
+/* Sums over no rows, or no numbers, are zero. */
+static int norm_nothing(TsCall *call) {
+  for (int i = 1; i < call->nout; i++) {
+    void *to = ts_tensor_write(call->out[i]);
+    if (!to) return -1;
+    memset(to, 0, (size_t)ts_meta_nbytes(&call->out[i]->meta));
+  }
+  return 0;
+}
+
+static int norm_grad(TsCall *call, bool centered) {
+  TsContext *c = call->ctx;
+  TsDtype d = ts_tensor_dtype(call->out[0]), wide = (TsDtype)ts_dtypes[d].accum;
+  Job j = {.k = c->k, .n = 1, .centered = centered, .eps = call->attr[1].f};
+  if (ts_tensor_numel(call->out[0]) == 0) return norm_nothing(call);
+  const TsMeta *m = &call->in[0]->meta;
+  set_kernels(&j, d);
+  for (int i = m->ndim - (int)call->attr[0].i; i < m->ndim; i++) j.n *= m->dim[i];
+  j.rows = ts_tensor_numel(call->in[0]) / j.n;
+  j.want_w = call->in[1] != NULL, j.want_b = centered && call->attr[2].i;
+  j.sums = j.n * (j.want_w + j.want_b);
+  TsTensor *x = ts_tensor_cast(c, call->in[0], d), *g = x ? ts_tensor_cast(c, call->in[2], d) : NULL;
+  TsTensor *w = g && call->in[1] ? ts_tensor_cast(c, call->in[1], wide) : NULL;
+  int failed = !g || (call->in[1] && !w);
+  if (!failed) {
+    j.x = ts_tensor_read(x), j.g = ts_tensor_read(g), j.dx = ts_tensor_write(call->out[0]);
+    failed = !j.x || !j.g || !j.dx || (w && !(j.weight = ts_tensor_read(w)));
+  }
+  if (!failed) failed = norm(call, &j);
+  free(j.part), free(j.scratch.at);
+  ts_tensor_unref(x);
+  ts_tensor_unref(g);
+  ts_tensor_unref(w);
+  return failed ? -1 : 0;
+}
+
+int ts_exec_layernorm_grad(TsCall *call) { return norm_grad(call, true); }
+
+int ts_exec_rmsnorm_grad(TsCall *call) { return norm_grad(call, false); }

@@ -1,0 +1,64 @@
+/* What the gradients of softmax, norms and losses do with rows. Index [0] is f32, [1] is
+ * f64, and numbers are of that type. Every operation is rounded once, sums are in the
+ * canonical order of a leaf. */
+#ifndef TS_VM_KERNELS_ROWS_GRAD_H
+#define TS_VM_KERNELS_ROWS_GRAD_H
+
+#include <stdint.h>
+
+enum { TS_GRAD_ROWS = 16 };
+
+/* One sum of n <= 4096 terms for each of some rows, at most TS_GRAD_ROWS, to out[row].
+ * Rows are independent, so that the processor overlaps them. The terms are
+ *   sum x; square x^2; sqdev (x - mean[row])^2; dot x g;
+ *   norm (g w) (x - mean[row]), without w g, without mean x; and to out2 g w, if given */
+typedef struct TsRowSums {
+  int rows;
+  int64_t n;
+  const void *const *x;
+  const void *const *g;
+  const void *w, *mean;
+  void *out, *out2;
+} TsRowSums;
+
+typedef void TsRowSumFn(const TsRowSums *a);
+
+/* The end of a row of layernorm or rmsnorm, with xc = x - mean, or x without mean, and
+ * gw = g w, or g:
+ *   dx = fma(-xc, c2, gw - c1) rstd              (without mean: no c1)
+ *   dw = fma(g xc, rstd, dw), db = db + g        (the first row of a chain: from -0)
+ * dx may be x or g. */
+typedef struct TsNormEnd {
+  void *dx;
+  const void *x, *g, *w;
+  int64_t n;
+  const void *mean, *rstd, *c1, *c2; /* one number each */
+  void *dw, *db;                     /* or NULL */
+  int first;
+} TsNormEnd;
+
+typedef struct TsRowsGradKernels {
+  TsRowSumFn *sum[2], *square[2], *sqdev[2], *dot[2], *norm[2];
+  void (*softmax[2])(void *dx, const void *y, const void *g, int64_t n, double s);
+  void (*log_softmax[2])(void *dx, const void *y, const void *g, int64_t n, double s);
+  void (*norm_end[2])(const TsNormEnd *a);
+  void (*exp[2])(void *y, const void *x, int64_t n, double c); /* exp(x - c); y may be x */
+  /* dx = ((e r) t - p[i]) g, or ((e r) - p) g where the list is NULL; dx may be e */
+  void (*cross_entropy[2])(void *dx, const void *e, int64_t n, double r, double p,
+                           const void *list, double t, double g);
+  void (*add[2])(void *y, const void *x, int64_t n); /* y = y + x */
+} TsRowsGradKernels;
+
+void ts_kernels_rows_grad_avx512(TsRowsGradKernels *k);
+void ts_kernels_rows_grad_avx2(TsRowsGradKernels *k);
+void ts_kernels_rows_grad_base(TsRowsGradKernels *k);
+
+/* The halves of the table, each in a file of its own. */
+void ts_rows_grad_fill_f32_avx512(TsRowsGradKernels *k);
+void ts_rows_grad_fill_f32_avx2(TsRowsGradKernels *k);
+void ts_rows_grad_fill_f32_base(TsRowsGradKernels *k);
+void ts_rows_grad_fill_f64_avx512(TsRowsGradKernels *k);
+void ts_rows_grad_fill_f64_avx2(TsRowsGradKernels *k);
+void ts_rows_grad_fill_f64_base(TsRowsGradKernels *k);
+
+#endif

@@ -1,0 +1,14 @@
+/* The gradients of rows in f32: definitions from lib/elem/, loops from rows_grad.inc. */
+#include "vm/kernels/isa.h"
+#include "vm/kernels/reduce.h"
+#include "vm/kernels/rows_grad.h"
+#include "vm/kernels/simd_f32.h"
+
+#include "vm/kernels/lanes_f32.h"
+
+#include "lib/elem/elem_f32.inc"
+
+enum { LANES = TS_RED_LANES_f32, INDEX = 0 };
+#define exports(name) TS_ISA(ts_rows_grad_##name##_f32)
+
+#include "vm/kernels/rows_grad.inc"

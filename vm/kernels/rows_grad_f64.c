@@ -1,0 +1,14 @@
+/* The gradients of rows in f64: definitions from lib/elem/, loops from rows_grad.inc. */
+#include "vm/kernels/isa.h"
+#include "vm/kernels/reduce.h"
+#include "vm/kernels/rows_grad.h"
+#include "vm/kernels/simd_f64.h"
+
+#include "vm/kernels/lanes_f64.h"
+
+#include "lib/elem/elem_f64.inc"
+
+enum { LANES = TS_RED_LANES_f64, INDEX = 1 };
+#define exports(name) TS_ISA(ts_rows_grad_##name##_f64)
+
+#include "vm/kernels/rows_grad.inc"
