@@ -1,29 +1,33 @@
 -- A character GPT that learns the GNU GPL: 4 layers, width 128, context 128.
 --
---   tessera examples/gpt_char.lua [--steps N] [--text FILE] [--checkpoint FILE] [--resume]
+--   tessera examples/gpt_char.lua [--steps N] [--stop N] [--text FILE] [--checkpoint FILE] [--resume]
 --
 -- The whole step (forward, backward, AdamW) is captured once and runs as one function of
--- bytecode. A checkpoint holds parameters, optimiser state and the step: a run that is cut
--- and resumed gives the same bits as one that is not.
+-- bytecode. A checkpoint holds parameters, optimiser state, the step and the generator: a run
+-- that stops early (--stop) and is resumed gives the same bits as one that is not.
 
 local tessera = require "tessera"
 local op, nn, optim, data, graph, rng = tessera.op, tessera.nn, tessera.optim, tessera.data, tessera.graph,
   tessera.rng
 
-local options = { steps = 700, text = "/usr/share/common-licenses/GPL-3", checkpoint = nil, seed = 1 }
+local options = { steps = 1200, text = "/usr/share/common-licenses/GPL-3", checkpoint = nil, seed = 1 }
 for i = 1, #(arg or {}) do
   local name = arg[i]:match "^%-%-(%a+)$"
   if name == "resume" then options.resume = true
   elseif name and arg[i + 1] then options[name] = tonumber(arg[i + 1]) or arg[i + 1] end
 end
 
-local LAYERS, WIDTH, HEADS, CONTEXT, BATCH = 4, 128, 4, 128, 12
+local LAYERS, WIDTH, HEADS, CONTEXT, BATCH, DROPOUT = 4, 128, 4, 128, 12, 0.2
 
 local text = data.text(options.text)
 local tokenizer = data.CharTokenizer(text)
 local tokens = tokenizer:encode(text)
 local V = tokenizer.size
-local train, test = data.split(tokens, 0.9)
+
+-- A tenth from the middle is kept for testing.
+local from, count = math.floor(0.5 * tokens.numel), math.floor(0.1 * tokens.numel)
+local test = tokens:narrow(0, from, count)
+local train = op.concat { tokens:narrow(0, 0, from), tokens:narrow(0, from + count, tokens.numel - from - count) }
 
 -- ---- the model
 rng.seed(options.seed)
@@ -32,7 +36,8 @@ local GPT = nn.Module:extend "GPT"
 function GPT:init()
   self.token, self.position = nn.Embedding(V, WIDTH), nn.Embedding(CONTEXT, WIDTH)
   self.blocks = nn.List()
-  for i = 1, LAYERS do self.blocks[i] = nn.TransformerBlock(WIDTH, HEADS, { causal = true }) end
+  for i = 1, LAYERS do self.blocks[i] = nn.TransformerBlock(WIDTH, HEADS, { causal = true, dropout = DROPOUT }) end
+  self.dropout = nn.Dropout(DROPOUT)
   self.norm = nn.LayerNorm(WIDTH)
   self.head = nn.Linear(WIDTH, V, { bias = false })
   for _, p in ipairs(self:named_parameters()) do
@@ -41,7 +46,7 @@ function GPT:init()
 end
 
 function GPT:forward(ids)
-  local x = self.token(ids) + self.position(op.arange(ids.shape[2]))
+  local x = self.dropout(self.token(ids) + self.position(op.arange(ids.shape[2])))
   for _, block in ipairs(self.blocks) do x = block(x) end
   return self.head(self.norm(x))
 end
@@ -72,19 +77,21 @@ local function save(path)
   local state = {}
   for name, t in pairs(model:state_dict()) do state["model." .. name] = t end
   for name, t in pairs(optimizer:state_dict()) do state["optimizer." .. name] = t end
+  state["rng.state"] = tessera.tensor({ rng.state() }, { dtype = "f64" })
   tessera.save(path, state)
 end
 
 local function load(path)
-  local m, o = {}, {}
+  local parts = { model = {}, optimizer = {}, rng = {} }
   for name, t in pairs(tessera.load(path)) do
     local part, rest = name:match "^(%a+)%.(.+)$"
-    if part == "model" then m[rest] = t else o[rest] = t end
+    parts[part][rest] = t
   end
   tessera.no_grad(function()
-    model:load_state_dict(m)
-    optimizer:load_state_dict(o)
+    model:load_state_dict(parts.model)
+    optimizer:load_state_dict(parts.optimizer)
   end)
+  rng.state(unpack(parts.rng.state:totable()))
 end
 
 if options.resume then load(options.checkpoint) end
@@ -101,6 +108,7 @@ while optimizer.steps < stop do
   bar:update(optimizer.steps, { loss = loss })
 end
 bar:finish()
+model:eval()
 print(("test loss %.3f nats a character"):format(test_loss()))
 if options.checkpoint then save(options.checkpoint) end
 
@@ -120,3 +128,4 @@ local function sample(prompt, count, temperature)
 end
 
 print(tessera.no_grad(sample, "The licensee ", 300, 0.7))
+return model:state_dict()

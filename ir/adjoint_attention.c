@@ -55,7 +55,8 @@ static TsVal product(TsBuild *b, TsVal x, TsVal y, bool tx, bool ty) {
 
 static TsVal range(TsBuild *b, int64_t first, int64_t n, bool column) {
   TsVal v = ts_build(b, TS_OP_arange, 0, NULL,
-                     TS_ATTRS({"start", ts_b_f((double)first)}, {"stop", ts_b_f((double)(first + n))},
+                     TS_ATTRS({"start", ts_b_f((double)first)},
+                              {"stop", ts_b_f((double)(first + n))},
                               {"dtype", ts_b_dtype(TS_DT_i64)}),
                      NULL);
   if (!column) return v;
@@ -92,7 +93,8 @@ static TsVal careful_softmax(TsBuild *b, TsVal t) {
   int64_t axis = -1;
   TsVal zero = b->number(b, 0), least = b->number(b, -INFINITY);
   TsVal top = ts_build(b, TS_OP_max, TS_IN(t),
-                       TS_ATTRS({"axis", ts_b_ints(&axis, 1)}, {"keepdims", ts_b_bool(true)}), NULL);
+                       TS_ATTRS({"axis", ts_b_ints(&axis, 1)}, {"keepdims", ts_b_bool(true)}),
+                       NULL);
   TsVal some = ts_build2(b, TS_OP_gt, top, least);
   TsVal p = ts_build(b, TS_OP_softmax, TS_IN(ts_build_where(b, some, t, zero)), 1, &last, NULL);
   return ts_build_where(b, some, p, zero);
@@ -138,8 +140,10 @@ static int attention_grad(TsCompose *k) {
   TsVal dp = ungrouped(b, &h, product(b, gg, v, false, true), false);
   TsVal dt = ts_build_mul(b, p, ts_build_sub(b, dp, delta));
   TsVal dtg = grouped(b, &h, dt, h.group), pg = grouped(b, &h, p, h.group);
-  k->out[0] = ts_build_scale(b, ungrouped(b, &h, product(b, dtg, key, false, false), false), scale);
-  k->out[1] = ts_build_scale(b, ungrouped(b, &h, product(b, dtg, q, true, false), true), scale);
+  TsVal dq = ungrouped(b, &h, product(b, dtg, key, false, false), false);
+  TsVal dk = ungrouped(b, &h, product(b, dtg, q, true, false), true);
+  k->out[0] = ts_build_scale(b, dq, scale);
+  k->out[1] = ts_build_scale(b, dk, scale);
   k->out[2] = ungrouped(b, &h, product(b, pg, gg, true, false), true);
   k->nout = 3;
   if (k->attr[3].i) k->out[k->nout++] = dt;

@@ -262,7 +262,8 @@ int ts_adjoint_node_while_loop(TsAdjoint *a) {
     if (a->grad[i]) l.y[l.ny] = &scan->out[i], l.dy[l.ny++] = a->grad[i];
   for (int i = 0; i < n->nin; i++)
     if (ts_wanted_once(a, i)) l.x[l.nx++] = n->in[i];
-  int failed = ts_graph_gradient(g, l.ny, l.y, l.dy, l.nx, l.x, l.dx);
+  /* Operands are held: one of them may be computed from another. */
+  int failed = ts_graph_gradient_held(g, l.ny, l.y, l.dy, l.nx, l.x, l.dx, n->nin, n->in);
   for (int i = n->nin, k = l.nx; i-- > 0 && !failed;)
     if (ts_wanted_once(a, i)) a->grad_in[i] = l.dx[--k];
   free(l.in);
@@ -289,6 +290,13 @@ static TsGraph *adjoint_round(TsAdjoint *a) {
   return r;
 }
 
+/* Once each, but for the start, which may be a parameter as well. */
+static bool wanted_parameter(const TsAdjoint *a, int i) {
+  for (int k = 1; k < i; k++)
+    if (a->in[k] == a->in[i]) return false;
+  return a->wanted[i];
+}
+
 int ts_adjoint_node_fixed_point(TsAdjoint *a) {
   const TsNode *n = node_of(a);
   TsGraph *g = graph_of(a), *r = adjoint_round(a);
@@ -305,10 +313,10 @@ int ts_adjoint_node_fixed_point(TsAdjoint *a) {
   TsVal y = NULL, dy = w ? &w->out[0] : NULL;
   if (!failed) failed = ts_graph_inline(g, n->region[0], l.in, &y);
   for (int i = 1; i < n->nin; i++)
-    if (ts_wanted_once(a, i)) l.x[l.nx++] = n->in[i];
-  if (!failed) failed = ts_graph_gradient_held(g, 1, &y, &dy, l.nx, l.x, l.dx, 1, &x);
+    if (wanted_parameter(a, i)) l.x[l.nx++] = n->in[i];
+  if (!failed) failed = ts_graph_gradient_held(g, 1, &y, &dy, l.nx, l.x, l.dx, n->nin, l.in);
   for (int i = n->nin, k = l.nx; i-- > 1 && !failed;)
-    if (ts_wanted_once(a, i)) a->grad_in[i] = l.dx[--k];
+    if (wanted_parameter(a, i)) a->grad_in[i] = l.dx[--k];
   free(l.in);
   return done(a, failed);
 }

@@ -31,7 +31,8 @@ static TsVal silu(TsBuild *b, TsVal x) { return gated(b, op1(b, TS_OP_sigmoid, x
  * 1 in every type; the limit keeps the cube finite. */
 static TsVal gelu_tanh(TsBuild *b, TsVal x) {
   double c1 = 2 * sqrt(2 / M_PI), c3 = c1 * 0.044715;
-  x = ts_build(b, TS_OP_clamp, TS_IN(x), TS_ATTRS({"min", ts_b_f(-64)}, {"max", ts_b_f(64)}), NULL);
+  x = ts_build(b, TS_OP_clamp, TS_IN(x), TS_ATTRS({"min", ts_b_f(-64)}, {"max", ts_b_f(64)}),
+               NULL);
   TsVal x2 = op1(b, TS_OP_square, x);
   TsVal v = ts_build_mul(b, x, fma3(b, x2, number(b, c3), number(b, c1)));
   TsVal slope = ts_build_mul(b, x, fma3(b, x2, number(b, 3 * c3), number(b, c1)));

@@ -5,7 +5,7 @@
 int ts_adjoint_dropout(TsAdjoint *a) {
   TsBuild *b = a->b;
   const TsAttr *p = &a->attr[0], *seed = &a->attr[1], *stream = &a->attr[2];
-  if (seed->type == TS_ATTR_none || stream->type == TS_ATTR_none)
+  if (seed->type == TS_ATTR_none && stream->type == TS_ATTR_none)
     return ts_build_fail(b, TS_ERR_value,
                          "dropout: its derivative needs the seed and stream of its mask");
   a->grad_in[0] = ts_build(b, TS_OP_dropout, TS_IN(a->grad[0]),

@@ -3,8 +3,6 @@
  * operators, which stand below them. */
 #include "ir/adjoint.h"
 
-#include <string.h>
-
 static TsVal keep_sum(TsBuild *b, TsVal x, const int64_t *axis, int n) {
   return ts_build_sum(b, x, axis, n, true);
 }
@@ -54,7 +52,8 @@ static int norm(TsAdjoint *a, TsOp op) {
   bool layer = op == TS_OP_layernorm_grad, bias = layer && ts_wanted(a, 2);
   const TsVal in[3] = {a->in[0], ts_input(a, 1), a->grad[0]};
   TsVal out[TS_MAX_OUT] = {NULL};
-  const TsBuildAttr attr[3] = {{"dims", a->attr[0]}, {"eps", a->attr[1]}, {"bias", ts_b_bool(bias)}};
+  const TsBuildAttr attr[3] = {
+      {"dims", a->attr[0]}, {"eps", a->attr[1]}, {"bias", ts_b_bool(bias)}};
   ts_build(b, op, 3, in, layer ? 3 : 2, attr, out);
   a->grad_in[0] = out[0];
   if (in[1]) a->grad_in[1] = out[1];
@@ -132,7 +131,8 @@ static TsVal row_gradient(TsBuild *b, const TsAttr *attr, TsVal logits, TsVal ta
 static TsVal target_gradient(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsVal g = row_gradient(b, a->attr, a->in[0], a->in[1], a->grad[0]);
-  TsVal logp = ts_build(b, TS_OP_log_softmax, TS_IN(a->in[0]), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
+  TsVal logp = ts_build(b, TS_OP_log_softmax, TS_IN(a->in[0]), TS_ATTRS({"axis", ts_b_int(-1)}),
+                        NULL);
   return ts_build_scale(b, ts_build_mul(b, logp, g), a->attr[2].f - 1);
 }
 
@@ -150,8 +150,10 @@ static TsVal probabilities(TsBuild *b, const TsAttr *attr, TsVal logits, TsVal t
   int64_t classes = m.dim[m.ndim - 1];
   TsVal p = target;
   if (of_indices(b, target)) {
-    TsVal all = ts_build(b, TS_OP_arange, 0, NULL, TS_ATTRS({"start", ts_b_f(0)},
-                         {"stop", ts_b_f((double)classes)}, {"dtype", ts_b_dtype(TS_DT_i64)}), NULL);
+    TsVal all = ts_build(b, TS_OP_arange, 0, NULL,
+                         TS_ATTRS({"start", ts_b_f(0)}, {"stop", ts_b_f((double)classes)},
+                                  {"dtype", ts_b_dtype(TS_DT_i64)}),
+                         NULL);
     p = ts_build2(b, TS_OP_eq, last_unsqueezed(b, target), all);
     p = ts_build_cast(b, p, (TsDtype)m.dtype);
   }

@@ -25,6 +25,9 @@ static inline TsCustom *ts_custom_ref(TsCustom *f) {
   f->refs++;
   return f;
 }
+static inline bool ts_custom_same(const TsCustom *a, const TsCustom *b) {
+  return a == b || (a && b && a->identity == b->identity);
+}
 void ts_custom_unref(TsCustom *f); /* NULL is fine */
 
 /* One that nothing is known of: a text does not say what its custom nodes call. */

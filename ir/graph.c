@@ -155,13 +155,9 @@ static uint32_t hash_node(const TsNode *n) {
   return mix(mix(h, bits), n->ref ? n->ref->identity : 0);
 }
 
-static bool same_ref(const TsCustom *a, const TsCustom *b) {
-  return a == b || (a && b && a->identity == b->identity);
-}
-
 static bool same_node(const TsNode *a, const TsNode *b) {
   if (a->hash != b->hash || a->op != b->op || a->nin != b->nin || a->nattr != b->nattr ||
-      a->nregion != b->nregion || !same_ref(a->ref, b->ref) || memcmp(&a->number, &b->number, 8))
+      a->nregion != b->nregion || !ts_custom_same(a->ref, b->ref) || memcmp(&a->number, &b->number, 8))
     return false;
   for (int i = 0; i < a->nin; i++)
     if (a->in[i] != b->in[i]) return false;

@@ -32,6 +32,7 @@ static TsGraph *copy_region(TsGraphMap *m, TsGraph *from) {
   if (ts_graph_map_open(&inner, NULL, from)) return NULL;
   if ((g = ts_graph_map_shell(&inner, m->to->unit, from, m->to->err))) {
     inner.stream = m->stream;
+    inner.seed = m->seed;
     g->parent = m->to;
     for (int i = 0; i < from->nnode && g; i++)
       if (from->node[i]->op != TS_NODE_param && ts_graph_map_node(&inner, from->node[i])) g = NULL;
@@ -44,10 +45,11 @@ static TsGraph *copy_region(TsGraphMap *m, TsGraph *from) {
 /* A random call's stream is relative to the unit's. */
 static const TsAttr *moved_stream(const TsGraphMap *m, const TsNode *n, TsAttr *attr) {
   const TsOpInfo *o = n->op < TS_OP_COUNT ? ts_op_info((TsOp)n->op) : NULL;
-  if (!o || o->cls != TS_CLASS_RANDOM || !m->stream) return n->attr;
+  if (!o || o->cls != TS_CLASS_RANDOM || (!m->stream && !m->seed)) return n->attr;
   memcpy(attr, n->attr, sizeof *attr * (size_t)n->nattr);
-  TsAttr *s = &attr[n->nattr - 1];
+  TsAttr *s = &attr[n->nattr - 1], *seed = &attr[n->nattr - 2];
   if (s->type == TS_ATTR_int && s->i < 0) s->i -= m->stream;
+  if (m->seed && seed->type == TS_ATTR_none) *seed = ts_b_int((int64_t)*m->seed);
   return attr;
 }
 
@@ -123,18 +125,28 @@ static int copy_live(TsGraphMap *m) {
   return failed ? -1 : 0;
 }
 
-int ts_graph_inline(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results) {
+static int inline_at(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results,
+                     int64_t stream, const uint64_t *seed) {
   TsGraphMap m;
   if (ts_graph_map_open(&m, g, from)) return -1;
-  if (g->unit != from->unit) {
-    m.stream = g->unit->nrandom;
-    g->unit->nrandom += from->unit->nrandom;
-  }
+  m.stream = stream;
+  m.seed = seed;
   for (int i = 0; i < from->nparam; i++) ts_graph_map_set(&m, from->param[i], args[i]);
   int failed = copy_live(&m);
   for (int i = 0; i < from->nresult && !failed; i++) results[i] = ts_graph_mapped(&m, from->result[i]);
   ts_graph_map_close(&m);
   return failed;
+}
+
+int ts_graph_inline(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results) {
+  int stream = g->unit != from->unit ? g->unit->nrandom : 0;
+  if (g->unit != from->unit) g->unit->nrandom += from->unit->nrandom;
+  return inline_at(g, from, args, results, stream, NULL);
+}
+
+int ts_graph_inline_run(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results,
+                        uint64_t seed, uint64_t stream) {
+  return inline_at(g, from, args, results, (int64_t)stream, &seed);
 }
 
 TsGraph *ts_graph_clone(const TsGraph *from, TsError *err) {

@@ -12,6 +12,10 @@ unsigned char *ts_graph_live(const TsGraph *g);
  * calls of another unit get streams of their own; of the same one they keep theirs, so that
  * a second copy repeats the first. Updates are not copied. */
 int ts_graph_inline(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results);
+/* The same where g runs from stream 0 on and repeats a run of from that began at this seed
+ * and stream. */
+int ts_graph_inline_run(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results,
+                        uint64_t seed, uint64_t stream);
 
 /* from in a unit of its own: parameters, live nodes, results, updates. */
 TsGraph *ts_graph_clone(const TsGraph *from, TsError *err);
@@ -22,7 +26,8 @@ typedef struct TsGraphMap {
   const TsGraph *from;
   TsVal *value; /* by (start of the node's outputs) */
   int *start;   /* by node id */
-  int stream;   /* added to the streams of random calls */
+  int64_t stream; /* added to the streams of random calls */
+  const uint64_t *seed; /* of those that have none, or NULL */
 } TsGraphMap;
 
 int ts_graph_map_open(TsGraphMap *m, TsGraph *to, const TsGraph *from);

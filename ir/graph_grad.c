@@ -6,6 +6,7 @@
 
 #include "ir/adjoint.h"
 #include "ir/adjoint_node.h"
+#include "ir/custom.h"
 #include "ir/graph.h"
 
 static TsTapeEntry entry(const TsNode *n, TsVal *out) {
@@ -59,7 +60,7 @@ static void explain(TsGraph *g, const TsReverse *r) {
   char was[sizeof g->err->message];
   if (!*where) return;
   snprintf(was, sizeof was, "%s", g->err->message);
-  snprintf(g->err->message, sizeof g->err->message, "%.400s (the %s of %s)", was, ts_node_name(n), where);
+  snprintf(g->err->message, sizeof g->err->message, "%.400s (the %s of %s)", was, n->ref ? n->ref->name : ts_node_name(n), where);
 }
 
 int ts_graph_gradient(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, int nx, const TsVal *x,

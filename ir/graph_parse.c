@@ -44,16 +44,11 @@ typedef struct Line {
   TsAttr attr[TS_MAX_ATTR];
 } Line;
 
-static int out_of_memory(Parser *p) {
-  ts_error_set(p->r.err, TS_ERR_memory, "out of memory");
-  return ts_read_blame(&p->r, p->r.now.at);
-}
-
 static void *push(Parser *p, Stack *s, size_t size) {
   if (s->n == s->cap) {
     int cap = s->cap ? s->cap * 2 : 64;
     void *more = realloc(s->at, size * (size_t)cap);
-    if (!more) return out_of_memory(p), NULL;
+    if (!more) return ts_read_no_memory(&p->r), NULL;
     s->at = more;
     s->cap = cap;
   }
@@ -66,13 +61,13 @@ static bool is_numbered(const TsToken *t) { return isdigit((unsigned char)t->at[
 static char *own_name(Parser *p, const TsToken *t) {
   char *s = ts_arena_alloc(&p->unit->arena, (size_t)t->len);
   if (s) memcpy(s, t->at + 1, (size_t)t->len - 1);
-  else out_of_memory(p);
+  else ts_read_no_memory(&p->r);
   return s;
 }
 
 static int define(Parser *p, Scope *s, const TsToken *t, TsVal v, bool made) {
   TsMapSlot *slot = ts_text_map_enter(&s->values, t->at + 1, t->len - 1);
-  if (!slot) return out_of_memory(p);
+  if (!slot) return ts_read_no_memory(&p->r);
   if (slot->value) return ts_read_fail(&p->r, t->at, "%.*s is defined twice", t->len, t->at);
   slot->value = v;
   if (!made || v->name || is_numbered(t)) return 0;
@@ -176,7 +171,7 @@ static int resolve_results(Parser *p, Scope *s, int from) {
   p->names.n = from;
   p->values.n = values;
   if (!n) return 0;
-  return ts_graph_results(s->g, n, (TsVal *)p->values.at + values) ? out_of_memory(p) : 0;
+  return ts_graph_results(s->g, n, (TsVal *)p->values.at + values) ? ts_read_no_memory(&p->r) : 0;
 }
 
 static int body(Parser *p, Scope *s);
@@ -236,7 +231,7 @@ static int regions(Parser *p, Scope *s, Line *n) {
                           "regions more than %d deep, or more than %d in a line", DEEPEST,
                           MOST_REGIONS);
     ts_read_next(&p->r);
-    if (!(inner.g = ts_graph_region(s->g, s->g->name))) return out_of_memory(p);
+    if (!(inner.g = ts_graph_region(s->g, s->g->name))) return ts_read_no_memory(&p->r);
     p->depth++;
     int bad = body(p, &inner);
     p->depth--;
@@ -314,7 +309,7 @@ static int emit_node(Parser *p, Scope *s, Line *n, int nin, const TsVal *in, TsV
   TsNode *made = ts_graph_node(s->g, (TsNodeOp)n->op, nin, in, n->nregion, n->region, n->nattr,
                                n->attr, nout, meta, ref);
   ts_custom_unref(ref);
-  if (!made) return out_of_memory(p);
+  if (!made) return ts_read_no_memory(&p->r);
   if (ts_node_check(made, p->r.err)) return ts_read_blame(&p->r, n->word.at);
   for (int i = 0; i < made->nout; i++) out[i] = &made->out[i];
   return made->nout;
@@ -381,7 +376,7 @@ static int update_line(Parser *p, Scope *s) {
     return ts_read_fail(r, t.at, "update: %.*s is not a parameter", t.len, t.at);
   int i = (int)param->node->number, before = s->g->nupdate;
   if (ts_update_check(s->g, i, v, r->err)) return ts_read_blame(r, at);
-  if (ts_graph_update(s->g, i, v)) return out_of_memory(p);
+  if (ts_graph_update(s->g, i, v)) return ts_read_no_memory(&p->r);
   if (s->g->nupdate > before) return 0;
   return ts_read_fail(r, t.at, "update: %.*s is written twice", t.len, t.at);
 }
@@ -421,7 +416,7 @@ static int graph(Parser *p) {
   Scope s = {0};
   if (ts_read_expect(r, TS_TOKEN_symbol, "'@' and the graph's name")) return -1;
   TsMapSlot *slot = ts_text_map_enter(&p->graphs, t.at + 1, t.len - 1);
-  if (!slot) return out_of_memory(p);
+  if (!slot) return ts_read_no_memory(&p->r);
   if (slot->value) return ts_read_fail(r, t.at, "%.*s is defined twice", t.len, t.at);
   if (!(s.g = new_graph(p, &t))) return -1;
   int bad = body(p, &s);

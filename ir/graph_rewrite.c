@@ -322,6 +322,7 @@ static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses) 
   TsVal v = m->value[m->start[n->id]];
   if (!room(r, v->node->id)) return -1;
   r->g->line = v->node->line;
+  r->g->backward = v->node->backward;
   if (n->nout == 1) v = simplify(r, v);
   if (!v || r->b.failed) return -1;
   m->value[m->start[n->id]] = v;

@@ -93,7 +93,7 @@ static int step(TsReverse *r, Map *m, const TsTapeEntry *t, TsVal *grads, bool *
   bool any = false;
   for (int k = 0; k < t->nout; k++) {
     Slot *s = t->out[k] ? find(m, t->out[k]) : NULL;
-    grad[k] = s && s->value && s->active ? s->grad : NULL;
+    grad[k] = s && s->value && s->active && !s->held ? s->grad : NULL;
     any |= grad[k] != NULL;
   }
   if (!any) return 0;

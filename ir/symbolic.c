@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/custom.h"
 #include "ir/graph_copy.h"
 
 typedef struct Join {
@@ -118,7 +119,7 @@ static bool join_node(Join *j, TsGraphMap *m, const TsNode *x, const TsNode *y) 
   TsGraph *g = m->to;
   TsArena *arena = &g->unit->arena;
   if (x->op != y->op || x->nin != y->nin || x->nout != y->nout || x->nattr != y->nattr || x->nregion != y->nregion ||
-      x->ref != y->ref)
+      !ts_custom_same(x->ref, y->ref))
     return differ(j, x, "another operator");
   TsVal *in = ts_arena_alloc(arena, sizeof *in * (size_t)(x->nin + 1));
   TsAttr *attr = ts_arena_alloc(arena, sizeof *attr * (size_t)(x->nattr + 1));
@@ -298,6 +299,7 @@ static bool node_at(const Concrete *c, TsGraphMap *m, const TsNode *n) {
   if (!in || !attr || !attrs_at(c, n, attr, arena)) return false;
   for (int i = 0; i < n->nin; i++) in[i] = ts_graph_mapped(m, n->in[i]);
   if (n->line > 0) m->to->line = ts_graph_place(m->to->unit, ts_graph_where(n));
+  m->to->backward = n->backward;
   if (n->op == TS_NODE_number) {
     if (!double_at(c, n->number, &number)) return false;
     TsVal v = ts_graph_number(m->to, number);

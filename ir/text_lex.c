@@ -59,6 +59,11 @@ int ts_read_fail(TsReader *r, const char *at, const char *format, ...) {
   return ts_read_blame(r, at);
 }
 
+int ts_read_no_memory(TsReader *r) {
+  ts_error_set(r->err, TS_ERR_memory, "out of memory");
+  return ts_read_blame(r, r->now.at);
+}
+
 int ts_read_unexpected(TsReader *r, const char *what) {
   const TsToken *t = &r->now;
   bool cut = t->len > LONGEST_SHOWN;

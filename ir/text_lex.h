@@ -58,6 +58,7 @@ int ts_read_unexpected(TsReader *r, const char *what);
 /* Fails at a place of the text; returns -1. The first failure stays. */
 int ts_read_fail(TsReader *r, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+int ts_read_no_memory(TsReader *r);
 /* Makes the message in the slot, which came from elsewhere, one about this place. */
 int ts_read_blame(TsReader *r, const char *at);
 

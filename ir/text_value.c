@@ -138,7 +138,7 @@ static int escape(TsReader *r, const char **s, char *out) {
 int ts_read_string(TsReader *r, const char **out) {
   if (r->now.kind != TS_TOKEN_string) return ts_read_unexpected(r, "a string");
   char *to = ts_arena_alloc(r->arena, (size_t)r->now.len);
-  if (!to) return ts_read_fail(r, r->now.at, "out of memory");
+  if (!to) return ts_read_no_memory(r);
   *out = to;
   for (const char *p = r->now.at + 1, *end = r->now.at + r->now.len - 1; p < end; to++) {
     if (*p != '\\') *to = *p++;
@@ -266,7 +266,7 @@ static int read_list(TsReader *r, TsAttr *a) {
     if (a->n == cap) {
       union Item *more =
           ts_arena_alloc(r->arena, sizeof *item * (size_t)(cap = cap ? cap * 2 : 8));
-      if (!more) return ts_read_fail(r, r->now.at, "out of memory");
+      if (!more) return ts_read_no_memory(r);
       if (a->n) memcpy(more, item, sizeof *item * (size_t)a->n);
       item = more;
     }
@@ -275,7 +275,8 @@ static int read_list(TsReader *r, TsAttr *a) {
                                 : ts_read_number(r, &item[a->n].f))
       return -1;
   }
-  if (!item) return ts_read_next(r);
+  if (!item && !(item = ts_arena_alloc(r->arena, sizeof *item)))
+    return ts_read_no_memory(r);
   if (a->type == TS_ATTR_ints) a->ints = &item->i;
   else a->floats = &item->f;
   return ts_read_next(r);

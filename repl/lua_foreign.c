@@ -3,6 +3,7 @@
  *
  * An operator's call has a TsCustom of its own, which knows the Lua functions of that call
  * (with the arguments that are no tensors) by a reference into the registry. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ typedef struct Custom {
   TsCustom base;
   int functions; /* registry: {forward = f, adjoint = f} */
   Foreign *foreign; /* instead of forward */
+  bool eager;       /* it runs once, on the program's own tensors */
   double option[TS_FOREIGN_PARAMS];
   char name[];
 } Custom;
@@ -123,10 +125,10 @@ static int forward_body(lua_State *L) {
 }
 
 /* A frame's tensors end with its run, and Lua may keep what it gets: it gets copies. */
-static int copy_inputs(TsContext *c, int n, TsTensor *const *in, TsTensor **own) {
+static int copy_inputs(TsContext *c, bool eager, int n, TsTensor *const *in, TsTensor **own) {
   int failed = 0;
   for (int i = 0; i < n; i++) {
-    own[i] = failed ? NULL : ts_tensor_copy(c, in[i]);
+    own[i] = failed ? NULL : eager ? ts_tensor_ref(in[i]) : ts_tensor_copy(c, in[i]);
     failed |= !own[i];
   }
   return failed;
@@ -142,7 +144,7 @@ static int run_lua(TsCustom *base, TsContext *c, int nin, TsTensor *const *in, i
   c->no_grad++;
   for (int i = 0; i < nout; i++) out[i] = NULL;
   Forward k = {(Custom *)base, nin, nout, own, out};
-  int failed = copy_inputs(c, nin, in, own);
+  int failed = copy_inputs(c, ((Custom *)base)->eager, nin, in, own);
   if (!failed) failed = call_protected(c, base->name, forward_body, &k);
   c->capture = capture;
   c->no_grad--;
@@ -442,8 +444,7 @@ static int push_node(lua_State *L, TsContext *c, TsNode *n) {
 static int capture_call(lua_State *L, TsContext *c, Custom *f, int nin, TsTensor *const *in, int nout, const TsMeta *type) {
   TsVal *v = values_of(L, c, nin, in);
   TsGraph *g = graph_here(c);
-  TsAttr name = ts_attr_none();
-  name.type = TS_ATTR_str, name.str = f->name;
+  TsAttr name = ts_b_str(f->name);
   TsNode *n = ts_graph_node(g, TS_NODE_custom, nin, v, 0, NULL, 1, &name, nout, type, &f->base);
   return n ? push_node(L, c, n) : ts_lua_raise(L);
 }
@@ -458,6 +459,7 @@ static int custom_call(lua_State *L) {
   int nin = tensor_list(L, 2, &in), nout = type_list(L, 3, type, f->name);
   if (c->capture) return capture_call(L, c, f, nin, in, nout, type);
   for (int i = 0; i < nout; i++) each[i] = &type[i];
+  f->eager = true;
   c->no_grad++;
   int failed = ts_control_custom(c, &f->base, nin, in, nout, each, out, false);
   c->no_grad--;

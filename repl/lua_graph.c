@@ -204,7 +204,7 @@ static int control(lua_State *L) {
   if (!made) return ts_lua_raise(L);
   luaL_checkstack(L, made->nout + 4, "results");
   for (int i = 0; i < made->nout; i++) {
-    TsTensor *t = ts_capture_symbol(c, &made->out[i]);
+    TsTensor *t = ts_capture_own_symbol(c, &made->out[i]);
     if (!t) return ts_lua_raise(L);
     ts_lua_push(L, t);
   }
@@ -215,7 +215,7 @@ static int control(lua_State *L) {
 static int push_values(lua_State *L, TsContext *c, int n, TsVal const *v) {
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
-    TsTensor *t = v[i] ? ts_capture_symbol(c, v[i]) : NULL;
+    TsTensor *t = v[i] ? ts_capture_own_symbol(c, v[i]) : NULL;
     if (v[i] && !t) return ts_lua_raise(L);
     if (t) ts_lua_push(L, t);
     else lua_pushboolean(L, 0);
@@ -303,7 +303,8 @@ static int save_updated(lua_State *L, const Function *f, TsTensor **before) {
   return 0;
 }
 
-static int record_run(TsContext *c, const Function *f, TsTensor *const *before, TsTensor *const *all, TsTensor **results) {
+static int record_run(TsContext *c, const Function *f, TsTensor *const *before, TsTensor *const *all,
+                      TsTensor **results, uint64_t stream) {
   for (int i = 0; i < f->code->nresult; i++) /* a parameter that comes out is no result of the call */
     for (int k = 0; k < f->code->nparam; k++) {
       TsTensor *t = results[i];
@@ -312,7 +313,7 @@ static int record_run(TsContext *c, const Function *f, TsTensor *const *before, 
       ts_tensor_unref(t);
       break;
     }
-  return ts_tape_record_function(c, f->g, before, results);
+  return ts_tape_record_function(c, f->g, before, results, stream);
 }
 
 /* f:run({arguments}) -> results; the arguments are the parameters that are not captured. */
@@ -344,8 +345,9 @@ static int run(lua_State *L) {
     memcpy(before, all, sizeof *before * (size_t)code->nparam);
     save_updated(L, f, before);
   }
+  uint64_t stream = c->stream;
   if (ts_frame_run(f->frame, all, results)) return ts_lua_raise(L);
-  if (record && record_run(c, f, before, all, results)) {
+  if (record && record_run(c, f, before, all, results, stream)) {
     for (int i = 0; i < code->nresult; i++) ts_tensor_unref(results[i]);
     return ts_lua_raise(L);
   }

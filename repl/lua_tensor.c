@@ -28,6 +28,7 @@ TsContext *ts_lua_context(lua_State *L) {
   lua_rawget(L, LUA_REGISTRYINDEX);
   TsContext *c = lua_touserdata(L, -1);
   lua_pop(L, 1);
+  c->where_arg = L; /* a coroutine's lines are its own, and what it calls runs in it */
   return c;
 }
 
@@ -484,6 +485,7 @@ static int open_core(lua_State *L) {
   ts_lua_open_system(L);
   ts_lua_open_files(L);
   ts_lua_open_graph(L);
+  ts_lua_open_foreign(L);
   ts_lua_open_ir(L);
   ts_lua_push_methods(L);
   lua_setfield(L, -2, "methods");

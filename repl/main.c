@@ -111,6 +111,7 @@ static int failed(TsContext *c, const char *option) {
 }
 
 static int apply(TsContext *c, const TsOptions *o) {
+  c->trap = o->nan_trap;
   if (o->threads >= 0) ts_cpu_set_threads(o->threads);
   if (o->devices && ts_device_configure(o->devices, &c->err)) return failed(c, "--devices");
   if (!o->isa) return TS_EXIT_OK;

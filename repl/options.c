@@ -11,7 +11,7 @@
 
 typedef enum Id {
   CODE = 'e', MODULE = 'l', JIT = 'j', LEVEL = 'O', INTERACTIVE = 'i', NO_ENVIRONMENT = 'E',
-  VERSION = 'v', HELP = 'h', THREADS = 256, DEVICES, ISA, HASH, NO_JIT,
+  VERSION = 'v', HELP = 'h', THREADS = 256, DEVICES, ISA, HASH, NO_JIT, NAN_TRAP,
 } Id;
 
 /* Short options are letters, long ones words; `value` names what follows. */
@@ -31,6 +31,7 @@ static const struct {
     {ISA, 0, "isa", "NAME", "kernels for avx512, avx2 or base; all give the same bits"},
     {HASH, 0, "hash", NULL, "print a hash of every tensor that the script returns"},
     {NO_JIT, 0, "no-jit", NULL, "compile no tensor code: everything runs on the VM"},
+    {NAN_TRAP, 0, "nan-trap", NULL, "stop at the operator that makes the first NaN or infinity"},
     {VERSION, 'v', "version", NULL, "print the version"},
     {HELP, 'h', "help", NULL, "print this text"},
 };
@@ -119,6 +120,7 @@ static int set(TsOptions *o, Id id, const char *value) {
     case ISA: o->isa = value; break;
     case HASH: o->hash = true; break;
     case NO_JIT: o->no_jit = true; break;
+    case NAN_TRAP: o->nan_trap = true; break;
     case VERSION:
       if (!o->version) printf("Tessera %s with %s\n", TS_VERSION, LUAJIT_VERSION);
       o->version = true;

@@ -4,4 +4,4 @@ set -eu
 cd "$(dirname "$0")/.."
 sh scripts/setup.sh
 make -j2 --no-print-directory
-exec bin/tessera examples/char_model.lua
+exec bin/tessera examples/gpt_char.lua

@@ -364,8 +364,9 @@ static void add_rows(const Item *t, int block, int64_t k, int64_t n, int from, i
   int64_t at = (from * KEYS + k) * w;
   for (int64_t i = 0; i < n; i += mr) {
     int rows = (int)min64(mr, n - i);
-    chains(j, rows, a->dv, to - from, p + at + i * w, 1, KEYS, g, t->dv_to + (key + i) * a->dv * w);
-    chains(j, rows, a->d, to - from, dt + at + i * w, 1, KEYS, q, t->dk_to + (key + i) * a->d * w);
+    char *dv = t->dv_to + (key + i) * a->dv * w, *dk = t->dk_to + (key + i) * a->d * w;
+    chains(j, rows, a->dv, to - from, p + at + i * w, 1, KEYS, g, dv);
+    chains(j, rows, a->d, to - from, dt + at + i * w, 1, KEYS, q, dk);
   }
 }
 

@@ -52,6 +52,10 @@ void ts_capture_release(TsGraph *g) {
   ts_graph_free(g);
 }
 
+/* The version of a symbol's storage: OWN if it is a tensor of its own, although its value may
+ * be what a view gives. */
+enum { OWN = 1 };
+
 static bool is_symbol(const TsTensor *t) { return t->storage->symbolic; }
 
 static void close_capture(TsContext *c) {
@@ -79,6 +83,12 @@ static void mark_line(TsContext *c, TsGraph *g) {
 TsTensor *ts_capture_symbol(TsContext *c, TsVal v) {
   TsTensor *t = v ? ts_tensor_symbol(c, &v->meta, v) : NULL;
   if (t) t->storage->release_arg = (void *)(uintptr_t)c->capture->serial;
+  return t;
+}
+
+TsTensor *ts_capture_own_symbol(TsContext *c, TsVal v) {
+  TsTensor *t = ts_capture_symbol(c, v);
+  if (t) t->storage->version = OWN;
   return t;
 }
 
@@ -156,9 +166,14 @@ static bool is_view(TsVal v) {
   return v->node->op < TS_OP_COUNT && ts_op_info((TsOp)v->node->op)->cls == TS_CLASS_VIEW;
 }
 
-/* Eagerly, v would show the change that was made to what it looks at. */
-static bool is_stale(const TsCapture *k, TsVal v) {
-  if (!is_view(v)) return false;
+static bool looks_at(const TsTensor *symbol) {
+  return is_view(symbol->origin) && symbol->storage->version != OWN;
+}
+
+/* Eagerly, t would show the change that was made to what it looks at. */
+static bool is_stale(const TsCapture *k, const TsTensor *t) {
+  TsVal v = t->origin;
+  if (!looks_at(t)) return false;
   while (is_view(v)) v = v->node->in[0];
   for (int i = 0; i < k->nstale; i++)
     if (k->stale[i] == v) return true;
@@ -172,7 +187,7 @@ static TsVal symbol_value(TsContext *c, const TsTensor *t) {
     ts_error_hint(&c->err, "return it from there, or pass it as an argument");
     return NULL;
   }
-  if (is_stale(k, t->origin))
+  if (is_stale(k, t))
     return refuse_view(c, "a view of a tensor that was changed in place is used"), NULL;
   return ts_graph_import(k->g, t->origin);
 }
@@ -241,7 +256,7 @@ static int set_value(TsContext *c, TsTensor *t, Bound *b, TsVal v) {
   }
   k->stale[k->nstale++] = b ? b->value : t->origin;
   if (b) b->value = v, b->updated = true;
-  if (is_symbol(t)) t->origin = v;
+  if (is_symbol(t)) t->origin = v, t->storage->version = OWN;
   return 0;
 }
 
@@ -254,10 +269,8 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   TsVal v = ts_capture_value(c, src);
   if (!v || ts_meta_broadcast(&m, &v->meta, &m) || !(v = fitted(c, g, v, &dst->meta)))
     return c->err.code ? -1 : ts_error_set(&c->err, TS_ERR_shape, "assignment: shapes do not fit");
-  if (is_symbol(dst) && is_view(dst->origin)) return refuse_view(c, "a view is changed in place");
+  if (is_symbol(dst) && looks_at(dst)) return refuse_view(c, "a view is changed in place");
   if (is_symbol(dst) && !symbol_value(c, dst)) return -1;
-  /* From now on the symbol is a tensor of its own, though it may get what a view shows. */
-  if (is_symbol(dst) && is_view(v) && !(v = ts_build1(&g->b, TS_OP_clone, v))) return -1;
   Bound *b = is_symbol(dst) ? find(k, dst) : bind(c, dst);
   if (!b && !is_symbol(dst)) return -1;
   bool outside = b || ((TsVal)dst->origin)->graph != g;

@@ -39,6 +39,8 @@ void ts_capture_back(TsContext *c, const TsCaptureInto *before);
 TsGraph *ts_capture_graph(TsContext *c);
 TsVal ts_capture_value(TsContext *c, TsTensor *t);
 TsTensor *ts_capture_symbol(TsContext *c, TsVal v);
+/* The same for a result that eagerly is no view, whatever gave the value. */
+TsTensor *ts_capture_own_symbol(TsContext *c, TsVal v);
 /* Names a captured tensor for the text: a parameter's path in its module. */
 int ts_capture_name(TsContext *c, TsTensor *t, const char *name);
 

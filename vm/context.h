@@ -23,6 +23,7 @@ typedef struct TsContext {
   int64_t allocated;  /* bytes of storages made since the start */
   uint64_t seed, stream; /* the generator: stream counts random operators */
   uint64_t stream_base;  /* of the function that runs: where its random calls count from */
+  int stream_depth;      /* loops around what runs, in that function */
   TsProfile profile;
   int no_grad; /* > 0: calls are not recorded (vm/tape.h) */
   bool trap;  /* stop at the first NaN or infinity (vm/trap.h) */

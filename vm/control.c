@@ -10,13 +10,24 @@
 #include "ir/custom.h"
 #include "vm/trap.h"
 
-/* Random calls in a round draw from streams of their own, a function of the streams outside
- * and the round, so that a backward round repeats its forward one. */
-static uint64_t stream_of(uint64_t base, int64_t round) {
-  uint64_t z = base + 0x9e3779b97f4a7c15u * (uint64_t)(round + 1);
+/* Random calls in a round draw from streams of their own, so that a backward round repeats
+ * its forward one: from those outside, moved by a distance that the round and the number of
+ * loops around it determine. Not a hash of the streams outside: backward() runs functions
+ * again that began at another stream, and then all of them have to move alike. */
+static uint64_t distance_of(int depth, int64_t round) {
+  uint64_t z = 0x9e3779b97f4a7c15u * (uint64_t)(round + 1) + 0xd1b54a32d192ed03u * (uint64_t)depth;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
   z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-  return (z ^ z >> 31) | 1ull << 63;
+  return (z ^ z >> 31) >> 2 | 1ull << 62;
+}
+
+static int run_round(TsContext *c, int64_t round, TsFrame *f, TsTensor *const *in, TsTensor **out) {
+  uint64_t base = c->stream_base;
+  c->stream_base = base + distance_of(c->stream_depth++, round);
+  int failed = ts_frame_run(f, in, out);
+  c->stream_depth--;
+  c->stream_base = base;
+  return failed;
 }
 
 static void release(TsTensor **t, int n) {
@@ -51,20 +62,17 @@ static int run_while(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame
   for (int k = 0; !failed && k < all; k++) v[k] = in[k];
   for (int k = 0; !failed && k < n; k++) ts_tensor_ref(v[k]);
   TsTensor **next = v + all;
-  uint64_t base = c->stream_base;
   int64_t most = code->attr[i->attr].type == TS_ATTR_int ? code->attr[i->attr].i : INT64_MAX;
-  for (int64_t t = 0; !failed && t < most && !(failed = ts_frame_run(sub[i->sub], v, &test)); t++) {
+  for (int64_t t = 0; !failed && t < most && !(failed = run_round(c, t, sub[i->sub], v, &test)); t++) {
     bool more = ts_tensor_get_int(test, 0) != 0;
     ts_tensor_unref(test);
     if (!more) break;
     if (ts_cpu_interrupted()) failed = ts_error_set(&c->err, TS_ERR_interrupt, "while_loop: interrupted");
-    c->stream_base = stream_of(base, t);
-    if (!failed && !(failed = ts_frame_run(sub[i->sub + 1], v, next))) {
+    if (!failed && !(failed = run_round(c, t, sub[i->sub + 1], v, next))) {
       release(v, n);
       memcpy(v, next, sizeof *v * (size_t)n);
     }
   }
-  c->stream_base = base;
   if (v) failed = give_carries(c, n, v, in, out, failed);
   free(v);
   return failed ? -1 : 0;
@@ -91,7 +99,7 @@ static int round_of(Scan *s, TsFrame *body, TsTensor *const *in, int64_t at) {
   for (int k = 0; k < s->nslice; k++) s->v[s->ncarry + k] = NULL;
   for (int k = 0; k < s->nslice && !failed; k++)
     failed = !(s->v[s->ncarry + k] = slice_of(in[s->ncarry + k], at));
-  if (!failed) failed = ts_frame_run(body, s->v, s->made);
+  if (!failed) failed = run_round(s->c, at, body, s->v, s->made);
   for (int k = 0; k < s->nslice; k++) ts_tensor_unref(s->v[s->ncarry + k]);
   if (failed) return -1;
   for (int k = 0; k < s->ncarry; k++) {
@@ -123,13 +131,10 @@ static int run_scan(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame 
   for (int k = s.ncarry; k < s.nout; k++) out[k] = NULL;
   for (int k = s.ncarry; k < s.nout && !failed; k++)
     failed = !(out[k] = ts_tensor_new(c, &code->reg[code->operand[i->at + i->nin + (uint32_t)k]].meta));
-  uint64_t base = c->stream_base;
   for (int64_t t = 0; t < s.length && !failed; t++) {
-    c->stream_base = stream_of(base, reverse ? s.length - 1 - t : t);
     failed = round_of(&s, sub[i->sub], in, reverse ? s.length - 1 - t : t);
     if (ts_cpu_interrupted() && !failed) failed = ts_error_set(&c->err, TS_ERR_interrupt, "scan: interrupted");
   }
-  c->stream_base = base;
   failed = give_carries(c, s.ncarry, s.v, in, out, failed);
   for (int k = s.ncarry; failed && k < s.nout; k++) ts_tensor_unref(out[k]);
   free(s.v);
@@ -182,7 +187,8 @@ int ts_control_custom(TsContext *c, struct TsCustom *f, int nin, TsTensor *const
   for (int k = 0; k < nout && !failed; k++)
     if (out[k]->meta.dtype != type[k]->dtype || !ts_meta_same_shape(&out[k]->meta, type[k]))
       failed = ts_error_set(&c->err, TS_ERR_shape, "%s: result %d is %s, not %s as it was inferred", f->name, k + 1,
-                            ts_meta_text(&out[k]->meta, a), ts_meta_text(type[k], b));
+                            ts_meta_text(&out[k]->meta, a), ts_meta_text(type[k], b)),
+      ts_error_hint(&c->err, "the operator's infer, shape and dtype say what its results are");
   if (!failed && c->trap) failed = ts_trap_results(c, f->name, nin, in, nout, out, backward);
   if (failed) release(out, nout);
   return failed;

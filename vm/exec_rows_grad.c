@@ -375,7 +375,8 @@ static int norm_grad(TsCall *call, bool centered) {
   j.rows = ts_tensor_numel(call->in[0]) / j.n;
   j.want_w = call->in[1] != NULL, j.want_b = centered && call->attr[2].i;
   j.sums = j.n * (j.want_w + j.want_b);
-  TsTensor *x = ts_tensor_cast(c, call->in[0], d), *g = x ? ts_tensor_cast(c, call->in[2], d) : NULL;
+  TsTensor *x = ts_tensor_cast(c, call->in[0], d);
+  TsTensor *g = x ? ts_tensor_cast(c, call->in[2], d) : NULL;
   TsTensor *w = g && call->in[1] ? ts_tensor_cast(c, call->in[1], wide) : NULL;
   int failed = !g || (call->in[1] && !w);
   if (!failed) {

@@ -113,6 +113,8 @@ static int unknown_type(Reader *r, const char *name) {
 /* As many words as make a type: "unsigned long". -1 with the error. */
 static int type(Reader *r) {
   char name[64], more[64];
+  skip(r);
+  const char *first = r->at;
   if (!word(r, name, 32)) return wrong(r, "a type is missing", "");
   int found = type_of(name);
   for (;;) {
@@ -129,6 +131,7 @@ static int type(Reader *r) {
     }
     found = longer;
   }
+  if (found < 0) r->at = first;
   return found < 0 ? unknown_type(r, name) : found;
 }
 

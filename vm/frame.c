@@ -285,8 +285,10 @@ static int loop(TsFrame *f) {
   for (Step *s = f->step, *end = s + f->code->ninstr; s < end; s++) {
     if (run_step(f, s)) return explain(f, s);
     if (ts_cpu_interrupted()) return ts_error_set(&c->err, TS_ERR_interrupt, "%s: interrupted", f->code->name);
-    if (c->trap && s->run && ts_trap_check(&s->call, s->instr->backward)) return explain(f, s);
-    if (s->instr->op == TS_VM_group) s += s->instr->sub;
+    uint32_t more = s->instr->op == TS_VM_group ? s->instr->sub : 0;
+    for (uint32_t k = 0; c->trap && k <= more; k++)
+      if (s[k].run && ts_trap_check(&s[k].call, s[k].instr->backward)) return explain(f, s + k);
+    s += more;
   }
   return 0;
 }
@@ -308,7 +310,9 @@ static int run_bound(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   TsContext *c = f->ctx;
   if (code->slab_nbytes && !(f->slab.host = ts_memory_alloc(code->slab_nbytes))) return no_memory(c);
   uint64_t base = c->stream_base;
+  int depth = c->stream_depth;
   if (!code->region) {
+    c->stream_depth = 0;
     c->stream_base = c->stream;
     c->stream += (uint64_t)code->nrandom;
   }
@@ -328,6 +332,7 @@ static int run_bound(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   for (int i = 0; i < code->nresult && !failed; i++) results[i] = ts_tensor_ref(f->reg[code->result[i]]);
   forget(f);
   c->stream_base = base;
+  c->stream_depth = depth;
   c->live_bytes -= code->slab_nbytes;
   if (code->slab_nbytes) ts_memory_free(f->slab.host, code->slab_nbytes);
   f->slab.host = NULL;

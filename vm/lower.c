@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/graph_copy.h"
+#include "vm/trap.h"
 #include "vm/optim.h"
 
 /* What becomes of one value. The layout is a tensor without bytes that has the strides
@@ -58,13 +59,24 @@ static bool is_constant(const Lower *l, const TsNode *n) {
   return o && o->cls != TS_CLASS_RANDOM && constant_inputs(l, n) && node_nbytes(n) <= MOST_CONSTANT;
 }
 
+static int trap_constant(Lower *l, const TsNode *n, TsTensor *const *in, int nout, TsTensor **out) {
+  TsCall call = {.ctx = l->c, .op = (TsOp)n->op, .nin = n->nin, .nout = nout, .in = in, .out = out, .attr = n->attr};
+  if (!ts_trap_check(&call, n->backward)) return 0;
+  for (int i = 0; i < nout; i++) ts_tensor_unref(out[i]);
+  return -1;
+}
+
 static int hoist(Lower *l, const TsNode *n) {
   TsTensor *in[TS_MAX_IN] = {NULL}, **v = n->nin <= TS_MAX_IN ? in : malloc(sizeof *v * (size_t)n->nin);
   TsTensor *out[TS_MAX_VARIADIC];
   int nout = 0;
   if (!v) return no_memory(l);
   for (int i = 0; i < n->nin; i++) v[i] = n->in[i] ? place_of(l, n->in[i])->known : NULL;
+  bool trap = l->c->trap; /* the call does not know of which pass it is */
+  l->c->trap = false;
   int failed = ts_vm_call(l->c, (TsOp)n->op, n->nin, v, n->attr, TS_MAX_VARIADIC, &nout, out);
+  l->c->trap = trap;
+  if (!failed && trap) failed = trap_constant(l, n, v, nout, out);
   if (v != in) free(v);
   if (failed && *ts_graph_where(n)) ts_error_where(&l->c->err, l->g->name, ts_graph_where(n));
   for (int i = 0; i < nout && !failed; i++) l->place[l->start[n->id] + i].known = out[i];

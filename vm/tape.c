@@ -29,6 +29,7 @@ struct TsRecord {
   TsTensor **in;   /* with references */
   uint32_t *version; /* of the inputs' storages */
   TsAttr *attr;
+  uint64_t seed, stream; /* of a captured function's run */
   char *place;
   Output out[];
 };
@@ -130,12 +131,14 @@ static TsRecord *new_record(const TsCall *call, TsGraph *g, TsCustom *f) {
   return NULL;
 }
 
-static int record(const TsCall *call, TsGraph *g, TsCustom *f) {
+static int record(const TsCall *call, TsGraph *g, TsCustom *f, uint64_t stream) {
   bool any = false;
   for (int i = 0; i < call->nout; i++) any |= differentiable(call->out[i]);
   if (!any) return 0;
   TsRecord *r = new_record(call, g, f);
   if (!r) return no_memory(call->ctx);
+  r->seed = call->ctx->seed;
+  r->stream = stream;
   for (int i = 0; i < call->nout; i++) {
     if (!differentiable(call->out[i]) || call->out[i]->origin) continue;
     call->out[i]->requires_grad = 1;
@@ -147,20 +150,21 @@ static int record(const TsCall *call, TsGraph *g, TsCustom *f) {
 }
 
 int ts_tape_record(const TsCall *call) {
-  return ts_adjoint_table[call->op] == ts_adjoint_zero ? 0 : record(call, NULL, NULL);
+  return ts_adjoint_table[call->op] == ts_adjoint_zero ? 0 : record(call, NULL, NULL, 0);
 }
 
-int ts_tape_record_function(TsContext *c, TsGraph *g, TsTensor *const *in, TsTensor *const *out) {
+int ts_tape_record_function(TsContext *c, TsGraph *g, TsTensor *const *in, TsTensor *const *out,
+                            uint64_t stream) {
   TsCall call = {.ctx = c, .op = TS_OP_COUNT, .nin = g->nparam, .nout = g->nresult, .in = in,
                  .out = (TsTensor **)(uintptr_t)out};
-  return record(&call, g, NULL);
+  return record(&call, g, NULL, stream);
 }
 
 int ts_tape_record_custom(TsContext *c, TsCustom *f, int nin, TsTensor *const *in, int nout,
                           TsTensor *const *out) {
   TsCall call = {.ctx = c, .op = TS_OP_COUNT, .nin = nin, .nout = nout, .in = in,
                  .out = (TsTensor **)(uintptr_t)out};
-  return record(&call, NULL, f);
+  return record(&call, NULL, f, 0);
 }
 
 /* ---- the records below a tensor, in the order in which they ran */
@@ -263,7 +267,7 @@ static int function_adjoint(TsAdjoint *a) {
   if (!v) return ts_build_fail(a->b, TS_ERR_memory, "out of memory");
   TsVal *result = v, *y = v + r->nout, *dy = y + r->nout, *x = dy + r->nout, *dx = x + r->nin;
   int ny = 0, nx = 0;
-  int failed = ts_graph_inline(g, r->graph, a->in, result);
+  int failed = ts_graph_inline_run(g, r->graph, a->in, result, r->seed, r->stream);
   for (int i = 0; i < r->nout; i++)
     if (a->grad[i]) y[ny] = result[i], dy[ny++] = a->grad[i];
   for (int i = 0; i < r->nin; i++)
@@ -377,10 +381,9 @@ TsGraph *ts_tape_graph(TsContext *c, TsTensor *y, TsTensor *dy, int *nleaf, TsTe
 }
 
 static int add_grad(TsContext *c, TsTensor *x, TsTensor *g) {
-  if (!x->grad) {
-    x->grad = ts_tensor_ref(g);
-    return 0;
-  }
+  /* It may be changed in place: nobody else's bytes, and no broadcast. */
+  bool own = g->contiguous && g->refs == 1 && g->storage->refs == 1;
+  if (!x->grad) return (x->grad = own ? ts_tensor_ref(g) : ts_tensor_copy(c, g)) ? 0 : -1;
   TsTensor *in[2] = {x->grad, g}, *sum = ts_vm_call1(c, TS_OP_add, 2, in, NULL);
   if (!sum) return -1;
   ts_tensor_unref(x->grad);
@@ -401,7 +404,10 @@ int ts_tape_backward(TsContext *c, TsTensor *y, TsTensor *dy) {
   if (!failed && !args) failed = no_memory(c);
   if (!failed) {
     grad = args + nparam;
+    uint64_t stream = c->stream;
+    c->stream = 0; /* functions are repeated by absolute streams */
     failed = ts_frame_run(f, args, grad);
+    c->stream = stream;
   }
   for (int i = 0; i < n && !failed; i++) failed = add_grad(c, leaf[i], grad[i]);
   for (int i = 0; i < n; i++) {

@@ -15,8 +15,10 @@ typedef struct TsRecord TsRecord;
 /* After a call whose inputs require gradients: outputs get their origin. */
 int ts_tape_record(const TsCall *call);
 /* After a run of a captured function: in are the tensors of all its parameters. The backward
- * graph repeats it, and its adjoint follows. */
-int ts_tape_record_function(TsContext *c, TsGraph *g, TsTensor *const *in, TsTensor *const *out);
+ * graph repeats it, with the random numbers from the stream at which it began; its adjoint
+ * follows. */
+int ts_tape_record_function(TsContext *c, TsGraph *g, TsTensor *const *in, TsTensor *const *out,
+                            uint64_t stream);
 /* After a call of a function from outside. */
 struct TsCustom;
 int ts_tape_record_custom(TsContext *c, struct TsCustom *f, int nin, TsTensor *const *in, int nout,

@@ -462,4 +462,8 @@ function graph.training_step(model, loss, optimizer, options)
   return setmetatable({ ir = function(_, ...) return f:ir(...) end, stats = function() return f:stats() end }, step)
 end
 
+--- f with another derivative: adjoint(arguments..., results..., gradients...) returns a
+--- gradient for each argument. Other tensors that f uses get none.
+function graph.custom_adjoint(f, adjoint) return require("tessera.foreign").custom_adjoint(f, adjoint) end
+
 return graph

@@ -50,14 +50,15 @@ function tessera.save(path, value, metadata) return require("tessera.io").save(p
 function core.op.rearrange(...) return require("tessera.einops").rearrange(...) end
 core.methods.rearrange = core.op.rearrange
 
--- Control operators are loaded when one is first named.
-local control_names = { cond = true, while_loop = true, scan = true, map = true, fixed_point = true, recursive = true }
+-- Control operators, and those from outside, are loaded when one is first named.
+local control_names = { cond = "control", while_loop = "control", scan = "control", map = "control",
+  fixed_point = "control", recursive = "control", foreign = "foreign", custom = "foreign" }
 
 -- A misspelt operator is an error where it is written. rawget(op, name) asks.
 setmetatable(core.op, {
   __index = function(t, name)
     if control_names[name] then
-      require "tessera.control"
+      require("tessera." .. control_names[name])
       return rawget(t, name)
     end
     local guess = type(name) == "string" and core.suggest(name)

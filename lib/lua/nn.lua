@@ -321,18 +321,19 @@ function MLP:forward(x) return self.down(op[self.activation](self.up(x))) end
 
 local TransformerBlock = define "TransformerBlock"
 
--- TransformerBlock(width, heads, {hidden = 4 * width, norm = "layernorm", ...}): pre-norm
--- attention and MLP with residuals; options go to both.
+-- TransformerBlock(width, heads, {hidden = 4 * width, norm = "layernorm", dropout = 0, ...}):
+-- pre-norm attention and MLP with residuals; options go to both.
 function TransformerBlock:init(width, heads, o)
   o = options(o)
   local Norm = o.norm == "rmsnorm" and nn.RMSNorm or nn.LayerNorm
   self.norm1, self.attention = Norm(width), nn.MultiHeadAttention(width, heads, o)
   self.norm2, self.mlp = Norm(width), nn.MLP(width, o.hidden or 4 * width, o)
+  self.dropout = nn.Dropout(o.dropout or 0)
 end
 
 function TransformerBlock:forward(x, o)
-  x = x + self.attention(self.norm1(x), o)
-  return x + self.mlp(self.norm2(x))
+  x = x + self.dropout(self.attention(self.norm1(x), o))
+  return x + self.dropout(self.mlp(self.norm2(x)))
 end
 
 return nn

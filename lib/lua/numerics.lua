@@ -20,6 +20,23 @@ end
 -- The generator that random operators without seed= use.
 function numerics.seed(seed) core.seed(seed) end
 
+-- numerics.trap(true) stops at the operator that makes the first NaN or infinity; the
+-- message tells which, its line, where in the result, and whether in the forward or the
+-- backward pass: then the line is that of the operator differentiated. What inputs or
+-- options bring in, as a mask of -inf, is no reason to stop. numerics.trap(f, ...) holds
+-- while f(...) runs; numerics.trap() tells, numerics.trap(false) ends it. tessera
+-- --nan-trap sets it for a whole run.
+function numerics.trap(on, ...)
+  if type(on) ~= "function" then return core.trap(on) end
+  local old = core.trap(true)
+  local function finish(ok, ...)
+    core.trap(old)
+    if not ok then error((...), 0) end
+    return ...
+  end
+  return finish(xpcall(on, function(message) return message end, ...))
+end
+
 -- Hash of the logical elements, the same for equal values in any layout.
 function numerics.hash(x) return x:hash() end
 

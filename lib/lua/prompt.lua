@@ -317,6 +317,7 @@ function prompt.help(topic)
     text, found = core.help((topic:gsub("^x:", "")), width)
     if not found then
       local ok, value = pcall(at_path, topic)
+      if ok and value == nil then ok, value = pcall(at_path, "op." .. topic) end
       local more = ok and value ~= nil and value_help(topic, value, width)
       text, found = more or text, more
       if not found and prompt.commands[topic] then

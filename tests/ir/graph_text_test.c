@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "ir/custom.h"
 #include "ir/graph.h"
 #include "ir/graph_export.h"
 
@@ -195,6 +196,12 @@ static TsGraph *some_region(TsGraph *parent, int nin, const TsVal *in, const TsM
   return r;
 }
 
+static void some_custom(TsGraph *g, const TsVal *in, const TsAttr *name, const TsMeta *out) {
+  TsCustom *called = ts_custom_unknown();
+  ts_graph_node(g, TS_NODE_custom, 2, in, 0, NULL, 1, name, 1, out, called);
+  ts_custom_unref(called);
+}
+
 static void some_control(TsGraph *g) {
   TsMeta cond = {.dtype = TS_DT_bool}, out = some_type();
   TsVal in[3] = {ts_graph_param(g, &cond, some_name(), NULL), some_value(g), some_value(g)};
@@ -205,7 +212,7 @@ static void some_control(TsGraph *g) {
   ts_graph_node(g, TS_NODE_cond, 3, in, 2, region, 0, NULL, 1, &out, NULL);
   TsAttr name = ts_b_str("same");
   for (int i = 0; i < 2; i++) /* equal but for what they call */
-    ts_graph_node(g, TS_NODE_custom, 2, in, 0, NULL, 1, &name, 1, &out, &region[i]);
+    some_custom(g, in, &name, &out);
 }
 
 static void some_call(TsGraph *g, TsGraph *called) {

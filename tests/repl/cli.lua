@@ -71,6 +71,8 @@ run "--threads 2 -l tessera -e 'print(tessera.core.threads())'" --> 2
 run "--isa=base -l tessera -e 'print(tessera.core.isa())'" --> base
 run "--devices=cpu:3 -l tessera -e 'print(#tessera.core.devices())'" --> 4
 run "--no-jit -e 'print(1)'" --> 1
+run "--nan-trap -l tessera -e 'op.log(tessera.tensor{0})'":match "[^\n]*" --> (command line):1: log gives infinity at [0] of its result f32[1] in the forward pass
+run "--nan-trap -l tessera -e 'print(tessera.numerics.trap())'" --> true
 
 -- wrong options
 run "--thread=2" --> tessera: unknown option '--thread=2'
