@@ -134,14 +134,18 @@ int ts_compose_spectral_filter(TsCompose *k) {
   return finish(k, narrow ? ts_build_cast(b, y, d) : y);
 }
 
-/* The next length whose only prime factors are 2, 3 and 5. */
+/* The next length whose only prime factors are 2, 3 and 5: of all products of threes and fives
+ * the one that doublings bring closest to n from above. */
 static int64_t smooth_length(int64_t n) {
-  for (;; n++) {
-    int64_t r = n;
-    while (r % 2 == 0) r /= 2;
-    while (r % 3 == 0) r /= 3;
-    while (r % 5 == 0) r /= 5;
-    if (r == 1) return n;
+  int64_t best = INT64_MAX;
+  for (int64_t five = 1;; five *= 5) {
+    for (int64_t three = five;; three *= 3) {
+      int64_t length = three;
+      while (length < n) length *= 2;
+      if (length < best) best = length;
+      if (three >= n) break;
+    }
+    if (five >= n) return best;
   }
 }
 
