@@ -5,6 +5,7 @@
  *                        of a thousand million operations
  *   start run ARGV...    a whole process:          ok SECONDS PEAK_KIB
  *   start prompt ARGV... until its prompt stands:  ok SECONDS PEAK_KIB */
+#define _GNU_SOURCE /* processors of threads */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>

@@ -206,14 +206,21 @@ local function read_number(command)
   return tonumber(text), text:match("[^\n]*")
 end
 
+local function peak_commands(row)
+  local peer_py = ("CUDA_VISIBLE_DEVICES= '%s' scripts/bench/peer.py "):format(python)
+  if row.train then
+    return ("%s scripts/bench/gpt.lua peak %s"):format(OURS, row.train), { torch = peer_py .. "peak_of_training %s " .. row.train }
+  end
+  local peak = peer_py .. "peak %s " .. row.live
+  return ("%s scripts/bench/peak.lua %d"):format(OURS, row.live), { torch = peak, numpy = peak }
+end
+
 local function peak_row(row)
   local value, ratio = {}, {}
-  local commands = { ours = ("%s scripts/bench/peak.lua %d"):format(OURS, row.live) }
+  local ours, theirs = peak_commands(row)
+  local commands = { ours = ours }
   for _, peer in ipairs(found) do
-    if peer.name == "torch" or peer.name == "numpy" then
-      commands[peer.name] = ("CUDA_VISIBLE_DEVICES= '%s' scripts/bench/peer.py peak %s %d"):format(
-        python, peer.python, row.live)
-    end
+    if theirs[peer.name] then commands[peer.name] = theirs[peer.name]:format(peer.python) end
   end
   for name, command in pairs(commands) do
     local kib, why = read_number(command)

@@ -52,6 +52,8 @@ function row.bias(r, c)
   return function() return x + y end
 end
 
+function row.gpt_step(...) return dofile "scripts/bench/gpt.lua"(...) end
+
 for _, name in ipairs { "exp", "gelu", "softmax" } do
   row[name] = function(r, c)
     local x, f = normal { r, c }, op[name]

@@ -193,6 +193,44 @@ class Torch:
         b = self.normal(k, n, dtype=dtype) if layout == "nn" else self.normal(n, k, dtype=dtype).t()
         return lambda: a @ b
 
+    def gpt_step(self, layers, width, heads, context, batch, vocabulary):
+        """One step of AdamW on the model of gpt.lua, eagerly."""
+        t, nn, f = self.t, self.t.nn, self.f
+
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+                self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+                self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+            def forward(self, x):
+                b, s, _ = x.shape
+                q, k, v = (y.view(b, s, heads, -1).transpose(1, 2)
+                           for y in self.qkv(self.norm1(x)).split(width, 2))
+                y = f.scaled_dot_product_attention(q, k, v, is_causal=True)
+                x = x + self.out(y.transpose(1, 2).reshape(b, s, width))
+                return x + self.down(f.gelu(self.up(self.norm2(x))))
+
+        token, position = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        blocks = nn.Sequential(*(Block() for _ in range(layers)))
+        end = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False))
+        for table in (token, position):
+            nn.init.normal_(table.weight, std=0.02)
+        optimizer = t.optim.AdamW([p for m in (token, position, blocks, end) for p in m.parameters()],
+                                  lr=1e-4)
+
+        def step():
+            x = t.randint(vocabulary, (batch, context))
+            y = t.randint(vocabulary, (batch, context))
+            logits = end(blocks(token(x) + position(t.arange(context))))
+            loss = f.cross_entropy(logits.view(-1, vocabulary), y.view(-1))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+        return step
+
     def clone(self, r, c):
         x = self.normal(r, c)
         return lambda: x.clone()
@@ -484,16 +522,32 @@ def serve(library):
         print(answer, flush=True)
 
 
+def status(key):
+    with open("/proc/self/status") as f:
+        return int(next(line.split()[1] for line in f if line.startswith(key + ":")))
+
+
 def peak(library, mib):
     held = library.garbage(mib)
-    with open("/proc/self/status") as f:
-        print(next(line.split()[1] for line in f if line.startswith("VmHWM:")))
+    print(status("VmHWM"))
     return held
+
+
+def peak_of_training(library, sizes):
+    """Growth of the peak over what was resident before the first step, in KiB."""
+    step = library.gpt_step(*sizes)
+    before = status("VmRSS")
+    for _ in range(5):
+        step().item()
+    print(status("VmHWM") - before)
 
 
 def main():
     if sys.argv[1] == "peak":
         peak(LIBRARIES[sys.argv[2]](1), int(sys.argv[3]))
+        return
+    if sys.argv[1] == "peak_of_training":
+        peak_of_training(LIBRARIES[sys.argv[2]](2), [int(n) for n in sys.argv[3:]])
         return
     try:
         library = LIBRARIES[sys.argv[1]](int(sys.argv[2]))

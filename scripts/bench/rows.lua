@@ -109,6 +109,16 @@ return {
     against("conv2d 64 to 64, 3x3, 8x56x56", "conv2d 8 64 64 56 3",
       flops(2 * 8 * 56 * 56 * 64 * 64 * 9), { peers = { torch = 1 } }) },
 
+  { name = "training", title = "Training step of a GPT: forward, backward, AdamW",
+    against("4 layers of 128, 12 x 128 tokens", "gpt_step 4 128 4 128 12 76",
+      { unit = "tok/s", n = 12 * 128 }, { peers = { torch = 1 } }),
+    against("4 layers of 256, 8 x 256 tokens", "gpt_step 4 256 8 256 8 256",
+      { unit = "tok/s", n = 8 * 256 }, { peers = { torch = 1 } }) },
+
+  { name = "training memory", title = "Growth of the peak resident memory by training steps", kind = "peak",
+    { "4 layers of 128, 12 x 128 tokens", "gpt peak", train = "4 128 4 128 12 76", goals = { peers = { torch = 1 } },
+      per = { unit = "MiB" } } },
+
   { name = "fft", title = "Fourier transforms, complex64 (5 n log2 n operations)",
     against("fft 4096 x 1024", "fft 4096 1024", transform(1024, 4096), LIBRARIES),
     against("fft 2^20", "fft 1 1048576", transform(2 ^ 20, 1), LIBRARIES),
