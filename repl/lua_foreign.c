@@ -70,7 +70,8 @@ static int take_error(lua_State *L, TsContext *c, const char *name) {
   const char *text = lua_tostring(L, -1);
   const char *hint = text ? strstr(text, "\n  hint: ") : NULL;
   char message[400];
-  snprintf(message, sizeof message, "%.*s", hint ? (int)(hint - text) : 390, text ? text : "an error that is no text");
+  snprintf(message, sizeof message, "%.*s", hint ? (int)(hint - text) : 390,
+           text ? text : "an error that is no text");
   ts_error_set(&c->err, TS_ERR_value, "%s: %s", name, message);
   if (hint) ts_error_hint(&c->err, "%.200s", hint + 9);
   lua_pop(L, 1);
@@ -81,7 +82,8 @@ static int take_error(lua_State *L, TsContext *c, const char *name) {
 static int call_protected(TsContext *c, const char *name, lua_CFunction body, void *arg) {
   lua_State *L = state_of(c);
   int no_grad = c->no_grad;
-  if (!lua_checkstack(L, 40)) return ts_error_set(&c->err, TS_ERR_memory, "%s: too many calls inside each other", name);
+  if (!lua_checkstack(L, 40))
+    return ts_error_set(&c->err, TS_ERR_memory, "%s: too many calls inside each other", name);
   lua_pushcfunction(L, body);
   lua_pushlightuserdata(L, arg);
   int status = lua_pcall(L, 1, 0, 0);
@@ -114,7 +116,8 @@ static int forward_body(lua_State *L) {
   push_tensors(L, k->nin, k->in);
   lua_call(L, 1, 1);
   int n = lua_istable(L, -1) ? (int)lua_objlen(L, -1) : 0;
-  if (n != k->nout) return luaL_error(L, "the function returns %d tensors, not %d as it was inferred", n, k->nout);
+  if (n != k->nout)
+    return luaL_error(L, "the function returns %d tensors, not %d as it was inferred", n, k->nout);
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, -1, i + 1);
     k->out[i] = ts_tensor_contiguous(c, ts_lua_check_tensor(L, -1, k->f->name));
@@ -163,9 +166,11 @@ static int run_foreign(TsCustom *base, TsContext *c, int nin, TsTensor *const *i
 /* ---- adjoints in Lua: they build with symbols in the graph that is being differentiated */
 static int wrong_gradient(lua_State *L, int i, TsTensor *t, const TsMeta *x) {
   char a[TS_META_TEXT], b[TS_META_TEXT];
-  if (!t) return luaL_error(L, "the adjoint's gradient %d is a %s, not a tensor", i + 1, luaL_typename(L, -1));
-  return luaL_error(L, "the adjoint's gradient %d is %s, its input is %s", i + 1, ts_meta_text(&t->meta, a),
-                    ts_meta_text(x, b));
+  if (!t)
+    return luaL_error(L, "the adjoint's gradient %d is a %s, not a tensor", i + 1,
+                      luaL_typename(L, -1));
+  return luaL_error(L, "the adjoint's gradient %d is %s, its input is %s", i + 1,
+                    ts_meta_text(&t->meta, a), ts_meta_text(x, b));
 }
 
 static void push_values(lua_State *L, TsContext *c, int n, const TsVal *v) {
@@ -226,8 +231,12 @@ static int adjoint_lua(TsCustom *base, TsAdjoint *a) {
 }
 
 /* ---- making them */
-static Foreign *check_foreign(lua_State *L, int at) { return *(Foreign **)luaL_checkudata(L, at, FOREIGN); }
-static Custom *check_custom(lua_State *L, int at) { return *(Custom **)luaL_checkudata(L, at, CUSTOM); }
+static Foreign *check_foreign(lua_State *L, int at) {
+  return *(Foreign **)luaL_checkudata(L, at, FOREIGN);
+}
+static Custom *check_custom(lua_State *L, int at) {
+  return *(Custom **)luaL_checkudata(L, at, CUSTOM);
+}
 
 /* foreign_open(library or nil, symbol, signature) */
 static int foreign_open(lua_State *L) {
@@ -236,7 +245,8 @@ static int foreign_open(lua_State *L) {
   *box = NULL;
   if (!f) return luaL_error(L, "out of memory");
   f->refs = 1;
-  f->f = ts_foreign_open(&c->err, luaL_optstring(L, 1, NULL), luaL_checkstring(L, 2), luaL_checkstring(L, 3));
+  f->f = ts_foreign_open(&c->err, luaL_optstring(L, 1, NULL), luaL_checkstring(L, 2),
+                         luaL_checkstring(L, 3));
   if (!f->f) {
     free(f);
     return ts_lua_raise(L);
@@ -280,7 +290,9 @@ static int foreign_params(lua_State *L) {
 /* ---- types from Lua: {dtype = "f32", shape = {2, 3}} */
 static void read_shape(lua_State *L, int at, TsMeta *m, const char *name) {
   TsContext *c = ts_lua_context(L);
-  if (!lua_istable(L, at)) ts_lua_fail(L, TS_ERR_argument, "%s: a shape is a list of sizes, not a %s", name, luaL_typename(L, at));
+  if (!lua_istable(L, at))
+    ts_lua_fail(L, TS_ERR_argument, "%s: a shape is a list of sizes, not a %s", name,
+                luaL_typename(L, at));
   int n = (int)lua_objlen(L, at);
   if (n > TS_MAX_RANK) ts_lua_fail(L, TS_ERR_shape, "%s: a shape of %d axes", name, n);
   m->ndim = (uint8_t)n;
@@ -298,14 +310,17 @@ static void read_shape(lua_State *L, int at, TsMeta *m, const char *name) {
 static int type_list(lua_State *L, int at, TsMeta *m, const char *name) {
   luaL_checktype(L, at, LUA_TTABLE);
   int n = (int)lua_objlen(L, at);
-  if (n > MOST_RESULTS) return ts_lua_fail(L, TS_ERR_argument, "%s: more than %d results", name, MOST_RESULTS);
+  if (n > MOST_RESULTS)
+    return ts_lua_fail(L, TS_ERR_argument, "%s: more than %d results", name, MOST_RESULTS);
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, at, i + 1);
     lua_getfield(L, -1, "dtype");
     size_t len = 0;
     const char *word = lua_tolstring(L, -1, &len);
     TsDtype d = word ? ts_dtype_parse(word, (int)len) : TS_DT_none;
-    if (d == TS_DT_none) return ts_lua_fail(L, TS_ERR_dtype, "%s: result %d has no dtype '%s'", name, i + 1, word ? word : "nil");
+    if (d == TS_DT_none)
+      return ts_lua_fail(L, TS_ERR_dtype, "%s: result %d has no dtype '%s'", name, i + 1,
+                         word ? word : "nil");
     m[i] = (TsMeta){.dtype = (uint8_t)d};
     lua_getfield(L, -2, "shape");
     read_shape(L, lua_gettop(L), &m[i], name);
@@ -355,7 +370,8 @@ static int foreign_infer(lua_State *L) {
   for (int i = 0; i < n; i++) m[i] = &in[i]->meta;
   if (lua_istable(L, 3)) {
     nshape = (int)lua_objlen(L, 3);
-    if (nshape > TS_FOREIGN_PARAMS) return ts_lua_fail(L, TS_ERR_shape, "%s: shape gives %d shapes", name, nshape);
+    if (nshape > TS_FOREIGN_PARAMS)
+      return ts_lua_fail(L, TS_ERR_shape, "%s: shape gives %d shapes", name, nshape);
     for (int i = 0; i < nshape; i++) {
       lua_rawgeti(L, 3, i + 1);
       read_shape(L, lua_gettop(L), &shape[i], name);
@@ -381,7 +397,10 @@ static int custom(lua_State *L) {
   *box = f;
   f->functions = LUA_NOREF;
   memcpy(f->name, name, len);
-  f->base = (TsCustom){.refs = 1, .identity = (uint64_t)luaL_checknumber(L, 2), .name = f->name, .release = release};
+  f->base = (TsCustom){.refs = 1,
+                       .identity = (uint64_t)luaL_checknumber(L, 2),
+                       .name = f->name,
+                       .release = release};
   luaL_getmetatable(L, CUSTOM);
   lua_setmetatable(L, -2);
   lua_getfield(L, 3, "forward");
@@ -441,7 +460,8 @@ static int push_node(lua_State *L, TsContext *c, TsNode *n) {
   return n->nout;
 }
 
-static int capture_call(lua_State *L, TsContext *c, Custom *f, int nin, TsTensor *const *in, int nout, const TsMeta *type) {
+static int capture_call(lua_State *L, TsContext *c, Custom *f, int nin, TsTensor *const *in,
+                        int nout, const TsMeta *type) {
   TsVal *v = values_of(L, c, nin, in);
   TsGraph *g = graph_here(c);
   TsAttr name = ts_b_str(f->name);
@@ -498,10 +518,12 @@ static int custom_record(lua_State *L) {
   for (; n < nout && !failed; n++) {
     bool old = out[n]->requires_grad || out[n]->origin;
     for (int i = 0; i < nin; i++) old |= out[n] == in[i];
-    own[n] = old ? ts_tensor_view(out[n], &out[n]->meta, out[n]->stride, out[n]->offset) : ts_tensor_ref(out[n]);
+    own[n] = old ? ts_tensor_view(out[n], &out[n]->meta, out[n]->stride, out[n]->offset)
+                 : ts_tensor_ref(out[n]);
     failed = !own[n];
   }
-  if (!failed && ts_tape_wants(c, nin, in)) failed = ts_tape_record_custom(c, &f->base, nin, in, nout, own);
+  if (!failed && ts_tape_wants(c, nin, in))
+    failed = ts_tape_record_custom(c, &f->base, nin, in, nout, own);
   if (!failed) return push_results(L, nout, own);
   while (n-- > 0) ts_tensor_unref(own[n]);
   return ts_lua_raise(L);
@@ -516,10 +538,15 @@ static void metatable(lua_State *L, const char *name, const luaL_Reg *methods) {
 }
 
 void ts_lua_open_foreign(lua_State *L) {
-  static const luaL_Reg foreign_methods[] = {{"params", foreign_params}, {"infer", foreign_infer}, {"__gc", collect_foreign}, {NULL, NULL}};
+  static const luaL_Reg foreign_methods[] = {{"params", foreign_params},
+                                             {"infer", foreign_infer},
+                                             {"__gc", collect_foreign},
+                                             {NULL, NULL}};
   static const luaL_Reg custom_methods[] = {{"__gc", collect_custom}, {NULL, NULL}};
-  static const luaL_Reg functions[] = {{"foreign_open", foreign_open}, {"custom", custom}, {"custom_call", custom_call},
-                                       {"custom_region", custom_region}, {"custom_record", custom_record}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"foreign_open", foreign_open},   {"custom", custom},
+      {"custom_call", custom_call},     {"custom_region", custom_region},
+      {"custom_record", custom_record}, {NULL, NULL}};
   the_context = ts_lua_context(L);
   metatable(L, FOREIGN, foreign_methods);
   metatable(L, CUSTOM, custom_methods);

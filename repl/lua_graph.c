@@ -19,6 +19,7 @@ typedef struct Function {
   TsGraph *g;
   TsGraph *raw; /* before rewriting: what is generalised */
   bool sizes_read;
+  bool *donated; /* by parameter, or NULL */
   TsText rewrites; /* a line for each rule that fired */
   TsCode *code;
   TsFrame *frame;
@@ -269,7 +270,7 @@ static Function *check(lua_State *L) { return luaL_checkudata(L, 1, TYPE); }
 
 static int ready(lua_State *L, Function *f) {
   TsContext *c = ts_lua_context(L);
-  if (!f->code && !(f->code = ts_lower(c, f->g))) return ts_lua_raise(L);
+  if (!f->code && !(f->code = ts_lower_donating(c, f->g, f->donated))) return ts_lua_raise(L);
   if (!f->frame && !(f->frame = ts_frame_new(c, f->code))) return ts_lua_raise(L);
   return 0;
 }
@@ -418,6 +419,7 @@ static int collect(lua_State *L) {
   ts_capture_release(f->g);
   ts_capture_release(f->raw);
   ts_text_free(&f->rewrites);
+  free(f->donated);
   memset(f, 0, sizeof *f);
   return 0;
 }
@@ -448,6 +450,17 @@ static int graph_load(lua_State *L) {
   }
   lua_pushstring(L, g->name);
   return 3;
+}
+
+/* f:donate(n): result tensors may take over the bytes of argument n (from 1, as flattened). */
+static int donate(lua_State *L) {
+  Function *f = check(L);
+  int n = (int)luaL_checkinteger(L, 2), at = 0;
+  if (!f->donated) f->donated = calloc((size_t)f->g->nparam + 1, sizeof *f->donated);
+  if (!f->donated) return luaL_error(L, "out of memory");
+  for (int i = 0; i < f->g->nparam; i++)
+    if (!f->g->bound[i] && ++at == n) f->donated[i] = true;
+  return 0;
 }
 
 /* f:reads_sizes() -> whether its Lua code asked for sizes; f:same(other) before rewriting */
@@ -642,7 +655,7 @@ static int trap(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {{"run", run}, {"text", text_of}, {"stats", stats},
-                                   {"captured", captured}, {"reads_sizes", reads_sizes}, {"same", same},
+                                   {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes}, {"same", same},
                                    {"__gc", collect}, {NULL, NULL}};
 static const luaL_Reg symbolic_methods[] = {{"solve", solve}, {"at", at}, {"text", symbolic_text},
                                             {"__gc", collect_symbolic}, {NULL, NULL}};

@@ -30,6 +30,7 @@ void ts_code_free(TsCode *code) {
   free(code->ref);
   free(code->constant);
   free(code->bound);
+  free(code->donated);
   free(code->attr);
   free(code->operand);
   free(code->instr);

@@ -59,6 +59,7 @@ typedef struct TsCode {
   int nattr, capattr;
   TsTensor **constant; /* by register; NULL but for constants */
   TsTensor **bound;    /* by parameter: the captured tensor, or NULL */
+  bool *donated;       /* by parameter: a result takes over its bytes; or NULL */
   struct TsCode **sub;
   int nsub, capsub;
   void **ref; /* of custom instructions, by instr->sub */

@@ -181,24 +181,30 @@ static int run_fixed_point(TsContext *c, const TsInstr *i, const TsCode *code, T
 int ts_control_custom(TsContext *c, struct TsCustom *f, int nin, TsTensor *const *in, int nout,
                       const TsMeta *const *type, TsTensor **out, bool backward) {
   char a[TS_META_TEXT], b[TS_META_TEXT];
-  if (!f || !f->run) return ts_error_set(&c->err, TS_ERR_value, "%s: nobody knows what it calls", f ? f->name : "custom");
+  if (!f || !f->run)
+    return ts_error_set(&c->err, TS_ERR_value, "%s: nobody knows what it calls",
+                        f ? f->name : "custom");
   if (f->run(f, c, nin, in, nout, type, out)) return -1;
   int failed = 0;
   for (int k = 0; k < nout && !failed; k++)
     if (out[k]->meta.dtype != type[k]->dtype || !ts_meta_same_shape(&out[k]->meta, type[k]))
-      failed = ts_error_set(&c->err, TS_ERR_shape, "%s: result %d is %s, not %s as it was inferred", f->name, k + 1,
-                            ts_meta_text(&out[k]->meta, a), ts_meta_text(type[k], b)),
+      failed =
+          ts_error_set(&c->err, TS_ERR_shape, "%s: result %d is %s, not %s as it was inferred",
+                       f->name, k + 1, ts_meta_text(&out[k]->meta, a), ts_meta_text(type[k], b)),
       ts_error_hint(&c->err, "the operator's infer, shape and dtype say what its results are");
   if (!failed && c->trap) failed = ts_trap_results(c, f->name, nin, in, nout, out, backward);
   if (failed) release(out, nout);
   return failed;
 }
 
-static int run_custom(TsContext *c, const TsInstr *i, const TsCode *code, TsTensor *const *in, TsTensor **out) {
+static int run_custom(TsContext *c, const TsInstr *i, const TsCode *code, TsTensor *const *in,
+                      TsTensor **out) {
   const TsMeta **type = malloc(sizeof *type * (i->nout + 1));
   if (!type) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
-  for (uint32_t k = 0; k < i->nout; k++) type[k] = &code->reg[code->operand[i->at + i->nin + k]].meta;
-  int failed = ts_control_custom(c, code->ref[i->sub], (int)i->nin, in, (int)i->nout, type, out, i->backward);
+  for (uint32_t k = 0; k < i->nout; k++)
+    type[k] = &code->reg[code->operand[i->at + i->nin + k]].meta;
+  int failed = ts_control_custom(c, code->ref[i->sub], (int)i->nin, in, (int)i->nout, type, out,
+                                 i->backward);
   free(type);
   return failed;
 }

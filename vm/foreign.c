@@ -42,7 +42,9 @@ int ts_foreign_params(const TsForeign *f, const TsForeignParam **param) {
   return f->text.n;
 }
 
-static bool returns_value(const TsForeign *f) { return f->text.returns != TS_FOREIGN_VOID && !f->text.status; }
+static bool returns_value(const TsForeign *f) {
+  return f->text.returns != TS_FOREIGN_VOID && !f->text.status;
+}
 
 static int count(const TsForeign *f, TsForeignKind kind) {
   int n = 0;
@@ -70,9 +72,11 @@ static void *open_library(TsError *err, const char *name) {
   void *lib = whole ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : open_short(name);
   if (lib) return lib;
   const char *why = dlerror();
-  ts_error_set(err, TS_ERR_value, "foreign: no library '%.80s': %.250s", name ? name : "", why ? why : "not found");
-  ts_error_hint(err, whole ? "a file name is searched for as the system's loader does; a path has a '/'"
-                           : "a short name such as \"m\" stands for libm.so.6; a file name has \".so\", a path a '/'");
+  ts_error_set(err, TS_ERR_value, "foreign: no library '%.80s': %.250s", name ? name : "",
+               why ? why : "not found");
+  if (whole)
+    ts_error_hint(err, "file names are searched for as the loader does; a path has a '/'");
+  else ts_error_hint(err, "\"m\" stands for libm.so.6; a file name has \".so\", a path a '/'");
   return NULL;
 }
 
@@ -84,7 +88,8 @@ static int find_symbol(TsForeign *f, TsError *err, const char *library) {
     dlclose(lib);
     ts_error_set(err, TS_ERR_value, "foreign: the library '%.80s' has no function '%.80s'",
                  library ? library : "of the program", f->symbol);
-    return ts_error_hint(err, "nm -D lists what a library has; C++ changes names unless they are extern \"C\"");
+    return ts_error_hint(
+        err, "nm -D lists what a library has; C++ changes names unless they are extern \"C\"");
   }
   memcpy(&f->call, &at, sizeof at);
   return 0;
@@ -96,17 +101,23 @@ static int prepare(TsForeign *f, TsError *err) {
     bool pointer = t->param[i].kind == TS_FOREIGN_in || t->param[i].kind == TS_FOREIGN_out;
     f->type[i] = pointer ? &ffi_type_pointer : ts_foreign_type[t->param[i].type].ffi;
   }
-  if (ffi_prep_cif(&f->cif, FFI_DEFAULT_ABI, (unsigned)t->n, ts_foreign_type[t->returns].ffi, f->type) == FFI_OK) return 0;
-  return ts_error_set(err, TS_ERR_value, "foreign %s: libffi does not take the signature", f->symbol);
+  if (ffi_prep_cif(&f->cif, FFI_DEFAULT_ABI, (unsigned)t->n, ts_foreign_type[t->returns].ffi,
+                   f->type) == FFI_OK)
+    return 0;
+  return ts_error_set(err, TS_ERR_value, "foreign %s: libffi does not take the signature",
+                      f->symbol);
 }
 
-TsForeign *ts_foreign_open(TsError *err, const char *library, const char *symbol, const char *signature) {
+TsForeign *ts_foreign_open(TsError *err, const char *library, const char *symbol,
+                           const char *signature) {
   TsForeign *f = calloc(1, sizeof *f);
   if (!f || !(f->symbol = strdup(symbol))) {
     free(f);
     return no_memory(err), NULL;
   }
-  if (!ts_foreign_read(&f->text, err, symbol, signature) && !find_symbol(f, err, library) && !prepare(f, err)) return f;
+  if (!ts_foreign_read(&f->text, err, symbol, signature) && !find_symbol(f, err, library) &&
+      !prepare(f, err))
+    return f;
   ts_foreign_close(f);
   return NULL;
 }
@@ -119,8 +130,10 @@ void ts_foreign_close(TsForeign *f) {
 
 /* ---- types */
 static int wrong_count(const TsForeign *f, TsError *err, int have, int want) {
-  ts_error_set(err, TS_ERR_argument, "%s: %d tensors given, its signature has %d", f->symbol, have, want);
-  return ts_error_hint(err, "numbers of the signature go into a table behind the tensors, {n = 2}");
+  ts_error_set(err, TS_ERR_argument, "%s: %d tensors given, its signature has %d", f->symbol, have,
+               want);
+  return ts_error_hint(err,
+                       "numbers of the signature go into a table behind the tensors, {n = 2}");
 }
 
 static int check_inputs(const TsForeign *f, TsError *err, int nin, const TsMeta *const *in) {
@@ -132,14 +145,15 @@ static int check_inputs(const TsForeign *f, TsError *err, int nin, const TsMeta 
     if (p->kind != TS_FOREIGN_in && p->kind != TS_FOREIGN_each) continue;
     const TsMeta *m = in[k++];
     if (m->dtype == p->dtype) continue;
-    ts_error_set(err, TS_ERR_dtype, "%s: input '%s' is %s, the function takes %s", f->symbol, p->name,
-                 ts_meta_text(m, text), ts_dtype_name(p->dtype));
+    ts_error_set(err, TS_ERR_dtype, "%s: input '%s' is %s, the function takes %s", f->symbol,
+                 p->name, ts_meta_text(m, text), ts_dtype_name(p->dtype));
     return ts_error_hint(err, "x:cast(\"%s\") converts it", ts_dtype_name(p->dtype));
   }
   return 0;
 }
 
-static int check_axes(const TsForeign *f, TsError *err, int nin, const TsMeta *const *in, const TsMeta *out) {
+static int check_axes(const TsForeign *f, TsError *err, int nin, const TsMeta *const *in,
+                      const TsMeta *out) {
   const TsMeta *type[TS_FOREIGN_PARAMS] = {NULL};
   int k = 0, made = returns_value(f);
   for (int i = 0; i < f->text.n; i++) {
@@ -152,13 +166,14 @@ static int check_axes(const TsForeign *f, TsError *err, int nin, const TsMeta *c
     if (p->kind != TS_FOREIGN_size || p->size != TS_FOREIGN_dim) continue;
     int ndim = type[p->of]->ndim;
     if (p->axis >= -ndim && p->axis < ndim) continue;
-    return ts_error_set(err, TS_ERR_shape, "%s: '%s' is the size of axis %d, '%s' has %d axes", f->symbol, p->name,
-                        p->axis, f->text.param[p->of].name, ndim);
+    return ts_error_set(err, TS_ERR_shape, "%s: '%s' is the size of axis %d, '%s' has %d axes",
+                        f->symbol, p->name, p->axis, f->text.param[p->of].name, ndim);
   }
   return 0;
 }
 
-static int elementwise(const TsForeign *f, TsError *err, int nin, const TsMeta *const *in, TsMeta *out) {
+static int elementwise(const TsForeign *f, TsError *err, int nin, const TsMeta *const *in,
+                       TsMeta *out) {
   int k = 0, failed = 0;
   bool any = false;
   for (int i = 0; i < f->text.n && !failed; i++) {
@@ -176,12 +191,13 @@ static int elementwise(const TsForeign *f, TsError *err, int nin, const TsMeta *
   return failed;
 }
 
-int ts_foreign_infer(const TsForeign *f, TsError *err, int nin, const TsMeta *const *in, int nshape,
-                     const TsMeta *shape, TsMeta *out) {
+int ts_foreign_infer(const TsForeign *f, TsError *err, int nin, const TsMeta *const *in,
+                     int nshape, const TsMeta *shape, TsMeta *out) {
   int want = count(f, TS_FOREIGN_out), made = 0, k = 0;
   if (check_inputs(f, err, nin, in)) return -1;
   if (nshape && nshape != want)
-    return ts_error_set(err, TS_ERR_shape, "%s: shape gives %d shapes, the signature has %d results behind pointers",
+    return ts_error_set(err, TS_ERR_shape,
+                        "%s: shape gives %d shapes, the signature has %d results behind pointers",
                         f->symbol, nshape, want);
   if (want && !nshape && nin == 0) {
     ts_error_set(err, TS_ERR_shape, "%s: without inputs, its result needs a shape", f->symbol);
@@ -206,12 +222,15 @@ int ts_foreign_infer(const TsForeign *f, TsError *err, int nin, const TsMeta *co
 static int check_number(const TsForeign *f, TsError *err, const TsForeignParam *p, double v) {
   const TsForeignType *t = &ts_foreign_type[p->type];
   if (t->high == 0 || (v == floor(v) && v >= t->low && v <= t->high)) return 0;
-  return ts_error_set(err, TS_ERR_value, "%s: '%s' = %.17g does not fit its type %s", f->symbol, p->name, v, t->name);
+  return ts_error_set(err, TS_ERR_value, "%s: '%s' = %.17g does not fit its type %s", f->symbol,
+                      p->name, v, t->name);
 }
 
 int ts_foreign_check(const TsForeign *f, TsError *err, const double *option) {
   for (int i = 0; i < f->text.n; i++)
-    if (f->text.param[i].kind == TS_FOREIGN_option && check_number(f, err, &f->text.param[i], option[i])) return -1;
+    if (f->text.param[i].kind == TS_FOREIGN_option &&
+        check_number(f, err, &f->text.param[i], option[i]))
+      return -1;
   return 0;
 }
 
@@ -248,7 +267,9 @@ static void put_result(const Cell *c, int type, void *at, int64_t k) {
     case TS_DT_u8: ((uint8_t *)at)[k] = (uint8_t)c->u; break;
     case TS_DT_bool: ((uint8_t *)at)[k] = (uint8_t)c->u != 0; break;
     case TS_DT_i16: ((int16_t *)at)[k] = (int16_t)c->i; break;
-    case TS_DT_i32: ((int32_t *)at)[k] = t == &ffi_type_uint16 ? (uint16_t)c->u : (int32_t)c->i; break;
+    case TS_DT_i32:
+      ((int32_t *)at)[k] = t == &ffi_type_uint16 ? (uint16_t)c->u : (int32_t)c->i;
+      break;
     default: ((int64_t *)at)[k] = t == &ffi_type_uint32 ? (uint32_t)c->u : c->i64;
   }
 }
@@ -320,9 +341,13 @@ static int call_once(Run *r, TsTensor **out) {
     TsDtype d = ts_foreign_type[f->text.returns].result;
     int64_t wide = 0;
     put_result(&result, f->text.returns, &wide, 0);
-    int64_t status = d == TS_DT_i8 ? (int8_t)wide : d == TS_DT_i16 ? (int16_t)wide : d == TS_DT_i32 ? (int32_t)wide : wide;
+    int64_t status = d == TS_DT_i8    ? (int8_t)wide
+                     : d == TS_DT_i16 ? (int16_t)wide
+                     : d == TS_DT_i32 ? (int32_t)wide
+                                      : wide;
     if (!status) return 0;
-    return ts_error_set(&r->c->err, TS_ERR_value, "%s: the function failed with status %lld", f->symbol, (long long)status);
+    return ts_error_set(&r->c->err, TS_ERR_value, "%s: the function failed with status %lld",
+                        f->symbol, (long long)status);
   }
   if (returns_value(f)) put_result(&result, f->text.returns, ts_tensor_write(out[0]), 0);
   return 0;
@@ -335,9 +360,11 @@ static bool call_plain(Run *r, int64_t from, int64_t to, void *y) {
   if (f->text.n != 1 || p[0].kind != TS_FOREIGN_each || p[0].type != f->text.returns) return false;
   const void *x = ts_tensor_read(r->own[0]);
   if (p[0].dtype == TS_DT_f64)
-    for (int64_t k = from; k < to; k++) ((double *)y)[k] = ((double (*)(double))f->call)(((const double *)x)[k]);
+    for (int64_t k = from; k < to; k++)
+      ((double *)y)[k] = ((double (*)(double))f->call)(((const double *)x)[k]);
   else if (p[0].dtype == TS_DT_f32)
-    for (int64_t k = from; k < to; k++) ((float *)y)[k] = ((float (*)(float))f->call)(((const float *)x)[k]);
+    for (int64_t k = from; k < to; k++)
+      ((float *)y)[k] = ((float (*)(float))f->call)(((const float *)x)[k]);
   else
     return false;
   return true;
@@ -364,18 +391,20 @@ static int call_elements(Run *r, TsTensor *out) {
   for (int64_t k = 0; k < n; k += STEP) {
     int64_t end = n - k < STEP ? n : k + STEP;
     if (!call_plain(r, k, end, y)) call_range(r, k, end, y);
-    if (ts_cpu_interrupted()) return ts_error_set(&r->c->err, TS_ERR_interrupt, "%s: interrupted", r->f->symbol);
+    if (ts_cpu_interrupted())
+      return ts_error_set(&r->c->err, TS_ERR_interrupt, "%s: interrupted", r->f->symbol);
   }
   return 0;
 }
 
-int ts_foreign_call(const TsForeign *f, TsContext *c, int nin, TsTensor *const *in, const double *option,
-                    int nout, const TsMeta *const *type, TsTensor **out) {
+int ts_foreign_call(const TsForeign *f, TsContext *c, int nin, TsTensor *const *in,
+                    const double *option, int nout, const TsMeta *const *type, TsTensor **out) {
   Run r = {.f = f, .c = c};
   bool each = count(f, TS_FOREIGN_each) > 0;
   (void)nin;
   for (int i = 0; i < nout; i++) out[i] = NULL;
-  int failed = bind_inputs(&r, in, type[0]) || bind_results(&r, nout, type, out) || bind_numbers(&r, option);
+  int failed = bind_inputs(&r, in, type[0]) || bind_results(&r, nout, type, out) ||
+               bind_numbers(&r, option);
   if (!failed) failed = each ? call_elements(&r, out[0]) : call_once(&r, out);
   for (int i = 0; i < f->text.n; i++) ts_tensor_unref(r.own[i]);
   for (int i = 0; i < nout && failed; i++) {

@@ -28,7 +28,12 @@ typedef enum TsForeignKind {
   TS_FOREIGN_in, TS_FOREIGN_out, TS_FOREIGN_each, TS_FOREIGN_option, TS_FOREIGN_size
 } TsForeignKind;
 
-typedef enum TsForeignSize { TS_FOREIGN_numel, TS_FOREIGN_nbytes, TS_FOREIGN_ndim, TS_FOREIGN_dim } TsForeignSize;
+typedef enum TsForeignSize {
+  TS_FOREIGN_numel,
+  TS_FOREIGN_nbytes,
+  TS_FOREIGN_ndim,
+  TS_FOREIGN_dim
+} TsForeignSize;
 
 typedef struct TsForeignParam {
   char name[32];
@@ -44,7 +49,8 @@ typedef struct TsForeign TsForeign;
 
 /* library: a path, a file name ("libz.so.1"), a short name ("m"), or NULL for what the
  * program has. NULL with the error. */
-TsForeign *ts_foreign_open(TsError *err, const char *library, const char *symbol, const char *signature);
+TsForeign *ts_foreign_open(TsError *err, const char *library, const char *symbol,
+                           const char *signature);
 void ts_foreign_close(TsForeign *f);
 
 const char *ts_foreign_name(const TsForeign *f);
@@ -53,13 +59,13 @@ int ts_foreign_nresult(const TsForeign *f);
 
 /* Result types from the inputs' and, where nshape > 0, from the given shapes: one for each
  * result behind a pointer, which otherwise has the shape of the first input. */
-int ts_foreign_infer(const TsForeign *f, TsError *err, int nin, const TsMeta *const *in, int nshape,
-                     const TsMeta *shape, TsMeta *out);
+int ts_foreign_infer(const TsForeign *f, TsError *err, int nin, const TsMeta *const *in,
+                     int nshape, const TsMeta *shape, TsMeta *out);
 
 /* option[i]: of parameter i, where it is an option. Checks them, calls; results get one
  * reference each. */
-int ts_foreign_call(const TsForeign *f, TsContext *c, int nin, TsTensor *const *in, const double *option,
-                    int nout, const TsMeta *const *type, TsTensor **out);
+int ts_foreign_call(const TsForeign *f, TsContext *c, int nin, TsTensor *const *in,
+                    const double *option, int nout, const TsMeta *const *type, TsTensor **out);
 /* An option's value that its type cannot hold is an error. */
 int ts_foreign_check(const TsForeign *f, TsError *err, const double *option);
 

@@ -33,13 +33,15 @@ enum { TYPES = sizeof ts_foreign_type / sizeof *ts_foreign_type };
 static const struct {
   const char *name, *type;
 } c_name[] = {
-    {"float", "f32"}, {"double", "f64"}, {"signed char", "i8"}, {"char", "i8"}, {"short", "i16"},
-    {"int", "i32"}, {"long", "i64"}, {"long long", "i64"}, {"long int", "i64"},
-    {"unsigned char", "u8"}, {"unsigned short", "u16"}, {"unsigned int", "u32"}, {"unsigned", "u32"},
-    {"unsigned long", "u64"}, {"unsigned long long", "u64"}, {"size_t", "u64"}, {"ssize_t", "i64"},
-    {"ptrdiff_t", "i64"}, {"int8_t", "i8"}, {"int16_t", "i16"}, {"int32_t", "i32"}, {"int64_t", "i64"},
-    {"uint8_t", "u8"}, {"uint16_t", "u16"}, {"uint32_t", "u32"}, {"uint64_t", "u64"}, {"_Bool", "bool"},
-    {"float complex", "complex64"}, {"double complex", "complex128"}, {"float _Complex", "complex64"},
+    {"float", "f32"}, {"double", "f64"}, {"signed char", "i8"}, {"char", "i8"},
+    {"short", "i16"}, {"int", "i32"}, {"long", "i64"}, {"long long", "i64"},
+    {"long int", "i64"}, {"unsigned char", "u8"}, {"unsigned short", "u16"},
+    {"unsigned int", "u32"}, {"unsigned", "u32"}, {"unsigned long", "u64"},
+    {"unsigned long long", "u64"}, {"size_t", "u64"}, {"ssize_t", "i64"},
+    {"ptrdiff_t", "i64"}, {"int8_t", "i8"}, {"int16_t", "i16"}, {"int32_t", "i32"},
+    {"int64_t", "i64"}, {"uint8_t", "u8"}, {"uint16_t", "u16"}, {"uint32_t", "u32"},
+    {"uint64_t", "u64"}, {"_Bool", "bool"}, {"float complex", "complex64"},
+    {"double complex", "complex128"}, {"float _Complex", "complex64"},
     {"double _Complex", "complex128"},
 };
 enum { C_NAMES = sizeof c_name / sizeof *c_name };
@@ -51,9 +53,10 @@ typedef struct Reader {
 } Reader;
 
 static int wrong(Reader *r, const char *what, const char *word) {
-  ts_error_set(r->err, TS_ERR_value, "foreign %s: %s%s at column %d of \"%.200s\"", r->symbol, what, word,
-               (int)(r->at - r->text) + 1, r->text);
-  return ts_error_hint(r->err, "as in \"void f(const f32 *x, f32 *y, i64 n = x.numel)\"; see ? op.foreign");
+  ts_error_set(r->err, TS_ERR_value, "foreign %s: %s%s at column %d of \"%.200s\"", r->symbol,
+               what, word, (int)(r->at - r->text) + 1, r->text);
+  return ts_error_hint(
+      r->err, "as in \"void f(const f32 *x, f32 *y, i64 n = x.numel)\"; see ? op.foreign");
 }
 
 static void skip(Reader *r) {
@@ -106,7 +109,8 @@ static int unknown_type(Reader *r, const char *name) {
   const char *guess = ts_text_closest(name, TYPES + C_NAMES, nth_name, NULL);
   wrong(r, "unknown type ", name);
   if (guess) return ts_error_hint(r->err, "did you mean '%s'?", guess);
-  return ts_error_hint(r->err, "types are f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool, C's names of them, "
+  return ts_error_hint(r->err,
+                       "types are f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool, C's names of them, "
                        "and behind pointers every dtype but mxfp4");
 }
 
@@ -170,7 +174,8 @@ static int value(Reader *r, TsForeignParam *p, char of[64]) {
   char *end;
   skip(r);
   double v = strtod(r->at, &end);
-  if (isalpha((unsigned char)*r->at) || end == r->at) return size(r, p, of); /* strtod reads "nan" */
+  if (isalpha((unsigned char)*r->at) || end == r->at)
+    return size(r, p, of); /* strtod reads "nan" */
   r->at = end;
   p->has_preset = true;
   p->preset = v;
@@ -180,10 +185,16 @@ static int value(Reader *r, TsForeignParam *p, char of[64]) {
 static int kind_of(Reader *r, TsForeignParam *p, bool each, bool constant, bool pointer) {
   const TsForeignType *t = &ts_foreign_type[p->type];
   p->dtype = t->dtype;
-  p->kind = pointer ? (constant ? TS_FOREIGN_in : TS_FOREIGN_out) : each ? TS_FOREIGN_each : TS_FOREIGN_option;
+  p->kind = pointer ? (constant ? TS_FOREIGN_in : TS_FOREIGN_out)
+            : each  ? TS_FOREIGN_each
+                    : TS_FOREIGN_option;
   if (each && pointer) return wrong(r, "each is for numbers, not for pointers", "");
-  if (p->type == TS_FOREIGN_VOID) return wrong(r, pointer ? "a pointer needs the type of its elements" : "a parameter cannot be void", "");
-  if (p->kind != TS_FOREIGN_option && t->dtype == TS_DT_none) return wrong(r, "no tensor has elements of type ", t->name);
+  if (p->type == TS_FOREIGN_VOID)
+    return wrong(
+        r, pointer ? "a pointer needs the type of its elements" : "a parameter cannot be void",
+        "");
+  if (p->kind != TS_FOREIGN_option && t->dtype == TS_DT_none)
+    return wrong(r, "no tensor has elements of type ", t->name);
   if (!pointer && !t->ffi) return wrong(r, "only pointers can have type ", t->name);
   return 0;
 }
@@ -216,7 +227,8 @@ static int find_sizes(Reader *r, char of[][64]) {
     TsForeignParam *p = &t->param[i];
     if (p->kind != TS_FOREIGN_size) continue;
     p->of = find_param(t, of[i]);
-    bool tensor = p->of >= 0 && (t->param[p->of].kind == TS_FOREIGN_in || t->param[p->of].kind == TS_FOREIGN_out);
+    bool tensor = p->of >= 0 && (t->param[p->of].kind == TS_FOREIGN_in ||
+                                 t->param[p->of].kind == TS_FOREIGN_out);
     if (!tensor) return wrong(r, "no pointer is called ", of[i]);
   }
   return 0;
@@ -229,8 +241,10 @@ static int check_result(Reader *r) {
     each |= t->param[i].kind == TS_FOREIGN_each;
     pointers |= t->param[i].kind == TS_FOREIGN_out;
   }
-  if (each && (!any || pointers)) return wrong(r, "a function for each element returns its only result", "");
-  if (!any && !pointers) return wrong(r, "nothing is returned and no pointer is without const: there is no result", "");
+  if (each && (!any || pointers))
+    return wrong(r, "a function for each element returns its only result", "");
+  if (!any && !pointers)
+    return wrong(r, "nothing is returned and no pointer is without const: there is no result", "");
   return 0;
 }
 
@@ -244,11 +258,14 @@ int ts_foreign_read(TsForeignText *t, TsError *err, const char *symbol, const ch
   const TsForeignType *back = &ts_foreign_type[t->returns];
   if (take(&r, '*')) return wrong(&r, "a pointer cannot be returned", "");
   if (!back->ffi) return wrong(&r, "only pointers can have type ", back->name);
-  if (t->status && (t->returns == TS_FOREIGN_VOID || back->high == 0)) return wrong(&r, "a status is an integer", "");
-  if (word(&r, name, sizeof name) && strcmp(name, symbol)) return wrong(&r, "the signature is that of ", name);
+  if (t->status && (t->returns == TS_FOREIGN_VOID || back->high == 0))
+    return wrong(&r, "a status is an integer", "");
+  if (word(&r, name, sizeof name) && strcmp(name, symbol))
+    return wrong(&r, "the signature is that of ", name);
   if (!take(&r, '(')) return wrong(&r, "'(' is missing", "");
   const char *first = r.at;
-  if (take_word(&r, "void") && take(&r, ')')) return wrong(&r, "a function without parameters is no operator", "");
+  if (take_word(&r, "void") && take(&r, ')'))
+    return wrong(&r, "a function without parameters is no operator", "");
   r.at = first;
   do
     if (param(&r, of[t->n])) return -1;

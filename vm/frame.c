@@ -339,6 +339,37 @@ static int run_bound(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   return failed ? -1 : 0;
 }
 
+/* Donated arguments whose bytes somebody else looks at, or that are not row-major, are copied
+ * first: the caller's tensor then stays as it is. */
+static int own_donated(TsFrame *f, TsTensor *const *args, TsTensor **own) {
+  const TsCode *code = f->code;
+  for (int i = 0; i < code->nparam; i++) {
+    own[i] = NULL;
+    if (code->bound[i]) continue;
+    bool alone = args[i]->contiguous && args[i]->storage->refs == 1 && !args[i]->storage->release;
+    for (int k = 0; k < code->nparam; k++) alone &= k == i || args[k] != args[i];
+    bool copy = code->donated && code->donated[i] && !alone;
+    if (!(own[i] = copy ? ts_tensor_copy(f->ctx, args[i]) : ts_tensor_ref(args[i]))) return -1;
+  }
+  return 0;
+}
+
+static int run_owned(TsFrame *f, TsTensor *const *args, TsTensor **results) {
+  const TsCode *code = f->code;
+  bool any = false;
+  for (int i = 0; code->donated && i < code->nparam; i++) any |= code->donated[i];
+  if (!any) return run_bound(f, args, results);
+  TsTensor **own = calloc((size_t)code->nparam + 1, sizeof *own);
+  int failed = own ? own_donated(f, args, own) : no_memory(f->ctx);
+  if (!failed) failed = run_bound(f, own, results);
+  for (int i = 0; own && i < code->nparam; i++) {
+    if (own[i] && code->donated[i]) own[i]->storage->version++;
+    ts_tensor_unref(own[i]);
+  }
+  free(own);
+  return failed;
+}
+
 int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   if (f->busy) {
     TsFrame *own = ts_frame_new(f->ctx, f->code);
@@ -347,7 +378,7 @@ int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results) {
     return failed;
   }
   f->busy = true;
-  int failed = run_bound(f, args, results);
+  int failed = run_owned(f, args, results);
   f->busy = false;
   return failed;
 }

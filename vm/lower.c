@@ -26,6 +26,7 @@ typedef struct Lower {
   int nplace;
   int *last_use;    /* by node: the last live node that reads it or a view of it */
   uint32_t *target; /* by value: the parameter it is written into, or NONE */
+  const bool *donated; /* by parameter, or NULL */
 } Lower;
 
 enum { MOST_CONSTANT = 16 << 20 }; /* bytes of a hoisted constant */
@@ -168,6 +169,26 @@ static void find_targets(Lower *l) {
     if (fits && plain && free_then && writes_in_place(v->node) && !l->place[value_index(l, v)].known &&
         l->target[value_index(l, v)] == TS_CODE_NONE)
       l->target[value_index(l, v)] = (uint32_t)g->update[i].param;
+  }
+}
+
+/* Results in the bytes of arguments that the caller gave away. */
+static void find_donations(Lower *l) {
+  const TsGraph *g = l->g;
+  for (int i = 0; l->donated && i < g->nparam; i++) {
+    TsVal p = g->param[i];
+    bool free_now = l->donated[i] && !g->bound[i];
+    for (int k = 0; free_now && k < g->nresult; k++) {
+      TsVal v = g->result[k];
+      bool fits = v->meta.dtype == p->meta.dtype && ts_meta_same_shape(&v->meta, &p->meta);
+      if (!fits || !writes_in_place(v->node) || l->last_use[p->node->id] > (int)v->node->id ||
+          !reads_directly(v->node, p) || l->place[value_index(l, v)].known ||
+          l->target[value_index(l, v)] != TS_CODE_NONE)
+        continue;
+      l->target[value_index(l, v)] = (uint32_t)i;
+      l->code->donated[i] = true;
+      free_now = false;
+    }
   }
 }
 
@@ -415,7 +436,8 @@ static int open_lower(Lower *l) {
   l->place = calloc((size_t)l->nplace + 1, sizeof *l->place);
   l->target = malloc(sizeof *l->target * ((size_t)l->nplace + 1));
   l->code = ts_code_new(g->name);
-  return l->place && l->target && l->code ? 0 : no_memory(l);
+  if (l->code) l->code->donated = calloc((size_t)g->nparam + 1, sizeof *l->code->donated);
+  return l->place && l->target && l->code && l->code->donated ? 0 : no_memory(l);
 }
 
 static void close_lower(Lower *l) {
@@ -441,12 +463,15 @@ static int lower_all(Lower *l) {
   if (enter_constants(l)) return -1;
   find_last_uses(l);
   find_targets(l);
+  find_donations(l);
   if (lower_nodes(l)) return -1;
   return put_end(l) ? -1 : 0;
 }
 
-TsCode *ts_lower(TsContext *c, const TsGraph *g) {
-  Lower l = {.c = c, .g = g};
+TsCode *ts_lower(TsContext *c, const TsGraph *g) { return ts_lower_donating(c, g, NULL); }
+
+TsCode *ts_lower_donating(TsContext *c, const TsGraph *g, const bool *donated) {
+  Lower l = {.c = c, .g = g, .donated = donated};
   TsCapture *capture = c->capture; /* constants are computed, not captured */
   c->capture = NULL;
   c->no_grad++;

@@ -6,6 +6,10 @@
 #include "vm/bytecode.h"
 #include "vm/capture.h"
 
+/* The same with arguments that the caller gives away: results may take over their bytes. One
+ * flag for each parameter. */
+TsCode *ts_lower_donating(TsContext *c, const TsGraph *g, const bool *donated);
+
 /* The code of g: live nodes in their order, constants computed now, updates in place where
  * the old value is not needed, planned and verified. Bound parameters keep their tensors. */
 TsCode *ts_lower(TsContext *c, const TsGraph *g);

@@ -6,7 +6,8 @@
 #include "lib/text.h"
 
 static bool looks(const TsTensor *t) {
-  return t && ts_dtype_is(ts_tensor_dtype(t), TS_KIND_F | TS_KIND_C) && t->meta.dtype != TS_DT_mxfp4;
+  return t && ts_dtype_is(ts_tensor_dtype(t), TS_KIND_F | TS_KIND_C) &&
+         t->meta.dtype != TS_DT_mxfp4;
 }
 
 typedef enum Bad { FINE, INFINITE, NOT_A_NUMBER } Bad;
@@ -44,7 +45,8 @@ static int64_t first_bad(TsTensor *t) {
 static Bad worst_of(TsTensor *t) {
   Bad w = FINE;
   int64_t k = first_bad(t);
-  for (int64_t n = ts_tensor_numel(t); k >= 0 && k < n && w != NOT_A_NUMBER; k++) w = worse(w, at_index(t, k));
+  for (int64_t n = ts_tensor_numel(t); k >= 0 && k < n && w != NOT_A_NUMBER; k++)
+    w = worse(w, at_index(t, k));
   return w;
 }
 
@@ -85,13 +87,14 @@ static bool wanted(const TsCall *call, const TsOpInfo *o, Bad bad) {
   return false;
 }
 
-static int complain(TsContext *c, const char *name, TsTensor *t, int64_t at, Bad bad, bool backward) {
+static int complain(TsContext *c, const char *name, TsTensor *t, int64_t at, Bad bad,
+                    bool backward) {
   char index[200], type[TS_META_TEXT];
   while (at_index(t, at) != bad) at++;
   index_text(&t->meta, at, index, sizeof index);
-  return ts_error_set(&c->err, TS_ERR_value, "%s gives %s at %s of its result %s in the %s pass", name,
-                      bad == INFINITE ? "infinity" : "NaN", index, ts_meta_text(&t->meta, type),
-                      backward ? "backward" : "forward");
+  return ts_error_set(&c->err, TS_ERR_value, "%s gives %s at %s of its result %s in the %s pass",
+                      name, bad == INFINITE ? "infinity" : "NaN", index,
+                      ts_meta_text(&t->meta, type), backward ? "backward" : "forward");
 }
 
 /* The first result that has one; where is its first element. */

@@ -37,7 +37,8 @@ local function describe(spec)
   if spec.kind == "tensor" then return "_", false end
   if spec.kind == "value" then
     local v = spec.value
-    return type(v) == "string" and ("%q"):format(v) or type(v) == "number" and ("%.17g"):format(v) or tostring(v), true
+    local form = type(v) == "string" and "%q" or type(v) == "number" and "%.17g"
+    return form and form:format(v) or tostring(v), true
   end
   local parts, values = {}, false
   for i, key in ipairs(spec.keys) do
@@ -76,10 +77,12 @@ end
 -- ---- adjoints: f(arguments..., results..., gradients...) -> a gradient for each argument
 local function spread(spec, value, list, name)
   if spec.kind == "tensor" then
-    list[spec.at] = type(value) == "number" and op.full_like(list.inputs[spec.at], value) or value or false
+    if type(value) == "number" then value = op.full_like(list.inputs[spec.at], value) end
+    list[spec.at] = value or false
   elseif spec.kind == "table" and value then
     if type(value) ~= "table" or core.is_tensor(value) then
-      error(("the gradient of a table of tensors is a table, not a %s"):format(core.is_tensor(value) and "tensor" or type(value)), 0)
+      error(("the gradient of a table of tensors is a table, not a %s"):format(
+        core.is_tensor(value) and "tensor" or type(value)), 0)
     end
     for i, key in ipairs(spec.keys) do spread(spec[i], value[key], list, name) end
   end
@@ -107,9 +110,13 @@ local function need_function(f, name, what, optional)
   error(("%s: %s is a function, not a %s"):format(name, what, type(f)), 4)
 end
 
+local function no_option(name, key)
+  error(("%s: there is no option '%s'"):format(name, tostring(key)), 5)
+end
+
 local function known_fields(options, fields, name)
   for key in pairs(options) do
-    if not fields[key] then error(("%s: there is no option '%s'"):format(name, tostring(key)), 4) end
+    if not fields[key] then no_option(name, key) end
   end
 end
 
@@ -124,15 +131,15 @@ local function numbers(def, given)
       if type(v) == "boolean" then v = v and 1 or 0 end
       if v == nil then v = p.preset end
       if type(v) ~= "number" then
-        error(("%s: '%s' %s"):format(def.name, p.name, v == nil and "is missing: give {" .. p.name .. " = ...}"
-          or "is a " .. type(v) .. ", not a number"), 4)
+        local missing = v == nil and ("is missing: give {%s = ...}"):format(p.name)
+        error(("%s: '%s' %s"):format(def.name, p.name, missing or "is a " .. type(v) .. ", not a number"), 4)
       end
       values[i], seen[p.name] = v, true
       parts[#parts + 1] = ("%s = %.17g"):format(p.name, v)
     end
   end
   for key in pairs(given) do
-    if not seen[key] then error(("%s: there is no option '%s'"):format(def.name, tostring(key)), 4) end
+    if not seen[key] then no_option(def.name, key) end
   end
   return values, table.concat(parts, ", ")
 end
@@ -171,7 +178,8 @@ local function call_foreign(def, ...)
   local specs = {}
   for i = 1, n do specs[i] = { kind = "tensor", at = i } end
   local name = key == "" and def.name or ("%s {%s}"):format(def.name, key)
-  local f = core.custom(name, identity_of(def, key), { adjoint = adjoint_of(def, specs, { options }, 1) }, def.f, values)
+  local adjoint = adjoint_of(def, specs, { options }, 1)
+  local f = core.custom(name, identity_of(def, key), { adjoint = adjoint }, def.f, values)
   return core.custom_call(f, inputs, types)
 end
 
@@ -203,7 +211,7 @@ function foreign.foreign(library, symbol, signature, options)
   end
   check()
   local f = core.foreign_open(library, symbol, signature)
-  local def = define(symbol, { f = f, adjoint = options.adjoint, shape = options.shape, inputs = {} })
+  local def = define(symbol, { f = f, inputs = {}, adjoint = options.adjoint, shape = options.shape })
   def.params = f:params()
   for _, p in ipairs(def.params) do
     if p.kind == "in" or p.kind == "each" then def.inputs[#def.inputs + 1] = p end
@@ -217,12 +225,14 @@ local function type_of(t, like, name)
   if core.is_tensor(t) then return { dtype = t.dtype, shape = t.shape } end
   if type(t) == "string" then
     local dtype, sizes = t:match "^(%w+)%[([%d,%s]*)%]$"
-    if not dtype then error(("%s: '%s' is no type such as \"f32[2,3]\""):format(name, t), 0) end
+    if not dtype then error(('%s: \'%s\' is no type such as "f32[2,3]"'):format(name, t), 0) end
     local shape = {}
     for size in sizes:gmatch "%d+" do shape[#shape + 1] = tonumber(size) end
     return { dtype = dtype, shape = shape }
   end
-  if type(t) ~= "table" then error(("%s: a result's type is a table, a text or a tensor, not a %s"):format(name, type(t)), 0) end
+  if type(t) ~= "table" then
+    error(("%s: a result's type is a table, a text or a tensor, not a %s"):format(name, type(t)), 0)
+  end
   return { dtype = t.dtype or like and like.dtype, shape = t.shape or like and like.shape }
 end
 
@@ -231,14 +241,14 @@ local function infer_custom(def, args, n, list)
   local made
   if type(infer) == "function" then made = { infer(unpack(args, 1, n)) }
   elseif infer ~= nil then
-    if type(infer) == "number" or type(infer) == "boolean" then return { type_of(infer, like, def.name) } end
-    made = (type(infer) == "string" or infer.dtype or infer.shape) and { infer } or infer
+    local one = type(infer) ~= "table" or infer.dtype or infer.shape
+    made = one and { infer } or infer
   else
     local shape, dtype = def.shape, def.dtype
     if type(shape) == "function" then shape = shape(unpack(args, 1, n)) end
     if type(dtype) == "function" then dtype = dtype(unpack(args, 1, n)) end
     if not like and not (shape and dtype) then
-      error(("%s: without tensors among its arguments, shape and dtype are needed"):format(def.name), 0)
+      error(def.name .. ": without tensors among its arguments, shape and dtype are needed", 0)
     end
     made = { { dtype = dtype, shape = shape } }
   end
@@ -278,13 +288,15 @@ function foreign.custom(name, options)
     error("op.custom: a name and a table {forward = f} are needed", 2)
   end
   local function check()
-    known_fields(options, { forward = true, adjoint = true, infer = true, shape = true, dtype = true }, "op.custom")
+    local fields = { forward = true, adjoint = true, infer = true, shape = true, dtype = true }
+    known_fields(options, fields, "op.custom")
     need_function(options.forward, name, "forward")
     need_function(options.adjoint, name, "adjoint", true)
   end
   check()
-  local def = define(name, { forward = options.forward, adjoint = options.adjoint, infer = options.infer,
-    shape = options.shape, dtype = options.dtype })
+  local def = {}
+  for field, value in pairs(options) do def[field] = value end
+  define(name, def)
   return function(...) return call_custom(def, ...) end
 end
 
@@ -326,7 +338,8 @@ function foreign.custom_adjoint(f, adjoint)
   return function(...)
     local args, n = { ... }, select("#", ...)
     local list, specs = flatten_all(name, args, n)
-    local handle = core.custom(name, identity_of(def, (describe_all(specs))), { adjoint = adjoint_of(def, specs, {}, 0) })
+    local identity = identity_of(def, (describe_all(specs)))
+    local handle = core.custom(name, identity, { adjoint = adjoint_of(def, specs, {}, 0) })
     local run = core.capturing() and as_region or at_once
     local out, made = run(f, specs, list, handle, name)
     local results = unflatten_all(out, made, {})

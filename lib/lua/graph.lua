@@ -169,6 +169,11 @@ local function join(self, family, special, list)
   end
 end
 
+local function donate(g, spec)
+  if spec.kind == "tensor" then g:donate(spec.at) end
+  for _, part in ipairs(spec.kind == "table" and spec or {}) do donate(g, part) end
+end
+
 local function new_member(self, n, specs, list, names, keys)
   local ranks = {}
   for i = 1, n do ranks[i] = tree.describe_ranks(specs[i], list) end
@@ -185,6 +190,9 @@ local function new_member(self, n, specs, list, names, keys)
     family.sample = family.sample or special
   end
   special.family, special.keys = family, keys
+  for _, i in ipairs(self.donate) do
+    if specs[i] then donate(special.graph, specs[i]) end
+  end
   return special
 end
 
@@ -243,9 +251,10 @@ function Function:__tostring()
 end
 
 --- A captured function. f takes and returns tensors, tables of tensors and nn modules; all
---- else among the arguments is part of the specialisation.
-function graph.module(name, f)
-  if f == nil then name, f = nil, name end
+--- else among the arguments is part of the specialisation. {donate = {2}} gives the tensors of
+--- argument 2 away: results may take over their bytes, so the caller must not use them again.
+function graph.module(name, f, options)
+  if type(name) ~= "string" then name, f, options = nil, name, f end
   if type(name) ~= "string" then name = nil end
   if type(f) ~= "function" and not (getmetatable(f) or {}).__call then
     error(("graph.module: a function is needed, not a %s"):format(type(f)), 2)
@@ -259,7 +268,7 @@ function graph.module(name, f)
     name = ("line%d"):format(info.linedefined)
   end
   return setmetatable({ name = name, body = f, params = (parameter_names(f, 16)), cache = {}, order = {},
-    families = {}, history = {} }, Function)
+    families = {}, history = {}, donate = options and options.donate or {} }, Function)
 end
 
 -- ---- derivatives

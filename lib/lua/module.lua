@@ -111,6 +111,12 @@ function Module:num_parameters()
   return n
 end
 
+-- Forgets the gradients that backward() added up.
+function Module:zero_grad()
+  for _, p in ipairs(self:parameters()) do p.grad = nil end
+  return self
+end
+
 -- Parameters and buffers where they stand: { {name, tensor, module, key}, ... }.
 function Module:tensors()
   local list = {}

@@ -281,8 +281,12 @@ function MultiHeadAttention:init(width, heads, o)
   o = options(o)
   local kv = o.kv_heads or heads
   local d = o.head_dim or width / heads
-  if d % 1 ~= 0 or heads % kv ~= 0 then
-    error(("MultiHeadAttention: width %d, heads %d and kv_heads %d do not fit"):format(width, heads, kv), 3)
+  if d % 1 ~= 0 then
+    d = math.floor(d)
+    error(("MultiHeadAttention: heads * head_dim = %d * %d = %d, but width = %d"):format(heads, d, heads * d, width), 3)
+  end
+  if heads % kv ~= 0 then
+    error(("MultiHeadAttention: kv_heads = %d does not divide heads = %d"):format(kv, heads), 3)
   end
   self.heads, self.kv_heads, self.head_dim = heads, kv, d
   self.causal, self.rope, self.window = o.causal or false, o.rope, o.window

@@ -71,6 +71,11 @@ function Optimizer:tick()
   self:clock_tensor():copy_(core.tensor({ self.lr, self.steps }, { dtype = "f64" }))
 end
 
+-- Forgets the gradients that backward() added up.
+function Optimizer:zero_grad()
+  for _, p in ipairs(self.params) do p.grad = nil end
+end
+
 -- One step. grads: list of tensors (false or nil entries are skipped).
 function Optimizer:step(grads)
   if core.capturing() then self:clock_tensor() else self.steps = self.steps + 1 end

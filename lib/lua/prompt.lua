@@ -247,7 +247,8 @@ end
 local function value_help(name, value, width)
   if type(value) == "function" then
     local op = operator_of(value)
-    return op and core.help(op, width) or function_help(name, value)
+    local text, found = core.help(op or "", width)
+    return op and found and text or function_help(op and "op." .. op or name, value)
   end
   if core.is_tensor(value) then
     return tensor_type(value) .. ": x: and Tab lists the methods; ? name explains one\n"
