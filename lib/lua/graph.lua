@@ -468,7 +468,8 @@ function graph.training_step(model, loss, optimizer, options)
   end
   step.__index = function(_, key) return f[key] end
   step.__tostring = function() return tostring(f) end
-  return setmetatable({ ir = function(_, ...) return f:ir(...) end, stats = function() return f:stats() end }, step)
+  return setmetatable({ ir = function(_, ...) return f:ir(...) end, stats = function() return f:stats() end,
+    rewrites = function() return f:rewrites() end }, step)
 end
 
 --- f with another derivative: adjoint(arguments..., results..., gradients...) returns a

@@ -340,9 +340,12 @@ prompt.commands = {
   mem = "memory of tensors and of Lua",
   load = "runs a Lua file and keeps its globals",
   reset = "forgets the globals made at the prompt",
+  ir = "a captured function at a level: graph, concrete, bytecode, dot, json",
+  rewrites = "the rules that fired when a function was captured",
 }
 
-prompt.arguments = {help = "[topic]", threads = "[n]", time = "expression", load = "file"}
+prompt.arguments = {help = "[topic]", threads = "[n]", time = "expression", load = "file", ir = "f [level]",
+                    rewrites = "f"}
 
 --- Leaves the prompt with an exit code.
 function prompt.quit(code) console.quit(tonumber(code) or 0) end
@@ -453,6 +456,32 @@ function prompt.reset()
   end
   for _, k in ipairs(names) do _G[k] = nil end
   collectgarbage()
+end
+
+-- A captured function, or the expression that gives one.
+local function captured(f, command)
+  if type(f) == "string" then
+    local text = f
+    local chunk, why = loadstring("return " .. text, "=:" .. command)
+    if not chunk then fail(why) end
+    f = chunk()
+  end
+  if type(f) ~= "table" or not f.ir then
+    fail((":%s takes a captured function, as graph.module and graph.grad make them"):format(command))
+  end
+  return f
+end
+
+--- Prints a captured function at a level, "graph" by default.
+function prompt.ir(f, level)
+  if type(f) == "string" and not level then f, level = f:match "^(%S+)%s*(%S*)$" end
+  io.write(captured(f or "", "ir"):ir(level ~= "" and level or nil))
+end
+
+--- Prints the rules that fired when a function was captured.
+function prompt.rewrites(f)
+  local text = captured(f or "", "rewrites"):rewrites()
+  io.write(text == "" and "no rule fired\n" or text)
 end
 
 local function nearest(name)
