@@ -372,8 +372,13 @@ static int text_of(lua_State *L) {
   } else if (!strcmp(what, "bytecode")) {
     ready(L, f);
     ts_code_text(f->code, &t);
-  } else {
+  } else if (!strcmp(what, "captured")) {
+    ts_graph_text(f->raw ? f->raw : f->g, &t);
+  } else if (!strcmp(what, "graph")) {
     ts_graph_text(f->g, &t);
+  } else {
+    return luaL_error(L, "there is no level '%s'; levels are captured, rewrites, graph, concrete, bytecode, dot, "
+                      "json, places", what);
   }
   lua_pushlstring(L, t.at ? t.at : "", t.len);
   ts_text_free(&t);

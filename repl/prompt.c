@@ -34,7 +34,7 @@ static struct {
 /* ---- globals of the prompt */
 static const char *const modules[] = {"op",       "graph",      "dist", "nn", "optim", "rng",
                                       "numerics", "profile",    "autotune", "checkpoint", "data",
-                                      "hf"};
+                                      "hf",       "image"};
 enum { MODULES = sizeof modules / sizeof *modules };
 
 void ts_prompt_push_global(lua_State *L, const char *name) {

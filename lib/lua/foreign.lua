@@ -224,7 +224,7 @@ end
 local function type_of(t, like, name)
   if core.is_tensor(t) then return { dtype = t.dtype, shape = t.shape } end
   if type(t) == "string" then
-    local dtype, sizes = t:match "^(%w+)%[([%d,%s]*)%]$"
+    local dtype, sizes = t:match "^([%w_]+)%[([%d,%s]*)%]$"
     if not dtype then error(('%s: \'%s\' is no type such as "f32[2,3]"'):format(name, t), 0) end
     local shape = {}
     for size in sizes:gmatch "%d+" do shape[#shape + 1] = tonumber(size) end
@@ -252,8 +252,9 @@ local function infer_custom(def, args, n, list)
     end
     made = { { dtype = dtype, shape = shape } }
   end
-  for i, t in ipairs(made) do made[i] = type_of(t, like, def.name) end
-  return made
+  local types = {}
+  for i, t in ipairs(made) do types[i] = type_of(t, like, def.name) end
+  return types
 end
 
 local function forward_of(def, specs)

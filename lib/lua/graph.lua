@@ -223,9 +223,10 @@ function Function:__call(...)
   return run(special, list)
 end
 
---- The text of a level: "graph", with symbols for sizes that have differed; "concrete", the
---- graph for the sizes of the last call; "bytecode"; "rewrites". With arguments, of the
---- specialisation for them; without, of the last one that ran.
+--- The text of a level: "captured", before rewriting; "graph", with symbols for sizes that
+--- have differed; "concrete", the graph for the sizes of the last call; "bytecode";
+--- "rewrites". With arguments, of the specialisation for them; without, of the last one that
+--- ran.
 function Function:ir(level, ...)
   local special = self.current
   if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
@@ -332,15 +333,23 @@ local function gradient_of(f, wrt, with_value)
 end
 
 local function body_of(f) return getmetatable(f) == Function and f.body or f end
+-- A derivative's arguments have the names of the function's own.
+local function named_like(f, derivative)
+  if getmetatable(f) == Function then derivative.params = f.params end
+  if type(f) == "function" then derivative.params = (parameter_names(f, 16)) end
+  return derivative
+end
 local function name_of(f, prefix) return prefix .. (getmetatable(f) == Function and "_" .. f.name or "") end
 
 --- The gradient of a function that returns one number, by its arguments wrt (1 by default;
 --- a list of positions). Returns one value for each.
-function graph.grad(f, wrt) return graph.module(name_of(f, "grad"), gradient_of(body_of(f), wrt, false)) end
+function graph.grad(f, wrt)
+  return named_like(f, graph.module(name_of(f, "grad"), gradient_of(body_of(f), wrt, false)))
+end
 
 --- As grad, with the function's value in front.
 function graph.value_and_grad(f, wrt)
-  return graph.module(name_of(f, "value_and_grad"), gradient_of(body_of(f), wrt, true))
+  return named_like(f, graph.module(name_of(f, "value_and_grad"), gradient_of(body_of(f), wrt, true)))
 end
 
 --- vjp(f)(args..., u): u times the Jacobian, one result for each argument.
@@ -359,7 +368,8 @@ function graph.vjp(f)
   end)
 end
 
---- jvp(f)(args..., v...): the value and its derivative when the arguments move along v.
+--- jvp(f)(args..., v...): the value and its derivative when the arguments move along v. An
+--- argument whose v is false stays where it is.
 function graph.jvp(f)
   local body = body_of(f)
   return graph.module(name_of(f, "jvp"), function(...)
@@ -368,8 +378,10 @@ function graph.jvp(f)
     local args = { ... }
     local xs, vs, names = {}, {}, {}
     for i = 1, n / 2 do
-      flatten(args[i], xs, names, "x")
-      flatten(args[n / 2 + i], vs, names, "v")
+      if args[n / 2 + i] then
+        flatten(args[i], xs, names, "x")
+        flatten(args[n / 2 + i], vs, names, "v")
+      end
     end
     local y = body(unpack(args, 1, n / 2))
     return y, filled(core.jvp(xs, vs, { y }), { y })[1]
@@ -456,6 +468,7 @@ function graph.training_step(model, loss, optimizer, options)
     local results = { loss(model, ...) }
     local y = scalar(results[1], "graph.training_step")
     local grads = core.gradient({ y }, { false }, params)
+    if optimizer.search then return grads, unpack(results) end -- it runs this at several places
     optimizer:step(grads)
     return unpack(results)
   end
@@ -464,7 +477,9 @@ function graph.training_step(model, loss, optimizer, options)
   function step.__call(_, ...)
     if options.schedule then optimizer.lr = options.schedule(optimizer.steps) end
     optimizer:tick()
-    return without_tape(f, ...)
+    if not optimizer.search then return without_tape(f, ...) end
+    local args, n = { ... }, select("#", ...)
+    return optimizer:step(function() return without_tape(f, unpack(args, 1, n)) end)
   end
   step.__index = function(_, key) return f[key] end
   step.__tostring = function() return tostring(f) end

@@ -42,7 +42,8 @@ function core.op.pipeline(stages)
 end
 
 local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data",
-  graph = "tessera.graph", numerics = "tessera.numerics", einops = "tessera.einops" }
+  graph = "tessera.graph", numerics = "tessera.numerics", einops = "tessera.einops",
+  image = "tessera.image" }
 
 function tessera.load(path) return require("tessera.io").load(path) end
 function tessera.save(path, value, metadata) return require("tessera.io").save(path, value, metadata) end

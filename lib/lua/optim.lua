@@ -169,6 +169,9 @@ define("Adafactor", { lr = 1e-2, decay = 0.8, eps1 = 1e-30, eps2 = 1e-3, clip_th
       clip = self.clip_threshold, weight_decay = self.weight_decay })
   end)
 
+-- Needs a closure, see there.
+optim.LBFGS = require "tessera.lbfgs"
+
 -- ---- gradients
 
 -- Scales the gradients in place so that their common 2-norm is at most max_norm;

@@ -177,13 +177,24 @@ count(z) --> [3 3]
 op.custom("rows", { forward = function(x) return x:sum { axis = 0 } end, shape = function(x) return { x.shape[2] } end })(op.ones { 2, 3 }) --> [2. 2. 2.]
 --> f32[3]
 op.custom("pi", { forward = function() return T(3.25) end, shape = {}, dtype = "f32" })() --> 3.2500 f32[]
+op.custom("half", { forward = function(x) return x:cast "fp8_e5m2" end, infer = "fp8_e5m2[3]" })(z).dtype --> fp8_e5m2
+-- many sizes: one graph of symbols
+local twice = graph.custom_adjoint(function(x) return x * 2 end, function(_, _, dy) return dy end)
+local sizes = graph.module("sizes", function(x) return sorted(x + 1) * 2, count(x), twice(x) end)
+local function sums(n) local a, b, c = sizes(op.arange(n):cast "f32") return a:sum():item(), b, c:sum():item() end
+sums(4) --> 20, [4 4]
+--> i64[2], 12
+sums(6) --> 42, [6 6]
+--> i64[2], 30
+sums(9) --> 90, [9 9]
+--> i64[2], 72
 local wrong = op.custom("wrong", { forward = function(x) return x:sum() end })
 wrong(z) --! wrong: result 1 is f32[], not f32[3] as it was inferred
 graph.module(function(x) return wrong(x) + 1 end)(z) --! not f32[3] as it was inferred
 wrong(T { 1 }:reshape {}) --> 1. f32[]
 local fails = op.custom("fails", { forward = function(x) return x.nothing end })
-fails(z) --! fails: tests/vm/foreign.lua:184: a tensor has no field or method 'nothing'
-graph.module("m", function(x) return fails(x) + 1 end)(z) --! (in m, tests/vm/foreign.lua:186)
+fails(z) --! fails: tests/vm/foreign.lua:195: a tensor has no field or method 'nothing'
+graph.module("m", function(x) return fails(x) + 1 end)(z) --! (in m, tests/vm/foreign.lua:197)
 op.custom("f", { forward = function() error {} end })(z) --! an error that is no text
 op.custom("f", { forward = function(x) return x, x end })(z) --! the function returns 2 tensors, not 1
 op.custom("f", { forward = function() return 2 end })(z) --! must be a tensor, not number

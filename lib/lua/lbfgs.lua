@@ -1,0 +1,146 @@
+-- L-BFGS (Liu and Nocedal 1989): the direction of descent from the last changes of place and
+-- gradient, its length by backtracking until the loss falls enough (Armijo). For smooth
+-- losses on a fixed batch, after another optimiser came near:
+--
+--   local step = graph.training_step(model, loss, optim.LBFGS(model:parameters()))
+--   for round = 1, 20 do print(step(x, y):item()) end      -- 20 iterations a step
+--
+-- Vectors are f64, whatever the parameters are; places are those that parameters can hold.
+
+local core = require "tessera.core"
+local op = core.op
+
+local LBFGS = { name = "LBFGS" }
+LBFGS.__index = LBFGS
+LBFGS.__tostring = function(self)
+  return ("LBFGS(%d iterations a step, %d parameters)"):format(self.iterations, #self.params)
+end
+
+local defaults = { lr = 1, iterations = 20, history = 20 }
+
+-- lr: the length that is tried first. history: how many changes are remembered.
+local function new(params, options)
+  local self = setmetatable({ params = {}, steps = 0, moves = {}, bends = {}, search = true }, LBFGS)
+  for k, v in pairs(defaults) do self[k] = v end
+  for k, v in pairs(options or {}) do
+    if not defaults[k] then
+      error(("LBFGS: unknown option '%s'; options are history, iterations, lr"):format(k), 2)
+    end
+    self[k] = v
+  end
+  for i, p in ipairs(params) do self.params[i] = p end
+  return self
+end
+
+function LBFGS:prepare() return self end
+function LBFGS:tick() self.steps = self.steps + 1 end
+
+-- One vector of values like the parameters'; what is missing counts as 0.
+local function flat(self, values)
+  local parts = {}
+  for i, p in ipairs(self.params) do
+    parts[i] = (values[i] or op.zeros_like(p)):detach():flatten():cast("f64")
+  end
+  return op.concat(parts)
+end
+
+local function dot(a, b) return (a * b):sum():item() end
+
+-- Moves the parameters to a place; returns the place that they can hold.
+local function move(self, place)
+  core.no_grad_enter()
+  local at = 0
+  for _, p in ipairs(self.params) do
+    p:copy_(place:narrow(0, at, p.numel):reshape(p.shape))
+    at = at + p.numel
+  end
+  core.no_grad_leave()
+  return flat(self, self.params)
+end
+
+-- The two loops: the gradient times the estimate of the inverse Hessian.
+local function direction(self, gradient)
+  local moves, bends, q, a = self.moves, self.bends, gradient, {}
+  for i = #moves, 1, -1 do
+    a[i] = dot(moves[i], q) / dot(moves[i], bends[i])
+    q = q - bends[i] * a[i]
+  end
+  local n = #moves
+  if n == 0 then return q * math.min(1, 1 / gradient:abs():sum():item()) end
+  q = q * (dot(moves[n], bends[n]) / dot(bends[n], bends[n]))
+  for i = 1, n do q = q + moves[i] * (a[i] - dot(bends[i], q) / dot(moves[i], bends[i])) end
+  return q
+end
+
+local function remember(self, moved, bend)
+  -- Without positive curvature the estimate would stop being one of descent.
+  if dot(moved, bend) <= 1e-10 * dot(bend, bend) then return end
+  table.insert(self.moves, moved)
+  table.insert(self.bends, bend)
+  if #self.moves > self.history then
+    table.remove(self.moves, 1)
+    table.remove(self.bends, 1)
+  end
+end
+
+local ENOUGH, TRIALS = 1e-4, 20
+
+-- One line search; nil when no length lowers the loss.
+local function descend(self, evaluate, place, now)
+  local d = direction(self, now.gradient)
+  local slope, length = -dot(d, now.gradient), self.lr
+  for _ = 1, slope < 0 and TRIALS or 0 do
+    local there = move(self, place - d * length)
+    local next_ = evaluate()
+    if next_.value <= now.value + ENOUGH * length * slope then
+      remember(self, there - place, next_.gradient - now.gradient)
+      return there, next_
+    end
+    -- The lowest point of the parabola through what is known, within limits.
+    local best = slope * length / (2 * (slope - (next_.value - now.value) / length))
+    length = math.max(0.1 * length, math.min(best == best and best or 0, 0.5 * length))
+  end
+  move(self, place)
+end
+
+--- closure() returns the list of gradients, then the loss and whatever else. Returns the
+--- latter as they are after the last iteration.
+function LBFGS:step(closure)
+  local function evaluate()
+    local results = { closure() }
+    local value = results[2]
+    return { gradient = flat(self, results[1]), value = core.is_tensor(value) and value:item() or value,
+      results = results }
+  end
+  local place, now = flat(self, self.params), evaluate()
+  for _ = 1, self.iterations do
+    local there, next_ = descend(self, evaluate, place, now)
+    if there then
+      place, now = there, next_
+    elseif #self.moves > 0 then
+      self.moves, self.bends = {}, {} -- once more along the gradient
+    else
+      break
+    end
+  end
+  return unpack(now.results, 2)
+end
+
+function LBFGS:state_dict()
+  local state = { steps = core.tensor(self.steps, { dtype = "i64" }) }
+  for i, moved in ipairs(self.moves) do
+    state[("%d.move"):format(i - 1)], state[("%d.bend"):format(i - 1)] = moved, self.bends[i]
+  end
+  return state
+end
+
+function LBFGS:load_state_dict(state)
+  self.steps, self.moves, self.bends = state.steps and state.steps:item() or 0, {}, {}
+  for i = 1, self.history do
+    local moved, bend = state[("%d.move"):format(i - 1)], state[("%d.bend"):format(i - 1)]
+    if not moved then break end
+    self.moves[i], self.bends[i] = moved:clone(), bend:clone()
+  end
+end
+
+return new
