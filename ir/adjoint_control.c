@@ -47,7 +47,18 @@ static int gradients(TsGraph *r, Lists *l) {
 }
 
 /* ---- call: the function again behind a barrier, so that what it computed the first time
- * need not be kept; this is graph.checkpoint */
+ * need not be kept; this is graph.checkpoint. Not in forward mode, where nothing is kept and
+ * the barrier would tie values to the gradient that stands for all. */
+static bool in_forward_mode(const TsGraph *g) {
+  for (; g; g = g->parent)
+    if (g->forward) return true;
+  return false;
+}
+
+static TsVal behind(TsGraph *g, TsVal v, TsVal after) {
+  return in_forward_mode(g) ? v : ts_build2(&g->b, TS_OP_barrier, v, after);
+}
+
 int ts_adjoint_node_call(TsAdjoint *a) {
   const TsNode *n = node_of(a);
   TsGraph *g = graph_of(a);
@@ -59,15 +70,15 @@ int ts_adjoint_node_call(TsAdjoint *a) {
     if (a->grad[i]) after = a->grad[i];
   int failed = 0;
   for (int i = 0; i < n->nin && !failed; i++)
-    failed = !(l.in[i] = ts_build2(&g->b, TS_OP_barrier, n->in[i], after));
+    failed = !(l.in[i] = behind(g, n->in[i], after));
   if (!failed) failed = ts_graph_inline(g, n->region[0], l.in, l.result);
   for (int i = 0; i < n->nout; i++)
     if (a->grad[i]) l.y[l.ny] = l.result[i], l.dy[l.ny++] = a->grad[i];
   for (int i = 0; i < n->nin; i++)
-    if (a->wanted[i]) l.x[l.nx++] = l.in[i];
-  if (!failed) failed = ts_graph_gradient(g, l.ny, l.y, l.dy, l.nx, l.x, l.dx);
+    if (ts_wanted_once(a, i)) l.x[l.nx++] = l.in[i];
+  if (!failed) failed = ts_graph_gradient_held(g, l.ny, l.y, l.dy, l.nx, l.x, l.dx, n->nin, l.in);
   for (int i = n->nin, k = l.nx; i-- > 0 && !failed;)
-    if (a->wanted[i]) a->grad_in[i] = l.dx[--k];
+    if (ts_wanted_once(a, i)) a->grad_in[i] = l.dx[--k];
   free(l.in);
   return done(a, failed);
 }

@@ -58,7 +58,7 @@ static int first_optional(TsNodeOp op, int nout, const TsAttr *a) {
   switch (op) {
     case TS_NODE_while_loop: return nout;
     case TS_NODE_scan: return (int)a[TS_SCAN_carry].i;
-    case TS_NODE_call: return 0;
+    case TS_NODE_call: return INT32_MAX; /* its adjoint may be somebody's own */
     default: return 1;
   }
 }

@@ -91,6 +91,7 @@ struct TsGraph {
   TsUpdate *update;
   int nupdate, capupdate;
   int line; /* of the nodes to come */
+  bool forward; /* while forward mode is built */
   bool backward; /* as well: a reverse pass runs */
   TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
   TsError *err;
@@ -157,6 +158,8 @@ void ts_graph_text_places(const TsGraph *g, TsText *text); /* "  // model.lua:12
 void ts_node_text(const TsNode *n, TsText *text);          /* its line alone, regions as "..." */
 /* The last graph of the text. Operators of the table may leave their types out. */
 TsGraph *ts_graph_parse(const char *text, TsError *err);
+/* A text with symbolic sizes (ir/size.h), for the given values of B, T, N, M. */
+TsGraph *ts_graph_parse_at(const char *text, const int64_t *symbol, TsError *err);
 /* Types, counts, order, attributes of every node; messages quote the line. */
 int ts_graph_check(const TsGraph *g, TsError *err);
 /* The same nodes in the same order under the same names, as far as the text goes; places

@@ -222,7 +222,6 @@ static int check_attrs(const TsNode *n, TsError *err) {
 }
 
 int ts_node_check(const TsNode *n, TsError *err) {
-  if (n->op >= TS_NODE_END) return ts_error_set(err, TS_ERR_value, "unknown operator %d", n->op);
   if (check_absent(n, err) || check_attrs(n, err)) return -1;
   return n->op < TS_OP_COUNT ? check_op(n, err) : check_node[n->op - TS_OP_COUNT](n, err);
 }
@@ -283,6 +282,8 @@ static int check_graph(const TsGraph *g, int depth, TsError *err) {
       return ts_error_set(err, TS_ERR_value, "@%.40s: parameter %d is none", g->name, i);
   for (int i = 0; i < g->nnode; i++) {
     const TsNode *n = g->node[i];
+    if (n->op >= TS_NODE_END)
+      return ts_error_set(err, TS_ERR_value, "@%.40s: unknown operator %d", g->name, n->op);
     if (check_place(g, i, err) || ts_node_check(n, err)) return quote(g, n, err);
     for (int k = 0; k < n->nregion && n->op != TS_NODE_call; k++)
       if (check_graph(n->region[k], depth + 1, err)) return -1;

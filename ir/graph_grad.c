@@ -135,10 +135,13 @@ int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, con
   TsVal *dx = u + ny, *back = dx + nx, *along = back + nx, *du = along + nx;
   int failed = 0;
   for (int i = 0; i < ny && !failed; i++) failed = !(u[i] = placeholder(g, y[i]));
+  bool nested = g->forward;
+  g->forward = true;
   if (!failed) failed = ts_graph_gradient(g, ny, y, u, nx, x, dx);
   for (int i = 0; i < nx && !failed; i++)
     if (dx[i]) back[n] = dx[i], along[n++] = v[i];
   if (!failed) failed = ts_graph_gradient(g, n, back, along, ny, u, du);
+  g->forward = nested;
   if (!failed) failed = check_linear(g, from, ny, du);
   for (int i = 0; i < ny; i++) dy[i] = failed ? NULL : du[i];
   free(u);

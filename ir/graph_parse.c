@@ -426,9 +426,12 @@ static int graph(Parser *p) {
   return bad;
 }
 
-TsGraph *ts_graph_parse(const char *text, TsError *err) {
+TsGraph *ts_graph_parse(const char *text, TsError *err) { return ts_graph_parse_at(text, NULL, err); }
+
+TsGraph *ts_graph_parse_at(const char *text, const int64_t *symbol, TsError *err) {
   Parser p = {0};
   ts_read_open(&p.r, text, &p.scratch, err);
+  p.r.symbol = symbol;
   int bad = graph(&p);
   while (!bad && p.r.now.kind != TS_TOKEN_end) bad = graph(&p);
   TsGraph *last = p.last;

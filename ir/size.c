@@ -103,7 +103,7 @@ static bool set_fraction(TsSize *s, int64_t num, int64_t den) {
 
 /* Fewer symbols, then a smaller fraction, then no sum. */
 static int cost(const TsSize *s) {
-  int c = abs(s->num) + 4 * s->den + (s->off ? 40 + abs(s->off) : 0);
+  int c = abs(s->num) + 4 * s->den + (s->off ? 40 + 3 * abs(s->off) : 0);
   for (int i = 0; i < TS_SYMBOLS; i++) c += 100 * s->power[i];
   return c;
 }

@@ -13,6 +13,7 @@
 #define TS_IR_TEXT_LEX_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "lib/arena.h"
 #include "lib/error.h"
@@ -41,6 +42,7 @@ typedef struct TsReader {
   TsToken comment; /* behind it on its line, without "//"; of kind end if there is none */
   TsArena *arena;  /* of strings and lists that are read */
   TsError *err;
+  const int64_t *symbol; /* values of B, T, N, M in sizes (ir/size.h), 0: none; or NULL */
   bool failed;
 } TsReader;
 

@@ -68,11 +68,13 @@ static bool at_word_number(const TsReader *r) {
          ts_read_is_word(r, "-nan");
 }
 
+static const char *symbol_at(const TsReader *r);
+
 bool ts_read_at_number(const TsReader *r) {
-  return r->now.kind == TS_TOKEN_number || at_word_number(r);
+  return r->now.kind == TS_TOKEN_number || at_word_number(r) || symbol_at(r);
 }
 
-int ts_read_number(TsReader *r, double *out) {
+static int plain_number(TsReader *r, double *out) {
   char s[LONGEST_NUMBER + 1];
   if (!ts_read_at_number(r)) return ts_read_unexpected(r, "a number");
   if (r->now.len > LONGEST_NUMBER)
@@ -82,17 +84,86 @@ int ts_read_number(TsReader *r, double *out) {
   *out = strtod(s, NULL);
   if (isinf(*out) && !at_word_number(r))
     return ts_read_fail(r, r->now.at, "the number is larger than any double");
-  return ts_read_next(r);
+  ts_read_next(r);
+  return 0;
 }
 
-int ts_read_int(TsReader *r, const char *what, int64_t *out) {
+static int plain_int(TsReader *r, const char *what, int64_t *out) {
   char *end;
   if (r->now.kind != TS_TOKEN_number) return ts_read_unexpected(r, what);
   errno = 0;
   *out = strtoll(r->now.at, &end, 10);
   if (end != r->now.at + r->now.len) return ts_read_unexpected(r, what);
   if (errno) return ts_read_fail(r, r->now.at, "the number does not fit 64 bits");
-  return ts_read_next(r);
+  ts_read_next(r);
+  return 0;
+}
+
+/* ---- expressions of sizes: 2*B*T/4+1, with values for the symbols */
+static const char *symbol_at(const TsReader *r) {
+  bool minus = r->now.len == 2 && *r->now.at == '-';
+  if (r->now.kind != TS_TOKEN_word || r->now.len != 1 + minus) return NULL;
+  return strchr(ts_size_symbol, r->now.at[minus]);
+}
+
+static int read_symbol(TsReader *r, int64_t *out) {
+  const char *name = symbol_at(r);
+  TsToken t = r->now;
+  if (!r->symbol || !r->symbol[name - ts_size_symbol]) {
+    ts_read_fail(r, t.at, "the size %c has no value", *name);
+    return ts_error_hint(r->err, "give it one: graph.load(path, {%c = 8})", *name);
+  }
+  *out = r->symbol[name - ts_size_symbol];
+  if (*t.at == '-') *out = -*out;
+  ts_read_next(r);
+  return 0;
+}
+
+/* What may follow the first factor v. */
+static int read_terms(TsReader *r, int64_t v, int64_t *out) {
+  const char *at = r->now.at;
+  int64_t n = 1;
+  while (ts_read_accept(r, '*')) {
+    if (symbol_at(r) ? read_symbol(r, &n) : plain_int(r, "a size", &n)) return -1;
+    if (__builtin_mul_overflow(v, n, &v)) return ts_read_fail(r, at, "the size does not fit 64 bits");
+  }
+  if (ts_read_accept(r, '/')) {
+    if (plain_int(r, "a divisor", &n)) return -1;
+    if (n <= 0 || v % n) return ts_read_fail(r, at, "the size is not whole for these symbols");
+    v /= n;
+  }
+  n = 0;
+  if (ts_read_accept(r, '+') || (r->now.kind == TS_TOKEN_number && *r->now.at == '-'))
+    if (plain_int(r, "a number", &n)) return -1;
+  if (__builtin_add_overflow(v, n, out)) return ts_read_fail(r, at, "the size does not fit 64 bits");
+  return r->failed ? -1 : 0;
+}
+
+int ts_read_int(TsReader *r, const char *what, int64_t *out) {
+  int64_t v;
+  if (symbol_at(r)) return read_symbol(r, &v) || read_terms(r, v, out) ? -1 : 0;
+  if (plain_int(r, what, out)) return -1;
+  return r->now.kind == '*' ? read_terms(r, *out, out) : 0;
+}
+
+int ts_read_number(TsReader *r, double *out) {
+  int64_t v;
+  if (symbol_at(r)) {
+    if (ts_read_int(r, "a size", &v)) return -1;
+    *out = (double)v;
+    return 0;
+  }
+  if (plain_number(r, out)) return -1;
+  if (r->now.kind == '*') {
+    if (read_terms(r, (int64_t)*out, &v)) return -1;
+    *out = (double)v;
+  } else if (r->now.kind == '/') { /* 1/(64*B) */
+    ts_read_next(r);
+    if (ts_read_expect(r, '(', "'('") || ts_read_int(r, "a size", &v) || ts_read_expect(r, ')', "')'"))
+      return -1;
+    *out /= (double)v;
+  }
+  return 0;
 }
 
 /* ---- strings */

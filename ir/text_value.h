@@ -6,8 +6,8 @@
  *   attributes {k=3 axis=-1 perm=[0,2,1] mode=reflect dtype=bf16 epilogue="bias_relu"}
  *
  * Attributes stand in the order of their column; those that have their default, and optional
- * ones without a value, are left out. Sizes of types are numbers; a size that is an expression
- * has its place in ts_text_size and ts_read_size. */
+ * ones without a value, are left out. Whole numbers may be expressions of sizes (ir/size.h),
+ * 2*B*T/4+1, and numbers their inverses, 1/(64*B); the reader needs values for the symbols. */
 #ifndef TS_IR_TEXT_VALUE_H
 #define TS_IR_TEXT_VALUE_H
 

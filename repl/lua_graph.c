@@ -429,14 +429,21 @@ static int collect(lua_State *L) {
   return 0;
 }
 
-/* graph_load(text) -> function, {types of its parameters}, name; or nil and what is wrong.
+/* graph_load(text, {values of B, T, N, M}) -> function, {types of its parameters}, name; or nil and what is wrong.
  * Captured parameters are ordinary ones. */
 static int graph_load(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   size_t len;
   const char *text = luaL_checklstring(L, 1, &len);
   TsError *e = &c->err;
-  TsGraph *g = strlen(text) == len ? ts_graph_parse(text, e) : NULL;
+  int64_t symbol[TS_SYMBOLS] = {0};
+  for (int i = 0; i < TS_SYMBOLS && lua_istable(L, 2); i++) {
+    char name[2] = {ts_size_symbol[i], 0};
+    lua_getfield(L, 2, name);
+    symbol[i] = (int64_t)lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+  TsGraph *g = strlen(text) == len ? ts_graph_parse_at(text, symbol, e) : NULL;
   if (!g || ts_graph_check(g, e)) {
     ts_graph_free(g);
     lua_pushnil(L);

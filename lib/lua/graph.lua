@@ -115,12 +115,14 @@ local function closest(self, keys)
   return best
 end
 
-local function explain(self, family, keys, special)
+local function explain(self, family, keys, apart)
   local other = closest(self, keys)
   if not other then return say(self, ("captured for (%s)"):format(table.concat(keys, ", "))) end
   local difference = names_of_difference(self, keys, other)
   if not family.sample then
     say(self, "captured anew: " .. difference)
+  elseif apart then
+    say(self, ("captured anew: %s; %s"):format(difference, apart))
   elseif family.symbolic then
     say(self, ("%s: sizes that differ are symbols now"):format(difference))
   else
@@ -155,18 +157,29 @@ local function from_symbols(family, list)
   return { graph = family.symbolic:at(values), spec = family.sample.spec, n = family.sample.n }
 end
 
-local function join(self, family, special, list)
+-- Two cases may agree on a wrong expression; a third shows it, and the two newest are
+-- compared instead, a few times.
+local MOST_TRIES = 4
+
+local function confirms(symbolic, values, special)
+  local made, concrete = pcall(symbolic.at, symbolic, values)
+  return made and concrete:same(special.graph)
+end
+
+local function join(family, special, list)
   if not family.sample then return end
-  if family.symbolic then
-    local values = family.symbolic:solve(list)
-    if values and family.symbolic:at(values):same(special.graph) then
-      family.confirmed = true
-      return
-    end
-    family.symbolic, family.why = nil, "another case did not fit"
-  elseif not family.why then
+  local values = family.symbolic and family.symbolic:solve(list)
+  if family.symbolic and not values then return "no case of the symbolic sizes" end
+  if values and confirms(family.symbolic, values, special) then
+    family.confirmed = true
+    return
+  end
+  family.tries = (family.tries or 0) + 1
+  family.symbolic = nil
+  if family.tries <= MOST_TRIES then
     family.symbolic, family.why = core.generalise(family.sample.graph, special.graph)
   end
+  family.sample = special
 end
 
 local function donate(g, spec)
@@ -185,8 +198,8 @@ local function new_member(self, n, specs, list, names, keys)
     special = capture(self.name, self.body, specs, list, names, n)
     family.reads = family.reads or special.graph:reads_sizes()
     local known = family.symbolic
-    join(self, family, special, list)
-    if not (known and family.symbolic) then explain(self, family, keys, special) end
+    local apart = join(family, special, list)
+    if apart or not (known and family.symbolic) then explain(self, family, keys, apart) end
     family.sample = family.sample or special
   end
   special.family, special.keys = family, keys
@@ -402,10 +415,11 @@ function graph.checkpoint(f) return require("tessera.control").checkpoint(body_o
 
 -- ---- files
 
-local FORMS = { dot = "dot", json = "json", tgraph = "concrete" }
+local FORMS = { dot = "dot", json = "json", tgraph = "graph" }
 
---- Writes a function's graph, of its last call: "x.dot" for Graphviz, "x.json", "x.tgraph" as
---- graph.load reads it. Captured tensors become further parameters.
+--- Writes a function's graph: of its last call as "x.dot" for Graphviz and "x.json"; as
+--- "x.tgraph", which graph.load reads, with symbols for sizes that have differed. Captured
+--- tensors become further parameters.
 function graph.export(f, path)
   local form = FORMS[path:match "%.(%w+)$" or ""]
   if not form then error(("graph.export: '%s' does not end in .dot, .json or .tgraph"):format(path), 2) end
@@ -429,13 +443,13 @@ function Loaded:__tostring()
 end
 
 --- A graph from a .tgraph file as a function: its parameters in order, those that were
---- captured last.
-function graph.load(path)
+--- captured last. sizes gives values to symbols, {B = 8}.
+function graph.load(path, sizes)
   local file, why = io.open(path, "r")
   if not file then error(("graph.load: %s"):format(why), 2) end
   local text = file:read "*a"
   file:close()
-  local g, types, name = core.graph_load(text)
+  local g, types, name = core.graph_load(text, sizes)
   if not g then error(("graph.load: %s: %s"):format(path, types), 2) end
   return setmetatable({ graph = g, types = types, name = name }, Loaded)
 end

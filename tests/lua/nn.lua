@@ -65,4 +65,5 @@ nn.Conv2d(3, 8, 3, { padding = 1 })(op.ones { 1, 3, 5, 5 }).shape --> {1, 8, 5, 
 nn.Embedding(10, 4)(tessera.tensor({ 1, 2 }, { dtype = "i64" })).shape --> {2, 4}
 nn.Sequential { nn.Flatten(), nn.Linear(12, 2) }(op.ones { 3, 3, 4 }).shape --> {3, 2}
 nn.GroupNorm(2, 4)(rng.normal { 2, 4, 3, 3 }).shape --> {2, 4, 3, 3}
-nn.MultiHeadAttention(10, 3) --! do not fit
+nn.MultiHeadAttention(10, 3) --! heads * head_dim = 3 * 3 = 9, but width = 10
+nn.MultiHeadAttention(12, 3, { kv_heads = 2 }) --! kv_heads = 2 does not divide heads = 3

@@ -1,0 +1,74 @@
+-- Sizes that differ between calls become symbols; the text says so and reads back.
+local tessera = require "tessera"
+local op, graph, core = tessera.op, tessera.graph, tessera.core
+graph.verbose = false
+local w = op.normal({ 6, 4 }, { seed = 1 })
+local f = graph.module("f", function(x)
+  local y = op.softmax(op.matmul(x, w))
+  return y:square():mean(), y:narrow(0, 0, 1)
+end)
+local runs = 0
+local function eager(x)
+  local y = op.softmax(op.matmul(x, w))
+  return y:square():mean(), y:narrow(0, 0, 1)
+end
+local function agrees(n)
+  local x = op.normal({ n, 6 }, { seed = n })
+  local a, b = f(x)
+  local c, d = eager(x)
+  return a:hash() == c:hash() and b:hash() == d:hash()
+end
+agrees(8) --> true
+f:ir():match("x: f32%[8,6%]") ~= nil --> true
+agrees(16) --> true
+f:ir():match("x: f32%[B,6%]") ~= nil --> true
+agrees(24) --> true
+agrees(40) --> true
+agrees(7) --> true
+#f.history --> 2
+f.history[2] --> f: x is f32[16,6], was f32[8,6]: sizes that differ are symbols now
+-- Size 1 broadcasts, so it is no case of B.
+agrees(1) --> true
+-- The text with symbols is read for any value of them.
+local path = os.tmpname() .. ".tgraph"
+graph.export(f, path)
+graph.load(path) --! the size B has no value
+local x = op.normal({ 12, 6 }, { seed = 3 })
+local g = graph.load(path, { B = 12 })
+g(x, w):hash() == (f(x)):hash() --> true
+graph.load(path, { B = 0 }) --! the size B has no value
+os.remove(path)
+-- Gradients, products and halves of sizes, two symbols.
+local h = graph.grad(function(x) return (op.rfft(x, { axis = 1 }):abs():square():mean() + x:reshape(-1):sum()) end)
+for _, s in ipairs { { 4, 8 }, { 6, 16 }, { 10, 12 }, { 12, 20 } } do
+  local x = op.normal(s, { seed = s[1], dtype = "f64" })
+  local e = x:clone()
+  e.requires_grad = true
+  local l = op.rfft(e, { axis = 1 }):abs():square():mean() + e:reshape(-1):sum()
+  l:backward()
+  assert((h(x) - e.grad):abs():max():item() < 1e-12)
+end
+h:ir():match("f64%[B,T%]") ~= nil --> true
+h:ir():match("T/2%+1") ~= nil --> true
+-- A function that asks for sizes is captured for each of them, since it may branch.
+local k = graph.module("k", function(x)
+  runs = runs + 1
+  if x.shape[1] > 20 then return x * 2 end
+  return x * 3
+end)
+for _, n in ipairs { 4, 8, 16, 32 } do k(op.ones { n }) end
+runs --> 4
+k(op.ones { 64 }):sum():item() --> 128
+k(op.ones { 12 }):sum():item() --> 36
+-- Other types and values are other specialisations, and say so.
+local m = graph.module("m", function(x, n) return x * n end)
+m(op.ones { 2 }, 2)
+m(op.ones { 2 }, 3)
+m.history[2] --> m: captured anew: n is 3, was 2
+m(op.ones({ 2 }, { dtype = "f64" }), 3)
+m.history[3] --> m: captured anew: x is f64[2], was f32[2]
+-- The cache is bounded.
+for n = 2, 60 do m(op.ones { n }, 2) end
+local kept = 0
+for _ in pairs(m.cache) do kept = kept + 1 end
+kept --> 32
