@@ -140,7 +140,7 @@ static uint32_t hash_attr(uint32_t h, const TsAttr *a) {
 
 static bool same_attr(const TsAttr *a, const TsAttr *b) {
   if (a->type != b->type) return false;
-  if (is_list(a)) return a->n == b->n && !memcmp(a->ints, b->ints, list_nbytes(a));
+  if (is_list(a)) return a->n == b->n && (!a->n || !memcmp(a->ints, b->ints, list_nbytes(a)));
   if (a->type == TS_ATTR_str) return !strcmp(a->str, b->str);
   return a->type == TS_ATTR_none || a->i == b->i;
 }

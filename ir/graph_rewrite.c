@@ -27,7 +27,14 @@ static const Rule rules[] = {
 enum { NRULE = sizeof rules / sizeof *rules };
 
 /* ---- expressions, read once */
-typedef enum ExprKind { EXPR_op, EXPR_any_op, EXPR_var, EXPR_number, EXPR_absent } ExprKind;
+typedef enum ExprKind {
+  EXPR_op,
+  EXPR_any_op,
+  EXPR_var,
+  EXPR_constant,
+  EXPR_number,
+  EXPR_absent
+} ExprKind;
 
 typedef struct Expr {
   ExprKind kind;
@@ -52,8 +59,8 @@ static Expr *new_expr(ExprKind kind) {
 
 static Expr *read_expr(const char **s) {
   while (**s == ' ') ++*s;
-  if (**s == '?') {
-    Expr *e = new_expr(EXPR_var);
+  if (**s == '?' || **s == '#') {
+    Expr *e = new_expr(**s == '?' ? EXPR_var : EXPR_constant);
     e->var = (*s)[1];
     *s += 2;
     return e;
@@ -134,8 +141,44 @@ bool ts_rule_fill(TsVal v, double *value) {
   }
 }
 
-bool ts_rule_single(const TsRewrite *r, TsVal v) {
-  return v->node->id < (uint32_t)r->nuses && r->uses[v->node->id] <= 1;
+int ts_rule_uses(const TsRewrite *r, TsVal v) {
+  return v->node->id < (uint32_t)r->nuses ? r->uses[v->node->id] : 1 << 30;
+}
+
+int ts_rule_axis(const TsNode *n, const char *name, int ndim) {
+  int64_t i = ts_rule_attr(n, name)->i;
+  return (int)(i < 0 ? i + ndim : i);
+}
+
+unsigned ts_rule_axes(const TsNode *reduction, const TsMeta *x) {
+  const TsAttr *a = ts_rule_attr(reduction, "axis");
+  unsigned axes = 0;
+  if (a->type == TS_ATTR_none) return (1u << x->ndim) - 1;
+  for (int i = 0; i < a->n; i++) axes |= 1u << (a->ints[i] < 0 ? a->ints[i] + x->ndim : a->ints[i]);
+  return axes;
+}
+
+int ts_rule_one_axis(unsigned axes) {
+  int i = 0;
+  if (!axes || axes & (axes - 1)) return -1;
+  while (!(axes >> i & 1)) i++;
+  return i;
+}
+
+bool ts_rule_constant_along(const TsMeta *m, const TsMeta *x, unsigned axes) {
+  int skip = x->ndim - m->ndim;
+  if (skip < 0) return false;
+  for (int i = skip; i < x->ndim; i++)
+    if (axes >> i & 1 && m->dim[i - skip] != 1) return false;
+  return true;
+}
+
+bool ts_rule_float(TsVal v) {
+  return !v->meta.weak && ts_dtype_is((TsDtype)v->meta.dtype, TS_KIND_F);
+}
+
+bool ts_rule_pointwise(const TsNode *n) {
+  return n->op < TS_OP_COUNT && ts_op_info((TsOp)n->op)->cls == TS_CLASS_POINTWISE;
 }
 
 bool ts_rule_guard_always(const TsRewrite *r) {
@@ -174,11 +217,13 @@ static bool match_node(TsRewrite *r, const Expr *e, const TsNode *n) {
 static bool match(TsRewrite *r, const Expr *e, TsVal v) {
   double value;
   switch (e->kind) {
+    case EXPR_constant:
+      if (!v || !ts_rule_fill(v, &value)) return false; /* fall through */
     case EXPR_var: {
       TsVal *slot = &r->var[e->var - 'a'];
       if (*slot) return *slot == v;
       *slot = v;
-      return v != NULL || e->var >= 'a';
+      return true;
     }
     case EXPR_number: return v && ts_rule_fill(v, &value) && value == e->number;
     case EXPR_absent: return !v;
@@ -206,10 +251,13 @@ static TsVal of_type(TsRewrite *r, TsVal v, const TsMeta *want) {
                   TS_ATTRS({"shape", ts_b_ints(want->dim, want->ndim)}), NULL);
 }
 
-static void log_rule(TsRewrite *r, const char *name, const char *reason, const TsNode *n) {
+static void log_rule(TsRewrite *r, const char *name, const char *reason, bool rounds,
+                     const TsNode *n) {
+  r->fired++;
   if (!r->o->log) return;
   const char *where = ts_graph_where(n);
-  ts_text_format(r->o->log, "%s%s%s: %s\n", name, *where ? " at " : "", where, reason);
+  ts_text_format(r->o->log, "%s%s%s: %s%s\n", name, *where ? " at " : "", where, reason,
+                 rounds ? " (rounding)" : "");
 }
 
 static TsVal apply(TsRewrite *r, int i, TsVal v) {
@@ -221,7 +269,7 @@ static TsVal apply(TsRewrite *r, int i, TsVal v) {
   TsMeta want = v->meta;
   TsVal made = of_type(r, rule->make ? rule->make(r) : build(r, result_of[i]), &want);
   if (!made || made == v) return NULL;
-  log_rule(r, rule->name, rule->reason, v->node);
+  log_rule(r, rule->name, rule->reason, rule->kind == TS_REWRITE_rounding, v->node);
   return made;
 }
 
@@ -247,7 +295,7 @@ static TsVal fold(TsRewrite *r, TsVal v) {
   }
   if (!r->o->eval(r->o->arg, (TsOp)n->op, n->nin, in, m, n->attr, (TsDtype)v->meta.dtype, &value))
     return NULL;
-  log_rule(r, "fold", "computed from constants", n);
+  log_rule(r, "fold", "computed from constants", false, n);
   return filled(r, value, &v->meta);
 }
 
@@ -290,7 +338,15 @@ static TsVal emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const TsAttr *a
   TsVal v = b->failed ? NULL : ts_graph_emit(r->g, op, nin, in, attr, made, &nout);
   b->failed |= r->g->b.failed;
   if (!v || !room(r, v->node->id)) return NULL;
-  if (nout == 1) made[0] = v = simplify(r, v);
+  if (nout == 1) {
+    /* The rule that emits goes on with its own match. */
+    const TsNode *root = r->root;
+    TsVal var[26];
+    memcpy(var, r->var, sizeof var);
+    made[0] = v = simplify(r, v);
+    memcpy(r->var, var, sizeof var);
+    r->root = root;
+  }
   if (out) memcpy(out, made, sizeof *out * (size_t)nout);
   return v;
 }
@@ -303,21 +359,99 @@ static const TsMeta *meta(TsBuild *b, TsVal v) {
 static TsVal number(TsBuild *b, double value) { return ts_graph_number(((TsRewrite *)b)->g, value); }
 
 /* ---- the pass */
+/* By node, how many nodes read it, each counted once: x * x is one reader. */
 static int *count_uses(const TsGraph *g, const unsigned char *live) {
-  int *uses = calloc((size_t)g->nnode + 1, sizeof *uses);
+  int *uses = calloc(2 * ((size_t)g->nnode + 1), sizeof *uses);
   if (!uses) return NULL;
+  int *reader = uses + g->nnode + 1; /* who read it last, from 1 */
   for (int i = 0; i < g->nnode; i++) {
     const TsNode *n = g->node[i];
-    for (int k = 0; live[i] && k < n->nin; k++)
-      if (n->in[k]) uses[n->in[k]->node->id]++;
+    for (int k = 0; live[i] && k < n->nin; k++) {
+      if (!n->in[k]) continue;
+      uint32_t id = n->in[k]->node->id;
+      uses[id] += reader[id] != i + 1;
+      reader[id] = i + 1;
+    }
   }
   for (int i = 0; i < g->nresult; i++) uses[g->result[i]->node->id] += 2; /* it must stay */
   for (int i = 0; i < g->nupdate; i++) uses[g->update[i].value->node->id] += 2;
   return uses;
 }
 
+static int rewrite_graph(TsRewrite *r, TsGraphMap *m);
+
+/* The live nodes of a region alone, in the same unit. */
+static TsGraph *without_dead(const TsGraph *from) {
+  TsGraphMap m;
+  unsigned char *live = ts_graph_live(from);
+  TsGraph *g = NULL;
+  if (live && !ts_graph_map_open(&m, NULL, from)) {
+    int failed = !(g = ts_graph_map_shell(&m, from->unit, from, from->err));
+    for (int i = 0; i < from->nnode && !failed; i++)
+      if (live[i] && from->node[i]->op != TS_NODE_param)
+        failed = ts_graph_map_node(&m, from->node[i]);
+    if (failed || ts_graph_map_finish(&m)) g = NULL;
+    ts_graph_map_close(&m);
+  }
+  free(live);
+  return g;
+}
+
+static TsGraph *enter_region(TsRewrite *r, TsGraph *from, TsGraph *to) {
+  if (!to) return NULL;
+  if (r->nregion == r->capregion) {
+    int cap = r->capregion ? r->capregion * 2 : 8;
+    TsGraph **p = realloc(r->region, sizeof *p * 2 * (size_t)cap);
+    if (!p) return NULL;
+    r->region = p;
+    r->capregion = cap;
+  }
+  r->region[2 * r->nregion] = from;
+  r->region[2 * r->nregion++ + 1] = to;
+  return to;
+}
+
+/* A region is a graph of its own with closed ends, and is rewritten as such. A graph that is
+ * called from several places stays one. */
+static TsGraph *rewrite_region(TsRewrite *r, TsGraph *from) {
+  TsGraphMap m;
+  TsGraph *g, *clean = NULL;
+  for (int i = 0; i < r->nregion; i++)
+    if (r->region[2 * i] == from) return r->region[2 * i + 1];
+  if (ts_graph_map_open(&m, NULL, from)) return NULL;
+  if ((g = ts_graph_map_shell(&m, r->g->unit, from, r->g->err))) {
+    TsRewrite inner = {.b = r->b, .g = g, .o = r->o};
+    g->parent = r->g;
+    if (!rewrite_graph(&inner, &m) && (clean = without_dead(g))) clean->parent = r->g;
+    r->fired += inner.fired;
+  }
+  ts_graph_map_close(&m);
+  return enter_region(r, from, clean);
+}
+
+/* A node that holds regions, with what became of those. */
+static int map_holder(TsRewrite *r, TsGraphMap *m, const TsNode *n) {
+  TsVal *in = malloc(sizeof *in * (size_t)(n->nin + 1));
+  TsGraph *region[4];
+  TsNode *made = NULL;
+  bool whole = in != NULL;
+  TS_ASSERT(n->nregion <= 4);
+  for (int i = 0; i < n->nin && whole; i++) in[i] = ts_graph_mapped(m, n->in[i]);
+  for (int i = 0; i < n->nregion && whole; i++)
+    whole = (region[i] = rewrite_region(r, n->region[i])) != NULL;
+  if (whole) made = ts_graph_again(r->g, n, in, region, NULL);
+  free(in);
+  if (!made) return ts_build_fail(&r->b, TS_ERR_memory, "out of memory");
+  for (int i = 0; i < n->nout; i++) {
+    m->value[m->start[n->id] + i] = &made->out[i];
+    if (n->out[i].name && !made->out[i].name)
+      made->out[i].name = ts_arena_text(&r->g->unit->arena, n->out[i].name);
+  }
+  return 0;
+}
+
 static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses) {
-  if (ts_graph_map_node(m, n)) return -1;
+  if (n->nregion ? map_holder(r, m, n) : ts_graph_map_node(m, n)) return -1;
   if (n->nout == 0) return 0;
   TsVal v = m->value[m->start[n->id]];
   if (!room(r, v->node->id)) return -1;
@@ -331,28 +465,55 @@ static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses) 
   return 0;
 }
 
-TsGraph *ts_graph_rewrite(const TsGraph *from, const TsRewriteOptions *o) {
-  TsGraphMap m;
-  TsGraph *g = NULL, *clean = NULL;
+/* The live nodes of m->from into r->g, with results and updates. */
+static int rewrite_graph(TsRewrite *r, TsGraphMap *m) {
+  const TsGraph *from = m->from;
   unsigned char *live = ts_graph_live(from);
   int *uses = live ? count_uses(from, live) : NULL;
-  read_rules();
-  if (uses && !ts_graph_map_open(&m, NULL, from)) {
-    if ((g = ts_graph_map_shell(&m, NULL, from, from->err))) {
-      TsRewrite r = {.b = {.emit = emit, .meta = meta, .number = number, .err = from->err}, .g = g, .o = o};
-      int failed = 0;
-      g->unit->nrandom = from->unit->nrandom;
-      for (int i = 0; i < from->nnode && !failed; i++)
-        if (live[i] && from->node[i]->op != TS_NODE_param)
-          failed = rewrite_node(&r, &m, from->node[i], uses[i]);
-      if (!failed) failed = ts_graph_map_finish(&m);
-      free(r.uses);
-      if (!failed) clean = ts_graph_clone(g, from->err);
-    }
-    ts_graph_map_close(&m);
+  int failed = !uses;
+  for (int i = 0; i < from->nparam && !failed; i++) {
+    uint32_t id = ts_graph_mapped(m, from->param[i])->node->id;
+    failed = !room(r, id);
+    if (!failed) r->uses[id] = uses[from->param[i]->node->id];
   }
-  ts_graph_free(g);
+  for (int i = 0; i < from->nnode && !failed; i++)
+    if (live[i] && from->node[i]->op != TS_NODE_param)
+      failed = rewrite_node(r, m, from->node[i], uses[i]);
   free(uses);
   free(live);
+  free(r->uses);
+  free(r->region);
+  return failed || ts_graph_map_finish(m) ? -1 : 0;
+}
+
+static TsGraph *pass(const TsGraph *from, const TsRewriteOptions *o, int *fired) {
+  TsGraphMap m;
+  TsGraph *g = NULL, *clean = NULL;
+  if (ts_graph_map_open(&m, NULL, from)) return NULL;
+  if ((g = ts_graph_map_shell(&m, NULL, from, from->err))) {
+    TsBuild b = {.emit = emit, .meta = meta, .number = number, .err = from->err};
+    TsRewrite r = {.b = b, .g = g, .o = o};
+    g->unit->nrandom = from->unit->nrandom;
+    if (!rewrite_graph(&r, &m)) clean = ts_graph_clone(g, from->err);
+    *fired = r.fired;
+  }
+  ts_graph_map_close(&m);
+  ts_graph_free(g);
   return clean;
+}
+
+/* A value that a rule has left without readers still counts as a reader of its operands
+ * until the graph is copied without it: so there is another pass while rules fire. */
+enum { MOST_PASSES = 4 };
+
+TsGraph *ts_graph_rewrite(const TsGraph *from, const TsRewriteOptions *o) {
+  int fired = 0;
+  read_rules();
+  TsGraph *g = pass(from, o, &fired);
+  for (int i = 1; g && fired && i < MOST_PASSES; i++) {
+    TsGraph *next = pass(g, o, &fired);
+    ts_graph_free(g);
+    g = next;
+  }
+  return g;
 }

@@ -1,5 +1,6 @@
 /* Rewriting graphs by the rules of ir/rules.def: nodes are copied in order into a new graph,
- * and each is simplified as it arrives, until no rule fits. */
+ * and each is simplified as it arrives, until no rule fits. Time is linear in the nodes: the
+ * matches and what guards look at are of bounded depth, and so is the number of passes. */
 #ifndef TS_IR_GRAPH_REWRITE_H
 #define TS_IR_GRAPH_REWRITE_H
 
@@ -29,6 +30,9 @@ typedef struct TsRewrite {
   int *uses; /* by node of g: how often the original's result is read */
   int nuses;
   int depth;
+  int fired; /* rules, so far */
+  int nregion, capregion; /* regions of the original, and what became of them */
+  TsGraph **region;
   const TsNode *root; /* what a rule matched, and its variables by letter */
   TsVal var[26];
 } TsRewrite;
@@ -37,11 +41,32 @@ typedef bool TsRuleGuard(const TsRewrite *r);
 typedef TsVal TsRuleMake(TsRewrite *r);
 
 static inline TsVal ts_rule_var(const TsRewrite *r, char name) { return r->var[name - 'a']; }
+static inline const TsMeta *ts_rule_type(const TsRewrite *r) { return &r->root->out[0].meta; }
+/* How many nodes of the original read v: a node made by a rule has none yet. A value that a
+ * backward pass reads as well as the matched expression must stay, and with it its cost. */
+int ts_rule_uses(const TsRewrite *r, TsVal v);
 /* Nothing but the matched expression reads v. */
-bool ts_rule_single(const TsRewrite *r, TsVal v);
+static inline bool ts_rule_single(const TsRewrite *r, TsVal v) { return ts_rule_uses(r, v) <= 1; }
 /* The value of a number, or of a tensor all of whose elements are equal by construction. */
 bool ts_rule_fill(TsVal v, double *value);
 const TsAttr *ts_rule_attr(const TsNode *n, const char *name);
+/* The axis that the attribute names, of a tensor of the given rank: 0 .. ndim-1. */
+int ts_rule_axis(const TsNode *n, const char *name, int ndim);
+/* The axes of a reduction of x as bits. */
+unsigned ts_rule_axes(const TsNode *reduction, const TsMeta *x);
+/* The single axis of such a set, or -1. */
+int ts_rule_one_axis(unsigned axes);
+/* m does not vary along the axes of x, to which it broadcasts. */
+bool ts_rule_constant_along(const TsMeta *m, const TsMeta *x, unsigned axes);
+bool ts_rule_float(TsVal v); /* a tensor of floats */
+/* Every value of narrow is one of wide. */
+bool ts_rule_holds(TsDtype wide, TsDtype narrow);
+bool ts_rule_pointwise(const TsNode *n);
+/* A matrix known without its elements: upto where column - row <= last, else beyond
+ * (ir/rules_constant.c). */
+bool ts_rule_step(const TsRewrite *r, TsVal v, int64_t *last, double *upto, double *beyond);
+/* v at one index of an axis along which alone it varies, if v is made from constants. */
+bool ts_rule_element(const TsRewrite *r, TsVal v, int axis, int64_t at, double *value);
 
 #define RULE(name, kind, pattern, guard, result, reason) TsRuleGuard ts_rule_guard_##guard;
 #define MAKE(name, kind, pattern, guard, reason)                                               \

@@ -13,6 +13,7 @@ bool ts_rule_guard_integer(const TsRewrite *r) {
 }
 bool ts_rule_guard_boolean_x(const TsRewrite *r) { return meta_of(r, 'x')->dtype == TS_DT_bool; }
 bool ts_rule_guard_real_x(const TsRewrite *r) { return !ts_dtype_is((TsDtype)meta_of(r, 'x')->dtype, TS_KIND_C); }
+bool ts_rule_guard_float_x(const TsRewrite *r) { return ts_rule_float(ts_rule_var(r, 'x')); }
 bool ts_rule_guard_same_shape_x(const TsRewrite *r) { return ts_meta_same_shape(meta_of(r, 'x'), root_meta(r)); }
 bool ts_rule_guard_same_type_x(const TsRewrite *r) {
   return meta_of(r, 'x')->dtype == root_meta(r)->dtype && !meta_of(r, 'x')->weak;
@@ -91,7 +92,7 @@ bool ts_rule_guard_identity_permutation(const TsRewrite *r) {
 }
 
 /* The middle type holds every value of the first, and the last one is reached in one step. */
-static bool holds(TsDtype wide, TsDtype narrow) {
+bool ts_rule_holds(TsDtype wide, TsDtype narrow) {
   if (wide == narrow) return true;
   if (narrow == TS_DT_bool) return true;
   switch (narrow) {
@@ -108,7 +109,7 @@ static bool holds(TsDtype wide, TsDtype narrow) {
 
 bool ts_rule_guard_lossless_middle(const TsRewrite *r) {
   TsDtype first = (TsDtype)meta_of(r, 'x')->dtype, last = (TsDtype)root_meta(r)->dtype;
-  if (meta_of(r, 'x')->weak || !holds((TsDtype)inner(r)->out[0].meta.dtype, first)) return false;
+  if (meta_of(r, 'x')->weak || !ts_rule_holds((TsDtype)inner(r)->out[0].meta.dtype, first)) return false;
   /* Integers that become narrower wrap, floats saturate: only where the ends agree in kind. */
   return first == last || (ts_dtype_is(first, TS_KIND_F) && ts_dtype_is(last, TS_KIND_F));
 }

@@ -1,0 +1,157 @@
+/* Guards and results around softmax: recognised where it is written by exponentials, and
+ * freed of what cancels. */
+#include "ir/graph_rewrite.h"
+
+static const TsNode *op_node(TsVal v, TsOp op) {
+  return v && v->node->op == op ? v->node : NULL;
+}
+
+static bool other_operand(const TsNode *n, TsVal v, TsVal *other) {
+  if (n->nin != 2 || (n->in[0] != v && n->in[1] != v)) return false;
+  *other = n->in[n->in[0] == v];
+  return true;
+}
+
+static TsVal along(TsRewrite *r, TsOp op, TsVal x, int axis) {
+  return ts_build(&r->b, op, TS_IN(x), TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
+}
+
+/* The sum of e along one axis, in a form that broadcasts to e along that axis: that axis. */
+static int summed_axis(TsVal s, TsVal e) {
+  const TsNode *n = op_node(s, TS_OP_sum);
+  if (!n || n->in[0] != e) return -1;
+  unsigned axes = ts_rule_axes(n, &e->meta);
+  int axis = ts_rule_one_axis(axes);
+  bool lies = axis >= 0 && (ts_rule_attr(n, "keepdims")->i || axis == 0);
+  return lies && ts_rule_constant_along(&s->meta, &e->meta, axes) ? axis : -1;
+}
+
+/* The axis along which the root divides exponentials by their sum. */
+static int softmax_axis(const TsRewrite *r) {
+  TsVal e = r->root->in[0], s = r->root->in[1];
+  if (r->root->op == TS_OP_mul) { /* e * (1 / sum) */
+    const TsNode *one = op_node(s, TS_OP_reciprocal);
+    if (!one) one = op_node(e, TS_OP_reciprocal), e = s;
+    if (!one || !ts_rule_single(r, (TsVal)&one->out[0])) return -1;
+    s = one->in[0];
+  }
+  if (!op_node(e, TS_OP_exp) || !ts_rule_float(e) || !ts_rule_float(e->node->in[0])) return -1;
+  /* Read by the sum and by the root alone. */
+  return ts_rule_uses(r, e) <= 2 && ts_rule_single(r, s) ? summed_axis(s, e) : -1;
+}
+
+bool ts_rule_guard_shares_of_exp(const TsRewrite *r) { return softmax_axis(r) >= 0; }
+
+static TsVal softmax(TsRewrite *r) {
+  const TsNode *e = op_node(r->root->in[0], TS_OP_exp);
+  if (!e) e = r->root->in[1]->node;
+  return along(r, TS_OP_softmax, e->in[0], softmax_axis(r));
+}
+TsVal ts_rule_make_exp_share(TsRewrite *r) { return softmax(r); }
+TsVal ts_rule_make_exp_share_mul(TsRewrite *r) { return softmax(r); }
+
+/* ---- a shift along the axis cancels */
+/* The operand of x +- m that varies along the axes, where the other one does not. */
+static TsVal unshifted(const TsNode *n, unsigned axes) {
+  if (n->op != TS_OP_sub && n->op != TS_OP_add) return NULL;
+  for (int i = 0; i < (n->op == TS_OP_add ? 2 : 1); i++) {
+    TsVal x = n->in[i], m = n->in[1 - i];
+    if (ts_rule_float(x) && x->meta.dtype == n->out[0].meta.dtype &&
+        ts_meta_same_shape(&x->meta, &n->out[0].meta) &&
+        ts_rule_constant_along(&m->meta, &x->meta, axes))
+      return x;
+  }
+  return NULL;
+}
+
+static TsVal shifted_input(const TsRewrite *r) {
+  TsVal v = r->root->in[0];
+  int axis = ts_rule_axis(r->root, "axis", v->meta.ndim);
+  return v->meta.ndim ? unshifted(v->node, 1u << axis) : NULL;
+}
+
+bool ts_rule_guard_shifted(const TsRewrite *r) { return shifted_input(r) != NULL; }
+
+static TsVal without_shift(TsRewrite *r) {
+  TsVal x = shifted_input(r);
+  return r->b.emit(&r->b, (TsOp)r->root->op, 1, &x, r->root->attr, NULL);
+}
+TsVal ts_rule_make_softmax_shift(TsRewrite *r) { return without_shift(r); }
+TsVal ts_rule_make_log_softmax_shift(TsRewrite *r) { return without_shift(r); }
+
+/* ---- logarithms */
+bool ts_rule_guard_single_inner(const TsRewrite *r) {
+  return ts_rule_single(r, r->root->in[0]);
+}
+
+TsVal ts_rule_make_log_of_softmax(TsRewrite *r) {
+  TsVal x = ts_rule_var(r, 'x');
+  const TsNode *s = r->root->in[0]->node;
+  return r->b.emit(&r->b, TS_OP_log_softmax, 1, &x, s->attr, NULL);
+}
+
+bool ts_rule_guard_single_sum(const TsRewrite *r) {
+  TsVal s = r->root->in[0];
+  return ts_rule_single(r, s) && ts_rule_single(r, s->node->in[0]) &&
+         ts_rule_float(ts_rule_var(r, 'x'));
+}
+
+TsVal ts_rule_make_log_sum_exp(TsRewrite *r) {
+  const TsNode *s = r->root->in[0]->node;
+  return ts_build(
+      &r->b, TS_OP_logsumexp, TS_IN(ts_rule_var(r, 'x')),
+      TS_ATTRS({"axis", *ts_rule_attr(s, "axis")}, {"keepdims", *ts_rule_attr(s, "keepdims")}),
+      NULL);
+}
+
+/* log(sum(e^(x - m))) + m */
+static TsVal lifted(const TsRewrite *r) {
+  TsVal l = r->root->in[r->root->in[0]->node->op == TS_OP_logsumexp ? 0 : 1], m;
+  if (!other_operand(r->root, l, &m) || !op_node(l, TS_OP_logsumexp) || !ts_rule_single(r, l))
+    return NULL;
+  const TsNode *shift = op_node(l->node->in[0], TS_OP_sub);
+  if (!shift || shift->in[1] != m || !ts_rule_attr(l->node, "keepdims")->i) return NULL;
+  return unshifted(shift, ts_rule_axes(l->node, &shift->out[0].meta));
+}
+
+bool ts_rule_guard_lifted(const TsRewrite *r) { return lifted(r) != NULL; }
+
+TsVal ts_rule_make_logsumexp_lift(TsRewrite *r) {
+  TsVal x = lifted(r);
+  const TsNode *l = op_node(r->root->in[0], TS_OP_logsumexp);
+  if (!l) l = r->root->in[1]->node;
+  return r->b.emit(&r->b, TS_OP_logsumexp, 1, &x, l->attr, NULL);
+}
+
+static int normaliser_axis(const TsRewrite *r) {
+  TsVal x = r->root->in[0], l = r->root->in[1];
+  const TsNode *n = op_node(l, TS_OP_logsumexp);
+  if (!n || n->in[0] != x || !ts_rule_single(r, l) || !ts_rule_float(x)) return -1;
+  unsigned axes = ts_rule_axes(n, &x->meta);
+  int axis = ts_rule_one_axis(axes);
+  bool lies = axis >= 0 && (ts_rule_attr(n, "keepdims")->i || axis == 0);
+  return lies && ts_rule_constant_along(&l->meta, &x->meta, axes) ? axis : -1;
+}
+
+bool ts_rule_guard_normalised(const TsRewrite *r) { return normaliser_axis(r) >= 0; }
+TsVal ts_rule_make_sub_logsumexp(TsRewrite *r) {
+  return along(r, TS_OP_log_softmax, r->root->in[0], normaliser_axis(r));
+}
+
+/* ---- a row operator on what was cast up for it, cast down again: its statistics are wide
+ * in any case */
+bool ts_rule_guard_wide_rows(const TsRewrite *r) {
+  const TsNode *n = r->root->in[0]->node, *up = n->nin ? op_node(n->in[0], TS_OP_cast) : NULL;
+  bool rows = n->op == TS_OP_softmax || n->op == TS_OP_log_softmax || n->op == TS_OP_rmsnorm ||
+              n->op == TS_OP_layernorm;
+  TsDtype d = (TsDtype)ts_rule_type(r)->dtype;
+  return rows && up && n->nin == 1 && ts_rule_single(r, r->root->in[0]) &&
+         !up->in[0]->meta.weak && up->in[0]->meta.dtype == d &&
+         (d == TS_DT_f16 || d == TS_DT_bf16) && up->out[0].meta.dtype == TS_DT_f32;
+}
+
+TsVal ts_rule_make_cast_rows(TsRewrite *r) {
+  const TsNode *n = r->root->in[0]->node;
+  TsVal x = n->in[0]->node->in[0];
+  return r->b.emit(&r->b, (TsOp)n->op, 1, &x, n->attr, NULL);
+}
