@@ -35,7 +35,7 @@ typedef struct Frames {
 static int read_frames(TsCompose *k, Frames *f, const TsAttr *norm, TsDtype real) {
   TsBuild *b = k->b;
   f->frame = k->attr[0].i;
-  f->hop = k->attr[1].type == TS_ATTR_int ? k->attr[1].i : (f->frame + 3) / 4;
+  f->hop = k->attr[1].type == TS_ATTR_int ? k->attr[1].i : f->frame / 4 + (f->frame % 4 > 0);
   f->center = k->attr[2].i;
   f->norm = norm->i;
   if (f->frame < 1 || f->hop < 1 || f->hop > INT32_MAX)
@@ -107,14 +107,16 @@ int ts_compose_istft(TsCompose *k) {
   if (m.ndim < 2 || m.dim[m.ndim - 2] != f.frame / 2 + 1 || m.dim[m.ndim - 1] < 1)
     return ts_build_fail(b, TS_ERR_shape, "istft: needs [.., %lld, frames], not %s",
                          (long long)(f.frame / 2 + 1), ts_meta_text(&m, text));
-  int64_t count = m.dim[m.ndim - 1], n = (count - 1) * f.hop + f.frame;
+  int64_t count = m.dim[m.ndim - 1], n;
+  if (__builtin_mul_overflow(count - 1, f.hop, &n) || __builtin_add_overflow(n, f.frame, &n))
+    return ts_build_fail(b, TS_ERR_memory, "istft: the signal is larger than any memory");
   TsVal frames = mul(b, transform(b, TS_OP_irfft, swapped(b, k->in[0]), f.frame, f.norm), f.window);
   int64_t dim[2] = {count, f.frame};
   TsVal weight = ts_build(b, TS_OP_broadcast_to, TS_IN(ts_build1(b, TS_OP_square, f.window)),
                           TS_ATTRS({"shape", ts_b_ints(dim, 2)}), NULL);
   int64_t start = f.center ? f.frame / 2 : 0, length = n - 2 * start;
   if (k->attr[3].type == TS_ATTR_int) length = k->attr[3].i;
-  if (length < 0 || start + length > n)
+  if (length < 0 || length > n - start)
     return ts_build_fail(b, TS_ERR_value, "istft: length %lld is more than the frames hold", (long long)length);
   /* Cut before dividing: at the ends windows can add up to zero. */
   TsVal y = ts_build_narrow(b, overlap_add(b, frames, f.hop), m.ndim - 2, start, length);

@@ -26,19 +26,20 @@ int ts_meta_broadcast(const TsMeta *a, const TsMeta *b, TsMeta *out) {
   return 0;
 }
 
+/* Sizes of an empty tensor count as if the others were alone: it has no bytes, but sizes are
+ * multiplied and added in all orders. */
 int ts_meta_check_size(const TsMeta *m, const char *what, TsError *err) {
   int64_t n = 32;
-  for (int i = 0; i < m->ndim; i++)
+  bool large = false;
+  char text[TS_META_TEXT];
+  for (int i = 0; i < m->ndim; i++) {
     if (m->dim[i] < 0)
       return ts_error_set(err, TS_ERR_shape, "%s: size %lld of axis %d is negative", what,
                           (long long)m->dim[i], i);
-  for (int i = 0; i < m->ndim; i++) {
-    if (m->dim[i] == 0) return 0;
-    if (__builtin_mul_overflow(n, m->dim[i], &n) || n > (INT64_C(1) << 61)) {
-      char text[TS_META_TEXT];
-      return ts_error_set(err, TS_ERR_memory, "%s: %s is larger than any memory", what,
-                          ts_meta_text(m, text));
-    }
+    if (m->dim[i] > 0 && !large)
+      large = __builtin_mul_overflow(n, m->dim[i], &n) || n > (INT64_C(1) << 61);
   }
-  return 0;
+  if (!large) return 0;
+  return ts_error_set(err, TS_ERR_memory, "%s: %s is larger than any memory", what,
+                      ts_meta_text(m, text));
 }

@@ -377,8 +377,8 @@ static int text_of(lua_State *L) {
   } else if (!strcmp(what, "graph")) {
     ts_graph_text(f->g, &t);
   } else {
-    return luaL_error(L, "there is no level '%s'; levels are captured, rewrites, graph, concrete, bytecode, dot, "
-                      "json, places", what);
+    return luaL_error(L, "there is no level '%s'; levels are captured, rewrites, graph, concrete, "
+                      "bytecode, dot, json, places", what);
   }
   lua_pushlstring(L, t.at ? t.at : "", t.len);
   ts_text_free(&t);

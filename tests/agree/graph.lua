@@ -158,7 +158,7 @@ end
 local names = {}
 for name in pairs(refused) do names[#names + 1] = name end
 table.sort(names)
-table.concat(names, " ") -->
+table.concat(names, " ") --> masked_select nonzero unique
 counted.graphs > 1000 --> true
 if os.getenv "RATIO" then
   print(("%d graphs, %d refused, %d with rounding rules; slab/bound %.4f"):format(counted.graphs, counted.refused,

@@ -13,6 +13,12 @@ for c in cases.each() do
   if e and (not worst[key] or e > worst[key]) then worst[key] = e end
 end
 
+-- Rows that give back their input need no judge.
+local x = core.op.normal { 2, 3 }
+for name, inputs in pairs { stop_gradient = { x }, barrier = { x, x:T() } } do
+  covered[name] = core.run(name, inputs, {}):hash() == x:hash()
+end
+
 local missing = {}
 for _, o in ipairs(core.operators()) do
   if not covered[o.name] then missing[#missing + 1] = o.name end
