@@ -426,7 +426,9 @@ static int graph(Parser *p) {
   return bad;
 }
 
-TsGraph *ts_graph_parse(const char *text, TsError *err) { return ts_graph_parse_at(text, NULL, err); }
+TsGraph *ts_graph_parse(const char *text, TsError *err) {
+  return ts_graph_parse_at(text, NULL, err);
+}
 
 TsGraph *ts_graph_parse_at(const char *text, const int64_t *symbol, TsError *err) {
   Parser p = {0};

@@ -125,7 +125,8 @@ static int read_terms(TsReader *r, int64_t v, int64_t *out) {
   int64_t n = 1;
   while (ts_read_accept(r, '*')) {
     if (symbol_at(r) ? read_symbol(r, &n) : plain_int(r, "a size", &n)) return -1;
-    if (__builtin_mul_overflow(v, n, &v)) return ts_read_fail(r, at, "the size does not fit 64 bits");
+    if (__builtin_mul_overflow(v, n, &v))
+      return ts_read_fail(r, at, "the size does not fit 64 bits");
   }
   if (ts_read_accept(r, '/')) {
     if (plain_int(r, "a divisor", &n)) return -1;
@@ -135,7 +136,8 @@ static int read_terms(TsReader *r, int64_t v, int64_t *out) {
   n = 0;
   if (ts_read_accept(r, '+') || (r->now.kind == TS_TOKEN_number && *r->now.at == '-'))
     if (plain_int(r, "a number", &n)) return -1;
-  if (__builtin_add_overflow(v, n, out)) return ts_read_fail(r, at, "the size does not fit 64 bits");
+  if (__builtin_add_overflow(v, n, out))
+    return ts_read_fail(r, at, "the size does not fit 64 bits");
   return r->failed ? -1 : 0;
 }
 
@@ -159,7 +161,8 @@ int ts_read_number(TsReader *r, double *out) {
     *out = (double)v;
   } else if (r->now.kind == '/') { /* 1/(64*B) */
     ts_read_next(r);
-    if (ts_read_expect(r, '(', "'('") || ts_read_int(r, "a size", &v) || ts_read_expect(r, ')', "')'"))
+    if (ts_read_expect(r, '(', "'('") || ts_read_int(r, "a size", &v) ||
+        ts_read_expect(r, ')', "')'"))
       return -1;
     *out /= (double)v;
   }

@@ -71,10 +71,11 @@ static int below(int n) {
 }
 
 static double some_number(void) {
-  static const double list[] = {0,    -0.0, 1,    2,       -1,       0.5,        1e-5,    3.25e100,
-                                1e15, 1e14, 1e16, 5e-324,  2.5e-310, 0.1,        1.0 / 3, INFINITY,
-                                1e21, NAN,  8,    -NAN,    -1e-300,  0x1p53,     1e22,    -INFINITY,
-                                3,    4,    12,   123.456, 1e300,    4294967296, -8.5,    DBL_MIN};
+  static const double list[] = {
+      0,    -0.0, 1,    2,       -1,       0.5,        1e-5,    3.25e100,
+      1e15, 1e14, 1e16, 5e-324,  2.5e-310, 0.1,        1.0 / 3, INFINITY,
+      1e21, NAN,  8,    -NAN,    -1e-300,  0x1p53,     1e22,    -INFINITY,
+      3,    4,    12,   123.456, 1e300,    4294967296, -8.5,    DBL_MIN};
   union {
     uint64_t bits;
     double f;
@@ -84,15 +85,17 @@ static double some_number(void) {
 }
 
 static const char *some_name(void) {
-  static const char *const list[] = {"x", "y", "x", "weight", "layer.0.bias", "x.1", "3", "", "é\n",
-                                     "a b", "_", "%x", "x.1.1", ".", "inf", "update"};
+  static const char *const list[] = {
+      "x",   "y",   "x", "weight", "layer.0.bias", "x.1", "3",   "",
+      "é\n", "a b", "_", "%x",     "x.1.1",        ".",   "inf", "update"};
   int i = below((int)(sizeof list / sizeof *list) + 12);
   return i < (int)(sizeof list / sizeof *list) ? list[i] : NULL;
 }
 
 static TsMeta some_type(void) {
   static const int sizes[] = {1, 2, 2, 3, 4, 4, 4, 8, 8, 0, 16};
-  TsMeta m = {.dtype = (uint8_t)(below(3) ? TS_DT_f32 : below(TS_DT_COUNT)), .ndim = (uint8_t)below(5)};
+  TsMeta m = {.dtype = (uint8_t)(below(3) ? TS_DT_f32 : below(TS_DT_COUNT)),
+              .ndim = (uint8_t)below(5)};
   for (int i = 0; i < m.ndim; i++) m.dim[i] = sizes[below(11)];
   if (!below(12)) m = (TsMeta){.dtype = TS_DT_f64, .weak = 1};
   return m;
@@ -102,7 +105,8 @@ static int64_t ints[8];
 static double floats[4];
 
 static TsAttr some_attr(const TsAttrSpec *s) {
-  static const char *const words[] = {"bias", "relu", "ij,jk->ik", "", "a\"\\\n\x01é", "bias_gelu"};
+  static const char *const words[] = {"bias", "relu",         "ij,jk->ik",
+                                      "",     "a\"\\\n\x01é", "bias_gelu"};
   char word[64];
   TsAttr a = s->preset;
   if (below(3) && (s->optional || s->has_default)) return a;
@@ -171,7 +175,8 @@ static void fill(TsGraph *g, int nparam, int nop) {
   for (int i = 0; i < 2 && g->nparam; i++) {
     int p = below(g->nparam);
     TsVal v = some_value(g);
-    if (ts_meta_same_shape(&v->meta, &g->param[p]->meta) && v->meta.dtype == g->param[p]->meta.dtype)
+    if (ts_meta_same_shape(&v->meta, &g->param[p]->meta) &&
+        v->meta.dtype == g->param[p]->meta.dtype)
       ts_graph_update(g, p, v);
   }
 }
@@ -217,7 +222,8 @@ static void some_control(TsGraph *g) {
 
 static void some_call(TsGraph *g, TsGraph *called) {
   TsVal args[2];
-  for (int i = 0; i < 2; i++) args[i] = ts_graph_param(g, &called->param[i]->meta, some_name(), NULL);
+  for (int i = 0; i < 2; i++)
+    args[i] = ts_graph_param(g, &called->param[i]->meta, some_name(), NULL);
   ts_graph_node(g, TS_NODE_call, 2, args, 1, &called, 0, NULL, 1, &called->param[0]->meta, NULL);
 }
 
@@ -267,10 +273,20 @@ static void equality(void) {
       "do (%b: f32[2]) -> %b { } : f32[2] update %w = %x }";
   static const struct {
     const char *from, *to;
-  } edit[] = {{"@f", "@g"},      {"i8[]", "i16[]"}, {"; %w", ", %w"}, {"-> %a", "-> %b"},
-              {"-> %a", "-> 1"}, {"sum", "prod"},              {"[0]", "[-1]"},  {"%w, 1", "%w, -1"},
-              {"%w, 1", "%x, 1"}, {"%b = add", "%bb = add"},   {"update %w", "update %x"},
-              {"update %w = %x", ""}, {"= %x }", "= %w }"},    {"{ }", "{ %z = neg %b }"}};
+  } edit[] = {{"@f", "@g"},
+              {"i8[]", "i16[]"},
+              {"; %w", ", %w"},
+              {"-> %a", "-> %b"},
+              {"-> %a", "-> 1"},
+              {"sum", "prod"},
+              {"[0]", "[-1]"},
+              {"%w, 1", "%w, -1"},
+              {"%w, 1", "%x, 1"},
+              {"%b = add", "%bb = add"},
+              {"update %w", "update %x"},
+              {"update %w = %x", ""},
+              {"= %x }", "= %w }"},
+              {"{ }", "{ %z = neg %b }"}};
   char text[512];
   CHECK(equal_texts(start, start));
   for (size_t i = 0; i < sizeof edit / sizeof *edit; i++) {
@@ -283,10 +299,11 @@ static void equality(void) {
 
 /* ---- the check sees what a pass can do wrong */
 static TsGraph *small(void) {
-  static const char text[] = "graph @f(%x: f32[2,3], %y: f32[2,3], %c: bool[]; %w: f32[2,3]) -> %b {\n"
-                             "  %a = add %x, %y\n  %b = pad %a {pads=[1,1] mode=reflect}\n"
-                             "  %d = cond %c do () -> 1 { } do () -> 2 { } : f32[]\n"
-                             "  update %w = %a\n}\n";
+  static const char text[] =
+      "graph @f(%x: f32[2,3], %y: f32[2,3], %c: bool[]; %w: f32[2,3]) -> %b {\n"
+      "  %a = add %x, %y\n  %b = pad %a {pads=[1,1] mode=reflect}\n"
+      "  %d = cond %c do () -> 1 { } do () -> 2 { } : f32[]\n"
+      "  update %w = %a\n}\n";
   TsError err = {0};
   TsGraph *g = ts_graph_parse(text, &err);
   if (!g) printf("%s\n", err.message);
@@ -296,7 +313,8 @@ static TsGraph *small(void) {
 static void is_illegal(TsGraph *g, const char *message) {
   TsError err = {0};
   if (!ts_graph_check(g, &err)) failed++, printf("legal, not '%s'\n", message);
-  else if (!strstr(err.message, message)) failed++, printf("'%s', not '%s'\n", err.message, message);
+  else if (!strstr(err.message, message))
+    failed++, printf("'%s', not '%s'\n", err.message, message);
   ts_graph_free(g);
 }
 
@@ -358,8 +376,10 @@ static void no_memory(void) {
       "graph @g(%a: f32[2]) -> %a {\n}\n"
       "graph @f(%x: f32[2], %c: bool[]; %w: f32[2]) -> %1, 2, %x {\n"
       "  %0 = call @g(%x) : f32[2]  // a.lua:1\n"
-      "  %1 = concat %0, %x, %w, %x, %0, %x, %w, %x, %0, %x, %w, %x, %0, %x, %w, %x, %w : f32[34]\n"
-      "  %2 = cond %c, %x do (%x: f32[2]) -> %x { } do (%x: f32[2]) -> %0 { %0 = neg %x } : f32[2]\n"
+      "  %1 = concat %0, %x, %w, %x, %0, %x, %w, %x, %0, %x, %w, %x, %0, %x, %w, %x, %w : "
+      "f32[34]\n"
+      "  %2 = cond %c, %x do (%x: f32[2]) -> %x { } do (%x: f32[2]) -> %0 { %0 = neg %x } : "
+      "f32[2]\n"
       "  custom %2 {name=\"a\"}\n  %3 = pad %x {pads=[1,1]}\n  update %w = %x\n}\n";
   TsText whole = {0};
   TsError err = {0};
@@ -397,7 +417,8 @@ static double seconds(void) {
 static void timing(int n) {
   TsText t = {0}, again = {0};
   TsError err = {0};
-  ts_text_str(&t, "graph @long(%x: f32[8,64], %y: f32[64]) -> %1 {\n  %0 = add %x, %y : f32[8,64]\n");
+  ts_text_str(&t,
+              "graph @long(%x: f32[8,64], %y: f32[64]) -> %1 {\n  %0 = add %x, %y : f32[8,64]\n");
   for (int i = 1; i < n; i++)
     ts_text_format(&t, i % 3 ? "  %%%d = add %%%d, %d : f32[8,64]\n"
                              : "  %%%d = softmax %%%d {axis=0} : f32[8,64]  // model.lua:%d\n",
