@@ -16,8 +16,10 @@ local core = require "tessera.core"
 local Module = require "tessera.module"
 local tree = require "tessera.tree"
 local flatten, unflatten, describe, set_modules = tree.flatten, tree.unflatten, tree.describe, tree.set_modules
--- verbose: a line on stderr for each new specialisation, from the second on.
-local graph = { verbose = core.is_terminal(2) }
+-- verbose: a line on stderr for each new specialisation, from the second on. eager: captured
+-- functions and training steps run operator by operator instead, for debugging; under the
+-- strict profile with the same bits. Derivatives are captured all the same.
+local graph = { verbose = core.is_terminal(2), eager = false }
 
 -- ---- capture
 
@@ -231,7 +233,7 @@ local function specialise(self, n, ...)
 end
 
 function Function:__call(...)
-  if core.capturing() then return self.body(...) end
+  if core.capturing() or (graph.eager and not self.derivative) then return self.body(...) end
   local special, list = specialise(self, select("#", ...), ...)
   return run(special, list)
 end
@@ -354,21 +356,27 @@ local function named_like(f, derivative)
 end
 local function name_of(f, prefix) return prefix .. (getmetatable(f) == Function and "_" .. f.name or "") end
 
+local function derivative(name, body)
+  local f = graph.module(name, body)
+  f.derivative = true
+  return f
+end
+
 --- The gradient of a function that returns one number, by its arguments wrt (1 by default;
 --- a list of positions). Returns one value for each.
 function graph.grad(f, wrt)
-  return named_like(f, graph.module(name_of(f, "grad"), gradient_of(body_of(f), wrt, false)))
+  return named_like(f, derivative(name_of(f, "grad"), gradient_of(body_of(f), wrt, false)))
 end
 
 --- As grad, with the function's value in front.
 function graph.value_and_grad(f, wrt)
-  return named_like(f, graph.module(name_of(f, "value_and_grad"), gradient_of(body_of(f), wrt, true)))
+  return named_like(f, derivative(name_of(f, "value_and_grad"), gradient_of(body_of(f), wrt, true)))
 end
 
 --- vjp(f)(args..., u): u times the Jacobian, one result for each argument.
 function graph.vjp(f)
   local body = body_of(f)
-  return graph.module(name_of(f, "vjp"), function(...)
+  return derivative(name_of(f, "vjp"), function(...)
     local n = select("#", ...)
     local args = { ... }
     local u = args[n]
@@ -385,7 +393,7 @@ end
 --- argument whose v is false stays where it is.
 function graph.jvp(f)
   local body = body_of(f)
-  return graph.module(name_of(f, "jvp"), function(...)
+  return derivative(name_of(f, "jvp"), function(...)
     local n = select("#", ...)
     if n % 2 ~= 0 then error("graph.jvp: as many directions as arguments are needed", 2) end
     local args = { ... }
@@ -404,7 +412,7 @@ end
 --- hvp(f)(x, v): the Hessian of a function with one number as result, times v.
 function graph.hvp(f)
   local slope = gradient_of(body_of(f), 1, false)
-  return graph.module(name_of(f, "hvp"), function(x, v)
+  return derivative(name_of(f, "hvp"), function(x, v)
     local g = slope(x)
     return filled(core.jvp({ x }, { v }, { g }), { g })[1]
   end)
@@ -487,9 +495,21 @@ function graph.training_step(model, loss, optimizer, options)
     return unpack(results)
   end
   local f = graph.module(options.name or "training_step", body)
+  local function eager_step(...)
+    optimizer:zero_grad()
+    local results = { loss(model, ...) }
+    scalar(results[1], "graph.training_step"):backward()
+    local grads = {}
+    for i, p in ipairs(params) do grads[i] = p.grad or false end
+    optimizer:zero_grad()
+    without_tape(optimizer.step, optimizer, grads)
+    for i, r in ipairs(results) do results[i] = core.is_tensor(r) and r:detach() or r end
+    return unpack(results)
+  end
   local step = {}
   function step.__call(_, ...)
     if options.schedule then optimizer.lr = options.schedule(optimizer.steps) end
+    if graph.eager and not optimizer.search then return eager_step(...) end
     optimizer:tick()
     if not optimizer.search then return without_tape(f, ...) end
     local args, n = { ... }, select("#", ...)

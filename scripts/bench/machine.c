@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <pty.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -31,7 +32,7 @@ typedef struct Team {
   void (*work)(struct Team *t, int thread);
   char *from, *to;
   size_t nbytes;
-  pthread_barrier_t start, done;
+  atomic_int round, waiting; /* rounds begun; threads still at work */
   pthread_t thread[MAX_THREADS];
   bool stop;
   double sink[MAX_THREADS];
@@ -57,23 +58,30 @@ static void settle(int thread) {
   }
 }
 
+/* Waking a thread that sleeps takes as long as some rows: it looks for work for a while
+ * first, and sleeps where the turn is over. */
+enum { LOOKS = 300000 };
+
+static void wait_while(atomic_int *a, int value) {
+  for (int i = 0; atomic_load_explicit(a, memory_order_acquire) == value; i++)
+    if (i >= LOOKS) usleep(50);
+}
+
 static void *sit(void *arg) {
   Seat s = *(Seat *)arg;
   free(arg);
   settle(s.thread);
-  for (;;) {
-    pthread_barrier_wait(&s.team->start);
+  for (int round = 0;; round++) {
+    wait_while(&s.team->round, round);
     if (s.team->stop) return NULL;
     s.team->work(s.team, s.thread);
-    pthread_barrier_wait(&s.team->done);
+    atomic_fetch_sub_explicit(&s.team->waiting, 1, memory_order_release);
   }
 }
 
 static Team *team_new(void (*work)(Team *t, int thread)) {
   Team *t = calloc(1, sizeof *t);
   t->work = work;
-  pthread_barrier_init(&t->start, NULL, (unsigned)nthreads);
-  pthread_barrier_init(&t->done, NULL, (unsigned)nthreads);
   for (int i = 1; i < nthreads; i++) {
     Seat *s = malloc(sizeof *s);
     *s = (Seat){t, i};
@@ -87,16 +95,17 @@ static void team_run(void *arg) {
   cpu_set_t all;
   sched_getaffinity(0, sizeof all, &all);
   settle(0);
-  pthread_barrier_wait(&t->start);
+  atomic_store(&t->waiting, nthreads - 1);
+  atomic_fetch_add_explicit(&t->round, 1, memory_order_release);
   t->work(t, 0);
-  pthread_barrier_wait(&t->done);
+  while (atomic_load_explicit(&t->waiting, memory_order_acquire)) continue;
   sched_setaffinity(0, sizeof all, &all);
 }
 
 static void team_drop(void *arg) {
   Team *t = arg;
   t->stop = true;
-  pthread_barrier_wait(&t->start);
+  atomic_fetch_add_explicit(&t->round, 1, memory_order_release);
   for (int i = 1; i < nthreads; i++) pthread_join(t->thread[i], NULL);
   free(t->from), free(t->to), free(t);
 }
