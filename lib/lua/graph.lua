@@ -294,11 +294,23 @@ local function positions(wrt)
   return type(wrt) == "table" and wrt or { wrt }
 end
 
+-- An error at the program's line, whatever of ours stands between.
+local function fail(message)
+  for level = 2, 250 do
+    local info = debug.getinfo(level, "Sl")
+    if not info then break end
+    if info.currentline > 0 and not info.source:match "^=tessera" then
+      error(("%s:%d: %s"):format(info.short_src, info.currentline, message), 0)
+    end
+  end
+  error(message, 0)
+end
+
 -- The leaves of the arguments at the given positions.
 local function chosen(wrt, args, n)
   local list, names, specs = {}, {}, {}
   for k, i in ipairs(wrt) do
-    if i > n then error(("graph.grad: there is no argument %d"):format(i), 3) end
+    if i > n then fail(("graph.grad: there is no argument %d"):format(i)) end
     specs[k] = flatten(args[i], list, names, "x")
   end
   return list, specs
@@ -327,11 +339,9 @@ local function as_results(specs, list)
 end
 
 local function scalar(y, what)
-  if not core.is_tensor(y) or y.numel ~= 1 then
-    error(("%s: the function must return one number as a tensor, not %s"):format(what,
-      core.is_tensor(y) and core.type_text(y) or type(y)), 3)
-  end
-  return y
+  if core.is_tensor(y) and y.numel == 1 then return y end
+  fail(("%s: the function must return one number as a tensor, not %s"):format(what,
+    core.is_tensor(y) and core.type_text(y) or type(y)))
 end
 
 local function gradient_of(f, wrt, with_value)

@@ -1,0 +1,13 @@
+-- What a user reads who captures or differentiates what cannot be.
+local tessera = require "tessera"
+local op, graph = tessera.op, tessera.graph
+local x = op.ones { 3 }
+graph.grad(function(y) return y * 2 end)(x) --! graph.grad: the function must return one number as a tensor, not f32[3]
+graph.grad(function(y) return y:sum() end, 2)(x) --! graph.grad: there is no argument 2
+graph.module("f", function(y) if y:item() > 0 then return y end end)(op.ones { 1 }) --! op.where, op.cond or op.while_loop
+graph.module("f", function(y) return op.masked_select(y, y:gt(0)) end)(x) --! depends on data
+graph.module("f", function(y) return op.matmul(y, op.ones { 5, 2 }) end)(op.ones { 3, 4 }) --! inner sizes differ
+graph.grad(function(p) return op.adam_step(p, p, p, p, { lr = 1, step = 1 }):sum() end)(x) --! adam_step has no derivative
+graph.module(3) --! a function is needed
+x:backward() --! give its gradient
+x:sum():backward() --! does not depend on a tensor that requires gradients
