@@ -9,9 +9,13 @@
 static const TsNode *node_of(const TsAdjoint *a) { return a->arg; }
 static TsGraph *graph_of(const TsAdjoint *a) { return (TsGraph *)a->b; }
 
-static bool differentiable(const TsMeta *m) { return ts_dtype_is((TsDtype)m->dtype, TS_KIND_F | TS_KIND_C); }
+static bool differentiable(const TsMeta *m) {
+  return ts_dtype_is((TsDtype)m->dtype, TS_KIND_F | TS_KIND_C);
+}
 
-static int no_memory(TsAdjoint *a) { return ts_build_fail(a->b, TS_ERR_memory, "out of memory"); }
+static int no_memory(TsAdjoint *a) {
+  return ts_build_fail(a->b, TS_ERR_memory, "out of memory");
+}
 
 static int done(TsAdjoint *a, int failed) {
   if (failed) a->b->failed = true;
@@ -34,8 +38,9 @@ static bool open_lists(Lists *l, int nin, int nout) {
 /* Not zeros_like: nothing shall depend on `like` that needs its type alone. */
 static TsVal zeros_of(TsGraph *g, TsVal like) {
   const TsMeta *m = &like->meta;
-  return ts_build(&g->b, TS_OP_zeros, 0, NULL,
-                  TS_ATTRS({"shape", ts_b_ints(m->dim, m->ndim)}, {"dtype", ts_b_dtype(m->dtype)}), NULL);
+  return ts_build(
+      &g->b, TS_OP_zeros, 0, NULL,
+      TS_ATTRS({"shape", ts_b_ints(m->dim, m->ndim)}, {"dtype", ts_b_dtype(m->dtype)}), NULL);
 }
 
 /* dx of the region's x, with zeros where nothing depends on one. */
@@ -69,14 +74,14 @@ int ts_adjoint_node_call(TsAdjoint *a) {
   for (int i = 0; i < n->nout; i++)
     if (a->grad[i]) after = a->grad[i];
   int failed = 0;
-  for (int i = 0; i < n->nin && !failed; i++)
-    failed = !(l.in[i] = behind(g, n->in[i], after));
+  for (int i = 0; i < n->nin && !failed; i++) failed = !(l.in[i] = behind(g, n->in[i], after));
   if (!failed) failed = ts_graph_inline(g, n->region[0], l.in, l.result);
   for (int i = 0; i < n->nout; i++)
     if (a->grad[i]) l.y[l.ny] = l.result[i], l.dy[l.ny++] = a->grad[i];
   for (int i = 0; i < n->nin; i++)
     if (ts_wanted_once(a, i)) l.x[l.nx++] = l.in[i];
-  if (!failed) failed = ts_graph_gradient_held(g, l.ny, l.y, l.dy, l.nx, l.x, l.dx, n->nin, l.in);
+  if (!failed)
+    failed = ts_graph_gradient_held(g, l.ny, l.y, l.dy, l.nx, l.x, l.dx, n->nin, l.in);
   for (int i = n->nin, k = l.nx; i-- > 0 && !failed;)
     if (ts_wanted_once(a, i)) a->grad_in[i] = l.dx[--k];
   free(l.in);
@@ -90,7 +95,8 @@ static TsGraph *cond_region(TsAdjoint *a, const TsGraph *from) {
   Lists l;
   if (!r || !open_lists(&l, n->nin, n->nout)) return NULL;
   int failed = 0;
-  for (int i = 1; i < n->nin && !failed; i++) failed = !(l.in[i - 1] = ts_graph_param(r, &n->in[i]->meta, NULL, NULL));
+  for (int i = 1; i < n->nin && !failed; i++)
+    failed = !(l.in[i - 1] = ts_graph_param(r, &n->in[i]->meta, NULL, NULL));
   if (!failed) failed = ts_graph_inline(r, from, l.in, l.result);
   for (int i = 0; i < n->nout && !failed; i++) {
     if (!a->grad[i]) continue;
@@ -127,7 +133,7 @@ typedef struct Back {
   TsAdjoint *a;
   const TsNode *n;
   int carry, xs, outer, nin, nout; /* operands are carry, xs, outer */
-  TsVal *stack; /* by carry: its values before each round */
+  TsVal *stack;                    /* by carry: its values before each round */
 } Back;
 
 /* The scan once more, with the carries as further results. */
@@ -137,19 +143,21 @@ static int save_carries(Back *k) {
   Lists l;
   if (!r || !open_lists(&l, k->nin, k->nout + k->carry)) return -1;
   int failed = 0;
-  for (int i = 0; i < k->nin && !failed; i++) failed = !(l.in[i] = ts_graph_param(r, &body->param[i]->meta, NULL, NULL));
+  for (int i = 0; i < k->nin && !failed; i++)
+    failed = !(l.in[i] = ts_graph_param(r, &body->param[i]->meta, NULL, NULL));
   if (!failed) failed = ts_graph_inline(r, body, l.in, l.result);
   for (int i = 0; i < k->carry; i++) l.result[k->carry + i] = l.in[i]; /* in place of the ys */
   if (!failed) failed = ts_graph_results(r, 2 * k->carry, l.result);
-  TsNode *made = failed ? NULL : ts_graph_control(g, TS_NODE_scan, k->nin, k->n->in, 1, &r, k->n->attr);
+  TsNode *made =
+      failed ? NULL : ts_graph_control(g, TS_NODE_scan, k->nin, k->n->in, 1, &r, k->n->attr);
   for (int i = 0; made && i < k->carry; i++) k->stack[i] = &made->out[k->carry + i];
   free(l.in);
   return made ? 0 : -1;
 }
 
 /* One round backwards: (dcarry, douter; carry, x, dy; outer) -> (dcarry, douter; dx). */
-static TsGraph *back_region(Back *k, const int *dcarry, int ndcarry, const int *douter, int ndouter,
-                            const int *dx, int ndx) {
+static TsGraph *back_region(Back *k, const int *dcarry, int ndcarry, const int *douter,
+                            int ndouter, const int *dx, int ndx) {
   const TsAdjoint *a = k->a;
   const TsGraph *body = k->n->region[0];
   TsGraph *r = ts_graph_region(graph_of(a), "adjoint");
@@ -158,14 +166,19 @@ static TsGraph *back_region(Back *k, const int *dcarry, int ndcarry, const int *
   TsVal *dc = calloc((size_t)(k->nin + k->nout) * 2 + 2, sizeof *dc);
   TsVal *sum = dc ? dc + ndcarry : NULL;
   int failed = !dc, n = 0;
-  for (int i = 0; i < ndcarry && !failed; i++) failed = !(dc[i] = ts_graph_param(r, &body->param[dcarry[i]]->meta, NULL, NULL));
-  for (int i = 0; i < ndouter && !failed; i++) failed = !(sum[i] = ts_graph_param(r, &body->param[douter[i]]->meta, NULL, NULL));
-  for (int i = 0; i < k->carry + k->xs && !failed; i++) failed = !(l.in[i] = ts_graph_param(r, &body->param[i]->meta, NULL, NULL));
+  for (int i = 0; i < ndcarry && !failed; i++)
+    failed = !(dc[i] = ts_graph_param(r, &body->param[dcarry[i]]->meta, NULL, NULL));
+  for (int i = 0; i < ndouter && !failed; i++)
+    failed = !(sum[i] = ts_graph_param(r, &body->param[douter[i]]->meta, NULL, NULL));
+  for (int i = 0; i < k->carry + k->xs && !failed; i++)
+    failed = !(l.in[i] = ts_graph_param(r, &body->param[i]->meta, NULL, NULL));
   for (int i = 0; i < ndcarry; i++) l.dy[i] = dc[i];
   int ny = ndcarry;
   for (int i = k->carry; i < k->nout && !failed; i++)
-    if (a->grad[i]) failed = !(l.dy[ny++] = ts_graph_param(r, &body->result[i]->meta, NULL, NULL));
-  for (int i = k->carry + k->xs; i < k->nin && !failed; i++) failed = !(l.in[i] = ts_graph_param(r, &body->param[i]->meta, NULL, NULL));
+    if (a->grad[i])
+      failed = !(l.dy[ny++] = ts_graph_param(r, &body->result[i]->meta, NULL, NULL));
+  for (int i = k->carry + k->xs; i < k->nin && !failed; i++)
+    failed = !(l.in[i] = ts_graph_param(r, &body->param[i]->meta, NULL, NULL));
   if (!failed) failed = ts_graph_inline(r, body, l.in, l.result);
   for (int i = 0; i < ndcarry; i++) l.y[l.ny++] = l.result[dcarry[i]];
   for (int i = k->carry; i < k->nout; i++)
@@ -186,7 +199,8 @@ static TsGraph *back_region(Back *k, const int *dcarry, int ndcarry, const int *
 static int run_back(Back *k, int *place) {
   TsAdjoint *a = k->a;
   TsGraph *g = graph_of(a);
-  int *dcarry = place, *douter = place + k->carry, *dx = douter + k->outer, ndcarry = 0, ndouter = 0, ndx = 0;
+  int *dcarry = place, *douter = place + k->carry, *dx = douter + k->outer, ndcarry = 0,
+      ndouter = 0, ndx = 0;
   for (int i = 0; i < k->carry; i++)
     if (differentiable(&k->n->in[i]->meta)) dcarry[ndcarry++] = i;
   for (int i = k->carry + k->xs; i < k->nin; i++)
@@ -197,8 +211,10 @@ static int run_back(Back *k, int *place) {
   TsVal *in = calloc((size_t)(3 * k->nin + 2 * k->nout) + 1, sizeof *in);
   int n = 0, failed = !r || !in;
   for (int i = 0; i < ndcarry && !failed; i++)
-    failed = !(in[n++] = a->grad[dcarry[i]] ? a->grad[dcarry[i]] : zeros_of(g, k->n->in[dcarry[i]]));
-  for (int i = 0; i < ndouter && !failed; i++) failed = !(in[n++] = zeros_of(g, k->n->in[douter[i]]));
+    failed =
+        !(in[n++] = a->grad[dcarry[i]] ? a->grad[dcarry[i]] : zeros_of(g, k->n->in[dcarry[i]]));
+  for (int i = 0; i < ndouter && !failed; i++)
+    failed = !(in[n++] = zeros_of(g, k->n->in[douter[i]]));
   int carries = n;
   for (int i = 0; i < k->carry; i++) in[n++] = k->stack[i];
   for (int i = k->carry; i < k->carry + k->xs; i++) in[n++] = k->n->in[i];
@@ -206,7 +222,8 @@ static int run_back(Back *k, int *place) {
     if (a->grad[i]) in[n++] = a->grad[i];
   int slices = n - carries;
   for (int i = k->carry + k->xs; i < k->nin; i++) in[n++] = k->n->in[i];
-  TsAttr attr[TS_SCAN_nattr] = {ts_b_int(carries), ts_b_int(slices), ts_b_int(ts_scan_length(k->n->attr, k->n->in)),
+  TsAttr attr[TS_SCAN_nattr] = {ts_b_int(carries), ts_b_int(slices),
+                                ts_b_int(ts_scan_length(k->n->attr, k->n->in)),
                                 ts_b_bool(!k->n->attr[TS_SCAN_reverse].i)};
   TsNode *made = failed ? NULL : ts_graph_control(g, TS_NODE_scan, n, in, 1, &r, attr);
   for (int i = 0; made && i < ndcarry; i++)
@@ -219,8 +236,12 @@ static int run_back(Back *k, int *place) {
 
 int ts_adjoint_node_scan(TsAdjoint *a) {
   const TsNode *n = node_of(a);
-  Back k = {.a = a, .n = n, .carry = (int)n->attr[TS_SCAN_carry].i, .xs = (int)n->attr[TS_SCAN_xs].i,
-            .nin = n->nin, .nout = n->nout};
+  Back k = {.a = a,
+            .n = n,
+            .carry = (int)n->attr[TS_SCAN_carry].i,
+            .xs = (int)n->attr[TS_SCAN_xs].i,
+            .nin = n->nin,
+            .nout = n->nout};
   k.outer = k.nin - k.carry - k.xs;
   k.stack = calloc((size_t)k.carry + 1, sizeof *k.stack);
   int *place = malloc(sizeof *place * (size_t)(k.nin + 1));
@@ -239,18 +260,21 @@ static TsGraph *guarded_round(TsAdjoint *a) {
   if (!r || !open_lists(&l, n->nin + 1, n->nout)) return NULL;
   TsVal test;
   int failed = 0;
-  for (int i = 0; i < n->nin && !failed; i++) failed = !(l.in[i + 1] = ts_graph_param(r, &n->in[i]->meta, NULL, NULL));
+  for (int i = 0; i < n->nin && !failed; i++)
+    failed = !(l.in[i + 1] = ts_graph_param(r, &n->in[i]->meta, NULL, NULL));
   if (!failed) failed = ts_graph_inline(r, n->region[0], l.in + 1, &test);
   l.in[0] = failed ? NULL : test;
   for (int k = 0; k < 2 && !failed; k++) {
     TsGraph *p = part[k] = ts_graph_region(r, k ? "stay" : "go");
     failed = !p;
-    for (int i = 0; i < n->nin && !failed; i++) failed = !(l.x[i] = ts_graph_param(p, &n->in[i]->meta, NULL, NULL));
+    for (int i = 0; i < n->nin && !failed; i++)
+      failed = !(l.x[i] = ts_graph_param(p, &n->in[i]->meta, NULL, NULL));
     if (!failed && k == 0) failed = ts_graph_inline(p, n->region[1], l.x, l.result);
     for (int i = 0; k && i < n->nout; i++) l.result[i] = l.x[i];
     if (!failed) failed = ts_graph_results(p, n->nout, l.result);
   }
-  TsNode *made = failed ? NULL : ts_graph_control(r, TS_NODE_cond, n->nin + 1, l.in, 2, part, NULL);
+  TsNode *made =
+      failed ? NULL : ts_graph_control(r, TS_NODE_cond, n->nin + 1, l.in, 2, part, NULL);
   for (int i = 0; made && i < n->nout; i++) l.result[i] = &made->out[i];
   if (made && ts_graph_results(r, n->nout, l.result)) made = NULL;
   free(l.in);
@@ -261,11 +285,13 @@ int ts_adjoint_node_while_loop(TsAdjoint *a) {
   const TsNode *n = node_of(a);
   TsGraph *g = graph_of(a);
   if (n->attr[TS_WHILE_max].type != TS_ATTR_int) {
-    ts_build_fail(a->b, TS_ERR_value, "while_loop has no derivative: its number of rounds is not known");
+    ts_build_fail(a->b, TS_ERR_value,
+                  "while_loop has no derivative: its number of rounds is not known");
     return ts_error_hint(g->err, "give a bound, {max = 100}, or use op.scan or op.fixed_point");
   }
   TsGraph *r = guarded_round(a);
-  TsAttr attr[TS_SCAN_nattr] = {ts_b_int(n->nout), ts_b_int(0), n->attr[TS_WHILE_max], ts_b_bool(false)};
+  TsAttr attr[TS_SCAN_nattr] = {ts_b_int(n->nout), ts_b_int(0), n->attr[TS_WHILE_max],
+                                ts_b_bool(false)};
   TsNode *scan = r ? ts_graph_control(g, TS_NODE_scan, n->nin, n->in, 1, &r, attr) : NULL;
   Lists l;
   if (!scan || !open_lists(&l, n->nin, n->nout)) return done(a, 1);
@@ -288,9 +314,11 @@ static TsGraph *adjoint_round(TsAdjoint *a) {
   TsGraph *r = ts_graph_region(graph_of(a), "adjoint");
   Lists l;
   if (!r || !open_lists(&l, n->nin, 1)) return NULL;
-  TsVal w = ts_graph_param(r, &n->in[0]->meta, "w", NULL), dy = ts_graph_param(r, &n->in[0]->meta, "dx", NULL);
+  TsVal w = ts_graph_param(r, &n->in[0]->meta, "w", NULL),
+        dy = ts_graph_param(r, &n->in[0]->meta, "dx", NULL);
   int failed = !w || !dy;
-  for (int i = 0; i < n->nin && !failed; i++) failed = !(l.in[i] = ts_graph_param(r, &n->in[i]->meta, NULL, NULL));
+  for (int i = 0; i < n->nin && !failed; i++)
+    failed = !(l.in[i] = ts_graph_param(r, &n->in[i]->meta, NULL, NULL));
   if (!failed) failed = ts_graph_inline(r, n->region[0], l.in, l.result);
   l.y[0] = l.result[0], l.dy[0] = w, l.ny = 1;
   l.x[0] = l.in[0], l.nx = 1;

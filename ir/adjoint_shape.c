@@ -63,10 +63,9 @@ int ts_adjoint_concat(TsAdjoint *a) {
 
 /* ---- slices */
 static TsVal zeros(TsBuild *b, const TsMeta *m) {
-  TsVal z = ts_build(b, TS_OP_zeros, 0, NULL,
-                     TS_ATTRS({"shape", ts_b_ints(NULL, 0)},
-                              {"dtype", ts_b_dtype((TsDtype)m->dtype)}),
-                     NULL);
+  TsVal z = ts_build(
+      b, TS_OP_zeros, 0, NULL,
+      TS_ATTRS({"shape", ts_b_ints(NULL, 0)}, {"dtype", ts_b_dtype((TsDtype)m->dtype)}), NULL);
   return ts_build_expand(b, z, m->dim, m->ndim);
 }
 
@@ -82,7 +81,8 @@ int ts_adjoint_slice(TsAdjoint *a) {
   int64_t pads[2 * TS_MAX_RANK] = {0};
   bool whole = true, apart = false;
   for (int i = 0; i < range[0].n; i++) {
-    int64_t start = range[0].ints[i], step = range[2].type == TS_ATTR_ints ? range[2].ints[i] : 1;
+    int64_t start = range[0].ints[i],
+            step = range[2].type == TS_ATTR_ints ? range[2].ints[i] : 1;
     int64_t n = ts_slice_count(x.dim[i], &start, range[1].ints[i], step);
     if (n == 0) start = 0;
     pads[2 * i] = start, pads[2 * i + 1] = x.dim[i] - start - n;
@@ -123,8 +123,8 @@ int ts_adjoint_select(TsAdjoint *a) {
   TsMeta x = meta_of(a, 0);
   int axis = normal_axis(a->attr[0].i, x.ndim);
   int64_t at = a->attr[1].i < 0 ? a->attr[1].i + x.dim[axis] : a->attr[1].i;
-  TsVal g = ts_build(a->b, TS_OP_unsqueeze, TS_IN(a->grad[0]), TS_ATTRS({"axis", ts_b_int(axis)}),
-                     NULL);
+  TsVal g = ts_build(a->b, TS_OP_unsqueeze, TS_IN(a->grad[0]),
+                     TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
   if (g) a->grad_in[0] = spread(a->b, g, axis, at, x.dim[axis]);
   return 0;
 }
@@ -143,10 +143,11 @@ int ts_adjoint_unfold(TsAdjoint *a) {
 int ts_adjoint_fold(TsAdjoint *a) {
   TsMeta x = meta_of(a, 0);
   int axis = normal_axis(a->attr[0].i, x.ndim - 1);
-  a->grad_in[0] = ts_build(a->b, TS_OP_unfold, TS_IN(a->grad[0]),
-                           TS_ATTRS({"axis", ts_b_int(axis)}, {"size", ts_b_int(x.dim[x.ndim - 1])},
-                                    {"step", a->attr[2]}),
-                           NULL);
+  a->grad_in[0] =
+      ts_build(a->b, TS_OP_unfold, TS_IN(a->grad[0]),
+               TS_ATTRS({"axis", ts_b_int(axis)}, {"size", ts_b_int(x.dim[x.ndim - 1])},
+                        {"step", a->attr[2]}),
+               NULL);
   return 0;
 }
 
@@ -176,7 +177,8 @@ static TsVal add_margin(TsBuild *b, TsVal x, TsVal g, int axis, int64_t from, in
   TsVal margin = ts_build_narrow(b, g, axis, from, n);
   return ts_build(b, TS_OP_slice_add, TS_IN(x, margin),
                   TS_ATTRS({"start", ts_b_ints(start, axis + 1)},
-                           {"stop", ts_b_ints(stop, axis + 1)}, {"step", ts_b_ints(step, axis + 1)}),
+                           {"stop", ts_b_ints(stop, axis + 1)},
+                           {"step", ts_b_ints(step, axis + 1)}),
                   NULL);
 }
 
@@ -188,8 +190,8 @@ static TsVal edge(TsBuild *b, TsVal x, TsVal g, int axis, int64_t from, int64_t 
 }
 
 /* One axis of n elements with its margins: what they hold came from the middle. */
-static TsVal fold_margins(TsBuild *b, TsVal g, int axis, int64_t before, int64_t n, int64_t after,
-                          int64_t mode) {
+static TsVal fold_margins(TsBuild *b, TsVal g, int axis, int64_t before, int64_t n,
+                          int64_t after, int64_t mode) {
   int64_t end = before + n;
   if (before + after == 0) return g;
   TsVal x = ts_build_narrow(b, g, axis, before, n);
@@ -244,6 +246,7 @@ int ts_adjoint_repeat_interleave(TsAdjoint *a) {
   for (int i = 0; i < x.ndim && !flat; i++)
     if (i != axis) dim[i < axis ? 0 : 3] *= x.dim[i];
   TsVal g = ts_build_reshape(a->b, a->grad[0], dim, 4);
-  a->grad_in[0] = ts_build_reshape(a->b, ts_build_sum(a->b, g, &copies, 1, false), x.dim, x.ndim);
+  a->grad_in[0] =
+      ts_build_reshape(a->b, ts_build_sum(a->b, g, &copies, 1, false), x.dim, x.ndim);
   return 0;
 }

@@ -28,14 +28,17 @@ static TsVal rolled(TsBuild *b, TsVal f, int axis, int64_t shift) {
                   TS_ATTRS({"shift", ts_b_ints(&shift, 1)}, {"axis", ts_b_ints(&a, 1)}), NULL);
 }
 
-static TsVal at(TsBuild *b, TsVal f, int axis, int64_t i) { return ts_build_narrow(b, f, axis, i, 1); }
+static TsVal at(TsBuild *b, TsVal f, int axis, int64_t i) {
+  return ts_build_narrow(b, f, axis, i, 1);
+}
 
 static TsVal joined(TsBuild *b, TsVal x, TsVal y, TsVal z, int axis) {
   return ts_build(b, TS_OP_concat, TS_IN(x, y, z), TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
 }
 
 /* Weighted sum of the elements i, i+d, i+2d, ... along axis. */
-static TsVal one_sided(TsBuild *b, TsVal f, int axis, int64_t i, int64_t d, const double *w, int n) {
+static TsVal one_sided(TsBuild *b, TsVal f, int axis, int64_t i, int64_t d, const double *w,
+                       int n) {
   TsVal s = scaled(b, at(b, f, axis, i), w[0]);
   for (int j = 1; j < n; j++) s = add(b, s, scaled(b, at(b, f, axis, i + j * d), w[j]));
   return s;
@@ -68,7 +71,8 @@ static TsVal difference(Scheme s, TsVal f, int axis, int order, double h) {
 static TsVal wave_numbers(TsBuild *b, TsDtype d, int64_t n, int axis, int ndim, double h) {
   int64_t dim[TS_MAX_RANK];
   TsVal k = ts_build(b, TS_OP_arange, 0, NULL,
-                     TS_ATTRS({"start", ts_b_f((double)(n / 2 + 1))}, {"dtype", ts_b_dtype(d)}), NULL);
+                     TS_ATTRS({"start", ts_b_f((double)(n / 2 + 1))}, {"dtype", ts_b_dtype(d)}),
+                     NULL);
   for (int i = 0; i < ndim; i++) dim[i] = i == axis ? n / 2 + 1 : 1;
   return scaled(b, ts_build_reshape(b, k, dim, ndim), 2 * M_PI / ((double)n * h));
 }
@@ -109,7 +113,8 @@ static TsVal derivative(Scheme s, TsVal f, int axis, int order, double h) {
                   ts_meta_text(m, text), (long long)least);
     return NULL;
   }
-  return s.method == SPECTRAL ? spectral(b, f, axis, order, h) : difference(s, f, axis, order, h);
+  return s.method == SPECTRAL ? spectral(b, f, axis, order, h)
+                              : difference(s, f, axis, order, h);
 }
 
 static double spacing(const TsAttr *a, int i) {
@@ -118,8 +123,8 @@ static double spacing(const TsAttr *a, int i) {
 
 static int check_spacing(TsCompose *k, const TsAttr *a, int n) {
   if (a->type == TS_ATTR_none || a->n == 1 || a->n == n) return 0;
-  return ts_build_fail(k->b, TS_ERR_attribute, "%s: %d spacings for %d axes", ts_op_info(k->op)->name,
-                       a->n, n);
+  return ts_build_fail(k->b, TS_ERR_attribute, "%s: %d spacings for %d axes",
+                       ts_op_info(k->op)->name, a->n, n);
 }
 
 static int finish(TsCompose *k, TsVal v) {
@@ -136,14 +141,15 @@ int ts_compose_d(TsCompose *k) {
     return ts_build_fail(k->b, TS_ERR_index, "d: axis %lld is out of range for %s",
                          (long long)a[0].i, ts_meta_text(m, text));
   if (a[2].i != 1 && a[2].i != 2)
-    return ts_build_fail(k->b, TS_ERR_value, "d: order must be 1 or 2, not %lld", (long long)a[2].i);
+    return ts_build_fail(k->b, TS_ERR_value, "d: order must be 1 or 2, not %lld",
+                         (long long)a[2].i);
   Scheme s = {k->b, a[3].i, a[4].i};
   return finish(k, derivative(s, k->in[0], (int)axis, (int)a[2].i, a[1].f));
 }
 
 static TsVal part(TsBuild *b, TsVal v, int64_t i) {
-  return ts_build(b, TS_OP_select, TS_IN(v), TS_ATTRS({"axis", ts_b_int(0)}, {"index", ts_b_int(i)}),
-                  NULL);
+  return ts_build(b, TS_OP_select, TS_IN(v),
+                  TS_ATTRS({"axis", ts_b_int(0)}, {"index", ts_b_int(i)}), NULL);
 }
 
 static int check_field(TsCompose *k, int least, int most) {
@@ -151,7 +157,8 @@ static int check_field(TsCompose *k, int least, int most) {
   char text[TS_META_TEXT];
   int n = m->ndim - 1;
   if (n >= least && n <= most && m->dim[0] == n) return check_spacing(k, &k->attr[0], n);
-  return ts_build_fail(k->b, TS_ERR_shape, "%s: a field [n, x1, .., xn] has n components, not %s",
+  return ts_build_fail(k->b, TS_ERR_shape,
+                       "%s: a field [n, x1, .., xn] has n components, not %s",
                        ts_op_info(k->op)->name, ts_meta_text(m, text));
 }
 
@@ -175,7 +182,8 @@ int ts_compose_curl(TsCompose *k) {
   TsVal v = k->in[0];
 #define D(component, axis) derivative(s, part(b, v, component), axis, 1, spacing(h, axis))
   if (b->meta(b, v)->ndim == 3) return finish(k, sub(b, D(1, 0), D(0, 1)));
-  TsVal x = sub(b, D(2, 1), D(1, 2)), y = sub(b, D(0, 2), D(2, 0)), z = sub(b, D(1, 0), D(0, 1));
+  TsVal x = sub(b, D(2, 1), D(1, 2)), y = sub(b, D(0, 2), D(2, 0)),
+        z = sub(b, D(1, 0), D(0, 1));
 #undef D
   return finish(k, ts_build(b, TS_OP_stack, TS_IN(x, y, z), TS_NO_ATTRS, NULL));
 }
@@ -188,10 +196,12 @@ int ts_compose_laplacian(TsCompose *k) {
   char text[TS_META_TEXT];
   Scheme s = {b, k->attr[2].i, k->attr[3].i};
   TsVal sum = NULL;
-  if (n < 1) return ts_build_fail(b, TS_ERR_shape, "laplacian: no axes in %s", ts_meta_text(m, text));
+  if (n < 1)
+    return ts_build_fail(b, TS_ERR_shape, "laplacian: no axes in %s", ts_meta_text(m, text));
   if (check_spacing(k, &k->attr[0], n)) return -1;
   for (int i = 0; i < n; i++) {
-    int64_t axis = axes->type == TS_ATTR_none ? i : axes->ints[i] + (axes->ints[i] < 0 ? nd : 0);
+    int64_t axis =
+        axes->type == TS_ATTR_none ? i : axes->ints[i] + (axes->ints[i] < 0 ? nd : 0);
     if (axis < 0 || axis >= nd)
       return ts_build_fail(b, TS_ERR_index, "laplacian: axis %lld is out of range for %s",
                            (long long)axis, ts_meta_text(m, text));

@@ -34,7 +34,8 @@ int ts_compose_outer(TsCompose *k) {
   if (x->ndim != 1 || y->ndim != 1)
     return ts_build_fail(b, TS_ERR_shape, "outer: needs two vectors: %s x %s",
                          ts_meta_text(x, tx), ts_meta_text(y, ty));
-  TsVal column = ts_build(b, TS_OP_unsqueeze, TS_IN(k->in[0]), TS_ATTRS({"axis", ts_b_int(1)}), NULL);
+  TsVal column =
+      ts_build(b, TS_OP_unsqueeze, TS_IN(k->in[0]), TS_ATTRS({"axis", ts_b_int(1)}), NULL);
   return finish(k, ts_build2(b, TS_OP_mul, column, k->in[1]));
 }
 
@@ -72,9 +73,12 @@ static int read_term(TsCompose *k, const char *s, const char *end, int ndim, Ter
   int letters = 0, extra;
   const char *dots = NULL;
   for (const char *p = s; p < end; p++) {
-    if (!strncmp(p, "...", 3)) dots = p, p += 2;
-    else if (isalpha((unsigned char)*p)) letters++;
-    else if (*p != ' ') return bad(k, "unexpected character");
+    if (!strncmp(p, "...", 3))
+      dots = p, p += 2;
+    else if (isalpha((unsigned char)*p))
+      letters++;
+    else if (*p != ' ')
+      return bad(k, "unexpected character");
   }
   extra = ndim - letters;
   if (extra < 0 || (extra > 0 && !dots)) return bad(k, "letters and axes differ in number");
@@ -169,21 +173,27 @@ static int contract_pair(TsCompose *k, Term *x, const Term *y, const bool *later
     int64_t n = size_of(b, x, l), m = size_of(b, y, l);
     bool both = place(y, l) >= 0;
     if (both && n != m) return bad(k, "a letter has two sizes");
-    if (!both) fx[nx++] = (unsigned char)l, px *= n;
-    else if (later[l]) batch[nb++] = (unsigned char)l, pb *= n;
-    else sum[ns++] = (unsigned char)l, ps *= n;
+    if (!both)
+      fx[nx++] = (unsigned char)l, px *= n;
+    else if (later[l])
+      batch[nb++] = (unsigned char)l, pb *= n;
+    else
+      sum[ns++] = (unsigned char)l, ps *= n;
   }
   for (int i = 0; i < y->n; i++)
     if (place(x, y->letter[i]) < 0) fy[ny++] = y->letter[i], py *= size_of(b, y, y->letter[i]);
   if (nb + nx + ny > TS_MAX_RANK) return bad(k, "too many letters");
-  memcpy(ox, batch, (size_t)nb), memcpy(ox + nb, fx, (size_t)nx), memcpy(ox + nb + nx, sum, (size_t)ns);
-  memcpy(oy, batch, (size_t)nb), memcpy(oy + nb, sum, (size_t)ns), memcpy(oy + nb + ns, fy, (size_t)ny);
+  memcpy(ox, batch, (size_t)nb), memcpy(ox + nb, fx, (size_t)nx),
+      memcpy(ox + nb + nx, sum, (size_t)ns);
+  memcpy(oy, batch, (size_t)nb), memcpy(oy + nb, sum, (size_t)ns),
+      memcpy(oy + nb + ns, fy, (size_t)ny);
   int n = 0;
   for (int i = 0; i < nb; i++) dim[n++] = size_of(b, x, batch[i]);
   for (int i = 0; i < nx; i++) dim[n++] = size_of(b, x, fx[i]);
   for (int i = 0; i < ny; i++) dim[n++] = size_of(b, y, fy[i]);
   int64_t dx[3] = {pb, px, ps}, dy[3] = {pb, ps, py};
-  TsVal p = matmul(b, arranged(b, x, ox, nb + nx + ns, dx, 3), arranged(b, y, oy, nb + ns + ny, dy, 3));
+  TsVal p = matmul(b, arranged(b, x, ox, nb + nx + ns, dx, 3),
+                   arranged(b, y, oy, nb + ns + ny, dy, 3));
   x->v = ts_build_reshape(b, p, dim, n);
   memcpy(x->letter, batch, (size_t)nb);
   memcpy(x->letter + nb, fx, (size_t)nx);
@@ -226,7 +236,8 @@ static void implied_result(const int *count, Term *out) {
 
 static int read_equation(TsCompose *k, Term *t, Term *result) {
   int count[LETTERS] = {0}; /* how often each letter stands in the terms */
-  const char *s = k->attr[0].str, *arrow = strstr(s, "->"), *end = arrow ? arrow : s + strlen(s);
+  const char *s = k->attr[0].str, *arrow = strstr(s, "->"),
+             *end = arrow ? arrow : s + strlen(s);
   if (k->nin > MAX_TERMS) return bad(k, "too many tensors");
   for (int i = 0; i < k->nin; i++) {
     const char *comma = memchr(s, ',', (size_t)(end - s)), *stop = comma ? comma : end;
@@ -246,10 +257,12 @@ static int read_equation(TsCompose *k, Term *t, Term *result) {
   int dots = 0, letters = 0;
   for (int i = 0; i < k->nin; i++)
     for (int a = 0; a < t[i].n; a++)
-      if (t[i].letter[a] < TS_MAX_RANK + ELLIPSIS0 && t[i].letter[a] > dots) dots = t[i].letter[a];
+      if (t[i].letter[a] < TS_MAX_RANK + ELLIPSIS0 && t[i].letter[a] > dots)
+        dots = t[i].letter[a];
   for (const char *p = arrow + 2; *p; p++) letters += isalpha((unsigned char)*p) != 0;
   bool has_dots = strstr(arrow + 2, "...") != NULL;
-  if (read_term(k, arrow + 2, arrow + 2 + strlen(arrow + 2), letters + (has_dots ? dots : 0), result))
+  if (read_term(k, arrow + 2, arrow + 2 + strlen(arrow + 2), letters + (has_dots ? dots : 0),
+                result))
     return -1;
   for (int i = 0; i < result->n; i++) {
     bool found = false;

@@ -73,9 +73,12 @@ int ts_compose_kl_divergence(TsCompose *k) {
 
 int ts_compose_nll(TsCompose *k) {
   TsBuild *b = k->b;
-  TsVal index = ts_build(b, TS_OP_unsqueeze, TS_IN(k->in[1]), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
-  TsVal picked = ts_build(b, TS_OP_gather, TS_IN(k->in[0], index), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
+  TsVal index =
+      ts_build(b, TS_OP_unsqueeze, TS_IN(k->in[1]), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
+  TsVal picked =
+      ts_build(b, TS_OP_gather, TS_IN(k->in[0], index), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
   int64_t last = -1;
-  TsVal v = ts_build(b, TS_OP_squeeze, TS_IN(picked), TS_ATTRS({"axis", ts_b_ints(&last, 1)}), NULL);
+  TsVal v =
+      ts_build(b, TS_OP_squeeze, TS_IN(picked), TS_ATTRS({"axis", ts_b_ints(&last, 1)}), NULL);
   return finish(k, ts_build1(b, TS_OP_neg, v), k->attr[0].i);
 }

@@ -24,8 +24,8 @@ static TsVal transposed(TsBuild *b, TsVal w) {
 /* x w^T with bias and an activation in the product's epilogue. */
 static TsVal linear(TsBuild *b, TsVal x, TsVal w, TsVal bias, const char *epilogue) {
   TsAttr words = epilogue ? ts_b_str(epilogue) : bias ? ts_b_str("bias") : (TsAttr){0};
-  return ts_build(b, TS_OP_matmul, TS_IN(x, transposed(b, w), bias), TS_ATTRS({"epilogue", words}),
-                  NULL);
+  return ts_build(b, TS_OP_matmul, TS_IN(x, transposed(b, w), bias),
+                  TS_ATTRS({"epilogue", words}), NULL);
 }
 
 int ts_compose_linear(TsCompose *k) {
@@ -33,7 +33,8 @@ int ts_compose_linear(TsCompose *k) {
   const TsMeta *x = b->meta(b, k->in[0]), *w = b->meta(b, k->in[1]);
   char tx[TS_META_TEXT], tw[TS_META_TEXT];
   if (w->ndim != 2 || x->ndim < 1 || x->dim[x->ndim - 1] != w->dim[1])
-    return ts_build_fail(b, TS_ERR_shape, "linear: x [.., in] does not fit w [out, in]: %s x %s",
+    return ts_build_fail(b, TS_ERR_shape,
+                         "linear: x [.., in] does not fit w [out, in]: %s x %s",
                          ts_meta_text(x, tx), ts_meta_text(w, tw));
   const char *words = k->attr[0].type == TS_ATTR_str ? k->attr[0].str : NULL;
   return finish(k, linear(b, k->in[0], k->in[1], input(k, 2), words));
@@ -44,7 +45,8 @@ int ts_compose_fused_mlp(TsCompose *k) {
   static const char *const plain[] = {"relu", "silu", "gelu"};
   TsBuild *b = k->b;
   int64_t act = k->attr[0].i;
-  if (!input(k, 3)) return ts_build_fail(b, TS_ERR_argument, "fused_mlp: input 'w2' is missing");
+  if (!input(k, 3))
+    return ts_build_fail(b, TS_ERR_argument, "fused_mlp: input 'w2' is missing");
   TsVal h = linear(b, k->in[0], k->in[1], k->in[2], (k->in[2] ? with_bias : plain)[act]);
   return finish(k, linear(b, h, k->in[3], input(k, 4), NULL));
 }
@@ -64,10 +66,12 @@ int ts_compose_qkv_projection(TsCompose *k) {
   if (heads < 1 || kv < 1)
     return ts_build_fail(b, TS_ERR_value, "qkv_projection: heads must be positive");
   bool many = w->ndim == 2 && (heads > w->dim[0] || kv > w->dim[0]);
-  if (x->ndim != 3 || w->ndim != 2 || many || w->dim[0] % (heads + 2 * kv) || x->dim[2] != w->dim[1])
-    return ts_build_fail(b, TS_ERR_shape,
-                         "qkv_projection: x [B,S,E] and w [(%lld + 2*%lld) D, E] do not fit: %s x %s",
-                         (long long)heads, (long long)kv, ts_meta_text(x, tx), ts_meta_text(w, tw));
+  if (x->ndim != 3 || w->ndim != 2 || many || w->dim[0] % (heads + 2 * kv) ||
+      x->dim[2] != w->dim[1])
+    return ts_build_fail(
+        b, TS_ERR_shape,
+        "qkv_projection: x [B,S,E] and w [(%lld + 2*%lld) D, E] do not fit: %s x %s",
+        (long long)heads, (long long)kv, ts_meta_text(x, tx), ts_meta_text(w, tw));
   int64_t d = w->dim[0] / (heads + 2 * kv);
   TsVal y = linear(b, k->in[0], k->in[1], input(k, 2), NULL);
   k->out[0] = heads_of(b, y, 0, heads, d);
@@ -97,7 +101,8 @@ int ts_compose_batch_norm(TsCompose *k) {
   char text[TS_META_TEXT];
   int nd = x->ndim;
   if (nd < 2)
-    return ts_build_fail(b, TS_ERR_shape, "batch_norm: needs [N, C, ...], not %s", ts_meta_text(x, text));
+    return ts_build_fail(b, TS_ERR_shape, "batch_norm: needs [N, C, ...], not %s",
+                         ts_meta_text(x, text));
   TsVal eps = b->number(b, k->attr[0].f);
   TsVal std = ts_build1(b, TS_OP_sqrt, add(b, k->in[2], eps));
   TsVal y = sub(b, k->in[0], per_channel(b, k->in[1], nd));
@@ -111,7 +116,8 @@ int ts_compose_group_norm(TsCompose *k) {
   char text[TS_META_TEXT];
   int64_t groups = k->attr[0].i;
   if (x.ndim < 2 || groups < 1 || x.dim[1] % groups)
-    return ts_build_fail(b, TS_ERR_shape, "group_norm: %lld groups do not divide the channels of %s",
+    return ts_build_fail(b, TS_ERR_shape,
+                         "group_norm: %lld groups do not divide the channels of %s",
                          (long long)groups, ts_meta_text(&x, text));
   int64_t rows[3] = {x.dim[0], groups, ts_meta_numel(&x)};
   rows[2] = rows[0] ? rows[2] / (rows[0] * groups) : 0;

@@ -29,10 +29,11 @@ int ts_compose_stack(TsCompose *k) {
     if (!ts_meta_same_shape(first, m))
       return ts_build_fail(b, TS_ERR_shape, "stack: shapes differ: %s x %s",
                            ts_meta_text(first, t0), ts_meta_text(m, ti));
-    piece[i] = ts_build(b, TS_OP_unsqueeze, TS_IN(k->in[i]), TS_ATTRS({"axis", ts_b_int(axis)}),
-                        NULL);
+    piece[i] =
+        ts_build(b, TS_OP_unsqueeze, TS_IN(k->in[i]), TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
   }
-  k->out[0] = ts_build(b, TS_OP_concat, k->nin, piece, TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
+  k->out[0] =
+      ts_build(b, TS_OP_concat, k->nin, piece, TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
   return b->failed ? -1 : 0;
 }
 
@@ -59,7 +60,8 @@ static int cut_evenly(TsCompose *k, int axis, int64_t n, int64_t each) {
 
 static int too_large(TsCompose *k, int64_t size, int axis, const TsMeta *x) {
   char text[TS_META_TEXT];
-  return ts_build_fail(k->b, TS_ERR_value, "split: a piece of %lld elements is larger than axis %d of %s",
+  return ts_build_fail(k->b, TS_ERR_value,
+                       "split: a piece of %lld elements is larger than axis %d of %s",
                        (long long)size, axis, ts_meta_text(x, text));
 }
 
@@ -80,8 +82,9 @@ int ts_compose_split(TsCompose *k) {
   if (size->n == 0) return ts_build_fail(k->b, TS_ERR_value, "split: no sizes are given");
   if (size->n == 1) return cut_evenly(k, axis, n, size->ints[0]);
   if (sum != n)
-    return ts_build_fail(k->b, TS_ERR_value, "split: sizes add up to %lld, axis %d of %s has %lld",
-                         (long long)sum, axis, ts_meta_text(x, text), (long long)n);
+    return ts_build_fail(k->b, TS_ERR_value,
+                         "split: sizes add up to %lld, axis %d of %s has %lld", (long long)sum,
+                         axis, ts_meta_text(x, text), (long long)n);
   return cut(k, axis, size->ints, size->n);
 }
 

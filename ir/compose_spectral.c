@@ -14,7 +14,8 @@ static TsVal number(TsBuild *b, double v) { return b->number(b, v); }
 
 static TsVal transform(TsBuild *b, TsOp op, TsVal x, int64_t n, int64_t norm) {
   TsAttr length = n ? ts_b_int(n) : (TsAttr){0};
-  return ts_build(b, op, TS_IN(x), TS_ATTRS({"n", length}, {"norm", ts_b_choice((int)norm)}), NULL);
+  return ts_build(b, op, TS_IN(x), TS_ATTRS({"n", length}, {"norm", ts_b_choice((int)norm)}),
+                  NULL);
 }
 
 /* The periodic Hann window 0.5 - 0.5 cos(2 pi i / n). */
@@ -39,17 +40,20 @@ static int read_frames(TsCompose *k, Frames *f, const TsAttr *norm, TsDtype real
   f->center = k->attr[2].i;
   f->norm = norm->i;
   if (f->frame < 1 || f->hop < 1 || f->hop > INT32_MAX)
-    return ts_build_fail(b, TS_ERR_value, "%s: frame and hop must be positive", ts_op_info(k->op)->name);
+    return ts_build_fail(b, TS_ERR_value, "%s: frame and hop must be positive",
+                         ts_op_info(k->op)->name);
   f->window = k->nin > 1 && k->in[1] ? k->in[1] : hann(b, f->frame, real);
   const TsMeta *w = b->meta(b, f->window);
   char text[TS_META_TEXT];
   if (!b->failed && (w->ndim != 1 || w->dim[0] != f->frame))
-    return ts_build_fail(b, TS_ERR_shape, "%s: window must be [%lld], not %s", ts_op_info(k->op)->name,
-                         (long long)f->frame, ts_meta_text(w, text));
+    return ts_build_fail(b, TS_ERR_shape, "%s: window must be [%lld], not %s",
+                         ts_op_info(k->op)->name, (long long)f->frame, ts_meta_text(w, text));
   return b->failed ? -1 : 0;
 }
 
-static TsVal swapped(TsBuild *b, TsVal x) { return ts_build(b, TS_OP_transpose, TS_IN(x), TS_NO_ATTRS, NULL); }
+static TsVal swapped(TsBuild *b, TsVal x) {
+  return ts_build(b, TS_OP_transpose, TS_IN(x), TS_NO_ATTRS, NULL);
+}
 
 int ts_compose_stft(TsCompose *k) {
   TsBuild *b = k->b;
@@ -65,12 +69,12 @@ int ts_compose_stft(TsCompose *k) {
                  TS_ATTRS({"pads", ts_b_ints(pads, 2)}, {"mode", ts_b_choice(1)}), NULL);
   }
   if (b->meta(b, x)->dim[m.ndim - 1] < f.frame)
-    return ts_build_fail(b, TS_ERR_shape, "stft: frame %lld is longer than %s", (long long)f.frame,
-                         ts_meta_text(&m, text));
-  TsVal frames = ts_build(b, TS_OP_unfold, TS_IN(x),
-                          TS_ATTRS({"axis", ts_b_int(-1)}, {"size", ts_b_int(f.frame)},
-                                   {"step", ts_b_int(f.hop)}),
-                          NULL);
+    return ts_build_fail(b, TS_ERR_shape, "stft: frame %lld is longer than %s",
+                         (long long)f.frame, ts_meta_text(&m, text));
+  TsVal frames = ts_build(
+      b, TS_OP_unfold, TS_IN(x),
+      TS_ATTRS({"axis", ts_b_int(-1)}, {"size", ts_b_int(f.frame)}, {"step", ts_b_int(f.hop)}),
+      NULL);
   TsVal t = transform(b, TS_OP_rfft, mul(b, frames, f.window), 0, f.norm);
   return finish(k, swapped(b, t));
 }
@@ -84,17 +88,25 @@ static TsVal overlap_add(TsBuild *b, TsVal frames, int64_t hop) {
   TsMeta zero = m;
   zero.ndim--;
   zero.dim[zero.ndim - 1] = n;
-  TsVal at = ts_build(b, TS_OP_arange, 0, NULL, TS_ATTRS({"start", ts_b_f((double)n)}, {"dtype", ts_b_dtype(TS_DT_i64)}), NULL);
-  at = ts_build(b, TS_OP_unfold, TS_IN(at),
-                TS_ATTRS({"axis", ts_b_int(0)}, {"size", ts_b_int(frame)}, {"step", ts_b_int(hop)}), NULL);
+  TsVal at =
+      ts_build(b, TS_OP_arange, 0, NULL,
+               TS_ATTRS({"start", ts_b_f((double)n)}, {"dtype", ts_b_dtype(TS_DT_i64)}), NULL);
+  at = ts_build(
+      b, TS_OP_unfold, TS_IN(at),
+      TS_ATTRS({"axis", ts_b_int(0)}, {"size", ts_b_int(frame)}, {"step", ts_b_int(hop)}),
+      NULL);
   TsMeta flat = zero;
   flat.dim[flat.ndim - 1] = count * frame;
   int64_t line = count * frame;
   at = ts_build_reshape(b, at, &line, 1);
-  at = ts_build(b, TS_OP_broadcast_to, TS_IN(at), TS_ATTRS({"shape", ts_b_ints(flat.dim, flat.ndim)}), NULL);
+  at = ts_build(b, TS_OP_broadcast_to, TS_IN(at),
+                TS_ATTRS({"shape", ts_b_ints(flat.dim, flat.ndim)}), NULL);
   TsVal z = ts_build(b, TS_OP_zeros, 0, NULL,
-                     TS_ATTRS({"shape", ts_b_ints(zero.dim, zero.ndim)}, {"dtype", ts_b_dtype((TsDtype)m.dtype)}), NULL);
-  return ts_build(b, TS_OP_scatter_add, TS_IN(z, at, ts_build_reshape(b, frames, flat.dim, flat.ndim)),
+                     TS_ATTRS({"shape", ts_b_ints(zero.dim, zero.ndim)},
+                              {"dtype", ts_b_dtype((TsDtype)m.dtype)}),
+                     NULL);
+  return ts_build(b, TS_OP_scatter_add,
+                  TS_IN(z, at, ts_build_reshape(b, frames, flat.dim, flat.ndim)),
                   TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
 }
 
@@ -103,30 +115,36 @@ int ts_compose_istft(TsCompose *k) {
   Frames f;
   TsMeta m = *b->meta(b, k->in[0]);
   char text[TS_META_TEXT];
-  if (read_frames(k, &f, &k->attr[4], m.dtype == TS_DT_complex128 ? TS_DT_f64 : TS_DT_f32)) return -1;
+  if (read_frames(k, &f, &k->attr[4], m.dtype == TS_DT_complex128 ? TS_DT_f64 : TS_DT_f32))
+    return -1;
   if (m.ndim < 2 || m.dim[m.ndim - 2] != f.frame / 2 + 1 || m.dim[m.ndim - 1] < 1)
     return ts_build_fail(b, TS_ERR_shape, "istft: needs [.., %lld, frames], not %s",
                          (long long)(f.frame / 2 + 1), ts_meta_text(&m, text));
   int64_t count = m.dim[m.ndim - 1], n;
   if (__builtin_mul_overflow(count - 1, f.hop, &n) || __builtin_add_overflow(n, f.frame, &n))
     return ts_build_fail(b, TS_ERR_memory, "istft: the signal is larger than any memory");
-  TsVal frames = mul(b, transform(b, TS_OP_irfft, swapped(b, k->in[0]), f.frame, f.norm), f.window);
+  TsVal frames =
+      mul(b, transform(b, TS_OP_irfft, swapped(b, k->in[0]), f.frame, f.norm), f.window);
   int64_t dim[2] = {count, f.frame};
   TsVal weight = ts_build(b, TS_OP_broadcast_to, TS_IN(ts_build1(b, TS_OP_square, f.window)),
                           TS_ATTRS({"shape", ts_b_ints(dim, 2)}), NULL);
   int64_t start = f.center ? f.frame / 2 : 0, length = n - 2 * start;
   if (k->attr[3].type == TS_ATTR_int) length = k->attr[3].i;
   if (length < 0 || length > n - start)
-    return ts_build_fail(b, TS_ERR_value, "istft: length %lld is more than the frames hold", (long long)length);
+    return ts_build_fail(b, TS_ERR_value, "istft: length %lld is more than the frames hold",
+                         (long long)length);
   /* Cut before dividing: at the ends windows can add up to zero. */
   TsVal y = ts_build_narrow(b, overlap_add(b, frames, f.hop), m.ndim - 2, start, length);
-  return finish(k, ts_build2(b, TS_OP_div, y, ts_build_narrow(b, overlap_add(b, weight, f.hop), 0, start, length)));
+  return finish(k,
+                ts_build2(b, TS_OP_div, y,
+                          ts_build_narrow(b, overlap_add(b, weight, f.hop), 0, start, length)));
 }
 
 int ts_compose_spectral_filter(TsCompose *k) {
   TsBuild *b = k->b;
   const TsMeta *x = b->meta(b, k->in[0]);
-  if (x->ndim < 1) return ts_build_fail(b, TS_ERR_shape, "spectral_filter: needs a signal, not a scalar");
+  if (x->ndim < 1)
+    return ts_build_fail(b, TS_ERR_shape, "spectral_filter: needs a signal, not a scalar");
   bool real = ts_dtype_is((TsDtype)x->dtype, TS_KIND_F);
   int64_t n = x->dim[x->ndim - 1];
   TsVal t = mul(b, transform(b, real ? TS_OP_rfft : TS_OP_fft, k->in[0], 0, ORTHO), k->in[1]);
@@ -157,7 +175,8 @@ int ts_compose_conv_fft(TsCompose *k) {
   char tx[TS_META_TEXT], tw[TS_META_TEXT];
   int64_t n = x.ndim ? x.dim[x.ndim - 1] : 0, m = w.ndim ? w.dim[w.ndim - 1] : 0;
   if (n < 1 || m < 1)
-    return ts_build_fail(b, TS_ERR_shape, "conv_fft: needs signals of one element or more: %s x %s",
+    return ts_build_fail(b, TS_ERR_shape,
+                         "conv_fft: needs signals of one element or more: %s x %s",
                          ts_meta_text(&x, tx), ts_meta_text(&w, tw));
   int64_t full = n + m - 1, size = smooth_length(full), mode = k->attr[0].i;
   TsVal t = mul(b, transform(b, TS_OP_rfft, k->in[0], size, BACKWARD),
@@ -165,7 +184,9 @@ int ts_compose_conv_fft(TsCompose *k) {
   TsVal y = transform(b, TS_OP_irfft, t, size, BACKWARD);
   TsDtype d = ts_dtype_promote((TsDtype)x.dtype, (TsDtype)w.dtype);
   if (!b->failed && b->meta(b, y)->dtype != d) y = ts_build_cast(b, y, d);
-  int64_t least = n < m ? n : m, length = mode == FULL ? full : mode == SAME ? n : n + m - 2 * least + 1;
+  int64_t least = n < m ? n : m, length = mode == FULL   ? full
+                                          : mode == SAME ? n
+                                                         : n + m - 2 * least + 1;
   int64_t start = mode == FULL ? 0 : mode == SAME ? (m - 1) / 2 : least - 1;
   return finish(k, ts_build_narrow(b, y, b->meta(b, y)->ndim - 1, start, length));
 }

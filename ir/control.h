@@ -17,7 +17,8 @@ enum { TS_FIXED_tol, TS_FIXED_max, TS_FIXED_nattr };
 enum { TS_WHILE_max, TS_WHILE_nattr };
 
 static inline int64_t ts_scan_length(const TsAttr *attr, const TsVal *in) {
-  return attr[TS_SCAN_length].type == TS_ATTR_int ? attr[TS_SCAN_length].i : in[attr[TS_SCAN_carry].i]->meta.dim[0];
+  return attr[TS_SCAN_length].type == TS_ATTR_int ? attr[TS_SCAN_length].i
+                                                  : in[attr[TS_SCAN_carry].i]->meta.dim[0];
 }
 
 #endif

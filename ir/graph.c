@@ -46,7 +46,8 @@ const char *ts_graph_where(const TsNode *n) {
   return n->line > 0 && n->line < u->nplace ? u->place[n->line] : "";
 }
 
-static TsVal emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out) {
+static TsVal emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const TsAttr *attr,
+                  TsVal *out) {
   return ts_graph_emit((TsGraph *)b, op, nin, in, attr, out, NULL);
 }
 
@@ -129,7 +130,9 @@ static uint32_t mix_bytes(uint32_t h, const void *p, size_t n) {
 
 static size_t list_nbytes(const TsAttr *a) { return 8 * (size_t)a->n; }
 
-static bool is_list(const TsAttr *a) { return a->type == TS_ATTR_ints || a->type == TS_ATTR_floats; }
+static bool is_list(const TsAttr *a) {
+  return a->type == TS_ATTR_ints || a->type == TS_ATTR_floats;
+}
 
 static uint32_t hash_attr(uint32_t h, const TsAttr *a) {
   h = mix(h, a->type);
@@ -157,7 +160,8 @@ static uint32_t hash_node(const TsNode *n) {
 
 static bool same_node(const TsNode *a, const TsNode *b) {
   if (a->hash != b->hash || a->op != b->op || a->nin != b->nin || a->nattr != b->nattr ||
-      a->nregion != b->nregion || !ts_custom_same(a->ref, b->ref) || memcmp(&a->number, &b->number, 8))
+      a->nregion != b->nregion || !ts_custom_same(a->ref, b->ref) ||
+      memcmp(&a->number, &b->number, 8))
     return false;
   for (int i = 0; i < a->nin; i++)
     if (a->in[i] != b->in[i]) return false;
@@ -170,7 +174,8 @@ static bool same_node(const TsNode *a, const TsNode *b) {
 
 static TsNode *find(const TsGraph *g, const TsNode *n) {
   if (!g->nbucket) return NULL;
-  for (int32_t i = g->bucket[n->hash & (uint32_t)(g->nbucket - 1)]; i >= 0; i = g->node[i]->next)
+  for (int32_t i = g->bucket[n->hash & (uint32_t)(g->nbucket - 1)]; i >= 0;
+       i = g->node[i]->next)
     if (same_node(g->node[i], n)) return g->node[i];
   return NULL;
 }
@@ -249,7 +254,8 @@ TsVal ts_graph_param(TsGraph *g, const TsMeta *m, const char *name, void *bound)
   n.number = g->nparam;
   TsNode *made = intern(g, &n, 1, m, true);
   if (!made) return NULL;
-  if (name && !(made->out[0].name = ts_arena_text(&g->unit->arena, name))) return no_memory(g), NULL;
+  if (name && !(made->out[0].name = ts_arena_text(&g->unit->arena, name)))
+    return no_memory(g), NULL;
   g->bound[g->nparam] = bound;
   g->outer[g->nparam] = NULL;
   return g->param[g->nparam++] = &made->out[0];
@@ -266,8 +272,14 @@ TsVal ts_graph_number(TsGraph *g, double value) {
 TsNode *ts_graph_node(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int nregion,
                       TsGraph *const *region, int nattr, const TsAttr *attr, int nout,
                       const TsMeta *out, TsCustom *ref) {
-  TsNode n = {.op = (uint16_t)op, .nin = nin, .in = in, .nregion = (uint16_t)nregion,
-              .region = (TsGraph **)(uintptr_t)region, .nattr = nattr, .attr = attr, .ref = ref,
+  TsNode n = {.op = (uint16_t)op,
+              .nin = nin,
+              .in = in,
+              .nregion = (uint16_t)nregion,
+              .region = (TsGraph **)(uintptr_t)region,
+              .nattr = nattr,
+              .attr = attr,
+              .ref = ref,
               .backward = g->backward};
   return intern(g, &n, nout, out, false);
 }
@@ -288,8 +300,10 @@ TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *co
   if (attr) same.attr = attr;
   same.region = (TsGraph **)(uintptr_t)region;
   int line = g->line;
-  if (n->line > 0 && n->out[0].graph->unit == g->unit) g->line = n->line;
-  else if (n->line > 0) g->line = ts_graph_place(g->unit, ts_graph_where(n));
+  if (n->line > 0 && n->out[0].graph->unit == g->unit)
+    g->line = n->line;
+  else if (n->line > 0)
+    g->line = ts_graph_place(g->unit, ts_graph_where(n));
   TsNode *made = intern(g, &same, n->nout, m, false);
   g->line = line;
   if (m != few) free(m);
@@ -315,7 +329,8 @@ static int wrong_inputs(TsGraph *g, const TsOpInfo *o, int nin, const TsVal *in)
   }
   for (int i = 0; i < o->nrequired; i++)
     if (!in[i] && o->required >> i & 1)
-      return ts_error_set(g->err, TS_ERR_argument, "%s: input '%s' is missing", o->name, o->input[i]);
+      return ts_error_set(g->err, TS_ERR_argument, "%s: input '%s' is missing", o->name,
+                          o->input[i]);
   return 0;
 }
 
@@ -323,14 +338,21 @@ static int wrong_inputs(TsGraph *g, const TsOpInfo *o, int nin, const TsVal *in)
  * stream at which a run of the function starts. */
 static void pin_stream(TsGraph *g, const TsOpInfo *o, TsAttr *attr) {
   TsAttr *stream = &attr[o->nattr - 1], *seed = &attr[o->nattr - 2];
-  if (o->cls != TS_CLASS_RANDOM || stream->type != TS_ATTR_none || seed->type != TS_ATTR_none) return;
+  if (o->cls != TS_CLASS_RANDOM || stream->type != TS_ATTR_none || seed->type != TS_ATTR_none)
+    return;
   *stream = ts_b_int(-++g->unit->nrandom);
 }
 
 static int expand(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out,
                   int *nout) {
-  TsCompose k = {.b = &g->b, .op = op, .nin = nin, .in = in, .attr = attr, .nout = 1,
-                 .room = 1024, .out = out};
+  TsCompose k = {.b = &g->b,
+                 .op = op,
+                 .nin = nin,
+                 .in = in,
+                 .attr = attr,
+                 .nout = 1,
+                 .room = 1024,
+                 .out = out};
   if (ts_compose_table[op](&k) || g->b.failed) return -1;
   *nout = k.nout;
   return 0;
@@ -342,7 +364,8 @@ static int infer(TsGraph *g, TsInfer *inf, const TsMeta **m, const TsVal *in) {
   inf->err = g->err;
   if (ts_op_infer(inf)) return -1;
   if (inf->dynamic) {
-    ts_error_set(g->err, TS_ERR_value, "%s: its result's shape depends on data and cannot be captured",
+    ts_error_set(g->err, TS_ERR_value,
+                 "%s: its result's shape depends on data and cannot be captured",
                  ts_op_info(inf->op)->name);
     return ts_error_hint(g->err, "use op.where or op.masked_fill, or call it outside");
   }
@@ -354,25 +377,32 @@ static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAtt
   const TsOpInfo *o = ts_op_info(op);
   const TsMeta *few[16], **m = nin <= 16 ? few : malloc(sizeof *m * (size_t)nin);
   TsInfer inf = {.op = op, .nin = nin, .attr = attr};
-  TsNode n = {.op = (uint16_t)op, .nin = nin, .in = in, .nattr = o->nattr, .attr = attr,
+  TsNode n = {.op = (uint16_t)op,
+              .nin = nin,
+              .in = in,
+              .nattr = o->nattr,
+              .attr = attr,
               .backward = g->backward};
   TsNode *made = NULL;
   if (!m) return no_memory(g), NULL;
   n.hash = hash_node(&n);
-  if (!(made = find(g, &n)) && !infer(g, &inf, m, in)) made = intern(g, &n, inf.nout, inf.out, true);
+  if (!(made = find(g, &n)) && !infer(g, &inf, m, in))
+    made = intern(g, &n, inf.nout, inf.out, true);
   if (m != few) free(m);
   return made;
 }
 
-TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out,
-                    int *nout) {
+TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr,
+                    TsVal *out, int *nout) {
   const TsOpInfo *o = ts_op_info(op);
   TsAttr full[TS_MAX_ATTR];
   TsVal own[1024];
   int made = 0;
   if (g->b.failed) return NULL;
-  if (attr) memcpy(full, attr, sizeof *attr * o->nattr);
-  else ts_op_defaults(op, full);
+  if (attr)
+    memcpy(full, attr, sizeof *attr * o->nattr);
+  else
+    ts_op_defaults(op, full);
   g->b.failed = wrong_inputs(g, o, nin, in) || ts_op_check_attrs(op, full, g->err);
   if (g->b.failed) return NULL;
   while (nin > o->nrequired && !in[nin - 1]) nin--; /* one form for absent inputs */
@@ -416,8 +446,8 @@ TsVal ts_graph_import(TsGraph *g, TsVal v) {
   if (!v || v->graph == g) return v;
   if (v->node->op == TS_NODE_number) return ts_graph_number(g, v->node->number);
   if (!within(g, v->graph)) {
-    ts_error_set(g->err, TS_ERR_value, "a value of another function (%s) is used in %s", v->graph->name,
-                 g->name);
+    ts_error_set(g->err, TS_ERR_value, "a value of another function (%s) is used in %s",
+                 v->graph->name, g->name);
     ts_error_hint(g->err, "return it from there, or pass it as an argument");
     return NULL;
   }

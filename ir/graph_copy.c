@@ -35,7 +35,8 @@ static TsGraph *copy_region(TsGraphMap *m, TsGraph *from) {
     inner.seed = m->seed;
     g->parent = m->to;
     for (int i = 0; i < from->nnode && g; i++)
-      if (from->node[i]->op != TS_NODE_param && ts_graph_map_node(&inner, from->node[i])) g = NULL;
+      if (from->node[i]->op != TS_NODE_param && ts_graph_map_node(&inner, from->node[i]))
+        g = NULL;
     if (g && ts_graph_map_finish(&inner)) g = NULL;
   }
   ts_graph_map_close(&inner);
@@ -62,7 +63,8 @@ int ts_graph_map_node(TsGraphMap *m, const TsNode *n) {
   TS_ASSERT(n->nregion <= 4);
   for (int i = 0; i < n->nin; i++) in[i] = ts_graph_mapped(m, n->in[i]);
   bool whole = true;
-  for (int i = 0; i < n->nregion; i++) whole &= (region[i] = copy_region(m, n->region[i])) != NULL;
+  for (int i = 0; i < n->nregion; i++)
+    whole &= (region[i] = copy_region(m, n->region[i])) != NULL;
   if (whole) made = ts_graph_again(m->to, n, in, region, moved_stream(m, n, attr));
   if (in != few) free(in);
   if (!made) return -1;
@@ -95,7 +97,8 @@ int ts_graph_map_finish(TsGraphMap *m) {
   int failed = ts_graph_results(m->to, from->nresult, v);
   free(v);
   for (int i = 0; i < from->nupdate && !failed; i++)
-    failed = ts_graph_update(m->to, from->update[i].param, ts_graph_mapped(m, from->update[i].value));
+    failed = ts_graph_update(m->to, from->update[i].param,
+                             ts_graph_mapped(m, from->update[i].value));
   return failed;
 }
 
@@ -120,7 +123,8 @@ static int copy_live(TsGraphMap *m) {
   unsigned char *live = ts_graph_live(from);
   int failed = !live;
   for (int i = 0; i < from->nnode && !failed; i++)
-    if (live[i] && from->node[i]->op != TS_NODE_param) failed = ts_graph_map_node(m, from->node[i]);
+    if (live[i] && from->node[i]->op != TS_NODE_param)
+      failed = ts_graph_map_node(m, from->node[i]);
   free(live);
   return failed ? -1 : 0;
 }
@@ -133,7 +137,8 @@ static int inline_at(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *
   m.seed = seed;
   for (int i = 0; i < from->nparam; i++) ts_graph_map_set(&m, from->param[i], args[i]);
   int failed = copy_live(&m);
-  for (int i = 0; i < from->nresult && !failed; i++) results[i] = ts_graph_mapped(&m, from->result[i]);
+  for (int i = 0; i < from->nresult && !failed; i++)
+    results[i] = ts_graph_mapped(&m, from->result[i]);
   ts_graph_map_close(&m);
   return failed;
 }

@@ -11,8 +11,13 @@
 
 static TsTapeEntry entry(const TsNode *n, TsVal *out) {
   for (int i = 0; i < n->nout; i++) out[i] = (TsVal)&n->out[i];
-  TsTapeEntry t = {.op = n->op < TS_OP_COUNT ? (TsOp)n->op : TS_OP_COUNT, .nin = n->nin,
-                   .nout = n->nout, .in = n->in, .out = out, .attr = n->attr, .line = n->line};
+  TsTapeEntry t = {.op = n->op < TS_OP_COUNT ? (TsOp)n->op : TS_OP_COUNT,
+                   .nin = n->nin,
+                   .nout = n->nout,
+                   .in = n->in,
+                   .out = out,
+                   .attr = n->attr,
+                   .line = n->line};
   if (n->op >= TS_OP_COUNT) {
     t.adjoint = ts_adjoint_node[n->op - TS_OP_COUNT];
     t.arg = (void *)(uintptr_t)n;
@@ -48,9 +53,9 @@ static int import_all(TsGraph *g, int n, const TsVal *from, TsVal *to) {
 
 static TsVal ones(TsGraph *g, TsVal y) {
   const TsMeta *m = &y->meta;
-  return ts_build(&g->b, TS_OP_ones, 0, NULL,
-                  TS_ATTRS({"shape", ts_b_ints(m->dim, m->ndim)}, {"dtype", ts_b_dtype(m->dtype)}),
-                  NULL);
+  return ts_build(
+      &g->b, TS_OP_ones, 0, NULL,
+      TS_ATTRS({"shape", ts_b_ints(m->dim, m->ndim)}, {"dtype", ts_b_dtype(m->dtype)}), NULL);
 }
 
 static void explain(TsGraph *g, const TsReverse *r) {
@@ -60,11 +65,12 @@ static void explain(TsGraph *g, const TsReverse *r) {
   char was[sizeof g->err->message];
   if (!*where) return;
   snprintf(was, sizeof was, "%s", g->err->message);
-  snprintf(g->err->message, sizeof g->err->message, "%.400s (the %s of %s)", was, n->ref ? n->ref->name : ts_node_name(n), where);
+  snprintf(g->err->message, sizeof g->err->message, "%.400s (the %s of %s)", was,
+           n->ref ? n->ref->name : ts_node_name(n), where);
 }
 
-int ts_graph_gradient(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, int nx, const TsVal *x,
-                      TsVal *dx) {
+int ts_graph_gradient(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, int nx,
+                      const TsVal *x, TsVal *dx) {
   return ts_graph_gradient_held(g, ny, y, dy, nx, x, dx, 0, NULL);
 }
 
@@ -82,9 +88,18 @@ int ts_graph_gradient_held(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, 
   if (!failed && !tape_of(g, &tape)) failed = 1;
   if (failed && !g->err->code) ts_error_set(g->err, TS_ERR_memory, "out of memory");
   if (!failed) {
-    TsReverse r = {.b = &g->b, .ntape = ntape, .tape = tape.entry, .ny = ny, .y = own,
-                   .dy = own + ny, .nx = nx, .x = own + 2 * ny, .dx = dx, .line = &g->line,
-                   .nheld = nheld, .held = held};
+    TsReverse r = {.b = &g->b,
+                   .ntape = ntape,
+                   .tape = tape.entry,
+                   .ny = ny,
+                   .y = own,
+                   .dy = own + ny,
+                   .nx = nx,
+                   .x = own + 2 * ny,
+                   .dx = dx,
+                   .line = &g->line,
+                   .nheld = nheld,
+                   .held = held};
     bool was = g->backward;
     g->backward = true;
     failed = ts_reverse(&r);
@@ -124,7 +139,8 @@ static int check_linear(const TsGraph *g, int from, int n, const TsVal *v) {
   free(mark);
   if (!failed) return 0;
   ts_error_set(g->err, TS_ERR_value, "forward mode: an adjoint is not linear in the gradients");
-  return ts_error_hint(g->err, "an adjoint for jvp and hvp may scale, add and move gradients only");
+  return ts_error_hint(g->err,
+                       "an adjoint for jvp and hvp may scale, add and move gradients only");
 }
 
 int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, const TsVal *y,

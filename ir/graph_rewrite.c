@@ -120,7 +120,8 @@ static void read_rules(void) {
 const TsAttr *ts_rule_attr(const TsNode *n, const char *name) {
   const TsOpInfo *o = ts_op_info((TsOp)n->op);
   for (int i = 0; i < o->nattr; i++)
-    if (strlen(name) == (size_t)o->attr[i].namelen && !memcmp(name, o->attr[i].name, strlen(name)))
+    if (strlen(name) == (size_t)o->attr[i].namelen &&
+        !memcmp(name, o->attr[i].name, strlen(name)))
       return &n->attr[i];
   TS_BUG("%s has no attribute %s", o->name, name);
 }
@@ -128,16 +129,16 @@ const TsAttr *ts_rule_attr(const TsNode *n, const char *name) {
 bool ts_rule_fill(TsVal v, double *value) {
   const TsNode *n = v->node;
   switch (n->op) {
-    case TS_NODE_number: *value = n->number; return true;
-    case TS_OP_ones:
-    case TS_OP_ones_like: *value = 1; return true;
-    case TS_OP_zeros:
-    case TS_OP_zeros_like: *value = 0; return true;
-    case TS_OP_full:
-    case TS_OP_full_like: *value = ts_rule_attr(n, "value")->f; return true;
-    case TS_OP_broadcast_to:
-    case TS_OP_reshape: return ts_rule_fill(n->in[0], value);
-    default: return false;
+  case TS_NODE_number: *value = n->number; return true;
+  case TS_OP_ones:
+  case TS_OP_ones_like: *value = 1; return true;
+  case TS_OP_zeros:
+  case TS_OP_zeros_like: *value = 0; return true;
+  case TS_OP_full:
+  case TS_OP_full_like: *value = ts_rule_attr(n, "value")->f; return true;
+  case TS_OP_broadcast_to:
+  case TS_OP_reshape: return ts_rule_fill(n->in[0], value);
+  default: return false;
   }
 }
 
@@ -154,7 +155,8 @@ unsigned ts_rule_axes(const TsNode *reduction, const TsMeta *x) {
   const TsAttr *a = ts_rule_attr(reduction, "axis");
   unsigned axes = 0;
   if (a->type == TS_ATTR_none) return (1u << x->ndim) - 1;
-  for (int i = 0; i < a->n; i++) axes |= 1u << (a->ints[i] < 0 ? a->ints[i] + x->ndim : a->ints[i]);
+  for (int i = 0; i < a->n; i++)
+    axes |= 1u << (a->ints[i] < 0 ? a->ints[i] + x->ndim : a->ints[i]);
   return axes;
 }
 
@@ -217,17 +219,17 @@ static bool match_node(TsRewrite *r, const Expr *e, const TsNode *n) {
 static bool match(TsRewrite *r, const Expr *e, TsVal v) {
   double value;
   switch (e->kind) {
-    case EXPR_constant:
-      if (!v || !ts_rule_fill(v, &value)) return false; /* fall through */
-    case EXPR_var: {
-      TsVal *slot = &r->var[e->var - 'a'];
-      if (*slot) return *slot == v;
-      *slot = v;
-      return true;
-    }
-    case EXPR_number: return v && ts_rule_fill(v, &value) && value == e->number;
-    case EXPR_absent: return !v;
-    default: return v && match_node(r, e, v->node);
+  case EXPR_constant:
+    if (!v || !ts_rule_fill(v, &value)) return false; /* fall through */
+  case EXPR_var: {
+    TsVal *slot = &r->var[e->var - 'a'];
+    if (*slot) return *slot == v;
+    *slot = v;
+    return true;
+  }
+  case EXPR_number: return v && ts_rule_fill(v, &value) && value == e->number;
+  case EXPR_absent: return !v;
+  default: return v && match_node(r, e, v->node);
   }
 }
 
@@ -293,7 +295,8 @@ static TsVal fold(TsRewrite *r, TsVal v) {
     if (!n->in[i] || !ts_rule_fill(n->in[i], &in[i])) return NULL;
     m[i] = &n->in[i]->meta;
   }
-  if (!r->o->eval(r->o->arg, (TsOp)n->op, n->nin, in, m, n->attr, (TsDtype)v->meta.dtype, &value))
+  if (!r->o->eval(r->o->arg, (TsOp)n->op, n->nin, in, m, n->attr, (TsDtype)v->meta.dtype,
+                  &value))
     return NULL;
   log_rule(r, "fold", "computed from constants", false, n);
   return filled(r, value, &v->meta);
@@ -304,7 +307,8 @@ enum { DEEPEST = 60 };
 
 static TsVal one_step(TsRewrite *r, TsVal v) {
   TsVal made = fold(r, v);
-  for (int i = first_rule[v->node->op]; !made && i >= 0; i = next_rule[i]) made = apply(r, i, v);
+  for (int i = first_rule[v->node->op]; !made && i >= 0; i = next_rule[i])
+    made = apply(r, i, v);
   for (int i = 0; !made && i < nany; i++) made = apply(r, any_rules[nany - 1 - i], v);
   return made;
 }
@@ -331,7 +335,8 @@ static bool room(TsRewrite *r, uint32_t id) {
   return true;
 }
 
-static TsVal emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out) {
+static TsVal emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const TsAttr *attr,
+                  TsVal *out) {
   TsRewrite *r = (TsRewrite *)b;
   TsVal made[1024];
   int nout = 0;
@@ -356,7 +361,9 @@ static const TsMeta *meta(TsBuild *b, TsVal v) {
   return &v->meta;
 }
 
-static TsVal number(TsBuild *b, double value) { return ts_graph_number(((TsRewrite *)b)->g, value); }
+static TsVal number(TsBuild *b, double value) {
+  return ts_graph_number(((TsRewrite *)b)->g, value);
+}
 
 /* ---- the pass */
 /* By node, how many nodes read it, each counted once: x * x is one reader. */

@@ -3,7 +3,9 @@
 
 #include "ir/graph_rewrite.h"
 
-static const TsMeta *meta_of(const TsRewrite *r, char name) { return &ts_rule_var(r, name)->meta; }
+static const TsMeta *meta_of(const TsRewrite *r, char name) {
+  return &ts_rule_var(r, name)->meta;
+}
 static const TsMeta *root_meta(const TsRewrite *r) { return &r->root->out[0].meta; }
 static const TsNode *inner(const TsRewrite *r) { return r->root->in[0]->node; }
 
@@ -11,10 +13,16 @@ static const TsNode *inner(const TsRewrite *r) { return r->root->in[0]->node; }
 bool ts_rule_guard_integer(const TsRewrite *r) {
   return ts_dtype_is((TsDtype)root_meta(r)->dtype, TS_KIND_U | TS_KIND_I | TS_KIND_B);
 }
-bool ts_rule_guard_boolean_x(const TsRewrite *r) { return meta_of(r, 'x')->dtype == TS_DT_bool; }
-bool ts_rule_guard_real_x(const TsRewrite *r) { return !ts_dtype_is((TsDtype)meta_of(r, 'x')->dtype, TS_KIND_C); }
+bool ts_rule_guard_boolean_x(const TsRewrite *r) {
+  return meta_of(r, 'x')->dtype == TS_DT_bool;
+}
+bool ts_rule_guard_real_x(const TsRewrite *r) {
+  return !ts_dtype_is((TsDtype)meta_of(r, 'x')->dtype, TS_KIND_C);
+}
 bool ts_rule_guard_float_x(const TsRewrite *r) { return ts_rule_float(ts_rule_var(r, 'x')); }
-bool ts_rule_guard_same_shape_x(const TsRewrite *r) { return ts_meta_same_shape(meta_of(r, 'x'), root_meta(r)); }
+bool ts_rule_guard_same_shape_x(const TsRewrite *r) {
+  return ts_meta_same_shape(meta_of(r, 'x'), root_meta(r));
+}
 bool ts_rule_guard_same_type_x(const TsRewrite *r) {
   return meta_of(r, 'x')->dtype == root_meta(r)->dtype && !meta_of(r, 'x')->weak;
 }
@@ -25,14 +33,16 @@ static bool same_int(const TsNode *a, const TsNode *b, const char *name) {
 }
 
 static bool same_axis(const TsNode *a, const TsNode *b) {
-  int64_t n = a->out[0].meta.ndim, i = ts_rule_attr(a, "axis")->i, k = ts_rule_attr(b, "axis")->i;
+  int64_t n = a->out[0].meta.ndim, i = ts_rule_attr(a, "axis")->i,
+          k = ts_rule_attr(b, "axis")->i;
   return (i < 0 ? i + n : i) == (k < 0 ? k + n : k);
 }
 
 bool ts_rule_guard_fft_pair(const TsRewrite *r) {
   const TsNode *a = r->root, *b = inner(r);
-  return ts_rule_attr(a, "n")->type == TS_ATTR_none && ts_rule_attr(b, "n")->type == TS_ATTR_none &&
-         same_axis(a, b) && same_int(a, b, "norm");
+  return ts_rule_attr(a, "n")->type == TS_ATTR_none &&
+         ts_rule_attr(b, "n")->type == TS_ATTR_none && same_axis(a, b) &&
+         same_int(a, b, "norm");
 }
 
 bool ts_rule_guard_rfft_pair(const TsRewrite *r) {
@@ -96,20 +106,24 @@ bool ts_rule_holds(TsDtype wide, TsDtype narrow) {
   if (wide == narrow) return true;
   if (narrow == TS_DT_bool) return true;
   switch (narrow) {
-    case TS_DT_bf16:
-    case TS_DT_f16: return wide == TS_DT_f32 || wide == TS_DT_f64;
-    case TS_DT_f32: return wide == TS_DT_f64;
-    case TS_DT_i8:
-    case TS_DT_u8: return wide == TS_DT_i16 || wide == TS_DT_i32 || wide == TS_DT_i64 || wide == TS_DT_f32 || wide == TS_DT_f64;
-    case TS_DT_i16: return wide == TS_DT_i32 || wide == TS_DT_i64 || wide == TS_DT_f32 || wide == TS_DT_f64;
-    case TS_DT_i32: return wide == TS_DT_i64 || wide == TS_DT_f64;
-    default: return false;
+  case TS_DT_bf16:
+  case TS_DT_f16: return wide == TS_DT_f32 || wide == TS_DT_f64;
+  case TS_DT_f32: return wide == TS_DT_f64;
+  case TS_DT_i8:
+  case TS_DT_u8:
+    return wide == TS_DT_i16 || wide == TS_DT_i32 || wide == TS_DT_i64 || wide == TS_DT_f32 ||
+           wide == TS_DT_f64;
+  case TS_DT_i16:
+    return wide == TS_DT_i32 || wide == TS_DT_i64 || wide == TS_DT_f32 || wide == TS_DT_f64;
+  case TS_DT_i32: return wide == TS_DT_i64 || wide == TS_DT_f64;
+  default: return false;
   }
 }
 
 bool ts_rule_guard_lossless_middle(const TsRewrite *r) {
   TsDtype first = (TsDtype)meta_of(r, 'x')->dtype, last = (TsDtype)root_meta(r)->dtype;
-  if (meta_of(r, 'x')->weak || !ts_rule_holds((TsDtype)inner(r)->out[0].meta.dtype, first)) return false;
+  if (meta_of(r, 'x')->weak || !ts_rule_holds((TsDtype)inner(r)->out[0].meta.dtype, first))
+    return false;
   /* Integers that become narrower wrap, floats saturate: only where the ends agree in kind. */
   return first == last || (ts_dtype_is(first, TS_KIND_F) && ts_dtype_is(last, TS_KIND_F));
 }
@@ -141,7 +155,8 @@ TsVal ts_rule_make_unary_expand(TsRewrite *r) {
  * the others give the result its shape and its type. */
 static TsVal smaller(const TsRewrite *r, TsVal v) {
   double value;
-  if (v->meta.ndim > 0 && ts_rule_fill(v, &value) && ts_dtype_is((TsDtype)v->meta.dtype, TS_KIND_F | TS_KIND_I))
+  if (v->meta.ndim > 0 && ts_rule_fill(v, &value) &&
+      ts_dtype_is((TsDtype)v->meta.dtype, TS_KIND_F | TS_KIND_I))
     return ts_graph_number(r->g, value);
   if (v->node->op == TS_OP_broadcast_to && !v->node->in[0]->meta.weak) return v->node->in[0];
   return NULL;
@@ -153,8 +168,13 @@ static bool replace_operand(const TsRewrite *r, int at, TsVal *in) {
   if (!in[at] || !(in[at] = smaller(r, in[at]))) return false;
   for (int i = 0; i < r->root->nin; i++) m[i] = in[i] ? &in[i]->meta : NULL;
   TsError ignored;
-  TsInfer inf = {.op = (TsOp)r->root->op, .nin = r->root->nin, .in = m, .attr = r->root->attr, .err = &ignored};
-  return !ts_op_infer(&inf) && inf.out[0].dtype == want->dtype && ts_meta_same_shape(&inf.out[0], want);
+  TsInfer inf = {.op = (TsOp)r->root->op,
+                 .nin = r->root->nin,
+                 .in = m,
+                 .attr = r->root->attr,
+                 .err = &ignored};
+  return !ts_op_infer(&inf) && inf.out[0].dtype == want->dtype &&
+         ts_meta_same_shape(&inf.out[0], want);
 }
 
 bool ts_rule_guard_expanded_operand(const TsRewrite *r) {

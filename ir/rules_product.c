@@ -29,7 +29,8 @@ static const char *words_of(const TsNode *p) {
 /* Without words, what is given is added. */
 static bool explicit_words(const TsNode *p) { return *words_of(p) || p->nin == 2; }
 
-static TsVal with_word(TsRewrite *r, const TsNode *p, const char *word, TsVal bias, TsVal residual) {
+static TsVal with_word(TsRewrite *r, const TsNode *p, const char *word, TsVal bias,
+                       TsVal residual) {
   char words[120];
   TsAttr attr[TS_MAX_ATTR];
   TsVal in[4] = {p->in[0], p->in[1], bias, residual};
@@ -45,9 +46,10 @@ static TsVal residual_in(const TsNode *p) { return p->nin > 3 ? p->in[3] : NULL;
 bool ts_rule_guard_bias_of_product(const TsRewrite *r) {
   const TsNode *p = product(r);
   const TsMeta *c = &ts_rule_var(r, 'c')->meta, *y = root_meta(r);
-  return p && rounds_alike(p) && ts_rule_single(r, value_of(p)) && !*words_of(p) && p->nin == 2 &&
-         y->ndim >= 2 && c->ndim == 1 && c->dim[0] == y->dim[y->ndim - 1] && c->dtype == y->dtype &&
-         !c->weak && p->in[1]->meta.ndim >= 2 && ts_meta_same_shape(&p->out[0].meta, y);
+  return p && rounds_alike(p) && ts_rule_single(r, value_of(p)) && !*words_of(p) &&
+         p->nin == 2 && y->ndim >= 2 && c->ndim == 1 && c->dim[0] == y->dim[y->ndim - 1] &&
+         c->dtype == y->dtype && !c->weak && p->in[1]->meta.ndim >= 2 &&
+         ts_meta_same_shape(&p->out[0].meta, y);
 }
 
 TsVal ts_rule_make_product_bias(TsRewrite *r) {
@@ -57,9 +59,11 @@ TsVal ts_rule_make_product_bias(TsRewrite *r) {
 bool ts_rule_guard_residual_of_product(const TsRewrite *r) {
   const TsNode *p = product(r);
   const TsMeta *x = &ts_rule_var(r, 'x')->meta;
-  return p && rounds_alike(p) && ts_rule_single(r, value_of(p)) && !residual_in(p) && explicit_words(p) &&
-         x->dtype == root_meta(r)->dtype && !x->weak && ts_meta_same_shape(x, root_meta(r)) &&
-         ts_meta_same_shape(&p->out[0].meta, root_meta(r)) && ts_rule_var(r, 'x') != value_of(p);
+  return p && rounds_alike(p) && ts_rule_single(r, value_of(p)) && !residual_in(p) &&
+         explicit_words(p) && x->dtype == root_meta(r)->dtype && !x->weak &&
+         ts_meta_same_shape(x, root_meta(r)) &&
+         ts_meta_same_shape(&p->out[0].meta, root_meta(r)) &&
+         ts_rule_var(r, 'x') != value_of(p);
 }
 
 TsVal ts_rule_make_product_residual(TsRewrite *r) {
@@ -68,13 +72,17 @@ TsVal ts_rule_make_product_residual(TsRewrite *r) {
 }
 
 static const char *word_of(uint16_t op) {
-  return op == TS_OP_relu ? "relu" : op == TS_OP_silu ? "silu" : op == TS_OP_gelu_erf ? "gelu" : NULL;
+  return op == TS_OP_relu       ? "relu"
+         : op == TS_OP_silu     ? "silu"
+         : op == TS_OP_gelu_erf ? "gelu"
+                                : NULL;
 }
 
 bool ts_rule_guard_activation_of_product(const TsRewrite *r) {
   const TsNode *p = product(r);
-  return p && r->root->nin == 1 && word_of(r->root->op) && rounds_alike(p) && explicit_words(p) &&
-         ts_rule_single(r, value_of(p)) && root_meta(r)->dtype == p->out[0].meta.dtype;
+  return p && r->root->nin == 1 && word_of(r->root->op) && rounds_alike(p) &&
+         explicit_words(p) && ts_rule_single(r, value_of(p)) &&
+         root_meta(r)->dtype == p->out[0].meta.dtype;
 }
 
 TsVal ts_rule_make_product_activation(TsRewrite *r) {
@@ -99,6 +107,7 @@ bool ts_rule_guard_plain_transposed_product(const TsRewrite *r) {
 
 TsVal ts_rule_make_transposed_product(TsRewrite *r) {
   const TsNode *p = product(r);
-  TsVal in[2] = {ts_build1(&r->b, TS_OP_transpose, p->in[1]), ts_build1(&r->b, TS_OP_transpose, p->in[0])};
+  TsVal in[2] = {ts_build1(&r->b, TS_OP_transpose, p->in[1]),
+                 ts_build1(&r->b, TS_OP_transpose, p->in[0])};
   return r->b.failed ? NULL : r->b.emit(&r->b, TS_OP_matmul, 2, in, p->attr, NULL);
 }

@@ -13,20 +13,25 @@ enum { BITS = 44 };
 static const uint64_t TAG = UINT64_C(1) << 63, NAN_TAG = UINT64_C(0x7ff8) << 48;
 
 static uint64_t pack(const TsSize *s) {
-  uint64_t v = (uint64_t)(s->num & 0xffff) | (uint64_t)(s->den & 0x3f) << 16 | (uint64_t)(s->off & 0xfff) << 22;
+  uint64_t v = (uint64_t)(s->num & 0xffff) | (uint64_t)(s->den & 0x3f) << 16 |
+               (uint64_t)(s->off & 0xfff) << 22;
   for (int i = 0; i < TS_SYMBOLS; i++) v |= (uint64_t)(s->power[i] & 3) << (34 + 2 * i);
   return v | (uint64_t)s->inverse << 42 | UINT64_C(1) << 43;
 }
 
 static TsSize unpack(uint64_t v) {
-  TsSize s = {.num = (int16_t)(v & 0xffff), .den = (int)(v >> 16 & 0x3f), .off = (int)(v >> 22 & 0xfff)};
+  TsSize s = {.num = (int16_t)(v & 0xffff),
+              .den = (int)(v >> 16 & 0x3f),
+              .off = (int)(v >> 22 & 0xfff)};
   if (s.off >= 0x800) s.off -= 0x1000;
   for (int i = 0; i < TS_SYMBOLS; i++) s.power[i] = (int)(v >> (34 + 2 * i) & 3);
   s.inverse = v >> 42 & 1;
   return s;
 }
 
-bool ts_size_is(int64_t v) { return (uint64_t)v >> BITS == TAG >> BITS && ((uint64_t)v >> 43 & 1); }
+bool ts_size_is(int64_t v) {
+  return (uint64_t)v >> BITS == TAG >> BITS && ((uint64_t)v >> 43 & 1);
+}
 int64_t ts_size_pack(const TsSize *s) { return (int64_t)(pack(s) | TAG); }
 TsSize ts_size_unpack(int64_t v) { return unpack((uint64_t)v); }
 
@@ -62,8 +67,10 @@ bool ts_size_value(const TsSize *s, const int64_t value[TS_SYMBOLS], int64_t *ou
 void ts_size_text(const TsSize *s, TsText *t) {
   const char *between = "";
   if (s->inverse) ts_text_str(t, "1/(");
-  if (s->num == -1) ts_text_char(t, '-');
-  else if (s->num != 1) ts_text_format(t, "%d", s->num), between = "*";
+  if (s->num == -1)
+    ts_text_char(t, '-');
+  else if (s->num != 1)
+    ts_text_format(t, "%d", s->num), between = "*";
   for (int i = 0; i < TS_SYMBOLS; i++)
     for (int k = 0; k < s->power[i]; k++) {
       ts_text_format(t, "%s%c", between, ts_size_symbol[i]);
@@ -114,10 +121,12 @@ static void consider(TsSize *best, bool *found, const TsSize *s) {
   *found = true;
 }
 
-static void try_monomial(TsSize *s, const int64_t *a, const int64_t *b, int64_t va, int64_t vb, TsSize *best, bool *found) {
+static void try_monomial(TsSize *s, const int64_t *a, const int64_t *b, int64_t va, int64_t vb,
+                         TsSize *best, bool *found) {
   int64_t ma = product(s, a), mb = product(s, b);
   s->den = 1, s->off = 0;
-  if ((__int128)va * mb == (__int128)vb * ma && va && set_fraction(s, va, ma)) consider(best, found, s);
+  if ((__int128)va * mb == (__int128)vb * ma && va && set_fraction(s, va, ma))
+    consider(best, found, s);
   if (ma == mb || !set_fraction(s, vb - va, mb - ma)) return;
   if (s->num * ma % s->den || s->num * mb % s->den) return;
   int64_t off = va - s->num * ma / s->den;
@@ -126,7 +135,8 @@ static void try_monomial(TsSize *s, const int64_t *a, const int64_t *b, int64_t 
   consider(best, found, s);
 }
 
-bool ts_size_fit(int nsymbol, const int64_t *a, const int64_t *b, int64_t va, int64_t vb, TsSize *out) {
+bool ts_size_fit(int nsymbol, const int64_t *a, const int64_t *b, int64_t va, int64_t vb,
+                 TsSize *out) {
   bool found = false;
   for (int code = 1; code < 1 << (2 * nsymbol); code++) {
     TsSize s = {.den = 1};

@@ -35,6 +35,7 @@ TsSize ts_number_unpack(double v);
 
 /* The simplest expression that is va where the symbols are a and vb where they are b: a
  * constant, a symbol, a product with a fraction, a sum with a constant. False if none is. */
-bool ts_size_fit(int nsymbol, const int64_t *a, const int64_t *b, int64_t va, int64_t vb, TsSize *out);
+bool ts_size_fit(int nsymbol, const int64_t *a, const int64_t *b, int64_t va, int64_t vb,
+                 TsSize *out);
 
 #endif

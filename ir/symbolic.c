@@ -33,11 +33,14 @@ static int symbol_of(Join *j, int64_t a, int64_t b) {
 static bool find_symbols(Join *j) {
   for (int i = 0; i < j->a->nparam; i++) {
     const TsMeta *x = &j->a->param[i]->meta, *y = &j->b->param[i]->meta;
-    if (x->dtype != y->dtype || x->ndim != y->ndim) return differ(j, j->a->param[i]->node, "another type");
+    if (x->dtype != y->dtype || x->ndim != y->ndim)
+      return differ(j, j->a->param[i]->node, "another type");
     for (int k = 0; k < x->ndim; k++) {
       if (x->dim[k] == y->dim[k] || symbol_of(j, x->dim[k], y->dim[k]) >= 0) continue;
-      if (x->dim[k] <= 1 || y->dim[k] <= 1) return differ(j, j->a->param[i]->node, "sizes 0 and 1 stay as they are");
-      if (j->s->nsymbol == TS_SYMBOLS) return differ(j, j->a->param[i]->node, "too many sizes differ");
+      if (x->dim[k] <= 1 || y->dim[k] <= 1)
+        return differ(j, j->a->param[i]->node, "sizes 0 and 1 stay as they are");
+      if (j->s->nsymbol == TS_SYMBOLS)
+        return differ(j, j->a->param[i]->node, "too many sizes differ");
       j->va[j->s->nsymbol] = x->dim[k];
       j->vb[j->s->nsymbol++] = y->dim[k];
     }
@@ -50,14 +53,16 @@ static bool join_int(Join *j, const TsNode *n, int64_t a, int64_t b, int64_t *ou
   TsSize s;
   *out = a;
   if (a == b) return true;
-  if (!ts_size_fit(j->s->nsymbol, j->va, j->vb, a, b, &s)) return differ(j, n, "a number that does not follow from the sizes");
+  if (!ts_size_fit(j->s->nsymbol, j->va, j->vb, a, b, &s))
+    return differ(j, n, "a number that does not follow from the sizes");
   *out = ts_size_pack(&s);
   return true;
 }
 
 static bool join_meta(Join *j, const TsNode *n, const TsMeta *a, const TsMeta *b, TsMeta *out) {
   *out = *a;
-  if (a->dtype != b->dtype || a->ndim != b->ndim || a->weak != b->weak) return differ(j, n, "another type");
+  if (a->dtype != b->dtype || a->ndim != b->ndim || a->weak != b->weak)
+    return differ(j, n, "another type");
   for (int i = 0; i < a->ndim; i++)
     if (!join_int(j, n, a->dim[i], b->dim[i], &out->dim[i])) return false;
   return true;
@@ -80,31 +85,34 @@ static bool join_number(Join *j, const TsNode *n, double a, double b, double *ou
   return true;
 }
 
-static bool join_attr(Join *j, const TsNode *n, const TsAttr *a, const TsAttr *b, TsAttr *out, TsArena *arena) {
+static bool join_attr(Join *j, const TsNode *n, const TsAttr *a, const TsAttr *b, TsAttr *out,
+                      TsArena *arena) {
   *out = *a;
   if (a->type != b->type || a->n != b->n) return differ(j, n, "another option");
   switch (a->type) {
-    case TS_ATTR_none: return true;
-    case TS_ATTR_int: return join_int(j, n, a->i, b->i, &out->i);
-    case TS_ATTR_f: return join_number(j, n, a->f, b->f, &out->f);
-    case TS_ATTR_str: return !strcmp(a->str, b->str) || differ(j, n, "another option");
-    case TS_ATTR_floats: return !memcmp(a->floats, b->floats, 8 * (size_t)a->n) || differ(j, n, "another option");
-    case TS_ATTR_ints: {
-      int64_t *list = ts_arena_alloc(arena, 8 * (size_t)a->n + 8);
-      if (!list) return false;
-      for (int i = 0; i < a->n; i++)
-        if (!join_int(j, n, a->ints[i], b->ints[i], &list[i])) return false;
-      out->ints = list;
-      return true;
-    }
-    default: return a->i == b->i || differ(j, n, "another option");
+  case TS_ATTR_none: return true;
+  case TS_ATTR_int: return join_int(j, n, a->i, b->i, &out->i);
+  case TS_ATTR_f: return join_number(j, n, a->f, b->f, &out->f);
+  case TS_ATTR_str: return !strcmp(a->str, b->str) || differ(j, n, "another option");
+  case TS_ATTR_floats:
+    return !memcmp(a->floats, b->floats, 8 * (size_t)a->n) || differ(j, n, "another option");
+  case TS_ATTR_ints: {
+    int64_t *list = ts_arena_alloc(arena, 8 * (size_t)a->n + 8);
+    if (!list) return false;
+    for (int i = 0; i < a->n; i++)
+      if (!join_int(j, n, a->ints[i], b->ints[i], &list[i])) return false;
+    out->ints = list;
+    return true;
+  }
+  default: return a->i == b->i || differ(j, n, "another option");
   }
 }
 
 /* ---- nodes, in step */
 static bool join_graph(Join *j, TsGraph *g, const TsGraph *a, const TsGraph *b);
 
-static bool join_region(Join *j, TsGraph *to, const TsNode *n, const TsGraph *a, const TsGraph *b, TsGraph **out) {
+static bool join_region(Join *j, TsGraph *to, const TsNode *n, const TsGraph *a,
+                        const TsGraph *b, TsGraph **out) {
   TsGraph *r = *out = ts_graph_region(to, a->name);
   if (!r || a->nparam != b->nparam) return r ? differ(j, n, "another function") : false;
   for (int i = 0; i < a->nparam; i++) {
@@ -118,8 +126,8 @@ static bool join_region(Join *j, TsGraph *to, const TsNode *n, const TsGraph *a,
 static bool join_node(Join *j, TsGraphMap *m, const TsNode *x, const TsNode *y) {
   TsGraph *g = m->to;
   TsArena *arena = &g->unit->arena;
-  if (x->op != y->op || x->nin != y->nin || x->nout != y->nout || x->nattr != y->nattr || x->nregion != y->nregion ||
-      !ts_custom_same(x->ref, y->ref))
+  if (x->op != y->op || x->nin != y->nin || x->nout != y->nout || x->nattr != y->nattr ||
+      x->nregion != y->nregion || !ts_custom_same(x->ref, y->ref))
     return differ(j, x, "another operator");
   TsVal *in = ts_arena_alloc(arena, sizeof *in * (size_t)(x->nin + 1));
   TsAttr *attr = ts_arena_alloc(arena, sizeof *attr * (size_t)(x->nattr + 1));
@@ -128,8 +136,8 @@ static bool join_node(Join *j, TsGraphMap *m, const TsNode *x, const TsNode *y) 
   double number;
   if (!in || !attr || !out || x->nregion > 4) return false;
   for (int i = 0; i < x->nin; i++) {
-    if (!x->in[i] != !y->in[i] ||
-        (x->in[i] && (x->in[i]->node->id != y->in[i]->node->id || x->in[i]->index != y->in[i]->index)))
+    if (!x->in[i] != !y->in[i] || (x->in[i] && (x->in[i]->node->id != y->in[i]->node->id ||
+                                                x->in[i]->index != y->in[i]->index)))
       return differ(j, x, "other operands");
     in[i] = ts_graph_mapped(m, x->in[i]);
   }
@@ -141,7 +149,8 @@ static bool join_node(Join *j, TsGraphMap *m, const TsNode *x, const TsNode *y) 
   for (int i = 0; i < x->nregion; i++)
     if (!join_region(j, g, x, x->region[i], y->region[i], &region[i])) return false;
   TsNode *made = ts_graph_raw(g, x, in, region, attr, number, out);
-  for (int i = 0; made && i < x->nout; i++) ts_graph_map_set(m, (TsVal)(uintptr_t)&x->out[i], &made->out[i]);
+  for (int i = 0; made && i < x->nout; i++)
+    ts_graph_map_set(m, (TsVal)(uintptr_t)&x->out[i], &made->out[i]);
   return made != NULL;
 }
 
@@ -156,12 +165,15 @@ static bool join_graph(Join *j, TsGraph *g, const TsGraph *a, const TsGraph *b) 
   for (int i = 0; i < a->nparam; i++) ts_graph_map_set(&m, a->param[i], g->param[i]);
   bool fine = true;
   for (int i = 0; i < a->nnode && fine; i++)
-    if (a->node[i]->op != TS_NODE_param || b->node[i]->op != TS_NODE_param) fine = join_node(j, &m, a->node[i], b->node[i]);
+    if (a->node[i]->op != TS_NODE_param || b->node[i]->op != TS_NODE_param)
+      fine = join_node(j, &m, a->node[i], b->node[i]);
   for (int i = 0; i < a->nresult && fine; i++)
-    fine = (a->result[i]->node->id == b->result[i]->node->id && a->result[i]->index == b->result[i]->index) ||
+    fine = (a->result[i]->node->id == b->result[i]->node->id &&
+            a->result[i]->index == b->result[i]->index) ||
            differ(j, a->result[i]->node, "another result");
   for (int i = 0; i < a->nupdate && fine; i++)
-    fine = (a->update[i].param == b->update[i].param && a->update[i].value->node->id == b->update[i].value->node->id) ||
+    fine = (a->update[i].param == b->update[i].param &&
+            a->update[i].value->node->id == b->update[i].value->node->id) ||
            differ(j, a->update[i].value->node, "another update");
   if (fine) fine = !ts_graph_map_finish(&m);
   ts_graph_map_close(&m);
@@ -176,7 +188,8 @@ TsSymbolic *ts_graph_generalise(const TsGraph *a, const TsGraph *b, TsText *why)
   if (fine) fine = (s->g = ts_graph_new(a->name, a->err)) != NULL;
   for (int i = 0; fine && i < a->nparam; i++) {
     TsMeta m;
-    fine = a->bound[i] == b->bound[i] && join_meta(&j, a->param[i]->node, &a->param[i]->meta, &b->param[i]->meta, &m) &&
+    fine = a->bound[i] == b->bound[i] &&
+           join_meta(&j, a->param[i]->node, &a->param[i]->meta, &b->param[i]->meta, &m) &&
            ts_graph_param(s->g, &m, a->param[i]->name, a->bound[i]);
   }
   if (fine) s->g->unit->nrandom = a->unit->nrandom;
@@ -200,7 +213,8 @@ static int lone_symbol(int64_t size) {
   return n == 1 && s.num == 1 && s.den == 1 && s.off == 0 ? at : -1;
 }
 
-bool ts_symbolic_solve(const TsSymbolic *s, int n, const TsMeta *const *arg, int64_t value[TS_SYMBOLS]) {
+bool ts_symbolic_solve(const TsSymbolic *s, int n, const TsMeta *const *arg,
+                       int64_t value[TS_SYMBOLS]) {
   int at = 0;
   memset(value, 0, sizeof *value * TS_SYMBOLS);
   for (int i = 0; i < s->g->nparam; i++) {
@@ -232,7 +246,8 @@ static bool number_at(const Concrete *c, int64_t v, int64_t *out) {
   if (ts_size_value(&s, c->value, out)) return true;
   TsText t = {0};
   ts_size_text(&s, &t);
-  ts_error_set(c->err, TS_ERR_shape, "the size %s is not whole for these shapes", t.at ? t.at : "");
+  ts_error_set(c->err, TS_ERR_shape, "the size %s is not whole for these shapes",
+               t.at ? t.at : "");
   ts_text_free(&t);
   return false;
 }
@@ -273,7 +288,8 @@ static bool attrs_at(const Concrete *c, const TsNode *n, TsAttr *attr, TsArena *
 
 static bool graph_at(const Concrete *c, TsGraph *g, const TsGraph *from);
 
-static TsNode *control_at(const Concrete *c, TsGraphMap *m, const TsNode *n, const TsVal *in, const TsAttr *attr) {
+static TsNode *control_at(const Concrete *c, TsGraphMap *m, const TsNode *n, const TsVal *in,
+                          const TsAttr *attr) {
   TsGraph *region[4];
   TsMeta *out = ts_arena_alloc(&m->to->unit->arena, sizeof *out * (size_t)(n->nout + 1));
   if (!out || n->nregion > 4) return NULL;
@@ -284,7 +300,9 @@ static TsNode *control_at(const Concrete *c, TsGraphMap *m, const TsNode *n, con
     if (!(region[i] = ts_graph_region(m->to, from->name))) return NULL;
     for (int k = 0; k < from->nparam; k++) {
       TsMeta p;
-      if (!meta_at(c, &from->param[k]->meta, &p) || !ts_graph_param(region[i], &p, from->param[k]->name, NULL)) return NULL;
+      if (!meta_at(c, &from->param[k]->meta, &p) ||
+          !ts_graph_param(region[i], &p, from->param[k]->name, NULL))
+        return NULL;
     }
     if (!graph_at(c, region[i], from)) return NULL;
   }
@@ -293,7 +311,8 @@ static TsNode *control_at(const Concrete *c, TsGraphMap *m, const TsNode *n, con
 
 static bool node_at(const Concrete *c, TsGraphMap *m, const TsNode *n) {
   TsArena *arena = &m->to->unit->arena;
-  TsVal *in = ts_arena_alloc(arena, sizeof *in * (size_t)(n->nin + n->nout + 2)), *out = in + n->nin;
+  TsVal *in = ts_arena_alloc(arena, sizeof *in * (size_t)(n->nin + n->nout + 2)),
+        *out = in + n->nin;
   TsAttr *attr = ts_arena_alloc(arena, sizeof *attr * (size_t)(n->nattr + 1));
   double number;
   if (!in || !attr || !attrs_at(c, n, attr, arena)) return false;
@@ -308,7 +327,8 @@ static bool node_at(const Concrete *c, TsGraphMap *m, const TsNode *n) {
   }
   if (n->op >= TS_OP_COUNT) {
     TsNode *made = control_at(c, m, n, in, attr);
-    for (int i = 0; made && i < n->nout; i++) ts_graph_map_set(m, (TsVal)(uintptr_t)&n->out[i], &made->out[i]);
+    for (int i = 0; made && i < n->nout; i++)
+      ts_graph_map_set(m, (TsVal)(uintptr_t)&n->out[i], &made->out[i]);
     return made != NULL;
   }
   /* The operator's rules check that the case is one. */
@@ -317,7 +337,8 @@ static bool node_at(const Concrete *c, TsGraphMap *m, const TsNode *n) {
     TsMeta want;
     if (!meta_at(c, &n->out[i].meta, &want)) return false;
     if (!ts_meta_same_shape(&want, &out[i]->meta) || want.dtype != out[i]->meta.dtype) {
-      ts_error_set(c->err, TS_ERR_shape, "%s: another shape than expected for these sizes", ts_node_name(n));
+      ts_error_set(c->err, TS_ERR_shape, "%s: another shape than expected for these sizes",
+                   ts_node_name(n));
       return false;
     }
     ts_graph_map_set(m, (TsVal)(uintptr_t)&n->out[i], out[i]);
@@ -343,7 +364,8 @@ TsGraph *ts_symbolic_at(const TsSymbolic *s, const int64_t value[TS_SYMBOLS], Ts
   bool fine = g != NULL;
   for (int i = 0; fine && i < s->g->nparam; i++) {
     TsMeta m;
-    fine = meta_at(&c, &s->g->param[i]->meta, &m) && ts_graph_param(g, &m, s->g->param[i]->name, s->g->bound[i]);
+    fine = meta_at(&c, &s->g->param[i]->meta, &m) &&
+           ts_graph_param(g, &m, s->g->param[i]->name, s->g->bound[i]);
   }
   if (fine) g->unit->nrandom = s->g->unit->nrandom;
   if (fine && graph_at(&c, g, s->g)) return g;

@@ -19,10 +19,12 @@ void ts_symbolic_free(TsSymbolic *s);
 
 /* The symbols' values for the given types of its unbound parameters; false where these are no
  * case of it. */
-bool ts_symbolic_solve(const TsSymbolic *s, int n, const TsMeta *const *arg, int64_t value[TS_SYMBOLS]);
+bool ts_symbolic_solve(const TsSymbolic *s, int n, const TsMeta *const *arg,
+                       int64_t value[TS_SYMBOLS]);
 /* The case for these values, inferred and checked anew. NULL with the error. */
 TsGraph *ts_symbolic_at(const TsSymbolic *s, const int64_t value[TS_SYMBOLS], TsError *err);
-/* "B % 4 == 0" for each division that the sizes need, after "where"; nothing if there is none. */
+/* "B % 4 == 0" for each division that the sizes need, after "where"; nothing if there is none.
+ */
 void ts_symbolic_constraints(const TsSymbolic *s, TsText *t);
 
 #endif

@@ -19,10 +19,11 @@ static int batch_shape(TsInfer *inf, int na, int nb) {
 static int check_epilogue_operand(TsInfer *inf, int i) {
   TsMeta m = inf->out[0];
   if (inf->nin <= i || !inf->in[i]) return 0;
-  if (!ts_meta_broadcast(&inf->out[0], inf->in[i], &m) && ts_meta_same_shape(&m, &inf->out[0])) return 0;
+  if (!ts_meta_broadcast(&inf->out[0], inf->in[i], &m) && ts_meta_same_shape(&m, &inf->out[0]))
+    return 0;
   char a[TS_META_TEXT], b[TS_META_TEXT];
-  return ts_error_set(inf->err, TS_ERR_shape, "%s: %s %s does not fit the result %s", opname(inf),
-                      ts_op_info(inf->op)->input[i], ts_meta_text(inf->in[i], a),
+  return ts_error_set(inf->err, TS_ERR_shape, "%s: %s %s does not fit the result %s",
+                      opname(inf), ts_op_info(inf->op)->input[i], ts_meta_text(inf->in[i], a),
                       ts_meta_text(&inf->out[0], b));
 }
 
@@ -36,7 +37,8 @@ int ts_shape_rule_matmul(TsInfer *inf) {
   int64_t k = a->dim[a->ndim - 1], kb = b->dim[column ? 0 : b->ndim - 2];
   if (k != kb) {
     char what[80];
-    snprintf(what, sizeof what, "inner sizes differ (%lld vs %lld)", (long long)k, (long long)kb);
+    snprintf(what, sizeof what, "inner sizes differ (%lld vs %lld)", (long long)k,
+             (long long)kb);
     ts_infer_mismatch(inf, what, 0, 1);
     if (b->ndim >= 2 && b->dim[b->ndim - 1] == k)
       return ts_error_hint(inf->err, "the second operand fits transposed: b:T()");
@@ -54,9 +56,10 @@ static int matrices(TsInfer *inf, int i, bool square) {
   const TsMeta *m = inf->in[i];
   char text[TS_META_TEXT];
   if (m->ndim >= 2 && (!square || m->dim[m->ndim - 1] == m->dim[m->ndim - 2])) return 0;
-  return ts_error_set(inf->err, TS_ERR_shape, "%s: %s must be %s [.., n, %s], not %s", opname(inf),
-                      ts_op_info(inf->op)->input[i], square ? "square" : "a matrix",
-                      square ? "n" : "m", ts_meta_text(m, text));
+  return ts_error_set(inf->err, TS_ERR_shape, "%s: %s must be %s [.., n, %s], not %s",
+                      opname(inf), ts_op_info(inf->op)->input[i],
+                      square ? "square" : "a matrix", square ? "n" : "m",
+                      ts_meta_text(m, text));
 }
 
 static TsMeta *output(TsInfer *inf, int i, int ndim, TsDtype d) {

@@ -37,7 +37,8 @@ static int factored(TsInfer *inf) {
 
 static int wrong_clock(TsInfer *inf, int i) {
   char a[TS_META_TEXT];
-  return ts_error_set(inf->err, TS_ERR_shape, "%s: clock must be f64[2] of rate and step, not %s",
+  return ts_error_set(inf->err, TS_ERR_shape,
+                      "%s: clock must be f64[2] of rate and step, not %s",
                       ts_op_info(inf->op)->name, ts_meta_text(inf->in[i], a));
 }
 
@@ -45,7 +46,8 @@ static int wrong_clock(TsInfer *inf, int i) {
 int ts_shape_rule_optim(TsInfer *inf) {
   int clock = ts_op_info(inf->op)->nin - 1, states = inf->nin <= clock ? inf->nin : clock;
   const TsMeta *k = inf->nin > clock ? inf->in[clock] : NULL;
-  if (k && (k->ndim != 1 || k->dim[0] != 2 || k->dtype != TS_DT_f64)) return wrong_clock(inf, clock);
+  if (k && (k->ndim != 1 || k->dim[0] != 2 || k->dtype != TS_DT_f64))
+    return wrong_clock(inf, clock);
   if (!ts_meta_same_shape(inf->in[0], inf->in[1])) return not_like(inf, 1);
   copy_of(inf, 0, 0);
   inf->nout = 1;

@@ -18,8 +18,8 @@ static int axis_and_length(TsInfer *inf, int *axis, int64_t *n) {
   if (ts_infer_axis(inf, inf->attr[1].i, x->ndim, axis)) return -1;
   *n = inf->attr[0].type == TS_ATTR_int ? inf->attr[0].i : x->dim[*axis];
   if (*n >= 1) return copy_shape(inf);
-  return ts_error_set(inf->err, TS_ERR_value, "%s: a transform of length %lld of %s", opname(inf),
-                      (long long)*n, ts_meta_text(x, text));
+  return ts_error_set(inf->err, TS_ERR_value, "%s: a transform of length %lld of %s",
+                      opname(inf), (long long)*n, ts_meta_text(x, text));
 }
 
 int ts_shape_rule_fft1(TsInfer *inf) {
@@ -45,8 +45,8 @@ int ts_shape_rule_irfft(TsInfer *inf) {
   if (ts_infer_axis(inf, inf->attr[1].i, x->ndim, &axis)) return -1;
   int64_t n = inf->attr[0].type == TS_ATTR_int ? inf->attr[0].i : 2 * (x->dim[axis] - 1);
   if (n < 1 || x->dim[axis] < 1) {
-    ts_error_set(inf->err, TS_ERR_value, "irfft: a transform of length %lld of %s", (long long)n,
-                 ts_meta_text(x, text));
+    ts_error_set(inf->err, TS_ERR_value, "irfft: a transform of length %lld of %s",
+                 (long long)n, ts_meta_text(x, text));
     return ts_error_hint(inf->err, "give the length: x:irfft{n = 1}");
   }
   copy_shape(inf);
@@ -61,7 +61,7 @@ int ts_shape_rule_fftn(TsInfer *inf) {
   if (ts_infer_axes(inf, &inf->attr[0], x->ndim, axes)) return -1;
   for (int i = 0; i < x->ndim; i++)
     if (axes[i] && x->dim[i] < 1)
-      return ts_error_set(inf->err, TS_ERR_value, "%s: axis %d of %s has no elements", opname(inf), i,
-                          ts_meta_text(x, text));
+      return ts_error_set(inf->err, TS_ERR_value, "%s: axis %d of %s has no elements",
+                          opname(inf), i, ts_meta_text(x, text));
   return copy_shape(inf);
 }

@@ -85,16 +85,15 @@ static int add_value(Args *a, int index) {
 
 /* ---- attributes */
 static const char *type_text(TsAttrType t) {
-  static const char *const text[] = {"nil",        "an integer", "a number",
-                                     "a boolean",  "integers",   "numbers",
-                                     "a string",   "a word",     "a dtype"};
+  static const char *const text[] = {"nil",       "an integer", "a number",
+                                     "a boolean", "integers",   "numbers",
+                                     "a string",  "a word",     "a dtype"};
   return text[t];
 }
 
 static int wrong_type(Args *a, const TsAttrSpec *s, int index) {
-  ts_error_set(&a->c->err, TS_ERR_attribute, "%s: option '%.*s' must be %s, not %s",
-               a->o->name, s->namelen, s->name, type_text((TsAttrType)s->type),
-               luaL_typename(a->L, index));
+  ts_error_set(&a->c->err, TS_ERR_attribute, "%s: option '%.*s' must be %s, not %s", a->o->name,
+               s->namelen, s->name, type_text((TsAttrType)s->type), luaL_typename(a->L, index));
   if (s->type == TS_ATTR_choice)
     ts_error_hint(&a->c->err, "one of %.*s", s->wordslen, s->words);
   return -1;
@@ -117,7 +116,8 @@ static int read_list(Args *a, const TsAttrSpec *s, int index, TsAttr *out) {
   bool table = lua_type(a->L, index) == LUA_TTABLE;
   int n = table ? (int)lua_objlen(a->L, index) : 1;
   if (!table && lua_type(a->L, index) != LUA_TNUMBER) return wrong_type(a, s, index);
-  if (a->nlist + n > LIST_ROOM) return fail(a, TS_ERR_attribute, "list is too long for option", s->name);
+  if (a->nlist + n > LIST_ROOM)
+    return fail(a, TS_ERR_attribute, "list is too long for option", s->name);
   out->n = n;
   out->ints = a->list + a->nlist;
   if (s->type == TS_ATTR_floats) out->floats = a->reals + a->nlist;
@@ -163,18 +163,18 @@ static int set_attr(Args *a, int i, int index) {
   if (lua_isnil(a->L, index)) return 0;
   out->type = s->type;
   switch (s->type) {
-    case TS_ATTR_int: return read_int(a, s, index, &out->i);
-    case TS_ATTR_f:
-      if (lua_type(a->L, index) != LUA_TNUMBER) return wrong_type(a, s, index);
-      out->f = lua_tonumber(a->L, index);
-      return 0;
-    case TS_ATTR_bool:
-      if (!lua_isboolean(a->L, index)) return wrong_type(a, s, index);
-      out->i = lua_toboolean(a->L, index);
-      return 0;
-    case TS_ATTR_ints:
-    case TS_ATTR_floats: return read_list(a, s, index, out);
-    default: return read_word(a, s, index, out);
+  case TS_ATTR_int: return read_int(a, s, index, &out->i);
+  case TS_ATTR_f:
+    if (lua_type(a->L, index) != LUA_TNUMBER) return wrong_type(a, s, index);
+    out->f = lua_tonumber(a->L, index);
+    return 0;
+  case TS_ATTR_bool:
+    if (!lua_isboolean(a->L, index)) return wrong_type(a, s, index);
+    out->i = lua_toboolean(a->L, index);
+    return 0;
+  case TS_ATTR_ints:
+  case TS_ATTR_floats: return read_list(a, s, index, out);
+  default: return read_word(a, s, index, out);
   }
 }
 
@@ -227,8 +227,12 @@ static int set_input(Args *a, int i, int index) {
 }
 
 static int set_device(Args *a, int index) {
-  TsDevice *d = lua_isstring(a->L, index) ? ts_device_find(lua_tostring(a->L, index), &a->c->err) : NULL;
-  if (!d) return a->c->err.code ? -1 : ts_error_set(&a->c->err, TS_ERR_attribute, "%s: option 'device' must be a string", a->o->name);
+  TsDevice *d =
+      lua_isstring(a->L, index) ? ts_device_find(lua_tostring(a->L, index), &a->c->err) : NULL;
+  if (!d)
+    return a->c->err.code ? -1
+                          : ts_error_set(&a->c->err, TS_ERR_attribute,
+                                         "%s: option 'device' must be a string", a->o->name);
   a->device = d->index;
   return 0;
 }
@@ -257,12 +261,12 @@ static int set_options(Args *a, int index) {
 /* ---- by position */
 static bool accepts(const TsAttrSpec *s, int lua_type_) {
   switch (s->type) {
-    case TS_ATTR_int:
-    case TS_ATTR_f: return lua_type_ == LUA_TNUMBER;
-    case TS_ATTR_bool: return lua_type_ == LUA_TBOOLEAN;
-    case TS_ATTR_ints:
-    case TS_ATTR_floats: return lua_type_ == LUA_TNUMBER || lua_type_ == LUA_TTABLE;
-    default: return lua_type_ == LUA_TSTRING;
+  case TS_ATTR_int:
+  case TS_ATTR_f: return lua_type_ == LUA_TNUMBER;
+  case TS_ATTR_bool: return lua_type_ == LUA_TBOOLEAN;
+  case TS_ATTR_ints:
+  case TS_ATTR_floats: return lua_type_ == LUA_TNUMBER || lua_type_ == LUA_TTABLE;
+  default: return lua_type_ == LUA_TSTRING;
   }
 }
 
@@ -299,7 +303,8 @@ static int number_argument(Args *a, int *index, int last) {
   a->given[i] = true;
   a->attr[i] = ts_attr_ints(a->list + a->nlist, 0);
   for (; *index <= last && lua_type(a->L, *index) == LUA_TNUMBER; ++*index) {
-    if (a->nlist == LIST_ROOM) return fail(a, TS_ERR_attribute, "list is too long for option", "shape");
+    if (a->nlist == LIST_ROOM)
+      return fail(a, TS_ERR_attribute, "list is too long for option", "shape");
     if (read_int(a, s, *index, &a->list[a->nlist++])) return -1;
     a->attr[i].n++;
   }
@@ -353,21 +358,21 @@ static int one_argument(Args *a, int *index, int last) {
   int i;
   if (t) return add_input(a, t, false);
   switch (lua_type(L, *index)) {
-    case LUA_TNUMBER: return number_argument(a, index, last);
-    case LUA_TTABLE: return table_argument(a, *index);
-    case LUA_TNIL:
-      if (a->nin < a->o->nin && !a->o->variadic) {
-        a->owned[a->nin] = false;
-        a->in[a->nin++] = NULL;
-      }
-      return 0;
-    case LUA_TBOOLEAN:
-      if (a->nin < a->o->nrequired) return add_value(a, *index);
-      break;
-    case LUA_TSTRING: break;
-    default: /* cdata numbers and whatever else from_value knows */
-      if (a->nin < a->o->nrequired) return add_value(a, *index);
-      return too_many(a, *index);
+  case LUA_TNUMBER: return number_argument(a, index, last);
+  case LUA_TTABLE: return table_argument(a, *index);
+  case LUA_TNIL:
+    if (a->nin < a->o->nin && !a->o->variadic) {
+      a->owned[a->nin] = false;
+      a->in[a->nin++] = NULL;
+    }
+    return 0;
+  case LUA_TBOOLEAN:
+    if (a->nin < a->o->nrequired) return add_value(a, *index);
+    break;
+  case LUA_TSTRING: break;
+  default: /* cdata numbers and whatever else from_value knows */
+    if (a->nin < a->o->nrequired) return add_value(a, *index);
+    return too_many(a, *index);
   }
   if ((i = next_attr(a, lua_type(L, *index))) < 0) return too_many(a, *index);
   return set_attr(a, i, *index);
@@ -418,13 +423,14 @@ static TsOp real_operator(TsOp op, int nargs, lua_State *L, int first) {
 static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   TsTensor *out[TS_MAX_VARIADIC];
   int nout = 0, last = lua_gettop(L);
-  Args a = {.L = L, .c = ts_lua_context(L), .op = real_operator(op, last - first + 1, L, first),
+  Args a = {.L = L,
+            .c = ts_lua_context(L),
+            .op = real_operator(op, last - first + 1, L, first),
             .device = -1};
   a.o = ts_op_info(a.op);
   a.in = a.few;
   ts_op_defaults(a.op, a.attr);
-  int failed = positional(&a, first, last) ||
-               ts_op_check_attrs(a.op, a.attr, &a.c->err);
+  int failed = positional(&a, first, last) || ts_op_check_attrs(a.op, a.attr, &a.c->err);
   if (!failed)
     failed = into ? run_into(&a)
                   : ts_vm_call(a.c, a.op, a.nin, a.in, a.attr, TS_MAX_VARIADIC, &nout, out);
@@ -477,7 +483,8 @@ static int list_tensors(lua_State *L, int table, int most, TsTensor **out) {
  * tensors that exist (vm/vm.h, ts_vm_call_out). */
 static int step(lua_State *L) {
   TsTensor *out[TS_MAX_OUT];
-  Args a = {.L = L, .c = ts_lua_context(L), .op = ts_op_find(luaL_checkstring(L, 1)), .device = -1};
+  Args a = {
+      .L = L, .c = ts_lua_context(L), .op = ts_op_find(luaL_checkstring(L, 1)), .device = -1};
   if (a.op == TS_OP_COUNT) return luaL_argerror(L, 1, "no such operator");
   a.o = ts_op_info(a.op);
   a.in = a.few;
@@ -496,7 +503,8 @@ static int step(lua_State *L) {
 static int run(lua_State *L) {
   TsTensor *in[TS_MAX_IN] = {NULL}, *out[TS_MAX_VARIADIC];
   int nout = 0;
-  Args a = {.L = L, .c = ts_lua_context(L), .op = ts_op_find(luaL_checkstring(L, 1)), .device = -1};
+  Args a = {
+      .L = L, .c = ts_lua_context(L), .op = ts_op_find(luaL_checkstring(L, 1)), .device = -1};
   if (a.op == TS_OP_COUNT) return luaL_argerror(L, 1, "no such operator");
   a.o = ts_op_info(a.op);
   a.in = a.few;
@@ -515,7 +523,8 @@ static int run(lua_State *L) {
 static int vjp(lua_State *L) {
   TsTensor *in[TS_MAX_IN + TS_MAX_OUT] = {NULL}, *second[TS_MAX_IN] = {NULL};
   TsTensor *out[TS_MAX_IN + TS_MAX_OUT];
-  Args a = {.L = L, .c = ts_lua_context(L), .op = ts_op_find(luaL_checkstring(L, 1)), .device = -1};
+  Args a = {
+      .L = L, .c = ts_lua_context(L), .op = ts_op_find(luaL_checkstring(L, 1)), .device = -1};
   if (a.op == TS_OP_COUNT) return luaL_argerror(L, 1, "no such operator");
   a.o = ts_op_info(a.op);
   a.in = a.few;
@@ -530,8 +539,10 @@ static int vjp(lua_State *L) {
   int n = twice ? nin + ngrad : nin;
   luaL_checkstack(L, n + 4, "results");
   for (int i = 0; i < n; i++) {
-    if (out[i]) ts_lua_push(L, out[i]);
-    else lua_pushboolean(L, 0);
+    if (out[i])
+      ts_lua_push(L, out[i]);
+    else
+      lua_pushboolean(L, 0);
   }
   return n;
 }

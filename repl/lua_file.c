@@ -70,8 +70,7 @@ static int map_file(lua_State *L) {
   close(fd);
   if (*box) return 1;
   errno = why;
-  if (why == ENOMEM)
-    return ts_lua_fail(L, TS_ERR_memory, "cannot map %s: out of memory", path);
+  if (why == ENOMEM) return ts_lua_fail(L, TS_ERR_memory, "cannot map %s: out of memory", path);
   return io_failure(L, "cannot map", path);
 }
 
@@ -106,7 +105,8 @@ static TsMeta check_meta(lua_State *L) {
   luaL_checktype(L, 3, LUA_TTABLE);
   TsMeta m = {.dtype = (uint8_t)d, .ndim = 0};
   size_t n = lua_objlen(L, 3);
-  if (n > TS_MAX_RANK) ts_lua_fail(L, TS_ERR_shape, "a tensor of %zu axes; %d at most", n, TS_MAX_RANK);
+  if (n > TS_MAX_RANK)
+    ts_lua_fail(L, TS_ERR_shape, "a tensor of %zu axes; %d at most", n, TS_MAX_RANK);
   for (size_t i = 0; i < n; i++) {
     lua_rawgeti(L, 3, (int)i + 1);
     double v = lua_tonumber(L, -1);
@@ -128,8 +128,8 @@ static int map_tensor(lua_State *L) {
   double offset = luaL_checknumber(L, 4);
   int64_t nbytes = ts_meta_nbytes(&m);
   if (!(offset >= 0) || offset + (double)nbytes > (double)f->len)
-    return ts_lua_fail(L, TS_ERR_format, "bytes %.0f..%.0f lie outside the file of %zu bytes", offset,
-                       offset + (double)nbytes, f->len);
+    return ts_lua_fail(L, TS_ERR_format, "bytes %.0f..%.0f lie outside the file of %zu bytes",
+                       offset, offset + (double)nbytes, f->len);
   char *at = f->at + (size_t)offset;
   int align = m.dtype == TS_DT_mxfp4 ? 1 : ts_dtypes[m.dtype].nbytes;
   TsTensor *t;
@@ -168,7 +168,8 @@ static int write_file(lua_State *L) {
   const char *path = luaL_checkstring(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
   char temporary[4096];
-  if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof temporary)
+  if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid()) >=
+      (int)sizeof temporary)
     return ts_lua_fail(L, TS_ERR_io, "the path is too long: %s", path);
   FILE *out = fopen(temporary, "wb");
   if (!out) return io_failure(L, "cannot write", path);
@@ -208,8 +209,11 @@ int luaopen_cjson_safe(lua_State *L);
 void ts_lua_open_files(lua_State *L) {
   static const luaL_Reg method[] = {
       {"size", map_size}, {"read", map_read}, {"tensor", map_tensor}, {NULL, NULL}};
-  static const luaL_Reg function[] = {{"map_file", map_file}, {"write_file", write_file},
-                                      {"is_terminal", is_terminal}, {"now", now}, {NULL, NULL}};
+  static const luaL_Reg function[] = {{"map_file", map_file},
+                                      {"write_file", write_file},
+                                      {"is_terminal", is_terminal},
+                                      {"now", now},
+                                      {NULL, NULL}};
   luaL_newmetatable(L, FILE_TYPE);
   lua_pushcfunction(L, map_collect);
   lua_setfield(L, -2, "__gc");

@@ -19,7 +19,7 @@ typedef struct Function {
   TsGraph *g;
   TsGraph *raw; /* before rewriting: what is generalised */
   bool sizes_read;
-  bool *donated; /* by parameter, or NULL */
+  bool *donated;   /* by parameter, or NULL */
   TsText rewrites; /* a line for each rule that fired */
   TsCode *code;
   TsFrame *frame;
@@ -67,7 +67,8 @@ static int capture_param(lua_State *L) {
 static int capture_name(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   need_capture(L, c);
-  return raise_unless(L, !ts_capture_name(c, ts_lua_check_tensor(L, 1, "capture_name"), luaL_checkstring(L, 2)));
+  return raise_unless(L, !ts_capture_name(c, ts_lua_check_tensor(L, 1, "capture_name"),
+                                          luaL_checkstring(L, 2)));
 }
 
 static int push_function(lua_State *L, TsGraph *g) {
@@ -133,7 +134,8 @@ static int region_param(lua_State *L) {
   TsMeta m = t->meta;
   need_capture(L, c);
   if (lua_toboolean(L, 2)) {
-    if (m.ndim == 0) return ts_lua_fail(L, TS_ERR_shape, "scan: a scalar has no axis to scan along");
+    if (m.ndim == 0)
+      return ts_lua_fail(L, TS_ERR_shape, "scan: a scalar has no axis to scan along");
     m.ndim--;
     memmove(m.dim, m.dim + 1, sizeof *m.dim * m.ndim);
   }
@@ -160,8 +162,11 @@ static TsNodeOp control_op(lua_State *L, const char *kind) {
   static const struct {
     const char *name;
     TsNodeOp op;
-  } known[] = {{"call", TS_NODE_call}, {"cond", TS_NODE_cond}, {"while_loop", TS_NODE_while_loop},
-               {"scan", TS_NODE_scan}, {"fixed_point", TS_NODE_fixed_point}};
+  } known[] = {{"call", TS_NODE_call},
+               {"cond", TS_NODE_cond},
+               {"while_loop", TS_NODE_while_loop},
+               {"scan", TS_NODE_scan},
+               {"fixed_point", TS_NODE_fixed_point}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(kind, known[i].name)) return known[i].op;
   return (TsNodeOp)luaL_error(L, "control: no operator %s", kind);
@@ -180,9 +185,12 @@ static int region_list(lua_State *L, int table, TsGraph **region) {
 static void control_attrs(lua_State *L, int table, TsNodeOp op, TsAttr *attr) {
   for (int i = 0; i < (int)lua_objlen(L, table); i++) {
     lua_rawgeti(L, table, i + 1);
-    bool real = op == TS_NODE_fixed_point && i == TS_FIXED_tol, flag = op == TS_NODE_scan && i == TS_SCAN_reverse;
-    if (flag) attr[i] = ts_attr_bool(lua_toboolean(L, -1));
-    else if (lua_isnumber(L, -1)) attr[i] = real ? ts_attr_f(lua_tonumber(L, -1)) : ts_attr_int(lua_tointeger(L, -1));
+    bool real = op == TS_NODE_fixed_point && i == TS_FIXED_tol,
+         flag = op == TS_NODE_scan && i == TS_SCAN_reverse;
+    if (flag)
+      attr[i] = ts_attr_bool(lua_toboolean(L, -1));
+    else if (lua_isnumber(L, -1))
+      attr[i] = real ? ts_attr_f(lua_tonumber(L, -1)) : ts_attr_int(lua_tointeger(L, -1));
     lua_pop(L, 1);
   }
 }
@@ -218,8 +226,10 @@ static int push_values(lua_State *L, TsContext *c, int n, TsVal const *v) {
   for (int i = 0; i < n; i++) {
     TsTensor *t = v[i] ? ts_capture_own_symbol(c, v[i]) : NULL;
     if (v[i] && !t) return ts_lua_raise(L);
-    if (t) ts_lua_push(L, t);
-    else lua_pushboolean(L, 0);
+    if (t)
+      ts_lua_push(L, t);
+    else
+      lua_pushboolean(L, 0);
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
@@ -277,14 +287,17 @@ static int ready(lua_State *L, Function *f) {
 
 /* What is changed in place must not be seen through another parameter: the code reads
  * each where it stands. Captured tensors were compared when they were captured. */
-static int check_apart(lua_State *L, const Function *f, TsTensor *const *all, int narg, TsTensor *const *arg) {
+static int check_apart(lua_State *L, const Function *f, TsTensor *const *all, int narg,
+                       TsTensor *const *arg) {
   for (int u = 0; u < f->g->nupdate; u++) {
     int p = f->g->update[u].param, seen = 0;
     bool bound = f->code->bound[p] != NULL;
     for (int i = 0; i < (bound ? narg : f->code->nparam); i++)
       seen += (bound ? arg[i] : all[i])->storage == all[p]->storage;
     if (seen > !bound)
-      return luaL_error(L, "%s: two arguments share elements, and one of them is changed in place", f->g->name);
+      return luaL_error(L,
+                        "%s: two arguments share elements, and one of them is changed in place",
+                        f->g->name);
   }
   return 0;
 }
@@ -294,8 +307,10 @@ static int save_updated(lua_State *L, const Function *f, TsTensor **before) {
   for (int u = 0; u < f->g->nupdate; u++) {
     TsTensor **t = &before[f->g->update[u].param];
     if ((*t)->requires_grad) {
-      ts_error_set(&ts_lua_context(L)->err, TS_ERR_value, "%s changes a tensor that requires gradients in place", f->g->name);
-      ts_error_hint(&ts_lua_context(L)->err, "use graph.training_step, or call it by tessera.no_grad");
+      ts_error_set(&ts_lua_context(L)->err, TS_ERR_value,
+                   "%s changes a tensor that requires gradients in place", f->g->name);
+      ts_error_hint(&ts_lua_context(L)->err,
+                    "use graph.training_step, or call it by tessera.no_grad");
       return ts_lua_raise(L);
     }
     if (!(*t = ts_tensor_copy(ts_lua_context(L), *t))) return ts_lua_raise(L);
@@ -304,13 +319,15 @@ static int save_updated(lua_State *L, const Function *f, TsTensor **before) {
   return 0;
 }
 
-static int record_run(TsContext *c, const Function *f, TsTensor *const *before, TsTensor *const *all,
-                      TsTensor **results, uint64_t stream) {
-  for (int i = 0; i < f->code->nresult; i++) /* a parameter that comes out is no result of the call */
+static int record_run(TsContext *c, const Function *f, TsTensor *const *before,
+                      TsTensor *const *all, TsTensor **results, uint64_t stream) {
+  for (int i = 0; i < f->code->nresult;
+       i++) /* a parameter that comes out is no result of the call */
     for (int k = 0; k < f->code->nparam; k++) {
       TsTensor *t = results[i];
       if (t != all[k]) continue;
-      if (!(results[i] = ts_tensor_view(t, &t->meta, t->stride, t->offset))) return results[i] = t, -1;
+      if (!(results[i] = ts_tensor_view(t, &t->meta, t->stride, t->offset)))
+        return results[i] = t, -1;
       ts_tensor_unref(t);
       break;
     }
@@ -333,7 +350,8 @@ static int run(lua_State *L) {
     const TsMeta *want = &code->reg[i].meta, *have = &args[k]->meta;
     char a[TS_META_TEXT], b[TS_META_TEXT];
     if (want->dtype != have->dtype || !ts_meta_same_shape(want, have))
-      return luaL_error(L, "run: argument %d is %s, not %s", k + 1, ts_meta_text(have, a), ts_meta_text(want, b));
+      return luaL_error(L, "run: argument %d is %s, not %s", k + 1, ts_meta_text(have, a),
+                        ts_meta_text(want, b));
     all[i] = args[k++];
   }
   TsContext *c = ts_lua_context(L);
@@ -377,8 +395,10 @@ static int text_of(lua_State *L) {
   } else if (!strcmp(what, "graph")) {
     ts_graph_text(f->g, &t);
   } else {
-    return luaL_error(L, "there is no level '%s'; levels are captured, rewrites, graph, concrete, "
-                      "bytecode, dot, json, places", what);
+    return luaL_error(L,
+                      "there is no level '%s'; levels are captured, rewrites, graph, concrete, "
+                      "bytecode, dot, json, places",
+                      what);
   }
   lua_pushlstring(L, t.at ? t.at : "", t.len);
   ts_text_free(&t);
@@ -392,9 +412,12 @@ static int stats(lua_State *L) {
   const struct {
     const char *name;
     double v;
-  } row[] = {{"nodes", f->g->nnode}, {"instructions", f->code->ninstr},
-             {"slab", (double)f->code->slab_nbytes}, {"bound", (double)f->code->bound_nbytes},
-             {"sum", (double)f->code->sum_nbytes}, {"registers", f->code->nreg}};
+  } row[] = {{"nodes", f->g->nnode},
+             {"instructions", f->code->ninstr},
+             {"slab", (double)f->code->slab_nbytes},
+             {"bound", (double)f->code->bound_nbytes},
+             {"sum", (double)f->code->sum_nbytes},
+             {"registers", f->code->nreg}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     lua_pushnumber(L, row[i].v);
@@ -429,8 +452,8 @@ static int collect(lua_State *L) {
   return 0;
 }
 
-/* graph_load(text, {values of B, T, N, M}) -> function, {types of its parameters}, name; or nil and what is wrong.
- * Captured parameters are ordinary ones. */
+/* graph_load(text, {values of B, T, N, M}) -> function, {types of its parameters}, name; or nil
+ * and what is wrong. Captured parameters are ordinary ones. */
 static int graph_load(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   size_t len;
@@ -447,8 +470,8 @@ static int graph_load(lua_State *L) {
   if (!g || ts_graph_check(g, e)) {
     ts_graph_free(g);
     lua_pushnil(L);
-    lua_pushfstring(L, *e->hint ? "%s%s\n  hint: %s" : "%s%s", strlen(text) == len ? "" : "a zero byte",
-                    e->message, e->hint);
+    lua_pushfstring(L, *e->hint ? "%s%s\n  hint: %s" : "%s%s",
+                    strlen(text) == len ? "" : "a zero byte", e->message, e->hint);
     ts_error_clear(e);
     return 2;
   }
@@ -498,8 +521,10 @@ static void refer(const TsGraph *g, bool more) {
   for (int i = 0; g && i < g->nparam; i++) {
     TsTensor *t = g->bound[i];
     if (!t || t == TS_GRAPH_UNBOUND) continue;
-    if (more) ts_tensor_ref(t);
-    else ts_tensor_unref(t);
+    if (more)
+      ts_tensor_ref(t);
+    else
+      ts_tensor_unref(t);
   }
 }
 
@@ -607,13 +632,17 @@ static int backward(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsTensor *y = ts_lua_check_tensor(L, 1, "backward"), *dy = ts_lua_tensor(L, 2);
   char a[TS_META_TEXT], b[TS_META_TEXT];
-  if (c->capture) return ts_lua_fail(L, TS_ERR_value, "backward: use graph.grad or graph.training_step in a captured function");
+  if (c->capture)
+    return ts_lua_fail(
+        L, TS_ERR_value,
+        "backward: use graph.grad or graph.training_step in a captured function");
   if (!dy && ts_tensor_numel(y) != 1)
-    return ts_lua_fail(L, TS_ERR_shape, "backward: %s is not one number; give its gradient, y:backward(dy)",
+    return ts_lua_fail(L, TS_ERR_shape,
+                       "backward: %s is not one number; give its gradient, y:backward(dy)",
                        ts_meta_text(&y->meta, a));
   if (dy && (!ts_meta_same_shape(&y->meta, &dy->meta) || y->meta.dtype != dy->meta.dtype))
-    return ts_lua_fail(L, TS_ERR_shape, "backward: the gradient is %s, the tensor %s", ts_meta_text(&dy->meta, b),
-                       ts_meta_text(&y->meta, a));
+    return ts_lua_fail(L, TS_ERR_shape, "backward: the gradient is %s, the tensor %s",
+                       ts_meta_text(&dy->meta, b), ts_meta_text(&y->meta, a));
   return raise_unless(L, !ts_tape_backward(c, y, dy));
 }
 
@@ -622,7 +651,8 @@ static int tape_graph(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsTensor **leaf = NULL;
   int n = 0;
-  TsGraph *g = ts_tape_graph(c, ts_lua_check_tensor(L, 1, "tape_graph"), ts_lua_tensor(L, 2), &n, &leaf);
+  TsGraph *g =
+      ts_tape_graph(c, ts_lua_check_tensor(L, 1, "tape_graph"), ts_lua_tensor(L, 2), &n, &leaf);
   if (!g) return ts_lua_raise(L);
   push_function(L, g);
   lua_createtable(L, n, 0);
@@ -666,11 +696,15 @@ static int trap(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg methods[] = {{"run", run}, {"text", text_of}, {"stats", stats},
-                                   {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes}, {"same", same},
-                                   {"__gc", collect}, {NULL, NULL}};
-static const luaL_Reg symbolic_methods[] = {{"solve", solve}, {"at", at}, {"text", symbolic_text},
-                                            {"__gc", collect_symbolic}, {NULL, NULL}};
+static const luaL_Reg methods[] = {
+    {"run", run},           {"text", text_of},  {"stats", stats},
+    {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
+    {"same", same},         {"__gc", collect},  {NULL, NULL}};
+static const luaL_Reg symbolic_methods[] = {{"solve", solve},
+                                            {"at", at},
+                                            {"text", symbolic_text},
+                                            {"__gc", collect_symbolic},
+                                            {NULL, NULL}};
 
 static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
                                      {"capture_param", capture_param},

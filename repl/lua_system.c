@@ -22,7 +22,8 @@ static int tensor(lua_State *L) {
     if (lua_isstring(L, -1)) {
       const char *name = lua_tostring(L, -1);
       d = ts_dtype_parse(name, (int)strlen(name));
-      if (d == TS_DT_none) return ts_lua_fail(L, TS_ERR_dtype, "tensor: there is no dtype '%s'", name);
+      if (d == TS_DT_none)
+        return ts_lua_fail(L, TS_ERR_dtype, "tensor: there is no dtype '%s'", name);
     }
   }
   TsTensor *t = ts_lua_tensor(L, 1);
@@ -245,13 +246,25 @@ static int dtypes(lua_State *L) {
 }
 
 void ts_lua_open_system(lua_State *L) {
-  static const luaL_Reg system[] = {
-      {"tensor", tensor},   {"from_bytes", from_bytes}, {"is_tensor", is_tensor},
-      {"threads", threads}, {"seed", seed},             {"rng_state", rng_state},
-      {"isa", isa},         {"memory", memory},         {"trim", trim},
-      {"fail_after", fail_after}, {"devices", devices}, {"profile", profile},
-      {"trace", trace},     {"help", help},             {"display", display},
-      {"operators", operators},   {"dtypes", dtypes}, {"suggest", suggest}, {NULL, NULL}};
+  static const luaL_Reg system[] = {{"tensor", tensor},
+                                    {"from_bytes", from_bytes},
+                                    {"is_tensor", is_tensor},
+                                    {"threads", threads},
+                                    {"seed", seed},
+                                    {"rng_state", rng_state},
+                                    {"isa", isa},
+                                    {"memory", memory},
+                                    {"trim", trim},
+                                    {"fail_after", fail_after},
+                                    {"devices", devices},
+                                    {"profile", profile},
+                                    {"trace", trace},
+                                    {"help", help},
+                                    {"display", display},
+                                    {"operators", operators},
+                                    {"dtypes", dtypes},
+                                    {"suggest", suggest},
+                                    {NULL, NULL}};
   luaL_register(L, NULL, system);
   lua_pushliteral(L, TS_VERSION);
   lua_setfield(L, -2, "version");

@@ -57,7 +57,8 @@ uint32_t ts_code_register(TsCode *code, const TsMeta *m) {
   if (!grow(code, &code->constant, code->nreg, 1, &cap, sizeof *code->constant)) return 0;
   if (!grow(code, &code->reg, code->nreg, 1, &code->capreg, sizeof *code->reg)) return 0;
   code->constant[code->nreg] = NULL;
-  code->reg[code->nreg] = (TsReg){.meta = *m, .kind = TS_REG_slab, .of = TS_CODE_NONE, .def = -1, .last = -1};
+  code->reg[code->nreg] =
+      (TsReg){.meta = *m, .kind = TS_REG_slab, .of = TS_CODE_NONE, .def = -1, .last = -1};
   return (uint32_t)code->nreg++;
 }
 
@@ -110,8 +111,12 @@ TsInstr *ts_code_add(TsCode *code, int op, int nin, const uint32_t *in, int natt
       !grow(code, &code->operand, code->noperand, nin + nout, &code->capoperand, sizeof *in))
     return NULL;
   TsInstr *i = &code->instr[code->ninstr++];
-  *i = (TsInstr){.op = (uint16_t)op, .nin = (uint32_t)nin, .nout = (uint32_t)nout,
-                 .at = (uint32_t)code->noperand, .line = line, .backward = code->backward};
+  *i = (TsInstr){.op = (uint16_t)op,
+                 .nin = (uint32_t)nin,
+                 .nout = (uint32_t)nout,
+                 .at = (uint32_t)code->noperand,
+                 .line = line,
+                 .backward = code->backward};
   for (int k = 0; k < nin; k++) code->operand[code->noperand++] = in[k];
   for (int k = 0; k < nout; k++) code->operand[code->noperand++] = out[k];
   i->attr = put_attrs(code, nattr, attr);

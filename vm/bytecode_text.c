@@ -55,10 +55,12 @@ static int verify_sub(const TsCode *code, int at, TsError *err) {
   const TsInstr *i = &code->instr[at];
   int need = i->op == TS_VM_cond || i->op == TS_VM_while_loop ? 2 : 1;
   switch (i->op) {
-    case TS_VM_update: return i->nin == 2 && !i->nout ? 0 : bad(err, at, "update takes two inputs");
-    case TS_VM_group: return (int64_t)at + i->sub < code->ninstr ? 0 : bad(err, at, "group is too long");
-    case TS_VM_custom: return (int64_t)i->sub < code->nref ? 0 : bad(err, at, "no such function");
-    default: return (int64_t)i->sub + need <= code->nsub ? 0 : bad(err, at, "no such function");
+  case TS_VM_update:
+    return i->nin == 2 && !i->nout ? 0 : bad(err, at, "update takes two inputs");
+  case TS_VM_group:
+    return (int64_t)at + i->sub < code->ninstr ? 0 : bad(err, at, "group is too long");
+  case TS_VM_custom: return (int64_t)i->sub < code->nref ? 0 : bad(err, at, "no such function");
+  default: return (int64_t)i->sub + need <= code->nsub ? 0 : bad(err, at, "no such function");
   }
 }
 
@@ -76,7 +78,8 @@ static int verify_plan(const TsCode *code, TsError *err) {
     for (int b = a + 1; b < code->nreg && code->nreg <= 4000; b++) {
       const TsReg *y = &code->reg[b];
       int64_t ny = ts_meta_nbytes(&y->meta);
-      if (y->kind != TS_REG_slab || x->offset + nx <= y->offset || y->offset + ny <= x->offset) continue;
+      if (y->kind != TS_REG_slab || x->offset + nx <= y->offset || y->offset + ny <= x->offset)
+        continue;
       if (x->last <= y->def || y->last <= x->def) continue;
       return ts_error_set(err, TS_ERR_value, "bytecode: registers %d and %d overlap", a, b);
     }
@@ -112,21 +115,21 @@ static void attr_text(const TsAttrSpec *s, const TsAttr *a, TsText *t) {
   char word[64];
   ts_text_format(t, " %.*s=", s->namelen, s->name);
   switch (a->type) {
-    case TS_ATTR_int: ts_text_format(t, "%lld", (long long)a->i); break;
-    case TS_ATTR_f: ts_text_format(t, "%.17g", a->f); break;
-    case TS_ATTR_bool: ts_text_str(t, a->i ? "true" : "false"); break;
-    case TS_ATTR_choice: ts_text_str(t, ts_attr_word(s, (int)a->i, word)); break;
-    case TS_ATTR_dtype: ts_text_str(t, ts_dtype_name((TsDtype)a->i)); break;
-    case TS_ATTR_str: ts_text_format(t, "\"%s\"", a->str); break;
-    default:
-      ts_text_char(t, '[');
-      for (int i = 0; i < a->n; i++) {
-        if (a->type == TS_ATTR_ints)
-          ts_text_format(t, "%s%lld", i ? "," : "", (long long)a->ints[i]);
-        else
-          ts_text_format(t, "%s%.17g", i ? "," : "", a->floats[i]);
-      }
-      ts_text_char(t, ']');
+  case TS_ATTR_int: ts_text_format(t, "%lld", (long long)a->i); break;
+  case TS_ATTR_f: ts_text_format(t, "%.17g", a->f); break;
+  case TS_ATTR_bool: ts_text_str(t, a->i ? "true" : "false"); break;
+  case TS_ATTR_choice: ts_text_str(t, ts_attr_word(s, (int)a->i, word)); break;
+  case TS_ATTR_dtype: ts_text_str(t, ts_dtype_name((TsDtype)a->i)); break;
+  case TS_ATTR_str: ts_text_format(t, "\"%s\"", a->str); break;
+  default:
+    ts_text_char(t, '[');
+    for (int i = 0; i < a->n; i++) {
+      if (a->type == TS_ATTR_ints)
+        ts_text_format(t, "%s%lld", i ? "," : "", (long long)a->ints[i]);
+      else
+        ts_text_format(t, "%s%.17g", i ? "," : "", a->floats[i]);
+    }
+    ts_text_char(t, ']');
   }
 }
 
@@ -171,7 +174,8 @@ static void instr_text(const TsCode *code, int at, TsText *t) {
     const TsOpInfo *o = ts_op_info((TsOp)i->op);
     for (int k = 0; i->attr != TS_CODE_NONE && k < o->nattr; k++) {
       const TsAttr *a = &code->attr[i->attr + (uint32_t)k];
-      if (a->type != TS_ATTR_none && !attr_equal(a, &o->attr[k].preset)) attr_text(&o->attr[k], a, t);
+      if (a->type != TS_ATTR_none && !attr_equal(a, &o->attr[k].preset))
+        attr_text(&o->attr[k], a, t);
     }
   } else if (i->op == TS_VM_group) {
     ts_text_format(t, " of %u", i->sub);
@@ -194,8 +198,9 @@ void ts_code_text(const TsCode *code, TsText *t) {
   ts_text_str(t, ") -> ");
   registers_text(code->result, (uint32_t)code->nresult, t);
   if (code->planned)
-    ts_text_format(t, "  // slab %lld bytes, at least %lld, unshared %lld", (long long)code->slab_nbytes,
-                   (long long)code->bound_nbytes, (long long)code->sum_nbytes);
+    ts_text_format(t, "  // slab %lld bytes, at least %lld, unshared %lld",
+                   (long long)code->slab_nbytes, (long long)code->bound_nbytes,
+                   (long long)code->sum_nbytes);
   ts_text_char(t, '\n');
   for (int r = code->nparam; r < code->nreg; r++) {
     if (!code->constant[r]) continue;

@@ -24,7 +24,9 @@ struct TsCapture {
 
 TsGraph *ts_capture_graph(TsContext *c) { return c->capture ? c->capture->g : NULL; }
 
-static int no_memory(TsContext *c) { return ts_error_set(&c->err, TS_ERR_memory, "out of memory"); }
+static int no_memory(TsContext *c) {
+  return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+}
 
 int ts_capture_begin(TsContext *c, const char *name) {
   TsCapture *k = calloc(1, sizeof *k);
@@ -183,7 +185,8 @@ static bool is_stale(const TsCapture *k, const TsTensor *t) {
 static TsVal symbol_value(TsContext *c, const TsTensor *t) {
   TsCapture *k = c->capture;
   if (!is_ours(k, t)) {
-    ts_error_set(&c->err, TS_ERR_value, "a value of another function is used in %s", k->g->name);
+    ts_error_set(&c->err, TS_ERR_value, "a value of another function is used in %s",
+                 k->g->name);
     ts_error_hint(&c->err, "return it from there, or pass it as an argument");
     return NULL;
   }
@@ -231,8 +234,8 @@ int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
 static TsVal fitted(TsContext *c, TsGraph *g, TsVal v, const TsMeta *m) {
   if (v->meta.weak || v->meta.dtype != m->dtype) v = ts_build_cast(&g->b, v, (TsDtype)m->dtype);
   if (v && !ts_meta_same_shape(&v->meta, m))
-    v = ts_build(&g->b, TS_OP_broadcast_to, TS_IN(v), TS_ATTRS({"shape", ts_b_ints(m->dim, m->ndim)}),
-                 NULL);
+    v = ts_build(&g->b, TS_OP_broadcast_to, TS_IN(v),
+                 TS_ATTRS({"shape", ts_b_ints(m->dim, m->ndim)}), NULL);
   (void)c;
   return v;
 }
@@ -268,14 +271,16 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   mark_line(c, g);
   TsVal v = ts_capture_value(c, src);
   if (!v || ts_meta_broadcast(&m, &v->meta, &m) || !(v = fitted(c, g, v, &dst->meta)))
-    return c->err.code ? -1 : ts_error_set(&c->err, TS_ERR_shape, "assignment: shapes do not fit");
+    return c->err.code ? -1
+                       : ts_error_set(&c->err, TS_ERR_shape, "assignment: shapes do not fit");
   if (is_symbol(dst) && looks_at(dst)) return refuse_view(c, "a view is changed in place");
   if (is_symbol(dst) && !symbol_value(c, dst)) return -1;
   Bound *b = is_symbol(dst) ? find(k, dst) : bind(c, dst);
   if (!b && !is_symbol(dst)) return -1;
   bool outside = b || ((TsVal)dst->origin)->graph != g;
   if (outside && g != k->root)
-    return ts_error_set(&c->err, TS_ERR_value, "a tensor from outside is changed in place in a region");
+    return ts_error_set(&c->err, TS_ERR_value,
+                        "a tensor from outside is changed in place in a region");
   if (b && is_shared(k, b)) return refuse_view(c, "a view is changed in place");
   return set_value(c, dst, b, v);
 }
@@ -289,7 +294,8 @@ static int set_results(TsContext *c, TsGraph *g, int n, TsTensor *const *result)
   g->b.failed = false;
   for (int i = 0; i < n && !failed; i++)
     if (v[i]->meta.weak)
-      failed = !(v[i] = ts_build_cast(&g->b, v[i], v[i]->meta.dtype == TS_DT_i64 ? TS_DT_i64 : TS_DT_f32));
+      failed = !(v[i] = ts_build_cast(&g->b, v[i],
+                                      v[i]->meta.dtype == TS_DT_i64 ? TS_DT_i64 : TS_DT_f32));
   if (!failed) failed = ts_graph_results(g, n, v);
   free(v);
   return failed;

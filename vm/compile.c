@@ -29,8 +29,11 @@ static bool eval(void *arg, TsOp op, int n, const double *in, const TsMeta *cons
 }
 
 TsGraph *ts_compile_rewrite(TsContext *c, const TsGraph *g, TsText *log) {
-  TsRewriteOptions o = {.most = c->profile == TS_PROFILE_strict ? TS_REWRITE_exact : TS_REWRITE_rounding,
-                        .eval = eval, .arg = c, .log = log};
+  TsRewriteOptions o = {.most = c->profile == TS_PROFILE_strict ? TS_REWRITE_exact
+                                                                : TS_REWRITE_rounding,
+                        .eval = eval,
+                        .arg = c,
+                        .log = log};
   c->no_grad++;
   TsGraph *made = ts_graph_rewrite(g, &o);
   c->no_grad--;

@@ -15,13 +15,15 @@
  * loops around it determine. Not a hash of the streams outside: backward() runs functions
  * again that began at another stream, and then all of them have to move alike. */
 static uint64_t distance_of(int depth, int64_t round) {
-  uint64_t z = 0x9e3779b97f4a7c15u * (uint64_t)(round + 1) + 0xd1b54a32d192ed03u * (uint64_t)depth;
+  uint64_t z =
+      0x9e3779b97f4a7c15u * (uint64_t)(round + 1) + 0xd1b54a32d192ed03u * (uint64_t)depth;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
   z = (z ^ z >> 27) * 0x94d049bb133111ebu;
   return (z ^ z >> 31) >> 2 | 1ull << 62;
 }
 
-static int run_round(TsContext *c, int64_t round, TsFrame *f, TsTensor *const *in, TsTensor **out) {
+static int run_round(TsContext *c, int64_t round, TsFrame *f, TsTensor *const *in,
+                     TsTensor **out) {
   uint64_t base = c->stream_base;
   c->stream_base = base + distance_of(c->stream_depth++, round);
   int failed = ts_frame_run(f, in, out);
@@ -34,14 +36,16 @@ static void release(TsTensor **t, int n) {
   for (int i = 0; i < n; i++) ts_tensor_unref(t[i]);
 }
 
-static int run_cond(const TsInstr *i, TsFrame *const *sub, TsTensor *const *in, TsTensor **out) {
+static int run_cond(const TsInstr *i, TsFrame *const *sub, TsTensor *const *in,
+                    TsTensor **out) {
   bool yes = ts_tensor_get_int(in[0], 0) != 0;
   return ts_frame_run(sub[i->sub + (yes ? 0 : 1)], in + 1, out);
 }
 
 /* The values after the last round; after none, copies of the operands, whose bytes are the
  * caller's to use again. */
-static int give_carries(TsContext *c, int n, TsTensor **v, TsTensor *const *in, TsTensor **out, int failed) {
+static int give_carries(TsContext *c, int n, TsTensor **v, TsTensor *const *in, TsTensor **out,
+                        int failed) {
   for (int k = 0; k < n; k++) {
     out[k] = failed ? NULL : v[k] != in[k] ? ts_tensor_ref(v[k]) : ts_tensor_copy(c, v[k]);
     if (!failed && !out[k]) failed = -1;
@@ -55,7 +59,8 @@ static int give_carries(TsContext *c, int n, TsTensor **v, TsTensor *const *in, 
 }
 
 /* Inputs are the nout values that change, then what both functions also read. */
-static int run_while(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub, TsTensor *const *in, TsTensor **out) {
+static int run_while(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
+                     TsTensor *const *in, TsTensor **out) {
   int n = (int)i->nout, all = (int)i->nin;
   TsTensor **v = malloc(sizeof *v * (size_t)(all + n + 1)), *test = NULL;
   int failed = v ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
@@ -63,11 +68,13 @@ static int run_while(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame
   for (int k = 0; !failed && k < n; k++) ts_tensor_ref(v[k]);
   TsTensor **next = v + all;
   int64_t most = code->attr[i->attr].type == TS_ATTR_int ? code->attr[i->attr].i : INT64_MAX;
-  for (int64_t t = 0; !failed && t < most && !(failed = run_round(c, t, sub[i->sub], v, &test)); t++) {
+  for (int64_t t = 0; !failed && t < most && !(failed = run_round(c, t, sub[i->sub], v, &test));
+       t++) {
     bool more = ts_tensor_get_int(test, 0) != 0;
     ts_tensor_unref(test);
     if (!more) break;
-    if (ts_cpu_interrupted()) failed = ts_error_set(&c->err, TS_ERR_interrupt, "while_loop: interrupted");
+    if (ts_cpu_interrupted())
+      failed = ts_error_set(&c->err, TS_ERR_interrupt, "while_loop: interrupted");
     if (!failed && !(failed = run_round(c, t, sub[i->sub + 1], v, next))) {
       release(v, n);
       memcpy(v, next, sizeof *v * (size_t)n);
@@ -83,7 +90,8 @@ static TsTensor *slice_of(TsTensor *x, int64_t at) {
   TsMeta m = x->meta;
   m.ndim--;
   memmove(m.dim, m.dim + 1, sizeof *m.dim * m.ndim);
-  return ts_tensor_view(x, &m, x->stride + 1, x->offset + ts_dtype_nbytes(ts_tensor_dtype(x), at * x->stride[0]));
+  return ts_tensor_view(x, &m, x->stride + 1,
+                        x->offset + ts_dtype_nbytes(ts_tensor_dtype(x), at * x->stride[0]));
 }
 
 typedef struct Scan {
@@ -118,10 +126,15 @@ static int round_of(Scan *s, TsFrame *body, TsTensor *const *in, int64_t at) {
 static int run_scan(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
                     TsTensor *const *in, TsTensor **out) {
   const TsAttr *a = code->attr + i->attr;
-  Scan s = {.c = c, .ncarry = (int)a[TS_SCAN_carry].i,
-            .nslice = (int)a[TS_SCAN_xs].i, .nin = (int)i->nin, .nout = (int)i->nout, .out = out};
+  Scan s = {.c = c,
+            .ncarry = (int)a[TS_SCAN_carry].i,
+            .nslice = (int)a[TS_SCAN_xs].i,
+            .nin = (int)i->nin,
+            .nout = (int)i->nout,
+            .out = out};
   bool reverse = a[TS_SCAN_reverse].i != 0;
-  s.length = a[TS_SCAN_length].type == TS_ATTR_int ? a[TS_SCAN_length].i : in[s.ncarry]->meta.dim[0];
+  s.length =
+      a[TS_SCAN_length].type == TS_ATTR_int ? a[TS_SCAN_length].i : in[s.ncarry]->meta.dim[0];
   s.v = calloc((size_t)(s.nin + s.nout) + 1, sizeof *s.v);
   if (!s.v) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
   s.made = s.v + s.nin;
@@ -130,10 +143,12 @@ static int run_scan(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame 
   for (int k = s.ncarry + s.nslice; k < s.nin; k++) s.v[k] = in[k];
   for (int k = s.ncarry; k < s.nout; k++) out[k] = NULL;
   for (int k = s.ncarry; k < s.nout && !failed; k++)
-    failed = !(out[k] = ts_tensor_new(c, &code->reg[code->operand[i->at + i->nin + (uint32_t)k]].meta));
+    failed = !(out[k] = ts_tensor_new(
+                   c, &code->reg[code->operand[i->at + i->nin + (uint32_t)k]].meta));
   for (int64_t t = 0; t < s.length && !failed; t++) {
     failed = round_of(&s, sub[i->sub], in, reverse ? s.length - 1 - t : t);
-    if (ts_cpu_interrupted() && !failed) failed = ts_error_set(&c->err, TS_ERR_interrupt, "scan: interrupted");
+    if (ts_cpu_interrupted() && !failed)
+      failed = ts_error_set(&c->err, TS_ERR_interrupt, "scan: interrupted");
   }
   failed = give_carries(c, s.ncarry, s.v, in, out, failed);
   for (int k = s.ncarry; failed && k < s.nout; k++) ts_tensor_unref(out[k]);
@@ -151,8 +166,8 @@ static double distance(TsTensor *a, TsTensor *b) {
   return most;
 }
 
-static int run_fixed_point(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
-                           TsTensor *const *in, TsTensor **out) {
+static int run_fixed_point(TsContext *c, const TsInstr *i, const TsCode *code,
+                           TsFrame *const *sub, TsTensor *const *in, TsTensor **out) {
   const TsAttr *a = code->attr + i->attr;
   TsTensor **v = malloc(sizeof *v * (i->nin + 1)), *next = NULL;
   if (!v) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
@@ -161,18 +176,25 @@ static int run_fixed_point(TsContext *c, const TsInstr *i, const TsCode *code, T
   int failed = 0;
   for (int64_t t = 0; !failed; t++) {
     if (t == a[1].i)
-      failed = ts_error_set(&c->err, TS_ERR_value, "fixed_point: not found in %lld rounds", (long long)t);
+      failed = ts_error_set(&c->err, TS_ERR_value, "fixed_point: not found in %lld rounds",
+                            (long long)t);
     else if (!(failed = ts_frame_run(sub[i->sub], v, &next))) {
       double d = distance(v[0], next);
       ts_tensor_unref(v[0]);
       v[0] = next;
       if (d <= a[0].f) break;
-      if (d != d) failed = ts_error_set(&c->err, TS_ERR_value, "fixed_point: a value is NaN after %lld rounds", (long long)t + 1);
-      if (ts_cpu_interrupted()) failed = ts_error_set(&c->err, TS_ERR_interrupt, "fixed_point: interrupted");
+      if (d != d)
+        failed =
+            ts_error_set(&c->err, TS_ERR_value, "fixed_point: a value is NaN after %lld rounds",
+                         (long long)t + 1);
+      if (ts_cpu_interrupted())
+        failed = ts_error_set(&c->err, TS_ERR_interrupt, "fixed_point: interrupted");
     }
   }
-  if (failed) ts_tensor_unref(v[0]);
-  else out[0] = v[0];
+  if (failed)
+    ts_tensor_unref(v[0]);
+  else
+    out[0] = v[0];
   free(v);
   return failed ? -1 : 0;
 }
@@ -188,9 +210,9 @@ int ts_control_custom(TsContext *c, struct TsCustom *f, int nin, TsTensor *const
   int failed = 0;
   for (int k = 0; k < nout && !failed; k++)
     if (out[k]->meta.dtype != type[k]->dtype || !ts_meta_same_shape(&out[k]->meta, type[k]))
-      failed =
-          ts_error_set(&c->err, TS_ERR_shape, "%s: result %d is %s, not %s as it was inferred",
-                       f->name, k + 1, ts_meta_text(&out[k]->meta, a), ts_meta_text(type[k], b)),
+      failed = ts_error_set(&c->err, TS_ERR_shape,
+                            "%s: result %d is %s, not %s as it was inferred", f->name, k + 1,
+                            ts_meta_text(&out[k]->meta, a), ts_meta_text(type[k], b)),
       ts_error_hint(&c->err, "the operator's infer, shape and dtype say what its results are");
   if (!failed && c->trap) failed = ts_trap_results(c, f->name, nin, in, nout, out, backward);
   if (failed) release(out, nout);
@@ -212,12 +234,12 @@ static int run_custom(TsContext *c, const TsInstr *i, const TsCode *code, TsTens
 int ts_control_run(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
                    TsTensor *const *in, TsTensor **out) {
   switch (i->op) {
-    case TS_VM_call: return ts_frame_run(sub[i->sub], in, out);
-    case TS_VM_cond: return run_cond(i, sub, in, out);
-    case TS_VM_while_loop: return run_while(c, i, code, sub, in, out);
-    case TS_VM_scan: return run_scan(c, i, code, sub, in, out);
-    case TS_VM_fixed_point: return run_fixed_point(c, i, code, sub, in, out);
-    case TS_VM_custom: return run_custom(c, i, code, in, out);
-    default: TS_BUG("no control instruction: %d", i->op);
+  case TS_VM_call: return ts_frame_run(sub[i->sub], in, out);
+  case TS_VM_cond: return run_cond(i, sub, in, out);
+  case TS_VM_while_loop: return run_while(c, i, code, sub, in, out);
+  case TS_VM_scan: return run_scan(c, i, code, sub, in, out);
+  case TS_VM_fixed_point: return run_fixed_point(c, i, code, sub, in, out);
+  case TS_VM_custom: return run_custom(c, i, code, in, out);
+  default: TS_BUG("no control instruction: %d", i->op);
   }
 }

@@ -13,8 +13,8 @@ static int failure(TsCall *call, int code) {
 }
 
 /* One transform along `axis` of x into y, both in the types of the kind. */
-static int transform(TsCall *call, int kind, bool inverse, int norm, int axis, int64_t n, TsTensor *x,
-                     TsTensor *y) {
+static int transform(TsCall *call, int kind, bool inverse, int norm, int axis, int64_t n,
+                     TsTensor *x, TsTensor *y) {
   int64_t dim[TS_MAX_RANK], xs[TS_MAX_RANK], ys[TS_MAX_RANK];
   TsFft f = {.kind = kind, .inverse = inverse, .n = n, .in_n = x->meta.dim[axis]};
   f.type = is_double(ts_tensor_dtype(x)) ? TS_FFT_f64 : TS_FFT_f32;
@@ -45,7 +45,8 @@ static TsTensor *ready(TsCall *call, bool complex) {
  * f32 and rounded once. */
 static int along_axis(TsCall *call, int kind, bool inverse, bool complex_in) {
   TsTensor *x = ready(call, complex_in), *y = call->out[0], *wide = NULL;
-  int nd = call->in[0]->meta.ndim, axis = (int)(call->attr[1].i < 0 ? call->attr[1].i + nd : call->attr[1].i);
+  int nd = call->in[0]->meta.ndim,
+      axis = (int)(call->attr[1].i < 0 ? call->attr[1].i + nd : call->attr[1].i);
   int64_t n = y->meta.dim[axis];
   if (!x) return -1;
   if (kind == TS_FFT_r2c)
@@ -56,10 +57,12 @@ static int along_axis(TsCall *call, int kind, bool inverse, bool complex_in) {
   }
   TsMeta m = y->meta;
   m.dtype = x->meta.dtype;
-  bool narrow = ts_dtype_is(ts_tensor_dtype(y), TS_KIND_F) && ts_dtypes[y->meta.dtype].nbytes < 4;
+  bool narrow =
+      ts_dtype_is(ts_tensor_dtype(y), TS_KIND_F) && ts_dtypes[y->meta.dtype].nbytes < 4;
   int failed = narrow && !(wide = ts_tensor_new(call->ctx, &m));
   if (!failed)
-    failed = transform(call, kind, inverse, norm_of_choice[call->attr[2].i], axis, n, x, wide ? wide : y);
+    failed = transform(call, kind, inverse, norm_of_choice[call->attr[2].i], axis, n, x,
+                       wide ? wide : y);
   if (!failed && wide) failed = ts_vm_assign(call->ctx, y, wide);
   ts_tensor_unref(x);
   ts_tensor_unref(wide);
@@ -81,8 +84,11 @@ static int along_axes(TsCall *call, bool inverse) {
   int count = axes->type == TS_ATTR_none ? nd : axes->n, failed = !x;
   bool done = false;
   for (int i = count; !failed && ts_tensor_numel(y) > 0 && i-- > 0;) {
-    int axis = axes->type == TS_ATTR_none ? i : (int)(axes->ints[i] < 0 ? axes->ints[i] + nd : axes->ints[i]);
-    failed = transform(call, TS_FFT_c2c, inverse, norm, axis, y->meta.dim[axis], done ? y : x, y);
+    int axis = axes->type == TS_ATTR_none
+                   ? i
+                   : (int)(axes->ints[i] < 0 ? axes->ints[i] + nd : axes->ints[i]);
+    failed =
+        transform(call, TS_FFT_c2c, inverse, norm, axis, y->meta.dim[axis], done ? y : x, y);
     done = true;
   }
   if (!failed && !done && ts_tensor_numel(y) > 0) failed = ts_vm_assign(call->ctx, y, x);

@@ -14,8 +14,10 @@
 #include "vm/scratch.h"
 
 #define CALL4(name, ...)                                                                       \
-  (w->d == TS_DT_f32 ? s##name##_(__VA_ARGS__) : w->d == TS_DT_f64 ? d##name##_(__VA_ARGS__)   \
-   : w->d == TS_DT_complex64 ? c##name##_(__VA_ARGS__) : z##name##_(__VA_ARGS__))
+  (w->d == TS_DT_f32         ? s##name##_(__VA_ARGS__)                                         \
+   : w->d == TS_DT_f64       ? d##name##_(__VA_ARGS__)                                         \
+   : w->d == TS_DT_complex64 ? c##name##_(__VA_ARGS__)                                         \
+                             : z##name##_(__VA_ARGS__))
 
 /* One call: operands in the working type, and workspace that grows as asked. */
 typedef struct Work {
@@ -72,7 +74,7 @@ static int64_t count_of(const TsTensor *t, int n) {
 static int64_t meets(const TsTensor *x, int nx, const TsTensor *y, int ny, int64_t i) {
   int nbatch = y->meta.ndim - ny, axes = x->meta.ndim - nx, skip = nbatch - axes;
   int64_t at = 0, step = 1;
-  for (int a = nbatch; a-- > 0; ) {
+  for (int a = nbatch; a-- > 0;) {
     int64_t r = i % y->meta.dim[a];
     i /= y->meta.dim[a];
     if (a < skip) continue;
@@ -91,20 +93,22 @@ static void flip(const Work *w, int64_t rows, int64_t cols, void *dst, const voi
       memcpy(to + (j * rows + i) * w->es, from + (i * cols + j) * w->es, (size_t)w->es);
 }
 
-static const char *matrix(const Work *w, const TsTensor *t, int64_t i, int64_t rows, int64_t cols) {
+static const char *matrix(const Work *w, const TsTensor *t, int64_t i, int64_t rows,
+                          int64_t cols) {
   return (const char *)t->storage->host + t->offset + i * rows * cols * w->es;
 }
 
 /* n working-type numbers into an output from element `at` on, rounded to its dtype. */
-static void put(const Work *w, TsTensor *y, int64_t at, int64_t n, const void *from, TsDtype d) {
+static void put(const Work *w, TsTensor *y, int64_t at, int64_t n, const void *from,
+                TsDtype d) {
   TsDtype to = ts_tensor_dtype(y);
   char *base = (char *)y->storage->host + y->offset + at * ts_dtypes[to].nbytes;
   w->call->ctx->k->convert.convert[d][to](n, base, from);
 }
 
 /* A column-major result into matrix i of an output. */
-static void put_matrix(Work *w, TsTensor *y, int64_t i, int64_t rows, int64_t cols, const void *from,
-                       void *scratch) {
+static void put_matrix(Work *w, TsTensor *y, int64_t i, int64_t rows, int64_t cols,
+                       const void *from, void *scratch) {
   flip(w, cols, rows, scratch, from);
   put(w, y, i * rows * cols, rows * cols, scratch, w->d);
 }
@@ -126,7 +130,7 @@ static void *lapack_work(Work *w, double wanted) { return take(w, (int64_t)wante
 /* LAPACK answers a workspace query in the first number of the workspace. */
 static double answer(const Work *w, const void *query) {
   return w->d == TS_DT_f64 || w->d == TS_DT_complex128 ? *(const double *)query
-                                                        : (double)*(const float *)query;
+                                                       : (double)*(const float *)query;
 }
 
 static const int ASK = -1;
@@ -137,7 +141,8 @@ int ts_exec_cholesky(TsCall *call) {
   int64_t count = failed ? 0 : count_of(w->a, 2);
   int n = failed ? 0 : (int)cols_of(w->a);
   bool upper = call->attr[0].i;
-  void *a = failed ? NULL : take(w, (int64_t)n * n * w->es), *s = a ? take(w, (int64_t)n * n * w->es) : NULL;
+  void *a = failed ? NULL : take(w, (int64_t)n * n * w->es),
+       *s = a ? take(w, (int64_t)n * n * w->es) : NULL;
   for (int64_t i = 0; s && n && i < count && !failed; i++) {
     flip(w, n, n, a, matrix(w, w->a, i, n, n));
     CALL4(potrf, upper ? "U" : "L", &n, a, &n, &info, 1);
@@ -164,8 +169,8 @@ static int solve_all(TsCall *call, bool triangular) {
     flip(w, n, n, a, matrix(w, w->a, meets(w->a, 2, y, ny, i), n, n));
     flip(w, n, k, b, matrix(w, w->b, meets(w->b, ny, y, ny, i), n, k));
     if (triangular)
-      CALL4(trtrs, call->attr[0].i ? "L" : "U", call->attr[1].i ? "T" : "N", call->attr[2].i ? "U" : "N",
-            &n, &k, a, &n, b, &n, &info, 1, 1, 1);
+      CALL4(trtrs, call->attr[0].i ? "L" : "U", call->attr[1].i ? "T" : "N",
+            call->attr[2].i ? "U" : "N", &n, &k, a, &n, b, &n, &info, 1, 1, 1);
     else
       CALL4(gesv, &n, &k, a, &n, pivot, b, &n, &info);
     if (info) failed = singular(w, i, "singular", info);
@@ -197,7 +202,8 @@ int ts_exec_inv(TsCall *call) {
 }
 
 /* The product of the diagonal, in increasing order, with the permutation's sign. */
-static void diagonal_product(const Work *w, const char *a, int n, const int *pivot, double out[2]) {
+static void diagonal_product(const Work *w, const char *a, int n, const int *pivot,
+                             double out[2]) {
   double re = 1, im = 0;
   for (int i = 0; i < n; i++) {
     const char *at = a + ((int64_t)i * n + i) * w->es;
@@ -235,7 +241,8 @@ int ts_exec_lu(TsCall *call) {
   if (failed) return close_work(w, failed);
   int m = (int)rows_of(w->a), n = (int)cols_of(w->a), k = m < n ? m : n;
   int64_t count = count_of(w->a, 2), most = (int64_t)(m > n ? m : n) * m + (int64_t)m * n;
-  char *a = take(w, (int64_t)m * n * w->es), *part = take(w, most * w->es), *s = take(w, most * w->es);
+  char *a = take(w, (int64_t)m * n * w->es), *part = take(w, most * w->es),
+       *s = take(w, most * w->es);
   int *pivot = take(w, (int64_t)k * 4), *order = take(w, (int64_t)m * 4);
   double one[2] = {1, 0};
   char unit[16];
@@ -249,25 +256,33 @@ int ts_exec_lu(TsCall *call) {
       order[r] = order[pivot[r] - 1], order[pivot[r] - 1] = t;
     }
     memset(part, 0, (size_t)m * (size_t)m * (size_t)w->es);
-    for (int r = 0; r < m; r++) memcpy(part + ((int64_t)r * m + order[r]) * w->es, unit, (size_t)w->es);
+    for (int r = 0; r < m; r++)
+      memcpy(part + ((int64_t)r * m + order[r]) * w->es, unit, (size_t)w->es);
     put_matrix(w, call->out[0], i, m, m, part, s);
     memcpy(part, a, (size_t)m * (size_t)k * (size_t)w->es);
     zero_triangle(w, part, m, k, false);
-    for (int r = 0; r < k; r++) memcpy(part + ((int64_t)r * m + r) * w->es, unit, (size_t)w->es);
+    for (int r = 0; r < k; r++)
+      memcpy(part + ((int64_t)r * m + r) * w->es, unit, (size_t)w->es);
     put_matrix(w, call->out[1], i, m, k, part, s);
-    for (int j = 0; j < n; j++) memcpy(part + (int64_t)j * k * w->es, a + (int64_t)j * m * w->es, (size_t)(k * w->es));
+    for (int j = 0; j < n; j++)
+      memcpy(part + (int64_t)j * k * w->es, a + (int64_t)j * m * w->es, (size_t)(k * w->es));
     zero_triangle(w, part, k, n, true);
     put_matrix(w, call->out[2], i, k, n, part, s);
   }
   return close_work(w, failed);
 }
 
-static void make_q(Work *w, int m, int n, int k, void *a, const void *tau, void *space, int lwork) {
+static void make_q(Work *w, int m, int n, int k, void *a, const void *tau, void *space,
+                   int lwork) {
   int info = 0;
-  if (w->d == TS_DT_f32) sorgqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
-  else if (w->d == TS_DT_f64) dorgqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
-  else if (w->d == TS_DT_complex64) cungqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
-  else zungqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
+  if (w->d == TS_DT_f32)
+    sorgqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
+  else if (w->d == TS_DT_f64)
+    dorgqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
+  else if (w->d == TS_DT_complex64)
+    cungqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
+  else
+    zungqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
 }
 
 int ts_exec_qr(TsCall *call) {
@@ -284,7 +299,8 @@ int ts_exec_qr(TsCall *call) {
     if (n) CALL4(geqrf, &m, &n, a, &m, tau, space, &lwork, &info);
     memset(r, 0, (size_t)q * (size_t)n * (size_t)w->es);
     for (int j = 0; j < n; j++)
-      memcpy(r + (int64_t)j * q * w->es, a + (int64_t)j * m * w->es, (size_t)((j + 1 < k ? j + 1 : k) * w->es));
+      memcpy(r + (int64_t)j * q * w->es, a + (int64_t)j * m * w->es,
+             (size_t)((j + 1 < k ? j + 1 : k) * w->es));
     if (n) put_matrix(w, call->out[1], i, q, n, r, s);
     if (q) make_q(w, m, q, k, a, tau, space, lwork);
     if (q) put_matrix(w, call->out[0], i, m, q, a, s);
@@ -302,10 +318,14 @@ typedef struct Svd {
 static int gesdd(Work *w, Svd *v, void *space, TsInt lwork) {
   int info = 0;
 #define REAL v->job, &v->m, &v->n, v->a, &v->m, v->s, v->u, &v->m, v->vt, &v->ldvt, space, lwork
-  if (w->d == TS_DT_f32) sgesdd_(REAL, v->iwork, &info, 1);
-  else if (w->d == TS_DT_f64) dgesdd_(REAL, v->iwork, &info, 1);
-  else if (w->d == TS_DT_complex64) cgesdd_(REAL, v->rwork, v->iwork, &info, 1);
-  else zgesdd_(REAL, v->rwork, v->iwork, &info, 1);
+  if (w->d == TS_DT_f32)
+    sgesdd_(REAL, v->iwork, &info, 1);
+  else if (w->d == TS_DT_f64)
+    dgesdd_(REAL, v->iwork, &info, 1);
+  else if (w->d == TS_DT_complex64)
+    cgesdd_(REAL, v->rwork, v->iwork, &info, 1);
+  else
+    zgesdd_(REAL, v->rwork, v->iwork, &info, 1);
 #undef REAL
   return info;
 }
@@ -314,7 +334,8 @@ int ts_exec_svd(TsCall *call) {
   Work work, *w = &work;
   int failed = open_work(w, call);
   if (failed) return close_work(w, failed);
-  Svd v = {.m = (int)rows_of(w->a), .n = (int)cols_of(w->a), .job = call->attr[0].i ? "A" : "S"};
+  Svd v = {
+      .m = (int)rows_of(w->a), .n = (int)cols_of(w->a), .job = call->attr[0].i ? "A" : "S"};
   int m = v.m, n = v.n, big = m > n ? m : n;
   int k = v.k = m < n ? m : n, ucols = call->attr[0].i ? m : k;
   v.ldvt = call->attr[0].i ? n : k;
@@ -323,7 +344,10 @@ int ts_exec_svd(TsCall *call) {
   v.a = take(w, (int64_t)m * n * es), v.s = take(w, (int64_t)k * w->rs);
   v.u = take(w, (int64_t)m * ucols * es), v.vt = take(w, (int64_t)v.ldvt * n * es);
   v.iwork = take(w, (int64_t)k * 8 * 4);
-  v.rwork = take(w, w->complex ? ((int64_t)5 * k * k + 7 * k + 2 * (int64_t)big * k + 2 * (int64_t)k * k + k) * w->rs : 16);
+  v.rwork = take(w, w->complex ? ((int64_t)5 * k * k + 7 * k + 2 * (int64_t)big * k +
+                                  2 * (int64_t)k * k + k) *
+                                     w->rs
+                               : 16);
   char query[16] = {0};
   if (count && !w->failed) gesdd(w, &v, query, &ASK);
   int lwork = count ? (int)answer(w, query) + 1 : 1;
@@ -331,7 +355,8 @@ int ts_exec_svd(TsCall *call) {
   for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
     flip(w, m, n, v.a, matrix(w, w->a, i, m, n));
     if (gesdd(w, &v, space, &lwork))
-      failed = ts_error_set(&call->ctx->err, TS_ERR_value, "svd: matrix %lld does not converge", (long long)i);
+      failed = ts_error_set(&call->ctx->err, TS_ERR_value, "svd: matrix %lld does not converge",
+                            (long long)i);
     put_matrix(w, call->out[0], i, m, ucols, v.u, s);
     put(w, call->out[1], i * k, k, v.s, ts_dtype_real(w->d));
     put_matrix(w, call->out[2], i, v.ldvt, n, v.vt, s);
@@ -405,7 +430,8 @@ int ts_exec_cofactor(TsCall *call) {
   int64_t nn = (int64_t)n * n, bytes = nn * w->es, count = n ? count_of(w->a, 2) : 0;
   Svd v = {.m = n, .n = n, .k = n, .ldvt = n, .job = "A"};
   char *block = take(w, 3 * bytes + n * w->rs);
-  if (block) v.a = block, v.u = block + bytes, v.vt = block + 2 * bytes, v.s = block + 3 * bytes;
+  if (block)
+    v.a = block, v.u = block + bytes, v.vt = block + 2 * bytes, v.s = block + 3 * bytes;
   int *pivot = take(w, (int64_t)n * 4);
   double _Complex *c = take(w, nn * 16);
   v.iwork = take(w, (int64_t)n * 8 * 4);
@@ -433,14 +459,18 @@ int ts_exec_cofactor(TsCall *call) {
   return close_work(w, failed);
 }
 
-static int evd(Work *w, int n, void *a, void *values, void *space, int lwork, void *rwork, int lrwork,
-               int *iwork, int liwork) {
+static int evd(Work *w, int n, void *a, void *values, void *space, int lwork, void *rwork,
+               int lrwork, int *iwork, int liwork) {
   int info = 0;
 #define ARGS "V", "L", &n, a, &n, values, space, &lwork
-  if (w->d == TS_DT_f32) ssyevd_(ARGS, iwork, &liwork, &info, 1, 1);
-  else if (w->d == TS_DT_f64) dsyevd_(ARGS, iwork, &liwork, &info, 1, 1);
-  else if (w->d == TS_DT_complex64) cheevd_(ARGS, rwork, &lrwork, iwork, &liwork, &info, 1, 1);
-  else zheevd_(ARGS, rwork, &lrwork, iwork, &liwork, &info, 1, 1);
+  if (w->d == TS_DT_f32)
+    ssyevd_(ARGS, iwork, &liwork, &info, 1, 1);
+  else if (w->d == TS_DT_f64)
+    dsyevd_(ARGS, iwork, &liwork, &info, 1, 1);
+  else if (w->d == TS_DT_complex64)
+    cheevd_(ARGS, rwork, &lrwork, iwork, &liwork, &info, 1, 1);
+  else
+    zheevd_(ARGS, rwork, &lrwork, iwork, &liwork, &info, 1, 1);
 #undef ARGS
   return info;
 }
@@ -459,7 +489,8 @@ int ts_exec_eigh(TsCall *call) {
   for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
     flip(w, n, n, a, matrix(w, w->a, i, n, n));
     if (evd(w, n, a, values, space, lwork, rwork, lrwork, iwork, liwork))
-      failed = ts_error_set(&call->ctx->err, TS_ERR_value, "eigh: matrix %lld does not converge", (long long)i);
+      failed = ts_error_set(&call->ctx->err, TS_ERR_value,
+                            "eigh: matrix %lld does not converge", (long long)i);
     put(w, call->out[0], i * n, n, values, ts_dtype_real(w->d));
     put_matrix(w, call->out[1], i, n, n, a, s);
   }

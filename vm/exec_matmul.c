@@ -27,7 +27,8 @@ static TsTensor *spread(TsContext *c, TsTensor *t, TsDtype acc, const TsMeta *ou
 }
 
 /* Address of element (row, col) of an operand; rows count all leading axes. */
-static const char *locate(const Epilogue *e, TsTensor *t, int64_t row, int64_t col, int64_t *step) {
+static const char *locate(const Epilogue *e, TsTensor *t, int64_t row, int64_t col,
+                          int64_t *step) {
   int last = e->out->ndim - (e->has_column_axis ? 1 : 0);
   int64_t size = ts_dtypes[e->acc].nbytes;
   const char *at = (const char *)t->storage->host + t->offset;
@@ -55,31 +56,38 @@ static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col
   const Epilogue *e = arg;
   row += batch * e->rows;
   for (const TsEpilogueWord *w = e->word; *w; w++) {
-    if (*w == TS_EPILOGUE_bias) add_operand(e, e->bias, acc, row, col, n);
-    else if (*w == TS_EPILOGUE_residual) add_operand(e, e->residual, acc, row, col, n);
-    else ts_epilogue_activate(e->k, *w, e->acc, acc, n);
+    if (*w == TS_EPILOGUE_bias)
+      add_operand(e, e->bias, acc, row, col, n);
+    else if (*w == TS_EPILOGUE_residual)
+      add_operand(e, e->residual, acc, row, col, n);
+    else
+      ts_epilogue_activate(e->k, *w, e->acc, acc, n);
   }
 }
 
 /* ---- the product */
 static TsGemmType gemm_type(TsDtype d) {
   static const TsGemmType type[TS_DT_COUNT] = {
-      [TS_DT_f32] = TS_GEMM_f32,   [TS_DT_f64] = TS_GEMM_f64,       [TS_DT_bf16] = TS_GEMM_bf16,
-      [TS_DT_f16] = TS_GEMM_f16,   [TS_DT_fp8_e4m3] = TS_GEMM_e4m3, [TS_DT_fp8_e5m2] = TS_GEMM_e5m2,
-      [TS_DT_i8] = TS_GEMM_i8,     [TS_DT_u8] = TS_GEMM_u8,         [TS_DT_i16] = TS_GEMM_i16,
-      [TS_DT_i32] = TS_GEMM_i32,   [TS_DT_i64] = TS_GEMM_i64,
-      [TS_DT_complex64] = TS_GEMM_c64, [TS_DT_complex128] = TS_GEMM_c128};
+      [TS_DT_f32] = TS_GEMM_f32,        [TS_DT_f64] = TS_GEMM_f64,
+      [TS_DT_bf16] = TS_GEMM_bf16,      [TS_DT_f16] = TS_GEMM_f16,
+      [TS_DT_fp8_e4m3] = TS_GEMM_e4m3,  [TS_DT_fp8_e5m2] = TS_GEMM_e5m2,
+      [TS_DT_i8] = TS_GEMM_i8,          [TS_DT_u8] = TS_GEMM_u8,
+      [TS_DT_i16] = TS_GEMM_i16,        [TS_DT_i32] = TS_GEMM_i32,
+      [TS_DT_i64] = TS_GEMM_i64,        [TS_DT_complex64] = TS_GEMM_c64,
+      [TS_DT_complex128] = TS_GEMM_c128};
   return type[d];
 }
 
 static TsDtype accumulate_dtype(TsDtype in, TsDtype out) {
   if (ts_dtype_is(in, TS_KIND_C)) return in;
-  if (ts_dtype_is(in, TS_KIND_F)) return in == TS_DT_f64 || out == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32;
+  if (ts_dtype_is(in, TS_KIND_F))
+    return in == TS_DT_f64 || out == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32;
   return in == TS_DT_i64 || out == TS_DT_i64 ? TS_DT_i64 : TS_DT_i32;
 }
 
 /* Element offsets of each matrix of x for every batch index of the result. */
-static int64_t *batch_offsets(const TsTensor *x, int nx, const TsMeta *out, int nbatch, int64_t count) {
+static int64_t *batch_offsets(const TsTensor *x, int nx, const TsMeta *out, int nbatch,
+                              int64_t count) {
   int64_t *at = malloc((size_t)(count + 1) * sizeof *at);
   int axes = x->meta.ndim - nx, skip = nbatch - axes;
   for (int64_t i = 0; at && i < count; i++) {
@@ -112,14 +120,16 @@ static int multiply(TsCall *call, TsTensor *a, TsTensor *b, Epilogue *e) {
   const TsMeta *out = &y->meta;
   bool row = a->meta.ndim == 1, column = b->meta.ndim == 1;
   int na = row ? 1 : 2, nb = column ? 1 : 2, nbatch = out->ndim - !row - !column;
-  TsGemm g = {.in = gemm_type(ts_tensor_dtype(a)), .out = gemm_type(ts_tensor_dtype(y)), .batch = 1};
+  TsGemm g = {
+      .in = gemm_type(ts_tensor_dtype(a)), .out = gemm_type(ts_tensor_dtype(y)), .batch = 1};
   g.k = a->meta.dim[a->meta.ndim - 1];
   g.m = row ? 1 : a->meta.dim[a->meta.ndim - 2];
   g.n = column ? 1 : b->meta.dim[b->meta.ndim - 1];
   g.a_rs = row ? 0 : a->stride[a->meta.ndim - 2], g.a_cs = a->stride[a->meta.ndim - 1];
   g.b_rs = b->stride[b->meta.ndim - nb], g.b_cs = column ? 0 : b->stride[b->meta.ndim - 1];
   g.c_rs = column ? 1 : g.n, g.c_cs = 1;
-  if (!(g.a = ts_tensor_read(a)) || !(g.b = ts_tensor_read(b)) || !(g.c = ts_tensor_write(y))) return -1;
+  if (!(g.a = ts_tensor_read(a)) || !(g.b = ts_tensor_read(b)) || !(g.c = ts_tensor_write(y)))
+    return -1;
   int64_t *offsets[3] = {NULL, NULL, NULL}, rows;
   int failed = 0;
   if (b->meta.ndim <= 2 && !row && merge_rows(a, &rows)) {
@@ -147,7 +157,8 @@ static TsTensor *typed(TsContext *c, TsTensor *x, TsDtype d) {
 
 int ts_exec_matmul(TsCall *call) {
   TsContext *c = call->ctx;
-  TsTensor *bias = call->nin > 2 ? call->in[2] : NULL, *residual = call->nin > 3 ? call->in[3] : NULL;
+  TsTensor *bias = call->nin > 2 ? call->in[2] : NULL,
+           *residual = call->nin > 3 ? call->in[3] : NULL;
   TsTensor *y = call->out[0];
   Epilogue e = {.k = c->k, .out = &y->meta};
   e.acc = accumulate_dtype(call->compute, ts_tensor_dtype(y));

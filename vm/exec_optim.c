@@ -135,11 +135,11 @@ static int set_sgd(TsCall *call, Job *j) {
   bool have = call->nin > 2 && call->in[2];
   Clock now = clock_of(call, a[0].f, a[5].i ? 1 : 2);
   j->step = (TsOptimStep){.lr = now.lr,
-                         .beta1 = a[1].f,
-                         .rest1 = 1 - a[2].f,
-                         .decay = a[3].f,
-                         .nesterov = (int)a[4].i,
-                         .first = now.step == 1 || !have};
+                          .beta1 = a[1].f,
+                          .rest1 = 1 - a[2].f,
+                          .decay = a[3].f,
+                          .nesterov = (int)a[4].i,
+                          .first = now.step == 1 || !have};
   return 0;
 }
 
@@ -158,14 +158,14 @@ static int set_adam(TsCall *call, Job *j) {
     return ts_error_set(&call->ctx->err, TS_ERR_value, "adam_step: step %lld; the first is 1",
                         (long long)t);
   j->step = (TsOptimStep){.lr = lr / (1 - power(b1, t)),
-                         .beta1 = b1,
-                         .rest1 = 1 - b1,
-                         .beta2 = b2,
-                         .rest2 = 1 - b2,
-                         .eps = a[3].f,
-                         .correction = 1 / sqrt(1 - power(b2, t)),
-                         .decay = decay,
-                         .decoupled = (int)a[6].i};
+                          .beta1 = b1,
+                          .rest1 = 1 - b1,
+                          .beta2 = b2,
+                          .rest2 = 1 - b2,
+                          .eps = a[3].f,
+                          .correction = 1 / sqrt(1 - power(b2, t)),
+                          .decay = decay,
+                          .decoupled = (int)a[6].i};
   if (j->step.decoupled) j->step.decay = 1 - lr * decay;
   return 0;
 }
@@ -179,11 +179,11 @@ static int set_lion(TsCall *call, Job *j) {
   const TsAttr *a = call->attr;
   j->fn = call->ctx->k->optim.lion[wide_index(call)];
   j->step = (TsOptimStep){.lr = clock_of(call, a[0].f, 1).lr,
-                         .beta1 = a[1].f,
-                         .rest1 = 1 - a[1].f,
-                         .beta2 = a[2].f,
-                         .rest2 = 1 - a[2].f,
-                         .decay = a[3].f};
+                          .beta1 = a[1].f,
+                          .rest1 = 1 - a[1].f,
+                          .beta2 = a[2].f,
+                          .rest2 = 1 - a[2].f,
+                          .decay = a[3].f};
   return 0;
 }
 
@@ -303,11 +303,14 @@ static void group_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
   int at = 0, end = g->n;
   while (end - at > 1) { /* the job of element lo */
     int mid = (at + end) / 2;
-    if (g->job[mid].first <= lo) at = mid;
-    else end = mid;
+    if (g->job[mid].first <= lo)
+      at = mid;
+    else
+      end = mid;
   }
   for (; lo < hi; at++) {
-    int64_t last = g->job[at + 1].first < hi ? g->job[at + 1].first : hi, first = g->job[at].first;
+    int64_t last = g->job[at + 1].first < hi ? g->job[at + 1].first : hi,
+            first = g->job[at].first;
     if (last > lo) blocks(&g->job[at], lo - first, last - first, worker);
     lo = last;
   }
@@ -315,14 +318,16 @@ static void group_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
 
 static int set_job(TsCall *call, Job *j) {
   switch (call->op) {
-    case TS_OP_sgd_step: return set_sgd(call, j);
-    case TS_OP_adam_step: return set_adam(call, j);
-    case TS_OP_lion_step: return set_lion(call, j);
-    default: TS_BUG("%s has no groups", ts_op_info(call->op)->name);
+  case TS_OP_sgd_step: return set_sgd(call, j);
+  case TS_OP_adam_step: return set_adam(call, j);
+  case TS_OP_lion_step: return set_lion(call, j);
+  default: TS_BUG("%s has no groups", ts_op_info(call->op)->name);
   }
 }
 
-bool ts_optim_groups(TsOp op) { return op == TS_OP_sgd_step || op == TS_OP_adam_step || op == TS_OP_lion_step; }
+bool ts_optim_groups(TsOp op) {
+  return op == TS_OP_sgd_step || op == TS_OP_adam_step || op == TS_OP_lion_step;
+}
 
 int ts_optim_group(int n, TsCall *const *call) {
   Group g = {.job = ts_scratch_take(sizeof(Job) * ((size_t)n + 1)), .n = n};

@@ -15,13 +15,13 @@
 _Static_assert((int)TS_OP_where == (int)TS_PW_where, "pointwise rows stand first");
 
 enum {
-  MAX_OPERANDS = 4, /* three inputs and the output */
-  BLOCK = 1024,     /* elements staged at a time: four buffers of 16 KiB at most */
+  MAX_OPERANDS = 4,   /* three inputs and the output */
+  BLOCK = 1024,       /* elements staged at a time: four buffers of 16 KiB at most */
   STREAM_BLOCK = 256, /* when the result is streamed out: loads and stores interleave */
   LINE = 64,
-  SHORT_RUN = 16,   /* inner runs below this are staged across rows */
-  GRAIN = 1 << 15,  /* elements that one thread takes at least */
-  STREAM = 12 << 20, /* bytes of a result that goes past the caches */
+  SHORT_RUN = 16,       /* inner runs below this are staged across rows */
+  GRAIN = 1 << 15,      /* elements that one thread takes at least */
+  STREAM = 12 << 20,    /* bytes of a result that goes past the caches */
   COPY_FIRST = 1 << 16, /* elements of an operand worth a transposing copy */
 };
 
@@ -54,7 +54,8 @@ typedef struct Buffers {
 static TsPointwiseFn *find_kernel(const TsKernels *k, TsOp op, TsDtype compute) {
   if (compute == TS_DT_f32) return k->pointwise.f32[op];
   if (compute == TS_DT_f64) return k->pointwise.f64[op];
-  if (ts_dtype_is(compute, TS_KIND_C)) return k->pointwise_complex.fn[compute - TS_DT_complex64][op];
+  if (ts_dtype_is(compute, TS_KIND_C))
+    return k->pointwise_complex.fn[compute - TS_DT_complex64][op];
   return k->pointwise_int.fn[compute][op];
 }
 
@@ -101,7 +102,8 @@ static int check_number(TsCall *call, TsTensor *t, TsDtype compute) {
   return ts_error_hint(&call->ctx->err, "cast the tensor to a wider type first");
 }
 
-static int set_input(Job *j, TsCall *call, int i, TsTensor *t, TsDtype compute, TsDtype kernel) {
+static int set_input(Job *j, TsCall *call, int i, TsTensor *t, TsDtype compute,
+                     TsDtype kernel) {
   TsDtype stored = ts_tensor_dtype(t);
   bool condition = call->op == TS_OP_where && i == 0;
   if (condition) kernel = TS_DT_bool;
@@ -126,15 +128,17 @@ static int set_output(Job *j, TsTensor *t) {
 }
 
 /* ---- rows: the inner axis is long enough to be worth a kernel call */
-static bool is_direct(const Operand *o, int64_t stride) { return !o->convert && stride == o->size; }
+static bool is_direct(const Operand *o, int64_t stride) {
+  return !o->convert && stride == o->size;
+}
 
 static bool whole_lines(const char *at, int64_t nbytes) {
   return ((uintptr_t)at | (uintptr_t)nbytes) % LINE == 0;
 }
 
 /* n elements from `at` as the kernel wants them: in place, or staged into value. */
-static const void *load_run(const Job *j, const Operand *o, const char *at, int64_t n, char *value,
-                            char *stored, bool *scalar) {
+static const void *load_run(const Job *j, const Operand *o, const char *at, int64_t n,
+                            char *value, char *stored, bool *scalar) {
   int64_t stride = o->stride[j->ndim - 1];
   *scalar = stride == 0;
   if (*scalar) n = 1;
@@ -311,10 +315,12 @@ static void execute(Job *j, int64_t n) {
 static bool execute_plain(TsCall *call, TsPointwiseFn *fn, TsDtype kernel, int64_t n) {
   TsTensor *y = call->out[0];
   const void *in[MAX_OPERANDS];
-  if (n > GRAIN || !y->contiguous || ts_dtypes[y->meta.dtype].compute != y->meta.dtype) return false;
+  if (n > GRAIN || !y->contiguous || ts_dtypes[y->meta.dtype].compute != y->meta.dtype)
+    return false;
   for (int i = 0; i < call->nin; i++) {
     TsTensor *x = call->in[i];
-    if (ts_tensor_dtype(x) != kernel || !x->contiguous || !(x->storage->valid & 1)) return false;
+    if (ts_tensor_dtype(x) != kernel || !x->contiguous || !(x->storage->valid & 1))
+      return false;
     if (x->meta.weak || !ts_meta_same_shape(&x->meta, &y->meta)) return false;
     in[i] = (char *)x->storage->host + x->offset;
   }
@@ -344,7 +350,8 @@ static int execute_strided(TsCall *call, const TsOpInfo *o, TsPointwiseFn *fn, T
   TsTensor *in[MAX_OPERANDS] = {NULL};
   int failed = set_output(&j, call->out[0]);
   for (int i = 0; i < call->nin && !failed; i++)
-    failed = !(in[i] = prepared(call, i)) || set_input(&j, call, i, in[i], call->compute, kernel);
+    failed =
+        !(in[i] = prepared(call, i)) || set_input(&j, call, i, in[i], call->compute, kernel);
   if (!failed) {
     bool own = kernel == TS_DT_f32 || kernel == TS_DT_f64;
     j.past = own && call->out[0]->meta.dtype == kernel && j.k->pointwise.past;

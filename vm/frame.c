@@ -34,7 +34,9 @@ struct TsFrame {
   bool busy;
 };
 
-static int no_memory(TsContext *c) { return ts_error_set(&c->err, TS_ERR_memory, "out of memory"); }
+static int no_memory(TsContext *c) {
+  return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+}
 
 static void keep(void *arg) { (void)arg; }
 
@@ -67,7 +69,12 @@ static int bind_view(TsFrame *f, const TsInstr *i, uint32_t out) {
   const uint32_t *v = f->code->operand + i->at;
   TsTensor *in[TS_MAX_IN], *made = NULL;
   for (uint32_t k = 0; k < i->nin; k++) in[k] = v[k] == TS_CODE_NONE ? NULL : f->reg[v[k]];
-  TsCall call = {.ctx = f->ctx, .op = (TsOp)i->op, .nin = (int)i->nin, .nout = 1, .in = in, .out = &made,
+  TsCall call = {.ctx = f->ctx,
+                 .op = (TsOp)i->op,
+                 .nin = (int)i->nin,
+                 .nout = 1,
+                 .in = in,
+                 .out = &made,
                  .attr = f->code->attr + i->attr};
   if (f->changes[v[0]]) {
     f->changes[out] = true;
@@ -76,28 +83,32 @@ static int bind_view(TsFrame *f, const TsInstr *i, uint32_t out) {
   if (ts_vm_handler[i->op](&call)) return -1;
   bool view = made->storage == in[0]->storage;
   f->changes[out] = !view;
-  if (view) f->reg[out] = made;
-  else ts_tensor_unref(made);
+  if (view)
+    f->reg[out] = made;
+  else
+    ts_tensor_unref(made);
   return 0;
 }
 
 static int bind_register(TsFrame *f, const TsInstr *i, uint32_t r) {
   const TsReg *g = &f->code->reg[r];
   switch (g->kind) {
-    case TS_REG_slab: return (f->reg[r] = slab_tensor(f, g)) ? 0 : -1;
-    case TS_REG_view: return bind_view(f, i, r);
-    case TS_REG_into:
-      f->changes[r] = f->changes[g->of];
-      if (!f->changes[r]) f->reg[r] = ts_tensor_ref(f->reg[g->of]);
-      return 0;
-    default: f->changes[r] = true; return 0;
+  case TS_REG_slab: return (f->reg[r] = slab_tensor(f, g)) ? 0 : -1;
+  case TS_REG_view: return bind_view(f, i, r);
+  case TS_REG_into:
+    f->changes[r] = f->changes[g->of];
+    if (!f->changes[r]) f->reg[r] = ts_tensor_ref(f->reg[g->of]);
+    return 0;
+  default: f->changes[r] = true; return 0;
   }
 }
 
 static int bind_registers(TsFrame *f) {
   const TsCode *code = f->code;
   for (int r = 0; r < code->nreg; r++) {
-    TsTensor *t = code->reg[r].kind == TS_REG_const ? code->constant[r] : r < code->nparam ? code->bound[r] : NULL;
+    TsTensor *t = code->reg[r].kind == TS_REG_const ? code->constant[r]
+                  : r < code->nparam                ? code->bound[r]
+                                                    : NULL;
     if (t) f->reg[r] = ts_tensor_ref(t);
     f->changes[r] = !t && r < code->nparam;
   }
@@ -105,8 +116,10 @@ static int bind_registers(TsFrame *f) {
     const TsInstr *i = &code->instr[t];
     for (uint32_t k = 0; k < i->nout; k++) {
       uint32_t r = code->operand[i->at + i->nin + k];
-      if (i->op >= TS_OP_COUNT) f->changes[r] = true;
-      else if (bind_register(f, i, r)) return -1;
+      if (i->op >= TS_OP_COUNT)
+        f->changes[r] = true;
+      else if (bind_register(f, i, r))
+        return -1;
     }
   }
   return 0;
@@ -130,8 +143,13 @@ static int bind_call(TsFrame *f, Step *s, const TsInstr *i) {
   const uint32_t *v = code->operand + i->at;
   const TsMeta **m = malloc(sizeof *m * (i->nin + 1));
   if (!m) return no_memory(f->ctx);
-  for (uint32_t k = 0; k < i->nin; k++) m[k] = v[k] == TS_CODE_NONE ? NULL : &code->reg[v[k]].meta;
-  TsInfer inf = {.op = (TsOp)i->op, .nin = (int)i->nin, .in = m, .attr = s->call.attr, .err = &f->ctx->err};
+  for (uint32_t k = 0; k < i->nin; k++)
+    m[k] = v[k] == TS_CODE_NONE ? NULL : &code->reg[v[k]].meta;
+  TsInfer inf = {.op = (TsOp)i->op,
+                 .nin = (int)i->nin,
+                 .in = m,
+                 .attr = s->call.attr,
+                 .err = &f->ctx->err};
   int failed = ts_op_infer(&inf);
   free(m);
   if (failed) return -1;
@@ -139,7 +157,8 @@ static int bind_call(TsFrame *f, Step *s, const TsInstr *i) {
   for (uint32_t k = 0; k < i->nout; k++)
     if (!ts_meta_same_shape(&inf.out[k], &code->reg[v[i->nin + k]].meta) ||
         inf.out[k].dtype != code->reg[v[i->nin + k]].meta.dtype)
-      TS_BUG("%s: instruction %d has another type than its register", code->name, (int)(i - code->instr));
+      TS_BUG("%s: instruction %d has another type than its register", code->name,
+             (int)(i - code->instr));
   return 0;
 }
 
@@ -150,8 +169,12 @@ static int bind_steps(TsFrame *f) {
     Step *s = &f->step[t];
     TsTensor **slot = f->slot + i->at;
     s->instr = i;
-    s->call = (TsCall){.ctx = f->ctx, .op = (TsOp)i->op, .nin = (int)i->nin, .nout = (int)i->nout,
-                       .in = slot, .out = slot + i->nin,
+    s->call = (TsCall){.ctx = f->ctx,
+                       .op = (TsOp)i->op,
+                       .nin = (int)i->nin,
+                       .nout = (int)i->nout,
+                       .in = slot,
+                       .out = slot + i->nin,
                        .attr = i->attr == TS_CODE_NONE ? NULL : code->attr + i->attr};
     for (uint32_t k = 0; k < i->nout; k++) {
       uint32_t r = code->operand[i->at + i->nin + k];
@@ -186,11 +209,13 @@ TsFrame *ts_frame_new(TsContext *c, const TsCode *code) {
   if (!f) return no_memory(c), NULL;
   f->ctx = c;
   f->code = code;
-  f->slab = (TsStorage){.refs = 1, .valid = 1, .ctx = c, .release = keep, .nbytes = code->slab_nbytes};
+  f->slab = (TsStorage){
+      .refs = 1, .valid = 1, .ctx = c, .release = keep, .nbytes = code->slab_nbytes};
   int failed = allocate(f) ? bind_registers(f) : no_memory(c);
   if (!failed) bind_slots(f);
   if (!failed) failed = bind_steps(f);
-  for (int i = 0; i < code->nsub && !failed; i++) failed = !(f->sub[i] = ts_frame_new(c, code->sub[i]));
+  for (int i = 0; i < code->nsub && !failed; i++)
+    failed = !(f->sub[i] = ts_frame_new(c, code->sub[i]));
   if (!failed) return f;
   ts_frame_free(f);
   return NULL;
@@ -256,12 +281,12 @@ static int run_group(TsFrame *f, Step *s) {
 
 static int run_control(TsFrame *f, Step *s) {
   switch (s->instr->op) {
-    case TS_VM_update: return ts_vm_assign(f->ctx, s->call.in[0], s->call.in[1]);
-    case TS_VM_group: return run_group(f, s);
-    default:
-      if (ts_control_run(f->ctx, s->instr, f->code, f->sub, s->call.in, s->call.out)) return -1;
-      take_results(f, s);
-      return 0;
+  case TS_VM_update: return ts_vm_assign(f->ctx, s->call.in[0], s->call.in[1]);
+  case TS_VM_group: return run_group(f, s);
+  default:
+    if (ts_control_run(f->ctx, s->instr, f->code, f->sub, s->call.in, s->call.out)) return -1;
+    take_results(f, s);
+    return 0;
   }
 }
 
@@ -284,7 +309,8 @@ static int loop(TsFrame *f) {
   TsContext *c = f->ctx;
   for (Step *s = f->step, *end = s + f->code->ninstr; s < end; s++) {
     if (run_step(f, s)) return explain(f, s);
-    if (ts_cpu_interrupted()) return ts_error_set(&c->err, TS_ERR_interrupt, "%s: interrupted", f->code->name);
+    if (ts_cpu_interrupted())
+      return ts_error_set(&c->err, TS_ERR_interrupt, "%s: interrupted", f->code->name);
     uint32_t more = s->instr->op == TS_VM_group ? s->instr->sub : 0;
     for (uint32_t k = 0; c->trap && k <= more; k++)
       if (s[k].run && ts_trap_check(&s[k].call, s[k].instr->backward)) return explain(f, s + k);
@@ -308,7 +334,8 @@ static void forget(TsFrame *f) {
 static int run_bound(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   const TsCode *code = f->code;
   TsContext *c = f->ctx;
-  if (code->slab_nbytes && !(f->slab.host = ts_memory_alloc(code->slab_nbytes))) return no_memory(c);
+  if (code->slab_nbytes && !(f->slab.host = ts_memory_alloc(code->slab_nbytes)))
+    return no_memory(c);
   uint64_t base = c->stream_base;
   int depth = c->stream_depth;
   if (!code->region) {
@@ -329,7 +356,8 @@ static int run_bound(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   c->no_grad++;
   int failed = loop(f);
   c->no_grad--;
-  for (int i = 0; i < code->nresult && !failed; i++) results[i] = ts_tensor_ref(f->reg[code->result[i]]);
+  for (int i = 0; i < code->nresult && !failed; i++)
+    results[i] = ts_tensor_ref(f->reg[code->result[i]]);
   forget(f);
   c->stream_base = base;
   c->stream_depth = depth;
@@ -346,7 +374,8 @@ static int own_donated(TsFrame *f, TsTensor *const *args, TsTensor **own) {
   for (int i = 0; i < code->nparam; i++) {
     own[i] = NULL;
     if (code->bound[i]) continue;
-    bool alone = args[i]->contiguous && args[i]->storage->refs == 1 && !args[i]->storage->release;
+    bool alone =
+        args[i]->contiguous && args[i]->storage->refs == 1 && !args[i]->storage->release;
     for (int k = 0; k < code->nparam; k++) alone &= k == i || args[k] != args[i];
     bool copy = code->donated && code->donated[i] && !alone;
     if (!(own[i] = copy ? ts_tensor_copy(f->ctx, args[i]) : ts_tensor_ref(args[i]))) return -1;

@@ -7,18 +7,19 @@
 #include <stddef.h>
 
 #define TS_LAPACK_FOUR(X, name, ...)                                                           \
-  X(s##name##_, __VA_ARGS__) X(d##name##_, __VA_ARGS__)                                        \
-  X(c##name##_, __VA_ARGS__) X(z##name##_, __VA_ARGS__)
+  X(s##name##_, __VA_ARGS__)                                                                   \
+  X(d##name##_, __VA_ARGS__) X(c##name##_, __VA_ARGS__) X(z##name##_, __VA_ARGS__)
 #define TS_LAPACK_DECLARE(name, ...) void name(__VA_ARGS__);
-#define DECLARE(name, ...) TS_LAPACK_FOUR(TS_LAPACK_DECLARE, name, __VA_ARGS__)
+#define DECLARE(name, ...)           TS_LAPACK_FOUR(TS_LAPACK_DECLARE, name, __VA_ARGS__)
 
 typedef const char *TsChar;
 typedef const int *TsInt;
 
 DECLARE(potrf, TsChar uplo, TsInt n, void *a, TsInt lda, int *info, size_t)
-DECLARE(trtrs, TsChar uplo, TsChar trans, TsChar diag, TsInt n, TsInt nrhs, const void *a, TsInt lda,
-        void *b, TsInt ldb, int *info, size_t, size_t, size_t)
-DECLARE(geqrf, TsInt m, TsInt n, void *a, TsInt lda, void *tau, void *work, TsInt lwork, int *info)
+DECLARE(trtrs, TsChar uplo, TsChar trans, TsChar diag, TsInt n, TsInt nrhs, const void *a,
+        TsInt lda, void *b, TsInt ldb, int *info, size_t, size_t, size_t)
+DECLARE(geqrf, TsInt m, TsInt n, void *a, TsInt lda, void *tau, void *work, TsInt lwork,
+        int *info)
 DECLARE(getrf, TsInt m, TsInt n, void *a, TsInt lda, int *ipiv, int *info)
 DECLARE(getri, TsInt n, void *a, TsInt lda, const int *ipiv, void *work, TsInt lwork, int *info)
 DECLARE(gesv, TsInt n, TsInt nrhs, void *a, TsInt lda, int *ipiv, void *b, TsInt ldb, int *info)
@@ -29,8 +30,8 @@ DECLARE(gesv, TsInt n, TsInt nrhs, void *a, TsInt lda, int *ipiv, void *b, TsInt
   void d##real##_(__VA_ARGS__);                                                                \
   void c##complex##_(__VA_ARGS__);                                                             \
   void z##complex##_(__VA_ARGS__);
-DECLARE2(orgqr, ungqr, TsInt m, TsInt n, TsInt k, void *a, TsInt lda, const void *tau, void *work,
-         TsInt lwork, int *info)
+DECLARE2(orgqr, ungqr, TsInt m, TsInt n, TsInt k, void *a, TsInt lda, const void *tau,
+         void *work, TsInt lwork, int *info)
 #undef DECLARE2
 
 #define DECLARE_REAL(name, ...)                                                                \
@@ -39,16 +40,17 @@ DECLARE2(orgqr, ungqr, TsInt m, TsInt n, TsInt k, void *a, TsInt lda, const void
 #define DECLARE_COMPLEX(name, ...)                                                             \
   void c##name##_(__VA_ARGS__);                                                                \
   void z##name##_(__VA_ARGS__);
-DECLARE_REAL(gesdd, TsChar jobz, TsInt m, TsInt n, void *a, TsInt lda, void *s, void *u, TsInt ldu,
-             void *vt, TsInt ldvt, void *work, TsInt lwork, int *iwork, int *info, size_t)
-DECLARE_COMPLEX(gesdd, TsChar jobz, TsInt m, TsInt n, void *a, TsInt lda, void *s, void *u, TsInt ldu,
-                void *vt, TsInt ldvt, void *work, TsInt lwork, void *rwork, int *iwork, int *info,
-                size_t)
+DECLARE_REAL(gesdd, TsChar jobz, TsInt m, TsInt n, void *a, TsInt lda, void *s, void *u,
+             TsInt ldu, void *vt, TsInt ldvt, void *work, TsInt lwork, int *iwork, int *info,
+             size_t)
+DECLARE_COMPLEX(gesdd, TsChar jobz, TsInt m, TsInt n, void *a, TsInt lda, void *s, void *u,
+                TsInt ldu, void *vt, TsInt ldvt, void *work, TsInt lwork, void *rwork,
+                int *iwork, int *info, size_t)
 DECLARE_REAL(syevd, TsChar jobz, TsChar uplo, TsInt n, void *a, TsInt lda, void *w, void *work,
              TsInt lwork, int *iwork, TsInt liwork, int *info, size_t, size_t)
-DECLARE_COMPLEX(heevd, TsChar jobz, TsChar uplo, TsInt n, void *a, TsInt lda, void *w, void *work,
-                TsInt lwork, void *rwork, TsInt lrwork, int *iwork, TsInt liwork, int *info, size_t,
-                size_t)
+DECLARE_COMPLEX(heevd, TsChar jobz, TsChar uplo, TsInt n, void *a, TsInt lda, void *w,
+                void *work, TsInt lwork, void *rwork, TsInt lrwork, int *iwork, TsInt liwork,
+                int *info, size_t, size_t)
 #undef DECLARE_REAL
 #undef DECLARE_COMPLEX
 

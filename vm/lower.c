@@ -24,14 +24,16 @@ typedef struct Lower {
   Place *place; /* by start of the node's outputs */
   int *start;
   int nplace;
-  int *last_use;    /* by node: the last live node that reads it or a view of it */
-  uint32_t *target; /* by value: the parameter it is written into, or NONE */
+  int *last_use;       /* by node: the last live node that reads it or a view of it */
+  uint32_t *target;    /* by value: the parameter it is written into, or NONE */
   const bool *donated; /* by parameter, or NULL */
 } Lower;
 
 enum { MOST_CONSTANT = 16 << 20 }; /* bytes of a hoisted constant */
 
-static int no_memory(Lower *l) { return ts_error_set(&l->c->err, TS_ERR_memory, "out of memory"); }
+static int no_memory(Lower *l) {
+  return ts_error_set(&l->c->err, TS_ERR_memory, "out of memory");
+}
 
 static int value_index(const Lower *l, TsVal v) { return l->start[v->node->id] + v->index; }
 static Place *place_of(const Lower *l, TsVal v) { return &l->place[value_index(l, v)]; }
@@ -57,18 +59,27 @@ static int64_t node_nbytes(const TsNode *n) {
 
 static bool is_constant(const Lower *l, const TsNode *n) {
   const TsOpInfo *o = row_of(n);
-  return o && o->cls != TS_CLASS_RANDOM && constant_inputs(l, n) && node_nbytes(n) <= MOST_CONSTANT;
+  return o && o->cls != TS_CLASS_RANDOM && constant_inputs(l, n) &&
+         node_nbytes(n) <= MOST_CONSTANT;
 }
 
-static int trap_constant(Lower *l, const TsNode *n, TsTensor *const *in, int nout, TsTensor **out) {
-  TsCall call = {.ctx = l->c, .op = (TsOp)n->op, .nin = n->nin, .nout = nout, .in = in, .out = out, .attr = n->attr};
+static int trap_constant(Lower *l, const TsNode *n, TsTensor *const *in, int nout,
+                         TsTensor **out) {
+  TsCall call = {.ctx = l->c,
+                 .op = (TsOp)n->op,
+                 .nin = n->nin,
+                 .nout = nout,
+                 .in = in,
+                 .out = out,
+                 .attr = n->attr};
   if (!ts_trap_check(&call, n->backward)) return 0;
   for (int i = 0; i < nout; i++) ts_tensor_unref(out[i]);
   return -1;
 }
 
 static int hoist(Lower *l, const TsNode *n) {
-  TsTensor *in[TS_MAX_IN] = {NULL}, **v = n->nin <= TS_MAX_IN ? in : malloc(sizeof *v * (size_t)n->nin);
+  TsTensor *in[TS_MAX_IN] = {NULL},
+           **v = n->nin <= TS_MAX_IN ? in : malloc(sizeof *v * (size_t)n->nin);
   TsTensor *out[TS_MAX_VARIADIC];
   int nout = 0;
   if (!v) return no_memory(l);
@@ -121,7 +132,8 @@ static void find_last_uses(Lower *l) {
     if (!l->live[i]) continue;
     int own = is_view(n) && l->last_use[i] > i ? l->last_use[i] : i;
     for (int k = 0; k < n->nin; k++)
-      if (n->in[k] && l->last_use[n->in[k]->node->id] < own) l->last_use[n->in[k]->node->id] = own;
+      if (n->in[k] && l->last_use[n->in[k]->node->id] < own)
+        l->last_use[n->in[k]->node->id] = own;
   }
   for (int i = 0; i < g->nresult; i++) l->last_use[g->result[i]->node->id] = g->nnode;
   for (int i = 0; i < g->nupdate; i++) l->last_use[g->update[i].value->node->id] = g->nnode;
@@ -166,8 +178,8 @@ static void find_targets(Lower *l) {
     bool fits = v->meta.dtype == p->meta.dtype && ts_meta_same_shape(&v->meta, &p->meta);
     bool free_then = l->last_use[p->node->id] <= (int)v->node->id && reads_directly(v->node, p);
     bool plain = bound && bound->contiguous && !leaves(g, v);
-    if (fits && plain && free_then && writes_in_place(v->node) && !l->place[value_index(l, v)].known &&
-        l->target[value_index(l, v)] == TS_CODE_NONE)
+    if (fits && plain && free_then && writes_in_place(v->node) &&
+        !l->place[value_index(l, v)].known && l->target[value_index(l, v)] == TS_CODE_NONE)
       l->target[value_index(l, v)] = (uint32_t)g->update[i].param;
   }
 }
@@ -218,7 +230,13 @@ static int put_clone(Lower *l, TsVal v, int line, Place *out) {
 /* The view's strides, or false if the elements would have to be copied. */
 static bool view_layout(Lower *l, const TsNode *n, TsTensor *from, TsTensor **out) {
   TsTensor *in[TS_MAX_IN] = {from, from};
-  TsCall call = {.ctx = l->c, .op = (TsOp)n->op, .nin = n->nin, .nout = 1, .in = in, .out = out, .attr = n->attr};
+  TsCall call = {.ctx = l->c,
+                 .op = (TsOp)n->op,
+                 .nin = n->nin,
+                 .nout = 1,
+                 .in = in,
+                 .out = out,
+                 .attr = n->attr};
   *out = NULL;
   int failed = ts_vm_handler[n->op](&call);
   if (!failed && (*out)->storage == from->storage) return true;
@@ -236,7 +254,9 @@ static int put_view(Lower *l, const TsNode *n) {
     if (put_clone(l, n->in[0], line_of(n), &copy)) return -1;
     bool fits = view_layout(l, n, copy.layout, &layout);
     ts_tensor_unref(copy.layout);
-    if (!fits) return ts_error_set(&l->c->err, TS_ERR_value, "%s cannot look at a copy", ts_node_name(n));
+    if (!fits)
+      return ts_error_set(&l->c->err, TS_ERR_value, "%s cannot look at a copy",
+                          ts_node_name(n));
     from.reg = copy.reg;
   }
   to->reg = ts_code_register(l->code, &n->out[0].meta);
@@ -253,13 +273,13 @@ static int put_view(Lower *l, const TsNode *n) {
 
 static int vm_op_of(const TsNode *n) {
   switch (n->op) {
-    case TS_NODE_call: return TS_VM_call;
-    case TS_NODE_cond: return TS_VM_cond;
-    case TS_NODE_while_loop: return TS_VM_while_loop;
-    case TS_NODE_scan: return TS_VM_scan;
-    case TS_NODE_fixed_point: return TS_VM_fixed_point;
-    case TS_NODE_custom: return TS_VM_custom;
-    default: TS_BUG("%s has no instruction", ts_node_name(n));
+  case TS_NODE_call: return TS_VM_call;
+  case TS_NODE_cond: return TS_VM_cond;
+  case TS_NODE_while_loop: return TS_VM_while_loop;
+  case TS_NODE_scan: return TS_VM_scan;
+  case TS_NODE_fixed_point: return TS_VM_fixed_point;
+  case TS_NODE_custom: return TS_VM_custom;
+  default: TS_BUG("%s has no instruction", ts_node_name(n));
   }
 }
 
@@ -275,12 +295,15 @@ static int put_subs(Lower *l, const TsNode *n, TsInstr *i) {
 }
 
 static int put_node(Lower *l, const TsNode *n) {
-  uint32_t few[32], *v = n->nin + n->nout <= 32 ? few : malloc(sizeof *v * (size_t)(n->nin + n->nout));
+  uint32_t few[32],
+      *v = n->nin + n->nout <= 32 ? few : malloc(sizeof *v * (size_t)(n->nin + n->nout));
   if (!v) return no_memory(l);
   for (int k = 0; k < n->nin; k++) v[k] = n->in[k] ? place_of(l, n->in[k])->reg : TS_CODE_NONE;
-  for (int k = 0; k < n->nout; k++) v[n->nin + k] = new_value(l, &((TsNode *)(uintptr_t)n)->out[k]);
+  for (int k = 0; k < n->nout; k++)
+    v[n->nin + k] = new_value(l, &((TsNode *)(uintptr_t)n)->out[k]);
   int op = row_of(n) ? n->op : vm_op_of(n);
-  TsInstr *i = ts_code_add(l->code, op, n->nin, v, n->nattr, n->attr, n->nout, v + n->nin, line_of(n));
+  TsInstr *i =
+      ts_code_add(l->code, op, n->nin, v, n->nattr, n->attr, n->nout, v + n->nin, line_of(n));
   if (v != few) free(v);
   if (!i) return no_memory(l);
   if (n->op == TS_NODE_custom) return ts_code_ref(l->code, i, n->ref);
@@ -332,7 +355,8 @@ static int lower_nodes(Lower *l) {
     if (i > end && (end = group_end(l, i)) > i) {
       uint32_t n = 0;
       for (int k = i; k <= end; k++) n += l->live[k];
-      TsInstr *group = ts_code_add(l->code, TS_VM_group, 0, NULL, 0, NULL, 0, NULL, line_of(g->node[i]));
+      TsInstr *group =
+          ts_code_add(l->code, TS_VM_group, 0, NULL, 0, NULL, 0, NULL, line_of(g->node[i]));
       if (group) group->sub = n;
     }
     if (lower_node(l, g->node[i])) return -1;
@@ -359,8 +383,9 @@ static int put_updates(Lower *l) {
       }
       if (pass == 0) from[i] = copy.reg;
       if (pass == 1)
-        ts_code_add(l->code, TS_VM_update, 2, (uint32_t[]){place_of(l, g->param[g->update[i].param])->reg, from[i]},
-                    0, NULL, 0, NULL, line_of(v->node));
+        ts_code_add(l->code, TS_VM_update, 2,
+                    (uint32_t[]){place_of(l, g->param[g->update[i].param])->reg, from[i]}, 0,
+                    NULL, 0, NULL, line_of(v->node));
     }
   }
   free(from);
@@ -380,7 +405,8 @@ static int put_results(Lower *l, uint32_t *r) {
   for (int i = 0; i < g->nresult && !failed; i++) {
     Place copy = *place_of(l, g->result[i]);
     uint32_t root = copy.reg;
-    while (!l->code->failed && l->code->reg[root].kind == TS_REG_view) root = l->code->reg[root].of;
+    while (!l->code->failed && l->code->reg[root].kind == TS_REG_view)
+      root = l->code->reg[root].of;
     /* Constants stay ours, and what a region was given its caller's. */
     int kind = l->code->failed ? TS_REG_slab : l->code->reg[root].kind;
     bool param = kind == TS_REG_param && (l->code->region || is_updated(g, root));
@@ -417,9 +443,11 @@ static int put_places(Lower *l) {
   const TsUnit *u = l->g->unit;
   l->code->nrandom = u->nrandom;
   l->code->region = l->g->parent != NULL;
-  if (!(l->code->place = calloc((size_t)u->nplace + 1, sizeof *l->code->place))) return no_memory(l);
+  if (!(l->code->place = calloc((size_t)u->nplace + 1, sizeof *l->code->place)))
+    return no_memory(l);
   for (; l->code->nplace < u->nplace; l->code->nplace++)
-    if (!(l->code->place[l->code->nplace] = strdup(u->place[l->code->nplace]))) return no_memory(l);
+    if (!(l->code->place[l->code->nplace] = strdup(u->place[l->code->nplace])))
+      return no_memory(l);
   return 0;
 }
 

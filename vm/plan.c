@@ -22,18 +22,22 @@ typedef struct Plan {
   uint32_t *root; /* by register: whose bytes it has */
   Range *free;    /* ascending, never touching */
   int nfree, capfree;
-  int64_t end; /* of what was ever handed out */
+  int64_t end;         /* of what was ever handed out */
   int *by_last, *next; /* roots by their last instruction: chains */
 } Plan;
 
-static int64_t room_of(const TsReg *r) { return (ts_meta_nbytes(&r->meta) + ALIGN - 1) & ~(int64_t)(ALIGN - 1); }
+static int64_t room_of(const TsReg *r) {
+  return (ts_meta_nbytes(&r->meta) + ALIGN - 1) & ~(int64_t)(ALIGN - 1);
+}
 
 /* ---- free ranges */
 static int64_t take(Plan *p, int64_t nbytes) {
   int best = -1;
   for (int i = 0; i < p->nfree; i++)
-    if (p->free[i].nbytes >= nbytes && (best < 0 || p->free[i].nbytes < p->free[best].nbytes)) best = i;
-  if (best < 0 && p->nfree && p->free[p->nfree - 1].at + p->free[p->nfree - 1].nbytes == p->end) {
+    if (p->free[i].nbytes >= nbytes && (best < 0 || p->free[i].nbytes < p->free[best].nbytes))
+      best = i;
+  if (best < 0 && p->nfree &&
+      p->free[p->nfree - 1].at + p->free[p->nfree - 1].nbytes == p->end) {
     Range r = p->free[--p->nfree]; /* the last range grows */
     p->end = r.at + nbytes;
     return r.at;
@@ -83,7 +87,8 @@ static void find_lifetimes(Plan *p) {
   for (int r = 0; r < code->nreg; r++) {
     TsReg *g = &code->reg[r];
     g->def = g->last = -1;
-    p->root[r] = g->kind == TS_REG_view || g->kind == TS_REG_into ? p->root[g->of] : (uint32_t)r;
+    p->root[r] =
+        g->kind == TS_REG_view || g->kind == TS_REG_into ? p->root[g->of] : (uint32_t)r;
   }
   for (int t = 0; t < code->ninstr; t++) {
     const TsInstr *i = &code->instr[t];
@@ -117,12 +122,14 @@ static bool same_type(const TsMeta *a, const TsMeta *b) {
 static bool in_place(Plan *p, int t, const TsInstr *i, uint32_t out) {
   TsCode *code = p->code;
   const uint32_t *v = code->operand + i->at;
-  if (i->op >= TS_OP_COUNT || i->nout != 1 || ts_op_info((TsOp)i->op)->cls != TS_CLASS_POINTWISE)
+  if (i->op >= TS_OP_COUNT || i->nout != 1 ||
+      ts_op_info((TsOp)i->op)->cls != TS_CLASS_POINTWISE)
     return false;
   for (uint32_t k = 0; k < i->nin; k++) {
     if (v[k] == TS_CODE_NONE) continue;
     TsReg *g = &code->reg[v[k]];
-    if (g->kind != TS_REG_slab || g->last != t || !same_type(&g->meta, &code->reg[out].meta)) continue;
+    if (g->kind != TS_REG_slab || g->last != t || !same_type(&g->meta, &code->reg[out].meta))
+      continue;
     bool alone = true;
     for (uint32_t j = 0; j < i->nin; j++)
       alone &= v[j] == TS_CODE_NONE || v[j] == v[k] || p->root[v[j]] != v[k];

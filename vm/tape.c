@@ -20,13 +20,13 @@ typedef struct Output {
 
 struct TsRecord {
   int refs;
-  TsOp op;     /* TS_OP_COUNT: a captured function, graph, or one from outside, custom */
+  TsOp op; /* TS_OP_COUNT: a captured function, graph, or one from outside, custom */
   TsGraph *graph;
   TsCustom *custom;
   int nin, nout;
-  uint64_t serial; /* order of the calls */
-  int mark;        /* of the walk that saw it last */
-  TsTensor **in;   /* with references */
+  uint64_t serial;   /* order of the calls */
+  int mark;          /* of the walk that saw it last */
+  TsTensor **in;     /* with references */
   uint32_t *version; /* of the inputs' storages */
   TsAttr *attr;
   uint64_t seed, stream; /* of a captured function's run */
@@ -34,18 +34,23 @@ struct TsRecord {
   Output out[];
 };
 
-static int no_memory(TsContext *c) { return ts_error_set(&c->err, TS_ERR_memory, "out of memory"); }
+static int no_memory(TsContext *c) {
+  return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+}
 
 /* ---- life: a chain of records is released without recursion */
 static const char *name_of(const TsRecord *r) {
   return r->graph ? r->graph->name : r->custom ? r->custom->name : ts_op_info(r->op)->name;
 }
-static int nattr_of(const TsRecord *r) { return r->op == TS_OP_COUNT ? 0 : ts_op_info(r->op)->nattr; }
+static int nattr_of(const TsRecord *r) {
+  return r->op == TS_OP_COUNT ? 0 : ts_op_info(r->op)->nattr;
+}
 
 static void free_attrs(TsRecord *r) {
   int n = nattr_of(r);
   for (int i = 0; r->attr && i < n; i++)
-    if (r->attr[i].type == TS_ATTR_ints || r->attr[i].type == TS_ATTR_floats || r->attr[i].type == TS_ATTR_str)
+    if (r->attr[i].type == TS_ATTR_ints || r->attr[i].type == TS_ATTR_floats ||
+        r->attr[i].type == TS_ATTR_str)
       free((void *)(uintptr_t)r->attr[i].ints);
   free(r->attr);
 }
@@ -85,7 +90,8 @@ static bool copy_attrs(TsRecord *r, const TsAttr *attr) {
   r->attr = calloc((size_t)n + 1, sizeof *r->attr);
   for (int i = 0; r->attr && attr && i < n; i++) {
     bool list = attr[i].type == TS_ATTR_ints || attr[i].type == TS_ATTR_floats;
-    size_t nbytes = attr[i].type == TS_ATTR_str ? strlen(attr[i].str) + 1 : (size_t)attr[i].n * 8;
+    size_t nbytes =
+        attr[i].type == TS_ATTR_str ? strlen(attr[i].str) + 1 : (size_t)attr[i].n * 8;
     r->attr[i] = attr[i];
     if (!list && attr[i].type != TS_ATTR_str) continue;
     void *p = malloc(nbytes + 1);
@@ -96,7 +102,9 @@ static bool copy_attrs(TsRecord *r, const TsAttr *attr) {
   return r->attr != NULL;
 }
 
-static TsTensor *alias_of(TsTensor *t) { return ts_tensor_view(t, &t->meta, t->stride, t->offset); }
+static TsTensor *alias_of(TsTensor *t) {
+  return ts_tensor_view(t, &t->meta, t->stride, t->offset);
+}
 
 static bool differentiable(const TsTensor *t) {
   return ts_dtype_is(ts_tensor_dtype(t), TS_KIND_F | TS_KIND_C);
@@ -155,14 +163,22 @@ int ts_tape_record(const TsCall *call) {
 
 int ts_tape_record_function(TsContext *c, TsGraph *g, TsTensor *const *in, TsTensor *const *out,
                             uint64_t stream) {
-  TsCall call = {.ctx = c, .op = TS_OP_COUNT, .nin = g->nparam, .nout = g->nresult, .in = in,
+  TsCall call = {.ctx = c,
+                 .op = TS_OP_COUNT,
+                 .nin = g->nparam,
+                 .nout = g->nresult,
+                 .in = in,
                  .out = (TsTensor **)(uintptr_t)out};
   return record(&call, g, NULL, stream);
 }
 
 int ts_tape_record_custom(TsContext *c, TsCustom *f, int nin, TsTensor *const *in, int nout,
                           TsTensor *const *out) {
-  TsCall call = {.ctx = c, .op = TS_OP_COUNT, .nin = nin, .nout = nout, .in = in,
+  TsCall call = {.ctx = c,
+                 .op = TS_OP_COUNT,
+                 .nin = nin,
+                 .nout = nout,
+                 .in = in,
                  .out = (TsTensor **)(uintptr_t)out};
   return record(&call, NULL, f, 0);
 }
@@ -231,9 +247,11 @@ static Entry *find(Back *b, const void *key) {
 }
 
 static int changed(Back *b, const TsRecord *r) {
-  ts_error_set(&b->c->err, TS_ERR_value, "backward: a tensor that %s%s%s used was changed in place since",
-               name_of(r), r->place ? " at " : "", r->place ? r->place : "");
-  return ts_error_hint(&b->c->err, "write x = x * 2 instead of x:mul_(2), or change it after backward()");
+  ts_error_set(&b->c->err, TS_ERR_value,
+               "backward: a tensor that %s%s%s used was changed in place since", name_of(r),
+               r->place ? " at " : "", r->place ? r->place : "");
+  return ts_error_hint(&b->c->err,
+                       "write x = x * 2 instead of x:mul_(2), or change it after backward()");
 }
 
 static TsVal bound_param(Back *b, TsTensor *t) {
@@ -301,9 +319,17 @@ static int fill_tape(Back *b, const Walk *w, TsTapeEntry *tape, TsVal *values) {
       if (!(out[k] = e->value)) return -1;
     }
     int line = r->place ? ts_graph_place(b->g->unit, r->place) : 0;
-    tape[i] = (TsTapeEntry){.op = r->op, .nin = r->nin, .nout = r->nout, .in = in, .out = out,
-                            .attr = r->attr, .line = line, .arg = (void *)(uintptr_t)r,
-                            .adjoint = r->graph ? function_adjoint : r->custom ? custom_adjoint : NULL};
+    tape[i] = (TsTapeEntry){.op = r->op,
+                            .nin = r->nin,
+                            .nout = r->nout,
+                            .in = in,
+                            .out = out,
+                            .attr = r->attr,
+                            .line = line,
+                            .arg = (void *)(uintptr_t)r,
+                            .adjoint = r->graph    ? function_adjoint
+                                       : r->custom ? custom_adjoint
+                                                   : NULL};
   }
   return 0;
 }
@@ -311,7 +337,8 @@ static int fill_tape(Back *b, const Walk *w, TsTapeEntry *tape, TsVal *values) {
 static TsVal seed_of(Back *b, TsTensor *y, TsTensor *dy) {
   if (dy) return bound_param(b, dy);
   return ts_build(&b->g->b, TS_OP_ones, 0, NULL,
-                  TS_ATTRS({"shape", ts_b_ints(y->meta.dim, y->meta.ndim)}, {"dtype", ts_b_dtype(y->meta.dtype)}),
+                  TS_ATTRS({"shape", ts_b_ints(y->meta.dim, y->meta.ndim)},
+                           {"dtype", ts_b_dtype(y->meta.dtype)}),
                   NULL);
 }
 
@@ -333,13 +360,24 @@ static int build(Back *b, const Walk *w, TsTensor *y, TsTensor *dy) {
   b->leaf = malloc((nvalue + 1) * sizeof *b->leaf);
   b->leaf_value = malloc((nvalue + 1) * sizeof *b->leaf_value);
   TsTapeEntry *tape = calloc((size_t)w->n + 1, sizeof *tape);
-  TsVal *values = malloc((nvalue + 1) * sizeof *values), *dx = malloc((nvalue + 1) * sizeof *dx);
-  int failed = b->entry && b->leaf && b->leaf_value && tape && values && dx ? 0 : no_memory(b->c);
+  TsVal *values = malloc((nvalue + 1) * sizeof *values),
+        *dx = malloc((nvalue + 1) * sizeof *dx);
+  int failed =
+      b->entry && b->leaf && b->leaf_value && tape && values && dx ? 0 : no_memory(b->c);
   if (!failed) failed = fill_tape(b, w, tape, values);
-  TsVal seed = failed ? NULL : seed_of(b, y, dy), top = failed ? NULL : find(b, y->origin)->value;
+  TsVal seed = failed ? NULL : seed_of(b, y, dy),
+        top = failed ? NULL : find(b, y->origin)->value;
   if (!failed && !seed) failed = -1;
-  TsReverse r = {.b = &b->g->b, .ntape = w->n, .tape = tape, .ny = 1, .y = &top, .dy = &seed,
-                 .nx = b->nleaf, .x = b->leaf_value, .dx = dx, .line = &b->g->line};
+  TsReverse r = {.b = &b->g->b,
+                 .ntape = w->n,
+                 .tape = tape,
+                 .ny = 1,
+                 .y = &top,
+                 .dy = &seed,
+                 .nx = b->nleaf,
+                 .x = b->leaf_value,
+                 .dx = dx,
+                 .line = &b->g->line};
   b->g->backward = true;
   if (!failed && (failed = ts_reverse(&r))) explain(b->c, w, r.failed_at);
   int n = 0; /* leaves with a gradient, moved to the front */
@@ -357,7 +395,8 @@ static int build(Back *b, const Walk *w, TsTensor *y, TsTensor *dy) {
 
 static int no_tape(TsContext *c, const TsTensor *y) {
   char text[TS_META_TEXT];
-  ts_error_set(&c->err, TS_ERR_value, "backward: %s does not depend on a tensor that requires gradients",
+  ts_error_set(&c->err, TS_ERR_value,
+               "backward: %s does not depend on a tensor that requires gradients",
                ts_meta_text(&y->meta, text));
   return ts_error_hint(&c->err, "set x.requires_grad = true before computing with x");
 }

@@ -65,8 +65,10 @@ static TsCopy *copy_on(TsStorage *s, int device) {
 /* Brings the host's copy up to date. */
 static int fetch_host(TsStorage *s) {
   if (s->symbolic) {
-    ts_error_set(&s->ctx->err, TS_ERR_value, "the values of a tensor are not known while a function is captured");
-    return ts_error_hint(&s->ctx->err, "choose by data with op.where, op.cond or op.while_loop");
+    ts_error_set(&s->ctx->err, TS_ERR_value,
+                 "the values of a tensor are not known while a function is captured");
+    return ts_error_hint(&s->ctx->err,
+                         "choose by data with op.where, op.cond or op.while_loop");
   }
   for (TsCopy *p = s->copies; p; p = p->next) {
     if (!(s->valid >> p->device & 1)) continue;
@@ -215,8 +217,13 @@ TsTensor *ts_tensor_wrap(TsContext *c, const TsMeta *m, void *host, void (*relea
     ts_memory_free(s, HEADER);
     return out_of_memory(c, (int64_t)sizeof *t);
   }
-  *s = (TsStorage){.refs = 1, .valid = 1, .nbytes = ts_meta_nbytes(m), .host = host, .ctx = c,
-                   .release = release ? release : keep, .release_arg = arg};
+  *s = (TsStorage){.refs = 1,
+                   .valid = 1,
+                   .nbytes = ts_meta_nbytes(m),
+                   .host = host,
+                   .ctx = c,
+                   .release = release ? release : keep,
+                   .release_arg = arg};
   t->contiguous = 1;
   ts_strides_rowmajor(m, t->stride);
   return t;
@@ -231,7 +238,8 @@ void ts_tensor_unref(TsTensor *t) {
 }
 
 static void byte_strides(const TsTensor *t, int64_t *out) {
-  for (int i = 0; i < t->meta.ndim; i++) out[i] = ts_dtype_nbytes(ts_tensor_dtype(t), t->stride[i]);
+  for (int i = 0; i < t->meta.ndim; i++)
+    out[i] = ts_dtype_nbytes(ts_tensor_dtype(t), t->stride[i]);
 }
 
 static TsTensor *converted(TsContext *c, TsTensor *x, TsDtype d) {

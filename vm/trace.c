@@ -65,7 +65,8 @@ void ts_trace_record(TsTrace *t, const TsCall *call) {
   if (nwords > TS_TRACE_WORDS / 4 || call->nin > 255 || call->nout > 255) return;
   if (t->at + (uint32_t)nwords > TS_TRACE_WORDS) {
     if (t->at < TS_TRACE_WORDS)
-      t->word[t->at] = pack((TsTraceHead){TS_TRACE_SKIP, 0, 0, 0, (uint16_t)(TS_TRACE_WORDS - t->at)});
+      t->word[t->at] =
+          pack((TsTraceHead){TS_TRACE_SKIP, 0, 0, 0, (uint16_t)(TS_TRACE_WORDS - t->at)});
     t->at = 0;
   }
   uint64_t *w = t->word + t->at;

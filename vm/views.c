@@ -18,7 +18,8 @@ static int view(TsCall *call, const TsMeta *m, const int64_t *stride, int64_t st
 /* The result type once more: handlers get calls, not metas. */
 static int result_meta(TsCall *call, TsMeta *m) {
   const TsMeta *in[1] = {&call->in[0]->meta};
-  TsInfer inf = {.op = call->op, .nin = 1, .in = in, .attr = call->attr, .err = &call->ctx->err};
+  TsInfer inf = {
+      .op = call->op, .nin = 1, .in = in, .attr = call->attr, .err = &call->ctx->err};
   if (ts_op_infer(&inf)) return -1;
   *m = inf.out[0];
   m->device = call->in[0]->meta.device;
@@ -51,7 +52,7 @@ static bool reshape_strides(const TsTensor *x, const TsMeta *m, int64_t *stride)
     old = old_end;
     new = new_end;
   }
-  for (; new < m->ndim; new++) stride[new] = 1;
+  for (; new < m->ndim; new ++) stride[new] = 1;
   return true;
 }
 
@@ -81,7 +82,8 @@ int ts_view_flatten(TsCall *call) { return ts_view_reshape(call); }
 
 int ts_view_transpose(TsCall *call) {
   TsTensor *x = call->in[0];
-  int nd = x->meta.ndim, a = normal_axis(call->attr[0].i, nd), b = normal_axis(call->attr[1].i, nd);
+  int nd = x->meta.ndim, a = normal_axis(call->attr[0].i, nd),
+      b = normal_axis(call->attr[1].i, nd);
   TsMeta m = x->meta;
   int64_t stride[TS_MAX_RANK];
   memcpy(stride, x->stride, sizeof stride);
@@ -124,7 +126,8 @@ int ts_view_unsqueeze(TsCall *call) {
   int64_t stride[TS_MAX_RANK];
   if (result_meta(call, &m)) return -1;
   int axis = normal_axis(call->attr[0].i, m.ndim);
-  for (int i = 0; i < m.ndim; i++) stride[i] = i < axis ? x->stride[i] : i > axis ? x->stride[i - 1] : 1;
+  for (int i = 0; i < m.ndim; i++)
+    stride[i] = i < axis ? x->stride[i] : i > axis ? x->stride[i - 1] : 1;
   return view(call, &m, stride, 0);
 }
 
@@ -184,7 +187,8 @@ int ts_view_flip(TsCall *call) {
   const TsAttr *a = &call->attr[0];
   bool flip[TS_MAX_RANK];
   memset(flip, a->type == TS_ATTR_none, sizeof flip);
-  for (int i = 0; a->type == TS_ATTR_ints && i < a->n; i++) flip[normal_axis(a->ints[i], m.ndim)] = true;
+  for (int i = 0; a->type == TS_ATTR_ints && i < a->n; i++)
+    flip[normal_axis(a->ints[i], m.ndim)] = true;
   for (int i = 0; i < m.ndim; i++) {
     stride[i] = flip[i] ? -x->stride[i] : x->stride[i];
     if (flip[i] && m.dim[i] > 0) start += (m.dim[i] - 1) * x->stride[i];
@@ -223,6 +227,8 @@ int ts_view_real_view(TsCall *call) {
   return call->out[0] ? 0 : -1;
 }
 
-static int itself(TsCall *call) { return view(call, &call->in[0]->meta, call->in[0]->stride, 0); }
+static int itself(TsCall *call) {
+  return view(call, &call->in[0]->meta, call->in[0]->stride, 0);
+}
 int ts_view_stop_gradient(TsCall *call) { return itself(call); }
 int ts_view_barrier(TsCall *call) { return itself(call); }

@@ -15,12 +15,12 @@
 
 /* The handler of a row by its class; a row without its function does not link. */
 #define HANDLER_POINTWISE(name) ts_exec_pointwise
-#define HANDLER_REDUCE(name) ts_exec_reduce
-#define HANDLER_SCAN(name) ts_exec_scan
-#define HANDLER_RANDOM(name) ts_exec_random
-#define HANDLER_VIEW(name) ts_view_##name
-#define HANDLER_KERNEL(name) ts_exec_##name
-#define HANDLER_COMPOSE(name) ts_exec_compose
+#define HANDLER_REDUCE(name)    ts_exec_reduce
+#define HANDLER_SCAN(name)      ts_exec_scan
+#define HANDLER_RANDOM(name)    ts_exec_random
+#define HANDLER_VIEW(name)      ts_view_##name
+#define HANDLER_KERNEL(name)    ts_exec_##name
+#define HANDLER_COMPOSE(name)   ts_exec_compose
 
 TsHandler *const ts_vm_handler[TS_OP_COUNT] = {
 #define OP(name, cls, ...) [TS_OP_##name] = HANDLER_##cls(name),
@@ -85,7 +85,8 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
     }
   }
   if (o->cls == TS_CLASS_VIEW && call->in[0]->storage->symbolic)
-    return ts_error_set(&c->err, TS_ERR_value, "%s: a value of a captured function is used outside of it", o->name);
+    return ts_error_set(&c->err, TS_ERR_value,
+                        "%s: a value of a captured function is used outside of it", o->name);
   bool record = ts_tape_wants(c, call->nin, call->in);
   c->no_grad += record; /* what a handler calls inside is its own matter */
   int failed = ts_vm_handler[call->op](call);
@@ -106,8 +107,8 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
 
 static int infer_call(TsCall *call, TsInfer *inf, const TsMeta **meta) {
   for (int i = 0; i < call->nin; i++) meta[i] = call->in[i] ? &call->in[i]->meta : NULL;
-  *inf = (TsInfer){.op = call->op, .nin = call->nin, .in = meta, .attr = call->attr,
-                   .err = &call->ctx->err};
+  *inf = (TsInfer){
+      .op = call->op, .nin = call->nin, .in = meta, .attr = call->attr, .err = &call->ctx->err};
   if (ts_op_infer(inf)) return -1;
   call->compute = inf->compute;
   call->nout = inf->nout;
@@ -144,7 +145,8 @@ static int wrong_inputs(TsContext *c, const TsOpInfo *o, int nin) {
 
 static int check_inputs(TsContext *c, const TsOpInfo *o, int nin, TsTensor *const *in) {
   int most = o->variadic ? TS_MAX_VARIADIC : o->nin;
-  if (nin < o->nrequired || nin > most || (o->variadic && nin == 0)) return wrong_inputs(c, o, nin);
+  if (nin < o->nrequired || nin > most || (o->variadic && nin == 0))
+    return wrong_inputs(c, o, nin);
   for (int i = 0; i < o->nrequired; i++)
     if (!in[i] && o->required >> i & 1)
       return ts_error_set(&c->err, TS_ERR_argument, "%s: input '%s' is missing", o->name,
@@ -161,7 +163,7 @@ int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr
   if (check_inputs(c, o, nin, in)) return -1;
   if (o->cls == TS_CLASS_COMPOSE) return ts_vm_compose(&call, room, nout);
   int failed = nin && !o->npar && infer_simple(&call, o, &m) ? execute(&call, o, &m, false)
-                                                            : call_general(&call, o, room);
+                                                             : call_general(&call, o, room);
   *nout = call.nout;
   return failed;
 }
@@ -184,7 +186,8 @@ static int capture_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, cons
   int n = 0;
   if (ts_capture_call(c, op, nin, in, attr, TS_MAX_OUT, &n, made)) return -1;
   int failed = 0;
-  for (int i = 0; i < nout && i < n && !failed; i++) failed = ts_capture_assign(c, out[i], made[i]);
+  for (int i = 0; i < nout && i < n && !failed; i++)
+    failed = ts_capture_assign(c, out[i], made[i]);
   release(made, n);
   return failed;
 }
@@ -210,8 +213,10 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
   if (!failed) ts_trace_record(&c->trace, &call);
   if (!failed && c->trap) failed = ts_trap_check(&call, false);
   for (int i = 0; i < nout && i < call.nout && !failed; i++) {
-    if (made[i] != out[i]) failed = ts_vm_assign(c, out[i], made[i]);
-    else out[i]->storage->version++;
+    if (made[i] != out[i])
+      failed = ts_vm_assign(c, out[i], made[i]);
+    else
+      out[i]->storage->version++;
   }
   release(made, call.nout);
   return failed ? -1 : 0;
@@ -242,8 +247,11 @@ int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
 int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (c->capture) return ts_capture_assign(c, dst, src);
   if (dst->origin && !c->no_grad) {
-    ts_error_set(&c->err, TS_ERR_value, "a tensor that was computed from others that require gradients is changed in place");
-    return ts_error_hint(&c->err, "write x = x * 2 instead of x:mul_(2), or use tessera.no_grad");
+    ts_error_set(
+        &c->err, TS_ERR_value,
+        "a tensor that was computed from others that require gradients is changed in place");
+    return ts_error_hint(&c->err,
+                         "write x = x * 2 instead of x:mul_(2), or use tessera.no_grad");
   }
   dst->storage->version++;
   TsMeta m = dst->meta;
