@@ -16,7 +16,7 @@ int ts_adjoint_node_custom(TsAdjoint *a) {
 TsAdjointFn *const ts_adjoint_node[TS_NODE_END - TS_OP_COUNT] = {
     [TS_NODE_param - TS_OP_COUNT] = ts_adjoint_node_zero,
     [TS_NODE_number - TS_OP_COUNT] = ts_adjoint_node_zero,
-    [TS_NODE_placeholder - TS_OP_COUNT] = ts_adjoint_node_zero,
+    [TS_NODE_cotangent - TS_OP_COUNT] = ts_adjoint_node_zero,
     [TS_NODE_call - TS_OP_COUNT] = ts_adjoint_node_call,
     [TS_NODE_cond - TS_OP_COUNT] = ts_adjoint_node_cond,
     [TS_NODE_while_loop - TS_OP_COUNT] = ts_adjoint_node_while_loop,

@@ -162,7 +162,7 @@ static int check_custom(const TsNode *n, TsError *err) {
   return count(n, err, "regions", n->nregion, 0);
 }
 
-static int check_placeholder(const TsNode *n, TsError *err) {
+static int check_cotangent(const TsNode *n, TsError *err) {
   return wrong(n, err, "forward mode left one behind");
 }
 

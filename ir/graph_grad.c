@@ -114,10 +114,10 @@ int ts_graph_gradient_held(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, 
 }
 
 /* ---- forward mode */
-static TsVal placeholder(TsGraph *g, TsVal y) {
+static TsVal cotangent(TsGraph *g, TsVal y) {
   double serial = g->nnode;
   TsAttr a = ts_b_f(serial); /* no two are equal */
-  TsNode *n = ts_graph_node(g, TS_NODE_placeholder, 0, NULL, 0, NULL, 1, &a, 1, &y->meta, NULL);
+  TsNode *n = ts_graph_node(g, TS_NODE_cotangent, 0, NULL, 0, NULL, 1, &a, 1, &y->meta, NULL);
   return n ? &n->out[0] : NULL;
 }
 
@@ -132,7 +132,7 @@ static int check_linear(const TsGraph *g, int from, int n, const TsVal *v) {
   for (int i = g->nnode; i-- > from;) {
     const TsNode *k = g->node[i];
     if (!mark[i]) continue;
-    if (k->op == TS_NODE_placeholder) failed = 1;
+    if (k->op == TS_NODE_cotangent) failed = 1;
     for (int j = 0; j < k->nin; j++)
       if (k->in[j]) mark[k->in[j]->node->id] = 1;
   }
@@ -150,7 +150,7 @@ int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, con
   if (!u) return ts_error_set(g->err, TS_ERR_memory, "out of memory");
   TsVal *dx = u + ny, *back = dx + nx, *along = back + nx, *du = along + nx;
   int failed = 0;
-  for (int i = 0; i < ny && !failed; i++) failed = !(u[i] = placeholder(g, y[i]));
+  for (int i = 0; i < ny && !failed; i++) failed = !(u[i] = cotangent(g, y[i]));
   bool nested = g->forward;
   g->forward = true;
   if (!failed) failed = ts_graph_gradient(g, ny, y, u, nx, x, dx);

@@ -276,7 +276,7 @@ static TsVal apply(TsRewrite *r, int i, TsVal v) {
 }
 
 /* ---- constants */
-static TsVal filled(TsRewrite *r, double value, const TsMeta *m) {
+TsVal ts_rule_filled(TsRewrite *r, double value, const TsMeta *m) {
   return ts_build(&r->b, TS_OP_full, 0, NULL,
                   TS_ATTRS({"shape", ts_b_ints(m->dim, m->ndim)}, {"value", ts_b_f(value)},
                            {"dtype", ts_b_dtype(m->dtype)}),
@@ -299,7 +299,7 @@ static TsVal fold(TsRewrite *r, TsVal v) {
                   &value))
     return NULL;
   log_rule(r, "fold", "computed from constants", false, n);
-  return filled(r, value, &v->meta);
+  return ts_rule_filled(r, value, &v->meta);
 }
 
 /* ---- simplification */

@@ -40,6 +40,12 @@ typedef struct TsRewrite {
 typedef bool TsRuleGuard(const TsRewrite *r);
 typedef TsVal TsRuleMake(TsRewrite *r);
 
+/* The node of v if it is this operator, else NULL. */
+static inline const TsNode *ts_rule_node(TsVal v, TsOp op) {
+  return v && v->node->op == op ? v->node : NULL;
+}
+/* A tensor of type m with the same value everywhere. */
+TsVal ts_rule_filled(TsRewrite *r, double value, const TsMeta *m);
 static inline TsVal ts_rule_var(const TsRewrite *r, char name) { return r->var[name - 'a']; }
 static inline const TsMeta *ts_rule_type(const TsRewrite *r) { return &r->root->out[0].meta; }
 /* How many nodes of the original read v: a node made by a rule has none yet. A value that a

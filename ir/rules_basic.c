@@ -67,40 +67,6 @@ TsVal ts_rule_make_reshape_reshape(TsRewrite *r) {
   return ts_build_reshape(&r->b, ts_rule_var(r, 'x'), root_meta(r)->dim, root_meta(r)->ndim);
 }
 
-static int64_t axis_of(const TsNode *n, const char *name) {
-  int64_t i = ts_rule_attr(n, name)->i;
-  return i < 0 ? i + n->out[0].meta.ndim : i;
-}
-
-bool ts_rule_guard_inverse_transposes(const TsRewrite *r) {
-  int64_t a = axis_of(r->root, "axis0"), b = axis_of(r->root, "axis1");
-  int64_t c = axis_of(inner(r), "axis0"), d = axis_of(inner(r), "axis1");
-  return (a == c && b == d) || (a == d && b == c);
-}
-TsVal ts_rule_make_transpose_transpose(TsRewrite *r) { return ts_rule_var(r, 'x'); }
-
-static void permutation(const TsNode *n, int64_t *perm) {
-  const TsAttr *a = ts_rule_attr(n, "perm");
-  for (int i = 0; i < a->n; i++) perm[i] = a->ints[i] < 0 ? a->ints[i] + a->n : a->ints[i];
-}
-
-TsVal ts_rule_make_permute_permute(TsRewrite *r) {
-  int64_t a[TS_MAX_RANK], b[TS_MAX_RANK], both[TS_MAX_RANK];
-  int n = root_meta(r)->ndim;
-  permutation(r->root, a);
-  permutation(inner(r), b);
-  for (int i = 0; i < n; i++) both[i] = b[a[i]];
-  return ts_build_permute(&r->b, ts_rule_var(r, 'x'), both, n);
-}
-
-bool ts_rule_guard_identity_permutation(const TsRewrite *r) {
-  int64_t p[TS_MAX_RANK];
-  permutation(r->root, p);
-  for (int i = 0; i < root_meta(r)->ndim; i++)
-    if (p[i] != i) return false;
-  return true;
-}
-
 /* The middle type holds every value of the first, and the last one is reached in one step. */
 bool ts_rule_holds(TsDtype wide, TsDtype narrow) {
   if (wide == narrow) return true;

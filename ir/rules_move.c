@@ -27,11 +27,7 @@ bool ts_rule_guard_filled(const TsRewrite *r) { return !ts_rule_var(r, 'a')->met
 static TsVal filled(TsRewrite *r) {
   double value = 0;
   ts_rule_fill(ts_rule_var(r, 'a'), &value);
-  return ts_build(&r->b, TS_OP_full, 0, NULL,
-                  TS_ATTRS({"shape", ts_b_ints(ts_rule_type(r)->dim, ts_rule_type(r)->ndim)},
-                           {"value", ts_b_f(value)},
-                           {"dtype", ts_b_dtype((TsDtype)ts_rule_type(r)->dtype)}),
-                  NULL);
+  return ts_rule_filled(r, value, ts_rule_type(r));
 }
 TsVal ts_rule_make_permute_filled(TsRewrite *r) { return filled(r); }
 TsVal ts_rule_make_transpose_filled(TsRewrite *r) { return filled(r); }
@@ -115,9 +111,23 @@ static TsVal merged(TsRewrite *r) {
   return identity(both, n) ? ts_rule_var(r, 'x')
                            : ts_build_permute(&r->b, ts_rule_var(r, 'x'), both, n);
 }
+TsVal ts_rule_make_permute_permute(TsRewrite *r) { return merged(r); }
 TsVal ts_rule_make_permute_transpose(TsRewrite *r) { return merged(r); }
 TsVal ts_rule_make_transpose_permute(TsRewrite *r) { return merged(r); }
 TsVal ts_rule_make_transpose_other(TsRewrite *r) { return merged(r); }
+
+bool ts_rule_guard_inverse_transposes(const TsRewrite *r) {
+  int64_t both[TS_MAX_RANK];
+  return composed(r->root, inner(r), both) && identity(both, ts_rule_type(r)->ndim);
+}
+TsVal ts_rule_make_transpose_transpose(TsRewrite *r) { return ts_rule_var(r, 'x'); }
+
+bool ts_rule_guard_identity_permutation(const TsRewrite *r) {
+  int perm[TS_MAX_RANK];
+  bool same = permutation(r->root, perm);
+  for (int i = 0; i < ts_rule_type(r)->ndim; i++) same &= perm[i] == i;
+  return same;
+}
 
 /* ---- a pair of movements around a pointwise operator */
 enum { MOST = 8 };

@@ -16,10 +16,6 @@ typedef struct Norm {
   double eps;
 } Norm;
 
-static const TsNode *op_node(TsVal v, TsOp op) {
-  return v && v->node->op == op ? v->node : NULL;
-}
-
 /* A reduction over the last axes that keeps them: how many. 0 if it is not one. */
 static int last_axes(const TsNode *n) {
   const TsMeta *x = &n->in[0]->meta;
@@ -33,19 +29,19 @@ static int last_axes(const TsNode *n) {
 
 /* The mean of x, if that is what m is. */
 static bool is_mean(TsVal m, TsVal x, int dims) {
-  const TsNode *n = op_node(m, TS_OP_mean);
+  const TsNode *n = ts_rule_node(m, TS_OP_mean);
   return n && n->in[0] == x && last_axes(n) == dims;
 }
 
 /* c = x - mean(x): x, if so. */
 static TsVal centred(TsVal c, int dims) {
-  const TsNode *n = op_node(c, TS_OP_sub);
+  const TsNode *n = ts_rule_node(c, TS_OP_sub);
   return n && ts_rule_float(n->in[0]) && is_mean(n->in[1], n->in[0], dims) ? n->in[0] : NULL;
 }
 
 /* What stands under the root: the spread of c, with eps. */
 static bool spread_of(const TsRewrite *r, TsVal under, TsVal c, Norm *f) {
-  const TsNode *a = op_node(under, TS_OP_add), *n;
+  const TsNode *a = ts_rule_node(under, TS_OP_add), *n;
   TsVal v = under;
   f->eps = 0;
   if (a && ts_rule_fill(a->in[1], &f->eps))
@@ -54,7 +50,7 @@ static bool spread_of(const TsRewrite *r, TsVal under, TsVal c, Norm *f) {
     v = a->in[1];
   if (!(f->eps >= 0) || !isfinite(f->eps) || !ts_rule_single(r, v) || !ts_rule_float(c))
     return false;
-  if ((n = op_node(v, TS_OP_var))) {
+  if ((n = ts_rule_node(v, TS_OP_var))) {
     f->dims = last_axes(n);
     if (!f->dims || ts_rule_attr(n, "correction")->f != 0) return false;
     f->x = centred(c, f->dims);
@@ -62,8 +58,8 @@ static bool spread_of(const TsRewrite *r, TsVal under, TsVal c, Norm *f) {
     /* The variance of x, or of what is centred already. */
     return f->x && (n->in[0] == f->x || n->in[0] == c) && ts_rule_uses(r, c) <= 2;
   }
-  if (!(n = op_node(v, TS_OP_mean)) || !(f->dims = last_axes(n))) return false;
-  const TsNode *square = op_node(n->in[0], TS_OP_square);
+  if (!(n = ts_rule_node(v, TS_OP_mean)) || !(f->dims = last_axes(n))) return false;
+  const TsNode *square = ts_rule_node(n->in[0], TS_OP_square);
   if (!square || square->in[0] != c || !ts_rule_single(r, n->in[0])) return false;
   f->x = centred(c, f->dims);
   f->op = f->x ? TS_OP_layernorm : TS_OP_rmsnorm;
@@ -75,8 +71,8 @@ static bool spread_of(const TsRewrite *r, TsVal under, TsVal c, Norm *f) {
 static bool find(const TsRewrite *r, Norm *f) {
   const TsNode *root = r->root, *d;
   if (root->op == TS_OP_div) {
-    if (!(d = op_node(root->in[1], TS_OP_sqrt)) || !ts_rule_single(r, root->in[1])) {
-      if (!(d = op_node(root->in[1], TS_OP_std)) || !ts_rule_single(r, root->in[1]))
+    if (!(d = ts_rule_node(root->in[1], TS_OP_sqrt)) || !ts_rule_single(r, root->in[1])) {
+      if (!(d = ts_rule_node(root->in[1], TS_OP_std)) || !ts_rule_single(r, root->in[1]))
         return false;
       f->dims = last_axes(d);
       f->eps = 0;
@@ -88,7 +84,7 @@ static bool find(const TsRewrite *r, Norm *f) {
     return ts_rule_single(r, d->in[0]) && spread_of(r, d->in[0], root->in[0], f);
   }
   for (int i = 0; i < 2; i++)
-    if ((d = op_node(root->in[i], TS_OP_rsqrt)) && ts_rule_single(r, root->in[i]) &&
+    if ((d = ts_rule_node(root->in[i], TS_OP_rsqrt)) && ts_rule_single(r, root->in[i]) &&
         ts_rule_single(r, d->in[0]) && spread_of(r, d->in[0], root->in[1 - i], f))
       return true;
   return false;

@@ -91,15 +91,11 @@ TsVal ts_rule_make_product_activation(TsRewrite *r) {
 }
 
 /* ---- the transpose of a product */
-static int64_t axis_of(const TsNode *n, const char *name) {
-  int64_t i = ts_rule_attr(n, name)->i;
-  return i < 0 ? i : i - n->out[0].meta.ndim;
-}
-
 bool ts_rule_guard_plain_transposed_product(const TsRewrite *r) {
-  int64_t a = axis_of(r->root, "axis0"), b = axis_of(r->root, "axis1");
+  int nd = root_meta(r)->ndim;
+  int a = ts_rule_axis(r->root, "axis0", nd), b = ts_rule_axis(r->root, "axis1", nd);
   const TsNode *p = product(r);
-  bool last_two = (a == -2 && b == -1) || (a == -1 && b == -2);
+  bool last_two = a != b && a >= nd - 2 && b >= nd - 2;
   return last_two && ts_rule_single(r, value_of(p)) && !*words_of(p) &&
          !ts_dtype_is((TsDtype)root_meta(r)->dtype, TS_KIND_C) && p->in[0]->meta.ndim >= 2 &&
          p->in[1]->meta.ndim >= 2;

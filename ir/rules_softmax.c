@@ -2,10 +2,6 @@
  * freed of what cancels. */
 #include "ir/graph_rewrite.h"
 
-static const TsNode *op_node(TsVal v, TsOp op) {
-  return v && v->node->op == op ? v->node : NULL;
-}
-
 static bool other_operand(const TsNode *n, TsVal v, TsVal *other) {
   if (n->nin != 2 || (n->in[0] != v && n->in[1] != v)) return false;
   *other = n->in[n->in[0] == v];
@@ -18,7 +14,7 @@ static TsVal along(TsRewrite *r, TsOp op, TsVal x, int axis) {
 
 /* The sum of e along one axis, in a form that broadcasts to e along that axis: that axis. */
 static int summed_axis(TsVal s, TsVal e) {
-  const TsNode *n = op_node(s, TS_OP_sum);
+  const TsNode *n = ts_rule_node(s, TS_OP_sum);
   if (!n || n->in[0] != e) return -1;
   unsigned axes = ts_rule_axes(n, &e->meta);
   int axis = ts_rule_one_axis(axes);
@@ -30,12 +26,13 @@ static int summed_axis(TsVal s, TsVal e) {
 static int softmax_axis(const TsRewrite *r) {
   TsVal e = r->root->in[0], s = r->root->in[1];
   if (r->root->op == TS_OP_mul) { /* e * (1 / sum) */
-    const TsNode *one = op_node(s, TS_OP_reciprocal);
-    if (!one) one = op_node(e, TS_OP_reciprocal), e = s;
+    const TsNode *one = ts_rule_node(s, TS_OP_reciprocal);
+    if (!one) one = ts_rule_node(e, TS_OP_reciprocal), e = s;
     if (!one || !ts_rule_single(r, (TsVal)&one->out[0])) return -1;
     s = one->in[0];
   }
-  if (!op_node(e, TS_OP_exp) || !ts_rule_float(e) || !ts_rule_float(e->node->in[0])) return -1;
+  if (!ts_rule_node(e, TS_OP_exp) || !ts_rule_float(e) || !ts_rule_float(e->node->in[0]))
+    return -1;
   /* Read by the sum and by the root alone. */
   return ts_rule_uses(r, e) <= 2 && ts_rule_single(r, s) ? summed_axis(s, e) : -1;
 }
@@ -43,7 +40,7 @@ static int softmax_axis(const TsRewrite *r) {
 bool ts_rule_guard_shares_of_exp(const TsRewrite *r) { return softmax_axis(r) >= 0; }
 
 static TsVal softmax(TsRewrite *r) {
-  const TsNode *e = op_node(r->root->in[0], TS_OP_exp);
+  const TsNode *e = ts_rule_node(r->root->in[0], TS_OP_exp);
   if (!e) e = r->root->in[1]->node;
   return along(r, TS_OP_softmax, e->in[0], softmax_axis(r));
 }
@@ -107,9 +104,10 @@ TsVal ts_rule_make_log_sum_exp(TsRewrite *r) {
 /* log(sum(e^(x - m))) + m */
 static TsVal lifted(const TsRewrite *r) {
   TsVal l = r->root->in[r->root->in[0]->node->op == TS_OP_logsumexp ? 0 : 1], m;
-  if (!other_operand(r->root, l, &m) || !op_node(l, TS_OP_logsumexp) || !ts_rule_single(r, l))
+  if (!other_operand(r->root, l, &m) || !ts_rule_node(l, TS_OP_logsumexp) ||
+      !ts_rule_single(r, l))
     return NULL;
-  const TsNode *shift = op_node(l->node->in[0], TS_OP_sub);
+  const TsNode *shift = ts_rule_node(l->node->in[0], TS_OP_sub);
   if (!shift || shift->in[1] != m || !ts_rule_attr(l->node, "keepdims")->i) return NULL;
   return unshifted(shift, ts_rule_axes(l->node, &shift->out[0].meta));
 }
@@ -118,14 +116,14 @@ bool ts_rule_guard_lifted(const TsRewrite *r) { return lifted(r) != NULL; }
 
 TsVal ts_rule_make_logsumexp_lift(TsRewrite *r) {
   TsVal x = lifted(r);
-  const TsNode *l = op_node(r->root->in[0], TS_OP_logsumexp);
+  const TsNode *l = ts_rule_node(r->root->in[0], TS_OP_logsumexp);
   if (!l) l = r->root->in[1]->node;
   return r->b.emit(&r->b, TS_OP_logsumexp, 1, &x, l->attr, NULL);
 }
 
 static int normaliser_axis(const TsRewrite *r) {
   TsVal x = r->root->in[0], l = r->root->in[1];
-  const TsNode *n = op_node(l, TS_OP_logsumexp);
+  const TsNode *n = ts_rule_node(l, TS_OP_logsumexp);
   if (!n || n->in[0] != x || !ts_rule_single(r, l) || !ts_rule_float(x)) return -1;
   unsigned axes = ts_rule_axes(n, &x->meta);
   int axis = ts_rule_one_axis(axes);
@@ -141,7 +139,8 @@ TsVal ts_rule_make_sub_logsumexp(TsRewrite *r) {
 /* ---- a row operator on what was cast up for it, cast down again: its statistics are wide
  * in any case */
 bool ts_rule_guard_wide_rows(const TsRewrite *r) {
-  const TsNode *n = r->root->in[0]->node, *up = n->nin ? op_node(n->in[0], TS_OP_cast) : NULL;
+  const TsNode *n = r->root->in[0]->node,
+               *up = n->nin ? ts_rule_node(n->in[0], TS_OP_cast) : NULL;
   bool rows = n->op == TS_OP_softmax || n->op == TS_OP_log_softmax || n->op == TS_OP_rmsnorm ||
               n->op == TS_OP_layernorm;
   TsDtype d = (TsDtype)ts_rule_type(r)->dtype;

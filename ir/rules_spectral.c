@@ -8,10 +8,6 @@
 
 #include "ir/graph_rewrite.h"
 
-static const TsNode *op_node(TsVal v, TsOp op) {
-  return v && v->node->op == op ? v->node : NULL;
-}
-
 static bool same_attrs(const TsNode *a, const TsNode *b) {
   int nd = a->out[0].meta.ndim;
   const TsAttr *m = ts_rule_attr(a, "n"), *n = ts_rule_attr(b, "n");
@@ -50,7 +46,7 @@ TsVal ts_rule_make_sub_transforms(TsRewrite *r) { return added_before(r); }
 /* A constant beyond an inverse transform goes into a factor that is small. */
 static const TsNode *scaled_spectrum(const TsRewrite *r, TsVal *small) {
   TsVal y = r->root->in[transforms(r->root->in[0]->node->op) ? 0 : 1];
-  const TsNode *f = y->node, *p = f->nin == 1 ? op_node(f->in[0], TS_OP_mul) : NULL;
+  const TsNode *f = y->node, *p = f->nin == 1 ? ts_rule_node(f->in[0], TS_OP_mul) : NULL;
   if (!transforms(f->op) || !p || !ts_rule_single(r, y) || !ts_rule_single(r, f->in[0]))
     return NULL;
   if (y->meta.dtype != ts_rule_type(r)->dtype || !ts_meta_same_shape(&y->meta, ts_rule_type(r)))
@@ -126,7 +122,7 @@ static bool real_at(const TsRewrite *r, TsVal v, int axis, int64_t at, int64_t m
 }
 
 bool ts_rule_guard_real_ends(const TsRewrite *r) {
-  const TsNode *f = r->root, *back = op_node(f->in[0], TS_OP_irfft);
+  const TsNode *f = r->root, *back = ts_rule_node(f->in[0], TS_OP_irfft);
   TsVal t = ts_rule_var(r, 't');
   int nd = t->meta.ndim;
   if (!back || ts_rule_attr(f, "n")->type != TS_ATTR_none ||
@@ -150,7 +146,7 @@ static int64_t numel_of(const TsMeta *a, const TsMeta *b) {
 static TsVal large_operand(const TsRewrite *r, TsVal *small, TsVal *other) {
   for (int i = 0; i < 2; i++) {
     TsVal p = r->root->in[i], c = r->root->in[1 - i];
-    if (!op_node(p, TS_OP_mul) || !ts_rule_single(r, p)) continue;
+    if (!ts_rule_node(p, TS_OP_mul) || !ts_rule_single(r, p)) continue;
     for (int k = 0; k < 2; k++) {
       TsVal x = p->node->in[k], a = p->node->in[1 - k];
       double value;

@@ -1,13 +1,13 @@
-/* Capture, graphs and their runs in Lua: what lib/lua/graph.lua stands on. */
+/* Captured functions in Lua: their runs, texts, symbolic sizes. What lib/lua/graph.lua stands
+ * on, with lua_capture.c and lua_tape.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/control.h"
 #include "ir/graph_export.h"
 #include "ir/symbolic.h"
 #include "lib/text.h"
-#include "repl/lua_api.h"
+#include "repl/lua_graph.h"
 #include "vm/compile.h"
 #include "vm/lower.h"
 #include "vm/tape.h"
@@ -25,7 +25,7 @@ typedef struct Function {
   TsFrame *frame;
 } Function;
 
-static int list_of(lua_State *L, int table, TsTensor ***out) {
+int ts_lua_list(lua_State *L, int table, TsTensor ***out) {
   luaL_checktype(L, table, LUA_TTABLE);
   int n = (int)lua_objlen(L, table);
   TsTensor **t = lua_newuserdata(L, sizeof *t * (size_t)(n + 1));
@@ -38,241 +38,26 @@ static int list_of(lua_State *L, int table, TsTensor ***out) {
   return n;
 }
 
-/* ---- capture */
-static int raise_unless(lua_State *L, bool fine) { return fine ? 0 : ts_lua_raise(L); }
-
-static int need_capture(lua_State *L, TsContext *c) {
-  if (!c->capture) return luaL_error(L, "no function is being captured");
-  return 0;
-}
-
-static int capture_begin(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  if (c->capture) return luaL_error(L, "a function is already being captured");
-  c->sizes_read = false;
-  return raise_unless(L, !ts_capture_begin(c, luaL_checkstring(L, 1)));
-}
-
-static int capture_param(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  TsTensor *t = ts_lua_check_tensor(L, 1, "capture_param");
-  need_capture(L, c);
-  TsTensor *s = ts_capture_param(c, &t->meta, luaL_optstring(L, 2, NULL));
-  if (!s) return ts_lua_raise(L);
-  s->requires_grad = t->requires_grad;
-  ts_lua_push(L, s);
-  return 1;
-}
-
-static int capture_name(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  need_capture(L, c);
-  return raise_unless(L, !ts_capture_name(c, ts_lua_check_tensor(L, 1, "capture_name"),
-                                          luaL_checkstring(L, 2)));
-}
-
-static int push_function(lua_State *L, TsGraph *g) {
+void ts_lua_push_graph(lua_State *L, TsGraph *g) {
   Function *f = lua_newuserdata(L, sizeof *f);
   *f = (Function){.g = g};
   luaL_getmetatable(L, TYPE);
   lua_setmetatable(L, -2);
-  return 1;
 }
 
-/* raw is taken over. */
-static int push_rewritten(lua_State *L, TsContext *c, TsGraph *raw) {
+void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw) {
   TsText log = {0};
   TsGraph *g = ts_compile_rewrite(c, raw, &log);
   if (!g) {
     ts_capture_release(raw);
     ts_text_free(&log);
-    return ts_lua_raise(L);
+    ts_lua_raise(L);
   }
-  push_function(L, g);
+  ts_lua_push_graph(L, g);
   Function *f = lua_touserdata(L, -1);
   f->rewrites = log;
   f->raw = raw;
-  return 1;
-}
-
-static int capture_end(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  TsTensor **t;
-  need_capture(L, c);
-  int n = list_of(L, 1, &t);
-  TsGraph *raw = ts_capture_end(c, n, t);
-  if (!raw) return ts_lua_raise(L);
-  push_rewritten(L, c, raw);
-  ((Function *)lua_touserdata(L, -1))->sizes_read = c->sizes_read;
-  return 1;
-}
-
-static int capture_abort(lua_State *L) {
-  ts_capture_abort(ts_lua_context(L));
-  return 0;
-}
-
-static int capturing(lua_State *L) {
-  TsGraph *g = ts_capture_graph(ts_lua_context(L));
-  if (!g) return 0;
-  lua_pushstring(L, g->name);
-  return 1;
-}
-
-/* ---- regions: light userdata until the node that holds them is made */
-static int region_begin(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  need_capture(L, c);
-  return raise_unless(L, !ts_capture_region(c, luaL_checkstring(L, 1)));
-}
-
-/* region_param(like [, slice]) -> a parameter of the region: of like's type, or of a slice
- * of it along axis 0 */
-static int region_param(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  TsTensor *t = ts_lua_check_tensor(L, 1, "region_param");
-  TsMeta m = t->meta;
-  need_capture(L, c);
-  if (lua_toboolean(L, 2)) {
-    if (m.ndim == 0)
-      return ts_lua_fail(L, TS_ERR_shape, "scan: a scalar has no axis to scan along");
-    m.ndim--;
-    memmove(m.dim, m.dim + 1, sizeof *m.dim * m.ndim);
-  }
-  TsTensor *s = ts_capture_param(c, &m, NULL);
-  if (!s) return ts_lua_raise(L);
-  ts_lua_push(L, s);
-  return 1;
-}
-
-static int region_end(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  TsTensor **t;
-  need_capture(L, c);
-  int n = list_of(L, 1, &t);
-  TsGraph *g = ts_capture_region_end(c, n, t);
-  if (!g) return ts_lua_raise(L);
-  lua_pushlightuserdata(L, g);
-  return 1;
-}
-
-/* control(kind, {inputs}, {regions}, {numbers}) -> outputs. The numbers are the attributes
- * in their order, false where absent. */
-static TsNodeOp control_op(lua_State *L, const char *kind) {
-  static const struct {
-    const char *name;
-    TsNodeOp op;
-  } known[] = {{"call", TS_NODE_call},
-               {"cond", TS_NODE_cond},
-               {"while_loop", TS_NODE_while_loop},
-               {"scan", TS_NODE_scan},
-               {"fixed_point", TS_NODE_fixed_point}};
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (!strcmp(kind, known[i].name)) return known[i].op;
-  return (TsNodeOp)luaL_error(L, "control: no operator %s", kind);
-}
-
-static int region_list(lua_State *L, int table, TsGraph **region) {
-  int n = (int)lua_objlen(L, table);
-  for (int i = 0; i < n && i < 2; i++) {
-    lua_rawgeti(L, table, i + 1);
-    region[i] = lua_touserdata(L, -1);
-    lua_pop(L, 1);
-  }
-  return n;
-}
-
-static void control_attrs(lua_State *L, int table, TsNodeOp op, TsAttr *attr) {
-  for (int i = 0; i < (int)lua_objlen(L, table); i++) {
-    lua_rawgeti(L, table, i + 1);
-    bool real = op == TS_NODE_fixed_point && i == TS_FIXED_tol,
-         flag = op == TS_NODE_scan && i == TS_SCAN_reverse;
-    if (flag)
-      attr[i] = ts_attr_bool(lua_toboolean(L, -1));
-    else if (lua_isnumber(L, -1))
-      attr[i] = real ? ts_attr_f(lua_tonumber(L, -1)) : ts_attr_int(lua_tointeger(L, -1));
-    lua_pop(L, 1);
-  }
-}
-
-static int values_of(lua_State *L, TsContext *c, int table, TsVal **out);
-
-static int control(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  TsNodeOp op = control_op(L, luaL_checkstring(L, 1));
-  TsGraph *region[2] = {NULL, NULL}, *g = ts_capture_graph(c);
-  TsAttr attr[8] = {{0}};
-  TsVal *in;
-  need_capture(L, c);
-  g->b.failed = false;
-  const char *place = c->where(c->where_arg);
-  if (place) g->line = ts_graph_place(g->unit, place);
-  int n = values_of(L, c, 2, &in), nregion = region_list(L, 3, region);
-  control_attrs(L, 4, op, attr);
-  TsNode *made = ts_graph_control(g, op, n, in, nregion, region, attr);
-  if (!made) return ts_lua_raise(L);
-  luaL_checkstack(L, made->nout + 4, "results");
-  for (int i = 0; i < made->nout; i++) {
-    TsTensor *t = ts_capture_own_symbol(c, &made->out[i]);
-    if (!t) return ts_lua_raise(L);
-    ts_lua_push(L, t);
-  }
-  return made->nout;
-}
-
-/* ---- derivatives inside a capture */
-static int push_values(lua_State *L, TsContext *c, int n, TsVal const *v) {
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    TsTensor *t = v[i] ? ts_capture_own_symbol(c, v[i]) : NULL;
-    if (v[i] && !t) return ts_lua_raise(L);
-    if (t)
-      ts_lua_push(L, t);
-    else
-      lua_pushboolean(L, 0);
-    lua_rawseti(L, -2, i + 1);
-  }
-  return 1;
-}
-
-static int values_of(lua_State *L, TsContext *c, int table, TsVal **out) {
-  TsTensor **t;
-  int n = list_of(L, table, &t);
-  TsVal *v = lua_newuserdata(L, sizeof *v * (size_t)(n + 1));
-  for (int i = 0; i < n; i++)
-    if (!(v[i] = t[i] ? ts_capture_value(c, t[i]) : NULL) && t[i]) return ts_lua_raise(L);
-  *out = v;
-  return n;
-}
-
-/* gradient({y...}, {dy or false...}, {x...}) -> {dx or false...} */
-static int gradient(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  TsVal *y, *dy, *x;
-  need_capture(L, c);
-  int ny = values_of(L, c, 1, &y);
-  if (values_of(L, c, 2, &dy) < ny) return luaL_error(L, "gradient: a dy for each y");
-  int nx = values_of(L, c, 3, &x);
-  TsVal *dx = lua_newuserdata(L, sizeof *dx * (size_t)(nx + 1));
-  TsGraph *g = ts_capture_graph(c);
-  g->b.failed = false;
-  if (ts_graph_gradient(g, ny, y, dy, nx, x, dx)) return ts_lua_raise(L);
-  return push_values(L, c, nx, dx);
-}
-
-/* jvp({x...}, {v...}, {y...}) -> {dy or false...} */
-static int jvp(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  TsVal *y, *v, *x;
-  need_capture(L, c);
-  int nx = values_of(L, c, 1, &x);
-  if (values_of(L, c, 2, &v) != nx) return luaL_error(L, "jvp: a direction for each x");
-  int ny = values_of(L, c, 3, &y);
-  TsVal *dy = lua_newuserdata(L, sizeof *dy * (size_t)(ny + 1));
-  TsGraph *g = ts_capture_graph(c);
-  g->b.failed = false;
-  if (ts_graph_jvp(g, nx, x, v, ny, y, dy)) return ts_lua_raise(L);
-  return push_values(L, c, ny, dy);
+  f->sizes_read = c->sizes_read;
 }
 
 /* ---- functions */
@@ -340,7 +125,7 @@ static int run(lua_State *L) {
   TsTensor **args, **results;
   ready(L, f);
   const TsCode *code = f->code;
-  int n = list_of(L, 2, &args), k = 0;
+  int n = ts_lua_list(L, 2, &args), k = 0;
   TsTensor **all = lua_newuserdata(L, sizeof *all * (size_t)(code->nparam + code->nresult + 1));
   results = all + code->nparam;
   for (int i = 0; i < code->nparam; i++) {
@@ -395,10 +180,11 @@ static int text_of(lua_State *L) {
   } else if (!strcmp(what, "graph")) {
     ts_graph_text(f->g, &t);
   } else {
-    return luaL_error(L,
-                      "there is no level '%s'; levels are captured, rewrites, graph, concrete, "
-                      "bytecode, dot, json, places",
-                      what);
+    return ts_lua_fail(
+        L, TS_ERR_argument,
+        "there is no level '%s'; levels are captured, rewrites, graph, concrete, "
+        "bytecode, dot, json, places",
+        what);
   }
   lua_pushlstring(L, t.at ? t.at : "", t.len);
   ts_text_free(&t);
@@ -476,7 +262,7 @@ static int graph_load(lua_State *L) {
     return 2;
   }
   for (int i = 0; i < g->nparam; i++) g->bound[i] = NULL;
-  push_rewritten(L, c, g);
+  ts_lua_push_captured(L, c, g);
   lua_createtable(L, g->nparam, 0);
   for (int i = 0; i < g->nparam; i++) {
     char type[TS_META_TEXT];
@@ -555,7 +341,7 @@ static int solve(lua_State *L) {
   Symbolic *s = check_symbolic(L);
   TsTensor **t;
   int64_t value[TS_SYMBOLS];
-  int n = list_of(L, 2, &t);
+  int n = ts_lua_list(L, 2, &t);
   const TsMeta **m = lua_newuserdata(L, sizeof *m * (size_t)(n + 1));
   for (int i = 0; i < n; i++) {
     if (!t[i]) return 0;
@@ -583,7 +369,8 @@ static int at(lua_State *L) {
   TsGraph *raw = ts_symbolic_at(s->raw, value, &c->err);
   if (!raw) return ts_lua_raise(L);
   refer(raw, true);
-  return push_rewritten(L, c, raw);
+  ts_lua_push_captured(L, c, raw);
+  return 1;
 }
 
 static int symbolic_text(lua_State *L) {
@@ -610,92 +397,6 @@ static int collect_symbolic(lua_State *L) {
   return 0;
 }
 
-/* ---- the place of the program, for nodes */
-static const char *where(void *arg) {
-  static char text[160];
-  lua_State *L = arg;
-  lua_Debug ar;
-  for (int level = 0; lua_getstack(L, level, &ar); level++) {
-    lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline > 0 && strncmp(ar.source, "=tessera", 8)) {
-      snprintf(text, sizeof text, "%.120s:%d", ar.short_src, ar.currentline);
-      return text;
-    }
-  }
-  return NULL;
-}
-
-/* ---- the tape */
-/* y:backward(dy): gradients of y, a single number unless dy is given, into x.grad of all x
- * below it that require them. */
-static int backward(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  TsTensor *y = ts_lua_check_tensor(L, 1, "backward"), *dy = ts_lua_tensor(L, 2);
-  char a[TS_META_TEXT], b[TS_META_TEXT];
-  if (c->capture)
-    return ts_lua_fail(
-        L, TS_ERR_value,
-        "backward: use graph.grad or graph.training_step in a captured function");
-  if (!dy && ts_tensor_numel(y) != 1)
-    return ts_lua_fail(L, TS_ERR_shape,
-                       "backward: %s is not one number; give its gradient, y:backward(dy)",
-                       ts_meta_text(&y->meta, a));
-  if (dy && (!ts_meta_same_shape(&y->meta, &dy->meta) || y->meta.dtype != dy->meta.dtype))
-    return ts_lua_fail(L, TS_ERR_shape, "backward: the gradient is %s, the tensor %s",
-                       ts_meta_text(&dy->meta, b), ts_meta_text(&y->meta, a));
-  return raise_unless(L, !ts_tape_backward(c, y, dy));
-}
-
-/* tape_graph(y) -> the backward graph of y, as a function without arguments; its leaves */
-static int tape_graph(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  TsTensor **leaf = NULL;
-  int n = 0;
-  TsGraph *g =
-      ts_tape_graph(c, ts_lua_check_tensor(L, 1, "tape_graph"), ts_lua_tensor(L, 2), &n, &leaf);
-  if (!g) return ts_lua_raise(L);
-  push_function(L, g);
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    ts_lua_push(L, leaf[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  free(leaf);
-  return 2;
-}
-
-/* no_grad_enter(), no_grad_leave(): calls in between are not recorded. */
-static int no_grad_enter(lua_State *L) {
-  ts_lua_context(L)->no_grad++;
-  return 0;
-}
-
-static int no_grad_leave(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  if (c->no_grad) c->no_grad--;
-  return 0;
-}
-
-static int recording(lua_State *L) {
-  lua_pushboolean(L, !ts_lua_context(L)->no_grad);
-  return 1;
-}
-
-/* type_text(tensor) -> "f32[2,3]" */
-static int type_text(lua_State *L) {
-  char text[TS_META_TEXT];
-  lua_pushstring(L, ts_meta_text(&ts_lua_check_tensor(L, 1, "type_text")->meta, text));
-  return 1;
-}
-
-/* trap(on): the NaN trap; returns what it was. */
-static int trap(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  lua_pushboolean(L, c->trap);
-  if (!lua_isnoneornil(L, 1)) c->trap = lua_toboolean(L, 1);
-  return 1;
-}
-
 static const luaL_Reg methods[] = {
     {"run", run},           {"text", text_of},  {"stats", stats},
     {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
@@ -706,32 +407,10 @@ static const luaL_Reg symbolic_methods[] = {{"solve", solve},
                                             {"__gc", collect_symbolic},
                                             {NULL, NULL}};
 
-static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
-                                     {"capture_param", capture_param},
-                                     {"capture_name", capture_name},
-                                     {"capture_end", capture_end},
-                                     {"capture_abort", capture_abort},
-                                     {"capturing", capturing},
-                                     {"region_begin", region_begin},
-                                     {"region_param", region_param},
-                                     {"region_end", region_end},
-                                     {"control", control},
-                                     {"gradient", gradient},
-                                     {"jvp", jvp},
-                                     {"generalise", generalise},
-                                     {"graph_load", graph_load},
-                                     {"type_text", type_text},
-                                     {"tape_graph", tape_graph},
-                                     {"no_grad_enter", no_grad_enter},
-                                     {"no_grad_leave", no_grad_leave},
-                                     {"recording", recording},
-                                     {"trap", trap},
-                                     {NULL, NULL}};
+static const luaL_Reg functions[] = {
+    {"generalise", generalise}, {"graph_load", graph_load}, {NULL, NULL}};
 
 void ts_lua_open_graph(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  c->where = where;
-  c->where_arg = L;
   const struct {
     const char *type;
     const luaL_Reg *method;
@@ -744,8 +423,6 @@ void ts_lua_open_graph(lua_State *L) {
     lua_pop(L, 1);
   }
   luaL_register(L, NULL, functions);
-  ts_lua_push_methods(L);
-  lua_pushcfunction(L, backward);
-  lua_setfield(L, -2, "backward");
-  lua_pop(L, 1);
+  ts_lua_open_capture(L);
+  ts_lua_open_tape(L);
 }

@@ -85,6 +85,11 @@ static int threads(lua_State *L) {
   return 1;
 }
 
+/* fail(message): an error at the program's line, whatever of ours stands between. */
+static int fail(lua_State *L) {
+  return ts_lua_fail(L, TS_ERR_argument, "%s", luaL_checkstring(L, 1));
+}
+
 static int seed(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   c->seed = (uint64_t)luaL_checknumber(L, 1);
@@ -247,7 +252,7 @@ static int dtypes(lua_State *L) {
 
 void ts_lua_open_system(lua_State *L) {
   static const luaL_Reg system[] = {{"tensor", tensor},
-                                    {"from_bytes", from_bytes},
+                                    {"fail", fail}, {"from_bytes", from_bytes},
                                     {"is_tensor", is_tensor},
                                     {"threads", threads},
                                     {"seed", seed},

@@ -42,6 +42,8 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "vm/gemm.h"
+#include "vm/scratch.h"
 
 enum {
   KEYS = TS_ATTENTION_KEYS,
@@ -293,26 +295,20 @@ static void run_item(Item *t) {
   store_rows(t);
 }
 
-static char *take(char **mem, int64_t nbytes) {
-  char *at = *mem;
-  *mem += up(nbytes, 64);
-  return at;
-}
-
 /* Lays out a worker's scratch; from NULL, its size. */
 static int64_t lay_out(const Job *j, char *mem, Item *t) {
   const TsAttention *a = j->a;
   char *start = mem;
   int64_t rows = up(j->item_rows, j->acc->mr);
-  t->w = (Worker *)(void *)take(&mem, (int64_t)sizeof(Worker));
-  t->q = take(&mem, rows * a->d * j->wide);
-  t->qp = take(&mem, rows * a->d * j->wide + 64); /* packing stores whole vectors */
-  t->s = take(&mem, TS_ATTENTION_ROWS * KEYS * j->wide);
-  t->p = take(&mem, FEW_ROWS * KEYS * j->wide + 64);
-  t->m = take(&mem, rows * j->wide);
-  t->l = take(&mem, rows * j->wide);
-  t->o = take(&mem, rows * a->dv * j->wide);
-  t->slot = take(&mem, j->slots * j->slot_bytes);
+  t->w = (Worker *)(void *)ts_scratch_carve(&mem, (int64_t)sizeof(Worker));
+  t->q = ts_scratch_carve(&mem, rows * a->d * j->wide);
+  t->qp = ts_scratch_carve(&mem, rows * a->d * j->wide + 64); /* packing stores whole vectors */
+  t->s = ts_scratch_carve(&mem, TS_ATTENTION_ROWS * KEYS * j->wide);
+  t->p = ts_scratch_carve(&mem, FEW_ROWS * KEYS * j->wide + 64);
+  t->m = ts_scratch_carve(&mem, rows * j->wide);
+  t->l = ts_scratch_carve(&mem, rows * j->wide);
+  t->o = ts_scratch_carve(&mem, rows * a->dv * j->wide);
+  t->slot = ts_scratch_carve(&mem, j->slots * j->slot_bytes);
   return mem - start;
 }
 
@@ -331,20 +327,9 @@ static void items(void *arg, int64_t lo, int64_t hi, int worker) {
   }
 }
 
-static TsGemmType gemm_type(TsDtype d) {
-  switch (d) {
-  case TS_DT_f64: return TS_GEMM_f64;
-  case TS_DT_bf16: return TS_GEMM_bf16;
-  case TS_DT_f16: return TS_GEMM_f16;
-  case TS_DT_fp8_e4m3: return TS_GEMM_e4m3;
-  case TS_DT_fp8_e5m2: return TS_GEMM_e5m2;
-  default: return TS_GEMM_f32;
-  }
-}
-
 static void set_kernels(Job *j) {
   TsDtype d = j->a->dtype, wide = (TsDtype)ts_dtypes[d].accum;
-  TsGemmType type = gemm_type(d), wide_type = gemm_type(wide);
+  TsGemmType type = ts_gemm_type(d), wide_type = ts_gemm_type(wide);
   j->w = wide == TS_DT_f64;
   j->acc = j->w ? j->k->gemm.f64 : j->k->gemm.f32;
   j->pack = j->acc->pack_b[type], j->pack_wide = j->acc->pack_a[wide_type];

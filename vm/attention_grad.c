@@ -40,6 +40,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "vm/scratch.h"
 #include "vm/leaf_sum.h"
 
 enum {
@@ -450,36 +451,30 @@ static void block_of_rows(Item *t, int64_t query_head, int64_t first) {
   close_rows(t);
 }
 
-static char *take(char **mem, int64_t nbytes) {
-  char *at = *mem;
-  *mem += up(nbytes, 64);
-  return at;
-}
-
 /* Lays out a worker's scratch; from NULL, its size. */
 static int64_t lay_out(const Job *j, char *mem, Item *t) {
   const TsAttention *a = j->a;
   char *start = mem;
   int64_t keys = up(a->t, KEYS) * j->wide, rows = (ROWS + 16) * j->wide;
   int64_t copies = j->load ? 1 : 0;
-  t->kp = take(&mem, keys * a->d + 64); /* packing stores whole vectors */
-  t->vp = take(&mem, keys * a->dv + 64);
-  t->kw = take(&mem, copies * keys * a->d);
-  t->vw = take(&mem, copies * keys * a->dv);
-  t->dk = take(&mem, copies * keys * a->d);
-  t->dv = take(&mem, copies * keys * a->dv);
-  t->qw = take(&mem, copies * rows * a->d);
-  t->gw = take(&mem, copies * rows * a->dv);
-  t->ow = take(&mem, copies * rows * a->dv);
-  t->qp = take(&mem, rows * a->d + 64);
-  t->gp = take(&mem, rows * a->dv + 64);
-  t->dq = take(&mem, rows * a->d);
-  t->m = take(&mem, rows);
-  t->l = take(&mem, rows);
-  t->delta = take(&mem, rows);
-  t->sinks = take(&mem, rows);
-  t->dp = take(&mem, rows * KEYS);
-  t->s = take(&mem, rows * KEYS * (j->keep ? j->blocks : 1));
+  t->kp = ts_scratch_carve(&mem, keys * a->d + 64); /* packing stores whole vectors */
+  t->vp = ts_scratch_carve(&mem, keys * a->dv + 64);
+  t->kw = ts_scratch_carve(&mem, copies * keys * a->d);
+  t->vw = ts_scratch_carve(&mem, copies * keys * a->dv);
+  t->dk = ts_scratch_carve(&mem, copies * keys * a->d);
+  t->dv = ts_scratch_carve(&mem, copies * keys * a->dv);
+  t->qw = ts_scratch_carve(&mem, copies * rows * a->d);
+  t->gw = ts_scratch_carve(&mem, copies * rows * a->dv);
+  t->ow = ts_scratch_carve(&mem, copies * rows * a->dv);
+  t->qp = ts_scratch_carve(&mem, rows * a->d + 64);
+  t->gp = ts_scratch_carve(&mem, rows * a->dv + 64);
+  t->dq = ts_scratch_carve(&mem, rows * a->d);
+  t->m = ts_scratch_carve(&mem, rows);
+  t->l = ts_scratch_carve(&mem, rows);
+  t->delta = ts_scratch_carve(&mem, rows);
+  t->sinks = ts_scratch_carve(&mem, rows);
+  t->dp = ts_scratch_carve(&mem, rows * KEYS);
+  t->s = ts_scratch_carve(&mem, rows * KEYS * (j->keep ? j->blocks : 1));
   return mem - start;
 }
 

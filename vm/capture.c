@@ -231,12 +231,11 @@ int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
   return failed ? -1 : 0;
 }
 
-static TsVal fitted(TsContext *c, TsGraph *g, TsVal v, const TsMeta *m) {
+static TsVal fitted(TsGraph *g, TsVal v, const TsMeta *m) {
   if (v->meta.weak || v->meta.dtype != m->dtype) v = ts_build_cast(&g->b, v, (TsDtype)m->dtype);
   if (v && !ts_meta_same_shape(&v->meta, m))
     v = ts_build(&g->b, TS_OP_broadcast_to, TS_IN(v),
                  TS_ATTRS({"shape", ts_b_ints(m->dim, m->ndim)}), NULL);
-  (void)c;
   return v;
 }
 
@@ -270,7 +269,7 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   g->b.failed = false;
   mark_line(c, g);
   TsVal v = ts_capture_value(c, src);
-  if (!v || ts_meta_broadcast(&m, &v->meta, &m) || !(v = fitted(c, g, v, &dst->meta)))
+  if (!v || ts_meta_broadcast(&m, &v->meta, &m) || !(v = fitted(g, v, &dst->meta)))
     return c->err.code ? -1
                        : ts_error_set(&c->err, TS_ERR_shape, "assignment: shapes do not fit");
   if (is_symbol(dst) && looks_at(dst)) return refuse_view(c, "a view is changed in place");

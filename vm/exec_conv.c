@@ -78,19 +78,6 @@ static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int
                                          nk, at, n);
 }
 
-static TsGemmType gemm_type(TsDtype d) {
-  switch (d) {
-  case TS_DT_f64: return TS_GEMM_f64;
-  case TS_DT_bf16: return TS_GEMM_bf16;
-  case TS_DT_f16: return TS_GEMM_f16;
-  case TS_DT_fp8_e4m3: return TS_GEMM_e4m3;
-  case TS_DT_fp8_e5m2: return TS_GEMM_e5m2;
-  case TS_DT_complex64: return TS_GEMM_c64;
-  case TS_DT_complex128: return TS_GEMM_c128;
-  default: return TS_GEMM_f32;
-  }
-}
-
 static int no_memory(const Job *j) { return ts_scratch_failed(j->call); }
 
 /* Offsets of the groups' parts: of weights, of results, of images if given. */
@@ -131,7 +118,7 @@ static void set_product(const Job *j, TsGemm *g, bool images) {
 
 /* images: the image itself is the other operand, j->step[0] from position to position. */
 static int multiply(Job *j, bool images, TsGemmType in) {
-  TsGemm g = {.in = in, .out = gemm_type(ts_tensor_dtype(j->y)), .k = j->taps};
+  TsGemm g = {.in = in, .out = ts_gemm_type(ts_tensor_dtype(j->y)), .k = j->taps};
   int64_t *at[3] = {NULL, NULL, NULL};
   set_product(j, &g, images);
   int failed = !(g.c = ts_tensor_write(j->y)) || set_batches(j, &g, at, images);
@@ -287,8 +274,8 @@ static int complex_product(Job *j) {
     int64_t first = n * j->image.step_n + i % c->groups * c->cg * j->image.step_c;
     j->k->conv.panel[j->size == 8 ? 1 : 2](col, P, j->image.at + first * j->size, j->tap,
                                            j->taps, at, P);
-    TsGemm g = {.in = gemm_type(c->acc),
-                .out = gemm_type(c->acc),
+    TsGemm g = {.in = ts_gemm_type(c->acc),
+                .out = ts_gemm_type(c->acc),
                 .batch = 1,
                 .m = c->og,
                 .n = P,
@@ -383,7 +370,7 @@ static int plain_product(Job *j) {
   j->image = (TsConvImage){.step_n = j->x->stride[0], .step_c = j->x->stride[channel]};
   j->step[0] = j->x->stride[end];
   if (!(j->image.at = ts_tensor_read(j->x)) || !(j->weights = ts_tensor_read(j->w))) return -1;
-  return multiply(j, true, gemm_type(ts_tensor_dtype(j->x)));
+  return multiply(j, true, ts_gemm_type(ts_tensor_dtype(j->x)));
 }
 
 static int convolve(Job *j) {
@@ -401,7 +388,7 @@ static int convolve(Job *j) {
   if (!failed && ts_dtype_is(j->c.acc, TS_KIND_C))
     failed = complex_product(j);
   else if (!failed)
-    failed = j->c.og <= FEW_CHANNELS ? direct(j) : multiply(j, false, gemm_type(j->c.acc));
+    failed = j->c.og <= FEW_CHANNELS ? direct(j) : multiply(j, false, ts_gemm_type(j->c.acc));
   free(j->image.own), free(j->tap);
   ts_tensor_unref(x);
   ts_tensor_unref(w);

@@ -85,13 +85,6 @@ static void list_taps(Job *j) {
     }
 }
 
-static TsGemmType gemm_type(TsDtype d) {
-  return d == TS_DT_f64         ? TS_GEMM_f64
-         : d == TS_DT_complex64  ? TS_GEMM_c64
-         : d == TS_DT_complex128 ? TS_GEMM_c128
-                                 : TS_GEMM_f32;
-}
-
 /* A window of one element at stride one: the image itself is the right operand. */
 static bool is_product(const Job *j) {
   const TsConv *c = &j->c;
@@ -103,7 +96,7 @@ static bool is_product(const Job *j) {
 
 static int multiply(Job *j) {
   const TsConv *c = &j->c;
-  TsGemmType type = gemm_type(c->acc);
+  TsGemmType type = ts_gemm_type(c->acc);
   TsGemm g = {.in = type,
               .out = type,
               .batch = c->batch * c->groups,
@@ -149,7 +142,7 @@ static int complex_product(Job *j) {
     int64_t first = i / c->groups * j->image.step_n + i % c->groups * c->cg * j->image.step_c;
     j->k->conv.panel[j->size == 8 ? 1 : 2](columns, j->positions, j->image.at + first * j->size,
                                            j->tap, j->taps, at, j->positions);
-    TsGemm g = {.in = gemm_type(c->acc), .out = gemm_type(c->acc), .batch = 1, .m = c->og,
+    TsGemm g = {.in = ts_gemm_type(c->acc), .out = ts_gemm_type(c->acc), .batch = 1, .m = c->og,
                 .n = j->positions, .k = j->taps, .a_rs = j->taps, .a_cs = 1, .b = columns,
                 .b_rs = j->positions, .b_cs = 1, .c_rs = j->positions, .c_cs = 1};
     g.a = j->weights + i % c->groups * c->og * j->taps * j->size;

@@ -197,22 +197,9 @@ static void fill_x(void *arg, void *dst, int width, int64_t batch, int64_t i0, i
   fill_planes(j, dst, width, j->x, batch * j->c.cg + i0, n, k0, nk);
 }
 
-static TsGemmType gemm_type(TsDtype d) {
-  switch (d) {
-  case TS_DT_f64: return TS_GEMM_f64;
-  case TS_DT_bf16: return TS_GEMM_bf16;
-  case TS_DT_f16: return TS_GEMM_f16;
-  case TS_DT_fp8_e4m3: return TS_GEMM_e4m3;
-  case TS_DT_fp8_e5m2: return TS_GEMM_e5m2;
-  case TS_DT_complex64: return TS_GEMM_c64;
-  case TS_DT_complex128: return TS_GEMM_c128;
-  default: return TS_GEMM_f32;
-  }
-}
-
 static TsGemm product(const Job *j, TsTensor *y) {
   const TsConv *c = &j->c;
-  return (TsGemm){.in = gemm_type(c->acc), .out = gemm_type(ts_tensor_dtype(y)), .batch = 1,
+  return (TsGemm){.in = ts_gemm_type(c->acc), .out = ts_gemm_type(ts_tensor_dtype(y)), .batch = 1,
                   .m = c->og, .n = j->taps, .k = j->steps, .a = ts_tensor_read(j->g),
                   .a_rs = 1, .a_cs = c->og * c->groups, .c_rs = j->taps, .c_cs = 1};
 }

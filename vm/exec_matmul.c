@@ -66,18 +66,6 @@ static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col
 }
 
 /* ---- the product */
-static TsGemmType gemm_type(TsDtype d) {
-  static const TsGemmType type[TS_DT_COUNT] = {
-      [TS_DT_f32] = TS_GEMM_f32,        [TS_DT_f64] = TS_GEMM_f64,
-      [TS_DT_bf16] = TS_GEMM_bf16,      [TS_DT_f16] = TS_GEMM_f16,
-      [TS_DT_fp8_e4m3] = TS_GEMM_e4m3,  [TS_DT_fp8_e5m2] = TS_GEMM_e5m2,
-      [TS_DT_i8] = TS_GEMM_i8,          [TS_DT_u8] = TS_GEMM_u8,
-      [TS_DT_i16] = TS_GEMM_i16,        [TS_DT_i32] = TS_GEMM_i32,
-      [TS_DT_i64] = TS_GEMM_i64,        [TS_DT_complex64] = TS_GEMM_c64,
-      [TS_DT_complex128] = TS_GEMM_c128};
-  return type[d];
-}
-
 static TsDtype accumulate_dtype(TsDtype in, TsDtype out) {
   if (ts_dtype_is(in, TS_KIND_C)) return in;
   if (ts_dtype_is(in, TS_KIND_F))
@@ -121,7 +109,7 @@ static int multiply(TsCall *call, TsTensor *a, TsTensor *b, Epilogue *e) {
   bool row = a->meta.ndim == 1, column = b->meta.ndim == 1;
   int na = row ? 1 : 2, nb = column ? 1 : 2, nbatch = out->ndim - !row - !column;
   TsGemm g = {
-      .in = gemm_type(ts_tensor_dtype(a)), .out = gemm_type(ts_tensor_dtype(y)), .batch = 1};
+      .in = ts_gemm_type(ts_tensor_dtype(a)), .out = ts_gemm_type(ts_tensor_dtype(y)), .batch = 1};
   g.k = a->meta.dim[a->meta.ndim - 1];
   g.m = row ? 1 : a->meta.dim[a->meta.ndim - 2];
   g.n = column ? 1 : b->meta.dim[b->meta.ndim - 1];

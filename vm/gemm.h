@@ -10,6 +10,7 @@
 #ifndef TS_VM_GEMM_H
 #define TS_VM_GEMM_H
 
+#include "lib/dtype.h"
 #include "vm/kernels/gemm.h"
 
 /* Fills one packed panel from a matrix that exists only as a rule, as im2col's:
@@ -43,6 +44,19 @@ typedef struct TsGemm {
   TsGemmFinish *finish; /* or NULL */
   void *finish_arg;
 } TsGemm;
+
+/* The matrices' type of a dtype that has products. */
+static inline TsGemmType ts_gemm_type(TsDtype d) {
+  static const TsGemmType type[TS_DT_COUNT] = {
+      [TS_DT_f32] = TS_GEMM_f32,        [TS_DT_f64] = TS_GEMM_f64,
+      [TS_DT_bf16] = TS_GEMM_bf16,      [TS_DT_f16] = TS_GEMM_f16,
+      [TS_DT_fp8_e4m3] = TS_GEMM_e4m3,  [TS_DT_fp8_e5m2] = TS_GEMM_e5m2,
+      [TS_DT_i8] = TS_GEMM_i8,          [TS_DT_u8] = TS_GEMM_u8,
+      [TS_DT_i16] = TS_GEMM_i16,        [TS_DT_i32] = TS_GEMM_i32,
+      [TS_DT_i64] = TS_GEMM_i64,        [TS_DT_complex64] = TS_GEMM_c64,
+      [TS_DT_complex128] = TS_GEMM_c128};
+  return type[d];
+}
 
 /* 0, -1 when out of memory (C is then untouched), or -2 for a pair of types that
  * has no product. C must not overlap A or B. */

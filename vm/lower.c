@@ -169,18 +169,24 @@ static bool leaves(const TsGraph *g, TsVal v) {
   return false;
 }
 
+/* v may be written over p where it is made: p has its type, is read no later and in no other
+ * way, and nothing else is written there. */
+static bool may_take(const Lower *l, TsVal v, TsVal p) {
+  return v->meta.dtype == p->meta.dtype && ts_meta_same_shape(&v->meta, &p->meta) &&
+         writes_in_place(v->node) && l->last_use[p->node->id] <= (int)v->node->id &&
+         reads_directly(v->node, p) && !place_of(l, v)->known &&
+         l->target[value_index(l, v)] == TS_CODE_NONE;
+}
+
 static void find_targets(Lower *l) {
   const TsGraph *g = l->g;
   for (int v = 0; v < l->nplace; v++) l->target[v] = TS_CODE_NONE;
   for (int i = 0; i < g->nupdate; i++) {
-    TsVal p = g->param[g->update[i].param], v = g->update[i].value;
-    const TsTensor *bound = l->code->bound[g->update[i].param];
-    bool fits = v->meta.dtype == p->meta.dtype && ts_meta_same_shape(&v->meta, &p->meta);
-    bool free_then = l->last_use[p->node->id] <= (int)v->node->id && reads_directly(v->node, p);
-    bool plain = bound && bound->contiguous && !leaves(g, v);
-    if (fits && plain && free_then && writes_in_place(v->node) &&
-        !l->place[value_index(l, v)].known && l->target[value_index(l, v)] == TS_CODE_NONE)
-      l->target[value_index(l, v)] = (uint32_t)g->update[i].param;
+    int param = g->update[i].param;
+    TsVal v = g->update[i].value;
+    const TsTensor *bound = l->code->bound[param];
+    if (bound && bound->contiguous && !leaves(g, v) && may_take(l, v, g->param[param]))
+      l->target[value_index(l, v)] = (uint32_t)param;
   }
 }
 
@@ -188,18 +194,12 @@ static void find_targets(Lower *l) {
 static void find_donations(Lower *l) {
   const TsGraph *g = l->g;
   for (int i = 0; l->donated && i < g->nparam; i++) {
-    TsVal p = g->param[i];
-    bool free_now = l->donated[i] && !g->bound[i];
-    for (int k = 0; free_now && k < g->nresult; k++) {
-      TsVal v = g->result[k];
-      bool fits = v->meta.dtype == p->meta.dtype && ts_meta_same_shape(&v->meta, &p->meta);
-      if (!fits || !writes_in_place(v->node) || l->last_use[p->node->id] > (int)v->node->id ||
-          !reads_directly(v->node, p) || l->place[value_index(l, v)].known ||
-          l->target[value_index(l, v)] != TS_CODE_NONE)
-        continue;
-      l->target[value_index(l, v)] = (uint32_t)i;
+    bool given = l->donated[i] && !g->bound[i];
+    for (int k = 0; given && k < g->nresult; k++) {
+      if (!may_take(l, g->result[k], g->param[i])) continue;
+      l->target[value_index(l, g->result[k])] = (uint32_t)i;
       l->code->donated[i] = true;
-      free_now = false;
+      break;
     }
   }
 }
@@ -215,8 +215,6 @@ static uint32_t new_value(Lower *l, TsVal v) {
   }
   return p->reg;
 }
-
-static int line_of(const TsNode *n) { return n->line; }
 
 /* A row-major copy of v in a register of its own. */
 static int put_clone(Lower *l, TsVal v, int line, Place *out) {
@@ -251,7 +249,7 @@ static int put_view(Lower *l, const TsNode *n) {
   TsTensor *layout;
   if (!view_layout(l, n, from.layout, &layout)) {
     Place copy = {0};
-    if (put_clone(l, n->in[0], line_of(n), &copy)) return -1;
+    if (put_clone(l, n->in[0], n->line, &copy)) return -1;
     bool fits = view_layout(l, n, copy.layout, &layout);
     ts_tensor_unref(copy.layout);
     if (!fits)
@@ -267,7 +265,7 @@ static int put_view(Lower *l, const TsNode *n) {
   }
   uint32_t in[TS_MAX_IN] = {from.reg};
   for (int k = 1; k < n->nin; k++) in[k] = n->in[k] ? place_of(l, n->in[k])->reg : TS_CODE_NONE;
-  ts_code_add(l->code, n->op, n->nin, in, row_of(n)->nattr, n->attr, 1, &to->reg, line_of(n));
+  ts_code_add(l->code, n->op, n->nin, in, row_of(n)->nattr, n->attr, 1, &to->reg, n->line);
   return 0;
 }
 
@@ -303,7 +301,7 @@ static int put_node(Lower *l, const TsNode *n) {
     v[n->nin + k] = new_value(l, &((TsNode *)(uintptr_t)n)->out[k]);
   int op = row_of(n) ? n->op : vm_op_of(n);
   TsInstr *i =
-      ts_code_add(l->code, op, n->nin, v, n->nattr, n->attr, n->nout, v + n->nin, line_of(n));
+      ts_code_add(l->code, op, n->nin, v, n->nattr, n->attr, n->nout, v + n->nin, n->line);
   if (v != few) free(v);
   if (!i) return no_memory(l);
   if (n->op == TS_NODE_custom) return ts_code_ref(l->code, i, n->ref);
@@ -312,7 +310,7 @@ static int put_node(Lower *l, const TsNode *n) {
 
 static int lower_node(Lower *l, const TsNode *n) {
   if (n->op == TS_NODE_param || l->place[l->start[n->id]].known) return 0;
-  if (n->op == TS_NODE_placeholder) TS_BUG("a placeholder is left in %s", l->g->name);
+  if (n->op == TS_NODE_cotangent) TS_BUG("a cotangent is left in %s", l->g->name);
   l->code->backward = n->backward;
   return is_view(n) ? put_view(l, n) : put_node(l, n);
 }
@@ -356,7 +354,7 @@ static int lower_nodes(Lower *l) {
       uint32_t n = 0;
       for (int k = i; k <= end; k++) n += l->live[k];
       TsInstr *group =
-          ts_code_add(l->code, TS_VM_group, 0, NULL, 0, NULL, 0, NULL, line_of(g->node[i]));
+          ts_code_add(l->code, TS_VM_group, 0, NULL, 0, NULL, 0, NULL, g->node[i]->line);
       if (group) group->sub = n;
     }
     if (lower_node(l, g->node[i])) return -1;
@@ -378,14 +376,14 @@ static int put_updates(Lower *l) {
       Place copy = {.reg = place_of(l, v)->reg};
       /* What may change before it is copied is put aside first. */
       if (pass == 0 && root->node->op == TS_NODE_param) {
-        failed = put_clone(l, v, line_of(v->node), &copy);
+        failed = put_clone(l, v, v->node->line, &copy);
         ts_tensor_unref(copy.layout);
       }
       if (pass == 0) from[i] = copy.reg;
       if (pass == 1)
         ts_code_add(l->code, TS_VM_update, 2,
                     (uint32_t[]){place_of(l, g->param[g->update[i].param])->reg, from[i]}, 0,
-                    NULL, 0, NULL, line_of(v->node));
+                    NULL, 0, NULL, v->node->line);
     }
   }
   free(from);

@@ -23,6 +23,14 @@ static inline void *ts_scratch_part(const TsScratch *s, int worker) {
   return s->at + worker * s->step;
 }
 
+/* The next part of scratch that is laid out in a row, on a cache line of its own. From NULL
+ * the addresses are sizes. */
+static inline char *ts_scratch_carve(char **mem, int64_t nbytes) {
+  char *at = *mem;
+  *mem += (nbytes + 63) & ~(int64_t)63;
+  return at;
+}
+
 /* Fills the error: "conv2d: out of memory"; returns -1. */
 int ts_scratch_failed(const TsCall *call);
 

@@ -13,9 +13,11 @@
 -- written with op.where, op.cond, op.while_loop, op.scan.
 
 local core = require "tessera.core"
+local fail = core.fail
 local Module = require "tessera.module"
 local tree = require "tessera.tree"
 local flatten, unflatten, describe, set_modules = tree.flatten, tree.unflatten, tree.describe, tree.set_modules
+
 -- verbose: a line on stderr for each new specialisation, from the second on. eager: captured
 -- functions and training steps run operator by operator instead, for debugging; under the
 -- strict profile with the same bits. Derivatives are captured all the same.
@@ -36,10 +38,12 @@ local function name_captured(f)
 end
 
 local function parameter_names(f, n)
-  local names, info = {}, debug.getinfo(f, "u")
+  local names = {}
   for i = 1, n do names[i] = debug.getlocal(f, i) or ("arg" .. i) end
-  return names, info
+  return names
 end
+
+local function message_itself(message) return message end
 
 local function capture(name, f, specs, list, names, n)
   core.capture_begin(name)
@@ -58,7 +62,7 @@ local function capture(name, f, specs, list, names, n)
     local spec = {}
     for i = 1, out.n do spec[i] = flatten(out[i], leaves, where, "result" .. i) end
     return { spec = spec, n = out.n, graph = core.capture_end(leaves) }
-  end, graph.handler) }
+  end, message_itself) }
   for i = 1, n do set_modules(specs[i], list) end
   if not results[1] then
     core.capture_abort()
@@ -66,8 +70,6 @@ local function capture(name, f, specs, list, names, n)
   end
   return results[2]
 end
-
-graph.handler = function(message) return message end
 
 -- ---- modules
 
@@ -245,7 +247,7 @@ end
 function Function:ir(level, ...)
   local special = self.current
   if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
-  if not special then error(("%s has not run yet: call it, or give arguments"):format(self.name), 2) end
+  if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
   level = level or "graph"
   local symbolic = special.family and special.family.symbolic
   if level == "graph" and symbolic then return symbolic:text() end
@@ -254,7 +256,7 @@ end
 
 --- The rules that fired when it was captured, a line each.
 function Function:rewrites()
-  if not self.current then error(("%s has not run yet"):format(self.name), 2) end
+  if not self.current then fail(("%s has not run yet"):format(self.name)) end
   return self.current.graph:text("rewrites")
 end
 
@@ -271,9 +273,8 @@ end
 --- argument 2 away: results may take over their bytes, so the caller must not use them again.
 function graph.module(name, f, options)
   if type(name) ~= "string" then name, f, options = nil, name, f end
-  if type(name) ~= "string" then name = nil end
   if type(f) ~= "function" and not (getmetatable(f) or {}).__call then
-    error(("graph.module: a function is needed, not a %s"):format(type(f)), 2)
+    fail(("graph.module: a function is needed, not a %s"):format(type(f)))
   end
   if type(f) ~= "function" then
     local callee = f
@@ -283,7 +284,7 @@ function graph.module(name, f, options)
     local info = debug.getinfo(f, "S")
     name = ("line%d"):format(info.linedefined)
   end
-  return setmetatable({ name = name, body = f, params = (parameter_names(f, 16)), cache = {}, order = {},
+  return setmetatable({ name = name, body = f, params = parameter_names(f, 16), cache = {}, order = {},
     families = {}, history = {}, donate = options and options.donate or {} }, Function)
 end
 
@@ -292,18 +293,6 @@ end
 local function positions(wrt)
   if wrt == nil then return { 1 } end
   return type(wrt) == "table" and wrt or { wrt }
-end
-
--- An error at the program's line, whatever of ours stands between.
-local function fail(message)
-  for level = 2, 250 do
-    local info = debug.getinfo(level, "Sl")
-    if not info then break end
-    if info.currentline > 0 and not info.source:match "^=tessera" then
-      error(("%s:%d: %s"):format(info.short_src, info.currentline, message), 0)
-    end
-  end
-  error(message, 0)
 end
 
 -- The leaves of the arguments at the given positions.
@@ -361,7 +350,7 @@ local function body_of(f) return getmetatable(f) == Function and f.body or f end
 -- A derivative's arguments have the names of the function's own.
 local function named_like(f, derivative)
   if getmetatable(f) == Function then derivative.params = f.params end
-  if type(f) == "function" then derivative.params = (parameter_names(f, 16)) end
+  if type(f) == "function" then derivative.params = parameter_names(f, 16) end
   return derivative
 end
 local function name_of(f, prefix) return prefix .. (getmetatable(f) == Function and "_" .. f.name or "") end
@@ -405,7 +394,7 @@ function graph.jvp(f)
   local body = body_of(f)
   return derivative(name_of(f, "jvp"), function(...)
     local n = select("#", ...)
-    if n % 2 ~= 0 then error("graph.jvp: as many directions as arguments are needed", 2) end
+    if n % 2 ~= 0 then fail("graph.jvp: as many directions as arguments are needed") end
     local args = { ... }
     local xs, vs, names = {}, {}, {}
     for i = 1, n / 2 do
@@ -440,7 +429,7 @@ local FORMS = { dot = "dot", json = "json", tgraph = "graph" }
 --- tensors become further parameters.
 function graph.export(f, path)
   local form = FORMS[path:match "%.(%w+)$" or ""]
-  if not form then error(("graph.export: '%s' does not end in .dot, .json or .tgraph"):format(path), 2) end
+  if not form then fail(("graph.export: '%s' does not end in .dot, .json or .tgraph"):format(path)) end
   core.write_file(path, { f:ir(form) })
   return path
 end
@@ -450,7 +439,7 @@ Loaded.__index = Loaded
 
 function Loaded:__call(...)
   local n, given = #self.types, select("#", ...)
-  if given ~= n then error(("%s: %d tensors are needed, not %d"):format(self.name, n, given), 2) end
+  if given ~= n then fail(("%s: %d tensors are needed, not %d"):format(self.name, n, given)) end
   return self.graph:run({ ... })
 end
 function Loaded:ir(level) return self.graph:text(level == "concrete" and "graph" or level or "graph") end
@@ -464,11 +453,11 @@ end
 --- captured last. sizes gives values to symbols, {B = 8}.
 function graph.load(path, sizes)
   local file, why = io.open(path, "r")
-  if not file then error(("graph.load: %s"):format(why), 2) end
+  if not file then fail("graph.load: " .. why) end
   local text = file:read "*a"
   file:close()
   local g, types, name = core.graph_load(text, sizes)
-  if not g then error(("graph.load: %s: %s"):format(path, types), 2) end
+  if not g then fail(("graph.load: %s: %s"):format(path, types)) end
   return setmetatable({ graph = g, types = types, name = name }, Loaded)
 end
 
@@ -482,7 +471,7 @@ local function without_tape(f, ...)
     return ...
   end
   core.no_grad_enter()
-  return leave(xpcall(f, graph.handler, ...))
+  return leave(xpcall(f, message_itself, ...))
 end
 
 --- One step of training as one captured function: step(batch...) computes loss(model,
@@ -491,6 +480,10 @@ end
 --- a function from the step, counted from 0, to the rate.
 function graph.training_step(model, loss, optimizer, options)
   options = options or {}
+  if type(loss) ~= "function" then fail(("graph.training_step: loss is a function, not a %s"):format(type(loss))) end
+  if type(optimizer) ~= "table" or not optimizer.params then
+    fail(("graph.training_step: an optimiser is needed, as optim.AdamW makes it, not a %s"):format(type(optimizer)))
+  end
   local params = optimizer.params
   optimizer:prepare()
   local body = function(...)

@@ -232,6 +232,9 @@ local Sequential = define "Sequential"
 -- Sequential{a, b, c} or Sequential(a, b, c): modules or plain functions, one after the other.
 function Sequential:init(layers, ...)
   if Module.is_module(layers) or type(layers) == "function" then layers = { layers, ... } end
+  if type(layers) ~= "table" then
+    core.fail(("Sequential: modules or functions are needed, not a %s"):format(type(layers)))
+  end
   for i, layer in ipairs(layers) do self[i] = layer end
 end
 

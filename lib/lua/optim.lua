@@ -34,6 +34,7 @@ local function define(name, defaults, state_names, new_state, update)
       end
       self[k] = v
     end
+    if #params == 0 then core.fail(name .. ": the list of parameters is empty") end
     for i, p in ipairs(params) do
       if not core.is_tensor(p) then error(("%s: parameter %d is a %s"):format(name, i, type(p)), 2) end
       self.params[i] = p
