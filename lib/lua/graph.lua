@@ -268,12 +268,14 @@ function Function:__tostring()
   return ("graph.module %s (%d specialisation%s)"):format(self.name, n, n == 1 and "" or "s")
 end
 
+local function callable(f) return type(f) == "function" or (getmetatable(f) or {}).__call ~= nil end
+
 --- A captured function. f takes and returns tensors, tables of tensors and nn modules; all
 --- else among the arguments is part of the specialisation. {donate = {2}} gives the tensors of
 --- argument 2 away: results may take over their bytes, so the caller must not use them again.
 function graph.module(name, f, options)
   if type(name) ~= "string" then name, f, options = nil, name, f end
-  if type(f) ~= "function" and not (getmetatable(f) or {}).__call then
+  if not callable(f) then
     fail(("graph.module: a function is needed, not a %s"):format(type(f)))
   end
   if type(f) ~= "function" then
@@ -480,7 +482,7 @@ end
 --- a function from the step, counted from 0, to the rate.
 function graph.training_step(model, loss, optimizer, options)
   options = options or {}
-  if type(loss) ~= "function" then fail(("graph.training_step: loss is a function, not a %s"):format(type(loss))) end
+  if not callable(loss) then fail(("graph.training_step: loss is a function, not a %s"):format(type(loss))) end
   if type(optimizer) ~= "table" or not optimizer.params then
     fail(("graph.training_step: an optimiser is needed, as optim.AdamW makes it, not a %s"):format(type(optimizer)))
   end

@@ -11,3 +11,9 @@ graph.grad(function(p) return op.adam_step(p, p, p, p, { lr = 1, step = 1 }):sum
 graph.module(3) --! a function is needed
 x:backward() --! give its gradient
 x:sum():backward() --! does not depend on a tensor that requires gradients
+graph.training_step(1, 2, 3) --! loss is a function, not a number
+graph.training_step(1, op.relu, 3) --! an optimiser is needed
+tessera.optim.AdamW({}) --! the list of parameters is empty
+tessera.nn.Sequential(1) --! modules or functions are needed
+graph.jvp(op.exp)(x) --! as many directions as arguments are needed
+graph.module("f", op.exp):ir() --! has not run yet
