@@ -5,6 +5,7 @@ the sizes and returns the call to measure. `peer.py peak LIBRARY MIB` prints the
 resident KiB of the loop in peak.lua."""
 import gc
 import os
+import signal
 import sys
 import time
 
@@ -451,6 +452,7 @@ class Jax:
         return self.jit(lambda x: self.np.linalg.svd(x)[1], self.normal(n, n))
 
 
+PATIENCE = 120  # seconds for one answer
 LIBRARIES = {"numpy": Numpy, "scipy": Scipy, "torch": Torch, "jax": Jax}
 HIDDEN = {"about", "wait", "mean", "normal", "complex", "uniform", "positive", "garbage", "jit"}
 
@@ -515,10 +517,12 @@ def serve(library):
     worker = Worker(library)
     for line in sys.stdin:
         command, *words = line.split()
+        signal.alarm(PATIENCE)  # a library that hangs ends this process, not the run
         try:
             answer = getattr(worker, command)(words)
         except Exception as e:  # a row that fails must not end the run
             answer = "fail " + " ".join(f"{type(e).__name__}: {e}".split())
+        signal.alarm(0)
         print(answer, flush=True)
 
 
