@@ -229,8 +229,11 @@ typedef struct TsTarget {
 int ts_tile_check(const TsTile *k, const TsTarget *target, TsError *err);
 
 /* ---- passes: each gives a new kernel, or NULL with the error */
-/* Pointwise rows in terms of arithmetic, comparisons, select, integer operations, through the one
- * definition in lib/elem (ir/tile_expand.c). Keeps the form. */
+/* Pointwise rows in terms of primitive ones, through the one definition in lib/elem
+ * (ir/tile_expand.c). Keeps the form. Primitive are: add sub mul neg; of floats div sqrt fma abs
+ * floor ceil trunc round; comparisons; where; the logical rows on bool, the bitwise rows on
+ * integers and bool; of integers minimum maximum floordiv mod; the rows of ir/tile.def. */
+bool ts_tile_primitive(int op, TsDtype operand);
 TsTile *ts_tile_expand(const TsTile *k, TsError *err);
 /* Block form to explicit form for a CPU with vectors (ir/tile_vectorise.c). */
 TsTile *ts_tile_vectorise(const TsTile *k, const TsTarget *target, TsError *err);
