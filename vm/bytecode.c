@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vm/fused.h"
+
 TsCode *ts_code_new(const char *name) {
   TsCode *code = calloc(1, sizeof *code);
   if (code && !(code->name = strdup(name))) {
@@ -25,6 +27,8 @@ void ts_code_free(TsCode *code) {
     if (owns(&code->attr[i])) free((void *)(uintptr_t)code->attr[i].ints);
   for (int i = 0; i < code->nsub; i++) ts_code_free(code->sub[i]);
   for (int i = 0; i < code->nplace; i++) free(code->place[i]);
+  for (int i = 0; i < code->nfused; i++) ts_fused_unref(code->fused[i]);
+  free(code->fused);
   free(code->place);
   free(code->sub);
   free(code->ref);
@@ -137,6 +141,13 @@ int ts_code_ref(TsCode *code, TsInstr *i, void *ref) {
   if (!grow(code, &code->ref, code->nref, 1, &code->capref, sizeof *code->ref)) return -1;
   i->sub = (uint32_t)code->nref;
   code->ref[code->nref++] = ref;
+  return 0;
+}
+
+int ts_code_fused(TsCode *code, TsInstr *i, TsFused *f) {
+  if (!grow(code, &code->fused, code->nfused, 1, &code->capfused, sizeof(TsFused *))) return -1;
+  i->sub = (uint32_t)code->nfused;
+  code->fused[code->nfused++] = ts_fused_ref(f);
   return 0;
 }
 

@@ -64,6 +64,8 @@ typedef struct TsCode {
   int nsub, capsub;
   void **ref; /* of custom instructions, by instr->sub */
   int nref, capref;
+  struct TsFused **fused; /* of fused instructions, by instr->sub; a reference each */
+  int nfused, capfused;
   uint32_t *result; /* registers */
   int nresult;
   char **place; /* "file.lua:12", by line number */
@@ -88,6 +90,7 @@ TsInstr *ts_code_add(TsCode *code, int op, int nin, const uint32_t *in, int natt
                      const TsAttr *attr, int nout, const uint32_t *out, int line);
 uint32_t ts_code_sub(TsCode *code, TsCode *sub); /* takes it over */
 int ts_code_ref(TsCode *code, TsInstr *i, void *ref); /* of a custom instruction */
+int ts_code_fused(TsCode *code, TsInstr *i, struct TsFused *f); /* of a fused one */
 /* Ends the code with the given result registers. -1 if memory ran out. */
 int ts_code_finish(TsCode *code, int nresult, const uint32_t *result);
 

@@ -59,6 +59,7 @@ static int verify_sub(const TsCode *code, int at, TsError *err) {
     return i->nin == 2 && !i->nout ? 0 : bad(err, at, "update takes two inputs");
   case TS_VM_group:
     return (int64_t)at + i->sub < code->ninstr ? 0 : bad(err, at, "group is too long");
+  case TS_VM_fused: return (int64_t)i->sub < code->nfused ? 0 : bad(err, at, "no such kernel");
   case TS_VM_custom: return (int64_t)i->sub < code->nref ? 0 : bad(err, at, "no such function");
   default: return (int64_t)i->sub + need <= code->nsub ? 0 : bad(err, at, "no such function");
   }

@@ -10,6 +10,7 @@
 #include "devices/memory.h"
 #include "vm/bytecode.h"
 #include "vm/control.h"
+#include "vm/fused.h"
 #include "vm/optim.h"
 #include "vm/trap.h"
 
@@ -116,7 +117,7 @@ static int bind_registers(TsFrame *f) {
     const TsInstr *i = &code->instr[t];
     for (uint32_t k = 0; k < i->nout; k++) {
       uint32_t r = code->operand[i->at + i->nin + k];
-      if (i->op >= TS_OP_COUNT)
+      if (i->op >= TS_OP_COUNT && i->op != TS_VM_fused)
         f->changes[r] = true;
       else if (bind_register(f, i, r))
         return -1;
@@ -179,7 +180,8 @@ static int bind_steps(TsFrame *f) {
     for (uint32_t k = 0; k < i->nout; k++) {
       uint32_t r = code->operand[i->at + i->nin + k];
       s->sets |= f->changes[r];
-      s->fresh |= code->reg[r].kind == TS_REG_fresh && i->op < TS_OP_COUNT;
+      s->fresh |= code->reg[r].kind == TS_REG_fresh &&
+                  (i->op < TS_OP_COUNT || i->op == TS_VM_fused);
     }
     if (i->op >= TS_OP_COUNT) continue;
     s->run = ts_vm_handler[i->op];
@@ -279,8 +281,14 @@ static int run_group(TsFrame *f, Step *s) {
   return failed;
 }
 
+static int run_fused(TsFrame *f, Step *s) {
+  if (s->fresh && allocate_fresh(f, s)) return -1;
+  return ts_fused_run(f->code->fused[s->instr->sub], f->ctx, s->call.in, s->call.out);
+}
+
 static int run_control(TsFrame *f, Step *s) {
   switch (s->instr->op) {
+  case TS_VM_fused: return run_fused(f, s);
   case TS_VM_update: return ts_vm_assign(f->ctx, s->call.in[0], s->call.in[1]);
   case TS_VM_group: return run_group(f, s);
   default:

@@ -24,7 +24,10 @@ typedef struct Lower {
   Place *place; /* by start of the node's outputs */
   int *start;
   int nplace;
-  int *last_use;       /* by node: the last live node that reads it or a view of it */
+  const TsFusion *fusion; /* or NULL */
+  int *order, norder;  /* live nodes as they run; with kernels not in the graph's order */
+  int *when;           /* by node: its place in the order */
+  int *last_use;       /* by node: the last place of a node that reads it or a view of it */
   uint32_t *target;    /* by value: the parameter it is written into, or NONE */
   const bool *donated; /* by parameter, or NULL */
 } Lower;
@@ -123,14 +126,57 @@ static int enter_constants(Lower *l) {
   return 0;
 }
 
+/* ---- the order in which nodes run */
+static const TsFusedGroup *fused_group(const Lower *l, const TsNode *n) {
+  int k = l->fusion ? l->fusion->sched->of[n->id] : -1;
+  return k >= 0 && l->fusion->of[k].fused ? &l->fusion->of[k] : NULL;
+}
+
+static void put_in_order(Lower *l, const TsNode *n) {
+  if (l->when[n->id] >= 0) return;
+  l->when[n->id] = l->norder;
+  l->order[l->norder++] = (int)n->id;
+}
+
+/* Views go where they are first needed: what they look at is there by then. */
+static void order_view(Lower *l, TsVal v) {
+  if (!v || !is_view(v->node) || l->when[v->node->id] >= 0) return;
+  order_view(l, v->node->in[0]);
+  put_in_order(l, v->node);
+}
+
+static void order_group(Lower *l, const TsGroup *group) {
+  for (int k = 0; k < group->nnode; k++)
+    for (int i = 0; i < group->node[k]->nin; i++) {
+      TsVal v = group->node[k]->in[i];
+      TsVal root = v;
+      while (root && is_view(root->node)) root = root->node->in[0];
+      bool own = root && l->fusion->sched->of[root->node->id] == group->index;
+      if (!own || !l->fusion->of[group->index].fused) order_view(l, v);
+    }
+  for (int k = 0; k < group->nnode; k++) put_in_order(l, group->node[k]);
+}
+
+static void find_order(Lower *l) {
+  const TsGraph *g = l->g;
+  for (int i = 0; i < g->nnode; i++) l->when[i] = -1;
+  for (int i = 0; i < g->nnode; i++) /* what is there before any kernel */
+    if (l->live[i] && (!l->fusion || (l->fusion->sched->of[i] < 0 && !is_view(g->node[i]))))
+      put_in_order(l, g->node[i]);
+  for (int k = 0; l->fusion && k < l->fusion->sched->ngroup; k++)
+    order_group(l, l->fusion->sched->group[k]);
+  for (int i = 0; i < g->nresult; i++) order_view(l, g->result[i]);
+  for (int i = 0; i < g->nupdate; i++) order_view(l, g->update[i].value);
+}
+
 /* ---- updates: which results may be written straight into their parameter */
 static void find_last_uses(Lower *l) {
   const TsGraph *g = l->g;
   for (int i = 0; i < g->nnode; i++) l->last_use[i] = -1;
-  for (int i = g->nnode; i-- > 0;) {
+  for (int at = l->norder; at-- > 0;) {
+    int i = l->order[at];
     const TsNode *n = g->node[i];
-    if (!l->live[i]) continue;
-    int own = is_view(n) && l->last_use[i] > i ? l->last_use[i] : i;
+    int own = is_view(n) && l->last_use[i] > at ? l->last_use[i] : at;
     for (int k = 0; k < n->nin; k++)
       if (n->in[k] && l->last_use[n->in[k]->node->id] < own)
         l->last_use[n->in[k]->node->id] = own;
@@ -173,7 +219,8 @@ static bool leaves(const TsGraph *g, TsVal v) {
  * way, and nothing else is written there. */
 static bool may_take(const Lower *l, TsVal v, TsVal p) {
   return v->meta.dtype == p->meta.dtype && ts_meta_same_shape(&v->meta, &p->meta) &&
-         writes_in_place(v->node) && l->last_use[p->node->id] <= (int)v->node->id &&
+         writes_in_place(v->node) && !fused_group(l, v->node) &&
+         l->last_use[p->node->id] <= l->when[v->node->id] &&
          reads_directly(v->node, p) && !place_of(l, v)->known &&
          l->target[value_index(l, v)] == TS_CODE_NONE;
 }
@@ -329,35 +376,48 @@ static bool groups(const Lower *l, const TsNode *n) {
   return true;
 }
 
-/* The last node of the group that begins at i, which is i where there is none. */
-static int group_end(const Lower *l, int i) {
-  const TsGraph *g = l->g;
-  int end = i;
-  if (!groups(l, g->node[i])) return i;
-  for (int k = i + 1; k < g->nnode; k++) {
-    if (!l->live[k]) continue;
-    const TsNode *n = g->node[k];
-    if (n->op != g->node[i]->op || n->nin != g->node[i]->nin || n->nout != g->node[i]->nout ||
-        !groups(l, n) || !same_attrs(n, g->node[i]))
+/* The last place of the group that begins at this one, which is itself where there is none. */
+static int group_end(const Lower *l, int at) {
+  const TsNode *first = l->g->node[l->order[at]];
+  int end = at;
+  if (!groups(l, first)) return at;
+  for (int k = at + 1; k < l->norder; k++) {
+    const TsNode *n = l->g->node[l->order[k]];
+    if (n->op != first->op || n->nin != first->nin || n->nout != first->nout || !groups(l, n) ||
+        !same_attrs(n, first))
       break;
     end = k;
   }
   return end;
 }
 
+/* A kernel stands where the first of its nodes would. */
+static int put_fused(Lower *l, const TsFusedGroup *u) {
+  uint32_t r[TS_SCHED_PARAMS];
+  const TsNode *first = u->group->node[0];
+  int nin = u->fused->nin, nout = u->fused->nout;
+  for (int i = 0; i < nin; i++) r[i] = place_of(l, u->value[i])->reg;
+  for (int i = nin; i < nin + nout; i++) r[i] = new_value(l, u->value[i]);
+  TsInstr *i =
+      ts_code_add(l->code, TS_VM_fused, nin, r, 0, NULL, nout, r + nin, first->line);
+  return i && !ts_code_fused(l->code, i, u->fused) ? 0 : no_memory(l);
+}
+
 static int lower_nodes(Lower *l) {
-  const TsGraph *g = l->g;
   int end = -1;
-  for (int i = 0; i < g->nnode; i++) {
-    if (!l->live[i]) continue;
-    if (i > end && (end = group_end(l, i)) > i) {
-      uint32_t n = 0;
-      for (int k = i; k <= end; k++) n += l->live[k];
-      TsInstr *group =
-          ts_code_add(l->code, TS_VM_group, 0, NULL, 0, NULL, 0, NULL, g->node[i]->line);
-      if (group) group->sub = n;
+  for (int at = 0; at < l->norder; at++) {
+    const TsNode *n = l->g->node[l->order[at]];
+    const TsFusedGroup *u = fused_group(l, n);
+    if (u) {
+      if (n == u->group->node[0] && put_fused(l, u)) return -1;
+      continue;
     }
-    if (lower_node(l, g->node[i])) return -1;
+    if (at > end && (end = group_end(l, at)) > at) {
+      TsInstr *group =
+          ts_code_add(l->code, TS_VM_group, 0, NULL, 0, NULL, 0, NULL, n->line);
+      if (group) group->sub = (uint32_t)(end - at + 1);
+    }
+    if (lower_node(l, n)) return -1;
   }
   return 0;
 }
@@ -453,8 +513,10 @@ static int open_lower(Lower *l) {
   const TsGraph *g = l->g;
   l->start = malloc(sizeof *l->start * ((size_t)g->nnode + 1));
   l->last_use = malloc(sizeof *l->last_use * ((size_t)g->nnode + 1));
+  l->order = malloc(sizeof *l->order * ((size_t)g->nnode + 1));
+  l->when = malloc(sizeof *l->when * ((size_t)g->nnode + 1));
   l->live = ts_graph_live(g);
-  if (!l->start || !l->last_use || !l->live) return no_memory(l);
+  if (!l->start || !l->last_use || !l->live || !l->order || !l->when) return no_memory(l);
   for (int i = 0; i < g->nnode; i++) {
     l->start[i] = l->nplace;
     l->nplace += g->node[i]->nout ? g->node[i]->nout : 1;
@@ -473,6 +535,8 @@ static void close_lower(Lower *l) {
   }
   free(l->start);
   free(l->last_use);
+  free(l->order);
+  free(l->when);
   free(l->live);
   free(l->place);
   free(l->target);
@@ -487,6 +551,7 @@ static int lower_all(Lower *l) {
     if (n->op == TS_NODE_number ? number(l, n) : is_constant(l, n) && hoist(l, n)) return -1;
   }
   if (enter_constants(l)) return -1;
+  find_order(l);
   find_last_uses(l);
   find_targets(l);
   find_donations(l);
@@ -497,7 +562,12 @@ static int lower_all(Lower *l) {
 TsCode *ts_lower(TsContext *c, const TsGraph *g) { return ts_lower_donating(c, g, NULL); }
 
 TsCode *ts_lower_donating(TsContext *c, const TsGraph *g, const bool *donated) {
-  Lower l = {.c = c, .g = g, .donated = donated};
+  return ts_lower_fused(c, g, donated, NULL);
+}
+
+TsCode *ts_lower_fused(TsContext *c, const TsGraph *g, const bool *donated,
+                       const TsFusion *fusion) {
+  Lower l = {.c = c, .g = g, .donated = donated, .fusion = fusion};
   TsCapture *capture = c->capture; /* constants are computed, not captured */
   c->capture = NULL;
   c->no_grad++;

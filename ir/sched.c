@@ -1,0 +1,103 @@
+/* Schedules: what nodes can be part of a kernel, and how their shapes lie in its space. */
+#include "ir/sched.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/sched_rows.h"
+
+TsSched *ts_sched_new(const TsGraph *g, const TsTarget *target, int threads, TsError *err) {
+  TsSched *s = calloc(1, sizeof *s);
+  if (s) *s = (TsSched){.g = g, .target = target, .threads = threads};
+  if (s && !(s->of = ts_arena_alloc(&s->arena, sizeof *s->of * ((size_t)g->nnode + 1)))) {
+    ts_sched_free(s);
+    s = NULL;
+  }
+  if (!s) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  if (!ts_sched_fuse(s, err)) {
+    ts_sched_cost(s);
+    return s;
+  }
+  ts_sched_free(s);
+  return NULL;
+}
+
+void ts_sched_free(TsSched *s) {
+  if (!s) return;
+  for (int i = 0; i < s->ngroup; i++) free(s->group[i]->node);
+  free(s->group);
+  ts_arena_free(&s->arena);
+  free(s);
+}
+
+bool ts_sched_is_view(const TsNode *n) {
+  return n->op < TS_OP_COUNT && ts_op_info((TsOp)n->op)->cls == TS_CLASS_VIEW;
+}
+
+TsVal ts_sched_root(TsVal v) {
+  for (;;) {
+    switch (v->node->op) {
+    case TS_OP_reshape:
+    case TS_OP_squeeze:
+    case TS_OP_unsqueeze:
+    case TS_OP_flatten:
+    case TS_OP_contiguous: v = v->node->in[0]; break;
+    default: return v;
+    }
+  }
+}
+
+/* ---- what can be part of a kernel */
+static bool handled(TsDtype d) {
+  switch (d) {
+  case TS_DT_bool:
+  case TS_DT_u8:
+  case TS_DT_i8:
+  case TS_DT_i16:
+  case TS_DT_i32:
+  case TS_DT_i64:
+  case TS_DT_f16:
+  case TS_DT_bf16:
+  case TS_DT_f32:
+  case TS_DT_f64: return true;
+  default: return false;
+  }
+}
+
+static bool handled_types(const TsNode *n) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && !handled((TsDtype)n->in[i]->meta.dtype)) return false;
+  for (int i = 0; i < n->nout; i++)
+    if (!handled((TsDtype)n->out[i].meta.dtype) || ts_meta_numel(&n->out[i].meta) == 0) return false;
+  return true;
+}
+
+/* A bare number beside integers must fit their type, which is the VM's to say. */
+static bool numbers_fit(const TsNode *n) {
+  bool number = false, whole = false;
+  for (int i = 0; i < n->nin; i++) {
+    if (!n->in[i]) continue;
+    number |= n->in[i]->meta.weak;
+    whole |= !n->in[i]->meta.weak && !ts_dtype_is(n->in[i]->meta.dtype, TS_KIND_F);
+  }
+  return !(number && whole);
+}
+
+TsGroupKind ts_sched_kind(const TsNode *n) {
+  if (n->op >= TS_OP_COUNT || !n->nin || !handled_types(n)) return TS_GROUP_vm;
+  if (ts_sched_row(n)) return TS_GROUP_rows;
+  if (n->op == TS_OP_cast) return TS_GROUP_map;
+  bool pointwise = ts_op_info((TsOp)n->op)->cls == TS_CLASS_POINTWISE;
+  return pointwise && n->op != TS_OP_complex && numbers_fit(n) ? TS_GROUP_map : TS_GROUP_vm;
+}
+
+TsRole ts_sched_role(const TsGroup *group, const TsMeta *m) {
+  int64_t full = 1, rows = 1, n = ts_meta_numel(m);
+  for (int i = 0; i < group->naxis; i++) {
+    full *= group->axis[i];
+    if (i < group->naxis - group->nrow) rows *= group->axis[i];
+  }
+  if (n == full) return TS_ROLE_full;
+  if (group->nrow && n == rows) return TS_ROLE_row;
+  return n == 1 ? TS_ROLE_number : TS_ROLE_none;
+}
