@@ -18,9 +18,7 @@ static int times(TsAdjoint *a, TsVal derivative) {
 
 /* ---- in pieces */
 int ts_adjoint_relu(TsAdjoint *a) {
-  TsBuild *b = a->b;
-  TsVal flat = ts_build2(b, TS_OP_le, a->out[0], number(b, 0));
-  a->grad_in[0] = ts_build_where(b, flat, number(b, 0), a->grad[0]);
+  a->grad_in[0] = ts_part_open(a->b, a->out[0], a->grad[0]);
   return 0;
 }
 

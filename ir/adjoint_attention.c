@@ -87,32 +87,35 @@ static TsVal masked_scores(TsBuild *b, const Shape *h, const TsCompose *k, TsVal
   return see ? ts_build_where(b, see, t, least) : t;
 }
 
+static TsVal softmax(TsBuild *b, TsVal t) {
+  return ts_build(b, TS_OP_softmax, TS_IN(t), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
+}
+
 /* softmax, but 0 for a row that sees nothing. */
 static TsVal careful_softmax(TsBuild *b, TsVal t) {
-  TsBuildAttr last = {"axis", ts_b_int(-1)};
   int64_t axis = -1;
   TsVal zero = b->number(b, 0), least = b->number(b, -INFINITY);
   TsVal top = ts_build(b, TS_OP_max, TS_IN(t),
                        TS_ATTRS({"axis", ts_b_ints(&axis, 1)}, {"keepdims", ts_b_bool(true)}),
                        NULL);
   TsVal some = ts_build2(b, TS_OP_gt, top, least);
-  TsVal p = ts_build(b, TS_OP_softmax, TS_IN(ts_build_where(b, some, t, zero)), 1, &last, NULL);
+  TsVal p = softmax(b, ts_build_where(b, some, t, zero));
   return ts_build_where(b, some, p, zero);
 }
 
-/* Probabilities of the keys, and in *ps those of the sink. With a sink, or without a mask
- * and with enough keys, there is something to see. */
+/* Probabilities of the keys, and in *ps those of the sink. Without a mask and with enough
+ * keys every row sees one. */
 static TsVal probabilities(TsBuild *b, const Shape *h, TsVal t, TsVal sink, bool masked,
                            TsVal *ps) {
   TsBuildAttr last = {"axis", ts_b_int(-1)};
-  if (!sink && (masked || h->t < h->s)) return careful_softmax(b, t);
-  if (!sink) return ts_build(b, TS_OP_softmax, TS_IN(t), 1, &last, NULL);
+  bool careful = masked || h->t < h->s;
+  if (!sink) return careful ? careful_softmax(b, t) : softmax(b, t);
   TsMeta m = h->q;
   int64_t dim[3] = {h->nd > 2 ? m.dim[m.ndim - 3] : 1, 1, 1};
   m.dim[m.ndim - 1] = 1;
   TsVal x = ts_build_expand(b, ts_build_reshape(b, sink, dim, h->nd > 2 ? 3 : 2), m.dim, m.ndim);
   TsVal both = ts_build(b, TS_OP_concat, TS_IN(t, x), 1, &last, NULL);
-  TsVal p = ts_build(b, TS_OP_softmax, TS_IN(both), 1, &last, NULL);
+  TsVal p = careful ? careful_softmax(b, both) : softmax(b, both);
   *ps = ts_build_narrow(b, p, h->nd - 1, h->t, 1);
   return ts_build_narrow(b, p, h->nd - 1, 0, h->t);
 }

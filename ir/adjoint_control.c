@@ -17,7 +17,9 @@ static int no_memory(TsAdjoint *a) {
   return ts_build_fail(a->b, TS_ERR_memory, "out of memory");
 }
 
+/* What failed without a word had no memory. */
 static int done(TsAdjoint *a, int failed) {
+  if (failed && !a->b->err->code) no_memory(a);
   if (failed) a->b->failed = true;
   return failed ? -1 : 0;
 }
@@ -165,14 +167,14 @@ static TsGraph *back_region(Back *k, const int *dcarry, int ndcarry, const int *
   if (!r || !open_lists(&l, 2 * k->nin, 2 * k->nout)) return NULL;
   TsVal *dc = calloc((size_t)(k->nin + k->nout) * 2 + 2, sizeof *dc);
   TsVal *sum = dc ? dc + ndcarry : NULL;
-  int failed = !dc, n = 0;
+  int failed = !dc;
   for (int i = 0; i < ndcarry && !failed; i++)
     failed = !(dc[i] = ts_graph_param(r, &body->param[dcarry[i]]->meta, NULL, NULL));
   for (int i = 0; i < ndouter && !failed; i++)
     failed = !(sum[i] = ts_graph_param(r, &body->param[douter[i]]->meta, NULL, NULL));
   for (int i = 0; i < k->carry + k->xs && !failed; i++)
     failed = !(l.in[i] = ts_graph_param(r, &body->param[i]->meta, NULL, NULL));
-  for (int i = 0; i < ndcarry; i++) l.dy[i] = dc[i];
+  for (int i = 0; i < ndcarry && dc; i++) l.dy[i] = dc[i];
   int ny = ndcarry;
   for (int i = k->carry; i < k->nout && !failed; i++)
     if (a->grad[i])
@@ -189,7 +191,6 @@ static TsGraph *back_region(Back *k, const int *dcarry, int ndcarry, const int *
   if (!failed) failed = gradients(r, &l);
   for (int i = 0; i < ndouter && !failed; i++)
     failed = !(l.dx[ndcarry + i] = ts_build_add(&r->b, sum[i], l.dx[ndcarry + i]));
-  (void)n;
   if (!failed) failed = ts_graph_results(r, l.nx, l.dx);
   free(dc);
   free(l.in);
@@ -208,8 +209,9 @@ static int run_back(Back *k, int *place) {
   for (int i = k->carry; i < k->carry + k->xs; i++)
     if (a->wanted[i]) dx[ndx++] = i;
   TsGraph *r = back_region(k, dcarry, ndcarry, douter, ndouter, dx, ndx);
-  TsVal *in = calloc((size_t)(3 * k->nin + 2 * k->nout) + 1, sizeof *in);
-  int n = 0, failed = !r || !in;
+  TsVal *in = r ? calloc((size_t)(3 * k->nin + 2 * k->nout) + 1, sizeof *in) : NULL;
+  int n = 0, failed = 0;
+  if (!in) return -1;
   for (int i = 0; i < ndcarry && !failed; i++)
     failed =
         !(in[n++] = a->grad[dcarry[i]] ? a->grad[dcarry[i]] : zeros_of(g, k->n->in[dcarry[i]]));

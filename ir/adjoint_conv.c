@@ -2,9 +2,7 @@
  * is conv_transpose of the gradient with the same w, by w it is conv_weight_grad, and the
  * three are each other's adjoints. All of it is written for channels first; nhwc operands
  * of conv_transpose are views with their axes moved. */
-#include <string.h>
-
-#include "ir/adjoint.h"
+#include "ir/adjoint_parts.h"
 
 typedef struct Conv {
   TsBuild *b;
@@ -96,29 +94,6 @@ static TsVal sum_of_channels(const Conv *c, TsVal g) {
   return ts_build_sum(c->b, g, axis, n, false);
 }
 
-/* ---- epilogues: words that are joined by _ */
-enum { MOST_WORDS = 8 };
-static const char *const words[] = {"bias", "residual", "relu", "silu", "gelu"};
-enum { BIAS, RESIDUAL, RELU, SILU, GELU, WORDS };
-
-/* The words in order; without any, what is given. */
-static int read_words(const TsAdjoint *a, int word[MOST_WORDS]) {
-  const TsAttr *text = &a->attr[5];
-  int n = 0;
-  if (text->type != TS_ATTR_str) {
-    if (ts_input(a, 2)) word[n++] = BIAS;
-    if (ts_input(a, 3)) word[n++] = RESIDUAL;
-    return n;
-  }
-  for (const char *p = text->str; *p && n < MOST_WORDS;) {
-    size_t len = strcspn(p, "_");
-    for (int w = 0; w < WORDS; w++)
-      if (strlen(words[w]) == len && !memcmp(words[w], p, len)) word[n++] = w;
-    p += len + (p[len] == '_');
-  }
-  return n;
-}
-
 static Conv read_conv(TsBuild *b, int nd, const TsAttr *attr) {
   return (Conv){.b = b, .nd = nd, .last = attr[4].i == 1, .stride = attr[0],
                 .padding = attr[1], .dilation = attr[2], .groups = attr[3]};
@@ -128,29 +103,24 @@ static Conv read_conv(TsBuild *b, int nd, const TsAttr *attr) {
  * needs what went into them. */
 static int in_steps(TsCompose *k) {
   TsBuild *b = k->b;
-  int nd = b->meta(b, k->in[0])->ndim - 2, word[MOST_WORDS];
-  TsAdjoint a = {.nin = k->nin, .in = k->in, .attr = k->attr};
+  int nd = b->meta(b, k->in[0])->ndim - 2;
+  TsPartWord word[TS_PART_WORDS + 1];
+  int n = ts_part_words(&k->attr[5], k->nin > 2 && k->in[2], k->nin > 3 && k->in[3], word);
   Conv c = read_conv(b, nd, k->attr);
   TsVal y = convolve(&c, k->in[0], k->in[1]);
-  for (int i = 0, n = read_words(&a, word); i < n && !b->failed; i++) {
-    if (word[i] == BIAS) {
+  for (int i = 0; i < n && !b->failed; i++) {
+    if (word[i] == TS_PART_bias) {
       int64_t dim[TS_MAX_RANK] = {0, 1, 1, 1};
       dim[0] = b->meta(b, k->in[2])->dim[0];
       y = ts_build_add(b, y, c.last ? k->in[2] : ts_build_reshape(b, k->in[2], dim, nd + 1));
-    } else if (word[i] == RESIDUAL) {
+    } else if (word[i] == TS_PART_residual) {
       y = ts_build_add(b, y, k->in[3]);
     } else {
-      y = ts_build1(b, word[i] == RELU ? TS_OP_relu : word[i] == SILU ? TS_OP_silu : TS_OP_gelu,
-                    y);
+      y = ts_part_activation(b, word[i], y);
     }
   }
   k->out[0] = y;
   return b->failed ? -1 : 0;
-}
-
-static TsVal where_positive(TsBuild *b, TsVal y, TsVal g) {
-  TsVal none = ts_build2(b, TS_OP_le, y, b->number(b, 0));
-  return ts_build_where(b, none, b->number(b, 0), g);
 }
 
 /* ---- rows */
@@ -158,14 +128,15 @@ static int conv(TsAdjoint *a, int nd) {
   TsBuild *b = a->b;
   Conv c = read_conv(b, nd, a->attr);
   TsVal g = a->grad[0];
-  int word[MOST_WORDS], n = read_words(a, word);
+  TsPartWord word[TS_PART_WORDS + 1];
+  int n = ts_part_words(&a->attr[5], ts_input(a, 2), ts_input(a, 3), word);
   for (int i = 0; i < n; i++)
-    if (word[i] >= RELU && !(word[i] == RELU && i == n - 1))
+    if (word[i] >= TS_PART_relu && !(word[i] == TS_PART_relu && i == n - 1))
       return ts_adjoint_by_definition(a, in_steps);
   while (n-- > 0) {
-    if (word[n] == RELU) g = where_positive(b, a->out[0], g);
-    if (word[n] == BIAS && ts_wanted(a, 2)) a->grad_in[2] = sum_of_channels(&c, g);
-    if (word[n] == RESIDUAL) a->grad_in[3] = g;
+    if (word[n] == TS_PART_relu) g = ts_part_open(b, a->out[0], g);
+    if (word[n] == TS_PART_bias && ts_wanted(a, 2)) a->grad_in[2] = sum_of_channels(&c, g);
+    if (word[n] == TS_PART_residual) a->grad_in[3] = g;
   }
   TsMeta x = *b->meta(b, a->in[0]), w = *b->meta(b, a->in[1]);
   if (ts_wanted(a, 0)) a->grad_in[0] = by_image(&c, g, ts_build_conj(b, a->in[1]), &x);

@@ -1,9 +1,8 @@
 /* Adjoint of matmul: dA = dY B^H, dB = A^H dY, in as few products as there can be. An
  * operand without a batch of its own meets the whole batch in one product, whose sums run
  * over the batch too, instead of a product for each and a sum of them afterwards. */
-#include <string.h>
-
 #include "ir/adjoint_linalg.h"
+#include "ir/adjoint_parts.h"
 
 TsVal ts_build_matmul(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_matmul, x, y); }
 
@@ -50,39 +49,24 @@ TsVal ts_build_product_for(TsBuild *b, TsVal x, TsVal y, bool x_dagger, bool y_d
 }
 
 /* ---- the epilogue */
-typedef enum Word { END, BIAS, RELU, SILU, GELU, RESIDUAL } Word;
-enum { MAX_WORDS = 8 };
-
-/* The row has checked the words; without any, what is given is added. */
-static void read_words(const TsAttr *text, Word word[MAX_WORDS + 1]) {
-  static const char *const name[] = {"", "bias", "relu", "silu", "gelu", "residual"};
-  int n = 0;
-  for (const char *p = text->type == TS_ATTR_str ? text->str : ""; *p && n < MAX_WORDS;) {
-    size_t len = strcspn(p, "_");
-    for (int w = BIAS; w <= RESIDUAL; w++)
-      if (strlen(name[w]) == len && !memcmp(name[w], p, len)) word[n++] = (Word)w;
-    p += len + (p[len] == '_');
-  }
-  word[n] = END;
-}
-
-static bool is_activation(Word w) { return w == RELU || w == SILU || w == GELU; }
-
 /* The call with its activations as operators after it: what comes before the first one
  * stays in the product. */
 static int definition(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal in[4] = {k->in[0], k->in[1]}, v;
   TsAttr attr[3] = {k->attr[0], k->attr[1], {.type = TS_ATTR_none}};
-  Word word[MAX_WORDS + 1], *w = word;
-  read_words(&k->attr[2], word);
-  for (; *w && !is_activation(*w); w++) in[*w == BIAS ? 2 : 3] = k->in[*w == BIAS ? 2 : 3];
+  TsPartWord word[TS_PART_WORDS + 1], *w = word;
+  ts_part_words(&k->attr[2], k->nin > 2 && k->in[2], k->nin > 3 && k->in[3], word);
+  for (; *w && *w < TS_PART_relu; w++) {
+    int i = *w == TS_PART_bias ? 2 : 3;
+    in[i] = k->in[i];
+  }
   v = b->emit(b, TS_OP_matmul, in[3] ? 4 : in[2] ? 3 : 2, in, attr, NULL);
   for (; *w; w++) {
-    if (is_activation(*w))
-      v = ts_build1(b, *w == RELU ? TS_OP_relu : *w == SILU ? TS_OP_silu : TS_OP_gelu_erf, v);
+    if (*w >= TS_PART_relu)
+      v = ts_part_activation(b, *w, v);
     else
-      v = ts_build_add(b, v, k->in[*w == BIAS ? 2 : 3]);
+      v = ts_build_add(b, v, k->in[*w == TS_PART_bias ? 2 : 3]);
   }
   k->out[0] = v;
   return b->failed ? -1 : 0;
@@ -124,15 +108,13 @@ static int of_product(TsAdjoint *a, TsVal g) {
 int ts_adjoint_matmul(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsVal g = a->grad[0];
-  Word word[MAX_WORDS + 1];
+  TsPartWord word[TS_PART_WORDS + 1];
+  ts_part_words(&a->attr[2], ts_input(a, 2), ts_input(a, 3), word);
   int n = 0;
-  read_words(&a->attr[2], word);
-  while (word[n] && !is_activation(word[n])) n++;
-  if (word[n] && (word[n] != RELU || word[n + 1])) return ts_adjoint_by_definition(a, definition);
-  if (word[n]) { /* relu came last: the result tells where it was */
-    TsVal open = ts_build2(b, TS_OP_gt, a->out[0], b->number(b, 0));
-    g = ts_build_where(b, open, g, b->number(b, 0));
-  }
+  while (word[n] && word[n] < TS_PART_relu) n++;
+  if (word[n] && (word[n] != TS_PART_relu || word[n + 1]))
+    return ts_adjoint_by_definition(a, definition);
+  if (word[n]) g = ts_part_open(b, a->out[0], g); /* relu came last: the result tells where */
   if (ts_wanted(a, 2)) a->grad_in[2] = g;
   if (ts_wanted(a, 3)) a->grad_in[3] = g;
   return b->failed ? -1 : of_product(a, g);

@@ -22,6 +22,8 @@ TsAdjointFn *const ts_adjoint_node[TS_NODE_END - TS_OP_COUNT] = {
     [TS_NODE_while_loop - TS_OP_COUNT] = ts_adjoint_node_while_loop,
     [TS_NODE_scan - TS_OP_COUNT] = ts_adjoint_node_scan,
     [TS_NODE_fixed_point - TS_OP_COUNT] = ts_adjoint_node_fixed_point,
+    [TS_NODE_recursive - TS_OP_COUNT] = ts_adjoint_node_recursive,
+    [TS_NODE_recur - TS_OP_COUNT] = ts_adjoint_node_recur,
     [TS_NODE_custom - TS_OP_COUNT] = ts_adjoint_node_custom,
 };
 

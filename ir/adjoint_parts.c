@@ -2,6 +2,7 @@
 #include "ir/adjoint_parts.h"
 
 #include <math.h>
+#include <string.h>
 
 bool ts_part_is_complex(TsBuild *b, TsVal x) {
   return x && ts_dtype_is((TsDtype)b->meta(b, x)->dtype, TS_KIND_C);
@@ -18,6 +19,43 @@ TsVal ts_part_divisor(TsBuild *b, TsVal x) {
   return ts_build_where(b, zero, b->number(b, INFINITY), x);
 }
 
+TsVal ts_part_zeros(TsBuild *b, TsDtype d, const TsMeta *shape) {
+  TsVal z = ts_build(b, TS_OP_zeros, 0, NULL,
+                     TS_ATTRS({"shape", ts_b_ints(NULL, 0)}, {"dtype", ts_b_dtype(d)}), NULL);
+  return ts_build_expand(b, z, shape->dim, shape->ndim);
+}
+
+TsVal ts_part_open(TsBuild *b, TsVal y, TsVal g) {
+  TsVal flat = ts_build2(b, TS_OP_le, y, b->number(b, 0));
+  return ts_build_where(b, flat, b->number(b, 0), g);
+}
+
+/* ---- epilogues */
+int ts_part_words(const TsAttr *text, bool bias, bool residual,
+                  TsPartWord word[TS_PART_WORDS + 1]) {
+  static const char *const name[] = {"", "bias", "residual", "relu", "silu", "gelu"};
+  int n = 0;
+  if (text->type != TS_ATTR_str) {
+    if (bias) word[n++] = TS_PART_bias;
+    if (residual) word[n++] = TS_PART_residual;
+  }
+  for (const char *p = text->type == TS_ATTR_str ? text->str : ""; *p && n < TS_PART_WORDS;) {
+    size_t len = strcspn(p, "_");
+    for (int w = TS_PART_bias; w <= TS_PART_gelu; w++)
+      if (strlen(name[w]) == len && !memcmp(name[w], p, len)) word[n++] = (TsPartWord)w;
+    p += len + (p[len] == '_');
+  }
+  word[n] = TS_PART_end;
+  return n;
+}
+
+TsVal ts_part_activation(TsBuild *b, TsPartWord word, TsVal x) {
+  return ts_build1(b, word == TS_PART_relu   ? TS_OP_relu
+                      : word == TS_PART_silu ? TS_OP_silu
+                                             : TS_OP_gelu_erf, x);
+}
+
+/* ---- along one axis */
 TsVal ts_part_flip(TsBuild *b, TsVal x, int axis) {
   int64_t at = axis;
   return ts_build(b, TS_OP_flip, TS_IN(x), TS_ATTRS({"axis", ts_b_ints(&at, 1)}), NULL);

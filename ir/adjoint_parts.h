@@ -11,6 +11,27 @@ TsVal ts_part_wide(TsBuild *b, TsVal x);
  * quotient, in every order. */
 TsVal ts_part_divisor(TsBuild *b, TsVal x);
 
+/* Zeros of a shape: a view of one number. */
+TsVal ts_part_zeros(TsBuild *b, TsDtype d, const TsMeta *shape);
+/* g where relu's result y is not 0. */
+TsVal ts_part_open(TsBuild *b, TsVal y, TsVal g);
+
+/* ---- epilogues of products: words that are joined by _; the row has checked them */
+typedef enum TsPartWord {
+  TS_PART_end,
+  TS_PART_bias,
+  TS_PART_residual,
+  TS_PART_relu, /* from here on activations */
+  TS_PART_silu,
+  TS_PART_gelu
+} TsPartWord;
+enum { TS_PART_WORDS = 8 };
+
+/* The words in order, and an end; without text, of what is given. Returns how many. */
+int ts_part_words(const TsAttr *text, bool bias, bool residual,
+                  TsPartWord word[TS_PART_WORDS + 1]);
+TsVal ts_part_activation(TsBuild *b, TsPartWord word, TsVal x);
+
 /* ---- along one axis, counted from 0 */
 TsVal ts_part_flip(TsBuild *b, TsVal x, int axis);
 TsVal ts_part_scan(TsBuild *b, TsOp op, TsVal x, int axis);

@@ -1,6 +1,6 @@
 /* Adjoints of rows that move elements without looking at numbers. g stands for the
  * gradient of the result. Reading and writing by index is ir/adjoint_index.c. */
-#include "ir/adjoint.h"
+#include "ir/adjoint_parts.h"
 
 static int normal_axis(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }
 
@@ -62,13 +62,6 @@ int ts_adjoint_concat(TsAdjoint *a) {
 }
 
 /* ---- slices */
-static TsVal zeros(TsBuild *b, const TsMeta *m) {
-  TsVal z = ts_build(
-      b, TS_OP_zeros, 0, NULL,
-      TS_ATTRS({"shape", ts_b_ints(NULL, 0)}, {"dtype", ts_b_dtype((TsDtype)m->dtype)}), NULL);
-  return ts_build_expand(b, z, m->dim, m->ndim);
-}
-
 static TsVal write_slice(TsBuild *b, TsOp op, TsVal x, TsVal src, const TsAttr *range) {
   return b->failed ? NULL : b->emit(b, op, 2, (TsVal[]){x, src}, range, NULL);
 }
@@ -92,7 +85,8 @@ int ts_adjoint_slice(TsAdjoint *a) {
   if (whole)
     a->grad_in[0] = a->grad[0];
   else if (apart)
-    a->grad_in[0] = write_slice(b, TS_OP_slice_update, zeros(b, &x), a->grad[0], range);
+    a->grad_in[0] = write_slice(b, TS_OP_slice_update,
+                                ts_part_zeros(b, (TsDtype)x.dtype, &x), a->grad[0], range);
   else
     a->grad_in[0] = ts_build(b, TS_OP_pad, TS_IN(a->grad[0]),
                              TS_ATTRS({"pads", ts_b_ints(pads, 2 * x.ndim)}), NULL);
@@ -221,14 +215,23 @@ int ts_adjoint_pad(TsAdjoint *a) {
   return 0;
 }
 
+/* Less than once around: the least number has no negative. */
+static int64_t roll_back(const TsMeta *x, int64_t shift, const int64_t *axis) {
+  int64_t n = axis ? x->dim[normal_axis(*axis, x->ndim)] : ts_meta_numel(x);
+  return n ? -(shift % n) : 0;
+}
+
 int ts_adjoint_roll(TsAdjoint *a) {
   int64_t back[64];
   const TsAttr *shift = &a->attr[0];
+  TsMeta x = meta_of(a, 0);
   TsVal g = a->grad[0];
   for (int at = 0; at < shift->n; at += 64) { /* the list may name axes many times */
     int n = shift->n - at < 64 ? shift->n - at : 64;
     TsAttr axes = a->attr[1];
-    for (int i = 0; i < n; i++) back[i] = -shift->ints[at + i];
+    for (int i = 0; i < n; i++)
+      back[i] = roll_back(&x, shift->ints[at + i],
+                          axes.type == TS_ATTR_ints ? &axes.ints[at + i] : NULL);
     if (axes.type == TS_ATTR_ints) axes = ts_b_ints(axes.ints + at, n);
     g = ts_build(a->b, TS_OP_roll, TS_IN(g),
                  TS_ATTRS({"shift", ts_b_ints(back, n)}, {"axis", axes}), NULL);

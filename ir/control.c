@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/graph_copy.h"
+#include "ir/recursion.h"
 
 typedef struct Outer {
   TsVal *v;
@@ -33,8 +34,9 @@ static int collect(TsGraph *g, Outer *o, const TsGraph *region) {
   return 0;
 }
 
-/* The region again, its own parameters first, then all outer ones. */
-static TsGraph *ordered(TsGraph *g, const TsGraph *from, const Outer *o) {
+/* The region again, its own parameters first, then all outer ones, which inner calls of a
+ * recursion pass on. */
+static TsGraph *ordered(TsGraph *g, TsNodeOp op, int nin, const TsGraph *from, const Outer *o) {
   TsGraph *to = ts_graph_region(g, from->name);
   TsVal *args = malloc(sizeof *args * (size_t)(from->nparam + from->nresult + 1));
   int failed = !to || !args;
@@ -49,9 +51,12 @@ static TsGraph *ordered(TsGraph *g, const TsGraph *from, const Outer *o) {
       if (from->outer[i] == o->v[k]) args[i] = p;
   }
   TsVal *results = args ? args + from->nparam : NULL;
+  TsRecurEdit edit = {.top = to, .more = nin};
   if (!failed)
-    failed = ts_graph_inline(to, from, args, results) ||
-             ts_graph_results(to, from->nresult, results);
+    failed = op == TS_NODE_recursive
+                 ? ts_recursion_inline(to, from, args, results, &edit)
+                 : ts_graph_inline(to, from, args, results);
+  if (!failed) failed = ts_graph_results(to, from->nresult, results);
   free(args);
   return failed ? NULL : to;
 }
@@ -63,6 +68,7 @@ static int first_optional(TsNodeOp op, int nout, const TsAttr *a) {
   case TS_NODE_while_loop: return nout;
   case TS_NODE_scan: return (int)a[TS_SCAN_carry].i;
   case TS_NODE_call: return INT32_MAX; /* its adjoint may be somebody's own */
+  case TS_NODE_recursive: return 0;
   default: return 1;
   }
 }
@@ -78,7 +84,8 @@ static int mark_read(int nregion, TsGraph *const *r, int offset, unsigned char *
 }
 
 /* The region with those of its parameters whose operands are read. */
-static TsGraph *with_read(TsGraph *g, const TsGraph *from, const unsigned char *read) {
+static TsGraph *with_read(TsGraph *g, TsNodeOp op, const TsGraph *from,
+                          const unsigned char *read) {
   TsGraph *to = ts_graph_region(g, from->name);
   TsVal *args = calloc((size_t)(from->nparam + from->nresult + 1), sizeof *args),
         *results = args ? args + from->nparam : NULL;
@@ -88,8 +95,10 @@ static TsGraph *with_read(TsGraph *g, const TsGraph *from, const unsigned char *
       failed =
           !(args[i] = ts_graph_param(to, &from->param[i]->meta, from->param[i]->name, NULL));
   if (!failed)
-    failed = ts_graph_inline(to, from, args, results) ||
-             ts_graph_results(to, from->nresult, results);
+    failed = op == TS_NODE_recursive
+                 ? ts_recursion_inline(to, from, args, results, &(TsRecurEdit){.keep = read})
+                 : ts_graph_inline(to, from, args, results);
+  if (!failed) failed = ts_graph_results(to, from->nresult, results);
   free(args);
   return failed ? NULL : to;
 }
@@ -101,7 +110,8 @@ static int drop_unread(TsGraph *g, TsNodeOp op, int nin, TsVal *in, int nregion,
   int sliced = op == TS_NODE_scan ? first + (int)attr[TS_SCAN_xs].i : 0;
   unsigned char *read = calloc((size_t)nin + 1, 1);
   if (!read) return ts_error_set(g->err, TS_ERR_memory, "out of memory");
-  int failed = mark_read(nregion, r, offset, read);
+  int failed = op == TS_NODE_recursive ? ts_recursion_read(r[0], read)
+                                       : mark_read(nregion, r, offset, read);
   for (int i = 0; i < nin; i++) {
     if (i < first) read[i] = 1;
     left += read[i];
@@ -109,7 +119,7 @@ static int drop_unread(TsGraph *g, TsNodeOp op, int nin, TsVal *in, int nregion,
   }
   if (!failed && left < nin) {
     for (int k = 0; k < nregion && !failed; k++)
-      failed = !(r[k] = with_read(g, r[k], read + offset));
+      failed = !(r[k] = with_read(g, op, r[k], read + offset));
     if (op == TS_NODE_scan) {
       attr[TS_SCAN_length] = ts_b_int(ts_scan_length(attr, in));
       attr[TS_SCAN_xs] = ts_b_int(xs);
@@ -202,6 +212,12 @@ static int scan_types(TsGraph *g, const TsVal *in, TsGraph *const *r, const TsAt
   return check_results(g, "scan", "the carry", r[0], carry, out);
 }
 
+/* A graph that is called stands outside of the recursion. */
+static int self_in_call(TsGraph *g) {
+  ts_error_set(g->err, TS_ERR_value, "recursive: the inner call stands in another function");
+  return ts_error_hint(g->err, "checkpoint what stands beside it, or the whole recursion");
+}
+
 static int types_of(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, TsGraph *const *r,
                     const TsAttr *a, TsMeta *out, int *nout) {
   switch (op) {
@@ -214,17 +230,23 @@ static int types_of(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, TsGraph *
     *nout = 1;
     out[0] = in[0]->meta;
     return check_results(g, "fixed_point", "the result", r[0], 1, out);
+  case TS_NODE_recursive:
+    if (ts_recursion_check(r[0], g->err)) return -1;
+    break;
   default:
-    *nout = r[0]->nresult;
-    for (int i = 0; i < *nout; i++) out[i] = r[0]->result[i]->meta;
-    return 0;
+    if (ts_recursion_in(r[0])) return self_in_call(g);
+    break;
   }
+  *nout = r[0]->nresult;
+  for (int i = 0; i < *nout; i++) out[i] = r[0]->result[i]->meta;
+  return 0;
 }
 
 static int attrs_of(TsNodeOp op) {
   return op == TS_NODE_scan          ? TS_SCAN_nattr
          : op == TS_NODE_fixed_point ? TS_FIXED_nattr
          : op == TS_NODE_while_loop  ? TS_WHILE_nattr
+         : op == TS_NODE_recursive   ? TS_RECURSIVE_nattr
                                      : 0;
 }
 
@@ -236,7 +258,7 @@ TsNode *ts_graph_control(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int 
   int failed = 0, nout = 0, most = 1;
   for (int i = 0; i < nregion && !failed; i++) failed = collect(g, &o, region[i]);
   for (int i = 0; i < nregion && !failed; i++) {
-    failed = !(r[i] = ordered(g, region[i], &o));
+    failed = !(r[i] = ordered(g, op, nin, region[i], &o));
     if (!failed && r[i]->nresult > most) most = r[i]->nresult;
   }
   TsVal *all = malloc(sizeof *all * (size_t)(nin + o.n + 1));

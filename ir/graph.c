@@ -100,6 +100,7 @@ void ts_graph_free(TsGraph *g) {
   if (!g || --g->unit->refs > 0) return;
   TsUnit *u = g->unit;
   for (int i = 0; i < u->nheld; i++) ts_custom_unref(u->held[i]);
+  ts_text_free(&u->recognised);
   ts_arena_free(&u->arena);
   free(u);
 }
@@ -222,7 +223,7 @@ static bool hold(TsGraph *g, TsCustom *ref) {
 static TsNode *intern(TsGraph *g, TsNode *n, int nout, const TsMeta *out, bool unique) {
   TsArena *a = &g->unit->arena;
   n->hash = hash_node(n);
-  TsNode *made = unique ? NULL : find(g, n);
+  TsNode *made = unique || g->apart ? NULL : find(g, n);
   if (made) return made;
   if (!rehash(g) || !grow(g, &g->node, g->nnode, &g->capnode, sizeof *g->node)) return NULL;
   made = ts_arena_alloc(a, sizeof *made + sizeof(TsValue) * (size_t)(nout ? nout : 1));

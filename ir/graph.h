@@ -35,6 +35,7 @@ struct TsValue {
   TsGraph *graph; /* whose node it is */
   const char *name; /* for text, or NULL */
   int index;      /* which output */
+  TsVal instead;  /* the same by recognised operators (ir/graph_recognise.h), or NULL */
   TsMeta meta;
 };
 typedef struct TsValue TsValue;
@@ -71,6 +72,7 @@ typedef struct TsUnit {
   int nrandom;        /* random calls so far: each has a stream of its own */
   struct TsCustom **held; /* by the unit's nodes, a reference each */
   int nheld, capheld;
+  TsText recognised; /* a line for each rule that fired while it was captured */
   int refs;
 } TsUnit;
 
@@ -93,7 +95,10 @@ struct TsGraph {
   int line; /* of the nodes to come */
   bool forward; /* while forward mode is built */
   bool backward; /* as well: a reverse pass runs */
+  bool replaced; /* some value has another one instead */
+  bool apart;    /* nodes to come are new ones, although equal ones are there */
   TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
+  struct TsRecursion *recursion; /* while the adjoint of its body is built (ir/recursion.h) */
   TsError *err;
 };
 
@@ -133,6 +138,12 @@ TsVal ts_graph_import(TsGraph *g, TsVal v);
 /* The number of a place in the unit, entered if new. */
 int ts_graph_place(TsUnit *u, const char *place);
 const char *ts_graph_where(const TsNode *n);
+
+/* What stands for v when the function is complete. */
+static inline TsVal ts_graph_now(TsVal v) {
+  while (v && v->instead) v = v->instead;
+  return v;
+}
 
 static inline const TsMeta *ts_val_meta(TsVal v) { return &v->meta; }
 const char *ts_node_name(const TsNode *n);

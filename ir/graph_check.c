@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "ir/graph_names.h"
+#include "ir/recursion.h"
 #include "ir/text_value.h"
 
 /* ---- types */
@@ -158,6 +159,21 @@ static int check_scan(const TsNode *n, TsError *err) {
   return 0;
 }
 
+static bool is_negative(const TsAttr *a) { return a->type == TS_ATTR_int && a->i < 0; }
+
+static int check_recursive(const TsNode *n, TsError *err) {
+  if (count(n, err, "regions", n->nregion, 1)) return -1;
+  const TsGraph *r = n->region[0];
+  if (n->attr[TS_RECURSIVE_max].i < 1) return wrong(n, err, "max is less than 1");
+  if (is_negative(&n->attr[TS_RECURSIVE_site])) return wrong(n, err, "site is negative");
+  return check_args(n, r, 0, err) || check_outs(n, r, err) || ts_recursion_check(r, err);
+}
+
+static int check_recur(const TsNode *n, TsError *err) {
+  if (is_negative(&n->attr[TS_RECUR_site])) return wrong(n, err, "site is negative");
+  return count(n, err, "regions", n->nregion, 0);
+}
+
 static int check_custom(const TsNode *n, TsError *err) {
   return count(n, err, "regions", n->nregion, 0);
 }
@@ -273,7 +289,7 @@ static int quote(const TsGraph *g, const TsNode *n, TsError *err) {
 
 enum { DEEPEST = 64 };
 
-static int check_graph(const TsGraph *g, int depth, TsError *err) {
+static int check_graph(const TsGraph *g, int depth, bool recursive, TsError *err) {
   if (depth > DEEPEST)
     return ts_error_set(err, TS_ERR_value, "regions more than %d deep", DEEPEST);
   for (int i = 0; i < g->nparam; i++)
@@ -285,8 +301,11 @@ static int check_graph(const TsGraph *g, int depth, TsError *err) {
     if (n->op >= TS_NODE_END)
       return ts_error_set(err, TS_ERR_value, "@%.40s: unknown operator %d", g->name, n->op);
     if (check_place(g, i, err) || ts_node_check(n, err)) return quote(g, n, err);
+    if (n->op == TS_NODE_recur && !recursive)
+      return ts_error_set(err, TS_ERR_value, "@%.40s: recur stands in no recursive", g->name);
     for (int k = 0; k < n->nregion && n->op != TS_NODE_call; k++)
-      if (check_graph(n->region[k], depth + 1, err)) return -1;
+      if (check_graph(n->region[k], depth + 1, recursive || n->op == TS_NODE_recursive, err))
+        return -1;
   }
   for (int i = 0; i < g->nresult; i++)
     if (!g->result[i] || !is_defined(g, g->result[i], (uint32_t)g->nnode))
@@ -306,7 +325,7 @@ int ts_graph_check(const TsGraph *g, TsError *err) {
   if (ts_names_open(&names, g)) bad = ts_error_set(err, TS_ERR_memory, "out of memory");
   else if (names.recursive)
     bad = ts_error_set(err, TS_ERR_value, "@%.40s: a graph calls itself", g->name);
-  for (int i = 0; i < names.ngraph && !bad; i++) bad = check_graph(names.graph[i], 0, err);
+  for (int i = 0; i < names.ngraph && !bad; i++) bad = check_graph(names.graph[i], 0, false, err);
   ts_names_close(&names);
   return bad ? -1 : 0;
 }

@@ -149,6 +149,10 @@ int ts_graph_inline(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *r
   return inline_at(g, from, args, results, stream, NULL);
 }
 
+int ts_graph_inline_part(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results) {
+  return inline_at(g, from, args, results, 0, NULL);
+}
+
 int ts_graph_inline_run(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results,
                         uint64_t seed, uint64_t stream) {
   return inline_at(g, from, args, results, (int64_t)stream, &seed);

@@ -17,6 +17,9 @@ int ts_graph_inline(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *r
 int ts_graph_inline_run(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results,
                         uint64_t seed, uint64_t stream);
 
+/* The same where from belongs to g's function: random calls keep their streams. */
+int ts_graph_inline_part(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results);
+
 /* from in a unit of its own: parameters, live nodes, results, updates. */
 TsGraph *ts_graph_clone(const TsGraph *from, TsError *err);
 

@@ -12,6 +12,7 @@ typedef struct Export {
   TsNames names;
   TsText *text;
   int nregion; /* numbered in the order of printing */
+  int body;    /* the region that recur runs again */
 } Export;
 
 static void put(Export *e, const char *s) { ts_text_str(e->text, s); }
@@ -79,15 +80,21 @@ static void dot_updates(Export *e, const TsGraph *g, int region) {
 
 static void dot_graph(Export *e, const TsGraph *g);
 
-/* A region is a box of its own; a dotted edge leads to it from its node. */
+/* A region is a box of its own; a dotted edge leads to it from its node, and from those that
+ * run it again. */
 static void dot_regions(Export *e, const TsNode *n, int region) {
+  int around = e->body;
+  if (n->op == TS_NODE_recur)
+    ts_text_format(e->text, "  n%d_%u -> s%d [style=dotted];\n", region, n->id, around);
   for (int i = 0; i < n->nregion && n->op != TS_NODE_call; i++) {
     int inner = e->nregion;
+    e->body = n->op == TS_NODE_recursive ? inner : around;
     ts_text_format(e->text, "  subgraph cluster_%d {\n  label=\"%s %d\";\n", inner,
                    ts_node_name(n), i);
     ts_text_format(e->text, "  s%d [shape=point];\n", inner);
     dot_graph(e, n->region[i]);
     ts_text_format(e->text, "  }\n  n%d_%u -> s%d [style=dotted];\n", region, n->id, inner);
+    e->body = around;
   }
 }
 

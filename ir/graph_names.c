@@ -1,40 +1,11 @@
 /* Names of graphs and values in text. */
 #include "ir/graph_names.h"
 
-#include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "ir/text_name.h"
 
 /* ---- names of one scope */
-static int legal_char(int c) { return isalnum(c) || c == '_' || c == '.'; }
-
-static char *legal(TsArena *a, const char *name) {
-  char *s = ts_arena_text(a, name);
-  for (char *p = s; s && *p; p++)
-    if (!legal_char((unsigned char)*p) || (p == s && !isalpha((unsigned char)*p))) *p = '_';
-  return s;
-}
-
-/* name, or name.1, name.2, ... : the first one that the scope does not have. The slot of a
- * name counts, so that many equal names do not search from 1. */
-static const char *make_unique(TsArena *a, TsTextMap *scope, const char *name) {
-  size_t len = strlen(name);
-  TsMapSlot *s = ts_text_map_enter(scope, name, (int)len);
-  if (!s) return NULL;
-  if (!s->value) return s->value = name;
-  char *longer = ts_arena_alloc(a, len + 16);
-  for (int i = s->count + 1; longer; i++) {
-    int n = snprintf(longer, len + 16, "%s.%d", name, i);
-    TsMapSlot *other = ts_text_map_find(scope, longer, n);
-    if (other) continue;
-    ts_text_map_find(scope, name, (int)len)->count = i;
-    other = ts_text_map_enter(scope, longer, n);
-    return other ? other->value = longer : NULL;
-  }
-  return NULL;
-}
-
 static int enter(TsNames *m, const void *address, const char *name) {
   TsMapSlot *s = name ? ts_text_map_enter(&m->name, address, TS_KEY_ADDRESS) : NULL;
   if (!s) return -1;
@@ -42,16 +13,10 @@ static int enter(TsNames *m, const void *address, const char *name) {
   return 0;
 }
 
-static const char *numbered(TsArena *a, int n) {
-  char text[16];
-  snprintf(text, sizeof text, "%d", n);
-  return ts_arena_text(a, text);
-}
-
 static int name_value(TsNames *m, TsTextMap *scope, TsVal v, int *unnamed) {
-  if (!v->name || !*v->name) return enter(m, v, numbered(&m->arena, (*unnamed)++));
-  const char *name = legal(&m->arena, v->name);
-  return enter(m, v, name ? make_unique(&m->arena, scope, name) : NULL);
+  if (!v->name || !*v->name) return enter(m, v, ts_name_numbered(&m->arena, (*unnamed)++));
+  const char *name = ts_name_legal(&m->arena, v->name);
+  return enter(m, v, name ? ts_name_unique(&m->arena, scope, name) : NULL);
 }
 
 /* Parameters first: one that was captured late stands in the head as well. */
@@ -138,8 +103,8 @@ static int name_graphs(TsNames *m, const TsGraph *g) {
   int bad = 0;
   for (int i = -1; i < m->ngraph - 1 && !bad; i++) {
     const TsGraph *each = i < 0 ? g : m->graph[i];
-    const char *name = legal(&m->arena, each->name && *each->name ? each->name : "_");
-    bad = enter(m, each, name ? make_unique(&m->arena, &scope, name) : NULL);
+    const char *name = ts_name_legal(&m->arena, each->name && *each->name ? each->name : "_");
+    bad = enter(m, each, name ? ts_name_unique(&m->arena, &scope, name) : NULL);
   }
   ts_text_map_free(&scope);
   return bad;

@@ -25,7 +25,7 @@ typedef struct Parser {
   Stack names, values, types, type_at; /* TsToken, TsVal, TsMeta, where that stands */
   TsUnit *unit;
   TsGraph *last;
-  int depth;
+  int depth, recursive; /* regions around, and those of recursive nodes among them */
 } Parser;
 
 /* One graph or region and its names. */
@@ -233,8 +233,10 @@ static int regions(Parser *p, Scope *s, Line *n) {
     ts_read_next(&p->r);
     if (!(inner.g = ts_graph_region(s->g, s->g->name))) return ts_read_no_memory(&p->r);
     p->depth++;
+    p->recursive += n->op == TS_NODE_recursive;
     int bad = body(p, &inner);
     p->depth--;
+    p->recursive -= n->op == TS_NODE_recursive;
     ts_text_map_free(&inner.values);
     if (bad) return -1;
     n->region[n->nregion++] = inner.g;
@@ -274,8 +276,9 @@ static int place(Parser *p) {
 /* ---- nodes */
 /* A text that names the streams of its random calls goes on counting behind them. */
 static void count_stream(Parser *p, const Line *n) {
+  if (ts_op_info((TsOp)n->op)->cls != TS_CLASS_RANDOM) return;
   const TsAttr *stream = &n->attr[n->nattr - 1];
-  if (ts_op_info((TsOp)n->op)->cls != TS_CLASS_RANDOM || stream->type != TS_ATTR_int) return;
+  if (stream->type != TS_ATTR_int) return;
   if (stream->i < -p->unit->nrandom && stream->i > -(1 << 30)) p->unit->nrandom = (int)-stream->i;
 }
 
@@ -304,6 +307,8 @@ static int emit_node(Parser *p, Scope *s, Line *n, int nin, const TsVal *in, TsV
   int nout = p->types.n - n->types;
   if (nout > MOST_RESULTS)
     return ts_read_fail(&p->r, n->word.at, "more than %d results", MOST_RESULTS);
+  if (n->op == TS_NODE_recur && !p->recursive)
+    return ts_read_fail(&p->r, n->word.at, "recur stands in no recursive");
   const TsMeta *meta = (TsMeta *)p->types.at + n->types;
   TsCustom *ref = n->op == TS_NODE_custom ? ts_custom_unknown() : NULL;
   TsNode *made = ts_graph_node(s->g, (TsNodeOp)n->op, nin, in, n->nregion, n->region, n->nattr,

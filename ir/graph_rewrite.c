@@ -264,7 +264,7 @@ static void log_rule(TsRewrite *r, const char *name, const char *reason, bool ro
 
 static TsVal apply(TsRewrite *r, int i, TsVal v) {
   const Rule *rule = &rules[i];
-  if (rule->kind > r->o->most) return NULL;
+  if (rule->kind == TS_REWRITE_last ? r->o->forward : rule->kind > r->o->most) return NULL;
   memset(r->var, 0, sizeof r->var);
   r->root = v->node;
   if (!match_node(r, pattern_of[i], v->node) || !rule->guard(r)) return NULL;
@@ -514,13 +514,16 @@ static TsGraph *pass(const TsGraph *from, const TsRewriteOptions *o, int *fired)
 enum { MOST_PASSES = 4 };
 
 TsGraph *ts_graph_rewrite(const TsGraph *from, const TsRewriteOptions *o) {
-  int fired = 0;
+  int fired = 0, all;
   read_rules();
   TsGraph *g = pass(from, o, &fired);
+  all = fired;
   for (int i = 1; g && fired && i < MOST_PASSES; i++) {
     TsGraph *next = pass(g, o, &fired);
     ts_graph_free(g);
     g = next;
+    all += fired;
   }
+  if (o->fired) *o->fired = all;
   return g;
 }

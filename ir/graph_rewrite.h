@@ -6,16 +6,22 @@
 
 #include "ir/graph.h"
 
-typedef enum TsRewriteKind { TS_REWRITE_exact, TS_REWRITE_rounding } TsRewriteKind;
+typedef enum TsRewriteKind {
+  TS_REWRITE_exact,
+  TS_REWRITE_rounding,
+  TS_REWRITE_last
+} TsRewriteKind;
 
 typedef struct TsRewriteOptions {
-  TsRewriteKind most; /* rounding: both kinds */
+  TsRewriteKind most; /* rounding: exact ones too */
+  bool forward;       /* what comes out will be differentiated: no last ones */
   /* Computes a pointwise operator on numbers given in the operands' types, in the result's
    * type, as the VM does; false if it cannot. NULL: no constants are folded. */
   bool (*eval)(void *arg, TsOp op, int n, const double *in, const TsMeta *const *meta,
                const TsAttr *attr, TsDtype out, double *result);
   void *arg;
   TsText *log; /* a line for each rule that fired: name, place, reason; or NULL */
+  int *fired;  /* gets how many did; or NULL */
 } TsRewriteOptions;
 
 /* A new graph in a unit of its own, without dead nodes; NULL with from's error set. Bound

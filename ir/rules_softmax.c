@@ -136,6 +136,63 @@ TsVal ts_rule_make_sub_logsumexp(TsRewrite *r) {
   return along(r, TS_OP_log_softmax, r->root->in[0], normaliser_axis(r));
 }
 
+/* ---- the logarithm at one class of each row is a cross entropy with its sign changed */
+static bool classes_last(const TsRewrite *r, TsVal logp) {
+  int nd = logp->meta.ndim;
+  return nd > 0 && ts_rule_single(r, logp) && ts_rule_float(ts_rule_var(r, 'x')) &&
+         ts_rule_axis(logp->node, "axis", nd) == nd - 1;
+}
+
+bool ts_rule_guard_one_class_a_row(const TsRewrite *r) {
+  TsVal logp = r->root->in[0], i = ts_rule_var(r, 'i');
+  int nd = logp->meta.ndim;
+  TsMeta one = logp->meta;
+  if (!classes_last(r, logp) || ts_rule_axis(r->root, "axis", nd) != nd - 1) return false;
+  one.dim[nd - 1] = 1;
+  return ts_meta_same_shape(&i->meta, &one);
+}
+
+enum { MEAN, SUM, NONE }; /* words of its reduction option */
+
+/* -cross_entropy(x, class), a number a row. No class is ignored. */
+static TsVal minus_loss(TsRewrite *r, TsVal x, TsVal class) {
+  TsAttr none[TS_MAX_ATTR];
+  ts_op_defaults(TS_OP_cross_entropy, none);
+  int64_t nothing = -(INT64_C(1) << 53);
+  TsVal in[2] = {x, class};
+  none[0] = (TsAttr){.type = TS_ATTR_choice, .i = NONE};
+  none[1] = ts_b_int(nothing);
+  TsVal y = r->b.emit(&r->b, TS_OP_cross_entropy, 2, in, none, NULL);
+  return y ? ts_build1(&r->b, TS_OP_neg, y) : NULL;
+}
+
+/* gather counts negative indices from the end. */
+TsVal ts_rule_make_picked_loss(TsRewrite *r) {
+  TsBuild *b = &r->b;
+  TsVal x = ts_rule_var(r, 'x'), i = ts_rule_var(r, 'i');
+  const TsMeta *m = &x->meta;
+  TsVal at = ts_build_reshape(b, ts_build_cast(b, i, TS_DT_i64), i->meta.dim, m->ndim - 1);
+  TsVal end = ts_build2(b, TS_OP_add, at, b->number(b, (double)m->dim[m->ndim - 1]));
+  TsVal negative = ts_build2(b, TS_OP_lt, at, b->number(b, 0));
+  TsVal class = ts_build(b, TS_OP_where, TS_IN(negative, end, at), TS_NO_ATTRS, NULL);
+  TsVal y = minus_loss(r, x, class);
+  return y ? ts_build_reshape(b, y, ts_rule_type(r)->dim, ts_rule_type(r)->ndim) : NULL;
+}
+
+bool ts_rule_guard_over_classes(const TsRewrite *r) {
+  TsVal product = r->root->in[0], logp = product->node->in[0];
+  if (logp->node->op != TS_OP_log_softmax) logp = product->node->in[1];
+  const TsMeta *m = &logp->meta;
+  TsVal hot = product->node->in[product->node->in[0] == logp];
+  return classes_last(r, logp) && ts_rule_single(r, product) && hot->meta.dtype == m->dtype &&
+         ts_meta_same_shape(&hot->meta, m) && !ts_rule_attr(r->root, "keepdims")->i &&
+         ts_rule_axes(r->root, m) == 1u << (m->ndim - 1);
+}
+
+TsVal ts_rule_make_one_hot_loss(TsRewrite *r) {
+  return minus_loss(r, ts_rule_var(r, 'x'), ts_rule_var(r, 't'));
+}
+
 /* ---- a row operator on what was cast up for it, cast down again: its statistics are wide
  * in any case */
 bool ts_rule_guard_wide_rows(const TsRewrite *r) {

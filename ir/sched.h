@@ -60,12 +60,19 @@ void ts_sched_cost(TsSched *s);              /* fills bytes, flops, usec of ever
 int ts_sched_check(const TsSched *s, TsError *err);
 void ts_sched_text(const TsSched *s, TsText *text);
 
-/* The kernel of a group, in block form; value[] gets, for each of its at most TS_SCHED_PARAMS
- * parameters, the value of the graph that it is: the same one stands twice where nodes look at it
- * in different ways. NULL with the error, which says why there is no kernel. */
+/* The kernel of a group, in block form. value: for each parameter the value of the graph that it
+ * is; one stands twice where nodes look at it in different ways. dim: the symbolic sizes for this
+ * graph's shapes. */
 enum { TS_SCHED_PARAMS = 40 };
-TsTile *ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
-                       TsVal *value, TsError *err);
+typedef struct TsSchedKernel {
+  TsTile *tile;
+  TsVal value[TS_SCHED_PARAMS];
+  int64_t dim[TS_TILE_DIMS];
+} TsSchedKernel;
+
+/* -1 with the error, which says why there is no kernel. */
+int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                   TsSchedKernel *out, TsError *err);
 
 /* ---- for passes */
 /* A node without anything to do: it gives the elements of its input in another shape. */

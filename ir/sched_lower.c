@@ -388,14 +388,16 @@ static int lower(Lower *l) {
   return l->k->failed ? refuse(l, "out of memory") : 0;
 }
 
-TsTile *ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
-                       TsVal *value, TsError *err) {
+int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                   TsSchedKernel *out, TsError *err) {
   Lower l = {.s = s, .g = group, .layout = layout, .arg = arg, .err = err};
-  int failed = lower(&l), n = 0;
-  for (int pass = 0; pass < 2 && !failed; pass++)
+  if (lower(&l)) {
+    ts_tile_free(l.k);
+    return -1;
+  }
+  *out = (TsSchedKernel){.tile = l.k, .dim = {symbolic(&l, 0) ? l.space.axis[0] : 0}};
+  for (int pass = 0, n = 0; pass < 2; pass++)
     for (int i = 0; i < l.naccess; i++)
-      if (l.access[i].written == (pass == 1)) value[n++] = l.access[i].v;
-  if (!failed) return l.k;
-  ts_tile_free(l.k);
-  return NULL;
+      if (l.access[i].written == (pass == 1)) out->value[n++] = l.access[i].v;
+  return 0;
 }

@@ -91,11 +91,20 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a < 0 ? -a : a;
 }
 
-static int64_t product(const TsSize *s, const int64_t *value) {
+static bool product(const TsSize *s, const int64_t *value, int64_t *out) {
   int64_t v = 1;
   for (int i = 0; i < TS_SYMBOLS; i++)
-    for (int k = 0; k < s->power[i]; k++) v *= value[i];
-  return v;
+    for (int k = 0; k < s->power[i]; k++)
+      if (__builtin_mul_overflow(v, value[i], &v)) return false;
+  *out = v;
+  return true;
+}
+
+/* num v / den, if that is whole. */
+static bool scaled(const TsSize *s, int64_t v, int64_t *out) {
+  if (__builtin_mul_overflow(v, (int64_t)s->num, &v) || v % s->den) return false;
+  *out = v / s->den;
+  return true;
 }
 
 static bool set_fraction(TsSize *s, int64_t num, int64_t den) {
@@ -123,14 +132,14 @@ static void consider(TsSize *best, bool *found, const TsSize *s) {
 
 static void try_monomial(TsSize *s, const int64_t *a, const int64_t *b, int64_t va, int64_t vb,
                          TsSize *best, bool *found) {
-  int64_t ma = product(s, a), mb = product(s, b);
+  int64_t ma, mb, na, nb, dv, dm, off;
+  if (!product(s, a, &ma) || !product(s, b, &mb)) return;
   s->den = 1, s->off = 0;
   if ((__int128)va * mb == (__int128)vb * ma && va && set_fraction(s, va, ma))
     consider(best, found, s);
-  if (ma == mb || !set_fraction(s, vb - va, mb - ma)) return;
-  if (s->num * ma % s->den || s->num * mb % s->den) return;
-  int64_t off = va - s->num * ma / s->den;
-  if (off < -2000 || off > 2000 || vb - s->num * mb / s->den != off) return;
+  if (__builtin_sub_overflow(vb, va, &dv) || __builtin_sub_overflow(mb, ma, &dm)) return;
+  if (!dm || !set_fraction(s, dv, dm) || !scaled(s, ma, &na) || !scaled(s, mb, &nb)) return;
+  if (__builtin_sub_overflow(va, na, &off) || off < -2000 || off > 2000 || vb - off != nb) return;
   s->off = (int)off;
   consider(best, found, s);
 }

@@ -173,7 +173,8 @@ static bool join_graph(Join *j, TsGraph *g, const TsGraph *a, const TsGraph *b) 
            differ(j, a->result[i]->node, "another result");
   for (int i = 0; i < a->nupdate && fine; i++)
     fine = (a->update[i].param == b->update[i].param &&
-            a->update[i].value->node->id == b->update[i].value->node->id) ||
+            a->update[i].value->node->id == b->update[i].value->node->id &&
+            a->update[i].value->index == b->update[i].value->index) ||
            differ(j, a->update[i].value->node, "another update");
   if (fine) fine = !ts_graph_map_finish(&m);
   ts_graph_map_close(&m);
@@ -193,6 +194,8 @@ TsSymbolic *ts_graph_generalise(const TsGraph *a, const TsGraph *b, TsText *why)
            ts_graph_param(s->g, &m, a->param[i]->name, a->bound[i]);
   }
   if (fine) s->g->unit->nrandom = a->unit->nrandom;
+  if (fine && a->unit->recognised.at)
+    ts_text_str(&s->g->unit->recognised, a->unit->recognised.at);
   if (fine && join_graph(&j, s->g, a, b)) return s;
   if (why && !why->len) ts_text_str(why, "other captured tensors");
   ts_symbolic_free(s);
@@ -368,31 +371,56 @@ TsGraph *ts_symbolic_at(const TsSymbolic *s, const int64_t value[TS_SYMBOLS], Ts
            ts_graph_param(g, &m, s->g->param[i]->name, s->g->bound[i]);
   }
   if (fine) g->unit->nrandom = s->g->unit->nrandom;
+  if (fine && s->g->unit->recognised.at)
+    ts_text_str(&g->unit->recognised, s->g->unit->recognised.at);
   if (fine && graph_at(&c, g, s->g)) return g;
   if (!err->code) ts_error_set(err, TS_ERR_memory, "out of memory");
   ts_graph_free(g);
   return NULL;
 }
 
-/* ---- what must divide */
-static void add_constraint(int64_t v, int most[TS_SYMBOLS]) {
+/* ---- what must divide: products of symbols, each by the least multiple of its divisors */
+enum { CONSTRAINTS = 16 };
+
+typedef struct Constraints {
+  TsSize of[CONSTRAINTS]; /* powers and den */
+  int n;
+} Constraints;
+
+static int common_multiple(int a, int b) {
+  int most = a;
+  while (most % b) most += a;
+  return most;
+}
+
+static void add_constraint(Constraints *c, int64_t v) {
   TsSize s = ts_size_unpack(v);
+  int i = 0;
   if (!ts_size_is(v) || s.den == 1) return;
-  for (int i = 0; i < TS_SYMBOLS; i++)
-    if (s.power[i] && most[i] % s.den) most[i] = s.den;
+  while (i < c->n && memcmp(c->of[i].power, s.power, sizeof s.power)) i++;
+  if (i == CONSTRAINTS) return;
+  s.num = 1, s.off = 0;
+  if (i == c->n) c->of[c->n++] = s;
+  else c->of[i].den = common_multiple(c->of[i].den, s.den);
+}
+
+static void collect(Constraints *c, const TsGraph *g) {
+  for (int i = 0; i < g->nnode; i++) {
+    const TsNode *n = g->node[i];
+    for (int k = 0; k < n->nout; k++)
+      for (int d = 0; d < n->out[k].meta.ndim; d++) add_constraint(c, n->out[k].meta.dim[d]);
+    for (int k = 0; k < n->nregion; k++) collect(c, n->region[k]);
+  }
 }
 
 void ts_symbolic_constraints(const TsSymbolic *s, TsText *t) {
-  int most[TS_SYMBOLS] = {1, 1, 1, 1};
-  const char *between = "where ";
-  for (int i = 0; i < s->g->nnode; i++) {
-    const TsNode *n = s->g->node[i];
-    for (int k = 0; k < n->nout; k++)
-      for (int d = 0; d < n->out[k].meta.ndim; d++) add_constraint(n->out[k].meta.dim[d], most);
-  }
-  for (int i = 0; i < TS_SYMBOLS; i++) {
-    if (most[i] == 1) continue;
-    ts_text_format(t, "%s%c %% %d == 0", between, ts_size_symbol[i], most[i]);
-    between = ", ";
+  Constraints c = {.n = 0};
+  collect(&c, s->g);
+  for (int i = 0; i < c.n; i++) {
+    int den = c.of[i].den;
+    c.of[i].den = 1;
+    ts_text_str(t, i ? ", " : "where ");
+    ts_size_text(&c.of[i], t);
+    ts_text_format(t, " %% %d == 0", den);
   }
 }

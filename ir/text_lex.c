@@ -74,7 +74,8 @@ int ts_read_unexpected(TsReader *r, const char *what) {
 
 /* ---- tokens */
 static bool in_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
-static bool in_name(char c) { return in_word(c) || c == '.'; }
+/* A dot belongs to a name where a word goes on behind it: %lo..%hi is a range. */
+static bool in_name(const char *p) { return in_word(*p) || (*p == '.' && in_word(p[1])); }
 
 /* Blanks and comments. One that stands behind a token on its line is kept: it may say where
  * the line came from. */
@@ -95,7 +96,7 @@ static const char *skip(TsReader *r, const char *p) {
 
 static const char *end_of_name(TsReader *r, const char *p) {
   const char *first = p + 1, *end = first;
-  while (in_name(*end)) end++;
+  while (in_name(end)) end++;
   bool digits = isdigit((unsigned char)*first);
   for (const char *c = first; c < end; c++)
     if (digits && !isdigit((unsigned char)*c))
@@ -109,11 +110,20 @@ static const char *digits(const char *p) {
   return p;
 }
 
+static const char *end_of_shape(const char *p) {
+  while (*p == 'x' && isdigit((unsigned char)p[1])) p = digits(p + 1);
+  return p;
+}
+
 static const char *end_of_number(TsReader *r, const char *p) {
-  const char *end = digits(p + (*p == '-'));
+  const char *end = digits(p + (*p == '-')), *shape = end_of_shape(end);
+  if (shape > end && *p != '-' && !in_word(*shape)) {
+    r->now.kind = TS_TOKEN_shape;
+    return shape;
+  }
   if (*end == '.' && isdigit((unsigned char)end[1])) end = digits(end + 1);
   if (*end == 'e' || *end == 'E') end = digits(end + 1 + (end[1] == '-' || end[1] == '+'));
-  if (in_name(*end) || !isdigit((unsigned char)end[-1])) ts_read_fail(r, p, "malformed number");
+  if (in_word(*end) || (*end == '.' && end[1] != '.') || !isdigit((unsigned char)end[-1])) ts_read_fail(r, p, "malformed number");
   return end;
 }
 
@@ -134,9 +144,10 @@ static int kind_of(const char *p, const char *after_minus) {
   if (*p == '@') return TS_TOKEN_symbol;
   if (*p == '"') return TS_TOKEN_string;
   if (*p == '-' && p[1] == '>') return TS_TOKEN_arrow;
+  if (*p == '.' && p[1] == '.') return TS_TOKEN_range;
   if (isdigit((unsigned char)*after_minus)) return TS_TOKEN_number;
   if (in_word(*after_minus)) return TS_TOKEN_word; /* also -inf and -nan */
-  return strchr("(){}[],;:=~", *p) ? *p : TS_TOKEN_wrong;
+  return strchr("(){}[]<>,;:=~*/+", *p) ? *p : TS_TOKEN_wrong;
 }
 
 int ts_read_next(TsReader *r) {
@@ -151,7 +162,8 @@ int ts_read_next(TsReader *r) {
     case TS_TOKEN_symbol: end = end_of_name(r, p); break;
     case TS_TOKEN_number: end = end_of_number(r, p); break;
     case TS_TOKEN_string: end = end_of_string(r, p); break;
-    case TS_TOKEN_arrow: end = p + 2; break;
+    case TS_TOKEN_arrow:
+    case TS_TOKEN_range: end = p + 2; break;
     case TS_TOKEN_word:
       for (end = word; in_word(*end);) end++;
       break;

@@ -28,6 +28,8 @@ enum {
   TS_TOKEN_number, /* 12  -0.5  1e-5 */
   TS_TOKEN_string, /* "as it stands, with its quotes" */
   TS_TOKEN_arrow,  /* -> */
+  TS_TOKEN_range,  /* .. */
+  TS_TOKEN_shape,  /* 8x768 */
 };
 
 typedef struct TsToken {

@@ -155,8 +155,11 @@ int ts_read_number(TsReader *r, double *out) {
     *out = (double)v;
     return 0;
   }
+  TsToken t = r->now;
   if (plain_number(r, out)) return -1;
   if (r->now.kind == '*') {
+    if (*out != floor(*out) || fabs(*out) > 0x1p53)
+      return ts_read_fail(r, t.at, "a factor of a size is a whole number");
     if (read_terms(r, (int64_t)*out, &v)) return -1;
     *out = (double)v;
   } else if (r->now.kind == '/') { /* 1/(64*B) */
@@ -241,7 +244,7 @@ int ts_read_size(TsReader *r, int64_t *out) {
   return *out < 0 ? ts_read_fail(r, at, "a size is not negative") : 0;
 }
 
-static int read_dtype(TsReader *r, TsDtype *out) {
+int ts_read_dtype(TsReader *r, TsDtype *out) {
   TsToken t = r->now;
   if (t.kind != TS_TOKEN_word) return ts_read_unexpected(r, "a dtype");
   *out = ts_dtype_parse(t.at, t.len);
@@ -254,7 +257,7 @@ static int read_dtype(TsReader *r, TsDtype *out) {
 int ts_read_type(TsReader *r, TsMeta *out) {
   TsDtype d;
   *out = (TsMeta){0};
-  if (read_dtype(r, &d) || ts_read_expect(r, '[', "'[' behind the dtype")) return -1;
+  if (ts_read_dtype(r, &d) || ts_read_expect(r, '[', "'[' behind the dtype")) return -1;
   out->dtype = (uint8_t)d;
   while (r->now.kind != ']') {
     if (out->ndim == TS_MAX_RANK)
@@ -366,7 +369,7 @@ static int read_attr(TsReader *r, const TsAttrSpec *s, TsAttr *a) {
     case TS_ATTR_str: return ts_read_string(r, &a->str);
     case TS_ATTR_choice: return read_choice(r, s, &a->i);
     case TS_ATTR_dtype:
-      if (read_dtype(r, &d)) return -1;
+      if (ts_read_dtype(r, &d)) return -1;
       a->i = d;
       return 0;
     default: return read_list(r, a);

@@ -31,6 +31,7 @@ int ts_read_number(TsReader *r, double *out);
 int ts_read_int(TsReader *r, const char *what, int64_t *out);
 int ts_read_string(TsReader *r, const char **out);
 int ts_read_size(TsReader *r, int64_t *out);
+int ts_read_dtype(TsReader *r, TsDtype *out);
 int ts_read_type(TsReader *r, TsMeta *out);
 /* attr[0..n) has the defaults before; `of` is the operator, for messages. */
 int ts_read_attrs(TsReader *r, const TsToken *of, const TsAttrSpec *spec, int n, TsAttr *attr);

@@ -179,6 +179,11 @@ typedef struct Named {
   TsAttr value;
 } Named;
 
+/* The names of a table of attributes end where their length says. */
+static bool is_named(const TsAttrSpec *s, const char *name) {
+  return strlen(name) == (size_t)s->namelen && !memcmp(s->name, name, (size_t)s->namelen);
+}
+
 static TsTileStmt *emit(TsTileBuild *b, int op, int nin, const TsTileVal *in, int nnamed,
                         const Named *named, int nout, const TsTileType *out) {
   TsAttr attr[TS_MAX_ATTR];
@@ -187,7 +192,7 @@ static TsTileStmt *emit(TsTileBuild *b, int op, int nin, const TsTileVal *in, in
   for (int i = 0; i < n; i++) attr[i] = spec[i].preset;
   for (int k = 0; k < nnamed; k++)
     for (int i = 0; i < n; i++)
-      if (!strcmp(spec[i].name, named[k].name)) attr[i] = named[k].value;
+      if (is_named(&spec[i], named[k].name)) attr[i] = named[k].value;
   return ts_tile_emit(b, op, nin, in, attr, nout, out);
 }
 
@@ -320,11 +325,12 @@ void ts_tile_store(TsTileBuild *b, TsTileVal memory, const TsTileVal *at, TsTile
 }
 
 /* ---- loops */
-static TsTileVal region_param(TsTile *k, TsTileRegion *r, const TsTileType *type) {
-  TsTileVal v = new_value(k, type);
-  if (!v) return NULL;
+TsTileVal ts_tile_region_param(TsTile *k, TsTileRegion *r, const TsTileType *type) {
+  TsTileVal v = new_value(k, type), *list = grown(k, r->param, r->nparam, sizeof *list);
+  if (!v || !list) return NULL;
   v->region = r;
   v->index = r->nparam;
+  r->param = list;
   r->param[r->nparam++] = v;
   return v;
 }
@@ -347,11 +353,11 @@ TsTileLoop ts_tile_for(TsTileBuild *b, TsTileVal lo, TsTileVal hi, int64_t step,
                 (Named[]){{"step", whole(step)}, {"parallel", flag(parallel)}}, ncarry, type);
   if (!l.stmt) return l;
   TsTileRegion *r = l.stmt->region[0];
-  if (!(r->param = take(k, sizeof *r->param * (size_t)(ncarry + 1)))) return l;
-  l.i = region_param(k, r, &index);
-  for (int i = 0; i < ncarry; i++) region_param(k, r, &type[i]);
+  l.i = ts_tile_region_param(k, r, &index);
+  for (int i = 0; i < ncarry; i++) ts_tile_region_param(k, r, &type[i]);
+  if (k->failed) return l;
   l.carry = r->param + 1;
-  if (!k->failed) b->at = r;
+  b->at = r;
   return l;
 }
 
@@ -371,6 +377,6 @@ const TsAttr *ts_tile_attr(const TsTileStmt *s, const char *name) {
   int n;
   const TsAttrSpec *spec = ts_tile_op_attrs(s->op, &n);
   for (int i = 0; i < n; i++)
-    if (!strcmp(spec[i].name, name)) return &s->attr[i];
+    if (is_named(&spec[i], name)) return &s->attr[i];
   TS_BUG("%s has no attribute %s", ts_tile_op_name(s->op), name);
 }

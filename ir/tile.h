@@ -153,6 +153,9 @@ TsTileStmt *ts_tile_emit(TsTileBuild *b, int op, int nin, const TsTileVal *in, c
 TsTileVal ts_tile_emit1(TsTileBuild *b, int op, int nin, const TsTileVal *in, const TsAttr *attr,
                         const TsTileType *out);
 
+/* A parameter more of a region; for whoever makes regions without the short forms. */
+TsTileVal ts_tile_region_param(TsTile *k, TsTileRegion *r, const TsTileType *type);
+
 /* ---- short forms. Result types follow from the operands. */
 TsTileType ts_tile_type(TsDtype d, int rank, const int64_t *dim); /* of a value */
 TsTileType ts_tile_vector(TsDtype d, int64_t n);
@@ -235,6 +238,11 @@ int ts_tile_check(const TsTile *k, const TsTarget *target, TsError *err);
  * integers and bool; of integers minimum maximum floordiv mod; the rows of ir/tile.def. */
 bool ts_tile_primitive(int op, TsDtype operand);
 TsTile *ts_tile_expand(const TsTile *k, TsError *err);
+/* Removes what has no effect and whose results nobody uses, in place; how many statements went
+ * (ir/tile_dce.c). */
+int ts_tile_dce(TsTile *k);
+/* Whether a statement does more than make its results. */
+bool ts_tile_effect(const TsTileStmt *s);
 /* Block form to explicit form for a CPU with vectors (ir/tile_vectorise.c). */
 TsTile *ts_tile_vectorise(const TsTile *k, const TsTarget *target, TsError *err);
 

@@ -76,11 +76,12 @@ static void parse_inputs(TsOpInfo *o) {
   }
 }
 
-/* A list default is written "1,1"; its numbers live as long as the table. */
+/* A list default is written "1,1" or, without any, "[]"; its numbers live as long as the table. */
 static void parse_list(TsAttr *a, const char *s, size_t len) {
   static int64_t pool[256];
   static int used;
   a->ints = pool + used;
+  if (len == 2 && !memcmp(s, "[]", 2)) return;
   for (const char *end = s + len; s < end;) {
     char *next;
     TS_ASSERT(used < 256);
@@ -188,8 +189,21 @@ static const char *nth_name(const void *arg, int i) {
   return table[i].name;
 }
 
+/* The longest name that the word goes on behind: mse of mse_loss. */
+static const char *beginning(const char *word) {
+  const char *best = NULL;
+  size_t most = 1;
+  for (int i = 0; i < TS_OP_COUNT; i++) {
+    size_t n = strlen(table[i].name);
+    if (n > most && !strncmp(word, table[i].name, n) && word[n] == '_')
+      best = table[i].name, most = n;
+  }
+  return best;
+}
+
 const char *ts_op_suggest(const char *name) {
-  return ts_text_closest(name, TS_OP_COUNT, nth_name, NULL);
+  const char *guess = ts_text_closest(name, TS_OP_COUNT, nth_name, NULL);
+  return guess ? guess : beginning(name);
 }
 
 /* ---- attributes */

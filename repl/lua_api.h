@@ -48,6 +48,8 @@ void ts_lua_open_foreign(lua_State *L);       /* functions from outside */
 void ts_lua_open_files(lua_State *L);         /* mapping and writing files */
 void ts_lua_open_system(lua_State *L);        /* threads, memory, hash, isa, ... */
 void ts_lua_open_ir(lua_State *L);            /* the text of graphs */
+void ts_lua_open_jit(lua_State *L);           /* the tiers */
+void ts_lua_open_tile(lua_State *L);         /* kernels of Tile IR */
 
 /* Prints x for a terminal of `width` columns into text. */
 struct TsText;

@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "ir/control.h"
+#include "ir/recursion.h"
 #include "repl/lua_graph.h"
 #include "vm/capture.h"
+#include "vm/compile.h"
 
 static int need_capture(lua_State *L, TsContext *c) {
   if (!c->capture) return luaL_error(L, "no function is being captured");
@@ -106,7 +108,8 @@ static TsNodeOp control_op(lua_State *L, const char *kind) {
                {"cond", TS_NODE_cond},
                {"while_loop", TS_NODE_while_loop},
                {"scan", TS_NODE_scan},
-               {"fixed_point", TS_NODE_fixed_point}};
+               {"fixed_point", TS_NODE_fixed_point},
+               {"recursive", TS_NODE_recursive}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(kind, known[i].name)) return known[i].op;
   return (TsNodeOp)luaL_error(L, "control: no operator %s", kind);
@@ -137,6 +140,16 @@ static void control_attrs(lua_State *L, int table, TsNodeOp op, TsAttr *attr) {
 
 static int values_of(lua_State *L, TsContext *c, int table, TsVal **out);
 
+static int push_outputs(lua_State *L, TsContext *c, TsNode *n) {
+  luaL_checkstack(L, n->nout + 4, "results");
+  for (int i = 0; i < n->nout; i++) {
+    TsTensor *t = ts_capture_own_symbol(c, &n->out[i]);
+    if (!t) return ts_lua_raise(L);
+    ts_lua_push(L, t);
+  }
+  return n->nout;
+}
+
 static int control(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsNodeOp op = control_op(L, luaL_checkstring(L, 1));
@@ -151,13 +164,46 @@ static int control(lua_State *L) {
   control_attrs(L, 4, op, attr);
   TsNode *made = ts_graph_control(g, op, n, in, nregion, region, attr);
   if (!made) return ts_lua_raise(L);
-  luaL_checkstack(L, made->nout + 4, "results");
-  for (int i = 0; i < made->nout; i++) {
-    TsTensor *t = ts_capture_own_symbol(c, &made->out[i]);
-    if (!t) return ts_lua_raise(L);
-    ts_lua_push(L, t);
-  }
-  return made->nout;
+  return push_outputs(L, c, made);
+}
+
+/* recur({inputs}, {likes}, site) -> outputs of the types of likes: an inner call in the
+ * function of a recursion that is being captured */
+static int recur(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsGraph *g = ts_capture_graph(c);
+  TsAttr site = ts_attr_int(luaL_checkinteger(L, 3));
+  TsTensor **like;
+  TsVal *in;
+  need_capture(L, c);
+  g->b.failed = false;
+  const char *place = c->where(c->where_arg);
+  if (place) g->line = ts_graph_place(g->unit, place);
+  int n = values_of(L, c, 1, &in), nout = ts_lua_list(L, 2, &like);
+  TsMeta *out = lua_newuserdata(L, sizeof *out * (size_t)(nout + 1));
+  for (int i = 0; i < nout; i++) out[i] = like[i]->meta, out[i].weak = out[i].device = 0;
+  TsNode *made =
+      ts_graph_node(g, TS_NODE_recur, n, in, 0, NULL, TS_RECUR_nattr, &site, nout, out, NULL);
+  if (!made) return ts_lua_raise(L);
+  return push_outputs(L, c, made);
+}
+
+/* capture_mark() -> graph, streams: for capture_reset, which gives up what was begun since */
+static int capture_mark(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  need_capture(L, c);
+  TsCaptureMark mark = ts_capture_mark(c);
+  lua_pushlightuserdata(L, mark.g);
+  lua_pushinteger(L, mark.nrandom);
+  return 2;
+}
+
+static int capture_reset(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  need_capture(L, c);
+  luaL_checktype(L, 1, LUA_TLIGHTUSERDATA);
+  ts_capture_reset(c, (TsCaptureMark){lua_touserdata(L, 1), (int)luaL_checkinteger(L, 2)});
+  return 0;
 }
 
 /* ---- derivatives inside a capture */
@@ -185,17 +231,37 @@ static int values_of(lua_State *L, TsContext *c, int table, TsVal **out) {
   return n;
 }
 
-/* gradient({y...}, {dy or false...}, {x...}) -> {dx or false...} */
+/* The ys with what the program keeps beside them, recognised before they are differentiated.
+ * kept: an index of a list, or 0. */
+static int recognise(lua_State *L, TsContext *c, TsGraph *g, int ny, TsVal *y, int nx,
+                     const TsVal *x, int kept) {
+  TsVal *other = NULL;
+  int n = ny, nother = kept ? values_of(L, c, kept, &other) : 0;
+  TsVal *all =
+      lua_newuserdata(L, sizeof *all * (size_t)(ny + nother + ts_capture_updated(c, NULL) + 1));
+  memcpy(all, y, sizeof *y * (size_t)ny);
+  for (int i = 0; i < nother; i++)
+    if (other[i] && !other[i]->meta.weak) all[n++] = other[i];
+  n += ts_capture_updated(c, all + n);
+  if (ts_compile_recognise(c, g, n, all, nx, x)) return -1;
+  memcpy(y, all, sizeof *y * (size_t)ny);
+  return 0;
+}
+
+/* gradient({y...}, {dy or false...}, {x...} [, {kept...}]) -> {dx or false...}; kept: what
+ * the function returns besides */
 static int gradient(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsVal *y, *dy, *x;
   need_capture(L, c);
+  lua_settop(L, 4);
   int ny = values_of(L, c, 1, &y);
   if (values_of(L, c, 2, &dy) < ny) return luaL_error(L, "gradient: a dy for each y");
   int nx = values_of(L, c, 3, &x);
   TsVal *dx = lua_newuserdata(L, sizeof *dx * (size_t)(nx + 1));
   TsGraph *g = ts_capture_graph(c);
   g->b.failed = false;
+  if (recognise(L, c, g, ny, y, nx, x, lua_istable(L, 4) ? 4 : 0)) return ts_lua_raise(L);
   if (ts_graph_gradient(g, ny, y, dy, nx, x, dx)) return ts_lua_raise(L);
   return push_values(L, c, nx, dx);
 }
@@ -240,6 +306,9 @@ static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
                                      {"region_param", region_param},
                                      {"region_end", region_end},
                                      {"control", control},
+                                     {"recur", recur},
+                                     {"capture_mark", capture_mark},
+                                     {"capture_reset", capture_reset},
                                      {"gradient", gradient},
                                      {"jvp", jvp},
                                      {NULL, NULL}};

@@ -12,6 +12,7 @@
 #include "repl/lua_api.h"
 #include "vm/capture.h"
 #include "vm/control.h"
+#include "vm/defer.h"
 #include "vm/foreign.h"
 #include "vm/tape.h"
 
@@ -122,7 +123,7 @@ static int forward_body(lua_State *L) {
     lua_rawgeti(L, -1, i + 1);
     k->out[i] = ts_tensor_contiguous(c, ts_lua_check_tensor(L, -1, k->f->name));
     lua_pop(L, 1);
-    if (!k->out[i]) return ts_lua_raise(L);
+    if (!k->out[i] || ts_defer_force(k->out[i])) return ts_lua_raise(L);
   }
   return 0;
 }
@@ -516,6 +517,7 @@ static int custom_record(lua_State *L) {
   TsTensor **own = lua_newuserdata(L, sizeof *own * (size_t)(nout + 1));
   int n = 0;
   for (; n < nout && !failed; n++) {
+    if ((failed = ts_defer_force(out[n]))) break;
     bool old = out[n]->requires_grad || out[n]->origin;
     for (int i = 0; i < nin; i++) old |= out[n] == in[i];
     own[n] = old ? ts_tensor_view(out[n], &out[n]->meta, out[n]->stride, out[n]->offset)

@@ -4,11 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "ir/graph_export.h"
+#include "ir/sched.h"
 #include "ir/symbolic.h"
+#include "jit/jit.h"
 #include "lib/text.h"
 #include "repl/lua_graph.h"
 #include "vm/compile.h"
+#include "vm/defer.h"
 #include "vm/lower.h"
 #include "vm/tape.h"
 
@@ -23,6 +27,7 @@ typedef struct Function {
   TsText rewrites; /* a line for each rule that fired */
   TsCode *code;
   TsFrame *frame;
+  TsJitFunction *hot;
 } Function;
 
 int ts_lua_list(lua_State *L, int table, TsTensor ***out) {
@@ -47,6 +52,7 @@ void ts_lua_push_graph(lua_State *L, TsGraph *g) {
 
 void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw) {
   TsText log = {0};
+  if (raw->unit->recognised.at) ts_text_str(&log, raw->unit->recognised.at);
   TsGraph *g = ts_compile_rewrite(c, raw, &log);
   if (!g) {
     ts_capture_release(raw);
@@ -67,6 +73,8 @@ static int ready(lua_State *L, Function *f) {
   TsContext *c = ts_lua_context(L);
   if (!f->code && !(f->code = ts_lower_donating(c, f->g, f->donated))) return ts_lua_raise(L);
   if (!f->frame && !(f->frame = ts_frame_new(c, f->code))) return ts_lua_raise(L);
+  if (!f->hot && !(f->hot = ts_jit_function(c->jit, f->g, f->donated)))
+    return luaL_error(L, "out of memory");
   return 0;
 }
 
@@ -126,6 +134,7 @@ static int run(lua_State *L) {
   ready(L, f);
   const TsCode *code = f->code;
   int n = ts_lua_list(L, 2, &args), k = 0;
+  if (ts_defer_force_all(n, args)) return ts_lua_raise(L);
   TsTensor **all = lua_newuserdata(L, sizeof *all * (size_t)(code->nparam + code->nresult + 1));
   results = all + code->nparam;
   for (int i = 0; i < code->nparam; i++) {
@@ -150,7 +159,10 @@ static int run(lua_State *L) {
     save_updated(L, f, before);
   }
   uint64_t stream = c->stream;
-  if (ts_frame_run(f->frame, all, results)) return ts_lua_raise(L);
+  TsFrame *frame = ts_jit_enter(f->hot, f->frame);
+  int failed = ts_frame_run(frame, all, results);
+  ts_jit_leave(f->hot, frame, failed);
+  if (failed) return ts_lua_raise(L);
   if (record && record_run(c, f, before, all, results, stream)) {
     for (int i = 0; i < code->nresult; i++) ts_tensor_unref(results[i]);
     return ts_lua_raise(L);
@@ -158,6 +170,16 @@ static int run(lua_State *L) {
   luaL_checkstack(L, code->nresult + 4, "results");
   for (int i = 0; i < code->nresult; i++) ts_lua_push(L, results[i]);
   return code->nresult;
+}
+
+static int schedule_text(lua_State *L, Function *f, TsText *t) {
+  TsError *err = &ts_lua_context(L)->err;
+  TsSched *s = ts_sched_new(f->g, NULL, ts_cpu_threads(), err);
+  if (!s) return ts_lua_raise(L);
+  int illegal = ts_sched_check(s, err);
+  ts_sched_text(s, t);
+  ts_sched_free(s);
+  return illegal ? ts_lua_raise(L) : 0;
 }
 
 static int text_of(lua_State *L) {
@@ -175,6 +197,8 @@ static int text_of(lua_State *L) {
   } else if (!strcmp(what, "bytecode")) {
     ready(L, f);
     ts_code_text(f->code, &t);
+  } else if (!strcmp(what, "schedule")) {
+    schedule_text(L, f, &t);
   } else if (!strcmp(what, "captured")) {
     ts_graph_text(f->raw ? f->raw : f->g, &t);
   } else if (!strcmp(what, "graph")) {
@@ -183,7 +207,7 @@ static int text_of(lua_State *L) {
     return ts_lua_fail(
         L, TS_ERR_argument,
         "there is no level '%s'; levels are captured, rewrites, graph, concrete, "
-        "bytecode, dot, json, places",
+        "schedule, bytecode, dot, json, places",
         what);
   }
   lua_pushlstring(L, t.at ? t.at : "", t.len);
@@ -228,6 +252,7 @@ static int captured(lua_State *L) {
 
 static int collect(lua_State *L) {
   Function *f = check(L);
+  ts_jit_function_free(f->hot);
   ts_frame_free(f->frame);
   ts_code_free(f->code);
   ts_capture_release(f->g);

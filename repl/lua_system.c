@@ -9,6 +9,7 @@
 #include "devices/memory.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
+#include "vm/defer.h"
 #include "vm/fft.h"
 #include "vm/gemm.h"
 
@@ -167,6 +168,7 @@ static int profile(lua_State *L) {
   static const char *const names[] = {"strict", "deterministic", "fast", NULL};
   TsContext *c = ts_lua_context(L);
   const char *old = names[c->profile];
+  if (ts_defer_settle(c, true)) return ts_lua_raise(L);
   if (!lua_isnoneornil(L, 1)) c->profile = (TsProfile)luaL_checkoption(L, 1, NULL, names);
   lua_pushstring(L, old);
   return 1;

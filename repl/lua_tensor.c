@@ -9,6 +9,7 @@
 #include "lib/text.h"
 #include "repl/display.h"
 #include "repl/lua_api.h"
+#include "vm/defer.h"
 
 /* What the userdata holds. The first word tells our userdata from others', so
  * that checking a type needs no look-up of metatables. */
@@ -70,6 +71,7 @@ static void charge(lua_State *L, TsContext *c) {
   double start = seconds();
   lua_gc(L, LUA_GCCOLLECT, 0);
   double end = seconds(), share = (end - start) / (end - charged.finished);
+  if (ts_defer_settle(c, false)) ts_error_clear(&c->err); /* whoever reads them will be told */
   if (share > 0.125 && charged.floor < MOST_ALLOWANCE) charged.floor *= 2;
   if (share < 0.03 && charged.floor > LEAST_ALLOWANCE) charged.floor /= 2;
   charged.finished = end;
@@ -267,6 +269,7 @@ static int set(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "assignment");
   const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "0";
   if (!strcmp(key, "requires_grad")) {
+    if (ts_defer_force(x)) return ts_lua_raise(L);
     x->requires_grad = (uint8_t)lua_toboolean(L, 3);
     return 0;
   }
@@ -384,8 +387,10 @@ static int copy_from(lua_State *L) {
 /* The address of the first element, for ffi.cast; the host copy becomes the only
  * valid one, since the caller may write. */
 static int data_ptr(lua_State *L) {
-  void *p = ts_tensor_write(ts_lua_check_tensor(L, 1, "data_ptr"));
+  TsTensor *x = ts_lua_check_tensor(L, 1, "data_ptr");
+  void *p = ts_tensor_write(x);
   if (!p) return ts_lua_raise(L);
+  x->storage->held = TS_HELD_NEVER;
   lua_pushlightuserdata(L, p);
   return 1;
 }
@@ -417,6 +422,7 @@ static int bytes(lua_State *L) {
 
 static int requires_grad_(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "requires_grad_");
+  if (ts_defer_force(x)) return ts_lua_raise(L);
   x->requires_grad = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
   lua_settop(L, 1);
   return 1;
@@ -487,6 +493,8 @@ static int open_core(lua_State *L) {
   ts_lua_open_graph(L);
   ts_lua_open_foreign(L);
   ts_lua_open_ir(L);
+  ts_lua_open_jit(L);
+  ts_lua_open_tile(L);
   ts_lua_push_methods(L);
   lua_setfield(L, -2, "methods");
   return 1;

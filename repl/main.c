@@ -9,6 +9,7 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
+#include "jit/jit.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
 #include "repl/options.h"
@@ -45,9 +46,14 @@ static int run_init(lua_State *L) {
   return code;
 }
 
-/* -jon, -joff, -jflush; -jv=file: the module jit.v started with its arguments. */
+/* -jv tells what our tiers do. The others are LuaJIT's: -jon, -joff, -jflush; -jv=file: the
+ * module jit.v started with its arguments. */
 static int run_jit(lua_State *L, const char *command) {
   char name[64];
+  if (!strcmp(command, "v")) {
+    ts_jit_verbose(ts_lua_context(L)->jit, true);
+    return TS_EXIT_OK;
+  }
   int n = (int)strcspn(command, "=");
   snprintf(name, sizeof name, "%.*s", n, command);
   lua_getglobal(L, "require");
@@ -112,6 +118,7 @@ static int failed(TsContext *c, const char *option) {
 
 static int apply(TsContext *c, const TsOptions *o) {
   c->trap = o->nan_trap;
+  if (o->no_jit) ts_jit_enable(c->jit, false);
   if (o->threads >= 0) ts_cpu_set_threads(o->threads);
   if (o->devices && ts_device_configure(o->devices, &c->err)) return failed(c, "--devices");
   if (!o->isa) return TS_EXIT_OK;
@@ -192,7 +199,8 @@ int main(int argc, char **argv) {
   }
   lua_State *L = luaL_newstate();
   TsContext *c = ts_context_open();
-  if (!L || !c) {
+  if (c) c->jit = ts_jit_open(c);
+  if (!L || !c || !c->jit) {
     fprintf(stderr, "tessera: out of memory\n");
     return TS_EXIT_ERROR;
   }
@@ -212,6 +220,7 @@ int main(int argc, char **argv) {
   if (!code) code = run(L, &o);
 #ifdef __SANITIZE_ADDRESS__
   lua_close(L);
+  ts_jit_close(c->jit);
   ts_context_close(c);
   free(o.step);
   exit(code); /* looks for leaks */

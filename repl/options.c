@@ -23,7 +23,7 @@ static const struct {
     {CODE, 'e', NULL, "code", "run code; may be given several times"},
     {INTERACTIVE, 'i', NULL, NULL, "the prompt, after code and script"},
     {MODULE, 'l', NULL, "module", "require a module; -l tessera makes op, nn, ... globals"},
-    {JIT, 'j', NULL, "command", "LuaJIT's: -joff, -jv, -jp=fl, ..."},
+    {JIT, 'j', NULL, "command", "-jv tells what gets compiled; LuaJIT's: -joff, -jp=fl, ..."},
     {LEVEL, 'O', NULL, "level", "LuaJIT's optimisation level"},
     {NO_ENVIRONMENT, 'E', NULL, NULL, "ignore LUA_INIT, LUA_PATH and LUA_CPATH"},
     {THREADS, 0, "threads", "N", "threads of the CPU; 0, the default: one per processor"},

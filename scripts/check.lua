@@ -1,5 +1,6 @@
 -- The test runner: every tests/**/*.lua (see scripts/run_test.lua), every
--- tests/**/*.graph (scripts/run_graph.lua) and every C test program given after "--c". Ends with "N passed, N failed".
+-- tests/**/*.graph and *.tile (scripts/run_graph.lua) and every C test program given after
+-- "--c". Ends with "N passed, N failed".
 --   bin/tessera scripts/check.lua [--jobs N] [--c program...] [-- filter...]
 local tessera = arg[-1] or "bin/tessera"
 local jobs, programs, filters, into = 2, {}, {}, nil
@@ -29,11 +30,11 @@ local function wanted(name)
 end
 
 local tests = {}
-local list = io.popen("find tests -name '*.lua' -o -name '*.graph' | LC_ALL=C sort")
+local list = io.popen("find tests -name '*.lua' -o -name '*.graph' -o -name '*.tile' | LC_ALL=C sort")
 for path in list:lines() do
   -- Names that begin with _ are libraries of the tests.
   if not path:match("/_[^/]*$") and wanted(path) then
-    local runner = path:match "%.graph$" and "run_graph.lua " or "run_test.lua "
+    local runner = not path:match "%.lua$" and "run_graph.lua " or "run_test.lua "
     tests[#tests + 1] = { name = path, command = tessera .. " scripts/" .. runner .. path }
   end
 end

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks the include direction: lib <- devices <- ir <- vm <- jit <- repl. Each
 # folder includes itself and what stands left of it; only repl includes LuaJIT,
-# only devices/ names a driver's API.
+# only jit LLVM, only devices/ names a driver's API.
 set -eu
 cd "$(dirname "$0")/.."
 order="lib devices ir vm jit repl"
@@ -28,6 +28,10 @@ for from in $order; do
   done
   if [ "$from" != repl ] && grep -rnE --include='*.[ch]' '<(lua|lualib|lauxlib|luajit)\.h>' "$from" >&2; then
     echo "layers: only repl includes LuaJIT" >&2
+    bad=1
+  fi
+  if [ "$from" != jit ] && grep -rnE --include='*.[ch]' '<llvm' "$from" >&2; then
+    echo "layers: only jit includes LLVM" >&2
     bad=1
   fi
   if [ "$from" != devices ] && grep -rnE --include='*.[ch]' '<(cuda|hip/|level_zero/)' "$from" >&2; then

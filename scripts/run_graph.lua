@@ -1,7 +1,8 @@
--- Runs one test of IR text. A file is one of
+-- Runs one test of IR text: a graph (*.graph) or a kernel (*.tile). A file is one of
 --   graph ...              printed canonically, it is the file again; lines that begin with //
 --                          do not count
---   // run: json           printed in another form (places, json, dot); what is expected
+--   // run: json           printed in another form (of graphs places, json, dot; of kernels
+--                          places); what is expected
 --   graph ...              stands behind the line "// want", or is the graph itself
 --   // want
 --   {"graphs": ...
@@ -44,18 +45,21 @@ local text = read(path)
 local form = text:match "^// run: (%w+)" or "text"
 local input, wanted = text:match "^(.-\n)// want\n(.*)$"
 local message = text:match "^//! ([^\n]*)"
-local got, err = core.graph_parse(input or text, form)
+local parse = path:match "%.tile$" and core.tile_parse or core.graph_parse
+local got, err = parse(input or text, form)
 if message then
   if got then fail(message, "no error") end
   if not err:find(message, 1, true) then fail(message, err) end
 elseif not got then
-  fail("a graph", err)
+  fail("no error", err)
+elseif got == (wanted or without_comments(text)) then
+  -- as expected
 elseif os.getenv "GOLDEN" then
   local head = input and input .. "// want\n" or text:match "^[^\n]*//[^\n]*\n" or ""
   local file = assert(io.open(path, "wb"))
   file:write(head, got)
   file:close()
-elseif got ~= (wanted or without_comments(text)) then
+else
   difference(wanted or without_comments(text), got)
 end
 print "checks 1 failed 0"

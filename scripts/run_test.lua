@@ -3,11 +3,13 @@
 --   statement  --> text      compares what the statement prints
 --   code       --! text      expects an error whose message contains text
 -- A lone comment line "--> text" continues the expected text of the line above.
--- Prints a line for each failure and, last, "checks N failed M".
+-- Prints a line for each failure and, last, "checks N failed M". GOLDEN=1 in the environment
+-- writes what comes out as what is expected; errors stay as they are written.
 
 local core = require "tessera.core"
 local path = arg[1]
 local failed, checks = 0, 0
+local golden = os.getenv "GOLDEN" and {} -- text by line
 
 local function fail(line, what, wanted, got)
   failed = failed + 1
@@ -42,12 +44,17 @@ local function show_all(...)
   return table.concat(parts, ", ")
 end
 
+local function compare(line, what, wanted, got)
+  if got == wanted then return end
+  if golden then golden[line] = got else fail(line, what, wanted, got) end
+end
+
 local check = {}
 
 function check.value(line, wanted, ...)
   checks = checks + 1
   local got = show_all(...)
-  if got ~= wanted then fail(line, "value", wanted, got) end
+  compare(line, "value", wanted, got)
 end
 
 function check.prints(line, wanted, run)
@@ -60,8 +67,8 @@ function check.prints(line, wanted, run)
   end
   local ok, err = pcall(run)
   print = real
-  local got = ok and table.concat(out, "\n") or "error: " .. tostring(err)
-  if got ~= wanted then fail(line, "output", wanted, got) end
+  if ok then return compare(line, "output", wanted, table.concat(out, "\n")) end
+  fail(line, "output", wanted, "error: " .. tostring(err))
 end
 
 function check.fails(line, wanted, run)
@@ -74,10 +81,31 @@ function check.fails(line, wanted, run)
   end
 end
 
+local function lines_of(text)
+  local lines = {}
+  for line in (text .. "\n"):gmatch "(.-)\r?\n" do lines[#lines + 1] = line end
+  return lines
+end
+
+-- The script with the golden lines in place of what was expected there.
+local function rewritten(text)
+  local lines, out, i = lines_of((text:gsub("\n$", ""))), {}, 1
+  while lines[i] do
+    local new = golden[i] and lines_of(golden[i])
+    out[#out + 1] = new and lines[i]:match "^(.-%s*%-%->).*$" .. " " .. new[1] or lines[i]
+    i = i + 1
+    if new then
+      local indent = lines[i - 1]:match "^%s*"
+      for k = 2, #new do out[#out + 1] = indent .. "--> " .. new[k] end
+      while lines[i] and lines[i]:match "^%s*%-%->" do i = i + 1 end
+    end
+  end
+  return table.concat(out, "\n") .. "\n"
+end
+
 -- The script with its expectations turned into calls, line for line.
 local function translate(text)
-  local lines, out = {}, {}
-  for line in (text .. "\n"):gmatch("(.-)\r?\n") do lines[#lines + 1] = line end
+  local lines, out = lines_of(text), {}
   for i, line in ipairs(lines) do
     local code, mark, wanted = line:match("^(.-)%s*%-%-([>!]) ?(.*)$")
     if not code or code:match("^%s*$") or code:match("^%s*%-%-") then
@@ -105,7 +133,8 @@ local function translate(text)
 end
 
 local file = assert(io.open(path, "rb"))
-local code = translate(file:read("*a"))
+local text = file:read "*a"
+local code = translate(text)
 file:close()
 __check = check
 local chunk, err = loadstring(code, "@" .. path)
@@ -117,6 +146,12 @@ end
 if err then
   failed = failed + 1
   print(err)
+end
+if golden and next(golden) and not err then
+  file = assert(io.open(path, "wb"))
+  file:write(rewritten(text))
+  file:close()
+  print(path .. ": written")
 end
 print(("checks %d failed %d"):format(checks, failed))
 os.exit(failed == 0 and 0 or 1, true)

@@ -4,6 +4,20 @@
 set -eu
 packages="gcc make pkg-config libluajit-5.1-dev libluajit-5.1-common lua-cjson-dev liblapack-dev libblas-dev
           gfortran libc6-dev libffi-dev"
+# LLVM generates code while the program runs. The newest that this system offers; it comes from
+# Debian's security archive, and without it the program is built without a JIT.
+offered() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [0-9]'; }
+llvm=
+for v in 22 21 20 19; do
+  [ -e "/usr/lib/llvm-$v/lib/libLLVMPasses.a" ] && llvm=none && break
+done
+if [ -z "$llvm" ] && [ "$(id -u)" = 0 ]; then
+  offered llvm-22-dev || offered llvm-19-dev || apt-get update -qq
+  for v in 22 21 20 19; do
+    offered "llvm-$v-dev" && llvm="llvm-$v-dev lld-$v" && break
+  done
+fi
+[ -z "$llvm" ] || [ "$llvm" = none ] || packages="$packages $llvm libstdc++-12-dev zlib1g-dev libzstd-dev"
 missing=
 for p in $packages; do
   dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"

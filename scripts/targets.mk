@@ -9,6 +9,8 @@ CTEST_BIN := $(CTEST:%=$(BUILD)/%)
 WITH_tests/repl/edit_test := tests/repl/edit_session.c tests/repl/screen_model.c
 LINK_tests/repl/edit_test := -Wl,--wrap=malloc,--wrap=realloc,--wrap=strdup
 LINK_tests/ir/graph_text_test := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+LINK_tests/ir/tile_text_test := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+LINK_tests/ir/tile_run_test := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 # The pool of gemm_test hides the one of the core.
 LINK_tests/vm/gemm_test   := -Wl,-z,muldefs
 LINK_tests/elem/ulp       := -Wl,-Bstatic -lquadmath -Wl,-Bdynamic
@@ -17,6 +19,7 @@ LINK_tests/elem/ulp       := -Wl,-Bstatic -lquadmath -Wl,-Bdynamic
 ARGS_tests/elem/ulp      := --step 40009 --random 100000
 LONG_tests/elem/ulp      := --step 1009 --random 1000000
 LONG_tests/ir/graph_text_test := 10000
+LONG_tests/ir/tile_text_test := 100000
 ARGS_tests/vm/gemm_test  := 8
 LONG_tests/vm/gemm_test  := 400
 
@@ -27,12 +30,18 @@ CTEST_LONG := $(foreach t,$(CTEST),"$(strip $(BUILD)/$(t) $(or $(LONG_$(t)),$(AR
 # binary128, which the exact values are computed in, is gcc's.
 $(BUILD)/tests/elem/ulp.o: override CC := gcc
 
+# An archive of the program without its main: a test gets what it calls, and few call LLVM.
+CORE_LIB := $(BUILD)/core.a
+$(CORE_LIB): $(CORE)
+	@rm -f $@
+	@ar rcs $@ $(CORE)
+
 define CTEST_RULE
-$(BUILD)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(1).c $(WITH_$(1))) $(CORE)
+$(BUILD)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(1).c $(WITH_$(1))) $(CORE_LIB)
 	@echo "  link   $$@"
 	@$$(CC) $$(LDFLAGS) $(LINK_$(1)) -o $$@ $$^ $$(LIBS) $(LINK_$(1))
 endef
-$(foreach t,$(CTEST),$(eval $(call CTEST_RULE,$(t))))
+$(foreach t,$(CTEST) tests/jit/speed,$(eval $(call CTEST_RULE,$(t))))
 
 -include $(CTEST_OBJ:.o=.d)
 
@@ -56,9 +65,19 @@ test: $(BIN) $(CTEST_BIN) layers
 test-long: $(BIN) $(CTEST_BIN) layers
 	@$(BIN) scripts/check.lua --c $(CTEST_LONG) $(FUSED) -- $(ONLY)
 
+# What tests expect, rewritten to what comes out: read the difference. Of ONLY, or of all; what
+# fails all the same, such as an error that is none, is said by `make test`.
+golden: $(BIN)
+	@GOLDEN=1 $(BIN) scripts/check.lua -- $(ONLY) | tail -1
+	@git diff --stat -- tests
+
 # The accuracy of every pointwise row over all f32 numbers; hours, so not a test.
 ulp: $(BUILD)/tests/elem/ulp
 	@$< --step 1 --random 10000000 --out tests/elem/ulp.txt
+
+# Compile times and speed of generated kernels.
+jit-speed: $(BUILD)/tests/jit/speed
+	@$< compile && $< passes && $< run
 
 # The main job on real input.
 demo:
@@ -93,13 +112,15 @@ help:
 	@echo "make demo       set up, build, run the main job on real text"
 	@echo "make check      set up, build, run all tests"
 	@echo "make test       the tests without installing anything (ONLY=word for some)"
+	@echo "make golden     rewrite what tests expect to what comes out (ONLY=word); then git diff"
 	@echo "make test-long  the tests with more cases"
 	@echo "make ulp        measure the accuracy of every pointwise row: tests/elem/ulp.txt"
+	@echo "make jit-speed  compile times and speed of generated kernels"
 	@echo "make bench      measure beside the peers that are installed"
 	@echo "make docs       write docs/operators.md from the operator table"
 	@echo "make layers     check the include direction"
 	@echo "make install    PREFIX=/usr/local DESTDIR="
 	@echo "VARIANT=asan|debug and CC=clang choose another build"
 
-.PHONY: check test test-long ulp demo setup layers bench docs install clean help
+.PHONY: check test test-long golden ulp jit-speed demo setup layers bench docs install clean help
 .SECONDARY: $(CTEST_OBJ)

@@ -60,6 +60,7 @@ static int verify_sub(const TsCode *code, int at, TsError *err) {
   case TS_VM_group:
     return (int64_t)at + i->sub < code->ninstr ? 0 : bad(err, at, "group is too long");
   case TS_VM_fused: return (int64_t)i->sub < code->nfused ? 0 : bad(err, at, "no such kernel");
+  case TS_VM_recur: return 0;
   case TS_VM_custom: return (int64_t)i->sub < code->nref ? 0 : bad(err, at, "no such function");
   default: return (int64_t)i->sub + need <= code->nsub ? 0 : bad(err, at, "no such function");
   }
@@ -163,6 +164,11 @@ static void registers_text(const uint32_t *r, uint32_t n, TsText *t) {
   }
 }
 
+static bool has_function(const TsInstr *i) {
+  return i->op != TS_VM_update && i->op != TS_VM_custom && i->op != TS_VM_recur &&
+         i->op != TS_VM_fused;
+}
+
 static void instr_text(const TsCode *code, int at, TsText *t) {
   const TsInstr *i = &code->instr[at];
   const uint32_t *in = code->operand + i->at, *out = in + i->nin;
@@ -180,7 +186,7 @@ static void instr_text(const TsCode *code, int at, TsText *t) {
     }
   } else if (i->op == TS_VM_group) {
     ts_text_format(t, " of %u", i->sub);
-  } else if (i->op != TS_VM_update && i->op != TS_VM_custom) {
+  } else if (has_function(i)) {
     ts_text_format(t, " @%s", code->sub[i->sub]->name);
   }
   for (uint32_t k = 0; k < i->nout; k++)

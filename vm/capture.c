@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/graph_recognise.h"
+#include "vm/defer.h"
+
 /* A tensor from before, or the symbol of an argument, and its value at this point of the
  * function. */
 typedef struct Bound {
@@ -141,6 +144,7 @@ static Bound *bind(TsContext *c, TsTensor *t) {
   TsCapture *k = c->capture;
   Bound *b = find(k, t);
   if (b) return b;
+  if (ts_defer_force(t)) return NULL;
   for (int i = 0; i < k->nbound; i++)
     if (k->bound[i].updated && k->bound[i].t->storage == t->storage)
       return refuse_view(c, "a view of a tensor that was changed in place is used"), NULL;
@@ -272,7 +276,7 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (!v || ts_meta_broadcast(&m, &v->meta, &m) || !(v = fitted(g, v, &dst->meta)))
     return c->err.code ? -1
                        : ts_error_set(&c->err, TS_ERR_shape, "assignment: shapes do not fit");
-  if (is_symbol(dst) && looks_at(dst)) return refuse_view(c, "a view is changed in place");
+  if (is_symbol(dst) && is_ours(k, dst) && looks_at(dst)) return refuse_view(c, "a view is changed in place");
   if (is_symbol(dst) && !symbol_value(c, dst)) return -1;
   Bound *b = is_symbol(dst) ? find(k, dst) : bind(c, dst);
   if (!b && !is_symbol(dst)) return -1;
@@ -288,7 +292,8 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
 static int set_results(TsContext *c, TsGraph *g, int n, TsTensor *const *result) {
   TsVal *v = malloc(sizeof *v * (size_t)(n + 1));
   int failed = v ? 0 : no_memory(c);
-  for (int i = 0; i < n && !failed; i++) failed = !(v[i] = ts_capture_value(c, result[i]));
+  for (int i = 0; i < n && !failed; i++)
+    failed = !(v[i] = ts_graph_now(ts_capture_value(c, result[i])));
   /* A bare number is a tensor when it leaves. */
   g->b.failed = false;
   for (int i = 0; i < n && !failed; i++)
@@ -300,18 +305,31 @@ static int set_results(TsContext *c, TsGraph *g, int n, TsTensor *const *result)
   return failed;
 }
 
+int ts_capture_updated(TsContext *c, TsVal *v) {
+  const TsCapture *k = c->capture;
+  int n = 0;
+  for (int i = 0; k->g == k->root && i < k->nbound; i++)
+    if (k->bound[i].updated) {
+      if (v) v[n] = k->bound[i].value;
+      n++;
+    }
+  return n;
+}
+
 TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result) {
   TsCapture *k = c->capture;
   TsGraph *g = k->root;
   int failed = set_results(c, g, n, result);
   for (int i = 0; i < k->nbound && !failed; i++)
     if (k->bound[i].updated) failed = ts_graph_update(g, k->bound[i].param, k->bound[i].value);
-  if (failed) {
+  TsGraph *settled = failed ? NULL : ts_graph_settle(g);
+  if (!settled) {
     ts_capture_abort(c);
     return NULL;
   }
+  if (settled != g) ts_graph_free(g); /* its bound tensors belong to the other one now */
   close_capture(c);
-  return g;
+  return settled;
 }
 
 int ts_capture_region(TsContext *c, const char *name) {
@@ -326,6 +344,17 @@ TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result) {
   int failed = set_results(c, g, n, result);
   c->capture->g = g->parent;
   return failed ? NULL : g;
+}
+
+TsCaptureMark ts_capture_mark(TsContext *c) {
+  TsGraph *g = c->capture->g;
+  return (TsCaptureMark){g, g->unit->nrandom};
+}
+
+void ts_capture_reset(TsContext *c, TsCaptureMark mark) {
+  c->capture->g = mark.g;
+  mark.g->unit->nrandom = mark.nrandom;
+  mark.g->b.failed = false;
 }
 
 int ts_capture_into(TsContext *c, TsGraph *g, TsCaptureInto *before) {

@@ -25,6 +25,14 @@ void ts_capture_release(TsGraph *g); /* the last one unrefs bound tensors, frees
 int ts_capture_region(TsContext *c, const char *name);
 TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result);
 
+/* Regions opened since the mark are given up, and the random calls in them. */
+typedef struct TsCaptureMark {
+  TsGraph *g;
+  int nrandom;
+} TsCaptureMark;
+TsCaptureMark ts_capture_mark(TsContext *c);
+void ts_capture_reset(TsContext *c, TsCaptureMark mark);
+
 /* Calls go into g, of the capture that is open or another, until _back: adjoints written in
  * Lua. The nodes keep the line that g has. */
 typedef struct TsCaptureInto {
@@ -43,6 +51,9 @@ TsTensor *ts_capture_symbol(TsContext *c, TsVal v);
 TsTensor *ts_capture_own_symbol(TsContext *c, TsVal v);
 /* Names a captured tensor for the text: a parameter's path in its module. */
 int ts_capture_name(TsContext *c, TsTensor *t, const char *name);
+
+/* The values so far of what the function changes in place, to v unless it is NULL: how many. */
+int ts_capture_updated(TsContext *c, TsVal *v);
 
 /* What vm.c does instead of running. */
 int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,

@@ -1,7 +1,7 @@
 /* Rewriting with constants computed by the VM's kernels. */
 #include "vm/compile.h"
 
-#include "ir/graph_rewrite.h"
+#include "ir/graph_recognise.h"
 
 static bool eval(void *arg, TsOp op, int n, const double *in, const TsMeta *const *meta,
                  const TsAttr *attr, TsDtype out, double *result) {
@@ -28,16 +28,40 @@ static bool eval(void *arg, TsOp op, int n, const double *in, const TsMeta *cons
   return fine;
 }
 
-TsGraph *ts_compile_rewrite(TsContext *c, const TsGraph *g, TsText *log) {
-  TsRewriteOptions o = {.most = c->profile == TS_PROFILE_strict ? TS_REWRITE_exact
-                                                                : TS_REWRITE_rounding,
-                        .eval = eval,
-                        .arg = c,
-                        .log = log};
+static TsRewriteOptions options(TsContext *c, TsRewriteKind most, TsText *log) {
+  return (TsRewriteOptions){.most = most, .eval = eval, .arg = c, .log = log};
+}
+
+static TsRewriteKind most_of(const TsContext *c) {
+  return c->profile == TS_PROFILE_strict ? TS_REWRITE_exact : TS_REWRITE_rounding;
+}
+
+static TsGraph *rewrite(TsContext *c, const TsGraph *g, TsRewriteKind most, TsText *log) {
+  TsRewriteOptions o = options(c, most, log);
   c->no_grad++;
   TsGraph *made = ts_graph_rewrite(g, &o);
   c->no_grad--;
   for (int i = 0; made && i < made->nparam; i++)
     if (made->bound[i] && made->bound[i] != TS_GRAPH_UNBOUND) ts_tensor_ref(made->bound[i]);
   return made;
+}
+
+TsGraph *ts_compile_rewrite(TsContext *c, const TsGraph *g, TsText *log) {
+  return rewrite(c, g, most_of(c), log);
+}
+
+TsGraph *ts_compile_exact(TsContext *c, const TsGraph *g) {
+  return rewrite(c, g, TS_REWRITE_exact, NULL);
+}
+
+int ts_compile_recognise(TsContext *c, TsGraph *g, int n, TsVal *v, int nx, const TsVal *x) {
+  if (c->profile == TS_PROFILE_strict) return 0;
+  TsRewriteOptions o = options(c, most_of(c), &g->unit->recognised);
+  TsCapture *open = c->capture; /* constants are computed, not captured */
+  c->capture = NULL;
+  c->no_grad++;
+  int fired = ts_graph_recognise(g, n, v, nx, x, &o);
+  c->no_grad--;
+  c->capture = open;
+  return fired < 0 ? -1 : 0;
 }

@@ -10,4 +10,12 @@
  * NULL. Rounding rules apply unless the context's profile is strict. */
 TsGraph *ts_compile_rewrite(TsContext *c, const TsGraph *g, TsText *log);
 
+/* n values of g, to be differentiated by nx others or kept, by recognised operators
+ * (ir/graph_recognise.h), while g is captured. Not in the strict profile: there a gradient is
+ * that of the operators that the program wrote. -1 with the error. */
+int ts_compile_recognise(TsContext *c, TsGraph *g, int n, TsVal *v, int nx, const TsVal *x);
+
+/* The same with exact rules alone: of code whose author asked for nothing. */
+TsGraph *ts_compile_exact(TsContext *c, const TsGraph *g);
+
 #endif

@@ -11,6 +11,7 @@
 #include "vm/trace.h"
 
 struct TsTensor;
+struct TsDefer;
 
 typedef enum TsProfile { TS_PROFILE_strict, TS_PROFILE_deterministic, TS_PROFILE_fast } TsProfile;
 
@@ -23,6 +24,8 @@ typedef struct TsContext {
   int64_t allocated;  /* bytes of storages made since the start */
   uint64_t seed, stream; /* the generator: stream counts random operators */
   uint64_t stream_base;  /* of the function that runs: where its random calls count from */
+  struct TsMemo *memo;   /* of the recursion that runs (vm/memo.h), or NULL */
+  int runs;              /* of functions inside each other on the C stack */
   int stream_depth;      /* loops around what runs, in that function */
   TsProfile profile;
   int no_grad; /* > 0: calls are not recorded (vm/tape.h) */
@@ -30,6 +33,12 @@ typedef struct TsContext {
   int device; /* where new tensors are made */
   bool sizes_read; /* by the program while a function is captured: it may branch on them */
   struct TsCapture *capture;        /* calls become nodes of its graph; NULL: they run */
+  struct TsJit *jit; /* of the tiers above, or NULL */
+  const struct TsDefer *defer; /* who puts calls off (vm/defer.h), or NULL */
+  void *deferrer;
+  bool watched;     /* calls are shown to it */
+  int inside;       /* > 0: a handler or a compiler runs, whose calls are its own matter */
+  int64_t npending; /* tensors without bytes */
   const char *(*where)(void *arg);  /* the program's place, "file.lua:12", or NULL */
   void *where_arg;
 } TsContext;

@@ -22,10 +22,14 @@ static uint64_t distance_of(int depth, int64_t round) {
   return (z ^ z >> 31) >> 2 | 1ull << 62;
 }
 
+void ts_control_move_streams(TsContext *c, int64_t round) {
+  c->stream_base += distance_of(c->stream_depth++, round);
+}
+
 static int run_round(TsContext *c, int64_t round, TsFrame *f, TsTensor *const *in,
                      TsTensor **out) {
   uint64_t base = c->stream_base;
-  c->stream_base = base + distance_of(c->stream_depth++, round);
+  ts_control_move_streams(c, round);
   int failed = ts_frame_run(f, in, out);
   c->stream_depth--;
   c->stream_base = base;
@@ -34,12 +38,6 @@ static int run_round(TsContext *c, int64_t round, TsFrame *f, TsTensor *const *i
 
 static void release(TsTensor **t, int n) {
   for (int i = 0; i < n; i++) ts_tensor_unref(t[i]);
-}
-
-static int run_cond(const TsInstr *i, TsFrame *const *sub, TsTensor *const *in,
-                    TsTensor **out) {
-  bool yes = ts_tensor_get_int(in[0], 0) != 0;
-  return ts_frame_run(sub[i->sub + (yes ? 0 : 1)], in + 1, out);
 }
 
 /* The values after the last round; after none, copies of the operands, whose bytes are the
@@ -234,8 +232,6 @@ static int run_custom(TsContext *c, const TsInstr *i, const TsCode *code, TsTens
 int ts_control_run(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
                    TsTensor *const *in, TsTensor **out) {
   switch (i->op) {
-  case TS_VM_call: return ts_frame_run(sub[i->sub], in, out);
-  case TS_VM_cond: return run_cond(i, sub, in, out);
   case TS_VM_while_loop: return run_while(c, i, code, sub, in, out);
   case TS_VM_scan: return run_scan(c, i, code, sub, in, out);
   case TS_VM_fixed_point: return run_fixed_point(c, i, code, sub, in, out);

@@ -4,9 +4,14 @@
 
 #include "vm/bytecode.h"
 
-/* Runs one; sub are the frames of the code's functions. Outputs get one reference each. */
+/* Runs one of those that are loops; sub are the frames of the code's functions. Outputs get
+ * one reference each. What calls one function once, vm/frame.c runs itself. */
 int ts_control_run(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame *const *sub,
                    TsTensor *const *in, TsTensor **out);
+
+/* Random calls from here on draw from the streams of this round, or this call of a function
+ * by itself. Whoever calls it puts stream_base and stream_depth back. */
+void ts_control_move_streams(TsContext *c, int64_t round);
 
 /* Calls a function from outside; its results must have the given types. */
 struct TsCustom;

@@ -25,15 +25,19 @@ static int parse(TsCall *call, const char *text, TsEpilogueWord *word) {
   return 0;
 }
 
-static bool has(const TsEpilogueWord *word, TsEpilogueWord w) {
-  for (; *word; word++)
-    if (*word == w) return true;
-  return false;
+static int count(const TsEpilogueWord *word, TsEpilogueWord w) {
+  int n = 0;
+  for (; *word; word++) n += *word == w;
+  return n;
 }
 
 static int check_operand(TsCall *call, const TsEpilogueWord *word, TsEpilogueWord w,
                          bool given) {
-  if (has(word, w) == given) return 0;
+  int n = count(word, w);
+  if (n > 1)
+    return ts_error_set(&call->ctx->err, TS_ERR_attribute, "%s: the epilogue names %s twice",
+                        ts_op_info(call->op)->name, names[w]);
+  if (n == given) return 0;
   return ts_error_set(&call->ctx->err, TS_ERR_argument, "%s: the epilogue %s, but %s is %s",
                       ts_op_info(call->op)->name, given ? "does not name it" : "names it",
                       names[w], given ? "given" : "missing");

@@ -13,11 +13,10 @@ static void *cleared(TsTensor *t) {
   return at;
 }
 
-/* Without rows, keys or numbers in them, all gradients are zero. */
+/* Without rows, keys or numbers in the values all gradients are zero. Queries and keys may
+ * have none: then all keys count alike. */
 static bool nothing(const TsCall *call) {
-  for (int i = 0; i < 3; i++)
-    if (ts_tensor_numel(call->in[i]) == 0) return true;
-  return false;
+  return ts_tensor_numel(call->in[2]) == 0 || ts_tensor_numel(call->in[6]) == 0;
 }
 
 static int clear_all(TsCall *call) {

@@ -23,8 +23,8 @@ struct Job {
 };
 
 #define PIECE_OF(name, T)                                                                      \
-  static void name(const Job *j, char *to_y, const char *from_x, int64_t col, int64_t n,       \
-                   int64_t from, int64_t to) {                                                 \
+  static void add_##name(const Job *j, char *to_y, const char *from_x, int64_t col, int64_t n, \
+                         int64_t from, int64_t to) {                                           \
     T *y = (T *)(void *)to_y + col;                                                            \
     const T *x = (const T *)(const void *)from_x + col;                                        \
     for (int64_t i = 0; i < j->count; i++, x += j->inner) {                                    \
@@ -33,28 +33,12 @@ struct Job {
       for (int64_t k = 0; k < n; k++) at[k] = (T)(at[k] + x[k]);                               \
     }                                                                                          \
   }
+TS_INDEX_SUMS(PIECE_OF)
+#undef PIECE_OF
 
-PIECE_OF(add_u8, uint8_t)
-PIECE_OF(add_u16, uint16_t)
-PIECE_OF(add_u32, uint32_t)
-PIECE_OF(add_u64, uint64_t)
-PIECE_OF(add_f32, float)
-PIECE_OF(add_f64, double)
-PIECE_OF(add_complex64, float _Complex)
-PIECE_OF(add_complex128, double _Complex)
-
-static Piece *adder(TsDtype d) {
-  switch ((int)d) {
-    case TS_DT_f32: return add_f32;
-    case TS_DT_f64: return add_f64;
-    case TS_DT_complex64: return add_complex64;
-    case TS_DT_complex128: return add_complex128;
-    case TS_DT_i16: return add_u16;
-    case TS_DT_i32: return add_u32;
-    case TS_DT_i64: return add_u64;
-    default: return add_u8;
-  }
-}
+#define PIECE_ROW(name, T) [TS_INDEX_SUM_##name] = add_##name,
+static Piece *const adder[TS_INDEX_SUM_COUNT] = {TS_INDEX_SUMS(PIECE_ROW)};
+#undef PIECE_ROW
 
 static void units(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
@@ -80,7 +64,7 @@ static void run(Job *j, int64_t outer) {
 /* y begins as x; all three are row-major and of y's type. */
 static int add_slices(TsTensor *y, TsTensor *src, const TsIndex *ix, int axis) {
   TsDtype d = ts_tensor_dtype(y);
-  Job j = {.piece = adder(d), .index = ix->at, .count = ix->n, .size = y->meta.dim[axis],
+  Job j = {.piece = adder[ts_index_sum(d)], .index = ix->at, .count = ix->n, .size = y->meta.dim[axis],
            .inner = 1, .nbytes = ts_dtypes[d].nbytes};
   int64_t outer = 1;
   for (int i = 0; i < axis; i++) outer *= y->meta.dim[i];

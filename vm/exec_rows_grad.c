@@ -28,7 +28,13 @@
 #include "vm/leaf_sum.h"
 #include "vm/scratch.h"
 
-enum { LEAF = TS_RED_LEAF, RUNS = 4, GRAIN = 1 << 14 };
+enum {
+  LEAF = TS_RED_LEAF,
+  RUNS = 4,
+  GRAIN = 1 << 14,
+  PAST = 12 << 20, /* bytes of dx that goes past the caches */
+  LINE = 64
+};
 
 typedef struct Job {
   const TsKernels *k;
@@ -43,7 +49,7 @@ typedef struct Job {
   bool log;
   /* norms */
   const char *weight; /* in the wide type, or NULL */
-  bool centered, want_w, want_b;
+  bool centered, want_w, want_b, past;
   double eps;
   int64_t sums;          /* numbers of one partial row: n or 2 n, or 0 */
   int64_t lanes, groups; /* of a full leaf, after the halves within groups */
@@ -56,7 +62,7 @@ static double rounded(const Job *j, double v) { return ts_leaf_rounded(j->w, v);
 /* ---- some rows at once, in the wide type */
 typedef struct Batch {
   int rows;
-  int64_t row[TS_GRAD_ROWS];
+  int64_t row[TS_GRAD_ROWS], ahead[TS_GRAD_ROWS]; /* ahead: who takes its place, or -1 */
   const void *x[TS_GRAD_ROWS], *g[TS_GRAD_ROWS];
   char *dx[TS_GRAD_ROWS];
   double mean[TS_GRAD_ROWS], rstd[TS_GRAD_ROWS], c1[TS_GRAD_ROWS], c2[TS_GRAD_ROWS];
@@ -211,7 +217,12 @@ static void end_row(const Job *j, const Batch *b, int i, char *dw, char *db, int
   TsNormEnd e = {.dx = b->dx[i], .x = b->x[i], .g = b->g[i], .w = j->weight, .n = j->n,
                  .mean = j->centered ? (const char *)b->mean + at : NULL,
                  .rstd = (const char *)b->rstd + at, .c1 = (const char *)b->c1 + at,
-                 .c2 = (const char *)b->c2 + at, .dw = dw, .db = db, .first = first};
+                 .c2 = (const char *)b->c2 + at, .dw = dw, .db = db, .first = first,
+                 .past = j->past};
+  if (b->ahead[i] >= 0 && !j->load) {
+    int64_t next = b->ahead[i] * j->n * j->size;
+    e.ahead[0] = j->x + next, e.ahead[1] = j->g + next, e.ahead[2] = j->dx + next;
+  }
   j->rk->norm_end[j->w](&e);
   close_row(j, b, i);
 }
@@ -222,11 +233,15 @@ static void norm_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   Batch b = {.rows = 0};
   for (int64_t i = lo; i < hi; i += b.rows) {
     b.rows = (int)min64(batch_rows(j), hi - i);
-    for (int r = 0; r < b.rows; r++) b.row[r] = i + r;
+    for (int r = 0; r < b.rows; r++) {
+      b.row[r] = i + r;
+      b.ahead[r] = i + r + b.rows < hi ? i + r + b.rows : -1;
+    }
     open_batch(j, &b, wide);
     statistics(j, &b);
     for (int r = 0; r < b.rows; r++) end_row(j, &b, r, NULL, NULL, 0);
   }
+  if (j->past) ts_copy_fence();
 }
 
 /* ---- norms: rows and their sums */
@@ -267,6 +282,13 @@ static void add_rows(Group *g, const int *place, int n, int first) {
   }
 }
 
+/* The row of the next step, or that of the next group's first one. */
+static int64_t ahead_of(const Group *g, int64_t i, int64_t row) {
+  int64_t next = row + g->w;
+  if (next >= g->m) next = row - i + g->length;
+  return next < g->m ? g->base + next : -1;
+}
+
 /* The step of every lane of the group that begins at row i of the leaf. */
 static void one_step(Group *g, int64_t i) {
   int n = 0, most = batch_rows(g->j), place[TS_GRAD_ROWS];
@@ -274,6 +296,7 @@ static void one_step(Group *g, int64_t i) {
     for (int64_t c = 0; c < g->length; c++) {
       int64_t row = i + g->first + c + r * g->w / g->runs;
       if (row >= g->m) continue;
+      g->b.ahead[n] = ahead_of(g, i, row);
       place[n] = (int)(r * g->length + c), g->b.row[n++] = g->base + row;
       if (n < most) continue;
       add_rows(g, place, n, i == 0);
@@ -308,6 +331,7 @@ static void groups(void *arg, int64_t lo, int64_t hi, int worker) {
     one_group(&g);
     memcpy(j->part + (leaf * j->lanes + g.first) * row, g.lane, (size_t)(g.length * row));
   }
+  if (j->past) ts_copy_fence();
 }
 
 /* The rest of the halves of each leaf, then the leaves pairwise; the total stands first. */
@@ -382,6 +406,8 @@ static int norm_grad(TsCall *call, bool centered) {
   if (!failed) {
     j.x = ts_tensor_read(x), j.g = ts_tensor_read(g), j.dx = ts_tensor_write(call->out[0]);
     failed = !j.x || !j.g || !j.dx || (w && !(j.weight = ts_tensor_read(w)));
+    j.past = !j.load && j.rows * j.n * j.size >= PAST && j.n * j.size % LINE == 0 &&
+             (uintptr_t)j.dx % LINE == 0 && j.dx != j.x && j.dx != j.g;
   }
   if (!failed) failed = norm(call, &j);
   free(j.part), free(j.scratch.at);

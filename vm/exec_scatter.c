@@ -44,39 +44,19 @@ struct Job {
       put;                                                                                     \
     }                                                                                          \
   }
-#define SET *at = x[i * sx]
-#define ADD *at += x[i * sx]
-#define ADD_WRAPPING *at = (__typeof__(*at))(*at + x[i * sx])
+#define SET(bytes, T) ROW(set_##bytes, T, *at = x[i * sx])
+#define ADD(name, T)  ROW(add_##name, T, *at = (T)(*at + x[i * sx]))
+TS_INDEX_WIDTHS(SET)
+TS_INDEX_SUMS(ADD)
+#undef SET
+#undef ADD
 
-ROW(set_1, uint8_t, SET)
-ROW(set_2, uint16_t, SET)
-ROW(set_4, uint32_t, SET)
-ROW(set_8, uint64_t, SET)
-ROW(set_16, TsWide, SET)
-ROW(add_u8, uint8_t, ADD_WRAPPING)
-ROW(add_u16, uint16_t, ADD_WRAPPING)
-ROW(add_u32, uint32_t, ADD_WRAPPING)
-ROW(add_u64, uint64_t, ADD_WRAPPING)
-ROW(add_f32, float, ADD)
-ROW(add_f64, double, ADD)
-ROW(add_complex64, float _Complex, ADD)
-ROW(add_complex128, double _Complex, ADD)
+#define ADD_ROW(name, T) [TS_INDEX_SUM_##name] = add_##name,
+static Row *const adder[TS_INDEX_SUM_COUNT] = {TS_INDEX_SUMS(ADD_ROW)};
+#undef ADD_ROW
 
 static Row *setter(int size) {
   return size == 1 ? set_1 : size == 2 ? set_2 : size == 4 ? set_4 : size == 8 ? set_8 : set_16;
-}
-
-static Row *adder(TsDtype d) {
-  switch ((int)d) {
-    case TS_DT_f32: return add_f32;
-    case TS_DT_f64: return add_f64;
-    case TS_DT_complex64: return add_complex64;
-    case TS_DT_complex128: return add_complex128;
-    case TS_DT_i16: return add_u16;
-    case TS_DT_i32: return add_u32;
-    case TS_DT_i64: return add_u64;
-    default: return add_u8;
-  }
 }
 
 /* Unit u: coordinates of all axes but the last and the scattered one, a piece of the
@@ -146,7 +126,7 @@ static int scatter_into(TsCall *call, TsTensor *y, TsTensor *src, const TsIndex 
                         bool add) {
   TsDtype d = ts_tensor_dtype(y);
   Job j = {.index = ix->at, .axis = axis, .size = ts_dtypes[d].nbytes};
-  j.row = add ? adder(d) : setter(j.size);
+  j.row = add ? adder[ts_index_sum(d)] : setter(j.size);
   set_strides(&j, y, src, &call->in[1]->meta);
   j.x = ts_tensor_read(src);
   j.y = j.x ? ts_tensor_write(y) : NULL;

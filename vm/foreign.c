@@ -174,6 +174,7 @@ static int check_axes(const TsForeign *f, TsError *err, int nin, const TsMeta *c
 
 static int elementwise(const TsForeign *f, TsError *err, int nin, const TsMeta *const *in,
                        TsMeta *out) {
+  char have[TS_META_TEXT], before[TS_META_TEXT];
   int k = 0, failed = 0;
   bool any = false;
   for (int i = 0; i < f->text.n && !failed; i++) {
@@ -184,7 +185,9 @@ static int elementwise(const TsForeign *f, TsError *err, int nin, const TsMeta *
     if (kind != TS_FOREIGN_each) continue;
     TsMeta sum = *m;
     if (any && ts_meta_broadcast(out, m, &sum))
-      failed = ts_error_set(err, TS_ERR_shape, "%s: shapes do not broadcast", f->symbol);
+      failed = ts_error_set(err, TS_ERR_shape, "%s: '%s' is %s, which does not broadcast with %s",
+                            f->symbol, f->text.param[i].name, ts_meta_text(m, have),
+                            ts_meta_text(out, before));
     *out = sum;
     any = true;
   }
@@ -311,6 +314,7 @@ static int bind_results(Run *r, int nout, const TsMeta *const *type, TsTensor **
   for (int i = 0; i < nout; i++) {
     if (!(out[i] = ts_tensor_new(r->c, type[i]))) return -1;
     void *at = ts_tensor_write(out[i]);
+    if (!at && ts_tensor_numel(out[i])) return -1;
     if (at) memset(at, 0, (size_t)ts_meta_nbytes(type[i]));
   }
   for (int i = 0, k = returns_value(r->f); i < r->f->text.n; i++) {

@@ -149,8 +149,10 @@ static int find_param(const TsForeignText *t, const char *name) {
 static int axis(Reader *r, TsForeignParam *p) {
   char *end;
   if (!take(r, '[')) return wrong(r, "'[' is missing", "");
-  p->axis = (int)strtol(r->at, &end, 10);
+  long n = strtol(r->at, &end, 10);
   if (end == r->at) return wrong(r, "an axis is missing", "");
+  if (n < -TS_MAX_RANK || n >= TS_MAX_RANK) return wrong(r, "there is no such axis", "");
+  p->axis = (int)n;
   r->at = end;
   return take(r, ']') ? 0 : wrong(r, "']' is missing", "");
 }

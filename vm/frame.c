@@ -1,16 +1,24 @@
 /* Frames: bytecode bound to tensors. Everything that does not change between runs is done
  * once: the call of each instruction stands ready with its types, and registers of the slab
  * are tensors of one storage whose address is set when a run begins. Registers that change
- * (arguments, results, views of them) are put where their readers look. */
+ * (arguments, results, views of them) are put where their readers look.
+ *
+ * Functions that call functions, and themselves, are run by one C loop over frames: a frame
+ * keeps its own place and who called it, so that the depth of a recursion costs memory of
+ * frames and no C stack. Loops (vm/control.c) run their functions by a C call each, which
+ * bounds how often a recursion may pass through loops. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"
 #include "devices/memory.h"
+#include "ir/recursion.h"
 #include "vm/bytecode.h"
 #include "vm/control.h"
+#include "vm/defer.h"
 #include "vm/fused.h"
+#include "vm/memo.h"
 #include "vm/optim.h"
 #include "vm/trap.h"
 
@@ -30,9 +38,24 @@ struct TsFrame {
   int *reader;     /* chains of operands that read a changing register */
   int *first_reader;
   Step *step;
-  TsFrame **sub;
+  TsFrame **sub; /* made when they are first called */
   TsStorage slab;
   bool busy;
+  /* while it runs */
+  Step *at;
+  TsFrame *caller;
+  uint64_t stream_base;
+  int stream_depth;
+  /* recursion */
+  TsFrame *owner;       /* whose code recur runs again: the body around, or itself */
+  TsFrame *deeper;      /* of a body: the frame of its inner calls */
+  int64_t level, most;  /* of a body: calls so far, and how many there may be */
+  bool saves;           /* of a body: a gradient will ask for the results of inner calls */
+};
+
+enum {
+  MOST_RUNS = 1000, /* some 500 bytes of C stack each, through a loop */
+  MOST_KEPT = 64,   /* frames of inner calls that stay bound between runs */
 };
 
 static int no_memory(TsContext *c) {
@@ -216,15 +239,28 @@ TsFrame *ts_frame_new(TsContext *c, const TsCode *code) {
   int failed = allocate(f) ? bind_registers(f) : no_memory(c);
   if (!failed) bind_slots(f);
   if (!failed) failed = bind_steps(f);
-  for (int i = 0; i < code->nsub && !failed; i++)
-    failed = !(f->sub[i] = ts_frame_new(c, code->sub[i]));
   if (!failed) return f;
   ts_frame_free(f);
   return NULL;
 }
 
+/* Frames of inner calls below f, but for the first few; one after the other, as there may be
+ * many. */
+static void free_deeper(TsFrame *f, int kept) {
+  while (f && kept-- > 0) f = f->deeper;
+  TsFrame *d = f ? f->deeper : NULL;
+  if (f) f->deeper = NULL;
+  while (d) {
+    TsFrame *next = d->deeper;
+    d->deeper = NULL;
+    ts_frame_free(d);
+    d = next;
+  }
+}
+
 void ts_frame_free(TsFrame *f) {
   if (!f) return;
+  free_deeper(f, 0);
   for (int r = 0; f->reg && r < f->code->nreg; r++)
     if (!f->changes[r]) ts_tensor_unref(f->reg[r]);
   for (int i = 0; f->sub && i < f->code->nsub; i++) ts_frame_free(f->sub[i]);
@@ -286,12 +322,28 @@ static int run_fused(TsFrame *f, Step *s) {
   return ts_fused_run(f->code->fused[s->instr->sub], f->ctx, s->call.in, s->call.out);
 }
 
+/* Function k of the code, bound. */
+static TsFrame *sub_frame(TsFrame *f, uint32_t k, bool body) {
+  TsFrame *sub = f->sub[k];
+  if (sub || !(sub = ts_frame_new(f->ctx, f->code->sub[k]))) return sub;
+  sub->owner = body ? sub : f->owner;
+  return f->sub[k] = sub;
+}
+
+static int bind_subs(TsFrame *f, const TsInstr *i) {
+  if (i->op == TS_VM_custom) return 0;
+  for (uint32_t k = 0; k < (i->op == TS_VM_while_loop ? 2 : 1); k++)
+    if (!sub_frame(f, i->sub + k, false)) return -1;
+  return 0;
+}
+
 static int run_control(TsFrame *f, Step *s) {
   switch (s->instr->op) {
   case TS_VM_fused: return run_fused(f, s);
   case TS_VM_update: return ts_vm_assign(f->ctx, s->call.in[0], s->call.in[1]);
   case TS_VM_group: return run_group(f, s);
   default:
+    if (bind_subs(f, s->instr)) return -1;
     if (ts_control_run(f->ctx, s->instr, f->code, f->sub, s->call.in, s->call.out)) return -1;
     take_results(f, s);
     return 0;
@@ -313,20 +365,6 @@ static int run_step(TsFrame *f, Step *s) {
   return 0;
 }
 
-static int loop(TsFrame *f) {
-  TsContext *c = f->ctx;
-  for (Step *s = f->step, *end = s + f->code->ninstr; s < end; s++) {
-    if (run_step(f, s)) return explain(f, s);
-    if (ts_cpu_interrupted())
-      return ts_error_set(&c->err, TS_ERR_interrupt, "%s: interrupted", f->code->name);
-    uint32_t more = s->instr->op == TS_VM_group ? s->instr->sub : 0;
-    for (uint32_t k = 0; c->trap && k <= more; k++)
-      if (s[k].run && ts_trap_check(&s[k].call, s[k].instr->backward)) return explain(f, s + k);
-    s += more;
-  }
-  return 0;
-}
-
 /* What a run made is let go; those that leave have references of their own. */
 static void forget(TsFrame *f) {
   const TsCode *code = f->code;
@@ -339,13 +377,30 @@ static void forget(TsFrame *f) {
     if (code->operand[k] != TS_CODE_NONE && f->changes[code->operand[k]]) f->slot[k] = NULL;
 }
 
-static int run_bound(TsFrame *f, TsTensor *const *args, TsTensor **results) {
+/* Arguments have their bytes, and nobody else needs the old ones of those that are written. */
+static int prepare(const TsFrame *f, TsTensor *const *args) {
+  const TsCode *code = f->code;
+  for (int i = 0; i < code->nparam; i++)
+    if (!code->bound[i] && ts_defer_force(args[i])) return -1;
+  for (int r = 0; r < code->nreg; r++) {
+    if (code->reg[r].kind != TS_REG_into) continue;
+    uint32_t p = code->reg[r].of;
+    if (ts_defer_touch((code->bound[p] ? code->bound[p] : args[p])->storage)) return -1;
+  }
+  return 0;
+}
+
+/* From here on f runs, on these arguments; its random calls are those of a call by itself at
+ * this site, unless that is negative. */
+static int enter(TsFrame *f, TsTensor *const *args, int64_t site) {
   const TsCode *code = f->code;
   TsContext *c = f->ctx;
-  if (code->slab_nbytes && !(f->slab.host = ts_memory_alloc(code->slab_nbytes)))
-    return no_memory(c);
-  uint64_t base = c->stream_base;
-  int depth = c->stream_depth;
+  static _Alignas(64) char nothing[64]; /* where values without elements lie */
+  f->slab.host = code->slab_nbytes ? ts_memory_alloc(code->slab_nbytes) : nothing;
+  if (!f->slab.host) return no_memory(c);
+  f->stream_base = c->stream_base;
+  f->stream_depth = c->stream_depth;
+  if (site >= 0) ts_control_move_streams(c, site);
   if (!code->region) {
     c->stream_depth = 0;
     c->stream_base = c->stream;
@@ -361,18 +416,170 @@ static int run_bound(TsFrame *f, TsTensor *const *args, TsTensor **results) {
       if (code->reg[r].kind == TS_REG_into && f->changes[r]) put(f, r, f->reg[code->reg[r].of]);
     }
   }
+  f->at = f->step;
   c->no_grad++;
-  int failed = loop(f);
+  c->inside++;
+  return 0;
+}
+
+static int leave(TsFrame *f, int failed, TsTensor **results) {
+  const TsCode *code = f->code;
+  TsContext *c = f->ctx;
+  c->inside--;
   c->no_grad--;
   for (int i = 0; i < code->nresult && !failed; i++)
     results[i] = ts_tensor_ref(f->reg[code->result[i]]);
   forget(f);
-  c->stream_base = base;
-  c->stream_depth = depth;
+  c->stream_base = f->stream_base;
+  c->stream_depth = f->stream_depth;
   c->live_bytes -= code->slab_nbytes;
   if (code->slab_nbytes) ts_memory_free(f->slab.host, code->slab_nbytes);
   f->slab.host = NULL;
   return failed ? -1 : 0;
+}
+
+/* ---- calls */
+static bool is_call(const TsInstr *i) {
+  return i->op == TS_VM_call || i->op == TS_VM_cond || i->op == TS_VM_recursive ||
+         i->op == TS_VM_recur;
+}
+
+/* The frame of a call of the body within itself. */
+static TsFrame *deeper_frame(TsFrame *f) {
+  TsFrame *body = f->owner;
+  if (body->level >= body->most) {
+    ts_error_set(&f->ctx->err, TS_ERR_value, "recursive: recursion deeper than %lld calls",
+                 (long long)body->most);
+    ts_error_hint(&f->ctx->err, "does it come to an end? {max = n} allows n calls");
+    return NULL;
+  }
+  if (!body->deeper && !(body->deeper = ts_frame_new(f->ctx, body->code))) return NULL;
+  body->deeper->owner = body->deeper;
+  body->deeper->level = body->level + 1;
+  body->deeper->most = body->most;
+  body->deeper->saves = body->saves;
+  return body->deeper;
+}
+
+/* The call at f's place, of a body with this code at this site, for the memo. */
+static TsMemoKey key_of(const TsFrame *f, const TsCode *code, int64_t site) {
+  return (TsMemoKey){code, f->ctx->stream_base, f->ctx->stream_depth, site};
+}
+
+static bool is_known(TsFrame *f, const TsFrame *body, int64_t site, bool take) {
+  const Step *s = f->at;
+  TsMemoKey key = key_of(f, body->code, site);
+  return body->saves && ts_memo_find(f->ctx->memo, &key, s->call.nin, s->call.in, s->call.nout,
+                                     s->call.out, take);
+}
+
+/* A recursive node with a site, in the body of a recursion, stands for an inner call of what
+ * this is the gradient of: the next levels will ask for what is inside. */
+static TsFrame *recursive_frame(TsFrame *f, int64_t *site) {
+  const Step *s = f->at;
+  const TsAttr *a = s->call.attr;
+  TsFrame *to = sub_frame(f, s->instr->sub, true);
+  if (!to) return NULL;
+  bool sited = a[TS_RECURSIVE_site].type == TS_ATTR_int;
+  if (sited) *site = a[TS_RECURSIVE_site].i;
+  to->level = 1;
+  to->most = a[TS_RECURSIVE_max].i;
+  to->saves = sited && f->owner;
+  return to;
+}
+
+/* Begins the call that stands at f's place. callee is the frame that runs now, or NULL if the
+ * results are there. */
+static int begin_call(TsFrame *f, TsFrame **callee) {
+  const Step *s = f->at;
+  const TsInstr *i = s->instr;
+  TsTensor *const *args = s->call.in;
+  TsFrame *to = NULL;
+  int64_t site = -1;
+  *callee = NULL;
+  if (i->op == TS_VM_cond) {
+    to = sub_frame(f, i->sub + (ts_tensor_get_int(args[0], 0) == 0), false);
+    args++;
+  } else if (i->op == TS_VM_recursive) {
+    if ((to = recursive_frame(f, &site)) && is_known(f, to, site, true)) return 0;
+  } else if (i->op == TS_VM_recur) {
+    site = s->call.attr[TS_RECUR_site].i;
+    if (is_known(f, f->owner, site, false)) return 0;
+    to = deeper_frame(f);
+  } else {
+    to = sub_frame(f, i->sub, false);
+  }
+  if (!to || enter(to, args, site)) return -1;
+  to->caller = f;
+  *callee = to;
+  return 0;
+}
+
+static void forget_inner(TsContext *c) {
+  ts_memo_free(c->memo);
+  c->memo = NULL;
+}
+
+static int interrupted(TsFrame *f) {
+  if (!ts_cpu_interrupted()) return 0;
+  return ts_error_set(&f->ctx->err, TS_ERR_interrupt, "%s: interrupted", f->code->name);
+}
+
+/* The call at f's place has come back with its results, or has failed. */
+static int end_call(TsFrame *f, int failed) {
+  Step *s = f->at;
+  bool inner = s->instr->op == TS_VM_recur;
+  if (s->instr->op == TS_VM_recursive) {
+    free_deeper(f->sub[s->instr->sub], MOST_KEPT);
+    if (!f->owner) forget_inner(f->ctx);
+  }
+  if (failed) return explain(f, s);
+  if (inner && f->owner->saves) {
+    TsMemoKey key = key_of(f, f->owner->code, s->call.attr[TS_RECUR_site].i);
+    ts_memo_keep(f->ctx, &f->ctx->memo, &key, s->call.nin, s->call.in, s->call.nout,
+                 s->call.out);
+  }
+  take_results(f, s);
+  f->at++;
+  return interrupted(f);
+}
+
+/* Runs f to its end, or to a call: then callee is the frame to go on with. */
+static int advance(TsFrame *f, TsFrame **callee) {
+  TsContext *c = f->ctx;
+  for (Step *s = f->at, *end = f->step + f->code->ninstr; s < end; s++) {
+    f->at = s;
+    if (is_call(s->instr)) {
+      if (begin_call(f, callee)) return explain(f, s);
+      if (*callee) return 0;
+      take_results(f, s);
+      continue;
+    }
+    if (run_step(f, s)) return explain(f, s);
+    if (interrupted(f)) return -1;
+    uint32_t more = s->instr->op == TS_VM_group ? s->instr->sub : 0;
+    for (uint32_t k = 0; c->trap && k <= more; k++)
+      if (s[k].run && ts_trap_check(&s[k].call, s[k].instr->backward)) return explain(f, s + k);
+    s += more;
+  }
+  return 0;
+}
+
+static int run_bound(TsFrame *top, TsTensor *const *args, TsTensor **results) {
+  TsFrame *f = top;
+  if (enter(top, args, -1)) return -1;
+  for (int failed = 0;;) {
+    TsFrame *callee = NULL;
+    if (!failed) failed = advance(f, &callee);
+    if (callee) {
+      f = callee;
+      continue;
+    }
+    failed = leave(f, failed, f == top ? results : f->caller->at->call.out);
+    if (f == top) return failed;
+    f = f->caller;
+    failed = end_call(f, failed);
+  }
 }
 
 /* Donated arguments whose bytes somebody else looks at, or that are not row-major, are copied
@@ -383,7 +590,8 @@ static int own_donated(TsFrame *f, TsTensor *const *args, TsTensor **own) {
     own[i] = NULL;
     if (code->bound[i]) continue;
     bool alone =
-        args[i]->contiguous && args[i]->storage->refs == 1 && !args[i]->storage->release;
+        args[i]->contiguous && args[i]->storage->refs == 1 && !args[i]->storage->release &&
+        (!args[i]->storage->held || args[i]->storage->held == TS_HELD_NEVER);
     for (int k = 0; k < code->nparam; k++) alone &= k == i || args[k] != args[i];
     bool copy = code->donated && code->donated[i] && !alone;
     if (!(own[i] = copy ? ts_tensor_copy(f->ctx, args[i]) : ts_tensor_ref(args[i]))) return -1;
@@ -407,15 +615,32 @@ static int run_owned(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   return failed;
 }
 
+static int run_again(TsFrame *f, TsTensor *const *args, TsTensor **results) {
+  TsFrame *own = ts_frame_new(f->ctx, f->code);
+  if (own) own->owner = f->owner;
+  int failed = own ? ts_frame_run(own, args, results) : -1;
+  ts_frame_free(own);
+  return failed;
+}
+
 int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results) {
-  if (f->busy) {
-    TsFrame *own = ts_frame_new(f->ctx, f->code);
-    int failed = own ? ts_frame_run(own, args, results) : -1;
-    ts_frame_free(own);
-    return failed;
-  }
+  TsContext *c = f->ctx;
+  if ((c->npending || c->watched) && prepare(f, args)) return -1;
+  if (f->busy) return run_again(f, args, results);
+  if (c->runs == MOST_RUNS)
+    return ts_error_set(&c->err, TS_ERR_value,
+                        "recursion through loops or functions from outside: more than %d deep",
+                        MOST_RUNS);
+  TsMemo *memo = c->memo;
+  if (!f->owner) c->memo = NULL; /* a function of its own, called from outside */
   f->busy = true;
+  c->runs++;
   int failed = run_owned(f, args, results);
+  c->runs--;
   f->busy = false;
+  if (!f->owner) {
+    forget_inner(c);
+    c->memo = memo;
+  }
   return failed;
 }

@@ -13,6 +13,18 @@ typedef struct TsWide {
 #define TS_INDEX_WIDTHS(X) \
   X(1, uint8_t) X(2, uint16_t) X(4, uint32_t) X(8, uint64_t) X(16, TsWide)
 
+/* X(name, T) for the types in which numbers are added at indices; whole ones wrap around. */
+#define TS_INDEX_SUMS(X)                                                                       \
+  X(u8, uint8_t) X(u16, uint16_t) X(u32, uint32_t) X(u64, uint64_t)                            \
+  X(f32, float) X(f64, double) X(complex64, float _Complex) X(complex128, double _Complex)
+
+#define TS_INDEX_SUM_ENUM(name, T) TS_INDEX_SUM_##name,
+typedef enum TsIndexSum { TS_INDEX_SUMS(TS_INDEX_SUM_ENUM) TS_INDEX_SUM_COUNT } TsIndexSum;
+#undef TS_INDEX_SUM_ENUM
+
+/* Of dtypes that are their own compute type. */
+TsIndexSum ts_index_sum(TsDtype d);
+
 typedef struct TsIndex {
   TsTensor *t;       /* one reference */
   const int64_t *at; /* each in 0..size-1 */

@@ -55,6 +55,12 @@ static struct {
     {.name = "base", .have = have_base, .fill = fill_base},
 };
 
+bool ts_kernels_have(const char *name) {
+  for (size_t i = 0; i < sizeof isa / sizeof *isa; i++)
+    if (!strcmp(name, isa[i].name)) return isa[i].have();
+  return false;
+}
+
 const TsKernels *ts_kernels_use(const char *name) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   const TsKernels *found = NULL;

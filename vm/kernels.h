@@ -2,6 +2,8 @@
 #ifndef TS_VM_KERNELS_H
 #define TS_VM_KERNELS_H
 
+#include <stdbool.h>
+
 #include "vm/kernels/attention.h"
 #include "vm/kernels/attention_grad.h"
 #include "vm/kernels/conv.h"
@@ -52,5 +54,7 @@ typedef struct TsKernels {
  * NULL. NULL if the name is unknown or the CPU lacks it. All sets give the same
  * bits; the choice holds for the whole process. */
 const TsKernels *ts_kernels_use(const char *isa);
+/* Whether the CPU has the named instruction set and there are kernels for it. */
+bool ts_kernels_have(const char *isa);
 
 #endif

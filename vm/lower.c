@@ -323,6 +323,8 @@ static int vm_op_of(const TsNode *n) {
   case TS_NODE_while_loop: return TS_VM_while_loop;
   case TS_NODE_scan: return TS_VM_scan;
   case TS_NODE_fixed_point: return TS_VM_fixed_point;
+  case TS_NODE_recursive: return TS_VM_recursive;
+  case TS_NODE_recur: return TS_VM_recur;
   case TS_NODE_custom: return TS_VM_custom;
   default: TS_BUG("%s has no instruction", ts_node_name(n));
   }

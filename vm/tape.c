@@ -9,6 +9,7 @@
 #include "ir/custom.h"
 #include "ir/graph_copy.h"
 #include "vm/capture.h"
+#include "vm/defer.h"
 #include "vm/lower.h"
 
 /* An output as the record knows it; a tensor's origin points here. */
@@ -126,6 +127,7 @@ static TsRecord *new_record(const TsCall *call, TsGraph *g, TsCustom *f) {
   bool whole = r->in && r->version && copy_attrs(r, call->attr);
   for (int i = 0; whole && i < call->nin; i++) {
     if (!call->in[i]) continue;
+    if (ts_defer_force(call->in[i])) whole = false;
     r->in[i] = ts_tensor_ref(call->in[i]);
     r->version[i] = call->in[i]->storage->version;
   }
@@ -404,6 +406,7 @@ static int no_tape(TsContext *c, const TsTensor *y) {
 TsGraph *ts_tape_graph(TsContext *c, TsTensor *y, TsTensor *dy, int *nleaf, TsTensor ***leaf) {
   Walk w = {.c = c};
   Back b = {.c = c};
+  if (ts_defer_force(y) || (dy && ts_defer_force(dy))) return NULL;
   if (!y->origin || y->storage->symbolic) return no_tape(c, y), NULL;
   if (!(b.g = ts_graph_new("backward", &c->err))) return NULL;
   int failed = collect(&w, y) || build(&b, &w, y, dy);

@@ -7,6 +7,7 @@
 #include "devices/device.h"
 #include "devices/memory.h"
 #include "vm/copy.h"
+#include "vm/defer.h"
 #include "vm/tape.h"
 
 /* ---- storage */
@@ -25,7 +26,8 @@ static TsStorage *storage_new(TsContext *c, int64_t nbytes) {
   s->ctx = c;
   s->release = NULL;
   s->version = 0;
-  s->symbolic = 0;
+  s->symbolic = s->pending = 0;
+  s->held = 0;
   s->host = inlined ? (char *)s + HEADER : ts_memory_alloc(nbytes);
   if (!s->host) {
     ts_memory_free(s, HEADER);
@@ -103,12 +105,14 @@ static int fetch_device(TsStorage *s, int device) {
 }
 
 void *ts_tensor_read(TsTensor *t) {
+  if (ts_defer_force(t)) return NULL;
   TsStorage *s = t->storage;
   if (!(s->valid & 1) && fetch_host(s)) return NULL;
   return (char *)s->host + t->offset;
 }
 
 void *ts_tensor_write(TsTensor *t) {
+  if (ts_defer_force(t) || ts_defer_touch(t->storage)) return NULL;
   TsStorage *s = t->storage;
   if (!(s->valid & 1) && fetch_host(s)) return NULL;
   s->valid = 1;
@@ -171,6 +175,11 @@ TsTensor *ts_tensor_new(TsContext *c, const TsMeta *m) {
 
 TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, int64_t offset) {
   TsContext *c = x->storage->ctx;
+  if (x->storage->pending) { /* its place is known when its bytes are */
+    bool whole = offset == x->offset;
+    if (ts_defer_force(x)) return NULL;
+    if (whole) offset = x->offset;
+  }
   TsTensor *t = tensor_on(c, m, x->storage);
   if (!t) return out_of_memory(c, (int64_t)sizeof *t);
   x->storage->refs++;
@@ -231,6 +240,12 @@ TsTensor *ts_tensor_wrap(TsContext *c, const TsMeta *m, void *host, void (*relea
 
 void ts_tensor_unref(TsTensor *t) {
   if (!t || --t->refs) return;
+  if (t->storage->pending) {
+    t->storage->ctx->defer->forget(t);
+    if (t->grad) ts_tensor_unref(t->grad);
+    ts_memory_free(t, sizeof *t);
+    return;
+  }
   if (t->origin && !t->storage->symbolic) ts_record_unref(t->origin);
   if (t->grad) ts_tensor_unref(t->grad);
   if (--t->storage->refs == 0) storage_free(t->storage);
@@ -277,6 +292,7 @@ TsTensor *ts_tensor_contiguous(TsContext *c, TsTensor *x) {
 TsTensor *ts_tensor_to(TsContext *c, TsTensor *x, int device) {
   (void)c;
   if (x->meta.device == device) return ts_tensor_ref(x);
+  if (ts_defer_force(x)) return NULL;
   TsDevice *d = ts_device_at(device);
   if (!d->host_memory && fetch_device(x->storage, device)) return NULL;
   TsTensor *t = ts_tensor_view(x, &x->meta, x->stride, x->offset);

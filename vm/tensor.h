@@ -27,6 +27,8 @@ typedef struct TsStorage {
   void *release_arg;
   uint32_t version; /* changes in place so far: who kept a value can tell */
   uint8_t symbolic; /* of a value in a graph: there are no bytes */
+  uint8_t pending;  /* of calls that are put off: no bytes yet (vm/defer.h) */
+  uint16_t held;    /* calls put off read it: whoever writes asks first (vm/defer.h) */
 } TsStorage;
 
 /* Fields stand in the order of use, so that small tensors touch few cache lines. */
@@ -35,9 +37,10 @@ typedef struct TsTensor {
   uint8_t contiguous;
   uint8_t requires_grad;
   TsStorage *storage;
-  int64_t offset; /* bytes from the storage's start */
+  int64_t offset; /* bytes from the storage's start; pending: which value of its run */
   uint64_t id;    /* unique in the context */
-  void *origin;   /* symbolic: its TsVal; else the tape's record of how it was made, or NULL */
+  void *origin;   /* symbolic: its TsVal; pending: its run; else the tape's record of how it was
+                     made, or NULL */
   struct TsTensor *grad; /* sum of the gradients that arrived, or NULL */
   TsMeta meta;    /* meta.device: where operators on it run */
   int64_t stride[TS_MAX_RANK]; /* in elements */

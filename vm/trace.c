@@ -77,5 +77,6 @@ void ts_trace_record(TsTrace *t, const TsCall *call) {
   for (int i = 0; i < nattr; i++) w = put_attr(w, &call->attr[i]);
   t->last = t->at;
   t->at += (uint32_t)nwords;
+  t->words += (uint64_t)nwords;
   t->count++;
 }

@@ -17,6 +17,8 @@ typedef struct TsTrace {
   uint32_t at;     /* where the next record goes */
   uint32_t last;   /* where the last one stands */
   uint64_t count;  /* records ever made */
+  uint64_t words;  /* ever written, without what was skipped */
+  uint32_t countdown; /* records until somebody looks (vm/defer.h) */
 } TsTrace;
 
 typedef struct TsTraceHead {

@@ -8,6 +8,7 @@
 #include "devices/device.h"
 #include "vm/capture.h"
 #include "vm/copy.h"
+#include "vm/defer.h"
 #include "vm/random.h"
 #include "vm/exec.h"
 #include "vm/tape.h"
@@ -74,9 +75,20 @@ static bool allocates(const TsOpInfo *o, bool dynamic) {
   return o->cls != TS_CLASS_VIEW && !dynamic;
 }
 
+/* What ran, for those who look at sequences of calls. What a handler calls inside is not the
+ * program's. */
+static void note(TsCall *call) {
+  TsContext *c = call->ctx;
+  if (c->inside) return;
+  ts_trace_record(&c->trace, call);
+  if (c->watched) c->defer->ran(call);
+  if (--c->trace.countdown == 0 && c->defer) c->defer->look(c);
+}
+
 /* Outputs, the handler, the trace. */
 static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dynamic) {
   TsContext *c = call->ctx;
+  if (c->npending && ts_defer_force_all(call->nin, call->in)) return -1;
   for (int i = 0; i < call->nout; i++) {
     call->out[i] = NULL;
     if (allocates(o, dynamic) && !(call->out[i] = ts_tensor_new(c, &out[i]))) {
@@ -89,7 +101,9 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
                         "%s: a value of a captured function is used outside of it", o->name);
   bool record = ts_tape_wants(c, call->nin, call->in);
   c->no_grad += record; /* what a handler calls inside is its own matter */
+  c->inside++;
   int failed = ts_vm_handler[call->op](call);
+  c->inside--;
   c->no_grad -= record;
   if (!failed && ts_cpu_interrupted())
     failed = ts_error_set(&c->err, TS_ERR_interrupt, "%s: interrupted", o->name);
@@ -97,7 +111,7 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
     release(call->out, call->nout);
     return -1;
   }
-  ts_trace_record(&c->trace, call);
+  note(call);
   if ((record && ts_tape_record(call)) || (c->trap && ts_trap_check(call, false))) {
     release(call->out, call->nout);
     return -1;
@@ -160,6 +174,7 @@ int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr
   TsMeta m;
   TsCall call = {.ctx = c, .op = op, .nin = nin, .nout = 1, .in = in, .out = out, .attr = attr};
   if (c->capture) return ts_capture_call(c, op, nin, in, attr, room, nout, out);
+  if (c->watched && !c->inside && c->defer->call(&call)) return *nout = call.nout, 0;
   if (check_inputs(c, o, nin, in)) return -1;
   if (o->cls == TS_CLASS_COMPOSE) return ts_vm_compose(&call, room, nout);
   int failed = nin && !o->npar && infer_simple(&call, o, &m) ? execute(&call, o, &m, false)
@@ -201,16 +216,19 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
   TsInfer inf;
   TsCall call = {.ctx = c, .op = op, .nin = nin, .in = in, .out = made, .attr = attr};
   if (check_inputs(c, o, nin, in) || infer_call(&call, &inf, meta)) return -1;
+  if (c->npending && (ts_defer_force_all(nin, in) || ts_defer_force_all(nout, out))) return -1;
   int failed = 0;
   for (int i = 0; i < call.nout && !failed; i++) {
     bool given = i < nout && fits(out[i], &inf.out[i]);
     made[i] = given ? ts_tensor_ref(out[i]) : ts_tensor_new(c, &inf.out[i]);
-    failed = !made[i];
+    failed = !made[i] || ts_defer_touch(made[i]->storage);
   }
   c->no_grad++;
+  c->inside++;
   if (!failed) failed = ts_vm_handler[op](&call);
+  c->inside--;
   c->no_grad--;
-  if (!failed) ts_trace_record(&c->trace, &call);
+  if (!failed) note(&call);
   if (!failed && c->trap) failed = ts_trap_check(&call, false);
   for (int i = 0; i < nout && i < call.nout && !failed; i++) {
     if (made[i] != out[i])
@@ -246,6 +264,8 @@ int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
 
 int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (c->capture) return ts_capture_assign(c, dst, src);
+  if (ts_defer_force(src) || ts_defer_force(dst)) return -1;
+  if (c->watched) c->defer->wrote(dst);
   if (dst->origin && !c->no_grad) {
     ts_error_set(
         &c->err, TS_ERR_value,

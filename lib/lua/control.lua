@@ -6,7 +6,7 @@
 --   op.scan(f, carry, xs)                  carry, y = f(carry, x) for each x along axis 0
 --   op.map(f, xs)                          f(x) for each x along axis 0, stacked
 --   op.fixed_point(f, x, {tol, max})       x = f(x) until no element moves by more than tol
---   op.recursive(f, {depth})               a function that may call itself, unrolled
+--   op.recursive(f, {max})                 a function that calls itself: f(self, args...)
 --
 -- Carries, xs and results may be tables of tensors. Functions may use tensors from outside.
 
@@ -15,30 +15,47 @@ local tree = require "tessera.tree"
 local op = core.op
 local control = {}
 
+-- An error at the line of the program that is being run.
+local function fail_outside(text)
+  local level = 2
+  while true do
+    local info = debug.getinfo(level, "S")
+    if not info or not (info.what == "C" or info.what == "tail" or info.source:find "^=tessera") then break end
+    level = level + 1
+  end
+  error(text, level)
+end
+
 local function need_function(f, name)
   local mt = getmetatable(f)
   if type(f) == "function" or (type(mt) == "table" and mt.__call) then return end
   error(("op.%s: a function is needed, not a %s"):format(name, type(f)), 3)
 end
 
--- Regions hold tensors: numbers that a function returns become tensors.
-local function tensors(values, like)
+-- Regions hold tensors: numbers that a function returns become tensors, of the dtype of like
+-- where it says one. numbers, where given, gets the places of the others, which are i64 or f32.
+local function tensors(values, like, numbers)
   local list, names = {}, {}
   local spec = tree.flatten(values, list, names, "", function(v, i)
-    if type(v) == "number" and like and like[i] then return core.tensor(v, { dtype = like[i].dtype }) end
+    if type(v) ~= "number" then return end
+    local dtype = like and like[i] and like[i].dtype
+    if numbers and (not dtype or (numbers[i] and dtype == "i64" and v % 1 ~= 0)) then
+      numbers[i], dtype = true, v % 1 == 0 and "i64" or "f32"
+    end
+    return dtype and core.tensor(v, { dtype = dtype })
   end)
   return list, spec
 end
 
 -- f(symbols...) as a region; returns it and the structure of its results.
-local function region(name, f, specs, likes, slices, out_like)
+local function region(name, f, specs, likes, slices, out_like, numbers)
   core.region_begin(name)
   local symbols = {}
   for i, t in ipairs(likes) do symbols[i] = core.region_param(t, slices and slices[i] or false) end
   local args = {}
   for i, spec in ipairs(specs) do args[i] = tree.unflatten(spec, symbols) end
   local results = { f(unpack(args, 1, #specs)) }
-  local list, spec = tensors(results, out_like)
+  local list, spec = tensors(results, out_like, numbers)
   return core.region_end(list), spec, list
 end
 
@@ -56,6 +73,39 @@ local function true_value(p, name)
   return p ~= false and p ~= nil and p ~= 0
 end
 
+local ENDLESS, UNROLL = {}, {} -- errors in a recursion: no types yet; it is not one node
+local open = {} -- recursions whose functions are being captured, the innermost last
+
+-- A branch as a region. While the types of a recursion are looked for, nil if they are needed
+-- to capture it.
+local function branch(...)
+  local rec = open[#open]
+  if not rec or rec.likes then return region(...) end
+  local graph, streams = core.capture_mark()
+  local found = { pcall(region, ...) }
+  if found[1] then return unpack(found, 2, 4) end
+  core.capture_reset(graph, streams)
+  if found[2] ~= ENDLESS then error(found[2], 0) end
+end
+
+-- Whether a number that the first function gave has another dtype in the second one.
+local function renumbered(numbers, first, second)
+  for i in pairs(numbers) do
+    if first[i] and second[i] and first[i].dtype ~= second[i].dtype then return true end
+  end
+  return false
+end
+
+-- Results that are no tensors are those of the capture: they cannot depend on the condition.
+local function same_form(a, b)
+  if a.kind ~= b.kind or a.value ~= b.value or a.module ~= b.module then return false end
+  if a.kind ~= "table" then return true end
+  for i = 1, math.max(#a, #b) do
+    if a.keys[i] ~= b.keys[i] or not same_form(a[i], b[i]) then return false end
+  end
+  return true
+end
+
 --- f(args...) or g(args...), by a bool tensor of one element.
 function control.cond(p, f, g, ...)
   need_function(f, "cond")
@@ -65,12 +115,19 @@ function control.cond(p, f, g, ...)
     return g(...)
   end
   local list, specs = flatten_all(...)
-  local first, spec, results = region("if", f, specs, list)
-  local second = region("else", g, specs, list, nil, results)
+  local numbers = {}
+  local first, spec, results = branch("if", f, specs, list, nil, nil, numbers)
+  local second, other, others = branch("else", g, specs, list, nil, results, numbers)
+  if not first and not second then error(ENDLESS, 0) end
+  if first and second and renumbered(numbers, results, others) then
+    first, spec = branch("if", f, specs, list, nil, others)
+  end
+  first, second, spec, other = first or second, second or first, spec or other, other or spec
   local inputs = { p }
   for i, t in ipairs(list) do inputs[i + 1] = t end
-  local out = tree.unflatten(spec, { core.control("cond", inputs, { first, second }, {}) })
-  return unpack(out)
+  local out = { core.control("cond", inputs, { first, second }, {}) }
+  if not same_form(spec, other) then fail_outside "op.cond: the functions' results have different forms" end
+  return unpack(tree.unflatten(spec, out))
 end
 
 local function eager_while(test, body, max, values)
@@ -177,18 +234,106 @@ function control.fixed_point(f, x0, options)
   return (core.control("fixed_point", list, { body }, { tol, max }))
 end
 
---- A function that gets itself as first argument: f(self, args...). Each call below the
---- depth (64 by default) is unrolled; deeper ones are an error.
-function control.recursive(f, options)
-  need_function(f, "recursive")
-  local limit = options and options.depth or 64
+-- ---- recursion
+--
+-- A captured recursion is one node if it can be: its function is captured once, as a region
+-- in which self(...) is a node too, and op.cond on data ends it. The types of self's results
+-- have to be known before its function is complete, so the function is captured twice. The
+-- first time self(...) breaks off whatever asks for it, up to a cond whose other branch gives
+-- types; this capture is thrown away.
+--
+-- Where an inner call differs from the outer one in more than the values of tensors (a Lua
+-- number, a shape) or no branch ends without a call, Lua decides when it ends: then every
+-- call is captured where it stands, the recursion is unrolled.
+
+local function deeper(limit, why)
+  fail_outside(("op.recursive: recursion deeper than %d calls%s"):format(limit, why or ""))
+end
+
+--- f with itself as first argument, called where it stands.
+local function unrolled(f, limit, why)
   local function at(depth)
     return function(...)
-      if depth > limit then error(("op.recursive: deeper than %d"):format(limit), 2) end
+      if depth > limit then deeper(limit, why) end
       return f(at(depth + 1), ...)
     end
   end
   return at(1)
+end
+
+-- What must not change from level to level, as texts, one an argument.
+local function describe_args(specs, list)
+  local texts = {}
+  for i, spec in ipairs(specs) do
+    texts[i] = tree.describe(spec, list) .. (spec.kind == "module" and tostring(spec.module) or "")
+  end
+  return texts
+end
+
+local function give_up(rec, why, ...)
+  rec.why = why:format(...)
+  error(UNROLL, 0)
+end
+
+local function call_self(rec, ...)
+  local innermost = open[#open]
+  if not innermost then fail_outside "op.recursive: the inner call stands outside of its function" end
+  if innermost ~= rec then give_up(innermost, "it calls the recursion around it") end
+  local list, specs = flatten_all(...)
+  local now, before = describe_args(specs, list), rec.args
+  for i = 1, math.max(#now, #before) do
+    if now[i] ~= before[i] then
+      give_up(rec, "argument %d is %s, then %s", i, before[i] or "missing", now[i] or "missing")
+    end
+  end
+  rec.calls = rec.calls + 1
+  if not rec.likes then error(ENDLESS, 0) end
+  return unpack(tree.unflatten(rec.spec, { core.recur(list, rec.likes, rec.calls - 1) }))
+end
+
+-- The function as a region, or nil if it is none; other errors go on. A region without calls
+-- of self, and one that only gives types, are thrown away.
+local function capture_function(rec, f, list, specs)
+  local graph, streams = core.capture_mark()
+  rec.calls = 0
+  open[#open + 1] = rec
+  local fine, body, spec, results = pcall(region, "recursive", function(...)
+    return f(function(...) return call_self(rec, ...) end, ...)
+  end, specs, list, nil, rec.likes)
+  open[#open] = nil
+  if not fine or not rec.likes then core.capture_reset(graph, streams) end
+  if not fine and body == ENDLESS then rec.why = "no branch ends it" end
+  if not fine and body ~= ENDLESS and body ~= UNROLL then error(body, 0) end
+  if fine then return body, spec, results end
+end
+
+local function captured(f, options, ...)
+  local list, specs = flatten_all(...)
+  local rec = { args = describe_args(specs, list) }
+  local known, spec, likes = capture_function(rec, f, list, specs)
+  local body
+  if known and rec.calls > 0 then
+    rec.spec, rec.likes = spec, likes
+    body = capture_function(rec, f, list, specs)
+  end
+  if not body then
+    return unrolled(f, options.max or 64, rec.why and (" (unrolled: %s)"):format(rec.why))(...)
+  end
+  local out = { core.control("recursive", list, { body }, { options.max or 10000, false }) }
+  return unpack(tree.unflatten(spec, out))
+end
+
+--- A function that gets itself as first argument: f(self, args...). At most max calls (10000)
+--- stand inside each other. In a captured function the recursion is one node if op.cond on
+--- tensors ends it and all levels have the same types, and f is captured twice; otherwise,
+--- as when a Lua number counts the levels, the calls are unrolled, at most max (64).
+function control.recursive(f, options)
+  need_function(f, "recursive")
+  options = options or {}
+  return function(...)
+    if core.capturing() then return captured(f, options, ...) end
+    return unrolled(f, options.max or 10000)(...)
+  end
 end
 
 for name, f in pairs(control) do rawset(op, name, f) end

@@ -20,7 +20,8 @@ local flatten, unflatten, describe, set_modules = tree.flatten, tree.unflatten, 
 
 -- verbose: a line on stderr for each new specialisation, from the second on. eager: captured
 -- functions and training steps run operator by operator instead, for debugging; under the
--- strict profile with the same bits. Derivatives are captured all the same.
+-- strict profile with the same bits. Derivatives are captured all the same, each as a function
+-- of its own: gradients through several of them are added up in another order.
 local graph = { verbose = core.is_terminal(2), eager = false }
 
 -- ---- capture
@@ -247,6 +248,7 @@ end
 function Function:ir(level, ...)
   local special = self.current
   if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
+  if not special and graph.eager then fail(self.name .. " is not captured while graph.eager is set") end
   if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
   level = level or "graph"
   local symbolic = special.family and special.family.symbolic
@@ -340,8 +342,7 @@ local function gradient_of(f, wrt, with_value)
   return function(...)
     local args, n = { ... }, select("#", ...)
     local xs, specs = chosen(wrt, args, n)
-    local results = { f(...) }
-    local y = scalar(results[1], "graph.grad")
+    local y = scalar((f(...)), "graph.grad")
     local dx = filled(core.gradient({ y }, { false }, xs), xs)
     if with_value then return y, as_results(specs, dx) end
     return as_results(specs, dx)
@@ -494,12 +495,14 @@ function graph.training_step(model, loss, optimizer, options)
     end
     local results = { loss(model, ...) }
     local y = scalar(results[1], "graph.training_step")
-    local grads = core.gradient({ y }, { false }, params)
+    local kept = {}
+    flatten(results, kept, {}, "result")
+    local grads = core.gradient({ y }, { false }, params, kept)
     if optimizer.search then return grads, unpack(results) end -- it runs this at several places
     optimizer:step(grads)
     return unpack(results)
   end
-  local f = graph.module(options.name or "training_step", body)
+  local f = derivative(options.name or "training_step", body)
   local function eager_step(...)
     optimizer:zero_grad()
     local results = { loss(model, ...) }

@@ -113,6 +113,7 @@ op.zeros(-1)                                 --! zeros
 op.zeros(1e9, 1e9, 1e9)                      --! zeros
 op.zeros(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)  --! axes
 x:sotfmax()                                  --! did you mean 'softmax'?
+op.mse_loss(x, x)                            --! did you mean 'mse'?
 x.shap                                       --! did you mean 'shape'?
 x.shape = 1                                  --! cannot be assigned
 x < x                                        --! write x:lt(y)
@@ -121,6 +122,7 @@ x:item()                                     --! item: f32[2,3] does not have ex
 x:to "gpu17"                                 --! gpu17
 op.matmul(x, x:T(), {epilogue = "bias"})     --! bias
 op.matmul(x, x:T(), {epilogue = "tanh"})     --! tanh
+op.matmul(x, x:T(), x:sum(), nil, {epilogue = "bias_bias"}) --! the epilogue names bias twice
 
 -- ---- tensors from tables
 T{{1, 2}, {3}}                               --! tensor: uneven table: axis 1 has 2 elements in one place, 1 in another

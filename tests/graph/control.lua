@@ -4,85 +4,9 @@ local tessera = require "tessera"
 local core = require "tessera.core"
 local graph, op = tessera.graph, tessera.op
 
-local stream, ok = 0, nil
-local function R(shape, low)
-  stream = stream + 1
-  return op.uniform(shape, { low = low or -1, high = 1, dtype = "f64", seed = 11, stream = stream })
-end
-
-local function bits(...)
-  local list = {}
-  for i = 1, select("#", ...) do
-    local v = (select(i, ...))
-    if core.is_tensor(v) then
-      list[i] = core.type_text(v) .. v:hash()
-    elseif type(v) == "table" then
-      local keys, parts = {}, {}
-      for k in pairs(v) do keys[#keys + 1] = k end
-      table.sort(keys, function(p, q) return tostring(p) < tostring(q) end)
-      for j, k in ipairs(keys) do parts[j] = tostring(k) .. "=" .. bits(v[k]) end
-      list[i] = "{" .. table.concat(parts, " ") .. "}"
-    else
-      list[i] = tostring(v)
-    end
-  end
-  return table.concat(list, " ")
-end
-
--- f(args...) has the same bits eagerly and captured, at the first run and the second.
-local function same(f, ...)
-  local g = graph.module("same", f)
-  core.seed(3)
-  local eager = bits(f(...))
-  for run = 1, 2 do
-    core.seed(3)
-    local got = bits(g(...))
-    if got ~= eager then return ("run %d: %s, not %s\n%s"):format(run, got, eager, g:ir()) end
-  end
-  local text = g:ir("concrete")
-  local again, err = core.graph_parse(text)
-  if again ~= text then return ("the text reads back as %s, not as %s"):format(again or err, text) end
-  return true
-end
-
--- The largest difference of two gradients beside their size.
-local function off(a, b) return (a - b):abs():max():item() / math.max(1, b:abs():max():item()) end
-
--- The gradient of the captured f equals that of plain, which has no control operators, by
--- all arguments; and so does that of the gradient's weighted sum.
-local function gradients(f, plain, ...)
-  local n, wrt = select("#", ...), {}
-  for i = 1, n do wrt[i] = i end
-  local got, want = { graph.grad(f, wrt)(...) }, { graph.grad(plain, wrt)(...) }
-  for i = 1, n do
-    if not (off(got[i], want[i]) < 1e-12) then return ("gradient %d is off by %g"):format(i, off(got[i], want[i])) end
-  end
-  local u = {}
-  for i = 1, n do u[i] = R((select(i, ...)).shape) end
-  local function slope(h)
-    local d = graph.grad(h, wrt)
-    return function(...)
-      local sum
-      for i, g in ipairs { d.body(...) } do
-        local part = (g * u[i]):sum()
-        sum = sum and sum + part or part
-      end
-      return sum
-    end
-  end
-  got, want = { graph.grad(slope(f), wrt)(...) }, { graph.grad(slope(plain), wrt)(...) }
-  for i = 1, n do
-    if not (off(got[i], want[i]) < 1e-11) then return ("second gradient %d is off by %g"):format(i, off(got[i], want[i])) end
-  end
-  local v = {}
-  for i = 1, n do v[i] = u[i] end
-  local args = { ... }
-  for i = 1, n do args[n + i] = v[i] end
-  local y1, d1 = graph.jvp(f)(unpack(args))
-  local y2, d2 = graph.jvp(plain)(unpack(args))
-  if not (off(y1, y2) < 1e-13 and off(d1, d2) < 1e-12) then return ("jvp is off by %g"):format(off(d1, d2)) end
-  return true
-end
+package.path = "tests/graph/?.lua;" .. package.path
+local check, ok = require "_same", nil
+local R, same, off, gradients = check.R, check.same, check.off, check.gradients
 
 local x, w, h0 = R { 5, 3 }, R { 3, 3 }, R { 3 }
 
@@ -100,6 +24,13 @@ ok = same(function(p, a) return op.cond(p, function(t) return t, { s = t:sum() }
   tessera.tensor(true), h0)
 ok --> true
 graph.module(function(p, a) return op.cond(p, function(t) return t end, function() return 3 end, a) end)(tessera.tensor(false), tessera.tensor(1)) --> 3. f32[]
+-- Numbers of both, which are not one when the function is captured; what is no tensor.
+local function numbers(m, n) return graph.module(function(p) return op.cond(p, function() return m end, function() return n end) end) end
+numbers(1, 2)(tessera.tensor(true)), numbers(1, 2)(tessera.tensor(false)) --> 1 i64[], 2 i64[]
+numbers(1, 2.5)(tessera.tensor(true)), numbers(1, 2.5)(tessera.tensor(false)) --> 1. f32[], 2.5000 f32[]
+numbers(1, h0:sum():cast "f64")(tessera.tensor(true)) --> 1. f64[]
+numbers("a", "b")(tessera.tensor(true)) --! the functions' results have different forms
+numbers({ a = h0 }, { b = h0 })(tessera.tensor(true)) --! the functions' results have different forms
 op.cond(h0, 1, 2) --! op.cond: a function is needed, not a number
 graph.module(function(a) return op.cond(a, function() return a end, function() return a end) end)(h0) --! the condition must be one bool
 graph.module(function(p, a) return op.cond(p, function() return a end, function() return a:sum() end) end)(tessera.tensor(true), h0) --! it should be f64[3]
@@ -247,14 +178,6 @@ end
 gradients(function(a, b) return settled(a, b):square():sum() end, function(a, b) return settled_plain(a, b):square():sum() end, a0, h0) --> true
 graph.module(function(a) return op.fixed_point(function(t) return t + a end, a, { max = 5 }) end)(h0) --! not found in 5 rounds
 op.fixed_point(function(t) return t + 1 end, h0, { max = 5 }) --! not found in 5 rounds
-
--- ---- recursive
-local function power(t, n)
-  return op.recursive(function(self, v, m) return m == 0 and v * 0 + 1 or v * self(v, m - 1) end)(t, n)
-end
-same(function(t) return power(t, 5) end, h0) --> true
-off(graph.grad(function(t) return power(t, 5):sum() end)(h0), 5 * h0:square():square()) < 1e-13 --> true
-op.recursive(function(self, v) return self(v) end, { depth = 3 })(h0) --! deeper than 3
 
 -- ---- nested: a loop in a choice in a loop, values from all levels outside
 local function nested(a, b, xs)

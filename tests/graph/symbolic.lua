@@ -38,6 +38,31 @@ local g = graph.load(path, { B = 12 })
 g(x, w):hash() == (f(x)):hash() --> true
 graph.load(path, { B = 0 }) --! the size B has no value
 os.remove(path)
+-- What is computed from sizes is read as well: 2*B, B/2+1, B-1, 1/B.
+local from_sizes = graph.module("from_sizes", function(x)
+  return op.concat({ x, x }, 0) / x.numel, op.rfft(x):abs(), op.narrow(x, 0, 1, x.numel - 1), x * (1 / (2 * x.numel))
+end)
+for _, n in ipairs { 8, 12, 20 } do from_sizes(op.ones { n }) end
+path = os.tmpname() .. ".tgraph"
+graph.export(from_sizes, path)
+local text = from_sizes:ir()
+for _, size in ipairs { "2*B", "B/2+1", "B-1", "1/(2*B)" } do
+  assert(text:find(size, 1, true), size .. " in\n" .. text)
+end
+local x8 = op.normal({ 10 }, { seed = 4 })
+local want, have = { from_sizes(x8) }, { graph.load(path, { B = 10 })(x8) }
+for i = 1, 4 do assert(want[i]:hash() == have[i]:hash()) end
+os.remove(path)
+-- The first line says what must divide.
+local divided = graph.module("divided", function(x, y)
+  return x:reshape(-1, 4):sum { axis = 1 }, x:reshape(-1, 6):sum { axis = 1 }, y:reshape(-1, 6)
+end)
+for _, n in ipairs { 12, 24, 36 } do divided(op.ones { n }, op.ones { n, n / 4 + 1, 12 }) end
+divided:ir():match "[^\n]*" --> // where B % 12 == 0
+-- Sizes whose cubes do not fit 64 bits.
+local twice = graph.module("twice", function(x) return op.concat({ x, x }, 0) end)
+for n = 3000000, 3000001 do twice(op.zeros({ n }, { dtype = "i8" })) end
+twice:ir():match("i8%[2%*B%]") ~= nil --> true
 -- Gradients, products and halves of sizes, two symbols.
 local h = graph.grad(function(x) return (op.rfft(x, { axis = 1 }):abs():square():mean() + x:reshape(-1):sum()) end)
 for _, s in ipairs { { 4, 8 }, { 6, 16 }, { 10, 12 }, { 12, 20 } } do

@@ -220,6 +220,36 @@ static void some_control(TsGraph *g) {
     some_custom(g, in, &name, &out);
 }
 
+/* A recursion whose region calls itself, now and then from a region within. */
+static void some_recursion(TsGraph *g) {
+  TsMeta bool_type = {.dtype = TS_DT_bool}, out = some_type();
+  if (out.dtype == TS_DT_mxfp4) out.dtype = TS_DT_bf16;
+  out.weak = 0;
+  TsGraph *r = ts_graph_region(g, "body"), *part[2] = {r, r};
+  TsVal in[2] = {ts_graph_param(g, &bool_type, some_name(), NULL),
+                 ts_graph_param(g, &out, some_name(), NULL)},
+        own[2] = {ts_graph_param(r, &bool_type, some_name(), NULL),
+                  ts_graph_param(r, &out, some_name(), NULL)};
+  bool nested = below(2);
+  for (int i = 0; i < 2; i++) {
+    TsVal args[2] = {own[0], own[1]};
+    if (nested) part[i] = ts_graph_region(r, "part");
+    for (int k = 0; k < 2 && nested; k++)
+      args[k] = ts_graph_param(part[i], &own[k]->meta, some_name(), NULL);
+    TsAttr site = ts_b_int(below(3));
+    TsNode *n = ts_graph_node(part[i], TS_NODE_recur, 2, args, 0, NULL, 1, &site, 1, &out, NULL);
+    TsVal y = &n->out[0];
+    ts_graph_results(part[i], 1, &y);
+  }
+  TsVal cond_in[3] = {own[0], own[0], own[1]};
+  TsNode *n = NULL;
+  if (nested) n = ts_graph_node(r, TS_NODE_cond, 3, cond_in, 2, part, 0, NULL, 1, &out, NULL);
+  TsVal y = n ? &n->out[0] : own[1];
+  ts_graph_results(r, 1, &y);
+  TsAttr attr[2] = {ts_b_int(1 + below(3)), {0}};
+  ts_graph_node(g, TS_NODE_recursive, 2, in, 1, &r, 2, attr, 1, &out, NULL);
+}
+
 static void some_call(TsGraph *g, TsGraph *called) {
   TsVal args[2];
   for (int i = 0; i < 2; i++)
@@ -237,6 +267,7 @@ static void random_graphs(int rounds) {
     ts_graph_results(called, 1, called->param);
     fill(g, 1 + below(6), 30);
     some_control(g);
+    some_recursion(g);
     some_call(g, called);
     for (int k = 0; k < 5; k++) some_op(g);
     some_results(g);
@@ -365,6 +396,10 @@ static void illegal(void) {
   g = small();
   line(g, "cond")->region[0]->nresult = 0;
   is_illegal(g, "cond: 0 results of a region, not 1");
+  g = small();
+  TsAttr site = ts_b_int(0);
+  ts_graph_node(g, TS_NODE_recur, 0, NULL, 0, NULL, 1, &site, 0, NULL, NULL);
+  is_illegal(g, "@f: recur stands in no recursive");
   g = small();
   ts_graph_node(g, TS_NODE_call, 0, NULL, 1, &g, 0, NULL, 0, NULL, NULL);
   is_illegal(g, "a graph calls itself");

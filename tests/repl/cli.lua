@@ -57,7 +57,7 @@ run "-l tessera -e 'print(type(op.relu), type(tessera.tensor), type(nosuch))'" -
 run "-e 'print(jit.status())' -joff":match "^%a+" --> true
 run "-joff -e 'print((jit.status()))'" --> false
 run "-O0 -e 'print((require \"jit.util\" ~= nil))'" --> true
-run "-jv -e 'for i = 1, 100 do end'" --> [TRACE   1 (command line):1 loop]
+run "-jv=- -e 'for i = 1, 100 do end'" --> [TRACE   1 (command line):1 loop]
 shell("LUA_INIT='x = 5' " .. tessera .. " -e 'print(x)'") --> 5
 shell("LUA_INIT='x = 5' " .. tessera .. " -E -e 'print(x)'") --> nil
 shell("LUA_INIT='error(1)' " .. tessera .. " -e 'print(1)'"):match "LUA_INIT:1: 1" --> LUA_INIT:1: 1
@@ -225,5 +225,13 @@ end
 interrupt("local t = {} while true do t[1] = tostring(t) end"):match "interrupted" --> interrupted
 interrupt("while true do end") --> tessera: interrupted
 interrupt("while true do pcall(function() while true do tostring(1) end end) end"):match "interrupted" --> interrupted
+-- and in a captured recursion, of 2^60 calls
+local calls = [[local t = require "tessera"
+local op = t.op
+local function two(self, m)
+  return op.cond(m:le(0), function(k) return k end, function(k) return self(k - 1) + self(k - 1) end, m)
+end
+t.graph.module(op.recursive(two))(t.tensor(60, { dtype = "i64" }))]]
+interrupt(calls):match "interrupted" --> interrupted
 
 os.execute("rm -r " .. folder)

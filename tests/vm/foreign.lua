@@ -292,3 +292,6 @@ local function conjugates()
 end
 compiled(conjugates) --> true
 os.execute("rm -rf " .. dir)
+-- Messages.
+op.foreign("m", "j0", "f64 (const f64 *x, i64 n = x.shape[4294967296])") --! there is no such axis
+pow(op.ones({ 2 }, { dtype = "f64" }), op.ones({ 3 }, { dtype = "f64" })) --! pow: 'y' is f64[3], which does not broadcast with f64[2]

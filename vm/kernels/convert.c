@@ -12,7 +12,7 @@
 
 #include <immintrin.h>
 
-#include "vm/kernels/convert_bits.h"
+#include "lib/convert_bits.h"
 #include "vm/kernels/isa.h"
 
 typedef uint8_t u8;

@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-#include "vm/kernels/convert_bits.h"
+#include "lib/convert_bits.h"
 
 typedef float T;
 

@@ -10,5 +10,12 @@
 
 enum { LANES = TS_RED_LANES_f32, INDEX = 0 };
 #define exports(name) TS_ISA(ts_rows_grad_##name##_f32)
+#if defined TS_ISA_avx512
+#define stream(p, v) _mm512_stream_ps(p, v)
+#elif defined TS_ISA_avx2
+#define stream(p, v) _mm256_stream_ps(p, v)
+#else
+#define stream(p, v) v_store(p, v)
+#endif
 
 #include "vm/kernels/rows_grad.inc"

@@ -90,7 +90,7 @@ local function has(list, name) return (" " .. list .. " "):find(" " .. name .. "
 
 function M.check(name, yes, no, ...)
   local args, n = { ... }, select("#", ...)
-  local exact = M.kind[name] == "exact"
+  local exact = M.kind[name] ~= "rounding"
   M.seen[name] = true
   if not M.kind[name] then return name .. " is no rule" end
   local fired = M.fired(yes, ...)

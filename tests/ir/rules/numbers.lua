@@ -63,6 +63,17 @@ check("exp_minus_one", function(x) return op.exp(x) - 1 end, function(x) return 
 check("log1p_exp", function(x) return op.log(1 + op.exp(x)) end, function(x) return op.log(1 + op.exp2(x)) end, x) --> ok
 check("sigmoid_exp", function(x) return 1 / (1 + op.exp(-x)) end, function(x) return 1 / (1 + op.exp(x)) end, x) --> ok
 check("silu", function(x) return x * op.sigmoid(x) end, function(x, y) return x * op.sigmoid(y) end, x, y) --> ok
+-- gelu in the orders in which people write it, of values and of expressions; other constants.
+local root = math.sqrt(2 / math.pi)
+local function wide(x, c) return 0.5 * x * (1 + op.tanh(root * (x + (c or 0.044715) * x ^ 3))) end
+check("gelu", wide, function(x) return wide(x, 0.045) end, x) --> ok
+rules.ops(wide, x) --> gelu_tanh
+rules.ops(function(x) return x * (1 + op.tanh(0.7978845608 * x * (1 + 0.044715 * x * x))) / 2 end, x) --> gelu_tanh
+rules.ops(function(x, y) return wide(x * y) end, x, y) --> mul gelu_tanh
+rules.ops(function(x) return x * 0.5 * (1 + op.erf(x / math.sqrt(2))) end, x) --> gelu_erf
+rules.ops(function(x) return (op.erf(x * 2 ^ -0.5) + 1) * (0.5 * x) end, x) --> gelu_erf
+rules.ops(function(x, y) return y * 0.5 * (1 + op.erf(x / math.sqrt(2))) end, x, y):find "gelu" --> nil
+rules.ops(function(x) local f = op.erf(x / math.sqrt(2)) return x * 0.5 * (1 + f), f end, x):find "gelu" --> nil
 check("log_sigmoid", function(x) return op.log(op.sigmoid(x)) end, function(x) return op.sigmoid(op.log(x)) end, p) --> ok
 
 rules.ops(function(x) return x * 2 * 3 / 12 end, x) --> mul

@@ -1,8 +1,9 @@
 /* Scalar definitions of the conversions between f32 and the narrower floats, and
  * of the float to integer conversions. They are free of branches, so that loops
- * over them become vector code; vm/kernels/convert.c builds all pairs from them. */
-#ifndef TS_VM_KERNELS_CONVERT_BITS_H
-#define TS_VM_KERNELS_CONVERT_BITS_H
+ * over them become vector code; vm/kernels/convert.c builds all pairs from them for arrays,
+ * ir/tile_run_ops.c for tiles. */
+#ifndef TS_LIB_CONVERT_BITS_H
+#define TS_LIB_CONVERT_BITS_H
 
 #include <immintrin.h>
 #include <stdint.h>

@@ -1,0 +1,217 @@
+/* Entries are files <key in hex>.o with a head that says how long they are and what their hash
+ * is. The time of last change is that of last use, to the hour. */
+#include "jit/cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "jit/sha256.h"
+
+enum { VERSION = 1, HOUR = 3600, NAME = 2 * TS_CACHE_KEY + 2 };
+static const int64_t usual_limit = (int64_t)512 << 20, largest = (int64_t)64 << 20;
+
+typedef struct Head {
+  char magic[8];
+  uint32_t version, unused;
+  uint64_t nbytes;
+  uint8_t hash[TS_SHA256], pad[8];
+} Head; /* 64 bytes: what follows is aligned */
+
+static const char magic[8] = "TSKERN\n";
+
+static void hash_of(const void *data, size_t nbytes, uint8_t hash[TS_SHA256]) {
+  TsSha256 s;
+  ts_sha256_begin(&s);
+  ts_sha256_add(&s, data, nbytes);
+  ts_sha256_end(&s, hash);
+}
+
+/* ---- the folder */
+static void make_folders(char *path) {
+  for (char *p = path + 1; *p; p++) {
+    if (*p != '/') continue;
+    *p = 0;
+    mkdir(path, 0777);
+    *p = '/';
+  }
+  mkdir(path, 0777);
+}
+
+void ts_cache_open_at(TsCache *c, const char *folder, int64_t limit) {
+  *c = (TsCache){.limit = limit};
+  if (!folder || strlen(folder) + NAME + 32 > sizeof c->folder) return;
+  strcpy(c->folder, folder);
+}
+
+void ts_cache_open(TsCache *c) {
+  char path[512] = "";
+  const char *own = getenv("TESSERA_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
+  const char *home = getenv("HOME");
+  int n = 0;
+  if (own && *own)
+    n = strcmp(own, "off") ? snprintf(path, sizeof path, "%s", own) : 0;
+  else if (xdg && *xdg == '/')
+    n = snprintf(path, sizeof path, "%s/tessera", xdg);
+  else if (home && *home == '/')
+    n = snprintf(path, sizeof path, "%s/.cache/tessera", home);
+  ts_cache_open_at(c, n > 0 && n < (int)sizeof path ? path : NULL, usual_limit);
+}
+
+static void path_of(const TsCache *c, const uint8_t *key, char path[600]) {
+  int n = snprintf(path, 600, "%s/", c->folder);
+  for (int i = 0; i < TS_CACHE_KEY; i++)
+    n += snprintf(path + n, 600 - (size_t)n, "%02x", key[i]);
+  snprintf(path + n, 600 - (size_t)n, ".o");
+}
+
+/* ---- reading */
+static bool read_all(int fd, void *to, size_t n) {
+  for (char *p = to; n;) {
+    ssize_t got = read(fd, p, n);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    p += got, n -= (size_t)got;
+  }
+  return true;
+}
+
+static void *read_entry(int fd, size_t *nbytes) {
+  Head h;
+  uint8_t hash[TS_SHA256];
+  struct stat st;
+  if (fstat(fd, &st) || !read_all(fd, &h, sizeof h) || memcmp(h.magic, magic, 8) ||
+      h.version != VERSION || h.nbytes > (uint64_t)largest ||
+      (uint64_t)st.st_size != sizeof h + h.nbytes)
+    return NULL;
+  void *data = malloc(h.nbytes ? h.nbytes : 1);
+  if (!data) return NULL;
+  if (read_all(fd, data, h.nbytes)) {
+    hash_of(data, h.nbytes, hash);
+    if (!memcmp(hash, h.hash, sizeof hash)) {
+      if (time(NULL) - st.st_mtime > HOUR) futimens(fd, NULL);
+      return *nbytes = h.nbytes, data;
+    }
+  }
+  free(data);
+  return NULL;
+}
+
+void *ts_cache_read(TsCache *c, const uint8_t key[TS_CACHE_KEY], size_t *nbytes) {
+  char path[600];
+  if (!*c->folder) return NULL;
+  path_of(c, key, path);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return NULL;
+  void *data = read_entry(fd, nbytes);
+  close(fd);
+  return data;
+}
+
+/* ---- writing */
+static bool write_all(int fd, const void *from, size_t n) {
+  for (const char *p = from; n;) {
+    ssize_t put = write(fd, p, n);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    p += put, n -= (size_t)put;
+  }
+  return true;
+}
+
+static bool write_entry(TsCache *c, const char *path, const void *data, size_t nbytes) {
+  char temporary[600];
+  snprintf(temporary, sizeof temporary, "%s/new-XXXXXX", c->folder);
+  int fd = mkostemp(temporary, O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) {
+    make_folders(c->folder);
+    snprintf(temporary, sizeof temporary, "%s/new-XXXXXX", c->folder);
+    fd = mkostemp(temporary, O_CLOEXEC);
+  }
+  if (fd < 0) return false;
+  Head h = {.version = VERSION, .nbytes = nbytes};
+  memcpy(h.magic, magic, 8);
+  hash_of(data, nbytes, h.hash);
+  bool good = write_all(fd, &h, sizeof h) && write_all(fd, data, nbytes);
+  good = !close(fd) && good && !rename(temporary, path);
+  if (!good) unlink(temporary);
+  return good;
+}
+
+void ts_cache_write(TsCache *c, const uint8_t key[TS_CACHE_KEY], const void *data,
+                    size_t nbytes) {
+  char path[600];
+  int64_t all = (int64_t)(sizeof(Head) + nbytes);
+  if (!*c->folder || all > largest || all > c->limit) return;
+  path_of(c, key, path);
+  if (!write_entry(c, path, data, nbytes)) return;
+  c->unseen += all;
+  if (c->unseen > c->limit / 64) ts_cache_trim(c);
+}
+
+/* ---- the bound */
+typedef struct Entry {
+  char name[NAME + 1];
+  int64_t nbytes;
+  struct timespec used;
+} Entry;
+
+static int older(const void *a, const void *b) {
+  const Entry *x = a, *y = b;
+  if (x->used.tv_sec != y->used.tv_sec) return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
+  return (x->used.tv_nsec > y->used.tv_nsec) - (x->used.tv_nsec < y->used.tv_nsec);
+}
+
+/* What a process that was killed left behind. */
+static void drop_stale(int dir, const char *name, const struct stat *st) {
+  if (!strncmp(name, "new-", 4) && time(NULL) - st->st_mtime > HOUR) unlinkat(dir, name, 0);
+}
+
+static Entry *list_entries(DIR *dir, size_t *n, int64_t *total) {
+  Entry *list = NULL;
+  size_t cap = 0;
+  *n = 0, *total = 0;
+  for (struct dirent *d; (d = readdir(dir));) {
+    struct stat st;
+    size_t len = strlen(d->d_name);
+    if (fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+      continue;
+    drop_stale(dirfd(dir), d->d_name, &st);
+    if (len != NAME || strcmp(d->d_name + len - 2, ".o")) continue;
+    if (*n == cap) {
+      Entry *more = realloc(list, (cap = cap ? 2 * cap : 64) * sizeof *list);
+      if (!more) break;
+      list = more;
+    }
+    Entry *e = &list[(*n)++];
+    memcpy(e->name, d->d_name, len + 1);
+    e->nbytes = st.st_size;
+    e->used = st.st_mtim;
+    *total += st.st_size;
+  }
+  return list;
+}
+
+/* Down to seven eighths, so that the next write does not begin again. */
+void ts_cache_trim(TsCache *c) {
+  DIR *dir = *c->folder ? opendir(c->folder) : NULL;
+  c->unseen = 0;
+  if (!dir) return;
+  size_t n;
+  int64_t total;
+  Entry *list = list_entries(dir, &n, &total);
+  if (total > c->limit) {
+    qsort(list, n, sizeof *list, older);
+    for (size_t i = 0; i < n && total > c->limit / 8 * 7; i++)
+      if (!unlinkat(dirfd(dir), list[i].name, 0)) total -= list[i].nbytes;
+  }
+  free(list);
+  closedir(dir);
+}

@@ -1,0 +1,32 @@
+/* The disk cache of compiled kernels: bytes under a key of 32. An entry is a file of its own,
+ * written under another name and renamed, so that several processes may use one folder. A
+ * folder that is missing and cannot be made, or is not writable, is no error: nothing is found,
+ * nothing is kept. */
+#ifndef TS_JIT_CACHE_H
+#define TS_JIT_CACHE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TS_CACHE_KEY = 32 };
+
+typedef struct TsCache {
+  char folder[512]; /* "": there is none */
+  int64_t limit;    /* bytes of all entries; the least recently used go first */
+  int64_t unseen;   /* bytes written since the entries were last counted */
+} TsCache;
+
+/* The folder of $TESSERA_CACHE ("off": none), $XDG_CACHE_HOME/tessera or ~/.cache/tessera. */
+void ts_cache_open(TsCache *c);
+void ts_cache_open_at(TsCache *c, const char *folder, int64_t limit);
+
+/* The bytes of an entry, for free(), aligned to 16; NULL if there is none. One whose bytes are
+ * not those that were written is none, and the next write replaces it. */
+void *ts_cache_read(TsCache *c, const uint8_t key[TS_CACHE_KEY], size_t *nbytes);
+void ts_cache_write(TsCache *c, const uint8_t key[TS_CACHE_KEY], const void *data,
+                    size_t nbytes);
+
+/* Brings the entries down to the limit; a write does so every now and then. */
+void ts_cache_trim(TsCache *c);
+
+#endif

@@ -1,0 +1,60 @@
+/* See jit/compile.h. */
+#include "jit/compile.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "jit/cache.h"
+#include "jit/llvm.h"
+
+/* Raised by one when the code that is emitted for the same Tile IR changes. */
+enum { EMITTER = 1 };
+
+static struct {
+  pthread_once_t once;
+  pthread_mutex_t lock; /* of the count of written bytes */
+  TsCache disk;
+} cache = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void open_cache(void) { ts_cache_open(&cache.disk); }
+
+static bool from_disk(TsKernel *kernel, const uint8_t *key) {
+  size_t n;
+  TsError ignored;
+  void *object = ts_cache_read(&cache.disk, key, &n);
+  if (!object) return false;
+  kernel->cached = !ts_kernel_load(kernel, object, n, &ignored);
+  free(object);
+  return kernel->cached;
+}
+
+static int from_llvm(TsKernel *kernel, const TsTile *k, const TsJitTarget *t,
+                     const uint8_t *key, TsError *err) {
+  void *object = NULL;
+  size_t n;
+  if (ts_llvm_object(k, t, NULL, &object, &n, err)) return -1;
+  int failed = ts_kernel_load(kernel, object, n, err);
+  if (!failed) {
+    pthread_mutex_lock(&cache.lock);
+    ts_cache_write(&cache.disk, key, object, n);
+    pthread_mutex_unlock(&cache.lock);
+  }
+  free(object);
+  return failed;
+}
+
+TsKernel *ts_kernel_compile(const TsTile *k, const TsJitTarget *t, TsError *err) {
+  uint8_t key[TS_CACHE_KEY];
+  char salt[64];
+  TsKernel *kernel = calloc(1, sizeof *kernel);
+  if (!kernel) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
+  pthread_once(&cache.once, open_cache);
+  snprintf(salt, sizeof salt, "emitter %d llvm %s", EMITTER, ts_llvm_version());
+  ts_kernel_key(k, t, salt, key);
+  if (!ts_kernel_outline(kernel, k, t, err) &&
+      (from_disk(kernel, key) || !from_llvm(kernel, k, t, key, err)))
+    return kernel;
+  ts_kernel_free(kernel);
+  return NULL;
+}

@@ -1,0 +1,11 @@
+/* From Tile IR to a kernel that runs: the disk cache, else LLVM. */
+#ifndef TS_JIT_COMPILE_H
+#define TS_JIT_COMPILE_H
+
+#include "jit/kernel.h"
+
+/* k: explicit form, expanded. In any thread. NULL with the error, which is no more than that:
+ * the program goes on without the kernel. */
+TsKernel *ts_kernel_compile(const TsTile *k, const TsJitTarget *t, TsError *err);
+
+#endif

@@ -1,0 +1,60 @@
+/* The tiers: hot functions get compiled kernels while the program runs.
+ *
+ * A captured function has one TsJitFunction beside its bytecode. Each call goes through _enter
+ * and _leave, which count and time it. When the time spent pays for a compilation, a job goes to
+ * the background thread: it schedules the graph, compiles the groups that are worth it and is
+ * done; the next _enter lowers the graph once more with the kernels in it and runs that from then
+ * on. Nothing waits. A function that does not get faster goes back to its bytecode.
+ *
+ * All of this but the job itself happens on the context's thread. */
+#ifndef TS_JIT_JIT_H
+#define TS_JIT_JIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ir/graph.h"
+#include "lib/text.h"
+#include "vm/bytecode.h"
+
+typedef struct TsJit TsJit;
+typedef struct TsJitFunction TsJitFunction;
+
+/* NULL: out of memory. A TsJit without a code generator for this machine compiles nothing. */
+TsJit *ts_jit_open(TsContext *c);
+void ts_jit_close(TsJit *j);
+
+void ts_jit_enable(TsJit *j, bool on);
+bool ts_jit_enabled(const TsJit *j);
+/* Why nothing is compiled, or NULL: "built without LLVM". */
+const char *ts_jit_absent(const TsJit *j);
+/* A line to stderr for each promotion, refusal, return to bytecode. */
+void ts_jit_verbose(TsJit *j, bool on);
+/* Everything hot is compiled at its first call, and waited for: for tests. */
+void ts_jit_eager(TsJit *j, bool on);
+struct TsTracer *ts_jit_tracer(TsJit *j); /* hot traces (jit/trace.h) */
+/* Until no job is under way. */
+void ts_jit_wait(TsJit *j);
+/* Forgets all compiled code; counting begins anew. */
+void ts_jit_flush(TsJit *j);
+
+typedef struct TsJitStats {
+  int functions, promoted, jobs; /* functions known, running kernels, jobs waiting or running */
+  int64_t kernels, cached, failed; /* compiled or loaded so far, of them from disk; refused */
+  double compile_msec;           /* of the background thread */
+  double install_msec_max;       /* the longest that a call was held up */
+} TsJitStats;
+TsJitStats ts_jit_stats(const TsJit *j);
+
+/* g and donated must outlive it. where: of the log, "model.lua:12" or "". */
+TsJitFunction *ts_jit_function(TsJit *j, const TsGraph *g, const bool *donated);
+void ts_jit_function_free(TsJitFunction *f);
+/* The frame that runs this call: own, or one with kernels. */
+TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own);
+void ts_jit_leave(TsJitFunction *f, const TsFrame *ran, bool failed);
+
+/* The text of a level, of the code that runs now or would run: "schedule", "tile" (block form),
+ * "explicit", "llvm", "asm", "bytecode". -1 with the error. */
+int ts_jit_text(TsJitFunction *f, const char *level, TsText *text);
+
+#endif

@@ -1,0 +1,60 @@
+/* A compiled kernel of the CPU: its functions and what they need to be called.
+ *
+ * Generated code has one interface. A kernel is one function a phase, which does the rounds
+ * lo..hi-1 of the phase's parallel loop, counted from 0, whatever the loop's bounds are:
+ *   arg    the memory of each parameter, then the scratch buffers
+ *   dim    the symbolic sizes
+ *   local  memory of this thread, aligned to 64
+ * and one function that gives the number of rounds of each phase. What stands between the
+ * phases is done again in each of them: sizes and constants, a few instructions. Functions keep
+ * no state, throw nothing and call nothing but the C library's mathematics. */
+#ifndef TS_JIT_KERNEL_H
+#define TS_JIT_KERNEL_H
+
+#include "ir/tile.h"
+#include "jit/object.h"
+#include "jit/target.h"
+
+typedef void TsPhaseFn(void *const *arg, const int64_t *dim, int64_t lo, int64_t hi,
+                       void *local);
+typedef void TsRoundsFn(const int64_t *dim, int64_t *rounds);
+
+enum { TS_KERNEL_PHASES = 16, TS_KERNEL_SCRATCH = 16 };
+
+typedef struct TsKernel {
+  const char *target; /* "avx512" */
+  int nparam, ndim, nphase, nscratch;
+  TsPhaseFn *phase[TS_KERNEL_PHASES];
+  int64_t grain[TS_KERNEL_PHASES]; /* fewest rounds that are worth a thread's while */
+  TsRoundsFn *rounds;
+  TsTileType scratch[TS_KERNEL_SCRATCH]; /* sizes may be symbolic */
+  int64_t local_bytes;                   /* of one thread */
+  TsObject object;
+  size_t object_bytes; /* of the file */
+  bool cached;         /* it came from the disk cache */
+} TsKernel;
+
+/* What of a kernel can be told without compiling it: phases, scratch, local memory. */
+int ts_kernel_outline(TsKernel *kernel, const TsTile *k, const TsJitTarget *t, TsError *err);
+/* Where the local memory of an alloc begins; -1 for other values. Memory of a region is used
+ * again after it. */
+int64_t ts_kernel_local_at(const TsTile *k, const TsTileValue *alloc);
+
+/* The top-level loops, in order; gives their number. */
+int ts_kernel_phases(const TsTile *k, TsTileStmt *phase[TS_KERNEL_PHASES]);
+
+/* Loads an object that was compiled from a kernel with this outline. */
+int ts_kernel_load(TsKernel *kernel, const void *elf, size_t nbytes, TsError *err);
+
+int64_t ts_kernel_scratch_bytes(const TsKernel *kernel, int i, const int64_t *dim);
+
+/* Runs all phases on the CPU's threads. arg: the parameters' memory. -1: no memory. */
+int ts_kernel_run(const TsKernel *kernel, void *const *arg, const int64_t *dim, TsError *err);
+
+void ts_kernel_free(TsKernel *kernel);
+
+/* The name of a kernel's code: what it does, not how its values are called nor where it comes
+ * from, with `salt` (the code generator's version) and the target. */
+void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint8_t key[32]);
+
+#endif

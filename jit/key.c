@@ -1,0 +1,80 @@
+/* The hash of a kernel: a walk that numbers values as it meets them. */
+#include <string.h>
+
+#include "jit/kernel.h"
+#include "jit/sha256.h"
+
+typedef struct Walk {
+  TsSha256 s;
+  TsArena arena;
+  uint32_t *number, next;
+} Walk;
+
+static void word(Walk *w, int64_t v) { ts_sha256_add(&w->s, &v, sizeof v); }
+
+static void string(Walk *w, const char *s) {
+  size_t n = s ? strlen(s) : 0;
+  word(w, s ? (int64_t)n : -1);
+  ts_sha256_add(&w->s, s, n);
+}
+
+static void type(Walk *w, const TsTileType *t) {
+  word(w, t->dtype | t->rank << 8 | t->space << 16 | t->strided << 24);
+  word(w, t->swizzle | t->count << 16);
+  for (int i = 0; i < t->rank; i++) word(w, t->dim[i]);
+  for (int i = 0; t->strided && i < t->rank; i++) word(w, t->stride[i]);
+}
+
+static void define(Walk *w, TsTileVal v) {
+  if (w->number) w->number[v->id] = ++w->next;
+  type(w, &v->type);
+}
+
+static void attribute(Walk *w, const TsAttr *a) {
+  word(w, a->type);
+  word(w, a->n);
+  switch (a->type) {
+  case TS_ATTR_none: break;
+  case TS_ATTR_ints: ts_sha256_add(&w->s, a->ints, sizeof *a->ints * (size_t)a->n); break;
+  case TS_ATTR_floats: ts_sha256_add(&w->s, a->floats, sizeof *a->floats * (size_t)a->n); break;
+  case TS_ATTR_str: string(w, a->str); break;
+  default: word(w, a->i); break; /* a number's bits too */
+  }
+}
+
+static void region(Walk *w, const TsTileRegion *r) {
+  word(w, r->nparam);
+  for (int i = 0; i < r->nparam; i++) define(w, r->param[i]);
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    string(w, ts_tile_op_name(s->op)); /* numbers of rows change with the table */
+    word(w, s->op >= TS_OP_COUNT);
+    word(w, s->nin);
+    for (int i = 0; i < s->nin; i++) word(w, w->number ? w->number[s->in[i]->id] : 0);
+    word(w, s->nattr);
+    for (int i = 0; i < s->nattr; i++) attribute(w, &s->attr[i]);
+    word(w, s->nout);
+    for (int i = 0; i < s->nout; i++) define(w, s->out[i]);
+    for (int i = 0; i < s->nregion; i++) region(w, s->region[i]);
+  }
+  word(w, -2);
+}
+
+void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint8_t key[32]) {
+  Walk w = {0};
+  ts_sha256_begin(&w.s);
+  w.number = ts_arena_alloc(&w.arena, sizeof *w.number * (k->nvalue + 1));
+  if (!w.number) word(&w, (int64_t)(intptr_t)k); /* no memory: a name that nothing else has */
+  string(&w, salt);
+  string(&w, t->tile.name);
+  string(&w, t->triple);
+  string(&w, t->cpu);
+  string(&w, t->features);
+  word(&w, k->form);
+  word(&w, k->ndim);
+  word(&w, k->nin);
+  word(&w, k->nparam);
+  for (int i = 0; i < k->nparam; i++) define(&w, k->param[i]);
+  region(&w, k->body);
+  ts_arena_free(&w.arena);
+  ts_sha256_end(&w.s, key);
+}

@@ -1,0 +1,260 @@
+/* Context, verification, passes, machine code. See jit/llvm.h.
+ *
+ * LLVM ends the process where it cannot go on. Its handler leaves by longjmp instead: over
+ * frames of C++ that are not unwound, so what they own is lost, and the context with it. That
+ * is some memory for a kernel that could not be compiled, and the program lives. */
+#include "jit/llvm.h"
+
+#ifdef TS_LLVM
+
+#include <llvm-c/Analysis.h>
+#include <llvm-c/ErrorHandling.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+#include <llvm/Config/llvm-config.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/emit.h"
+
+/* What the emitter writes is already in vectors and registers, and the code generator combines
+ * instructions itself: default<O2> takes twice the time of everything for the same speed
+ * (jit/README.md has the numbers). */
+static const char usual_passes[] = "function(early-cse,simplifycfg,loop-mssa(licm),early-cse)";
+
+typedef struct Work {
+  TsEmit e;
+  const char *passes;
+  LLVMTargetMachineRef machine;
+  LLVMMemoryBufferRef object;
+  LLVMCodeGenFileType kind;
+  bool readable; /* values keep their names */
+  char *text;
+  TsError *err;
+  jmp_buf out;
+} Work;
+
+static _Thread_local Work *current;
+
+static void fatal(const char *reason) {
+  if (!current) return; /* LLVM ends the process */
+  ts_error_set(current->err, TS_ERR_device, "jit: LLVM: %s", reason);
+  longjmp(current->out, 2);
+}
+
+static void diagnose(LLVMDiagnosticInfoRef info, void *arg) {
+  Work *w = arg;
+  if (LLVMGetDiagInfoSeverity(info) != LLVMDSError) return;
+  char *text = LLVMGetDiagInfoDescription(info);
+  ts_error_set(w->err, TS_ERR_device, "jit: LLVM: %s", text);
+  LLVMDisposeMessage(text);
+  longjmp(w->out, 1);
+}
+
+static void start(void) {
+  LLVMInstallFatalErrorHandler(fatal);
+#if defined __x86_64__
+  LLVMInitializeX86TargetInfo();
+  LLVMInitializeX86Target();
+  LLVMInitializeX86TargetMC();
+  LLVMInitializeX86AsmPrinter();
+#endif
+}
+
+static int failed(Work *w, const char *what, char *text) {
+  ts_error_set(w->err, TS_ERR_device, "jit: LLVM: %s: %s", what, text ? text : "");
+  if (text) LLVMDisposeMessage(text);
+  return -1;
+}
+
+/* A machine keeps tables for its instruction set, which take a millisecond to make: those that
+ * no compile uses wait here for the next one. */
+static struct {
+  pthread_mutex_t lock;
+  struct {
+    LLVMTargetMachineRef machine;
+    const char *triple, *features;
+  } idle[4];
+} machines = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+enum { IDLE = sizeof machines.idle / sizeof *machines.idle };
+
+static LLVMTargetMachineRef take_machine(const TsJitTarget *t) {
+  LLVMTargetMachineRef found = NULL;
+  pthread_mutex_lock(&machines.lock);
+  for (int i = 0; i < IDLE && !found; i++)
+    if (machines.idle[i].machine && machines.idle[i].features == t->features &&
+        machines.idle[i].triple == t->triple) {
+      found = machines.idle[i].machine;
+      machines.idle[i].machine = NULL;
+    }
+  pthread_mutex_unlock(&machines.lock);
+  return found;
+}
+
+static void put_machine(const TsJitTarget *t, LLVMTargetMachineRef machine) {
+  pthread_mutex_lock(&machines.lock);
+  for (int i = 0; i < IDLE && machine; i++) {
+    if (machines.idle[i].machine) continue;
+    machines.idle[i].machine = machine;
+    machines.idle[i].features = t->features;
+    machines.idle[i].triple = t->triple;
+    machine = NULL;
+  }
+  pthread_mutex_unlock(&machines.lock);
+  if (machine) LLVMDisposeTargetMachine(machine);
+}
+
+/* No flag here or in the IR lets LLVM change a rounding: contraction needs the flag `contract`,
+ * and denormals are kept unless an attribute says otherwise. */
+static int make_machine(Work *w) {
+  const TsJitTarget *t = w->e.target;
+  LLVMTargetRef target;
+  char *text = NULL;
+  if ((w->machine = take_machine(t))) return 0;
+  if (LLVMGetTargetFromTriple(t->triple, &target, &text)) return failed(w, t->triple, text);
+  w->machine =
+      LLVMCreateTargetMachine(target, t->triple, t->cpu, t->features, LLVMCodeGenLevelDefault,
+                              LLVMRelocPIC, LLVMCodeModelSmall);
+  return w->machine ? 0 : failed(w, "no target machine for", NULL);
+}
+
+static void begin_module(Work *w) {
+  TsEmit *e = &w->e;
+  e->ctx = LLVMContextCreate();
+  LLVMContextSetDiagnosticHandler(e->ctx, diagnose, w);
+  LLVMContextSetDiscardValueNames(e->ctx, !w->readable);
+  e->module = LLVMModuleCreateWithNameInContext("kernel", e->ctx);
+  e->b = LLVMCreateBuilderInContext(e->ctx);
+  LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(w->machine);
+  LLVMSetModuleDataLayout(e->module, layout);
+  LLVMDisposeTargetData(layout);
+  LLVMSetTarget(e->module, e->target->triple);
+}
+
+static int run_passes(Work *w) {
+  char *text = NULL;
+  if (LLVMVerifyModule(w->e.module, LLVMReturnStatusAction, &text))
+    return failed(w, "the module is not valid", text);
+  LLVMDisposeMessage(text);
+  if (!*w->passes) return 0;
+  LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+  LLVMErrorRef error = LLVMRunPasses(w->e.module, w->passes, w->machine, options);
+  LLVMDisposePassBuilderOptions(options);
+  if (!error) return 0;
+  char *message = LLVMGetErrorMessage(error);
+  ts_error_set(w->err, TS_ERR_device, "jit: LLVM: %s", message);
+  LLVMDisposeErrorMessage(message);
+  return -1;
+}
+
+static int compile(Work *w, bool as_ir) {
+  char *text = NULL;
+  if (make_machine(w)) return -1;
+  begin_module(w);
+  ts_emit_module(&w->e);
+  if (run_passes(w)) return -1;
+  if (as_ir) return w->text = LLVMPrintModuleToString(w->e.module), 0;
+  if (LLVMTargetMachineEmitToMemoryBuffer(w->machine, w->e.module, w->kind, &text, &w->object))
+    return failed(w, "no code", text);
+  return 0;
+}
+
+static void end(Work *w, bool lost) {
+  if (w->object) LLVMDisposeMemoryBuffer(w->object);
+  if (w->text) LLVMDisposeMessage(w->text);
+  if (!lost) {
+    if (w->e.b) LLVMDisposeBuilder(w->e.b);
+    if (w->e.module) LLVMDisposeModule(w->e.module);
+    if (w->machine) put_machine(w->e.target, w->machine);
+    if (w->e.ctx) LLVMContextDispose(w->e.ctx);
+  }
+  ts_arena_free(&w->e.arena);
+  free(w);
+}
+
+static Work *begin(const TsTile *k, const TsJitTarget *t, const char *passes, TsError *err) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  Work *w = t->triple ? calloc(1, sizeof *w) : NULL;
+  if (!w) {
+    ts_error_set(err, TS_ERR_device,
+                 t->triple ? "jit: no memory" : "jit: no code for this machine");
+    return NULL;
+  }
+  pthread_once(&once, start);
+  w->passes = passes ? passes : usual_passes;
+  w->err = err;
+  w->kind = LLVMObjectFile;
+  w->e.k = k, w->e.target = t, w->e.err = err, w->e.out = &w->out;
+  return w;
+}
+
+/* 0, or 1 when the module was left in good order, 2 when LLVM gave up within its own code. */
+static int guarded(Work *w, bool as_ir) {
+  current = w;
+  int how = setjmp(w->out);
+  if (!how) how = compile(w, as_ir) ? 1 : 0;
+  current = NULL;
+  return how;
+}
+
+bool ts_llvm_present(void) { return true; }
+const char *ts_llvm_version(void) { return LLVM_VERSION_STRING; }
+
+int ts_llvm_object(const TsTile *k, const TsJitTarget *t, const char *passes, void **object,
+                   size_t *nbytes, TsError *err) {
+  Work *w = begin(k, t, passes, err);
+  if (!w) return -1;
+  int how = guarded(w, false);
+  if (!how) {
+    *nbytes = LLVMGetBufferSize(w->object);
+    *object = malloc(*nbytes ? *nbytes : 1);
+    if (*object)
+      memcpy(*object, LLVMGetBufferStart(w->object), *nbytes);
+    else
+      how = 1, ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  }
+  end(w, how == 2);
+  return how ? -1 : 0;
+}
+
+int ts_llvm_text(const TsTile *k, const TsJitTarget *t, bool assembly, TsText *text,
+                 TsError *err) {
+  Work *w = begin(k, t, NULL, err);
+  if (!w) return -1;
+  w->kind = assembly ? LLVMAssemblyFile : LLVMObjectFile;
+  w->readable = true;
+  int how = guarded(w, !assembly);
+  if (!how && assembly)
+    ts_text_add(text, LLVMGetBufferStart(w->object), LLVMGetBufferSize(w->object));
+  else if (!how)
+    ts_text_str(text, w->text);
+  end(w, how == 2);
+  return how ? -1 : 0;
+}
+
+#else
+
+static int absent(TsError *err) {
+  ts_error_set(err, TS_ERR_device, "jit: this tessera was built without LLVM");
+  return ts_error_hint(err, "install llvm-22-dev (scripts/setup.sh does) and build again");
+}
+
+bool ts_llvm_present(void) { return false; }
+const char *ts_llvm_version(void) { return ""; }
+
+int ts_llvm_object(const TsTile *k, const TsJitTarget *t, const char *passes, void **object,
+                   size_t *nbytes, TsError *err) {
+  (void)k, (void)t, (void)passes, (void)object, (void)nbytes;
+  return absent(err);
+}
+
+int ts_llvm_text(const TsTile *k, const TsJitTarget *t, bool assembly, TsText *text,
+                 TsError *err) {
+  (void)k, (void)t, (void)assembly, (void)text;
+  return absent(err);
+}
+
+#endif

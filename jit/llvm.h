@@ -1,0 +1,25 @@
+/* LLVM, contained: one call compiles one kernel in a context of its own, in any thread.
+ * Whatever goes wrong inside is an error text. The program may be built without LLVM; then
+ * these fail with a sentence. */
+#ifndef TS_JIT_LLVM_H
+#define TS_JIT_LLVM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ir/tile.h"
+#include "jit/target.h"
+
+bool ts_llvm_present(void);
+/* "22.1.8", or "" without LLVM. */
+const char *ts_llvm_version(void);
+
+/* A relocatable object, for free(). The kernel is in explicit form and expanded. passes: NULL
+ * for the usual ones, or a pipeline in the words of opt, for measurements. */
+int ts_llvm_object(const TsTile *k, const TsJitTarget *t, const char *passes, void **object,
+                   size_t *nbytes, TsError *err);
+/* The LLVM IR after the passes, or the assembly. */
+int ts_llvm_text(const TsTile *k, const TsJitTarget *t, bool assembly, TsText *text,
+                 TsError *err);
+
+#endif

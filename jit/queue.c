@@ -1,0 +1,115 @@
+/* The compile queue. */
+#include "jit/queue.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+struct TsQueue {
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t more, idle;
+  TsQueueJob *first, **end;
+  int length; /* with the one that runs */
+  bool started, stop;
+};
+
+TsQueue *ts_queue_open(void) {
+  TsQueue *q = calloc(1, sizeof *q);
+  if (!q) return NULL;
+  q->end = &q->first;
+  pthread_mutex_init(&q->lock, NULL);
+  pthread_cond_init(&q->more, NULL);
+  pthread_cond_init(&q->idle, NULL);
+  return q;
+}
+
+static TsQueueJob *take(TsQueue *q) {
+  TsQueueJob *job = q->first;
+  if (!(q->first = job->next)) q->end = &q->first;
+  return job;
+}
+
+static void *work(void *arg) {
+  TsQueue *q = arg;
+  pthread_mutex_lock(&q->lock);
+  for (;;) {
+    while (!q->first && !q->stop) pthread_cond_wait(&q->more, &q->lock);
+    if (q->stop) break;
+    TsQueueJob *job = take(q);
+    pthread_mutex_unlock(&q->lock);
+    job->run(job);
+    atomic_store_explicit(&job->done, true, memory_order_release);
+    pthread_mutex_lock(&q->lock);
+    if (--q->length == 0) pthread_cond_broadcast(&q->idle);
+  }
+  pthread_mutex_unlock(&q->lock);
+  return NULL;
+}
+
+/* Signals are for the program's thread: Ctrl-C must interrupt what it waits for. */
+static int start(TsQueue *q) {
+  sigset_t all, before;
+  pthread_attr_t attr;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_attr_init(&attr);
+  pthread_attr_setstacksize(&attr, 8 << 20); /* LLVM recurses deeply */
+  q->started = !pthread_create(&q->thread, &attr, work, q);
+  pthread_attr_destroy(&attr);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return q->started ? 0 : -1;
+}
+
+int ts_queue_add(TsQueue *q, TsQueueJob *job) {
+  if (!q->started && start(q)) return -1;
+  atomic_store_explicit(&job->done, false, memory_order_relaxed);
+  job->next = NULL;
+  pthread_mutex_lock(&q->lock);
+  *q->end = job;
+  q->end = &job->next;
+  q->length++;
+  pthread_cond_signal(&q->more);
+  pthread_mutex_unlock(&q->lock);
+  return 0;
+}
+
+bool ts_queue_cancel(TsQueue *q, TsQueueJob *job) {
+  bool found = false;
+  pthread_mutex_lock(&q->lock);
+  for (TsQueueJob **at = &q->first; *at; at = &(*at)->next) {
+    if (*at != job) continue;
+    if (!(*at = job->next)) q->end = at;
+    if (--q->length == 0) pthread_cond_broadcast(&q->idle);
+    found = true;
+    break;
+  }
+  pthread_mutex_unlock(&q->lock);
+  return found;
+}
+
+void ts_queue_wait(TsQueue *q) {
+  pthread_mutex_lock(&q->lock);
+  while (q->length) pthread_cond_wait(&q->idle, &q->lock);
+  pthread_mutex_unlock(&q->lock);
+}
+
+int ts_queue_length(TsQueue *q) {
+  pthread_mutex_lock(&q->lock);
+  int n = q->length;
+  pthread_mutex_unlock(&q->lock);
+  return n;
+}
+
+void ts_queue_close(TsQueue *q) {
+  if (!q) return;
+  pthread_mutex_lock(&q->lock);
+  q->stop = true;
+  pthread_cond_signal(&q->more);
+  pthread_mutex_unlock(&q->lock);
+  if (q->started) pthread_join(q->thread, NULL);
+  pthread_mutex_destroy(&q->lock);
+  pthread_cond_destroy(&q->more);
+  pthread_cond_destroy(&q->idle);
+  free(q);
+}

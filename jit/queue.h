@@ -1,0 +1,26 @@
+/* One background thread and its jobs, first come first served. */
+#ifndef TS_JIT_QUEUE_H
+#define TS_JIT_QUEUE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+typedef struct TsQueueJob {
+  void (*run)(struct TsQueueJob *job); /* in the background */
+  struct TsQueueJob *next;
+  atomic_bool done; /* the owner may read what run wrote */
+} TsQueueJob;
+
+typedef struct TsQueue TsQueue;
+
+TsQueue *ts_queue_open(void); /* NULL: out of memory; the thread starts with the first job */
+/* Waits for the job that runs; those that have not begun never run and are not done. */
+void ts_queue_close(TsQueue *q);
+/* -1: no thread could be started. The job is its owner's again when it is done. */
+int ts_queue_add(TsQueue *q, TsQueueJob *job);
+/* Takes back a job that has not begun: false if it runs or is done. */
+bool ts_queue_cancel(TsQueue *q, TsQueueJob *job);
+void ts_queue_wait(TsQueue *q); /* until all are done */
+int ts_queue_length(TsQueue *q); /* jobs waiting or running */
+
+#endif

@@ -1,0 +1,29 @@
+/* Hot traces of eager code: what the rest of jit/ and Lua see of them. How they work is told
+ * in jit/trace_match.c. */
+#ifndef TS_JIT_TRACE_H
+#define TS_JIT_TRACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "jit/jit.h"
+
+typedef struct TsTracer TsTracer;
+
+TsTracer *ts_tracer_open(TsContext *c, TsJit *j); /* NULL: out of memory */
+void ts_tracer_close(TsTracer *t);
+/* Off: what is pending is computed now, and no call is put off. */
+void ts_tracer_enable(TsTracer *t, bool on);
+void ts_tracer_verbose(TsTracer *t, bool on);
+/* Everything that repeats twice is a trace at once: for tests. */
+void ts_tracer_eager(TsTracer *t, bool on);
+void ts_tracer_flush(TsTracer *t); /* forgets all traces */
+
+typedef struct TsTracerStats {
+  int traces;             /* roots alive */
+  int64_t deferred, runs; /* calls put off, traces run to their end */
+  int64_t exits, observed, replayed; /* mismatches; values read too early; calls run again */
+} TsTracerStats;
+TsTracerStats ts_tracer_stats(const TsTracer *t);
+
+#endif

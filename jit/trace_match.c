@@ -1,0 +1,509 @@
+/* Hot traces of eager code: calls are compared with a recorded trace and put off.
+ *
+ * A loop of eager operators repeats a sequence of calls. When the VM's ring shows one
+ * (trace_find.c), the next round is recorded as it runs (trace_record.c): a trace is a chain of
+ * nodes, one for each call, that says where each input comes from: an earlier call of the chain,
+ * a tensor from outside, a bare number. From then on a call that fits the next node is not run.
+ * Its results are pending: tensors with type and strides but no bytes. At the end of the chain
+ * the wanted values are computed by one function (trace_run.c), as if somebody had written
+ * graph.module around the loop's body, and the others never, unless they are read.
+ *
+ *   idle ── a call fits the first node of a trace ──> run ── end ──> idle, wanted values there
+ *                                                      │ ── another call: side exit
+ *                                                      └ ── a value is read: observed
+ *
+ * Everything hangs on one fact: a call that is put off is pure, and cannot fail. Operators that
+ * may fail on what the elements are, calls that the tape records, other devices and writes in
+ * place are not put off; such a call runs at once wherever it comes, between those that are put
+ * off, and only what it reads must be computed for it. So neither the order of effects nor the
+ * line of an error can change, and what a run has put off stays valid when it is left at any
+ * point: the values stay pending and are computed from the run's externals when somebody asks,
+ * by the same handlers in the same order. There is nothing to undo.
+ *
+ * What is wanted is learnt, not analysed. At first no value is. One that is asked for behind the
+ * end of its run (by the next round, by item(), by a table that outlives a collection) in more
+ * than an eighth of the rounds becomes a result of the function, which is built when two rounds
+ * brought nothing new. *Rejected:* liveness from the ring: it does not see who holds a tensor,
+ * and a loop's last round differs from all others.
+ *
+ * The shape of a trace is learnt in the same way. A value that is read behind the same node in a
+ * quarter of the passes ends the trace there; what follows is found as a trace of its own,
+ * which thus begins behind the observation. A node that is left by a mismatch again and again
+ * gets another child, recorded from there (a branch of the program), and a function for the
+ * calls before it. A number that differs becomes a parameter.
+ *
+ * Externals must not change while a pending value may need them. Runs hold their storages
+ * (TsStorage.held), and whoever is about to write into one moves its holders to a copy first.
+ * *Rejected:* computing all that is pending before a write: most of it is garbage that no
+ * collection has found yet. A view of a pending value gets its bytes together with it, since
+ * either may be changed in place afterwards.
+ *
+ * Memory: what a run retains is what its eager calls would have left as garbage, or less, and
+ * goes when its pending values are collected. A collection that tensor memory caused makes
+ * whatever is still pending real, so nothing is retained twice as long as garbage would be.
+ *
+ * Random numbers: a call takes its stream when it is put off; runs remember the first.
+ *
+ * tests/jit/trace_*.lua compare all this with the same programs without it. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/memory.h"
+#include "jit/trace_state.h"
+
+enum {
+  HOT_EXITS = 3,      /* before another way on is recorded */
+  OFTEN = 8,          /* a value is wanted if one in so many rounds asks for it */
+  CUT_OFTEN = 4,      /* a trace ends where one in so many passes is read */
+  GIVE_UP_EXITS = 64, /* and more than twice as many as came to an end */
+};
+
+void ts_trace_say(TsTracer *t, const char *what, const char *format, ...) {
+  char text[400];
+  va_list ap;
+  if (!t->verbose) return;
+  va_start(ap, format);
+  vsnprintf(text, sizeof text, format, ap);
+  va_end(ap);
+  fprintf(stderr, "[jit trace %s %s]\n", what, text);
+}
+
+static void watch(TsTracer *t) {
+  t->c->watched = t->on && (t->ntrace || t->rec.trace || t->wait);
+}
+
+/* ---- does a call fit? */
+static bool same_attrs(const Node *n, const TsAttr *attr) {
+  if (!n->attr || !attr) return !n->attr == !attr || !n->nattr;
+  for (int i = 0; i < n->nattr; i++) {
+    const TsAttr *a = &n->attr[i], *b = &attr[i];
+    if (a->type != b->type) return false;
+    switch ((TsAttrType)a->type) {
+    case TS_ATTR_none: break;
+    case TS_ATTR_ints:
+    case TS_ATTR_floats:
+      if (a->n != b->n || (a->n && memcmp(a->ints, b->ints, 8 * (size_t)a->n))) return false;
+      break;
+    case TS_ATTR_str:
+      if (strcmp(a->str, b->str)) return false;
+      break;
+    default:
+      if (a->i != b->i) return false;
+    }
+  }
+  return true;
+}
+
+static bool same_meta(const TsMeta *a, const TsMeta *b) {
+  if (memcmp(a, b, 4)) return false;
+  for (int i = 0; i < a->ndim; i++)
+    if (a->dim[i] != b->dim[i]) return false;
+  return true;
+}
+
+static uint64_t number_bits(const TsTensor *x) {
+  double v = x->meta.dtype == TS_DT_i64 ? (double)*(int64_t *)x->storage->host
+                                        : *(double *)x->storage->host;
+  uint64_t bits;
+  memcpy(&bits, &v, 8);
+  return bits;
+}
+
+static bool is_number(const TsTensor *x) { return x->meta.weak && x->meta.ndim == 0; }
+
+/* External `at` of a run when this call comes: maybe another input of the call itself. */
+static const TsTensor *external(const Run *r, const Node *n, const TsCall *call, int at) {
+  if (at < n->first_ext) return r->ext[at].t;
+  int ext = n->first_ext;
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i].kind >= SOURCE_new && ext++ == at) return call->in[i];
+  return NULL;
+}
+
+/* A number that differs from the recorded one is no reason to leave if it may. */
+static bool fits_source(const TsTracer *t, const Run *r, const Node *n, const TsCall *call,
+                        int i, bool *differs) {
+  const Source *s = &n->in[i];
+  const TsTensor *x = call->in[i];
+  if (!x) return s->kind == SOURCE_none;
+  bool pending = x->storage == &t->pending;
+  switch ((SourceKind)s->kind) {
+  case SOURCE_made: return pending && x->origin == r && x->offset == s->at;
+  case SOURCE_seen: return x == external(r, n, call, s->at);
+  case SOURCE_new:
+    if (!same_meta(&x->meta, s->meta) || (pending && x->origin == r)) return false;
+    return x->storage->held != TS_HELD_NEVER && !x->storage->symbolic &&
+           (pending || (x->storage->valid & 1)) && (!x->requires_grad || t->c->no_grad);
+  case SOURCE_number:
+    if (!is_number(x)) return false;
+    if (number_bits(x) == s->bits) return true;
+    *differs = true;
+    return s->may_vary;
+  case SOURCE_varies: return is_number(x);
+  default: return false;
+  }
+}
+
+static bool fits(const TsTracer *t, const Run *r, Node *n, const TsCall *call) {
+  bool differs = false;
+  if (n->op != (uint16_t)call->op || n->nin != call->nin) return false;
+  for (int i = 0; i < call->nin; i++)
+    if (!fits_source(t, r, n, call, i, &differs)) return false;
+  if (!same_attrs(n, call->attr)) return false;
+  if (n->random >= 0 && r &&
+      (t->c->seed != r->seed || t->c->stream != r->stream + (uint64_t)n->random))
+    return false;
+  if (!differs) return true;
+  for (int i = 0; i < call->nin; i++)
+    if (n->in[i].kind == SOURCE_number && number_bits(call->in[i]) != n->in[i].bits)
+      n->in[i].kind = SOURCE_varies;
+  n->trace->layout++;
+  return true;
+}
+
+static Node *next_node(const TsTracer *t, const Run *r, Node *at, const TsCall *call) {
+  for (Node *n = at->child; n; n = n->sibling)
+    if (fits(t, r, n, call)) return n;
+  return NULL;
+}
+
+/* ---- leaving */
+static void stop(TsTracer *t, Run *r) {
+  t->run = NULL;
+  r->active = false;
+}
+
+static void let_be(Run *r) {
+  if (!r->alive) ts_run_free(r);
+}
+
+/* Hot exits have a function of their own for what came before. */
+static void stop_early(TsTracer *t, Run *r, bool hot) {
+  stop(t, r);
+  if (hot)
+    ts_run_finish(r);
+  else
+    let_be(r);
+}
+
+static bool hopeless(const Trace *tr) {
+  return tr->exits > GIVE_UP_EXITS && tr->exits / 2 > tr->runs;
+}
+
+static void give_up(TsTracer *t, Trace *tr, const Node *end) {
+  char span[200];
+  ts_trace_say(t, "given up", "%s: %u exits, %u runs to an end", ts_trace_span(tr, end, span),
+               tr->exits, tr->runs);
+  ts_trace_free(tr);
+  watch(t);
+}
+
+static void leave(TsTracer *t, Run *r, const TsCall *call) {
+  Node *at = r->end;
+  Trace *tr = r->trace;
+  char span[200];
+  uint32_t exits = ++at->exits, hot = t->eager ? 1 : HOT_EXITS;
+  tr->exits++;
+  t->stats.exits++;
+  bool branch = !t->rec.trace && !tr->dead && (exits == hot || exits == hot * 32);
+  if (branch) ts_trace_branch(t, r, at);
+  if (branch)
+    ts_trace_say(t, "exit", "%s: %s comes behind call %d, %u times", ts_trace_span(tr, at, span),
+                 ts_op_info(call->op)->name, at->depth + 1, exits);
+  tr->refs++;
+  stop_early(t, r, exits >= hot);
+  if (!tr->dead && !branch && hopeless(tr)) give_up(t, tr, at);
+  ts_trace_unref(tr);
+}
+
+static void observe(TsTracer *t, Run *r) {
+  Node *at = r->end;
+  uint32_t n = ++at->observed;
+  char span[200];
+  t->stats.observed++;
+  bool cut = !at->end && (n >= 2 || t->eager) && n * CUT_OFTEN >= at->passed;
+  if (cut) {
+    at->end = true;
+    ts_trace_say(t, "cut", "%s: a value is read behind call %d, %u of %u times",
+                 ts_trace_span(r->trace, at, span), at->depth + 1, n, at->passed);
+  }
+  stop_early(t, r, at->end);
+}
+
+/* ---- going on */
+static TsTensor *pend(TsTracer *t, Run *r, const Made *m, int value) {
+  TsTensor *p = ts_memory_alloc(sizeof *p);
+  if (!p) return NULL;
+  p->refs = 1;
+  p->contiguous = m->contiguous;
+  p->requires_grad = 0;
+  p->storage = &t->pending;
+  p->offset = value;
+  p->id = t->c->next_id++;
+  p->origin = r;
+  p->grad = NULL;
+  memcpy(&p->meta, &m->meta, 4);
+  for (int i = 0; i < m->meta.ndim; i++)
+    p->meta.dim[i] = m->meta.dim[i], p->stride[i] = m->stride[i];
+  return p;
+}
+
+/* Externals that are pending in other runs get their bytes first: runs never depend on runs. */
+static int force_inputs(const TsTracer *t, const Run *r, const TsCall *call) {
+  for (int i = 0; i < call->nin; i++) {
+    TsTensor *x = call->in[i];
+    if (x && x->storage == &t->pending && x->origin != r && ts_defer_force(x)) return -1;
+  }
+  return 0;
+}
+
+static TsTensor *real_number(TsContext *c, TsTensor *x) {
+  if (x->meta.dtype == TS_DT_f64) return ts_tensor_ref(x);
+  TsMeta m = {.dtype = TS_DT_f64, .weak = 1};
+  TsTensor *y = ts_tensor_new(c, &m);
+  if (y) *(double *)y->storage->host = (double)*(int64_t *)x->storage->host;
+  return y;
+}
+
+/* A varying number is a parameter of one type. */
+static int hold(TsTracer *t, Run *r, const Source *s, TsTensor *x) {
+  Ext *e = &r->ext[r->next_ext];
+  TsTensor *own = s->kind == SOURCE_varies ? real_number(t->c, x) : ts_tensor_ref(x);
+  if (!own || ts_run_hold(t, e, own)) return ts_tensor_unref(own), -1;
+  ts_tensor_unref(own);
+  r->next_ext++;
+  return 0;
+}
+
+static int hold_inputs(TsTracer *t, Run *r, const Node *n, const TsCall *call) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i].kind >= SOURCE_new && hold(t, r, &n->in[i], call->in[i])) return -1;
+  return 0;
+}
+
+static int make_outputs(TsTracer *t, Run *r, const Node *n, TsCall *call) {
+  for (int i = 0; i < n->nout; i++) {
+    int value = n->first_out + i;
+    if (!(r->out[value] = call->out[i] = pend(t, r, &n->out[i], value))) return -1;
+    r->alive++;
+    t->c->npending++;
+  }
+  return 0;
+}
+
+/* false: memory ran out, and the call is run as if nothing were recorded. */
+static bool step(TsTracer *t, Run *r, Node *n, TsCall *call) {
+  if (hold_inputs(t, r, n, call)) return false;
+  r->end = n;
+  for (int i = 0; i < n->nout; i++) r->out[n->first_out + i] = NULL;
+  if (make_outputs(t, r, n, call)) {
+    for (int i = 0; i < n->nout; i++) {
+      TsTensor *p = r->out[n->first_out + i];
+      if (p) ts_tensor_unref(p);
+    }
+    return false;
+  }
+  call->nout = n->nout;
+  n->passed++;
+  t->stats.deferred++;
+  if (n->random >= 0) t->c->stream++;
+  if (n->end) {
+    stop(t, r);
+    ts_run_finish(r);
+  }
+  return true;
+}
+
+static bool go_on(TsTracer *t, Run *r, Node *n, TsCall *call) {
+  if (!force_inputs(t, r, call)) {
+    /* Forcing may have run anything but this run. */
+    if (step(t, r, n, call)) return true;
+  }
+  ts_error_clear(&t->c->err);
+  if (t->run == r) {
+    stop(t, r);
+    let_be(r);
+  }
+  return false;
+}
+
+static bool start(TsTracer *t, Trace *tr, Node *n, TsCall *call) {
+  if (t->rec.trace) {
+    ts_trace_end_record(t);
+    watch(t);
+    if (tr->dead) return false;
+  }
+  if (force_inputs(t, NULL, call)) return ts_error_clear(&t->c->err), false;
+  Run *r = ts_run_new(tr);
+  if (!r) return false;
+  t->run = r;
+  if (step(t, r, n, call)) return true;
+  ts_error_clear(&t->c->err);
+  stop(t, r);
+  let_be(r);
+  return false;
+}
+
+/* Calls that run at once, wherever they come. */
+static bool is_aside(const TsTracer *t, const Run *r, const TsCall *call) {
+  if (!ts_trace_allowed(call->op) || call->nin > TRACE_MOST_INPUTS) return true;
+  bool view = ts_op_info(call->op)->cls == TS_CLASS_VIEW;
+  const TsTensor *x = view ? call->in[0] : NULL;
+  if (view && (!x || x->storage != &t->pending || x->origin != r)) return true;
+  for (int i = 0; i < call->nin; i++)
+    if (call->in[i] && call->in[i]->requires_grad && !t->c->no_grad) return true;
+  return false;
+}
+
+static bool take(TsCall *call) {
+  TsContext *c = call->ctx;
+  TsTracer *t = tracer_of(c);
+  if (c->trap || c->device) return false;
+  Run *r = t->run;
+  if (r) {
+    Node *n = next_node(t, r, r->end, call);
+    if (n) return go_on(t, r, n, call);
+    if (is_aside(t, r, call)) return false;
+    leave(t, r, call);
+    watch(t);
+  }
+  for (Trace *tr = t->start[call->op]; tr; tr = tr->start) {
+    Node *n = next_node(t, NULL, &tr->root, call);
+    if (n) return start(t, tr, n, call);
+  }
+  return false;
+}
+
+static void ran(const TsCall *call) {
+  TsTracer *t = tracer_of(call->ctx);
+  if (t->wait && ts_trace_counts(call->op) && --t->wait == 0 && !t->rec.trace)
+    ts_trace_begin(t, t->period);
+  if (t->rec.trace) ts_trace_record_call(t, call);
+  if (!t->rec.trace && !t->wait) watch(t);
+}
+
+/* What was recorded so far saw the old elements. */
+static void wrote(TsTensor *x) {
+  TsTracer *t = tracer_of(x->storage->ctx);
+  if (t->rec.trace && ts_trace_knows(&t->rec, x)) {
+    ts_trace_end_record(t);
+    watch(t);
+  }
+}
+
+/* ---- pending tensors */
+static int force(TsTensor *x) {
+  Run *r = x->origin;
+  TsTracer *t = r->trace->t;
+  int value = (int)x->offset;
+  Node *n = r->end;
+  while (n->first_out > value) n = n->parent;
+  Node *owner = n;
+  int base = n->out[value - n->first_out].base;
+  while (owner->first_out > base) owner = owner->parent;
+  Made *m = &owner->out[base - owner->first_out];
+  if (!m->wanted && (++m->forced * OFTEN >= owner->passed)) {
+    m->wanted = true;
+    r->trace->wanted++;
+  }
+  if (r->active) observe(t, r);
+  if (x->storage != &t->pending) return 0;
+  return ts_run_force(x->origin, value);
+}
+
+static void forget(TsTensor *x) {
+  Run *r = x->origin;
+  r->out[x->offset] = NULL;
+  r->trace->t->c->npending--;
+  if (--r->alive == 0 && !r->active && !r->busy) ts_run_free(r);
+}
+
+static int settle(TsContext *c, bool all) {
+  TsTracer *t = tracer_of(c);
+  int failed = 0;
+  if (all && t->run) {
+    Run *r = t->run;
+    stop(t, r);
+    let_be(r);
+  }
+  for (Run *r = t->runs, *next; r && !failed; r = next) {
+    next = r->next; /* computing the values of a run frees no other */
+    if (!r->active && r->alive) failed = ts_run_all(r);
+  }
+  return failed;
+}
+
+static const TsDefer defer = {.call = take,
+                              .ran = ran,
+                              .wrote = wrote,
+                              .look = ts_trace_look,
+                              .force = force,
+                              .forget = forget,
+                              .touch = ts_run_touch,
+                              .settle = settle};
+
+/* ---- opening and closing */
+TsTracer *ts_tracer_open(TsContext *c, TsJit *j) {
+  TsTracer *t = calloc(1, sizeof *t);
+  if (!t) return NULL;
+  t->c = c;
+  t->jit = j;
+  t->on = true;
+  t->pending = (TsStorage){.refs = 1, .pending = 1, .ctx = c};
+  c->defer = &defer;
+  c->deferrer = t;
+  ts_trace_sleep(t, true);
+  return t;
+}
+
+void ts_tracer_flush(TsTracer *t) {
+  if (t->run) {
+    Run *r = t->run;
+    stop(t, r);
+    let_be(r);
+  }
+  if (t->rec.trace && !t->rec.trace->root.child) ts_trace_unref(t->rec.trace);
+  else if (t->rec.trace) ts_trace_end_record(t);
+  t->rec.trace = NULL;
+  while (t->first) ts_trace_free(t->first);
+  t->wait = 0;
+  ts_trace_sleep(t, true);
+  watch(t);
+}
+
+void ts_tracer_close(TsTracer *t) {
+  if (!t) return;
+  ts_tracer_flush(t);
+  if (settle(t->c, true)) ts_error_clear(&t->c->err);
+  t->c->defer = NULL;
+  t->c->deferrer = NULL;
+  free(t->held);
+  free(t->free_held);
+  free(t->rec.ext);
+  free(t->rec.out);
+  free(t);
+}
+
+void ts_tracer_enable(TsTracer *t, bool on) {
+  if (!on && settle(t->c, true)) ts_error_clear(&t->c->err);
+  if (!on) t->wait = 0;
+  if (!on && t->rec.trace) ts_trace_end_record(t);
+  t->on = on;
+  ts_trace_sleep(t, true);
+  watch(t);
+}
+
+void ts_tracer_verbose(TsTracer *t, bool on) { t->verbose = on; }
+
+void ts_tracer_eager(TsTracer *t, bool on) {
+  t->eager = on;
+  ts_trace_sleep(t, true);
+}
+
+TsTracerStats ts_tracer_stats(const TsTracer *t) {
+  TsTracerStats s = t->stats;
+  s.traces = t->ntrace;
+  return s;
+}

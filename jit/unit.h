@@ -1,0 +1,14 @@
+/* A compiled kernel as an instruction of the VM. */
+#ifndef TS_JIT_UNIT_H
+#define TS_JIT_UNIT_H
+
+#include "jit/kernel.h"
+#include "vm/fused.h"
+
+/* With one reference. Takes the kernel over; layouts say how its inputs lie. NULL: no memory,
+ * and the kernel stays the caller's. */
+TsFused *ts_unit_new(TsKernel *kernel, const TsTile *tile, const TsSchedKernel *from,
+                     TsLayouts *layouts);
+const TsKernel *ts_unit_kernel(const TsFused *f);
+
+#endif

@@ -1,0 +1,32 @@
+-- tessera.jit: kernels that are compiled while the program runs. LuaJIT's own jit library is the
+-- global of that name and has nothing to do with it.
+--
+--   tessera.jit.v()        a line to stderr for each promotion, refusal, return to bytecode
+--   tessera.jit.off()      everything runs on the VM; the results have the same bits
+--   tessera.jit.on()
+--   tessera.jit.wait()     until everything that is hot is compiled: for measurements
+--   tessera.jit.flush()    forget compiled code and counts
+--   tessera.jit.stats()    {kernels, from_disk, refused, promoted, compile_ms, ...}
+--   tessera.jit.eager(on)  compile at the first call and wait for it: for tests
+--   tessera.jit.traces([eager])  {traces, deferred, runs, exits, observed, replayed} of hot
+--                          traces; eager: whatever repeats twice is a trace at once, for tests
+
+local core = require "tessera.core"
+
+local jit = {}
+
+function jit.on()
+  local _, absent = core.jit(true)
+  if absent then io.stderr:write(("tessera.jit: nothing is compiled: %s\n"):format(absent)) end
+end
+
+function jit.off() core.jit(false) end
+
+--- Whether kernels run, and why not if there is a reason.
+function jit.status() return core.jit() end
+
+jit.v, jit.wait, jit.flush, jit.stats, jit.eager =
+  core.jit_verbose, core.jit_wait, core.jit_flush, core.jit_stats, core.jit_eager
+jit.traces = core.jit_traces
+
+return jit

@@ -1,0 +1,284 @@
+-- Each rule of hot traces by itself: with them and without, the same notes.
+
+local tessera = require "tessera"
+local core = require "tessera.core"
+local ffi = require "ffi"
+local op, rng, jit, graph = tessera.op, tessera.rng, tessera.jit, tessera.graph
+
+jit.traces(true)
+
+-- Runs f(note) twice; gives how the tracer's counts changed the second time.
+local function both(f)
+  local function run()
+    local seen = {}
+    rng.seed(3)
+    f(function(v)
+      if type(v) == "userdata" then v = v:hash() end
+      seen[#seen + 1] = tostring(v)
+    end)
+    return seen
+  end
+  jit.off()
+  local want = run()
+  jit.on()
+  jit.flush()
+  local before = jit.traces()
+  local have = run()
+  local after = jit.traces()
+  for i = 1, math.max(#want, #have) do
+    if want[i] ~= have[i] then
+      error(("note %d is %s, not %s"):format(i, tostring(have[i]), tostring(want[i])), 2)
+    end
+  end
+  for k, v in pairs(before) do after[k] = after[k] - v end
+  return after
+end
+
+local function normal(shape, seed) return rng.normal(shape, {seed = seed}) end
+
+-- A plain loop: nearly every call is put off, one value a round is computed.
+local s = both(function(note)
+  local x, a = normal({4, 6}, 1), normal({6}, 2)
+  for _ = 1, 200 do x = ((x * a):tanh() + 0.25) * 0.5 end
+  note(x)
+end)
+s.deferred > 700 --> true
+s.runs > 170 --> true
+
+-- Branches that alternate: both ways are traced.
+s = both(function(note)
+  local x = normal({8}, 1)
+  for i = 1, 400 do
+    local y = x * 0.5 + 0.1
+    if i % 2 == 0 then x = y:tanh() - 0.3 else x = (y * y):relu() end
+  end
+  note(x)
+end)
+s.deferred > 1200 --> true
+
+-- A value is read in the middle of every round: traces end there.
+s = both(function(note)
+  local x = normal({8}, 1)
+  for _ = 1, 200 do
+    local y = (x * 0.9):sin() + 0.01
+    note(y:sum():item())
+    x = y * 1.01 - 0.001
+  end
+end)
+s.deferred > 900 --> true
+s.observed < 20 --> true
+
+-- Values that nobody was expected to read, read much later.
+both(function(note)
+  local x, kept = normal({8}, 1), {}
+  for i = 1, 100 do
+    local y = x * 0.5
+    local z = y + 1
+    x = z:tanh()
+    if i % 31 == 0 then kept[#kept + 1] = y end
+    if i % 17 == 0 then collectgarbage() end
+  end
+  for _, y in ipairs(kept) do note(y) end
+end)
+
+-- What they were computed from is changed in place in between.
+both(function(note)
+  local x, w, kept = normal({8}, 1), normal({8}, 2), {}
+  for i = 1, 60 do
+    local y = x * w
+    local z = y + w
+    x = z:tanh()
+    if i % 7 == 0 then kept[#kept + 1] = y end
+    if i % 10 == 0 then w:mul_(0.5) end
+    if i % 13 == 0 then w["0:2"] = 3 end
+  end
+  for _, y in ipairs(kept) do note(y) end
+end)
+
+-- A view and what it shows are changed in place, both pending before.
+both(function(note)
+  local x, kept = normal({4, 6}, 1), {}
+  for i = 1, 60 do
+    local y = x * 0.5
+    local v = y:T()
+    local u = v:reshape(2, 3, 4)
+    x = (y + 0.1):tanh()
+    if i % 9 == 0 then kept[#kept + 1] = {y, v, u} end
+  end
+  for i, k in ipairs(kept) do
+    k[i % 3 + 1]:add_(1)
+    note(k[1]) note(k[2]) note(k[3])
+  end
+end)
+both(function(note)
+  local x = normal({4, 6}, 1)
+  for i = 1, 60 do
+    local y = x * 0.5
+    local v = y["1:3"]
+    v:mul_(2)
+    y[0] = i
+    note(v)
+    x = (y + 0.1):tanh()
+  end
+  note(x)
+end)
+
+-- Errors come from their own line, and can be caught there.
+both(function(note)
+  local x, bad, weight = normal({6}, 1), op.ones {5}, normal({4, 2}, 2)
+  for i = 1, 40 do
+    local y = x * 0.5 + 1
+    note(select(2, pcall(function() return y + bad end)))
+    note(select(2, pcall(function()
+      return op.embedding(weight, op.full({2}, i % 6):cast("i64"))
+    end)))
+    x = y:tanh()
+  end
+  note(x)
+end)
+
+-- Random numbers, and the generator's state, in the order of the program.
+both(function(note)
+  local x = normal({6}, 1)
+  for i = 1, 60 do
+    local noise = rng.normal {6}
+    local unused = rng.uniform {6}
+    x = op.dropout(x * 0.9 + noise, 0.25)
+    if i == 30 then rng.seed(5) end
+    if i % 8 == 0 then note(unused) end
+    if i % 10 == 0 then note(select(2, rng.state())) end
+    if i % 12 == 0 then note(op.bernoulli({4}, 0.5)) end
+  end
+  note(x)
+end)
+
+-- A number that changes, as i / 4 does between whole and not.
+s = both(function(note)
+  local x = normal({6}, 1)
+  local n = tessera.tensor({1, 2, 3}, {dtype = "i32"})
+  for i = 1, 100 do
+    x = x * (i / 4) - x * (i / 4 - 0.5) + 0.125
+    n = n * 3 - n * 2
+  end
+  note(x) note(n)
+end)
+s.deferred > 200 --> true
+
+-- Captured functions and the tape get values, and change them.
+both(function(note)
+  local f = graph.module("f", function(x, y) return x * y + 1 end)
+  local update = graph.module("update", function(x) x:mul_(0.5) return x + 1 end)
+  local x, w, state = normal({6}, 1), normal({6}, 2), normal({6}, 3)
+  for i = 1, 40 do
+    local y = (x * 0.5):tanh() + 0.1
+    local kept = y * state
+    note(f(y, w))
+    note(update(state))
+    if i % 5 == 0 then note(kept) end
+    x = y - 0.2
+  end
+end)
+both(function(note)
+  local w = normal({6}, 2)
+  w.requires_grad = true
+  for i = 1, 40 do
+    local x = (normal({6}, i) * 0.5):tanh() + 0.1
+    local loss = (x * w):square():sum()
+    loss:backward()
+    tessera.no_grad(function() w:sub_(w.grad * 0.1) end)
+    w.grad = nil
+    note(loss:item())
+  end
+  note(w)
+end)
+
+-- Whoever has the address of a tensor may write when they like.
+both(function(note)
+  local x, w = normal({6}, 1), normal({6}, 2)
+  local p = ffi.cast("float *", w:data_ptr())
+  for i = 1, 60 do
+    local y = x * w
+    p[i % 6] = i
+    x = (y + w):tanh()
+    note(y)
+  end
+  note(x)
+end)
+
+-- Everything else that reads.
+both(function(note)
+  local x = normal({2, 2}, 1)
+  for i = 1, 60 do
+    local y = (x * 0.5):tanh() + 0.1
+    local what = i % 6
+    if what == 0 then note(tostring(y)) end
+    if what == 1 then note(y:totable()[1][2]) end
+    if what == 2 then note(y:bytes()) end
+    if what == 3 then note(y[0]) end
+    if what == 4 then note(y:detach()) end
+    if what == 5 then note(table.concat(y:T().strides, " ")) end
+    x = y - 0.2
+  end
+end)
+
+-- off() in the middle of a round computes what is pending; on() goes on.
+both(function(note)
+  local x = normal({6}, 1)
+  for i = 1, 90 do
+    local y = x * 0.5
+    local was = jit.status()
+    if i == 40 then jit.off() end
+    if i == 60 and s then jit.on() end
+    x = (y + 0.1):tanh()
+    note(was ~= nil)
+  end
+  note(x)
+end)
+jit.on()
+
+-- A program with shapes that come once only has nothing put off.
+s = both(function(note)
+  for i = 1, 300 do note(((op.ones {i} * 0.5) + 1):sum():item()) end
+end)
+s.deferred --> 0
+
+-- Memory runs out anywhere: an error, and the values of before are right.
+jit.flush()
+for n = 1, 120 do
+  local x = normal({2000}, 1)
+  local want = ((x * 0.5):tanh() + 0.1):hash()
+  for _ = 1, 12 do
+    local y = (x * 0.5):tanh() + 0.1
+    assert(y:hash() == want)
+  end
+  local last = {}
+  core.fail_after(n)
+  pcall(function()
+    for i = 1, 12 do
+      local y = (x * 0.5):tanh() + 0.1
+      last[1] = y
+      if i % 3 == 0 then y:hash() end
+    end
+  end)
+  core.fail_after(0)
+  assert(not last[1] or last[1]:hash() == want)
+end
+
+-- What is retained for values that nobody reads goes with them.
+local function most(on)
+  if on then jit.on() else jit.off() end
+  collectgarbage()
+  local x, peak = normal({500000}, 1), 0
+  for i = 1, 300 do
+    local y = x * 0.5
+    x = ((y + 1):tanh() * y) + x
+    if i % 10 == 0 then
+      collectgarbage()
+      local held = core.memory().live
+      if held > peak then peak = held end
+    end
+  end
+  return peak
+end
+local eager = most(false)
+most(true) <= eager * 1.25 --> true

@@ -1,0 +1,52 @@
+-- What the numbers of a target allow; the hint and the line that a message shows.
+local core = require "tessera.core"
+local function kernel(head, lines)
+  return "tile @f<M>(%x: f32[M,64]) -> (%y: f32[64]) " .. head .. " {\n  for %r in 0..4 parallel {\n" .. lines .. "  }\n}\n"
+end
+local function check(text, target)
+  local _, message = core.tile_parse(text, "text", target)
+  return message or "legal"
+end
+
+local shared = kernel("target sm_90a", "    %s = alloc : f32[64,64] @shared\n    %b = alloc : i64[2] @barrier(count=1)\n")
+check(shared) --> legal
+check(shared, { name = "sm_90a", shared_bytes = 16400 }) --> legal
+check(shared, { name = "sm_90a", shared_bytes = 16399 }) --> illegal: @f: alloc: 16400 bytes of shared memory, sm_90a has 16399 for a block
+-->     %b = alloc : i64[2] @barrier(count=1)
+
+check(kernel("", "    %a = load %x[%r, 0] : f32[64]\n    %b = add %a, 1 : f32[64]\n")) --> illegal: @f: add: operand 1 is i64[], not f32[64]
+-->     %b = add %a, 1 : f32[64]
+check(kernel("", "    %a = const : f16[64]\n    %b = exp %a : f16[64]\n")) --> illegal: @f: exp: takes f32, f64, not f16[64]
+-->     %b = exp %a : f16[64]
+-->   hint: cast to f32 behind the load
+check(kernel("", "    %a = laod %x[%r, 0] : f32[64]\n")) --> line 3: there is no operation 'laod' in Tile IR
+-->     %a = laod %x[%r, 0] : f32[64]
+-->          ^
+-->   hint: did you mean 'load'?
+check(kernel("", "    %a = load %x[%r, 0] : f32[K]\n")) --> line 3: there is no size K
+-->     %a = load %x[%r, 0] : f32[K]
+-->                               ^
+-->   hint: sizes stand behind the name: tile @f<M,N>(...)
+core.tile_parse("tile @f()\0 {}") --> nil, the text contains a zero byte
+
+-- Equality: names as the text has them, places and spelling aside.
+local a = kernel("", "    %a = load %x[%r, 0] : f32[64]\n")
+core.tile_equal(a, a:gsub("%%a", "%%b"), "") --> false, result: a or b
+core.tile_equal(a, (a:gsub("0%] :", "1] :"))) --> false, const: one attribute or another
+core.tile_equal(a, (a:gsub("f32%[64%]\n", "f32[32]\n"))) --> false, a: f32[64] or f32[32]
+core.tile_equal(a, (a:gsub("0%] : ", "%%z] : "):gsub("%%a", "%%z = const : i64[] // m.lua:3\n %%a"))) --> false, result: unnamed or z
+(core.tile_equal(a, (a:gsub("\n", " // m.lua:3\n")))) --> true
+
+-- Every row of the table stands in a golden file.
+local function read(path)
+  local file = assert(io.open(path))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+local golden, missing = "", {}
+for path in io.popen("ls tests/tile/*.tile"):lines() do golden = golden .. read(path) end
+for word in read "ir/tile.def":gmatch "\nTILE%(([%w_]+)" do
+  if not golden:find("[ {]" .. word .. "%f[^%w_]") then missing[#missing + 1] = word end
+end
+missing --> {}
