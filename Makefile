@@ -53,8 +53,8 @@ endif
 LLD := $(firstword $(wildcard $(if $(LLVM),$(dir $(LLVM))ld.lld) /usr/bin/ld.lld))
 UNIQUE := ts_adjoint_zero $(addprefix ts_dtype_rule_,same float arith promote real angle)
 ifneq ($(and $(LLD),$(filter release,$(VARIANT))),)
-LDFLAGS += -B$(dir $(LLD)) -fuse-ld=lld -Wl,--icf=all -Wl,-z,keep-text-section-prefix \
-           $(UNIQUE:%=-Wl,--keep-unique=%)
+LDFLAGS += -B$(dir $(LLD)) -fuse-ld=lld
+FOLD    := -Wl,--icf=all -Wl,-z,keep-text-section-prefix $(UNIQUE:%=-Wl,--keep-unique=%)
 endif
 
 # Instruction sets of the CPU kernels (vm/kernels/isa.h).
@@ -79,7 +79,7 @@ all: $(BIN)
 $(BIN): $(OBJ)
 	@mkdir -p $(@D)
 	@echo "  link   $@"
-	@$(CC) $(LDFLAGS) -o $@ $(OBJ) $(LIBS)
+	@$(CC) $(LDFLAGS) $(FOLD) -o $@ $(OBJ) $(LIBS)
 
 $(BUILD)/repl/%.o: CPPFLAGS += $(LUA_CFLAGS)
 $(BUILD)/jit/%.o: CPPFLAGS += $(LLVM_CFLAGS)

@@ -226,7 +226,7 @@ TsGraph *ts_graph_settle(TsGraph *g) {
   if (made) {
     made->unit->nrandom = g->unit->nrandom;
     made->unit->recognised = g->unit->recognised;
-    g->unit->recognised = (TsText){NULL};
+    g->unit->recognised = (TsText){0};
   }
   ts_graph_map_close(&s.map);
   free(s.seen);

@@ -583,6 +583,12 @@ static int check_sar(Check *c, const Stmt *s) { return integers(c, s, false); }
 static int check_mulhi(Check *c, const Stmt *s) { return integers(c, s, false); }
 static int check_ult(Check *c, const Stmt *s) { return integers(c, s, true); }
 
+/* ---- floats */
+static int check_scale(Check *c, const Stmt *s) {
+  if (kind_is(c, s, 0, TS_KIND_F, "f32 or f64") || operand_is(c, s, 1, &s->in[0]->type)) return -1;
+  return gives(c, s, &s->in[0]->type);
+}
+
 /* ---- over axes */
 /* Sums and products have the type that the row's operands add up in; extremes keep it. */
 static int reduction(Check *c, const Stmt *s, TsDtype to) {

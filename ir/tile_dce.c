@@ -39,6 +39,7 @@ bool ts_tile_effect(const TsTileStmt *s) {
   case TS_TILE_shr:
   case TS_TILE_sar:
   case TS_TILE_mulhi:
+  case TS_TILE_scale:
   case TS_TILE_ult:
   case TS_TILE_sum:
   case TS_TILE_pairs:

@@ -54,6 +54,8 @@ FN M v_lt(V a, V b) { return op2(TS_OP_lt, a, b); }
 FN M v_le(V a, V b) { return op2(TS_OP_le, a, b); }
 FN M v_eq(V a, V b) { return op2(TS_OP_eq, a, b); }
 FN V v_select(M m, V a, V b) { return op3(TS_OP_where, m, a, b); }
+FN V v_scale(V a, V n) { return op2(TS_TILE_scale, a, n); }
+#define V_SCALE
 FN V v_min(V a, V b) { return v_select(v_lt(a, b), a, b); }
 FN V v_max(V a, V b) { return v_select(v_lt(b, a), a, b); }
 

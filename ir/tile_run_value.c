@@ -175,6 +175,7 @@ int ts_tile_do_shl(TsTileRun *r, const TsTileStmt *s) { return shift(r, s); }
 int ts_tile_do_shr(TsTileRun *r, const TsTileStmt *s) { return shift(r, s); }
 int ts_tile_do_sar(TsTileRun *r, const TsTileStmt *s) { return shift(r, s); }
 int ts_tile_do_mulhi(TsTileRun *r, const TsTileStmt *s) { return binary(r, s); }
+int ts_tile_do_scale(TsTileRun *r, const TsTileStmt *s) { return binary(r, s); }
 int ts_tile_do_ult(TsTileRun *r, const TsTileStmt *s) { return binary(r, s); }
 
 /* ---- over axes */

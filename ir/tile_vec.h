@@ -7,13 +7,13 @@
 #include "ir/tile.h"
 
 enum {
-  VEC_ROW = TS_TILE_RANK,    /* the axis of rows that are done one by one */
+  VEC_ROW = TS_TILE_RANK, /* the axis of rows that are done one by one */
   VEC_AXES = TS_TILE_RANK + 1,
-  VEC_LEAF = 4096,           /* elements of a leaf of a sum */
-  VEC_CARRIED = -2,          /* the segment of what a loop carries */
+  VEC_LEAF = 4096,  /* elements of a leaf of a sum */
+  VEC_CARRIED = -2, /* the segment of what a loop carries */
   VEC_MAX_PASS = 60,
-  VEC_CHEAP = 8,             /* a value that costs no more is computed again */
-  VEC_MAX_ACC = 128,         /* registers of partial results of one reduction, at most */
+  VEC_CHEAP = 8,     /* a value that costs no more is computed again */
+  VEC_MAX_ACC = 128, /* registers of partial results of one reduction, at most */
 };
 
 /* Where an axis of a value lies: on an axis of the space that is walked, shifted. */
@@ -32,24 +32,24 @@ typedef struct VecVal {
   TsTileVal home; /* tiles: memory that holds it, or will from pass `homed` on */
   int homed;      /* -1: from the beginning */
   int uses;
-  int segment;    /* the stretch that makes it */
-  int level;      /* the first pass in which it can be computed */
-  int cost;       /* of computing it from memory */
-  int8_t row;     /* its axis of rows, -1: none */
-  bool rowed;     /* row is known */
-  bool rowless;   /* home holds one row */
-  bool kept;      /* other stretches want it: it gets a home in any case */
-  bool carried;   /* depends on values of the loop's round */
-  bool tiled;     /* a scalar that depends on tiles of its stretch */
-  uint64_t need;  /* passes that want it */
-  int memo;       /* newest entry of it, 0: none */
+  int segment;   /* the stretch that makes it */
+  int level;     /* the first pass in which it can be computed */
+  int cost;      /* of computing it from memory */
+  int8_t row;    /* its axis of rows, -1: none */
+  bool rowed;    /* row is known */
+  bool rowless;  /* home holds one row */
+  bool kept;     /* other stretches want it: it gets a home in any case */
+  bool carried;  /* depends on values of the loop's round */
+  bool tiled;    /* a scalar that depends on tiles of its stretch */
+  uint64_t need; /* passes that want it */
+  int memo;      /* newest entry of it, 0: none */
 } VecVal;
 
 /* A value that has been computed at some place, until the scope ends. */
 typedef struct VecMemo {
   const TsTileValue *of; /* a source value; NULL: a sum of positions */
   VecMap map;
-  TsTileVal a, b;        /* of a sum */
+  TsTileVal a, b; /* of a sum */
   int64_t c;
   TsTileVal is;
   int next;
@@ -92,7 +92,7 @@ typedef struct TsVec {
   TsArena arena;
   TsTile *k;
   TsTileBuild b;
-  TsTileRegion *round;     /* local memory is made at its beginning */
+  TsTileRegion *round; /* local memory is made at its beginning */
   TsTileStmt *last_alloc;
   VecVal *val;
   VecMemo *memo;
@@ -105,6 +105,7 @@ typedef struct TsVec {
   int nstmt;
   VecRoot *root;
   int nroot, npass;
+  int ahead; /* the pass that asks for the next round's rows */
   int64_t rows; /* 0: not row by row */
 } TsVec;
 
@@ -174,11 +175,11 @@ typedef enum VecFoldKind { VEC_TREE, VEC_FREE, VEC_ORDER, VEC_ARG } VecFoldKind;
 typedef struct VecFold {
   VecRoot *root;
   VecFoldKind kind;
-  int op;         /* of the statement */
-  TsDtype dtype;  /* of the operand */
-  TsDtype bits;   /* the integer of its size */
-  int parts;      /* vectors of one partial result */
-  int copies;     /* partial results */
+  int op;        /* of the statement */
+  TsDtype dtype; /* of the operand */
+  TsDtype bits;  /* the integer of its size */
+  int parts;     /* vectors of one partial result */
+  int copies;    /* partial results */
   TsTileVal part[3][VEC_MAX_ACC];
   TsTileVal lanes;  /* memory of VEC_TREE's lanes, or NULL: in part[0] */
   TsTileVal leaves; /* memory of the sums of leaves, or NULL */
@@ -220,6 +221,10 @@ void ts_tile_vec_counter_at(TsVec *v, VecCounter *c, TsTileVal level, TsTileVal 
 TsTileVal ts_tile_vec_ones(TsVec *v, TsTileVal q);
 /* log2 of a power of two. */
 TsTileVal ts_tile_vec_log2(TsVec *v, TsTileVal power);
+
+/* ---- ir/tile_vec_ahead.c: one pass asks for what the next round reads */
+void ts_tile_vec_ahead_plan(TsVec *v);
+void ts_tile_vec_ahead(TsVec *v);
 
 /* ---- ir/tile_vec_product.c: mma and outer */
 void ts_tile_vec_product(TsVec *v, TsTileStmt *s);

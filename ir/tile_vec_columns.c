@@ -12,8 +12,8 @@ enum { MAX_FOLD = 8, MAX_VECTORS = 16 };
 typedef struct Columns {
   VecPass *p;
   VecFold fold[MAX_FOLD];
-  int nfold, nvec; /* vectors side by side */
-  TsTileVal base;  /* first column, NULL: 0 */
+  int nfold, nvec;       /* vectors side by side */
+  TsTileVal base;        /* first column, NULL: 0 */
   int64_t plus, m, live; /* rows; columns from plus on */
   bool edge;
 } Columns;
@@ -106,7 +106,8 @@ static TsTileVal lane_bits(TsVec *v, TsTileVal m, int lanes) {
   return less(v, k, ts_tile_index(&v->b, lanes == 256 ? 8 : 7));
 }
 
-static void leaf(TsVec *v, Columns *c, VecCounter *lane, TsTileVal first, TsTileVal m, int lanes) {
+static void leaf(TsVec *v, Columns *c, VecCounter *lane, TsTileVal first, TsTileVal m,
+                 int lanes) {
   TsTileVal k = lane_bits(v, m, lanes);
   TsTileVal w = ts_tile_op2(&v->b, TS_TILE_shl, ts_tile_index(&v->b, 1), k);
   TsTileVal rest = ts_tile_op2(&v->b, TS_OP_sub, ts_tile_index(&v->b, 8), k);
@@ -116,7 +117,8 @@ static void leaf(TsVec *v, Columns *c, VecCounter *lane, TsTileVal first, TsTile
   TsTileVal lo = ts_tile_op2(&v->b, TS_TILE_shr, reversed(v, q.i), rest);
   walk_rows(v, c, first, lo, m, lanes, true);
   for (int i = 0; i < c->nfold; i++)
-    if (c->fold[i].kind == VEC_TREE) ts_tile_vec_counter_push(v, &lane[i], q.i, c->fold[i].part[0]);
+    if (c->fold[i].kind == VEC_TREE)
+      ts_tile_vec_counter_push(v, &lane[i], q.i, c->fold[i].part[0]);
   ts_tile_vec_drop(v, mark);
   ts_tile_for_end(&v->b, &q, NULL, NULL);
   for (int i = 0; i < c->nfold; i++)
@@ -132,7 +134,8 @@ static void leaves(TsVec *v, Columns *c, VecCounter *lane, VecCounter *whole, in
   TsTileVal left = ts_tile_op2(&v->b, TS_OP_sub, m, first);
   leaf(v, c, lane, first, less(v, left, ts_tile_index(&v->b, VEC_LEAF)), lanes);
   for (int i = 0; i < c->nfold; i++)
-    if (c->fold[i].kind == VEC_TREE) ts_tile_vec_counter_push(v, &whole[i], l.i, c->fold[i].part[0]);
+    if (c->fold[i].kind == VEC_TREE)
+      ts_tile_vec_counter_push(v, &whole[i], l.i, c->fold[i].part[0]);
   ts_tile_vec_drop(v, mark);
   ts_tile_for_end(&v->b, &l, NULL, NULL);
   for (int i = 0; i < c->nfold; i++)
@@ -152,7 +155,8 @@ static void rows_are_leaves(TsVec *v, Columns *c, VecCounter *whole) {
   }
   ts_tile_vec_drop(v, mark);
   ts_tile_for_end(&v->b, &l, NULL, NULL);
-  for (int i = 0; i < c->nfold; i++) ts_tile_vec_counter_end(v, &whole[i], m, c->fold[i].part[0]);
+  for (int i = 0; i < c->nfold; i++)
+    ts_tile_vec_counter_end(v, &whole[i], m, c->fold[i].part[0]);
 }
 
 static void trees(TsVec *v, Columns *c) {
@@ -167,18 +171,21 @@ static void trees(TsVec *v, Columns *c) {
     if (pairs || !one) whole[i] = ts_tile_vec_counter(v, &c->fold[i], c->nvec);
   }
   if (!lanes) return;
-  if (pairs) rows_are_leaves(v, c, whole);
-  else if (one) leaf(v, c, lane, NULL, ts_tile_vec_size(v, c->m), lanes);
-  else leaves(v, c, lane, whole, lanes);
+  if (pairs)
+    rows_are_leaves(v, c, whole);
+  else if (one)
+    leaf(v, c, lane, NULL, ts_tile_vec_size(v, c->m), lanes);
+  else
+    leaves(v, c, lane, whole, lanes);
 }
 
 /* What no rows give: +0, 1, an infinity, index -1; integers have begun with it. */
 static TsTileVal of_none(TsVec *v, const Columns *c, const VecFold *f, TsTileVal x) {
   if (!x || !ts_tile_dim_is(c->m) || f->kind == VEC_FREE) return x;
-  double number = f->kind == VEC_ARG       ? -1
-                  : f->op == TS_TILE_max   ? -INFINITY
-                  : f->op == TS_TILE_min   ? INFINITY
-                                           : f->op == TS_TILE_prod;
+  double number = f->kind == VEC_ARG     ? -1
+                  : f->op == TS_TILE_max ? -INFINITY
+                  : f->op == TS_TILE_min ? INFINITY
+                                         : f->op == TS_TILE_prod;
   TsTileVal none = op2(v, TS_OP_eq, ts_tile_vec_size(v, c->m), 0);
   TsTileType t = ts_tile_vector(TS_DT_bool, v->at.lanes);
   none = ts_tile_broadcast(&v->b, none, &t, NULL);
@@ -219,8 +226,8 @@ static void groups(TsVec *v, Columns *c, int64_t n, bool edge) {
   int64_t width = (int64_t)most * v->at.lanes, whole = n / width * width;
   c->edge = edge;
   if (whole > width) {
-    TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, whole), width, false,
-                               0, NULL);
+    TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, whole), width,
+                               false, 0, NULL);
     group(v, c, l.i, 0, width);
     ts_tile_for_end(&v->b, &l, NULL, NULL);
   } else if (whole) {

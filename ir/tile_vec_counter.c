@@ -1,6 +1,7 @@
-/* A binary counter of subtrees: the q-th one merges with those before it as a carry runs through
- * the trailing ones of q, so that at any time level l holds at most one tree of 2^l of them. At
- * the end those that are left combine from the smallest: an unpaired one goes up unchanged. */
+/* A binary counter of subtrees: the q-th one merges with those before it as a carry runs
+ * through the trailing ones of q, so that at any time level l holds at most one tree of 2^l of
+ * them. At the end those that are left combine from the smallest: an unpaired one goes up
+ * unchanged. */
 #include "ir/tile_vec.h"
 
 enum { LEVELS = 40 };
@@ -21,7 +22,8 @@ TsTileVal ts_tile_vec_log2(TsVec *v, TsTileVal power) {
 
 TsTileVal ts_tile_vec_ones(TsVec *v, TsTileVal q) {
   TsTileVal next = ts_tile_op2(&v->b, TS_OP_add, q, i64_of(v, 1));
-  TsTileVal bit = ts_tile_op2(&v->b, TS_OP_bitwise_and, ts_tile_op1(&v->b, TS_OP_bitwise_not, q), next);
+  TsTileVal bit =
+      ts_tile_op2(&v->b, TS_OP_bitwise_and, ts_tile_op1(&v->b, TS_OP_bitwise_not, q), next);
   return ts_tile_vec_log2(v, bit);
 }
 

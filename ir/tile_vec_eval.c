@@ -1,6 +1,6 @@
-/* One chunk of a tile: the vector, or the element, of a value at the place v->at, seen through a
- * map from the value's axes to those of the space. What was computed there already is found in
- * the memo, whose newest part is dropped at the end of a scope. */
+/* One chunk of a tile: the vector, or the element, of a value at the place v->at, seen through
+ * a map from the value's axes to those of the space. What was computed there already is found
+ * in the memo, whose newest part is dropped at the end of a scope. */
 #include "ir/tile_vec.h"
 
 #include <stdlib.h>
@@ -104,7 +104,8 @@ TsTileVal ts_tile_vec_size(TsVec *v, int64_t dim) {
   TsTileType t = ts_tile_scalar(TS_DT_i64);
   TsTileVal x = find_sum(v, NULL, NULL, dim);
   TsAttr a = {.type = TS_ATTR_int, .i = ts_tile_dim_index(dim)};
-  return x ? x : keep_sum(v, NULL, NULL, dim, ts_tile_emit1(&v->b, TS_TILE_dim, 0, NULL, &a, &t));
+  return x ? x
+           : keep_sum(v, NULL, NULL, dim, ts_tile_emit1(&v->b, TS_TILE_dim, 0, NULL, &a, &t));
 }
 
 /* The index along an axis of a value. */
@@ -177,7 +178,7 @@ static bool aligned(TsTileVal m, int vec, TsTileVal last, int lanes) {
 
 typedef struct Place {
   TsTileVal memory, at[TS_TILE_RANK];
-  int vec;      /* the memory's axis along which vectors lie, -1: one element */
+  int vec; /* the memory's axis along which vectors lie, -1: one element */
   int64_t axes[1];
   TsTileAccess access;
 } Place;
@@ -196,8 +197,8 @@ static Place place_of(TsVec *v, const TsTileStmt *s, int rank, const VecMap *map
   /* Memory smaller than a vector is never entered without edge, but the check wants it said. */
   bool small = p.vec >= 0 && !ts_tile_dim_is(s->in[0]->type.dim[p.vec]) &&
                s->in[0]->type.dim[p.vec] < v->at.lanes;
-  p.access.edge = small || (edge && (v->at.edge || p.vec < 0)) ||
-                  (p.vec >= 0 && v->at.live < v->at.lanes);
+  p.access.edge =
+      small || (edge && (v->at.edge || p.vec < 0)) || (p.vec >= 0 && v->at.live < v->at.lanes);
   p.access.stream = p.vec >= 0 && ts_tile_attr(s, "stream")->i && !p.access.edge &&
                     aligned(p.memory, p.vec, p.at[last], v->at.lanes);
   p.axes[0] = p.vec;
@@ -340,6 +341,7 @@ static TsTileVal compute(TsVec *v, TsTileStmt *s, const VecMap *map) {
   case TS_TILE_shr:
   case TS_TILE_sar:
   case TS_TILE_mulhi:
+  case TS_TILE_scale:
   case TS_TILE_ult: return row(v, s, map);
   }
   if (s->op < TS_OP_COUNT && s->nout == 1) return row(v, s, map);
@@ -420,8 +422,10 @@ void ts_tile_vec_put(TsVec *v, const VecRoot *r, TsTileVal x) {
   if (r->stmt->op == TS_TILE_scatter) {
     TsTileVal at = ts_tile_vec_eval(v, r->stmt->in[1], &r->map);
     TsTileVal in[3] = {ts_tile_vec_of(v, r->stmt->in[0])->now, at, x};
-    if (v->at.vec < 0) ts_tile_emit(&v->b, TS_TILE_scatter, 3, in, NULL, 0, NULL);
-    else scatter_pieces(v, r->stmt, at, x);
+    if (v->at.vec < 0)
+      ts_tile_emit(&v->b, TS_TILE_scatter, 3, in, NULL, 0, NULL);
+    else
+      scatter_pieces(v, r->stmt, at, x);
     return;
   }
   Place p = place_of(v, r->stmt, r->value->type.rank, &r->map);
@@ -493,14 +497,16 @@ static TsTileVal none_if(TsVec *v, TsTileVal outside, TsTileVal n) {
   return ts_tile_op3(&v->b, TS_OP_where, outside, ts_tile_vec_int(v, 0), n);
 }
 
-static void clip_axis(TsVec *v, Inside *in, const TsTileStmt *s, int axis, VecAt at, int64_t extent) {
+static void clip_axis(TsVec *v, Inside *in, const TsTileStmt *s, int axis, VecAt at,
+                      int64_t extent) {
   TsTileVal from = s->in[1 + axis], pos = ts_tile_vec_of(v, from)->now;
   int64_t dim = s->in[0]->type.dim[axis];
   if (surely_inside(from, at.plus, extent, dim)) return;
   TsTileVal size = ts_tile_vec_size(v, dim), all = ts_tile_vec_int(v, in->all);
   if (at.axis == v->at.vec) {
     for (int i = 0; i < in->nseen; i++)
-      if (in->seen[i].at == pos && in->seen[i].plus == at.plus && in->seen[i].dim == dim) return;
+      if (in->seen[i].at == pos && in->seen[i].plus == at.plus && in->seen[i].dim == dim)
+        return;
     if (in->nseen < 32) {
       in->seen[in->nseen].at = pos;
       in->seen[in->nseen].plus = at.plus;

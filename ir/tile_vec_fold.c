@@ -3,10 +3,10 @@
  * Sums and products of floats have lanes of their own, which the canonical order names; the
  * others may be cut at will. Minima and maxima of floats are three of integers on the bits b:
  * the largest b, the smallest b and the largest b as an unsigned number (its sign turned, so
- * that signed comparison does). The largest float is the largest b if that is not negative, else
- * all are negative and it is the smallest b; the smallest float is the unsigned-largest b if
- * that is negative, else the smallest b. A NaN is the largest b of all or the unsigned-largest.
- * That is four operations, where a key per element takes six. */
+ * that signed comparison does). The largest float is the largest b if that is not negative,
+ * else all are negative and it is the smallest b; the smallest float is the unsigned-largest b
+ * if that is negative, else the smallest b. A NaN is the largest b of all or the
+ * unsigned-largest. That is four operations, where a key per element takes six. */
 #include "ir/tile_vec.h"
 
 static TsDtype bits_type(TsDtype d) {
@@ -27,9 +27,12 @@ void ts_tile_vec_fold_of(TsVec *v, VecFold *f, VecRoot *r) {
   f->parts = f->copies = 1;
   if (f->dtype == TS_DT_bool) f->dtype = TS_DT_u8;
   f->bits = bits_type(f->dtype);
-  if (is_arg(f->op)) f->kind = VEC_ARG, f->parts = 2;
-  else if (adds) f->kind = real ? VEC_TREE : VEC_FREE;
-  else f->kind = real ? VEC_ORDER : VEC_FREE, f->parts = real ? 3 : 1;
+  if (is_arg(f->op))
+    f->kind = VEC_ARG, f->parts = 2;
+  else if (adds)
+    f->kind = real ? VEC_TREE : VEC_FREE;
+  else
+    f->kind = real ? VEC_ORDER : VEC_FREE, f->parts = real ? 3 : 1;
 }
 
 static TsTileType of_type(TsDtype d, const TsTileType *like) {
@@ -62,13 +65,16 @@ TsTileVal ts_tile_vec_fold_start(TsVec *v, const VecFold *f, int part, const TsT
   TsTileType t = of_type(f->dtype, like);
   switch (f->kind) {
   case VEC_TREE: return ts_tile_const(&v->b, f->op == TS_TILE_prod ? 1.0 : -0.0, &t);
-  case VEC_ORDER: return integer(v, f->bits, part == 1 ? high_of(f->bits) : low_of(f->bits), like);
-  case VEC_ARG: return part ? integer(v, TS_DT_i64, 0, like) : integer(v, f->bits, low_of(f->bits), like);
+  case VEC_ORDER:
+    return integer(v, f->bits, part == 1 ? high_of(f->bits) : low_of(f->bits), like);
+  case VEC_ARG:
+    return part ? integer(v, TS_DT_i64, 0, like) : integer(v, f->bits, low_of(f->bits), like);
   case VEC_FREE: break;
   }
   if (f->op == TS_TILE_sum || f->op == TS_TILE_prod)
     return integer(v, f->dtype, f->op == TS_TILE_prod, like);
-  return integer(v, f->dtype, f->op == TS_TILE_max ? low_of(f->dtype) : high_of(f->dtype), like);
+  return integer(v, f->dtype, f->op == TS_TILE_max ? low_of(f->dtype) : high_of(f->dtype),
+                 like);
 }
 
 static int row_of(const VecFold *f) {
@@ -124,10 +130,12 @@ static TsTileVal arg_key(TsVec *v, const VecFold *f, TsTileVal x) {
   }
   if (!real) return k;
   TsTileVal nan = ts_tile_op2(&v->b, TS_OP_ne, x, x);
-  return ts_tile_op3(&v->b, TS_OP_where, nan, integer(v, f->bits, high_of(f->bits), &x->type), k);
+  return ts_tile_op3(&v->b, TS_OP_where, nan, integer(v, f->bits, high_of(f->bits), &x->type),
+                     k);
 }
 
-static void take_arg(TsVec *v, VecFold *f, int slot, TsTileVal better, TsTileVal k, TsTileVal i) {
+static void take_arg(TsVec *v, VecFold *f, int slot, TsTileVal better, TsTileVal k,
+                     TsTileVal i) {
   f->part[0][slot] = ts_tile_op3(&v->b, TS_OP_where, better, k, f->part[0][slot]);
   f->part[1][slot] = ts_tile_op3(&v->b, TS_OP_where, better, i, f->part[1][slot]);
 }
@@ -143,9 +151,12 @@ static void step_arg(TsVec *v, VecFold *f, int slot, TsTileVal x, TsTileVal inde
 void ts_tile_vec_fold_step(TsVec *v, VecFold *f, int slot, TsTileVal x, TsTileVal index) {
   if (!x) return;
   if (x->type.dtype == TS_DT_bool) x = ts_tile_cast(&v->b, x, TS_DT_u8);
-  if (f->kind == VEC_ORDER) step_order(v, f, slot, x);
-  else if (f->kind == VEC_ARG) step_arg(v, f, slot, x, index);
-  else put_part(v, f, 0, slot, row_of(f), guarded(v, f, 0, x));
+  if (f->kind == VEC_ORDER)
+    step_order(v, f, slot, x);
+  else if (f->kind == VEC_ARG)
+    step_arg(v, f, slot, x, index);
+  else
+    put_part(v, f, 0, slot, row_of(f), guarded(v, f, 0, x));
 }
 
 /* Slot b into slot a. */
@@ -162,8 +173,10 @@ static void merge(TsVec *v, VecFold *f, int a, int b) {
   }
   for (int p = 0; p < f->parts; p++) {
     int row = f->kind != VEC_ORDER ? row_of(f) : p == 1 ? TS_OP_minimum : TS_OP_maximum;
-    if (f->part[p][a]) put_part(v, f, p, a, row, f->part[p][b]);
-    else f->part[p][a] = f->part[p][b];
+    if (f->part[p][a])
+      put_part(v, f, p, a, row, f->part[p][b]);
+    else
+      f->part[p][a] = f->part[p][b];
   }
 }
 
@@ -203,8 +216,9 @@ static TsTileVal end_order(TsVec *v, VecFold *f, bool across) {
     TsTileVal b = ts_tile_op2(&v->b, TS_OP_bitwise_xor, far, low);
     r = ts_tile_op3(&v->b, TS_OP_where, ts_tile_op2(&v->b, TS_OP_lt, b, zero), b, small);
   }
-  TsTileVal nan = ts_tile_op2(&v->b, TS_OP_logical_or, ts_tile_op2(&v->b, TS_OP_gt, big, infinity),
-                              ts_tile_op2(&v->b, TS_OP_gt, far, infinity));
+  TsTileVal nan =
+      ts_tile_op2(&v->b, TS_OP_logical_or, ts_tile_op2(&v->b, TS_OP_gt, big, infinity),
+                  ts_tile_op2(&v->b, TS_OP_gt, far, infinity));
   r = ts_tile_op3(&v->b, TS_OP_where, nan, integer(v, f->bits, inf | inf >> 1, t), r);
   return ts_tile_bitcast(&v->b, r, f->dtype);
 }
@@ -222,9 +236,12 @@ static TsTileVal end_arg(TsVec *v, VecFold *f, bool across) {
 TsTileVal ts_tile_vec_fold_end(TsVec *v, VecFold *f, bool across) {
   TsTileVal x = f->part[0][0];
   TsDtype out = (TsDtype)f->root->stmt->out[0]->type.dtype;
-  if (f->kind == VEC_ORDER) x = end_order(v, f, across);
-  else if (f->kind == VEC_ARG) x = end_arg(v, f, across);
-  else if (across) x = across_lanes(v, f->op, x);
+  if (f->kind == VEC_ORDER)
+    x = end_order(v, f, across);
+  else if (f->kind == VEC_ARG)
+    x = end_arg(v, f, across);
+  else if (across)
+    x = across_lanes(v, f->op, x);
   if (!x) return NULL;
   if (out == TS_DT_bool && x->type.dtype != TS_DT_bool) {
     TsTileType t = x->type;

@@ -55,8 +55,10 @@ static void choose_lanes(TsVec *v, VecPass *p) {
   int64_t lanes = v->target->vector_bytes / main_bytes(p, &w);
   int64_t n = p->space.dim[p->space.rank - 1];
   p->cost = w.rows;
-  if (ts_tile_dim_is(n)) lanes = 1;
-  else if (ceil_pow2(n) < lanes) lanes = ceil_pow2(n);
+  if (ts_tile_dim_is(n))
+    lanes = 1;
+  else if (ceil_pow2(n) < lanes)
+    lanes = ceil_pow2(n);
   p->lanes = lanes < 1 ? 1 : (int)lanes;
 }
 
@@ -114,11 +116,13 @@ void ts_tile_vec_stores(TsVec *v, const VecPass *p) {
 static void chunk(TsVec *v, VecPass *p, TsTileVal base, int64_t plus, int live, bool edge) {
   int mark = ts_tile_vec_mark(v);
   ts_tile_vec_at(v, base, plus, live, edge);
+  ts_tile_vec_ahead(v);
   ts_tile_vec_stores(v, p);
   ts_tile_vec_drop(v, mark);
 }
 
-static void chunk_loop(TsVec *v, VecPass *p, TsTileVal lo, TsTileVal hi, int unroll, bool edge) {
+static void chunk_loop(TsVec *v, VecPass *p, TsTileVal lo, TsTileVal hi, int unroll,
+                       bool edge) {
   int mark = ts_tile_vec_mark(v);
   TsTileLoop l = ts_tile_for(&v->b, lo, hi, (int64_t)unroll * p->lanes, false, 0, NULL);
   for (int u = 0; u < unroll; u++) chunk(v, p, l.i, (int64_t)u * p->lanes, p->lanes, edge);
@@ -143,7 +147,8 @@ static void walk_plain(TsVec *v, VecPass *p, int64_t n) {
       chunk(v, p, NULL, main - (int64_t)unroll * w, w, false);
   else if (main)
     chunk_loop(v, p, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, main), unroll, false);
-  if (whole - main == w) chunk(v, p, NULL, main, w, false);
+  if (whole - main == w)
+    chunk(v, p, NULL, main, w, false);
   else if (whole > main)
     chunk_loop(v, p, ts_tile_vec_int(v, main), ts_tile_vec_int(v, whole), 1, false);
   if (whole < n) chunk(v, p, NULL, whole, (int)(n - whole), false);
@@ -202,8 +207,10 @@ static void pointwise(TsVec *v, VecPass *p) {
     chunk_loop(v, p, ts_tile_vec_int(v, 0), ts_tile_vec_size(v, n), 1, true);
   } else {
     TsTileVal inside = ts_tile_vec_inside(v, p->nroot, p->root, n, true);
-    if (inside) walk_edge(v, p, n, inside);
-    else walk_plain(v, p, n);
+    if (inside)
+      walk_edge(v, p, n, inside);
+    else
+      walk_plain(v, p, n);
   }
   ts_tile_vec_close(v, &nest);
 }
@@ -239,10 +246,14 @@ static void walk(TsVec *v, VecPass *p, int group) {
     return;
   }
   choose_lanes(v, p);
-  if (group == 0) pointwise(v, p);
-  else if (group < 10) ts_tile_vec_reduce(v, p);
-  else if (group == 1000) ts_tile_vec_pairs(v, p);
-  else ts_tile_vec_columns(v, p);
+  if (group == 0)
+    pointwise(v, p);
+  else if (group < 10)
+    ts_tile_vec_reduce(v, p);
+  else if (group == 1000)
+    ts_tile_vec_pairs(v, p);
+  else
+    ts_tile_vec_columns(v, p);
 }
 
 /* Takes a first root and all that can go with it; columns and products go alone. */
@@ -301,7 +312,8 @@ static bool early(TsVec *v, const TsTileStmt *s) {
 }
 
 static bool scalar_result(TsVec *v, const TsTileStmt *s) {
-  return s->nout == 1 && (ts_tile_memory(&s->out[0]->type) || ts_tile_vec_rank(v, s->out[0]) == 0);
+  return s->nout == 1 &&
+         (ts_tile_memory(&s->out[0]->type) || ts_tile_vec_rank(v, s->out[0]) == 0);
 }
 
 static void scalars_of(TsVec *v, int pass) {
@@ -341,7 +353,8 @@ int ts_tile_vec_emit(TsVec *v) {
   for (int i = 0; i < v->nstmt; i++)
     if (scalar_result(v, v->stmt[i]) && early(v, v->stmt[i])) scalar_stmt(v, v->stmt[i]);
   if (v->rows) {
-    rows = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, v->rows), 1, false, 0, NULL);
+    rows = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, v->rows), 1, false, 0,
+                       NULL);
     v->at.base[VEC_ROW] = rows.i;
   }
   for (int p = 0; p < v->npass && !v->failed; p++) stage(v, p);

@@ -210,8 +210,7 @@ VecSpace ts_tile_vec_space(TsVec *v, TsTileVal x) {
 VecMap ts_tile_vec_map(TsVec *v, TsTileVal x) {
   VecMap m = {0};
   int row = ts_tile_vec_of(v, x)->row, n = 0;
-  for (int i = 0; i < x->type.rank; i++)
-    m.at[i].axis = (int8_t)(i == row ? VEC_ROW : n++);
+  for (int i = 0; i < x->type.rank; i++) m.at[i].axis = (int8_t)(i == row ? VEC_ROW : n++);
   return m;
 }
 
@@ -233,7 +232,9 @@ static void force_home(TsVec *v, TsTileVal x) {
 
 static bool here(TsVec *v, TsTileVal x) { return ts_tile_vec_of(v, x)->segment == v->segment; }
 
-static int level_of(TsVec *v, TsTileVal x) { return here(v, x) ? ts_tile_vec_of(v, x)->level : 0; }
+static int level_of(TsVec *v, TsTileVal x) {
+  return here(v, x) ? ts_tile_vec_of(v, x)->level : 0;
+}
 
 /* Loads and stores of one memory keep their order: each in a pass of its own, and what was
  * loaded before a store is kept. */
@@ -412,7 +413,8 @@ static void find_tiled(TsVec *v) {
       p->level = 0, p->need = 0, p->tiled = false;
       for (int o = 0; o < v->stmt[i]->nin; o++) {
         TsTileVal x = v->stmt[i]->in[o];
-        p->tiled |= tile(x) && (x->type.rank > 0 || (here(v, x) && ts_tile_vec_of(v, x)->tiled));
+        p->tiled |=
+            tile(x) && (x->type.rank > 0 || (here(v, x) && ts_tile_vec_of(v, x)->tiled));
       }
     }
 }
@@ -446,5 +448,6 @@ int ts_tile_vec_plan(TsVec *v) {
       int level = ts_tile_vec_of(v, v->stmt[i]->out[j])->level;
       if (level >= v->npass) v->npass = level + 1;
     }
+  ts_tile_vec_ahead_plan(v);
   return v->failed ? -1 : 0;
 }

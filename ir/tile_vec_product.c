@@ -27,7 +27,8 @@ static TsTileVal step(TsVec *v, const Product *p, TsTileVal a, TsTileVal b, TsTi
 }
 
 /* Vectors u of the block's columns. */
-static void at_column(TsVec *v, const Product *p, TsTileVal j, int64_t plus, int64_t live, int u) {
+static void at_column(TsVec *v, const Product *p, TsTileVal j, int64_t plus, int64_t live,
+                      int u) {
   int w = v->at.lanes;
   (void)p;
   v->at.base[1] = j;
@@ -49,7 +50,8 @@ static void step_k(TsVec *v, const Product *p, TsTileVal i, int64_t row, int row
   for (int r = 0; r < rows; r++) {
     int here = ts_tile_vec_mark(v);
     TsTileVal a = at_row(v, p->s->in[0], &p->a, i, row + r);
-    for (int u = 0; u < vectors; u++) sum[r * vectors + u] = step(v, p, a, b[u], sum[r * vectors + u]);
+    for (int u = 0; u < vectors; u++)
+      sum[r * vectors + u] = step(v, p, a, b[u], sum[r * vectors + u]);
     ts_tile_vec_drop(v, here);
   }
   ts_tile_vec_drop(v, mark);
@@ -69,7 +71,8 @@ static void block(TsVec *v, const Product *p, TsTileVal i, int64_t row, int rows
   if (p->s->op == TS_TILE_outer) {
     step_k(v, p, i, row, rows, j, plus, live, vectors, sum);
   } else {
-    TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_size(v, p->k), 1, false, n, sum);
+    TsTileLoop l =
+        ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_size(v, p->k), 1, false, n, sum);
     if (!l.carry || v->k->failed) return;
     for (int x = 0; x < n; x++) sum[x] = l.carry[x];
     v->at.base[2] = l.i;
@@ -78,7 +81,9 @@ static void block(TsVec *v, const Product *p, TsTileVal i, int64_t row, int rows
     ts_tile_vec_drop(v, mark);
     ts_tile_for_end(&v->b, &l, sum, sum);
   }
-  VecRoot home = {.kind = VEC_HOME, .value = p->s->out[0], .map = p->out,
+  VecRoot home = {.kind = VEC_HOME,
+                  .value = p->s->out[0],
+                  .map = p->out,
                   .home = ts_tile_vec_of(v, p->s->out[0])->home};
   for (int r = 0; r < rows; r++)
     for (int u = 0; u < vectors; u++) {
@@ -93,8 +98,8 @@ static void across(TsVec *v, const Product *p, TsTileVal i, int64_t row, int row
   int64_t width = (int64_t)p->vectors * v->at.lanes, whole = p->n / width * width;
   if (whole > width) {
     int mark = ts_tile_vec_mark(v);
-    TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, whole), width, false,
-                               0, NULL);
+    TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, whole), width,
+                               false, 0, NULL);
     block(v, p, i, row, rows, l.i, 0, width);
     ts_tile_vec_drop(v, mark);
     ts_tile_for_end(&v->b, &l, NULL, NULL);
@@ -140,8 +145,8 @@ void ts_tile_vec_product(TsVec *v, TsTileStmt *s) {
   shape_of(v, &p);
   int64_t whole = p.m / p.rows * p.rows;
   if (whole > p.rows) {
-    TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, whole), p.rows, false,
-                               0, NULL);
+    TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, whole), p.rows,
+                               false, 0, NULL);
     int inner = ts_tile_vec_mark(v);
     across(v, &p, l.i, 0, p.rows);
     ts_tile_vec_drop(v, inner);

@@ -81,6 +81,7 @@ static void step(TsVec *v, Run *r, TsTileVal base, int64_t plus, int slot, int64
   int mark = ts_tile_vec_mark(v);
   if (live <= 0) return;
   ts_tile_vec_at(v, base, plus, live < r->p->lanes ? (int)live : r->p->lanes, r->edge);
+  ts_tile_vec_ahead(v);
   ts_tile_vec_stores(v, r->p);
   for (int i = 0; i < r->nfold; i++) {
     VecFold *f = &r->fold[i];
@@ -96,7 +97,8 @@ static void run_registers(TsVec *v, Run *r, TsTileVal base, int64_t len) {
   int w = r->p->lanes, slots = r->chunk / w;
   int64_t whole = len / r->chunk * r->chunk;
   if (whole > r->chunk) {
-    TsTileVal lo = ts_tile_vec_sum(v, base, NULL, 0), hi = ts_tile_vec_sum(v, base, NULL, whole);
+    TsTileVal lo = ts_tile_vec_sum(v, base, NULL, 0),
+              hi = ts_tile_vec_sum(v, base, NULL, whole);
     Loop o = begin(v, r, lo, hi, r->chunk);
     for (int s = 0; s < slots; s++) step(v, r, o.l.i, (int64_t)s * w, s, w);
     end(v, r, &o);
@@ -132,8 +134,8 @@ static bool any_tree(const Run *r) {
 static void lanes_start(TsVec *v, Run *r) {
   TsTileType t = ts_tile_vector(TS_DT_f32, r->p->lanes);
   if (!any_tree(r)) return;
-  TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, r->chunk), r->p->lanes,
-                             false, 0, NULL);
+  TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, r->chunk),
+                             r->p->lanes, false, 0, NULL);
   for (int i = 0; i < r->nfold; i++)
     if (tree(&r->fold[i])) {
       TsTileVal e = ts_tile_vec_fold_start(v, &r->fold[i], 0, &t);
@@ -143,7 +145,8 @@ static void lanes_start(TsVec *v, Run *r) {
 }
 
 /* Lanes 0 .. width, `steps` of each, elements from base on. */
-static void lanes_walk(TsVec *v, Run *r, TsTileVal base, int64_t plus, int64_t width, int steps) {
+static void lanes_walk(TsVec *v, Run *r, TsTileVal base, int64_t plus, int64_t width,
+                       int steps) {
   int w = r->p->lanes;
   if (width <= 0) return;
   Loop o = begin(v, r, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, width), w);
@@ -158,7 +161,8 @@ static void lanes_loop(TsVec *v, Run *r, TsTileVal base, int64_t from, int64_t t
   if (to - from == (int64_t)steps * r->chunk) {
     lanes_walk(v, r, base, from, r->chunk, steps);
   } else if (to > from) {
-    TsTileVal lo = ts_tile_vec_sum(v, base, NULL, from), hi = ts_tile_vec_sum(v, base, NULL, to);
+    TsTileVal lo = ts_tile_vec_sum(v, base, NULL, from),
+              hi = ts_tile_vec_sum(v, base, NULL, to);
     Loop o = begin(v, r, lo, hi, (int64_t)steps * r->chunk);
     lanes_walk(v, r, o.l.i, 0, r->chunk, steps);
     end(v, r, &o);
@@ -180,21 +184,25 @@ static void lanes_fold(TsVec *v, Run *r) {
     if (!tree(f)) continue;
     int h = r->chunk;
     for (h /= 2; h >= 8 * w; h /= 2) {
-      TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, h), w, false, 0, NULL);
+      TsTileLoop l =
+          ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, h), w, false, 0, NULL);
       TsTileVal high = ts_tile_op2(&v->b, TS_OP_add, l.i, ts_tile_index(&v->b, h));
-      TsTileVal x = ts_tile_vec_fold_two(v, f, load_lanes(v, r, f, l.i), load_lanes(v, r, f, high));
+      TsTileVal x =
+          ts_tile_vec_fold_two(v, f, load_lanes(v, r, f, l.i), load_lanes(v, r, f, high));
       ts_tile_store(&v->b, f->lanes, &l.i, x, NULL);
       ts_tile_for_end(&v->b, &l, NULL, NULL);
     }
     int slots = 2 * h / w;
-    for (int s = 0; s < slots; s++) f->part[0][s] = load_lanes(v, r, f, ts_tile_vec_int(v, s * w));
+    for (int s = 0; s < slots; s++)
+      f->part[0][s] = load_lanes(v, r, f, ts_tile_vec_int(v, s * w));
     ts_tile_vec_fold_slots(v, f, slots);
   }
 }
 
 static void run_memory(TsVec *v, Run *r, TsTileVal base, int64_t len) {
   int w = r->p->lanes, steps = steps_of(r);
-  int64_t many = len / (steps * r->chunk) * (steps * r->chunk), whole = len / r->chunk * r->chunk;
+  int64_t many = len / (steps * r->chunk) * (steps * r->chunk),
+          whole = len / r->chunk * r->chunk;
   lanes_start(v, r);
   lanes_loop(v, r, base, 0, many, steps);
   lanes_loop(v, r, base, many, whole, 1);
@@ -211,8 +219,10 @@ static void run_memory(TsVec *v, Run *r, TsTileVal base, int64_t len) {
 
 /* ---- leaves */
 static void run(TsVec *v, Run *r, TsTileVal base, int64_t len) {
-  if (r->memory) run_memory(v, r, base, len);
-  else run_registers(v, r, base, len);
+  if (r->memory)
+    run_memory(v, r, base, len);
+  else
+    run_registers(v, r, base, len);
 }
 
 /* The trees of a leaf to its sum; the others go on. */
@@ -248,7 +258,8 @@ static TsTileVal many_leaves(TsVec *v, VecFold *f, int64_t n) {
   TsTileVal x;
   v->at.vec = -1;
   VecCounter c = ts_tile_vec_counter(v, f, 1);
-  TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, n), 1, false, 0, NULL);
+  TsTileLoop l =
+      ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, n), 1, false, 0, NULL);
   x = ts_tile_load(&v->b, f->leaves, &l.i, &t, NULL);
   ts_tile_vec_counter_push(v, &c, l.i, &x);
   ts_tile_for_end(&v->b, &l, NULL, NULL);
@@ -279,7 +290,8 @@ static void run_leaves(TsVec *v, Run *r, int64_t n) {
   for (int i = 0; i < r->nfold; i++) {
     VecFold *f = &r->fold[i];
     if (tree(f))
-      f->part[0][0] = leaves <= STRAIGHT_LEAVES ? few_leaves(v, f, leaves) : many_leaves(v, f, leaves);
+      f->part[0][0] =
+          leaves <= STRAIGHT_LEAVES ? few_leaves(v, f, leaves) : many_leaves(v, f, leaves);
   }
 }
 
@@ -412,8 +424,10 @@ void ts_tile_vec_reduce(TsVec *v, VecPass *p) {
   v->at.lanes = v->at.live = p->lanes;
   ts_tile_vec_hoist(v, p);
   TsTileVal inside = ts_tile_vec_inside(v, p->nroot, p->root, n, true);
-  if (inside) run_either(v, p, n, inside, out);
-  else run_all(v, p, n, false, out);
+  if (inside)
+    run_either(v, p, n, inside, out);
+  else
+    run_all(v, p, n, false, out);
   finish(v, p, &nest, out);
 }
 
@@ -428,7 +442,8 @@ static void pairs_vectors(TsVec *v, VecPass *p, VecFold *f, int64_t n, TsTileVal
   v->at.vec = -1;
   VecCounter c = ts_tile_vec_counter(v, f, 1);
   v->at.vec = vec;
-  TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, whole), 1, false, 0, NULL);
+  TsTileLoop l =
+      ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, whole), 1, false, 0, NULL);
   int mark = ts_tile_vec_mark(v);
   ts_tile_vec_at(v, ts_tile_op2(&v->b, TS_OP_mul, l.i, ts_tile_vec_int(v, w)), 0, w, true);
   TsTileVal y = ts_tile_vec_eval(v, r->value, &r->map);
@@ -475,7 +490,9 @@ void ts_tile_vec_pairs(TsVec *v, VecPass *p) {
   if (v->failed) return;
   ts_tile_vec_open(v, &nest, &p->space, last);
   v->at.lanes = v->at.live = p->lanes;
-  if (ts_tile_dim_is(n)) pairs_elements(v, p, &f, n, out);
-  else pairs_vectors(v, p, &f, n, out);
+  if (ts_tile_dim_is(n))
+    pairs_elements(v, p, &f, n, out);
+  else
+    pairs_vectors(v, p, &f, n, out);
   finish(v, p, &nest, out);
 }

@@ -1,14 +1,15 @@
 /* Tile IR for a CPU with vectors: from block form to explicit form.
  *
  * A round of a block kernel is straight-line code over tiles of any size. Done statement by
- * statement it would write every tile to memory; done as one loop it could not hold a reduction,
- * whose result its own operands wait for. So a stretch of tile code is cut into passes over the
- * elements, by what waits for what: a value belongs to the first pass in which its operands are
- * there, the result of a reduction is there after its pass (ir/tile_vec_plan.c). In a pass one
- * vector after the other is computed from memory to memory, in registers (ir/tile_vec_eval.c,
- * ir/tile_vec_pass.c). A value that several passes want is computed in each of them where that
- * is cheap, else kept in local memory. Rejected: a tile in memory for each statement (three
- * times the traffic of a softmax), and polyhedral scheduling (the dependences here are chains).
+ * statement it would write every tile to memory; done as one loop it could not hold a
+ * reduction, whose result its own operands wait for. So a stretch of tile code is cut into
+ * passes over the elements, by what waits for what: a value belongs to the first pass in which
+ * its operands are there, the result of a reduction is there after its pass
+ * (ir/tile_vec_plan.c). In a pass one vector after the other is computed from memory to memory,
+ * in registers (ir/tile_vec_eval.c, ir/tile_vec_pass.c). A value that several passes want is
+ * computed in each of them where that is cheap, else kept in local memory. Rejected: a tile in
+ * memory for each statement (three times the traffic of a softmax), and polyhedral scheduling
+ * (the dependences here are chains).
  *
  * Sums keep the canonical order: ir/tile_vec_reduce.c along vectors, ir/tile_vec_columns.c
  * across them. Tiles of two axes without a reduction along the first one are done row by row.
@@ -27,8 +28,8 @@ int ts_tile_vec_fail(TsVec *v, const TsTileStmt *s, const char *what) {
   if (v->failed) return -1;
   v->failed = true;
   if (s) ts_tile_stmt_text(v->from, s, &t);
-  ts_error_set(v->err, TS_ERR_argument, "@%.40s: not in vectors: %s%s%.200s", v->from->name, what,
-               s ? "\n    " : "", t.at ? t.at : "");
+  ts_error_set(v->err, TS_ERR_argument, "@%.40s: not in vectors: %s%s%.200s", v->from->name,
+               what, s ? "\n    " : "", t.at ? t.at : "");
   ts_text_free(&t);
   return -1;
 }
@@ -38,10 +39,14 @@ VecVal *ts_tile_vec_of(TsVec *v, TsTileVal x) { return &v->val[x->id]; }
 /* ---- local memory */
 static void unlink_stmt(TsTileStmt *s) {
   TsTileRegion *r = s->in_region;
-  if (s->prev) s->prev->next = s->next;
-  else r->first = s->next;
-  if (s->next) s->next->prev = s->prev;
-  else r->last = s->prev;
+  if (s->prev)
+    s->prev->next = s->next;
+  else
+    r->first = s->next;
+  if (s->next)
+    s->next->prev = s->prev;
+  else
+    r->last = s->prev;
 }
 
 static void link_behind(TsTileRegion *r, TsTileStmt *before, TsTileStmt *s) {
@@ -49,10 +54,14 @@ static void link_behind(TsTileRegion *r, TsTileStmt *before, TsTileStmt *s) {
   s->in_region = r;
   s->prev = before;
   s->next = next;
-  if (before) before->next = s;
-  else r->first = s;
-  if (next) next->prev = s;
-  else r->last = s;
+  if (before)
+    before->next = s;
+  else
+    r->first = s;
+  if (next)
+    next->prev = s;
+  else
+    r->last = s;
 }
 
 static int64_t padded(int64_t n) {
@@ -153,7 +162,8 @@ static int stretch(TsVec *v, TsTileStmt *first, TsTileStmt *end, int segment, co
   v->segment = segment;
   v->nstmt = v->nroot = 0;
   v->stmt = ts_arena_alloc(&v->arena, sizeof *v->stmt * (size_t)(n + 1));
-  v->root = ts_arena_alloc(&v->arena, sizeof *v->root * (size_t)(4 * n + 2 * (c ? c->n : 0) + 4));
+  v->root =
+      ts_arena_alloc(&v->arena, sizeof *v->root * (size_t)(4 * n + 2 * (c ? c->n : 0) + 4));
   if (!v->stmt || !v->root) {
     v->k->failed = true;
     return -1;
@@ -193,8 +203,10 @@ static void carry_homes(TsVec *v, TsTileStmt *s, Copies *start) {
 static int yields(TsVec *v, const TsTileStmt *s, TsTileRegion *r, Copies *c) {
   int n = 0;
   for (int i = 0; r->last && r->last->op == TS_TILE_yield && i < s->nout; i++)
-    if (is_tile(s->out[i])) add_copy(v, c, r->last->in[i], ts_tile_vec_of(v, s->out[i])->home, s);
-    else n++;
+    if (is_tile(s->out[i]))
+      add_copy(v, c, r->last->in[i], ts_tile_vec_of(v, s->out[i])->home, s);
+    else
+      n++;
   return n;
 }
 
@@ -208,7 +220,8 @@ static void emit_yield(TsVec *v, const TsTileStmt *s, TsTileRegion *r, int nscal
 
 static bool parallel_inside(const TsTileRegion *r) {
   for (const TsTileStmt *s = r->first; s; s = s->next)
-    if (s->op == TS_TILE_for && (ts_tile_attr(s, "parallel")->i || parallel_inside(s->region[0])))
+    if (s->op == TS_TILE_for &&
+        (ts_tile_attr(s, "parallel")->i || parallel_inside(s->region[0])))
       return true;
   return false;
 }
@@ -226,8 +239,9 @@ static int loop(TsVec *v, TsTileStmt *s, int n) {
   for (int i = 0; i < s->nout; i++)
     if (!is_tile(s->out[i])) carry[ncarry++] = ts_tile_vec_of(v, s->in[i + 2])->now;
   v->b.line = s->line;
-  TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_of(v, s->in[0])->now, ts_tile_vec_of(v, s->in[1])->now,
-                             ts_tile_attr(s, "step")->i, parallel, ncarry, carry);
+  TsTileLoop l =
+      ts_tile_for(&v->b, ts_tile_vec_of(v, s->in[0])->now, ts_tile_vec_of(v, s->in[1])->now,
+                  ts_tile_attr(s, "step")->i, parallel, ncarry, carry);
   if (!l.carry || v->k->failed) return n;
   if (parallel && !parallel_inside(r)) v->round = v->b.at, v->last_alloc = NULL;
   set_now(v, r->param[0], l.i);
@@ -251,8 +265,10 @@ static int branch(TsVec *v, TsTileStmt *s, int n) {
   int nout = 0;
   if (s->nout > 64) return ts_tile_vec_fail(v, s, "a branch with so many results"), n;
   for (int i = 0; i < s->nout; i++)
-    if (is_tile(s->out[i])) set_home(v, s->out[i], ts_tile_vec_home(v, s->out[i]));
-    else out[nout++] = s->out[i]->type;
+    if (is_tile(s->out[i]))
+      set_home(v, s->out[i], ts_tile_vec_home(v, s->out[i]));
+    else
+      out[nout++] = s->out[i]->type;
   TsTileStmt *made = ts_tile_emit(&v->b, TS_TILE_if, 1, &cond, NULL, nout, out);
   if (!made) return n;
   TsTileBuild here = v->b;
@@ -279,9 +295,12 @@ static int region(TsVec *v, TsTileRegion *r, int n, Copies *last) {
     if (!s->nregion) continue;
     stretch(v, first, s, n, NULL);
     if (v->failed) return n;
-    if (s->op == TS_TILE_for) n = loop(v, s, n);
-    else if (s->op == TS_TILE_if) n = branch(v, s, n);
-    else ts_tile_vec_fail(v, s, "roles are of other processors");
+    if (s->op == TS_TILE_for)
+      n = loop(v, s, n);
+    else if (s->op == TS_TILE_if)
+      n = branch(v, s, n);
+    else
+      ts_tile_vec_fail(v, s, "roles are of other processors");
     first = s->next;
     n++;
   }
@@ -309,7 +328,8 @@ static void release(TsVec *v) {
  * they are read. */
 TsTile *ts_tile_vectorise(const TsTile *k, const TsTarget *target, TsError *err) {
   TsVec v = {.from = k, .target = target, .err = err, .segment = -1};
-  if (target->vector_bytes < 8) return ts_error_set(err, TS_ERR_argument, "%s has no vectors", target->name), NULL;
+  if (target->vector_bytes < 8)
+    return ts_error_set(err, TS_ERR_argument, "%s has no vectors", target->name), NULL;
   v.k = ts_tile_copy_head(k);
   v.val = ts_arena_alloc(&v.arena, sizeof *v.val * (size_t)(k->nvalue + 1));
   v.at.vec = -1;

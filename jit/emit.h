@@ -79,6 +79,9 @@ LLVMValueRef ts_emit_floordiv(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef
 LLVMValueRef ts_emit_mod(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef ts_emit_mulhi(TsEmit *e, LLVMValueRef x, LLVMValueRef y);
 
+/* ---- emit_scale.c: x 2^n */
+LLVMValueRef ts_emit_scale(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef n);
+
 /* ---- emit_cast.c */
 LLVMValueRef ts_emit_cast(TsEmit *e, TsDtype to, TsDtype from, LLVMValueRef x);
 

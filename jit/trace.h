@@ -20,8 +20,8 @@ void ts_tracer_eager(TsTracer *t, bool on);
 void ts_tracer_flush(TsTracer *t); /* forgets all traces */
 
 typedef struct TsTracerStats {
-  int traces;             /* roots alive */
-  int64_t deferred, runs; /* calls put off, traces run to their end */
+  int traces;                        /* roots alive */
+  int64_t deferred, runs;            /* calls put off, traces run to their end */
   int64_t exits, observed, replayed; /* mismatches; values read too early; calls run again */
 } TsTracerStats;
 TsTracerStats ts_tracer_stats(const TsTracer *t);

@@ -1,10 +1,10 @@
 /* Finding sequences of calls that repeat, in the VM's ring of what ran last.
  *
- * Nothing is looked at for most of the time: after a fruitless look the next one sleeps twice as
- * long, up to LONGEST_NAP calls. A look compares hashes of the last WINDOW calls (operator,
+ * Nothing is looked at for most of the time: after a fruitless look the next one sleeps twice
+ * as long, up to LONGEST_NAP calls. A look compares hashes of the last WINDOW calls (operator,
  * options, types of the inputs; not which tensors they are, which the recorder finds out) for
- * the smallest period. So code that never repeats pays some tenths of a nanosecond a call, and a
- * loop is found after some milliseconds at most. Views are left out: those of tensors with
+ * the smallest period. So code that never repeats pays some tenths of a nanosecond a call, and
+ * a loop is found after some milliseconds at most. Views are left out: those of tensors with
  * bytes run at once, whatever is put off. */
 #include <string.h>
 
@@ -14,6 +14,7 @@ enum {
   WINDOW = 768,
   FIRST_NAP = 64,
   LONGEST_NAP = 1 << 14,
+  MOST_RAISES = 6, /* doublings of that, after traces that were given up */
   REPEATS = 3,
   LEAST_CALLS = 24, /* that the repeats must span */
   LEAST_TRACE = 16, /* shorter periods are recorded several times over */
@@ -90,45 +91,38 @@ static int period(const TsTracer *t, const Window *w) {
   return 0;
 }
 
-/* Values that are made before record i of the window and used at or behind it. */
-typedef struct Cut {
-  int width[MOST_PERIOD + 1];
-} Cut;
+static int operand_words(const uint64_t *q) { return 2 + (q[0] ? (int)(q[1] >> 8 & 0xff) : 0); }
 
-static void count_use(const Window *w, int from, int maker, int user, int p, Cut *cut) {
-  (void)w;
-  int lo = maker + 1 > from ? maker + 1 : from, hi = user < from + p - 1 ? user : from + p - 1;
-  for (int b = lo; b <= hi; b++) cut->width[b - from]++;
+/* The record among the last p before i that made a tensor, or -1. */
+static int maker_of(const TsTrace *ring, const Window *w, int i, int p, uint64_t id) {
+  for (int j = i - 1; id && j >= 0 && j >= i - p; j--) {
+    const uint64_t *q = ring->word + w->at[j] + 1;
+    TsTraceHead h = ts_trace_head(ring, w->at[j]);
+    for (int k = 0; k < h.nin + h.nout; k++, q += operand_words(q))
+      if (k >= h.nin && q[0] == id) return j;
+  }
+  return -1;
 }
 
-/* Where a trace should begin: the least is alive there. As an index of the last whole period but
- * one. */
+/* Where a trace should begin, in calls from now: the least is alive there. Counted in the last
+ * round but one, whose values have been used by now. */
 static int rotation(const TsTracer *t, const Window *w, int p) {
   const TsTrace *ring = &t->c->trace;
-  int from = w->n - p, first = w->n - 2 * p, best = 0;
-  Cut cut = {{0}};
-  if (first < 0) return 0;
-  for (int i = first; i < w->n; i++) {
-    const uint64_t *p1 = ring->word + w->at[i] + 1;
+  int from = w->n - (w->n >= 3 * p ? 2 * p : p), best = 0;
+  int last_use[WINDOW] = {0}, width[MOST_PERIOD] = {0};
+  for (int i = 0; i < w->n; i++) {
+    const uint64_t *q = ring->word + w->at[i] + 1;
     TsTraceHead h = ts_trace_head(ring, w->at[i]);
-    for (int k = 0; k < h.nin; k++) {
-      for (int j = i - 1; p1[0] && j >= first && j >= i - p; j--) {
-        const uint64_t *q = ring->word + w->at[j] + 1;
-        TsTraceHead m = ts_trace_head(ring, w->at[j]);
-        bool made = false;
-        for (int o = 0; o < m.nin + m.nout; o++) {
-          made |= o >= m.nin && q[0] == p1[0];
-          q += 2 + (q[0] ? (int)(q[1] >> 8 & 0xff) : 0);
-        }
-        if (!made) continue;
-        count_use(w, from, j, i, p, &cut);
-        break;
-      }
-      p1 += 2 + (p1[0] ? (int)(p1[1] >> 8 & 0xff) : 0);
+    for (int k = 0; k < h.nin; k++, q += operand_words(q)) {
+      int j = maker_of(ring, w, i, p, q[0]);
+      if (j >= 0) last_use[j] = i;
     }
   }
+  for (int j = from - p > 0 ? from - p : 0; j < w->n; j++)
+    for (int b = j + 1 > from ? j + 1 : from; b <= last_use[j] && b < from + p; b++)
+      width[b - from]++;
   for (int b = 1; b < p; b++)
-    if (cut.width[b] < cut.width[best]) best = b;
+    if (width[b] < width[best]) best = b;
   return best;
 }
 
@@ -156,7 +150,9 @@ static int trace_calls(const TsTracer *t, const Window *w, int p) {
 }
 
 void ts_trace_sleep(TsTracer *t, bool found) {
-  uint32_t longest = t->eager ? 8 : LONGEST_NAP;
+  int more = t->given_up < MOST_RAISES ? t->given_up : MOST_RAISES;
+  uint32_t longest = t->eager ? 8 : LONGEST_NAP << more;
+  if (t->given_up && !found) t->nap = longest;
   t->nap = found || !t->nap ? (t->eager ? 8 : FIRST_NAP) : t->nap * 2;
   if (t->nap > longest) t->nap = longest;
   t->noted = false;

@@ -2,11 +2,11 @@
  *
  * A loop of eager operators repeats a sequence of calls. When the VM's ring shows one
  * (trace_find.c), the next round is recorded as it runs (trace_record.c): a trace is a chain of
- * nodes, one for each call, that says where each input comes from: an earlier call of the chain,
- * a tensor from outside, a bare number. From then on a call that fits the next node is not run.
- * Its results are pending: tensors with type and strides but no bytes. At the end of the chain
- * the wanted values are computed by one function (trace_run.c), as if somebody had written
- * graph.module around the loop's body, and the others never, unless they are read.
+ * nodes, one for each call, that says where each input comes from: an earlier call of the
+ * chain, a tensor from outside, a bare number. From then on a call that fits the next node is
+ * not run. Its results are pending: tensors with type and strides but no bytes. At the end of
+ * the chain the wanted values are computed by one function (trace_run.c), as if somebody had
+ * written graph.module around the loop's body, and the others never, unless they are read.
  *
  *   idle ── a call fits the first node of a trace ──> run ── end ──> idle, wanted values there
  *                                                      │ ── another call: side exit
@@ -20,14 +20,14 @@
  * point: the values stay pending and are computed from the run's externals when somebody asks,
  * by the same handlers in the same order. There is nothing to undo.
  *
- * What is wanted is learnt, not analysed. At first no value is. One that is asked for behind the
- * end of its run (by the next round, by item(), by a table that outlives a collection) in more
- * than an eighth of the rounds becomes a result of the function, which is built when two rounds
- * brought nothing new. *Rejected:* liveness from the ring: it does not see who holds a tensor,
- * and a loop's last round differs from all others.
+ * What is wanted is learnt, not analysed. At first no value is. One that is asked for behind
+ * the end of its run (by the next round, by item(), by a table that outlives a collection) in
+ * more than an eighth of the rounds becomes a result of the function, which is built when two
+ * rounds brought nothing new. *Rejected:* liveness from the ring: it does not see who holds a
+ * tensor, and a loop's last round differs from all others.
  *
- * The shape of a trace is learnt in the same way. A value that is read behind the same node in a
- * quarter of the passes ends the trace there; what follows is found as a trace of its own,
+ * The shape of a trace is learnt in the same way. A value that is read behind the same node in
+ * a quarter of the passes ends the trace there; what follows is found as a trace of its own,
  * which thus begins behind the observation. A node that is left by a mismatch again and again
  * gets another child, recorded from there (a branch of the program), and a function for the
  * calls before it. A number that differs becomes a parameter.
@@ -58,6 +58,9 @@ enum {
   OFTEN = 8,          /* a value is wanted if one in so many rounds asks for it */
   CUT_OFTEN = 4,      /* a trace ends where one in so many passes is read */
   GIVE_UP_EXITS = 64, /* and more than twice as many as came to an end */
+  JUDGED_RUNS = 512,
+  SHORT_RUN = 8,     /* calls */
+  SMALL_VALUE = 256, /* elements */
 };
 
 void ts_trace_say(TsTracer *t, const char *what, const char *format, ...) {
@@ -97,7 +100,9 @@ static bool same_attrs(const Node *n, const TsAttr *attr) {
 }
 
 static bool same_meta(const TsMeta *a, const TsMeta *b) {
-  if (memcmp(a, b, 4)) return false;
+  if (a->dtype != b->dtype || a->ndim != b->ndim || a->weak != b->weak ||
+      a->device != b->device)
+    return false;
   for (int i = 0; i < a->ndim; i++)
     if (a->dim[i] != b->dim[i]) return false;
   return true;
@@ -192,11 +197,20 @@ static bool hopeless(const Trace *tr) {
   return tr->exits > GIVE_UP_EXITS && tr->exits / 2 > tr->runs;
 }
 
+/* A run costs as much as some eager calls of small tensors: so many must be in it. */
+static bool too_short(const Trace *tr) {
+  return !tr->t->eager && tr->runs % JUDGED_RUNS == 0 && tr->largest <= SMALL_VALUE &&
+         tr->calls < (uint64_t)SHORT_RUN * tr->runs;
+}
+
 static void give_up(TsTracer *t, Trace *tr, const Node *end) {
   char span[200];
-  ts_trace_say(t, "given up", "%s: %u exits, %u runs to an end", ts_trace_span(tr, end, span),
-               tr->exits, tr->runs);
+  ts_trace_say(t, "given up", "%s: %u exits, %u runs of %.1f calls",
+               ts_trace_span(tr, end, span), tr->exits, tr->runs,
+               (double)tr->calls / (tr->runs ? tr->runs : 1));
   ts_trace_free(tr);
+  t->given_up++;
+  ts_trace_sleep(t, false);
   watch(t);
 }
 
@@ -210,8 +224,8 @@ static void leave(TsTracer *t, Run *r, const TsCall *call) {
   bool branch = !t->rec.trace && !tr->dead && (exits == hot || exits == hot * 32);
   if (branch) ts_trace_branch(t, r, at);
   if (branch)
-    ts_trace_say(t, "exit", "%s: %s comes behind call %d, %u times", ts_trace_span(tr, at, span),
-                 ts_op_info(call->op)->name, at->depth + 1, exits);
+    ts_trace_say(t, "exit", "%s: %s comes behind call %d, %u times",
+                 ts_trace_span(tr, at, span), ts_op_info(call->op)->name, at->depth + 1, exits);
   tr->refs++;
   stop_early(t, r, exits >= hot);
   if (!tr->dead && !branch && hopeless(tr)) give_up(t, tr, at);
@@ -307,11 +321,14 @@ static bool step(TsTracer *t, Run *r, Node *n, TsCall *call) {
   }
   call->nout = n->nout;
   n->passed++;
+  n->trace->calls++;
   t->stats.deferred++;
   if (n->random >= 0) t->c->stream++;
   if (n->end) {
+    Trace *tr = n->trace;
     stop(t, r);
     ts_run_finish(r);
+    if (!tr->dead && too_short(tr)) give_up(t, tr, n);
   }
   return true;
 }
@@ -464,11 +481,13 @@ void ts_tracer_flush(TsTracer *t) {
     stop(t, r);
     let_be(r);
   }
-  if (t->rec.trace && !t->rec.trace->root.child) ts_trace_unref(t->rec.trace);
-  else if (t->rec.trace) ts_trace_end_record(t);
+  if (t->rec.trace && !t->rec.trace->root.child)
+    ts_trace_unref(t->rec.trace);
+  else if (t->rec.trace)
+    ts_trace_end_record(t);
   t->rec.trace = NULL;
   while (t->first) ts_trace_free(t->first);
-  t->wait = 0;
+  t->wait = t->given_up = 0;
   ts_trace_sleep(t, true);
   watch(t);
 }

@@ -12,16 +12,46 @@
  * that error belongs to their own line. */
 static const uint8_t allowed[TS_OP_COUNT] = {
 #define YES(name) [TS_OP_##name] = 1
-    YES(zeros),          YES(ones),           YES(full),         YES(eye),
-    YES(zeros_like),     YES(ones_like),      YES(full_like),    YES(tril),
-    YES(triu),           YES(matmul),         YES(softmax),      YES(log_softmax),
-    YES(layernorm),      YES(rmsnorm),        YES(attention),    YES(softmax_grad),
-    YES(log_softmax_grad), YES(layernorm_grad), YES(rmsnorm_grad), YES(attention_grad),
-    YES(conv1d),         YES(conv2d),         YES(conv3d),       YES(conv_transpose),
-    YES(conv_weight_grad), YES(max_pool),     YES(avg_pool),     YES(avg_pool_grad),
-    YES(linear_scan),    YES(sort),           YES(argsort),      YES(topk),
-    YES(clone),          YES(cast),           YES(concat),       YES(pad),
-    YES(roll),           YES(repeat_interleave), YES(slice_update), YES(slice_add),
+    YES(zeros),
+    YES(ones),
+    YES(full),
+    YES(eye),
+    YES(zeros_like),
+    YES(ones_like),
+    YES(full_like),
+    YES(tril),
+    YES(triu),
+    YES(matmul),
+    YES(softmax),
+    YES(log_softmax),
+    YES(layernorm),
+    YES(rmsnorm),
+    YES(attention),
+    YES(softmax_grad),
+    YES(log_softmax_grad),
+    YES(layernorm_grad),
+    YES(rmsnorm_grad),
+    YES(attention_grad),
+    YES(conv1d),
+    YES(conv2d),
+    YES(conv3d),
+    YES(conv_transpose),
+    YES(conv_weight_grad),
+    YES(max_pool),
+    YES(avg_pool),
+    YES(avg_pool_grad),
+    YES(linear_scan),
+    YES(sort),
+    YES(argsort),
+    YES(topk),
+    YES(clone),
+    YES(cast),
+    YES(concat),
+    YES(pad),
+    YES(roll),
+    YES(repeat_interleave),
+    YES(slice_update),
+    YES(slice_add),
     YES(fold),
 #undef YES
 };
@@ -179,6 +209,7 @@ static int set_outputs(Recorder *rec, const TsCall *call, Node *n) {
     if (rec->nout == TRACE_MOST_OUTPUTS) return -1;
     rec->out[rec->nout++] = y->id;
     n->out[i].meta = y->meta;
+    if (ts_tensor_numel(y) > rec->trace->largest) rec->trace->largest = ts_tensor_numel(y);
     memcpy(n->out[i].stride, y->stride, sizeof *y->stride * y->meta.ndim);
     n->out[i].contiguous = y->contiguous;
     n->out[i].base = (uint16_t)(n->first_out + i);
@@ -285,8 +316,8 @@ void ts_trace_end_record(TsTracer *t) {
   bool known = false;
   for (Trace *k = t->first; k; k = k->next) known |= k == tr;
   if (!known) enter(t, tr);
-  ts_trace_say(t, known ? "branch" : "found", "%s: %d calls",
-               ts_trace_span(tr, rec->at, span), rec->at->depth + 1);
+  ts_trace_say(t, known ? "branch" : "found", "%s: %d calls", ts_trace_span(tr, rec->at, span),
+               rec->at->depth + 1);
 }
 
 static bool fits(const Recorder *rec, const TsCall *call) {

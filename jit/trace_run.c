@@ -11,7 +11,11 @@
 #include "vm/compile.h"
 #include "vm/lower.h"
 
-enum { QUIET_RUNS = 2 }; /* without a new wanted value, before a function is made */
+enum {
+  QUIET_RUNS = 2, /* without a new wanted value, before a function is made */
+  ALL_TIMED = 64, /* first runs of a function */
+  ONE_TIMED = 8,  /* of so many later */
+};
 
 /* ---- externals, and the storages that they hold */
 static bool enter_storage(TsTracer *t, TsStorage *s) {
@@ -449,9 +453,10 @@ static int run_path(Run *r, Path *p) {
   struct TsCapture *capture = c->capture;
   bool trap = c->trap;
   c->seed = r->seed, c->stream = r->stream, c->trap = false, c->capture = NULL;
-  TsFrame *frame = ts_jit_enter(p->hot, p->frame);
-  int failed = ts_frame_run(frame, arg, result);
-  ts_jit_leave(p->hot, frame, failed);
+  bool timed = ++p->runs < ALL_TIMED || p->runs % ONE_TIMED == 0;
+  if (timed) p->last = ts_jit_enter(p->hot, p->frame);
+  int failed = ts_frame_run(p->last, arg, result);
+  if (timed) ts_jit_leave(p->hot, p->last, failed);
   c->seed = seed, c->stream = stream, c->trap = trap, c->capture = capture;
   for (int i = 0; i < p->nresult && !failed; i++) {
     if (!(result[i] = alone(c, result[i]))) continue;

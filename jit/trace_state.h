@@ -8,8 +8,8 @@
 #include "vm/defer.h"
 
 enum {
-  TRACE_MOST_CALLS = 320,  /* in one trace */
-  TRACE_MOST_INPUTS = 16,  /* of a call that is put off */
+  TRACE_MOST_CALLS = 320, /* in one trace */
+  TRACE_MOST_INPUTS = 16, /* of a call that is put off */
   TRACE_MOST_ROOTS = 64,
   TRACE_MOST_OUTPUTS = 1024, /* of all calls on one path */
 };
@@ -33,7 +33,7 @@ typedef struct Source {
   uint8_t kind;
   bool may_vary; /* a number whose value cannot make the call fail */
   uint16_t at;
-  TsMeta *meta; /* new */
+  TsMeta *meta;  /* new */
   uint64_t bits; /* number: of its double */
 } Source;
 
@@ -56,7 +56,9 @@ typedef struct Path {
   TsJitFunction *hot;
   int nparam, nresult;
   uint16_t *param, *result; /* externals and values */
-  uint32_t layout; /* of the trace when it was made */
+  uint32_t layout;          /* of the trace when it was made */
+  uint32_t runs;
+  TsFrame *last; /* that ran: most runs of a short trace are not timed */
 } Path;
 
 /* One call. Children are what came behind it, the newest first. */
@@ -67,16 +69,17 @@ struct Node {
   int depth; /* calls before it */
   uint16_t op;
   uint16_t nin, nout, nattr;
-  uint16_t first_out, first_ext, last_ext; /* numbers of its values; of externals before, after */
+  uint16_t first_out, first_ext,
+      last_ext;   /* numbers of its values; of externals before, after */
   int16_t random; /* which stream since the run began it draws from, or -1 */
   bool end;       /* the run stops behind it */
   Source *in;
   TsAttr *attr; /* NULL: the row's defaults */
   Made *out;
   uint32_t passed, exits, observed; /* how often: matched; left behind it; read behind it */
-  uint32_t quiet;   /* runs that ended here since what is wanted changed */
-  uint32_t wanted;  /* the trace's when nwanted was counted */
-  int nwanted;      /* values of this path */
+  uint32_t quiet;                   /* runs that ended here since what is wanted changed */
+  uint32_t wanted;                  /* the trace's when nwanted was counted */
+  int nwanted;                      /* values of this path */
   Path *path;
 };
 
@@ -85,11 +88,13 @@ struct Trace {
   Trace *next, *start; /* of all; of those that begin with the same operator */
   TsTracer *t;
   Node root;
-  int refs;        /* by runs and by the tracer */
+  int refs; /* by runs and by the tracer */
   int max_ext, max_out;
   uint32_t wanted; /* changes of Made.wanted */
   uint32_t layout; /* changes of what is a parameter */
   uint32_t runs, exits, builds;
+  uint64_t calls;  /* put off */
+  int64_t largest; /* elements of a value */
   bool dead;
   Run *spare;
 };
@@ -116,7 +121,7 @@ struct Run {
 typedef struct Recorder {
   Trace *trace;
   Node *at;
-  int left; /* calls until it ends */
+  int left;            /* calls until it ends */
   uint64_t *ext, *out; /* ids */
   int next_ext, nout, nrandom;
 } Recorder;
@@ -128,18 +133,19 @@ struct TsTracer {
   TsStorage pending; /* of all pending tensors */
   Trace *first, *start[TS_OP_COUNT];
   int ntrace;
-  Run *run;  /* the one that goes on, or NULL */
-  Run *runs; /* all with pending values */
+  Run *run;     /* the one that goes on, or NULL */
+  Run *runs;    /* all with pending values */
   Recorder rec; /* trace NULL: nothing is recorded */
-  Ext **held;  /* by TsStorage.held */
+  Ext **held;   /* by TsStorage.held */
   uint16_t *free_held;
   int nfree_held, nheld, capheld;
   /* finding: sleep, then note where the ring stands, then look at what came since */
   bool noted;
   uint32_t note_at, nap;
   uint64_t note_count, note_words;
+  int given_up;     /* traces that were not worth it: the next one has to wait longer */
   int wait, period; /* calls until a recording begins; how many it takes */
-  
+
   TsTracerStats stats;
 };
 
@@ -168,7 +174,7 @@ int ts_run_hold(TsTracer *t, Ext *e, TsTensor *x);
 int ts_run_touch(TsStorage *s);
 int ts_run_force(Run *r, int value); /* of a run that has ended */
 int ts_run_all(Run *r);
-void ts_run_finish(Run *r);          /* at a node that ends: computes what is wanted */
+void ts_run_finish(Run *r); /* at a node that ends: computes what is wanted */
 void ts_path_free(Path *p);
 
 /* trace_match.c */

@@ -34,8 +34,8 @@ TsContext *ts_lua_context(lua_State *L) {
 }
 
 TsTensor *ts_lua_tensor(lua_State *L, int index) {
-  if (lua_type(L, index) != LUA_TUSERDATA || lua_objlen(L, index) != sizeof(Box)) return NULL;
-  Box *b = lua_touserdata(L, index);
+  Box *b = lua_touserdata(L, index); /* light ones have no length */
+  if (!b || lua_objlen(L, index) != sizeof(Box)) return NULL;
   return b->magic == MAGIC ? b->t : NULL;
 }
 

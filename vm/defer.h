@@ -20,8 +20,8 @@ typedef struct TsDefer {
   void (*forget)(TsTensor *t);     /* nobody refers to this pending tensor any more */
   /* Somebody writes into a storage that calls put off will read: they get what it holds. */
   int (*touch)(TsStorage *s);
-  int (*settle)(TsContext *c, bool all); /* computes all pending tensors; not those of calls that
-                                            go on, unless all */
+  int (*settle)(TsContext *c, bool all); /* computes all pending tensors; not those of calls
+                                            that go on, unless all */
 } TsDefer;
 
 enum { TS_HELD_NEVER = 0xffff }; /* somebody outside writes when they like: never put off */

@@ -170,11 +170,11 @@ static int check_inputs(TsContext *c, const TsOpInfo *o, int nin, TsTensor *cons
 
 int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
                int room, int *nout, TsTensor **out) {
-  const TsOpInfo *o = ts_op_info(op);
   TsMeta m;
   TsCall call = {.ctx = c, .op = op, .nin = nin, .nout = 1, .in = in, .out = out, .attr = attr};
   if (c->capture) return ts_capture_call(c, op, nin, in, attr, room, nout, out);
   if (c->watched && !c->inside && c->defer->call(&call)) return *nout = call.nout, 0;
+  const TsOpInfo *o = ts_op_info(op);
   if (check_inputs(c, o, nin, in)) return -1;
   if (o->cls == TS_CLASS_COMPOSE) return ts_vm_compose(&call, room, nout);
   int failed = nin && !o->npar && infer_simple(&call, o, &m) ? execute(&call, o, &m, false)

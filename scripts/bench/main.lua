@@ -20,6 +20,7 @@ local PAUSE_US = 230000
 local PEERS = {
   { name = "ours", title = "Tessera", command = OURS .. " scripts/bench/ours.lua %d" },
   { name = "torch", title = "PyTorch", python = "torch" },
+  { name = "compile", title = "torch.compile", python = "compile" },
   { name = "onednn", title = "oneDNN", command = "build/bench/onednn" },
   { name = "numpy", title = "NumPy", python = "numpy" },
   { name = "scipy", title = "SciPy", python = "scipy" },

@@ -232,6 +232,31 @@ class Torch:
             return loss.detach()
         return step
 
+    def run(self, f, *args):
+        return lambda: f(*args)
+
+    def fused_chain(self, r, c):
+        return self.run(lambda x, y, b: x * 2 - y * x + b,
+                        self.normal(r, c), self.normal(r, c), self.normal(c))
+
+    def fused_gelu(self, r, c):
+        return self.run(lambda x, y, b: self.f.gelu(x + b) * y + x,
+                        self.normal(r, c), self.normal(r, c), self.normal(c))
+
+    def fused_softmax(self, r, c):
+        return self.run(lambda x: self.t.softmax(x / 8, 1), self.normal(r, c))
+
+    def fused_layernorm(self, r, c):
+        return self.run(lambda x, y, w, b: self.f.layer_norm(x + y, (c,), w, b),
+                        self.normal(r, c), self.normal(r, c), self.normal(c), self.normal(c))
+
+    def fused_rmsnorm(self, r, c):
+        return self.run(lambda x, y, w: self.f.rms_norm(x + y, (c,), w, 1e-5),
+                        self.normal(r, c), self.normal(r, c), self.normal(c))
+
+    def fused_dot(self, r, c):
+        return self.run(lambda x, y: (x * y).sum(1), self.normal(r, c), self.normal(r, c))
+
     def clone(self, r, c):
         x = self.normal(r, c)
         return lambda: x.clone()
@@ -319,6 +344,16 @@ class Torch:
         return lambda: self.t.linalg.svd(x)[1]
 
 
+class Compiled(Torch):
+    """The functions of several operators through torch.compile."""
+    ROWS = {"fused_chain", "fused_gelu", "fused_softmax", "fused_layernorm", "fused_rmsnorm",
+            "fused_dot"}
+
+    def run(self, f, *args):
+        f = self.t.compile(f)
+        return lambda: f(*args)
+
+
 class Jax:
     """Each row as one jitted function of its inputs."""
 
@@ -348,6 +383,33 @@ class Jax:
     def jit(self, f, *args):
         f = self.jax.jit(f)
         return lambda: f(*args)
+
+    def fused_chain(self, r, c):
+        return self.jit(lambda x, y, b: x * 2 - y * x + b,
+                        self.normal(r, c), self.normal(r, c), self.normal(c))
+
+    def fused_gelu(self, r, c):
+        return self.jit(lambda x, y, b: self.jax.nn.gelu(x + b, approximate=False) * y + x,
+                        self.normal(r, c), self.normal(r, c), self.normal(c))
+
+    def fused_softmax(self, r, c):
+        return self.jit(lambda x: self.jax.nn.softmax(x / 8, 1), self.normal(r, c))
+
+    def fused_layernorm(self, r, c):
+        def f(x, y, w, b):
+            h = x + y
+            d = h - h.mean(1, keepdims=True)
+            return d * self.jax.lax.rsqrt((d * d).mean(1, keepdims=True) + 1e-5) * w + b
+        return self.jit(f, self.normal(r, c), self.normal(r, c), self.normal(c), self.normal(c))
+
+    def fused_rmsnorm(self, r, c):
+        def f(x, y, w):
+            h = x + y
+            return h * self.jax.lax.rsqrt((h * h).mean(1, keepdims=True) + 1e-5) * w
+        return self.jit(f, self.normal(r, c), self.normal(r, c), self.normal(c))
+
+    def fused_dot(self, r, c):
+        return self.jit(lambda x, y: (x * y).sum(1), self.normal(r, c), self.normal(r, c))
 
     def small_add(self, n):
         x, y, add = self.normal(n), self.normal(n), self.jax.jit(lambda a, b: a + b)
@@ -452,9 +514,10 @@ class Jax:
         return self.jit(lambda x: self.np.linalg.svd(x)[1], self.normal(n, n))
 
 
-PATIENCE = 120  # seconds for one answer
-LIBRARIES = {"numpy": Numpy, "scipy": Scipy, "torch": Torch, "jax": Jax}
-HIDDEN = {"about", "wait", "mean", "normal", "complex", "uniform", "positive", "garbage", "jit"}
+PATIENCE = 240  # seconds for one answer
+LIBRARIES = {"numpy": Numpy, "scipy": Scipy, "torch": Torch, "compile": Compiled, "jax": Jax}
+HIDDEN = {"about", "wait", "mean", "normal", "complex", "uniform", "positive", "garbage", "jit",
+          "run"}
 
 
 class Worker:

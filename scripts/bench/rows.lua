@@ -42,6 +42,11 @@ local function pass(title, call, mib)
   return { title, call, per = bytes(mib), limit = mib == 64 and READING or MEMORY, goals = PASS }
 end
 
+local FUSED = { limit = 0.9, peers = { torch = 1, compile = 1, jax = 1 } }
+local function fused(title, call, mib)
+  return { title, call, per = bytes(mib), limit = MEMORY, goals = FUSED }
+end
+
 local function against(title, call, per, goals)
   local limit = per.unit == "GFLOP/s" and PEAK.f32 or nil
   return { title, call, per = per, goals = goals, limit = limit }
@@ -102,6 +107,14 @@ return {
     pass("bf16 to f32", "cast bf16 f32", 96),
     pass("concat of rows", "concat 2048 4096 0", 128),
     pass("concat of columns", "concat 4096 2048 1", 128) },
+
+  { name = "fused", title = "Functions that become one kernel, 4096 x 4096 f32",
+    fused("x * 2 - y * x + b", "fused_chain 4096 4096", 192),
+    fused("gelu(x + b) * y + x", "fused_gelu 4096 4096", 192),
+    fused("softmax(x / 8)", "fused_softmax 4096 4096", 128),
+    fused("layernorm(x + y)", "fused_layernorm 4096 4096", 192),
+    fused("rmsnorm(x + y)", "fused_rmsnorm 4096 4096", 192),
+    fused("sum of each row of x * y", "fused_dot 4096 4096", 128) },
 
   { name = "layers", title = "Attention and convolution",
     against("attention B1 H8 S1024 D64, causal", "attention 1 8 1024 64",

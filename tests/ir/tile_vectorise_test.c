@@ -1,8 +1,8 @@
 /* The pass from block form to explicit form: random kernels of maps, rows, columns and sums in
- * two phases, at sizes that straddle vectors, lanes and leaves. The interpreter runs both forms;
- * every bit of the outputs must agree, for each kind of vectors, and the explicit form must pass
- * the check. The first failing kernel is printed. With a path: the explicit form of that kernel
- * for each target, as text. */
+ * two phases, at sizes that straddle vectors, lanes and leaves. The interpreter runs both
+ * forms; every bit of the outputs must agree, for each kind of vectors, and the explicit form
+ * must pass the check. The first failing kernel is printed. With a path: the explicit form of
+ * that kernel for each target, as text. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,19 +54,20 @@ static void keep(Gen *g, TsTileVal x) {
 }
 
 static int unary(void) {
-  static const int op[] = {TS_OP_neg, TS_OP_abs, TS_OP_square, TS_OP_exp, TS_OP_tanh, TS_OP_relu,
-                           TS_OP_sigmoid, TS_OP_sqrt, TS_OP_gelu_erf};
+  static const int op[] = {TS_OP_neg,  TS_OP_abs,     TS_OP_square, TS_OP_exp,     TS_OP_tanh,
+                           TS_OP_relu, TS_OP_sigmoid, TS_OP_sqrt,   TS_OP_gelu_erf};
   return op[rnd(sizeof op / sizeof *op)];
 }
 
 static int binary(void) {
-  static const int op[] = {TS_OP_add, TS_OP_sub, TS_OP_mul, TS_OP_div, TS_OP_maximum, TS_OP_minimum};
+  static const int op[] = {TS_OP_add, TS_OP_sub,     TS_OP_mul,
+                           TS_OP_div, TS_OP_maximum, TS_OP_minimum};
   return op[rnd(sizeof op / sizeof *op)];
 }
 
 static TsTileVal reduce(Gen *g, TsTileVal x) {
-  static const int op[] = {TS_TILE_sum, TS_TILE_sum, TS_TILE_max, TS_TILE_min, TS_TILE_prod, TS_TILE_argmax,
-                           TS_TILE_argmin};
+  static const int op[] = {TS_TILE_sum,  TS_TILE_sum,    TS_TILE_max,   TS_TILE_min,
+                           TS_TILE_prod, TS_TILE_argmax, TS_TILE_argmin};
   int o = op[rnd(7)];
   TsAttr axis = {.type = TS_ATTR_int, .i = g->axis};
   TsTileType t = x->type;
@@ -83,7 +84,9 @@ static TsTileVal mixed(Gen *g, TsTileVal x, TsTileVal y) {
   switch (rnd(4)) {
   case 0: return ts_tile_op3(&g->b, TS_OP_where, ts_tile_op2(&g->b, TS_OP_lt, x, y), x, y);
   case 1: return ts_tile_cast(&g->b, ts_tile_cast(&g->b, x, TS_DT_bf16), TS_DT_f32);
-  case 2: return ts_tile_cast(&g->b, ts_tile_cast(&g->b, ts_tile_op2(&g->b, TS_OP_gt, x, y), TS_DT_i64), TS_DT_f32);
+  case 2:
+    return ts_tile_cast(
+        &g->b, ts_tile_cast(&g->b, ts_tile_op2(&g->b, TS_OP_gt, x, y), TS_DT_i64), TS_DT_f32);
   default: return ts_tile_op3(&g->b, TS_OP_fma, x, y, x);
   }
 }
@@ -97,13 +100,17 @@ static void step(Gen *g) {
     return;
   }
   if (x->type.rank != y->type.rank || rnd(3)) x = fit(g, x), y = fit(g, y);
-  if (k < 5) keep(g, ts_tile_op1(&g->b, unary(), x));
-  else if (k < 9) keep(g, ts_tile_op2(&g->b, binary(), x, y));
-  else keep(g, mixed(g, x, y));
+  if (k < 5)
+    keep(g, ts_tile_op1(&g->b, unary(), x));
+  else if (k < 9)
+    keep(g, ts_tile_op2(&g->b, binary(), x, y));
+  else
+    keep(g, mixed(g, x, y));
 }
 
 static TsDtype memory_type(void) {
-  static const TsDtype d[] = {TS_DT_f32, TS_DT_f32, TS_DT_bf16, TS_DT_f32, TS_DT_bool, TS_DT_i64};
+  static const TsDtype d[] = {TS_DT_f32, TS_DT_f32,  TS_DT_bf16,
+                              TS_DT_f32, TS_DT_bool, TS_DT_i64};
   return d[rnd(6)];
 }
 
@@ -112,8 +119,8 @@ static TsTileType memory(Gen *g, TsDtype d) {
   return ts_tile_type(d, g->rank, g->rank == 1 ? dim + 1 : dim);
 }
 
-static const int64_t sizes[] = {1,   2,   3,   7,    15,   16,   17,   63,   64,   65,  255,
-                                256, 257, 1000, 4095, 4096, 4097, 9000, 12289};
+static const int64_t sizes[] = {1,   2,   3,   7,    15,   16,   17,   63,   64,   65,
+                                255, 256, 257, 1000, 4095, 4096, 4097, 9000, 12289};
 static int64_t size(int most) {
   int64_t n;
   do n = sizes[rnd(sizeof sizes / sizeof *sizes)];
@@ -157,7 +164,8 @@ static int shape_of(Gen *g, int kind, int64_t *step_of) {
 
 static void put(Gen *g, TsTileVal param, TsTileVal x) {
   TsTileAccess a = {.edge = g->edge, .stream = rnd(2)};
-  ts_tile_store(&g->b, param, g->rank == 1 ? g->at + 1 : g->at, ts_tile_cast(&g->b, x, (TsDtype)param->type.dtype), &a);
+  ts_tile_store(&g->b, param, g->rank == 1 ? g->at + 1 : g->at,
+                ts_tile_cast(&g->b, x, (TsDtype)param->type.dtype), &a);
 }
 
 static TsTile *kernel(int kind) {
@@ -186,18 +194,22 @@ static TsTile *kernel(int kind) {
   for (int i = 0; i < nin; i++) {
     TsTileAccess a = {.edge = g.edge};
     if (g.edge && ts_dtype_is((TsDtype)in[i]->type.dtype, TS_KIND_F)) a.fill = beyond;
-    keep(&g, ts_tile_cast(&g.b, ts_tile_load(&g.b, in[i], g.rank == 1 ? g.at + 1 : g.at, &g.tile, &a), TS_DT_f32));
+    keep(&g, ts_tile_cast(&g.b,
+                          ts_tile_load(&g.b, in[i], g.rank == 1 ? g.at + 1 : g.at, &g.tile, &a),
+                          TS_DT_f32));
   }
   for (int n = 1 + (int)rnd(12); n > 0; n--) step(&g);
   for (int i = g.n; i-- > 0 && nsmall < 1;)
     if (g.axis >= 0 && g.val[i]->type.rank < g.tile.rank) small[nsmall++] = g.val[i];
   for (int i = 0; i < nout; i++) {
     TsTileVal x = NULL;
-    for (int j = g.n - 1 - i; j >= 0 && !whole(x); j--) x = g.val[j]->type.rank == g.tile.rank ? g.val[j] : NULL;
+    for (int j = g.n - 1 - i; j >= 0 && !whole(x); j--)
+      x = g.val[j]->type.rank == g.tile.rank ? g.val[j] : NULL;
     if (!x || (i && rnd(2))) x = fit(&g, g.val[g.n - 1]);
     put(&g, out[i], x);
   }
-  if (nsmall && kind != 4) ts_tile_store(&g.b, extra, &l.i, small[0], &(TsTileAccess){.edge = g.edge});
+  if (nsmall && kind != 4)
+    ts_tile_store(&g.b, extra, &l.i, small[0], &(TsTileAccess){.edge = g.edge});
   ts_tile_for_end(&g.b, &l, NULL, NULL);
   if (g.k->failed) ts_tile_free(g.k), g.k = NULL;
   return g.k;
@@ -209,12 +221,14 @@ static TsTile *two_phases(void) {
   int64_t n = size(20000), leaves = (n + 4095) / 4096;
   if (rnd(2)) leaves = size(300), n = leaves * 4096 - rnd(4096);
   bool product = rnd(4) == 0;
-  TsTileType t = ts_tile_vector(TS_DT_f32, n), one = ts_tile_vector(TS_DT_f32, 1), s = ts_tile_vector(TS_DT_f32, leaves);
+  TsTileType t = ts_tile_vector(TS_DT_f32, n), one = ts_tile_vector(TS_DT_f32, 1),
+             s = ts_tile_vector(TS_DT_f32, leaves);
   TsTileType tile = ts_tile_vector(TS_DT_f32, 4096), scalar = ts_tile_scalar(TS_DT_f32);
   TsTileVal x = ts_tile_param(k, "x", &t, false), y = ts_tile_param(k, "y", &one, true);
   TsTileBuild b = ts_tile_build(k);
   TsAttr axis = {.type = TS_ATTR_int};
-  TsTileVal zero = ts_tile_index(&b, 0), end = ts_tile_index(&b, leaves), part = ts_tile_alloc(&b, TS_SPACE_scratch, &s);
+  TsTileVal zero = ts_tile_index(&b, 0), end = ts_tile_index(&b, leaves),
+            part = ts_tile_alloc(&b, TS_SPACE_scratch, &s);
   (void)product;
   TsTileLoop l = ts_tile_for(&b, zero, end, 1, true, 0, NULL);
   TsTileVal at = ts_tile_op2(&b, TS_OP_mul, l.i, ts_tile_index(&b, 4096));
@@ -257,12 +271,18 @@ static void fill(const TsTileType *t, void *p) {
     float f = number();
     uint32_t u;
     memcpy(&u, &f, 4);
-    if (t->dtype == TS_DT_f32) ((float *)p)[i] = f;
-    else if (t->dtype == TS_DT_f64) ((double *)p)[i] = (double)f * 1.00000001;
-    else if (t->dtype == TS_DT_i32) ((int32_t *)p)[i] = (int32_t)rnd(100) - 50;
-    else if (t->dtype == TS_DT_bf16) ((uint16_t *)p)[i] = (uint16_t)(u >> 16);
-    else if (t->dtype == TS_DT_bool) ((uint8_t *)p)[i] = rnd(2) != 0;
-    else ((int64_t *)p)[i] = (int64_t)rnd(100) - 50;
+    if (t->dtype == TS_DT_f32)
+      ((float *)p)[i] = f;
+    else if (t->dtype == TS_DT_f64)
+      ((double *)p)[i] = (double)f * 1.00000001;
+    else if (t->dtype == TS_DT_i32)
+      ((int32_t *)p)[i] = (int32_t)rnd(100) - 50;
+    else if (t->dtype == TS_DT_bf16)
+      ((uint16_t *)p)[i] = (uint16_t)(u >> 16);
+    else if (t->dtype == TS_DT_bool)
+      ((uint8_t *)p)[i] = rnd(2) != 0;
+    else
+      ((int64_t *)p)[i] = (int64_t)rnd(100) - 50;
   }
 }
 
@@ -273,7 +293,8 @@ static bool same(const TsTileType *t, const void *a, const void *b, int64_t *whe
     if (!memcmp(x, y, (size_t)size_of)) continue;
     float f = 0, g = 0;
     uint32_t u = 0, w = 0;
-    memcpy((char *)&u + 4 - size_of % 8, x, (size_t)(size_of % 8)), memcpy((char *)&w + 4 - size_of % 8, y, (size_t)(size_of % 8));
+    memcpy((char *)&u + 4 - size_of % 8, x, (size_t)(size_of % 8)),
+        memcpy((char *)&w + 4 - size_of % 8, y, (size_t)(size_of % 8));
     memcpy(&f, &u, 4), memcpy(&g, &w, 4);
     if (size_of < 8 && isnan(f) && isnan(g)) continue; /* a NaN is one value */
     return false;
@@ -281,7 +302,8 @@ static bool same(const TsTileType *t, const void *a, const void *b, int64_t *whe
   return true;
 }
 
-static int complain(const char *what, const char *target, const TsTile *a, const TsTile *b, const char *why) {
+static int complain(const char *what, const char *target, const TsTile *a, const TsTile *b,
+                    const char *why) {
   TsText t = {0};
   printf("%s on %s: %s\n", what, target, why);
   ts_tile_text(a, &t);
@@ -304,7 +326,8 @@ static int compare(const TsTile *k, const TsTarget *target, void **arg, void **w
     got[i] = i < k->nin ? arg[i] : malloc((size_t)bytes_of(&k->param[i]->type) + 64);
     if (i >= k->nin) memset(got[i], 0x5a, (size_t)bytes_of(&k->param[i]->type));
   }
-  if (!bad && ts_tile_run(e, got, extent, &err)) bad = complain("run", target->name, k, e, err.message);
+  if (!bad && ts_tile_run(e, got, extent, &err))
+    bad = complain("run", target->name, k, e, err.message);
   for (int i = k->nin; i < k->nparam; i++) {
     if (!bad && !same(&k->param[i]->type, got[i], want[i], &where)) {
       snprintf(why, sizeof why, "result %d differs at %lld: %g, want %g", i, (long long)where,
@@ -323,10 +346,13 @@ static int check(const TsTile *k) {
   int bad = ts_tile_check(k, NULL, &err) ? complain("made", "cpu", k, NULL, err.message) : 0;
   for (int i = 0; i < k->nparam; i++) {
     arg[i] = calloc(1, (size_t)bytes_of(&k->param[i]->type) + 64);
-    if (i < k->nin) fill(&k->param[i]->type, arg[i]);
-    else memset(arg[i], 0x5a, (size_t)bytes_of(&k->param[i]->type));
+    if (i < k->nin)
+      fill(&k->param[i]->type, arg[i]);
+    else
+      memset(arg[i], 0x5a, (size_t)bytes_of(&k->param[i]->type));
   }
-  if (!bad && ts_tile_run(k, arg, extent, &err)) bad = complain("run", "block", k, NULL, err.message);
+  if (!bad && ts_tile_run(k, arg, extent, &err))
+    bad = complain("run", "block", k, NULL, err.message);
   for (int t = 0; t < NTARGET && !bad; t++) bad = compare(k, &targets[t], arg, arg);
   for (int i = 0; i < k->nparam; i++) free(arg[i]);
   return bad;
@@ -353,7 +379,8 @@ static const char *const written[] = {
     "    %lo = const {value=-1e30} : f32[13]\n"
     "    %zero = const : f32[13]\n"
     "    %acc0 = const : f32[13,20]\n"
-    "    %m2, %l2, %acc2 = for %k in 0..60 step 20 carry %m = %lo, %l = %zero, %acc = %acc0 : f32[13], f32[13], f32[13,20] {\n"
+    "    %m2, %l2, %acc2 = for %k in 0..60 step 20 carry %m = %lo, %l = %zero, %acc = %acc0 : "
+    "f32[13], f32[13], f32[13,20] {\n"
     "      %p = load %x[0, %k] : f32[13,20]\n"
     "      %h = max %p {axis=1} : f32[13]\n"
     "      %n = maximum %m, %h : f32[13]\n"
@@ -383,7 +410,8 @@ static const char *const written[] = {
     "    store %z[%c] = %m {edge=true}\n"
     "  }\n}\n",
     /* f64 and integers */
-    "tile @wide(%x: f64[3,5000], %n: i64[3,5000], %o: i32[3,5000]) -> (%y: f64[3], %s: i64[3], %z: f64[3,5000], %w: i64[3], %v: i32[3]) {\n"
+    "tile @wide(%x: f64[3,5000], %n: i64[3,5000], %o: i32[3,5000]) -> (%y: f64[3], %s: i64[3], "
+    "%z: f64[3,5000], %w: i64[3], %v: i32[3]) {\n"
     "  for %r in 0..3 parallel {\n"
     "    %p = load %x[%r, 0] : f64[5000]\n"
     "    %q = load %n[%r, 0] : i64[5000]\n"

@@ -275,7 +275,7 @@ local function most(on)
     if i % 10 == 0 then
       collectgarbage()
       local held = core.memory().live
-      if held > peak then peak = held end
+      if i > 100 and held > peak then peak = held end
     end
   end
   return peak
