@@ -7,9 +7,9 @@
 #include "devices/cpu_pool.h"
 #include "devices/memory.h"
 
-static void *cpu_alloc(TsDevice *d, int64_t nbytes) {
+static void *cpu_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
   void *at = ts_memory_alloc(nbytes);
-  if (!at) return NULL;
+  if (!at) return ts_device_full(d, nbytes, err), NULL;
   d->live += nbytes;
   if (d->live > d->peak) d->peak = d->live;
   return at;

@@ -127,8 +127,10 @@ void ts_cpu_set_threads(int n) {
   if (n <= 0) n = processors();
   if (n > MAX_THREADS) n = MAX_THREADS;
   if (n < 1) n = 1;
+  pthread_mutex_lock(&one_loop); /* another thread's may be open */
   if (pool.nstarted) stop_workers();
   pool.nthreads = n;
+  pthread_mutex_unlock(&one_loop);
 }
 
 /* A thread that cannot be started is no failure: the others do its part. Signals

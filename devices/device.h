@@ -12,29 +12,83 @@
 enum { TS_MAX_DEVICES = 16 };
 
 typedef struct TsDevice TsDevice;
+typedef struct TsDeviceRun TsDeviceRun;
 struct TsDevice {
   char name[24];      /* "cpu:0", "cuda:1", "null:0" */
   const char *kind;   /* "cpu", "cuda", ... */
   int index;          /* place in the registry, TsMeta.device */
   bool host_memory;   /* addresses are plain pointers that CPU kernels may use */
-  bool runs_kernels;  /* has an execution path of its own */
+  bool runs_kernels;  /* operators have kernels of its own */
+  bool opened;        /* open() was called and went well */
   void *state;        /* the backend's */
   int64_t live, peak; /* bytes allocated now, and at most */
 
-  /* Makes the device usable; called once, before its first allocation. A missing
-   * driver is an error with one sentence. */
+  /* Makes the device usable; called once, before its first allocation (ts_device_use).
+   * One that failed is tried again by the next use. */
   int (*open)(TsDevice *d, TsError *err);
-  void *(*alloc)(TsDevice *d, int64_t nbytes); /* NULL: out of memory */
+  /* NULL with err filled; out of memory is TS_ERR_memory and says what was live. */
+  void *(*alloc)(TsDevice *d, int64_t nbytes, TsError *err);
   void (*free)(TsDevice *d, void *at, int64_t nbytes);
+  void (*trim)(TsDevice *d); /* cached memory goes back to the driver; optional */
+  /* All work and copies of a device are in one order, and a freed block may be handed out
+   * at once. upload returns when from_host may change, download when the bytes are there. */
   int (*upload)(TsDevice *d, void *to, const void *from_host, int64_t nbytes, TsError *err);
   int (*download)(TsDevice *d, void *to_host, const void *from, int64_t nbytes, TsError *err);
+  /* From a device of the same kind, without the host; optional. It is queued: whoever reads
+   * on either device comes after it. */
+  int (*copy)(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
+              TsError *err);
+  /* Waits for everything queued; failures of earlier work show up here. Optional: without
+   * it calls return when they are done. */
+  int (*synchronize)(TsDevice *d, TsError *err);
+  const TsDeviceRun *run; /* kernels, streams, events; NULL: there is nothing to launch */
   /* One sentence for :devices: model, memory, state. */
   void (*describe)(TsDevice *d, char *text, int size);
 };
 
-/* The devices of this process. Index 0 is cpu:0 and always there. */
+/* One start of a kernel. */
+typedef struct TsLaunch {
+  void *kernel;
+  void *stream; /* NULL: the device's own order */
+  uint32_t grid[3], block[3];
+  uint32_t cluster[3]; /* blocks that share their memory; 0: none */
+  uint32_t shared;     /* bytes of dynamic shared memory */
+  void **args;         /* the address of each argument */
+} TsLaunch;
+
+/* What a device that runs code of its own offers beside memory: a real one works while the
+ * host goes on, so it needs an order (streams), points in it (events), code (modules) and
+ * starts (launch). A NULL stream is the device's own, the one that allocations and copies are
+ * ordered by; work on another one is joined with it by events before memory changes hands.
+ * All return -1 with err filled. */
+struct TsDeviceRun {
+  int (*stream_new)(TsDevice *d, void **stream, TsError *err);
+  void (*stream_free)(TsDevice *d, void *stream);
+  int (*stream_wait)(TsDevice *d, void *stream, void *event, TsError *err);
+  int (*event_new)(TsDevice *d, void **event, TsError *err);
+  void (*event_free)(TsDevice *d, void *event);
+  int (*event_record)(TsDevice *d, void *event, void *stream, TsError *err);
+  int (*event_wait)(TsDevice *d, void *event, TsError *err); /* the host waits */
+  int (*event_usec)(TsDevice *d, void *from, void *to, double *usec, TsError *err);
+  /* Code of the device's kind (cubin, or PTX ended by a zero); a refusal quotes the log. */
+  int (*module_new)(TsDevice *d, const void *code, void **module, TsError *err);
+  void (*module_free)(TsDevice *d, void *module);
+  /* `shared`: the most dynamic shared memory it will be launched with. */
+  int (*kernel)(TsDevice *d, void *module, const char *name, int shared, void **kernel,
+                TsError *err);
+  int (*launch)(TsDevice *d, const TsLaunch *l, TsError *err);
+};
+
+/* The devices of this process. GPUs are looked for when somebody counts, or names one.
+ * Index 0 is cpu:0 and always there. */
 int ts_device_count(void);
 TsDevice *ts_device_at(int index);
+/* Kinds that could be here and are not: 0.. gives kind and sentence; NULL: no more. */
+const char *ts_device_missing(int i, const char **why);
+/* Opens the device, if that was not done. */
+int ts_device_use(TsDevice *d, TsError *err);
+/* The plain error of a device without room; -1. */
+int ts_device_full(TsDevice *d, int64_t nbytes, TsError *err);
 /* By name; "cpu" is "cpu:0". NULL with an error that lists the known ones. */
 TsDevice *ts_device_find(const char *name, TsError *err);
 /* Makes n virtual CPU devices: "cpu:8" in --devices, a mesh for tests. */

@@ -7,10 +7,9 @@
 #include "devices/backends.h"
 #include "devices/memory.h"
 
-static void *null_alloc(TsDevice *d, int64_t nbytes) {
-  if (ts_memory_should_fail()) return NULL;
-  void *at = malloc(nbytes ? (size_t)nbytes : 1);
-  if (!at) return NULL;
+static void *null_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
+  void *at = ts_memory_should_fail() ? NULL : malloc(nbytes ? (size_t)nbytes : 1);
+  if (!at) return ts_device_full(d, nbytes, err), NULL;
   d->live += nbytes;
   if (d->live > d->peak) d->peak = d->live;
   return at;

@@ -24,9 +24,39 @@ static void start(void) {
   add("null", 0, ts_null_device);
 }
 
+/* Asking a driver takes a tenth of a second, so that nobody pays who does not ask. */
+static const char *no_cuda;
+
+static void probe(void) {
+  static bool done;
+  if (done) return;
+  done = true;
+  int n = ts_cuda_count(&no_cuda);
+  for (int i = 0; i < n && count < TS_MAX_DEVICES; i++) add("cuda", i, ts_cuda_device);
+}
+
 int ts_device_count(void) {
   start();
+  probe();
   return count;
+}
+
+const char *ts_device_missing(int i, const char **why) {
+  *why = no_cuda;
+  return i == 0 && no_cuda ? "cuda" : NULL;
+}
+
+int ts_device_use(TsDevice *d, TsError *err) {
+  if (d->opened) return 0;
+  if (d->open && d->open(d, err)) return -1;
+  d->opened = true;
+  return 0;
+}
+
+int ts_device_full(TsDevice *d, int64_t nbytes, TsError *err) {
+  return ts_error_set(err, TS_ERR_memory,
+                      "out of memory: %s has no room for %lld bytes, %lld live", d->name,
+                      (long long)nbytes, (long long)d->live);
 }
 
 TsDevice *ts_device_at(int index) {
@@ -34,17 +64,27 @@ TsDevice *ts_device_at(int index) {
   return &device[index];
 }
 
+static TsDevice *by_name(const char *name) {
+  for (int i = 0; i < count; i++)
+    if (!strcmp(device[i].name, name)) return &device[i];
+  return NULL;
+}
+
 TsDevice *ts_device_find(const char *name, TsError *err) {
   start();
   char full[32];
   snprintf(full, sizeof full, "%s%s", name, strchr(name, ':') ? "" : ":0");
-  for (int i = 0; i < count; i++)
-    if (!strcmp(device[i].name, full)) return &device[i];
+  TsDevice *d = by_name(full);
+  if (d) return d;
+  probe();
+  if ((d = by_name(full))) return d;
   char known[TS_MAX_DEVICES * 26] = "";
   size_t n = 0;
   for (int i = 0; i < count; i++)
     n += (size_t)snprintf(known + n, 26, "%s%s", i ? ", " : "", device[i].name);
-  ts_error_set(err, TS_ERR_device, "there is no device '%s'", name);
+  bool gpu = no_cuda && !strncmp(name, "cuda", 4) && (!name[4] || name[4] == ':');
+  ts_error_set(err, TS_ERR_device, "there is no device '%s'%s%s", name, gpu ? ": " : "",
+               gpu ? no_cuda : "");
   ts_error_hint(err, "known devices: %s", known);
   return NULL;
 }

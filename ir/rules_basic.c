@@ -19,6 +19,9 @@ bool ts_rule_guard_boolean_x(const TsRewrite *r) {
 bool ts_rule_guard_real_x(const TsRewrite *r) {
   return !ts_dtype_is((TsDtype)meta_of(r, 'x')->dtype, TS_KIND_C);
 }
+bool ts_rule_guard_number_x(const TsRewrite *r) { /* bool has products, but no square or sign */
+  return meta_of(r, 'x')->dtype != TS_DT_bool;
+}
 bool ts_rule_guard_float_x(const TsRewrite *r) { return ts_rule_float(ts_rule_var(r, 'x')); }
 bool ts_rule_guard_same_shape_x(const TsRewrite *r) {
   return ts_meta_same_shape(meta_of(r, 'x'), root_meta(r));

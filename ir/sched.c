@@ -4,9 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/graph_copy.h"
+#include "ir/sched_attention.h"
+#include "ir/sched_product.h"
 #include "ir/sched_rows.h"
 
-TsSched *ts_sched_new(const TsGraph *g, const TsTarget *target, int threads, TsError *err) {
+TsSched *ts_sched_open(const TsGraph *g, const TsTarget *target, int threads, TsError *err) {
   TsSched *s = calloc(1, sizeof *s);
   if (s) *s = (TsSched){.g = g, .target = target, .threads = threads};
   if (s && !(s->of = ts_arena_alloc(&s->arena, sizeof *s->of * ((size_t)g->nnode + 1)))) {
@@ -14,6 +17,13 @@ TsSched *ts_sched_new(const TsGraph *g, const TsTarget *target, int threads, TsE
     s = NULL;
   }
   if (!s) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  for (int i = 0; i < g->nnode; i++) s->of[i] = -1;
+  return s;
+}
+
+TsSched *ts_sched_new(const TsGraph *g, const TsTarget *target, int threads, TsError *err) {
+  TsSched *s = ts_sched_open(g, target, threads, err);
+  if (!s) return NULL;
   if (!ts_sched_fuse(s, err)) {
     ts_sched_cost(s);
     return s;
@@ -45,6 +55,29 @@ TsVal ts_sched_root(TsVal v) {
     default: return v;
     }
   }
+}
+
+/* ---- what runs */
+/* Whether it depends on a parameter, or draws: else it is computed before any run. */
+static bool depends(const TsNode *n, const unsigned char *varies) {
+  if (n->op == TS_NODE_param || n->nregion) return true;
+  if (n->op >= TS_OP_COUNT) return n->op != TS_NODE_number;
+  if (ts_op_info((TsOp)n->op)->cls == TS_CLASS_RANDOM) return true;
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && varies[n->in[i]->node->id]) return true;
+  return false;
+}
+
+unsigned char *ts_sched_runs(const TsGraph *g) {
+  unsigned char *live = ts_graph_live(g), *varies = calloc((size_t)g->nnode + 1, 1);
+  for (int i = 0; live && varies && i < g->nnode; i++) {
+    const TsNode *n = g->node[i];
+    varies[i] = depends(n, varies);
+    live[i] = live[i] && varies[i] && n->op != TS_NODE_param && !ts_sched_is_view(n);
+  }
+  if (!varies) free(live), live = NULL;
+  free(varies);
+  return live;
 }
 
 /* ---- what can be part of a kernel */
@@ -85,7 +118,10 @@ static bool numbers_fit(const TsNode *n) {
 
 TsGroupKind ts_sched_kind(const TsNode *n) {
   if (n->op >= TS_OP_COUNT || !n->nin || !handled_types(n)) return TS_GROUP_vm;
-  if (ts_sched_row(n)) return TS_GROUP_rows;
+  if (ts_sched_is_product(n)) return TS_GROUP_matmul;
+  /* Rows of one element are no axis of a space. */
+  if (ts_sched_row(n)) return ts_sched_row_length(n) > 1 ? TS_GROUP_rows : TS_GROUP_vm;
+  if (ts_sched_is_attention(n)) return TS_GROUP_attention;
   if (n->op == TS_OP_cast) return TS_GROUP_map;
   bool pointwise = ts_op_info((TsOp)n->op)->cls == TS_CLASS_POINTWISE;
   return pointwise && n->op != TS_OP_complex && numbers_fit(n) ? TS_GROUP_map : TS_GROUP_vm;

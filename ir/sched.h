@@ -8,12 +8,14 @@
  *
  * A schedule stands over a graph and never changes it. Every live node that is no view belongs
  * to one group; groups run in their order, and each needs only what groups before it made. A
- * group is one node that the VM runs as it is, or several that become one kernel.
+ * group is one node that the VM runs as it is, or several that become one kernel. A node is named
+ * by its first value.
  *
  * The nodes of a kernel share a space: axes, walked in row-major order, of which the last `nrow`
  * make a row. A value of the group is full (an element for every point of the space), a row value
  * (one for every row) or a number. Shapes may differ as long as they are products of the same
- * axes: [6,4] and [2,3,4] share the space [2,3,4]. */
+ * axes: [6,4] and [2,3,4] share the space [2,3,4]. The space of a product is its result's: the
+ * last two axes are rows and columns. */
 #ifndef TS_IR_SCHED_H
 #define TS_IR_SCHED_H
 
@@ -24,7 +26,18 @@ typedef enum TsGroupKind {
   TS_GROUP_vm,   /* one node, by the VM's handler */
   TS_GROUP_map,  /* pointwise rows over the space */
   TS_GROUP_rows, /* and reductions along rows, and what is done with their results */
+  TS_GROUP_attention, /* one node of attention (ir/sched_attention.c) */
+  TS_GROUP_matmul, /* one matrix product, and pointwise rows on its result */
 } TsGroupKind;
+
+/* What of a group's kernel is free: no bit of a result depends on it. 0: as the passes do it. */
+typedef struct TsSchedChoice {
+  int piece;  /* elements of a round of a long axis, of a map */
+  int unroll; /* vectors of a turn of a loop over elements */
+  int vector; /* bytes of a vector */
+  int grain;  /* rounds that a thread takes at a time */
+  int stream; /* stores past the caches: 1 never, 2 always; 0: by the size of the result */
+} TsSchedChoice;
 
 typedef struct TsGroup {
   uint8_t kind;
@@ -35,8 +48,10 @@ typedef struct TsGroup {
   TsVal *in, *out; /* read from and written to memory */
   int naxis, nrow;
   int64_t axis[TS_TILE_RANK];
+  bool turned; /* attention: the result lies in memory as [.., S, H, D], as its reader wants it */
   double bytes, flops; /* moved and done at least; a function of lib/elem counts as its steps */
   double usec;         /* expected on the target */
+  TsSchedChoice choice;
 } TsGroup;
 
 typedef struct TsSched {
@@ -59,6 +74,16 @@ int ts_sched_fuse(TsSched *s, TsError *err); /* the pass that makes the groups *
 void ts_sched_cost(TsSched *s);              /* fills bytes, flops, usec of every group */
 int ts_sched_check(const TsSched *s, TsError *err);
 void ts_sched_text(const TsSched *s, TsText *text);
+/* With what the cost model says, and the program's lines, as comments. */
+void ts_sched_text_notes(const TsSched *s, TsText *text);
+/* A schedule of g, whose values have the names of g's text: parse(print(s)) is s. Without costs. */
+TsSched *ts_sched_parse(const TsGraph *g, const char *text, TsError *err);
+/* If not, why (may be NULL) gets the first difference. */
+bool ts_sched_equal(const TsSched *a, const TsSched *b, TsText *why);
+const char *ts_group_kind_name(int kind); /* NULL: there is no such kind */
+/* "add gelu sum", and the lines that they came from, "model.lua:3,4", or nothing. */
+void ts_sched_what(const TsGroup *g, TsText *text);
+void ts_sched_where(const TsGroup *g, TsText *text);
 
 /* The kernel of a group, in block form. value: for each parameter the value of the graph that it
  * is; one stands twice where nodes look at it in different ways. dim: the symbolic sizes for this
@@ -68,18 +93,37 @@ typedef struct TsSchedKernel {
   TsTile *tile;
   TsVal value[TS_SCHED_PARAMS];
   int64_t dim[TS_TILE_DIMS];
+  /* By output: a bit for each input over whose bytes it may be written, because each element
+   * is read where that of the output is written, and not after. */
+  uint64_t over[TS_SCHED_PARAMS];
 } TsSchedKernel;
 
 /* -1 with the error, which says why there is no kernel. */
 int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
                    TsSchedKernel *out, TsError *err);
 
+/* ---- what could be chosen (ir/sched_choice.c) */
+enum { TS_SCHED_CHOICES = 32 };
+/* The choices that are worth a look for a group on s's target: the first is that of the passes,
+ * the others follow by the time that the cost model expects. */
+int ts_sched_choices(const TsSched *s, const TsGroup *g, TsSchedChoice out[TS_SCHED_CHOICES]);
+double ts_sched_choice_usec(const TsSched *s, const TsGroup *g, const TsSchedChoice *c);
+bool ts_sched_choice_same(const TsSchedChoice *a, const TsSchedChoice *b);
+/* "piece 4096 unroll 2", or nothing; and back, false if it is no such text. */
+void ts_sched_choice_text(const TsSchedChoice *c, TsText *text);
+bool ts_sched_choice_parse(const char *text, TsSchedChoice *c);
+
 /* ---- for passes */
+/* Without groups. */
+TsSched *ts_sched_open(const TsGraph *g, const TsTarget *target, int threads, TsError *err);
+/* By node: whether it must be in a group, as no view, nor computed before any run, nor dead. For
+ * free(); NULL: out of memory. */
+unsigned char *ts_sched_runs(const TsGraph *g);
 /* A node without anything to do: it gives the elements of its input in another shape. */
 bool ts_sched_is_view(const TsNode *n);
 /* v, or what it shows through views that keep the row-major order of the elements. */
 TsVal ts_sched_root(TsVal v);
-/* How a node can be part of a kernel: map, rows, or vm if it cannot. */
+/* How a node can be part of a kernel: map, rows, matmul, or vm if it cannot. */
 TsGroupKind ts_sched_kind(const TsNode *n);
 
 typedef enum TsRole { TS_ROLE_full, TS_ROLE_row, TS_ROLE_number, TS_ROLE_none } TsRole;

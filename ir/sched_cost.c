@@ -1,6 +1,7 @@
 /* What a group costs: bytes that it must move, arithmetic that it must do, and the larger of the
  * two times on the target. A roofline: it orders candidates, nothing depends on it. */
 #include "ir/sched.h"
+#include "ir/sched_product.h"
 
 /* Of one core and of the machine; good for ratios. */
 enum {
@@ -62,8 +63,18 @@ static double points(const TsGroup *g) {
   return n;
 }
 
+/* Two products of every row and key, half of them if causal, and an exponential. */
+static double attention_steps(const TsNode *n) {
+  const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta, *y = &n->out[0].meta;
+  double width = (double)(q->dim[q->ndim - 1] + y->dim[y->ndim - 1]) + 24;
+  double rows = (double)ts_meta_numel(q) / (double)q->dim[q->ndim - 1];
+  return rows * (double)k->dim[k->ndim - 2] * width / (n->attr[0].i ? 2 : 1);
+}
+
 static double node_steps(const TsGroup *g, const TsNode *n) {
+  if (g->kind == TS_GROUP_attention) return attention_steps(n);
   double most = n->nout ? (double)ts_meta_numel(&n->out[0].meta) : 0;
+  if (n->op == TS_OP_matmul) return ts_sched_product_steps(n);
   if (ts_sched_kind(n) == TS_GROUP_rows) most = points(g);
   return most * steps_of(n->op);
 }

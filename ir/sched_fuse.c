@@ -8,18 +8,23 @@
 
 #include "ir/graph_copy.h"
 #include "ir/sched.h"
+#include "ir/sched_attention.h"
 #include "ir/sched_rows.h"
 #include "ir/sched_space.h"
 
-enum { MOST_NODES = 64 };
+enum { MOST_NODES = 64, MOST_AFTER_PRODUCT = 24 };
 
 typedef struct Fuse {
   TsSched *s;
   const TsGraph *g;
-  unsigned char *live, *fixed; /* fixed: depends on no parameter, computed before any run */
+  unsigned char *live;
+  unsigned char *runs; /* by node: it must be in a group */
   TsError *err;
   bool failed;
 } Fuse;
+
+/* Nothing joins groups of this kind. */
+static bool alone(int kind) { return kind == TS_GROUP_vm || kind == TS_GROUP_attention; }
 
 static TsSpaceAxes space_of(const TsGroup *g) {
   TsSpaceAxes a = {.naxis = g->naxis, .nrow = g->nrow};
@@ -30,6 +35,12 @@ static TsSpaceAxes space_of(const TsGroup *g) {
 static void set_space(TsGroup *g, const TsSpaceAxes *a) {
   g->naxis = a->naxis, g->nrow = a->nrow;
   memcpy(g->axis, a->axis, sizeof g->axis);
+}
+
+/* A product's axes are what its kernel is made of. */
+static bool same_space(const TsGroup *g, const TsSpaceAxes *a) {
+  return g->naxis == a->naxis && g->nrow == a->nrow &&
+         !memcmp(g->axis, a->axis, sizeof *a->axis * (size_t)a->naxis);
 }
 
 static void no_memory(Fuse *f) {
@@ -121,8 +132,11 @@ static bool joined_space(const TsGroup *g, const TsNode *n, TsSpaceAxes *out) {
 }
 
 static bool fits(const Fuse *f, const TsGroup *g, const TsNode *n, TsSpaceAxes *space) {
-  if (g->kind == TS_GROUP_vm || g->nnode >= MOST_NODES) return false;
+  if (alone(g->kind) || g->nnode >= MOST_NODES) return false;
+  if (g->kind == TS_GROUP_matmul && (ts_sched_row(n) || g->nnode >= MOST_AFTER_PRODUCT))
+    return false;
   if (!joined_space(g, n, space)) return false;
+  if (g->kind == TS_GROUP_matmul && !same_space(g, space)) return false;
   for (int i = 0; i < n->nin; i++) {
     TsVal v = n->in[i];
     if (!v || v->meta.weak) continue;
@@ -153,13 +167,16 @@ static bool own_space(const TsNode *n, TsSpaceAxes *out) {
 static void place(Fuse *f, const TsNode *n) {
   TsSpaceAxes space;
   TsGroupKind kind = ts_sched_kind(n);
-  TsGroup *g = kind == TS_GROUP_vm ? NULL : group_for(f, n, &space);
+  if (kind == TS_GROUP_matmul && !(f->s->target && f->s->target->fma)) kind = TS_GROUP_vm;
+  bool joins = kind == TS_GROUP_map || kind == TS_GROUP_rows;
+  TsGroup *g = joins ? group_for(f, n, &space) : NULL;
   if (!g) {
-    if (kind != TS_GROUP_vm && !own_space(n, &space)) kind = TS_GROUP_vm;
+    if (!alone(kind) && !own_space(n, &space)) kind = TS_GROUP_vm;
     if (!(g = new_group(f, kind))) return;
   }
-  if (kind != TS_GROUP_vm) set_space(g, &space);
+  if (!alone(kind)) set_space(g, &space);
   if (kind == TS_GROUP_rows) g->kind = TS_GROUP_rows;
+  if (kind == TS_GROUP_attention) g->turned = ts_sched_turned(f->s, f->live, n);
   add_node(f, g, n);
 }
 
@@ -171,7 +188,7 @@ static void find_readers(const Fuse *f, int *reader) {
   for (int i = 0; i < g->nnode; i++) {
     const TsNode *n = g->node[i];
     int own = f->s->of[i];
-    for (int k = 0; f->live[i] && !ts_sched_is_view(n) && k < n->nin; k++) {
+    for (int k = 0; f->runs[i] && k < n->nin; k++) {
       int from = n->in[k] ? group_of(f, n->in[k]) : -1;
       if (from >= 0 && from != own) reader[from] = reader[from] == NOBODY || reader[from] == own ? own : MANY;
     }
@@ -186,6 +203,7 @@ static bool all_fit(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a) {
   for (int k = 0; k < g->nnode; k++) {
     const TsNode *n = g->node[k];
     const TsMeta *at = ts_sched_row(n) ? &n->in[0]->meta : &n->out[0].meta;
+    if (n->op == TS_OP_matmul) continue; /* its operands have been made before */
     for (int i = 0; i < n->nin; i++)
       if (n->in[i] && !n->in[i]->meta.weak && !operand_fits(f, g, a, at, n->in[i])) return false;
   }
@@ -204,8 +222,11 @@ static void sort_nodes(TsGroup *g) {
 static void join(Fuse *f, TsGroup *from, TsGroup *to) {
   TsGroup before = *to;
   TsSpaceAxes a;
-  if (to->kind == TS_GROUP_vm || from->kind == TS_GROUP_vm) return;
+  if (alone(to->kind) || alone(from->kind)) return;
   if (from->nnode + to->nnode > MOST_NODES || (from->nrow && !to->nrow)) return;
+  bool product = from->kind == TS_GROUP_matmul;
+  if (to->kind == TS_GROUP_matmul || (product && to->kind != TS_GROUP_map)) return;
+  if (product && from->nnode + to->nnode > MOST_AFTER_PRODUCT) return;
   for (int i = 0; i < from->nnode; i++) {
     if (!joined_space(to, from->node[i], &a)) {
       *to = before;
@@ -215,12 +236,13 @@ static void join(Fuse *f, TsGroup *from, TsGroup *to) {
   }
   a = space_of(to);
   *to = before;
+  if (product && !same_space(from, &a)) return;
   for (int i = 0; i < from->nnode && !f->failed; i++) add_node(f, to, from->node[i]);
   TsSpaceAxes old = space_of(to);
   set_space(to, &a);
   sort_nodes(to);
   if (all_fit(f, to, &a)) {
-    if (from->kind == TS_GROUP_rows) to->kind = TS_GROUP_rows;
+    if (from->kind != TS_GROUP_map) to->kind = from->kind;
     from->nnode = 0;
     return;
   }
@@ -240,6 +262,141 @@ static void join_readers(Fuse *f) {
   for (int i = f->s->ngroup; i-- > 0 && !f->failed;)
     if (reader[i] > i) join(f, f->s->group[i], f->s->group[reader[i]]);
   free(reader);
+}
+
+/* ---- nodes that only one later group needs move there
+ *
+ * The reverse pass asks for 1 - t*t of a t that the forward pass made: a node that joins the last
+ * group it reads from is then in the forward group, and what it makes lies in memory until the
+ * reverse pass comes. Where t is kept anyway, it is better made where it is read. */
+typedef struct Users {
+  int *start, *at; /* by node: the nodes that read it, also through views; -1: it leaves */
+} Users;
+
+static const TsNode *origin(TsVal v) {
+  while (ts_sched_is_view(v->node)) v = v->node->in[0];
+  return v->node;
+}
+
+static void put_user(Users *u, bool counting, TsVal v, int user) {
+  int id = (int)origin(v)->id;
+  if (counting)
+    u->start[id + 1]++;
+  else
+    u->at[u->start[id]++] = user;
+}
+
+static void put_users(const Fuse *f, Users *u, bool counting) {
+  const TsGraph *g = f->g;
+  for (int i = 0; i < g->nnode; i++)
+    for (int k = 0; f->runs[i] && k < g->node[i]->nin; k++)
+      if (g->node[i]->in[k]) put_user(u, counting, g->node[i]->in[k], i);
+  for (int i = 0; i < g->nresult; i++) put_user(u, counting, g->result[i], -1);
+  for (int i = 0; i < g->nupdate; i++) put_user(u, counting, g->update[i].value, -1);
+}
+
+static void find_users(Fuse *f, Users *u) {
+  int n = f->g->nnode;
+  u->start = calloc((size_t)n + 2, sizeof *u->start);
+  if (!u->start) return no_memory(f);
+  put_users(f, u, true);
+  for (int i = 0; i < n; i++) u->start[i + 1] += u->start[i];
+  u->at = malloc(sizeof *u->at * ((size_t)u->start[n] + 1));
+  if (!u->at) return no_memory(f);
+  put_users(f, u, false);
+  for (int i = n; i > 0; i--) u->start[i] = u->start[i - 1];
+  u->start[0] = 0;
+}
+
+static bool used_in(const Fuse *f, const Users *u, const TsNode *n, int group) {
+  for (int i = u->start[n->id]; i < u->start[n->id + 1]; i++)
+    if (u->at[i] >= 0 && f->s->of[u->at[i]] == group) return true;
+  return false;
+}
+
+static bool used_outside(const Fuse *f, const Users *u, const TsNode *n, int group) {
+  for (int i = u->start[n->id]; i < u->start[n->id + 1]; i++)
+    if (u->at[i] < 0 || f->s->of[u->at[i]] != group) return true;
+  return false;
+}
+
+/* Marks the nodes of g that serve nobody but `to`; how many. */
+static int mark_sinking(const Fuse *f, const Users *u, const TsGroup *g, int to,
+                        unsigned char *sinks) {
+  int count = 0;
+  for (int k = g->nnode; k-- > 0;) {
+    const TsNode *n = g->node[k];
+    bool all = ts_sched_kind(n) == TS_GROUP_map && u->start[n->id] < u->start[n->id + 1];
+    for (int i = u->start[n->id]; all && i < u->start[n->id + 1]; i++) {
+      int user = u->at[i], of = user < 0 ? -1 : f->s->of[user];
+      all = of == to || (of == g->index && sinks[user]);
+    }
+    count += sinks[n->id] = all;
+  }
+  return count;
+}
+
+/* Whether less is moved through memory: an intermediate value is written and read. */
+static bool saves(const Fuse *f, const Users *u, const TsGroup *g, int to,
+                  unsigned char *sinks) {
+  enum { COUNTED = 2 };
+  int64_t less = 0, more = 0;
+  for (int k = 0; k < g->nnode; k++) {
+    const TsNode *n = g->node[k];
+    if (sinks[n->id] != 1) continue;
+    if (used_in(f, u, n, to)) less += 2 * ts_meta_nbytes(&n->out[0].meta);
+    for (int i = 0; i < n->nin; i++) {
+      const TsNode *from = n->in[i] && !n->in[i]->meta.weak ? origin(n->in[i]) : NULL;
+      if (!from || sinks[from->id]) continue;
+      sinks[from->id] = COUNTED;
+      int64_t nbytes = ts_meta_nbytes(&from->out[0].meta);
+      if (f->s->of[from->id] == g->index && !used_outside(f, u, from, g->index)) more += nbytes;
+      if (!used_in(f, u, from, to)) more += nbytes;
+    }
+  }
+  for (int i = 0; i < f->g->nnode; i++)
+    if (sinks[i] == COUNTED) sinks[i] = 0;
+  return more < less;
+}
+
+static void sink(Fuse *f, const Users *u, TsGroup *g, TsGroup *to, unsigned char *sinks) {
+  int count = mark_sinking(f, u, g, to->index, sinks), kept = 0;
+  if (!count || count == g->nnode || !saves(f, u, g, to->index, sinks)) return;
+  TsGroup part = *g;
+  part.kind = TS_GROUP_map;
+  part.nrow = part.nnode = 0;
+  if (!(part.node = malloc(sizeof *part.node * (size_t)count))) return no_memory(f);
+  for (int k = 0; k < g->nnode; k++)
+    if (sinks[g->node[k]->id]) part.node[part.nnode++] = g->node[k];
+  join(f, &part, to);
+  if (!part.nnode) {
+    for (int k = 0; k < g->nnode; k++)
+      if (!sinks[g->node[k]->id]) g->node[kept++] = g->node[k];
+    g->nnode = kept;
+  }
+  free(part.node);
+}
+
+/* The latest first: what moved may move on. */
+static void sink_nodes(Fuse *f) {
+  Users u = {0};
+  unsigned char *sinks = calloc((size_t)f->g->nnode + 1, 1);
+  if (!sinks) no_memory(f);
+  if (!f->failed) find_users(f, &u);
+  for (int i = f->s->ngroup; i-- > 0 && !f->failed;) {
+    TsGroup *g = f->s->group[i];
+    for (int k = g->nnode; g->kind != TS_GROUP_vm && k-- > 0;) {
+      const TsNode *n = g->node[k < g->nnode ? k : g->nnode - 1];
+      int last = -1;
+      for (int j = u.start[n->id]; j < u.start[n->id + 1]; j++)
+        if (u.at[j] >= 0 && f->s->of[u.at[j]] > last) last = f->s->of[u.at[j]];
+      if (last > i && ts_sched_kind(n) == TS_GROUP_map) sink(f, &u, g, f->s->group[last], sinks);
+      if (k > g->nnode) k = g->nnode;
+    }
+  }
+  free(sinks);
+  free(u.start);
+  free(u.at);
 }
 
 static void drop_empty(Fuse *f) {
@@ -293,38 +450,25 @@ static void note_operands(Fuse *f, const TsNode *n) {
 static void find_operands(Fuse *f) {
   const TsGraph *g = f->g;
   for (int i = 0; i < g->nnode && !f->failed; i++)
-    if (f->live[i] && !ts_sched_is_view(g->node[i])) note_operands(f, g->node[i]);
+    if (f->runs[i]) note_operands(f, g->node[i]);
   for (int i = 0; i < g->nresult; i++) note_output(f, g->result[i]);
   for (int i = 0; i < g->nupdate; i++) note_output(f, g->update[i].value);
 }
 
 /* ---- the pass */
-static bool depends(const Fuse *f, const TsNode *n) {
-  if (n->op == TS_NODE_param || n->nregion) return true;
-  if (n->op >= TS_OP_COUNT) return n->op != TS_NODE_number;
-  if (ts_op_info((TsOp)n->op)->cls == TS_CLASS_RANDOM) return true;
-  for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && !f->fixed[n->in[i]->node->id]) return true;
-  return false;
-}
-
 static int fuse(Fuse *f) {
   const TsGraph *g = f->g;
   f->live = ts_graph_live(g);
-  f->fixed = calloc((size_t)g->nnode + 1, 1);
-  if (!f->live || !f->fixed) no_memory(f);
-  for (int i = 0; i < g->nnode && !f->failed; i++) {
-    const TsNode *n = g->node[i];
-    f->s->of[i] = -1;
-    f->fixed[i] = !depends(f, n);
-    bool runs = f->live[i] && !f->fixed[i] && n->op != TS_NODE_param && !ts_sched_is_view(n);
-    if (runs) place(f, n);
-  }
+  f->runs = ts_sched_runs(g);
+  if (!f->runs || !f->live) no_memory(f);
+  for (int i = 0; i < g->nnode && !f->failed; i++)
+    if (f->runs[i]) place(f, g->node[i]);
   if (!f->failed) join_readers(f);
+  if (!f->failed) sink_nodes(f);
   drop_empty(f);
   if (!f->failed) find_operands(f);
   free(f->live);
-  free(f->fixed);
+  free(f->runs);
   return f->failed ? -1 : 0;
 }
 

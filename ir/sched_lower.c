@@ -3,11 +3,17 @@
  * Needs a group of kind map or rows. Gives a kernel with one parallel loop: a round is a row, or a
  * piece of the innermost axis. Operands keep the axes along which they move; neighbouring axes
  * along which all operands move evenly are one. The outermost axis is a symbolic size, so that
- * batches of any size share a kernel. */
+ * batches of any size share a kernel.
+ *
+ * One long row, as of a mean over everything, would be one round of one thread. Where its results
+ * are sums alone it has two loops: a round of the first is a leaf of the canonical sum, and the
+ * second, of one round, does what is left of a leaf, adds up the leaves and goes on from there. */
 #include <stdio.h>
 #include <string.h>
 
 #include "ir/sched.h"
+#include "ir/sched_attention.h"
+#include "ir/sched_product.h"
 #include "ir/sched_rows.h"
 #include "ir/sched_space.h"
 
@@ -16,6 +22,8 @@ enum {
   WHOLE = 16384,       /* an axis up to this is one round */
   STREAM = 12 << 20,   /* bytes of a result that goes past the caches */
   MOST_PARAMS = TS_SCHED_PARAMS,
+  LEAF = 4096,         /* of the canonical sum (vm/kernels/reduce_tree.h) */
+  LEAVES = 8,          /* so many whole ones are worth two loops */
 };
 
 /* A value in memory as one node reads it, or as the group writes it. */
@@ -197,11 +205,16 @@ static int position(const Lower *l, const Access *a, TsTileVal *at) {
   return n;
 }
 
+static bool streams(const Lower *l, const TsMeta *m) {
+  int chosen = l->g->choice.stream;
+  return chosen ? chosen == 2 : ts_meta_nbytes(m) >= STREAM;
+}
+
 static TsTileAccess access_of(const Lower *l, const Access *a, bool whole) {
   int last = l->space.naxis - 1;
   bool ends = symbolic(l, last) || l->space.axis[last] % l->n;
   return (TsTileAccess){.edge = whole && !l->row && ends,
-                        .stream = a->written && ts_meta_nbytes(&a->v->meta) >= STREAM};
+                        .stream = a->written && streams(l, &a->v->meta)};
 }
 
 static TsTileVal load(Lower *l, Access *a) {
@@ -364,6 +377,8 @@ static int put_rounds(Lower *l) {
   int64_t size = l->space.axis[l->space.naxis - 1];
   bool whole = l->row || (l->space.naxis > 1 && size <= WHOLE);
   l->n = whole ? size : PIECE;
+  int64_t piece = l->g->choice.piece;
+  if (piece && !l->row) l->n = l->space.naxis > 1 && piece > size ? size : piece;
   l->k->ntile = 1;
   l->k->tile[0] = l->n;
   l->b = ts_tile_build(l->k);
@@ -376,20 +391,150 @@ static int put_rounds(Lower *l) {
   return 0;
 }
 
+/* ---- one long row in two loops */
+static bool whole_space(const Lower *l, const TsMeta *m) {
+  return ts_sched_role(l->g, m) == TS_ROLE_full;
+}
+
+static bool is_sum(const TsNode *n) { return n->op == TS_OP_sum || n->op == TS_OP_mean; }
+
+static bool in_leaves(const Lower *l) {
+  if (!l->row || l->space.naxis != 1 || l->space.axis[0] < LEAVES * LEAF) return false;
+  for (int k = 0; k < l->g->nnode; k++) {
+    const TsNode *n = l->g->node[k];
+    bool full = whole_space(l, shape_of(n));
+    if (ts_sched_row(n) && !is_sum(n)) return false;
+    for (int i = 0; full && i < n->nin; i++) /* nothing waits for a sum and goes over it again */
+      if (n->in[i] && inside(l, n->in[i]) && !whole_space(l, &n->in[i]->meta)) return false;
+  }
+  return true;
+}
+
+static void store_results(Lower *l, bool full) {
+  for (int i = 0; i < l->naccess; i++) {
+    Access *a = &l->access[i];
+    if (a->written && whole_space(l, &a->v->meta) == full) store(l, a, *made(l, a->v));
+  }
+}
+
+/* The n elements from the position on, whose sums become element `at` of each scratch. */
+static int put_leaf(Lower *l, int64_t n, TsTileVal *sums, TsTileVal at) {
+  TsAttr axis = {.type = TS_ATTR_int, .i = 0};
+  l->n = n;
+  for (int i = 0; i < l->naccess; i++) l->access[i].tile = NULL;
+  for (int k = 0; k < l->g->nnode; k++) {
+    const TsNode *node = l->g->node[k];
+    if (!whole_space(l, shape_of(node))) continue;
+    if (!ts_sched_row(node)) {
+      if (put_node(l, node)) return -1;
+      continue;
+    }
+    l->b.line = ts_tile_place(l->k, ts_graph_where(node));
+    TsDtype d = compute_of((TsDtype)node->in[0]->meta.dtype);
+    TsTileVal x = spread(l, operand(l, node, node->in[0], d), true);
+    if (!x) return -1;
+    TsTileType t = ts_tile_scalar(d);
+    x = ts_tile_emit1(&l->b, TS_TILE_sum, 1, &x, &axis, &t);
+    ts_tile_store(&l->b, sums[k], &at, x, NULL);
+  }
+  store_results(l, true);
+  return 0;
+}
+
+/* From the sums of leaves to the group's numbers. */
+static int put_numbers(Lower *l, TsTileVal const *sums, int64_t count) {
+  TsAttr axis = {.type = TS_ATTR_int, .i = 0};
+  for (int k = 0; k < l->g->nnode; k++) {
+    const TsNode *node = l->g->node[k];
+    if (!ts_sched_row(node)) {
+      if (!whole_space(l, shape_of(node)) && put_node(l, node)) return -1;
+      continue;
+    }
+    l->b.line = ts_tile_place(l->k, ts_graph_where(node));
+    TsDtype d = compute_of((TsDtype)node->in[0]->meta.dtype);
+    TsTileType list = ts_tile_vector(d, count), t = ts_tile_scalar(d);
+    TsTileVal zero = ts_tile_index(&l->b, 0), x;
+    x = ts_tile_load(&l->b, sums[k], &zero, &list, NULL);
+    x = ts_tile_emit1(&l->b, TS_TILE_pairs, 1, &x, &axis, &t);
+    if (node->op == TS_OP_mean)
+      x = ts_tile_op2(&l->b, TS_OP_div, x, ts_tile_const(&l->b, (double)l->space.axis[0], &t));
+    l->made[k * TS_MAX_OUT] = ts_tile_cast(&l->b, x, (TsDtype)node->out[0].meta.dtype);
+  }
+  store_results(l, false);
+  return 0;
+}
+
+static int put_leaves(Lower *l) {
+  int64_t total = l->space.axis[0], whole = total / LEAF, rest = total % LEAF;
+  TsTileBuild *b = &l->b;
+  TsTileVal *sums = ts_arena_alloc(&l->k->arena, sizeof *sums * (size_t)l->g->nnode);
+  if (!sums) return refuse(l, "out of memory");
+  l->k->ntile = 1;
+  l->k->tile[0] = LEAF;
+  *b = ts_tile_build(l->k);
+  for (int k = 0; k < l->g->nnode; k++) {
+    if (!ts_sched_row(l->g->node[k])) continue;
+    TsDtype d = compute_of((TsDtype)l->g->node[k]->in[0]->meta.dtype);
+    TsTileType t = ts_tile_vector(d, whole + (rest > 0));
+    sums[k] = ts_tile_alloc(b, TS_SPACE_scratch, &t);
+  }
+  TsTileVal zero = ts_tile_index(b, 0), one = ts_tile_index(b, 1), end = ts_tile_index(b, whole);
+  TsTileLoop loop = ts_tile_for(b, zero, end, 1, true, 0, NULL);
+  l->at[0] = ts_tile_op2(b, TS_OP_mul, loop.i, ts_tile_index(b, LEAF));
+  if (put_leaf(l, LEAF, sums, loop.i)) return -1;
+  ts_tile_for_end(b, &loop, NULL, NULL);
+  loop = ts_tile_for(b, zero, one, 1, true, 0, NULL);
+  l->at[0] = ts_tile_index(b, whole * LEAF);
+  for (int i = 0; i < l->naccess; i++) l->access[i].tile = NULL;
+  if (rest && put_leaf(l, rest, sums, ts_tile_index(b, whole))) return -1;
+  if (put_numbers(l, sums, whole + (rest > 0))) return -1;
+  ts_tile_for_end(b, &loop, NULL, NULL);
+  return 0;
+}
+
 static int lower(Lower *l) {
   if (l->g->kind == TS_GROUP_vm) return refuse(l, "the VM runs this");
+  if (l->g->kind == TS_GROUP_rows && !l->g->nrow) return refuse(l, "rows of one element");
   if (find_reads(l) || find_writes(l) || merge_axes(l)) return -1;
   if (!(l->k = ts_tile_new(l->s->g->name))) return refuse(l, "out of memory");
   if (l->s->target) l->k->target = l->s->target->name;
   l->made = ts_arena_alloc(&l->k->arena, sizeof *l->made * (size_t)l->g->nnode * TS_MAX_OUT);
   if (!l->made) return refuse(l, "out of memory");
   put_params(l);
-  if (put_rounds(l)) return -1;
+  l->k->unroll = l->g->choice.unroll;
+  l->k->vector = l->g->choice.vector;
+  l->k->grain = l->g->choice.grain;
+  if (in_leaves(l) ? put_leaves(l) : put_rounds(l)) return -1;
   return l->k->failed ? refuse(l, "out of memory") : 0;
+}
+
+/* Maps read and write an element in one step, so an output may lie over any input that moves as
+ * it does. Rows read theirs several times. */
+static bool may_lie_over(const Lower *l, const Access *y, const Access *x) {
+  if (l->g->kind != TS_GROUP_map || y->v->meta.dtype != x->v->meta.dtype) return false;
+  for (int i = 0; i < l->space.naxis; i++)
+    if (l->space.axis[i] > 1 && y->moves[i] != x->moves[i]) return false;
+  return ts_meta_numel(&y->v->meta) == ts_meta_numel(&x->v->meta);
+}
+
+static void find_over(const Lower *l, TsSchedKernel *out) {
+  for (int i = 0, k = 0; i < l->naccess; i++) {
+    if (!l->access[i].written) continue;
+    for (int j = 0, in = 0; j < l->naccess; j++) {
+      if (l->access[j].written) continue;
+      if (may_lie_over(l, &l->access[i], &l->access[j])) out->over[k] |= 1ull << in;
+      in++;
+    }
+    k++;
+  }
 }
 
 int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
                    TsSchedKernel *out, TsError *err) {
+  if (group->kind == TS_GROUP_attention)
+    return ts_sched_lower_attention(s, group, layout, arg, out, err);
+  if (group->kind == TS_GROUP_matmul)
+    return ts_sched_lower_product(s, group, layout, arg, out, err);
   Lower l = {.s = s, .g = group, .layout = layout, .arg = arg, .err = err};
   if (lower(&l)) {
     ts_tile_free(l.k);
@@ -399,5 +544,6 @@ int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, v
   for (int pass = 0, n = 0; pass < 2; pass++)
     for (int i = 0; i < l.naccess; i++)
       if (l.access[i].written == (pass == 1)) out->value[n++] = l.access[i].v;
+  find_over(&l, out);
   return 0;
 }

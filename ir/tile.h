@@ -116,6 +116,9 @@ struct TsTile {
   int ntile;
   int64_t tile[4];     /* the tile shape that the schedule chose, for people */
   int stages, threads; /* 0: unsaid; threads of a GPU's block */
+  /* 0: the passes choose. Vectors of a turn of a loop over elements, bytes of a vector, rounds
+   * that a thread takes at a time. */
+  int unroll, vector, grain;
   const char *order;   /* of the grid, "swizzle:8", or NULL */
   int ndim;
   const char *dim[TS_TILE_DIMS]; /* names of the symbolic sizes */
@@ -238,6 +241,10 @@ int ts_tile_check(const TsTile *k, const TsTarget *target, TsError *err);
  * integers and bool; of integers minimum maximum floordiv mod; the rows of ir/tile.def. */
 bool ts_tile_primitive(int op, TsDtype operand);
 TsTile *ts_tile_expand(const TsTile *k, TsError *err);
+/* Symbolic sizes as numbers: dim[i] of each, -1 where it stays (ir/tile_fix.c). */
+TsTile *ts_tile_fix(const TsTile *k, const int64_t *dim, TsError *err);
+/* Which sizes are extents of tiles; others are only of memory and bounds of loops. */
+void ts_tile_sizes_of_tiles(const TsTile *k, bool used[TS_TILE_DIMS]);
 /* Removes what has no effect and whose results nobody uses, in place; how many statements went
  * (ir/tile_dce.c). */
 int ts_tile_dce(TsTile *k);

@@ -29,8 +29,10 @@ static int quote(const Walk *w, const TsTileStmt *s) {
   TsText t = {0};
   if (s && s->op >= TS_TILE_END) s = NULL;
   if (s) ts_tile_stmt_text(w->c.k, s, &t);
-  ts_error_set(e, old.code, "@%.40s: %.290s%s%.120s", w->c.k->name, old.message,
-               s ? "\n    " : "", t.at ? t.at : "");
+  bool placed = s && s->line > 0 && s->line < w->c.k->nplace;
+  ts_error_set(e, old.code, "@%.40s: %.270s%s%.60s%s%.100s", w->c.k->name, old.message,
+               placed ? ", at " : "", placed ? w->c.k->place[s->line] : "", s ? "\n    " : "",
+               t.at ? t.at : "");
   if (*old.hint) ts_error_hint(e, "%s", old.hint);
   ts_text_free(&t);
   return -1;
@@ -216,7 +218,7 @@ static int check_head(const TsTile *k, TsError *err) {
     if (k->tile[i] < 1)
       return ts_error_set(err, TS_ERR_value, "@%.40s: axis %d of the tile has no elements",
                           k->name, i);
-  if (k->stages < 0 || k->threads < 0)
+  if (k->stages < 0 || k->threads < 0 || k->unroll < 0 || k->vector < 0 || k->grain < 0)
     return ts_error_set(err, TS_ERR_value, "@%.40s: a negative number in the head", k->name);
   for (int i = 0; i < k->ndim; i++)
     for (int j = 0; j <= i; j++)

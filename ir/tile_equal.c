@@ -104,6 +104,9 @@ static bool same_head(Pair *p, const TsTile *a, const TsTile *b) {
       !same_count(p, "axes of the tile", a->ntile, b->ntile) ||
       !same_count(p, "stages", a->stages, b->stages) ||
       !same_count(p, "threads", a->threads, b->threads) ||
+      !same_count(p, "unroll", a->unroll, b->unroll) ||
+      !same_count(p, "vector", a->vector, b->vector) ||
+      !same_count(p, "grain", a->grain, b->grain) ||
       !same_word(p, "order", a->order, b->order) || !same_count(p, "sizes", a->ndim, b->ndim) ||
       !same_count(p, "parameters that are read", a->nin, b->nin))
     return false;

@@ -586,12 +586,15 @@ static int head_form(Parser *p) {
 
 static int head_word(Parser *p, const TsToken *t) {
   TsTile *k = p->k;
-  static const char *const words[] = {"target", "tile", "stages", "threads", "order", "form"};
+  static const char *const words[] = {"target", "tile", "stages", "threads",
+                                      "order",  "form", "unroll", "vector",  "grain"};
   size_t i = 0, n = sizeof words / sizeof *words;
   while (i < n &&
          (strlen(words[i]) != (size_t)t->len || memcmp(words[i], t->at, (size_t)t->len)))
     i++;
-  if (i == n) return ts_read_unexpected(&p->r, "'{', or target tile stages threads order form");
+  if (i == n)
+    return ts_read_unexpected(
+        &p->r, "'{', or target tile stages threads order form unroll vector grain");
   ts_read_next(&p->r);
   switch (i) {
   case 0: return word(p, &k->arena, &k->target);
@@ -599,7 +602,10 @@ static int head_word(Parser *p, const TsToken *t) {
   case 2: return head_int(p, &k->stages);
   case 3: return head_int(p, &k->threads);
   case 4: return word(p, &k->arena, &k->order);
-  default: return head_form(p);
+  case 5: return head_form(p);
+  case 6: return head_int(p, &k->unroll);
+  case 7: return head_int(p, &k->vector);
+  default: return head_int(p, &k->grain);
   }
 }
 

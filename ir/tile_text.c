@@ -4,7 +4,7 @@
  *   kernel  "tile" @name ["<" word {"," word} ">"] params ["->" params] {head} body
  *   params  "(" [%name ":" type {"," %name ":" type}] ")"       read; behind "->": written
  *   head    "target" name | "tile" 8x768 | "stages" int | "threads" int | "order" name
- *           | "form" ("block" | "explicit")
+ *           | "unroll" int | "vector" int | "grain" int | "form" ("block" | "explicit")
  *   name    word | word ":" int | string
  *   body    "{" {line} "}"
  *   line    [%name {"," %name} "="] (statement | for | if | role)
@@ -328,6 +328,9 @@ static void head(Printer *p) {
     ts_text_format(p->text, "%s%" PRId64, i ? "x" : " tile ", k->tile[i]);
   if (k->stages) ts_text_format(p->text, " stages %d", k->stages);
   if (k->threads) ts_text_format(p->text, " threads %d", k->threads);
+  if (k->unroll) ts_text_format(p->text, " unroll %d", k->unroll);
+  if (k->vector) ts_text_format(p->text, " vector %d", k->vector);
+  if (k->grain) ts_text_format(p->text, " grain %d", k->grain);
   if (k->order) {
     put(p, " order ");
     word(p, k->order);

@@ -145,15 +145,20 @@ bool ts_tile_vec_through(const TsTileStmt *s, const VecMap *map, VecMap *operand
 /* Calls back for each statement that evaluation in this pass would visit. */
 typedef void VecVisit(TsVec *v, TsTileStmt *s, const VecMap *map, void *arg);
 void ts_tile_vec_visit(TsVec *v, TsTileVal x, const VecMap *map, VecVisit *fn, void *arg);
+/* A VecVisit: a hint that a load's elements are wanted soon; far: in the second cache. */
+void ts_tile_vec_ask(TsVec *v, TsTileStmt *s, const VecMap *map, void *far);
 /* How many elements along the axis of vectors are surely inside of memory; NULL: all. */
-TsTileVal ts_tile_vec_inside(TsVec *v, int nroot, VecRoot *const *root, int64_t n, bool loads);
+TsTileVal ts_tile_vec_inside(TsVec *v, int nroot, VecRoot *const *root, int64_t n);
+/* How many of them any store wants; NULL: all. */
+TsTileVal ts_tile_vec_wanted(TsVec *v, int nroot, VecRoot *const *root, int64_t n);
 
 /* ---- ir/tile_vec_pass.c */
 typedef struct VecPass {
   VecRoot *root[64];
   int nroot;
   VecSpace space;
-  int lanes, cost; /* rows of one chunk */
+  int lanes, cost; /* of one chunk: elements; rows */
+  int wide;        /* vectors of a chunk */
 } VecPass;
 int ts_tile_vec_emit(TsVec *v);
 /* Loops over the first axes of a space; v->at stands in the innermost. */

@@ -2,7 +2,8 @@
  *
  * A sum has 256 lanes of rows, which combine by halves. Walking the lanes in bit-reversed order
  * makes the halves the merges of a binary counter, so that log2(256) partial rows are alive
- * instead of 256; the rows of one lane are a chain. Leaves of 4096 rows are a counter again. */
+ * instead of 256; the rows of one lane are a chain. Leaves of 4096 rows are a counter again.
+ * The rows of lanes to come are asked for: no processor sees the order in such strides. */
 #include "ir/tile_vec.h"
 
 #include <math.h>
@@ -16,6 +17,7 @@ typedef struct Columns {
   TsTileVal base;        /* first column, NULL: 0 */
   int64_t plus, m, live; /* rows; columns from plus on */
   bool edge;
+  TsTileVal ahead; /* from a row to the one that a later lane has in its place, or NULL */
 } Columns;
 
 static TsTileVal op2(TsVec *v, int op, TsTileVal a, int64_t c) {
@@ -55,6 +57,14 @@ static void step_row(TsVec *v, Columns *c, VecFold *f, TsTileVal row, int g) {
   ts_tile_vec_drop(v, mark);
 }
 
+static void ask_row(TsVec *v, Columns *c, VecFold *f, TsTileVal row, int g) {
+  int mark = ts_tile_vec_mark(v);
+  bool far = true;
+  place(v, c, ts_tile_op2(&v->b, TS_OP_add, row, c->ahead), g);
+  ts_tile_vec_visit(v, f->root->value, &f->root->map, ts_tile_vec_ask, &far);
+  ts_tile_vec_drop(v, mark);
+}
+
 static int collect(TsVec *v, Columns *c, TsTileVal *list, bool trees) {
   TsTileType t = ts_tile_vector(TS_DT_f32, v->at.lanes);
   int n = 0;
@@ -87,8 +97,10 @@ static void walk_rows(TsVec *v, Columns *c, TsTileVal first, TsTileVal lo, TsTil
   spread_out(c, l.carry, trees);
   TsTileVal row = first ? ts_tile_op2(&v->b, TS_OP_add, first, l.i) : l.i;
   for (int i = 0; i < c->nfold; i++)
-    for (int g = 0; (c->fold[i].kind == VEC_TREE) == trees && g < c->nvec; g++)
+    for (int g = 0; (c->fold[i].kind == VEC_TREE) == trees && g < c->nvec; g++) {
+      if (c->ahead && trees) ask_row(v, c, &c->fold[i], row, g);
       step_row(v, c, &c->fold[i], row, g);
+    }
   collect(v, c, list, trees);
   ts_tile_vec_drop(v, mark);
   ts_tile_for_end(&v->b, &l, list, out);
@@ -106,6 +118,13 @@ static TsTileVal lane_bits(TsVec *v, TsTileVal m, int lanes) {
   return less(v, k, ts_tile_index(&v->b, lanes == 256 ? 8 : 7));
 }
 
+/* So many that some 64 rows lie between asking and reading, as a lane has 1 to 16. */
+static int64_t lanes_ahead(const Columns *c, int lanes) {
+  int64_t rows = ts_tile_dim_is(c->m) || c->m >= VEC_LEAF ? VEC_LEAF : c->m;
+  int64_t ahead = rows > lanes ? 64 * lanes / rows : 64;
+  return ahead < 4 ? 4 : ahead > 32 ? 32 : ahead;
+}
+
 static void leaf(TsVec *v, Columns *c, VecCounter *lane, TsTileVal first, TsTileVal m,
                  int lanes) {
   TsTileVal k = lane_bits(v, m, lanes);
@@ -115,7 +134,11 @@ static void leaf(TsVec *v, Columns *c, VecCounter *lane, TsTileVal first, TsTile
   int mark = ts_tile_vec_mark(v);
   spread_out(c, NULL, true);
   TsTileVal lo = ts_tile_op2(&v->b, TS_TILE_shr, reversed(v, q.i), rest);
+  TsTileVal next = reversed(v, op2(v, TS_OP_add, q.i, lanes_ahead(c, lanes)));
+  next = ts_tile_op2(&v->b, TS_TILE_shr, next, rest);
+  c->ahead = c->edge ? NULL : ts_tile_op2(&v->b, TS_OP_sub, next, lo);
   walk_rows(v, c, first, lo, m, lanes, true);
+  c->ahead = NULL;
   for (int i = 0; i < c->nfold; i++)
     if (c->fold[i].kind == VEC_TREE)
       ts_tile_vec_counter_push(v, &lane[i], q.i, c->fold[i].part[0]);
@@ -254,7 +277,7 @@ void ts_tile_vec_columns(TsVec *v, VecPass *p) {
   v->at.lanes = v->at.live = p->lanes;
   ts_tile_vec_hoist(v, p);
   v->at.base[0] = NULL;
-  TsTileVal inside = ts_tile_vec_inside(v, p->nroot, p->root, n, true);
+  TsTileVal inside = ts_tile_vec_inside(v, p->nroot, p->root, n);
   if (inside) {
     TsTileVal all = ts_tile_op2(&v->b, TS_OP_ge, inside, ts_tile_vec_int(v, n));
     TsTileStmt *s = ts_tile_emit(&v->b, TS_TILE_if, 1, &all, NULL, 0, NULL);

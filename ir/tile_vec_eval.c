@@ -215,6 +215,24 @@ static TsTileVal load(TsVec *v, const TsTileStmt *s, const VecMap *map) {
   return ts_tile_load(&v->b, p.memory, p.at, &t, &p.access);
 }
 
+/* Asks for the lines that the load would read; where they do not lie one behind the other that
+ * would be a request for each element. */
+void ts_tile_vec_ask(TsVec *v, TsTileStmt *s, const VecMap *map, void *far) {
+  TsTileVal in[TS_TILE_RANK + 1];
+  int n = s->in[0]->type.rank;
+  if (s->op != TS_TILE_load || s->in[0]->type.space != TS_SPACE_global) return;
+  Place p = place_of(v, s, s->out[0]->type.rank, map);
+  if (p.vec != n - 1) return;
+  TsAttr hint[2] = {{.type = TS_ATTR_bool}, {.type = TS_ATTR_bool, .i = *(bool *)far}};
+  in[0] = p.memory;
+  for (int i = 0; i < n; i++) in[1 + i] = p.at[i];
+  int64_t line = 64 / ts_dtypes[s->in[0]->type.dtype].nbytes;
+  for (int64_t k = 0; k < v->at.lanes; k += line) {
+    if (k) in[n] = ts_tile_vec_sum(v, p.at[n - 1], NULL, k);
+    ts_tile_emit(&v->b, TS_TILE_prefetch, n + 1, in, hint, 0, NULL);
+  }
+}
+
 /* ---- homes: memory that is padded, so that whole vectors are always inside */
 typedef struct HomePlace {
   TsTileVal at[TS_TILE_RANK];
@@ -525,6 +543,29 @@ static void clip_axis(TsVec *v, Inside *in, const TsTileStmt *s, int axis, VecAt
   }
 }
 
+/* A loop's counter that stays within an axis. */
+static bool counts_inside(TsTileVal x, int64_t dim) {
+  TsTileStmt *loop = !x->stmt && x->region ? x->region->owner : NULL;
+  int64_t c;
+  if (known(x, &c)) return c >= 0 && !ts_tile_dim_is(dim) && c < dim;
+  if (!loop || loop->op != TS_TILE_for || x->index || !not_negative(loop->in[0])) return false;
+  TsTileVal hi = loop->in[1];
+  if (known(hi, &c)) return !ts_tile_dim_is(dim) && c <= dim;
+  return hi->stmt && hi->stmt->op == TS_TILE_dim && ts_tile_dim_is(dim) &&
+         ts_tile_attr(hi->stmt, "index")->i == ts_tile_dim_index(dim);
+}
+
+/* An axis of the memory across the tile: its position is inside, or nothing is. */
+static void clip_across(TsVec *v, Inside *in, const TsTileStmt *s, int axis) {
+  TsTileVal from = s->in[1 + axis], at = ts_tile_vec_of(v, from)->now;
+  int64_t dim = s->in[0]->type.dim[axis];
+  if (counts_inside(from, dim)) return;
+  TsTileVal out = ts_tile_op2(&v->b, TS_OP_ge, at, ts_tile_vec_size(v, dim));
+  TsTileVal low = ts_tile_op2(&v->b, TS_OP_lt, at, ts_tile_vec_int(v, 0));
+  in->n = none_if(v, ts_tile_op2(&v->b, TS_OP_logical_or, out, low),
+                  in->n ? in->n : ts_tile_vec_int(v, in->all));
+}
+
 static void clip(TsVec *v, const TsTileStmt *s, int rank, const TsTileType *tile,
                  const VecMap *map, Inside *in) {
   if (!ts_tile_attr(s, "edge")->i || vec_axis(v, rank, map) < 0) return;
@@ -532,6 +573,7 @@ static void clip(TsVec *v, const TsTileStmt *s, int rank, const TsTileType *tile
     int t = tile_axis(s, rank, i);
     VecAt at = t >= 0 ? map->at[t] : (VecAt){VEC_ROW, 0};
     if (t >= 0) clip_axis(v, in, s, i, at, tile->dim[t]);
+    else clip_across(v, in, s, i);
   }
 }
 
@@ -539,17 +581,36 @@ static void clip_load(TsVec *v, TsTileStmt *s, const VecMap *map, void *arg) {
   if (s->op == TS_TILE_load) clip(v, s, s->out[0]->type.rank, &s->out[0]->type, map, arg);
 }
 
-TsTileVal ts_tile_vec_inside(TsVec *v, int nroot, VecRoot *const *root, int64_t n, bool loads) {
+static TsTileVal within(TsVec *v, TsTileVal inside, int64_t n) {
+  inside = ts_tile_op2(&v->b, TS_OP_minimum, inside, ts_tile_vec_int(v, n));
+  return ts_tile_op2(&v->b, TS_OP_maximum, inside, ts_tile_vec_int(v, 0));
+}
+
+static bool clip_store(TsVec *v, VecRoot *r, Inside *in) {
+  if (r->kind == VEC_STORE && r->stmt->op == TS_TILE_store)
+    clip(v, r->stmt, r->value->type.rank, &r->value->type, &r->map, in);
+  return in->n != NULL;
+}
+
+TsTileVal ts_tile_vec_inside(TsVec *v, int nroot, VecRoot *const *root, int64_t n) {
   Inside in = {.all = n};
   int mark = ts_tile_vec_mark(v);
   for (int i = 0; i < nroot; i++) {
-    VecRoot *r = root[i];
-    if (r->kind == VEC_STORE && r->stmt->op == TS_TILE_store)
-      clip(v, r->stmt, r->value->type.rank, &r->value->type, &r->map, &in);
-    if (loads) ts_tile_vec_visit(v, r->value, &r->map, clip_load, &in);
+    clip_store(v, root[i], &in);
+    ts_tile_vec_visit(v, root[i]->value, &root[i]->map, clip_load, &in);
   }
   ts_tile_vec_drop(v, mark);
-  if (!in.n) return NULL;
-  in.n = ts_tile_op2(&v->b, TS_OP_minimum, in.n, ts_tile_vec_int(v, n));
-  return ts_tile_op2(&v->b, TS_OP_maximum, in.n, ts_tile_vec_int(v, 0));
+  return in.n ? within(v, in.n, n) : NULL;
+}
+
+TsTileVal ts_tile_vec_wanted(TsVec *v, int nroot, VecRoot *const *root, int64_t n) {
+  TsTileVal most = NULL;
+  int mark = ts_tile_vec_mark(v);
+  for (int i = 0; i < nroot; i++) {
+    Inside in = {.all = n};
+    if (!clip_store(v, root[i], &in)) return ts_tile_vec_drop(v, mark), NULL;
+    most = most ? ts_tile_op2(&v->b, TS_OP_maximum, most, in.n) : in.n;
+  }
+  ts_tile_vec_drop(v, mark);
+  return most ? within(v, most, n) : NULL;
 }

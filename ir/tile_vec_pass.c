@@ -46,7 +46,19 @@ static int main_bytes(const VecPass *p, const Weight *w) {
   return bytes > 8 ? 8 : bytes;
 }
 
-static void choose_lanes(TsVec *v, VecPass *p) {
+/* Some vectors at once: their chains of dependent operations stand side by side, which a
+ * processor's window of a few such chains would not reach in the order of one after the other,
+ * and whether a store may go past the caches is asked once for all. Reductions along vectors
+ * have it where an element is dear; there the loads of a cheap one are what is waited for. */
+static int side_by_side(TsVec *v, const VecPass *p, int group, int64_t n, int64_t lanes) {
+  int most = v->target->registers >= 32 || p->cost <= CHEAP_CHUNK ? 4 : 2;
+  if (group > 3 || (group && p->cost <= CHEAP_CHUNK)) return 1;
+  if (group) most /= 2;
+  while (most > 1 && n % (most * lanes) && n < 16 * most * lanes) most /= 2;
+  return n < 2 * most * lanes ? 1 : most;
+}
+
+static void choose_lanes(TsVec *v, VecPass *p, int group) {
   Weight w = {0};
   int mark = ts_tile_vec_mark(v);
   for (int i = 0; i < p->nroot; i++)
@@ -60,6 +72,8 @@ static void choose_lanes(TsVec *v, VecPass *p) {
   else if (ceil_pow2(n) < lanes)
     lanes = ceil_pow2(n);
   p->lanes = lanes < 1 ? 1 : (int)lanes;
+  p->wide = ts_tile_dim_is(n) ? 1 : side_by_side(v, p, group, n, p->lanes);
+  p->lanes *= p->wide;
 }
 
 /* ---- what is the same in every chunk is computed before the loop */
@@ -130,7 +144,9 @@ static void chunk_loop(TsVec *v, VecPass *p, TsTileVal lo, TsTileVal hi, int unr
   ts_tile_vec_drop(v, mark);
 }
 
-static int unroll_of(const VecPass *p) {
+static int unroll_of(const TsVec *v, const VecPass *p) {
+  if (p->wide > 1) return 1;
+  if (v->from->unroll) return v->from->unroll;
   return p->cost <= CHEAP_CHUNK ? 4 : p->cost <= SOME_CHUNK ? 2 : 1;
 }
 
@@ -140,7 +156,7 @@ static TsTileVal floor_to(TsVec *v, TsTileVal x, int64_t power) {
 
 /* No element may lie outside of memory. */
 static void walk_plain(TsVec *v, VecPass *p, int64_t n) {
-  int w = p->lanes, unroll = unroll_of(p);
+  int w = p->lanes, unroll = unroll_of(v, p);
   int64_t main = n / (unroll * w) * (unroll * w), whole = n / w * w;
   if (main == unroll * w)
     for (; main > 0 && unroll > 0; unroll--)
@@ -165,11 +181,11 @@ static bool only_edge_stores(const VecPass *p) {
 /* Elements from `inside` on may lie outside; where nothing but memory wants them, they are left
  * out. */
 static void walk_edge(TsVec *v, VecPass *p, int64_t n, TsTileVal inside) {
-  int w = p->lanes, unroll = unroll_of(p);
+  int w = p->lanes, unroll = unroll_of(v, p);
   int64_t whole = n / w * w;
   TsTileVal main = floor_to(v, inside, (int64_t)unroll * w), end = ts_tile_vec_int(v, whole);
   if (whole && only_edge_stores(p)) {
-    TsTileVal wanted = ts_tile_vec_inside(v, p->nroot, p->root, n, false);
+    TsTileVal wanted = ts_tile_vec_wanted(v, p->nroot, p->root, n);
     if (wanted) end = ts_tile_op2(&v->b, TS_OP_minimum, end, wanted);
   }
   if (n >= unroll * w) chunk_loop(v, p, ts_tile_vec_int(v, 0), main, unroll, false);
@@ -206,7 +222,7 @@ static void pointwise(TsVec *v, VecPass *p) {
   if (ts_tile_dim_is(n)) {
     chunk_loop(v, p, ts_tile_vec_int(v, 0), ts_tile_vec_size(v, n), 1, true);
   } else {
-    TsTileVal inside = ts_tile_vec_inside(v, p->nroot, p->root, n, true);
+    TsTileVal inside = ts_tile_vec_inside(v, p->nroot, p->root, n);
     if (inside)
       walk_edge(v, p, n, inside);
     else
@@ -245,7 +261,7 @@ static void walk(TsVec *v, VecPass *p, int group) {
     ts_tile_vec_product(v, p->root[0]->stmt);
     return;
   }
-  choose_lanes(v, p);
+  choose_lanes(v, p, group);
   if (group == 0)
     pointwise(v, p);
   else if (group < 10)

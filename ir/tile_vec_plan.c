@@ -272,11 +272,26 @@ static void bump_broadcast(TsVec *v, TsTileStmt *s, int *level) {
   if (*level <= p->homed) *level = p->homed + 1;
 }
 
+/* What a product can read where it is: a constant, or memory that nothing of the stretch
+ * writes. */
+static bool in_place(const TsVec *v, TsTileVal x) {
+  const TsTileStmt *s = x->stmt;
+  if (!s || x->type.rank != 2) return false;
+  if (s->op == TS_TILE_const) return true;
+  if (s->op != TS_TILE_load || ts_tile_attr(s, "edge")->i) return false;
+  for (int i = 0; i < v->nstmt; i++) {
+    const TsTileStmt *o = v->stmt[i];
+    bool writes = o->op == TS_TILE_store || o->op == TS_TILE_scatter;
+    if (writes && o->in[0] == s->in[0]) return false;
+  }
+  return true;
+}
+
 /* Products read memory. Sums that nobody else wants are renewed in place. */
 static int product_level(TsVec *v, TsTileStmt *s, int level) {
   VecVal *out = ts_tile_vec_of(v, s->out[0]), *acc = ts_tile_vec_of(v, s->in[2]);
   for (int i = 0; i < 3; i++) {
-    if (!here(v, s->in[i])) continue;
+    if (!here(v, s->in[i]) || in_place(v, s->in[i])) continue;
     force_home(v, s->in[i]);
     int homed = ts_tile_vec_of(v, s->in[i])->homed;
     if (level <= homed) level = homed + 1;

@@ -173,7 +173,7 @@ static void lanes_loop(TsVec *v, Run *r, TsTileVal base, int64_t from, int64_t t
 static int steps_of(const Run *r) {
   for (int i = 0; i < r->nfold; i++)
     if (r->fold[i].kind == VEC_ARG) return 1;
-  return r->edge || r->p->cost > 40 ? 1 : r->p->cost > 12 ? 2 : 4;
+  return r->edge || r->p->wide > 1 || r->p->cost > 40 ? 1 : r->p->cost > 12 ? 2 : 4;
 }
 
 /* The lanes by halves, down to a few vectors in registers. */
@@ -316,10 +316,10 @@ static void plan_run(TsVec *v, Run *r, VecPass *p, bool edge) {
     VecFold *f = &r->fold[i];
     f->copies = tree(f) ? r->chunk / w : r->chunk / w < 2 || r->nfold > 1 ? 1 : 2;
     if (f->copies > vectors) f->copies = (int)vectors;
-    registers += f->copies * f->parts;
+    registers += f->copies * f->parts * p->wide;
   }
   if (vectors > r->chunk / w) vectors = r->chunk / w;
-  r->memory = any_tree(r) && (edge || vectors * p->cost > REGISTER_ROWS ||
+  r->memory = any_tree(r) && (edge || vectors * p->cost * p->wide > REGISTER_ROWS ||
                               (n >= r->chunk && registers > v->target->registers - 6) ||
                               vectors > VEC_MAX_ACC);
   for (int i = 0; i < r->nfold; i++) {
@@ -423,7 +423,7 @@ void ts_tile_vec_reduce(TsVec *v, VecPass *p) {
   ts_tile_vec_open(v, &nest, &p->space, last);
   v->at.lanes = v->at.live = p->lanes;
   ts_tile_vec_hoist(v, p);
-  TsTileVal inside = ts_tile_vec_inside(v, p->nroot, p->root, n, true);
+  TsTileVal inside = ts_tile_vec_inside(v, p->nroot, p->root, n);
   if (inside)
     run_either(v, p, n, inside, out);
   else

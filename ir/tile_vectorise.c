@@ -327,9 +327,14 @@ static void release(TsVec *v) {
  * different parameters does not overlap, but for equal positions of rows that are written after
  * they are read. */
 TsTile *ts_tile_vectorise(const TsTile *k, const TsTarget *target, TsError *err) {
-  TsVec v = {.from = k, .target = target, .err = err, .segment = -1};
-  if (target->vector_bytes < 8)
-    return ts_error_set(err, TS_ERR_argument, "%s has no vectors", target->name), NULL;
+  TsTarget narrow = *target;
+  TsVec v = {.from = k, .target = &narrow, .err = err, .segment = -1};
+  if (k->vector) narrow.vector_bytes = k->vector;
+  if (narrow.vector_bytes < 8 || narrow.vector_bytes > target->vector_bytes ||
+      (narrow.vector_bytes & (narrow.vector_bytes - 1)))
+    return ts_error_set(err, TS_ERR_argument, "%s has no vectors of %d bytes", target->name,
+                        narrow.vector_bytes),
+           NULL;
   v.k = ts_tile_copy_head(k);
   v.val = ts_arena_alloc(&v.arena, sizeof *v.val * (size_t)(k->nvalue + 1));
   v.at.vec = -1;

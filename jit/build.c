@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "ir/tile_product.h"
+#include "ir/tile_copy.h"
 #include "jit/compile.h"
+#include "jit/tune.h"
 #include "jit/unit.h"
 
 enum { KERNEL_USEC = 4000 }; /* what a compilation takes, about */
@@ -16,22 +19,44 @@ static double now_msec(void) {
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-bool ts_build_worth(const TsGroup *g) { return g->kind != TS_GROUP_vm && g->nnode > 1; }
+/* Attention alone is as fast on the VM; what is won is a copy of its result. */
+bool ts_build_worth(const TsGroup *g) {
+  if (g->kind == TS_GROUP_attention) return g->turned;
+  return g->kind == TS_GROUP_matmul || (g->kind != TS_GROUP_vm && g->nnode > 1);
+}
 
-int ts_build_tile(const TsBuildJob *b, const TsGroup *group, TsSchedKernel *out, TsError *err) {
-  return ts_sched_lower(b->fusion.sched, group, ts_layouts_of, b->layouts, out, err);
+int ts_build_tile(const TsBuildJob *b, const TsFusion *u, const TsGroup *group,
+                  TsSchedKernel *out, TsError *err) {
+  TsLayouts *l = ts_build_layouts(b, u->g);
+  return ts_sched_lower(u->sched, group, ts_layouts_of, l, out, err);
+}
+
+TsLayouts *ts_build_layouts(const TsBuildJob *b, const TsGraph *g) {
+  TsLayouts *l = b->layouts;
+  while (l->g != g) l = l->next;
+  return l;
 }
 
 /* The pipeline below the schedule. */
-static TsKernel *compile(const TsBuildJob *b, const TsTile *block, TsError *err) {
-  const TsTarget *t = &b->target->tile;
-  if (ts_tile_check(block, t, err)) return NULL;
-  TsTile *vectors = ts_tile_vectorise(block, t, err);
-  TsTile *k = vectors ? ts_tile_expand(vectors, err) : NULL;
-  TsKernel *kernel =
-      k && !ts_tile_check(k, t, err) ? ts_kernel_compile(k, b->target, err) : NULL;
+static TsTile *to_vectors(const TsTile *k, const TsTarget *t, TsError *err) {
+  return ts_tile_is_product(k) ? ts_tile_product(k, t, err) : ts_tile_vectorise(k, t, err);
+}
+
+TsTile *ts_build_explicit(const TsTile *k, const TsJitTarget *t, bool rows, TsError *err) {
+  if (ts_tile_check(k, &t->tile, err)) return NULL;
+  TsTile *vectors = k->form == TS_FORM_block ? to_vectors(k, &t->tile, err) : NULL;
+  if (k->form == TS_FORM_block && (!vectors || rows)) return vectors;
+  TsTile *plain = ts_tile_expand(vectors ? vectors : k, err);
   ts_tile_free(vectors);
-  ts_tile_free(k);
+  if (!plain || !ts_tile_check(plain, &t->tile, err)) return plain;
+  ts_tile_free(plain);
+  return NULL;
+}
+
+TsKernel *ts_build_compile(const TsTile *k, const TsJitTarget *t, TsError *err) {
+  TsTile *plain = ts_build_explicit(k, t, false, err);
+  TsKernel *kernel = plain ? ts_kernel_compile(plain, t, err) : NULL;
+  ts_tile_free(plain);
   return kernel;
 }
 
@@ -42,61 +67,157 @@ static void refuse(TsBuildJob *b, const TsGroup *g, TsError *err) {
   ts_error_clear(err);
 }
 
-static TsVal *keep_values(TsBuildJob *b, const TsSchedKernel *k) {
-  TsSched *s = (TsSched *)(uintptr_t)b->fusion.sched;
-  return ts_arena_copy(&s->arena, k->value, sizeof k->value);
+/* What the group is, for the text of bytecode. */
+static const char *label(TsArena *a, const TsGroup *g) {
+  TsText what = {0}, where = {0};
+  ts_sched_what(g, &what);
+  ts_sched_where(g, &where);
+  if (where.len) ts_text_format(&what, " at %s", where.at);
+  const char *s = what.at ? ts_arena_text(a, what.at) : NULL;
+  ts_text_free(&what);
+  ts_text_free(&where);
+  return s;
 }
 
-static void build_group(TsBuildJob *b, const TsGroup *g) {
-  TsError err = {0};
+/* A group on its way: its kernel is on disk, or must be compiled. */
+typedef struct Work {
+  TsFusion *f;
+  const TsGroup *g;
   TsSchedKernel k;
-  if (ts_build_tile(b, g, &k, &err)) return refuse(b, g, &err);
-  TsFusedGroup *u = &b->fusion.of[g->index];
-  TsKernel *kernel = compile(b, k.tile, &err);
-  if (!kernel) {
-    refuse(b, g, &err);
-  } else {
-    u->group = g;
-    u->value = keep_values(b, &k);
-    b->ncached += kernel->cached;
-    if (u->value) u->fused = ts_unit_new(kernel, k.tile, &k, b->layouts);
-    if (!u->fused) ts_kernel_free(kernel);
-    b->nkernel++;
-    b->nnode += g->nnode;
+  TsTile *plain; /* what is compiled, or interpreted */
+  TsKernel *kernel;
+} Work;
+
+static void prepare(TsBuildJob *b, Work *w) {
+  TsError err = {0};
+  if (ts_build_tile(b, w->f, w->g, &w->k, &err)) {
+    w->k.tile = NULL;
+    return refuse(b, w->g, &err);
   }
-  ts_tile_free(k.tile);
+  w->plain = b->how == TS_BUILD_block ? ts_tile_copy(w->k.tile, NULL, NULL, &err)
+                                      : ts_build_explicit(w->k.tile, b->target, false, &err);
+  if (!w->plain) return refuse(b, w->g, &err);
+  if (b->how != TS_BUILD_compiled) return;
+  w->kernel = ts_kernel_find(w->plain, b->target);
 }
 
-static double cost_msec(const TsSched *s) {
+/* The kernel as an instruction, which takes over what it calls. */
+static TsFused *unit(TsBuildJob *b, Work *w, TsError *err) {
+  TsLayouts *l = ts_build_layouts(b, w->f->g);
+  bool interpreted = b->how != TS_BUILD_compiled;
+  TsFused *f = interpreted ? ts_unit_interpreted(w->plain, &w->k, l) : ts_unit_new(w->kernel, &w->k, l);
+  if (!f) ts_error_set(err, TS_ERR_memory, "out of memory");
+  else if (interpreted) w->plain = NULL;
+  else w->kernel = NULL;
+  return f;
+}
+
+static void finish(TsBuildJob *b, Work *w) {
+  TsError err = {0};
+  TsArena *arena = &((TsSched *)(uintptr_t)w->f->sched)->arena;
+  TsFusedGroup *u = &w->f->of[w->g->index];
+  if (!w->plain) return;
+  bool compile = b->how == TS_BUILD_compiled && !w->kernel;
+  if (compile && !(w->kernel = ts_kernel_compile(w->plain, b->target, &err)))
+    return refuse(b, w->g, &err);
+  bool cached = w->kernel && w->kernel->cached;
+  u->group = w->g;
+  u->value = ts_arena_copy(arena, w->k.value, sizeof w->k.value);
+  if (u->value) u->fused = unit(b, w, &err);
+  if (!u->fused) return refuse(b, w->g, &err);
+  b->ncached += cached;
+  u->fused->what = label(arena, w->g);
+  b->nkernel++;
+  b->nnode += w->g->nnode;
+}
+
+static void drop(Work *w) {
+  ts_tile_free(w->k.tile);
+  ts_tile_free(w->plain);
+  ts_kernel_free(w->kernel);
+}
+
+static Work *find_work(TsBuildJob *b, int *count) {
   int n = 0;
-  for (int i = 0; i < s->ngroup; i++) n += ts_build_worth(s->group[i]);
-  return n * (KERNEL_USEC / 1000.0);
+  for (TsFusion *f = &b->fusion; f; f = f->next) n += f->sched->ngroup;
+  Work *work = calloc((size_t)n + 1, sizeof *work);
+  n = 0;
+  for (TsFusion *f = &b->fusion; f && work; f = f->next)
+    for (int i = 0; i < f->sched->ngroup; i++)
+      if (ts_build_worth(f->sched->group[i]))
+        work[n++] = (Work){.f = f, .g = f->sched->group[i]};
+  *count = n;
+  return work;
+}
+
+/* Results that are turned lie so for every kernel that reads them, and row-major where they are
+ * looked at the other way round. */
+static int turn_layouts(const TsBuildJob *b, const TsSched *s) {
+  TsLayouts *l = ts_build_layouts(b, s->g);
+  for (int i = 0; i < s->ngroup; i++) {
+    const TsGroup *g = s->group[i];
+    if (!g->turned || !ts_build_worth(g)) continue;
+    if (ts_layouts_turn(l, s->g, &g->node[0]->out[0])) return -1;
+  }
+  return 0;
+}
+
+static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) {
+  TsSched *s = ts_sched_new(g, b->target ? &b->target->tile : NULL, b->threads, err);
+  if (!s) return -1;
+  f->g = g;
+  f->sched = s;
+  f->of = ts_arena_alloc(&s->arena, sizeof *f->of * ((size_t)s->ngroup + 1));
+  if (!f->of || turn_layouts(b, s)) return ts_error_set(err, TS_ERR_memory, "out of memory");
+  return ts_sched_check(s, err);
+}
+
+int ts_build_schedule(TsBuildJob *b, TsError *err) {
+  TsFusion *f = &b->fusion;
+  for (TsLayouts *l = b->layouts; l; l = l->next) {
+    if (l != b->layouts && !(f = f->next = calloc(1, sizeof *f)))
+      return ts_error_set(err, TS_ERR_memory, "out of memory");
+    if (schedule(b, f, l->g, err)) return -1;
+  }
+  if (b->tuner) ts_tune_apply(b->tuner, b);
+  return 0;
 }
 
 int ts_build_run(TsBuildJob *b, TsError *err) {
-  double start = now_msec();
-  TsSched *s = ts_sched_new(b->g, &b->target->tile, b->threads, err);
-  if (!s) return -1;
-  b->fusion.sched = s;
-  b->fusion.of = ts_arena_alloc(&s->arena, sizeof *b->fusion.of * ((size_t)s->ngroup + 1));
-  if (!b->fusion.of) return ts_error_set(err, TS_ERR_memory, "out of memory");
-  if (ts_sched_check(s, err)) return -1;
-  /* At worst as much again as was spent: then nobody loses more than a factor. */
-  double cost = cost_msec(s) / 2;
-  if (cost > b->spent_msec) {
-    b->need_msec = cost;
-    return 0;
+  double start = now_msec(), cost = 0;
+  int n = 0;
+  if (!b->fusion.sched && ts_build_schedule(b, err)) return -1;
+  Work *work = find_work(b, &n);
+  if (!work) return ts_error_set(err, TS_ERR_memory, "out of memory");
+  for (int i = 0; i < n; i++) {
+    prepare(b, &work[i]);
+    if (work[i].plain && !work[i].kernel && b->how == TS_BUILD_compiled) cost += KERNEL_USEC / 1000.0;
   }
-  for (int i = 0; i < s->ngroup; i++)
-    if (ts_build_worth(s->group[i])) build_group(b, s->group[i]);
+  /* At worst half as much again as was spent: then nobody loses more than that. */
+  if (cost / 2 > b->spent_msec)
+    b->need_msec = cost / 2;
+  else
+    for (int i = 0; i < n; i++) finish(b, &work[i]);
+  for (int i = 0; i < n; i++) drop(&work[i]);
+  free(work);
   b->msec = now_msec() - start;
   return 0;
 }
 
-void ts_build_free(TsBuildJob *b) {
-  TsSched *s = (TsSched *)(uintptr_t)b->fusion.sched;
-  for (int i = 0; b->fusion.of && i < s->ngroup; i++) ts_fused_unref(b->fusion.of[i].fused);
+/* What was made of one function, but not f itself. */
+static void free_fusion(TsFusion *f) {
+  TsSched *s = (TsSched *)(uintptr_t)f->sched;
+  for (int i = 0; f->of && i < s->ngroup; i++) ts_fused_unref(f->of[i].fused);
   ts_sched_free(s);
+}
+
+void ts_build_free(TsBuildJob *b) {
+  for (TsFusion *f = b->fusion.next, *next; f; f = next) {
+    next = f->next;
+    free_fusion(f);
+    free(f);
+  }
+  free_fusion(&b->fusion);
   ts_layouts_free(b->layouts);
   ts_text_free(&b->why);
   *b = (TsBuildJob){.g = NULL};

@@ -2,15 +2,22 @@
 #ifndef TS_JIT_BUILD_H
 #define TS_JIT_BUILD_H
 
-#include "jit/target.h"
+#include "jit/kernel.h"
 #include "vm/fused.h"
+
+struct TsTuner;
+
+/* How groups run: compiled, or, for tests, by the interpreter of Tile IR in one of its forms. */
+typedef enum TsBuildHow { TS_BUILD_compiled, TS_BUILD_block, TS_BUILD_explicit } TsBuildHow;
 
 typedef struct TsBuildJob {
   /* given */
+  TsBuildHow how;
   const TsGraph *g;
   TsLayouts *layouts;
-  const TsJitTarget *target;
+  const TsJitTarget *target; /* NULL: only schedules are made */
   int threads;
+  struct TsTuner *tuner; /* that knows the groups' choices, or NULL */
   double spent_msec; /* by the function so far: a compilation may cost as much */
   /* made */
   TsFusion fusion; /* its schedule and kernels are the caller's */
@@ -24,8 +31,21 @@ typedef struct TsBuildJob {
 int ts_build_run(TsBuildJob *b, TsError *err);
 void ts_build_free(TsBuildJob *b);
 
-/* The kernel of a group in block form. */
-int ts_build_tile(const TsBuildJob *b, const TsGroup *group, TsSchedKernel *out, TsError *err);
+/* The first step of it: schedules of the function and of those inside. */
+int ts_build_schedule(TsBuildJob *b, TsError *err);
+/* The kernel of a group of u in block form; of that, the explicit form that is compiled. */
+int ts_build_tile(const TsBuildJob *b, const TsFusion *u, const TsGroup *group,
+                  TsSchedKernel *out, TsError *err);
+TsLayouts *ts_build_layouts(const TsBuildJob *b, const TsGraph *g);
+
+/* What became of the groups, for people. Levels as in ts_jit_text, but for bytecode; "tiles",
+ * a line for each kernel; "groups", a line for each group with the reason why the VM runs it. */
+int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError *err);
+
+/* The pipeline below the schedule: block form (or explicit form already) to explicit form, with
+ * its pointwise rows expanded unless `rows`. NULL with the error. */
+TsTile *ts_build_explicit(const TsTile *k, const TsJitTarget *t, bool rows, TsError *err);
+TsKernel *ts_build_compile(const TsTile *k, const TsJitTarget *t, TsError *err);
 
 /* Whether a group is worth a kernel: the VM's own kernels of single operators are as good. */
 bool ts_build_worth(const TsGroup *g);

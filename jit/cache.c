@@ -1,4 +1,4 @@
-/* Entries are files <key in hex>.o with a head that says how long they are and what their hash
+/* Entries are files <key in hex>.o, or .t for text; the former with a head that says how long they are and what their hash
  * is. The time of last change is that of last use, to the hour. */
 #include "jit/cache.h"
 
@@ -65,11 +65,11 @@ void ts_cache_open(TsCache *c) {
   ts_cache_open_at(c, n > 0 && n < (int)sizeof path ? path : NULL, usual_limit);
 }
 
-static void path_of(const TsCache *c, const uint8_t *key, char path[600]) {
+static void path_of(const TsCache *c, const uint8_t *key, char kind, char path[600]) {
   int n = snprintf(path, 600, "%s/", c->folder);
   for (int i = 0; i < TS_CACHE_KEY; i++)
     n += snprintf(path + n, 600 - (size_t)n, "%02x", key[i]);
-  snprintf(path + n, 600 - (size_t)n, ".o");
+  snprintf(path + n, 600 - (size_t)n, ".%c", kind);
 }
 
 /* ---- reading */
@@ -107,7 +107,7 @@ static void *read_entry(int fd, size_t *nbytes) {
 void *ts_cache_read(TsCache *c, const uint8_t key[TS_CACHE_KEY], size_t *nbytes) {
   char path[600];
   if (!*c->folder) return NULL;
-  path_of(c, key, path);
+  path_of(c, key, 'o', path);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NULL;
   void *data = read_entry(fd, nbytes);
@@ -126,7 +126,9 @@ static bool write_all(int fd, const void *from, size_t n) {
   return true;
 }
 
-static bool write_entry(TsCache *c, const char *path, const void *data, size_t nbytes) {
+/* h NULL: without a head. */
+static bool write_file(TsCache *c, const char *path, const Head *h, const void *data,
+                       size_t nbytes) {
   char temporary[600];
   snprintf(temporary, sizeof temporary, "%s/new-XXXXXX", c->folder);
   int fd = mkostemp(temporary, O_CLOEXEC);
@@ -136,13 +138,17 @@ static bool write_entry(TsCache *c, const char *path, const void *data, size_t n
     fd = mkostemp(temporary, O_CLOEXEC);
   }
   if (fd < 0) return false;
-  Head h = {.version = VERSION, .nbytes = nbytes};
-  memcpy(h.magic, magic, 8);
-  hash_of(data, nbytes, h.hash);
-  bool good = write_all(fd, &h, sizeof h) && write_all(fd, data, nbytes);
+  bool good = (!h || write_all(fd, h, sizeof *h)) && write_all(fd, data, nbytes);
   good = !close(fd) && good && !rename(temporary, path);
   if (!good) unlink(temporary);
   return good;
+}
+
+static bool write_entry(TsCache *c, const char *path, const void *data, size_t nbytes) {
+  Head h = {.version = VERSION, .nbytes = nbytes};
+  memcpy(h.magic, magic, 8);
+  hash_of(data, nbytes, h.hash);
+  return write_file(c, path, &h, data, nbytes);
 }
 
 void ts_cache_write(TsCache *c, const uint8_t key[TS_CACHE_KEY], const void *data,
@@ -150,10 +156,51 @@ void ts_cache_write(TsCache *c, const uint8_t key[TS_CACHE_KEY], const void *dat
   char path[600];
   int64_t all = (int64_t)(sizeof(Head) + nbytes);
   if (!*c->folder || all > largest || all > c->limit) return;
-  path_of(c, key, path);
+  path_of(c, key, 'o', path);
   if (!write_entry(c, path, data, nbytes)) return;
   c->unseen += all;
   if (c->unseen > c->limit / 64) ts_cache_trim(c);
+}
+
+/* ---- text */
+enum { LONGEST_TEXT = 65536 };
+
+char *ts_cache_read_text(TsCache *c, const uint8_t key[TS_CACHE_KEY], size_t *nbytes) {
+  char path[600], *text = NULL;
+  struct stat st;
+  if (!*c->folder) return NULL;
+  path_of(c, key, 't', path);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return NULL;
+  if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size <= LONGEST_TEXT)
+    text = calloc(1, (size_t)st.st_size + 1);
+  if (text && !read_all(fd, text, *nbytes = (size_t)st.st_size)) {
+    free(text);
+    text = NULL;
+  }
+  if (text && time(NULL) - st.st_mtime > HOUR) futimens(fd, NULL);
+  close(fd);
+  return text;
+}
+
+void ts_cache_write_text(TsCache *c, const uint8_t key[TS_CACHE_KEY], const char *text,
+                         size_t nbytes) {
+  char path[600];
+  if (!*c->folder || nbytes > LONGEST_TEXT) return;
+  path_of(c, key, 't', path);
+  write_file(c, path, NULL, text, nbytes);
+}
+
+void ts_cache_clear_texts(TsCache *c) {
+  DIR *dir = *c->folder ? opendir(c->folder) : NULL;
+  if (!dir) return;
+  for (struct dirent *d; (d = readdir(dir));) {
+    size_t len = strlen(d->d_name);
+    if (len == NAME && strspn(d->d_name, "0123456789abcdef") == len - 2 &&
+        !strcmp(d->d_name + len - 2, ".t"))
+      unlinkat(dirfd(dir), d->d_name, 0);
+  }
+  closedir(dir);
 }
 
 /* ---- the bound */
@@ -184,7 +231,8 @@ static Entry *list_entries(DIR *dir, size_t *n, int64_t *total) {
     if (fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
       continue;
     drop_stale(dirfd(dir), d->d_name, &st);
-    if (len != NAME || strcmp(d->d_name + len - 2, ".o")) continue;
+    if (len != NAME || (strcmp(d->d_name + len - 2, ".o") && strcmp(d->d_name + len - 2, ".t")))
+      continue;
     if (*n == cap) {
       Entry *more = realloc(list, (cap = cap ? 2 * cap : 64) * sizeof *list);
       if (!more) break;

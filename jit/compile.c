@@ -44,7 +44,8 @@ static int from_llvm(TsKernel *kernel, const TsTile *k, const TsJitTarget *t,
   return failed;
 }
 
-TsKernel *ts_kernel_compile(const TsTile *k, const TsJitTarget *t, TsError *err) {
+/* From disk, or by LLVM if `compile`. */
+static TsKernel *kernel_of(const TsTile *k, const TsJitTarget *t, bool compile, TsError *err) {
   uint8_t key[TS_CACHE_KEY];
   char salt[64];
   TsKernel *kernel = calloc(1, sizeof *kernel);
@@ -52,9 +53,18 @@ TsKernel *ts_kernel_compile(const TsTile *k, const TsJitTarget *t, TsError *err)
   pthread_once(&cache.once, open_cache);
   snprintf(salt, sizeof salt, "emitter %d llvm %s", EMITTER, ts_llvm_version());
   ts_kernel_key(k, t, salt, key);
-  if (!ts_kernel_outline(kernel, k, t, err) &&
-      (from_disk(kernel, key) || !from_llvm(kernel, k, t, key, err)))
-    return kernel;
+  bool made = !ts_kernel_outline(kernel, k, t, err) && from_disk(kernel, key);
+  if (!made && compile) made = !ts_kernel_outline(kernel, k, t, err) && !from_llvm(kernel, k, t, key, err);
+  if (made) return kernel;
   ts_kernel_free(kernel);
   return NULL;
+}
+
+TsKernel *ts_kernel_compile(const TsTile *k, const TsJitTarget *t, TsError *err) {
+  return kernel_of(k, t, true, err);
+}
+
+TsKernel *ts_kernel_find(const TsTile *k, const TsJitTarget *t) {
+  TsError ignored = {0};
+  return kernel_of(k, t, false, &ignored);
 }

@@ -8,4 +8,7 @@
  * the program goes on without the kernel. */
 TsKernel *ts_kernel_compile(const TsTile *k, const TsJitTarget *t, TsError *err);
 
+/* The same from the disk cache alone: NULL where it is not there. */
+TsKernel *ts_kernel_find(const TsTile *k, const TsJitTarget *t);
+
 #endif

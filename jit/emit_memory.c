@@ -267,12 +267,26 @@ static void store_through(TsEmit *e, const Access *a, int r, V x) {
   move_inside(e, a, row_pointer(e, a, r), a->stride, place, one, row_until(e, a, r));
 }
 
+/* One by one: processors need longer for a gather of as many elements. */
+static V load_each(TsEmit *e, const Access *a, V at) {
+  LLVMTypeRef t = stored(e, a->d, 0);
+  V x = LLVMGetPoison(stored(e, a->d, a->lanes));
+  for (int i = 0; i < a->lanes; i++) {
+    V by = LLVMBuildNSWMul(e->b, a->stride, ts_emit_i64(e, i), "");
+    V one = LLVMBuildLoad2(e->b, t, moved(e, a, at, by), "");
+    LLVMSetAlignment(one, ts_dtypes[a->d].nbytes);
+    x = LLVMBuildInsertElement(e->b, x, one, ts_emit_int(e, ts_emit_int_type(e, 32, 0), i), "");
+  }
+  return x;
+}
+
 static V load_row(TsEmit *e, const TsTileStmt *s, const Access *a, int r) {
   int align = ts_dtypes[a->d].nbytes;
   LLVMTypeRef t = stored(e, a->d, a->lanes);
   if (a->edge && !has_masks(e, a->d)) return load_through(e, s, a, r);
   V at = row_pointer(e, a, r), mask = a->edge ? row_mask(e, a, r) : all_lanes(e, a->lanes);
   V fill = a->edge ? fill_of(e, s, a->d, a->lanes) : LLVMGetPoison(t);
+  if (!is_one(a->stride) && !a->edge && a->lanes > 1 && a->lanes <= 16) return load_each(e, a, at);
   if (!is_one(a->stride))
     return masked(e, "llvm.masked.gather", align, t, apart(e, a, at), mask, fill, NULL);
   if (a->edge) return masked(e, "llvm.masked.load", align, t, at, mask, fill, NULL);
@@ -355,8 +369,27 @@ static void stream_store(TsEmit *e, const Access *a, V x, V at) {
   e->streamed = true;
 }
 
+/* How many elements of a row at an edge are inside, where that is known now; else -1. */
+static int64_t known_until(TsEmit *e, const Access *a, int r) {
+  if (!a->edge || !is_one(a->stride) || !is_zero(a->from)) return -1;
+  V until = row_until(e, a, r);
+  return LLVMIsAConstantInt(until) ? LLVMConstIntGetSExtValue(until) : -1;
+}
+
+/* Masked stores cost a score of cycles (Zen 4), and LLVM 22 writes 4 bytes for a masked store of
+ * one constant lane of 2 bytes that come from a narrowing: a shorter vector has neither. */
+static bool store_known(TsEmit *e, const Access *a, int r, V x) {
+  int64_t n = known_until(e, a, r);
+  if (n < 0) return false;
+  if (!n) return true;
+  V some = n < a->lanes ? ts_emit_span(e, x, 0, (int)n) : x;
+  plain_store(e, some, row_pointer(e, a, r), ts_dtypes[a->d].nbytes);
+  return true;
+}
+
 static void store_row(TsEmit *e, const Access *a, int r, V x) {
   int align = ts_dtypes[a->d].nbytes;
+  if (store_known(e, a, r, x)) return;
   if (a->edge && !has_masks(e, a->d)) {
     store_through(e, a, r, x);
     return;

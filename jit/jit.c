@@ -19,6 +19,7 @@
 #include "jit/llvm.h"
 #include "jit/queue.h"
 #include "jit/trace.h"
+#include "jit/tune.h"
 #include "jit/unit.h"
 #include "vm/lower.h"
 
@@ -39,6 +40,7 @@ typedef struct Job {
   TsError err;
   int failed;
   TsJitFunction *f; /* NULL: the function is gone */
+  atomic_bool cancel; /* of a job of the tuner */
   struct Job *next; /* of all jobs under way */
 } Job;
 
@@ -53,17 +55,20 @@ struct TsJitFunction {
   int64_t start;              /* of the call that runs */
   int64_t best[2];            /* shortest call at tier 0, with kernels */
   int trial;                  /* calls of it so far */
-  Job *job;
+  Job *job, *tuning; /* the latter while it is live */
   TsBuildJob build;           /* live: whose kernels run */
   TsCode *code;
   TsFrame *frame;
+  char told[400]; /* what was last said of it */
 };
 
 struct TsJit {
   TsContext *c;
-  TsQueue *queue;
+  TsQueue *queue, *tunes;
+  TsTuner *tuner;
   const TsJitTarget *target; /* NULL: nothing can be compiled */
   bool on, verbose, eager;
+  TsBuildHow how;
   TsJitFunction *first;
   TsTracer *tracer;
   Job *jobs;
@@ -84,17 +89,17 @@ static const char *where(const TsGraph *g) {
   return "";
 }
 
-static void say(TsJit *j, const TsGraph *g, const char *what, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-static void say(TsJit *j, const TsGraph *g, const char *what, const char *format, ...) {
-  if (!j->verbose) return;
+static void say(TsJitFunction *f, const char *what, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void say(TsJitFunction *f, const char *what, const char *format, ...) {
   va_list ap;
-  char why[400];
+  int n = snprintf(f->told, sizeof f->told, "%s: ", what);
   va_start(ap, format);
-  vsnprintf(why, sizeof why, format, ap);
+  vsnprintf(f->told + n, sizeof f->told - (size_t)n, format, ap);
   va_end(ap);
-  const char *at = where(g);
-  fprintf(stderr, "[jit %s %s%s%s: %s]\n", what, g->name, *at ? " " : "", at, why);
+  if (!f->jit->verbose) return;
+  const char *at = where(f->g);
+  fprintf(stderr, "[jit %s %s%s%s: %s]\n", what, f->g->name, *at ? " " : "", at, f->told + n);
 }
 
 /* Lines of text that belong to the message before. */
@@ -107,21 +112,32 @@ static void say_lines(TsJit *j, const char *text) {
 }
 
 /* ---- opening */
+/* The interpreter needs no code generator. */
+static void find_target(TsJit *j) {
+  bool generator = ts_llvm_present() || j->how != TS_BUILD_compiled;
+  j->target = generator ? ts_jit_target(j->c->k->isa) : NULL;
+  if (j->target && !j->target->triple && j->how == TS_BUILD_compiled) j->target = NULL;
+}
+
 TsJit *ts_jit_open(TsContext *c) {
   TsJit *j = calloc(1, sizeof *j);
   if (!j) return NULL;
   j->c = c;
   j->on = true;
-  j->target = ts_llvm_present() ? ts_jit_target(c->k->isa) : NULL;
-  if (j->target && !j->target->triple) j->target = NULL;
-  if ((j->queue = ts_queue_open()) && (j->tracer = ts_tracer_open(c, j))) return j;
-  if (j->queue) ts_queue_close(j->queue);
+  find_target(j);
+  j->queue = ts_queue_open();
+  j->tunes = ts_queue_open();
+  j->tuner = ts_tuner_open();
+  if (j->queue && j->tunes && j->tuner && (j->tracer = ts_tracer_open(c, j))) return j;
+  ts_queue_close(j->queue);
+  ts_queue_close(j->tunes);
+  ts_tuner_close(j->tuner);
   free(j);
   return NULL;
 }
 
 const char *ts_jit_absent(const TsJit *j) {
-  if (!ts_llvm_present()) return "it was built without LLVM";
+  if (!ts_llvm_present() && !j->target) return "it was built without LLVM";
   return j->target ? NULL : "there is no code generator for this processor";
 }
 
@@ -136,11 +152,20 @@ void ts_jit_verbose(TsJit *j, bool on) {
 }
 TsTracer *ts_jit_tracer(TsJit *j) { return j->tracer; }
 void ts_jit_eager(TsJit *j, bool on) { j->eager = on; }
+TsTuner *ts_jit_tuner(TsJit *j) { return j->tuner; }
 
 /* ---- jobs */
 static void run_job(TsQueueJob *base) {
   Job *job = (Job *)base;
   job->failed = ts_build_run(&job->build, &job->err);
+}
+
+/* Kernels are made anew only if one is another now; ts_build_run goes on from the schedule. */
+static void run_tuning(TsQueueJob *base) {
+  Job *job = (Job *)base;
+  job->failed = ts_build_schedule(&job->build, &job->err);
+  if (!job->failed && ts_tune_run(job->build.tuner, &job->build, true, &job->cancel))
+    job->failed = ts_build_run(&job->build, &job->err);
 }
 
 static void free_job(TsJit *j, Job *job) {
@@ -166,30 +191,60 @@ static void reap(TsJit *j) {
   }
 }
 
-static int begin(TsJitFunction *f) {
+static TsBuildJob build_of(TsJitFunction *f, double spent_msec) {
+  TsJit *j = f->jit;
+  return (TsBuildJob){.how = j->how,
+                      .g = f->g,
+                      .layouts = ts_layouts_new(j->c, f->g),
+                      .target = j->target,
+                      .threads = ts_cpu_threads(),
+                      .tuner = j->tuner,
+                      .spent_msec = spent_msec};
+}
+
+static Job *queue_job(TsJitFunction *f, TsQueue *queue, void (*run)(TsQueueJob *job),
+                      double spent_msec) {
   TsJit *j = f->jit;
   reap(j);
   Job *job = calloc(1, sizeof *job);
-  if (!job) return -1;
+  if (!job) return NULL;
   job->f = f;
-  job->base.run = run_job;
-  job->build = (TsBuildJob){.g = f->g,
-                            .layouts = ts_layouts_new(j->c, f->g),
-                            .target = j->target,
-                            .threads = ts_cpu_threads(),
-                            .spent_msec = j->eager ? 1e9 : (double)f->nsec / 1e6};
-  if (!job->build.layouts || ts_queue_add(j->queue, &job->base)) {
+  job->base.run = run;
+  job->build = build_of(f, spent_msec);
+  if (!job->build.layouts || ts_queue_add(queue, &job->base)) {
     ts_error_clear(&j->c->err);
     ts_layouts_free(job->build.layouts);
     free(job);
-    return -1;
+    return NULL;
   }
   ts_capture_ref((TsGraph *)(uintptr_t)f->g);
   job->next = j->jobs;
-  j->jobs = job;
-  f->job = job;
+  return j->jobs = job;
+}
+
+static int begin(TsJitFunction *f) {
+  TsJit *j = f->jit;
+  double spent = j->eager ? 1e9 : (double)f->nsec / 1e6;
+  if (!(f->job = queue_job(f, j->queue, run_job, spent))) return -1;
   f->state = QUEUED;
   return 0;
+}
+
+static void abandon_tuning(TsJitFunction *f) {
+  Job *job = f->tuning;
+  f->tuning = NULL;
+  if (!job) return;
+  job->f = NULL;
+  atomic_store(&job->cancel, true);
+  if (ts_queue_cancel(f->jit->tunes, &job->base)) free_job(f->jit, job);
+}
+
+static void abandon(TsJitFunction *f) {
+  abandon_tuning(f);
+  if (!f->job) return;
+  f->job->f = NULL;
+  if (ts_queue_cancel(f->jit->queue, &f->job->base)) free_job(f->jit, f->job);
+  f->job = NULL;
 }
 
 /* ---- states */
@@ -231,7 +286,7 @@ static void take_kernels(TsJitFunction *f, Job *job) {
   j->stats.failed += f->build.nfailed;
   j->stats.compile_msec += f->build.msec;
   if (f->build.nkernel && install(f)) {
-    say(j, f->g, "refused", "%s", j->c->err.message);
+    say(f, "refused", "%s", j->c->err.message);
     ts_error_clear(&j->c->err);
     cool(f, f->need_nsec * RAISE);
     return;
@@ -239,15 +294,51 @@ static void take_kernels(TsJitFunction *f, Job *job) {
   double msec = (double)(now_nsec() - start) / 1e6;
   if (msec > j->stats.install_msec_max) j->stats.install_msec_max = msec;
   if (!f->build.nkernel) {
-    say(j, f->g, "refused", "%s", f->build.nfailed ? "no group has a kernel" : "nothing to fuse");
+    say(f, "refused", "%s", f->build.nfailed ? "no group has a kernel" : "nothing to fuse");
     say_lines(j, f->build.why.at);
     drop_code(f);
     return cool(f, f->need_nsec * RAISE);
   }
-  say(j, f->g, "promoted", "%d kernel%s of %d operators, %d from disk, in %.1f ms and %.2f ms here",
+  say(f, "promoted", "%d kernel%s of %d operators, %d from disk, in %.1f ms and %.2f ms here",
       f->build.nkernel, f->build.nkernel > 1 ? "s" : "", f->build.nnode, f->build.ncached,
       f->build.msec, msec);
   say_lines(j, f->build.why.at);
+}
+
+static void tune_later(TsJitFunction *f) {
+  TsJit *j = f->jit;
+  if (f->state == LIVE && !f->tuning && j->how == TS_BUILD_compiled &&
+      ts_tuner_mode(j->tuner) == TS_TUNE_on)
+    f->tuning = queue_job(f, j->tunes, run_tuning, 1e9);
+}
+
+/* Better kernels take the place of those that run, like a promotion. */
+static void finish_tuning(TsJitFunction *f) {
+  Job *job = f->tuning;
+  f->tuning = NULL;
+  if (!job->failed && job->build.nkernel && f->state == LIVE) {
+    drop_code(f);
+    take_kernels(f, job);
+  }
+  free_job(f->jit, job);
+}
+
+int ts_jit_tune(TsJitFunction *f) {
+  TsJit *j = f->jit;
+  TsError *err = &j->c->err;
+  const char *absent = ts_jit_absent(j);
+  if (absent) return ts_error_set(err, TS_ERR_device, "nothing is compiled: %s", absent);
+  Job job = {.build = build_of(f, 1e9)};
+  int failed = !job.build.layouts || ts_build_schedule(&job.build, err);
+  if (!failed && (ts_tune_run(j->tuner, &job.build, false, NULL) || f->state != LIVE))
+    failed = ts_build_run(&job.build, err);
+  if (!failed && job.build.nkernel) {
+    abandon(f);
+    drop_code(f);
+    take_kernels(f, &job);
+  }
+  ts_build_free(&job.build);
+  return failed ? -1 : 0;
 }
 
 static void finish(TsJitFunction *f) {
@@ -255,13 +346,14 @@ static void finish(TsJitFunction *f) {
   TsJit *j = f->jit;
   f->job = NULL;
   if (job->failed) {
-    say(j, f->g, "refused", "%s", job->err.message);
+    say(f, "refused", "%s", job->err.message);
     cool(f, f->need_nsec * RAISE);
   } else if (job->build.need_msec > 0) {
     f->state = COLD; /* goes on counting */
     f->need_nsec = (int64_t)(job->build.need_msec * 1e6);
   } else {
     take_kernels(f, job);
+    tune_later(f);
   }
   free_job(j, job);
 }
@@ -277,7 +369,7 @@ static void judge(TsJitFunction *f) {
   if (f->trial != TRIAL || f->jit->eager || f->best[0] == INT64_MAX) return;
   f->trial++; /* once */
   if (f->best[1] <= f->best[0] + f->best[0] * SLOWER_PERCENT / 100) return;
-  say(f->jit, f->g, "returned", "%.1f us with kernels, %.1f us without",
+  say(f, "returned", "%.1f us with kernels, %.1f us without",
       (double)f->best[1] / 1e3, (double)f->best[0] / 1e3);
   drop_code(f);
   cool(f, f->need_nsec * RAISE);
@@ -293,13 +385,6 @@ TsJitFunction *ts_jit_function(TsJit *j, const TsGraph *g, const bool *donated) 
   j->first = f;
   j->stats.functions++;
   return f;
-}
-
-static void abandon(TsJitFunction *f) {
-  if (!f->job) return;
-  f->job->f = NULL;
-  if (ts_queue_cancel(f->jit->queue, &f->job->base)) free_job(f->jit, f->job);
-  f->job = NULL;
 }
 
 void ts_jit_function_free(TsJitFunction *f) {
@@ -318,6 +403,7 @@ TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own) {
   if (f->state == COLD && hot(f) && begin(f)) cool(f, f->need_nsec * RAISE);
   if (f->state == QUEUED && j->eager) ts_queue_wait(j->queue);
   if (f->state == QUEUED && is_done(f->job)) finish(f);
+  if (f->tuning && is_done(f->tuning)) finish_tuning(f);
   if (f->state == LIVE) judge(f);
   bool old = f->trial < TRIAL && f->trial % 2 && !j->eager;
   f->start = now_nsec();
@@ -337,15 +423,74 @@ void ts_jit_leave(TsJitFunction *f, const TsFrame *ran, bool failed) {
   f->nsec += nsec;
 }
 
+/* ---- text */
+static void tier_text(const TsJitFunction *f, TsText *t) {
+  bool live = f->state == LIVE;
+  ts_text_format(t, "// tier %d", live ? 1 : 0);
+  if (live)
+    ts_text_format(t, ": %d kernel%s of %d operators", f->build.nkernel,
+                   f->build.nkernel == 1 ? "" : "s", f->build.nnode);
+  else if (f->state == QUEUED)
+    ts_text_str(t, ": kernels are being compiled");
+  else
+    ts_text_format(t, ": %.3g ms spent, looked at after %.3g", (double)f->nsec / 1e6,
+                   (double)f->need_nsec / 1e6);
+  ts_text_char(t, '\n');
+}
+
+static void time_text(const char *what, int64_t nsec, TsText *t) {
+  if (nsec != INT64_MAX && nsec > 0)
+    ts_text_format(t, "// %s: %.4g us at best\n", what, (double)nsec / 1e3);
+}
+
+static int why_text(const TsJitFunction *f, const TsBuildJob *b, TsText *t, TsError *err) {
+  const char *absent = ts_jit_absent(f->jit);
+  tier_text(f, t);
+  if (absent) ts_text_format(t, "// nothing is compiled: %s\n", absent);
+  if (!f->jit->on) ts_text_str(t, "// tessera.jit is off\n");
+  if (*f->told) ts_text_format(t, "// %s\n", f->told);
+  time_text("at tier 0", f->best[0], t);
+  if (f->state == LIVE) time_text("with kernels", f->best[1], t);
+  return ts_build_text(b, "groups", t, err);
+}
+
+/* The build that runs, or one that was only scheduled. */
+static int text_of(TsJitFunction *f, const TsBuildJob *b, const char *level, TsText *text) {
+  TsError *err = &f->jit->c->err;
+  return strcmp(level, "why") ? ts_build_text(b, level, text, err) : why_text(f, b, text, err);
+}
+
+int ts_jit_text(TsJitFunction *f, const char *level, TsText *text) {
+  TsJit *j = f->jit;
+  if (f->state == QUEUED && is_done(f->job)) finish(f);
+  if (!strcmp(level, "bytecode")) {
+    if (f->state != LIVE) return 0;
+    ts_code_text(f->code, text);
+    tier_text(f, text);
+    return 0;
+  }
+  if (f->state == LIVE) return text_of(f, &f->build, level, text);
+  TsBuildJob b = build_of(f, 0);
+  int failed = !b.layouts || ts_build_schedule(&b, &j->c->err) || text_of(f, &b, level, text);
+  ts_build_free(&b);
+  return failed ? -1 : 0;
+}
+
+bool ts_jit_live(const TsJitFunction *f) { return f->state == LIVE; }
+
 /* ---- all of them */
 void ts_jit_wait(TsJit *j) {
   ts_queue_wait(j->queue);
   reap(j);
   for (TsJitFunction *f = j->first; f; f = f->next)
     if (f->state == QUEUED && is_done(f->job)) finish(f);
+  ts_queue_wait(j->tunes);
+  for (TsJitFunction *f = j->first; f; f = f->next)
+    if (f->tuning && is_done(f->tuning)) finish_tuning(f);
 }
 
 void ts_jit_flush(TsJit *j) {
+  find_target(j);
   ts_tracer_flush(j->tracer);
   for (TsJitFunction *f = j->first; f; f = f->next) {
     abandon(f);
@@ -353,6 +498,16 @@ void ts_jit_flush(TsJit *j) {
     cool(f, HOT_USEC * 1000LL);
   }
   reap(j);
+}
+
+int ts_jit_interpret(TsJit *j, const char *form) {
+  TsBuildHow how = !form ? TS_BUILD_compiled
+                   : !strcmp(form, "block") ? TS_BUILD_block
+                                            : TS_BUILD_explicit;
+  if (form && how == TS_BUILD_explicit && strcmp(form, "explicit")) return -1;
+  j->how = how;
+  ts_jit_flush(j);
+  return 0;
 }
 
 TsJitStats ts_jit_stats(const TsJit *j) {
@@ -364,8 +519,11 @@ TsJitStats ts_jit_stats(const TsJit *j) {
 void ts_jit_close(TsJit *j) {
   if (!j) return;
   ts_tracer_close(j->tracer);
+  ts_tuner_stop(j->tuner);
   while (j->first) ts_jit_function_free(j->first);
   ts_queue_close(j->queue);
+  ts_queue_close(j->tunes);
   while (j->jobs) free_job(j, j->jobs);
+  ts_tuner_close(j->tuner);
   free(j);
 }

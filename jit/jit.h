@@ -32,10 +32,14 @@ const char *ts_jit_absent(const TsJit *j);
 void ts_jit_verbose(TsJit *j, bool on);
 /* Everything hot is compiled at its first call, and waited for: for tests. */
 void ts_jit_eager(TsJit *j, bool on);
+/* The interpreter of Tile IR runs kernels instead of compiled code, in "block" or "explicit" form;
+ * NULL: compiled code again. Forgets all kernels. For tests. -1: there is no such form. */
+int ts_jit_interpret(TsJit *j, const char *form);
 struct TsTracer *ts_jit_tracer(TsJit *j); /* hot traces (jit/trace.h) */
+struct TsTuner *ts_jit_tuner(TsJit *j);   /* jit/tune.h */
 /* Until no job is under way. */
 void ts_jit_wait(TsJit *j);
-/* Forgets all compiled code; counting begins anew. */
+/* Forgets all compiled code; counting begins anew, for the instruction set of now. */
 void ts_jit_flush(TsJit *j);
 
 typedef struct TsJitStats {
@@ -54,7 +58,11 @@ TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own);
 void ts_jit_leave(TsJitFunction *f, const TsFrame *ran, bool failed);
 
 /* The text of a level, of the code that runs now or would run: "schedule", "tile" (block form),
- * "explicit", "llvm", "asm", "bytecode". -1 with the error. */
+ * "explicit", "llvm", "asm"; "bytecode": at tier 1 the code and what is in it; at tier 0
+ * nothing, the code is the caller's; "tiles": a line for each kernel; "why": what was decided. -1 with the error. */
 int ts_jit_text(TsJitFunction *f, const char *level, TsText *text);
+/* Measures the candidates of f's kernels now, in this thread, and runs the best from then on. */
+int ts_jit_tune(TsJitFunction *f);
+bool ts_jit_live(const TsJitFunction *f); /* kernels run */
 
 #endif

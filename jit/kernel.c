@@ -99,7 +99,7 @@ int ts_kernel_outline(TsKernel *kernel, const TsTile *k, const TsJitTarget *t, T
                         TS_KERNEL_PHASES, kernel->nphase);
   for (int i = 0; i < kernel->nphase; i++) {
     double each = cost(phase[i]->region[0]);
-    kernel->grain[i] = each > 16384 ? 1 : (int64_t)(16384 / each) + 1;
+    kernel->grain[i] = k->grain ? k->grain : each > 16384 ? 1 : (int64_t)(16384 / each) + 1;
   }
   return outline_memory(kernel, k, err);
 }

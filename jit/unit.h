@@ -7,8 +7,9 @@
 
 /* With one reference. Takes the kernel over; layouts say how its inputs lie. NULL: no memory,
  * and the kernel stays the caller's. */
-TsFused *ts_unit_new(TsKernel *kernel, const TsTile *tile, const TsSchedKernel *from,
-                     TsLayouts *layouts);
+TsFused *ts_unit_new(TsKernel *kernel, const TsSchedKernel *from, TsLayouts *layouts);
+/* The same for a kernel of either form that the interpreter runs. */
+TsFused *ts_unit_interpreted(TsTile *tile, const TsSchedKernel *from, TsLayouts *layouts);
 const TsKernel *ts_unit_kernel(const TsFused *f);
 
 #endif

@@ -24,6 +24,9 @@ int ts_lua_raise(lua_State *L);
 int ts_lua_fail(lua_State *L, TsErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* ts_tensor_to; without memory once more after a collection. */
+TsTensor *ts_lua_to(lua_State *L, TsTensor *x, int device);
+
 /* Calls op with the arguments on the stack, from `first` to the top, and pushes
  * its outputs; returns their number. Raises on errors. `into`: the in-place form,
  * the first argument receives the result. */
@@ -49,7 +52,12 @@ void ts_lua_open_files(lua_State *L);         /* mapping and writing files */
 void ts_lua_open_system(lua_State *L);        /* threads, memory, hash, isa, ... */
 void ts_lua_open_ir(lua_State *L);            /* the text of graphs */
 void ts_lua_open_jit(lua_State *L);           /* the tiers */
-void ts_lua_open_tile(lua_State *L);         /* kernels of Tile IR */
+void ts_lua_open_tile(lua_State *L);          /* kernels of Tile IR */
+void ts_lua_open_kernel(lua_State *L);        /* kernels that a program writes */
+
+/* A kernel that a program wrote, or NULL; sizes that a call gives, -1 of those it does not. */
+struct TsUserKernel *ts_lua_kernel(lua_State *L, int at);
+void ts_lua_kernel_sizes(lua_State *L, int at, int64_t *dim);
 
 /* Prints x for a terminal of `width` columns into text. */
 struct TsText;

@@ -400,7 +400,7 @@ static int run_into(Args *a) {
 
 static int move_outputs(Args *a, TsTensor **out, int nout) {
   for (int i = 0; i < nout && a->device >= 0; i++) {
-    TsTensor *t = ts_tensor_to(a->c, out[i], a->device);
+    TsTensor *t = ts_lua_to(a->L, out[i], a->device);
     if (!t) return -1;
     ts_tensor_unref(out[i]);
     out[i] = t;

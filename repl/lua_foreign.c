@@ -1,5 +1,5 @@
-/* Functions from outside in Lua: C functions by signature, and Lua functions as operators.
- * lib/lua/foreign.lua stands on it.
+/* Functions from outside in Lua: C functions by signature, Lua functions and kernels of Tile IR
+ * as operators. lib/lua/foreign.lua and kernel.lua stand on it.
  *
  * An operator's call has a TsCustom of its own, which knows the Lua functions of that call
  * (with the arguments that are no tensors) by a reference into the registry. */
@@ -9,6 +9,7 @@
 
 #include "ir/control.h"
 #include "ir/custom.h"
+#include "jit/user_kernel.h"
 #include "repl/lua_api.h"
 #include "vm/capture.h"
 #include "vm/control.h"
@@ -30,6 +31,8 @@ typedef struct Custom {
   TsCustom base;
   int functions; /* registry: {forward = f, adjoint = f} */
   Foreign *foreign; /* instead of forward */
+  TsUserKernel *kernel; /* likewise, with the sizes that the call gives */
+  int64_t size[TS_TILE_DIMS];
   bool eager;       /* it runs once, on the program's own tensors */
   double option[TS_FOREIGN_PARAMS];
   char name[];
@@ -53,6 +56,7 @@ static struct {
 static void release(TsCustom *base) {
   Custom *f = (Custom *)base;
   unref_foreign(f->foreign);
+  ts_user_kernel_unref(f->kernel);
   if (released.n == released.cap) {
     int cap = released.cap ? released.cap * 2 : 64;
     int *more = realloc(released.ref, sizeof *more * (size_t)cap);
@@ -162,6 +166,13 @@ static int run_foreign(TsCustom *base, TsContext *c, int nin, TsTensor *const *i
                        const TsMeta *const *type, TsTensor **out) {
   Custom *f = (Custom *)base;
   return ts_foreign_call(f->foreign->f, c, nin, in, f->option, nout, type, out);
+}
+
+static int run_kernel(TsCustom *base, TsContext *c, int nin, TsTensor *const *in, int nout,
+                      const TsMeta *const *type, TsTensor **out) {
+  Custom *f = (Custom *)base;
+  (void)nout, (void)type;
+  return ts_user_kernel_call(f->kernel, c, nin, in, f->size, out);
 }
 
 /* ---- adjoints in Lua: they build with symbols in the graph that is being differentiated */
@@ -384,13 +395,34 @@ static int foreign_infer(lua_State *L) {
   return 1;
 }
 
-/* custom(name, identity, {forward, adjoint}, foreign or nil, {options by parameter} or nil) */
+/* What the function calls: its own options, or sizes, stand at 5. */
+static int take_callee(lua_State *L, TsContext *c, Custom *f, Foreign *foreign,
+                       TsUserKernel *kernel) {
+  if (kernel) {
+    f->kernel = ts_user_kernel_ref(kernel);
+    ts_lua_kernel_sizes(L, 5, f->size);
+  }
+  if (!foreign) return 0;
+  f->foreign = foreign;
+  foreign->refs++;
+  for (int i = 0; i < TS_FOREIGN_PARAMS; i++) {
+    lua_rawgeti(L, 5, i + 1);
+    f->option[i] = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+  return ts_foreign_check(foreign->f, &c->err, f->option);
+}
+
+/* custom(name, identity, {forward, adjoint}, foreign, kernel or nil, {options by parameter} or
+ * {sizes} or nil) */
 static int custom(lua_State *L) {
   size_t len;
   const char *name = luaL_checklstring(L, 1, &len);
   TsContext *c = ts_lua_context(L);
   luaL_checktype(L, 3, LUA_TTABLE);
-  Foreign *foreign = lua_isnoneornil(L, 4) ? NULL : check_foreign(L, 4);
+  lua_settop(L, 5);
+  TsUserKernel *kernel = ts_lua_kernel(L, 4);
+  Foreign *foreign = kernel || lua_isnil(L, 4) ? NULL : check_foreign(L, 4);
   clear_released(L);
   Custom **box = lua_newuserdata(L, sizeof *box), *f = calloc(1, sizeof *f + len + 1);
   *box = NULL;
@@ -405,21 +437,13 @@ static int custom(lua_State *L) {
   luaL_getmetatable(L, CUSTOM);
   lua_setmetatable(L, -2);
   lua_getfield(L, 3, "forward");
-  f->base.run = foreign ? run_foreign : lua_isnil(L, -1) ? NULL : run_lua;
+  f->base.run = kernel ? run_kernel : foreign ? run_foreign : lua_isnil(L, -1) ? NULL : run_lua;
   lua_getfield(L, 3, "adjoint");
   f->base.adjoint = lua_isnil(L, -1) ? NULL : adjoint_lua;
   lua_pushvalue(L, 3);
   f->functions = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_pop(L, 2);
-  if (!foreign) return 1;
-  f->foreign = foreign;
-  foreign->refs++;
-  for (int i = 0; i < TS_FOREIGN_PARAMS; i++) {
-    lua_rawgeti(L, 5, i + 1);
-    f->option[i] = lua_tonumber(L, -1);
-    lua_pop(L, 1);
-  }
-  return ts_foreign_check(foreign->f, &c->err, f->option) ? ts_lua_raise(L) : 1;
+  return take_callee(L, c, f, foreign, kernel) ? ts_lua_raise(L) : 1;
 }
 
 static int collect_custom(lua_State *L) {

@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "devices/cpu_pool.h"
 #include "ir/graph_export.h"
-#include "ir/sched.h"
 #include "ir/symbolic.h"
 #include "jit/jit.h"
 #include "lib/text.h"
@@ -172,14 +170,28 @@ static int run(lua_State *L) {
   return code->nresult;
 }
 
-static int schedule_text(lua_State *L, Function *f, TsText *t) {
-  TsError *err = &ts_lua_context(L)->err;
-  TsSched *s = ts_sched_new(f->g, NULL, ts_cpu_threads(), err);
-  if (!s) return ts_lua_raise(L);
-  int illegal = ts_sched_check(s, err);
-  ts_sched_text(s, t);
-  ts_sched_free(s);
-  return illegal ? ts_lua_raise(L) : 0;
+/* f:tune(): measures the candidates of its kernels and runs the best from then on. */
+static int tune(lua_State *L) {
+  Function *f = check(L);
+  ready(L, f);
+  return ts_jit_tune(f->hot) ? ts_lua_raise(L) : 0;
+}
+
+/* Levels of the code that runs, or would run. */
+static int code_text(lua_State *L, Function *f, const char *level, TsText *t) {
+  static const char *const levels[] = {"schedule", "tile",     "explicit", "llvm",
+                                       "asm",      "bytecode", "tiles",    "why"};
+  for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+    if (strcmp(level, levels[i])) continue;
+    ready(L, f);
+    if (ts_jit_text(f->hot, level, t)) return ts_text_free(t), ts_lua_raise(L);
+    if (!strcmp(level, "bytecode") && !ts_jit_live(f->hot)) {
+      ts_code_text(f->code, t);
+      ts_text_str(t, "// tier 0\n");
+    }
+    return 1;
+  }
+  return 0;
 }
 
 static int text_of(lua_State *L) {
@@ -194,21 +206,16 @@ static int text_of(lua_State *L) {
     ts_graph_json(f->g, &t);
   } else if (!strcmp(what, "places")) {
     ts_graph_text_places(f->g, &t);
-  } else if (!strcmp(what, "bytecode")) {
-    ready(L, f);
-    ts_code_text(f->code, &t);
-  } else if (!strcmp(what, "schedule")) {
-    schedule_text(L, f, &t);
   } else if (!strcmp(what, "captured")) {
     ts_graph_text(f->raw ? f->raw : f->g, &t);
   } else if (!strcmp(what, "graph")) {
     ts_graph_text(f->g, &t);
-  } else {
-    return ts_lua_fail(
-        L, TS_ERR_argument,
-        "there is no level '%s'; levels are captured, rewrites, graph, concrete, "
-        "schedule, bytecode, dot, json, places",
-        what);
+  } else if (!code_text(L, f, what, &t)) {
+    return ts_lua_fail(L, TS_ERR_argument,
+                       "there is no level '%s'; levels are captured, rewrites, graph, concrete, "
+                       "schedule, tile, explicit, llvm, asm, bytecode, tiles, why, dot, json, "
+                       "places",
+                       what);
   }
   lua_pushlstring(L, t.at ? t.at : "", t.len);
   ts_text_free(&t);
@@ -423,6 +430,7 @@ static int collect_symbolic(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
+    {"tune", tune},
     {"run", run},           {"text", text_of},  {"stats", stats},
     {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
     {"same", same},         {"__gc", collect},  {NULL, NULL}};

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ir/graph_export.h"
+#include "ir/sched.h"
 #include "repl/lua_api.h"
 
 static void (*const print[])(const TsGraph *, TsText *) = {ts_graph_text, ts_graph_text_places,
@@ -38,7 +39,52 @@ static int graph_parse(lua_State *L) {
   return 1;
 }
 
+enum { SCHED_TEXT, SCHED_FUSE, SCHED_UNCHECKED };
+
+static TsSched *schedule(const TsGraph *g, const char *text, int form, TsError *e) {
+  TsSched *s = form == SCHED_FUSE ? ts_sched_new(g, NULL, 1, e) : ts_sched_parse(g, text, e);
+  if (!s || form == SCHED_UNCHECKED || !ts_sched_check(s, e)) return s;
+  ts_sched_free(s);
+  return NULL;
+}
+
+/* Printed, it reads back as what it was. */
+static int print_schedule(const TsSched *s, TsText *t, TsError *e) {
+  TsText why = {0};
+  ts_graph_text(s->g, t);
+  ts_text_char(t, '\n');
+  size_t from = t->len;
+  ts_sched_text(s, t);
+  TsSched *again = ts_sched_parse(s->g, t->at + from, e);
+  bool same = again && ts_sched_equal(s, again, &why);
+  if (again && !same) ts_error_set(e, TS_ERR_value, "it reads back with %s", why.at);
+  ts_sched_free(again);
+  ts_text_free(&why);
+  return same ? 0 : -1;
+}
+
+/* sched_parse(text [, "text"|"fuse"|"unchecked"]): a graph and behind it its schedule, read,
+ * checked and printed; fuse: of a graph, with the schedule that it gets; unchecked: legal or not.
+ * nil and what is wrong. */
+static int sched_parse(lua_State *L) {
+  static const char *const forms[] = {"text", "fuse", "unchecked", NULL};
+  TsText t = {0};
+  TsError e = {0};
+  const char *text = luaL_checkstring(L, 1), *at = strstr(text, "\nschedule @");
+  int form = luaL_checkoption(L, 2, "text", forms);
+  if (at) lua_pushlstring(L, text, (size_t)(at + 1 - text));
+  TsGraph *g = ts_graph_parse(at ? lua_tostring(L, -1) : text, &e);
+  TsSched *s = g && !ts_graph_check(g, &e) ? schedule(g, at ? at + 1 : "", form, &e) : NULL;
+  int bad = !s || print_schedule(s, &t, &e);
+  ts_sched_free(s);
+  ts_graph_free(g);
+  if (!bad) lua_pushlstring(L, t.at ? t.at : "", t.len);
+  ts_text_free(&t);
+  return bad ? failed(L, &e, "") : 1;
+}
+
 void ts_lua_open_ir(lua_State *L) {
-  static const luaL_Reg ir[] = {{"graph_parse", graph_parse}, {NULL, NULL}};
+  static const luaL_Reg ir[] = {
+      {"graph_parse", graph_parse}, {"sched_parse", sched_parse}, {NULL, NULL}};
   luaL_register(L, NULL, ir);
 }

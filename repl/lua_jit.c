@@ -3,6 +3,7 @@
 
 #include "jit/jit.h"
 #include "jit/trace.h"
+#include "jit/tune.h"
 #include "repl/lua_api.h"
 
 static TsJit *jit_of(lua_State *L) { return ts_lua_context(L)->jit; }
@@ -24,6 +25,13 @@ static int jit_verbose(lua_State *L) {
 
 static int jit_eager(lua_State *L) {
   ts_jit_eager(jit_of(L), lua_toboolean(L, 1));
+  return 0;
+}
+
+/* jit_interpret(form or nil): kernels run by the interpreter of Tile IR, "block", "explicit". */
+static int jit_interpret(lua_State *L) {
+  const char *form = luaL_optstring(L, 1, NULL);
+  if (ts_jit_interpret(jit_of(L), form)) return luaL_error(L, "there is no form '%s'", form);
   return 0;
 }
 
@@ -73,10 +81,91 @@ static int jit_stats(lua_State *L) {
   return 1;
 }
 
+/* ---- the tuner: what lib/lua/autotune.lua stands on */
+static TsTuner *tuner_of(lua_State *L) { return ts_jit_tuner(jit_of(L)); }
+
+/* autotune_mode([mode]) -> mode */
+static int autotune_mode(lua_State *L) {
+  static const char *const modes[] = {"off", "cached", "on", NULL};
+  TsTuner *t = tuner_of(L);
+  if (!lua_isnoneornil(L, 1))
+    ts_tuner_set_mode(t, (TsTuneMode)luaL_checkoption(L, 1, NULL, modes));
+  lua_pushstring(L, modes[ts_tuner_mode(t)]);
+  return 1;
+}
+
+/* autotune_budget([ms, total_ms, bytes, candidates]) -> the same; nil keeps one */
+static int autotune_budget(lua_State *L) {
+  TsTuner *t = tuner_of(L);
+  TsTuneBudget b = ts_tuner_budget(t);
+  bool any = false;
+  for (int i = 1; i <= 4; i++) any |= !lua_isnoneornil(L, i);
+  b.group_msec = luaL_optnumber(L, 1, b.group_msec);
+  b.total_msec = luaL_optnumber(L, 2, b.total_msec);
+  b.bytes = (int64_t)luaL_optnumber(L, 3, (double)b.bytes);
+  b.candidates = (int)luaL_optnumber(L, 4, b.candidates);
+  if (any) ts_tuner_set_budget(t, b);
+  lua_pushnumber(L, b.group_msec);
+  lua_pushnumber(L, b.total_msec);
+  lua_pushnumber(L, (double)b.bytes);
+  lua_pushnumber(L, b.candidates);
+  return 4;
+}
+
+static void push_record(lua_State *L, const TsTuneRecord *r) {
+  lua_newtable(L);
+  lua_pushstring(L, r->what);
+  lua_setfield(L, -2, "kernel");
+  if (*r->why) lua_pushstring(L, r->why), lua_setfield(L, -2, "why");
+  lua_pushinteger(L, r->differing);
+  lua_setfield(L, -2, "differing");
+  for (int i = 0; i < r->n; i++) {
+    TsText t = {0};
+    ts_sched_choice_text(&r->at[i].choice, &t);
+    lua_newtable(L);
+    lua_pushstring(L, t.len ? t.at : "as it was");
+    ts_text_free(&t);
+    lua_setfield(L, -2, "choice");
+    if (r->at[i].usec > 0) lua_pushnumber(L, r->at[i].usec), lua_setfield(L, -2, "us");
+    if (i == r->best && !*r->why) lua_pushboolean(L, true), lua_setfield(L, -2, "best");
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* autotune_records(from) -> list of what was measured, from number `from` on (0 is the first) */
+static int autotune_records(lua_State *L) {
+  int from = (int)luaL_optinteger(L, 1, 0);
+  TsTuneRecord *r = lua_newuserdata(L, sizeof *r);
+  lua_newtable(L);
+  for (int i = 0; ts_tune_records(tuner_of(L), from + i, 1, r); i++) {
+    push_record(L, r);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* autotune_force([i]): every kernel is candidate i from then on; for tests. */
+static int autotune_force(lua_State *L) {
+  ts_tuner_force(tuner_of(L), (int)luaL_optinteger(L, 1, -1));
+  return 0;
+}
+
+static int autotune_clear(lua_State *L) {
+  ts_tuner_clear(tuner_of(L));
+  return 0;
+}
+
 void ts_lua_open_jit(lua_State *L) {
   static const luaL_Reg functions[] = {
       {"jit", jit},           {"jit_verbose", jit_verbose}, {"jit_eager", jit_eager},
       {"jit_wait", jit_wait}, {"jit_flush", jit_flush},     {"jit_stats", jit_stats},
-      {"jit_traces", jit_traces}, {NULL, NULL}};
+      {"jit_traces", jit_traces},
+      {"jit_interpret", jit_interpret},
+      {"autotune_mode", autotune_mode},
+      {"autotune_budget", autotune_budget},
+      {"autotune_records", autotune_records},
+      {"autotune_clear", autotune_clear},
+      {"autotune_force", autotune_force},
+      {NULL, NULL}};
   luaL_register(L, NULL, functions);
 }

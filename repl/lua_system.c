@@ -140,6 +140,10 @@ static int trim(lua_State *L) {
   ts_fft_clear();
   ts_gemm_trim();
   ts_memory_trim();
+  for (int i = 0; i < TS_MAX_DEVICES; i++) {
+    TsDevice *d = ts_device_at(i);
+    if (d->opened && d->trim) d->trim(d);
+  }
   return 0;
 }
 
@@ -161,7 +165,29 @@ static int devices(lua_State *L) {
     lua_setfield(L, -2, "text");
     lua_rawseti(L, -2, i + 1);
   }
+  lua_newtable(L);
+  const char *why, *kind;
+  for (int i = 0; (kind = ts_device_missing(i, &why)); i++) {
+    lua_pushstring(L, why);
+    lua_setfield(L, -2, kind);
+  }
+  lua_setfield(L, -2, "missing");
   return 1;
+}
+
+/* synchronize([device]): waits for what is queued on it, or on every device in use. */
+static int synchronize(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsDevice *only = NULL;
+  if (!lua_isnoneornil(L, 1) && !(only = ts_device_find(luaL_checkstring(L, 1), &c->err)))
+    return ts_lua_raise(L);
+  if (ts_defer_settle(c, true)) return ts_lua_raise(L);
+  for (int i = 0; i < TS_MAX_DEVICES; i++) {
+    TsDevice *d = ts_device_at(i);
+    if ((only && d != only) || !d->opened || !d->synchronize) continue;
+    if (d->synchronize(d, &c->err)) return ts_lua_raise(L);
+  }
+  return 0;
 }
 
 static int profile(lua_State *L) {
@@ -264,6 +290,7 @@ void ts_lua_open_system(lua_State *L) {
                                     {"trim", trim},
                                     {"fail_after", fail_after},
                                     {"devices", devices},
+                                    {"synchronize", synchronize},
                                     {"profile", profile},
                                     {"trace", trace},
                                     {"help", help},

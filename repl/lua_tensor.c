@@ -356,6 +356,15 @@ static int transposed(lua_State *L) {
   return ts_lua_call(L, TS_OP_transpose, 1, false);
 }
 
+TsTensor *ts_lua_to(lua_State *L, TsTensor *x, int device) {
+  TsContext *c = ts_lua_context(L);
+  TsTensor *y = ts_tensor_to(c, x, device);
+  if (y || c->err.code != TS_ERR_memory) return y;
+  lua_gc(L, LUA_GCCOLLECT, 0); /* the collector knows nothing of a GPU's memory */
+  ts_error_clear(&c->err);
+  return ts_tensor_to(c, x, device);
+}
+
 static int to(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "to");
   TsContext *c = ts_lua_context(L);
@@ -364,7 +373,7 @@ static int to(lua_State *L) {
   TsDevice *dev = d == TS_DT_none ? ts_device_find(where, &c->err) : NULL;
   if (d == TS_DT_none && !dev) return ts_lua_raise(L);
   TsAttr a = ts_attr_dtype(d);
-  TsTensor *y = dev ? ts_tensor_to(c, x, dev->index)
+  TsTensor *y = dev ? ts_lua_to(L, x, dev->index)
                 : d == ts_tensor_dtype(x) && !x->meta.weak ? ts_tensor_ref(x)
                                                            : ts_vm_call1(c, TS_OP_cast, 1, &x, &a);
   if (!y) return ts_lua_raise(L);
@@ -495,6 +504,7 @@ static int open_core(lua_State *L) {
   ts_lua_open_ir(L);
   ts_lua_open_jit(L);
   ts_lua_open_tile(L);
+  ts_lua_open_kernel(L);
   ts_lua_push_methods(L);
   lua_setfield(L, -2, "methods");
   return 1;

@@ -30,7 +30,7 @@ local function wanted(name)
 end
 
 local tests = {}
-local list = io.popen("find tests -name '*.lua' -o -name '*.graph' -o -name '*.tile' | LC_ALL=C sort")
+local list = io.popen("find tests -name '*.lua' -o -name '*.graph' -o -name '*.tile' -o -name '*.sched' | LC_ALL=C sort")
 for path in list:lines() do
   -- Names that begin with _ are libraries of the tests.
   if not path:match("/_[^/]*$") and wanted(path) then

@@ -38,6 +38,11 @@ for from in $order; do
     echo "layers: only devices names a driver" >&2
     bad=1
   fi
+  if grep -rnE --include='*.[ch]' '\bcu(Init|Mem|Ctx|Stream|Event|Launch|Module|Device|Func)[A-Z][A-Za-z]*\(' \
+      "$from" | grep -v '^devices/cuda' >&2; then
+    echo "layers: only devices/cuda*.c calls CUDA's driver" >&2
+    bad=1
+  fi
 done
 [ $bad = 0 ] && echo "layers: in order"
 exit $bad

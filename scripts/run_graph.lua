@@ -1,8 +1,9 @@
--- Runs one test of IR text: a graph (*.graph) or a kernel (*.tile). A file is one of
+-- Runs one test of IR text: a graph (*.graph), a graph and behind it its schedule (*.sched) or a
+-- kernel (*.tile). A file is one of
 --   graph ...              printed canonically, it is the file again; lines that begin with //
 --                          do not count
 --   // run: json           printed in another form (of graphs places, json, dot; of kernels
---                          places); what is expected
+--                          places, of schedules fuse); what is expected
 --   graph ...              stands behind the line "// want", or is the graph itself
 --   // want
 --   {"graphs": ...
@@ -45,7 +46,8 @@ local text = read(path)
 local form = text:match "^// run: (%w+)" or "text"
 local input, wanted = text:match "^(.-\n)// want\n(.*)$"
 local message = text:match "^//! ([^\n]*)"
-local parse = path:match "%.tile$" and core.tile_parse or core.graph_parse
+local parse = path:match "%.tile$" and core.tile_parse or path:match "%.sched$" and core.sched_parse
+  or core.graph_parse
 local got, err = parse(input or text, form)
 if message then
   if got then fail(message, "no error") end

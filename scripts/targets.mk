@@ -7,6 +7,9 @@ CTEST_BIN := $(CTEST:%=$(BUILD)/%)
 
 # Sources beside the program's own, libraries, linker flags.
 WITH_tests/repl/edit_test := tests/repl/edit_session.c tests/repl/screen_model.c
+WITH_tests/devices/cuda_test := tests/devices/fake_cuda.c
+# It stands for the driver: found by its names in the program.
+LINK_tests/devices/cuda_test := -Wl,--export-dynamic
 LINK_tests/repl/edit_test := -Wl,--wrap=malloc,--wrap=realloc,--wrap=strdup
 LINK_tests/ir/graph_text_test := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 LINK_tests/ir/tile_text_test := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc

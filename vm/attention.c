@@ -141,18 +141,20 @@ static void clear_rows(Item *t) {
 typedef struct Block {
   int64_t first; /* key */
   int n, row, rows;
+  int from, to; /* keys that some row sees */
   int32_t lo[TS_ATTENTION_ROWS], hi[TS_ATTENTION_ROWS]; /* within the block */
 } Block;
 
 /* What the rows see of the block; false if nothing. */
 static bool look(const Item *t, Block *b) {
-  bool any = false;
+  b->from = KEYS, b->to = 0;
   for (int i = 0; i < b->rows; i++) {
     b->lo[i] = (int32_t)max64(0, min64(b->n, t->lo[b->row + i] - b->first));
     b->hi[i] = (int32_t)max64(0, min64(b->n, t->hi[b->row + i] - b->first));
-    any |= b->lo[i] < b->hi[i];
+    if (b->lo[i] >= b->hi[i]) continue;
+    b->from = (int)min64(b->from, b->lo[i]), b->to = (int)max64(b->to, b->hi[i]);
   }
-  return any;
+  return b->from < b->to;
 }
 
 static void softmax_step(Item *t, const Block *b) {
@@ -263,7 +265,7 @@ static void many_rows(Item *t, Block *b) {
     if (!look(t, b)) continue;
     if (!packed) packed = packed_block(t, b->first);
     TsGemmTile *tile = b->rows == acc->mr ? acc->full : acc->tile;
-    for (int64_t i = 0; i < b->n; i += acc->nr)
+    for (int64_t i = b->from / acc->nr * acc->nr; i < b->to; i += acc->nr)
       tile(b->rows, acc->nr, a->d, t->qp + b->row * a->d * j->wide, 1, acc->mr,
            packed + i * a->d * j->wide, acc->nr, t->s + i * j->wide, KEYS, false);
     softmax_step(t, b);
@@ -299,7 +301,7 @@ static void run_item(Item *t) {
 static int64_t lay_out(const Job *j, char *mem, Item *t) {
   const TsAttention *a = j->a;
   char *start = mem;
-  int64_t rows = up(j->item_rows, j->acc->mr);
+  int64_t rows = up(up(j->item_rows, FEW_ROWS), j->acc->mr); /* packed by either width */
   t->w = (Worker *)(void *)ts_scratch_carve(&mem, (int64_t)sizeof(Worker));
   t->q = ts_scratch_carve(&mem, rows * a->d * j->wide);
   t->qp = ts_scratch_carve(&mem, rows * a->d * j->wide + 64); /* packing stores whole vectors */

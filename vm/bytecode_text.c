@@ -4,6 +4,7 @@
 
 #include "lib/text.h"
 #include "vm/bytecode.h"
+#include "vm/fused.h"
 
 static const char *const vm_name[] = {
 #define VM(name, help) #name,
@@ -191,7 +192,9 @@ static void instr_text(const TsCode *code, int at, TsText *t) {
   }
   for (uint32_t k = 0; k < i->nout; k++)
     if (out[k] != TS_CODE_NONE) place_text(code, out[k], t);
-  if (i->line > 0 && i->line < code->nplace) ts_text_format(t, "  // %s", code->place[i->line]);
+  if (i->op == TS_VM_fused && code->fused[i->sub]->what)
+    ts_text_format(t, "  // %s", code->fused[i->sub]->what);
+  else if (i->line > 0 && i->line < code->nplace) ts_text_format(t, "  // %s", code->place[i->line]);
   ts_text_char(t, '\n');
 }
 

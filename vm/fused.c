@@ -54,6 +54,13 @@ int ts_fused_run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const 
   return f->run(f, c, in, out);
 }
 
+bool ts_fused_over(const TsFused *f, int k, int i, const uint32_t *root) {
+  if (!f->over || !(f->over[k] >> i & 1)) return false;
+  for (int j = 0; j < f->nin; j++)
+    if (root[j] == root[i] && !(f->over[k] >> j & 1)) return false;
+  return true;
+}
+
 /* ---- layouts */
 typedef struct Finder {
   TsContext *c;
@@ -107,8 +114,9 @@ static int find(Finder *f) {
   return 0;
 }
 
-TsLayouts *ts_layouts_new(TsContext *c, const TsGraph *g) {
+static TsLayouts *layouts_of(TsContext *c, const TsGraph *g) {
   Finder f = {.c = c, .g = g, .l = calloc(1, sizeof *f.l)};
+  if (f.l) f.l->g = g;
   f.at = calloc((size_t)g->nnode + 1, sizeof *f.at);
   TsCapture *capture = c->capture;
   c->capture = NULL;
@@ -124,10 +132,51 @@ TsLayouts *ts_layouts_new(TsContext *c, const TsGraph *g) {
   return NULL;
 }
 
+/* Appends those of the functions inside g; a graph that is called twice has one. */
+static int layouts_inside(TsContext *c, TsLayouts *first, const TsGraph *g) {
+  for (int i = 0; i < g->nnode; i++)
+    for (int k = 0; k < g->node[i]->nregion; k++) {
+      const TsGraph *inner = g->node[i]->region[k];
+      TsLayouts *l = first;
+      while (l->g != inner && l->next) l = l->next;
+      if (l->g == inner) continue;
+      if (!(l->next = layouts_of(c, inner)) || layouts_inside(c, first, inner)) return -1;
+    }
+  return 0;
+}
+
+TsLayouts *ts_layouts_new(TsContext *c, const TsGraph *g) {
+  TsLayouts *l = layouts_of(c, g);
+  if (l && !layouts_inside(c, l, g)) return l;
+  ts_layouts_free(l);
+  return NULL;
+}
+
 void ts_layouts_free(TsLayouts *l) {
-  if (!l) return;
-  ts_arena_free(&l->arena);
-  free(l);
+  for (TsLayouts *next; l; l = next) {
+    next = l->next;
+    ts_arena_free(&l->arena);
+    free(l);
+  }
+}
+
+const TsFusion *ts_fusion_of(const TsFusion *all, const TsGraph *g) {
+  while (all && all->g != g) all = all->next;
+  return all;
+}
+
+int ts_layouts_turn(TsLayouts *l, const TsGraph *g, const TsValue *v) {
+  const TsMeta *m = &v->meta;
+  int nd = m->ndim;
+  int64_t stride[TS_MAX_RANK], step = 1;
+  for (int i = nd; i-- > 0;) stride[i] = step, step *= m->dim[i];
+  stride[nd - 2] = m->dim[nd - 1] * m->dim[nd - 3], stride[nd - 3] = m->dim[nd - 1];
+  for (int i = 0; i < g->nnode; i++) /* its readers exchange them back */
+    for (int k = 0; k < g->node[i]->nin; k++)
+      if (g->node[i]->in[k] == v) l->stride[i] = NULL;
+  int64_t *own = ts_arena_copy(&l->arena, stride, sizeof *stride * (size_t)nd);
+  l->stride[v->node->id] = own;
+  return own ? 0 : -1;
 }
 
 bool ts_layouts_of(void *layouts, TsVal v, int64_t *stride) {

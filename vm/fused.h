@@ -16,6 +16,8 @@ struct TsFused {
   int (*run)(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *out);
   void (*free)(TsFused *f);
   const char *name;
+  const char *what;       /* for people: "add gelu sum at model.lua:3,4", or NULL */
+  const uint64_t *over;   /* by output: the inputs over whose bytes it may lie, a bit each */
   const int64_t **stride; /* by input: where it lies, in elements along its own axes; or NULL */
 };
 
@@ -23,6 +25,9 @@ static inline TsFused *ts_fused_ref(TsFused *f) {
   f->refs++;
   return f;
 }
+/* Output k may be written over input i, as long as all inputs that show the same bytes are among
+ * those of which f says so. root: of the bytes of each input. */
+bool ts_fused_over(const TsFused *f, int k, int i, const uint32_t *root);
 static inline void ts_fused_unref(TsFused *f) {
   if (f && --f->refs == 0) f->free(f);
 }
@@ -37,19 +42,29 @@ typedef struct TsFusedGroup {
   TsVal *value;
 } TsFusedGroup;
 
-/* What lowering needs: a schedule, and for some of its groups a kernel. */
+/* What lowering needs: a schedule, and for some of its groups a kernel. One for the function, and
+ * one for each of those inside: bodies of loops, branches, called graphs. */
 typedef struct TsFusion {
+  const TsGraph *g;
   const TsSched *sched;
   TsFusedGroup *of; /* by group; fused NULL: the VM runs its nodes */
+  struct TsFusion *next;
 } TsFusion;
+/* That of g in the list, or NULL. */
+const TsFusion *ts_fusion_of(const TsFusion *all, const TsGraph *g);
 
-/* Strides of all values of g that do not lie row-major: views, captured tensors. */
+/* Strides of all values of g that do not lie row-major: views, captured tensors. A list of the
+ * function and those inside, as above. */
 typedef struct TsLayouts {
   TsArena arena;
+  const TsGraph *g;
   int64_t **stride; /* by node */
+  struct TsLayouts *next;
 } TsLayouts;
 TsLayouts *ts_layouts_new(TsContext *c, const TsGraph *g);
 void ts_layouts_free(TsLayouts *l);
+/* v, which lay row-major, has its third and second last axes exchanged in memory; -1: no memory. */
+int ts_layouts_turn(TsLayouts *l, const TsGraph *g, const TsValue *v);
 bool ts_layouts_of(void *layouts, TsVal v, int64_t *stride); /* a TsLayoutFn */
 
 #endif

@@ -24,7 +24,8 @@ typedef struct Lower {
   Place *place; /* by start of the node's outputs */
   int *start;
   int nplace;
-  const TsFusion *fusion; /* or NULL */
+  const TsFusion *fusion; /* of g, or NULL */
+  const TsFusion *all;    /* and of the functions inside */
   int *order, norder;  /* live nodes as they run; with kernels not in the graph's order */
   int *when;           /* by node: its place in the order */
   int *last_use;       /* by node: the last place of a node that reads it or a view of it */
@@ -145,15 +146,22 @@ static void order_view(Lower *l, TsVal v) {
   put_in_order(l, v->node);
 }
 
+/* What a kernel makes is there when all of it has run: views of that come later. */
+static void order_views(Lower *l, const TsGroup *group, const TsNode *n, bool fused) {
+  for (int i = 0; i < n->nin; i++) {
+    TsVal root = n->in[i];
+    while (root && is_view(root->node)) root = root->node->in[0];
+    bool own = root && l->fusion->sched->of[root->node->id] == group->index;
+    if (!own || !fused) order_view(l, n->in[i]);
+  }
+}
+
 static void order_group(Lower *l, const TsGroup *group) {
-  for (int k = 0; k < group->nnode; k++)
-    for (int i = 0; i < group->node[k]->nin; i++) {
-      TsVal v = group->node[k]->in[i];
-      TsVal root = v;
-      while (root && is_view(root->node)) root = root->node->in[0];
-      bool own = root && l->fusion->sched->of[root->node->id] == group->index;
-      if (!own || !l->fusion->of[group->index].fused) order_view(l, v);
-    }
+  bool fused = l->fusion->of[group->index].fused != NULL;
+  for (int k = 0; k < group->nnode; k++) {
+    order_views(l, group, group->node[k], fused);
+    if (!fused) put_in_order(l, group->node[k]);
+  }
   for (int k = 0; k < group->nnode; k++) put_in_order(l, group->node[k]);
 }
 
@@ -215,13 +223,42 @@ static bool leaves(const TsGraph *g, TsVal v) {
   return false;
 }
 
+/* The last place of the nodes that run with n. */
+static int end_of(const Lower *l, const TsNode *n) {
+  const TsFusedGroup *u = fused_group(l, n);
+  int end = l->when[n->id];
+  for (int i = 0; u && i < u->group->nnode; i++)
+    if (l->when[u->group->node[i]->id] > end) end = l->when[u->group->node[i]->id];
+  return end;
+}
+
+/* A kernel writes v over its input p. */
+static bool kernel_takes(const TsFusedGroup *u, TsVal v, TsVal p) {
+  uint32_t root[TS_SCHED_PARAMS];
+  int own = -1, out = -1;
+  for (int i = 0; i < u->fused->nin; i++) {
+    TsVal from = u->value[i];
+    if (from == p) own = i;
+    while (is_view(from->node)) from = from->node->in[0];
+    root[i] = from == p;
+  }
+  for (int i = 0; i < u->fused->nout; i++)
+    if (u->value[u->fused->nin + i] == v) out = i;
+  return own >= 0 && out >= 0 && ts_fused_over(u->fused, out, own, root);
+}
+
+static bool takes_operand(const Lower *l, TsVal v, TsVal p) {
+  const TsFusedGroup *u = fused_group(l, v->node);
+  if (u) return kernel_takes(u, v, p);
+  return writes_in_place(v->node) && reads_directly(v->node, p);
+}
+
 /* v may be written over p where it is made: p has its type, is read no later and in no other
  * way, and nothing else is written there. */
 static bool may_take(const Lower *l, TsVal v, TsVal p) {
   return v->meta.dtype == p->meta.dtype && ts_meta_same_shape(&v->meta, &p->meta) &&
-         writes_in_place(v->node) && !fused_group(l, v->node) &&
-         l->last_use[p->node->id] <= l->when[v->node->id] &&
-         reads_directly(v->node, p) && !place_of(l, v)->known &&
+         l->last_use[p->node->id] <= end_of(l, v->node) && takes_operand(l, v, p) &&
+         !place_of(l, v)->known &&
          l->target[value_index(l, v)] == TS_CODE_NONE;
 }
 
@@ -333,7 +370,7 @@ static int vm_op_of(const TsNode *n) {
 static int put_subs(Lower *l, const TsNode *n, TsInstr *i) {
   int at = (int)(i - l->code->instr);
   for (int k = 0; k < n->nregion; k++) {
-    TsCode *sub = ts_lower(l->c, n->region[k]);
+    TsCode *sub = ts_lower_fused(l->c, n->region[k], NULL, l->all);
     if (!sub) return -1;
     uint32_t s = ts_code_sub(l->code, sub);
     if (k == 0) l->code->instr[at].sub = s;
@@ -393,16 +430,47 @@ static int group_end(const Lower *l, int at) {
   return end;
 }
 
+/* A register for v with its third and second last axes exchanged. */
+static uint32_t turned_value(Lower *l, TsVal v, TsMeta *m) {
+  int nd = v->meta.ndim;
+  *m = v->meta;
+  m->dim[nd - 3] = v->meta.dim[nd - 2], m->dim[nd - 2] = v->meta.dim[nd - 3];
+  return ts_code_register(l->code, m);
+}
+
+/* v looks at that register. */
+static int put_turned(Lower *l, TsVal v, const TsMeta *m, uint32_t from, int line) {
+  Place *to = place_of(l, v);
+  TsAttr axes[2] = {{.type = TS_ATTR_int, .i = m->ndim - 3}, {.type = TS_ATTR_int, .i = m->ndim - 2}};
+  TsTensor *base = ts_tensor_symbol(l->c, m, NULL);
+  TsCall call = {.ctx = l->c, .op = TS_OP_transpose, .nin = 1, .nout = 1, .in = &base,
+                 .out = &to->layout, .attr = axes};
+  int failed = !base || ts_vm_handler[TS_OP_transpose](&call);
+  ts_tensor_unref(base);
+  if (failed) return -1;
+  to->reg = ts_code_register(l->code, &v->meta);
+  if (!l->code->failed) {
+    l->code->reg[to->reg].kind = TS_REG_view;
+    l->code->reg[to->reg].of = from;
+  }
+  ts_code_add(l->code, TS_OP_transpose, 1, &from, 2, axes, 1, &to->reg, line);
+  return 0;
+}
+
 /* A kernel stands where the first of its nodes would. */
 static int put_fused(Lower *l, const TsFusedGroup *u) {
+  bool turned = u->group->turned;
+  TsMeta m;
   uint32_t r[TS_SCHED_PARAMS];
   const TsNode *first = u->group->node[0];
   int nin = u->fused->nin, nout = u->fused->nout;
   for (int i = 0; i < nin; i++) r[i] = place_of(l, u->value[i])->reg;
-  for (int i = nin; i < nin + nout; i++) r[i] = new_value(l, u->value[i]);
+  for (int i = nin; i < nin + nout; i++)
+    r[i] = turned ? turned_value(l, u->value[i], &m) : new_value(l, u->value[i]);
   TsInstr *i =
       ts_code_add(l->code, TS_VM_fused, nin, r, 0, NULL, nout, r + nin, first->line);
-  return i && !ts_code_fused(l->code, i, u->fused) ? 0 : no_memory(l);
+  if (!i || ts_code_fused(l->code, i, u->fused)) return no_memory(l);
+  return turned ? put_turned(l, u->value[nin], &m, r[nin], first->line) : 0;
 }
 
 static int lower_nodes(Lower *l) {
@@ -569,7 +637,7 @@ TsCode *ts_lower_donating(TsContext *c, const TsGraph *g, const bool *donated) {
 
 TsCode *ts_lower_fused(TsContext *c, const TsGraph *g, const bool *donated,
                        const TsFusion *fusion) {
-  Lower l = {.c = c, .g = g, .donated = donated, .fusion = fusion};
+  Lower l = {.c = c, .g = g, .donated = donated, .fusion = ts_fusion_of(fusion, g), .all = fusion};
   TsCapture *capture = c->capture; /* constants are computed, not captured */
   c->capture = NULL;
   c->no_grad++;

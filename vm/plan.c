@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "vm/bytecode.h"
+#include "vm/fused.h"
 
 enum { ALIGN = 64 };
 
@@ -117,6 +118,24 @@ static bool same_type(const TsMeta *a, const TsMeta *b) {
   return a->dtype == b->dtype && ts_meta_same_shape(a, b);
 }
 
+/* Output k of a kernel over an operand that dies there; one that is handed on is gone. */
+static bool fused_in_place(Plan *p, int t, const TsInstr *i, uint32_t k) {
+  TsCode *code = p->code;
+  const uint32_t *v = code->operand + i->at;
+  uint32_t root[TS_SCHED_PARAMS], out = v[i->nin + k];
+  for (uint32_t j = 0; j < i->nin; j++) root[j] = p->root[v[j]];
+  for (uint32_t j = 0; j < i->nin; j++) {
+    TsReg *g = &code->reg[v[j]];
+    bool dies = g->kind == TS_REG_slab && g->last == t && g->of == TS_CODE_NONE;
+    if (!dies || !same_type(&g->meta, &code->reg[out].meta)) continue;
+    if (!ts_fused_over(code->fused[i->sub], (int)k, (int)j, root)) continue;
+    code->reg[out].offset = g->offset;
+    g->of = out;
+    return true;
+  }
+  return false;
+}
+
 /* The operand whose bytes the result may overwrite: nothing else of the instruction may
  * look at them in another way. */
 static bool in_place(Plan *p, int t, const TsInstr *i, uint32_t out) {
@@ -159,7 +178,8 @@ static bool place_all(Plan *p) {
     for (uint32_t k = 0; k < i->nout; k++) {
       uint32_t out = code->operand[i->at + i->nin + k];
       TsReg *g = &code->reg[out];
-      if (g->kind != TS_REG_slab || in_place(p, t, i, out)) continue;
+      if (g->kind != TS_REG_slab) continue;
+      if (i->op == TS_VM_fused ? fused_in_place(p, t, i, k) : in_place(p, t, i, out)) continue;
       g->offset = room_of(g) ? take(p, room_of(g)) : 0;
       live += room_of(g);
       code->sum_nbytes += room_of(g);

@@ -82,23 +82,39 @@ static int fetch_host(TsStorage *s) {
   TS_BUG("a storage of %lld bytes has no valid copy", (long long)s->nbytes);
 }
 
+/* A valid copy that the device can take over without the host. */
+static TsCopy *neighbour(TsStorage *s, const TsDevice *d) {
+  for (TsCopy *p = s->copies; d->copy && p; p = p->next)
+    if ((s->valid >> p->device & 1) && ts_device_at(p->device)->kind == d->kind) return p;
+  return NULL;
+}
+
 static int fetch_device(TsStorage *s, int device) {
   TsDevice *d = ts_device_at(device);
   TsCopy *p = copy_on(s, device);
   if (!p) {
-    void *at = d->alloc(d, s->nbytes);
-    p = at ? ts_memory_alloc(sizeof *p) : NULL;
+    void *at = ts_device_use(d, &s->ctx->err) ? NULL : d->alloc(d, s->nbytes, &s->ctx->err);
+    if (!at) return -1;
+    p = ts_memory_alloc(sizeof *p);
     if (!p) {
-      if (at) d->free(d, at, s->nbytes);
-      return ts_error_set(&s->ctx->err, TS_ERR_memory,
-                          "out of memory: %s has no room for %lld bytes", d->name,
-                          (long long)s->nbytes);
+      d->free(d, at, s->nbytes);
+      return ts_error_set(&s->ctx->err, TS_ERR_memory, "out of memory: a tensor's copy on %s",
+                          d->name);
     }
     *p = (TsCopy){s->copies, at, device};
     s->copies = p;
   }
   if (s->valid >> device & 1) return 0;
-  if (!(s->valid & 1) && fetch_host(s)) return -1;
+  if (!(s->valid & 1)) {
+    TsCopy *from = neighbour(s, d);
+    if (from) {
+      TsDevice *source = ts_device_at(from->device);
+      if (d->copy(d, p->at, source, from->at, s->nbytes, &s->ctx->err)) return -1;
+      s->valid |= 1u << device;
+      return 0;
+    }
+    if (fetch_host(s)) return -1;
+  }
   if (d->upload(d, p->at, s->host, s->nbytes, &s->ctx->err)) return -1;
   s->valid |= 1u << device;
   return 0;

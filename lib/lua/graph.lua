@@ -242,8 +242,9 @@ function Function:__call(...)
 end
 
 --- The text of a level: "captured", before rewriting; "graph", with symbols for sizes that
---- have differed; "concrete", the graph for the sizes of the last call; "bytecode";
---- "rewrites". With arguments, of the specialisation for them; without, of the last one that
+--- have differed; "concrete", the graph for the sizes of the last call; "schedule", which
+--- nodes are one kernel; "tile", "explicit", "llvm", "asm", the kernels; "bytecode", of the
+--- tier that runs; "tiles", "why", "rewrites". With arguments, of the specialisation for them; without, of the last one that
 --- ran.
 function Function:ir(level, ...)
   local special = self.current
@@ -254,6 +255,15 @@ function Function:ir(level, ...)
   local symbolic = special.family and special.family.symbolic
   if level == "graph" and symbolic then return symbolic:text() end
   return special.graph:text(level == "concrete" and "graph" or level)
+end
+
+--- Measures what could be chosen for its kernels, for the sizes of the last call, or of the
+--- given arguments; tessera.autotune.tune gives the times.
+function Function:tune(...)
+  local special = self.current
+  if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
+  if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
+  special.graph:tune()
 end
 
 --- The rules that fired when it was captured, a line each.

@@ -10,6 +10,7 @@ local tessera = {
   threads = core.threads,
   memory = core.memory,
   devices = core.devices,
+  synchronize = core.synchronize,
   core = core,
 }
 
@@ -43,7 +44,8 @@ end
 
 local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data",
   graph = "tessera.graph", numerics = "tessera.numerics", einops = "tessera.einops",
-  image = "tessera.image", jit = "tessera.jit" }
+  image = "tessera.image", jit = "tessera.jit",
+  autotune = "tessera.autotune" }
 
 function tessera.load(path) return require("tessera.io").load(path) end
 function tessera.save(path, value, metadata) return require("tessera.io").save(path, value, metadata) end
@@ -53,7 +55,8 @@ core.methods.rearrange = core.op.rearrange
 
 -- Control operators, and those from outside, are loaded when one is first named.
 local control_names = { cond = "control", while_loop = "control", scan = "control", map = "control",
-  fixed_point = "control", recursive = "control", foreign = "foreign", custom = "foreign" }
+  fixed_point = "control", recursive = "control", foreign = "foreign", custom = "foreign",
+  kernel = "kernel" }
 
 -- A misspelt operator is an error where it is written. rawget(op, name) asks.
 setmetatable(core.op, {

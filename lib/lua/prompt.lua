@@ -340,19 +340,24 @@ prompt.commands = {
   mem = "memory of tensors and of Lua",
   load = "runs a Lua file and keeps its globals",
   reset = "forgets the globals made at the prompt",
-  ir = "a captured function at a level: graph, concrete, bytecode, dot, json",
+  ir = "a captured function at a level: graph, concrete, schedule, tile, explicit, llvm, asm, bytecode, dot, json",
+  tiles = "the kernels of a captured function: spaces, tiles, code",
+  why = "what of a captured function was fused, what not, and the reason",
   rewrites = "the rules that fired when a function was captured",
+  tune = "measures what could be chosen for a captured function's kernels, and runs the best",
 }
 
 prompt.arguments = {help = "[topic]", threads = "[n]", time = "expression", load = "file", ir = "f [level]",
-                    rewrites = "f"}
+                    rewrites = "f", tiles = "f", tune = "f", why = "f"}
 
 --- Leaves the prompt with an exit code.
 function prompt.quit(code) console.quit(tonumber(code) or 0) end
 
 --- Prints the devices.
 function prompt.devices()
-  for _, d in ipairs(core.devices()) do print(("%-8s %s"):format(d.name, d.text)) end
+  local list = core.devices()
+  for _, d in ipairs(list) do print(("%-8s %s"):format(d.name, d.text)) end
+  for kind, why in pairs(list.missing) do print(("%-8s %s"):format(kind, why)) end
 end
 
 --- Sets and prints the number of threads.
@@ -476,6 +481,21 @@ end
 function prompt.ir(f, level)
   if type(f) == "string" and not level then f, level = f:match "^(%S+)%s*(%S*)$" end
   io.write(captured(f or "", "ir"):ir(level ~= "" and level or nil))
+end
+
+--- Prints a line for each kernel of a captured function.
+function prompt.tiles(f)
+  local text = captured(f or "", "tiles"):ir "tiles"
+  io.write(text == "" and "no kernels\n" or text)
+end
+
+--- Prints what was decided about a captured function, with reasons and times.
+function prompt.why(f) io.write(captured(f or "", "why"):ir "why") end
+
+--- Measures the candidates of a captured function's kernels and prints their times.
+function prompt.tune(f)
+  local autotune = require "tessera.autotune"
+  io.write(autotune.text(autotune.tune(captured(f or "", "tune"))))
 end
 
 --- Prints the rules that fired when a function was captured.

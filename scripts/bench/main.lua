@@ -19,6 +19,7 @@ local PAUSE_US = 230000
 -- The peers in the order of the columns. The first is ours.
 local PEERS = {
   { name = "ours", title = "Tessera", command = OURS .. " scripts/bench/ours.lua %d" },
+  { name = "vm", title = "VM alone", command = OURS .. " --no-jit scripts/bench/ours.lua %d vm" },
   { name = "torch", title = "PyTorch", python = "torch" },
   { name = "compile", title = "torch.compile", python = "compile" },
   { name = "onednn", title = "oneDNN", command = "build/bench/onednn" },
@@ -232,6 +233,27 @@ local function peak_row(row)
   return value, ratio
 end
 
+-- Milliseconds that a program of ours, or a cold torch.compile, prints.
+local function compile_row(row)
+  local cache = os.tmpname()
+  os.remove(cache)
+  local first = ("TESSERA_CACHE='%s' %s scripts/bench/first.lua "):format(cache, OURS)
+  read_number(first .. "fill")
+  local value, ratio = {}, {}
+  local ms, why = read_number((row.cold and first:gsub("CACHE='[^']*'", "CACHE=off") or first) .. row[2])
+  if not ms then note(("%s: %s"):format(row[1], why)) end
+  value.ours = ms and ms / 1e3
+  for _, peer in ipairs(found) do
+    if row.peer and peer.name == "compile" then
+      local cold = ("TORCHINDUCTOR_CACHE_DIR='%s.torch' CUDA_VISIBLE_DEVICES= '%s' scripts/bench/peer.py cold 2>/dev/null")
+      local theirs = read_number(cold:format(cache, python))
+      value.compile, ratio.compile = theirs and theirs / 1e3, theirs and ms and theirs / ms
+    end
+  end
+  os.execute(("rm -rf '%s' '%s.torch'"):format(cache, cache))
+  return value, ratio
+end
+
 -- ---- all of it
 
 local function wanted(section, row)
@@ -266,6 +288,8 @@ local function run_section(section, thread_counts)
       -- not asked for
     elseif section.kind == "start" then
       add(row, nil, start_row(row))
+    elseif section.kind == "compile" then
+      add(row, nil, compile_row(row))
     elseif section.kind == "peak" then
       add(row, nil, peak_row(row))
     elseif section.kind == "machine" then

@@ -72,6 +72,10 @@ return {
   { name = "eager", title = "Small operators, called one by one", one_thread = true,
     { "add, 16 f32", "small_add 16", noisy = true, per = { unit = "ns", n = 1e9, time = true },
       goals = { most = 200, peers = { torch = 1, numpy = 1 } } },
+    { "7 operators in a loop, 16 f32, each", "eager_loop 16", noisy = true,
+      per = { unit = "ns", n = 1e9 / 7, time = true }, goals = { peers = { vm = 3 } } },
+    { "7 operators in a loop, 1024 f32, each", "eager_loop 1024", noisy = true,
+      per = { unit = "ns", n = 1e9 / 7, time = true }, goals = { peers = { vm = 3 } } },
     { "add, 1024 f32", "small_add 1024", noisy = true, per = { unit = "ns", n = 1e9, time = true },
       goals = { peers = { torch = 1, numpy = 1 } } } },
 
@@ -115,6 +119,12 @@ return {
     fused("layernorm(x + y)", "fused_layernorm 4096 4096", 192),
     fused("rmsnorm(x + y)", "fused_rmsnorm 4096 4096", 192),
     fused("sum of each row of x * y", "fused_dot 4096 4096", 128) },
+
+  { name = "compile", title = "Compiling while the program runs", kind = "compile",
+    { "first kernel of a process", "first", cold = true, peer = true, per = ms(), goals = { most = 20 } },
+    { "a later kernel", "later", cold = true, per = ms(), goals = { most = 5 } },
+    { "a kernel from disk", "first", per = ms(), goals = { most = 5 } },
+    { "longest stop of the program, GPT step", "stop", cold = true, per = ms(), goals = { most = 1 } } },
 
   { name = "layers", title = "Attention and convolution",
     against("attention B1 H8 S1024 D64, causal", "attention 1 8 1024 64",

@@ -27,7 +27,7 @@ g:ir("captured"):match("^(.-)%s*$") --> graph @g(%a: f64[1]) -> %2 {
 --> }
 g:ir("graph"):match("^(.-)%s*$") --> graph @g(%a: f64[1]) -> %a {
 --> }
-g:ir("tiles") --! there is no level 'tiles'
+g:ir("nonsense") --! there is no level 'nonsense'
 local slope = graph.grad(function(a, b) return (a * b):sum() end)
 slope(x, y)
 slope:ir():match("%(.-%)") --> (%a: f64[1], %b: f64[1])

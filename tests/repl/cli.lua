@@ -72,6 +72,7 @@ run "--isa=base -l tessera -e 'print(tessera.core.isa())'" --> base
 run "--devices=cpu:3 -l tessera -e 'print(#tessera.core.devices())'" --> 4
 run "--no-jit -e 'print(1)'" --> 1
 run "--nan-trap -l tessera -e 'op.log(tessera.tensor{0})'":match "[^\n]*" --> (command line):1: log gives infinity at [0] of its result f32[1] in the forward pass
+run("-i", "? kernel\n"):match "[^\n]*" --> op.kernel(name, inputs, outputs, f, options)
 run("-i", "? foreign\n"):match "[^\n]*" --> op.foreign(library, symbol, signature, options)
 run("-i", "? op.cond\n"):match "[^\n]*" --> op.cond(p, f, g, ...)
 run "--nan-trap -l tessera -e 'print(tessera.numerics.trap())'" --> true

@@ -229,6 +229,7 @@ static void run(const Case *c) {
 int main(void) {
   static const Case cases[] = {{1, 1, 1, 1, 1, 1, 1, 0, false, false, false, 0},
                                {2, 2, 2, 5, 9, 4, 3, 0, false, false, false, 1},
+                               {1, 2, 2, 5, 130, 48, 16, 0, true, false, false, 0}, /* 5 rows packed by 8 */
                                {1, 4, 2, 13, 130, 7, 8, 0, true, true, false, 0},
                                {2, 2, 1, 100, 257, 16, 17, 0, true, false, false, 2},
                                {1, 2, 2, 97, 97, 20, 33, 31, true, true, false, 0},

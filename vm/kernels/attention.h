@@ -10,7 +10,7 @@ enum { TS_ATTENTION_KEYS = 128, TS_ATTENTION_ROWS = 16 };
 /* All numbers are of the table's type. Row i sees the keys [lo[i], hi[i]) of the
  * block's n; a row that sees none of them stays as it is. */
 typedef struct TsAttentionRows {
-  void *s;     /* [rows][128]: products in, p out, +0 from n on */
+  void *s;     /* [rows][128]: products of keys that some row sees in, p out, +0 from n on */
   int rows, n; /* rows <= 16, n <= 128 */
   const int32_t *lo, *hi;
   double scale;

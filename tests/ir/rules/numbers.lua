@@ -84,3 +84,6 @@ rules.ops(function(x) return x * (op.full({ 5, 7 }, 2) + 3) end, x) --> mul
 -- A tensor of one number is that number.
 rules.line(function(x) return x * op.full({ 5, 1 }, 2) end, "mul", x) --> mul %x, 2 : f32[5,7]
 rules.line(function(x) return x + op.full({ 5, 1 }, 2, { dtype = "f64" }) end, "add", x) --> add %x, %0 : f64[5,7]
+-- Bools have products, but neither squares nor signs.
+rules.ops(function(x) local b = x:cast "bool" return b * b end, x) --> cast mul
+rules.ops(function(x) return x:cast "bool" * -1 end, x):find "neg" --> nil

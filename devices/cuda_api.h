@@ -1,0 +1,159 @@
+/* What devices/cuda*.c share: the part of the CUDA driver API that is used, declared
+ * here so that no header of the vendor is needed to build, and the state of a device.
+ * Functions are found in libcuda.so.1 when a GPU is first asked for. */
+#ifndef TS_DEVICES_CUDA_API_H
+#define TS_DEVICES_CUDA_API_H
+
+#include <stddef.h>
+
+#include "devices/backends.h"
+
+/* The driver of CUDA 12.0: the first that takes code for sm_90a, and that has all of these. */
+enum { TS_CUDA_VERSION_MIN = 12000 };
+
+typedef int CUresult, CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+
+enum { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2 };
+enum {
+  CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13, /* kHz */
+  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76
+};
+enum { CU_STREAM_NON_BLOCKING = 1 };
+enum { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
+enum { CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
+enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
+enum { CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4 };
+
+typedef struct CUlaunchAttribute {
+  int id;
+  char pad[4];
+  union {
+    char room[64];
+    struct {
+      unsigned x, y, z;
+    } cluster;
+  } value;
+} CUlaunchAttribute;
+
+typedef struct CUlaunchConfig {
+  unsigned gridDimX, gridDimY, gridDimZ;
+  unsigned blockDimX, blockDimY, blockDimZ;
+  unsigned sharedMemBytes;
+  CUstream hStream;
+  CUlaunchAttribute *attrs;
+  unsigned numAttrs;
+} CUlaunchConfig;
+
+/* name, suffix of the version that the symbol carries, arguments */
+#define TS_CUDA_CALLS(CALL)                                                                    \
+  CALL(cuInit, "", (unsigned flags))                                                           \
+  CALL(cuDriverGetVersion, "", (int *version))                                                 \
+  CALL(cuGetErrorName, "", (CUresult code, const char **text))                                 \
+  CALL(cuGetErrorString, "", (CUresult code, const char **text))                               \
+  CALL(cuDeviceGetCount, "", (int *n))                                                         \
+  CALL(cuDeviceGet, "", (CUdevice * device, int ordinal))                                      \
+  CALL(cuDeviceGetName, "", (char *name, int size, CUdevice device))                           \
+  CALL(cuDeviceGetAttribute, "", (int *value, int attribute, CUdevice device))                 \
+  CALL(cuDeviceTotalMem, "_v2", (size_t * nbytes, CUdevice device))                            \
+  CALL(cuDevicePrimaryCtxRetain, "", (CUcontext * context, CUdevice device))                   \
+  CALL(cuDevicePrimaryCtxRelease, "_v2", (CUdevice device))                                    \
+  CALL(cuCtxSetCurrent, "", (CUcontext context))                                               \
+  CALL(cuCtxSynchronize, "", (void))                                                           \
+  CALL(cuMemGetInfo, "_v2", (size_t * nfree, size_t * total))                                  \
+  CALL(cuMemAlloc, "_v2", (CUdeviceptr * at, size_t nbytes))                                   \
+  CALL(cuMemFree, "_v2", (CUdeviceptr at))                                                     \
+  CALL(cuMemHostAlloc, "", (void **at, size_t nbytes, unsigned flags))                         \
+  CALL(cuMemFreeHost, "", (void *at))                                                          \
+  CALL(cuMemcpyHtoDAsync, "_v2",                                                               \
+       (CUdeviceptr to, const void *from, size_t nbytes, CUstream stream))                     \
+  CALL(cuMemcpyDtoHAsync, "_v2", (void *to, CUdeviceptr from, size_t nbytes, CUstream stream)) \
+  CALL(cuMemcpyDtoDAsync, "_v2",                                                               \
+       (CUdeviceptr to, CUdeviceptr from, size_t nbytes, CUstream stream))                     \
+  CALL(cuMemcpyPeerAsync, "",                                                                  \
+       (CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t nbytes,      \
+        CUstream stream))                                                                      \
+  CALL(cuStreamCreate, "", (CUstream * stream, unsigned flags))                                \
+  CALL(cuStreamDestroy, "_v2", (CUstream stream))                                              \
+  CALL(cuStreamSynchronize, "", (CUstream stream))                                             \
+  CALL(cuStreamWaitEvent, "", (CUstream stream, CUevent event, unsigned flags))                \
+  CALL(cuEventCreate, "", (CUevent * event, unsigned flags))                                   \
+  CALL(cuEventDestroy, "_v2", (CUevent event))                                                 \
+  CALL(cuEventRecord, "", (CUevent event, CUstream stream))                                    \
+  CALL(cuEventSynchronize, "", (CUevent event))                                                \
+  CALL(cuEventElapsedTime, "", (float *msec, CUevent from, CUevent to))                        \
+  CALL(cuModuleLoadDataEx, "",                                                                 \
+       (CUmodule * module, const void *code, unsigned n, int *options, void **values))         \
+  CALL(cuModuleUnload, "", (CUmodule module))                                                  \
+  CALL(cuModuleGetFunction, "", (CUfunction * function, CUmodule module, const char *name))    \
+  CALL(cuFuncSetAttribute, "", (CUfunction function, int attribute, int value))                \
+  CALL(cuLaunchKernelEx, "",                                                                   \
+       (const CUlaunchConfig *config, CUfunction function, void **args, void **extra))
+
+typedef struct TsCudaApi {
+#define CALL(name, version, args) CUresult(*name) args;
+  TS_CUDA_CALLS(CALL)
+#undef CALL
+} TsCudaApi;
+
+/* Valid once ts_cuda_load() gave NULL. */
+extern TsCudaApi ts_cuda;
+/* Loads the driver once. NULL, or the sentence that says why there is none. */
+const char *ts_cuda_load(void);
+
+enum { TS_CUDA_NSTAGE = 3, TS_CUDA_STAGE_NBYTES = 8 << 20 };
+
+typedef struct TsCudaPool TsCudaPool;
+typedef struct TsCuda {
+  CUdevice device;
+  char model[64];
+  int major, minor, sms, khz;
+  size_t total; /* bytes of memory */
+  CUcontext context;
+  /* The device's work is in order of `work`; copies to and from the host have a stream of
+   * their own and are joined with it by two events. */
+  CUstream work, copy;
+  CUevent worked, copied;
+  struct {
+    char *at;
+    CUevent done;          /* the copy out of it, or into it */
+  } stage[TS_CUDA_NSTAGE]; /* pinned, made by the first copy */
+  TsCudaPool *pool;
+} TsCuda;
+
+/* Fills err with device, call, code and text; -1. */
+int ts_cuda_fail(TsDevice *d, CUresult code, const char *call, TsError *err);
+/* Makes the device's context the thread's. */
+int ts_cuda_enter(TsDevice *d, TsError *err);
+
+/* ts_cuda.call(args), or the function returns -1 with err filled. */
+#define TS_CUDA(d, err, call, ...)                                                             \
+  do {                                                                                         \
+    CUresult code_ = ts_cuda.call(__VA_ARGS__);                                                \
+    if (code_) return ts_cuda_fail(d, code_, #call, err);                                      \
+  } while (0)
+
+/* devices/cuda_memory.c */
+TsCudaPool *ts_cuda_pool_new(void);
+void *ts_cuda_alloc(TsDevice *d, int64_t nbytes, TsError *err);
+void ts_cuda_free(TsDevice *d, void *at, int64_t nbytes);
+void ts_cuda_trim(TsDevice *d);
+int64_t ts_cuda_cached(const TsDevice *d);
+
+/* devices/cuda_copy.c */
+int ts_cuda_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);
+int ts_cuda_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);
+int ts_cuda_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
+                 TsError *err);
+
+/* devices/cuda_run.c */
+extern const TsDeviceRun ts_cuda_run;
+
+#endif

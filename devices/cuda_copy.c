@@ -1,0 +1,157 @@
+/* Bytes between the host and a GPU, and between GPUs.
+ *
+ * Host memory is pageable, so it goes through pinned buffers in chunks: while one is on
+ * the bus the next one is filled (or emptied) by the CPU's threads. Copies have a stream of
+ * their own; it begins after the work queued so far, which may still use the memory, and
+ * work queued later waits for it. An upload returns when the source may change, a download
+ * when the bytes are there. */
+#include <string.h>
+
+#include "devices/cpu_pool.h"
+#include "devices/cuda_api.h"
+
+static void drop_stages(TsCuda *s) {
+  for (int i = 0; i < TS_CUDA_NSTAGE; i++) {
+    if (s->stage[i].done) ts_cuda.cuEventDestroy(s->stage[i].done);
+    if (s->stage[i].at) ts_cuda.cuMemFreeHost(s->stage[i].at);
+  }
+  memset(s->stage, 0, sizeof s->stage);
+}
+
+static int make_stages(TsDevice *d, TsError *err) {
+  TsCuda *s = d->state;
+  for (int i = 0; i < TS_CUDA_NSTAGE; i++) {
+    void *at = NULL;
+    TS_CUDA(d, err, cuMemHostAlloc, &at, TS_CUDA_STAGE_NBYTES, 0);
+    s->stage[i].at = at;
+    TS_CUDA(d, err, cuEventCreate, &s->stage[i].done, CU_EVENT_DISABLE_TIMING);
+  }
+  return 0;
+}
+
+/* The copy stream stands behind the work queued so far. */
+static int begin(TsDevice *d, TsError *err) {
+  TsCuda *s = d->state;
+  if (ts_cuda_enter(d, err)) return -1;
+  if (!s->stage[TS_CUDA_NSTAGE - 1].done && make_stages(d, err)) {
+    drop_stages(s);
+    return -1;
+  }
+  TS_CUDA(d, err, cuEventRecord, s->worked, s->work);
+  TS_CUDA(d, err, cuStreamWaitEvent, s->copy, s->worked, 0);
+  return 0;
+}
+
+typedef struct Part {
+  char *to;
+  const char *from;
+} Part;
+
+static void copy_part(void *arg, int64_t lo, int64_t hi, int worker) {
+  Part *p = arg;
+  (void)worker;
+  memcpy(p->to + lo, p->from + lo, (size_t)(hi - lo));
+}
+
+/* One thread does not fill the bus. */
+static void copy_host(void *to, const void *from, int64_t nbytes) {
+  enum { GRAIN = 1 << 20 };
+  Part p = {to, from};
+  if (nbytes <= GRAIN)
+    memcpy(to, from, (size_t)nbytes);
+  else
+    ts_cpu_parallel(nbytes, GRAIN, copy_part, &p);
+}
+
+static int64_t chunk_at(int64_t at, int64_t nbytes) {
+  int64_t left = nbytes - at;
+  return left < TS_CUDA_STAGE_NBYTES ? left : TS_CUDA_STAGE_NBYTES;
+}
+
+/* No transfer may go on in buffers that the next copy takes for free. */
+static int give_up(TsCuda *s) {
+  ts_cuda.cuStreamSynchronize(s->copy);
+  return -1;
+}
+
+static int upload_chunks(TsDevice *d, CUdeviceptr to, const char *from, int64_t nbytes,
+                         TsError *err) {
+  TsCuda *s = d->state;
+  int k = 0;
+  for (int64_t at = 0; at < nbytes; at += TS_CUDA_STAGE_NBYTES, k = (k + 1) % TS_CUDA_NSTAGE) {
+    int64_t n = chunk_at(at, nbytes);
+    TS_CUDA(d, err, cuEventSynchronize, s->stage[k].done);
+    copy_host(s->stage[k].at, from + at, n);
+    TS_CUDA(d, err, cuMemcpyHtoDAsync, to + (CUdeviceptr)at, s->stage[k].at, (size_t)n,
+            s->copy);
+    TS_CUDA(d, err, cuEventRecord, s->stage[k].done, s->copy);
+  }
+  TS_CUDA(d, err, cuEventRecord, s->copied, s->copy);
+  TS_CUDA(d, err, cuStreamWaitEvent, s->work, s->copied, 0);
+  return 0;
+}
+
+int ts_cuda_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
+  if (nbytes == 0) return 0;
+  if (begin(d, err)) return -1;
+  return upload_chunks(d, (CUdeviceptr)(uintptr_t)to, from, nbytes, err) ? give_up(d->state)
+                                                                         : 0;
+}
+
+static int fetch_chunk(TsDevice *d, CUdeviceptr from, int k, int64_t n, TsError *err) {
+  TsCuda *s = d->state;
+  TS_CUDA(d, err, cuEventSynchronize, s->stage[k].done); /* of an upload still on its way */
+  TS_CUDA(d, err, cuMemcpyDtoHAsync, s->stage[k].at, from, (size_t)n, s->copy);
+  TS_CUDA(d, err, cuEventRecord, s->stage[k].done, s->copy);
+  return 0;
+}
+
+static int download_chunks(TsDevice *d, char *to, CUdeviceptr from, int64_t nbytes,
+                           TsError *err) {
+  TsCuda *s = d->state;
+  int64_t asked = 0, k_asked = 0, k = 0;
+  for (int64_t at = 0; at < nbytes; at += TS_CUDA_STAGE_NBYTES, k++) {
+    for (; asked < nbytes && k_asked < k + TS_CUDA_NSTAGE; k_asked++) {
+      int64_t n = chunk_at(asked, nbytes);
+      CUdeviceptr place = from + (CUdeviceptr)asked;
+      if (fetch_chunk(d, place, (int)(k_asked % TS_CUDA_NSTAGE), n, err)) return -1;
+      asked += TS_CUDA_STAGE_NBYTES;
+    }
+    TS_CUDA(d, err, cuEventSynchronize, s->stage[k % TS_CUDA_NSTAGE].done);
+    copy_host(to + at, s->stage[k % TS_CUDA_NSTAGE].at, chunk_at(at, nbytes));
+  }
+  return 0;
+}
+
+int ts_cuda_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
+  if (nbytes == 0) return 0;
+  if (begin(d, err)) return -1;
+  CUdeviceptr at = (CUdeviceptr)(uintptr_t)from;
+  return download_chunks(d, to, at, nbytes, err) ? give_up(d->state) : 0;
+}
+
+/* Between two GPUs the receiver waits for what the sender has queued, and the sender for the
+ * copy, since it may hand the memory to somebody else next. */
+static int copy_peer(TsDevice *d, CUdeviceptr to, TsDevice *source, CUdeviceptr from,
+                     int64_t nbytes, TsError *err) {
+  TsCuda *s = d->state, *o = source->state;
+  if (ts_cuda_enter(source, err)) return -1;
+  TS_CUDA(source, err, cuEventRecord, o->worked, o->work);
+  if (ts_cuda_enter(d, err)) return -1;
+  TS_CUDA(d, err, cuStreamWaitEvent, s->work, o->worked, 0);
+  TS_CUDA(d, err, cuMemcpyPeerAsync, to, s->context, from, o->context, (size_t)nbytes, s->work);
+  TS_CUDA(d, err, cuEventRecord, s->worked, s->work);
+  if (ts_cuda_enter(source, err)) return -1;
+  TS_CUDA(source, err, cuStreamWaitEvent, o->work, s->worked, 0);
+  return 0;
+}
+
+int ts_cuda_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
+                 TsError *err) {
+  CUdeviceptr a = (CUdeviceptr)(uintptr_t)to, b = (CUdeviceptr)(uintptr_t)from;
+  if (nbytes == 0) return 0;
+  if (d != source) return copy_peer(d, a, source, b, nbytes, err);
+  if (ts_cuda_enter(d, err)) return -1;
+  TS_CUDA(d, err, cuMemcpyDtoDAsync, a, b, (size_t)nbytes, ((TsCuda *)d->state)->work);
+  return 0;
+}

@@ -1,0 +1,266 @@
+/* A GPU's caching allocator.
+ *
+ * A block may be handed out again at once, while kernels that used it are still queued:
+ * everything on a device is in the order of its work stream. Asking the driver costs
+ * microseconds, and giving back waits for the device, so both are rare. Small blocks (to
+ * 256 KiB, four classes a doubling) are places in slabs of one class; what is known of them
+ * stands on the host, since the GPU's memory cannot be looked at. Large blocks are allocations
+ * of their own, rounded to 1/8 of their power of two, and kept while live + cached stays
+ * below the most that the program ever had live. When the driver has nothing left, all that
+ * is cached goes back and it is asked once more. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/cuda_api.h"
+#include "devices/memory.h"
+
+enum {
+  SMALL_MIN = 512,
+  SMALL_MAX = 256 << 10,
+  NSMALL = 37, /* classes 512 .. 256 Ki, four a doubling */
+  SLAB = 2 << 20,
+  NSLOT = 256,
+  RESERVE = 64 << 20 /* this much may always stay cached */
+};
+
+typedef struct Slab {
+  struct Slab *next; /* of its class, while it has free places */
+  CUdeviceptr base;
+  int cls, n, nfree;
+  uint16_t free[]; /* a stack of places */
+} Slab;
+
+struct TsCudaPool {
+  Slab *partial[NSMALL];
+  Slab **slab; /* all, by address */
+  int nslab, room;
+  struct {
+    CUdeviceptr at;
+    int64_t nbytes;
+    uint64_t used;
+  } slot[NSLOT];
+  int nslot;
+  int64_t nlive;              /* blocks handed out */
+  int64_t held, cached, most; /* large: bytes handed out and kept; most ever handed out */
+  int64_t slabs_free;         /* bytes of free places in slabs */
+  uint64_t clock;
+};
+
+TsCudaPool *ts_cuda_pool_new(void) { return calloc(1, sizeof(TsCudaPool)); }
+
+int64_t ts_cuda_cached(const TsDevice *d) {
+  const TsCudaPool *p = ((const TsCuda *)d->state)->pool;
+  return p ? p->cached + p->slabs_free : 0;
+}
+
+/* Class c holds blocks of (4 + c % 4) << (7 + c / 4) bytes. */
+static int small_class(int64_t nbytes) {
+  if (nbytes <= SMALL_MIN) return 0;
+  int top = 63 - __builtin_clzll((uint64_t)(nbytes - 1));
+  return (top - 9) * 4 + (int)(((nbytes - 1) >> (top - 2)) & 3) + 1;
+}
+
+static int64_t small_size(int c) { return (int64_t)(4 + c % 4) << (7 + c / 4); }
+
+static int64_t large_size(int64_t nbytes) {
+  int top = 63 - __builtin_clzll((uint64_t)nbytes);
+  int64_t step = (int64_t)1 << (top - 3);
+  return (nbytes + step - 1) / step * step;
+}
+
+/* ---- giving back */
+static void drop_slot(TsCudaPool *p, int i) {
+  ts_cuda.cuMemFree(p->slot[i].at);
+  p->cached -= p->slot[i].nbytes;
+  p->slot[i] = p->slot[--p->nslot];
+}
+
+static void drop_oldest(TsCudaPool *p) {
+  int oldest = 0;
+  for (int i = 1; i < p->nslot; i++)
+    if (p->slot[i].used < p->slot[oldest].used) oldest = i;
+  drop_slot(p, oldest);
+}
+
+static void drop_empty_slabs(TsCudaPool *p) {
+  int kept = 0;
+  memset(p->partial, 0, sizeof p->partial);
+  for (int i = 0; i < p->nslab; i++) {
+    Slab *s = p->slab[i];
+    if (s->nfree == s->n) {
+      ts_cuda.cuMemFree(s->base);
+      p->slabs_free -= s->n * small_size(s->cls);
+      free(s);
+      continue;
+    }
+    p->slab[kept++] = s;
+    if (!s->nfree) continue;
+    s->next = p->partial[s->cls];
+    p->partial[s->cls] = s;
+  }
+  p->nslab = kept;
+}
+
+void ts_cuda_trim(TsDevice *d) {
+  TsCuda *s = d->state;
+  TsError ignored;
+  if (!s->pool || ts_cuda_enter(d, &ignored)) return;
+  ts_cuda.cuStreamSynchronize(s->work);
+  ts_cuda.cuStreamSynchronize(s->copy);
+  while (s->pool->nslot) drop_slot(s->pool, s->pool->nslot - 1);
+  drop_empty_slabs(s->pool);
+}
+
+/* ---- asking the driver */
+static int out_of_memory(TsDevice *d, int64_t nbytes, TsError *err) {
+  size_t nfree = 0, total = 0;
+  const TsCudaPool *p = ((TsCuda *)d->state)->pool;
+  ts_cuda.cuMemGetInfo(&nfree, &total);
+  ts_error_set(err, TS_ERR_memory,
+               "out of memory: %s has no room for %lld bytes: %lld bytes live in %lld blocks, "
+               "%lld cached, %zu of %zu free (cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY)",
+               d->name, (long long)nbytes, (long long)d->live, (long long)p->nlive,
+               (long long)ts_cuda_cached(d), nfree, total);
+  return ts_error_hint(err,
+                       "drop tensors that are not needed (x = nil), or keep some on the CPU");
+}
+
+static int ask(TsDevice *d, int64_t nbytes, CUdeviceptr *at, TsError *err) {
+  CUresult code = ts_cuda.cuMemAlloc(at, (size_t)nbytes);
+  if (code == CUDA_ERROR_OUT_OF_MEMORY) {
+    ts_cuda_trim(d);
+    code = ts_cuda.cuMemAlloc(at, (size_t)nbytes);
+  }
+  if (!code) return 0;
+  if (code == CUDA_ERROR_OUT_OF_MEMORY) return out_of_memory(d, nbytes, err);
+  return ts_cuda_fail(d, code, "cuMemAlloc", err);
+}
+
+/* ---- slabs */
+/* The number of slabs that begin at or before an address. */
+static int slabs_before(const TsCudaPool *p, CUdeviceptr at) {
+  int lo = 0, hi = p->nslab;
+  while (lo < hi) {
+    int mid = (lo + hi) / 2;
+    if (p->slab[mid]->base <= at)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  return lo;
+}
+
+static int out_of_host(TsError *err) {
+  return ts_error_set(err, TS_ERR_memory, "out of memory: host memory for the GPU's allocator");
+}
+
+static int add_slab(TsDevice *d, int c, TsError *err) {
+  TsCudaPool *p = ((TsCuda *)d->state)->pool;
+  int n = (int)(SLAB / small_size(c));
+  if (p->nslab == p->room) {
+    int room = p->room ? 2 * p->room : 16;
+    Slab **more = realloc(p->slab, (size_t)room * sizeof *more);
+    if (!more) return out_of_host(err);
+    p->slab = more, p->room = room;
+  }
+  Slab *s = malloc(sizeof *s + (size_t)n * sizeof *s->free);
+  if (!s) return out_of_host(err);
+  if (ask(d, SLAB, &s->base, err)) {
+    free(s);
+    return -1;
+  }
+  s->cls = c, s->n = s->nfree = n;
+  for (int i = 0; i < n; i++) s->free[i] = (uint16_t)(n - 1 - i);
+  int at = slabs_before(p, s->base);
+  memmove(p->slab + at + 1, p->slab + at, (size_t)(p->nslab - at) * sizeof *p->slab);
+  p->slab[at] = s;
+  p->nslab++;
+  s->next = p->partial[c];
+  p->partial[c] = s;
+  p->slabs_free += n * small_size(c);
+  return 0;
+}
+
+static int alloc_small(TsDevice *d, int64_t nbytes, CUdeviceptr *at, TsError *err) {
+  TsCudaPool *p = ((TsCuda *)d->state)->pool;
+  int c = small_class(nbytes);
+  if (!p->partial[c] && add_slab(d, c, err)) return -1;
+  Slab *s = p->partial[c];
+  *at = s->base + (CUdeviceptr)(s->free[--s->nfree] * small_size(c));
+  if (!s->nfree) p->partial[c] = s->next;
+  p->slabs_free -= small_size(c);
+  return 0;
+}
+
+static void free_small(TsCudaPool *p, CUdeviceptr at) {
+  int i = slabs_before(p, at) - 1;
+  if (i < 0 || at >= p->slab[i]->base + SLAB) TS_BUG("the GPU's block %llx is of no slab", at);
+  Slab *s = p->slab[i];
+  s->free[s->nfree++] = (uint16_t)((int64_t)(at - s->base) / small_size(s->cls));
+  p->slabs_free += small_size(s->cls);
+  if (s->nfree > 1) return;
+  s->next = p->partial[s->cls];
+  p->partial[s->cls] = s;
+}
+
+/* ---- large blocks */
+static void fit_cache(TsCudaPool *p, int64_t more) {
+  while (p->nslot && p->cached > RESERVE && p->held + p->cached + more > p->most)
+    drop_oldest(p);
+}
+
+static int alloc_large(TsDevice *d, int64_t size, CUdeviceptr *at, TsError *err) {
+  TsCudaPool *p = ((TsCuda *)d->state)->pool;
+  int best = -1;
+  for (int i = 0; i < p->nslot; i++)
+    if (p->slot[i].nbytes == size && (best < 0 || p->slot[i].used > p->slot[best].used))
+      best = i;
+  if (best >= 0) {
+    *at = p->slot[best].at;
+    p->cached -= size;
+    p->slot[best] = p->slot[--p->nslot];
+  } else {
+    fit_cache(p, size);
+    if (ask(d, size, at, err)) return -1;
+  }
+  p->held += size;
+  if (p->held > p->most) p->most = p->held;
+  return 0;
+}
+
+static void free_large(TsCudaPool *p, CUdeviceptr at, int64_t size) {
+  if (p->nslot == NSLOT) drop_oldest(p);
+  p->slot[p->nslot].at = at;
+  p->slot[p->nslot].nbytes = size;
+  p->slot[p->nslot++].used = ++p->clock;
+  p->held -= size;
+  p->cached += size;
+  fit_cache(p, 0);
+}
+
+void *ts_cuda_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
+  TsCudaPool *p = ((TsCuda *)d->state)->pool;
+  CUdeviceptr at = 0;
+  if (ts_memory_should_fail()) return ts_device_full(d, nbytes, err), NULL;
+  if (ts_cuda_enter(d, err)) return NULL;
+  int failed = nbytes <= SMALL_MAX ? alloc_small(d, nbytes, &at, err)
+                                   : alloc_large(d, large_size(nbytes), &at, err);
+  if (failed) return NULL;
+  p->nlive++;
+  d->live += nbytes;
+  if (d->live > d->peak) d->peak = d->live;
+  return (void *)(uintptr_t)at;
+}
+
+void ts_cuda_free(TsDevice *d, void *block, int64_t nbytes) {
+  TsCudaPool *p = ((TsCuda *)d->state)->pool;
+  TsError ignored;
+  CUdeviceptr at = (CUdeviceptr)(uintptr_t)block;
+  if (!block || ts_cuda_enter(d, &ignored)) return;
+  d->live -= nbytes;
+  p->nlive--;
+  if (nbytes <= SMALL_MAX)
+    free_small(p, at);
+  else
+    free_large(p, at, large_size(nbytes));
+}

@@ -1,0 +1,122 @@
+/* Streams, events, modules and launches on a GPU. */
+#include <stdio.h>
+#include <string.h>
+
+#include "devices/cuda_api.h"
+
+static CUstream stream_of(TsDevice *d, void *stream) {
+  return stream ? stream : ((TsCuda *)d->state)->work;
+}
+
+static int stream_new(TsDevice *d, void **out, TsError *err) {
+  CUstream stream;
+  if (ts_cuda_enter(d, err)) return -1;
+  TS_CUDA(d, err, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+  *out = stream;
+  return 0;
+}
+
+static void stream_free(TsDevice *d, void *stream) {
+  TsError ignored;
+  if (stream && !ts_cuda_enter(d, &ignored)) ts_cuda.cuStreamDestroy(stream);
+}
+
+static int stream_wait(TsDevice *d, void *stream, void *event, TsError *err) {
+  if (ts_cuda_enter(d, err)) return -1;
+  TS_CUDA(d, err, cuStreamWaitEvent, stream_of(d, stream), event, 0);
+  return 0;
+}
+
+static int event_new(TsDevice *d, void **out, TsError *err) {
+  CUevent event;
+  if (ts_cuda_enter(d, err)) return -1;
+  TS_CUDA(d, err, cuEventCreate, &event, CU_EVENT_DEFAULT);
+  *out = event;
+  return 0;
+}
+
+static void event_free(TsDevice *d, void *event) {
+  TsError ignored;
+  if (event && !ts_cuda_enter(d, &ignored)) ts_cuda.cuEventDestroy(event);
+}
+
+static int event_record(TsDevice *d, void *event, void *stream, TsError *err) {
+  if (ts_cuda_enter(d, err)) return -1;
+  TS_CUDA(d, err, cuEventRecord, event, stream_of(d, stream));
+  return 0;
+}
+
+static int event_wait(TsDevice *d, void *event, TsError *err) {
+  if (ts_cuda_enter(d, err)) return -1;
+  TS_CUDA(d, err, cuEventSynchronize, event);
+  return 0;
+}
+
+static int event_usec(TsDevice *d, void *from, void *to, double *usec, TsError *err) {
+  float msec = 0;
+  if (ts_cuda_enter(d, err)) return -1;
+  TS_CUDA(d, err, cuEventElapsedTime, &msec, from, to);
+  *usec = (double)msec * 1e3;
+  return 0;
+}
+
+/* The driver's own compiler says what it dislikes in a buffer: its first lines belong to the
+ * message. */
+static int module_new(TsDevice *d, const void *code, void **out, TsError *err) {
+  char log[4096] = "";
+  int option[2] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void *value[2] = {log, (void *)(uintptr_t)sizeof log};
+  CUmodule module = NULL;
+  if (ts_cuda_enter(d, err)) return -1;
+  CUresult failed = ts_cuda.cuModuleLoadDataEx(&module, code, 2, option, value);
+  *out = module;
+  if (!failed) return 0;
+  ts_cuda_fail(d, failed, "cuModuleLoadDataEx", err);
+  size_t n = strlen(err->message);
+  log[sizeof log - 1] = 0;
+  if (log[0]) snprintf(err->message + n, sizeof err->message - n, "\n%s", log);
+  return -1;
+}
+
+static void module_free(TsDevice *d, void *module) {
+  TsError ignored;
+  if (module && !ts_cuda_enter(d, &ignored)) ts_cuda.cuModuleUnload(module);
+}
+
+/* More than 48 KiB of shared memory have to be asked for once a kernel. */
+static int kernel_find(TsDevice *d, void *module, const char *name, int shared, void **out,
+                       TsError *err) {
+  CUfunction f;
+  if (ts_cuda_enter(d, err)) return -1;
+  TS_CUDA(d, err, cuModuleGetFunction, &f, module, name);
+  if (shared > 48 << 10)
+    TS_CUDA(d, err, cuFuncSetAttribute, f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            shared);
+  *out = f;
+  return 0;
+}
+
+static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
+  CUlaunchAttribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+  CUlaunchConfig config = {.gridDimX = l->grid[0],
+                           .gridDimY = l->grid[1],
+                           .gridDimZ = l->grid[2],
+                           .blockDimX = l->block[0],
+                           .blockDimY = l->block[1],
+                           .blockDimZ = l->block[2],
+                           .sharedMemBytes = l->shared,
+                           .hStream = stream_of(d, l->stream)};
+  if (l->cluster[0]) {
+    cluster.value.cluster.x = l->cluster[0];
+    cluster.value.cluster.y = l->cluster[1];
+    cluster.value.cluster.z = l->cluster[2];
+    config.attrs = &cluster, config.numAttrs = 1;
+  }
+  if (ts_cuda_enter(d, err)) return -1;
+  TS_CUDA(d, err, cuLaunchKernelEx, &config, l->kernel, l->args, NULL);
+  return 0;
+}
+
+const TsDeviceRun ts_cuda_run = {stream_new, stream_free,  stream_wait, event_new,
+                                 event_free, event_record, event_wait,  event_usec,
+                                 module_new, module_free,  kernel_find, launch};

@@ -1,0 +1,16 @@
+/* Products in kernels (ir/sched_product.c). */
+#ifndef TS_IR_SCHED_PRODUCT_H
+#define TS_IR_SCHED_PRODUCT_H
+
+#include "ir/sched.h"
+
+/* Whether a matmul can be the heart of a kernel: types and shapes for which there is one that
+ * is as fast as the VM's. */
+bool ts_sched_is_product(const TsNode *n);
+double ts_sched_product_steps(const TsNode *n); /* multiply-adds */
+
+/* ts_sched_lower of a group of kind matmul. */
+int ts_sched_lower_product(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
+                           void *arg, TsSchedKernel *out, TsError *err);
+
+#endif

@@ -1,0 +1,38 @@
+/* Kernels whose rounds are blocks of one matrix product: how they are recognised, cut and made
+ * explicit (ir/tile_product.c). */
+#ifndef TS_IR_TILE_PRODUCT_H
+#define TS_IR_TILE_PRODUCT_H
+
+#include "ir/tile.h"
+
+typedef struct TsProductSize {
+  int64_t m, n, k;
+  int64_t batch;
+  int threads;
+  bool turned; /* the rows of A are contiguous along m */
+} TsProductSize;
+
+/* Rows and columns of a round's block: what its packed operands leave in the caches, and enough
+ * rounds for the threads. */
+void ts_tile_product_block(const TsTarget *t, TsDtype d, const TsProductSize *s,
+                           int64_t block[2]);
+
+/* Whether ts_tile_product takes it: one parallel loop, in each round one product of a block of
+ * rows and a block of columns along all of k, and pointwise rows behind it:
+ *
+ *   for %r in 0..8 parallel {
+ *     ..                                     arithmetic on positions: %m0, %n0
+ *     %z = const {value=0}                   : f32[192,512]
+ *     %a = load %x[%m0, 0] {edge=true}       : f32[192,128]
+ *     %b = load %w[0, %n0] {edge=true}       : f32[128,512]
+ *     %c = mma %a, %b, %z                    : f32[192,512]
+ *     %d = load %bias[%n0] {edge=true}       : f32[512]
+ *     ..
+ *     store %y[%m0, %n0] = %g {edge=true}
+ *   } */
+bool ts_tile_is_product(const TsTile *k);
+
+/* Explicit form of such a kernel; NULL with the error. */
+TsTile *ts_tile_product(const TsTile *k, const TsTarget *target, TsError *err);
+
+#endif

@@ -1,0 +1,180 @@
+/* The levels of a function's kernels as text, with the lines of the program that they came
+ * from: nothing is kept for it, each level is made once more from the schedule. */
+#include <string.h>
+
+#include "jit/build.h"
+#include "jit/llvm.h"
+#include "jit/unit.h"
+
+typedef int LevelFn(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err);
+
+static void head(const TsGroup *g, TsText *text) {
+  ts_text_format(text, "// group %d: ", g->index);
+  ts_sched_what(g, text);
+  TsText where = {0};
+  ts_sched_where(g, &where);
+  if (where.len) ts_text_format(text, " at %s", where.at);
+  ts_text_free(&where);
+  ts_text_char(text, '\n');
+}
+
+/* ---- levels of one kernel */
+static int block_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err) {
+  (void)b, (void)err;
+  ts_tile_text_places(block, text);
+  return 0;
+}
+
+static int explicit_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err) {
+  TsTile *k = ts_build_explicit(block, b->target, true, err);
+  if (!k) return -1;
+  ts_tile_text(k, text);
+  ts_tile_free(k);
+  return 0;
+}
+
+static int code_text(const TsBuildJob *b, const TsTile *block, bool assembly, TsText *text,
+                     TsError *err) {
+  TsTile *k = ts_build_explicit(block, b->target, false, err);
+  int failed = !k || ts_llvm_text(k, b->target, assembly, text, err);
+  ts_tile_free(k);
+  return failed ? -1 : 0;
+}
+
+static int llvm_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err) {
+  return code_text(b, block, false, text, err);
+}
+
+static int asm_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err) {
+  return code_text(b, block, true, text, err);
+}
+
+/* A group that has no kernel says so; the others are shown. */
+static void group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, LevelFn *level,
+                       TsText *text) {
+  TsSchedKernel k;
+  TsError err = {0};
+  head(g, text);
+  if (ts_build_tile(b, f, g, &k, &err)) {
+    ts_text_format(text, "// no kernel: %s\n", err.message);
+    return;
+  }
+  if (level(b, k.tile, text, &err)) ts_text_format(text, "// no kernel: %s\n", err.message);
+  ts_tile_free(k.tile);
+}
+
+static int kernels_text(const TsBuildJob *b, LevelFn *level, TsText *text) {
+  for (const TsFusion *f = &b->fusion; f; f = f->next)
+    for (int i = 0; i < f->sched->ngroup; i++)
+      if (ts_build_worth(f->sched->group[i])) group_text(b, f, f->sched->group[i], level, text);
+  if (!text->len) ts_text_str(text, "// no group is worth a kernel\n");
+  return 0;
+}
+
+/* ---- all groups */
+static const char *vm_reason(const TsNode *n) {
+  if (n->nregion) return "it runs functions; see their groups";
+  if (n->op >= TS_OP_COUNT) return "it has no kernel";
+  switch (ts_op_info((TsOp)n->op)->cls) {
+  case TS_CLASS_RANDOM: return "it draws random numbers";
+  case TS_CLASS_REDUCE: return "it does not reduce the last axes of floats";
+  case TS_CLASS_POINTWISE: return "its types have no kernel";
+  default: return "the VM's own kernel is used";
+  }
+}
+
+static void reason(const TsFusion *f, const TsGroup *g, TsText *text) {
+  if (g->kind == TS_GROUP_vm)
+    ts_text_str(text, vm_reason(g->node[0]));
+  else if (f->of[g->index].fused)
+    ts_text_format(text, "kernel of %d operators", g->nnode);
+  else if (!ts_build_worth(g))
+    ts_text_str(text, "one operator: the VM's own kernel is as good");
+  else
+    ts_text_format(text, "would be a kernel of %d operators", g->nnode);
+}
+
+static int groups_text(const TsBuildJob *b, TsText *text) {
+  for (const TsFusion *f = &b->fusion; f; f = f->next) {
+    if (f != &b->fusion) ts_text_format(text, "in @%s:\n", f->g->name);
+    for (int i = 0; i < f->sched->ngroup; i++) {
+      const TsGroup *g = f->sched->group[i];
+      TsText where = {0};
+      ts_text_format(text, "  %-3d ", i);
+      ts_sched_what(g, text);
+      ts_sched_where(g, &where);
+      if (where.len) ts_text_format(text, " at %s", where.at);
+      ts_text_free(&where);
+      ts_text_str(text, ": ");
+      reason(f, g, text);
+      ts_text_format(text, ", %.3g us expected\n", g->usec);
+    }
+  }
+  if (b->why.len) ts_text_format(text, "refused:\n%s", b->why.at);
+  return 0;
+}
+
+/* ---- tiles */
+static void shape(TsText *t, const char *before, int n, const int64_t *dim) {
+  ts_text_format(t, "%s[", before);
+  for (int i = 0; i < n; i++) ts_text_format(t, "%s%lld", i ? "," : "", (long long)dim[i]);
+  ts_text_char(t, ']');
+}
+
+static void tile_line(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
+  static const char *const kind[] = {[TS_GROUP_vm] = "vm", [TS_GROUP_map] = "map",
+                                     [TS_GROUP_rows] = "rows",
+                                     [TS_GROUP_attention] = "attention",
+                                     [TS_GROUP_matmul] = "matmul"};
+  TsError err = {0};
+  TsSchedKernel k;
+  ts_text_format(text, "  %-3d %-4s ", g->index,
+                 g->kind < sizeof kind / sizeof *kind ? kind[g->kind] : "");
+  shape(text, "space ", g->naxis, g->axis);
+  if (ts_build_tile(b, f, g, &k, &err)) {
+    ts_text_format(text, " no kernel: %s\n", err.message);
+    return;
+  }
+  shape(text, " tile ", k.tile->ntile, k.tile->tile);
+  const TsFused *u = f->of[g->index].fused;
+  const TsKernel *code = u ? ts_unit_kernel(u) : NULL;
+  if (code)
+    ts_text_format(text, " %s, %d phase%s, %zu bytes of code%s", code->target, code->nphase,
+                   code->nphase == 1 ? "" : "s", code->object_bytes,
+                   code->cached ? " from disk" : "");
+  ts_text_str(text, "  // ");
+  ts_sched_what(g, text);
+  ts_text_char(text, '\n');
+  ts_tile_free(k.tile);
+}
+
+static int tiles_text(const TsBuildJob *b, TsText *text) {
+  for (const TsFusion *f = &b->fusion; f; f = f->next)
+    for (int i = 0; i < f->sched->ngroup; i++)
+      if (ts_build_worth(f->sched->group[i])) tile_line(b, f, f->sched->group[i], text);
+  return 0;
+}
+
+static int schedules_text(const TsBuildJob *b, TsText *text) {
+  for (const TsFusion *f = &b->fusion; f; f = f->next) ts_sched_text_notes(f->sched, text);
+  return 0;
+}
+
+int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError *err) {
+  static const struct {
+    const char *name;
+    LevelFn *of;
+  } levels[] = {{"tile", block_text},
+                {"explicit", explicit_text},
+                {"llvm", llvm_text},
+                {"asm", asm_text}};
+  if (!strcmp(level, "schedule")) return schedules_text(b, text);
+  if (!strcmp(level, "groups")) return groups_text(b, text);
+  if (!strcmp(level, "tiles")) return tiles_text(b, text);
+  for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+    if (strcmp(level, levels[i].name)) continue;
+    if (b->target || levels[i].of == block_text) return kernels_text(b, levels[i].of, text);
+    return ts_error_set(err, TS_ERR_value, "there is no %s: nothing is compiled here", level);
+  }
+  return ts_error_set(err, TS_ERR_argument, "there is no level '%s'", level);
+}

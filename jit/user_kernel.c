@@ -1,0 +1,297 @@
+/* See jit/user_kernel.h. */
+#include "jit/user_kernel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/tile_text.h"
+#include "jit/build.h"
+#include "jit/llvm.h"
+#include "vm/context.h"
+
+/* A kernel for one instruction set and these sizes (-1: for any), or why there is none. */
+typedef struct Compiled {
+  const TsKernels *isa; /* NULL: not used */
+  int64_t dim[TS_TILE_DIMS];
+  TsKernel *kernel;
+  TsError why;
+} Compiled;
+
+enum { KEPT = 32, PARAMS = 40 };
+
+/* It is compiled for all sizes if that can be; else the sizes of tiles become part of it, and
+ * it is compiled again for others, of which the latest are kept. */
+struct TsUserKernel {
+  int refs;
+  bool interpret, sized, called;
+  int64_t seen[TS_TILE_DIMS]; /* the sizes of the last call */
+  TsTile *tile;
+  int next; /* to be replaced when all are used */
+  Compiled of[KEPT], *last;
+};
+
+/* ---- making */
+static int suitable(const TsTile *k, TsError *err) {
+  if (k->nparam > PARAMS)
+    return ts_error_set(err, TS_ERR_argument, "@%.60s: more than %d parameters", k->name,
+                        PARAMS);
+  if (k->nparam == k->nin)
+    return ts_error_set(err, TS_ERR_argument,
+                        "@%.60s: nothing is written, so there is no result", k->name);
+  for (int i = 0; i < k->nparam; i++)
+    if (k->param[i]->type.strided)
+      return ts_error_set(err, TS_ERR_argument,
+                          "@%.60s: the parameters of an operator are row-major, %%%.60s is not",
+                          k->name, k->param[i]->name ? k->param[i]->name : "?");
+  return 0;
+}
+
+TsUserKernel *ts_user_kernel_new(TsTile *k, bool interpret, TsError *err) {
+  TsUserKernel *u = NULL;
+  if (!ts_tile_check(k, NULL, err) && !suitable(k, err) && !(u = calloc(1, sizeof *u)))
+    ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!u) {
+    ts_tile_free(k);
+    return NULL;
+  }
+  *u = (TsUserKernel){.refs = 1, .interpret = interpret, .tile = k};
+  return u;
+}
+
+TsUserKernel *ts_user_kernel_ref(TsUserKernel *u) {
+  u->refs++;
+  return u;
+}
+
+void ts_user_kernel_unref(TsUserKernel *u) {
+  if (!u || --u->refs) return;
+  for (int i = 0; i < KEPT; i++) ts_kernel_free(u->of[i].kernel);
+  ts_tile_free(u->tile);
+  free(u);
+}
+
+const TsTile *ts_user_kernel_tile(const TsUserKernel *u) { return u->tile; }
+
+/* ---- types */
+/* "x: f32[M,N]" */
+static void put_param(const TsTile *k, int i, TsText *t) {
+  ts_text_format(t, "%s: ", k->param[i]->name ? k->param[i]->name : "?");
+  ts_tile_type_text(k, &k->param[i]->type, t);
+}
+
+static int wrong_type(const TsTile *k, int i, const TsMeta *m, TsErrorCode code,
+                      const char *what, TsError *err) {
+  char have[TS_META_TEXT];
+  TsText t = {0};
+  put_param(k, i, &t);
+  ts_error_set(err, code, "%.60s: argument %d is %s, the kernel takes %.100s%s", k->name, i + 1,
+               ts_meta_text(m, have), t.at ? t.at : "", what);
+  ts_text_free(&t);
+  return -1;
+}
+
+/* Two sizes for one letter: the argument that gave the first is named too, if there is one. */
+static int wrong_size(const TsTile *k, int i, const TsMeta *const *in, int dim, int64_t size,
+                      int from, TsError *err) {
+  char what[160], other[TS_META_TEXT];
+  const char *name = k->dim[dim];
+  if (from < 0)
+    snprintf(what, sizeof what, ", where %.30s is given as %lld", name, (long long)size);
+  else
+    snprintf(what, sizeof what, ", and %.30s is %lld by argument %d, which is %s", name,
+             (long long)size, from + 1, ts_meta_text(in[from], other));
+  return wrong_type(k, i, in[i], TS_ERR_shape, what, err);
+}
+
+static int match(const TsTile *k, int i, const TsMeta *const *in, int64_t *dim, int *from,
+                 TsError *err) {
+  const TsTileType *t = &k->param[i]->type;
+  const TsMeta *m = in[i];
+  if (m->dtype != t->dtype) return wrong_type(k, i, m, TS_ERR_dtype, "", err);
+  if (m->ndim != t->rank) return wrong_type(k, i, m, TS_ERR_shape, "", err);
+  for (int a = 0; a < t->rank; a++) {
+    if (!ts_tile_dim_is(t->dim[a])) {
+      if (t->dim[a] != m->dim[a]) return wrong_type(k, i, m, TS_ERR_shape, "", err);
+      continue;
+    }
+    int d = ts_tile_dim_index(t->dim[a]);
+    if (dim[d] < 0) {
+      dim[d] = m->dim[a];
+      from[d] = i;
+    } else if (dim[d] != m->dim[a]) {
+      return wrong_size(k, i, in, d, dim[d], from[d], err);
+    }
+  }
+  return 0;
+}
+
+static int result(const TsTile *k, int i, const int64_t *dim, int device, TsMeta *out,
+                  TsError *err) {
+  const TsTileType *t = &k->param[i]->type;
+  *out = (TsMeta){.dtype = t->dtype, .ndim = t->rank};
+  out->device = (uint8_t)device;
+  for (int a = 0; a < t->rank; a++)
+    out->dim[a] = ts_tile_dim_is(t->dim[a]) ? dim[ts_tile_dim_index(t->dim[a])] : t->dim[a];
+  return ts_meta_check_size(out, k->name, err);
+}
+
+int ts_user_kernel_infer(const TsUserKernel *u, int nin, const TsMeta *const *in, int64_t *dim,
+                         TsMeta *out, TsError *err) {
+  const TsTile *k = u->tile;
+  int from[TS_TILE_DIMS];
+  memset(from, -1, sizeof from);
+  if (nin != k->nin)
+    return ts_error_set(err, TS_ERR_argument, "%.60s: takes %d tensor%s, %d given", k->name,
+                        k->nin, k->nin == 1 ? "" : "s", nin);
+  for (int i = 0; i < nin; i++)
+    if (match(k, i, in, dim, from, err)) return -1;
+  for (int d = 0; d < k->ndim; d++)
+    if (dim[d] < 0) {
+      ts_error_set(err, TS_ERR_argument, "%.60s: no argument gives the size %.30s", k->name,
+                   k->dim[d]);
+      return ts_error_hint(err, "give it behind the tensors: {%.30s = ..}", k->dim[d]);
+    }
+  for (int i = k->nin; i < k->nparam; i++)
+    if (result(k, i, dim, nin ? in[0]->device : 0, &out[i - k->nin], err)) return -1;
+  return 0;
+}
+
+/* ---- compiling */
+static const TsJitTarget *target_of(TsContext *c, TsError *err) {
+  const TsJitTarget *t = ts_llvm_present() ? ts_jit_target(c->k->isa) : NULL;
+  if (t && t->triple) return t;
+  ts_error_set(err, TS_ERR_device, "%s",
+               ts_llvm_present() ? "there is no code generator for this processor"
+                                 : "the program was built without LLVM");
+  return NULL;
+}
+
+static bool fits(const Compiled *p, const TsContext *c, const int64_t *dim) {
+  if (p->isa != c->k) return false;
+  for (int d = 0; d < TS_TILE_DIMS; d++)
+    if (p->dim[d] >= 0 && p->dim[d] != dim[d]) return false;
+  return true;
+}
+
+static Compiled *place_for(TsUserKernel *u, const TsContext *c) {
+  Compiled *p = &u->of[u->next++ % KEPT];
+  ts_kernel_free(p->kernel);
+  *p = (Compiled){.isa = c->k};
+  memset(p->dim, -1, sizeof p->dim);
+  return p;
+}
+
+/* The kernel with the sizes of tiles in it. */
+static TsTile *sized(const TsUserKernel *u, const int64_t *dim, int64_t *fixed, TsError *err) {
+  bool of_tiles[TS_TILE_DIMS];
+  ts_tile_sizes_of_tiles(u->tile, of_tiles);
+  for (int d = 0; d < TS_TILE_DIMS; d++) fixed[d] = of_tiles[d] ? dim[d] : -1;
+  return ts_tile_fix(u->tile, fixed, err);
+}
+
+static void compile_sized(TsUserKernel *u, Compiled *p, const TsJitTarget *t,
+                          const int64_t *dim) {
+  TsTile *k = sized(u, dim, p->dim, &p->why);
+  p->kernel = k ? ts_build_compile(k, t, &p->why) : NULL;
+  ts_tile_free(k);
+}
+
+static const TsKernel *compiled(TsUserKernel *u, TsContext *c, const int64_t *dim) {
+  for (int i = 0; i < KEPT; i++)
+    if (fits(&u->of[i], c, dim)) return (u->last = &u->of[i])->kernel;
+  Compiled *p = u->last = place_for(u, c);
+  const TsJitTarget *t = target_of(c, &p->why);
+  if (t && !u->sized) p->kernel = ts_build_compile(u->tile, t, &p->why);
+  if (t && !p->kernel) {
+    u->sized = true;
+    compile_sized(u, p, t, dim);
+  }
+  return p->kernel;
+}
+
+TsUserKernelStatus ts_user_kernel_status(const TsUserKernel *u) {
+  const Compiled *p = u->last;
+  if (u->interpret) return (TsUserKernelStatus){.why = "it is to be interpreted"};
+  if (!p) return (TsUserKernelStatus){.why = "it has not run yet"};
+  return (TsUserKernelStatus){.compiled = p->kernel != NULL,
+                              .cached = p->kernel && p->kernel->cached,
+                              .why = p->kernel ? NULL : p->why.message};
+}
+
+static int explicit_text(const TsTile *k, const TsJitTarget *t, const char *level, TsText *text,
+                         TsError *err) {
+  TsTile *plain = ts_build_explicit(k, t, !strcmp(level, "explicit"), err);
+  if (!plain) return -1;
+  int failed = 0;
+  if (!strcmp(level, "explicit"))
+    ts_tile_text_places(plain, text);
+  else
+    failed = ts_llvm_text(plain, t, !strcmp(level, "asm"), text, err);
+  ts_tile_free(plain);
+  return failed;
+}
+
+int ts_user_kernel_text(const TsUserKernel *u, TsContext *c, const char *level, TsText *text,
+                        TsError *err) {
+  if (!strcmp(level, "tile")) return ts_tile_text_places(u->tile, text), 0;
+  if (strcmp(level, "explicit") && strcmp(level, "llvm") && strcmp(level, "asm"))
+    return ts_error_set(err, TS_ERR_argument,
+                        "there is no level '%.40s'; levels are tile, explicit, llvm, asm",
+                        level);
+  /* Passes to explicit form need a target's numbers but no code generator. */
+  const TsJitTarget *t =
+      strcmp(level, "explicit") ? target_of(c, err) : ts_jit_target(c->k->isa);
+  if (!t) {
+    if (!err->code) ts_error_set(err, TS_ERR_device, "there are no vectors on this processor");
+    return -1;
+  }
+  if (!explicit_text(u->tile, t, level, text, err)) return 0;
+  if (!u->called) return ts_error_hint(err, "call it first: then its sizes are known");
+  int64_t fixed[TS_TILE_DIMS];
+  TsTile *k = sized(u, u->seen, fixed, err);
+  int failed = k ? explicit_text(k, t, level, text, err) : -1;
+  ts_tile_free(k);
+  return failed;
+}
+
+/* ---- calls */
+static int run(TsUserKernel *u, TsContext *c, void **arg, const int64_t *dim) {
+  memcpy(u->seen, dim, sizeof u->seen);
+  u->called = true;
+  const TsKernel *kernel = u->interpret ? NULL : compiled(u, c, dim);
+  return kernel ? ts_kernel_run(kernel, arg, dim, &c->err)
+                : ts_tile_run(u->tile, arg, dim, &c->err);
+}
+
+static int bind(TsContext *c, int nin, TsTensor *const *in, TsTensor **own, int nout,
+                const TsMeta *type, TsTensor **out, void **arg) {
+  for (int i = 0; i < nin; i++)
+    if (!(own[i] = ts_tensor_contiguous(c, in[i])) || !(arg[i] = ts_tensor_read(own[i])))
+      return -1;
+  for (int i = 0; i < nout; i++)
+    if (!(out[i] = ts_tensor_new(c, &type[i])) || !(arg[nin + i] = ts_tensor_write(out[i])))
+      return -1;
+  return 0;
+}
+
+int ts_user_kernel_call(TsUserKernel *u, TsContext *c, int nin, TsTensor *const *in,
+                        const int64_t *given, TsTensor **out) {
+  int nout = u->tile->nparam - u->tile->nin;
+  TsTensor *own[PARAMS] = {NULL};
+  const TsMeta *m[PARAMS] = {NULL};
+  TsMeta type[PARAMS];
+  void *arg[PARAMS];
+  int64_t dim[TS_TILE_DIMS];
+  for (int i = 0; i < nout; i++) out[i] = NULL;
+  for (int i = 0; i < nin && i < PARAMS; i++) m[i] = &in[i]->meta;
+  memcpy(dim, given, sizeof dim);
+  if (ts_user_kernel_infer(u, nin, m, dim, type, &c->err)) return -1;
+  int failed = bind(c, nin, in, own, nout, type, out, arg) || run(u, c, arg, dim);
+  for (int i = 0; i < nin; i++) ts_tensor_unref(own[i]);
+  for (int i = 0; i < nout && failed; i++) {
+    ts_tensor_unref(out[i]);
+    out[i] = NULL;
+  }
+  return failed ? -1 : 0;
+}

@@ -1,0 +1,71 @@
+-- autotune: measures what could be chosen for a kernel, and remembers what was fastest. Results
+-- have the same bits whatever is chosen.
+--
+--   autotune.mode("cached")    winners from disk are used, nothing is measured: the beginning
+--   autotune.mode("on")        compiled functions are measured too, while the program is idle
+--   autotune.mode("off")       every kernel is what the compiler chooses by itself
+--   autotune.budget{ms = 1000}  the time for a kernel; total, mb, candidates: see ? autotune.budget
+--   autotune.tune(f, x, y)     measures the kernels of a captured function now
+--   autotune.report()          what was measured, as text
+--   autotune.clear()           forgets the winners, on disk too
+
+local core = require "tessera.core"
+
+local autotune = {}
+
+--- Sets the mode: "off", "cached" or "on"; gives it.
+function autotune.mode(mode) return core.autotune_mode(mode) end
+
+--- Sets what measuring may cost: ms for a kernel, total in ms for all, mb of memory for made-up
+--- inputs, candidates of a kernel; gives all of them. What was spent of the total begins anew.
+function autotune.budget(b)
+  b = b or {}
+  for name, n in pairs(b) do
+    if name ~= "ms" and name ~= "total" and name ~= "mb" and name ~= "candidates" then
+      error(("budget has ms, total, mb and candidates, not '%s'"):format(tostring(name)), 2)
+    end
+    if type(n) ~= "number" or not (n >= 0 and n <= 1e9) then
+      error(("budget: %s is a number that is not negative"):format(name), 2)
+    end
+  end
+  local ms, total, bytes, candidates = core.autotune_budget(b.ms, b.total, b.mb and b.mb * 2^20, b.candidates)
+  return { ms = ms, total = total, mb = bytes / 2^20, candidates = candidates }
+end
+
+--- Measures the kernels of a captured function for these arguments, or for those of its last
+--- call, and runs the fastest from then on. Gives a table for each kernel: kernel, what it does;
+--- a list of candidates in the cost model's order, {choice, us, best}; why, if nothing was
+--- measured.
+function autotune.tune(f, ...)
+  if type(f) ~= "table" or not f.tune then
+    error("autotune.tune takes a captured function, as graph.module makes them", 2)
+  end
+  local before = #core.autotune_records()
+  f:tune(...)
+  return core.autotune_records(before)
+end
+
+--- The text of what tune gives.
+function autotune.text(records)
+  local out = {}
+  for _, r in ipairs(records) do
+    out[#out + 1] = ("%s%s\n"):format(r.kernel, r.why and ": not measured, " .. r.why or "")
+    for _, c in ipairs(r) do
+      if c.us then
+        out[#out + 1] = ("  %10.2f us  %s%s\n"):format(c.us, c.choice, c.best and "  <- runs" or "")
+      end
+    end
+    if r.differing > 0 then
+      out[#out + 1] = ("  %d candidates had other bits: please report this\n"):format(r.differing)
+    end
+  end
+  return out[1] and table.concat(out) or "no kernel was measured\n"
+end
+
+--- What was measured so far.
+function autotune.report() return autotune.text(core.autotune_records()) end
+
+--- Forgets winners and records, on disk too.
+function autotune.clear() core.autotune_clear() end
+
+return autotune

@@ -1,0 +1,73 @@
+-- Tensors on GPUs of a driver made of host memory (fake_cuda.c), which fails when told to.
+package.path = "tests/devices/?.lua;" .. package.path
+local ffi = require "ffi"
+ffi.cdef [[
+int setenv(const char *name, const char *value, int overwrite);
+void fake_fail(const char *call, int after, int code);
+long fake_blocks(void);
+void fake_limit(long nbytes);
+]]
+local dir = os.tmpname()
+os.remove(dir)
+local made = os.execute(("mkdir %s && ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -I. -shared -fPIC -o %s/fake.so tests/devices/fake_cuda.c"):format(dir, dir)) == 0
+if not made then return print "skipped: no C compiler" end
+local tessera_program = arg[-1] or "bin/tessera"
+local function another(environment, code)
+  local p = io.popen(("TESSERA_LIBCUDA=%s/fake.so %s %s -e '%s' 2>&1"):format(dir, environment, tessera_program, code))
+  local out = p:read "*a"
+  p:close()
+  return (out:gsub("\n$", ""))
+end
+
+-- Drivers that are of no use: a sentence, and everything else works.
+local show = [[local t = require "tessera"; print(t.devices().missing.cuda, (t.op.ones(3) + 1):sum():item())]]
+another("FAKE_CUDA_INIT=100", show) --> no NVIDIA GPU: cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected	6
+another("FAKE_CUDA_VERSION=11040", show) --> the NVIDIA driver is one for CUDA 11.4; 12.0 or newer is needed	6
+another("TESSERA_LIBCUDA=libm.so.6", show) --> the NVIDIA driver has no cuInit	6
+
+ffi.C.setenv("TESSERA_LIBCUDA", dir .. "/fake.so", 1)
+local fake = ffi.load(dir .. "/fake.so")
+local tessera = require "tessera"
+local op = tessera.op
+
+-- Looking costs no memory.
+fake.fake_blocks() --> 0LL
+#tessera.devices() --> 4
+tessera.devices()[3].name --> cuda:0
+tessera.devices()[4].text --> Fake GPU 1, sm_90, 132 SMs, 1.98 GHz, 0.2 GiB; not used yet
+tessera.devices().missing.cuda --> nil
+fake.fake_blocks() --> 0LL
+
+require "_cuda"("cuda:0", 2 ^ 25)
+require "_cuda"("cuda:1", 2 ^ 22)
+
+-- From GPU to GPU.
+local x = op.arange(1000)
+x:to "cuda:0":to "cuda:1":to "cpu":sum():item() --> 499500
+
+-- Memory that is garbage is no reason to fail; memory in use is, and says so.
+x = nil
+tessera.core.trim()
+fake.fake_limit(64 * 2 ^ 20)
+local function fill()
+  for i = 1, 20 do op.zeros({ 2 ^ 20 }):to "cuda:0" end
+  return true
+end
+fill() --> true
+local keep = {}
+for i = 1, 15 do keep[i] = op.zeros({ 2 ^ 20 }):to "cuda:0" end
+local function one_more() return op.zeros({ 2 ^ 21 }):to "cuda:0" end
+one_more() --! out of memory: cuda:0 has no room for 8388608 bytes: 62914560 bytes live in 15 blocks
+keep[3][0]:item() --> 0
+keep = nil
+one_more()[7]:item() --> 0
+
+-- Failures of the driver name call, code and text, and the tensor is as it was.
+local y = op.arange(5)
+fake.fake_fail("cuMemcpyHtoDAsync", 1, 700)
+y:to "cuda:0" --! cuda:0: cuMemcpyHtoDAsync: CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered
+y:sum():item() --> 10
+y:to "cuda:0":sum():item() --> 10
+fake.fake_fail("cuCtxSynchronize", 1, 700)
+tessera.synchronize "cuda:0" --! cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS
+os.execute("rm -rf " .. dir)

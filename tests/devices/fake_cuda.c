@@ -1,0 +1,307 @@
+/* A driver without a GPU: the functions that devices/cuda*.c uses, over host memory. Streams
+ * do their work at once, but for uploads and downloads, which are done when somebody waits, so
+ * that a missing wait shows. fake_fail() lets the n-th call of a function fail. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/cuda_api.h"
+
+enum { NDEVICE = 2, MOST = 4096, ILLEGAL_ADDRESS = 700, NOT_FOUND = 500, INVALID = 1 };
+
+void fake_fail(const char *call, int after, int code);
+long fake_count(const char *call);
+long fake_blocks(void);
+long fake_used(void);
+void fake_limit(long nbytes);
+
+/* Declared here for the library itself: the table holds pointers of the same types. */
+#define CALL(name, version, args) CUresult fake_##name args __asm__(#name version);
+TS_CUDA_CALLS(CALL)
+#undef CALL
+
+static char failing[64];
+static int fail_after, fail_code;
+static long used, limit = 256L << 20, nblocks;
+static struct {
+  CUdeviceptr at;
+  size_t nbytes;
+} block[MOST];
+static struct {
+  const char *name;
+  long n;
+} counted[64];
+
+void fake_fail(const char *call, int after, int code) {
+  snprintf(failing, sizeof failing, "%s", call);
+  fail_after = after, fail_code = code;
+}
+long fake_blocks(void) { return nblocks; }
+long fake_used(void) { return used; }
+void fake_limit(long nbytes) { limit = nbytes; }
+
+static long *counter(const char *call) {
+  int i = 0;
+  while (counted[i].name && strcmp(counted[i].name, call)) i++;
+  if (!counted[i].name) counted[i].name = strdup(call);
+  return &counted[i].n;
+}
+long fake_count(const char *call) { return *counter(call); }
+
+static CUresult enter(const char *function) {
+  const char *call = function + strlen("fake_");
+  ++*counter(call);
+  if (fail_after > 0 && !strcmp(call, failing) && --fail_after == 0) return fail_code;
+  return 0;
+}
+#define ENTER()                                                                                \
+  do {                                                                                         \
+    CUresult bad = enter(__func__);                                                            \
+    if (bad) return bad;                                                                       \
+  } while (0)
+
+/* ---- copies that wait to be done, in the order in which they were asked for */
+static struct {
+  void *to;
+  const void *from;
+  size_t nbytes;
+} later[MOST];
+static int nlater;
+
+static void flush(void) {
+  for (int i = 0; i < nlater; i++) memcpy(later[i].to, later[i].from, later[i].nbytes);
+  nlater = 0;
+}
+static void put_off(void *to, const void *from, size_t nbytes) {
+  if (nlater == MOST) flush();
+  later[nlater].to = to, later[nlater].from = from, later[nlater++].nbytes = nbytes;
+}
+
+/* A copy beyond a block is what a GPU calls an illegal address. */
+static bool inside(CUdeviceptr at, size_t nbytes) {
+  for (int i = 0; i < nblocks; i++)
+    if (at >= block[i].at && at + nbytes <= block[i].at + block[i].nbytes) return true;
+  return false;
+}
+static void *host(CUdeviceptr at) { return (void *)(uintptr_t)at; }
+
+/* ---- the driver and its devices */
+CUresult fake_cuInit(unsigned flags) {
+  (void)flags;
+  ENTER();
+  const char *no = getenv("FAKE_CUDA_INIT");
+  return no ? atoi(no) : 0;
+}
+CUresult fake_cuDriverGetVersion(int *version) {
+  const char *old = getenv("FAKE_CUDA_VERSION");
+  *version = old ? atoi(old) : 13000;
+  return 0;
+}
+CUresult fake_cuGetErrorName(CUresult code, const char **text) {
+  *text = code == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : code == 100 ? "CUDA_ERROR_NO_DEVICE"
+          : code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+                        : "CUDA_ERROR_INVALID_VALUE";
+  return 0;
+}
+CUresult fake_cuGetErrorString(CUresult code, const char **text) {
+  *text = code == 2     ? "out of memory"
+          : code == 100 ? "no CUDA-capable device is detected"
+          : code == 700 ? "an illegal memory access was encountered"
+                        : "invalid argument";
+  return 0;
+}
+CUresult fake_cuDeviceGetCount(int *n) {
+  ENTER();
+  *n = NDEVICE;
+  return 0;
+}
+CUresult fake_cuDeviceGet(CUdevice *device, int ordinal) {
+  *device = ordinal;
+  return ordinal < NDEVICE ? 0 : INVALID;
+}
+CUresult fake_cuDeviceGetName(char *name, int size, CUdevice device) {
+  snprintf(name, (size_t)size, "Fake GPU %d", device);
+  return 0;
+}
+CUresult fake_cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
+  (void)device;
+  *value = attribute == CU_DEVICE_ATTRIBUTE_CLOCK_RATE                 ? 1980000
+           : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? 132
+           : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
+                                                                       : 0;
+  return 0;
+}
+CUresult fake_cuDeviceTotalMem(size_t *nbytes, CUdevice device) {
+  (void)device;
+  *nbytes = (size_t)limit;
+  return 0;
+}
+CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  ENTER();
+  *context = (CUcontext)(uintptr_t)(device + 1);
+  return 0;
+}
+CUresult fake_cuDevicePrimaryCtxRelease(CUdevice device) {
+  (void)device;
+  ENTER();
+  return 0;
+}
+CUresult fake_cuCtxSetCurrent(CUcontext context) {
+  (void)context;
+  ENTER();
+  return 0;
+}
+CUresult fake_cuCtxSynchronize(void) {
+  ENTER();
+  flush();
+  return 0;
+}
+
+/* ---- memory */
+CUresult fake_cuMemGetInfo(size_t *nfree, size_t *total) {
+  *nfree = (size_t)(limit - used), *total = (size_t)limit;
+  return 0;
+}
+CUresult fake_cuMemAlloc(CUdeviceptr *at, size_t nbytes) {
+  ENTER();
+  if (used + (long)nbytes > limit || nblocks == MOST) return CUDA_ERROR_OUT_OF_MEMORY;
+  void *p = malloc(nbytes);
+  if (!p) return CUDA_ERROR_OUT_OF_MEMORY;
+  memset(p, 0xa5, nbytes < 4096 ? nbytes : 4096);
+  *at = (CUdeviceptr)(uintptr_t)p;
+  block[nblocks].at = *at, block[nblocks++].nbytes = nbytes;
+  used += (long)nbytes;
+  return 0;
+}
+CUresult fake_cuMemFree(CUdeviceptr at) {
+  ENTER();
+  flush(); /* a real one waits for the device as well */
+  for (int i = 0; i < nblocks; i++) {
+    if (block[i].at != at) continue;
+    used -= (long)block[i].nbytes;
+    block[i] = block[--nblocks];
+    free(host(at));
+    return 0;
+  }
+  return INVALID;
+}
+CUresult fake_cuMemHostAlloc(void **at, size_t nbytes, unsigned flags) {
+  (void)flags;
+  ENTER();
+  *at = malloc(nbytes);
+  return *at ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult fake_cuMemFreeHost(void *at) {
+  flush();
+  free(at);
+  return 0;
+}
+CUresult fake_cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream stream) {
+  ENTER();
+  if (!inside(to, n) || !stream) return ILLEGAL_ADDRESS;
+  put_off(host(to), from, n);
+  return 0;
+}
+CUresult fake_cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream stream) {
+  ENTER();
+  if (!inside(from, n) || !stream) return ILLEGAL_ADDRESS;
+  put_off(to, host(from), n);
+  return 0;
+}
+CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream stream) {
+  ENTER();
+  if (!inside(from, n) || !inside(to, n) || !stream) return ILLEGAL_ADDRESS;
+  put_off(host(to), host(from), n);
+  return 0;
+}
+CUresult fake_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext there, CUdeviceptr from,
+                                CUcontext here, size_t n, CUstream stream) {
+  ENTER();
+  if (there == here || !inside(from, n) || !inside(to, n) || !stream) return ILLEGAL_ADDRESS;
+  put_off(host(to), host(from), n);
+  return 0;
+}
+
+/* ---- order */
+CUresult fake_cuStreamCreate(CUstream *stream, unsigned flags) {
+  (void)flags;
+  ENTER();
+  *stream = malloc(1);
+  return 0;
+}
+CUresult fake_cuStreamDestroy(CUstream stream) {
+  free(stream);
+  return 0;
+}
+CUresult fake_cuStreamSynchronize(CUstream stream) {
+  ENTER();
+  flush();
+  return stream ? 0 : INVALID;
+}
+CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+  (void)flags;
+  ENTER();
+  return stream && event ? 0 : INVALID;
+}
+CUresult fake_cuEventCreate(CUevent *event, unsigned flags) {
+  (void)flags;
+  ENTER();
+  *event = malloc(1);
+  return 0;
+}
+CUresult fake_cuEventDestroy(CUevent event) {
+  free(event);
+  return 0;
+}
+CUresult fake_cuEventRecord(CUevent event, CUstream stream) {
+  ENTER();
+  return stream && event ? 0 : INVALID;
+}
+CUresult fake_cuEventSynchronize(CUevent event) {
+  ENTER();
+  flush();
+  return event ? 0 : INVALID;
+}
+CUresult fake_cuEventElapsedTime(float *msec, CUevent from, CUevent to) {
+  *msec = 0.5f;
+  return from && to ? 0 : INVALID;
+}
+
+/* ---- code: the one kernel it knows, "triple", works on (float *x, int n) */
+CUresult fake_cuModuleLoadDataEx(CUmodule *module, const void *code, unsigned n, int *options,
+                                 void **values) {
+  ENTER();
+  for (unsigned i = 0; i < n && strstr(code, ".bad"); i++)
+    if (options[i] == CU_JIT_ERROR_LOG_BUFFER) strcpy(values[i], "ptxas: line 1: syntax error");
+  if (strstr(code, ".bad")) return 218;
+  *module = malloc(1);
+  return 0;
+}
+CUresult fake_cuModuleUnload(CUmodule module) {
+  free(module);
+  return 0;
+}
+CUresult fake_cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+  ENTER();
+  *function = (CUfunction)(void *)module;
+  return strcmp(name, "triple") ? NOT_FOUND : 0;
+}
+CUresult fake_cuFuncSetAttribute(CUfunction function, int attribute, int value) {
+  (void)function;
+  ENTER();
+  return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value < 232449
+             ? 0
+             : INVALID;
+}
+CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **args,
+                               void **extra) {
+  (void)extra;
+  ENTER();
+  if (!function || !config->hStream || config->blockDimX > 1024) return INVALID;
+  flush();
+  float *x = host(*(CUdeviceptr *)args[0]);
+  for (int i = 0; i < *(int *)args[1]; i++) x[i] *= 3;
+  return 0;
+}

@@ -1,0 +1,179 @@
+-- Tiers agree (ALL=1: on all of them): the cases of tests/vectors as captured functions, each between pointwise
+-- neighbours so that a group forms, run by the VM, by compiled kernels and by the interpreter of
+-- Tile IR in both forms, on every instruction set, with one and two threads: the same bits.
+package.path = "tests/agree/?.lua;" .. package.path
+local tessera = require "tessera"
+local core = require "tessera.core"
+local graph = require "tessera.graph"
+local cases = require "_cases"
+local larger = require "_larger"
+local jit, op = tessera.jit, core.op
+
+local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
+local integers = { i8 = true, u8 = true, i16 = true, i32 = true, i64 = true }
+local default_threads, default_isa = core.threads(), core.isa()
+local compiles = jit.status() and true
+local isas = {}
+for _, name in ipairs { "avx512", "avx2", "base" } do
+  if pcall(core.isa, name) then isas[#isas + 1] = name end
+end
+core.isa(default_isa)
+local counted = { functions = 0, kernels = 0, refused = 0 }
+
+-- Neighbours that keep where the elements of a case lie, about.
+local function before(x)
+  return floats[x.dtype] and op.maximum(x * 1.0625, x) or x
+end
+
+local function after(y)
+  if floats[y.dtype] then return op.abs(y * 0.75) - y end
+  if integers[y.dtype] then return op.maximum(y * 3, y) + 1 end
+  if y.dtype == "bool" then return op.logical_not(y):cast "f32" * 2 end
+  return y
+end
+
+local function captured(c, x)
+  return graph.module("case", function(...)
+    local given, k, full = { ... }, 0, {}
+    for i = 1, #x do
+      full[i] = false
+      if x[i] then
+        k = k + 1
+        full[i] = before(given[k])
+      end
+    end
+    local out = cases.call(c, full)
+    for i, y in ipairs(out) do out[i] = after(y) end
+    return unpack(out)
+  end)
+end
+
+-- The gradient of the case's float results by its first float input; nil if it has none.
+local function gradient(c, x)
+  local at, k = nil, 0
+  for _, t in ipairs(x) do
+    if t then k = k + 1 end
+    if t and floats[t.dtype] and not at then at = k end
+  end
+  local f = captured(c, x)
+  return at and graph.module("gradient", graph.grad(function(...)
+    local total = 0
+    for _, y in ipairs { f(...) } do
+      if core.is_tensor(y) and floats[y.dtype] then total = total + (y * y):sum() end
+    end
+    return total
+  end, at))
+end
+
+local function present(x)
+  local list = {}
+  for _, t in ipairs(x) do
+    if t then list[#list + 1] = t end
+  end
+  return list
+end
+
+local function run(f, list)
+  core.seed(17)
+  local ok, h = pcall(function()
+    local out, parts = { f(unpack(list)) }, {}
+    for i, y in ipairs(out) do
+      parts[i] = core.is_tensor(y) and core.type_text(y) .. y:hash() or tostring(y)
+    end
+    return table.concat(parts, " ")
+  end)
+  return ok and h or "error: " .. tostring(h):gsub("\n.*", "")
+end
+
+local function size(list)
+  local n = 0
+  for _, t in ipairs(list) do n = n + t.numel end
+  return n
+end
+
+-- What another tier gives, or nothing if it is the same.
+local function other(f, list, want, what)
+  local got = run(f, list)
+  if got ~= want then return ("%s: %s, not %s\n%s"):format(what, got, want, f:ir "schedule") end
+end
+
+local function interpreted(f, list, want)
+  for _, form in ipairs { "block", "explicit" } do
+    core.jit_interpret(form)
+    local why = other(f, list, want, "interpreted, " .. form .. " form")
+    core.jit_interpret()
+    if why then return why end
+  end
+end
+
+local function compiled(f, list, want, all)
+  for _, isa in ipairs(all and isas or { default_isa }) do
+    core.isa(isa)
+    jit.flush()
+    for threads = 1, 2 do
+      core.threads(threads)
+      local why = other(f, list, want, ("compiled, %s, %d threads"):format(isa, threads))
+      if why then return why end
+    end
+  end
+end
+
+local function tiers(f, list, all)
+  jit.off()
+  local want = run(f, list)
+  jit.on()
+  if want:find "^error" then return end
+  local start = jit.stats()
+  jit.eager(true)
+  local why = compiles and compiled(f, list, want, all)
+  if not why and size(list) < 20000 then why = interpreted(f, list, want) end
+  local s = jit.stats()
+  counted.functions = counted.functions + 1
+  counted.kernels = counted.kernels + (s.kernels > start.kernels and 1 or 0)
+  counted.refused = counted.refused + s.refused - start.refused
+  return why
+end
+
+local function differences(c, number)
+  local x = cases.inputs(c)
+  local why = tiers(captured(c, x), present(x), number % 4 == 1)
+  if why or (number % 4 ~= 0 and not os.getenv "ALL") then return why end
+  local ok, f = pcall(gradient, c, x)
+  return ok and f and tiers(f, present(x), false)
+end
+
+local function check(c, number)
+  local ok, why = pcall(differences, c, number)
+  core.isa(default_isa)
+  core.threads(default_threads)
+  jit.eager(false)
+  jit.on()
+  core.jit_interpret()
+  if os.getenv "RATIO" then
+    io.stderr:write(("%s %.2f %s\n"):format(cases.name(c), os.clock(), ok and not why and "" or tostring(why)))
+  end
+  cases.expect(cases.name(c) .. ", tiers", ok and not why, why)
+end
+
+-- Elements of these are whatever was in memory.
+local skipped = { empty = true, empty_like = true }
+local done, total = {}, 0
+local every = os.getenv "ALL" and 1e9 or 1
+for c in cases.each() do
+  local spec = c.x[1]
+  local key = c.row .. " " .. (type(spec) == "table" and spec[1] or tostring(spec):match "^%S+" or "")
+  done[key] = (done[key] or 0) + 1
+  if not skipped[c.row] and done[key] <= every then
+    total = total + 1
+    if every > 1 or key:find " f32$" or total % 3 == 0 then check(c, total) end
+  end
+  if total % 8 == 0 then collectgarbage() end
+end
+for i, c in ipairs(larger.cases()) do
+  c.number, c.family = i, "larger"
+  if not skipped[c.row] and (i % 12 == 0 or every > 1) then check(c, i / 12) end
+  if i % 8 == 0 then collectgarbage() end
+end
+counted.functions > 500 --> true
+not compiles or counted.kernels > 250 --> true
+if os.getenv "RATIO" then print(counted.functions, counted.kernels, counted.refused) end

@@ -1,0 +1,182 @@
+-- The tuner: every candidate has the bits of the VM, winners outlive the process, damaged files
+-- are none. Nothing here looks at times.
+local tessera = require "tessera"
+local core = require "tessera.core"
+local op, graph, jit, autotune = tessera.op, tessera.graph, tessera.jit, tessera.autotune
+if not jit.status() then os.exit(0) end -- nothing is compiled here
+
+local folder = os.tmpname()
+os.remove(folder)
+local BIN = arg[-1] or "bin/tessera"
+local function child(code, before)
+  local file = folder .. ".lua"
+  local f = io.open(file, "w")
+  f:write(code)
+  f:close()
+  local p = io.popen(("TESSERA_CACHE=%s %s %s %s 2>&1"):format(folder, before or "", BIN, file))
+  local text = p:read "*a"
+  p:close()
+  os.remove(file)
+  return (text:gsub("\n+$", ""):gsub("\t", " "))
+end
+
+-- Each candidate of groups of each kind, by the VM and by kernels; the count of them is printed.
+local every = [[
+local tessera = require "tessera"
+local core = require "tessera.core"
+local op, graph, jit = tessera.op, tessera.graph, tessera.jit
+local function R(shape, seed, dtype)
+  return op.uniform(shape, {seed = seed, low = -2, high = 2, dtype = dtype or "f32"})
+end
+local cases = {
+  {function(a, b) return op.gelu(a * 2 + b), a - b end, R({70001}, 1), R({70001}, 2)},
+  {function(a, b) return op.tanh(a) * b end, R({37, 20011}, 3), R({20011}, 4)},
+  {function(a, b) return (a:T() + b):exp() end, R({130, 70}, 5, "f64"), R({70, 130}, 6, "f64")},
+  {function(a, b) return (a * b):relu() end, R({9, 1031}, 7, "bf16"), R({1031}, 8, "bf16")},
+  {function(a, b) return op.layernorm(op.gelu(a + b)) end, R({67, 771}, 9), R({771}, 10)},
+  {function(a) local y = a * 3 return op.softmax(y), y:sum {axis = 1}, y:max {axis = 1} end, R({1025, 33}, 11)},
+  {function(a, b) return (a * b):sum {axis = 1} end, R({40, 9000}, 12), R({40, 9000}, 13)},
+}
+local most = 0
+for n, case in ipairs(cases) do
+  local f = graph.module("f", case[1])
+  local function hash()
+    local t = {f(unpack(case, 2))}
+    for i = 1, #t do t[i] = t[i]:hash() end
+    return table.concat(t, " ")
+  end
+  jit.off()
+  local want = hash()
+  jit.on()
+  jit.eager(true)
+  local seen = {}
+  for i = 0, 31 do
+    core.autotune_force(i)
+    jit.flush()
+    local have = hash()
+    if have ~= want then print("case " .. n, "candidate " .. i, "other bits") end
+    if jit.stats().promoted ~= 1 then print("case " .. n, "candidate " .. i, "no kernel") end
+    local text = f:ir "schedule"
+    if seen[text] and i > 0 then break end -- the passes' own choice again: there are no more
+    seen[text] = i
+    if i > most then most = i end
+  end
+  jit.flush()
+end
+print("candidates", most > 8)
+]]
+child(every) --> candidates true
+child(every, "TESSERA_ISA=avx2") --> candidates true
+
+-- A winner that is on disk runs in a process that measures nothing.
+local kernel = [[
+local tessera = require "tessera"
+local core = require "tessera.core"
+local op, graph, jit, autotune = tessera.op, tessera.graph, tessera.jit, tessera.autotune
+local f = graph.module("f", function(a, b) return op.tanh(a * b + 1) end)
+local x = op.uniform({ 300, 500 }, { seed = 1 })
+jit.eager(true)
+f(x, x)
+]]
+local function files()
+  local p = io.popen("ls " .. folder .. "/*.t 2>/dev/null")
+  local list = {}
+  for path in p:lines() do list[#list + 1] = path end
+  p:close()
+  return list
+end
+local function read(path)
+  local f = io.open(path, "rb")
+  local text = f:read "*a"
+  f:close()
+  return text
+end
+local function write(path, text)
+  local f = io.open(path, "wb")
+  f:write(text)
+  f:close()
+end
+local out
+#files() --> 0
+out = child(kernel .. [[
+autotune.budget { ms = 1e5, total = 1e6, candidates = 3 }
+local r = autotune.tune(f, x, x)
+print(#r, r[1].why, r[1].differing, r[1].kernel:match "^mul add tanh", #r[1] > 3, r[1][4].us ~= nil, r[1][1].choice)
+]])
+out --> 1 nil 0 mul add tanh true true as it was
+#files() --> 1
+local file = files()[1]
+local text = read(file)
+text:match "^tessera tune 1\nkey %x+\nchoice" ~= nil --> true
+text:match "\ndate %d+%-%d+%-%d+T" ~= nil and text:match "\nmachine " ~= nil and text:match "\nversion " ~= nil --> true
+
+-- With another choice in it, under its right hash: who chose is not asked.
+local resum = [[
+local path, choice = %q, %q
+local f = io.open(path); local text = f:read "*a"; f:close()
+text = text:gsub("\nchoice[^\n]*", "\nchoice" .. choice):gsub("hash %%x+\n$", "")
+local p = io.popen("sha256sum > " .. path .. ".sum", "w"); p:write(text); p:close()
+f = io.open(path .. ".sum"); local hash = f:read "*a":match "^%%x+"; f:close()
+os.remove(path .. ".sum")
+f = io.open(path, "w"); f:write(text, "hash ", hash, "\n"); f:close()
+]]
+local show = kernel .. [[print(f:ir "schedule":match "with ([^:]-):" or "as it was", f:ir "tile":match "unroll %d+")]]
+child(resum:format(file, " unroll 8"))
+child(show) --> unroll 8 unroll 8
+child("require('tessera').autotune.mode 'off'\n" .. show) --> as it was nil
+child(resum:format(file, " unroll 7")) -- no candidate
+child(show) --> as it was nil
+child(resum:format(file, " unroll 8 unroll 8"))
+child(show) --> as it was nil
+
+-- Damage of any kind: a byte, an end, nothing, another kernel's, no text.
+child(resum:format(file, " unroll 8"))
+local good = read(file)
+local taken = {}
+for i, bad in ipairs {
+  (good:gsub("unroll 8", "unroll 4")), good:sub(1, -2), good:sub(1, 100), "", good .. good, good .. "\n",
+  "\0" .. good, ("\255"):rep(5000), (good:gsub("key %x", "key z")), (good:gsub("tune 1", "tune 2")),
+} do
+  write(file, bad)
+  if child(show) ~= "as it was nil" then taken[#taken + 1] = i end
+end
+table.concat(taken, " ") --> 
+write(file, good)
+child(show) --> unroll 8 unroll 8
+
+-- Clearing takes winners away, not kernels.
+child(kernel .. "autotune.clear() print(autotune.report())") --> no kernel was measured
+#files() --> 0
+
+-- In the background: only what is asked for, and within the budget.
+child(kernel .. "jit.wait() print(autotune.mode(), autotune.report())") --> cached no kernel was measured
+#files() --> 0
+out = child([[require("tessera").autotune.mode "on"
+require("tessera").autotune.budget { ms = 1e5, total = 1e6, candidates = 2 }
+]] .. kernel .. [[
+local before = f(x, x):hash()
+jit.wait()
+print(autotune.report():match "^mul add tanh", f(x, x):hash() == before, jit.stats().promoted)]])
+out --> mul add tanh true 1
+#files() --> 1
+out = child(kernel .. [[
+autotune.clear()
+for _, b in ipairs { { ms = 0 }, { ms = 10, total = 0 }, { mb = 0, ms = 1e5, total = 1e6 } } do
+  autotune.budget(b)
+  print(autotune.text(autotune.tune(f)))
+end]]):gsub("mul[^\n]*:[%d,]+: ", ""):gsub("\n+", "; ")
+out --> not measured, no budget; not measured, no budget; not measured, larger than the memory of the budget
+#files() --> 0
+
+-- Ending while something is measured does not hang.
+out = child([[require("tessera").autotune.mode "on"
+require("tessera").autotune.budget { ms = 1e8, total = 1e9, candidates = 30 }
+]] .. kernel .. "print 'left'")
+out --> left
+
+-- What is misused says so.
+autotune.mode "sometimes" --! sometimes
+autotune.budget { seconds = 3 } --! not 'seconds'
+autotune.budget { ms = -1 } --! not negative
+autotune.tune(print) --! a captured function
+os.execute("rm -rf " .. folder)

@@ -1,0 +1,141 @@
+-- The cache on disk and the compile queue, seen from programs. Nothing is timed.
+package.path = "tests/jit/?.lua;" .. package.path
+local tiers = require "_tiers"
+local run = tiers.run
+if not require "tessera".jit.status() then os.exit(0) end
+
+local PROGRAM = [[
+local tessera = require "tessera"
+local op, graph, jit = tessera.op, tessera.graph, tessera.jit
+jit.eager(true)
+local f = graph.module("f", function(x) return (x * 2 + 1):sum{axis = 1} - x:exp():max{axis = 1} end)
+local x = op.linspace(0, 1, 6000):reshape{12, 500}
+local h = f(x):hash()
+h = f(x):hash()
+local s = jit.stats()
+print(h, s.kernels, s.from_disk, s.refused)
+]]
+local function program(environment)
+  local out, status = run(PROGRAM, "", environment)
+  local h, kernels, disk, refused = out:match "^(%x+)%s+(%d+)%s+(%d+)%s+(%d+)%s*$"
+  assert(status == 0 and h, out)
+  return { hash = h, kernels = tonumber(kernels), from_disk = tonumber(disk) }
+end
+
+-- A second process compiles nothing; a damaged file is compiled again; without a cache all is.
+tiers.directory(function(dir)
+  local environment = "TESSERA_CACHE=" .. dir
+  local first = program(environment)
+  assert(first.kernels > 0 and first.from_disk == 0)
+  local second = program(environment)
+  assert(second.kernels == first.kernels and second.from_disk == second.kernels)
+  assert(second.hash == first.hash)
+  for _, damage in ipairs { "truncate -s 100 $f", ": > $f", "printf damage | dd of=$f bs=1 seek=300 conv=notrunc",
+    "rm $f; mkdir $f", "chmod 0 $f", "head -c 9000 /dev/urandom > $f" } do
+    tiers.shell(("for f in $(find %s -type f); do %s; done"):format(dir, damage))
+    assert(program(environment).hash == first.hash, damage)
+    tiers.shell("chmod -R u+rwX " .. dir .. "; rm -rf " .. dir .. "/*")
+    assert(program(environment).hash == first.hash, damage)
+  end
+  local off = program "TESSERA_CACHE=off"
+  assert(off.from_disk == 0 and off.kernels == first.kernels and off.hash == first.hash)
+  assert(program("TESSERA_CACHE=/proc/none").hash == first.hash)
+  assert(program("TESSERA_CACHE=/dev/null").hash == first.hash)
+  assert(program("HOME= XDG_CACHE_HOME= TESSERA_CACHE=").hash == first.hash)
+end)
+
+-- Many shapes: the functions of each go away, memory stays bounded, no jobs pile up.
+local out, status = run([[
+local tessera = require "tessera"
+local op, graph, jit = tessera.op, tessera.graph, tessera.jit
+local function resident()
+  return tonumber(io.open "/proc/self/status":read "*a":match "VmRSS:%s*(%d+)")
+end
+local f = graph.module("f", function(x) return ((x * 2 + 1):exp() - x):sum{axis = 1} + x.shape[1] end)
+local function shapes(from, to)
+  for n = from, to do
+    local x = op.ones{n % 7 + 1, n}
+    for _ = 1, 4 do f(x) end
+  end
+  collectgarbage()
+  collectgarbage()
+end
+shapes(1, 200)
+local before = resident()
+shapes(201, 1000)
+jit.wait()
+assert(jit.stats().jobs == 0)
+local grown = resident() - before
+assert(grown < 60000, "grown by " .. grown .. " kB")
+jit.eager(true)
+for n = 1, 60 do f(op.ones{3, n}) end
+assert(jit.stats().jobs == 0)
+print "fine"
+]], "", "TESSERA_CACHE=off")
+assert(out:find "fine" and status == 0, out)
+
+-- Functions that are collected, switches and flushes while jobs run, in any order.
+for seed = 1, 4 do
+  local out, status = run([[
+local tessera = require "tessera"
+local op, graph, jit = tessera.op, tessera.graph, tessera.jit
+local state = ]] .. seed .. [[
+
+local function random(n)
+  state = (state * 1103515245 + 12345) % 2147483648
+  return math.floor(state / 65536) % n + 1
+end
+local function make(i)
+  return graph.module("f" .. i, function(x) return ((x * i + 1):exp() * x):sum{axis = 1} end)
+end
+local x = op.linspace(-1, 1, 40000):reshape{40, 1000}
+local want = {}
+jit.off()
+for i = 1, 4 do want[i] = make(i)(x):hash() end
+jit.on()
+local live = {}
+local acts = {
+  function() jit.on() end, function() jit.off() end, function() jit.flush() end,
+  function() jit.wait() end, function() live[random(4)] = nil collectgarbage() end,
+  function() jit.eager(random(2) == 1) end, function() collectgarbage() end,
+}
+for round = 1, 400 do
+  local i = random(4)
+  live[i] = live[i] or make(i)
+  for _ = 1, random(4) do assert(live[i](x):hash() == want[i]) end
+  acts[random(#acts)]()
+end
+print "fine"
+]], "", "TESSERA_CACHE=off")
+  assert(out:find "fine" and status == 0, out)
+end
+
+-- Exit while a job runs, by every way out.
+local BUSY = [[
+local tessera = require "tessera"
+local op, graph, jit = tessera.op, tessera.graph, tessera.jit
+local keep = {}
+for i = 1, 8 do
+  local f = graph.module("f" .. i, function(x)
+    for k = 1, 12 do x = (x * (i + k) + 1):tanh() end
+    return x
+  end)
+  keep[i] = f
+  local x = op.ones{300, 300}
+  for _ = 1, 6 do f(x) end
+end
+]]
+for code, want in pairs { ["os.exit(3)"] = 3, ["error 'stop'"] = 1, [""] = 0, ["os.exit(0, true)"] = 0,
+  ["keep = nil collectgarbage()"] = 0, ["jit.flush() jit.off()"] = 0 } do
+  local out, status = run(BUSY .. code, "", "TESSERA_CACHE=off")
+  assert(status == want, code .. ": " .. tostring(status) .. "\n" .. out)
+end
+
+-- Ctrl-C while a job runs: the program ends as without one, and at once.
+local name = os.tmpname()
+local file = io.open(name, "w")
+file:write(BUSY .. "while true do keep[1](tessera.op.ones{3, 3}) end")
+file:close()
+local _, status = tiers.shell(("TESSERA_CACHE=off timeout -s INT -k 60 2 %s %s"):format(tiers.program, name))
+assert(status == 124 or status == 130 or status == 1, status)
+os.remove(name)
