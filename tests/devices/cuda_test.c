@@ -135,7 +135,7 @@ static void test_streams(TsDevice *d) {
   l.block[0] = 4096;
   CHECK(r->launch(d, &l, &err) && strstr(err.message, "cuLaunchKernelEx: CUDA_ERROR_INVALID"));
   void *no;
-  CHECK(r->module_new(d, ".bad\n", &no, &err) && strstr(err.message, "ptx"));
+  CHECK(r->module_new(d, ".bad\n", &no, &err) && strstr(err.message, "cuModuleLoadDataEx"));
   r->event_free(d, ready);
   r->event_free(d, done);
   r->stream_free(d, stream);
