@@ -516,6 +516,12 @@ TsJitStats ts_jit_stats(const TsJit *j) {
   return s;
 }
 
+void ts_jit_stop(TsJit *j) {
+  ts_tuner_stop(j->tuner);
+  ts_queue_stop(j->queue);
+  ts_queue_stop(j->tunes);
+}
+
 void ts_jit_close(TsJit *j) {
   if (!j) return;
   ts_tracer_close(j->tracer);

@@ -22,6 +22,8 @@ typedef struct TsJitFunction TsJitFunction;
 
 /* NULL: out of memory. A TsJit without a code generator for this machine compiles nothing. */
 TsJit *ts_jit_open(TsContext *c);
+/* Ends the threads in the background, for good: what they run uses data that exit() destroys. */
+void ts_jit_stop(TsJit *j);
 void ts_jit_close(TsJit *j);
 
 void ts_jit_enable(TsJit *j, bool on);

@@ -62,7 +62,7 @@ static int start(TsQueue *q) {
 }
 
 int ts_queue_add(TsQueue *q, TsQueueJob *job) {
-  if (!q->started && start(q)) return -1;
+  if (q->stop || (!q->started && start(q))) return -1;
   atomic_store_explicit(&job->done, false, memory_order_relaxed);
   job->next = NULL;
   pthread_mutex_lock(&q->lock);
@@ -101,13 +101,18 @@ int ts_queue_length(TsQueue *q) {
   return n;
 }
 
-void ts_queue_close(TsQueue *q) {
-  if (!q) return;
+void ts_queue_stop(TsQueue *q) {
   pthread_mutex_lock(&q->lock);
   q->stop = true;
   pthread_cond_signal(&q->more);
   pthread_mutex_unlock(&q->lock);
   if (q->started) pthread_join(q->thread, NULL);
+  q->started = false;
+}
+
+void ts_queue_close(TsQueue *q) {
+  if (!q) return;
+  ts_queue_stop(q);
   pthread_mutex_destroy(&q->lock);
   pthread_cond_destroy(&q->more);
   pthread_cond_destroy(&q->idle);

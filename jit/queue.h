@@ -14,8 +14,10 @@ typedef struct TsQueueJob {
 typedef struct TsQueue TsQueue;
 
 TsQueue *ts_queue_open(void); /* NULL: out of memory; the thread starts with the first job */
-/* Waits for the job that runs; those that have not begun never run and are not done. */
-void ts_queue_close(TsQueue *q);
+/* Waits for the job that runs; those that have not begun never run and are not done, and none
+ * is added any more. */
+void ts_queue_stop(TsQueue *q);
+void ts_queue_close(TsQueue *q); /* stops it first */
 /* -1: no thread could be started. The job is its owner's again when it is done. */
 int ts_queue_add(TsQueue *q, TsQueueJob *job);
 /* Takes back a job that has not begun: false if it runs or is done. */

@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include "devices/cpu_pool.h"
+#include "jit/jit.h"
 #include "repl/embed.h"
+#include "repl/lua_api.h"
 #include "repl/report.h"
 
 /* ---- modules */
@@ -52,7 +54,22 @@ static void add_loader(lua_State *L) {
   lua_pop(L, 1);
 }
 
+/* os.exit([code [, close]]) of LuaJIT, but nothing compiles while exit() destroys what LLVM
+ * keeps. */
+static int leave(lua_State *L) {
+  TsJit *jit = ts_lua_context(L)->jit;
+  int code = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
+                                 : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
+  if (lua_toboolean(L, 2)) lua_close(L);
+  ts_jit_stop(jit);
+  exit(code);
+}
+
 void ts_run_open(lua_State *L) {
+  lua_getglobal(L, "os");
+  lua_pushcfunction(L, leave);
+  lua_setfield(L, -2, "exit");
+  lua_pop(L, 1);
   lua_getglobal(L, "package");
   add_loader(L);
   lua_getfield(L, -1, "path");
