@@ -44,7 +44,7 @@ $(BUILD)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(1).c $(WITH_$(1))) $(CORE_LIB)
 	@echo "  link   $$@"
 	@$$(CC) $$(LDFLAGS) $(LINK_$(1)) -o $$@ $$^ $$(LIBS) $(LINK_$(1))
 endef
-$(foreach t,$(CTEST) tests/jit/speed,$(eval $(call CTEST_RULE,$(t))))
+$(foreach t,$(CTEST) tests/jit/speed tests/vm/speed,$(eval $(call CTEST_RULE,$(t))))
 
 -include $(CTEST_OBJ:.o=.d)
 
@@ -81,6 +81,10 @@ ulp: $(BUILD)/tests/elem/ulp
 # Compile times and speed of generated kernels.
 jit-speed: $(BUILD)/tests/jit/speed
 	@$< compile && $< passes && $< run
+
+# Operators over rows, in memory and in the cache.
+rows-speed: $(BUILD)/tests/vm/speed
+	@$<
 
 # The main job on real input.
 demo:
@@ -119,11 +123,12 @@ help:
 	@echo "make test-long  the tests with more cases"
 	@echo "make ulp        measure the accuracy of every pointwise row: tests/elem/ulp.txt"
 	@echo "make jit-speed  compile times and speed of generated kernels"
+	@echo "make rows-speed  operators over rows, in memory and in the cache"
 	@echo "make bench      measure beside the peers that are installed"
 	@echo "make docs       write docs/operators.md from the operator table"
 	@echo "make layers     check the include direction"
 	@echo "make install    PREFIX=/usr/local DESTDIR="
 	@echo "VARIANT=asan|debug and CC=clang choose another build"
 
-.PHONY: check test test-long golden ulp jit-speed demo setup layers bench docs install clean help
+.PHONY: check test test-long golden ulp jit-speed rows-speed demo setup layers bench docs install clean help
 .SECONDARY: $(CTEST_OBJ)
