@@ -4,6 +4,7 @@ local tessera = arg and arg[-1] or "bin/tessera"
 local name = os.tmpname()
 local options = {
   cnn = "--steps 400 --train 6000 --test 500 --target 88",
+  gpt2 = "--steps 2",
   gpt_char = "--steps 2",
   pinn = "--steps 300 --rounds 2 --points 256 --tolerance 0.1 --picture " .. name .. ".png",
 }

@@ -133,6 +133,7 @@ end
 
 local options = {
   gpt_char = { "--steps", "1" },
+  gpt2 = { "--steps", "1", "--dtype", "f32" },
   mlp = { "--steps", "5", "--target", "0" },
   cnn = { "--steps", "2", "--train", "128", "--test", "64", "--target", "0" },
   pinn = { "--steps", "2", "--rounds", "1", "--points", "64", "--tolerance", "99" },
