@@ -124,7 +124,7 @@ help:
 	@echo "make ulp        measure the accuracy of every pointwise row: tests/elem/ulp.txt"
 	@echo "make jit-speed  compile times and speed of generated kernels"
 	@echo "make rows-speed  operators over rows, in memory and in the cache"
-	@echo "make bench      measure beside the peers that are installed"
+	@echo "make bench      measure beside the peers that are installed (DEV=cuda: on a GPU)"
 	@echo "make docs       write docs/operators.md from the operator table"
 	@echo "make layers     check the include direction"
 	@echo "make install    PREFIX=/usr/local DESTDIR="

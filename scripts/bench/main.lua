@@ -4,7 +4,8 @@
 package.path = "scripts/bench/?.lua;" .. package.path
 local ffi = require "ffi"
 local worker, report = require "worker", require "report"
-local sections = require "rows"
+local on_gpu = (os.getenv "DEV" or "") ~= ""
+local sections = require(on_gpu and "gpu_rows" or "rows")
 
 ffi.cdef "int usleep(unsigned microseconds);"
 
@@ -19,16 +20,21 @@ local PAUSE_US = 230000
 -- The peers in the order of the columns. The first is ours.
 local PEERS = {
   { name = "ours", title = "Tessera", command = OURS .. " scripts/bench/ours.lua %d" },
-  { name = "vm", title = "VM alone", command = OURS .. " --no-jit scripts/bench/ours.lua %d vm" },
+  { name = "vm", title = "VM alone", cpu = true, command = OURS .. " --no-jit scripts/bench/ours.lua %d vm" },
   { name = "torch", title = "PyTorch", python = "torch" },
   { name = "compile", title = "torch.compile", python = "compile" },
-  { name = "onednn", title = "oneDNN", command = "build/bench/onednn" },
-  { name = "numpy", title = "NumPy", python = "numpy" },
-  { name = "scipy", title = "SciPy", python = "scipy" },
+  { name = "onednn", title = "oneDNN", cpu = true, command = "build/bench/onednn" },
+  { name = "numpy", title = "NumPy", cpu = true, python = "numpy" },
+  { name = "scipy", title = "SciPy", cpu = true, python = "scipy" },
   { name = "jax", title = "JAX", python = "jax" },
 }
 
+for i = on_gpu and #PEERS or 0, 1, -1 do
+  if PEERS[i].cpu then table.remove(PEERS, i) end
+end
+
 local machine = {} -- workers for the limits, by the number of threads
+local limit_peer = PEERS[2] -- PyTorch, which measures the limits of a GPU
 local found, missing, notes = {}, {}, {}
 
 local function note(text)
@@ -129,7 +135,10 @@ local function measure_operator(row, threads)
   local order, ask = { "ours" }, {}
   if row.limit then
     order[2] = "limit"
-    function ask.limit() return tonumber((machine[threads]:ask("bench " .. row.limit.call))) end
+    function ask.limit()
+      local w = on_gpu and limit_peer.at and limit_peer.at[threads] or machine[threads]
+      return tonumber((w:ask("bench " .. row.limit.call)))
+    end
   end
   for _, peer in ipairs(found) do
     if peer.name ~= "ours" then order[#order + 1] = peer.name end
@@ -306,7 +315,7 @@ end
 local function main()
   local began = os.time()
   local processors = tonumber(io.popen("nproc"):read("*l")) or 1
-  local thread_counts = processors > 1 and { 1, 2 } or { 1 }
+  local thread_counts = processors > 1 and not on_gpu and { 1, 2 } or { 1 }
   if tonumber(env "THREADS" or "") then thread_counts = { tonumber(env "THREADS") } end
   find_peers(thread_counts)
   local columns = { { name = "machine", title = "value", bare = true }, PEERS[1],

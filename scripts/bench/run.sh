@@ -5,6 +5,7 @@
 #   ONLY=word             rows whose name or section contains the word
 #   ROUNDS=n              rounds of a row (7 by default)
 #   THREADS=n            only this number of threads
+#   DEV=cuda             the rows of a GPU instead
 #   CLOCK=cpu            processor time instead of wall time, with one thread: for a
 #                        machine that has other work
 #   WRITE=1               as --write: put the tables into docs/performance.md
@@ -37,5 +38,5 @@ for word in "$@"; do
 done
 TESSERA_PEERS_PYTHON=${TESSERA_PEERS_PYTHON:-$(command -v python3 || true)}
 if [ "$CLOCK" = cpu ]; then THREADS=1; fi
-export TESSERA_PEERS_PYTHON ONLY ROUNDS THREADS CLOCK WRITE
+export TESSERA_PEERS_PYTHON ONLY ROUNDS THREADS CLOCK WRITE DEV
 exec bin/tessera scripts/bench/main.lua

@@ -11,7 +11,8 @@ local count = 0
 -- Programs of the peers run on the same number of threads, and on the CPU.
 local function environment(threads)
   local names = { "OMP", "MKL", "OPENBLAS", "NUMEXPR" }
-  local out = { "env CUDA_VISIBLE_DEVICES= JAX_PLATFORMS=cpu TF_CPP_MIN_LOG_LEVEL=3" }
+  local cpu = (os.getenv "DEV" or "") == "" and "CUDA_VISIBLE_DEVICES= JAX_PLATFORMS=cpu " or ""
+  local out = { "env " .. cpu .. "XLA_PYTHON_CLIENT_PREALLOCATE=false TF_CPP_MIN_LOG_LEVEL=3" }
   for _, name in ipairs(names) do out[#out + 1] = ("%s_NUM_THREADS=%d"):format(name, threads) end
   out[#out + 1] = "NPROC=" .. threads
   if threads == 1 then out[#out + 1] = "XLA_FLAGS=--xla_cpu_multi_thread_eigen=false" end
