@@ -38,12 +38,18 @@ static int make_streams(TsDevice *d, TsError *err) {
   TS_CUDA(d, err, cuStreamCreate, &s->copy, CU_STREAM_NON_BLOCKING);
   TS_CUDA(d, err, cuEventCreate, &s->worked, CU_EVENT_DISABLE_TIMING);
   TS_CUDA(d, err, cuEventCreate, &s->copied, CU_EVENT_DISABLE_TIMING);
+  for (int i = 0; i < TS_CUDA_NPOINT; i++)
+    TS_CUDA(d, err, cuEventCreate, &s->point[i].at, CU_EVENT_DISABLE_TIMING);
   if (!s->pool) s->pool = ts_cuda_pool_new();
   return s->pool ? 0 : ts_error_set(err, TS_ERR_memory, "out of memory: opening %s", d->name);
 }
 
 /* All or nothing, so that the next use can try again. */
 static void undo(TsCuda *s) {
+  for (int i = 0; i < TS_CUDA_NPOINT; i++) {
+    if (s->point[i].at) ts_cuda.cuEventDestroy(s->point[i].at);
+    s->point[i].at = NULL;
+  }
   if (s->copied) ts_cuda.cuEventDestroy(s->copied);
   if (s->worked) ts_cuda.cuEventDestroy(s->worked);
   if (s->copy) ts_cuda.cuStreamDestroy(s->copy);
@@ -103,6 +109,9 @@ void ts_cuda_device(TsDevice *d) {
   s->sms = attribute(s->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   s->khz = attribute(s->device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
   ts_cuda.cuDeviceTotalMem(&s->total, s->device);
+  d->major = s->major, d->minor = s->minor;
+  d->runs_kernels = true;
+  ts_cuda.cuDriverGetVersion(&d->driver);
   d->open = cuda_open;
   d->alloc = ts_cuda_alloc;
   d->free = ts_cuda_free;

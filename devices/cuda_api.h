@@ -18,6 +18,10 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUlinkState_st *CUlinkState;
 
 enum { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2 };
 enum {
@@ -30,7 +34,18 @@ enum { CU_STREAM_NON_BLOCKING = 1 };
 enum { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
 enum { CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
 enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
+enum { CU_JIT_INPUT_PTX = 1 };
 enum { CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4 };
+enum {
+  CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
+  CU_TENSOR_MAP_DATA_TYPE_INT32 = 3,
+  CU_TENSOR_MAP_DATA_TYPE_INT64 = 5,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT16 = 6,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT32 = 7,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT64 = 8,
+  CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9
+};
+enum { CU_TENSOR_MAP_L2_PROMOTION_128B = 2 };
 
 typedef struct CUlaunchAttribute {
   int id;
@@ -51,6 +66,15 @@ typedef struct CUlaunchConfig {
   CUlaunchAttribute *attrs;
   unsigned numAttrs;
 } CUlaunchConfig;
+
+typedef struct CUkernelNodeParams {
+  CUfunction func;
+  unsigned gridDimX, gridDimY, gridDimZ;
+  unsigned blockDimX, blockDimY, blockDimZ;
+  unsigned sharedMemBytes;
+  void **kernelParams, **extra;
+  void *kern, *ctx;
+} CUkernelNodeParams;
 
 /* name, suffix of the version that the symbol carries, arguments */
 #define TS_CUDA_CALLS(CALL)                                                                    \
@@ -84,6 +108,18 @@ typedef struct CUlaunchConfig {
   CALL(cuStreamDestroy, "_v2", (CUstream stream))                                              \
   CALL(cuStreamSynchronize, "", (CUstream stream))                                             \
   CALL(cuStreamWaitEvent, "", (CUstream stream, CUevent event, unsigned flags))                \
+  CALL(cuGraphCreate, "", (CUgraph * graph, unsigned flags))                                   \
+  CALL(cuGraphAddKernelNode, "_v2",                                                            \
+       (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t nafter,            \
+        const CUkernelNodeParams *params))                                                     \
+  CALL(cuGraphKernelNodeSetAttribute, "", (CUgraphNode node, int attribute, const void *value)) \
+  CALL(cuGraphInstantiateWithFlags, "",                                                        \
+       (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                          \
+  CALL(cuGraphExecKernelNodeSetParams, "_v2",                                                  \
+       (CUgraphExec exec, CUgraphNode node, const CUkernelNodeParams *params))                 \
+  CALL(cuGraphLaunch, "", (CUgraphExec exec, CUstream stream))                                 \
+  CALL(cuGraphDestroy, "", (CUgraph graph))                                                    \
+  CALL(cuGraphExecDestroy, "", (CUgraphExec exec))                                             \
   CALL(cuEventCreate, "", (CUevent * event, unsigned flags))                                   \
   CALL(cuEventDestroy, "_v2", (CUevent event))                                                 \
   CALL(cuEventRecord, "", (CUevent event, CUstream stream))                                    \
@@ -91,6 +127,16 @@ typedef struct CUlaunchConfig {
   CALL(cuEventElapsedTime, "", (float *msec, CUevent from, CUevent to))                        \
   CALL(cuModuleLoadDataEx, "",                                                                 \
        (CUmodule * module, const void *code, unsigned n, int *options, void **values))         \
+  CALL(cuTensorMapEncodeTiled, "",                                                             \
+       (void *map, int type, unsigned rank, void *at, const uint64_t *dim,                     \
+        const uint64_t *stride, const uint32_t *box, const uint32_t *step, int interleave,     \
+        int swizzle, int promotion, int fill))                                                 \
+  CALL(cuLinkCreate, "_v2", (unsigned n, int *options, void **values, CUlinkState * state))    \
+  CALL(cuLinkAddData, "_v2",                                                                   \
+       (CUlinkState state, int type, const void *data, size_t nbytes, const char *name,        \
+        unsigned n, int *options, void **values))                                              \
+  CALL(cuLinkComplete, "", (CUlinkState state, void **code, size_t *nbytes))                   \
+  CALL(cuLinkDestroy, "", (CUlinkState state))                                                 \
   CALL(cuModuleUnload, "", (CUmodule module))                                                  \
   CALL(cuModuleGetFunction, "", (CUfunction * function, CUmodule module, const char *name))    \
   CALL(cuFuncSetAttribute, "", (CUfunction function, int attribute, int value))                \
@@ -108,6 +154,7 @@ extern TsCudaApi ts_cuda;
 /* Loads the driver once. NULL, or the sentence that says why there is none. */
 const char *ts_cuda_load(void);
 
+enum { TS_CUDA_NPOINT = 4 };
 enum { TS_CUDA_NSTAGE = 3, TS_CUDA_STAGE_NBYTES = 8 << 20 };
 
 typedef struct TsCudaPool TsCudaPool;
@@ -121,11 +168,20 @@ typedef struct TsCuda {
    * their own and are joined with it by two events. */
   CUstream work, copy;
   CUevent worked, copied;
+  /* Points in the device's order, and how much had been freed at each (ts_cuda_freed): a copy
+   * into memory that was free then need not wait for what was queued later. */
+  struct {
+    CUevent at;
+    uint64_t freed;
+  } point[TS_CUDA_NPOINT];
+  int npoint; /* ever taken */
   struct {
     char *at;
     CUevent done;          /* the copy out of it, or into it */
   } stage[TS_CUDA_NSTAGE]; /* pinned, made by the first copy */
   TsCudaPool *pool;
+  struct TsCudaRecord *recording, *patching; /* devices/cuda_record.c; NULL: launches run */
+  int patch_at;
 } TsCuda;
 
 /* Fills err with device, call, code and text; -1. */
@@ -145,13 +201,27 @@ TsCudaPool *ts_cuda_pool_new(void);
 void *ts_cuda_alloc(TsDevice *d, int64_t nbytes, TsError *err);
 void ts_cuda_free(TsDevice *d, void *at, int64_t nbytes);
 void ts_cuda_trim(TsDevice *d);
+void ts_cuda_hold(TsDevice *d, bool on);
 int64_t ts_cuda_cached(const TsDevice *d);
+/* Blocks freed so far, and when the block at this address was, if it is the last one that was
+ * handed out; else now. */
+uint64_t ts_cuda_freed(const TsDevice *d);
+uint64_t ts_cuda_freed_at(const TsDevice *d, const void *block);
 
 /* devices/cuda_copy.c */
 int ts_cuda_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);
 int ts_cuda_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err);
 int ts_cuda_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
                  TsError *err);
+
+/* devices/cuda_record.c */
+int ts_cuda_record_begin(TsDevice *d, TsError *err);
+int ts_cuda_record_end(TsDevice *d, void **record, TsError *err);
+int ts_cuda_record_patch(TsDevice *d, void *record, int first, TsError *err);
+int ts_cuda_record_launch(TsDevice *d, void *record, TsError *err);
+void ts_cuda_record_free(TsDevice *d, void *record);
+/* A launch while a record is made or changed. */
+int ts_cuda_record_add(TsDevice *d, const TsLaunch *l, TsError *err);
 
 /* devices/cuda_run.c */
 extern const TsDeviceRun ts_cuda_run;

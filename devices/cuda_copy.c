@@ -2,9 +2,9 @@
  *
  * Host memory is pageable, so it goes through pinned buffers in chunks: while one is on
  * the bus the next one is filled (or emptied) by the CPU's threads. Copies have a stream of
- * their own; it begins after the work queued so far, which may still use the memory, and
- * work queued later waits for it. An upload returns when the source may change, a download
- * when the bytes are there. */
+ * their own; it begins after the work that may still use the memory, and work queued later
+ * waits for it: a batch that is uploaded while a step runs goes beside it. An upload returns
+ * when the source may change, a download when the bytes are there. */
 #include <string.h>
 
 #include "devices/cpu_pool.h"
@@ -29,17 +29,29 @@ static int make_stages(TsDevice *d, TsError *err) {
   return 0;
 }
 
-/* The copy stream stands behind the work queued so far. */
-static int begin(TsDevice *d, TsError *err) {
+/* The copy stream stands behind the work queued so far, or, if the memory was free earlier,
+ * behind what was queued then. */
+static int stand_behind(TsDevice *d, const void *to, TsError *err) {
+  TsCuda *s = d->state;
+  uint64_t freed = to ? ts_cuda_freed_at(d, to) : ts_cuda_freed(d);
+  int now = s->npoint++ % TS_CUDA_NPOINT, best = now;
+  TS_CUDA(d, err, cuEventRecord, s->point[now].at, s->work);
+  s->point[now].freed = ts_cuda_freed(d);
+  for (int i = 0; i < TS_CUDA_NPOINT && i < s->npoint; i++)
+    if (s->point[i].freed >= freed && s->point[i].freed < s->point[best].freed) best = i;
+  TS_CUDA(d, err, cuStreamWaitEvent, s->copy, s->point[best].at, 0);
+  return 0;
+}
+
+/* to: of an upload. */
+static int begin(TsDevice *d, const void *to, TsError *err) {
   TsCuda *s = d->state;
   if (ts_cuda_enter(d, err)) return -1;
   if (!s->stage[TS_CUDA_NSTAGE - 1].done && make_stages(d, err)) {
     drop_stages(s);
     return -1;
   }
-  TS_CUDA(d, err, cuEventRecord, s->worked, s->work);
-  TS_CUDA(d, err, cuStreamWaitEvent, s->copy, s->worked, 0);
-  return 0;
+  return stand_behind(d, to, err);
 }
 
 typedef struct Part {
@@ -93,7 +105,7 @@ static int upload_chunks(TsDevice *d, CUdeviceptr to, const char *from, int64_t 
 
 int ts_cuda_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
   if (nbytes == 0) return 0;
-  if (begin(d, err)) return -1;
+  if (begin(d, to, err)) return -1;
   return upload_chunks(d, (CUdeviceptr)(uintptr_t)to, from, nbytes, err) ? give_up(d->state)
                                                                          : 0;
 }
@@ -125,7 +137,7 @@ static int download_chunks(TsDevice *d, char *to, CUdeviceptr from, int64_t nbyt
 
 int ts_cuda_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
   if (nbytes == 0) return 0;
-  if (begin(d, err)) return -1;
+  if (begin(d, NULL, err)) return -1;
   CUdeviceptr at = (CUdeviceptr)(uintptr_t)from;
   return download_chunks(d, to, at, nbytes, err) ? give_up(d->state) : 0;
 }

@@ -44,6 +44,9 @@ struct TsCudaPool {
   int64_t held, cached, most; /* large: bytes handed out and kept; most ever handed out */
   int64_t slabs_free;         /* bytes of free places in slabs */
   uint64_t clock;
+  CUdeviceptr last;     /* large block handed out last, 0: it was a small one */
+  uint64_t last_freed;  /* by clock */
+  uint64_t hold; /* blocks freed after this stay; 0: none has to */
 };
 
 TsCudaPool *ts_cuda_pool_new(void) { return calloc(1, sizeof(TsCudaPool)); }
@@ -51,6 +54,14 @@ TsCudaPool *ts_cuda_pool_new(void) { return calloc(1, sizeof(TsCudaPool)); }
 int64_t ts_cuda_cached(const TsDevice *d) {
   const TsCudaPool *p = ((const TsCuda *)d->state)->pool;
   return p ? p->cached + p->slabs_free : 0;
+}
+
+uint64_t ts_cuda_freed(const TsDevice *d) { return ((const TsCuda *)d->state)->pool->clock; }
+
+uint64_t ts_cuda_freed_at(const TsDevice *d, const void *block) {
+  const TsCudaPool *p = ((const TsCuda *)d->state)->pool;
+  bool last = block && p->last == (CUdeviceptr)(uintptr_t)block;
+  return last ? p->last_freed : p->clock;
 }
 
 /* Class c holds blocks of (4 + c % 4) << (7 + c / 4) bytes. */
@@ -75,11 +86,19 @@ static void drop_slot(TsCudaPool *p, int i) {
   p->slot[i] = p->slot[--p->nslot];
 }
 
-static void drop_oldest(TsCudaPool *p) {
+static bool drop_oldest(TsCudaPool *p) {
   int oldest = 0;
   for (int i = 1; i < p->nslot; i++)
     if (p->slot[i].used < p->slot[oldest].used) oldest = i;
+  if (!p->nslot || (p->hold && p->slot[oldest].used > p->hold)) return false;
   drop_slot(p, oldest);
+  return true;
+}
+
+void ts_cuda_hold(TsDevice *d, bool on) {
+  TsCudaPool *p = ((TsCuda *)d->state)->pool;
+  if (on && !p->hold) p->hold = ++p->clock;
+  if (!on) p->hold = 0;
 }
 
 static void drop_empty_slabs(TsCudaPool *p) {
@@ -107,8 +126,9 @@ void ts_cuda_trim(TsDevice *d) {
   if (!s->pool || ts_cuda_enter(d, &ignored)) return;
   ts_cuda.cuStreamSynchronize(s->work);
   ts_cuda.cuStreamSynchronize(s->copy);
-  while (s->pool->nslot) drop_slot(s->pool, s->pool->nslot - 1);
-  drop_empty_slabs(s->pool);
+  while (drop_oldest(s->pool)) {
+  }
+  if (!s->pool->hold) drop_empty_slabs(s->pool);
 }
 
 /* ---- asking the driver */
@@ -185,6 +205,7 @@ static int alloc_small(TsDevice *d, int64_t nbytes, CUdeviceptr *at, TsError *er
   TsCudaPool *p = ((TsCuda *)d->state)->pool;
   int c = small_class(nbytes);
   if (!p->partial[c] && add_slab(d, c, err)) return -1;
+  p->last = 0;
   Slab *s = p->partial[c];
   *at = s->base + (CUdeviceptr)(s->free[--s->nfree] * small_size(c));
   if (!s->nfree) p->partial[c] = s->next;
@@ -205,8 +226,8 @@ static void free_small(TsCudaPool *p, CUdeviceptr at) {
 
 /* ---- large blocks */
 static void fit_cache(TsCudaPool *p, int64_t more) {
-  while (p->nslot && p->cached > RESERVE && p->held + p->cached + more > p->most)
-    drop_oldest(p);
+  while (p->cached > RESERVE && p->held + p->cached + more > p->most && drop_oldest(p)) {
+  }
 }
 
 static int alloc_large(TsDevice *d, int64_t size, CUdeviceptr *at, TsError *err) {
@@ -216,12 +237,14 @@ static int alloc_large(TsDevice *d, int64_t size, CUdeviceptr *at, TsError *err)
     if (p->slot[i].nbytes == size && (best < 0 || p->slot[i].used > p->slot[best].used))
       best = i;
   if (best >= 0) {
-    *at = p->slot[best].at;
+    *at = p->last = p->slot[best].at;
+    p->last_freed = p->slot[best].used;
     p->cached -= size;
     p->slot[best] = p->slot[--p->nslot];
   } else {
     fit_cache(p, size);
     if (ask(d, size, at, err)) return -1;
+    p->last = *at, p->last_freed = 0;
   }
   p->held += size;
   if (p->held > p->most) p->most = p->held;
@@ -229,7 +252,8 @@ static int alloc_large(TsDevice *d, int64_t size, CUdeviceptr *at, TsError *err)
 }
 
 static void free_large(TsCudaPool *p, CUdeviceptr at, int64_t size) {
-  if (p->nslot == NSLOT) drop_oldest(p);
+  if (at == p->last) p->last = 0;
+  if (p->nslot == NSLOT && !drop_oldest(p)) drop_slot(p, 0);
   p->slot[p->nslot].at = at;
   p->slot[p->nslot].nbytes = size;
   p->slot[p->nslot++].used = ++p->clock;

@@ -4,6 +4,7 @@
 #ifndef TS_DEVICES_DEVICE_H
 #define TS_DEVICES_DEVICE_H
 
+#include <stddef.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,8 +19,10 @@ struct TsDevice {
   const char *kind;   /* "cpu", "cuda", ... */
   int index;          /* place in the registry, TsMeta.device */
   bool host_memory;   /* addresses are plain pointers that CPU kernels may use */
-  bool runs_kernels;  /* operators have kernels of its own */
+  bool runs_kernels;  /* calls are lowered for it (jit/offload.h); else the CPU runs them */
   bool opened;        /* open() was called and went well */
+  int driver;         /* its version, once the device is counted */
+  int major, minor;   /* compute capability of an NVIDIA GPU, known before it is opened */
   void *state;        /* the backend's */
   int64_t live, peak; /* bytes allocated now, and at most */
 
@@ -56,6 +59,22 @@ typedef struct TsLaunch {
   void **args;         /* the address of each argument */
 } TsLaunch;
 
+/* A view of a matrix for the copy engine: rows of `cols` neighbouring elements, `pitch` bytes
+ * apart, fetched and stored in boxes. In shared memory a box lies in the pattern of `swizzle`
+ * bytes; 0: row by row. */
+typedef struct TsTensorMap {
+  void *at; /* a multiple of 16, as is pitch */
+  uint8_t dtype;
+  int64_t rows, cols, pitch;
+  int box_rows, box_cols, swizzle;
+  /* Of matrices one behind the other, 0: of one. Coordinates are column in a panel of box_cols,
+   * row, panel, matrix, and a box has so many panels, one behind the other. */
+  int64_t batch;
+  int box_panels;
+} TsTensorMap;
+
+enum { TS_TENSOR_MAP_NBYTES = 128, TS_TENSOR_MAP_ALIGN = 64 };
+
 /* What a device that runs code of its own offers beside memory: a real one works while the
  * host goes on, so it needs an order (streams), points in it (events), code (modules) and
  * starts (launch). A NULL stream is the device's own, the one that allocations and copies are
@@ -72,11 +91,26 @@ struct TsDeviceRun {
   int (*event_usec)(TsDevice *d, void *from, void *to, double *usec, TsError *err);
   /* Code of the device's kind (cubin, or PTX ended by a zero); a refusal quotes the log. */
   int (*module_new)(TsDevice *d, const void *code, void **module, TsError *err);
+  /* PTX to the device's own code, for module_new here and in later processes; for free(). */
+  int (*assemble)(TsDevice *d, const char *ptx, void **code, size_t *nbytes, TsError *err);
   void (*module_free)(TsDevice *d, void *module);
   /* `shared`: the most dynamic shared memory it will be launched with. */
   int (*kernel)(TsDevice *d, void *module, const char *name, int shared, void **kernel,
                 TsError *err);
   int (*launch)(TsDevice *d, const TsLaunch *l, TsError *err);
+  /* Launches on the device's own order between begin and end are not run but kept, as one thing
+   * that is launched again and again. end gives NULL after a failure. */
+  int (*record_begin)(TsDevice *d, TsError *err);
+  int (*record_end)(TsDevice *d, void **record, TsError *err);
+  /* From then on launches replace those of the record from number `first` on, of the same
+   * kernels; until the record is NULL. */
+  int (*record_patch)(TsDevice *d, void *record, int first, TsError *err);
+  int (*record_launch)(TsDevice *d, void *record, TsError *err);
+  void (*record_free)(TsDevice *d, void *record);
+  /* While on, memory that is freed stays the device's: launches that use it are still to come. */
+  void (*hold)(TsDevice *d, bool on);
+  /* An argument for kernels that use the copy engine, TS_TENSOR_MAP_NBYTES. Optional. */
+  int (*tensor_map)(TsDevice *d, const TsTensorMap *view, void *out, TsError *err);
 };
 
 /* The devices of this process. GPUs are looked for when somebody counts, or names one.

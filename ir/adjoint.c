@@ -48,7 +48,8 @@ TsVal ts_build_conj(TsBuild *b, TsVal x) {
 }
 
 TsVal ts_build_expand(TsBuild *b, TsVal x, const int64_t *dim, int ndim) {
-  return ts_build(b, TS_OP_broadcast_to, TS_IN(x), TS_ATTRS({"shape", ts_b_ints(dim, ndim)}), NULL);
+  return ts_build(b, TS_OP_broadcast_to, TS_IN(x), TS_ATTRS({"shape", ts_b_ints(dim, ndim)}),
+                  NULL);
 }
 
 /* ---- fitting */
@@ -141,8 +142,14 @@ static TsVal record_emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const Ts
     TsVal room[TS_MAX_OUT];
     TsAttr preset[TS_MAX_ATTR];
     ts_op_defaults(op, preset);
-    TsCompose k = {.b = b, .op = op, .nin = nin, .in = in, .attr = attr ? attr : preset, .nout = 1,
-                   .room = TS_MAX_OUT, .out = room};
+    TsCompose k = {.b = b,
+                   .op = op,
+                   .nin = nin,
+                   .in = in,
+                   .attr = attr ? attr : preset,
+                   .nout = 1,
+                   .room = TS_MAX_OUT,
+                   .out = room};
     if (ts_compose_table[op](&k) || b->failed) return NULL;
     if (out) memcpy(out, room, sizeof(TsVal) * (size_t)k.nout);
     return room[0];

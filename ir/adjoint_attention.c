@@ -113,7 +113,8 @@ static TsVal probabilities(TsBuild *b, const Shape *h, TsVal t, TsVal sink, bool
   TsMeta m = h->q;
   int64_t dim[3] = {h->nd > 2 ? m.dim[m.ndim - 3] : 1, 1, 1};
   m.dim[m.ndim - 1] = 1;
-  TsVal x = ts_build_expand(b, ts_build_reshape(b, sink, dim, h->nd > 2 ? 3 : 2), m.dim, m.ndim);
+  TsVal x =
+      ts_build_expand(b, ts_build_reshape(b, sink, dim, h->nd > 2 ? 3 : 2), m.dim, m.ndim);
   TsVal both = ts_build(b, TS_OP_concat, TS_IN(t, x), 1, &last, NULL);
   TsVal p = careful ? careful_softmax(b, both) : softmax(b, both);
   *ps = ts_build_narrow(b, p, h->nd - 1, h->t, 1);

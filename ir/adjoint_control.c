@@ -138,23 +138,37 @@ typedef struct Back {
   TsVal *stack;                    /* by carry: its values before each round */
 } Back;
 
-/* The scan once more, with the carries as further results. */
-static int save_carries(Back *k) {
+/* The scan with the carries as further results; those behind its own if it is whole. */
+static TsNode *with_carries(const Back *k, bool whole) {
   TsGraph *g = graph_of(k->a), *r = ts_graph_region(g, "carries");
   const TsGraph *body = k->n->region[0];
   Lists l;
-  if (!r || !open_lists(&l, k->nin, k->nout + k->carry)) return -1;
-  int failed = 0;
+  if (!r || !open_lists(&l, k->nin, k->nout + k->carry)) return NULL;
+  int failed = 0, at = whole ? k->nout : k->carry; /* in place of the ys */
   for (int i = 0; i < k->nin && !failed; i++)
     failed = !(l.in[i] = ts_graph_param(r, &body->param[i]->meta, NULL, NULL));
   if (!failed) failed = ts_graph_inline(r, body, l.in, l.result);
-  for (int i = 0; i < k->carry; i++) l.result[k->carry + i] = l.in[i]; /* in place of the ys */
-  if (!failed) failed = ts_graph_results(r, 2 * k->carry, l.result);
-  TsNode *made =
-      failed ? NULL : ts_graph_control(g, TS_NODE_scan, k->nin, k->n->in, 1, &r, k->n->attr);
-  for (int i = 0; made && i < k->carry; i++) k->stack[i] = &made->out[k->carry + i];
+  for (int i = 0; i < k->carry; i++) l.result[at + i] = l.in[i];
+  if (!failed) failed = ts_graph_results(r, at + k->carry, l.result);
   free(l.in);
-  return made ? 0 : -1;
+  return failed ? NULL
+                : ts_graph_control(g, TS_NODE_scan, k->nin, k->n->in, 1, &r, k->n->attr);
+}
+
+/* What the program reads of a scan comes from the one with the carries, so that it runs once:
+ * where the graph is settled when it is complete, which regions are not. */
+static int save_carries(Back *k) {
+  TsGraph *g = graph_of(k->a);
+  TsNode *n = (TsNode *)(uintptr_t)k->n;
+  bool whole = !g->parent && n->out[0].graph == g && !n->out[0].instead;
+  TsNode *made = with_carries(k, whole);
+  if (!made) return -1;
+  for (int i = 0; i < k->carry; i++)
+    k->stack[i] = &made->out[(whole ? k->nout : k->carry) + i];
+  for (int i = 0; whole && i < k->nout; i++)
+    if (!n->out[i].instead) n->out[i].instead = &made->out[i];
+  g->replaced |= whole;
+  return 0;
 }
 
 /* One round backwards: (dcarry, douter; carry, x, dy; outer) -> (dcarry, douter; dx). */
@@ -297,6 +311,10 @@ int ts_adjoint_node_while_loop(TsAdjoint *a) {
   TsNode *scan = r ? ts_graph_control(g, TS_NODE_scan, n->nin, n->in, 1, &r, attr) : NULL;
   Lists l;
   if (!scan || !open_lists(&l, n->nin, n->nout)) return done(a, 1);
+  for (int i = 0; i < n->nout && !g->parent; i++) {
+    TsValue *v = &((TsNode *)(uintptr_t)n)->out[i];
+    if (v->graph == g && !v->instead) v->instead = &scan->out[i], g->replaced = true;
+  }
   for (int i = 0; i < n->nout; i++)
     if (a->grad[i]) l.y[l.ny] = &scan->out[i], l.dy[l.ny++] = a->grad[i];
   for (int i = 0; i < n->nin; i++)

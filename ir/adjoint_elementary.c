@@ -132,7 +132,8 @@ int ts_adjoint_atan2(TsAdjoint *a) {
   TsVal r = ts_part_divisor(b, ts_build2(b, TS_OP_hypot, y, x));
   TsVal g = ts_build_div(b, a->grad[0], r);
   if (ts_wanted(a, 0)) a->grad_in[0] = ts_build_mul(b, g, ts_build_div(b, x, r));
-  if (ts_wanted(a, 1)) a->grad_in[1] = ts_build_neg(b, ts_build_mul(b, g, ts_build_div(b, y, r)));
+  if (ts_wanted(a, 1))
+    a->grad_in[1] = ts_build_neg(b, ts_build_mul(b, g, ts_build_div(b, y, r)));
   return 0;
 }
 
@@ -187,6 +188,7 @@ int ts_adjoint_sign(TsAdjoint *a) {
   if (!ts_part_is_complex(b, a->in[0])) return 0;
   TsVal along = ts_build1(b, TS_OP_real, ts_build_mul(b, g, ts_build_conj(b, s)));
   TsVal across = ts_build_sub(b, g, ts_build_mul(b, s, along));
-  a->grad_in[0] = ts_build_div(b, across, ts_part_divisor(b, ts_build1(b, TS_OP_abs, a->in[0])));
+  a->grad_in[0] =
+      ts_build_div(b, across, ts_part_divisor(b, ts_build1(b, TS_OP_abs, a->in[0])));
   return 0;
 }

@@ -49,7 +49,9 @@ static TsVal divide_upper(TsBuild *b, TsVal x, TsVal u) {
   return dagger(b, tri_solve(b, u, dagger(b, x), (Flags){.lower = false}));
 }
 
-static TsVal add(TsBuild *b, TsVal x, TsVal y) { return !x ? y : !y ? x : ts_build_add(b, x, y); }
+static TsVal add(TsBuild *b, TsVal x, TsVal y) {
+  return !x ? y : !y ? x : ts_build_add(b, x, y);
+}
 
 static TsVal sub(TsBuild *b, TsVal x, TsVal y) {
   return !y ? x : !x ? ts_build_neg(b, y) : ts_build_sub(b, x, y);
@@ -119,8 +121,9 @@ int ts_adjoint_tri_solve(TsAdjoint *a) {
   TsVal g = tri_solve(b, ts_build_conj(b, a->in[0]), s.g, f);
   if (ts_wanted(a, 1)) a->grad_in[1] = close_solve(b, &s, g);
   if (!ts_wanted(a, 0)) return 0;
-  TsVal d = f.transpose ? ts_build_product_for(b, g, s.x, false, true, a->in[0])
-                        : ts_build_conj(b, ts_build_product_for(b, s.x, g, false, true, a->in[0]));
+  TsVal d = f.transpose
+                ? ts_build_product_for(b, g, s.x, false, true, a->in[0])
+                : ts_build_conj(b, ts_build_product_for(b, s.x, g, false, true, a->in[0]));
   d = triangle(b, d, f.lower, !f.unit ? 0 : f.lower ? -1 : 1);
   a->grad_in[0] = ts_build_neg(b, d);
   return 0;
@@ -153,7 +156,8 @@ int ts_adjoint_det(TsAdjoint *a) {
 static int define_cofactor(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal det = ts_build1(b, TS_OP_det, k->in[0]), inv = ts_build1(b, TS_OP_inv, k->in[0]);
-  k->out[0] = ts_build_mul(b, as_column(b, as_column(b, det)), ts_build1(b, TS_OP_transpose, inv));
+  k->out[0] =
+      ts_build_mul(b, as_column(b, as_column(b, det)), ts_build1(b, TS_OP_transpose, inv));
   return b->failed ? -1 : 0;
 }
 

@@ -32,7 +32,8 @@ static TsVal wide(TsBuild *b, TsVal x) {
   return ts_build_reshape(b, ts_build_permute(b, x, perm, m.ndim), dim, 2);
 }
 
-TsVal ts_build_product_for(TsBuild *b, TsVal x, TsVal y, bool x_dagger, bool y_dagger, TsVal to) {
+TsVal ts_build_product_for(TsBuild *b, TsVal x, TsVal y, bool x_dagger, bool y_dagger,
+                           TsVal to) {
   if (b->failed) return NULL;
   TsMeta mx = *b->meta(b, x), my = *b->meta(b, y), mt = *b->meta(b, to);
   bool one = batch_of(&mt) == 1, merge = one && batch_of(&mx) != 1;
@@ -101,7 +102,8 @@ static int of_product(TsAdjoint *a, TsVal g) {
   if (a->wanted[0])
     a->grad_in[0] = narrowed(b, ts_build_product_for(b, g, y, false, true, x), row, a->in[0]);
   if (a->wanted[1])
-    a->grad_in[1] = narrowed(b, ts_build_product_for(b, x, g, true, false, y), column, a->in[1]);
+    a->grad_in[1] =
+        narrowed(b, ts_build_product_for(b, x, g, true, false, y), column, a->in[1]);
   return 0;
 }
 

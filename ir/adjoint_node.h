@@ -6,6 +6,9 @@
 #include "ir/adjoint.h"
 #include "ir/graph.h"
 
+/* A node as an entry of the reverse pass; out has room for its outputs. */
+TsTapeEntry ts_graph_entry(const TsNode *n, TsVal *out);
+
 extern TsAdjointFn *const ts_adjoint_node[TS_NODE_END - TS_OP_COUNT];
 
 TsAdjointFn ts_adjoint_node_call, ts_adjoint_node_cond, ts_adjoint_node_while_loop,

@@ -40,8 +40,8 @@ static TsVal weights(TsBuild *b, double t, int after, TsDtype d) {
   int64_t dim[TS_MAX_RANK] = {2};
   for (int i = 1; i <= after; i++) dim[i] = 1;
   TsVal w = ts_build(b, TS_OP_linspace, 0, NULL,
-                     TS_ATTRS({"start", ts_b_f(1 - t)}, {"stop", ts_b_f(t)}, {"num", ts_b_int(2)},
-                              {"dtype", ts_b_dtype(d)}),
+                     TS_ATTRS({"start", ts_b_f(1 - t)}, {"stop", ts_b_f(t)},
+                              {"num", ts_b_int(2)}, {"dtype", ts_b_dtype(d)}),
                      NULL);
   return after ? ts_build_reshape(b, w, dim, after + 1) : w;
 }
@@ -77,8 +77,10 @@ static int edges(TsCompose *k) {
   TsBuild *b = k->b;
   const TsAttr *low = &k->attr[1], *high = &k->attr[2];
   TsDtype d = (TsDtype)b->meta(b, k->in[0])->dtype;
-  TsVal from = low->type == TS_ATTR_f ? b->number(b, low->f) : ts_build1(b, TS_OP_min, k->in[0]);
-  TsVal to = high->type == TS_ATTR_f ? b->number(b, high->f) : ts_build1(b, TS_OP_max, k->in[0]);
+  TsVal from =
+      low->type == TS_ATTR_f ? b->number(b, low->f) : ts_build1(b, TS_OP_min, k->in[0]);
+  TsVal to =
+      high->type == TS_ATTR_f ? b->number(b, high->f) : ts_build1(b, TS_OP_max, k->in[0]);
   TsVal t = ts_build(b, TS_OP_linspace, 0, NULL,
                      TS_ATTRS({"start", ts_b_f(0)}, {"stop", ts_b_f(1)},
                               {"num", ts_b_int(k->attr[0].i + 1)}, {"dtype", ts_b_dtype(d)}),

@@ -16,9 +16,9 @@ static TsVal flat(TsBuild *b, TsVal x, bool last) {
   if (b->failed) return NULL;
   const TsMeta *m = b->meta(b, x);
   Places p = places(m, last);
-  return ts_build(b, TS_OP_flatten, TS_IN(x),
-                  TS_ATTRS({"start", ts_b_int(p.first)}, {"stop", ts_b_int(p.first + p.nd - 1)}),
-                  NULL);
+  return ts_build(
+      b, TS_OP_flatten, TS_IN(x),
+      TS_ATTRS({"start", ts_b_int(p.first)}, {"stop", ts_b_int(p.first + p.nd - 1)}), NULL);
 }
 
 int ts_adjoint_max_pool(TsAdjoint *a) {

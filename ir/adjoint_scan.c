@@ -51,7 +51,8 @@ int ts_adjoint_linear_scan(TsAdjoint *a) {
   TsVal g = ts_part_from_end(b, ts_build_conj(b, a->in[0]), a->grad[0], axis);
   a->grad_in[1] = g;
   if (ts_wanted(a, 0))
-    a->grad_in[0] = ts_build_mul(b, g, ts_build_conj(b, ts_part_previous(b, a->out[0], axis, 0)));
+    a->grad_in[0] =
+        ts_build_mul(b, g, ts_build_conj(b, ts_part_previous(b, a->out[0], axis, 0)));
   return 0;
 }
 

@@ -4,7 +4,8 @@
 enum { SEG_sum, SEG_mean, SEG_prod, SEG_min, SEG_max };
 
 static TsVal rows(TsBuild *b, TsVal x, TsVal index) {
-  return ts_build(b, TS_OP_index_select, TS_IN(x, index), TS_ATTRS({"axis", ts_b_int(0)}), NULL);
+  return ts_build(b, TS_OP_index_select, TS_IN(x, index), TS_ATTRS({"axis", ts_b_int(0)}),
+                  NULL);
 }
 
 static TsVal segment_sum(TsAdjoint *a, TsVal x) {
@@ -31,7 +32,8 @@ static TsVal by_mean(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsMeta ids = *b->meta(b, a->in[1]);
   TsAttr shape = ts_b_ints(ids.dim, 1), whole = ts_b_dtype(TS_DT_i64);
-  TsVal one = ts_build(b, TS_OP_ones, 0, NULL, TS_ATTRS({"shape", shape}, {"dtype", whole}), NULL);
+  TsVal one =
+      ts_build(b, TS_OP_ones, 0, NULL, TS_ATTRS({"shape", shape}, {"dtype", whole}), NULL);
   TsVal count = column(b, segment_sum(a, one), b->meta(b, a->in[0])->ndim);
   return share(a, count);
 }
@@ -54,8 +56,9 @@ static TsVal others(TsBuild *b, TsVal x, TsVal ids, int ndim) {
   TsVal zero = ts_build_zeros_like(b, x), one = b->number(b, 1);
   same = column(b, same, ndim), more = column(b, more, ndim);
   TsVal factor = ts_build_where(b, same, ts_part_previous(b, x, 0, 1), zero);
-  TsVal before = ts_build(b, TS_OP_linear_scan, TS_IN(factor, ts_build_where(b, same, zero, one)),
-                          TS_ATTRS({"axis", ts_b_int(0)}), NULL);
+  TsVal before =
+      ts_build(b, TS_OP_linear_scan, TS_IN(factor, ts_build_where(b, same, zero, one)),
+               TS_ATTRS({"axis", ts_b_int(0)}), NULL);
   TsVal after = ts_part_from_end(b, ts_build_where(b, same, x, zero),
                                  ts_build_where(b, more, zero, one), 0);
   return ts_build_mul(b, before, after);

@@ -32,8 +32,8 @@ static void set_attr(TsAttr *attr, const TsOpInfo *o, const TsBuildAttr *a) {
   TS_BUG("%s has no attribute %s", o->name, a->name);
 }
 
-TsVal ts_build(TsBuild *b, TsOp op, int nin, const TsVal *in, int nattr, const TsBuildAttr *attr,
-               TsVal *out) {
+TsVal ts_build(TsBuild *b, TsOp op, int nin, const TsVal *in, int nattr,
+               const TsBuildAttr *attr, TsVal *out) {
   TsAttr full[TS_MAX_ATTR];
   if (b->failed) return NULL;
   ts_op_defaults(op, full);

@@ -44,8 +44,8 @@ typedef struct TsBuildAttr {
 } TsBuildAttr;
 
 /* Emits op with n inputs and attributes by name. */
-TsVal ts_build(TsBuild *b, TsOp op, int nin, const TsVal *in, int nattr, const TsBuildAttr *attr,
-               TsVal *out);
+TsVal ts_build(TsBuild *b, TsOp op, int nin, const TsVal *in, int nattr,
+               const TsBuildAttr *attr, TsVal *out);
 TsVal ts_build1(TsBuild *b, TsOp op, TsVal x);
 TsVal ts_build2(TsBuild *b, TsOp op, TsVal x, TsVal y);
 

@@ -140,20 +140,6 @@ int ts_compose_istft(TsCompose *k) {
                           ts_build_narrow(b, overlap_add(b, weight, f.hop), 0, start, length)));
 }
 
-int ts_compose_spectral_filter(TsCompose *k) {
-  TsBuild *b = k->b;
-  const TsMeta *x = b->meta(b, k->in[0]);
-  if (x->ndim < 1)
-    return ts_build_fail(b, TS_ERR_shape, "spectral_filter: needs a signal, not a scalar");
-  bool real = ts_dtype_is((TsDtype)x->dtype, TS_KIND_F);
-  int64_t n = x->dim[x->ndim - 1];
-  TsVal t = mul(b, transform(b, real ? TS_OP_rfft : TS_OP_fft, k->in[0], 0, ORTHO), k->in[1]);
-  TsDtype d = (TsDtype)x->dtype;
-  TsVal y = transform(b, real ? TS_OP_irfft : TS_OP_ifft, t, n, ORTHO);
-  bool narrow = real && !b->failed && ts_dtypes[d].nbytes < 4;
-  return finish(k, narrow ? ts_build_cast(b, y, d) : y);
-}
-
 /* The next length whose only prime factors are 2, 3 and 5: of all products of threes and fives
  * the one that doublings bring closest to n from above. */
 static int64_t smooth_length(int64_t n) {
@@ -169,6 +155,14 @@ static int64_t smooth_length(int64_t n) {
   }
 }
 
+/* x times the transform of w, in f32 or f64: the product is rounded to a narrow type once. */
+static TsVal filtered(TsBuild *b, TsVal x, TsVal w, int64_t n) {
+  TsVal h = transform(b, TS_OP_rfft, w, n, BACKWARD);
+  if (ts_dtypes[b->meta(b, x)->dtype].nbytes < 4) x = ts_build_cast(b, x, TS_DT_f32);
+  return ts_build(b, TS_OP_spectral_filter, TS_IN(x, h),
+                  TS_ATTRS({"n", ts_b_int(n)}, {"norm", ts_b_choice(BACKWARD)}), NULL);
+}
+
 int ts_compose_conv_fft(TsCompose *k) {
   TsBuild *b = k->b;
   TsMeta x = *b->meta(b, k->in[0]), w = *b->meta(b, k->in[1]);
@@ -179,10 +173,9 @@ int ts_compose_conv_fft(TsCompose *k) {
                          "conv_fft: needs signals of one element or more: %s x %s",
                          ts_meta_text(&x, tx), ts_meta_text(&w, tw));
   int64_t full = n + m - 1, size = smooth_length(full), mode = k->attr[0].i;
-  TsVal t = mul(b, transform(b, TS_OP_rfft, k->in[0], size, BACKWARD),
-                transform(b, TS_OP_rfft, k->in[1], size, BACKWARD));
-  TsVal y = transform(b, TS_OP_irfft, t, size, BACKWARD);
   TsDtype d = ts_dtype_promote((TsDtype)x.dtype, (TsDtype)w.dtype);
+  bool swap = ts_meta_numel(&x) < ts_meta_numel(&w);
+  TsVal y = filtered(b, k->in[swap], k->in[!swap], size);
   if (!b->failed && b->meta(b, y)->dtype != d) y = ts_build_cast(b, y, d);
   int64_t least = n < m ? n : m, length = mode == FULL   ? full
                                           : mode == SAME ? n

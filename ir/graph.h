@@ -97,6 +97,7 @@ struct TsGraph {
   bool backward; /* as well: a reverse pass runs */
   bool replaced; /* some value has another one instead */
   bool apart;    /* nodes to come are new ones, although equal ones are there */
+  bool numbers_fit; /* bare numbers beside integers fit their types: who calls looks */
   TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
   struct TsRecursion *recursion; /* while the adjoint of its body is built (ir/recursion.h) */
   TsError *err;

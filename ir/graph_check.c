@@ -84,7 +84,8 @@ static int check_call(const TsNode *n, TsError *err) {
 
 static int check_cond(const TsNode *n, TsError *err) {
   if (count(n, err, "regions", n->nregion, 2)) return -1;
-  if (!n->nin || !is_condition(n->in[0])) return wrong(n, err, "the first operand is not bool[]");
+  if (!n->nin || !is_condition(n->in[0]))
+    return wrong(n, err, "the first operand is not bool[]");
   for (int i = 0; i < 2; i++)
     if (check_args(n, n->region[i], 1, err) || check_outs(n, n->region[i], err)) return -1;
   return 0;
@@ -103,7 +104,8 @@ static int check_carried(const TsNode *n, int ncarry, TsError *err) {
 static int check_while_loop(const TsNode *n, TsError *err) {
   if (count(n, err, "regions", n->nregion, 2)) return -1;
   const TsGraph *test = n->region[0], *step = n->region[1];
-  if (check_carried(n, n->nout, err) || check_args(n, test, 0, err) || check_args(n, step, 0, err))
+  if (check_carried(n, n->nout, err) || check_args(n, test, 0, err) ||
+      check_args(n, step, 0, err))
     return -1;
   if (test->nresult != 1 || !is_condition(test->result[0]))
     return wrong(n, err, "region 0 does not give one bool[]");
@@ -193,8 +195,8 @@ static int check_absent(const TsNode *n, TsError *err) {
   const TsOpInfo *o = n->op < TS_OP_COUNT ? ts_op_info((TsOp)n->op) : NULL;
   for (int i = 0; i < n->nin; i++) {
     if (n->in[i] || (o && !o->variadic && i < o->nin && !(o->required >> i & 1))) continue;
-    return ts_error_set(err, TS_ERR_argument, "%s: operand %d cannot be absent", ts_node_name(n),
-                        i);
+    return ts_error_set(err, TS_ERR_argument, "%s: operand %d cannot be absent",
+                        ts_node_name(n), i);
   }
   return 0;
 }
@@ -248,8 +250,8 @@ int ts_update_check(const TsGraph *g, int param, TsVal v, TsError *err) {
     return ts_error_set(err, TS_ERR_index, "update: there is no parameter %d", param);
   const TsMeta *m = &g->param[param]->meta;
   if (fits(&v->meta, m)) return 0;
-  return ts_error_set(err, TS_ERR_shape, "update: %s written into %s", ts_meta_text(&v->meta, a),
-                      ts_meta_text(m, b));
+  return ts_error_set(err, TS_ERR_shape, "update: %s written into %s",
+                      ts_meta_text(&v->meta, a), ts_meta_text(m, b));
 }
 
 /* ---- graphs */
@@ -309,11 +311,13 @@ static int check_graph(const TsGraph *g, int depth, bool recursive, TsError *err
   }
   for (int i = 0; i < g->nresult; i++)
     if (!g->result[i] || !is_defined(g, g->result[i], (uint32_t)g->nnode))
-      return ts_error_set(err, TS_ERR_value, "@%.40s: result %d is not defined in it", g->name, i);
+      return ts_error_set(err, TS_ERR_value, "@%.40s: result %d is not defined in it", g->name,
+                          i);
   for (int i = 0; i < g->nupdate; i++) {
     const TsUpdate *u = &g->update[i];
     if (!u->value || !is_defined(g, u->value, (uint32_t)g->nnode))
-      return ts_error_set(err, TS_ERR_value, "@%.40s: update %d is not defined in it", g->name, i);
+      return ts_error_set(err, TS_ERR_value, "@%.40s: update %d is not defined in it", g->name,
+                          i);
     if (ts_update_check(g, u->param, u->value, err)) return quote(g, NULL, err);
   }
   return 0;
@@ -325,7 +329,8 @@ int ts_graph_check(const TsGraph *g, TsError *err) {
   if (ts_names_open(&names, g)) bad = ts_error_set(err, TS_ERR_memory, "out of memory");
   else if (names.recursive)
     bad = ts_error_set(err, TS_ERR_value, "@%.40s: a graph calls itself", g->name);
-  for (int i = 0; i < names.ngraph && !bad; i++) bad = check_graph(names.graph[i], 0, false, err);
+  for (int i = 0; i < names.ngraph && !bad; i++)
+    bad = check_graph(names.graph[i], 0, false, err);
   ts_names_close(&names);
   return bad ? -1 : 0;
 }

@@ -118,6 +118,15 @@ unsigned char *ts_graph_live(const TsGraph *g) {
   return mark;
 }
 
+/* Dead ones too: what a later node is equal to stands where it was made first, as it does when
+ * everything is captured at once. The order of sums of gradients depends on it. */
+static int copy_all(TsGraphMap *m) {
+  int failed = 0;
+  for (int i = 0; i < m->from->nnode && !failed; i++)
+    if (m->from->node[i]->op != TS_NODE_param) failed = ts_graph_map_node(m, m->from->node[i]);
+  return failed ? -1 : 0;
+}
+
 static int copy_live(TsGraphMap *m) {
   const TsGraph *from = m->from;
   unsigned char *live = ts_graph_live(from);
@@ -136,7 +145,7 @@ static int inline_at(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *
   m.stream = stream;
   m.seed = seed;
   for (int i = 0; i < from->nparam; i++) ts_graph_map_set(&m, from->param[i], args[i]);
-  int failed = copy_live(&m);
+  int failed = seed ? copy_all(&m) : copy_live(&m);
   for (int i = 0; i < from->nresult && !failed; i++)
     results[i] = ts_graph_mapped(&m, from->result[i]);
   ts_graph_map_close(&m);

@@ -28,17 +28,20 @@ static bool same_name(const Pair *p, const char *what, const void *a, const void
 static bool same_type(const Pair *p, TsVal a, TsVal b) {
   char ta[TS_META_TEXT], tb[TS_META_TEXT];
   return ts_type_same(&a->meta, &b->meta) ||
-         differ(p, ts_names_of(&p->a, a), ts_meta_text(&a->meta, ta), ts_meta_text(&b->meta, tb));
+         differ(p, ts_names_of(&p->a, a), ts_meta_text(&a->meta, ta),
+                ts_meta_text(&b->meta, tb));
 }
 
-static bool same_operands(const Pair *p, const char *of, int n, const TsVal *a, const TsVal *b) {
+static bool same_operands(const Pair *p, const char *of, int n, const TsVal *a,
+                          const TsVal *b) {
   for (int i = 0; i < n; i++) {
     if (!a[i] || !b[i]) {
       if (a[i] != b[i]) return differ(p, of, "absent", "present");
       continue;
     }
     bool number = a[i]->node->op == TS_NODE_number;
-    if (number != (b[i]->node->op == TS_NODE_number)) return differ(p, of, "a number", "a value");
+    if (number != (b[i]->node->op == TS_NODE_number))
+      return differ(p, of, "a number", "a value");
     if (number && !ts_number_same(a[i]->node->number, b[i]->node->number))
       return differ(p, of, "a number", "another one");
     if (!number && !same_name(p, of, a[i], b[i])) return false;

@@ -17,9 +17,13 @@ typedef struct Export {
 
 static void put(Export *e, const char *s) { ts_text_str(e->text, s); }
 
-static const char *name(const Export *e, const void *what) { return ts_names_of(&e->names, what); }
+static const char *name(const Export *e, const void *what) {
+  return ts_names_of(&e->names, what);
+}
 
-static bool has_line(const TsNode *n) { return n->op != TS_NODE_param && n->op != TS_NODE_number; }
+static bool has_line(const TsNode *n) {
+  return n->op != TS_NODE_param && n->op != TS_NODE_number;
+}
 
 static bool is_number(TsVal v) { return v && v->node->op == TS_NODE_number; }
 
@@ -37,7 +41,8 @@ static void dot_label(Export *e, const TsNode *n) {
   int nspec;
   const TsAttrSpec *spec = ts_node_attrs(n->op, &nspec);
   put(e, ts_node_name(n));
-  if (n->op == TS_NODE_call && n->nregion) ts_text_format(e->text, " @%s", name(e, n->region[0]));
+  if (n->op == TS_NODE_call && n->nregion)
+    ts_text_format(e->text, " @%s", name(e, n->region[0]));
   ts_text_attrs(&attrs, spec, n->nattr < nspec ? n->nattr : nspec, n->attr);
   if (attrs.at) dot_escape(e, attrs.at);
   e->text->failed |= attrs.failed;
@@ -124,7 +129,8 @@ static void dot_graph(Export *e, const TsGraph *g) {
 void ts_graph_dot(const TsGraph *g, TsText *text) {
   Export e = {.text = text};
   if (ts_names_open(&e.names, g)) text->failed = 1;
-  ts_text_format(text, "digraph \"%s\" {\n  node [shape=box fontname=monospace];\n", name(&e, g));
+  ts_text_format(text, "digraph \"%s\" {\n  node [shape=box fontname=monospace];\n",
+                 name(&e, g));
   put(&e, "  edge [fontname=monospace fontsize=10];\n");
   dot_graph(&e, g);
   put(&e, "}\n");

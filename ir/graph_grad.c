@@ -9,7 +9,7 @@
 #include "ir/custom.h"
 #include "ir/graph.h"
 
-static TsTapeEntry entry(const TsNode *n, TsVal *out) {
+TsTapeEntry ts_graph_entry(const TsNode *n, TsVal *out) {
   for (int i = 0; i < n->nout; i++) out[i] = (TsVal)&n->out[i];
   TsTapeEntry t = {.op = n->op < TS_OP_COUNT ? (TsOp)n->op : TS_OP_COUNT,
                    .nin = n->nin,
@@ -39,7 +39,8 @@ static bool tape_of(const TsGraph *g, Tape *t) {
   t->out = malloc(sizeof *t->out * (nout + 1));
   if (!t->entry || !t->out) return false;
   TsVal *out = t->out;
-  for (int i = 0; i < g->nnode; out += g->node[i++]->nout) t->entry[i] = entry(g->node[i], out);
+  for (int i = 0; i < g->nnode; out += g->node[i++]->nout)
+    t->entry[i] = ts_graph_entry(g->node[i], out);
   return true;
 }
 

@@ -23,7 +23,8 @@ static int name_value(TsNames *m, TsTextMap *scope, TsVal v, int *unnamed) {
 static int name_values(TsNames *m, const TsGraph *g) {
   TsTextMap scope = {0};
   int unnamed = 0, bad = 0;
-  for (int i = 0; i < g->nparam && !bad; i++) bad = name_value(m, &scope, g->param[i], &unnamed);
+  for (int i = 0; i < g->nparam && !bad; i++)
+    bad = name_value(m, &scope, g->param[i], &unnamed);
   for (int i = 0; i < g->nnode && !bad; i++) {
     TsNode *n = g->node[i];
     if (n->op == TS_NODE_param || n->op == TS_NODE_number) continue;

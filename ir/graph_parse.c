@@ -3,26 +3,20 @@
  * line in front. Every step is linear in the text, and regions nest to a limit. */
 #include "ir/custom.h"
 #include "ir/graph_check.h"
-#include "ir/text_map.h"
+#include "ir/text_line.h"
 #include "ir/text_value.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEEPEST = 32, MOST_REGIONS = 8, MOST_RESULTS = 1024, MOST_PLACES = 10000 };
-
-/* Lists of the lines being read: a line inside a region comes on top of the line around it. */
-typedef struct Stack {
-  void *at;
-  int n, cap;
-} Stack;
+enum { DEEPEST = 32, MOST_REGIONS = 8, MOST_RESULTS = 1024 };
 
 typedef struct Parser {
   TsReader r;
   TsArena scratch; /* attributes, until the graph has copied them */
   TsTextMap graphs, places;
-  Stack names, values, types, type_at; /* TsToken, TsVal, TsMeta, where that stands */
+  TsTextStack names, values, types, type_at; /* TsToken, TsVal, TsMeta, where that stands */
   TsUnit *unit;
   TsGraph *last;
   int depth, recursive; /* regions around, and those of recursive nodes among them */
@@ -43,17 +37,6 @@ typedef struct Line {
   int nregion, nattr;
   TsAttr attr[TS_MAX_ATTR];
 } Line;
-
-static void *push(Parser *p, Stack *s, size_t size) {
-  if (s->n == s->cap) {
-    int cap = s->cap ? s->cap * 2 : 64;
-    void *more = realloc(s->at, size * (size_t)cap);
-    if (!more) return ts_read_no_memory(&p->r), NULL;
-    s->at = more;
-    s->cap = cap;
-  }
-  return (char *)s->at + size * (size_t)s->n++;
-}
 
 /* ---- names */
 static bool is_numbered(const TsToken *t) { return isdigit((unsigned char)t->at[1]); }
@@ -106,7 +89,7 @@ static int operand(Parser *p, Scope *s, TsVal *out) {
 static int operands(Parser *p, Scope *s) {
   do {
     TsVal v, *slot;
-    if (operand(p, s, &v) || !(slot = push(p, &p->values, sizeof v))) return -1;
+    if (operand(p, s, &v) || !(slot = ts_text_push(&p->r, &p->values, sizeof v))) return -1;
     *slot = v;
   } while (ts_read_accept(&p->r, ','));
   return 0;
@@ -150,7 +133,7 @@ static int result_tokens(Parser *p) {
   do {
     if (r->now.kind != TS_TOKEN_value && !ts_read_at_number(r))
       return ts_read_unexpected(r, "a result");
-    TsToken *t = push(p, &p->names, sizeof *t);
+    TsToken *t = ts_text_push(&p->r, &p->names, sizeof *t);
     if (!t) return -1;
     *t = r->now;
     ts_read_next(r);
@@ -164,14 +147,15 @@ static int resolve_results(Parser *p, Scope *s, int from) {
   for (int i = 0; i < n; i++) {
     TsVal v, *slot;
     p->r.now = ((TsToken *)p->names.at)[from + i];
-    if (operand(p, s, &v) || !(slot = push(p, &p->values, sizeof v))) return -1;
+    if (operand(p, s, &v) || !(slot = ts_text_push(&p->r, &p->values, sizeof v))) return -1;
     *slot = v;
   }
   p->r = here;
   p->names.n = from;
   p->values.n = values;
   if (!n) return 0;
-  return ts_graph_results(s->g, n, (TsVal *)p->values.at + values) ? ts_read_no_memory(&p->r) : 0;
+  return ts_graph_results(s->g, n, (TsVal *)p->values.at + values) ? ts_read_no_memory(&p->r)
+                                                                   : 0;
 }
 
 static int body(Parser *p, Scope *s);
@@ -181,7 +165,7 @@ static int defined_names(Parser *p) {
   TsReader *r = &p->r;
   if (r->now.kind != TS_TOKEN_value) return 0;
   do {
-    TsToken *t = push(p, &p->names, sizeof *t);
+    TsToken *t = ts_text_push(&p->r, &p->names, sizeof *t);
     if (!t) return -1;
     *t = r->now;
     if (ts_read_expect(r, TS_TOKEN_value, "a name")) return -1;
@@ -247,8 +231,8 @@ static int regions(Parser *p, Scope *s, Line *n) {
 static int types(Parser *p) {
   if (!ts_read_accept(&p->r, ':')) return 0;
   do {
-    TsMeta *m = push(p, &p->types, sizeof *m);
-    const char **at = push(p, &p->type_at, sizeof *at);
+    TsMeta *m = ts_text_push(&p->r, &p->types, sizeof *m);
+    const char **at = ts_text_push(&p->r, &p->type_at, sizeof *at);
     if (!m || !at) return -1;
     *at = p->r.now.at;
     if (ts_read_type(&p->r, m)) return -1;
@@ -256,21 +240,11 @@ static int types(Parser *p) {
   return p->r.failed ? -1 : 0;
 }
 
-/* A comment "file.lua:12" behind a line is its place. A unit finds places by walking over
- * them, so there is a limit to how many a text can enter. */
 static int place(Parser *p) {
-  TsToken t = p->r.comment;
-  if (t.kind == TS_TOKEN_end) return 0;
-  while (t.len && isspace((unsigned char)*t.at)) t.at++, t.len--;
-  while (t.len && isspace((unsigned char)t.at[t.len - 1])) t.len--;
-  int digits = 0;
-  while (digits < t.len && isdigit((unsigned char)t.at[t.len - 1 - digits])) digits++;
-  if (!digits || digits == t.len || t.at[t.len - 1 - digits] != ':') return 0;
-  TsMapSlot *slot = ts_text_map_enter(&p->places, t.at, t.len);
-  if (!slot || slot->count || p->places.used > MOST_PLACES) return slot ? slot->count : 0;
-  char *text = ts_arena_alloc(&p->scratch, (size_t)t.len + 1);
-  if (text) memcpy(text, t.at, (size_t)t.len);
-  return slot->count = text ? ts_graph_place(p->unit, text) : 0;
+  const char *text;
+  TsMapSlot *slot = ts_text_place(&p->r, &p->places, &p->scratch, &text);
+  if (text) slot->count = ts_graph_place(p->unit, text);
+  return slot ? slot->count : 0;
 }
 
 /* ---- nodes */
@@ -279,7 +253,8 @@ static void count_stream(Parser *p, const Line *n) {
   if (ts_op_info((TsOp)n->op)->cls != TS_CLASS_RANDOM) return;
   const TsAttr *stream = &n->attr[n->nattr - 1];
   if (stream->type != TS_ATTR_int) return;
-  if (stream->i < -p->unit->nrandom && stream->i > -(1 << 30)) p->unit->nrandom = (int)-stream->i;
+  if (stream->i < -p->unit->nrandom && stream->i > -(1 << 30))
+    p->unit->nrandom = (int)-stream->i;
 }
 
 static int absent_operand(Parser *p, const Line *n, int nin, const TsVal *in) {
@@ -327,8 +302,9 @@ static int compare_types(Parser *p, const Line *n, int nout, const TsVal *out) {
   const char *const *at = (const char **)p->type_at.at + n->types;
   int ntype = p->types.n - n->types, nname = p->names.n - n->names;
   if (nname != nout || (ntype && ntype != nout))
-    return ts_read_fail(&p->r, n->word.at, "%.*s: %d results, the line has %d names and %d types",
-                       n->word.len, n->word.at, nout, nname, ntype);
+    return ts_read_fail(&p->r, n->word.at,
+                        "%.*s: %d results, the line has %d names and %d types", n->word.len,
+                        n->word.at, nout, nname, ntype);
   for (int i = 0; i < ntype; i++) {
     if (ts_type_same(&said[i], &out[i]->meta)) continue;
     ts_error_set(p->r.err, TS_ERR_shape, "%.*s: its type is %s, the line says %s", n->word.len,
@@ -405,7 +381,8 @@ static TsGraph *new_graph(Parser *p, const TsToken *t) {
   int len = t->len - 1 < 63 ? t->len - 1 : 63;
   memcpy(name, t->at + 1, (size_t)len);
   name[len] = 0;
-  TsGraph *g = p->unit ? ts_graph_in_unit(p->unit, name, p->r.err) : ts_graph_new(name, p->r.err);
+  TsGraph *g =
+      p->unit ? ts_graph_in_unit(p->unit, name, p->r.err) : ts_graph_new(name, p->r.err);
   if (!g) return ts_read_blame(&p->r, t->at), NULL;
   p->last = g;
   p->unit = g->unit;

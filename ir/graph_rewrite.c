@@ -262,9 +262,16 @@ static void log_rule(TsRewrite *r, const char *name, const char *reason, bool ro
                  rounds ? " (rounding)" : "");
 }
 
+/* Whether rules of this kind apply in this pass. */
+static bool due(TsRewrite *r, TsRewriteKind kind) {
+  if (kind == TS_REWRITE_final) r->waits = !r->o->forward;
+  if (kind == TS_REWRITE_final || r->final) return r->final && kind == TS_REWRITE_final;
+  return kind == TS_REWRITE_last ? !r->o->forward : kind <= r->o->most;
+}
+
 static TsVal apply(TsRewrite *r, int i, TsVal v) {
   const Rule *rule = &rules[i];
-  if (rule->kind == TS_REWRITE_last ? r->o->forward : rule->kind > r->o->most) return NULL;
+  if (!due(r, rule->kind)) return NULL;
   memset(r->var, 0, sizeof r->var);
   r->root = v->node;
   if (!match_node(r, pattern_of[i], v->node) || !rule->guard(r)) return NULL;
@@ -427,10 +434,11 @@ static TsGraph *rewrite_region(TsRewrite *r, TsGraph *from) {
     if (r->region[2 * i] == from) return r->region[2 * i + 1];
   if (ts_graph_map_open(&m, NULL, from)) return NULL;
   if ((g = ts_graph_map_shell(&m, r->g->unit, from, r->g->err))) {
-    TsRewrite inner = {.b = r->b, .g = g, .o = r->o};
+    TsRewrite inner = {.b = r->b, .g = g, .o = r->o, .final = r->final};
     g->parent = r->g;
     if (!rewrite_graph(&inner, &m) && (clean = without_dead(g))) clean->parent = r->g;
     r->fired += inner.fired;
+    r->waits |= inner.waits;
   }
   ts_graph_map_close(&m);
   return enter_region(r, from, clean);
@@ -493,37 +501,52 @@ static int rewrite_graph(TsRewrite *r, TsGraphMap *m) {
   return failed || ts_graph_map_finish(m) ? -1 : 0;
 }
 
-static TsGraph *pass(const TsGraph *from, const TsRewriteOptions *o, int *fired) {
+typedef struct Passed {
+  int fired;
+  bool waits;
+} Passed;
+
+static TsGraph *pass(const TsGraph *from, const TsRewriteOptions *o, bool final, Passed *p) {
   TsGraphMap m;
   TsGraph *g = NULL, *clean = NULL;
   if (ts_graph_map_open(&m, NULL, from)) return NULL;
   if ((g = ts_graph_map_shell(&m, NULL, from, from->err))) {
     TsBuild b = {.emit = emit, .meta = meta, .number = number, .err = from->err};
-    TsRewrite r = {.b = b, .g = g, .o = o};
+    TsRewrite r = {.b = b, .g = g, .o = o, .final = final};
     g->unit->nrandom = from->unit->nrandom;
     if (!rewrite_graph(&r, &m)) clean = ts_graph_clone(g, from->err);
-    *fired = r.fired;
+    *p = (Passed){p->fired + r.fired, r.waits};
   }
   ts_graph_map_close(&m);
   ts_graph_free(g);
   return clean;
 }
 
+/* g is given up. */
+static TsGraph *pass_on(TsGraph *g, const TsRewriteOptions *o, bool final, Passed *p) {
+  TsGraph *next = pass(g, o, final, p);
+  ts_graph_free(g);
+  return next;
+}
+
 /* A value that a rule has left without readers still counts as a reader of its operands
- * until the graph is copied without it: so there is another pass while rules fire. */
-enum { MOST_PASSES = 4 };
+ * until the graph is copied without it: so there is another pass while rules fire. Final rules
+ * have passes of their own behind those, where some could apply. */
+enum { MOST_PASSES = 4, FINAL_PASSES = 2 };
 
 TsGraph *ts_graph_rewrite(const TsGraph *from, const TsRewriteOptions *o) {
-  int fired = 0, all;
+  Passed p = {0, false};
+  int before = 0;
   read_rules();
-  TsGraph *g = pass(from, o, &fired);
-  all = fired;
-  for (int i = 1; g && fired && i < MOST_PASSES; i++) {
-    TsGraph *next = pass(g, o, &fired);
-    ts_graph_free(g);
-    g = next;
-    all += fired;
+  TsGraph *g = pass(from, o, false, &p);
+  for (int i = 1; g && p.fired > before && i < MOST_PASSES; i++) {
+    before = p.fired;
+    g = pass_on(g, o, false, &p);
   }
-  if (o->fired) *o->fired = all;
+  for (int i = 0; g && p.waits && (i == 0 || p.fired > before) && i < FINAL_PASSES; i++) {
+    before = p.fired;
+    g = pass_on(g, o, true, &p);
+  }
+  if (o->fired) *o->fired = p.fired;
   return g;
 }

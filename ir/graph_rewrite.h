@@ -9,12 +9,13 @@
 typedef enum TsRewriteKind {
   TS_REWRITE_exact,
   TS_REWRITE_rounding,
-  TS_REWRITE_last
+  TS_REWRITE_last,
+  TS_REWRITE_final
 } TsRewriteKind;
 
 typedef struct TsRewriteOptions {
   TsRewriteKind most; /* rounding: exact ones too */
-  bool forward;       /* what comes out will be differentiated: no last ones */
+  bool forward;       /* what comes out will be differentiated: no last and final ones */
   /* Computes a pointwise operator on numbers given in the operands' types, in the result's
    * type, as the VM does; false if it cannot. NULL: no constants are folded. */
   bool (*eval)(void *arg, TsOp op, int n, const double *in, const TsMeta *const *meta,
@@ -36,7 +37,8 @@ typedef struct TsRewrite {
   int *uses; /* by node of g: how often the original's result is read */
   int nuses;
   int depth;
-  int fired; /* rules, so far */
+  int fired;              /* rules, so far */
+  bool final, waits;      /* only final rules; whether some could apply */
   int nregion, capregion; /* regions of the original, and what became of them */
   TsGraph **region;
   const TsNode *root; /* what a rule matched, and its variables by letter */
@@ -58,7 +60,9 @@ static inline const TsMeta *ts_rule_type(const TsRewrite *r) { return &r->root->
  * backward pass reads as well as the matched expression must stay, and with it its cost. */
 int ts_rule_uses(const TsRewrite *r, TsVal v);
 /* Nothing but the matched expression reads v. */
-static inline bool ts_rule_single(const TsRewrite *r, TsVal v) { return ts_rule_uses(r, v) <= 1; }
+static inline bool ts_rule_single(const TsRewrite *r, TsVal v) {
+  return ts_rule_uses(r, v) <= 1;
+}
 /* The value of a number, or of a tensor all of whose elements are equal by construction. */
 bool ts_rule_fill(TsVal v, double *value);
 const TsAttr *ts_rule_attr(const TsNode *n, const char *name);

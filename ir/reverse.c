@@ -119,7 +119,8 @@ int ts_reverse(TsReverse *r) {
     mark(&m, r);
     for (int i = 0; i < r->ny; i++)
       if (r->dy[i] && find(&m, r->y[i])->active) accumulate(r->b, &m, r->y[i], r->dy[i]);
-    for (int i = r->ntape; i-- > 0 && !failed;) failed = step(r, &m, &r->tape[i], grads, wanted);
+    for (int i = r->ntape; i-- > 0 && !failed;)
+      failed = step(r, &m, &r->tape[i], grads, wanted);
   }
   for (int i = 0; i < r->nx; i++) r->dx[i] = failed ? NULL : find(&m, r->x[i])->grad;
   free(m.slot);

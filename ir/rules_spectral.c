@@ -4,6 +4,7 @@
  * irfft ignores the imaginary parts of its first term and, for an even length, of its last.
  * rfft(irfft(t)) is t only where those are zero, which derivatives by transforms guarantee by
  * the form of their factors. */
+#include <math.h>
 #include <string.h>
 
 #include "ir/graph_rewrite.h"
@@ -175,4 +176,55 @@ bool ts_rule_guard_small_factors(const TsRewrite *r) {
 TsVal ts_rule_make_mul_small(TsRewrite *r) {
   TsVal a, c, x = large_operand(r, &a, &c);
   return ts_build2(&r->b, TS_OP_mul, x, ts_build2(&r->b, TS_OP_mul, a, c));
+}
+
+/* ---- t a + t b of a transform t: the factors are added first */
+static bool small_factor(TsVal a, TsVal t) {
+  return ts_dtype_is((TsDtype)a->meta.dtype, TS_KIND_F | TS_KIND_C) && !a->meta.weak &&
+         ts_meta_numel(&a->meta) * 8 <= ts_meta_numel(&t->meta);
+}
+
+bool ts_rule_guard_small_factors_of_terms(const TsRewrite *r) {
+  TsVal t = ts_rule_var(r, 't'), a = ts_rule_var(r, 'a'), b = ts_rule_var(r, 'b');
+  return transforms(t->node->op) && ts_rule_single(r, r->root->in[0]) &&
+         ts_rule_single(r, r->root->in[1]) && t->meta.dtype == ts_rule_type(r)->dtype &&
+         ts_meta_same_shape(&t->meta, ts_rule_type(r)) && small_factor(a, t) &&
+         small_factor(b, t);
+}
+
+/* ---- (i k) (i l) is -k l: the square of the spectral first derivative is the second one. For
+ * even lengths k is zero at the highest frequency, and so is -k k: that is the derivative of
+ * the derivative, and not the second derivative, whose factor keeps that term. */
+
+/* A bound of the magnitude of what is made from arange and numbers; infinity if unknown. */
+static double bound_of(TsVal v, int depth) {
+  const TsNode *n = v->node;
+  double value, bound = 0;
+  if (ts_rule_fill(v, &value)) return fabs(value);
+  if (depth > 12) return INFINITY;
+  switch (n->op) {
+  case TS_OP_arange: {
+    const TsAttr *stop = ts_rule_attr(n, "stop");
+    double start = fabs(ts_rule_attr(n, "start")->f);
+    return stop->type == TS_ATTR_none ? start : fmax(start, fabs(stop->f));
+  }
+  case TS_OP_reshape:
+  case TS_OP_narrow:
+  case TS_OP_neg: return bound_of(n->in[0], depth + 1);
+  case TS_OP_mul: return bound_of(n->in[0], depth + 1) * bound_of(n->in[1], depth + 1);
+  case TS_OP_concat:
+    for (int i = 0; i < n->nin; i++) bound = fmax(bound, bound_of(n->in[i], depth + 1));
+    return bound;
+  default: return INFINITY;
+  }
+}
+
+static bool zero_everywhere(TsVal v) { return bound_of(v, 0) == 0; }
+
+bool ts_rule_guard_imaginary(const TsRewrite *r) {
+  return zero_everywhere(ts_rule_var(r, 'z'));
+}
+
+bool ts_rule_guard_both_imaginary(const TsRewrite *r) {
+  return zero_everywhere(ts_rule_var(r, 'z')) && zero_everywhere(ts_rule_var(r, 'y'));
 }

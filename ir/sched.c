@@ -108,6 +108,7 @@ static bool handled_types(const TsNode *n) {
 /* A bare number beside integers must fit their type, which is the VM's to say. */
 static bool numbers_fit(const TsNode *n) {
   bool number = false, whole = false;
+  if (n->out[0].graph->numbers_fit) return true;
   for (int i = 0; i < n->nin; i++) {
     if (!n->in[i]) continue;
     number |= n->in[i]->meta.weak;
@@ -117,10 +118,13 @@ static bool numbers_fit(const TsNode *n) {
 }
 
 TsGroupKind ts_sched_kind(const TsNode *n) {
-  if (n->op >= TS_OP_COUNT || !n->nin || !handled_types(n)) return TS_GROUP_vm;
+  if (n->op >= TS_OP_COUNT || !handled_types(n)) return TS_GROUP_vm;
+  if (ts_sched_draws(n)) return TS_GROUP_map;
+  if (!n->nin) return TS_GROUP_vm;
   if (ts_sched_is_product(n)) return TS_GROUP_matmul;
   /* Rows of one element are no axis of a space. */
   if (ts_sched_row(n)) return ts_sched_row_length(n) > 1 ? TS_GROUP_rows : TS_GROUP_vm;
+  if (ts_sched_column(n)) return TS_GROUP_columns;
   if (ts_sched_is_attention(n)) return TS_GROUP_attention;
   if (n->op == TS_OP_cast) return TS_GROUP_map;
   bool pointwise = ts_op_info((TsOp)n->op)->cls == TS_CLASS_POINTWISE;
@@ -129,9 +133,10 @@ TsGroupKind ts_sched_kind(const TsNode *n) {
 
 TsRole ts_sched_role(const TsGroup *group, const TsMeta *m) {
   int64_t full = 1, rows = 1, n = ts_meta_numel(m);
+  bool columns = group->kind == TS_GROUP_columns;
   for (int i = 0; i < group->naxis; i++) {
     full *= group->axis[i];
-    if (i < group->naxis - group->nrow) rows *= group->axis[i];
+    if ((i < group->naxis - group->nrow) != columns) rows *= group->axis[i];
   }
   if (n == full) return TS_ROLE_full;
   if (group->nrow && n == rows) return TS_ROLE_row;

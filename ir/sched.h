@@ -13,7 +13,8 @@
  *
  * The nodes of a kernel share a space: axes, walked in row-major order, of which the last `nrow`
  * make a row. A value of the group is full (an element for every point of the space), a row value
- * (one for every row) or a number. Shapes may differ as long as they are products of the same
+ * (one for every row) or a number. In a group of columns the last `nrow` axes are the columns,
+ * those before are reduced, and a row value is one for every column. Shapes may differ as long as they are products of the same
  * axes: [6,4] and [2,3,4] share the space [2,3,4]. The space of a product is its result's: the
  * last two axes are rows and columns. */
 #ifndef TS_IR_SCHED_H
@@ -28,6 +29,7 @@ typedef enum TsGroupKind {
   TS_GROUP_rows, /* and reductions along rows, and what is done with their results */
   TS_GROUP_attention, /* one node of attention (ir/sched_attention.c) */
   TS_GROUP_matmul, /* one matrix product, and pointwise rows on its result */
+  TS_GROUP_columns, /* pointwise rows, and reductions along the axes before the columns */
 } TsGroupKind;
 
 /* What of a group's kernel is free: no bit of a result depends on it. 0: as the passes do it. */
@@ -62,9 +64,13 @@ typedef struct TsSched {
   int ngroup, capgroup;
   TsGroup **group;
   int *of; /* by node: its group, or -1: a parameter, a view, a constant, dead */
+  /* Bare numbers are given when a kernel runs: sizes of it, as the bits of an f64. So calls that
+   * differ by a number share a kernel. */
+  bool numbers_vary;
 } TsSched;
 
-/* Strides of a value in elements where it is memory; NULL or false: row-major. */
+/* Strides of a value in elements where it is memory; NULL or false: row-major. A result of a map
+ * or rows lies so as well. */
 typedef bool TsLayoutFn(void *arg, TsVal v, int64_t *stride);
 
 /* Cuts g (concrete sizes) into groups. NULL with the error when memory runs out. */
@@ -85,6 +91,21 @@ const char *ts_group_kind_name(int kind); /* NULL: there is no such kind */
 void ts_sched_what(const TsGroup *g, TsText *text);
 void ts_sched_where(const TsGroup *g, TsText *text);
 
+/* Seed and stream of random rows: the attributes of a node, from which the numbers come when the
+ * kernel runs; symbolic size dim is the seed, dim + 1 the stream. */
+enum { TS_SCHED_DRAWS = 3 };
+typedef struct TsSchedDraw {
+  TsAttr at[2];
+  int dim;
+} TsSchedDraw;
+
+/* Parameter `param` holds places in rows of node's first operand, which must be in range. */
+enum { TS_SCHED_GUARDS = 4 };
+typedef struct TsSchedGuard {
+  int param;
+  const TsNode *node;
+} TsSchedGuard;
+
 /* The kernel of a group, in block form. value: for each parameter the value of the graph that it
  * is; one stands twice where nodes look at it in different ways. dim: the symbolic sizes for this
  * graph's shapes. */
@@ -93,12 +114,19 @@ typedef struct TsSchedKernel {
   TsTile *tile;
   TsVal value[TS_SCHED_PARAMS];
   int64_t dim[TS_TILE_DIMS];
+  TsVal number[TS_TILE_DIMS]; /* by size: the number that it is; NULL: a size */
   /* By output: a bit for each input over whose bytes it may be written, because each element
    * is read where that of the output is written, and not after. */
   uint64_t over[TS_SCHED_PARAMS];
+  int ndraw;
+  TsSchedDraw draw[TS_SCHED_DRAWS];
+  const char *function; /* the graph's name */
+  int nguard;
+  TsSchedGuard guard[TS_SCHED_GUARDS];
 } TsSchedKernel;
 
-/* -1 with the error, which says why there is no kernel. */
+/* -1 with the error, which says why there is no kernel. A caller that runs kernels where it can
+ * neither draw nor look at indices before refuses those that want it. */
 int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
                    TsSchedKernel *out, TsError *err);
 
@@ -123,8 +151,19 @@ unsigned char *ts_sched_runs(const TsGraph *g);
 bool ts_sched_is_view(const TsNode *n);
 /* v, or what it shows through views that keep the row-major order of the elements. */
 TsVal ts_sched_root(TsVal v);
-/* How a node can be part of a kernel: map, rows, matmul, or vm if it cannot. */
+/* How a node can be part of a kernel: map, rows, columns, matmul, or vm if it cannot. */
 TsGroupKind ts_sched_kind(const TsNode *n);
+
+/* The shape that a node walks: its first input's where it reduces, else its result's. */
+const TsMeta *ts_sched_at(const TsNode *n);
+
+/* A random row that can be part of a kernel (ir/sched_random.c). */
+bool ts_sched_draws(const TsNode *n);
+
+/* n reads its rows at the places that v holds, which must lie in memory before. */
+bool ts_sched_indexes(const TsNode *n, TsVal v);
+/* The shape with which operand v of n walks the space. */
+const TsMeta *ts_sched_operand_at(const TsNode *n, TsVal v);
 
 typedef enum TsRole { TS_ROLE_full, TS_ROLE_row, TS_ROLE_number, TS_ROLE_none } TsRole;
 /* What a value of this shape is in the group's space: from its size alone. */

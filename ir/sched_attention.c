@@ -393,6 +393,7 @@ static void read_node(Lower *l, const TsNode *n) {
 }
 
 bool ts_sched_is_attention(const TsNode *n) {
+  if (ts_sched_is_attention_grad(n)) return true;
   if (n->op != TS_OP_attention) return false;
   const TsMeta *q = &n->in[0]->meta;
   int nd = q->ndim;
@@ -461,11 +462,11 @@ bool ts_sched_turned(const TsSched *s, const unsigned char *live, const TsNode *
   const TsGraph *g = s->g;
   TsVal v = (TsVal)(uintptr_t)&n->out[0];
   bool some = false;
-  if (left(g, v) || !pays(s->target, n)) return false;
+  if (n->op != TS_OP_attention || left(g, v) || !pays(s->target, n)) return false;
   for (int i = 0; i < g->nnode; i++) {
     TsNode *m = g->node[i];
-    if (!live[i] || !reads(m, v)) continue;
-    if (!exchanges_heads(m)) return false;
+    if (!live[i] || !reads(m, v) || m->op == TS_OP_attention_grad) continue;
+    if (!exchanges_heads(m)) return false; /* the gradient reads it as it lies */
     some |= wanted_in_order(g, live, &m->out[0]);
   }
   return some;

@@ -33,13 +33,12 @@ static int check_order(const TsSched *s, const TsGroup *g, int k, TsError *err) 
 
 /* Pointwise rows and rows: their operands move along the axes. */
 static int check_operands(const TsGroup *g, const TsNode *n, TsError *err) {
-  const TsMeta *at = ts_sched_row(n) ? &n->in[0]->meta : &n->out[0].meta;
-  TsSpaceAxes a = {.naxis = g->naxis, .nrow = g->nrow};
+  TsSpaceAxes a = {.naxis = g->naxis, .nrow = g->nrow, .columns = g->kind == TS_GROUP_columns};
   int64_t moves[TS_TILE_RANK];
   for (int i = 0; i < g->naxis; i++) a.axis[i] = g->axis[i];
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && n->in[i]->node->op != TS_NODE_number &&
-        !ts_space_strides(&a, at, &n->in[i]->meta, NULL, moves))
+        !ts_space_strides(&a, ts_sched_operand_at(n, n->in[i]), &n->in[i]->meta, NULL, moves))
       return bad(err, g, n, "the axes do not divide the shape of an operand");
   return 0;
 }
@@ -66,7 +65,9 @@ static int check_node(const TsSched *s, const TsGroup *g, int k, TsError *err) {
   if (kind == TS_GROUP_rows && g->kind != TS_GROUP_rows)
     return bad(err, g, n, "the group has no rows");
   if (kind == TS_GROUP_rows && check_row(g, n, err)) return -1;
-  return kind == TS_GROUP_map || kind == TS_GROUP_rows ? check_operands(g, n, err) : 0;
+  if (kind == TS_GROUP_columns && g->kind != TS_GROUP_columns)
+    return bad(err, g, n, "the group has no columns");
+  return kind == TS_GROUP_matmul ? 0 : check_operands(g, n, err);
 }
 
 /* ---- what is read and written */
@@ -144,7 +145,8 @@ static int check_group(const TsSched *s, const TsGroup *g, int index,
   bool single = g->kind == TS_GROUP_vm || g->kind == TS_GROUP_attention;
   if (!g->nnode || (single && g->nnode != 1))
     return bad(err, g, NULL, "has the wrong number of nodes");
-  if (g->kind != TS_GROUP_rows && g->nrow) return bad(err, g, NULL, "has rows but is a map");
+  if (g->kind != TS_GROUP_rows && g->kind != TS_GROUP_columns && g->nrow)
+    return bad(err, g, NULL, "has rows but is a map");
   int products = 0;
   for (int k = 0; k < g->nnode; k++) {
     if (check_node(s, g, k, err)) return -1;

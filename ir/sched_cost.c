@@ -68,6 +68,7 @@ static double attention_steps(const TsNode *n) {
   const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta, *y = &n->out[0].meta;
   double width = (double)(q->dim[q->ndim - 1] + y->dim[y->ndim - 1]) + 24;
   double rows = (double)ts_meta_numel(q) / (double)q->dim[q->ndim - 1];
+  if (n->op == TS_OP_attention_grad) width *= 2.5; /* five products, not two */
   return rows * (double)k->dim[k->ndim - 2] * width / (n->attr[0].i ? 2 : 1);
 }
 
@@ -75,7 +76,8 @@ static double node_steps(const TsGroup *g, const TsNode *n) {
   if (g->kind == TS_GROUP_attention) return attention_steps(n);
   double most = n->nout ? (double)ts_meta_numel(&n->out[0].meta) : 0;
   if (n->op == TS_OP_matmul) return ts_sched_product_steps(n);
-  if (ts_sched_kind(n) == TS_GROUP_rows) most = points(g);
+  TsGroupKind kind = ts_sched_kind(n);
+  if (kind == TS_GROUP_rows || kind == TS_GROUP_columns) most = points(g);
   return most * steps_of(n->op);
 }
 

@@ -12,7 +12,12 @@
 #include "ir/sched_rows.h"
 #include "ir/sched_space.h"
 
-enum { MOST_NODES = 64, MOST_AFTER_PRODUCT = 24 };
+enum {
+  MOST_NODES = 64,
+  MOST_AFTER_PRODUCT = 24,
+  NEAR = 8, /* groups further apart would keep what one of them makes, or reads, for long */
+  MOST_TWICE = 4096, /* rows of a column that is walked again with what it was reduced to */
+};
 
 typedef struct Fuse {
   TsSched *s;
@@ -27,7 +32,7 @@ typedef struct Fuse {
 static bool alone(int kind) { return kind == TS_GROUP_vm || kind == TS_GROUP_attention; }
 
 static TsSpaceAxes space_of(const TsGroup *g) {
-  TsSpaceAxes a = {.naxis = g->naxis, .nrow = g->nrow};
+  TsSpaceAxes a = {.naxis = g->naxis, .nrow = g->nrow, .columns = g->kind == TS_GROUP_columns};
   memcpy(a.axis, g->axis, sizeof a.axis);
   return a;
 }
@@ -94,13 +99,14 @@ static bool row_value(const TsGroup *g, TsVal v) {
   return ts_sched_role(g, &v->meta) == TS_ROLE_row;
 }
 
-/* The operand v of a node of shape `at`, in the group's space: what the group itself made must be
+/* The operand v of a node, in the group's space: what the group itself made must be
  * aligned with what it made. */
-static bool operand_fits(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a, const TsMeta *at,
+static bool operand_fits(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a, const TsNode *n,
                          TsVal v) {
   int64_t moves[TS_TILE_RANK], own[TS_TILE_RANK];
   TsVal root = ts_sched_root(v);
-  if (!ts_space_strides(a, at, &v->meta, NULL, moves)) return false;
+  if (!ts_space_strides(a, ts_sched_operand_at(n, v), &v->meta, NULL, moves)) return false;
+  if (ts_sched_indexes(n, v)) return group_of(f, v) != g->index;
   if (group_of(f, v) != g->index) return true;
   if (f->s->of[root->node->id] != g->index) return false;
   if (ts_meta_numel(&v->meta) == 1 && numel_is_one(a)) return true;
@@ -110,12 +116,34 @@ static bool operand_fits(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a, 
   return true;
 }
 
+/* Arithmetic on row values: their axes must agree. */
+static bool row_axes_agree(const TsSpaceAxes *a, const TsMeta *m) {
+  int n = a->columns ? a->nrow : a->naxis - a->nrow;
+  TsSpaceAxes part = {.naxis = n}, fine;
+  memcpy(part.axis, a->axis + (a->columns ? a->naxis - n : 0), sizeof *part.axis * (size_t)n);
+  return ts_space_refine(&part, m, 0, &fine) && fine.naxis == n;
+}
+
+/* Tiles of random bits have one axis. */
+static bool draws(const TsGroup *g) {
+  for (int i = 0; i < g->nnode; i++)
+    if (ts_sched_draws(g->node[i])) return true;
+  return false;
+}
+
 /* The space of g once n is in it. */
 static bool joined_space(const TsGroup *g, const TsNode *n, TsSpaceAxes *out) {
   TsSpaceAxes a = space_of(g);
   int64_t row = 1;
   bool rows = ts_sched_row(n) != NULL;
   for (int i = a.naxis - a.nrow; i < a.naxis; i++) row *= a.axis[i];
+  if (ts_sched_column(n) && !rows) {
+    int64_t width = ts_meta_numel(&n->out[0].meta);
+    if ((a.nrow && (!a.columns || row != width)) || draws(g)) return false;
+    a.columns = true;
+    return ts_space_refine(&a, &n->in[0]->meta, width, out);
+  }
+  if (a.columns && (rows || ts_sched_draws(n))) return false;
   if (rows) {
     int64_t length = ts_sched_row_length(n);
     if (a.nrow && row != length) return false;
@@ -123,26 +151,46 @@ static bool joined_space(const TsGroup *g, const TsNode *n, TsSpaceAxes *out) {
     return ts_space_refine(&a, &n->in[0]->meta, length, out);
   }
   if (ts_sched_role(g, &n->out[0].meta) == TS_ROLE_row) {
-    *out = a; /* arithmetic on row values: the axes before the rows must agree */
-    TsSpaceAxes outer = {.naxis = a.naxis - a.nrow}, fine;
-    memcpy(outer.axis, a.axis, sizeof outer.axis);
-    return ts_space_refine(&outer, &n->out[0].meta, 0, &fine) && fine.naxis == outer.naxis;
+    *out = a;
+    return row_axes_agree(&a, &n->out[0].meta);
   }
   return ts_space_refine(&a, &n->out[0].meta, a.nrow ? row : 0, out);
 }
 
+static bool reduces(const TsNode *n) { return ts_sched_row(n) || ts_sched_column(n); }
+
+/* Goes over the elements of columns again, with values of columns. */
+static bool walks_again(const Fuse *f, const TsGroup *g, const TsNode *n) {
+  if (g->kind != TS_GROUP_columns || ts_sched_role(g, ts_sched_at(n)) != TS_ROLE_full)
+    return false;
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && group_of(f, n->in[i]) == g->index && row_value(g, n->in[i])) return true;
+  return false;
+}
+
+static int64_t column_length(const TsSpaceAxes *a) {
+  int64_t n = 1;
+  for (int i = 0; i < a->naxis - a->nrow; i++) n *= a->axis[i];
+  return n;
+}
+
+static bool bare(const Fuse *f, const TsGroup *g) {
+  return g->kind == TS_GROUP_matmul && f->s->target && f->s->target->bare_products;
+}
+
 static bool fits(const Fuse *f, const TsGroup *g, const TsNode *n, TsSpaceAxes *space) {
-  if (alone(g->kind) || g->nnode >= MOST_NODES) return false;
-  if (g->kind == TS_GROUP_matmul && (ts_sched_row(n) || g->nnode >= MOST_AFTER_PRODUCT))
+  if (alone(g->kind) || bare(f, g) || g->nnode >= MOST_NODES) return false;
+  if (g->kind == TS_GROUP_matmul && (reduces(n) || g->nnode >= MOST_AFTER_PRODUCT))
     return false;
   if (!joined_space(g, n, space)) return false;
   if (g->kind == TS_GROUP_matmul && !same_space(g, space)) return false;
+  if (ts_sched_draws(n) && (space->columns || g->kind == TS_GROUP_matmul)) return false;
+  if (walks_again(f, g, n) && column_length(space) > MOST_TWICE) return false;
   for (int i = 0; i < n->nin; i++) {
     TsVal v = n->in[i];
     if (!v || v->meta.weak) continue;
     if (group_of(f, v) > g->index) return false;
-    const TsMeta *at = ts_sched_row(n) ? &n->in[0]->meta : &n->out[0].meta;
-    if (!operand_fits(f, g, space, at, v)) return false;
+    if (!operand_fits(f, g, space, n, v)) return false;
   }
   return true;
 }
@@ -159,23 +207,25 @@ static TsGroup *group_for(Fuse *f, const TsNode *n, TsSpaceAxes *space) {
 }
 
 static bool own_space(const TsNode *n, TsSpaceAxes *out) {
-  const TsMeta *m = ts_sched_row(n) ? &n->in[0]->meta : &n->out[0].meta;
+  const TsMeta *m = ts_sched_at(n);
   TsSpaceAxes all = {.naxis = 1, .axis = {ts_meta_numel(m)}};
-  return ts_space_refine(&all, m, ts_sched_row(n) ? ts_sched_row_length(n) : 0, out);
+  int64_t row = ts_sched_row(n) ? ts_sched_row_length(n) : 0;
+  if (!row && ts_sched_column(n)) row = ts_meta_numel(&n->out[0].meta), all.columns = true;
+  return ts_space_refine(&all, m, row, out);
 }
 
 static void place(Fuse *f, const TsNode *n) {
   TsSpaceAxes space;
   TsGroupKind kind = ts_sched_kind(n);
   if (kind == TS_GROUP_matmul && !(f->s->target && f->s->target->fma)) kind = TS_GROUP_vm;
-  bool joins = kind == TS_GROUP_map || kind == TS_GROUP_rows;
+  bool joins = kind != TS_GROUP_matmul && !alone(kind);
   TsGroup *g = joins ? group_for(f, n, &space) : NULL;
   if (!g) {
     if (!alone(kind) && !own_space(n, &space)) kind = TS_GROUP_vm;
     if (!(g = new_group(f, kind))) return;
   }
   if (!alone(kind)) set_space(g, &space);
-  if (kind == TS_GROUP_rows) g->kind = TS_GROUP_rows;
+  if (kind == TS_GROUP_rows || kind == TS_GROUP_columns) g->kind = (uint8_t)kind;
   if (kind == TS_GROUP_attention) g->turned = ts_sched_turned(f->s, f->live, n);
   add_node(f, g, n);
 }
@@ -202,10 +252,9 @@ static void find_readers(const Fuse *f, int *reader) {
 static bool all_fit(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a) {
   for (int k = 0; k < g->nnode; k++) {
     const TsNode *n = g->node[k];
-    const TsMeta *at = ts_sched_row(n) ? &n->in[0]->meta : &n->out[0].meta;
     if (n->op == TS_OP_matmul) continue; /* its operands have been made before */
     for (int i = 0; i < n->nin; i++)
-      if (n->in[i] && !n->in[i]->meta.weak && !operand_fits(f, g, a, at, n->in[i])) return false;
+      if (n->in[i] && !n->in[i]->meta.weak && !operand_fits(f, g, a, n, n->in[i])) return false;
   }
   return true;
 }
@@ -222,10 +271,11 @@ static void sort_nodes(TsGroup *g) {
 static void join(Fuse *f, TsGroup *from, TsGroup *to) {
   TsGroup before = *to;
   TsSpaceAxes a;
-  if (alone(to->kind) || alone(from->kind)) return;
+  if (alone(to->kind) || alone(from->kind) || bare(f, from)) return;
   if (from->nnode + to->nnode > MOST_NODES || (from->nrow && !to->nrow)) return;
   bool product = from->kind == TS_GROUP_matmul;
   if (to->kind == TS_GROUP_matmul || (product && to->kind != TS_GROUP_map)) return;
+  if (product && draws(to)) return;
   if (product && from->nnode + to->nnode > MOST_AFTER_PRODUCT) return;
   for (int i = 0; i < from->nnode; i++) {
     if (!joined_space(to, from->node[i], &a)) {
@@ -399,6 +449,60 @@ static void sink_nodes(Fuse *f) {
   free(u.at);
 }
 
+/* ---- groups that read the same
+ *
+ * Two groups of which neither needs the other become one where they walk the same elements of
+ * something in memory: it is read once, and what both compute of it is computed once. */
+static bool can_share(const TsGroup *g) {
+  return g->nnode && (g->kind == TS_GROUP_map || g->kind == TS_GROUP_rows);
+}
+
+/* All that b needs is there before a runs, or a makes it. */
+static bool needs_nothing_after(const Fuse *f, const TsGroup *b, int a) {
+  for (int k = 0; k < b->nnode; k++)
+    for (int i = 0; i < b->node[k]->nin; i++) {
+      int from = b->node[k]->in[i] ? group_of(f, b->node[k]->in[i]) : -1;
+      if (from > a && from != b->index) return false;
+    }
+  return true;
+}
+
+/* Nobody before b needs what a makes. */
+static bool wanted_from(const Fuse *f, const Users *u, const TsGroup *a, int b) {
+  for (int k = 0; k < a->nnode; k++)
+    for (int i = u->start[a->node[k]->id]; i < u->start[a->node[k]->id + 1]; i++) {
+      int of = u->at[i] < 0 ? b : f->s->of[u->at[i]];
+      if (of != a->index && of < b) return false;
+    }
+  return true;
+}
+
+static void share(Fuse *f, const Users *u, const TsNode *n, TsGroup *a, TsGroup *b) {
+  const TsMeta *m = &n->out[0].meta;
+  if (!can_share(a) || !can_share(b) || b->index - a->index > NEAR) return;
+  if (ts_sched_role(a, m) != TS_ROLE_full || ts_sched_role(b, m) != TS_ROLE_full) return;
+  if (needs_nothing_after(f, b, a->index) && (a->nrow || !b->nrow))
+    join(f, b, a);
+  else if (wanted_from(f, u, a, b->index))
+    join(f, a, b);
+}
+
+static void join_siblings(Fuse *f) {
+  Users u = {0};
+  find_users(f, &u);
+  for (int i = 0; i < f->g->nnode && !f->failed; i++) {
+    const TsNode *n = f->g->node[i];
+    for (int k = u.start[i]; n->nout == 1 && k + 1 < u.start[i + 1] && !f->failed; k++) {
+      int x = u.at[k] < 0 ? -1 : f->s->of[u.at[k]];
+      int y = u.at[k + 1] < 0 ? -1 : f->s->of[u.at[k + 1]];
+      if (x < 0 || y < 0 || x == y) continue;
+      share(f, &u, n, f->s->group[x < y ? x : y], f->s->group[x < y ? y : x]);
+    }
+  }
+  free(u.start);
+  free(u.at);
+}
+
 static void drop_empty(Fuse *f) {
   TsSched *s = f->s;
   int n = 0;
@@ -465,6 +569,7 @@ static int fuse(Fuse *f) {
     if (f->runs[i]) place(f, g->node[i]);
   if (!f->failed) join_readers(f);
   if (!f->failed) sink_nodes(f);
+  if (!f->failed) join_siblings(f);
   drop_empty(f);
   if (!f->failed) find_operands(f);
   free(f->live);

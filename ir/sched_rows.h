@@ -23,4 +23,7 @@ TsRowFn *ts_sched_row(const TsNode *n);
 /* Elements of a row of its first input. */
 int64_t ts_sched_row_length(const TsNode *n);
 
+/* The reduction of a tile that n is along the leading axes of its input, 0: it is none. */
+int ts_sched_column(const TsNode *n);
+
 #endif

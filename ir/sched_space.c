@@ -27,7 +27,7 @@ bool ts_space_refine(const TsSpaceAxes *a, const TsMeta *m, int64_t row, TsSpace
     all[n++] = next;
   }
   if (n > TS_TILE_RANK - 1) return false;
-  *out = (TsSpaceAxes){.naxis = n};
+  *out = (TsSpaceAxes){.naxis = n, .columns = a->columns};
   for (int j = 0; j < n; j++) {
     int64_t below = j ? all[j - 1] : 1;
     if (all[j] % below) return false;
@@ -43,21 +43,29 @@ static int64_t numel(const TsSpaceAxes *a, int lo, int hi) {
   return n;
 }
 
+/* The axes [lo, hi) that something covers: all, or those of row values. */
+static void covered(const TsSpaceAxes *a, bool full, int *lo, int *hi) {
+  *lo = !full && a->columns ? a->naxis - a->nrow : 0;
+  *hi = full || a->columns ? a->naxis : a->naxis - a->nrow;
+}
+
 void ts_space_own(const TsSpaceAxes *a, bool full, int64_t *out) {
-  int outer = full ? a->naxis : a->naxis - a->nrow;
+  int lo, hi;
   int64_t step = 1;
+  covered(a, full, &lo, &hi);
   for (int i = a->naxis; i-- > 0;) {
-    out[i] = i < outer ? step : 0;
-    if (i < outer) step *= a->axis[i];
+    bool in = lo <= i && i < hi;
+    out[i] = in ? step : 0;
+    if (in) step *= a->axis[i];
   }
 }
 
 bool ts_space_strides(const TsSpaceAxes *a, const TsMeta *at, const TsMeta *operand,
                       const int64_t *stride, int64_t *out) {
   int64_t own[TS_MAX_RANK], step = 1, n = ts_meta_numel(at);
-  int axis = n == numel(a, 0, a->naxis) ? a->naxis : a->naxis - a->nrow;
-  int skip = at->ndim - operand->ndim;
-  if (n != numel(a, 0, axis) || skip < 0) return false;
+  int first, axis, skip = at->ndim - operand->ndim;
+  covered(a, n == numel(a, 0, a->naxis), &first, &axis);
+  if (n != numel(a, first, axis) || skip < 0) return false;
   for (int i = operand->ndim; i-- > 0;) {
     own[i] = stride ? stride[i] : step;
     step *= operand->dim[i];
@@ -67,7 +75,7 @@ bool ts_space_strides(const TsSpaceAxes *a, const TsMeta *at, const TsMeta *oper
     bool spread = i < skip || operand->dim[i - skip] == 1;
     int64_t left = at->dim[i], s = spread ? 0 : own[i - skip];
     while (left > 1) {
-      if (axis == 0 || left % a->axis[axis - 1]) return false;
+      if (axis == first || left % a->axis[axis - 1]) return false;
       out[--axis] = s;
       left /= a->axis[axis];
       s *= a->axis[axis];

@@ -6,6 +6,7 @@
 
 typedef struct TsSpaceAxes {
   int naxis, nrow;
+  bool columns; /* the last nrow axes are columns, the others are reduced */
   int64_t axis[TS_TILE_RANK];
 } TsSpaceAxes;
 
@@ -14,11 +15,12 @@ typedef struct TsSpaceAxes {
 bool ts_space_refine(const TsSpaceAxes *a, const TsMeta *m, int64_t row, TsSpaceAxes *out);
 
 /* How an operand of a node moves along the axes, in elements: the node has shape `at` and covers
- * all axes, or all but the rows' (by its size); the operand is broadcast to it and lies with
- * these strides (NULL: row-major). False where its sizes do not divide the axes. */
+ * all axes, or all but the rows', or the columns alone (by its size); the operand is broadcast
+ * to it and lies with these strides (NULL: row-major). False where its sizes do not divide the
+ * axes. */
 bool ts_space_strides(const TsSpaceAxes *a, const TsMeta *at, const TsMeta *operand,
                       const int64_t *stride, int64_t *out);
-/* The same for something row-major that covers all axes, or all but the rows'. */
+/* The same for something row-major that covers all axes, or those of row values. */
 void ts_space_own(const TsSpaceAxes *a, bool full, int64_t *out);
 
 #endif

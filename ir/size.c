@@ -139,7 +139,8 @@ static void try_monomial(TsSize *s, const int64_t *a, const int64_t *b, int64_t 
     consider(best, found, s);
   if (__builtin_sub_overflow(vb, va, &dv) || __builtin_sub_overflow(mb, ma, &dm)) return;
   if (!dm || !set_fraction(s, dv, dm) || !scaled(s, ma, &na) || !scaled(s, mb, &nb)) return;
-  if (__builtin_sub_overflow(va, na, &off) || off < -2000 || off > 2000 || vb - off != nb) return;
+  if (__builtin_sub_overflow(va, na, &off) || off < -2000 || off > 2000 || vb - off != nb)
+    return;
   s->off = (int)off;
   consider(best, found, s);
 }

@@ -67,7 +67,8 @@ int ts_read_no_memory(TsReader *r) {
 int ts_read_unexpected(TsReader *r, const char *what) {
   const TsToken *t = &r->now;
   bool cut = t->len > LONGEST_SHOWN;
-  if (t->kind == TS_TOKEN_end) return ts_read_fail(r, t->at, "expected %s, the text ends", what);
+  if (t->kind == TS_TOKEN_end)
+    return ts_read_fail(r, t->at, "expected %s, the text ends", what);
   return ts_read_fail(r, t->at, "expected %s, not '%.*s%s'", what, cut ? LONGEST_SHOWN : t->len,
                       t->at, cut ? "..." : "");
 }
@@ -123,7 +124,8 @@ static const char *end_of_number(TsReader *r, const char *p) {
   }
   if (*end == '.' && isdigit((unsigned char)end[1])) end = digits(end + 1);
   if (*end == 'e' || *end == 'E') end = digits(end + 1 + (end[1] == '-' || end[1] == '+'));
-  if (in_word(*end) || (*end == '.' && end[1] != '.') || !isdigit((unsigned char)end[-1])) ts_read_fail(r, p, "malformed number");
+  if (in_word(*end) || (*end == '.' && end[1] != '.') || !isdigit((unsigned char)end[-1]))
+    ts_read_fail(r, p, "malformed number");
   return end;
 }
 

@@ -280,7 +280,9 @@ void ts_text_attr(TsText *t, const TsAttrSpec *s, const TsAttr *a) {
     case TS_ATTR_f: ts_text_number(t, a->f); break;
     case TS_ATTR_bool: ts_text_str(t, a->i ? "true" : "false"); break;
     case TS_ATTR_dtype: ts_text_str(t, ts_dtype_name((TsDtype)a->i)); break;
-    case TS_ATTR_choice: ts_text_str(t, (w = ts_attr_word(s, (int)a->i, word)) ? w : "?"); break;
+    case TS_ATTR_choice:
+      ts_text_str(t, (w = ts_attr_word(s, (int)a->i, word)) ? w : "?");
+      break;
     case TS_ATTR_str: ts_text_quoted(t, a->str); break;
     case TS_ATTR_ints:
     case TS_ATTR_floats:
@@ -454,7 +456,8 @@ bool ts_attr_legal(const TsAttrSpec *s, const TsAttr *a) {
   char word[64];
   if (a->type == TS_ATTR_none) return s->optional;
   if (a->type != s->type) return false;
-  if (a->type == TS_ATTR_choice) return a->i >= 0 && a->i < 64 && ts_attr_word(s, (int)a->i, word);
+  if (a->type == TS_ATTR_choice)
+    return a->i >= 0 && a->i < 64 && ts_attr_word(s, (int)a->i, word);
   if (a->type == TS_ATTR_dtype) return a->i >= 0 && a->i < TS_DT_COUNT;
   return a->type != TS_ATTR_bool || a->i == 0 || a->i == 1;
 }

@@ -166,7 +166,8 @@ int64_t ts_tile_numel(const TsTileType *t) {
 
 bool ts_tile_type_same(const TsTileType *a, const TsTileType *b) {
   bool same = a->dtype == b->dtype && a->rank == b->rank && a->space == b->space &&
-              a->strided == b->strided && a->swizzle == b->swizzle && a->count == b->count;
+              a->strided == b->strided && a->swizzle == b->swizzle && a->count == b->count &&
+              a->split == b->split;
   for (int i = 0; same && i < a->rank; i++)
     same = a->dim[i] == b->dim[i] && (!a->strided || a->stride[i] == b->stride[i]);
   return same;

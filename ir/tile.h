@@ -64,6 +64,7 @@ typedef struct TsTileType {
   bool strided;     /* memory: stride[] holds; else row-major */
   uint16_t swizzle; /* of shared memory: bytes of the pattern, 0: none */
   uint16_t count;   /* of barriers: arrivals that complete a phase */
+  uint8_t split;    /* of shared memory: the axis that the blocks of a cluster divide, 0: all have all */
   int64_t dim[TS_TILE_RANK];
   int64_t stride[TS_TILE_RANK]; /* in elements, never symbolic */
 } TsTileType;
@@ -116,6 +117,9 @@ struct TsTile {
   int ntile;
   int64_t tile[4];     /* the tile shape that the schedule chose, for people */
   int stages, threads; /* 0: unsaid; threads of a GPU's block */
+  /* Blocks that do one round of the grid together, 0: one. They divide its tiles: fragments along
+   * their first axis, shared memory as its type says. */
+  int cluster;
   /* 0: the passes choose. Vectors of a turn of a loop over elements, bytes of a vector, rounds
    * that a thread takes at a time. */
   int unroll, vector, grain;
@@ -229,6 +233,7 @@ typedef struct TsTarget {
   bool fma;
   int64_t cache[3];      /* bytes of the cache levels of one core */
   int64_t shared_bytes;  /* of a block */
+  bool bare_products;    /* kernels of products are their own: nothing is fused to them */
 } TsTarget;
 
 /* ir/tile_check.c: types, shapes, dominance, what each form allows; messages quote the line. */
@@ -248,6 +253,9 @@ void ts_tile_sizes_of_tiles(const TsTile *k, bool used[TS_TILE_DIMS]);
 /* Removes what has no effect and whose results nobody uses, in place; how many statements went
  * (ir/tile_dce.c). */
 int ts_tile_dce(TsTile *k);
+/* Removes statements that say what others before them say; gives their number
+ * (ir/tile_cse.c). */
+int ts_tile_cse(TsTile *k);
 /* Whether a statement does more than make its results. */
 bool ts_tile_effect(const TsTileStmt *s);
 /* Block form to explicit form for a CPU with vectors (ir/tile_vectorise.c). */

@@ -124,6 +124,7 @@ static int count_memory(Walk *w, const TsTileStmt *s) {
   const TsTarget *target = w->c.target;
   if (s->op != TS_TILE_alloc || !target || s->out[0]->type.space < TS_SPACE_shared) return 0;
   int64_t n = ts_tile_nbytes(&s->out[0]->type);
+  if (s->out[0]->type.split && w->c.k->cluster > 1) n /= w->c.k->cluster;
   if (__builtin_add_overflow(w->c.shared_bytes, n, &w->c.shared_bytes))
     w->c.shared_bytes = INT64_MAX;
   if (w->c.shared_bytes <= target->shared_bytes) return 0;
@@ -218,7 +219,8 @@ static int check_head(const TsTile *k, TsError *err) {
     if (k->tile[i] < 1)
       return ts_error_set(err, TS_ERR_value, "@%.40s: axis %d of the tile has no elements",
                           k->name, i);
-  if (k->stages < 0 || k->threads < 0 || k->unroll < 0 || k->vector < 0 || k->grain < 0)
+  if (k->stages < 0 || k->threads < 0 || k->unroll < 0 || k->vector < 0 || k->grain < 0 ||
+      k->cluster < 0)
     return ts_error_set(err, TS_ERR_value, "@%.40s: a negative number in the head", k->name);
   for (int i = 0; i < k->ndim; i++)
     for (int j = 0; j <= i; j++)

@@ -87,6 +87,15 @@ static int check_swizzle(Check *c, const Stmt *s, const Type *t) {
   return 0;
 }
 
+/* The blocks of a cluster have equal parts of memory that is split. */
+static int check_split(Check *c, const Stmt *s, const Type *t) {
+  if (!t->split) return 0;
+  int n = c->k->cluster > 1 ? c->k->cluster : 1;
+  if (t->space == TS_SPACE_shared && t->split < t->rank && t->dim[t->split] % n == 0) return 0;
+  return WRONG(TS_ERR_argument, "%d blocks of a cluster have no equal parts of %s", n,
+               ts_tile_shown(c, t));
+}
+
 static int check_barrier_type(Check *c, const Stmt *s, const Type *t) {
   if (t->space != TS_SPACE_barrier) {
     if (!t->count) return 0;
@@ -129,7 +138,7 @@ int ts_tile_check_type(Check *c, const Stmt *s, const Type *t) {
   if (info(t)->kind & (TS_KIND_C | TS_KIND_X))
     return WRONG(TS_ERR_dtype, "elements of a kernel are real numbers, not %s",
                  ts_tile_shown(c, t));
-  return check_sizes(c, s, t) || check_space(c, s, t) || check_swizzle(c, s, t) ||
+  return check_sizes(c, s, t) || check_space(c, s, t) || check_swizzle(c, s, t) || check_split(c, s, t) ||
                  check_barrier_type(c, s, t) || check_register(c, s, t)
              ? -1
              : 0;
@@ -410,6 +419,19 @@ static int check_if(Check *c, const Stmt *s) {
   return 0;
 }
 
+/* The region's parameters and results are what is carried. */
+static int check_repeat(Check *c, const Stmt *s) {
+  const TsTileRegion *r = s->region[0];
+  if (results(c, s, s->nin) || region_params(c, s, 0, s->nin)) return -1;
+  if (!r->last || r->last->op != TS_TILE_yield)
+    return WRONG(TS_ERR_argument, "its region ends without a yield");
+  for (int i = 0; i < s->nin; i++)
+    if (expect_type(c, s, "parameter", i, &r->param[i]->type, &s->in[i]->type) ||
+        expect_type(c, s, "result", i, &s->out[i]->type, &s->in[i]->type))
+      return -1;
+  return 0;
+}
+
 static int check_role(Check *c, const Stmt *s) {
   if (region_params(c, s, 0, 0) || gives_nothing(c, s)) return -1;
   if (!ATTR("name")->str || !*ATTR("name")->str)
@@ -424,11 +446,13 @@ static int check_yield(Check *c, const Stmt *s) {
   if (!of || of->op == TS_TILE_role)
     return WRONG(TS_ERR_argument, "stands in no region of a for or if");
   if (gives_nothing(c, s)) return -1;
-  if (s->nin != of->nout)
-    return WRONG(TS_ERR_argument, "%d values for %d results of %s", s->nin, of->nout,
+  Type again = ts_tile_scalar(TS_DT_bool);
+  int first = of->op == TS_TILE_repeat;
+  if (s->nin != of->nout + first)
+    return WRONG(TS_ERR_argument, "%d values for %d results of %s", s->nin - first, of->nout,
                  ts_tile_op_name(of->op));
   for (int i = 0; i < s->nin; i++)
-    if (operand_is(c, s, i, &of->out[i]->type)) return -1;
+    if (operand_is(c, s, i, i < first ? &again : &of->out[i - first]->type)) return -1;
   return 0;
 }
 
@@ -475,7 +499,7 @@ static int check_broadcast(Check *c, const Stmt *s) {
   const Type *from = &s->in[0]->type, *to = &s->out[0]->type;
   const TsAttr *axes = ATTR("axes");
   if (axes_in(c, s, "axes", from->rank, true, to)) return -1;
-  bool fits = from->dtype == to->dtype && from->space == to->space;
+  bool fits = from->dtype == to->dtype && (from->space == to->space || !from->rank);
   for (int i = 0; i < from->rank; i++) fits = fits && from->dim[i] == to->dim[axes->ints[i]];
   if (fits) return 0;
   return WRONG(TS_ERR_shape, "axes of %s are not those of %s", ts_tile_shown(c, from),
@@ -583,10 +607,30 @@ static int check_sar(Check *c, const Stmt *s) { return integers(c, s, false); }
 static int check_mulhi(Check *c, const Stmt *s) { return integers(c, s, false); }
 static int check_ult(Check *c, const Stmt *s) { return integers(c, s, true); }
 
+static int check_random(Check *c, const Stmt *s) {
+  Type index = ts_tile_scalar(TS_DT_i64);
+  for (int i = 0; i < 3; i++)
+    if (operand_is(c, s, i, &index)) return -1;
+  if (gives_tile(c, s)) return -1;
+  const Type *t = &s->out[0]->type;
+  if (t->dtype == TS_DT_i32 && t->rank < 2 && !(t->rank && ts_tile_dim_is(t->dim[0]))) return 0;
+  return WRONG(TS_ERR_shape, "gives i32 of at most one axis, not %s", ts_tile_shown(c, t));
+}
+
 /* ---- floats */
 static int check_scale(Check *c, const Stmt *s) {
   if (kind_is(c, s, 0, TS_KIND_F, "f32 or f64") || operand_is(c, s, 1, &s->in[0]->type)) return -1;
   return gives(c, s, &s->in[0]->type);
+}
+
+static int is_single(Check *c, const Stmt *s) {
+  if (s->in[0]->type.dtype == TS_DT_f32) return gives(c, s, &s->in[0]->type);
+  return WRONG(TS_ERR_dtype, "takes f32, not %s", ts_tile_shown(c, &s->in[0]->type));
+}
+static int check_ex2(Check *c, const Stmt *s) { return is_single(c, s); }
+static int check_lg2(Check *c, const Stmt *s) { return is_single(c, s); }
+static int check_larger(Check *c, const Stmt *s) {
+  return operand_is(c, s, 1, &s->in[0]->type) || is_single(c, s) ? -1 : 0;
 }
 
 /* ---- over axes */
@@ -734,6 +778,12 @@ static int check_copy_bulk(Check *c, const Stmt *s) {
   return between(c, s, fits) || copy(c, s, 4, true) ? -1 : 0;
 }
 
+static int check_store_bulk(Check *c, const Stmt *s) {
+  const Type *to = &s->in[0]->type, *from = &s->in[1]->type;
+  bool fits = to->space > TS_SPACE_fragment && is_of_device(to) && is_of_block(from);
+  return between(c, s, fits) || copy(c, s, 2, true) ? -1 : 0;
+}
+
 static int check_commit(Check *c, const Stmt *s) { return gives_nothing(c, s); }
 
 static int check_wait(Check *c, const Stmt *s) {
@@ -762,6 +812,20 @@ static int check_barrier(Check *c, const Stmt *s) {
              : 0;
 }
 
+static int check_sync(Check *c, const Stmt *s) {
+  if (!c->roles) return WRONG(TS_ERR_argument, "stands in no role");
+  return gives_nothing(c, s);
+}
+
+static int check_pace(Check *c, const Stmt *s) {
+  Type counters = ts_tile_type(TS_DT_i32, 1, (int64_t[]){3});
+  counters.space = TS_SPACE_scratch;
+  if (!ts_tile_type_same(&s->in[0]->type, &counters))
+    return WRONG(TS_ERR_argument, "counts in %s, not in i32[3] of scratch",
+                 ts_tile_shown(c, &s->in[0]->type));
+  return check_positions(c, s) || index_is(c, s, 2) || gives_nothing(c, s) ? -1 : 0;
+}
+
 static int check_fence(Check *c, const Stmt *s) { return gives_nothing(c, s); }
 
 static int check_registers(Check *c, const Stmt *s) {
@@ -770,9 +834,42 @@ static int check_registers(Check *c, const Stmt *s) {
                                                                                            : 0;
 }
 
+/* To [m,4] from whole blocks of 8 columns, to [m] from [m,4]. */
+static int check_quarter(Check *c, const Stmt *s) {
+  Type t = s->in[0]->type;
+  if (t.space != TS_SPACE_fragment || t.rank != 2 || t.dtype != TS_DT_f32 || t.dim[1] % 8)
+    return WRONG(TS_ERR_shape, "takes fragments f32[m,8n], not %s", ts_tile_shown(c, &t));
+  t.dim[1] = 4;
+  return gives(c, s, &t);
+}
+
+static int check_row(Check *c, const Stmt *s) {
+  Type t = s->in[0]->type;
+  if (t.space != TS_SPACE_fragment || t.rank != 2 || t.dtype != TS_DT_f32 || t.dim[1] != 4)
+    return WRONG(TS_ERR_shape, "takes fragments f32[m,4], not %s", ts_tile_shown(c, &t));
+  t.rank = 1;
+  return gives(c, s, &t);
+}
+
+static int check_claim(Check *c, const Stmt *s) {
+  Type index = ts_tile_scalar(TS_DT_i64);
+  const Type *t = &s->in[0]->type;
+  if (t->dtype != TS_DT_i32 || !is_of_device(t))
+    return WRONG(TS_ERR_dtype, "counters are i32 of the device, not %s", ts_tile_shown(c, t));
+  return check_positions(c, s) || index_is(c, s, s->nin - 1) || check_written(c, s) ||
+                 gives(c, s, &index)
+             ? -1
+             : 0;
+}
+
+static int check_turn(Check *c, const Stmt *s) {
+  if (!c->roles) return WRONG(TS_ERR_argument, "stands in no role");
+  return gives_nothing(c, s);
+}
+
 static int check_mark(Check *c, const Stmt *s) { return gives_nothing(c, s); }
 
-static int (*const check_row[])(Check *, const Stmt *) = {
+static int (*const rules[])(Check *, const Stmt *) = {
 #define TILE(name, operands, regions, attrs, help) check_##name,
 #include "ir/tile.def"
 #undef TILE
@@ -823,13 +920,22 @@ static bool needs_gpu(int op) {
   case TS_TILE_program:
   case TS_TILE_copy_async:
   case TS_TILE_copy_bulk:
+  case TS_TILE_store_bulk:
+  case TS_TILE_sync:
   case TS_TILE_commit:
   case TS_TILE_wait:
   case TS_TILE_expect:
   case TS_TILE_arrive:
   case TS_TILE_await:
   case TS_TILE_barrier:
+  case TS_TILE_pace:
   case TS_TILE_fence:
+  case TS_TILE_ex2:
+  case TS_TILE_lg2:
+  case TS_TILE_quarter:
+  case TS_TILE_row:
+  case TS_TILE_claim:
+  case TS_TILE_turn:
   case TS_TILE_registers: return true;
   default: return false;
   }
@@ -861,5 +967,5 @@ int ts_tile_check_row(Check *c, const Stmt *s) {
   if (c->cpu && needs_gpu(s->op))
     return WRONG(TS_ERR_argument, "target %s has no such operation", c->k->target);
   if (check_memory_operands(c, s)) return -1;
-  return s->op < TS_OP_COUNT ? check_pointwise(c, s) : check_row[s->op - TS_OP_COUNT](c, s);
+  return s->op < TS_OP_COUNT ? check_pointwise(c, s) : rules[s->op - TS_OP_COUNT](c, s);
 }

@@ -30,7 +30,7 @@ TsTile *ts_tile_copy_head(const TsTile *from) {
   k->order = text(k, from->order);
   k->ntile = from->ntile;
   memcpy(k->tile, from->tile, sizeof k->tile);
-  k->stages = from->stages, k->threads = from->threads;
+  k->stages = from->stages, k->threads = from->threads, k->cluster = from->cluster;
   k->unroll = from->unroll, k->vector = from->vector, k->grain = from->grain;
   for (int i = 0; i < from->ndim; i++) k->dim[i] = text(k, from->dim[i]);
   k->ndim = from->ndim;

@@ -40,7 +40,13 @@ bool ts_tile_effect(const TsTileStmt *s) {
   case TS_TILE_sar:
   case TS_TILE_mulhi:
   case TS_TILE_scale:
+  case TS_TILE_ex2:
+  case TS_TILE_lg2:
+  case TS_TILE_larger:
+  case TS_TILE_quarter:
+  case TS_TILE_row:
   case TS_TILE_ult:
+  case TS_TILE_random:
   case TS_TILE_sum:
   case TS_TILE_pairs:
   case TS_TILE_prod:

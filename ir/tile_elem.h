@@ -12,7 +12,9 @@
 typedef TsTileVal V, I, M;
 
 #define FN       static __attribute__((unused))
-#define IFANY(m) if ((void)(m), true)
+#define IFANY(m) for (Rare rare_ = rare_open(m); rare_.open; rare_close(&rare_))
+#define SET_V(m, var, value) rare_set(&rare_, m, &(var), value)
+#define SET_I SET_V
 #define E(name)  elem_##name
 
 static _Thread_local TsTileExpand *now;
@@ -84,6 +86,38 @@ FN M m_and(M a, M b) { return op2(TS_OP_logical_and, a, b); }
 FN M m_or(M a, M b) { return op2(TS_OP_logical_or, a, b); }
 FN M m_xor(M a, M b) { return op2(TS_OP_logical_xor, a, b); }
 FN M m_not(M a) { return op1(TS_OP_logical_not, a); }
+
+/* ---- what few elements need: a branch on whether any does, where the target asks for it */
+typedef struct Rare {
+  bool open, branches;
+  TsTileStmt *mark; /* what is behind it goes into the branch */
+  M any;
+  int n;
+  TsTileVal *var[4], before[4], after[4];
+} Rare;
+
+FN Rare rare_open(M m) {
+  Rare r = {.open = true, .branches = now->branches && m && m->type.rank < 2};
+  TsTileType t = ts_tile_scalar(TS_DT_bool);
+  TsAttr axis = {.type = TS_ATTR_int, .i = 0};
+  if (!r.branches) return r;
+  r.any = m->type.rank ? ts_tile_emit1(&now->c->b, TS_TILE_max, 1, &m, &axis, &t) : m;
+  r.mark = now->c->b.at->last;
+  return r;
+}
+
+FN void rare_set(Rare *r, M m, TsTileVal *var, TsTileVal value) {
+  TsTileVal y = v_select(m, value, *var);
+  if (r->branches && r->n < 4)
+    r->var[r->n] = var, r->before[r->n] = *var, r->after[r->n++] = y;
+  else
+    *var = y;
+}
+
+FN void rare_close(Rare *r) {
+  r->open = false;
+  if (r->branches) ts_tile_expand_branch(now, r->any, r->mark, r->n, r->var, r->before, r->after);
+}
 
 FN V v_copysign(V a, V sign) {
   uint64_t top = (uint64_t)1 << (sizeof(UNSIGNED) * 8 - 1);

@@ -104,6 +104,7 @@ static bool same_head(Pair *p, const TsTile *a, const TsTile *b) {
       !same_count(p, "axes of the tile", a->ntile, b->ntile) ||
       !same_count(p, "stages", a->stages, b->stages) ||
       !same_count(p, "threads", a->threads, b->threads) ||
+      !same_count(p, "cluster", a->cluster, b->cluster) ||
       !same_count(p, "unroll", a->unroll, b->unroll) ||
       !same_count(p, "vector", a->vector, b->vector) ||
       !same_count(p, "grain", a->grain, b->grain) ||

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ir/tile_expand.h"
+#include "ir/tile_random.h"
 
 bool ts_tile_primitive(int op, TsDtype d) {
   if (op >= TS_OP_COUNT) return true;
@@ -105,6 +106,34 @@ TsTileVal ts_tile_expand_constant(TsTileExpand *x, int op, uint64_t bits, TsDtyp
   return v;
 }
 
+/* ---- branches */
+static void move(TsTileStmt *first, TsTileStmt *last, TsTileRegion *from, TsTileRegion *to) {
+  *(first->prev ? &first->prev->next : &from->first) = last->next;
+  *(last->next ? &last->next->prev : &from->last) = first->prev;
+  first->prev = last->next = NULL;
+  to->first = first, to->last = last;
+  for (TsTileStmt *s = first; s; s = s->next) s->in_region = to;
+}
+
+void ts_tile_expand_branch(TsTileExpand *x, TsTileVal any, TsTileStmt *mark, int n,
+                           TsTileVal *const *var, TsTileVal const *before,
+                           TsTileVal const *after) {
+  TsTileBuild *b = &x->c->b, side = *b;
+  TsTileType type[4];
+  for (int i = 0; i < n; i++) {
+    if (!before[i] || !after[i]) return;
+    type[i] = after[i]->type;
+  }
+  TsTileStmt *last = b->at->last, *s = ts_tile_emit(b, TS_TILE_if, 1, &any, NULL, n, type);
+  if (!s || last == mark) return;
+  move(mark ? mark->next : b->at->first, last, b->at, s->region[0]);
+  for (int k = 0; k < 2; k++) {
+    side.at = s->region[k];
+    ts_tile_emit(&side, TS_TILE_yield, n, k ? before : after, NULL, 0, NULL);
+  }
+  for (int i = 0; i < n; i++) *var[i] = s->out[i];
+}
+
 /* ---- the pass */
 static int refuse(const TsTileCopy *c, const TsTileStmt *s, TsDtype d) {
   ts_error_set(c->err, TS_ERR_dtype, "%s of %s has no expansion in Tile IR",
@@ -112,8 +141,17 @@ static int refuse(const TsTileCopy *c, const TsTileStmt *s, TsDtype d) {
   return ts_error_where(c->err, c->from->name, c->from->place[s->line]);
 }
 
+static int random_bits(TsTileCopy *c, const TsTileStmt *s) {
+  TsTileVal in[3];
+  for (int i = 0; i < 3; i++) in[i] = ts_tile_copy_get(c, s->in[i]);
+  TsTileVal y = ts_tile_random_expand(&c->b, in, &s->out[0]->type, ts_tile_attr(s, "aligned")->i);
+  ts_tile_copy_set(c, s->out[0], y);
+  return 1;
+}
+
 static int each(TsTileCopy *c, const TsTileStmt *s, void *arg) {
   TsTileExpand *x = arg;
+  if (s->op == TS_TILE_random) return random_bits(c, s);
   if (s->op >= TS_OP_COUNT) return 0;
   TsTileVal in[4];
   int last = s->op == TS_OP_where ? 1 : 0;
@@ -137,9 +175,9 @@ static int each(TsTileCopy *c, const TsTileStmt *s, void *arg) {
 }
 
 TsTile *ts_tile_expand(const TsTile *k, TsError *err) {
-  TsTileExpand x = {0};
+  TsTileExpand x = {.branches = k->form == TS_FORM_explicit};
   TsTile *y = ts_tile_copy(k, each, &x, err);
   free(x.constant);
-  if (y) ts_tile_dce(y);
+  if (y) ts_tile_cse(y), ts_tile_dce(y);
   return y;
 }

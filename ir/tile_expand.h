@@ -15,11 +15,18 @@ typedef struct TsTileExpand {
   TsTileType type;          /* the shape of the row at hand; its dtype is of no account */
   TsTileConstant *constant; /* made so far: a hash table */
   int nconstant, room;
+  bool branches; /* what few elements need is behind a branch, else always computed */
 } TsTileExpand;
 
 /* A tile of the shape at hand whose elements are all this constant (op: const with the bits of
  * a double, or bits), made once for each region and those around it. */
 TsTileVal ts_tile_expand_constant(TsTileExpand *x, int op, uint64_t bits, TsDtype d);
+
+/* Puts the statements behind `mark` into a branch for `any`: *var[i] becomes after[i] there,
+ * else before[i]. */
+void ts_tile_expand_branch(TsTileExpand *x, TsTileVal any, TsTileStmt *mark, int n,
+                           TsTileVal *const *var, TsTileVal const *before,
+                           TsTileVal const *after);
 
 /* The result of a row; NULL if the row is not for the type, or memory ran out. */
 TsTileVal ts_tile_expand_f32(TsTileExpand *x, int op, const TsTileVal *in);

@@ -23,7 +23,7 @@ static int count_uses(TsTileNames *m, const TsTileRegion *r) {
 
 static bool is_plain_index(const TsTileType *t) {
   return t->dtype == TS_DT_i64 && !t->rank && t->space == TS_SPACE_value && !t->strided &&
-         !t->swizzle && !t->count;
+         !t->swizzle && !t->count && !t->split;
 }
 
 static bool is_number(const TsTileNames *m, const TsTileStmt *c, const TsTileStmt *user) {

@@ -6,17 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/text_line.h"
 #include "ir/text_value.h"
 #include "ir/tile_text.h"
 
-enum { MOST_PLACES = 10000, LARGEST_INDEX = 1 << 24 };
+enum { LARGEST_INDEX = 1 << 24 };
 static const int64_t MOST_EXACT = INT64_C(1) << 53; /* a constant's value is a double */
-
-/* Lists of the lines being read: a line inside a region comes on top of the line around it. */
-typedef struct Stack {
-  void *at;
-  int n, cap;
-} Stack;
 
 typedef struct Operand {
   TsTileVal v; /* NULL: a number */
@@ -27,8 +22,8 @@ typedef struct Parser {
   TsReader r;
   TsArena scratch; /* attributes, until the kernel has copied them */
   TsTextMap values, places;
-  Stack names, operands, types; /* TsToken, Operand, TsTileType */
-  Stack defined;                /* TsToken: what the regions around define */
+  TsTextStack names, operands, types; /* TsToken, Operand, TsTileType */
+  TsTextStack defined;                /* TsToken: what the regions around define */
   TsTile *k;
   TsTileBuild b;
   int depth;
@@ -40,17 +35,6 @@ typedef struct Line {
   int op, names, operands, types;
   TsAttr attr[TS_MAX_ATTR];
 } Line;
-
-static void *push(Parser *p, Stack *s, size_t each) {
-  if (s->n == s->cap) {
-    int cap = s->cap ? s->cap * 2 : 64;
-    void *more = realloc(s->at, each * (size_t)cap);
-    if (!more) return ts_read_no_memory(&p->r), NULL;
-    s->at = more;
-    s->cap = cap;
-  }
-  return (char *)s->at + each * (size_t)s->n++;
-}
 
 static TsToken *name_at(const Parser *p, int i) { return (TsToken *)p->names.at + i; }
 static int no_memory(Parser *p) { return ts_read_no_memory(&p->r); }
@@ -67,7 +51,7 @@ static int define(Parser *p, const TsToken *t, TsTileVal v) {
   TsMapSlot *slot = ts_text_map_enter(&p->values, t->at + 1, t->len - 1);
   if (!slot) return no_memory(p);
   if (slot->value) return ts_read_fail(&p->r, t->at, "%.*s is defined twice", t->len, t->at);
-  TsToken *d = push(p, &p->defined, sizeof *d);
+  TsToken *d = ts_text_push(&p->r, &p->defined, sizeof *d);
   if (!d) return -1;
   slot->value = v;
   *d = *t;
@@ -83,7 +67,7 @@ static void forget(Parser *p, int from) {
 }
 
 static int push_name(Parser *p, const char *what) {
-  TsToken *t = push(p, &p->names, sizeof *t);
+  TsToken *t = ts_text_push(&p->r, &p->names, sizeof *t);
   if (!t) return -1;
   *t = p->r.now;
   return ts_read_expect(&p->r, TS_TOKEN_value, what);
@@ -103,7 +87,7 @@ static int number(Parser *p, Operand *o) {
 
 static int operand(Parser *p) {
   TsReader *r = &p->r;
-  Operand *o = push(p, &p->operands, sizeof *o);
+  Operand *o = ts_text_push(&p->r, &p->operands, sizeof *o);
   if (!o) return -1;
   *o = (Operand){0};
   if (r->now.kind == TS_TOKEN_number) return number(p, o);
@@ -208,16 +192,20 @@ static int list(Parser *p, int *n, int64_t *v, int (*one)(Parser *, int64_t *)) 
 static int space_option(Parser *p, TsTileType *t) {
   TsReader *r = &p->r;
   int64_t v;
-  uint16_t *to = ts_read_is_word(r, "swizzle") ? &t->swizzle
-                 : ts_read_is_word(r, "count") ? &t->count
-                                               : NULL;
-  if (!to) return ts_read_unexpected(r, "swizzle or count");
+  uint16_t split = 0, *to = ts_read_is_word(r, "swizzle") ? &t->swizzle
+                            : ts_read_is_word(r, "count") ? &t->count
+                            : ts_read_is_word(r, "split") ? &split
+                                                          : NULL;
+  if (!to) return ts_read_unexpected(r, "swizzle, count or split");
   ts_read_next(r);
   if (ts_read_expect(r, '=', "'='")) return -1;
   const char *at = r->now.at;
   if (ts_read_int(r, "a whole number", &v)) return -1;
   if (v < 0 || v > UINT16_MAX) return ts_read_fail(r, at, "the number does not fit 16 bits");
   *to = (uint16_t)v;
+  if (to != &split) return 0;
+  if (v > TS_TILE_RANK) return ts_read_fail(r, at, "there is no axis %d", (int)v);
+  t->split = (uint8_t)v;
   return 0;
 }
 
@@ -262,7 +250,7 @@ static int type(Parser *p, TsTileType *t) {
 static int types(Parser *p, const Line *n) {
   int want = p->names.n - n->names;
   if (ts_read_accept(&p->r, ':')) do {
-      TsTileType *t = push(p, &p->types, sizeof *t);
+      TsTileType *t = ts_text_push(&p->r, &p->types, sizeof *t);
       if (!t || type(p, t)) return -1;
     } while (ts_read_accept(&p->r, ','));
   if (p->r.failed) return -1;
@@ -272,20 +260,11 @@ static int types(Parser *p, const Line *n) {
 }
 
 /* ---- making statements */
-/* A comment "file.lua:12" behind a line is its place. A kernel finds places by walking over
- * them, so there is a limit to how many a text can enter. */
 static int place(Parser *p) {
-  TsToken t = p->r.comment;
-  if (t.kind == TS_TOKEN_end) return 0;
-  while (t.len && isspace((unsigned char)*t.at)) t.at++, t.len--;
-  while (t.len && isspace((unsigned char)t.at[t.len - 1])) t.len--;
-  int digits = 0;
-  while (digits < t.len && isdigit((unsigned char)t.at[t.len - 1 - digits])) digits++;
-  if (!digits || digits == t.len || t.at[t.len - 1 - digits] != ':') return 0;
-  TsMapSlot *slot = ts_text_map_enter(&p->places, t.at, t.len);
-  if (!slot || slot->count || p->places.used > MOST_PLACES) return slot ? slot->count : 0;
-  char *text = keep(p, &p->scratch, t.at, t.len);
-  return slot->count = text ? ts_tile_place(p->k, text) : 0;
+  const char *text;
+  TsMapSlot *slot = ts_text_place(&p->r, &p->places, &p->scratch, &text);
+  if (text) slot->count = ts_tile_place(p->k, text);
+  return slot ? slot->count : 0;
 }
 
 static TsTileStmt *emit(Parser *p, const Line *n, int nout) {
@@ -398,6 +377,21 @@ static int for_line(Parser *p, Line *n) {
   return define_results(p, n, s);
 }
 
+static int repeat_line(Parser *p, Line *n) {
+  int inner = p->names.n;
+  if (carried(p)) return -1;
+  int all = p->names.n, nout = inner - n->names;
+  p->names.n = inner;
+  if (types(p, n)) return -1;
+  p->names.n = all;
+  if (ts_read_expect(&p->r, '{', "'{'")) return -1;
+  TsTileStmt *s = emit(p, n, nout);
+  for (int i = 0; s && i < s->nin; i++)
+    ts_tile_region_param(p->k, s->region[0], &s->in[i]->type);
+  if (!s || (p->k->failed && no_memory(p)) || region(p, s->region[0], inner)) return -1;
+  return define_results(p, n, s);
+}
+
 static int if_line(Parser *p, Line *n) {
   TsReader *r = &p->r;
   if (operand(p) || types(p, n) || ts_read_expect(r, '{', "'{'")) return -1;
@@ -473,6 +467,7 @@ static int line(Parser *p) {
   if (results(p) || operation(p, &n)) return -1;
   int bad = n.op == TS_TILE_for    ? for_line(p, &n)
             : n.op == TS_TILE_if   ? if_line(p, &n)
+            : n.op == TS_TILE_repeat ? repeat_line(p, &n)
             : n.op == TS_TILE_role ? role_line(p, &n)
                                    : plain_line(p, &n);
   p->names.n = n.names;
@@ -537,7 +532,7 @@ static int params(Parser *p, bool written) {
       return -1;
     const char *at = r->now.at;
     if (type(p, &t)) return -1;
-    if (t.space || t.swizzle || t.count)
+    if (t.space || t.swizzle || t.count || t.split)
       return ts_read_fail(r, at, "a parameter is global memory");
     TsTileVal v = ts_tile_param(p->k, NULL, &t, written);
     if (!v) return no_memory(p);
@@ -587,14 +582,14 @@ static int head_form(Parser *p) {
 static int head_word(Parser *p, const TsToken *t) {
   TsTile *k = p->k;
   static const char *const words[] = {"target", "tile", "stages", "threads",
-                                      "order",  "form", "unroll", "vector",  "grain"};
+                                      "order",  "form", "unroll", "vector",  "grain", "cluster"};
   size_t i = 0, n = sizeof words / sizeof *words;
   while (i < n &&
          (strlen(words[i]) != (size_t)t->len || memcmp(words[i], t->at, (size_t)t->len)))
     i++;
   if (i == n)
     return ts_read_unexpected(
-        &p->r, "'{', or target tile stages threads order form unroll vector grain");
+        &p->r, "'{', or target tile stages threads order form unroll vector grain cluster");
   ts_read_next(&p->r);
   switch (i) {
   case 0: return word(p, &k->arena, &k->target);
@@ -605,7 +600,8 @@ static int head_word(Parser *p, const TsToken *t) {
   case 5: return head_form(p);
   case 6: return head_int(p, &k->unroll);
   case 7: return head_int(p, &k->vector);
-  default: return head_int(p, &k->grain);
+  case 8: return head_int(p, &k->grain);
+  default: return head_int(p, &k->cluster);
   }
 }
 

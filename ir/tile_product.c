@@ -1,13 +1,14 @@
 /* Matrix products as loops over register tiles.
  *
- * A round has a block of rows and one of columns. Along k it goes in steps of KC: so much of
- * B's columns is packed as panels of the register tile's width, which stay in the second cache;
- * A's rows stay where they lie, or are packed as well where their distance would make them push
- * each other out of the first cache. Then a panel of rows meets panel after panel of columns,
- * each time with all sums in registers. Sums wait between the steps of k in memory of the
- * thread: each is still one chain of fused multiply-adds in increasing k. Rounds share nothing,
- * so that there is one phase and no barrier; what two of them pack twice costs a vector load
- * and store for as many multiply-adds as the block has rows.
+ * A round has a block of rows and one of columns. Along k it goes in steps of
+ * TS_PRODUCT_STEPS: so much of B's columns is packed as panels of the register tile's width,
+ * which stay in the second cache. The first rows pack them on the way: a store for each vector
+ * costs nothing between multiply-adds. A's rows stay where they lie, unless they have to be
+ * widened, and are asked for ahead where the processor would not by itself. Then a panel of
+ * rows meets panel after panel of columns, each time with all sums in registers. Sums wait
+ * between the steps of k in memory of the thread: each is still one chain of fused
+ * multiply-adds in increasing k. Rounds share nothing, so that there is one phase and no
+ * barrier.
  *
  * Pointwise rows that follow are done on the registers where they are a few instructions, else
  * row by row from memory: elementary functions on a dozen rows at once are thousands of
@@ -20,13 +21,14 @@
 #include "ir/tile_copy.h"
 
 enum {
-  KC = 384,          /* most steps of k between two visits of a sum */
-  NEAR = 512,        /* rows this far apart at most stay in place */
-  STRIP = 384 << 10, /* bytes of packed columns */
-  ROWS = 224 << 10,  /* bytes of packed rows */
-  MOST_BLOCK = 1024, /* rows of a block whose sums wait in memory */
+  FAR_ROWS = 512,   /* rows further apart are no stream for the processor */
+  AHEAD_A = 16,     /* steps that turned rows are asked for ahead */
+  AHEAD_B = 8,      /* and columns */
+  ROWS = 224 << 10, /* bytes of packed rows */
   MOST_ROWS = 12,
+  MOST_FAR = 8, /* ways of a set of the first cache */
   MOST_VECTORS = 4,
+  MOST_TOGETHER = 4, /* vectors of what follows the product */
   CHEAP = 10, /* pointwise rows that are done in registers */
 };
 
@@ -45,6 +47,8 @@ typedef struct Product {
   int64_t kc, kpad, panel; /* panel: elements of a packed panel of turned rows */
   bool blocks;             /* of k: more than one */
   bool pack_a, turned_a, turned_b, registers;
+  bool on_the_way;         /* the first rows pack the columns */
+  bool ask_rows;           /* rows in place, far apart, are asked for */
   TsTileCopy *c;
   TsTileBuild *b;
   TsTileVal m0, n0, rows, cols; /* of this round */
@@ -139,48 +143,9 @@ static int lanes_of(const TsTarget *t, TsDtype d) {
   return t->vector_bytes / ts_dtypes[d].nbytes;
 }
 
-/* The register tile: 24 or 12 sums, the rest holds operands. Few rows by many vectors measure
- * best: each row of A is a stream of its own. The other shapes are for columns that would leave
- * much of the first at an edge. */
-static void register_tile(const TsTarget *t, int lanes, int64_t m, int64_t n, int *mr,
-                          int *nv) {
-  static const int many[][2] = {{6, 4}, {8, 3}, {12, 2}}, few[][2] = {{4, 3}, {6, 2}};
-  bool wide = t->registers >= 32;
-  const int(*shape)[2] = wide ? many : few;
-  double best = 0;
-  for (int i = 0; i < (wide ? 3 : 2); i++) {
-    int r = shape[i][0], v = shape[i][1];
-    /* A step of a tile of r x v costs its multiply-adds and a little for its operands. */
-    double full = r * v + 0.25 * r + 0.5 * v;
-    double across = (double)n / (v * lanes), down = (double)div_up(m, r);
-    double cost = full * down * ((int64_t)across + (n % (v * lanes) ? 0.15 : 0)) +
-                  down * (r + 0.25 * r) * (double)div_up(n % (v * lanes), lanes);
-    if (i == 0 || cost < best * 0.9) best = cost, *mr = r, *nv = v;
-  }
-}
-
 static int64_t even(int64_t n, int64_t most, int64_t unit) {
   int64_t pieces = div_up(n, most > unit ? most : unit);
   return round_up(div_up(n, pieces), unit);
-}
-
-void ts_tile_product_block(const TsTarget *t, TsDtype d, const TsProductSize *s,
-                           int64_t block[2]) {
-  int lanes = lanes_of(t, d), mr, nv, size = ts_dtypes[d].nbytes;
-  register_tile(t, lanes, s->m, s->n, &mr, &nv);
-  int64_t nr = (int64_t)nv * lanes, kc = least(s->k, KC);
-  bool stays = s->k <= NEAR && !s->turned;
-  if (stays) kc = s->k;
-  block[1] = even(s->n, STRIP / (kc * size), nr);
-  /* Columns are packed once for all rows of a block; its sums wait in memory. */
-  block[0] = stays ? round_up(s->m, mr) : even(s->m, MOST_BLOCK, mr);
-  int64_t rounds = s->batch * div_up(s->m, block[0]) * div_up(s->n, block[1]);
-  if (s->threads > 1 && rounds < 8 * s->threads) {
-    int64_t pieces = div_up(8 * s->threads, s->batch * div_up(s->n, block[1]));
-    int64_t few = round_up(div_up(s->m, pieces), mr);
-    block[0] = least(block[0], few > 4 * mr ? few : 4 * mr);
-  }
-  if (block[0] == block[1]) block[0] += mr;
 }
 
 static int64_t stride_of(const TsTileType *t, int axis) {
@@ -215,20 +180,24 @@ static void plan(Product *p) {
   const TsTileType *a = &x->a->in[0]->type, *b = &x->b->in[0]->type;
   p->d = (TsDtype)x->mma->out[0]->type.dtype;
   p->lanes = lanes_of(p->t, p->d);
-  register_tile(p->t, p->lanes, x->m, x->n, &p->mr, &p->nv);
+  ts_tile_product_registers(p->t, p->lanes, x->m, x->n, &p->mr, &p->nv);
   p->nr = p->nv * p->lanes;
   p->turned_a = stride_of(a, a->rank - 2) == 1 && stride_of(a, a->rank - 1) != 1;
   p->turned_b = stride_of(b, b->rank - 2) == 1 && stride_of(b, b->rank - 1) != 1;
-  p->pack_a = p->turned_a || a->dtype != p->d || stride_of(a, a->rank - 1) != 1 ||
-              stride_of(a, a->rank - 2) > NEAR;
-  p->kc = !p->pack_a && x->k <= NEAR ? x->k : even(x->k, KC, p->lanes);
-  if (p->kc > x->k) p->kc = x->k;
+  bool far = stride_of(a, a->rank - 2) > FAR_ROWS;
+  p->pack_a = a->dtype != p->d || (!p->turned_a && stride_of(a, a->rank - 1) != 1) ||
+              (far && p->mr > MOST_FAR);
+  p->ask_rows = !p->pack_a && !p->turned_a && far;
+  p->kc = least(even(x->k, TS_PRODUCT_STEPS, p->lanes), x->k);
   p->kpad = round_up(p->kc, p->lanes);
   p->panel = p->mr * p->kc + 16;
   p->sub = round_up(x->mb, p->mr);
   if (p->pack_a) p->sub = even(p->sub, ROWS / (p->kc * ts_dtypes[p->d].nbytes), p->mr);
   p->blocks = p->kc < x->k;
   p->registers = !p->blocks && is_cheap(x->mma);
+  int64_t last = x->m % x->mb;
+  p->on_the_way = !p->turned_b && stride_of(b, b->rank - 1) == 1 && x->n >= p->nr &&
+                  least(x->m, x->mb) >= p->mr && (last == 0 || last >= p->mr);
 }
 
 /* ---- small words */
@@ -245,6 +214,11 @@ static TsTileVal plus(Product *p, TsTileVal x, TsTileVal y) {
 }
 static TsTileVal plus_int(Product *p, TsTileVal x, int64_t i) {
   return i ? plus(p, x, at(p, i)) : x;
+}
+static TsTileVal minus(Product *p, TsTileVal x, int64_t i) {
+  int64_t n;
+  if (!i) return x;
+  return number(x, &n) ? at(p, n - i) : ts_tile_op2(p->b, TS_OP_sub, x, at(p, i));
 }
 static TsTileVal times(Product *p, TsTileVal x, int64_t i) {
   int64_t n;
@@ -307,9 +281,10 @@ static void copy_columns(Product *p, TsTileVal k, TsTileVal j, int vectors, bool
 static int edge_vectors(const Product *p) { return (int)div_up(p->x.n % p->nr, p->lanes); }
 
 static void pack_columns(Product *p) {
+  if (p->on_the_way && p->x.n % p->nr == 0) return;
   TsTileVal full = down_to(p, p->cols, p->nr);
   TsTileLoop k = loop(p, at(p, 0), p->nk, 1);
-  if (p->x.n >= p->nr) {
+  if (p->x.n >= p->nr && !p->on_the_way) {
     TsTileLoop j = loop(p, at(p, 0), full, p->nr);
     unroll(j.stmt, 2);
     copy_columns(p, k.i, j.i, p->nv, false);
@@ -527,8 +502,15 @@ static void end_columns(Product *p, TsTileVal row, TsTileVal m, TsTileVal j, int
   put_end(p, &e, sum);
 }
 
+/* Vectors at once, whose chains interleave: as many as a block's columns are made of. */
+static int64_t together(const Product *p) {
+  int64_t w = MOST_TOGETHER * (int64_t)p->lanes;
+  while (w > p->lanes && (w > p->x.n || (p->x.nb % w && p->x.nb < p->x.n))) w /= 2;
+  return w;
+}
+
 static void end_rows(Product *p, TsTileVal first, TsTileVal rows) {
-  int64_t w = 2L * p->lanes;
+  int64_t w = together(p);
   TsTileVal full = down_to(p, p->cols, w);
   TsTileLoop r = loop(p, at(p, 0), rows, 1);
   TsTileVal m = plus(p, plus(p, p->m0, first), r.i);
@@ -562,24 +544,57 @@ static TsTileVal row_at(Product *p, TsTileVal i, TsTileVal k, int r) {
   return ts_tile_broadcast(p->b, x, &vector, NULL);
 }
 
+static void ask(Product *p, const TsTileStmt *s, TsTileVal i, TsTileVal j, bool far) {
+  TsTileVal in[TS_TILE_RANK + 1];
+  const TsTileType *m = &s->in[0]->type;
+  TsAttr hint[2] = {{.type = TS_ATTR_bool}, {.type = TS_ATTR_bool, .i = far}};
+  in[0] = ts_tile_copy_get(p->c, s->in[0]);
+  for (int x = 0; x + 2 < m->rank; x++) in[1 + x] = ts_tile_copy_get(p->c, s->in[1 + x]);
+  in[m->rank - 1] = i, in[m->rank] = j;
+  ts_tile_emit(p->b, TS_TILE_prefetch, m->rank + 1, in, hint, 0, NULL);
+}
+
+/* A vector of a panel: packed, or where B lies and then packed. */
+static TsTileVal column_at(Product *p, TsTileVal panel, TsTileVal j, TsTileVal k, int u,
+                           bool first) {
+  TsTileType vector = ts_tile_vector(p->d, p->lanes);
+  TsTileVal where[3] = {panel, k, at(p, u * p->lanes)};
+  if (!first) return ts_tile_load(p->b, p->pb, where, &vector, NULL);
+  TsTileVal row = plus(p, p->pc, k), col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
+  TsTileVal x = operand(p, p->x.b, row, col, &vector, NULL, false);
+  ask(p, p->x.b, plus_int(p, row, AHEAD_B), col, false);
+  ts_tile_store(p->b, p->pb, where, x, NULL);
+  return x;
+}
+
 /* One step of k. Row by row: the vectors of B stay in registers, an element of A needs one at a
  * time. */
-static void step(Product *p, TsTileVal i, TsTileVal panel, TsTileVal k, int rows, int vectors,
-                 TsTileVal *sum) {
-  TsTileType vector = ts_tile_vector(p->d, p->lanes);
+static void step(Product *p, TsTileVal i, TsTileVal panel, TsTileVal j, TsTileVal k, int rows,
+                 int vectors, bool first, TsTileVal *sum) {
   TsTileVal b[MOST_VECTORS];
-  for (int u = 0; u < vectors; u++)
-    b[u] =
-        ts_tile_load(p->b, p->pb, (TsTileVal[]){panel, k, at(p, u * p->lanes)}, &vector, NULL);
+  for (int u = 0; u < vectors; u++) b[u] = column_at(p, panel, j, k, u, first);
+  if (!p->pack_a && p->turned_a)
+    ask(p, p->x.a, row_of(p, i), plus_int(p, plus(p, p->pc, k), AHEAD_A), false);
   for (int r = 0; r < rows; r++) {
     TsTileVal a = row_at(p, i, k, r), *s = sum + r * vectors;
     for (int u = 0; u < vectors; u++) s[u] = ts_tile_op3(p->b, TS_OP_fma, a, b[u], s[u]);
   }
 }
 
+/* The part of the next rows that the tile at column j asks for. */
+static void ask_for_rows(Product *p, TsTileVal i, TsTileVal j) {
+  int64_t line = 64 / ts_dtypes[p->d].nbytes, tiles = div_up(p->x.nb, p->nr);
+  int64_t share = round_up(div_up(p->kc, tiles), line);
+  TsTileVal from = plus(p, p->pc, times(p, panel_of_columns(p, j), share));
+  TsTileLoop l = loop(p, at(p, 0), at(p, share), line);
+  for (int r = 0; r < p->mr; r++)
+    ask(p, p->x.a, plus_int(p, row_of(p, i), p->mr + r), plus(p, from, l.i), true);
+  end(p, &l);
+}
+
 /* i, j: row and column in the block; row: of the sums in memory. */
 static void tile(Product *p, TsTileVal i, TsTileVal row, TsTileVal j, int rows, int vectors,
-                 bool edge) {
+                 bool edge, bool first) {
   TsTileVal sum[MOST_ROWS * MOST_VECTORS], column[MOST_VECTORS];
   TsTileType vector = ts_tile_vector(p->d, p->lanes);
   int n = rows * vectors;
@@ -590,11 +605,12 @@ static void tile(Product *p, TsTileVal i, TsTileVal row, TsTileVal j, int rows, 
                        : ts_tile_const(p->b, 0, &vector);
   }
   TsTileVal panel = panel_of_columns(p, j);
+  if (p->ask_rows && rows == p->mr) ask_for_rows(p, i, j);
   TsTileLoop l = ts_tile_for(p->b, at(p, 0), p->nk, 1, false, n, sum);
   if (!l.carry) return;
-  unroll(l.stmt, 4);
+  unroll(l.stmt, first ? 1 : 4);
   for (int x = 0; x < n; x++) sum[x] = l.carry[x];
-  step(p, i, panel, l.i, rows, vectors, sum);
+  step(p, i, panel, j, l.i, rows, vectors, first, sum);
   ts_tile_for_end(p->b, &l, sum, sum);
   for (int x = 0; x < n; x++) {
     int r = x / vectors, u = x % vectors;
@@ -611,16 +627,16 @@ static void tile(Product *p, TsTileVal i, TsTileVal row, TsTileVal j, int rows, 
   }
 }
 
-static void panel_of(Product *p, TsTileVal i, int rows) {
+static void panel_of(Product *p, TsTileVal i, int rows, bool first) {
   TsTileVal row = p->blocks ? plus(p, p->r0, i) : at(p, 0), full = down_to(p, p->cols, p->nr);
   if (p->x.n >= p->nr) {
     TsTileLoop j = loop(p, at(p, 0), full, p->nr);
-    tile(p, i, row, j.i, rows, p->nv, false);
+    tile(p, i, row, j.i, rows, p->nv, false, first);
     end(p, &j);
   }
   if (p->x.n % p->nr) {
     TsTileLoop rest = loop(p, full, p->cols, p->nr);
-    tile(p, i, row, rest.i, rows, edge_vectors(p), p->x.n % p->lanes != 0);
+    tile(p, i, row, rest.i, rows, edge_vectors(p), p->x.n % p->lanes != 0, false);
     end(p, &rest);
   }
   if (!p->registers && !p->blocks) end_rows(p, plus(p, p->r0, i), at(p, rows));
@@ -630,12 +646,12 @@ static void panels(Product *p) {
   TsTileVal full = down_to(p, p->near, p->mr);
   if (p->x.m >= p->mr) {
     TsTileLoop i = loop(p, at(p, 0), full, p->mr);
-    panel_of(p, i.i, p->mr);
+    panel_of(p, i.i, p->mr, false);
     end(p, &i);
   }
   if (p->x.m % p->mr) {
     TsTileLoop rest = loop(p, full, p->near, p->mr);
-    panel_of(p, rest.i, (int)(p->x.m % p->mr));
+    panel_of(p, rest.i, (int)(p->x.m % p->mr), false);
     end(p, &rest);
   }
 }
@@ -662,8 +678,9 @@ static void memory(Product *p) {
   else if (p->pack_a) /* a line more, so that rows are no power of two apart */
     p->pa = local(p, p->d, 2, (int64_t[]){sub, p->kpad + p->lanes});
   if (!p->registers)
-    p->acc =
-        local(p, p->d, 2, (int64_t[]){p->blocks ? mb : p->mr, round_up(nb, 2L * p->lanes)});
+    p->acc = local(p, p->d, 2,
+                   (int64_t[]){p->blocks ? mb : p->mr,
+                               round_up(nb, MOST_TOGETHER * (int64_t)p->lanes)});
 }
 
 /* Of `size` from `from` on, at most block. */
@@ -676,18 +693,29 @@ static TsTileVal left_of(Product *p, TsTileVal size, TsTileVal from, int64_t blo
                                  : ts_tile_op2(p->b, TS_OP_minimum, rest, at(p, block));
 }
 
+static void pack_rows(Product *p) {
+  if (p->pack_a && p->turned_a)
+    turn_rows(p);
+  else if (p->pack_a)
+    copy_rows(p);
+}
+
 static void steps(Product *p) {
   if (p->turned_b)
     turn_columns(p);
   else
     pack_columns(p);
-  TsTileLoop l = loop(p, at(p, 0), p->rows, p->sub);
-  p->r0 = l.i;
-  p->near = left_of(p, p->rows, l.i, p->sub);
-  if (p->pack_a && p->turned_a)
-    turn_rows(p);
-  else if (p->pack_a)
-    copy_rows(p);
+  if (p->on_the_way) {
+    p->r0 = at(p, 0), p->near = at(p, p->mr);
+    pack_rows(p);
+    panel_of(p, p->r0, p->mr, true);
+  }
+  int64_t begin = p->on_the_way ? p->mr : 0;
+  TsTileVal rest = minus(p, p->rows, begin);
+  TsTileLoop l = loop(p, at(p, 0), rest, p->sub);
+  p->r0 = plus_int(p, l.i, begin);
+  p->near = left_of(p, rest, l.i, p->sub);
+  pack_rows(p);
   panels(p);
   end(p, &l);
 }

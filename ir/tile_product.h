@@ -12,6 +12,12 @@ typedef struct TsProductSize {
   bool turned; /* the rows of A are contiguous along m */
 } TsProductSize;
 
+enum { TS_PRODUCT_STEPS = 512 }; /* most steps of k between two visits of a sum */
+
+/* Rows and vectors of the register tile for a product of m x n. */
+void ts_tile_product_registers(const TsTarget *t, int lanes, int64_t m, int64_t n, int *mr,
+                               int *nv);
+
 /* Rows and columns of a round's block: what its packed operands leave in the caches, and enough
  * rounds for the threads. */
 void ts_tile_product_block(const TsTarget *t, TsDtype d, const TsProductSize *s,

@@ -93,11 +93,12 @@ static int copy_value(TsTileRun *r, TsTileVal to, TsTileVal from) {
 /* What a region yields, into the results of its owner. */
 static int yielded(TsTileRun *r, const TsTileRegion *region, const TsTileStmt *s) {
   const TsTileStmt *y = region->last;
+  int first = s->op == TS_TILE_repeat;
   if (!s->nout) return 0;
-  if (!y || y->op != TS_TILE_yield || y->nin != s->nout)
+  if (!y || y->op != TS_TILE_yield || y->nin != s->nout + first)
     return ts_tile_run_fail(r, s, TS_ERR_argument, "its region yields no %d values", s->nout);
   for (int i = 0; i < s->nout; i++)
-    if (copy_value(r, s->out[i], y->in[i])) return -1;
+    if (copy_value(r, s->out[i], y->in[first + i])) return -1;
   return 0;
 }
 
@@ -130,6 +131,18 @@ int ts_tile_do_for(TsTileRun *r, const TsTileStmt *s) {
   }
   r->depth -= grid;
   return r->failed ? -1 : 0;
+}
+
+int ts_tile_do_repeat(TsTileRun *r, const TsTileStmt *s) {
+  const TsTileRegion *body = s->region[0];
+  for (int c = 0; c < s->nout; c++)
+    if (copy_value(r, s->out[c], s->in[c])) return -1;
+  do {
+    for (int c = 0; c < s->nout; c++)
+      if (copy_value(r, body->param[c], s->out[c])) return -1;
+    if (ts_tile_run_region(r, body) || yielded(r, body, s)) return -1;
+  } while (ts_tile_run_scalar(r, body->last->in[0]));
+  return 0;
 }
 
 int ts_tile_do_if(TsTileRun *r, const TsTileStmt *s) {

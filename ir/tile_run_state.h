@@ -47,8 +47,8 @@ typedef struct TsTileRunRole {
   int64_t threads;
   const TsTileStmt *waits; /* at which it stands, for messages */
   int64_t waits_slot, waits_parity;
-  TsTileRunCopies copies;
-  int64_t group; /* number of the group that is open */
+  TsTileRunCopies copies, stores;
+  int64_t group, store_group; /* numbers of the groups that are open */
 } TsTileRunRole;
 
 typedef struct TsTileRun {

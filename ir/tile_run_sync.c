@@ -56,7 +56,10 @@ static int finish_all(TsTileRun *r, TsTileRunCopies *list) {
 
 int ts_tile_run_drain(TsTileRun *r) {
   if (r->failed) return -1;
-  return finish_all(r, &r->engine) || finish_all(r, &r->self.copies) ? -1 : 0;
+  return finish_all(r, &r->engine) || finish_all(r, &r->self.copies) ||
+                 finish_all(r, &r->self.stores)
+             ? -1
+             : 0;
 }
 
 /* Positions are operands from `first` on: for both memories, or for the second alone. */
@@ -79,15 +82,31 @@ int ts_tile_do_copy_async(TsTileRun *r, const TsTileStmt *s) {
   return 0;
 }
 
+int ts_tile_do_store_bulk(TsTileRun *r, const TsTileStmt *s) {
+  TsTileRunCopy *c = new_copy(r, s);
+  if (!c || positions(r, s, 2, c)) return -1;
+  c->group = r->now->store_group;
+  append(&r->now->stores, c);
+  return 0;
+}
+
+/* Products are done at once. */
+static bool of(const TsTileStmt *s, int what) { return ts_tile_attr(s, "of")->i == what; }
+
+enum { OF_COPIES, OF_PRODUCTS, OF_STORES };
+
 int ts_tile_do_commit(TsTileRun *r, const TsTileStmt *s) {
-  (void)s;
-  r->now->group++;
+  r->now->group += of(s, OF_COPIES);
+  r->now->store_group += of(s, OF_STORES);
   return 0;
 }
 
 int ts_tile_do_wait(TsTileRun *r, const TsTileStmt *s) {
-  int64_t done = r->now->group - ts_tile_attr(s, "pending")->i;
-  TsTileRunCopies *list = &r->now->copies;
+  if (of(s, OF_PRODUCTS)) return 0;
+  bool stores = of(s, OF_STORES);
+  int64_t group = stores ? r->now->store_group : r->now->group;
+  int64_t done = group - ts_tile_attr(s, "pending")->i;
+  TsTileRunCopies *list = stores ? &r->now->stores : &r->now->copies;
   while (list->first && list->first->group < done && !r->failed) finish_first(r, list);
   return r->failed ? -1 : 0;
 }
@@ -231,7 +250,7 @@ static _Thread_local TsTileRun
 static void enter(void) {
   TsTileRun *r = entering;
   TsTileRunRole *role = r->now;
-  if (!ts_tile_run_region(r, role->stmt->region[0])) finish_all(r, &role->copies);
+  if (!ts_tile_run_region(r, role->stmt->region[0])) finish_all(r, &role->copies), finish_all(r, &role->stores);
   role->done = true;
   r->progress = true;
   swapcontext(&role->context, &r->scheduler);
@@ -292,6 +311,14 @@ int ts_tile_do_role(TsTileRun *r, const TsTileStmt *s) { return ts_tile_run_role
 
 /* ---- what has no meaning here */
 static int nothing(TsTileRun *r) { return r->failed ? -1 : 0; }
+int ts_tile_do_sync(TsTileRun *r, const TsTileStmt *s) { return (void)s, nothing(r); }
 int ts_tile_do_fence(TsTileRun *r, const TsTileStmt *s) { return (void)s, nothing(r); }
+/* Rounds run one after another: nobody can be waited for. */
+int ts_tile_do_pace(TsTileRun *r, const TsTileStmt *s) {
+  int64_t step = ts_tile_run_scalar(r, s->in[1]), rounds = ts_tile_run_scalar(r, s->in[2]);
+  if (step >= 0 && rounds > 0) return nothing(r);
+  return ts_tile_run_fail(r, s, TS_ERR_value, "step %lld of %lld rounds", (long long)step,
+                          (long long)rounds);
+}
 int ts_tile_do_registers(TsTileRun *r, const TsTileStmt *s) { return (void)s, nothing(r); }
 int ts_tile_do_mark(TsTileRun *r, const TsTileStmt *s) { return (void)s, nothing(r); }

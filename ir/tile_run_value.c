@@ -52,6 +52,32 @@ int ts_tile_do_iota(TsTileRun *r, const TsTileStmt *s) {
   return 0;
 }
 
+/* Word w of block c, key and stream of 64 bits; written apart from ir/tile_random.c. */
+static uint32_t philox(uint64_t seed, uint64_t stream, uint64_t c, int w) {
+  uint32_t x[4] = {(uint32_t)c, (uint32_t)(c >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
+  uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+  for (int round = 0; round < 10; round++, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
+    uint64_t p = (uint64_t)x[0] * 0xD2511F53, q = (uint64_t)x[2] * 0xCD9E8D57;
+    uint32_t y[4] = {(uint32_t)(q >> 32) ^ x[1] ^ k0, (uint32_t)q, (uint32_t)(p >> 32) ^ x[3] ^ k1,
+                     (uint32_t)p};
+    memcpy(x, y, sizeof x);
+  }
+  return x[w];
+}
+
+int ts_tile_do_random(TsTileRun *r, const TsTileStmt *s) {
+  TsTileRunPlace *y = ts_tile_run_place(r, s->out[0]);
+  uint64_t in[3];
+  if (!y) return -1;
+  for (int i = 0; i < 3; i++) in[i] = (uint64_t)ts_tile_run_scalar(r, s->in[i]);
+  for (int64_t e = 0; e < y->n; e++) {
+    uint64_t i = in[2] + (uint64_t)e;
+    uint32_t bits = philox(in[0], in[1], 16 * (i / 64) + i % 16, (int)(i / 16 % 4));
+    memcpy(y->at + 4 * e, &bits, sizeof bits);
+  }
+  return 0;
+}
+
 /* ---- moves: an element of the result is one of the operand, base and strides away */
 static char *pick(char *to, const char *from, int rank, const int64_t *dim,
                   const int64_t *stride, int64_t size) {

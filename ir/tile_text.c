@@ -3,7 +3,8 @@
  *
  *   kernel  "tile" @name ["<" word {"," word} ">"] params ["->" params] {head} body
  *   params  "(" [%name ":" type {"," %name ":" type}] ")"       read; behind "->": written
- *   head    "target" name | "tile" 8x768 | "stages" int | "threads" int | "order" name
+ *   head    "target" name | "tile" 8x768 | "stages" int | "threads" int | "cluster" int
+ *           | "order" name
  *           | "unroll" int | "vector" int | "grain" int | "form" ("block" | "explicit")
  *   name    word | word ":" int | string
  *   body    "{" {line} "}"
@@ -17,7 +18,8 @@
  *           operand}] "]"; what is stored stands behind "="
  *   operand %name | int                              int: an i64[] constant made before the
  * line type    dtype "[" [size {"," size}] "]" ["strides" "[" int {"," int} "]"]
- *           [@space ["(" ("swizzle" | "count") "=" int ")"]]
+ *           [@space ["(" option {"," option} ")"]]
+ *   option  ("swizzle" | "count" | "split") "=" int
  *   size    int | word                               word: one of those behind the name
  *
  * A value's space is left out, as is that of parameters, which are global. A name is seen by
@@ -38,8 +40,9 @@ const char *const ts_space_name[] = {"value", "fragment", "global", "scratch",
 static const TsTileBrackets brackets[] = {
     {TS_TILE_load, 1, 0},      {TS_TILE_store, 1, '='},  {TS_TILE_gather, 1, 0},
     {TS_TILE_scatter, 1, '='}, {TS_TILE_prefetch, 1, 0}, {TS_TILE_copy_async, 2, 0},
-    {TS_TILE_copy_bulk, 3, 0}, {TS_TILE_expect, 1, 0},   {TS_TILE_arrive, 1, 0},
-    {TS_TILE_await, 1, ','},
+    {TS_TILE_copy_bulk, 3, 0}, {TS_TILE_store_bulk, 2, 0}, {TS_TILE_expect, 1, 0},
+    {TS_TILE_arrive, 1, 0},    {TS_TILE_await, 1, ','},    {TS_TILE_pace, 1, ','},
+    {TS_TILE_claim, 1, ','},
 };
 
 const TsTileBrackets *ts_tile_brackets(int op) {
@@ -103,11 +106,19 @@ static void size(const TsTile *k, int64_t d, TsText *t) {
     ts_text_str(t, k->dim[i]);
 }
 
+static void space_option(int value, const char *word, const char **before, TsText *text) {
+  if (!value) return;
+  ts_text_format(text, "%s%s=%d", *before, word, value);
+  *before = ", ";
+}
+
 static void space(const TsTileType *t, TsText *text) {
   ts_text_format(text, " @%s", t->space <= TS_SPACE_barrier ? ts_space_name[t->space] : "?");
-  if (t->swizzle) ts_text_format(text, "(swizzle=%d", t->swizzle);
-  if (t->count) ts_text_format(text, t->swizzle ? ", count=%d" : "(count=%d", t->count);
-  if (t->swizzle || t->count) ts_text_char(text, ')');
+  const char *before = "(";
+  space_option(t->swizzle, "swizzle", &before, text);
+  space_option(t->count, "count", &before, text);
+  space_option(t->split, "split", &before, text);
+  if (*before == ',') ts_text_char(text, ')');
 }
 
 static void type(const TsTile *k, const TsTileType *t, TsSpace unsaid, TsText *text) {
@@ -126,7 +137,7 @@ static void type(const TsTile *k, const TsTileType *t, TsSpace unsaid, TsText *t
     }
     ts_text_str(text, rank ? "]" : " strides []");
   }
-  if (t->space != unsaid || t->swizzle || t->count) space(t, text);
+  if (t->space != unsaid || t->swizzle || t->count || t->split) space(t, text);
 }
 
 void ts_tile_type_text(const TsTile *k, const TsTileType *t, TsText *text) {
@@ -228,6 +239,15 @@ static void loop(Printer *p, const TsTileStmt *s) {
   }
 }
 
+static void repeat(Printer *p, const TsTileStmt *s) {
+  const TsTileRegion *r = s->region[0];
+  for (int i = 0; i < s->nin; i++) {
+    put(p, i ? ", " : " carry ");
+    name(p, i < r->nparam ? r->param[i] : NULL);
+    operands(p, " = ", 1, s->in + i);
+  }
+}
+
 static void role(Printer *p, const TsTileStmt *s) {
   const TsAttr *who = ts_tile_attr(s, "name");
   int64_t warps = ts_tile_attr(s, "warps")->i;
@@ -245,6 +265,8 @@ static void line(Printer *p, const TsTileStmt *s) {
   put(p, ts_tile_op_name(s->op));
   if (s->op == TS_TILE_for && s->nin > 1)
     loop(p, s);
+  else if (s->op == TS_TILE_repeat)
+    repeat(p, s);
   else if (s->op == TS_TILE_role)
     role(p, s);
   else
@@ -328,6 +350,7 @@ static void head(Printer *p) {
     ts_text_format(p->text, "%s%" PRId64, i ? "x" : " tile ", k->tile[i]);
   if (k->stages) ts_text_format(p->text, " stages %d", k->stages);
   if (k->threads) ts_text_format(p->text, " threads %d", k->threads);
+  if (k->cluster) ts_text_format(p->text, " cluster %d", k->cluster);
   if (k->unroll) ts_text_format(p->text, " unroll %d", k->unroll);
   if (k->vector) ts_text_format(p->text, " vector %d", k->vector);
   if (k->grain) ts_text_format(p->text, " grain %d", k->grain);

@@ -12,6 +12,8 @@ enum {
   VEC_LEAF = 4096,  /* elements of a leaf of a sum */
   VEC_CARRIED = -2, /* the segment of what a loop carries */
   VEC_MAX_PASS = 60,
+  VEC_DEAR = 24,     /* an elementary function */
+  VEC_HUGE = 96,     /* rows of the dearest functions */
   VEC_CHEAP = 8,     /* a value that costs no more is computed again */
   VEC_MAX_ACC = 128, /* registers of partial results of one reduction, at most */
 };
@@ -105,7 +107,8 @@ typedef struct TsVec {
   int nstmt;
   VecRoot *root;
   int nroot, npass;
-  int ahead; /* the pass that asks for the next round's rows */
+  int ahead;       /* the pass that asks for the next round's rows */
+  int ahead_shift; /* it asks for one of 2^shift lines */
   int64_t rows; /* 0: not row by row */
 } TsVec;
 

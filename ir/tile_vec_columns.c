@@ -14,6 +14,7 @@ typedef struct Columns {
   VecPass *p;
   VecFold fold[MAX_FOLD];
   int nfold, nvec;       /* vectors side by side */
+  bool trees;            /* any of them is a sum */
   TsTileVal base;        /* first column, NULL: 0 */
   int64_t plus, m, live; /* rows; columns from plus on */
   bool edge;
@@ -47,13 +48,21 @@ static void place(TsVec *v, const Columns *c, TsTileVal row, int g) {
                  left < v->at.lanes ? (int)left : v->at.lanes, c->edge);
 }
 
-static void step_row(TsVec *v, Columns *c, VecFold *f, TsTileVal row, int g) {
+/* Vector g of a row: the sums or the others take it in, stores go with the first walk. */
+static void step_row(TsVec *v, Columns *c, TsTileVal row, int g, bool trees) {
+  TsTileVal x[MAX_FOLD] = {NULL}, index = NULL;
   int mark = ts_tile_vec_mark(v);
   place(v, c, row, g);
-  TsTileVal x = ts_tile_vec_eval(v, f->root->value, &f->root->map), index = NULL;
-  if (f->kind == VEC_ARG) index = ts_tile_vec_spread(v, row);
+  for (int i = 0; i < c->nfold; i++) {
+    VecFold *f = &c->fold[i];
+    if ((f->kind == VEC_TREE) != trees) continue;
+    x[i] = ts_tile_vec_eval(v, f->root->value, &f->root->map);
+    if (f->kind == VEC_ARG && !index) index = ts_tile_vec_spread(v, row);
+  }
+  if (trees == c->trees) ts_tile_vec_stores(v, c->p);
   v->at.live = v->at.lanes; /* what lies behind the last column is nobody's */
-  ts_tile_vec_fold_step(v, f, g, x, index);
+  for (int i = 0; i < c->nfold; i++)
+    if (x[i]) ts_tile_vec_fold_step(v, &c->fold[i], g, x[i], index);
   ts_tile_vec_drop(v, mark);
 }
 
@@ -96,11 +105,11 @@ static void walk_rows(TsVec *v, Columns *c, TsTileVal first, TsTileVal lo, TsTil
   if (!l.carry || v->k->failed) return;
   spread_out(c, l.carry, trees);
   TsTileVal row = first ? ts_tile_op2(&v->b, TS_OP_add, first, l.i) : l.i;
-  for (int i = 0; i < c->nfold; i++)
-    for (int g = 0; (c->fold[i].kind == VEC_TREE) == trees && g < c->nvec; g++) {
-      if (c->ahead && trees) ask_row(v, c, &c->fold[i], row, g);
-      step_row(v, c, &c->fold[i], row, g);
-    }
+  for (int g = 0; g < c->nvec; g++) {
+    for (int i = 0; i < c->nfold && c->ahead && trees; i++)
+      if (c->fold[i].kind == VEC_TREE) ask_row(v, c, &c->fold[i], row, g);
+    step_row(v, c, row, g, trees);
+  }
   collect(v, c, list, trees);
   ts_tile_vec_drop(v, mark);
   ts_tile_for_end(&v->b, &l, list, out);
@@ -171,11 +180,11 @@ static void rows_are_leaves(TsVec *v, Columns *c, VecCounter *whole) {
   TsTileVal m = ts_tile_vec_size(v, c->m);
   TsTileLoop l = ts_tile_for(&v->b, ts_tile_index(&v->b, 0), m, 1, false, 0, NULL);
   int mark = ts_tile_vec_mark(v);
-  for (int i = 0; i < c->nfold; i++) {
-    VecFold *f = &c->fold[i];
-    for (int g = 0; g < c->nvec; g++) f->part[0][g] = NULL, step_row(v, c, f, l.i, g);
-    ts_tile_vec_counter_push(v, &whole[i], l.i, f->part[0]);
-  }
+  for (int i = 0; i < c->nfold; i++)
+    for (int g = 0; g < c->nvec; g++) c->fold[i].part[0][g] = NULL;
+  for (int g = 0; g < c->nvec; g++) step_row(v, c, l.i, g, true);
+  for (int i = 0; i < c->nfold; i++)
+    ts_tile_vec_counter_push(v, &whole[i], l.i, c->fold[i].part[0]);
   ts_tile_vec_drop(v, mark);
   ts_tile_for_end(&v->b, &l, NULL, NULL);
   for (int i = 0; i < c->nfold; i++)
@@ -234,7 +243,11 @@ static void group(TsVec *v, Columns *c, TsTileVal base, int64_t plus, int64_t li
   c->plus = plus;
   c->live = live;
   c->nvec = (int)((live + v->at.lanes - 1) / v->at.lanes);
-  for (int i = 0; i < c->nfold; i++) ts_tile_vec_fold_of(v, &c->fold[i], c->fold[i].root);
+  c->trees = false;
+  for (int i = 0; i < c->nfold; i++) {
+    ts_tile_vec_fold_of(v, &c->fold[i], c->fold[i].root);
+    c->trees |= c->fold[i].kind == VEC_TREE;
+  }
   if (v->failed) return;
   trees(v, c);
   TsTileVal list[MAX_CARRY];
@@ -246,6 +259,7 @@ static void group(TsVec *v, Columns *c, TsTileVal base, int64_t plus, int64_t li
 
 static void groups(TsVec *v, Columns *c, int64_t n, bool edge) {
   int most = MAX_VECTORS / (c->nfold > 2 ? 4 : c->nfold);
+  if (c->p->wide > 1) most = 1; /* each has the code of an element, which is dear */
   int64_t width = (int64_t)most * v->at.lanes, whole = n / width * width;
   c->edge = edge;
   if (whole > width) {
@@ -266,8 +280,9 @@ void ts_tile_vec_columns(TsVec *v, VecPass *p) {
   c = (Columns){.p = p, .m = p->space.dim[0]};
   for (int i = 0; i < p->nroot; i++) {
     VecRoot *r = p->root[i];
+    if (r->kind != VEC_REDUCE) continue;
     if (p->space.rank != 2 || r->map.at[ts_tile_attr(r->stmt, "axis")->i].axis || v->rows ||
-        ts_tile_dim_is(n) || i == MAX_FOLD) {
+        ts_tile_dim_is(n) || c.nfold == MAX_FOLD) {
       ts_tile_vec_fail(v, r->stmt, "a reduction along this axis");
       return;
     }

@@ -163,6 +163,8 @@ static bool multiple(TsTileVal x, int64_t n) {
   }
   if (x->stmt->op == TS_OP_mul)
     return multiple(x->stmt->in[0], n) || multiple(x->stmt->in[1], n);
+  if (x->stmt->op == TS_OP_bitwise_and) /* rounded down to a power of two */
+    return multiple(x->stmt->in[0], n) || multiple(x->stmt->in[1], n);
   return (x->stmt->op == TS_OP_add || x->stmt->op == TS_OP_sub) &&
          multiple(x->stmt->in[0], n) && multiple(x->stmt->in[1], n);
 }
@@ -322,6 +324,19 @@ static TsTileVal gather(TsVec *v, TsTileStmt *s, const VecMap *map, bool vector)
                        (TsTileVal[]){ts_tile_vec_of(v, s->in[0])->now, at}, s->attr, &t);
 }
 
+/* The elements of a chunk lie one behind the other. */
+static TsTileVal random_bits(TsVec *v, TsTileStmt *s, const VecMap *map, bool vector) {
+  enum { GROUP = 64 };
+  TsTileVal in[3];
+  for (int i = 0; i < 3; i++)
+    if (!(in[i] = ts_tile_vec_of(v, s->in[i])->now)) return NULL;
+  if (s->out[0]->type.rank) in[2] = index_of(v, map->at[0], in[2]);
+  TsTileType t = vector ? ts_tile_vector(TS_DT_i32, v->at.lanes) : ts_tile_scalar(TS_DT_i32);
+  bool aligned = vector && v->at.lanes % GROUP == 0 && multiple(in[2], GROUP);
+  TsAttr attr = {.type = TS_ATTR_bool, .i = aligned};
+  return ts_tile_emit1(&v->b, TS_TILE_random, 3, in, &attr, &t);
+}
+
 /* A row whose operands are elements of one place. */
 static TsTileVal row(TsVec *v, TsTileStmt *s, const VecMap *map) {
   TsTileVal in[TS_MAX_IN];
@@ -346,6 +361,7 @@ static TsTileVal compute(TsVec *v, TsTileStmt *s, const VecMap *map) {
   case TS_TILE_load: return load(v, s, map);
   case TS_TILE_iota: return iota(v, s, map);
   case TS_TILE_gather: return gather(v, s, map, vector);
+  case TS_TILE_random: return random_bits(v, s, map, vector);
   case TS_TILE_const:
   case TS_TILE_bits: return ts_tile_emit1(&v->b, s->op, 0, NULL, s->attr, &t);
   case TS_TILE_reshape:

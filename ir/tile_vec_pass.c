@@ -2,11 +2,12 @@
  * space in which the stage has something to do. */
 #include "ir/tile_vec.h"
 
-enum { CHEAP_CHUNK = 16, SOME_CHUNK = 60 };
+enum { CHEAP_CHUNK = 16, DEAR_CHUNK = 40, SOME_CHUNK = 60 };
 
 /* ---- what a chunk costs and which lanes suit it */
 typedef struct Weight {
   int rows, of_bytes[9]; /* rows by the size of their elements */
+  bool draws;
 } Weight;
 
 static void weigh(TsVec *v, TsTileStmt *s, const VecMap *map, void *arg) {
@@ -14,6 +15,7 @@ static void weigh(TsVec *v, TsTileStmt *s, const VecMap *map, void *arg) {
   (void)v, (void)map;
   int cost = ts_tile_vec_cost(s->op), bytes = ts_dtypes[s->out[0]->type.dtype].nbytes;
   w->rows += cost;
+  w->draws |= s->op == TS_TILE_random;
   if (s->out[0]->type.dtype == TS_DT_bool && s->nin)
     bytes = ts_dtypes[s->in[s->nin - 1]->type.dtype].nbytes;
   if (s->op == TS_TILE_load || s->op == TS_TILE_cast || !cost) return;
@@ -49,13 +51,24 @@ static int main_bytes(const VecPass *p, const Weight *w) {
 /* Some vectors at once: their chains of dependent operations stand side by side, which a
  * processor's window of a few such chains would not reach in the order of one after the other,
  * and whether a store may go past the caches is asked once for all. Reductions along vectors
- * have it where an element is dear; there the loads of a cheap one are what is waited for. */
+ * have it where an element is dear; there the loads of a cheap one are what is waited for.
+ * Columns have many vectors of a row beside each other anyway, but one's code after another's. The
+ * dearest functions have enough side by side in themselves and take long to compile. */
 static int side_by_side(TsVec *v, const VecPass *p, int group, int64_t n, int64_t lanes) {
   int most = v->target->registers >= 32 || p->cost <= CHEAP_CHUNK ? 4 : 2;
-  if (group > 3 || (group && p->cost <= CHEAP_CHUNK)) return 1;
-  if (group) most /= 2;
+  bool columns = group > 3 && group < 500;
+  if (p->cost >= VEC_HUGE) return 1;
+  if ((group > 3 && !columns) || (columns && p->cost <= DEAR_CHUNK)) return 1;
+  if (group && p->cost <= CHEAP_CHUNK) return 1;
+  if (group && !columns) most /= 2;
   while (most > 1 && n % (most * lanes) && n < 16 * most * lanes) most /= 2;
   return n < 2 * most * lanes ? 1 : most;
+}
+
+/* Random bits come 64 at a time. */
+static int drawn_at_once(int64_t n, const VecPass *p) {
+  enum { GROUP = 64 };
+  return n % GROUP == 0 && p->lanes < GROUP ? GROUP / p->lanes : p->wide;
 }
 
 static void choose_lanes(TsVec *v, VecPass *p, int group) {
@@ -73,6 +86,7 @@ static void choose_lanes(TsVec *v, VecPass *p, int group) {
     lanes = ceil_pow2(n);
   p->lanes = lanes < 1 ? 1 : (int)lanes;
   p->wide = ts_tile_dim_is(n) ? 1 : side_by_side(v, p, group, n, p->lanes);
+  if (w.draws && !ts_tile_dim_is(n) && group < 4) p->wide = drawn_at_once(n, p);
   p->lanes *= p->wide;
 }
 
@@ -154,19 +168,34 @@ static TsTileVal floor_to(TsVec *v, TsTileVal x, int64_t power) {
   return ts_tile_op2(&v->b, TS_OP_bitwise_and, x, ts_tile_vec_int(v, -power));
 }
 
+/* What is done once or never goes vector by vector: that is a fraction of the code to compile.
+ * Values that were made before the loop have another length: mark stands before them. */
+static void narrow(TsVec *v, VecPass *p, int mark) {
+  if (p->wide == 1) return;
+  p->lanes /= p->wide;
+  p->wide = 1;
+  v->at.lanes = v->at.live = p->lanes;
+  ts_tile_vec_drop(v, mark);
+  ts_tile_vec_hoist(v, p);
+}
+
 /* No element may lie outside of memory. */
-static void walk_plain(TsVec *v, VecPass *p, int64_t n) {
+static void walk_plain(TsVec *v, VecPass *p, int64_t n, int mark) {
   int w = p->lanes, unroll = unroll_of(v, p);
-  int64_t main = n / (unroll * w) * (unroll * w), whole = n / w * w;
+  int64_t main = n / (unroll * w) * (unroll * w), from = main;
   if (main == unroll * w)
     for (; main > 0 && unroll > 0; unroll--)
       chunk(v, p, NULL, main - (int64_t)unroll * w, w, false);
   else if (main)
     chunk_loop(v, p, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, main), unroll, false);
-  if (whole - main == w)
-    chunk(v, p, NULL, main, w, false);
-  else if (whole > main)
-    chunk_loop(v, p, ts_tile_vec_int(v, main), ts_tile_vec_int(v, whole), 1, false);
+  if (from == n) return;
+  narrow(v, p, mark);
+  w = p->lanes;
+  int64_t whole = n / w * w;
+  if (whole - from == w)
+    chunk(v, p, NULL, from, w, false);
+  else if (whole > from)
+    chunk_loop(v, p, ts_tile_vec_int(v, from), ts_tile_vec_int(v, whole), 1, false);
   if (whole < n) chunk(v, p, NULL, whole, (int)(n - whole), false);
 }
 
@@ -180,16 +209,19 @@ static bool only_edge_stores(const VecPass *p) {
 
 /* Elements from `inside` on may lie outside; where nothing but memory wants them, they are left
  * out. */
-static void walk_edge(TsVec *v, VecPass *p, int64_t n, TsTileVal inside) {
+static void walk_edge(TsVec *v, VecPass *p, int64_t n, TsTileVal inside, int mark) {
   int w = p->lanes, unroll = unroll_of(v, p);
-  int64_t whole = n / w * w;
-  TsTileVal main = floor_to(v, inside, (int64_t)unroll * w), end = ts_tile_vec_int(v, whole);
+  TsTileVal main = floor_to(v, inside, (int64_t)unroll * w);
+  bool most = n >= unroll * w;
+  if (most) chunk_loop(v, p, ts_tile_vec_int(v, 0), main, unroll, false);
+  narrow(v, p, mark);
+  int64_t whole = n / p->lanes * p->lanes;
+  TsTileVal end = ts_tile_vec_int(v, whole);
   if (whole && only_edge_stores(p)) {
     TsTileVal wanted = ts_tile_vec_wanted(v, p->nroot, p->root, n);
     if (wanted) end = ts_tile_op2(&v->b, TS_OP_minimum, end, wanted);
   }
-  if (n >= unroll * w) chunk_loop(v, p, ts_tile_vec_int(v, 0), main, unroll, false);
-  if (whole) chunk_loop(v, p, n >= unroll * w ? main : ts_tile_vec_int(v, 0), end, 1, true);
+  if (whole) chunk_loop(v, p, most ? main : ts_tile_vec_int(v, 0), end, 1, true);
   if (whole < n) chunk(v, p, NULL, whole, (int)(n - whole), true);
 }
 
@@ -218,15 +250,16 @@ static void pointwise(TsVec *v, VecPass *p) {
   int64_t n = p->space.dim[last];
   ts_tile_vec_open(v, &nest, &p->space, last);
   v->at.lanes = v->at.live = p->lanes;
+  int mark = ts_tile_vec_mark(v);
   ts_tile_vec_hoist(v, p);
   if (ts_tile_dim_is(n)) {
     chunk_loop(v, p, ts_tile_vec_int(v, 0), ts_tile_vec_size(v, n), 1, true);
   } else {
     TsTileVal inside = ts_tile_vec_inside(v, p->nroot, p->root, n);
     if (inside)
-      walk_edge(v, p, n, inside);
+      walk_edge(v, p, n, inside, mark);
     else
-      walk_plain(v, p, n);
+      walk_plain(v, p, n, mark);
   }
   ts_tile_vec_close(v, &nest);
 }
@@ -244,8 +277,9 @@ static int group_of(const VecRoot *r) {
   if (r->kind != VEC_REDUCE) return 0;
   if (!ts_tile_vec_reduces(r->stmt->op)) return 1000;
   int axis = r->map.at[ts_tile_attr(r->stmt, "axis")->i].axis;
-  if (r->stmt->op == TS_TILE_pairs) return 1000;
-  if (axis != r->space.rank - 1) return 10 + axis;
+  bool pairs = r->stmt->op == TS_TILE_pairs;
+  if (axis != r->space.rank - 1) return (pairs ? 500 : 10) + axis;
+  if (pairs) return 1000;
   bool tree = r->stmt->op == TS_TILE_sum || r->stmt->op == TS_TILE_prod;
   if (!tree || !ts_dtype_is((TsDtype)r->value->type.dtype, TS_KIND_F)) return 1;
   return r->value->type.dtype == TS_DT_f64 ? 3 : 2;
@@ -272,7 +306,12 @@ static void walk(TsVec *v, VecPass *p, int group) {
     ts_tile_vec_columns(v, p);
 }
 
-/* Takes a first root and all that can go with it; columns and products go alone. */
+/* Stores go with what is reduced along the first of two axes: each row is seen once. */
+static bool with_columns(int group, int other, const VecSpace *s) {
+  return other == 0 && group == 10 && s->rank == 2;
+}
+
+/* Takes a first root and all that can go with it; products go alone. */
 static void take_pass(TsVec *v, VecRoot *first) {
   VecPass p = {.space = first->space};
   int group = group_of(first);
@@ -280,7 +319,8 @@ static void take_pass(TsVec *v, VecRoot *first) {
     int g = group_of(r);
     if (r->done || r->pass != v->pass || !same_space(&r->space, &p.space)) continue;
     if (r != first && (g >= 1000 || group >= 1000)) continue;
-    if (r != first && (g >= 10 || group >= 10) && g != group) continue;
+    bool stores = with_columns(group, g, &p.space) || with_columns(g, group, &p.space);
+    if (r != first && (g >= 10 || group >= 10) && g != group && !stores) continue;
     if (!joins(group, g)) continue;
     if (g > group) group = g;
     r->done = true;

@@ -66,6 +66,12 @@ int ts_tile_vec_cost(int op) {
   case TS_OP_reciprocal:
   case TS_OP_sqrt: return 6;
   case TS_TILE_gather: return 12;
+  case TS_TILE_random: return 48;
+  case TS_OP_sin:
+  case TS_OP_cos:
+  case TS_OP_tan:
+  case TS_OP_pow:
+  case TS_OP_mod: return VEC_HUGE;
   default: return 24;
   }
 }
@@ -136,6 +142,7 @@ static bool row_step(TsVec *v, TsTileStmt *s, bool *changed) {
   case TS_TILE_part:
   case TS_TILE_reshape:
   case TS_TILE_join:
+  case TS_TILE_random:
   case TS_TILE_mma:
   case TS_TILE_outer: return false;
   }
@@ -313,7 +320,7 @@ static void level_stmt(TsVec *v, int n) {
   for (int i = 0; i < s->nin; i++) {
     VecVal *p = ts_tile_vec_of(v, s->in[i]);
     if (level_of(v, s->in[i]) > level) level = level_of(v, s->in[i]);
-    if (!tile(s->in[i])) continue;
+    if (!tile(s->in[i]) || ts_tile_vec_rank(v, s->in[i]) == 0) continue; /* once a row */
     cost += !here(v, s->in[i]) || p->home ? 1 : p->cost;
   }
   if (s->op == TS_TILE_broadcast) bump_broadcast(v, s, &level);

@@ -8,6 +8,8 @@
 #include "ir/tile_product.h"
 #include "ir/tile_copy.h"
 #include "jit/compile.h"
+#include "jit/device_product.h"
+#include "jit/device_unit.h"
 #include "jit/tune.h"
 #include "jit/unit.h"
 
@@ -84,15 +86,28 @@ typedef struct Work {
   TsFusion *f;
   const TsGroup *g;
   TsSchedKernel k;
-  TsTile *plain; /* what is compiled, or interpreted */
+  TsTile *plain; /* what is compiled, or interpreted; of a device nothing is done before */
   TsKernel *kernel;
+  TsDeviceKernel *there;
 } Work;
 
 static void prepare(TsBuildJob *b, Work *w) {
   TsError err = {0};
-  if (ts_build_tile(b, w->f, w->g, &w->k, &err)) {
+  TsLayouts *l = ts_build_layouts(b, w->f->g);
+  bool roles = b->device && (ts_device_product(b->device, w->g, ts_layouts_of, l, &w->k, &err) ||
+                             ts_device_attention(b->device, w->g, ts_layouts_of, l, &w->k, &err));
+  if (!roles && w->g->kind == TS_GROUP_vm) return;
+  if (!roles && ts_build_tile(b, w->f, w->g, &w->k, &err)) {
     w->k.tile = NULL;
     return refuse(b, w->g, &err);
+  }
+  if (b->device) {
+    if (!ts_device_takes(&w->k, &err)) {
+      ts_tile_free(w->k.tile);
+      w->k.tile = NULL;
+      refuse(b, w->g, &err);
+    }
+    return;
   }
   w->plain = b->how == TS_BUILD_block ? ts_tile_copy(w->k.tile, NULL, NULL, &err)
                                       : ts_build_explicit(w->k.tile, b->target, false, &err);
@@ -112,18 +127,34 @@ static TsFused *unit(TsBuildJob *b, Work *w, TsError *err) {
   return f;
 }
 
+static TsFused *unit_there(TsBuildJob *b, Work *w, TsError *err) {
+  TsFused *f = ts_device_unit(b->device, w->there, &w->k, ts_build_layouts(b, w->f->g));
+  if (f) w->there = NULL;
+  else ts_error_set(err, TS_ERR_memory, "out of memory");
+  return f;
+}
+
+/* 1: it came from disk; -1: there is none. */
+static int compile(TsBuildJob *b, Work *w, TsError *err) {
+  if (b->device) {
+    w->there = ts_device_kernel_open(b->device, w->k.tile, err);
+    return w->there ? ts_device_kernel_cached(w->there) : -1;
+  }
+  bool needed = b->how == TS_BUILD_compiled && !w->kernel;
+  if (needed && !(w->kernel = ts_kernel_compile(w->plain, b->target, err))) return -1;
+  return w->kernel && w->kernel->cached;
+}
+
 static void finish(TsBuildJob *b, Work *w) {
   TsError err = {0};
   TsArena *arena = &((TsSched *)(uintptr_t)w->f->sched)->arena;
   TsFusedGroup *u = &w->f->of[w->g->index];
-  if (!w->plain) return;
-  bool compile = b->how == TS_BUILD_compiled && !w->kernel;
-  if (compile && !(w->kernel = ts_kernel_compile(w->plain, b->target, &err)))
-    return refuse(b, w->g, &err);
-  bool cached = w->kernel && w->kernel->cached;
+  if (b->device ? !w->k.tile : !w->plain) return;
+  int cached = compile(b, w, &err);
+  if (cached < 0) return refuse(b, w->g, &err);
   u->group = w->g;
   u->value = ts_arena_copy(arena, w->k.value, sizeof w->k.value);
-  if (u->value) u->fused = unit(b, w, &err);
+  if (u->value) u->fused = b->device ? unit_there(b, w, &err) : unit(b, w, &err);
   if (!u->fused) return refuse(b, w->g, &err);
   b->ncached += cached;
   u->fused->what = label(arena, w->g);
@@ -135,6 +166,14 @@ static void drop(Work *w) {
   ts_tile_free(w->k.tile);
   ts_tile_free(w->plain);
   ts_kernel_free(w->kernel);
+  ts_device_kernel_free(w->there);
+}
+
+/* A device has no kernels of the VM's. */
+bool ts_build_worth_on(const TsBuildJob *b, const TsGroup *g) {
+  uint16_t op = g->nnode == 1 ? g->node[0]->op : TS_OP_COUNT;
+  bool roles = op == TS_OP_matmul || op == TS_OP_attention;
+  return b->device ? g->kind != TS_GROUP_vm || roles : ts_build_worth(g);
 }
 
 static Work *find_work(TsBuildJob *b, int *count) {
@@ -144,7 +183,7 @@ static Work *find_work(TsBuildJob *b, int *count) {
   n = 0;
   for (TsFusion *f = &b->fusion; f && work; f = f->next)
     for (int i = 0; i < f->sched->ngroup; i++)
-      if (ts_build_worth(f->sched->group[i]))
+      if (ts_build_worth_on(b, f->sched->group[i]))
         work[n++] = (Work){.f = f, .g = f->sched->group[i]};
   *count = n;
   return work;
@@ -156,14 +195,18 @@ static int turn_layouts(const TsBuildJob *b, const TsSched *s) {
   TsLayouts *l = ts_build_layouts(b, s->g);
   for (int i = 0; i < s->ngroup; i++) {
     const TsGroup *g = s->group[i];
-    if (!g->turned || !ts_build_worth(g)) continue;
+    if (!g->turned || !ts_build_worth_on(b, g)) continue;
     if (ts_layouts_turn(l, s->g, &g->node[0]->out[0])) return -1;
   }
   return 0;
 }
 
 static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) {
-  TsSched *s = ts_sched_new(g, b->target ? &b->target->tile : NULL, b->threads, err);
+  const char *why;
+  const TsTarget *target = b->device   ? ts_device_target(b->device, &why)
+                           : b->target ? &b->target->tile
+                                       : NULL;
+  TsSched *s = ts_sched_new(g, target, b->threads, err);
   if (!s) return -1;
   f->g = g;
   f->sched = s;
@@ -191,7 +234,8 @@ int ts_build_run(TsBuildJob *b, TsError *err) {
   if (!work) return ts_error_set(err, TS_ERR_memory, "out of memory");
   for (int i = 0; i < n; i++) {
     prepare(b, &work[i]);
-    if (work[i].plain && !work[i].kernel && b->how == TS_BUILD_compiled) cost += KERNEL_USEC / 1000.0;
+    bool compiled = b->how == TS_BUILD_compiled || b->device;
+    if ((work[i].plain || b->device) && !work[i].kernel && compiled) cost += KERNEL_USEC / 1000.0;
   }
   /* At worst half as much again as was spent: then nobody loses more than that. */
   if (cost / 2 > b->spent_msec)

@@ -5,6 +5,7 @@
 #include "jit/kernel.h"
 #include "vm/fused.h"
 
+struct TsDevice;
 struct TsTuner;
 
 /* How groups run: compiled, or, for tests, by the interpreter of Tile IR in one of its forms. */
@@ -16,6 +17,7 @@ typedef struct TsBuildJob {
   const TsGraph *g;
   TsLayouts *layouts;
   const TsJitTarget *target; /* NULL: only schedules are made */
+  struct TsDevice *device;   /* whose kernels are made; NULL: the CPU's */
   int threads;
   struct TsTuner *tuner; /* that knows the groups' choices, or NULL */
   double spent_msec; /* by the function so far: a compilation may cost as much */
@@ -49,5 +51,6 @@ TsKernel *ts_build_compile(const TsTile *k, const TsJitTarget *t, TsError *err);
 
 /* Whether a group is worth a kernel: the VM's own kernels of single operators are as good. */
 bool ts_build_worth(const TsGroup *g);
+bool ts_build_worth_on(const TsBuildJob *b, const TsGroup *g); /* the same for b's device */
 
 #endif

@@ -173,7 +173,7 @@ static void set_attribute(TsEmit *e, const char *name, const char *value) {
 }
 
 static void begin_function(TsEmit *e, const char *name, int nin, LLVMTypeRef *in) {
-  LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), in, (unsigned)nin, 0);
+  LLVMTypeRef type = LLVMFunctionType(ts_emit_int_type(e, 64, 0), in, (unsigned)nin, 0);
   e->fn = LLVMAddFunction(e->module, name, type);
   unsigned nounwind = LLVMGetEnumAttributeKindForName("nounwind", 8);
   LLVMAddAttributeAtIndex(e->fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
@@ -214,20 +214,44 @@ static void emit_top(TsEmit *e, const TsTileStmt *end, bool memory) {
 
 static void end_function(TsEmit *e) {
   if (e->streamed) ts_emit_call(e, "llvm.x86.sse.sfence", 0, NULL, 0, NULL);
-  LLVMBuildRetVoid(e->b);
+  LLVMBuildRet(e->b, ts_emit_i64(e, 0));
+}
+
+static LLVMValueRef count_rounds(TsEmit *e, const TsTileStmt *loop) {
+  if (!ts_tile_attr(loop, "parallel")->i) return ts_emit_i64(e, 1);
+  int64_t step = ts_tile_attr(loop, "step")->i;
+  if (step < 1) ts_emit_fail(e, "a loop with step %lld", (long long)step);
+  LLVMValueRef lo = ts_emit_scalar(e, loop->in[0]), hi = ts_emit_scalar(e, loop->in[1]);
+  LLVMValueRef n =
+      LLVMBuildAdd(e->b, LLVMBuildSub(e->b, hi, lo, ""), ts_emit_i64(e, step - 1), "");
+  n = LLVMBuildSDiv(e->b, n, ts_emit_i64(e, step), "");
+  return ts_emit_call2(e, "llvm.smax", n, ts_emit_i64(e, 0));
+}
+
+/* Without arguments the answer is the number of rounds. Sizes are there in both cases, and so
+ * are scalars at the top; memory is not. */
+static void answer_rounds(TsEmit *e, const TsTileStmt *loop) {
+  LLVMBasicBlockRef ask = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
+  LLVMBasicBlockRef work = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
+  LLVMBuildCondBr(e->b, LLVMBuildIsNull(e->b, e->args, ""), ask, work);
+  LLVMPositionBuilderAtEnd(e->b, ask);
+  emit_top(e, loop, false);
+  LLVMBuildRet(e->b, count_rounds(e, loop));
+  LLVMPositionBuilderAtEnd(e->b, work);
 }
 
 /* The rounds of a parallel loop are the caller's to deal out; another loop is one round. */
 static void emit_phase(TsEmit *e, const TsTileStmt *loop, int index) {
   LLVMTypeRef p = LLVMPointerTypeInContext(e->ctx, 0), i64 = ts_emit_int_type(e, 64, 0);
   char name[16];
-  snprintf(name, sizeof name, "phase%d", index);
+  snprintf(name, sizeof name, "rounds%d", index);
   begin_function(e, name, 5, (LLVMTypeRef[]){p, p, i64, i64, p});
   e->args = LLVMGetParam(e->fn, 0);
   e->dims = LLVMGetParam(e->fn, 1);
   e->local = LLVMGetParam(e->fn, 4);
   e->streamed = false;
   read_dims(e);
+  answer_rounds(e, loop);
   read_args(e);
   emit_top(e, loop, true);
   if (!ts_tile_attr(loop, "parallel")->i) {
@@ -245,32 +269,6 @@ static void emit_phase(TsEmit *e, const TsTileStmt *loop, int index) {
   end_function(e);
 }
 
-static LLVMValueRef count_rounds(TsEmit *e, const TsTileStmt *loop) {
-  if (!ts_tile_attr(loop, "parallel")->i) return ts_emit_i64(e, 1);
-  int64_t step = ts_tile_attr(loop, "step")->i;
-  if (step < 1) ts_emit_fail(e, "a loop with step %lld", (long long)step);
-  LLVMValueRef lo = ts_emit_scalar(e, loop->in[0]), hi = ts_emit_scalar(e, loop->in[1]);
-  LLVMValueRef n =
-      LLVMBuildAdd(e->b, LLVMBuildSub(e->b, hi, lo, ""), ts_emit_i64(e, step - 1), "");
-  n = LLVMBuildSDiv(e->b, n, ts_emit_i64(e, step), "");
-  return ts_emit_call2(e, "llvm.smax", n, ts_emit_i64(e, 0));
-}
-
-static void emit_rounds(TsEmit *e, int n, TsTileStmt **phase) {
-  LLVMTypeRef p = LLVMPointerTypeInContext(e->ctx, 0), i64 = ts_emit_int_type(e, 64, 0);
-  begin_function(e, "rounds", 2, (LLVMTypeRef[]){p, p});
-  e->dims = LLVMGetParam(e->fn, 0);
-  e->streamed = false;
-  read_dims(e);
-  emit_top(e, NULL, false);
-  for (int i = 0; i < n; i++) {
-    LLVMValueRef at = ts_emit_i64(e, i);
-    at = LLVMBuildInBoundsGEP2(e->b, i64, LLVMGetParam(e->fn, 1), &at, 1, "");
-    LLVMBuildStore(e->b, count_rounds(e, phase[i]), at);
-  }
-  end_function(e);
-}
-
 void ts_emit_module(TsEmit *e) {
   TsTileStmt *phase[TS_KERNEL_PHASES];
   int n = ts_kernel_phases(e->k, phase);
@@ -279,5 +277,4 @@ void ts_emit_module(TsEmit *e) {
   memset(e->value, 0, sizeof *e->value * (e->k->nvalue + 1));
   count_uses(e, e->k->body);
   for (int i = 0; i < n; i++) emit_phase(e, phase[i], i);
-  emit_rounds(e, n, phase);
 }

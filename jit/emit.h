@@ -84,6 +84,8 @@ LLVMValueRef ts_emit_scale(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef n)
 
 /* ---- emit_cast.c */
 LLVMValueRef ts_emit_cast(TsEmit *e, TsDtype to, TsDtype from, LLVMValueRef x);
+/* f32 to the nearest bf16, as f32. */
+LLVMValueRef ts_emit_round_bf16(TsEmit *e, LLVMValueRef x);
 
 /* ---- whole statements; emit_shape.c, emit_reduce.c, emit_memory.c, emit_loop.c */
 void ts_emit_shape(TsEmit *e, const TsTileStmt *s);

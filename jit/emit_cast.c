@@ -98,25 +98,35 @@ static V narrow_bits(TsEmit *e, const Narrow *n, V x) {
   return LLVMBuildTrunc(e->b, r, ts_emit_int_type(e, n->width, ts_emit_lanes(x)), "");
 }
 
+LLVMValueRef ts_emit_round_bf16(TsEmit *e, LLVMValueRef x) {
+  V u = bits(e, x), finite = below(e, and(e, u, 0x7fffffff), 0x7f800001);
+  V odd = and(e, right(e, u, 16), 1);
+  V up = LLVMBuildAdd(e->b, LLVMBuildAdd(e->b, u, k(e, u, 0x7fff), ""), odd, "");
+  return number(e, pick(e, finite, and(e, up, 0xffff0000), k(e, u, 0x7fc00000)));
+}
+
+/* Rounded by an instruction; NaN is one value. */
+static V narrow_by(TsEmit *e, LLVMTypeRef type, int64_t nan, V x) {
+  int lanes = ts_emit_lanes(x);
+  if (lanes) type = LLVMVectorType(type, (unsigned)lanes);
+  V h = LLVMBuildFPTrunc(e->b, x, type, ""), no = LLVMBuildFCmp(e->b, LLVMRealUNO, x, x, "");
+  h = LLVMBuildBitCast(e->b, h, ts_emit_int_type(e, 16, lanes), "");
+  return pick(e, no, k(e, h, nan), h);
+}
+
 static V narrow_bf16(TsEmit *e, V x) {
+  if (e->target->brain) return narrow_by(e, LLVMBFloatTypeInContext(e->ctx), 0x7fc0, x);
   V u = bits(e, x), finite = below(e, and(e, u, 0x7fffffff), 0x7f800001);
   V r = pick(e, finite, round_up(e, u, 16), k(e, u, 0x7fc0));
   return LLVMBuildTrunc(e->b, r, ts_emit_int_type(e, 16, ts_emit_lanes(x)), "");
 }
 
-static V narrow_half(TsEmit *e, V x) {
-  int lanes = ts_emit_lanes(x);
-  LLVMTypeRef half = LLVMHalfTypeInContext(e->ctx);
-  if (lanes) half = LLVMVectorType(half, (unsigned)lanes);
-  V h = LLVMBuildFPTrunc(e->b, x, half, ""), nan = LLVMBuildFCmp(e->b, LLVMRealUNO, x, x, "");
-  h = LLVMBuildBitCast(e->b, h, ts_emit_int_type(e, 16, lanes), "");
-  return pick(e, nan, k(e, h, 0x7e00), h);
-}
-
 static V narrow(TsEmit *e, TsDtype to, V x) {
   switch (to) {
   case TS_DT_bf16: return narrow_bf16(e, x);
-  case TS_DT_f16: return e->target->half ? narrow_half(e, x) : narrow_bits(e, &narrow_f16, x);
+  case TS_DT_f16:
+    if (e->target->half) return narrow_by(e, LLVMHalfTypeInContext(e->ctx), 0x7e00, x);
+    return narrow_bits(e, &narrow_f16, x);
   case TS_DT_fp8_e5m2: return narrow_bits(e, &narrow_e5m2, x);
   default: return narrow_bits(e, &narrow_e4m3, x);
   }

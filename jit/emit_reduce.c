@@ -141,6 +141,8 @@ static V value_of(TsEmit *e, const Order *o, V key) {
 }
 
 static V extreme(TsEmit *e, const Order *o, V x) {
+  if (o->d == TS_DT_bool && !o->index)
+    return ts_emit_call1(e, o->min ? "llvm.vector.reduce.and" : "llvm.vector.reduce.or", x);
   V key = key_of(e, o, x);
   V best =
       ts_emit_call1(e, o->min ? "llvm.vector.reduce.smin" : "llvm.vector.reduce.smax", key);

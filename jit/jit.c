@@ -6,7 +6,7 @@
  *
  * Nothing is refused for ever: whatever sends a function back raises what it must spend before
  * the next attempt. */
-#include "jit/jit.h"
+#include "jit/jit_state.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,8 +15,11 @@
 #include <time.h>
 
 #include "devices/cpu_pool.h"
+#include "devices/device.h"
 #include "jit/build.h"
+#include "jit/device_kernel.h"
 #include "jit/llvm.h"
+#include "jit/offload.h"
 #include "jit/queue.h"
 #include "jit/trace.h"
 #include "jit/tune.h"
@@ -31,51 +34,7 @@ enum {
   SLOWER_PERCENT = 5, /* more than this and the old code comes back */
 };
 
-typedef enum State { COLD, QUEUED, LIVE } State;
-
-/* What the background thread gets; its function may be gone by the time it is done. */
-typedef struct Job {
-  TsQueueJob base; /* first */
-  TsBuildJob build;
-  TsError err;
-  int failed;
-  TsJitFunction *f; /* NULL: the function is gone */
-  atomic_bool cancel; /* of a job of the tuner */
-  struct Job *next; /* of all jobs under way */
-} Job;
-
-struct TsJitFunction {
-  TsJit *jit;
-  TsJitFunction *next, **at;
-  const TsGraph *g;
-  const bool *donated;
-  State state;
-  int64_t calls, nsec;        /* at tier 0 since the last attempt */
-  int64_t need_nsec;          /* before the next one */
-  int64_t start;              /* of the call that runs */
-  int64_t best[2];            /* shortest call at tier 0, with kernels */
-  int trial;                  /* calls of it so far */
-  Job *job, *tuning; /* the latter while it is live */
-  TsBuildJob build;           /* live: whose kernels run */
-  TsCode *code;
-  TsFrame *frame;
-  char told[400]; /* what was last said of it */
-};
-
-struct TsJit {
-  TsContext *c;
-  TsQueue *queue, *tunes;
-  TsTuner *tuner;
-  const TsJitTarget *target; /* NULL: nothing can be compiled */
-  bool on, verbose, eager;
-  TsBuildHow how;
-  TsJitFunction *first;
-  TsTracer *tracer;
-  Job *jobs;
-  TsJitStats stats;
-};
-
-static int64_t now_nsec(void) {
+int64_t ts_jit_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec * 1000000000LL + t.tv_nsec;
@@ -89,17 +48,16 @@ static const char *where(const TsGraph *g) {
   return "";
 }
 
-static void say(TsJitFunction *f, const char *what, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void say(TsJitFunction *f, const char *what, const char *format, ...) {
+void ts_jit_say(TsJitFunction *f, const char *what, const char *format, ...) {
   va_list ap;
   int n = snprintf(f->told, sizeof f->told, "%s: ", what);
   va_start(ap, format);
   vsnprintf(f->told + n, sizeof f->told - (size_t)n, format, ap);
   va_end(ap);
   if (!f->jit->verbose) return;
-  const char *at = where(f->g);
-  fprintf(stderr, "[jit %s %s%s%s: %s]\n", what, f->g->name, *at ? " " : "", at, f->told + n);
+  const char *at = where(f->g), *on = f->device ? f->device->name : "";
+  fprintf(stderr, "[jit %s %s%s%s%s%s: %s]\n", what, f->g->name, *at ? " " : "", at,
+          *on ? " on " : "", on, f->told + n);
 }
 
 /* Lines of text that belong to the message before. */
@@ -128,7 +86,10 @@ TsJit *ts_jit_open(TsContext *c) {
   j->queue = ts_queue_open();
   j->tunes = ts_queue_open();
   j->tuner = ts_tuner_open();
-  if (j->queue && j->tunes && j->tuner && (j->tracer = ts_tracer_open(c, j))) return j;
+  j->offloader = ts_offload_open(c);
+  if (j->queue && j->tunes && j->tuner && j->offloader && (j->tracer = ts_tracer_open(c, j)))
+    return j;
+  ts_offload_close(j->offloader);
   ts_queue_close(j->queue);
   ts_queue_close(j->tunes);
   ts_tuner_close(j->tuner);
@@ -149,8 +110,10 @@ bool ts_jit_enabled(const TsJit *j) { return j->on && j->target; }
 void ts_jit_verbose(TsJit *j, bool on) {
   j->verbose = on;
   ts_tracer_verbose(j->tracer, on);
+  ts_offload_verbose(j->offloader, on);
 }
 TsTracer *ts_jit_tracer(TsJit *j) { return j->tracer; }
+TsOffloader *ts_jit_offloader(TsJit *j) { return j->offloader; }
 void ts_jit_eager(TsJit *j, bool on) { j->eager = on; }
 TsTuner *ts_jit_tuner(TsJit *j) { return j->tuner; }
 
@@ -191,14 +154,15 @@ static void reap(TsJit *j) {
   }
 }
 
-static TsBuildJob build_of(TsJitFunction *f, double spent_msec) {
+TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec) {
   TsJit *j = f->jit;
   return (TsBuildJob){.how = j->how,
                       .g = f->g,
                       .layouts = ts_layouts_new(j->c, f->g),
-                      .target = j->target,
+                      .target = f->device ? NULL : j->target,
+                      .device = f->device,
                       .threads = ts_cpu_threads(),
-                      .tuner = j->tuner,
+                      .tuner = f->device ? NULL : j->tuner,
                       .spent_msec = spent_msec};
 }
 
@@ -210,7 +174,7 @@ static Job *queue_job(TsJitFunction *f, TsQueue *queue, void (*run)(TsQueueJob *
   if (!job) return NULL;
   job->f = f;
   job->base.run = run;
-  job->build = build_of(f, spent_msec);
+  job->build = ts_jit_build_of(f, spent_msec);
   if (!job->build.layouts || ts_queue_add(queue, &job->base)) {
     ts_error_clear(&j->c->err);
     ts_layouts_free(job->build.layouts);
@@ -222,7 +186,7 @@ static Job *queue_job(TsJitFunction *f, TsQueue *queue, void (*run)(TsQueueJob *
   return j->jobs = job;
 }
 
-static int begin(TsJitFunction *f) {
+int ts_jit_begin(TsJitFunction *f) {
   TsJit *j = f->jit;
   double spent = j->eager ? 1e9 : (double)f->nsec / 1e6;
   if (!(f->job = queue_job(f, j->queue, run_job, spent))) return -1;
@@ -278,7 +242,7 @@ static int install(TsJitFunction *f) {
 
 static void take_kernels(TsJitFunction *f, Job *job) {
   TsJit *j = f->jit;
-  int64_t start = now_nsec();
+  int64_t start = ts_jit_now();
   f->build = job->build;
   job->build = (TsBuildJob){.g = job->build.g};
   j->stats.kernels += f->build.nkernel;
@@ -286,20 +250,20 @@ static void take_kernels(TsJitFunction *f, Job *job) {
   j->stats.failed += f->build.nfailed;
   j->stats.compile_msec += f->build.msec;
   if (f->build.nkernel && install(f)) {
-    say(f, "refused", "%s", j->c->err.message);
+    ts_jit_say(f, "refused", "%s", j->c->err.message);
     ts_error_clear(&j->c->err);
     cool(f, f->need_nsec * RAISE);
     return;
   }
-  double msec = (double)(now_nsec() - start) / 1e6;
+  double msec = (double)(ts_jit_now() - start) / 1e6;
   if (msec > j->stats.install_msec_max) j->stats.install_msec_max = msec;
   if (!f->build.nkernel) {
-    say(f, "refused", "%s", f->build.nfailed ? "no group has a kernel" : "nothing to fuse");
+    ts_jit_say(f, "refused", "%s", f->build.nfailed ? "no group has a kernel" : "nothing to fuse");
     say_lines(j, f->build.why.at);
     drop_code(f);
     return cool(f, f->need_nsec * RAISE);
   }
-  say(f, "promoted", "%d kernel%s of %d operators, %d from disk, in %.1f ms and %.2f ms here",
+  ts_jit_say(f, "promoted", "%d kernel%s of %d operators, %d from disk, in %.1f ms and %.2f ms here",
       f->build.nkernel, f->build.nkernel > 1 ? "s" : "", f->build.nnode, f->build.ncached,
       f->build.msec, msec);
   say_lines(j, f->build.why.at);
@@ -307,7 +271,7 @@ static void take_kernels(TsJitFunction *f, Job *job) {
 
 static void tune_later(TsJitFunction *f) {
   TsJit *j = f->jit;
-  if (f->state == LIVE && !f->tuning && j->how == TS_BUILD_compiled &&
+  if (f->state == LIVE && !f->tuning && !f->device && j->how == TS_BUILD_compiled &&
       ts_tuner_mode(j->tuner) == TS_TUNE_on)
     f->tuning = queue_job(f, j->tunes, run_tuning, 1e9);
 }
@@ -328,7 +292,7 @@ int ts_jit_tune(TsJitFunction *f) {
   TsError *err = &j->c->err;
   const char *absent = ts_jit_absent(j);
   if (absent) return ts_error_set(err, TS_ERR_device, "nothing is compiled: %s", absent);
-  Job job = {.build = build_of(f, 1e9)};
+  Job job = {.build = ts_jit_build_of(f, 1e9)};
   int failed = !job.build.layouts || ts_build_schedule(&job.build, err);
   if (!failed && (ts_tune_run(j->tuner, &job.build, false, NULL) || f->state != LIVE))
     failed = ts_build_run(&job.build, err);
@@ -346,7 +310,7 @@ static void finish(TsJitFunction *f) {
   TsJit *j = f->jit;
   f->job = NULL;
   if (job->failed) {
-    say(f, "refused", "%s", job->err.message);
+    ts_jit_say(f, "refused", "%s", job->err.message);
     cool(f, f->need_nsec * RAISE);
   } else if (job->build.need_msec > 0) {
     f->state = COLD; /* goes on counting */
@@ -366,10 +330,11 @@ static bool hot(const TsJitFunction *f) {
 /* New code that is slower than what was there is given up. Both take turns for a while, so that
  * what else the machine does meets both. */
 static void judge(TsJitFunction *f) {
+  if (f->device) return; /* what was timed is how long it takes to ask the device */
   if (f->trial != TRIAL || f->jit->eager || f->best[0] == INT64_MAX) return;
   f->trial++; /* once */
   if (f->best[1] <= f->best[0] + f->best[0] * SLOWER_PERCENT / 100) return;
-  say(f, "returned", "%.1f us with kernels, %.1f us without",
+  ts_jit_say(f, "returned", "%.1f us with kernels, %.1f us without",
       (double)f->best[1] / 1e3, (double)f->best[0] / 1e3);
   drop_code(f);
   cool(f, f->need_nsec * RAISE);
@@ -389,6 +354,7 @@ TsJitFunction *ts_jit_function(TsJit *j, const TsGraph *g, const bool *donated) 
 
 void ts_jit_function_free(TsJitFunction *f) {
   if (!f) return;
+  ts_jit_function_free(f->there);
   abandon(f);
   drop_code(f);
   if (f->next) f->next->at = f->at;
@@ -397,23 +363,62 @@ void ts_jit_function_free(TsJitFunction *f) {
   free(f);
 }
 
-TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own) {
-  TsJit *j = f->jit;
-  if (!ts_jit_enabled(j) || j->c->trap) return own;
-  if (f->state == COLD && hot(f) && begin(f)) cool(f, f->need_nsec * RAISE);
-  if (f->state == QUEUED && j->eager) ts_queue_wait(j->queue);
+TsJitFunction *ts_jit_on(TsJitFunction *f, TsDevice *d) {
+  const char *why;
+  TsJitFunction **at = &f->there;
+  while (*at && (*at)->device != d) at = &(*at)->there;
+  if (*at || !ts_device_target(d, &why)) return *at;
+  TsJitFunction *made = ts_jit_function(f->jit, f->g, f->donated);
+  if (made) made->device = d;
+  return *at = made;
+}
+
+bool ts_jit_step(TsJitFunction *f) {
+  if (f->state == QUEUED && f->jit->eager) ts_queue_wait(f->jit->queue);
   if (f->state == QUEUED && is_done(f->job)) finish(f);
+  return f->state == LIVE;
+}
+
+static bool can_compile(const TsJit *j, int device) {
+  return device ? j->on && j->how == TS_BUILD_compiled : ts_jit_enabled(j);
+}
+
+TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device) {
+  TsJit *j = f->jit;
+  if (!can_compile(j, device) || j->c->trap) return own;
+  if (device && !(f = ts_jit_on(f, ts_device_at(device)))) return own;
+  TsFrame *moved = device ? NULL : ts_jit_move_enter(f, own);
+  f->start = ts_jit_now();
+  if (moved) return moved;
+  if (f->state == COLD && hot(f) && ts_jit_begin(f)) cool(f, f->need_nsec * RAISE);
+  ts_jit_step(f);
   if (f->tuning && is_done(f->tuning)) finish_tuning(f);
   if (f->state == LIVE) judge(f);
-  bool old = f->trial < TRIAL && f->trial % 2 && !j->eager;
-  f->start = now_nsec();
+  bool old = f->trial < TRIAL && f->trial % 2 && !j->eager && !device;
+  f->start = ts_jit_now();
   return f->state == LIVE && !old ? f->frame : own;
 }
 
-void ts_jit_leave(TsJitFunction *f, const TsFrame *ran, bool failed) {
-  int64_t nsec = now_nsec() - f->start;
-  bool live = ran == f->frame;
+/* For a measurement; failures show up at the next call. */
+static void settle(TsDevice *d) {
+  TsError ignored = {0};
+  if (d->synchronize) d->synchronize(d, &ignored);
+}
+
+void ts_jit_leave(TsJitFunction *f, const TsFrame *ran, int device, bool failed) {
+  if (device) {
+    TsDevice *d = ts_device_at(device);
+    f = f->there;
+    while (f && f->device != d) f = f->there;
+    if (!f) return;
+  }
+  bool moved = !device && ran && ts_frame_device(ran);
   if (failed || !f->start) return;
+  if (moved && f->move.state == MOVE_trial) settle(f->move.device);
+  int64_t nsec = ts_jit_now() - f->start;
+  if (!device) ts_jit_move_leave(f, ran, nsec);
+  if (moved) return;
+  bool live = ran == f->frame;
   if (nsec < f->best[live]) f->best[live] = nsec;
   if (f->state == LIVE) {
     if (f->trial < TRIAL) f->trial++;
@@ -426,7 +431,8 @@ void ts_jit_leave(TsJitFunction *f, const TsFrame *ran, bool failed) {
 /* ---- text */
 static void tier_text(const TsJitFunction *f, TsText *t) {
   bool live = f->state == LIVE;
-  ts_text_format(t, "// tier %d", live ? 1 : 0);
+  ts_text_format(t, "// tier %d", live ? f->device ? 2 : 1 : 0);
+  if (f->device) ts_text_format(t, " on %s", f->device->name);
   if (live)
     ts_text_format(t, ": %d kernel%s of %d operators", f->build.nkernel,
                    f->build.nkernel == 1 ? "" : "s", f->build.nnode);
@@ -460,8 +466,17 @@ static int text_of(TsJitFunction *f, const TsBuildJob *b, const char *level, TsT
   return strcmp(level, "why") ? ts_build_text(b, level, text, err) : why_text(f, b, text, err);
 }
 
+/* What runs: on a device, if nothing does here, or it moved there. */
+static TsJitFunction *shown(TsJitFunction *f) {
+  bool moved = f->move.state == MOVE_there;
+  for (TsJitFunction *d = f->there; d; d = d->there)
+    if (d->state == LIVE && (f->state != LIVE || (moved && d->device == f->move.device))) return d;
+  return f;
+}
+
 int ts_jit_text(TsJitFunction *f, const char *level, TsText *text) {
   TsJit *j = f->jit;
+  f = shown(f);
   if (f->state == QUEUED && is_done(f->job)) finish(f);
   if (!strcmp(level, "bytecode")) {
     if (f->state != LIVE) return 0;
@@ -470,13 +485,20 @@ int ts_jit_text(TsJitFunction *f, const char *level, TsText *text) {
     return 0;
   }
   if (f->state == LIVE) return text_of(f, &f->build, level, text);
-  TsBuildJob b = build_of(f, 0);
+  TsBuildJob b = ts_jit_build_of(f, 0);
   int failed = !b.layouts || ts_build_schedule(&b, &j->c->err) || text_of(f, &b, level, text);
   ts_build_free(&b);
   return failed ? -1 : 0;
 }
 
-bool ts_jit_live(const TsJitFunction *f) { return f->state == LIVE; }
+void ts_jit_move_to(TsJit *j, const char *device) {
+  ts_jit_flush(j);
+  j->move_to = device;
+}
+
+bool ts_jit_live(const TsJitFunction *f) {
+  return shown((TsJitFunction *)(uintptr_t)f)->state == LIVE;
+}
 
 /* ---- all of them */
 void ts_jit_wait(TsJit *j) {
@@ -492,10 +514,12 @@ void ts_jit_wait(TsJit *j) {
 void ts_jit_flush(TsJit *j) {
   find_target(j);
   ts_tracer_flush(j->tracer);
+  ts_offload_flush(j->offloader);
   for (TsJitFunction *f = j->first; f; f = f->next) {
     abandon(f);
     drop_code(f);
     cool(f, HOT_USEC * 1000LL);
+    f->move = (Move){.state = MOVE_here};
   }
   reap(j);
 }
@@ -522,14 +546,22 @@ void ts_jit_stop(TsJit *j) {
   ts_queue_stop(j->tunes);
 }
 
+/* Those on devices go with it. */
+static TsJitFunction *first_on_cpu(const TsJit *j) {
+  TsJitFunction *f = j->first;
+  while (f && f->device) f = f->next;
+  return f;
+}
+
 void ts_jit_close(TsJit *j) {
   if (!j) return;
   ts_tracer_close(j->tracer);
   ts_tuner_stop(j->tuner);
-  while (j->first) ts_jit_function_free(j->first);
+  for (TsJitFunction *f; (f = first_on_cpu(j));) ts_jit_function_free(f);
   ts_queue_close(j->queue);
   ts_queue_close(j->tunes);
   while (j->jobs) free_job(j, j->jobs);
   ts_tuner_close(j->tuner);
+  ts_offload_close(j->offloader);
   free(j);
 }

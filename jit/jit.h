@@ -38,6 +38,7 @@ void ts_jit_eager(TsJit *j, bool on);
  * NULL: compiled code again. Forgets all kernels. For tests. -1: there is no such form. */
 int ts_jit_interpret(TsJit *j, const char *form);
 struct TsTracer *ts_jit_tracer(TsJit *j); /* hot traces (jit/trace.h) */
+struct TsOffloader *ts_jit_offloader(TsJit *j); /* calls on other devices (jit/offload.h) */
 struct TsTuner *ts_jit_tuner(TsJit *j);   /* jit/tune.h */
 /* Until no job is under way. */
 void ts_jit_wait(TsJit *j);
@@ -55,9 +56,10 @@ TsJitStats ts_jit_stats(const TsJit *j);
 /* g and donated must outlive it. where: of the log, "model.lua:12" or "". */
 TsJitFunction *ts_jit_function(TsJit *j, const TsGraph *g, const bool *donated);
 void ts_jit_function_free(TsJitFunction *f);
-/* The frame that runs this call: own, or one with kernels. */
-TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own);
-void ts_jit_leave(TsJitFunction *f, const TsFrame *ran, bool failed);
+/* The frame that runs this call: own, or one with kernels. device: where (ts_frame_place); what
+ * runs there is counted and compiled by itself. */
+TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device);
+void ts_jit_leave(TsJitFunction *f, const TsFrame *ran, int device, bool failed);
 
 /* The text of a level, of the code that runs now or would run: "schedule", "tile" (block form),
  * "explicit", "llvm", "asm"; "bytecode": at tier 1 the code and what is in it; at tier 0
@@ -65,6 +67,8 @@ void ts_jit_leave(TsJitFunction *f, const TsFrame *ran, bool failed);
 int ts_jit_text(TsJitFunction *f, const char *level, TsText *text);
 /* Measures the candidates of f's kernels now, in this thread, and runs the best from then on. */
 int ts_jit_tune(TsJitFunction *f);
+/* For tests: functions of the CPU move to this device at once, whatever it costs; NULL: no more. */
+void ts_jit_move_to(TsJit *j, const char *device);
 bool ts_jit_live(const TsJitFunction *f); /* kernels run */
 
 #endif

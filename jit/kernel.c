@@ -107,17 +107,15 @@ int ts_kernel_outline(TsKernel *kernel, const TsTile *k, const TsJitTarget *t, T
 /* ---- loading */
 int ts_kernel_load(TsKernel *kernel, const void *elf, size_t nbytes, TsError *err) {
   char text[TS_KERNEL_PHASES][16];
-  const char *name[TS_KERNEL_PHASES + 1];
-  void *at[TS_KERNEL_PHASES + 1];
+  const char *name[TS_KERNEL_PHASES] = {NULL};
+  void *at[TS_KERNEL_PHASES];
   int n = kernel->nphase;
   for (int i = 0; i < n; i++) {
-    snprintf(text[i], sizeof text[i], "phase%d", i);
+    snprintf(text[i], sizeof text[i], "rounds%d", i);
     name[i] = text[i];
   }
-  name[n] = "rounds";
-  if (ts_object_load(&kernel->object, elf, nbytes, n + 1, name, at, err)) return -1;
+  if (ts_object_load(&kernel->object, elf, nbytes, n, name, at, err)) return -1;
   for (int i = 0; i < n; i++) kernel->phase[i] = (TsPhaseFn *)(uintptr_t)at[i];
-  kernel->rounds = (TsRoundsFn *)(uintptr_t)at[n];
   kernel->object_bytes = nbytes;
   return 0;
 }
@@ -201,12 +199,11 @@ static void *take_scratch(const TsKernel *kernel, const int64_t *dim, void **at)
 }
 
 static int run_phases(const TsKernel *kernel, void *const *arg, const int64_t *dim) {
-  int64_t rounds[TS_KERNEL_PHASES];
   Run run = {.kernel = kernel, .arg = arg, .dim = dim};
-  kernel->rounds(dim, rounds);
   for (int i = 0; i < kernel->nphase && !run.failed; i++) {
     run.phase = kernel->phase[i];
-    ts_cpu_parallel(rounds[i], kernel->grain[i], run_rounds, &run);
+    int64_t rounds = run.phase(NULL, dim, 0, 0, NULL);
+    ts_cpu_parallel(rounds, kernel->grain[i], run_rounds, &run);
   }
   return run.failed ? -1 : 0;
 }

@@ -5,9 +5,10 @@
  *   arg    the memory of each parameter, then the scratch buffers
  *   dim    the symbolic sizes
  *   local  memory of this thread, aligned to 64
- * and one function that gives the number of rounds of each phase. What stands between the
- * phases is done again in each of them: sizes and constants, a few instructions. Functions keep
- * no state, throw nothing and call nothing but the C library's mathematics. */
+ * and gives the number of its rounds where arg is NULL; that is no function of its own, since
+ * each costs a hundred passes. What stands between the phases is done again in each of them:
+ * sizes and constants, a few instructions. Functions keep no state, throw nothing and call
+ * nothing but the C library's mathematics. */
 #ifndef TS_JIT_KERNEL_H
 #define TS_JIT_KERNEL_H
 
@@ -15,9 +16,8 @@
 #include "jit/object.h"
 #include "jit/target.h"
 
-typedef void TsPhaseFn(void *const *arg, const int64_t *dim, int64_t lo, int64_t hi,
-                       void *local);
-typedef void TsRoundsFn(const int64_t *dim, int64_t *rounds);
+typedef int64_t TsPhaseFn(void *const *arg, const int64_t *dim, int64_t lo, int64_t hi,
+                          void *local);
 
 enum { TS_KERNEL_PHASES = 16, TS_KERNEL_SCRATCH = 16 };
 
@@ -26,7 +26,6 @@ typedef struct TsKernel {
   int nparam, ndim, nphase, nscratch;
   TsPhaseFn *phase[TS_KERNEL_PHASES];
   int64_t grain[TS_KERNEL_PHASES]; /* fewest rounds that are worth a thread's while */
-  TsRoundsFn *rounds;
   TsTileType scratch[TS_KERNEL_SCRATCH]; /* sizes may be symbolic */
   int64_t local_bytes;                   /* of one thread */
   TsObject object;

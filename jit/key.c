@@ -20,7 +20,7 @@ static void string(Walk *w, const char *s) {
 
 static void type(Walk *w, const TsTileType *t) {
   word(w, t->dtype | t->rank << 8 | t->space << 16 | t->strided << 24);
-  word(w, t->swizzle | t->count << 16);
+  word(w, t->swizzle | (int64_t)t->count << 16 | (int64_t)t->split << 32);
   for (int i = 0; i < t->rank; i++) word(w, t->dim[i]);
   for (int i = 0; t->strided && i < t->rank; i++) word(w, t->stride[i]);
 }
@@ -69,7 +69,7 @@ void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint
   string(&w, t->triple);
   string(&w, t->cpu);
   string(&w, t->features);
-  word(&w, k->form);
+  word(&w, k->form | k->threads << 1 | k->cluster << 16);
   word(&w, k->ndim);
   word(&w, k->nin);
   word(&w, k->nparam);

@@ -9,6 +9,7 @@
 
 #include <llvm-c/Analysis.h>
 #include <llvm-c/ErrorHandling.h>
+#include <llvm-c/Support.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
 #include <llvm-c/Transforms/PassBuilder.h>
@@ -19,10 +20,15 @@
 
 #include "jit/emit.h"
 
-/* What the emitter writes is already in vectors and registers, and the code generator combines
- * instructions itself: default<O2> takes twice the time of everything for the same speed
- * (jit/README.md has the numbers). */
-static const char usual_passes[] = "function(early-cse,simplifycfg,loop-mssa(licm),early-cse)";
+/* What the emitter writes is already in vectors and registers, with what does not change before
+ * the loop, and the code generator combines instructions itself: default<O2> takes twice the
+ * time of everything for the same speed (jit/README.md has the numbers). */
+static const char usual_passes[] = "function(early-cse)";
+
+/* Steps of the code generator that cost more than they bring here: positions are one counter and
+ * constants, so no loop needs to be reduced in strength. Scheduling stays: without it a softmax
+ * takes a fifth longer. */
+static const char *const without[] = {"tessera", "-disable-lsr", "-disable-cgp"};
 
 typedef struct Work {
   TsEmit e;
@@ -31,6 +37,8 @@ typedef struct Work {
   LLVMMemoryBufferRef object;
   LLVMCodeGenFileType kind;
   bool readable; /* values keep their names */
+  TsLlvmEmit *emit;
+  void *arg;
   char *text;
   TsError *err;
   jmp_buf out;
@@ -55,12 +63,20 @@ static void diagnose(LLVMDiagnosticInfoRef info, void *arg) {
 
 static void start(void) {
   LLVMInstallFatalErrorHandler(fatal);
+  LLVMParseCommandLineOptions(sizeof without / sizeof *without, without, NULL);
 #if defined __x86_64__
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
   LLVMInitializeX86TargetMC();
   LLVMInitializeX86AsmPrinter();
 #endif
+}
+
+static void start_nvptx(void) {
+  LLVMInitializeNVPTXTargetInfo();
+  LLVMInitializeNVPTXTarget();
+  LLVMInitializeNVPTXTargetMC();
+  LLVMInitializeNVPTXAsmPrinter();
 }
 
 static int failed(Work *w, const char *what, char *text) {
@@ -75,7 +91,7 @@ static struct {
   pthread_mutex_t lock;
   struct {
     LLVMTargetMachineRef machine;
-    const char *triple, *features;
+    const char *triple, *cpu, *features;
   } idle[4];
 } machines = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -86,7 +102,7 @@ static LLVMTargetMachineRef take_machine(const TsJitTarget *t) {
   pthread_mutex_lock(&machines.lock);
   for (int i = 0; i < IDLE && !found; i++)
     if (machines.idle[i].machine && machines.idle[i].features == t->features &&
-        machines.idle[i].triple == t->triple) {
+        machines.idle[i].triple == t->triple && machines.idle[i].cpu == t->cpu) {
       found = machines.idle[i].machine;
       machines.idle[i].machine = NULL;
     }
@@ -101,6 +117,7 @@ static void put_machine(const TsJitTarget *t, LLVMTargetMachineRef machine) {
     machines.idle[i].machine = machine;
     machines.idle[i].features = t->features;
     machines.idle[i].triple = t->triple;
+    machines.idle[i].cpu = t->cpu;
     machine = NULL;
   }
   pthread_mutex_unlock(&machines.lock);
@@ -154,7 +171,7 @@ static int compile(Work *w, bool as_ir) {
   char *text = NULL;
   if (make_machine(w)) return -1;
   begin_module(w);
-  ts_emit_module(&w->e);
+  w->emit(&w->e, w->arg);
   if (run_passes(w)) return -1;
   if (as_ir) return w->text = LLVMPrintModuleToString(w->e.module), 0;
   if (LLVMTargetMachineEmitToMemoryBuffer(w->machine, w->e.module, w->kind, &text, &w->object))
@@ -175,8 +192,13 @@ static void end(Work *w, bool lost) {
   free(w);
 }
 
+static void emit_cpu(TsEmit *e, void *arg) {
+  (void)arg;
+  ts_emit_module(e);
+}
+
 static Work *begin(const TsTile *k, const TsJitTarget *t, const char *passes, TsError *err) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  static pthread_once_t once = PTHREAD_ONCE_INIT, nvptx = PTHREAD_ONCE_INIT;
   Work *w = t->triple ? calloc(1, sizeof *w) : NULL;
   if (!w) {
     ts_error_set(err, TS_ERR_device,
@@ -184,6 +206,8 @@ static Work *begin(const TsTile *k, const TsJitTarget *t, const char *passes, Ts
     return NULL;
   }
   pthread_once(&once, start);
+  if (!strncmp(t->triple, "nvptx", 5)) pthread_once(&nvptx, start_nvptx);
+  w->emit = emit_cpu;
   w->passes = passes ? passes : usual_passes;
   w->err = err;
   w->kind = LLVMObjectFile;
@@ -198,6 +222,22 @@ static int guarded(Work *w, bool as_ir) {
   if (!how) how = compile(w, as_ir) ? 1 : 0;
   current = NULL;
   return how;
+}
+
+int ts_llvm_emit(const TsTile *k, const TsJitTarget *t, TsLlvmForm form, TsLlvmEmit *emit,
+                 void *arg, TsText *text, TsError *err) {
+  Work *w = begin(k, t, NULL, err);
+  if (!w) return -1;
+  w->emit = emit, w->arg = arg;
+  w->kind = form == TS_LLVM_object ? LLVMObjectFile : LLVMAssemblyFile;
+  w->readable = form == TS_LLVM_ir;
+  int how = guarded(w, form == TS_LLVM_ir);
+  if (!how && form == TS_LLVM_ir)
+    ts_text_str(text, w->text);
+  else if (!how)
+    ts_text_add(text, LLVMGetBufferStart(w->object), LLVMGetBufferSize(w->object));
+  end(w, how == 2);
+  return how ? -1 : 0;
 }
 
 bool ts_llvm_present(void) { return true; }
@@ -248,6 +288,12 @@ const char *ts_llvm_version(void) { return ""; }
 int ts_llvm_object(const TsTile *k, const TsJitTarget *t, const char *passes, void **object,
                    size_t *nbytes, TsError *err) {
   (void)k, (void)t, (void)passes, (void)object, (void)nbytes;
+  return absent(err);
+}
+
+int ts_llvm_emit(const TsTile *k, const TsJitTarget *t, TsLlvmForm form, TsLlvmEmit *emit,
+                 void *arg, TsText *text, TsError *err) {
+  (void)k, (void)t, (void)form, (void)emit, (void)arg, (void)text;
   return absent(err);
 }
 

@@ -12,6 +12,7 @@ typedef struct TsJitTarget {
   const char *cpu;      /* LLVM's name; the oldest one, features come on top of it */
   const char *features; /* "+avx2,+fma", .. */
   bool half;            /* has instructions between f16 and f32 */
+  bool brain;           /* between bf16 and f32 */
   bool round;           /* has floor, ceil, trunc and round as instructions */
 } TsJitTarget;
 

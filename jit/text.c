@@ -2,7 +2,9 @@
  * from: nothing is kept for it, each level is made once more from the schedule. */
 #include <string.h>
 
+#include "devices/device.h"
 #include "jit/build.h"
+#include "jit/gpu.h"
 #include "jit/llvm.h"
 #include "jit/unit.h"
 
@@ -25,7 +27,9 @@ static int block_text(const TsBuildJob *b, const TsTile *block, TsText *text, Ts
   return 0;
 }
 
+/* A device's kernels stay in block form; what its threads do is told by LLVM. */
 static int explicit_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err) {
+  if (b->device) return block_text(b, block, text, err);
   TsTile *k = ts_build_explicit(block, b->target, true, err);
   if (!k) return -1;
   ts_tile_text(k, text);
@@ -33,8 +37,16 @@ static int explicit_text(const TsBuildJob *b, const TsTile *block, TsText *text,
   return 0;
 }
 
+static int device_text(const TsDevice *d, const TsTile *block, bool assembly, TsText *text,
+                       TsError *err) {
+  const TsGpuTarget *t = ts_gpu_target(d->major ? d->major : 9, d->minor);
+  if (!t) return ts_error_set(err, TS_ERR_device, "there is no code for %s", d->name);
+  return ts_gpu_text(block, t, assembly ? "ptx" : "llvm", text, err);
+}
+
 static int code_text(const TsBuildJob *b, const TsTile *block, bool assembly, TsText *text,
                      TsError *err) {
+  if (b->device) return device_text(b->device, block, assembly, text, err);
   TsTile *k = ts_build_explicit(block, b->target, false, err);
   int failed = !k || ts_llvm_text(k, b->target, assembly, text, err);
   ts_tile_free(k);
@@ -66,7 +78,7 @@ static void group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
 static int kernels_text(const TsBuildJob *b, LevelFn *level, TsText *text) {
   for (const TsFusion *f = &b->fusion; f; f = f->next)
     for (int i = 0; i < f->sched->ngroup; i++)
-      if (ts_build_worth(f->sched->group[i])) group_text(b, f, f->sched->group[i], level, text);
+      if (ts_build_worth_on(b, f->sched->group[i])) group_text(b, f, f->sched->group[i], level, text);
   if (!text->len) ts_text_str(text, "// no group is worth a kernel\n");
   return 0;
 }
@@ -76,8 +88,8 @@ static const char *vm_reason(const TsNode *n) {
   if (n->nregion) return "it runs functions; see their groups";
   if (n->op >= TS_OP_COUNT) return "it has no kernel";
   switch (ts_op_info((TsOp)n->op)->cls) {
-  case TS_CLASS_RANDOM: return "it draws random numbers";
-  case TS_CLASS_REDUCE: return "it does not reduce the last axes of floats";
+  case TS_CLASS_RANDOM: return "it draws what kernels do not, or from a stream that is not known";
+  case TS_CLASS_REDUCE: return "it does not reduce the first or last axes of floats";
   case TS_CLASS_POINTWISE: return "its types have no kernel";
   default: return "the VM's own kernel is used";
   }
@@ -122,14 +134,9 @@ static void shape(TsText *t, const char *before, int n, const int64_t *dim) {
 }
 
 static void tile_line(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
-  static const char *const kind[] = {[TS_GROUP_vm] = "vm", [TS_GROUP_map] = "map",
-                                     [TS_GROUP_rows] = "rows",
-                                     [TS_GROUP_attention] = "attention",
-                                     [TS_GROUP_matmul] = "matmul"};
   TsError err = {0};
   TsSchedKernel k;
-  ts_text_format(text, "  %-3d %-4s ", g->index,
-                 g->kind < sizeof kind / sizeof *kind ? kind[g->kind] : "");
+  ts_text_format(text, "  %-3d %-4s ", g->index, ts_group_kind_name(g->kind));
   shape(text, "space ", g->naxis, g->axis);
   if (ts_build_tile(b, f, g, &k, &err)) {
     ts_text_format(text, " no kernel: %s\n", err.message);
@@ -137,7 +144,8 @@ static void tile_line(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, 
   }
   shape(text, " tile ", k.tile->ntile, k.tile->tile);
   const TsFused *u = f->of[g->index].fused;
-  const TsKernel *code = u ? ts_unit_kernel(u) : NULL;
+  const TsKernel *code = u && !b->device ? ts_unit_kernel(u) : NULL;
+  if (u && b->device) ts_text_format(text, " on %s", b->device->name);
   if (code)
     ts_text_format(text, " %s, %d phase%s, %zu bytes of code%s", code->target, code->nphase,
                    code->nphase == 1 ? "" : "s", code->object_bytes,
@@ -151,7 +159,7 @@ static void tile_line(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, 
 static int tiles_text(const TsBuildJob *b, TsText *text) {
   for (const TsFusion *f = &b->fusion; f; f = f->next)
     for (int i = 0; i < f->sched->ngroup; i++)
-      if (ts_build_worth(f->sched->group[i])) tile_line(b, f, f->sched->group[i], text);
+      if (ts_build_worth_on(b, f->sched->group[i])) tile_line(b, f, f->sched->group[i], text);
   return 0;
 }
 
@@ -173,7 +181,7 @@ int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError 
   if (!strcmp(level, "tiles")) return tiles_text(b, text);
   for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
     if (strcmp(level, levels[i].name)) continue;
-    if (b->target || levels[i].of == block_text) return kernels_text(b, levels[i].of, text);
+    if (b->target || b->device || levels[i].of == block_text) return kernels_text(b, levels[i].of, text);
     return ts_error_set(err, TS_ERR_value, "there is no %s: nothing is compiled here", level);
   }
   return ts_error_set(err, TS_ERR_argument, "there is no level '%s'", level);

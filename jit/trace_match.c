@@ -140,7 +140,7 @@ static bool fits_source(const TsTracer *t, const Run *r, const Node *n, const Ts
   case SOURCE_new:
     if (!same_meta(&x->meta, s->meta) || (pending && x->origin == r)) return false;
     return x->storage->held != TS_HELD_NEVER && !x->storage->symbolic &&
-           (pending || (x->storage->valid & 1)) && (!x->requires_grad || t->c->no_grad);
+           (pending || x->storage->valid) && (!x->requires_grad || t->c->no_grad);
   case SOURCE_number:
     if (!is_number(x)) return false;
     if (number_bits(x) == s->bits) return true;

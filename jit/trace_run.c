@@ -81,7 +81,7 @@ static TsTensor *moved(const TsTensor *x, TsTensor *bytes) {
 int ts_run_touch(TsStorage *s) {
   TsTracer *t = tracer_of(s->ctx);
   TsMeta m = {.dtype = TS_DT_u8, .ndim = 1, .dim = {s->nbytes}};
-  TsTensor *bytes = ts_tensor_new(t->c, &m);
+  TsTensor *bytes = ts_tensor_read(t->held[s->held]->t) ? ts_tensor_new(t->c, &m) : NULL;
   if (!bytes) return -1;
   memcpy(bytes->storage->host, s->host, (size_t)s->nbytes);
   int failed = 0;
@@ -454,9 +454,9 @@ static int run_path(Run *r, Path *p) {
   bool trap = c->trap;
   c->seed = r->seed, c->stream = r->stream, c->trap = false, c->capture = NULL;
   bool timed = ++p->runs < ALL_TIMED || p->runs % ONE_TIMED == 0;
-  if (timed) p->last = ts_jit_enter(p->hot, p->frame);
+  if (timed) p->last = ts_jit_enter(p->hot, p->frame, 0);
   int failed = ts_frame_run(p->last, arg, result);
-  if (timed) ts_jit_leave(p->hot, p->last, failed);
+  if (timed) ts_jit_leave(p->hot, p->last, 0, failed);
   c->seed = seed, c->stream = stream, c->trap = trap, c->capture = capture;
   for (int i = 0; i < p->nresult && !failed; i++) {
     if (!(result[i] = alone(c, result[i]))) continue;

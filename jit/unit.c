@@ -4,13 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vm/guard.h"
+#include "vm/random.h"
+
 typedef struct Unit {
   TsFused base; /* first */
   TsKernel *kernel; /* or: */
   TsTile *tile;     /* for the interpreter */
   TsArena arena;
   int64_t dim[TS_TILE_DIMS];
+  int ndraw;
+  TsSchedDraw draw[TS_SCHED_DRAWS];
+  int nguard, guarded[TS_SCHED_GUARDS];
+  TsGuard guard[TS_SCHED_GUARDS];
 } Unit;
+
+static void draw(Unit *u, TsContext *c, const TsSchedDraw *d) {
+  uint64_t seed, stream;
+  ts_random_pick(c, d->at, &seed, &stream);
+  u->dim[d->dim] = (int64_t)seed, u->dim[d->dim + 1] = (int64_t)stream;
+}
 
 static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *out) {
   Unit *u = (Unit *)f;
@@ -19,6 +32,9 @@ static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *o
     if (!(arg[i] = ts_tensor_read(in[i]))) return -1;
   for (int i = 0; i < f->nout; i++)
     if (!(arg[f->nin + i] = ts_tensor_write(out[i]))) return -1;
+  for (int i = 0; i < u->nguard; i++)
+    if (ts_guard_check(&u->guard[i], c, in[u->guarded[i]])) return -1;
+  for (int i = 0; i < u->ndraw; i++) draw(u, c, &u->draw[i]);
   return u->kernel ? ts_kernel_run(u->kernel, arg, u->dim, &c->err)
                    : ts_tile_run(u->tile, arg, u->dim, &c->err);
 }
@@ -31,37 +47,51 @@ static void release(TsFused *f) {
   free(u);
 }
 
-static const int64_t *layout_of(Unit *u, TsLayouts *layouts, TsVal v) {
+static const int64_t *layout_of(TsArena *arena, TsLayouts *layouts, TsVal v) {
   int64_t stride[TS_MAX_RANK];
   if (!layouts || !ts_layouts_of(layouts, v, stride)) return NULL;
-  return ts_arena_copy(&u->arena, stride, sizeof *stride * (size_t)(v->meta.ndim ? v->meta.ndim : 1));
+  return ts_arena_copy(arena, stride, sizeof *stride * (size_t)(v->meta.ndim ? v->meta.ndim : 1));
 }
 
-static TsFused *new_unit(const TsTile *tile, const TsSchedKernel *from, TsLayouts *layouts) {
+int ts_unit_describe(TsFused *f, TsArena *arena, const TsSchedKernel *from, TsLayouts *layouts) {
+  const TsTile *tile = from->tile;
+  *f = (TsFused){.refs = 1, .nin = tile->nin, .nout = tile->nparam - tile->nin};
+  f->name = ts_arena_text(arena, tile->name);
+  f->stride = ts_arena_alloc(arena, sizeof *f->stride * TS_SCHED_PARAMS);
+  for (int i = 0; f->stride && i < tile->nin; i++)
+    f->stride[i] = layout_of(arena, layouts, from->value[i]);
+  f->over = ts_arena_copy(arena, from->over, sizeof from->over);
+  return f->stride && f->name && f->over ? 0 : -1;
+}
+
+static TsFused *new_unit(const TsSchedKernel *from, TsLayouts *layouts) {
   Unit *u = calloc(1, sizeof *u);
   if (!u) return NULL;
   memcpy(u->dim, from->dim, sizeof u->dim);
-  u->base = (TsFused){.refs = 1, .nin = tile->nin, .nout = tile->nparam - tile->nin, .run = run,
-                      .free = release};
-  u->base.name = ts_arena_text(&u->arena, tile->name);
-  u->base.stride = ts_arena_alloc(&u->arena, sizeof *u->base.stride * TS_SCHED_PARAMS);
-  for (int i = 0; u->base.stride && i < tile->nin; i++)
-    u->base.stride[i] = layout_of(u, layouts, from->value[i]);
-  u->base.over = ts_arena_copy(&u->arena, from->over, sizeof from->over);
-  if (u->base.stride && u->base.name && u->base.over) return &u->base;
+  memcpy(u->draw, from->draw, sizeof u->draw);
+  u->ndraw = from->ndraw;
+  u->nguard = from->nguard;
+  for (int i = 0; i < from->nguard; i++) {
+    u->guarded[i] = from->guard[i].param;
+    u->guard[i] = ts_guard_of(from->guard[i].node, from->function ? from->function : "");
+  }
+  int failed = ts_unit_describe(&u->base, &u->arena, from, layouts);
+  u->base.run = run;
+  u->base.free = release;
+  if (!failed) return &u->base;
   ts_arena_free(&u->arena);
   free(u);
   return NULL;
 }
 
 TsFused *ts_unit_new(TsKernel *kernel, const TsSchedKernel *from, TsLayouts *layouts) {
-  TsFused *f = new_unit(from->tile, from, layouts);
+  TsFused *f = new_unit(from, layouts);
   if (f) ((Unit *)f)->kernel = kernel;
   return f;
 }
 
 TsFused *ts_unit_interpreted(TsTile *tile, const TsSchedKernel *from, TsLayouts *layouts) {
-  TsFused *f = new_unit(from->tile, from, layouts);
+  TsFused *f = new_unit(from, layouts);
   if (f) ((Unit *)f)->tile = tile;
   return f;
 }

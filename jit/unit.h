@@ -10,6 +10,8 @@
 TsFused *ts_unit_new(TsKernel *kernel, const TsSchedKernel *from, TsLayouts *layouts);
 /* The same for a kernel of either form that the interpreter runs. */
 TsFused *ts_unit_interpreted(TsTile *tile, const TsSchedKernel *from, TsLayouts *layouts);
+/* All of f but its functions; -1: no memory. */
+int ts_unit_describe(TsFused *f, TsArena *arena, const TsSchedKernel *from, TsLayouts *layouts);
 const TsKernel *ts_unit_kernel(const TsFused *f);
 
 #endif

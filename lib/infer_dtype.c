@@ -194,6 +194,15 @@ int ts_dtype_rule_ifft_real(TsInfer *inf) {
   return all_out(inf, ts_dtype_real(ts_dtype_complex(inf->compute)));
 }
 
+/* Real signals stay real, and narrow ones narrow. */
+int ts_dtype_rule_filter(TsInfer *inf) {
+  TsDtype x = default_of(inf->in[0]);
+  if (promote(inf, 0)) return -1;
+  TsDtype d = ts_dtype_complex(inf->compute);
+  if (ts_dtype_is(x, TS_KIND_F)) d = ts_dtypes[x].nbytes < 4 ? x : ts_dtype_real(d);
+  return all_out(inf, d);
+}
+
 /* Product of types, in the type named by accumulate= if there is one. */
 int ts_dtype_rule_matmul(TsInfer *inf) {
   TsDtype d = dtype_attr(inf);

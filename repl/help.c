@@ -45,6 +45,7 @@ static const Sentence dtype_sentence[] = {
     {"attention", "the dtype of q, k and v, which have to agree"},
     {"linalg", "the common float or complex dtype of the inputs (f32 for integers)"},
     {"fft", "complex64, of f64 and complex128 complex128"},
+    {"filter", "real for real x, its own type if that is narrow, else the common one of f32 and f64"},
     {"ifft_real", "f32, of f64 and complex128 f64"},
     {"matmul", "the common dtype of a and b, or the one named by accumulate"},
 };

@@ -24,9 +24,6 @@ int ts_lua_raise(lua_State *L);
 int ts_lua_fail(lua_State *L, TsErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ts_tensor_to; without memory once more after a collection. */
-TsTensor *ts_lua_to(lua_State *L, TsTensor *x, int device);
-
 /* Calls op with the arguments on the stack, from `first` to the top, and pushes
  * its outputs; returns their number. Raises on errors. `into`: the in-place form,
  * the first argument receives the result. */
@@ -40,6 +37,12 @@ int ts_lua_index(lua_State *L, TsTensor *x, int key);
 int ts_lua_assign(lua_State *L, TsTensor *x, int key, int value);
 /* Pushes element `index` (row-major) as a Lua number, boolean, or int64/complex. */
 void ts_lua_push_element(lua_State *L, TsTensor *x, int64_t index);
+
+/* repl/lua_box.c: tensors that Lua no longer has are freed by the state's allocator. After
+ * _close tensors that are alive stay so. _metatable takes the one on the stack. */
+void ts_lua_open_box(lua_State *L);
+void ts_lua_close_box(lua_State *L);
+void ts_lua_box_metatable(lua_State *L);
 
 /* Openers: each registers its part. tessera = module table on the stack top. */
 void ts_lua_open(lua_State *L, TsContext *c); /* the module tessera.core in preload */

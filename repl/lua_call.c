@@ -6,6 +6,7 @@
  * Tensors (and numbers, while required inputs are missing) fill the inputs in
  * order, other values the attributes in order; named values go where they are
  * named, inputs or attributes. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +24,26 @@ typedef struct Args {
   TsContext *c;
   const TsOpInfo *o;
   TsOp op;
-  TsTensor *few[FEW], **in; /* in grows for variadic rows */
-  bool owned[FEW];
+  TsTensor **in; /* few; more room for variadic rows */
   int nin, attr_at; /* inputs so far; next attribute to fill by position */
+  int nlist, device;
+  bool given[TS_MAX_ATTR], owned[FEW];
+  /* What stands from here on is not cleared. */
+  TsTensor *few[FEW];
   TsAttr attr[TS_MAX_ATTR];
-  bool given[TS_MAX_ATTR];
   int64_t list[LIST_ROOM];
   double reals[LIST_ROOM];
-  int nlist;
-  int device;
 } Args;
+
+static void begin(Args *a, lua_State *L, TsOp op) {
+  memset(a, 0, offsetof(Args, few));
+  a->L = L;
+  a->c = ts_lua_context(L);
+  a->op = op;
+  a->o = ts_op_info(op);
+  a->in = a->few;
+  a->device = -1;
+}
 
 static int fail(Args *a, TsErrorCode code, const char *what, const char *name) {
   return ts_error_set(&a->c->err, code, "%s: %s '%s'", a->o->name, what, name);
@@ -233,6 +244,7 @@ static int set_device(Args *a, int index) {
     return a->c->err.code ? -1
                           : ts_error_set(&a->c->err, TS_ERR_attribute,
                                          "%s: option 'device' must be a string", a->o->name);
+  if (ts_device_use(d, &a->c->err)) return -1;
   a->device = d->index;
   return 0;
 }
@@ -400,7 +412,7 @@ static int run_into(Args *a) {
 
 static int move_outputs(Args *a, TsTensor **out, int nout) {
   for (int i = 0; i < nout && a->device >= 0; i++) {
-    TsTensor *t = ts_lua_to(a->L, out[i], a->device);
+    TsTensor *t = ts_tensor_to(a->c, out[i], a->device);
     if (!t) return -1;
     ts_tensor_unref(out[i]);
     out[i] = t;
@@ -423,17 +435,16 @@ static TsOp real_operator(TsOp op, int nargs, lua_State *L, int first) {
 static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   TsTensor *out[TS_MAX_VARIADIC];
   int nout = 0, last = lua_gettop(L);
-  Args a = {.L = L,
-            .c = ts_lua_context(L),
-            .op = real_operator(op, last - first + 1, L, first),
-            .device = -1};
-  a.o = ts_op_info(a.op);
-  a.in = a.few;
+  Args a;
+  begin(&a, L, real_operator(op, last - first + 1, L, first));
   ts_op_defaults(a.op, a.attr);
   int failed = positional(&a, first, last) || ts_op_check_attrs(a.op, a.attr, &a.c->err);
+  int device = a.c->device;
+  if (a.device >= 0) a.c->device = a.device;
   if (!failed)
     failed = into ? run_into(&a)
                   : ts_vm_call(a.c, a.op, a.nin, a.in, a.attr, TS_MAX_VARIADIC, &nout, out);
+  a.c->device = device;
   if (!failed) failed = move_outputs(&a, out, nout);
   release_args(&a);
   if (failed) return ts_lua_raise(L);
@@ -442,14 +453,23 @@ static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   return 1;
 }
 
-/* Tensors only, as many as the row has inputs: nothing to parse. */
+/* One tensor or two, or a tensor and a number, as many as the row has inputs: nothing to parse. */
 static int call_plain(lua_State *L, TsOp op, int first, int nargs) {
-  TsTensor *in[2], *out[TS_MAX_OUT];
-  int nout;
+  TsTensor *in[2] = {NULL}, *out[TS_MAX_OUT], *made = NULL;
+  int nout, number = -1;
   for (int i = 0; i < nargs; i++)
-    if (!(in[i] = ts_lua_tensor(L, first + i))) return -1;
-  if (ts_vm_call(in[0]->storage->ctx, op, nargs, in, NULL, TS_MAX_OUT, &nout, out))
+    if (!(in[i] = ts_lua_tensor(L, first + i))) {
+      if (nargs < 2 || number >= 0 || lua_type(L, first + i) != LUA_TNUMBER) return -1;
+      number = i;
+    }
+  TsContext *c = in[number == 0]->storage->ctx;
+  c->where_arg = L;
+  if (number >= 0 &&
+      !(in[number] = made = ts_tensor_number(c, lua_tonumber(L, first + number))))
     return ts_lua_raise(L);
+  int failed = ts_vm_call(c, op, nargs, in, NULL, TS_MAX_OUT, &nout, out);
+  ts_tensor_unref(made);
+  if (failed) return ts_lua_raise(L);
   for (int i = 0; i < nout; i++) ts_lua_push(L, out[i]);
   return nout;
 }
@@ -483,11 +503,10 @@ static int list_tensors(lua_State *L, int table, int most, TsTensor **out) {
  * tensors that exist (vm/vm.h, ts_vm_call_out). */
 static int step(lua_State *L) {
   TsTensor *out[TS_MAX_OUT];
-  Args a = {
-      .L = L, .c = ts_lua_context(L), .op = ts_op_find(luaL_checkstring(L, 1)), .device = -1};
-  if (a.op == TS_OP_COUNT) return luaL_argerror(L, 1, "no such operator");
-  a.o = ts_op_info(a.op);
-  a.in = a.few;
+  TsOp op = ts_op_find(luaL_checkstring(L, 1));
+  Args a;
+  if (op == TS_OP_COUNT) return luaL_argerror(L, 1, "no such operator");
+  begin(&a, L, op);
   a.nin = list_tensors(L, 2, a.o->nin, a.in);
   int nout = list_tensors(L, 3, TS_MAX_OUT, out);
   luaL_checktype(L, 4, LUA_TTABLE);
@@ -503,11 +522,10 @@ static int step(lua_State *L) {
 static int run(lua_State *L) {
   TsTensor *in[TS_MAX_IN] = {NULL}, *out[TS_MAX_VARIADIC];
   int nout = 0;
-  Args a = {
-      .L = L, .c = ts_lua_context(L), .op = ts_op_find(luaL_checkstring(L, 1)), .device = -1};
-  if (a.op == TS_OP_COUNT) return luaL_argerror(L, 1, "no such operator");
-  a.o = ts_op_info(a.op);
-  a.in = a.few;
+  TsOp op = ts_op_find(luaL_checkstring(L, 1));
+  Args a;
+  if (op == TS_OP_COUNT) return luaL_argerror(L, 1, "no such operator");
+  begin(&a, L, op);
   int nin = list_tensors(L, 2, TS_MAX_IN, in);
   luaL_checktype(L, 3, LUA_TTABLE);
   ts_op_defaults(a.op, a.attr);
@@ -523,11 +541,10 @@ static int run(lua_State *L) {
 static int vjp(lua_State *L) {
   TsTensor *in[TS_MAX_IN + TS_MAX_OUT] = {NULL}, *second[TS_MAX_IN] = {NULL};
   TsTensor *out[TS_MAX_IN + TS_MAX_OUT];
-  Args a = {
-      .L = L, .c = ts_lua_context(L), .op = ts_op_find(luaL_checkstring(L, 1)), .device = -1};
-  if (a.op == TS_OP_COUNT) return luaL_argerror(L, 1, "no such operator");
-  a.o = ts_op_info(a.op);
-  a.in = a.few;
+  TsOp op = ts_op_find(luaL_checkstring(L, 1));
+  Args a;
+  if (op == TS_OP_COUNT) return luaL_argerror(L, 1, "no such operator");
+  begin(&a, L, op);
   int nin = list_tensors(L, 2, TS_MAX_IN, in), ngrad = list_tensors(L, 4, TS_MAX_OUT, in + nin);
   bool twice = lua_istable(L, 5);
   if (twice) list_tensors(L, 5, nin, second);

@@ -122,7 +122,9 @@ static int record_run(TsContext *c, const Function *f, TsTensor *const *before,
       ts_tensor_unref(t);
       break;
     }
-  return ts_tape_record_function(c, f->g, before, results, stream);
+  /* Strict: the gradients of what the program wrote, as captured ones are. */
+  TsGraph *g = f->raw && c->profile == TS_PROFILE_strict ? f->raw : f->g;
+  return ts_tape_record_function(c, g, before, results, stream);
 }
 
 /* f:run({arguments}) -> results; the arguments are the parameters that are not captured. */
@@ -157,9 +159,11 @@ static int run(lua_State *L) {
     save_updated(L, f, before);
   }
   uint64_t stream = c->stream;
-  TsFrame *frame = ts_jit_enter(f->hot, f->frame);
+  int device = ts_frame_place(c, code, all);
+  if (device < 0) return ts_lua_raise(L);
+  TsFrame *frame = ts_jit_enter(f->hot, f->frame, device);
   int failed = ts_frame_run(frame, all, results);
-  ts_jit_leave(f->hot, frame, failed);
+  ts_jit_leave(f->hot, frame, device, failed);
   if (failed) return ts_lua_raise(L);
   if (record && record_run(c, f, before, all, results, stream)) {
     for (int i = 0; i < code->nresult; i++) ts_tensor_unref(results[i]);

@@ -1,7 +1,11 @@
 /* tessera.core for the tiers: what lib/lua/jit.lua stands on. */
+#include <stdio.h>
 #include <string.h>
 
+#include "devices/device.h"
 #include "jit/jit.h"
+#include "jit/offload.h"
+#include "jit/replay.h"
 #include "jit/trace.h"
 #include "jit/tune.h"
 #include "repl/lua_api.h"
@@ -52,6 +56,37 @@ static int jit_traces(lua_State *L) {
     lua_setfield(L, -2, row[i].name);
   }
   return 1;
+}
+
+/* jit_device([on]): statistics of eager calls on devices; on: whether they run there. */
+static int jit_device(lua_State *L) {
+  TsOffloader *o = ts_jit_offloader(jit_of(L));
+  if (!lua_isnoneornil(L, 1)) ts_offload_enable(o, lua_toboolean(L, 1));
+  TsOffloadStats s = ts_offload_stats(o);
+  TsReplayStats r = ts_replay_stats();
+  const struct {
+    const char *name;
+    double v;
+  } row[] = {{"calls", (double)s.calls},     {"fallback", (double)s.fallback},
+             {"kernels", (double)s.kernels}, {"from_disk", (double)s.cached},
+             {"refused", (double)s.refused}, {"compile_ms", s.compile_msec},
+             {"replays", (double)r.runs},    {"replayed", (double)r.launches}};
+  lua_newtable(L);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    lua_pushnumber(L, row[i].v);
+    lua_setfield(L, -2, row[i].name);
+  }
+  return 1;
+}
+
+/* jit_move(device or nil): functions of the CPU go there at once, for tests. */
+static int jit_move(lua_State *L) {
+  static char name[24];
+  const char *d = luaL_optstring(L, 1, NULL);
+  if (d && !ts_device_find(d, &ts_lua_context(L)->err)) return ts_lua_raise(L);
+  if (d) snprintf(name, sizeof name, "%s", d);
+  ts_jit_move_to(jit_of(L), d ? name : NULL);
+  return 0;
 }
 
 static int jit_wait(lua_State *L) {
@@ -160,6 +195,8 @@ void ts_lua_open_jit(lua_State *L) {
       {"jit", jit},           {"jit_verbose", jit_verbose}, {"jit_eager", jit_eager},
       {"jit_wait", jit_wait}, {"jit_flush", jit_flush},     {"jit_stats", jit_stats},
       {"jit_traces", jit_traces},
+      {"jit_device", jit_device},
+      {"jit_move", jit_move},
       {"jit_interpret", jit_interpret},
       {"autotune_mode", autotune_mode},
       {"autotune_budget", autotune_budget},

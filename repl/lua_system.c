@@ -17,8 +17,15 @@
 static int tensor(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsDtype d = TS_DT_none;
+  int device = c->device;
   lua_settop(L, 2);
   if (lua_istable(L, 2)) {
+    lua_getfield(L, 2, "device");
+    if (lua_isstring(L, -1)) {
+      TsDevice *at = ts_device_find(lua_tostring(L, -1), &c->err);
+      if (!at || ts_device_use(at, &c->err)) return ts_lua_raise(L);
+      device = at->index;
+    }
     lua_getfield(L, 2, "dtype");
     if (lua_isstring(L, -1)) {
       const char *name = lua_tostring(L, -1);
@@ -31,6 +38,7 @@ static int tensor(lua_State *L) {
   t = t ? ts_tensor_cast(c, t, d == TS_DT_none ? ts_tensor_dtype(t) : d)
         : ts_lua_from_value(L, 1, d, "tensor");
   if (!t) return ts_lua_raise(L);
+  if (!t->meta.device && t->refs == 1) t->meta.device = (uint8_t)device;
   ts_lua_push(L, t);
   return 1;
 }
@@ -158,7 +166,11 @@ static int devices(lua_State *L) {
     TsDevice *d = ts_device_at(i);
     char text[160] = "";
     if (d->describe) d->describe(d, text, sizeof text);
-    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, 4);
+    lua_pushnumber(L, (double)d->live);
+    lua_setfield(L, -2, "live");
+    lua_pushnumber(L, (double)d->peak);
+    lua_setfield(L, -2, "peak");
     lua_pushstring(L, d->name);
     lua_setfield(L, -2, "name");
     lua_pushstring(L, text);
@@ -172,6 +184,22 @@ static int devices(lua_State *L) {
     lua_setfield(L, -2, kind);
   }
   lua_setfield(L, -2, "missing");
+  return 1;
+}
+
+/* default_device([name]) -> the name before; "auto": the CPU, and what pays moves by itself. */
+static int default_device(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  const char *before = c->device_auto ? "auto" : ts_device_at(c->device)->name;
+  if (!lua_isnoneornil(L, 1)) {
+    const char *name = luaL_checkstring(L, 1);
+    bool automatic = !strcmp(name, "auto");
+    TsDevice *d = automatic ? ts_device_at(0) : ts_device_find(name, &c->err);
+    if (!d || ts_defer_settle(c, true) || ts_device_use(d, &c->err)) return ts_lua_raise(L);
+    c->device = d->index;
+    c->device_auto = automatic;
+  }
+  lua_pushstring(L, before);
   return 1;
 }
 
@@ -223,9 +251,21 @@ static int help(lua_State *L) {
   return 2;
 }
 
-/* The operator whose name is closest to a wrong one, or nil. */
+static const char *word_of(const void *L, int i) {
+  lua_State *l = (lua_State *)(uintptr_t)L;
+  lua_rawgeti(l, 2, i + 1);
+  const char *word = lua_tostring(l, -1);
+  lua_pop(l, 1); /* the list holds it */
+  return word ? word : "";
+}
+
+/* suggest(name [, words]) -> the operator, or the word, that is closest to a wrong one, or nil */
 static int suggest(lua_State *L) {
-  const char *name = ts_op_suggest(luaL_checkstring(L, 1));
+  const char *wanted = luaL_checkstring(L, 1), *name;
+  if (lua_istable(L, 2))
+    name = ts_text_closest(wanted, (int)lua_objlen(L, 2), word_of, L);
+  else
+    name = ts_op_suggest(wanted);
   if (name) lua_pushstring(L, name);
   return name != NULL;
 }
@@ -290,6 +330,7 @@ void ts_lua_open_system(lua_State *L) {
                                     {"trim", trim},
                                     {"fail_after", fail_after},
                                     {"devices", devices},
+                                    {"default_device", default_device},
                                     {"synchronize", synchronize},
                                     {"profile", profile},
                                     {"trace", trace},

@@ -1,9 +1,8 @@
-/* The tensor type of Lua: userdata, its life, metamethods and properties. */
+/* The tensor type of Lua: metamethods, properties, methods. Its life: repl/lua_box.c. */
 #include <stdio.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "devices/device.h"
 #include "lib/text.h"
@@ -11,18 +10,8 @@
 #include "repl/lua_api.h"
 #include "vm/defer.h"
 
-/* What the userdata holds. The first word tells our userdata from others', so
- * that checking a type needs no look-up of metatables. */
-typedef struct Box {
-  uint64_t magic;
-  TsTensor *t;
-} Box;
-
-static const uint64_t MAGIC = UINT64_C(0x7465737365726174);
-
 /* One Lua state has one context; the registry keys are the addresses of these. */
 static char context_key, methods_key;
-static int metatable_ref = LUA_NOREF; /* in the registry; by number it is fastest */
 
 TsContext *ts_lua_context(lua_State *L) {
   lua_pushlightuserdata(L, &context_key);
@@ -33,12 +22,6 @@ TsContext *ts_lua_context(lua_State *L) {
   return c;
 }
 
-TsTensor *ts_lua_tensor(lua_State *L, int index) {
-  Box *b = lua_touserdata(L, index); /* light ones have no length */
-  if (!b || lua_objlen(L, index) != sizeof(Box)) return NULL;
-  return b->magic == MAGIC ? b->t : NULL;
-}
-
 TsTensor *ts_lua_check_tensor(lua_State *L, int index, const char *function) {
   TsTensor *t = ts_lua_tensor(L, index);
   if (!t)
@@ -47,53 +30,9 @@ TsTensor *ts_lua_check_tensor(lua_State *L, int index, const char *function) {
   return t;
 }
 
-/* ---- the collector does not see tensor memory: it is charged here. A full
- * collection runs when the storages made since the last one exceed a sixth of what
- * survived it, so that garbage never holds more than that beside live tensors. With
- * little alive the floor rules: 4 MiB, or more while collections of a large Lua heap
- * would take over an eighth of the time. */
-enum { LEAST_ALLOWANCE = 4 << 20, MOST_ALLOWANCE = 64 << 20 };
-
-static struct {
-  int64_t allocated, allowance; /* at the last collection; until the next one */
-  int64_t floor;
-  double finished; /* when the last one ended, seconds */
-} charged = {.allowance = LEAST_ALLOWANCE, .floor = LEAST_ALLOWANCE};
-
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void charge(lua_State *L, TsContext *c) {
-  if (c->allocated - charged.allocated < charged.allowance) return;
-  double start = seconds();
-  lua_gc(L, LUA_GCCOLLECT, 0);
-  double end = seconds(), share = (end - start) / (end - charged.finished);
-  if (ts_defer_settle(c, false)) ts_error_clear(&c->err); /* whoever reads them will be told */
-  if (share > 0.125 && charged.floor < MOST_ALLOWANCE) charged.floor *= 2;
-  if (share < 0.03 && charged.floor > LEAST_ALLOWANCE) charged.floor /= 2;
-  charged.finished = end;
-  charged.allocated = c->allocated;
-  charged.allowance = c->live_bytes / 6 > charged.floor ? c->live_bytes / 6 : charged.floor;
-}
-
-void ts_lua_push(lua_State *L, TsTensor *t) {
-  Box *b = lua_newuserdata(L, sizeof *b);
-  b->magic = MAGIC;
-  b->t = t;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, metatable_ref);
-  lua_setmetatable(L, -2);
-  charge(L, t->storage->ctx);
-}
-
-static int collect(lua_State *L) {
-  Box *b = lua_touserdata(L, 1);
-  ts_tensor_unref(b->t);
-  b->t = NULL;
-  b->magic = 0;
-  return 0;
+/* TsContext.collect: the collector knows nothing of how full a device is. */
+static void collect_all(void *L) {
+  if (L) lua_gc(L, LUA_GCCOLLECT, 0);
 }
 
 /* ---- errors: the user's line is the first one that is not in our library */
@@ -265,14 +204,26 @@ static int set_grad(lua_State *L, TsTensor *x) {
   return 0;
 }
 
+/* Integers and truth values do not move, so nothing is differentiated by them. */
+static int require_grad(lua_State *L, TsTensor *x, bool on) {
+  char text[TS_META_TEXT];
+  if (on && !ts_dtype_is(ts_tensor_dtype(x), TS_KIND_F | TS_KIND_C)) {
+    TsError *e = &ts_lua_context(L)->err;
+    ts_error_set(e, TS_ERR_dtype,
+                 "requires_grad: %s; only floats and complex numbers have derivatives",
+                 ts_meta_text(&x->meta, text));
+    ts_error_hint(e, "cast it first, x:cast(\"f32\")");
+    return ts_lua_raise(L);
+  }
+  if (ts_defer_force(x)) return ts_lua_raise(L);
+  x->requires_grad = on;
+  return 0;
+}
+
 static int set(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "assignment");
   const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "0";
-  if (!strcmp(key, "requires_grad")) {
-    if (ts_defer_force(x)) return ts_lua_raise(L);
-    x->requires_grad = (uint8_t)lua_toboolean(L, 3);
-    return 0;
-  }
+  if (!strcmp(key, "requires_grad")) return require_grad(L, x, lua_toboolean(L, 3));
   if (!strcmp(key, "grad")) return set_grad(L, x);
   if (!is_slice_text(key))
     return ts_lua_fail(L, TS_ERR_attribute, "a tensor's '%s' cannot be assigned", key);
@@ -356,15 +307,6 @@ static int transposed(lua_State *L) {
   return ts_lua_call(L, TS_OP_transpose, 1, false);
 }
 
-TsTensor *ts_lua_to(lua_State *L, TsTensor *x, int device) {
-  TsContext *c = ts_lua_context(L);
-  TsTensor *y = ts_tensor_to(c, x, device);
-  if (y || c->err.code != TS_ERR_memory) return y;
-  lua_gc(L, LUA_GCCOLLECT, 0); /* the collector knows nothing of a GPU's memory */
-  ts_error_clear(&c->err);
-  return ts_tensor_to(c, x, device);
-}
-
 static int to(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "to");
   TsContext *c = ts_lua_context(L);
@@ -373,7 +315,7 @@ static int to(lua_State *L) {
   TsDevice *dev = d == TS_DT_none ? ts_device_find(where, &c->err) : NULL;
   if (d == TS_DT_none && !dev) return ts_lua_raise(L);
   TsAttr a = ts_attr_dtype(d);
-  TsTensor *y = dev ? ts_lua_to(L, x, dev->index)
+  TsTensor *y = dev ? ts_tensor_to(c, x, dev->index)
                 : d == ts_tensor_dtype(x) && !x->meta.weak ? ts_tensor_ref(x)
                                                            : ts_vm_call1(c, TS_OP_cast, 1, &x, &a);
   if (!y) return ts_lua_raise(L);
@@ -431,8 +373,7 @@ static int bytes(lua_State *L) {
 
 static int requires_grad_(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "requires_grad_");
-  if (ts_defer_force(x)) return ts_lua_raise(L);
-  x->requires_grad = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
+  require_grad(L, x, lua_isnoneornil(L, 2) || lua_toboolean(L, 2));
   lua_settop(L, 1);
   return 1;
 }
@@ -465,7 +406,7 @@ void ts_lua_open_tensor(lua_State *L) {
   } arithmetic[] = {{"__add", TS_OP_add}, {"__sub", TS_OP_sub}, {"__mul", TS_OP_mul},
                     {"__div", TS_OP_div}, {"__mod", TS_OP_mod}, {"__pow", TS_OP_pow},
                     {"__unm", TS_OP_neg}};
-  static const luaL_Reg meta[] = {{"__gc", collect},   {"__newindex", set}, {"__tostring", text},
+  static const luaL_Reg meta[] = {{"__newindex", set}, {"__tostring", text},
                                   {"__len", length},   {"__concat", join},  {"__lt", order},
                                   {"__le", order},     {NULL, NULL}};
   lua_pushlightuserdata(L, &methods_key);
@@ -485,7 +426,7 @@ void ts_lua_open_tensor(lua_State *L) {
   lua_setfield(L, -2, "__index");
   lua_pushliteral(L, "tensor");
   lua_setfield(L, -2, "__metatable");
-  metatable_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  ts_lua_box_metatable(L);
 }
 
 /* The methods table, for the operators to enter. */
@@ -495,6 +436,7 @@ void ts_lua_push_methods(lua_State *L) {
 }
 
 static int open_core(lua_State *L) {
+  ts_lua_open_box(L);
   lua_newtable(L);
   ts_lua_open_ops(L);
   ts_lua_open_system(L);
@@ -514,6 +456,7 @@ void ts_lua_open(lua_State *L, TsContext *c) {
   lua_pushlightuserdata(L, &context_key);
   lua_pushlightuserdata(L, c);
   lua_rawset(L, LUA_REGISTRYINDEX);
+  c->collect = collect_all;
   ts_lua_open_tensor(L);
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "preload");

@@ -176,17 +176,10 @@ static int run(lua_State *L, const TsOptions *o) {
   return isatty(STDIN_FILENO) ? prompt(L) : run_file(L, o, NULL);
 }
 
-/* Closing the state runs the finalizers of scripts, as luajit does. Those of
- * tensors would only give memory back that the process is about to give back. */
-static void close_state(lua_State *L, TsContext *c) {
-  TsTensor *t = ts_tensor_number(c, 0);
-  if (t) {
-    ts_lua_push(L, t);
-    if (lua_getmetatable(L, -1)) {
-      lua_pushnil(L);
-      lua_setfield(L, -2, "__gc");
-    }
-  }
+/* Closing the state runs the finalizers of scripts, as luajit does. Tensors would only give
+ * memory back that the process is about to give back. */
+static void close_state(lua_State *L) {
+  ts_lua_close_box(L);
   lua_close(L);
 }
 
@@ -225,7 +218,7 @@ int main(int argc, char **argv) {
   free(o.step);
   exit(code); /* looks for leaks */
 #endif
-  close_state(L, c);
+  close_state(L);
   fflush(NULL);
   _Exit(code); /* threads that compile or wait end with the process */
 }

@@ -1,7 +1,8 @@
 # Targets beside the build itself; included by the Makefile.
 
 # ---- tests in C: tests/<folder>/<name>_test.c, and two by name, each linked with the core.
-CTEST     := $(patsubst %.c,%,$(sort $(wildcard tests/*/*_test.c)) tests/elem/ulp.c \
+# Programs for a GPU, *_device.c, say that there is none.
+CTEST     := $(patsubst %.c,%,$(sort $(wildcard tests/*/*_test.c tests/*/*_device.c)) tests/elem/ulp.c \
              tests/elem/kernels.c)
 CTEST_BIN := $(CTEST:%=$(BUILD)/%)
 
@@ -44,7 +45,7 @@ $(BUILD)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(1).c $(WITH_$(1))) $(CORE_LIB)
 	@echo "  link   $$@"
 	@$$(CC) $$(LDFLAGS) $(LINK_$(1)) -o $$@ $$^ $$(LIBS) $(LINK_$(1))
 endef
-$(foreach t,$(CTEST) tests/jit/speed tests/vm/speed,$(eval $(call CTEST_RULE,$(t))))
+$(foreach t,$(CTEST) tests/jit/speed tests/jit/speed_kernels tests/vm/speed,$(eval $(call CTEST_RULE,$(t))))
 
 -include $(CTEST_OBJ:.o=.d)
 
@@ -60,7 +61,9 @@ endif
 check:
 	@sh scripts/check.sh
 
-# ONLY=word runs the tests whose names contain the word.
+# ONLY=word runs the tests whose names contain the word. DEV=cuda, sim, cuda:1, ..: the device of
+# the tests in tests/devices; a simulated GPU if it is not given.
+export DEV
 FUSED = "sh tests/house/fused.sh $(BUILD)"
 test: $(BIN) $(CTEST_BIN) layers
 	@$(BIN) scripts/check.lua --c $(CTEST_RUN) $(FUSED) -- $(ONLY)
@@ -119,6 +122,7 @@ help:
 	@echo "make demo       set up, build, run the main job on real text"
 	@echo "make check      set up, build, run all tests"
 	@echo "make test       the tests without installing anything (ONLY=word for some)"
+	@echo "                DEV=cuda: those in tests/devices on a GPU, else on a simulated one"
 	@echo "make golden     rewrite what tests expect to what comes out (ONLY=word); then git diff"
 	@echo "make test-long  the tests with more cases"
 	@echo "make ulp        measure the accuracy of every pointwise row: tests/elem/ulp.txt"

@@ -175,10 +175,11 @@ static void set_deltas(Item *t, Rows out) {
 static void open_rows(Item *t) {
   const Job *j = t->j;
   const TsAttention *a = j->a;
-  int64_t at = (t->query_head * a->s + t->first) * a->dv;
+  const TsAttentionGrad *g = j->g;
+  int64_t head = t->query_head;
   t->q = widened(j, a->q, a->q_at[t->query_head] + t->first * a->q_step, a->q_step, t->rows,
                  a->d, t->qw);
-  t->gr = widened(j, j->g->g, at, a->dv, t->rows, a->dv, t->gw);
+  t->gr = widened(j, g->g, g->g_at[head] + t->first * g->g_step, g->g_step, t->rows, a->dv, t->gw);
   pack_queries(j, t->q, t->rows, a->d, t->qp);
   pack_queries(j, t->gr, t->rows, a->dv, t->gp);
   for (int i = 0; i < t->rows; i++) {
@@ -187,7 +188,8 @@ static void open_rows(Item *t) {
     t->hi[i] = a->causal ? max64(0, min64(a->t, place + 1)) : a->t;
   }
   if (!t->for_q) return;
-  Rows out = widened(j, j->g->out, at, a->dv, t->rows, a->dv, t->ow);
+  Rows out = widened(j, g->out, g->out_at[head] + t->first * g->out_step, g->out_step, t->rows,
+                     a->dv, t->ow);
   set_deltas(t, out);
   for (int i = 0; i < t->rows; i++) put(j, t->m, i, -__builtin_inf());
   memset(t->l, 0, (size_t)(t->rows * j->wide));

@@ -10,6 +10,12 @@ typedef struct TsAttentionOperands {
   int64_t *q_at, *k_at, *v_at, *mask_at;
 } TsAttentionOperands;
 
+/* Element offsets of x's matrices, its last two axes; x broadcasts to lead, `count` matrices in
+ * all. For free(); NULL: out of memory. */
+int64_t *ts_attention_offsets(const TsTensor *x, const TsMeta *lead, int64_t count);
+/* x with an adjacent last axis. */
+TsTensor *ts_attention_adjacent(TsContext *c, TsTensor *x);
+
 /* Fills *a, whose dtype is set, but for y, from inputs q k v mask? sink? and options
  * causal window scale; *o, all zeros before, is to be closed in any case. -1 with the
  * error filled. */

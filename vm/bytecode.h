@@ -110,6 +110,13 @@ int ts_code_plan(TsCode *code, TsError *err);
 typedef struct TsFrame TsFrame; /* code bound to tensors, ready to run again and again */
 TsFrame *ts_frame_new(TsContext *c, const TsCode *code); /* the code must outlive it */
 void ts_frame_free(TsFrame *f);
+/* Where a run with these arguments happens: the device with kernels on which one of them, or a
+ * captured tensor, is; else 0. -1 with the error: on two. */
+int ts_frame_place(TsContext *c, const TsCode *code, TsTensor *const *args);
+/* f's code bound to a device: its own frame, which f keeps. Run by itself, it runs there wherever
+ * its arguments are, and gives results that belong where they do. */
+TsFrame *ts_frame_there(TsFrame *f, int device);
+int ts_frame_device(const TsFrame *f);
 /* args: nparam tensors (not taken over; NULL where bound). Results get one reference each.
  * A run inside a run of the same frame is possible and binds anew. */
 int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results);

@@ -194,7 +194,8 @@ static void instr_text(const TsCode *code, int at, TsText *t) {
     if (out[k] != TS_CODE_NONE) place_text(code, out[k], t);
   if (i->op == TS_VM_fused && code->fused[i->sub]->what)
     ts_text_format(t, "  // %s", code->fused[i->sub]->what);
-  else if (i->line > 0 && i->line < code->nplace) ts_text_format(t, "  // %s", code->place[i->line]);
+  else if (i->line > 0 && i->line < code->nplace)
+    ts_text_format(t, "  // %s", code->place[i->line]);
   ts_text_char(t, '\n');
 }
 

@@ -276,7 +276,8 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (!v || ts_meta_broadcast(&m, &v->meta, &m) || !(v = fitted(g, v, &dst->meta)))
     return c->err.code ? -1
                        : ts_error_set(&c->err, TS_ERR_shape, "assignment: shapes do not fit");
-  if (is_symbol(dst) && is_ours(k, dst) && looks_at(dst)) return refuse_view(c, "a view is changed in place");
+  if (is_symbol(dst) && is_ours(k, dst) && looks_at(dst))
+    return refuse_view(c, "a view is changed in place");
   if (is_symbol(dst) && !symbol_value(c, dst)) return -1;
   Bound *b = is_symbol(dst) ? find(k, dst) : bind(c, dst);
   if (!b && !is_symbol(dst)) return -1;

@@ -1,6 +1,8 @@
 /* Rewriting with constants computed by the VM's kernels. */
 #include "vm/compile.h"
 
+#include <math.h>
+
 #include "ir/graph_recognise.h"
 
 static bool eval(void *arg, TsOp op, int n, const double *in, const TsMeta *const *meta,
@@ -17,7 +19,8 @@ static bool eval(void *arg, TsOp op, int n, const double *in, const TsMeta *cons
       continue;
     }
     fine = number && (t[i] = ts_tensor_new(c, &m)) && !ts_vm_assign(c, t[i], number) &&
-           ts_tensor_get(t[i], 0) == in[i];
+           ts_tensor_get(t[i], 0) == in[i] &&
+           signbit(ts_tensor_get(t[i], 0)) == signbit(in[i]); /* numbers have no -0 */
     ts_tensor_unref(number);
   }
   if (fine) fine = (y = ts_vm_call1(c, op, n, t, attr)) && ts_tensor_dtype(y) == out;

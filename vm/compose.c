@@ -37,7 +37,8 @@ static TsVal keep(Eager *e, TsTensor *t) {
   return (TsVal)(e->made[e->nmade++] = t);
 }
 
-static TsVal emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out) {
+static TsVal emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const TsAttr *attr,
+                  TsVal *out) {
   Eager *e = (Eager *)b;
   TsTensor *made[TS_MAX_VARIADIC];
   int nout = 0;
@@ -87,8 +88,8 @@ int ts_vm_compose(TsCall *call, int room, int *nout) {
   return failed ? -1 : 0;
 }
 
-int ts_vm_vjp(TsContext *c, TsOp op, int nin, int ngrad, TsTensor *const *in, const TsAttr *attr,
-              TsTensor *const *second, TsTensor **grad_in) {
+int ts_vm_vjp(TsContext *c, TsOp op, int nin, int ngrad, TsTensor *const *in,
+              const TsAttr *attr, TsTensor *const *second, TsTensor **grad_in) {
   TsVal g[TS_MAX_IN + TS_MAX_OUT];
   Eager e = {.b = {.emit = emit, .meta = meta, .number = number, .err = &c->err}, .ctx = c};
   int failed = ts_vjp(&e.b, op, nin, ngrad, (const TsVal *)in, attr, (const TsVal *)second, g);

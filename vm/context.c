@@ -13,6 +13,7 @@ TsContext *ts_context_open(void) {
   }
   c->trace.word = ring;
   c->next_id = 1;
+  c->device_auto = true;
   c->profile = TS_PROFILE_deterministic;
   c->k = ts_kernels_use(getenv("TESSERA_ISA"));
   if (!c->k) c->k = ts_kernels_use(NULL);

@@ -12,6 +12,7 @@
 
 struct TsTensor;
 struct TsDefer;
+struct TsOffload;
 
 typedef enum TsProfile { TS_PROFILE_strict, TS_PROFILE_deterministic, TS_PROFILE_fast } TsProfile;
 
@@ -20,8 +21,9 @@ typedef struct TsContext {
   const TsKernels *k; /* the CPU's kernels for the chosen instruction set */
   TsTrace trace;
   uint64_t next_id;   /* of the next tensor */
-  int64_t live_bytes; /* of all storages, on any device */
-  int64_t allocated;  /* bytes of storages made since the start */
+  int64_t live_bytes; /* of all copies of all storages, on any device */
+  int64_t downloaded; /* bytes fetched from devices */
+  int64_t allocated;  /* bytes of such copies made since the start */
   uint64_t seed, stream; /* the generator: stream counts random operators */
   uint64_t stream_base;  /* of the function that runs: where its random calls count from */
   struct TsMemo *memo;   /* of the recursion that runs (vm/memo.h), or NULL */
@@ -31,9 +33,16 @@ typedef struct TsContext {
   int no_grad; /* > 0: calls are not recorded (vm/tape.h) */
   bool trap;  /* stop at the first NaN or infinity (vm/trap.h) */
   int device; /* where new tensors are made */
+  bool device_auto; /* and what gets hot may move elsewhere by itself */
   bool sizes_read; /* by the program while a function is captured: it may branch on them */
   struct TsCapture *capture;        /* calls become nodes of its graph; NULL: they run */
   struct TsJit *jit; /* of the tiers above, or NULL */
+  const struct TsOffload *offload; /* who runs calls on other devices (vm/offload.h), or NULL */
+  void *offloader;
+  bool replaying; /* it may put launches off */
+  int on_host; /* > 0: what runs and what it makes is on the CPU, whatever device its inputs have */
+  /* A device has no room: lets go of what nobody refers to; or NULL. */
+  void (*collect)(void *where_arg);
   const struct TsDefer *defer; /* who puts calls off (vm/defer.h), or NULL */
   void *deferrer;
   bool watched;     /* calls are shown to it */

@@ -401,8 +401,8 @@ void ts_fill_nd(int ndim, const int64_t *dim, void *dst, const int64_t *dst_stri
 
 /* A row of which one side is blocks; the other side goes through a buffer unless it is
  * contiguous. */
-static void convert_row(int64_t n, char *dst, TsDtype to, int64_t ds, const char *src, TsDtype from,
-                        int64_t ss) {
+static void convert_row(int64_t n, char *dst, TsDtype to, int64_t ds, const char *src,
+                        TsDtype from, int64_t ss) {
   enum { STEP = 512 }; /* whole blocks */
   TsConvertFn *convert = conversions->convert[from][to];
   char buffer[STEP * 16];

@@ -44,7 +44,8 @@ static int check_operand(TsCall *call, const TsEpilogueWord *word, TsEpilogueWor
 }
 
 static int check_activation(TsCall *call, TsEpilogueWord w, TsDtype acc) {
-  if (w == TS_EPILOGUE_bias || w == TS_EPILOGUE_residual || ts_dtype_is(acc, TS_KIND_F)) return 0;
+  if (w == TS_EPILOGUE_bias || w == TS_EPILOGUE_residual || ts_dtype_is(acc, TS_KIND_F))
+    return 0;
   bool whole = ts_dtype_is(acc, TS_KIND_I);
   if (whole && w == TS_EPILOGUE_relu) return 0;
   return ts_error_set(&call->ctx->err, TS_ERR_dtype, "%s: %s numbers have no %s",

@@ -6,9 +6,7 @@
 #include "vm/exec.h"
 #include "vm/scratch.h"
 
-/* Element offsets of x's matrices, its last two axes; x broadcasts to out's leading
- * axes, `count` of them in all. NULL: out of memory. */
-static int64_t *matrix_offsets(const TsTensor *x, const TsMeta *lead, int64_t count) {
+int64_t *ts_attention_offsets(const TsTensor *x, const TsMeta *lead, int64_t count) {
   int64_t *at = ts_scratch_take((count + 1) * 8);
   int axes = x->meta.ndim - 2, skip = lead->ndim - axes;
   for (int64_t i = 0; at && i < count; i++) {
@@ -22,8 +20,7 @@ static int64_t *matrix_offsets(const TsTensor *x, const TsMeta *lead, int64_t co
   return at;
 }
 
-/* x with an adjacent last axis. */
-static TsTensor *adjacent(TsContext *c, TsTensor *x) {
+TsTensor *ts_attention_adjacent(TsContext *c, TsTensor *x) {
   int last = x->meta.ndim - 1;
   bool fine = x->stride[last] == 1 || x->meta.dim[last] <= 1;
   return fine ? ts_tensor_ref(x) : ts_tensor_contiguous(c, x);
@@ -33,8 +30,8 @@ static TsTensor *adjacent(TsContext *c, TsTensor *x) {
  * adjacent or has one element. */
 static TsTensor *prepared_mask(TsContext *c, TsTensor *mask, TsDtype wide) {
   bool is_bool = ts_tensor_dtype(mask) == TS_DT_bool;
-  TsTensor *x = is_bool                         ? adjacent(c, mask)
-                : ts_tensor_dtype(mask) == wide ? adjacent(c, mask)
+  TsTensor *x = is_bool                         ? ts_attention_adjacent(c, mask)
+                : ts_tensor_dtype(mask) == wide ? ts_attention_adjacent(c, mask)
                                                 : ts_tensor_cast(c, mask, wide);
   if (!x || x->meta.ndim >= 2) return x;
   TsMeta m = x->meta;
@@ -49,8 +46,8 @@ static int prepare(TsCall *call, TsAttentionOperands *o, TsDtype wide) {
   TsContext *c = call->ctx;
   TsTensor *mask = call->nin > 3 ? call->in[3] : NULL,
            *sink = call->nin > 4 ? call->in[4] : NULL;
-  if (!(o->q = adjacent(c, call->in[0])) || !(o->k = adjacent(c, call->in[1])) ||
-      !(o->v = adjacent(c, call->in[2])))
+  if (!(o->q = ts_attention_adjacent(c, call->in[0])) || !(o->k = ts_attention_adjacent(c, call->in[1])) ||
+      !(o->v = ts_attention_adjacent(c, call->in[2])))
     return -1;
   if (mask && !(o->mask = prepared_mask(c, mask, wide))) return -1;
   if (sink && !(o->sink = ts_tensor_cast(c, sink, wide))) return -1;
@@ -61,10 +58,10 @@ static int set_offsets(TsCall *call, TsAttentionOperands *o, TsAttention *a) {
   TsMeta lead = o->q->meta, kv = o->k->meta;
   lead.ndim = (uint8_t)(lead.ndim - 2), kv.ndim = (uint8_t)(kv.ndim - 2);
   int64_t heads = a->batch * a->heads, kv_heads = a->batch * a->kv_heads;
-  o->q_at = matrix_offsets(o->q, &lead, heads);
-  o->k_at = matrix_offsets(o->k, &kv, kv_heads);
-  o->v_at = matrix_offsets(o->v, &kv, kv_heads);
-  if (o->mask) o->mask_at = matrix_offsets(o->mask, &lead, heads);
+  o->q_at = ts_attention_offsets(o->q, &lead, heads);
+  o->k_at = ts_attention_offsets(o->k, &kv, kv_heads);
+  o->v_at = ts_attention_offsets(o->v, &kv, kv_heads);
+  if (o->mask) o->mask_at = ts_attention_offsets(o->mask, &lead, heads);
   a->q_at = o->q_at, a->k_at = o->k_at, a->v_at = o->v_at, a->mask_at = o->mask_at;
   if (o->q_at && o->k_at && o->v_at && (o->mask_at || !o->mask)) return 0;
   return ts_scratch_failed(call);

@@ -30,6 +30,18 @@ static int finish_sink(TsCall *call, TsTensor *wide) {
   return wide ? ts_vm_assign(call->ctx, call->out[call->nout - 1], wide) : 0;
 }
 
+/* Of type d, with an adjacent last axis. */
+static TsTensor *matrices(TsContext *c, TsTensor *x, TsDtype d) {
+  return ts_tensor_dtype(x) == d ? ts_attention_adjacent(c, x) : ts_tensor_cast(c, x, d);
+}
+
+static int64_t *lie(const TsAttention *a, const TsTensor *x, int64_t *step) {
+  TsMeta lead = x->meta;
+  *step = x->stride[lead.ndim - 2];
+  lead.ndim = (uint8_t)(lead.ndim - 2);
+  return ts_attention_offsets(x, &lead, a->batch * a->heads);
+}
+
 static int run(TsCall *call, TsAttentionGrad *g, TsTensor *out, TsTensor *dout, TsTensor *sink) {
   g->out = ts_tensor_read(out), g->g = ts_tensor_read(dout);
   g->dq = ts_tensor_write(call->out[0]), g->dk = ts_tensor_write(call->out[1]);
@@ -37,7 +49,11 @@ static int run(TsCall *call, TsAttentionGrad *g, TsTensor *out, TsTensor *dout, 
   if (!g->out || !g->g || !g->dq || !g->dk || !g->dv) return -1;
   if (call->attr[3].i && !(g->scores = cleared(call->out[3]))) return -1;
   if (sink && !(g->sink = ts_tensor_write(sink))) return -1;
-  return ts_attention_grad(g, call->ctx->k) ? ts_scratch_failed(call) : 0;
+  int64_t *out_at = lie(&g->a, out, &g->out_step), *g_at = lie(&g->a, dout, &g->g_step);
+  g->out_at = out_at, g->g_at = g_at;
+  int failed = !out_at || !g_at || ts_attention_grad(g, call->ctx->k);
+  free(out_at), free(g_at);
+  return failed ? ts_scratch_failed(call) : 0;
 }
 
 int ts_exec_attention_grad(TsCall *call) {
@@ -47,8 +63,8 @@ int ts_exec_attention_grad(TsCall *call) {
   TsAttentionOperands o = {.q = NULL};
   TsTensor *out = NULL, *dout = NULL, *sink = NULL;
   if (nothing(call)) return clear_all(call);
-  int failed = ts_attention_open(call, &g.a, &o) || !(out = ts_tensor_cast(c, call->in[5], d)) ||
-               !(dout = ts_tensor_cast(c, call->in[6], d));
+  int failed = ts_attention_open(call, &g.a, &o) || !(out = matrices(c, call->in[5], d)) ||
+               !(dout = matrices(c, call->in[6], d));
   if (!failed && o.sink) failed = !(sink = ts_tensor_new(c, &o.sink->meta));
   if (!failed) failed = run(call, &g, out, dout, sink) || finish_sink(call, sink);
   ts_attention_close(&o);

@@ -215,7 +215,8 @@ static int phases(Job *j) {
     list_taps(j);
     if (sum_up(j)) return -1;
     if (n > 1)
-      ts_cpu_parallel(c->batch * j->channels_out, (1 << 15) / j->positions + 1, spread_planes, j);
+      ts_cpu_parallel(c->batch * j->channels_out, (1 << 15) / j->positions + 1, spread_planes,
+                      j);
   }
   return 0;
 }

@@ -170,8 +170,8 @@ static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int
 
 /* Positions [k0, k0 + nk), through all images, of n channels from `first` of an operand
  * [images][channels][positions]. */
-static void fill_planes(const Job *j, char *dst, int width, TsTensor *x, int64_t first, int64_t n,
-                        int64_t k0, int64_t nk) {
+static void fill_planes(const Job *j, char *dst, int width, TsTensor *x, int64_t first,
+                        int64_t n, int64_t k0, int64_t nk) {
   int64_t channels = x->meta.dim[1], P = j->positions;
   const char *from = (const char *)x->storage->host + x->offset;
   for (int64_t k = 0, m; k < nk; k += m) {
@@ -199,9 +199,17 @@ static void fill_x(void *arg, void *dst, int width, int64_t batch, int64_t i0, i
 
 static TsGemm product(const Job *j, TsTensor *y) {
   const TsConv *c = &j->c;
-  return (TsGemm){.in = ts_gemm_type(c->acc), .out = ts_gemm_type(ts_tensor_dtype(y)), .batch = 1,
-                  .m = c->og, .n = j->taps, .k = j->steps, .a = ts_tensor_read(j->g),
-                  .a_rs = 1, .a_cs = c->og * c->groups, .c_rs = j->taps, .c_cs = 1};
+  return (TsGemm){.in = ts_gemm_type(c->acc),
+                  .out = ts_gemm_type(ts_tensor_dtype(y)),
+                  .batch = 1,
+                  .m = c->og,
+                  .n = j->taps,
+                  .k = j->steps,
+                  .a = ts_tensor_read(j->g),
+                  .a_rs = 1,
+                  .a_cs = c->og * c->groups,
+                  .c_rs = j->taps,
+                  .c_cs = 1};
 }
 
 static int multiply(Job *j, TsTensor *y) {
@@ -231,8 +239,8 @@ static int complex_product(Job *j, TsTensor *y) {
   int failed = !to ? -1 : !at || !columns ? no_memory(j) : 0;
   if (!failed) list_positions(j, 0, j->steps, at);
   for (int64_t i = 0; i < j->c.groups && !failed; i++) {
-    j->k->conv.panel[j->size == 8 ? 1 : 2](columns, j->taps, j->image + i * j->c.cg * j->size, at,
-                                           j->steps, j->tap, j->taps);
+    j->k->conv.panel[j->size == 8 ? 1 : 2](columns, j->taps, j->image + i * j->c.cg * j->size,
+                                           at, j->steps, j->tap, j->taps);
     g.a = left + i * j->c.og * j->size, g.b = columns, g.b_rs = j->taps, g.b_cs = 1;
     g.c = to + i * j->c.og * j->taps * j->size;
     failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;

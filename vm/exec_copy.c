@@ -212,7 +212,8 @@ static void roll_axis(const Box *b, int axis, const int64_t *shift) {
 int ts_exec_roll(TsCall *call) {
   const TsAttr *by = &call->attr[0], *axes = &call->attr[1];
   bool flat = axes->type == TS_ATTR_none;
-  TsTensor *x = flat ? ts_tensor_contiguous(call->ctx, call->in[0]) : ts_tensor_ref(call->in[0]);
+  TsTensor *x =
+      flat ? ts_tensor_contiguous(call->ctx, call->in[0]) : ts_tensor_ref(call->in[0]);
   int64_t shift[TS_MAX_RANK] = {0}, n = ts_tensor_numel(call->in[0]);
   Box b;
   int failed = !x || open_box(&b, call->out[0], x) ? -1 : 0;

@@ -141,8 +141,11 @@ static void triangle_rows(void *arg, int64_t lo, int64_t hi, int worker) {
 static int triangle(TsCall *call, bool lower) {
   TsTensor *x = ts_tensor_contiguous(call->ctx, call->in[0]);
   const TsMeta *m = &call->out[0]->meta;
-  Triangle t = {.rows = m->dim[m->ndim - 2], .cols = m->dim[m->ndim - 1],
-                .size = ts_dtypes[m->dtype].nbytes, .diagonal = call->attr[0].i, .lower = lower};
+  Triangle t = {.rows = m->dim[m->ndim - 2],
+                .cols = m->dim[m->ndim - 1],
+                .size = ts_dtypes[m->dtype].nbytes,
+                .diagonal = call->attr[0].i,
+                .lower = lower};
   t.row_bytes = t.cols * t.size;
   int64_t limit = t.rows + t.cols; /* beyond it a diagonal changes nothing */
   t.diagonal = t.diagonal > limit ? limit : t.diagonal < -limit ? -limit : t.diagonal;

@@ -16,7 +16,8 @@ typedef struct Keys {
 static void make_keys(void *arg, int64_t lo, int64_t hi, int worker) {
   const Keys *j = arg;
   (void)worker;
-  j->k->random.bits64(j->seed, j->stream, (uint64_t)lo, hi - lo, j->key + lo * TS_RANDOM_GROUP64);
+  j->k->random.bits64(j->seed, j->stream, (uint64_t)lo, hi - lo,
+                      j->key + lo * TS_RANDOM_GROUP64);
 }
 
 int ts_random_permutation(TsCall *call, uint64_t seed, uint64_t stream) {
@@ -45,7 +46,8 @@ int ts_random_permutation(TsCall *call, uint64_t seed, uint64_t stream) {
   if (j.key)
     ts_memory_free(j.key, nbytes);
   else
-    ts_error_set(&c->err, TS_ERR_memory, "out of memory: %lld bytes to sort", (long long)nbytes);
+    ts_error_set(&c->err, TS_ERR_memory, "out of memory: %lld bytes to sort",
+                 (long long)nbytes);
   return dst ? 0 : -1;
 }
 

@@ -76,7 +76,8 @@ static int set_range(TsContext *c, Job *j, const TsAttr *low, const TsAttr *high
       finite += j->range[w][2];
     }
     if (finite != 0) {
-      ts_error_set(&c->err, TS_ERR_value, "histogram: elements that are not finite have no range");
+      ts_error_set(&c->err, TS_ERR_value,
+                   "histogram: elements that are not finite have no range");
       return ts_error_hint(&c->err, "give low= and high=");
     }
     if (j->n == 0) least = 0, greatest = 1;

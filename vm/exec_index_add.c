@@ -64,8 +64,12 @@ static void run(Job *j, int64_t outer) {
 /* y begins as x; all three are row-major and of y's type. */
 static int add_slices(TsTensor *y, TsTensor *src, const TsIndex *ix, int axis) {
   TsDtype d = ts_tensor_dtype(y);
-  Job j = {.piece = adder[ts_index_sum(d)], .index = ix->at, .count = ix->n, .size = y->meta.dim[axis],
-           .inner = 1, .nbytes = ts_dtypes[d].nbytes};
+  Job j = {.piece = adder[ts_index_sum(d)],
+           .index = ix->at,
+           .count = ix->n,
+           .size = y->meta.dim[axis],
+           .inner = 1,
+           .nbytes = ts_dtypes[d].nbytes};
   int64_t outer = 1;
   for (int i = 0; i < axis; i++) outer *= y->meta.dim[i];
   for (int i = axis + 1; i < y->meta.ndim; i++) j.inner *= y->meta.dim[i];

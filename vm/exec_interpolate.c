@@ -229,7 +229,8 @@ static int sort_taps(const Job *j, Sorted *s) {
 
 /* to [a->in][n] from g [a->out][n]. */
 static void join_rows(const Job *j, const Axis *a, char *to, const char *g, int64_t n) {
-  TsPointwiseFn *fma = j->wide ? j->k->pointwise.f64[TS_PW_fma] : j->k->pointwise.f32[TS_PW_fma];
+  TsPointwiseFn *fma =
+      j->wide ? j->k->pointwise.f64[TS_PW_fma] : j->k->pointwise.f32[TS_PW_fma];
   int64_t bytes = n * j->size;
   memset(to, 0, (size_t)(a->in * bytes));
   for (int64_t o = 0; o < a->out; o++)

@@ -34,7 +34,9 @@ typedef struct Job {
 
 static double rounded(const Job *j, double v) { return ts_leaf_rounded(j->w, v); }
 
-static double value(const Job *j, const char *at, int64_t i) { return ts_leaf_get(j->w, at, i); }
+static double value(const Job *j, const char *at, int64_t i) {
+  return ts_leaf_get(j->w, at, i);
+}
 static void put(const Job *j, char *at, int64_t i, double v) { ts_leaf_put(j->w, at, i, v); }
 
 /* p' and its sum. */
@@ -73,7 +75,9 @@ static void keep_first(_Atomic int64_t *wrong, int64_t row) {
   }
 }
 
-static bool counts(const Job *j, int64_t row) { return !j->index || j->index[row] != j->ignored; }
+static bool counts(const Job *j, int64_t row) {
+  return !j->index || j->index[row] != j->ignored;
+}
 
 /* The next rows from *at on that count, at most `most`; the others become zeros. */
 static int take_rows(Job *j, int64_t *at, int64_t hi, int most, int64_t *row) {
@@ -137,7 +141,8 @@ int ts_exec_cross_entropy_grad(TsCall *call) {
            .smoothing = call->attr[2].f, .wrong = -1};
   if (ts_tensor_numel(call->out[0]) == 0) return 0;
   j.esize = ts_dtypes[d].nbytes, j.size = ts_dtypes[wide].nbytes;
-  if (d != wide) j.load = c->k->convert.convert[d][wide], j.store = c->k->convert.convert[wide][d];
+  if (d != wide)
+    j.load = c->k->convert.convert[d][wide], j.store = c->k->convert.convert[wide][d];
   for (int i = 0; i < m->ndim - 1; i++) j.rows *= m->dim[i];
   TsTensor *x = ts_tensor_cast(c, call->in[0], d), *t = NULL, *g = NULL;
   if (x) t = ts_tensor_cast(c, call->in[1], index ? TS_DT_i64 : wide);

@@ -108,8 +108,9 @@ static int multiply(TsCall *call, TsTensor *a, TsTensor *b, Epilogue *e) {
   const TsMeta *out = &y->meta;
   bool row = a->meta.ndim == 1, column = b->meta.ndim == 1;
   int na = row ? 1 : 2, nb = column ? 1 : 2, nbatch = out->ndim - !row - !column;
-  TsGemm g = {
-      .in = ts_gemm_type(ts_tensor_dtype(a)), .out = ts_gemm_type(ts_tensor_dtype(y)), .batch = 1};
+  TsGemm g = {.in = ts_gemm_type(ts_tensor_dtype(a)),
+              .out = ts_gemm_type(ts_tensor_dtype(y)),
+              .batch = 1};
   g.k = a->meta.dim[a->meta.ndim - 1];
   g.m = row ? 1 : a->meta.dim[a->meta.ndim - 2];
   g.n = column ? 1 : b->meta.dim[b->meta.ndim - 1];

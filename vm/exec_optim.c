@@ -325,6 +325,13 @@ static int set_job(TsCall *call, Job *j) {
   }
 }
 
+int ts_optim_constants(TsCall *call, TsOptimStep *step) {
+  Job j = {0};
+  int failed = set_job(call, &j);
+  *step = j.step;
+  return failed;
+}
+
 bool ts_optim_groups(TsOp op) {
   return op == TS_OP_sgd_step || op == TS_OP_adam_step || op == TS_OP_lion_step;
 }

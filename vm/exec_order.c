@@ -78,7 +78,8 @@ static void quantiles(void *arg, int64_t lo, int64_t hi, int worker) {
 static int quantile(TsCall *call, double q, const TsAttr *axis) {
   TsContext *c = call->ctx;
   TsTensor *x = call->in[0], *y = call->out[0];
-  int at = axis->type == TS_ATTR_none ? -1 : (int)(axis->i < 0 ? axis->i + x->meta.ndim : axis->i);
+  int at =
+      axis->type == TS_ATTR_none ? -1 : (int)(axis->i < 0 ? axis->i + x->meta.ndim : axis->i);
   Quantile j = {.k = c->k, .dtype = ts_tensor_dtype(x), .to = ts_tensor_dtype(y), .q = q};
   if (!(q >= 0 && q <= 1))
     return ts_error_set(&c->err, TS_ERR_value, "quantile: q = %g is not in 0..1", q);
@@ -138,7 +139,8 @@ static int unique(TsCall *call, TsTensor *x, const char *at, char *scratch) {
   int64_t *index = (int64_t *)scratch + n;
   ts_sort_keys(d, false, n, at, key);
   ts_sort_index_parallel(n, ts_sort_bits(d), key, index, index + n);
-  if (ts_cpu_interrupted()) return ts_error_set(&c->err, TS_ERR_interrupt, "unique: interrupted");
+  if (ts_cpu_interrupted())
+    return ts_error_set(&c->err, TS_ERR_interrupt, "unique: interrupted");
   int64_t runs = count_runs(n, key);
   call->out[0] = new_tensor(c, x, d, true, runs);
   call->out[1] = call->out[0] ? new_tensor(c, x, TS_DT_i64, false, 0) : NULL;

@@ -71,7 +71,8 @@ static double count(const Job *j, int64_t d, int64_t h, int64_t w) {
 
 /* A row of outputs of one channel. Taps from the last to the first reach an element from
  * increasing outputs. */
-static void spread_row(const Job *j, char *plane, int64_t d, int64_t h, const char *g, char *v) {
+static void spread_row(const Job *j, char *plane, int64_t d, int64_t h, const char *g,
+                       char *v) {
   if (j->count_padding)
     share(j, v, g, j->out[2], count(j, d, h, 0));
   for (int64_t w = 0; w < j->out[2] && !j->count_padding; w++)
@@ -104,8 +105,8 @@ static void planes(void *arg, int64_t lo, int64_t hi, int worker) {
 }
 
 /* ---- channels last: a piece of the channels of one image */
-static void spread_pixel(const Job *j, char *image, const int64_t o[3], const char *g, int64_t n,
-                         char *v) {
+static void spread_pixel(const Job *j, char *image, const int64_t o[3], const char *g,
+                         int64_t n, char *v) {
   share(j, v, g, n, count(j, o[0], o[1], o[2]));
   for (int64_t a = 0; a < j->window[0]; a++)
     for (int64_t b = 0; b < j->window[1]; b++)
@@ -144,7 +145,8 @@ static int64_t upto(const Job *j, int a, int64_t o) {
 
 static void add_share(const Job *j, char *x, const char *v, int64_t n) {
   if (j->size == 8)
-    for (int64_t i = 0; i < n; i++) ((double *)(void *)x)[i] += *(const double *)(const void *)v;
+    for (int64_t i = 0; i < n; i++)
+      ((double *)(void *)x)[i] += *(const double *)(const void *)v;
   else
     for (int64_t i = 0; i < n; i++) ((float *)(void *)x)[i] += *(const float *)(const void *)v;
 }
@@ -161,7 +163,8 @@ static void adaptive_planes(void *arg, int64_t lo, int64_t hi, int worker) {
       int64_t d0 = from(j, 0, d), d1 = upto(j, 0, d), h0 = from(j, 1, h), h1 = upto(j, 1, h);
       int64_t w0 = from(j, 2, w), n = upto(j, 2, w) - w0;
       double v[1];
-      share(j, (char *)v, j->g + (i * out + p) * j->size, 1, (double)((d1 - d0) * (h1 - h0) * n));
+      share(j, (char *)v, j->g + (i * out + p) * j->size, 1,
+            (double)((d1 - d0) * (h1 - h0) * n));
       for (int64_t a = d0; a < d1; a++)
         for (int64_t b = h0; b < h1; b++)
           add_share(j, plane + ((a * j->in[1] + b) * j->in[2] + w0) * j->size, (char *)v, n);

@@ -109,7 +109,9 @@ static int reduce(TsCall *call, TsTensor *x, TsTensor *y) {
   void *to = ts_tensor_write(y), *buffer = acc == out ? to : ts_scratch_take((n + 1) * 16);
   r.x = ts_tensor_read(x);
   r.out = buffer;
-  int failed = !to || !r.x ? -1 : !buffer || ts_reduce(&r, &tables) ? ts_scratch_failed(call) : 0;
+  int failed = !to || !r.x                         ? -1
+               : !buffer || ts_reduce(&r, &tables) ? ts_scratch_failed(call)
+                                                   : 0;
   if (failed) {
     if (buffer != to) free(buffer);
     return -1;

@@ -268,7 +268,9 @@ typedef struct Group {
   Batch b;
 } Group;
 
-static char *lane_at(const Group *g, int64_t i) { return g->lane + i * g->j->sums * g->j->size; }
+static char *lane_at(const Group *g, int64_t i) {
+  return g->lane + i * g->j->sums * g->j->size;
+}
 
 static void add_rows(Group *g, const int *place, int n, int first) {
   const Job *j = g->j;
@@ -368,7 +370,8 @@ static int norm_sums(TsCall *call, Job *j) {
   ts_cpu_parallel(leaves * j->groups, grain_of(j) / TS_GRAD_ROWS + 1, groups, j);
   merge(j, leaves);
   if (j->want_w && store_sum(call, j, call->out[next++], j->part)) return -1;
-  return j->want_b ? store_sum(call, j, call->out[next], j->part + (j->want_w ? row / 2 : 0)) : 0;
+  return j->want_b ? store_sum(call, j, call->out[next], j->part + (j->want_w ? row / 2 : 0))
+                   : 0;
 }
 
 static int norm(TsCall *call, Job *j) {

@@ -63,7 +63,8 @@ static Row *setter(int size) {
  * last axis, a part of the destination. Within it the scattered axis is walked. */
 static void unit(const Job *j, int64_t u) {
   int last = j->ndim - 1;
-  int64_t part = u % j->parts, piece = u / j->parts % j->pieces, rest = u / j->parts / j->pieces;
+  int64_t part = u % j->parts, piece = u / j->parts % j->pieces,
+          rest = u / j->parts / j->pieces;
   int64_t y = 0, x = 0, at = 0, from = 0, span = j->size_of_axis;
   int64_t start = 0, n = j->dim[last], walk = 1;
   for (int i = last - 1; i >= 0; i--) {
@@ -83,7 +84,8 @@ static void unit(const Job *j, int64_t u) {
   }
   y += start * j->along, x += start * j->xs[last], at += start;
   for (int64_t a = 0; a < walk; a++) {
-    j->row(j, j->index + at, j->y + y * j->size, j->x + x * j->size, j->xs[last], n, from, span);
+    j->row(j, j->index + at, j->y + y * j->size, j->x + x * j->size, j->xs[last], n, from,
+           span);
     x += j->xs[j->axis], at += j->is[j->axis];
   }
 }

@@ -40,7 +40,8 @@ static void combine(const Job *j, int64_t col, int64_t n, int64_t from, int64_t 
   char *y = j->y + col * j->size;
   for (int64_t s = from; s < to; s++)
     if (j->count[s] == 0)
-      for (int64_t i = 0; i < n; i++) memcpy(y + s * row + i * j->size, j->empty, (size_t)j->size);
+      for (int64_t i = 0; i < n; i++)
+        memcpy(y + s * row + i * j->size, j->empty, (size_t)j->size);
   for (int64_t i = 0; i < j->n; i++, x += row) {
     int64_t s = j->id[i] >> 1;
     if (s < from || s >= to) continue;
@@ -110,7 +111,8 @@ static int check(TsCall *call, TsDtype d, int64_t mode) {
     return ts_error_set(e, TS_ERR_value, "segment_reduce: %lld segments",
                         (long long)call->attr[0].i);
   if (mode != SEG_mean || ts_dtype_is(d, TS_KIND_F)) return 0;
-  ts_error_set(e, TS_ERR_dtype, "segment_reduce: the mean of %s is no integer", ts_dtype_name(d));
+  ts_error_set(e, TS_ERR_dtype, "segment_reduce: the mean of %s is no integer",
+               ts_dtype_name(d));
   return ts_error_hint(e, "convert with x:cast(\"f32\") first");
 }
 
@@ -149,7 +151,8 @@ int ts_exec_segment_reduce(TsCall *call) {
   TsTensor *y = !id ? NULL : sum == d ? ts_tensor_ref(out) : ts_tensor_new(c, &m);
   int64_t *count = y ? ts_memory_alloc(nbytes) : NULL;
   if (y && !count)
-    ts_error_set(&c->err, TS_ERR_memory, "out of memory for %lld segments", (long long)segments);
+    ts_error_set(&c->err, TS_ERR_memory, "out of memory for %lld segments",
+                 (long long)segments);
   int failed = !count || reduce(call, x, y, id, count) || (sum != d && ts_vm_assign(c, out, y));
   if (count) ts_memory_free(count, nbytes);
   ts_tensor_unref(x);

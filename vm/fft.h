@@ -45,6 +45,18 @@ int ts_fft(const TsFft *f, const TsFftKernels *k);
  * kind orthogonal. Needs type, kind, inverse and n. */
 void ts_fft_normalise(TsFft *f, int norm);
 
+/* Transform, product with a filter, transform back: the terms stay in the cache. The bits are
+ * those of ts_fft, of the complex product (ar br - ai bi, ar bi + ai br) rounded at every
+ * step, and of ts_fft again. */
+typedef struct TsFftFilter {
+  TsFft x;                /* c2c or r2c; out and its strides are the signal's that comes back */
+  int norm;               /* of both ways; x.scale is not used */
+  const void *h;          /* complex, the terms of a row contiguous */
+  const int64_t *h_outer; /* a stride for each outer axis, 0 where rows share it */
+} TsFftFilter;
+
+int ts_fft_filter(const TsFftFilter *f, const TsFftKernels *k);
+
 /* Frees all cached plans and work memory that no running transform uses. */
 void ts_fft_clear(void);
 

@@ -52,7 +52,9 @@ static int count(const TsForeign *f, TsForeignKind kind) {
   return n;
 }
 
-int ts_foreign_nresult(const TsForeign *f) { return returns_value(f) + count(f, TS_FOREIGN_out); }
+int ts_foreign_nresult(const TsForeign *f) {
+  return returns_value(f) + count(f, TS_FOREIGN_out);
+}
 
 /* ---- libraries */
 /* "m" without version exists only where it is developed for, so the newest version counts. */
@@ -130,8 +132,8 @@ void ts_foreign_close(TsForeign *f) {
 
 /* ---- types */
 static int wrong_count(const TsForeign *f, TsError *err, int have, int want) {
-  ts_error_set(err, TS_ERR_argument, "%s: %d tensors given, its signature has %d", f->symbol, have,
-               want);
+  ts_error_set(err, TS_ERR_argument, "%s: %d tensors given, its signature has %d", f->symbol,
+               have, want);
   return ts_error_hint(err,
                        "numbers of the signature go into a table behind the tensors, {n = 2}");
 }
@@ -185,9 +187,9 @@ static int elementwise(const TsForeign *f, TsError *err, int nin, const TsMeta *
     if (kind != TS_FOREIGN_each) continue;
     TsMeta sum = *m;
     if (any && ts_meta_broadcast(out, m, &sum))
-      failed = ts_error_set(err, TS_ERR_shape, "%s: '%s' is %s, which does not broadcast with %s",
-                            f->symbol, f->text.param[i].name, ts_meta_text(m, have),
-                            ts_meta_text(out, before));
+      failed = ts_error_set(
+          err, TS_ERR_shape, "%s: '%s' is %s, which does not broadcast with %s", f->symbol,
+          f->text.param[i].name, ts_meta_text(m, have), ts_meta_text(out, before));
     *out = sum;
     any = true;
   }
@@ -199,9 +201,10 @@ int ts_foreign_infer(const TsForeign *f, TsError *err, int nin, const TsMeta *co
   int want = count(f, TS_FOREIGN_out), made = 0, k = 0;
   if (check_inputs(f, err, nin, in)) return -1;
   if (nshape && nshape != want)
-    return ts_error_set(err, TS_ERR_shape,
-                        "%s: shape gives %d shapes, the signature has %d results behind pointers",
-                        f->symbol, nshape, want);
+    return ts_error_set(
+        err, TS_ERR_shape,
+        "%s: shape gives %d shapes, the signature has %d results behind pointers", f->symbol,
+        nshape, want);
   if (want && !nshape && nin == 0) {
     ts_error_set(err, TS_ERR_shape, "%s: without inputs, its result needs a shape", f->symbol);
     return ts_error_hint(err, "give {shape = function(options) return {10} end}");
@@ -302,7 +305,8 @@ static int bind_inputs(Run *r, TsTensor *const *in, const TsMeta *each) {
     if (p->kind != TS_FOREIGN_in && p->kind != TS_FOREIGN_each) continue;
     TsTensor *x = in[k++];
     r->type[i] = &x->meta;
-    r->own[i] = p->kind == TS_FOREIGN_each ? spread(r->c, x, each) : ts_tensor_contiguous(r->c, x);
+    r->own[i] =
+        p->kind == TS_FOREIGN_each ? spread(r->c, x, each) : ts_tensor_contiguous(r->c, x);
     const void *at = r->own[i] ? ts_tensor_read(r->own[i]) : NULL;
     if (!at && (!r->own[i] || ts_tensor_numel(r->own[i]))) return -1;
     r->cell[i].pointer = (void *)(uintptr_t)at;
@@ -361,7 +365,8 @@ static int call_once(Run *r, TsTensor **out) {
 static bool call_plain(Run *r, int64_t from, int64_t to, void *y) {
   const TsForeign *f = r->f;
   const TsForeignParam *p = f->text.param;
-  if (f->text.n != 1 || p[0].kind != TS_FOREIGN_each || p[0].type != f->text.returns) return false;
+  if (f->text.n != 1 || p[0].kind != TS_FOREIGN_each || p[0].type != f->text.returns)
+    return false;
   const void *x = ts_tensor_read(r->own[0]);
   if (p[0].dtype == TS_DT_f64)
     for (int64_t k = from; k < to; k++)

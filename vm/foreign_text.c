@@ -109,9 +109,9 @@ static int unknown_type(Reader *r, const char *name) {
   const char *guess = ts_text_closest(name, TYPES + C_NAMES, nth_name, NULL);
   wrong(r, "unknown type ", name);
   if (guess) return ts_error_hint(r->err, "did you mean '%s'?", guess);
-  return ts_error_hint(r->err,
-                       "types are f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool, C's names of them, "
-                       "and behind pointers every dtype but mxfp4");
+  return ts_error_hint(
+      r->err, "types are f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool, C's names of them, "
+              "and behind pointers every dtype but mxfp4");
 }
 
 /* As many words as make a type: "unsigned long". -1 with the error. */
@@ -246,7 +246,8 @@ static int check_result(Reader *r) {
   if (each && (!any || pointers))
     return wrong(r, "a function for each element returns its only result", "");
   if (!any && !pointers)
-    return wrong(r, "nothing is returned and no pointer is without const: there is no result", "");
+    return wrong(r, "nothing is returned and no pointer is without const: there is no result",
+                 "");
   return 0;
 }
 

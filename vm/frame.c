@@ -3,6 +3,10 @@
  * are tensors of one storage whose address is set when a run begins. Registers that change
  * (arguments, results, views of them) are put where their readers look.
  *
+ * With an argument on a device that has kernels, a sibling of the frame runs, whose slab is memory
+ * of the device. There each register is a storage of its own at a place of the slab: instructions
+ * without a kernel run on the CPU over fetched bytes, register by register.
+ *
  * Functions that call functions, and themselves, are run by one C loop over frames: a frame
  * keeps its own place and who called it, so that the depth of a recursion costs memory of
  * frames and no C stack. Loops (vm/control.c) run their functions by a C call each, which
@@ -19,6 +23,7 @@
 #include "vm/defer.h"
 #include "vm/fused.h"
 #include "vm/memo.h"
+#include "vm/offload.h"
 #include "vm/optim.h"
 #include "vm/trap.h"
 
@@ -40,6 +45,10 @@ struct TsFrame {
   Step *step;
   TsFrame **sub; /* made when they are first called */
   TsStorage slab;
+  int device;     /* whose memory the slab is; 0: the CPU's */
+  void *slab_at;  /* there, while it runs */
+  TsFrame *there; /* the same code on a device, once it was needed */
+  void *launches; /* what the device remembers of runs (vm/offload.h) */
   bool busy;
   /* while it runs */
   Step *at;
@@ -66,6 +75,7 @@ static void keep(void *arg) { (void)arg; }
 
 /* ---- binding */
 static TsTensor *slab_tensor(TsFrame *f, const TsReg *g) {
+  if (f->device) return ts_tensor_placed(f->ctx, &g->meta, f->device);
   TsMeta nothing = {.dtype = TS_DT_u8, .ndim = 1};
   int64_t stride[TS_MAX_RANK];
   TsTensor *base = ts_tensor_wrap(f->ctx, &nothing, NULL, keep, NULL), *t;
@@ -228,21 +238,31 @@ static bool allocate(TsFrame *f) {
   return f->reg && f->changes && f->first_reader && f->slot && f->reader && f->step && f->sub;
 }
 
-TsFrame *ts_frame_new(TsContext *c, const TsCode *code) {
+/* Views are made of places without bytes, so nothing may run on the device for them. */
+static int bind(TsFrame *f) {
+  f->ctx->on_host += f->device != 0;
+  int failed = bind_registers(f);
+  f->ctx->on_host -= f->device != 0;
+  if (!failed) bind_slots(f);
+  return failed ? -1 : bind_steps(f);
+}
+
+static TsFrame *frame_new(TsContext *c, const TsCode *code, int device) {
   TsFrame *f = calloc(1, sizeof *f);
   TS_ASSERT(code->planned);
   if (!f) return no_memory(c), NULL;
   f->ctx = c;
   f->code = code;
+  f->device = device;
   f->slab = (TsStorage){
       .refs = 1, .valid = 1, .ctx = c, .release = keep, .nbytes = code->slab_nbytes};
-  int failed = allocate(f) ? bind_registers(f) : no_memory(c);
-  if (!failed) bind_slots(f);
-  if (!failed) failed = bind_steps(f);
+  int failed = allocate(f) ? bind(f) : no_memory(c);
   if (!failed) return f;
   ts_frame_free(f);
   return NULL;
 }
+
+TsFrame *ts_frame_new(TsContext *c, const TsCode *code) { return frame_new(c, code, 0); }
 
 /* Frames of inner calls below f, but for the first few; one after the other, as there may be
  * many. */
@@ -261,6 +281,8 @@ static void free_deeper(TsFrame *f, int kept) {
 void ts_frame_free(TsFrame *f) {
   if (!f) return;
   free_deeper(f, 0);
+  ts_frame_free(f->there);
+  if (f->launches && f->ctx->offload) f->ctx->offload->forget(f->launches);
   for (int r = 0; f->reg && r < f->code->nreg; r++)
     if (!f->changes[r]) ts_tensor_unref(f->reg[r]);
   for (int i = 0; f->sub && i < f->code->nsub; i++) ts_frame_free(f->sub[i]);
@@ -280,7 +302,9 @@ static int allocate_fresh(TsFrame *f, Step *s) {
   for (uint32_t k = 0; k < s->instr->nout; k++) {
     uint32_t r = code->operand[s->instr->at + s->instr->nin + k];
     if (code->reg[r].kind != TS_REG_fresh) continue;
-    TsTensor *t = ts_tensor_new(f->ctx, &code->reg[r].meta);
+    TsMeta m = code->reg[r].meta;
+    m.device = (uint8_t)f->device;
+    TsTensor *t = ts_tensor_new(f->ctx, &m);
     if (!t) return -1;
     put(f, r, t);
   }
@@ -306,9 +330,20 @@ static void take_results(TsFrame *f, Step *s) {
   }
 }
 
+/* A kernel of the device, else the handler over fetched bytes. */
+static int run_there(TsFrame *f, Step *s) {
+  TsContext *c = f->ctx;
+  if (ts_op_info(s->call.op)->cls == TS_CLASS_VIEW) return s->run(&s->call);
+  int done = c->offload ? c->offload->call(&s->call, f->device, true) : 0;
+  return done ? (done == 1 ? 0 : -1) : ts_offload_here(s->run, &s->call);
+}
+
 /* The steps behind s as one. */
 static int run_group(TsFrame *f, Step *s) {
   int n = (int)s->instr->sub;
+  for (int i = 0; f->device && i < n; i++)
+    if (run_there(f, &s[1 + i])) return -1;
+  if (f->device) return 0;
   TsCall *few[64] = {NULL}, **call = n <= 64 ? few : malloc(sizeof *call * (size_t)n);
   if (!call) return no_memory(f->ctx);
   for (int i = 0; i < n; i++) call[i] = &s[1 + i].call;
@@ -325,7 +360,7 @@ static int run_fused(TsFrame *f, Step *s) {
 /* Function k of the code, bound. */
 static TsFrame *sub_frame(TsFrame *f, uint32_t k, bool body) {
   TsFrame *sub = f->sub[k];
-  if (sub || !(sub = ts_frame_new(f->ctx, f->code->sub[k]))) return sub;
+  if (sub || !(sub = frame_new(f->ctx, f->code->sub[k], f->device))) return sub;
   sub->owner = body ? sub : f->owner;
   return f->sub[k] = sub;
 }
@@ -360,7 +395,7 @@ static int explain(TsFrame *f, const Step *s) {
 static int run_step(TsFrame *f, Step *s) {
   if (!s->run) return s->instr->op < TS_OP_COUNT ? 0 : run_control(f, s);
   if (s->fresh && allocate_fresh(f, s)) return -1;
-  if (s->run(&s->call)) return -1;
+  if (f->device ? run_there(f, s) : s->run(&s->call)) return -1;
   if (s->sets) take_outputs(f, s);
   return 0;
 }
@@ -390,14 +425,59 @@ static int prepare(const TsFrame *f, TsTensor *const *args) {
   return 0;
 }
 
+/* ---- the slab's memory */
+static void place_registers(TsFrame *f, char *base) {
+  const TsCode *code = f->code;
+  for (int r = 0; r < code->nreg; r++)
+    if (code->reg[r].kind == TS_REG_slab && f->reg[r])
+      ts_tensor_place(f->reg[r], base ? base + code->reg[r].offset : NULL);
+}
+
+static int64_t slab_room(const TsFrame *f) {
+  return f->code->slab_nbytes ? f->code->slab_nbytes : 64;
+}
+
+static int take_slab(TsFrame *f) {
+  static _Alignas(64) char nothing[64]; /* where values without elements lie */
+  if (f->device) {
+    if (!(f->slab_at = ts_tensor_room(f->ctx, f->device, slab_room(f)))) return -1;
+    place_registers(f, f->slab_at);
+  } else {
+    f->slab.host = f->code->slab_nbytes ? ts_memory_alloc(f->code->slab_nbytes) : nothing;
+    if (!f->slab.host) return no_memory(f->ctx);
+  }
+  f->ctx->live_bytes += f->code->slab_nbytes;
+  return 0;
+}
+
+static void give_slab(TsFrame *f) {
+  TsDevice *d = ts_device_at(f->device);
+  f->ctx->live_bytes -= f->code->slab_nbytes;
+  if (f->device) {
+    place_registers(f, NULL);
+    d->free(d, f->slab_at, slab_room(f));
+  } else if (f->code->slab_nbytes) {
+    ts_memory_free(f->slab.host, f->code->slab_nbytes);
+  }
+  f->slab.host = f->slab_at = NULL;
+}
+
+/* Bytes that a device made: handlers look at the host's. */
+static int fetch_arguments(TsFrame *f, TsTensor *const *args) {
+  const TsCode *code = f->code;
+  for (int i = 0; i < code->nparam; i++) {
+    TsTensor *t = code->bound[i] ? code->bound[i] : args[i];
+    if (!(t->storage->valid & 1) && !ts_tensor_read(t)) return -1;
+  }
+  return 0;
+}
+
 /* From here on f runs, on these arguments; its random calls are those of a call by itself at
  * this site, unless that is negative. */
 static int enter(TsFrame *f, TsTensor *const *args, int64_t site) {
   const TsCode *code = f->code;
   TsContext *c = f->ctx;
-  static _Alignas(64) char nothing[64]; /* where values without elements lie */
-  f->slab.host = code->slab_nbytes ? ts_memory_alloc(code->slab_nbytes) : nothing;
-  if (!f->slab.host) return no_memory(c);
+  if ((!f->device && fetch_arguments(f, args)) || take_slab(f)) return -1;
   f->stream_base = c->stream_base;
   f->stream_depth = c->stream_depth;
   if (site >= 0) ts_control_move_streams(c, site);
@@ -406,7 +486,6 @@ static int enter(TsFrame *f, TsTensor *const *args, int64_t site) {
     c->stream_base = c->stream;
     c->stream += (uint64_t)code->nrandom;
   }
-  c->live_bytes += code->slab_nbytes;
   for (int i = 0; i < code->nparam; i++)
     if (!code->bound[i]) put(f, (uint32_t)i, args[i]);
   for (int t = 0; t < code->ninstr; t++) { /* parameters written in place */
@@ -432,9 +511,7 @@ static int leave(TsFrame *f, int failed, TsTensor **results) {
   forget(f);
   c->stream_base = f->stream_base;
   c->stream_depth = f->stream_depth;
-  c->live_bytes -= code->slab_nbytes;
-  if (code->slab_nbytes) ts_memory_free(f->slab.host, code->slab_nbytes);
-  f->slab.host = NULL;
+  give_slab(f);
   return failed ? -1 : 0;
 }
 
@@ -453,7 +530,7 @@ static TsFrame *deeper_frame(TsFrame *f) {
     ts_error_hint(&f->ctx->err, "does it come to an end? {max = n} allows n calls");
     return NULL;
   }
-  if (!body->deeper && !(body->deeper = ts_frame_new(f->ctx, body->code))) return NULL;
+  if (!body->deeper && !(body->deeper = frame_new(f->ctx, body->code, f->device))) return NULL;
   body->deeper->owner = body->deeper;
   body->deeper->level = body->level + 1;
   body->deeper->most = body->most;
@@ -616,14 +693,71 @@ static int run_owned(TsFrame *f, TsTensor *const *args, TsTensor **results) {
 }
 
 static int run_again(TsFrame *f, TsTensor *const *args, TsTensor **results) {
-  TsFrame *own = ts_frame_new(f->ctx, f->code);
+  TsFrame *own = frame_new(f->ctx, f->code, f->device);
   if (own) own->owner = f->owner;
   int failed = own ? ts_frame_run(own, args, results) : -1;
   ts_frame_free(own);
   return failed;
 }
 
+int ts_frame_place(TsContext *c, const TsCode *code, TsTensor *const *args) {
+  int device = 0;
+  for (int i = 0; i < code->nparam; i++) {
+    const TsTensor *t = code->bound[i] ? code->bound[i] : args[i];
+    int own = t->meta.device;
+    if (!ts_offload_on(c, own) || own == device) continue;
+    if (device) {
+      ts_error_set(&c->err, TS_ERR_device, "%s: inputs on %s and %s", code->name,
+                   ts_device_at(device)->name, ts_device_at(own)->name);
+      return ts_error_hint(&c->err, "move one with x:to(\"%s\")", ts_device_at(device)->name);
+    }
+    device = own;
+  }
+  return device;
+}
+
+TsFrame *ts_frame_there(TsFrame *f, int device) {
+  if (f->there && f->there->device != device && !f->there->busy) {
+    ts_frame_free(f->there);
+  if (f->launches && f->ctx->offload) f->ctx->offload->forget(f->launches);
+    f->there = NULL;
+  }
+  if (!f->there && (f->there = frame_new(f->ctx, f->code, device))) f->there->owner = f->owner;
+  return f->there;
+}
+
+static int run_frame(TsFrame *f, TsTensor *const *args, TsTensor **results);
+
+int ts_frame_device(const TsFrame *f) { return f->device; }
+
+static int drop_results(const TsFrame *f, TsTensor **results) {
+  for (int i = 0; i < f->code->nresult; i++) ts_tensor_unref(results[i]);
+  return -1;
+}
+
+/* Results of a frame that was moved belong where its arguments do. */
+static void give_back(const TsFrame *f, TsTensor **results) {
+  for (int i = 0; i < f->code->nresult; i++)
+    if (results[i]->refs == 1) results[i]->meta.device = 0;
+}
+
 int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results) {
+  TsContext *c = f->ctx;
+  int device = ts_frame_place(c, f->code, args);
+  if (device < 0) return -1;
+  bool moved = f->device && !device;
+  if (device && !f->device && !(f = ts_frame_there(f, device))) return -1;
+  bool outermost = f->device && c->offload && !c->replaying && !f->busy;
+  c->on_host += !f->device;
+  if (outermost) c->offload->enter(c, f->device, &f->launches);
+  int failed = run_frame(f, args, results);
+  if (outermost && c->offload->leave(c) && !failed) failed = drop_results(f, results);
+  c->on_host -= !f->device;
+  if (moved && !failed) give_back(f, results);
+  return failed ? -1 : 0;
+}
+
+static int run_frame(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   TsContext *c = f->ctx;
   if ((c->npending || c->watched) && prepare(f, args)) return -1;
   if (f->busy) return run_again(f, args, results);

@@ -24,6 +24,7 @@ static TsTensor *moved(TsContext *c, TsTensor *t, const int64_t *stride) {
     *(reach < 0 ? &first : &last) += reach;
   }
   TsMeta span = {.dtype = t->meta.dtype, .ndim = 1, .dim = {last - first + 1}};
+  span.device = t->meta.device;
   TsTensor *base = ts_tensor_new(c, &span), *y = NULL;
   int64_t size = ts_dtypes[t->meta.dtype].nbytes;
   if (base) y = ts_tensor_view(base, &t->meta, stride, base->offset - first * size);

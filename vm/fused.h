@@ -1,13 +1,14 @@
-/* Fused instructions: several nodes of a graph as one call of a compiled kernel. The VM knows what
- * to call and with which tensors; who compiles, and when, is told by nobody here (jit/). */
+/* Fused instructions: several nodes of a graph as one call of a compiled kernel. The VM knows
+ * what to call and with which tensors; who compiles, and when, is told by nobody here (jit/).
+ */
 #ifndef TS_VM_FUSED_H
 #define TS_VM_FUSED_H
 
 #include "ir/sched.h"
 #include "vm/tensor.h"
 
-/* A compiled kernel of a group. Counted by a reference each: bytecode that calls it, and whoever
- * compiled it. Only the thread of the context counts. */
+/* A compiled kernel of a group. Counted by a reference each: bytecode that calls it, and
+ * whoever compiled it. Only the thread of the context counts. */
 typedef struct TsFused TsFused;
 struct TsFused {
   int refs;
@@ -25,8 +26,8 @@ static inline TsFused *ts_fused_ref(TsFused *f) {
   f->refs++;
   return f;
 }
-/* Output k may be written over input i, as long as all inputs that show the same bytes are among
- * those of which f says so. root: of the bytes of each input. */
+/* Output k may be written over input i, as long as all inputs that show the same bytes are
+ * among those of which f says so. root: of the bytes of each input. */
 bool ts_fused_over(const TsFused *f, int k, int i, const uint32_t *root);
 static inline void ts_fused_unref(TsFused *f) {
   if (f && --f->refs == 0) f->free(f);
@@ -42,8 +43,8 @@ typedef struct TsFusedGroup {
   TsVal *value;
 } TsFusedGroup;
 
-/* What lowering needs: a schedule, and for some of its groups a kernel. One for the function, and
- * one for each of those inside: bodies of loops, branches, called graphs. */
+/* What lowering needs: a schedule, and for some of its groups a kernel. One for the function,
+ * and one for each of those inside: bodies of loops, branches, called graphs. */
 typedef struct TsFusion {
   const TsGraph *g;
   const TsSched *sched;
@@ -63,7 +64,8 @@ typedef struct TsLayouts {
 } TsLayouts;
 TsLayouts *ts_layouts_new(TsContext *c, const TsGraph *g);
 void ts_layouts_free(TsLayouts *l);
-/* v, which lay row-major, has its third and second last axes exchanged in memory; -1: no memory. */
+/* v, which lay row-major, has its third and second last axes exchanged in memory; -1: no
+ * memory. */
 int ts_layouts_turn(TsLayouts *l, const TsGraph *g, const TsValue *v);
 bool ts_layouts_of(void *layouts, TsVal v, int64_t *stride); /* a TsLayoutFn */
 

@@ -15,7 +15,9 @@ enum {
   MIN_PANELS = 4,            /* of columns, in a group */
   ITEMS = 8,                 /* of a worker, at least */
   SERIAL_WORK = 1 << 20,     /* multiply-adds not worth a second thread */
+  SERIAL_BYTES = 1 << 20,    /* of B, and few rows: the same */
   SKINNY_K = 8192,           /* steps of k of a skinny product's packed rows */
+  SKINNY_UNIT = 384,         /* columns that all its kernels take without a rest */
   KEPT = 8,                  /* buffers that wait for the next call */
   KEPT_BYTES = 64 << 20      /* larger ones are freed at once */
 };
@@ -155,31 +157,22 @@ static int64_t even(int64_t n, int64_t most, int64_t unit) {
   return pieces < 1 ? unit : gemm_up(gemm_div(n, pieces), unit);
 }
 
-/* The groups of columns: as many as workers where rows stay in place, so that each
- * worker packs and reads columns of its own; else rows are packed once for each group,
- * and fewer are a compromise. */
-static int64_t groups(const GemmJob *j, const GemmPlan *p, int threads) {
+/* The groups of columns. Each worker should pack and read columns of its own, but rows are
+ * packed once for each group: a compromise. */
+static int64_t groups(const GemmJob *j, int threads) {
   int64_t n = 1, most = j->n / (MIN_PANELS * j->acc->nr);
-  while (n < threads && (p->x_stays || n * n * j->m < threads * j->n)) n++;
+  while (n < threads && n * n * j->m < threads * j->n) n++;
   return n < most ? n : most < 1 ? 1 : most;
-}
-
-/* Rows are read where they lie if the mr rows of a panel are near each other: at large
- * strides, powers of two above all, they push each other out of the L1 cache. */
-static bool can_stay(const GemmJob *j) {
-  return j->x.ks == 1 && j->x.is >= 0 && j->x.is <= j->acc->kc;
 }
 
 static void plan_packed(const GemmJob *j, GemmPlan *p, int threads) {
   const TsGemmAcc *acc = j->acc;
   int64_t size = acc->nbytes, mr = acc->mr, nr = acc->nr;
   p->kc = even(j->k, acc->kc, 8);
-  int64_t l2 = L2_BYTES / (acc->kc * size), n_groups = groups(j, p, threads);
+  int64_t l2 = L2_BYTES / (acc->kc * size), n_groups = groups(j, threads);
   p->nc = even(j->n, SHARED_BYTES / (acc->kc * size), nr * n_groups);
   p->group = p->nc / n_groups;
-  /* Rows in place pass through L2 beside the strip, and are read again for each. */
-  p->strip = even(p->group, p->x_stays ? l2 * 2 / 3 : l2, nr);
-  if (p->x_stays) p->group = p->strip;
+  p->strip = even(p->group, l2, nr);
   p->mc = even(j->m, l2, mr);
   /* Enough items for the pool to spread evenly. */
   if (threads > 1) {
@@ -195,36 +188,42 @@ static void plan_packed(const GemmJob *j, GemmPlan *p, int threads) {
   }
   p->y_bytes = (size_t)gemm_up(p->nc * p->kc * size, 64);
   p->own_bytes = (size_t)gemm_up(mr * p->strip * size, 64);
-  size_t x_bytes = p->x_stays ? 0 : (size_t)gemm_up(p->mc * p->kc * size, 64);
+  size_t x_bytes = (size_t)gemm_up(p->mc * p->kc * size, 64);
   p->worker_bytes = 64 + x_bytes + p->own_bytes;
 }
 
-/* Rows of B are read as long streams, so their strips are few. */
+/* Rows of B are read as long streams, so their strips are few: one or two for each thread. */
 static void plan_skinny(const GemmJob *j, GemmPlan *p, int threads) {
-  int64_t pieces = threads > 1 ? 2 * threads : 1;
+  int64_t pieces = threads > 1 && j->n >= 4096 * threads ? 2 * threads : threads;
+  int64_t unit = j->n >= 768 * threads ? SKINNY_UNIT : 64;
   p->kc = SKINNY_K;
-  p->strip = j->y.is == 1 ? even(j->n, gemm_min(4096, gemm_div(j->n, pieces)), 512) : 32;
+  p->strip = j->y.is == 1 ? gemm_up(gemm_div(j->n, pieces), unit) : 32;
   /* Packing stores whole vectors: 64 bytes more. */
   int64_t rows = gemm_up(j->m, ts_gemm_skinny_width(j->m));
-  p->y_bytes = (size_t)gemm_up(gemm_min(j->k, p->kc) * rows * j->acc->nbytes + 64, 64);
-  if (!j->direct) p->acc_bytes = (size_t)(j->m * j->n * j->acc->nbytes);
+  int64_t nbytes = gemm_min(j->k, p->kc) * rows * j->acc->nbytes;
+  p->worker_bytes = 64 + (size_t)gemm_up(nbytes + 64, 64);
+  if (!j->direct) p->acc_bytes = (size_t)gemm_up(j->m * j->n * j->acc->nbytes, 64);
 }
 
 static void make_plan(const GemmJob *j, const TsGemmKernels *k, GemmPlan *p, int threads) {
   const TsGemmAcc *acc = j->acc;
   bool in_place = is_natural(j, k, j->g->in) && j->parts == 1 && !j->x.fill && !j->y.fill;
   int64_t small = (j->m + gemm_up(j->n, acc->nr)) * j->k * acc->nbytes;
-  *p = (GemmPlan){.way = GEMM_PACKED};
+  *p = (GemmPlan){.serial = false};
   p->serial = threads == 1 || j->m * j->n < SERIAL_WORK / (j->k + 1);
   if (j->parts == 1 && is_skinny(j, &j->y, j->m) &&
       (!in_place || !j->direct || j->n * j->k > 4096)) {
     p->way = GEMM_SKINNY;
+    p->serial = threads == 1 || (p->serial && j->n * j->k * j->y.size < SERIAL_BYTES);
     plan_skinny(j, p, p->serial ? 1 : threads);
   } else if (in_place && j->direct && small <= SMALL_BYTES) {
     p->way = GEMM_SMALL;
     if (j->y.is != 1) p->y_bytes = (size_t)(gemm_up(j->n, acc->nr) * j->k * acc->nbytes);
+  } else if (j->parts == 1 && !j->x.fill && !j->y.fill) {
+    p->way = GEMM_ROUNDS;
+    ts_gemm_plan_rounds(j, p, p->serial ? 1 : threads, in_place);
   } else {
-    p->x_stays = in_place && can_stay(j);
+    p->way = GEMM_PACKED;
     plan_packed(j, p, p->serial ? 1 : threads);
   }
   p->nbytes = p->y_bytes + p->acc_bytes + p->worker_bytes * (size_t)(p->serial ? 1 : threads);
@@ -244,6 +243,7 @@ static void run(void *arg, int64_t lo, int64_t hi, int worker) {
   for (int64_t i = lo; i < hi; i++) {
     if (b->p->way == GEMM_SMALL) ts_gemm_small(b->j, b->p, i, mem);
     else if (b->p->way == GEMM_SKINNY) ts_gemm_skinny(b->j, b->p, i, mem);
+    else if (b->p->way == GEMM_ROUNDS) ts_gemm_rounds(b->j, b->p, i, mem);
     else ts_gemm_packed(b->j, b->p, i, mem);
   }
 }

@@ -49,13 +49,29 @@ void ts_gemm_small(const GemmJob *j, const GemmPlan *p, int64_t batch, char *mem
   gemm_spread(p->serial, gemm_div(j->m, acc->mr), 1, small_rows, &s);
 }
 
+/* Each worker packs the rows for itself, [rows / width][k][width], behind a line that tells
+ * which steps of k they are: lines that another core has packed are slow to read, and slow to
+ * write the next time. */
 typedef struct Skinny {
   const GemmJob *j;
   const GemmPlan *p;
   int64_t batch, k0, k;
-  const char *x; /* packed rows, [rows / width][k][width] */
-  char *acc;
+  char *workers, *acc;
 } Skinny;
+
+enum { HEAD = 64 };
+
+static const char *skinny_rows(const Skinny *s, int worker) {
+  const GemmJob *j = s->j;
+  char *mem = s->workers + (size_t)worker * s->p->worker_bytes, *x = mem + HEAD;
+  int width = ts_gemm_skinny_width(j->m);
+  if (*(int64_t *)mem == s->k0) return x;
+  *(int64_t *)mem = s->k0;
+  for (int64_t i = 0; i < j->m; i += width)
+    ts_gemm_panel(&j->x, s->batch, x + i * s->k * j->acc->nbytes, width, i,
+                  gemm_min(width, j->m - i), s->k0, s->k);
+  return x;
+}
 
 static void skinny_columns(void *arg, int64_t lo, int64_t hi, int worker) {
   const Skinny *s = arg;
@@ -65,27 +81,24 @@ static void skinny_columns(void *arg, int64_t lo, int64_t hi, int worker) {
   int64_t ld = s->acc ? j->n : j->c_rs;
   char *c = s->acc ? s->acc + col * j->acc->nbytes : ts_gemm_at(j, s->batch, 0, col);
   const char *b = base(y, s->batch) + (col * y->is + s->k0 * y->ks) * y->size;
-  (void)worker;
+  const char *x = skinny_rows(s, worker);
   if (y->is == 1) {
-    j->acc->skinny_rows[j->g->in]((int)j->m, cols, s->k, s->x, b, y->ks, c, ld, s->k0 > 0);
+    j->acc->skinny_rows[j->g->in]((int)j->m, cols, s->k, x, b, y->ks, c, ld, s->k0 > 0);
   } else {
-    j->acc->skinny_dots[j->g->in]((int)j->m, cols, s->k, s->x, b, y->is, c, ld, s->k0 > 0);
+    j->acc->skinny_dots[j->g->in]((int)j->m, cols, s->k, x, b, y->is, c, ld, s->k0 > 0);
   }
   if (s->k0 + s->k == j->k && j->ends) ts_gemm_end(j, s->batch, 0, j->m, col, cols, c, ld);
 }
 
 void ts_gemm_skinny(const GemmJob *j, const GemmPlan *p, int64_t batch, char *mem) {
   Skinny s = {.j = j, .p = p, .batch = batch};
-  int width = ts_gemm_skinny_width(j->m);
   int64_t per_strip = p->strip * gemm_min(j->k, p->kc), grain = 65536 / (per_strip + 1) + 1;
-  if (p->acc_bytes) s.acc = mem + p->y_bytes;
+  if (p->acc_bytes) s.acc = mem;
+  s.workers = mem + p->acc_bytes;
+  for (int i = 0; i < (p->serial ? 1 : ts_cpu_threads()); i++)
+    *(int64_t *)(s.workers + (size_t)i * p->worker_bytes) = -1;
   for (; s.k0 < j->k; s.k0 += p->kc) {
     s.k = gemm_min(p->kc, j->k - s.k0);
-    s.x = mem;
-    for (int64_t i = 0; i < j->m; i += width) {
-      ts_gemm_panel(&j->x, batch, mem + i * s.k * j->acc->nbytes, width, i,
-                    gemm_min(width, j->m - i), s.k0, s.k);
-    }
     gemm_spread(p->serial, gemm_div(j->n, p->strip), grain, skinny_columns, &s);
   }
 }

@@ -2,8 +2,8 @@
  * and what happens to a finished row. */
 #include "vm/gemm_job.h"
 
-void ts_gemm_panel(const GemmSide *s, int64_t batch, char *dst, int width, int64_t i0, int64_t n,
-                   int64_t k0, int64_t nk) {
+void ts_gemm_panel(const GemmSide *s, int64_t batch, char *dst, int width, int64_t i0,
+                   int64_t n, int64_t k0, int64_t nk) {
   if (s->fill) {
     s->fill(s->fill_arg, dst, width, batch, i0, n, k0, nk);
     return;

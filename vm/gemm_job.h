@@ -41,7 +41,8 @@ typedef struct GemmJob {
 typedef enum GemmWay {
   GEMM_SMALL,  /* operands stay in place */
   GEMM_SKINNY, /* few rows: B is read once, where it lies */
-  GEMM_PACKED
+  GEMM_ROUNDS, /* blocks of C, each by one thread, with columns packed on the way */
+  GEMM_PACKED  /* columns are packed for all threads */
 } GemmWay;
 
 typedef struct GemmPlan {
@@ -51,9 +52,10 @@ typedef struct GemmPlan {
   int64_t group;       /* columns of an item */
   int64_t strip;       /* columns that stay in L2 */
   int64_t pack_columns; /* columns packed by one item, a multiple of nr */
-  bool x_stays;        /* rows are read where they lie */
+  int64_t pieces;      /* rounds: of the rows */
+  bool x_stays;        /* rounds: rows are read where they lie */
   int64_t m_chunk;     /* rows worked on before columns are packed again */
-  size_t y_bytes;      /* packed operand that all workers read */
+  size_t y_bytes;      /* packed columns that all workers read */
   size_t acc_bytes;    /* accumulators that outlive a block of k and are not C */
   size_t worker_bytes; /* of each worker */
   size_t own_bytes;    /* its last part: accumulators of one panel by a strip */
@@ -81,9 +83,12 @@ char *ts_gemm_at(const GemmJob *j, int64_t batch, int64_t row, int64_t col);
 void ts_gemm_end(const GemmJob *j, int64_t batch, int64_t row, int64_t rows, int64_t col,
                  int64_t cols, char *acc, int64_t ld);
 
-/* The three ways, for one matrix of the batch; mem holds p->nbytes. */
+/* The four ways, for one matrix of the batch; mem holds p->nbytes. */
 void ts_gemm_small(const GemmJob *j, const GemmPlan *p, int64_t batch, char *mem);
 void ts_gemm_skinny(const GemmJob *j, const GemmPlan *p, int64_t batch, char *mem);
+void ts_gemm_rounds(const GemmJob *j, const GemmPlan *p, int64_t batch, char *mem);
 void ts_gemm_packed(const GemmJob *j, const GemmPlan *p, int64_t batch, char *mem);
+
+void ts_gemm_plan_rounds(const GemmJob *j, GemmPlan *p, int threads, bool natural);
 
 #endif

@@ -1,13 +1,13 @@
-/* The packed way of the matrix product, for all that is neither small nor skinny.
+/* The packed way of the matrix product, for operands that are dear to pack: rules and complex
+ * numbers. Each element is packed once.
  *
  * For each block of k (kc steps) the columns' operand is packed into panels of nr
  * columns. Then items of mc rows by a group of columns are spread over the pool, all
  * rows of a group after each other: a worker begins with the columns that it packed
  * itself, so that cores exchange packed columns only where one helps another. (To
  * write a line that another core has read costs ten times as much as to pack it.)
- * The worker packs the rows of its item, unless they can stay where they lie, and
- * multiplies panel by panel. One panel of rows stays in the L1 cache, a strip of
- * columns in L2. Chains go on from one block of k to the next through memory: in C
+ * The worker packs the rows of its item and multiplies panel by panel. One panel of rows
+ * stays in the L1 cache, a strip of columns in L2. Chains go on from one block of k to the next through memory: in C
  * itself if C can hold accumulators, else in a buffer, for m_chunk rows at a time so
  * that the buffer stays small. */
 #include "vm/gemm_job.h"
@@ -59,56 +59,35 @@ static void pack_columns(void *arg, int64_t lo, int64_t hi, int worker) {
   }
 }
 
-/* The rows of an item, as panels of mr rows: where they lie, or packed by now. */
-typedef struct Rows {
-  const char *p;
-  int64_t is, ks, panel; /* strides of the numbers; bytes between panels */
-} Rows;
-
-static Rows item_rows(const Block *b, int64_t row, int64_t rows, char *mem) {
-  const GemmSide *s = &b->j->x;
-  int64_t nbytes = b->j->acc->nbytes, mr = b->j->acc->mr;
-  if (b->p->x_stays) {
-    int64_t at = s->batch ? s->batch[b->batch] : 0;
-    at += (b->m0 + row) * s->is + b->k0 * s->ks;
-    return (Rows){s->p + at * nbytes, s->is, s->ks, mr * s->is * nbytes};
-  }
+/* The rows of an item, packed as panels of mr rows. */
+static const char *item_rows(const Block *b, int64_t row, int64_t rows, char *mem) {
   Worker *w = (Worker *)mem;
   if (w->block != b->serial_no || w->row != row) {
-    pack(b, s, mem + HEAD, (int)mr, b->m0 + row, rows);
+    pack(b, &b->j->x, mem + HEAD, b->j->acc->mr, b->m0 + row, rows);
     *w = (Worker){b->serial_no, row};
   }
-  return (Rows){mem + HEAD, 1, mr, mr * b->k * nbytes};
+  return mem + HEAD;
 }
 
-/* One panel of rows (at most mr) times a strip of columns. next is the panel that
- * comes after it: rows that stay in place are fetched while others are computed. */
-static void multiply(const Block *b, const Rows *x, const char *panel, const char *next, int rows,
-                     int64_t col, int64_t cols, char *c, int64_t ld) {
+/* One panel of rows (at most mr) times a strip of columns. */
+static void multiply(const Block *b, const char *panel, int rows, int64_t col, int64_t cols,
+                     char *c, int64_t ld) {
   const TsGemmAcc *acc = b->j->acc;
   int mr = acc->mr, nr = acc->nr;
   const char *y = b->y + col * b->k * acc->nbytes;
-  int64_t tiles = gemm_div(cols, nr), ahead = x->panel / (tiles * (b->k + 1)) + 1;
   for (int64_t j = 0; j < cols; j += nr, c += nr * acc->nbytes, y += nr * b->k * acc->nbytes) {
     int w = (int)gemm_min(nr, cols - j);
-    if (rows < mr || w < nr) {
-      acc->tile(rows, w, b->k, panel, x->is, x->ks, y, nr, c, ld, !b->first);
-    } else if (b->p->x_stays) {
-      acc->stay(b->k, panel, x->is, y, c, ld, !b->first, next, ahead);
-      next += ahead * b->k;
-    } else {
-      acc->full(rows, w, b->k, panel, 1, mr, y, nr, c, ld, !b->first);
-    }
+    TsGemmTile *tile = rows < mr || w < nr ? acc->tile : acc->full;
+    tile(rows, w, b->k, panel, 1, mr, y, nr, c, ld, !b->first);
   }
 }
 
 /* All rows of an item times a strip of its columns. */
-static void strip(const Block *b, const Rows *x, int64_t row, int64_t rows, int64_t col,
+static void strip(const Block *b, const char *x, int64_t row, int64_t rows, int64_t col,
                   int64_t cols, char *own) {
   const GemmJob *j = b->j;
   int nbytes = j->acc->nbytes, mr = j->acc->mr;
-  const char *panel = x->p;
-  for (int64_t i = 0; i < rows; i += mr, panel += x->panel) {
+  for (int64_t i = 0; i < rows; i += mr, x += mr * b->k * nbytes) {
     int h = (int)gemm_min(mr, rows - i);
     char *c = own;
     int64_t ld = b->p->strip;
@@ -119,8 +98,7 @@ static void strip(const Block *b, const Rows *x, int64_t row, int64_t rows, int6
       ld = b->p->nc;
       c = b->acc + ((row + i) * ld + col) * nbytes;
     }
-    const char *next = i + mr < rows ? panel + x->panel : panel;
-    multiply(b, x, panel, next, h, col, cols, c, ld);
+    multiply(b, x, h, col, cols, c, ld);
     if (b->last && j->ends) ts_gemm_end(j, b->batch, b->m0 + row + i, h, b->n0 + col, cols, c, ld);
   }
 }
@@ -137,9 +115,9 @@ static void items(void *arg, int64_t lo, int64_t hi, int worker) {
     int64_t row = i % count * panels / count * mr;
     int64_t rows = gemm_min((i % count + 1) * panels / count * mr, b->m) - row;
     int64_t col = i / count * b->p->group, end = gemm_min(col + b->p->group, b->n);
-    Rows x = item_rows(b, row, rows, mem);
+    const char *x = item_rows(b, row, rows, mem);
     for (; col < end; col += b->p->strip) {
-      strip(b, &x, row, rows, col, gemm_min(b->p->strip, end - col), own);
+      strip(b, x, row, rows, col, gemm_min(b->p->strip, end - col), own);
     }
   }
 }

@@ -54,10 +54,12 @@ static int out_of_range(TsCall *call, int axis, int64_t size, int64_t v) {
     ts_error_set(e, TS_ERR_index, "%s: index %lld is out of range for the %lld elements of %s",
                  name, (long long)v, (long long)size, text);
   else
-    ts_error_set(e, TS_ERR_index, "%s: index %lld is out of range for axis %d of %s, of size %lld",
-                 name, (long long)v, axis, text, (long long)size);
+    ts_error_set(e, TS_ERR_index,
+                 "%s: index %lld is out of range for axis %d of %s, of size %lld", name,
+                 (long long)v, axis, text, (long long)size);
   if (size == 0) return -1;
-  if (axis < TS_INDEX_FLAT) return ts_error_hint(e, "they go from 0 to %lld", (long long)size - 1);
+  if (axis < TS_INDEX_FLAT)
+    return ts_error_hint(e, "they go from 0 to %lld", (long long)size - 1);
   return ts_error_hint(e, "indices go from 0 to %lld, or from -%lld to -1", (long long)size - 1,
                        (long long)size);
 }
@@ -96,7 +98,8 @@ int ts_index_open(TsCall *call, int input, int axis, int64_t size, TsIndex *ix) 
   if (!failed && ts_cpu_interrupted())
     failed = ts_error_set(&call->ctx->err, TS_ERR_interrupt, "%s: interrupted",
                           ts_op_info(call->op)->name);
-  if (!failed && (c.bad || (c.negative && !wraps))) failed = find_bad(call, axis, size, ix, wraps);
+  if (!failed && (c.bad || (c.negative && !wraps)))
+    failed = find_bad(call, axis, size, ix, wraps);
   if (!failed && c.negative) failed = wrap(call, size, ix);
   if (failed) ts_tensor_unref(ix->t);
   return failed;

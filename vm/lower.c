@@ -441,7 +441,8 @@ static uint32_t turned_value(Lower *l, TsVal v, TsMeta *m) {
 /* v looks at that register. */
 static int put_turned(Lower *l, TsVal v, const TsMeta *m, uint32_t from, int line) {
   Place *to = place_of(l, v);
-  TsAttr axes[2] = {{.type = TS_ATTR_int, .i = m->ndim - 3}, {.type = TS_ATTR_int, .i = m->ndim - 2}};
+  TsAttr axes[2] = {{.type = TS_ATTR_int, .i = m->ndim - 3},
+                    {.type = TS_ATTR_int, .i = m->ndim - 2}};
   TsTensor *base = ts_tensor_symbol(l->c, m, NULL);
   TsCall call = {.ctx = l->c, .op = TS_OP_transpose, .nin = 1, .nout = 1, .in = &base,
                  .out = &to->layout, .attr = axes};
@@ -637,7 +638,8 @@ TsCode *ts_lower_donating(TsContext *c, const TsGraph *g, const bool *donated) {
 
 TsCode *ts_lower_fused(TsContext *c, const TsGraph *g, const bool *donated,
                        const TsFusion *fusion) {
-  Lower l = {.c = c, .g = g, .donated = donated, .fusion = ts_fusion_of(fusion, g), .all = fusion};
+  Lower l = {
+      .c = c, .g = g, .donated = donated, .fusion = ts_fusion_of(fusion, g), .all = fusion};
   TsCapture *capture = c->capture; /* constants are computed, not captured */
   c->capture = NULL;
   c->no_grad++;

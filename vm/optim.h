@@ -9,4 +9,7 @@ bool ts_optim_groups(TsOp op); /* can stand in a group */
  * other. */
 int ts_optim_group(int n, TsCall *const *call);
 
+/* The constants of a step, for whoever computes it elsewhere. -1 with the error. */
+int ts_optim_constants(TsCall *call, TsOptimStep *step);
+
 #endif

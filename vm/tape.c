@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/adjoint.h"
+#include "ir/adjoint_node.h"
 #include "ir/custom.h"
 #include "ir/graph_copy.h"
+#include "ir/graph_recognise.h"
 #include "vm/capture.h"
 #include "vm/defer.h"
 #include "vm/lower.h"
@@ -238,6 +239,8 @@ typedef struct Back {
   TsTensor **leaf;
   TsVal *leaf_value;
   int nleaf;
+  TsTapeEntry *tape;
+  int ntape, captape;
 } Back;
 
 static Entry *find(Back *b, const void *key) {
@@ -279,32 +282,104 @@ static TsVal input_value(Back *b, TsTensor *t) {
   return e->value;
 }
 
-/* A captured function: its graph again, and the gradients through that. */
-static int function_adjoint(TsAdjoint *a) {
-  const TsRecord *r = a->arg;
-  TsGraph *g = (TsGraph *)a->b;
-  TsVal *v = malloc(sizeof *v * (size_t)(3 * r->nout + 2 * r->nin + 1));
-  if (!v) return ts_build_fail(a->b, TS_ERR_memory, "out of memory");
-  TsVal *result = v, *y = v + r->nout, *dy = y + r->nout, *x = dy + r->nout, *dx = x + r->nin;
-  int ny = 0, nx = 0;
-  int failed = ts_graph_inline_run(g, r->graph, a->in, result, r->seed, r->stream);
-  for (int i = 0; i < r->nout; i++)
-    if (a->grad[i]) y[ny] = result[i], dy[ny++] = a->grad[i];
-  for (int i = 0; i < r->nin; i++)
-    if (ts_wanted_once(a, i)) x[nx++] = a->in[i];
-  if (!failed) failed = ts_graph_gradient(g, ny, y, dy, nx, x, dx);
-  for (int i = r->nin; i-- > 0 && !failed;)
-    if (ts_wanted_once(a, i)) a->grad_in[i] = dx[--nx];
-  free(v);
-  return failed;
-}
-
 static int custom_adjoint(TsAdjoint *a) {
   const TsRecord *r = a->arg;
   return ts_custom_adjoint(r->custom, a);
 }
 
-static int fill_tape(Back *b, const Walk *w, TsTapeEntry *tape, TsVal *values) {
+/* ---- the calls again, as entries of the reverse pass
+ *
+ * Calls become the nodes that they would be if the program had been captured, in the same
+ * order: equal ones are one node, functions stand there with their own nodes, and sums of
+ * gradients have one order in both. What a call gave is known, so at the end its bytes stand
+ * instead of its node (ts_graph_settle), and nothing is computed twice but the inside of
+ * functions. What has no record is not known to be equal: masks and other values without a
+ * derivative, and calls whose results nobody uses. *Rejected:* an entry for each call and
+ * function: a value that several functions compute from then got their gradients one by one. */
+static int room(Back *b) {
+  if (b->ntape < b->captape) return 0;
+  int cap = b->captape ? b->captape * 2 : 64;
+  TsTapeEntry *more = realloc(b->tape, sizeof *more * (size_t)cap);
+  if (!more) return no_memory(b->c);
+  b->tape = more;
+  b->captape = cap;
+  return 0;
+}
+
+/* The nodes from `first` on as entries. */
+static int enter_nodes(Back *b, int first) {
+  for (int i = first; i < b->g->nnode; i++) {
+    const TsNode *n = b->g->node[i];
+    if (n->op == TS_NODE_param || n->op == TS_NODE_number) continue;
+    TsVal *out = ts_arena_alloc(&b->g->unit->arena, sizeof *out * (size_t)(n->nout + 1));
+    if (!out) return no_memory(b->c);
+    if (room(b)) return -1;
+    b->tape[b->ntape++] = ts_graph_entry(n, out);
+  }
+  return 0;
+}
+
+static bool same_type(const TsMeta *a, const TsMeta *b) {
+  return a->dtype == b->dtype && ts_meta_same_shape(a, b);
+}
+
+/* The call as nodes; false if it has to be an entry of its own: random numbers are those that
+ * were drawn, and what depends on data has no type before it runs. */
+static bool emit_call(Back *b, const TsRecord *r, const TsVal *in, TsVal *out) {
+  TsVal made[TS_MAX_VARIADIC];
+  int n = 0;
+  if (ts_op_info(r->op)->cls == TS_CLASS_RANDOM) return false;
+  bool fine = ts_graph_emit(b->g, r->op, r->nin, in, r->attr, made, &n) && n == r->nout;
+  for (int i = 0; i < r->nout && fine; i++) {
+    fine = same_type(&made[i]->meta, &r->out[i].saved->meta);
+    out[i] = made[i];
+  }
+  if (!fine) ts_error_clear(&b->c->err);
+  b->g->b.failed = false;
+  return fine;
+}
+
+/* An entry of its own. */
+static int enter_call(Back *b, const TsRecord *r, TsVal *in, TsVal *out) {
+  for (int k = 0; k < r->nout; k++)
+    if (!(out[k] = bound_param(b, r->out[k].saved))) return -1;
+  if (room(b)) return -1;
+  b->tape[b->ntape++] = (TsTapeEntry){.op = r->op,
+                                      .nin = r->nin,
+                                      .nout = r->nout,
+                                      .in = in,
+                                      .out = out,
+                                      .attr = r->attr,
+                                      .line = b->g->line,
+                                      .arg = (void *)(uintptr_t)r,
+                                      .adjoint = r->custom ? custom_adjoint : NULL};
+  return 0;
+}
+
+static int enter_record(Back *b, const TsRecord *r, TsVal *in, TsVal *out) {
+  int first = b->g->nnode;
+  b->g->line = r->place ? ts_graph_place(b->g->unit, r->place) : 0;
+  if (r->graph) {
+    if (ts_graph_inline_run(b->g, r->graph, in, out, r->seed, r->stream)) return -1;
+  } else if (r->custom || !emit_call(b, r, in, out)) {
+    return enter_call(b, r, in, out);
+  }
+  return enter_nodes(b, first);
+}
+
+/* What is known of the results stands instead of them. */
+static int know(Back *b, const TsRecord *r, const TsVal *out) {
+  for (int k = 0; k < r->nout; k++) {
+    TsNode *n = out[k]->node;
+    TsValue *v = &n->out[out[k]->index];
+    if (n->op == TS_NODE_param || n->op == TS_NODE_number || v->instead) continue;
+    if (!(v->instead = bound_param(b, r->out[k].saved))) return -1;
+    b->g->replaced = true;
+  }
+  return 0;
+}
+
+static int fill_tape(Back *b, const Walk *w, TsVal *values) {
   for (int i = 0; i < w->n; i++) {
     const TsRecord *r = w->record[i];
     TsVal *in = values, *out = values + r->nin;
@@ -314,24 +389,10 @@ static int fill_tape(Back *b, const Walk *w, TsTapeEntry *tape, TsVal *values) {
       if (r->in[k] && !in[k]) return -1;
       if (r->in[k] && r->in[k]->storage->version != r->version[k]) return changed(b, r);
     }
-    for (int k = 0; k < r->nout; k++) {
-      Entry *e = find(b, &r->out[k]);
+    for (int k = 0; k < r->nout; k++)
       if (r->out[k].saved->storage->version != r->out[k].version) return changed(b, r);
-      if (!e->key) *e = (Entry){&r->out[k], bound_param(b, r->out[k].saved)};
-      if (!(out[k] = e->value)) return -1;
-    }
-    int line = r->place ? ts_graph_place(b->g->unit, r->place) : 0;
-    tape[i] = (TsTapeEntry){.op = r->op,
-                            .nin = r->nin,
-                            .nout = r->nout,
-                            .in = in,
-                            .out = out,
-                            .attr = r->attr,
-                            .line = line,
-                            .arg = (void *)(uintptr_t)r,
-                            .adjoint = r->graph    ? function_adjoint
-                                       : r->custom ? custom_adjoint
-                                                   : NULL};
+    if (enter_record(b, r, in, out) || know(b, r, out)) return -1;
+    for (int k = 0; k < r->nout; k++) *find(b, &r->out[k]) = (Entry){&r->out[k], out[k]};
   }
   return 0;
 }
@@ -344,12 +405,17 @@ static TsVal seed_of(Back *b, TsTensor *y, TsTensor *dy) {
                   NULL);
 }
 
-static void explain(TsContext *c, const Walk *w, int at) {
-  char was[sizeof c->err.message];
-  if (at < 0 || !w->record[at]->place) return;
-  snprintf(was, sizeof was, "%s", c->err.message);
-  snprintf(c->err.message, sizeof c->err.message, "%.400s (the %s of %s)", was,
-           name_of(w->record[at]), w->record[at]->place);
+static void explain(const Back *b, int at) {
+  char was[sizeof b->c->err.message];
+  if (at < 0 || !b->tape[at].line) return;
+  const TsTapeEntry *t = &b->tape[at];
+  const TsRecord *r = t->arg;
+  const char *name = t->op < TS_OP_COUNT            ? ts_op_info(t->op)->name
+                     : t->adjoint == custom_adjoint ? name_of(r)
+                                                    : ts_node_name(t->arg);
+  snprintf(was, sizeof was, "%s", b->c->err.message);
+  snprintf(b->c->err.message, sizeof was, "%.400s (the %s of %s)", was, name,
+           b->g->unit->place[t->line]);
 }
 
 static int build(Back *b, const Walk *w, TsTensor *y, TsTensor *dy) {
@@ -361,18 +427,17 @@ static int build(Back *b, const Walk *w, TsTensor *y, TsTensor *dy) {
   b->entry = calloc(size, sizeof *b->entry);
   b->leaf = malloc((nvalue + 1) * sizeof *b->leaf);
   b->leaf_value = malloc((nvalue + 1) * sizeof *b->leaf_value);
-  TsTapeEntry *tape = calloc((size_t)w->n + 1, sizeof *tape);
   TsVal *values = malloc((nvalue + 1) * sizeof *values),
         *dx = malloc((nvalue + 1) * sizeof *dx);
-  int failed =
-      b->entry && b->leaf && b->leaf_value && tape && values && dx ? 0 : no_memory(b->c);
-  if (!failed) failed = fill_tape(b, w, tape, values);
+  int failed = b->entry && b->leaf && b->leaf_value && values && dx ? 0 : no_memory(b->c);
+  if (!failed) failed = fill_tape(b, w, values);
+  b->g->line = 0;
   TsVal seed = failed ? NULL : seed_of(b, y, dy),
         top = failed ? NULL : find(b, y->origin)->value;
   if (!failed && !seed) failed = -1;
   TsReverse r = {.b = &b->g->b,
-                 .ntape = w->n,
-                 .tape = tape,
+                 .ntape = b->ntape,
+                 .tape = b->tape,
                  .ny = 1,
                  .y = &top,
                  .dy = &seed,
@@ -381,7 +446,7 @@ static int build(Back *b, const Walk *w, TsTensor *y, TsTensor *dy) {
                  .dx = dx,
                  .line = &b->g->line};
   b->g->backward = true;
-  if (!failed && (failed = ts_reverse(&r))) explain(b->c, w, r.failed_at);
+  if (!failed && (failed = ts_reverse(&r))) explain(b, r.failed_at);
   int n = 0; /* leaves with a gradient, moved to the front */
   for (int i = 0; i < b->nleaf && !failed; i++)
     if (dx[i]) b->leaf[n] = b->leaf[i], dx[n++] = dx[i];
@@ -389,7 +454,7 @@ static int build(Back *b, const Walk *w, TsTensor *y, TsTensor *dy) {
   if (!failed) failed = ts_graph_results(b->g, n, dx);
   free(b->entry);
   free(b->leaf_value);
-  free(tape);
+  free(b->tape);
   free(values);
   free(dx);
   return failed;
@@ -416,6 +481,14 @@ TsGraph *ts_tape_graph(TsContext *c, TsTensor *y, TsTensor *dy, int *nleaf, TsTe
     ts_capture_release(b.g);
     return NULL;
   }
+  TsGraph *settled = ts_graph_settle(b.g);
+  if (!settled) {
+    free(b.leaf);
+    ts_capture_release(b.g);
+    return NULL;
+  }
+  if (settled != b.g) ts_graph_free(b.g); /* its bound tensors belong to the other one now */
+  b.g = settled;
   for (int i = 0; i < b.nleaf; i++) ts_tensor_ref(b.leaf[i]);
   *nleaf = b.nleaf;
   *leaf = b.leaf;

@@ -21,8 +21,8 @@ int ts_tape_record_function(TsContext *c, TsGraph *g, TsTensor *const *in, TsTen
                             uint64_t stream);
 /* After a call of a function from outside. */
 struct TsCustom;
-int ts_tape_record_custom(TsContext *c, struct TsCustom *f, int nin, TsTensor *const *in, int nout,
-                          TsTensor *const *out);
+int ts_tape_record_custom(TsContext *c, struct TsCustom *f, int nin, TsTensor *const *in,
+                          int nout, TsTensor *const *out);
 void ts_record_unref(void *origin); /* of a tensor that is not symbolic */
 
 /* True if a call on these inputs must be recorded. */

@@ -8,6 +8,7 @@
 #include "devices/memory.h"
 #include "vm/copy.h"
 #include "vm/defer.h"
+#include "vm/offload.h"
 #include "vm/tape.h"
 
 /* ---- storage */
@@ -15,10 +16,12 @@ enum { HEADER = 64 }; /* data up to INLINE_MAX bytes stand right behind their st
 enum { INLINE_MAX = 4096 };
 _Static_assert(sizeof(TsStorage) <= HEADER, "the header keeps data aligned");
 
-static TsStorage *storage_new(TsContext *c, int64_t nbytes) {
-  bool inlined = nbytes <= INLINE_MAX;
-  TsStorage *s = ts_memory_alloc(HEADER + (inlined ? nbytes : 0));
-  if (!s) return NULL;
+static void count(TsStorage *s, int64_t nbytes) {
+  s->ctx->live_bytes += nbytes;
+  if (nbytes > 0) s->ctx->allocated += nbytes;
+}
+
+static void storage_init(TsStorage *s, TsContext *c, int64_t nbytes) {
   s->refs = 1;
   s->valid = 1;
   s->nbytes = nbytes;
@@ -26,41 +29,101 @@ static TsStorage *storage_new(TsContext *c, int64_t nbytes) {
   s->ctx = c;
   s->release = NULL;
   s->version = 0;
-  s->symbolic = s->pending = 0;
+  s->symbolic = s->remote = s->pending = 0;
   s->held = 0;
+}
+
+static TsStorage *storage_new(TsContext *c, int64_t nbytes) {
+  bool inlined = nbytes <= INLINE_MAX;
+  TsStorage *s = ts_memory_alloc(HEADER + (inlined ? nbytes : 0));
+  if (!s) return NULL;
+  storage_init(s, c, nbytes);
   s->host = inlined ? (char *)s + HEADER : ts_memory_alloc(nbytes);
   if (!s->host) {
     ts_memory_free(s, HEADER);
     return NULL;
   }
-  c->live_bytes += nbytes;
-  c->allocated += nbytes;
+  count(s, nbytes);
+  return s;
+}
+
+/* Without bytes anywhere. */
+static TsStorage *storage_remote(TsContext *c, int64_t nbytes, int device) {
+  TsStorage *s = ts_memory_alloc(HEADER + sizeof(TsCopy));
+  if (!s) return NULL;
+  storage_init(s, c, nbytes);
+  s->valid = 0;
+  s->remote = 1;
+  s->host = NULL;
+  s->copies = (TsCopy *)((char *)s + HEADER);
+  *s->copies = (TsCopy){.device = device};
   return s;
 }
 
 /* Not by address: a block of its own may happen to follow its header. */
-static bool is_inline(const TsStorage *s) { return !s->release && s->nbytes <= INLINE_MAX; }
+static bool is_inline(const TsStorage *s) {
+  return !s->release && !s->remote && s->nbytes <= INLINE_MAX;
+}
+
+/* The memory of its first copy is somebody else's. */
+static bool is_placed(const TsStorage *s) { return s->remote && s->release; }
+
+static bool is_first(const TsStorage *s, const TsCopy *p) {
+  return s->remote && (const char *)p == (const char *)s + HEADER;
+}
 
 static void storage_free(TsStorage *s) {
   for (TsCopy *p = s->copies, *next; p; p = next) {
     next = p->next;
     TsDevice *d = ts_device_at(p->device);
-    d->free(d, p->at, s->nbytes);
-    ts_memory_free(p, sizeof *p);
+    if (p->at && !(is_placed(s) && is_first(s, p))) {
+      d->free(d, p->at, s->nbytes);
+      count(s, -s->nbytes);
+    }
+    if (!is_first(s, p)) ts_memory_free(p, sizeof *p);
   }
   bool inlined = is_inline(s);
-  if (s->release) {
-    s->release(s->release_arg);
-  } else if (!inlined) {
-    ts_memory_free(s->host, s->nbytes);
+  if (s->release) s->release(s->release_arg);
+  if ((!s->release || s->remote) && s->host) {
+    if (!inlined) ts_memory_free(s->host, s->nbytes);
+    count(s, -s->nbytes);
   }
-  if (!s->release) s->ctx->live_bytes -= s->nbytes;
-  ts_memory_free(s, HEADER + (inlined ? s->nbytes : 0));
+  int64_t behind = s->remote ? (int64_t)sizeof(TsCopy) : inlined ? s->nbytes : 0;
+  ts_memory_free(s, HEADER + behind);
 }
 
 static TsCopy *copy_on(TsStorage *s, int device) {
   for (TsCopy *p = s->copies; p; p = p->next)
     if (p->device == device) return p;
+  return NULL;
+}
+
+static int make_host(TsStorage *s) {
+  if (s->host) return 0;
+  if (!(s->host = ts_memory_alloc(s->nbytes)))
+    return ts_error_set(&s->ctx->err, TS_ERR_memory,
+                        "out of memory: %lld bytes for a tensor's copy on the CPU",
+                        (long long)s->nbytes);
+  count(s, s->nbytes);
+  return 0;
+}
+
+/* Bytes that the program does not look at, once another device has written. */
+static void drop_host(TsStorage *s) {
+  if (!s->host || (s->release && !s->remote) || is_inline(s) || s->held) return;
+  ts_memory_free(s->host, s->nbytes);
+  s->host = NULL;
+  count(s, -s->nbytes);
+}
+
+/* Launches that were put off come before bytes move. */
+static int settle(TsContext *c) {
+  return c->replaying ? c->offload->flush(c) : 0;
+}
+
+static TsCopy *valid_copy(const TsStorage *s) {
+  for (TsCopy *p = s->copies; p; p = p->next)
+    if (s->valid >> p->device & 1) return p;
   return NULL;
 }
 
@@ -72,14 +135,18 @@ static int fetch_host(TsStorage *s) {
     return ts_error_hint(&s->ctx->err,
                          "choose by data with op.where, op.cond or op.while_loop");
   }
-  for (TsCopy *p = s->copies; p; p = p->next) {
-    if (!(s->valid >> p->device & 1)) continue;
+  TsCopy *p = valid_copy(s);
+  if (make_host(s)) return -1;
+  if (p) {
     TsDevice *d = ts_device_at(p->device);
+    if (settle(s->ctx)) return -1;
     if (d->download(d, s->host, p->at, s->nbytes, &s->ctx->err)) return -1;
-    s->valid |= 1;
-    return 0;
+    s->ctx->downloaded += s->nbytes;
+  } else if (s->valid) {
+    TS_BUG("a storage of %lld bytes has no valid copy", (long long)s->nbytes);
   }
-  TS_BUG("a storage of %lld bytes has no valid copy", (long long)s->nbytes);
+  s->valid |= 1;
+  return 0;
 }
 
 /* A valid copy that the device can take over without the host. */
@@ -89,35 +156,55 @@ static TsCopy *neighbour(TsStorage *s, const TsDevice *d) {
   return NULL;
 }
 
-static int fetch_device(TsStorage *s, int device) {
+/* The collector does not see how full a device is: it is asked once. */
+void *ts_tensor_room(TsContext *c, int device, int64_t nbytes) {
+  TsDevice *d = ts_device_at(device);
+  if (ts_device_use(d, &c->err)) return NULL;
+  void *at = d->alloc(d, nbytes, &c->err);
+  if (at || c->err.code != TS_ERR_memory || !c->collect) return at;
+  ts_error_clear(&c->err);
+  c->collect(c->where_arg);
+  return d->alloc(d, nbytes, &c->err);
+}
+
+static TsCopy *make_copy(TsStorage *s, int device) {
   TsDevice *d = ts_device_at(device);
   TsCopy *p = copy_on(s, device);
+  if (p && p->at) return p;
+  void *at = ts_tensor_room(s->ctx, device, s->nbytes);
+  if (!at) return NULL;
   if (!p) {
-    void *at = ts_device_use(d, &s->ctx->err) ? NULL : d->alloc(d, s->nbytes, &s->ctx->err);
-    if (!at) return -1;
-    p = ts_memory_alloc(sizeof *p);
-    if (!p) {
+    if (!(p = ts_memory_alloc(sizeof *p))) {
       d->free(d, at, s->nbytes);
-      return ts_error_set(&s->ctx->err, TS_ERR_memory, "out of memory: a tensor's copy on %s",
-                          d->name);
+      ts_error_set(&s->ctx->err, TS_ERR_memory, "out of memory: a tensor's copy on %s", d->name);
+      return NULL;
     }
-    *p = (TsCopy){s->copies, at, device};
+    *p = (TsCopy){s->copies, NULL, device};
     s->copies = p;
   }
-  if (s->valid >> device & 1) return 0;
-  if (!(s->valid & 1)) {
-    TsCopy *from = neighbour(s, d);
-    if (from) {
-      TsDevice *source = ts_device_at(from->device);
-      if (d->copy(d, p->at, source, from->at, s->nbytes, &s->ctx->err)) return -1;
-      s->valid |= 1u << device;
-      return 0;
-    }
-    if (fetch_host(s)) return -1;
+  p->at = at;
+  count(s, s->nbytes);
+  return p;
+}
+
+/* The device's copy, up to date. */
+static TsCopy *fetch_device(TsStorage *s, int device) {
+  TsDevice *d = ts_device_at(device);
+  TsError *err = &s->ctx->err;
+  if (s->symbolic && fetch_host(s)) return NULL;
+  TsCopy *p = make_copy(s, device);
+  if (!p || (s->valid >> device & 1)) return p;
+  TsCopy *from = s->valid & 1 ? NULL : neighbour(s, d);
+  if (s->valid && settle(s->ctx)) return NULL;
+  if (from) {
+    TsDevice *source = ts_device_at(from->device);
+    if (d->copy(d, p->at, source, from->at, s->nbytes, err)) return NULL;
+  } else if (s->valid) {
+    if (!(s->valid & 1) && fetch_host(s)) return NULL;
+    if (d->upload(d, p->at, s->host, s->nbytes, err)) return NULL;
   }
-  if (d->upload(d, p->at, s->host, s->nbytes, &s->ctx->err)) return -1;
   s->valid |= 1u << device;
-  return 0;
+  return p;
 }
 
 void *ts_tensor_read(TsTensor *t) {
@@ -133,6 +220,24 @@ void *ts_tensor_write(TsTensor *t) {
   if (!(s->valid & 1) && fetch_host(s)) return NULL;
   s->valid = 1;
   return (char *)s->host + t->offset;
+}
+
+void *ts_tensor_read_on(TsTensor *t, int device) {
+  if (ts_defer_force(t)) return NULL;
+  TsStorage *s = t->storage;
+  TsCopy *p = (s->valid >> device & 1) ? copy_on(s, device) : fetch_device(s, device);
+  return p ? (char *)p->at + t->offset : NULL;
+}
+
+void *ts_tensor_write_on(TsTensor *t, int device, bool whole) {
+  if (ts_defer_force(t) || ts_defer_touch(t->storage)) return NULL;
+  TsStorage *s = t->storage;
+  bool fresh = whole || !s->valid || (s->valid >> device & 1);
+  TsCopy *p = fresh && !s->symbolic ? make_copy(s, device) : fetch_device(s, device);
+  if (!p) return NULL;
+  s->valid = 1u << device;
+  drop_host(s);
+  return (char *)p->at + t->offset;
 }
 
 /* ---- tensors */
@@ -178,15 +283,40 @@ static TsTensor *tensor_on(TsContext *c, const TsMeta *m, TsStorage *s) {
 
 TsTensor *ts_tensor_new(TsContext *c, const TsMeta *m) {
   int64_t nbytes = ts_meta_nbytes(m);
-  TsStorage *s = storage_new(c, nbytes);
+  bool remote = ts_offload_on(c, m->device);
+  TsStorage *s = remote ? storage_remote(c, nbytes, m->device) : storage_new(c, nbytes);
   TsTensor *t = tensor_on(c, m, s);
   if (!t) {
     if (s) storage_free(s);
     return out_of_memory(c, nbytes);
   }
+  if (c->on_host) t->meta.device = 0;
   t->contiguous = 1;
   ts_strides_rowmajor(m, t->stride);
   return t;
+}
+
+static void keep(void *arg) { (void)arg; }
+
+TsTensor *ts_tensor_placed(TsContext *c, const TsMeta *m, int device) {
+  TsStorage *s = storage_remote(c, ts_meta_nbytes(m), device);
+  TsTensor *t = tensor_on(c, m, s);
+  if (!t) {
+    if (s) storage_free(s);
+    return out_of_memory(c, (int64_t)sizeof *t);
+  }
+  s->release = keep;
+  t->meta.device = (uint8_t)device;
+  t->contiguous = 1;
+  ts_strides_rowmajor(m, t->stride);
+  return t;
+}
+
+void ts_tensor_place(TsTensor *t, void *at) {
+  TsStorage *s = t->storage;
+  drop_host(s);
+  s->valid = 0;
+  ((TsCopy *)((char *)s + HEADER))->at = at;
 }
 
 TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, int64_t offset) {
@@ -208,7 +338,7 @@ TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, in
 
 TsTensor *ts_tensor_number(TsContext *c, double value) {
   bool whole = value >= -0x1p63 && value < 0x1p63 && value == (double)(int64_t)value;
-  TsMeta m = {.dtype = whole ? TS_DT_i64 : TS_DT_f64, .weak = 1};
+  TsMeta m = {.dtype = whole ? TS_DT_i64 : TS_DT_f64, .weak = 1}; /* always the CPU's */
   TsTensor *t = ts_tensor_new(c, &m);
   if (!t) return NULL;
   if (whole)
@@ -225,14 +355,12 @@ TsTensor *ts_tensor_symbol(TsContext *c, const TsMeta *m, void *origin) {
     if (s) storage_free(s);
     return out_of_memory(c, 0);
   }
-  s->host = NULL, s->valid = 0, s->symbolic = 1;
+  s->valid = 0, s->symbolic = 1;
   t->origin = origin;
   t->contiguous = 1;
   ts_strides_rowmajor(m, t->stride);
   return t;
 }
-
-static void keep(void *arg) { (void)arg; }
 
 TsTensor *ts_tensor_wrap(TsContext *c, const TsMeta *m, void *host, void (*release)(void *),
                          void *arg) {
@@ -273,10 +401,26 @@ static void byte_strides(const TsTensor *t, int64_t *out) {
     out[i] = ts_dtype_nbytes(ts_tensor_dtype(t), t->stride[i]);
 }
 
+/* By x's device: 1, and y is there, or as assign of vm/offload.h. */
+static int converted_there(TsContext *c, TsTensor *x, const TsMeta *m, TsTensor **y) {
+  *y = NULL;
+  if (!ts_offload_on(c, m->device)) return 0;
+  if (!(*y = ts_tensor_new(c, m))) return -1;
+  int done = c->offload->assign(c, *y, x);
+  if (done == 1) return 1;
+  ts_tensor_unref(*y);
+  *y = NULL;
+  return done;
+}
+
 static TsTensor *converted(TsContext *c, TsTensor *x, TsDtype d) {
   TsDtype from = ts_tensor_dtype(x);
   TsMeta m = x->meta;
+  TsTensor *there;
   m.dtype = (uint8_t)d, m.weak = 0;
+  if (converted_there(c, x, &m, &there)) return there;
+  int device = m.device;
+  m.device = 0;
   const void *src = ts_tensor_read(x);
   TsTensor *y = src ? ts_tensor_new(c, &m) : NULL;
   if (!y) return NULL;
@@ -289,6 +433,7 @@ static TsTensor *converted(TsContext *c, TsTensor *x, TsDtype d) {
     ts_copy_nd(m.ndim, m.dim, y->storage->host, ys, src, xs, ts_dtypes[d].nbytes);
   else
     ts_convert_nd(m.ndim, m.dim, y->storage->host, d, ys, src, from, xs);
+  if (!c->on_host) y->meta.device = (uint8_t)device;
   return y;
 }
 
@@ -310,7 +455,7 @@ TsTensor *ts_tensor_to(TsContext *c, TsTensor *x, int device) {
   if (x->meta.device == device) return ts_tensor_ref(x);
   if (ts_defer_force(x)) return NULL;
   TsDevice *d = ts_device_at(device);
-  if (!d->host_memory && fetch_device(x->storage, device)) return NULL;
+  if (!d->host_memory && !fetch_device(x->storage, device)) return NULL;
   TsTensor *t = ts_tensor_view(x, &x->meta, x->stride, x->offset);
   if (t) t->meta.device = (uint8_t)device;
   return t;

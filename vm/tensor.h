@@ -3,7 +3,9 @@
  * A storage holds the same bytes on one or several devices. `valid` has a bit
  * for each device whose copy is current. Reading on a device makes its copy valid
  * (from the host's, or through the host's); writing leaves only the writer's
- * valid. Views share the storage, so residency is a matter of storages alone. */
+ * valid. No bit: nothing was written yet. A copy is made when it is first needed, so
+ * what a GPU makes and reads has no bytes on the host. Views share the storage, so
+ * residency is a matter of storages alone. */
 #ifndef TS_VM_TENSOR_H
 #define TS_VM_TENSOR_H
 
@@ -12,7 +14,7 @@
 
 typedef struct TsCopy {
   struct TsCopy *next;
-  void *at;
+  void *at; /* NULL: not made yet */
   int device;
 } TsCopy;
 
@@ -20,13 +22,14 @@ typedef struct TsStorage {
   int32_t refs;
   uint32_t valid; /* bit d: the copy on device d is current */
   int64_t nbytes;
-  void *host;     /* the copy on cpu:0, or NULL */
+  void *host;     /* the copy on cpu:0, or NULL: not made yet */
   TsCopy *copies; /* on other devices */
   TsContext *ctx;
   void (*release)(void *arg); /* of memory that is not ours, else NULL */
   void *release_arg;
   uint32_t version; /* changes in place so far: who kept a value can tell */
-  uint8_t symbolic; /* of a value in a graph: there are no bytes */
+  uint8_t symbolic : 1; /* of a value in a graph: there are no bytes */
+  uint8_t remote : 1;   /* made on another device: its first copy stands behind the header */
   uint8_t pending;  /* of calls that are put off: no bytes yet (vm/defer.h) */
   uint16_t held;    /* calls put off read it: whoever writes asks first (vm/defer.h) */
 } TsStorage;
@@ -47,7 +50,14 @@ typedef struct TsTensor {
 } TsTensor;
 
 /* All return a tensor with one reference, or NULL with the error filled. */
-TsTensor *ts_tensor_new(TsContext *c, const TsMeta *m); /* row-major, contents unspecified */
+/* Row-major, contents unspecified, on m's device. */
+TsTensor *ts_tensor_new(TsContext *c, const TsMeta *m);
+/* The same whose bytes on the device are at an address that is set and changed by ts_tensor_place,
+ * NULL while there is none: a function's places. What it holds is forgotten then. */
+TsTensor *ts_tensor_placed(TsContext *c, const TsMeta *m, int device);
+void ts_tensor_place(TsTensor *t, void *at);
+/* Memory of a device; without room once more after a collection. NULL with the error. */
+void *ts_tensor_room(TsContext *c, int device, int64_t nbytes);
 TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, int64_t offset);
 TsTensor *ts_tensor_number(TsContext *c, double value); /* weak 0-d f64 or, if whole, i64 */
 TsTensor *ts_tensor_wrap(TsContext *c, const TsMeta *m, void *host, void (*release)(void *),
@@ -73,6 +83,10 @@ void ts_tensor_unref(TsTensor *t); /* NULL is fine */
  * with the error filled if bytes had to move and could not. */
 void *ts_tensor_read(TsTensor *t);
 void *ts_tensor_write(TsTensor *t);
+/* The same on another device: the address there. whole: every byte of the storage is about to
+ * be written, so the old ones are not moved. */
+void *ts_tensor_read_on(TsTensor *t, int device);
+void *ts_tensor_write_on(TsTensor *t, int device, bool whole);
 
 static inline int64_t ts_tensor_numel(const TsTensor *t) { return ts_meta_numel(&t->meta); }
 static inline TsDtype ts_tensor_dtype(const TsTensor *t) { return (TsDtype)t->meta.dtype; }

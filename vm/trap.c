@@ -92,9 +92,10 @@ static int complain(TsContext *c, const char *name, TsTensor *t, int64_t at, Bad
   char index[200], type[TS_META_TEXT];
   while (at_index(t, at) != bad) at++;
   index_text(&t->meta, at, index, sizeof index);
-  return ts_error_set(&c->err, TS_ERR_value, "%s gives %s at %s of its result %s in the %s pass",
-                      name, bad == INFINITE ? "infinity" : "NaN", index,
-                      ts_meta_text(&t->meta, type), backward ? "backward" : "forward");
+  return ts_error_set(&c->err, TS_ERR_value,
+                      "%s gives %s at %s of its result %s in the %s pass", name,
+                      bad == INFINITE ? "infinity" : "NaN", index, ts_meta_text(&t->meta, type),
+                      backward ? "backward" : "forward");
 }
 
 /* The first result that has one; where is its first element. */

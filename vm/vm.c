@@ -11,6 +11,7 @@
 #include "vm/defer.h"
 #include "vm/random.h"
 #include "vm/exec.h"
+#include "vm/offload.h"
 #include "vm/tape.h"
 #include "vm/trap.h"
 
@@ -29,22 +30,35 @@ TsHandler *const ts_vm_handler[TS_OP_COUNT] = {
 #undef OP
 };
 
+static int apart(const TsCall *call, int a, int b) {
+  ts_error_set(&call->ctx->err, TS_ERR_device, "%s: inputs on %s and %s",
+               ts_op_info(call->op)->name, ts_device_at(a)->name, ts_device_at(b)->name);
+  return ts_error_hint(&call->ctx->err, "move one with x:to(\"%s\")", ts_device_at(a)->name);
+}
+
+/* Where a call runs. Numbers go along everywhere, scalars wherever something larger is; bytes of
+ * the CPU follow to a device with kernels. Everything else is the program's to move. */
 static int device_of(TsCall *call) {
-  int device = call->ctx->device;
+  int device = call->ctx->device, scalar = -1;
   bool found = false;
+  if (call->ctx->on_host) return 0;
   for (int i = 0; i < call->nin; i++) {
     const TsTensor *t = call->in[i];
-    if (!t || t->meta.weak || (t->meta.ndim == 0 && found)) continue;
-    if (found && t->meta.device != device && t->meta.ndim > 0) {
-      ts_error_set(&call->ctx->err, TS_ERR_device, "%s: inputs on %s and %s",
-                   ts_op_info(call->op)->name, ts_device_at(device)->name,
-                   ts_device_at(t->meta.device)->name);
-      return ts_error_hint(&call->ctx->err, "move one with x:to(\"%s\")",
-                           ts_device_at(device)->name);
+    if (!t || t->meta.weak) continue;
+    int own = t->meta.device;
+    if (t->meta.ndim == 0) {
+      if (scalar <= 0) scalar = own;
+      continue;
     }
-    device = t->meta.device, found = true;
+    if (!found || own == device) {
+      device = own, found = true;
+      continue;
+    }
+    bool follows = ts_offload_on(call->ctx, own ? own : device);
+    if ((own && device) || !follows) return apart(call, device, own);
+    if (own) device = own;
   }
-  return device;
+  return found || scalar < 0 ? device : scalar;
 }
 
 /* One or two plain float operands of one dtype and shape, the case that small
@@ -85,24 +99,78 @@ static void note(TsCall *call) {
   if (--c->trace.countdown == 0 && c->defer) c->defer->look(c);
 }
 
+/* After a failure some are NULL, as all are before. */
+static int make_outputs(TsCall *call, const TsMeta *out, bool allocate) {
+  for (int i = 0; i < call->nout && allocate; i++)
+    if (!(call->out[i] = ts_tensor_new(call->ctx, &out[i]))) return -1;
+  return 0;
+}
+
+/* By the device: as call of vm/offload.h. */
+static int run_there(TsCall *call, const TsMeta *out) {
+  if (make_outputs(call, out, true)) return -1; /* the caller releases */
+  int done = call->ctx->offload->call(call, out[0].device, false);
+  if (done != 1) release(call->out, call->nout);
+  return done;
+}
+
+/* Handlers look at the host's addresses. */
+int ts_offload_here(TsHandler *handler, TsCall *call) {
+  TsContext *c = call->ctx;
+  for (int i = 0; i < call->nin; i++)
+    if (call->in[i] && !ts_tensor_read(call->in[i])) return -1;
+  for (int i = 0; i < call->nout; i++)
+    if (call->out[i] && !ts_tensor_write(call->out[i])) return -1;
+  c->on_host++;
+  int failed = handler(call);
+  c->on_host--;
+  return failed;
+}
+
+/* By the handler, over fetched bytes; results belong to the device. */
+static int run_here(TsCall *call, const TsMeta *out, bool allocate, int device) {
+  TsContext *c = call->ctx;
+  c->on_host++;
+  int failed = make_outputs(call, out, allocate);
+  c->on_host--;
+  if (!failed) failed = ts_offload_here(ts_vm_handler[call->op], call);
+  for (int i = 0; i < call->nout && !failed; i++) call->out[i]->meta.device = (uint8_t)device;
+  return failed ? -1 : 0;
+}
+
+static int run_elsewhere(TsCall *call, const TsMeta *out, bool allocate) {
+  int device = out[0].device, done = allocate ? run_there(call, out) : 0;
+  return done ? (done == 1 ? 0 : -1) : run_here(call, out, allocate, device);
+}
+
+/* Bytes of the CPU's tensors may be on a device that made them. */
+static int fetch(const TsCall *call) {
+  for (int i = 0; i < call->nin; i++) {
+    TsTensor *t = call->in[i];
+    if (t && !(t->storage->valid & 1) && !t->storage->symbolic && !ts_tensor_read(t)) return -1;
+  }
+  return 0;
+}
+
+static int run(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool allocate) {
+  if (o->cls != TS_CLASS_VIEW && fetch(call)) return -1;
+  return make_outputs(call, out, allocate) || ts_vm_handler[call->op](call) ? -1 : 0;
+}
+
 /* Outputs, the handler, the trace. */
 static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dynamic) {
   TsContext *c = call->ctx;
   if (c->npending && ts_defer_force_all(call->nin, call->in)) return -1;
-  for (int i = 0; i < call->nout; i++) {
-    call->out[i] = NULL;
-    if (allocates(o, dynamic) && !(call->out[i] = ts_tensor_new(c, &out[i]))) {
-      release(call->out, i);
-      return -1;
-    }
-  }
   if (o->cls == TS_CLASS_VIEW && call->in[0]->storage->symbolic)
     return ts_error_set(&c->err, TS_ERR_value,
                         "%s: a value of a captured function is used outside of it", o->name);
+  for (int i = 0; i < call->nout; i++) call->out[i] = NULL;
   bool record = ts_tape_wants(c, call->nin, call->in);
   c->no_grad += record; /* what a handler calls inside is its own matter */
   c->inside++;
-  int failed = ts_vm_handler[call->op](call);
+  bool elsewhere = o->cls != TS_CLASS_VIEW && call->nout && ts_offload_on(c, out[0].device);
+  bool allocate = allocates(o, dynamic);
+  int failed = elsewhere ? run_elsewhere(call, out, allocate) : run(call, o, out, allocate);
   c->inside--;
   c->no_grad -= record;
   if (!failed && ts_cpu_interrupted())
@@ -207,6 +275,15 @@ static int capture_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, cons
   return failed;
 }
 
+/* Outputs are there. */
+static int run_into(TsCall *call, int device) {
+  TsContext *c = call->ctx;
+  int done = ts_offload_on(c, device) ? c->offload->call(call, device, true) : 0;
+  if (done) return done == 1 ? 0 : -1;
+  if (device) return ts_offload_here(ts_vm_handler[call->op], call);
+  return fetch(call) ? -1 : ts_vm_handler[call->op](call);
+}
+
 int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
                    int nout, TsTensor *const *out) {
   if (c->capture) return capture_out(c, op, nin, in, attr, nout, out);
@@ -215,7 +292,9 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
   TsTensor *made[TS_MAX_OUT] = {NULL};
   TsInfer inf;
   TsCall call = {.ctx = c, .op = op, .nin = nin, .in = in, .out = made, .attr = attr};
-  if (check_inputs(c, o, nin, in) || infer_call(&call, &inf, meta)) return -1;
+  int device = check_inputs(c, o, nin, in) ? -1 : device_of(&call);
+  if (device < 0 || infer_call(&call, &inf, meta)) return -1;
+  for (int i = 0; i < call.nout; i++) inf.out[i].device = (uint8_t)device;
   if (c->npending && (ts_defer_force_all(nin, in) || ts_defer_force_all(nout, out))) return -1;
   int failed = 0;
   for (int i = 0; i < call.nout && !failed; i++) {
@@ -225,7 +304,7 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
   }
   c->no_grad++;
   c->inside++;
-  if (!failed) failed = ts_vm_handler[op](&call);
+  if (!failed) failed = run_into(&call, device);
   c->inside--;
   c->no_grad--;
   if (!failed) note(&call);
@@ -285,6 +364,11 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   TsTensor *own = NULL; /* overlapping views must not see their own writes */
   if (src->storage == dst->storage && !(own = ts_tensor_copy(c, src))) return -1;
   if (own) src = own;
+  int done = ts_offload_on(c, dst->meta.device) ? c->offload->assign(c, dst, src) : 0;
+  if (done) {
+    ts_tensor_unref(own);
+    return done == 1 ? 0 : -1;
+  }
   const void *from = ts_tensor_read(src);
   void *to = from ? ts_tensor_write(dst) : NULL;
   if (to) {

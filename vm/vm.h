@@ -46,8 +46,8 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
 
 /* Gradients of one call (ts_vjp of ir/adjoint.h), computed at once. in: inputs, then the
  * gradients of the outputs, NULL where zero. grad_in[0..nin + ngrad): a reference or NULL. */
-int ts_vm_vjp(TsContext *c, TsOp op, int nin, int ngrad, TsTensor *const *in, const TsAttr *attr,
-              TsTensor *const *second, TsTensor **grad_in);
+int ts_vm_vjp(TsContext *c, TsOp op, int nin, int ngrad, TsTensor *const *in,
+              const TsAttr *attr, TsTensor *const *second, TsTensor **grad_in);
 
 /* Copies src, broadcast and converted, into the elements of dst. */
 int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src);
@@ -57,7 +57,9 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src);
 static inline TsAttr ts_attr_int(int64_t i) { return (TsAttr){.type = TS_ATTR_int, .i = i}; }
 static inline TsAttr ts_attr_f(double f) { return (TsAttr){.type = TS_ATTR_f, .f = f}; }
 static inline TsAttr ts_attr_bool(bool b) { return (TsAttr){.type = TS_ATTR_bool, .i = b}; }
-static inline TsAttr ts_attr_dtype(TsDtype d) { return (TsAttr){.type = TS_ATTR_dtype, .i = d}; }
+static inline TsAttr ts_attr_dtype(TsDtype d) {
+  return (TsAttr){.type = TS_ATTR_dtype, .i = d};
+}
 static inline TsAttr ts_attr_ints(const int64_t *v, int n) {
   return (TsAttr){.type = TS_ATTR_ints, .n = n, .ints = v};
 }

@@ -309,11 +309,20 @@ local function positions(wrt)
   return type(wrt) == "table" and wrt or { wrt }
 end
 
--- The leaves of the arguments at the given positions.
-local function chosen(wrt, args, n)
+-- Integers and truth values do not move, so nothing is differentiated by them.
+local function check_moves(what, x, i)
+  if not core.is_tensor(x) or not (x.dtype:match "^[iu]%d" or x.dtype == "bool") then return end
+  fail(("%s: argument %d is %s; only floats and complex numbers have derivatives\n  hint: cast it first, x:cast(\"f32\")")
+    :format(what, i, core.type_text(x)))
+end
+
+-- The leaves of the arguments at the given positions. what: the function that the program named
+-- them to, or nil if it means all of them.
+local function chosen(wrt, args, n, what)
   local list, names, specs = {}, {}, {}
   for k, i in ipairs(wrt) do
     if i > n then fail(("graph.grad: there is no argument %d"):format(i)) end
+    if what then check_moves(what, args[i], i) end
     specs[k] = flatten(args[i], list, names, "x")
   end
   return list, specs
@@ -351,7 +360,7 @@ local function gradient_of(f, wrt, with_value)
   wrt = positions(wrt)
   return function(...)
     local args, n = { ... }, select("#", ...)
-    local xs, specs = chosen(wrt, args, n)
+    local xs, specs = chosen(wrt, args, n, "graph.grad")
     local y = scalar((f(...)), "graph.grad")
     local dx = filled(core.gradient({ y }, { false }, xs), xs)
     if with_value then return y, as_results(specs, dx) end
@@ -402,7 +411,7 @@ function graph.vjp(f)
 end
 
 --- jvp(f)(args..., v...): the value and its derivative when the arguments move along v. An
---- argument whose v is false stays where it is.
+--- argument whose v is false stays where it is; a number stands for all elements of v.
 function graph.jvp(f)
   local body = body_of(f)
   return derivative(name_of(f, "jvp"), function(...)
@@ -412,8 +421,11 @@ function graph.jvp(f)
     local xs, vs, names = {}, {}, {}
     for i = 1, n / 2 do
       if args[n / 2 + i] then
+        local v = args[n / 2 + i]
+        check_moves("graph.jvp", args[i], i)
         flatten(args[i], xs, names, "x")
-        flatten(args[n / 2 + i], vs, names, "v")
+        if type(v) ~= "number" then flatten(v, vs, names, "v") end
+        while #vs < #xs and type(v) == "number" do vs[#vs + 1] = core.op.full_like(xs[#vs + 1], v) end
       end
     end
     local y = body(unpack(args, 1, n / 2))

@@ -14,6 +14,20 @@ local tessera = {
   core = core,
 }
 
+-- Where new tensors are made: tessera.device() gives the name, tessera.device "cuda:0" sets it
+-- and gives the one before, tessera.device("cuda:0", f, ...) sets it while f(...) runs. "auto",
+-- the default: the CPU, and what gets hot moves to a GPU where that pays.
+function tessera.device(name, f, ...)
+  if f == nil then return core.default_device(name) end
+  local before = core.default_device(name)
+  local function leave(ok, ...)
+    core.default_device(before)
+    if not ok then error((...), 0) end
+    return ...
+  end
+  return leave(xpcall(f, function(message) return message end, ...))
+end
+
 -- Calls f(...) without recording what it computes for backward().
 function tessera.no_grad(f, ...)
   core.no_grad_enter()

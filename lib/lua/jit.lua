@@ -10,6 +10,8 @@
 --   tessera.jit.eager(on)  compile at the first call and wait for it: for tests
 --   tessera.jit.traces([eager])  {traces, deferred, runs, exits, observed, replayed} of hot
 --                          traces; eager: whatever repeats twice is a trace at once, for tests
+--   tessera.jit.device([on])  {calls, fallback, kernels, from_disk, refused, compile_ms,
+--                          replays, replayed} of operators on GPUs; on = false: the CPU runs them, over fetched bytes
 
 local core = require "tessera.core"
 
@@ -27,6 +29,16 @@ function jit.status() return core.jit() end
 
 jit.v, jit.wait, jit.flush, jit.stats, jit.eager =
   core.jit_verbose, core.jit_wait, core.jit_flush, core.jit_stats, core.jit_eager
-jit.traces = core.jit_traces
+jit.traces, jit.device = core.jit_traces, core.jit_device
 
-return jit
+-- A misspelt function is an error where it is written.
+return setmetatable(jit, {
+  __index = function(t, name)
+    local words = {}
+    for word in pairs(t) do words[#words + 1] = word end
+    table.sort(words)
+    local guess = core.suggest(tostring(name), words)
+    error(("tessera.jit has no function '%s'%s"):format(tostring(name),
+      guess and ("\n  hint: did you mean '%s'?"):format(guess) or ""), 2)
+  end,
+})

@@ -766,8 +766,7 @@ function kernels.kernel(name, inputs, outputs, f, options)
   end
   local ok, handle, title = pcall(core.kernel, text, options.interpret or false)
   if not ok then
-    local message, at = handle:gsub("^[^\n]-: (@.-), at ([^\n]-:%d+)\n", "%2: %1\n")
-    error(message, at > 0 and 0 or 2)
+    error((handle:gsub("^[^\n]-: (@.-), at ([^\n]-:%d+)\n", "%2: %1\n")), 0) -- it has its place
   end
   local sizes, params, ninputs = handle:describe()
   return setmetatable({ name = title, handle = handle, sizes = sizes, params = params,

@@ -62,14 +62,14 @@ end
 
 -- Rate and step number as a tensor, for captured steps.
 function Optimizer:clock_tensor()
-  self.clock = self.clock or core.tensor({ self.lr, self.steps }, { dtype = "f64" })
+  self.clock = self.clock or core.tensor({ self.lr, self.steps }, { dtype = "f64", device = "cpu" })
   return self.clock
 end
 
 -- The next step begins: its number and rate are put into the clock.
 function Optimizer:tick()
   self.steps = self.steps + 1
-  self:clock_tensor():copy_(core.tensor({ self.lr, self.steps }, { dtype = "f64" }))
+  self:clock_tensor():copy_(core.tensor({ self.lr, self.steps }, { dtype = "f64", device = "cpu" }))
 end
 
 -- Forgets the gradients that backward() added up.

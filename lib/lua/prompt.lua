@@ -335,6 +335,7 @@ prompt.commands = {
   help = "help on an operator, a function or a command; alone: the list",
   quit = "leaves, as Ctrl-D does",
   devices = "the devices and what they hold",
+  device = "where new tensors are made: auto, cpu, cuda:0, ..; a name sets it",
   threads = "threads of the CPU; a number sets them, 0: one for each processor",
   time = "runs an expression repeatedly and tells the time of one run",
   mem = "memory of tensors and of Lua",
@@ -347,7 +348,7 @@ prompt.commands = {
   tune = "measures what could be chosen for a captured function's kernels, and runs the best",
 }
 
-prompt.arguments = {help = "[topic]", threads = "[n]", time = "expression", load = "file", ir = "f [level]",
+prompt.arguments = {help = "[topic]", device = "[name]", threads = "[n]", time = "expression", load = "file", ir = "f [level]",
                     rewrites = "f", tiles = "f", tune = "f", why = "f"}
 
 --- Leaves the prompt with an exit code.
@@ -355,9 +356,18 @@ function prompt.quit(code) console.quit(tonumber(code) or 0) end
 
 --- Prints the devices.
 function prompt.devices()
-  local list = core.devices()
-  for _, d in ipairs(list) do print(("%-8s %s"):format(d.name, d.text)) end
+  local list, default = core.devices(), core.default_device()
+  for _, d in ipairs(list) do
+    local here = d.name == default or (default == "auto" and d.name == "cpu:0")
+    print(("%-8s %s%s"):format(d.name, d.text, here and "; new tensors are made here" or ""))
+  end
   for kind, why in pairs(list.missing) do print(("%-8s %s"):format(kind, why)) end
+end
+
+--- Sets and prints the device of new tensors.
+function prompt.device(name)
+  if name ~= nil and name ~= "" then core.default_device(name) end
+  print(core.default_device())
 end
 
 --- Sets and prints the number of threads.

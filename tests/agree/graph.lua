@@ -4,24 +4,16 @@
 -- The text of each graph reads back as itself.
 package.path = "tests/agree/?.lua;" .. package.path
 local core = require "tessera.core"
-local graph = require "tessera.graph"
 local numerics = require "tessera.numerics"
 local cases = require "_cases"
+local shared = require "_captured"
 local larger = require "_larger"
 local op = core.op
+local present, captured, text_of = shared.present, shared.captured, shared.text_of
 
 local default_threads = core.threads()
 local counted, refused = { graphs = 0, refused = 0, rounded = 0 }, {}
 local slab, bound = 0, 0
-
-local function text_of(out)
-  local h = {}
-  for i = 1, #out do
-    local y = out[i]
-    h[i] = core.is_tensor(y) and core.type_text(y) .. y:hash() or tostring(y)
-  end
-  return table.concat(h, " ")
-end
 
 -- An error without its place and its hint.
 local function words(e) return (tostring(e):gsub("^[^\n]-:%d+: ", ""):gsub("\n.*", ""):gsub(" %(in .*", "")) end
@@ -31,29 +23,6 @@ local function eager(c, x)
   local ok, out = pcall(cases.call, c, x)
   if not ok then return nil, words(out) end
   return text_of(out)
-end
-
-local function present(x)
-  local list = {}
-  for _, t in ipairs(x) do
-    if t then list[#list + 1] = t end
-  end
-  return list
-end
-
--- The case as a captured function of those inputs that are there.
-local function captured(c, x)
-  return graph.module("case", function(...)
-    local given, k, full = { ... }, 0, {}
-    for i = 1, #x do
-      full[i] = false
-      if x[i] then
-        k = k + 1
-        full[i] = given[k]
-      end
-    end
-    return unpack(cases.call(c, full))
-  end)
 end
 
 local function rounds(rewrites) return rewrites:find(" (rounding)\n", 1, true) ~= nil end
@@ -136,8 +105,7 @@ local function check(c, profile)
   cases.expect(cases.name(c) .. ", " .. profile, ok and not why, why)
 end
 
--- Elements of these are whatever was in memory.
-local skipped = { empty = true, empty_like = true }
+local skipped = shared.skipped
 local done = {}
 for c in cases.each() do
   local spec = c.x[1]

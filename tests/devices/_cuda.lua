@@ -26,7 +26,7 @@ local function round_trips(name)
   end
 end
 
--- Operators have no kernels there: they fetch the bytes, and the result belongs to the GPU.
+-- Results belong to the GPU, whoever computes them.
 local function operators(name)
   local x = op.arange(12):reshape(3, 4):cast "f32"
   local y = x:to(name)

@@ -110,7 +110,13 @@ static void test_streams(TsDevice *d) {
   double usec = -1;
   const TsDeviceRun *r = d->run;
   for (int i = 0; i < N; i++) x[i] = (float)i;
-  CHECK(!r->module_new(d, triple, &module, &err));
+  void *code = NULL;
+  size_t nbytes = 0;
+  CHECK(r->assemble(d, ".bad\n", &code, &nbytes, &err) && strstr(err.message, "cuLink") &&
+        strstr(err.message, "line 1"));
+  CHECK(!r->assemble(d, triple, &code, &nbytes, &err) && nbytes > 64);
+  CHECK(!r->module_new(d, code, &module, &err));
+  free(code);
   CHECK(!r->kernel(d, module, "triple", 64 << 10, &kernel, &err));
   CHECK(r->kernel(d, module, "absent", 0, &stream, &err) && strstr(err.message, "GetFunction"));
   CHECK(!r->stream_new(d, &stream, &err));
@@ -143,6 +149,40 @@ static void test_streams(TsDevice *d) {
   d->free(d, at, N * 4);
   free(x);
   CHECK(!d->synchronize(d, &err));
+}
+
+/* Launches kept as one, launched twice; then one of them with another argument. */
+static void test_records(TsDevice *d) {
+  enum { N = 4096 };
+  float x[N];
+  int n = N;
+  void *module = NULL, *kernel = NULL, *record = NULL;
+  void *a = d->alloc(d, N * 4, &err), *b = d->alloc(d, N * 4, &err);
+  const TsDeviceRun *r = d->run;
+  for (int i = 0; i < N; i++) x[i] = (float)i;
+  CHECK(!r->module_new(d, triple, &module, &err));
+  CHECK(!r->kernel(d, module, "triple", 0, &kernel, &err));
+  CHECK(!d->upload(d, a, x, N * 4, &err) && !d->upload(d, b, x, N * 4, &err));
+  TsLaunch l = {.kernel = kernel,
+                .grid = {N / 256, 1, 1},
+                .block = {256, 1, 1},
+                .args = (void *[]){&a, &n}};
+  CHECK(!r->record_begin(d, &err));
+  CHECK(!r->launch(d, &l, &err) && !r->launch(d, &l, &err));
+  CHECK(!r->record_end(d, &record, &err) && record);
+  CHECK(!r->record_launch(d, record, &err) && !r->record_launch(d, record, &err));
+  l.args = (void *[]){&b, &n};
+  CHECK(!r->record_patch(d, record, 1, &err) && !r->launch(d, &l, &err));
+  CHECK(r->launch(d, &l, &err) && strstr(err.message, "a record has no launch 2"));
+  CHECK(!r->record_patch(d, NULL, 0, &err));
+  CHECK(!r->record_launch(d, record, &err));
+  CHECK(!d->download(d, x, a, N * 4, &err));
+  CHECK(x[5] == 5 * 243.0f); /* 3^4, and once more */
+  CHECK(!d->download(d, x, b, N * 4, &err));
+  CHECK(x[5] == 5 * 3.0f);
+  r->record_free(d, record);
+  r->module_free(d, module);
+  d->free(d, a, N * 4), d->free(d, b, N * 4);
 }
 
 static void test_peer(TsDevice *d) {
@@ -286,6 +326,7 @@ int main(int argc, char **argv) {
   if (!real) test_copies_fail(d);
   test_round_trips(d);
   test_storm(d, 5000);
+  test_records(d);
   test_streams(d);
   test_peer(d);
   if (!real) test_memory_fails(d);

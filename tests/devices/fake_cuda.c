@@ -245,6 +245,68 @@ CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) 
   ENTER();
   return stream && event ? 0 : INVALID;
 }
+/* A record keeps nodes of one pointer argument and one number, as its only kernel has. */
+struct CUgraph_st {
+  int n;
+  struct CUgraphNode_st {
+    CUdeviceptr at;
+    int count;
+  } node[64];
+};
+CUresult fake_cuGraphCreate(CUgraph *graph, unsigned flags) {
+  (void)flags;
+  ENTER();
+  return (*graph = calloc(1, sizeof **graph)) ? 0 : INVALID;
+}
+static void set_node(CUgraphNode node, const CUkernelNodeParams *p) {
+  node->at = *(CUdeviceptr *)p->kernelParams[0];
+  node->count = *(int *)p->kernelParams[1];
+}
+CUresult fake_cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
+                                   size_t nafter, const CUkernelNodeParams *params) {
+  ENTER();
+  if (graph->n == 64 || nafter != (graph->n > 0)) return INVALID;
+  if (nafter && *after != &graph->node[graph->n - 1]) return INVALID;
+  set_node(*node = &graph->node[graph->n++], params);
+  return 0;
+}
+CUresult fake_cuGraphKernelNodeSetAttribute(CUgraphNode node, int attribute, const void *value) {
+  ENTER();
+  return node && value && attribute == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ? 0 : INVALID;
+}
+CUresult fake_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
+                                          unsigned long long flags) {
+  (void)flags;
+  ENTER();
+  *exec = (CUgraphExec)(void *)graph;
+  return 0;
+}
+CUresult fake_cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                             const CUkernelNodeParams *params) {
+  ENTER();
+  if (!exec) return INVALID;
+  set_node(node, params);
+  return 0;
+}
+CUresult fake_cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  ENTER();
+  if (!stream) return INVALID;
+  flush();
+  CUgraph graph = (CUgraph)(void *)exec;
+  for (int k = 0; k < graph->n; k++) {
+    float *x = host(graph->node[k].at);
+    for (int i = 0; i < graph->node[k].count; i++) x[i] *= 3;
+  }
+  return 0;
+}
+CUresult fake_cuGraphDestroy(CUgraph graph) {
+  free(graph);
+  return 0;
+}
+CUresult fake_cuGraphExecDestroy(CUgraphExec exec) {
+  (void)exec;
+  return 0;
+}
 CUresult fake_cuEventCreate(CUevent *event, unsigned flags) {
   (void)flags;
   ENTER();
@@ -277,6 +339,46 @@ CUresult fake_cuModuleLoadDataEx(CUmodule *module, const void *code, unsigned n,
     if (options[i] == CU_JIT_ERROR_LOG_BUFFER) strcpy(values[i], "ptxas: line 1: syntax error");
   if (strstr(code, ".bad")) return 218;
   *module = malloc(1);
+  return 0;
+}
+/* A map is its arguments. */
+CUresult fake_cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *at,
+                                     const uint64_t *dim, const uint64_t *stride,
+                                     const uint32_t *box, const uint32_t *step, int interleave,
+                                     int swizzle, int promotion, int fill) {
+  (void)type, (void)at, (void)step, (void)interleave, (void)swizzle, (void)promotion, (void)fill;
+  ENTER();
+  if ((rank != 2 && rank != 4) || !dim[0] || stride[0] % 16 || box[0] > 256 || box[1] > 256) return INVALID;
+  memcpy(map, box, 2 * sizeof *box);
+  return 0;
+}
+CUresult fake_cuLinkCreate(unsigned n, int *options, void **values, CUlinkState *state) {
+  ENTER();
+  *state = calloc(1, 64 << 10);
+  for (unsigned i = 0; i < n; i++)
+    if (options[i] == CU_JIT_ERROR_LOG_BUFFER) memcpy(*state, &values[i], sizeof values[i]);
+  return 0;
+}
+CUresult fake_cuLinkAddData(CUlinkState state, int type, const void *data, size_t nbytes,
+                               const char *name, unsigned n, int *options, void **values) {
+  (void)name, (void)n, (void)options, (void)values;
+  ENTER();
+  char *log;
+  memcpy(&log, state, sizeof log);
+  if (type != CU_JIT_INPUT_PTX || nbytes > 32 << 10) return 1;
+  if (strstr(data, ".bad")) return strcpy(log, "ptxas: line 1: syntax error"), 218;
+  memcpy((char *)state + 16, &nbytes, sizeof nbytes);
+  memcpy((char *)state + 24, data, nbytes);
+  return 0;
+}
+CUresult fake_cuLinkComplete(CUlinkState state, void **code, size_t *nbytes) {
+  ENTER();
+  memcpy(nbytes, (char *)state + 16, sizeof *nbytes);
+  *code = (char *)state + 24;
+  return 0;
+}
+CUresult fake_cuLinkDestroy(CUlinkState state) {
+  free(state);
   return 0;
 }
 CUresult fake_cuModuleUnload(CUmodule module) {

@@ -50,7 +50,7 @@ local function text_of(path)
   return text
 end
 
--- Gradients through several derivatives are added up in another order: close, not equal.
+-- Gradients through several derivatives, each a captured function of its own when it is called.
 local function flow(eager)
   graph.eager = eager
   local state = strict(text_of "examples/pinn.lua", "pinn.lua",
@@ -60,7 +60,7 @@ local function flow(eager)
 end
 local captured, eager = flow(false), flow(true)
 for name, t in pairs(captured) do
-  assert((t - eager[name]):abs():max():item() <= 1e-9, name)
+  assert(t:hash() == eager[name]:hash(), name)
 end
 
 -- ---- every function of every example

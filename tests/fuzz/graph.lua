@@ -4,32 +4,17 @@
 -- FUZZ_COUNT in the environment makes it longer, FUZZ_SEED chooses another one, FUZZ_TRACE
 -- names a file that gets each text first.
 local core = require "tessera.core"
-local bit = require "bit"
-
-local count = tonumber(os.getenv "FUZZ_COUNT" or "") or 15000
-local state = tonumber(os.getenv "FUZZ_SEED" or "") or 2463534242
-local trace = os.getenv "FUZZ_TRACE"
-
-local function random(m)
-  state = bit.bxor(state, bit.lshift(state, 13))
-  state = bit.bxor(state, bit.rshift(state, 17))
-  state = bit.bxor(state, bit.lshift(state, 5))
-  return state % m
-end
-local function pick(list) return list[1 + random(#list)] end
+local fuzz = dofile "tests/fuzz/_text.lua"
+local random, pick, replace = fuzz.random, fuzz.pick, fuzz.replace
+local count = fuzz.open("FUZZ", 15000)
 
 local texts, good, tokens = {}, {}, {}
-local list = io.popen "find tests/ir -name '*.graph' | LC_ALL=C sort"
-for path in list:lines() do
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a":gsub("\n// want.*", "\n")
-  file:close()
+for path, text in fuzz.files("tests/ir", ".graph") do
+  text = text:gsub("\n// want.*", "\n")
   texts[#texts + 1] = text
   if not path:find "bad" then good[#good + 1] = text end
-  for token in text:gmatch "[%%@]?[%w_.]+" do tokens[#tokens + 1] = token end
-  for token in text:gmatch "%p+" do tokens[#tokens + 1] = token end
+  fuzz.tokens(text, tokens)
 end
-list:close()
 local words = {} -- every operator, with its options
 for _, o in ipairs(core.operators()) do
   words[#words + 1] = o.name
@@ -42,25 +27,9 @@ local types = { "f32[]", "i64[3]", "bool[]", "f32[0,4]", "complex64[2,2]", "f64[
   "f32[1,1,1,1,1,1,1,1,1,1,1,1]", "f32[1,1,1,1,1,1,1,1,1,1,1,1,1]", "f32[9223372036854775807]", "i8[4611686018427387904,1]",
   "f32[0,9223372036854775807,9223372036854775807]" }
 
--- A place where a token matches, and what follows it.
-local function place(text, pattern)
-  local first, last = text:find(pattern, 1 + random(#text + 1))
-  if not first then first, last = text:find(pattern) end
-  return first, last
-end
-
-local function replace(text, pattern, by)
-  local first, last = place(text, pattern)
-  if not first then return text end
-  return text:sub(1, first - 1) .. by .. text:sub(last + 1)
-end
-
 local change = {
-  function(t) -- one byte
-    local at = 1 + random(#t + 1)
-    return t:sub(1, at - 1) .. string.char(1 + random(255)) .. t:sub(at + 1)
-  end,
-  function(t) return t:sub(1, random(#t + 1)) end,
+  fuzz.byte,
+  fuzz.cut,
   function(t) return replace(t, "%f[%w%%%-]%-?%d[%d.]*", pick(numbers)) end,
   function(t) return replace(t, "[%w_]+%[[%d,]*%]", pick(types)) end,
   function(t) return replace(t, "= [%w_]+", "= " .. pick(words)) end,
@@ -93,19 +62,9 @@ local change = {
     local at = t:find("\n}[^\n]*\n?$") or #t
     return t:sub(1, at - 1) .. line .. "}" .. t:sub(at)
   end,
-  function(t) -- a piece again, somewhere
-    local from, at = 1 + random(#t + 1), 1 + random(#t + 1)
-    return t:sub(1, at - 1) .. t:sub(from, from + random(60)) .. t:sub(at)
-  end,
-  function(t) -- a piece left out
-    local from = 1 + random(#t + 1)
-    return t:sub(1, from - 1) .. t:sub(from + random(30))
-  end,
-  function(t) -- deep or long
-    local at = 1 + random(#t + 1)
-    local piece = pick { "{", "(", "[", "[1,", "do () {", "do () -> 1 { %a = cond 1 ", '"', "\\", "//", "%a,", "1,", ";", "\n", "-" }
-    return t:sub(1, at - 1) .. piece:rep(pick { 2, 40, 3000 }) .. t:sub(at)
-  end,
+  fuzz.again,
+  fuzz.without,
+  fuzz.deep { "{", "(", "[", "[1,", "do () {", "do () -> 1 { %a = cond 1 ", '"', "\\", "//", "%a,", "1,", ";", "\n", "-" },
 }
 
 local fine, unlike, slowest, largest = 0, nil, 0, 0
@@ -113,13 +72,7 @@ for i = 1, count do
   local text = pick(random(8) == 0 and texts or good)
   -- Without types a changed operator is not refused for what follows from it.
   if random(2) == 0 then text = text:gsub("( = [^\n@\"]-) : [%w%[%],~ ]+\n", "%1\n") end
-  for _ = 1, pick { 1, 1, 2, 3 } do text = pick(change)(text) end
-  text = text:gsub("%z", "")
-  if trace then
-    local file = assert(io.open(trace, "wb"))
-    file:write(text)
-    file:close()
-  end
+  text = fuzz.changed(text, change)
   local start = os.clock()
   local once, err = core.graph_parse(text, pick { "text", "text", "places" })
   if once then

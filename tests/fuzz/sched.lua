@@ -3,36 +3,17 @@
 -- gives a message that shows a line, or a schedule that prints as text of an equal one; the check
 -- says something about it or nothing. FUZZ_COUNT, FUZZ_SEED in the environment.
 local core = require "tessera.core"
-local bit = require "bit"
-
-local count = tonumber(os.getenv "FUZZ_COUNT" or "") or 6000
-local state = tonumber(os.getenv "FUZZ_SEED" or "") or 2463534242
-local function random(m)
-  state = bit.bxor(state, bit.lshift(state, 13))
-  state = bit.bxor(state, bit.rshift(state, 17))
-  state = bit.bxor(state, bit.lshift(state, 5))
-  return state % m
-end
-local function pick(list) return list[1 + random(#list)] end
+local fuzz = dofile "tests/fuzz/_text.lua"
+local random, pick, replace = fuzz.random, fuzz.pick, fuzz.replace
+local count = fuzz.open("FUZZ", 6000)
 
 local graphs = {}
-local list = io.popen "find tests/sched -name '*.sched' | LC_ALL=C sort"
-for path in list:lines() do
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
+for path, text in fuzz.files("tests/sched", ".sched") do
   text = text:match "\n// want\n(.*)$" or text
   local graph, schedule = text:match "^(.-\n)(schedule @.*)$"
   graphs[#graphs + 1] = { graph = graph, schedule = schedule }
 end
-list:close()
 
-local function replace(text, pattern, by)
-  local first, last = text:find(pattern, 1 + random(#text + 1))
-  if not first then first, last = text:find(pattern) end
-  if not first then return text end
-  return text:sub(1, first - 1) .. by .. text:sub(last + 1)
-end
 local function lines(t)
   local l = {}
   for line in (t .. "\n"):gmatch "[^\n]*\n" do l[#l + 1] = line end
@@ -56,19 +37,15 @@ local change = {
     return table.concat(l)
   end,
   function(t) return replace(t, "%[", "[" .. ("1,"):rep(pick { 1, 7, 3000 })) end,
-  function(t)
-    local at = 1 + random(#t + 1)
-    return t:sub(1, at - 1) .. string.char(1 + random(255)) .. t:sub(at + 1)
-  end,
-  function(t) return t:sub(1, random(#t + 1)) end,
+  fuzz.byte,
+  fuzz.cut,
 }
 
 local fine, legal, unlike = 0, 0, nil
 for i = 1, count do
   local from = pick(graphs)
   local text = from.schedule
-  for _ = 1, pick { 1, 1, 2, 3 } do text = pick(change)(text) end
-  text = text:gsub("%z", "")
+  text = fuzz.changed(text, change)
   if text:sub(1, 10) == "schedule @" then
     local once, err = core.sched_parse(from.graph .. text, "unchecked")
     if once then

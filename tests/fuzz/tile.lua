@@ -3,34 +3,19 @@
 -- shows a line, or a kernel that prints as text of an equal kernel, which prints the same; the
 -- check says something about it or nothing. FUZZ_COUNT, FUZZ_SEED, FUZZ_TRACE in the environment.
 local core = require "tessera.core"
-local bit = require "bit"
-
-local count = tonumber(os.getenv "FUZZ_COUNT" or "") or 8000
-local state = tonumber(os.getenv "FUZZ_SEED" or "") or 2463534242
-local trace = os.getenv "FUZZ_TRACE"
-
-local function random(m)
-  state = bit.bxor(state, bit.lshift(state, 13))
-  state = bit.bxor(state, bit.rshift(state, 17))
-  state = bit.bxor(state, bit.lshift(state, 5))
-  return state % m
-end
-local function pick(list) return list[1 + random(#list)] end
+local fuzz = dofile "tests/fuzz/_text.lua"
+local random, pick, replace = fuzz.random, fuzz.pick, fuzz.replace
+local count = fuzz.open("FUZZ", 8000)
 
 local good, bad, tokens, lines, types = {}, {}, {}, {}, {}
-local list = io.popen "find tests/tile -name '*.tile' | LC_ALL=C sort"
-for path in list:lines() do
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a":gsub("\n// want.*", "\n")
-  file:close()
+for path, text in fuzz.files("tests/tile", ".tile") do
+  text = text:gsub("\n// want.*", "\n")
   local into = path:find "bad" and bad or good
   into[#into + 1] = text
-  for token in text:gmatch "[%%@]?[%w_.]+" do tokens[#tokens + 1] = token end
-  for token in text:gmatch "%p+" do tokens[#tokens + 1] = token end
+  fuzz.tokens(text, tokens)
   for line in text:gmatch "\n  [^\n]+" do lines[#lines + 1] = line end
   for type in text:gmatch "[%w]+%[[%w,]*%][^\n%%{]*" do types[#types + 1] = type end
 end
-list:close()
 local words = {}
 for _, line in ipairs(lines) do words[#words + 1] = line:match "= ([%a_]+)" end
 for _, o in ipairs(core.operators()) do words[#words + 1] = o.name end
@@ -39,19 +24,9 @@ local numbers = { "0", "-1", "1", "2", "3", "7", "12", "13", "64", "255", "257",
   "-9223372036854775808", "9223372036854775808", "-9223372036854775807", "4611686018427387904", "-9223363240761753601",
   "3037000500", "8x8", "0x5", ("9"):rep(500) }
 
-local function replace(text, pattern, by)
-  local first, last = text:find(pattern, 1 + random(#text + 1))
-  if not first then first, last = text:find(pattern) end
-  if not first then return text end
-  return text:sub(1, first - 1) .. by .. text:sub(last + 1)
-end
-
 local change = {
-  function(t) -- one byte
-    local at = 1 + random(#t + 1)
-    return t:sub(1, at - 1) .. string.char(1 + random(255)) .. t:sub(at + 1)
-  end,
-  function(t) return t:sub(1, random(#t + 1)) end,
+  fuzz.byte,
+  fuzz.cut,
   function(t) return replace(t, "%f[%w%%%-]%-?%d[%d.]*", pick(numbers)) end,
   function(t) return replace(t, "[%w_]+%[[%w,]*%]", pick(types)) end,
   function(t) return replace(t, "@%l+[^{\n]*", "@" .. pick { "fragment", "scratch", "local", "shared(swizzle=64)",
@@ -64,20 +39,10 @@ local change = {
   function(t) return replace(t, "\n  [^\n]+", "") end,
   function(t) return replace(t, " form explicit", "") end,
   function(t) return replace(t, " {\n", " target " .. pick { "sm_90a", "cpu", "avx2" } .. " form explicit {\n") end,
-  function(t) -- a piece again, somewhere
-    local from, at = 1 + random(#t + 1), 1 + random(#t + 1)
-    return t:sub(1, at - 1) .. t:sub(from, from + random(60)) .. t:sub(at)
-  end,
-  function(t) -- a piece left out
-    local from = 1 + random(#t + 1)
-    return t:sub(1, from - 1) .. t:sub(from + random(30))
-  end,
-  function(t) -- deep or long
-    local at = 1 + random(#t + 1)
-    local piece = pick { "{", "(", "[", "[1,", "for %i in 0..1 {\n", "if %c {", "} else {", '"', "\\", "//", "%a,", "1,", "<",
-      "\n", "-", "..", "8x", "mark\n", "%a = add 1, 2 : i64[]\n" }
-    return t:sub(1, at - 1) .. piece:rep(pick { 2, 40, 3000 }) .. t:sub(at)
-  end,
+  fuzz.again,
+  fuzz.without,
+  fuzz.deep { "{", "(", "[", "[1,", "for %i in 0..1 {\n", "if %c {", "} else {", '"', "\\", "//", "%a,", "1,", "<",
+    "\n", "-", "..", "8x", "mark\n", "%a = add 1, 2 : i64[]\n" },
 }
 
 local targets = { nil, { name = "a", shared_bytes = 16384 }, { name = "b", shared_bytes = 1048576 } }
@@ -86,13 +51,7 @@ local function wrong(what, text) unlike = unlike or what .. "\n" .. text end
 
 for i = 1, count do
   local text = pick(random(4) == 0 and bad or good)
-  for _ = 1, pick { 1, 1, 2, 3 } do text = pick(change)(text) end
-  text = text:gsub("%z", "")
-  if trace then
-    local file = assert(io.open(trace, "wb"))
-    file:write(text)
-    file:close()
-  end
+  text = fuzz.changed(text, change)
   local start = os.clock()
   local once, err = core.tile_parse(text, "unchecked")
   if once then

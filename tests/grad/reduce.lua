@@ -80,6 +80,8 @@ at("norm", { 0, 2, -2 }, { ord = 1 / 0 }) --> 0 0.5 -0.5
 at("norm", { 0, 2, -2 }, { ord = -1 / 0 }) --> 0 0 0
 at("norm", { 0, 2, -2 }, { ord = 0 }) --> none
 at("logsumexp", { 1000, -1 / 0, 0 }) --> 1 0 0
+-- No place on the way from -inf: softmax has none there either. PyTorch and JAX give NaN as well.
+at("logsumexp", { -1 / 0, -1 / 0 }) --> nan nan
 at("prod", { 1e300, 1e-300, 1e300, 0 }) --> 0 0 0 1e+300
 
 -- segment_reduce: segments out of order, empty ones, ties and zeros.

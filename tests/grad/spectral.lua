@@ -39,6 +39,16 @@ check("istft", { C { 2, 3, 3 }, R({ 4 }, 0.5, 1) }, { frame = 4, hop = 2, length
 check("spectral_filter", { R { 2, 6 }, C { 4 } })
 check("spectral_filter", { C { 2, 5 }, C { 5 } })
 check("spectral_filter", { R { 2, 6 }, R { 4 } })
+for _, norm in ipairs { "ortho", "backward", "forward" } do
+  local o = { norm = norm }
+  check("spectral_filter", { R { 2, 6 }, C { 2, 4 } }, o)
+  check("spectral_filter", { R { 2, 5 }, C { 3, 1, 3 } }, o)
+  check("spectral_filter", { C { 5 }, C { 1 } }, o)
+  check("spectral_filter", { R { 2, 3, 4 }, C { 2, 1, 3 } }, { norm = norm, axes = { 0, 2 }, n = 5 })
+  check("spectral_filter", { R { 5, 3 }, C { 2, 3 } }, { norm = norm, axes = { 0 }, n = 3 })
+  check("spectral_filter", { C { 2, 3, 2 }, R { 3, 2 } }, { norm = norm, axes = { -2, -1 } })
+  check("spectral_filter", { C { 2, 3 }, C { 2, 3 } }, { norm = norm, axes = { 0, 1 }, n = 3 })
+end
 for _, mode in ipairs { "full", "same", "valid" } do
   check("conv_fft", { R { 2, 6 }, R { 3 } }, { mode = mode })
 end

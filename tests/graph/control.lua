@@ -283,3 +283,21 @@ tracked(h0)
 first_y:sum():backward()
 le.grad:sum():item() --> 3
 graph.module("wrong", function(a) a:add_(1) return a * 2 end)(le) --! changes a tensor that requires gradients in place
+
+-- ---- a scan runs once, although the backward rounds need the carries of all its rounds; so does a
+-- loop with a bound, as the scan that it is then
+local function loops(f)
+  local g = graph.value_and_grad(f)
+  g(op.ones({ 3 }, { dtype = "f64" }))
+  local text = g:ir "graph"
+  return select(2, text:gsub("= scan", "")) .. " " .. select(2, text:gsub("= while_loop", ""))
+end
+ok = loops(function(h)
+  local c, ys = op.scan(function(c, v) local y = (c * v):sin() return y, y * 2 end, h, op.ones({ 5, 3 }, { dtype = "f64" }))
+  return c:sum() + ys:sum()
+end)
+ok --> 2 0
+ok = loops(function(h)
+  return op.while_loop(function(c) return c:sum():lt(100) end, function(c) return c * c + 1 end, h, { max = 6 }):sum()
+end)
+ok --> 2 0

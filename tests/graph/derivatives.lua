@@ -98,7 +98,7 @@ off(y, f(a, t, 2)) == 0 and off(d2.x, dt.x) == 0 --> true
 local model = nn.Linear(3, 2):to "f64"
 local dm = graph.grad(function(l, x) return l(x):sum() end)(model, a)
 off(dm.weight, a:unsqueeze(0):broadcast_to(2, 3)) == 0 and off(dm.bias, op.ones({ 2 }, { dtype = "f64" })) == 0 --> true
--- Nothing depends on it: zeros. Integers have no gradient but zeros of their type.
+-- Nothing depends on it: zeros.
 graph.grad(function(x, z) return z:sum() end)(a, a):abs():max():item() --> 0
 graph.grad(function(x) return x["0"]:stop_gradient() * x["1"] end)(a)["0"]:item() --> 0
 -- A captured function inside; a derivative inside a function.
@@ -116,5 +116,53 @@ off(dv, t.y * t.x + a * a) < 1e-15 --> true
 graph.grad(function(x) return x end)(a) --! the function must return one number as a tensor
 graph.grad(function(x) return 3 end)(a) --! the function must return one number as a tensor
 graph.grad(function(x) return x:sum() end, 2)(a) --! there is no argument 2
+-- Integers do not move.
+graph.grad(function(x) return (x * 1.5):sum() end)(index) --! graph.grad: argument 1 is i64[4]; only floats and complex numbers have derivatives
+graph.grad(function(x, i) return x[i]:sum() end, { 1, 2 })(a, index) --! cast it first, x:cast("f32")
+graph.jvp(function(x) return x * 1.5 end)(index, index) --! graph.jvp: argument 1 is i64[4]
+op.ones({ 2 }, { dtype = "bool" }).requires_grad = true --! requires_grad: bool[2]; only floats and complex numbers have derivatives
 graph.jvp(function(x) return x end)(a, a, a) --! as many directions as arguments
 graph.grad(function(x) return op.eigvals(x):abs():sum() end)(w) --! derivative
+
+-- ---- a number as a direction stands for all elements
+off(select(2, graph.jvp(function(p, q) return p * q end)(a, t.x, 2, false)), 2 * t.x) < 1e-15 --> true
+
+-- ---- backward() through several derivatives adds up in the order of one captured function, since
+-- equal calls are one in both: derivatives with common beginnings, by their letters.
+local numerics = require "tessera.numerics"
+local function jet(f, axis)
+  return function(x, y)
+    local _, slope = graph.jvp(f)(x, y, axis == "x" and 1, axis == "y" and 1)
+    return slope
+  end
+end
+local function order_of(sets)
+  local params = { R { 2, 8 }, R { 8 }, R { 8, 8 }, R { 8, 2 } }
+  local x, y = R { 16, 1 }, R { 16, 1 }
+  local function loss(w1, b, w2, w3, x, y)
+    local sum = 0
+    for letters in sets:gmatch "%S+" do
+      local which = letters:match "^p" and 1 or 0
+      local function f(x, y)
+        local hidden = (op.concat({ x * 2 - 1, y * 2 - 1 }, { axis = 1 }):matmul(w1) + b):tanh()
+        return hidden:matmul(w2):tanh():matmul(w3):narrow(1, which, 1)
+      end
+      for axis in letters:gmatch "[xy]" do f = jet(f, axis) end
+      sum = sum + f(x, y):square():mean()
+    end
+    return sum
+  end
+  local captured = { graph.grad(loss, { 1, 2, 3, 4 })(params[1], params[2], params[3], params[4], x, y) }
+  for _, p in ipairs(params) do p.requires_grad = true end
+  graph.eager = true
+  loss(params[1], params[2], params[3], params[4], x, y):backward()
+  graph.eager = false
+  for i, p in ipairs(params) do
+    if not p.grad or p.grad:hash() ~= captured[i]:hash() then return sets .. ": other bits of " .. i end
+  end
+end
+numerics.profile("strict", function()
+  for _, sets in ipairs { "xy yy", "x xy", "xx xy", "px x", "xxy yyy", "y px xy xyy xxx" } do
+    assert(not order_of(sets), sets)
+  end
+end)

@@ -3,18 +3,11 @@
 -- longer, GRAPH_SEED chooses others, GRAPH_RATIO prints what the plan gives away.
 local tessera = require "tessera"
 local core = require "tessera.core"
-local bit = require "bit"
+local fuzz = dofile "tests/fuzz/_text.lua"
 local graph, op = tessera.graph, tessera.op
 
-local count = tonumber(os.getenv "GRAPH_COUNT" or "") or 500
-local state = tonumber(os.getenv "GRAPH_SEED" or "") or 88172645
-local function random(m)
-  state = bit.bxor(state, bit.lshift(state, 13))
-  state = bit.bxor(state, bit.rshift(state, 17))
-  state = bit.bxor(state, bit.lshift(state, 5))
-  return state % m
-end
-local function pick(list) return list[1 + random(#list)] end
+local count = fuzz.open("GRAPH", 500, 88172645)
+local random, pick = fuzz.random, fuzz.pick
 
 -- A step is a function from the list of values so far to a new one, or nil where it does
 -- not fit; everything that it chooses is chosen once.
@@ -146,8 +139,8 @@ local function program()
   local out = { #values, 1 + random(#values) }
   local function f(...)
     local t, uses = { ... }, 0
-    -- Each use has a factor of its own. A graph has one node for what is computed twice, and
-    -- so its gradients are added up before that node, not behind it: other roundings.
+    -- Each use has a factor of its own, so that nothing is computed twice. A graph has one node for
+    -- that, also where the tape cannot know: of masks, and of what nobody uses, it has no record.
     local used = setmetatable({}, { __index = function(_, i)
       uses = uses + 1
       return t[i] * (1 + uses / 1024)
@@ -211,7 +204,7 @@ end
 core.profile "strict"
 local failed, first = 0, nil
 for i = 1, count do
-  local was = state
+  local was = fuzz.seed()
   local ok, why = pcall(check, i)
   if not ok or why then
     failed = failed + 1

@@ -12,29 +12,12 @@
 #include "ir/custom.h"
 #include "ir/graph.h"
 #include "ir/graph_export.h"
+#include "tests/ir/failing.h"
 
 static int failed;
 
 #define CHECK(x) \
   ((x) ? (void)0 : (void)(failed++, printf("%s:%d: %s\n", __FILE__, __LINE__, #x)))
-
-/* ---- the n-th allocation fails */
-static long until = -1, allocations;
-
-static bool fails(void) {
-  allocations++;
-  return until >= 0 && until-- == 0;
-}
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n) { return fails() ? NULL : __real_malloc(n); }
-void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
-void *__wrap_realloc(void *p, size_t n) { return fails() ? NULL : __real_realloc(p, n); }
 
 /* ---- the laws */
 static void laws(const TsGraph *g) {

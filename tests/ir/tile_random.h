@@ -60,7 +60,7 @@ static int binary(void) {
 }
 
 static TsTileVal reduce(Gen *g, TsTileVal x) {
-  static const int op[] = {TS_TILE_sum,  TS_TILE_sum,    TS_TILE_max,   TS_TILE_min,
+  static const int op[] = {TS_TILE_sum,  TS_TILE_pairs,   TS_TILE_max,   TS_TILE_min,
                            TS_TILE_prod, TS_TILE_argmax, TS_TILE_argmin};
   int o = op[rnd(7)];
   TsAttr axis = {.type = TS_ATTR_int, .i = g->axis};
@@ -165,7 +165,7 @@ static void put(Gen *g, TsTileVal param, TsTileVal x) {
 static TsTile *kernel(int kind) {
   Gen g = {.k = ts_tile_new("random")};
   int64_t steps, dims[2];
-  TsTileVal in[4], out[4], small[4];
+  TsTileVal in[4], out[4], small[4] = {0};
   int nin = 1 + (int)rnd(3), nout = 1 + (int)rnd(2), nsmall = 0;
   shape_of(&g, kind, &steps);
   for (int i = 0; i < nin; i++) {
@@ -306,7 +306,7 @@ static inline TsTile *random_kernel(int i) { return i % 6 == 5 ? two_phases() : 
 /* Memory for the parameters of a kernel: numbers in its inputs, a pattern in its results. */
 static inline void make_arguments(const TsTile *k, void **arg) {
   for (int i = 0; i < k->nparam; i++) {
-    arg[i] = calloc(1, (size_t)bytes_of(&k->param[i]->type) + 64);
+    arg[i] = calloc((size_t)numel(&k->param[i]->type) + 8, 8);
     if (i < k->nin)
       fill(&k->param[i]->type, arg[i]);
     else

@@ -7,6 +7,7 @@
 
 #include "ir/tile.h"
 #include "vm/vm.h"
+#include "tests/ir/failing.h"
 
 static int failures, checks;
 static TsContext *ctx;
@@ -742,20 +743,29 @@ static void dead(void) {
   check(!run(k, (void *[]){x, y}, NULL) && !memcmp(x, y, sizeof x), "dead runs", 0, 0);
 }
 
+/* Equal statements: one of two sums goes, and what asks for it asks for the other; not what a
+ * region beside this one made, nor loads. */
+static void equal(void) {
+  float x[8] = {1, 2}, y[8];
+  TsTile *k = ts_tile_new("equal");
+  TsTileType t = ts_tile_vector(TS_DT_f32, 8);
+  TsTileVal px = ts_tile_param(k, "x", &t, false), py = ts_tile_param(k, "y", &t, true);
+  TsTileBuild b = phase(k);
+  TsTileVal zero = index_of(&b, 0), v = ts_tile_load(&b, px, &zero, &t, NULL), s[2];
+  TsTileVal again = ts_tile_load(&b, px, &zero, &t, NULL);
+  for (int i = 0; i < 2; i++) s[i] = ts_tile_op2(&b, TS_OP_add, v, again);
+  TsTileVal twice = ts_tile_op2(&b, TS_OP_mul, s[0], s[1]);
+  TsTileLoop l = ts_tile_for(&b, zero, index_of(&b, 1), 1, false, 0, NULL);
+  ts_tile_store(&b, py, &zero, ts_tile_op2(&b, TS_OP_mul, s[1], s[0]), NULL);
+  ts_tile_for_end(&b, &l, NULL, NULL);
+  ts_tile_store(&b, py, &zero, ts_tile_op2(&b, TS_OP_mul, s[0], s[0]), NULL);
+  int gone = ts_tile_cse(k), left = ts_tile_cse(k);
+  check(gone >= 3 && left == 0, "equal statements", gone, left);
+  check(twice->stmt->in[0] == twice->stmt->in[1] && v != again, "one sum", 0, 0);
+  check(!run(k, (void *[]){x, y}, NULL) && y[0] == 4 && y[1] == 16, "equal runs", 0, 0);
+}
+
 /* Memory that runs out at the n-th allocation: an error, and nothing leaks. */
-static long until = -1;
-static bool fails(void) { return until >= 0 && until-- == 0; }
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n) { return fails() ? NULL : __real_malloc(n); }
-void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
-void *__wrap_realloc(void *p, size_t n) { return fails() ? NULL : __real_realloc(p, n); }
-
 static void starved(void) {
   static float x[3 * 700], y[3 * 700];
   long n = 0;
@@ -791,6 +801,7 @@ int main(void) {
   twice();
   fresh();
   dead();
+  equal();
   starved();
   ts_context_close(ctx);
   printf("%d checks, %d failures\n", checks, failures);

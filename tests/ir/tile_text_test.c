@@ -9,29 +9,12 @@
 #include <string.h>
 
 #include "ir/tile.h"
+#include "tests/ir/failing.h"
 
 static int failed;
 
 #define CHECK(x)                                                                               \
   ((x) ? (void)0 : (void)(failed++, printf("%s:%d: %s\n", __FILE__, __LINE__, #x)))
-
-/* ---- the n-th allocation fails */
-static long until = -1, allocations;
-
-static bool fails(void) {
-  allocations++;
-  return until >= 0 && until-- == 0;
-}
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n) { return fails() ? NULL : __real_malloc(n); }
-void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
-void *__wrap_realloc(void *p, size_t n) { return fails() ? NULL : __real_realloc(p, n); }
 
 /* ---- the laws */
 typedef void PrintFn(const TsTile *, TsText *);
@@ -166,6 +149,7 @@ static TsTileType some_type(const TsTile *k, bool memory) {
   t.space = (uint8_t)(memory ? TS_SPACE_scratch + below(4) : below(8) ? 0 : 1);
   if (memory && !below(3)) t.swizzle = (uint16_t)(32 << below(3));
   if (memory && !below(3)) t.count = (uint16_t)(1 + below(4));
+  if (memory && !below(3)) t.split = (uint8_t)below(4);
   if ((t.strided = memory && !below(3)))
     for (int i = 0; i < t.rank; i++) t.stride[i] = some_int();
   return t;
@@ -237,15 +221,15 @@ static void some_control(TsTileBuild *b, Scope *s, int op, int depth, const TsAt
   TsTileType type[4], index = ts_tile_scalar(TS_DT_i64);
   int n = op == TS_TILE_role ? 0 : below(3), nin = op == TS_TILE_if;
   for (int i = 0; i < n; i++) type[i] = some_type(b->k, false);
-  if (op == TS_TILE_for)
-    for (nin = 0; nin < n + 2; nin++) in[nin] = some_value(b, s, false);
+  int first = op == TS_TILE_for ? 2 : 0;
+  if (op == TS_TILE_for || op == TS_TILE_repeat)
+    for (nin = 0; nin < n + first; nin++) in[nin] = some_value(b, s, false);
   else if (nin)
     in[0] = some_value(b, s, false);
   TsTileStmt *stmt = ts_tile_emit(b, op, nin, in, attr, n, type);
-  if (op == TS_TILE_for) {
-    ts_tile_region_param(b->k, stmt->region[0], &index);
-    for (int i = 0; i < n; i++) ts_tile_region_param(b->k, stmt->region[0], &in[i + 2]->type);
-  }
+  if (op == TS_TILE_for) ts_tile_region_param(b->k, stmt->region[0], &index);
+  for (int i = 0; i < n && (op == TS_TILE_for || op == TS_TILE_repeat); i++)
+    ts_tile_region_param(b->k, stmt->region[0], &in[first + i]->type);
   for (int i = 0; i < stmt->nregion; i++) some_region(b, stmt->region[i], s, depth, n);
   for (int i = 0; i < n; i++) see(s, stmt->out[i]);
 }
@@ -259,6 +243,7 @@ static int memories_of(int op) {
   case TS_TILE_prefetch:
   case TS_TILE_expect:
   case TS_TILE_arrive:
+  case TS_TILE_claim:
   case TS_TILE_await: return 1;
   case TS_TILE_copy_async: return 2;
   case TS_TILE_copy_bulk: return 3;
@@ -279,7 +264,7 @@ static void some_line(TsTileBuild *b, Scope *s, int depth) {
   covered[op] = 1;
   b->line = below(3);
   for (int i = 0; i < n; i++) attr[i] = some_attr(&spec[i]); /* no row has two lists */
-  if (op == TS_TILE_for || op == TS_TILE_if || op == TS_TILE_role) {
+  if (ts_tile_op_regions(op)) {
     for (int i = 0; i < n; i++)
       if (attr[i].type == TS_ATTR_none) attr[i] = (TsAttr){.type = TS_ATTR_str, .str = "r"};
     some_control(b, s, op, depth, attr);
@@ -308,12 +293,13 @@ static TsTile *random_kernel(void) {
   for (int i = 0; i < k->ntile; i++) k->tile[i] = 1 + below(100);
   k->stages = below(3);
   k->threads = 32 * below(3);
+  k->cluster = below(3);
   for (int i = below(3); i-- > 0;) ts_tile_size(k, (const char *[]){"M", "N", "inf"}[i]);
   ts_tile_place(k, "model.lua:1");
   ts_tile_place(k, "a b/model.lua:22");
   for (int i = 0, nin = below(3), n = nin + 1 + below(3); i < n; i++) {
     TsTileType t = some_type(k, true);
-    t.swizzle = t.count = 0;
+    t.swizzle = t.count = t.split = 0;
     see(&s, ts_tile_param(k, NULL, &t, i >= nin));
   }
   some_lines(&b, &s, 4 + below(30), 0);

@@ -6,8 +6,9 @@ local tessera = require "tessera"
 local core = require "tessera.core"
 local graph = require "tessera.graph"
 local cases = require "_cases"
+local shared = require "_captured"
 local larger = require "_larger"
-local jit, op = tessera.jit, core.op
+local jit, op, present = tessera.jit, core.op, shared.present
 
 local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
 local integers = { i8 = true, u8 = true, i16 = true, i32 = true, i64 = true }
@@ -32,22 +33,6 @@ local function after(y)
   return y
 end
 
-local function captured(c, x)
-  return graph.module("case", function(...)
-    local given, k, full = { ... }, 0, {}
-    for i = 1, #x do
-      full[i] = false
-      if x[i] then
-        k = k + 1
-        full[i] = before(given[k])
-      end
-    end
-    local out = cases.call(c, full)
-    for i, y in ipairs(out) do out[i] = after(y) end
-    return unpack(out)
-  end)
-end
-
 -- The gradient of the case's float results by its first float input; nil if it has none.
 local function gradient(c, x)
   local at, k = nil, 0
@@ -55,7 +40,7 @@ local function gradient(c, x)
     if t then k = k + 1 end
     if t and floats[t.dtype] and not at then at = k end
   end
-  local f = captured(c, x)
+  local f = shared.captured(c, x, before, after)
   return at and graph.module("gradient", graph.grad(function(...)
     local total = 0
     for _, y in ipairs { f(...) } do
@@ -65,22 +50,10 @@ local function gradient(c, x)
   end, at))
 end
 
-local function present(x)
-  local list = {}
-  for _, t in ipairs(x) do
-    if t then list[#list + 1] = t end
-  end
-  return list
-end
-
 local function run(f, list)
   core.seed(17)
   local ok, h = pcall(function()
-    local out, parts = { f(unpack(list)) }, {}
-    for i, y in ipairs(out) do
-      parts[i] = core.is_tensor(y) and core.type_text(y) .. y:hash() or tostring(y)
-    end
-    return table.concat(parts, " ")
+    return shared.text_of { f(unpack(list)) }
   end)
   return ok and h or "error: " .. tostring(h):gsub("\n.*", "")
 end
@@ -136,7 +109,7 @@ end
 
 local function differences(c, number)
   local x = cases.inputs(c)
-  local why = tiers(captured(c, x), present(x), number % 4 == 1)
+  local why = tiers(shared.captured(c, x, before, after), present(x), number % 4 == 1)
   if why or (number % 4 ~= 0 and not os.getenv "ALL") then return why end
   local ok, f = pcall(gradient, c, x)
   return ok and f and tiers(f, present(x), false)
@@ -155,8 +128,7 @@ local function check(c, number)
   cases.expect(cases.name(c) .. ", tiers", ok and not why, why)
 end
 
--- Elements of these are whatever was in memory.
-local skipped = { empty = true, empty_like = true }
+local skipped = shared.skipped
 local done, total = {}, 0
 local every = os.getenv "ALL" and 1e9 or 1
 for c in cases.each() do

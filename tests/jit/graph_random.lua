@@ -83,16 +83,35 @@ function make.concat() local a, b, axis = random(1e6), random(1e6), random(2)
   return function(v) return op.concat({ v(a), v(b) }, { axis = axis }) end end
 function make.dropout() local a = random(1e6)
   return function(v) return op.dropout(v(a), { p = 0.3 }) end end
+function make.draw() local a, name = random(1e6), pick { "uniform", "bernoulli" } -- as many as x has
+  return function(v)
+    local x = v(a)
+    return op.add(x, op[name](x.shape, name == "uniform" and { low = -1, high = 2 } or { p = 0.3 }))
+  end end
 function make.loss() local a = random(1e6)
   return function(v)
     local x = v(a)
     return op.cross_entropy(x, op.argmax(x, { axis = -1 }))
   end end
+function make.losses() local a, p, how = random(1e6), random(2) == 0, pick { "mean", "sum", "none" }
+  local e = random(3) == 0 and 0.1 or 0
+  return function(v)
+    local x = v(a)
+    local o = { reduction = how, label_smoothing = e }
+    local t = p and op.softmax(x, { axis = -1 }) or op.argmin(x, { axis = -1 })
+    local y = op.cross_entropy(x, t, o)
+    return op.cross_entropy_grad(x, t, op.mul(y, 0.5), o)
+  end end
+function make.pick() local a = random(1e6) -- one element of each row
+  return function(v)
+    local x = v(a)
+    return op.gather(op.mul(x, 2), op.argmax(x, { axis = -1, keepdims = true }), { axis = -1 })
+  end end
 function make.bias() local a = random(1e6) -- a sum over the leading axes
   return function(v) return op.sum(op.mul(v(a), 0.5), { axis = 0 }) end end
 local kinds = { "unary", "unary", "unary", "binary", "binary", "binary", "number", "compare", "where", "clamp",
   "cast", "reduce", "reduce", "rows", "rows", "transpose", "flat", "split", "narrow", "matmul", "concat",
-  "dropout", "loss", "bias" }
+  "dropout", "draw", "loss", "losses", "pick", "bias", "bias" }
 
 -- ---- one case
 local function input(shape, dtype, stream)

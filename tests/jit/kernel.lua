@@ -158,3 +158,11 @@ local outside = op.kernel("outside", { x = "f32[N]" }, { y = "f32[N]" }, functio
   for i in t:rows(x) do y[i] = x[i + 1] end
 end, { interpret = true })
 outside(w) --! outside
+
+-- A text that is wrong names the program's line once.
+local wrong = "tile @x(%a: f32[4]) -> (%b: f32[4]) {\n  %v = loda %a[0] : f32[4]\n}"
+local _, message = pcall(function() local k = op.kernel(wrong) return k end)
+select(2, message:gsub("kernel%.lua:%d+: ", "")) --> 1
+message:match "did you mean '%a+'" --> did you mean 'load'
+tessera.jit.flsh() --! tessera.jit has no function 'flsh'
+tessera.jit.flsh() --! did you mean 'flush'?

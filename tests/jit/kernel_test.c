@@ -411,7 +411,7 @@ static void failures(const TsJitTarget *t) {
   CHECK(!ts_llvm_text(fine.k, t, false, &text, &err) && strstr(text.at, "fadd"));
   CHECK(!strstr(text.at, " fast ") && !strstr(text.at, " contract "));
   ts_text_free(&text);
-  CHECK(!ts_llvm_text(fine.k, t, true, &text, &err) && strstr(text.at, "phase0"));
+  CHECK(!ts_llvm_text(fine.k, t, true, &text, &err) && strstr(text.at, "rounds0"));
   ts_text_free(&text);
   /* Objects that are cut off or damaged are refused. */
   TsKernel kernel;

@@ -139,6 +139,7 @@ int main(void) {
       {.m = 31, .n = 200, .k = 397, .mb = 24, .nb = 192, .ta = true},
       {.m = 50, .n = 33, .k = 601, .mb = 48, .nb = 192},
       {.m = 25, .n = 193, .k = 515, .mb = 24, .nb = 192, .tb = true, .dear = true},
+      {.m = 37, .n = 53, .k = 144, .mb = 40, .nb = 48, .ta = true, .dear = true},
       {.m = 150, .n = 20, .k = 389, .mb = 168, .nb = 192, .ta = true, .tb = true},
   };
   for (size_t i = 0; i < sizeof large / sizeof *large; i++) one(&large[i], true);

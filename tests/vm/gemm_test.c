@@ -420,11 +420,12 @@ static int64_t inner(void) {
   return below(3) ? dim() : edges[below(sizeof edges / sizeof *edges)];
 }
 
-/* Shapes for the boundaries of the packed way's blocks, few as they are slow. */
+/* Shapes for the boundaries of the rounds' and the packed way's blocks, few as they are slow. */
 static const int64_t large[][4] = {{1, 191, 65, 513}, {1, 193, 33, 9},   {1, 17, 257, 513},
                                    {1, 18, 2081, 17},  {1, 97, 1153, 40}, {2, 65, 300, 129},
                                    {1, 1, 600, 700},  {1, 12, 515, 131},  {1, 700, 3, 90},
-                                   {3, 130, 130, 64}, {1, 3, 70, 8200}, {1, 40, 40, 1200}};
+                                   {3, 130, 130, 64}, {1, 3, 70, 8200}, {1, 40, 40, 1200},
+                                   {1, 13, 900, 520}};
 
 int main(int argc, char **argv) {
   int rounds = argc > 1 ? atoi(argv[1]) : 40, bad = 0, n_isas = 0, n_cases = 0;

@@ -152,7 +152,8 @@ static void f32_f16(int64_t n, void *dst, const void *src) {
     __m256 x = _mm256_loadu_ps(s + i);
     __m128i h = _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
     __m256i wide = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    __m128i nan = _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+    __m128i nan =
+        _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
     h = _mm_blendv_epi8(h, _mm_set1_epi16(0x7e00), nan);
     _mm_storeu_si128((void *)(d + i), h);
   }
@@ -190,7 +191,8 @@ static void mxfp4_f32(int64_t n, void *dst, const void *src) {
     __m512 table = _mm512_loadu_ps(e2m1), by = _mm512_set1_ps(scale);
     __m512 even = _mm512_mul_ps(_mm512_permutexvar_ps(byte, table), by);
     __m512 odd = _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_srli_epi32(byte, 4), table), by);
-    const __m512i lo = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i lo =
+        _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     const __m512i hi = _mm512_add_epi32(lo, _mm512_set1_epi32(8));
     _mm512_storeu_ps(d, _mm512_permutex2var_ps(even, lo, odd));
     _mm512_storeu_ps(d + 16, _mm512_permutex2var_ps(even, hi, odd));
@@ -234,15 +236,18 @@ static void f32_mxfp4(int64_t n, void *dst, const void *src) {
     d[0] = (u8)(biased > 0 ? biased : 0);
     float inverse = f32_of_bits((254u - d[0]) << 23); /* 2^-(d[0] - 127), at least 2^-125 */
     for (int i = 0; i < 16; i++) {
-      uint32_t low = nearest_e2m1(s[2 * i] * inverse), high = nearest_e2m1(s[2 * i + 1] * inverse);
+      uint32_t low = nearest_e2m1(s[2 * i] * inverse),
+               high = nearest_e2m1(s[2 * i + 1] * inverse);
       d[1 + i] = (u8)(low | high << 4);
     }
   }
 }
 
 /* ---- identities by size */
-#define COPY(name, bytes)                                                          \
-  static void name(int64_t n, void *dst, const void *src) { memcpy(dst, src, (size_t)n * bytes); }
+#define COPY(name, bytes)                                                                      \
+  static void name(int64_t n, void *dst, const void *src) {                                    \
+    memcpy(dst, src, (size_t)n *bytes);                                                        \
+  }
 COPY(copy1, 1)
 COPY(copy2, 2)
 COPY(copy4, 4)
@@ -372,11 +377,12 @@ void TS_ISA(ts_kernels_convert)(TsConvertKernels *k) {
                      TO(f64, bf16), TO(f64, f32), TO_SAME(f64, 8), TO_COMPLEX(f64)},
       [TS_DT_complex64] = {TO_INT(complex64), TO(complex64, fp8_e4m3), TO(complex64, fp8_e5m2),
                            TO(complex64, f16), TO(complex64, bf16), TO(complex64, f32),
-                           TO(complex64, f64), TO_SAME(complex64, 8), TO(complex64, complex128)},
+                           TO(complex64, f64), TO_SAME(complex64, 8),
+                           TO(complex64, complex128)},
       [TS_DT_complex128] = {TO_INT(complex128), TO(complex128, fp8_e4m3),
                             TO(complex128, fp8_e5m2), TO(complex128, f16), TO(complex128, bf16),
-                            TO(complex128, f32), TO(complex128, f64),
-                            TO(complex128, complex64), TO_SAME(complex128, 16)},
+                            TO(complex128, f32), TO(complex128, f64), TO(complex128, complex64),
+                            TO_SAME(complex128, 16)},
       [TS_DT_mxfp4] = {TO(mxfp4, f16), TO(mxfp4, bf16), TO(mxfp4, f32), TO(mxfp4, f64),
                        TO(mxfp4, mxfp4)},
   }};

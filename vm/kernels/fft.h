@@ -67,10 +67,10 @@
 enum { TS_FFT_f32, TS_FFT_f64 };
 
 enum {
-  TS_FFT_ROW = 128,        /* bytes of a row of work memory */
+  TS_FFT_ROW = 128, /* bytes of a row of work memory */
   TS_FFT_LANES_MAX = 16,
-  TS_FFT_LEAF = 64,        /* longest chain */
-  TS_FFT_PRIME = 61,       /* largest direct prime */
+  TS_FFT_LEAF = 64,  /* longest chain */
+  TS_FFT_PRIME = 61, /* largest direct prime */
   TS_FFT_CHAIN = 6
 };
 
@@ -109,8 +109,8 @@ typedef struct TsFftReal {
    * apart, or to complex rows; swap exchanges re and im. */
   void (*load_real)(const TsFftPort *p, int64_t first, int64_t by, int64_t count, void *dst,
                     int64_t pitch);
-  void (*load_complex)(const TsFftPort *p, int64_t first, int64_t by, int64_t count,
-                       void *dst, int swap);
+  void (*load_complex)(const TsFftPort *p, int64_t first, int64_t by, int64_t count, void *dst,
+                       int swap);
   void (*store_real)(const TsFftPort *p, int64_t first, int64_t by, int64_t count,
                      const void *src, int64_t pitch, double scale);
   void (*store_complex)(const TsFftPort *p, int64_t first, int64_t by, int64_t count,
@@ -120,8 +120,12 @@ typedef struct TsFftReal {
   /* Products with complex constants: rows (one constant a row), or lines; y = x allowed.
    * swap_in exchanges re and im of x before, swap_out those of the result. */
   void (*mul_rows)(void *x, const void *w, int64_t n, int swap_in, int swap_out);
-  void (*mul_line)(const void *x, const void *w, void *y, int64_t n, int swap_in,
-                   int swap_out, double scale);
+  void (*mul_line)(const void *x, const void *w, void *y, int64_t n, int swap_in, int swap_out,
+                   double scale);
+  /* Terms times a filter: x * scale rounded, then (ar br - ai bi, ar bi + ai br) rounded at
+   * every step. h is a line, or rows where each lane has its own (each); of a line y = x h. */
+  void (*filter_rows)(void *x, const void *h, int64_t n, int each, int swap_out, double scale);
+  void (*filter_line)(void *x, const void *h, int64_t n);
   /* Half spectrum out of the packed transform (h + 1 out of h) and back. merge leaves re
    * and im exchanged, as the inverse transform wants them. */
   void (*split_rows)(void *z, const void *w, int64_t h);
@@ -129,10 +133,8 @@ typedef struct TsFftReal {
   void (*merge_rows)(void *x, const void *w, int64_t h);
   void (*merge_line)(const void *x, const void *w, void *z, int64_t h);
   /* Cosine transforms: half spectrum v of length n to n reals, and back. */
-  void (*dct2_rows)(const void *v, const void *w, void *y, int64_t n, double scale,
-                    double dc);
-  void (*dct2_line)(const void *v, const void *w, void *y, int64_t n, double scale,
-                    double dc);
+  void (*dct2_rows)(const void *v, const void *w, void *y, int64_t n, double scale, double dc);
+  void (*dct2_line)(const void *v, const void *w, void *y, int64_t n, double scale, double dc);
   void (*dct3_rows)(const void *x, const void *w, void *v, int64_t n, double dc);
   void (*dct3_line)(const void *x, const void *w, void *v, int64_t n, double dc);
 } TsFftReal;

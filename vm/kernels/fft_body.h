@@ -55,6 +55,38 @@ static void mul_line(const void *xp, const void *wp, void *yp, int64_t n, int sw
   }
 }
 
+/* With a rounding at every step, as the pointwise kernel of complex products has them. */
+INLINE cvec product(cvec a, cvec c) {
+  return (cvec){a.re * c.re - a.im * c.im, a.re * c.im + a.im * c.re};
+}
+
+static void filter_rows(void *xp, const void *hp, int64_t n, int each, int swap_out,
+                        double scale) {
+  real *x = xp;
+  const real *h = hp;
+  vec f = all((real)scale);
+  for (int64_t i = 0; i < n; i++, x += ROW)
+    for (int at = 0; at < LANES; at += W) {
+      cvec a = get_row(x + at);
+      cvec c = each ? get_row(h + i * ROW + at) : (cvec){all(h[2 * i]), all(h[2 * i + 1])};
+      a = product((cvec){a.re * f, a.im * f}, c);
+      if (swap_out) a = (cvec){a.im, a.re};
+      put_row(x + at, a);
+    }
+}
+
+/* The rest goes through vectors too: of a loop over pairs gcc makes fused operations. */
+static void filter_line(void *xp, const void *hp, int64_t n) {
+  real *x = xp, part[4 * W] = {0};
+  const real *h = hp;
+  for (; n >= W; n -= W, x += 2 * W, h += 2 * W) put_line(x, product(get_line(x), get_line(h)));
+  size_t rest = sizeof(real) * 2 * (size_t)n;
+  memcpy(part, x, rest);
+  memcpy(part + 2 * W, h, rest);
+  put_line(part, product(get_line(part), get_line(part + 2 * W)));
+  memcpy(x, part, rest);
+}
+
 /* Bins k and h - k of a half spectrum out of the same of the packed transform. */
 INLINE void split_pair(cvec *a, cvec *b, vec wr, vec wi) {
   vec h = all((real)0.5);
@@ -132,8 +164,10 @@ INLINE void line_pairs(const real *z, const real *w, real *x, int64_t k, int64_t
   }
   cvec a = get_line(lo), b = get_line(hi), c = get_line(root);
   b = (cvec){back(b.re), back(b.im)};
-  if (merge) merge_pair(&a, &b, c.re, c.im);
-  else split_pair(&a, &b, c.re, c.im);
+  if (merge)
+    merge_pair(&a, &b, c.re, c.im);
+  else
+    split_pair(&a, &b, c.re, c.im);
   put_line(to_lo, (cvec){a.re * f, a.im * f});
   put_line(to_hi, (cvec){back(b.re) * f, back(b.im) * f});
   if (n < W) {
@@ -233,6 +267,8 @@ static void fill(TsFftReal *k) {
                    .turn = turn,
                    .mul_rows = mul_rows,
                    .mul_line = mul_line,
+                   .filter_rows = filter_rows,
+                   .filter_line = filter_line,
                    .split_rows = split_rows,
                    .split_line = split_line,
                    .merge_rows = merge_rows,

@@ -69,8 +69,8 @@ static TsFftPort as_reals(const TsFftPort *p) {
   return q;
 }
 
-static void load_complex(const TsFftPort *p, int64_t first, int64_t by, int64_t count, void *dst,
-                         int swap) {
+static void load_complex(const TsFftPort *p, int64_t first, int64_t by, int64_t count,
+                         void *dst, int swap) {
   real *row = dst;
   int re = swap ? LANES : 0, im = LANES - re;
   if (p->lanes == LANES && p->step * by == 2 * (int)sizeof(real)) {
@@ -112,7 +112,8 @@ static void store_turned(const TsFftPort *p, int64_t first, int64_t by, int64_t 
   for (; k + W <= count; k += W)
     for (int g = 0; g < LANES; g += W) {
       vec v[W];
-      UNROLL for (int i = 0; i < W; i++) v[i] = get(src + (k + (i ^ flip)) * pitch + g) * factor;
+      UNROLL for (int i = 0; i < W; i++) v[i] =
+          get(src + (k + (i ^ flip)) * pitch + g) * factor;
       turn_vecs(v);
       UNROLL for (int i = 0; i < W; i++) put(target(p, g + i, first + k * by), v[i]);
     }

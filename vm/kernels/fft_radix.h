@@ -89,7 +89,8 @@ INLINE void butterfly(int r, const real *root, cvec *a, cvec *y) {
   }
 }
 
-INLINE cvec twist(int kind, const Pass *f, int64_t p, int r, int j, int64_t row, cvec v, int at) {
+INLINE cvec twist(int kind, const Pass *f, int64_t p, int r, int j, int64_t row, cvec v,
+                  int at) {
   if (kind == INNER && j > 0 && p > 0) {
     const real *w = f->w + 2 * ((p - 1) * (r - 1) + j - 1);
     v = cmul(v, all(w[0]), all(w[1]));

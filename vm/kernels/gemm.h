@@ -31,11 +31,15 @@ typedef enum TsGemmType {
 typedef void TsGemmTile(int rows, int cols, int64_t nk, const void *a, int64_t ars, int64_t acs,
                         const void *b, int64_t brs, void *c, int64_t crs, bool resume);
 
-/* One full tile, mr x nr, whose rows lie in the caller's matrix: a[i*ars + k] against
- * a packed panel of b. While it computes it asks the caches for what comes next, nk
- * places from `ahead` (not NULL) on that are ahead_step bytes apart. */
-typedef void TsGemmStay(int64_t nk, const void *a, int64_t ars, const void *b, void *c,
-                        int64_t crs, bool resume, const void *ahead, int64_t ahead_step);
+/* A tile of a round: rows of A where they lie (a[i*ars + k*acs]) or packed, against a panel of
+ * B, [k][round_nr]. rows <= round_mr, cols <= round_nr. */
+typedef void TsGemmRound(int rows, int cols, int64_t nk, const void *a, int64_t ars,
+                         int64_t acs, const void *b, void *c, int64_t crs, bool resume);
+
+/* A full tile whose B lies at b[k*ldb + j]; it leaves the panel packed behind. ars or acs is 1.
+ */
+typedef void TsGemmFirst(int64_t nk, const void *a, int64_t ars, int64_t acs, const void *b,
+                         int64_t ldb, void *panel, void *c, int64_t crs, bool resume);
 
 /* Packs one panel: dst[k*width + i] = src[i*is + k*ks] widened to the accumulate
  * type, i < n; zeros for n <= i < width. width is the table's mr or nr. */
@@ -58,7 +62,9 @@ typedef struct TsGemmAcc {
   int kc;       /* steps of k in one packed block, even */
   TsGemmTile *tile;  /* any rows <= mr, cols <= nr, strides of a and b */
   TsGemmTile *full;  /* mr x nr with packed panels: ars = 1, acs = mr, brs = nr */
-  TsGemmStay *stay;
+  int round_mr, round_nr;
+  TsGemmRound *round;
+  TsGemmFirst *round_first[TS_GEMM_COUNT]; /* by operand type; NULL: pack it first */
   TsGemmPack *pack_a[TS_GEMM_COUNT], *pack_b[TS_GEMM_COUNT]; /* by operand type */
   TsGemmSkinny *skinny_rows[TS_GEMM_COUNT]; /* by operand type; NULL: pack it */
   TsGemmSkinny *skinny_dots[TS_GEMM_COUNT];
@@ -74,7 +80,9 @@ typedef struct TsGemmKernels {
 enum { TS_GEMM_SKINNY = 16 }; /* most rows of a skinny product */
 
 static inline int ts_gemm_skinny_width(int64_t rows) {
-  return rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : 8;
+  static const int8_t width[TS_GEMM_SKINNY + 1] = {1, 1, 2, 4, 4, 6, 6, 8, 8,
+                                                   6, 6, 6, 6, 8, 8, 8, 8};
+  return width[rows < 0 ? 0 : rows < TS_GEMM_SKINNY ? rows : TS_GEMM_SKINNY];
 }
 
 void ts_kernels_gemm_avx512(TsGemmKernels *k);

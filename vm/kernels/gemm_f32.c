@@ -4,42 +4,48 @@
 #include "vm/kernels/gemm_acc.h"
 #include "vm/kernels/isa.h"
 #include "vm/kernels/gemm_tile.inc"
+#include "vm/kernels/gemm_round.inc"
 
-/* Vectors of columns that a skinny product takes at once for 1, 2, 4, 8 rows, its
+/* Vectors of columns that a skinny product takes at once for 1, 2, 4, 6, 8 rows, its
  * steps of k, and how many bytes ahead its columns are prefetched. */
 #if defined TS_ISA_avx512
-enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 4, WIDE8 = 3 };
+enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 4, WIDE6 = 4, WIDE8 = 3 };
 #elif defined TS_ISA_avx2
-enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 3, WIDE8 = 1 };
+enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 1 };
 #else
-enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE8 = 1 };
+enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 1 };
 #endif
-enum { NEAR_BYTES = 4 << 20, NEAR_STEPS = 64, FAR_STEPS = 8, GROUP_STEPS = 16 };
 enum { AHEAD_DOTS = 512 };
+#include "vm/kernels/gemm_skinny_way.inc"
 
 #define ELEM float
 #define FN(name) f32_##name
 #include "vm/kernels/gemm_pack.inc"
+#include "vm/kernels/gemm_first.inc"
 #include "vm/kernels/gemm_skinny.inc"
 
 #define ELEM uint16_t
 #define FN(name) bf16_##name
 #include "vm/kernels/gemm_pack.inc"
+#include "vm/kernels/gemm_first.inc"
 #include "vm/kernels/gemm_skinny.inc"
 
 #define ELEM uint16_t
 #define FN(name) f16_##name
 #include "vm/kernels/gemm_pack.inc"
+#include "vm/kernels/gemm_first.inc"
 #include "vm/kernels/gemm_skinny.inc"
 
 #define ELEM uint8_t
 #define FN(name) e4m3_##name
 #include "vm/kernels/gemm_pack.inc"
+#include "vm/kernels/gemm_first.inc"
 #include "vm/kernels/gemm_skinny.inc"
 
 #define ELEM uint8_t
 #define FN(name) e5m2_##name
 #include "vm/kernels/gemm_pack.inc"
+#include "vm/kernels/gemm_first.inc"
 #include "vm/kernels/gemm_skinny.inc"
 
 #include "vm/kernels/gemm_complex.inc"
@@ -105,9 +111,16 @@ const TsGemmAcc TS_ISA(ts_gemm_f32) = {
     .mr = MR,
     .nr = NR,
     .kc = 512,
+    .round_mr = RM,
+    .round_nr = RN,
+    .round = round_tile,
+    .round_first = {[TS_GEMM_f32] = f32_first,
+                    [TS_GEMM_bf16] = bf16_first,
+                    [TS_GEMM_f16] = f16_first,
+                    [TS_GEMM_e4m3] = e4m3_first,
+                    [TS_GEMM_e5m2] = e5m2_first},
     .tile = tile,
     .full = full,
-    .stay = stay,
     .pack_a = {[TS_GEMM_f32] = f32_pack,
                [TS_GEMM_bf16] = bf16_pack,
                [TS_GEMM_f16] = f16_pack,

@@ -3,21 +3,23 @@
 #include "vm/kernels/gemm_simd_f64.h"
 #include "vm/kernels/gemm_acc.h"
 #include "vm/kernels/gemm_tile.inc"
+#include "vm/kernels/gemm_round.inc"
 
 /* As in gemm_f32.c. */
 #if defined TS_ISA_avx512
-enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 4, WIDE8 = 3 };
+enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 4, WIDE6 = 4, WIDE8 = 3 };
 #elif defined TS_ISA_avx2
-enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 3, WIDE8 = 1 };
+enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 1 };
 #else
-enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE8 = 1 };
+enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 1 };
 #endif
-enum { NEAR_BYTES = 4 << 20, NEAR_STEPS = 64, FAR_STEPS = 8, GROUP_STEPS = 16 };
 enum { AHEAD_DOTS = 512 };
+#include "vm/kernels/gemm_skinny_way.inc"
 
 #define ELEM double
 #define FN(name) f64_##name
 #include "vm/kernels/gemm_pack.inc"
+#include "vm/kernels/gemm_first.inc"
 #include "vm/kernels/gemm_skinny.inc"
 
 #include "vm/kernels/gemm_complex.inc"
@@ -42,9 +44,12 @@ const TsGemmAcc TS_ISA(ts_gemm_f64) = {
     .mr = MR,
     .nr = NR,
     .kc = 256,
+    .round_mr = RM,
+    .round_nr = RN,
+    .round = round_tile,
+    .round_first = {[TS_GEMM_f64] = f64_first},
     .tile = tile,
     .full = full,
-    .stay = stay,
     .pack_a = {[TS_GEMM_f64] = f64_pack, [TS_GEMM_c128] = complex_pack_a},
     .pack_b = {[TS_GEMM_f64] = f64_pack, [TS_GEMM_c128] = complex_pack_b},
     .skinny_rows = {[TS_GEMM_f64] = f64_rows},

@@ -6,6 +6,15 @@ typedef uint64_t T;
 #include "vm/kernels/gemm_simd_int.h"
 #include "vm/kernels/gemm_acc.h"
 #include "vm/kernels/gemm_tile.inc"
+#include "vm/kernels/gemm_round.inc"
+
+static inline V own_load(const T *p) { return v_load(p); }
+
+#define ELEM T
+#define FN(name) own_##name
+#include "vm/kernels/gemm_first.inc"
+#undef ELEM
+#undef FN
 
 PACK(i64_pack, int64_t)
 
@@ -20,9 +29,12 @@ const TsGemmAcc TS_ISA(ts_gemm_i64) = {
     .mr = MR,
     .nr = NR,
     .kc = 256,
+    .round_mr = RM,
+    .round_nr = RN,
+    .round = round_tile,
+    .round_first = {[TS_GEMM_i64] = own_first},
     .tile = tile,
     .full = full,
-    .stay = stay,
     .pack_a = {[TS_GEMM_i8] = i8_pack,
                [TS_GEMM_u8] = u8_pack,
                [TS_GEMM_i16] = i16_pack,

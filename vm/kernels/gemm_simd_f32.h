@@ -174,7 +174,8 @@ static inline __m256 wide_e4m3(__m128i b) {
   __m256 x = _mm256_castsi256_ps(_mm256_slli_epi32(mag, 20));
   x = _mm256_mul_ps(x, _mm256_set1_ps(0x1p120f));
   __m256i nan = _mm256_cmpeq_epi32(mag, _mm256_set1_epi32(0x7f));
-  x = _mm256_or_ps(x, _mm256_castsi256_ps(_mm256_and_si256(nan, _mm256_set1_epi32(0x7fc00000))));
+  x = _mm256_or_ps(x,
+                   _mm256_castsi256_ps(_mm256_and_si256(nan, _mm256_set1_epi32(0x7fc00000))));
   return _mm256_or_ps(x, _mm256_castsi256_ps(sign));
 }
 

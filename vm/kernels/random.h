@@ -36,14 +36,16 @@ typedef struct TsRandomKernels {
   void (*bits32)(uint64_t seed, uint64_t stream, uint64_t group, int64_t count, uint32_t *out);
   void (*bits64)(uint64_t seed, uint64_t stream, uint64_t group, int64_t count, uint64_t *out);
   /* min(low + width u, top): index 0 for f32, 1 for f64, here and below. */
-  void (*uniform[2])(int64_t n, void *y, const void *bits, double low, double width, double top);
+  void (*uniform[2])(int64_t n, void *y, const void *bits, double low, double width,
+                     double top);
   /* mean + std z */
   void (*normal[2])(int64_t n, void *y, const void *bits, double mean, double std);
   /* y = x - log(e), e exponential: x plus a Gumbel number. e = -log(1 - v), v in (0, 1):
    * (bits >> 1) 2^-31 + 2^-32, at most 1 - 2^-24; f64 as for quantile. Any n. */
   void (*gumbel[2])(int64_t n, void *y, const void *bits, const void *x);
   /* y = x scale where u >= p, else 0. Any n. */
-  void (*dropout[2])(int64_t n, void *y, const void *bits, const void *x, double p, double scale);
+  void (*dropout[2])(int64_t n, void *y, const void *bits, const void *x, double p,
+                     double scale);
   /* y = 1 where u < p (32 bits), else 0. Any n. */
   void (*below)(int64_t n, uint8_t *y, const uint32_t *bits, double p);
   /* The inverse of the normal distribution function at from + width v, limited to [min,

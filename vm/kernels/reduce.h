@@ -67,9 +67,11 @@ typedef struct TsReduceKernels {
   /* Combines m rows of n values, ld = n, pairwise level by level into s[0..n). */
   void (*tree[TS_RED_NACC])(int op, void *s, int64_t m, int64_t n);
   /* Argmax (min: argmin) of n elements whose first has index `base`, merged into *best. */
-  void (*arg_row[TS_RED_NACC])(int min, const void *x, int64_t n, int64_t base, TsReduceArg *best);
+  void (*arg_row[TS_RED_NACC])(int min, const void *x, int64_t n, int64_t base,
+                               TsReduceArg *best);
   /* The same for each column, rows as in TsReduceCols (op, map, c, p, out unused). */
-  void (*arg_cols[TS_RED_NACC])(int min, const TsReduceCols *a, int64_t base, TsReduceArg *best);
+  void (*arg_cols[TS_RED_NACC])(int min, const TsReduceCols *a, int64_t base,
+                                TsReduceArg *best);
   /* Tree of products of one leaf of n complex numbers (F32: complex64, F64: complex128),
    * `step` numbers apart; and of m partial products, into s[0]. */
   void (*cprod[2])(const void *x, int64_t n, int64_t step, void *out);

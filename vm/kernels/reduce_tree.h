@@ -186,7 +186,8 @@ static void rows_mapped(const TsReduceRows *a) {
 
 static void tree_rows(const TsReduceRows *a) {
   if (a->op == TS_RED_SUM && a->map == TS_MAP_none) rows_of(TS_RED_SUM, TS_MAP_none, a);
-  else if (a->op == TS_RED_SUM && a->map == TS_MAP_square) rows_of(TS_RED_SUM, TS_MAP_square, a);
+  else if (a->op == TS_RED_SUM && a->map == TS_MAP_square)
+    rows_of(TS_RED_SUM, TS_MAP_square, a);
   else if (a->op == TS_RED_SUM && a->map == TS_MAP_abs) rows_of(TS_RED_SUM, TS_MAP_abs, a);
   else if (a->op == TS_RED_SUM && a->map == TS_MAP_sqdev) rows_of(TS_RED_SUM, TS_MAP_sqdev, a);
   else if (a->op == TS_RED_PROD && a->map == TS_MAP_none) rows_of(TS_RED_PROD, TS_MAP_none, a);
@@ -250,8 +251,8 @@ INLINE void touch(const T *row, int v) {
 }
 
 /* The chain of one lane: k rows. `full` panels have all their registers. */
-INLINE void panel_lane(int op, int map, bool full, Stack *s, const Panel *p, const uint16_t *row,
-                       int64_t k, int64_t q) {
+INLINE void panel_lane(int op, int map, bool full, Stack *s, const Panel *p,
+                       const uint16_t *row, int64_t k, int64_t q) {
   int nv = full ? PANEL / W : p->nv;
   V acc[PANEL / W];
   for (int v = 0; v < nv; v++) acc[v] = p->e;
@@ -267,11 +268,12 @@ INLINE void panel_lane(int op, int map, bool full, Stack *s, const Panel *p, con
 }
 
 /* Four lanes of one row each merge in registers. */
-INLINE void panel_quad(int op, int map, bool full, Stack *s, const Panel *p, const uint16_t *row,
-                       int64_t q) {
+INLINE void panel_quad(int op, int map, bool full, Stack *s, const Panel *p,
+                       const uint16_t *row, int64_t q) {
   int nv = full ? PANEL / W : p->nv;
   const T *x[4], *ahead[4];
-  for (int i = 0; i < 4; i++) x[i] = panel_row(p, row[i]), ahead[i] = panel_row(p, row[i + TOUCH]);
+  for (int i = 0; i < 4; i++)
+    x[i] = panel_row(p, row[i]), ahead[i] = panel_row(p, row[i + TOUCH]);
   for (int v = 0; v < nv; v++) {
     V t[4];
     for (int i = 0; i < 4; i++) {
@@ -325,7 +327,8 @@ INLINE T map_s(int map, T x, T c) {
 }
 
 /* Four steps of k accumulators; touches the four pieces of the next chunk. */
-INLINE void flat_steps(int op, int map, T *acc, const T *x, const T *c, int64_t step, int64_t k) {
+INLINE void flat_steps(int op, int map, T *acc, const T *x, const T *c, int64_t step,
+                       int64_t k) {
   for (int64_t j = 0; j < k; j += 64 / (int64_t)sizeof(T))
     for (int64_t s = 0; s < 4; s++) __builtin_prefetch(x + s * step + k + j, 0, 2);
   for (int64_t j = 0; j < k; j++) {
@@ -338,7 +341,8 @@ INLINE void flat_steps(int op, int map, T *acc, const T *x, const T *c, int64_t 
 }
 
 INLINE void flat_of(int op, int map, const TsReduceCols *a) {
-  T acc[LANES * FLAT] __attribute__((aligned(64))), c[LANES * FLAT] __attribute__((aligned(64)));
+  T acc[LANES * FLAT] __attribute__((aligned(64))),
+      c[LANES * FLAT] __attribute__((aligned(64)));
   const T *x = a->x;
   int64_t n = a->n, w = LANES, step, total = a->m * n;
   while (w / 2 >= a->m) w /= 2;

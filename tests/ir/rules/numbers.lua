@@ -87,3 +87,7 @@ rules.line(function(x) return x + op.full({ 5, 1 }, 2, { dtype = "f64" }) end, "
 -- Bools have products, but neither squares nor signs.
 rules.ops(function(x) local b = x:cast "bool" return b * b end, x) --> cast mul
 rules.ops(function(x) return x:cast "bool" * -1 end, x):find "neg" --> nil
+
+-- ---- folding keeps the sign of zero
+local function signed(y) return op.full({ 3 }, { value = 0, dtype = "f32" }) * -0.5 * 1.5 end
+tessera.graph.module(signed)(x):hash() == signed(x):hash() --> true

@@ -88,10 +88,29 @@ def make():
             y = np.stack([np.convolve(r, w.w, mode) for r in x.w])
             f.case("conv_fft", [x, w], [y], {"mode": mode}, ulp=0.75 if d in SMALL else 24, t=d, scale=2)
     for d, c in (("f32", "complex64"), ("f64", "complex128")):
+        k = dict(ulp=24, t=d, scale=2)
         x, h = f.gen(d, [3, 20]), f.gen(c, [11])
-        f.case("spectral_filter", [x, h], [sf.irfft(sf.rfft(x.w) * h.w, 20)], ulp=24, t=d, scale=2)
-        x, h = f.gen(c, [3, 9]), f.gen(c, [9])
-        f.case("spectral_filter", [x, h], [sf.ifft(sf.fft(x.w) * h.w)], ulp=24, t=d, scale=2)
+        f.case("spectral_filter", [x, h], [sf.irfft(sf.rfft(x.w) * h.w, 20)], **k)
+        z, h = f.gen(c, [3, 9]), f.gen(c, [9])
+        for norm in ("backward", "forward"):
+            f.case("spectral_filter", [z, h], [sf.ifft(sf.fft(z.w) * h.w)], {"norm": norm}, **k)
         x, h = f.gen(d, [15]), f.gen(d, [8])
-        f.case("spectral_filter", [x, h], [sf.irfft(sf.rfft(x.w) * h.w, 15)], ulp=24, t=d, scale=2)
+        f.case("spectral_filter", [x, h], [sf.irfft(sf.rfft(x.w) * h.w, 15)], **k)
+        # Several axes, in their order; axes in front; a length of its own; a filter for each row.
+        x, h = f.gen(d, [2, 5, 6]), f.gen(c, [5, 4])
+        f.case("spectral_filter", [x, h], [sf.irfftn(sf.rfftn(x.w, axes=(1, 2)) * h.w, (5, 6), (1, 2))], {"axes": [1, -1]}, **k)
+        h = f.gen(c, [2, 3, 1])
+        f.case("spectral_filter", [x, h], [sf.irfft(sf.rfft(x.w, axis=1) * h.w, 5, axis=1)], {"axes": [1]}, **k)
+        for n in (4, 9):
+            h = f.gen(c, [2, 1, n // 2 + 1])
+            f.case("spectral_filter", [x, h], [sf.irfft(sf.rfft(x.w, n) * h.w, n)], {"n": n}, **k)
+        z, h = f.gen(c, [4, 3, 5]), f.gen(d, [3, 5])
+        f.case("spectral_filter", [z, h], [sf.ifft2(sf.fft2(z.w) * h.w)], {"axes": [-2, -1]}, **k)
+        h = f.gen(c, [4, 3, 5])
+        f.case("spectral_filter", [z, h], [sf.ifftn(sf.fftn(z.w) * h.w)], {"axes": [2, 0, 1]}, **k)
+        x, h = f.gen(d, [7]), f.gen(c, [3, 4])
+        f.case("spectral_filter", [x, h], [sf.irfft(sf.rfft(x.w) * h.w, 7)], **k)
+    for d in ("f16", "bf16"):
+        x, h = f.gen(d, [3, 20]), f.gen(d, [11])
+        f.case("spectral_filter", [x, h], [sf.irfft(sf.rfft(x.w) * h.w, 20)], ulp=0.75, t=d, scale=2)
     return f

@@ -1,0 +1,99 @@
+/* A GPU that is not there: it has memory of its own, at addresses that fault when the CPU
+ * follows them, and its kernels are run by the interpreter of Tile IR (jit/device_kernel.c). So
+ * placement, residency and every kernel's block form are tested without a GPU. */
+#include "devices/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/backends.h"
+#include "devices/memory.h"
+
+/* No processor of 64 bits follows an address with only one of the upper bits set. */
+static const uintptr_t TAG = (uintptr_t)1 << 62;
+static int64_t limit; /* bytes of TESSERA_SIM_BYTES, for tests; 0: as many as the host has */
+
+void *ts_sim_host(void *at) { return (void *)((uintptr_t)at & ~TAG); }
+
+static void *sim_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
+  bool full = limit && d->live + nbytes > limit;
+  if (ts_memory_should_fail()) full = true;
+  void *at = full ? NULL : malloc(nbytes ? (size_t)nbytes : 1);
+  if (!at) return ts_device_full(d, nbytes, err), NULL;
+  memset(at, 0xa5, (size_t)nbytes);
+  d->live += nbytes;
+  if (d->live > d->peak) d->peak = d->live;
+  return (void *)((uintptr_t)at | TAG);
+}
+
+/* Memory freed while launches are still to come. */
+static struct {
+  bool on;
+  int n, cap;
+  void **at;
+} held;
+
+static void sim_free(TsDevice *d, void *at, int64_t nbytes) {
+  d->live -= nbytes;
+  if (held.on && held.n == held.cap) {
+    int cap = held.cap ? 2 * held.cap : 64;
+    void **more = realloc(held.at, sizeof *more * (size_t)cap);
+    if (!more) return; /* lost */
+    held.at = more, held.cap = cap;
+  }
+  if (held.on)
+    held.at[held.n++] = ts_sim_host(at);
+  else
+    free(ts_sim_host(at));
+}
+
+static void sim_hold(TsDevice *d, bool on) {
+  (void)d;
+  held.on = on;
+  while (!on && held.n) free(held.at[--held.n]);
+}
+
+static const TsDeviceRun sim_run = {.hold = sim_hold};
+
+static int sim_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
+  (void)d, (void)err;
+  memcpy(ts_sim_host(to), from, (size_t)nbytes);
+  return 0;
+}
+
+static int sim_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
+  (void)d, (void)err;
+  memcpy(to, ts_sim_host((void *)(uintptr_t)from), (size_t)nbytes);
+  return 0;
+}
+
+static int sim_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
+                    TsError *err) {
+  (void)source;
+  return sim_upload(d, to, ts_sim_host((void *)(uintptr_t)from), nbytes, err);
+}
+
+static int sim_synchronize(TsDevice *d, TsError *err) {
+  (void)d, (void)err;
+  return 0;
+}
+
+static void sim_describe(TsDevice *d, char *text, int size) {
+  snprintf(text, (size_t)size, "simulated: kernels are interpreted; %lld bytes",
+           (long long)d->live);
+}
+
+void ts_sim_device(TsDevice *d) {
+  const char *most = getenv("TESSERA_SIM_BYTES");
+  limit = most ? atoll(most) : 0;
+  d->runs_kernels = true;
+  d->alloc = sim_alloc;
+  d->free = sim_free;
+  d->upload = sim_upload;
+  d->download = sim_download;
+  d->copy = sim_copy;
+  d->synchronize = sim_synchronize;
+  d->run = &sim_run;
+  d->describe = sim_describe;
+}

@@ -1,0 +1,593 @@
+/* The explicit form of attention for a GPU with a copy engine: see ir/tile_gpu_attention.h.
+ *
+ * A block has two roles. `load` is one thread that claims tiles (queries of one head) from a
+ * counter of the device and keeps the copy engine busy: the queries, then keys and values block
+ * by block, keys one block ahead. `mma` multiplies: groups of four warps with 64 queries each.
+ * The number of the tile goes through shared memory, counted by the barrier of the queries; -1
+ * ends it. Claiming balances tiles of different lengths: with `causal` the longest come first.
+ *
+ * A round of the loop over key blocks begins the products of queries and these keys, then those
+ * of the probabilities and values of the block before; while these still run, the scores become
+ * probabilities. So the matrix unit works under the exponentials. The queries' memory is free
+ * for the next tile behind the last scores.
+ *
+ * Scores stay as they are, the maximum too; p = 2^(x c - m c) with c = scale log2 e is one
+ * fused multiply-add and one instruction. The maximum begins at -1e30, so that rows that see
+ * nothing have p = 0 and not NaN: a block that hides all its keys changes no bit. Sums of p
+ * stay with the thread that has the columns, four for each row, until the end. */
+#include "ir/tile_gpu_attention.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "ir/tile_gpu_build.h"
+
+enum { PATTERN = 128, PANEL = 64, KEYS = TS_GPU_KEYS, LOAD_WARPS = 4, LOWEST_ROWS = 64 };
+
+typedef TsTileVal V;
+
+typedef struct Attention {
+  TsGpuAttention x;
+  TsTileBuild b;
+  V q, k, v, sink, y, lse, counter;          /* parameters */
+  V n, j, h, s, t, g, p;                     /* sizes */
+  V tiles, total, blocks, span, ahead, each; /* each: query heads of a key head */
+  V block;                                   /* the number of this one */
+  V sq, sk, sv, so, box;                     /* memory */
+  V full_q, empty_q, full_k, empty_k, full_v, empty_v;
+  V head, key_head, q0, first, count; /* of this tile: its key blocks */
+} Attention;
+
+/* Where a ring is: slot and parity. */
+typedef struct Ring {
+  V slot, parity;
+} Ring;
+
+/* What a row knows. Of fragments f32[rows,D], [rows], [rows,4] */
+typedef struct State {
+  V o, m, l;
+} State;
+
+static V number(Attention *a, int64_t i) { return ts_tile_index(&a->b, i); }
+static V op2(Attention *a, int op, V x, V y) { return ts_tile_op2(&a->b, op, x, y); }
+static V by(Attention *a, int op, V x, int64_t y) { return ts_gpu_by(&a->b, op, x, y); }
+
+static V named(V v, const char *name) {
+  if (v) v->name = name;
+  return v;
+}
+
+/* ---- parameters, sizes, memory */
+static V matrix(Attention *a, const char *name, TsDtype d, int64_t n, int64_t rows,
+                int64_t cols, bool written) {
+  TsTileType t = ts_tile_type(d, cols ? 3 : 2, (int64_t[]){n, rows, cols});
+  return ts_tile_param(a->b.k, name, &t, written);
+}
+
+static void params(Attention *a) {
+  static const char *const names[] = {"N", "J", "H", "S", "T", "G", "P"};
+  TsTile *k = a->b.k;
+  TsDtype d = a->x.dtype;
+  int64_t size[7], width = a->x.d;
+  for (int i = 0; i < 7; i++) size[i] = ts_tile_size(k, names[i]);
+  a->q = matrix(a, "q", d, size[0], size[3], width, false);
+  a->k = matrix(a, "k", d, size[1], size[4], width, false);
+  a->v = matrix(a, "v", d, size[1], size[4], width, false);
+  TsTileType line = ts_tile_vector(TS_DT_f32, size[2]), one = ts_tile_vector(TS_DT_i32, 1);
+  if (a->x.sink) a->sink = ts_tile_param(k, "sink", &line, false);
+  a->y = matrix(a, "y", d, size[0], size[3], width, true);
+  if (a->x.alone) return;
+  a->lse = matrix(a, "lse", TS_DT_f32, size[0], size[3], 0, true);
+  a->counter = ts_tile_param(k, "counter", &one, true);
+}
+
+static void sizes(Attention *a) {
+  TsTileBuild *b = &a->b;
+  V *to[] = {&a->n, &a->j, &a->h, &a->s, &a->t, &a->g, &a->p};
+  static const char *const names[] = {"n", "j", "h", "s", "t", "g", "p"};
+  for (int i = 0; i < 7; i++) *to[i] = ts_gpu_size(b, i, names[i]);
+  a->tiles = named(ts_gpu_div_up(b, a->s, a->x.rows), "tiles");
+  a->total = named(op2(a, TS_OP_mul, a->tiles, a->n), "total");
+  a->blocks = named(ts_gpu_div_up(b, a->t, KEYS), "blocks");
+  a->span = named(op2(a, TS_OP_mul, a->tiles, a->g), "span");
+  a->ahead = named(op2(a, TS_OP_sub, a->t, a->s), "ahead");
+  a->each = named(op2(a, TS_OP_floordiv, a->n, a->j), "each");
+}
+
+static V stages(Attention *a, const char *name, int n, int64_t rows) {
+  int64_t dim[3] = {n, rows, a->x.d};
+  return ts_gpu_shared(&a->b, name, a->x.dtype, 3, dim, PATTERN);
+}
+
+static void memory(Attention *a) {
+  TsTileBuild *b = &a->b;
+  int n = a->x.stages;
+  a->sq = stages(a, "sq", 1, a->x.rows);
+  a->so = stages(a, "so", 1, a->x.rows);
+  a->sk = stages(a, "sk", n, KEYS);
+  a->sv = stages(a, "sv", n, KEYS);
+  a->box = ts_gpu_shared(b, "box", TS_DT_i64, 1, (int64_t[]){1}, 0);
+  a->full_q = ts_gpu_barriers(b, "full_q", 1, 1);
+  a->empty_q = ts_gpu_barriers(b, "empty_q", 1, 1);
+  a->full_k = ts_gpu_barriers(b, "full_k", n, 1);
+  a->empty_k = ts_gpu_barriers(b, "empty_k", n, 1);
+  a->full_v = ts_gpu_barriers(b, "full_v", n, 1);
+  a->empty_v = ts_gpu_barriers(b, "empty_v", n, 1);
+}
+
+/* ---- tiles */
+/* The key blocks that some row of the tile sees; at least one. */
+static void blocks_of(Attention *a) {
+  V position = op2(a, TS_OP_add, a->q0, a->ahead), end = a->blocks;
+  a->first = number(a, 0);
+  if (a->x.causal) {
+    V last = by(a, TS_OP_floordiv, by(a, TS_OP_add, position, a->x.rows - 1), KEYS);
+    end = op2(a, TS_OP_minimum, end, by(a, TS_OP_add, last, 1));
+    end = by(a, TS_OP_maximum, end, 1);
+  }
+  if (a->x.window) {
+    V lowest = by(a, TS_OP_maximum, by(a, TS_OP_sub, position, a->x.window - 1), 0);
+    a->first =
+        op2(a, TS_OP_minimum, by(a, TS_OP_floordiv, lowest, KEYS), by(a, TS_OP_sub, end, 1));
+  }
+  a->count = named(op2(a, TS_OP_sub, end, a->first), "count");
+}
+
+/* Of number t: groups of heads, in a group the last queries of all heads first. */
+static void tile_of(Attention *a, V t) {
+  V group = op2(a, TS_OP_floordiv, t, a->span);
+  V in = op2(a, TS_OP_sub, t, op2(a, TS_OP_mul, group, a->span));
+  V head = op2(a, TS_OP_mul, group, a->g);
+  V heads = op2(a, TS_OP_minimum, op2(a, TS_OP_sub, a->n, head), a->g);
+  V row = op2(a, TS_OP_floordiv, in, heads);
+  V of = op2(a, TS_OP_sub, in, op2(a, TS_OP_mul, row, heads));
+  a->head = named(op2(a, TS_OP_add, head, of), "head");
+  a->key_head = named(op2(a, TS_OP_floordiv, a->head, a->each), "key_head");
+  row = op2(a, TS_OP_sub, by(a, TS_OP_sub, a->tiles, 1), row);
+  a->q0 = named(by(a, TS_OP_mul, row, a->x.rows), "q0");
+  blocks_of(a);
+}
+
+static void advance(Attention *a, Ring *r) {
+  ts_gpu_advance(&a->b, &r->slot, &r->parity, a->x.stages);
+}
+
+/* First key of block j of the tile. */
+static V keys_at(Attention *a, V j) {
+  return by(a, TS_OP_mul, op2(a, TS_OP_add, a->first, j), KEYS);
+}
+
+/* ---- role load */
+static void fetch(Attention *a, V to, V from, V full, V empty, const Ring *r, V head, V row) {
+  TsTileBuild *b = &a->b;
+  if (!to) return;
+  ts_gpu_await(b, empty, r->slot, r->parity);
+  ts_gpu_say(b, TS_TILE_expect, TS_GPU_IN(full, r->slot),
+             TS_GPU_SET({"bytes", ts_gpu_whole(ts_gpu_slot_bytes(to))}), NULL);
+  ts_gpu_arrive(b, full, r->slot);
+  ts_gpu_fetch(b, to, from, full, r->slot, head, row);
+}
+
+static void fetch_keys(Attention *a, Ring *r, V j) {
+  fetch(a, a->sk, a->k, a->full_k, a->empty_k, r, a->key_head, keys_at(a, j));
+  advance(a, r);
+}
+
+static void fetch_values(Attention *a, Ring *r, V j) {
+  fetch(a, a->sv, a->v, a->full_v, a->empty_v, r, a->key_head, keys_at(a, j));
+  advance(a, r);
+}
+
+static void post(Attention *a, V t) {
+  ts_tile_store(&a->b, a->box, (V[]){number(a, 0)}, t, NULL);
+}
+
+/* Queries, then keys one block ahead of the values. */
+static void fetch_tile(Attention *a, V t, V parity, Ring *k, Ring *v) {
+  TsTileBuild *b = &a->b;
+  V zero = number(a, 0), out[4];
+  ts_gpu_await(b, a->empty_q, zero, parity);
+  post(a, t);
+  ts_gpu_say(b, TS_TILE_expect, TS_GPU_IN(a->full_q, zero),
+             TS_GPU_SET({"bytes", ts_gpu_whole(ts_gpu_slot_bytes(a->sq))}), NULL);
+  ts_gpu_arrive(b, a->full_q, zero);
+  ts_gpu_fetch(b, a->sq, a->q, a->full_q, zero, a->head, a->q0);
+  fetch_keys(a, k, zero);
+  V first[4] = {k->slot, k->parity, v->slot, v->parity};
+  TsTileLoop l = ts_tile_for(b, number(a, 1), a->count, 1, false, 4, first);
+  if (!l.stmt) return;
+  *k = (Ring){l.carry[0], l.carry[1]}, *v = (Ring){l.carry[2], l.carry[3]};
+  fetch_keys(a, k, l.i);
+  fetch_values(a, v, by(a, TS_OP_sub, l.i, 1));
+  ts_tile_for_end(b, &l, (V[]){k->slot, k->parity, v->slot, v->parity}, out);
+  *k = (Ring){out[0], out[1]}, *v = (Ring){out[2], out[3]};
+  fetch_values(a, v, by(a, TS_OP_sub, a->count, 1));
+}
+
+static void load_role(Attention *a) {
+  TsTileBuild *b = &a->b;
+  TsTileRegion *before = ts_gpu_role(b, "load", LOAD_WARPS);
+  ts_gpu_registers(b, a->x.rows == 128 ? 40 : 32);
+  V one = number(a, 1), zero = number(a, 0);
+  V first[6] = {a->block, one, zero, one, zero, one};
+  TsGpuRepeat l = ts_gpu_repeat(b, 6, first);
+  if (!l.stmt) return;
+  V t = l.carry[0], parity = l.carry[1], index = ts_tile_index(b, 0);
+  Ring k = {l.carry[2], l.carry[3]}, v = {l.carry[4], l.carry[5]};
+  TsTileType scalar = ts_tile_scalar(TS_DT_i64);
+  tile_of(a, t);
+  V next = ts_gpu_give(b, TS_TILE_claim, TS_GPU_IN(a->counter, index, a->total), TS_GPU_PLAIN,
+                       &scalar);
+  next = op2(a, TS_OP_add, next, a->p);
+  fetch_tile(a, t, parity, &k, &v);
+  V turned = by(a, TS_OP_bitwise_xor, parity, 1);
+  ts_gpu_repeat_end(b, &l, op2(a, TS_OP_lt, next, a->total),
+                    (V[]){next, turned, k.slot, k.parity, v.slot, v.parity});
+  if (b->k->failed) return;
+  ts_gpu_await(b, a->empty_q, zero, l.stmt->out[1]);
+  post(a, number(a, -1));
+  ts_gpu_arrive(b, a->full_q, zero);
+  b->at = before;
+}
+
+/* ---- role mma: the scores of a block */
+static double log2_scale(const Attention *a) { return a->x.scale * 1.4426950408889634; }
+
+static V constant(Attention *a, double v, V like) {
+  return like ? ts_gpu_all(&a->b, v, &like->type) : NULL;
+}
+
+static V scores(Attention *a, const Ring *k) {
+  TsTileBuild *b = &a->b;
+  V acc = ts_gpu_zeros(b, a->x.rows, KEYS);
+  V q = ts_gpu_operand(b, a->sq, number(a, 0), false);
+  V keys = ts_gpu_operand(b, a->sk, k->slot, true);
+  V x = ts_gpu_mma(b, q, keys, acc);
+  ts_gpu_commit(b, TS_GPU_PRODUCTS);
+  return x;
+}
+
+static V along(Attention *a, int axis, V like) {
+  TsTileType t = ts_gpu_fragment(TS_DT_i64, a->x.rows, axis ? KEYS : 0);
+  (void)like;
+  return ts_gpu_give(&a->b, TS_TILE_iota, TS_GPU_PLAIN,
+                     TS_GPU_SET({"axis", ts_gpu_whole(axis)}), &t);
+}
+
+/* Column j of the block is seen up to the row's limit, and above another one. */
+static V visible(Attention *a, V k0, V x) {
+  TsTileBuild *b = &a->b;
+  V col = along(a, 1, x), row = along(a, 0, x);
+  if (!col || !row) return NULL;
+  const TsTileType *line = &row->type, *tile = &col->type;
+  V last = op2(a, TS_OP_sub, by(a, TS_OP_sub, a->t, 1), k0);
+  V limit = ts_gpu_spread(b, last, line, 0), seen;
+  V from = op2(a, TS_OP_sub, op2(a, TS_OP_add, a->q0, a->ahead), k0);
+  V at = op2(a, TS_OP_add, row, ts_gpu_spread(b, from, line, 0));
+  if (a->x.causal) limit = op2(a, TS_OP_minimum, limit, at);
+  seen = op2(a, TS_OP_le, col, ts_gpu_spread(b, limit, tile, 0));
+  if (!a->x.window) return seen;
+  V width = ts_gpu_spread(b, number(a, a->x.window), line, 0);
+  V above = ts_gpu_spread(b, op2(a, TS_OP_sub, at, width), tile, 0);
+  return op2(a, TS_OP_logical_and, seen, op2(a, TS_OP_gt, col, above));
+}
+
+/* Whether a row of the tile does not see all of the block. */
+static V is_partial(Attention *a, V k0) {
+  V end = by(a, TS_OP_add, k0, KEYS), position = op2(a, TS_OP_add, a->q0, a->ahead);
+  V partial = op2(a, TS_OP_gt, end, a->t);
+  if (a->x.causal)
+    partial =
+        op2(a, TS_OP_logical_or, partial, op2(a, TS_OP_gt, by(a, TS_OP_sub, end, 1), position));
+  if (a->x.window) {
+    V lowest = by(a, TS_OP_add, position, a->x.rows - 1 - a->x.window);
+    partial = op2(a, TS_OP_logical_or, partial, op2(a, TS_OP_le, k0, lowest));
+  }
+  return partial;
+}
+
+static V masked(Attention *a, V x, V j) {
+  TsTileBuild *b = &a->b;
+  V k0 = keys_at(a, j), partial = is_partial(a, k0);
+  if (!x || !partial) return NULL;
+  TsTileStmt *s = ts_tile_emit(b, TS_TILE_if, 1, &partial, NULL, 1, &x->type);
+  if (!s) return NULL;
+  TsTileRegion *before = b->at;
+  b->at = s->region[0];
+  V y = ts_tile_op3(b, TS_OP_where, visible(a, k0, x), x, constant(a, -INFINITY, x));
+  ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(y), TS_GPU_PLAIN, NULL);
+  b->at = s->region[1];
+  ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(x), TS_GPU_PLAIN, NULL);
+  b->at = before;
+  return s->out[0];
+}
+
+/* ---- role mma: softmax */
+static V quarter(Attention *a, V x, int of) {
+  if (!x) return NULL;
+  TsTileType t = ts_gpu_fragment(TS_DT_f32, x->type.dim[0], 4);
+  return ts_gpu_give(&a->b, TS_TILE_quarter, TS_GPU_IN(x),
+                     TS_GPU_SET({"of", ts_gpu_choice(of)}), &t);
+}
+
+static V row(Attention *a, V x, int of) {
+  if (!x) return NULL;
+  TsTileType t = ts_gpu_fragment(TS_DT_f32, x->type.dim[0], 0);
+  return ts_gpu_give(&a->b, TS_TILE_row, TS_GPU_IN(x), TS_GPU_SET({"of", ts_gpu_choice(of)}),
+                     &t);
+}
+
+enum { SUM, LARGER };
+
+static V ex2(Attention *a, V x) {
+  return x ? ts_gpu_give(&a->b, TS_TILE_ex2, TS_GPU_IN(x), TS_GPU_PLAIN, &x->type) : NULL;
+}
+static V lg2(Attention *a, V x) {
+  return x ? ts_gpu_give(&a->b, TS_TILE_lg2, TS_GPU_IN(x), TS_GPU_PLAIN, &x->type) : NULL;
+}
+static V larger(Attention *a, V x, V y) {
+  return x ? ts_gpu_give(&a->b, TS_TILE_larger, TS_GPU_IN(x, y), TS_GPU_PLAIN, &x->type) : NULL;
+}
+
+static V scaled(Attention *a, V x) {
+  return op2(a, TS_OP_mul, x, constant(a, log2_scale(a), x));
+}
+
+static V probabilities(Attention *a, V x, V m) {
+  if (!x) return NULL;
+  V less = ts_tile_op1(&a->b, TS_OP_neg, scaled(a, m));
+  return ex2(a, ts_tile_op3(&a->b, TS_OP_fma, x, constant(a, log2_scale(a), x),
+                            ts_gpu_spread(&a->b, less, &x->type, 0)));
+}
+
+/* The first block. */
+static V soften_first(Attention *a, V x, State *s) {
+  s->m = row(a, quarter(a, x, LARGER), LARGER);
+  s->m = larger(a, s->m, constant(a, -1e30, s->m));
+  V p = probabilities(a, x, s->m);
+  s->l = quarter(a, p, SUM);
+  return p;
+}
+
+/* The others: what the sums so far are to be multiplied by too. */
+static V soften(Attention *a, V x, State *s, V *factor) {
+  V m = larger(a, row(a, quarter(a, x, LARGER), LARGER), s->m);
+  V p = probabilities(a, x, m);
+  *factor = ex2(a, scaled(a, op2(a, TS_OP_sub, s->m, m)));
+  if (!s->l || !*factor) return NULL;
+  s->l = ts_tile_op3(&a->b, TS_OP_fma, s->l, ts_gpu_spread(&a->b, *factor, &s->l->type, 0),
+                     quarter(a, p, SUM));
+  s->m = m;
+  return p;
+}
+
+static V narrow(Attention *a, V x) { return x ? ts_tile_cast(&a->b, x, a->x.dtype) : NULL; }
+
+static V add_values(Attention *a, V p, V o, const Ring *v) {
+  V y = ts_gpu_mma(&a->b, p, ts_gpu_operand(&a->b, a->sv, v->slot, false), o);
+  ts_gpu_commit(&a->b, TS_GPU_PRODUCTS);
+  return y;
+}
+
+/* Behind the last scores nobody reads the queries. */
+static void leave_queries(Attention *a, V last) {
+  TsTileRegion *before = ts_gpu_when(&a->b, last);
+  ts_gpu_arrive(&a->b, a->empty_q, number(a, 0));
+  a->b.at = before;
+}
+
+static V first_block(Attention *a, State *s, Ring *k) {
+  TsTileBuild *b = &a->b;
+  ts_gpu_await(b, a->full_k, k->slot, k->parity);
+  V x = scores(a, k);
+  ts_gpu_wait(b, TS_GPU_PRODUCTS, 0);
+  ts_gpu_arrive(b, a->empty_k, k->slot);
+  leave_queries(a, by(a, TS_OP_eq, a->count, 1));
+  advance(a, k);
+  V p = narrow(a, soften_first(a, masked(a, x, number(a, 0)), s));
+  s->o = ts_gpu_zeros(b, a->x.rows, a->x.d);
+  return p;
+}
+
+static V next_block(Attention *a, State *s, V p, V j, Ring *k, Ring *v) {
+  TsTileBuild *b = &a->b;
+  V factor = NULL;
+  ts_gpu_await(b, a->full_k, k->slot, k->parity);
+  if (a->x.turns) ts_gpu_turn(b, false);
+  V x = scores(a, k);
+  ts_gpu_await(b, a->full_v, v->slot, v->parity);
+  s->o = add_values(a, p, s->o, v);
+  if (a->x.turns) ts_gpu_turn(b, true);
+  ts_gpu_wait(b, TS_GPU_PRODUCTS, 1);
+  ts_gpu_arrive(b, a->empty_k, k->slot);
+  leave_queries(a, op2(a, TS_OP_eq, by(a, TS_OP_add, j, 1), a->count));
+  p = soften(a, masked(a, x, j), s, &factor);
+  ts_gpu_wait(b, TS_GPU_PRODUCTS, 0);
+  ts_gpu_arrive(b, a->empty_v, v->slot);
+  if (!factor || !s->o) return NULL;
+  s->o = op2(a, TS_OP_mul, s->o, ts_gpu_spread(b, factor, &s->o->type, 0));
+  advance(a, k), advance(a, v);
+  return narrow(a, p);
+}
+
+static V all_blocks(Attention *a, State *s, Ring *k, Ring *v) {
+  TsTileBuild *b = &a->b;
+  V p = first_block(a, s, k), out[8];
+  V first[8] = {s->o, s->m, s->l, p, k->slot, k->parity, v->slot, v->parity};
+  TsTileLoop l = ts_tile_for(b, number(a, 1), a->count, 1, false, 8, first);
+  if (!l.stmt) return NULL;
+  *s = (State){l.carry[0], l.carry[1], l.carry[2]};
+  *k = (Ring){l.carry[4], l.carry[5]}, *v = (Ring){l.carry[6], l.carry[7]};
+  p = next_block(a, s, l.carry[3], l.i, k, v);
+  V next[8] = {s->o, s->m, s->l, p, k->slot, k->parity, v->slot, v->parity};
+  ts_tile_for_end(b, &l, next, out);
+  *s = (State){out[0], out[1], out[2]};
+  *k = (Ring){out[4], out[5]}, *v = (Ring){out[6], out[7]};
+  return out[3];
+}
+
+/* ---- role mma: the end of a tile */
+/* A logit more in the denominator. What o is to be multiplied by; l and the exponent become
+ * those with it. */
+static V with_sink(Attention *a, V *u, V *l) {
+  TsTileBuild *b = &a->b;
+  TsTileType one = ts_tile_scalar(TS_DT_f32);
+  V h = op2(a, TS_OP_mod, a->head, a->h);
+  V x = ts_tile_load(b, a->sink, &h, &one, NULL);
+  if (!x || !*u) return NULL;
+  x = ts_gpu_spread(b, x, &(*u)->type, 0);
+  x = op2(a, TS_OP_mul, x, constant(a, 1.4426950408889634, x));
+  V most = larger(a, *u, x), f = ex2(a, op2(a, TS_OP_sub, *u, most));
+  *l = ts_tile_op3(b, TS_OP_fma, *l, f, ex2(a, op2(a, TS_OP_sub, x, most)));
+  *u = most;
+  return f;
+}
+
+/* The factor of a row's sums; its logarithm goes to memory. */
+static V finish_rows(Attention *a, const State *s) {
+  TsTileBuild *b = &a->b;
+  V l = row(a, s->l, SUM), u = scaled(a, s->m), one = constant(a, 1, l), zero;
+  V part = a->x.sink ? with_sink(a, &u, &l) : one;
+  TsTileAccess edge = {.edge = true};
+  if (a->lse) {
+    V sum = op2(a, TS_OP_add, u, lg2(a, l));
+    V lse = op2(a, TS_OP_mul, sum, constant(a, 0.6931471805599453, sum));
+    if (!lse) return NULL;
+    ts_tile_store(b, a->lse, (V[]){a->head, a->q0}, lse, &edge);
+  }
+  zero = constant(a, 0, l);
+  return ts_tile_op3(b, TS_OP_where, op2(a, TS_OP_eq, l, zero), zero,
+                     op2(a, TS_OP_div, part, l));
+}
+
+static void store_tile(Attention *a, V o, V factor) {
+  TsTileBuild *b = &a->b;
+  V zero = number(a, 0);
+  int64_t shape[2] = {a->x.rows, a->x.d};
+  if (!o || !factor) return;
+  ts_gpu_plain(b, TS_TILE_sync);
+  for (int c = 0; c < a->x.d; c += PANEL) {
+    V part = ts_gpu_span(b, o, c, PANEL);
+    if (!part) return;
+    part = op2(a, TS_OP_mul, part, ts_gpu_spread(b, factor, &part->type, 0));
+    ts_tile_store(b, a->so, (V[]){zero, zero, number(a, c)}, narrow(a, part), NULL);
+  }
+  ts_gpu_async_fence(b);
+  ts_gpu_plain(b, TS_TILE_sync);
+  ts_gpu_say(b, TS_TILE_store_bulk,
+             TS_GPU_IN(a->y, a->so, a->head, a->q0, zero, zero, zero, zero),
+             TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
+  ts_gpu_commit(b, TS_GPU_STORES);
+}
+
+static void one_tile(Attention *a, Ring *k, Ring *v) {
+  TsTileBuild *b = &a->b;
+  State s = {0};
+  V p = all_blocks(a, &s, k, v);
+  ts_gpu_await(b, a->full_v, v->slot, v->parity);
+  V o = add_values(a, p, s.o, v);
+  V factor = finish_rows(a, &s);
+  ts_gpu_wait(b, TS_GPU_STORES, 0);
+  ts_gpu_wait(b, TS_GPU_PRODUCTS, 0);
+  ts_gpu_arrive(b, a->empty_v, v->slot);
+  advance(a, v);
+  store_tile(a, o, factor);
+}
+
+/* Number of the next tile, of which the queries are there. */
+static V receive(Attention *a, V parity) {
+  TsTileType scalar = ts_tile_scalar(TS_DT_i64);
+  V zero = number(a, 0);
+  ts_gpu_await(&a->b, a->full_q, zero, parity);
+  return ts_tile_load(&a->b, a->box, &zero, &scalar, NULL);
+}
+
+static void mma_role(Attention *a) {
+  TsTileBuild *b = &a->b;
+  TsTileRegion *before = ts_gpu_role(b, "mma", a->x.rows / 16);
+  ts_gpu_registers(b, a->x.rows == 128 ? 232 : 160);
+  V zero = number(a, 0);
+  V first[6] = {receive(a, zero), number(a, 1), zero, zero, zero, zero};
+  TsGpuRepeat l = ts_gpu_repeat(b, 6, first);
+  if (!l.stmt) return;
+  V parity = l.carry[1];
+  Ring k = {l.carry[2], l.carry[3]}, v = {l.carry[4], l.carry[5]};
+  tile_of(a, l.carry[0]);
+  one_tile(a, &k, &v);
+  V next = receive(a, parity), turned = by(a, TS_OP_bitwise_xor, parity, 1);
+  ts_gpu_repeat_end(b, &l, by(a, TS_OP_ge, next, 0),
+                    (V[]){next, turned, k.slot, k.parity, v.slot, v.parity});
+  ts_gpu_wait(b, TS_GPU_STORES, 0);
+  b->at = before;
+}
+
+/* ---- the kernel */
+static int legal(const TsGpuAttention *x, TsError *err) {
+  bool narrow = x->dtype == TS_DT_bf16 || x->dtype == TS_DT_f16;
+  bool fits = narrow && (x->d == 64 || x->d == 128) && x->rows % LOWEST_ROWS == 0 &&
+              (x->rows == 128 || (x->rows == 192 && x->d == 64)) && x->stages > 1 &&
+              x->stages < 5 && x->window >= 0 && x->scale > 0;
+  if (fits) return 0;
+  return ts_error_set(err, TS_ERR_argument,
+                      "no attention of %s with heads of %d in tiles of %d queries",
+                      ts_dtype_name(x->dtype), x->d, x->rows);
+}
+
+static void head(const Attention *a) {
+  TsTile *k = a->b.k;
+  k->form = TS_FORM_explicit;
+  k->target = "sm_90a";
+  k->ntile = 3;
+  k->tile[0] = a->x.rows, k->tile[1] = KEYS, k->tile[2] = a->x.d;
+  k->stages = a->x.stages;
+  k->threads = 32 * (a->x.rows / 16 + LOAD_WARPS);
+}
+
+static void body(Attention *a) {
+  TsTileBuild *b = &a->b;
+  TsTileType one = ts_tile_vector(TS_DT_i32, 1);
+  sizes(a);
+  if (a->x.alone) a->counter = named(ts_tile_alloc(b, TS_SPACE_scratch, &one), "counter");
+  TsTileLoop grid = ts_tile_for(b, number(a, 0), a->p, 1, true, 0, NULL);
+  if (!grid.stmt) return;
+  a->block = grid.i;
+  memory(a);
+  load_role(a);
+  mma_role(a);
+  ts_tile_for_end(b, &grid, NULL, NULL);
+}
+
+TsTile *ts_tile_gpu_attention(const TsGpuAttention *x, TsError *err) {
+  if (legal(x, err)) return NULL;
+  TsTile *k = ts_tile_new("attention");
+  if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  Attention a = {.x = *x, .b = ts_tile_build(k)};
+  params(&a);
+  head(&a);
+  if (!k->failed) body(&a);
+  if (!k->failed) return k;
+  ts_tile_free(k);
+  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+}
+
+TsGpuAttention ts_gpu_attention(TsDtype dtype, int d, bool causal, int64_t window, bool sink) {
+  TsGpuAttention x = {.dtype = dtype, .d = d, .causal = causal, .window = window, .sink = sink};
+  x.scale = 1 / sqrt(d);
+  x.rows = d == 64 ? 192 : 128;
+  x.turns = d == 64;
+  x.stages = 2;
+  return x;
+}
+
+/* Keys and values of heads that stand together are about half of the second cache. Without
+ * causal all tiles are equally long, and one head after the other is as good. */
+int64_t ts_gpu_attention_heads(const TsGpuAttention *x, int64_t n, int64_t j, int64_t t) {
+  int64_t each = n / j, bytes = t * x->d * 4, fit = bytes ? 24000000 / bytes : n;
+  if (!x->causal) return 1;
+  int64_t heads = (fit < 1 ? 1 : fit) * each;
+  return heads > n ? n : heads;
+}
+
+int64_t ts_gpu_attention_tiles(const TsGpuAttention *x, int64_t n, int64_t s) {
+  return n * ((s + x->rows - 1) / x->rows);
+}

@@ -1,0 +1,617 @@
+/* The explicit form of a matrix product for a GPU with a copy engine.
+ *
+ * A block has two roles. `load` is one thread that keeps the copy engine busy: stage after
+ * stage of A and B goes to shared memory, as soon as the other role has left the stage. `mma`
+ * multiplies what is there. Two rows of barriers connect them: full counts a stage's bytes,
+ * empty says that nobody reads it any more. Both go round the stages in the same order, across
+ * tiles: while the sums of a tile are stored, the first stages of the next one already come in.
+ * That overlap is why blocks are persistent (P of them, each takes every P-th tile) instead of
+ * one a tile.
+ *
+ * With a cluster, a round of the grid is done by two blocks: the tile here is that of both, its
+ * rows are divided among them, and the columns of B, which both need, are fetched once for the
+ * two. Sharing the larger operand pays most.
+ *
+ * Tiles go down `group` tiles of rows before the next column, so that what runs at a time is a
+ * square of the result: its rows of A and columns of B stay in the second cache.
+ *
+ * On the matrix unit products are asynchronous: a stage is given back one round later, when the
+ * products that read it are done (wait for all but one group). Behind the end of K the copy
+ * engine fills in zeros, which add nothing; of a chain of fused multiply-adds they could turn
+ * -0 into +0, so unit "fma" does the last stage step by step. */
+#include "ir/tile_gpu_product.h"
+
+#include <string.h>
+
+enum { PATTERN = 128, GROUP_ROWS = 64, WARP_ROWS = 32, LOAD_WARPS = 4, SHARED = 232448 };
+
+typedef TsTileVal V;
+
+typedef struct Product {
+  TsGpuProduct x;
+  TsTileBuild b;
+  bool unit;                             /* the matrix unit */
+  int64_t rows, width;                   /* of the cluster's tile; columns of a stored piece */
+  V a, bm, bias, residual, c;            /* memory */
+  V m, n, k, p, tm, tn, total, nk, span; /* sizes */
+  V round, rounds;                       /* of this block, in tiles */
+  V sa, sb, sc, full, empty;
+  V turn, m0, n0;       /* of this tile: its number among the block's, its corner */
+  V clock, full_rounds; /* for pace: counters, tiles of a block that all blocks have */
+} Product;
+
+/* ---- statements with some attributes set */
+typedef struct Option {
+  const char *name;
+  TsAttr value;
+} Option;
+
+static TsAttr whole(int64_t i) { return (TsAttr){.type = TS_ATTR_int, .i = i}; }
+static TsAttr word(const char *s) { return (TsAttr){.type = TS_ATTR_str, .str = s}; }
+static TsAttr choice(int i) { return (TsAttr){.type = TS_ATTR_choice, .i = i}; }
+static TsAttr list(int n, const int64_t *v) {
+  return (TsAttr){.type = TS_ATTR_ints, .n = n, .ints = v};
+}
+
+static TsTileStmt *say(Product *p, int op, int nin, const V *in, int n, const Option *o,
+                       const TsTileType *out) {
+  TsAttr attr[TS_MAX_ATTR];
+  int nspec;
+  const TsAttrSpec *spec = ts_tile_op_attrs(op, &nspec);
+  for (int i = 0; i < nspec; i++) {
+    attr[i] = spec[i].preset;
+    for (int k = 0; k < n; k++)
+      if (strlen(o[k].name) == (size_t)spec[i].namelen &&
+          !memcmp(o[k].name, spec[i].name, (size_t)spec[i].namelen))
+        attr[i] = o[k].value;
+  }
+  return ts_tile_emit(&p->b, op, nin, in, attr, out != NULL, out);
+}
+
+#define IN(...)                                                                                \
+  (int)(sizeof((V[]){__VA_ARGS__}) / sizeof(V)), (V[]) { __VA_ARGS__ }
+#define OPTIONS(...)                                                                           \
+  (int)(sizeof((Option[]){__VA_ARGS__}) / sizeof(Option)), (Option[]) { __VA_ARGS__ }
+
+static V number(Product *p, int64_t i) { return ts_tile_index(&p->b, i); }
+static V op2(Product *p, int op, V x, V y) { return ts_tile_op2(&p->b, op, x, y); }
+static V by(Product *p, int op, V x, int64_t y) { return op2(p, op, x, number(p, y)); }
+static V named(V v, const char *name) {
+  if (v) v->name = name;
+  return v;
+}
+
+static V div_up(Product *p, V x, V y) {
+  V less = by(p, TS_OP_sub, y, 1);
+  return op2(p, TS_OP_floordiv, op2(p, TS_OP_add, x, less), y);
+}
+
+static V size(Product *p, int i) {
+  TsTileType t = ts_tile_scalar(TS_DT_i64);
+  TsTileStmt *s = say(p, TS_TILE_dim, 0, NULL, OPTIONS({"index", whole(i)}), &t);
+  return s ? s->out[0] : NULL;
+}
+
+/* ---- the kernel's parameters and memory */
+static V matrix(Product *p, const char *name, TsDtype d, int64_t rows, int64_t cols,
+                bool written) {
+  TsTileType t = ts_tile_type(d, 2, (int64_t[]){rows, cols});
+  return ts_tile_param(p->b.k, name, &t, written);
+}
+
+static void params(Product *p) {
+  TsTile *k = p->b.k;
+  const TsGpuProduct *x = &p->x;
+  int64_t m = ts_tile_size(k, "M"), n = ts_tile_size(k, "N"), kk = ts_tile_size(k, "K");
+  ts_tile_size(k, "P");
+  p->a =
+      x->turned_a ? matrix(p, "a", x->in, kk, m, false) : matrix(p, "a", x->in, m, kk, false);
+  p->bm =
+      x->turned_b ? matrix(p, "b", x->in, n, kk, false) : matrix(p, "b", x->in, kk, n, false);
+  TsTileType line = ts_tile_vector(x->out, n);
+  if (x->bias) p->bias = ts_tile_param(k, "bias", &line, false);
+  if (x->residual) p->residual = matrix(p, "residual", x->out, m, n, false);
+  p->c = matrix(p, "c", x->out, m, n, true);
+}
+
+static void sizes(Product *p) {
+  const TsGpuProduct *x = &p->x;
+  p->m = named(size(p, 0), "m"), p->n = named(size(p, 1), "n");
+  p->k = named(size(p, 2), "k"), p->p = named(size(p, 3), "p");
+  p->tm = named(div_up(p, p->m, number(p, p->rows)), "tm");
+  p->tn = named(div_up(p, p->n, number(p, x->cols)), "tn");
+  p->total = named(op2(p, TS_OP_mul, p->tm, p->tn), "total");
+  V nk = p->unit ? div_up(p, p->k, number(p, x->depth)) : by(p, TS_OP_floordiv, p->k, x->depth);
+  p->nk = named(p->unit ? by(p, TS_OP_maximum, nk, 1) : nk, "nk");
+  p->span = named(by(p, TS_OP_mul, p->tn, x->group), "span");
+}
+
+static V memory(Product *p, const char *name, TsDtype d, int rank, const int64_t *dim,
+                int swizzle, int split) {
+  TsTileType t = ts_tile_type(d, rank, dim);
+  t.swizzle = (uint16_t)swizzle;
+  t.split = (uint8_t)(p->x.cluster > 1 ? split : 0);
+  return named(ts_tile_alloc(&p->b, TS_SPACE_shared, &t), name);
+}
+
+static V barriers(Product *p, const char *name) {
+  TsTileType t = ts_tile_vector(TS_DT_i64, p->x.stages);
+  t.count = 1;
+  return named(ts_tile_alloc(&p->b, TS_SPACE_barrier, &t), name);
+}
+
+/* Stages of an operand of `wide` rows or columns. The matrix unit reads patterns of 128 bytes
+ * either way; for multiply-adds only rows along k are exchanged, so that threads that read
+ * neighbouring rows find them in different banks. */
+static V stages(Product *p, const char *name, int64_t wide, bool along_k, int split) {
+  const TsGpuProduct *x = &p->x;
+  int64_t depth = x->depth,
+          dim[3] = {x->stages, along_k ? wide : depth, along_k ? depth : wide};
+  int swizzle = p->unit ? PATTERN : along_k ? (int)depth * ts_dtypes[x->in].nbytes : 0;
+  return memory(p, name, x->in, 3, dim, swizzle, along_k ? split : split ? 2 : 0);
+}
+
+static void block_memory(Product *p) {
+  const TsGpuProduct *x = &p->x;
+  p->sa = stages(p, "sa", p->rows, !x->turned_a, 1);
+  p->sb = stages(p, "sb", x->cols, x->turned_b, 0);
+  if (p->unit)
+    p->sc = memory(p, "sc", x->out, 3, (int64_t[]){x->buffers, p->rows, p->width}, PATTERN, 1);
+  p->full = barriers(p, "full");
+  p->empty = barriers(p, "empty");
+}
+
+/* ---- where a tile and a stage are */
+/* Of tile number t: down a group of rows, then the next column. */
+static void corner(Product *p, V t) {
+  const TsGpuProduct *x = &p->x;
+  V g = op2(p, TS_OP_floordiv, t, p->span);
+  V in = op2(p, TS_OP_sub, t, op2(p, TS_OP_mul, g, p->span));
+  V first = by(p, TS_OP_mul, g, x->group);
+  V high = by(p, TS_OP_minimum, op2(p, TS_OP_sub, p->tm, first), x->group);
+  V col = op2(p, TS_OP_floordiv, in, high);
+  V row = op2(p, TS_OP_sub, in, op2(p, TS_OP_mul, col, high));
+  p->m0 = named(by(p, TS_OP_mul, op2(p, TS_OP_add, first, row), p->rows), "m0");
+  p->n0 = named(by(p, TS_OP_mul, col, x->cols), "n0");
+}
+
+/* The stage behind s and the parity of its turn. */
+static void advance(Product *p, V *s, V *parity) {
+  V next = by(p, TS_OP_add, *s, 1), end = by(p, TS_OP_eq, next, p->x.stages);
+  V over = ts_tile_cast(&p->b, end, TS_DT_i64);
+  *s = ts_tile_op3(&p->b, TS_OP_where, end, number(p, 0), next);
+  *parity = op2(p, TS_OP_bitwise_xor, *parity, over);
+}
+
+/* Tiles of this block: number round, round + P, .. */
+static TsTileLoop tiles(Product *p, V s, V parity) {
+  TsTileLoop l = ts_tile_for(&p->b, number(p, 0), p->rounds, 1, false, 2, (V[]){s, parity});
+  if (!l.stmt) return l;
+  p->turn = l.i;
+  corner(p, op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, l.i, p->p)));
+  return l;
+}
+
+/* ---- role load */
+static void fetch(Product *p, V to, V from, bool along_k, V at, V k0, int64_t wide, V s) {
+  int64_t d = p->x.depth, shape[2] = {along_k ? wide : d, along_k ? d : wide};
+  V zero = number(p, 0);
+  V first = along_k ? at : k0, second = along_k ? k0 : at;
+  say(p, TS_TILE_copy_bulk, IN(to, from, p->full, s, s, zero, zero, first, second),
+      OPTIONS({"shape", list(2, shape)}), NULL);
+}
+
+static void fetch_stage(Product *p, V s, V parity, V k0) {
+  const TsGpuProduct *x = &p->x;
+  int64_t bytes = (p->rows + x->cols) * x->depth * ts_dtypes[x->in].nbytes;
+  say(p, TS_TILE_await, IN(p->empty, s, parity), 0, NULL, NULL);
+  say(p, TS_TILE_expect, IN(p->full, s), OPTIONS({"bytes", whole(bytes)}), NULL);
+  say(p, TS_TILE_arrive, IN(p->full, s), 0, NULL, NULL);
+  fetch(p, p->sa, p->a, !x->turned_a, p->m0, k0, p->rows, s);
+  fetch(p, p->sb, p->bm, x->turned_b, p->n0, k0, x->cols, s);
+}
+
+static TsTileRegion *role(Product *p, const char *name, int warps) {
+  TsTileStmt *s = say(p, TS_TILE_role, 0, NULL,
+                      OPTIONS({"name", word(name)}, {"warps", whole(warps)}), NULL);
+  TsTileRegion *before = p->b.at;
+  if (s) p->b.at = s->region[0];
+  return before;
+}
+
+/* Of 65536 for a block, in steps of 8; with one group of warps there are enough for all. */
+static void registers(Product *p, bool loads) {
+  static const int pool[4][2] = {{24, 240}, {0, 0}, {40, 232}, {32, 160}};
+  int n = pool[p->unit ? p->x.rows / GROUP_ROWS : 0][loads ? 0 : 1];
+  if (n) say(p, TS_TILE_registers, 0, NULL, OPTIONS({"count", whole(n)}), NULL);
+}
+
+/* All stages of a tile: the whole ones, and for multiply-adds one more with the rest of k. */
+static V stages_of_tile(Product *p) {
+  return p->unit ? p->nk : div_up(p, p->k, number(p, p->x.depth));
+}
+
+/* Fetches stages from lo on. */
+static void fetch_stages(Product *p, V lo, V hi, const V *carry, V *out) {
+  TsTileLoop k = ts_tile_for(&p->b, lo, hi, 1, false, 2, carry);
+  if (!k.stmt) return;
+  V s = k.carry[0], parity = k.carry[1];
+  fetch_stage(p, s, parity, by(p, TS_OP_mul, k.i, p->x.depth));
+  advance(p, &s, &parity);
+  ts_tile_for_end(&p->b, &k, (V[]){s, parity}, out);
+}
+
+/* Blocks that began together drift apart along k. When what they read at a time does not fit
+ * into the second cache, each then fetches the same rows and columns from memory again; so they
+ * wait for each other every `limit` stages, as long as all have a tile. Since stages are
+ * fetched ahead, products do not stop for it. */
+static void keep_step(Product *p, V first, V chunks) {
+  V left = op2(p, TS_OP_sub, p->full_rounds, p->turn);
+  V once = by(p, TS_OP_maximum, by(p, TS_OP_minimum, left, 1), 0);
+  TsTileLoop l = ts_tile_for(&p->b, number(p, 0), once, 1, false, 0, NULL);
+  if (!l.stmt) return;
+  V step = op2(p, TS_OP_add, op2(p, TS_OP_mul, p->turn, chunks), first);
+  say(p, TS_TILE_pace, IN(p->clock, step, p->p), 0, NULL, NULL);
+  ts_tile_for_end(&p->b, &l, NULL, NULL);
+}
+
+static void fetch_in_step(Product *p, const V *carry, V *out) {
+  V all = stages_of_tile(p), limit = number(p, p->x.limit), chunks = div_up(p, all, limit);
+  TsTileLoop c = ts_tile_for(&p->b, number(p, 0), chunks, 1, false, 2, carry);
+  if (!c.stmt) return;
+  keep_step(p, c.i, chunks);
+  V lo = op2(p, TS_OP_mul, c.i, limit), inner[2] = {0};
+  fetch_stages(p, lo, op2(p, TS_OP_minimum, op2(p, TS_OP_add, lo, limit), all), c.carry, inner);
+  ts_tile_for_end(&p->b, &c, inner, out);
+}
+
+static void load_role(Product *p) {
+  TsTileRegion *before = role(p, "load", LOAD_WARPS);
+  registers(p, true);
+  TsTileLoop l = tiles(p, number(p, 0), number(p, 1));
+  V out[2] = {0};
+  if (!l.stmt) return;
+  if (p->clock)
+    fetch_in_step(p, l.carry, out);
+  else
+    fetch_stages(p, number(p, 0), stages_of_tile(p), l.carry, out);
+  ts_tile_for_end(&p->b, &l, out, NULL);
+  if (p->clock)
+    say(p, TS_TILE_pace, IN(p->clock, number(p, 0), p->p),
+        OPTIONS({"end", (TsAttr){.type = TS_ATTR_bool, .i = 1}}), NULL);
+  p->b.at = before;
+}
+
+/* ---- role mma: products */
+static V fragment(Product *p, TsDtype d, int64_t m, int64_t n, V memory, const V *at,
+                  const int64_t *axes) {
+  TsTileType t = ts_tile_type(d, n ? 2 : 1, (int64_t[]){m, n});
+  t.space = TS_SPACE_fragment;
+  TsTileAccess access = {.naxis = axes ? t.rank : 0, .axes = axes};
+  return ts_tile_load(&p->b, memory, at, &t, axes ? &access : NULL);
+}
+
+static V zeros(Product *p) {
+  TsDtype d = p->unit ? TS_DT_f32 : p->x.in;
+  TsTileType t = ts_tile_type(d, 2, (int64_t[]){p->rows, p->x.cols});
+  t.space = TS_SPACE_fragment;
+  return ts_tile_const(&p->b, 0, &t);
+}
+
+static V product(Product *p, V s, V acc) {
+  const TsGpuProduct *x = &p->x;
+  static const int64_t turned[2] = {2, 1};
+  V at[3] = {s, number(p, 0), number(p, 0)};
+  V a = fragment(p, x->in, p->rows, x->depth, p->sa, at, x->turned_a ? turned : NULL);
+  V b = fragment(p, x->in, x->depth, x->cols, p->sb, at, x->turned_b ? turned : NULL);
+  TsTileStmt *y = say(p, TS_TILE_mma, IN(a, b, acc),
+                      OPTIONS({"unit", word(p->unit ? "wgmma" : "fma")}), &acc->type);
+  return y ? y->out[0] : NULL;
+}
+
+enum { PRODUCTS = 1, STORES = 2 }; /* of commit and wait */
+
+static void commit(Product *p, int of) {
+  say(p, TS_TILE_commit, 0, NULL, OPTIONS({"of", choice(of)}), NULL);
+}
+static void wait(Product *p, int of, int pending) {
+  say(p, TS_TILE_wait, 0, NULL, OPTIONS({"pending", whole(pending)}, {"of", choice(of)}), NULL);
+}
+static void plain(Product *p, int op) { say(p, op, 0, NULL, 0, NULL, NULL); }
+static void leave(Product *p, V s) { say(p, TS_TILE_arrive, IN(p->empty, s), 0, NULL, NULL); }
+
+/* Stages on the matrix unit: each is left when the next one's products are under way. */
+static V unit_loop(Product *p, V *s, V *parity) {
+  V first[4] = {zeros(p), *s, *parity, *s}, out[4];
+  TsTileLoop k = ts_tile_for(&p->b, number(p, 0), p->nk, 1, false, 4, first);
+  if (!k.stmt) return NULL;
+  V at = k.carry[1], turn = k.carry[2];
+  say(p, TS_TILE_await, IN(p->full, at, turn), 0, NULL, NULL);
+  V acc = product(p, at, k.carry[0]);
+  commit(p, PRODUCTS);
+  wait(p, PRODUCTS, 1);
+  TsTileStmt *later = say(p, TS_TILE_if, IN(by(p, TS_OP_gt, k.i, 0)), 0, NULL, NULL);
+  TsTileRegion *body = p->b.at;
+  if (!later) return NULL;
+  p->b.at = later->region[0];
+  leave(p, k.carry[3]);
+  p->b.at = body;
+  advance(p, &at, &turn);
+  ts_tile_for_end(&p->b, &k, (V[]){acc, at, turn, k.carry[1]}, out);
+  wait(p, PRODUCTS, 0);
+  leave(p, out[3]);
+  *s = out[1], *parity = out[2];
+  return out[0];
+}
+
+/* One step of the last stage, which k does not fill. */
+static V rest_step(Product *p, V s, V i, V acc) {
+  const TsGpuProduct *x = &p->x;
+  V zero = number(p, 0);
+  int64_t wide_a = x->turned_a ? 2 : 1, wide_b = x->turned_b ? 1 : 2;
+  V a = fragment(p, x->in, p->rows, 0, p->sa,
+                 x->turned_a ? (V[]){s, i, zero} : (V[]){s, zero, i}, &wide_a);
+  V b = fragment(p, x->in, x->cols, 0, p->sb,
+                 x->turned_b ? (V[]){s, zero, i} : (V[]){s, i, zero}, &wide_b);
+  return ts_tile_emit1(&p->b, TS_TILE_outer, 3, (V[]){a, b, acc}, NULL, &acc->type);
+}
+
+/* The rest of k: a loop of one round or none around it, so that nothing is decided twice. */
+static V rest(Product *p, V acc, V *s, V *parity) {
+  int64_t depth = p->x.depth;
+  V some = op2(p, TS_OP_sub, p->k, by(p, TS_OP_mul, p->nk, depth));
+  V any = by(p, TS_OP_minimum, some, 1), first[3] = {acc, *s, *parity}, out[3], sum;
+  TsTileLoop k = ts_tile_for(&p->b, number(p, 0), any, 1, false, 3, first);
+  if (!k.stmt) return NULL;
+  V at = k.carry[1], turn = k.carry[2];
+  say(p, TS_TILE_await, IN(p->full, at, turn), 0, NULL, NULL);
+  TsTileLoop step = ts_tile_for(&p->b, number(p, 0), some, 1, false, 1, k.carry);
+  if (!step.stmt) return NULL;
+  sum = rest_step(p, at, step.i, step.carry[0]);
+  ts_tile_for_end(&p->b, &step, &sum, &sum);
+  leave(p, at);
+  advance(p, &at, &turn);
+  ts_tile_for_end(&p->b, &k, (V[]){sum, at, turn}, out);
+  *s = out[1], *parity = out[2];
+  return out[0];
+}
+
+static V fma_loop(Product *p, V *s, V *parity) {
+  V first[3] = {zeros(p), *s, *parity}, out[3];
+  TsTileLoop k = ts_tile_for(&p->b, number(p, 0), p->nk, 1, false, 3, first);
+  if (!k.stmt) return NULL;
+  V at = k.carry[1], turn = k.carry[2];
+  say(p, TS_TILE_await, IN(p->full, at, turn), 0, NULL, NULL);
+  V acc = product(p, at, k.carry[0]);
+  leave(p, at);
+  advance(p, &at, &turn);
+  ts_tile_for_end(&p->b, &k, (V[]){acc, at, turn}, out);
+  *s = out[1], *parity = out[2];
+  return rest(p, out[0], s, parity);
+}
+
+/* ---- role mma: what follows */
+static V part(Product *p, V x, int64_t col, int64_t cols) {
+  TsTileType t = x->type;
+  t.dim[1] = cols;
+  TsTileStmt *s =
+      say(p, TS_TILE_part, IN(x), OPTIONS({"start", list(2, (int64_t[]){0, col})}), &t);
+  return s ? s->out[0] : NULL;
+}
+
+static V widened(Product *p, V x, const TsTileType *t) {
+  return ts_tile_cast(&p->b, x, (TsDtype)t->dtype);
+}
+
+/* Pointwise rows on some columns of the sums, which begin at column n of the result. */
+static V follow(Product *p, V x, V n) {
+  TsTileType t = x->type, line = ts_tile_vector(p->x.out, t.dim[1]);
+  TsTileAccess edge = {.edge = true};
+  line.space = TS_SPACE_fragment;
+  if (p->bias) {
+    V v = widened(p, ts_tile_load(&p->b, p->bias, &n, &line, &edge), &t);
+    x = op2(p, TS_OP_add, x, ts_tile_broadcast(&p->b, v, &t, (int64_t[]){1}));
+  }
+  if (p->x.activation) x = ts_tile_op1(&p->b, p->x.activation, x);
+  if (p->residual) {
+    V r = ts_tile_load(&p->b, p->residual, (V[]){p->m0, n}, &t, &edge);
+    x = op2(p, TS_OP_add, x, widened(p, r, &t));
+  }
+  return ts_tile_cast(&p->b, x, p->x.out);
+}
+
+/* Buffers take turns across tiles: with an odd number of pieces a tile begins with the buffer
+ * that the one before did not begin with. */
+static V buffer_of(Product *p, int64_t piece) {
+  int n = p->x.buffers;
+  if (n == 1 || p->x.cols / p->width % 2 == 0) return number(p, piece % n);
+  return by(p, TS_OP_bitwise_and, by(p, TS_OP_add, p->turn, piece), 1);
+}
+
+/* A piece goes to a buffer and from there by the copy engine, which takes what lies inside of
+ * C. A buffer is free when as many stores as there are buffers, less one, have yet to read
+ * theirs. */
+static void store_piece(Product *p, V y, V n, V buffer) {
+  V zero = number(p, 0);
+  int64_t shape[2] = {p->rows, p->width};
+  wait(p, STORES, p->x.buffers - 1);
+  plain(p, TS_TILE_sync);
+  ts_tile_store(&p->b, p->sc, (V[]){buffer, zero, zero}, y, NULL);
+  say(p, TS_TILE_fence, 0, NULL, OPTIONS({"scope", choice(2)}), NULL);
+  plain(p, TS_TILE_sync);
+  say(p, TS_TILE_store_bulk, IN(p->c, p->sc, p->m0, n, buffer, zero, zero),
+      OPTIONS({"shape", list(2, shape)}), NULL);
+  commit(p, STORES);
+}
+
+static void epilogue(Product *p, V acc) {
+  int64_t width = p->unit ? p->width : p->x.cols;
+  for (int64_t at = 0; acc && at < p->x.cols; at += width) {
+    V n = at ? by(p, TS_OP_add, p->n0, at) : p->n0;
+    V x = follow(p, width < p->x.cols ? part(p, acc, at, width) : acc, n);
+    TsTileAccess edge = {.edge = true};
+    if (p->unit)
+      store_piece(p, x, n, buffer_of(p, at / width));
+    else
+      ts_tile_store(&p->b, p->c, (V[]){p->m0, n}, x, &edge);
+  }
+}
+
+/* 8 x 64 bytes of a thread, 4 x 8 threads of a warp. */
+static int warp_cols(TsDtype d) { return 512 / ts_dtypes[d].nbytes; }
+
+static int mma_warps(const Product *p) {
+  const TsGpuProduct *x = &p->x;
+  return p->unit ? x->rows / 16 : x->rows / WARP_ROWS * (x->cols / warp_cols(x->in));
+}
+
+static void mma_role(Product *p) {
+  TsTileRegion *before = role(p, "mma", mma_warps(p));
+  registers(p, false);
+  TsTileLoop l = tiles(p, number(p, 0), number(p, 0));
+  if (!l.stmt) return;
+  V s = l.carry[0], parity = l.carry[1];
+  epilogue(p, p->unit ? unit_loop(p, &s, &parity) : fma_loop(p, &s, &parity));
+  ts_tile_for_end(&p->b, &l, (V[]){s, parity}, NULL);
+  if (p->unit) wait(p, STORES, 0);
+  p->b.at = before;
+}
+
+/* ---- the kernel */
+static int legal(const TsGpuProduct *x, bool unit, TsError *err) {
+  int bytes = ts_dtypes[x->in].nbytes;
+  bool narrow = x->in == TS_DT_bf16 || x->in == TS_DT_f16;
+  bool wide = x->in == TS_DT_f32 || x->in == TS_DT_f64;
+  bool fits = unit ? narrow && x->rows % GROUP_ROWS == 0 && x->rows <= 3 * GROUP_ROWS &&
+                         x->cols % 64 == 0 && x->cols <= 256 && x->depth * bytes == PATTERN &&
+                         (x->out == x->in || x->out == TS_DT_f32) &&
+                         (x->buffers == 1 || x->buffers == 2)
+                   : wide && x->out == x->in && x->rows % WARP_ROWS == 0 &&
+                         x->cols % warp_cols(x->in) == 0 && x->depth * bytes == 64 &&
+                         x->cluster == 1;
+  fits = fits && x->stages > 1 && x->group > 0 && (x->cluster == 1 || x->cluster == 2);
+  if (fits) return 0;
+  return ts_error_set(err, TS_ERR_argument, "no product of %s to %s in tiles of %dx%dx%d",
+                      ts_dtype_name(x->in), ts_dtype_name(x->out), x->rows, x->cols, x->depth);
+}
+
+static void head(const Product *p) {
+  TsTile *k = p->b.k;
+  const TsGpuProduct *x = &p->x;
+  k->form = TS_FORM_explicit;
+  k->target = "sm_90a";
+  k->ntile = 3;
+  k->tile[0] = p->rows, k->tile[1] = x->cols, k->tile[2] = x->depth;
+  k->stages = x->stages;
+  k->threads = 32 * (mma_warps(p) + LOAD_WARPS);
+  k->cluster = x->cluster > 1 ? x->cluster : 0;
+}
+
+static void body(Product *p) {
+  sizes(p);
+  if (p->x.limit) {
+    TsTileType t = ts_tile_vector(TS_DT_i32, 3);
+    p->clock = named(ts_tile_alloc(&p->b, TS_SPACE_scratch, &t), "clock");
+    p->full_rounds = named(op2(p, TS_OP_floordiv, p->total, p->p), "full_rounds");
+  }
+  TsTileLoop grid = ts_tile_for(&p->b, number(p, 0), p->p, 1, true, 0, NULL);
+  if (!grid.stmt) return;
+  p->round = grid.i;
+  p->rounds = named(div_up(p, op2(p, TS_OP_sub, p->total, grid.i), p->p), "rounds");
+  block_memory(p);
+  load_role(p);
+  mma_role(p);
+  ts_tile_for_end(&p->b, &grid, NULL, NULL);
+}
+
+TsTile *ts_tile_gpu_product(const TsGpuProduct *x, TsError *err) {
+  bool unit = ts_dtypes[x->in].nbytes == 2;
+  if (legal(x, unit, err)) return NULL;
+  TsTile *k = ts_tile_new("matmul");
+  if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  Product p = {.x = *x, .unit = unit, .rows = (int64_t)x->rows * x->cluster};
+  p.width = PATTERN / ts_dtypes[x->out].nbytes;
+  p.b = ts_tile_build(k);
+  params(&p);
+  head(&p);
+  if (!k->failed) body(&p);
+  if (!k->failed) return k;
+  ts_tile_free(k);
+  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+}
+
+/* ---- numbers */
+/* As many stages as fit; more than these do not help. */
+static int stages_that_fit(const TsGpuProduct *p) {
+  int bytes = (p->rows + p->cols) * PATTERN, buffers = p->buffers * p->rows * PATTERN;
+  int n = (SHARED - 512 - buffers) / bytes;
+  return n > 12 ? 12 : n;
+}
+
+TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool turned_a, bool turned_b, int rows,
+                            int cols) {
+  bool unit = ts_dtypes[in].nbytes == 2;
+  TsGpuProduct p = {.in = in, .out = out, .turned_a = turned_a, .turned_b = turned_b};
+  p.rows = rows ? rows : 128;
+  p.cols = cols ? cols : in == TS_DT_f64 ? 128 : 256;
+  p.depth = (unit ? PATTERN : 64) / ts_dtypes[in].nbytes;
+  p.buffers = p.rows > 2 * GROUP_ROWS ? 1 : 2;
+  p.stages = unit ? stages_that_fit(&p) : 6;
+  p.cluster = unit ? 2 : 1;
+  p.group = unit ? 8 : 4;
+  return p;
+}
+
+/* What was measured on an H200 (132 multiprocessors, products of 1000 to 28672): the share of
+ * the matrix unit's speed that a tile reaches when it has enough stages, and microseconds that
+ * a product takes beside them (start, first stages, last stores). From these follows the time
+ * of a product: rounds of tiles that run at a time, as many as the largest share of a
+ * multiprocessor has, each at its tile's speed; or the time that its memory takes, when the
+ * last round leaves some of the machine idle. All tiles give the same bits. */
+typedef struct Tile {
+  int rows, cols, cluster;
+  double speed, usec;
+} Tile;
+
+static const Tile tile[] = {
+    {128, 256, 2, 1.000, 4.4}, {128, 256, 1, 0.985, 2.9}, {192, 192, 2, 0.97, 4.4},
+    {192, 192, 1, 0.955, 2.9}, {128, 192, 2, 0.96, 4.4},  {128, 192, 1, 0.95, 2.9},
+    {192, 128, 1, 0.95, 3.0},  {128, 128, 2, 0.95, 4.4},  {128, 128, 1, 0.955, 3.0},
+    {128, 64, 2, 0.74, 3.7},   {128, 64, 1, 0.79, 3.0},   {64, 64, 1, 0.5, 3.0},
+};
+
+static double usec_of(const Tile *t, int64_t m, int64_t n, int64_t k, int nsm) {
+  const double flop = 6.15e6, memory = 4.0e6; /* of one multiprocessor, of all, in a usec */
+  int64_t rows = (int64_t)t->rows * t->cluster, at_a_time = nsm / t->cluster;
+  int64_t tiles = ((m + rows - 1) / rows) * ((n + t->cols - 1) / t->cols);
+  int64_t rounds = (tiles + at_a_time - 1) / at_a_time;
+  double work = (double)rounds * (double)k * 2.0 * t->rows * t->cols / (flop * t->speed);
+  double full = (double)tiles / (double)(rounds * at_a_time);
+  double bytes = 2.0 * ((double)m * (double)k + (double)k * (double)n + (double)m * (double)n);
+  double moved = bytes / (memory * (rounds > 1 ? full : 1));
+  const double overlap = 0.15; /* what either costs beside the other */
+  return t->usec + (work > moved ? work + overlap * moved : moved + overlap * work);
+}
+
+/* Whether what blocks read at a time is too much for the second cache: their tiles form a
+ * square of the result, as far as it has one. With no full round nobody keeps step. */
+static bool drifts(const Tile *t, int64_t m, int64_t n, int64_t k, int nsm) {
+  const double cache = 96e6;
+  double area = (double)nsm * t->rows * t->cols, rows = 8.0 * t->rows * t->cluster;
+  if (rows > (double)m) rows = (double)m;
+  double cols = area / rows;
+  if (cols > (double)n) cols = (double)n, rows = area / cols;
+  return area < (double)m * (double)n && 2.0 * (rows + cols) * (double)k > cache;
+}
+
+TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool turned_a, bool turned_b,
+                                int64_t m, int64_t n, int64_t k, int nsm) {
+  const Tile *best = &tile[0];
+  if (ts_dtypes[in].nbytes != 2) return ts_gpu_product(in, out, turned_a, turned_b, 0, 0);
+  for (size_t i = 1; i < sizeof tile / sizeof *tile; i++)
+    if (usec_of(&tile[i], m, n, k, nsm) < usec_of(best, m, n, k, nsm)) best = &tile[i];
+  TsGpuProduct p = ts_gpu_product(in, out, turned_a, turned_b, best->rows, best->cols);
+  p.cluster = best->cluster;
+  if (drifts(best, m, n, k, nsm)) p.limit = 32;
+  return p;
+}

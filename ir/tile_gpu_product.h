@@ -1,0 +1,35 @@
+/* A matrix product for a GPU in explicit form: C = A B, with pointwise rows behind it
+ * (ir/tile_gpu_product.c). Sizes are symbolic: M, N, K, and P, how many blocks (or clusters)
+ * run at a time. Parameters: A, B, then what the epilogue reads, then C.
+ *
+ *   unit "wgmma"  bf16 and f16, sums in f32 by the matrix unit of sm_90a
+ *   unit "fma"    f32 and f64, one chain of fused multiply-adds an element, the VM's bits */
+#ifndef TS_IR_TILE_GPU_PRODUCT_H
+#define TS_IR_TILE_GPU_PRODUCT_H
+
+#include "ir/tile.h"
+
+typedef struct TsGpuProduct {
+  TsDtype in, out;
+  bool turned_a, turned_b; /* A lies in memory as [K,M], B as [N,K] */
+  int rows, cols, depth;   /* of a block's tile and of one stage */
+  int stages, cluster;     /* cluster: blocks along M that share columns of B; 1 or 2 */
+  int buffers;             /* of pieces on their way to C; 1 or 2 */
+  int group;               /* tiles of rows that are done column by column */
+  bool bias, residual;     /* more inputs: [N] and [M,N], of type out */
+  int activation;          /* a pointwise row of one operand, or 0 */
+  int limit; /* stages between two waits of the clusters for each other; 0: none */
+} TsGpuProduct;
+
+/* The usual numbers of a tile: what fits, and was measured to be good. rows and cols of 0: the
+ * largest tile. */
+TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool turned_a, bool turned_b, int rows,
+                            int cols);
+/* For these sizes on a GPU with so many multiprocessors: the tile whose time is least by what
+ * was measured. */
+TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool turned_a, bool turned_b,
+                                int64_t m, int64_t n, int64_t k, int nsm);
+/* NULL with the error. */
+TsTile *ts_tile_gpu_product(const TsGpuProduct *p, TsError *err);
+
+#endif

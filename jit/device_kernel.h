@@ -1,0 +1,30 @@
+/* A kernel of Tile IR on a device that is not the CPU, whatever its kind. */
+#ifndef TS_JIT_DEVICE_KERNEL_H
+#define TS_JIT_DEVICE_KERNEL_H
+
+#include "devices/device.h"
+#include "ir/tile.h"
+
+typedef struct TsDeviceKernel TsDeviceKernel;
+
+/* The numbers of the device for schedules; NULL with the sentence: no kernels for it. */
+const TsTarget *ts_device_target(TsDevice *d, const char **why);
+
+/* k: block form, or explicit form with roles; stays the caller's. Any thread. NULL with the
+ * error. */
+TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err);
+/* Queued in the device's order. arg: device addresses of the parameters; dim: symbolic sizes.
+ */
+int ts_device_kernel_run(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsError *err);
+void ts_device_kernel_free(TsDeviceKernel *k);
+/* How many were freed so far: who remembers addresses of kernels forgets them when it changes.
+ */
+unsigned ts_device_kernel_freed(void);
+/* Whether it takes memory of the device while it runs. */
+bool ts_device_kernel_scratch(const TsDeviceKernel *k);
+int ts_device_kernel_launches(const TsDeviceKernel *k); /* of a run, at most */
+/* Whether a run with these parameters is launches and nothing else: copies are not recorded. */
+bool ts_device_kernel_records(const TsDeviceKernel *k, void *const *arg);
+bool ts_device_kernel_cached(const TsDeviceKernel *k);  /* its code came from the disk */
+
+#endif

@@ -1,0 +1,23 @@
+/* Products of a schedule as kernels with roles (ir/tile_gpu_product.h), where the device has a
+ * copy engine and a matrix unit, and the operands lie as these want them. */
+#ifndef TS_JIT_DEVICE_PRODUCT_H
+#define TS_JIT_DEVICE_PRODUCT_H
+
+#include "devices/device.h"
+#include "ir/sched.h"
+
+/* As ts_sched_lower, for groups that are one matmul and nothing else. False: there is no such
+ * kernel for it, and the block form is asked for; with an error if something else failed. */
+bool ts_device_product(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                       TsSchedKernel *out, TsError *err);
+/* The same for attention (ir/tile_gpu_attention.h). */
+bool ts_device_attention(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                         TsSchedKernel *out, TsError *err);
+
+/* ---- what both ask */
+bool ts_device_row_major(TsLayoutFn *layout, void *arg, TsVal v);
+/* Multiprocessors; 0: it runs no kernels with roles. A simulated device runs those that are
+ * small enough for the interpreter. */
+int ts_device_processors(TsDevice *d, bool small, TsError *err);
+
+#endif

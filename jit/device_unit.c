@@ -1,0 +1,60 @@
+/* Kernels of devices called with tensors. */
+#include "jit/device_unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/offload.h"
+#include "jit/unit.h"
+
+typedef struct Unit {
+  TsFused base; /* first */
+  TsArena arena;
+  int device;
+  TsDeviceKernel *kernel;
+  int ndim;
+  int64_t dim[TS_TILE_DIMS];
+} Unit;
+
+static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *out) {
+  Unit *u = (Unit *)f;
+  void *arg[TS_SCHED_PARAMS];
+  for (int i = 0; i < f->nin; i++)
+    if (!(arg[i] = ts_tensor_read_on(in[i], u->device))) return -1;
+  for (int i = 0; i < f->nout; i++) {
+    bool whole = ts_meta_nbytes(&out[i]->meta) == out[i]->storage->nbytes;
+    if (!(arg[f->nin + i] = ts_tensor_write_on(out[i], u->device, whole))) return -1;
+  }
+  return ts_offload_launch(c, u->kernel, f->nin + f->nout, arg, u->ndim, u->dim);
+}
+
+static void release(TsFused *f) {
+  Unit *u = (Unit *)f;
+  ts_device_kernel_free(u->kernel);
+  ts_arena_free(&u->arena);
+  free(u);
+}
+
+bool ts_device_takes(const TsSchedKernel *k, TsError *err) {
+  if (k->ndraw) ts_error_set(err, TS_ERR_value, "random numbers are drawn by the CPU");
+  else if (k->nguard) ts_error_set(err, TS_ERR_value, "indices are looked at by the CPU");
+  return !k->ndraw && !k->nguard;
+}
+
+TsFused *ts_device_unit(TsDevice *d, TsDeviceKernel *kernel, const TsSchedKernel *from,
+                        TsLayouts *layouts) {
+  Unit *u = calloc(1, sizeof *u);
+  if (!u) return NULL;
+  u->device = d->index;
+  u->ndim = from->tile->ndim;
+  memcpy(u->dim, from->dim, sizeof u->dim);
+  if (ts_unit_describe(&u->base, &u->arena, from, layouts)) {
+    ts_arena_free(&u->arena);
+    free(u);
+    return NULL;
+  }
+  u->base.run = run;
+  u->base.free = release;
+  u->kernel = kernel;
+  return &u->base;
+}

@@ -1,0 +1,444 @@
+/* Barriers that count, copies by the copy engine, groups, and the threads' own meetings. */
+#include <stdio.h>
+#include <string.h>
+
+#include "jit/emit_mma.h"
+
+typedef LLVMValueRef V;
+
+enum {
+  OF_COPIES,
+  OF_PRODUCTS,
+  OF_STORES,
+  GROUP = 128,
+  GROUP_ROWS = 64,
+  LARGEST_BOX = 256,
+  SWIZZLED = 1024
+};
+
+static void plain(TsMma *m, const char *text) {
+  ts_mma_asm(m, NULL, text, "~{memory}", 0, NULL, true);
+}
+
+/* ---- how many arrive */
+static bool same_unit(const TsTileStmt *mma, const char *unit) {
+  const TsAttr *a = ts_tile_attr(mma, "unit");
+  return a->type == TS_ATTR_str && a->str && !strcmp(a->str, unit);
+}
+
+static const TsTileStmt *product_of(const TsTileRegion *r) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    if (s->op == TS_TILE_mma) return s;
+    for (int i = 0; i < s->nregion; i++) {
+      const TsTileStmt *inner = product_of(s->region[i]);
+      if (inner) return inner;
+    }
+  }
+  return NULL;
+}
+
+static bool arrives_at(const TsTileRegion *r, TsTileVal barrier) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    if (s->op == TS_TILE_arrive && s->in[0] == barrier) return true;
+    for (int i = 0; i < s->nregion; i++)
+      if (arrives_at(s->region[i], barrier)) return true;
+  }
+  return false;
+}
+
+/* One arrival of a role: of its one thread; of each group of warps at every block of the
+ * cluster, whose copies write to all; of each warp. */
+static int arrivals(const TsMma *m, const TsTileStmt *role) {
+  const TsTileStmt *mma = product_of(role->region[0]);
+  int warps = (int)ts_tile_attr(role, "warps")->i;
+  if (!mma) return 1;
+  return same_unit(mma, "wgmma") ? warps / 4 * m->info->cluster : warps;
+}
+
+static int count_of(TsMma *m, const TsTileStmt *alloc) {
+  int each = 0;
+  for (const TsTileStmt *s = alloc->next; s; s = s->next) {
+    if (s->op != TS_TILE_role || !arrives_at(s->region[0], alloc->out[0])) continue;
+    int n = arrivals(m, s);
+    if (each && n != each) ts_emit_fail(m->e, "roles that arrive in different ways");
+    each = n;
+  }
+  return each * alloc->out[0]->type.count;
+}
+
+static void begin_barriers(TsMma *m, const TsTileStmt *s) {
+  for (int i = 0, n = count_of(m, s); i < s->out[0]->type.dim[0]; i++) {
+    V in[2] = {ts_mma_slot(m, s->out[0], ts_mma_int(m, i)), ts_mma_int(m, n)};
+    ts_mma_asm(m, NULL, "mbarrier.init.shared::cta.b64 [$0], $1;", "r,r,~{memory}", 2, in,
+               true);
+  }
+}
+
+/* By one thread, before anybody goes on. */
+void ts_mma_barriers(TsMma *m, const TsTileRegion *block) {
+  TsEmit *e = m->e;
+  LLVMBasicBlockRef begin = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
+  LLVMBasicBlockRef all = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
+  LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, m->tid, ts_mma_int(m, 0), ""), begin,
+                  all);
+  LLVMPositionBuilderAtEnd(e->b, begin);
+  for (const TsTileStmt *s = block->first; s; s = s->next)
+    if (s->op == TS_TILE_alloc && s->out[0]->type.space == TS_SPACE_barrier)
+      begin_barriers(m, s);
+  plain(m, "fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;");
+  LLVMBuildBr(e->b, all);
+  LLVMPositionBuilderAtEnd(e->b, all);
+  if (m->info->cluster > 1)
+    plain(m,
+          "barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;");
+  else
+    plain(m, "bar.sync 0;");
+}
+
+void ts_mma_meet(TsMma *m) {
+  plain(m, "bar.warp.sync 0xffffffff;");
+  plain(m, "barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;");
+}
+
+/* ---- barriers */
+void ts_mma_await(TsMma *m, const TsTileStmt *s) {
+  V in[2] = {ts_mma_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1])),
+             ts_emit_scalar(m->e, s->in[2])};
+  ts_mma_asm(m, NULL,
+             "{\n\t.reg .pred P1;\n\tLW_${:uid}:\n\t"
+             "mbarrier.try_wait.parity.shared::cta.b64 P1, [$0], $1;\n\t"
+             "@P1 bra LD_${:uid};\n\tbra LW_${:uid};\n\tLD_${:uid}:\n\t}",
+             "r,r,~{memory}", 2, in, true);
+}
+
+static V both(TsMma *m, V flag) {
+  return m->only_if ? LLVMBuildAnd(m->e->b, flag, m->only_if, "") : flag;
+}
+
+/* At the same barrier of every block of the cluster, one thread for each. */
+static void arrive_everywhere(TsMma *m, V at) {
+  V t = ts_mma_andi(m, m->t, GROUP - 1), n = ts_mma_int(m, m->info->cluster);
+  V in[3] = {at, t, both(m, ts_mma_flag(m, LLVMBuildICmp(m->e->b, LLVMIntULT, t, n, "")))};
+  ts_mma_asm(m, NULL,
+             "{\n\t.reg .pred p;\n\t.reg .b32 r;\n\tsetp.ne.b32 p, $2, 0;\n\t"
+             "@p mapa.shared::cluster.u32 r, $0, $1;\n\t"
+             "@p mbarrier.arrive.shared::cluster.b64 _, [r];\n\t}",
+             "r,r,r,~{memory}", 3, in, true);
+}
+
+static void arrive_here(TsMma *m, V at, V flag) {
+  V in[2] = {at, both(m, flag)};
+  ts_mma_asm(m, NULL,
+             "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $1, 0;\n\t"
+             "@p mbarrier.arrive.shared::cta.b64 _, [$0];\n\t}",
+             "r,r,~{memory}", 2, in, true);
+}
+
+static bool is_pair(const TsTileStmt *expect, const TsTileStmt *arrive) {
+  return expect && arrive && expect->op == TS_TILE_expect && arrive->op == TS_TILE_arrive &&
+         expect->in[0] == arrive->in[0] && expect->in[1] == arrive->in[1];
+}
+
+void ts_mma_arrive(TsMma *m, const TsTileStmt *s) {
+  if (is_pair(s->prev, s)) return; /* one instruction */
+  V at = ts_mma_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1]));
+  if (m->single) {
+    arrive_here(m, at, ts_mma_int(m, 1));
+  } else if (m->unit == TS_MMA_fma) {
+    plain(m, "bar.warp.sync 0xffffffff;");
+    V first = LLVMBuildICmp(m->e->b, LLVMIntEQ, m->lane, ts_mma_int(m, 0), "");
+    arrive_here(m, at, ts_mma_flag(m, first));
+  } else if (m->info->cluster > 1) {
+    arrive_everywhere(m, at);
+  } else {
+    arrive_here(m, at, m->leader);
+  }
+}
+
+/* What arrives here of the copies behind it: a part of memory that is split, all of other. */
+static int64_t bytes_here(TsMma *m, const TsTileStmt *s) {
+  int64_t all = 0, here = 0;
+  for (const TsTileStmt *c = s->next; c; c = c->next) {
+    if (c->op != TS_TILE_copy_bulk || c->in[2] != s->in[0]) continue;
+    int64_t n = ts_mma_slot_bytes(m, &c->in[0]->type);
+    here += n;
+    all += c->in[0]->type.split ? n * m->info->cluster : n;
+  }
+  if (all != ts_tile_attr(s, "bytes")->i)
+    ts_emit_fail(m->e, "%d bytes are expected, %d come", (int)ts_tile_attr(s, "bytes")->i,
+                 (int)all);
+  return here;
+}
+
+void ts_mma_expect(TsMma *m, const TsTileStmt *s) {
+  V in[2] = {ts_mma_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1])),
+             ts_mma_int(m, bytes_here(m, s))};
+  ts_mma_asm(m, NULL,
+             is_pair(s, s->next) ? "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
+                                 : "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], $1;",
+             "r,r,~{memory}", 2, in, true);
+}
+
+/* ---- copies */
+/* A copy between a shared memory and a parameter: boxes of one view. In swizzled memory columns
+ * lie in panels as wide as the pattern, one box each. */
+typedef struct Boxes {
+  TsTileVal shared, global;
+  V at, row, col;         /* of the first box: address, position */
+  int rows, cols, panels; /* of a box; how many boxes */
+  int64_t panel;          /* bytes from one to the next */
+  bool multicast;
+  V head; /* of a parameter of rank 3, or NULL: its boxes have all panels */
+} Boxes;
+
+static V view(TsMma *m, const Boxes *x) {
+  TsGpuMap map = {.param = x->global->index,
+                  .rows = x->rows,
+                  .cols = x->cols,
+                  .panels = x->head ? x->panels : 0,
+                  .swizzle = x->shared->type.swizzle};
+  TsGpuMma *to = m->info;
+  int i = 0;
+  while (i < to->nmap && memcmp(&to->map[i], &map, sizeof map)) i++;
+  if (i == to->nmap && i < TS_GPU_MAPS) to->map[to->nmap++] = map;
+  if (i == TS_GPU_MAPS || !m->map[i]) ts_emit_fail(m->e, "too many views");
+  return m->map[i];
+}
+
+/* The whole of a slot of shared memory, as far as it is this block's. */
+static Boxes boxes_of(TsMma *m, TsTileVal shared, TsTileVal global, const TsTileVal *in_shared,
+                      const TsTileVal *in_global) {
+  const TsTileType *t = &shared->type;
+  int bytes = ts_dtypes[t->dtype].nbytes;
+  Boxes x = {.shared = shared, .global = global};
+  int rank = global->type.rank;
+  if (global->stmt || global->region || (rank != 2 && rank != 3) || global->type.strided)
+    ts_emit_fail(m->e, "copies are of matrices that are parameters");
+  if (rank == 3) x.head = ts_emit_scalar(m->e, *in_global++);
+  if (ts_mma_zero(m, in_shared[1]) || ts_mma_zero(m, in_shared[2]))
+    ts_emit_fail(m->e, "copies are of whole slots");
+  x.at = ts_mma_slot(m, shared, ts_emit_scalar(m->e, in_shared[0]));
+  x.row = ts_emit_scalar(m->e, in_global[0]), x.col = ts_emit_scalar(m->e, in_global[1]);
+  int own = (int)ts_mma_own(m, t, 2);
+  x.rows = (int)ts_mma_own(m, t, 1);
+  x.cols = t->swizzle && own * bytes > t->swizzle ? t->swizzle / bytes : own;
+  x.panels = own / x.cols;
+  x.panel = (int64_t)x.rows * x.cols * bytes;
+  if (t->split == 1) x.row = ts_mma_add(m, x.row, ts_mma_muli(m, m->rank, x.rows));
+  if (t->split == 2) x.col = ts_mma_add(m, x.col, ts_mma_muli(m, m->rank, own));
+  if (rank == 3 && (own != global->type.dim[2] || t->split || m->info->cluster > 1))
+    ts_emit_fail(m->e, "copies are of whole rows of heads");
+  if (x.cols > LARGEST_BOX || x.rows > LARGEST_BOX) ts_emit_fail(m->e, "a box is too large");
+  return x;
+}
+
+/* What all blocks of a cluster need, each fetches a part of, for all. */
+static void share(TsMma *m, Boxes *x) {
+  int n = m->info->cluster;
+  if (n == 1 || x->shared->type.split) return;
+  x->multicast = true;
+  if (x->panels % n == 0) {
+    x->panels /= n;
+    x->col = ts_mma_add(m, x->col, ts_mma_muli(m, m->rank, x->panels * x->cols));
+    x->at = ts_mma_add(m, x->at, ts_mma_muli(m, m->rank, x->panels * x->panel));
+    return;
+  }
+  if (x->rows % n) ts_emit_fail(m->e, "a cluster cannot share this copy");
+  x->rows /= n;
+  x->row = ts_mma_add(m, x->row, ts_mma_muli(m, m->rank, x->rows));
+  x->at = ts_mma_add(m, x->at, ts_mma_muli(m, m->rank, x->panel / n));
+  if (x->panel / n % SWIZZLED) ts_emit_fail(m->e, "a part of a pattern");
+}
+
+static void copied_whole(TsMma *m, const TsTileStmt *s, const TsTileType *shared) {
+  const TsAttr *shape = ts_tile_attr(s, "shape");
+  bool whole = shape->type == TS_ATTR_ints && shape->n == 2 &&
+               shape->ints[0] == shared->dim[1] && shape->ints[1] == shared->dim[2];
+  if (!whole) ts_emit_fail(m->e, "copies are of whole slots");
+}
+
+void ts_mma_copy_bulk(TsMma *m, const TsTileStmt *s) {
+  int rank = s->in[1]->type.rank;
+  if (s->in[0]->type.space != TS_SPACE_shared || s->nin != 7 + rank || !m->single)
+    ts_emit_fail(m->e, "one thread copies to shared memory");
+  copied_whole(m, s, &s->in[0]->type);
+  Boxes x = boxes_of(m, s->in[0], s->in[1], s->in + 4, s->in + 7);
+  share(m, &x);
+  V barrier = ts_mma_slot(m, s->in[2], ts_emit_scalar(m->e, s->in[3])), map = view(m, &x);
+  if (x.head) {
+    V in[6] = {x.at, map, ts_mma_int(m, 0), x.row, x.head, barrier};
+    ts_mma_asm(m, NULL,
+               "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+               " [$0], [$1, {$2, $3, $2, $4}], [$5];",
+               "r,l,r,r,r,r,~{memory}", 6, in, true);
+    return;
+  }
+  for (int i = 0; i < x.panels; i++) {
+    LLVMTypeRef i16 = ts_emit_int_type(m->e, 16, 0);
+    V in[6] = {ts_mma_addi(m, x.at, i * x.panel),
+               map,
+               ts_mma_addi(m, x.col, (int64_t)i * x.cols),
+               x.row,
+               barrier,
+               ts_emit_int(m->e, i16, (1 << m->info->cluster) - 1)};
+    if (x.multicast)
+      ts_mma_asm(m, NULL,
+                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [$0], [$1, {$2, $3}], [$4], $5;",
+                 "r,l,r,r,r,h,~{memory}", 6, in, true);
+    else
+      ts_mma_asm(m, NULL,
+                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [$0], [$1, {$2, $3}], [$4];",
+                 "r,l,r,r,r,~{memory}", 5, in, true);
+  }
+}
+
+/* Panels of 64 rows of a head, one after the other: in shared memory they are not neighbours. */
+static void store_head(TsMma *m, Boxes *x) {
+  int panels = x->panels;
+  V below = ts_mma_muli(m, m->group, GROUP_ROWS), row = ts_mma_add(m, x->row, below);
+  V at = ts_mma_add(m, x->at, ts_mma_muli(m, m->group, GROUP_ROWS * x->shared->type.swizzle));
+  x->rows = GROUP_ROWS, x->panels = 1;
+  V map = view(m, x);
+  for (int i = 0; i < panels; i++) {
+    V in[7] = {map, ts_mma_addi(m, at, i * x->panel), ts_mma_int(m, 0), row, ts_mma_int(m, i),
+               x->head, m->leader};
+    ts_mma_asm(m, NULL,
+               "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $6, 0;\n\t"
+               "@p cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [$0, {$2, $3, $4, $5}],"
+               " [$1];\n\t}",
+               "l,r,r,r,r,r,r,~{memory}", 7, in, true);
+  }
+  ts_mma_asm(m, NULL,
+             "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $0, 0;\n\t"
+             "@p cp.async.bulk.commit_group;\n\t}",
+             "r,~{memory}", 1, &m->leader, true);
+}
+
+/* Each group of warps stores its own rows. The commit that follows is part of it. */
+void ts_mma_store_bulk(TsMma *m, const TsTileStmt *s) {
+  int rank = s->in[0]->type.rank;
+  if (m->unit != TS_MMA_wgmma || s->nin != 5 + rank || !s->next || s->next->op != TS_TILE_commit)
+    ts_emit_fail(m->e, "stores are of a role with a matrix unit, each a group");
+  copied_whole(m, s, &s->in[1]->type);
+  Boxes x = boxes_of(m, s->in[1], s->in[0], s->in + 2 + rank, s->in + 2);
+  if (x.head) {
+    store_head(m, &x);
+    return;
+  }
+  if (x.panels != 1) ts_emit_fail(m->e, "stores are as wide as the pattern");
+  x.rows = GROUP_ROWS;
+  V below = ts_mma_muli(m, m->group, GROUP_ROWS);
+  V at = ts_mma_add(m, x.at, ts_mma_muli(m, m->group, GROUP_ROWS * x.shared->type.swizzle));
+  V in[5] = {view(m, &x), at, x.col, ts_mma_add(m, x.row, below), m->leader};
+  ts_mma_asm(
+      m, NULL,
+      "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $4, 0;\n\t"
+      "@p cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$0, {$2, $3}], [$1];\n\t"
+      "@p cp.async.bulk.commit_group;\n\t}",
+      "l,r,r,r,r,~{memory}", 5, in, true);
+}
+
+/* ---- groups */
+void ts_mma_commit(TsMma *m, const TsTileStmt *s) {
+  int of = (int)ts_tile_attr(s, "of")->i;
+  if (of == OF_COPIES) ts_emit_fail(m->e, "copies without barriers have no code with roles");
+  if (of != OF_PRODUCTS) return;
+  plain(m, "wgmma.commit_group.sync.aligned;");
+  m->ngroup++;
+}
+
+static void wait_stores(TsMma *m, int pending) {
+  char text[160];
+  snprintf(text, sizeof text,
+           "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $0, 0;\n\t"
+           "@p cp.async.bulk.wait_group.read %d;\n\t}",
+           pending);
+  ts_mma_asm(m, NULL, text, "r,~{memory}", 1, &m->leader, true);
+}
+
+/* Sums of groups that are done are there: their registers go through the wait. What a loop
+ * carries while it is added to has the group of its last product. */
+static void wait_products(TsMma *m, int pending) {
+  char text[64];
+  int left = 0, through = 0;
+  snprintf(text, sizeof text, "wgmma.wait_group.sync.aligned %d;", pending);
+  for (int i = 0; i < m->npending; i++) {
+    TsTileVal v = m->pending[i];
+    if (pending && m->pending_group[i] >= m->ngroup - pending) {
+      m->pending_group[left] = m->pending_group[i];
+      m->pending[left++] = v;
+      continue;
+    }
+    ts_mma_through(m, ts_mma_count(m, &v->type, 1), ts_emit_parts(m->e, v),
+                   through++ ? "" : text);
+  }
+  if (!through) plain(m, text);
+  m->npending = left;
+}
+
+void ts_mma_wait(TsMma *m, const TsTileStmt *s) {
+  int of = (int)ts_tile_attr(s, "of")->i, pending = (int)ts_tile_attr(s, "pending")->i;
+  if (of == OF_STORES)
+    wait_stores(m, pending);
+  else if (of == OF_PRODUCTS)
+    wait_products(m, pending);
+  else
+    ts_emit_fail(m->e, "copies without barriers have no code with roles");
+}
+
+/* Of the group of warps that stores together. */
+void ts_mma_sync(TsMma *m) {
+  V in = ts_mma_addi(m, m->group, 1);
+  ts_mma_asm(m, NULL, "bar.sync $0, 128;", "r,~{memory}", 1, &in, true);
+}
+
+/* ---- keeping step */
+static V counter(TsMma *m, V clock, V index) {
+  V at = LLVMBuildZExt(m->e->b, ts_mma_muli(m, index, 4), ts_emit_int_type(m->e, 64, 0), "");
+  return LLVMBuildGEP2(m->e->b, ts_emit_int_type(m->e, 8, 0), clock, &at, 1, "");
+}
+
+static V first_block(TsMma *m) {
+  V first = LLVMBuildICmp(m->e->b, LLVMIntEQ, m->rank, ts_mma_int(m, 0), "");
+  return ts_mma_flag(m, first);
+}
+
+/* The last round that says so leaves zeros. */
+static void pace_end(TsMma *m, V clock, V rounds) {
+  V in[4] = {clock, rounds, first_block(m)};
+  ts_mma_asm(m, NULL,
+             "{\n\t.reg .pred p;\n\t.reg .b32 n, last;\n\tsetp.eq.b32 p, $2, 0;\n\t"
+             "@p bra LE_${:uid};\n\tsub.u32 last, $1, 1;\n\t"
+             "atom.acq_rel.gpu.global.add.u32 n, [$0+8], 1;\n\t"
+             "setp.ne.u32 p, n, last;\n\t@p bra LE_${:uid};\n\t"
+             "mov.b32 n, 0;\n\tst.relaxed.gpu.global.u32 [$0], n;\n\t"
+             "st.relaxed.gpu.global.u32 [$0+4], n;\n\tst.relaxed.gpu.global.u32 [$0+8], n;\n\t"
+             "LE_${:uid}:\n\t}",
+             "l,r,r,~{memory}", 3, in, true);
+}
+
+/* Two counters take turns: nobody comes to step j + 1 before all came to step j - 1, so that
+ * arrivals of steps of one parity add up to the steps that all have done. The wait ends after
+ * a while in any case: blocks that do not run at the same time must not wait for ever. */
+void ts_mma_pace(TsMma *m, const TsTileStmt *s) {
+  V clock = ts_emit_parts(m->e, s->in[0])[0], rounds = ts_emit_scalar(m->e, s->in[2]);
+  if (!m->single) ts_emit_fail(m->e, "one thread keeps step");
+  if (ts_tile_attr(s, "end")->i) {
+    pace_end(m, clock, rounds);
+    return;
+  }
+  V step = ts_emit_scalar(m->e, s->in[1]);
+  V steps = ts_mma_shri(m, ts_mma_addi(m, step, 1), 1);
+  V odd = ts_mma_andi(m, step, 1), other = ts_mma_andi(m, ts_mma_addi(m, step, 1), 1);
+  V in[4] = {counter(m, clock, odd), counter(m, clock, other),
+             LLVMBuildMul(m->e->b, steps, rounds, ""), first_block(m)};
+  ts_mma_asm(m, NULL,
+             "{\n\t.reg .pred p, q;\n\t.reg .b32 v, n;\n\tsetp.eq.b32 p, $3, 0;\n\t"
+             "@p bra LP_${:uid};\n\tred.relaxed.gpu.global.add.u32 [$0], 1;\n\t"
+             "mov.b32 n, 512;\n\tLQ_${:uid}:\n\tsub.u32 n, n, 1;\n\t"
+             "ld.relaxed.gpu.global.u32 v, [$1];\n\tsetp.lt.u32 q, v, $2;\n\t"
+             "setp.ne.and.b32 q, n, 0, q;\n\t@q bra LQ_${:uid};\n\tLP_${:uid}:\n\t}",
+             "l,l,r,r,~{memory}", 4, in, true);
+}

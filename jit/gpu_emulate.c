@@ -1,0 +1,135 @@
+/* A GPU's kernel on the host: the code of one thread, compiled for this processor, run for each
+ * thread of a round as a coroutine. Threads meet by giving way to the next: all do the same
+ * meetings in the same order, so who comes again finds that all others were there. */
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include "jit/gpu_code.h"
+#include "jit/llvm.h"
+#include "jit/object.h"
+
+enum { STACK = 96 << 10, SHARED = 256 << 10, MOST_THREADS = 1024 };
+
+typedef void ThreadFn(void **arg, const int64_t *dim, int64_t block, int32_t thread,
+                      void *shared, void *env);
+
+/* What the code sees of the emulator comes first. */
+typedef struct Block {
+  void (*meet)(struct Block *);
+  uint64_t *exchange;
+  ThreadFn *fn;
+  void **arg;
+  const int64_t *dim;
+  int64_t number;
+  int first, threads, now; /* of a group */
+  char *shared, *stacks;
+  bool done[MOST_THREADS];
+  ucontext_t self, thread[MOST_THREADS];
+} Block;
+
+static _Thread_local Block *running;
+
+static void meet(Block *b) { swapcontext(&b->thread[b->now], &b->self); }
+
+static void enter(void) {
+  Block *b = running;
+  int t = b->now;
+  b->fn(b->arg, b->dim, b->number, b->first + t, b->shared, b);
+  b->done[t] = true;
+}
+
+static void run_group(Block *b) {
+  running = b;
+  memset(b->done, 0, sizeof b->done);
+  for (int t = 0; t < b->threads; t++) {
+    getcontext(&b->thread[t]);
+    b->thread[t].uc_stack.ss_sp = b->stacks + (size_t)t * STACK;
+    b->thread[t].uc_stack.ss_size = STACK;
+    b->thread[t].uc_link = &b->self;
+    makecontext(&b->thread[t], enter, 0);
+  }
+  for (bool any = true; any;) {
+    any = false;
+    for (b->now = 0; b->now < b->threads; b->now++) {
+      if (b->done[b->now]) continue;
+      swapcontext(&b->self, &b->thread[b->now]);
+      any = true;
+    }
+  }
+}
+
+/* Memory that nobody wrote is NaN. */
+static int run_phase(Block *b, const TsGpuPhase *p, int64_t rounds) {
+  int64_t blocks = (rounds + p->rounds - 1) / p->rounds;
+  b->threads = p->threads / p->rounds;
+  for (b->number = 0; b->number < blocks; b->number++) {
+    memset(b->shared, 0xff, SHARED);
+    for (b->first = 0; b->first < p->threads; b->first += b->threads) run_group(b);
+  }
+  return 0;
+}
+
+static int64_t bytes_of(const TsTileType *t, const int64_t *dim) {
+  int64_t n = ts_dtypes[t->dtype].nbytes;
+  for (int i = 0; i < t->rank; i++)
+    n *= ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
+  return n;
+}
+
+static int run_all(const TsGpuCode *code, void **fn, void *const *arg, const int64_t *dim,
+                   TsError *err) {
+  int64_t rounds[TS_GPU_PHASES];
+  void *list[256];
+  int failed = ts_gpu_rounds(code, dim, rounds), n = code->nparam + code->nscratch;
+  Block *b = calloc(1, sizeof *b);
+  if (!b || n > 256) return free(b), ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  memcpy(list, arg, sizeof *list * (size_t)code->nparam);
+  for (int i = 0; i < code->nscratch; i++)
+    list[code->nparam + i] =
+        aligned_alloc(64, (size_t)(bytes_of(&code->scratch[i], dim) + 127) & ~(size_t)63);
+  b->meet = meet;
+  b->exchange = calloc(MOST_THREADS, sizeof *b->exchange);
+  b->shared = aligned_alloc(64, SHARED);
+  b->stacks = malloc((size_t)MOST_THREADS * STACK);
+  b->arg = list, b->dim = dim;
+  if (!b->exchange || !b->shared || !b->stacks)
+    failed = ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  for (int i = 0; i < code->nphase && !failed; i++) {
+    memcpy(&b->fn, &fn[i], sizeof b->fn);
+    failed = run_phase(b, &code->phase[i], rounds[i]);
+  }
+  for (int i = 0; i < code->nscratch; i++) free(list[code->nparam + i]);
+  free(b->exchange), free(b->shared), free(b->stacks), free(b);
+  return failed;
+}
+
+int ts_gpu_emulate(const TsTile *k, bool aligned, void *const *arg, const int64_t *dim,
+                   TsError *err) {
+  static const char *const name[TS_GPU_PHASES] = {
+      "phase0", "phase1", "phase2",  "phase3",  "phase4",  "phase5",  "phase6",  "phase7",
+      "phase8", "phase9", "phase10", "phase11", "phase12", "phase13", "phase14", "phase15"};
+  const TsJitTarget *t = ts_jit_target("avx2");
+  TsGpuPlan plan;
+  TsGpuCode code = {0};
+  TsText object = {0};
+  TsObject loaded = {0};
+  int64_t shared[TS_GPU_PHASES];
+  void *fn[TS_GPU_PHASES];
+  if (!t) return ts_error_set(err, TS_ERR_device, "jit: no host to emulate on");
+  TsTile *e = ts_tile_expand(k, err);
+  if (!e) return -1;
+  ts_tile_dce(e);
+  TsGpuJob job = {.plan = &plan, .aligned = aligned, .host = true, .shared = shared};
+  int failed = ts_gpu_code_outline(e, aligned, &code, &plan, err) ||
+               ts_llvm_emit(e, t, TS_LLVM_object, ts_gpu_emit, &job, &object, err);
+  if (!failed)
+    failed = ts_object_load(&loaded, object.at, object.len, code.nphase, name, fn, err);
+  if (!failed) {
+    failed = run_all(&code, fn, arg, dim, err);
+    ts_object_unload(&loaded);
+  }
+  ts_text_free(&object);
+  ts_tile_free(e);
+  return failed ? -1 : 0;
+}

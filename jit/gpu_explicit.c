@@ -1,0 +1,170 @@
+/* See jit/gpu_explicit.h. */
+#include "jit/gpu_explicit.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/tile_copy.h"
+#include "jit/cache.h"
+#include "jit/kernel.h"
+#include "jit/llvm.h"
+
+/* Raised by one when the code that is emitted for the same Tile IR changes. */
+enum { EMITTER = 1, MOST_PARAMS = 16, ALIGN = 16 };
+
+struct TsGpuExplicit {
+  TsDevice *d;
+  TsTile *k;
+  TsGpuMma info;
+  void *module, *function, *scratch;
+  bool cached;
+};
+
+/* ---- the disk cache: the outline, then the device's own code */
+static struct {
+  pthread_once_t once;
+  pthread_mutex_t lock;
+  TsCache disk;
+} cache = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void open_cache(void) { ts_cache_open(&cache.disk); }
+
+static void key_of(const TsGpuExplicit *g, uint8_t *key) {
+  char salt[128];
+  TsJitTarget t = {.tile = {.name = g->k->target},
+                   .triple = "nvptx64-nvidia-cuda",
+                   .cpu = g->k->target,
+                   .features = ""};
+  snprintf(salt, sizeof salt, "gpu roles %d llvm %s driver %d sm %d.%d", EMITTER,
+           ts_llvm_version(), g->d->driver, g->d->major, g->d->minor);
+  ts_kernel_key(g->k, &t, salt, key);
+}
+
+static bool from_disk(TsGpuExplicit *g, const uint8_t *key) {
+  size_t n;
+  TsError stale;
+  char *data = ts_cache_read(&cache.disk, key, &n);
+  void *code = data && n > sizeof g->info ? malloc(n - sizeof g->info) : NULL;
+  if (code) {
+    memcpy(&g->info, data, sizeof g->info);
+    memcpy(code, data + sizeof g->info, n - sizeof g->info);
+    g->cached = !g->d->run->module_new(g->d, code, &g->module, &stale);
+  }
+  free(code);
+  free(data);
+  return g->cached;
+}
+
+static void to_disk(const TsGpuExplicit *g, const uint8_t *key, const void *code, size_t n) {
+  char *data = malloc(sizeof g->info + n);
+  if (!data) return;
+  memcpy(data, &g->info, sizeof g->info);
+  memcpy(data + sizeof g->info, code, n);
+  pthread_mutex_lock(&cache.lock);
+  ts_cache_write(&cache.disk, key, data, sizeof g->info + n);
+  pthread_mutex_unlock(&cache.lock);
+  free(data);
+}
+
+static int compile(TsGpuExplicit *g, const uint8_t *key, TsError *err) {
+  TsText ptx = {0};
+  void *code = NULL;
+  size_t n = 0;
+  memset(&g->info, 0, sizeof g->info);
+  int failed = ts_gpu_mma_text(g->k, false, &g->info, &ptx, err) ||
+               g->d->run->assemble(g->d, ptx.at, &code, &n, err) ||
+               g->d->run->module_new(g->d, code, &g->module, err);
+  if (!failed) to_disk(g, key, code, n);
+  free(code);
+  ts_text_free(&ptx);
+  return failed ? -1 : 0;
+}
+
+/* ---- loading */
+static int zeros(TsGpuExplicit *g, TsError *err) {
+  if (!g->info.scratch) return 0;
+  void *zero = calloc(1, (size_t)g->info.scratch);
+  if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  g->scratch = g->d->alloc(g->d, g->info.scratch, err);
+  int failed =
+      !g->scratch || g->d->upload(g->d, g->scratch, zero, g->info.scratch, err) ? -1 : 0;
+  free(zero);
+  return failed;
+}
+
+static int load(TsGpuExplicit *g, TsError *err) {
+  TsDevice *d = g->d;
+  uint8_t key[TS_CACHE_KEY];
+  pthread_once(&cache.once, open_cache);
+  key_of(g, key);
+  if (!from_disk(g, key) && compile(g, key, err)) return -1;
+  if (d->run->kernel(d, g->module, g->info.name, (int)g->info.shared, &g->function, err))
+    return -1;
+  return zeros(g, err);
+}
+
+TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, TsError *err) {
+  if (!d->run || !d->run->tensor_map || k->nparam > MOST_PARAMS)
+    return ts_error_set(err, TS_ERR_device, "jit: no copy engine on %s", d->name), NULL;
+  if (ts_device_use(d, err)) return NULL;
+  TsGpuExplicit *g = calloc(1, sizeof *g);
+  if (!g) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
+  g->d = d;
+  g->k = ts_tile_copy(k, NULL, NULL, err);
+  if (g->k && !load(g, err)) return g;
+  ts_gpu_explicit_free(g);
+  return NULL;
+}
+
+void ts_gpu_explicit_free(TsGpuExplicit *g) {
+  if (!g) return;
+  if (g->module) g->d->run->module_free(g->d, g->module);
+  if (g->scratch) g->d->free(g->d, g->scratch, g->info.scratch);
+  ts_tile_free(g->k);
+  free(g);
+}
+
+bool ts_gpu_explicit_cached(const TsGpuExplicit *g) { return g->cached; }
+
+/* ---- running */
+static int64_t bytes_of(const TsTileType *t, const int64_t *dim) {
+  int64_t n = ts_dtypes[t->dtype].nbytes;
+  for (int i = 0; i < t->rank; i++)
+    n *= ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
+  return n;
+}
+
+bool ts_gpu_explicit_plain(const TsGpuExplicit *g, void *const *arg) {
+  uintptr_t low = 0;
+  for (int i = 0; i < g->k->nparam; i++) low |= (uintptr_t)arg[i];
+  return low % ALIGN == 0;
+}
+
+static int run_copies(TsGpuExplicit *g, void *const *arg, const int64_t *dim, TsError *err) {
+  TsDevice *d = g->d;
+  void *at[MOST_PARAMS];
+  int64_t nbytes[MOST_PARAMS];
+  int n = g->k->nparam, made = 0, failed = 0;
+  for (; made < n && !failed; made++) {
+    bool moves = (uintptr_t)arg[made] % ALIGN;
+    nbytes[made] = bytes_of(&g->k->param[made]->type, dim);
+    at[made] = moves ? d->alloc(d, nbytes[made], err) : arg[made];
+    failed = !at[made];
+    if (moves && !failed && made < g->k->nin)
+      failed = d->copy(d, at[made], d, arg[made], nbytes[made], err);
+  }
+  if (!failed)
+    failed = ts_gpu_mma_launch(d, g->function, g->k, &g->info, at, g->scratch, dim, err);
+  for (int i = g->k->nin; i < n && !failed; i++)
+    if (at[i] != arg[i]) failed = d->copy(d, arg[i], d, at[i], nbytes[i], err);
+  while (made-- > 0)
+    if (at[made] && at[made] != arg[made]) d->free(d, at[made], nbytes[made]);
+  return failed ? -1 : 0;
+}
+
+int ts_gpu_explicit_run(TsGpuExplicit *g, void *const *arg, const int64_t *dim, TsError *err) {
+  if (!ts_gpu_explicit_plain(g, arg)) return run_copies(g, arg, dim, err);
+  return ts_gpu_mma_launch(g->d, g->function, g->k, &g->info, arg, g->scratch, dim, err);
+}

@@ -1,0 +1,257 @@
+/* Kernels on a device: the disk cache, modules, launches. See jit/gpu.h. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "jit/cache.h"
+#include "jit/gpu_code.h"
+#include "jit/kernel.h"
+#include "jit/llvm.h"
+#include "jit/sha256.h"
+
+/* Raised by one when the code that is emitted for the same Tile IR changes. */
+enum { EMITTER = 3, MOST_ARGS = 128 };
+
+/* Code for parameters that begin at multiples of 16 bytes, and for others once they come. */
+typedef struct Variant {
+  bool made;
+  TsGpuCode code;
+  void *module, *phase[TS_GPU_PHASES];
+} Variant;
+
+struct TsGpuKernel {
+  TsDevice *d;
+  TsTile *k;
+  const TsGpuTarget *target;
+  Variant aligned, other;
+  pthread_mutex_t lock;
+  bool cached;
+  double llvm_usec, driver_usec;
+};
+
+static double now_usec(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* ---- the disk cache: what LLVM found out, then PTX */
+static struct {
+  pthread_once_t once;
+  pthread_mutex_t lock;
+  TsCache disk;
+} cache = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+typedef struct Head {
+  char mark[8];
+  uint32_t nphase;
+  TsGpuPhase phase[TS_GPU_PHASES];
+} Head;
+
+static const char mark[8] = "tsptx1";
+
+static void open_cache(void) { ts_cache_open(&cache.disk); }
+
+static bool from_disk(TsGpuCode *code, const uint8_t *key) {
+  size_t n;
+  Head head;
+  char *data = ts_cache_read(&cache.disk, key, &n);
+  if (!data) return false;
+  bool whole = n > sizeof head;
+  if (whole) memcpy(&head, data, sizeof head);
+  whole =
+      whole && !memcmp(head.mark, mark, sizeof mark) && head.nphase == (uint32_t)code->nphase;
+  if (whole) whole = (code->ptx = malloc(n - sizeof head + 1)) != NULL;
+  if (whole) {
+    code->size = n - sizeof head;
+    memcpy(code->ptx, data + sizeof head, code->size);
+    code->ptx[code->size] = 0;
+    memcpy(code->phase, head.phase, sizeof code->phase);
+  }
+  free(data);
+  return whole;
+}
+
+static void to_disk(const TsGpuCode *code, const uint8_t *key) {
+  Head head = {.nphase = (uint32_t)code->nphase};
+  memcpy(head.mark, mark, sizeof mark);
+  memcpy(head.phase, code->phase, sizeof head.phase);
+  char *data = malloc(sizeof head + code->size);
+  if (!data) return;
+  memcpy(data, &head, sizeof head);
+  memcpy(data + sizeof head, code->ptx, code->size);
+  pthread_mutex_lock(&cache.lock);
+  ts_cache_write(&cache.disk, key, data, sizeof head + code->size);
+  pthread_mutex_unlock(&cache.lock);
+  free(data);
+}
+
+/* Threads belong to what is on disk: they follow from the expanded kernel. */
+static int find_code(TsGpuKernel *g, bool aligned, TsGpuCode *code, TsError *err) {
+  uint8_t key[TS_CACHE_KEY];
+  char salt[80];
+  TsGpuPlan plan;
+  pthread_once(&cache.once, open_cache);
+  snprintf(salt, sizeof salt, "gpu emitter %d llvm %s %s", EMITTER, ts_llvm_version(),
+           aligned ? "aligned" : "");
+  ts_kernel_key(g->k, ts_gpu_jit_target(g->target), salt, key);
+  if (ts_gpu_code_outline(g->k, aligned, code, &plan, err)) return -1;
+  if (from_disk(code, key)) return g->cached = true, 0;
+  if (ts_gpu_code(g->k, g->target, aligned, code, err)) return -1;
+  to_disk(code, key);
+  g->cached = false;
+  g->llvm_usec += code->usec;
+  return 0;
+}
+
+/* ---- loading */
+/* What the driver's compiler makes of PTX, kept under the hash of it, the driver and the GPU.
+ */
+static void driver_key(const TsGpuKernel *g, const TsGpuCode *code, uint8_t *key) {
+  TsSha256 s;
+  char salt[80];
+  int n = snprintf(salt, sizeof salt, "cubin driver %d sm %d.%d", g->d->driver, g->d->major,
+                   g->d->minor);
+  ts_sha256_begin(&s);
+  ts_sha256_add(&s, salt, (size_t)n + 1);
+  ts_sha256_add(&s, code->ptx, code->size);
+  ts_sha256_end(&s, key);
+}
+
+static int module_of(TsGpuKernel *g, const TsGpuCode *code, void **module, TsError *err) {
+  TsDevice *d = g->d;
+  uint8_t key[TS_CACHE_KEY];
+  size_t n;
+  TsError stale;
+  driver_key(g, code, key);
+  void *made = ts_cache_read(&cache.disk, key, &n);
+  if (made && !d->run->module_new(d, made, module, &stale)) return free(made), 0;
+  free(made);
+  if (d->run->assemble(d, code->ptx, &made, &n, err)) return -1;
+  int failed = d->run->module_new(d, made, module, err);
+  if (!failed) {
+    pthread_mutex_lock(&cache.lock);
+    ts_cache_write(&cache.disk, key, made, n);
+    pthread_mutex_unlock(&cache.lock);
+  }
+  free(made);
+  return failed;
+}
+
+static int load(TsGpuKernel *g, Variant *v, TsError *err) {
+  TsDevice *d = g->d;
+  double begun = now_usec();
+  if (module_of(g, &v->code, &v->module, err)) return -1;
+  for (int i = 0; i < v->code.nphase; i++)
+    if (d->run->kernel(d, v->module, v->code.phase[i].name, (int)v->code.phase[i].shared,
+                       &v->phase[i], err))
+      return -1;
+  g->driver_usec += now_usec() - begun;
+  return 0;
+}
+
+static void drop(TsGpuKernel *g, Variant *v) {
+  if (v->module) g->d->run->module_free(g->d, v->module);
+  ts_gpu_code_free(&v->code);
+  *v = (Variant){0};
+}
+
+static int make(TsGpuKernel *g, Variant *v, bool aligned, TsError *err) {
+  if (v->made) return 0;
+  if (find_code(g, aligned, &v->code, err) || load(g, v, err)) return drop(g, v), -1;
+  v->made = true;
+  return 0;
+}
+
+TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, TsError *err) {
+  static const int64_t as_they_are[TS_TILE_DIMS] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  const TsGpuTarget *t = d->run ? ts_gpu_target(d->major, d->minor) : NULL;
+  if (!t) return ts_error_set(err, TS_ERR_device, "jit: no code for %s", d->name), NULL;
+  if (ts_device_use(d, err)) return NULL;
+  TsGpuKernel *g = calloc(1, sizeof *g);
+  if (!g) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
+  g->d = d, g->target = t;
+  pthread_mutex_init(&g->lock, NULL);
+  g->k = ts_tile_fix(k, as_they_are, err);
+  if (g->k && !make(g, &g->aligned, true, err)) return g;
+  ts_gpu_kernel_free(g);
+  return NULL;
+}
+
+void ts_gpu_kernel_free(TsGpuKernel *g) {
+  if (!g) return;
+  drop(g, &g->aligned);
+  drop(g, &g->other);
+  ts_tile_free(g->k);
+  pthread_mutex_destroy(&g->lock);
+  free(g);
+}
+
+bool ts_gpu_kernel_cached(const TsGpuKernel *g) { return g->cached; }
+const TsGpuCode *ts_gpu_kernel_code(const TsGpuKernel *g) { return &g->aligned.code; }
+
+void ts_gpu_kernel_times(const TsGpuKernel *g, double *llvm_usec, double *driver_usec) {
+  *llvm_usec = g->llvm_usec, *driver_usec = g->driver_usec;
+}
+
+/* ---- launches */
+static int64_t bytes_of(const TsTileType *t, const int64_t *dim) {
+  int64_t n = ts_dtypes[t->dtype].nbytes;
+  for (int i = 0; i < t->rank; i++)
+    n *= ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
+  return n;
+}
+
+static int launch(TsGpuKernel *g, Variant *v, void **args, const int64_t *dim, TsError *err) {
+  int64_t rounds[TS_GPU_PHASES];
+  if (ts_gpu_rounds(&v->code, dim, rounds))
+    return ts_error_set(err, TS_ERR_value, "jit: sizes are too large");
+  for (int i = 0; i < v->code.nphase; i++) {
+    const TsGpuPhase *p = &v->code.phase[i];
+    int64_t blocks = (rounds[i] + p->rounds - 1) / p->rounds;
+    if (!blocks) continue;
+    if (blocks > INT32_MAX) return ts_error_set(err, TS_ERR_value, "jit: sizes are too large");
+    TsLaunch l = {.kernel = v->phase[i],
+                  .grid = {(uint32_t)blocks, 1, 1},
+                  .block = {(uint32_t)p->threads, 1, 1},
+                  .shared = p->shared,
+                  .args = args};
+    if (g->d->run->launch(g->d, &l, err)) return -1;
+  }
+  return 0;
+}
+
+static Variant *variant_for(TsGpuKernel *g, void *const *arg, TsError *err) {
+  uintptr_t low = 0;
+  for (int i = 0; i < g->aligned.code.nparam; i++) low |= (uintptr_t)arg[i];
+  if (low % 16 == 0) return &g->aligned;
+  pthread_mutex_lock(&g->lock);
+  int failed = make(g, &g->other, false, err);
+  pthread_mutex_unlock(&g->lock);
+  return failed ? NULL : &g->other;
+}
+
+int ts_gpu_kernel_run(TsGpuKernel *g, void *const *arg, const int64_t *dim, TsError *err) {
+  Variant *v = variant_for(g, arg, err);
+  void *pointer[MOST_ARGS], *list[MOST_ARGS + TS_TILE_DIMS];
+  int64_t size[TS_TILE_DIMS], nbytes[TS_GPU_SCRATCH];
+  int n = 0, made = 0, failed = 0;
+  if (!v) return -1;
+  const TsGpuCode *c = &v->code;
+  if (c->nparam + c->nscratch > MOST_ARGS)
+    return ts_error_set(err, TS_ERR_value, "jit: too many parameters");
+  for (; n < c->nparam; n++) pointer[n] = arg[n], list[n] = &pointer[n];
+  for (; made < c->nscratch && !failed; made++, n++) {
+    nbytes[made] = bytes_of(&c->scratch[made], dim);
+    pointer[n] = g->d->alloc(g->d, nbytes[made], err);
+    list[n] = &pointer[n];
+    failed = !pointer[n];
+  }
+  for (int i = 0; i < c->ndim && !failed; i++) size[i] = dim[i], list[n + i] = &size[i];
+  if (!failed) failed = launch(g, v, list, dim, err);
+  while (made-- > 0)
+    if (pointer[c->nparam + made]) g->d->free(g->d, pointer[c->nparam + made], nbytes[made]);
+  return failed ? -1 : 0;
+}

@@ -1,0 +1,92 @@
+/* What jit/jit.c and jit/move.c share. */
+#ifndef TS_JIT_JIT_STATE_H
+#define TS_JIT_JIT_STATE_H
+
+#include <stdatomic.h>
+
+#include "devices/device.h"
+#include "jit/build.h"
+#include "jit/jit.h"
+#include "jit/offload.h"
+#include "jit/queue.h"
+#include "jit/trace.h"
+#include "jit/tune.h"
+
+typedef enum State { COLD, QUEUED, LIVE } State;
+
+/* Whether a function of the CPU runs on a device by itself (jit/move.c). */
+typedef enum MoveState { MOVE_here, MOVE_compiling, MOVE_trial, MOVE_there } MoveState;
+
+typedef struct Move {
+  MoveState state;
+  TsDevice *device;
+  int64_t nsec, need_nsec; /* spent here so far; before the next look */
+  int trial;               /* calls of it so far */
+  int64_t best[2];         /* here, there */
+  int64_t fetched;         /* bytes that the program fetched after calls there */
+  int64_t downloaded;      /* bytes of the context when the last call came */
+  bool was_there;          /* that one */
+} Move;
+
+/* What the background thread gets; its function may be gone by the time it is done. */
+typedef struct Job {
+  TsQueueJob base; /* first */
+  TsBuildJob build;
+  TsError err;
+  int failed;
+  TsJitFunction *f;   /* NULL: the function is gone */
+  atomic_bool cancel; /* of a job of the tuner */
+  struct Job *next;   /* of all jobs under way */
+} Job;
+
+struct TsJitFunction {
+  TsJit *jit;
+  TsJitFunction *next, **at;
+  const TsGraph *g;
+  const bool *donated;
+  TsDevice *device;     /* NULL: the CPU */
+  TsJitFunction *there; /* the same on a device, and on the next one */
+  Move move;
+  State state;
+  int64_t calls, nsec; /* at tier 0 since the last attempt */
+  int64_t need_nsec;   /* before the next one */
+  int64_t start;       /* of the call that runs */
+  int64_t best[2];     /* shortest call at tier 0, with kernels */
+  int trial;           /* calls of it so far */
+  Job *job, *tuning;   /* the latter while it is live */
+  TsBuildJob build;    /* live: whose kernels run */
+  TsCode *code;
+  TsFrame *frame;
+  char told[400]; /* what was last said of it */
+};
+
+struct TsJit {
+  TsContext *c;
+  TsQueue *queue, *tunes;
+  TsTuner *tuner;
+  const TsJitTarget *target; /* NULL: nothing can be compiled */
+  bool on, verbose, eager;
+  TsBuildHow how;
+  TsJitFunction *first;
+  TsTracer *tracer;
+  TsOffloader *offloader;
+  Job *jobs;
+  TsJitStats stats;
+  const char *move_to; /* for tests: functions go there, at once; or NULL */
+};
+
+int64_t ts_jit_now(void); /* nanoseconds */
+/* Remembers what became of f, and tells it if somebody listens. */
+void ts_jit_say(TsJitFunction *f, const char *what, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec);
+/* f on a device; NULL where nothing is compiled for it. */
+TsJitFunction *ts_jit_on(TsJitFunction *f, TsDevice *d);
+int ts_jit_begin(TsJitFunction *f); /* queues the job of f; -1: no memory */
+bool ts_jit_step(TsJitFunction *f); /* takes what a job has made; whether f is live */
+
+/* jit/move.c: the frame of a device that runs this call of f, or NULL. */
+TsFrame *ts_jit_move_enter(TsJitFunction *f, TsFrame *own);
+void ts_jit_move_leave(TsJitFunction *f, const TsFrame *ran, int64_t nsec);
+
+#endif

@@ -1,0 +1,266 @@
+/* See jit/offload.h: the table of plans, and running them. */
+#include "jit/offload.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "jit/offload_state.h"
+#include "vm/offload.h"
+#include "vm/optim.h"
+
+enum { MOST_PLANS = 4096 };
+
+static TsOffloader *of(TsContext *c) { return c->offloader; }
+
+static double now_msec(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* ---- the table */
+static Plan *find(const TsOffloader *o, const Form *f) {
+  for (Plan *p = o->bucket[f->hash % OFFLOAD_BUCKETS]; p; p = p->next)
+    if (p->hash == f->hash && p->nword == f->nword &&
+        !memcmp(p->word, f->word, sizeof *f->word * (size_t)f->nword))
+      return p;
+  return NULL;
+}
+
+void ts_offload_flush(TsOffloader *o) {
+  for (int i = 0; i < OFFLOAD_BUCKETS; i++) {
+    for (Plan *p = o->bucket[i], *next; p; p = next) {
+      next = p->next;
+      free(p);
+    }
+    o->bucket[i] = NULL;
+  }
+  o->nplan = 0;
+  memset(o->optim, 0, sizeof o->optim);
+  ts_offload_drop_kernels(o);
+}
+
+/* Once an operator: it is the same reason for most calls of it. */
+void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why) {
+  uint64_t *told = &o->told[op / 64], bit = 1ull << op % 64;
+  if (!o->verbose || (*told & bit)) return;
+  *told |= bit;
+  fprintf(stderr, "[jit device: %s of %s runs on the CPU: %s]\n", ts_op_info(op)->name,
+          ts_device_at(device)->name, why);
+}
+
+static Plan *make(TsOffloader *o, const Form *f) {
+  TsError err = {0};
+  double start = now_msec();
+  if (o->nplan == MOST_PLANS) ts_offload_flush(o);
+  size_t nbytes = sizeof *f->word * (size_t)f->nword;
+  Plan *p = malloc(sizeof *p + nbytes);
+  if (!p) return NULL;
+  int64_t kernels = o->stats.kernels, cached = o->stats.cached;
+  ts_offload_make(o, f, p, &err);
+  p->hash = f->hash;
+  p->nword = f->nword;
+  memcpy(p->word, f->word, nbytes);
+  p->next = o->bucket[f->hash % OFFLOAD_BUCKETS];
+  o->bucket[f->hash % OFFLOAD_BUCKETS] = p;
+  o->nplan++;
+  double msec = now_msec() - start;
+  o->stats.compile_msec += msec;
+  if (!p->kernel) {
+    o->stats.refused++;
+    ts_offload_refused(o, (TsOp)f->op, f->device, err.message);
+    return p;
+  }
+  if (o->verbose && o->stats.kernels > kernels)
+    fprintf(stderr, "[jit device: a kernel of %s for %s%s in %.2f ms]\n",
+            ts_op_info((TsOp)f->op)->name, ts_device_at(f->device)->name,
+            o->stats.cached > cached ? " from disk" : "", msec);
+  return p;
+}
+
+/* ---- running */
+int ts_offload_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
+                      const int64_t *dim) {
+  TsReplay *r = of(c)->replay;
+  return r ? ts_replay_launch(r, k, nparam, arg, ndim, dim, &c->err)
+           : ts_device_kernel_run(k, arg, dim, &c->err);
+}
+
+static void enter(TsContext *c, int device, void **slot) {
+  TsOffloader *o = of(c);
+  if (!*slot) *slot = ts_replay_new(ts_device_at(device));
+  o->replay = *slot;
+  c->replaying = o->replay != NULL;
+  if (o->replay) ts_replay_begin(o->replay);
+}
+
+static int leave(TsContext *c) {
+  TsReplay *r = of(c)->replay;
+  of(c)->replay = NULL;
+  c->replaying = false;
+  return r ? ts_replay_end(r, &c->err) : 0;
+}
+
+static void forget(void *slot) { ts_replay_free(slot); }
+
+static int flush(TsContext *c) {
+  return of(c)->replay ? ts_replay_flush(of(c)->replay, &c->err) : 0;
+}
+
+static bool shares(const Form *f, const Plan *p, int k) {
+  const TsTensor *y = f->out[k].t;
+  for (int i = 0; i < f->nin; i++) {
+    const TsTensor *x = f->in[i].kind == OPERAND_tensor ? f->in[i].t : NULL;
+    if (!x || x->storage != y->storage) continue;
+    if (!(p->over[k] >> i & 1) || x->offset != y->offset) return true;
+  }
+  return false;
+}
+
+static int run(TsContext *c, const Form *f, const Plan *p) {
+  void *arg[TS_SCHED_PARAMS], *in[OFFLOAD_IN], *out[OFFLOAD_OUT];
+  int64_t dim[TS_TILE_DIMS];
+  for (int i = 0; i < f->nin; i++)
+    if (f->in[i].kind == OPERAND_tensor && !(in[i] = ts_tensor_read_on(f->in[i].t, f->device)))
+      return -1;
+  for (int i = 0; i < f->nout; i++) {
+    TsTensor *y = f->out[i].t;
+    bool whole = y->contiguous && ts_meta_nbytes(&y->meta) == y->storage->nbytes;
+    if (!(out[i] = ts_tensor_write_on(y, f->device, whole))) return -1;
+  }
+  for (int i = 0; i < p->nparam; i++)
+    arg[i] = p->arg[i] >= 0 ? in[p->arg[i]] : out[-1 - p->arg[i]];
+  memcpy(dim, p->dim, sizeof dim);
+  if (p->sized) dim[0] = f->out[0].meta.dim[0];
+  for (int d = 0; d < p->ndim; d++)
+    if (p->number[d] >= 0) memcpy(&dim[d], &f->in[p->number[d]].number, sizeof *dim);
+  return ts_offload_launch(c, p->kernel, p->nparam, arg, p->ndim, dim) ? -1 : 1;
+}
+
+/* Results without elements need no kernel. */
+static bool is_empty(const Form *f) {
+  for (int i = 0; i < f->nout; i++)
+    if (ts_tensor_numel(f->out[i].t)) return false;
+  return true;
+}
+
+static int run_form(TsContext *c, const Form *f, bool in_place) {
+  TsOffloader *o = of(c);
+  if (is_empty(f)) return 1;
+  Plan *p = find(o, f);
+  if (!p && !(p = make(o, f))) return 0;
+  bool apart = true;
+  for (int k = 0; in_place && k < f->nout; k++) apart &= !shares(f, p, k);
+  if (!p->kernel || !apart) {
+    o->stats.fallback++;
+    return 0;
+  }
+  o->stats.calls++;
+  return run(c, f, p);
+}
+
+/* ---- the hook */
+/* A number beside integers must fit their type: if not, the VM has the words. */
+static bool numbers_fit(const TsCall *call) {
+  int64_t lo, hi;
+  if (!ts_dtype_is(call->compute, TS_KIND_B | TS_KIND_U | TS_KIND_I)) return true;
+  ts_dtype_int_range(call->compute, &lo, &hi);
+  for (int i = 0; i < call->nin; i++) {
+    const TsTensor *t = call->in[i];
+    if (!t || !t->meta.weak || t->meta.ndim || t->meta.dtype != TS_DT_i64) continue;
+    int64_t v = *(const int64_t *)t->storage->host;
+    if (v < lo || v > hi) return false;
+  }
+  return true;
+}
+
+static int assign_there(TsContext *c, TsTensor *dst, TsTensor *src) {
+  Form f;
+  if (!of(c)->on) return 0;
+  return ts_offload_form_assign(dst, src, &f) ? run_form(c, &f, false) : 0;
+}
+
+static int assign_number(TsContext *c, TsTensor *dst, double value) {
+  TsTensor *x = ts_tensor_number(c, value);
+  Form f;
+  int done = x && ts_offload_form_assign(dst, x, &f) ? run_form(c, &f, false) : 0;
+  ts_tensor_unref(x);
+  return done;
+}
+
+/* Copies, and tensors of one number. */
+static int create(const TsCall *call) {
+  switch (call->op) {
+  case TS_OP_empty:
+  case TS_OP_empty_like: return 1;
+  case TS_OP_zeros:
+  case TS_OP_zeros_like: return assign_number(call->ctx, call->out[0], 0);
+  case TS_OP_ones:
+  case TS_OP_ones_like: return assign_number(call->ctx, call->out[0], 1);
+  case TS_OP_full: return assign_number(call->ctx, call->out[0], call->attr[1].f);
+  case TS_OP_clone: return assign_there(call->ctx, call->out[0], call->in[0]);
+  case TS_OP_full_like: return assign_number(call->ctx, call->out[0], call->attr[0].f);
+  default: return 0;
+  }
+}
+
+/* The elements of y's axis from `start` on are x's. */
+static int place_part(TsContext *c, TsTensor *y, TsTensor *x, int axis, int64_t start) {
+  TsMeta m = y->meta;
+  m.dim[axis] = x->meta.dim[axis];
+  int64_t offset = y->offset + start * y->stride[axis] * ts_dtypes[m.dtype].nbytes;
+  TsTensor *part = ts_tensor_numel(x) ? ts_tensor_view(y, &m, y->stride, offset) : NULL;
+  int done = !ts_tensor_numel(x) ? 1 : part ? assign_there(c, part, x) : -1;
+  ts_tensor_unref(part);
+  return done;
+}
+
+static int concat(const TsCall *call) {
+  TsTensor *y = call->out[0];
+  int axis = (int)(call->attr[0].i < 0 ? call->attr[0].i + y->meta.ndim : call->attr[0].i);
+  int done = y->meta.dtype != TS_DT_mxfp4;
+  for (int64_t i = 0, at = 0; i < call->nin && done == 1; at += call->in[i++]->meta.dim[axis])
+    done = place_part(call->ctx, y, call->in[i], axis, at);
+  return done;
+}
+
+static int call_there(TsCall *call, int device, bool in_place) {
+  Form f;
+  TsOffloader *o = of(call->ctx);
+  if (!o->on) return 0;
+  if (ts_optim_groups(call->op)) return ts_offload_optim(o, call, device);
+  int done = call->op == TS_OP_concat ? concat(call) : create(call);
+  if (done) return done;
+  if (!numbers_fit(call) || !ts_offload_form(call, device, &f)) {
+    o->stats.fallback++;
+    return 0;
+  }
+  return run_form(call->ctx, &f, in_place);
+}
+
+static const TsOffload hook = {call_there, assign_there, enter, leave, forget, flush};
+
+/* ---- life */
+TsOffloader *ts_offload_open(TsContext *c) {
+  TsOffloader *o = calloc(1, sizeof *o);
+  if (!o) return NULL;
+  o->c = c;
+  o->on = true;
+  c->offload = &hook;
+  c->offloader = o;
+  return o;
+}
+
+void ts_offload_close(TsOffloader *o) {
+  if (!o) return;
+  ts_offload_flush(o);
+  o->c->offload = NULL;
+  o->c->offloader = NULL;
+  free(o);
+}
+
+void ts_offload_verbose(TsOffloader *o, bool on) { o->verbose = on; }
+void ts_offload_enable(TsOffloader *o, bool on) { o->on = on; }
+TsOffloadStats ts_offload_stats(const TsOffloader *o) { return o->stats; }

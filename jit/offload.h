@@ -1,0 +1,41 @@
+/* Eager calls on devices with kernels of their own.
+ *
+ * A call becomes a graph of one node, that a schedule, its group a kernel in block form, and
+ * that code of the device: a plan. Plans are found again by what they depend on: operator,
+ * dtypes, attributes, and where the operands lie. Pointwise calls are brought to the fewest
+ * axes first, whose outermost is a size of the kernel, and so are numbers: x * 2 and y * 3 of
+ * any sizes share a plan. What cannot be lowered has a plan as well, which says why, and the VM
+ * runs it. */
+#ifndef TS_JIT_OFFLOAD_H
+#define TS_JIT_OFFLOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vm/context.h"
+
+typedef struct TsOffloader TsOffloader;
+
+TsOffloader *ts_offload_open(TsContext *c); /* NULL: out of memory */
+void ts_offload_close(TsOffloader *o);
+/* A line to stderr for each new kernel and, once, each operator that the CPU runs. */
+void ts_offload_verbose(TsOffloader *o, bool on);
+/* Without, the CPU runs everything, over fetched bytes. */
+void ts_offload_enable(TsOffloader *o, bool on);
+void ts_offload_flush(TsOffloader *o); /* forgets all plans */
+
+/* A kernel of a function or of a call. */
+struct TsDeviceKernel;
+int ts_offload_launch(TsContext *c, struct TsDeviceKernel *k, int nparam, void *const *arg,
+                      int ndim, const int64_t *dim);
+
+typedef struct TsOffloadStats {
+  int64_t calls;    /* that ran on a device */
+  int64_t fallback; /* that the CPU ran for one */
+  int64_t kernels, cached,
+      refused; /* plans made; of them with code from disk; without kernel */
+  double compile_msec;
+} TsOffloadStats;
+TsOffloadStats ts_offload_stats(const TsOffloader *o);
+
+#endif

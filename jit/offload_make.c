@@ -1,0 +1,163 @@
+/* From a form to a kernel: a graph of one node, its schedule, the group's block form. */
+#include <string.h>
+
+#include "ir/graph.h"
+#include "jit/device_product.h"
+#include "jit/device_unit.h"
+#include "jit/offload_state.h"
+
+static int refuse(TsError *err, const char *why) {
+  return ts_error_set(err, TS_ERR_value, "%s", why);
+}
+
+/* Values of the graph: by input of the form, and the node's results. */
+typedef struct Making {
+  const Form *f;
+  TsGraph *g;
+  TsVal in[OFFLOAD_IN], out[TS_MAX_OUT];
+} Making;
+
+static bool layout_of(void *arg, TsVal v, int64_t *stride) {
+  const Making *m = arg;
+  for (int k = 0; k < m->f->nin + m->f->nout; k++) {
+    bool input = k < m->f->nin;
+    const Operand *o = input ? &m->f->in[k] : &m->f->out[k - m->f->nin];
+    if ((input ? m->in[k] : m->out[k - m->f->nin]) != v) continue;
+    if (o->strided) memcpy(stride, o->stride, sizeof *stride * o->meta.ndim);
+    return o->strided;
+  }
+  return false;
+}
+
+static int build_graph(Making *m, TsError *err) {
+  const Form *f = m->f;
+  int nout = 0, ntensor = 0;
+  if (!(m->g = ts_graph_new(ts_op_info((TsOp)f->op)->name, err))) return -1;
+  m->g->apart = m->g->numbers_fit = true;
+  for (int i = 0; i < f->nin; i++) {
+    const Operand *o = &f->in[i];
+    TsMeta meta = o->meta;
+    meta.device = 0;
+    m->in[i] = NULL;
+    if (o->kind == OPERAND_none) continue;
+    bool number = o->kind == OPERAND_number;
+    m->in[i] =
+        number ? ts_graph_number(m->g, o->number) : ts_graph_param(m->g, &meta, NULL, NULL);
+    if (!m->in[i]) return -1;
+    ntensor += !number;
+  }
+  if (!ntensor) return refuse(err, "it has no tensors");
+  if (!ts_graph_emit(m->g, (TsOp)f->op, f->nin, m->in, f->attr, m->out, &nout)) return -1;
+  if (nout != f->nout) return refuse(err, "it has other results");
+  for (int i = 0; i < nout; i++) {
+    const TsMeta *want = &f->out[i].meta, *have = &m->out[i]->meta;
+    if (want->dtype != have->dtype || !ts_meta_same_shape(want, have))
+      return refuse(err, "its results have other types");
+  }
+  return ts_graph_results(m->g, nout, m->out);
+}
+
+/* What each parameter of the kernel is. */
+static int find_args(const Making *m, const TsSchedKernel *k, Plan *p, TsError *err) {
+  const Form *f = m->f;
+  p->nparam = k->tile->nparam;
+  for (int i = 0; i < p->nparam; i++) {
+    int found = INT8_MAX;
+    for (int j = 0; j < f->nin; j++)
+      if (m->in[j] == k->value[i] && i < k->tile->nin) found = j;
+    for (int j = 0; j < f->nout; j++)
+      if (m->out[j] == k->value[i] && i >= k->tile->nin) {
+        found = -1 - j;
+        p->over[j] = k->over[i - k->tile->nin];
+      }
+    if (found == INT8_MAX) return refuse(err, "a parameter is no operand");
+    p->arg[i] = (int8_t)found;
+  }
+  return 0;
+}
+
+static void find_sizes(const Making *m, const TsSchedKernel *k, Plan *p) {
+  p->ndim = k->tile->ndim;
+  p->sized = m->f->collapsed && p->ndim && !k->number[0];
+  for (int d = 0; d < p->ndim; d++) {
+    p->dim[d] = k->dim[d];
+    p->number[d] = -1;
+    for (int j = 0; k->number[d] && j < m->f->nin; j++)
+      if (m->in[j] == k->number[d]) p->number[d] = (int8_t)j;
+  }
+}
+
+/* Bits `over` of the kernel are of its inputs; those of the plan of the call's. */
+static void find_over(Plan *p) {
+  for (int j = 0; j < OFFLOAD_OUT; j++) {
+    uint64_t own = p->over[j], bits = 0;
+    for (int i = 0; i < p->nparam; i++)
+      if (p->arg[i] >= 0 && (own >> i & 1)) bits |= 1ull << p->arg[i];
+    for (int i = 0; i < p->nparam; i++) /* read in another way as well */
+      if (p->arg[i] >= 0 && !(own >> i & 1)) bits &= ~(1ull << p->arg[i]);
+    p->over[j] = bits;
+  }
+}
+
+static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *err) {
+  TsSched *s = ts_sched_new(m->g, target, 1, err);
+  if (!s) return -1;
+  s->numbers_vary = true;
+  const TsGroup *g = s->ngroup == 1 ? s->group[0] : NULL;
+  int failed = 0;
+  TsDevice *d = ts_device_at(m->f->device);
+  if (!g || !(ts_device_product(d, g, layout_of, m, k, err) ||
+              ts_device_attention(d, g, layout_of, m, k, err)))
+    failed = g && g->kind != TS_GROUP_vm ? ts_sched_lower(s, g, layout_of, m, k, err)
+                                         : refuse(err, "there is no kernel of this operator");
+  ts_sched_free(s);
+  return failed || !ts_device_takes(k, err) ? -1 : 0;
+}
+
+static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, Plan *p,
+                         TsError *err) {
+  Making m = {.f = f};
+  TsSchedKernel k = {.tile = NULL};
+  int failed = build_graph(&m, err) || lower(&m, target, &k, err);
+  if (!failed) failed = find_args(&m, &k, p, err);
+  if (!failed) {
+    find_sizes(&m, &k, p);
+    find_over(p);
+    p->kernel = ts_offload_kernel(o, ts_device_at(f->device), k.tile, err);
+  }
+  ts_tile_free(k.tile);
+  if (m.g) ts_graph_free(m.g);
+  return failed;
+}
+
+/* One number everywhere. */
+static void make_fill(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
+  TsTile *k = ts_offload_fill((TsDtype)f->out[0].meta.dtype);
+  p->nparam = 1, p->ndim = 2;
+  p->arg[0] = -1;
+  p->number[0] = -1, p->number[1] = 0;
+  p->sized = true;
+  if (!k)
+    ts_error_set(err, TS_ERR_memory, "out of memory");
+  else
+    p->kernel = ts_offload_kernel(o, ts_device_at(f->device), k, err);
+  ts_tile_free(k);
+}
+
+static bool is_fill(const Form *f) {
+  return f->op == TS_OP_cast && f->in[0].kind == OPERAND_number && f->out[0].meta.ndim == 1 &&
+         !f->out[0].strided;
+}
+
+void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
+  const char *why;
+  const TsTarget *target = ts_device_target(ts_device_at(f->device), &why);
+  p->kernel = NULL;
+  memset(p->over, 0, sizeof p->over);
+  if (!target)
+    refuse(err, why ? why : "the device has no kernels");
+  else if (is_fill(f))
+    make_fill(o, f, p, err);
+  else
+    make_of_graph(o, f, target, p, err);
+}

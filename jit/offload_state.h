@@ -1,0 +1,105 @@
+/* What the files of jit/offload*.c share. */
+#ifndef TS_JIT_OFFLOAD_STATE_H
+#define TS_JIT_OFFLOAD_STATE_H
+
+#include "ir/sched.h"
+#include "jit/device_kernel.h"
+#include "jit/offload.h"
+#include "jit/replay.h"
+#include "vm/vm.h"
+
+enum { OFFLOAD_IN = 8, OFFLOAD_OUT = 8, OFFLOAD_WORDS = 160, OFFLOAD_BUCKETS = 1024 };
+
+typedef enum OperandKind { OPERAND_none, OPERAND_number, OPERAND_tensor } OperandKind;
+
+/* An operand as a plan sees it: in the call's own axes, or in the fewest. */
+typedef struct Operand {
+  uint8_t kind;
+  bool strided; /* stride[] holds; else row-major */
+  TsTensor *t;
+  TsMeta meta;
+  int64_t stride[TS_MAX_RANK]; /* in elements */
+  double number;
+} Operand;
+
+/* A call in the form that plans are made of. */
+typedef struct Form {
+  int op, device;
+  const TsAttr *attr;
+  bool collapsed; /* meta.dim[0] of all operands is a size of the kernel */
+  int nin, nout;
+  Operand in[OFFLOAD_IN], out[OFFLOAD_OUT];
+  TsAttr own[TS_MAX_ATTR]; /* attr of calls whose axes were put in another order */
+  int64_t axis[TS_MAX_RANK];
+  uint64_t hash;
+  int nword;
+  int64_t word[OFFLOAD_WORDS]; /* the key */
+} Form;
+
+/* Kernels of plans, by what they do: plans for other shapes often share one. */
+typedef struct Shared {
+  struct Shared *next;
+  int device;
+  uint8_t key[32];
+  TsDeviceKernel *kernel;
+} Shared;
+
+typedef struct Plan {
+  struct Plan *next; /* in its bucket */
+  uint64_t hash;
+  TsDeviceKernel *kernel; /* of the table of kernels; NULL: the VM runs it */
+  int nparam, ndim;
+  int8_t arg[TS_SCHED_PARAMS]; /* by parameter: input, or -1 - output */
+  int8_t number[TS_TILE_DIMS]; /* by size: the input whose number it is; -1: a size */
+  int64_t dim[TS_TILE_DIMS];
+  bool sized;                 /* size 0 is dim[0] of the form */
+  uint64_t over[OFFLOAD_OUT]; /* by output: the inputs over which it may be written */
+  int nword;
+  int64_t word[];
+} Plan;
+
+enum { OFFLOAD_OPTIM = 32 };
+
+/* A kernel of an optimiser's step. */
+typedef struct OptimPlan {
+  uint64_t key;
+  TsDeviceKernel *kernel; /* NULL: the VM runs it */
+} OptimPlan;
+
+struct TsOffloader {
+  TsContext *c;
+  bool on, verbose;
+  TsReplay *replay; /* of the function that runs, or NULL */
+  Plan *bucket[OFFLOAD_BUCKETS];
+  int nplan;
+  Shared *shared[OFFLOAD_BUCKETS];
+  OptimPlan optim[OFFLOAD_OPTIM];
+  int noptim;
+  uint64_t
+      told[TS_OP_COUNT / 64 + 1]; /* operators of which it was said that the CPU runs them */
+  TsOffloadStats stats;
+};
+
+/* jit/offload_form.c. False: of a kind that is not for plans (too many operands). */
+bool ts_offload_form(const TsCall *call, int device, Form *f);
+/* jit/offload_turn.c: rows of kernels lie along the last axes, so others are moved there. */
+void ts_offload_turn(Form *f);
+bool ts_offload_form_assign(TsTensor *dst, TsTensor *src, Form *f);
+
+/* jit/offload_make.c: fills in all but the key; kernel NULL with the reason in err. */
+void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err);
+
+/* jit/offload_kernel.c: the kernel of k, which stays the caller's, opened or found. */
+TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err);
+void ts_offload_drop_kernels(TsOffloader *o);
+
+/* jit/offload_optim.c: sgd_step, adam_step, lion_step; as call of vm/offload.h. */
+int ts_offload_optim(TsOffloader *o, TsCall *call, int device);
+
+/* Says once that the CPU runs an operator. */
+void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why);
+
+/* jit/offload_fill.c: the kernel that sets every element of a row-major tensor to a number. */
+TsTile *ts_offload_fill(TsDtype d);
+
+#endif

@@ -1,0 +1,22 @@
+-- Which device the tests of this folder use: DEV in the environment ("cuda", "cuda:1", "sim"),
+-- else the simulated one.
+local tessera = require "tessera"
+local wanted = os.getenv "DEV" or "sim"
+if wanted == "" or wanted == "fake" then wanted = "sim" end
+local M = { kind = wanted:match "^%a+" }
+local ok, why = pcall(function() return tessera.op.ones(1):to(wanted).device end)
+if ok then M.name = why else M.skipped = "skipped: " .. tostring(why):gsub("\n.*", "") end
+
+-- Sums of a matrix unit are another chain than the CPU's: 16-bit products agree within a
+-- rounding or two. Elsewhere, and on a device that is simulated, the bits do.
+local narrow = { bf16 = 2 ^ -7, f16 = 2 ^ -10 }
+function M.same(got, want)
+  if got:hash() == want:hash() then return true end
+  local eps = narrow[want.dtype]
+  if M.kind == "sim" or not eps or got.dtype ~= want.dtype then return false end
+  local op = tessera.op
+  local x, y = op.cast(got:to "cpu", "f32"), op.cast(want, "f32")
+  local function most(t) return op.max(op.abs(t)):item() end
+  return most(x - y) <= 2 * eps * most(y)
+end
+return M

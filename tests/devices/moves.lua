@@ -1,0 +1,64 @@
+-- Functions and hot traces that move to a device by themselves: the same bits, bytes that stay
+-- where they are used, results that belong to the CPU.
+package.path = "tests/devices/?.lua;" .. package.path
+local tessera = require "tessera"
+local core, op, graph, nn, optim, rng, jit = tessera.core, tessera.op, tessera.graph, tessera.nn, tessera.optim, tessera.rng, tessera.jit
+local device = require "_device"
+local name = device.name
+if not name then return print(device.skipped) end
+
+local function train(n)
+  core.seed(3)
+  local model = nn.Sequential(nn.Linear(2, 32), op.tanh, nn.LayerNorm(32), nn.Linear(32, 1))
+  local step = graph.training_step(model, function(m, x, y) return op.mse(m(x), y) end,
+    optim.AdamW(model:parameters(), { lr = 1e-2 }))
+  local loss
+  for _ = 1, n do loss = step(rng.normal { 64, 2 }, rng.normal { 64, 1 }) end
+  local list = { loss:hash() }
+  for _, p in ipairs(model:parameters()) do list[#list + 1] = p:hash() end
+  return table.concat(list, " ")
+end
+local want = train(25)
+
+-- Eager code: a loop that becomes a trace.
+local function loop(n)
+  local x = op.arange(60000):cast "f32" * 0.001
+  local m = x * 0
+  for _ = 1, n do
+    local g = (x * 2 - 1):tanh()
+    m = m * 0.9 + g * 0.1
+    x = x - m * 0.01
+  end
+  return x:hash() .. m:hash()
+end
+jit.off()
+local steps = loop(60)
+jit.on()
+
+core.jit_move(name)
+jit.eager(true)
+jit.traces(true)
+train(25) == want --> true
+loop(60) == steps --> true
+jit.eager(false)
+train(25) == want --> true
+loop(60) == steps --> true
+core.jit_move(nil)
+
+-- What stays: parameters that are updated are fetched when somebody looks, not before.
+local w = op.ones { 1000 }
+local f = graph.module("f", function(x) w:add_(x * 0.5) return (w * w):sum() end)
+core.jit_move(name)
+jit.eager(true)
+local y
+for _ = 1, 20 do y = f(op.ones { 1000 }) end
+y.device --> cpu:0
+w.device --> cpu:0
+w[3]:item() --> 11
+y:item() --> 121000
+local live = tessera.memory().live
+w:add_(1)
+f(op.ones { 1000 }):item() --> 156250
+jit.eager(false)
+core.jit_move(nil)
+f(op.ones { 1000 }):item() --> 169000

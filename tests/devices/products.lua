@@ -1,0 +1,108 @@
+-- Products on a device, eagerly and in functions, through kernels with roles where operands lie
+-- as these want them: layouts, batches, epilogues, addresses that no copy engine takes, ragged
+-- sizes; again and again, so that launches are replayed. The device is simulated, or that of
+-- `make check DEV=cuda`.
+package.path = "tests/devices/?.lua;" .. package.path
+local tessera = require "tessera"
+local core, op, graph, rng = tessera.core, tessera.op, tessera.graph, tessera.rng
+local device = require "_device"
+local name = device.name
+if not name then return print(device.skipped) end
+
+local passed, failed = 0, 0
+local function check(what, got, want)
+  local good = got.device == name and device.same(got, want)
+  passed, failed = passed + (good and 1 or 0), failed + (good and 0 or 1)
+  if not good then print("FAILED " .. what .. " on " .. got.device) end
+end
+
+local function numbers(d, shape, turned)
+  if not turned then return op.cast(rng.normal(shape), d) end
+  return op.cast(rng.normal { shape[2], shape[1] }, d):permute { 1, 0 }
+end
+
+local function there(list)
+  local out = {}
+  for i, x in ipairs(list) do out[i] = x and x:to(name) end
+  return out
+end
+
+core.seed(5)
+local types = { "f32", "f64", "bf16", "f16" }
+local sizes = { { 72, 48, 40 }, { 8, 264, 16 }, { 136, 8, 72 }, { 129, 16, 8 } }
+for _, d in ipairs(types) do
+  for i, s in ipairs(sizes) do
+    for layout = 0, 3 do
+      local a = numbers(d, { s[1], s[3] }, layout % 2 == 1)
+      local b = numbers(d, { s[3], s[2] }, layout > 1)
+      local what = ("%s %dx%dx%d layout %d"):format(d, s[1], s[2], s[3], layout)
+      check(what, op.matmul(a:to(name), b:to(name)), op.matmul(a, b))
+    end
+  end
+end
+
+-- A batch of A is one tall matrix; a row further on an address may be odd.
+for _, d in ipairs(types) do
+  local a, b = numbers(d, { 3, 24, 16 }), numbers(d, { 16, 32 })
+  local x = { a, b, numbers(d, { 32 }), numbers(d, { 3, 24, 32 }) }
+  local y = there(x)
+  check(d .. " batch", op.matmul(y[1], y[2]), op.matmul(a, b))
+  for _, words in ipairs { "bias", "bias_relu", "bias_silu_residual", "silu", "relu_bias" } do
+    local opt, named = { epilogue = words }, function(w) return words:find(w) and true or false end
+    local function call(t)
+      return op.matmul(t[1], t[2], named "bias" and t[3] or nil, named "residual" and t[4] or nil, opt)
+    end
+    check(d .. " " .. words, call(y), call(x))
+  end
+  local long = numbers(d, { 24 * 16 + 1 })
+  local function odd(t, w) return op.matmul(t["1:385"]:reshape { 24, 16 }, w) end
+  check(d .. " odd address", odd(long:to(name), y[2]), odd(long, b))
+end
+
+-- In functions: products alone, what follows them in kernels of its own; replayed.
+for _, d in ipairs(types) do
+  local w1, w2 = numbers(d, { 32, 48 }), numbers(d, { 48, 32 })
+  local v1, v2 = w1:to(name), w2:to(name)
+  local function body(x, p, q)
+    local h = op.silu(op.matmul(x, p))
+    return op.matmul(h, q) * 0.5 + x
+  end
+  local f = graph.module("products", body)
+  for i = 1, 8 do
+    local x = numbers(d, { 40, 32 })
+    check(d .. " function, run " .. i, f(x:to(name), v1, v2), body(x, w1, w2))
+  end
+end
+-- Attention: heads in groups, positions that are hidden, rows of half a tile. Its chain is not
+-- the CPU's on any device.
+local function close(what, got, want)
+  local x, y = op.cast(got:to "cpu", "f32"), op.cast(want, "f32")
+  local off, most = op.max(op.abs(x - y)):item(), op.max(op.abs(y)):item()
+  local good = got.device == name and off <= 2 ^ -6 * most
+  passed, failed = passed + (good and 1 or 0), failed + (good and 0 or 1)
+  if not good then print(("FAILED %s: off by %g of %g"):format(what, off, most)) end
+end
+for _, d in ipairs { "bf16", "f16" } do
+  for _, width in ipairs { 64, 128 } do
+    for _, o in ipairs { {}, { causal = true }, { causal = true, window = 20 } } do
+      local q = numbers(d, { 1, 2, 40, width })
+      local k, v = numbers(d, { 1, 1, 72, width }), numbers(d, { 1, 1, 72, width })
+      local sink = o.window and numbers("f32", { 2 }) or nil
+      local function call(q, k, v, s) return op.attention(q, k, v, nil, s, o) end
+      local what = ("%s attention of %d"):format(d, width)
+      local want = call(q, k, v, sink)
+      local at = there { q, k, v }
+      local s = sink and sink:to(name)
+      local before = core.jit_device()
+      close(what, call(at[1], at[2], at[3], s), want)
+      local after = core.jit_device()
+      assert(after.fallback == before.fallback, what .. " ran on the device")
+      if not sink then
+        local f = graph.module("attention", function(q, k, v) return call(q, k, v) * 0.5 end)
+        close(what .. " in a function", f(at[1], at[2], at[3]), want * 0.5)
+      end
+    end
+  end
+end
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0)

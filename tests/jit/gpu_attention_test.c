@@ -1,0 +1,121 @@
+/* PTX of attention for GPUs: made for every head size, mask and type, and assembled where ptxas
+ * is found, which must not spill, serialise asynchronous products, or refuse. "print i" prints
+ * the PTX of case i, "llvm i" its LLVM IR. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ir/tile_gpu_attention.h"
+#include "jit/gpu_mma.h"
+#include "jit/llvm.h"
+
+static int failed;
+
+typedef struct Case {
+  TsDtype dtype;
+  int d;
+  bool causal, sink;
+  int window, rows;
+  bool turns, alone;
+} Case;
+
+static TsTile *kernel(const Case *c) {
+  TsError err = {0};
+  TsGpuAttention x = ts_gpu_attention(c->dtype, c->d, c->causal, c->window, c->sink);
+  if (c->rows) x.rows = c->rows, x.turns = c->turns;
+  x.alone = c->alone;
+  TsTile *k = ts_tile_gpu_attention(&x, &err);
+  if (!k || ts_tile_check(k, NULL, &err)) failed++, printf("%s\n", err.message);
+  return k;
+}
+
+static void say(const Case *c, const char *what) {
+  printf("%s d %d causal %d window %d sink %d rows %d: %s\n", ts_dtype_name(c->dtype), c->d,
+         c->causal, c->window, c->sink, c->rows, what);
+}
+
+static bool has_ptxas(void) { return !system("ptxas --version > /dev/null 2>&1"); }
+
+/* What ptxas prints, or says. The role that loads may spill: it has few registers, and time. */
+static void assemble(const Case *c, const TsText *ptx, const char *target) {
+  char path[64] = "/tmp/tessera-ptx-XXXXXX", command[256], line[512];
+  int fd = mkstemp(path), spills = -1, registers = 0;
+  if (fd < 0) return;
+  FILE *f = fdopen(fd, "w");
+  fwrite(ptx->at, 1, ptx->len, f);
+  fclose(f);
+  snprintf(command, sizeof command, "ptxas -v -arch=%s %s -o /dev/null 2>&1", target, path);
+  FILE *out = popen(command, "r");
+  while (out && fgets(line, sizeof line, out)) {
+    char *at = strstr(line, "bytes spill stores");
+    if (at) {
+      while (at > line && at[-1] != ',') at--;
+      spills = atoi(at);
+    }
+    if ((at = strstr(line, "Used "))) registers = atoi(at + 5);
+    if (strstr(line, "(C75") || strstr(line, "error")) failed++, say(c, line);
+  }
+  if (!out || pclose(out)) failed++, say(c, "not assembled");
+  snprintf(line, sizeof line, "%d bytes spilled, %d registers, %zu bytes of PTX", spills,
+           registers, ptx->len);
+  if (spills > 40) failed++, say(c, line);
+  if (getenv("PTXAS")) say(c, line);
+  unlink(path);
+}
+
+static void one(const Case *c, bool ptxas) {
+  TsError err = {0};
+  TsGpuMma info;
+  TsText ptx = {0};
+  TsTile *k = kernel(c);
+  if (!k) return;
+  clock_t begun = clock();
+  if (ts_gpu_mma_text(k, false, &info, &ptx, &err))
+    failed++, say(c, err.message);
+  else if (info.shared > 232448 || info.threads != k->threads || info.nmap != 4 ||
+           (info.scratch > 0) != c->alone)
+    failed++, say(c, "not the kernel that was asked for");
+  else if (ptxas)
+    assemble(c, &ptx, k->target);
+  if (getenv("PTXAS")) printf("%.1f ms  ", (double)(clock() - begun) * 1e3 / CLOCKS_PER_SEC);
+  ts_text_free(&ptx);
+  ts_tile_free(k);
+}
+
+static const Case all[] = {
+    {TS_DT_bf16, 128, false, false, 0, 0, false, false},
+    {TS_DT_bf16, 128, true, false, 0, 0, false, false},
+    {TS_DT_bf16, 64, false, false, 0, 0, false, false},
+    {TS_DT_bf16, 64, true, false, 0, 0, false, false},
+    {TS_DT_f16, 128, true, true, 128, 0, false, false},
+    {TS_DT_f16, 64, true, true, 128, 0, false, false},
+    {TS_DT_bf16, 128, true, false, 0, 0, false, true},
+    {TS_DT_f16, 64, true, true, 128, 0, false, true},
+    {TS_DT_bf16, 128, true, false, 0, 128, true, false},
+    {TS_DT_bf16, 64, true, false, 0, 128, false, false},
+};
+
+static void print(const Case *c, bool llvm) {
+  TsError err = {0};
+  TsGpuMma info;
+  TsText text = {0};
+  TsTile *k = kernel(c);
+  if (ts_gpu_mma_text(k, llvm, &info, &text, &err))
+    printf("%s\n", err.message);
+  else
+    puts(text.at);
+  ts_text_free(&text);
+  ts_tile_free(k);
+}
+
+int main(int argc, char **argv) {
+  int n = sizeof all / sizeof *all;
+  if (argc > 2) return print(&all[atoi(argv[2]) % n], argv[1][0] == 'l'), 0;
+  if (!ts_llvm_present()) return 0;
+  bool ptxas = has_ptxas();
+  for (int i = 0; i < n; i++) one(&all[i], ptxas);
+  if (failed) printf("%d failed\n", failed);
+  return failed != 0;
+}

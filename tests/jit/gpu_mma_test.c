@@ -1,0 +1,139 @@
+/* PTX of matrix products for GPUs: made for every layout, tile and type, and assembled where
+ * ptxas is found, which must not spill, serialise asynchronous products, or refuse. "print i"
+ * prints the PTX of case i, "llvm i" its LLVM IR. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ir/tile_gpu_product.h"
+#include "jit/gpu_mma.h"
+#include "jit/llvm.h"
+
+static int failed;
+
+typedef struct Case {
+  TsDtype in, out;
+  int rows, cols, cluster;
+  bool ta, tb, more;
+  int activation, limit;
+  int spills; /* bytes that may be spilled outside of the loop of products */
+} Case;
+
+static TsTile *kernel(const Case *c) {
+  TsError err = {0};
+  TsGpuProduct p = ts_gpu_product(c->in, c->out, c->ta, c->tb, c->rows, c->cols);
+  p.cluster = c->cluster;
+  p.bias = p.residual = c->more;
+  p.activation = c->activation;
+  p.limit = c->limit;
+  TsTile *k = ts_tile_gpu_product(&p, &err);
+  if (!k || ts_tile_check(k, NULL, &err)) failed++, printf("%s\n", err.message);
+  return k;
+}
+
+static void say(const Case *c, const char *what) {
+  printf("%s %s %d%d %dx%d cluster %d more %d: %s\n", ts_dtype_name(c->in),
+         ts_dtype_name(c->out), c->ta, c->tb, c->rows, c->cols, c->cluster, c->more, what);
+}
+
+static bool has_ptxas(void) { return !system("ptxas --version > /dev/null 2>&1"); }
+
+/* What ptxas prints, or says. */
+static void assemble(const Case *c, const TsText *ptx, const char *target) {
+  char path[64] = "/tmp/tessera-ptx-XXXXXX", command[256], line[512];
+  int fd = mkstemp(path), spills = -1, registers = 0;
+  if (fd < 0) return;
+  FILE *f = fdopen(fd, "w");
+  fwrite(ptx->at, 1, ptx->len, f);
+  fclose(f);
+  snprintf(command, sizeof command, "ptxas -v -arch=%s %s -o /dev/null 2>&1", target, path);
+  FILE *out = popen(command, "r");
+  while (out && fgets(line, sizeof line, out)) {
+    char *at = strstr(line, "bytes spill stores");
+    if (at) {
+      while (at > line && at[-1] != ',') at--;
+      spills = atoi(at);
+    }
+    if ((at = strstr(line, "Used "))) registers = atoi(at + 5);
+    if (strstr(line, "(C75") || strstr(line, "error")) failed++, say(c, line);
+  }
+  if (!out || pclose(out))
+    failed++, say(c, "not assembled");
+  else if (spills > c->spills)
+    failed++, snprintf(line, sizeof line, "%d bytes spilled", spills), say(c, line);
+  if (getenv("PTXAS")) {
+    snprintf(line, sizeof line, "%d registers, %zu bytes of PTX", registers, ptx->len);
+    say(c, line);
+  }
+  unlink(path);
+}
+
+static void one(const Case *c, bool ptxas) {
+  TsError err = {0};
+  TsGpuMma info;
+  TsText ptx = {0};
+  TsTile *k = kernel(c);
+  if (!k) return;
+  clock_t begun = clock();
+  if (ts_gpu_mma_text(k, false, &info, &ptx, &err))
+    failed++, say(c, err.message);
+  else if (info.shared > 232448 || info.threads != k->threads || info.nmap < 2)
+    failed++, say(c, "not the kernel that was asked for");
+  else if (ptxas)
+    assemble(c, &ptx, k->target);
+  if (getenv("PTXAS")) printf("%.1f ms  ", (double)(clock() - begun) * 1e3 / CLOCKS_PER_SEC);
+  ts_text_free(&ptx);
+  ts_tile_free(k);
+}
+
+static const Case all[] = {
+    {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, false, true, false, 0, 0, 0},
+    {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, false, false, false, 0, 0, 0},
+    {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, true, true, false, 0, 0, 0},
+    {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, true, false, false, 0, 0, 0},
+    {TS_DT_f16, TS_DT_f16, 128, 256, 1, false, true, false, 0, 0, 0},
+    {TS_DT_bf16, TS_DT_f32, 128, 256, 2, false, true, false, 0, 0, 0},
+    {TS_DT_bf16, TS_DT_bf16, 128, 128, 2, false, false, false, 0, 0, 0},
+    {TS_DT_bf16, TS_DT_bf16, 128, 64, 1, false, true, false, 0, 0, 0},
+    {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, false, true, true, TS_OP_relu, 0, 0},
+    {TS_DT_bf16, TS_DT_bf16, 192, 192, 2, false, false, false, 0, 32, 0},
+    {TS_DT_bf16, TS_DT_bf16, 192, 192, 1, true, true, true, TS_OP_relu, 0, 4},
+    {TS_DT_bf16, TS_DT_f32, 192, 128, 1, false, true, false, 0, 0, 0},
+    {TS_DT_bf16, TS_DT_bf16, 128, 192, 2, true, false, false, 0, 0, 0},
+    {TS_DT_bf16, TS_DT_bf16, 64, 64, 1, false, false, false, 0, 0, 0},
+    {TS_DT_bf16, TS_DT_bf16, 64, 256, 1, true, true, false, 0, 32, 0},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, false, false, false, 0, 0, 0},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, false, true, false, 0, 0, 0},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, true, false, false, 0, 0, 0},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, true, true, true, TS_OP_relu, 0, 0},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, true, true, false, 0, 0, 0},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, false, false, true, TS_OP_relu, 0, 0},
+    {TS_DT_f64, TS_DT_f64, 128, 128, 1, false, false, false, 0, 0, 0},
+    {TS_DT_f64, TS_DT_f64, 128, 128, 1, false, true, false, 0, 0, 64},
+    {TS_DT_f64, TS_DT_f64, 128, 128, 1, true, false, false, 0, 0, 0},
+};
+
+static void print(const Case *c, bool llvm) {
+  TsError err = {0};
+  TsGpuMma info;
+  TsText text = {0};
+  TsTile *k = kernel(c);
+  if (ts_gpu_mma_text(k, llvm, &info, &text, &err))
+    printf("%s\n", err.message);
+  else
+    puts(text.at);
+  ts_text_free(&text);
+  ts_tile_free(k);
+}
+
+int main(int argc, char **argv) {
+  int n = sizeof all / sizeof *all;
+  if (argc > 2) return print(&all[atoi(argv[2]) % n], argv[1][0] == 'l'), 0;
+  if (!ts_llvm_present()) return 0;
+  bool ptxas = has_ptxas();
+  for (int i = 0; i < n; i++) one(&all[i], ptxas);
+  if (failed) printf("%d failed\n", failed);
+  return failed != 0;
+}

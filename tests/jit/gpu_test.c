@@ -1,0 +1,156 @@
+/* Kernels of a GPU where there is none: the code of a thread emulated on the host beside the
+ * interpreter of Tile IR, bit by bit, and PTX through ptxas if that is installed.
+ * [count] [seed] */
+#include "jit/gpu.h"
+#include "jit/llvm.h"
+#include "tests/ir/tile_random.h"
+#include "tests/jit/gpu_bench.h"
+#include "tests/jit/gpu_families.h"
+#include "tests/jit/gpu_ops.h"
+
+static int complain(const TsTile *k, const char *what, const char *why) {
+  TsText t = {0};
+  ts_tile_text(k, &t);
+  printf("%s: %s\n%.8000s\n", what, why, t.at);
+  ts_text_free(&t);
+  return 1;
+}
+
+/* Results lie at multiples of 16 bytes, or not. */
+static int compare(const TsTile *k, void *const *arg, bool aligned) {
+  TsError err = {0};
+  char *block[32] = {0};
+  void *got[32];
+  int64_t where;
+  for (int i = 0; i < k->nparam; i++) {
+    int64_t nbytes = bytes_of(&k->param[i]->type);
+    block[i] = aligned_alloc(64, (size_t)((nbytes + 64 + 63) & -64));
+    got[i] = block[i] + (aligned ? 0 : ts_dtypes[k->param[i]->type.dtype].nbytes);
+    if (i < k->nin)
+      memcpy(got[i], arg[i], (size_t)nbytes);
+    else
+      memset(got[i], 0x5a, (size_t)nbytes);
+  }
+  int bad =
+      ts_gpu_emulate(k, aligned, got, extent, &err) ? complain(k, "emulated", err.message) : 0;
+  for (int i = k->nin; i < k->nparam && !bad; i++) {
+    if (same(&k->param[i]->type, got[i], arg[i], &where)) continue;
+    char why[100];
+    snprintf(why, sizeof why, "parameter %d differs at %lld", i, (long long)where);
+    bad = complain(k, aligned ? "emulated" : "emulated, not aligned", why);
+  }
+  for (int i = 0; i < k->nparam; i++) free(block[i]);
+  return bad;
+}
+
+static bool have_ptxas;
+
+/* PTX is legal, and keeps what is in registers there. */
+static int assemble(const TsTile *k, int major, bool local) {
+  const TsGpuTarget *t = ts_gpu_target(major, 0);
+  TsGpuCode code;
+  TsError err = {0};
+  if (ts_gpu_code(k, t, true, &code, &err)) return complain(k, t->cpu, err.message);
+  int bad = 0;
+  if (!local && strstr(code.ptx, ".local")) bad = complain(k, t->cpu, "uses local memory");
+  if (!bad && have_ptxas) {
+    char path[] = "/tmp/tsXXXXXX", line[400];
+    int fd = mkstemp(path);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    if (f) {
+      fwrite(code.ptx, 1, code.size, f), fclose(f);
+      snprintf(line, sizeof line, "ptxas -O1 -arch=%s -o /dev/null %s", t->cpu, path);
+      if (system(line)) bad = complain(k, t->cpu, "ptxas refuses it"), printf("%s\n", code.ptx);
+      remove(path);
+    }
+  }
+  ts_gpu_code_free(&code);
+  return bad;
+}
+
+static int check(const TsTile *k, bool corners, bool ptx) {
+  TsError err = {0};
+  void *arg[32];
+  make_arguments(k, arg);
+  for (int i = 0; i < k->nin && corners; i++) fill_corners(&k->param[i]->type, arg[i]);
+  int bad = ts_tile_run(k, arg, extent, &err) ? complain(k, "interpreter", err.message) : 0;
+  if (!bad) bad = compare(k, arg, true) || compare(k, arg, false);
+  if (!bad && ptx) bad = assemble(k, 8, true) || assemble(k, 9, true);
+  for (int i = 0; i < k->nparam; i++) free(arg[i]);
+  return bad;
+}
+
+static int texts(const char *const *list, size_t n) {
+  TsError err = {0};
+  int bad = 0;
+  for (size_t i = 0; i < n && !bad; i++) {
+    TsTile *k = ts_tile_parse(list[i], &err);
+    if (!k) return printf("%s\n%s\n", err.message, list[i]), 1;
+    bad = check(k, strstr(list[i], "@corners") != NULL, true);
+    ts_tile_free(k);
+  }
+  return bad;
+}
+
+/* All rows and casts. */
+static int operators(void) {
+  static const TsDtype narrow[] = {TS_DT_f16, TS_DT_bf16, TS_DT_fp8_e4m3, TS_DT_fp8_e5m2};
+  int bad = 0;
+  TsTile *k;
+  for (size_t i = 0; i < sizeof ops_types / sizeof *ops_types; i++) {
+    for (int op = 0; !bad && (k = ops_kernel(ops_types[i], &op)); ts_tile_free(k))
+      bad = check(k, true, true);
+    if (!bad) bad = check(k = cast_kernel(ops_types[i]), true, true), ts_tile_free(k);
+  }
+  for (int i = 0; i < 4 && !bad; i++)
+    bad = check(k = cast_kernel(narrow[i]), true, true), ts_tile_free(k);
+  return bad;
+}
+
+/* Lengths around those where the form of a row changes. */
+static int rows(void) {
+  static const int length[] = {1, 3, 31, 64, 129, 256, 1000, 1024, 4097, 8192, 12288, 20000};
+  int bad = 0;
+  char text[4000];
+  for (size_t i = 0; i < sizeof length / sizeof *length && !bad; i++)
+    for (int f = 0; f < BENCH_ROWS && !bad; f++) {
+      bench_text(text, sizeof text, f, (i + (size_t)f) % 3 ? "f32" : "bf16", 2, length[i]);
+      bad = texts((const char *const[]){text}, 1);
+    }
+  for (int f = BENCH_ROWS; f < BENCH && !bad; f++) {
+    bench_text(text, sizeof text, f, f % 2 ? "f32" : "bf16", 200, 130);
+    bad = texts((const char *const[]){text}, 1);
+  }
+  return bad;
+}
+
+/* Random kernels may hold what has no code yet: that is said, and nothing else. */
+static bool refused(const TsTile *k) {
+  TsGpuCode code;
+  TsError err = {0};
+  if (ts_gpu_code(k, ts_gpu_target(9, 0), true, &code, &err))
+    return strstr(err.message, "pairs of more than one row") != NULL;
+  ts_gpu_code_free(&code);
+  return false;
+}
+
+int main(int argc, char **argv) {
+  int without = 0, n = argc > 1 ? atoi(argv[1]) : 24;
+  if (argc > 2) state = (uint64_t)atoll(argv[2]);
+  if (!*ts_llvm_version()) return printf("no LLVM\n"), 0;
+  have_ptxas = !system("ptxas --version > /dev/null 2>&1");
+  if (!have_ptxas) printf("no ptxas: PTX is made, not assembled\n");
+  int bad = texts(families, sizeof families / sizeof *families) ||
+            texts(written, sizeof written / sizeof *written) || rows() || operators();
+  for (int i = 0; i < n && !bad; i++) {
+    uint64_t seed = state;
+    TsTile *k = random_kernel(i);
+    bool has = k && !refused(k);
+    without += !has;
+    bad = !k || (has && check(k, false, i < 6));
+    if (bad) printf("kernel %d, state %llu\n", i, (unsigned long long)seed);
+    ts_tile_free(k);
+  }
+  if (!bad) printf("%d kernels, %d without code\n", n, without);
+  return bad || without > n / 4 + 1;
+}
