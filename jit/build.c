@@ -94,8 +94,9 @@ typedef struct Work {
 static void prepare(TsBuildJob *b, Work *w) {
   TsError err = {0};
   TsLayouts *l = ts_build_layouts(b, w->f->g);
-  bool roles = b->device && (ts_device_product(b->device, w->g, ts_layouts_of, l, &w->k, &err) ||
-                             ts_device_attention(b->device, w->g, ts_layouts_of, l, &w->k, &err));
+  bool roles = b->device &&
+               (ts_device_product(b->device, w->g, b->strict, ts_layouts_of, l, &w->k, &err) ||
+                ts_device_attention(b->device, w->g, b->strict, ts_layouts_of, l, &w->k, &err));
   if (!roles && w->g->kind == TS_GROUP_vm) return;
   if (!roles && ts_build_tile(b, w->f, w->g, &w->k, &err)) {
     w->k.tile = NULL;

@@ -18,6 +18,7 @@ typedef struct TsBuildJob {
   TsLayouts *layouts;
   const TsJitTarget *target; /* NULL: only schedules are made */
   struct TsDevice *device;   /* whose kernels are made; NULL: the CPU's */
+  bool strict; /* the numerics profile: products of 16 bits keep the chain of the CPU */
   int threads;
   struct TsTuner *tuner; /* that knows the groups' choices, or NULL */
   double spent_msec; /* by the function so far: a compilation may cost as much */

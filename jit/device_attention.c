@@ -55,10 +55,10 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
          (p->causal ? p->t >= p->s && p->window >= 0 : p->window == 0);
 }
 
-bool ts_device_attention(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, void *arg,
-                         TsSchedKernel *out, TsError *err) {
+bool ts_device_attention(TsDevice *d, const TsGroup *group, bool strict, TsLayoutFn *layout,
+                         void *arg, TsSchedKernel *out, TsError *err) {
   Problem p = {.n = group->node[0]};
-  if (group->nnode != 1 || !describe(&p, layout, arg)) return false;
+  if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return false;
   int64_t nsm = ts_device_processors(d, p.all * p.s * p.t * p.d <= SIM_WORK, err);
   if (!nsm) return false;
   TsGpuAttention x = ts_gpu_attention((TsDtype)p.n->in[0]->meta.dtype, (int)p.d, p.causal,

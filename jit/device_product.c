@@ -133,10 +133,11 @@ int ts_device_processors(TsDevice *d, bool small, TsError *err) {
   return ts_device_use(d, err) ? 0 : ((const TsCuda *)d->state)->sms;
 }
 
-bool ts_device_product(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, void *arg,
-                       TsSchedKernel *out, TsError *err) {
+bool ts_device_product(TsDevice *d, const TsGroup *group, bool strict, TsLayoutFn *layout,
+                       void *arg, TsSchedKernel *out, TsError *err) {
   Problem p = {.n = group->node[0], .layout = layout, .arg = arg};
   if (group->nnode != 1 || !describe(&p)) return false;
+  if (strict && ts_dtypes[p.n->in[0]->meta.dtype].nbytes == 2) return false;
   int nsm = ts_device_processors(d, p.rows * p.cols * p.k <= SIM_WORK, err), n = 2;
   if (!nsm) return false;
   TsDtype in = (TsDtype)p.n->in[0]->meta.dtype, y = (TsDtype)p.n->out[0].meta.dtype;

@@ -7,12 +7,13 @@
 #include "ir/sched.h"
 
 /* As ts_sched_lower, for groups that are one matmul and nothing else. False: there is no such
- * kernel for it, and the block form is asked for; with an error if something else failed. */
-bool ts_device_product(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, void *arg,
-                       TsSchedKernel *out, TsError *err);
+ * kernel for it, and the block form is asked for; with an error if something else failed.
+ * strict: no matrix unit, whose chain for 16 bits is another one than the CPU's. */
+bool ts_device_product(TsDevice *d, const TsGroup *group, bool strict, TsLayoutFn *layout,
+                       void *arg, TsSchedKernel *out, TsError *err);
 /* The same for attention (ir/tile_gpu_attention.h). */
-bool ts_device_attention(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, void *arg,
-                         TsSchedKernel *out, TsError *err);
+bool ts_device_attention(TsDevice *d, const TsGroup *group, bool strict, TsLayoutFn *layout,
+                         void *arg, TsSchedKernel *out, TsError *err);
 
 /* ---- what both ask */
 bool ts_device_row_major(TsLayoutFn *layout, void *arg, TsVal v);

@@ -161,6 +161,7 @@ TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec) {
                       .layouts = ts_layouts_new(j->c, f->g),
                       .target = f->device ? NULL : j->target,
                       .device = f->device,
+                      .strict = j->c->profile == TS_PROFILE_strict,
                       .threads = ts_cpu_threads(),
                       .tuner = f->device ? NULL : j->tuner,
                       .spent_msec = spent_msec};

@@ -106,8 +106,9 @@ static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *e
   const TsGroup *g = s->ngroup == 1 ? s->group[0] : NULL;
   int failed = 0;
   TsDevice *d = ts_device_at(m->f->device);
-  if (!g || !(ts_device_product(d, g, layout_of, m, k, err) ||
-              ts_device_attention(d, g, layout_of, m, k, err)))
+  bool strict = m->f->strict;
+  if (!g || !(ts_device_product(d, g, strict, layout_of, m, k, err) ||
+              ts_device_attention(d, g, strict, layout_of, m, k, err)))
     failed = g && g->kind != TS_GROUP_vm ? ts_sched_lower(s, g, layout_of, m, k, err)
                                          : refuse(err, "there is no kernel of this operator");
   ts_sched_free(s);

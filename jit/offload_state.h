@@ -27,6 +27,7 @@ typedef struct Form {
   int op, device;
   const TsAttr *attr;
   bool collapsed; /* meta.dim[0] of all operands is a size of the kernel */
+  bool strict;    /* the numerics profile */
   int nin, nout;
   Operand in[OFFLOAD_IN], out[OFFLOAD_OUT];
   TsAttr own[TS_MAX_ATTR]; /* attr of calls whose axes were put in another order */
