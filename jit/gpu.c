@@ -96,7 +96,7 @@ static int emit(const TsTile *k, const TsGpuTarget *t, bool aligned, TsLlvmForm 
   int failed = ts_gpu_code_outline(e, aligned, code, &plan, err);
   TsGpuJob job = {.plan = &plan, .aligned = aligned, .shared = shared};
   if (!failed)
-    failed = ts_llvm_emit(e, ts_gpu_jit_target(t), form, ts_gpu_emit, &job, text, err);
+    failed = ts_llvm_emit(e, ts_gpu_jit_target(t), NULL, form, ts_gpu_emit, &job, text, err);
   for (int i = 0; !failed && i < plan.nphase; i++) {
     code->phase[i].shared = (uint32_t)(shared[i] * plan.phase[i].rounds);
     if (code->phase[i].shared > t->tile.shared_bytes)

@@ -122,7 +122,7 @@ int ts_gpu_emulate(const TsTile *k, bool aligned, void *const *arg, const int64_
   ts_tile_dce(e);
   TsGpuJob job = {.plan = &plan, .aligned = aligned, .host = true, .shared = shared};
   int failed = ts_gpu_code_outline(e, aligned, &code, &plan, err) ||
-               ts_llvm_emit(e, t, TS_LLVM_object, ts_gpu_emit, &job, &object, err);
+               ts_llvm_emit(e, t, NULL, TS_LLVM_object, ts_gpu_emit, &job, &object, err);
   if (!failed)
     failed = ts_object_load(&loaded, object.at, object.len, code.nphase, name, fn, err);
   if (!failed) {

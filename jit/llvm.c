@@ -224,9 +224,9 @@ static int guarded(Work *w, bool as_ir) {
   return how;
 }
 
-int ts_llvm_emit(const TsTile *k, const TsJitTarget *t, TsLlvmForm form, TsLlvmEmit *emit,
-                 void *arg, TsText *text, TsError *err) {
-  Work *w = begin(k, t, NULL, err);
+int ts_llvm_emit(const TsTile *k, const TsJitTarget *t, const char *passes, TsLlvmForm form,
+                 TsLlvmEmit *emit, void *arg, TsText *text, TsError *err) {
+  Work *w = begin(k, t, passes, err);
   if (!w) return -1;
   w->emit = emit, w->arg = arg;
   w->kind = form == TS_LLVM_object ? LLVMObjectFile : LLVMAssemblyFile;
@@ -291,9 +291,9 @@ int ts_llvm_object(const TsTile *k, const TsJitTarget *t, const char *passes, vo
   return absent(err);
 }
 
-int ts_llvm_emit(const TsTile *k, const TsJitTarget *t, TsLlvmForm form, TsLlvmEmit *emit,
-                 void *arg, TsText *text, TsError *err) {
-  (void)k, (void)t, (void)form, (void)emit, (void)arg, (void)text;
+int ts_llvm_emit(const TsTile *k, const TsJitTarget *t, const char *passes, TsLlvmForm form,
+                 TsLlvmEmit *emit, void *arg, TsText *text, TsError *err) {
+  (void)k, (void)t, (void)passes, (void)form, (void)emit, (void)arg, (void)text;
   return absent(err);
 }
 
