@@ -12,36 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "devices/cuda_api.h"
 #include "ir/tile_gpu_attention.h"
-#include "jit/gpu_mma.h"
 #include "lib/convert_bits.h"
-
-static int failed;
-static TsDevice *gpu;
-static TsError err;
-
-#define MUST(x)                                                                                \
-  do                                                                                           \
-    if (x) {                                                                                   \
-      printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #x, err.message);                          \
-      exit(1);                                                                                 \
-    }                                                                                          \
-  while (0)
-
-static uint64_t rnd(void) {
-  static uint64_t s = 88172645463325252u;
-  s ^= s << 13, s ^= s >> 7, s ^= s << 17;
-  return s;
-}
-
-/* About normal: four uniform numbers. */
-static float normal(void) {
-  uint64_t u = rnd();
-  int sum = 0;
-  for (int i = 0; i < 4; i++) sum += (int)(u >> 16 * i & 0xffff);
-  return (float)(sum - 2 * 65535) * (1.7320508f / 65535);
-}
+#include "tests/jit/gpu_device.h"
 
 static uint16_t narrow(TsDtype d, float v) {
   return d == TS_DT_bf16 ? bf16_of_f32(v) : f16_of_f32(v);
@@ -53,26 +26,14 @@ static double wide(TsDtype d, uint16_t u) {
 /* ---- kernels */
 typedef struct Kernel {
   TsGpuAttention x;
-  TsTile *tile;
-  TsGpuMma info;
-  void *module, *function;
+  Loaded code;
 } Kernel;
 
 static Kernel load(const TsGpuAttention *x) {
-  Kernel k = {.x = *x, .tile = ts_tile_gpu_attention(x, &err)};
-  TsText ptx = {0};
-  MUST(!k.tile);
-  MUST(ts_gpu_mma_text(k.tile, false, &k.info, &ptx, &err));
-  MUST(gpu->run->module_new(gpu, ptx.at, &k.module, &err));
-  MUST(gpu->run->kernel(gpu, k.module, k.info.name, (int)k.info.shared, &k.function, &err));
-  ts_text_free(&ptx);
-  return k;
+  return (Kernel){*x, load_tile(ts_tile_gpu_attention(x, &err))};
 }
 
-static void unload(Kernel *k) {
-  gpu->run->module_free(gpu, k->module);
-  ts_tile_free(k->tile);
-}
+static void unload(Kernel *k) { unload_tile(&k->code); }
 
 typedef struct Shape {
   int64_t n, j, h, s, t; /* query heads, key heads, query heads of a batch, queries, keys */
@@ -89,7 +50,7 @@ static void run(const Kernel *k, const Shape *s, void *const *arg, int64_t block
                     s->t,
                     ts_gpu_attention_heads(&k->x, s->n, s->j, s->t),
                     most < tiles ? most : tiles};
-  MUST(ts_gpu_mma_launch(gpu, k->function, k->tile, &k->info, arg, NULL, dim, &err));
+  launch_tile(&k->code, arg, dim);
 }
 
 /* ---- data */
@@ -97,13 +58,6 @@ static uint16_t *numbers(TsDtype d, int64_t n) {
   uint16_t *x = malloc((size_t)n * 2 + 16);
   for (int64_t i = 0; i < n; i++) x[i] = narrow(d, normal());
   return x;
-}
-
-static void *on_device(const void *x, int64_t nbytes) {
-  void *at = gpu->alloc(gpu, nbytes + 256, &err);
-  MUST(!at);
-  if (x) MUST(gpu->upload(gpu, at, x, nbytes, &err));
-  return at;
 }
 
 static void *zero_counter(void) {
@@ -317,11 +271,6 @@ static double burst(const Kernel *k, const Shape *s, void *const *arg, int times
   MUST(gpu->run->event_wait(gpu, to, &err));
   MUST(gpu->run->event_usec(gpu, from, to, &usec, &err));
   return usec * 1e-3 / times;
-}
-
-static int by_time(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
 }
 
 static void *random_device(int64_t n) {

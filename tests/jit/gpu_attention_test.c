@@ -1,15 +1,14 @@
 /* PTX of attention for GPUs: made for every head size, mask and type, and assembled where ptxas
  * is found, which must not spill, serialise asynchronous products, or refuse. "print i" prints
  * the PTX of case i, "llvm i" its LLVM IR. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "ir/tile_gpu_attention.h"
-#include "jit/gpu_mma.h"
 #include "jit/llvm.h"
+#include "tests/jit/gpu_ptxas.h"
+
+/* Heads of 64 may spill outside of the loop over keys. */
+enum { SPILLS = 32 };
 
 static int failed;
 
@@ -36,33 +35,14 @@ static void say(const Case *c, const char *what) {
          c->causal, c->window, c->sink, c->rows, what);
 }
 
-static bool has_ptxas(void) { return !system("ptxas --version > /dev/null 2>&1"); }
-
-/* What ptxas prints, or says. The role that loads may spill: it has few registers, and time. */
-static void assemble(const Case *c, const TsText *ptx, const char *target) {
-  char path[64] = "/tmp/tessera-ptx-XXXXXX", command[256], line[512];
-  int fd = mkstemp(path), spills = -1, registers = 0;
-  if (fd < 0) return;
-  FILE *f = fdopen(fd, "w");
-  fwrite(ptx->at, 1, ptx->len, f);
-  fclose(f);
-  snprintf(command, sizeof command, "ptxas -v -arch=%s %s -o /dev/null 2>&1", target, path);
-  FILE *out = popen(command, "r");
-  while (out && fgets(line, sizeof line, out)) {
-    char *at = strstr(line, "bytes spill stores");
-    if (at) {
-      while (at > line && at[-1] != ',') at--;
-      spills = atoi(at);
-    }
-    if ((at = strstr(line, "Used "))) registers = atoi(at + 5);
-    if (strstr(line, "(C75") || strstr(line, "error")) failed++, say(c, line);
-  }
-  if (!out || pclose(out)) failed++, say(c, "not assembled");
-  snprintf(line, sizeof line, "%d bytes spilled, %d registers, %zu bytes of PTX", spills,
-           registers, ptx->len);
-  if (spills > 32) failed++, say(c, line);
+static void check_assembled(const Case *c, const TsText *ptx, const char *target) {
+  Assembled a = assemble(ptx, target);
+  char line[100];
+  snprintf(line, sizeof line, "%d bytes spilled, %d registers, %zu bytes of PTX", a.spills,
+           a.registers, ptx->len);
+  if (*a.complaint) failed++, say(c, a.complaint);
+  if (a.spills > SPILLS) failed++, say(c, line);
   if (getenv("PTXAS")) say(c, line);
-  unlink(path);
 }
 
 static void one(const Case *c, bool ptxas) {
@@ -78,7 +58,7 @@ static void one(const Case *c, bool ptxas) {
            (info.scratch > 0) != c->alone)
     failed++, say(c, "not the kernel that was asked for");
   else if (ptxas)
-    assemble(c, &ptx, k->target);
+    check_assembled(c, &ptx, k->target);
   if (getenv("PTXAS")) printf("%.1f ms  ", (double)(clock() - begun) * 1e3 / CLOCKS_PER_SEC);
   ts_text_free(&ptx);
   ts_tile_free(k);
@@ -98,15 +78,8 @@ static const Case all[] = {
 };
 
 static void print(const Case *c, bool llvm) {
-  TsError err = {0};
-  TsGpuMma info;
-  TsText text = {0};
   TsTile *k = kernel(c);
-  if (ts_gpu_mma_text(k, llvm, &info, &text, &err))
-    printf("%s\n", err.message);
-  else
-    puts(text.at);
-  ts_text_free(&text);
+  print_code(k, llvm);
   ts_tile_free(k);
 }
 

@@ -14,75 +14,22 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "devices/cuda_api.h"
 #include "ir/tile_gpu_product.h"
-#include "jit/gpu_mma.h"
 #include "lib/convert_bits.h"
+#include "tests/jit/gpu_device.h"
 #include "vm/gemm.h"
 #include "vm/kernels.h"
 
-static int failed;
-static TsDevice *gpu;
-static TsError err;
-
-#define MUST(x)                                                                                \
-  do                                                                                           \
-    if (x) {                                                                                   \
-      printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #x, err.message);                          \
-      exit(1);                                                                                 \
-    }                                                                                          \
-  while (0)
-
-static uint64_t rnd(void) {
-  static uint64_t s = 88172645463325252u;
-  s ^= s << 13, s ^= s >> 7, s ^= s << 17;
-  return s;
-}
-
-/* About normal: four uniform numbers. */
-static float normal(void) {
-  uint64_t u = rnd();
-  int sum = 0;
-  for (int i = 0; i < 4; i++) sum += (int)(u >> 16 * i & 0xffff);
-  return (float)(sum - 2 * 65535) * (1.7320508f / 65535);
-}
-
 /* ---- kernels */
-typedef struct Kernel {
-  TsTile *tile;
-  TsGpuMma info;
-  void *module, *function, *scratch;
-} Kernel;
+typedef Loaded Kernel;
 
-static Kernel load(const TsGpuProduct *p) {
-  Kernel k = {.tile = ts_tile_gpu_product(p, &err)};
-  TsText ptx = {0};
-  MUST(!k.tile);
-  MUST(ts_gpu_mma_text(k.tile, false, &k.info, &ptx, &err));
-  MUST(gpu->run->module_new(gpu, ptx.at, &k.module, &err));
-  MUST(gpu->run->kernel(gpu, k.module, k.info.name, (int)k.info.shared, &k.function, &err));
-  ts_text_free(&ptx);
-  if (k.info.scratch) {
-    void *zeros = calloc(1, (size_t)k.info.scratch);
-    k.scratch = gpu->alloc(gpu, k.info.scratch, &err);
-    MUST(!k.scratch);
-    MUST(gpu->upload(gpu, k.scratch, zeros, k.info.scratch, &err));
-    free(zeros);
-  }
-  return k;
-}
-
-static void unload(Kernel *k) {
-  gpu->run->module_free(gpu, k->module);
-  if (k->scratch) gpu->free(gpu, k->scratch, k->info.scratch);
-  ts_tile_free(k->tile);
-}
+static Kernel load(const TsGpuProduct *p) { return load_tile(ts_tile_gpu_product(p, &err)); }
 
 static int blocks(const Kernel *k) { return ((TsCuda *)gpu->state)->sms / k->info.cluster; }
 
 static void run(const Kernel *k, void *const *arg, int64_t m, int64_t n, int64_t depth) {
   int64_t dim[4] = {m, n, depth, blocks(k)};
-  MUST(ts_gpu_mma_launch(gpu, k->function, k->tile, &k->info, arg, k->scratch, dim, &err));
+  launch_tile(k, arg, dim);
 }
 
 /* ---- data */
@@ -116,13 +63,6 @@ static void *turned(TsDtype d, const void *x, int64_t rows, int64_t cols) {
       memcpy(y + (size_t)(j * rows + i) * size, (const char *)x + (size_t)(i * cols + j) * size,
              size);
   return y;
-}
-
-static void *on_device(const void *x, int64_t nbytes) {
-  void *at = gpu->alloc(gpu, nbytes + 256, &err);
-  MUST(!at);
-  if (x) MUST(gpu->upload(gpu, at, x, nbytes, &err));
-  return at;
 }
 
 /* ---- correctness */
@@ -217,7 +157,7 @@ static void compute(Problem *p, const TsGpuProduct *x) {
   MUST(gpu->download(gpu, p->again, p->dc, (int64_t)size, &err));
   alarm(0);
   if (memcmp(p->got, p->again, size)) failed++, printf("WRONG: other bits at a later run\n");
-  unload(&k);
+  unload_tile(&k);
 }
 
 static void show(const Problem *p) {
@@ -435,11 +375,6 @@ static double burst(const Runner *r, const Shape *s, int times) {
   return usec * 1e-3 / times;
 }
 
-static int by_time(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 static void measure(Runner *r, int n, const Shape *s) {
   int order[MOST_KERNELS];
   double flop = 2.0 * (double)s->m * (double)s->n * (double)s->k, peer = 0;
@@ -517,7 +452,7 @@ static void bench(TsDtype d, int layout, int64_t m, int64_t n, int64_t k, int np
     snprintf(r[count++].name, sizeof r[0].name, "%s", plan[i].name);
   }
   measure(r, count, &s);
-  for (int i = 0; i < nplan; i++) unload(&kernel[i]);
+  for (int i = 0; i < nplan; i++) unload_tile(&kernel[i]);
   int64_t size[3] = {m * k, k * n, m * n};
   for (int i = 0; i < 3; i++) gpu->free(gpu, s.arg[i], size[i] * each + 256);
 }

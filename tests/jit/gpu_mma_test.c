@@ -1,15 +1,11 @@
 /* PTX of matrix products for GPUs: made for every layout, tile and type, and assembled where
  * ptxas is found, which must not spill, serialise asynchronous products, or refuse. "print i"
  * prints the PTX of case i, "llvm i" its LLVM IR. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "ir/tile_gpu_product.h"
-#include "jit/gpu_mma.h"
 #include "jit/llvm.h"
+#include "tests/jit/gpu_ptxas.h"
 
 static int failed;
 
@@ -38,36 +34,14 @@ static void say(const Case *c, const char *what) {
          ts_dtype_name(c->out), c->ta, c->tb, c->rows, c->cols, c->cluster, c->more, what);
 }
 
-static bool has_ptxas(void) { return !system("ptxas --version > /dev/null 2>&1"); }
-
-/* What ptxas prints, or says. */
-static void assemble(const Case *c, const TsText *ptx, const char *target) {
-  char path[64] = "/tmp/tessera-ptx-XXXXXX", command[256], line[512];
-  int fd = mkstemp(path), spills = -1, registers = 0;
-  if (fd < 0) return;
-  FILE *f = fdopen(fd, "w");
-  fwrite(ptx->at, 1, ptx->len, f);
-  fclose(f);
-  snprintf(command, sizeof command, "ptxas -v -arch=%s %s -o /dev/null 2>&1", target, path);
-  FILE *out = popen(command, "r");
-  while (out && fgets(line, sizeof line, out)) {
-    char *at = strstr(line, "bytes spill stores");
-    if (at) {
-      while (at > line && at[-1] != ',') at--;
-      spills = atoi(at);
-    }
-    if ((at = strstr(line, "Used "))) registers = atoi(at + 5);
-    if (strstr(line, "(C75") || strstr(line, "error")) failed++, say(c, line);
-  }
-  if (!out || pclose(out))
-    failed++, say(c, "not assembled");
-  else if (spills > c->spills)
-    failed++, snprintf(line, sizeof line, "%d bytes spilled", spills), say(c, line);
-  if (getenv("PTXAS")) {
-    snprintf(line, sizeof line, "%d registers, %zu bytes of PTX", registers, ptx->len);
-    say(c, line);
-  }
-  unlink(path);
+static void check_assembled(const Case *c, const TsText *ptx, const char *target) {
+  Assembled a = assemble(ptx, target);
+  char line[100];
+  snprintf(line, sizeof line, "%d bytes spilled, %d registers, %zu bytes of PTX", a.spills,
+           a.registers, ptx->len);
+  if (*a.complaint) failed++, say(c, a.complaint);
+  if (a.spills > c->spills) failed++, say(c, line);
+  if (getenv("PTXAS")) say(c, line);
 }
 
 static void one(const Case *c, bool ptxas) {
@@ -82,7 +56,7 @@ static void one(const Case *c, bool ptxas) {
   else if (info.shared > 232448 || info.threads != k->threads || info.nmap < 2)
     failed++, say(c, "not the kernel that was asked for");
   else if (ptxas)
-    assemble(c, &ptx, k->target);
+    check_assembled(c, &ptx, k->target);
   if (getenv("PTXAS")) printf("%.1f ms  ", (double)(clock() - begun) * 1e3 / CLOCKS_PER_SEC);
   ts_text_free(&ptx);
   ts_tile_free(k);
@@ -116,15 +90,8 @@ static const Case all[] = {
 };
 
 static void print(const Case *c, bool llvm) {
-  TsError err = {0};
-  TsGpuMma info;
-  TsText text = {0};
   TsTile *k = kernel(c);
-  if (ts_gpu_mma_text(k, llvm, &info, &text, &err))
-    printf("%s\n", err.message);
-  else
-    puts(text.at);
-  ts_text_free(&text);
+  print_code(k, llvm);
   ts_tile_free(k);
 }
 

@@ -1,0 +1,51 @@
+/* What tests of PTX share: ptxas, where it is installed, and the printing of one case. */
+#ifndef TESTS_JIT_GPU_PTXAS_H
+#define TESTS_JIT_GPU_PTXAS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "jit/gpu_mma.h"
+
+static bool has_ptxas(void) { return !system("ptxas --version > /dev/null 2>&1"); }
+
+typedef struct Assembled {
+  int spills, registers; /* bytes; spills -1: ptxas did not say */
+  char complaint[512];   /* "" if it is right, serialised products being wrong as well */
+} Assembled;
+
+static Assembled assemble(const TsText *ptx, const char *target) {
+  Assembled a = {.spills = -1};
+  char path[64] = "/tmp/tessera-ptx-XXXXXX", command[256], line[512];
+  int fd = mkstemp(path);
+  FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+  if (!f) return strcpy(a.complaint, "no temporary file"), a;
+  fwrite(ptx->at, 1, ptx->len, f);
+  fclose(f);
+  snprintf(command, sizeof command, "ptxas -v -arch=%s %s -o /dev/null 2>&1", target, path);
+  FILE *out = popen(command, "r");
+  while (out && fgets(line, sizeof line, out)) {
+    char *at = strstr(line, "bytes spill stores");
+    if (at) {
+      while (at > line && at[-1] != ',') at--;
+      a.spills = atoi(at);
+    }
+    if ((at = strstr(line, "Used "))) a.registers = atoi(at + 5);
+    if (strstr(line, "(C75") || strstr(line, "error")) strcpy(a.complaint, line);
+  }
+  if ((!out || pclose(out)) && !*a.complaint) strcpy(a.complaint, "not assembled");
+  unlink(path);
+  return a;
+}
+
+static void print_code(const TsTile *k, bool llvm) {
+  TsError err = {0};
+  TsGpuMma info;
+  TsText text = {0};
+  puts(ts_gpu_mma_text(k, llvm, &info, &text, &err) ? err.message : text.at);
+  ts_text_free(&text);
+}
+
+#endif
