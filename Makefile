@@ -1,5 +1,5 @@
 # Tessera. `make` builds bin/tessera; `make help` lists everything else.
-# Variants: make CC=clang, make VARIANT=asan, make VARIANT=debug.
+# Variants: make CC=clang, make VARIANT=asan, make VARIANT=tsan, make VARIANT=debug.
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -16,10 +16,11 @@ MODE_release := -O2
 MODE_debug   := -O0 -g
 MODE_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
                 -fno-omit-frame-pointer
+MODE_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
 CFLAGS   += -std=gnu11 $(WARN) $(MODE_$(VARIANT)) -ffp-contract=off -fno-math-errno \
             -fno-trapping-math -ffunction-sections -fdata-sections -fno-pie
 CPPFLAGS += -I. -D_GNU_SOURCE -DTS_VERSION='"$(VERSION)"'
-LDFLAGS  += -no-pie -Wl,--gc-sections $(if $(filter asan,$(VARIANT)),,-static-libgcc) $(filter -fsanitize%,$(MODE_$(VARIANT)))
+LDFLAGS  += -no-pie -Wl,--gc-sections $(if $(filter asan tsan,$(VARIANT)),,-static-libgcc) $(filter -fsanitize%,$(MODE_$(VARIANT)))
 
 # LuaJIT and LAPACK are linked statically: one program, and bits that do not
 # depend on which BLAS a machine has installed.

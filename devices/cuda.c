@@ -40,7 +40,7 @@ static int make_streams(TsDevice *d, TsError *err) {
   TS_CUDA(d, err, cuEventCreate, &s->copied, CU_EVENT_DISABLE_TIMING);
   for (int i = 0; i < TS_CUDA_NPOINT; i++)
     TS_CUDA(d, err, cuEventCreate, &s->point[i].at, CU_EVENT_DISABLE_TIMING);
-  if (!s->pool) s->pool = ts_cuda_pool_new();
+  if (!s->pool) s->pool = ts_cuda_pool_new((int64_t)s->total);
   return s->pool ? 0 : ts_error_set(err, TS_ERR_memory, "out of memory: opening %s", d->name);
 }
 

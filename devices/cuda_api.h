@@ -155,7 +155,7 @@ extern TsCudaApi ts_cuda;
 const char *ts_cuda_load(void);
 
 enum { TS_CUDA_NPOINT = 4 };
-enum { TS_CUDA_NSTAGE = 3, TS_CUDA_STAGE_NBYTES = 8 << 20 };
+enum { TS_CUDA_NSTAGE = 3, TS_CUDA_STAGE_NBYTES = 8 << 20, TS_CUDA_FEW_NBYTES = 64 << 10 };
 
 typedef struct TsCudaPool TsCudaPool;
 typedef struct TsCuda {
@@ -179,7 +179,9 @@ typedef struct TsCuda {
     char *at;
     CUevent done;          /* the copy out of it, or into it */
   } stage[TS_CUDA_NSTAGE]; /* pinned, made by the first copy */
+  char *few;               /* pinned, for a few bytes that are fetched */
   TsCudaPool *pool;
+  struct TsCudaMaps *maps; /* devices/cuda_map.c; made by the first */
   struct TsCudaRecord *recording, *patching; /* devices/cuda_record.c; NULL: launches run */
   int patch_at;
 } TsCuda;
@@ -197,7 +199,7 @@ int ts_cuda_enter(TsDevice *d, TsError *err);
   } while (0)
 
 /* devices/cuda_memory.c */
-TsCudaPool *ts_cuda_pool_new(void);
+TsCudaPool *ts_cuda_pool_new(int64_t total); /* bytes of the GPU */
 void *ts_cuda_alloc(TsDevice *d, int64_t nbytes, TsError *err);
 void ts_cuda_free(TsDevice *d, void *at, int64_t nbytes);
 void ts_cuda_trim(TsDevice *d);
@@ -222,6 +224,9 @@ int ts_cuda_record_launch(TsDevice *d, void *record, TsError *err);
 void ts_cuda_record_free(TsDevice *d, void *record);
 /* A launch while a record is made or changed. */
 int ts_cuda_record_add(TsDevice *d, const TsLaunch *l, TsError *err);
+
+/* devices/cuda_map.c: as TsDeviceRun.tensor_map. */
+int ts_cuda_tensor_map(TsDevice *d, const TsTensorMap *view, void *out, TsError *err);
 
 /* devices/cuda_run.c */
 extern const TsDeviceRun ts_cuda_run;

@@ -4,7 +4,9 @@
  * the bus the next one is filled (or emptied) by the CPU's threads. Copies have a stream of
  * their own; it begins after the work that may still use the memory, and work queued later
  * waits for it: a batch that is uploaded while a step runs goes beside it. An upload returns
- * when the source may change, a download when the bytes are there. */
+ * when the source may change, a download when the bytes are there. A few bytes, numbers mostly,
+ * go in the order of the work, where they take one or two calls of the driver instead of seven.
+ */
 #include <string.h>
 
 #include "devices/cpu_pool.h"
@@ -75,9 +77,17 @@ static void copy_host(void *to, const void *from, int64_t nbytes) {
     ts_cpu_parallel(nbytes, GRAIN, copy_part, &p);
 }
 
+/* Four chunks or more, so that the bus has something while the CPU copies; large ones, since
+ * each takes calls of the driver. */
+static int64_t chunk_of(int64_t nbytes) {
+  enum { LEAST = 256 << 10, WHOLE = 64 << 10 };
+  int64_t n = (nbytes / 4 + WHOLE - 1) / WHOLE * WHOLE;
+  return n < LEAST ? LEAST : n < TS_CUDA_STAGE_NBYTES ? n : TS_CUDA_STAGE_NBYTES;
+}
+
 static int64_t chunk_at(int64_t at, int64_t nbytes) {
-  int64_t left = nbytes - at;
-  return left < TS_CUDA_STAGE_NBYTES ? left : TS_CUDA_STAGE_NBYTES;
+  int64_t left = nbytes - at, most = chunk_of(nbytes);
+  return left < most ? left : most;
 }
 
 /* No transfer may go on in buffers that the next copy takes for free. */
@@ -90,7 +100,7 @@ static int upload_chunks(TsDevice *d, CUdeviceptr to, const char *from, int64_t 
                          TsError *err) {
   TsCuda *s = d->state;
   int k = 0;
-  for (int64_t at = 0; at < nbytes; at += TS_CUDA_STAGE_NBYTES, k = (k + 1) % TS_CUDA_NSTAGE) {
+  for (int64_t at = 0; at < nbytes; at += chunk_of(nbytes), k = (k + 1) % TS_CUDA_NSTAGE) {
     int64_t n = chunk_at(at, nbytes);
     TS_CUDA(d, err, cuEventSynchronize, s->stage[k].done);
     copy_host(s->stage[k].at, from + at, n);
@@ -103,8 +113,30 @@ static int upload_chunks(TsDevice *d, CUdeviceptr to, const char *from, int64_t 
   return 0;
 }
 
+/* From pageable memory: the driver has copied it when it returns. */
+static int upload_few(TsDevice *d, CUdeviceptr to, const void *from, int64_t nbytes,
+                      TsError *err) {
+  if (ts_cuda_enter(d, err)) return -1;
+  TS_CUDA(d, err, cuMemcpyHtoDAsync, to, from, (size_t)nbytes, ((TsCuda *)d->state)->work);
+  return 0;
+}
+
+static int download_few(TsDevice *d, void *to, CUdeviceptr from, int64_t nbytes, TsError *err) {
+  TsCuda *s = d->state;
+  void *at = s->few;
+  if (ts_cuda_enter(d, err)) return -1;
+  if (!at) TS_CUDA(d, err, cuMemHostAlloc, &at, TS_CUDA_FEW_NBYTES, 0);
+  s->few = at;
+  TS_CUDA(d, err, cuMemcpyDtoHAsync, at, from, (size_t)nbytes, s->work);
+  TS_CUDA(d, err, cuStreamSynchronize, s->work);
+  memcpy(to, at, (size_t)nbytes);
+  return 0;
+}
+
 int ts_cuda_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
   if (nbytes == 0) return 0;
+  if (nbytes <= TS_CUDA_FEW_NBYTES)
+    return upload_few(d, (CUdeviceptr)(uintptr_t)to, from, nbytes, err);
   if (begin(d, to, err)) return -1;
   return upload_chunks(d, (CUdeviceptr)(uintptr_t)to, from, nbytes, err) ? give_up(d->state)
                                                                          : 0;
@@ -122,12 +154,12 @@ static int download_chunks(TsDevice *d, char *to, CUdeviceptr from, int64_t nbyt
                            TsError *err) {
   TsCuda *s = d->state;
   int64_t asked = 0, k_asked = 0, k = 0;
-  for (int64_t at = 0; at < nbytes; at += TS_CUDA_STAGE_NBYTES, k++) {
+  for (int64_t at = 0; at < nbytes; at += chunk_of(nbytes), k++) {
     for (; asked < nbytes && k_asked < k + TS_CUDA_NSTAGE; k_asked++) {
       int64_t n = chunk_at(asked, nbytes);
       CUdeviceptr place = from + (CUdeviceptr)asked;
       if (fetch_chunk(d, place, (int)(k_asked % TS_CUDA_NSTAGE), n, err)) return -1;
-      asked += TS_CUDA_STAGE_NBYTES;
+      asked += chunk_of(nbytes);
     }
     TS_CUDA(d, err, cuEventSynchronize, s->stage[k % TS_CUDA_NSTAGE].done);
     copy_host(to + at, s->stage[k % TS_CUDA_NSTAGE].at, chunk_at(at, nbytes));
@@ -137,6 +169,8 @@ static int download_chunks(TsDevice *d, char *to, CUdeviceptr from, int64_t nbyt
 
 int ts_cuda_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
   if (nbytes == 0) return 0;
+  if (nbytes <= TS_CUDA_FEW_NBYTES)
+    return download_few(d, to, (CUdeviceptr)(uintptr_t)from, nbytes, err);
   if (begin(d, NULL, err)) return -1;
   CUdeviceptr at = (CUdeviceptr)(uintptr_t)from;
   return download_chunks(d, to, at, nbytes, err) ? give_up(d->state) : 0;

@@ -6,8 +6,8 @@
  * 256 KiB, four classes a doubling) are places in slabs of one class; what is known of them
  * stands on the host, since the GPU's memory cannot be looked at. Large blocks are allocations
  * of their own, rounded to 1/8 of their power of two, and kept while live + cached stays
- * below the most that the program ever had live. When the driver has nothing left, all that
- * is cached goes back and it is asked once more. */
+ * below the most that the program ever had live, or cached below 1/16 of the memory. When the
+ * driver has nothing left, all that is cached goes back and it is asked once more. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +19,9 @@ enum {
   SMALL_MAX = 256 << 10,
   NSMALL = 37, /* classes 512 .. 256 Ki, four a doubling */
   SLAB = 2 << 20,
-  NSLOT = 256,
-  RESERVE = 64 << 20 /* this much may always stay cached */
+  NLARGE = 240,       /* classes from SMALL_MAX on, eight a doubling */
+  RESERVE = 64 << 20, /* this much may always stay cached, */
+  PART = 16           /* or this part of the memory */
 };
 
 typedef struct Slab {
@@ -30,16 +31,21 @@ typedef struct Slab {
   uint16_t free[]; /* a stack of places */
 } Slab;
 
+/* A large block that is kept. */
+typedef struct Kept {
+  struct Kept *newer, *older; /* of its class */
+  CUdeviceptr at;
+  int64_t nbytes;
+  uint64_t used;
+} Kept;
+
 struct TsCudaPool {
   Slab *partial[NSMALL];
   Slab **slab; /* all, by address */
   int nslab, room;
-  struct {
-    CUdeviceptr at;
-    int64_t nbytes;
-    uint64_t used;
-  } slot[NSLOT];
-  int nslot;
+  Kept *newest[NLARGE], *oldest[NLARGE];
+  Kept *spare; /* nodes without a block, by older */
+  int64_t reserve;
   int64_t nlive;              /* blocks handed out */
   int64_t held, cached, most; /* large: bytes handed out and kept; most ever handed out */
   int64_t slabs_free;         /* bytes of free places in slabs */
@@ -49,7 +55,11 @@ struct TsCudaPool {
   uint64_t hold; /* blocks freed after this stay; 0: none has to */
 };
 
-TsCudaPool *ts_cuda_pool_new(void) { return calloc(1, sizeof(TsCudaPool)); }
+TsCudaPool *ts_cuda_pool_new(int64_t total) {
+  TsCudaPool *p = calloc(1, sizeof *p);
+  if (p) p->reserve = total / PART > RESERVE ? total / PART : RESERVE;
+  return p;
+}
 
 int64_t ts_cuda_cached(const TsDevice *d) {
   const TsCudaPool *p = ((const TsCuda *)d->state)->pool;
@@ -79,19 +89,44 @@ static int64_t large_size(int64_t nbytes) {
   return (nbytes + step - 1) / step * step;
 }
 
-/* ---- giving back */
-static void drop_slot(TsCudaPool *p, int i) {
-  ts_cuda.cuMemFree(p->slot[i].at);
-  p->cached -= p->slot[i].nbytes;
-  p->slot[i] = p->slot[--p->nslot];
+static int large_class(int64_t size) {
+  int top = 63 - __builtin_clzll((uint64_t)size);
+  int c = (top - 18) * 8 + (int)((size >> (top - 3)) & 7);
+  return c < NLARGE ? c : NLARGE - 1;
 }
 
+/* ---- blocks that are kept */
+static bool keep(TsCudaPool *p, CUdeviceptr at, int64_t size) {
+  int c = large_class(size);
+  Kept *k = p->spare;
+  if (k)
+    p->spare = k->older;
+  else if (!(k = malloc(sizeof *k)))
+    return false;
+  *k = (Kept){NULL, p->newest[c], at, size, ++p->clock};
+  *(k->older ? &k->older->newer : &p->oldest[c]) = k;
+  p->newest[c] = k;
+  p->cached += size;
+  return true;
+}
+
+static void take(TsCudaPool *p, Kept *k) {
+  int c = large_class(k->nbytes);
+  *(k->newer ? &k->newer->older : &p->newest[c]) = k->older;
+  *(k->older ? &k->older->newer : &p->oldest[c]) = k->newer;
+  p->cached -= k->nbytes;
+  k->older = p->spare;
+  p->spare = k;
+}
+
+/* ---- giving back */
 static bool drop_oldest(TsCudaPool *p) {
-  int oldest = 0;
-  for (int i = 1; i < p->nslot; i++)
-    if (p->slot[i].used < p->slot[oldest].used) oldest = i;
-  if (!p->nslot || (p->hold && p->slot[oldest].used > p->hold)) return false;
-  drop_slot(p, oldest);
+  Kept *oldest = NULL;
+  for (int c = 0; c < NLARGE; c++)
+    if (p->oldest[c] && (!oldest || p->oldest[c]->used < oldest->used)) oldest = p->oldest[c];
+  if (!oldest || (p->hold && oldest->used > p->hold)) return false;
+  ts_cuda.cuMemFree(oldest->at);
+  take(p, oldest);
   return true;
 }
 
@@ -226,21 +261,18 @@ static void free_small(TsCudaPool *p, CUdeviceptr at) {
 
 /* ---- large blocks */
 static void fit_cache(TsCudaPool *p, int64_t more) {
-  while (p->cached > RESERVE && p->held + p->cached + more > p->most && drop_oldest(p)) {
+  while (p->cached > p->reserve && p->held + p->cached + more > p->most && drop_oldest(p)) {
   }
 }
 
 static int alloc_large(TsDevice *d, int64_t size, CUdeviceptr *at, TsError *err) {
   TsCudaPool *p = ((TsCuda *)d->state)->pool;
-  int best = -1;
-  for (int i = 0; i < p->nslot; i++)
-    if (p->slot[i].nbytes == size && (best < 0 || p->slot[i].used > p->slot[best].used))
-      best = i;
-  if (best >= 0) {
-    *at = p->last = p->slot[best].at;
-    p->last_freed = p->slot[best].used;
-    p->cached -= size;
-    p->slot[best] = p->slot[--p->nslot];
+  Kept *k = p->newest[large_class(size)];
+  while (k && k->nbytes != size) k = k->older;
+  if (k) {
+    *at = p->last = k->at;
+    p->last_freed = k->used;
+    take(p, k);
   } else {
     fit_cache(p, size);
     if (ask(d, size, at, err)) return -1;
@@ -253,12 +285,8 @@ static int alloc_large(TsDevice *d, int64_t size, CUdeviceptr *at, TsError *err)
 
 static void free_large(TsCudaPool *p, CUdeviceptr at, int64_t size) {
   if (at == p->last) p->last = 0;
-  if (p->nslot == NSLOT && !drop_oldest(p)) drop_slot(p, 0);
-  p->slot[p->nslot].at = at;
-  p->slot[p->nslot].nbytes = size;
-  p->slot[p->nslot++].used = ++p->clock;
   p->held -= size;
-  p->cached += size;
+  if (!keep(p, at, size)) ts_cuda.cuMemFree(at);
   fit_cache(p, 0);
 }
 

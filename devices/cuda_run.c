@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "devices/cuda_api.h"
-#include "lib/dtype.h"
 
 static CUstream stream_of(TsDevice *d, void *stream) {
   return stream ? stream : ((TsCuda *)d->state)->work;
@@ -160,46 +159,6 @@ static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
   return 0;
 }
 
-static int map_type(uint8_t dtype) {
-  switch (dtype) {
-  case TS_DT_i32: return CU_TENSOR_MAP_DATA_TYPE_INT32;
-  case TS_DT_i64: return CU_TENSOR_MAP_DATA_TYPE_INT64;
-  case TS_DT_f16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  case TS_DT_bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  case TS_DT_f32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-  case TS_DT_f64: return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
-  default: return ts_dtypes[dtype].nbytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : -1;
-  }
-}
-
-/* Axes of the view, the innermost first; strides but for that one. */
-static unsigned view_axes(const TsTensorMap *v, uint64_t dim[4], uint64_t stride[3],
-                          uint32_t box[4]) {
-  dim[0] = (uint64_t)v->cols, dim[1] = (uint64_t)v->rows, stride[0] = (uint64_t)v->pitch;
-  box[0] = (uint32_t)v->box_cols, box[1] = (uint32_t)v->box_rows;
-  if (!v->batch) return 2;
-  dim[0] = box[0], dim[2] = (uint64_t)v->cols / box[0], dim[3] = (uint64_t)v->batch;
-  stride[1] = (uint64_t)box[0] * (uint64_t)ts_dtypes[v->dtype].nbytes;
-  stride[2] = (uint64_t)(v->pitch * v->rows);
-  box[2] = (uint32_t)v->box_panels, box[3] = 1;
-  return 4;
-}
-
-static int tensor_map(TsDevice *d, const TsTensorMap *v, void *out, TsError *err) {
-  uint64_t dim[4], stride[3];
-  uint32_t box[4], step[4] = {1, 1, 1, 1};
-  unsigned rank = view_axes(v, dim, stride, box);
-  int type = map_type(v->dtype), swizzle = v->swizzle >= 128 ? 3 : v->swizzle / 32;
-  if (type < 0 || ((uintptr_t)v->at | (uintptr_t)v->pitch) % 16)
-    return ts_error_set(err, TS_ERR_argument,
-                        "%s: the copy engine takes rows that begin at multiples of 16 bytes",
-                        d->name);
-  if (ts_cuda_enter(d, err)) return -1;
-  TS_CUDA(d, err, cuTensorMapEncodeTiled, out, type, rank, v->at, dim, stride, box, step, 0,
-          swizzle, CU_TENSOR_MAP_L2_PROMOTION_128B, 0);
-  return 0;
-}
-
 const TsDeviceRun ts_cuda_run = {stream_new,
                                  stream_free,
                                  stream_wait,
@@ -219,4 +178,4 @@ const TsDeviceRun ts_cuda_run = {stream_new,
                                  ts_cuda_record_launch,
                                  ts_cuda_record_free,
                                  ts_cuda_hold,
-                                 tensor_map};
+                                 ts_cuda_tensor_map};

@@ -67,9 +67,10 @@ typedef struct TsTensorMap {
   uint8_t dtype;
   int64_t rows, cols, pitch;
   int box_rows, box_cols, swizzle;
-  /* Of matrices one behind the other, 0: of one. Coordinates are column in a panel of box_cols,
-   * row, panel, matrix, and a box has so many panels, one behind the other. */
-  int64_t batch;
+  /* Of so many matrices, 0: of one. Coordinates are column in a panel of box_cols, row, panel,
+   * matrix, and a box has so many panels, one behind the other. With batches of matrices, 0:
+   * without, the batch is the last coordinate. Pitches are bytes from one to the next. */
+  int64_t heads, head_pitch, batch, batch_pitch;
   int box_panels;
 } TsTensorMap;
 

@@ -130,7 +130,7 @@ local function synthetic()
   return function()
     n = n + 1
     local ids = op.randint({ batch, context + 1 }, { low = 0, high = config.vocab_size, seed = options.seed, stream = n })
-    return ids:narrow(1, 0, context), ids:narrow(1, 1, context)
+    return ids:narrow(1, 0, context):contiguous(), ids:narrow(1, 1, context):contiguous()
   end
 end
 

@@ -1,6 +1,7 @@
 /* Graphs: units, nodes, interning, and the builder that emits into them. */
 #include "ir/graph.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,7 @@ static TsVal number(TsBuild *b, double value) {
 }
 
 TsGraph *ts_graph_in_unit(TsUnit *u, const char *name, TsError *err) {
+  static atomic_uint_fast64_t last;
   TsGraph *g = ts_arena_alloc(&u->arena, sizeof *g);
   char *own = g ? ts_arena_text(&u->arena, name) : NULL;
   if (!own) {
@@ -70,6 +72,7 @@ TsGraph *ts_graph_in_unit(TsUnit *u, const char *name, TsError *err) {
   }
   g->b = (TsBuild){.emit = emit, .meta = meta, .number = number, .err = err};
   g->unit = u;
+  g->serial = atomic_fetch_add(&last, 1) + 1;
   g->name = own;
   g->err = err;
   return g;

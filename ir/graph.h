@@ -79,6 +79,7 @@ typedef struct TsUnit {
 struct TsGraph {
   TsBuild b; /* first: emits nodes into this graph */
   TsUnit *unit;
+  uint64_t serial; /* of all graphs of the process, from 1 */
   TsGraph *parent; /* of a region */
   const char *name;
   TsNode **node;

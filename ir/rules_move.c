@@ -406,6 +406,28 @@ TsVal ts_rule_make_concat_concat(TsRewrite *r) {
   return r->b.emit(&r->b, TS_OP_concat, n, in, r->root->attr, NULL);
 }
 
+/* Nobody else wants the parts as they were joined, and the last axis stays the last one, so that
+ * what is copied are still rows. */
+bool ts_rule_guard_rows_stay(const TsRewrite *r) {
+  int perm[TS_MAX_RANK], nd = ts_rule_type(r)->ndim;
+  return nd > 0 && single_inner(r) && inner(r)->nin <= MOST_JOINED &&
+         permutation(r->root, perm) && perm[nd - 1] == nd - 1;
+}
+
+TsVal ts_rule_make_permute_concat(TsRewrite *r) {
+  TsVal in[MOST_JOINED];
+  int perm[TS_MAX_RANK], nd = ts_rule_type(r)->ndim, to = 0;
+  const TsNode *c = inner(r);
+  int axis = ts_rule_axis(c, "axis", nd);
+  permutation(r->root, perm);
+  while (perm[to] != axis) to++;
+  for (int i = 0; i < c->nin; i++)
+    in[i] = r->b.emit(&r->b, TS_OP_permute, 1, &c->in[i], r->root->attr, NULL);
+  if (r->b.failed) return NULL;
+  TsAttr attr = ts_b_int(to);
+  return r->b.emit(&r->b, TS_OP_concat, c->nin, in, &attr, NULL);
+}
+
 /* ---- parts of what was joined */
 /* The operand of the concat that holds elements [from, from + length) of the axis, and where
  * they begin there. */

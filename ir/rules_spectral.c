@@ -158,8 +158,9 @@ static TsVal large_operand(const TsRewrite *r, TsVal *small, TsVal *other) {
           !ts_dtype_is((TsDtype)c->meta.dtype, TS_KIND_F | TS_KIND_C) ||
           x->meta.dtype != ts_rule_type(r)->dtype)
         continue;
-      if (!ts_meta_same_shape(&x->meta, ts_rule_type(r)) ||
-          numel_of(&a->meta, &c->meta) * 8 > ts_meta_numel(&x->meta))
+      int64_t large = ts_meta_numel(&x->meta); /* of nothing, neither is small */
+      if (!ts_meta_same_shape(&x->meta, ts_rule_type(r)) || !large ||
+          numel_of(&a->meta, &c->meta) * 8 > large)
         continue;
       *small = a, *other = c;
       return x;
@@ -181,7 +182,7 @@ TsVal ts_rule_make_mul_small(TsRewrite *r) {
 /* ---- t a + t b of a transform t: the factors are added first */
 static bool small_factor(TsVal a, TsVal t) {
   return ts_dtype_is((TsDtype)a->meta.dtype, TS_KIND_F | TS_KIND_C) && !a->meta.weak &&
-         ts_meta_numel(&a->meta) * 8 <= ts_meta_numel(&t->meta);
+         ts_meta_numel(&t->meta) && ts_meta_numel(&a->meta) * 8 <= ts_meta_numel(&t->meta);
 }
 
 bool ts_rule_guard_small_factors_of_terms(const TsRewrite *r) {

@@ -6,6 +6,7 @@
 
 #include "ir/graph_copy.h"
 #include "ir/sched_attention.h"
+#include "ir/sched_norm_grad.h"
 #include "ir/sched_product.h"
 #include "ir/sched_rows.h"
 
@@ -129,6 +130,12 @@ TsGroupKind ts_sched_kind(const TsNode *n) {
   if (n->op == TS_OP_cast) return TS_GROUP_map;
   bool pointwise = ts_op_info((TsOp)n->op)->cls == TS_CLASS_POINTWISE;
   return pointwise && n->op != TS_OP_complex && numbers_fit(n) ? TS_GROUP_map : TS_GROUP_vm;
+}
+
+TsGroupKind ts_sched_kind_on(const TsTarget *t, const TsNode *n) {
+  TsGroupKind kind = ts_sched_kind(n);
+  bool gpu = kind == TS_GROUP_vm && t && t->shared_bytes && n->op < TS_OP_COUNT;
+  return gpu && ts_sched_norm_grad(n) && handled_types(n) ? TS_GROUP_columns : kind;
 }
 
 TsRole ts_sched_role(const TsGroup *group, const TsMeta *m) {

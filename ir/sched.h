@@ -153,6 +153,8 @@ bool ts_sched_is_view(const TsNode *n);
 TsVal ts_sched_root(TsVal v);
 /* How a node can be part of a kernel: map, rows, columns, matmul, or vm if it cannot. */
 TsGroupKind ts_sched_kind(const TsNode *n);
+/* The same for a target: gradients of norms are columns where blocks hold their rows. */
+TsGroupKind ts_sched_kind_on(const TsTarget *t, const TsNode *n);
 
 /* The shape that a node walks: its first input's where it reduces, else its result's. */
 const TsMeta *ts_sched_at(const TsNode *n);

@@ -135,7 +135,8 @@ static bool moves_along(const TsAccess *a, int axis) { return a->moves[axis] != 
 /* A group of rows without an axis before has one row; columns are of one length, and so are
  * rows that are counted. */
 bool ts_access_symbolic(const TsLower *l, int axis) {
-  return axis == 0 && !l->columns && !l->one_size && !(l->row && l->space.naxis == 1);
+  if (axis || l->g->kind == TS_GROUP_columns || l->one_size) return false;
+  return !(l->row && l->space.naxis == 1);
 }
 
 static TsTileType param_type(const TsLower *l, const TsAccess *a, int64_t size) {
@@ -195,11 +196,14 @@ static void place_of(const TsLower *l, const TsAccess *a, Place *p) {
   *p = (Place){.rank = 0};
   for (int i = 0; i <= last; i++) {
     if (!moves_along(a, i)) continue;
-    bool tiled = i == last || (l->columns && i == 0);
+    bool tiled = i == last || i == l->across;
     if (tiled) p->axes[p->rank] = n, p->dim[p->rank++] = i == last ? l->n : l->m;
     p->at[n++] = l->at[i];
   }
   p->how.edge = moves_along(a, last) && !l->row && ends;
+  if (l->across > 0 || (l->across == 0 && !l->columns)) /* all of a column is in its tile */
+    p->how.edge |= moves_along(a, l->across) && (ts_access_symbolic(l, l->across) ||
+                                                 l->space.axis[l->across] % l->m);
   p->how.stream = a->written && streams(l, &a->v->meta);
   if (p->rank && p->axes[0] != n - p->rank) p->how.naxis = p->rank;
 }
@@ -211,7 +215,7 @@ TsTileVal ts_access_load(TsLower *l, TsAccess *a) {
   p.how.axes = p.axes;
   TsTileType t = ts_tile_type((TsDtype)a->v->meta.dtype, p.rank, p.dim);
   TsTileVal x = ts_tile_load(&l->b, a->param, p.at, &t, &p.how);
-  if (l->columns && p.rank == 1 && moves_along(a, 0)) { /* one for each row of the columns */
+  if (l->across >= 0 && p.rank == 1 && moves_along(a, l->across)) { /* one for each row */
     t = ts_nodes_type(l, (TsDtype)t.dtype, 2);
     x = ts_tile_broadcast(&l->b, x, &t, (int64_t[]){0});
   }

@@ -6,6 +6,7 @@
 #include "ir/graph_copy.h"
 #include "ir/sched.h"
 #include "ir/sched_rows.h"
+#include "ir/sched_follow.h"
 #include "ir/sched_space.h"
 
 static int bad(TsError *err, const TsGroup *g, const TsNode *n, const char *what) {
@@ -54,10 +55,11 @@ static int check_node(const TsSched *s, const TsGroup *g, int k, TsError *err) {
   const TsNode *n = g->node[k];
   if (check_order(s, g, k, err)) return -1;
   if (g->kind == TS_GROUP_vm) return 0;
-  TsGroupKind kind = ts_sched_kind(n);
+  TsGroupKind kind = ts_sched_kind_on(s->target, n);
   if ((kind == TS_GROUP_attention) != (g->kind == TS_GROUP_attention))
     return bad(err, g, n, "attention is a group of its own");
   if (kind == TS_GROUP_attention) return 0;
+  if (ts_sched_leads(s->target, n)) return 0;
   if (kind == TS_GROUP_vm) return bad(err, g, n, "has no place in a kernel");
   for (int i = 0; i < n->nout; i++)
     if (ts_sched_role(g, &n->out[i].meta) == TS_ROLE_none)
@@ -150,7 +152,9 @@ static int check_group(const TsSched *s, const TsGroup *g, int index,
   int products = 0;
   for (int k = 0; k < g->nnode; k++) {
     if (check_node(s, g, k, err)) return -1;
-    products += g->kind != TS_GROUP_vm && ts_sched_kind(g->node[k]) == TS_GROUP_matmul;
+    const TsNode *n = g->node[k];
+    products += g->kind != TS_GROUP_vm &&
+                (ts_sched_kind(n) == TS_GROUP_matmul || ts_sched_leads(s->target, n));
   }
   if (products != (g->kind == TS_GROUP_matmul))
     return bad(err, g, NULL, "has the wrong number of products");

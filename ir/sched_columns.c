@@ -1,4 +1,4 @@
-/* The loops of a group of columns.
+/* The loops of a group of columns; those of long ones on a GPU stand in ir/sched_lanes.c.
  *
  * A round is a piece of the columns with all that is reduced: tiles are [m, n], sums go down
  * the first axis, and threads share the columns. Where there are few columns and many leaves of
@@ -192,7 +192,10 @@ static bool crosswise(const TsLower *l) {
 }
 
 int ts_columns_put(TsLower *l) {
+  bool must;
   if (crosswise(l)) return ts_lower_refuse(l, "an operand lies along its columns");
+  if (ts_lanes_fit(l, &must)) return ts_lanes_put(l);
+  if (must) return ts_lower_refuse(l, "rows of a norm that cannot be walked by lanes");
   l->n = piece_of(l);
   l->k->ntile = 2;
   l->k->tile[0] = l->space.axis[0];

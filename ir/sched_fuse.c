@@ -9,6 +9,8 @@
 #include "ir/graph_copy.h"
 #include "ir/sched.h"
 #include "ir/sched_attention.h"
+#include "ir/sched_follow.h"
+#include "ir/sched_norm_grad.h"
 #include "ir/sched_rows.h"
 #include "ir/sched_space.h"
 
@@ -131,14 +133,20 @@ static bool draws(const TsGroup *g) {
   return false;
 }
 
+/* How many columns n sums down, 0: it does not. */
+static int64_t columns_of(const TsNode *n) {
+  int64_t norm = ts_sched_norm_grad(n);
+  return norm || !ts_sched_column(n) ? norm : ts_meta_numel(&n->out[0].meta);
+}
+
 /* The space of g once n is in it. */
 static bool joined_space(const TsGroup *g, const TsNode *n, TsSpaceAxes *out) {
   TsSpaceAxes a = space_of(g);
   int64_t row = 1;
   bool rows = ts_sched_row(n) != NULL;
   for (int i = a.naxis - a.nrow; i < a.naxis; i++) row *= a.axis[i];
-  if (ts_sched_column(n) && !rows) {
-    int64_t width = ts_meta_numel(&n->out[0].meta);
+  int64_t width = rows ? 0 : columns_of(n);
+  if (width) {
     if ((a.nrow && (!a.columns || row != width)) || draws(g)) return false;
     a.columns = true;
     return ts_space_refine(&a, &n->in[0]->meta, width, out);
@@ -157,7 +165,13 @@ static bool joined_space(const TsGroup *g, const TsNode *n, TsSpaceAxes *out) {
   return ts_space_refine(&a, &n->out[0].meta, a.nrow ? row : 0, out);
 }
 
-static bool reduces(const TsNode *n) { return ts_sched_row(n) || ts_sched_column(n); }
+static bool reduces(const TsNode *n) { return ts_sched_row(n) || columns_of(n); }
+
+static bool has_norms(const TsGroup *g) {
+  for (int i = 0; i < g->nnode; i++)
+    if (ts_sched_norm_grad(g->node[i])) return true;
+  return false;
+}
 
 /* Goes over the elements of columns again, with values of columns. */
 static bool walks_again(const Fuse *f, const TsGroup *g, const TsNode *n) {
@@ -179,13 +193,15 @@ static bool bare(const Fuse *f, const TsGroup *g) {
 }
 
 static bool fits(const Fuse *f, const TsGroup *g, const TsNode *n, TsSpaceAxes *space) {
-  if (alone(g->kind) || bare(f, g) || g->nnode >= MOST_NODES) return false;
+  if (alone(g->kind) || g->nnode >= MOST_NODES) return false;
+  if (bare(f, g) && !ts_sched_follows(g, n)) return false;
   if (g->kind == TS_GROUP_matmul && (reduces(n) || g->nnode >= MOST_AFTER_PRODUCT))
     return false;
   if (!joined_space(g, n, space)) return false;
   if (g->kind == TS_GROUP_matmul && !same_space(g, space)) return false;
   if (ts_sched_draws(n) && (space->columns || g->kind == TS_GROUP_matmul)) return false;
-  if (walks_again(f, g, n) && column_length(space) > MOST_TWICE) return false;
+  if (walks_again(f, g, n) && (has_norms(g) || column_length(space) > MOST_TWICE))
+    return false;
   for (int i = 0; i < n->nin; i++) {
     TsVal v = n->in[i];
     if (!v || v->meta.weak) continue;
@@ -210,14 +226,15 @@ static bool own_space(const TsNode *n, TsSpaceAxes *out) {
   const TsMeta *m = ts_sched_at(n);
   TsSpaceAxes all = {.naxis = 1, .axis = {ts_meta_numel(m)}};
   int64_t row = ts_sched_row(n) ? ts_sched_row_length(n) : 0;
-  if (!row && ts_sched_column(n)) row = ts_meta_numel(&n->out[0].meta), all.columns = true;
+  if (!row && (row = columns_of(n))) all.columns = true;
   return ts_space_refine(&all, m, row, out);
 }
 
 static void place(Fuse *f, const TsNode *n) {
   TsSpaceAxes space;
-  TsGroupKind kind = ts_sched_kind(n);
+  TsGroupKind kind = ts_sched_kind_on(f->s->target, n);
   if (kind == TS_GROUP_matmul && !(f->s->target && f->s->target->fma)) kind = TS_GROUP_vm;
+  if (ts_sched_leads(f->s->target, n)) kind = TS_GROUP_matmul;
   bool joins = kind != TS_GROUP_matmul && !alone(kind);
   TsGroup *g = joins ? group_for(f, n, &space) : NULL;
   if (!g) {

@@ -71,6 +71,7 @@ static TsTileVal at_target(TsRowCall *c) {
 }
 
 static TsTileVal picked(TsRowCall *c) {
+  if (c->at_target) return c->at_target;
   return along(c, TS_TILE_max, choose(c, at_target(c), c->in[0], number(c, -INFINITY)));
 }
 
@@ -275,6 +276,36 @@ static TsTileVal gradient(TsLower *l, const TsNode *n, TsTileVal g) {
   return ts_tile_op2(&l->b, TS_OP_div, g, c);
 }
 
+/* Element `at` of a row that was loaded, and perhaps converted: one load more, not another walk.
+ * NULL: it is made in the kernel. */
+static TsTileVal element(TsLower *l, TsTileVal x, TsTileVal at) {
+  const TsTileStmt *s = x ? x->stmt : NULL;
+  TsTileVal place[TS_TILE_RANK];
+  if (s && s->op == TS_TILE_cast)
+    return ts_tile_cast(&l->b, element(l, s->in[0], at), (TsDtype)x->type.dtype);
+  if (!s || s->op != TS_TILE_load || x->type.rank != 1 || ts_tile_attr(s, "edge")->i) return NULL;
+  const TsAttr *axes = ts_tile_attr(s, "axes");
+  int last = s->in[0]->type.rank - 1;
+  if (axes->type == TS_ATTR_ints && axes->n && axes->ints[0] != last) return NULL;
+  for (int i = 0; i <= last; i++) place[i] = s->in[1 + i];
+  place[last] = ts_tile_op2(&l->b, TS_OP_add, place[last], at);
+  TsTileType t = ts_tile_scalar((TsDtype)x->type.dtype);
+  return ts_tile_load(&l->b, s->in[0], place, &t, NULL);
+}
+
+/* A GPU walks a long row once more for each of its reductions. A target that is none is the
+ * first element: nobody looks at what comes of it. */
+static TsTileVal element_at_target(TsLower *l, const TsRowCall *c) {
+  bool gpu = l->s->target && l->s->target->shared_bytes;
+  if (!gpu || !indexed(c->node) || !c->in[1] || c->in[1]->type.rank) return NULL;
+  TsTileVal to = c->in[1], zero = ts_tile_index(&l->b, 0), n = ts_tile_index(&l->b, c->n);
+  if (c->node->op == TS_OP_gather) /* from the end */
+    to = ts_tile_op3(&l->b, TS_OP_where, ts_tile_op2(&l->b, TS_OP_lt, to, zero),
+                     ts_tile_op2(&l->b, TS_OP_add, to, n), to);
+  TsTileVal in = ts_tile_op2(&l->b, TS_TILE_ult, to, n);
+  return element(l, c->in[0], ts_tile_op3(&l->b, TS_OP_where, in, to, zero));
+}
+
 int ts_loss_put(TsLower *l, const TsNode *n) {
   TsRowCall c = {.b = &l->b, .node = n, .n = l->n};
   for (int i = 0; i < n->nin; i++) {
@@ -283,6 +314,7 @@ int ts_loss_put(TsLower *l, const TsNode *n) {
   }
   if (!(c.in[0] = spread(&c, c.in[0]))) return ts_lower_refuse(l, "out of memory");
   if (grad(n)) c.in[2] = gradient(l, n, c.in[2]);
+  c.at_target = n->op == TS_OP_cross_entropy_grad ? NULL : element_at_target(l, &c);
   ts_loss_row(n)(&c);
   int k = ts_nodes_index(l, n);
   if (ts_loss_reduced(n)) {

@@ -16,17 +16,24 @@
 #include "ir/sched_lower.h"
 #include "ir/sched_loss.h"
 #include "ir/sched_product.h"
+#include "ir/sched_random.h"
 #include "ir/sched_rows.h"
 
 enum {
   PIECE = 4096,  /* elements of a round of a long axis without reductions */
   BLOCK = 256,   /* threads of a GPU's block */
   WHOLE = 16384, /* an axis up to this is one round */
+  SHORT = 8,     /* and shorter ones are not taken together */
   LEAF = TS_LOWER_LEAF,
   LEAVES = TS_LOWER_LEAVES,
 };
 
 /* ---- the loop */
+/* Rounds along an axis before the last one. */
+static int64_t steps_along(const TsLower *l, int i) {
+  return i == l->across ? (l->space.axis[i] + l->m - 1) / l->m : l->space.axis[i];
+}
+
 /* The position of round r: its piece of the last axis, then the axes before. */
 static void put_position(TsLower *l, TsTileVal r, int64_t pieces) {
   TsTileBuild *b = &l->b;
@@ -39,9 +46,11 @@ static void put_position(TsLower *l, TsTileVal r, int64_t pieces) {
     r = ts_tile_op2(b, TS_OP_floordiv, r, p);
   }
   for (int i = last; i-- > 0;) {
-    TsTileVal size = i ? ts_tile_index(b, l->space.axis[i]) : NULL;
+    TsTileVal size = i ? ts_tile_index(b, steps_along(l, i)) : NULL;
     l->at[i] = i ? ts_tile_op2(b, TS_OP_mod, r, size) : r;
     if (i) r = ts_tile_op2(b, TS_OP_floordiv, r, size);
+    if (i == l->across && l->m > 1)
+      l->at[i] = ts_tile_op2(b, TS_OP_mul, l->at[i], ts_tile_index(b, l->m));
   }
 }
 
@@ -63,7 +72,13 @@ static TsTileLoop open_rounds(TsLower *l) {
     return loop;
   }
   int64_t pieces = (l->space.axis[last] + l->n - 1) / l->n, inner = pieces;
-  for (int i = 1; i < last; i++) inner *= l->space.axis[i];
+  for (int i = 1; i < last; i++) inner *= steps_along(l, i);
+  if (l->across == 0 && ts_access_symbolic(l, 0)) {
+    size = ts_tile_op2(b, TS_OP_add, size, ts_tile_index(b, l->m - 1));
+    size = ts_tile_op2(b, TS_OP_floordiv, size, ts_tile_index(b, l->m));
+  } else if (l->across == 0) {
+    size = ts_tile_index(b, steps_along(l, 0));
+  }
   if (inner > 1) size = ts_tile_op2(b, TS_OP_mul, size, ts_tile_index(b, inner));
   TsTileLoop loop = ts_tile_for(b, zero, size, 1, true, 0, NULL);
   put_position(l, loop.i, pieces);
@@ -81,14 +96,41 @@ static int64_t usual_piece(const TsLower *l) {
   return BLOCK * (least < 2 ? 8 : 16 / least);
 }
 
+static bool draws(const TsLower *l) {
+  for (int i = 0; i < l->g->nnode; i++)
+    if (ts_sched_draws(l->g->node[i])) return true;
+  return false;
+}
+
+/* Of a short last axis, as of heads that change places with rows, a round on a GPU takes several:
+ * else most of its threads would have nothing. Tiles of random bits have one axis. */
+static void take_several(TsLower *l, int64_t usual) {
+  int last = l->space.naxis - 1;
+  if (last < 1 || l->row || usual == PIECE || 2 * l->space.axis[last] > usual || draws(l)) return;
+  if (l->g->kind != TS_GROUP_map || l->space.axis[last] < SHORT) return;
+  for (int i = 0; i < l->naccess; i++) /* lines, not elements far apart */
+    if (l->access[i].moves[last] != 0 && l->access[i].moves[last] != 1) return;
+  int64_t most = usual / l->space.axis[last], size = l->space.axis[last - 1], m = 1;
+  bool symbolic = ts_access_symbolic(l, last - 1);
+  for (int64_t k = 2; k <= most && !symbolic; k++)
+    if (size % k == 0) m = k;
+  if (symbolic || (4 * m <= most && m < size)) /* the last ones stand behind the end */
+    for (m = 1; 2 * m <= most && (symbolic || m < size);) m *= 2;
+  if (m == 1) return;
+  l->across = last - 1;
+  l->m = m;
+}
+
 static int put_rounds(TsLower *l) {
   int64_t size = l->space.axis[l->space.naxis - 1], usual = usual_piece(l);
   bool whole = l->row || (l->space.naxis > 1 && size <= (usual == PIECE ? WHOLE : usual));
   l->n = whole ? size : usual;
   int64_t piece = l->g->choice.piece;
   if (piece && !l->row) l->n = l->space.naxis > 1 && piece > size ? size : piece;
-  l->k->ntile = 1;
-  l->k->tile[0] = l->n;
+  if (whole) take_several(l, usual);
+  l->k->ntile = l->across < 0 ? 1 : 2;
+  l->k->tile[0] = l->across < 0 ? l->n : l->m;
+  l->k->tile[1] = l->n;
   l->b = ts_tile_build(l->k);
   if (ts_loss_open(l)) return -1;
   TsTileLoop loop = open_rounds(l);
@@ -248,6 +290,7 @@ int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, v
     return ts_sched_lower_product(s, group, layout, arg, out, err);
   TsLower l = {.s = s, .g = group, .layout = layout, .arg = arg, .err = err,
                .columns = group->kind == TS_GROUP_columns,
+               .across = group->kind == TS_GROUP_columns ? 0 : -1,
                .one_size = ts_loss_counts(group)};
   if (lower(&l)) {
     ts_tile_free(l.k);

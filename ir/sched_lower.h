@@ -22,7 +22,8 @@ typedef struct TsAccess {
   TsTileVal tile; /* once loaded */
 } TsAccess;
 
-/* Tiles of a round are [m, n], [n] or numbers; only groups of columns have m. */
+/* Tiles of a round are [m, n], [n] or numbers; groups of columns have m, and maps of a GPU whose
+ * last axis is short. */
 typedef struct TsLower {
   const TsSched *s;
   const TsGroup *g;
@@ -35,7 +36,8 @@ typedef struct TsLower {
   bool row;          /* the last axis is whole in a round */
   bool one_size;     /* no axis is of symbolic size */
   bool columns;      /* the first axis is, or a leaf of it */
-  int64_t m, n;      /* elements of a round along the first axis, and along the last one */
+  int across;        /* the axis along which tiles have m elements, or -1 */
+  int64_t m, n;      /* elements of a round along that axis, and along the last one */
   TsTileVal *made;   /* by node of the group and output: [TS_MAX_OUT] each */
   TsTile *k;
   TsTileBuild b;
@@ -73,5 +75,9 @@ TsTileVal ts_nodes_reduce(TsLower *l, int op, TsTileVal x);
 
 /* ---- ir/sched_columns.c */
 int ts_columns_put(TsLower *l);
+
+/* ---- ir/sched_lanes.c: the same for a GPU; must: there is no other way */
+bool ts_lanes_fit(TsLower *l, bool *must);
+int ts_lanes_put(TsLower *l);
 
 #endif

@@ -14,6 +14,7 @@ typedef struct TsRowCall {
   int64_t n;
   TsTileVal in[TS_MAX_IN];
   TsTileVal out[TS_MAX_OUT];
+  TsTileVal at_target; /* the row's element at its target, where it lies in memory, or NULL */
 } TsRowCall;
 
 typedef void TsRowFn(TsRowCall *c);

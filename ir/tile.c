@@ -1,5 +1,5 @@
 /* Kernels of Tile IR and the builder that makes them. Everything lives in the kernel's arena. */
-#include "ir/tile.h"
+#include "ir/tile_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +46,7 @@ TsTile *ts_tile_new(const char *name) {
 
 void ts_tile_free(TsTile *k) {
   if (!k) return;
+  for (int i = 0; k->parts && i < k->parts->n; i++) ts_tile_free(k->parts->part[i].k);
   ts_arena_free(&k->arena);
   free(k);
 }

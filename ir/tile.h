@@ -70,6 +70,7 @@ typedef struct TsTileType {
 } TsTileType;
 
 typedef struct TsTile TsTile;
+typedef struct TsTileParts TsTileParts;
 typedef struct TsTileStmt TsTileStmt;
 typedef struct TsTileRegion TsTileRegion;
 
@@ -132,6 +133,7 @@ struct TsTile {
   const char **place; /* "file.lua:12" by line number; [0] is "" */
   int nplace;
   uint32_t nvalue;
+  TsTileParts *parts; /* NULL; else kernels that do the work of this one (ir/tile_parts.h) */
   bool failed; /* memory ran out; every later call does nothing */
 };
 

@@ -247,7 +247,7 @@ static int explicit_never(Check *c, const Stmt *s) {
 /* ---- memory */
 static bool is_memory_slot(int op, int i) {
   const TsTileBrackets *b = ts_tile_brackets(op);
-  return b && i < b->memories;
+  return op == TS_TILE_view || (b && i < b->memories);
 }
 
 static bool is_barrier_slot(int op, int i) {
@@ -369,6 +369,24 @@ static int check_alloc(Check *c, const Stmt *s) {
     return WRONG(TS_ERR_shape, "%s has no static size", ts_tile_shown(c, t));
   if (t->space != TS_SPACE_scratch || s->in_region == c->k->body) return 0;
   return WRONG(TS_ERR_argument, "scratch stands at the top of a kernel");
+}
+
+static int check_view(Check *c, const Stmt *s) {
+  if (results(c, s, 1)) return -1;
+  const Type *from = &s->in[0]->type, *t = &s->out[0]->type;
+  if (from->space < TS_SPACE_scratch || from->space > TS_SPACE_shared)
+    return WRONG(TS_ERR_argument, "of memory @scratch, @local or @shared, not %s",
+                 ts_tile_shown(c, from));
+  if (t->space != from->space || t->dtype != from->dtype || from->strided)
+    return WRONG(TS_ERR_argument, "%s is no view of %s", ts_tile_shown(c, t),
+                 ts_tile_shown(c, from));
+  int64_t last = 0;
+  for (int i = 0; t->strided && i < t->rank; i++) last += (t->dim[i] - 1) * t->stride[i];
+  if (!t->strided) last = ts_tile_numel(t) - 1;
+  if (is_static(t) && is_static(from) && last >= ts_tile_numel(from))
+    return WRONG(TS_ERR_shape, "%s is larger than %s", ts_tile_shown(c, t),
+                 ts_tile_shown(c, from));
+  return 0;
 }
 
 /* ---- control */
@@ -628,7 +646,15 @@ static int is_single(Check *c, const Stmt *s) {
   return WRONG(TS_ERR_dtype, "takes f32, not %s", ts_tile_shown(c, &s->in[0]->type));
 }
 static int check_ex2(Check *c, const Stmt *s) { return is_single(c, s); }
+static int check_inv(Check *c, const Stmt *s) { return is_single(c, s); }
 static int check_lg2(Check *c, const Stmt *s) { return is_single(c, s); }
+static int check_rare(Check *c, const Stmt *s) {
+  Type t = with_dtype(s->in[1]->type, TS_DT_bool);
+  return operand_is(c, s, 0, &t) || operand_is(c, s, 2, &s->in[1]->type) ||
+                 gives(c, s, &s->in[1]->type)
+             ? -1
+             : 0;
+}
 static int check_larger(Check *c, const Stmt *s) {
   return operand_is(c, s, 1, &s->in[0]->type) || is_single(c, s) ? -1 : 0;
 }
@@ -781,6 +807,8 @@ static int check_copy_bulk(Check *c, const Stmt *s) {
 static int check_store_bulk(Check *c, const Stmt *s) {
   const Type *to = &s->in[0]->type, *from = &s->in[1]->type;
   bool fits = to->space > TS_SPACE_fragment && is_of_device(to) && is_of_block(from);
+  if (ATTR("add")->i && to->dtype != TS_DT_f32)
+    return WRONG(TS_ERR_dtype, "adds f32, not %s", ts_tile_shown(c, to));
   return between(c, s, fits) || copy(c, s, 2, true) ? -1 : 0;
 }
 
@@ -862,6 +890,17 @@ static int check_claim(Check *c, const Stmt *s) {
              : 0;
 }
 
+/* A number of the device that roles of several blocks look at. */
+static int check_until(Check *c, const Stmt *s) {
+  const Type *t = &s->in[0]->type;
+  if (t->dtype != TS_DT_i32 || !is_of_device(t))
+    return WRONG(TS_ERR_dtype, "signals are i32 of the device, not %s", ts_tile_shown(c, t));
+  return check_positions(c, s) || index_is(c, s, s->nin - 1) || gives_nothing(c, s) ? -1 : 0;
+}
+static int check_signal(Check *c, const Stmt *s) {
+  return check_until(c, s) || check_written(c, s) ? -1 : 0;
+}
+
 static int check_turn(Check *c, const Stmt *s) {
   if (!c->roles) return WRONG(TS_ERR_argument, "stands in no role");
   return gives_nothing(c, s);
@@ -931,10 +970,14 @@ static bool needs_gpu(int op) {
   case TS_TILE_pace:
   case TS_TILE_fence:
   case TS_TILE_ex2:
+  case TS_TILE_inv:
+  case TS_TILE_rare:
   case TS_TILE_lg2:
   case TS_TILE_quarter:
   case TS_TILE_row:
   case TS_TILE_claim:
+  case TS_TILE_until:
+  case TS_TILE_signal:
   case TS_TILE_turn:
   case TS_TILE_registers: return true;
   default: return false;

@@ -22,6 +22,7 @@ bool ts_tile_effect(const TsTileStmt *s) {
       if (effect_inside(s->region[i])) return true;
     return false;
   case TS_TILE_alloc:
+  case TS_TILE_view:
   case TS_TILE_load:
   case TS_TILE_gather:
   case TS_TILE_const:
@@ -43,6 +44,8 @@ bool ts_tile_effect(const TsTileStmt *s) {
   case TS_TILE_ex2:
   case TS_TILE_lg2:
   case TS_TILE_larger:
+  case TS_TILE_inv:
+  case TS_TILE_rare:
   case TS_TILE_quarter:
   case TS_TILE_row:
   case TS_TILE_ult:

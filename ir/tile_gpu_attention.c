@@ -30,12 +30,13 @@ typedef struct Attention {
   TsGpuAttention x;
   TsTileBuild b;
   V q, k, v, sink, y, lse, counter;          /* parameters */
-  V n, j, h, s, t, g, p;                     /* sizes */
+  V nb, h, j, s, t, g, p, n;                 /* sizes; n: query heads of all batches */
   V tiles, total, blocks, span, ahead, each; /* each: query heads of a key head */
   V block;                                   /* the number of this one */
   V sq, sk, sv, so, box;                     /* memory */
   V full_q, empty_q, full_k, empty_k, full_v, empty_v;
-  V head, key_head, q0, first, count; /* of this tile: its key blocks */
+  /* of this tile; its head among all, among its batch's; its key blocks */
+  V all_head, batch, head, key_head, q0, first, count;
 } Attention;
 
 /* Where a ring is: slot and parity. */
@@ -58,40 +59,40 @@ static V named(V v, const char *name) {
 }
 
 /* ---- parameters, sizes, memory */
-static V matrix(Attention *a, const char *name, TsDtype d, int64_t n, int64_t rows,
-                int64_t cols, bool written) {
-  TsTileType t = ts_tile_type(d, cols ? 3 : 2, (int64_t[]){n, rows, cols});
+static V heads_of(Attention *a, const char *name, int64_t heads, int64_t rows, bool written) {
+  TsTileType t = ts_tile_type(a->x.dtype, 4, (int64_t[]){ts_tile_dim(0), heads, rows, a->x.d});
   return ts_tile_param(a->b.k, name, &t, written);
 }
 
 static void params(Attention *a) {
-  static const char *const names[] = {"N", "J", "H", "S", "T", "G", "P"};
+  static const char *const names[] = {"B", "H", "J", "S", "T", "G", "P"};
   TsTile *k = a->b.k;
-  TsDtype d = a->x.dtype;
-  int64_t size[7], width = a->x.d;
+  int64_t size[7];
   for (int i = 0; i < 7; i++) size[i] = ts_tile_size(k, names[i]);
-  a->q = matrix(a, "q", d, size[0], size[3], width, false);
-  a->k = matrix(a, "k", d, size[1], size[4], width, false);
-  a->v = matrix(a, "v", d, size[1], size[4], width, false);
-  TsTileType line = ts_tile_vector(TS_DT_f32, size[2]), one = ts_tile_vector(TS_DT_i32, 1);
+  a->q = heads_of(a, "q", size[1], size[3], false);
+  a->k = heads_of(a, "k", size[2], size[4], false);
+  a->v = heads_of(a, "v", size[2], size[4], false);
+  TsTileType line = ts_tile_vector(TS_DT_f32, size[1]), one = ts_tile_vector(TS_DT_i32, 1);
+  TsTileType logs = ts_tile_type(TS_DT_f32, 3, (int64_t[]){size[0], size[1], size[3]});
   if (a->x.sink) a->sink = ts_tile_param(k, "sink", &line, false);
-  a->y = matrix(a, "y", d, size[0], size[3], width, true);
+  a->y = heads_of(a, "y", size[1], size[3], true);
   if (a->x.alone) return;
-  a->lse = matrix(a, "lse", TS_DT_f32, size[0], size[3], 0, true);
+  a->lse = ts_tile_param(k, "lse", &logs, true);
   a->counter = ts_tile_param(k, "counter", &one, true);
 }
 
 static void sizes(Attention *a) {
   TsTileBuild *b = &a->b;
-  V *to[] = {&a->n, &a->j, &a->h, &a->s, &a->t, &a->g, &a->p};
-  static const char *const names[] = {"n", "j", "h", "s", "t", "g", "p"};
+  V *to[] = {&a->nb, &a->h, &a->j, &a->s, &a->t, &a->g, &a->p};
+  static const char *const names[] = {"b", "h", "j", "s", "t", "g", "p"};
   for (int i = 0; i < 7; i++) *to[i] = ts_gpu_size(b, i, names[i]);
+  a->n = named(op2(a, TS_OP_mul, a->nb, a->h), "n");
   a->tiles = named(ts_gpu_div_up(b, a->s, a->x.rows), "tiles");
   a->total = named(op2(a, TS_OP_mul, a->tiles, a->n), "total");
   a->blocks = named(ts_gpu_div_up(b, a->t, KEYS), "blocks");
   a->span = named(op2(a, TS_OP_mul, a->tiles, a->g), "span");
   a->ahead = named(op2(a, TS_OP_sub, a->t, a->s), "ahead");
-  a->each = named(op2(a, TS_OP_floordiv, a->n, a->j), "each");
+  a->each = named(op2(a, TS_OP_floordiv, a->h, a->j), "each");
 }
 
 static V stages(Attention *a, const char *name, int n, int64_t rows) {
@@ -141,7 +142,10 @@ static void tile_of(Attention *a, V t) {
   V heads = op2(a, TS_OP_minimum, op2(a, TS_OP_sub, a->n, head), a->g);
   V row = op2(a, TS_OP_floordiv, in, heads);
   V of = op2(a, TS_OP_sub, in, op2(a, TS_OP_mul, row, heads));
-  a->head = named(op2(a, TS_OP_add, head, of), "head");
+  a->all_head = named(op2(a, TS_OP_add, head, of), "all");
+  a->batch = named(op2(a, TS_OP_floordiv, a->all_head, a->h), "batch");
+  a->head =
+      named(op2(a, TS_OP_sub, a->all_head, op2(a, TS_OP_mul, a->batch, a->h)), "head");
   a->key_head = named(op2(a, TS_OP_floordiv, a->head, a->each), "key_head");
   row = op2(a, TS_OP_sub, by(a, TS_OP_sub, a->tiles, 1), row);
   a->q0 = named(by(a, TS_OP_mul, row, a->x.rows), "q0");
@@ -165,7 +169,7 @@ static void fetch(Attention *a, V to, V from, V full, V empty, const Ring *r, V 
   ts_gpu_say(b, TS_TILE_expect, TS_GPU_IN(full, r->slot),
              TS_GPU_SET({"bytes", ts_gpu_whole(ts_gpu_slot_bytes(to))}), NULL);
   ts_gpu_arrive(b, full, r->slot);
-  ts_gpu_fetch(b, to, from, full, r->slot, head, row);
+  ts_gpu_fetch(b, to, from, full, r->slot, a->batch, head, row);
 }
 
 static void fetch_keys(Attention *a, Ring *r, V j) {
@@ -191,7 +195,7 @@ static void fetch_tile(Attention *a, V t, V parity, Ring *k, Ring *v) {
   ts_gpu_say(b, TS_TILE_expect, TS_GPU_IN(a->full_q, zero),
              TS_GPU_SET({"bytes", ts_gpu_whole(ts_gpu_slot_bytes(a->sq))}), NULL);
   ts_gpu_arrive(b, a->full_q, zero);
-  ts_gpu_fetch(b, a->sq, a->q, a->full_q, zero, a->head, a->q0);
+  ts_gpu_fetch(b, a->sq, a->q, a->full_q, zero, a->batch, a->head, a->q0);
   fetch_keys(a, k, zero);
   V first[4] = {k->slot, k->parity, v->slot, v->parity};
   TsTileLoop l = ts_tile_for(b, number(a, 1), a->count, 1, false, 4, first);
@@ -432,8 +436,7 @@ static V all_blocks(Attention *a, State *s, Ring *k, Ring *v) {
 static V with_sink(Attention *a, V *u, V *l) {
   TsTileBuild *b = &a->b;
   TsTileType one = ts_tile_scalar(TS_DT_f32);
-  V h = op2(a, TS_OP_mod, a->head, a->h);
-  V x = ts_tile_load(b, a->sink, &h, &one, NULL);
+  V x = ts_tile_load(b, a->sink, &a->head, &one, NULL);
   if (!x || !*u) return NULL;
   x = ts_gpu_spread(b, x, &(*u)->type, 0);
   x = op2(a, TS_OP_mul, x, constant(a, 1.4426950408889634, x));
@@ -453,7 +456,7 @@ static V finish_rows(Attention *a, const State *s) {
     V sum = op2(a, TS_OP_add, u, lg2(a, l));
     V lse = op2(a, TS_OP_mul, sum, constant(a, 0.6931471805599453, sum));
     if (!lse) return NULL;
-    ts_tile_store(b, a->lse, (V[]){a->head, a->q0}, lse, &edge);
+    ts_tile_store(b, a->lse, (V[]){a->batch, a->head, a->q0}, lse, &edge);
   }
   zero = constant(a, 0, l);
   return ts_tile_op3(b, TS_OP_where, op2(a, TS_OP_eq, l, zero), zero,
@@ -475,7 +478,7 @@ static void store_tile(Attention *a, V o, V factor) {
   ts_gpu_async_fence(b);
   ts_gpu_plain(b, TS_TILE_sync);
   ts_gpu_say(b, TS_TILE_store_bulk,
-             TS_GPU_IN(a->y, a->so, a->head, a->q0, zero, zero, zero, zero),
+             TS_GPU_IN(a->y, a->so, a->batch, a->head, a->q0, zero, zero, zero, zero),
              TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
   ts_gpu_commit(b, TS_GPU_STORES);
 }

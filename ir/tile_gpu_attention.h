@@ -3,11 +3,11 @@
  * probabilities rounded to the inputs' type. A row's bits depend on its head's inputs alone:
  * not on rows of a tile, stages, turns, the number of blocks or of heads.
  *
- * Sizes: N query heads and J key heads of all batches (N a multiple of J; head h uses key head
- * h J / N), H query heads of a batch, S queries, T keys, G heads whose tiles stand together in
- * the order, P blocks that run at a time, at most the number of tiles (ts_gpu_attention_tiles).
- * Parameters: q [N,S,D], k [J,T,D], v [J,T,D], with a sink that [H] in f32; y [N,S,D],
- * lse [N,S] in f32 (natural logarithm of the sums), counter i32[1], which is 0 before a run and
+ * Sizes: B batches, H query heads and J key heads of one (H a multiple of J; head h uses key head
+ * h J / H), S queries, T keys, G heads whose tiles stand together in the order, P blocks that
+ * run at a time, at most the number of tiles (ts_gpu_attention_tiles).
+ * Parameters: q [B,H,S,D], k v [B,J,T,D], with a sink that [H] in f32; y [B,H,S,D],
+ * lse [B,H,S] in f32 (natural logarithm of the sums), counter i32[1], which is 0 before a run and
  * behind it. Query i stands at position i + T - S among the keys. */
 #ifndef TS_IR_TILE_GPU_ATTENTION_H
 #define TS_IR_TILE_GPU_ATTENTION_H
@@ -34,6 +34,7 @@ TsGpuAttention ts_gpu_attention(TsDtype dtype, int d, bool causal, int64_t windo
 TsTile *ts_tile_gpu_attention(const TsGpuAttention *x, TsError *err);
 
 /* Heads that stand together (G), so that their keys and values stay in the second cache. */
+/* n, j: of all batches. */
 int64_t ts_gpu_attention_heads(const TsGpuAttention *x, int64_t n, int64_t j, int64_t t);
 int64_t ts_gpu_attention_tiles(const TsGpuAttention *x, int64_t n, int64_t s);
 

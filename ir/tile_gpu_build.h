@@ -53,7 +53,7 @@ TsTileVal ts_gpu_span(TsTileBuild *b, TsTileVal x, int64_t from, int64_t n);
 TsTileVal ts_gpu_spread(TsTileBuild *b, TsTileVal x, const TsTileType *like, int axis);
 
 /* ---- control */
-enum { TS_GPU_PRODUCTS = 1, TS_GPU_STORES = 2 }; /* of commit and wait */
+enum { TS_GPU_PRODUCTS = 1, TS_GPU_STORES = 2, TS_GPU_WRITES = 3 }; /* of commit and wait */
 void ts_gpu_commit(TsTileBuild *b, int of);
 void ts_gpu_wait(TsTileBuild *b, int of, int pending);
 void ts_gpu_await(TsTileBuild *b, TsTileVal barrier, TsTileVal slot, TsTileVal parity);
@@ -66,9 +66,9 @@ void ts_gpu_registers(TsTileBuild *b, int n);
 TsTileRegion *ts_gpu_role(TsTileBuild *b, const char *name, int warps);
 /* Bytes of one slot. */
 int64_t ts_gpu_slot_bytes(TsTileVal memory);
-/* Whole slots from rank 3 parameters: one copy each, counted by the barrier's slot. */
+/* Whole slots from rank 4 parameters, or rank 3 ones without a batch: one copy each, counted by the barrier's slot. */
 void ts_gpu_fetch(TsTileBuild *b, TsTileVal to, TsTileVal from, TsTileVal barrier,
-                  TsTileVal slot, TsTileVal head, TsTileVal row);
+                  TsTileVal slot, TsTileVal batch, TsTileVal head, TsTileVal row);
 
 /* The slot behind s of n, and the parity of its turn. */
 void ts_gpu_advance(TsTileBuild *b, TsTileVal *s, TsTileVal *parity, int n);

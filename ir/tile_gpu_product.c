@@ -21,9 +21,18 @@
  * -0 into +0, so unit "fma" does the last stage step by step. */
 #include "ir/tile_gpu_product.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { PATTERN = 128, GROUP_ROWS = 64, WARP_ROWS = 32, LOAD_WARPS = 4, SHARED = 232448 };
+enum {
+  PATTERN = 128,
+  GROUP_ROWS = 64,
+  WARP_ROWS = 32,
+  LOAD_WARPS = 4,
+  FOLLOW_WARPS = 2, /* of those of the first group that have nothing to load */
+  FOLLOW_COLS = 16, /* that are in registers at a time */
+  SHARED = 232448
+};
 
 typedef TsTileVal V;
 
@@ -36,8 +45,15 @@ typedef struct Product {
   V m, n, k, p, tm, tn, total, nk, span; /* sizes */
   V round, rounds;                       /* of this block, in tiles */
   V sa, sb, sc, full, empty;
-  V turn, m0, n0;       /* of this tile: its number among the block's, its corner */
-  V clock, full_rounds; /* for pace: counters, tiles of a block that all blocks have */
+  V turn, m0, n0;         /* of this tile: its number among the block's, its corner */
+  V clock, full_rounds;   /* for pace: counters, tiles of a block that all blocks have */
+  TsGpuFollowing rows_of; /* what follows, if it is a block form */
+  V param[TS_GPU_FOLLOW_PARAMS];
+  V line[TS_GPU_FOLLOW_PARAMS]; /* columns of what has one axis, in shared memory, in two turns
+                                 */
+  int ahead;     /* parameter whose pieces come before they are asked for, or 0 */
+  V came;        /* with them */
+  V ready, room; /* rounded sums on their way to role follow, piece by piece */
 } Product;
 
 /* ---- statements with some attributes set */
@@ -99,6 +115,18 @@ static V matrix(Product *p, const char *name, TsDtype d, int64_t rows, int64_t c
   return ts_tile_param(p->b.k, name, &t, written);
 }
 
+/* What a block form reads and writes beside A and B. */
+static void params_of_rows(Product *p, int64_t m, int64_t n) {
+  const TsTile *from = p->x.follow->block;
+  p->param[0] = p->a, p->param[1] = p->bm;
+  for (int i = 2; i < from->nparam; i++) {
+    const TsTileValue *was = from->param[i];
+    int64_t dim[2] = {was->type.rank == 2 ? m : n, n};
+    TsTileType t = ts_tile_type((TsDtype)was->type.dtype, was->type.rank, dim);
+    p->param[i] = ts_tile_param(p->b.k, was->name, &t, i >= from->nin);
+  }
+}
+
 static void params(Product *p) {
   TsTile *k = p->b.k;
   const TsGpuProduct *x = &p->x;
@@ -108,6 +136,10 @@ static void params(Product *p) {
       x->turned_a ? matrix(p, "a", x->in, kk, m, false) : matrix(p, "a", x->in, m, kk, false);
   p->bm =
       x->turned_b ? matrix(p, "b", x->in, n, kk, false) : matrix(p, "b", x->in, kk, n, false);
+  if (x->follow) {
+    params_of_rows(p, m, n);
+    return;
+  }
   TsTileType line = ts_tile_vector(x->out, n);
   if (x->bias) p->bias = ts_tile_param(k, "bias", &line, false);
   if (x->residual) p->residual = matrix(p, "residual", x->out, m, n, false);
@@ -134,8 +166,8 @@ static V memory(Product *p, const char *name, TsDtype d, int rank, const int64_t
   return named(ts_tile_alloc(&p->b, TS_SPACE_shared, &t), name);
 }
 
-static V barriers(Product *p, const char *name) {
-  TsTileType t = ts_tile_vector(TS_DT_i64, p->x.stages);
+static V barriers(Product *p, const char *name, int n) {
+  TsTileType t = ts_tile_vector(TS_DT_i64, n);
   t.count = 1;
   return named(ts_tile_alloc(&p->b, TS_SPACE_barrier, &t), name);
 }
@@ -151,14 +183,26 @@ static V stages(Product *p, const char *name, int64_t wide, bool along_k, int sp
   return memory(p, name, x->in, 3, dim, swizzle, along_k ? split : split ? 2 : 0);
 }
 
+static V line_memory(Product *p, V of) {
+  TsTileType t = ts_tile_vector((TsDtype)of->type.dtype, 2 * p->x.cols);
+  return named(ts_tile_alloc(&p->b, TS_SPACE_shared, &t), "line");
+}
+
 static void block_memory(Product *p) {
   const TsGpuProduct *x = &p->x;
   p->sa = stages(p, "sa", p->rows, !x->turned_a, 1);
   p->sb = stages(p, "sb", x->cols, x->turned_b, 0);
-  if (p->unit)
-    p->sc = memory(p, "sc", x->out, 3, (int64_t[]){x->buffers, p->rows, p->width}, PATTERN, 1);
-  p->full = barriers(p, "full");
-  p->empty = barriers(p, "empty");
+  int pieces = x->cols / (int)p->width;
+  int64_t piece[3] = {x->split || p->ahead ? pieces : x->buffers, p->rows, p->width};
+  if (p->unit) p->sc = memory(p, "sc", x->out, 3, piece, PATTERN, 1);
+  for (int i = 2; x->follow && i < x->follow->block->nin; i++)
+    if (p->param[i]->type.rank == 1) p->line[i] = line_memory(p, p->param[i]);
+  if (p->bias && p->unit) p->line[0] = line_memory(p, p->bias);
+  p->full = barriers(p, "full", x->stages);
+  p->empty = barriers(p, "empty", x->stages);
+  if (x->split) p->ready = barriers(p, "ready", pieces);
+  if (p->ahead) p->came = barriers(p, "came", pieces);
+  if (x->split || p->ahead) p->room = barriers(p, "room", pieces);
 }
 
 /* ---- where a tile and a stage are */
@@ -186,6 +230,15 @@ static void advance(Product *p, V *s, V *parity) {
 /* Tiles of this block: number round, round + P, .. */
 static TsTileLoop tiles(Product *p, V s, V parity) {
   TsTileLoop l = ts_tile_for(&p->b, number(p, 0), p->rounds, 1, false, 2, (V[]){s, parity});
+  if (!l.stmt) return l;
+  p->turn = l.i;
+  corner(p, op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, l.i, p->p)));
+  return l;
+}
+
+/* With nothing carried. */
+static TsTileLoop tiles_without(Product *p) {
+  TsTileLoop l = ts_tile_for(&p->b, number(p, 0), p->rounds, 1, false, 0, NULL);
   if (!l.stmt) return l;
   p->turn = l.i;
   corner(p, op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, l.i, p->p)));
@@ -223,7 +276,7 @@ static TsTileRegion *role(Product *p, const char *name, int warps) {
 static void registers(Product *p, bool loads) {
   static const int pool[4][2] = {{24, 240}, {0, 0}, {40, 232}, {32, 160}};
   int n = pool[p->unit ? p->x.rows / GROUP_ROWS : 0][loads ? 0 : 1];
-  if (n) say(p, TS_TILE_registers, 0, NULL, OPTIONS({"count", whole(n)}), NULL);
+  if (n && !p->x.split) say(p, TS_TILE_registers, 0, NULL, OPTIONS({"count", whole(n)}), NULL);
 }
 
 /* All stages of a tile: the whole ones, and for multiply-adds one more with the rest of k. */
@@ -265,14 +318,42 @@ static void fetch_in_step(Product *p, const V *carry, V *out) {
   ts_tile_for_end(&p->b, &c, inner, out);
 }
 
+/* What is added to a tile, to where its own pieces will go, as soon as those of the tile before
+ * have left. */
+static void fetch_ahead(Product *p) {
+  int pieces = p->x.cols / (int)p->width;
+  int64_t bytes = p->rows * PATTERN, shape[2] = {p->rows, p->width};
+  TsTileLoop l = ts_tile_for(&p->b, number(p, 0), number(p, pieces), 1, false, 0, NULL);
+  if (!l.stmt) return;
+  V zero = number(p, 0), n = op2(p, TS_OP_add, p->n0, by(p, TS_OP_mul, l.i, p->width));
+  V parity = by(p, TS_OP_bitwise_and, p->turn, 1);
+  say(p, TS_TILE_await, IN(p->room, l.i, parity), 0, NULL, NULL);
+  say(p, TS_TILE_expect, IN(p->came, l.i), OPTIONS({"bytes", whole(bytes)}), NULL);
+  say(p, TS_TILE_arrive, IN(p->came, l.i), 0, NULL, NULL);
+  say(p, TS_TILE_copy_bulk,
+      IN(p->sc, p->param[p->ahead], p->came, l.i, l.i, zero, zero, p->m0, n),
+      OPTIONS({"shape", list(2, shape)}), NULL);
+  ts_tile_for_end(&p->b, &l, NULL, NULL);
+}
+
+/* The first stages go before: others still work on the tile before. */
+static void fetch_around(Product *p, const V *carry, V *out) {
+  V all = stages_of_tile(p), some = by(p, TS_OP_minimum, all, p->x.stages), middle[2] = {0};
+  fetch_stages(p, number(p, 0), some, carry, middle);
+  fetch_ahead(p);
+  fetch_stages(p, some, all, middle, out);
+}
+
 static void load_role(Product *p) {
-  TsTileRegion *before = role(p, "load", LOAD_WARPS);
+  TsTileRegion *before = role(p, "load", LOAD_WARPS - (p->x.split ? FOLLOW_WARPS : 0));
   registers(p, true);
   TsTileLoop l = tiles(p, number(p, 0), number(p, 1));
   V out[2] = {0};
   if (!l.stmt) return;
   if (p->clock)
     fetch_in_step(p, l.carry, out);
+  else if (p->ahead)
+    fetch_around(p, l.carry, out);
   else
     fetch_stages(p, number(p, 0), stages_of_tile(p), l.carry, out);
   ts_tile_for_end(&p->b, &l, out, NULL);
@@ -403,13 +484,44 @@ static V widened(Product *p, V x, const TsTileType *t) {
   return ts_tile_cast(&p->b, x, (TsDtype)t->dtype);
 }
 
+/* ---- columns that all rows of a tile read: on their way while products are made, then near */
+static V line_at(Product *p, int64_t col) {
+  V slot = by(p, TS_OP_mul, by(p, TS_OP_bitwise_and, p->turn, 1), p->x.cols);
+  return by(p, TS_OP_add, slot, col);
+}
+
+static V line_source(Product *p, int i) { return i ? p->param[i] : p->bias; }
+
+static void begin_lines(Product *p) {
+  int64_t shape[1] = {p->x.cols};
+  bool any = false;
+  for (int i = 0; i < TS_GPU_FOLLOW_PARAMS; i++) {
+    if (!p->line[i]) continue;
+    any = true;
+    say(p, TS_TILE_copy_async, IN(p->line[i], line_source(p, i), line_at(p, 0), p->n0),
+        OPTIONS({"shape", list(1, shape)}), NULL);
+  }
+  if (any) say(p, TS_TILE_commit, 0, NULL, OPTIONS({"of", choice(0)}), NULL);
+}
+
+static void end_lines(Product *p) {
+  bool any = false;
+  for (int i = 0; i < TS_GPU_FOLLOW_PARAMS; i++) any = any || p->line[i];
+  if (!any) return;
+  say(p, TS_TILE_wait, 0, NULL, OPTIONS({"pending", whole(0)}, {"of", choice(0)}), NULL);
+  plain(p, TS_TILE_sync);
+}
+
 /* Pointwise rows on some columns of the sums, which begin at column n of the result. */
-static V follow(Product *p, V x, V n) {
+static V follow(Product *p, V x, V n, int64_t col) {
   TsTileType t = x->type, line = ts_tile_vector(p->x.out, t.dim[1]);
   TsTileAccess edge = {.edge = true};
   line.space = TS_SPACE_fragment;
   if (p->bias) {
-    V v = widened(p, ts_tile_load(&p->b, p->bias, &n, &line, &edge), &t);
+    V near = p->line[0] ? line_at(p, col) : NULL;
+    V v = near ? ts_tile_load(&p->b, p->line[0], &near, &line, NULL)
+               : ts_tile_load(&p->b, p->bias, &n, &line, &edge);
+    v = widened(p, v, &t);
     x = op2(p, TS_OP_add, x, ts_tile_broadcast(&p->b, v, &t, (int64_t[]){1}));
   }
   if (p->x.activation) x = ts_tile_op1(&p->b, p->x.activation, x);
@@ -424,36 +536,159 @@ static V follow(Product *p, V x, V n) {
  * that the one before did not begin with. */
 static V buffer_of(Product *p, int64_t piece) {
   int n = p->x.buffers;
-  if (n == 1 || p->x.cols / p->width % 2 == 0) return number(p, piece % n);
+  int64_t all = p->x.cols / p->width * (p->x.follow ? p->x.follow->nout : 1);
+  if (n == 1 || all % 2 == 0) return number(p, piece % n);
   return by(p, TS_OP_bitwise_and, by(p, TS_OP_add, p->turn, piece), 1);
 }
 
 /* A piece goes to a buffer and from there by the copy engine, which takes what lies inside of
  * C. A buffer is free when as many stores as there are buffers, less one, have yet to read
  * theirs. */
-static void store_piece(Product *p, V y, V n, V buffer) {
+static void put_piece(Product *p, V y, V buffer, int64_t col) {
+  V at[3] = {buffer, number(p, 0), number(p, col)};
+  ts_tile_store(&p->b, p->sc, at, y, NULL);
+}
+
+static void send_piece(Product *p, V to, V n, V buffer) {
   V zero = number(p, 0);
   int64_t shape[2] = {p->rows, p->width};
-  wait(p, STORES, p->x.buffers - 1);
-  plain(p, TS_TILE_sync);
-  ts_tile_store(&p->b, p->sc, (V[]){buffer, zero, zero}, y, NULL);
   say(p, TS_TILE_fence, 0, NULL, OPTIONS({"scope", choice(2)}), NULL);
   plain(p, TS_TILE_sync);
-  say(p, TS_TILE_store_bulk, IN(p->c, p->sc, p->m0, n, buffer, zero, zero),
+  say(p, TS_TILE_store_bulk, IN(to, p->sc, p->m0, n, buffer, zero, zero),
       OPTIONS({"shape", list(2, shape)}), NULL);
   commit(p, STORES);
+}
+
+static void store_piece(Product *p, V to, V y, V n, V buffer) {
+  wait(p, STORES, p->x.buffers - 1);
+  plain(p, TS_TILE_sync);
+  put_piece(p, y, buffer, 0);
+  send_piece(p, to, n, buffer);
+}
+
+/* ---- rows of a block form */
+static void begin_rows(Product *p, V x, V n, int64_t piece) {
+  TsGpuFollowing *c = &p->rows_of;
+  ts_gpu_follow_begin(c, p->m0, n, line_at(p, piece * p->width));
+  c->made[p->x.follow->mma->out[0]->id] = x;
+}
+
+static V out_of_rows(Product *p, int i) {
+  return ts_gpu_follow(&p->rows_of, p->x.follow->out[i]);
+}
+
+static V param_of_rows(Product *p, int i) { return p->param[p->x.follow->to[i]->index]; }
+
+/* Pieces of the tile before are no longer read. */
+static void give_room(Product *p) {
+  int pieces = p->x.cols / (int)p->width;
+  wait(p, STORES, 0);
+  plain(p, TS_TILE_sync);
+  for (int i = 0; i < pieces; i++)
+    say(p, TS_TILE_arrive, IN(p->room, number(p, i)), 0, NULL, NULL);
+}
+
+/* In the place of what was added. */
+static void follow_in_place(Product *p, V x, V n, int64_t piece) {
+  V at = number(p, piece), zero = number(p, 0);
+  say(p, TS_TILE_await, IN(p->came, at, by(p, TS_OP_bitwise_and, p->turn, 1)), 0, NULL, NULL);
+  begin_rows(p, x, n, piece);
+  p->rows_of.ahead = p->ahead;
+  p->rows_of.came =
+      fragment(p, p->x.out, p->rows, p->width, p->sc, (V[]){at, zero, zero}, NULL);
+  V y = out_of_rows(p, 0);
+  put_piece(p, y, at, 0);
+  send_piece(p, param_of_rows(p, 0), n, at);
+}
+
+/* By the threads that multiply: every result of a piece, one after the other. */
+static void follow_here(Product *p, V x, V n, int64_t piece) {
+  const TsGpuFollow *f = p->x.follow;
+  if (p->ahead) {
+    follow_in_place(p, x, n, piece);
+    return;
+  }
+  begin_rows(p, x, n, piece);
+  for (int i = 0; i < f->nout; i++)
+    store_piece(p, param_of_rows(p, i), out_of_rows(p, i), n,
+                buffer_of(p, piece * f->nout + i));
+}
+
+/* By others: the sums go to them as 16 bits, each piece to a place of its own, as soon as what
+ * was there has left. */
+static void hand_over(Product *p, V x, V n, int64_t piece) {
+  V at = number(p, piece);
+  V parity = by(p, TS_OP_bitwise_and, by(p, TS_OP_add, p->turn, 1), 1);
+  say(p, TS_TILE_await, IN(p->room, at, parity), 0, NULL, NULL);
+  p->rows_of.width = p->width;
+  begin_rows(p, x, n, piece);
+  V y = ts_gpu_follow(&p->rows_of, p->x.follow->narrow);
+  put_piece(p, y, at, 0);
+  say(p, TS_TILE_fence, 0, NULL, OPTIONS({"scope", choice(2)}), NULL);
+  plain(p, TS_TILE_sync);
+  say(p, TS_TILE_arrive, IN(p->ready, at), 0, NULL, NULL);
+}
+
+/* Some columns of a piece, in place. */
+static void follow_columns(Product *p, V at, V n, int64_t col, int result) {
+  V place[3] = {at, number(p, 0), number(p, col)};
+  V x = fragment(p, p->x.out, p->rows, FOLLOW_COLS, p->sc, place, NULL);
+  p->rows_of.width = FOLLOW_COLS;
+  ts_gpu_follow_begin(&p->rows_of, p->m0, col ? by(p, TS_OP_add, n, col) : n, NULL);
+  p->rows_of.made[p->x.follow->narrow->id] = x;
+  put_piece(p, out_of_rows(p, result), at, col);
+}
+
+/* What is stored as it is goes first. */
+static void follow_piece(Product *p, V at) {
+  const TsGpuFollow *f = p->x.follow;
+  V n = op2(p, TS_OP_add, p->n0, by(p, TS_OP_mul, at, p->width));
+  int result = 0;
+  bool sent = false;
+  say(p, TS_TILE_await, IN(p->ready, at, by(p, TS_OP_bitwise_and, p->turn, 1)), 0, NULL, NULL);
+  for (int i = 0; i < f->nout; i++) {
+    if (f->out[i] != f->narrow) result = i;
+    if (f->out[i] == f->narrow) send_piece(p, param_of_rows(p, i), n, at), sent = true;
+  }
+  if (sent) {
+    wait(p, STORES, 0);
+    plain(p, TS_TILE_sync);
+  }
+  for (int64_t col = 0; col < p->width; col += FOLLOW_COLS)
+    follow_columns(p, at, n, col, result);
+  send_piece(p, param_of_rows(p, result), n, at);
+}
+
+/* Places become free when they were read, which is waited for one piece later. */
+static void follow_role(Product *p) {
+  int pieces = p->x.cols / (int)p->width;
+  TsTileRegion *before = role(p, "follow", FOLLOW_WARPS);
+  TsTileLoop l = tiles_without(p);
+  if (!l.stmt) return;
+  TsTileLoop k = ts_tile_for(&p->b, number(p, 0), number(p, pieces), 1, false, 0, NULL);
+  if (!k.stmt) return;
+  follow_piece(p, k.i);
+  wait(p, STORES, 0);
+  say(p, TS_TILE_arrive, IN(p->room, k.i), 0, NULL, NULL);
+  ts_tile_for_end(&p->b, &k, NULL, NULL);
+  ts_tile_for_end(&p->b, &l, NULL, NULL);
+  p->b.at = before;
 }
 
 static void epilogue(Product *p, V acc) {
   int64_t width = p->unit ? p->width : p->x.cols;
   for (int64_t at = 0; acc && at < p->x.cols; at += width) {
     V n = at ? by(p, TS_OP_add, p->n0, at) : p->n0;
-    V x = follow(p, width < p->x.cols ? part(p, acc, at, width) : acc, n);
+    V x = width < p->x.cols ? part(p, acc, at, width) : acc;
     TsTileAccess edge = {.edge = true};
-    if (p->unit)
-      store_piece(p, x, n, buffer_of(p, at / width));
+    if (p->x.split)
+      hand_over(p, x, n, at / width);
+    else if (p->x.follow)
+      follow_here(p, x, n, at / width);
+    else if (p->unit)
+      store_piece(p, p->c, follow(p, x, n, at), n, buffer_of(p, at / width));
     else
-      ts_tile_store(&p->b, p->c, (V[]){p->m0, n}, x, &edge);
+      ts_tile_store(&p->b, p->c, (V[]){p->m0, n}, follow(p, x, n, at), &edge);
   }
 }
 
@@ -471,24 +706,47 @@ static void mma_role(Product *p) {
   TsTileLoop l = tiles(p, number(p, 0), number(p, 0));
   if (!l.stmt) return;
   V s = l.carry[0], parity = l.carry[1];
-  epilogue(p, p->unit ? unit_loop(p, &s, &parity) : fma_loop(p, &s, &parity));
+  if (p->ahead) give_room(p);
+  begin_lines(p);
+  V acc = p->unit ? unit_loop(p, &s, &parity) : fma_loop(p, &s, &parity);
+  end_lines(p);
+  epilogue(p, acc);
   ts_tile_for_end(&p->b, &l, (V[]){s, parity}, NULL);
-  if (p->unit) wait(p, STORES, 0);
+  if (p->unit && !p->x.split) wait(p, STORES, 0);
   p->b.at = before;
 }
 
 /* ---- the kernel */
+/* The one matrix that rows read, of as many bits as the one result: it can come ahead, to where
+ * the result goes. 0: there is none. */
+static int comes_ahead(const TsGpuProduct *x) {
+  const TsGpuFollow *f = x->follow;
+  int found = 0;
+  if (!f || x->split || f->nout != 1 || x->limit || ts_dtypes[x->out].nbytes != 2) return 0;
+  for (int i = 2; i < f->block->nin; i++) {
+    const TsTileType *t = &f->block->param[i]->type;
+    if (t->rank == 2 && (found || (TsDtype)t->dtype != x->out)) return 0;
+    if (t->rank == 2) found = i;
+  }
+  return found;
+}
+
 static int legal(const TsGpuProduct *x, bool unit, TsError *err) {
   int bytes = ts_dtypes[x->in].nbytes;
-  bool narrow = x->in == TS_DT_bf16 || x->in == TS_DT_f16;
+  bool eight = bytes == 1;
+  bool narrow = bytes == 2 || (eight && !x->turned_a && x->turned_b);
+  bool out = x->out == TS_DT_f32 || (eight ? ts_dtypes[x->out].nbytes == 2 : x->out == x->in);
   bool wide = x->in == TS_DT_f32 || x->in == TS_DT_f64;
   bool fits = unit ? narrow && x->rows % GROUP_ROWS == 0 && x->rows <= 3 * GROUP_ROWS &&
                          x->cols % 64 == 0 && x->cols <= 256 && x->depth * bytes == PATTERN &&
-                         (x->out == x->in || x->out == TS_DT_f32) &&
-                         (x->buffers == 1 || x->buffers == 2)
+                         out && (x->buffers == 1 || x->buffers == 2)
                    : wide && x->out == x->in && x->rows % WARP_ROWS == 0 &&
                          x->cols % warp_cols(x->in) == 0 && x->depth * bytes == 64 &&
                          x->cluster == 1;
+  if (x->split)
+    fits = fits && x->follow && x->follow->narrow && x->follow->late == 1 &&
+           x->rows <= 2 * GROUP_ROWS && x->out != TS_DT_f32;
+  if (x->follow) fits = fits && unit && !x->bias && !x->residual && !x->activation;
   fits = fits && x->stages > 1 && x->group > 0 && (x->cluster == 1 || x->cluster == 2);
   if (fits) return 0;
   return ts_error_set(err, TS_ERR_argument, "no product of %s to %s in tiles of %dx%dx%d",
@@ -520,21 +778,35 @@ static void body(Product *p) {
   p->rounds = named(div_up(p, op2(p, TS_OP_sub, p->total, grid.i), p->p), "rounds");
   block_memory(p);
   load_role(p);
+  if (p->x.split) follow_role(p);
   mma_role(p);
   ts_tile_for_end(&p->b, &grid, NULL, NULL);
 }
 
 TsTile *ts_tile_gpu_product(const TsGpuProduct *x, TsError *err) {
-  bool unit = ts_dtypes[x->in].nbytes == 2;
+  bool unit = ts_dtypes[x->in].nbytes <= 2;
   if (legal(x, unit, err)) return NULL;
   TsTile *k = ts_tile_new("matmul");
   if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
   Product p = {.x = *x, .unit = unit, .rows = (int64_t)x->rows * x->cluster};
   p.width = PATTERN / ts_dtypes[x->out].nbytes;
   p.b = ts_tile_build(k);
+  p.ahead = comes_ahead(x);
   params(&p);
   head(&p);
+  if (x->follow) {
+    V *made = calloc(x->follow->block->nvalue + 1, sizeof *made);
+    p.rows_of = (TsGpuFollowing){.f = x->follow,
+                                 .b = &p.b,
+                                 .param = p.param,
+                                 .rows = p.rows,
+                                 .width = p.width,
+                                 .line = p.line,
+                                 .made = made};
+    if (!made) k->failed = true;
+  }
   if (!k->failed) body(&p);
+  free(p.rows_of.made);
   if (!k->failed) return k;
   ts_tile_free(k);
   return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
@@ -544,13 +816,28 @@ TsTile *ts_tile_gpu_product(const TsGpuProduct *x, TsError *err) {
 /* As many stages as fit; more than these do not help. */
 static int stages_that_fit(const TsGpuProduct *p) {
   int bytes = (p->rows + p->cols) * PATTERN, buffers = p->buffers * p->rows * PATTERN;
-  int n = (SHARED - 512 - buffers) / bytes;
+  if (p->split || comes_ahead(p)) buffers = p->cols * p->rows * ts_dtypes[p->out].nbytes;
+  int lines = 2 * p->cols * 4 * (p->follow || p->bias ? 1 : 0);
+  int n = (SHARED - 512 - lines - buffers) / bytes;
   return n > 12 ? 12 : n;
+}
+
+/* A role of its own pays where rows take long and products take longer: two warps have to do in
+ * the time of a tile's products what eight would hold them up with. What is light is better
+ * done at once, since what bounds large products is power. */
+void ts_gpu_product_follow(TsGpuProduct *p, const TsGpuFollow *f, int64_t k) {
+  const int64_t least = 4096;
+  bool can = f->narrow && f->late == 1 && p->rows <= 2 * GROUP_ROWS &&
+             (TsDtype)f->narrow->type.dtype == (TsDtype)f->to[0]->type.dtype;
+  p->follow = f;
+  p->out = (TsDtype)f->to[0]->type.dtype;
+  p->split = can && f->heavy && k >= least;
+  p->stages = stages_that_fit(p);
 }
 
 TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool turned_a, bool turned_b, int rows,
                             int cols) {
-  bool unit = ts_dtypes[in].nbytes == 2;
+  bool unit = ts_dtypes[in].nbytes <= 2;
   TsGpuProduct p = {.in = in, .out = out, .turned_a = turned_a, .turned_b = turned_b};
   p.rows = rows ? rows : 128;
   p.cols = cols ? cols : in == TS_DT_f64 ? 128 : 256;
@@ -607,7 +894,8 @@ static bool drifts(const Tile *t, int64_t m, int64_t n, int64_t k, int nsm) {
 TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool turned_a, bool turned_b,
                                 int64_t m, int64_t n, int64_t k, int nsm) {
   const Tile *best = &tile[0];
-  if (ts_dtypes[in].nbytes != 2) return ts_gpu_product(in, out, turned_a, turned_b, 0, 0);
+  k = k * ts_dtypes[in].nbytes / 2; /* eight bits take half as long */
+  if (ts_dtypes[in].nbytes > 2) return ts_gpu_product(in, out, turned_a, turned_b, 0, 0);
   for (size_t i = 1; i < sizeof tile / sizeof *tile; i++)
     if (usec_of(&tile[i], m, n, k, nsm) < usec_of(best, m, n, k, nsm)) best = &tile[i];
   TsGpuProduct p = ts_gpu_product(in, out, turned_a, turned_b, best->rows, best->cols);

@@ -2,12 +2,13 @@
  * (ir/tile_gpu_product.c). Sizes are symbolic: M, N, K, and P, how many blocks (or clusters)
  * run at a time. Parameters: A, B, then what the epilogue reads, then C.
  *
- *   unit "wgmma"  bf16 and f16, sums in f32 by the matrix unit of sm_90a
+ *   unit "wgmma"  bf16, f16 and fp8, sums in f32 by the matrix unit of sm_90a; fp8 of matrices
+ *                 that lie along K both, with what the unit keeps of sums (14 bits)
  *   unit "fma"    f32 and f64, one chain of fused multiply-adds an element, the VM's bits */
 #ifndef TS_IR_TILE_GPU_PRODUCT_H
 #define TS_IR_TILE_GPU_PRODUCT_H
 
-#include "ir/tile.h"
+#include "ir/tile_gpu_follow.h"
 
 typedef struct TsGpuProduct {
   TsDtype in, out;
@@ -19,6 +20,8 @@ typedef struct TsGpuProduct {
   bool bias, residual;     /* more inputs: [N] and [M,N], of type out */
   int activation;          /* a pointwise row of one operand, or 0 */
   int limit; /* stages between two waits of the clusters for each other; 0: none */
+  const TsGpuFollow *follow; /* instead of bias .. activation: rows of a block form, or NULL */
+  bool split;                /* a role of its own does them, beside the products of the next tile */
 } TsGpuProduct;
 
 /* The usual numbers of a tile: what fits, and was measured to be good. rows and cols of 0: the
@@ -29,6 +32,8 @@ TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool turned_a, bool turned_
  * was measured. */
 TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool turned_a, bool turned_b,
                                 int64_t m, int64_t n, int64_t k, int nsm);
+/* With these rows behind it, for products of this depth. */
+void ts_gpu_product_follow(TsGpuProduct *p, const TsGpuFollow *f, int64_t k);
 /* NULL with the error. */
 TsTile *ts_tile_gpu_product(const TsGpuProduct *p, TsError *err);
 

@@ -407,9 +407,12 @@ static int if_line(Parser *p, Line *n) {
 static int role_line(Parser *p, Line *n) {
   TsAttr name = {.type = TS_ATTR_str};
   if (p->names.n > n->names) return ts_read_fail(&p->r, n->word.at, "a role gives nothing");
-  if (word(p, &p->scratch, &name.str) || word_int(p, n, "warps") ||
-      ts_read_expect(&p->r, '{', "'{'"))
-    return -1;
+  if (word(p, &p->scratch, &name.str) || word_int(p, n, "warps")) return -1;
+  if (ts_read_is_word(&p->r, "lanes")) {
+    set_attr(n, "lanes", (TsAttr){.type = TS_ATTR_bool, .i = 1});
+    ts_read_next(&p->r);
+  }
+  if (ts_read_expect(&p->r, '{', "'{'")) return -1;
   set_attr(n, "name", name);
   TsTileStmt *s = emit(p, n, 0);
   return s ? region(p, s->region[0], 0) : -1;

@@ -64,6 +64,13 @@ TsTileRunPlace *ts_tile_run_place(TsTileRun *r, TsTileVal v) {
   return NULL;
 }
 
+TsTileRunPlace *ts_tile_run_alias(TsTileRun *r, TsTileVal v, char *at) {
+  TsTileRunPlace *p = &r->place[v->id];
+  measure(r, &v->type, p);
+  p->at = at;
+  return p;
+}
+
 void *ts_tile_run_tile(TsTileRun *r, TsTileVal v) {
   TsTileRunPlace *p = ts_tile_run_place(r, v);
   return p ? p->at : NULL;

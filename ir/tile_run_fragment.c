@@ -16,11 +16,17 @@ static int each(TsTileRun *r, const TsTileStmt *s, float f(float, float)) {
 }
 
 static float power(float x, float same) { return (void)same, exp2f(x); }
+static float inverse(float x, float same) { return (void)same, 1 / x; }
 static float logarithm(float x, float same) { return (void)same, log2f(x); }
 
 int ts_tile_do_ex2(TsTileRun *r, const TsTileStmt *s) { return each(r, s, power); }
+int ts_tile_do_inv(TsTileRun *r, const TsTileStmt *s) { return each(r, s, inverse); }
 int ts_tile_do_lg2(TsTileRun *r, const TsTileStmt *s) { return each(r, s, logarithm); }
-int ts_tile_do_larger(TsTileRun *r, const TsTileStmt *s) { return each(r, s, fmaxf); }
+static float larger(float x, float y) { return x == y ? (signbit(x) ? y : x) : fmaxf(x, y); }
+static float larger_nan(float x, float y) { return x != x || y != y ? NAN : larger(x, y); }
+int ts_tile_do_larger(TsTileRun *r, const TsTileStmt *s) {
+  return each(r, s, ts_tile_attr(s, "nan")->i ? larger_nan : larger);
+}
 
 static float join(const TsTileStmt *s, float x, float y) {
   return ts_tile_attr(s, "of")->i ? fmaxf(x, y) : x + y;

@@ -118,11 +118,26 @@ int ts_tile_do_alloc(TsTileRun *r, const TsTileStmt *s) {
   TsTileVal v = s->out[0];
   TsTileRunPlace *p = ts_tile_run_place(r, v);
   if (!p) return -1;
+  bool counters = r->k->form == TS_FORM_explicit && v->type.space == TS_SPACE_scratch &&
+                  v->type.dtype == TS_DT_i32;
   if (v->type.space == TS_SPACE_barrier)
     memset(p->at, 0, (size_t)p->n * sizeof(TsTileRunBarrier));
+  else if (counters) /* zeros whenever a kernel begins (jit/gpu_mma.h) */
+    memset(p->at, 0, (size_t)(p->n * ts_tile_run_size(v)));
   else if (!v->type.strided)
     memset(p->at, 0xff, (size_t)(p->n * ts_tile_run_size(v))); /* NaN, or -1 */
   return 0;
+}
+
+int ts_tile_do_view(TsTileRun *r, const TsTileStmt *s) {
+  TsTileRunPlace *x = ts_tile_run_place(r, s->in[0]);
+  if (!x) return -1;
+  TsTileRunPlace *p = ts_tile_run_alias(r, s->out[0], x->at);
+  int64_t last = 0;
+  for (int i = 0; i < s->out[0]->type.rank; i++) last += (p->dim[i] - 1) * p->stride[i];
+  if (p->n == 0 || last < x->n) return 0;
+  return ts_tile_run_fail(r, s, TS_ERR_shape, "element %lld of memory that has %lld",
+                          (long long)last, (long long)x->n);
 }
 
 static const int64_t *axes_of(const TsTileStmt *s) {
@@ -240,6 +255,11 @@ int64_t ts_tile_run_copy_bytes(TsTileRun *r, const TsTileStmt *s) {
   return n;
 }
 
+static void add(int64_t n, const int64_t *at, float *to, const float *from) {
+  for (int64_t i = 0; i < n; i++)
+    if (at[i] != outside) to[at[i]] += from[i];
+}
+
 int ts_tile_run_copy(TsTileRun *r, const TsTileRunCopy *c) {
   const TsTileStmt *s = c->stmt;
   TsTileVal to = s->in[0], from = s->in[1];
@@ -250,7 +270,7 @@ int ts_tile_run_copy(TsTileRun *r, const TsTileRunCopy *c) {
   int rank = copy_shape(r, s, dim);
   look(&out, y, to->type.rank, c->to, rank, dim, NULL);
   look(&in, x, from->type.rank, c->from, rank, dim, NULL);
-  if (s->op == TS_TILE_copy_async && (leaves(r, s, &out) || leaves(r, s, &in))) return -1;
+  if (s->op == TS_TILE_copy_async && leaves(r, s, &out)) return -1;
   int64_t *at = ts_tile_run_work(r, s, out.n * (8 + size));
   if (!at) return -1;
   void *tile = at + out.n;
@@ -258,6 +278,9 @@ int ts_tile_run_copy(TsTileRun *r, const TsTileRunCopy *c) {
   offsets(&in, at);
   move(size, false, out.n, at, tile, x->at);
   offsets(&out, at);
-  move(size, true, out.n, at, y->at, tile);
+  if (s->op == TS_TILE_store_bulk && ts_tile_attr(s, "add")->i)
+    add(out.n, at, (float *)(void *)y->at, tile);
+  else
+    move(size, true, out.n, at, y->at, tile);
   return 0;
 }

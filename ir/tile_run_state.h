@@ -88,6 +88,8 @@ int ts_tile_run_region(TsTileRun *r, const TsTileRegion *region);
 
 /* The place of a value, made at its first use; NULL with the error. */
 TsTileRunPlace *ts_tile_run_place(TsTileRun *r, TsTileVal v);
+/* The place of memory that is another's, which begins at `at`. */
+TsTileRunPlace *ts_tile_run_alias(TsTileRun *r, TsTileVal v, char *at);
 /* Elements of a tile. */
 void *ts_tile_run_tile(TsTileRun *r, TsTileVal v);
 int64_t ts_tile_run_scalar(TsTileRun *r, TsTileVal v);

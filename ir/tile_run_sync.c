@@ -93,7 +93,7 @@ int ts_tile_do_store_bulk(TsTileRun *r, const TsTileStmt *s) {
 /* Products are done at once. */
 static bool of(const TsTileStmt *s, int what) { return ts_tile_attr(s, "of")->i == what; }
 
-enum { OF_COPIES, OF_PRODUCTS, OF_STORES };
+enum { OF_COPIES, OF_PRODUCTS, OF_STORES, OF_WRITES };
 
 int ts_tile_do_commit(TsTileRun *r, const TsTileStmt *s) {
   r->now->group += of(s, OF_COPIES);
@@ -103,7 +103,7 @@ int ts_tile_do_commit(TsTileRun *r, const TsTileStmt *s) {
 
 int ts_tile_do_wait(TsTileRun *r, const TsTileStmt *s) {
   if (of(s, OF_PRODUCTS)) return 0;
-  bool stores = of(s, OF_STORES);
+  bool stores = of(s, OF_STORES) || of(s, OF_WRITES);
   int64_t group = stores ? r->now->store_group : r->now->group;
   int64_t done = group - ts_tile_attr(s, "pending")->i;
   TsTileRunCopies *list = stores ? &r->now->stores : &r->now->copies;
@@ -135,6 +135,8 @@ static void say_who(const TsTileRun *r, const TsTileRunRole *role, char *text, s
     snprintf(text + used, room - used, "%s%s waits for parity %lld of %s%s slot %lld",
              used ? "; " : "", who, (long long)role->waits_parity, s->in[0]->name ? "%" : "",
              s->in[0]->name ? s->in[0]->name : "a barrier,", (long long)role->waits_slot);
+  else if (s->op == TS_TILE_until)
+    snprintf(text + used, room - used, "%s%s waits for a signal", used ? "; " : "", who);
   else
     snprintf(text + used, room - used, "%s%s waits at barrier %lld", used ? "; " : "", who,
              (long long)ts_tile_attr(s, "name")->i);
@@ -213,6 +215,46 @@ int ts_tile_do_await(TsTileRun *r, const TsTileStmt *s) {
   if (!p.barrier) return -1;
   role->waits_parity = p.parity;
   return wait_until(r, s, phase_done, &p);
+}
+
+/* ---- signals */
+typedef struct Signal {
+  const int32_t *at;
+  int64_t least;
+} Signal;
+
+static int32_t *signal_of(TsTileRun *r, const TsTileStmt *s) {
+  TsTileRunPlace *memory = ts_tile_run_place(r, s->in[0]);
+  int64_t at = 0;
+  if (!memory) return NULL;
+  for (int i = 0; i < s->in[0]->type.rank; i++) {
+    int64_t p = ts_tile_run_scalar(r, s->in[1 + i]);
+    if (p < 0 || p >= memory->dim[i])
+      return ts_tile_run_fail(r, s, TS_ERR_index, "position %lld of %lld signals", (long long)p,
+                              (long long)memory->dim[i]),
+             NULL;
+    at += p * memory->stride[i];
+  }
+  return (int32_t *)(void *)memory->at + at;
+}
+
+static bool was_given(const TsTileRun *r, const TsTileStmt *s, const void *arg) {
+  const Signal *x = arg;
+  (void)r, (void)s;
+  return *x->at >= x->least;
+}
+
+int ts_tile_do_until(TsTileRun *r, const TsTileStmt *s) {
+  Signal x = {signal_of(r, s), ts_tile_run_scalar(r, s->in[s->nin - 1])};
+  return x.at ? wait_until(r, s, was_given, &x) : -1;
+}
+
+int ts_tile_do_signal(TsTileRun *r, const TsTileStmt *s) {
+  int32_t *at = signal_of(r, s);
+  if (!at) return -1;
+  *at = (int32_t)ts_tile_run_scalar(r, s->in[s->nin - 1]);
+  r->progress = true;
+  return 0;
 }
 
 /* ---- barriers of threads */

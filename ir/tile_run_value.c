@@ -54,12 +54,13 @@ int ts_tile_do_iota(TsTileRun *r, const TsTileStmt *s) {
 
 /* Word w of block c, key and stream of 64 bits; written apart from ir/tile_random.c. */
 static uint32_t philox(uint64_t seed, uint64_t stream, uint64_t c, int w) {
-  uint32_t x[4] = {(uint32_t)c, (uint32_t)(c >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
+  uint32_t x[4] = {(uint32_t)c, (uint32_t)(c >> 32), (uint32_t)stream,
+                   (uint32_t)(stream >> 32)};
   uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   for (int round = 0; round < 10; round++, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
     uint64_t p = (uint64_t)x[0] * 0xD2511F53, q = (uint64_t)x[2] * 0xCD9E8D57;
-    uint32_t y[4] = {(uint32_t)(q >> 32) ^ x[1] ^ k0, (uint32_t)q, (uint32_t)(p >> 32) ^ x[3] ^ k1,
-                     (uint32_t)p};
+    uint32_t y[4] = {(uint32_t)(q >> 32) ^ x[1] ^ k0, (uint32_t)q,
+                     (uint32_t)(p >> 32) ^ x[3] ^ k1, (uint32_t)p};
     memcpy(x, y, sizeof x);
   }
   return x[w];
@@ -170,6 +171,18 @@ int ts_tile_do_cast(TsTileRun *r, const TsTileStmt *s) {
   if (!ts_tile_run_cast(to, y->at, from, x->at, y->n)) return 0;
   return ts_tile_run_fail(r, s, TS_ERR_dtype, "from %s to %s", ts_dtype_name(from),
                           ts_dtype_name(to));
+}
+
+int ts_tile_do_rare(TsTileRun *r, const TsTileStmt *s) {
+  TsTileRunPlace *x = ts_tile_run_place(r, s->in[1]), *z = ts_tile_run_place(r, s->in[2]);
+  TsTileRunPlace *y = ts_tile_run_place(r, s->out[0]);
+  const bool *holds = ts_tile_run_tile(r, s->in[0]);
+  int64_t size = ts_tile_run_size(s->out[0]);
+  if (!x || !y || !z || !holds) return -1;
+  for (int64_t i = 0; i < y->n; i++)
+    memcpy((char *)y->at + i * size, (const char *)(holds[i] ? z : x)->at + i * size,
+           (size_t)size);
+  return 0;
 }
 
 /* ---- integer arithmetic */

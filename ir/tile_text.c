@@ -12,7 +12,7 @@
  *   for     "for" %name "in" operand ".." operand ["step" int] ["parallel"] ["unroll" int]
  *           ["carry" %name "=" operand {"," %name "=" operand}] [":" types] body
  *   if      "if" operand [":" types] body ["else" body]
- *   role    "role" name ["warps" int] body
+ *   role    "role" name ["warps" int] ["lanes"] body
  *   statement word [operands] [attributes] [":" types]
  *   operands  operand {"," operand}, where memory has positions: %name "[" [operand {","
  *           operand}] "]"; what is stored stands behind "="
@@ -42,7 +42,7 @@ static const TsTileBrackets brackets[] = {
     {TS_TILE_scatter, 1, '='}, {TS_TILE_prefetch, 1, 0}, {TS_TILE_copy_async, 2, 0},
     {TS_TILE_copy_bulk, 3, 0}, {TS_TILE_store_bulk, 2, 0}, {TS_TILE_expect, 1, 0},
     {TS_TILE_arrive, 1, 0},    {TS_TILE_await, 1, ','},    {TS_TILE_pace, 1, ','},
-    {TS_TILE_claim, 1, ','},
+    {TS_TILE_claim, 1, ','},    {TS_TILE_until, 1, ','},    {TS_TILE_signal, 1, ','},
 };
 
 const TsTileBrackets *ts_tile_brackets(int op) {
@@ -254,6 +254,7 @@ static void role(Printer *p, const TsTileStmt *s) {
   put(p, " ");
   word(p, who->type == TS_ATTR_str && who->str ? who->str : "");
   if (warps != 1) ts_text_format(p->text, " warps %" PRId64, warps);
+  if (ts_tile_attr(s, "lanes")->i) put(p, " lanes");
 }
 
 static void line(Printer *p, const TsTileStmt *s) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "ir/sched_index.h"
 #include "ir/tile_product.h"
 #include "ir/tile_copy.h"
 #include "jit/compile.h"
@@ -27,9 +28,15 @@ bool ts_build_worth(const TsGroup *g) {
   return g->kind == TS_GROUP_matmul || (g->kind != TS_GROUP_vm && g->nnode > 1);
 }
 
+static bool is_index(const TsSched *s, const TsGroup *g) {
+  return g->kind == TS_GROUP_vm && ts_sched_is_index(s->target, g->node[0]);
+}
+
 int ts_build_tile(const TsBuildJob *b, const TsFusion *u, const TsGroup *group,
                   TsSchedKernel *out, TsError *err) {
   TsLayouts *l = ts_build_layouts(b, u->g);
+  if (is_index(u->sched, group))
+    return ts_sched_lower_index(u->sched, group, ts_layouts_of, l, out, err);
   return ts_sched_lower(u->sched, group, ts_layouts_of, l, out, err);
 }
 
@@ -94,22 +101,18 @@ typedef struct Work {
 static void prepare(TsBuildJob *b, Work *w) {
   TsError err = {0};
   TsLayouts *l = ts_build_layouts(b, w->f->g);
-  bool roles = b->device &&
-               (ts_device_product(b->device, w->g, b->strict, ts_layouts_of, l, &w->k, &err) ||
-                ts_device_attention(b->device, w->g, b->strict, ts_layouts_of, l, &w->k, &err));
-  if (!roles && w->g->kind == TS_GROUP_vm) return;
+  bool roles =
+      b->device &&
+      (ts_device_product(b->device, w->f->sched, w->g, b->strict, ts_layouts_of, l, &w->k,
+                         &err) ||
+       ts_device_attention(b->device, w->g, b->strict, ts_layouts_of, l, &w->k, &err) ||
+       ts_device_attention_grad(b->device, w->g, b->strict, ts_layouts_of, l, &w->k, &err));
+  if (!roles && w->g->kind == TS_GROUP_vm && !is_index(w->f->sched, w->g)) return;
   if (!roles && ts_build_tile(b, w->f, w->g, &w->k, &err)) {
     w->k.tile = NULL;
     return refuse(b, w->g, &err);
   }
-  if (b->device) {
-    if (!ts_device_takes(&w->k, &err)) {
-      ts_tile_free(w->k.tile);
-      w->k.tile = NULL;
-      refuse(b, w->g, &err);
-    }
-    return;
-  }
+  if (b->device) return;
   w->plain = b->how == TS_BUILD_block ? ts_tile_copy(w->k.tile, NULL, NULL, &err)
                                       : ts_build_explicit(w->k.tile, b->target, false, &err);
   if (!w->plain) return refuse(b, w->g, &err);
@@ -121,17 +124,23 @@ static void prepare(TsBuildJob *b, Work *w) {
 static TsFused *unit(TsBuildJob *b, Work *w, TsError *err) {
   TsLayouts *l = ts_build_layouts(b, w->f->g);
   bool interpreted = b->how != TS_BUILD_compiled;
-  TsFused *f = interpreted ? ts_unit_interpreted(w->plain, &w->k, l) : ts_unit_new(w->kernel, &w->k, l);
-  if (!f) ts_error_set(err, TS_ERR_memory, "out of memory");
-  else if (interpreted) w->plain = NULL;
-  else w->kernel = NULL;
+  TsFused *f =
+      interpreted ? ts_unit_interpreted(w->plain, &w->k, l) : ts_unit_new(w->kernel, &w->k, l);
+  if (!f)
+    ts_error_set(err, TS_ERR_memory, "out of memory");
+  else if (interpreted)
+    w->plain = NULL;
+  else
+    w->kernel = NULL;
   return f;
 }
 
 static TsFused *unit_there(TsBuildJob *b, Work *w, TsError *err) {
   TsFused *f = ts_device_unit(b->device, w->there, &w->k, ts_build_layouts(b, w->f->g));
-  if (f) w->there = NULL;
-  else ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (f)
+    w->there = NULL;
+  else
+    ts_error_set(err, TS_ERR_memory, "out of memory");
   return f;
 }
 
@@ -159,6 +168,8 @@ static void finish(TsBuildJob *b, Work *w) {
   if (!u->fused) return refuse(b, w->g, &err);
   b->ncached += cached;
   u->fused->what = label(arena, w->g);
+  bool products = w->g->kind == TS_GROUP_matmul || w->g->kind == TS_GROUP_attention;
+  u->fused->flops = w->g->flops * (products ? 2 : 1); /* a multiply-add is one step */
   b->nkernel++;
   b->nnode += w->g->nnode;
 }
@@ -170,10 +181,20 @@ static void drop(Work *w) {
   ts_device_kernel_free(w->there);
 }
 
+static bool multiplies_pairs(const TsGroup *g) {
+  for (int i = 0; i < g->nnode; i++)
+    if (g->node[i]->op == TS_OP_matmul && g->node[i]->in[0]->meta.dtype == TS_DT_bf16) return true;
+  return false;
+}
+
 /* A device has no kernels of the VM's. */
 bool ts_build_worth_on(const TsBuildJob *b, const TsGroup *g) {
+  if (b->pairs && multiplies_pairs(g)) return false;
   uint16_t op = g->nnode == 1 ? g->node[0]->op : TS_OP_COUNT;
-  bool roles = op == TS_OP_matmul || op == TS_OP_attention;
+  const TsFusion *f = &b->fusion;
+  bool roles =
+      op == TS_OP_matmul || op == TS_OP_attention || op == TS_OP_attention_grad ||
+      (op < TS_OP_COUNT && f->sched && ts_sched_is_index(f->sched->target, g->node[0]));
   return b->device ? g->kind != TS_GROUP_vm || roles : ts_build_worth(g);
 }
 
@@ -202,6 +223,20 @@ static int turn_layouts(const TsBuildJob *b, const TsSched *s) {
   return 0;
 }
 
+/* Kernels with roles write their result as it is. */
+static void keep_straight(const TsBuildJob *b, const TsSched *s) {
+  TsLayouts *l = ts_build_layouts(b, s->g);
+  for (int i = 0; i < s->ngroup; i++) {
+    TsSchedKernel k = {.tile = NULL};
+    TsError err = {0};
+    if (!s->group[i]->turned) continue;
+    if (ts_device_attention(b->device, s->group[i], b->strict, ts_layouts_of, l, &k, &err))
+      s->group[i]->turned = false;
+    ts_tile_free(k.tile);
+    ts_error_clear(&err);
+  }
+}
+
 static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) {
   const char *why;
   const TsTarget *target = b->device   ? ts_device_target(b->device, &why)
@@ -211,6 +246,7 @@ static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) 
   if (!s) return -1;
   f->g = g;
   f->sched = s;
+  if (b->device) keep_straight(b, s);
   f->of = ts_arena_alloc(&s->arena, sizeof *f->of * ((size_t)s->ngroup + 1));
   if (!f->of || turn_layouts(b, s)) return ts_error_set(err, TS_ERR_memory, "out of memory");
   return ts_sched_check(s, err);
@@ -236,7 +272,8 @@ int ts_build_run(TsBuildJob *b, TsError *err) {
   for (int i = 0; i < n; i++) {
     prepare(b, &work[i]);
     bool compiled = b->how == TS_BUILD_compiled || b->device;
-    if ((work[i].plain || b->device) && !work[i].kernel && compiled) cost += KERNEL_USEC / 1000.0;
+    if ((work[i].plain || b->device) && !work[i].kernel && compiled)
+      cost += KERNEL_USEC / 1000.0;
   }
   /* At worst half as much again as was spent: then nobody loses more than that. */
   if (cost / 2 > b->spent_msec)

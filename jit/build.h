@@ -19,6 +19,7 @@ typedef struct TsBuildJob {
   const TsJitTarget *target; /* NULL: only schedules are made */
   struct TsDevice *device;   /* whose kernels are made; NULL: the CPU's */
   bool strict; /* the numerics profile: products of 16 bits keep the chain of the CPU */
+  bool pairs;  /* products of bf16 are the VM's, which takes two steps at once (vm/gemm_pairs.h) */
   int threads;
   struct TsTuner *tuner; /* that knows the groups' choices, or NULL */
   double spent_msec; /* by the function so far: a compilation may cost as much */

@@ -4,33 +4,31 @@
 
 #include "ir/graph.h"
 #include "ir/tile_gpu_attention.h"
+#include "ir/tile_parts.h"
+#include "jit/device_heads.h"
 #include "jit/device_product.h"
 
 enum { SIM_WORK = 1 << 22 /* of scores and head that the interpreter does in a wink */ };
 
 typedef struct Problem {
   const TsNode *n;
-  int64_t heads, all, key_heads, s, t, d; /* heads: of a batch */
+  TsDeviceHeads q, k, v;
   bool causal;
   int64_t window;
   double scale;
   TsVal sink;
 } Problem;
 
-static bool find_sizes(Problem *p) {
+static bool find_sizes(Problem *p, TsLayoutFn *layout, void *arg) {
   const TsNode *n = p->n;
   if (n->op != TS_OP_attention || n->nin < 3 || (n->nin > 3 && n->in[3])) return false;
-  const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta, *v = &n->in[2]->meta;
-  int nd = q->ndim;
-  if (nd < 2 || k->ndim != nd || !ts_meta_same_shape(k, v)) return false;
-  p->d = q->dim[nd - 1], p->s = q->dim[nd - 2], p->t = k->dim[nd - 2];
-  if ((p->d != 64 && p->d != 128) || k->dim[nd - 1] != p->d || p->s < 1 || p->t < 1)
-    return false;
-  for (int i = 0; i + 3 < nd; i++)
-    if (q->dim[i] != k->dim[i]) return false;
-  p->heads = nd > 2 ? q->dim[nd - 3] : 1;
-  p->all = ts_meta_numel(q) / (p->s * p->d), p->key_heads = ts_meta_numel(k) / (p->t * p->d);
-  return p->key_heads > 0 && p->all > 0 && p->all % p->key_heads == 0;
+  const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
+  for (int i = 0; i + 3 < q->ndim; i++)
+    if (k->ndim != q->ndim || q->dim[i] != k->dim[i]) return false;
+  return ts_device_heads(&p->q, n->in[0], layout, arg) &&
+         ts_device_heads(&p->k, n->in[1], layout, arg) &&
+         ts_device_heads(&p->v, n->in[2], layout, arg) &&
+         ts_device_heads_fit(&p->q, &p->k, &p->v);
 }
 
 static bool good_types(const TsNode *n) {
@@ -41,38 +39,102 @@ static bool good_types(const TsNode *n) {
 
 static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   const TsNode *n = p->n;
-  if (!find_sizes(p) || !good_types(n)) return false;
+  if (!find_sizes(p, layout, arg) || !good_types(n)) return false;
   p->causal = n->attr[0].i;
   p->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
-  p->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)p->d);
+  p->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)p->q.dim[3]);
   p->sink = n->nin > 4 ? n->in[4] : NULL;
   if (p->sink && (p->sink->meta.dtype != TS_DT_f32 || p->sink->meta.weak ||
                   !ts_device_row_major(layout, arg, p->sink)))
     return false;
-  for (int i = 0; i < 3; i++)
-    if (!ts_device_row_major(layout, arg, n->in[i])) return false;
   return ts_device_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]) && p->scale > 0 &&
-         (p->causal ? p->t >= p->s && p->window >= 0 : p->window == 0);
+         (p->causal ? p->k.dim[2] >= p->q.dim[2] && p->window >= 0 : p->window == 0);
+}
+
+/* ---- logarithms for the gradients of the same graph */
+static bool same_option(const TsAttr *a, const TsAttr *b) {
+  return a->type == b->type && (a->type == TS_ATTR_none || a->i == b->i);
+}
+
+bool ts_device_attention_pair(const TsNode *n, const TsNode *grad) {
+  if (n->op != TS_OP_attention || grad->op != TS_OP_attention_grad || grad->nin != 7 ||
+      grad->nout != 3 || grad->in[5] != (TsVal)(uintptr_t)&n->out[0] ||
+      n->out[0].graph != grad->out[0].graph || grad->in[3] || grad->in[4] ||
+      (n->nin > 3 && n->in[3]) || (n->nin > 4 && n->in[4]))
+    return false;
+  for (int i = 0; i < 3; i++)
+    if (grad->in[i] != n->in[i] || !same_option(&n->attr[i], &grad->attr[i])) return false;
+  return true;
+}
+
+/* What runs between the two is no other run of the same graph. */
+uint64_t ts_device_attention_name(const TsNode *n) {
+  const TsGraph *g = n->out[0].graph;
+  for (int i = 0; i < g->nnode; i++)
+    if (g->node[i]->nregion) return 0;
+  return g->serial << 24 | (n->id + 1);
+}
+
+static uint64_t wanted(const TsNode *n) {
+  const TsGraph *g = n->out[0].graph;
+  for (int i = 0; i < g->nnode; i++)
+    if (ts_device_attention_pair(n, g->node[i])) return ts_device_attention_name(n);
+  return 0;
+}
+
+/* The kernel with its logarithms in memory that others know by name. */
+static TsTile *with_logarithms(const Problem *p, TsTile *k, uint64_t name, const int64_t *dim,
+                               TsError *err) {
+  TsTile *all = k ? ts_tile_new("attention") : NULL;
+  const TsDeviceHeads *operand[] = {&p->q, &p->k, &p->v, &p->q};
+  for (int i = 0; all && i < 4; i++) {
+    TsTileType t = ts_tile_type((TsDtype)p->n->in[0]->meta.dtype, 4, operand[i]->dim);
+    ts_tile_param(all, NULL, &t, i == 3);
+  }
+  TsTileParts *to = all && !all->failed ? ts_tile_parts(all) : NULL;
+  if (to) {
+    int lse = ts_tile_parts_shared(to, dim[0] * dim[1] * dim[3] * 4, name, true);
+    int arg[] = {0, 1, 2, 3, lse, ts_tile_parts_temp(to, 4, true)};
+    if (ts_tile_parts_add(to, k, arg, dim)) return all;
+  } else {
+    ts_tile_free(k);
+    ts_error_set(err, TS_ERR_memory, "out of memory");
+  }
+  ts_tile_free(all);
+  return NULL;
+}
+
+static bool attention(const Problem *p, int64_t nsm, TsSchedKernel *out, TsError *err) {
+  const int64_t *q = p->q.dim, *k = p->k.dim;
+  TsGpuAttention x = ts_gpu_attention((TsDtype)p->n->in[0]->meta.dtype, (int)q[3], p->causal,
+                                      p->window, p->sink != NULL);
+  uint64_t name = wanted(p->n);
+  x.scale = p->scale, x.alone = !name;
+  if (!(out->tile = ts_tile_gpu_attention(&x, err))) return false;
+  const TsDeviceHeads *operand[] = {&p->q, &p->k, &p->v};
+  for (int i = 0; i < 3; i++) ts_device_heads_lie(operand[i], out->tile->param[i]);
+  int64_t tiles = ts_gpu_attention_tiles(&x, q[0] * q[1], q[2]);
+  int64_t g = ts_gpu_attention_heads(&x, q[0] * q[1], k[0] * k[1], k[2]);
+  int64_t dim[] = {q[0], q[1], k[1], q[2], k[2], g, tiles < nsm ? tiles : nsm};
+  memcpy(out->dim, dim, sizeof dim);
+  if (name) out->tile = with_logarithms(p, out->tile, name, dim, err);
+  return out->tile != NULL;
 }
 
 bool ts_device_attention(TsDevice *d, const TsGroup *group, bool strict, TsLayoutFn *layout,
                          void *arg, TsSchedKernel *out, TsError *err) {
+  if (!strict && ts_device_decode(d, group, layout, arg, out, err)) return true;
   Problem p = {.n = group->node[0]};
   if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return false;
-  int64_t nsm = ts_device_processors(d, p.all * p.s * p.t * p.d <= SIM_WORK, err);
+  const int64_t *q = p.q.dim;
+  int64_t work = q[0] * q[1] * q[2] * p.k.dim[2] * q[3];
+  int64_t nsm = ts_device_processors(d, work <= SIM_WORK, err);
   if (!nsm) return false;
-  TsGpuAttention x = ts_gpu_attention((TsDtype)p.n->in[0]->meta.dtype, (int)p.d, p.causal,
-                                      p.window, p.sink != NULL);
-  x.scale = p.scale, x.alone = true;
   memset(out, 0, sizeof *out);
-  if (!(out->tile = ts_tile_gpu_attention(&x, err))) return false;
+  if (!attention(&p, nsm, out, err)) return false;
   int n = 0;
-  while (n < 3) out->value[n] = p.n->in[n], n++;
+  for (; n < 3; n++) out->value[n] = p.n->in[n];
   if (p.sink) out->value[n++] = p.sink;
   out->value[n] = (TsVal)(uintptr_t)&p.n->out[0];
-  int64_t tiles = ts_gpu_attention_tiles(&x, p.all, p.s);
-  int64_t g = ts_gpu_attention_heads(&x, p.all, p.key_heads, p.t);
-  int64_t dim[] = {p.all, p.key_heads, p.heads, p.s, p.t, g, tiles < nsm ? tiles : nsm};
-  memcpy(out->dim, dim, sizeof dim);
   return true;
 }

@@ -7,6 +7,7 @@
 
 #include "devices/sim.h"
 #include "ir/tile_copy.h"
+#include "jit/device_parts.h"
 #include "jit/gpu.h"
 #include "jit/gpu_explicit.h"
 #include "jit/llvm.h"
@@ -17,6 +18,7 @@ struct TsDeviceKernel {
   bool emulated; /* or as it is, for the emulator of GPU code */
   TsGpuKernel *gpu;
   TsGpuExplicit *roles; /* of a kernel with roles */
+  TsDeviceParts *parts; /* of one that is several */
 };
 
 /* Kernels with roles are the device's own explicit form. */
@@ -66,7 +68,8 @@ TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err
   if (!made) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
   made->device = d;
   bool well;
-  if (is_sim(d)) well = !simulate(made, k, err);
+  if (k->parts) well = (made->parts = ts_device_parts_open(d, k->parts, err)) != NULL;
+  else if (is_sim(d)) well = !simulate(made, k, err);
   else if (has_roles(k)) well = (made->roles = ts_gpu_explicit_open(d, k, err)) != NULL;
   else well = (made->gpu = ts_gpu_kernel_open(d, k, err)) != NULL;
   if (well) return made;
@@ -92,6 +95,7 @@ static int run_simulated(const TsDeviceKernel *d, void *const *arg, const int64_
 
 int ts_device_kernel_run(TsDeviceKernel *k, void *const *arg, const int64_t *dim,
                          TsError *err) {
+  if (k->parts) return ts_device_parts_run(k->parts, arg, err);
   if (k->tile) return run_simulated(k, arg, dim, err);
   return k->roles ? ts_gpu_explicit_run(k->roles, arg, dim, err)
                   : ts_gpu_kernel_run(k->gpu, arg, dim, err);
@@ -107,22 +111,39 @@ void ts_device_kernel_free(TsDeviceKernel *k) {
   ts_tile_free(k->tile);
   if (k->gpu) ts_gpu_kernel_free(k->gpu);
   ts_gpu_explicit_free(k->roles);
+  ts_device_parts_free(k->parts);
   free(k);
 }
 
 bool ts_device_kernel_scratch(const TsDeviceKernel *k) {
+  if (k->parts) return ts_device_parts_scratch(k->parts);
   return k->gpu && ts_gpu_kernel_code(k->gpu)->nscratch > 0;
 }
 
+bool ts_device_kernel_simple(const TsDeviceKernel *k) {
+  return !k->roles && !ts_device_kernel_scratch(k) && ts_device_kernel_launches(k) == 1;
+}
+
 int ts_device_kernel_launches(const TsDeviceKernel *k) {
+  if (k->parts) return ts_device_parts_launches(k->parts);
   return k->gpu ? ts_gpu_kernel_code(k->gpu)->nphase : 1;
 }
 
 bool ts_device_kernel_cached(const TsDeviceKernel *k) {
+  if (k->parts) return ts_device_parts_cached(k->parts);
   return k->roles ? ts_gpu_explicit_cached(k->roles)
                   : k->gpu && ts_gpu_kernel_cached(k->gpu);
 }
 
+void ts_device_kernel_times(const TsDeviceKernel *k, double *llvm_usec, double *driver_usec) {
+  *llvm_usec = *driver_usec = 0;
+  if (k->gpu) ts_gpu_kernel_times(k->gpu, llvm_usec, driver_usec);
+  if (k->roles) ts_gpu_explicit_times(k->roles, llvm_usec, driver_usec);
+}
+
+TsDevice *ts_device_kernel_device(const TsDeviceKernel *k) { return k->device; }
+
 bool ts_device_kernel_records(const TsDeviceKernel *k, void *const *arg) {
+  if (k->parts) return ts_device_parts_record(k->parts, arg);
   return !k->roles || ts_gpu_explicit_plain(k->roles, arg);
 }

@@ -22,9 +22,14 @@ void ts_device_kernel_free(TsDeviceKernel *k);
 unsigned ts_device_kernel_freed(void);
 /* Whether it takes memory of the device while it runs. */
 bool ts_device_kernel_scratch(const TsDeviceKernel *k);
+/* Whether it is one launch, and waits for nothing that only it knows. */
+bool ts_device_kernel_simple(const TsDeviceKernel *k);
 int ts_device_kernel_launches(const TsDeviceKernel *k); /* of a run, at most */
 /* Whether a run with these parameters is launches and nothing else: copies are not recorded. */
 bool ts_device_kernel_records(const TsDeviceKernel *k, void *const *arg);
+TsDevice *ts_device_kernel_device(const TsDeviceKernel *k);
 bool ts_device_kernel_cached(const TsDeviceKernel *k);  /* its code came from the disk */
+/* What opening it took: our compiler, and the driver's with loading. */
+void ts_device_kernel_times(const TsDeviceKernel *k, double *llvm_usec, double *driver_usec);
 
 #endif

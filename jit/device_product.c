@@ -5,6 +5,7 @@
 
 #include "devices/cuda_api.h"
 #include "ir/graph.h"
+#include "ir/sched_product.h"
 #include "ir/tile_gpu_product.h"
 
 enum {
@@ -66,10 +67,13 @@ static bool lies_well(Problem *p, int i) {
 }
 
 /* ---- what it does */
+static bool is_eight(TsDtype d) { return d == TS_DT_fp8_e4m3 || d == TS_DT_fp8_e5m2; }
+
 static bool good_types(const TsNode *n) {
   TsDtype a = (TsDtype)n->in[0]->meta.dtype, y = (TsDtype)n->out[0].meta.dtype;
   if (n->in[1]->meta.dtype != a) return false;
   if (a == TS_DT_f32 || a == TS_DT_f64) return y == a;
+  if (is_eight(a)) return y == TS_DT_f32 || y == TS_DT_bf16 || y == TS_DT_f16;
   return (a == TS_DT_bf16 || a == TS_DT_f16) && (y == a || y == TS_DT_f32);
 }
 
@@ -122,8 +126,9 @@ static bool describe(Problem *p) {
   const TsNode *n = p->n;
   if (n->op != TS_OP_matmul || n->nin < 2 || !n->in[0] || !n->in[1]) return false;
   TsVal y = (TsVal)&n->out[0];
-  return good_types(n) && find_sizes(p) && lies_well(p, 0) && lies_well(p, 1) &&
-         wide_rows(p->cols, (TsDtype)y->meta.dtype) && row_major(p, y) && find_epilogue(p);
+  if (!good_types(n) || !find_sizes(p) || !lies_well(p, 0) || !lies_well(p, 1)) return false;
+  if (is_eight((TsDtype)n->in[0]->meta.dtype) && (p->turned[0] || !p->turned[1])) return false;
+  return wide_rows(p->cols, (TsDtype)y->meta.dtype) && row_major(p, y);
 }
 
 /* ---- the device */
@@ -133,16 +138,51 @@ int ts_device_processors(TsDevice *d, bool small, TsError *err) {
   return ts_device_use(d, err) ? 0 : ((const TsCuda *)d->state)->sms;
 }
 
-bool ts_device_product(TsDevice *d, const TsGroup *group, bool strict, TsLayoutFn *layout,
-                       void *arg, TsSchedKernel *out, TsError *err) {
-  Problem p = {.n = group->node[0], .layout = layout, .arg = arg};
-  if (group->nnode != 1 || !describe(&p)) return false;
-  if (strict && ts_dtypes[p.n->in[0]->meta.dtype].nbytes == 2) return false;
+/* One matmul of the group, which others may follow. */
+static const TsNode *product_of(const TsGroup *g) {
+  for (int i = 0; i < g->nnode; i++)
+    if (g->node[i]->op == TS_OP_matmul) return g->node[i];
+  return g->node[0];
+}
+
+static void put_sizes(const Problem *p, const TsGpuProduct *x, int nsm, TsSchedKernel *out) {
+  out->dim[0] = p->rows, out->dim[1] = p->cols, out->dim[2] = p->k;
+  out->dim[3] = nsm / x->cluster;
+}
+
+/* The product, and behind it what the block form of the group has. */
+static bool with_rows(const Problem *p, TsGpuProduct *x, const TsSched *s, const TsGroup *group,
+                      TsSchedKernel *out, TsError *err) {
+  TsGpuFollow f;
+  TsSchedKernel block = {.tile = NULL};
+  if (ts_sched_lower_product(s, group, p->layout, p->arg, &block, err)) return false;
+  bool found = ts_gpu_follow_find(block.tile, &f);
+  if (found) {
+    ts_gpu_product_follow(x, &f, p->k);
+    memset(out, 0, sizeof *out);
+    out->tile = ts_tile_gpu_product(x, err);
+    memcpy(out->value, block.value, sizeof out->value);
+  }
+  ts_tile_free(block.tile);
+  return found && out->tile;
+}
+
+bool ts_device_product(TsDevice *d, const TsSched *s, const TsGroup *group, bool strict,
+                       TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err) {
+  Problem p = {.n = product_of(group), .layout = layout, .arg = arg};
+  if (!describe(&p)) return false;
+  TsDtype in = (TsDtype)p.n->in[0]->meta.dtype, y = (TsDtype)p.n->out[0].meta.dtype;
+  bool half = ts_dtypes[in].nbytes <= 2;
+  if (strict && half) return false;
   int nsm = ts_device_processors(d, p.rows * p.cols * p.k <= SIM_WORK, err), n = 2;
   if (!nsm) return false;
-  TsDtype in = (TsDtype)p.n->in[0]->meta.dtype, y = (TsDtype)p.n->out[0].meta.dtype;
   TsGpuProduct x =
       ts_gpu_product_for(in, y, p.turned[0], p.turned[1], p.rows, p.cols, p.k, nsm);
+  if (group->nnode > 1 || !find_epilogue(&p)) {
+    if (!half || !with_rows(&p, &x, s, group, out, err)) return false;
+    put_sizes(&p, &x, nsm, out);
+    return true;
+  }
   x.bias = p.bias, x.residual = p.residual, x.activation = p.activation;
   memset(out, 0, sizeof *out);
   if (!(out->tile = ts_tile_gpu_product(&x, err))) return false;
@@ -150,7 +190,6 @@ bool ts_device_product(TsDevice *d, const TsGroup *group, bool strict, TsLayoutF
   if (p.bias) out->value[n++] = p.n->in[2];
   if (p.residual) out->value[n++] = p.n->in[3];
   out->value[n] = (TsVal)&p.n->out[0];
-  out->dim[0] = p.rows, out->dim[1] = p.cols, out->dim[2] = p.k;
-  out->dim[3] = nsm / x.cluster;
+  put_sizes(&p, &x, nsm, out);
   return true;
 }

@@ -6,16 +6,28 @@
 #include "devices/device.h"
 #include "ir/sched.h"
 
-/* As ts_sched_lower, for groups that are one matmul and nothing else. False: there is no such
+/* As ts_sched_lower, for groups that are one matmul, and rows behind it. False: there is no such
  * kernel for it, and the block form is asked for; with an error if something else failed.
  * strict: no matrix unit, whose chain for 16 bits is another one than the CPU's. */
-bool ts_device_product(TsDevice *d, const TsGroup *group, bool strict, TsLayoutFn *layout,
-                       void *arg, TsSchedKernel *out, TsError *err);
+bool ts_device_product(TsDevice *d, const TsSched *s, const TsGroup *group, bool strict,
+                       TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err);
 /* The same for attention (ir/tile_gpu_attention.h). */
 bool ts_device_attention(TsDevice *d, const TsGroup *group, bool strict, TsLayoutFn *layout,
                          void *arg, TsSchedKernel *out, TsError *err);
+/* The same for attention of few queries (ir/tile_gpu_decode.h), not for strict. */
+bool ts_device_decode(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                      TsSchedKernel *out, TsError *err);
 
-/* ---- what both ask */
+/* And for its gradients (ir/tile_gpu_attention_grad.h), a kernel of several parts. */
+bool ts_device_attention_grad(TsDevice *d, const TsGroup *group, bool strict,
+                              TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err);
+
+/* Whether the gradients are of this attention and nothing else: they may use its logarithms. */
+bool ts_device_attention_pair(const TsNode *n, const TsNode *grad);
+/* By which name the two know them (ir/tile_parts.h); 0: they cannot. */
+uint64_t ts_device_attention_name(const TsNode *n);
+
+/* ---- what all ask */
 bool ts_device_row_major(TsLayoutFn *layout, void *arg, TsVal v);
 /* Multiprocessors; 0: it runs no kernels with roles. A simulated device runs those that are
  * small enough for the interpreter. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "jit/offload.h"
+#include "jit/profile.h"
 #include "jit/unit.h"
 
 typedef struct Unit {
@@ -14,7 +15,15 @@ typedef struct Unit {
   TsDeviceKernel *kernel;
   int ndim;
   int64_t dim[TS_TILE_DIMS];
+  TsUnitNeeds needs;
 } Unit;
+
+static double bytes_of(const TsFused *f, TsTensor *const *in, TsTensor *const *out) {
+  double n = 0;
+  for (int i = 0; i < f->nin; i++) n += (double)ts_meta_nbytes(&in[i]->meta);
+  for (int i = 0; i < f->nout; i++) n += (double)ts_meta_nbytes(&out[i]->meta);
+  return n;
+}
 
 static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *out) {
   Unit *u = (Unit *)f;
@@ -25,7 +34,13 @@ static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *o
     bool whole = ts_meta_nbytes(&out[i]->meta) == out[i]->storage->nbytes;
     if (!(arg[f->nin + i] = ts_tensor_write_on(out[i], u->device, whole))) return -1;
   }
+  if (ts_profile_on()) ts_profile_label(f->what, bytes_of(f, in, out), f->flops);
   return ts_offload_launch(c, u->kernel, f->nin + f->nout, arg, u->ndim, u->dim);
+}
+
+static int before(TsFused *f, TsContext *c, TsTensor *const *in) {
+  Unit *u = (Unit *)f;
+  return ts_unit_before(&u->needs, c, in, u->dim);
 }
 
 static void release(TsFused *f) {
@@ -35,12 +50,6 @@ static void release(TsFused *f) {
   free(u);
 }
 
-bool ts_device_takes(const TsSchedKernel *k, TsError *err) {
-  if (k->ndraw) ts_error_set(err, TS_ERR_value, "random numbers are drawn by the CPU");
-  else if (k->nguard) ts_error_set(err, TS_ERR_value, "indices are looked at by the CPU");
-  return !k->ndraw && !k->nguard;
-}
-
 TsFused *ts_device_unit(TsDevice *d, TsDeviceKernel *kernel, const TsSchedKernel *from,
                         TsLayouts *layouts) {
   Unit *u = calloc(1, sizeof *u);
@@ -48,12 +57,14 @@ TsFused *ts_device_unit(TsDevice *d, TsDeviceKernel *kernel, const TsSchedKernel
   u->device = d->index;
   u->ndim = from->tile->ndim;
   memcpy(u->dim, from->dim, sizeof u->dim);
+  ts_unit_needs(&u->needs, from);
   if (ts_unit_describe(&u->base, &u->arena, from, layouts)) {
     ts_arena_free(&u->arena);
     free(u);
     return NULL;
   }
   u->base.run = run;
+  if (u->needs.nguard || u->needs.ndraw) u->base.before = before;
   u->base.free = release;
   u->kernel = kernel;
   return &u->base;

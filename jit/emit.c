@@ -87,6 +87,7 @@ static void pointwise(TsEmit *e, const TsTileStmt *s) {
     for (int i = 0; i < s->nin; i++) one[i] = in[i][r];
     out[r] = ts_emit_pointwise(e, s->op, d, one);
   }
+  if (s->op == TS_OP_fma) ts_emit_computed(e, s->out[0]);
 }
 
 static void alloc(TsEmit *e, const TsTileStmt *s) {

@@ -15,7 +15,7 @@
 #include "ir/tile.h"
 #include "jit/target.h"
 
-enum { TS_EMIT_AXES = TS_TILE_RANK, TS_EMIT_VECTOR = 4096 };
+enum { TS_EMIT_AXES = TS_TILE_RANK, TS_EMIT_VECTOR = 4096, TS_EMIT_HELD = 16 };
 
 /* What a value has become. */
 typedef struct TsEmitted {
@@ -37,6 +37,9 @@ typedef struct TsEmit {
   TsArena arena;
   int nscratch;  /* met so far in this function */
   bool streamed; /* stores past the caches need a fence at the end */
+  bool crowded;  /* in a loop that carries most of the registers */
+  int nheld;     /* there: values of multiply-adds since the last place that holds them */
+  TsTileVal held[TS_EMIT_HELD];
   TsError *err;
   jmp_buf *out;
 } TsEmit;
@@ -97,6 +100,12 @@ void ts_emit_loop(TsEmit *e, const TsTileStmt *s);
 /* The rounds of a loop that carries nothing, between these bounds. */
 void ts_emit_rounds(TsEmit *e, const TsTileStmt *s, LLVMValueRef lo, LLVMValueRef hi);
 void ts_emit_if(TsEmit *e, const TsTileStmt *s);
+
+/* ---- emit_order.c: the order of loads and multiply-adds where registers are few */
+bool ts_emit_is_crowded(const TsTileStmt *loop);
+void ts_emit_computed(TsEmit *e, TsTileVal v); /* by a multiply-add */
+/* What was computed stays before this place, loads that come stay behind it. */
+void ts_emit_hold(TsEmit *e);
 /* Statements of a region; gives the values of its yield in yields[] if it has one. */
 void ts_emit_region(TsEmit *e, const TsTileRegion *r, LLVMValueRef **yields);
 

@@ -86,6 +86,7 @@ typedef struct TsGpuEmit {
     int turn;
   } rows;
   bool wrote, read; /* memory that is written, since threads last met */
+  bool once;        /* what is read now is read by no other round, and other things are */
   int nscratch;
   bool *seen;             /* by value: it stands around the region that is entered */
   int *visit, visits;     /* by value: the last walk that met it */
@@ -147,6 +148,8 @@ TsGpuHome *ts_gpu_home(TsGpuEmit *g, TsTileVal v);
 
 /* ---- emit_gpu_short.c: the same value in fewer instructions; NULL: none known */
 LLVMValueRef ts_gpu_short_form(TsGpuEmit *g, const TsTileStmt *s, LLVMValueRef *in);
+/* ex2, inv: the processor's own. */
+LLVMValueRef ts_gpu_function(TsGpuEmit *g, int op, LLVMValueRef x);
 /* Two elements of stored bf16 in a word, where one instruction rounds both; NULL. */
 LLVMValueRef ts_gpu_short_pair(TsGpuEmit *g, LLVMValueRef low, LLVMValueRef high);
 

@@ -91,7 +91,8 @@ static void chains(const Place *p, V *acc) {
   }
 }
 
-static void put_one(const Place *p, V lane, V column) {
+/* Lane `lane` of leaf b of those taken together. */
+static void put_one(const Place *p, V b, V lane, V column) {
   TsGpuEmit *g = p->g;
   const TsGpuReduce *r = p->r;
   V acc[WIDE * VECTOR];
@@ -101,16 +102,16 @@ static void put_one(const Place *p, V lane, V column) {
       acc[i] = ts_gpu_combine(g, r->f.op, r->f.d, acc[i], acc[i + h * p->v]);
   for (int i = 0; i < p->v; i++) {
     V o = ts_gpu_add(g, column, ts_gpu_i64(g, i));
-    ts_gpu_fold_put(g, &r->f, r->lane, ts_gpu_lane_place(g, r, ts_gpu_i64(g, 0), o, lane),
+    ts_gpu_fold_put(g, &r->f, r->lane, ts_gpu_lane_place(g, r, b, o, lane),
                     (TsGpuItem){acc[i], NULL});
   }
 }
 
-void ts_gpu_put_columns(TsGpuEmit *g, const TsGpuReduce *r, V leaf) {
+static void put_leaf(TsGpuEmit *g, const TsGpuReduce *r, V leaf, V which) {
   LLVMBuilderRef b = g->e->b;
   int64_t across = r->outs / vector_of(g, r), deep = deep_of(g, r);
   Place p = {.g = g, .r = r, .v = vector_of(g, r)};
-  V first = ts_gpu_mul(g, leaf, TS_RED_LEAF), full = NULL;
+  V first = ts_gpu_mul(g, ts_gpu_add(g, leaf, which), TS_RED_LEAF), full = NULL;
   p.column = ts_gpu_mul(g, ts_gpu_mod(g, g->tid64, across), p.v);
   TsGpuLoop l = ts_gpu_loop(g, ts_gpu_div(g, g->tid64, across), ts_gpu_i64(g, r->lanes),
                             ts_gpu_i64(g, deep));
@@ -119,10 +120,10 @@ void ts_gpu_put_columns(TsGpuEmit *g, const TsGpuReduce *r, V leaf) {
   bool whole = r->length >= 0 && r->length % TS_RED_LEAF == 0;
   bool some = r->length < 0 || r->length > TS_RED_LEAF;
   if (whole) {
-    put_one(&p, l.i, p.column);
+    put_one(&p, which, l.i, p.column);
   } else if (!some) {
     p.left = left;
-    put_one(&p, l.i, p.column);
+    put_one(&p, which, l.i, p.column);
   } else { /* the same for all threads */
     V end = ts_gpu_add(g, first, ts_gpu_i64(g, TS_RED_LEAF));
     LLVMBasicBlockRef part = LLVMAppendBasicBlockInContext(g->e->ctx, g->e->fn, "");
@@ -131,14 +132,24 @@ void ts_gpu_put_columns(TsGpuEmit *g, const TsGpuReduce *r, V leaf) {
     full = LLVMBuildICmp(b, LLVMIntSLE, end, r->n, "");
     LLVMBuildCondBr(b, full, yes, part);
     LLVMPositionBuilderAtEnd(b, yes);
-    put_one(&p, l.i, p.column);
+    put_one(&p, which, l.i, p.column);
     LLVMBuildBr(b, after);
     LLVMPositionBuilderAtEnd(b, part);
     p.left = left;
-    put_one(&p, l.i, p.column);
+    put_one(&p, which, l.i, p.column);
     LLVMBuildBr(b, after);
     LLVMPositionBuilderAtEnd(b, after);
   }
+  ts_gpu_loop_end(g, &l);
+}
+
+/* Leaves `leaf` on, of which there are `count`: as many as are taken together, so that threads
+ * meet once for all of them, and memory does not stand still meanwhile. */
+void ts_gpu_put_columns(TsGpuEmit *g, const TsGpuReduce *r, V leaf, V count) {
+  V left = LLVMBuildSub(g->e->b, count, leaf, "");
+  V some = ts_emit_call2(g->e, "llvm.smin", left, ts_gpu_i64(g, r->batch));
+  TsGpuLoop l = ts_gpu_loop(g, ts_gpu_i64(g, 0), some, ts_gpu_i64(g, 1));
+  put_leaf(g, r, leaf, l.i);
   ts_gpu_loop_end(g, &l);
   ts_gpu_sync(g);
 }

@@ -22,9 +22,16 @@ V ts_gpu_from_stored(TsGpuEmit *g, TsDtype d, V x) {
   return d == TS_DT_bool ? ts_emit_cast(g->e, TS_DT_bool, TS_DT_u8, x) : x;
 }
 
+/* The memory that a view is of. */
+static TsTileVal whole(TsTileVal memory) {
+  while (memory->stmt && memory->stmt->op == TS_TILE_view) memory = memory->stmt->in[0];
+  return memory;
+}
+
 static bool writes(const TsTileRegion *r, TsTileVal memory) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
-    if ((s->op == TS_TILE_store || s->op == TS_TILE_scatter) && s->in[0] == memory) return true;
+    bool write = s->op == TS_TILE_store || s->op == TS_TILE_scatter;
+    if (write && whole(s->in[0]) == memory) return true;
     for (int i = 0; i < s->nregion; i++)
       if (writes(s->region[i], memory)) return true;
   }
@@ -32,7 +39,7 @@ static bool writes(const TsTileRegion *r, TsTileVal memory) {
 }
 
 bool ts_gpu_reads_only(const TsGpuEmit *g, TsTileVal memory) {
-  return !writes(g->phase->loop->region[0], memory);
+  return !writes(g->phase->loop->region[0], whole(memory));
 }
 
 void ts_gpu_memory_begin(TsGpuEmit *g, TsTileVal memory, V pointer) {
@@ -54,8 +61,19 @@ static void before_read(TsGpuEmit *g, TsTileVal memory) {
   g->read = true;
 }
 
+static bool reads(const TsTileRegion *r, TsTileVal memory) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    bool read = s->op == TS_TILE_load || s->op == TS_TILE_gather;
+    if (read && whole(s->in[0]) == memory) return true;
+    for (int i = 0; i < s->nregion; i++)
+      if (reads(s->region[i], memory)) return true;
+  }
+  return false;
+}
+
+/* What the phase only writes is nobody's to wait for. */
 static void before_write(TsGpuEmit *g, TsTileVal memory) {
-  (void)memory;
+  if (!reads(g->phase->loop->region[0], whole(memory))) return;
   if (g->read) ts_gpu_sync(g);
   g->wrote = true;
 }
@@ -155,14 +173,41 @@ static V lane_of(TsGpuEmit *g, V x, int i) {
                                  ts_emit_int(g->e, ts_emit_int_type(g->e, 32, 0), i), "");
 }
 
+/* What is read once does not displace in the first cache what all rounds read. */
+static V read_once(TsGpuEmit *g, V p, LLVMTypeRef word, int count) {
+  int bits = LLVMGetTypeKind(word) == LLVMFloatTypeKind ? 32 : (int)LLVMGetIntTypeWidth(word);
+  const char *text = count == 4 ? "ld.global.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];"
+                                : "ld.global.L1::no_allocate.v2.b32 {$0, $1}, [$2];";
+  const char *constraints = count == 4 ? "=r,=r,=r,=r,l" : "=r,=r,l";
+  LLVMTypeRef i32 = ts_emit_int_type(g->e, bits, 0), list[4] = {i32, i32, i32, i32};
+  LLVMTypeRef all = LLVMStructTypeInContext(g->e->ctx, list, (unsigned)count, 0);
+  LLVMTypeRef from = LLVMTypeOf(p), t = LLVMFunctionType(all, &from, 1, 0);
+  V f = LLVMGetInlineAsm(t, text, strlen(text), constraints, strlen(constraints), 0, 0,
+                         LLVMInlineAsmDialectATT, 0);
+  return LLVMBuildCall2(g->e->b, t, f, &p, 1, "");
+}
+
+static bool is_once(const TsGpuEmit *g, const Access *a, LLVMTypeRef t) {
+  if (!g->once || g->host || a->memory->type.space != TS_SPACE_global) return false;
+  if (LLVMGetTypeKind(t) != LLVMVectorTypeKind || LLVMGetVectorSize(t) > 4) return false;
+  LLVMTypeRef word = LLVMGetElementType(t);
+  return LLVMGetTypeKind(word) == LLVMFloatTypeKind ||
+         (LLVMGetTypeKind(word) == LLVMIntegerTypeKind && LLVMGetIntTypeWidth(word) == 32);
+}
+
 static void read_vector(TsGpuEmit *g, const Access *a, V p, int n, V *out) {
   int w = width_at(a, n), per, size = ts_dtypes[a->d].nbytes;
   LLVMTypeRef t = words(g, a, w, &per), elem = ts_gpu_stored(g, a->d);
+  bool once = is_once(g, a, t);
   for (int i = 0; i < n; i += w) {
-    V x = LLVMBuildLoad2(g->e->b, t, moved(g, a, p, ts_gpu_i64(g, i)), "");
-    LLVMSetAlignment(x, (unsigned)(w * size));
+    V at = moved(g, a, p, ts_gpu_i64(g, i));
+    V x = once ? read_once(g, at, LLVMGetElementType(t), (int)LLVMGetVectorSize(t))
+               : LLVMBuildLoad2(g->e->b, t, at, "");
+    if (!once) LLVMSetAlignment(x, (unsigned)(w * size));
     for (int k = 0; k < w; k++) {
-      V y = lane_of(g, x, k / per);
+      V y = once ? LLVMBuildExtractValue(g->e->b, x, (unsigned)(k / per), "")
+                 : lane_of(g, x, k / per);
+      if (once && per == 1) y = LLVMBuildBitCast(g->e->b, y, elem, "");
       if (per > 1) {
         y = LLVMBuildLShr(g->e->b, y, ts_emit_int(g->e, LLVMTypeOf(y), k % per * 8 * size), "");
         y = LLVMBuildTrunc(g->e->b, y, elem, "");
@@ -264,9 +309,9 @@ static bool undivided(const Access *a, int n) {
   return n == 1 || (!ts_tile_dim_is(size) && size % n == 0);
 }
 
-/* One vector where c holds, else `out` as it is: loads without branches between them are under
- * way together. As text, for LLVM has no such load. */
-static void read_guarded(TsGpuEmit *g, const Access *a, V p, V c, int n, V *out) {
+/* One vector, `by` bytes behind p, where c holds, else `out` as it is: loads without branches
+ * between them are under way together. As text, for LLVM has no such load. */
+static void read_guarded(TsGpuEmit *g, const Access *a, V p, int by, V c, int n, V *out) {
   int per, size = ts_dtypes[a->d].nbytes;
   LLVMBuilderRef b = g->e->b;
   LLVMTypeRef elem = ts_gpu_stored(g, a->d);
@@ -281,7 +326,8 @@ static void read_guarded(TsGpuEmit *g, const Access *a, V p, V c, int n, V *out)
                : snprintf(text, sizeof text, "@$%d ld.global.b%d ", count + 1, bits);
   for (int i = 0; i < count; i++)
     at += snprintf(text + at, sizeof text - (size_t)at, i ? ", $%d" : "$%d", i);
-  snprintf(text + at, sizeof text - (size_t)at, "%s, [$%d];", count > 1 ? "}" : "", count);
+  snprintf(text + at, sizeof text - (size_t)at, "%s, [$%d+%d];", count > 1 ? "}" : "", count,
+           by);
   at = 0;
   for (int i = 0; i < count; i++) at += snprintf(constraints + at, 8, i ? ",=%s" : "=%s", r);
   at += snprintf(constraints + at, 8, ",l,b");
@@ -310,6 +356,50 @@ static void read_guarded(TsGpuEmit *g, const Access *a, V p, V c, int n, V *out)
     if (size < 4) w = LLVMBuildTrunc(b, w, ts_emit_int_type(g->e, 8 * size, 0), "");
     out[i] = LLVMBuildBitCast(b, w, elem, "");
   }
+}
+
+/* One element, `by` bytes behind p, where c holds. */
+static void write_guarded(TsGpuEmit *g, const Access *a, V p, int by, V c, V x) {
+  int size = ts_dtypes[a->d].nbytes;
+  LLVMBuilderRef b = g->e->b;
+  char text[64], constraints[16];
+  V in[3] = {p, LLVMBuildBitCast(b, x, ts_emit_int_type(g->e, 8 * size, 0), ""), c};
+  if (size < 4) in[1] = LLVMBuildZExt(b, in[1], ts_emit_int_type(g->e, 32, 0), "");
+  snprintf(text, sizeof text, "@$2 st.global.b%d [$0+%d], $1;", 8 * size, by);
+  snprintf(constraints, sizeof constraints, "l,%s,b", size == 8 ? "l" : "r");
+  LLVMTypeRef types[3] = {LLVMTypeOf(in[0]), LLVMTypeOf(in[1]), LLVMTypeOf(in[2])};
+  LLVMTypeRef ft = LLVMFunctionType(LLVMVoidTypeInContext(g->e->ctx), types, 3, 0);
+  V f = LLVMGetInlineAsm(ft, text, strlen(text), constraints, strlen(constraints), 1, 0,
+                         LLVMInlineAsmDialectATT, 0);
+  LLVMBuildCall2(b, ft, f, in, 3, "");
+}
+
+/* Elements side by side in the memory that all blocks see: each has a predicate, which is the
+ * fewest instructions that the driver's compiler has to look at. */
+static bool by_predicates(const TsGpuEmit *g, const Access *a) {
+  int size = ts_dtypes[a->d].nbytes;
+  return !g->host && in_global(a) && along(a) && size <= 8 && (size & (size - 1)) == 0;
+}
+
+/* For each of n elements at these coordinates whether it is inside, if valid. */
+static void each_inside(TsGpuEmit *g, const Access *a, V valid, const TsGpuCoord *at, int n,
+                        V *in) {
+  int axis = a->axis[a->rank - 1];
+  V p = position(g, a, axis, at), size = size_of(g, a, axis);
+  valid = ts_gpu_and(g, valid, inside(g, a, at, axis));
+  for (int i = 0; i < n; i++) {
+    V below = ts_gpu_below(g, ts_gpu_add(g, p, ts_gpu_i64(g, i)), size);
+    in[i] = ts_gpu_and(g, valid, below);
+  }
+}
+
+static void read_each(TsGpuEmit *g, const Access *a, V valid,
+                      const TsGpuCoord (*at)[TS_TILE_RANK], int n, const V *fill, V *out) {
+  V in[MOST], p = pointer_of(g, a, at[0]);
+  each_inside(g, a, valid, at[0], n, in);
+  memcpy(out, fill, sizeof *out * (size_t)n);
+  for (int i = 0; i < n; i++)
+    read_guarded(g, a, p, i * ts_dtypes[a->d].nbytes, in[i], 1, out + i);
 }
 
 /* Some elements are inside: those outside read what is nearest. */
@@ -357,7 +447,7 @@ static void read_elems(TsGpuEmit *g, const TsTileStmt *s, const Access *a, V val
     read_plain(g, a, at, n, out);
   } else if (!g->host && in_global(a) && undivided(a, n)) {
     memcpy(out, fill, sizeof *out * (size_t)n);
-    read_guarded(g, a, pointer_of(g, a, at[0]), ts_gpu_and(g, valid, all), n, out);
+    read_guarded(g, a, pointer_of(g, a, at[0]), 0, ts_gpu_and(g, valid, all), n, out);
   } else {
     Merge m = {.end = block(g)};
     LLVMBasicBlockRef yes, no;
@@ -365,6 +455,13 @@ static void read_elems(TsGpuEmit *g, const TsTileStmt *s, const Access *a, V val
     read_plain(g, a, at, n, x);
     come(g, &m, n, x);
     LLVMPositionBuilderAtEnd(g->e->b, no);
+    if (some && by_predicates(g, a)) {
+      read_each(g, a, valid, at, n, fill, x);
+      come(g, &m, n, x);
+      merge(g, &m, n, out);
+      for (int i = 0; i < n; i++) out[i] = ts_gpu_from_stored(g, a->d, out[i]);
+      return;
+    }
     if (some) {
       LLVMBasicBlockRef part, none;
       branch(g, ts_gpu_and(g, valid, some), &part, &none);
@@ -399,6 +496,15 @@ static bool for_all_rounds(const TsGpuEmit *g, const TsTileStmt *s) {
   return true;
 }
 
+static bool some_for_all_rounds(const TsGpuEmit *g, const TsTileRegion *r) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    if (s->op == TS_TILE_load && s->out[0]->type.rank && for_all_rounds(g, s)) return true;
+    for (int i = 0; i < s->nregion; i++)
+      if (some_for_all_rounds(g, s->region[i])) return true;
+  }
+  return false;
+}
+
 void ts_gpu_load(TsGpuEmit *g, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
   before_read(g, s->in[0]);
@@ -414,9 +520,11 @@ void ts_gpu_load(TsGpuEmit *g, const TsTileStmt *s) {
     return; /* whoever wants elements reads them */
   }
   if (for_all_rounds(g, s)) return;
+  g->once = ts_gpu_reads_only(g, s->in[0]) && some_for_all_rounds(g, g->phase->loop->region[0]);
   TsGpuFrame *f = ts_gpu_frame(g, &y->type);
   V *list = ts_emit_take(g->e, sizeof *list * (size_t)(f->vector * f->chunks));
   for (int k = 0; k < f->chunks; k++) ts_gpu_load_chunk(g, f, s, k, list + k * f->vector);
+  g->once = false;
   ts_gpu_define(g, y, list);
 }
 
@@ -430,6 +538,13 @@ static void write_plain(TsGpuEmit *g, const Access *a, const TsGpuCoord (*at)[TS
   for (int i = 0; i < n; i++)
     LLVMSetAlignment(LLVMBuildStore(g->e->b, x[i], pointer_of(g, a, at[i])),
                      ts_dtypes[a->d].nbytes);
+}
+
+static void write_each(TsGpuEmit *g, const Access *a, V valid,
+                       const TsGpuCoord (*at)[TS_TILE_RANK], int n, const V *x) {
+  V in[MOST], p = pointer_of(g, a, at[0]);
+  each_inside(g, a, valid, at[0], n, in);
+  for (int i = 0; i < n; i++) write_guarded(g, a, p, i * ts_dtypes[a->d].nbytes, in[i], x[i]);
 }
 
 static void write_some(TsGpuEmit *g, const Access *a, const TsGpuCoord (*at)[TS_TILE_RANK],
@@ -458,7 +573,9 @@ static void write_elems(TsGpuEmit *g, const Access *a, V valid,
   write_plain(g, a, at, n, stored);
   LLVMBuildBr(g->e->b, end);
   LLVMPositionBuilderAtEnd(g->e->b, no);
-  if (some) {
+  if (some && by_predicates(g, a)) {
+    write_each(g, a, valid, at, n, stored);
+  } else if (some) {
     LLVMBasicBlockRef after = ts_gpu_if(g, ts_gpu_and(g, valid, some));
     write_some(g, a, at, n, stored);
     ts_gpu_if_end(g, after);
@@ -532,7 +649,17 @@ static V reach(TsGpuEmit *g, const TsTileStmt *s, V at, V *in) {
 static V gathered(TsGpuEmit *g, const TsTileStmt *s, V valid, V at) {
   TsDtype d = (TsDtype)s->in[0]->type.dtype;
   V in, p = reach(g, s, at, &in);
+  if (!ts_tile_attr(s, "edge")->i && !valid) {
+    V y = LLVMBuildLoad2(g->e->b, ts_gpu_stored(g, d), p, "");
+    LLVMSetAlignment(y, ts_dtypes[d].nbytes);
+    return ts_gpu_from_stored(g, d, y);
+  }
   V fill = ts_gpu_to_stored(g, d, ts_emit_number(g->e, d, 0, ts_tile_attr(s, "fill")->f)), x;
+  Access a = {.memory = s->in[0], .d = d, .width = 1};
+  if (!g->host && in_global(&a)) {
+    read_guarded(g, &a, p, 0, ts_gpu_and(g, valid, in), 1, &fill);
+    return ts_gpu_from_stored(g, d, fill);
+  }
   Merge m = {.end = block(g)};
   LLVMBasicBlockRef yes, no;
   branch(g, ts_gpu_and(g, valid, in), &yes, &no);

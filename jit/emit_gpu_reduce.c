@@ -14,7 +14,8 @@ typedef LLVMValueRef V;
 
 enum {
   LEVELS = 32,
-  WORK = 8192
+  WORK = 8192,
+  COLUMNS = 32768
 }; /* levels where leaves are not known; bytes of lanes at a time */
 
 typedef TsGpuReduce Reduce;
@@ -230,6 +231,13 @@ static int64_t lanes_of(const Reduce *r) {
   return w;
 }
 
+/* As many leaves at a time as `room` bytes of lanes have room for. */
+static void take_together(Reduce *r, int64_t room, int64_t leaves) {
+  r->batch = room / (r->outs * r->lanes * r->f.size);
+  if (r->batch > leaves) r->batch = leaves;
+  if (r->batch < 1) r->batch = 1;
+}
+
 void ts_gpu_reduce(TsGpuEmit *g, const TsTileStmt *s) {
   const TsTileType *t = &s->in[0]->type;
   Reduce r = {
@@ -255,10 +263,8 @@ void ts_gpu_reduce(TsGpuEmit *g, const TsTileStmt *s) {
   r.levels = LEVELS;
   for (int n = 2; r.length >= 0 && n <= LEVELS; n++)
     if (leaves >> (n - 1) == 0) r.levels = n + 1, n = LEVELS;
-  r.batch = WORK / (r.outs * r.lanes * r.f.size);
-  if (r.batch > leaves) r.batch = leaves;
-  if (r.batch < 1) r.batch = 1;
-  if (!free && ts_gpu_columns(g, &r)) r.batch = 1;
+  take_together(&r, WORK, leaves);
+  if (!free && ts_gpu_columns(g, &r)) take_together(&r, COLUMNS, leaves);
   int64_t before = g->shared_used;
   TsGpuHome *homes = g->homes;
   if (ts_gpu_resident(g, t))
@@ -271,7 +277,7 @@ void ts_gpu_reduce(TsGpuEmit *g, const TsTileStmt *s) {
                           ts_gpu_i64(g, TS_RED_LEAF), "");
   TsGpuLoop l = ts_gpu_loop(g, ts_gpu_i64(g, 0), count, ts_gpu_i64(g, r.batch));
   if (r.wide)
-    ts_gpu_put_columns(g, &r, l.i);
+    ts_gpu_put_columns(g, &r, l.i, count);
   else
     put_lanes(g, &r, l.i);
   halve_lanes(g, &r);

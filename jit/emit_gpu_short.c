@@ -2,6 +2,8 @@
  * comparisons and conversions of a GPU are half as wide as multiplication, or less.
  *
  * NaN is one value, so what chooses between NaN and something else may as well compute it. */
+#include <string.h>
+
 #include "jit/emit_gpu.h"
 
 typedef LLVMValueRef V;
@@ -19,6 +21,19 @@ static bool is_number(V x, double *v) {
   if (!LLVMIsAConstantFP(x)) return false;
   *v = LLVMConstRealGetDouble(x, &loses);
   return true;
+}
+
+/* ---- what is known about a value */
+static const TsTileStmt *made_by(const TsTileValue *v, int op) {
+  return v->stmt && v->stmt->op == op ? v->stmt : NULL;
+}
+
+/* Less than or equal to zero, or NaN: a difference from the largest of the row. */
+static bool never_positive(const TsTileValue *v) {
+  const TsTileStmt *s = made_by(v, TS_OP_sub);
+  const TsTileStmt *spread = s ? made_by(s->in[1], TS_TILE_broadcast) : NULL;
+  const TsTileStmt *max = spread ? made_by(spread->in[0], TS_TILE_max) : NULL;
+  return max && max->in[0] == s->in[0] && v->type.rank == 1;
 }
 
 /* ---- x 2^n */
@@ -45,27 +60,53 @@ static V power(TsGpuEmit *g, V k) {
   return LLVMBuildBitCast(b, u, ts_emit_elem(g->e, TS_DT_f32), "");
 }
 
+static V of_two(TsGpuEmit *g, const char *text, V x, V k) {
+  LLVMTypeRef f32 = LLVMTypeOf(x), in[2] = {f32, LLVMTypeOf(k)};
+  LLVMTypeRef t = LLVMFunctionType(f32, in, 2, 0);
+  V f = LLVMGetInlineAsm(t, text, strlen(text), "=f,f,r", 6, 0, 0, LLVMInlineAsmDialectATT, 0);
+  return LLVMBuildCall2(g->e->b, t, f, (V[]){x, k}, 2, "");
+}
+
+/* The n of e^x for an x that is never positive: -150 to 0, beside a factor near 1. */
+static bool is_low(const TsTileValue *n) {
+  const TsTileStmt *s = made_by(n, TS_OP_sub), *t = s ? made_by(s->in[0], TS_OP_fma) : NULL;
+  const TsTileStmt *max = t ? made_by(t->in[0], TS_OP_where) : NULL;
+  const TsTileStmt *min = max ? made_by(max->in[2], TS_OP_where) : NULL;
+  return min && never_positive(min->in[2]);
+}
+
+/* 2^(n + 32), which is a normal number, and 2^-32, whose product is the one that rounds. */
+static V scale_low(TsGpuEmit *g, V x, V k) {
+  static const char text[] = "{ .reg .b32 a; .reg .f32 y; shl.b32 a, $2, 23;"
+                             " add.s32 a, a, 0x4f800000; mul.rn.f32 y, $1, a;"
+                             " mul.rn.f32 $0, y, 0f2F800000; }";
+  LLVMBuilderRef b = g->e->b;
+  if (!g->host) return of_two(g, text, x, k);
+  V up = LLVMBuildAdd(b, LLVMBuildShl(b, k, i32(g, 23), ""), i32(g, 0x4f800000), "");
+  up = LLVMBuildBitCast(b, up, LLVMTypeOf(x), "");
+  return LLVMBuildFMul(b, LLVMBuildFMul(b, x, up, ""),
+                       ts_emit_number(g->e, TS_DT_f32, 0, 0x1p-32), "");
+}
+
 /* Two factors, the first of which is exact. What magic adds is even and far above the bits that
  * become exponents. A GPU gets it as text: LLVM's search for common parts of sums takes a time
  * that grows with their square. */
-static V scale(TsGpuEmit *g, V x, V n) {
+static V scale_by_two(TsGpuEmit *g, V x, V k) {
   static const char text[] =
       "{ .reg .b32 a, b; .reg .f32 y; shr.s32 a, $2, 1; sub.s32 b, $2, a;"
       " shl.b32 a, a, 23; shl.b32 b, b, 23; add.s32 a, a, 0x3f800000;"
       " add.s32 b, b, 0x3f800000; mul.rn.f32 y, $1, a;"
       " mul.rn.f32 $0, y, b; }";
   LLVMBuilderRef b = g->e->b;
-  V k = whole(g, n);
-  if (!g->host) {
-    LLVMTypeRef f32 = LLVMTypeOf(x), in[2] = {f32, LLVMTypeOf(k)};
-    LLVMTypeRef t = LLVMFunctionType(f32, in, 2, 0);
-    V f = LLVMGetInlineAsm(t, text, sizeof text - 1, "=f,f,r", 6, 0, 0, LLVMInlineAsmDialectATT,
-                           0);
-    return LLVMBuildCall2(b, t, f, (V[]){x, k}, 2, "");
-  }
+  if (!g->host) return of_two(g, text, x, k);
   V half = LLVMBuildAShr(b, k, i32(g, 1), "");
   V y = LLVMBuildFMul(b, x, power(g, half), "");
   return LLVMBuildFMul(b, y, power(g, LLVMBuildSub(b, k, half, "")), "");
+}
+
+static V scale(TsGpuEmit *g, const TsTileStmt *s, V *in) {
+  V k = whole(g, in[1]);
+  return is_low(s->in[1]) ? scale_low(g, in[0], k) : scale_by_two(g, in[0], k);
 }
 
 /* ---- where(a < b, a, b) and where(b < a, a, b), a a number: limits */
@@ -76,6 +117,7 @@ static V limit(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   bool min = c->in[0] == s->in[1] && c->in[1] == s->in[2];
   bool max = c->in[1] == s->in[1] && c->in[0] == s->in[2];
   if (!min && !max) return NULL;
+  if (min && a > 0 && never_positive(s->in[2])) return in[2];
   return ts_emit_call2(g->e, min ? "llvm.minimum" : "llvm.maximum", in[1], in[2]);
 }
 
@@ -87,8 +129,17 @@ V ts_gpu_short_form(TsGpuEmit *g, const TsTileStmt *s, V *in) {
     return LLVMBuildBitCast(g->e->b, h, ts_emit_elem(g->e, to), "");
   }
   if (to != TS_DT_f32) return NULL;
-  if (s->op == TS_TILE_scale) return scale(g, in[0], in[1]);
+  if (s->op == TS_TILE_scale) return scale(g, s, in);
   return s->op == TS_OP_where ? limit(g, s, in) : NULL;
+}
+
+V ts_gpu_function(TsGpuEmit *g, int op, V x) {
+  const char *text =
+      op == TS_TILE_ex2 ? "ex2.approx.ftz.f32 $0, $1;" : "rcp.approx.ftz.f32 $0, $1;";
+  LLVMTypeRef f32 = LLVMTypeOf(x), t = LLVMFunctionType(f32, &f32, 1, 0);
+  if (g->host) ts_emit_fail(g->e, "%s is an instruction of GPUs", ts_tile_op_name(op));
+  V f = LLVMGetInlineAsm(t, text, strlen(text), "=f,f", 4, 0, 0, LLVMInlineAsmDialectATT, 0);
+  return LLVMBuildCall2(g->e->b, t, f, &x, 1, "");
 }
 
 /* ---- two at once */

@@ -6,7 +6,10 @@
 
 typedef LLVMValueRef V;
 
-enum { DEEP = 12 }; /* statements that are computed again rather than put into memory */
+enum {
+  DEEP = 12,   /* statements that are computed again rather than put into memory */
+  TOGETHER = 4 /* elements before a branch for one */
+};
 
 /* ---- frames */
 static bool same_shape(const TsGpuFrame *f, const TsTileType *t) {
@@ -54,23 +57,38 @@ static void split_plain(TsGpuEmit *g, const TsTileType *t, V linear, TsGpuCoord 
   }
 }
 
-/* The vector of chunk k begins at V t + span k. Where the span is whole rows of the last axis,
- * or rows are whole spans, k adds to one coordinate alone. */
+/* The vector of chunk k begins at V t + span k, and V t is below span. Where axes divide the span,
+ * or it divides them, k adds to the coordinates what is known, and chunks share the rest. */
+static bool is_even(const TsTileType *t, int64_t span) {
+  for (int i = 0; i < t->rank; i++)
+    if (t->dim[i] < 1) return false;
+  for (int i = t->rank; i-- > 1 && span > 1; span /= t->dim[i]) {
+    if (span < t->dim[i]) return t->dim[i] % span == 0;
+    if (span % t->dim[i]) return false;
+  }
+  return true;
+}
+
 static void chunk_coords(TsGpuEmit *g, const TsTileType *t, TsGpuFrame *f, V first, int k,
                          TsGpuCoord *at) {
-  int64_t span = ts_gpu_frame_span(g, f), last = t->rank ? t->dim[t->rank - 1] : 1;
+  int64_t span = ts_gpu_frame_span(g, f);
   memset(at, 0, sizeof *at * TS_TILE_RANK);
-  if (t->rank == 0) return;
-  if (t->rank == 1) {
-    at[0] = (TsGpuCoord){first, span * k, 0};
-  } else if (t->rank == 2 && span % last == 0) {
-    at[0] = (TsGpuCoord){ts_gpu_div(g, first, last), span / last * k, 0};
-    at[1] = (TsGpuCoord){ts_gpu_mod(g, first, last), 0, 0};
-  } else if (t->rank == 2 && last % span == 0) {
-    at[0] = (TsGpuCoord){NULL, span * k / last, 0};
-    at[1] = (TsGpuCoord){first, span * k % last, 0};
-  } else {
+  if (!is_even(t, span)) {
     split_plain(g, t, ts_gpu_add(g, first, ts_gpu_i64(g, span * k)), at);
+    return;
+  }
+  for (int i = t->rank; i-- > 0;) {
+    int64_t n = t->dim[i];
+    if (i == 0) {
+      at[i] = (TsGpuCoord){first, span * k, 0};
+    } else if (span % n == 0) {
+      at[i] = (TsGpuCoord){ts_gpu_mod(g, first, n), 0, 0};
+      first = ts_gpu_div(g, first, n);
+      span /= n;
+    } else { /* the axes before are known */
+      at[i] = (TsGpuCoord){first, span * (k % (n / span)), 0};
+      first = NULL, k /= (int)(n / span), span = 1;
+    }
   }
 }
 
@@ -216,6 +234,8 @@ static bool is_compute(const TsTileStmt *s) {
   case TS_TILE_mulhi:
   case TS_TILE_scale:
   case TS_TILE_ult:
+  case TS_TILE_ex2:
+  case TS_TILE_inv:
   case TS_TILE_cast:
   case TS_TILE_bitcast: return true;
   default: return false;
@@ -230,6 +250,7 @@ static V compute(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   TsDtype d = (TsDtype)s->in[s->op == TS_OP_where ? 1 : 0]->type.dtype;
   V x = ts_gpu_short_form(g, s, in);
   if (x) return x;
+  if (s->op == TS_TILE_ex2 || s->op == TS_TILE_inv) return ts_gpu_function(g, s->op, in[0]);
   if (s->op == TS_TILE_cast)
     return ts_emit_cast(g->e, (TsDtype)s->out[0]->type.dtype, d, in[0]);
   if (s->op == TS_TILE_bitcast) return bitcast(g, s, in[0]);
@@ -367,7 +388,7 @@ V ts_gpu_elem_at(TsGpuEmit *g, TsTileVal v, const TsGpuCoord *at) {
     operand_coords(g, s, at, to);
     return ts_gpu_elem_at(g, s->in[0], to);
   }
-  if (!is_compute(s))
+  if (!is_compute(s) && s->op != TS_TILE_rare)
     ts_emit_fail(g->e, "%s: its elements are nowhere", ts_tile_op_name(s->op));
   if (depth(g, v) >= DEEP) return alone(g, v, at);
   V in[4];
@@ -390,6 +411,16 @@ static bool wants_home(TsGpuEmit *g, const TsTileStmt *s, TsTileVal x) {
   return n >= DEEP || (n > 0 && turns(s));
 }
 
+/* Frames of as many elements, spread alike, have the same element in each slot. */
+static TsGpuFrame *same_order(const TsGpuEmit *g, const TsTileStmt *s, const TsGpuFrame *f) {
+  if (s->op != TS_TILE_reshape || !s->in[0]->type.rank || !f || f->loose || f->laned)
+    return NULL;
+  for (TsGpuFrame *x = g->frames; x; x = x->next)
+    if (same_shape(x, &s->in[0]->type))
+      return x->vector == f->vector && !x->laned ? x : NULL;
+  return NULL;
+}
+
 /* For a value about to be computed in a frame. */
 static void prepare_moves(TsGpuEmit *g, TsTileVal v, bool free) {
   const TsTileStmt *s = v->stmt;
@@ -397,6 +428,10 @@ static void prepare_moves(TsGpuEmit *g, TsTileVal v, bool free) {
   g->visit[v->id] = g->visits;
   TsGpuFrame *f = find_frame(g, &v->type);
   if (!free && f && f->memo[v->id]) return;
+  if (!free && same_order(g, s, f)) {
+    prepare_moves(g, s->in[0], false);
+    return;
+  }
   if (moves(s) && wants_home(g, s, s->in[0])) {
     ts_gpu_home(g, s->in[0]);
     return;
@@ -406,7 +441,7 @@ static void prepare_moves(TsGpuEmit *g, TsTileVal v, bool free) {
       if (ts_gpu_resident(g, &s->in[i]->type)) ts_gpu_home(g, s->in[i]);
     return;
   }
-  if (!is_compute(s) && !moves(s)) return;
+  if (!is_compute(s) && !moves(s) && s->op != TS_TILE_rare) return;
   for (int i = 0; i < s->nin; i++) prepare_moves(g, s->in[i], free || moves(s));
 }
 
@@ -434,6 +469,39 @@ static V joined(TsGpuEmit *g, const TsTileStmt *s, const TsGpuCoord *at) {
   return x;
 }
 
+/* Loads that v is made of: outside of a branch, where they are seen behind it. */
+static void load_first(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot) {
+  const TsTileStmt *s = v->stmt;
+  if (!s || !v->type.rank || (f->memo[v->id] && f->memo[v->id][slot])) return;
+  if (s->op == TS_TILE_load) ts_gpu_elem(g, f, v, slot);
+  if (!is_compute(s)) return;
+  for (int i = 0; i < s->nin; i++) load_first(g, f, s->in[i], slot);
+}
+
+/* The third operand is computed behind a branch, and what was computed on the way there is
+ * forgotten. What others need comes first: between branches little is under way. */
+static V rare(TsGpuEmit *g, TsGpuFrame *f, const TsTileStmt *s, int slot) {
+  LLVMBuilderRef b = g->e->b;
+  size_t n = g->e->k->nvalue + 1;
+  int some = f->vector < TOGETHER ? f->vector : TOGETHER, first = slot / some * some;
+  for (int i = first; i < first + some; i++) {
+    load_first(g, f, s->in[2], i);
+    ts_gpu_elem(g, f, s->in[1], i), ts_gpu_elem(g, f, s->in[0], i);
+  }
+  V x[2] = {ts_gpu_elem(g, f, s->in[1], slot)}, holds = ts_gpu_elem(g, f, s->in[0], slot);
+  V *known = ts_emit_take(g->e, sizeof *known * n);
+  for (size_t i = 0; i < n; i++) known[i] = f->memo[i] ? f->memo[i][slot] : NULL;
+  LLVMBasicBlockRef from[2] = {LLVMGetInsertBlock(b)}, after = ts_gpu_if(g, holds);
+  x[1] = ts_gpu_elem(g, f, s->in[2], slot);
+  from[1] = LLVMGetInsertBlock(b);
+  ts_gpu_if_end(g, after);
+  for (size_t i = 0; i < n; i++)
+    if (f->memo[i]) f->memo[i][slot] = known[i];
+  V y = LLVMBuildPhi(b, LLVMTypeOf(x[0]), "");
+  LLVMAddIncoming(y, x, from, 2);
+  return y;
+}
+
 static V elem_new(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot) {
   const TsTileStmt *s = v->stmt;
   TsGpuCoord to[TS_TILE_RANK];
@@ -444,10 +512,13 @@ static V elem_new(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot) {
   case TS_TILE_bits: return constant(g, v);
   case TS_TILE_iota: return index_as(g, v, f->at[slot][ts_tile_attr(s, "axis")->i]);
   case TS_TILE_join: return joined(g, s, f->at[slot]);
+  case TS_TILE_rare: return rare(g, f, s, slot);
   default: break;
   }
   if (moves(s)) {
     if (!s->in[0]->type.rank) return ts_gpu_scalar(g, s->in[0]);
+    TsGpuFrame *same = same_order(g, s, f);
+    if (same) return ts_gpu_elem(g, same, s->in[0], slot);
     operand_coords(g, s, f->at[slot], to);
     return ts_gpu_elem_at(g, s->in[0], to);
   }

@@ -16,9 +16,14 @@ static void define_all(TsEmit *e, TsTileVal v, V *part) {
 /* The body once, for position i: the carried values go in and come out. */
 static void round_of(TsEmit *e, const TsTileStmt *s, V i, V **carry) {
   const TsTileRegion *r = s->region[0];
+  bool outside = e->crowded;
+  e->crowded = ts_emit_is_crowded(s);
+  e->nheld = 0;
   define_all(e, r->param[0], &i);
   for (int c = 0; c < s->nout; c++) define_all(e, r->param[1 + c], carry[c]);
   ts_emit_region(e, r, carry);
+  if (e->crowded) ts_emit_hold(e); /* carry[] are the places of the values that go through it */
+  e->crowded = outside;
 }
 
 /* Phis of one value's parts, all from `from`. */

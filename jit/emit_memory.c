@@ -317,6 +317,7 @@ static void load_apart(TsEmit *e, const TsTileStmt *s, const Access *a) {
 static void load(TsEmit *e, const TsTileStmt *s) {
   Access a = find(e, s, &s->out[0]->type);
   if (s->out[0]->type.dtype != a.d) ts_emit_fail(e, "load: types differ");
+  if (e->crowded && !s->out[0]->type.rank) ts_emit_hold(e);
   if (!a.edge && wanted_apart(e, s->out[0])) {
     load_apart(e, s, &a);
     return;

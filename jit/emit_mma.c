@@ -6,7 +6,13 @@
 
 typedef LLVMValueRef V;
 
-enum { WARP = 32, GROUP = 128, SWIZZLED = 1024 /* where a pattern may begin */ };
+enum {
+  WARP = 32,
+  GROUP = 128,
+  SWIZZLED = 1024 /* where a pattern may begin */,
+  LINE = 128,
+  GROUP_WARPS = 4
+};
 
 /* ---- small things */
 LLVMTypeRef ts_mma_i32(TsMma *m) { return ts_emit_int_type(m->e, 32, 0); }
@@ -68,6 +74,8 @@ int64_t ts_mma_zero(TsMma *m, TsTileVal v) {
 }
 
 static int64_t nbytes(const TsTileType *t) {
+  for (int i = 0; i < t->rank; i++)
+    if (ts_tile_dim_is(t->dim[i])) return -1;
   return ts_tile_numel(t) * ts_dtypes[t->dtype].nbytes;
 }
 
@@ -77,8 +85,7 @@ static int64_t scratch_bytes(TsMma *m, const TsTileStmt *end) {
   for (const TsTileStmt *s = m->e->k->body->first; s && s != end; s = s->next) {
     if (s->op != TS_TILE_alloc || s->out[0]->type.space != TS_SPACE_scratch) continue;
     const TsTileType *t = &s->out[0]->type;
-    if (t->rank != 1 || ts_tile_dim_is(t->dim[0]))
-      ts_emit_fail(m->e, "scratch of unknown size");
+    if (nbytes(t) < 0) ts_emit_fail(m->e, "scratch of unknown size");
     n += (nbytes(t) + 15) / 16 * 16;
   }
   return n;
@@ -94,10 +101,10 @@ static void alloc(TsMma *m, const TsTileStmt *s) {
   }
   bool barrier = t->space == TS_SPACE_barrier;
   if (!barrier && t->space != TS_SPACE_shared) ts_emit_fail(m->e, "memory of another space");
-  bool few = t->rank == 1 && !t->swizzle;
+  bool few = t->rank < 3 && !t->swizzle;
   if (!barrier && !few && (t->rank != 3 || t->strided))
     ts_emit_fail(m->e, "shared memory has 3 axes");
-  uint32_t align = barrier || few ? 8 : SWIZZLED;
+  uint32_t align = barrier ? 8 : few ? LINE : SWIZZLED;
   m->shared = (m->shared + align - 1) / align * align;
   *ts_mma_define(m, s->out[0], 1) = ts_mma_addi(m, m->smem, m->shared);
   m->shared += (uint32_t)(t->dim[0] * (barrier ? 8 : ts_mma_slot_bytes(m, t)));
@@ -112,10 +119,17 @@ V *ts_mma_define(TsMma *m, TsTileVal v, int n) {
   return to->part;
 }
 
+/* Of fewer rows than 64 for each group the groups have parts of the columns. */
+int ts_mma_wide(const TsMma *m, const TsTileType *t) {
+  int64_t wide = t->dim[t->rank - 1], rows = (int64_t)m->warps * 16;
+  bool few = m->unit == TS_MMA_wgmma && t->rank == 2 && t->dim[0] < rows;
+  return (int)(few ? wide * t->dim[0] / rows : wide);
+}
+
 int ts_mma_count(const TsMma *m, const TsTileType *t, int axis) {
   const TsMmaLayout *l = &m->layout;
   if (t->space != TS_SPACE_fragment) return 1;
-  int ncol = m->unit == TS_MMA_wgmma ? (int)t->dim[t->rank - 1] / 4 : l->ncol;
+  int ncol = m->unit == TS_MMA_wgmma ? ts_mma_wide(m, t) / 4 : l->ncol;
   if (t->rank == 1) return axis == 1 ? ncol : l->nrow;
   return l->nrow * ncol / (ts_mma_is_pairs(t) ? 2 : 1);
 }
@@ -170,6 +184,14 @@ static void pointwise(TsMma *m, const TsTileStmt *s) {
   }
 }
 
+static void same_bits(TsMma *m, const TsTileStmt *s) {
+  TsTileVal y = s->out[0];
+  int n = parts_of(m, y);
+  V *to = ts_mma_define(m, y, n), *x = ts_emit_parts(m->e, s->in[0]);
+  LLVMTypeRef t = ts_emit_elem(m->e, (TsDtype)y->type.dtype);
+  for (int i = 0; i < n; i++) to[i] = LLVMBuildBitCast(m->e->b, x[i], t, "");
+}
+
 /* ---- loops */
 /* Whether the loop has a round whatever the sizes are: a sum that products are added to while
  * it is carried must not meet another value at the end. */
@@ -201,19 +223,22 @@ static LLVMBasicBlockRef block(TsMma *m) {
 }
 
 /* One phi for every register of a carried value. */
-static void enter_phis(TsMma *m, TsTileVal param, TsTileVal first, LLVMBasicBlockRef from) {
+static V *enter_phis(TsMma *m, TsTileVal param, TsTileVal first, LLVMBasicBlockRef from) {
   int n = parts_of(m, param);
-  V *in = ts_emit_parts(m->e, first), *phi = ts_mma_define(m, param, n);
+  V *in = ts_emit_parts(m->e, first), *now = ts_mma_define(m, param, n);
+  V *phi = ts_emit_take(m->e, sizeof *phi * (size_t)n);
   for (int i = 0; i < n; i++) {
     phi[i] = LLVMBuildPhi(m->e->b, LLVMTypeOf(in[i]), "");
     V v = begins_empty(m, first) ? LLVMGetPoison(LLVMTypeOf(in[i])) : in[i];
     LLVMAddIncoming(phi[i], &v, &from, 1);
+    now[i] = phi[i]; /* until a wait replaces it */
   }
+  return phi;
 }
 
-static void close_phis(TsMma *m, TsTileVal param, TsTileVal last, LLVMBasicBlockRef from) {
-  V *phi = ts_emit_parts(m->e, param), *in = ts_emit_parts(m->e, last);
-  for (int i = 0, n = parts_of(m, param); i < n; i++) LLVMAddIncoming(phi[i], &in[i], &from, 1);
+static void close_phis(TsMma *m, V *phi, TsTileVal last, LLVMBasicBlockRef from) {
+  V *in = ts_emit_parts(m->e, last);
+  for (int i = 0, n = parts_of(m, last); i < n; i++) LLVMAddIncoming(phi[i], &in[i], &from, 1);
 }
 
 static void define_as(TsMma *m, TsTileVal to, TsTileVal from) {
@@ -235,7 +260,11 @@ static void loop(TsMma *m, const TsTileStmt *s) {
   V i = LLVMBuildPhi(b, ts_mma_i32(m), "");
   LLVMAddIncoming(i, &lo, &before, 1);
   *ts_mma_define(m, r->param[0], 1) = i;
-  for (int c = 0; c < s->nout; c++) enter_phis(m, r->param[1 + c], s->in[2 + c], before);
+  V **phi = ts_emit_take(m->e, sizeof *phi * (size_t)(s->nout + 1));
+  for (int c = 0; c < s->nout; c++) {
+    phi[c] = enter_phis(m, r->param[1 + c], s->in[2 + c], before);
+    if (behind) swap_pending(m, s->in[2 + c], r->param[1 + c]);
+  }
   if (!behind) {
     LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, i, hi, ""), body, after);
     LLVMPositionBuilderAtEnd(b, body);
@@ -250,7 +279,7 @@ static void loop(TsMma *m, const TsTileStmt *s) {
   LLVMAddIncoming(i, &next, &last, 1);
   for (int c = 0; c < s->nout; c++) {
     TsTileVal y = r->last->in[c];
-    close_phis(m, r->param[1 + c], y, last);
+    close_phis(m, phi[c], y, last);
     define_as(m, s->out[c], behind ? y : r->param[1 + c]);
     swap_pending(m, y, s->out[c]);
   }
@@ -264,12 +293,13 @@ static void repeat(TsMma *m, const TsTileStmt *s) {
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b), body = block(m), after = block(m);
   LLVMBuildBr(b, body);
   LLVMPositionBuilderAtEnd(b, body);
-  for (int c = 0; c < s->nout; c++) enter_phis(m, r->param[c], s->in[c], before);
+  V **phi = ts_emit_take(m->e, sizeof *phi * (size_t)(s->nout + 1));
+  for (int c = 0; c < s->nout; c++) phi[c] = enter_phis(m, r->param[c], s->in[c], before);
   ts_emit_mma_region(m, r);
   LLVMBasicBlockRef last = LLVMGetInsertBlock(b);
   LLVMBuildCondBr(b, ts_emit_scalar(m->e, r->last->in[0]), body, after);
   for (int c = 0; c < s->nout; c++) {
-    close_phis(m, r->param[c], r->last->in[1 + c], last);
+    close_phis(m, phi[c], r->last->in[1 + c], last);
     define_as(m, s->out[c], r->last->in[1 + c]);
   }
   LLVMPositionBuilderAtEnd(b, after);
@@ -323,6 +353,7 @@ static void size(TsMma *m, const TsTileStmt *s) {
 }
 
 static void statement(TsMma *m, const TsTileStmt *s) {
+  if (ts_mma_of_lanes(m, s)) return;
   if (s->op < TS_OP_COUNT) {
     pointwise(m, s);
     return;
@@ -346,6 +377,7 @@ static void statement(TsMma *m, const TsTileStmt *s) {
   case TS_TILE_arrive: ts_mma_arrive(m, s); return;
   case TS_TILE_expect: ts_mma_expect(m, s); return;
   case TS_TILE_copy_bulk: ts_mma_copy_bulk(m, s); return;
+  case TS_TILE_copy_async: ts_mma_copy_async(m, s); return;
   case TS_TILE_store_bulk: ts_mma_store_bulk(m, s); return;
   case TS_TILE_commit: ts_mma_commit(m, s); return;
   case TS_TILE_wait: ts_mma_wait(m, s); return;
@@ -353,16 +385,20 @@ static void statement(TsMma *m, const TsTileStmt *s) {
   case TS_TILE_pace: ts_mma_pace(m, s); return;
   case TS_TILE_ex2:
   case TS_TILE_lg2:
+  case TS_TILE_inv:
   case TS_TILE_larger: ts_mma_function_of(m, s); return;
   case TS_TILE_iota: ts_mma_iota(m, s); return;
   case TS_TILE_quarter: ts_mma_quarter(m, s); return;
   case TS_TILE_row: ts_mma_row(m, s); return;
   case TS_TILE_claim: ts_mma_claim(m, s); return;
   case TS_TILE_turn: ts_mma_turn(m, s); return;
+  case TS_TILE_barrier: ts_mma_barrier(m, s); return;
+  case TS_TILE_until: ts_mma_until(m, s); return;
+  case TS_TILE_signal: ts_mma_signal(m, s); return;
   case TS_TILE_fence:
     ts_mma_asm(m, NULL, "fence.proxy.async.shared::cta;", "~{memory}", 0, NULL, true);
     return;
-  case TS_TILE_bitcast:
+  case TS_TILE_bitcast: same_bits(m, s); return;
   case TS_TILE_shl:
   case TS_TILE_shr:
   case TS_TILE_sar:
@@ -407,7 +443,7 @@ static void begin_role(TsMma *m, const TsTileStmt *s, int first) {
   m->role = s;
   m->warps = (int)ts_tile_attr(s, "warps")->i;
   m->mma = find(s->region[0], TS_TILE_mma);
-  m->single = !m->mma;
+  m->single = ts_mma_is_single(s);
   m->npending = m->ngroup = 0;
   m->t = ts_mma_addi(m, m->tid, -(int64_t)first * WARP);
   m->group = ts_mma_shri(m, m->t, 7);
@@ -415,7 +451,7 @@ static void begin_role(TsMma *m, const TsTileStmt *s, int first) {
   m->warp = ts_mma_andi(m, ts_mma_shri(m, m->t, 5), 3);
   m->leader = ts_mma_flag(m, equal(m, ts_mma_andi(m, m->t, GROUP - 1), 0));
   m->unit = TS_MMA_none;
-  set_registers(m);
+  if (m->warps % GROUP_WARPS == 0) set_registers(m);
 }
 
 static void role(TsMma *m, const TsTileStmt *s, int first, LLVMBasicBlockRef end) {
@@ -426,26 +462,49 @@ static void role(TsMma *m, const TsTileStmt *s, int first, LLVMBasicBlockRef end
     LLVMBuildCondBr(b, equal(m, m->t, 0), body, end);
     LLVMPositionBuilderAtEnd(b, body);
   } else {
-    ts_mma_layout(m);
+    if (ts_mma_has_lanes(s))
+      ts_mma_lanes_layout(m);
+    else
+      ts_mma_layout(m);
     if (find(s->region[0], TS_TILE_turn)) ts_mma_first_turn(m);
   }
   ts_emit_mma_region(m, s->region[0]);
   LLVMBuildBr(b, end);
 }
 
+/* Roles that make up whole groups of four warps from s on: their warps. */
+static int together(const TsTileStmt *s, int *count) {
+  int warps = 0;
+  for (*count = 0; s && s->op == TS_TILE_role; s = s->next) {
+    warps += (int)ts_tile_attr(s, "warps")->i, ++*count;
+    if (warps % GROUP_WARPS == 0) break;
+  }
+  return warps;
+}
+
 static void roles(TsMma *m, const TsTileStmt *s, LLVMBasicBlockRef end) {
   LLVMBuilderRef b = m->e->b;
   V warp = ts_mma_shri(m, m->tid, 5);
-  int first = 0;
-  for (; s && s->op == TS_TILE_role; s = s->next) {
-    int warps = (int)ts_tile_attr(s, "warps")->i;
+  int first = 0, count;
+  while (s && s->op == TS_TILE_role) {
+    int behind = first + together(s, &count);
     LLVMBasicBlockRef mine = block(m), next = block(m);
-    V in = LLVMBuildICmp(b, LLVMIntULT, warp, ts_mma_int(m, first + warps), "");
+    V in = LLVMBuildICmp(b, LLVMIntULT, warp, ts_mma_int(m, behind), "");
     LLVMBuildCondBr(b, in, mine, next);
     LLVMPositionBuilderAtEnd(b, mine);
-    role(m, s, first, end);
+    m->role = s;
+    if (count > 1) set_registers(m); /* by the whole group */
+    for (; count > 0; count--, s = s->next) {
+      int warps = (int)ts_tile_attr(s, "warps")->i;
+      LLVMBasicBlockRef one = block(m), others = count > 1 ? block(m) : end;
+      in = LLVMBuildICmp(b, LLVMIntULT, warp, ts_mma_int(m, first + warps), "");
+      LLVMBuildCondBr(b, in, one, others);
+      LLVMPositionBuilderAtEnd(b, one);
+      role(m, s, first, end);
+      LLVMPositionBuilderAtEnd(b, others);
+      first += warps;
+    }
     LLVMPositionBuilderAtEnd(b, next);
-    first += warps;
   }
   if (s) ts_emit_fail(m->e, "%s stands behind the roles", ts_tile_op_name(s->op));
   if (first * WARP != m->info->threads) ts_emit_fail(m->e, "roles of %d warps", first);
@@ -547,7 +606,8 @@ static int count_maps(const TsTileRegion *r, bool *known) {
   int n = 0;
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     bool fetch = s->op == TS_TILE_copy_bulk;
-    if (fetch || s->op == TS_TILE_store_bulk) {
+    bool line = fetch && s->in[0]->type.rank == 2; /* needs none */
+    if ((fetch && !line) || s->op == TS_TILE_store_bulk) {
       bool *is = &known[2 * s->in[fetch]->index + fetch];
       n += !*is;
       *is = true;

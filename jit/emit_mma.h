@@ -66,17 +66,25 @@ LLVMValueRef ts_mma_slot(TsMma *m, TsTileVal memory, LLVMValueRef slot); /* addr
 int64_t ts_mma_zero(TsMma *m, TsTileVal v); /* a constant's value; fails if it is none */
 LLVMValueRef *ts_mma_define(TsMma *m, TsTileVal v, int n);
 int ts_mma_count(const TsMma *m, const TsTileType *t, int axis); /* registers of a fragment */
+/* Columns of a fragment that a group of warps has: all, if the groups divide its rows. */
+int ts_mma_wide(const TsMma *m, const TsTileType *t);
 
 /* ---- emit_mma_sync.c: barriers, copies */
 void ts_mma_barriers(TsMma *m, const TsTileRegion *block);
+/* A role whose first thread does it all: others have fragments. */
+bool ts_mma_is_single(const TsTileStmt *role);
 void ts_mma_await(TsMma *m, const TsTileStmt *s);
 void ts_mma_arrive(TsMma *m, const TsTileStmt *s);
 void ts_mma_expect(TsMma *m, const TsTileStmt *s);
 void ts_mma_copy_bulk(TsMma *m, const TsTileStmt *s);
+void ts_mma_copy_async(TsMma *m, const TsTileStmt *s);
 void ts_mma_store_bulk(TsMma *m, const TsTileStmt *s);
 void ts_mma_commit(TsMma *m, const TsTileStmt *s);
 void ts_mma_wait(TsMma *m, const TsTileStmt *s);
 void ts_mma_sync(TsMma *m);
+void ts_mma_barrier(TsMma *m, const TsTileStmt *s);
+void ts_mma_until(TsMma *m, const TsTileStmt *s);
+void ts_mma_signal(TsMma *m, const TsTileStmt *s);
 void ts_mma_pace(TsMma *m, const TsTileStmt *s);
 void ts_mma_meet(TsMma *m); /* all blocks of a cluster */
 
@@ -95,6 +103,11 @@ void ts_mma_cast(TsMma *m, const TsTileStmt *s);
 void ts_mma_part(TsMma *m, const TsTileStmt *s);
 void ts_mma_broadcast(TsMma *m, const TsTileStmt *s);
 int ts_mma_register(const TsMma *m, int ncol, int r, int c);
+
+/* ---- emit_mma_lanes.c: roles whose threads have lanes, what is written for other blocks */
+bool ts_mma_has_lanes(const TsTileStmt *role);
+void ts_mma_lanes_layout(TsMma *m);
+bool ts_mma_of_lanes(TsMma *m, const TsTileStmt *s); /* false: another file emits it */
 
 /* ---- emit_mma_row.c: what attention needs: rows of fragments, scalars, counters, turns */
 void ts_mma_axes(TsMma *m, const TsTileRegion *body);

@@ -81,6 +81,8 @@ static V function_of(TsMma *m, int op, V x, V y) {
   V in[2] = {x, y};
   if (op == TS_TILE_larger)
     return ts_mma_asm(m, f32, "max.f32 $0, $1, $2;", "=f,f,f", 2, in, false);
+  if (op == TS_TILE_inv)
+    return ts_mma_asm(m, f32, "rcp.approx.ftz.f32 $0, $1;", "=f,f", 1, in, false);
   return ts_mma_asm(
       m, f32, op == TS_TILE_ex2 ? "ex2.approx.ftz.f32 $0, $1;" : "lg2.approx.ftz.f32 $0, $1;",
       "=f,f", 1, in, false);
@@ -91,7 +93,13 @@ void ts_mma_function_of(TsMma *m, const TsTileStmt *s) {
   int n = ts_mma_count(m, &y->type, m->axis[y->id] ? m->axis[y->id] - 1 : 1);
   V *x = ts_emit_parts(m->e, s->in[0]), *z = ts_emit_parts(m->e, s->in[s->nin - 1]);
   V *to = ts_mma_define(m, y, n);
-  for (int i = 0; i < n; i++) to[i] = function_of(m, s->op, x[i], z[i]);
+  bool nan = s->op == TS_TILE_larger && ts_tile_attr(s, "nan")->i;
+  for (int i = 0; i < n && nan; i++) {
+    V in[2] = {x[i], z[i]};
+    to[i] = ts_mma_asm(m, ts_emit_elem(m->e, TS_DT_f32), "max.NaN.f32 $0, $1, $2;", "=f,f,f", 2,
+                       in, false);
+  }
+  for (int i = 0; i < n && !nan; i++) to[i] = function_of(m, s->op, x[i], z[i]);
 }
 
 /* Where positions are wanted they are made again: outside of a loop they would be so many
@@ -162,10 +170,17 @@ static V address_in(TsMma *m, TsTileVal memory, V index, int64_t each) {
 /* Of memory of one axis. Numbers in shared memory are positions, of which 32 bits are kept. */
 void ts_mma_load_scalar(TsMma *m, const TsTileStmt *s) {
   TsTileVal memory = s->in[0];
-  V *to = ts_mma_define(m, s->out[0], 1), at = ts_emit_scalar(m->e, s->in[1]);
+  V *to = ts_mma_define(m, s->out[0], 1);
   TsDtype d = (TsDtype)memory->type.dtype;
+  if (memory->type.rank == 0 && memory->type.space == TS_SPACE_global && d == TS_DT_f32) {
+    V zero = ts_mma_int(m, 0);
+    *to = LLVMBuildLoad2(m->e->b, ts_emit_elem(m->e, d), address_in(m, memory, zero, 4), "");
+    LLVMSetAlignment(*to, 4);
+    return;
+  }
   if (memory->type.rank != 1 || s->out[0]->type.rank)
     ts_emit_fail(m->e, "a load of no fragment");
+  V at = ts_emit_scalar(m->e, s->in[1]);
   if (memory->type.space == TS_SPACE_shared && d == TS_DT_i64) {
     V from = ts_mma_slot(m, memory, at);
     *to = ts_mma_asm(m, ts_mma_i32(m), "ld.shared.b32 $0, [$1];", "=r,r,~{memory}", 1, &from,
@@ -187,19 +202,27 @@ void ts_mma_store_scalar(TsMma *m, const TsTileStmt *s) {
   ts_mma_asm(m, NULL, "st.shared.b32 [$0], $1;", "r,r,~{memory}", 2, in, true);
 }
 
-/* To the last axis of a matrix, by the first of the four threads that have the row. */
+/* To the last axis of a matrix or of several, by the first of the four threads that have the
+ * row. */
 void ts_mma_store_rows(TsMma *m, const TsTileStmt *s) {
   TsTileVal memory = s->in[0], x = s->in[s->nin - 1];
   LLVMBuilderRef b = m->e->b;
   const TsTileType *t = &memory->type;
-  if (t->rank != 2 || t->space != TS_SPACE_global || t->dtype != TS_DT_f32 || t->strided)
-    ts_emit_fail(m->e, "rows go to a matrix of f32");
+  int rank = t->rank;
+  if (rank < 2 || rank > 3 || t->space != TS_SPACE_global || t->dtype != TS_DT_f32 ||
+      t->strided)
+    ts_emit_fail(m->e, "rows go to matrices of f32");
   of_unit(m);
-  V end = LLVMBuildTrunc(b, ts_emit_size(m->e, t->dim[1]), ts_mma_i32(m), "");
-  V line = LLVMBuildMul(b, ts_emit_scalar(m->e, s->in[1]), end, "");
+  V end = LLVMBuildTrunc(b, ts_emit_size(m->e, t->dim[rank - 1]), ts_mma_i32(m), "");
+  V line = ts_emit_scalar(m->e, s->in[1]);
+  if (rank == 3) {
+    V rows = LLVMBuildTrunc(b, ts_emit_size(m->e, t->dim[1]), ts_mma_i32(m), "");
+    line = LLVMBuildAdd(b, LLVMBuildMul(b, line, rows, ""), ts_emit_scalar(m->e, s->in[2]), "");
+  }
+  line = LLVMBuildMul(b, line, end, "");
   V mine = LLVMBuildICmp(b, LLVMIntEQ, ts_mma_andi(m, m->lane, 3), ts_mma_int(m, 0), "");
   for (int r = 0; r < 2; r++) {
-    V at = ts_mma_addi(m, ts_mma_add(m, ts_emit_scalar(m->e, s->in[2]), m->layout.row_base),
+    V at = ts_mma_addi(m, ts_mma_add(m, ts_emit_scalar(m->e, s->in[rank]), m->layout.row_base),
                        m->layout.row[r]);
     V in = LLVMBuildAnd(b, mine, LLVMBuildICmp(b, LLVMIntSLT, at, end, ""), "");
     V list[3] = {address_in(m, memory, ts_mma_add(m, line, at), 4), ts_emit_parts(m->e, x)[r],

@@ -10,10 +10,12 @@ enum {
   OF_COPIES,
   OF_PRODUCTS,
   OF_STORES,
+  OF_WRITES,
   GROUP = 128,
   GROUP_ROWS = 64,
   LARGEST_BOX = 256,
-  SWIZZLED = 1024
+  SWIZZLED = 1024,
+  FEW_WARPS = 7 /* the named barrier of a role of less than a group of warps */
 };
 
 static void plain(TsMma *m, const char *text) {
@@ -37,29 +39,65 @@ static const TsTileStmt *product_of(const TsTileRegion *r) {
   return NULL;
 }
 
-static bool arrives_at(const TsTileRegion *r, TsTileVal barrier) {
+static bool has(const TsTileRegion *r, int op, int operand, TsTileVal v) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
-    if (s->op == TS_TILE_arrive && s->in[0] == barrier) return true;
+    if (s->op == op && (!v || s->in[operand] == v)) return true;
     for (int i = 0; i < s->nregion; i++)
-      if (arrives_at(s->region[i], barrier)) return true;
+      if (has(s->region[i], op, operand, v)) return true;
   }
   return false;
 }
 
-/* One arrival of a role: of its one thread; of each group of warps at every block of the
- * cluster, whose copies write to all; of each warp. */
-static int arrivals(const TsMma *m, const TsTileStmt *role) {
+static const TsTileStmt *arrival_at(const TsTileRegion *r, TsTileVal barrier) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    if (s->op == TS_TILE_arrive && s->in[0] == barrier) return s;
+    for (int i = 0; i < s->nregion; i++) {
+      const TsTileStmt *inner = arrival_at(s->region[i], barrier);
+      if (inner) return inner;
+    }
+  }
+  return NULL;
+}
+
+static bool has_fragments(const TsTileRegion *r) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    for (int i = 0; i < s->nout; i++)
+      if (s->out[i]->type.space == TS_SPACE_fragment) return true;
+    for (int i = 0; i < s->nregion; i++)
+      if (has_fragments(s->region[i])) return true;
+  }
+  return false;
+}
+
+bool ts_mma_is_single(const TsTileStmt *role) { return !has_fragments(role->region[0]); }
+
+/* Whether those wait for it who copy to every block of the cluster. */
+static bool is_told_to_all(const TsMma *m, TsTileVal barrier) {
+  if (m->info->cluster == 1) return false;
+  for (const TsTileStmt *s = barrier->stmt; s; s = s->next)
+    if (s->op == TS_TILE_role && ts_mma_is_single(s) &&
+        has(s->region[0], TS_TILE_await, 0, barrier))
+      return true;
+  return false;
+}
+
+/* One arrival of a role: of its one thread; of each group of warps, at every block of the
+ * cluster if copies to all of them wait for it; of each warp. */
+static int arrivals(const TsMma *m, const TsTileStmt *role, const TsTileStmt *arrive) {
   const TsTileStmt *mma = product_of(role->region[0]);
   int warps = (int)ts_tile_attr(role, "warps")->i;
-  if (!mma) return 1;
-  return same_unit(mma, "wgmma") ? warps / 4 * m->info->cluster : warps;
+  if (ts_mma_is_single(role)) return 1;
+  if (ts_tile_attr(arrive, "apart")->i || (mma && !same_unit(mma, "wgmma"))) return warps;
+  return (warps + 3) / 4 * (is_told_to_all(m, arrive->in[0]) ? m->info->cluster : 1);
 }
 
 static int count_of(TsMma *m, const TsTileStmt *alloc) {
   int each = 0;
   for (const TsTileStmt *s = alloc->next; s; s = s->next) {
-    if (s->op != TS_TILE_role || !arrives_at(s->region[0], alloc->out[0])) continue;
-    int n = arrivals(m, s);
+    const TsTileStmt *arrive =
+        s->op == TS_TILE_role ? arrival_at(s->region[0], alloc->out[0]) : NULL;
+    if (!arrive) continue;
+    int n = arrivals(m, s, arrive);
     if (each && n != each) ts_emit_fail(m->e, "roles that arrive in different ways");
     each = n;
   }
@@ -144,11 +182,12 @@ void ts_mma_arrive(TsMma *m, const TsTileStmt *s) {
   V at = ts_mma_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1]));
   if (m->single) {
     arrive_here(m, at, ts_mma_int(m, 1));
-  } else if (m->unit == TS_MMA_fma) {
+  } else if (m->unit == TS_MMA_fma || ts_tile_attr(s, "apart")->i) {
+    if (m->info->cluster > 1) ts_emit_fail(m->e, "warps of a cluster that arrive apart");
     plain(m, "bar.warp.sync 0xffffffff;");
     V first = LLVMBuildICmp(m->e->b, LLVMIntEQ, m->lane, ts_mma_int(m, 0), "");
     arrive_here(m, at, ts_mma_flag(m, first));
-  } else if (m->info->cluster > 1) {
+  } else if (is_told_to_all(m, s->in[0])) {
     arrive_everywhere(m, at);
   } else {
     arrive_here(m, at, m->leader);
@@ -188,7 +227,8 @@ typedef struct Boxes {
   int rows, cols, panels; /* of a box; how many boxes */
   int64_t panel;          /* bytes from one to the next */
   bool multicast;
-  V head; /* of a parameter of rank 3, or NULL: its boxes have all panels */
+  V head;  /* of a parameter of rank 3, or NULL: its boxes have all panels */
+  V batch; /* of one of rank 4 as well */
 } Boxes;
 
 static V view(TsMma *m, const Boxes *x) {
@@ -212,9 +252,11 @@ static Boxes boxes_of(TsMma *m, TsTileVal shared, TsTileVal global, const TsTile
   int bytes = ts_dtypes[t->dtype].nbytes;
   Boxes x = {.shared = shared, .global = global};
   int rank = global->type.rank;
-  if (global->stmt || global->region || (rank != 2 && rank != 3) || global->type.strided)
+  if (global->stmt || global->region || rank < 2 || rank > 4 ||
+      (global->type.strided && rank < 4))
     ts_emit_fail(m->e, "copies are of matrices that are parameters");
-  if (rank == 3) x.head = ts_emit_scalar(m->e, *in_global++);
+  if (rank == 4) x.batch = ts_emit_scalar(m->e, *in_global++);
+  if (rank > 2) x.head = ts_emit_scalar(m->e, *in_global++);
   if (ts_mma_zero(m, in_shared[1]) || ts_mma_zero(m, in_shared[2]))
     ts_emit_fail(m->e, "copies are of whole slots");
   x.at = ts_mma_slot(m, shared, ts_emit_scalar(m->e, in_shared[0]));
@@ -226,7 +268,7 @@ static Boxes boxes_of(TsMma *m, TsTileVal shared, TsTileVal global, const TsTile
   x.panel = (int64_t)x.rows * x.cols * bytes;
   if (t->split == 1) x.row = ts_mma_add(m, x.row, ts_mma_muli(m, m->rank, x.rows));
   if (t->split == 2) x.col = ts_mma_add(m, x.col, ts_mma_muli(m, m->rank, own));
-  if (rank == 3 && (own != global->type.dim[2] || t->split || m->info->cluster > 1))
+  if (rank > 2 && (global->type.dim[rank - 1] % own || t->split || m->info->cluster > 1))
     ts_emit_fail(m->e, "copies are of whole rows of heads");
   if (x.cols > LARGEST_BOX || x.rows > LARGEST_BOX) ts_emit_fail(m->e, "a box is too large");
   return x;
@@ -257,14 +299,48 @@ static void copied_whole(TsMma *m, const TsTileStmt *s, const TsTileType *shared
   if (!whole) ts_emit_fail(m->e, "copies are of whole slots");
 }
 
+/* A line of a matrix of numbers that are no pattern: one behind the other. */
+static void copy_line(TsMma *m, const TsTileStmt *s) {
+  LLVMBuilderRef b = m->e->b;
+  const TsTileType *t = &s->in[0]->type, *from = &s->in[1]->type;
+  int64_t bytes = ts_mma_slot_bytes(m, t);
+  bool fits = m->single && s->nin == 8 && from->rank == 2 && from->dim[1] == t->dim[1] &&
+              from->space == TS_SPACE_global && !from->strided && bytes % 16 == 0 &&
+              m->info->cluster == 1;
+  if (!fits || ts_mma_zero(m, s->in[5]) || ts_mma_zero(m, s->in[7]))
+    ts_emit_fail(m->e, "lines are copied whole, by one thread");
+  V at = LLVMBuildSExt(b, ts_emit_scalar(m->e, s->in[6]), ts_emit_int_type(m->e, 64, 0), "");
+  at = LLVMBuildMul(b, at, ts_emit_i64(m->e, bytes), "");
+  V in[4] = {ts_mma_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[4])),
+             LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_parts(m->e, s->in[1])[0],
+                           &at, 1, ""),
+             ts_mma_int(m, bytes), ts_mma_slot(m, s->in[2], ts_emit_scalar(m->e, s->in[3]))};
+  ts_mma_asm(m, NULL,
+             "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+             " [$0], [$1], $2, [$3];",
+             "r,l,r,r,~{memory}", 4, in, true);
+}
+
 void ts_mma_copy_bulk(TsMma *m, const TsTileStmt *s) {
   int rank = s->in[1]->type.rank;
+  if (s->in[0]->type.space == TS_SPACE_shared && s->in[0]->type.rank == 2) {
+    copy_line(m, s);
+    return;
+  }
   if (s->in[0]->type.space != TS_SPACE_shared || s->nin != 7 + rank || !m->single)
     ts_emit_fail(m->e, "one thread copies to shared memory");
   copied_whole(m, s, &s->in[0]->type);
   Boxes x = boxes_of(m, s->in[0], s->in[1], s->in + 4, s->in + 7);
   share(m, &x);
   V barrier = ts_mma_slot(m, s->in[2], ts_emit_scalar(m->e, s->in[3])), map = view(m, &x);
+  if (x.batch) {
+    V in[7] = {x.at, map, ts_mma_int(m, 0), x.row, x.head, x.batch, barrier};
+    ts_mma_asm(m, NULL,
+               "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+               " [$0], [$1, {$2, $3, $2, $4, $5}], [$6];",
+               "r,l,r,r,r,r,r,~{memory}", 7, in, true);
+    return;
+  }
   if (x.head) {
     V in[6] = {x.at, map, ts_mma_int(m, 0), x.row, x.head, barrier};
     ts_mma_asm(m, NULL,
@@ -294,21 +370,63 @@ void ts_mma_copy_bulk(TsMma *m, const TsTileStmt *s) {
   }
 }
 
-/* Panels of 64 rows of a head, one after the other: in shared memory they are not neighbours. */
-static void store_head(TsMma *m, Boxes *x) {
+/* A line, 16 bytes a thread: each group of warps of the role copies all of it, so that each
+ * can wait for its own copies alone. What is outside is zero. */
+void ts_mma_copy_async(TsMma *m, const TsTileStmt *s) {
+  LLVMBuilderRef b = m->e->b;
+  TsTileVal to = s->in[0], from = s->in[1];
+  const TsAttr *shape = ts_tile_attr(s, "shape");
+  int bytes = ts_dtypes[to->type.dtype].nbytes, each = 16 / bytes;
+  int64_t n = shape->type == TS_ATTR_ints && shape->n == 1 ? shape->ints[0] : 0;
+  if (m->single || to->type.rank != 1 || from->type.rank != 1 || s->nin != 4 || n % each ||
+      n / each > GROUP)
+    ts_emit_fail(m->e, "threads copy lines to shared memory");
+  LLVMTypeRef i64 = ts_emit_int_type(m->e, 64, 0);
+  V t = ts_mma_andi(m, m->t, GROUP - 1), first = ts_mma_muli(m, t, each);
+  V pos = ts_mma_add(m, ts_emit_scalar(m->e, s->in[3]), first);
+  V end = LLVMBuildTrunc(b, ts_emit_size(m->e, from->type.dim[0]), ts_mma_i32(m), "");
+  V inside = LLVMBuildICmp(b, LLVMIntSLT, pos, end, "");
+  V here = LLVMBuildICmp(b, LLVMIntULT, first, ts_mma_int(m, n), "");
+  pos = LLVMBuildSelect(b, inside, pos, ts_mma_int(m, 0), "");
+  V far = LLVMBuildMul(b, LLVMBuildZExt(b, pos, i64, ""), ts_emit_i64(m->e, bytes), "");
+  V place = ts_mma_add(m, ts_emit_scalar(m->e, s->in[2]), first);
+  V in[4] = {
+      ts_mma_add(m, ts_emit_parts(m->e, to)[0], ts_mma_muli(m, place, bytes)),
+      LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_parts(m->e, from)[0], &far, 1, ""),
+      LLVMBuildSelect(b, inside, ts_mma_int(m, 16), ts_mma_int(m, 0), ""),
+      ts_mma_flag(m, here)};
+  ts_mma_asm(m, NULL,
+             "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $3, 0;\n\t"
+             "@p cp.async.ca.shared.global [$0], [$1], 16, $2;\n\t}",
+             "r,l,r,r,~{memory}", 4, in, true);
+}
+
+/* Panels of 64 rows of a head, one after the other: in shared memory they are not neighbours.
+ */
+static void store_head(TsMma *m, Boxes *x, int first) {
   int panels = x->panels;
   V below = ts_mma_muli(m, m->group, GROUP_ROWS), row = ts_mma_add(m, x->row, below);
   V at = ts_mma_add(m, x->at, ts_mma_muli(m, m->group, GROUP_ROWS * x->shared->type.swizzle));
   x->rows = GROUP_ROWS, x->panels = 1;
   V map = view(m, x);
   for (int i = 0; i < panels; i++) {
-    V in[7] = {map, ts_mma_addi(m, at, i * x->panel), ts_mma_int(m, 0), row, ts_mma_int(m, i),
-               x->head, m->leader};
+    V in[8] = {map,
+               ts_mma_addi(m, at, i * x->panel),
+               ts_mma_int(m, 0),
+               row,
+               ts_mma_int(m, first + i),
+               x->head,
+               m->leader,
+               x->batch};
     ts_mma_asm(m, NULL,
-               "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $6, 0;\n\t"
-               "@p cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [$0, {$2, $3, $4, $5}],"
-               " [$1];\n\t}",
-               "l,r,r,r,r,r,r,~{memory}", 7, in, true);
+               x->batch ? "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $6, 0;\n\t"
+                          "@p cp.async.bulk.tensor.5d.global.shared::cta.bulk_group"
+                          " [$0, {$2, $3, $4, $5, $7}], [$1];\n\t}"
+                        : "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $6, 0;\n\t"
+                          "@p cp.async.bulk.tensor.4d.global.shared::cta.bulk_group"
+                          " [$0, {$2, $3, $4, $5}], [$1];\n\t}",
+               x->batch ? "l,r,r,r,r,r,r,r,~{memory}" : "l,r,r,r,r,r,r,~{memory}",
+               x->batch ? 8 : 7, in, true);
   }
   ts_mma_asm(m, NULL,
              "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $0, 0;\n\t"
@@ -316,19 +434,41 @@ static void store_head(TsMma *m, Boxes *x) {
              "r,~{memory}", 1, &m->leader, true);
 }
 
+/* One thread stores all of a slot; its commit is a statement of its own. */
+static void store_slot(TsMma *m, const TsTileStmt *s) {
+  int rank = s->in[0]->type.rank;
+  copied_whole(m, s, &s->in[1]->type);
+  Boxes x = boxes_of(m, s->in[1], s->in[0], s->in + 2 + rank, s->in + 2);
+  bool add = ts_tile_attr(s, "add")->i;
+  if (!x.batch) ts_emit_fail(m->e, "one thread stores rows of heads in batches");
+  V in[6] = {view(m, &x), x.at, ts_mma_int(m, 0), x.row, x.head, x.batch};
+  ts_mma_asm(m, NULL,
+             add ? "cp.reduce.async.bulk.tensor.5d.global.shared::cta.add.bulk_group"
+                   " [$0, {$2, $3, $2, $4, $5}], [$1];"
+                 : "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group"
+                   " [$0, {$2, $3, $2, $4, $5}], [$1];",
+             "l,r,r,r,r,r,~{memory}", 6, in, true);
+}
+
 /* Each group of warps stores its own rows. The commit that follows is part of it. */
 void ts_mma_store_bulk(TsMma *m, const TsTileStmt *s) {
   int rank = s->in[0]->type.rank;
-  if (m->unit != TS_MMA_wgmma || s->nin != 5 + rank || !s->next || s->next->op != TS_TILE_commit)
+  if (m->single) {
+    store_slot(m, s);
+    return;
+  }
+  if (ts_tile_attr(s, "add")->i) ts_emit_fail(m->e, "one thread adds");
+  if (m->unit != TS_MMA_wgmma || s->nin != 5 + rank || !s->next ||
+      s->next->op != TS_TILE_commit)
     ts_emit_fail(m->e, "stores are of a role with a matrix unit, each a group");
   copied_whole(m, s, &s->in[1]->type);
   Boxes x = boxes_of(m, s->in[1], s->in[0], s->in + 2 + rank, s->in + 2);
   if (x.head) {
-    store_head(m, &x);
+    store_head(m, &x, (int)ts_mma_zero(m, s->in[1 + rank]) / x.cols);
     return;
   }
   if (x.panels != 1) ts_emit_fail(m->e, "stores are as wide as the pattern");
-  x.rows = GROUP_ROWS;
+  if (m->mma) x.rows = GROUP_ROWS;
   V below = ts_mma_muli(m, m->group, GROUP_ROWS);
   V at = ts_mma_add(m, x.at, ts_mma_muli(m, m->group, GROUP_ROWS * x.shared->type.swizzle));
   V in[5] = {view(m, &x), at, x.col, ts_mma_add(m, x.row, below), m->leader};
@@ -343,18 +483,19 @@ void ts_mma_store_bulk(TsMma *m, const TsTileStmt *s) {
 /* ---- groups */
 void ts_mma_commit(TsMma *m, const TsTileStmt *s) {
   int of = (int)ts_tile_attr(s, "of")->i;
-  if (of == OF_COPIES) ts_emit_fail(m->e, "copies without barriers have no code with roles");
+  if (of == OF_COPIES) plain(m, "cp.async.commit_group;");
+  if (of == OF_STORES && m->single) plain(m, "cp.async.bulk.commit_group;");
   if (of != OF_PRODUCTS) return;
   plain(m, "wgmma.commit_group.sync.aligned;");
   m->ngroup++;
 }
 
-static void wait_stores(TsMma *m, int pending) {
+static void wait_stores(TsMma *m, int pending, bool written) {
   char text[160];
   snprintf(text, sizeof text,
            "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $0, 0;\n\t"
-           "@p cp.async.bulk.wait_group.read %d;\n\t}",
-           pending);
+           "@p cp.async.bulk.wait_group%s %d;\n\t}",
+           written ? "" : ".read", pending);
   ts_mma_asm(m, NULL, text, "r,~{memory}", 1, &m->leader, true);
 }
 
@@ -380,18 +521,58 @@ static void wait_products(TsMma *m, int pending) {
 
 void ts_mma_wait(TsMma *m, const TsTileStmt *s) {
   int of = (int)ts_tile_attr(s, "of")->i, pending = (int)ts_tile_attr(s, "pending")->i;
-  if (of == OF_STORES)
-    wait_stores(m, pending);
+  if (of == OF_STORES || of == OF_WRITES)
+    wait_stores(m, pending, of == OF_WRITES);
   else if (of == OF_PRODUCTS)
     wait_products(m, pending);
+  else if (pending)
+    ts_emit_fail(m->e, "all copies are waited for");
   else
-    ts_emit_fail(m->e, "copies without barriers have no code with roles");
+    plain(m, "cp.async.wait_group 0;");
 }
 
 /* Of the group of warps that stores together. */
 void ts_mma_sync(TsMma *m) {
-  V in = ts_mma_addi(m, m->group, 1);
-  ts_mma_asm(m, NULL, "bar.sync $0, 128;", "r,~{memory}", 1, &in, true);
+  V in = ts_mma_addi(m, m->group, m->warps < 4 ? FEW_WARPS : 1);
+  char text[32];
+  snprintf(text, sizeof text, "bar.sync $0, %d;", m->warps < 4 ? 32 * m->warps : GROUP);
+  ts_mma_asm(m, NULL, text, "r,~{memory}", 1, &in, true);
+}
+
+/* Of threads of several groups. */
+void ts_mma_barrier(TsMma *m, const TsTileStmt *s) {
+  const TsAttr *threads = ts_tile_attr(s, "threads");
+  char text[64];
+  if (m->single || threads->type != TS_ATTR_int)
+    ts_emit_fail(m->e, "roles meet with so many threads");
+  snprintf(text, sizeof text, "bar.sync %d, %d;", (int)ts_tile_attr(s, "name")->i,
+           (int)threads->i);
+  plain(m, text);
+}
+
+/* ---- signals: numbers of the device. Copies by the copy engine stand behind a proxy. */
+static V signal_at(TsMma *m, const TsTileStmt *s) {
+  LLVMBuilderRef b = m->e->b;
+  if (!m->single || s->in[0]->type.rank != 1) ts_emit_fail(m->e, "one thread gives signals");
+  V at = LLVMBuildSExt(b, ts_emit_scalar(m->e, s->in[1]), ts_emit_int_type(m->e, 64, 0), "");
+  at = LLVMBuildMul(b, at, ts_emit_i64(m->e, 4), "");
+  return LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_parts(m->e, s->in[0])[0], &at,
+                       1, "");
+}
+
+void ts_mma_until(TsMma *m, const TsTileStmt *s) {
+  V in[2] = {signal_at(m, s), ts_emit_scalar(m->e, s->in[2])};
+  ts_mma_asm(m, NULL,
+             "{\n\t.reg .pred p;\n\t.reg .b32 v;\n\tLS_${:uid}:\n\t"
+             "ld.acquire.gpu.global.s32 v, [$0];\n\tsetp.lt.s32 p, v, $1;\n\t"
+             "@p bra LS_${:uid};\n\tfence.proxy.async;\n\t}",
+             "l,r,~{memory}", 2, in, true);
+}
+
+void ts_mma_signal(TsMma *m, const TsTileStmt *s) {
+  V in[2] = {signal_at(m, s), ts_emit_scalar(m->e, s->in[2])};
+  ts_mma_asm(m, NULL, "fence.proxy.async;\n\tst.release.gpu.global.s32 [$0], $1;",
+             "l,r,~{memory}", 2, in, true);
 }
 
 /* ---- keeping step */

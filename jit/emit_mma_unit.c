@@ -45,16 +45,34 @@ static V address(TsMma *m, TsTileVal v) {
 }
 
 /* ---- layouts */
+/* Rows of a block that the role at hand has. */
+static int64_t rows_of_role(TsMma *m, const TsTileRegion *r) {
+  if (m->mma) return m->mma->out[0]->type.dim[0] / m->info->cluster;
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    if (s->op == TS_TILE_store_bulk) return ts_mma_own(m, &s->in[1]->type, 1);
+    for (int i = 0; i < s->nregion; i++) {
+      int64_t n = rows_of_role(m, s->region[i]);
+      if (n) return n;
+    }
+  }
+  return 0;
+}
+
+/* 16 rows of a warp at a time: those that multiply have no more; others as many times 16 as
+ * they need. */
 static void unit_layout(TsMma *m) {
   TsMmaLayout *l = &m->layout;
-  V row = ts_mma_add(m, ts_mma_muli(m, m->group, GROUP_ROWS), ts_mma_muli(m, m->warp, 16));
-  int64_t own = m->mma->out[0]->type.dim[0] / m->info->cluster;
-  if (own != m->warps * 16) ts_emit_fail(m->e, "%d warps for %d rows", m->warps, (int)own);
+  int64_t own = rows_of_role(m, m->role->region[0]), times = own / (m->warps * 16);
+  if (own % (m->warps * 16) || times > 8 || (m->mma && times != 1))
+    ts_emit_fail(m->e, "%d warps for %d rows", m->warps, (int)own);
+  V row =
+      ts_mma_add(m, ts_mma_muli(m, m->group, GROUP_ROWS), ts_mma_muli(m, m->warp, times * 16));
   row = ts_mma_add(m, row, ts_mma_shri(m, m->lane, 2));
   l->row_base = ts_mma_add(m, row, ts_mma_muli(m, m->rank, own));
   l->col_base = ts_mma_muli(m, ts_mma_andi(m, m->lane, 3), 2);
-  l->nrow = 2, l->row[0] = 0, l->row[1] = 8;
-  l->ncol = (int)m->mma->out[0]->type.dim[1] / 4;
+  l->nrow = 2 * (int)times;
+  for (int r = 0; r < l->nrow; r++) l->row[r] = r * 8;
+  l->ncol = m->mma ? (int)m->mma->out[0]->type.dim[1] / 4 : TS_MMA_COLS;
   if (l->ncol > TS_MMA_COLS) ts_emit_fail(m->e, "more than 256 columns");
   for (int c = 0; c < TS_MMA_COLS; c++) l->col[c] = c / 2 * 8 + c % 2;
 }
@@ -95,8 +113,8 @@ static void fma_layout(TsMma *m) {
 }
 
 void ts_mma_layout(TsMma *m) {
-  const TsAttr *unit = ts_tile_attr(m->mma, "unit");
-  const char *name = unit->type == TS_ATTR_str && unit->str ? unit->str : "";
+  const TsAttr *unit = m->mma ? ts_tile_attr(m->mma, "unit") : NULL;
+  const char *name = !unit ? "wgmma" : unit->type == TS_ATTR_str && unit->str ? unit->str : "";
   m->unit = !strcmp(name, "wgmma") ? TS_MMA_wgmma : !strcmp(name, "fma") ? TS_MMA_fma : 0;
   if (m->unit == TS_MMA_wgmma)
     unit_layout(m);
@@ -128,6 +146,13 @@ static V operand_descriptor(TsMma *m, TsTileVal v, bool k_last, V offset) {
   V slot = ts_mma_muli(m, ts_emit_scalar(m->e, s->in[1]), ts_mma_slot_bytes(m, t) / 16);
   slot = LLVMBuildZExt(b, slot, ts_emit_int_type(m->e, 64, 0), "");
   return LLVMBuildAdd(b, descriptor(m, base, panel), slot, "");
+}
+
+/* That of memory with one slot is the same in all rounds of a loop, and so are those of all
+ * steps of k: LLVM would keep every one of them in registers. */
+static V made_here(TsMma *m, TsTileVal v, V d) {
+  if (operand(m, v)->in[0]->type.dim[0] > 1) return d;
+  return ts_mma_asm(m, ts_emit_int_type(m->e, 64, 0), "mov.b64 $0, $1;", "=l,l", 1, &d, true);
 }
 
 typedef struct Text {
@@ -171,7 +196,8 @@ void ts_mma_through(TsMma *m, int n, V *reg, const char *text) {
   unpack(m, ts_mma_asm(m, tuple(m, n), text, c.at, n, reg, true), n, reg);
 }
 
-/* One instruction: 64 rows and 16 steps of k for each group. a: a descriptor, or 4 registers. */
+/* One instruction: 64 rows and 16 steps of k for each group. a: a descriptor, or 4 registers.
+ */
 static void step(TsMma *m, const char *pattern, int n, V *reg, int na, V *a, V b, V scale) {
   V in[TS_MMA_COLS * 2 + 6];
   Text c = {.n = 0};
@@ -185,17 +211,24 @@ static void step(TsMma *m, const char *pattern, int n, V *reg, int na, V *a, V b
 
 static void instruction(Text *t, const TsTileStmt *s, int n, int na, bool turned_a,
                         bool turned_b) {
-  const char *type = s->in[0]->type.dtype == TS_DT_bf16 ? "bf16" : "f16";
+  TsDtype d = (TsDtype)s->in[0]->type.dtype;
+  const char *type = d == TS_DT_bf16       ? "bf16"
+                     : d == TS_DT_fp8_e4m3 ? "e4m3"
+                     : d == TS_DT_fp8_e5m2 ? "e5m2"
+                                           : "f16";
+  bool eight = ts_dtypes[d].nbytes == 1;
   int a = 2 * n; /* operands behind the results and what is tied to them */
   add_number(t, "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $", a + na + 1);
-  add_number(t, ", 0;\n\twgmma.mma_async.sync.aligned.m64n", (int)s->out[0]->type.dim[1]);
-  add(t, "k16.f32."), add(t, type), add(t, "."), add(t, type), add(t, " {");
+  add_number(t, ", 0;\n\twgmma.mma_async.sync.aligned.m64n", 2 * n);
+  add(t, eight ? "k32.f32." : "k16.f32."), add(t, type), add(t, "."), add(t, type),
+      add(t, " {");
   for (int i = 0; i < n; i++) add_number(t, i ? ", $" : "$", i);
   add(t, na == 1 ? "}, " : "}, {");
   for (int i = 0; i < na; i++) add_number(t, i ? ", $" : "$", a + i);
   add_number(t, na == 1 ? ", $" : "}, $", a + na), add(t, ", p, 1, 1");
-  if (na == 1) add_number(t, ", ", turned_a);
-  add_number(t, ", ", turned_b), add(t, ";\n\t}");
+  if (na == 1 && !eight) add_number(t, ", ", turned_a);
+  if (!eight) add_number(t, ", ", turned_b);
+  add(t, ";\n\t}");
 }
 
 static bool is_zero(TsTileVal v) {
@@ -236,6 +269,26 @@ static void begin_sums(TsMma *m, const TsTileStmt *s, int n, V *reg) {
     memcpy(reg, ts_emit_parts(m->e, s->in[2]), sizeof *reg * (size_t)n);
 }
 
+/* Where the rows of a group begin, in bytes: 64 rows, or a panel of 64 columns. */
+static V rows_of_group(TsMma *m, const TsTileStmt *s, bool k_last) {
+  const TsTileType *t = &operand(m, s->in[0])->in[0]->type;
+  int64_t panel = ts_mma_own(m, t, 1) * t->swizzle;
+  return ts_mma_muli(m, m->group, k_last ? GROUP_ROWS * t->swizzle : panel);
+}
+
+/* Where its columns begin: a part of a panel, or panels. */
+static V columns_of_group(TsMma *m, const TsTileStmt *s, bool k_last) {
+  const TsTileType *t = &operand(m, s->in[1])->in[0]->type;
+  int64_t cols = ts_mma_wide(m, &s->out[0]->type), panel = t->swizzle / 2;
+  if (k_last || (cols < panel ? panel % cols : cols % panel))
+    ts_emit_fail(m->e, "groups of warps cannot divide these columns");
+  if (cols >= panel)
+    return ts_mma_muli(m, m->group, cols / panel * ts_mma_own(m, t, 1) * t->swizzle);
+  V in = ts_mma_muli(m, ts_mma_andi(m, m->group, panel / cols - 1), cols * 2);
+  V whole = LLVMBuildUDiv(m->e->b, m->group, ts_mma_int(m, panel / cols), "");
+  return ts_mma_add(m, in, ts_mma_muli(m, whole, ts_mma_own(m, t, 1) * t->swizzle));
+}
+
 static void unit_product(TsMma *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
   bool regs = in_registers(s->in[0]), ka = regs || along_k(m, s->in[0], 1);
@@ -243,12 +296,17 @@ static void unit_product(TsMma *m, const TsTileStmt *s) {
   int n = ts_mma_count(m, &s->out[0]->type, 1), depth = (int)s->in[0]->type.dim[1];
   V *reg = ts_mma_define(m, s->out[0], n), scale = keeps(m, s), from = NULL, one[1];
   begin_sums(m, s, n, reg);
-  if (!regs) from = operand_descriptor(m, s->in[0], ka, ts_mma_muli(m, m->group, 8192));
-  V d = operand_descriptor(m, s->in[1], kb, NULL);
+  bool few = ts_mma_wide(m, &s->out[0]->type) < s->out[0]->type.dim[1];
+  if (!regs) from = operand_descriptor(m, s->in[0], ka, few ? NULL : rows_of_group(m, s, ka));
+  V d = operand_descriptor(m, s->in[1], kb, few ? columns_of_group(m, s, kb) : NULL);
+  if (from) from = made_here(m, s->in[0], from);
+  d = made_here(m, s->in[1], d);
   Text t = {.n = 0};
   instruction(&t, s, n, regs ? 4 : 1, !ka, !kb);
   ts_mma_asm(m, NULL, "wgmma.fence.sync.aligned;", "~{memory}", 0, NULL, true);
-  for (int k = 0; k < depth / 16; k++) {
+  int each = 32 / ts_dtypes[s->in[1]->type.dtype].nbytes; /* of k, in 32 bytes */
+  if (each > 16 && (regs || !ka || !kb)) ts_emit_fail(m->e, "products of 8 bits lie along k");
+  for (int k = 0; k < depth / each; k++) {
     V bk = LLVMBuildAdd(b, d, ts_emit_i64(m->e, k_step(m, s->in[1], kb, k)), "");
     if (!regs)
       one[0] = LLVMBuildAdd(b, from, ts_emit_i64(m->e, k_step(m, s->in[0], ka, k)), "");

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "ir/tile_nearly.h"
 #include "jit/gpu_code.h"
 #include "jit/llvm.h"
 
@@ -82,7 +83,8 @@ int ts_gpu_code_outline(const TsTile *k, bool aligned, TsGpuCode *code, TsGpuPla
 
 /* ---- code */
 static TsTile *expanded(const TsTile *k, TsError *err) {
-  TsTile *e = ts_tile_expand(k, err);
+  TsTile *n = ts_tile_nearly(k, err), *e = n ? ts_tile_expand(n, err) : NULL;
+  ts_tile_free(n);
   if (e) ts_tile_dce(e);
   return e;
 }

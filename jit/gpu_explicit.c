@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ir/tile_copy.h"
 #include "jit/cache.h"
@@ -12,7 +13,7 @@
 #include "jit/llvm.h"
 
 /* Raised by one when the code that is emitted for the same Tile IR changes. */
-enum { EMITTER = 1, MOST_PARAMS = 16, ALIGN = 16 };
+enum { EMITTER = 5, MOST_PARAMS = 16, ALIGN = 16 };
 
 struct TsGpuExplicit {
   TsDevice *d;
@@ -20,9 +21,18 @@ struct TsGpuExplicit {
   TsGpuMma info;
   void *module, *function, *scratch;
   bool cached;
+  double llvm_usec, driver_usec;
 };
 
-/* ---- the disk cache: the outline, then the device's own code */
+static double now_usec(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* ---- the disk cache: the outline, then PTX, which the driver compiles, and keeps in a cache
+ * of its own. Not what its linker gives: code for linking ignores setmaxnreg (ptxas: C7504), so
+ * that products in f32 spill and take 1.4 times as long. */
 static struct {
   pthread_once_t once;
   pthread_mutex_t lock;
@@ -46,22 +56,20 @@ static bool from_disk(TsGpuExplicit *g, const uint8_t *key) {
   size_t n;
   TsError stale;
   char *data = ts_cache_read(&cache.disk, key, &n);
-  void *code = data && n > sizeof g->info ? malloc(n - sizeof g->info) : NULL;
-  if (code) {
+  if (data && n > sizeof g->info && !data[n - 1]) {
     memcpy(&g->info, data, sizeof g->info);
-    memcpy(code, data + sizeof g->info, n - sizeof g->info);
-    g->cached = !g->d->run->module_new(g->d, code, &g->module, &stale);
+    g->cached = !g->d->run->module_new(g->d, data + sizeof g->info, &g->module, &stale);
   }
-  free(code);
   free(data);
   return g->cached;
 }
 
-static void to_disk(const TsGpuExplicit *g, const uint8_t *key, const void *code, size_t n) {
+static void to_disk(const TsGpuExplicit *g, const uint8_t *key, const char *ptx) {
+  size_t n = strlen(ptx) + 1;
   char *data = malloc(sizeof g->info + n);
   if (!data) return;
   memcpy(data, &g->info, sizeof g->info);
-  memcpy(data + sizeof g->info, code, n);
+  memcpy(data + sizeof g->info, ptx, n);
   pthread_mutex_lock(&cache.lock);
   ts_cache_write(&cache.disk, key, data, sizeof g->info + n);
   pthread_mutex_unlock(&cache.lock);
@@ -70,27 +78,30 @@ static void to_disk(const TsGpuExplicit *g, const uint8_t *key, const void *code
 
 static int compile(TsGpuExplicit *g, const uint8_t *key, TsError *err) {
   TsText ptx = {0};
-  void *code = NULL;
-  size_t n = 0;
   memset(&g->info, 0, sizeof g->info);
-  int failed = ts_gpu_mma_text(g->k, false, &g->info, &ptx, err) ||
-               g->d->run->assemble(g->d, ptx.at, &code, &n, err) ||
-               g->d->run->module_new(g->d, code, &g->module, err);
-  if (!failed) to_disk(g, key, code, n);
-  free(code);
+  double begun = now_usec();
+  int failed = ts_gpu_mma_text(g->k, false, &g->info, &ptx, err);
+  double made = now_usec();
+  if (!failed) failed = g->d->run->module_new(g->d, ptx.at, &g->module, err);
+  g->llvm_usec = made - begun, g->driver_usec = now_usec() - made;
+  if (!failed) to_disk(g, key, ptx.at);
   ts_text_free(&ptx);
   return failed ? -1 : 0;
 }
 
 /* ---- loading */
+/* With the first run: loading goes on in any thread, and a device's memory belongs to the one
+ * that runs. */
 static int zeros(TsGpuExplicit *g, TsError *err) {
-  if (!g->info.scratch) return 0;
+  if (!g->info.scratch || g->scratch) return 0;
   void *zero = calloc(1, (size_t)g->info.scratch);
   if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: no memory");
   g->scratch = g->d->alloc(g->d, g->info.scratch, err);
   int failed =
       !g->scratch || g->d->upload(g->d, g->scratch, zero, g->info.scratch, err) ? -1 : 0;
   free(zero);
+  if (failed && g->scratch) g->d->free(g->d, g->scratch, g->info.scratch);
+  if (failed) g->scratch = NULL;
   return failed;
 }
 
@@ -100,9 +111,7 @@ static int load(TsGpuExplicit *g, TsError *err) {
   pthread_once(&cache.once, open_cache);
   key_of(g, key);
   if (!from_disk(g, key) && compile(g, key, err)) return -1;
-  if (d->run->kernel(d, g->module, g->info.name, (int)g->info.shared, &g->function, err))
-    return -1;
-  return zeros(g, err);
+  return d->run->kernel(d, g->module, g->info.name, (int)g->info.shared, &g->function, err);
 }
 
 TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, TsError *err) {
@@ -128,18 +137,29 @@ void ts_gpu_explicit_free(TsGpuExplicit *g) {
 
 bool ts_gpu_explicit_cached(const TsGpuExplicit *g) { return g->cached; }
 
-/* ---- running */
-static int64_t bytes_of(const TsTileType *t, const int64_t *dim) {
-  int64_t n = ts_dtypes[t->dtype].nbytes;
-  for (int i = 0; i < t->rank; i++)
-    n *= ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
-  return n;
+void ts_gpu_explicit_times(const TsGpuExplicit *g, double *llvm_usec, double *driver_usec) {
+  *llvm_usec = g->llvm_usec, *driver_usec = g->driver_usec;
 }
 
-bool ts_gpu_explicit_plain(const TsGpuExplicit *g, void *const *arg) {
+/* ---- running */
+static int64_t bytes_of(const TsTileType *t, const int64_t *dim) {
+  int64_t n = 1, last = 0;
+  for (int i = 0; i < t->rank; i++) {
+    int64_t size = ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
+    n *= size;
+    if (t->strided) last += (size - 1) * t->stride[i];
+  }
+  return (t->strided ? last + 1 : n) * ts_dtypes[t->dtype].nbytes;
+}
+
+static bool aligned(const TsGpuExplicit *g, void *const *arg) {
   uintptr_t low = 0;
   for (int i = 0; i < g->k->nparam; i++) low |= (uintptr_t)arg[i];
   return low % ALIGN == 0;
+}
+
+bool ts_gpu_explicit_plain(const TsGpuExplicit *g, void *const *arg) {
+  return aligned(g, arg) && (!g->info.scratch || g->scratch);
 }
 
 static int run_copies(TsGpuExplicit *g, void *const *arg, const int64_t *dim, TsError *err) {
@@ -165,6 +185,7 @@ static int run_copies(TsGpuExplicit *g, void *const *arg, const int64_t *dim, Ts
 }
 
 int ts_gpu_explicit_run(TsGpuExplicit *g, void *const *arg, const int64_t *dim, TsError *err) {
-  if (!ts_gpu_explicit_plain(g, arg)) return run_copies(g, arg, dim, err);
+  if (zeros(g, err)) return -1;
+  if (!aligned(g, arg)) return run_copies(g, arg, dim, err);
   return ts_gpu_mma_launch(g->d, g->function, g->k, &g->info, arg, g->scratch, dim, err);
 }

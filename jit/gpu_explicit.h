@@ -13,6 +13,8 @@ TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, TsError *err);
 int ts_gpu_explicit_run(TsGpuExplicit *g, void *const *arg, const int64_t *dim, TsError *err);
 void ts_gpu_explicit_free(TsGpuExplicit *g);
 bool ts_gpu_explicit_cached(const TsGpuExplicit *g);
+/* What compiling it took: our compiler and the driver's; 0: it came from the disk. */
+void ts_gpu_explicit_times(const TsGpuExplicit *g, double *llvm_usec, double *driver_usec);
 /* Whether a run is one launch and nothing else. */
 bool ts_gpu_explicit_plain(const TsGpuExplicit *g, void *const *arg);
 

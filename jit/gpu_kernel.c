@@ -9,10 +9,9 @@
 #include "jit/gpu_code.h"
 #include "jit/kernel.h"
 #include "jit/llvm.h"
-#include "jit/sha256.h"
 
 /* Raised by one when the code that is emitted for the same Tile IR changes. */
-enum { EMITTER = 3, MOST_ARGS = 128 };
+enum { EMITTER = 6, MOST_ARGS = 128 };
 
 /* Code for parameters that begin at multiples of 16 bytes, and for others once they come. */
 typedef struct Variant {
@@ -107,43 +106,13 @@ static int find_code(TsGpuKernel *g, bool aligned, TsGpuCode *code, TsError *err
 }
 
 /* ---- loading */
-/* What the driver's compiler makes of PTX, kept under the hash of it, the driver and the GPU.
- */
-static void driver_key(const TsGpuKernel *g, const TsGpuCode *code, uint8_t *key) {
-  TsSha256 s;
-  char salt[80];
-  int n = snprintf(salt, sizeof salt, "cubin driver %d sm %d.%d", g->d->driver, g->d->major,
-                   g->d->minor);
-  ts_sha256_begin(&s);
-  ts_sha256_add(&s, salt, (size_t)n + 1);
-  ts_sha256_add(&s, code->ptx, code->size);
-  ts_sha256_end(&s, key);
-}
-
-static int module_of(TsGpuKernel *g, const TsGpuCode *code, void **module, TsError *err) {
-  TsDevice *d = g->d;
-  uint8_t key[TS_CACHE_KEY];
-  size_t n;
-  TsError stale;
-  driver_key(g, code, key);
-  void *made = ts_cache_read(&cache.disk, key, &n);
-  if (made && !d->run->module_new(d, made, module, &stale)) return free(made), 0;
-  free(made);
-  if (d->run->assemble(d, code->ptx, &made, &n, err)) return -1;
-  int failed = d->run->module_new(d, made, module, err);
-  if (!failed) {
-    pthread_mutex_lock(&cache.lock);
-    ts_cache_write(&cache.disk, key, made, n);
-    pthread_mutex_unlock(&cache.lock);
-  }
-  free(made);
-  return failed;
-}
-
+/* The driver compiles PTX as it loads it, and has a cache of its own on disk. Its linker would
+ * give code that could be kept here, but compiles for others to link to: with up to twice the
+ * registers. */
 static int load(TsGpuKernel *g, Variant *v, TsError *err) {
   TsDevice *d = g->d;
   double begun = now_usec();
-  if (module_of(g, &v->code, &v->module, err)) return -1;
+  if (d->run->module_new(d, v->code.ptx, &v->module, err)) return -1;
   for (int i = 0; i < v->code.nphase; i++)
     if (d->run->kernel(d, v->module, v->code.phase[i].name, (int)v->code.phase[i].shared,
                        &v->phase[i], err))

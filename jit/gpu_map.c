@@ -5,21 +5,30 @@ static int64_t size_of(int64_t d, const int64_t *dim) {
   return ts_tile_dim_is(d) ? dim[ts_tile_dim_index(d)] : d;
 }
 
+/* Rows of the last two axes; above them heads, and batches of those. */
+static TsTensorMap shape_of(const TsTileType *t, const TsGpuMap *map, const int64_t *dim) {
+  int64_t n[4] = {1, 1, 1, 1}, step[4], bytes = ts_dtypes[t->dtype].nbytes, all = bytes;
+  int outer = 4 - t->rank;
+  for (int i = 4; i-- > 0; all *= n[i]) {
+    if (i >= outer) n[i] = size_of(t->dim[i - outer], dim);
+    step[i] = t->strided && i >= outer ? t->stride[i - outer] * bytes : all;
+  }
+  TsTensorMap view = {.dtype = t->dtype, .rows = n[2], .cols = n[3], .pitch = step[2]};
+  view.box_rows = map->rows, view.box_cols = map->cols, view.swizzle = map->swizzle;
+  if (!map->panels) return view;
+  view.box_panels = map->panels;
+  view.heads = n[1], view.head_pitch = step[1];
+  if (t->rank == 4) view.batch = n[0], view.batch_pitch = step[0];
+  return view;
+}
+
 static int view_of(TsDevice *d, const TsTile *k, const TsGpuMap *map, void *at,
                    const int64_t *dim, void *out, TsError *err) {
   const TsTileType *t = &k->param[map->param]->type;
-  TsTensorMap view = {.at = at,
-                      .dtype = t->dtype,
-                      .rows = size_of(t->dim[0], dim),
-                      .cols = size_of(t->dim[1], dim),
-                      .box_rows = map->rows,
-                      .box_cols = map->cols,
-                      .swizzle = map->swizzle};
-  if (map->panels) {
-    view.batch = view.rows, view.rows = view.cols, view.cols = size_of(t->dim[2], dim);
-    view.box_panels = map->panels;
-  }
-  view.pitch = view.cols * ts_dtypes[t->dtype].nbytes;
+  TsTensorMap view = shape_of(t, map, dim);
+  view.at = at;
+  if (t->strided && t->stride[t->rank - 1] != 1)
+    return ts_error_set(err, TS_ERR_argument, "%s: rows that are not adjacent", d->name);
   return d->run->tensor_map(d, &view, out, err);
 }
 
@@ -35,7 +44,8 @@ int ts_gpu_mma_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuMma
   for (int i = 0; i < info->nparam; i++) list[n++] = (void *)(uintptr_t)&arg[i];
   if (info->scratch) list[n++] = &scratch;
   for (int i = 0; i < info->nmap; i++) {
-    if (view_of(d, k, &info->map[i], arg[info->map[i].param], dim, map[i].at, err)) return -1;
+    int p = info->map[i].param;
+    if (view_of(d, k, &info->map[i], arg[p], dim, map[i].at, err)) return -1;
     list[n++] = map[i].at;
   }
   for (int i = 0; i < info->ndim; i++) list[n++] = (void *)(uintptr_t)&dim[i];

@@ -104,7 +104,8 @@ static int64_t floor_div(int64_t a, int64_t b) {
 }
 
 int ts_gpu_rounds(const TsGpuCode *code, const int64_t *dim, int64_t out[TS_GPU_PHASES]) {
-  int64_t v[TS_GPU_PREFIX] = {0};
+  int64_t v[TS_GPU_PREFIX]; /* a step reads earlier ones; the first may name itself */
+  v[0] = 0;
   bool wrong = false;
   for (int i = 0; i < code->nstep; i++) {
     const TsGpuStep *s = &code->step[i];

@@ -192,7 +192,17 @@ static const TsTileStmt *inner_axis(const TsTileStmt *loop) {
   return found;
 }
 
-static void plan_phase(TsGpuPhasePlan *p, const TsTileStmt *loop, bool aligned) {
+/* What the head of a kernel says is no choice of ours. */
+static void obey(TsGpuPhasePlan *p, const TsTile *k, const Look *l) {
+  int64_t wide = l->elems ? l->most / l->elems : 4;
+  while (k->vector && p->vector > 1 && p->vector * wide > k->vector) p->vector /= 2;
+  if (!k->threads) return;
+  p->threads = k->threads;
+  p->row = 0;
+}
+
+static void plan_phase(TsGpuPhasePlan *p, const TsTile *k, const TsTileStmt *loop,
+                       bool aligned) {
   Look l = {.vector = 1};
   *p = (TsGpuPhasePlan){.loop = loop};
   for (const TsTileStmt *s = loop; s && p->nloop < 4 && ts_tile_attr(s, "parallel")->i;
@@ -208,6 +218,7 @@ static void plan_phase(TsGpuPhasePlan *p, const TsTileStmt *loop, bool aligned) 
   p->threads = pow2_from(want, WARP, l.gathers ? MOST_THREADS : MAP_THREADS);
   if (l.large && p->threads < LARGE) p->threads = LARGE;
   plan_lanes(p, &l);
+  obey(p, k, &l);
   p->rounds = p->threads < BLOCK && p->nloop ? BLOCK / p->threads : 1;
   p->most = l.elems;
 }
@@ -218,7 +229,7 @@ int ts_gpu_plan(const TsTile *k, bool aligned, TsGpuPlan *plan, TsError *err) {
     if (s->op != TS_TILE_for) continue;
     if (plan->nphase == TS_GPU_PHASES)
       return ts_error_set(err, TS_ERR_device, "jit: more than %d phases", TS_GPU_PHASES);
-    plan_phase(&plan->phase[plan->nphase++], s, aligned);
+    plan_phase(&plan->phase[plan->nphase++], k, s, aligned);
   }
   return 0;
 }

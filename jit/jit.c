@@ -24,6 +24,7 @@
 #include "jit/trace.h"
 #include "jit/tune.h"
 #include "jit/unit.h"
+#include "vm/gemm_pairs.h"
 #include "vm/lower.h"
 
 enum {
@@ -162,6 +163,8 @@ TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec) {
                       .target = f->device ? NULL : j->target,
                       .device = f->device,
                       .strict = j->c->profile == TS_PROFILE_strict,
+                      .pairs = j->c->profile == TS_PROFILE_fast && !f->device &&
+                               ts_gemm_pairs_has(j->c->k, TS_GEMM_bf16, TS_GEMM_bf16),
                       .threads = ts_cpu_threads(),
                       .tuner = f->device ? NULL : j->tuner,
                       .spent_msec = spent_msec};
@@ -426,7 +429,11 @@ void ts_jit_leave(TsJitFunction *f, const TsFrame *ran, int device, bool failed)
     return;
   }
   f->calls++;
-  f->nsec += nsec;
+  f->nsec += f->last_nsec = nsec;
+}
+
+void ts_jit_stands_for(TsJitFunction *f, int calls) {
+  if (f->state == COLD) f->nsec += f->last_nsec * (calls - 1);
 }
 
 /* ---- text */

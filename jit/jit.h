@@ -60,6 +60,8 @@ void ts_jit_function_free(TsJitFunction *f);
  * runs there is counted and compiled by itself. */
 TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device);
 void ts_jit_leave(TsJitFunction *f, const TsFrame *ran, int device, bool failed);
+/* The call that has just been left was one of so many: the others are not timed. */
+void ts_jit_stands_for(TsJitFunction *f, int calls);
 
 /* The text of a level, of the code that runs now or would run: "schedule", "tile" (block form),
  * "explicit", "llvm", "asm"; "bytecode": at tier 1 the code and what is in it; at tier 0

@@ -51,6 +51,7 @@ struct TsJitFunction {
   int64_t calls, nsec; /* at tier 0 since the last attempt */
   int64_t need_nsec;   /* before the next one */
   int64_t start;       /* of the call that runs */
+  int64_t last_nsec;   /* of the last call at tier 0 */
   int64_t best[2];     /* shortest call at tier 0, with kernels */
   int trial;           /* calls of it so far */
   Job *job, *tuning;   /* the latter while it is live */

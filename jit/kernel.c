@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "vm/profile.h"
 
 /* ---- the outline */
 int ts_kernel_phases(const TsTile *k, TsTileStmt *phase[TS_KERNEL_PHASES]) {
@@ -166,14 +167,24 @@ typedef struct Run {
   void *const *arg;
   const int64_t *dim;
   bool failed;
+  int at;         /* phase */
+  TsSpans *spans; /* or NULL */
 } Run;
+
+static void run_timed(Run *r, int64_t lo, int64_t hi, int worker, void *local) {
+  int64_t start = ts_spans_now();
+  r->phase(r->arg, r->dim, lo, hi, local);
+  TsSpan span = {.start = start, .end = ts_spans_now(), .phase = r->at, .thread = worker};
+  ts_spans_add(r->spans, &span);
+}
 
 static void run_rounds(void *p, int64_t lo, int64_t hi, int worker) {
   Run *r = p;
-  (void)worker;
   void *local = local_memory(r->kernel->local_bytes);
   if (!local && r->kernel->local_bytes)
     __atomic_store_n(&r->failed, true, __ATOMIC_RELAXED);
+  else if (r->spans)
+    run_timed(r, lo, hi, worker, local);
   else
     r->phase(r->arg, r->dim, lo, hi, local);
 }
@@ -198,30 +209,37 @@ static void *take_scratch(const TsKernel *kernel, const int64_t *dim, void **at)
   return block;
 }
 
-static int run_phases(const TsKernel *kernel, void *const *arg, const int64_t *dim) {
-  Run run = {.kernel = kernel, .arg = arg, .dim = dim};
+static int run_phases(const TsKernel *kernel, void *const *arg, const int64_t *dim,
+                      TsSpans *spans) {
+  Run run = {.kernel = kernel, .arg = arg, .dim = dim, .spans = spans};
   for (int i = 0; i < kernel->nphase && !run.failed; i++) {
     run.phase = kernel->phase[i];
+    run.at = i;
     int64_t rounds = run.phase(NULL, dim, 0, 0, NULL);
     ts_cpu_parallel(rounds, kernel->grain[i], run_rounds, &run);
   }
   return run.failed ? -1 : 0;
 }
 
-int ts_kernel_run(const TsKernel *kernel, void *const *arg, const int64_t *dim, TsError *err) {
+int ts_kernel_run_timed(const TsKernel *kernel, void *const *arg, const int64_t *dim,
+                        TsSpans *spans, TsError *err) {
   enum { FEW = 64 };
   void *few[FEW], **all = few, *block = NULL;
   int n = kernel->nparam + kernel->nscratch, failed = 0;
   if (!kernel->nscratch) {
-    failed = run_phases(kernel, arg, dim);
+    failed = run_phases(kernel, arg, dim, spans);
   } else {
     if (n > FEW && !(all = malloc(sizeof *all * (size_t)n)))
       return ts_error_set(err, TS_ERR_memory, "jit: no memory");
     memcpy(all, arg, sizeof *arg * (size_t)kernel->nparam);
     block = take_scratch(kernel, dim, all + kernel->nparam);
-    failed = block ? run_phases(kernel, all, dim) : -1;
+    failed = block ? run_phases(kernel, all, dim, spans) : -1;
   }
   free(block);
   if (all != few) free(all);
   return failed ? ts_error_set(err, TS_ERR_memory, "jit: no memory for a kernel's buffers") : 0;
+}
+
+int ts_kernel_run(const TsKernel *kernel, void *const *arg, const int64_t *dim, TsError *err) {
+  return ts_kernel_run_timed(kernel, arg, dim, NULL, err);
 }

@@ -49,6 +49,10 @@ int64_t ts_kernel_scratch_bytes(const TsKernel *kernel, int i, const int64_t *di
 
 /* Runs all phases on the CPU's threads. arg: the parameters' memory. -1: no memory. */
 int ts_kernel_run(const TsKernel *kernel, void *const *arg, const int64_t *dim, TsError *err);
+/* The same; what each thread does in each phase becomes spans, unless that is NULL. */
+struct TsSpans;
+int ts_kernel_run_timed(const TsKernel *kernel, void *const *arg, const int64_t *dim,
+                        struct TsSpans *spans, TsError *err);
 
 void ts_kernel_free(TsKernel *kernel);
 

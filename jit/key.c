@@ -1,6 +1,7 @@
 /* The hash of a kernel: a walk that numbers values as it meets them. */
 #include <string.h>
 
+#include "ir/tile_parts.h"
 #include "jit/kernel.h"
 #include "jit/sha256.h"
 
@@ -59,6 +60,23 @@ static void region(Walk *w, const TsTileRegion *r) {
   word(w, -2);
 }
 
+/* Each by the key of its own. */
+static void parts(Walk *w, const TsTileParts *p) {
+  static const TsJitTarget none = {.tile = {.name = ""}, .triple = "", .cpu = "", .features = ""};
+  uint8_t key[32];
+  for (int i = 0; i < p->n; i++) {
+    const TsTile *k = p->part[i].k;
+    ts_kernel_key(k, &none, "", key);
+    ts_sha256_add(&w->s, key, sizeof key);
+    for (int a = 0; a < k->nparam; a++) word(w, p->part[i].arg[a]);
+    for (int d = 0; d < k->ndim; d++) word(w, p->part[i].dim[d]);
+  }
+  for (int i = 0; i < p->ntemp; i++) {
+    word(w, p->temp[i].nbytes << 2 | p->temp[i].zero << 1 | p->temp[i].writes);
+    word(w, (int64_t)p->temp[i].shared);
+  }
+}
+
 void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint8_t key[32]) {
   Walk w = {0};
   ts_sha256_begin(&w.s);
@@ -69,12 +87,13 @@ void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint
   string(&w, t->triple);
   string(&w, t->cpu);
   string(&w, t->features);
-  word(&w, k->form | k->threads << 1 | k->cluster << 16);
+  word(&w, k->form | k->threads << 1 | k->cluster << 16 | (int64_t)k->vector << 24);
   word(&w, k->ndim);
   word(&w, k->nin);
   word(&w, k->nparam);
   for (int i = 0; i < k->nparam; i++) define(&w, k->param[i]);
   region(&w, k->body);
+  if (k->parts) parts(&w, k->parts);
   ts_arena_free(&w.arena);
   ts_sha256_end(&w.s, key);
 }

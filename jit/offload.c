@@ -6,7 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "jit/offload_state.h"
+#include "jit/offload_own.h"
+#include "jit/profile.h"
 #include "vm/offload.h"
 #include "vm/optim.h"
 
@@ -29,6 +30,11 @@ static Plan *find(const TsOffloader *o, const Form *f) {
   return NULL;
 }
 
+static int end_streak(TsContext *c) {
+  c->waiting = false;
+  return ts_streak_end(&of(c)->streak, &c->err);
+}
+
 void ts_offload_flush(TsOffloader *o) {
   for (int i = 0; i < OFFLOAD_BUCKETS; i++) {
     for (Plan *p = o->bucket[i], *next; p; p = next) {
@@ -39,6 +45,9 @@ void ts_offload_flush(TsOffloader *o) {
   }
   o->nplan = 0;
   memset(o->optim, 0, sizeof o->optim);
+  ts_offload_fft_flush(o);
+  ts_own_flush(o);
+  if (end_streak(o->c)) ts_error_clear(&o->c->err);
   ts_offload_drop_kernels(o);
 }
 
@@ -73,23 +82,38 @@ static Plan *make(TsOffloader *o, const Form *f) {
     ts_offload_refused(o, (TsOp)f->op, f->device, err.message);
     return p;
   }
+  double llvm, driver;
+  ts_device_kernel_times(p->kernel, &llvm, &driver);
   if (o->verbose && o->stats.kernels > kernels)
-    fprintf(stderr, "[jit device: a kernel of %s for %s%s in %.2f ms]\n",
+    fprintf(stderr,
+            "[jit device: a kernel of %s for %s%s in %.2f ms; LLVM %.2f, the driver %.2f]\n",
             ts_op_info((TsOp)f->op)->name, ts_device_at(f->device)->name,
-            o->stats.cached > cached ? " from disk" : "", msec);
+            o->stats.cached > cached ? " from disk" : "", msec, llvm * 1e-3, driver * 1e-3);
   return p;
 }
 
 /* ---- running */
+/* Kernels that need memory of their own may find none where garbage holds it. */
+static int run_kernel(TsContext *c, TsDeviceKernel *k, void *const *arg, const int64_t *dim) {
+  if (!ts_device_kernel_run(k, arg, dim, &c->err)) return 0;
+  if (c->err.code != TS_ERR_memory || !c->collect) return -1;
+  ts_error_clear(&c->err);
+  c->collect(c->where_arg);
+  return ts_device_kernel_run(k, arg, dim, &c->err);
+}
+
 int ts_offload_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
                       const int64_t *dim) {
   TsReplay *r = of(c)->replay;
+  if (end_streak(c)) return -1;
+  if (ts_profile_on()) return ts_profile_launch(k, arg, dim, &c->err);
   return r ? ts_replay_launch(r, k, nparam, arg, ndim, dim, &c->err)
-           : ts_device_kernel_run(k, arg, dim, &c->err);
+           : run_kernel(c, k, arg, dim);
 }
 
 static void enter(TsContext *c, int device, void **slot) {
   TsOffloader *o = of(c);
+  if (end_streak(c)) ts_error_clear(&c->err); /* whoever waits for the device is told again */
   if (!*slot) *slot = ts_replay_new(ts_device_at(device));
   o->replay = *slot;
   c->replaying = o->replay != NULL;
@@ -106,7 +130,8 @@ static int leave(TsContext *c) {
 static void forget(void *slot) { ts_replay_free(slot); }
 
 static int flush(TsContext *c) {
-  return of(c)->replay ? ts_replay_flush(of(c)->replay, &c->err) : 0;
+  int failed = end_streak(c);
+  return of(c)->replay && !failed ? ts_replay_flush(of(c)->replay, &c->err) : failed;
 }
 
 static bool shares(const Form *f, const Plan *p, int k) {
@@ -117,6 +142,47 @@ static bool shares(const Form *f, const Plan *p, int k) {
     if (!(p->over[k] >> i & 1) || x->offset != y->offset) return true;
   }
   return false;
+}
+
+static void label(const Form *f) {
+  double bytes = 0;
+  for (int i = 0; i < f->nin; i++)
+    if (f->in[i].kind == OPERAND_tensor) bytes += (double)ts_meta_nbytes(&f->in[i].meta);
+  for (int i = 0; i < f->nout; i++) bytes += (double)ts_meta_nbytes(&f->out[i].meta);
+  ts_profile_label(ts_op_info((TsOp)f->op)->name, bytes, 0);
+}
+
+/* Work in proportion to elements. */
+static bool is_linear(const Form *f) {
+  switch (f->op) {
+  case TS_OP_softmax:
+  case TS_OP_log_softmax:
+  case TS_OP_layernorm:
+  case TS_OP_rmsnorm: return true;
+  default: return f->collapsed || ts_op_info((TsOp)f->op)->cls == TS_CLASS_REDUCE;
+  }
+}
+
+/* Over in a moment, so that nobody minds when it is put off. */
+static bool is_brief(const Form *f, const Plan *p) {
+  enum { FEW = 8192 };
+  bool small = is_linear(f);
+  int64_t n = 0;
+  for (int i = 0; i < f->nin && small; i++)
+    if (f->in[i].kind == OPERAND_tensor) n += ts_tensor_numel(f->in[i].t);
+  for (int i = 0; i < f->nout && small; i++) n += ts_tensor_numel(f->out[i].t);
+  return small && n <= FEW && ts_device_kernel_simple(p->kernel);
+}
+
+static int launch(TsContext *c, const Form *f, const Plan *p, void *const *arg,
+                  const int64_t *dim) {
+  TsStreak *s = &of(c)->streak;
+  if (of(c)->replay || ts_profile_on() || !is_brief(f, p))
+    return ts_offload_launch(c, p->kernel, p->nparam, arg, p->ndim, dim);
+  int failed = ts_streak_launch(s, ts_device_at(f->device), p->kernel, p->nparam, arg, p->ndim,
+                                dim, &c->err);
+  c->waiting = s->on;
+  return failed;
 }
 
 static int run(TsContext *c, const Form *f, const Plan *p) {
@@ -132,11 +198,12 @@ static int run(TsContext *c, const Form *f, const Plan *p) {
   }
   for (int i = 0; i < p->nparam; i++)
     arg[i] = p->arg[i] >= 0 ? in[p->arg[i]] : out[-1 - p->arg[i]];
+  if (ts_profile_on()) label(f);
   memcpy(dim, p->dim, sizeof dim);
   if (p->sized) dim[0] = f->out[0].meta.dim[0];
   for (int d = 0; d < p->ndim; d++)
     if (p->number[d] >= 0) memcpy(&dim[d], &f->in[p->number[d]].number, sizeof *dim);
-  return ts_offload_launch(c, p->kernel, p->nparam, arg, p->ndim, dim) ? -1 : 1;
+  return launch(c, f, p, arg, dim) ? -1 : 1;
 }
 
 /* Results without elements need no kernel. */
@@ -146,12 +213,24 @@ static bool is_empty(const Form *f) {
   return true;
 }
 
+/* If not, the VM says so. */
+static bool in_range(TsContext *c, const Form *f, const Plan *p) {
+  for (int i = 0; i < p->nguard; i++) {
+    if (!ts_guard_check(&p->guard[i], c, f->in[p->guarded[i]].t)) continue;
+    ts_error_clear(&c->err);
+    return false;
+  }
+  return true;
+}
+
 static int run_form(TsContext *c, const Form *f, bool in_place) {
   TsOffloader *o = of(c);
   if (is_empty(f)) return 1;
   Plan *p = find(o, f);
+  if (!p && end_streak(c)) return -1;
   if (!p && !(p = make(o, f))) return 0;
   bool apart = true;
+  if (p->kernel && !in_range(c, f, p)) return 0;
   for (int k = 0; in_place && k < f->nout; k++) apart &= !shares(f, p, k);
   if (!p->kernel || !apart) {
     o->stats.fallback++;
@@ -226,12 +305,20 @@ static int concat(const TsCall *call) {
   return done;
 }
 
+/* Operators with kernels of their own; 0: of another family, or not of these operands. */
+typedef int Family(TsOffloader *, TsCall *, int);
+static Family *const family[] = {ts_offload_fft,    ts_offload_scan,   ts_offload_sort,
+                                 ts_offload_conv,   ts_offload_places, ts_offload_reduce,
+                                 ts_offload_pool,   ts_offload_complex};
+
 static int call_there(TsCall *call, int device, bool in_place) {
   Form f;
   TsOffloader *o = of(call->ctx);
   if (!o->on) return 0;
   if (ts_optim_groups(call->op)) return ts_offload_optim(o, call, device);
   int done = call->op == TS_OP_concat ? concat(call) : create(call);
+  for (size_t i = 0; !done && i < sizeof family / sizeof *family; i++)
+    done = family[i](o, call, device);
   if (done) return done;
   if (!numbers_fit(call) || !ts_offload_form(call, device, &f)) {
     o->stats.fallback++;
@@ -256,6 +343,7 @@ TsOffloader *ts_offload_open(TsContext *c) {
 void ts_offload_close(TsOffloader *o) {
   if (!o) return;
   ts_offload_flush(o);
+  ts_streak_close(&o->streak);
   o->c->offload = NULL;
   o->c->offloader = NULL;
   free(o);

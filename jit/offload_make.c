@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ir/graph.h"
+#include "ir/sched_index.h"
 #include "jit/device_product.h"
 #include "jit/device_unit.h"
 #include "jit/offload_state.h"
@@ -99,6 +100,19 @@ static void find_over(Plan *p) {
   }
 }
 
+/* Without a function: the VM has the words of an error. */
+static void find_guards(const Making *m, const TsSchedKernel *k, Plan *p) {
+  p->nguard = 0;
+  for (int i = 0; i < k->nguard; i++) {
+    int at = p->arg[k->guard[i].param];
+    TsGuard g = ts_guard_of(k->guard[i].node, "");
+    const TsMeta *x = &m->f->in[0].meta;
+    if (at < 0 || g.axis >= x->ndim) continue;
+    p->guarded[p->nguard] = (int8_t)at;
+    p->guard[p->nguard++] = g;
+  }
+}
+
 static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *err) {
   TsSched *s = ts_sched_new(m->g, target, 1, err);
   if (!s) return -1;
@@ -107,12 +121,17 @@ static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *e
   int failed = 0;
   TsDevice *d = ts_device_at(m->f->device);
   bool strict = m->f->strict;
-  if (!g || !(ts_device_product(d, g, strict, layout_of, m, k, err) ||
-              ts_device_attention(d, g, strict, layout_of, m, k, err)))
+  bool roles = g && (ts_device_product(d, s, g, strict, layout_of, m, k, err) ||
+                     ts_device_attention(d, g, strict, layout_of, m, k, err) ||
+                     ts_device_attention_grad(d, g, strict, layout_of, m, k, err));
+  if (!roles)
     failed = g && g->kind != TS_GROUP_vm ? ts_sched_lower(s, g, layout_of, m, k, err)
-                                         : refuse(err, "there is no kernel of this operator");
+             : g && ts_sched_is_index(target, g->node[0])
+                 ? ts_sched_lower_index(s, g, layout_of, m, k, err)
+                 : refuse(err, "there is no kernel of this operator");
   ts_sched_free(s);
-  return failed || !ts_device_takes(k, err) ? -1 : 0;
+  if (!failed && k->ndraw) return refuse(err, "random numbers are drawn by the CPU");
+  return failed;
 }
 
 static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, Plan *p,
@@ -124,6 +143,7 @@ static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, 
   if (!failed) {
     find_sizes(&m, &k, p);
     find_over(p);
+    find_guards(&m, &k, p);
     p->kernel = ts_offload_kernel(o, ts_device_at(f->device), k.tile, err);
   }
   ts_tile_free(k.tile);
@@ -154,6 +174,7 @@ void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
   const char *why;
   const TsTarget *target = ts_device_target(ts_device_at(f->device), &why);
   p->kernel = NULL;
+  p->nguard = 0;
   memset(p->over, 0, sizeof p->over);
   if (!target)
     refuse(err, why ? why : "the device has no kernels");

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "jit/offload_state.h"
+#include "jit/profile.h"
 #include "vm/vm.h"
 
 enum { PIECE = 1024 };
@@ -203,6 +204,13 @@ static int64_t bits_of(double v) {
   return w;
 }
 
+static void label(const TsCall *call, const Operands *t) {
+  double bytes = 0;
+  for (int i = 0; i < t->nin; i++) bytes += (double)ts_meta_nbytes(&t->in[i]->meta);
+  for (int i = 0; i < t->nout; i++) bytes += (double)ts_meta_nbytes(&t->out[i]->meta);
+  ts_profile_label(ts_op_info(call->op)->name, bytes, 0);
+}
+
 int ts_offload_optim(TsOffloader *o, TsCall *call, int device) {
   TsOptimStep s;
   Operands t;
@@ -221,5 +229,6 @@ int ts_offload_optim(TsOffloader *o, TsCall *call, int device) {
       ts_tensor_numel(t.out[0]), bits_of(s.lr),    bits_of(s.decay), bits_of(s.beta1),
       bits_of(s.rest1),          bits_of(s.beta2), bits_of(s.eps),   bits_of(s.correction)};
   o->stats.calls++;
+  if (ts_profile_on()) label(call, &t);
   return ts_offload_launch(call->ctx, p->kernel, t.nin + t.nout, arg, 8, dim) ? -1 : 1;
 }

@@ -6,6 +6,8 @@
 #include "jit/device_kernel.h"
 #include "jit/offload.h"
 #include "jit/replay.h"
+#include "jit/streak.h"
+#include "vm/guard.h"
 #include "vm/vm.h"
 
 enum { OFFLOAD_IN = 8, OFFLOAD_OUT = 8, OFFLOAD_WORDS = 160, OFFLOAD_BUCKETS = 1024 };
@@ -55,6 +57,9 @@ typedef struct Plan {
   int64_t dim[TS_TILE_DIMS];
   bool sized;                 /* size 0 is dim[0] of the form */
   uint64_t over[OFFLOAD_OUT]; /* by output: the inputs over which it may be written */
+  int nguard;                 /* inputs that are indices, which are looked at before */
+  int8_t guarded[TS_SCHED_GUARDS];
+  TsGuard guard[TS_SCHED_GUARDS];
   int nword;
   int64_t word[];
 } Plan;
@@ -71,6 +76,7 @@ struct TsOffloader {
   TsContext *c;
   bool on, verbose;
   TsReplay *replay; /* of the function that runs, or NULL */
+  TsStreak streak;  /* of small eager calls */
   Plan *bucket[OFFLOAD_BUCKETS];
   int nplan;
   Shared *shared[OFFLOAD_BUCKETS];
@@ -78,6 +84,8 @@ struct TsOffloader {
   int noptim;
   uint64_t
       told[TS_OP_COUNT / 64 + 1]; /* operators of which it was said that the CPU runs them */
+  struct TsFftDevicePlan *fft; /* jit/offload_fft.c */
+  struct TsOwnPlan *own;       /* jit/offload_own.c */
   TsOffloadStats stats;
 };
 
@@ -96,6 +104,10 @@ void ts_offload_drop_kernels(TsOffloader *o);
 
 /* jit/offload_optim.c: sgd_step, adam_step, lion_step; as call of vm/offload.h. */
 int ts_offload_optim(TsOffloader *o, TsCall *call, int device);
+
+/* jit/offload_fft.c: fft .. ifftn; as call of vm/offload.h, 0 for other operators. */
+int ts_offload_fft(TsOffloader *o, TsCall *call, int device);
+void ts_offload_fft_flush(TsOffloader *o);
 
 /* Says once that the CPU runs an operator. */
 void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why);

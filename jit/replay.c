@@ -221,6 +221,8 @@ int ts_replay_end(TsReplay *r, TsError *err) {
   return failed;
 }
 
+bool ts_replay_follows(const TsReplay *r) { return !r->off; }
+
 /* ---- life */
 TsReplay *ts_replay_new(TsDevice *d) {
   TsReplay *r = calloc(1, sizeof *r);

@@ -22,6 +22,7 @@ void ts_tracer_flush(TsTracer *t); /* forgets all traces */
 typedef struct TsTracerStats {
   int traces;                        /* roots alive */
   int64_t deferred, runs;            /* calls put off, traces run to their end */
+  int64_t quick;                     /* of the former: by ts_trace_quick */
   int64_t exits, observed, replayed; /* mismatches; values read too early; calls run again */
 } TsTracerStats;
 TsTracerStats ts_tracer_stats(const TsTracer *t);

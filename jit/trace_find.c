@@ -14,7 +14,7 @@ enum {
   WINDOW = 768,
   FIRST_NAP = 64,
   LONGEST_NAP = 1 << 14,
-  MOST_RAISES = 6, /* doublings of that, after traces that were given up */
+  MOST_RAISES = 3, /* doublings of that, after traces that were given up */
   REPEATS = 3,
   LEAST_CALLS = 24, /* that the repeats must span */
   LEAST_TRACE = 16, /* shorter periods are recorded several times over */

@@ -42,6 +42,11 @@
  * goes when its pending values are collected. A collection that tensor memory caused makes
  * whatever is still pending real, so nothing is retained twice as long as garbage would be.
  *
+ * A call costs less than the Lua around it, so compiled Lua code has a way of its own
+ * (trace_quick.c, repl/lua_fast.c): operands and results are words there, and a result becomes a
+ * tensor when somebody asks for one (`Run.out`). *Rejected:* the same for calls of Lua's C
+ * interface: a userdata and its collection are most of what they cost.
+ *
  * Random numbers: a call takes its stream when it is put off; runs remember the first.
  *
  * tests/jit/trace_*.lua compare all this with the same programs without it. */
@@ -58,7 +63,7 @@ enum {
   OFTEN = 8,          /* a value is wanted if one in so many rounds asks for it */
   CUT_OFTEN = 4,      /* a trace ends where one in so many passes is read */
   GIVE_UP_EXITS = 64, /* and more than twice as many as came to an end */
-  JUDGED_RUNS = 512,
+  JUDGED_RUNS = 256,
   SHORT_RUN = 8,     /* calls */
   SMALL_VALUE = 256, /* elements */
 };
@@ -78,7 +83,7 @@ static void watch(TsTracer *t) {
 }
 
 /* ---- does a call fit? */
-static bool same_attrs(const Node *n, const TsAttr *attr) {
+bool ts_trace_same_attrs(const Node *n, const TsAttr *attr) {
   if (!n->attr || !attr) return !n->attr == !attr || !n->nattr;
   for (int i = 0; i < n->nattr; i++) {
     const TsAttr *a = &n->attr[i], *b = &attr[i];
@@ -99,7 +104,7 @@ static bool same_attrs(const Node *n, const TsAttr *attr) {
   return true;
 }
 
-static bool same_meta(const TsMeta *a, const TsMeta *b) {
+bool ts_trace_same_meta(const TsMeta *a, const TsMeta *b) {
   if (a->dtype != b->dtype || a->ndim != b->ndim || a->weak != b->weak ||
       a->device != b->device)
     return false;
@@ -138,7 +143,7 @@ static bool fits_source(const TsTracer *t, const Run *r, const Node *n, const Ts
   case SOURCE_made: return pending && x->origin == r && x->offset == s->at;
   case SOURCE_seen: return x == external(r, n, call, s->at);
   case SOURCE_new:
-    if (!same_meta(&x->meta, s->meta) || (pending && x->origin == r)) return false;
+    if (!ts_trace_same_meta(&x->meta, s->meta) || (pending && x->origin == r)) return false;
     return x->storage->held != TS_HELD_NEVER && !x->storage->symbolic &&
            (pending || x->storage->valid) && (!x->requires_grad || t->c->no_grad);
   case SOURCE_number:
@@ -156,7 +161,7 @@ static bool fits(const TsTracer *t, const Run *r, Node *n, const TsCall *call) {
   if (n->op != (uint16_t)call->op || n->nin != call->nin) return false;
   for (int i = 0; i < call->nin; i++)
     if (!fits_source(t, r, n, call, i, &differs)) return false;
-  if (!same_attrs(n, call->attr)) return false;
+  if (!ts_trace_same_attrs(n, call->attr)) return false;
   if (n->random >= 0 && r &&
       (t->c->seed != r->seed || t->c->stream != r->stream + (uint64_t)n->random))
     return false;
@@ -175,7 +180,7 @@ static Node *next_node(const TsTracer *t, const Run *r, Node *at, const TsCall *
 }
 
 /* ---- leaving */
-static void stop(TsTracer *t, Run *r) {
+void ts_trace_stop(TsTracer *t, Run *r) {
   t->run = NULL;
   r->active = false;
 }
@@ -184,9 +189,14 @@ static void let_be(Run *r) {
   if (!r->alive) ts_run_free(r);
 }
 
+void ts_trace_abandon(TsTracer *t, Run *r) {
+  ts_trace_stop(t, r);
+  let_be(r);
+}
+
 /* Hot exits have a function of their own for what came before. */
 static void stop_early(TsTracer *t, Run *r, bool hot) {
-  stop(t, r);
+  ts_trace_stop(t, r);
   if (hot)
     ts_run_finish(r);
   else
@@ -197,10 +207,15 @@ static bool hopeless(const Trace *tr) {
   return tr->exits > GIVE_UP_EXITS && tr->exits / 2 > tr->runs;
 }
 
-/* A run costs as much as some eager calls of small tensors: so many must be in it. */
-static bool too_short(const Trace *tr) {
-  return !tr->t->eager && tr->runs % JUDGED_RUNS == 0 && tr->largest <= SMALL_VALUE &&
-         tr->calls < (uint64_t)SHORT_RUN * tr->runs;
+/* A run costs as much as some eager calls of small tensors: so many must be in it. The last runs
+ * count: a trace that served one loop may be what another one begins with. */
+static bool too_short(Trace *tr) {
+  uint32_t runs = tr->runs - tr->judged_runs;
+  if (tr->t->eager || runs < JUDGED_RUNS || tr->largest > SMALL_VALUE) return false;
+  uint64_t calls = tr->calls - tr->judged_calls;
+  tr->judged_calls = tr->calls;
+  tr->judged_runs = tr->runs;
+  return calls < (uint64_t)SHORT_RUN * runs;
 }
 
 static void give_up(TsTracer *t, Trace *tr, const Node *end) {
@@ -208,8 +223,8 @@ static void give_up(TsTracer *t, Trace *tr, const Node *end) {
   ts_trace_say(t, "given up", "%s: %u exits, %u runs of %.1f calls",
                ts_trace_span(tr, end, span), tr->exits, tr->runs,
                (double)tr->calls / (tr->runs ? tr->runs : 1));
+  t->given_up += tr->calls < (uint64_t)SHORT_RUN * tr->runs || hopeless(tr);
   ts_trace_free(tr);
-  t->given_up++;
   ts_trace_sleep(t, false);
   watch(t);
 }
@@ -247,23 +262,6 @@ static void observe(TsTracer *t, Run *r) {
 }
 
 /* ---- going on */
-static TsTensor *pend(TsTracer *t, Run *r, const Made *m, int value) {
-  TsTensor *p = ts_memory_alloc(sizeof *p);
-  if (!p) return NULL;
-  p->refs = 1;
-  p->contiguous = m->contiguous;
-  p->requires_grad = 0;
-  p->storage = &t->pending;
-  p->offset = value;
-  p->id = t->c->next_id++;
-  p->origin = r;
-  p->grad = NULL;
-  memcpy(&p->meta, &m->meta, 4);
-  for (int i = 0; i < m->meta.ndim; i++)
-    p->meta.dim[i] = m->meta.dim[i], p->stride[i] = m->stride[i];
-  return p;
-}
-
 /* Externals that are pending in other runs get their bytes first: runs never depend on runs. */
 static int force_inputs(const TsTracer *t, const Run *r, const TsCall *call) {
   for (int i = 0; i < call->nin; i++) {
@@ -300,36 +298,38 @@ static int hold_inputs(TsTracer *t, Run *r, const Node *n, const TsCall *call) {
 static int make_outputs(TsTracer *t, Run *r, const Node *n, TsCall *call) {
   for (int i = 0; i < n->nout; i++) {
     int value = n->first_out + i;
-    if (!(r->out[value] = call->out[i] = pend(t, r, &n->out[i], value))) return -1;
+    if (!(call->out[i] = ts_run_pend(r, &n->out[i], value))) return -1;
+    r->out[value] = ts_word_of(call->out[i]);
     r->alive++;
     t->c->npending++;
   }
   return 0;
 }
 
+void ts_trace_passed(TsTracer *t, Run *r, Node *n) {
+  Trace *tr = n->trace;
+  n->passed++;
+  tr->calls++;
+  t->stats.deferred++;
+  if (!n->end) return;
+  ts_trace_stop(t, r);
+  ts_run_finish(r);
+  if (!tr->dead && too_short(tr)) give_up(t, tr, n);
+}
+
 /* false: memory ran out, and the call is run as if nothing were recorded. */
 static bool step(TsTracer *t, Run *r, Node *n, TsCall *call) {
   if (hold_inputs(t, r, n, call)) return false;
   r->end = n;
-  for (int i = 0; i < n->nout; i++) r->out[n->first_out + i] = NULL;
+  for (int i = 0; i < n->nout; i++) r->out[n->first_out + i] = 0;
   if (make_outputs(t, r, n, call)) {
-    for (int i = 0; i < n->nout; i++) {
-      TsTensor *p = r->out[n->first_out + i];
-      if (p) ts_tensor_unref(p);
-    }
+    for (int i = 0; i < n->nout; i++)
+      ts_tensor_unref(ts_word_tensor(r->out[n->first_out + i]));
     return false;
   }
   call->nout = n->nout;
-  n->passed++;
-  n->trace->calls++;
-  t->stats.deferred++;
   if (n->random >= 0) t->c->stream++;
-  if (n->end) {
-    Trace *tr = n->trace;
-    stop(t, r);
-    ts_run_finish(r);
-    if (!tr->dead && too_short(tr)) give_up(t, tr, n);
-  }
+  ts_trace_passed(t, r, n);
   return true;
 }
 
@@ -340,8 +340,7 @@ static bool go_on(TsTracer *t, Run *r, Node *n, TsCall *call) {
   }
   ts_error_clear(&t->c->err);
   if (t->run == r) {
-    stop(t, r);
-    let_be(r);
+    ts_trace_abandon(t, r);
   }
   return false;
 }
@@ -358,8 +357,7 @@ static bool start(TsTracer *t, Trace *tr, Node *n, TsCall *call) {
   t->run = r;
   if (step(t, r, n, call)) return true;
   ts_error_clear(&t->c->err);
-  stop(t, r);
-  let_be(r);
+  ts_trace_abandon(t, r);
   return false;
 }
 
@@ -432,7 +430,7 @@ static int force(TsTensor *x) {
 
 static void forget(TsTensor *x) {
   Run *r = x->origin;
-  r->out[x->offset] = NULL;
+  r->out[x->offset] = 0;
   r->trace->t->c->npending--;
   if (--r->alive == 0 && !r->active && !r->busy) ts_run_free(r);
 }
@@ -442,8 +440,7 @@ static int settle(TsContext *c, bool all) {
   int failed = 0;
   if (all && t->run) {
     Run *r = t->run;
-    stop(t, r);
-    let_be(r);
+    ts_trace_abandon(t, r);
   }
   for (Run *r = t->runs, *next; r && !failed; r = next) {
     next = r->next; /* computing the values of a run frees no other */
@@ -453,6 +450,9 @@ static int settle(TsContext *c, bool all) {
 }
 
 static const TsDefer defer = {.call = take,
+                              .quick = ts_trace_quick,
+                              .show = ts_trace_show,
+                              .drop = ts_trace_drop,
                               .ran = ran,
                               .wrote = wrote,
                               .look = ts_trace_look,
@@ -478,8 +478,7 @@ TsTracer *ts_tracer_open(TsContext *c, TsJit *j) {
 void ts_tracer_flush(TsTracer *t) {
   if (t->run) {
     Run *r = t->run;
-    stop(t, r);
-    let_be(r);
+    ts_trace_abandon(t, r);
   }
   if (t->rec.trace && !t->rec.trace->root.child)
     ts_trace_unref(t->rec.trace);

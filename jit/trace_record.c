@@ -223,6 +223,12 @@ static bool draws(const Node *n, const TsOpInfo *o) {
          n->attr[o->nattr - 2].type == TS_ATTR_none;
 }
 
+static bool is_plain(const Node *n) {
+  TsAttr preset[TS_MAX_ATTR];
+  if (n->attr) ts_op_defaults((TsOp)n->op, preset);
+  return !n->attr || ts_trace_same_attrs(n, preset);
+}
+
 static const char *place_of(Recorder *rec, const TsContext *c) {
   const char *place = c->where ? c->where(c->where_arg) : NULL;
   if (!place) return NULL;
@@ -251,6 +257,7 @@ static Node *node_of(Recorder *rec, const TsCall *call) {
     if (!(n->attr = (TsAttr *)(uintptr_t)copy_attrs(a, o->nattr, call->attr))) return NULL;
     if (draws(n, o)) n->random = (int16_t)rec->nrandom++;
   }
+  n->plain = n->random < 0 && is_plain(n);
   for (int i = 0; i < call->nin; i++)
     if (set_source(rec, call, i, &n->in[i])) return NULL;
   n->last_ext = (uint16_t)rec->next_ext;
@@ -288,9 +295,12 @@ void ts_trace_branch(TsTracer *t, Run *r, Node *at) {
   if (room < 1 || open_recorder(t, r->trace, at, room)) return;
   Recorder *rec = &t->rec;
   for (int i = 0; i < r->next_ext; i++)
-    rec->ext[rec->next_ext++] = r->ext[i].t->meta.weak ? 0 : r->ext[i].t->id;
+    rec->ext[rec->next_ext++] = !r->ext[i].t || r->ext[i].t->meta.weak ? 0 : r->ext[i].t->id;
   int n = at->first_out + at->nout;
-  for (int i = 0; i < n; i++) rec->out[rec->nout++] = r->out[i] ? r->out[i]->id : 0;
+  for (int i = 0; i < n; i++) {
+    const TsTensor *y = r->out[i] ? ts_run_show(r, i) : NULL;
+    rec->out[rec->nout++] = y ? y->id : 0;
+  }
   for (Node *k = at; k->parent; k = k->parent) rec->nrandom += k->random >= 0;
 }
 

@@ -105,10 +105,10 @@ Run *ts_run_new(Trace *tr) {
     tr->spare = r->next;
   } else {
     size_t next = (size_t)tr->max_ext, nout = (size_t)tr->max_out;
-    r = malloc(sizeof *r + (next + 1) * sizeof(Ext) + (nout + 1) * sizeof(TsTensor *));
+    r = malloc(sizeof *r + (next + 1) * sizeof(Ext) + (nout + 1) * sizeof(TsWord));
     if (!r) return NULL;
     r->ext = (Ext *)(r + 1);
-    r->out = (TsTensor **)(r->ext + next + 1);
+    r->out = (TsWord *)(r->ext + next + 1);
     r->cap_ext = tr->max_ext, r->cap_out = tr->max_out;
   }
   r->trace = tr;
@@ -138,16 +138,50 @@ void ts_run_free(Run *r) {
   ts_trace_unref(tr);
 }
 
+static Made *made_of(const Run *r, int value) {
+  Node *n = r->end;
+  while (n->first_out > value) n = n->parent;
+  return &n->out[value - n->first_out];
+}
+
+TsTensor *ts_run_pend(Run *r, const Made *m, int value) {
+  TsTracer *t = r->trace->t;
+  TsTensor *p = ts_memory_alloc(sizeof *p);
+  if (!p) return NULL;
+  p->refs = 1;
+  p->contiguous = m->contiguous;
+  p->requires_grad = 0;
+  p->storage = &t->pending;
+  p->offset = value;
+  p->id = t->c->next_id++;
+  p->origin = r;
+  p->grad = NULL;
+  memcpy(&p->meta, &m->meta, 4);
+  for (int i = 0; i < m->meta.ndim; i++)
+    p->meta.dim[i] = m->meta.dim[i], p->stride[i] = m->stride[i];
+  return p;
+}
+
+TsTensor *ts_run_show(Run *r, int value) {
+  TsWord w = r->out[value], *home = (TsWord *)(uintptr_t)(w - 1);
+  if (!ts_word_is_loose(w)) return ts_word_tensor(w);
+  TsTensor *p = ts_run_pend(r, made_of(r, value), value);
+  if (p) r->out[value] = *home = ts_word_of(p);
+  return p;
+}
+
 /* P shows the bytes of y from now on. */
-static void adopt(Run *r, int value, TsTensor *y) {
-  TsTensor *p = r->out[value];
-  r->out[value] = NULL;
+static int adopt(Run *r, int value, TsTensor *y) {
+  TsTensor *p = ts_run_show(r, value);
+  if (!p) return ts_error_set(&r->trace->t->c->err, TS_ERR_memory, "out of memory");
+  r->out[value] = 0;
   r->alive--;
   r->trace->t->c->npending--;
   y->storage->refs++;
   p->storage = y->storage;
   p->offset = y->offset;
   p->origin = NULL;
+  return 0;
 }
 
 /* ---- calling the operators again */
@@ -159,10 +193,11 @@ static int list_nodes(const Run *r, Node **node) {
   return n;
 }
 
-static Made *made_of(const Run *r, int value) {
-  Node *n = r->end;
-  while (n->first_out > value) n = n->parent;
-  return &n->out[value - n->first_out];
+/* The recorded number, whose tensor nobody needed so far. */
+static TsTensor *number_of(TsContext *c, Ext *e, const Source *s) {
+  double v;
+  memcpy(&v, &s->bits, 8);
+  return e->t ? e->t : (e->t = ts_tensor_number(c, v));
 }
 
 static int call_again(Run *r, const Node *n, TsTensor **value) {
@@ -176,7 +211,8 @@ static int call_again(Run *r, const Node *n, TsTensor **value) {
     case SOURCE_none: in[i] = NULL; break;
     case SOURCE_made: in[i] = value[s->at]; break;
     case SOURCE_seen: in[i] = r->ext[s->at].t; break;
-    default: in[i] = r->ext[ext++].t; break;
+    default:
+      if (!(in[i] = number_of(c, &r->ext[ext++], s))) return -1;
     }
   }
   if (n->random >= 0) {
@@ -248,7 +284,7 @@ static int replay(Run *r, bool *needed, int given, TsTensor *y) {
   c->no_grad--, c->inside--;
   c->capture = capture, c->trap = trap, c->watched = watched, c->device = device;
   for (int v = 0; v < nvalue && !failed; v++)
-    if (target[v] && r->out[v]) adopt(r, v, value[v]);
+    if (target[v] && r->out[v]) failed = adopt(r, v, value[v]);
   for (int v = 0; v < nvalue; v++) ts_tensor_unref(value[v]);
   return failed ? -1 : 0;
 }
@@ -437,8 +473,7 @@ static TsTensor *alone(TsContext *c, TsTensor *y) {
 
 static int give(Run *r, int value, TsTensor *y) {
   if (!made_of(r, value)->shown) {
-    if (r->out[value]) adopt(r, value, y);
-    return 0;
+    return r->out[value] ? adopt(r, value, y) : 0;
   }
   bool needed[TRACE_MOST_OUTPUTS] = {false};
   mark_group(r, value, needed);
@@ -457,6 +492,7 @@ static int run_path(Run *r, Path *p) {
   if (timed) p->last = ts_jit_enter(p->hot, p->frame, 0);
   int failed = ts_frame_run(p->last, arg, result);
   if (timed) ts_jit_leave(p->hot, p->last, 0, failed);
+  if (timed && p->runs > ALL_TIMED) ts_jit_stands_for(p->hot, ONE_TIMED);
   c->seed = seed, c->stream = stream, c->trap = trap, c->capture = capture;
   for (int i = 0; i < p->nresult && !failed; i++) {
     if (!(result[i] = alone(c, result[i]))) continue;

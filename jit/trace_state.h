@@ -73,6 +73,7 @@ struct Node {
       last_ext;   /* numbers of its values; of externals before, after */
   int16_t random; /* which stream since the run began it draws from, or -1 */
   bool end;       /* the run stops behind it */
+  bool plain;     /* its options are the row's defaults */
   Source *in;
   TsAttr *attr; /* NULL: the row's defaults */
   Made *out;
@@ -94,12 +95,15 @@ struct Trace {
   uint32_t layout; /* changes of what is a parameter */
   uint32_t runs, exits, builds;
   uint64_t calls;  /* put off */
+  uint64_t judged_calls; /* when the length of runs was last looked at */
+  uint32_t judged_runs;
   int64_t largest; /* elements of a value */
   bool dead;
   Run *spare;
 };
 
-/* An external of a run, in the list of those that look at its storage. */
+/* An external of a run, in the list of those that look at its storage. t is NULL for a number
+ * that is the recorded one, until somebody needs it as a tensor. */
 typedef struct Ext {
   TsTensor *t;
   struct Ext *next, **at;
@@ -115,7 +119,8 @@ struct Run {
   bool active, busy;
   uint64_t seed, stream;
   Ext *ext;
-  TsTensor **out; /* by value; NULL: not pending any more */
+  TsWord *out; /* by value: its tensor; or with the lowest bit, the address of its holder's word;
+                  0: not pending any more */
 };
 
 typedef struct Recorder {
@@ -151,6 +156,14 @@ struct TsTracer {
 
 static inline TsTracer *tracer_of(const TsContext *c) { return c->deferrer; }
 
+static inline TsWord loose_of(const Run *r, int value) {
+  return (TsWord)(uintptr_t)r | (TsWord)value << 48 | 1;
+}
+static inline Run *run_of(TsWord loose) {
+  return (Run *)(uintptr_t)(loose & ((UINT64_C(1) << 48) - 2));
+}
+static inline int value_of(TsWord loose) { return (int)(loose >> 48); }
+
 /* trace_find.c */
 void ts_trace_look(TsContext *c);
 void ts_trace_sleep(TsTracer *t, bool found);
@@ -171,13 +184,26 @@ const char *ts_trace_span(const Trace *tr, const Node *end, char text[200]);
 Run *ts_run_new(Trace *tr);
 void ts_run_free(Run *r);
 int ts_run_hold(TsTracer *t, Ext *e, TsTensor *x);
+TsTensor *ts_run_pend(Run *r, const Made *m, int value); /* a tensor for a pending value */
+TsTensor *ts_run_show(Run *r, int value); /* a value's tensor, made now if it was loose */
 int ts_run_touch(TsStorage *s);
 int ts_run_force(Run *r, int value); /* of a run that has ended */
 int ts_run_all(Run *r);
 void ts_run_finish(Run *r); /* at a node that ends: computes what is wanted */
 void ts_path_free(Path *p);
 
+/* trace_quick.c */
+bool ts_trace_quick(TsContext *c, TsOp op, int nin, const TsWord *in, double number,
+                    TsWord *home);
+TsTensor *ts_trace_show(TsWord loose);
+void ts_trace_drop(TsWord loose);
+
 /* trace_match.c */
+bool ts_trace_same_meta(const TsMeta *a, const TsMeta *b);
+bool ts_trace_same_attrs(const Node *n, const TsAttr *attr);
+void ts_trace_stop(TsTracer *t, Run *r);      /* r goes on no more */
+void ts_trace_abandon(TsTracer *t, Run *r);   /* and is freed if it holds nothing */
+void ts_trace_passed(TsTracer *t, Run *r, Node *n); /* behind n: counts, the end */
 void ts_trace_say(TsTracer *t, const char *what, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -161,7 +161,7 @@ static int usual(const TsBuildJob *b, const TsFusion *f, TsGroup *g, TsSchedKern
 }
 
 static bool tunable(const TsBuildJob *b, const TsGroup *g) {
-  return b->target && ts_build_worth(g) &&
+  return b->target && ts_build_worth_on(b, g) &&
          (g->kind == TS_GROUP_map || g->kind == TS_GROUP_rows);
 }
 

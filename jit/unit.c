@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vm/guard.h"
 #include "vm/random.h"
 
 typedef struct Unit {
@@ -13,16 +12,28 @@ typedef struct Unit {
   TsTile *tile;     /* for the interpreter */
   TsArena arena;
   int64_t dim[TS_TILE_DIMS];
-  int ndraw;
-  TsSchedDraw draw[TS_SCHED_DRAWS];
-  int nguard, guarded[TS_SCHED_GUARDS];
-  TsGuard guard[TS_SCHED_GUARDS];
+  TsUnitNeeds needs;
 } Unit;
 
-static void draw(Unit *u, TsContext *c, const TsSchedDraw *d) {
-  uint64_t seed, stream;
-  ts_random_pick(c, d->at, &seed, &stream);
-  u->dim[d->dim] = (int64_t)seed, u->dim[d->dim + 1] = (int64_t)stream;
+void ts_unit_needs(TsUnitNeeds *u, const TsSchedKernel *from) {
+  *u = (TsUnitNeeds){.ndraw = from->ndraw, .nguard = from->nguard};
+  memcpy(u->draw, from->draw, sizeof u->draw);
+  for (int i = 0; i < from->nguard; i++) {
+    u->guarded[i] = from->guard[i].param;
+    u->guard[i] = ts_guard_of(from->guard[i].node, from->function ? from->function : "");
+  }
+}
+
+int ts_unit_before(const TsUnitNeeds *u, TsContext *c, TsTensor *const *in, int64_t *dim) {
+  for (int i = 0; i < u->nguard; i++)
+    if (ts_guard_check(&u->guard[i], c, in[u->guarded[i]])) return -1;
+  for (int i = 0; i < u->ndraw; i++) {
+    uint64_t seed, stream;
+    ts_random_pick(c, u->draw[i].at, &seed, &stream);
+    int64_t *to = dim + u->draw[i].dim;
+    to[0] = (int64_t)seed, to[1] = (int64_t)stream;
+  }
+  return 0;
 }
 
 static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *out) {
@@ -32,11 +43,13 @@ static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *o
     if (!(arg[i] = ts_tensor_read(in[i]))) return -1;
   for (int i = 0; i < f->nout; i++)
     if (!(arg[f->nin + i] = ts_tensor_write(out[i]))) return -1;
-  for (int i = 0; i < u->nguard; i++)
-    if (ts_guard_check(&u->guard[i], c, in[u->guarded[i]])) return -1;
-  for (int i = 0; i < u->ndraw; i++) draw(u, c, &u->draw[i]);
-  return u->kernel ? ts_kernel_run(u->kernel, arg, u->dim, &c->err)
+  return u->kernel ? ts_kernel_run_timed(u->kernel, arg, u->dim, c->spans, &c->err)
                    : ts_tile_run(u->tile, arg, u->dim, &c->err);
+}
+
+static int before(TsFused *f, TsContext *c, TsTensor *const *in) {
+  Unit *u = (Unit *)f;
+  return ts_unit_before(&u->needs, c, in, u->dim);
 }
 
 static void release(TsFused *f) {
@@ -68,15 +81,10 @@ static TsFused *new_unit(const TsSchedKernel *from, TsLayouts *layouts) {
   Unit *u = calloc(1, sizeof *u);
   if (!u) return NULL;
   memcpy(u->dim, from->dim, sizeof u->dim);
-  memcpy(u->draw, from->draw, sizeof u->draw);
-  u->ndraw = from->ndraw;
-  u->nguard = from->nguard;
-  for (int i = 0; i < from->nguard; i++) {
-    u->guarded[i] = from->guard[i].param;
-    u->guard[i] = ts_guard_of(from->guard[i].node, from->function ? from->function : "");
-  }
+  ts_unit_needs(&u->needs, from);
   int failed = ts_unit_describe(&u->base, &u->arena, from, layouts);
   u->base.run = run;
+  if (u->needs.nguard || u->needs.ndraw) u->base.before = before;
   u->base.free = release;
   if (!failed) return &u->base;
   ts_arena_free(&u->arena);

@@ -4,6 +4,18 @@
 
 #include "jit/kernel.h"
 #include "vm/fused.h"
+#include "vm/guard.h"
+
+/* What is done before a kernel runs: indices are looked at, seeds and streams drawn. */
+typedef struct TsUnitNeeds {
+  int ndraw;
+  TsSchedDraw draw[TS_SCHED_DRAWS];
+  int nguard, guarded[TS_SCHED_GUARDS];
+  TsGuard guard[TS_SCHED_GUARDS];
+} TsUnitNeeds;
+void ts_unit_needs(TsUnitNeeds *u, const TsSchedKernel *from);
+/* Fills in the kernel's sizes that are seeds; -1 with the error of an index. */
+int ts_unit_before(const TsUnitNeeds *u, TsContext *c, TsTensor *const *in, int64_t *dim);
 
 /* With one reference. Takes the kernel over; layouts say how its inputs lie. NULL: no memory,
  * and the kernel stays the caller's. */

@@ -6,42 +6,77 @@
  * if that is one of a tensor, the tensor goes with it. A block is one of ours if it has the size,
  * and where the userdata's bytes lie a number that is made of its own address: nothing else ends
  * up with that. Blocks that were freed are kept for the next tensors. Like a finalizer this runs
- * while the collector works, in any allocation, so what ends a tensor calls no Lua. */
+ * while the collector works, in any allocation, so what ends a tensor calls no Lua.
+ *
+ * LuaJIT's compiled code cannot make userdata. Results of calls that it makes itself are boxes in
+ * cdata, which are the same in every other respect, and which may hold a loose value (vm/defer.h)
+ * instead of a tensor. */
 #include <stdint.h>
 #include <time.h>
 
-#include "repl/lua_api.h"
-#include "vm/defer.h"
+#include "repl/lua_box.h"
 
-/* What the userdata holds. The first word tells our userdata from others', so that checking a
- * type needs no look-up of metatables. */
-typedef struct Box {
-  uint64_t key;
-  TsTensor *t;
-} Box;
+typedef struct Spare {
+  struct Spare *next;
+} Spare;
 
-static uint64_t key_of(const Box *b) {
-  return UINT64_C(0x7465737365726174) ^ (uint64_t)(uintptr_t)b;
-}
+/* Blocks of one kind of value. */
+typedef struct Kind {
+  size_t nbytes, offset; /* of a block, and in it of the box; nothing: 0 */
+  Spare *spare;
+} Kind;
+
+static struct {
+  lua_Alloc alloc; /* the state's own */
+  void *arg;
+  Kind full, light; /* userdata; cdata of compiled calls (repl/lua_fast.c) */
+  size_t last;      /* asked for most recently */
+  char *at;         /* and given */
+  const TsDefer *defer;
+} boxes;
 
 TsTensor *ts_lua_tensor(lua_State *L, int index) {
-  Box *b = lua_touserdata(L, index); /* light ones have no length */
-  if (!b || lua_objlen(L, index) != sizeof(Box)) return NULL;
-  return b->key == key_of(b) ? b->t : NULL;
+  TsBox *b = lua_touserdata(L, index); /* light ones have no length */
+  if (b ? lua_objlen(L, index) != sizeof *b : lua_type(L, index) != TS_LUA_CDATA) return NULL;
+  if (!b) b = (TsBox *)(uintptr_t)lua_topointer(L, index); /* no block is smaller than a key */
+  if (b->key != ts_box_key(b)) return NULL;
+  if (!ts_word_is_loose(b->word)) return ts_word_tensor(b->word);
+  TsTensor *t = boxes.defer->show(b->word);
+  if (!t) luaL_error(L, "out of memory");
+  return t;
 }
 
 /* ---- the collector does not see tensor memory: it is charged here. A full
  * collection runs when the storages made since the last one exceed a sixth of what
  * survived it, so that garbage never holds more than that beside live tensors. With
  * little alive the floor rules: 4 MiB, or more while collections of a large Lua heap
- * would take over an eighth of the time. */
-enum { LEAST_ALLOWANCE = 4 << 20, MOST_ALLOWANCE = 64 << 20 };
-
-static struct {
+ * would take over an eighth of the time. Memory of devices is another: nothing but
+ * tensors wants it, a program that fills it collects (ts_tensor_room), and what runs
+ * there waits for nobody, so its floor is higher. */
+typedef struct Charge {
   int64_t allocated, allowance; /* at the last collection; until the next one */
-  int64_t floor;
-  double finished; /* when the last one ended, seconds */
-} charged = {.allowance = LEAST_ALLOWANCE, .floor = LEAST_ALLOWANCE};
+  int64_t floor, least, most;
+} Charge;
+
+static Charge here = {
+    .allowance = 4 << 20, .floor = 4 << 20, .least = 4 << 20, .most = 64 << 20};
+static Charge there = {
+    .allowance = 16 << 20, .floor = 16 << 20, .least = 16 << 20, .most = 2048LL << 20};
+static double finished; /* when the last collection ended, seconds */
+
+static bool is_due(const Charge *c, int64_t allocated) {
+  return allocated - c->allocated >= c->allowance;
+}
+
+static void grow(Charge *c, double share) {
+  if (share > 0.125 && c->floor < c->most) c->floor *= 2;
+  if (share < 0.03 && c->floor > c->least) c->floor /= 2;
+}
+
+static void begin(Charge *c, int64_t allocated, int64_t live) {
+  c->allocated = allocated;
+  c->allowance = live / 6 > c->floor ? live / 6 : c->floor;
+}
 
 static double seconds(void) {
   struct timespec t;
@@ -49,78 +84,103 @@ static double seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static int64_t made_here(const TsContext *c) { return c->allocated - c->allocated_there; }
+
+/* Only the side that asked for it learns from what it took. */
 static void collect(lua_State *L, TsContext *c) {
+  bool asked = is_due(&here, made_here(c));
   double start = seconds();
   lua_gc(L, LUA_GCCOLLECT, 0);
-  double end = seconds(), share = (end - start) / (end - charged.finished);
+  double end = seconds(), share = (end - start) / (end - finished);
   if (ts_defer_settle(c, false)) ts_error_clear(&c->err); /* whoever reads them will be told */
-  if (share > 0.125 && charged.floor < MOST_ALLOWANCE) charged.floor *= 2;
-  if (share < 0.03 && charged.floor > LEAST_ALLOWANCE) charged.floor /= 2;
-  charged.finished = end;
-  charged.allocated = c->allocated;
-  charged.allowance = c->live_bytes / 6 > charged.floor ? c->live_bytes / 6 : charged.floor;
+  grow(asked ? &here : &there, share);
+  finished = end;
+  begin(&here, made_here(c), c->live_bytes - c->live_there);
+  begin(&there, c->allocated_there, c->live_there);
+}
+
+bool ts_lua_box_is_due(const TsContext *c) {
+  return is_due(&here, made_here(c)) || is_due(&there, c->allocated_there);
 }
 
 /* ---- the allocator */
-typedef struct Spare {
-  struct Spare *next;
-} Spare;
+static void end(TsBox *b) {
+  b->key = 0;
+  if (ts_word_is_loose(b->word))
+    boxes.defer->drop(b->word);
+  else
+    ts_tensor_unref(ts_word_tensor(b->word));
+}
 
-static struct {
-  lua_Alloc alloc; /* the state's own */
-  void *arg;
-  size_t nbytes, offset; /* of a block, and in it of the userdata's bytes */
-  size_t last;           /* asked for most recently */
-  char *at;              /* and given */
-  Spare *spare;
-} blocks;
+/* True if the block was a tensor's, and is kept. */
+static bool take_back(Kind *k, void *at) {
+  TsBox *b = (TsBox *)((char *)at + k->offset);
+  if (b->key != ts_box_key(b)) return false;
+  end(b);
+  Spare *s = at;
+  s->next = k->spare;
+  k->spare = s;
+  return true;
+}
+
+static void *give_again(Kind *k) {
+  Spare *s = k->spare;
+  k->spare = s->next;
+  return s;
+}
 
 static void *give(void *arg, void *at, size_t before, size_t after) {
   (void)arg;
-  if (before == blocks.nbytes && at && !after) {
-    Box *b = (Box *)((char *)at + blocks.offset);
-    if (b->key == key_of(b)) {
-      b->key = 0;
-      ts_tensor_unref(b->t);
-      Spare *s = at;
-      s->next = blocks.spare;
-      blocks.spare = s;
-      return NULL;
-    }
+  if (at && !after) {
+    if (before == boxes.full.nbytes && take_back(&boxes.full, at)) return NULL;
+    if (before == boxes.light.nbytes && take_back(&boxes.light, at)) return NULL;
+  } else if (!at) {
+    if (after == boxes.full.nbytes && boxes.full.spare) return give_again(&boxes.full);
+    if (after == boxes.light.nbytes && boxes.light.spare) return give_again(&boxes.light);
   }
-  if (!at && after == blocks.nbytes && blocks.spare) {
-    at = blocks.spare;
-    blocks.spare = blocks.spare->next;
-    return at;
-  }
-  return blocks.alloc(blocks.arg, at, before, after);
+  return boxes.alloc(boxes.arg, at, before, after);
 }
 
 static void *watch(void *arg, void *at, size_t before, size_t after) {
   (void)arg;
-  at = blocks.alloc(blocks.arg, at, before, after);
-  if (after) blocks.last = after, blocks.at = at;
+  at = boxes.alloc(boxes.arg, at, before, after);
+  if (after) boxes.last = after, boxes.at = at;
   return at;
 }
 
-/* How large the block of a userdata is, and where its bytes are, is LuaJIT's matter: one is made
- * to see. */
+/* How large the block of a value is, and where its bytes are, is LuaJIT's matter: one is made to
+ * see. Its block is the last that is asked for. */
+static void measure(Kind *k, TsBox *b) {
+  b->key = 0;
+  k->offset = (size_t)((char *)b - boxes.at);
+  k->nbytes = boxes.last;
+  if ((char *)b < boxes.at || k->offset + sizeof *b > k->nbytes)
+    TS_BUG("LuaJIT's values are not where they were allocated");
+}
+
 void ts_lua_open_box(lua_State *L) {
   luaL_checkstack(L, 4, "tensors");
-  blocks.alloc = lua_getallocf(L, &blocks.arg);
+  boxes.alloc = lua_getallocf(L, &boxes.arg);
   lua_setallocf(L, watch, NULL);
-  char *box = lua_newuserdata(L, sizeof(Box)); /* its block is the last that is asked for */
+  TsBox *b = lua_newuserdata(L, sizeof *b);
   lua_setallocf(L, give, NULL);
-  ((Box *)box)->key = 0;
-  blocks.nbytes = blocks.last;
-  blocks.offset = (size_t)(box - blocks.at);
-  if (box < blocks.at || blocks.offset + sizeof(Box) > blocks.nbytes)
-    TS_BUG("LuaJIT's userdata are not where they were allocated");
+  measure(&boxes.full, b);
+  lua_pop(L, 1);
+}
+
+/* make: a function at this index that makes an empty cdata. */
+void ts_lua_open_light_box(lua_State *L, int make, const TsDefer *defer) {
+  boxes.defer = defer;
+  lua_pushvalue(L, make);
+  lua_setallocf(L, watch, NULL);
+  lua_call(L, 0, 1);
+  lua_setallocf(L, give, NULL);
+  measure(&boxes.light, (TsBox *)(uintptr_t)lua_topointer(L, -1));
   lua_pop(L, 1);
 }
 
 void ts_lua_close_box(lua_State *L) {
-  if (blocks.alloc) lua_setallocf(L, blocks.alloc, blocks.arg);
+  if (boxes.alloc) lua_setallocf(L, boxes.alloc, boxes.arg);
 }
 
 /* ---- pushing */
@@ -128,12 +188,16 @@ static int metatable_ref = LUA_NOREF; /* in the registry; by number it is fastes
 
 void ts_lua_box_metatable(lua_State *L) { metatable_ref = luaL_ref(L, LUA_REGISTRYINDEX); }
 
+void ts_lua_push_metatable(lua_State *L) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, metatable_ref);
+}
+
 void ts_lua_push(lua_State *L, TsTensor *t) {
-  Box *b = lua_newuserdata(L, sizeof *b);
-  b->t = t;
-  b->key = key_of(b);
+  TsBox *b = lua_newuserdata(L, sizeof *b);
+  b->word = ts_word_of(t);
+  b->key = ts_box_key(b);
   lua_rawgeti(L, LUA_REGISTRYINDEX, metatable_ref);
   lua_setmetatable(L, -2);
   TsContext *c = t->storage->ctx;
-  if (c->allocated - charged.allocated >= charged.allowance) collect(L, c);
+  if (ts_lua_box_is_due(c)) collect(L, c);
 }

@@ -14,6 +14,7 @@
 #include "devices/device.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
+#include "repl/lua_fast.h"
 #include "vm/scratch.h"
 
 enum { LIST_ROOM = 64, FEW = 8 };
@@ -432,6 +433,14 @@ static TsOp real_operator(TsOp op, int nargs, lua_State *L, int first) {
   return op == TS_OP_div && one && ts_lua_tensor(L, first) ? TS_OP_divergence : op;
 }
 
+/* One tensor or two, as many as must be given, and nothing else. */
+static bool is_bare(const Args *a, int nargs) {
+  bool any = a->device >= 0 || a->nin != nargs || nargs != a->o->nrequired || nargs > 2;
+  for (int i = 0; i < a->o->nattr && !any; i++) any = a->given[i];
+  for (int i = 0; i < nargs && !any; i++) any = a->owned[i];
+  return !any && !a->o->variadic;
+}
+
 static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   TsTensor *out[TS_MAX_VARIADIC];
   int nout = 0, last = lua_gettop(L);
@@ -446,8 +455,11 @@ static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
                   : ts_vm_call(a.c, a.op, a.nin, a.in, a.attr, TS_MAX_VARIADIC, &nout, out);
   a.c->device = device;
   if (!failed) failed = move_outputs(&a, out, nout);
+  bool bare = !failed && nout == 1 && out[0]->storage->pending && a.op == op &&
+              is_bare(&a, last - first + 1);
   release_args(&a);
   if (failed) return ts_lua_raise(L);
+  if (bare) ts_lua_fast_put_off(L, a.c, op);
   if (!into) return finish(L, out, nout);
   lua_pushvalue(L, first);
   return 1;
@@ -470,11 +482,13 @@ static int call_plain(lua_State *L, TsOp op, int first, int nargs) {
   int failed = ts_vm_call(c, op, nargs, in, NULL, TS_MAX_OUT, &nout, out);
   ts_tensor_unref(made);
   if (failed) return ts_lua_raise(L);
+  if (out[0]->storage->pending) ts_lua_fast_put_off(L, c, op);
   for (int i = 0; i < nout; i++) ts_lua_push(L, out[i]);
   return nout;
 }
 
 int ts_lua_call(lua_State *L, TsOp op, int first, bool into) {
+  if (ts_lua_fast_is_left()) ts_lua_fast_leave(L);
   const TsOpInfo *o = ts_op_info(op);
   int nargs = lua_gettop(L) - first + 1;
   if (!into && o->nattr == 0 && nargs == o->nin && nargs >= 1 && nargs <= 2 && !o->variadic) {

@@ -5,10 +5,12 @@
 #include "devices/device.h"
 #include "jit/jit.h"
 #include "jit/offload.h"
+#include "jit/profile.h"
 #include "jit/replay.h"
 #include "jit/trace.h"
 #include "jit/tune.h"
 #include "repl/lua_api.h"
+#include "repl/lua_fast.h"
 
 static TsJit *jit_of(lua_State *L) { return ts_lua_context(L)->jit; }
 
@@ -42,12 +44,16 @@ static int jit_interpret(lua_State *L) {
 /* jit_traces([eager]): statistics of hot traces; eager: everything that repeats is one. */
 static int jit_traces(lua_State *L) {
   TsTracer *t = ts_jit_tracer(jit_of(L));
-  if (!lua_isnoneornil(L, 1)) ts_tracer_eager(t, lua_toboolean(L, 1));
+  if (!lua_isnoneornil(L, 1)) {
+    ts_tracer_eager(t, lua_toboolean(L, 1));
+    ts_lua_fast_eager(lua_toboolean(L, 1));
+  }
   TsTracerStats s = ts_tracer_stats(t);
   const struct {
     const char *name;
     double v;
   } row[] = {{"traces", s.traces},           {"deferred", (double)s.deferred},
+             {"quick", (double)s.quick},
              {"runs", (double)s.runs},       {"exits", (double)s.exits},
              {"observed", (double)s.observed}, {"replayed", (double)s.replayed}};
   lua_newtable(L);
@@ -75,6 +81,26 @@ static int jit_device(lua_State *L) {
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     lua_pushnumber(L, row[i].v);
     lua_setfield(L, -2, row[i].name);
+  }
+  return 1;
+}
+
+/* jit_profile(on): kernels of devices are measured from now on; off: what was measured, the
+ * dearest first. */
+static int jit_profile(lua_State *L) {
+  int n = 0;
+  if (lua_toboolean(L, 1)) return ts_profile_start(), 0;
+  ts_profile_stop();
+  const TsProfileRow *r = ts_profile_rows(&n);
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_createtable(L, 0, 5);
+    lua_pushstring(L, r[i].name), lua_setfield(L, -2, "name");
+    lua_pushnumber(L, (double)r[i].count), lua_setfield(L, -2, "count");
+    lua_pushnumber(L, r[i].usec), lua_setfield(L, -2, "us");
+    lua_pushnumber(L, r[i].bytes), lua_setfield(L, -2, "bytes");
+    lua_pushnumber(L, r[i].flops), lua_setfield(L, -2, "flops");
+    lua_rawseti(L, -2, i + 1);
   }
   return 1;
 }
@@ -196,6 +222,7 @@ void ts_lua_open_jit(lua_State *L) {
       {"jit_wait", jit_wait}, {"jit_flush", jit_flush},     {"jit_stats", jit_stats},
       {"jit_traces", jit_traces},
       {"jit_device", jit_device},
+      {"jit_profile", jit_profile},
       {"jit_move", jit_move},
       {"jit_interpret", jit_interpret},
       {"autotune_mode", autotune_mode},

@@ -12,6 +12,7 @@
 #include "vm/defer.h"
 #include "vm/fft.h"
 #include "vm/gemm.h"
+#include "vm/offload.h"
 
 /* tensor(value, {dtype=, device=}) */
 static int tensor(lua_State *L) {
@@ -213,6 +214,7 @@ static int synchronize(lua_State *L) {
   for (int i = 0; i < TS_MAX_DEVICES; i++) {
     TsDevice *d = ts_device_at(i);
     if ((only && d != only) || !d->opened || !d->synchronize) continue;
+    if (c->offload && c->offload->flush(c)) return ts_lua_raise(L);
     if (d->synchronize(d, &c->err)) return ts_lua_raise(L);
   }
   return 0;

@@ -447,6 +447,8 @@ static int open_core(lua_State *L) {
   ts_lua_open_jit(L);
   ts_lua_open_tile(L);
   ts_lua_open_kernel(L);
+  ts_lua_open_profile(L);
+  ts_lua_open_fast(L);
   ts_lua_push_methods(L);
   lua_setfield(L, -2, "methods");
   return 1;

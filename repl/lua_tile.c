@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ir/tile.h"
+#include "ir/tile_product.h"
 #include "repl/lua_api.h"
 
 /* nil, message */
@@ -67,6 +68,55 @@ static int tile_parse(lua_State *L) {
   return illegal ? failed(L, &e, "illegal: ") : push_text(L, &t);
 }
 
+/* Every symbolic size becomes 5 more than the one before, from 5. */
+static TsTile *fixed(const TsTile *k, TsError *e) {
+  int64_t dim[TS_TILE_DIMS];
+  for (int i = 0; i < TS_TILE_DIMS; i++) dim[i] = 5 * (i + 1);
+  return ts_tile_fix(k, dim, e);
+}
+
+/* Numbers of processors that this one need not be. */
+static const TsTarget *numbers_of(const char *isa) {
+  static const TsTarget t[] = {
+      {.name = "avx512", .vector_bytes = 64, .registers = 32, .fma = true},
+      {.name = "avx2", .vector_bytes = 32, .registers = 16, .fma = true},
+      {.name = "base", .vector_bytes = 16, .registers = 16}};
+  for (size_t i = 0; i < sizeof t / sizeof *t; i++)
+    if (!strcmp(isa, t[i].name)) return &t[i];
+  return NULL;
+}
+
+/* A new kernel, or k itself, changed. */
+static TsTile *after_pass(TsTile *k, const char *pass, const char *isa, TsError *e) {
+  const TsTarget *numbers = numbers_of(isa);
+  if (!strcmp(pass, "expand")) return ts_tile_expand(k, e);
+  if (!strcmp(pass, "fix")) return fixed(k, e);
+  if (!strcmp(pass, "cse")) return ts_tile_cse(k), k;
+  if (!strcmp(pass, "dce")) return ts_tile_dce(k), k;
+  if (strcmp(pass, "vectorise") && strcmp(pass, "product"))
+    return ts_error_set(e, TS_ERR_argument, "there is no pass '%s'", pass), NULL;
+  if (!numbers) return ts_error_set(e, TS_ERR_argument, "no instruction set '%s'", isa), NULL;
+  TsTarget t = *numbers;
+  t.cache[0] = 32 << 10, t.cache[1] = 1 << 20, t.cache[2] = 16 << 20;
+  return *pass == 'v' ? ts_tile_vectorise(k, &t, e) : ts_tile_product(k, &t, e);
+}
+
+/* tile_pass(text, pass [, isa]): the kernel behind a pass of ir/tile.h, checked; nil and what is
+ * wrong. */
+static int tile_pass(lua_State *L) {
+  TsText t = {0};
+  TsError e = {0};
+  TsTile *k = parse(L, 1, &e);
+  if (!k || ts_tile_check(k, NULL, &e)) return ts_tile_free(k), failed(L, &e, "");
+  TsTile *y = after_pass(k, luaL_checkstring(L, 2), luaL_optstring(L, 3, ""), &e);
+  bool illegal = y && ts_tile_check(y, NULL, &e);
+  if (y && !illegal) ts_tile_text(y, &t);
+  if (y != k) ts_tile_free(y);
+  ts_tile_free(k);
+  if (y && !illegal) return push_text(L, &t);
+  return failed(L, &e, illegal ? "illegal behind the pass: " : "");
+}
+
 /* tile_equal(text, text): true; or false and where the kernels differ */
 static int tile_equal(lua_State *L) {
   TsError e = {0};
@@ -83,6 +133,6 @@ static int tile_equal(lua_State *L) {
 
 void ts_lua_open_tile(lua_State *L) {
   static const luaL_Reg tile[] = {
-      {"tile_parse", tile_parse}, {"tile_equal", tile_equal}, {NULL, NULL}};
+      {"tile_parse", tile_parse}, {"tile_pass", tile_pass}, {"tile_equal", tile_equal}, {NULL, NULL}};
   luaL_register(L, NULL, tile);
 }

@@ -3,7 +3,8 @@
 --   graph ...              printed canonically, it is the file again; lines that begin with //
 --                          do not count
 --   // run: json           printed in another form (of graphs places, json, dot; of kernels
---                          places, of schedules fuse); what is expected
+--                          places, of schedules fuse), or behind a pass of kernels (cse, dce,
+--                          expand, fix, vectorise avx512); what is expected
 --   graph ...              stands behind the line "// want", or is the graph itself
 --   // want
 --   {"graphs": ...
@@ -43,11 +44,16 @@ local function difference(wanted, got)
 end
 
 local text = read(path)
-local form = text:match "^// run: (%w+)" or "text"
+local form, target = text:match "^// run: (%w+) ?(%w*)"
+form = form or "text"
+local passes = { cse = true, dce = true, expand = true, fix = true, vectorise = true, product = true }
 local input, wanted = text:match "^(.-\n)// want\n(.*)$"
 local message = text:match "^//! ([^\n]*)"
 local parse = path:match "%.tile$" and core.tile_parse or path:match "%.sched$" and core.sched_parse
   or core.graph_parse
+if passes[form] and path:match "%.tile$" then
+  parse = function(kernel) return core.tile_pass(kernel, form, target) end
+end
 local got, err = parse(input or text, form)
 if message then
   if got then fail(message, "no error") end

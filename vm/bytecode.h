@@ -101,6 +101,7 @@ int ts_code_verify(const TsCode *code, TsError *err);
 
 /* One line an instruction, the plan in front. */
 struct TsText;
+const char *ts_code_op_name(uint32_t op); /* of an operator or a row of vm.def */
 void ts_code_text(const TsCode *code, struct TsText *text);
 
 /* Gives registers their places (vm/plan.c). Once, after ts_code_finish. */

@@ -12,7 +12,7 @@ static const char *const vm_name[] = {
 #undef VM
 };
 
-static const char *name_of(uint32_t op) {
+const char *ts_code_op_name(uint32_t op) {
   return op < TS_OP_COUNT ? ts_op_info((TsOp)op)->name : vm_name[op - TS_OP_COUNT];
 }
 
@@ -175,7 +175,7 @@ static void instr_text(const TsCode *code, int at, TsText *t) {
   const uint32_t *in = code->operand + i->at, *out = in + i->nin;
   ts_text_format(t, "  %4d  ", at);
   registers_text(out, i->nout, t);
-  ts_text_format(t, "%s%s", i->nout ? " = " : "", name_of(i->op));
+  ts_text_format(t, "%s%s", i->nout ? " = " : "", ts_code_op_name(i->op));
   ts_text_str(t, i->nin ? " " : "");
   registers_text(in, i->nin, t);
   if (i->op < TS_OP_COUNT) {

@@ -13,6 +13,7 @@
 struct TsTensor;
 struct TsDefer;
 struct TsOffload;
+struct TsSpans;
 
 typedef enum TsProfile { TS_PROFILE_strict, TS_PROFILE_deterministic, TS_PROFILE_fast } TsProfile;
 
@@ -24,6 +25,7 @@ typedef struct TsContext {
   int64_t live_bytes; /* of all copies of all storages, on any device */
   int64_t downloaded; /* bytes fetched from devices */
   int64_t allocated;  /* bytes of such copies made since the start */
+  int64_t live_there, allocated_there; /* of both, what is on devices */
   uint64_t seed, stream; /* the generator: stream counts random operators */
   uint64_t stream_base;  /* of the function that runs: where its random calls count from */
   struct TsMemo *memo;   /* of the recursion that runs (vm/memo.h), or NULL */
@@ -39,12 +41,14 @@ typedef struct TsContext {
   struct TsJit *jit; /* of the tiers above, or NULL */
   const struct TsOffload *offload; /* who runs calls on other devices (vm/offload.h), or NULL */
   void *offloader;
-  bool replaying; /* it may put launches off */
+  bool replaying; /* it may put launches of a function off, */
+  bool waiting;   /* or has put off eager ones */
   int on_host; /* > 0: what runs and what it makes is on the CPU, whatever device its inputs have */
   /* A device has no room: lets go of what nobody refers to; or NULL. */
   void (*collect)(void *where_arg);
   const struct TsDefer *defer; /* who puts calls off (vm/defer.h), or NULL */
   void *deferrer;
+  struct TsSpans *spans; /* where what runs is recorded (vm/profile.h), or NULL */
   bool watched;     /* calls are shown to it */
   int inside;       /* > 0: a handler or a compiler runs, whose calls are its own matter */
   int64_t npending; /* tensors without bytes */

@@ -10,9 +10,23 @@
 
 #include "vm/vm.h"
 
+/* Most pending values are read by the next call and then garbage. So whoever holds one may have a
+ * word in place of a tensor's address: its run, its number above, the lowest bit set. */
+typedef uint64_t TsWord;
+
+static inline bool ts_word_is_loose(TsWord w) { return w & 1; }
+static inline TsTensor *ts_word_tensor(TsWord w) { return (TsTensor *)(uintptr_t)w; }
+static inline TsWord ts_word_of(const TsTensor *t) { return (TsWord)(uintptr_t)t; }
+
 typedef struct TsDefer {
   /* An eager call comes: true if it is taken; out and nout are set. */
   bool (*call)(TsCall *call);
+  /* The same for a call without options: operands as words, 0 for the bare number. *home is the
+   * holder's word for the result, and stays at its place. Not taken does not mean that `call`
+   * would not take it. */
+  bool (*quick)(TsContext *c, TsOp op, int nin, const TsWord *in, double number, TsWord *home);
+  TsTensor *(*show)(TsWord loose); /* *home becomes a tensor; NULL: out of memory */
+  void (*drop)(TsWord loose);      /* its holder is gone */
   void (*ran)(const TsCall *call); /* it was not taken, and has run */
   void (*wrote)(TsTensor *t);      /* its elements are about to change in place */
   void (*look)(TsContext *c);      /* trace.countdown reached zero */

@@ -4,6 +4,7 @@
 #include "vm/epilogue.h"
 #include "vm/exec.h"
 #include "vm/gemm.h"
+#include "vm/gemm_pairs.h"
 
 /* ---- the epilogue, on finished rows of accumulators */
 typedef struct Epilogue {
@@ -134,7 +135,8 @@ static int multiply(TsCall *call, TsTensor *a, TsTensor *b, Epilogue *e) {
   e->rows = g.m;
   e->has_column_axis = !column;
   if (e->word[0]) g.finish = finish, g.finish_arg = e;
-  if (!failed) failed = ts_gemm(&g, &c->k->gemm);
+  bool pairs = c->profile == TS_PROFILE_fast && ts_gemm_pairs_has(c->k, g.in, g.out);
+  if (!failed) failed = pairs ? ts_gemm_pairs(&g, c->k) : ts_gemm(&g, &c->k->gemm);
   for (int i = 0; i < 3; i++) free(offsets[i]);
   if (failed == -2) TS_BUG("matmul: no product of %s", ts_dtype_name(ts_tensor_dtype(a)));
   return failed ? ts_error_set(&c->err, TS_ERR_memory, "matmul: out of memory") : 0;

@@ -25,6 +25,7 @@
 #include "vm/memo.h"
 #include "vm/offload.h"
 #include "vm/optim.h"
+#include "vm/profile.h"
 #include "vm/trap.h"
 
 typedef struct Step {
@@ -400,6 +401,25 @@ static int run_step(TsFrame *f, Step *s) {
   return 0;
 }
 
+/* The same under a profile: each step of a group by itself would be another run. */
+static int run_timed(TsFrame *f, Step *s) {
+  TsSpans *spans = f->ctx->spans;
+  const TsCode *code = f->code;
+  const TsInstr *i = s->instr;
+  int64_t start = ts_spans_now();
+  spans->depth++;
+  int failed = run_step(f, s);
+  spans->depth--;
+  const TsFused *fused = i->op == TS_VM_fused ? code->fused[i->sub] : NULL;
+  const char *what = fused ? (fused->what ? fused->what : fused->name)
+                             : ts_code_op_name(i->op);
+  bool placed = !fused && i->line > 0 && i->line < code->nplace;
+  bool nothing = i->op < TS_OP_COUNT && ts_op_info((TsOp)i->op)->cls == TS_CLASS_VIEW;
+  if (!failed && !nothing)
+    ts_spans_step(spans, &s->call, what, placed ? code->place[i->line] : NULL, start);
+  return failed;
+}
+
 /* What a run made is let go; those that leave have references of their own. */
 static void forget(TsFrame *f) {
   const TsCode *code = f->code;
@@ -447,6 +467,7 @@ static int take_slab(TsFrame *f) {
     if (!f->slab.host) return no_memory(f->ctx);
   }
   f->ctx->live_bytes += f->code->slab_nbytes;
+  if (f->device) f->ctx->live_there += f->code->slab_nbytes;
   return 0;
 }
 
@@ -454,6 +475,7 @@ static void give_slab(TsFrame *f) {
   TsDevice *d = ts_device_at(f->device);
   f->ctx->live_bytes -= f->code->slab_nbytes;
   if (f->device) {
+    f->ctx->live_there -= f->code->slab_nbytes;
     place_registers(f, NULL);
     d->free(d, f->slab_at, slab_room(f));
   } else if (f->code->slab_nbytes) {
@@ -632,7 +654,7 @@ static int advance(TsFrame *f, TsFrame **callee) {
       take_results(f, s);
       continue;
     }
-    if (run_step(f, s)) return explain(f, s);
+    if (c->spans ? run_timed(f, s) : run_step(f, s)) return explain(f, s);
     if (interrupted(f)) return -1;
     uint32_t more = s->instr->op == TS_VM_group ? s->instr->sub : 0;
     for (uint32_t k = 0; c->trap && k <= more; k++)

@@ -50,6 +50,7 @@ static int run_moved(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *co
 }
 
 int ts_fused_run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *out) {
+  if (f->before && f->before(f, c, in)) return -1;
   for (int i = 0; i < f->nin; i++)
     if (!lies(in[i], f->stride[i])) return run_moved(f, c, in, out);
   return f->run(f, c, in, out);

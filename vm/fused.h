@@ -15,9 +15,12 @@ struct TsFused {
   int nin, nout; /* parameters of the kernel: read, then written, which are row-major */
   /* 0, or -1 with the error. Inputs lie as they did when it was compiled. */
   int (*run)(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *out);
+  /* Before that, with inputs wherever they lie: what may refuse them; or NULL. */
+  int (*before)(TsFused *f, TsContext *c, TsTensor *const *in);
   void (*free)(TsFused *f);
   const char *name;
   const char *what;       /* for people: "add gelu sum at model.lua:3,4", or NULL */
+  double flops;           /* that its nodes do */
   const uint64_t *over;   /* by output: the inputs over whose bytes it may lie, a bit each */
   const int64_t **stride; /* by input: where it lies, in elements along its own axes; or NULL */
 };

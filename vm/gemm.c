@@ -26,14 +26,11 @@ static const uint8_t sizes[TS_GEMM_COUNT] = {4, 8, 2, 2, 1, 1, 1, 1, 2, 4, 8, 8,
 
 /* ---- buffers: a few are kept in slots that threads take and give back ---- */
 
-typedef struct Buffer {
-  size_t nbytes;
-  char pad[56];
-} Buffer;
+typedef TsGemmBuffer Buffer;
 
 static _Atomic(Buffer *) kept[KEPT];
 
-static Buffer *buffer_take(size_t nbytes) {
+Buffer *ts_gemm_take(size_t nbytes) {
   for (int i = 0; i < KEPT; i++) {
     Buffer *b = atomic_load_explicit(&kept[i], memory_order_relaxed);
     if (!b) continue;
@@ -46,7 +43,7 @@ static Buffer *buffer_take(size_t nbytes) {
   return b;
 }
 
-static void buffer_give(Buffer *b) {
+void ts_gemm_give(Buffer *b) {
   for (int i = 0; i < KEPT && b && b->nbytes <= KEPT_BYTES; i++) {
     Buffer *none = NULL;
     if (atomic_compare_exchange_strong(&kept[i], &none, b)) return;
@@ -265,12 +262,12 @@ int ts_gemm(const TsGemm *g, const TsGemmKernels *k) {
   Batch b = {&j, &p, stack};
   size_t nbytes = p.nbytes * (size_t)(spread ? threads : 1);
   if (nbytes > sizeof stack) {
-    buffer = buffer_take(nbytes);
+    buffer = ts_gemm_take(nbytes);
     if (!buffer) return -1;
     b.mem = (char *)(buffer + 1);
   }
   if (spread) ts_cpu_parallel(j.batch, SERIAL_WORK / 8 / (work + 1) + 1, run, &b);
   else run(&b, 0, j.batch, 0);
-  if (buffer) buffer_give(buffer);
+  if (buffer) ts_gemm_give(buffer);
   return 0;
 }

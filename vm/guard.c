@@ -6,10 +6,21 @@
 #include "vm/exec.h"
 #include "vm/index.h"
 
+static bool is_loss(int op) {
+  return op == TS_OP_cross_entropy || op == TS_OP_cross_entropy_grad;
+}
+
+static int axis_of(const TsNode *n) {
+  int nd = n->in[0]->meta.ndim;
+  if (n->op == TS_OP_take) return TS_INDEX_FLAT;
+  if (n->op == TS_OP_embedding) return 0;
+  if (is_loss(n->op)) return nd - 1;
+  return (int)(n->attr[0].i < 0 ? n->attr[0].i + nd : n->attr[0].i);
+}
+
 TsGuard ts_guard_of(const TsNode *n, const char *function) {
-  bool loss = n->op != TS_OP_gather;
-  TsGuard g = {.op = (TsOp)n->op, .x = n->in[0]->meta, .ignored = loss ? n->attr[1].i : 0};
-  g.axis = g.x.ndim - 1;
+  TsGuard g = {.op = (TsOp)n->op, .x = n->in[0]->meta, .axis = axis_of(n)};
+  if (is_loss(n->op)) g.ignored = n->attr[1].i;
   snprintf(g.function, sizeof g.function, "%s", function);
   snprintf(g.place, sizeof g.place, "%s", ts_graph_where(n));
   return g;
@@ -19,7 +30,8 @@ static int gathered(const TsGuard *g, TsContext *c, TsTensor *index) {
   TsIndex ix;
   TsTensor *x = ts_tensor_symbol(c, &g->x, NULL), *in[2] = {x, index};
   TsCall call = {.ctx = c, .op = g->op, .nin = 2, .in = in};
-  int failed = !x || ts_index_open(&call, 1, g->axis, g->x.dim[g->axis], &ix);
+  int64_t size = g->axis < 0 ? ts_meta_numel(&g->x) : g->x.dim[g->axis];
+  int failed = !x || ts_index_open(&call, 1, g->axis, size, &ix);
   if (!failed) ts_index_close(&ix);
   ts_tensor_unref(x);
   return failed ? -1 : 0;
@@ -40,6 +52,8 @@ static int targets(const TsGuard *g, TsContext *c, TsTensor *index) {
 }
 
 int ts_guard_check(const TsGuard *g, TsContext *c, TsTensor *index) {
-  int failed = g->op == TS_OP_gather ? gathered(g, c, index) : targets(g, c, index);
+  c->on_host++; /* what is made of the index on the way */
+  int failed = is_loss(g->op) ? targets(g, c, index) : gathered(g, c, index);
+  c->on_host--;
   return failed ? ts_error_where(&c->err, g->function, g->place) : 0;
 }

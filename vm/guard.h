@@ -7,7 +7,7 @@
 #include "vm/tensor.h"
 
 typedef struct TsGuard {
-  TsOp op; /* gather, or cross_entropy and its gradient: whose message it is */
+  TsOp op; /* whose message it is: of a loss, or one that reads or adds at indices */
   TsMeta x;
   int axis;
   int64_t ignored;

@@ -11,6 +11,7 @@
 #include "vm/kernels/copy.h"
 #include "vm/kernels/fft.h"
 #include "vm/kernels/gemm.h"
+#include "vm/kernels/gemm_pairs.h"
 #include "vm/kernels/optim.h"
 #include "vm/kernels/pointwise.h"
 #include "vm/kernels/pointwise_complex.h"
@@ -32,6 +33,7 @@
   X(copy, TsCopyKernels)                                                                       \
   X(fft, TsFftKernels)                                                                         \
   X(gemm, TsGemmKernels)                                                                       \
+  X(gemm_pairs, TsGemmPairsKernels)                                                            \
   X(optim, TsOptimKernels)                                                                     \
   X(pointwise, TsPointwiseKernels)                                                             \
   X(pointwise_complex, TsPointwiseComplexKernels)                                              \

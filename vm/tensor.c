@@ -21,6 +21,12 @@ static void count(TsStorage *s, int64_t nbytes) {
   if (nbytes > 0) s->ctx->allocated += nbytes;
 }
 
+static void count_there(TsStorage *s, int64_t nbytes) {
+  count(s, nbytes);
+  s->ctx->live_there += nbytes;
+  if (nbytes > 0) s->ctx->allocated_there += nbytes;
+}
+
 static void storage_init(TsStorage *s, TsContext *c, int64_t nbytes) {
   s->refs = 1;
   s->valid = 1;
@@ -78,7 +84,7 @@ static void storage_free(TsStorage *s) {
     TsDevice *d = ts_device_at(p->device);
     if (p->at && !(is_placed(s) && is_first(s, p))) {
       d->free(d, p->at, s->nbytes);
-      count(s, -s->nbytes);
+      count_there(s, -s->nbytes);
     }
     if (!is_first(s, p)) ts_memory_free(p, sizeof *p);
   }
@@ -118,7 +124,7 @@ static void drop_host(TsStorage *s) {
 
 /* Launches that were put off come before bytes move. */
 static int settle(TsContext *c) {
-  return c->replaying ? c->offload->flush(c) : 0;
+  return c->replaying || c->waiting ? c->offload->flush(c) : 0;
 }
 
 static TsCopy *valid_copy(const TsStorage *s) {
@@ -161,9 +167,10 @@ void *ts_tensor_room(TsContext *c, int device, int64_t nbytes) {
   TsDevice *d = ts_device_at(device);
   if (ts_device_use(d, &c->err)) return NULL;
   void *at = d->alloc(d, nbytes, &c->err);
-  if (at || c->err.code != TS_ERR_memory || !c->collect) return at;
+  if (at || c->err.code != TS_ERR_memory) return at;
   ts_error_clear(&c->err);
-  c->collect(c->where_arg);
+  if (settle(c)) return NULL; /* memory of launches that wait stays the device's */
+  if (c->collect) c->collect(c->where_arg);
   return d->alloc(d, nbytes, &c->err);
 }
 
@@ -183,7 +190,7 @@ static TsCopy *make_copy(TsStorage *s, int device) {
     s->copies = p;
   }
   p->at = at;
-  count(s, s->nbytes);
+  count_there(s, s->nbytes);
   return p;
 }
 

@@ -36,8 +36,8 @@ static int apart(const TsCall *call, int a, int b) {
   return ts_error_hint(&call->ctx->err, "move one with x:to(\"%s\")", ts_device_at(a)->name);
 }
 
-/* Where a call runs. Numbers go along everywhere, scalars wherever something larger is; bytes of
- * the CPU follow to a device with kernels. Everything else is the program's to move. */
+/* Where a call runs. Numbers go along everywhere, scalars wherever something larger is; bytes
+ * of the CPU follow to a device with kernels. Everything else is the program's to move. */
 static int device_of(TsCall *call) {
   int device = call->ctx->device, scalar = -1;
   bool found = false;
@@ -157,6 +157,10 @@ static int run(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool allocate
   return make_outputs(call, out, allocate) || ts_vm_handler[call->op](call) ? -1 : 0;
 }
 
+static int interrupted(TsContext *c, TsOp op) {
+  return ts_error_set(&c->err, TS_ERR_interrupt, "%s: interrupted", ts_op_info(op)->name);
+}
+
 /* Outputs, the handler, the trace. */
 static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dynamic) {
   TsContext *c = call->ctx;
@@ -173,8 +177,7 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
   int failed = elsewhere ? run_elsewhere(call, out, allocate) : run(call, o, out, allocate);
   c->inside--;
   c->no_grad -= record;
-  if (!failed && ts_cpu_interrupted())
-    failed = ts_error_set(&c->err, TS_ERR_interrupt, "%s: interrupted", o->name);
+  if (!failed && ts_cpu_interrupted()) failed = interrupted(c, call->op);
   if (failed) {
     release(call->out, call->nout);
     return -1;
@@ -319,8 +322,35 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
   return failed ? -1 : 0;
 }
 
+/* An elementwise call whose result has x's type and that reads nothing else of x's bytes: on a
+ * device one launch instead of two, and no memory. */
+static bool goes_straight(TsContext *c, TsOp op, int nin, TsTensor *const *in,
+                          const TsAttr *attr, const TsTensor *x) {
+  const TsMeta *meta[TS_MAX_VARIADIC];
+  const TsOpInfo *o = ts_op_info(op);
+  TsInfer inf;
+  TsCall call = {.ctx = c, .op = op, .nin = nin, .in = in, .attr = attr};
+  if (c->capture || !ts_offload_on(c, x->meta.device) || o->cls != TS_CLASS_POINTWISE ||
+      (!attr && o->nattr) || !x->contiguous || x->origin || x->storage->symbolic ||
+      nin < o->nrequired || nin > o->nin || ts_tape_wants(c, nin, in))
+    return false;
+  for (int i = 0; i < nin; i++) {
+    if (!in[i] || in[i]->storage->pending) return false;
+    if (in[i]->storage == x->storage && (in[i]->offset != x->offset || !fits(in[i], &x->meta)))
+      return false;
+  }
+  bool well = device_of(&call) == x->meta.device && !infer_call(&call, &inf, meta);
+  ts_error_clear(&c->err);
+  return well && call.nout == 1 && !inf.dynamic && fits(x, &inf.out[0]);
+}
+
 int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
                     TsTensor *x) {
+  if (goes_straight(c, op, nin, in, attr, x)) {
+    if (c->watched) c->defer->wrote(x);
+    if (ts_vm_call_out(c, op, nin, in, attr, 1, &x)) return -1;
+    return ts_cpu_interrupted() ? interrupted(c, op) : 0;
+  }
   TsTensor *y = ts_vm_call1(c, op, nin, in, attr);
   if (!y) return -1;
   int failed = 0;

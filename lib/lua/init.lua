@@ -59,7 +59,7 @@ end
 local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data",
   graph = "tessera.graph", numerics = "tessera.numerics", einops = "tessera.einops",
   image = "tessera.image", jit = "tessera.jit",
-  autotune = "tessera.autotune" }
+  autotune = "tessera.autotune", profile = "tessera.profile" }
 
 function tessera.load(path) return require("tessera.io").load(path) end
 function tessera.save(path, value, metadata) return require("tessera.io").save(path, value, metadata) end

@@ -8,10 +8,13 @@
 --   tessera.jit.flush()    forget compiled code and counts
 --   tessera.jit.stats()    {kernels, from_disk, refused, promoted, compile_ms, ...}
 --   tessera.jit.eager(on)  compile at the first call and wait for it: for tests
---   tessera.jit.traces([eager])  {traces, deferred, runs, exits, observed, replayed} of hot
+--   tessera.jit.traces([eager])  {traces, deferred, quick, runs, exits, observed, replayed} of hot
 --                          traces; eager: whatever repeats twice is a trace at once, for tests
 --   tessera.jit.device([on])  {calls, fallback, kernels, from_disk, refused, compile_ms,
 --                          replays, replayed} of operators on GPUs; on = false: the CPU runs them, over fetched bytes
+--   tessera.jit.device_profile(f, ...)  runs f with every kernel of a GPU by itself and measured; a
+--                          list of {name, count, us, bytes, flops}, dearest first, which prints as
+--                          a table. bytes: of the operands, each once
 
 local core = require "tessera.core"
 
@@ -30,6 +33,28 @@ function jit.status() return core.jit() end
 jit.v, jit.wait, jit.flush, jit.stats, jit.eager =
   core.jit_verbose, core.jit_wait, core.jit_flush, core.jit_stats, core.jit_eager
 jit.traces, jit.device = core.jit_traces, core.jit_device
+
+local Profile = {}
+
+function Profile.__tostring(rows)
+  local total, lines = 0, {}
+  for _, r in ipairs(rows) do total = total + r.us end
+  lines[1] = ("%9s %6s %7s %9s %8s %9s  kernel"):format("us", "%", "count", "us each", "GB/s", "GFLOP/s")
+  for _, r in ipairs(rows) do
+    lines[#lines + 1] = ("%9.1f %6.2f %7d %9.2f %8.0f %9.0f  %s"):format(r.us, 100 * r.us / total, r.count,
+      r.us / r.count, r.bytes / r.us * 1e-3, r.flops / r.us * 1e-3, r.name)
+  end
+  lines[#lines + 1] = ("%9.1f us in all"):format(total)
+  return table.concat(lines, "\n")
+end
+
+function jit.device_profile(f, ...)
+  core.jit_profile(true)
+  local ok, err = pcall(f, ...)
+  local rows = core.jit_profile(false)
+  if not ok then error(err, 0) end
+  return setmetatable(rows, Profile)
+end
 
 -- A misspelt function is an error where it is written.
 return setmetatable(jit, {

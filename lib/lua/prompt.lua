@@ -345,11 +345,13 @@ prompt.commands = {
   tiles = "the kernels of a captured function: spaces, tiles, code",
   why = "what of a captured function was fused, what not, and the reason",
   rewrites = "the rules that fired when a function was captured",
+  profile = "where the time of a captured function goes, as in :profile f(x, y)",
   tune = "measures what could be chosen for a captured function's kernels, and runs the best",
 }
 
 prompt.arguments = {help = "[topic]", device = "[name]", threads = "[n]", time = "expression", load = "file", ir = "f [level]",
-                    rewrites = "f", tiles = "f", tune = "f", why = "f"}
+                    rewrites = "f", tiles = "f", tune = "f", why = "f",
+                    profile = "f(..)"}
 
 --- Leaves the prompt with an exit code.
 function prompt.quit(code) console.quit(tonumber(code) or 0) end
@@ -501,6 +503,18 @@ end
 
 --- Prints what was decided about a captured function, with reasons and times.
 function prompt.why(f) io.write(captured(f or "", "why"):ir "why") end
+
+--- Runs a captured function on arguments and prints where its time goes: "f(x, y)", or f, x, y.
+function prompt.profile(f, ...)
+  local args = {...}
+  if type(f) == "string" then
+    local name, list = f:match "^(.-)(%b())%s*$"
+    local chunk, why = loadstring("return " .. (list or "()"):sub(2, -2), "=:profile")
+    if not chunk then fail(why) end
+    f, args = name or f, {chunk()}
+  end
+  io.write(require("tessera.profile").report(captured(f, "profile"), {args = args}))
+end
 
 --- Measures the candidates of a captured function's kernels and prints their times.
 function prompt.tune(f)

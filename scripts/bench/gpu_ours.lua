@@ -63,7 +63,7 @@ function row.chain(dtype, r, c)
     normal({ r, c }, dtype), normal({ r, c }, dtype), normal({ c }, dtype))
 end
 
-for name, options in pairs { sum_rows = { axis = 1 }, sum_all = {} } do
+for name, options in pairs { sum_rows = { axis = 1 }, sum_columns = { axis = 0 }, sum_all = {} } do
   row[name] = function(dtype, r, c)
     local x = normal({ r, c }, dtype)
     return function() return op.sum(x, options) end
@@ -89,6 +89,16 @@ function row.attention_grad(b, h, s, d, causal)
     return ts.graph.grad(loss, { 1, 2, 3 })(q, k, v)
   end
   return captured(f, normal(shape, "bf16"), normal(shape, "bf16"), normal(shape, "bf16"), normal(shape, "bf16"))
+end
+
+function row.decode(b, length)
+  local q, k, v = normal({ b, 64, 1, 128 }, "bf16"), normal({ b, 8, length, 128 }, "bf16"), normal({ b, 8, length, 128 }, "bf16")
+  return function() return op.attention(q, k, v) end
+end
+
+function row.matmul_fp8(n)
+  local a, b = normal({ n, n }, "fp8_e4m3"), normal({ n, n }, "fp8_e4m3"):T()
+  return function() return op.matmul(a, b, { accumulate = "bf16" }) end
 end
 
 local BACKWARD = { norm = "backward" }

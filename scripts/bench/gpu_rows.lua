@@ -43,6 +43,17 @@ for _, d in ipairs { 64, 128 } do
   end
 end
 
+-- 8 query heads to each of 8 heads of keys and values, one query of each: bound by reading keys and values.
+local decode = { name = "decode", title = "Attention of one query over kept keys and values, bf16, D 128" }
+for _, case in ipairs { { 1, 4096 }, { 1, 131072 }, { 16, 4096 }, { 16, 32768 }, { 64, 4096 }, { 64, 16384 } } do
+  local b, t = unpack(case)
+  local bytes = 2 * b * 8 * t * 128 * 2
+  local rows = bytes / 8192 / 4 -- a copy that reads and writes as many bytes
+  decode[#decode + 1] = { ("B%d S%d"):format(b, t), ("decode %d %d"):format(b, t),
+    per = { unit = "TB/s", n = bytes / 1e12 }, goals = { limit = 0.85, peers = { torch = 0.95 } },
+    limit = { call = ("copy bf16 %d 8192"):format(rows), per = { unit = "TB/s", n = bytes / 1e12 } } }
+end
+
 local memory = { name = "memory", title = "Bound by memory, 8192 x 8192" }
 for _, dtype in ipairs { "bf16", "f32" } do
   local mib = dtype == "bf16" and 128 or 256
@@ -57,6 +68,7 @@ for _, dtype in ipairs { "bf16", "f32" } do
   pass("rmsnorm", "rmsnorm", 2)
   pass("gelu(x + b) * y + x", "chain", 3)
   pass("sum of each row", "sum_rows", 1)
+  pass("sum of each column", "sum_columns", 1)
   pass("sum of everything", "sum_all", 1)
   pass("transpose", "transpose", 2)
 end
@@ -73,9 +85,14 @@ return {
     product("f32 4096, canonical order", "f32", 4096, 4096, 4096, "nn", 0.9),
     product("f32 8192, canonical order", "f32", 8192, 8192, 8192, "nn", 0.9),
     { "gelu(x w + b) bf16 8192x16384x4096", "mlp bf16 8192 16384 4096", per = tflops(2 * 8192 * 16384 * 4096),
-      goals = { peers = { compile = 1.1 } } } },
+      goals = { peers = { compile = 1.1 } } },
+    { "fp8 e4m3 8192", "matmul_fp8 8192", per = tflops(2 * 8192 ^ 3), goals = { peers = { torch = 0.9 } } } },
   memory,
   attentions,
+  decode,
+  { name = "start", title = "From the start of a process to its first fused kernel on a GPU, nothing on disk", kind = "cold",
+    { "softmax(x / 8), 4096 x 4096", per = { unit = "s" }, goals = { most = 1, peers = { compile = 1 } },
+      ours = "scripts/bench/first_gpu.lua", compile = "cold cuda" } },
   { name = "fft", title = "Fourier transforms, complex64",
     { "fft 65536 x 1024", "fft 65536 1024", per = { unit = "TB/s", n = 2 ^ 30 / 1e12 }, goals = { peers = { torch = 0.85 } } },
     { "fft2 4096", "fft2 4096", per = usec(), goals = { peers = { torch = 0.85 } } } },

@@ -1,6 +1,7 @@
 /* The worker for the machine's limits: `machine THREADS`.
- *   bench copy memcpy|stream|read BYTES  between two blocks, or reading only (BYTES
- *                        is a multiple of 256 for each thread)
+ *   bench copy memcpy|stream|read|widen BYTES  between two blocks, reading only, or
+ *                        writing each line that is read twice (BYTES, of what is
+ *                        written if anything is, are a multiple of 256 for each thread)
  *   bench flops f32|f64  independent fused multiply-adds on registers: the time
  *                        of a thousand million operations
  *   start run ARGV...    a whole process:          ok SECONDS PEAK_KIB
@@ -172,6 +173,29 @@ static void stream(Team *t, int thread) {
 #endif
 }
 
+/* Stores are past the caches as in stream(), twice as many as loads. */
+static void widen(Team *t, int thread) {
+  size_t part = t->nbytes / (size_t)nthreads, at = part * (size_t)thread;
+#if defined __AVX512F__
+  for (size_t i = at; i < at + part; i += 128) {
+    __m512 line = _mm512_load_ps((const float *)(t->from + i / 2));
+    _mm512_stream_ps((float *)(t->to + i), line);
+    _mm512_stream_ps((float *)(t->to + i + 64), line);
+  }
+  _mm_sfence();
+#elif defined __SSE2__
+  for (size_t i = at; i < at + part; i += 32) {
+    __m128 x = _mm_load_ps((const float *)(t->from + i / 2));
+    _mm_stream_ps((float *)(t->to + i), x);
+    _mm_stream_ps((float *)(t->to + i + 16), x);
+  }
+  _mm_sfence();
+#else
+  memcpy(t->to + at, t->from + at / 2, part / 2);
+  memcpy(t->to + at + part / 2, t->from + at / 2, part / 2);
+#endif
+}
+
 static void fmas_f32(Team *t, int thread) { FMA_LOOP(Floats) }
 static void fmas_f64(Team *t, int thread) { FMA_LOOP(Doubles) }
 
@@ -186,8 +210,14 @@ static char *new_block(size_t nbytes) {
 static Row setup(int nwords, char **word) {
   Row r = {team_run, NULL, team_drop, NULL, 1};
   if (nwords == 3 && !strcmp(word[0], "copy")) {
-    bool reads = !strcmp(word[1], "read"), streams = !strcmp(word[1], "stream");
-    Team *t = r.arg = team_new(reads ? scan : streams ? stream : copy);
+    static const struct {
+      const char *word;
+      void (*work)(Team *, int);
+    } way[] = {{"memcpy", copy}, {"stream", stream}, {"read", scan}, {"widen", widen}};
+    int i = 0;
+    while (i < 4 && strcmp(word[1], way[i].word)) i++;
+    if (i == 4) return (Row){0};
+    Team *t = r.arg = team_new(way[i].work);
     t->nbytes = (size_t)atol(word[2]);
     t->from = new_block(t->nbytes);
     t->to = new_block(t->nbytes);

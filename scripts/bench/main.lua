@@ -9,13 +9,13 @@ local sections = require(on_gpu and "gpu_rows" or "rows")
 
 ffi.cdef "int usleep(unsigned microseconds);"
 
-local env = os.getenv
+local env, now = os.getenv, require("tessera.core").now
 local python, only = env "TESSERA_PEERS_PYTHON" or "", env "ONLY" or ""
 local ROUNDS = tonumber(env "ROUNDS" or "") or 7
 local OURS = "bin/tessera"
 -- Between turns, so that the threads of the last one go to sleep: OpenMP runtimes keep
 -- theirs spinning for 200 ms, on the processor that the next turn needs.
-local PAUSE_US = 230000
+local PAUSE_US = on_gpu and 20000 or 230000
 
 -- The peers in the order of the columns. The first is ours.
 local PEERS = {
@@ -263,6 +263,30 @@ local function compile_row(row)
   return value, ratio
 end
 
+-- Seconds until a fresh process, of which nothing is on disk, prints its first line.
+local function cold_row(row)
+  local value, ratio = {}, {}
+  local compile
+  for _, peer in ipairs(found) do compile = compile or peer.name == "compile" end
+  local cache = os.tmpname()
+  os.remove(cache)
+  local commands = { ours = ("TESSERA_CACHE=off %s %s"):format(OURS, row.ours) }
+  if compile then
+    commands.compile = ("TORCHINDUCTOR_CACHE_DIR='%s' TRITON_CACHE_DIR='%s' '%s' scripts/bench/peer.py %s 2>/dev/null")
+      :format(cache, cache, python, row.compile)
+  end
+  for name, command in pairs(commands) do
+    local start = now()
+    local pipe = io.popen("CUDA_CACHE_DISABLE=1 " .. command)
+    if pipe:read("*l") == "done" then value[name] = now() - start
+    else note(("%s, %s: no result"):format(row[1], name)) end
+    pipe:close()
+  end
+  for name, seconds in pairs(value) do ratio[name] = value.ours and seconds / value.ours end
+  os.execute(("rm -rf '%s'"):format(cache))
+  return value, ratio
+end
+
 -- ---- all of it
 
 local function wanted(section, row)
@@ -299,6 +323,8 @@ local function run_section(section, thread_counts)
       add(row, nil, start_row(row))
     elseif section.kind == "compile" then
       add(row, nil, compile_row(row))
+    elseif section.kind == "cold" then
+      add(row, nil, cold_row(row))
     elseif section.kind == "peak" then
       add(row, nil, peak_row(row))
     elseif section.kind == "machine" then

@@ -518,7 +518,7 @@ PATIENCE = 240  # seconds for one answer
 LIBRARIES = {"numpy": Numpy, "scipy": Scipy, "torch": Torch, "compile": Compiled, "jax": Jax}
 if os.environ.get("DEV"):
     from gpu_peer import LIBRARIES
-HIDDEN = {"about", "wait", "done", "mean", "heads", "attend", "wrapped", "normal", "complex", "uniform", "positive", "garbage", "jit",
+HIDDEN = {"about", "wait", "done", "mean", "heads", "attend", "seconds_of", "wrapped", "normal", "complex", "uniform", "positive", "garbage", "jit",
           "run"}
 
 
@@ -553,6 +553,7 @@ class Worker:
         return (now() - start) / count
 
     def warm_up(self):
+        self.time(1)  # compiles, loads libraries
         start, once, count = now(), self.time(1), 1
         while now() - start < 0.1 and once < 0.5:
             once = self.time(count)
@@ -616,6 +617,11 @@ def peak_of_training(library, sizes):
 def cold():
     import torch
     f = torch.compile(lambda x: torch.softmax(x / 8, 1))
+    if sys.argv[2:] == ["cuda"]:
+        f(torch.randn(4096, 4096, device="cuda"))
+        torch.cuda.synchronize()
+        print("done", flush=True)
+        os._exit(0)
     x = torch.randn(512, 512)
     start = now()
     f(x)

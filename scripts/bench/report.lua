@@ -3,7 +3,8 @@
 
 local report = {}
 
-local MARK = "<!-- What follows is written by `make bench WRITE=1`. -->"
+local on_gpu = (os.getenv "DEV" or "") ~= ""
+local MARK = ("<!-- What follows is written by `make bench%s WRITE=1`. -->"):format(on_gpu and " DEV=cuda" or "")
 
 local function number(v)
   if not v then return "-" end
@@ -57,8 +58,9 @@ end
 
 -- ---- goals
 
-local SHORT = { onednn = "oneDNN", torch = "PyTorch", numpy = "NumPy", scipy = "SciPy" }
-local ORDER = { "onednn", "torch", "numpy", "scipy" }
+local SHORT = { onednn = "oneDNN", torch = "PyTorch", compile = "torch.compile", numpy = "NumPy", scipy = "SciPy",
+  jax = "JAX" }
+local ORDER = { "onednn", "torch", "compile", "numpy", "scipy", "jax" }
 
 -- The goal in words, and what is missing for it: "" when met, nil without a goal that
 -- was measured. Peers that have no such row, or were not found, are no part of it.
@@ -186,7 +188,7 @@ function report.tail(notes, seconds)
   return { plain = table.concat(lines, "\n"), markdown = table.concat(lines, "\n\n") .. "\n" }
 end
 
--- Replaces what stands behind the mark.
+-- Replaces what stands behind the mark, up to the next one.
 function report.write(path, parts)
   local file = assert(io.open(path, "r"))
   local text = file:read("*a")
@@ -195,6 +197,8 @@ function report.write(path, parts)
   assert(last, path .. " lacks its mark")
   local out = { text:sub(1, last), "\n" }
   for _, part in ipairs(parts) do out[#out + 1] = "\n" .. part.markdown end
+  local other = text:find("\n<!%-%- What follows", last)
+  out[#out + 1] = other and text:sub(other) or nil
   file = assert(io.open(path, "w"))
   file:write(table.concat(out))
   file:close()

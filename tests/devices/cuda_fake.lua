@@ -1,16 +1,7 @@
 -- Tensors on GPUs of a driver made of host memory (fake_cuda.c), which fails when told to.
 package.path = "tests/devices/?.lua;" .. package.path
-local ffi = require "ffi"
-ffi.cdef [[
-int setenv(const char *name, const char *value, int overwrite);
-void fake_fail(const char *call, int after, int code);
-long fake_blocks(void);
-void fake_limit(long nbytes);
-]]
-local dir = os.tmpname()
-os.remove(dir)
-local made = os.execute(("mkdir %s && ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -I. -shared -fPIC -o %s/fake.so tests/devices/fake_cuda.c"):format(dir, dir)) == 0
-if not made then return print "skipped: no C compiler" end
+local fake, dir = require "_fake"()
+if not fake then return print "skipped: no C compiler" end
 local tessera_program = arg[-1] or "bin/tessera"
 local function another(environment, code)
   local p = io.popen(("TESSERA_LIBCUDA=%s/fake.so %s %s -e '%s' 2>&1"):format(dir, environment, tessera_program, code))
@@ -25,8 +16,6 @@ another("FAKE_CUDA_INIT=100", show) --> no NVIDIA GPU: cuInit: CUDA_ERROR_NO_DEV
 another("FAKE_CUDA_VERSION=11040", show) --> the NVIDIA driver is one for CUDA 11.4; 12.0 or newer is needed	6
 another("TESSERA_LIBCUDA=libm.so.6", show) --> the NVIDIA driver has no cuInit	6
 
-ffi.C.setenv("TESSERA_LIBCUDA", dir .. "/fake.so", 1)
-local fake = ffi.load(dir .. "/fake.so")
 local tessera = require "tessera"
 local op = tessera.op
 
@@ -61,6 +50,27 @@ one_more() --! out of memory: cuda:0 has no room for 8388608 bytes: 62914560 byt
 keep[3][0]:item() --> 0
 keep = nil
 one_more()[7]:item() --> 0
+
+-- Results that are garbage make room as well, for results and for what kernels need themselves.
+fake.fake_any()
+keep = nil
+local x = op.empty({ 2 ^ 20 }, { device = "cuda:0" })
+local function results(n, hold)
+  for i = 1, n do
+    local y = x * 3
+    if hold then hold[i] = y end
+    x:sum()
+  end
+  return true
+end
+collectgarbage "stop"
+results(60) --> true
+local ok, why = pcall(results, 60, {})
+local failed = not ok and why:find "cuda:0 has no room for" ~= nil
+failed or tessera.jit.device().kernels == 0 --> true
+results(3) --> true
+collectgarbage "restart"
+x = nil
 
 -- Failures of the driver name call, code and text, and the tensor is as it was.
 local y = op.arange(5)

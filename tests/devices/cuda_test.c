@@ -90,6 +90,7 @@ static void test_storm(TsDevice *d, int rounds) {
   printf("cuda: storm of %d calls, %.1f us each\n", rounds, (now() - start) / rounds * 1e6);
 }
 
+static const char wrong_code[] = ".version 7.0\n.target sm_80\n.address_size 64\n.bad\n";
 static const char triple[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry triple(.param .u64 p, .param .u32 q) {\n"
@@ -112,8 +113,8 @@ static void test_streams(TsDevice *d) {
   for (int i = 0; i < N; i++) x[i] = (float)i;
   void *code = NULL;
   size_t nbytes = 0;
-  CHECK(r->assemble(d, ".bad\n", &code, &nbytes, &err) && strstr(err.message, "cuLink") &&
-        strstr(err.message, "line 1"));
+  CHECK(r->assemble(d, wrong_code, &code, &nbytes, &err) && strstr(err.message, "cuLink") &&
+        strstr(err.message, "line "));
   CHECK(!r->assemble(d, triple, &code, &nbytes, &err) && nbytes > 64);
   CHECK(!r->module_new(d, code, &module, &err));
   free(code);
@@ -210,6 +211,23 @@ static void test_open(TsDevice *d) {
     CHECK(ts_device_use(d, &err) && strstr(err.message, call[i]) && !d->opened);
   }
   CHECK(!ts_device_use(d, &err) && d->opened && fake_blocks() == 0);
+}
+
+/* A few bytes have a way of their own. */
+static void test_few_fail(TsDevice *d) {
+  static const char *const call[] = {"cuMemHostAlloc", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
+                                     "cuStreamSynchronize"};
+  int64_t a = 77, b = 0;
+  void *at = d->alloc(d, sizeof a, &err);
+  for (int i = 0; i < 4; i++) {
+    fake_fail(call[i], 1, 700);
+    CHECK(d->upload(d, at, &a, sizeof a, &err) || d->download(d, &b, at, sizeof b, &err));
+    CHECK(strstr(err.message, call[i]));
+    a += i, b = 0;
+    CHECK(!d->upload(d, at, &a, sizeof a, &err) && !d->download(d, &b, at, sizeof b, &err));
+    CHECK(a == b);
+  }
+  d->free(d, at, sizeof a);
 }
 
 static void test_copies_fail(TsDevice *d) {
@@ -323,6 +341,7 @@ int main(int argc, char **argv) {
   d->describe(d, text, sizeof text);
   printf("cuda: %s\n", text);
   if (!d->opened) return 1;
+  if (!real) test_few_fail(d);
   if (!real) test_copies_fail(d);
   test_round_trips(d);
   test_storm(d, 5000);

@@ -1,6 +1,7 @@
 /* A driver without a GPU: the functions that devices/cuda*.c uses, over host memory. Streams
  * do their work at once, but for uploads and downloads, which are done when somebody waits, so
- * that a missing wait shows. fake_fail() lets the n-th call of a function fail. */
+ * that a missing wait shows. fake_fail() lets the n-th call of a function fail. It knows one
+ * kernel; after fake_any() it takes all, and runs none: for tests that count calls. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@ long fake_count(const char *call);
 long fake_blocks(void);
 long fake_used(void);
 void fake_limit(long nbytes);
+void fake_any(void);
+long fake_calls(void);
 
 /* Declared here for the library itself: the table holds pointers of the same types. */
 #define CALL(name, version, args) CUresult fake_##name args __asm__(#name version);
@@ -40,6 +43,8 @@ void fake_fail(const char *call, int after, int code) {
 long fake_blocks(void) { return nblocks; }
 long fake_used(void) { return used; }
 void fake_limit(long nbytes) { limit = nbytes; }
+static bool any;
+void fake_any(void) { any = true; }
 
 static long *counter(const char *call) {
   int i = 0;
@@ -48,6 +53,11 @@ static long *counter(const char *call) {
   return &counted[i].n;
 }
 long fake_count(const char *call) { return *counter(call); }
+long fake_calls(void) {
+  long n = 0;
+  for (int i = 0; counted[i].name; i++) n += counted[i].n;
+  return n;
+}
 
 static CUresult enter(const char *function) {
   const char *call = function + strlen("fake_");
@@ -187,14 +197,28 @@ CUresult fake_cuMemFree(CUdeviceptr at) {
   }
   return INVALID;
 }
+static struct {
+  char *at;
+  size_t nbytes;
+} pinned[64];
 CUresult fake_cuMemHostAlloc(void **at, size_t nbytes, unsigned flags) {
   (void)flags;
   ENTER();
-  *at = malloc(nbytes);
-  return *at ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
+  if (!(*at = malloc(nbytes))) return CUDA_ERROR_OUT_OF_MEMORY;
+  int i = 0;
+  while (i < 63 && pinned[i].at) i++;
+  pinned[i].at = *at, pinned[i].nbytes = nbytes;
+  return 0;
+}
+static bool is_pinned(const char *at) {
+  for (int i = 0; i < 64; i++)
+    if (pinned[i].at && at >= pinned[i].at && at < pinned[i].at + pinned[i].nbytes) return true;
+  return false;
 }
 CUresult fake_cuMemFreeHost(void *at) {
   flush();
+  for (int i = 0; i < 64; i++)
+    if (pinned[i].at == at) pinned[i].at = NULL;
   free(at);
   return 0;
 }
@@ -202,6 +226,7 @@ CUresult fake_cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUst
   ENTER();
   if (!inside(to, n) || !stream) return ILLEGAL_ADDRESS;
   put_off(host(to), from, n);
+  if (!is_pinned(from)) flush(); /* it is read before the call returns */
   return 0;
 }
 CUresult fake_cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream stream) {
@@ -259,6 +284,7 @@ CUresult fake_cuGraphCreate(CUgraph *graph, unsigned flags) {
   return (*graph = calloc(1, sizeof **graph)) ? 0 : INVALID;
 }
 static void set_node(CUgraphNode node, const CUkernelNodeParams *p) {
+  if (any) return;
   node->at = *(CUdeviceptr *)p->kernelParams[0];
   node->count = *(int *)p->kernelParams[1];
 }
@@ -293,6 +319,7 @@ CUresult fake_cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   if (!stream) return INVALID;
   flush();
   CUgraph graph = (CUgraph)(void *)exec;
+  if (any) return 0;
   for (int k = 0; k < graph->n; k++) {
     float *x = host(graph->node[k].at);
     for (int i = 0; i < graph->node[k].count; i++) x[i] *= 3;
@@ -354,7 +381,7 @@ CUresult fake_cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *a
 }
 CUresult fake_cuLinkCreate(unsigned n, int *options, void **values, CUlinkState *state) {
   ENTER();
-  *state = calloc(1, 64 << 10);
+  *state = calloc(1, 1 << 20);
   for (unsigned i = 0; i < n; i++)
     if (options[i] == CU_JIT_ERROR_LOG_BUFFER) memcpy(*state, &values[i], sizeof values[i]);
   return 0;
@@ -365,7 +392,7 @@ CUresult fake_cuLinkAddData(CUlinkState state, int type, const void *data, size_
   ENTER();
   char *log;
   memcpy(&log, state, sizeof log);
-  if (type != CU_JIT_INPUT_PTX || nbytes > 32 << 10) return 1;
+  if (type != CU_JIT_INPUT_PTX || nbytes > 1000 << 10) return 1;
   if (strstr(data, ".bad")) return strcpy(log, "ptxas: line 1: syntax error"), 218;
   memcpy((char *)state + 16, &nbytes, sizeof nbytes);
   memcpy((char *)state + 24, data, nbytes);
@@ -388,7 +415,7 @@ CUresult fake_cuModuleUnload(CUmodule module) {
 CUresult fake_cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
   ENTER();
   *function = (CUfunction)(void *)module;
-  return strcmp(name, "triple") ? NOT_FOUND : 0;
+  return strcmp(name, "triple") && !any ? NOT_FOUND : 0;
 }
 CUresult fake_cuFuncSetAttribute(CUfunction function, int attribute, int value) {
   (void)function;
@@ -403,6 +430,7 @@ CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function
   ENTER();
   if (!function || !config->hStream || config->blockDimX > 1024) return INVALID;
   flush();
+  if (any) return 0;
   float *x = host(*(CUdeviceptr *)args[0]);
   for (int i = 0; i < *(int *)args[1]; i++) x[i] *= 3;
   return 0;

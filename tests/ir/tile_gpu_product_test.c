@@ -29,6 +29,7 @@ static const TsTarget hopper = {.name = "sm_90a", .shared_bytes = 232448};
 static float get(TsDtype d, const void *x, int64_t i) {
   if (d == TS_DT_f32) return ((const float *)x)[i];
   if (d == TS_DT_f64) return (float)((const double *)x)[i];
+  if (d == TS_DT_fp8_e4m3) return f32_of_e4m3(((const uint8_t *)x)[i]);
   uint16_t u = ((const uint16_t *)x)[i];
   return d == TS_DT_bf16 ? f32_of_bf16(u) : f32_of_f16(u);
 }
@@ -38,6 +39,8 @@ static void set(TsDtype d, void *x, int64_t i, float v) {
     ((float *)x)[i] = v;
   else if (d == TS_DT_f64)
     ((double *)x)[i] = (double)v;
+  else if (d == TS_DT_fp8_e4m3)
+    ((uint8_t *)x)[i] = e4m3_of_f32(v);
   else
     ((uint16_t *)x)[i] = d == TS_DT_bf16 ? bf16_of_f32(v) : f16_of_f32(v);
 }
@@ -139,6 +142,8 @@ int main(void) {
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) one(&all[k]);
   }
   one(&(Case){TS_DT_bf16, TS_DT_bf16, 300, 280, 130, 2, 128, 256, 2, 0, false, true, true, 0});
+  one(&(Case){TS_DT_fp8_e4m3, TS_DT_bf16, 200, 136, 272, 2, 128, 128, 1, 2, false, true, false, 0});
+  one(&(Case){TS_DT_fp8_e4m3, TS_DT_f32, 264, 72, 144, 1, 128, 64, 2, 3, false, true, true, 0});
   if (failed) printf("%d failed\n", failed);
   return failed != 0;
 }

@@ -244,6 +244,8 @@ static int memories_of(int op) {
   case TS_TILE_expect:
   case TS_TILE_arrive:
   case TS_TILE_claim:
+  case TS_TILE_until:
+  case TS_TILE_signal:
   case TS_TILE_await: return 1;
   case TS_TILE_copy_async: return 2;
   case TS_TILE_copy_bulk: return 3;

@@ -1,4 +1,4 @@
--- Tiers agree (ALL=1: on all of them): the cases of tests/vectors as captured functions, each between pointwise
+-- Tiers agree (ALL=1: on all of them, some minutes): the cases of tests/vectors as captured functions, each between pointwise
 -- neighbours so that a group forms, run by the VM, by compiled kernels and by the interpreter of
 -- Tile IR in both forms, on every instruction set, with one and two threads: the same bits.
 package.path = "tests/agree/?.lua;" .. package.path

@@ -43,9 +43,10 @@ typedef struct Shape {
 static void run(const Kernel *k, const Shape *s, void *const *arg, int64_t blocks) {
   int64_t tiles = ts_gpu_attention_tiles(&k->x, s->n, s->s);
   int64_t most = blocks ? blocks : ((TsCuda *)gpu->state)->sms;
-  int64_t dim[7] = {s->n,
-                    s->j,
+  int64_t b = s->n / s->h;
+  int64_t dim[7] = {b,
                     s->h,
+                    s->j / b,
                     s->s,
                     s->t,
                     ts_gpu_attention_heads(&k->x, s->n, s->j, s->t),
@@ -214,7 +215,7 @@ static void check_bits(Problem *p, const Kernel *k) {
   compute(p, k, &p->s, 0, 5);
   same(p, &p->s, 0, "other bits with 5 blocks");
   Shape one = p->s;
-  one.n = each, one.j = 1;
+  one.n = one.h = each, one.j = 1;
   if (!p->x.sink) compute(p, k, &one, head, 0), same(p, &one, head, "other bits of one head");
   if (p->x.d != 64) return;
   TsGpuAttention other = p->x;

@@ -162,6 +162,35 @@ static const struct {
      "      store %y[%j, %i] = %b {edge=true}\n"
      "    }\n  }\n}\n",
      1, 1},
+    {"columns 64",
+     "tile @wide_columns(%x: D[R,N]) -> (%y: f32[N]) {\n"
+     "  for %j in 0..N step 64 parallel {\n"
+     "    %l = load %x[0, %j] {edge=true} : D[R,64]\n"
+     "    %a = cast %l : f32[R,64]\n"
+     "    %s = sum %a {axis=0} : f32[64]\n"
+     "    store %y[%j] = %s {edge=true}\n"
+     "  }\n}\n",
+     1, 0},
+    {"gelu",
+     "tile @only_gelu(%x: D[R,N]) -> (%z: D[R,N]) {\n"
+     "  for %i in 0..R parallel {\n"
+     "    for %j in 0..N step P parallel {\n"
+     "      %lx = load %x[%i, %j] {edge=true} : D[P]\n"
+     "      %a = cast %lx : f32[P]\n"
+     "      %g = gelu_tanh %a : f32[P]\n"
+     "      %o = cast %g : D[P]\n"
+     "      store %z[%i, %j] = %o {edge=true}\n"
+     "    }\n  }\n}\n",
+     1, 1},
+    {"transpose 128",
+     "tile @wide(%x: D[R,N]) -> (%y: D[N,R]) {\n"
+     "  for %i in 0..R step 128 parallel {\n"
+     "    for %j in 0..N step 128 parallel {\n"
+     "      %a = load %x[%i, %j] {edge=true} : D[128,128]\n"
+     "      %b = transpose %a {perm=[1,0]} : D[128,128]\n"
+     "      store %y[%j, %i] = %b {edge=true}\n"
+     "    }\n  }\n}\n",
+     1, 1},
 };
 
 enum {
@@ -256,14 +285,21 @@ static inline int64_t bench_bytes(const TsTileType *t) {
   return n;
 }
 
-/* Small numbers in f32 and bf16 alike. */
+/* About normal numbers, in f32 and bf16 alike. */
 static inline const void *bench_numbers(int64_t nbytes) {
   static char *at;
   static int64_t have;
   if (nbytes <= have) return at;
   at = realloc(at, (size_t)nbytes);
   if (!at) exit(1);
-  for (int64_t j = 0; j + 1 < nbytes; j += 2) at[j] = 0, at[j + 1] = (char)(0x3c + j % 7 / 5);
+  uint64_t u = 88172645463325252u;
+  for (int64_t j = 0; j + 1 < nbytes; j += 2) {
+    u ^= u << 13, u ^= u >> 7, u ^= u << 17;
+    int sum = 0;
+    for (int i = 0; i < 4; i++) sum += (int)(u >> 16 * i & 0xffff);
+    float x = (float)(sum - 2 * 65535) * (1.7320508f / 65535);
+    memcpy(at + j, (char *)&x + 2, 2);
+  }
   have = nbytes;
   return at;
 }

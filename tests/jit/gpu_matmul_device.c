@@ -38,6 +38,8 @@ static void put(TsDtype d, void *x, int64_t i, float v) {
     ((float *)x)[i] = v;
   else if (d == TS_DT_f64)
     ((double *)x)[i] = (double)v * (1 + 0x1p-30 * (double)(rnd() & 255));
+  else if (d == TS_DT_fp8_e4m3)
+    ((uint8_t *)x)[i] = e4m3_of_f32(v);
   else
     ((uint16_t *)x)[i] = d == TS_DT_bf16 ? bf16_of_f32(v) : f16_of_f32(v);
 }
@@ -45,6 +47,7 @@ static void put(TsDtype d, void *x, int64_t i, float v) {
 static double get(TsDtype d, const void *x, int64_t i) {
   if (d == TS_DT_f32) return (double)((const float *)x)[i];
   if (d == TS_DT_f64) return ((const double *)x)[i];
+  if (d == TS_DT_fp8_e4m3) return (double)f32_of_e4m3(((const uint8_t *)x)[i]);
   uint16_t u = ((const uint16_t *)x)[i];
   return (double)(d == TS_DT_bf16 ? f32_of_bf16(u) : f32_of_f16(u));
 }
@@ -194,7 +197,8 @@ static const struct {
 
 static void all_tiles(Problem *p, int ntile, double bound) {
   bool first = true;
-  for (int layout = 0; layout < 4; layout++)
+  bool eight = ts_dtypes[p->in].nbytes == 1;
+  for (int layout = eight ? 2 : 0; layout < (eight ? 3 : 4); layout++)
     for (int i = 0; i < ntile; i++) {
       TsGpuProduct x =
           ts_gpu_product(p->in, p->out, layout & 1, layout & 2, tiles[i].rows, tiles[i].cols);
@@ -279,6 +283,12 @@ static void check_units(void) {
   check_narrow(TS_DT_bf16, TS_DT_bf16, 4096, 4096, 64, 8, 2e-3);
   check_narrow(TS_DT_bf16, TS_DT_bf16, 2048, 2304, 1024, 5, 2e-3);
   check_narrow(TS_DT_bf16, TS_DT_bf16, 8, 8, 8, 5, 3e-3);
+}
+
+static void check_eight(void) {
+  check_narrow(TS_DT_fp8_e4m3, TS_DT_bf16, 1000, 1088, 400, 14, 3e-3);
+  check_narrow(TS_DT_fp8_e4m3, TS_DT_f32, 264, 520, 1040, 5, 2e-3);
+  check_narrow(TS_DT_fp8_e4m3, TS_DT_bf16, 2048, 2304, 1024, 5, 3e-3);
 }
 
 static void check_epilogues(void) {
@@ -426,8 +436,9 @@ typedef struct Plan {
 
 static TsGpuProduct plan_of(const Plan *x, const Shape *s) {
   int nsm = ((TsCuda *)gpu->state)->sms;
-  TsGpuProduct p = ts_gpu_product_for(s->d, s->d, s->ta, s->tb, s->m, s->n, s->k, nsm);
-  if (x->rows) p = ts_gpu_product(s->d, s->d, s->ta, s->tb, x->rows, x->cols);
+  TsDtype out = ts_dtypes[s->d].nbytes == 1 ? TS_DT_bf16 : s->d;
+  TsGpuProduct p = ts_gpu_product_for(s->d, out, s->ta, s->tb, s->m, s->n, s->k, nsm);
+  if (x->rows) p = ts_gpu_product(s->d, out, s->ta, s->tb, x->rows, x->cols);
   if (x->cluster) p.cluster = x->cluster;
   if (x->stages) p.stages = x->stages;
   if (x->group) p.group = x->group;
@@ -443,8 +454,9 @@ static void bench(TsDtype d, int layout, int64_t m, int64_t n, int64_t k, int np
   Runner r[MOST_KERNELS] = {{.name = "cuBLAS"}};
   int64_t each = ts_dtypes[d].nbytes;
   s.arg[0] = random_device(d, m * k), s.arg[1] = random_device(d, k * n);
-  s.arg[2] = on_device(NULL, m * n * each);
-  int count = blas != NULL;
+  int64_t wide = each == 1 ? 2 : each;
+  s.arg[2] = on_device(NULL, m * n * wide);
+  int count = blas && each > 1;
   for (int i = 0; i < nplan; i++) {
     TsGpuProduct p = plan_of(&plan[i], &s);
     kernel[i] = load(&p);
@@ -453,8 +465,8 @@ static void bench(TsDtype d, int layout, int64_t m, int64_t n, int64_t k, int np
   }
   measure(r, count, &s);
   for (int i = 0; i < nplan; i++) unload_tile(&kernel[i]);
-  int64_t size[3] = {m * k, k * n, m * n};
-  for (int i = 0; i < 3; i++) gpu->free(gpu, s.arg[i], size[i] * each + 256);
+  int64_t size[3] = {m * k * each, k * n * each, m * n * wide};
+  for (int i = 0; i < 3; i++) gpu->free(gpu, s.arg[i], size[i] + 256);
 }
 
 /* Layouts in the order NN NT TN TT: bit 0 turns A, bit 1 turns B. */
@@ -502,6 +514,17 @@ static void bench_limit(void) {
   bench(TS_DT_bf16, 2, 8192, 1024, 28672, 4, plan);
 }
 
+static void bench_eight(void) {
+  static const Plan plan[] = {{.name = "chosen"},
+                              {"256c2", 128, 256, 2, 0, 0, 0, 0},
+                              {"256", 128, 256, 1, 0, 0, 0, 0},
+                              {"192x192c2", 192, 192, 2, 0, 0, 0, 0},
+                              {"256c2 g4", 128, 256, 2, 0, 4, 0, 0},
+                              {"256c2 g16", 128, 256, 2, 0, 16, 0, 0}};
+  bench(TS_DT_fp8_e4m3, 2, 8192, 8192, 8192, 6, plan);
+  bench(TS_DT_fp8_e4m3, 2, 4096, 4096, 4096, 3, plan);
+}
+
 static void bench_exact(void) {
   static const Plan plan[] = {{.name = "ours"}};
   for (int64_t n = 4096; n <= 8192; n *= 2)
@@ -523,12 +546,14 @@ int main(int argc, char **argv) {
     word = argc > 1 ? argv[1] : "";
     if (wanted(word, "bf16")) check_units();
     if (wanted(word, "epilogue")) check_epilogues();
+    if (wanted(word, "fp8")) check_eight();
     if (wanted(word, "f32")) check_chains();
     printf("%s\n", failed ? "FAILED" : "all right");
     return failed != 0;
   }
   find_blas();
   if (wanted(word, "bf16")) bench_bf16();
+  if (wanted(word, "fp8")) bench_eight();
   if (wanted(word, "f32")) bench_exact();
   if (wanted(word, "limit")) bench_limit();
   if (wanted(word, "tiles")) bench_tiles();

@@ -5,6 +5,7 @@
 
 #include "ir/tile_gpu_product.h"
 #include "jit/llvm.h"
+#include "tests/ir/gpu_follow.h"
 #include "tests/jit/gpu_ptxas.h"
 
 static int failed;
@@ -73,20 +74,81 @@ static const Case all[] = {
     {TS_DT_bf16, TS_DT_bf16, 128, 64, 1, false, true, false, 0, 0, 0},
     {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, false, true, true, TS_OP_relu, 0, 0},
     {TS_DT_bf16, TS_DT_bf16, 192, 192, 2, false, false, false, 0, 32, 0},
-    {TS_DT_bf16, TS_DT_bf16, 192, 192, 1, true, true, true, TS_OP_relu, 0, 4},
+    {TS_DT_bf16, TS_DT_bf16, 192, 192, 1, true, true, true, TS_OP_relu, 0, 16},
     {TS_DT_bf16, TS_DT_f32, 192, 128, 1, false, true, false, 0, 0, 0},
     {TS_DT_bf16, TS_DT_bf16, 128, 192, 2, true, false, false, 0, 0, 0},
     {TS_DT_bf16, TS_DT_bf16, 64, 64, 1, false, false, false, 0, 0, 0},
     {TS_DT_bf16, TS_DT_bf16, 64, 256, 1, true, true, false, 0, 32, 0},
+    {TS_DT_fp8_e4m3, TS_DT_bf16, 128, 256, 2, false, true, false, 0, 0, 0},
+    {TS_DT_fp8_e4m3, TS_DT_f32, 128, 128, 1, false, true, false, 0, 0, 0},
+    {TS_DT_fp8_e5m2, TS_DT_bf16, 64, 64, 1, false, true, false, 0, 0, 0},
     {TS_DT_f32, TS_DT_f32, 128, 256, 1, false, false, false, 0, 0, 0},
     {TS_DT_f32, TS_DT_f32, 128, 256, 1, false, true, false, 0, 0, 0},
     {TS_DT_f32, TS_DT_f32, 128, 256, 1, true, false, false, 0, 0, 0},
     {TS_DT_f32, TS_DT_f32, 128, 256, 1, true, true, true, TS_OP_relu, 0, 0},
     {TS_DT_f32, TS_DT_f32, 128, 256, 1, true, true, false, 0, 0, 0},
-    {TS_DT_f32, TS_DT_f32, 128, 256, 1, false, false, true, TS_OP_relu, 0, 0},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, false, false, true, TS_OP_relu, 0, 16},
     {TS_DT_f64, TS_DT_f64, 128, 128, 1, false, false, false, 0, 0, 0},
     {TS_DT_f64, TS_DT_f64, 128, 128, 1, false, true, false, 0, 0, 64},
     {TS_DT_f64, TS_DT_f64, 128, 128, 1, true, false, false, 0, 0, 0},
+};
+
+/* Rows of a block form behind the product: with a role of their own, or not. */
+typedef struct Behind {
+  int number;
+  TsDtype d;
+  int rows, cols, cluster;
+  bool alone;
+  int spills;
+} Behind;
+
+static TsTile *kernel_behind(const Behind *c) {
+  static const int64_t size[3] = {512, 512, 512};
+  TsError err = {0};
+  TsGpuFollow f;
+  TsTile *block = follow_block(c->number, c->d, size, &err), *k = NULL;
+  if (block && ts_gpu_follow_find(block, &f)) {
+    TsGpuProduct p = ts_gpu_product(c->d, c->d, false, true, c->rows, c->cols);
+    p.cluster = c->cluster;
+    follow_rows(&p, &f, !c->alone);
+    k = ts_tile_gpu_product(&p, &err);
+  }
+  if (!k || ts_tile_check(k, NULL, &err)) failed++, printf("%s\n", err.message);
+  ts_tile_free(block);
+  return k;
+}
+
+static void one_behind(const Behind *c, bool ptxas) {
+  TsError err = {0};
+  TsGpuMma info;
+  TsText ptx = {0};
+  TsTile *k = kernel_behind(c);
+  char line[700];
+  if (!k) return;
+  clock_t begun = clock();
+  bool made = !ts_gpu_mma_text(k, false, &info, &ptx, &err);
+  double msec = (double)(clock() - begun) * 1e3 / CLOCKS_PER_SEC;
+  if (!made || info.shared > 232448)
+    failed++, printf("rows %d: %s\n", c->number, made ? "too much memory" : err.message);
+  Assembled a = made && ptxas ? assemble(&ptx, k->target) : (Assembled){.spills = 0};
+  snprintf(line, sizeof line,
+           "rows %d %dx%d cluster %d alone %d: %d spilled, %d registers, %.0f ms %s", c->number,
+           c->rows, c->cols, c->cluster, c->alone, a.spills, a.registers, msec, a.complaint);
+  if (*a.complaint || a.spills > c->spills)
+    failed++, puts(line);
+  else if (getenv("PTXAS"))
+    puts(line);
+  ts_text_free(&ptx);
+  ts_tile_free(k);
+}
+
+static const Behind behind[] = {
+    {0, TS_DT_bf16, 128, 256, 2, false, 32}, {0, TS_DT_bf16, 128, 256, 2, true, 0},
+    {1, TS_DT_bf16, 128, 256, 2, false, 32}, {2, TS_DT_bf16, 128, 256, 2, false, 0},
+    {0, TS_DT_bf16, 128, 128, 1, false, 0},  {0, TS_DT_bf16, 64, 64, 1, false, 0},
+    {3, TS_DT_bf16, 128, 256, 2, true, 0},   {2, TS_DT_bf16, 128, 256, 2, true, 0},
+    {2, TS_DT_bf16, 128, 64, 1, true, 0},    {0, TS_DT_f16, 128, 256, 2, false, 2200},
+    {4, TS_DT_bf16, 128, 256, 2, false, 0},
 };
 
 static void print(const Case *c, bool llvm) {
@@ -97,10 +159,17 @@ static void print(const Case *c, bool llvm) {
 
 int main(int argc, char **argv) {
   int n = sizeof all / sizeof *all;
+  int more = sizeof behind / sizeof *behind;
+  if (argc > 2 && argv[2][0] == 'b') {
+    TsTile *k = kernel_behind(&behind[atoi(argv[2] + 1) % more]);
+    print_code(k, argv[1][0] == 'l');
+    return ts_tile_free(k), 0;
+  }
   if (argc > 2) return print(&all[atoi(argv[2]) % n], argv[1][0] == 'l'), 0;
   if (!ts_llvm_present()) return 0;
   bool ptxas = has_ptxas();
   for (int i = 0; i < n; i++) one(&all[i], ptxas);
+  for (int i = 0; i < more; i++) one_behind(&behind[i], ptxas);
   if (failed) printf("%d failed\n", failed);
   return failed != 0;
 }

@@ -6,7 +6,7 @@
 #include "vm/kernels/copy_tiles.h"
 #include "vm/kernels/isa.h"
 
-enum { LINE = 64, SHORT_ROW = 4096 };
+enum { LINE = 64, SHORT_ROW = 4096, AHEAD = 8 };
 
 /* Elements at any address, by size. */
 typedef uint8_t elem1;
@@ -230,9 +230,12 @@ static void stream_runs(int64_t n, int64_t nbytes, void *dst, const void *src, i
 
 /* ---- transpose: blocks whose sides are a cache line, so that every line of src and
  * dst is touched once. Columns are cut into panels, and a panel is walked along src's
- * rows with the lines two blocks ahead on their way. Long rows of src are streams of
- * their own: 16 of them make a panel, more are too many for the prefetchers. Short rows
- * adjoin, so a panel is four blocks wide and the next panel's lines come early. */
+ * rows with the lines eight blocks ahead on their way, to the second-level cache: rows
+ * that lie a power of two apart share a few sets of the first, which keeps fewer lines
+ * than a panel has rows. Long rows of src are streams of their own: 32 of them make a
+ * panel, so that two lines of dst adjoin; what goes to a packed tile has no use of that.
+ * Short rows adjoin, so a panel is four blocks wide and the next panel's lines come
+ * early. */
 #define BLOCK(bytes)                                                                           \
   INLINE void block##bytes(char *d, int64_t dr, const char *s, int64_t sc, int nt) {           \
     for (int i = 0; i < LINE / bytes; i += SIDE_##bytes)                                       \
@@ -279,11 +282,11 @@ BLOCK_COPIED(2)
   INLINE void panel##bytes(int64_t ni, int64_t nj, char *d, int64_t dr, const char *s,         \
                            int64_t sc, int nt) {                                               \
     enum { SIDE = LINE / bytes };                                                              \
-    int64_t i = 0, ahead = 2 * LINE, next = sc <= SHORT_ROW ? nj * sc - ni * bytes : 0;        \
+    int64_t i = 0, ahead = AHEAD * LINE, next = sc <= SHORT_ROW ? nj * sc - ni * bytes : 0;    \
     for (; i + SIDE <= ni; i += SIDE, d += SIDE * dr, s += LINE) {                             \
-      int64_t j = 0, there = ahead + (i + 2 * SIDE < ni ? 0 : next);                           \
+      int64_t j = 0, there = ahead + (i + AHEAD * SIDE < ni ? 0 : next);                       \
       for (; j + SIDE <= nj; j += SIDE) {                                                      \
-        for (int q = 0; q < SIDE; q++) __builtin_prefetch(s + (j + q) * sc + there);           \
+        for (int q = 0; q < SIDE; q++) __builtin_prefetch(s + (j + q) * sc + there, 0, 2);     \
         block##bytes(d + j * bytes, dr, s + j * sc, sc, nt);                                   \
       }                                                                                        \
       if (j < nj) edge##bytes(SIDE, nj - j, d + j * bytes, dr, s + j * sc, sc);                \
@@ -293,9 +296,9 @@ BLOCK_COPIED(2)
   static void transpose##bytes(int64_t rows, int64_t cols, char *d, int64_t dr, const char *s, \
                                int64_t sc, int nt) {                                           \
     enum { SIDE = LINE / bytes, STREAMS = SIDE > 16 ? SIDE : 16 };                             \
-    int64_t wide = sc <= SHORT_ROW ? 4 * SIDE : STREAMS;                                       \
     int64_t off = -(int64_t)(uintptr_t)d & (LINE - 1), head = off / bytes;                     \
     nt = nt && dr % LINE == 0 && off % bytes == 0;                                             \
+    int64_t wide = sc <= SHORT_ROW ? 4 * SIDE : nt ? 2 * STREAMS : STREAMS;                    \
     if (nt && head) {                                                                          \
       head = head < cols ? head : cols;                                                        \
       edge##bytes(rows, head, d, dr, s, sc);                                                   \

@@ -136,6 +136,33 @@ static inline __attribute__((always_inline)) void v_transpose(V r[LANES]) {
   }
 }
 
+/* r[s] = element s of each of 16 rows, s < 8: half of v_transpose of loaded rows, a quarter of
+ * whose shuffles, of which this machine does one a cycle, are loads of 256 bits into their place
+ * instead. Of 128 bits they take longer than the shuffles. */
+#define HALF f32_half
+static inline __attribute__((always_inline)) __m512 two_halves(const float *x, const float *y) {
+  return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(x)), _mm256_loadu_ps(y), 1);
+}
+static inline __attribute__((always_inline)) void f32_half(V r[8], const float *x,
+                                                           const int64_t at[LANES]) {
+  V w[2][4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) {
+    V low = two_halves(x + at[i], x + at[4 + i]), high = two_halves(x + at[8 + i], x + at[12 + i]);
+    w[0][i] = _mm512_shuffle_f32x4(low, high, 0x88);
+    w[1][i] = _mm512_shuffle_f32x4(low, high, 0xdd);
+  }
+#pragma GCC unroll 2
+  for (int q = 0; q < 2; q++) {
+    V a = _mm512_unpacklo_ps(w[q][0], w[q][1]), b = _mm512_unpackhi_ps(w[q][0], w[q][1]);
+    V c = _mm512_unpacklo_ps(w[q][2], w[q][3]), d = _mm512_unpackhi_ps(w[q][2], w[q][3]);
+    r[4 * q] = _mm512_shuffle_ps(a, c, 0x44);
+    r[4 * q + 1] = _mm512_shuffle_ps(a, c, 0xee);
+    r[4 * q + 2] = _mm512_shuffle_ps(b, d, 0x44);
+    r[4 * q + 3] = _mm512_shuffle_ps(b, d, 0xee);
+  }
+}
+
 #elif defined TS_ISA_avx2
 
 enum { LANES = 8, MR = 6, NV = 2 };

@@ -78,6 +78,7 @@ ops(function(x) return op.pad(x, { 1, 9 }) + op.pad(x, { 8, 2 }) end, x) --> pad
 ops(function(x) return op.pad(x, { 0, 6 }) + op.pad(x:reshape(2, 12), { 2, 0, 0, 0 }) end, x):match "concat" --> nil
 ops(function(x) return op.pad(x, { 0, 6 }) + op.pad(x, { 6, 0 }, { value = 1 }) end, x) --> pad pad add
 check("concat_concat", function(x, z) return op.concat { op.concat { x, z }, x } end, function(x, z) return op.concat({ op.concat { x, z }, op.concat { z, x } }, { axis = 1 }) end, x, x + 1) --> ok
+check("permute_concat", function(x, z) return op.stack({ x, z }):permute(1, 0, 2) end, function(x, z) return op.stack({ x, z }):permute(1, 2, 0) end, x, x + 1) --> ok
 check("select_concat", function(x, z) return op.concat({ x, z })[5] end, function(x, z) return op.concat({ x, z }, { axis = 1 })[3] end, x, x + 1) --> ok
 check("select_reshape", function(x) return x:reshape(4, 1, 6):select(1, 0) end, function(x) return x:select(1, 0) end, x) --> ok
 ops(function(x, z) return op.stack({ x, z })[1] * 2 end, x, x + 1) --> mul

@@ -1,0 +1,42 @@
+/* Attention of few queries over many keys, for a GPU with a copy engine, in explicit form
+ * (ir/tile_gpu_decode.c): what a model does for each new token. It is bound by reading keys and
+ * values, so the query rows that share them go together, and the keys are divided into chunks,
+ * which blocks take one by one. Sums of a chunk are as in ir/tile_gpu_attention.h; those of
+ * chunks are joined in the order of the keys. Chunks begin at multiples of their length, which
+ * only the number of keys decides (ts_gpu_decode_chunk): bits are the same whatever else is
+ * computed beside it, and on however many blocks.
+ *
+ * Sizes: J key heads of all batches, E query rows of a key head (its heads, each with the same
+ * queries), T keys, C blocks of TS_GPU_DECODE_KEYS keys in a chunk, H query heads of a batch, P
+ * blocks that run at a time, at most the number of parts (ts_gpu_decode_parts).
+ * Parameters: q [J,E,D], k [J,T,D], v [J,T,D], with a sink that [H] in f32; y [J,E,D]. */
+#ifndef TS_IR_TILE_GPU_DECODE_H
+#define TS_IR_TILE_GPU_DECODE_H
+
+#include "ir/tile.h"
+
+enum { TS_GPU_DECODE_KEYS = 128, TS_GPU_DECODE_ROWS = 64 /* most of a key head */ };
+
+typedef struct TsGpuDecode {
+  TsDtype dtype;  /* bf16, f16 */
+  int d;          /* 64, 128 */
+  bool causal;    /* query i of n stands at position i + T - n among the keys */
+  int queries;    /* of a head: row r is query r mod queries */
+  int rows;       /* of a partial result: 8, 16, 32, 64, at least E */
+  bool sink;      /* of one query only */
+  int64_t window; /* 0: none */
+  double scale;   /* above 0 */
+  int stages;     /* of keys, and of values */
+  int64_t room;   /* parts that there is scratch for; at least those of a run */
+} TsGpuDecode;
+
+/* The usual numbers, for `rows` query rows of a key head and so many parts. */
+TsGpuDecode ts_gpu_decode(TsDtype dtype, int d, int rows, int64_t parts);
+/* NULL with the error. */
+TsTile *ts_tile_gpu_decode(const TsGpuDecode *x, TsError *err);
+
+/* C for so many keys, and chunks of all key heads together. */
+int64_t ts_gpu_decode_chunk(int64_t t);
+int64_t ts_gpu_decode_parts(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk);
+
+#endif

@@ -1,0 +1,172 @@
+/* The gradients of attention as kernels one after another (ir/tile_gpu_attention_grad.h). The
+ * operator has no logarithms of the forward pass. Where that is a kernel of the same graph it
+ * leaves them in memory that both know; else it is run once more for them. See
+ * jit/device_product.h. */
+#include <math.h>
+#include <string.h>
+
+#include "ir/graph.h"
+#include "ir/tile_gpu_attention.h"
+#include "ir/tile_gpu_attention_ends.h"
+#include "ir/tile_parts.h"
+#include "jit/device_heads.h"
+#include "jit/device_product.h"
+
+enum { SIM_WORK = 1 << 20 /* of scores and head that the interpreter does in a wink */ };
+enum { Q, K, V, Y, G, DQ, DK, DV, OPERANDS };
+
+typedef struct Problem {
+  const TsNode *n;
+  TsVal value[OPERANDS];
+  TsDeviceHeads of[OPERANDS];
+  TsGpuAttentionGrad x;
+  int64_t nsm;
+  bool sim;
+  TsTileParts *parts;
+  int lse, lse2, delta, sums, y, turn, counter; /* temporaries */
+} Problem;
+
+static bool same_dims(const Problem *p, int a, int b) {
+  return !memcmp(p->of[a].dim, p->of[b].dim, sizeof p->of[a].dim);
+}
+
+static bool find_operands(Problem *p, TsLayoutFn *layout, void *arg) {
+  const TsNode *n = p->n;
+  static const int from[] = {0, 1, 2, 5, 6};
+  if (n->op != TS_OP_attention_grad || n->nin != 7 || n->nout != 3 || n->in[3] || n->in[4])
+    return false;
+  for (int i = 0; i < OPERANDS; i++) {
+    p->value[i] = i < DQ ? n->in[from[i]] : (TsVal)(uintptr_t)&n->out[i - DQ];
+    if (!p->value[i] || p->value[i]->meta.dtype != n->in[0]->meta.dtype ||
+        p->value[i]->meta.ndim != n->in[0]->meta.ndim ||
+        !ts_device_heads(&p->of[i], p->value[i], layout, arg))
+      return false;
+  }
+  const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
+  for (int i = 0; i + 3 < q->ndim; i++)
+    if (q->dim[i] != k->dim[i]) return false;
+  return same_dims(p, Q, Y) && same_dims(p, Q, G) && same_dims(p, Q, DQ) &&
+         same_dims(p, K, DK) && same_dims(p, K, DV) && p->of[DQ].plain &&
+         ts_device_heads_fit(&p->of[Q], &p->of[K], &p->of[V]);
+}
+
+static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
+  const TsAttr *attr = p->n->attr;
+  TsDtype d = (TsDtype)p->n->in[0]->meta.dtype;
+  if ((d != TS_DT_bf16 && d != TS_DT_f16) || !find_operands(p, layout, arg)) return false;
+  const int64_t *q = p->of[Q].dim, *k = p->of[K].dim;
+  bool causal = attr[0].i;
+  int64_t window = attr[1].type == TS_ATTR_int ? attr[1].i : 0;
+  p->x = ts_gpu_attention_grad(d, (int)q[3], causal, window);
+  p->x.scale = attr[2].type == TS_ATTR_f ? attr[2].f : 1 / sqrt((double)q[3]);
+  return p->x.scale > 0 && (causal ? k[2] >= q[2] && window >= 0 : !window);
+}
+
+/* ---- parts */
+static int64_t bytes_of(const Problem *p, int i, int64_t each) {
+  const int64_t *n = p->of[i].dim;
+  return n[0] * n[1] * n[2] * n[3] * each;
+}
+
+static void temporaries(Problem *p) {
+  const int64_t *q = p->of[Q].dim;
+  int64_t heads = q[0] * q[1], blocks = ts_gpu_attention_grad_blocks(&p->x, heads, q[2]);
+  TsTileParts *to = p->parts;
+  const TsNode *forward = p->value[Y]->node;
+  bool pair = forward && ts_device_attention_pair(forward, p->n);
+  uint64_t name = pair ? ts_device_attention_name(forward) : 0;
+  p->y = ts_tile_parts_temp(to, bytes_of(p, Q, 2), false);
+  p->lse = ts_tile_parts_shared(to, heads * q[2] * 4, name, false);
+  p->lse2 = ts_tile_parts_temp(to, blocks * p->x.rows * 4, false);
+  p->delta = ts_tile_parts_temp(to, blocks * p->x.rows * 4, false);
+  p->sums = ts_tile_parts_temp(to, bytes_of(p, Q, 4), false);
+  p->turn = ts_tile_parts_temp(to, blocks * 4, true);
+  p->counter = ts_tile_parts_temp(to, 4, true);
+}
+
+static void lie(const Problem *p, TsTile *k, int param, int operand) {
+  if (k) ts_device_heads_lie(&p->of[operand], k->param[param]);
+}
+
+static int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
+
+static bool add_forward(Problem *p, TsError *err) {
+  const int64_t *q = p->of[Q].dim, *k = p->of[K].dim;
+  TsGpuAttention x = ts_gpu_attention(p->x.dtype, p->x.d, p->x.causal, p->x.window, false);
+  x.scale = p->x.scale;
+  int64_t n = q[0] * q[1], tiles = ts_gpu_attention_tiles(&x, n, q[2]);
+  int64_t g = ts_gpu_attention_heads(&x, n, k[0] * k[1], k[2]);
+  int64_t dim[] = {q[0], q[1], k[1], q[2], k[2], g, at_most(tiles, p->nsm)};
+  int arg[] = {Q, K, V, p->y, p->lse, p->counter};
+  TsTile *t = ts_tile_gpu_attention(&x, err);
+  lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V);
+  if (!ts_tile_parts_add(p->parts, t, arg, dim)) return false;
+  p->parts->part[0].unless = p->lse;
+  return true;
+}
+
+static bool add_begin(Problem *p, TsError *err) {
+  TsGpuHeads h[2];
+  for (int i = 0; i < 2; i++) {
+    const TsDeviceHeads *of = &p->of[i ? Y : G];
+    memcpy(h[i].dim, of->dim, sizeof h[i].dim);
+    h[i].stride = of->plain ? NULL : of->stride;
+  }
+  int arg[] = {G, Y, p->lse, p->lse2, p->delta};
+  return ts_tile_parts_add(p->parts, ts_tile_gpu_attention_begin(&p->x, &h[0], &h[1], err), arg,
+                           NULL);
+}
+
+static bool add_grad(Problem *p, TsError *err) {
+  const int64_t *q = p->of[Q].dim, *k = p->of[K].dim;
+  int64_t n = q[0] * q[1], j = k[0] * k[1];
+  /* The interpreter runs block after block, and none may wait for another one. */
+  int64_t most = p->sim ? 1 : p->nsm, tiles = ts_gpu_attention_grad_tiles(&p->x, j, k[2]);
+  int64_t dim[] = {q[0],
+                   q[1],
+                   k[1],
+                   q[2],
+                   k[2],
+                   ts_gpu_attention_grad_blocks(&p->x, n, q[2]),
+                   ts_gpu_attention_grad_heads(&p->x, j, q[2]),
+                   at_most(tiles, most)};
+  int arg[] = {Q, K, V, G, p->lse2, p->delta, p->sums, DK, DV, p->turn, p->counter};
+  TsTile *t = ts_tile_gpu_attention_grad(&p->x, err);
+  lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V), lie(p, t, 3, G);
+  lie(p, t, 7, DK), lie(p, t, 8, DV);
+  return ts_tile_parts_add(p->parts, t, arg, dim);
+}
+
+static bool add_end(Problem *p, TsError *err) {
+  int64_t n = bytes_of(p, Q, 1);
+  int arg[] = {p->sums, DQ};
+  return ts_tile_parts_add(p->parts, ts_tile_gpu_attention_end(&p->x, err), arg, &n);
+}
+
+static TsTile *whole(Problem *p, TsError *err) {
+  TsTile *k = ts_tile_new("attention_grad");
+  for (int i = 0; k && i < OPERANDS; i++) {
+    TsTileType t = ts_tile_type(p->x.dtype, 4, p->of[i].dim);
+    ts_tile_param(k, NULL, &t, i >= DQ);
+  }
+  if (!k || k->failed || !(p->parts = ts_tile_parts(k))) {
+    ts_tile_free(k);
+    return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  }
+  temporaries(p);
+  if (add_forward(p, err) && add_begin(p, err) && add_grad(p, err) && add_end(p, err)) return k;
+  ts_tile_free(k);
+  return NULL;
+}
+
+bool ts_device_attention_grad(TsDevice *d, const TsGroup *group, bool strict,
+                              TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err) {
+  Problem p = {.n = group->node[0], .sim = !strcmp(d->kind, "sim")};
+  if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return false;
+  p.nsm = ts_device_processors(d, bytes_of(&p, Q, p.of[K].dim[2]) <= SIM_WORK, err);
+  if (!p.nsm) return false;
+  memset(out, 0, sizeof *out);
+  if (!(out->tile = whole(&p, err))) return false;
+  memcpy(out->value, p.value, sizeof p.value);
+  return true;
+}

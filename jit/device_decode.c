@@ -1,0 +1,91 @@
+/* Attention of few queries of a schedule as a kernel with roles. See jit/device_product.h. */
+#include <math.h>
+#include <string.h>
+
+#include "ir/graph.h"
+#include "ir/tile_gpu_decode.h"
+#include "jit/device_product.h"
+
+enum { SIM_WORK = 1 << 22 /* of scores and head that the interpreter does in a wink */ };
+
+typedef struct Problem {
+  const TsNode *n;
+  int64_t heads, key_heads, all, s, t, d; /* heads: of a batch; the others of all */
+  int64_t window;
+  bool causal;
+  double scale;
+  TsVal sink;
+} Problem;
+
+/* Gradients want the logarithms of the sums, which this kernel has not. */
+static bool has_gradient(const TsGraph *g) {
+  for (int i = 0; i < g->nnode; i++)
+    if (g->node[i]->op == TS_OP_attention_grad) return true;
+  return false;
+}
+
+static bool good_types(const TsNode *n) {
+  uint8_t d = n->in[0]->meta.dtype;
+  return (d == TS_DT_bf16 || d == TS_DT_f16) && n->in[1]->meta.dtype == d &&
+         n->in[2]->meta.dtype == d && n->out[0].meta.dtype == d;
+}
+
+static bool find_sizes(Problem *p) {
+  const TsNode *n = p->n;
+  if (n->op != TS_OP_attention || n->nin < 3 || (n->nin > 3 && n->in[3])) return false;
+  const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta, *v = &n->in[2]->meta;
+  int nd = q->ndim;
+  if (nd < 2 || k->ndim != nd || !ts_meta_same_shape(k, v) || !good_types(n)) return false;
+  p->d = q->dim[nd - 1], p->s = q->dim[nd - 2], p->t = k->dim[nd - 2];
+  if ((p->d != 64 && p->d != 128) || k->dim[nd - 1] != p->d || p->s < 1 || p->t < 1)
+    return false;
+  for (int i = 0; i + 3 < nd; i++)
+    if (q->dim[i] != k->dim[i]) return false;
+  p->heads = nd > 2 ? q->dim[nd - 3] : 1;
+  p->all = ts_meta_numel(q) / (p->s * p->d), p->key_heads = ts_meta_numel(k) / (p->t * p->d);
+  return p->key_heads > 0 && p->all > 0 && p->all % p->key_heads == 0;
+}
+
+/* Query rows that share keys are so few that keys are read once for all of them. */
+static bool are_few(const Problem *p) {
+  return p->all / p->key_heads * p->s <= TS_GPU_DECODE_ROWS && (!p->sink || p->s == 1);
+}
+
+static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
+  const TsNode *n = p->n;
+  if (!find_sizes(p)) return false;
+  p->causal = n->attr[0].i;
+  p->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
+  p->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)p->d);
+  p->sink = n->nin > 4 ? n->in[4] : NULL;
+  if (p->sink && (p->sink->meta.dtype != TS_DT_f32 || p->sink->meta.weak ||
+                  !ts_device_row_major(layout, arg, p->sink)))
+    return false;
+  for (int i = 0; i < 3; i++)
+    if (!ts_device_row_major(layout, arg, n->in[i])) return false;
+  return are_few(p) && ts_device_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]) &&
+         p->scale > 0 && (p->causal ? p->t >= p->s && p->window >= 0 : p->window == 0) &&
+         !has_gradient(n->out[0].graph);
+}
+
+bool ts_device_decode(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                      TsSchedKernel *out, TsError *err) {
+  Problem p = {.n = group->node[0]};
+  if (group->nnode != 1 || !describe(&p, layout, arg)) return false;
+  int64_t nsm = ts_device_processors(d, p.all * p.s * p.t * p.d <= SIM_WORK, err), n = 0;
+  if (!nsm) return false;
+  int64_t rows = p.all / p.key_heads * p.s, chunk = ts_gpu_decode_chunk(p.t);
+  TsGpuDecode x = {.queries = (int)p.s, .window = p.window};
+  int64_t parts = ts_gpu_decode_parts(&x, p.key_heads, p.t, chunk);
+  x = ts_gpu_decode((TsDtype)p.n->in[0]->meta.dtype, (int)p.d, (int)rows, parts);
+  x.queries = (int)p.s, x.causal = p.causal, x.window = p.window;
+  x.sink = p.sink != NULL, x.scale = p.scale;
+  memset(out, 0, sizeof *out);
+  if (!(out->tile = ts_tile_gpu_decode(&x, err))) return false;
+  for (; n < 3; n++) out->value[n] = p.n->in[n];
+  if (p.sink) out->value[n++] = p.sink;
+  out->value[n] = (TsVal)(uintptr_t)&p.n->out[0];
+  int64_t dim[] = {p.key_heads, rows, p.t, chunk, p.heads, parts < nsm ? parts : nsm};
+  memcpy(out->dim, dim, sizeof dim);
+  return true;
+}

@@ -1,0 +1,219 @@
+/* See jit/device_parts.h. Temporaries of all kernels of a device lie in the same memory, one
+ * run behind the other: work of a device is in one order. It is kept, so that recorded launches
+ * find it, and so that large blocks are not asked for and given back at every run. What begins
+ * as zeros and ends so is a kernel's own; what kernels share by name one leaves there for
+ * another one of the same function, in the same run. What only parts use that may have nothing
+ * to do is asked for when they have. */
+#include "jit/device_parts.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* What kernels share, by name, while one of them lives; 0: room for temporaries. */
+typedef struct Common {
+  struct Common *next;
+  TsDevice *device;
+  uint64_t name;
+  int64_t nbytes;
+  void *at;
+  int refs, writers;
+} Common;
+
+static struct {
+  pthread_mutex_t lock;
+  Common *first;
+} commons = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Runs do not come between the parts of another one, which use the same room. */
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+struct TsDeviceParts {
+  TsDevice *device;
+  TsTileParts of; /* whose kernels are not used */
+  TsDeviceKernel *part[TS_TILE_PARTS];
+  int nparam[TS_TILE_PARTS];
+  void *kept[TS_TILE_TEMPS], *placed[TS_TILE_TEMPS]; /* own or shared by name; in the room */
+  Common *common[TS_TILE_TEMPS], *room;
+};
+
+/* Used by no part but those that run if a shared temporary has no writer. */
+static bool is_rare(const TsDeviceParts *p, int temp) {
+  for (int i = 0; i < p->of.n; i++) {
+    const TsTilePart *part = &p->of.part[i];
+    if (part->unless && p->of.temp[-1 - part->unless].shared) continue;
+    for (int a = 0; a < p->nparam[i]; a++)
+      if (part->arg[a] == -1 - temp) return false;
+  }
+  return true;
+}
+
+static Common *find_common(TsDevice *d, uint64_t name, int64_t nbytes) {
+  for (Common *c = commons.first; c; c = c->next)
+    if (c->device == d && c->name == name && (name ? c->nbytes == nbytes : c->nbytes >= nbytes))
+      return c;
+  return NULL;
+}
+
+static Common *new_common(TsDevice *d, uint64_t name, int64_t nbytes, TsError *err) {
+  Common *c = calloc(1, sizeof *c);
+  if (!c) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
+  *c = (Common){.device = d, .name = name, .nbytes = nbytes, .next = commons.first};
+  if (!(c->at = d->alloc(d, nbytes, err))) return free(c), NULL;
+  return commons.first = c;
+}
+
+static Common *join(TsDevice *d, uint64_t name, int64_t nbytes, bool writes, TsError *err) {
+  pthread_mutex_lock(&commons.lock);
+  Common *c = find_common(d, name, nbytes);
+  if (!c) c = new_common(d, name, nbytes, err);
+  if (c) c->refs++, c->writers += writes;
+  pthread_mutex_unlock(&commons.lock);
+  return c;
+}
+
+static int share(TsDeviceParts *p, int i, TsError *err) {
+  const TsTileTemp *t = &p->of.temp[i];
+  p->common[i] = join(p->device, t->shared, t->nbytes, t->writes, err);
+  if (p->common[i]) p->kept[i] = p->common[i]->at;
+  return p->common[i] ? 0 : -1;
+}
+
+static void leave(TsDeviceParts *p, Common *c, bool writes) {
+  Common **at = &commons.first;
+  pthread_mutex_lock(&commons.lock);
+  c->writers -= writes;
+  bool last = !--c->refs;
+  while (last && *at != c) at = &(*at)->next;
+  if (last) *at = c->next;
+  pthread_mutex_unlock(&commons.lock);
+  if (!last) return;
+  p->device->free(p->device, c->at, c->nbytes);
+  free(c);
+}
+
+static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
+  int64_t nbytes = p->of.temp[i].nbytes;
+  void *zero = calloc(1, (size_t)nbytes);
+  if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  p->kept[i] = p->device->alloc(p->device, nbytes, err);
+  int failed = p->kept[i] ? p->device->upload(p->device, p->kept[i], zero, nbytes, err) : -1;
+  free(zero);
+  return failed;
+}
+
+/* One behind the other in the room of all. */
+static int place(TsDeviceParts *p, TsError *err) {
+  enum { ALIGN = 256 };
+  int64_t at[TS_TILE_TEMPS], end = 0;
+  for (int i = 0; i < p->of.ntemp; i++) {
+    at[i] = end;
+    if (!p->kept[i] && !is_rare(p, i))
+      end += (p->of.temp[i].nbytes + ALIGN - 1) / ALIGN * ALIGN;
+  }
+  if (!end) return 0;
+  if (!(p->room = join(p->device, 0, end, false, err))) return -1;
+  for (int i = 0; i < p->of.ntemp; i++)
+    if (!p->kept[i] && !is_rare(p, i)) p->placed[i] = (char *)p->room->at + at[i];
+  return 0;
+}
+
+TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsError *err) {
+  TsDeviceParts *p = calloc(1, sizeof *p);
+  if (!p) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
+  int failed = ts_device_use(d, err);
+  p->device = d, p->of = *from;
+  for (int i = 0; i < from->n && !failed; i++) {
+    p->nparam[i] = from->part[i].k->nparam;
+    failed = !(p->part[i] = ts_device_kernel_open(d, from->part[i].k, err));
+  }
+  for (int i = 0; i < from->ntemp && !failed; i++)
+    failed = from->temp[i].zero     ? make_zeros(p, i, err)
+             : from->temp[i].shared ? share(p, i, err)
+                                    : 0;
+  if (!failed && !place(p, err)) return p;
+  ts_device_parts_free(p);
+  return NULL;
+}
+
+void ts_device_parts_free(TsDeviceParts *p) {
+  if (!p) return;
+  for (int i = 0; i < p->of.n; i++) ts_device_kernel_free(p->part[i]);
+  for (int i = 0; i < p->of.ntemp; i++)
+    if (p->common[i])
+      leave(p, p->common[i], p->of.temp[i].writes);
+    else if (p->kept[i])
+      p->device->free(p->device, p->kept[i], p->of.temp[i].nbytes);
+  if (p->room) leave(p, p->room, false);
+  free(p);
+}
+
+/* Whether the part has something to do. */
+static bool runs(const TsDeviceParts *p, int i) {
+  int unless = p->of.part[i].unless;
+  return !unless || !p->common[-1 - unless] || !p->common[-1 - unless]->writers;
+}
+
+static bool is_used(const TsDeviceParts *p, int temp) {
+  for (int i = 0; i < p->of.n; i++)
+    for (int a = 0; a < p->nparam[i] && runs(p, i); a++)
+      if (p->of.part[i].arg[a] == -1 - temp) return true;
+  return false;
+}
+
+static void arguments(const TsDeviceParts *p, int i, void *const *arg, void *const *temp,
+                      void **out) {
+  for (int a = 0; a < p->nparam[i]; a++) {
+    int from = p->of.part[i].arg[a];
+    out[a] = from >= 0 ? arg[from] : temp[-1 - from];
+  }
+}
+
+int ts_device_parts_run(TsDeviceParts *p, void *const *arg, TsError *err) {
+  TsDevice *d = p->device;
+  void *temp[TS_TILE_TEMPS] = {NULL}, *list[TS_TILE_PART_PARAMS];
+  int failed = 0, made = 0;
+  for (; made < p->of.ntemp && !failed; made++) {
+    temp[made] = p->kept[made] ? p->kept[made] : p->placed[made];
+    if (!temp[made] && is_used(p, made))
+      failed = !(temp[made] = d->alloc(d, p->of.temp[made].nbytes, err));
+  }
+  pthread_mutex_lock(&turn);
+  for (int i = 0; i < p->of.n && !failed; i++) {
+    if (!runs(p, i)) continue;
+    arguments(p, i, arg, temp, list);
+    failed = ts_device_kernel_run(p->part[i], list, p->of.part[i].dim, err);
+  }
+  pthread_mutex_unlock(&turn);
+  while (made-- > 0)
+    if (temp[made] && !p->kept[made] && !p->placed[made])
+      d->free(d, temp[made], p->of.temp[made].nbytes);
+  return failed ? -1 : 0;
+}
+
+int ts_device_parts_launches(const TsDeviceParts *p) {
+  int n = 0;
+  for (int i = 0; i < p->of.n; i++) n += runs(p, i) ? ts_device_kernel_launches(p->part[i]) : 0;
+  return n;
+}
+
+bool ts_device_parts_cached(const TsDeviceParts *p) {
+  bool all = true;
+  for (int i = 0; i < p->of.n; i++) all &= ts_device_kernel_cached(p->part[i]);
+  return all;
+}
+
+/* Memory of the device itself lies well. */
+bool ts_device_parts_record(const TsDeviceParts *p, void *const *arg) {
+  void *temp[TS_TILE_TEMPS] = {NULL}, *list[TS_TILE_PART_PARAMS];
+  for (int i = 0; i < p->of.n; i++) {
+    arguments(p, i, arg, temp, list);
+    if (!ts_device_kernel_records(p->part[i], list)) return false;
+  }
+  return true;
+}
+
+bool ts_device_parts_scratch(const TsDeviceParts *p) {
+  for (int i = 0; i < p->of.ntemp; i++)
+    if (!p->kept[i] && !p->placed[i] && is_used(p, i)) return true;
+  return false;
+}

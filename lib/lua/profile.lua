@@ -1,0 +1,218 @@
+-- tessera.profile: where the time of a captured function goes.
+--
+--   print(profile.report(f, {args = {x, w}}))   a table of instructions and a timeline
+--   profile.report(f, {args = .., trace = "f.json", csv = "f.csv"})
+--
+-- The function runs as it does otherwise: its kernels once it is hot, the VM's rows before. A line
+-- for each instruction of its bytecode: time of one run, its part, and bytes of its operands by
+-- that time. Under a kernel stand its phases, with what each thread took of them. Where nothing is
+-- recorded a profile costs a comparison an instruction, and kernels contain nothing of it; while it
+-- is, two readings of the clock for each instruction, each phase and thread: some 0.1 us.
+--
+-- Options: args, the arguments; runs (20), of which the medians count; warm (3), runs before;
+-- trace: a file for Chrome and Perfetto with the last run; csv: a file with all spans.
+
+local core = require "tessera.core"
+
+local profile = {}
+
+local function median(list)
+  table.sort(list)
+  return list[math.floor((#list + 1) / 2)]
+end
+
+-- The instructions of a run, each with the spans of its phases, which end before it does.
+local function instructions(spans)
+  local list, phases = {}, {}
+  for _, s in ipairs(spans) do
+    if s.phase then
+      phases[#phases + 1] = s
+    else
+      s.phases = {}
+      for i = #phases, 1, -1 do
+        local p = phases[i]
+        if p.start >= s.start then table.insert(s.phases, 1, table.remove(phases, i)) end
+      end
+      list[#list + 1] = s
+    end
+  end
+  table.sort(list, function(a, b) return a.start < b.start end)
+  return list
+end
+
+-- Microseconds of each phase by thread.
+local function add_phases(row, step)
+  local sum = {}
+  for _, p in ipairs(step.phases) do
+    local at = sum[p.phase] or {}
+    at[p.thread] = (at[p.thread] or 0) + p.usec
+    sum[p.phase] = at
+  end
+  for phase, threads in pairs(sum) do
+    row.phases[phase] = row.phases[phase] or {}
+    for thread, usec in pairs(threads) do
+      local list = row.phases[phase][thread] or {}
+      list[#list + 1] = usec
+      row.phases[phase][thread] = list
+    end
+  end
+end
+
+-- A row for each instruction: those of several runs that stand at the same place of the order.
+-- Rounds of a loop are one row.
+local function rows_of(runs)
+  local rows, by = {}, {}
+  for r, run in ipairs(runs) do
+    for _, s in ipairs(run.steps) do
+      local key = s.depth .. "|" .. s.what .. "|" .. (s.place or "") .. "|" .. s.bytes
+      local row = by[key]
+      if not row then
+        row = { what = s.what, place = s.place, depth = s.depth, bytes = 0, usec = {}, phases = {},
+          calls = 0, start = s.start }
+        by[key], rows[#rows + 1] = row, row
+      end
+      row.usec[r] = (row.usec[r] or 0) + s.usec
+      if r == #runs then row.calls, row.bytes = row.calls + 1, row.bytes + s.bytes end
+      add_phases(row, s)
+    end
+  end
+  for _, row in ipairs(rows) do
+    local list = {}
+    for _, usec in pairs(row.usec) do list[#list + 1] = usec end
+    row.usec = median(list)
+  end
+  table.sort(rows, function(a, b) return a.start < b.start end)
+  return rows
+end
+
+local function time_text(usec)
+  if usec >= 1000 then return ("%.2f ms"):format(usec / 1000) end
+  return ("%.1f us"):format(usec)
+end
+
+local function phase_lines(row, out)
+  local n = 0
+  for phase in pairs(row.phases) do n = math.max(n, phase + 1) end
+  for phase = 0, n - 1 do
+    local parts = {}
+    for thread, list in pairs(row.phases[phase] or {}) do
+      parts[#parts + 1] = { thread, ("thread %d: %s"):format(thread, time_text(median(list))) }
+    end
+    table.sort(parts, function(a, b) return a[1] < b[1] end)
+    for i, p in ipairs(parts) do parts[i] = p[2] end
+    if #parts > 0 then
+      out[#out + 1] = ("%s    phase %d  %s\n"):format(("  "):rep(row.depth), phase, table.concat(parts, ", "))
+    end
+  end
+end
+
+local function table_text(rows, total)
+  local out = { ("%10s %6s %8s  %s\n"):format("time", "part", "GB/s", "instruction") }
+  for _, row in ipairs(rows) do
+    local rate = row.bytes / row.usec / 1000
+    out[#out + 1] = ("%10s %5.1f%% %8s  %s%s%s%s\n"):format(time_text(row.usec), 100 * row.usec / total,
+      row.bytes > 0 and ("%.3g"):format(rate) or "", ("  "):rep(row.depth), row.what,
+      row.calls > 1 and (" (%d times)"):format(row.calls) or "", row.place and " at " .. row.place or "")
+    phase_lines(row, out)
+  end
+  return table.concat(out)
+end
+
+-- Threads from top to bottom, time from left to right: what a thread does most of in each column.
+local WIDTH = 72
+local function timeline(run)
+  local last = 0
+  for _, s in ipairs(run.steps) do
+    for _, p in ipairs(s.phases) do last = math.max(last, p.thread) end
+  end
+  local lines, names = {}, {}
+  for t = 0, last do
+    lines[t] = {}
+    for i = 1, WIDTH do lines[t][i] = "." end
+  end
+  local function draw(t, s, letter)
+    local from = math.floor(s.start / run.usec * WIDTH) + 1
+    local to = math.max(from, math.floor((s.start + s.usec) / run.usec * WIDTH))
+    for i = from, math.min(to, WIDTH) do lines[t][i] = letter end
+  end
+  for k, s in ipairs(run.steps) do
+    local letter = string.char(97 + (k - 1) % 26)
+    if k <= 26 then names[#names + 1] = ("%s %s"):format(letter, s.what) end
+    if #s.phases == 0 then draw(0, s, letter) end
+    for _, p in ipairs(s.phases) do draw(p.thread, p, letter) end
+  end
+  local out = {}
+  for t = 0, last do out[#out + 1] = ("thread %d  %s\n"):format(t, table.concat(lines[t])) end
+  out[#out + 1] = ("          0%s%s\n"):format((" "):rep(WIDTH - 1 - #time_text(run.usec)), time_text(run.usec))
+  return table.concat(out) .. "          " .. table.concat(names, ", ") .. "\n"
+end
+
+local function quoted(text) return '"' .. text:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end) .. '"' end
+
+local function trace_text(run)
+  local out = {}
+  local function event(s, name, thread)
+    out[#out + 1] = ('{"name":%s,"ph":"X","ts":%.3f,"dur":%.3f,"pid":1,"tid":%d}'):format(quoted(name), s.start,
+      s.usec, thread)
+  end
+  for _, s in ipairs(run.steps) do
+    event(s, s.place and s.what .. " at " .. s.place or s.what, 0)
+    for _, p in ipairs(s.phases) do event(p, ("%s, phase %d"):format(s.what, p.phase), p.thread) end
+  end
+  return '{"traceEvents":[\n' .. table.concat(out, ",\n") .. "\n]}\n"
+end
+
+local function csv_text(runs)
+  local out = { "run,instruction,place,phase,thread,start_us,us,bytes\n" }
+  local function line(r, s, what, place)
+    out[#out + 1] = ('%d,"%s","%s",%s,%d,%.3f,%.3f,%s\n'):format(r, what:gsub('"', '""'), (place or ""):gsub('"', '""'),
+      s.phase or "", s.thread, s.start, s.usec, s.bytes and ("%.0f"):format(s.bytes) or "")
+  end
+  for r, run in ipairs(runs) do
+    for _, s in ipairs(run.steps) do
+      line(r, s, s.what, s.place)
+      for _, p in ipairs(s.phases) do line(r, p, s.what, s.place) end
+    end
+  end
+  return table.concat(out)
+end
+
+-- One sentence: where to look first.
+local function sentence(rows, total)
+  local most, sum = nil, 0
+  for _, row in ipairs(rows) do
+    if row.depth == 0 then
+      sum = sum + row.usec
+      if not most or row.usec > most.usec then most = row end
+    end
+  end
+  if not most then return "No instruction ran.\n" end
+  local text = ("%.0f%% of %s is %s%s"):format(100 * most.usec / total, time_text(total), most.what,
+    most.place and " at " .. most.place or "")
+  if most.bytes > 0 then text = text .. (", which moves %.3g GB/s"):format(most.bytes / most.usec / 1000) end
+  return ("%s; %.0f%% lies between instructions.\n"):format(text, math.max(0, 100 * (total - sum) / total))
+end
+
+--- Runs a captured function and tells where its time goes, as text.
+function profile.report(f, options)
+  options = options or {}
+  local args, runs = options.args or {}, {}
+  if type(f) ~= "table" or not f.ir then
+    error("profile.report takes a captured function, as graph.module and graph.grad make them", 2)
+  end
+  for _ = 1, options.warm or 3 do f(unpack(args)) end
+  for r = 1, options.runs or 20 do
+    local spans, usec, lost = core.spans(function() f(unpack(args)) end)
+    runs[r] = { steps = instructions(spans), usec = usec, lost = lost }
+  end
+  local times = {}
+  for r, run in ipairs(runs) do times[r] = run.usec end
+  local total, last = median(times), runs[#runs]
+  local rows = rows_of(runs)
+  if options.trace then core.write_file(options.trace, { trace_text(last) }) end
+  if options.csv then core.write_file(options.csv, { csv_text(runs) }) end
+  local lost = last.lost > 0 and ("%d spans found no room.\n"):format(last.lost) or ""
+  return table_text(rows, total) .. timeline(last) .. lost .. sentence(rows, total)
+end
+
+return profile

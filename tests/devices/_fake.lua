@@ -1,0 +1,20 @@
+-- The driver made of host memory (fake_cuda.c), built and chosen; nil: there is no C compiler.
+local ffi = require "ffi"
+ffi.cdef [[
+int setenv(const char *name, const char *value, int overwrite);
+void fake_fail(const char *call, int after, int code);
+void fake_any(void);
+long fake_calls(void);
+long fake_count(const char *call);
+long fake_blocks(void);
+void fake_limit(long nbytes);
+]]
+
+return function()
+  local dir = os.tmpname()
+  os.remove(dir)
+  local command = "mkdir %s && ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -I. -shared -fPIC -o %s/fake.so tests/devices/fake_cuda.c"
+  if os.execute(command:format(dir, dir)) ~= 0 then return nil end
+  ffi.C.setenv("TESSERA_LIBCUDA", dir .. "/fake.so", 1)
+  return ffi.load(dir .. "/fake.so"), dir
+end

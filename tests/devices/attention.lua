@@ -1,0 +1,85 @@
+-- Attention and its gradients on a device through kernels with roles: views as a GPT makes them
+-- of one product, heads in groups, positions that are hidden, ragged sizes; eagerly, in functions
+-- and by the tape. Its chain is not the CPU's on any device. The device is simulated, or that of
+-- `make check DEV=cuda`.
+package.path = "tests/devices/?.lua;" .. package.path
+local tessera = require "tessera"
+local core, op, graph, rng = tessera.core, tessera.op, tessera.graph, tessera.rng
+local device = require "_device"
+local name = device.name
+if not name then return print(device.skipped) end
+
+local passed, failed = 0, 0
+local function close(what, got, want)
+  local x, y = op.cast(got:to "cpu", "f32"), op.cast(want, "f32")
+  local off, most = op.max(op.abs(x - y)):item(), op.max(op.abs(y)):item()
+  local good = got.device == name and off <= 2 ^ -6 * most
+  passed, failed = passed + (good and 1 or 0), failed + (good and 0 or 1)
+  if not good then print(("FAILED %s: off by %g of %g"):format(what, off, most)) end
+end
+
+local function on_device(what, f)
+  local before = core.jit_device().fallback
+  local out = { f() }
+  local more = core.jit_device().fallback - before
+  if more > 0 then failed = failed + 1 print("FAILED " .. what .. " ran on the CPU") end
+  return unpack(out)
+end
+
+-- q k v of one product [B,S,(heads + 2 key heads) D], as views [B,heads,S,D].
+local function split(x, heads, keys, width)
+  local b, s = x.shape[1], x.shape[2]
+  local function part(first, n)
+    return x:narrow(2, first * width, n * width):reshape({ b, s, n, width }):permute { 0, 2, 1, 3 }
+  end
+  return part(0, heads), part(heads, keys), part(heads + keys, keys)
+end
+
+core.seed(7)
+local big = device.kind ~= "sim"
+for _, d in ipairs { "bf16", "f16" } do
+  for _, width in ipairs(d == "bf16" and { 64, 128 } or { 64 }) do
+    for _, c in ipairs {
+      { heads = 2, keys = 2 }, { heads = 2, keys = 1, causal = true },
+      { heads = 1, keys = 1, causal = true, window = 20 },
+    } do
+      local o = { causal = c.causal, window = c.window }
+      local s = big and 300 or 40
+      local x = op.cast(rng.normal { 2, s, (c.heads + 2 * c.keys) * width }, d)
+      local g = op.cast(rng.normal { 2, s, c.heads, width }, d):permute { 0, 2, 1, 3 }
+      local there, gt = x:to(name), g:to(name)
+      local q, k, v = split(x, c.heads, c.keys, width)
+      local y = op.attention(q, k, v, nil, nil, o)
+      local want = { op.attention_grad(q, k, v, nil, nil, y, g, o) }
+      local what = ("%s %d, %d heads"):format(d, width, c.heads)
+      local tq, tk, tv = split(there, c.heads, c.keys, width)
+      local ty = on_device(what, function() return op.attention(tq, tk, tv, nil, nil, o) end)
+      close(what, ty, y)
+      local function back(q, k, v, y, g) return op.attention_grad(q, k, v, nil, nil, y, g, o) end
+      local got = { on_device(what .. " grad", function() return back(tq, tk, tv, ty, gt) end) }
+      for i, n in ipairs { "dq", "dk", "dv" } do close(what .. " " .. n, got[i], want[i]) end
+      local again = { back(tq, tk, tv, ty, gt) }
+      for i = 1, 3 do
+        if again[i]:to("cpu"):hash() ~= got[i]:to("cpu"):hash() then
+          failed = failed + 1
+          print("FAILED other bits: " .. what)
+        end
+      end
+      local f = graph.module("grad", function(x, g)
+        local q, k, v = split(x, c.heads, c.keys, width)
+        local y = op.attention(q, k, v, nil, nil, o)
+        local dq, dk, dv = back(q, k, v, y, g)
+        return y * 0.5, dq, dk, dv
+      end)
+      for run = 1, big and 6 or 2 do
+        local r = { f(there, gt) }
+        if run % 4 == 2 then
+          for i = 1, 3 do close(what .. " in a function", r[1 + i], want[i]) end
+          close(what .. " in a function", r[1], y * 0.5)
+        end
+      end
+    end
+  end
+end
+print(("%d passed, %d failed"):format(passed, failed))
+os.exit(failed == 0)

@@ -1,0 +1,77 @@
+/* PTX of attention of few queries (ir/tile_gpu_decode.c): made for every head size, number of
+ * rows, mask and type, and assembled where ptxas is found, which must not spill, serialise
+ * products, or refuse. "print i" prints the PTX of case i, "llvm i" its LLVM IR. */
+#include "ir/tile_gpu_decode.h"
+#include "jit/llvm.h"
+#include "tests/jit/gpu_ptxas.h"
+
+static int failed;
+
+typedef struct Case {
+  TsDtype dtype;
+  int d, rows, queries, window;
+  bool causal, sink;
+} Case;
+
+static const TsTarget hopper = {.name = "sm_90a", .shared_bytes = 232448};
+
+static TsTile *kernel(const Case *c) {
+  TsError err = {0};
+  TsGpuDecode x = ts_gpu_decode(c->dtype, c->d, c->rows, 512);
+  x.queries = c->queries, x.window = c->window, x.causal = c->causal, x.sink = c->sink;
+  TsTile *k = ts_tile_gpu_decode(&x, &err);
+  if (!k || ts_tile_check(k, &hopper, &err)) failed++, printf("%s\n", err.message);
+  return k;
+}
+
+static void say(const Case *c, const char *what) {
+  printf("%s d %d rows %d queries %d window %d: %s\n", ts_dtype_name(c->dtype), c->d, c->rows,
+         c->queries, c->window, what);
+}
+
+static void check_assembled(const Case *c, const TsText *ptx, const char *target) {
+  Assembled a = assemble(ptx, target);
+  char line[100];
+  snprintf(line, sizeof line, "%d bytes spilled, %d registers, %zu bytes of PTX", a.spills,
+           a.registers, ptx->len);
+  if (*a.complaint) failed++, say(c, a.complaint);
+  if (a.spills) failed++, say(c, line);
+  if (getenv("PTXAS")) say(c, line);
+}
+
+static void one(const Case *c, bool ptxas) {
+  TsError err = {0};
+  TsGpuMma info;
+  TsText ptx = {0};
+  TsTile *k = kernel(c);
+  if (!k) return;
+  if (ts_gpu_mma_text(k, false, &info, &ptx, &err))
+    failed++, say(c, err.message);
+  else if (info.shared > 232448 || info.threads != k->threads || info.nmap != 3)
+    failed++, say(c, "not the kernel that was asked for");
+  else if (ptxas)
+    check_assembled(c, &ptx, k->target);
+  ts_text_free(&ptx);
+  ts_tile_free(k);
+}
+
+static const Case all[] = {
+    {TS_DT_bf16, 128, 8, 1, 0, true, false},    {TS_DT_bf16, 64, 8, 1, 0, true, false},
+    {TS_DT_f16, 128, 16, 1, 100, true, true},   {TS_DT_f16, 64, 32, 4, 0, true, false},
+    {TS_DT_bf16, 128, 64, 8, 100, true, false},
+};
+
+int main(int argc, char **argv) {
+  int n = sizeof all / sizeof *all;
+  if (argc > 2) {
+    TsTile *k = kernel(&all[atoi(argv[2]) % n]);
+    print_code(k, argv[1][0] == 'l');
+    ts_tile_free(k);
+    return 0;
+  }
+  if (!ts_llvm_present()) return 0;
+  bool ptxas = has_ptxas();
+  for (int i = 0; i < n; i++) one(&all[i], ptxas);
+  if (failed) printf("%d failed\n", failed);
+  return failed != 0;
+}
