@@ -67,6 +67,8 @@ typedef struct TsSched {
   /* Bare numbers are given when a kernel runs: sizes of it, as the bits of an f64. So calls that
    * differ by a number share a kernel. */
   bool numbers_vary;
+  /* The kernel of a map is for any outermost size, whoever asks for it. */
+  bool sizes_vary;
 } TsSched;
 
 /* Strides of a value in elements where it is memory; NULL or false: row-major. A result of a map

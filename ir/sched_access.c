@@ -202,10 +202,21 @@ static void place_of(const TsLower *l, const TsAccess *a, Place *p) {
   }
   p->how.edge = moves_along(a, last) && !l->row && ends;
   if (l->across > 0 || (l->across == 0 && !l->columns)) /* all of a column is in its tile */
-    p->how.edge |= moves_along(a, l->across) && (ts_access_symbolic(l, l->across) ||
-                                                 l->space.axis[l->across] % l->m);
+    p->how.edge |= moves_along(a, l->across) &&
+                   (ts_access_symbolic(l, l->across) || l->space.axis[l->across] % l->m);
   p->how.stream = a->written && streams(l, &a->v->meta);
   if (p->rank && p->axes[0] != n - p->rank) p->how.naxis = p->rank;
+}
+
+/* The tile as it lies in memory, then the other way round. */
+static TsTileVal load_turned(TsLower *l, TsAccess *a, Place *p) {
+  TsDtype d = (TsDtype)a->v->meta.dtype;
+  TsTileType there = ts_tile_type(d, 2, (int64_t[]){p->dim[1], p->dim[0]});
+  TsTileType here = ts_tile_type(d, 2, p->dim);
+  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
+  p->how.naxis = 2, p->how.axes = (int64_t[]){p->axes[1], p->axes[0]};
+  TsTileVal x = ts_tile_load(&l->b, a->param, p->at, &there, &p->how);
+  return x ? ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &here) : NULL;
 }
 
 TsTileVal ts_access_load(TsLower *l, TsAccess *a) {
@@ -213,6 +224,9 @@ TsTileVal ts_access_load(TsLower *l, TsAccess *a) {
   if (a->tile) return a->tile;
   place_of(l, a, &p);
   p.how.axes = p.axes;
+  bool turns =
+      l->turned && p.rank == 2 && a->moves[l->across] == 1 && a->moves[l->space.naxis - 1] != 1;
+  if (turns) return a->tile = load_turned(l, a, &p);
   TsTileType t = ts_tile_type((TsDtype)a->v->meta.dtype, p.rank, p.dim);
   TsTileVal x = ts_tile_load(&l->b, a->param, p.at, &t, &p.how);
   if (l->across >= 0 && p.rank == 1 && moves_along(a, l->across)) { /* one for each row */

@@ -1,6 +1,8 @@
 /* A node of a group as tile operations of a round. */
-#include "ir/sched_lower.h"
+#include <math.h>
+
 #include "ir/sched_loss.h"
+#include "ir/sched_lower.h"
 #include "ir/sched_random.h"
 #include "ir/sched_rows.h"
 
@@ -67,6 +69,14 @@ static int infer_compute(TsLower *l, const TsNode *n, TsDtype *out) {
   return 0;
 }
 
+/* A bound that is none is the end of an integer's range, as in clamp without it. */
+static double in_range(double v, TsDtype d) {
+  int64_t lo, hi;
+  if (!isinf(v) || !ts_dtype_is(d, TS_KIND_I | TS_KIND_U)) return v;
+  ts_dtype_int_range(d, &lo, &hi);
+  return (double)(v < 0 ? lo : hi);
+}
+
 static int put_pointwise(TsLower *l, const TsNode *n) {
   const TsOpInfo *o = ts_op_info((TsOp)n->op);
   TsTileVal in[TS_MAX_IN + TS_MAX_ATTR];
@@ -82,7 +92,8 @@ static int put_pointwise(TsLower *l, const TsNode *n) {
   for (int i = 0; i < o->npar; i++) {
     TsTileType t = ts_tile_scalar(d);
     const TsAttr *a = &n->attr[i];
-    in[count++] = ts_tile_const(&l->b, a->type == TS_ATTR_f ? a->f : (double)a->i, &t);
+    double v = a->type == TS_ATTR_f ? a->f : (double)a->i;
+    in[count++] = ts_tile_const(&l->b, in_range(v, d), &t);
   }
   for (int i = 0; i < count; i++) in[i] = ts_nodes_spread(l, in[i], rank);
   TsTileType t = ts_nodes_type(l, made, rank);

@@ -36,9 +36,12 @@ static bool of_carried(TsMma *m, const TsTileStmt *s) {
     const TsTileRegion *r = s->region[0];
     TsTileVal y = s->out[c], next = r->last->in[r->last->nin - s->nout + c];
     more |= same(m, y, next);
-    if (s->op != TS_TILE_if)
-      more |= same(m, y, s->in[first + c]) | same(m, y, r->param[param + c]);
-    if (s->op == TS_TILE_if) more |= same(m, y, s->region[1]->last->in[c]);
+    if (s->op == TS_TILE_if) {
+      more |= same(m, y, s->region[1]->last->in[c]);
+    } else {
+      more |= same(m, y, s->in[first + c]);
+      more |= same(m, y, r->param[param + c]);
+    }
   }
   return more;
 }
@@ -49,7 +52,7 @@ static bool of_statement(TsMma *m, const TsTileStmt *s) {
   case TS_TILE_for:
   case TS_TILE_repeat:
   case TS_TILE_if: return of_carried(m, s);
-  case TS_TILE_outer: return told(m, s->in[0], 1) | told(m, s->in[1], 2);
+  case TS_TILE_outer: more = told(m, s->in[0], 1); return told(m, s->in[1], 2) || more;
   case TS_TILE_row: return told(m, s->out[0], 1);
   case TS_TILE_store: return told(m, s->in[s->nin - 1], 1);
   case TS_TILE_broadcast:

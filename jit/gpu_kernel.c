@@ -5,13 +5,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "ir/tile_check.h"
 #include "jit/cache.h"
 #include "jit/gpu_code.h"
 #include "jit/kernel.h"
 #include "jit/llvm.h"
 
 /* Raised by one when the code that is emitted for the same Tile IR changes. */
-enum { EMITTER = 6, MOST_ARGS = 128 };
+enum { EMITTER = 8, MOST_ARGS = 128 };
 
 /* Code for parameters that begin at multiples of 16 bytes, and for others once they come. */
 typedef struct Variant {
@@ -98,7 +99,8 @@ static int find_code(TsGpuKernel *g, bool aligned, TsGpuCode *code, TsError *err
   ts_kernel_key(g->k, ts_gpu_jit_target(g->target), salt, key);
   if (ts_gpu_code_outline(g->k, aligned, code, &plan, err)) return -1;
   if (from_disk(code, key)) return g->cached = true, 0;
-  if (ts_gpu_code(g->k, g->target, aligned, code, err)) return -1;
+  if (ts_tile_check(g->k, NULL, err) || ts_gpu_code(g->k, g->target, aligned, code, err))
+    return -1;
   to_disk(code, key);
   g->cached = false;
   g->llvm_usec += code->usec;

@@ -307,9 +307,9 @@ static int concat(const TsCall *call) {
 
 /* Operators with kernels of their own; 0: of another family, or not of these operands. */
 typedef int Family(TsOffloader *, TsCall *, int);
-static Family *const family[] = {ts_offload_fft,    ts_offload_scan,   ts_offload_sort,
-                                 ts_offload_conv,   ts_offload_places, ts_offload_reduce,
-                                 ts_offload_pool,   ts_offload_complex};
+static Family *const family[] = {ts_offload_fft,  ts_offload_scan,    ts_offload_sort,
+                                 ts_offload_conv, ts_offload_places,  ts_offload_reduce,
+                                 ts_offload_pool, ts_offload_complex, ts_offload_columns};
 
 static int call_there(TsCall *call, int device, bool in_place) {
   Form f;

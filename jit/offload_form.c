@@ -174,7 +174,7 @@ bool ts_offload_form(const TsCall *call, int device, Form *f) {
   for (int i = 0; i < call->nin; i++) set_operand(&f->in[i], call->in[i]);
   for (int i = 0; i < call->nout; i++) set_operand(&f->out[i], call->out[i]);
   if (call->nout == 1 && is_elementwise(call->op))
-    collapse(f);
+    collapse(f), f->collapsed = !ts_offload_turns(f);
   else if (call->attr)
     ts_offload_turn(f);
   return make_key(f);
@@ -208,5 +208,6 @@ bool ts_offload_form_assign(TsTensor *dst, TsTensor *src, Form *f) {
   for (int i = 0; i < dst->meta.ndim; i++) /* elements on each other */
     if (dst->meta.dim[i] > 1 && dst->stride[i] == 0) return false;
   collapse(f);
+  f->collapsed = !ts_offload_turns(f);
   return make_key(f);
 }

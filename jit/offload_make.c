@@ -117,6 +117,7 @@ static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *e
   TsSched *s = ts_sched_new(m->g, target, 1, err);
   if (!s) return -1;
   s->numbers_vary = true;
+  s->sizes_vary = m->f->collapsed;
   const TsGroup *g = s->ngroup == 1 ? s->group[0] : NULL;
   int failed = 0;
   TsDevice *d = ts_device_at(m->f->device);
@@ -165,6 +166,18 @@ static void make_fill(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
   ts_tile_free(k);
 }
 
+static void make_transpose(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
+  TsTile *k = ts_offload_transpose(f);
+  p->nparam = 2, p->ndim = 0;
+  p->arg[0] = 0, p->arg[1] = -1;
+  p->sized = false;
+  if (!k)
+    ts_error_set(err, TS_ERR_memory, "out of memory");
+  else
+    p->kernel = ts_offload_kernel(o, ts_device_at(f->device), k, err);
+  ts_tile_free(k);
+}
+
 static bool is_fill(const Form *f) {
   return f->op == TS_OP_cast && f->in[0].kind == OPERAND_number && f->out[0].meta.ndim == 1 &&
          !f->out[0].strided;
@@ -180,6 +193,8 @@ void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
     refuse(err, why ? why : "the device has no kernels");
   else if (is_fill(f))
     make_fill(o, f, p, err);
+  else if (ts_offload_transposes(f))
+    make_transpose(o, f, p, err);
   else
     make_of_graph(o, f, target, p, err);
 }

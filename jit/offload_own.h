@@ -39,6 +39,7 @@ int ts_offload_scan(TsOffloader *o, TsCall *call, int device);
 int ts_offload_sort(TsOffloader *o, TsCall *call, int device);
 int ts_offload_places(TsOffloader *o, TsCall *call, int device);
 int ts_offload_reduce(TsOffloader *o, TsCall *call, int device);
+int ts_offload_columns(TsOffloader *o, TsCall *call, int device);
 int ts_offload_pool(TsOffloader *o, TsCall *call, int device);
 int ts_offload_complex(TsOffloader *o, TsCall *call, int device);
 int ts_offload_conv(TsOffloader *o, TsCall *call, int device);

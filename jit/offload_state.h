@@ -115,4 +115,10 @@ void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why);
 /* jit/offload_fill.c: the kernel that sets every element of a row-major tensor to a number. */
 TsTile *ts_offload_fill(TsDtype d);
 
+/* jit/offload_transpose.c: whether an operand has another fastest axis than the result, so that
+ * all sizes of the kernel are constants; whether it is a copy besides, and its kernel. */
+bool ts_offload_turns(const Form *f);
+bool ts_offload_transposes(const Form *f);
+TsTile *ts_offload_transpose(const Form *f);
+
 #endif

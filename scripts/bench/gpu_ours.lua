@@ -65,7 +65,7 @@ end
 
 for name, options in pairs { sum_rows = { axis = 1 }, sum_columns = { axis = 0 }, sum_all = {} } do
   row[name] = function(dtype, r, c)
-    local x = normal({ r, c }, dtype)
+    local x = normal({ r, c }, dtype):abs()
     return function() return op.sum(x, options) end
   end
 end

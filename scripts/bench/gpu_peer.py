@@ -74,13 +74,13 @@ class Torch:
                         self.normal(c, dtype=dtype))
 
     def sum_rows(self, dtype, r, c):
-        return self.run(lambda x: x.sum(1), self.normal(r, c, dtype=dtype))
+        return self.run(lambda x: x.sum(1), self.normal(r, c, dtype=dtype).abs())
 
     def sum_columns(self, dtype, r, c):
-        return self.run(lambda x: x.sum(0), self.normal(r, c, dtype=dtype))
+        return self.run(lambda x: x.sum(0), self.normal(r, c, dtype=dtype).abs())
 
     def sum_all(self, dtype, r, c):
-        return self.run(lambda x: x.sum(), self.normal(r, c, dtype=dtype))
+        return self.run(lambda x: x.sum(), self.normal(r, c, dtype=dtype).abs())
 
     def transpose(self, dtype, r, c):
         return self.run(lambda x: x.t().contiguous(), self.normal(r, c, dtype=dtype))

@@ -145,6 +145,66 @@ for _, shape in ipairs { { 40, 50 }, { 3, 700 }, { 5, 3, 4 }, { 5000 } } do
   end
 end
 
+-- ---- sums down columns: leaves of 4096, short ones, edges, neighbours that are one axis
+for _, c in ipairs { { { 64, 32 }, { 0 } }, { { 129, 33 }, { 0 } }, { { 3, 200, 70 }, { 1 } },
+  { { 5000, 37 }, { 0 } }, { { 2, 4097, 40 }, { 1 } }, { { 8192, 64 }, { 0 } },
+  { { 3, 50, 100, 48 }, { 1, 2 } }, { { 12300, 300 }, { 0 } }, { { 90, 16, 16 }, { 0 } } } do
+  for _, d in ipairs { "f32", "bf16", "f16", "f64" } do
+    local x, o = random(c[1], d), { axis = c[2] }
+    local what = (" %s %s"):format(table.concat(c[1], "x"), d)
+    check("sum down" .. what, function(y) return op.sum(y, o) end, x)
+    check("mean down" .. what, function(y)
+      return op.mean(y, { axis = c[2], keepdims = true })
+    end, x)
+  end
+end
+check("sum down of -0", function(y) return op.sum(y, { axis = 0 }) end,
+  op.neg(op.zeros(4100, 40)))
+check("sum down of a part", function(y) return op.sum(y:narrow(0, 1, 299), { axis = 0 }) end,
+  random({ 301, 67 }, "bf16"))
+
+-- ---- copies that turn
+for _, d in ipairs { "f32", "bf16", "u8", "f64", "bool", "complex64" } do
+  local function some(...)
+    local x = random({ ... }, d == "complex64" and "f32" or d)
+    return d == "complex64" and op.fft(x) or x
+  end
+  local function turned(...)
+    local perm = { ... }
+    return function(y) return y:permute(unpack(perm)):contiguous() end
+  end
+  check("turned " .. d, turned(1, 0), some(256, 192))
+  check("turned, odd " .. d, turned(1, 0), some(301, 129))
+  check("turned, thin " .. d, turned(1, 0), some(9, 2300))
+  check("turned in batches " .. d, turned(0, 1, 3, 2), some(2, 3, 72, 65))
+  check("to channels last " .. d, turned(0, 2, 3, 1), some(2, 16, 24, 25))
+  check("to channels first " .. d, turned(0, 3, 1, 2), some(2, 24, 25, 16))
+  check("all turned " .. d, turned(3, 2, 1, 0), some(8, 5, 9, 64))
+  check("a part turned " .. d, function(y)
+    return y:narrow(0, 1, 299):narrow(1, 3, 131):T():contiguous()
+  end, some(301, 135))
+end
+
+-- ---- maps of operands that are turned, eager and captured
+local graph = tessera.graph
+for _, d in ipairs { "f32", "bf16", "f64" } do
+  for _, c in ipairs { { 256, 192 }, { 301, 129 }, { 9, 2300 } } do
+    local x, y = random(c, d), random({ c[2], c[1] }, d)
+    local function add(a, b) return a:T() * 2 + b end
+    local function both(a, b) return op.tanh(a:T()), op.cast(a:T() + b[0][0], "f32"), a + b:T() end
+    check("sum with turned " .. d, add, x, y)
+    check("maps of turned " .. d, both, x, y)
+    local one, more = graph.module("add", add), graph.module("both", both)
+    tessera.jit.eager(true)
+    check("captured sum with turned " .. d, one, x, y)
+    check("captured maps of turned " .. d, more, x, y)
+    tessera.jit.eager(false)
+  end
+  check("turned in batches, a row " .. d, function(a, b)
+    return a:permute(0, 2, 1) + b
+  end, random({ 3, 70, 130 }, d), random({ 70 }, d))
+end
+
 -- ---- places
 for _, d in ipairs { "f32", "bool", "complex64" } do
   local x = random({ 3, 5, 7 }, d == "complex64" and "f32" or d)
