@@ -112,7 +112,8 @@ typedef struct CUkernelNodeParams {
   CALL(cuGraphAddKernelNode, "_v2",                                                            \
        (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t nafter,            \
         const CUkernelNodeParams *params))                                                     \
-  CALL(cuGraphKernelNodeSetAttribute, "", (CUgraphNode node, int attribute, const void *value)) \
+  CALL(cuGraphKernelNodeSetAttribute, "",                                                      \
+       (CUgraphNode node, int attribute, const void *value))                                   \
   CALL(cuGraphInstantiateWithFlags, "",                                                        \
        (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                          \
   CALL(cuGraphExecKernelNodeSetParams, "_v2",                                                  \
@@ -131,12 +132,6 @@ typedef struct CUkernelNodeParams {
        (void *map, int type, unsigned rank, void *at, const uint64_t *dim,                     \
         const uint64_t *stride, const uint32_t *box, const uint32_t *step, int interleave,     \
         int swizzle, int promotion, int fill))                                                 \
-  CALL(cuLinkCreate, "_v2", (unsigned n, int *options, void **values, CUlinkState * state))    \
-  CALL(cuLinkAddData, "_v2",                                                                   \
-       (CUlinkState state, int type, const void *data, size_t nbytes, const char *name,        \
-        unsigned n, int *options, void **values))                                              \
-  CALL(cuLinkComplete, "", (CUlinkState state, void **code, size_t *nbytes))                   \
-  CALL(cuLinkDestroy, "", (CUlinkState state))                                                 \
   CALL(cuModuleUnload, "", (CUmodule module))                                                  \
   CALL(cuModuleGetFunction, "", (CUfunction * function, CUmodule module, const char *name))    \
   CALL(cuFuncSetAttribute, "", (CUfunction function, int attribute, int value))                \
@@ -181,7 +176,7 @@ typedef struct TsCuda {
   } stage[TS_CUDA_NSTAGE]; /* pinned, made by the first copy */
   char *few;               /* pinned, for a few bytes that are fetched */
   TsCudaPool *pool;
-  struct TsCudaMaps *maps; /* devices/cuda_map.c; made by the first */
+  struct TsCudaMaps *maps;                   /* devices/cuda_map.c; made by the first */
   struct TsCudaRecord *recording, *patching; /* devices/cuda_record.c; NULL: launches run */
   int patch_at;
 } TsCuda;

@@ -94,30 +94,6 @@ static int module_new(TsDevice *d, const void *code, void **out, TsError *err) {
   return failed ? refused(d, &log, failed, "cuModuleLoadDataEx", err) : 0;
 }
 
-/* The linker's code belongs to the linker. */
-static int assemble(TsDevice *d, const char *ptx, void **code, size_t *nbytes, TsError *err) {
-  Log log;
-  CUlinkState link = NULL;
-  void *made = NULL;
-  if (ts_cuda_enter(d, err)) return -1;
-  log_begin(&log);
-  const char *call = "cuLinkCreate";
-  CUresult failed = ts_cuda.cuLinkCreate(2, log.option, log.value, &link);
-  if (!failed) {
-    call = "cuLinkAddData";
-    failed = ts_cuda.cuLinkAddData(link, CU_JIT_INPUT_PTX, ptx, strlen(ptx) + 1, "kernel", 0,
-                                   NULL, NULL);
-  }
-  if (!failed) call = "cuLinkComplete", failed = ts_cuda.cuLinkComplete(link, &made, nbytes);
-  int result = failed ? refused(d, &log, failed, call, err) : 0;
-  if (!failed && (*code = malloc(*nbytes)))
-    memcpy(*code, made, *nbytes);
-  else if (!failed)
-    result = ts_error_set(err, TS_ERR_memory, "no memory for code");
-  if (link) ts_cuda.cuLinkDestroy(link);
-  return result;
-}
-
 static void module_free(TsDevice *d, void *module) {
   TsError ignored;
   if (module && !ts_cuda_enter(d, &ignored)) ts_cuda.cuModuleUnload(module);
@@ -159,23 +135,9 @@ static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
   return 0;
 }
 
-const TsDeviceRun ts_cuda_run = {stream_new,
-                                 stream_free,
-                                 stream_wait,
-                                 event_new,
-                                 event_free,
-                                 event_record,
-                                 event_wait,
-                                 event_usec,
-                                 module_new,
-                                 assemble,
-                                 module_free,
-                                 kernel_find,
-                                 launch,
-                                 ts_cuda_record_begin,
-                                 ts_cuda_record_end,
-                                 ts_cuda_record_patch,
-                                 ts_cuda_record_launch,
-                                 ts_cuda_record_free,
-                                 ts_cuda_hold,
-                                 ts_cuda_tensor_map};
+const TsDeviceRun ts_cuda_run = {
+    stream_new,           stream_free,        stream_wait,          event_new,
+    event_free,           event_record,       event_wait,           event_usec,
+    module_new,           module_free,        kernel_find,          launch,
+    ts_cuda_record_begin, ts_cuda_record_end, ts_cuda_record_patch, ts_cuda_record_launch,
+    ts_cuda_record_free,  ts_cuda_hold,       ts_cuda_tensor_map};

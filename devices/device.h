@@ -92,8 +92,6 @@ struct TsDeviceRun {
   int (*event_usec)(TsDevice *d, void *from, void *to, double *usec, TsError *err);
   /* Code of the device's kind (cubin, or PTX ended by a zero); a refusal quotes the log. */
   int (*module_new)(TsDevice *d, const void *code, void **module, TsError *err);
-  /* PTX to the device's own code, for module_new here and in later processes; for free(). */
-  int (*assemble)(TsDevice *d, const char *ptx, void **code, size_t *nbytes, TsError *err);
   void (*module_free)(TsDevice *d, void *module);
   /* `shared`: the most dynamic shared memory it will be launched with. */
   int (*kernel)(TsDevice *d, void *module, const char *name, int shared, void **kernel,

@@ -525,6 +525,7 @@ HIDDEN = {"about", "wait", "done", "mean", "heads", "attend", "seconds_of", "wra
 class Worker:
     def __init__(self, library):
         self.library, self.held, self.call, self.loop, self.calls = library, None, None, None, 1
+        self.done = getattr(library, "done", None)  # of a device, where work is queued
 
     def set_up(self, words):
         name, sizes = words[0], [int(w) if w.isdigit() else w for w in words[1:]]
@@ -548,13 +549,13 @@ class Worker:
     def time(self, count):
         start = now()
         y = self.loop(count)
-        if hasattr(self.library, "done"):
-            self.library.done(y)  # on a device work is queued
+        if self.done:
+            self.done(y)
         return (now() - start) / count
 
     def warm_up(self):
         self.time(1)  # compiles, loads libraries
-        if hasattr(self.library, "done"):
+        if self.done:
             self.time(16)
         start, once, count = now(), self.time(1), 1
         while now() - start < 0.1 and once < 0.5:

@@ -375,37 +375,8 @@ CUresult fake_cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *a
                                      int swizzle, int promotion, int fill) {
   (void)type, (void)at, (void)step, (void)interleave, (void)swizzle, (void)promotion, (void)fill;
   ENTER();
-  if ((rank != 2 && rank != 4) || !dim[0] || stride[0] % 16 || box[0] > 256 || box[1] > 256) return INVALID;
+  if (rank < 2 || rank > 5 || !dim[0] || stride[0] % 16 || box[0] > 256 || box[1] > 256) return INVALID;
   memcpy(map, box, 2 * sizeof *box);
-  return 0;
-}
-CUresult fake_cuLinkCreate(unsigned n, int *options, void **values, CUlinkState *state) {
-  ENTER();
-  *state = calloc(1, 1 << 20);
-  for (unsigned i = 0; i < n; i++)
-    if (options[i] == CU_JIT_ERROR_LOG_BUFFER) memcpy(*state, &values[i], sizeof values[i]);
-  return 0;
-}
-CUresult fake_cuLinkAddData(CUlinkState state, int type, const void *data, size_t nbytes,
-                               const char *name, unsigned n, int *options, void **values) {
-  (void)name, (void)n, (void)options, (void)values;
-  ENTER();
-  char *log;
-  memcpy(&log, state, sizeof log);
-  if (type != CU_JIT_INPUT_PTX || nbytes > 1000 << 10) return 1;
-  if (strstr(data, ".bad")) return strcpy(log, "ptxas: line 1: syntax error"), 218;
-  memcpy((char *)state + 16, &nbytes, sizeof nbytes);
-  memcpy((char *)state + 24, data, nbytes);
-  return 0;
-}
-CUresult fake_cuLinkComplete(CUlinkState state, void **code, size_t *nbytes) {
-  ENTER();
-  memcpy(nbytes, (char *)state + 16, sizeof *nbytes);
-  *code = (char *)state + 24;
-  return 0;
-}
-CUresult fake_cuLinkDestroy(CUlinkState state) {
-  free(state);
   return 0;
 }
 CUresult fake_cuModuleUnload(CUmodule module) {

@@ -7,17 +7,9 @@
 #include <string.h>
 
 #include "ir/tile_gpu_attention_grad.h"
-#include "lib/convert_bits.h"
+#include "tests/ir/gpu_roles.h"
 
 enum { KEYS = 128, MOST = 128 };
-
-static int failed;
-
-static uint64_t rnd(void) {
-  static uint64_t seed = 1;
-  seed = seed * 6364136223846793005u + 1442695040888963407u;
-  return seed >> 20;
-}
 
 typedef struct Case {
   TsDtype dtype;
@@ -26,22 +18,7 @@ typedef struct Case {
   int window, rows;
 } Case;
 
-static const TsTarget hopper = {.name = "sm_90a", .shared_bytes = 232448};
-
-static float get(TsDtype d, const void *x, int64_t i) {
-  uint16_t u = ((const uint16_t *)x)[i];
-  return d == TS_DT_bf16 ? f32_of_bf16(u) : f32_of_f16(u);
-}
-static uint16_t narrow(TsDtype d, float v) {
-  return d == TS_DT_bf16 ? bf16_of_f32(v) : f16_of_f32(v);
-}
 static float rounded(TsDtype d, float v) { return get(d, (uint16_t[]){narrow(d, v)}, 0); }
-
-static void *numbers(TsDtype d, int64_t n) {
-  uint16_t *p = malloc((size_t)n * 2 + 8);
-  for (int64_t i = 0; i < n; i++) p[i] = narrow(d, (float)((int)(rnd() % 2001) - 1000) / 512);
-  return p;
-}
 
 static bool sees(const Case *c, int i, int key) {
   int at = i + c->t - c->s;
@@ -199,21 +176,6 @@ static void compare(const Case *c, const Data *x) {
       printf("dq %d of %d: %g, not %g\n", (int)(i % c->d), (int)(i / c->d), (double)x->dq[i],
              (double)dq[i]);
   free(dq), free(began);
-}
-
-static void round_trip(const TsTile *k) {
-  TsText text = {0}, why = {0};
-  TsError err = {0};
-  ts_tile_text(k, &text);
-  if (getenv("TILE_TEXT")) puts(text.at);
-  TsTile *y = ts_tile_parse(text.at, &err);
-  if (!y)
-    failed++, printf("%s\n", err.message);
-  else if (!ts_tile_equal(k, y, &why))
-    failed++, printf("%s\n", why.at);
-  ts_tile_free(y);
-  ts_text_free(&text);
-  ts_text_free(&why);
 }
 
 static void run(const Case *c, const TsTile *k, Data *x) {

@@ -7,15 +7,7 @@
 #include <string.h>
 
 #include "ir/tile_gpu_decode.h"
-#include "lib/convert_bits.h"
-
-static int failed;
-
-static uint64_t rnd(void) {
-  static uint64_t seed = 1;
-  seed = seed * 6364136223846793005u + 1442695040888963407u;
-  return seed >> 20;
-}
+#include "tests/ir/gpu_roles.h"
 
 typedef struct Case {
   TsDtype dtype;
@@ -23,23 +15,6 @@ typedef struct Case {
   bool causal, sink;
   int window;
 } Case;
-
-static const TsTarget hopper = {.name = "sm_90a", .shared_bytes = 232448};
-
-static float get(TsDtype d, const void *x, int64_t i) {
-  uint16_t u = ((const uint16_t *)x)[i];
-  return d == TS_DT_bf16 ? f32_of_bf16(u) : f32_of_f16(u);
-}
-
-static uint16_t narrow(TsDtype d, float v) {
-  return d == TS_DT_bf16 ? bf16_of_f32(v) : f16_of_f32(v);
-}
-
-static void *numbers(TsDtype d, int64_t n) {
-  uint16_t *p = malloc((size_t)n * 2 + 8);
-  for (int64_t i = 0; i < n; i++) p[i] = narrow(d, (float)((int)(rnd() % 2001) - 1000) / 512);
-  return p;
-}
 
 /* One query over one chunk. */
 typedef struct Part {
@@ -109,21 +84,6 @@ static void row(const Case *c, void *const *arg, int head, int r, uint16_t *y) {
   }
   float factor = sum == 0 ? 0 : 1 / sum;
   for (int e = 0; e < c->d; e++) y[e] = narrow(c->dtype, o[e] * factor);
-}
-
-static void round_trip(const TsTile *k) {
-  TsText text = {0}, why = {0};
-  TsError err = {0};
-  ts_tile_text(k, &text);
-  if (getenv("TILE_TEXT")) puts(text.at);
-  TsTile *y = ts_tile_parse(text.at, &err);
-  if (!y)
-    failed++, printf("%s\n", err.message);
-  else if (!ts_tile_equal(k, y, &why))
-    failed++, printf("%s\n", why.at);
-  ts_tile_free(y);
-  ts_text_free(&text);
-  ts_text_free(&why);
 }
 
 static void compare(const Case *c, void *const *arg, const uint16_t *y) {

@@ -27,19 +27,10 @@ static TsTile *kernel(const Case *c) {
   return k;
 }
 
-static void say(const Case *c, const char *what) {
+static void say(const void *of, const char *what) {
+  const Case *c = of;
   printf("%s d %d causal %d window %d rows %d: %s\n", ts_dtype_name(c->dtype), c->d, c->causal,
          c->window, c->rows, what);
-}
-
-static void check_assembled(const Case *c, const TsText *ptx, const char *target) {
-  Assembled a = assemble(ptx, target);
-  char line[100];
-  snprintf(line, sizeof line, "%d bytes spilled, %d registers, %zu bytes of PTX", a.spills,
-           a.registers, ptx->len);
-  if (*a.complaint) failed++, say(c, a.complaint);
-  if (a.spills > SPILLS) failed++, say(c, line);
-  if (getenv("PTXAS")) say(c, line);
 }
 
 static void one(const Case *c, bool ptxas) {
@@ -53,7 +44,7 @@ static void one(const Case *c, bool ptxas) {
   else if (info.shared > 232448 || info.threads != k->threads || info.nmap != 7 || info.scratch)
     failed++, say(c, "not the kernel that was asked for");
   else if (ptxas)
-    check_assembled(c, &ptx, k->target);
+    failed += judge(&ptx, k->target, SPILLS, c, say);
   ts_text_free(&ptx);
   ts_tile_free(k);
 }

@@ -24,19 +24,10 @@ static TsTile *kernel(const Case *c) {
   return k;
 }
 
-static void say(const Case *c, const char *what) {
+static void say(const void *of, const char *what) {
+  const Case *c = of;
   printf("%s d %d rows %d queries %d window %d: %s\n", ts_dtype_name(c->dtype), c->d, c->rows,
          c->queries, c->window, what);
-}
-
-static void check_assembled(const Case *c, const TsText *ptx, const char *target) {
-  Assembled a = assemble(ptx, target);
-  char line[100];
-  snprintf(line, sizeof line, "%d bytes spilled, %d registers, %zu bytes of PTX", a.spills,
-           a.registers, ptx->len);
-  if (*a.complaint) failed++, say(c, a.complaint);
-  if (a.spills) failed++, say(c, line);
-  if (getenv("PTXAS")) say(c, line);
 }
 
 static void one(const Case *c, bool ptxas) {
@@ -50,7 +41,7 @@ static void one(const Case *c, bool ptxas) {
   else if (info.shared > 232448 || info.threads != k->threads || info.nmap != 3)
     failed++, say(c, "not the kernel that was asked for");
   else if (ptxas)
-    check_assembled(c, &ptx, k->target);
+    failed += judge(&ptx, k->target, 0, c, say);
   ts_text_free(&ptx);
   ts_tile_free(k);
 }

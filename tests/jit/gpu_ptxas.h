@@ -40,6 +40,19 @@ static Assembled assemble(const TsText *ptx, const char *target) {
   return a;
 }
 
+/* Says what is wrong of a case, and all of it where PTXAS is set; gives how much was wrong. */
+static int judge(const TsText *ptx, const char *target, int spills, const void *of,
+                 void (*say)(const void *of, const char *what)) {
+  Assembled a = assemble(ptx, target);
+  char line[100];
+  snprintf(line, sizeof line, "%d bytes spilled, %d registers, %zu bytes of PTX", a.spills,
+           a.registers, ptx->len);
+  bool complains = *a.complaint, spilled = a.spills > spills;
+  if (complains) say(of, a.complaint);
+  if (spilled || getenv("PTXAS")) say(of, line);
+  return complains + spilled;
+}
+
 static void print_code(const TsTile *k, bool llvm) {
   TsError err = {0};
   TsGpuMma info;
