@@ -4,6 +4,10 @@
 
 #include "ir/tile.h"
 
+/* Bytes of the pattern that the matrix unit reads, rows of a group of warps, the most shared
+ * memory of a block in bytes. */
+enum { TS_GPU_PATTERN = 128, TS_GPU_GROUP_ROWS = 64, TS_GPU_SHARED = 232448 };
+
 /* ---- statements with some attributes set */
 typedef struct TsGpuOption {
   const char *name;
@@ -66,7 +70,8 @@ void ts_gpu_registers(TsTileBuild *b, int n);
 TsTileRegion *ts_gpu_role(TsTileBuild *b, const char *name, int warps);
 /* Bytes of one slot. */
 int64_t ts_gpu_slot_bytes(TsTileVal memory);
-/* Whole slots from rank 4 parameters, or rank 3 ones without a batch: one copy each, counted by the barrier's slot. */
+/* Whole slots from rank 4 parameters, or rank 3 ones without a batch: one copy each, counted by
+ * the barrier's slot. */
 void ts_gpu_fetch(TsTileBuild *b, TsTileVal to, TsTileVal from, TsTileVal barrier,
                   TsTileVal slot, TsTileVal batch, TsTileVal head, TsTileVal row);
 

@@ -22,11 +22,12 @@
 #include "ir/tile_gpu_product.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#include "ir/tile_gpu_build.h"
 
 enum {
-  PATTERN = 128,
-  GROUP_ROWS = 64,
+  PATTERN = TS_GPU_PATTERN,
+  GROUP_ROWS = TS_GPU_GROUP_ROWS,
   WARP_ROWS = 32,
   LOAD_WARPS = 4,
   FOLLOW_WARPS = 2, /* of those of the first group that have nothing to load */
@@ -56,42 +57,10 @@ typedef struct Product {
   V ready, room; /* rounded sums on their way to role follow, piece by piece */
 } Product;
 
-/* ---- statements with some attributes set */
-typedef struct Option {
-  const char *name;
-  TsAttr value;
-} Option;
-
-static TsAttr whole(int64_t i) { return (TsAttr){.type = TS_ATTR_int, .i = i}; }
-static TsAttr word(const char *s) { return (TsAttr){.type = TS_ATTR_str, .str = s}; }
-static TsAttr choice(int i) { return (TsAttr){.type = TS_ATTR_choice, .i = i}; }
-static TsAttr list(int n, const int64_t *v) {
-  return (TsAttr){.type = TS_ATTR_ints, .n = n, .ints = v};
-}
-
-static TsTileStmt *say(Product *p, int op, int nin, const V *in, int n, const Option *o,
-                       const TsTileType *out) {
-  TsAttr attr[TS_MAX_ATTR];
-  int nspec;
-  const TsAttrSpec *spec = ts_tile_op_attrs(op, &nspec);
-  for (int i = 0; i < nspec; i++) {
-    attr[i] = spec[i].preset;
-    for (int k = 0; k < n; k++)
-      if (strlen(o[k].name) == (size_t)spec[i].namelen &&
-          !memcmp(o[k].name, spec[i].name, (size_t)spec[i].namelen))
-        attr[i] = o[k].value;
-  }
-  return ts_tile_emit(&p->b, op, nin, in, attr, out != NULL, out);
-}
-
-#define IN(...)                                                                                \
-  (int)(sizeof((V[]){__VA_ARGS__}) / sizeof(V)), (V[]) { __VA_ARGS__ }
-#define OPTIONS(...)                                                                           \
-  (int)(sizeof((Option[]){__VA_ARGS__}) / sizeof(Option)), (Option[]) { __VA_ARGS__ }
-
+/* ---- short forms */
 static V number(Product *p, int64_t i) { return ts_tile_index(&p->b, i); }
 static V op2(Product *p, int op, V x, V y) { return ts_tile_op2(&p->b, op, x, y); }
-static V by(Product *p, int op, V x, int64_t y) { return op2(p, op, x, number(p, y)); }
+static V by(Product *p, int op, V x, int64_t y) { return ts_gpu_by(&p->b, op, x, y); }
 static V named(V v, const char *name) {
   if (v) v->name = name;
   return v;
@@ -104,7 +73,8 @@ static V div_up(Product *p, V x, V y) {
 
 static V size(Product *p, int i) {
   TsTileType t = ts_tile_scalar(TS_DT_i64);
-  TsTileStmt *s = say(p, TS_TILE_dim, 0, NULL, OPTIONS({"index", whole(i)}), &t);
+  TsTileStmt *s =
+      ts_gpu_say(&p->b, TS_TILE_dim, 0, NULL, TS_GPU_SET({"index", ts_gpu_whole(i)}), &t);
   return s ? s->out[0] : NULL;
 }
 
@@ -166,12 +136,6 @@ static V memory(Product *p, const char *name, TsDtype d, int rank, const int64_t
   return named(ts_tile_alloc(&p->b, TS_SPACE_shared, &t), name);
 }
 
-static V barriers(Product *p, const char *name, int n) {
-  TsTileType t = ts_tile_vector(TS_DT_i64, n);
-  t.count = 1;
-  return named(ts_tile_alloc(&p->b, TS_SPACE_barrier, &t), name);
-}
-
 /* Stages of an operand of `wide` rows or columns. The matrix unit reads patterns of 128 bytes
  * either way; for multiply-adds only rows along k are exchanged, so that threads that read
  * neighbouring rows find them in different banks. */
@@ -198,11 +162,11 @@ static void block_memory(Product *p) {
   for (int i = 2; x->follow && i < x->follow->block->nin; i++)
     if (p->param[i]->type.rank == 1) p->line[i] = line_memory(p, p->param[i]);
   if (p->bias && p->unit) p->line[0] = line_memory(p, p->bias);
-  p->full = barriers(p, "full", x->stages);
-  p->empty = barriers(p, "empty", x->stages);
-  if (x->split) p->ready = barriers(p, "ready", pieces);
-  if (p->ahead) p->came = barriers(p, "came", pieces);
-  if (x->split || p->ahead) p->room = barriers(p, "room", pieces);
+  p->full = ts_gpu_barriers(&p->b, "full", x->stages, 1);
+  p->empty = ts_gpu_barriers(&p->b, "empty", x->stages, 1);
+  if (x->split) p->ready = ts_gpu_barriers(&p->b, "ready", pieces, 1);
+  if (p->ahead) p->came = ts_gpu_barriers(&p->b, "came", pieces, 1);
+  if (x->split || p->ahead) p->room = ts_gpu_barriers(&p->b, "room", pieces, 1);
 }
 
 /* ---- where a tile and a stage are */
@@ -217,14 +181,6 @@ static void corner(Product *p, V t) {
   V row = op2(p, TS_OP_sub, in, op2(p, TS_OP_mul, col, high));
   p->m0 = named(by(p, TS_OP_mul, op2(p, TS_OP_add, first, row), p->rows), "m0");
   p->n0 = named(by(p, TS_OP_mul, col, x->cols), "n0");
-}
-
-/* The stage behind s and the parity of its turn. */
-static void advance(Product *p, V *s, V *parity) {
-  V next = by(p, TS_OP_add, *s, 1), end = by(p, TS_OP_eq, next, p->x.stages);
-  V over = ts_tile_cast(&p->b, end, TS_DT_i64);
-  *s = ts_tile_op3(&p->b, TS_OP_where, end, number(p, 0), next);
-  *parity = op2(p, TS_OP_bitwise_xor, *parity, over);
 }
 
 /* Tiles of this block: number round, round + P, .. */
@@ -250,33 +206,28 @@ static void fetch(Product *p, V to, V from, bool along_k, V at, V k0, int64_t wi
   int64_t d = p->x.depth, shape[2] = {along_k ? wide : d, along_k ? d : wide};
   V zero = number(p, 0);
   V first = along_k ? at : k0, second = along_k ? k0 : at;
-  say(p, TS_TILE_copy_bulk, IN(to, from, p->full, s, s, zero, zero, first, second),
-      OPTIONS({"shape", list(2, shape)}), NULL);
+  ts_gpu_say(&p->b, TS_TILE_copy_bulk,
+             TS_GPU_IN(to, from, p->full, s, s, zero, zero, first, second),
+             TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
 }
 
 static void fetch_stage(Product *p, V s, V parity, V k0) {
   const TsGpuProduct *x = &p->x;
   int64_t bytes = (p->rows + x->cols) * x->depth * ts_dtypes[x->in].nbytes;
-  say(p, TS_TILE_await, IN(p->empty, s, parity), 0, NULL, NULL);
-  say(p, TS_TILE_expect, IN(p->full, s), OPTIONS({"bytes", whole(bytes)}), NULL);
-  say(p, TS_TILE_arrive, IN(p->full, s), 0, NULL, NULL);
+  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->empty, s, parity), 0, NULL, NULL);
+  ts_gpu_say(&p->b, TS_TILE_expect, TS_GPU_IN(p->full, s),
+             TS_GPU_SET({"bytes", ts_gpu_whole(bytes)}), NULL);
+  ts_gpu_say(&p->b, TS_TILE_arrive, TS_GPU_IN(p->full, s), 0, NULL, NULL);
   fetch(p, p->sa, p->a, !x->turned_a, p->m0, k0, p->rows, s);
   fetch(p, p->sb, p->bm, x->turned_b, p->n0, k0, x->cols, s);
-}
-
-static TsTileRegion *role(Product *p, const char *name, int warps) {
-  TsTileStmt *s = say(p, TS_TILE_role, 0, NULL,
-                      OPTIONS({"name", word(name)}, {"warps", whole(warps)}), NULL);
-  TsTileRegion *before = p->b.at;
-  if (s) p->b.at = s->region[0];
-  return before;
 }
 
 /* Of 65536 for a block, in steps of 8; with one group of warps there are enough for all. */
 static void registers(Product *p, bool loads) {
   static const int pool[4][2] = {{24, 240}, {0, 0}, {40, 232}, {32, 160}};
   int n = pool[p->unit ? p->x.rows / GROUP_ROWS : 0][loads ? 0 : 1];
-  if (n && !p->x.split) say(p, TS_TILE_registers, 0, NULL, OPTIONS({"count", whole(n)}), NULL);
+  if (n && !p->x.split)
+    ts_gpu_say(&p->b, TS_TILE_registers, 0, NULL, TS_GPU_SET({"count", ts_gpu_whole(n)}), NULL);
 }
 
 /* All stages of a tile: the whole ones, and for multiply-adds one more with the rest of k. */
@@ -290,7 +241,7 @@ static void fetch_stages(Product *p, V lo, V hi, const V *carry, V *out) {
   if (!k.stmt) return;
   V s = k.carry[0], parity = k.carry[1];
   fetch_stage(p, s, parity, by(p, TS_OP_mul, k.i, p->x.depth));
-  advance(p, &s, &parity);
+  ts_gpu_advance(&p->b, &s, &parity, p->x.stages);
   ts_tile_for_end(&p->b, &k, (V[]){s, parity}, out);
 }
 
@@ -304,7 +255,7 @@ static void keep_step(Product *p, V first, V chunks) {
   TsTileLoop l = ts_tile_for(&p->b, number(p, 0), once, 1, false, 0, NULL);
   if (!l.stmt) return;
   V step = op2(p, TS_OP_add, op2(p, TS_OP_mul, p->turn, chunks), first);
-  say(p, TS_TILE_pace, IN(p->clock, step, p->p), 0, NULL, NULL);
+  ts_gpu_say(&p->b, TS_TILE_pace, TS_GPU_IN(p->clock, step, p->p), 0, NULL, NULL);
   ts_tile_for_end(&p->b, &l, NULL, NULL);
 }
 
@@ -327,12 +278,13 @@ static void fetch_ahead(Product *p) {
   if (!l.stmt) return;
   V zero = number(p, 0), n = op2(p, TS_OP_add, p->n0, by(p, TS_OP_mul, l.i, p->width));
   V parity = by(p, TS_OP_bitwise_and, p->turn, 1);
-  say(p, TS_TILE_await, IN(p->room, l.i, parity), 0, NULL, NULL);
-  say(p, TS_TILE_expect, IN(p->came, l.i), OPTIONS({"bytes", whole(bytes)}), NULL);
-  say(p, TS_TILE_arrive, IN(p->came, l.i), 0, NULL, NULL);
-  say(p, TS_TILE_copy_bulk,
-      IN(p->sc, p->param[p->ahead], p->came, l.i, l.i, zero, zero, p->m0, n),
-      OPTIONS({"shape", list(2, shape)}), NULL);
+  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->room, l.i, parity), 0, NULL, NULL);
+  ts_gpu_say(&p->b, TS_TILE_expect, TS_GPU_IN(p->came, l.i),
+             TS_GPU_SET({"bytes", ts_gpu_whole(bytes)}), NULL);
+  ts_gpu_say(&p->b, TS_TILE_arrive, TS_GPU_IN(p->came, l.i), 0, NULL, NULL);
+  ts_gpu_say(&p->b, TS_TILE_copy_bulk,
+             TS_GPU_IN(p->sc, p->param[p->ahead], p->came, l.i, l.i, zero, zero, p->m0, n),
+             TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
   ts_tile_for_end(&p->b, &l, NULL, NULL);
 }
 
@@ -345,7 +297,8 @@ static void fetch_around(Product *p, const V *carry, V *out) {
 }
 
 static void load_role(Product *p) {
-  TsTileRegion *before = role(p, "load", LOAD_WARPS - (p->x.split ? FOLLOW_WARPS : 0));
+  TsTileRegion *before =
+      ts_gpu_role(&p->b, "load", LOAD_WARPS - (p->x.split ? FOLLOW_WARPS : 0));
   registers(p, true);
   TsTileLoop l = tiles(p, number(p, 0), number(p, 1));
   V out[2] = {0};
@@ -358,8 +311,8 @@ static void load_role(Product *p) {
     fetch_stages(p, number(p, 0), stages_of_tile(p), l.carry, out);
   ts_tile_for_end(&p->b, &l, out, NULL);
   if (p->clock)
-    say(p, TS_TILE_pace, IN(p->clock, number(p, 0), p->p),
-        OPTIONS({"end", (TsAttr){.type = TS_ATTR_bool, .i = 1}}), NULL);
+    ts_gpu_say(&p->b, TS_TILE_pace, TS_GPU_IN(p->clock, number(p, 0), p->p),
+               TS_GPU_SET({"end", (TsAttr){.type = TS_ATTR_bool, .i = 1}}), NULL);
   p->b.at = before;
 }
 
@@ -385,21 +338,15 @@ static V product(Product *p, V s, V acc) {
   V at[3] = {s, number(p, 0), number(p, 0)};
   V a = fragment(p, x->in, p->rows, x->depth, p->sa, at, x->turned_a ? turned : NULL);
   V b = fragment(p, x->in, x->depth, x->cols, p->sb, at, x->turned_b ? turned : NULL);
-  TsTileStmt *y = say(p, TS_TILE_mma, IN(a, b, acc),
-                      OPTIONS({"unit", word(p->unit ? "wgmma" : "fma")}), &acc->type);
+  TsTileStmt *y =
+      ts_gpu_say(&p->b, TS_TILE_mma, TS_GPU_IN(a, b, acc),
+                 TS_GPU_SET({"unit", ts_gpu_word(p->unit ? "wgmma" : "fma")}), &acc->type);
   return y ? y->out[0] : NULL;
 }
 
-enum { PRODUCTS = 1, STORES = 2 }; /* of commit and wait */
-
-static void commit(Product *p, int of) {
-  say(p, TS_TILE_commit, 0, NULL, OPTIONS({"of", choice(of)}), NULL);
+static void leave(Product *p, V s) {
+  ts_gpu_say(&p->b, TS_TILE_arrive, TS_GPU_IN(p->empty, s), 0, NULL, NULL);
 }
-static void wait(Product *p, int of, int pending) {
-  say(p, TS_TILE_wait, 0, NULL, OPTIONS({"pending", whole(pending)}, {"of", choice(of)}), NULL);
-}
-static void plain(Product *p, int op) { say(p, op, 0, NULL, 0, NULL, NULL); }
-static void leave(Product *p, V s) { say(p, TS_TILE_arrive, IN(p->empty, s), 0, NULL, NULL); }
 
 /* Stages on the matrix unit: each is left when the next one's products are under way. */
 static V unit_loop(Product *p, V *s, V *parity) {
@@ -407,19 +354,20 @@ static V unit_loop(Product *p, V *s, V *parity) {
   TsTileLoop k = ts_tile_for(&p->b, number(p, 0), p->nk, 1, false, 4, first);
   if (!k.stmt) return NULL;
   V at = k.carry[1], turn = k.carry[2];
-  say(p, TS_TILE_await, IN(p->full, at, turn), 0, NULL, NULL);
+  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->full, at, turn), 0, NULL, NULL);
   V acc = product(p, at, k.carry[0]);
-  commit(p, PRODUCTS);
-  wait(p, PRODUCTS, 1);
-  TsTileStmt *later = say(p, TS_TILE_if, IN(by(p, TS_OP_gt, k.i, 0)), 0, NULL, NULL);
+  ts_gpu_commit(&p->b, TS_GPU_PRODUCTS);
+  ts_gpu_wait(&p->b, TS_GPU_PRODUCTS, 1);
+  TsTileStmt *later =
+      ts_gpu_say(&p->b, TS_TILE_if, TS_GPU_IN(by(p, TS_OP_gt, k.i, 0)), 0, NULL, NULL);
   TsTileRegion *body = p->b.at;
   if (!later) return NULL;
   p->b.at = later->region[0];
   leave(p, k.carry[3]);
   p->b.at = body;
-  advance(p, &at, &turn);
+  ts_gpu_advance(&p->b, &at, &turn, p->x.stages);
   ts_tile_for_end(&p->b, &k, (V[]){acc, at, turn, k.carry[1]}, out);
-  wait(p, PRODUCTS, 0);
+  ts_gpu_wait(&p->b, TS_GPU_PRODUCTS, 0);
   leave(p, out[3]);
   *s = out[1], *parity = out[2];
   return out[0];
@@ -445,13 +393,13 @@ static V rest(Product *p, V acc, V *s, V *parity) {
   TsTileLoop k = ts_tile_for(&p->b, number(p, 0), any, 1, false, 3, first);
   if (!k.stmt) return NULL;
   V at = k.carry[1], turn = k.carry[2];
-  say(p, TS_TILE_await, IN(p->full, at, turn), 0, NULL, NULL);
+  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->full, at, turn), 0, NULL, NULL);
   TsTileLoop step = ts_tile_for(&p->b, number(p, 0), some, 1, false, 1, k.carry);
   if (!step.stmt) return NULL;
   sum = rest_step(p, at, step.i, step.carry[0]);
   ts_tile_for_end(&p->b, &step, &sum, &sum);
   leave(p, at);
-  advance(p, &at, &turn);
+  ts_gpu_advance(&p->b, &at, &turn, p->x.stages);
   ts_tile_for_end(&p->b, &k, (V[]){sum, at, turn}, out);
   *s = out[1], *parity = out[2];
   return out[0];
@@ -462,10 +410,10 @@ static V fma_loop(Product *p, V *s, V *parity) {
   TsTileLoop k = ts_tile_for(&p->b, number(p, 0), p->nk, 1, false, 3, first);
   if (!k.stmt) return NULL;
   V at = k.carry[1], turn = k.carry[2];
-  say(p, TS_TILE_await, IN(p->full, at, turn), 0, NULL, NULL);
+  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->full, at, turn), 0, NULL, NULL);
   V acc = product(p, at, k.carry[0]);
   leave(p, at);
-  advance(p, &at, &turn);
+  ts_gpu_advance(&p->b, &at, &turn, p->x.stages);
   ts_tile_for_end(&p->b, &k, (V[]){acc, at, turn}, out);
   *s = out[1], *parity = out[2];
   return rest(p, out[0], s, parity);
@@ -475,8 +423,8 @@ static V fma_loop(Product *p, V *s, V *parity) {
 static V part(Product *p, V x, int64_t col, int64_t cols) {
   TsTileType t = x->type;
   t.dim[1] = cols;
-  TsTileStmt *s =
-      say(p, TS_TILE_part, IN(x), OPTIONS({"start", list(2, (int64_t[]){0, col})}), &t);
+  TsTileStmt *s = ts_gpu_say(&p->b, TS_TILE_part, TS_GPU_IN(x),
+                             TS_GPU_SET({"start", ts_gpu_list(2, (int64_t[]){0, col})}), &t);
   return s ? s->out[0] : NULL;
 }
 
@@ -498,18 +446,21 @@ static void begin_lines(Product *p) {
   for (int i = 0; i < TS_GPU_FOLLOW_PARAMS; i++) {
     if (!p->line[i]) continue;
     any = true;
-    say(p, TS_TILE_copy_async, IN(p->line[i], line_source(p, i), line_at(p, 0), p->n0),
-        OPTIONS({"shape", list(1, shape)}), NULL);
+    ts_gpu_say(&p->b, TS_TILE_copy_async,
+               TS_GPU_IN(p->line[i], line_source(p, i), line_at(p, 0), p->n0),
+               TS_GPU_SET({"shape", ts_gpu_list(1, shape)}), NULL);
   }
-  if (any) say(p, TS_TILE_commit, 0, NULL, OPTIONS({"of", choice(0)}), NULL);
+  if (any)
+    ts_gpu_say(&p->b, TS_TILE_commit, 0, NULL, TS_GPU_SET({"of", ts_gpu_choice(0)}), NULL);
 }
 
 static void end_lines(Product *p) {
   bool any = false;
   for (int i = 0; i < TS_GPU_FOLLOW_PARAMS; i++) any = any || p->line[i];
   if (!any) return;
-  say(p, TS_TILE_wait, 0, NULL, OPTIONS({"pending", whole(0)}, {"of", choice(0)}), NULL);
-  plain(p, TS_TILE_sync);
+  ts_gpu_say(&p->b, TS_TILE_wait, 0, NULL,
+             TS_GPU_SET({"pending", ts_gpu_whole(0)}, {"of", ts_gpu_choice(0)}), NULL);
+  ts_gpu_plain(&p->b, TS_TILE_sync);
 }
 
 /* Pointwise rows on some columns of the sums, which begin at column n of the result. */
@@ -552,16 +503,16 @@ static void put_piece(Product *p, V y, V buffer, int64_t col) {
 static void send_piece(Product *p, V to, V n, V buffer) {
   V zero = number(p, 0);
   int64_t shape[2] = {p->rows, p->width};
-  say(p, TS_TILE_fence, 0, NULL, OPTIONS({"scope", choice(2)}), NULL);
-  plain(p, TS_TILE_sync);
-  say(p, TS_TILE_store_bulk, IN(to, p->sc, p->m0, n, buffer, zero, zero),
-      OPTIONS({"shape", list(2, shape)}), NULL);
-  commit(p, STORES);
+  ts_gpu_say(&p->b, TS_TILE_fence, 0, NULL, TS_GPU_SET({"scope", ts_gpu_choice(2)}), NULL);
+  ts_gpu_plain(&p->b, TS_TILE_sync);
+  ts_gpu_say(&p->b, TS_TILE_store_bulk, TS_GPU_IN(to, p->sc, p->m0, n, buffer, zero, zero),
+             TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
+  ts_gpu_commit(&p->b, TS_GPU_STORES);
 }
 
 static void store_piece(Product *p, V to, V y, V n, V buffer) {
-  wait(p, STORES, p->x.buffers - 1);
-  plain(p, TS_TILE_sync);
+  ts_gpu_wait(&p->b, TS_GPU_STORES, p->x.buffers - 1);
+  ts_gpu_plain(&p->b, TS_TILE_sync);
   put_piece(p, y, buffer, 0);
   send_piece(p, to, n, buffer);
 }
@@ -582,16 +533,17 @@ static V param_of_rows(Product *p, int i) { return p->param[p->x.follow->to[i]->
 /* Pieces of the tile before are no longer read. */
 static void give_room(Product *p) {
   int pieces = p->x.cols / (int)p->width;
-  wait(p, STORES, 0);
-  plain(p, TS_TILE_sync);
+  ts_gpu_wait(&p->b, TS_GPU_STORES, 0);
+  ts_gpu_plain(&p->b, TS_TILE_sync);
   for (int i = 0; i < pieces; i++)
-    say(p, TS_TILE_arrive, IN(p->room, number(p, i)), 0, NULL, NULL);
+    ts_gpu_say(&p->b, TS_TILE_arrive, TS_GPU_IN(p->room, number(p, i)), 0, NULL, NULL);
 }
 
 /* In the place of what was added. */
 static void follow_in_place(Product *p, V x, V n, int64_t piece) {
   V at = number(p, piece), zero = number(p, 0);
-  say(p, TS_TILE_await, IN(p->came, at, by(p, TS_OP_bitwise_and, p->turn, 1)), 0, NULL, NULL);
+  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->came, at, by(p, TS_OP_bitwise_and, p->turn, 1)),
+             0, NULL, NULL);
   begin_rows(p, x, n, piece);
   p->rows_of.ahead = p->ahead;
   p->rows_of.came =
@@ -619,14 +571,14 @@ static void follow_here(Product *p, V x, V n, int64_t piece) {
 static void hand_over(Product *p, V x, V n, int64_t piece) {
   V at = number(p, piece);
   V parity = by(p, TS_OP_bitwise_and, by(p, TS_OP_add, p->turn, 1), 1);
-  say(p, TS_TILE_await, IN(p->room, at, parity), 0, NULL, NULL);
+  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->room, at, parity), 0, NULL, NULL);
   p->rows_of.width = p->width;
   begin_rows(p, x, n, piece);
   V y = ts_gpu_follow(&p->rows_of, p->x.follow->narrow);
   put_piece(p, y, at, 0);
-  say(p, TS_TILE_fence, 0, NULL, OPTIONS({"scope", choice(2)}), NULL);
-  plain(p, TS_TILE_sync);
-  say(p, TS_TILE_arrive, IN(p->ready, at), 0, NULL, NULL);
+  ts_gpu_say(&p->b, TS_TILE_fence, 0, NULL, TS_GPU_SET({"scope", ts_gpu_choice(2)}), NULL);
+  ts_gpu_plain(&p->b, TS_TILE_sync);
+  ts_gpu_say(&p->b, TS_TILE_arrive, TS_GPU_IN(p->ready, at), 0, NULL, NULL);
 }
 
 /* Some columns of a piece, in place. */
@@ -645,14 +597,15 @@ static void follow_piece(Product *p, V at) {
   V n = op2(p, TS_OP_add, p->n0, by(p, TS_OP_mul, at, p->width));
   int result = 0;
   bool sent = false;
-  say(p, TS_TILE_await, IN(p->ready, at, by(p, TS_OP_bitwise_and, p->turn, 1)), 0, NULL, NULL);
+  ts_gpu_say(&p->b, TS_TILE_await,
+             TS_GPU_IN(p->ready, at, by(p, TS_OP_bitwise_and, p->turn, 1)), 0, NULL, NULL);
   for (int i = 0; i < f->nout; i++) {
     if (f->out[i] != f->narrow) result = i;
     if (f->out[i] == f->narrow) send_piece(p, param_of_rows(p, i), n, at), sent = true;
   }
   if (sent) {
-    wait(p, STORES, 0);
-    plain(p, TS_TILE_sync);
+    ts_gpu_wait(&p->b, TS_GPU_STORES, 0);
+    ts_gpu_plain(&p->b, TS_TILE_sync);
   }
   for (int64_t col = 0; col < p->width; col += FOLLOW_COLS)
     follow_columns(p, at, n, col, result);
@@ -662,14 +615,14 @@ static void follow_piece(Product *p, V at) {
 /* Places become free when they were read, which is waited for one piece later. */
 static void follow_role(Product *p) {
   int pieces = p->x.cols / (int)p->width;
-  TsTileRegion *before = role(p, "follow", FOLLOW_WARPS);
+  TsTileRegion *before = ts_gpu_role(&p->b, "follow", FOLLOW_WARPS);
   TsTileLoop l = tiles_without(p);
   if (!l.stmt) return;
   TsTileLoop k = ts_tile_for(&p->b, number(p, 0), number(p, pieces), 1, false, 0, NULL);
   if (!k.stmt) return;
   follow_piece(p, k.i);
-  wait(p, STORES, 0);
-  say(p, TS_TILE_arrive, IN(p->room, k.i), 0, NULL, NULL);
+  ts_gpu_wait(&p->b, TS_GPU_STORES, 0);
+  ts_gpu_say(&p->b, TS_TILE_arrive, TS_GPU_IN(p->room, k.i), 0, NULL, NULL);
   ts_tile_for_end(&p->b, &k, NULL, NULL);
   ts_tile_for_end(&p->b, &l, NULL, NULL);
   p->b.at = before;
@@ -701,7 +654,7 @@ static int mma_warps(const Product *p) {
 }
 
 static void mma_role(Product *p) {
-  TsTileRegion *before = role(p, "mma", mma_warps(p));
+  TsTileRegion *before = ts_gpu_role(&p->b, "mma", mma_warps(p));
   registers(p, false);
   TsTileLoop l = tiles(p, number(p, 0), number(p, 0));
   if (!l.stmt) return;
@@ -712,14 +665,12 @@ static void mma_role(Product *p) {
   end_lines(p);
   epilogue(p, acc);
   ts_tile_for_end(&p->b, &l, (V[]){s, parity}, NULL);
-  if (p->unit && !p->x.split) wait(p, STORES, 0);
+  if (p->unit && !p->x.split) ts_gpu_wait(&p->b, TS_GPU_STORES, 0);
   p->b.at = before;
 }
 
 /* ---- the kernel */
-/* The one matrix that rows read, of as many bits as the one result: it can come ahead, to where
- * the result goes. 0: there is none. */
-static int comes_ahead(const TsGpuProduct *x) {
+int ts_gpu_product_ahead(const TsGpuProduct *x) {
   const TsGpuFollow *f = x->follow;
   int found = 0;
   if (!f || x->split || f->nout != 1 || x->limit || ts_dtypes[x->out].nbytes != 2) return 0;
@@ -791,7 +742,7 @@ TsTile *ts_tile_gpu_product(const TsGpuProduct *x, TsError *err) {
   Product p = {.x = *x, .unit = unit, .rows = (int64_t)x->rows * x->cluster};
   p.width = PATTERN / ts_dtypes[x->out].nbytes;
   p.b = ts_tile_build(k);
-  p.ahead = comes_ahead(x);
+  p.ahead = ts_gpu_product_ahead(x);
   params(&p);
   head(&p);
   if (x->follow) {
@@ -810,96 +761,4 @@ TsTile *ts_tile_gpu_product(const TsGpuProduct *x, TsError *err) {
   if (!k->failed) return k;
   ts_tile_free(k);
   return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
-}
-
-/* ---- numbers */
-/* As many stages as fit; more than these do not help. */
-static int stages_that_fit(const TsGpuProduct *p) {
-  int bytes = (p->rows + p->cols) * PATTERN, buffers = p->buffers * p->rows * PATTERN;
-  if (p->split || comes_ahead(p)) buffers = p->cols * p->rows * ts_dtypes[p->out].nbytes;
-  int lines = 2 * p->cols * 4 * (p->follow || p->bias ? 1 : 0);
-  int n = (SHARED - 512 - lines - buffers) / bytes;
-  return n > 12 ? 12 : n;
-}
-
-/* A role of its own pays where rows take long and products take longer: two warps have to do in
- * the time of a tile's products what eight would hold them up with. What is light is better
- * done at once, since what bounds large products is power. */
-void ts_gpu_product_follow(TsGpuProduct *p, const TsGpuFollow *f, int64_t k) {
-  const int64_t least = 4096;
-  bool can = f->narrow && f->late == 1 && p->rows <= 2 * GROUP_ROWS &&
-             (TsDtype)f->narrow->type.dtype == (TsDtype)f->to[0]->type.dtype;
-  p->follow = f;
-  p->out = (TsDtype)f->to[0]->type.dtype;
-  p->split = can && f->heavy && k >= least;
-  p->stages = stages_that_fit(p);
-}
-
-TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool turned_a, bool turned_b, int rows,
-                            int cols) {
-  bool unit = ts_dtypes[in].nbytes <= 2;
-  TsGpuProduct p = {.in = in, .out = out, .turned_a = turned_a, .turned_b = turned_b};
-  p.rows = rows ? rows : 128;
-  p.cols = cols ? cols : in == TS_DT_f64 ? 128 : 256;
-  p.depth = (unit ? PATTERN : 64) / ts_dtypes[in].nbytes;
-  p.buffers = p.rows > 2 * GROUP_ROWS ? 1 : 2;
-  p.stages = unit ? stages_that_fit(&p) : 6;
-  p.cluster = unit ? 2 : 1;
-  p.group = unit ? 8 : 4;
-  return p;
-}
-
-/* What was measured on an H200 (132 multiprocessors, products of 1000 to 28672): the share of
- * the matrix unit's speed that a tile reaches when it has enough stages, and microseconds that
- * a product takes beside them (start, first stages, last stores). From these follows the time
- * of a product: rounds of tiles that run at a time, as many as the largest share of a
- * multiprocessor has, each at its tile's speed; or the time that its memory takes, when the
- * last round leaves some of the machine idle. All tiles give the same bits. */
-typedef struct Tile {
-  int rows, cols, cluster;
-  double speed, usec;
-} Tile;
-
-static const Tile tile[] = {
-    {128, 256, 2, 1.000, 4.4}, {128, 256, 1, 0.985, 2.9}, {192, 192, 2, 0.97, 4.4},
-    {192, 192, 1, 0.955, 2.9}, {128, 192, 2, 0.96, 4.4},  {128, 192, 1, 0.95, 2.9},
-    {192, 128, 1, 0.95, 3.0},  {128, 128, 2, 0.95, 4.4},  {128, 128, 1, 0.955, 3.0},
-    {128, 64, 2, 0.74, 3.7},   {128, 64, 1, 0.79, 3.0},   {64, 64, 1, 0.5, 3.0},
-};
-
-static double usec_of(const Tile *t, int64_t m, int64_t n, int64_t k, int nsm) {
-  const double flop = 6.15e6, memory = 4.0e6; /* of one multiprocessor, of all, in a usec */
-  int64_t rows = (int64_t)t->rows * t->cluster, at_a_time = nsm / t->cluster;
-  int64_t tiles = ((m + rows - 1) / rows) * ((n + t->cols - 1) / t->cols);
-  int64_t rounds = (tiles + at_a_time - 1) / at_a_time;
-  double work = (double)rounds * (double)k * 2.0 * t->rows * t->cols / (flop * t->speed);
-  double full = (double)tiles / (double)(rounds * at_a_time);
-  double bytes = 2.0 * ((double)m * (double)k + (double)k * (double)n + (double)m * (double)n);
-  double moved = bytes / (memory * (rounds > 1 ? full : 1));
-  const double overlap = 0.15; /* what either costs beside the other */
-  return t->usec + (work > moved ? work + overlap * moved : moved + overlap * work);
-}
-
-/* Whether what blocks read at a time is too much for the second cache: their tiles form a
- * square of the result, as far as it has one. With no full round nobody keeps step. */
-static bool drifts(const Tile *t, int64_t m, int64_t n, int64_t k, int nsm) {
-  const double cache = 96e6;
-  double area = (double)nsm * t->rows * t->cols, rows = 8.0 * t->rows * t->cluster;
-  if (rows > (double)m) rows = (double)m;
-  double cols = area / rows;
-  if (cols > (double)n) cols = (double)n, rows = area / cols;
-  return area < (double)m * (double)n && 2.0 * (rows + cols) * (double)k > cache;
-}
-
-TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool turned_a, bool turned_b,
-                                int64_t m, int64_t n, int64_t k, int nsm) {
-  const Tile *best = &tile[0];
-  k = k * ts_dtypes[in].nbytes / 2; /* eight bits take half as long */
-  if (ts_dtypes[in].nbytes > 2) return ts_gpu_product(in, out, turned_a, turned_b, 0, 0);
-  for (size_t i = 1; i < sizeof tile / sizeof *tile; i++)
-    if (usec_of(&tile[i], m, n, k, nsm) < usec_of(best, m, n, k, nsm)) best = &tile[i];
-  TsGpuProduct p = ts_gpu_product(in, out, turned_a, turned_b, best->rows, best->cols);
-  p.cluster = best->cluster;
-  if (drifts(best, m, n, k, nsm)) p.limit = 32;
-  return p;
 }

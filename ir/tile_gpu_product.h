@@ -21,7 +21,7 @@ typedef struct TsGpuProduct {
   int activation;          /* a pointwise row of one operand, or 0 */
   int limit; /* stages between two waits of the clusters for each other; 0: none */
   const TsGpuFollow *follow; /* instead of bias .. activation: rows of a block form, or NULL */
-  bool split;                /* a role of its own does them, beside the products of the next tile */
+  bool split; /* a role of its own does them, beside the products of the next tile */
 } TsGpuProduct;
 
 /* The usual numbers of a tile: what fits, and was measured to be good. rows and cols of 0: the
@@ -34,6 +34,9 @@ TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool turned_a, bool tur
                                 int64_t m, int64_t n, int64_t k, int nsm);
 /* With these rows behind it, for products of this depth. */
 void ts_gpu_product_follow(TsGpuProduct *p, const TsGpuFollow *f, int64_t k);
+/* The one matrix that rows read, of as many bits as the one result: it can come ahead, to where
+ * the result goes. A number of a parameter, 0: there is none. */
+int ts_gpu_product_ahead(const TsGpuProduct *p);
 /* NULL with the error. */
 TsTile *ts_tile_gpu_product(const TsGpuProduct *p, TsError *err);
 
