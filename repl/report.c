@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "lib/text.h"
+#include "repl/prompt.h"
 #include "repl/run.h"
 
 enum { LINE_ROOM = 512, LONGEST_SHOWN = 160, FRAMES_FIRST = 10, FRAMES_LAST = 4 };
@@ -89,7 +90,8 @@ static const char *find_word(const char *line, const char *word, size_t n, const
   return NULL;
 }
 
-static const char *find_piece(const char *line, const char *from, size_t n, const char *before) {
+static const char *find_piece(const char *line, const char *from, size_t n,
+                              const char *before) {
   char word[64];
   if (n == 0 || n >= sizeof word) return NULL;
   memcpy(word, from, n);
@@ -102,9 +104,10 @@ static const char *find_piece(const char *line, const char *from, size_t n, cons
 static const char *find_sign(const char *line, const char *name, size_t n) {
   static const struct {
     const char *name, *sign;
-  } signs[] = {{"add", "+"}, {"sub", "-"}, {"mul", "*"}, {"div", "/"},   {"mod", "%"},
-               {"pow", "^"}, {"neg", "-"}, {"#", "#"},   {"index", "["}, {"assignment", "="},
-               {"select", "["}, {"slice", "["}, {"index_select", "["}, {"masked_select", "["}};
+  } signs[] = {{"add", "+"},          {"sub", "-"},          {"mul", "*"},    {"div", "/"},
+               {"mod", "%"},          {"pow", "^"},          {"neg", "-"},    {"#", "#"},
+               {"index", "["},        {"assignment", "="},   {"select", "["}, {"slice", "["},
+               {"index_select", "["}, {"masked_select", "["}};
   for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
     if (strlen(signs[i].name) == n && !memcmp(signs[i].name, name, n))
       return strstr(line, signs[i].sign);
@@ -209,6 +212,26 @@ static Place find_place(lua_State *L, const char *message) {
   return place;
 }
 
+/* A module's name that is no global in scripts. */
+static void put_module_hint(TsText *out, const char *message) {
+  static const char mark[] = "attempt to index global '";
+  const char *name = strstr(message, mark), *known;
+  if (!name) return;
+  name += sizeof mark - 1;
+  for (int i = 0; (known = ts_prompt_global(i)); i++) {
+    size_t n = strlen(known);
+    if (strncmp(name, known, n) || strcmp(name + n, "' (a nil value)")) continue;
+    if (!strcmp(known, "tessera"))
+      ts_text_str(out, "\n  hint: scripts write: local tessera = require \"tessera\"");
+    else
+      ts_text_format(out,
+                     "\n  hint: scripts write: local %s = require(\"tessera\").%s; with -l "
+                     "tessera it is a global",
+                     known, known);
+    return;
+  }
+}
+
 static void put_report(lua_State *L, TsText *out, const char *message, const Place *place) {
   static const char hint_mark[] = "\n  hint: ";
   char line[LINE_ROOM];
@@ -218,7 +241,10 @@ static void put_report(lua_State *L, TsText *out, const char *message, const Pla
   ts_text_add(out, message, n);
   if (place->source[0] && source_line(L, place->source, place->line, line))
     put_line(out, line, message + place->prefix);
-  if (hint) ts_text_str(out, hint);
+  if (hint)
+    ts_text_str(out, hint);
+  else
+    put_module_hint(out, message);
 }
 
 static void push_text(lua_State *L, TsText *t) {
@@ -261,8 +287,7 @@ void ts_report_load(lua_State *L, const char *chunkname) {
     }
     colon++;
   }
-  if (place.prefix && strlen(chunkname) < sizeof place.source)
-    strcpy(place.source, chunkname);
+  if (place.prefix && strlen(chunkname) < sizeof place.source) strcpy(place.source, chunkname);
   put_report(L, &out, message, &place);
   lua_pop(L, 1);
   push_text(L, &out);

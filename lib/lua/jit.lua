@@ -38,6 +38,7 @@ local Profile = {}
 
 function Profile.__tostring(rows)
   local total, lines = 0, {}
+  if #rows == 0 then return "no kernel of a GPU ran" end
   for _, r in ipairs(rows) do total = total + r.us end
   lines[1] = ("%9s %6s %7s %9s %8s %9s  kernel"):format("us", "%", "count", "us each", "GB/s", "GFLOP/s")
   for _, r in ipairs(rows) do
@@ -49,6 +50,10 @@ function Profile.__tostring(rows)
 end
 
 function jit.device_profile(f, ...)
+  local meta = getmetatable(f)
+  if type(f) ~= "function" and not (meta and meta.__call) then
+    error("jit.device_profile takes a function and its arguments", 2)
+  end
   core.jit_profile(true)
   local ok, err = pcall(f, ...)
   local rows = core.jit_profile(false)

@@ -123,6 +123,15 @@ run "-l tessera -e 'tessera.tensor({1}):softmx()'" --> (command line):1: a tenso
 -->                         ^
 -->   hint: did you mean 'softmax'?
 --> exit 1
+run "-e 'x = op.ones{2}'" --> (command line):1: attempt to index global 'op' (a nil value)
+-->     x = op.ones{2}
+-->         ^
+-->   hint: scripts write: local op = require("tessera").op; with -l tessera it is a global
+--> exit 1
+run "-l tessera -e 'tessera.jit.device_profile(3)'" --> (command line):1: jit.device_profile takes a function and its arguments
+-->     tessera.jit.device_profile(3)
+-->     ^
+--> exit 1
 run "-e 'local a = nil; a.b = 1'" --> (command line):1: attempt to index local 'a' (a nil value)
 -->     local a = nil; a.b = 1
 -->                    ^
