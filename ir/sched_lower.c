@@ -1,15 +1,16 @@
 /* A group's kernel in block form.
  *
  * Needs a group of kind map, rows or columns. Gives a kernel with one parallel loop: a round is
- * a row, or a piece of the innermost axis. Operands keep the axes along which they move; neighbouring axes
- * along which all operands move evenly are one. The outermost axis is a symbolic size, so that
- * batches of any size share a kernel.
+ * a row, or a piece of the innermost axis. Operands keep the axes along which they move;
+ * neighbouring axes along which all operands move evenly are one. The outermost axis is a
+ * symbolic size, so that batches of any size share a kernel.
  *
  * Groups of columns have loops of their own (ir/sched_columns.c).
  *
- * One long row, as of a mean over everything, would be one round of one thread. Where its results
- * are sums alone it has two loops: a round of the first is a leaf of the canonical sum, and the
- * second, of one round, does what is left of a leaf, adds up the leaves and goes on from there. */
+ * One long row, as of a mean over everything, would be one round of one thread. Where its
+ * results are sums alone it has two loops: a round of the first is a leaf of the canonical sum,
+ * and the second, of one round, does what is left of a leaf, adds up the leaves and goes on
+ * from there. */
 #include <string.h>
 
 #include "ir/sched_attention.h"
@@ -29,6 +30,8 @@ enum {
   MOST = 2,      /* operands that are */
   LEAF = TS_LOWER_LEAF,
   LEAVES = TS_LOWER_LEAVES,
+  TOGETHER = 4,  /* leaves of a round of a GPU, a power of two; 1: none */
+  ROUNDS = 1024, /* that are left then at least */
 };
 
 /* ---- the loop */
@@ -105,11 +108,12 @@ static bool draws(const TsLower *l) {
   return false;
 }
 
-/* Of a short last axis, as of heads that change places with rows, a round on a GPU takes several:
- * else most of its threads would have nothing. Tiles of random bits have one axis. */
+/* Of a short last axis, as of heads that change places with rows, a round on a GPU takes
+ * several: else most of its threads would have nothing. Tiles of random bits have one axis. */
 static void take_several(TsLower *l, int64_t usual) {
   int last = l->space.naxis - 1;
-  if (last < 1 || l->row || usual == PIECE || 2 * l->space.axis[last] > usual || draws(l)) return;
+  if (last < 1 || l->row || usual == PIECE || 2 * l->space.axis[last] > usual || draws(l))
+    return;
   if (l->g->kind != TS_GROUP_map || l->space.axis[last] < SHORT) return;
   for (int i = 0; i < l->naccess; i++) /* lines, not elements far apart */
     if (l->access[i].moves[last] != 0 && l->access[i].moves[last] != 1) return;
@@ -200,7 +204,8 @@ static bool in_leaves(const TsLower *l) {
     const TsNode *n = l->g->node[k];
     bool full = ts_access_full(l, ts_sched_at(n));
     if (ts_sched_row(n) && !is_sum(n)) return false;
-    for (int i = 0; full && i < n->nin; i++) /* nothing waits for a sum and goes over it again */
+    /* Nothing waits for a sum and goes over it again. */
+    for (int i = 0; full && i < n->nin; i++)
       if (n->in[i] && ts_access_inside(l, n->in[i]) && !ts_access_full(l, &n->in[i]->meta))
         return false;
   }
@@ -262,13 +267,22 @@ static int put_numbers(TsLower *l, TsTileVal const *sums, int64_t count) {
   return 0;
 }
 
+/* Elements of a round. A GPU takes some leaves at once where enough rounds are left for all of
+ * it: their sums are paired as they would be later, and less is left for the round after. */
+static int64_t leaf_of(const TsLower *l) {
+  int64_t several = (int64_t)LEAF * TOGETHER;
+  bool many = usual_piece(l) != PIECE && l->space.axis[0] / several >= ROUNDS;
+  return many ? several : LEAF;
+}
+
 static int put_leaves(TsLower *l) {
-  int64_t total = l->space.axis[0], whole = total / LEAF, rest = total % LEAF;
+  int64_t leaf = leaf_of(l), total = l->space.axis[0], whole = total / leaf,
+          rest = total % leaf;
   TsTileBuild *b = &l->b;
   TsTileVal *sums = ts_arena_alloc(&l->k->arena, sizeof *sums * (size_t)l->g->nnode);
   if (!sums) return ts_lower_refuse(l, "out of memory");
   l->k->ntile = 1;
-  l->k->tile[0] = LEAF;
+  l->k->tile[0] = leaf;
   *b = ts_tile_build(l->k);
   for (int k = 0; k < l->g->nnode; k++) {
     if (!ts_sched_row(l->g->node[k])) continue;
@@ -276,13 +290,14 @@ static int put_leaves(TsLower *l) {
     TsTileType t = ts_tile_vector(d, whole + (rest > 0));
     sums[k] = ts_tile_alloc(b, TS_SPACE_scratch, &t);
   }
-  TsTileVal zero = ts_tile_index(b, 0), one = ts_tile_index(b, 1), end = ts_tile_index(b, whole);
+  TsTileVal zero = ts_tile_index(b, 0), one = ts_tile_index(b, 1),
+            end = ts_tile_index(b, whole);
   TsTileLoop loop = ts_tile_for(b, zero, end, 1, true, 0, NULL);
-  l->at[0] = ts_tile_op2(b, TS_OP_mul, loop.i, ts_tile_index(b, LEAF));
-  if (put_leaf(l, LEAF, sums, loop.i)) return -1;
+  l->at[0] = ts_tile_op2(b, TS_OP_mul, loop.i, ts_tile_index(b, leaf));
+  if (put_leaf(l, leaf, sums, loop.i)) return -1;
   ts_tile_for_end(b, &loop, NULL, NULL);
   loop = ts_tile_for(b, zero, one, 1, true, 0, NULL);
-  l->at[0] = ts_tile_index(b, whole * LEAF);
+  l->at[0] = ts_tile_index(b, whole * leaf);
   for (int i = 0; i < l->naccess; i++) l->access[i].tile = NULL;
   if (rest && put_leaf(l, rest, sums, ts_tile_index(b, whole))) return -1;
   if (put_numbers(l, sums, whole + (rest > 0))) return -1;
@@ -292,7 +307,8 @@ static int put_leaves(TsLower *l) {
 
 static int lower(TsLower *l) {
   if (l->g->kind == TS_GROUP_vm) return ts_lower_refuse(l, "the VM runs this");
-  if (l->g->kind == TS_GROUP_rows && !l->g->nrow) return ts_lower_refuse(l, "rows of one element");
+  if (l->g->kind == TS_GROUP_rows && !l->g->nrow)
+    return ts_lower_refuse(l, "rows of one element");
   if (ts_access_find(l)) return -1;
   find_turned(l);
   if (!(l->k = ts_tile_new(l->s->g->name))) return ts_lower_refuse(l, "out of memory");
@@ -337,7 +353,11 @@ int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, v
     return ts_sched_lower_attention(s, group, layout, arg, out, err);
   if (group->kind == TS_GROUP_matmul)
     return ts_sched_lower_product(s, group, layout, arg, out, err);
-  TsLower l = {.s = s, .g = group, .layout = layout, .arg = arg, .err = err,
+  TsLower l = {.s = s,
+               .g = group,
+               .layout = layout,
+               .arg = arg,
+               .err = err,
                .columns = group->kind == TS_GROUP_columns,
                .across = group->kind == TS_GROUP_columns ? 0 : -1,
                .one_size = ts_loss_counts(group)};

@@ -16,17 +16,23 @@
  * rounded, everything up to E from y rounds to z where |y - z| + E < 2^(e-8), unless y lies at
  * the lower end, below which they are nearer: then E < 2^(e-9) is enough. |y - z| + 2 E <
  * 2^(e-8) says both. It does not hold for NaN, infinities, zeros and denormals. What the last
- * operations round, up to 2^-20 |y| in all, is left out of E: the limit is lower instead. */
+ * operations round, up to 2^-20 |y| in all, is left out of E: the limit is lower instead.
+ *
+ * No test is needed where the argument was bf16 and ir/tile_gpu_quick.h has the function. */
 #include "ir/tile_nearly.h"
 
 #include <stdlib.h>
 
 #include "ir/tile_copy.h"
 #include "ir/tile_expand.h"
+#include "ir/tile_gpu_quick.h"
 
 typedef TsTileVal V;
 
-enum { DEEPEST = 6 };
+enum {
+  DEEPEST = 6,
+  QUICK = true, /* 0: quick forms are for products alone */
+};
 
 /* (|y - z| + 2 E) LIMIT < 2^e is the test: 2^8 and a little; bounds are kept as 2 E LIMIT. */
 static const double LIMIT = 256.25, SCALE = 512.5;
@@ -164,10 +170,29 @@ static V doubtful(Nearly *n, const Near *x, V z) {
   return op1(n, TS_OP_logical_not, op2(n, TS_OP_lt, far, binade(n, x->y)));
 }
 
+/* A function of what a 16-bit float was, with nothing between it and the cast back: there are
+ * so few arguments that its quick form is known to be right for all. */
+static bool is_quick(V v) {
+  const TsTileStmt *s = v->stmt, *x = s && s->nin == 1 ? s->in[0]->stmt : NULL;
+  if (!QUICK || !v->type.rank || !x || x->op != TS_TILE_cast) return false;
+  return x->in[0]->type.dtype == TS_DT_bf16 && x->out[0]->type.dtype == TS_DT_f32 &&
+         ts_gpu_quick_has(s->op, TS_DT_bf16);
+}
+
+static int put_quick(TsTileCopy *c, const TsTileStmt *s) {
+  const TsTileStmt *f = s->in[0]->stmt;
+  V x = ts_tile_copy_get(c, f->in[0]), y = x ? ts_gpu_quick(&c->b, f->op, &x) : NULL;
+  V z = y ? ts_tile_cast(&c->b, y, TS_DT_bf16) : NULL;
+  if (!z) return ts_error_set(c->err, TS_ERR_memory, "out of memory");
+  ts_tile_copy_set(c, s->out[0], z);
+  return 1;
+}
+
 static int each(TsTileCopy *c, const TsTileStmt *s, void *arg) {
   Nearly n = {.c = c, .b = &c->b, .uses = arg};
   if (s->op != TS_TILE_cast || s->out[0]->type.dtype != TS_DT_bf16) return 0;
   V from = s->in[0];
+  if (is_quick(from)) return put_quick(c, s);
   if (from->type.dtype != TS_DT_f32 || functions(n.uses, from, 0) != 1) return 0;
   n.type = &from->type;
   Near x = near(&n, from, true);

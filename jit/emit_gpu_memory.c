@@ -7,7 +7,11 @@
 
 typedef LLVMValueRef V;
 
-enum { MOST = 16 }; /* elements of a vector of a frame */
+enum {
+  MOST = 16,   /* elements of a vector of a frame */
+  KEEP = true, /* what all rounds read is held in the first cache, with a path of its own */
+  PAST = true, /* stores leave the first cache to it */
+};
 
 /* ---- elements in memory */
 LLVMTypeRef ts_gpu_stored(TsGpuEmit *g, TsDtype d) {
@@ -86,8 +90,11 @@ typedef struct Access {
   TsDtype d;
   int rank, axis[TS_TILE_RANK]; /* of the memory, for the tile's axes */
   bool edge;
+  bool all;  /* read by all rounds, written by none */
   int width; /* elements of a vector that positions allow */
 } Access;
+
+static bool for_all_rounds(const TsGpuEmit *g, const TsTileStmt *s);
 
 static Access access_of(TsGpuEmit *g, const TsTileStmt *s, const TsTileType *tile) {
   Access a = {.memory = s->in[0], .at = s->in + 1, .rank = tile->rank};
@@ -100,6 +107,7 @@ static Access access_of(TsGpuEmit *g, const TsTileStmt *s, const TsTileType *til
     a.axis[i] =
         axes->type == TS_ATTR_ints && axes->n ? (int)axes->ints[i] : m->rank - tile->rank + i;
   a.edge = ts_tile_attr(s, "edge")->i;
+  a.all = s->op == TS_TILE_load && tile->rank && for_all_rounds(g, s);
   bool own = m->space == TS_SPACE_local || m->space == TS_SPACE_shared;
   a.width = g->aligned || own || m->space == TS_SPACE_scratch ? ts_gpu_alignment(s) : 1;
   return a;
@@ -173,13 +181,16 @@ static V lane_of(TsGpuEmit *g, V x, int i) {
                                  ts_emit_int(g->e, ts_emit_int_type(g->e, 32, 0), i), "");
 }
 
-/* What is read once does not displace in the first cache what all rounds read. */
-static V read_once(TsGpuEmit *g, V p, LLVMTypeRef word, int count) {
-  int bits = LLVMGetTypeKind(word) == LLVMFloatTypeKind ? 32 : (int)LLVMGetIntTypeWidth(word);
-  const char *text = count == 4 ? "ld.global.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];"
-                                : "ld.global.L1::no_allocate.v2.b32 {$0, $1}, [$2];";
+/* What is read once does not displace in the first cache what all rounds read, and that stays.
+ */
+static V read_hinted(TsGpuEmit *g, V p, bool once, int count) {
+  const char *two[] = {"ld.global.nc.L1::evict_last.v2.b32 {$0, $1}, [$2];",
+                       "ld.global.L1::no_allocate.v2.b32 {$0, $1}, [$2];"};
+  const char *four[] = {"ld.global.nc.L1::evict_last.v4.b32 {$0, $1, $2, $3}, [$4];",
+                        "ld.global.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];"};
+  const char *text = count == 4 ? four[once] : two[once];
   const char *constraints = count == 4 ? "=r,=r,=r,=r,l" : "=r,=r,l";
-  LLVMTypeRef i32 = ts_emit_int_type(g->e, bits, 0), list[4] = {i32, i32, i32, i32};
+  LLVMTypeRef i32 = ts_emit_int_type(g->e, 32, 0), list[4] = {i32, i32, i32, i32};
   LLVMTypeRef all = LLVMStructTypeInContext(g->e->ctx, list, (unsigned)count, 0);
   LLVMTypeRef from = LLVMTypeOf(p), t = LLVMFunctionType(all, &from, 1, 0);
   V f = LLVMGetInlineAsm(t, text, strlen(text), constraints, strlen(constraints), 0, 0,
@@ -187,9 +198,11 @@ static V read_once(TsGpuEmit *g, V p, LLVMTypeRef word, int count) {
   return LLVMBuildCall2(g->e->b, t, f, &p, 1, "");
 }
 
-static bool is_once(const TsGpuEmit *g, const Access *a, LLVMTypeRef t) {
-  if (!g->once || g->host || a->memory->type.space != TS_SPACE_global) return false;
-  if (LLVMGetTypeKind(t) != LLVMVectorTypeKind || LLVMGetVectorSize(t) > 4) return false;
+/* Two or four words of 32 bits in the memory that all blocks see. */
+static bool takes_hints(const TsGpuEmit *g, const Access *a, LLVMTypeRef t) {
+  if (g->host || a->memory->type.space != TS_SPACE_global) return false;
+  if (LLVMGetTypeKind(t) != LLVMVectorTypeKind) return false;
+  if (LLVMGetVectorSize(t) != 2 && LLVMGetVectorSize(t) != 4) return false;
   LLVMTypeRef word = LLVMGetElementType(t);
   return LLVMGetTypeKind(word) == LLVMFloatTypeKind ||
          (LLVMGetTypeKind(word) == LLVMIntegerTypeKind && LLVMGetIntTypeWidth(word) == 32);
@@ -198,16 +211,16 @@ static bool is_once(const TsGpuEmit *g, const Access *a, LLVMTypeRef t) {
 static void read_vector(TsGpuEmit *g, const Access *a, V p, int n, V *out) {
   int w = width_at(a, n), per, size = ts_dtypes[a->d].nbytes;
   LLVMTypeRef t = words(g, a, w, &per), elem = ts_gpu_stored(g, a->d);
-  bool once = is_once(g, a, t);
+  bool hint = (g->once || (KEEP && a->all)) && takes_hints(g, a, t);
   for (int i = 0; i < n; i += w) {
     V at = moved(g, a, p, ts_gpu_i64(g, i));
-    V x = once ? read_once(g, at, LLVMGetElementType(t), (int)LLVMGetVectorSize(t))
+    V x = hint ? read_hinted(g, at, g->once, (int)LLVMGetVectorSize(t))
                : LLVMBuildLoad2(g->e->b, t, at, "");
-    if (!once) LLVMSetAlignment(x, (unsigned)(w * size));
+    if (!hint) LLVMSetAlignment(x, (unsigned)(w * size));
     for (int k = 0; k < w; k++) {
-      V y = once ? LLVMBuildExtractValue(g->e->b, x, (unsigned)(k / per), "")
+      V y = hint ? LLVMBuildExtractValue(g->e->b, x, (unsigned)(k / per), "")
                  : lane_of(g, x, k / per);
-      if (once && per == 1) y = LLVMBuildBitCast(g->e->b, y, elem, "");
+      if (hint && per == 1) y = LLVMBuildBitCast(g->e->b, y, elem, "");
       if (per > 1) {
         y = LLVMBuildLShr(g->e->b, y, ts_emit_int(g->e, LLVMTypeOf(y), k % per * 8 * size), "");
         y = LLVMBuildTrunc(g->e->b, y, elem, "");
@@ -229,11 +242,34 @@ static V packed(TsGpuEmit *g, const V *x, int per, int size, LLVMTypeRef word) {
   return y;
 }
 
+static bool some_for_all_rounds(const TsGpuEmit *g, const TsTileRegion *r);
+
+static void write_past(TsGpuEmit *g, V p, V x) {
+  LLVMBuilderRef b = g->e->b;
+  bool four = LLVMGetVectorSize(LLVMTypeOf(x)) == 4;
+  int count = four ? 4 : 2;
+  const char *text = four ? "st.global.L1::no_allocate.v4.b32 [$0], {$1, $2, $3, $4};"
+                          : "st.global.L1::no_allocate.v2.b32 [$0], {$1, $2};";
+  const char *constraints = four ? "l,r,r,r,r" : "l,r,r";
+  LLVMTypeRef i32 = ts_emit_int_type(g->e, 32, 0);
+  LLVMTypeRef types[5] = {LLVMTypeOf(p), i32, i32, i32, i32};
+  V in[5] = {p};
+  for (int i = 0; i < count; i++) in[1 + i] = LLVMBuildBitCast(b, lane_of(g, x, i), i32, "");
+  LLVMTypeRef t =
+      LLVMFunctionType(LLVMVoidTypeInContext(g->e->ctx), types, (unsigned)count + 1, 0);
+  V f = LLVMGetInlineAsm(t, text, strlen(text), constraints, strlen(constraints), 1, 0,
+                         LLVMInlineAsmDialectATT, 0);
+  LLVMBuildCall2(b, t, f, in, (unsigned)count + 1, "");
+}
+
 static void write_vector(TsGpuEmit *g, const Access *a, V p, int n, const V *x) {
   int w = width_at(a, n), per, size = ts_dtypes[a->d].nbytes;
   LLVMTypeRef t = words(g, a, w, &per);
   bool vector = LLVMGetTypeKind(t) == LLVMVectorTypeKind;
   LLVMTypeRef word = vector ? LLVMGetElementType(t) : t;
+  bool past = PAST && takes_hints(g, a, t) &&
+              some_for_all_rounds(g, g->phase->loop->region[0]) &&
+              !reads(g->phase->loop->region[0], whole(a->memory));
   for (int i = 0; i < n; i += w) {
     V y = vector ? LLVMGetPoison(t) : NULL;
     for (int k = 0; k < w / per; k++) {
@@ -242,8 +278,11 @@ static void write_vector(TsGpuEmit *g, const Access *a, V p, int n, const V *x) 
                        g->e->b, y, z, ts_emit_int(g->e, ts_emit_int_type(g->e, 32, 0), k), "")
                  : z;
     }
-    LLVMSetAlignment(LLVMBuildStore(g->e->b, y, moved(g, a, p, ts_gpu_i64(g, i))),
-                     (unsigned)(w * size));
+    V at = moved(g, a, p, ts_gpu_i64(g, i));
+    if (past)
+      write_past(g, at, y);
+    else
+      LLVMSetAlignment(LLVMBuildStore(g->e->b, y, at), (unsigned)(w * size));
   }
 }
 

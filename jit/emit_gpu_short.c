@@ -2,11 +2,14 @@
  * comparisons and conversions of a GPU are half as wide as multiplication, or less.
  *
  * NaN is one value, so what chooses between NaN and something else may as well compute it. */
+#include <math.h>
 #include <string.h>
 
 #include "jit/emit_gpu.h"
 
 typedef LLVMValueRef V;
+
+enum { GATES = true }; /* 0: scales and quotients of gates have the forms for all arguments */
 
 static V i32(TsGpuEmit *g, int64_t v) {
   return ts_emit_int(g->e, ts_emit_int_type(g->e, 32, 0), v);
@@ -34,6 +37,50 @@ static bool never_positive(const TsTileValue *v) {
   const TsTileStmt *spread = s ? made_by(s->in[1], TS_TILE_broadcast) : NULL;
   const TsTileStmt *max = spread ? made_by(spread->in[0], TS_TILE_max) : NULL;
   return max && max->in[0] == s->in[0] && v->type.rank == 1;
+}
+
+typedef struct Range {
+  double low, high;
+} Range;
+
+static bool number_of(const TsTileValue *v, double *x) {
+  const TsTileStmt *s = made_by(v, TS_TILE_const);
+  if (s) *x = ts_tile_attr(s, "value")->f;
+  return s != NULL;
+}
+
+/* where(a < b, a, b) of a number a. */
+static bool is_least(const TsTileStmt *s, double *a) {
+  const TsTileStmt *c = s->in[0]->stmt;
+  return c && c->op == TS_OP_lt && c->in[0] == s->in[1] && c->in[1] == s->in[2] &&
+         number_of(s->in[1], a);
+}
+
+/* Between which numbers v is, but for roundings, if it is not NaN: sums and products of what is
+ * not negative, and what is limited. */
+static bool range_of(const TsTileValue *v, int depth, Range *r) {
+  const TsTileStmt *s = v->stmt;
+  Range x, y;
+  double a;
+  if (!s || depth > 8) return false;
+  if (number_of(v, &a)) return *r = (Range){a, a}, true;
+  switch (s->op) {
+  case TS_OP_abs: return *r = (Range){0, INFINITY}, true;
+  case TS_OP_where:
+    if (!is_least(s, &a) || !range_of(s->in[2], depth + 1, &x)) return false;
+    return *r = (Range){fmin(a, x.low), fmin(a, x.high)}, true;
+  case TS_OP_neg:
+    if (!range_of(s->in[0], depth + 1, &x)) return false;
+    return *r = (Range){-x.high, -x.low}, true;
+  case TS_OP_add:
+  case TS_OP_mul:
+    if (!range_of(s->in[0], depth + 1, &x) || !range_of(s->in[1], depth + 1, &y)) return false;
+    if (x.low < 0 || y.low < 0 || !isfinite(x.high) || !isfinite(y.high)) return false;
+    *r = s->op == TS_OP_add ? (Range){x.low + y.low, x.high + y.high}
+                            : (Range){x.low * y.low, x.high * y.high};
+    return true;
+  default: return false;
+  }
 }
 
 /* ---- x 2^n */
@@ -75,6 +122,32 @@ static bool is_low(const TsTileValue *n) {
   return min && never_positive(min->in[2]);
 }
 
+/* Whether k is the n of e^x, x between a limit and 0: what lib/elem's gates have. */
+static bool is_gate(const TsTileValue *k) {
+  const TsTileStmt *s = made_by(k, TS_OP_sub),
+                   *u = s ? made_by(s->in[0], TS_TILE_bitcast) : NULL;
+  const TsTileStmt *t = u ? made_by(u->in[0], TS_OP_fma) : NULL;
+  double by, to;
+  Range x;
+  if (!GATES || !t || !number_of(t->in[1], &by) || !number_of(t->in[2], &to)) return false;
+  if (to != magic || by < 1.44 || by > 1.45 || !range_of(t->in[0], 0, &x)) return false;
+  return x.low >= -120 && x.high <= 0;
+}
+
+/* As scale_low, for n from -180: 2^(n + 64) and 2^-64. Factors of gates are below 2^10, and not
+ * small where n is. */
+static V scale_gate(TsGpuEmit *g, V x, V k) {
+  static const char text[] = "{ .reg .b32 a; .reg .f32 y; shl.b32 a, $2, 23;"
+                             " add.s32 a, a, 0x5f800000; mul.rn.f32 y, $1, a;"
+                             " mul.rn.f32 $0, y, 0f1F800000; }";
+  LLVMBuilderRef b = g->e->b;
+  if (!g->host) return of_two(g, text, x, k);
+  V up = LLVMBuildAdd(b, LLVMBuildShl(b, k, i32(g, 23), ""), i32(g, 0x5f800000), "");
+  up = LLVMBuildBitCast(b, up, LLVMTypeOf(x), "");
+  return LLVMBuildFMul(b, LLVMBuildFMul(b, x, up, ""),
+                       ts_emit_number(g->e, TS_DT_f32, 0, 0x1p-64), "");
+}
+
 /* 2^(n + 32), which is a normal number, and 2^-32, whose product is the one that rounds. */
 static V scale_low(TsGpuEmit *g, V x, V k) {
   static const char text[] = "{ .reg .b32 a; .reg .f32 y; shl.b32 a, $2, 23;"
@@ -106,6 +179,8 @@ static V scale_by_two(TsGpuEmit *g, V x, V k) {
 
 static V scale(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   V k = whole(g, in[1]);
+  const TsTileStmt *from = made_by(s->in[1], TS_TILE_cast);
+  if (from && is_gate(from->in[0])) return scale_gate(g, in[0], k);
   return is_low(s->in[1]) ? scale_low(g, in[0], k) : scale_by_two(g, in[0], k);
 }
 
@@ -121,6 +196,36 @@ static V limit(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   return ts_emit_call2(g->e, min ? "llvm.minimum" : "llvm.maximum", in[1], in[2]);
 }
 
+/* ---- 1 / (1 + h 2^max(n, -100)), as gates have it: h is near 1 and n not positive */
+static const TsTileStmt *either(const TsTileStmt *s, int op) {
+  const TsTileStmt *x = s ? made_by(s->in[0], op) : NULL;
+  return x || !s ? x : made_by(s->in[1], op);
+}
+
+static bool is_gate_sum(const TsTileStmt *sum) {
+  double one;
+  const TsTileStmt *m = sum ? made_by(sum->in[1], TS_OP_mul) : NULL;
+  const TsTileStmt *power_of = m ? made_by(m->in[1], TS_TILE_bitcast) : NULL;
+  const TsTileStmt *shift = power_of ? made_by(power_of->in[0], TS_TILE_shl) : NULL;
+  const TsTileStmt *most = either(shift ? made_by(shift->in[0], TS_OP_add) : NULL, TS_OP_where);
+  if (!most || !number_of(sum->in[0], &one) || one != 1) return false;
+  const TsTileStmt *low = made_by(most->in[1], TS_TILE_bits);
+  return low && (int32_t)ts_tile_attr(low, "value")->i == -100 && is_gate(most->in[2]);
+}
+
+/* What the driver's compiler makes of a division for numbers that are neither large nor small,
+ * without the branch that finds out. */
+static V quotient(TsGpuEmit *g, const TsTileStmt *s, V *in) {
+  static const char text[] = "{ .reg .f32 n, r, e; neg.f32 n, $1; rcp.approx.ftz.f32 r, $1;"
+                             " fma.rn.f32 e, n, r, 0f3F800000; fma.rn.f32 $0, r, e, r; }";
+  double one;
+  if (g->host || !number_of(s->in[0], &one) || one != 1) return NULL;
+  if (!is_gate_sum(made_by(s->in[1], TS_OP_add))) return NULL;
+  LLVMTypeRef f32 = LLVMTypeOf(in[1]), t = LLVMFunctionType(f32, &f32, 1, 0);
+  V f = LLVMGetInlineAsm(t, text, sizeof text - 1, "=f,f", 4, 0, 0, LLVMInlineAsmDialectATT, 0);
+  return LLVMBuildCall2(g->e->b, t, f, &in[1], 1, "");
+}
+
 V ts_gpu_short_form(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   TsDtype to = (TsDtype)s->out[0]->type.dtype;
   if (s->op == TS_TILE_cast && to == TS_DT_bf16 && !g->host &&
@@ -130,6 +235,7 @@ V ts_gpu_short_form(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   }
   if (to != TS_DT_f32) return NULL;
   if (s->op == TS_TILE_scale) return scale(g, s, in);
+  if (s->op == TS_OP_div) return quotient(g, s, in);
   return s->op == TS_OP_where ? limit(g, s, in) : NULL;
 }
 

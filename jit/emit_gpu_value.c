@@ -57,8 +57,9 @@ static void split_plain(TsGpuEmit *g, const TsTileType *t, V linear, TsGpuCoord 
   }
 }
 
-/* The vector of chunk k begins at V t + span k, and V t is below span. Where axes divide the span,
- * or it divides them, k adds to the coordinates what is known, and chunks share the rest. */
+/* The vector of chunk k begins at V t + span k, and V t is below span. Where axes divide the
+ * span, or it divides them, k adds to the coordinates what is known, and chunks share the rest.
+ */
 static bool is_even(const TsTileType *t, int64_t span) {
   for (int i = 0; i < t->rank; i++)
     if (t->dim[i] < 1) return false;
@@ -236,6 +237,7 @@ static bool is_compute(const TsTileStmt *s) {
   case TS_TILE_ult:
   case TS_TILE_ex2:
   case TS_TILE_inv:
+  case TS_TILE_larger:
   case TS_TILE_cast:
   case TS_TILE_bitcast: return true;
   default: return false;
@@ -251,6 +253,9 @@ static V compute(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   V x = ts_gpu_short_form(g, s, in);
   if (x) return x;
   if (s->op == TS_TILE_ex2 || s->op == TS_TILE_inv) return ts_gpu_function(g, s->op, in[0]);
+  if (s->op == TS_TILE_larger)
+    return ts_emit_call2(g->e, ts_tile_attr(s, "nan")->i ? "llvm.maximum" : "llvm.maxnum",
+                         in[0], in[1]);
   if (s->op == TS_TILE_cast)
     return ts_emit_cast(g->e, (TsDtype)s->out[0]->type.dtype, d, in[0]);
   if (s->op == TS_TILE_bitcast) return bitcast(g, s, in[0]);
@@ -416,8 +421,7 @@ static TsGpuFrame *same_order(const TsGpuEmit *g, const TsTileStmt *s, const TsG
   if (s->op != TS_TILE_reshape || !s->in[0]->type.rank || !f || f->loose || f->laned)
     return NULL;
   for (TsGpuFrame *x = g->frames; x; x = x->next)
-    if (same_shape(x, &s->in[0]->type))
-      return x->vector == f->vector && !x->laned ? x : NULL;
+    if (same_shape(x, &s->in[0]->type)) return x->vector == f->vector && !x->laned ? x : NULL;
   return NULL;
 }
 

@@ -1,6 +1,7 @@
 /* Short forms of functions that are rounded to bf16 (ir/tile_nearly.c): the same bits as the
  * long ones in the interpreter, for every bf16 as argument, for numbers of f32 of all sizes,
- * and where sums cancel; and few elements need the long form. Other casts stay as they are. */
+ * and where sums cancel; and few elements need the long form. Other casts stay as they are, and
+ * gelu of bf16 has its quick form. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,8 @@ static void fill(int set, float *x, float *a, float *c) {
   }
 }
 
-static TsTile *parse(const char *word, const char *chain) {
+/* narrow: the argument was bf16. */
+static TsTile *parse(const char *word, const char *chain, bool narrow) {
   char text[900];
   TsError err = {0};
   snprintf(
@@ -49,9 +51,10 @@ static TsTile *parse(const char *word, const char *chain) {
       "tile @f(%%x: f32[65536], %%a: f32[65536], %%c: f32[65536]) -> (%%y: bf16[65536]) {\n"
       "  for %%i in 0..65536 step 4096 parallel {\n"
       "    %%p = load %%x[%%i] : f32[4096]\n    %%q = load %%a[%%i] : f32[4096]\n"
-      "    %%r = load %%c[%%i] : f32[4096]\n    %%g = %s %%p : f32[4096]\n%s"
+      "    %%r = load %%c[%%i] : f32[4096]\n%s    %%g = %s %%%c : f32[4096]\n%s"
       "    %%z = cast %%%c : bf16[4096]\n    store %%y[%%i] = %%z\n  }\n}\n",
-      word, chain, *chain ? 'h' : 'g');
+      narrow ? "    %n = cast %p : bf16[4096]\n    %w = cast %n : f32[4096]\n" : "", word,
+      narrow ? 'w' : 'p', chain, *chain ? 'h' : 'g');
   TsTile *k = ts_tile_parse(text, &err);
   if (!k) failed++, printf("%s\n%s\n", err.message, text);
   return k;
@@ -65,11 +68,11 @@ static int count_rare(const TsTile *k) {
   return n;
 }
 
-static void one(const char *word, const char *chain, bool near) {
+static void one_of(const char *word, const char *chain, bool narrow, bool near) {
   static float x[N], a[N], c[N];
   static uint16_t y[N], z[N];
   TsError err = {0};
-  TsTile *k = parse(word, chain), *n = k ? ts_tile_nearly(k, &err) : NULL;
+  TsTile *k = parse(word, chain, narrow), *n = k ? ts_tile_nearly(k, &err) : NULL;
   if (n) n->target = "sm_90a";
   if (!n || ts_tile_check(n, NULL, &err)) {
     failed++, printf("%s: %s\n", word, err.message);
@@ -91,6 +94,10 @@ static void one(const char *word, const char *chain, bool near) {
   ts_tile_free(n);
 }
 
+static void one(const char *word, const char *chain, bool near) {
+  one_of(word, chain, false, near);
+}
+
 int main(void) {
   static const char plain[] = "    %h = neg %g : f32[4096]\n";
   static const char sum[] = "    %m = mul %g, %q : f32[4096]\n"
@@ -104,6 +111,10 @@ int main(void) {
     one(word[i], less, true);
     one(word[i], plain, false);
   }
+  one_of("gelu_tanh", "", true, false);
+  one_of("gelu_erf", "", true, false);
+  one_of("gelu_tanh", sum, true, true);
+  one_of("silu", "", true, true);
   one("silu", "    %m = mul %g, %g : f32[4096]\n    %h = add %m, %r : f32[4096]\n", false);
   one("tanh", "", false);
   if (failed) printf("%d failed\n", failed);
