@@ -215,6 +215,7 @@ int ts_cuda_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int6
 int ts_cuda_record_begin(TsDevice *d, TsError *err);
 int ts_cuda_record_end(TsDevice *d, void **record, TsError *err);
 int ts_cuda_record_patch(TsDevice *d, void *record, int first, TsError *err);
+int ts_cuda_record_after(TsDevice *d, int n, const int *launch, TsError *err);
 int ts_cuda_record_launch(TsDevice *d, void *record, TsError *err);
 void ts_cuda_record_free(TsDevice *d, void *record);
 /* A launch while a record is made or changed. */

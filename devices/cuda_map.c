@@ -37,6 +37,12 @@ static unsigned view_axes(const TsTensorMap *v, uint64_t dim[5], uint64_t stride
   dim[0] = (uint64_t)v->cols, dim[1] = (uint64_t)v->rows, stride[0] = (uint64_t)v->pitch;
   box[0] = (uint32_t)v->box_cols, box[1] = (uint32_t)v->box_rows;
   if (!v->heads) return 2;
+  if (!v->box_panels) { /* one matrix of a batch, column by column */
+    dim[2] = (uint64_t)v->heads, stride[1] = (uint64_t)v->head_pitch;
+    dim[3] = (uint64_t)v->batch, stride[2] = (uint64_t)v->batch_pitch;
+    box[2] = box[3] = 1;
+    return 4;
+  }
   dim[0] = box[0], dim[2] = (uint64_t)v->cols / box[0], dim[3] = (uint64_t)v->heads;
   stride[1] = (uint64_t)box[0] * (uint64_t)ts_dtypes[v->dtype].nbytes;
   stride[2] = (uint64_t)v->head_pitch;

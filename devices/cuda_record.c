@@ -11,6 +11,9 @@ typedef struct TsCudaRecord {
   CUgraphExec exec;
   CUgraphNode *node;
   int n, cap;
+  CUgraphNode *after; /* of the next launch, if that was said */
+  int nafter;
+  bool said;
 } TsCudaRecord;
 
 static CUkernelNodeParams params_of(const TsLaunch *l) {
@@ -30,6 +33,7 @@ static void drop(TsCudaRecord *r) {
   if (r->exec) ts_cuda.cuGraphExecDestroy(r->exec);
   if (r->graph) ts_cuda.cuGraphDestroy(r->graph);
   free(r->node);
+  free(r->after);
   free(r);
 }
 
@@ -55,8 +59,10 @@ static int add(TsDevice *d, TsCudaRecord *r, const TsLaunch *l, TsError *err) {
     if (!more) return ts_error_set(err, TS_ERR_memory, "out of memory");
     r->node = more, r->cap = cap;
   }
-  TS_CUDA(d, err, cuGraphAddKernelNode, &r->node[r->n], r->graph,
-          r->n ? &r->node[r->n - 1] : NULL, r->n > 0, &p);
+  const CUgraphNode *after = r->said ? r->after : r->n ? &r->node[r->n - 1] : NULL;
+  size_t nafter = r->said ? (size_t)r->nafter : r->n > 0;
+  r->said = false;
+  TS_CUDA(d, err, cuGraphAddKernelNode, &r->node[r->n], r->graph, after, nafter, &p);
   CUgraphNode node = r->node[r->n++];
   if (!l->cluster[0]) return 0;
   cluster.value.cluster.x = l->cluster[0];
@@ -76,6 +82,15 @@ int ts_cuda_record_add(TsDevice *d, const TsLaunch *l, TsError *err) {
                         s->patch_at);
   CUgraphNode node = s->patching->node[s->patch_at++];
   TS_CUDA(d, err, cuGraphExecKernelNodeSetParams, s->patching->exec, node, &p);
+  return 0;
+}
+
+int ts_cuda_record_after(TsDevice *d, int n, const int *launch, TsError *err) {
+  TsCudaRecord *r = ((TsCuda *)d->state)->recording;
+  CUgraphNode *list = realloc(r->after, sizeof *list * ((size_t)n + 1));
+  if (!list) return ts_error_set(err, TS_ERR_memory, "out of memory");
+  for (int i = 0; i < n; i++) list[i] = r->node[launch[i]];
+  r->after = list, r->nafter = n, r->said = true;
   return 0;
 }
 

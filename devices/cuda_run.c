@@ -140,4 +140,4 @@ const TsDeviceRun ts_cuda_run = {
     event_free,           event_record,       event_wait,           event_usec,
     module_new,           module_free,        kernel_find,          launch,
     ts_cuda_record_begin, ts_cuda_record_end, ts_cuda_record_patch, ts_cuda_record_launch,
-    ts_cuda_record_free,  ts_cuda_hold,       ts_cuda_tensor_map};
+    ts_cuda_record_free,  ts_cuda_hold,       ts_cuda_record_after, ts_cuda_tensor_map};

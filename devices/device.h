@@ -69,7 +69,8 @@ typedef struct TsTensorMap {
   int box_rows, box_cols, swizzle;
   /* Of so many matrices, 0: of one. Coordinates are column in a panel of box_cols, row, panel,
    * matrix, and a box has so many panels, one behind the other. With batches of matrices, 0:
-   * without, the batch is the last coordinate. Pitches are bytes from one to the next. */
+   * without, the batch is the last coordinate. Pitches are bytes from one to the next. With
+   * heads and no panels coordinates are column, row, matrix, batch. */
   int64_t heads, head_pitch, batch, batch_pitch;
   int box_panels;
 } TsTensorMap;
@@ -108,6 +109,9 @@ struct TsDeviceRun {
   void (*record_free)(TsDevice *d, void *record);
   /* While on, memory that is freed stays the device's: launches that use it are still to come. */
   void (*hold)(TsDevice *d, bool on);
+  /* The next launch of the record that is made comes behind these launches alone, by number, and
+   * not behind the last one. Optional. */
+  int (*record_after)(TsDevice *d, int n, const int *launch, TsError *err);
   /* An argument for kernels that use the copy engine, TS_TENSOR_MAP_NBYTES. Optional. */
   int (*tensor_map)(TsDevice *d, const TsTensorMap *view, void *out, TsError *err);
 };

@@ -4,9 +4,9 @@
 --                             [--text FILE | --synthetic true] [--dtype bf16|f32]
 --                             [--device cuda:0] [--init FOLDER] [--save FILE] [--lr RATE]
 --
--- `small` is the 124M model, 12 layers of width 768, whose table of tokens has 50304 rows;
--- `tiny` learns the characters of a text on a CPU in a minute. A text is read as characters,
--- --synthetic trains on random tokens, for measuring. FOLDER holds config.json and
+-- `small` is the 124M model, 12 layers of width 768; `tiny` learns the characters of a text on a
+-- CPU in a minute. A text is read as characters, and the table of tokens has as many rows;
+-- --synthetic trains on random tokens of 50304 rows, for measuring. FOLDER holds config.json and
 -- model.safetensors with Hugging Face's names: training goes on from there.
 --
 -- Weights, residual stream, norms and the loss are f32; products and attention run in the dtype
@@ -41,7 +41,7 @@ else
   local text = data.text(options.text)
   local tokenizer = data.CharTokenizer(text)
   tokens = tokenizer:encode(text)
-  config.vocab_size = config.vocab_size or tokenizer.size
+  config.vocab_size = math.ceil(tokenizer.size / 64) * 64 -- rows that no token uses would move in step
 end
 
 local state

@@ -465,9 +465,34 @@ static int map_holder(TsRewrite *r, TsGraphMap *m, const TsNode *n) {
   return 0;
 }
 
+static bool is_step(const TsNode *n) {
+  return n->op < TS_OP_COUNT && !strcmp(ts_op_info((TsOp)n->op)->family, "optim");
+}
+
+/* Steps of optimisers have several results, so no rule is for them. They compute in a type of
+ * their own, to which a gradient is widened as it is read: what it was before it was widened
+ * will do, and is fewer bytes. */
+static int narrow_gradient(TsRewrite *r, TsGraphMap *m, const TsNode *n) {
+  const TsNode *step = m->value[m->start[n->id]]->node;
+  const TsNode *cast = ts_rule_node(step->in[1], TS_OP_cast);
+  if (!cast || r->o->forward || !ts_rule_float(cast->in[0]) ||
+      !ts_rule_holds((TsDtype)cast->out[0].meta.dtype, (TsDtype)cast->in[0]->meta.dtype))
+    return 0;
+  TsVal in[TS_MAX_IN], out[TS_MAX_OUT];
+  int nout = 0;
+  memcpy(in, step->in, sizeof *in * (size_t)step->nin);
+  in[1] = cast->in[0];
+  r->g->line = step->line;
+  if (!ts_graph_emit(r->g, (TsOp)step->op, step->nin, in, step->attr, out, &nout)) return -1;
+  for (int i = 0; i < nout; i++) m->value[m->start[n->id] + i] = out[i];
+  log_rule(r, "narrow_gradient", "the step widens it itself", false, cast);
+  return 0;
+}
+
 static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses) {
   if (n->nregion ? map_holder(r, m, n) : ts_graph_map_node(m, n)) return -1;
   if (n->nout == 0) return 0;
+  if (is_step(n) && narrow_gradient(r, m, n)) return -1;
   TsVal v = m->value[m->start[n->id]];
   if (!room(r, v->node->id)) return -1;
   r->g->line = v->node->line;

@@ -135,7 +135,9 @@ TsGroupKind ts_sched_kind(const TsNode *n) {
 TsGroupKind ts_sched_kind_on(const TsTarget *t, const TsNode *n) {
   TsGroupKind kind = ts_sched_kind(n);
   bool gpu = kind == TS_GROUP_vm && t && t->shared_bytes && n->op < TS_OP_COUNT;
-  return gpu && ts_sched_norm_grad(n) && handled_types(n) ? TS_GROUP_columns : kind;
+  if (!gpu || !handled_types(n)) return kind;
+  if (ts_sched_is_any_product(n)) return TS_GROUP_matmul;
+  return ts_sched_norm_grad(n) ? TS_GROUP_columns : kind;
 }
 
 TsRole ts_sched_role(const TsGroup *group, const TsMeta *m) {

@@ -34,11 +34,21 @@ typedef enum TsGroupKind {
 
 /* What of a group's kernel is free: no bit of a result depends on it. 0: as the passes do it. */
 typedef struct TsSchedChoice {
-  int piece;  /* elements of a round of a long axis, of a map */
-  int unroll; /* vectors of a turn of a loop over elements */
-  int vector; /* bytes of a vector */
-  int grain;  /* rounds that a thread takes at a time */
-  int stream; /* stores past the caches: 1 never, 2 always; 0: by the size of the result */
+  int piece;   /* elements of a round of a long axis, of a map; columns of one of columns */
+  int unroll;  /* vectors of a turn of a loop over elements */
+  int vector;  /* bytes of a vector */
+  int grain;   /* rounds that a thread takes at a time */
+  int stream;  /* stores past the caches: 1 never, 2 always; 0: by the size of the result */
+  int rows;    /* of a round's block, of products; query rows of a round, of attention */
+  int columns; /* of a round's block, of products */
+  int high;    /* rows of the register tile, of products */
+  int steps;   /* of k between two visits of a sum, of products */
+  int pack;    /* rows of A, of products: 1 read where they lie, 2 packed */
+  /* of a GPU, where rows and columns are those of a product's tile */
+  int threads; /* of a round */
+  int cluster; /* blocks that share columns */
+  int group;   /* tiles of rows that are done column by column */
+  int limit;   /* stages between two waits for each other, 1: none */
 } TsSchedChoice;
 
 typedef struct TsGroup {
@@ -64,9 +74,12 @@ typedef struct TsSched {
   int ngroup, capgroup;
   TsGroup **group;
   int *of; /* by node: its group, or -1: a parameter, a view, a constant, dead */
+  unsigned char *spread; /* by node: written with strides, as a part of a whole; NULL: none is */
   /* Bare numbers are given when a kernel runs: sizes of it, as the bits of an f64. So calls that
    * differ by a number share a kernel. */
   bool numbers_vary;
+  /* Products of bf16 are the VM's, two steps of k at a time (vm/gemm_pairs.h). */
+  bool pairs;
   /* The kernel of a map is for any outermost size, whoever asks for it. */
   bool sizes_vary;
 } TsSched;
@@ -134,9 +147,16 @@ int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, v
 
 /* ---- what could be chosen (ir/sched_choice.c) */
 enum { TS_SCHED_CHOICES = 32 };
+int ts_sched_choices_gpu(const TsGroup *g, TsSchedChoice out[TS_SCHED_CHOICES]);
 /* The choices that are worth a look for a group on s's target: the first is that of the passes,
  * the others follow by the time that the cost model expects. */
 int ts_sched_choices(const TsSched *s, const TsGroup *g, TsSchedChoice out[TS_SCHED_CHOICES]);
+/* The same for a kernel in block form whose rounds are given (ir/sched_choice_product.c): what
+ * its head can say. dim: its sizes. */
+int ts_sched_choices_tile(const TsTile *k, const TsTarget *t, int threads, const int64_t *dim,
+                          TsSchedChoice out[TS_SCHED_CHOICES]);
+/* Says the choice in the head of a kernel. */
+void ts_sched_choice_head(const TsSchedChoice *c, TsTile *k);
 double ts_sched_choice_usec(const TsSched *s, const TsGroup *g, const TsSchedChoice *c);
 bool ts_sched_choice_same(const TsSchedChoice *a, const TsSchedChoice *b);
 /* "piece 4096 unroll 2", or nothing; and back, false if it is no such text. */
@@ -168,6 +188,9 @@ bool ts_sched_draws(const TsNode *n);
 bool ts_sched_indexes(const TsNode *n, TsVal v);
 /* The shape with which operand v of n walks the space. */
 const TsMeta *ts_sched_operand_at(const TsNode *n, TsVal v);
+
+/* A cast of a parameter that a device does with others of its kind (ir/sched_gather.c). */
+bool ts_sched_gathered(const TsSched *s, const TsGroup *group);
 
 typedef enum TsRole { TS_ROLE_full, TS_ROLE_row, TS_ROLE_number, TS_ROLE_none } TsRole;
 /* What a value of this shape is in the group's space: from its size alone. */

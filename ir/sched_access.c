@@ -185,9 +185,12 @@ typedef struct Place {
   TsTileAccess how;
 } Place;
 
-static bool streams(const TsLower *l, const TsMeta *m) {
+/* A part of a whole counts as that, between whose first and last row it lies. */
+static bool streams(const TsLower *l, const TsAccess *a) {
   int chosen = l->g->choice.stream;
-  return chosen ? chosen == 2 : ts_meta_nbytes(m) >= STREAM;
+  int64_t span = 1;
+  for (int i = 0; i < l->space.naxis; i++) span += (l->space.axis[i] - 1) * a->moves[i];
+  return chosen ? chosen == 2 : span * ts_dtypes[a->v->meta.dtype].nbytes >= STREAM;
 }
 
 static void place_of(const TsLower *l, const TsAccess *a, Place *p) {
@@ -204,7 +207,7 @@ static void place_of(const TsLower *l, const TsAccess *a, Place *p) {
   if (l->across > 0 || (l->across == 0 && !l->columns)) /* all of a column is in its tile */
     p->how.edge |= moves_along(a, l->across) &&
                    (ts_access_symbolic(l, l->across) || l->space.axis[l->across] % l->m);
-  p->how.stream = a->written && streams(l, &a->v->meta);
+  p->how.stream = a->written && streams(l, a);
   if (p->rank && p->axes[0] != n - p->rank) p->how.naxis = p->rank;
 }
 

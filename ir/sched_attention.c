@@ -387,8 +387,6 @@ static void read_node(Lower *l, const TsNode *n) {
     l->sink.moves[1] = true;
   }
   set_all(&l->y, (TsVal)(uintptr_t)&n->out[0]);
-  l->rows = l->s < ROWS ? l->s : ROWS;
-  l->nq = (l->s + l->rows - 1) / l->rows;
   l->nb = (l->t + KEYS - 1) / KEYS;
 }
 
@@ -451,9 +449,10 @@ static bool wanted_in_order(const TsGraph *g, const unsigned char *live, TsVal v
 
 /* Measured against the VM and a copy, f32: 1.0 to 1.2 times as fast on AVX-512 and 1.15 to 1.4 on
  * AVX2 for heads up to 64, 0.96 on AVX-512 for 128; bf16 and f64 0.9 to 1.1 on AVX-512. Without
- * fma products call functions. */
+ * fma products call functions. Kernels of a GPU write 16 bits wherever they are to lie. */
 static bool pays(const TsTarget *t, const TsNode *n) {
   const TsMeta *q = &n->in[0]->meta;
+  if (t && t->bare_products) return ts_dtypes[q->dtype].nbytes == 2;
   if (q->dtype != TS_DT_f32) return false;
   return !t || (t->fma && (t->vector_bytes < 64 || q->dim[q->ndim - 1] <= 64));
 }
@@ -485,9 +484,13 @@ int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn 
   Lower l = {.layout = layout, .arg = arg};
   read_node(&l, group->node[0]);
   l.turned = group->turned;
+  l.rows = group->choice.rows ? group->choice.rows : ROWS;
+  if (l.rows > l.s) l.rows = l.s;
+  l.nq = (l.s + l.rows - 1) / l.rows;
   if (!(l.k = ts_tile_new("attention"))) return ts_error_set(err, TS_ERR_memory, "out of memory");
   if (s->target) l.k->target = s->target->name;
   l.k->ntile = 2, l.k->tile[0] = l.rows, l.k->tile[1] = KEYS;
+  ts_sched_choice_head(&group->choice, l.k);
   put_params(&l);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));

@@ -354,6 +354,7 @@ int ts_sched_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayo
     return ts_error_set(err, TS_ERR_memory, "out of memory");
   if (s->target) l.k->target = s->target->name;
   l.k->ntile = 2, l.k->tile[0] = GROUP, l.k->tile[1] = GROUP;
+  ts_sched_choice_head(&group->choice, l.k);
   put_params(&l);
   l.b = ts_tile_build(l.k);
   l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));

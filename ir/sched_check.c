@@ -153,8 +153,8 @@ static int check_group(const TsSched *s, const TsGroup *g, int index,
   for (int k = 0; k < g->nnode; k++) {
     if (check_node(s, g, k, err)) return -1;
     const TsNode *n = g->node[k];
-    products += g->kind != TS_GROUP_vm &&
-                (ts_sched_kind(n) == TS_GROUP_matmul || ts_sched_leads(s->target, n));
+    products += g->kind != TS_GROUP_vm && (ts_sched_kind_on(s->target, n) == TS_GROUP_matmul ||
+                                           ts_sched_leads(s->target, n));
   }
   if (products != (g->kind == TS_GROUP_matmul))
     return bad(err, g, NULL, "has the wrong number of products");

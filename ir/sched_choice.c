@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/sched.h"
+#include "ir/sched_choice.h"
 
 enum {
   USUAL_PIECE = 4096, /* of ir/sched_lower.c */
@@ -26,7 +26,16 @@ static const struct {
               {"unroll", offsetof(TsSchedChoice, unroll)},
               {"vector", offsetof(TsSchedChoice, vector)},
               {"grain", offsetof(TsSchedChoice, grain)},
-              {"stream", offsetof(TsSchedChoice, stream)}};
+              {"stream", offsetof(TsSchedChoice, stream)},
+              {"rows", offsetof(TsSchedChoice, rows)},
+              {"columns", offsetof(TsSchedChoice, columns)},
+              {"high", offsetof(TsSchedChoice, high)},
+              {"steps", offsetof(TsSchedChoice, steps)},
+              {"pack", offsetof(TsSchedChoice, pack)},
+              {"threads", offsetof(TsSchedChoice, threads)},
+              {"cluster", offsetof(TsSchedChoice, cluster)},
+              {"group", offsetof(TsSchedChoice, group)},
+              {"limit", offsetof(TsSchedChoice, limit)}};
 
 enum { NFIELD = sizeof fields / sizeof *fields };
 
@@ -64,8 +73,15 @@ bool ts_sched_choice_parse(const char *text, TsSchedChoice *c) {
 }
 
 bool ts_sched_choice_same(const TsSchedChoice *a, const TsSchedChoice *b) {
-  return a->piece == b->piece && a->unroll == b->unroll && a->vector == b->vector &&
-         a->grain == b->grain && a->stream == b->stream;
+  for (int i = 0; i < NFIELD; i++)
+    if (value(a, i) != value(b, i)) return false;
+  return true;
+}
+
+void ts_sched_choice_head(const TsSchedChoice *c, TsTile *k) {
+  k->unroll = c->unroll, k->vector = c->vector, k->grain = c->grain;
+  k->high = c->high, k->steps = c->steps, k->pack = c->pack;
+  k->threads = c->threads;
 }
 
 /* ---- the shape of a group's rounds */
@@ -126,6 +142,7 @@ static double bytes_factor(const TsSched *s, const TsGroup *g, const TsSchedChoi
 }
 
 double ts_sched_choice_usec(const TsSched *s, const TsGroup *g, const TsSchedChoice *c) {
+  if (g->kind == TS_GROUP_matmul) return ts_sched_choice_product_usec(s, g, c);
   double each = round_of(g, c), rounds = points(g) / (each > 1 ? each : 1);
   double grain = c->grain ? c->grain : each > 16384 ? 1 : 16384 / each + 1;
   double reach = each * (g->bytes / (points(g) > 1 ? points(g) : 1));
@@ -135,27 +152,29 @@ double ts_sched_choice_usec(const TsSched *s, const TsGroup *g, const TsSchedCho
 }
 
 /* ---- the list */
-typedef struct List {
-  const TsSched *s;
-  const TsGroup *g;
-  TsSchedChoice *at;
-  int n;
-} List;
+typedef TsChoiceList List;
 
-static void add(List *l, TsSchedChoice c) {
+static void add(List *l, TsSchedChoice c) { ts_sched_choice_add(l, c); }
+
+void ts_sched_choice_add(List *l, TsSchedChoice c) {
   for (int i = 0; i < l->n; i++)
     if (ts_sched_choice_same(&l->at[i], &c)) return;
   if (l->n < TS_SCHED_CHOICES) l->at[l->n++] = c;
 }
 
 static void add_grains(List *l, TsSchedChoice c) {
+  if (l->g->kind == TS_GROUP_columns) return;
   double each = round_of(l->g, &c), rounds = points(l->g) / (each > 1 ? each : 1);
   if (l->s->threads < 2 || rounds < 4) return;
   double usual = each > 16384 ? 1 : 16384 / each + 1;
   for (double times = 0.25; times <= 4; times *= 16) {
     double n = usual * times;
     if (n >= 1 && n < rounds)
-      add(l, (TsSchedChoice){c.piece, c.unroll, c.vector, (int)n, c.stream});
+      add(l, (TsSchedChoice){.piece = c.piece,
+                             .unroll = c.unroll,
+                             .vector = c.vector,
+                             .grain = (int)n,
+                             .stream = c.stream});
   }
   if (rounds <= 2 * usual && rounds >= 2) { /* all threads, however short it is */
     c.grain = (int)(rounds / l->s->threads);
@@ -165,6 +184,9 @@ static void add_grains(List *l, TsSchedChoice c) {
 
 static void add_pieces(List *l) {
   TsSchedChoice usual = {0};
+  for (int piece = 32; l->g->kind == TS_GROUP_columns && piece <= 1024; piece *= 2)
+    if (l->g->naxis && piece < l->g->axis[l->g->naxis - 1])
+      add(l, (TsSchedChoice){.piece = piece});
   if (l->g->nrow) return;
   double now = round_of(l->g, &usual);
   for (int piece = 1024; piece <= 16384; piece *= 4) {
@@ -189,8 +211,14 @@ static void order(List *l) {
 
 int ts_sched_choices(const TsSched *s, const TsGroup *g, TsSchedChoice out[TS_SCHED_CHOICES]) {
   List l = {.s = s, .g = g, .at = out};
+  if (s->target && s->target->shared_bytes) return ts_sched_choices_gpu(g, out);
   add(&l, (TsSchedChoice){0});
-  if (!s->target || (g->kind != TS_GROUP_map && g->kind != TS_GROUP_rows)) return l.n;
+  if (!s->target || g->kind == TS_GROUP_vm) return l.n;
+  if (g->kind == TS_GROUP_matmul || g->kind == TS_GROUP_attention) {
+    ts_sched_choice_blocks(&l);
+    order(&l);
+    return l.n;
+  }
   for (int unroll = 1; unroll <= 8; unroll *= 2) add(&l, (TsSchedChoice){.unroll = unroll});
   add_pieces(&l);
   int wide = s->target->vector_bytes;

@@ -194,6 +194,7 @@ static bool crosswise(const TsLower *l) {
 int ts_columns_put(TsLower *l) {
   bool must;
   if (crosswise(l)) return ts_lower_refuse(l, "an operand lies along its columns");
+  if (ts_few_fit(l)) return ts_few_put(l);
   if (ts_lanes_fit(l, &must)) return ts_lanes_put(l);
   if (must) return ts_lower_refuse(l, "rows of a norm that cannot be walked by lanes");
   l->n = piece_of(l);

@@ -234,6 +234,8 @@ static void place(Fuse *f, const TsNode *n) {
   TsSpaceAxes space;
   TsGroupKind kind = ts_sched_kind_on(f->s->target, n);
   if (kind == TS_GROUP_matmul && !(f->s->target && f->s->target->fma)) kind = TS_GROUP_vm;
+  if (kind == TS_GROUP_matmul && f->s->pairs && n->in[0]->meta.dtype == TS_DT_bf16)
+    kind = TS_GROUP_vm;
   if (ts_sched_leads(f->s->target, n)) kind = TS_GROUP_matmul;
   bool joins = kind != TS_GROUP_matmul && !alone(kind);
   TsGroup *g = joins ? group_for(f, n, &space) : NULL;
@@ -494,10 +496,18 @@ static bool wanted_from(const Fuse *f, const Users *u, const TsGroup *a, int b) 
   return true;
 }
 
+/* All of it, or as many elements of something larger, as of its halves. */
+static bool both_walk(const TsGroup *a, const TsGroup *b, const TsMeta *m) {
+  TsSpaceAxes s = space_of(b);
+  int64_t n = 1;
+  if (ts_sched_role(a, m) == TS_ROLE_full && ts_sched_role(b, m) == TS_ROLE_full) return true;
+  for (int i = 0; i < s.naxis; i++) n *= s.axis[i];
+  return same_space(a, &s) && ts_meta_numel(m) > n;
+}
+
 static void share(Fuse *f, const Users *u, const TsNode *n, TsGroup *a, TsGroup *b) {
-  const TsMeta *m = &n->out[0].meta;
   if (!can_share(a) || !can_share(b) || b->index - a->index > NEAR) return;
-  if (ts_sched_role(a, m) != TS_ROLE_full || ts_sched_role(b, m) != TS_ROLE_full) return;
+  if (!both_walk(a, b, &n->out[0].meta)) return;
   if (needs_nothing_after(f, b, a->index) && (a->nrow || !b->nrow))
     join(f, b, a);
   else if (wanted_from(f, u, a, b->index))

@@ -3,9 +3,11 @@
  * The canonical sum of a column goes by leaves of 4096 rows, of which row i belongs to lane
  * i mod 256: a lane is a chain of 16 rows. A round of the first loop is one lane of one leaf
  * and all columns, or a piece of 1024: it walks the rows of its lane with the chains in
- * registers and leaves them in scratch. So rows are read once, in whole lines, whatever else is
- * computed of them on the way; gradients of norms need the whole row for that. The second loop
- * brings lanes together, a leaf and a few columns a round, the third one leaves.
+ * registers and leaves them in scratch. Where there are registers for it, it has two or four
+ * lanes, of those that are added to one another first, so that less goes to scratch. So rows
+ * are read once, in whole lines, whatever else is computed of them on the way; gradients of
+ * norms need the whole row for that. The second loop brings lanes together, a leaf and a few
+ * columns a round, the third one leaves.
  *
  * Rejected: a leaf of 64 columns a round, as on CPUs. It makes a tenth of the blocks, and
  * rows would be read once for their statistics and once more for their sums. */
@@ -20,14 +22,13 @@ enum {
   LONG = 2048, /* rows from which on this is better than tiles of all rows */
   LEAVES = 64, /* of one column */
   MOST_SUMS = 16,
-  TOGETHER = 4,
+  MOST_FOLD = 4,
 };
 
 /* A sum down the columns: output `out` of node `node` of the group. */
 typedef struct Sum {
   int node, out;
   TsDtype d;
-  TsTileVal lanes, leaves; /* scratch */
 } Sum;
 
 typedef struct Lanes {
@@ -35,6 +36,8 @@ typedef struct Lanes {
   Sum sum[MOST_SUMS];
   int nsum;
   int64_t rows, width, leaves, count; /* count: lanes of a leaf */
+  int64_t fold;                       /* of which a round has so many */
+  TsTileVal lane, leaf;               /* scratch: rows of lanes and leaves, sum after sum */
 } Lanes;
 
 /* ---- which */
@@ -72,6 +75,17 @@ static bool collect(Lanes *p) {
   return true;
 }
 
+/* Lanes that are walked together: what they want is loaded at once. Norms wait for sums of
+ * their own meanwhile, and loads and sums alone leave the most registers. */
+static int64_t fold_of(const Lanes *p) {
+  const TsLower *l = p->l;
+  int64_t fold = MOST_FOLD;
+  if (p->rows % LEAF || p->nsum > 1 || has_norms(l)) return 1;
+  for (int k = 0; k < l->g->nnode; k++)
+    if (!ts_sched_column(l->g->node[k]) && l->g->node[k]->op != TS_OP_cast) fold = 2;
+  return fold;
+}
+
 static bool find(Lanes *p) {
   TsLower *l = p->l;
   if (l->space.naxis != 2 || !collect(p)) return false;
@@ -79,6 +93,7 @@ static bool find(Lanes *p) {
   p->rows = l->space.axis[0], p->width = l->space.axis[1];
   p->leaves = (p->rows + LEAF - 1) / LEAF;
   p->count = p->rows < most ? p->rows : most;
+  p->fold = fold_of(p);
   return p->leaves <= LEAVES;
 }
 
@@ -170,31 +185,21 @@ static int put_row(Lanes *p, TsTileVal *acc) {
   return 0;
 }
 
-/* Rows that are asked for together: nothing but loads and sums leaves registers for them. */
-static int64_t together(const Lanes *p) {
-  const TsLower *l = p->l;
-  for (int k = 0; k < l->g->nnode; k++) {
-    const TsNode *n = l->g->node[k];
-    if (!ts_sched_column(n) && n->op != TS_OP_cast) return 1;
-  }
-  return p->rows % LEAF == 0 && p->nsum == 1 ? TOGETHER : 1;
-}
-
-/* Loads what rows row, row + step, .. want, then does them one after the other. */
-static int put_rows(Lanes *p, TsTileVal row, int64_t count, TsTileVal *acc) {
+/* Loads what the same row of all lanes of a round wants, then does them one after the other. */
+static int put_rows(Lanes *p, TsTileVal row, TsTileVal *acc) {
   TsLower *l = p->l;
-  TsTileVal tile[TOGETHER][TS_SCHED_PARAMS], at[TOGETHER];
-  for (int64_t u = 0; u < count; u++) {
-    at[u] = l->at[0] = u ? op2(p, TS_OP_add, row, num(p, u * p->count)) : row;
+  TsTileVal tile[MOST_FOLD][TS_SCHED_PARAMS], at[MOST_FOLD];
+  for (int64_t u = 0; u < p->fold; u++) {
+    at[u] = l->at[0] = u ? op2(p, TS_OP_add, row, num(p, u * p->count / p->fold)) : row;
     forget(l);
-    for (int i = 0; i < l->naccess && count > 1; i++)
+    for (int i = 0; i < l->naccess && p->fold > 1; i++)
       if (!l->access[i].written) ts_access_load(l, &l->access[i]);
     for (int i = 0; i < l->naccess; i++) tile[u][i] = l->access[i].tile;
   }
-  for (int64_t u = 0; u < count; u++) {
+  for (int64_t u = 0; u < p->fold; u++) {
     l->at[0] = at[u];
     for (int i = 0; i < l->naccess; i++) l->access[i].tile = tile[u][i];
-    if (put_row(p, acc)) return -1;
+    if (put_row(p, acc + u * p->nsum)) return -1;
   }
   return 0;
 }
@@ -227,10 +232,9 @@ static int put_loop(Lanes *p, TsTileVal first, TsTileVal steps, TsTileVal *acc) 
   TsLower *l = p->l;
   TsTileBuild *b = &l->b;
   TsTileVal carry[MOST_SUMS + TS_SCHED_PARAMS];
-  int64_t count = together(p);
-  int n = p->nsum, ahead = has_norms(l) ? ask(p, first, carry + n) : 0;
+  int n = p->nsum * (int)p->fold, ahead = has_norms(l) ? ask(p, first, carry + n) : 0;
   for (int i = 0; i < n; i++) carry[i] = acc[i];
-  TsTileLoop rows = ts_tile_for(b, num(p, 0), steps, count, false, n + ahead, carry);
+  TsTileLoop rows = ts_tile_for(b, num(p, 0), steps, 1, false, n + ahead, carry);
   if (!rows.stmt) return ts_lower_refuse(l, "out of memory");
   TsTileVal row = op2(p, TS_OP_add, first, op2(p, TS_OP_mul, rows.i, num(p, p->count)));
   for (int i = 0; i < n; i++) carry[i] = rows.carry[i];
@@ -239,7 +243,7 @@ static int put_loop(Lanes *p, TsTileVal first, TsTileVal steps, TsTileVal *acc) 
     have(p, rows.carry + n);
     l->at[0] = row;
     if (put_row(p, carry)) return -1;
-  } else if (put_rows(p, row, count, carry)) {
+  } else if (put_rows(p, row, carry)) {
     return -1;
   }
   ts_tile_for_end(b, &rows, carry, carry);
@@ -248,32 +252,40 @@ static int put_loop(Lanes *p, TsTileVal first, TsTileVal steps, TsTileVal *acc) 
   return 0;
 }
 
+static TsTileVal row_of(Lanes *p, TsTileVal r, int64_t first) {
+  return first ? op2(p, TS_OP_add, r, num(p, first)) : r;
+}
+
 static int put_lanes(Lanes *p) {
   TsLower *l = p->l;
   TsTileBuild *b = &l->b;
   TsTileVal acc[MOST_SUMS];
-  int64_t n = piece_of(p), pieces = (p->width + n - 1) / n;
+  int64_t n = piece_of(p), pieces = (p->width + n - 1) / n, lanes = p->count / p->fold;
   TsTileAccess how = {.edge = p->width % n != 0};
   l->n = n;
   l->row = pieces == 1;
   TsTileLoop loop =
-      ts_tile_for(b, num(p, 0), num(p, p->leaves * p->count * pieces), 1, true, 0, NULL);
+      ts_tile_for(b, num(p, 0), num(p, p->leaves * lanes * pieces), 1, true, 0, NULL);
   TsTileVal r = loop.i, col = num(p, 0);
   if (pieces > 1) {
     col = op2(p, TS_OP_mul, op2(p, TS_OP_mod, r, num(p, pieces)), num(p, n));
     r = op2(p, TS_OP_floordiv, r, num(p, pieces));
   }
-  TsTileVal leaf = op2(p, TS_OP_floordiv, r, num(p, p->count));
-  TsTileVal lane = op2(p, TS_OP_mod, r, num(p, p->count));
+  TsTileVal leaf = op2(p, TS_OP_floordiv, r, num(p, lanes));
+  TsTileVal lane = op2(p, TS_OP_mod, r, num(p, lanes));
   TsTileVal first = op2(p, TS_OP_add, op2(p, TS_OP_mul, leaf, num(p, LEAF)), lane);
-  for (int i = 0; i < p->nsum; i++) {
-    TsTileType t = ts_tile_vector(p->sum[i].d, n);
+  for (int i = 0; i < p->nsum * p->fold; i++) {
+    TsTileType t = ts_tile_vector(p->sum[0].d, n);
     acc[i] = ts_tile_const(b, -0.0, &t);
   }
   l->at[1] = col;
   if (put_loop(p, first, steps_of(p, leaf, lane), acc)) return -1;
+  for (int64_t h = p->fold / 2; h; h /= 2) /* halves of all lanes, then of half of them */
+    for (int64_t i = 0; i < h * p->nsum; i++)
+      acc[i] = op2(p, TS_OP_add, acc[i], acc[i + h * p->nsum]);
   for (int i = 0; i < p->nsum; i++)
-    ts_tile_store(b, p->sum[i].lanes, (TsTileVal[]){r, col}, acc[i], &how);
+    ts_tile_store(b, p->lane, (TsTileVal[]){row_of(p, r, i * p->leaves * lanes), col}, acc[i],
+                  &how);
   ts_tile_for_end(b, &loop, NULL, NULL);
   return 0;
 }
@@ -329,38 +341,42 @@ static TsTileLoop open_columns(Lanes *p, int64_t times, TsTileVal *rest) {
   return loop;
 }
 
-static TsTileVal sum_lanes(Lanes *p, const Sum *s, TsTileVal leaf) {
+/* From lanes of the leaf of this number on, among those of all sums. */
+static TsTileVal sum_lanes(Lanes *p, TsTileVal leaf) {
   TsLower *l = p->l;
   TsAttr axis = {.type = TS_ATTR_int, .i = 0};
   TsTileAccess how = {.edge = p->width % l->n != 0};
-  TsTileType t = ts_tile_type(s->d, 2, (int64_t[]){p->count, l->n});
-  TsTileType line = ts_tile_vector(s->d, l->n);
-  TsTileVal at[2] = {op2(p, TS_OP_mul, leaf, num(p, p->count)), l->at[1]};
-  TsTileVal x = ts_tile_load(&l->b, s->lanes, at, &t, &how);
+  int64_t lanes = p->count / p->fold;
+  TsTileType t = ts_tile_type(p->sum[0].d, 2, (int64_t[]){lanes, l->n});
+  TsTileType line = ts_tile_vector(p->sum[0].d, l->n);
+  TsTileVal at[2] = {op2(p, TS_OP_mul, leaf, num(p, lanes)), l->at[1]};
+  TsTileVal x = ts_tile_load(&l->b, p->lane, at, &t, &how);
   return x ? ts_tile_emit1(&l->b, TS_TILE_sum, 1, &x, &axis, &line) : NULL;
+}
+
+static int put_one_leaf(Lanes *p) {
+  TsTileVal zero;
+  TsTileLoop loop = open_columns(p, 1, &zero);
+  for (int i = 0; i < p->nsum; i++) define(p, &p->sum[i], sum_lanes(p, num(p, i)));
+  if (put_ends(p)) return -1;
+  ts_tile_for_end(&p->l->b, &loop, NULL, NULL);
+  return 0;
 }
 
 static int put_leaves(Lanes *p) {
   TsLower *l = p->l;
   TsTileVal leaf, x[LEAVES];
-  TsTileLoop loop = open_columns(p, p->leaves, &leaf);
+  if (p->leaves == 1) return put_one_leaf(p);
+  TsTileLoop loop = open_columns(p, p->leaves * p->nsum, &leaf);
   TsTileAccess how = {.edge = p->width % l->n != 0};
   TsTileType line = ts_tile_vector(p->sum[0].d, l->n);
-  for (int i = 0; i < p->nsum; i++) {
-    TsTileVal y = sum_lanes(p, &p->sum[i], leaf);
-    if (p->leaves == 1)
-      define(p, &p->sum[i], y);
-    else
-      ts_tile_store(&l->b, p->sum[i].leaves, (TsTileVal[]){leaf, l->at[1]}, y, &how);
-  }
-  if (p->leaves == 1 && put_ends(p)) return -1;
+  ts_tile_store(&l->b, p->leaf, (TsTileVal[]){leaf, l->at[1]}, sum_lanes(p, leaf), &how);
   ts_tile_for_end(&l->b, &loop, NULL, NULL);
-  if (p->leaves == 1) return 0;
   loop = open_columns(p, 1, &leaf);
   for (int i = 0; i < p->nsum; i++) {
     for (int64_t k = 0; k < p->leaves; k++) {
-      TsTileVal at[2] = {num(p, k), l->at[1]};
-      x[k] = ts_tile_load(&l->b, p->sum[i].leaves, at, &line, &how);
+      TsTileVal at[2] = {num(p, i * p->leaves + k), l->at[1]};
+      x[k] = ts_tile_load(&l->b, p->leaf, at, &line, &how);
     }
     define(p, &p->sum[i], pairwise(p, x));
   }
@@ -377,9 +393,7 @@ int ts_lanes_put(TsLower *l) {
   l->k->ntile = 1;
   l->k->tile[0] = piece_of(&p);
   l->b = ts_tile_build(l->k);
-  for (int i = 0; i < p.nsum; i++) {
-    p.sum[i].lanes = scratch(&p, p.sum[i].d, p.leaves * p.count);
-    if (p.leaves > 1) p.sum[i].leaves = scratch(&p, p.sum[i].d, p.leaves);
-  }
+  if (p.nsum) p.lane = scratch(&p, p.sum[0].d, p.nsum * p.leaves * p.count / p.fold);
+  if (p.nsum && p.leaves > 1) p.leaf = scratch(&p, p.sum[0].d, p.nsum * p.leaves);
   return put_lanes(&p) || (p.nsum && put_leaves(&p)) ? -1 : 0;
 }

@@ -316,9 +316,7 @@ static int lower(TsLower *l) {
   l->made = ts_arena_alloc(&l->k->arena, sizeof *l->made * (size_t)l->g->nnode * TS_MAX_OUT);
   if (!l->made) return ts_lower_refuse(l, "out of memory");
   ts_access_params(l);
-  l->k->unroll = l->g->choice.unroll;
-  l->k->vector = l->g->choice.vector;
-  l->k->grain = l->g->choice.grain;
+  ts_sched_choice_head(&l->g->choice, l->k);
   int failed = l->columns ? ts_columns_put(l) : in_leaves(l) ? put_leaves(l) : put_rounds(l);
   if (failed) return -1;
   return l->k->failed ? ts_lower_refuse(l, "out of memory") : 0;

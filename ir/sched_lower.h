@@ -77,6 +77,10 @@ TsTileVal ts_nodes_reduce(TsLower *l, int op, TsTileVal x);
 /* ---- ir/sched_columns.c */
 int ts_columns_put(TsLower *l);
 
+/* ---- ir/sched_few.c: for a GPU, of few rows */
+bool ts_few_fit(TsLower *l);
+int ts_few_put(TsLower *l);
+
 /* ---- ir/sched_lanes.c: the same for a GPU; must: there is no other way */
 bool ts_lanes_fit(TsLower *l, bool *must);
 int ts_lanes_put(TsLower *l);

@@ -16,7 +16,9 @@ enum {
   LEAST_COLUMNS = 16,
   MOST_K = 512, /* of rows of A that lie straight; beyond, the VM packs better */
   LEAST_K = 8,
-  LEAST_WORK = 1 << 18 /* multiply-adds of a matrix; below, the call is what costs */
+  LEAST_WORK = 1 << 18, /* multiply-adds of a matrix; below, the call is what costs */
+  GPU_BLOCK = 512,      /* elements of a block of threads */
+  GPU_MOST = 64         /* rows of it, columns */
 };
 
 /* ---- what can be one */
@@ -39,6 +41,25 @@ bool ts_sched_is_product(const TsNode *n) {
   if (k > MOST_K && !ts_sched_is_view(n->in[0]->node)) return false;
   return m >= LEAST_ROWS && cols >= LEAST_COLUMNS && k >= LEAST_K && m * cols * k >= LEAST_WORK;
 }
+
+bool ts_sched_is_any_product(const TsNode *n) {
+  if (n->op != TS_OP_matmul || n->nin < 2 || !good_types(n)) return false;
+  const TsMeta *a = &n->in[0]->meta, *b = &n->in[1]->meta;
+  return a->ndim > 0 && b->ndim > 0 && ts_meta_numel(a) > 0 && ts_meta_numel(b) > 0;
+}
+
+/* A vector is a row of A, a column of B, whose axis the result has not. */
+static int64_t rows_of(const TsNode *n) {
+  const TsMeta *a = &n->in[0]->meta;
+  return a->ndim > 1 ? a->dim[a->ndim - 2] : 1;
+}
+
+static int64_t cols_of(const TsNode *n) {
+  const TsMeta *b = &n->in[1]->meta;
+  return b->ndim > 1 ? b->dim[b->ndim - 1] : 1;
+}
+
+static int batch_of(const TsMeta *operand) { return operand->ndim > 1 ? operand->ndim - 2 : 0; }
 
 double ts_sched_product_steps(const TsNode *n) {
   const TsMeta *a = &n->in[0]->meta;
@@ -95,14 +116,21 @@ static void strides_of(Lower *l, TsVal v, int64_t *stride) {
 
 /* An operand of the product: how it moves along the batch, whose axes are those of the result
  * that are not 1. */
-static void matrix(Lower *l, TsVal v) {
-  const TsMeta *y = &l->product->out[0].meta, *m = &v->meta;
+static void matrix(Lower *l, int index) {
+  const TsNode *n = l->product;
+  TsVal v = n->in[index];
+  const TsMeta *y = &n->out[0].meta, *m = &v->meta;
+  int batch = y->ndim - (n->in[0]->meta.ndim > 1) - (n->in[1]->meta.ndim > 1);
   int64_t stride[TS_MAX_RANK];
   Access *a = &l->access[l->naccess++];
   strides_of(l, v, stride);
-  *a = (Access){.v = v, .step = {stride[m->ndim - 2], stride[m->ndim - 1]}};
-  for (int i = 0, axis = 0; i + 2 < y->ndim; i++) {
-    int own = i - (y->ndim - m->ndim);
+  *a = (Access){.v = v};
+  if (m->ndim > 1)
+    a->step[0] = stride[m->ndim - 2], a->step[1] = stride[m->ndim - 1];
+  else
+    a->step[1 - index] = stride[0];
+  for (int i = 0, axis = 0; i < batch; i++) {
+    int own = i - (batch - batch_of(m));
     if (y->dim[i] == 1) continue;
     a->moves[axis++] = own >= 0 && m->dim[own] > 1 ? stride[own] : 0;
   }
@@ -138,8 +166,8 @@ static int add(Lower *l, const TsMeta *at, TsVal v, bool written) {
 }
 
 static int find_operands(Lower *l) {
-  matrix(l, l->product->in[0]);
-  matrix(l, l->product->in[1]);
+  matrix(l, 0);
+  matrix(l, 1);
   for (int k = 0; k < l->g->nnode; k++) {
     const TsNode *n = l->g->node[k];
     for (int i = n == l->product ? 2 : 0; i < n->nin; i++) {
@@ -177,9 +205,24 @@ static void join_axis(Lower *l, int i) {
   l->naxis--;
 }
 
+/* An axis of one element, which no group has: the results move along it. */
+static void insert_axis(Lower *l, int at, int64_t stride) {
+  for (int k = l->naxis; k > at; k--) l->axis[k] = l->axis[k - 1];
+  l->axis[at] = 1;
+  for (int x = 2; x < l->naccess; x++) {
+    int64_t *moves = l->access[x].moves;
+    for (int k = l->naxis; k > at; k--) moves[k] = moves[k - 1];
+    moves[at] = l->access[x].written ? stride : 0;
+  }
+  l->naxis++;
+}
+
 static void find_axes(Lower *l) {
+  int64_t rows = rows_of(l->product), cols = cols_of(l->product);
   l->naxis = l->g->naxis;
   memcpy(l->axis, l->g->axis, sizeof l->axis);
+  if (cols == 1) insert_axis(l, l->naxis, 1);
+  if (rows == 1) insert_axis(l, l->naxis - 1, cols);
   for (int i = l->naxis - 3; i >= 0; i--)
     if (joins(l, i)) join_axis(l, i);
 }
@@ -409,7 +452,14 @@ static void put_position(Lower *l, TsTileVal r) {
   l->at[batch + 1] = cols > 1 ? ts_tile_op2(b, TS_OP_mul, n, ts_tile_index(b, l->block[1])) : n;
 }
 
-static int put_rounds(Lower *l) {
+/* As many columns as there are, in a power of two. */
+static void gpu_block(int64_t cols, int64_t block[2]) {
+  block[1] = 1;
+  while (block[1] < cols && block[1] < GPU_MOST) block[1] *= 2;
+  block[0] = GPU_BLOCK / block[1] < GPU_MOST ? GPU_BLOCK / block[1] : GPU_MOST;
+}
+
+static TsProductSize size_of(const Lower *l) {
   int batch = l->naxis - 2;
   TsProductSize size = {.m = l->axis[batch],
                         .n = l->axis[batch + 1],
@@ -418,7 +468,18 @@ static int put_rounds(Lower *l) {
                         .threads = l->s->threads,
                         .turned = l->access[0].step[0] == 1 && l->access[0].step[1] != 1};
   for (int i = 0; i < batch; i++) size.batch *= l->axis[i];
-  ts_tile_product_block(l->s->target, l->d, &size, l->block);
+  size.high = l->g->choice.high, size.steps = l->g->choice.steps;
+  return size;
+}
+
+static int put_rounds(Lower *l) {
+  TsProductSize size = size_of(l);
+  const TsSchedChoice *c = &l->g->choice;
+  ts_sched_choice_head(c, l->tile);
+  if (l->s->target->shared_bytes)
+    gpu_block(size.n, l->block);
+  else
+    ts_tile_product_near(l->s->target, l->d, &size, c->rows, c->columns, l->block);
   int64_t rounds = size.batch * ((size.m + l->block[0] - 1) / l->block[0]) *
                    ((size.n + l->block[1] - 1) / l->block[1]);
   l->tile->ntile = 2;
@@ -435,16 +496,33 @@ static int put_rounds(Lower *l) {
   return l->tile->failed ? refuse(l, "out of memory") : 0;
 }
 
-static int lower(Lower *l) {
+static int open_product(Lower *l) {
   for (int i = 0; i < l->g->nnode; i++)
     if (l->g->node[i]->op == TS_OP_matmul) l->product = l->g->node[i];
-  if (!l->product || !l->s->target || l->g->naxis < 2 || l->g->nnode > 64)
-    return refuse(l, "no product");
+  if (!l->product || !l->s->target || l->g->nnode > 64) return refuse(l, "no product");
   const TsMeta *a = &l->product->in[0]->meta;
+  int more = (rows_of(l->product) == 1) + (cols_of(l->product) == 1);
+  if (l->g->naxis + more < 2 || l->g->naxis + more > TS_TILE_RANK)
+    return refuse(l, "no product");
   l->k = a->dim[a->ndim - 1];
   l->d = sum_type(l->product);
   if (find_operands(l)) return -1;
   find_axes(l);
+  return 0;
+}
+
+bool ts_sched_product_size(const TsSched *s, const TsGroup *group, TsProductSize *size,
+                           TsDtype *d) {
+  TsError ignored = {0};
+  Lower l = {.s = s, .g = group, .err = &ignored};
+  if (open_product(&l)) return false;
+  *size = size_of(&l);
+  *d = l.d;
+  return true;
+}
+
+static int lower(Lower *l) {
+  if (open_product(l)) return -1;
   if (!(l->tile = ts_tile_new(l->s->g->name))) return refuse(l, "out of memory");
   l->tile->target = l->s->target->name;
   put_params(l);

@@ -3,11 +3,19 @@
 #define TS_IR_SCHED_PRODUCT_H
 
 #include "ir/sched.h"
+#include "ir/tile_product.h"
 
 /* Whether a matmul can be the heart of a kernel: types and shapes for which there is one that
  * is as fast as the VM's. */
 bool ts_sched_is_product(const TsNode *n);
+/* Whether there is one at all: any sizes, on a processor where no other would be near. */
+bool ts_sched_is_any_product(const TsNode *n);
 double ts_sched_product_steps(const TsNode *n); /* multiply-adds */
+
+/* The size of a group's product and the type of its sums, where operands lie row-major; false:
+ * there is none. */
+bool ts_sched_product_size(const TsSched *s, const TsGroup *group, TsProductSize *size,
+                           TsDtype *d);
 
 /* ts_sched_lower of a group of kind matmul. */
 int ts_sched_lower_product(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,

@@ -124,6 +124,10 @@ struct TsTile {
   /* 0: the passes choose. Vectors of a turn of a loop over elements, bytes of a vector, rounds
    * that a thread takes at a time. */
   int unroll, vector, grain;
+  /* The same of a product on a CPU: rows of its register tile, steps of k between two visits of a
+   * sum, rows of A: 1 read where they lie, 2 packed. */
+  int high, steps, pack;
+  bool marks;          /* profile marks are code (ir/tile_marks.h) */
   const char *order;   /* of the grid, "swizzle:8", or NULL */
   int ndim;
   const char *dim[TS_TILE_DIMS]; /* names of the symbolic sizes */

@@ -193,4 +193,13 @@ int ts_tile_rule_of_turn(Check *c, const Stmt *s) {
   return ts_tile_rule_gives_nothing(c, s);
 }
 
+/* One operand for each group of four warps. */
+int ts_tile_rule_of_own(Check *c, const Stmt *s) {
+  Type index = ts_tile_scalar(TS_DT_i64);
+  if (!c->roles) return WRONG(TS_ERR_argument, "stands in no role");
+  for (int i = 0; i < s->nin; i++)
+    if (ts_tile_rule_index(c, s, i)) return -1;
+  return ts_tile_rule_gives(c, s, &index);
+}
+
 int ts_tile_rule_of_mark(Check *c, const Stmt *s) { return ts_tile_rule_gives_nothing(c, s); }

@@ -352,6 +352,11 @@ int ts_tile_rule_of_scale(Check *c, const Stmt *s) {
   return ts_tile_rule_gives(c, s, &s->in[0]->type);
 }
 
+int ts_tile_rule_of_decay(Check *c, const Stmt *s) {
+  if (ts_tile_rule_kind(c, s, 0, TS_KIND_F, "f32 or f64")) return -1;
+  return ts_tile_rule_gives(c, s, &s->in[0]->type);
+}
+
 static int is_single(Check *c, const Stmt *s) {
   if (s->in[0]->type.dtype == TS_DT_f32) return ts_tile_rule_gives(c, s, &s->in[0]->type);
   return WRONG(TS_ERR_dtype, "takes f32, not %s", ts_tile_shown(c, &s->in[0]->type));
@@ -381,7 +386,8 @@ static int reduction(Check *c, const Stmt *s, TsDtype to) {
   Type r = ts_tile_rule_with_dtype(ts_tile_rule_without_axis(*t, axis), to);
   if (ts_tile_rule_gives(c, s, &r)) return -1;
   if (c->k->form != TS_FORM_explicit) return 0;
-  if (t->rank == 1 && !(t->dim[0] & (t->dim[0] - 1))) return 0;
+  bool rows = s->op == TS_TILE_pairs && t->rank == 2 && axis == 1; /* of a role with lanes */
+  if ((t->rank == 1 || rows) && !(t->dim[axis] & (t->dim[axis] - 1))) return 0;
   return WRONG(TS_ERR_shape, "the explicit form takes one axis of 2^n lanes, not %s",
                ts_tile_shown(c, t));
 }
@@ -414,18 +420,36 @@ int ts_tile_rule_of_min(Check *c, const Stmt *s) { return extreme(c, s); }
 int ts_tile_rule_of_argmax(Check *c, const Stmt *s) { return place(c, s); }
 int ts_tile_rule_of_argmin(Check *c, const Stmt *s) { return place(c, s); }
 
+/* ---- sorting */
+int ts_tile_rule_of_places(Check *c, const Stmt *s) {
+  const Type *t = &s->in[0]->type;
+  int64_t bins = ATTR("bins")->i;
+  if (ts_tile_rule_block_only(c, s) || ts_tile_rule_results(c, s, 3)) return -1;
+  if (t->dtype != TS_DT_i32 || t->rank != 3 || t->dim[2] != 32 || ts_tile_memory(t))
+    return WRONG(TS_ERR_shape, "digits are i32[k,w,32], not %s", ts_tile_shown(c, t));
+  if (bins < 1 || bins > 1024)
+    return WRONG(TS_ERR_attribute, "option 'bins' is 1 to 1024, not %lld", (long long)bins);
+  Type list = ts_tile_vector(TS_DT_i32, bins);
+  for (int i = 0; i < 3; i++)
+    if (ts_tile_rule_type(c, s, "result", i, &s->out[i]->type, i ? &list : t)) return -1;
+  return 0;
+}
+
 /* ---- contractions */
-/* a[m,k] b[k,n], or a[m] b[n] without k: floats of one type; narrow ones add up in f32. */
+/* a[m,k] b[k,n], or a[m] b[n] without k: floats of one type; narrow ones add up in f32. A
+ * matrix unit also multiplies i8, with sums in i32. */
 static int product(Check *c, const Stmt *s, bool deep) {
   const Type *a = &s->in[0]->type, *b = &s->in[1]->type;
   int rank = 1 + deep;
+  bool few = deep && a->dtype == TS_DT_i8 && a->space == TS_SPACE_fragment;
   bool fits = a->rank == rank && b->rank == rank && a->dtype == b->dtype &&
-              a->space == b->space && info(a)->kind == TS_KIND_F &&
+              a->space == b->space && (info(a)->kind == TS_KIND_F || few) &&
               (!deep || a->dim[1] == b->dim[0]);
   if (!fits)
     return WRONG(TS_ERR_shape, "%s %s and %s", deep ? "no matrix product of" : "no product of",
                  ts_tile_shown(c, a), ts_tile_shown(c, b));
   Type acc = {.dtype = info(a)->accum, .rank = 2, .space = s->in[2]->type.space};
+  if (few) acc.dtype = TS_DT_i32;
   acc.dim[0] = a->dim[0];
   acc.dim[1] = b->dim[deep];
   return ts_tile_rule_operand(c, s, 2, &acc) || ts_tile_rule_gives(c, s, &acc) ? -1 : 0;
@@ -513,6 +537,7 @@ static bool needs_gpu(int op) {
   case TS_TILE_until:
   case TS_TILE_signal:
   case TS_TILE_turn:
+  case TS_TILE_own:
   case TS_TILE_registers: return true;
   default: return false;
   }

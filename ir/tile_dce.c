@@ -41,6 +41,7 @@ bool ts_tile_effect(const TsTileStmt *s) {
   case TS_TILE_sar:
   case TS_TILE_mulhi:
   case TS_TILE_scale:
+  case TS_TILE_decay:
   case TS_TILE_ex2:
   case TS_TILE_lg2:
   case TS_TILE_larger:
@@ -57,6 +58,7 @@ bool ts_tile_effect(const TsTileStmt *s) {
   case TS_TILE_min:
   case TS_TILE_argmax:
   case TS_TILE_argmin:
+  case TS_TILE_places:
   case TS_TILE_mma:
   case TS_TILE_outer:
   case TS_TILE_program: return false;

@@ -11,6 +11,7 @@
 #include "ir/tile_random.h"
 
 bool ts_tile_primitive(int op, TsDtype d) {
+  if (op == TS_TILE_decay) return false;
   if (op >= TS_OP_COUNT) return true;
   bool whole = d < TS_DT_COUNT && ts_dtype_is(d, TS_KIND_U | TS_KIND_I);
   bool real = d == TS_DT_f32 || d == TS_DT_f64, truth = d == TS_DT_bool;
@@ -152,7 +153,7 @@ static int random_bits(TsTileCopy *c, const TsTileStmt *s) {
 static int each(TsTileCopy *c, const TsTileStmt *s, void *arg) {
   TsTileExpand *x = arg;
   if (s->op == TS_TILE_random) return random_bits(c, s);
-  if (s->op >= TS_OP_COUNT) return 0;
+  if (s->op >= TS_OP_COUNT && s->op != TS_TILE_decay) return 0;
   TsTileVal in[4];
   int last = s->op == TS_OP_where ? 1 : 0;
   TsDtype d = (TsDtype)s->in[last]->type.dtype;

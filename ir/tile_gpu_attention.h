@@ -3,12 +3,12 @@
  * probabilities rounded to the inputs' type. A row's bits depend on its head's inputs alone:
  * not on rows of a tile, stages, turns, the number of blocks or of heads.
  *
- * Sizes: B batches, H query heads and J key heads of one (H a multiple of J; head h uses key head
- * h J / H), S queries, T keys, G heads whose tiles stand together in the order, P blocks that
- * run at a time, at most the number of tiles (ts_gpu_attention_tiles).
- * Parameters: q [B,H,S,D], k v [B,J,T,D], with a sink that [H] in f32; y [B,H,S,D],
- * lse [B,H,S] in f32 (natural logarithm of the sums), counter i32[1], which is 0 before a run and
- * behind it. Query i stands at position i + T - S among the keys. */
+ * Sizes: B batches, H query heads and J key heads of one (H a multiple of J; head h uses key
+ * head h J / H), S queries, T keys, G heads whose tiles stand together in the order, P blocks
+ * that run at a time, at most the number of tiles (ts_gpu_attention_tiles). Parameters: q
+ * [B,H,S,D], k v [B,J,T,D], with a sink that [H] in f32; y [B,H,S,D], lse [B,H,S] in f32
+ * (natural logarithm of the sums), counter i32[1], which is 0 before a run and behind it. Query
+ * i stands at position i + T - S among the keys. */
 #ifndef TS_IR_TILE_GPU_ATTENTION_H
 #define TS_IR_TILE_GPU_ATTENTION_H
 
@@ -25,11 +25,14 @@ typedef struct TsGpuAttention {
   int rows;       /* queries of a tile: 64 for each group of four warps */
   int stages;     /* of keys, and of values */
   bool turns;     /* groups of warps take turns at the matrix unit */
+  bool apart;     /* groups of warps pass blocks of keys that none of their rows sees */
   bool alone;     /* no lse, and the counter is scratch of the kernel: no such parameters */
 } TsGpuAttention;
 
 /* The usual numbers: what was measured to be good. */
 TsGpuAttention ts_gpu_attention(TsDtype dtype, int d, bool causal, int64_t window, bool sink);
+/* Those for so many queries. */
+void ts_gpu_attention_fit(TsGpuAttention *x, int64_t s);
 /* NULL with the error. */
 TsTile *ts_tile_gpu_attention(const TsGpuAttention *x, TsError *err);
 

@@ -1,6 +1,6 @@
-/* What stands before and behind the gradients of attention (ir/tile_gpu_attention_grad.h), in
- * block form: the rows' sums of gradient times result with the logarithms in the kernel's own
- * units, and dq in the inputs' type. */
+/* What stands before and behind the gradients of attention (ir/tile_gpu_attention_grad.h): the
+ * rows' sums of gradient times result with the logarithms in the kernel's own units, with a
+ * role of lanes; and dq in the inputs' type and gradients of sinks, in block form. */
 #ifndef TS_IR_TILE_GPU_ATTENTION_ENDS_H
 #define TS_IR_TILE_GPU_ATTENTION_ENDS_H
 
@@ -12,11 +12,17 @@ typedef struct TsGpuHeads {
   const int64_t *stride;
 } TsGpuHeads;
 
-/* Parameters: g y (as said), lse f32[N,S] (natural); lse2 delta f32[L,rows]. NULL with the
- * error. */
+/* Size: P, blocks of queries of all heads (ts_gpu_attention_grad_blocks). Parameters: g y (as
+ * said), lse f32[N,S] (natural); lse2 delta f32[P,rows]. Sums are of neighbours, level by
+ * level. NULL with the error. */
 TsTile *ts_tile_gpu_attention_begin(const TsGpuAttentionGrad *x, const TsGpuHeads *g,
                                     const TsGpuHeads *y, TsError *err);
-/* Parameters: sums f32[M]; dq [M], scaled. */
-TsTile *ts_tile_gpu_attention_end(const TsGpuAttentionGrad *x, TsError *err);
+/* Gradients of the sinks of h heads in b batches, with m lines of numbers each: minus the sums
+ * of their probabilities times delta. Parameters: lse2 delta f32[b h,m], sink f32[h]; dsink
+ * f32[h]. */
+TsTile *ts_tile_gpu_attention_sink(int64_t b, int64_t h, int64_t m, TsError *err);
+/* Parameters: sums f32[M]; dq [M], scaled. Where dq is not row-major, of the sizes of its heads. */
+TsTile *ts_tile_gpu_attention_end(const TsGpuAttentionGrad *x, const TsGpuHeads *dq,
+                                  TsError *err);
 
 #endif

@@ -9,7 +9,8 @@
  *
  * The scores of a step are begun in the step before, so that the unit has work while dq goes to
  * shared memory, and the end of a tile leaves its keys to the next one before it stores sums,
- * through the memory of the gradients of scores.
+ * through the memory of the gradients of scores. Heads of 64 leave registers and memory to do
+ * more of a step beside another one: ir/tile_gpu_attention_grad_ahead.c.
  *
  * dq of a block of queries is made of all tiles that see it. It is added up in f32 in device
  * memory by the copy engine, in increasing order of the keys: `turn` says how many key blocks
@@ -103,24 +104,27 @@ static void memory(Grad *a) {
   TsDtype d = a->x.dtype;
   int n = a->x.stages, rows = a->x.rows;
   int64_t lines[2] = {n, rows};
-  a->sk = panels(a, "sk", d, 1, KEYS, a->x.d);
-  a->sv = panels(a, "sv", d, 1, KEYS, a->x.d);
+  int tiles = ts_gpu_grad_slots(a);
+  a->sk = panels(a, "sk", d, tiles, KEYS, a->x.d);
+  a->sv = panels(a, "sv", d, tiles, KEYS, a->x.d);
   a->sq = panels(a, "sq", d, n, rows, a->x.d);
   a->sg = panels(a, "sg", d, n, rows, a->x.d);
   a->ss = panels(a, "ss", d, RING, KEYS, rows);
   a->sdq = panels(a, "sdq", TS_DT_f32, RING, rows, a->x.d);
+  if (a->x.ahead) a->so = panels(a, "so", d, 2, KEYS, a->x.d);
   a->slse = ts_gpu_shared(b, "slse", TS_DT_f32, 2, lines, 0);
   a->sdelta = ts_gpu_shared(b, "sdelta", TS_DT_f32, 2, lines, 0);
-  a->box = ts_gpu_shared(b, "box", TS_DT_i64, 1, (int64_t[]){1}, 0);
-  a->full_kv = ts_gpu_barriers(b, "full_kv", 1, 1);
-  a->empty_kv = ts_gpu_barriers(b, "empty_kv", 1, 1);
-  a->seen = ts_gpu_barriers(b, "seen", 1, RING);
+  a->box = ts_gpu_shared(b, "box", TS_DT_i64, 1, (int64_t[]){tiles}, 0);
+  a->full_kv = ts_gpu_barriers(b, "full_kv", tiles, 1);
+  a->empty_kv = ts_gpu_barriers(b, "empty_kv", tiles, 1);
+  a->seen = ts_gpu_barriers(b, "seen", tiles, RING);
   a->full_q = ts_gpu_barriers(b, "full_q", n, 1);
   a->empty_q = ts_gpu_barriers(b, "empty_q", n, 1);
   a->full_g = ts_gpu_barriers(b, "full_g", n, 1);
   a->empty_g = ts_gpu_barriers(b, "empty_g", n, 1);
   a->full_dq = ts_gpu_barriers(b, "full_dq", RING, 1);
   a->empty_dq = ts_gpu_barriers(b, "empty_dq", RING, 1);
+  if (a->x.ahead) a->full_s = ts_gpu_barriers(b, "full_s", RING, 1);
 }
 
 /* ---- tiles */
@@ -167,6 +171,17 @@ static V blocks_of(Grad *a, V head) {
 V ts_gpu_grad_block(Grad *a, V j) {
   V end = op2(a, TS_OP_add, a->first, a->count);
   return op2(a, TS_OP_sub, by(a, TS_OP_sub, end, 1), j);
+}
+
+int ts_gpu_grad_slots(const Grad *a) { return a->x.ahead ? 2 : 1; }
+
+V ts_gpu_grad_slot(Grad *a, const Ring *kv) { return a->x.ahead ? kv->slot : number(a, 0); }
+
+void ts_gpu_grad_turn_over(Grad *a, Ring *kv) {
+  if (a->x.ahead)
+    ts_gpu_advance(&a->b, &kv->slot, &kv->parity, 2);
+  else
+    kv->parity = by(a, TS_OP_bitwise_xor, kv->parity, 1);
 }
 
 static void advance(Grad *a, Ring *r, int n) { ts_gpu_advance(&a->b, &r->slot, &r->parity, n); }
@@ -219,22 +234,23 @@ static void fetch_steps(Grad *a, V j, Ring *r) {
   *r = (Ring){out[0], out[1]};
 }
 
-static void post(Grad *a, V t) { ts_tile_store(&a->b, a->box, (V[]){number(a, 0)}, t, NULL); }
+static void post(Grad *a, V slot, V t) { ts_tile_store(&a->b, a->box, &slot, t, NULL); }
 
-static void await_box(Grad *a, V parity) {
-  V zero = number(a, 0);
-  ts_gpu_await(&a->b, a->empty_kv, zero, parity);
-  ts_gpu_await(&a->b, a->seen, zero, parity);
+static void await_box(Grad *a, const Ring *kv) {
+  V slot = ts_gpu_grad_slot(a, kv);
+  ts_gpu_await(&a->b, a->empty_kv, slot, kv->parity);
+  ts_gpu_await(&a->b, a->seen, slot, kv->parity);
 }
 
-static void fetch_tile(Grad *a, V t, V parity, Ring *r) {
+static void fetch_tile(Grad *a, V t, const Ring *kv, Ring *r) {
   V zero = number(a, 0), begin[2] = {r->slot, r->parity}, out[2];
-  await_box(a, parity);
-  post(a, t);
+  V slot = ts_gpu_grad_slot(a, kv);
+  await_box(a, kv);
+  post(a, slot, t);
   if (!a->sk) return;
-  expect(a, a->full_kv, zero, 2 * ts_gpu_slot_bytes(a->sk));
-  fetch(a, a->sk, a->k, a->full_kv, zero, a->key_head, a->n0);
-  fetch(a, a->sv, a->v, a->full_kv, zero, a->key_head, a->n0);
+  expect(a, a->full_kv, slot, 2 * ts_gpu_slot_bytes(a->sk));
+  fetch(a, a->sk, a->k, a->full_kv, slot, a->key_head, a->n0);
+  fetch(a, a->sv, a->v, a->full_kv, slot, a->key_head, a->n0);
   TsTileLoop l = ts_tile_for(&a->b, zero, a->count, 1, false, 2, begin);
   if (!l.stmt) return;
   *r = (Ring){l.carry[0], l.carry[1]};
@@ -249,32 +265,32 @@ static void load_role(Grad *a) {
   TsTileRegion *before = ts_gpu_role(b, "load", LOADS);
   ts_gpu_registers(b, FEWEST);
   V one = number(a, 1), zero = number(a, 0);
-  V begin[4] = {a->block, one, zero, one};
-  TsGpuRepeat l = ts_gpu_repeat(b, 4, begin);
+  TsGpuRepeat l = ts_gpu_repeat(b, 5, (V[]){a->block, zero, one, zero, one});
   if (!l.stmt) return;
-  V t = l.carry[0], parity = l.carry[1];
-  Ring r = {l.carry[2], l.carry[3]};
+  V t = l.carry[0];
+  Ring kv = {l.carry[1], l.carry[2]}, r = {l.carry[3], l.carry[4]};
   TsTileType scalar = ts_tile_scalar(TS_DT_i64);
   ts_gpu_grad_tile(a, t);
-  fetch_tile(a, t, parity, &r);
+  fetch_tile(a, t, &kv, &r);
   V next = ts_gpu_give(b, TS_TILE_claim, TS_GPU_IN(a->counter, number(a, 0), a->total),
                        TS_GPU_PLAIN, &scalar);
   next = op2(a, TS_OP_add, next, a->p);
-  V turned = by(a, TS_OP_bitwise_xor, parity, 1);
+  ts_gpu_grad_turn_over(a, &kv);
   ts_gpu_repeat_end(b, &l, op2(a, TS_OP_lt, next, a->total),
-                    (V[]){next, turned, r.slot, r.parity});
+                    (V[]){next, kv.slot, kv.parity, r.slot, r.parity});
   if (b->k->failed) return;
-  await_box(a, l.stmt->out[1]);
-  post(a, number(a, -1));
-  ts_gpu_arrive(b, a->full_kv, number(a, 0));
+  kv = (Ring){l.stmt->out[1], l.stmt->out[2]};
+  await_box(a, &kv);
+  post(a, ts_gpu_grad_slot(a, &kv), number(a, -1));
+  ts_gpu_arrive(b, a->full_kv, ts_gpu_grad_slot(a, &kv));
   b->at = before;
 }
 
-V ts_gpu_grad_receive(Grad *a, V parity) {
+V ts_gpu_grad_receive(Grad *a, const Ring *kv) {
   TsTileType scalar = ts_tile_scalar(TS_DT_i64);
-  V zero = number(a, 0);
-  ts_gpu_await(&a->b, a->full_kv, zero, parity);
-  return ts_tile_load(&a->b, a->box, &zero, &scalar, NULL);
+  V slot = ts_gpu_grad_slot(a, kv);
+  ts_gpu_await(&a->b, a->full_kv, slot, kv->parity);
+  return ts_tile_load(&a->b, a->box, &slot, &scalar, NULL);
 }
 
 /* ---- roles that add */
@@ -371,15 +387,20 @@ static void add_role(Grad *a, int slot) {
   TsTileBuild *b = &a->b;
   TsTileRegion *before = ts_gpu_role(b, slot ? "add_odd" : "add_even", slot ? 3 - LOADS : 1);
   ts_gpu_registers(b, FEWEST);
-  V zero = number(a, 0), begin[4] = {ts_gpu_grad_receive(a, zero), number(a, 1), zero, zero};
-  TsGpuRepeat l = ts_gpu_repeat(b, 4, begin);
+  V zero = number(a, 0);
+  Ring kv = {zero, zero};
+  V first = ts_gpu_grad_receive(a, &kv);
+  TsGpuRepeat l = ts_gpu_repeat(b, 5, (V[]){first, zero, zero, zero, zero});
   if (!l.stmt) return;
-  V odd = l.carry[2], parity = l.carry[3];
+  kv = (Ring){l.carry[1], l.carry[2]};
+  V odd = l.carry[3], parity = l.carry[4];
   ts_gpu_grad_tile(a, l.carry[0]);
   add_tile(a, slot, &odd, &parity);
-  ts_gpu_arrive(b, a->seen, number(a, 0));
-  V next = ts_gpu_grad_receive(a, l.carry[1]), turned = by(a, TS_OP_bitwise_xor, l.carry[1], 1);
-  ts_gpu_repeat_end(b, &l, by(a, TS_OP_ge, next, 0), (V[]){next, turned, odd, parity});
+  ts_gpu_arrive(b, a->seen, ts_gpu_grad_slot(a, &kv));
+  ts_gpu_grad_turn_over(a, &kv);
+  V next = ts_gpu_grad_receive(a, &kv);
+  ts_gpu_repeat_end(b, &l, by(a, TS_OP_ge, next, 0),
+                    (V[]){next, kv.slot, kv.parity, odd, parity});
   b->at = before;
 }
 
@@ -387,7 +408,8 @@ static void add_role(Grad *a, int slot) {
 static int legal(const TsGpuAttentionGrad *x, TsError *err) {
   bool narrow = x->dtype == TS_DT_bf16 || x->dtype == TS_DT_f16;
   bool fits = narrow && (x->d == 64 || x->d == 128) && x->rows == PANEL && x->stages > 1 &&
-              x->stages < 5 && x->window >= 0 && (x->causal || !x->window) && x->scale > 0;
+              x->stages < 5 && x->window >= 0 && (x->causal || !x->window) && x->scale > 0 &&
+              !(x->ahead && x->d != PANEL);
   if (fits) return 0;
   return ts_error_set(err, TS_ERR_argument,
                       "no gradients of attention of %s with heads of %d by %d queries",
@@ -435,16 +457,20 @@ TsGpuAttentionGrad ts_gpu_attention_grad(TsDtype dtype, int d, bool causal, int6
   x.scale = 1 / sqrt(d);
   x.rows = 64;
   x.stages = d == 64 ? 3 : 2;
+  x.ahead = x.held = d == 64;
   return x;
 }
 
 /* As many as fill the device with few tiles of each, which wait for one another; fewer where
- * what they read again and again would leave the second cache: of each some query heads. */
+ * what they read again and again would leave the second cache: of each some query heads. Of
+ * short ones more: tiles of a head that begin together begin one behind the other, which takes
+ * as long as some steps, and short heads have few of them. */
 int64_t ts_gpu_attention_grad_heads(const TsGpuAttentionGrad *x, int64_t j, int64_t s) {
-  enum { FEW = 8, MANY = 16 };
+  enum { FEW = 8, MANY = 16, SHORT = 4 << 20 };
   int64_t bytes = s * x->d * 4, fit = bytes ? 67200000 / bytes : j;
+  int64_t many = bytes && SHORT / (bytes / 4) > MANY ? SHORT / (bytes / 4) : MANY;
   if (fit < FEW) fit = FEW;
-  if (fit > MANY) fit = MANY;
+  if (fit > many) fit = many;
   return fit > j ? j : fit;
 }
 

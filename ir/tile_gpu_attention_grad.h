@@ -28,6 +28,8 @@ typedef struct TsGpuAttentionGrad {
   double scale;   /* above 0 */
   int rows;       /* queries of a block: 64 */
   int stages;     /* of queries and gradients */
+  bool held;      /* with ahead: a tile's values stay in registers */
+  bool ahead;     /* products of a step run beside those of the next one; takes D 64 */
 } TsGpuAttentionGrad;
 
 /* The usual numbers: what was measured to be good. */

@@ -1,4 +1,4 @@
-/* What the two files of the gradients of attention share (ir/tile_gpu_attention_grad.c). */
+/* What the files of the gradients of attention share (ir/tile_gpu_attention_grad.c). */
 #ifndef TS_IR_TILE_GPU_ATTENTION_GRAD_STATE_H
 #define TS_IR_TILE_GPU_ATTENTION_GRAD_STATE_H
 
@@ -22,9 +22,10 @@ typedef struct TsGpuGrad {
   TsTileVal q, k, v, g, lse, delta, dq, dk, dv, turn, counter; /* parameters */
   TsTileVal nb, h, j, s, t, l, near, p;                        /* sizes */
   TsTileVal blocks, keys, heads, total, span, ahead, each;
-  TsTileVal block;                                      /* the number of this one */
-  TsTileVal sk, sv, sq, sg, ss, sdq, slse, sdelta, box; /* memory */
+  TsTileVal block;                                          /* the number of this one */
+  TsTileVal sk, sv, sq, sg, ss, sdq, so, slse, sdelta, box; /* memory */
   TsTileVal full_kv, empty_kv, seen, full_q, empty_q, full_g, empty_g, full_dq, empty_dq;
+  TsTileVal full_s;
   /* of this tile: its key block, its queries' */
   TsTileVal batch, key_head, n0, number, first, count;
 } TsGpuGrad;
@@ -43,8 +44,42 @@ static inline TsTileVal ts_gpu_grad_by(TsGpuGrad *a, int op, TsTileVal x, int64_
 void ts_gpu_grad_tile(TsGpuGrad *a, TsTileVal t);
 /* Step j is the j-th block of queries from the end. */
 TsTileVal ts_gpu_grad_block(TsGpuGrad *a, TsTileVal j);
+/* Slots of keys and values, and the one that a ring of them is at. */
+int ts_gpu_grad_slots(const TsGpuGrad *a);
+TsTileVal ts_gpu_grad_slot(TsGpuGrad *a, const TsGpuRing *kv);
+void ts_gpu_grad_turn_over(TsGpuGrad *a, TsGpuRing *kv); /* to the next tile's */
 /* Number of the next tile, whose keys and values are there. */
-TsTileVal ts_gpu_grad_receive(TsGpuGrad *a, TsTileVal parity);
+TsTileVal ts_gpu_grad_receive(TsGpuGrad *a, const TsGpuRing *kv);
 void ts_gpu_grad_mma(TsGpuGrad *a); /* adds the role */
+
+/* ---- ir/tile_gpu_attention_grad_step.c: what a step of the role that multiplies is made of */
+/* x y' for this tile's x in a slot: [keys, queries]. */
+TsTileVal ts_gpu_grad_scores(TsGpuGrad *a, TsTileVal x, TsTileVal at, TsTileVal y,
+                             TsTileVal slot);
+/* Those of the step that ring r is at, if there are more; else of anything. */
+TsTileVal ts_gpu_grad_next_scores(TsGpuGrad *a, TsTileVal at, const TsGpuRing *r,
+                                  TsTileVal more);
+TsTileVal ts_gpu_grad_probabilities(TsGpuGrad *a, TsTileVal x, TsTileVal slot, TsTileVal m0);
+/* Gradients of the scores. */
+TsTileVal ts_gpu_grad_differences(TsGpuGrad *a, TsTileVal p, TsTileVal y, TsTileVal slot);
+TsTileVal ts_gpu_grad_narrow(TsGpuGrad *a, TsTileVal x);
+TsTileVal ts_gpu_grad_add_rows(TsGpuGrad *a, TsTileVal p, TsTileVal y, TsTileVal slot,
+                               TsTileVal sum);
+/* dq of the gradients in a slot. */
+TsTileVal ts_gpu_grad_of_queries(TsGpuGrad *a, TsTileVal at, TsTileVal slot);
+/* To a role that adds. */
+void ts_gpu_grad_give_away(TsGpuGrad *a, TsTileVal dq, const TsGpuRing *w);
+/* The slot of queries before this one. */
+TsTileVal ts_gpu_grad_before(TsGpuGrad *a, TsTileVal slot);
+/* What comes behind a step of a block and of query head `head` - 1 of the key head. */
+void ts_gpu_grad_next_head(TsGpuGrad *a, TsTileVal block, TsTileVal head, TsTileVal *next_block,
+                           TsTileVal *next_head);
+/* A panel of sums, 64 columns from col on, to a slot of memory and from there to its place. */
+void ts_gpu_grad_put(TsGpuGrad *a, TsTileVal to, TsTileVal x, int col, int slot, double factor);
+void ts_gpu_grad_send(TsGpuGrad *a, TsTileVal to, TsTileVal from, int col, int slot);
+
+/* ---- ir/tile_gpu_attention_grad_ahead.c */
+/* A tile whose keys and values are there: its steps, its sums. */
+void ts_gpu_grad_tile_ahead(TsGpuGrad *a, const TsGpuRing *kv, TsGpuRing *r, TsGpuRing *w);
 
 #endif

@@ -169,6 +169,13 @@ TsTileRegion *ts_gpu_role(TsTileBuild *b, const char *name, int warps) {
                     NULL));
 }
 
+TsTileRegion *ts_gpu_role_with_lanes(TsTileBuild *b, const char *name, int warps) {
+  return enter(b, ts_gpu_say(b, TS_TILE_role, TS_GPU_PLAIN,
+                             TS_GPU_SET({"name", ts_gpu_word(name)},
+                                        {"warps", ts_gpu_whole(warps)}, {"lanes", flag(true)}),
+                             NULL));
+}
+
 TsTileRegion *ts_gpu_when(TsTileBuild *b, V condition) {
   return enter(b, ts_gpu_say(b, TS_TILE_if, TS_GPU_IN(condition), TS_GPU_PLAIN, NULL));
 }

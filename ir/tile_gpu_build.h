@@ -68,6 +68,7 @@ void ts_gpu_turn(TsTileBuild *b, bool end);
 void ts_gpu_registers(TsTileBuild *b, int n);
 /* Moves b into it; gives the region before. */
 TsTileRegion *ts_gpu_role(TsTileBuild *b, const char *name, int warps);
+TsTileRegion *ts_gpu_role_with_lanes(TsTileBuild *b, const char *name, int warps);
 /* Bytes of one slot. */
 int64_t ts_gpu_slot_bytes(TsTileVal memory);
 /* Whole slots from rank 4 parameters, or rank 3 ones without a batch: one copy each, counted by

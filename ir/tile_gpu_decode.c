@@ -1,13 +1,16 @@
 /* The explicit form of attention of few queries: see ir/tile_gpu_decode.h.
  *
- * A block has three roles. `load` is one thread that claims parts (a chunk of one key head) and
+ * A block has three roles. `load` is one thread that claims parts (chunks of one key head) and
  * keeps two rings full, of keys and of values; query rows have two slots, so that it is a whole
  * part ahead. `mma` are four warps with 64 rows, of which the queries are the first ones: the
  * matrix unit has time, since a block of keys takes three times as long to come as to multiply.
- * A part's sums, not yet divided, go to scratch with the exponent they are relative to and the
- * sum of the probabilities.
+ * A chunk's sums, not yet divided, go to scratch with the exponent they are relative to and the
+ * sum of the probabilities. How many chunks a part has changes no bit: few where blocks would
+ * have nothing to do, many where they are busy all the same. The scores of a chunk's first
+ * block are multiplied beside the last values of the chunk before, so that a part goes on as if
+ * it were one chunk; what a chunk has of its own begins anew.
  *
- * `join` counts the parts of each head. The block that brings the last one reads them all, in
+ * `join` counts the parts of each head. The block that brings the last one reads all chunks, in
  * order, and writes the result: no second kernel, and no block waits for another. What it reads
  * is seen by it because those who wrote counted behind a fence. */
 #include "ir/tile_gpu_decode.h"
@@ -26,8 +29,9 @@ typedef struct Decode {
   TsGpuDecode x;
   TsTileBuild b;
   V q, k, v, sink, y;            /* parameters */
-  V j, e, t, c, h, p;            /* sizes */
-  V blocks, from, chunks, total; /* blocks of keys; the first chunk, how many; of all heads */
+  V j, e, t, c, n, h, p;         /* sizes */
+  V blocks, from, chunks, total; /* blocks of keys; the first chunk, how many; all parts */
+  V parts;                       /* of a head */
   V block;                       /* the number of this one */
   V part, exponent, sum;         /* scratch: [room,rows,D], [room,rows] twice */
   V counter, heads;              /* of parts claimed, and done by head */
@@ -66,14 +70,14 @@ static V matrix(Decode *a, const char *name, int64_t n, int64_t rows, bool writt
 }
 
 static void params(Decode *a) {
-  static const char *const names[] = {"J", "E", "T", "C", "H", "P"};
+  static const char *const names[] = {"J", "E", "T", "C", "N", "H", "P"};
   TsTile *k = a->b.k;
-  int64_t size[6];
-  for (int i = 0; i < 6; i++) size[i] = ts_tile_size(k, names[i]);
+  int64_t size[7];
+  for (int i = 0; i < 7; i++) size[i] = ts_tile_size(k, names[i]);
   a->q = matrix(a, "q", size[0], size[1], false);
   a->k = matrix(a, "k", size[0], size[2], false);
   a->v = matrix(a, "v", size[0], size[2], false);
-  TsTileType line = ts_tile_vector(TS_DT_f32, size[4]);
+  TsTileType line = ts_tile_vector(TS_DT_f32, size[5]);
   if (a->x.sink) a->sink = ts_tile_param(k, "sink", &line, false);
   a->y = matrix(a, "y", size[0], size[1], true);
 }
@@ -86,14 +90,16 @@ static V lowest_block(Decode *a) {
 }
 
 static void sizes(Decode *a) {
-  static const char *const names[] = {"j", "e", "t", "c", "h", "p"};
-  V *to[] = {&a->j, &a->e, &a->t, &a->c, &a->h, &a->p};
-  for (int i = 0; i < 6; i++) *to[i] = ts_gpu_size(&a->b, i, names[i]);
+  static const char *const names[] = {"j", "e", "t", "c", "n", "h", "p"};
+  V *to[] = {&a->j, &a->e, &a->t, &a->c, &a->n, &a->h, &a->p};
+  for (int i = 0; i < 7; i++) *to[i] = ts_gpu_size(&a->b, i, names[i]);
   a->blocks = named(ts_gpu_div_up(&a->b, a->t, KEYS), "blocks");
   a->from = named(op2(a, TS_OP_floordiv, lowest_block(a), a->c), "from");
   V end = op2(a, TS_OP_floordiv, by(a, TS_OP_sub, op2(a, TS_OP_add, a->blocks, a->c), 1), a->c);
   a->chunks = named(op2(a, TS_OP_sub, end, a->from), "chunks");
-  a->total = named(op2(a, TS_OP_mul, a->chunks, a->j), "total");
+  end = by(a, TS_OP_sub, op2(a, TS_OP_add, a->chunks, a->n), 1);
+  a->parts = named(op2(a, TS_OP_floordiv, end, a->n), "parts");
+  a->total = named(op2(a, TS_OP_mul, a->parts, a->j), "total");
 }
 
 static V scratch(Decode *a, const char *name, TsDtype d, int rank, const int64_t *dim) {
@@ -134,10 +140,11 @@ static void block_memory(Decode *a) {
 
 /* ---- parts */
 static void part_of(Decode *a, V n) {
-  a->head = named(op2(a, TS_OP_floordiv, n, a->chunks), "head");
-  V in = op2(a, TS_OP_sub, n, op2(a, TS_OP_mul, a->head, a->chunks));
-  V begin = op2(a, TS_OP_mul, op2(a, TS_OP_add, a->from, in), a->c);
-  V end = op2(a, TS_OP_minimum, op2(a, TS_OP_add, begin, a->c), a->blocks);
+  a->head = named(op2(a, TS_OP_floordiv, n, a->parts), "head");
+  V in = op2(a, TS_OP_sub, n, op2(a, TS_OP_mul, a->head, a->parts));
+  V blocks = op2(a, TS_OP_mul, a->n, a->c), begin = op2(a, TS_OP_mul, a->from, a->c);
+  begin = op2(a, TS_OP_add, begin, op2(a, TS_OP_mul, in, blocks));
+  V end = op2(a, TS_OP_minimum, op2(a, TS_OP_add, begin, blocks), a->blocks);
   a->first = begin;
   if (a->x.window) a->first = op2(a, TS_OP_maximum, begin, lowest_block(a));
   a->count = named(op2(a, TS_OP_sub, end, a->first), "count");
@@ -385,9 +392,51 @@ static V first_block(Decode *a, State *s, const Ring *q, Ring *k) {
   return p;
 }
 
+/* Sums of the chunk that a block of the part is in to scratch. */
+static void leave_chunk(Decode *a, V block, const State *s) {
+  TsTileBuild *b = &a->b;
+  TsTileAccess edge = {.edge = true};
+  V zero = number(a, 0), l = row(a, s->l, SUM);
+  V chunk = op2(a, TS_OP_floordiv, op2(a, TS_OP_add, a->first, block), a->c);
+  V n = op2(a, TS_OP_sub, op2(a, TS_OP_mul, a->head, a->chunks), a->from);
+  n = op2(a, TS_OP_add, n, chunk);
+  if (!s->o || !l) return;
+  ts_tile_store(b, a->part, (V[]){n, zero, zero}, s->o, &edge);
+  ts_tile_store(b, a->exponent, (V[]){n, zero}, scaled(a, s->m), &edge);
+  ts_tile_store(b, a->sum, (V[]){n, zero}, l, &edge);
+}
+
+static V if_begins(Decode *a, V begins, double x, V y) {
+  if (!y || !begins) return NULL;
+  TsTileType t = y->type;
+  t.dtype = TS_DT_bool;
+  return ts_tile_op3(&a->b, TS_OP_where, ts_tile_broadcast(&a->b, begins, &t, NULL),
+                     constant(a, x, y), y);
+}
+
+/* Behind block i: the sums of a chunk that ended before it leave, others are multiplied. */
+static V next_sums(Decode *a, V begins, V i, const State *past, V factor) {
+  TsTileBuild *b = &a->b;
+  if (!past->o || !factor) return NULL;
+  TsTileStmt *s = ts_tile_emit(b, TS_TILE_if, 1, &begins, NULL, 1, &past->o->type);
+  if (!s) return NULL;
+  TsTileRegion *before = b->at;
+  b->at = s->region[0];
+  leave_chunk(a, by(a, TS_OP_sub, i, 1), past);
+  ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(constant(a, 0, past->o)), TS_GPU_PLAIN, NULL);
+  b->at = s->region[1];
+  V o = op2(a, TS_OP_mul, past->o, spread(a, factor, past->o));
+  ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(o), TS_GPU_PLAIN, NULL);
+  b->at = before;
+  return s->out[0];
+}
+
+/* The first block of a chunk has products under way beside those of the chunk before. */
 static V next_block(Decode *a, State *s, V p, V i, const Ring *q, Ring *k, Ring *v) {
   TsTileBuild *b = &a->b;
   V factor = NULL;
+  V at = op2(a, TS_OP_mod, op2(a, TS_OP_add, a->first, i), a->c);
+  V begins = by(a, TS_OP_eq, at, 0);
   ts_gpu_await(b, a->full_k, k->slot, k->parity);
   V x = scores(a, q, k);
   ts_gpu_await(b, a->full_v, v->slot, v->parity);
@@ -395,43 +444,36 @@ static V next_block(Decode *a, State *s, V p, V i, const Ring *q, Ring *k, Ring 
   ts_gpu_wait(b, TS_GPU_PRODUCTS, 1);
   ts_gpu_arrive(b, a->empty_k, k->slot);
   leave_queries(a, op2(a, TS_OP_eq, by(a, TS_OP_add, i, 1), a->count), q);
+  State past = *s;
+  s->m = if_begins(a, begins, -1e30, s->m), s->l = if_begins(a, begins, 0, s->l);
   p = soften(a, masked(a, x, i), s, &factor);
   ts_gpu_wait(b, TS_GPU_PRODUCTS, 0);
   ts_gpu_arrive(b, a->empty_v, v->slot);
-  s->o = op2(a, TS_OP_mul, s->o, spread(a, factor, s->o));
+  s->o = next_sums(a, begins, i, &past, factor);
   advance(a, k, a->x.stages), advance(a, v, a->x.stages);
   return narrow(a, p); /* behind the products that still read the last ones' registers */
 }
 
-static void all_blocks(Decode *a, State *s, const Ring *q, Ring *k, Ring *v) {
+/* Of the part; one arrival for all threads behind its last sums. */
+static void all_blocks(Decode *a, const Ring *q, Ring *k, Ring *v, Ring *done) {
   TsTileBuild *b = &a->b;
-  V p = first_block(a, s, q, k), out[8];
-  V first[8] = {s->o, s->m, s->l, p, k->slot, k->parity, v->slot, v->parity};
+  State s = {0};
+  V p = first_block(a, &s, q, k), out[8];
+  V first[8] = {s.o, s.m, s.l, p, k->slot, k->parity, v->slot, v->parity};
   TsTileLoop l = ts_tile_for(b, number(a, 1), a->count, 1, false, 8, first);
   if (!l.stmt) return;
-  *s = (State){l.carry[0], l.carry[1], l.carry[2]};
+  s = (State){l.carry[0], l.carry[1], l.carry[2]};
   *k = (Ring){l.carry[4], l.carry[5]}, *v = (Ring){l.carry[6], l.carry[7]};
-  p = next_block(a, s, l.carry[3], l.i, q, k, v);
-  ts_tile_for_end(b, &l, (V[]){s->o, s->m, s->l, p, k->slot, k->parity, v->slot, v->parity},
-                  out);
-  *s = (State){out[0], out[1], out[2]};
+  p = next_block(a, &s, l.carry[3], l.i, q, k, v);
+  ts_tile_for_end(b, &l, (V[]){s.o, s.m, s.l, p, k->slot, k->parity, v->slot, v->parity}, out);
+  s = (State){out[0], out[1], out[2]};
   *k = (Ring){out[4], out[5]}, *v = (Ring){out[6], out[7]};
   ts_gpu_await(b, a->full_v, v->slot, v->parity);
-  s->o = add_values(a, out[3], s->o, v);
+  s.o = add_values(a, out[3], s.o, v);
   ts_gpu_wait(b, TS_GPU_PRODUCTS, 0);
   ts_gpu_arrive(b, a->empty_v, v->slot);
   advance(a, v, a->x.stages);
-}
-
-/* Sums of part n to scratch, then one arrival for all. */
-static void leave_part(Decode *a, V n, const State *s, Ring *done) {
-  TsTileBuild *b = &a->b;
-  TsTileAccess edge = {.edge = true};
-  V zero = number(a, 0), l = row(a, s->l, SUM);
-  if (!s->o || !l) return;
-  ts_tile_store(b, a->part, (V[]){n, zero, zero}, s->o, &edge);
-  ts_tile_store(b, a->exponent, (V[]){n, zero}, scaled(a, s->m), &edge);
-  ts_tile_store(b, a->sum, (V[]){n, zero}, l, &edge);
+  leave_chunk(a, by(a, TS_OP_sub, a->count, 1), &s);
   ts_gpu_plain(b, TS_TILE_sync);
   ts_gpu_arrive(b, a->done, done->slot);
   advance(a, done, DONE);
@@ -445,14 +487,12 @@ static void mma_role(Decode *a) {
   Ring q = {zero, zero}, k, v, done;
   V first[8] = {receive(a, &q), zero, zero, zero, zero, zero, zero, zero};
   TsGpuRepeat l = ts_gpu_repeat(b, 8, first);
-  State s = {0};
   if (!l.stmt) return;
   V n = l.carry[0];
   q = (Ring){l.carry[1], l.carry[2]}, k = (Ring){l.carry[3], l.carry[4]};
   v = (Ring){l.carry[5], l.carry[6]}, done = (Ring){l.carry[7], zero};
   part_of(a, n);
-  all_blocks(a, &s, &q, &k, &v);
-  leave_part(a, n, &s, &done);
+  all_blocks(a, &q, &k, &v, &done);
   advance(a, &q, AHEAD);
   V next = receive(a, &q);
   ts_gpu_repeat_end(
@@ -464,7 +504,7 @@ static void mma_role(Decode *a) {
 /* ---- role join */
 enum { UNROLLED = 8 };
 
-/* How many parts are read together: so that all is in registers. */
+/* How many chunks are read together: so that all is in registers. */
 static int together(const Decode *a) {
   int64_t each = (int64_t)a->x.rows * a->x.d / (32 * WARPS);
   return each * UNROLLED <= 64 ? UNROLLED : (int)(64 / each);
@@ -477,8 +517,8 @@ static V line_of(Decode *a, V memory, V n) {
   return ts_tile_load(&a->b, memory, (V[]){n, number(a, 0)}, &t, NULL);
 }
 
-/* Part i of the head; behind the last one that one again. */
-static V part_at(Decode *a, V base, V i) {
+/* Chunk i of the head; behind the last one that one again. */
+static V chunk_at(Decode *a, V base, V i) {
   V last = by(a, TS_OP_sub, a->chunks, 1);
   return op2(a, TS_OP_add, base, op2(a, TS_OP_minimum, i, last));
 }
@@ -491,14 +531,14 @@ static V sink_of(Decode *a, V head) {
   return op2(a, TS_OP_mul, x, constant(a, 1.4426950408889634, x));
 }
 
-/* The largest exponent of the head's parts, or `least`. */
+/* The largest exponent of the head's chunks, or `least`. */
 static V most_of(Decode *a, V base, V least) {
   TsTileLoop l = ts_tile_for(&a->b, number(a, 0), a->chunks, together(a), false, 1, &least);
   V out;
   if (!l.stmt) return NULL;
   V u[UNROLLED], m = l.carry[0];
   for (int i = 0; i < together(a); i++)
-    u[i] = line_of(a, a->exponent, part_at(a, base, by(a, TS_OP_add, l.i, i)));
+    u[i] = line_of(a, a->exponent, chunk_at(a, base, by(a, TS_OP_add, l.i, i)));
   for (int i = 0; i < together(a); i++) m = larger(a, m, u[i]);
   ts_tile_for_end(&a->b, &l, &m, &out);
   return out;
@@ -508,7 +548,7 @@ typedef struct Joined {
   V o, l;
 } Joined;
 
-/* One part more, if there is such a part. */
+/* One chunk more, if there is such a chunk. */
 static void join_one(Decode *a, Joined *s, V is, V most, V u, V l, V x) {
   TsTileBuild *b = &a->b;
   V f = ex2(a, op2(a, TS_OP_sub, u, most));
@@ -518,8 +558,8 @@ static void join_one(Decode *a, Joined *s, V is, V most, V u, V l, V x) {
   s->o = ts_tile_op3(b, TS_OP_where, ts_tile_broadcast(b, is, &o->type, NULL), o, s->o);
 }
 
-/* Parts in order, several loads under way. */
-static Joined join_parts(Decode *a, V base, V most, Joined s) {
+/* Chunks in order, several loads under way. */
+static Joined join_chunks(Decode *a, V base, V most, Joined s) {
   TsTileBuild *b = &a->b;
   V first[2] = {s.o, s.l}, out[2], u[UNROLLED], l[UNROLLED], x[UNROLLED];
   int n = together(a);
@@ -528,7 +568,7 @@ static Joined join_parts(Decode *a, V base, V most, Joined s) {
   TsTileType t = ts_gpu_fragment(TS_DT_f32, a->x.rows, a->x.d);
   s = (Joined){loop.carry[0], loop.carry[1]};
   for (int i = 0; i < n; i++) {
-    V at = part_at(a, base, by(a, TS_OP_add, loop.i, i)), zero = number(a, 0);
+    V at = chunk_at(a, base, by(a, TS_OP_add, loop.i, i)), zero = number(a, 0);
     u[i] = line_of(a, a->exponent, at), l[i] = line_of(a, a->sum, at);
     x[i] = ts_tile_load(b, a->part, (V[]){at, zero, zero}, &t, NULL);
   }
@@ -549,7 +589,7 @@ static void join(Decode *a, V head) {
   V most = most_of(a, base, a->x.sink ? sink : ts_tile_const(b, -INFINITY, &t));
   Joined s = {ts_tile_const(b, 0, &whole_type), ts_tile_const(b, 0, &t)};
   if (a->x.sink) s.l = ex2(a, op2(a, TS_OP_sub, sink, most));
-  s = join_parts(a, base, most, s);
+  s = join_chunks(a, base, most, s);
   V none = constant(a, 0, s.l), one = constant(a, 1, s.l);
   V factor = ts_tile_op3(b, TS_OP_where, op2(a, TS_OP_eq, s.l, none), none,
                          op2(a, TS_OP_div, one, s.l));
@@ -565,26 +605,15 @@ static void device_fence(Decode *a) {
 static V is_last(Decode *a, V head) {
   TsTileType scalar = ts_tile_scalar(TS_DT_i64);
   device_fence(a);
-  V before = ts_gpu_give(&a->b, TS_TILE_claim, TS_GPU_IN(a->heads, head, a->chunks),
+  V before = ts_gpu_give(&a->b, TS_TILE_claim, TS_GPU_IN(a->heads, head, a->parts),
                          TS_GPU_PLAIN, &scalar);
   device_fence(a);
-  return op2(a, TS_OP_eq, before, by(a, TS_OP_sub, a->chunks, 1));
-}
-
-static TsTileRegion *role_with_lanes(TsTileBuild *b, const char *name) {
-  TsTileRegion *before = b->at;
-  TsTileStmt *s =
-      ts_gpu_say(b, TS_TILE_role, TS_GPU_PLAIN,
-                 TS_GPU_SET({"name", ts_gpu_word(name)}, {"warps", ts_gpu_whole(WARPS)},
-                            {"lanes", {.type = TS_ATTR_bool, .i = 1}}),
-                 NULL);
-  if (s) b->at = s->region[0];
-  return before;
+  return op2(a, TS_OP_eq, before, by(a, TS_OP_sub, a->parts, 1));
 }
 
 static void join_role(Decode *a) {
   TsTileBuild *b = &a->b;
-  TsTileRegion *before = role_with_lanes(b, "join");
+  TsTileRegion *before = ts_gpu_role_with_lanes(b, "join", WARPS);
   ts_gpu_registers(b, 232);
   V zero = number(a, 0);
   Ring q = {zero, zero}, done;
@@ -596,7 +625,7 @@ static void join_role(Decode *a) {
   advance(a, &q, AHEAD);
   ts_gpu_await(b, a->done, done.slot, done.parity);
   advance(a, &done, DONE);
-  V head = op2(a, TS_OP_floordiv, l.carry[0], a->chunks);
+  V head = op2(a, TS_OP_floordiv, l.carry[0], a->parts);
   TsTileRegion *outside = ts_gpu_when(b, is_last(a, head));
   join(a, head);
   b->at = outside;
@@ -650,25 +679,48 @@ TsTile *ts_tile_gpu_decode(const TsGpuDecode *x, TsError *err) {
   return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
 }
 
-/* Scratch for a power of two of parts, so that a few more keys need no other kernel. */
-TsGpuDecode ts_gpu_decode(TsDtype dtype, int d, int rows, int64_t parts) {
+/* Scratch for a power of two of chunks, so that a few more keys need no other kernel. */
+TsGpuDecode ts_gpu_decode(TsDtype dtype, int d, int rows, int64_t chunks) {
   TsGpuDecode x = {.dtype = dtype, .d = d, .queries = 1, .rows = 8, .scale = 1 / sqrt(d)};
   while (x.rows < rows) x.rows *= 2;
   x.stages = d == 64 ? 6 : 3;
-  for (x.room = 64; x.room < parts;) x.room *= 2;
+  for (x.room = 64; x.room < chunks;) x.room *= 2;
   return x;
 }
 
 /* A sixteenth of the keys, so that few heads still keep all blocks busy; not so short that
- * parts would be much of what moves. */
+ * chunks would be much of what moves. */
 int64_t ts_gpu_decode_chunk(int64_t t) {
-  int64_t c = t < 4096 ? 4 : 8;
+  int64_t c = 4;
   while (c < 32 && c * KEYS * 16 < t) c *= 2;
   return c;
 }
 
-int64_t ts_gpu_decode_parts(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk) {
+static int64_t chunks_of_head(const TsGpuDecode *x, int64_t t, int64_t chunk) {
   int64_t blocks = (t + KEYS - 1) / KEYS, low = t - x->queries - x->window + 1;
   if (!x->window || low < 0) low = 0;
-  return j * ((blocks + chunk - 1) / chunk - low / KEYS / chunk);
+  return (blocks + chunk - 1) / chunk - low / KEYS / chunk;
+}
+
+int64_t ts_gpu_decode_chunks(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk) {
+  return j * chunks_of_head(x, t, chunk);
+}
+
+int64_t ts_gpu_decode_parts(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk,
+                            int64_t n) {
+  return j * ((chunks_of_head(x, t, chunk) + n - 1) / n);
+}
+
+/* As many as leave the blocks equally much to do: where chunks of a part meet, the matrix unit
+ * goes on; where parts do, it waits. */
+int64_t ts_gpu_decode_together(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk,
+                               int64_t blocks) {
+  enum { LONGEST = 32 /* blocks of keys */ };
+  int64_t best = 1;
+  for (int64_t n = 2; n * chunk <= LONGEST; n *= 2) {
+    int64_t parts = ts_gpu_decode_parts(x, j, t, chunk, n);
+    int64_t rounds = (parts + blocks - 1) / blocks;
+    if (100 * parts >= 95 * rounds * blocks) best = n;
+  }
+  return best;
 }

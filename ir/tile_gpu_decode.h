@@ -1,14 +1,16 @@
 /* Attention of few queries over many keys, for a GPU with a copy engine, in explicit form
  * (ir/tile_gpu_decode.c): what a model does for each new token. It is bound by reading keys and
  * values, so the query rows that share them go together, and the keys are divided into chunks,
- * which blocks take one by one. Sums of a chunk are as in ir/tile_gpu_attention.h; those of
- * chunks are joined in the order of the keys. Chunks begin at multiples of their length, which
- * only the number of keys decides (ts_gpu_decode_chunk): bits are the same whatever else is
- * computed beside it, and on however many blocks.
+ * of which blocks take some at a time: a part. Sums of a chunk are as in
+ * ir/tile_gpu_attention.h; those of chunks are joined in the order of the keys. Chunks begin at
+ * multiples of their length, which only the number of keys decides (ts_gpu_decode_chunk): bits
+ * are the same whatever else is computed beside it, in parts of any length, and on however many
+ * blocks.
  *
  * Sizes: J key heads of all batches, E query rows of a key head (its heads, each with the same
- * queries), T keys, C blocks of TS_GPU_DECODE_KEYS keys in a chunk, H query heads of a batch, P
- * blocks that run at a time, at most the number of parts (ts_gpu_decode_parts).
+ * queries), T keys, C blocks of TS_GPU_DECODE_KEYS keys in a chunk, N chunks in a part, H query
+ * heads of a batch, P blocks that run at a time, at most the number of parts
+ * (ts_gpu_decode_parts).
  * Parameters: q [J,E,D], k [J,T,D], v [J,T,D], with a sink that [H] in f32; y [J,E,D]. */
 #ifndef TS_IR_TILE_GPU_DECODE_H
 #define TS_IR_TILE_GPU_DECODE_H
@@ -27,16 +29,21 @@ typedef struct TsGpuDecode {
   int64_t window; /* 0: none */
   double scale;   /* above 0 */
   int stages;     /* of keys, and of values */
-  int64_t room;   /* parts that there is scratch for; at least those of a run */
+  int64_t room;   /* chunks that there is scratch for; at least those of a run */
 } TsGpuDecode;
 
-/* The usual numbers, for `rows` query rows of a key head and so many parts. */
-TsGpuDecode ts_gpu_decode(TsDtype dtype, int d, int rows, int64_t parts);
+/* The usual numbers, for `rows` query rows of a key head and so many chunks. */
+TsGpuDecode ts_gpu_decode(TsDtype dtype, int d, int rows, int64_t chunks);
 /* NULL with the error. */
 TsTile *ts_tile_gpu_decode(const TsGpuDecode *x, TsError *err);
 
-/* C for so many keys, and chunks of all key heads together. */
+/* C for so many keys; chunks, and parts of n of them, of all key heads together; N for so many
+ * blocks that run at a time. */
 int64_t ts_gpu_decode_chunk(int64_t t);
-int64_t ts_gpu_decode_parts(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk);
+int64_t ts_gpu_decode_chunks(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk);
+int64_t ts_gpu_decode_parts(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk,
+                            int64_t n);
+int64_t ts_gpu_decode_together(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk,
+                               int64_t blocks);
 
 #endif

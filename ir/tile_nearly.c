@@ -18,6 +18,13 @@
  * 2^(e-8) says both. It does not hold for NaN, infinities, zeros and denormals. What the last
  * operations round, up to 2^-20 |y| in all, is left out of E: the limit is lower instead.
  *
+ * The gradients of gelu_tanh and silu are g times d, with d = y = p (1 - w r) below zero and 1
+ * - y above, e = 2^s, r = 1 / (1 + e), p = e r. s and w have the bits of the long form but for
+ * one product. In units of 2^-24, e is off by 1.25 |s| ln 2 + 6, r by 5 and half of that, p by
+ * 7 and that, w r by one more than r; so y is off by |y| A + 0.6 |p w r| A, A = 1.25 |s| ln 2 +
+ * 16, and what comes of it by 2 |d|. Beyond the limits of the long form e is 0, and no test
+ * holds.
+ *
  * No test is needed where the argument was bf16 and ir/tile_gpu_quick.h has the function. */
 #include "ir/tile_nearly.h"
 
@@ -36,6 +43,7 @@ enum {
 
 /* (|y - z| + 2 E) LIMIT < 2^e is the test: 2^8 and a little; bounds are kept as 2 E LIMIT. */
 static const double LIMIT = 256.25, SCALE = 512.5;
+static const double LIMIT_ONE = 256.03125; /* where one product is last, 2^-22 |y| in all */
 
 /* What is known of a value near another one. */
 typedef struct Near {
@@ -53,9 +61,15 @@ typedef struct Nearly {
 } Nearly;
 
 /* ---- which values */
+/* Of x and g: the function's slope at x, times g. */
+static bool is_slope(const TsTileStmt *s) {
+  return s->op == TS_OP_gelu_tanh_grad || s->op == TS_OP_silu_grad;
+}
+
 static bool is_function(const TsTileStmt *s) {
   if (!s || s->out[0]->type.dtype != TS_DT_f32) return false;
-  return s->op == TS_OP_gelu_tanh || s->op == TS_OP_silu || s->op == TS_OP_sigmoid;
+  return s->op == TS_OP_gelu_tanh || s->op == TS_OP_silu || s->op == TS_OP_sigmoid ||
+         is_slope(s);
 }
 
 static bool is_sum(const TsTileStmt *s) {
@@ -111,7 +125,32 @@ static V exponent(Nearly *n, int op, V x) {
   return mul(n, x, fma3(n, square, number(n, -c3 * log2_e), number(n, -c1 * log2_e)));
 }
 
+/* a (c1 + c a^2), with the roundings of the long form. */
+static V cubic(Nearly *n, V a, V square, double c, double c1) {
+  return mul(n, a, fma3(n, square, number(n, c), number(n, c1)));
+}
+
+static Near short_slope(Nearly *n, const TsTileStmt *f) {
+  const double c1 = 0x1.988454p0, c3 = 0x1.2444f2p-4, unit = 0x1p-24 * SCALE;
+  V x = ts_tile_copy_get(n->c, f->in[0]), g = ts_tile_copy_get(n->c, f->in[1]);
+  V a = op1(n, TS_OP_abs, x), u = a, w = op1(n, TS_OP_neg, a), one = number(n, 1);
+  if (f->op == TS_OP_gelu_tanh_grad) {
+    V square = mul(n, a, a);
+    u = cubic(n, a, square, c3, c1), w = cubic(n, a, square, -3 * c3, -c1);
+  }
+  V s = mul(n, u, number(n, -log2_e)), e = unary(n, TS_TILE_ex2, s);
+  V r = unary(n, TS_TILE_inv, op2(n, TS_OP_add, one, e)), p = mul(n, e, r);
+  V q = mul(n, w, r), y = fma3(n, p, q, p), below = op2(n, TS_OP_lt, x, number(n, 0));
+  V d = ts_tile_op3(n->b, TS_OP_where, below, y, op2(n, TS_OP_sub, one, y));
+  V much = fma3(n, op1(n, TS_OP_abs, mul(n, p, q)), number(n, 0.6), op1(n, TS_OP_abs, y));
+  V off = fma3(n, op1(n, TS_OP_abs, s), number(n, 0.87 * unit), number(n, 16 * unit));
+  V rest = number(n, 2 * unit + n->depth * 2 * unit);
+  V error = fma3(n, op1(n, TS_OP_abs, d), rest, mul(n, much, off));
+  return (Near){mul(n, g, d), NULL, mul(n, error, op1(n, TS_OP_abs, g))};
+}
+
 static Near short_form(Nearly *n, const TsTileStmt *f) {
+  if (is_slope(f)) return short_slope(n, f);
   V x = ts_tile_copy_get(n->c, f->in[0]), s = exponent(n, f->op, x);
   V y = unary(n, TS_TILE_inv, op2(n, TS_OP_add, number(n, 1), unary(n, TS_TILE_ex2, s)));
   if (f->op != TS_OP_sigmoid) y = mul(n, x, y);
@@ -164,9 +203,9 @@ static V binade(Nearly *n, V y) {
 }
 
 /* Whether y may round to another number than what it is near to. */
-static V doubtful(Nearly *n, const Near *x, V z) {
+static V doubtful(Nearly *n, const Near *x, V z, double limit) {
   V off = op2(n, TS_OP_sub, x->y, z ? ts_tile_cast(n->b, z, TS_DT_f32) : NULL);
-  V far = fma3(n, op1(n, TS_OP_abs, off), number(n, LIMIT), absolute(n, x));
+  V far = fma3(n, op1(n, TS_OP_abs, off), number(n, limit), absolute(n, x));
   return op1(n, TS_OP_logical_not, op2(n, TS_OP_lt, far, binade(n, x->y)));
 }
 
@@ -197,7 +236,7 @@ static int each(TsTileCopy *c, const TsTileStmt *s, void *arg) {
   n.type = &from->type;
   Near x = near(&n, from, true);
   V z = x.y ? ts_tile_cast(n.b, x.y, TS_DT_bf16) : NULL, in[3];
-  in[0] = doubtful(&n, &x, z), in[1] = z;
+  in[0] = doubtful(&n, &x, z, is_slope(from->stmt) ? LIMIT_ONE : LIMIT), in[1] = z;
   in[2] = ts_tile_cast(n.b, ts_tile_copy_get(c, from), TS_DT_bf16);
   TsTileStmt *rare =
       in[0] && in[2] ? ts_tile_emit(n.b, TS_TILE_rare, 3, in, NULL, 1, &z->type) : NULL;

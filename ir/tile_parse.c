@@ -585,14 +585,17 @@ static int head_form(Parser *p) {
 static int head_word(Parser *p, const TsToken *t) {
   TsTile *k = p->k;
   static const char *const words[] = {"target", "tile", "stages", "threads",
-                                      "order",  "form", "unroll", "vector",  "grain", "cluster"};
+                                      "order",  "form", "unroll", "vector",
+                                      "grain",  "high", "steps",  "pack",
+                                      "marks",  "cluster"};
   size_t i = 0, n = sizeof words / sizeof *words;
   while (i < n &&
          (strlen(words[i]) != (size_t)t->len || memcmp(words[i], t->at, (size_t)t->len)))
     i++;
   if (i == n)
     return ts_read_unexpected(
-        &p->r, "'{', or target tile stages threads order form unroll vector grain cluster");
+        &p->r, "'{', or target tile stages threads order form unroll vector grain high steps pack "
+               "marks cluster");
   ts_read_next(&p->r);
   switch (i) {
   case 0: return word(p, &k->arena, &k->target);
@@ -604,6 +607,10 @@ static int head_word(Parser *p, const TsToken *t) {
   case 6: return head_int(p, &k->unroll);
   case 7: return head_int(p, &k->vector);
   case 8: return head_int(p, &k->grain);
+  case 9: return head_int(p, &k->high);
+  case 10: return head_int(p, &k->steps);
+  case 11: return head_int(p, &k->pack);
+  case 12: return k->marks = true, 0;
   default: return head_int(p, &k->cluster);
   }
 }

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "ir/tile_copy.h"
+#include "ir/tile_marks.h"
 
 enum {
   FAR_ROWS = 512,   /* rows further apart are no stream for the processor */
@@ -41,6 +42,7 @@ typedef struct Match {
 typedef struct Product {
   Match x;
   const TsTarget *t;
+  const TsTile *from;
   TsDtype d;
   int lanes, mr, nv, nr;
   int64_t sub;             /* rows that are packed at a time */
@@ -180,15 +182,18 @@ static void plan(Product *p) {
   const TsTileType *a = &x->a->in[0]->type, *b = &x->b->in[0]->type;
   p->d = (TsDtype)x->mma->out[0]->type.dtype;
   p->lanes = lanes_of(p->t, p->d);
-  ts_tile_product_registers(p->t, p->lanes, x->m, x->n, &p->mr, &p->nv);
+  ts_tile_product_registers(p->t, p->lanes, x->m, x->n, p->from->high, &p->mr, &p->nv);
   p->nr = p->nv * p->lanes;
   p->turned_a = stride_of(a, a->rank - 2) == 1 && stride_of(a, a->rank - 1) != 1;
   p->turned_b = stride_of(b, b->rank - 2) == 1 && stride_of(b, b->rank - 1) != 1;
   bool far = stride_of(a, a->rank - 2) > FAR_ROWS;
   p->pack_a = a->dtype != p->d || (!p->turned_a && stride_of(a, a->rank - 1) != 1) ||
               (far && p->mr > MOST_FAR);
+  bool must = a->dtype != p->d || (!p->turned_a && stride_of(a, a->rank - 1) != 1);
+  if (p->from->pack) p->pack_a = must || p->from->pack == 2;
   p->ask_rows = !p->pack_a && !p->turned_a && far;
-  p->kc = least(even(x->k, TS_PRODUCT_STEPS, p->lanes), x->k);
+  int64_t most = p->from->steps ? p->from->steps : TS_PRODUCT_STEPS;
+  p->kc = least(even(x->k, most, p->lanes), x->k);
   p->kpad = round_up(p->kc, p->lanes);
   p->panel = p->mr * p->kc + 16;
   p->sub = round_up(x->mb, p->mr);
@@ -511,6 +516,7 @@ static int64_t together(const Product *p) {
 
 static void end_rows(Product *p, TsTileVal first, TsTileVal rows) {
   int64_t w = together(p);
+  ts_tile_mark(p->b, TS_STAGE_epilogue, "rows", false);
   TsTileVal full = down_to(p, p->cols, w);
   TsTileLoop r = loop(p, at(p, 0), rows, 1);
   TsTileVal m = plus(p, plus(p, p->m0, first), r.i);
@@ -525,6 +531,7 @@ static void end_rows(Product *p, TsTileVal first, TsTileVal rows) {
     end(p, &rest);
   }
   end(p, &r);
+  ts_tile_mark(p->b, TS_STAGE_epilogue, "rows", true);
 }
 
 /* ---- the register tile */
@@ -606,12 +613,16 @@ static void tile(Product *p, TsTileVal i, TsTileVal row, TsTileVal j, int rows, 
   }
   TsTileVal panel = panel_of_columns(p, j);
   if (p->ask_rows && rows == p->mr) ask_for_rows(p, i, j);
+  ts_tile_mark(p->b, TS_STAGE_mma, NULL, false);
   TsTileLoop l = ts_tile_for(p->b, at(p, 0), p->nk, 1, false, n, sum);
   if (!l.carry) return;
   unroll(l.stmt, first ? 1 : 4);
   for (int x = 0; x < n; x++) sum[x] = l.carry[x];
   step(p, i, panel, j, l.i, rows, vectors, first, sum);
   ts_tile_for_end(p->b, &l, sum, sum);
+  ts_tile_mark(p->b, TS_STAGE_mma, NULL, true);
+  TsTileStage after = p->registers ? TS_STAGE_epilogue : TS_STAGE_mma;
+  ts_tile_mark(p->b, after, "sums", false);
   for (int x = 0; x < n; x++) {
     int r = x / vectors, u = x % vectors;
     TsTileVal where[2] = {plus_int(p, row, r), column[u]};
@@ -625,6 +636,7 @@ static void tile(Product *p, TsTileVal i, TsTileVal row, TsTileVal j, int rows, 
                .edge = edge && u == vectors - 1};
     put_end(p, &e, sum[x]);
   }
+  ts_tile_mark(p->b, after, "sums", true);
 }
 
 static void panel_of(Product *p, TsTileVal i, int rows, bool first) {
@@ -694,17 +706,23 @@ static TsTileVal left_of(Product *p, TsTileVal size, TsTileVal from, int64_t blo
 }
 
 static void pack_rows(Product *p) {
-  if (p->pack_a && p->turned_a)
+  if (!p->pack_a) return;
+  ts_tile_mark(p->b, TS_STAGE_load, "pack rows", false);
+  if (p->turned_a)
     turn_rows(p);
-  else if (p->pack_a)
+  else
     copy_rows(p);
+  ts_tile_mark(p->b, TS_STAGE_load, "pack rows", true);
 }
 
 static void steps(Product *p) {
+  bool all = p->turned_b || !p->on_the_way || p->x.n % p->nr;
+  if (all) ts_tile_mark(p->b, TS_STAGE_load, "pack columns", false);
   if (p->turned_b)
     turn_columns(p);
   else
     pack_columns(p);
+  if (all) ts_tile_mark(p->b, TS_STAGE_load, "pack columns", true);
   if (p->on_the_way) {
     p->r0 = at(p, 0), p->near = at(p, p->mr);
     pack_rows(p);
@@ -757,7 +775,7 @@ static int each(TsTileCopy *c, const TsTileStmt *s, void *arg) {
 /* Needs: block form, legal, ts_tile_is_product. Keeps: every bit of the results. Gives: a new
  * kernel in explicit form, pointwise rows not yet expanded, or NULL with the error. */
 TsTile *ts_tile_product(const TsTile *k, const TsTarget *target, TsError *err) {
-  Product p = {.t = target};
+  Product p = {.t = target, .from = k};
   if (!match(k, &p.x) || target->vector_bytes < 16)
     return ts_error_set(err, TS_ERR_value, "%s: no product that is known", k->name), NULL;
   plan(&p);

@@ -9,19 +9,29 @@ typedef struct TsProductSize {
   int64_t m, n, k;
   int64_t batch;
   int threads;
-  bool turned; /* the rows of A are contiguous along m */
+  bool turned;     /* the rows of A are contiguous along m */
+  int high, steps; /* as in TsTile; 0: chosen here */
 } TsProductSize;
 
 enum { TS_PRODUCT_STEPS = 512 }; /* most steps of k between two visits of a sum */
 
-/* Rows and vectors of the register tile for a product of m x n. */
-void ts_tile_product_registers(const TsTarget *t, int lanes, int64_t m, int64_t n, int *mr,
-                               int *nv);
+/* Rows and vectors of the register tile for a product of m x n; high: so many rows, if there is
+ * such a tile. */
+void ts_tile_product_registers(const TsTarget *t, int lanes, int64_t m, int64_t n, int high,
+                               int *mr, int *nv);
+/* Rows of the register tile i, 0: there are no more. */
+int ts_tile_product_high(const TsTarget *t, int i);
 
 /* Rows and columns of a round's block: what its packed operands leave in the caches, and enough
  * rounds for the threads. */
 void ts_tile_product_block(const TsTarget *t, TsDtype d, const TsProductSize *s,
                            int64_t block[2]);
+/* The same with a block near the one that is wanted (0: as it comes), of whole register tiles. */
+void ts_tile_product_near(const TsTarget *t, TsDtype d, const TsProductSize *s, int64_t rows,
+                          int64_t columns, int64_t block[2]);
+/* What the model expects of a block: steps of one element, good for ratios. */
+double ts_tile_product_cost(const TsTarget *t, TsDtype d, const TsProductSize *s,
+                            const int64_t block[2]);
 
 /* Whether ts_tile_product takes it: one parallel loop, in each round one product of a block of
  * rows and a block of columns along all of k, and pointwise rows behind it:

@@ -56,6 +56,17 @@ int ts_tile_do_row(TsTileRun *r, const TsTileStmt *s) {
   return 0;
 }
 
+int ts_tile_do_own(TsTileRun *r, const TsTileStmt *s) {
+  int64_t *y = ts_tile_run_tile(r, s->out[0]);
+  if (!y) return -1;
+  *y = ts_tile_run_scalar(r, s->in[0]);
+  for (int i = 1; i < s->nin; i++) {
+    int64_t x = ts_tile_run_scalar(r, s->in[i]);
+    if (x > *y) *y = x;
+  }
+  return 0;
+}
+
 int ts_tile_do_claim(TsTileRun *r, const TsTileStmt *s) {
   TsTileRunPlace *memory = ts_tile_run_place(r, s->in[0]);
   int64_t *y = ts_tile_run_tile(r, s->out[0]), at = 0;

@@ -219,7 +219,7 @@ static int by_value(const void *a, const void *b) {
 static int no_twice(TsTileRun *r, const TsTileStmt *s, int64_t *at, int64_t n) {
   qsort(at, (size_t)n, sizeof *at, by_value);
   for (int64_t i = 1; i < n; i++)
-    if (at[i] == at[i - 1])
+    if (at[i] == at[i - 1] && at[i] != outside)
       return ts_tile_run_fail(r, s, TS_ERR_value, "position %lld comes twice",
                               (long long)at[i]);
   return 0;
@@ -227,8 +227,9 @@ static int no_twice(TsTileRun *r, const TsTileStmt *s, int64_t *at, int64_t n) {
 
 int ts_tile_do_scatter(TsTileRun *r, const TsTileStmt *s) {
   TsTileRunPlace *x = ts_tile_run_place(r, s->in[2]);
-  int64_t *at = x ? chosen(r, s, false) : NULL;
-  if (!at || no_twice(r, s, at, x->n) || !(at = chosen(r, s, false))) return -1;
+  bool edge = ts_tile_attr(s, "edge")->i;
+  int64_t *at = x ? chosen(r, s, edge) : NULL;
+  if (!at || no_twice(r, s, at, x->n) || !(at = chosen(r, s, edge))) return -1;
   move(ts_tile_run_size(s->in[2]), true, x->n, at, ts_tile_run_tile(r, s->in[0]), x->at);
   return 0;
 }

@@ -216,6 +216,9 @@ int ts_tile_do_sar(TsTileRun *r, const TsTileStmt *s) { return shift(r, s); }
 int ts_tile_do_mulhi(TsTileRun *r, const TsTileStmt *s) { return binary(r, s); }
 int ts_tile_do_scale(TsTileRun *r, const TsTileStmt *s) { return binary(r, s); }
 int ts_tile_do_ult(TsTileRun *r, const TsTileStmt *s) { return binary(r, s); }
+int ts_tile_do_decay(TsTileRun *r, const TsTileStmt *s) {
+  return ts_tile_run_fail(r, s, TS_ERR_value, "is expanded before it runs");
+}
 
 /* ---- over axes */
 static int reduce(TsTileRun *r, const TsTileStmt *s) {

@@ -5,6 +5,7 @@
 #define TS_IR_TILE_VEC_H
 
 #include "ir/tile.h"
+#include "ir/tile_marks.h"
 
 enum {
   VEC_ROW = TS_TILE_RANK, /* the axis of rows that are done one by one */
@@ -110,6 +111,7 @@ typedef struct TsVec {
   int ahead;       /* the pass that asks for the next round's rows */
   int ahead_shift; /* it asks for one of 2^shift lines */
   int64_t rows; /* 0: not row by row */
+  bool own_marks; /* the text says where stages are */
 } TsVec;
 
 /* ---- ir/tile_vectorise.c */

@@ -169,13 +169,18 @@ static bool multiple(TsTileVal x, int64_t n) {
          multiple(x->stmt->in[0], n) && multiple(x->stmt->in[1], n);
 }
 
-/* Whether a vector along the last axis is aligned for certain: memory begins at 64 bytes. */
-static bool aligned(TsTileVal m, int vec, TsTileVal last, int lanes) {
-  const TsTileType *t = &m->type;
+/* All rows of the last axis begin at multiples of 64 bytes if the first one does. */
+static bool rows_aligned(const TsTileType *t) {
   int64_t nbytes = ts_dtypes[t->dtype].nbytes, row = t->dim[t->rank - 1];
-  if (t->strided || vec != t->rank - 1) return false;
-  if (t->rank > 1 && (ts_tile_dim_is(row) || row * nbytes % 64)) return false;
-  return multiple(last, lanes);
+  if (!t->strided) return t->rank < 2 || (!ts_tile_dim_is(row) && row * nbytes % 64 == 0);
+  for (int i = 0; i < t->rank - 1; i++)
+    if (t->stride[i] * nbytes % 64) return false;
+  return t->stride[t->rank - 1] == 1;
+}
+
+/* Whether a vector along the last axis is aligned, if memory begins at 64 bytes. */
+static bool aligned(TsTileVal m, int vec, TsTileVal last, int lanes) {
+  return vec == m->type.rank - 1 && rows_aligned(&m->type) && multiple(last, lanes);
 }
 
 typedef struct Place {
@@ -338,6 +343,18 @@ static TsTileVal random_bits(TsVec *v, TsTileStmt *s, const VecMap *map, bool ve
 }
 
 /* A row whose operands are elements of one place. */
+static const TsTileStmt *made_by(TsTileVal v, int op) {
+  return v->stmt && v->stmt->op == op ? v->stmt : NULL;
+}
+
+/* A difference from the largest of its axis: not above 0, or NaN. */
+static bool never_positive(TsTileVal x) {
+  const TsTileStmt *s = made_by(x, TS_OP_sub);
+  const TsTileStmt *spread = s ? made_by(s->in[1], TS_TILE_broadcast) : NULL;
+  const TsTileStmt *max = spread ? made_by(spread->in[0], TS_TILE_max) : NULL;
+  return max && max->in[0] == s->in[0] && x->type.rank == 1;
+}
+
 static TsTileVal row(TsVec *v, TsTileStmt *s, const VecMap *map) {
   TsTileVal in[TS_MAX_IN];
   bool vector = false;
@@ -348,7 +365,8 @@ static TsTileVal row(TsVec *v, TsTileStmt *s, const VecMap *map) {
   for (int i = 0; vector && i < s->nin; i++) in[i] = ts_tile_vec_spread(v, in[i]);
   TsTileType t = vector ? ts_tile_vector((TsDtype)s->out[0]->type.dtype, v->at.lanes)
                         : ts_tile_scalar((TsDtype)s->out[0]->type.dtype);
-  return ts_tile_emit1(&v->b, s->op, s->nin, in, s->attr, &t);
+  int op = s->op == TS_OP_exp && never_positive(s->in[0]) ? TS_TILE_decay : s->op;
+  return ts_tile_emit1(&v->b, op, s->nin, in, s->attr, &t);
 }
 
 static TsTileVal compute(TsVec *v, TsTileStmt *s, const VecMap *map) {
@@ -376,6 +394,7 @@ static TsTileVal compute(TsVec *v, TsTileStmt *s, const VecMap *map) {
   case TS_TILE_sar:
   case TS_TILE_mulhi:
   case TS_TILE_scale:
+  case TS_TILE_decay:
   case TS_TILE_ult: return row(v, s, map);
   }
   if (s->op < TS_OP_COUNT && s->nout == 1) return row(v, s, map);
@@ -442,7 +461,7 @@ static void scatter_pieces(TsVec *v, const TsTileStmt *s, TsTileVal at, TsTileVa
     if (!(v->at.live & n)) continue;
     TsTileVal in[3] = {memory, at, x};
     if (n < v->at.lanes) in[1] = piece(v, at, start, n), in[2] = piece(v, x, start, n);
-    ts_tile_emit(&v->b, TS_TILE_scatter, 3, in, NULL, 0, NULL);
+    ts_tile_emit(&v->b, TS_TILE_scatter, 3, in, s->attr, 0, NULL);
     start += n;
   }
 }
@@ -457,7 +476,7 @@ void ts_tile_vec_put(TsVec *v, const VecRoot *r, TsTileVal x) {
     TsTileVal at = ts_tile_vec_eval(v, r->stmt->in[1], &r->map);
     TsTileVal in[3] = {ts_tile_vec_of(v, r->stmt->in[0])->now, at, x};
     if (v->at.vec < 0)
-      ts_tile_emit(&v->b, TS_TILE_scatter, 3, in, NULL, 0, NULL);
+      ts_tile_emit(&v->b, TS_TILE_scatter, 3, in, r->stmt->attr, 0, NULL);
     else
       scatter_pieces(v, r->stmt, at, x);
     return;

@@ -1,5 +1,8 @@
 /* A stretch as its passes: the scalars of each stage, then one walk over the elements of each
  * space in which the stage has something to do. */
+#include <stdio.h>
+#include <string.h>
+
 #include "ir/tile_vec.h"
 
 enum { CHEAP_CHUNK = 16, DEAR_CHUNK = 40, SOME_CHUNK = 60 };
@@ -290,7 +293,23 @@ static bool joins(int group, int other) {
          (other == 1 && group < 4);
 }
 
-static void walk(TsVec *v, VecPass *p, int group) {
+/* What a pass is, for profiles: "max", "exp sum", where it only writes results a store. */
+static TsTileStage stage_of(const VecPass *p, int group, char *what, size_t room) {
+  bool stores = true;
+  *what = 0;
+  for (int i = 0; i < p->nroot; i++) {
+    const VecRoot *r = p->root[i];
+    const TsTileStmt *s = r->kind == VEC_REDUCE ? r->stmt : r->value->stmt;
+    int op = s ? s->op : TS_TILE_load;
+    size_t n = strlen(what);
+    stores &= r->kind == VEC_STORE;
+    if (strstr(what, ts_tile_op_name(op))) continue;
+    snprintf(what + n, room - n, "%s%s", n ? " " : "", ts_tile_op_name(op));
+  }
+  return group == 1000 ? TS_STAGE_mma : stores ? TS_STAGE_store : TS_STAGE_other;
+}
+
+static void walk_pass(TsVec *v, VecPass *p, int group) {
   if (group == 1000 && !ts_tile_vec_reduces(p->root[0]->stmt->op)) {
     ts_tile_vec_product(v, p->root[0]->stmt);
     return;
@@ -304,6 +323,18 @@ static void walk(TsVec *v, VecPass *p, int group) {
     ts_tile_vec_pairs(v, p);
   else
     ts_tile_vec_columns(v, p);
+}
+
+static void walk(TsVec *v, VecPass *p, int group) {
+  char what[40];
+  if (!v->k->marks || v->own_marks) return walk_pass(v, p, group);
+  TsTileStage stage = stage_of(p, group, what, sizeof what);
+  const TsTileStmt *s = p->root[0]->stmt ? p->root[0]->stmt : p->root[0]->value->stmt;
+  int line = v->b.line = s ? s->line : v->b.line;
+  ts_tile_mark(&v->b, stage, what, false);
+  walk_pass(v, p, group);
+  v->b.line = line;
+  ts_tile_mark(&v->b, stage, what, true);
 }
 
 /* Stores go with what is reduced along the first of two axes: each row is seen once. */

@@ -1,5 +1,6 @@
 /* Matrix products of tiles that lie in memory: blocks of rows x vectors of sums stay in
  * registers along k. Each sum is one chain of fused multiply-adds in increasing k. */
+#include "ir/tile_product.h"
 #include "ir/tile_vec.h"
 
 enum { MAX_ROWS = 14, MAX_VECTORS = 4 };
@@ -119,6 +120,9 @@ static void shape_of(TsVec *v, Product *p) {
   v->at.lanes = v->at.live = (int)lanes;
   p->rows = v->target->registers >= 32 ? 12 : 6;
   p->vectors = 2;
+  int high = v->from->high;
+  if (high)
+    ts_tile_product_registers(v->target, (int)lanes, p->m, p->n, high, &p->rows, &p->vectors);
 }
 
 void ts_tile_vec_product(TsVec *v, TsTileStmt *s) {

@@ -100,11 +100,16 @@ TsTileVal ts_tile_vec_home(TsVec *v, TsTileVal x) {
 /* ---- stretches: numbers of them, and the tiles that cross between them */
 static bool is_tile(TsTileVal x) { return !ts_tile_memory(&x->type) && x->type.rank > 0; }
 
+/* A mark of the text stands between stretches, else what is measured would move over it. */
+static bool cuts(const TsVec *v, const TsTileStmt *s) {
+  return s->nregion || (s->op == TS_TILE_mark && v->own_marks);
+}
+
 static int number(TsVec *v, const TsTileRegion *r, int n) {
   for (int i = 0; i < r->nparam; i++) ts_tile_vec_of(v, r->param[i])->segment = VEC_CARRIED;
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     for (int i = 0; i < s->nregion; i++) n = number(v, s->region[i], n + 1);
-    if (s->nregion) n++;
+    if (cuts(v, s)) n++;
     for (int i = 0; i < s->nout; i++)
       ts_tile_vec_of(v, s->out[i])->segment = s->nregion ? VEC_CARRIED : n;
   }
@@ -134,7 +139,7 @@ static int find_kept(TsVec *v, const TsTileRegion *r, int n) {
         p->kept = true;
     }
     for (int i = 0; i < s->nregion; i++) n = find_kept(v, s->region[i], n + 1);
-    if (s->nregion) n++;
+    if (cuts(v, s)) n++;
   }
   return n;
 }
@@ -292,10 +297,12 @@ static int branch(TsVec *v, TsTileStmt *s, int n) {
 static int region(TsVec *v, TsTileRegion *r, int n, Copies *last) {
   TsTileStmt *first = r->first;
   for (TsTileStmt *s = r->first; s && !v->failed; s = s->next) {
-    if (!s->nregion) continue;
+    if (!cuts(v, s)) continue;
     stretch(v, first, s, n, NULL);
     if (v->failed) return n;
-    if (s->op == TS_TILE_for)
+    if (s->op == TS_TILE_mark)
+      v->b.line = s->line, ts_tile_emit(&v->b, s->op, 0, NULL, s->attr, 0, NULL);
+    else if (s->op == TS_TILE_for)
       n = loop(v, s, n);
     else if (s->op == TS_TILE_if)
       n = branch(v, s, n);
@@ -340,6 +347,7 @@ TsTile *ts_tile_vectorise(const TsTile *k, const TsTarget *target, TsError *err)
   v.at.vec = -1;
   if (v.k && v.val) {
     v.b = ts_tile_build(v.k);
+    v.own_marks = k->marks && ts_tile_has_marks(k);
     for (uint32_t i = 0; i < k->nvalue; i++) v.val[i].row = -1, v.val[i].segment = VEC_CARRIED;
     number(&v, k->body, 0);
     find_kept(&v, k->body, 0);

@@ -5,16 +5,19 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "ir/parts.h"
 #include "ir/sched_index.h"
 #include "ir/tile_product.h"
 #include "ir/tile_copy.h"
+#include "jit/build_device.h"
+#include "jit/build_join.h"
 #include "jit/compile.h"
 #include "jit/device_product.h"
 #include "jit/device_unit.h"
 #include "jit/tune.h"
 #include "jit/unit.h"
 
-enum { KERNEL_USEC = 4000 }; /* what a compilation takes, about */
+enum { KERNEL_USEC = 4000 }; /* what a compilation for the CPU takes, about */
 
 static double now_msec(void) {
   struct timespec t;
@@ -35,9 +38,11 @@ static bool is_index(const TsSched *s, const TsGroup *g) {
 int ts_build_tile(const TsBuildJob *b, const TsFusion *u, const TsGroup *group,
                   TsSchedKernel *out, TsError *err) {
   TsLayouts *l = ts_build_layouts(b, u->g);
-  if (is_index(u->sched, group))
-    return ts_sched_lower_index(u->sched, group, ts_layouts_of, l, out, err);
-  return ts_sched_lower(u->sched, group, ts_layouts_of, l, out, err);
+  int failed = is_index(u->sched, group)
+                   ? ts_sched_lower_index(u->sched, group, ts_layouts_of, l, out, err)
+                   : ts_sched_lower(u->sched, group, ts_layouts_of, l, out, err);
+  if (!failed) out->tile->marks = b->marks;
+  return failed;
 }
 
 TsLayouts *ts_build_layouts(const TsBuildJob *b, const TsGraph *g) {
@@ -103,10 +108,10 @@ static void prepare(TsBuildJob *b, Work *w) {
   TsLayouts *l = ts_build_layouts(b, w->f->g);
   bool roles =
       b->device &&
-      (ts_device_product(b->device, w->f->sched, w->g, b->strict, ts_layouts_of, l, &w->k,
+      (ts_device_product(b->device, w->f->sched, w->g, b->profile, ts_layouts_of, l, &w->k,
                          &err) ||
-       ts_device_attention(b->device, w->g, b->strict, ts_layouts_of, l, &w->k, &err) ||
-       ts_device_attention_grad(b->device, w->g, b->strict, ts_layouts_of, l, &w->k, &err));
+       ts_device_attention(b->device, w->g, b->profile == TS_PROFILE_strict, ts_layouts_of, l, &w->k, &err) ||
+       ts_device_attention_grad(b->device, w->g, b->profile == TS_PROFILE_strict, ts_layouts_of, l, &w->k, &err));
   if (!roles && w->g->kind == TS_GROUP_vm && !is_index(w->f->sched, w->g)) return;
   if (!roles && ts_build_tile(b, w->f, w->g, &w->k, &err)) {
     w->k.tile = NULL;
@@ -136,7 +141,9 @@ static TsFused *unit(TsBuildJob *b, Work *w, TsError *err) {
 }
 
 static TsFused *unit_there(TsBuildJob *b, Work *w, TsError *err) {
+  const TsFusedGroup *u = &w->f->of[w->g->index];
   TsFused *f = ts_device_unit(b->device, w->there, &w->k, ts_build_layouts(b, w->f->g));
+  if (f && u->into) ts_device_unit_join(f, u->shift);
   if (f)
     w->there = NULL;
   else
@@ -181,21 +188,26 @@ static void drop(Work *w) {
   ts_device_kernel_free(w->there);
 }
 
-static bool multiplies_pairs(const TsGroup *g) {
-  for (int i = 0; i < g->nnode; i++)
-    if (g->node[i]->op == TS_OP_matmul && g->node[i]->in[0]->meta.dtype == TS_DT_bf16) return true;
+/* A row operator by itself is worth a kernel where that writes its part of a whole. */
+static bool writes_part(const TsBuildJob *b, const TsGroup *g) {
+  for (const TsFusion *f = &b->fusion; f && g->nnode == 1; f = f->next) {
+    const TsSched *s = f->sched;
+    if (s && g->index < s->ngroup && s->group[g->index] == g)
+      return s->spread && s->spread[g->node[0]->id] &&
+             (g->kind == TS_GROUP_rows || g->kind == TS_GROUP_columns);
+  }
   return false;
 }
 
 /* A device has no kernels of the VM's. */
 bool ts_build_worth_on(const TsBuildJob *b, const TsGroup *g) {
-  if (b->pairs && multiplies_pairs(g)) return false;
   uint16_t op = g->nnode == 1 ? g->node[0]->op : TS_OP_COUNT;
   const TsFusion *f = &b->fusion;
   bool roles =
       op == TS_OP_matmul || op == TS_OP_attention || op == TS_OP_attention_grad ||
       (op < TS_OP_COUNT && f->sched && ts_sched_is_index(f->sched->target, g->node[0]));
-  return b->device ? g->kind != TS_GROUP_vm || roles : ts_build_worth(g);
+  if (b->device) return g->kind != TS_GROUP_vm || roles;
+  return ts_build_worth(g) || writes_part(b, g);
 }
 
 static Work *find_work(TsBuildJob *b, int *count) {
@@ -205,7 +217,8 @@ static Work *find_work(TsBuildJob *b, int *count) {
   n = 0;
   for (TsFusion *f = &b->fusion; f && work; f = f->next)
     for (int i = 0; i < f->sched->ngroup; i++)
-      if (ts_build_worth_on(b, f->sched->group[i]))
+      if (ts_build_worth_on(b, f->sched->group[i]) &&
+          !(b->device && ts_sched_gathered(f->sched, f->sched->group[i])))
         work[n++] = (Work){.f = f, .g = f->sched->group[i]};
   *count = n;
   return work;
@@ -223,14 +236,68 @@ static int turn_layouts(const TsBuildJob *b, const TsSched *s) {
   return 0;
 }
 
-/* Kernels with roles write their result as it is. */
+/* Values that are written straight into the result of a concat or pad, where that is not one
+ * piece of memory: by kernels, and by the VM's handlers of pointwise rows. */
+static bool can_spread(const TsBuildJob *b, const TsSched *s, const TsPart *p) {
+  int k = s->of[p->v->node->id];
+  const TsGroup *g = k >= 0 ? s->group[k] : NULL;
+  if (!g) return false;
+  if (g->kind == TS_GROUP_rows || g->kind == TS_GROUP_columns) return true;
+  if (!ts_build_worth_on(b, g))
+    return ts_op_info((TsOp)p->v->node->op)->cls == TS_CLASS_POINTWISE && !b->device;
+  return g->kind == TS_GROUP_map;
+}
+
+/* Large values go past the caches in whole aligned vectors; what begins elsewhere would be read
+ * before it is written, which costs as much as its copy. */
+static bool goes_past(const TsPart *p) {
+  enum { LARGE = 12 << 20 };
+  const TsMeta *whole = &p->whole->out[0].meta;
+  int64_t size = ts_dtypes[whole->dtype].nbytes, step = 1, start = 0;
+  bool aligned = true;
+  for (int i = whole->ndim; i-- > 0; step *= whole->dim[i]) {
+    start += p->start[i] * step;
+    aligned &= i == whole->ndim - 1 || step * size % 64 == 0;
+  }
+  return ts_meta_nbytes(&p->v->meta) < LARGE || (aligned && start * size % 64 == 0);
+}
+
+static bool worth_spreading(const TsBuildJob *b, const TsSched *s, const TsParts *all,
+                            const TsNode *whole) {
+  int64_t sum = 0;
+  for (int i = 0; i < all->n; i++) {
+    const TsPart *p = &all->part[i];
+    if (p->whole != whole || !(p->dense || can_spread(b, s, p))) continue;
+    sum += ts_meta_nbytes(&p->v->meta);
+  }
+  return 2 * sum >= ts_meta_nbytes(&whole->out[0].meta);
+}
+
+static int spread_parts(const TsBuildJob *b, TsSched *s) {
+  TsParts all;
+  TsLayouts *l = ts_build_layouts(b, s->g);
+  int failed = ts_parts_find(s->g, &all);
+  for (int i = 0; i < all.n && !failed; i++) {
+    const TsPart *p = &all.part[i];
+    if (p->dense || !can_spread(b, s, p) || !worth_spreading(b, s, &all, p->whole)) continue;
+    if (!goes_past(p)) continue;
+    if (!s->spread) s->spread = ts_arena_alloc(&s->arena, (size_t)s->g->nnode + 1);
+    failed = !s->spread || ts_layouts_lie(l, p->v, p->stride);
+    if (!failed) s->spread[p->v->node->id] = 1;
+  }
+  ts_parts_free(&all);
+  return failed ? -1 : 0;
+}
+
+/* Decoding writes its result as it is. */
 static void keep_straight(const TsBuildJob *b, const TsSched *s) {
   TsLayouts *l = ts_build_layouts(b, s->g);
   for (int i = 0; i < s->ngroup; i++) {
     TsSchedKernel k = {.tile = NULL};
     TsError err = {0};
     if (!s->group[i]->turned) continue;
-    if (ts_device_attention(b->device, s->group[i], b->strict, ts_layouts_of, l, &k, &err))
+    if (b->profile != TS_PROFILE_strict &&
+        ts_device_decode(b->device, s->group[i], ts_layouts_of, l, &k, &err))
       s->group[i]->turned = false;
     ts_tile_free(k.tile);
     ts_error_clear(&err);
@@ -242,13 +309,18 @@ static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) 
   const TsTarget *target = b->device   ? ts_device_target(b->device, &why)
                            : b->target ? &b->target->tile
                                        : NULL;
-  TsSched *s = ts_sched_new(g, target, b->threads, err);
+  TsSched *s = ts_sched_open(g, target, b->threads, err);
   if (!s) return -1;
+  s->pairs = b->pairs;
+  if (ts_sched_fuse(s, err)) return ts_sched_free(s), -1;
+  ts_sched_cost(s);
   f->g = g;
   f->sched = s;
   if (b->device) keep_straight(b, s);
   f->of = ts_arena_alloc(&s->arena, sizeof *f->of * ((size_t)s->ngroup + 1));
-  if (!f->of || turn_layouts(b, s)) return ts_error_set(err, TS_ERR_memory, "out of memory");
+  bool whole = f->of && !turn_layouts(b, s) && !spread_parts(b, s) &&
+               (!b->device || !ts_build_join(b, f));
+  if (!whole) return ts_error_set(err, TS_ERR_memory, "out of memory");
   return ts_sched_check(s, err);
 }
 
@@ -263,23 +335,41 @@ int ts_build_schedule(TsBuildJob *b, TsError *err) {
   return 0;
 }
 
+static TsDeviceSet *device_set(const TsBuildJob *b, const Work *work, int n) {
+  const TsTile **k = malloc(sizeof *k * ((size_t)n + 1));
+  for (int i = 0; k && i < n; i++) k[i] = work[i].k.tile;
+  TsDeviceSet *s = k ? ts_device_set(b->device, n, k) : NULL;
+  free(k);
+  return s;
+}
+
+static double cost_msec(const TsBuildJob *b, const Work *work, int n, const TsDeviceSet *set) {
+  double cost = 0;
+  if (b->device) return set ? ts_device_set_usec(set) / 1000 : 0;
+  for (int i = 0; i < n; i++)
+    if (work[i].plain && !work[i].kernel && b->how == TS_BUILD_compiled)
+      cost += KERNEL_USEC / 1000.0;
+  return cost;
+}
+
 int ts_build_run(TsBuildJob *b, TsError *err) {
-  double start = now_msec(), cost = 0;
+  double start = now_msec();
   int n = 0;
   if (!b->fusion.sched && ts_build_schedule(b, err)) return -1;
   Work *work = find_work(b, &n);
   if (!work) return ts_error_set(err, TS_ERR_memory, "out of memory");
-  for (int i = 0; i < n; i++) {
-    prepare(b, &work[i]);
-    bool compiled = b->how == TS_BUILD_compiled || b->device;
-    if ((work[i].plain || b->device) && !work[i].kernel && compiled)
-      cost += KERNEL_USEC / 1000.0;
-  }
+  for (int i = 0; i < n; i++) prepare(b, &work[i]);
+  TsDeviceSet *set = b->device ? device_set(b, work, n) : NULL;
+  double cost = cost_msec(b, work, n, set);
   /* At worst half as much again as was spent: then nobody loses more than that. */
-  if (cost / 2 > b->spent_msec)
+  bool at_hand = b->at_hand && set && ts_device_set_known(set);
+  if (cost / 2 > b->spent_msec && !at_hand) {
     b->need_msec = cost / 2;
-  else
+  } else {
+    if (set) ts_device_set_open(set);
     for (int i = 0; i < n; i++) finish(b, &work[i]);
+  }
+  ts_device_set_free(set);
   for (int i = 0; i < n; i++) drop(&work[i]);
   free(work);
   b->msec = now_msec() - start;

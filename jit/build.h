@@ -18,11 +18,13 @@ typedef struct TsBuildJob {
   TsLayouts *layouts;
   const TsJitTarget *target; /* NULL: only schedules are made */
   struct TsDevice *device;   /* whose kernels are made; NULL: the CPU's */
-  bool strict; /* the numerics profile: products of 16 bits keep the chain of the CPU */
+  TsProfile profile; /* strict: products of 16 bits keep the chain of the CPU */
   bool pairs;  /* products of bf16 are the VM's, which takes two steps at once (vm/gemm_pairs.h) */
+  bool marks; /* kernels have profile marks */
   int threads;
   struct TsTuner *tuner; /* that knows the groups' choices, or NULL */
   double spent_msec; /* by the function so far: a compilation may cost as much */
+  bool at_hand;      /* of a device: only if all kernels are on disk, whatever was spent */
   /* made */
   TsFusion fusion; /* its schedule and kernels are the caller's */
   int nkernel, ncached, nfailed, nnode; /* nnode: of the graph, in kernels */

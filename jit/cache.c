@@ -115,6 +115,13 @@ void *ts_cache_read(TsCache *c, const uint8_t key[TS_CACHE_KEY], size_t *nbytes)
   return data;
 }
 
+bool ts_cache_has(const TsCache *c, const uint8_t key[TS_CACHE_KEY]) {
+  char path[600];
+  if (!*c->folder) return false;
+  path_of(c, key, 'o', path);
+  return !access(path, R_OK);
+}
+
 /* ---- writing */
 static bool write_all(int fd, const void *from, size_t n) {
   for (const char *p = from; n;) {

@@ -5,6 +5,7 @@
 #ifndef TS_JIT_CACHE_H
 #define TS_JIT_CACHE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,7 @@ void ts_cache_open_at(TsCache *c, const char *folder, int64_t limit);
 /* The bytes of an entry, for free(), aligned to 16; NULL if there is none. One whose bytes are
  * not those that were written is none, and the next write replaces it. */
 void *ts_cache_read(TsCache *c, const uint8_t key[TS_CACHE_KEY], size_t *nbytes);
+bool ts_cache_has(const TsCache *c, const uint8_t key[TS_CACHE_KEY]); /* whole or not */
 void ts_cache_write(TsCache *c, const uint8_t key[TS_CACHE_KEY], const void *data,
                     size_t nbytes);
 

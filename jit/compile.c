@@ -9,7 +9,7 @@
 #include "jit/llvm.h"
 
 /* Raised by one when the code that is emitted for the same Tile IR changes. */
-enum { EMITTER = 23 };
+enum { EMITTER = 24 };
 
 static struct {
   pthread_once_t once;
@@ -53,8 +53,9 @@ static TsKernel *kernel_of(const TsTile *k, const TsJitTarget *t, bool compile, 
   pthread_once(&cache.once, open_cache);
   snprintf(salt, sizeof salt, "emitter %d llvm %s", EMITTER, ts_llvm_version());
   ts_kernel_key(k, t, salt, key);
-  bool made = !ts_kernel_outline(kernel, k, t, err) && from_disk(kernel, key);
-  if (!made && compile) made = !ts_kernel_outline(kernel, k, t, err) && !from_llvm(kernel, k, t, key, err);
+  bool outlined = !ts_kernel_outline(kernel, k, t, err);
+  bool made = outlined && from_disk(kernel, key);
+  if (!made && outlined && compile) made = !from_llvm(kernel, k, t, key, err);
   if (made) return kernel;
   ts_kernel_free(kernel);
   return NULL;

@@ -12,7 +12,7 @@ enum { SIM_WORK = 1 << 22 /* of scores and head that the interpreter does in a w
 
 typedef struct Problem {
   const TsNode *n;
-  TsDeviceHeads q, k, v;
+  TsDeviceHeads q, k, v, y;
   bool causal;
   int64_t window;
   double scale;
@@ -28,6 +28,7 @@ static bool find_sizes(Problem *p, TsLayoutFn *layout, void *arg) {
   return ts_device_heads(&p->q, n->in[0], layout, arg) &&
          ts_device_heads(&p->k, n->in[1], layout, arg) &&
          ts_device_heads(&p->v, n->in[2], layout, arg) &&
+         ts_device_heads(&p->y, (TsVal)(uintptr_t)&n->out[0], layout, arg) &&
          ts_device_heads_fit(&p->q, &p->k, &p->v);
 }
 
@@ -47,7 +48,7 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   if (p->sink && (p->sink->meta.dtype != TS_DT_f32 || p->sink->meta.weak ||
                   !ts_device_row_major(layout, arg, p->sink)))
     return false;
-  return ts_device_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]) && p->scale > 0 &&
+  return p->scale > 0 &&
          (p->causal ? p->k.dim[2] >= p->q.dim[2] && p->window >= 0 : p->window == 0);
 }
 
@@ -59,8 +60,8 @@ static bool same_option(const TsAttr *a, const TsAttr *b) {
 bool ts_device_attention_pair(const TsNode *n, const TsNode *grad) {
   if (n->op != TS_OP_attention || grad->op != TS_OP_attention_grad || grad->nin != 7 ||
       grad->nout != 3 || grad->in[5] != (TsVal)(uintptr_t)&n->out[0] ||
-      n->out[0].graph != grad->out[0].graph || grad->in[3] || grad->in[4] ||
-      (n->nin > 3 && n->in[3]) || (n->nin > 4 && n->in[4]))
+      n->out[0].graph != grad->out[0].graph || grad->in[3] || (n->nin > 3 && n->in[3]) ||
+      grad->in[4] != (n->nin > 4 ? n->in[4] : NULL))
     return false;
   for (int i = 0; i < 3; i++)
     if (grad->in[i] != n->in[i] || !same_option(&n->attr[i], &grad->attr[i])) return false;
@@ -87,14 +88,17 @@ static TsTile *with_logarithms(const Problem *p, TsTile *k, uint64_t name, const
                                TsError *err) {
   TsTile *all = k ? ts_tile_new("attention") : NULL;
   const TsDeviceHeads *operand[] = {&p->q, &p->k, &p->v, &p->q};
+  TsTileType line = ts_tile_vector(TS_DT_f32, dim[1]);
   for (int i = 0; all && i < 4; i++) {
     TsTileType t = ts_tile_type((TsDtype)p->n->in[0]->meta.dtype, 4, operand[i]->dim);
+    if (i == 3 && p->sink) ts_tile_param(all, NULL, &line, false);
     ts_tile_param(all, NULL, &t, i == 3);
   }
   TsTileParts *to = all && !all->failed ? ts_tile_parts(all) : NULL;
   if (to) {
     int lse = ts_tile_parts_shared(to, dim[0] * dim[1] * dim[3] * 4, name, true);
-    int arg[] = {0, 1, 2, 3, lse, ts_tile_parts_temp(to, 4, true)};
+    int counter = ts_tile_parts_temp(to, 4, true);
+    int arg[] = {0, 1, 2, 3, p->sink ? 4 : lse, p->sink ? lse : counter, counter};
     if (ts_tile_parts_add(to, k, arg, dim)) return all;
   } else {
     ts_tile_free(k);
@@ -104,15 +108,20 @@ static TsTile *with_logarithms(const Problem *p, TsTile *k, uint64_t name, const
   return NULL;
 }
 
+/* Behind the inputs; logarithms and the counter follow it. */
+static TsTileVal result_of(const TsTile *k, TsVal sink) { return k->param[sink ? 4 : 3]; }
+
 static bool attention(const Problem *p, int64_t nsm, TsSchedKernel *out, TsError *err) {
   const int64_t *q = p->q.dim, *k = p->k.dim;
   TsGpuAttention x = ts_gpu_attention((TsDtype)p->n->in[0]->meta.dtype, (int)q[3], p->causal,
                                       p->window, p->sink != NULL);
   uint64_t name = wanted(p->n);
   x.scale = p->scale, x.alone = !name;
+  ts_gpu_attention_fit(&x, q[2]);
   if (!(out->tile = ts_tile_gpu_attention(&x, err))) return false;
   const TsDeviceHeads *operand[] = {&p->q, &p->k, &p->v};
   for (int i = 0; i < 3; i++) ts_device_heads_lie(operand[i], out->tile->param[i]);
+  ts_device_heads_lie(&p->y, result_of(out->tile, p->sink));
   int64_t tiles = ts_gpu_attention_tiles(&x, q[0] * q[1], q[2]);
   int64_t g = ts_gpu_attention_heads(&x, q[0] * q[1], k[0] * k[1], k[2]);
   int64_t dim[] = {q[0], q[1], k[1], q[2], k[2], g, tiles < nsm ? tiles : nsm};

@@ -13,11 +13,11 @@
 #include "jit/device_product.h"
 
 enum { SIM_WORK = 1 << 20 /* of scores and head that the interpreter does in a wink */ };
-enum { Q, K, V, Y, G, DQ, DK, DV, OPERANDS };
+enum { Q, K, V, Y, G, DQ, DK, DV, OPERANDS, SINK = OPERANDS, DSINK, ALL };
 
 typedef struct Problem {
   const TsNode *n;
-  TsVal value[OPERANDS];
+  TsVal value[ALL]; /* of sinks NULL: there are none */
   TsDeviceHeads of[OPERANDS];
   TsGpuAttentionGrad x;
   int64_t nsm;
@@ -30,10 +30,23 @@ static bool same_dims(const Problem *p, int a, int b) {
   return !memcmp(p->of[a].dim, p->of[b].dim, sizeof p->of[a].dim);
 }
 
+/* Numbers of the heads, as attention itself takes them. */
+static bool find_sink(Problem *p, TsLayoutFn *layout, void *arg) {
+  const TsNode *n = p->n;
+  TsVal x = n->in[4];
+  if (n->nout != (x ? 4 : 3)) return false;
+  if (!x) return true;
+  p->value[SINK] = x, p->value[DSINK] = (TsVal)(uintptr_t)&n->out[3];
+  return x->meta.dtype == TS_DT_f32 && !x->meta.weak && x->meta.ndim == 1 &&
+         ts_device_row_major(layout, arg, x) &&
+         ts_device_row_major(layout, arg, p->value[DSINK]);
+}
+
 static bool find_operands(Problem *p, TsLayoutFn *layout, void *arg) {
   const TsNode *n = p->n;
   static const int from[] = {0, 1, 2, 5, 6};
-  if (n->op != TS_OP_attention_grad || n->nin != 7 || n->nout != 3 || n->in[3] || n->in[4])
+  if (n->op != TS_OP_attention_grad || n->nin != 7 || n->in[3] || n->attr[3].i ||
+      !find_sink(p, layout, arg))
     return false;
   for (int i = 0; i < OPERANDS; i++) {
     p->value[i] = i < DQ ? n->in[from[i]] : (TsVal)(uintptr_t)&n->out[i - DQ];
@@ -46,7 +59,7 @@ static bool find_operands(Problem *p, TsLayoutFn *layout, void *arg) {
   for (int i = 0; i + 3 < q->ndim; i++)
     if (q->dim[i] != k->dim[i]) return false;
   return same_dims(p, Q, Y) && same_dims(p, Q, G) && same_dims(p, Q, DQ) &&
-         same_dims(p, K, DK) && same_dims(p, K, DV) && p->of[DQ].plain &&
+         same_dims(p, K, DK) && same_dims(p, K, DV) &&
          ts_device_heads_fit(&p->of[Q], &p->of[K], &p->of[V]);
 }
 
@@ -63,6 +76,14 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
 }
 
 /* ---- parts */
+/* What is written comes behind all that is read. */
+static int param_of(const Problem *p, int operand) {
+  static const int order[ALL] = {Q, K, V, Y, G, SINK, DQ, DK, DV, DSINK};
+  int at = 0;
+  for (int i = 0; i < ALL && order[i] != operand; i++) at += p->value[order[i]] != NULL;
+  return at;
+}
+
 static int64_t bytes_of(const Problem *p, int i, int64_t each) {
   const int64_t *n = p->of[i].dim;
   return n[0] * n[1] * n[2] * n[3] * each;
@@ -92,12 +113,16 @@ static int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
 
 static bool add_forward(Problem *p, TsError *err) {
   const int64_t *q = p->of[Q].dim, *k = p->of[K].dim;
-  TsGpuAttention x = ts_gpu_attention(p->x.dtype, p->x.d, p->x.causal, p->x.window, false);
+  bool sink = p->value[SINK];
+  TsGpuAttention x = ts_gpu_attention(p->x.dtype, p->x.d, p->x.causal, p->x.window, sink);
   x.scale = p->x.scale;
-  int64_t n = q[0] * q[1], tiles = ts_gpu_attention_tiles(&x, n, q[2]);
-  int64_t g = ts_gpu_attention_heads(&x, n, k[0] * k[1], k[2]);
+  ts_gpu_attention_fit(&x, q[2]);
+  int64_t heads = q[0] * q[1], tiles = ts_gpu_attention_tiles(&x, heads, q[2]);
+  int64_t g = ts_gpu_attention_heads(&x, heads, k[0] * k[1], k[2]);
   int64_t dim[] = {q[0], q[1], k[1], q[2], k[2], g, at_most(tiles, p->nsm)};
-  int arg[] = {Q, K, V, p->y, p->lse, p->counter};
+  int arg[7] = {param_of(p, Q), param_of(p, K), param_of(p, V)}, n = 3;
+  if (sink) arg[n++] = param_of(p, SINK);
+  arg[n++] = p->y, arg[n++] = p->lse, arg[n] = p->counter;
   TsTile *t = ts_tile_gpu_attention(&x, err);
   lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V);
   if (!ts_tile_parts_add(p->parts, t, arg, dim)) return false;
@@ -105,16 +130,20 @@ static bool add_forward(Problem *p, TsError *err) {
   return true;
 }
 
+static TsGpuHeads heads_of(const Problem *p, int operand) {
+  const TsDeviceHeads *of = &p->of[operand];
+  TsGpuHeads h = {.stride = of->plain ? NULL : of->stride};
+  memcpy(h.dim, of->dim, sizeof h.dim);
+  return h;
+}
+
 static bool add_begin(Problem *p, TsError *err) {
-  TsGpuHeads h[2];
-  for (int i = 0; i < 2; i++) {
-    const TsDeviceHeads *of = &p->of[i ? Y : G];
-    memcpy(h[i].dim, of->dim, sizeof h[i].dim);
-    h[i].stride = of->plain ? NULL : of->stride;
-  }
-  int arg[] = {G, Y, p->lse, p->lse2, p->delta};
+  TsGpuHeads h[2] = {heads_of(p, G), heads_of(p, Y)};
+  const int64_t *q = p->of[Q].dim;
+  int64_t blocks = ts_gpu_attention_grad_blocks(&p->x, q[0] * q[1], q[2]);
+  int arg[] = {param_of(p, G), param_of(p, Y), p->lse, p->lse2, p->delta};
   return ts_tile_parts_add(p->parts, ts_tile_gpu_attention_begin(&p->x, &h[0], &h[1], err), arg,
-                           NULL);
+                           &blocks);
 }
 
 static bool add_grad(Problem *p, TsError *err) {
@@ -130,7 +159,9 @@ static bool add_grad(Problem *p, TsError *err) {
                    ts_gpu_attention_grad_blocks(&p->x, n, q[2]),
                    ts_gpu_attention_grad_heads(&p->x, j, q[2]),
                    at_most(tiles, most)};
-  int arg[] = {Q, K, V, G, p->lse2, p->delta, p->sums, DK, DV, p->turn, p->counter};
+  int arg[] = {param_of(p, Q),  param_of(p, K), param_of(p, V), param_of(p, G),
+               p->lse2,         p->delta,       p->sums,        param_of(p, DK),
+               param_of(p, DV), p->turn,        p->counter};
   TsTile *t = ts_tile_gpu_attention_grad(&p->x, err);
   lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V), lie(p, t, 3, G);
   lie(p, t, 7, DK), lie(p, t, 8, DV);
@@ -139,22 +170,41 @@ static bool add_grad(Problem *p, TsError *err) {
 
 static bool add_end(Problem *p, TsError *err) {
   int64_t n = bytes_of(p, Q, 1);
-  int arg[] = {p->sums, DQ};
-  return ts_tile_parts_add(p->parts, ts_tile_gpu_attention_end(&p->x, err), arg, &n);
+  int arg[] = {p->sums, param_of(p, DQ)};
+  TsGpuHeads h = heads_of(p, DQ);
+  return ts_tile_parts_add(p->parts, ts_tile_gpu_attention_end(&p->x, &h, err), arg,
+                           h.stride ? NULL : &n);
+}
+
+static bool add_sink(Problem *p, TsError *err) {
+  const int64_t *q = p->of[Q].dim;
+  int64_t lines = (q[2] + p->x.rows - 1) / p->x.rows * p->x.rows;
+  int arg[] = {p->lse2, p->delta, param_of(p, SINK), param_of(p, DSINK)};
+  if (!p->value[SINK]) return true;
+  return ts_tile_parts_add(p->parts, ts_tile_gpu_attention_sink(q[0], q[1], lines, err), arg,
+                           NULL);
+}
+
+static void add_params(Problem *p, TsTile *k, int from, int to, int sink) {
+  TsTileType line = ts_tile_vector(TS_DT_f32, p->of[Q].dim[1]);
+  for (int i = from; i < to; i++) {
+    TsTileType t = ts_tile_type(p->x.dtype, 4, p->of[i].dim);
+    ts_tile_param(k, NULL, &t, i >= DQ);
+  }
+  if (p->value[sink]) ts_tile_param(k, NULL, &line, sink == DSINK);
 }
 
 static TsTile *whole(Problem *p, TsError *err) {
   TsTile *k = ts_tile_new("attention_grad");
-  for (int i = 0; k && i < OPERANDS; i++) {
-    TsTileType t = ts_tile_type(p->x.dtype, 4, p->of[i].dim);
-    ts_tile_param(k, NULL, &t, i >= DQ);
-  }
+  if (k) add_params(p, k, Q, DQ, SINK), add_params(p, k, DQ, OPERANDS, DSINK);
   if (!k || k->failed || !(p->parts = ts_tile_parts(k))) {
     ts_tile_free(k);
     return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
   }
   temporaries(p);
-  if (add_forward(p, err) && add_begin(p, err) && add_grad(p, err) && add_end(p, err)) return k;
+  if (add_forward(p, err) && add_begin(p, err) && add_grad(p, err) && add_end(p, err) &&
+      add_sink(p, err))
+    return k;
   ts_tile_free(k);
   return NULL;
 }
@@ -167,6 +217,7 @@ bool ts_device_attention_grad(TsDevice *d, const TsGroup *group, bool strict,
   if (!p.nsm) return false;
   memset(out, 0, sizeof *out);
   if (!(out->tile = whole(&p, err))) return false;
-  memcpy(out->value, p.value, sizeof p.value);
+  for (int i = 0; i < ALL; i++)
+    if (p.value[i]) out->value[param_of(&p, i)] = p.value[i];
   return true;
 }

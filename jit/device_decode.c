@@ -76,8 +76,10 @@ bool ts_device_decode(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, voi
   if (!nsm) return false;
   int64_t rows = p.all / p.key_heads * p.s, chunk = ts_gpu_decode_chunk(p.t);
   TsGpuDecode x = {.queries = (int)p.s, .window = p.window};
-  int64_t parts = ts_gpu_decode_parts(&x, p.key_heads, p.t, chunk);
-  x = ts_gpu_decode((TsDtype)p.n->in[0]->meta.dtype, (int)p.d, (int)rows, parts);
+  int64_t chunks = ts_gpu_decode_chunks(&x, p.key_heads, p.t, chunk);
+  int64_t together = ts_gpu_decode_together(&x, p.key_heads, p.t, chunk, nsm);
+  int64_t parts = ts_gpu_decode_parts(&x, p.key_heads, p.t, chunk, together);
+  x = ts_gpu_decode((TsDtype)p.n->in[0]->meta.dtype, (int)p.d, (int)rows, chunks);
   x.queries = (int)p.s, x.causal = p.causal, x.window = p.window;
   x.sink = p.sink != NULL, x.scale = p.scale;
   memset(out, 0, sizeof *out);
@@ -85,7 +87,7 @@ bool ts_device_decode(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, voi
   for (; n < 3; n++) out->value[n] = p.n->in[n];
   if (p.sink) out->value[n++] = p.sink;
   out->value[n] = (TsVal)(uintptr_t)&p.n->out[0];
-  int64_t dim[] = {p.key_heads, rows, p.t, chunk, p.heads, parts < nsm ? parts : nsm};
+  int64_t dim[] = {p.key_heads, rows, p.t, chunk, together, p.heads, parts < nsm ? parts : nsm};
   memcpy(out->dim, dim, sizeof dim);
   return true;
 }

@@ -1,19 +1,26 @@
 /* Kernels of GPUs, and of the simulated one, whose kernels the interpreter runs. */
 #include "jit/device_kernel.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "devices/sim.h"
 #include "ir/tile_copy.h"
 #include "jit/device_parts.h"
 #include "jit/gpu.h"
 #include "jit/gpu_explicit.h"
+#include "jit/kernel.h"
 #include "jit/llvm.h"
 
 struct TsDeviceKernel {
   TsDevice *device;
+  int refs;
+  TsDeviceKernel *next; /* of those that are shared */
+  uint8_t key[32];
   TsTile *tile;  /* of a simulated device: expanded once, for the interpreter */
   bool emulated; /* or as it is, for the emulator of GPU code */
   TsGpuKernel *gpu;
@@ -53,20 +60,42 @@ const TsTarget *ts_device_target(TsDevice *d, const char **why) {
   return *why ? NULL : &t->tile;
 }
 
+/* TESSERA_SIM_PTX names a folder: the code for the oldest GPU of each kernel goes there, for
+ * tests that give it to an assembler. Kernels of newer ones are left out. */
+static void keep_ptx(const TsTile *k) {
+  static atomic_uint count;
+  const char *folder = getenv("TESSERA_SIM_PTX"), *oldest = ts_gpu_target(8, 0)->cpu;
+  TsGpuCode code = {0};
+  TsGpuMma info;
+  TsText text = {0};
+  TsError err;
+  char path[512];
+  bool roles = has_roles(k);
+  if (!folder || (roles && strcmp(k->target, oldest))) return;
+  snprintf(path, sizeof path, "%s/%s-%u.ptx", folder, k->name, atomic_fetch_add(&count, 1));
+  bool made = roles ? !ts_gpu_mma_text(k, false, &info, &text, &err)
+                    : !ts_gpu_code(k, ts_gpu_target(8, 0), true, &code, &err);
+  FILE *f = fopen(path, "w");
+  if (f) fputs(!made ? err.message : roles ? text.at : code.ptx, f), fclose(f);
+  ts_gpu_code_free(&code);
+  ts_text_free(&text);
+}
+
 static int simulate(TsDeviceKernel *made, const TsTile *k, TsError *err) {
   TsGpuCode code = {0};
   if (ts_tile_check(k, NULL, err)) return -1;
+  keep_ptx(k);
   made->emulated = emulates() && !has_roles(k);
-  if (made->emulated && ts_gpu_code(k, ts_gpu_target(9, 0), true, &code, err)) return -1;
+  if (made->emulated && ts_gpu_code(k, ts_gpu_target(9, 0), TS_GPU_aligned, &code, err)) return -1;
   ts_gpu_code_free(&code);
   made->tile = made->emulated ? ts_tile_copy(k, NULL, NULL, err) : ts_tile_expand(k, err);
   return made->tile ? 0 : -1;
 }
 
-TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err) {
+static TsDeviceKernel *open_new(TsDevice *d, const TsTile *k, TsError *err) {
   TsDeviceKernel *made = calloc(1, sizeof *made);
   if (!made) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
-  made->device = d;
+  made->device = d, made->refs = 1;
   bool well;
   if (k->parts) well = (made->parts = ts_device_parts_open(d, k->parts, err)) != NULL;
   else if (is_sim(d)) well = !simulate(made, k, err);
@@ -75,6 +104,85 @@ TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err
   if (well) return made;
   free(made);
   return NULL;
+}
+
+/* ---- kernels that are open, by what they do: layers of a model have the same ones. What is
+ * several has memory of its own, its parts are shared. */
+static struct {
+  pthread_mutex_t lock;
+  TsDeviceKernel *first;
+  double usec[2]; /* that opening took so far, of new ones and from disk; how many these were */
+  double count[2];
+} table = {.lock = PTHREAD_MUTEX_INITIALIZER, .usec = {30000, 2000}, .count = {1, 1}};
+
+void ts_device_kernel_key(const TsDevice *d, const TsTile *k, uint8_t key[32]) {
+  static const TsJitTarget any = {
+      .tile = {.name = "device"}, .triple = "", .cpu = "", .features = ""};
+  ts_kernel_key(k, &any, d->name, key);
+}
+
+static TsDeviceKernel *find(const TsDevice *d, const uint8_t *key) {
+  TsDeviceKernel *k = table.first;
+  while (k && (k->device != d || memcmp(k->key, key, sizeof k->key))) k = k->next;
+  return k;
+}
+
+static TsDeviceKernel *take(const TsDevice *d, const uint8_t *key) {
+  pthread_mutex_lock(&table.lock);
+  TsDeviceKernel *k = find(d, key);
+  if (k) k->refs++;
+  pthread_mutex_unlock(&table.lock);
+  return k;
+}
+
+/* Who comes second takes the first one's. */
+static TsDeviceKernel *put(TsDeviceKernel *made, const uint8_t *key, double usec) {
+  bool cached = ts_device_kernel_cached(made);
+  pthread_mutex_lock(&table.lock);
+  TsDeviceKernel *rival = find(made->device, key);
+  if (rival) {
+    rival->refs++;
+  } else {
+    memcpy(made->key, key, sizeof made->key);
+    made->next = table.first;
+    table.first = made;
+  }
+  table.usec[cached] += usec, table.count[cached]++;
+  pthread_mutex_unlock(&table.lock);
+  if (!rival) return made;
+  ts_device_kernel_free(made);
+  return rival;
+}
+
+static double now_usec(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err) {
+  uint8_t key[32];
+  if (k->parts) return open_new(d, k, err);
+  ts_device_kernel_key(d, k, key);
+  TsDeviceKernel *made = take(d, key);
+  if (made) return made;
+  double begun = now_usec();
+  made = open_new(d, k, err);
+  return made ? put(made, key, now_usec() - begun) : NULL;
+}
+
+bool ts_device_kernel_known(const TsDevice *d, const TsTile *k) {
+  if (is_sim(d)) return true;
+  return has_roles(k) ? ts_gpu_explicit_known(d, k) : ts_gpu_kernel_known(d, k);
+}
+
+double ts_device_kernel_cost(TsDevice *d, const TsTile *k, const uint8_t key[32]) {
+  if (is_sim(d)) return 0;
+  bool known = ts_device_kernel_known(d, k);
+  pthread_mutex_lock(&table.lock);
+  double usec = find(d, key) ? 0 : table.usec[known] / table.count[known];
+  pthread_mutex_unlock(&table.lock);
+  return usec;
 }
 
 static int run_simulated(const TsDeviceKernel *d, void *const *arg, const int64_t *dim,
@@ -101,12 +209,48 @@ int ts_device_kernel_run(TsDeviceKernel *k, void *const *arg, const int64_t *dim
                   : ts_gpu_kernel_run(k->gpu, arg, dim, err);
 }
 
+/* A simulated launch has few, so that tests have several. */
+int ts_device_kernel_most(const TsDeviceKernel *k) {
+  enum { SIMULATED = 5 };
+  if (k->tile) return !has_roles(k->tile) && k->tile->ndim ? SIMULATED : 1;
+  return k->gpu ? ts_gpu_kernel_most(k->gpu) : 1;
+}
+
+static int emulate_many(const TsTile *k, int n, void *const *arg, const int64_t *dim,
+                        TsError *err) {
+  void *at[TS_GPU_BATCH_WORDS];
+  if (n * k->nparam > TS_GPU_BATCH_WORDS)
+    return ts_error_set(err, TS_ERR_value, "%s: too many runs in a launch", k->name);
+  for (int i = 0; i < n * k->nparam; i++) at[i] = ts_sim_host(arg[i]);
+  return ts_gpu_emulate_many(k, n, at, dim, err);
+}
+
+int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,
+                              TsError *err) {
+  int failed = 0;
+  if (k->gpu) return ts_gpu_kernel_run_many(k->gpu, n, arg, dim, err);
+  if (k->emulated) return emulate_many(k->tile, n, arg, dim, err);
+  for (int i = 0; i < n && !failed; i++)
+    failed = run_simulated(k, arg + i * k->tile->nparam, dim + i * k->tile->ndim, err);
+  return failed;
+}
+
 static atomic_uint freed;
 
 unsigned ts_device_kernel_freed(void) { return atomic_load(&freed); }
 
+static bool last(TsDeviceKernel *k) {
+  pthread_mutex_lock(&table.lock);
+  bool gone = !--k->refs;
+  TsDeviceKernel **at = &table.first;
+  while (gone && *at && *at != k) at = &(*at)->next;
+  if (gone && *at) *at = k->next;
+  pthread_mutex_unlock(&table.lock);
+  return gone;
+}
+
 void ts_device_kernel_free(TsDeviceKernel *k) {
-  if (!k) return;
+  if (!k || !last(k)) return;
   atomic_fetch_add(&freed, 1);
   ts_tile_free(k->tile);
   if (k->gpu) ts_gpu_kernel_free(k->gpu);
@@ -118,6 +262,13 @@ void ts_device_kernel_free(TsDeviceKernel *k) {
 bool ts_device_kernel_scratch(const TsDeviceKernel *k) {
   if (k->parts) return ts_device_parts_scratch(k->parts);
   return k->gpu && ts_gpu_kernel_code(k->gpu)->nscratch > 0;
+}
+
+/* Kernels of several parts have one room for all of them. */
+const void *ts_device_kernel_memory(const TsDeviceKernel *k) {
+  static const char room;
+  if (k->parts) return &room;
+  return k->roles && ts_gpu_explicit_scratch(k->roles) ? k->roles : NULL;
 }
 
 bool ts_device_kernel_simple(const TsDeviceKernel *k) {

@@ -10,18 +10,31 @@ typedef struct TsDeviceKernel TsDeviceKernel;
 /* The numbers of the device for schedules; NULL with the sentence: no kernels for it. */
 const TsTarget *ts_device_target(TsDevice *d, const char **why);
 
-/* k: block form, or explicit form with roles; stays the caller's. Any thread. NULL with the
- * error. */
+/* k: block form, or explicit form with roles; stays the caller's. Any thread. Who asks for the
+ * same kernel while it is open gets the same one. NULL with the error. */
 TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err);
+/* What opening k, which is not several, is expected to take: as long as others took, compiled or
+ * from the disk; 0 while it is open. key: of ts_device_kernel_key. */
+double ts_device_kernel_cost(TsDevice *d, const TsTile *k, const uint8_t key[32]);
+bool ts_device_kernel_known(const TsDevice *d, const TsTile *k); /* its code is on disk */
+void ts_device_kernel_key(const TsDevice *d, const TsTile *k, uint8_t key[32]);
 /* Queued in the device's order. arg: device addresses of the parameters; dim: symbolic sizes.
  */
 int ts_device_kernel_run(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsError *err);
+/* Runs in one launch: how many at most, 1 where there is no such code; with other parameters,
+ * which begin at multiples of 16 bytes, and sizes 0, other sizes being the same. arg and dim: of
+ * one run behind the other. */
+int ts_device_kernel_most(const TsDeviceKernel *k);
+int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,
+                              TsError *err);
 void ts_device_kernel_free(TsDeviceKernel *k);
 /* How many were freed so far: who remembers addresses of kernels forgets them when it changes.
  */
 unsigned ts_device_kernel_freed(void);
 /* Whether it takes memory of the device while it runs. */
 bool ts_device_kernel_scratch(const TsDeviceKernel *k);
+/* Memory that runs of it share and others do not see: an address that stands for it; or NULL. */
+const void *ts_device_kernel_memory(const TsDeviceKernel *k);
 /* Whether it is one launch, and waits for nothing that only it knows. */
 bool ts_device_kernel_simple(const TsDeviceKernel *k);
 int ts_device_kernel_launches(const TsDeviceKernel *k); /* of a run, at most */

@@ -1,15 +1,19 @@
-/* Products of a schedule as kernels with roles (ir/tile_gpu_product.h), where the device has a
- * copy engine and a matrix unit, and the operands lie as these want them. */
+/* Products of a schedule in explicit form: as kernels with roles (ir/tile_gpu_product.h), where
+ * the device has a copy engine and the matrix unit of sm_90a, and operands lie as these want
+ * them; else of warps that copy and multiply (ir/tile_gpu_mma.h). */
 #ifndef TS_JIT_DEVICE_PRODUCT_H
 #define TS_JIT_DEVICE_PRODUCT_H
 
 #include "devices/device.h"
 #include "ir/sched.h"
+#include "ir/tile_gpu_mma.h"
+#include "vm/context.h"
 
 /* As ts_sched_lower, for groups that are one matmul, and rows behind it. False: there is no such
  * kernel for it, and the block form is asked for; with an error if something else failed.
- * strict: no matrix unit, whose chain for 16 bits is another one than the CPU's. */
-bool ts_device_product(TsDevice *d, const TsSched *s, const TsGroup *group, bool strict,
+ * Strict: multiply-adds for 16 bits, as the chain of a matrix unit is another one than the
+ * CPU's. Fast: f32 on the matrix unit. */
+bool ts_device_product(TsDevice *d, const TsSched *s, const TsGroup *group, TsProfile profile,
                        TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err);
 /* The same for attention (ir/tile_gpu_attention.h). */
 bool ts_device_attention(TsDevice *d, const TsGroup *group, bool strict, TsLayoutFn *layout,
@@ -32,5 +36,7 @@ bool ts_device_row_major(TsLayoutFn *layout, void *arg, TsVal v);
 /* Multiprocessors; 0: it runs no kernels with roles. A simulated device runs those that are
  * small enough for the interpreter. */
 int ts_device_processors(TsDevice *d, bool small, TsError *err);
+/* What kernels of warps have there; false: it runs none. */
+bool ts_device_room(TsDevice *d, bool small, TsGpuRoom *room, TsError *err);
 
 #endif

@@ -16,6 +16,8 @@ typedef struct Unit {
   int ndim;
   int64_t dim[TS_TILE_DIMS];
   TsUnitNeeds needs;
+  int npart; /* of the one result, or 0 */
+  int64_t shift[TS_FUSED_PARTS];
 } Unit;
 
 static double bytes_of(const TsFused *f, TsTensor *const *in, TsTensor *const *out) {
@@ -34,8 +36,13 @@ static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *o
     bool whole = ts_meta_nbytes(&out[i]->meta) == out[i]->storage->nbytes;
     if (!(arg[f->nin + i] = ts_tensor_write_on(out[i], u->device, whole))) return -1;
   }
+  for (int i = 0; i < f->nin; i++) ts_offload_touch(c, in[i], arg[i], false);
+  for (int i = 0; i < f->nout; i++) ts_offload_touch(c, out[i], arg[f->nin + i], true);
+  char *whole = u->npart ? arg[f->nin] : NULL;
+  for (int i = 0; i < u->npart; i++) arg[f->nin + i] = whole + u->shift[i];
+  int nout = u->npart ? u->npart : f->nout;
   if (ts_profile_on()) ts_profile_label(f->what, bytes_of(f, in, out), f->flops);
-  return ts_offload_launch(c, u->kernel, f->nin + f->nout, arg, u->ndim, u->dim);
+  return ts_offload_launch(c, u->kernel, f->nin + nout, arg, u->ndim, u->dim);
 }
 
 static int before(TsFused *f, TsContext *c, TsTensor *const *in) {
@@ -68,4 +75,12 @@ TsFused *ts_device_unit(TsDevice *d, TsDeviceKernel *kernel, const TsSchedKernel
   u->base.free = release;
   u->kernel = kernel;
   return &u->base;
+}
+
+void ts_device_unit_join(TsFused *f, const int64_t *shift) {
+  Unit *u = (Unit *)f;
+  u->npart = f->nout;
+  memcpy(u->shift, shift, sizeof u->shift);
+  f->nout = 1;
+  f->over = NULL;
 }

@@ -9,5 +9,7 @@
  * which needs their bytes there. With one reference. Takes the kernel over; NULL: no memory, and it stays the caller's. */
 TsFused *ts_device_unit(TsDevice *d, TsDeviceKernel *kernel, const TsSchedKernel *from,
                         TsLayouts *layouts);
+/* Its results are parts of one, which begin so many bytes behind its beginning. */
+void ts_device_unit_join(TsFused *f, const int64_t *shift);
 
 #endif

@@ -140,7 +140,7 @@ static void statement(TsEmit *e, const TsTileStmt *s) {
   case TS_TILE_mulhi:
   case TS_TILE_scale:
   case TS_TILE_ult: pointwise(e, s); return;
-  case TS_TILE_mark: return; /* marks cost nothing where nobody asked for them */
+  case TS_TILE_mark: ts_emit_mark(e, s); return; /* nothing where nobody asked for them */
   default: ts_emit_shape(e, s); return;
   }
 }

@@ -101,6 +101,8 @@ void ts_emit_loop(TsEmit *e, const TsTileStmt *s);
 void ts_emit_rounds(TsEmit *e, const TsTileStmt *s, LLVMValueRef lo, LLVMValueRef hi);
 void ts_emit_if(TsEmit *e, const TsTileStmt *s);
 
+void ts_emit_mark(TsEmit *e, const TsTileStmt *s); /* emit_mark.c */
+
 /* ---- emit_order.c: the order of loads and multiply-adds where registers are few */
 bool ts_emit_is_crowded(const TsTileStmt *loop);
 void ts_emit_computed(TsEmit *e, TsTileVal v); /* by a multiply-add */

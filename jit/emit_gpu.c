@@ -94,6 +94,7 @@ static void statement(TsGpuEmit *g, const TsTileStmt *s) {
   case TS_TILE_min:
   case TS_TILE_argmax:
   case TS_TILE_argmin: ts_gpu_reduce(g, s); return;
+  case TS_TILE_places: ts_gpu_places(g, s); return;
   case TS_TILE_mma:
   case TS_TILE_outer: ts_gpu_contract(g, s); return;
   case TS_TILE_role:
@@ -138,6 +139,7 @@ static void see(TsGpuEmit *g, const TsTileRegion *r, const TsTileStmt *until) {
 typedef struct Scope {
   TsGpuHome *homes;
   int64_t used, most;
+  int meetings;
   typeof(((TsGpuEmit *)0)->rows) rows;
 } Scope;
 
@@ -147,12 +149,14 @@ static Scope enter(TsGpuEmit *g, const TsTileStmt *s) {
   for (int i = 0; i < s->nin; i++)
     if (is_tile(s->in[i])) ts_gpu_force(g, s->in[i]);
   if (g->wrote || g->read) ts_gpu_sync(g);
-  return (Scope){g->homes, g->shared_used, g->shared_most, g->rows};
+  return (Scope){g->homes, g->shared_used, g->shared_most, g->meetings, g->rows};
 }
 
-/* Threads meet at the end, so that memory can be used again. */
+/* Threads meet at the end, so that memory can be used again; where they never met, they share
+ * none. */
 static void leave(TsGpuEmit *g, const Scope *s) {
-  ts_gpu_sync(g);
+  if (g->wrote || g->read || g->meetings > s->meetings || g->shared_used > s->used)
+    ts_gpu_sync(g);
   g->homes = s->homes;
   g->shared_used = s->used;
   g->rows = s->rows;
@@ -325,6 +329,7 @@ static void put_phase(TsGpuEmit *g, int index) {
   g->wrote = g->read = false;
   memset(&g->rows, 0, sizeof g->rows);
   g->rows.leaf = g->rows.warps[0] = g->rows.warps[1] = -1;
+  g->rows.walk[0] = g->rows.walk[1] = -1;
   ts_gpu_thread_begin(g, index);
   put_top(g, g->phase->loop);
   if (!g->phase->nloop) {
@@ -342,7 +347,8 @@ void ts_gpu_emit(TsEmit *e, void *arg) {
   const TsGpuJob *job = arg;
   size_t n = e->k->nvalue + 1;
   TsGpuEmit *g = ts_emit_take(e, sizeof *g);
-  *g = (TsGpuEmit){.e = e, .plan = job->plan, .host = job->host, .aligned = job->aligned};
+  *g = (TsGpuEmit){.e = e, .plan = job->plan, .host = job->host};
+  g->aligned = job->form != TS_GPU_loose, g->batch = job->form == TS_GPU_batch;
   g->global = job->host ? 0 : 1, g->shared_space = job->host ? 0 : 3;
   g->scalar = ts_emit_take(e, sizeof *g->scalar * n);
   g->memory = ts_emit_take(e, sizeof *g->memory * n);

@@ -29,7 +29,7 @@
 
 enum {
   TS_GPU_ELEMS = 64, /* most elements of a tile in one thread's registers */
-  TS_GPU_SHARED = 160 << 10,
+  TS_GPU_SHARED = 163 << 10, /* of a block of sm_80 */
 };
 
 /* A coordinate: a number that is known, plus one that is not (NULL: none). */
@@ -57,6 +57,7 @@ typedef struct TsGpuHome {
   int64_t offset; /* bytes from the group's memory */
   int pitch;      /* elements of the last axis, and what is left free behind it */
   int swizzle;    /* rows of vectors of so many elements, which lie in an order of their own */
+  bool row;       /* a row that was loaded, too long for registers */
   struct TsGpuHome *next;
 } TsGpuHome;
 
@@ -64,6 +65,7 @@ typedef struct TsGpuEmit {
   TsEmit *e;
   const TsGpuPlan *plan;
   bool host;                /* for the emulation */
+  bool batch;               /* many runs in one launch */
   bool aligned;             /* parameters begin at multiples of 16 bytes */
   int global, shared_space; /* address spaces */
   const TsGpuPhasePlan *phase;
@@ -82,11 +84,18 @@ typedef struct TsGpuEmit {
   TsGpuHome *homes;
   int64_t shared_used, shared_most; /* bytes of a group */
   struct { /* of reductions of rows (jit/emit_gpu_row.c): places, -1 or 0 bytes: none yet */
-    int64_t stage, stage_bytes, acc[2], acc_bytes[2], leaf, warps[2];
+    int64_t stage, stage_bytes, acc[2], acc_bytes[2], leaf, warps[2], walk[2];
     int turn;
+    const TsTileStmt *max; /* of a row that is walked, exponentials being taken below it */
+    LLVMValueRef near;     /* whether all of the row is near to it */
+    const TsTileStmt *now; /* max, where code is for rows of which that holds */
+    const TsTileStmt *else_of; /* a `where` whose third operand is asked for */
   } rows;
   bool wrote, read; /* memory that is written, since threads last met */
+  int meetings;     /* that were emitted */
   bool once;        /* what is read now is read by no other round, and other things are */
+  bool single;      /* a number that is rounded now is no half of a pair */
+  bool stays;       /* what is read now is read here and not where it is wanted */
   int nscratch;
   bool *seen;             /* by value: it stands around the region that is entered */
   int *visit, visits;     /* by value: the last walk that met it */
@@ -100,11 +109,20 @@ void ts_gpu_thread_end(TsGpuEmit *g);
 void ts_gpu_sync(TsGpuEmit *g);
 /* x of the lane whose number differs in these bits; all threads of the group take part. */
 LLVMValueRef ts_gpu_shuffle(TsGpuEmit *g, LLVMValueRef x, int mask);
+/* All threads of the warp take part. */
+void ts_gpu_warp_sync(TsGpuEmit *g);
+/* The lanes of the warp, a bit each, whose x (i32, of so many bits) is this one's. */
+LLVMValueRef ts_gpu_equals(TsGpuEmit *g, LLVMValueRef x, int bits);
 /* The scratch buffer of this number. */
 LLVMValueRef ts_gpu_scratch(TsGpuEmit *g, int i);
 /* Bytes of the group's shared memory, at multiples of 16; given back by setting shared_used. */
 int64_t ts_gpu_shared_take(TsGpuEmit *g, int64_t nbytes);
 LLVMValueRef ts_gpu_shared_at(TsGpuEmit *g, int64_t offset, LLVMTypeRef elem, LLVMValueRef i);
+
+/* ---- emit_gpu_batch.c: of a kernel of many runs, its table, and whose block this is */
+LLVMTypeRef ts_gpu_batch_type(TsGpuEmit *g);
+void ts_gpu_batch_declare(TsGpuEmit *g);
+void ts_gpu_batch_begin(TsGpuEmit *g);
 
 /* ---- small pieces */
 LLVMValueRef ts_gpu_i64(TsGpuEmit *g, int64_t v);
@@ -134,10 +152,14 @@ TsGpuFrame *ts_gpu_frame(TsGpuEmit *g, const TsTileType *t);
 TsGpuFrame *ts_gpu_frame_loose(TsGpuEmit *g, const TsTileType *t, LLVMValueRef chunk);
 /* One vector that begins at these coordinates, whole and inside. */
 TsGpuFrame *ts_gpu_frame_at(TsGpuEmit *g, const TsTileType *t, const TsGpuCoord *at);
+/* `vector` elements of a row, from `first` on. */
+TsGpuFrame *ts_gpu_frame_row(TsGpuEmit *g, const TsTileType *t, LLVMValueRef first, int vector);
 int64_t ts_gpu_frame_span(const TsGpuEmit *g, const TsGpuFrame *f); /* elements of a chunk */
 LLVMValueRef ts_gpu_elem(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot);
 LLVMValueRef *ts_gpu_slots(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v); /* made if missing */
 void ts_gpu_force(TsGpuEmit *g, TsTileVal v);
+/* Whether elements of v can be computed in f where the code stands, without shared memory. */
+bool ts_gpu_ready(const TsGpuEmit *g, TsGpuFrame *f, TsTileVal v);
 /* The element at coordinates that have nothing to do with a frame. */
 LLVMValueRef ts_gpu_elem_at(TsGpuEmit *g, TsTileVal v, const TsGpuCoord *at);
 LLVMValueRef ts_gpu_scalar(TsGpuEmit *g, TsTileVal v);
@@ -148,6 +170,8 @@ TsGpuHome *ts_gpu_home(TsGpuEmit *g, TsTileVal v);
 
 /* ---- emit_gpu_short.c: the same value in fewer instructions; NULL: none known */
 LLVMValueRef ts_gpu_short_form(TsGpuEmit *g, const TsTileStmt *s, LLVMValueRef *in);
+/* The statement of the largest of a row, if v is the difference from it; NULL. */
+const TsTileStmt *ts_gpu_row_max(const TsTileValue *v);
 /* ex2, inv: the processor's own. */
 LLVMValueRef ts_gpu_function(TsGpuEmit *g, int op, LLVMValueRef x);
 /* Two elements of stored bf16 in a word, where one instruction rounds both; NULL. */
@@ -167,14 +191,27 @@ LLVMTypeRef ts_gpu_stored(TsGpuEmit *g, TsDtype d);
 LLVMValueRef ts_gpu_to_stored(TsGpuEmit *g, TsDtype d, LLVMValueRef x);
 LLVMValueRef ts_gpu_from_stored(TsGpuEmit *g, TsDtype d, LLVMValueRef x);
 bool ts_gpu_reads_only(const TsGpuEmit *g, TsTileVal memory); /* nobody writes it */
+bool ts_gpu_for_all_rounds(const TsGpuEmit *g, const TsTileStmt *s); /* reads the same */
+/* Where the row that s loads begins, if it lies in vectors of 16 bytes; NULL. */
+LLVMValueRef ts_gpu_row_at(TsGpuEmit *g, const TsTileStmt *s);
+/* n elements of a row from p on, a multiple of as many bytes or of 16. */
+void ts_gpu_read_row(TsGpuEmit *g, TsDtype d, LLVMValueRef p, int n, LLVMValueRef *out);
+void ts_gpu_store_chunk(TsGpuEmit *g, const TsTileStmt *s, TsGpuFrame *f);
 
 /* ---- emit_gpu_reduce.c, emit_gpu_row.c */
 void ts_gpu_reduce(TsGpuEmit *g, const TsTileStmt *s);
 bool ts_gpu_reduce_row(TsGpuEmit *g, const TsTileStmt *s); /* false: not of that form */
+/* emit_gpu_walk.c: rows too long for registers; false: not of that form */
+bool ts_gpu_walk_reduce(TsGpuEmit *g, const TsTileStmt *s);
+bool ts_gpu_walk_store(TsGpuEmit *g, const TsTileStmt *s);
+void ts_gpu_walk_load(TsGpuEmit *g, const TsTileStmt *s); /* to shared memory, if it pays */
 void ts_gpu_pairs(TsGpuEmit *g, const TsTileStmt *s);
 void ts_gpu_contract(TsGpuEmit *g, const TsTileStmt *s);
 LLVMValueRef ts_gpu_combine(TsGpuEmit *g, int op, TsDtype d, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef ts_gpu_identity(TsGpuEmit *g, int op, TsDtype d);
+
+/* ---- emit_gpu_places.c */
+void ts_gpu_places(TsGpuEmit *g, const TsTileStmt *s);
 
 /* ---- emit_gpu.c */
 void ts_gpu_region(TsGpuEmit *g, const TsTileRegion *r);

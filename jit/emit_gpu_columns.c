@@ -1,4 +1,4 @@
-/* Sums down the columns of a tile that is too large for registers.
+/* Sums down the columns of a tile that is too large for registers, or is not yet there.
  *
  * Threads stand in a grid: a vector of columns by `deep` rows. A thread takes the lanes l of a
  * leaf with l mod deep its own row, `wide` of them side by side, so that as many loads are
@@ -21,10 +21,17 @@ static int64_t deep_of(const TsGpuEmit *g, const TsGpuReduce *r) {
   return g->threads / (r->outs / vector_of(g, r));
 }
 
+/* What threads may as well read where they want it. */
+static bool is_loaded(const TsGpuEmit *g, const TsTileValue *x) {
+  const TsTileStmt *s = x->stmt;
+  if (s && s->op == TS_TILE_cast) s = s->in[0]->stmt;
+  return s && s->op == TS_TILE_load && ts_gpu_reads_only(g, s->in[0]);
+}
+
 bool ts_gpu_columns(TsGpuEmit *g, TsGpuReduce *r) {
   const TsTileType *t = &r->x->type;
-  int64_t lanes = r->f.d == TS_DT_f64 ? TS_RED_LANES_f64 : TS_RED_LANES_f32;
-  if (t->rank != 2 || r->axis || ts_gpu_resident(g, t) || r->lanes != lanes) return false;
+  int64_t lanes = r->lanes;
+  if (t->rank != 2 || r->axis || (ts_gpu_resident(g, t) && !is_loaded(g, r->x))) return false;
   int64_t across = r->outs / vector_of(g, r), deep = across ? g->threads / across : 0;
   if (!deep || g->threads % across || deep & (deep - 1) || deep > lanes) return false;
   r->wide = (int)(lanes / deep < WIDE ? lanes / deep : WIDE);
@@ -117,7 +124,8 @@ static void put_leaf(TsGpuEmit *g, const TsGpuReduce *r, V leaf, V which) {
                             ts_gpu_i64(g, deep));
   p.row = ts_gpu_add(g, first, l.i);
   V left = LLVMBuildSub(b, r->n, p.row, "");
-  bool whole = r->length >= 0 && r->length % TS_RED_LEAF == 0;
+  int64_t all = r->lanes * r->wide;
+  bool whole = r->length >= 0 && r->length % (r->length < TS_RED_LEAF ? all : TS_RED_LEAF) == 0;
   bool some = r->length < 0 || r->length > TS_RED_LEAF;
   if (whole) {
     put_one(&p, which, l.i, p.column);

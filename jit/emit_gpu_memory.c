@@ -94,8 +94,6 @@ typedef struct Access {
   int width; /* elements of a vector that positions allow */
 } Access;
 
-static bool for_all_rounds(const TsGpuEmit *g, const TsTileStmt *s);
-
 static Access access_of(TsGpuEmit *g, const TsTileStmt *s, const TsTileType *tile) {
   Access a = {.memory = s->in[0], .at = s->in + 1, .rank = tile->rank};
   const TsTileType *m = &a.memory->type;
@@ -107,7 +105,7 @@ static Access access_of(TsGpuEmit *g, const TsTileStmt *s, const TsTileType *til
     a.axis[i] =
         axes->type == TS_ATTR_ints && axes->n ? (int)axes->ints[i] : m->rank - tile->rank + i;
   a.edge = ts_tile_attr(s, "edge")->i;
-  a.all = s->op == TS_TILE_load && tile->rank && for_all_rounds(g, s);
+  a.all = s->op == TS_TILE_load && tile->rank && ts_gpu_for_all_rounds(g, s);
   bool own = m->space == TS_SPACE_local || m->space == TS_SPACE_shared;
   a.width = g->aligned || own || m->space == TS_SPACE_scratch ? ts_gpu_alignment(s) : 1;
   return a;
@@ -193,7 +191,7 @@ static V read_hinted(TsGpuEmit *g, V p, bool once, int count) {
   LLVMTypeRef i32 = ts_emit_int_type(g->e, 32, 0), list[4] = {i32, i32, i32, i32};
   LLVMTypeRef all = LLVMStructTypeInContext(g->e->ctx, list, (unsigned)count, 0);
   LLVMTypeRef from = LLVMTypeOf(p), t = LLVMFunctionType(all, &from, 1, 0);
-  V f = LLVMGetInlineAsm(t, text, strlen(text), constraints, strlen(constraints), 0, 0,
+  V f = LLVMGetInlineAsm(t, text, strlen(text), constraints, strlen(constraints), g->stays, 0,
                          LLVMInlineAsmDialectATT, 0);
   return LLVMBuildCall2(g->e->b, t, f, &p, 1, "");
 }
@@ -527,8 +525,22 @@ V ts_gpu_load_at(TsGpuEmit *g, const TsTileStmt *s, const TsGpuCoord *at) {
   return x;
 }
 
+V ts_gpu_row_at(TsGpuEmit *g, const TsTileStmt *s) {
+  Access a = access_of(g, s, &s->out[0]->type);
+  const TsGpuCoord at[TS_TILE_RANK] = {{0}};
+  if (a.edge || a.rank != 1 || !along(&a) || !in_global(&a)) return NULL;
+  return a.width * ts_dtypes[a.d].nbytes == 16 ? pointer_of(g, &a, at) : NULL;
+}
+
+void ts_gpu_read_row(TsGpuEmit *g, TsDtype d, V p, int n, V *out) {
+  int size = ts_dtypes[d].nbytes;
+  Access a = {.d = d, .width = n * size > 16 ? 16 / size : n};
+  read_vector(g, &a, p, n, out);
+  for (int i = 0; i < n; i++) out[i] = ts_gpu_from_stored(g, d, out[i]);
+}
+
 /* What all rounds read is in the caches, and waits in no register for its use. */
-static bool for_all_rounds(const TsGpuEmit *g, const TsTileStmt *s) {
+bool ts_gpu_for_all_rounds(const TsGpuEmit *g, const TsTileStmt *s) {
   if (!ts_gpu_reads_only(g, s->in[0])) return false;
   for (int i = 1; i < s->nin; i++)
     if (!s->in[i]->stmt || s->in[i]->stmt->op != TS_TILE_const) return false;
@@ -537,13 +549,23 @@ static bool for_all_rounds(const TsGpuEmit *g, const TsTileStmt *s) {
 
 static bool some_for_all_rounds(const TsGpuEmit *g, const TsTileRegion *r) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
-    if (s->op == TS_TILE_load && s->out[0]->type.rank && for_all_rounds(g, s)) return true;
+    if (s->op == TS_TILE_load && s->out[0]->type.rank && ts_gpu_for_all_rounds(g, s)) return true;
     for (int i = 0; i < s->nregion; i++)
       if (some_for_all_rounds(g, s->region[i])) return true;
   }
   return false;
 }
 
+static bool has(const TsTileRegion *r, int op) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    if (s->op == op) return true;
+    for (int i = 0; i < s->nregion; i++)
+      if (has(s->region[i], op)) return true;
+  }
+  return false;
+}
+
+/* Loads stand before branches that they are wanted behind: these stay there. */
 void ts_gpu_load(TsGpuEmit *g, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
   before_read(g, s->in[0]);
@@ -556,14 +578,17 @@ void ts_gpu_load(TsGpuEmit *g, const TsTileStmt *s) {
   if (!ts_gpu_resident(g, &y->type)) {
     if (!ts_gpu_reads_only(g, s->in[0]))
       ts_emit_fail(g->e, "a tile of changing memory is too large for registers");
+    ts_gpu_walk_load(g, s);
     return; /* whoever wants elements reads them */
   }
-  if (for_all_rounds(g, s)) return;
-  g->once = ts_gpu_reads_only(g, s->in[0]) && some_for_all_rounds(g, g->phase->loop->region[0]);
+  if (ts_gpu_for_all_rounds(g, s)) return;
+  const TsTileRegion *all = g->phase->loop->region[0];
+  g->stays = ts_gpu_reads_only(g, s->in[0]) && has(all, TS_TILE_rare);
+  g->once = g->stays || (ts_gpu_reads_only(g, s->in[0]) && some_for_all_rounds(g, all));
   TsGpuFrame *f = ts_gpu_frame(g, &y->type);
   V *list = ts_emit_take(g->e, sizeof *list * (size_t)(f->vector * f->chunks));
   for (int k = 0; k < f->chunks; k++) ts_gpu_load_chunk(g, f, s, k, list + k * f->vector);
-  g->once = false;
+  g->once = g->stays = false;
   ts_gpu_define(g, y, list);
 }
 
@@ -658,6 +683,12 @@ static void store_loose(TsGpuEmit *g, const Access *a, TsTileVal x) {
   ts_gpu_loop_end(g, &l);
 }
 
+void ts_gpu_store_chunk(TsGpuEmit *g, const TsTileStmt *s, TsGpuFrame *f) {
+  TsTileVal x = s->in[s->nin - 1];
+  Access a = access_of(g, s, &x->type);
+  store_frame(g, &a, f, x);
+}
+
 void ts_gpu_store(TsGpuEmit *g, const TsTileStmt *s) {
   TsTileVal x = s->in[s->nin - 1];
   Access a = access_of(g, s, &x->type);
@@ -668,7 +699,7 @@ void ts_gpu_store(TsGpuEmit *g, const TsTileStmt *s) {
     store_scalar(g, s, &a);
   else if (here)
     store_frame(g, &a, ts_gpu_frame(g, &x->type), x);
-  else
+  else if (!ts_gpu_walk_store(g, s))
     store_loose(g, &a, x);
 }
 

@@ -242,7 +242,8 @@ void ts_gpu_reduce(TsGpuEmit *g, const TsTileStmt *s) {
   const TsTileType *t = &s->in[0]->type;
   Reduce r = {
       .s = s, .x = s->in[0], .f = ts_gpu_fold(g, s), .axis = (int)ts_tile_attr(s, "axis")->i};
-  if (ts_gpu_reduce_row(g, s)) return;
+  if (!s->out[0]->type.rank && g->scalar[s->out[0]->id]) return; /* with an earlier one */
+  if (ts_gpu_reduce_row(g, s) || ts_gpu_walk_reduce(g, s)) return;
   if (s->op == TS_TILE_pairs) {
     ts_gpu_pairs(g, s);
     return;
@@ -267,7 +268,7 @@ void ts_gpu_reduce(TsGpuEmit *g, const TsTileStmt *s) {
   if (!free && ts_gpu_columns(g, &r)) take_together(&r, COLUMNS, leaves);
   int64_t before = g->shared_used;
   TsGpuHome *homes = g->homes;
-  if (ts_gpu_resident(g, t))
+  if (ts_gpu_resident(g, t) && !r.wide)
     ts_gpu_home(g, s->in[0]);
   else
     ts_gpu_prepare(g, s->in[0]);

@@ -17,7 +17,7 @@
 
 typedef LLVMValueRef V;
 
-enum { WARP = 32 };
+enum { WARP = 32, TOGETHER = 4 /* sums for which threads meet once */ };
 
 static V lane64(TsGpuEmit *g) {
   return LLVMBuildZExt(g->e->b, g->lane, ts_emit_int_type(g->e, 64, 0), "");
@@ -93,8 +93,8 @@ static TsGpuItem own_elements(TsGpuEmit *g, const TsGpuFold *f, TsGpuFrame *fr, 
   return all;
 }
 
-static V any_order(TsGpuEmit *g, const TsGpuFold *f, TsGpuFrame *fr, const V *x) {
-  TsGpuItem all = butterfly(g, f, own_elements(g, f, fr, x), WARP / 2);
+TsGpuItem ts_gpu_meet(TsGpuEmit *g, const TsGpuFold *f, TsGpuItem own) {
+  TsGpuItem all = butterfly(g, f, own, WARP / 2);
   int warps = g->threads / WARP, turn = g->rows.turn++ % 2;
   if (warps > 1) {
     if (g->rows.warps[turn] < 0) g->rows.warps[turn] = ts_gpu_shared_take(g, WARP * 16);
@@ -116,7 +116,11 @@ static V any_order(TsGpuEmit *g, const TsGpuFold *f, TsGpuFrame *fr, const V *x)
     }
     all = butterfly(g, f, all, wide / 2);
   }
-  return ts_gpu_fold_result(g, f, all);
+  return all;
+}
+
+static V any_order(TsGpuEmit *g, const TsGpuFold *f, TsGpuFrame *fr, const V *x) {
+  return ts_gpu_fold_result(g, f, ts_gpu_meet(g, f, own_elements(g, f, fr, x)));
 }
 
 /* ---- the canonical order */
@@ -147,24 +151,25 @@ static int own_lanes(const Row *r, V *acc) {
 
 /* One warp: halves by shuffles. A thread keeps half of its values and gets the other's half of
  * them, so that 32 V lanes take about V + 5 shuffles. */
-static V halve_warp(const Row *r, V *acc, int n) {
-  TsGpuEmit *g = r->g;
+V ts_gpu_halve_warp(TsGpuEmit *g, const TsGpuFold *f, V *acc, int n, int v) {
   LLVMBuilderRef b = g->e->b;
-  int v = r->fr->vector, mask = WARP / 2, scattered = 0;
+  int mask = WARP / 2, scattered = 0;
   for (; n > v; n /= 2)
-    for (int i = 0; i < n / 2; i++) acc[i] = add(r, acc[i], acc[i + n / 2]);
+    for (int i = 0; i < n / 2; i++)
+      acc[i] = ts_gpu_combine(g, f->op, f->d, acc[i], acc[i + n / 2]);
   for (; n > 1; n /= 2, mask /= 2, scattered++) {
     V bit = LLVMBuildAnd(b, g->lane, ts_emit_int(g->e, LLVMTypeOf(g->lane), mask), "");
     V high = LLVMBuildICmp(b, LLVMIntNE, bit, ts_emit_int(g->e, LLVMTypeOf(g->lane), 0), "");
     for (int i = 0; i < n / 2; i++) {
       V send = LLVMBuildSelect(b, high, acc[i], acc[i + n / 2], "");
       V keep = LLVMBuildSelect(b, high, acc[i + n / 2], acc[i], "");
-      acc[i] = add(r, keep, ts_gpu_shuffle(g, send, mask));
+      acc[i] = ts_gpu_combine(g, f->op, f->d, keep, ts_gpu_shuffle(g, send, mask));
     }
   }
-  for (; mask; mask /= 2) acc[0] = add(r, acc[0], ts_gpu_shuffle(g, acc[0], mask));
+  for (; mask; mask /= 2)
+    acc[0] = ts_gpu_combine(g, f->op, f->d, acc[0], ts_gpu_shuffle(g, acc[0], mask));
   for (int k = 0; k < scattered; k++)
-    acc[0] = add(r, acc[0], ts_gpu_shuffle(g, acc[0], (WARP / 2) >> k));
+    acc[0] = ts_gpu_combine(g, f->op, f->d, acc[0], ts_gpu_shuffle(g, acc[0], (WARP / 2) >> k));
   return acc[0];
 }
 
@@ -281,10 +286,11 @@ static V pair_leaves(const Row *r) {
   return x[0];
 }
 
-/* One place for rows and sums that is large enough, as long as the region lasts. */
-static void take_rooms(Row *r) {
+/* One place for rows and `count` sums that is large enough, as long as the region lasts. */
+static void take_rooms(Row *r, int count) {
   TsGpuEmit *g = r->g;
-  int64_t stage = r->span * r->fr->chunks * r->f->size, acc = r->lanes * r->leaves * r->f->size;
+  int64_t stage = r->span * r->fr->chunks * r->f->size;
+  int64_t acc = r->lanes * r->leaves * r->f->size * count;
   int turn = g->rows.turn++ % 2;
   if (!r->fr->laned && r->span > r->lanes && g->rows.stage_bytes < stage) {
     g->rows.stage = ts_gpu_shared_take(g, stage);
@@ -297,7 +303,7 @@ static void take_rooms(Row *r) {
   r->stage = g->rows.stage, r->acc = g->rows.acc[turn];
 }
 
-static V canonical(TsGpuEmit *g, const TsGpuFold *f, TsGpuFrame *fr, V *x) {
+static Row row_of(TsGpuEmit *g, const TsGpuFold *f, TsGpuFrame *fr, V *x) {
   Row r = {.g = g, .f = f, .fr = fr, .x = x, .n = fr->dim[0]};
   int64_t most = f->d == TS_DT_f64 ? TS_RED_LANES_f64 : TS_RED_LANES_f32;
   r.span = ts_gpu_frame_span(g, fr);
@@ -308,20 +314,56 @@ static V canonical(TsGpuEmit *g, const TsGpuFold *f, TsGpuFrame *fr, V *x) {
       r.x[i] = LLVMBuildSelect(g->e->b, fr->valid[i / fr->vector], r.x[i],
                                ts_gpu_identity(g, f->op, f->d), "");
   if (!fr->laned && r.leaves == 1 && r.lanes < r.span && r.span <= most) r.lanes = r.span;
+  return r;
+}
+
+static V canonical(TsGpuEmit *g, const TsGpuFold *f, TsGpuFrame *fr, V *x) {
+  Row r = row_of(g, f, fr, x);
   if (!fr->laned && g->threads == WARP && r.span <= r.lanes && r.leaves == 1) {
     V acc[2 * TS_RED_LANES_f32];
     int n = own_lanes(&r, acc);
-    return halve_warp(&r, acc, n);
+    return ts_gpu_halve_warp(g, f, acc, n, fr->vector);
   }
-  take_rooms(&r);
-  if (fr->laned)
-    put_whole_lanes(&r);
-  else if (r.span <= r.lanes && r.leaves == 1)
+  take_rooms(&r, 1);
+  if (r.span <= r.lanes && r.leaves == 1)
     put_own_lanes(&r);
   else
     put_staged_lanes(&r);
   ts_gpu_sync(g);
   return pair_leaves(&r);
+}
+
+/* Sums that can be known as soon as s: rows of one shape in the order of lanes. */
+static int find_together(TsGpuEmit *g, TsGpuFrame *fr, const TsTileStmt *s,
+                         const TsTileStmt **found) {
+  int n = 0;
+  int64_t leaves = (fr->dim[0] + TS_RED_LEAF - 1) / TS_RED_LEAF;
+  found[n++] = s;
+  for (const TsTileStmt *p = s->next; p && leaves <= 2 && n < TOGETHER; p = p->next)
+    if (p->op == s->op && p->in[0]->type.rank == 1 && p->in[0]->type.dim[0] == fr->dim[0] &&
+        p->in[0]->type.dtype == s->in[0]->type.dtype && !g->scalar[p->out[0]->id] &&
+        ts_gpu_ready(g, fr, p->in[0]))
+      found[n++] = p;
+  return n;
+}
+
+/* Threads meet once for all of them. */
+static void sum_together(TsGpuEmit *g, const TsGpuFold *f, TsGpuFrame *fr,
+                         const TsTileStmt *s) {
+  const TsTileStmt *all[TOGETHER];
+  Row r[TOGETHER];
+  int n = find_together(g, fr, s, all);
+  for (int i = 0; i < n; i++) r[i] = row_of(g, f, fr, ts_gpu_slots(g, fr, all[i]->in[0]));
+  take_rooms(&r[0], n);
+  for (int i = 0; i < n; i++) {
+    r[i].acc = r[0].acc + r[0].lanes * r[0].leaves * f->size * i;
+    put_whole_lanes(&r[i]);
+  }
+  ts_gpu_sync(g);
+  for (int i = 0; i < n; i++) {
+    V y = pair_leaves(&r[i]);
+    ts_gpu_define(g, all[i]->out[0], &y);
+  }
 }
 
 bool ts_gpu_reduce_row(TsGpuEmit *g, const TsTileStmt *s) {
@@ -333,6 +375,10 @@ bool ts_gpu_reduce_row(TsGpuEmit *g, const TsTileStmt *s) {
   V *x = ts_gpu_slots(g, fr, s->in[0]), y;
   bool free = f.order || !ts_dtype_is(f.d, TS_KIND_F);
   if (!free && (t->dim[0] + TS_RED_LEAF - 1) / TS_RED_LEAF > g->threads / WARP) return false;
+  if (!free && fr->laned) {
+    sum_together(g, &f, fr, s);
+    return true;
+  }
   y = free ? any_order(g, &f, fr, x) : canonical(g, &f, fr, x);
   ts_gpu_define(g, s->out[0], &y);
   return true;

@@ -32,11 +32,17 @@ static const TsTileStmt *made_by(const TsTileValue *v, int op) {
 }
 
 /* Less than or equal to zero, or NaN: a difference from the largest of the row. */
-static bool never_positive(const TsTileValue *v) {
+const TsTileStmt *ts_gpu_row_max(const TsTileValue *v) {
   const TsTileStmt *s = made_by(v, TS_OP_sub);
   const TsTileStmt *spread = s ? made_by(s->in[1], TS_TILE_broadcast) : NULL;
   const TsTileStmt *max = spread ? made_by(spread->in[0], TS_TILE_max) : NULL;
-  return max && max->in[0] == s->in[0] && v->type.rank == 1;
+  return max && max->in[0] == s->in[0] && v->type.rank == 1 ? max : NULL;
+}
+
+/* The same for where(a < v, ..): limited below or above. */
+static const TsTileStmt *limited_max(const TsTileValue *v) {
+  const TsTileStmt *s = made_by(v, TS_OP_where);
+  return s ? ts_gpu_row_max(s->in[2]) : NULL;
 }
 
 typedef struct Range {
@@ -114,19 +120,26 @@ static V of_two(TsGpuEmit *g, const char *text, V x, V k) {
   return LLVMBuildCall2(g->e->b, t, f, (V[]){x, k}, 2, "");
 }
 
-/* The n of e^x for an x that is never positive: -150 to 0, beside a factor near 1. */
-static bool is_low(const TsTileValue *n) {
+/* The n of e^x for an x that is never positive: -150 to 0, beside a factor near 1. Gives the
+ * largest of the row, which x is below; NULL: another n. */
+static const TsTileStmt *low_of(const TsTileValue *n) {
   const TsTileStmt *s = made_by(n, TS_OP_sub), *t = s ? made_by(s->in[0], TS_OP_fma) : NULL;
   const TsTileStmt *max = t ? made_by(t->in[0], TS_OP_where) : NULL;
-  const TsTileStmt *min = max ? made_by(max->in[2], TS_OP_where) : NULL;
-  return min && never_positive(min->in[2]);
+  return max ? limited_max(max->in[2]) : NULL;
 }
 
-/* Whether k is the n of e^x, x between a limit and 0: what lib/elem's gates have. */
+/* x and x 2^n are normal numbers. */
+static V scale_normal(TsGpuEmit *g, V x, V k) {
+  V u = LLVMBuildAdd(g->e->b, bits(g, x), LLVMBuildShl(g->e->b, k, i32(g, 23), ""), "");
+  return LLVMBuildBitCast(g->e->b, u, LLVMTypeOf(x), "");
+}
+
+/* Whether k, an integer or a float, is the n of e^x, x between a limit and 0: what lib/elem's
+ * gates have. */
 static bool is_gate(const TsTileValue *k) {
   const TsTileStmt *s = made_by(k, TS_OP_sub),
                    *u = s ? made_by(s->in[0], TS_TILE_bitcast) : NULL;
-  const TsTileStmt *t = u ? made_by(u->in[0], TS_OP_fma) : NULL;
+  const TsTileStmt *t = s ? made_by(u ? u->in[0] : s->in[0], TS_OP_fma) : NULL;
   double by, to;
   Range x;
   if (!GATES || !t || !number_of(t->in[1], &by) || !number_of(t->in[2], &to)) return false;
@@ -179,9 +192,10 @@ static V scale_by_two(TsGpuEmit *g, V x, V k) {
 
 static V scale(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   V k = whole(g, in[1]);
-  const TsTileStmt *from = made_by(s->in[1], TS_TILE_cast);
-  if (from && is_gate(from->in[0])) return scale_gate(g, in[0], k);
-  return is_low(s->in[1]) ? scale_low(g, in[0], k) : scale_by_two(g, in[0], k);
+  if (is_gate(s->in[1])) return scale_gate(g, in[0], k);
+  const TsTileStmt *below = low_of(s->in[1]);
+  if (below && below == g->rows.now) return scale_normal(g, in[0], k);
+  return below ? scale_low(g, in[0], k) : scale_by_two(g, in[0], k);
 }
 
 /* ---- where(a < b, a, b) and where(b < a, a, b), a a number: limits */
@@ -192,7 +206,8 @@ static V limit(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   bool min = c->in[0] == s->in[1] && c->in[1] == s->in[2];
   bool max = c->in[1] == s->in[1] && c->in[0] == s->in[2];
   if (!min && !max) return NULL;
-  if (min && a > 0 && never_positive(s->in[2])) return in[2];
+  if (min && a > 0 && ts_gpu_row_max(s->in[2])) return in[2];
+  if (max && a < -86 && g->rows.now && limited_max(s->in[2]) == g->rows.now) return in[2];
   return ts_emit_call2(g->e, min ? "llvm.minimum" : "llvm.maximum", in[1], in[2]);
 }
 
@@ -226,10 +241,20 @@ static V quotient(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   return LLVMBuildCall2(g->e->b, t, f, &in[1], 1, "");
 }
 
+/* Where no other number is rounded with it: the conversion of one alone has a quarter of the
+ * speed of that of two. */
+static V round_single(TsGpuEmit *g, V x) {
+  V in[2] = {ts_emit_number(g->e, TS_DT_f32, 0, 0), x};
+  V pair = ts_emit_call(g->e, "llvm.nvvm.ff2bf16x2.rn", 0, NULL, 2, in);
+  pair = LLVMBuildBitCast(g->e->b, pair, ts_emit_int_type(g->e, 32, 0), "");
+  return LLVMBuildTrunc(g->e->b, pair, ts_emit_elem(g->e, TS_DT_bf16), "");
+}
+
 V ts_gpu_short_form(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   TsDtype to = (TsDtype)s->out[0]->type.dtype;
   if (s->op == TS_TILE_cast && to == TS_DT_bf16 && !g->host &&
       s->in[0]->type.dtype == TS_DT_f32) {
+    if (g->single) return round_single(g, in[0]);
     V h = LLVMBuildFPTrunc(g->e->b, in[0], LLVMBFloatTypeInContext(g->e->ctx), "");
     return LLVMBuildBitCast(g->e->b, h, ts_emit_elem(g->e, to), "");
   }

@@ -121,22 +121,29 @@ static V read_at(TsGpuEmit *g, LLVMTypeRef t, V list, int i) {
 static void begin_device(TsGpuEmit *g, const char *name) {
   TsEmit *e = g->e;
   const TsTile *k = e->k;
-  int n = k->nparam + g->nscratch;
+  int n = g->batch ? 1 : k->nparam + g->nscratch, own = g->batch; /* sizes of each run */
   LLVMTypeRef *in = ts_emit_take(e, sizeof *in * (size_t)(n + k->ndim + 1));
-  for (int i = 0; i < n; i++) in[i] = pointer(g, g->global);
-  for (int i = 0; i < k->ndim; i++) in[n + i] = i64(g);
+  for (int i = 0; i < n; i++) in[i] = pointer(g, g->batch ? 0 : g->global);
+  for (int i = own; i < k->ndim; i++) in[n + i - own] = i64(g);
   LLVMTypeRef t =
-      LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), in, (unsigned)(n + k->ndim), 0);
+      LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), in, (unsigned)(n + k->ndim - own), 0);
   e->fn = LLVMAddFunction(e->module, name, t);
   LLVMSetFunctionCallConv(e->fn, KERNEL_CALL);
+  if (g->batch) ts_gpu_batch_declare(g);
   char text[16];
   int all = g->threads * g->phase->rounds;
   snprintf(text, sizeof text, "%d", all);
   attribute(g, "nvvm.maxntid", text);
   annotate(g, "maxntidx", all);
+  snprintf(text, sizeof text, "%d", g->phase->registers);
+  if (g->phase->registers) {
+    attribute(g, "nvvm.maxnreg", text);
+    annotate(g, "maxnreg", g->phase->registers);
+  }
   LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, e->fn, ""));
-  for (int i = 0; i < k->ndim; i++) e->dim[i] = LLVMGetParam(e->fn, (unsigned)(n + i));
-  for (int i = 0; i < k->nparam; i++)
+  for (int i = own; i < k->ndim; i++)
+    e->dim[i] = LLVMGetParam(e->fn, (unsigned)(n + i - own));
+  for (int i = 0; !g->batch && i < k->nparam; i++)
     ts_gpu_memory_begin(g, k->param[i], LLVMGetParam(e->fn, (unsigned)i));
   g->tid = special(g, "llvm.nvvm.read.ptx.sreg.tid.x");
   g->block = LLVMBuildZExt(e->b, special(g, "llvm.nvvm.read.ptx.sreg.ctaid.x"), i64(g), "");
@@ -163,7 +170,7 @@ static void begin_host(TsGpuEmit *g, const char *name) {
   for (int i = 0; i < e->k->ndim; i++)
     e->dim[i] = read_at(g, i64(g), LLVMGetParam(e->fn, 1), i);
   e->args = LLVMGetParam(e->fn, 0);
-  for (int i = 0; i < e->k->nparam; i++)
+  for (int i = 0; !g->batch && i < e->k->nparam; i++)
     ts_gpu_memory_begin(g, e->k->param[i], read_at(g, p, e->args, i));
   g->block = LLVMGetParam(e->fn, 2);
   g->tid = LLVMGetParam(e->fn, 3);
@@ -181,6 +188,7 @@ void ts_gpu_thread_begin(TsGpuEmit *g, int phase) {
     begin_host(g, name);
   else
     begin_device(g, name);
+  if (g->batch) ts_gpu_batch_begin(g);
   g->round = g->block;
   if (g->phase->rounds > 1) {
     V t = ts_emit_int(e, i32(g), g->threads);
@@ -237,6 +245,7 @@ static void meet_host(TsGpuEmit *g) {
 
 void ts_gpu_sync(TsGpuEmit *g) {
   g->wrote = g->read = false;
+  g->meetings++;
   if (g->host) {
     meet_host(g);
   } else if (g->phase->rounds == 1) {
@@ -248,6 +257,48 @@ void ts_gpu_sync(TsGpuEmit *g) {
     V in[2] = {id, ts_emit_int(g->e, i32(g), g->threads)};
     call_asm(g, "bar.sync $0, $1;", "r,r,~{memory}", 2, in);
   }
+}
+
+void ts_gpu_warp_sync(TsGpuEmit *g) {
+  if (g->host)
+    meet_host(g);
+  else
+    call_asm(g, "bar.warp.sync 0xffffffff;", "~{memory}", 0, NULL);
+}
+
+/* The exchange holds what every thread said. */
+static V equals_host(TsGpuEmit *g, V x) {
+  LLVMBuilderRef b = g->e->b;
+  V list = read_at(g, pointer(g, 0), g->env, 1), y = ts_emit_int(g->e, i32(g), 0);
+  V wide = LLVMBuildZExt(b, x, i64(g), "");
+  LLVMBuildStore(b, wide, LLVMBuildInBoundsGEP2(b, i64(g), list, &g->tid64, 1, ""));
+  meet_host(g);
+  V first = LLVMBuildAnd(b, g->tid64, ts_gpu_i64(g, -32), "");
+  for (int i = 0; i < 32; i++) {
+    V at = ts_gpu_add(g, first, ts_gpu_i64(g, i));
+    V other = LLVMBuildLoad2(b, i64(g), LLVMBuildInBoundsGEP2(b, i64(g), list, &at, 1, ""), "");
+    LLVMSetVolatile(other, 1);
+    V same = LLVMBuildICmp(b, LLVMIntEQ, other, wide, "");
+    same = LLVMBuildZExt(b, same, i32(g), "");
+    y = LLVMBuildOr(b, y, LLVMBuildShl(b, same, ts_emit_int(g->e, i32(g), i), ""), "");
+  }
+  meet_host(g);
+  return y;
+}
+
+/* Bit by bit, by votes. */
+V ts_gpu_equals(TsGpuEmit *g, V x, int bits) {
+  LLVMBuilderRef b = g->e->b;
+  V y = ts_emit_int(g->e, i32(g), -1), zero = ts_emit_int(g->e, i32(g), 0);
+  if (g->host) return equals_host(g, x);
+  for (int i = 0; i < bits; i++) {
+    V bit = LLVMBuildAnd(b, x, ts_emit_int(g->e, i32(g), (int64_t)1 << i), "");
+    V set = LLVMBuildICmp(b, LLVMIntNE, bit, zero, "");
+    V in[2] = {ts_emit_int(g->e, i32(g), -1), set};
+    V vote = ts_emit_call(g->e, "llvm.nvvm.vote.ballot.sync", 0, NULL, 2, in);
+    y = LLVMBuildAnd(b, y, LLVMBuildSelect(b, set, vote, LLVMBuildNot(b, vote, ""), ""), "");
+  }
+  return y;
 }
 
 /* ---- shuffles */

@@ -7,8 +7,9 @@
 typedef LLVMValueRef V;
 
 enum {
-  DEEP = 12,   /* statements that are computed again rather than put into memory */
-  TOGETHER = 4 /* elements before a branch for one */
+  DEEP = 12,    /* statements that are computed again rather than put into memory */
+  TOGETHER = 4, /* elements before a branch for one */
+  FEW = 200     /* statements that are looked at */
 };
 
 /* ---- frames */
@@ -97,10 +98,10 @@ int64_t ts_gpu_frame_span(const TsGpuEmit *g, const TsGpuFrame *f) {
   return (int64_t)g->threads * f->vector;
 }
 
-static TsGpuFrame *frame_of(TsGpuEmit *g, const TsTileType *t, int chunks) {
+static TsGpuFrame *frame_with(TsGpuEmit *g, const TsTileType *t, int vector, int chunks) {
   TsEmit *e = g->e;
   TsGpuFrame *f = ts_emit_take(e, sizeof *f);
-  *f = (TsGpuFrame){.rank = t->rank, .vector = vector_of(g, t), .chunks = chunks};
+  *f = (TsGpuFrame){.rank = t->rank, .vector = vector, .chunks = chunks};
   memcpy(f->dim, t->dim, sizeof f->dim);
   size_t slots = (size_t)(f->vector * chunks);
   f->valid = ts_emit_take(e, sizeof *f->valid * (size_t)chunks);
@@ -109,6 +110,10 @@ static TsGpuFrame *frame_of(TsGpuEmit *g, const TsTileType *t, int chunks) {
   memset(f->valid, 0, sizeof *f->valid * (size_t)chunks);
   memset(f->memo, 0, sizeof *f->memo * (e->k->nvalue + 1));
   return f;
+}
+
+static TsGpuFrame *frame_of(TsGpuEmit *g, const TsTileType *t, int chunks) {
+  return frame_with(g, t, vector_of(g, t), chunks);
 }
 
 /* Elements of a chunk differ along the last axis alone. */
@@ -172,6 +177,14 @@ TsGpuFrame *ts_gpu_frame_loose(TsGpuEmit *g, const TsTileType *t, V chunk) {
 
 TsGpuFrame *ts_gpu_frame_at(TsGpuEmit *g, const TsTileType *t, const TsGpuCoord *at) {
   TsGpuFrame *f = frame_of(g, t, 1);
+  spread_chunk(f, 0, at);
+  f->loose = true;
+  return f;
+}
+
+TsGpuFrame *ts_gpu_frame_row(TsGpuEmit *g, const TsTileType *t, V first, int vector) {
+  TsGpuFrame *f = frame_with(g, t, vector, 1);
+  TsGpuCoord at[TS_TILE_RANK] = {{first, 0, 0}};
   spread_chunk(f, 0, at);
   f->loose = true;
   return f;
@@ -312,6 +325,26 @@ static int depth(const TsGpuEmit *g, TsTileVal v) {
   if (!is_compute(s) && !moves(s)) return DEEP;
   for (int i = 0; i < s->nin && n < DEEP; i++) n += depth(g, s->in[i]);
   return n < DEEP ? n : DEEP;
+}
+
+static bool ready(const TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int *left) {
+  const TsTileStmt *s = v->stmt;
+  if (!v->type.rank) return g->scalar[v->id] != NULL;
+  if (!same_shape(f, &v->type)) return false;
+  if (f->memo[v->id]) return true;
+  if (!s || --*left < 0) return false;
+  if (s->op == TS_TILE_const || s->op == TS_TILE_bits || s->op == TS_TILE_iota) return true;
+  if (s->op == TS_TILE_load) return ts_gpu_for_all_rounds(g, s);
+  if (s->op == TS_TILE_broadcast) return ready(g, f, s->in[0], left) && !s->in[0]->type.rank;
+  if (!is_compute(s)) return false;
+  for (int i = 0; i < s->nin; i++)
+    if (!ready(g, f, s->in[i], left)) return false;
+  return true;
+}
+
+bool ts_gpu_ready(const TsGpuEmit *g, TsGpuFrame *f, TsTileVal v) {
+  int left = FEW;
+  return ready(g, f, v, &left);
 }
 
 static TsGpuHome *find_home(const TsGpuEmit *g, TsTileVal v) {
@@ -490,7 +523,10 @@ static V rare(TsGpuEmit *g, TsGpuFrame *f, const TsTileStmt *s, int slot) {
   int some = f->vector < TOGETHER ? f->vector : TOGETHER, first = slot / some * some;
   for (int i = first; i < first + some; i++) {
     load_first(g, f, s->in[2], i);
-    ts_gpu_elem(g, f, s->in[1], i), ts_gpu_elem(g, f, s->in[0], i);
+    g->single = true;
+    ts_gpu_elem(g, f, s->in[1], i);
+    g->single = false;
+    ts_gpu_elem(g, f, s->in[0], i);
   }
   V x[2] = {ts_gpu_elem(g, f, s->in[1], slot)}, holds = ts_gpu_elem(g, f, s->in[0], slot);
   V *known = ts_emit_take(g->e, sizeof *known * n);
@@ -526,6 +562,7 @@ static V elem_new(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot) {
     operand_coords(g, s, f->at[slot], to);
     return ts_gpu_elem_at(g, s->in[0], to);
   }
+  if (s == g->rows.else_of) return ts_gpu_elem(g, f, s->in[2], slot);
   if (!is_compute(s) || s->nin > 3)
     ts_emit_fail(g->e, "%s: its result is too large for registers", ts_tile_op_name(s->op));
   for (int i = 0; i < s->nin; i++) in[i] = ts_gpu_elem(g, f, s->in[i], slot);
@@ -540,13 +577,26 @@ static V *memo_of(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v) {
   return f->memo[v->id] = list;
 }
 
+/* A vector of a row that lies in shared memory as it did before. */
+static void read_home(TsGpuEmit *g, const TsGpuHome *h, TsGpuFrame *f, int k, V *out) {
+  TsDtype d = (TsDtype)h->v->type.dtype;
+  const TsGpuCoord *at = f->at[k * f->vector];
+  V p = ts_gpu_shared_at(g, h->offset + at->off * ts_dtypes[d].nbytes, ts_gpu_stored(g, d),
+                         at->base);
+  ts_gpu_read_row(g, d, p, f->vector, out);
+}
+
 V ts_gpu_elem(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot) {
   if (!v->type.rank) return ts_gpu_scalar(g, v);
   V *list = memo_of(g, f, v);
   if (list[slot]) return list[slot];
   if (v->stmt && v->stmt->op == TS_TILE_load) {
     int k = slot / f->vector;
-    ts_gpu_load_chunk(g, f, v->stmt, k, list + k * f->vector);
+    const TsGpuHome *h = f->loose ? find_home(g, v) : NULL;
+    if (h && h->row)
+      read_home(g, h, f, k, list + k * f->vector);
+    else
+      ts_gpu_load_chunk(g, f, v->stmt, k, list + k * f->vector);
     return list[slot];
   }
   return list[slot] = elem_new(g, f, v, slot);

@@ -58,6 +58,8 @@ static bool natural(const TsTileValue *v, int depth) {
   case TS_OP_floordiv:
   case TS_OP_minimum: return natural(s->in[0], depth + 1) && natural(s->in[1], depth + 1);
   case TS_OP_mod: return natural(s->in[1], depth + 1);
+  case TS_OP_bitwise_and:
+  case TS_OP_maximum: return natural(s->in[0], depth + 1) || natural(s->in[1], depth + 1);
   default: return false;
   }
 }
@@ -465,10 +467,13 @@ static void scatter(TsEmit *e, const TsTileStmt *s) {
   check_one_axis(e, s);
   V *at = ts_emit_parts(e, s->in[1]), *in = ts_emit_parts(e, s->in[2]);
   for (int r = 0; r < ts_emit_rows(t); r++) {
-    V x = to_stored(e, m->dtype, vector_of(e, t, in[r]));
+    V x = to_stored(e, m->dtype, vector_of(e, t, in[r])), pos = vector_of(e, t, at[r]);
+    int lanes = ts_emit_lanes(x);
+    V size = ts_emit_splat(e, ts_emit_size(e, m->dim[0]), lanes);
+    V mask = ts_tile_attr(s, "edge")->i ? LLVMBuildICmp(e->b, LLVMIntULT, pos, size, "")
+                                        : all_lanes(e, lanes);
     masked(e, "llvm.masked.scatter", ts_dtypes[m->dtype].nbytes, LLVMTypeOf(x),
-           pointers(e, s->in[0], vector_of(e, t, at[r])), all_lanes(e, ts_emit_lanes(x)), NULL,
-           x);
+           pointers(e, s->in[0], pos), mask, NULL, x);
   }
 }
 

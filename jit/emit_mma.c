@@ -119,9 +119,10 @@ V *ts_mma_define(TsMma *m, TsTileVal v, int n) {
   return to->part;
 }
 
-/* Of fewer rows than 64 for each group the groups have parts of the columns. */
+/* Of fewer rows than 64 for each group the groups have parts of the columns, as warps have. */
 int ts_mma_wide(const TsMma *m, const TsTileType *t) {
   int64_t wide = t->dim[t->rank - 1], rows = (int64_t)m->warps * 16;
+  if (m->unit == TS_MMA_warps) return (int)(wide / m->across);
   bool few = m->unit == TS_MMA_wgmma && t->rank == 2 && t->dim[0] < rows;
   return (int)(few ? wide * t->dim[0] / rows : wide);
 }
@@ -129,12 +130,15 @@ int ts_mma_wide(const TsMma *m, const TsTileType *t) {
 int ts_mma_count(const TsMma *m, const TsTileType *t, int axis) {
   const TsMmaLayout *l = &m->layout;
   if (t->space != TS_SPACE_fragment) return 1;
-  int ncol = m->unit == TS_MMA_wgmma ? ts_mma_wide(m, t) / 4 : l->ncol;
+  int ncol = ts_mma_in_blocks(m) ? ts_mma_wide(m, t) / 4 : l->ncol;
+  bool pairs = ts_mma_is_pairs(t) && m->unit != TS_MMA_fma;
   if (t->rank == 1) return axis == 1 ? ncol : l->nrow;
-  return l->nrow * ncol / (ts_mma_is_pairs(t) ? 2 : 1);
+  return l->nrow * ncol / (pairs ? 2 : 1);
 }
 
 static int parts_of(TsMma *m, TsTileVal v) {
+  int of = m->axis[v->id];
+  if (of >= TS_MMA_LEFT) return ts_mma_warps_count(m, &v->type, of == TS_MMA_LEFT);
   return ts_mma_count(m, &v->type, m->axis[v->id] ? m->axis[v->id] - 1 : 1);
 }
 
@@ -197,7 +201,10 @@ static void same_bits(TsMma *m, const TsTileStmt *s) {
  * it is carried must not meet another value at the end. */
 static bool runs(const TsTileStmt *s) {
   const TsTileStmt *lo = s->in[0]->stmt, *hi = s->in[1]->stmt;
-  if (!lo || !hi || lo->op != TS_TILE_const || hi->op != TS_OP_maximum) return false;
+  if (!lo || !hi || lo->op != TS_TILE_const) return false;
+  if (hi->op == TS_TILE_const)
+    return ts_tile_attr(hi, "value")->f > ts_tile_attr(lo, "value")->f;
+  if (hi->op != TS_OP_maximum) return false;
   for (int i = 0; i < 2; i++) {
     const TsTileStmt *x = hi->in[i]->stmt;
     if (x && x->op == TS_TILE_const &&
@@ -391,6 +398,7 @@ static void statement(TsMma *m, const TsTileStmt *s) {
   case TS_TILE_quarter: ts_mma_quarter(m, s); return;
   case TS_TILE_row: ts_mma_row(m, s); return;
   case TS_TILE_claim: ts_mma_claim(m, s); return;
+  case TS_TILE_own: ts_mma_own_of(m, s); return;
   case TS_TILE_turn: ts_mma_turn(m, s); return;
   case TS_TILE_barrier: ts_mma_barrier(m, s); return;
   case TS_TILE_until: ts_mma_until(m, s); return;
@@ -445,6 +453,7 @@ static void begin_role(TsMma *m, const TsTileStmt *s, int first) {
   m->mma = find(s->region[0], TS_TILE_mma);
   m->single = ts_mma_is_single(s);
   m->npending = m->ngroup = 0;
+  m->copied = 16;
   m->t = ts_mma_addi(m, m->tid, -(int64_t)first * WARP);
   m->group = ts_mma_shri(m, m->t, 7);
   m->lane = ts_mma_andi(m, m->t, WARP - 1);

@@ -11,9 +11,9 @@
 #include "jit/emit.h"
 #include "jit/gpu_mma.h"
 
-enum { TS_MMA_PENDING = 8, TS_MMA_COLS = 64 };
+enum { TS_MMA_PENDING = 8, TS_MMA_COLS = 64, TS_MMA_LEFT = 3, TS_MMA_RIGHT = 4 };
 
-typedef enum TsMmaUnit { TS_MMA_none, TS_MMA_wgmma, TS_MMA_fma } TsMmaUnit;
+typedef enum TsMmaUnit { TS_MMA_none, TS_MMA_wgmma, TS_MMA_warps, TS_MMA_fma } TsMmaUnit;
 
 typedef struct TsMmaLayout {
   LLVMValueRef row_base, col_base;
@@ -27,8 +27,9 @@ typedef struct TsMma {
   LLVMValueRef smem, tid, rank, scratch;
   LLVMValueRef map[TS_GPU_MAPS];
   uint32_t shared; /* bytes taken so far */
-  uint8_t
-      *axis; /* by id: of a fragment of rank 1, 1 + the axis of the tile along which it lies */
+  /* By id: of a fragment of rank 1, 1 + the axis of the tile along which it lies; of an operand
+   * in registers of warps TS_MMA_LEFT or TS_MMA_RIGHT. */
+  uint8_t *axis;
   /* the role at hand */
   const TsTileStmt *role, *mma;
   TsMmaUnit unit;
@@ -37,6 +38,9 @@ typedef struct TsMma {
   LLVMValueRef t, group, lane, warp; /* thread and group of warps in the role; in the group */
   LLVMValueRef leader;               /* i32: this thread acts for its group of four warps */
   LLVMValueRef only_if;              /* i32, or NULL: around arrivals */
+  int across;                        /* of unit warps: side by side, and where this one is */
+  LLVMValueRef warp_row, warp_col;
+  int copied; /* bytes that its rows of A, B and C are multiples of */
   TsMmaLayout layout;
   int npending, ngroup;
   TsTileVal pending[TS_MMA_PENDING]; /* sums of products under way */
@@ -91,10 +95,23 @@ void ts_mma_meet(TsMma *m); /* all blocks of a cluster */
 /* ---- emit_mma_unit.c: products */
 void ts_mma_layout(TsMma *m); /* of the role at hand */
 bool ts_mma_is_pairs(const TsTileType *t); /* 16 bits, two columns in a register */
+/* Two matrix units have sums in blocks of 8x8; those of multiply-adds are single numbers. */
+static inline bool ts_mma_in_blocks(const TsMma *m) {
+  return m->unit == TS_MMA_wgmma || m->unit == TS_MMA_warps;
+}
 void ts_mma_product(TsMma *m, const TsTileStmt *s);
 void ts_mma_outer(TsMma *m, const TsTileStmt *s);
 /* Registers pass through an instruction that waits: nothing that uses them comes before. */
 void ts_mma_through(TsMma *m, int n, LLVMValueRef *reg, const char *text);
+
+/* ---- emit_mma_warp.c: warps that copy and multiply */
+bool ts_mma_of_warps(const TsAttr *unit);
+int ts_mma_warps_count(const TsMma *m, const TsTileType *t, bool left); /* of an operand */
+void ts_mma_warps_layout(TsMma *m);
+void ts_mma_warps_load(TsMma *m, const TsTileStmt *s); /* an operand */
+void ts_mma_warps_product(TsMma *m, const TsTileStmt *s);
+void ts_mma_warps_part(TsMma *m, const TsTileStmt *s);
+void ts_mma_copy_tile(TsMma *m, const TsTileStmt *s);
 
 /* ---- emit_mma_move.c: fragments and memory */
 void ts_mma_load(TsMma *m, const TsTileStmt *s);
@@ -118,6 +135,7 @@ void ts_mma_row(TsMma *m, const TsTileStmt *s);
 void ts_mma_claim(TsMma *m, const TsTileStmt *s);
 void ts_mma_first_turn(TsMma *m);
 void ts_mma_turn(TsMma *m, const TsTileStmt *s);
+void ts_mma_own_of(TsMma *m, const TsTileStmt *s); /* this group's operand */
 void ts_mma_load_scalar(TsMma *m, const TsTileStmt *s);
 void ts_mma_store_scalar(TsMma *m, const TsTileStmt *s);
 void ts_mma_store_rows(TsMma *m, const TsTileStmt *s); /* rank 1, to a parameter */

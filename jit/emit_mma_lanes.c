@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ir/text_value.h"
 #include "jit/emit_mma.h"
 
 typedef LLVMValueRef V;
@@ -63,18 +64,26 @@ static Place place_of(TsMma *m, const TsTileStmt *s, const TsTileType *tile) {
   LLVMBuilderRef b = m->e->b;
   int bytes = ts_dtypes[t->dtype].nbytes, axis = t->rank - tile->rank;
   V at = ts_emit_i64(m->e, 0);
-  if (t->strided || t->rank < tile->rank || t->space > TS_SPACE_scratch ||
+  if (t->rank < tile->rank || t->space > TS_SPACE_scratch ||
       ts_tile_attr(s, "axes")->type == TS_ATTR_ints)
     ts_emit_fail(m->e, "rows lie in memory of the device, along its last axes");
   for (int i = 0; i < t->rank; i++) {
-    at = LLVMBuildMul(b, at, ts_emit_size(m->e, t->dim[i]), "");
-    at = LLVMBuildAdd(b, at, wide(m, ts_emit_scalar(m->e, s->in[1 + i])), "");
+    V x = wide(m, ts_emit_scalar(m->e, s->in[1 + i]));
+    if (t->strided)
+      x = LLVMBuildMul(b, x, ts_emit_i64(m->e, t->stride[i]), "");
+    else
+      at = LLVMBuildMul(b, at, ts_emit_size(m->e, t->dim[i]), "");
+    at = LLVMBuildAdd(b, at, x, "");
   }
   at = LLVMBuildMul(b, at, ts_emit_i64(m->e, bytes), "");
   Place p = {.start = LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0),
                                     ts_emit_parts(m->e, s->in[0])[0], &at, 1, "")};
   p.pitch = ts_emit_i64(m->e, bytes);
-  if (tile->rank == 2)
+  if (t->strided && t->stride[t->rank - 1] != 1)
+    ts_emit_fail(m->e, "rows that are not adjacent");
+  if (tile->rank == 2 && t->strided)
+    p.pitch = ts_emit_i64(m->e, bytes * t->stride[axis]);
+  else if (tile->rank == 2)
     p.pitch = LLVMBuildMul(b, p.pitch, ts_emit_size(m->e, t->dim[axis + 1]), "");
   if (ts_tile_attr(s, "edge")->i) {
     V all = LLVMBuildTrunc(b, ts_emit_size(m->e, t->dim[axis]), ts_mma_i32(m), "");
@@ -108,22 +117,22 @@ static int list_of(char *to, size_t room, int from, int n) {
   return used + snprintf(to + used, room - (size_t)used, n > 1 ? "}" : "");
 }
 
-static void read_some(TsMma *m, V at, V in, int n, V *to) {
+/* n words, floats or others; zeros if it is not inside. */
+static void read_some(TsMma *m, V at, V in, int n, bool words, V *to) {
   TsEmit *e = m->e;
-  LLVMTypeRef f32 = ts_emit_elem(e, TS_DT_f32), all[4] = {f32, f32, f32, f32};
-  char text[256], list[64], constraints[64];
+  LLVMTypeRef one = words ? ts_mma_i32(m) : ts_emit_elem(e, TS_DT_f32);
+  LLVMTypeRef all[4] = {one, one, one, one};
+  char text[256], list[64], constraints[64] = "";
   list_of(list, sizeof list, 0, n);
   int used =
       snprintf(text, sizeof text, "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $%d, 0;\n\t", n + 1);
   for (int i = 0; i < n; i++)
     used += snprintf(text + used, sizeof text - (size_t)used, "mov.b32 $%d, 0;\n\t", i);
-  snprintf(text + used, sizeof text - (size_t)used, "@p ld.global.cg%s.f32 %s, [$%d];\n\t}",
-           vector_word(n), list, n);
-  snprintf(constraints, sizeof constraints, "%sl,r,~{memory}",
-           n == 4   ? "=&f,=&f,=&f,=&f,"
-           : n == 2 ? "=&f,=&f,"
-                    : "=&f,");
-  LLVMTypeRef type = n == 1 ? f32 : LLVMStructTypeInContext(e->ctx, all, (unsigned)n, false);
+  snprintf(text + used, sizeof text - (size_t)used, "@p ld.global.cg%s.%s %s, [$%d];\n\t}",
+           vector_word(n), words ? "b32" : "f32", list, n);
+  for (int i = 0; i < n; i++) strcat(constraints, words ? "=&r," : "=&f,");
+  strcat(constraints, "l,r,~{memory}");
+  LLVMTypeRef type = n == 1 ? one : LLVMStructTypeInContext(e->ctx, all, (unsigned)n, false);
   V x = ts_mma_asm(m, type, text, constraints, 2, (V[]){at, in}, true);
   for (int i = 0; i < n; i++)
     to[i] = n == 1 ? x : LLVMBuildExtractValue(e->b, x, (unsigned)i, "");
@@ -147,25 +156,76 @@ static void load_rows(TsMma *m, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
   Place p = place_of(m, s, &y->type);
   V *to = ts_mma_define(m, y, m->layout.nrow);
+  double fill = ts_tile_attr(s, "fill")->f;
   if (y->type.dtype != TS_DT_f32) ts_emit_fail(m->e, "rows are of f32");
-  for (int r = 0; r < m->layout.nrow; r++)
-    read_some(m, row_at(m, &p, r, NULL), row_inside(m, &p, r), 1, to + r);
+  for (int r = 0; r < m->layout.nrow; r++) {
+    V in = row_inside(m, &p, r);
+    read_some(m, row_at(m, &p, r, NULL), in, 1, false, to + r);
+    if (ts_number_same(fill, 0)) continue;
+    V is = LLVMBuildICmp(m->e->b, LLVMIntNE, in, ts_mma_int(m, 0), "");
+    V other = ts_emit_number(m->e, TS_DT_f32, 0, fill);
+    to[r] = LLVMBuildSelect(m->e->b, is, to[r], other, "");
+  }
 }
 
 static void load_lanes(TsMma *m, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
   const TsMmaLayout *l = &m->layout;
+  bool pairs = ts_mma_is_pairs(&y->type);
+  int bytes = ts_dtypes[y->type.dtype].nbytes, words = l->ncol / (pairs ? 2 : 1);
+  int n = words < 4 ? words : 4;
   Place p = place_of(m, s, &y->type);
-  V *to = ts_mma_define(m, y, l->nrow * l->ncol), off = ts_mma_muli(m, l->col_base, 4);
-  int n = l->ncol < 4 ? l->ncol : 4;
-  if (y->type.dtype != TS_DT_f32) ts_emit_fail(m->e, "fragments that lanes read are of f32");
+  V *to = ts_mma_define(m, y, l->nrow * words), off = ts_mma_muli(m, l->col_base, bytes);
+  if (!n || (!pairs && y->type.dtype != TS_DT_f32))
+    ts_emit_fail(m->e, "lanes read no such fragment");
   for (int r = 0; r < l->nrow; r++)
-    for (int c = 0; c < l->ncol; c += n)
-      read_some(m, row_at(m, &p, r, ts_mma_addi(m, off, c * 4)), row_inside(m, &p, r), n,
-                to + r * l->ncol + c);
+    for (int c = 0; c < words; c += n)
+      read_some(m, row_at(m, &p, r, ts_mma_addi(m, off, c * 4)), row_inside(m, &p, r), n, pairs,
+                to + r * words + c);
+}
+
+/* ---- sums along rows: neighbours, level by level, first those of a thread */
+static V next_lane(TsMma *m, V x, int apart) {
+  char text[80];
+  snprintf(text, sizeof text, "shfl.sync.bfly.b32 $0, $1, %d, 31, -1;", apart);
+  return ts_mma_asm(m, ts_emit_elem(m->e, TS_DT_f32), text, "=f,f", 1, &x, true);
+}
+
+static V sum_row(TsMma *m, V *x, int64_t across) {
+  LLVMBuilderRef b = m->e->b;
+  for (int n = m->layout.ncol; n > 1; n /= 2)
+    for (int i = 0; i < n / 2; i++) x[i] = LLVMBuildFAdd(b, x[2 * i], x[2 * i + 1], "");
+  for (int apart = 1; apart < across; apart *= 2)
+    x[0] = LLVMBuildFAdd(b, x[0], next_lane(m, x[0], apart), "");
+  return x[0];
+}
+
+static void sum_rows(TsMma *m, const TsTileStmt *s) {
+  TsTileVal x = s->in[0], y = s->out[0];
+  const TsMmaLayout *l = &m->layout;
+  int64_t across = x->type.dim[1] / l->ncol;
+  V one[MOST_COLS], *in = ts_emit_parts(m->e, x), *to = ts_mma_define(m, y, l->nrow);
+  if (x->type.rank != 2 || ts_tile_attr(s, "axis")->i != 1 || x->type.dtype != TS_DT_f32 ||
+      across > WARP || across & (across - 1) || l->ncol & (l->ncol - 1))
+    ts_emit_fail(m->e, "lanes add up rows of f32");
+  for (int r = 0; r < l->nrow; r++) {
+    memcpy(one, in + r * l->ncol, sizeof *one * (size_t)l->ncol);
+    to[r] = sum_row(m, one, across);
+  }
 }
 
 /* ---- stores */
+/* By the first of the threads of a row. */
+static void store_row_lanes(TsMma *m, const TsTileStmt *s, TsTileVal x) {
+  LLVMBuilderRef b = m->e->b;
+  Place p = place_of(m, s, &x->type);
+  V first = LLVMBuildICmp(b, LLVMIntEQ, m->layout.col_base, ts_mma_int(m, 0), "");
+  for (int r = 0; r < m->layout.nrow; r++)
+    write_some(m, row_at(m, &p, r, NULL),
+               LLVMBuildAnd(b, row_inside(m, &p, r), ts_mma_flag(m, first), ""), 1,
+               ts_emit_parts(m->e, x) + r, false, 0);
+}
+
 static void store_lanes(TsMma *m, const TsTileStmt *s, TsTileVal x) {
   const TsMmaLayout *l = &m->layout;
   bool pairs = ts_mma_is_pairs(&x->type);
@@ -243,7 +303,13 @@ static bool in_role_with_lanes(TsMma *m, const TsTileStmt *s) {
     else
       load_lanes(m, s);
     return true;
-  case TS_TILE_store: store_lanes(m, s, s->in[s->nin - 1]); return true;
+  case TS_TILE_store:
+    if (s->in[s->nin - 1]->type.rank == 1)
+      store_row_lanes(m, s, s->in[s->nin - 1]);
+    else
+      store_lanes(m, s, s->in[s->nin - 1]);
+    return true;
+  case TS_TILE_pairs: sum_rows(m, s); return true;
   case TS_TILE_claim: claim(m, s); return true;
   case TS_TILE_sync: meet(m); return true;
   default: return false;

@@ -21,12 +21,12 @@ bool ts_mma_is_pairs(const TsTileType *t) {
 
 /* Of element (r, c) of a thread whose tile has ncol columns. */
 int ts_mma_register(const TsMma *m, int ncol, int r, int c) {
-  if (m->unit != TS_MMA_wgmma) return r * ncol + c;
+  if (!ts_mma_in_blocks(m)) return r * ncol + c;
   return r / 2 * 2 * ncol + c / 2 * 4 + r % 2 * 2 + c % 2;
 }
 
 static int columns(const TsMma *m, const TsTileType *t) {
-  return m->unit == TS_MMA_wgmma ? ts_mma_wide(m, t) / 4 : m->layout.ncol;
+  return ts_mma_in_blocks(m) ? ts_mma_wide(m, t) / 4 : m->layout.ncol;
 }
 
 /* ---- positions */
@@ -61,8 +61,8 @@ static V column_at(TsMma *m, const Line *l, int c) {
   return moved(m, l->start, ts_emit_i64(m->e, (int64_t)m->layout.col[c] * l->bytes));
 }
 
-/* row NULL: of rank 1. col: the first column of the tile. */
-static Line line_of(TsMma *m, TsTileVal memory, V row, V col) {
+/* row NULL: of rank 1. col: the first column of the tile. Of rank 4: of matrix `of`. */
+static Line line_of(TsMma *m, TsTileVal memory, V of, V row, V col) {
   LLVMBuilderRef b = m->e->b;
   const TsTileType *t = &memory->type;
   Line l = {.bytes = ts_dtypes[t->dtype].nbytes};
@@ -70,8 +70,9 @@ static Line line_of(TsMma *m, TsTileVal memory, V row, V col) {
   V end = ts_emit_size(m->e, t->dim[t->rank - 1]);
   l.left = LLVMBuildSub(b, LLVMBuildTrunc(b, end, ts_mma_i32(m), ""), first, "");
   if (row) {
-    V rows = ts_emit_size(m->e, t->dim[0]), wide_row = wide(m, row);
+    V rows = ts_emit_size(m->e, t->dim[t->rank - 2]), wide_row = wide(m, row);
     l.in = LLVMBuildICmp(b, LLVMIntSLT, wide_row, rows, "");
+    if (of) wide_row = LLVMBuildAdd(b, wide_row, LLVMBuildMul(b, of, rows, ""), "");
     at = LLVMBuildAdd(b, at, LLVMBuildMul(b, wide_row, end, ""), "");
   }
   at = LLVMBuildMul(b, at, ts_emit_i64(m->e, l.bytes), "");
@@ -139,10 +140,10 @@ static void load_parameter(TsMma *m, const TsTileStmt *s) {
   if (rank == 1 && m->axis[y->id] != 2) ts_emit_fail(m->e, "a fragment along rows");
   for (int r = 0; r < nrow; r++) {
     V row = rank == 2 ? row_of(m, ts_emit_scalar(m->e, s->in[1]), r) : NULL;
-    line[r] = line_of(m, memory, row, ts_emit_scalar(m->e, s->in[rank]));
+    line[r] = line_of(m, memory, NULL, row, ts_emit_scalar(m->e, s->in[rank]));
   }
   V *to = ts_mma_define(m, y, nrow * columns(m, &y->type));
-  if (m->unit == TS_MMA_wgmma)
+  if (ts_mma_in_blocks(m))
     load_unit(m, s, nrow, line, to);
   else
     load_fma(m, s, nrow, line, to);
@@ -254,6 +255,60 @@ static void load_line(TsMma *m, const TsTileStmt *s) {
   }
 }
 
+/* ---- sums that another block goes on with: all of a slot of the kernel's scratch */
+static void kept_slot(TsMma *m, const TsTileStmt *s, TsTileVal x) {
+  const TsTileType *t = &s->in[0]->type;
+  bool fits = m->unit == TS_MMA_wgmma && t->rank == 3 && t->dtype == TS_DT_f32 &&
+              x->type.dtype == TS_DT_f32 && x->type.rank == 2 && m->info->cluster == 1 &&
+              t->dim[1] == x->type.dim[0] && t->dim[2] == x->type.dim[1];
+  if (!fits || ts_mma_zero(m, s->in[2]) || ts_mma_zero(m, s->in[3]))
+    ts_emit_fail(m->e, "sums are kept whole");
+}
+
+/* The thread's first column in row r. */
+static V kept_at(TsMma *m, const TsTileStmt *s, int r) {
+  const TsTileType *t = &s->in[0]->type;
+  V slot = wide(m, ts_emit_scalar(m->e, s->in[1]));
+  V at = LLVMBuildMul(m->e->b, slot, ts_emit_i64(m->e, t->dim[1] * t->dim[2] * 4), "");
+  V row = ts_mma_addi(m, m->layout.row_base, m->layout.row[r]);
+  V in = ts_mma_add(m, ts_mma_muli(m, row, t->dim[2]), m->layout.col_base);
+  at = LLVMBuildAdd(m->e->b, at, wide(m, ts_mma_muli(m, in, 4)), "");
+  return moved(m, ts_emit_parts(m->e, s->in[0])[0], at);
+}
+
+/* Past the first cache, which may hold what was there before. */
+static void load_kept(TsMma *m, const TsTileStmt *s) {
+  TsTileVal y = s->out[0];
+  LLVMTypeRef f32 = ts_emit_elem(m->e, TS_DT_f32);
+  LLVMTypeRef two = LLVMStructTypeInContext(m->e->ctx, (LLVMTypeRef[]){f32, f32}, 2, false);
+  kept_slot(m, s, y);
+  int ncol = columns(m, &y->type);
+  V *to = ts_mma_define(m, y, m->layout.nrow * ncol);
+  for (int r = 0; r < m->layout.nrow; r++)
+    for (int c = 0; c < ncol; c += 2) {
+      V from = moved(m, kept_at(m, s, r), ts_emit_i64(m->e, (int64_t)m->layout.col[c] * 4));
+      V x = ts_mma_asm(m, two, "ld.global.cg.v2.f32 {$0, $1}, [$2];", "=f,=f,l,~{memory}", 1,
+                       &from, true);
+      V *reg = to + ts_mma_register(m, ncol, r, c);
+      reg[0] = LLVMBuildExtractValue(m->e->b, x, 0, "");
+      reg[1] = LLVMBuildExtractValue(m->e->b, x, 1, "");
+    }
+}
+
+static void store_kept(TsMma *m, const TsTileStmt *s) {
+  TsTileVal x = s->in[4];
+  kept_slot(m, s, x);
+  int ncol = columns(m, &x->type);
+  V *reg = ts_emit_parts(m->e, x);
+  for (int r = 0; r < m->layout.nrow; r++)
+    for (int c = 0; c < ncol; c += 2) {
+      V *at = reg + ts_mma_register(m, ncol, r, c);
+      V in[3] = {moved(m, kept_at(m, s, r), ts_emit_i64(m->e, (int64_t)m->layout.col[c] * 4)),
+                 at[0], at[1]};
+      ts_mma_asm(m, NULL, "st.global.v2.f32 [$0], {$1, $2};", "l,f,f,~{memory}", 3, in, true);
+    }
+}
+
 void ts_mma_load(TsMma *m, const TsTileStmt *s) {
   const TsTileType *from = &s->in[0]->type;
   if (s->out[0]->type.space != TS_SPACE_fragment) {
@@ -261,13 +316,19 @@ void ts_mma_load(TsMma *m, const TsTileStmt *s) {
     return;
   }
   if (from->space == TS_SPACE_shared) {
-    if (s->out[0]->type.rank == 1 && from->rank == 2)
+    if (m->unit == TS_MMA_warps)
+      ts_mma_warps_load(m, s);
+    else if (s->out[0]->type.rank == 1 && from->rank == 2)
       load_slot_line(m, s);
     else if (from->rank == 1)
       load_line(m, s);
     else if (!is_operand(m->role->region[0], s->out[0]))
       load_piece(m, s);
     return; /* else its product reads it */
+  }
+  if (from->space == TS_SPACE_scratch) {
+    load_kept(m, s);
+    return;
   }
   if (from->space != TS_SPACE_global || from->strided || from->rank != s->out[0]->type.rank)
     ts_emit_fail(m->e, "a fragment from other memory");
@@ -287,7 +348,7 @@ static void store_pairs(TsMma *m, V at, int first, int ncol, V *pair) {
     }
 }
 
-static void store_singles(TsMma *m, V at, int ncol, V *reg) {
+static void store_singles(TsMma *m, V at, int ncol, bool whole, V *reg) {
   LLVMBuilderRef b = m->e->b;
   V row = ts_mma_shri(m, m->lane, 2), odd = ts_mma_andi(m, ts_mma_shri(m, m->lane, 1), 1);
   V inner = ts_mma_muli(m, ts_mma_andi(m, m->lane, 1), 8);
@@ -299,7 +360,8 @@ static void store_singles(TsMma *m, V at, int ncol, V *reg) {
     for (int r = 0; r < 2; r++) {
       V in[3] = {ts_mma_addi(m, to, r * 8 * PATTERN), reg[4 * j + 2 * r],
                  reg[4 * j + 2 * r + 1]};
-      ts_mma_asm(m, NULL, "st.shared.v2.f32 [$0], {$1, $2};", "r,f,f,~{memory}", 3, in, true);
+      ts_mma_asm(m, NULL, "st.shared.v2.b32 [$0], {$1, $2};",
+                 whole ? "r,r,r,~{memory}" : "r,f,f,~{memory}", 3, in, true);
     }
   }
 }
@@ -311,8 +373,9 @@ static void store_piece(TsMma *m, const TsTileStmt *s) {
   V at = piece_address(m, memory, s->in + 1, &x->type, &first);
   if (ts_dtypes[t->dtype].nbytes == 2)
     store_pairs(m, at, first, ncol, ts_emit_parts(m->e, x));
-  else if (t->dtype == TS_DT_f32 && m->layout.nrow == 2 && ncol == PATTERN / 16)
-    store_singles(m, at, ncol, ts_emit_parts(m->e, x));
+  else if ((t->dtype == TS_DT_f32 || t->dtype == TS_DT_i32) && m->layout.nrow == 2 &&
+           ncol == PATTERN / 16)
+    store_singles(m, at, ncol, t->dtype == TS_DT_i32, ts_emit_parts(m->e, x));
   else
     ts_emit_fail(m->e, "a matrix unit stores no %s", ts_dtype_name((TsDtype)t->dtype));
 }
@@ -362,7 +425,8 @@ static void store_columns(TsMma *m, const TsTileStmt *s) {
 /* n neighbouring elements if `in`: rows of a matrix whose columns the copy engine can fetch are
  * whole pieces of 16 bytes, so that all of them are inside, or none. */
 static void store_if(TsMma *m, V in, V at, TsDtype d, int n, V *x) {
-  const char *kind = d == TS_DT_f32 ? "f32" : "f64";
+  bool half = ts_dtypes[d].nbytes == 2;
+  const char *kind = half ? "b16" : d == TS_DT_f32 ? "f32" : "f64";
   char text[160], constraints[64];
   V list[6] = {at, ts_mma_flag(m, in)};
   int used = snprintf(text, sizeof text,
@@ -379,8 +443,10 @@ static void store_if(TsMma *m, V in, V at, TsDtype d, int n, V *x) {
                      : n > 1 ? "{"
                              : "",
                      2 + i);
-    c +=
-        snprintf(constraints + c, sizeof constraints - (size_t)c, d == TS_DT_f32 ? ",f" : ",d");
+    c += snprintf(constraints + c, sizeof constraints - (size_t)c,
+                  half             ? ",h"
+                  : d == TS_DT_f32 ? ",f"
+                                   : ",d");
   }
   snprintf(text + used, sizeof text - (size_t)used, "%s;\n\t}", n > 1 ? "}" : "");
   snprintf(constraints + c, sizeof constraints - (size_t)c, ",~{memory}");
@@ -391,6 +457,8 @@ static void store_if(TsMma *m, V in, V at, TsDtype d, int n, V *x) {
  * vectors of four the assembler puts sums where additions collide (jit/emit_mma_unit.c). */
 static int run_of(const TsMma *m, int bytes) {
   int vector = m->layout.nrow > m->layout.ncol ? 2 : 16 / bytes;
+  while (vector > 1 && vector * bytes > m->copied) vector /= 2;
+  if (bytes == 2) return 1;
   return m->layout.col[1] == 1 ? vector : 1;
 }
 
@@ -401,24 +469,62 @@ static void copy_out(TsMma *m, TsDtype d, int n, const V *reg, V *out) {
   LLVMBuilderRef b = m->e->b;
   LLVMTypeRef bits = ts_emit_int_type(m->e, 8 * ts_dtypes[d].nbytes, 0);
   V zero = ts_mma_asm(m, ts_mma_i32(m), "mov.u32 $0, %ctaid.z;", "=r", 0, NULL, false);
-  zero = LLVMBuildZExt(b, zero, bits, "");
+  zero = LLVMBuildIntCast2(b, zero, bits, false, "");
   for (int i = 0; i < n; i++) {
     V x = LLVMBuildXor(b, LLVMBuildBitCast(b, reg[i], bits, ""), zero, "");
     out[i] = LLVMBuildBitCast(b, x, ts_emit_elem(m->e, d), "");
   }
 }
 
+/* Which matrix of a batch, of a parameter of rank 4. */
+static V matrix_of(TsMma *m, const TsTileStmt *s) {
+  const TsTileType *t = &s->in[0]->type;
+  if (t->rank < 4) return NULL;
+  V at[2] = {wide(m, ts_emit_scalar(m->e, s->in[1])), wide(m, ts_emit_scalar(m->e, s->in[2]))};
+  V all = LLVMBuildMul(m->e->b, at[0], ts_emit_size(m->e, t->dim[1]), "");
+  return LLVMBuildAdd(m->e->b, all, at[1], "");
+}
+
 static void store_fma(TsMma *m, const TsTileStmt *s) {
-  TsTileVal memory = s->in[0], x = s->in[3];
+  TsTileVal memory = s->in[0], x = s->in[s->nin - 1];
   const TsTileType *t = &memory->type;
+  V of = matrix_of(m, s);
   int n = run_of(m, ts_dtypes[t->dtype].nbytes), ncol = m->layout.ncol;
   V *reg = ts_emit_parts(m->e, x), out[4];
   for (int r = 0; r < m->layout.nrow; r++) {
-    V row = row_of(m, ts_emit_scalar(m->e, s->in[1]), r);
-    Line l = line_of(m, memory, row, ts_emit_scalar(m->e, s->in[2]));
+    V row = row_of(m, ts_emit_scalar(m->e, s->in[s->nin - 3]), r);
+    Line l = line_of(m, memory, of, row, ts_emit_scalar(m->e, s->in[s->nin - 2]));
     for (int c = 0; c < ncol; c += n) {
       copy_out(m, (TsDtype)t->dtype, n, reg + r * ncol + c, out);
       store_if(m, column_inside(m, &l, c), column_at(m, &l, c), (TsDtype)t->dtype, n, out);
+    }
+  }
+}
+
+/* Of warps: two neighbouring columns at a time, which are inside together or not at all. */
+static void store_blocks(TsMma *m, const TsTileStmt *s) {
+  TsTileVal memory = s->in[0], x = s->in[3];
+  bool pairs = ts_mma_is_pairs(&x->type);
+  int ncol = columns(m, &x->type);
+  V *reg = ts_emit_parts(m->e, x);
+  if (!pairs && x->type.dtype != TS_DT_f32 && x->type.dtype != TS_DT_i32)
+    ts_emit_fail(m->e, "warps store no such fragment");
+  for (int r = 0; r < m->layout.nrow; r++) {
+    V row = row_of(m, ts_emit_scalar(m->e, s->in[1]), r);
+    Line l = line_of(m, memory, NULL, row, ts_emit_scalar(m->e, s->in[2]));
+    for (int c = 0; c < ncol; c += 2) {
+      int i = ts_mma_register(m, ncol, r, c);
+      V in = column_inside(m, &l, c), at = column_at(m, &l, c);
+      V list[4] = {at, ts_mma_flag(m, in), reg[pairs ? i / 2 : i], reg[pairs ? i / 2 : i + 1]};
+      ts_mma_asm(m, NULL,
+                 pairs ? "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $1, 0;\n\t"
+                         "@p st.global.b32 [$0], $2;\n\t}"
+                       : "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $1, 0;\n\t"
+                         "@p st.global.v2.b32 [$0], {$2, $3};\n\t}",
+                 pairs                        ? "l,r,r,~{memory}"
+                 : x->type.dtype == TS_DT_i32 ? "l,r,r,r,~{memory}"
+                                              : "l,r,f,f,~{memory}",
+                 pairs ? 3 : 4, list, true);
     }
   }
 }
@@ -430,12 +536,19 @@ void ts_mma_store(TsMma *m, const TsTileStmt *s) {
     ts_mma_store_scalar(m, s);
   else if (x->rank == 1)
     ts_mma_store_rows(m, s);
-  else if (t->space == TS_SPACE_shared && ts_mma_wide(m, x) < x->dim[1])
+  else if (t->space == TS_SPACE_scratch)
+    store_kept(m, s);
+  else if (t->space == TS_SPACE_shared && m->unit == TS_MMA_wgmma &&
+           ts_mma_wide(m, x) < x->dim[1])
     store_columns(m, s);
   else if (t->space == TS_SPACE_shared && t->rank == 3)
     store_piece(m, s);
-  else if (t->space == TS_SPACE_global && t->rank == 2 && !t->strided && m->unit == TS_MMA_fma)
+  else if (t->space == TS_SPACE_global && t->rank % 2 == 0 && !t->strided &&
+           m->unit == TS_MMA_fma)
     store_fma(m, s);
+  else if (t->space == TS_SPACE_global && t->rank == 2 && !t->strided &&
+           m->unit == TS_MMA_warps)
+    store_blocks(m, s);
   else
     ts_emit_fail(m->e, "a fragment to other memory");
 }
@@ -486,7 +599,7 @@ static V cast_one(TsMma *m, TsDtype to, TsDtype from, V x) {
 
 void ts_mma_cast(TsMma *m, const TsTileStmt *s) {
   TsTileVal x = s->in[0], y = s->out[0];
-  if (ts_mma_is_pairs(&x->type) || ts_mma_is_pairs(&y->type)) {
+  if (m->unit != TS_MMA_fma && (ts_mma_is_pairs(&x->type) || ts_mma_is_pairs(&y->type))) {
     cast_pairs(m, s);
     return;
   }
@@ -499,6 +612,10 @@ void ts_mma_cast(TsMma *m, const TsTileStmt *s) {
 /* ---- shapes */
 /* Columns in whole blocks of 8, which are one behind the other in the registers. */
 void ts_mma_part(TsMma *m, const TsTileStmt *s) {
+  if (m->unit == TS_MMA_warps) {
+    ts_mma_warps_part(m, s);
+    return;
+  }
   TsTileVal x = s->in[0], y = s->out[0];
   const int64_t *start = ts_tile_attr(s, "start")->ints;
   bool fits = m->unit == TS_MMA_wgmma && y->type.rank == 2 && !start[0] && start[1] % 8 == 0 &&

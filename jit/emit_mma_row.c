@@ -14,12 +14,26 @@ static bool is_line(TsTileVal v) {
   return v->type.space == TS_SPACE_fragment && v->type.rank == 1;
 }
 
+/* Of two of rank 2 one is an operand, and they are of one type. */
+static bool is_operand(TsMma *m, TsTileVal x, TsTileVal y) {
+  bool known = m->axis[x->id] >= TS_MMA_LEFT || m->axis[y->id] >= TS_MMA_LEFT;
+  return known && ts_tile_type_same(&x->type, &y->type);
+}
+
 /* Whether one of the two was told by the other. */
 static bool same(TsMma *m, TsTileVal x, TsTileVal y) {
-  if (!is_line(x) || !is_line(y)) return false;
+  if ((!is_line(x) || !is_line(y)) && !is_operand(m, x, y)) return false;
   uint8_t *a = &m->axis[x->id], *b = &m->axis[y->id];
   if (*a == *b || (*a && *b)) return false;
   *(*a ? b : a) = *a ? *a : *b;
+  return true;
+}
+
+/* What warps read from shared memory, perhaps a round before. */
+static bool told_operand(TsMma *m, TsTileVal v, int side) {
+  bool loaded = !v->stmt || v->stmt->op == TS_TILE_load || v->stmt->op == TS_TILE_for;
+  if (!loaded || m->axis[v->id]) return false;
+  m->axis[v->id] = (uint8_t)side;
   return true;
 }
 
@@ -53,6 +67,11 @@ static bool of_statement(TsMma *m, const TsTileStmt *s) {
   case TS_TILE_repeat:
   case TS_TILE_if: return of_carried(m, s);
   case TS_TILE_outer: more = told(m, s->in[0], 1); return told(m, s->in[1], 2) || more;
+  case TS_TILE_mma:
+    if (!ts_mma_of_warps(ts_tile_attr(s, "unit"))) return false;
+    more = told_operand(m, s->in[0], TS_MMA_LEFT);
+    return told_operand(m, s->in[1], TS_MMA_RIGHT) || more;
+  case TS_TILE_pairs:
   case TS_TILE_row: return told(m, s->out[0], 1);
   case TS_TILE_store: return told(m, s->in[s->nin - 1], 1);
   case TS_TILE_broadcast:
@@ -256,6 +275,17 @@ void ts_mma_first_turn(TsMma *m) {
   ts_mma_asm(m, NULL,
              "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $0, 0;\n\t@p bar.arrive 8, 256;\n\t}",
              "r,~{memory}", 1, &last, true);
+}
+
+void ts_mma_own_of(TsMma *m, const TsTileStmt *s) {
+  V *to = ts_mma_define(m, s->out[0], 1), x = ts_emit_scalar(m->e, s->in[0]);
+  if (m->single || s->nin != m->warps / GROUP_WARPS)
+    ts_emit_fail(m->e, "%d numbers for %d warps", s->nin, m->warps);
+  for (int i = 1; i < s->nin; i++) {
+    V mine = LLVMBuildICmp(m->e->b, LLVMIntEQ, m->group, ts_mma_int(m, i), "");
+    x = LLVMBuildSelect(m->e->b, mine, ts_emit_scalar(m->e, s->in[i]), x, "");
+  }
+  *to = x;
 }
 
 void ts_mma_turn(TsMma *m, const TsTileStmt *s) {

@@ -112,9 +112,16 @@ static void begin_barriers(TsMma *m, const TsTileStmt *s) {
   }
 }
 
+static bool has_barriers(const TsTileRegion *block) {
+  for (const TsTileStmt *s = block->first; s; s = s->next)
+    if (s->op == TS_TILE_alloc && s->out[0]->type.space == TS_SPACE_barrier) return true;
+  return false;
+}
+
 /* By one thread, before anybody goes on. */
 void ts_mma_barriers(TsMma *m, const TsTileRegion *block) {
   TsEmit *e = m->e;
+  if (!has_barriers(block) && m->info->cluster == 1) return;
   LLVMBasicBlockRef begin = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
   LLVMBasicBlockRef all = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
   LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, m->tid, ts_mma_int(m, 0), ""), begin,
@@ -227,15 +234,16 @@ typedef struct Boxes {
   int rows, cols, panels; /* of a box; how many boxes */
   int64_t panel;          /* bytes from one to the next */
   bool multicast;
-  V head;  /* of a parameter of rank 3, or NULL: its boxes have all panels */
-  V batch; /* of one of rank 4 as well */
+  V head;     /* of a parameter of rank 3, or NULL: its boxes have all panels */
+  V batch;    /* of one of rank 4 as well */
+  bool parts; /* of rank 4: boxes are parts of the columns all the same */
 } Boxes;
 
 static V view(TsMma *m, const Boxes *x) {
   TsGpuMap map = {.param = x->global->index,
                   .rows = x->rows,
                   .cols = x->cols,
-                  .panels = x->head ? x->panels : 0,
+                  .panels = x->head && !x->parts ? x->panels : 0,
                   .swizzle = x->shared->type.swizzle};
   TsGpuMma *to = m->info;
   int i = 0;
@@ -252,9 +260,10 @@ static Boxes boxes_of(TsMma *m, TsTileVal shared, TsTileVal global, const TsTile
   int bytes = ts_dtypes[t->dtype].nbytes;
   Boxes x = {.shared = shared, .global = global};
   int rank = global->type.rank;
-  if (global->stmt || global->region || rank < 2 || rank > 4 ||
-      (global->type.strided && rank < 4))
+  bool strided = global->type.strided && (rank == 3 || global->type.stride[rank - 1] != 1);
+  if (global->stmt || global->region || rank < 2 || rank > 4 || strided)
     ts_emit_fail(m->e, "copies are of matrices that are parameters");
+  x.parts = rank == 4 && ts_tile_dim_is(global->type.dim[3]);
   if (rank == 4) x.batch = ts_emit_scalar(m->e, *in_global++);
   if (rank > 2) x.head = ts_emit_scalar(m->e, *in_global++);
   if (ts_mma_zero(m, in_shared[1]) || ts_mma_zero(m, in_shared[2]))
@@ -268,7 +277,8 @@ static Boxes boxes_of(TsMma *m, TsTileVal shared, TsTileVal global, const TsTile
   x.panel = (int64_t)x.rows * x.cols * bytes;
   if (t->split == 1) x.row = ts_mma_add(m, x.row, ts_mma_muli(m, m->rank, x.rows));
   if (t->split == 2) x.col = ts_mma_add(m, x.col, ts_mma_muli(m, m->rank, own));
-  if (rank > 2 && (global->type.dim[rank - 1] % own || t->split || m->info->cluster > 1))
+  if (rank > 2 && !x.parts &&
+      (global->type.dim[rank - 1] % own || t->split || m->info->cluster > 1))
     ts_emit_fail(m->e, "copies are of whole rows of heads");
   if (x.cols > LARGEST_BOX || x.rows > LARGEST_BOX) ts_emit_fail(m->e, "a box is too large");
   return x;
@@ -321,6 +331,30 @@ static void copy_line(TsMma *m, const TsTileStmt *s) {
              "r,l,r,r,~{memory}", 4, in, true);
 }
 
+/* Boxes of one matrix of a batch. */
+static void copy_parts(TsMma *m, const Boxes *x, V map, V barrier) {
+  for (int i = 0; i < x->panels; i++) {
+    V in[8] = {ts_mma_addi(m, x->at, i * x->panel),
+               map,
+               ts_mma_addi(m, x->col, (int64_t)i * x->cols),
+               x->row,
+               x->head,
+               x->batch,
+               barrier,
+               ts_emit_int(m->e, ts_emit_int_type(m->e, 16, 0), (1 << m->info->cluster) - 1)};
+    if (x->multicast)
+      ts_mma_asm(m, NULL,
+                 "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [$0], [$1, {$2, $3, $4, $5}], [$6], $7;",
+                 "r,l,r,r,r,r,r,h,~{memory}", 8, in, true);
+    else
+      ts_mma_asm(m, NULL,
+                 "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [$0], [$1, {$2, $3, $4, $5}], [$6];",
+                 "r,l,r,r,r,r,r,~{memory}", 7, in, true);
+  }
+}
+
 void ts_mma_copy_bulk(TsMma *m, const TsTileStmt *s) {
   int rank = s->in[1]->type.rank;
   if (s->in[0]->type.space == TS_SPACE_shared && s->in[0]->type.rank == 2) {
@@ -333,6 +367,10 @@ void ts_mma_copy_bulk(TsMma *m, const TsTileStmt *s) {
   Boxes x = boxes_of(m, s->in[0], s->in[1], s->in + 4, s->in + 7);
   share(m, &x);
   V barrier = ts_mma_slot(m, s->in[2], ts_emit_scalar(m->e, s->in[3])), map = view(m, &x);
+  if (x.parts) {
+    copy_parts(m, &x, map, barrier);
+    return;
+  }
   if (x.batch) {
     V in[7] = {x.at, map, ts_mma_int(m, 0), x.row, x.head, x.batch, barrier};
     ts_mma_asm(m, NULL,
@@ -375,6 +413,10 @@ void ts_mma_copy_bulk(TsMma *m, const TsTileStmt *s) {
 void ts_mma_copy_async(TsMma *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
   TsTileVal to = s->in[0], from = s->in[1];
+  if (to->type.rank == 3) {
+    ts_mma_copy_tile(m, s);
+    return;
+  }
   const TsAttr *shape = ts_tile_attr(s, "shape");
   int bytes = ts_dtypes[to->type.dtype].nbytes, each = 16 / bytes;
   int64_t n = shape->type == TS_ATTR_ints && shape->n == 1 ? shape->ints[0] : 0;
@@ -463,7 +505,7 @@ void ts_mma_store_bulk(TsMma *m, const TsTileStmt *s) {
     ts_emit_fail(m->e, "stores are of a role with a matrix unit, each a group");
   copied_whole(m, s, &s->in[1]->type);
   Boxes x = boxes_of(m, s->in[1], s->in[0], s->in + 2 + rank, s->in + 2);
-  if (x.head) {
+  if (x.head && !x.parts) {
     store_head(m, &x, (int)ts_mma_zero(m, s->in[1 + rank]) / x.cols);
     return;
   }
@@ -471,7 +513,15 @@ void ts_mma_store_bulk(TsMma *m, const TsTileStmt *s) {
   if (m->mma) x.rows = GROUP_ROWS;
   V below = ts_mma_muli(m, m->group, GROUP_ROWS);
   V at = ts_mma_add(m, x.at, ts_mma_muli(m, m->group, GROUP_ROWS * x.shared->type.swizzle));
-  V in[5] = {view(m, &x), at, x.col, ts_mma_add(m, x.row, below), m->leader};
+  V in[7] = {view(m, &x), at, x.col, ts_mma_add(m, x.row, below), m->leader, x.head, x.batch};
+  if (x.parts) {
+    ts_mma_asm(m, NULL,
+               "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $4, 0;\n\t"
+               "@p cp.async.bulk.tensor.4d.global.shared::cta.bulk_group"
+               " [$0, {$2, $3, $5, $6}], [$1];\n\t@p cp.async.bulk.commit_group;\n\t}",
+               "l,r,r,r,r,r,r,~{memory}", 7, in, true);
+    return;
+  }
   ts_mma_asm(
       m, NULL,
       "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $4, 0;\n\t"
@@ -519,16 +569,20 @@ static void wait_products(TsMma *m, int pending) {
   m->npending = left;
 }
 
+static void wait_copies(TsMma *m, int pending) {
+  char text[40];
+  snprintf(text, sizeof text, "cp.async.wait_group %d;", pending);
+  plain(m, text);
+}
+
 void ts_mma_wait(TsMma *m, const TsTileStmt *s) {
   int of = (int)ts_tile_attr(s, "of")->i, pending = (int)ts_tile_attr(s, "pending")->i;
   if (of == OF_STORES || of == OF_WRITES)
     wait_stores(m, pending, of == OF_WRITES);
   else if (of == OF_PRODUCTS)
     wait_products(m, pending);
-  else if (pending)
-    ts_emit_fail(m->e, "all copies are waited for");
   else
-    plain(m, "cp.async.wait_group 0;");
+    wait_copies(m, pending);
 }
 
 /* Of the group of warps that stores together. */
@@ -550,10 +604,11 @@ void ts_mma_barrier(TsMma *m, const TsTileStmt *s) {
   plain(m, text);
 }
 
-/* ---- signals: numbers of the device. Copies by the copy engine stand behind a proxy. */
+/* ---- signals: numbers of the device. Copies by the copy engine stand behind a proxy. All
+ * threads of a role wait; its first one gives the signal, behind a barrier of all. */
 static V signal_at(TsMma *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
-  if (!m->single || s->in[0]->type.rank != 1) ts_emit_fail(m->e, "one thread gives signals");
+  if (s->in[0]->type.rank != 1) ts_emit_fail(m->e, "signals are a line of numbers");
   V at = LLVMBuildSExt(b, ts_emit_scalar(m->e, s->in[1]), ts_emit_int_type(m->e, 64, 0), "");
   at = LLVMBuildMul(b, at, ts_emit_i64(m->e, 4), "");
   return LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_parts(m->e, s->in[0])[0], &at,
@@ -570,9 +625,16 @@ void ts_mma_until(TsMma *m, const TsTileStmt *s) {
 }
 
 void ts_mma_signal(TsMma *m, const TsTileStmt *s) {
-  V in[2] = {signal_at(m, s), ts_emit_scalar(m->e, s->in[2])};
-  ts_mma_asm(m, NULL, "fence.proxy.async;\n\tst.release.gpu.global.s32 [$0], $1;",
-             "l,r,~{memory}", 2, in, true);
+  V first = LLVMBuildICmp(m->e->b, LLVMIntEQ, m->t, ts_mma_int(m, 0), "");
+  V in[3] = {signal_at(m, s), ts_emit_scalar(m->e, s->in[2]), ts_mma_flag(m, first)};
+  if (m->single)
+    ts_mma_asm(m, NULL, "fence.proxy.async;\n\tst.release.gpu.global.s32 [$0], $1;",
+               "l,r,~{memory}", 2, in, true);
+  else
+    ts_mma_asm(m, NULL,
+               "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $2, 0;\n\t"
+               "@p fence.acq_rel.gpu;\n\t@p st.release.gpu.global.s32 [$0], $1;\n\t}",
+               "l,r,r,~{memory}", 3, in, true);
 }
 
 /* ---- keeping step */

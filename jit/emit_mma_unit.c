@@ -115,9 +115,14 @@ static void fma_layout(TsMma *m) {
 void ts_mma_layout(TsMma *m) {
   const TsAttr *unit = m->mma ? ts_tile_attr(m->mma, "unit") : NULL;
   const char *name = !unit ? "wgmma" : unit->type == TS_ATTR_str && unit->str ? unit->str : "";
-  m->unit = !strcmp(name, "wgmma") ? TS_MMA_wgmma : !strcmp(name, "fma") ? TS_MMA_fma : 0;
+  m->unit = !strcmp(name, "wgmma")  ? TS_MMA_wgmma
+            : ts_mma_of_warps(unit) ? TS_MMA_warps
+            : !strcmp(name, "fma")  ? TS_MMA_fma
+                                    : TS_MMA_none;
   if (m->unit == TS_MMA_wgmma)
     unit_layout(m);
+  else if (m->unit == TS_MMA_warps)
+    ts_mma_warps_layout(m);
   else if (m->unit == TS_MMA_fma)
     fma_layout(m);
   else
@@ -148,10 +153,16 @@ static V operand_descriptor(TsMma *m, TsTileVal v, bool k_last, V offset) {
   return LLVMBuildAdd(b, descriptor(m, base, panel), slot, "");
 }
 
+/* Whether it is the same in all rounds of the loop of a tile. */
+static bool stays(TsTileVal slot) {
+  return slot->region && slot->region->owner && slot->region->owner->op == TS_TILE_repeat;
+}
+
 /* That of memory with one slot is the same in all rounds of a loop, and so are those of all
  * steps of k: LLVM would keep every one of them in registers. */
 static V made_here(TsMma *m, TsTileVal v, V d) {
-  if (operand(m, v)->in[0]->type.dim[0] > 1) return d;
+  const TsTileStmt *s = operand(m, v);
+  if (s->in[0]->type.dim[0] > 1 && !stays(s->in[1])) return d;
   return ts_mma_asm(m, ts_emit_int_type(m->e, 64, 0), "mov.b64 $0, $1;", "=l,l", 1, &d, true);
 }
 
@@ -173,15 +184,18 @@ static void add_number(Text *t, const char *before, int i) {
   add(t, s);
 }
 
+static bool is_whole(V x) { return LLVMGetTypeKind(LLVMTypeOf(x)) == LLVMIntegerTypeKind; }
+
 /* n results, tied to the first n operands. */
-static void tie(Text *c, int n) {
-  for (int i = 0; i < n; i++) add(c, i ? ",=f" : "=f");
+static void tie(Text *c, int n, const V *reg) {
+  const char *kind = is_whole(reg[0]) ? "=r" : "=f";
+  for (int i = 0; i < n; i++) add(c, i ? "," : ""), add(c, kind);
   for (int i = 0; i < n; i++) add_number(c, ",", i);
 }
 
-static LLVMTypeRef tuple(TsMma *m, int n) {
+static LLVMTypeRef tuple(TsMma *m, int n, const V *reg) {
   LLVMTypeRef of[TS_MMA_COLS * 2];
-  for (int i = 0; i < n; i++) of[i] = ts_emit_elem(m->e, TS_DT_f32);
+  for (int i = 0; i < n; i++) of[i] = LLVMTypeOf(reg[0]);
   return LLVMStructTypeInContext(m->e->ctx, of, (unsigned)n, false);
 }
 
@@ -191,9 +205,9 @@ static void unpack(TsMma *m, V all, int n, V *reg) {
 
 void ts_mma_through(TsMma *m, int n, V *reg, const char *text) {
   Text c = {.n = 0};
-  tie(&c, n);
+  tie(&c, n, reg);
   add(&c, ",~{memory}");
-  unpack(m, ts_mma_asm(m, tuple(m, n), text, c.at, n, reg, true), n, reg);
+  unpack(m, ts_mma_asm(m, tuple(m, n, reg), text, c.at, n, reg, true), n, reg);
 }
 
 /* One instruction: 64 rows and 16 steps of k for each group. a: a descriptor, or 4 registers.
@@ -204,9 +218,9 @@ static void step(TsMma *m, const char *pattern, int n, V *reg, int na, V *a, V b
   memcpy(in, reg, sizeof *in * (size_t)n);
   memcpy(in + n, a, sizeof *in * (size_t)na);
   in[n + na] = b, in[n + na + 1] = scale;
-  tie(&c, n);
+  tie(&c, n, reg);
   add(&c, na == 1 ? ",l,l,r" : ",r,r,r,r,l,r");
-  unpack(m, ts_mma_asm(m, tuple(m, n), pattern, c.at, n + na + 2, in, true), n, reg);
+  unpack(m, ts_mma_asm(m, tuple(m, n, reg), pattern, c.at, n + na + 2, in, true), n, reg);
 }
 
 static void instruction(Text *t, const TsTileStmt *s, int n, int na, bool turned_a,
@@ -215,19 +229,21 @@ static void instruction(Text *t, const TsTileStmt *s, int n, int na, bool turned
   const char *type = d == TS_DT_bf16       ? "bf16"
                      : d == TS_DT_fp8_e4m3 ? "e4m3"
                      : d == TS_DT_fp8_e5m2 ? "e5m2"
+                     : d == TS_DT_i8       ? "s8"
+                     : d == TS_DT_f32      ? "tf32"
                                            : "f16";
-  bool eight = ts_dtypes[d].nbytes == 1;
+  bool along = ts_dtypes[d].nbytes != 2, whole = d == TS_DT_i8;
   int a = 2 * n; /* operands behind the results and what is tied to them */
   add_number(t, "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $", a + na + 1);
   add_number(t, ", 0;\n\twgmma.mma_async.sync.aligned.m64n", 2 * n);
-  add(t, eight ? "k32.f32." : "k16.f32."), add(t, type), add(t, "."), add(t, type),
-      add(t, " {");
+  add_number(t, "k", 32 / ts_dtypes[d].nbytes), add(t, whole ? ".s32." : ".f32.");
+  add(t, type), add(t, "."), add(t, type), add(t, " {");
   for (int i = 0; i < n; i++) add_number(t, i ? ", $" : "$", i);
   add(t, na == 1 ? "}, " : "}, {");
   for (int i = 0; i < na; i++) add_number(t, i ? ", $" : "$", a + i);
-  add_number(t, na == 1 ? ", $" : "}, $", a + na), add(t, ", p, 1, 1");
-  if (na == 1 && !eight) add_number(t, ", ", turned_a);
-  if (!eight) add_number(t, ", ", turned_b);
+  add_number(t, na == 1 ? ", $" : "}, $", a + na), add(t, whole ? ", p" : ", p, 1, 1");
+  if (na == 1 && !along) add_number(t, ", ", turned_a);
+  if (!along) add_number(t, ", ", turned_b);
   add(t, ";\n\t}");
 }
 
@@ -236,21 +252,30 @@ static bool is_zero(TsTileVal v) {
   return s && s->op == TS_TILE_const && ts_tile_attr(s, "value")->f == 0;
 }
 
+/* Whether a loop that sums come out of, which went in as nothing, has had a round. */
+static V had_round(TsMma *m, TsTileVal sums) {
+  const TsTileStmt *l = sums->stmt;
+  if (!l || l->op != TS_TILE_for || !is_zero(l->in[2 + sums->index])) return NULL;
+  V lo = ts_emit_scalar(m->e, l->in[0]), hi = ts_emit_scalar(m->e, l->in[1]);
+  return LLVMBuildICmp(m->e->b, LLVMIntSLT, lo, hi, "");
+}
+
 /* Sums that were begun as nothing: the first step of the first round replaces them. Behind a
  * loop that may have had no round they are still nothing. */
 static V keeps(TsMma *m, const TsTileStmt *s) {
   TsTileVal acc = s->in[2];
-  const TsTileStmt *inside = acc->region ? acc->region->owner : NULL, *behind = acc->stmt;
+  const TsTileStmt *inside = acc->region ? acc->region->owner : NULL;
   if (is_zero(acc)) return ts_mma_int(m, 0);
-  if (behind && behind->op == TS_TILE_for && is_zero(behind->in[2 + acc->index])) {
-    V lo = ts_emit_scalar(m->e, behind->in[0]), hi = ts_emit_scalar(m->e, behind->in[1]);
-    return ts_mma_flag(m, LLVMBuildICmp(m->e->b, LLVMIntSLT, lo, hi, ""));
-  }
+  V had = had_round(m, acc);
+  if (had) return ts_mma_flag(m, had);
   if (!inside || inside->op != TS_TILE_for || acc->index < 1) return ts_mma_int(m, 1);
-  if (!is_zero(inside->in[1 + acc->index])) return ts_mma_int(m, 1);
+  TsTileVal first = inside->in[1 + acc->index];
+  had = had_round(m, first);
+  if (!is_zero(first) && !had) return ts_mma_int(m, 1);
   V i = ts_emit_scalar(m->e, inside->region[0]->param[0]);
   V lo = ts_emit_scalar(m->e, inside->in[0]);
-  return ts_mma_flag(m, LLVMBuildICmp(m->e->b, LLVMIntNE, i, lo, ""));
+  V later = LLVMBuildICmp(m->e->b, LLVMIntNE, i, lo, "");
+  return ts_mma_flag(m, had ? LLVMBuildOr(m->e->b, later, had, "") : later);
 }
 
 static bool in_registers(TsTileVal v) { return !v->stmt || v->stmt->op != TS_TILE_load; }
@@ -264,7 +289,8 @@ static int64_t k_step(TsMma *m, TsTileVal v, bool k_last, int k) {
 
 static void begin_sums(TsMma *m, const TsTileStmt *s, int n, V *reg) {
   if (is_zero(s->in[2]))
-    for (int i = 0; i < n; i++) reg[i] = LLVMGetPoison(ts_emit_elem(m->e, TS_DT_f32));
+    for (int i = 0; i < n; i++)
+      reg[i] = LLVMGetPoison(ts_emit_elem(m->e, (TsDtype)s->out[0]->type.dtype));
   else
     memcpy(reg, ts_emit_parts(m->e, s->in[2]), sizeof *reg * (size_t)n);
 }
@@ -289,6 +315,16 @@ static V columns_of_group(TsMma *m, const TsTileStmt *s, bool k_last) {
   return ts_mma_add(m, in, ts_mma_muli(m, whole, ts_mma_own(m, t, 1) * t->swizzle));
 }
 
+/* Sums that are under way already go on as those of the later group. */
+static void under_way(TsMma *m, TsTileVal was, TsTileVal now) {
+  int i = 0;
+  while (i < m->npending && m->pending[i] != was) i++;
+  if (i == TS_MMA_PENDING) ts_emit_fail(m->e, "too many products under way");
+  if (i == m->npending) m->npending++;
+  m->pending_group[i] = m->ngroup;
+  m->pending[i] = now;
+}
+
 static void unit_product(TsMma *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
   bool regs = in_registers(s->in[0]), ka = regs || along_k(m, s->in[0], 1);
@@ -305,7 +341,8 @@ static void unit_product(TsMma *m, const TsTileStmt *s) {
   instruction(&t, s, n, regs ? 4 : 1, !ka, !kb);
   ts_mma_asm(m, NULL, "wgmma.fence.sync.aligned;", "~{memory}", 0, NULL, true);
   int each = 32 / ts_dtypes[s->in[1]->type.dtype].nbytes; /* of k, in 32 bytes */
-  if (each > 16 && (regs || !ka || !kb)) ts_emit_fail(m->e, "products of 8 bits lie along k");
+  if (each != 16 && (regs || !ka || !kb))
+    ts_emit_fail(m->e, "products of other than 16 bits lie along k");
   for (int k = 0; k < depth / each; k++) {
     V bk = LLVMBuildAdd(b, d, ts_emit_i64(m->e, k_step(m, s->in[1], kb, k)), "");
     if (!regs)
@@ -313,15 +350,13 @@ static void unit_product(TsMma *m, const TsTileStmt *s) {
     step(m, t.at, n, reg, regs ? 4 : 1, regs ? ts_emit_parts(m->e, s->in[0]) + 4 * k : one, bk,
          k ? ts_mma_int(m, 1) : scale);
   }
-  if (m->npending == TS_MMA_PENDING) ts_emit_fail(m->e, "too many products under way");
-  m->pending_group[m->npending] = m->ngroup;
-  m->pending[m->npending++] = s->out[0];
+  under_way(m, s->in[2], s->out[0]);
 }
 
 /* ---- fma */
 /* One of the two operands in the threads' view: n rows (columns) of a stage. */
 typedef struct Side {
-  TsDtype d;
+  TsDtype d, sum; /* of an element, of sums: 16 bits are widened when they are read */
   bool k_last, rows;
   V base, row; /* address of the slot; where the thread's first row begins in it, or column */
   V pattern;   /* what the pattern exchanges pieces of 16 bytes by */
@@ -343,6 +378,7 @@ static V load_at(TsMma *m, LLVMTypeRef t, V at, unsigned align) {
 static Side side_of(TsMma *m, TsTileVal v, V base, bool rows, bool k_last) {
   const TsTileType *t = &operand(m, v)->in[0]->type;
   Side x = {.d = (TsDtype)t->dtype, .k_last = k_last, .rows = rows, .base = base};
+  x.sum = (TsDtype)m->mma->out[0]->type.dtype;
   V at = rows ? m->layout.row_base : m->layout.col_base;
   int bytes = ts_dtypes[t->dtype].nbytes;
   x.place = rows ? m->layout.row : m->layout.col;
@@ -356,20 +392,29 @@ static Side side_of(TsMma *m, TsTileVal v, V base, bool rows, bool k_last) {
 
 /* Where 16 bytes of row i begin, piece number k of it. The pattern of a later row differs by
  * what its distance adds to bits 1 and 2 of the row's number. */
-static V piece_at(TsMma *m, const Side *x, int i, int k) {
+static V piece_at(TsMma *m, const Side *x, int i, int byte) {
+  int k = byte / 16;
   int other = k ^ (x->place[i] >> 1 & 3);
   V in = LLVMBuildXor(m->e->b, x->pattern, ts_mma_int(m, other), "");
   V at = ts_mma_add(m, x->row, LLVMBuildShl(m->e->b, in, ts_mma_int(m, 4), ""));
-  return ts_mma_addi(m, ts_mma_add(m, x->base, at), x->place[i] * x->pitch);
+  return ts_mma_addi(m, ts_mma_add(m, x->base, at), x->place[i] * x->pitch + byte % 16);
 }
 
-static int vector_of(const Side *x) { return 16 / ts_dtypes[x->d].nbytes; }
+/* Elements that are read at a time, and as so many bytes. */
+static int vector_of(const Side *x) { return 16 / ts_dtypes[x->sum].nbytes; }
+static int vector_bytes(const Side *x) { return vector_of(x) * ts_dtypes[x->d].nbytes; }
+
+static V lane_of(TsMma *m, const Side *x, V v, int i) {
+  V y = ts_emit_lane(m->e, v, i);
+  return x->d == x->sum ? y : ts_emit_cast(m->e, x->sum, x->d, y);
+}
 
 /* Row i along k: so many k as 16 bytes have. */
 static void fetch_row(TsMma *m, const Side *x, int i, int k, V *out) {
   int n = vector_of(x);
-  V v = load_at(m, ts_emit_type(m->e, x->d, n), piece_at(m, x, i, k / n), 16);
-  for (int j = 0; j < n; j++) out[j] = ts_emit_lane(m->e, v, j);
+  V at = piece_at(m, x, i, k * ts_dtypes[x->d].nbytes);
+  V v = load_at(m, ts_emit_type(m->e, x->d, n), at, (unsigned)vector_bytes(x));
+  for (int j = 0; j < n; j++) out[j] = lane_of(m, x, v, j);
 }
 
 /* Elements k of all rows, which lie side by side. */
@@ -378,8 +423,8 @@ static void fetch_line(TsMma *m, const Side *x, int k, V *out) {
   V line = ts_mma_addi(m, ts_mma_add(m, x->base, x->row), k * x->pitch);
   for (int i = 0; i < x->n; i += n) {
     V at = ts_mma_addi(m, line, (int64_t)x->place[i] * ts_dtypes[x->d].nbytes);
-    V v = load_at(m, ts_emit_type(m->e, x->d, n), at, 16);
-    for (int j = 0; j < n; j++) out[i + j] = ts_emit_lane(m->e, v, j);
+    V v = load_at(m, ts_emit_type(m->e, x->d, n), at, (unsigned)vector_bytes(x));
+    for (int j = 0; j < n; j++) out[i + j] = lane_of(m, x, v, j);
   }
 }
 
@@ -389,7 +434,7 @@ static V *sum_of(const TsMma *m, V *acc, const Side *x, int i, int c) {
 }
 
 static void add_product(TsMma *m, const Side *x, V *sum, V a, V b) {
-  *sum = ts_emit_fma(m->e, x->d, b, a, *sum);
+  *sum = ts_emit_fma(m->e, x->sum, b, a, *sum);
 }
 
 /* All of the side with few elements for so many k; then the other, of which few are in
@@ -425,17 +470,20 @@ static V *sums(TsMma *m, const TsTileStmt *s) {
 static Side from_step(TsMma *m, Side x, V k, int steps) {
   LLVMBuilderRef b = m->e->b;
   if (x.k_last)
-    x.pattern = LLVMBuildXor(b, x.pattern, ts_mma_muli(m, k, steps / vector_of(&x)), "");
+    x.pattern =
+        LLVMBuildXor(b, x.pattern, ts_mma_muli(m, k, steps * ts_dtypes[x.d].nbytes / 16), "");
   else
     x.base = ts_mma_add(m, x.base, ts_mma_muli(m, k, steps * x.pitch));
   return x;
 }
 
-/* A loop over half stages: longer code would not be faster, and take longer to make. */
+/* A loop over half stages, of 16 bits over quarters: longer code would not be faster, and take
+ * longer to make. */
 static void fma_product(TsMma *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
   V *acc = sums(m, s), first[FEW * MOST];
-  int n = m->layout.nrow * m->layout.ncol, steps = (int)s->in[0]->type.dim[1] / 2;
+  int n = m->layout.nrow * m->layout.ncol, depth = (int)s->in[0]->type.dim[1];
+  int steps = depth > 16 ? depth / 4 : depth / 2;
   Side x = side_of(m, s->in[0], address(m, s->in[0]), true, along_k(m, s->in[0], 1));
   Side y = side_of(m, s->in[1], address(m, s->in[1]), false, along_k(m, s->in[1], 0));
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
@@ -445,19 +493,18 @@ static void fma_product(TsMma *m, const TsTileStmt *s) {
   LLVMPositionBuilderAtEnd(b, body);
   V k = LLVMBuildPhi(b, ts_mma_i32(m), ""), zero = ts_mma_int(m, 0);
   LLVMAddIncoming(k, &zero, &before, 1);
-  int nr = m->layout.nrow, nc = m->layout.ncol;
   for (int q = 0; q < n; q++) {
-    int i = 0 ? q % nr * nc + q / nr : q;
-    first[i] = LLVMBuildPhi(b, LLVMTypeOf(acc[i]), "");
-    LLVMAddIncoming(first[i], &acc[i], &before, 1);
-    acc[i] = first[i];
+    first[q] = LLVMBuildPhi(b, LLVMTypeOf(acc[q]), "");
+    LLVMAddIncoming(first[q], &acc[q], &before, 1);
+    acc[q] = first[q];
   }
   Side xk = from_step(m, x, k, steps), yk = from_step(m, y, k, steps);
   bool tall = is_tall(m);
   for (int i = 0; i < steps; i += vector_of(&x))
     few_steps(m, tall ? &yk : &xk, tall ? &xk : &yk, i, acc);
   V next = ts_mma_addi(m, k, 1);
-  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntEQ, k, zero, ""), body, after);
+  V more = LLVMBuildICmp(b, LLVMIntSLT, next, ts_mma_int(m, depth / steps), "");
+  LLVMBuildCondBr(b, more, body, after);
   LLVMAddIncoming(k, &next, &body, 1);
   for (int i = 0; i < n; i++) LLVMAddIncoming(first[i], &acc[i], &body, 1);
   LLVMPositionBuilderAtEnd(b, after);
@@ -466,6 +513,8 @@ static void fma_product(TsMma *m, const TsTileStmt *s) {
 void ts_mma_product(TsMma *m, const TsTileStmt *s) {
   if (m->unit == TS_MMA_wgmma)
     unit_product(m, s);
+  else if (m->unit == TS_MMA_warps)
+    ts_mma_warps_product(m, s);
   else
     fma_product(m, s);
 }
@@ -476,7 +525,8 @@ static void fetch_one(TsMma *m, TsTileVal v, bool rows, V *out) {
   const TsTileType *t = &s->in[0]->type;
   const TsAttr *axes = ts_tile_attr(s, "axes");
   bool k_last = axes->type == TS_ATTR_ints && axes->ints[0] == 1;
-  int bytes = ts_dtypes[t->dtype].nbytes, vector = 16 / bytes, shift = vector == 4 ? 2 : 1;
+  int bytes = ts_dtypes[t->dtype].nbytes, vector = 16 / bytes;
+  int shift = vector == 8 ? 3 : vector == 4 ? 2 : 1;
   V k = ts_emit_scalar(m->e, s->in[k_last ? 3 : 2]);
   Side x =
       side_of(m, v, ts_mma_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[1])), rows, k_last);
@@ -493,6 +543,7 @@ static void fetch_one(TsMma *m, TsTileVal v, bool rows, V *out) {
       at = ts_mma_addi(m, ts_mma_add(m, x.row, ts_mma_muli(m, k, x.pitch)), x.place[i] * bytes);
     }
     out[i] = load_at(m, ts_emit_elem(m->e, x.d), ts_mma_add(m, x.base, at), (unsigned)bytes);
+    if (x.d != x.sum) out[i] = ts_emit_cast(m->e, x.sum, x.d, out[i]);
   }
 }
 

@@ -13,17 +13,32 @@
 #define NUMBERS .vector_bytes = 16, .registers = 255, .fma = true
 
 static const TsGpuTarget target[] = {
-    {8, 0, "sm_80", "+ptx80", {.name = "sm_80", NUMBERS, .shared_bytes = 166912}},
-    {9, 0, "sm_90a", "+ptx83", {.name = "sm_90a", NUMBERS, .shared_bytes = 232448, .bare_products = true}},
-    {9, 0, "sm_90", "+ptx83", {.name = "sm_90", NUMBERS, .shared_bytes = 232448}},
+    {8, 0, "sm_80", "+ptx80",
+     {.name = "sm_80", NUMBERS, .shared_bytes = 166912, .bare_products = true}},
+    {8, 6, "sm_80", "+ptx80",
+     {.name = "sm_80", NUMBERS, .shared_bytes = 101376, .bare_products = true}},
+    {9, 0, "sm_90a", "+ptx83",
+     {.name = "sm_90a", NUMBERS, .shared_bytes = 232448, .bare_products = true}},
+    {9, 0, "sm_90", "+ptx83",
+     {.name = "sm_90", NUMBERS, .shared_bytes = 232448, .bare_products = true}},
+    {12, 0, "sm_90", "+ptx83",
+     {.name = "sm_90", NUMBERS, .shared_bytes = 101376, .bare_products = true}},
 };
+enum { SM_80, SM_86, SM_90A, SM_90, SM_120 };
+
+bool ts_gpu_oldest(void) {
+  const char *s = getenv("TESSERA_GPU");
+  return s && !strcmp(s, "sm_80");
+}
 
 /* Code for sm_90a runs there alone; the driver compiles that of sm_80 and sm_90 for all that
  * came later. */
 const TsGpuTarget *ts_gpu_target(int major, int minor) {
   if (major < 8) return NULL;
-  if (major == 8) return &target[0];
-  return major == 9 && minor == 0 ? &target[1] : &target[2];
+  if (ts_gpu_oldest()) return &target[SM_80];
+  if (major == 8) return &target[minor == 6 || minor == 9 ? SM_86 : SM_80];
+  if (major == 9 && minor == 0) return &target[SM_90A];
+  return &target[major == 12 ? SM_120 : SM_90];
 }
 
 const TsJitTarget *ts_gpu_jit_target(const TsGpuTarget *t) {
@@ -89,14 +104,14 @@ static TsTile *expanded(const TsTile *k, TsError *err) {
   return e;
 }
 
-static int emit(const TsTile *k, const TsGpuTarget *t, bool aligned, TsLlvmForm form,
+static int emit(const TsTile *k, const TsGpuTarget *t, TsGpuForm how, TsLlvmForm form,
                 TsGpuCode *code, TsText *text, TsError *err) {
   TsGpuPlan plan;
   int64_t shared[TS_GPU_PHASES];
   TsTile *e = expanded(k, err);
   if (!e) return -1;
-  int failed = ts_gpu_code_outline(e, aligned, code, &plan, err);
-  TsGpuJob job = {.plan = &plan, .aligned = aligned, .shared = shared};
+  int failed = ts_gpu_code_outline(e, how != TS_GPU_loose, code, &plan, err);
+  TsGpuJob job = {.plan = &plan, .form = how, .shared = shared};
   if (!failed)
     failed = ts_llvm_emit(e, ts_gpu_jit_target(t), NULL, form, ts_gpu_emit, &job, text, err);
   for (int i = 0; !failed && i < plan.nphase; i++) {
@@ -109,11 +124,11 @@ static int emit(const TsTile *k, const TsGpuTarget *t, bool aligned, TsLlvmForm 
   return failed;
 }
 
-int ts_gpu_code(const TsTile *k, const TsGpuTarget *t, bool aligned, TsGpuCode *code,
+int ts_gpu_code(const TsTile *k, const TsGpuTarget *t, TsGpuForm how, TsGpuCode *code,
                 TsError *err) {
   TsText text = {0};
   double begun = now_usec();
-  int failed = emit(k, t, aligned, TS_LLVM_assembly, code, &text, err);
+  int failed = emit(k, t, how, TS_LLVM_assembly, code, &text, err);
   if (!failed && text.failed) failed = ts_error_set(err, TS_ERR_memory, "jit: no memory");
   if (failed) return ts_text_free(&text), -1;
   code->ptx = text.at, code->size = text.len;
@@ -132,5 +147,5 @@ int ts_gpu_text(const TsTile *k, const TsGpuTarget *t, const char *level, TsText
   bool llvm = !strcmp(level, "llvm");
   if (!llvm && strcmp(level, "ptx"))
     return ts_error_set(err, TS_ERR_argument, "levels of a GPU's kernel are llvm and ptx");
-  return emit(k, t, true, llvm ? TS_LLVM_ir : TS_LLVM_assembly, &code, out, err);
+  return emit(k, t, TS_GPU_aligned, llvm ? TS_LLVM_ir : TS_LLVM_assembly, &code, out, err);
 }

@@ -20,6 +20,8 @@ typedef struct TsGpuTarget {
 
 /* The best that we can generate for a GPU of this compute capability; NULL: too old. */
 const TsGpuTarget *ts_gpu_target(int major, int minor);
+/* TESSERA_GPU=sm_80: newer GPUs run the code of the oldest, for tests of that code. */
+bool ts_gpu_oldest(void);
 
 enum { TS_GPU_PHASES = 16, TS_GPU_SCRATCH = 16, TS_GPU_PREFIX = 256 };
 
@@ -51,9 +53,15 @@ typedef struct TsGpuCode {
   double usec; /* that LLVM took; 0: from the cache */
 } TsGpuCode;
 
-/* aligned: all parameters begin at multiples of 16 bytes. -1 with the error: there is no code
- * for this kernel, nothing else. */
-int ts_gpu_code(const TsTile *k, const TsGpuTarget *t, bool aligned, TsGpuCode *code,
+/* Forms of the same kernel. */
+typedef enum TsGpuForm {
+  TS_GPU_loose,
+  TS_GPU_aligned, /* all parameters begin at multiples of 16 bytes */
+  TS_GPU_batch,   /* so do they, and a launch is many runs (jit/emit_gpu_batch.c) */
+} TsGpuForm;
+
+/* -1 with the error: there is no code for this kernel, nothing else. */
+int ts_gpu_code(const TsTile *k, const TsGpuTarget *t, TsGpuForm form, TsGpuCode *code,
                 TsError *err);
 void ts_gpu_code_free(TsGpuCode *code);
 /* Of block form, "llvm" or "ptx". */
@@ -62,12 +70,25 @@ int ts_gpu_text(const TsTile *k, const TsGpuTarget *t, const char *level, TsText
 /* The rounds of each phase for these sizes; -1: a size that makes no sense. */
 int ts_gpu_rounds(const TsGpuCode *code, const int64_t *dim, int64_t rounds[TS_GPU_PHASES]);
 
+/* The table of a launch of many runs, less than 4 KiB with the sizes that all share. */
+enum { TS_GPU_BATCH_WORDS = 496, TS_GPU_BATCH_RUNS = 64 };
+int ts_gpu_batch_most(const TsGpuCode *code);
+/* Fills it in; the blocks of the launch, or -1 with the error. */
+int64_t ts_gpu_batch_table(const TsGpuCode *code, int n, void *const *arg, const int64_t *dim,
+                           uint64_t table[TS_GPU_BATCH_WORDS], TsError *err);
+
 /* ---- a kernel on a device. It finds its PTX in the disk cache or compiles it. */
 typedef struct TsGpuKernel TsGpuKernel;
 TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, TsError *err);
 /* Queued in the device's own order. arg: addresses on the device; dim: the symbolic sizes. */
 int ts_gpu_kernel_run(TsGpuKernel *g, void *const *arg, const int64_t *dim, TsError *err);
+/* Many runs of different parameters and sizes 0 in one launch; other sizes are those of the
+ * first. arg, dim: of one run behind the other. Parameters begin at multiples of 16 bytes. */
+int ts_gpu_kernel_run_many(TsGpuKernel *g, int n, void *const *arg, const int64_t *dim,
+                           TsError *err);
+int ts_gpu_kernel_most(const TsGpuKernel *g); /* runs of a launch; 1: they cannot be many */
 void ts_gpu_kernel_free(TsGpuKernel *g);
+bool ts_gpu_kernel_known(const TsDevice *d, const TsTile *k); /* its code is on disk */
 bool ts_gpu_kernel_cached(const TsGpuKernel *g);
 const TsGpuCode *ts_gpu_kernel_code(const TsGpuKernel *g);
 /* What opening it took: our compiler and the driver's. */
@@ -77,5 +98,7 @@ void ts_gpu_kernel_times(const TsGpuKernel *g, double *llvm_usec, double *driver
  * where there is no GPU (jit/gpu_emulate.c). Slow. */
 int ts_gpu_emulate(const TsTile *k, bool aligned, void *const *arg, const int64_t *dim,
                    TsError *err);
+int ts_gpu_emulate_many(const TsTile *k, int n, void *const *arg, const int64_t *dim,
+                        TsError *err);
 
 #endif

@@ -9,7 +9,8 @@ struct TsEmit;
 
 typedef struct TsGpuJob {
   const TsGpuPlan *plan;
-  bool aligned, host;
+  TsGpuForm form;
+  bool host;
   int64_t *shared; /* out, by phase: bytes of a round */
 } TsGpuJob;
 

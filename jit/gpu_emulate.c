@@ -60,8 +60,7 @@ static void run_group(Block *b) {
 }
 
 /* Memory that nobody wrote is NaN. */
-static int run_phase(Block *b, const TsGpuPhase *p, int64_t rounds) {
-  int64_t blocks = (rounds + p->rounds - 1) / p->rounds;
+static int run_phase(Block *b, const TsGpuPhase *p, int64_t blocks) {
   b->threads = p->threads / p->rounds;
   for (b->number = 0; b->number < blocks; b->number++) {
     memset(b->shared, 0xff, SHARED);
@@ -77,17 +76,11 @@ static int64_t bytes_of(const TsTileType *t, const int64_t *dim) {
   return n;
 }
 
-static int run_all(const TsGpuCode *code, void **fn, void *const *arg, const int64_t *dim,
-                   TsError *err) {
-  int64_t rounds[TS_GPU_PHASES];
-  void *list[256];
-  int failed = ts_gpu_rounds(code, dim, rounds), n = code->nparam + code->nscratch;
+static int run_blocks(const TsGpuCode *code, void **fn, void **list, const int64_t *dim,
+                      const int64_t *blocks, TsError *err) {
   Block *b = calloc(1, sizeof *b);
-  if (!b || n > 256) return free(b), ts_error_set(err, TS_ERR_memory, "jit: no memory");
-  memcpy(list, arg, sizeof *list * (size_t)code->nparam);
-  for (int i = 0; i < code->nscratch; i++)
-    list[code->nparam + i] =
-        aligned_alloc(64, (size_t)(bytes_of(&code->scratch[i], dim) + 127) & ~(size_t)63);
+  int failed = 0;
+  if (!b) return ts_error_set(err, TS_ERR_memory, "jit: no memory");
   b->meet = meet;
   b->exchange = calloc(MOST_THREADS, sizeof *b->exchange);
   b->shared = aligned_alloc(64, SHARED);
@@ -97,14 +90,38 @@ static int run_all(const TsGpuCode *code, void **fn, void *const *arg, const int
     failed = ts_error_set(err, TS_ERR_memory, "jit: no memory");
   for (int i = 0; i < code->nphase && !failed; i++) {
     memcpy(&b->fn, &fn[i], sizeof b->fn);
-    failed = run_phase(b, &code->phase[i], rounds[i]);
+    failed = run_phase(b, &code->phase[i], blocks[i]);
   }
-  for (int i = 0; i < code->nscratch; i++) free(list[code->nparam + i]);
   free(b->exchange), free(b->shared), free(b->stacks), free(b);
   return failed;
 }
 
-int ts_gpu_emulate(const TsTile *k, bool aligned, void *const *arg, const int64_t *dim,
+static int run_one(const TsGpuCode *code, void **fn, void *const *arg, const int64_t *dim,
+                   TsError *err) {
+  int64_t rounds[TS_GPU_PHASES];
+  void *list[256];
+  int failed = ts_gpu_rounds(code, dim, rounds), n = code->nparam + code->nscratch;
+  if (n > 256) return ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  memcpy(list, arg, sizeof *list * (size_t)code->nparam);
+  for (int i = 0; i < code->nscratch; i++)
+    list[code->nparam + i] =
+        aligned_alloc(64, (size_t)(bytes_of(&code->scratch[i], dim) + 127) & ~(size_t)63);
+  for (int i = 0; i < code->nphase; i++)
+    rounds[i] = (rounds[i] + code->phase[i].rounds - 1) / code->phase[i].rounds;
+  if (!failed) failed = run_blocks(code, fn, list, dim, rounds, err);
+  for (int i = 0; i < code->nscratch; i++) free(list[code->nparam + i]);
+  return failed;
+}
+
+/* A launch of many runs: the table takes the place of the parameters. */
+static int run_batch(const TsGpuCode *code, void **fn, int n, void *const *arg,
+                     const int64_t *dim, TsError *err) {
+  uint64_t table[TS_GPU_BATCH_WORDS] = {0};
+  int64_t blocks = ts_gpu_batch_table(code, n, arg, dim, table, err);
+  return blocks < 0 ? -1 : run_blocks(code, fn, (void **)table, dim, &blocks, err);
+}
+
+static int emulate(const TsTile *k, TsGpuForm form, int n, void *const *arg, const int64_t *dim,
                    TsError *err) {
   static const char *const name[TS_GPU_PHASES] = {
       "phase0", "phase1", "phase2",  "phase3",  "phase4",  "phase5",  "phase6",  "phase7",
@@ -120,16 +137,27 @@ int ts_gpu_emulate(const TsTile *k, bool aligned, void *const *arg, const int64_
   TsTile *e = ts_tile_expand(k, err);
   if (!e) return -1;
   ts_tile_dce(e);
-  TsGpuJob job = {.plan = &plan, .aligned = aligned, .host = true, .shared = shared};
-  int failed = ts_gpu_code_outline(e, aligned, &code, &plan, err) ||
+  TsGpuJob job = {.plan = &plan, .form = form, .host = true, .shared = shared};
+  int failed = ts_gpu_code_outline(e, form != TS_GPU_loose, &code, &plan, err) ||
                ts_llvm_emit(e, t, NULL, TS_LLVM_object, ts_gpu_emit, &job, &object, err);
   if (!failed)
     failed = ts_object_load(&loaded, object.at, object.len, code.nphase, name, fn, err);
   if (!failed) {
-    failed = run_all(&code, fn, arg, dim, err);
+    failed = form == TS_GPU_batch ? run_batch(&code, fn, n, arg, dim, err)
+                                  : run_one(&code, fn, arg, dim, err);
     ts_object_unload(&loaded);
   }
   ts_text_free(&object);
   ts_tile_free(e);
   return failed ? -1 : 0;
+}
+
+int ts_gpu_emulate(const TsTile *k, bool aligned, void *const *arg, const int64_t *dim,
+                   TsError *err) {
+  return emulate(k, aligned ? TS_GPU_aligned : TS_GPU_loose, 1, arg, dim, err);
+}
+
+int ts_gpu_emulate_many(const TsTile *k, int n, void *const *arg, const int64_t *dim,
+                        TsError *err) {
+  return emulate(k, TS_GPU_batch, n, arg, dim, err);
 }

@@ -13,7 +13,7 @@
 #include "jit/llvm.h"
 
 /* Raised by one when the code that is emitted for the same Tile IR changes. */
-enum { EMITTER = 5, MOST_PARAMS = 16, ALIGN = 16 };
+enum { EMITTER = 6, MOST_PARAMS = 16, ALIGN = 16 };
 
 struct TsGpuExplicit {
   TsDevice *d;
@@ -41,15 +41,22 @@ static struct {
 
 static void open_cache(void) { ts_cache_open(&cache.disk); }
 
-static void key_of(const TsGpuExplicit *g, uint8_t *key) {
+static void key_of(const TsDevice *d, const TsTile *k, uint8_t *key) {
   char salt[128];
-  TsJitTarget t = {.tile = {.name = g->k->target},
+  TsJitTarget t = {.tile = {.name = k->target},
                    .triple = "nvptx64-nvidia-cuda",
-                   .cpu = g->k->target,
+                   .cpu = k->target,
                    .features = ""};
   snprintf(salt, sizeof salt, "gpu roles %d llvm %s driver %d sm %d.%d", EMITTER,
-           ts_llvm_version(), g->d->driver, g->d->major, g->d->minor);
-  ts_kernel_key(g->k, &t, salt, key);
+           ts_llvm_version(), d->driver, d->major, d->minor);
+  ts_kernel_key(k, &t, salt, key);
+}
+
+bool ts_gpu_explicit_known(const TsDevice *d, const TsTile *k) {
+  uint8_t key[TS_CACHE_KEY];
+  pthread_once(&cache.once, open_cache);
+  key_of(d, k, key);
+  return ts_cache_has(&cache.disk, key);
 }
 
 static bool from_disk(TsGpuExplicit *g, const uint8_t *key) {
@@ -109,14 +116,14 @@ static int load(TsGpuExplicit *g, TsError *err) {
   TsDevice *d = g->d;
   uint8_t key[TS_CACHE_KEY];
   pthread_once(&cache.once, open_cache);
-  key_of(g, key);
+  key_of(d, g->k, key);
   if (!from_disk(g, key) && compile(g, key, err)) return -1;
   return d->run->kernel(d, g->module, g->info.name, (int)g->info.shared, &g->function, err);
 }
 
 TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, TsError *err) {
-  if (!d->run || !d->run->tensor_map || k->nparam > MOST_PARAMS)
-    return ts_error_set(err, TS_ERR_device, "jit: no copy engine on %s", d->name), NULL;
+  if (!d->run || k->nparam > MOST_PARAMS)
+    return ts_error_set(err, TS_ERR_device, "jit: no kernels on %s", d->name), NULL;
   if (ts_device_use(d, err)) return NULL;
   TsGpuExplicit *g = calloc(1, sizeof *g);
   if (!g) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
@@ -136,6 +143,8 @@ void ts_gpu_explicit_free(TsGpuExplicit *g) {
 }
 
 bool ts_gpu_explicit_cached(const TsGpuExplicit *g) { return g->cached; }
+
+bool ts_gpu_explicit_scratch(const TsGpuExplicit *g) { return g->info.scratch > 0; }
 
 void ts_gpu_explicit_times(const TsGpuExplicit *g, double *llvm_usec, double *driver_usec) {
   *llvm_usec = g->llvm_usec, *driver_usec = g->driver_usec;

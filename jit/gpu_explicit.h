@@ -12,7 +12,9 @@ TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, TsError *err);
  * parameters that lie elsewhere are copied. */
 int ts_gpu_explicit_run(TsGpuExplicit *g, void *const *arg, const int64_t *dim, TsError *err);
 void ts_gpu_explicit_free(TsGpuExplicit *g);
+bool ts_gpu_explicit_known(const TsDevice *d, const TsTile *k); /* its code is on disk */
 bool ts_gpu_explicit_cached(const TsGpuExplicit *g);
+bool ts_gpu_explicit_scratch(const TsGpuExplicit *g); /* has memory that its runs share */
 /* What compiling it took: our compiler and the driver's; 0: it came from the disk. */
 void ts_gpu_explicit_times(const TsGpuExplicit *g, double *llvm_usec, double *driver_usec);
 /* Whether a run is one launch and nothing else. */

@@ -12,7 +12,7 @@
 #include "jit/llvm.h"
 
 /* Raised by one when the code that is emitted for the same Tile IR changes. */
-enum { EMITTER = 8, MOST_ARGS = 128 };
+enum { EMITTER = 10, MOST_ARGS = 128 };
 
 /* Code for parameters that begin at multiples of 16 bytes, and for others once they come. */
 typedef struct Variant {
@@ -25,7 +25,7 @@ struct TsGpuKernel {
   TsDevice *d;
   TsTile *k;
   const TsGpuTarget *target;
-  Variant aligned, other;
+  Variant aligned, other, many;
   pthread_mutex_t lock;
   bool cached;
   double llvm_usec, driver_usec;
@@ -88,18 +88,31 @@ static void to_disk(const TsGpuCode *code, const uint8_t *key) {
   free(data);
 }
 
-/* Threads belong to what is on disk: they follow from the expanded kernel. */
-static int find_code(TsGpuKernel *g, bool aligned, TsGpuCode *code, TsError *err) {
-  uint8_t key[TS_CACHE_KEY];
+static void key_of(const TsTile *k, const TsGpuTarget *t, TsGpuForm form, uint8_t *key) {
+  static const char *const word[] = {"", "aligned", "batch"};
   char salt[80];
+  snprintf(salt, sizeof salt, "gpu emitter %d llvm %s %s", EMITTER, ts_llvm_version(),
+           word[form]);
+  ts_kernel_key(k, ts_gpu_jit_target(t), salt, key);
+}
+
+bool ts_gpu_kernel_known(const TsDevice *d, const TsTile *k) {
+  uint8_t key[TS_CACHE_KEY];
+  const TsGpuTarget *t = ts_gpu_target(d->major, d->minor);
+  pthread_once(&cache.once, open_cache);
+  if (t) key_of(k, t, TS_GPU_aligned, key);
+  return t && ts_cache_has(&cache.disk, key);
+}
+
+/* Threads belong to what is on disk: they follow from the expanded kernel. */
+static int find_code(TsGpuKernel *g, TsGpuForm form, TsGpuCode *code, TsError *err) {
+  uint8_t key[TS_CACHE_KEY];
   TsGpuPlan plan;
   pthread_once(&cache.once, open_cache);
-  snprintf(salt, sizeof salt, "gpu emitter %d llvm %s %s", EMITTER, ts_llvm_version(),
-           aligned ? "aligned" : "");
-  ts_kernel_key(g->k, ts_gpu_jit_target(g->target), salt, key);
-  if (ts_gpu_code_outline(g->k, aligned, code, &plan, err)) return -1;
+  key_of(g->k, g->target, form, key);
+  if (ts_gpu_code_outline(g->k, form != TS_GPU_loose, code, &plan, err)) return -1;
   if (from_disk(code, key)) return g->cached = true, 0;
-  if (ts_tile_check(g->k, NULL, err) || ts_gpu_code(g->k, g->target, aligned, code, err))
+  if (ts_tile_check(g->k, NULL, err) || ts_gpu_code(g->k, g->target, form, code, err))
     return -1;
   to_disk(code, key);
   g->cached = false;
@@ -129,9 +142,9 @@ static void drop(TsGpuKernel *g, Variant *v) {
   *v = (Variant){0};
 }
 
-static int make(TsGpuKernel *g, Variant *v, bool aligned, TsError *err) {
+static int make(TsGpuKernel *g, Variant *v, TsGpuForm form, TsError *err) {
   if (v->made) return 0;
-  if (find_code(g, aligned, &v->code, err) || load(g, v, err)) return drop(g, v), -1;
+  if (find_code(g, form, &v->code, err) || load(g, v, err)) return drop(g, v), -1;
   v->made = true;
   return 0;
 }
@@ -146,7 +159,7 @@ TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, TsError *err) {
   g->d = d, g->target = t;
   pthread_mutex_init(&g->lock, NULL);
   g->k = ts_tile_fix(k, as_they_are, err);
-  if (g->k && !make(g, &g->aligned, true, err)) return g;
+  if (g->k && !make(g, &g->aligned, TS_GPU_aligned, err)) return g;
   ts_gpu_kernel_free(g);
   return NULL;
 }
@@ -155,6 +168,7 @@ void ts_gpu_kernel_free(TsGpuKernel *g) {
   if (!g) return;
   drop(g, &g->aligned);
   drop(g, &g->other);
+  drop(g, &g->many);
   ts_tile_free(g->k);
   pthread_mutex_destroy(&g->lock);
   free(g);
@@ -199,7 +213,7 @@ static Variant *variant_for(TsGpuKernel *g, void *const *arg, TsError *err) {
   for (int i = 0; i < g->aligned.code.nparam; i++) low |= (uintptr_t)arg[i];
   if (low % 16 == 0) return &g->aligned;
   pthread_mutex_lock(&g->lock);
-  int failed = make(g, &g->other, false, err);
+  int failed = make(g, &g->other, TS_GPU_loose, err);
   pthread_mutex_unlock(&g->lock);
   return failed ? NULL : &g->other;
 }
@@ -225,4 +239,32 @@ int ts_gpu_kernel_run(TsGpuKernel *g, void *const *arg, const int64_t *dim, TsEr
   while (made-- > 0)
     if (pointer[c->nparam + made]) g->d->free(g->d, pointer[c->nparam + made], nbytes[made]);
   return failed ? -1 : 0;
+}
+
+/* ---- many runs */
+int ts_gpu_kernel_most(const TsGpuKernel *g) { return ts_gpu_batch_most(&g->aligned.code); }
+
+static int launch_many(TsGpuKernel *g, int64_t blocks, uint64_t *table, const int64_t *dim,
+                       TsError *err) {
+  const TsGpuPhase *p = &g->many.code.phase[0];
+  int64_t size[TS_TILE_DIMS];
+  void *list[1 + TS_TILE_DIMS] = {table};
+  for (int i = 1; i < g->many.code.ndim; i++) size[i] = dim[i], list[i] = &size[i];
+  TsLaunch l = {.kernel = g->many.phase[0],
+                .grid = {(uint32_t)blocks, 1, 1},
+                .block = {(uint32_t)p->threads, 1, 1},
+                .shared = p->shared,
+                .args = list};
+  return blocks ? g->d->run->launch(g->d, &l, err) : 0;
+}
+
+int ts_gpu_kernel_run_many(TsGpuKernel *g, int n, void *const *arg, const int64_t *dim,
+                           TsError *err) {
+  uint64_t table[TS_GPU_BATCH_WORDS] = {0};
+  pthread_mutex_lock(&g->lock);
+  int failed = make(g, &g->many, TS_GPU_batch, err);
+  pthread_mutex_unlock(&g->lock);
+  if (failed) return -1;
+  int64_t blocks = ts_gpu_batch_table(&g->many.code, n, arg, dim, table, err);
+  return blocks < 0 ? -1 : launch_many(g, blocks, table, dim, err);
 }

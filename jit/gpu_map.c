@@ -13,9 +13,11 @@ static TsTensorMap shape_of(const TsTileType *t, const TsGpuMap *map, const int6
     if (i >= outer) n[i] = size_of(t->dim[i - outer], dim);
     step[i] = t->strided && i >= outer ? t->stride[i - outer] * bytes : all;
   }
+  for (int i = 0; i < 2; i++) /* one matrix: any distance that the copy engine takes */
+    if (n[i] == 1) step[i] = step[2];
   TsTensorMap view = {.dtype = t->dtype, .rows = n[2], .cols = n[3], .pitch = step[2]};
   view.box_rows = map->rows, view.box_cols = map->cols, view.swizzle = map->swizzle;
-  if (!map->panels) return view;
+  if (!map->panels && t->rank < 4) return view;
   view.box_panels = map->panels;
   view.heads = n[1], view.head_pitch = step[1];
   if (t->rank == 4) view.batch = n[0], view.batch_pitch = step[0];
@@ -39,7 +41,8 @@ int ts_gpu_mma_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuMma
   } map[TS_GPU_MAPS];
   void *list[TS_GPU_MAPS + 40];
   int n = 0;
-  if (!d->run || !d->run->tensor_map || info->nparam + info->ndim > 40 || !info->ndim)
+  bool views = !info->nmap || (d->run && d->run->tensor_map);
+  if (!d->run || !views || info->nparam + info->ndim > 40 || !info->ndim)
     return ts_error_set(err, TS_ERR_device, "%s has no copy engine", d->name);
   for (int i = 0; i < info->nparam; i++) list[n++] = (void *)(uintptr_t)&arg[i];
   if (info->scratch) list[n++] = &scratch;

@@ -15,19 +15,31 @@ static const char passes[] =
 
 static void emit(TsEmit *e, void *info) { ts_emit_mma_module(e, info); }
 
+#define GPU(cpu_name, ptx)                                                                     \
+  {.tile = {.name = cpu_name, .fma = true},                                                    \
+   .triple = "nvptx64-nvidia-cuda",                                                            \
+   .cpu = cpu_name,                                                                            \
+   .features = ptx,                                                                            \
+   .half = true,                                                                               \
+   .round = true}
+
+/* What a kernel uses beyond its target ptxas refuses; nothing here asks. */
+static const TsJitTarget *target_of(const char *name) {
+  static const TsJitTarget list[] = {GPU("sm_80", "+ptx80"), GPU("sm_90", "+ptx83"),
+                                     GPU("sm_90a", "+ptx83")};
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+    if (!strcmp(list[i].cpu, name)) return &list[i];
+  return NULL;
+}
+
 int ts_gpu_mma_text(const TsTile *k, bool llvm, TsGpuMma *info, TsText *text, TsError *err) {
-  static const TsJitTarget target = {.tile = {.name = "sm_90a", .fma = true},
-                                     .triple = "nvptx64-nvidia-cuda",
-                                     .cpu = "sm_90a",
-                                     .features = "+ptx83",
-                                     .half = true,
-                                     .round = true};
-  if (!k->target || strcmp(k->target, target.cpu))
-    return ts_error_set(err, TS_ERR_device, "jit: kernels with roles are for sm_90a, not %s",
+  const TsJitTarget *target = k->target ? target_of(k->target) : NULL;
+  if (!target)
+    return ts_error_set(err, TS_ERR_device, "jit: kernels with roles are for GPUs, not %s",
                         k->target ? k->target : "no target");
   TsTile *expanded = ts_tile_expand(k, err);
   if (!expanded) return -1;
-  int failed = ts_llvm_emit(expanded, &target, passes, llvm ? TS_LLVM_ir : TS_LLVM_assembly,
+  int failed = ts_llvm_emit(expanded, target, passes, llvm ? TS_LLVM_ir : TS_LLVM_assembly,
                             emit, info, text, err);
   ts_tile_free(expanded);
   if (failed) return -1;

@@ -19,7 +19,7 @@ enum { TS_GPU_MAPS = 8 };
 typedef struct TsGpuMap {
   int param;
   int rows, cols; /* of the box, along the last two axes */
-  int panels;     /* of a parameter of rank 3, 4: how many times cols the box has; 0: a matrix */
+  int panels;     /* of a parameter of rank 3, 4: how many times cols the box has; 0: one */
   int swizzle;    /* bytes of the pattern in shared memory, 0: none */
 } TsGpuMap;
 

@@ -10,12 +10,17 @@ enum {
   WARP = 32,
   MOST_THREADS = 1024,
   MAP_THREADS = 1024,
-  BLOCK = 128,      /* threads that a block has at least, if there are rounds for it */
+  BLOCK = 64,       /* threads that a block has at least, if there are rounds for it */
   LANED = 512,      /* elements of a row above which threads have lanes */
   TURNED = 4,       /* vectors of a thread, where tiles are transposed */
   LARGE = 512,      /* threads where tiles are walked in loops */
   OWN = 64,         /* bytes of a tile in one thread, with reductions */
+  LOOPED = 32,      /* with loops alone: what goes round them is a tile more each */
+  LOADS = 4,        /* from so many on, that nothing waits for, a thread has room for all */
+  ROOM = 96,        /* registers, then */
   RESIDENT = 65536, /* bytes of a tile that registers hold */
+  WARPS = 16,       /* of a row that is walked */
+  MOST_LEAVES = 64, /* and leaves of it */
 };
 
 /* ---- what positions are multiples of */
@@ -94,10 +99,20 @@ typedef struct Look {
   int64_t elems;
   bool turns;   /* tiles are transposed */
   bool gathers; /* elements meet: reductions, products, loops */
+  bool meets;   /* the first two of them */
+  bool rare;    /* elements have branches */
+  int loads;    /* of tiles */
   int64_t row;  /* the longest one that floats are added up of, and their type */
   TsDtype of;
-  bool large; /* there is a tile that does not fit */
+  bool large;   /* there is a tile that does not fit */
+  int64_t walk; /* and it is a row of this length; -1: there are others */
 } Look;
+
+static void look_large(Look *l, const TsTileType *t) {
+  bool row = t->rank == 1 && !ts_tile_dim_is(t->dim[0]) && (!l->large || l->walk == t->dim[0]);
+  l->large = true;
+  l->walk = row ? t->dim[0] : -1;
+}
 
 static void look_tile(Look *l, const TsTileValue *v) {
   const TsTileType *t = &v->type;
@@ -105,14 +120,14 @@ static void look_tile(Look *l, const TsTileValue *v) {
   if (ts_tile_memory(t) || !t->rank) return;
   for (int i = 0; i < t->rank; i++) {
     if (ts_tile_dim_is(t->dim[i]) || (t->dim[i] && n > INT32_MAX / t->dim[i])) {
-      l->large = true;
+      look_large(l, t);
       return;
     }
     n *= t->dim[i];
   }
   if (size < 4) size = 4;
   if (n * size > RESIDENT) {
-    l->large = true;
+    look_large(l, t);
     return;
   }
   if (n * size > l->most) l->most = n * size;
@@ -137,8 +152,10 @@ static void look(Look *l, const TsTileRegion *r) {
       int w = ts_gpu_alignment(s);
       if (w > 8) w = 8;
       if (w > l->vector) l->vector = w;
+      l->loads += s->op == TS_TILE_load && s->out[0]->type.rank;
       break;
     }
+    case TS_TILE_rare: l->rare = true; break;
     case TS_TILE_transpose: l->turns |= s->out[0]->type.rank > 1; break;
     case TS_TILE_sum:
     case TS_TILE_prod: look_row(l, s); /* fallthrough */
@@ -148,7 +165,7 @@ static void look(Look *l, const TsTileRegion *r) {
     case TS_TILE_argmax:
     case TS_TILE_argmin:
     case TS_TILE_mma:
-    case TS_TILE_outer:
+    case TS_TILE_outer: l->meets = true; /* fallthrough */
     case TS_TILE_for: l->gathers = true; break;
     default: break;
     }
@@ -177,6 +194,15 @@ static void plan_lanes(TsGpuPhasePlan *p, const Look *l) {
   p->row = l->row, p->vector = v, p->threads = (int)threads;
 }
 
+/* A row that is walked: leaves for all warps alike. */
+static void plan_walk(TsGpuPhasePlan *p, const Look *l) {
+  int64_t leaves = (l->walk + TS_RED_LEAF - 1) / TS_RED_LEAF;
+  if (!l->large || l->walk <= 0 || l->walk % 8 || leaves > MOST_LEAVES) return;
+  int64_t times = (leaves + WARPS - 1) / WARPS;
+  p->walk = l->walk;
+  p->threads = (int)(WARP * ((leaves + times - 1) / times));
+}
+
 /* A loop that is all that stands in another but for numbers is a further axis of the grid. */
 static const TsTileStmt *inner_axis(const TsTileStmt *loop) {
   const TsTileStmt *found = NULL;
@@ -192,13 +218,16 @@ static const TsTileStmt *inner_axis(const TsTileStmt *loop) {
   return found;
 }
 
-/* What the head of a kernel says is no choice of ours. */
-static void obey(TsGpuPhasePlan *p, const TsTile *k, const Look *l) {
+/* What the head of a kernel says is no choice of ours. Of vectors first: lanes follow them. */
+static void obey_vector(TsGpuPhasePlan *p, const TsTile *k, const Look *l) {
   int64_t wide = l->elems ? l->most / l->elems : 4;
   while (k->vector && p->vector > 1 && p->vector * wide > k->vector) p->vector /= 2;
+}
+
+static void obey_threads(TsGpuPhasePlan *p, const TsTile *k) {
   if (!k->threads) return;
   p->threads = k->threads;
-  p->row = 0;
+  p->row = p->walk = 0;
 }
 
 static void plan_phase(TsGpuPhasePlan *p, const TsTile *k, const TsTileStmt *loop,
@@ -210,17 +239,20 @@ static void plan_phase(TsGpuPhasePlan *p, const TsTile *k, const TsTileStmt *loo
     p->axis[p->nloop++] = s;
   look(&l, (p->nloop ? p->axis[p->nloop - 1] : loop)->region[0]);
   p->vector = aligned ? l.vector : 1;
+  obey_vector(p, k, &l);
   int64_t each = p->vector, wide = l.elems ? l.most / l.elems : 4;
-  if (l.gathers) each = OWN / (wide > 4 ? wide : 4);
+  if (l.gathers) each = (l.meets ? OWN : LOOPED) / (wide > 4 ? wide : 4);
   if (each < p->vector) each = p->vector;
   if (l.turns && !l.gathers) each = TURNED * p->vector;
   int64_t want = (l.elems + each - 1) / each;
   p->threads = pow2_from(want, WARP, l.gathers ? MOST_THREADS : MAP_THREADS);
   if (l.large && p->threads < LARGE) p->threads = LARGE;
   plan_lanes(p, &l);
-  obey(p, k, &l);
+  plan_walk(p, &l);
+  obey_threads(p, k);
   p->rounds = p->threads < BLOCK && p->nloop ? BLOCK / p->threads : 1;
   p->most = l.elems;
+  if (l.loads >= LOADS && !l.meets && !l.rare) p->registers = ROOM;
 }
 
 int ts_gpu_plan(const TsTile *k, bool aligned, TsGpuPlan *plan, TsError *err) {

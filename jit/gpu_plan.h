@@ -15,6 +15,8 @@ typedef struct TsGpuPhasePlan {
   int64_t most;    /* elements of the largest tile in registers */
   int64_t row;     /* tiles of this one dimension lie in the order of lanes; 0: none */
   int lanes, each; /* of a leaf then, and threads of one */
+  int registers;   /* the driver's compiler has so many, or 0: it knows best */
+  int64_t walk;    /* rows of this length are walked, by warps that take leaves; 0: none */
 } TsGpuPhasePlan;
 
 typedef struct TsGpuPlan {

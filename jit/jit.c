@@ -18,6 +18,7 @@
 #include "devices/device.h"
 #include "jit/build.h"
 #include "jit/device_kernel.h"
+#include "jit/known.h"
 #include "jit/llvm.h"
 #include "jit/offload.h"
 #include "jit/queue.h"
@@ -162,16 +163,16 @@ TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec) {
                       .layouts = ts_layouts_new(j->c, f->g),
                       .target = f->device ? NULL : j->target,
                       .device = f->device,
-                      .strict = j->c->profile == TS_PROFILE_strict,
+                      .profile = j->c->profile,
                       .pairs = j->c->profile == TS_PROFILE_fast && !f->device &&
                                ts_gemm_pairs_has(j->c->k, TS_GEMM_bf16, TS_GEMM_bf16),
                       .threads = ts_cpu_threads(),
-                      .tuner = f->device ? NULL : j->tuner,
+                      .tuner = j->tuner,
                       .spent_msec = spent_msec};
 }
 
 static Job *queue_job(TsJitFunction *f, TsQueue *queue, void (*run)(TsQueueJob *job),
-                      double spent_msec) {
+                      double spent_msec, bool at_hand) {
   TsJit *j = f->jit;
   reap(j);
   Job *job = calloc(1, sizeof *job);
@@ -179,6 +180,7 @@ static Job *queue_job(TsJitFunction *f, TsQueue *queue, void (*run)(TsQueueJob *
   job->f = f;
   job->base.run = run;
   job->build = ts_jit_build_of(f, spent_msec);
+  job->build.at_hand = at_hand;
   if (!job->build.layouts || ts_queue_add(queue, &job->base)) {
     ts_error_clear(&j->c->err);
     ts_layouts_free(job->build.layouts);
@@ -193,7 +195,7 @@ static Job *queue_job(TsJitFunction *f, TsQueue *queue, void (*run)(TsQueueJob *
 int ts_jit_begin(TsJitFunction *f) {
   TsJit *j = f->jit;
   double spent = j->eager ? 1e9 : (double)f->nsec / 1e6;
-  if (!(f->job = queue_job(f, j->queue, run_job, spent))) return -1;
+  if (!(f->job = queue_job(f, j->queue, run_job, spent, false))) return -1;
   f->state = QUEUED;
   return 0;
 }
@@ -223,7 +225,20 @@ static void cool(TsJitFunction *f, int64_t need_nsec) {
   f->best[0] = INT64_MAX;
 }
 
-static void drop_code(TsJitFunction *f) {
+/* Those that stand aside while others are profiled go too. */
+static void drop_plain(TsJitFunction *f) {
+  TsJitPlain *p = f->plain;
+  f->plain = NULL;
+  if (!p) return;
+  f->jit->stats.promoted--;
+  ts_frame_free(p->frame);
+  ts_code_free(p->code);
+  ts_build_free(&p->build);
+  free(p);
+}
+
+void ts_jit_drop(TsJitFunction *f) {
+  drop_plain(f);
   if (f->frame) f->jit->stats.promoted--;
   ts_frame_free(f->frame);
   ts_code_free(f->code);
@@ -232,11 +247,11 @@ static void drop_code(TsJitFunction *f) {
   f->code = NULL;
 }
 
-static int install(TsJitFunction *f) {
+int ts_jit_install(TsJitFunction *f) {
   TsJit *j = f->jit;
   f->code = ts_lower_fused(j->c, f->g, f->donated, &f->build.fusion);
   f->frame = f->code ? ts_frame_new(j->c, f->code) : NULL;
-  if (!f->frame) return drop_code(f), -1;
+  if (!f->frame) return ts_jit_drop(f), -1;
   j->stats.promoted++;
   f->state = LIVE;
   f->trial = 0;
@@ -253,7 +268,7 @@ static void take_kernels(TsJitFunction *f, Job *job) {
   j->stats.cached += f->build.ncached;
   j->stats.failed += f->build.nfailed;
   j->stats.compile_msec += f->build.msec;
-  if (f->build.nkernel && install(f)) {
+  if (f->build.nkernel && ts_jit_install(f)) {
     ts_jit_say(f, "refused", "%s", j->c->err.message);
     ts_error_clear(&j->c->err);
     cool(f, f->need_nsec * RAISE);
@@ -264,9 +279,10 @@ static void take_kernels(TsJitFunction *f, Job *job) {
   if (!f->build.nkernel) {
     ts_jit_say(f, "refused", "%s", f->build.nfailed ? "no group has a kernel" : "nothing to fuse");
     say_lines(j, f->build.why.at);
-    drop_code(f);
+    ts_jit_drop(f);
     return cool(f, f->need_nsec * RAISE);
   }
+  if (f->device) ts_known_add(f->device, f->g);
   ts_jit_say(f, "promoted", "%d kernel%s of %d operators, %d from disk, in %.1f ms and %.2f ms here",
       f->build.nkernel, f->build.nkernel > 1 ? "s" : "", f->build.nnode, f->build.ncached,
       f->build.msec, msec);
@@ -277,7 +293,7 @@ static void tune_later(TsJitFunction *f) {
   TsJit *j = f->jit;
   if (f->state == LIVE && !f->tuning && !f->device && j->how == TS_BUILD_compiled &&
       ts_tuner_mode(j->tuner) == TS_TUNE_on)
-    f->tuning = queue_job(f, j->tunes, run_tuning, 1e9);
+    f->tuning = queue_job(f, j->tunes, run_tuning, 1e9, false);
 }
 
 /* Better kernels take the place of those that run, like a promotion. */
@@ -285,15 +301,32 @@ static void finish_tuning(TsJitFunction *f) {
   Job *job = f->tuning;
   f->tuning = NULL;
   if (!job->failed && job->build.nkernel && f->state == LIVE) {
-    drop_code(f);
+    ts_jit_drop(f);
     take_kernels(f, job);
   }
   free_job(f->jit, job);
 }
 
+/* What runs: on a device, if nothing does here, or it moved there. */
+static TsJitFunction *shown(TsJitFunction *f) {
+  bool moved = f->move.state == MOVE_there;
+  for (TsJitFunction *d = f->there; d; d = d->there)
+    if (d->state == LIVE && (f->state != LIVE || (moved && d->device == f->move.device))) return d;
+  return f;
+}
+
+/* Where it runs: on a device that has run it, if it does not here. */
+static TsJitFunction *used(TsJitFunction *f) {
+  TsJitFunction *live = shown(f);
+  for (TsJitFunction *d = f->there; d && live == f && f->state != LIVE; d = d->there)
+    if (d->calls || d->state != COLD) return d;
+  return live;
+}
+
 int ts_jit_tune(TsJitFunction *f) {
   TsJit *j = f->jit;
   TsError *err = &j->c->err;
+  f = used(f);
   const char *absent = ts_jit_absent(j);
   if (absent) return ts_error_set(err, TS_ERR_device, "nothing is compiled: %s", absent);
   Job job = {.build = ts_jit_build_of(f, 1e9)};
@@ -302,7 +335,7 @@ int ts_jit_tune(TsJitFunction *f) {
     failed = ts_build_run(&job.build, err);
   if (!failed && job.build.nkernel) {
     abandon(f);
-    drop_code(f);
+    ts_jit_drop(f);
     take_kernels(f, &job);
   }
   ts_build_free(&job.build);
@@ -340,9 +373,11 @@ static void judge(TsJitFunction *f) {
   if (f->best[1] <= f->best[0] + f->best[0] * SLOWER_PERCENT / 100) return;
   ts_jit_say(f, "returned", "%.1f us with kernels, %.1f us without",
       (double)f->best[1] / 1e3, (double)f->best[0] / 1e3);
-  drop_code(f);
+  ts_jit_drop(f);
   cool(f, f->need_nsec * RAISE);
 }
+
+void ts_jit_judged(TsJitFunction *f) { f->trial = TRIAL + 1; }
 
 /* ---- functions */
 TsJitFunction *ts_jit_function(TsJit *j, const TsGraph *g, const bool *donated) {
@@ -360,7 +395,7 @@ void ts_jit_function_free(TsJitFunction *f) {
   if (!f) return;
   ts_jit_function_free(f->there);
   abandon(f);
-  drop_code(f);
+  ts_jit_drop(f);
   if (f->next) f->next->at = f->at;
   *f->at = f->next;
   f->jit->stats.functions--;
@@ -383,6 +418,17 @@ bool ts_jit_step(TsJitFunction *f) {
   return f->state == LIVE;
 }
 
+/* What an earlier process promoted on this device runs by its kernels from the first call on: they
+ * are loaded in less time than a call without them takes, which loads others. */
+static void look_on_disk(TsJitFunction *f) {
+  TsJit *j = f->jit;
+  f->looked = true;
+  if (f->state != COLD || ts_queue_length(j->queue) || !ts_known_has(f->device, f->g)) return;
+  if (!(f->job = queue_job(f, j->queue, run_job, 0, true))) return;
+  f->state = QUEUED;
+  ts_queue_wait(j->queue);
+}
+
 static bool can_compile(const TsJit *j, int device) {
   return device ? j->on && j->how == TS_BUILD_compiled : ts_jit_enabled(j);
 }
@@ -394,6 +440,7 @@ TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device) {
   TsFrame *moved = device ? NULL : ts_jit_move_enter(f, own);
   f->start = ts_jit_now();
   if (moved) return moved;
+  if (device && !f->looked) look_on_disk(f);
   if (f->state == COLD && hot(f) && ts_jit_begin(f)) cool(f, f->need_nsec * RAISE);
   ts_jit_step(f);
   if (f->tuning && is_done(f->tuning)) finish_tuning(f);
@@ -474,14 +521,6 @@ static int text_of(TsJitFunction *f, const TsBuildJob *b, const char *level, TsT
   return strcmp(level, "why") ? ts_build_text(b, level, text, err) : why_text(f, b, text, err);
 }
 
-/* What runs: on a device, if nothing does here, or it moved there. */
-static TsJitFunction *shown(TsJitFunction *f) {
-  bool moved = f->move.state == MOVE_there;
-  for (TsJitFunction *d = f->there; d; d = d->there)
-    if (d->state == LIVE && (f->state != LIVE || (moved && d->device == f->move.device))) return d;
-  return f;
-}
-
 int ts_jit_text(TsJitFunction *f, const char *level, TsText *text) {
   TsJit *j = f->jit;
   f = shown(f);
@@ -525,7 +564,7 @@ void ts_jit_flush(TsJit *j) {
   ts_offload_flush(j->offloader);
   for (TsJitFunction *f = j->first; f; f = f->next) {
     abandon(f);
-    drop_code(f);
+    ts_jit_drop(f);
     cool(f, HOT_USEC * 1000LL);
     f->move = (Move){.state = MOVE_here};
   }

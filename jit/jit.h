@@ -69,6 +69,9 @@ void ts_jit_stands_for(TsJitFunction *f, int calls);
 int ts_jit_text(TsJitFunction *f, const char *level, TsText *text);
 /* Measures the candidates of f's kernels now, in this thread, and runs the best from then on. */
 int ts_jit_tune(TsJitFunction *f);
+/* Kernels with profile marks run in place of f's (off: its own again); 1: so they do, 0: f has none
+ * on the CPU, -1 with the error. */
+int ts_jit_marks(TsJitFunction *f, bool on);
 /* For tests: functions of the CPU move to this device at once, whatever it costs; NULL: no more. */
 void ts_jit_move_to(TsJit *j, const char *device);
 bool ts_jit_live(const TsJitFunction *f); /* kernels run */

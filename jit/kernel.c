@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined __x86_64__
+#include <x86intrin.h>
+#endif
+
 #include "devices/cpu_pool.h"
+#include "ir/tile_marks.h"
 #include "vm/profile.h"
 
 /* ---- the outline */
@@ -49,6 +54,11 @@ int64_t ts_kernel_local_at(const TsTile *k, const TsTileValue *alloc) {
   return found;
 }
 
+int64_t ts_kernel_marks_at(const TsTile *k) {
+  int64_t found;
+  return place_local(k->body, 0, NULL, &found);
+}
+
 static int64_t constant(const TsTileValue *v, int64_t otherwise) {
   if (!v->stmt || v->stmt->op != TS_TILE_const) return otherwise;
   return (int64_t)ts_tile_attr(v->stmt, "value")->f;
@@ -78,6 +88,24 @@ static double cost(const TsTileRegion *r) {
   return sum;
 }
 
+static int outline_marks(TsKernel *kernel, const TsTile *k, TsError *err) {
+  TsTileMark mark[TS_TILE_MARKS];
+  int n = ts_tile_marks(k, mark);
+  kernel->marks_at = kernel->local_bytes;
+  if (!n) return 0;
+  kernel->mark = calloc((size_t)n, sizeof *kernel->mark);
+  if (!kernel->mark) return ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  for (int i = 0; i < n; i++) {
+    TsKernelMark *m = &kernel->mark[i];
+    m->stage = ts_tile_stage_name(mark[i].stage);
+    snprintf(m->what, sizeof m->what, "%s", mark[i].what ? mark[i].what : "");
+    snprintf(m->place, sizeof m->place, "%s", k->place[mark[i].stmt->line]);
+  }
+  kernel->nmark = n;
+  kernel->local_bytes += (int64_t)sizeof(TsKernelClock) * n;
+  return 0;
+}
+
 static int outline_memory(TsKernel *kernel, const TsTile *k, TsError *err) {
   for (const TsTileStmt *s = k->body->first; s; s = s->next) {
     if (s->op != TS_TILE_alloc || s->out[0]->type.space != TS_SPACE_scratch) continue;
@@ -86,9 +114,8 @@ static int outline_memory(TsKernel *kernel, const TsTile *k, TsError *err) {
                           TS_KERNEL_SCRATCH);
     kernel->scratch[kernel->nscratch++] = s->out[0]->type;
   }
-  int64_t found;
-  kernel->local_bytes = place_local(k->body, 0, NULL, &found);
-  return 0;
+  kernel->local_bytes = ts_kernel_marks_at(k);
+  return outline_marks(kernel, k, err);
 }
 
 int ts_kernel_outline(TsKernel *kernel, const TsTile *k, const TsJitTarget *t, TsError *err) {
@@ -124,6 +151,7 @@ int ts_kernel_load(TsKernel *kernel, const void *elf, size_t nbytes, TsError *er
 void ts_kernel_free(TsKernel *kernel) {
   if (!kernel) return;
   ts_object_unload(&kernel->object);
+  free(kernel->mark);
   free(kernel);
 }
 
@@ -171,10 +199,38 @@ typedef struct Run {
   TsSpans *spans; /* or NULL */
 } Run;
 
+static int64_t cycles(void) {
+#if defined __x86_64__
+  return (int64_t)__rdtsc();
+#else
+  return ts_spans_now();
+#endif
+}
+
+/* What the clocks say, in the time that the call took as a whole. */
+static void add_marks(const Run *r, const TsKernelClock *clock, const TsSpan *whole,
+                      int64_t cycles) {
+  double nsec = cycles > 0 ? (double)(whole->end - whole->start) / (double)cycles : 1;
+  for (int i = 0; i < r->kernel->nmark; i++) {
+    const TsKernelMark *m = &r->kernel->mark[i];
+    if (!clock[i].count) continue;
+    TsSpan span = *whole;
+    span.end = span.start + (int64_t)((double)clock[i].cycles * nsec);
+    span.stage = m->stage, span.what = m->what, span.place = m->place;
+    span.count = clock[i].count;
+    ts_spans_add(r->spans, &span);
+  }
+}
+
 static void run_timed(Run *r, int64_t lo, int64_t hi, int worker, void *local) {
-  int64_t start = ts_spans_now();
+  TsKernelClock *clock = (TsKernelClock *)((char *)local + r->kernel->marks_at);
+  if (r->kernel->nmark) memset(clock, 0, sizeof *clock * (size_t)r->kernel->nmark);
+  int64_t start = ts_spans_now(), from = cycles();
   r->phase(r->arg, r->dim, lo, hi, local);
-  TsSpan span = {.start = start, .end = ts_spans_now(), .phase = r->at, .thread = worker};
+  TsSpan span = {.start = start, .phase = r->at, .thread = worker};
+  int64_t took = cycles() - from;
+  span.end = ts_spans_now();
+  if (r->kernel->nmark) add_marks(r, clock, &span, took);
   ts_spans_add(r->spans, &span);
 }
 

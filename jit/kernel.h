@@ -21,13 +21,26 @@ typedef int64_t TsPhaseFn(void *const *arg, const int64_t *dim, int64_t lo, int6
 
 enum { TS_KERNEL_PHASES = 16, TS_KERNEL_SCRATCH = 16 };
 
+/* A profile mark's words behind a thread's local memory. */
+typedef struct TsKernelClock {
+  int64_t cycles, count;
+} TsKernelClock;
+
+typedef struct TsKernelMark {
+  const char *stage;
+  char what[40], place[40]; /* "", or words of its kernel */
+} TsKernelMark;
+
 typedef struct TsKernel {
   const char *target; /* "avx512" */
   int nparam, ndim, nphase, nscratch;
   TsPhaseFn *phase[TS_KERNEL_PHASES];
   int64_t grain[TS_KERNEL_PHASES]; /* fewest rounds that are worth a thread's while */
   TsTileType scratch[TS_KERNEL_SCRATCH]; /* sizes may be symbolic */
-  int64_t local_bytes;                   /* of one thread */
+  int64_t local_bytes;                   /* of one thread, clocks included */
+  int nmark;
+  TsKernelMark *mark;  /* what its clocks measure, or NULL */
+  int64_t marks_at;    /* where they are in local memory */
   TsObject object;
   size_t object_bytes; /* of the file */
   bool cached;         /* it came from the disk cache */
@@ -38,6 +51,8 @@ int ts_kernel_outline(TsKernel *kernel, const TsTile *k, const TsJitTarget *t, T
 /* Where the local memory of an alloc begins; -1 for other values. Memory of a region is used
  * again after it. */
 int64_t ts_kernel_local_at(const TsTile *k, const TsTileValue *alloc);
+/* Where the clocks of its marks begin. */
+int64_t ts_kernel_marks_at(const TsTile *k);
 
 /* The top-level loops, in order; gives their number. */
 int ts_kernel_phases(const TsTile *k, TsTileStmt *phase[TS_KERNEL_PHASES]);

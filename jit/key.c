@@ -87,7 +87,8 @@ void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint
   string(&w, t->triple);
   string(&w, t->cpu);
   string(&w, t->features);
-  word(&w, k->form | k->threads << 1 | k->cluster << 16 | (int64_t)k->vector << 24);
+  word(&w, k->form | k->threads << 1 | k->cluster << 16 | (int64_t)k->vector << 24 |
+               (int64_t)k->marks << 56);
   word(&w, k->ndim);
   word(&w, k->nin);
   word(&w, k->nparam);

@@ -31,7 +31,7 @@ static Plan *find(const TsOffloader *o, const Form *f) {
 }
 
 static int end_streak(TsContext *c) {
-  c->waiting = false;
+  c->waiting = ts_offload_guards_wait(of(c));
   return ts_streak_end(&of(c)->streak, &c->err);
 }
 
@@ -47,6 +47,8 @@ void ts_offload_flush(TsOffloader *o) {
   memset(o->optim, 0, sizeof o->optim);
   ts_offload_fft_flush(o);
   ts_own_flush(o);
+  ts_offload_guards_drop(o);
+  ts_offload_rope_flush(o);
   if (end_streak(o->c)) ts_error_clear(&o->c->err);
   ts_offload_drop_kernels(o);
 }
@@ -102,6 +104,24 @@ static int run_kernel(TsContext *c, TsDeviceKernel *k, void *const *arg, const i
   return ts_device_kernel_run(k, arg, dim, &c->err);
 }
 
+void ts_offload_touch_bytes(TsContext *c, const void *at, int64_t nbytes, bool write) {
+  if (of(c)->replay) ts_replay_touch(of(c)->replay, at, nbytes, write);
+}
+
+/* From the first element on, or before it where strides are negative. */
+void ts_offload_touch(TsContext *c, const TsTensor *t, const void *at, bool write) {
+  TsReplay *r = of(c)->replay;
+  int64_t below = 0, above = ts_tensor_numel(t) > 0, size = ts_dtypes[t->meta.dtype].nbytes;
+  if (!r) return;
+  for (int i = 0; i < t->meta.ndim && above; i++) {
+    int64_t far = (t->meta.dim[i] - 1) * t->stride[i];
+    *(far < 0 ? &below : &above) += far;
+  }
+  bool whole = t->meta.dtype == TS_DT_mxfp4;
+  ts_replay_touch(r, (const char *)at + below * size, whole ? t->storage->nbytes : (above - below) * size,
+                  write);
+}
+
 int ts_offload_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
                       const int64_t *dim) {
   TsReplay *r = of(c)->replay;
@@ -109,6 +129,16 @@ int ts_offload_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *
   if (ts_profile_on()) return ts_profile_launch(k, arg, dim, &c->err);
   return r ? ts_replay_launch(r, k, nparam, arg, ndim, dim, &c->err)
            : run_kernel(c, k, arg, dim);
+}
+
+int ts_offload_launch_many(TsContext *c, TsDeviceKernel *k, int n, int nparam, void *const *arg,
+                           int ndim, const int64_t *dim) {
+  TsReplay *r = of(c)->replay;
+  if (n == 1) return ts_offload_launch(c, k, nparam, arg, ndim, dim);
+  if (end_streak(c)) return -1;
+  if (ts_profile_on()) return ts_profile_launch_many(k, n, arg, dim, &c->err);
+  return r ? ts_replay_launch_many(r, k, n, n * nparam, arg, n * ndim, dim, &c->err)
+           : ts_device_kernel_run_many(k, n, arg, dim, &c->err);
 }
 
 static void enter(TsContext *c, int device, void **slot) {
@@ -129,9 +159,10 @@ static int leave(TsContext *c) {
 
 static void forget(void *slot) { ts_replay_free(slot); }
 
-static int flush(TsContext *c) {
+static int flush(TsContext *c, bool fetched) {
   int failed = end_streak(c);
-  return of(c)->replay && !failed ? ts_replay_flush(of(c)->replay, &c->err) : failed;
+  if (of(c)->replay && !failed) failed = ts_replay_flush(of(c)->replay, &c->err);
+  return fetched && !failed ? ts_offload_guards_tell(of(c)) : failed;
 }
 
 static bool shares(const Form *f, const Plan *p, int k) {
@@ -144,12 +175,12 @@ static bool shares(const Form *f, const Plan *p, int k) {
   return false;
 }
 
-static void label(const Form *f) {
+static double bytes_of(const Form *f) {
   double bytes = 0;
   for (int i = 0; i < f->nin; i++)
     if (f->in[i].kind == OPERAND_tensor) bytes += (double)ts_meta_nbytes(&f->in[i].meta);
   for (int i = 0; i < f->nout; i++) bytes += (double)ts_meta_nbytes(&f->out[i].meta);
-  ts_profile_label(ts_op_info((TsOp)f->op)->name, bytes, 0);
+  return bytes;
 }
 
 /* Work in proportion to elements. */
@@ -181,13 +212,13 @@ static int launch(TsContext *c, const Form *f, const Plan *p, void *const *arg,
     return ts_offload_launch(c, p->kernel, p->nparam, arg, p->ndim, dim);
   int failed = ts_streak_launch(s, ts_device_at(f->device), p->kernel, p->nparam, arg, p->ndim,
                                 dim, &c->err);
-  c->waiting = s->on;
+  c->waiting = s->on || ts_offload_guards_wait(of(c));
   return failed;
 }
 
-static int run(TsContext *c, const Form *f, const Plan *p) {
-  void *arg[TS_SCHED_PARAMS], *in[OFFLOAD_IN], *out[OFFLOAD_OUT];
-  int64_t dim[TS_TILE_DIMS];
+/* Addresses and sizes of a run. */
+static int arguments(const Form *f, const Plan *p, void **arg, int64_t *dim) {
+  void *in[OFFLOAD_IN], *out[OFFLOAD_OUT];
   for (int i = 0; i < f->nin; i++)
     if (f->in[i].kind == OPERAND_tensor && !(in[i] = ts_tensor_read_on(f->in[i].t, f->device)))
       return -1;
@@ -198,11 +229,27 @@ static int run(TsContext *c, const Form *f, const Plan *p) {
   }
   for (int i = 0; i < p->nparam; i++)
     arg[i] = p->arg[i] >= 0 ? in[p->arg[i]] : out[-1 - p->arg[i]];
-  if (ts_profile_on()) label(f);
-  memcpy(dim, p->dim, sizeof dim);
+  memcpy(dim, p->dim, sizeof p->dim);
   if (p->sized) dim[0] = f->out[0].meta.dim[0];
   for (int d = 0; d < p->ndim; d++)
     if (p->number[d] >= 0) memcpy(&dim[d], &f->in[p->number[d]].number, sizeof *dim);
+  return 0;
+}
+
+static void touch(TsContext *c, const Form *f, const Plan *p, void *const *arg) {
+  for (int i = 0; i < p->nparam; i++) {
+    int k = p->arg[i];
+    ts_offload_touch(c, k >= 0 ? f->in[k].t : f->out[-1 - k].t, arg[i], k < 0);
+  }
+}
+
+static int run(TsContext *c, const Form *f, const Plan *p) {
+  void *arg[TS_SCHED_PARAMS];
+  int64_t dim[TS_TILE_DIMS];
+  if (arguments(f, p, arg, dim)) return -1;
+  touch(c, f, p, arg);
+  if (ts_profile_on())
+    ts_profile_label(ts_op_info((TsOp)f->op)->name, bytes_of(f), 0);
   return launch(c, f, p, arg, dim) ? -1 : 1;
 }
 
@@ -223,12 +270,12 @@ static bool in_range(TsContext *c, const Form *f, const Plan *p) {
   return true;
 }
 
-static int run_form(TsContext *c, const Form *f, bool in_place) {
+/* 1 with the plan of f; 0: the VM runs it. */
+static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
   TsOffloader *o = of(c);
-  if (is_empty(f)) return 1;
-  Plan *p = find(o, f);
+  Plan *p = *found = find(o, f);
   if (!p && end_streak(c)) return -1;
-  if (!p && !(p = make(o, f))) return 0;
+  if (!p && !(p = *found = make(o, f))) return 0;
   bool apart = true;
   if (p->kernel && !in_range(c, f, p)) return 0;
   for (int k = 0; in_place && k < f->nout; k++) apart &= !shares(f, p, k);
@@ -237,7 +284,14 @@ static int run_form(TsContext *c, const Form *f, bool in_place) {
     return 0;
   }
   o->stats.calls++;
-  return run(c, f, p);
+  return 1;
+}
+
+static int run_form(TsContext *c, const Form *f, bool in_place) {
+  Plan *p;
+  if (is_empty(f)) return 1;
+  int done = find_plan(c, f, in_place, &p);
+  return done == 1 ? run(c, f, p) : done;
 }
 
 /* ---- the hook */
@@ -290,6 +344,7 @@ static int place_part(TsContext *c, TsTensor *y, TsTensor *x, int axis, int64_t 
   TsMeta m = y->meta;
   m.dim[axis] = x->meta.dim[axis];
   int64_t offset = y->offset + start * y->stride[axis] * ts_dtypes[m.dtype].nbytes;
+  if (x->storage == y->storage && x->offset == offset && x->meta.dtype == m.dtype) return 1;
   TsTensor *part = ts_tensor_numel(x) ? ts_tensor_view(y, &m, y->stride, offset) : NULL;
   int done = !ts_tensor_numel(x) ? 1 : part ? assign_there(c, part, x) : -1;
   ts_tensor_unref(part);
@@ -309,7 +364,10 @@ static int concat(const TsCall *call) {
 typedef int Family(TsOffloader *, TsCall *, int);
 static Family *const family[] = {ts_offload_fft,  ts_offload_scan,    ts_offload_sort,
                                  ts_offload_conv, ts_offload_places,  ts_offload_reduce,
-                                 ts_offload_pool, ts_offload_complex, ts_offload_columns};
+                                 ts_offload_pool, ts_offload_complex, ts_offload_columns,
+                                 ts_offload_index, ts_offload_scatter, ts_offload_rope,
+                                 ts_offload_draw, ts_offload_pool_grad,
+                                 ts_offload_interpolate, ts_offload_adaptive};
 
 static int call_there(TsCall *call, int device, bool in_place) {
   Form f;
@@ -327,7 +385,34 @@ static int call_there(TsCall *call, int device, bool in_place) {
   return run_form(call->ctx, &f, in_place);
 }
 
-static const TsOffload hook = {call_there, assign_there, enter, leave, forget, flush};
+static void say_sizes(const Form *f, const Plan *p, TsOffloadLaunch *l) {
+  for (int i = 0; i < p->nparam; i++) {
+    const TsTensor *t = p->arg[i] >= 0 ? f->in[p->arg[i]].t : f->out[-1 - p->arg[i]].t;
+    l->size[i] = ts_meta_nbytes(&t->meta);
+    if (p->arg[i] >= 0 && l->nread == i) l->nread = i + 1;
+    if (!t->contiguous) l->nread = -1;
+  }
+}
+
+int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l) {
+  Form f;
+  Plan *p;
+  *l = (TsOffloadLaunch){.kernel = NULL};
+  if (!numbers_fit(call) || !ts_offload_form(call, device, &f)) return 0;
+  if (is_empty(&f)) return 1;
+  int done = find_plan(o->c, &f, true, &p);
+  if (done != 1) return done;
+  if (p->nparam > OFFLOAD_IN + OFFLOAD_OUT) return 0;
+  if (arguments(&f, p, l->arg, l->dim)) return -1;
+  l->kernel = p->kernel, l->nparam = p->nparam, l->ndim = p->ndim;
+  l->nbytes = bytes_of(&f);
+  say_sizes(&f, p, l);
+  return 1;
+}
+
+static const TsOffload hook = {call_there, assign_there, enter,           leave,
+                               forget,     flush,        ts_offload_guard,
+                               ts_offload_group};
 
 /* ---- life */
 TsOffloader *ts_offload_open(TsContext *c) {

@@ -29,6 +29,15 @@ struct TsDeviceKernel;
 int ts_offload_launch(TsContext *c, struct TsDeviceKernel *k, int nparam, void *const *arg,
                       int ndim, const int64_t *dim);
 
+/* The next launch reads, or writes, the bytes of t. To be said of all that it touches, or of
+ * nothing. */
+struct TsTensor;
+void ts_offload_touch(TsContext *c, const struct TsTensor *t, const void *at, bool write);
+void ts_offload_touch_bytes(TsContext *c, const void *at, int64_t nbytes, bool write);
+/* As ts_device_kernel_run_many; nparam and ndim are those of one run. */
+int ts_offload_launch_many(TsContext *c, struct TsDeviceKernel *k, int n, int nparam,
+                           void *const *arg, int ndim, const int64_t *dim);
+
 typedef struct TsOffloadStats {
   int64_t calls;    /* that ran on a device */
   int64_t fallback; /* that the CPU ran for one */

@@ -3,7 +3,8 @@
  * A round is a leaf of the canonical order (docs/numerics.md) of some columns side by side, so
  * that lines are read whole and there are blocks enough for all processors: the sums of leaves
  * go to scratch, and a second loop brings them together in pairs. Elements behind the end are
- * -0, which changes no sum. Short columns are one leaf, without the second loop. */
+ * -0, which changes no sum. Short columns are one leaf, without the second loop; those of few
+ * rows are a tree of rows in registers. */
 #include "jit/offload_own.h"
 #include "vm/kernels/reduce.h"
 
@@ -15,7 +16,9 @@ enum {
   WIDE = 256,        /* columns of a round at most, and at least */
   NARROW = 32,
   TILE = 1 << 18, /* elements of a round */
-  LEAST = 64,     /* of a column; shorter ones are rows as schedules make them */
+  FEW = 64,       /* of a column: shorter ones are loaded row by row */
+  BRANCH = 16,    /* rows that are loaded together then */
+  LINE = 2048,    /* bytes of a row in a round */
   BLOCKS = 192,   /* about those that run at once */
   TOGETHER = 256, /* columns of a round of the second loop */
 };
@@ -50,13 +53,46 @@ static V sum_down(Make *m, V x) {
   return ts_tile_emit1(&m->b, TS_TILE_sum, 1, &x, &axis, &t);
 }
 
+/* Row `lane`, and those that are multiples of `step` behind it, w in all, in halves. */
+static V branch(Make *m, const V *at, int64_t lane, int64_t step, int64_t w, const V *rows) {
+  const Columns *s = m->s;
+  V own[BRANCH] = {NULL}, half[2][BRANCH / 2];
+  TsTileAccess how = {.edge = s->axis.inner % s->width != 0};
+  TsTileType t = ts_tile_vector(s->in, s->width);
+  for (int64_t i = 0; !rows && w <= BRANCH && i < w && lane + step * i < s->axis.n; i++) {
+    V from[3] = {at[0], ts_tile_index(&m->b, lane + step * i), at[1]};
+    own[i] = ts_tile_load(&m->b, m->x, from, &t, &how);
+  }
+  if (!rows && w <= BRANCH) rows = own;
+  if (w == 1) return ts_tile_cast(&m->b, rows[0], s->acc);
+  for (int64_t i = 0; rows && i < w; i++) half[i % 2][i / 2] = rows[i];
+  V x = branch(m, at, lane, 2 * step, w / 2, rows ? half[0] : NULL);
+  if (lane + step >= s->axis.n) return x;
+  V y = branch(m, at, lane + step, 2 * step, w / 2, rows ? half[1] : NULL);
+  return ts_tile_op2(&m->b, TS_OP_add, x, y);
+}
+
+static void put_few(Make *m) {
+  const Columns *s = m->s;
+  TsTileBuild *b = &m->b;
+  int64_t w = 1;
+  TsTileAccess to = {.edge = s->axis.inner % s->width != 0};
+  V zero = ts_tile_index(b, 0);
+  TsTileLoop o = ts_tile_for(b, zero, m->count, 1, true, 0, NULL);
+  TsTileLoop j = ts_tile_for(b, zero, ts_tile_index(b, s->axis.inner), s->width, true, 0, NULL);
+  V at[2] = {o.i, j.i};
+  while (w < s->axis.n) w *= 2;
+  put_result(m, o.i, j.i, branch(m, at, 0, 1, w, NULL), &to);
+  ts_tile_for_end(b, &j, NULL, NULL);
+  ts_tile_for_end(b, &o, NULL, NULL);
+}
+
 static void put_leaves(Make *m) {
   static const int64_t tile_axes[2] = {1, 2}, line[1] = {2};
   const Columns *s = m->s;
   TsTileBuild *b = &m->b;
-  bool part = s->axis.inner % s->width != 0;
-  TsTileAccess from = {
-      .edge = part || s->axis.n % s->rows, .fill = -0.0, .naxis = 2, .axes = tile_axes};
+  bool part = s->axis.inner % s->width != 0, edge = part || s->axis.n % s->rows;
+  TsTileAccess from = {.edge = edge, .fill = edge ? -0.0 : 0, .naxis = 2, .axes = tile_axes};
   TsTileAccess to = {.edge = part}, keep = {.edge = part, .naxis = 1, .axes = line};
   TsTileType tile = ts_tile_type(s->in, 2, (int64_t[]){s->rows, s->width});
   V zero = ts_tile_index(b, 0), inner = ts_tile_index(b, s->axis.inner);
@@ -118,7 +154,10 @@ static TsTile *build(const void *arg) {
   m.b = ts_tile_build(k);
   if (s->leaves > 1) m.leaf = ts_tile_alloc(&m.b, TS_SPACE_scratch, &leaf);
   m.count = ts_own_dim(&m.b, 0);
-  put_leaves(&m);
+  if (s->axis.n < FEW)
+    put_few(&m);
+  else
+    put_leaves(&m);
   if (m.leaf) put_ends(&m);
   return k;
 }
@@ -149,6 +188,11 @@ static void choose(Columns *s) {
   s->leaves = (s->axis.n + LEAF - 1) / LEAF;
   s->rows = s->leaves > 1 ? LEAF : s->axis.n;
   s->width = WIDE;
+  if (s->axis.n < FEW) {
+    int size = ts_dtypes[s->in].nbytes;
+    s->width = LINE / (size < 2 ? 2 : size);
+    return;
+  }
   int64_t rounds = s->axis.outer * s->leaves;
   while (s->width > NARROW && (s->rows * s->width > TILE ||
                                rounds * ((s->axis.inner + s->width - 1) / s->width) < BLOCKS))
@@ -165,7 +209,7 @@ int ts_offload_columns(TsOffloader *o, TsCall *call, int device) {
   if (!ts_dtype_is(in, TS_KIND_F) || in == TS_DT_mxfp4 || !ts_dtype_is(out, TS_KIND_F))
     return 0;
   if (!one_axis(&x->meta, &call->attr[0], &s.axis) || !ts_tensor_numel(x)) return 0;
-  if (s.axis.n < LEAST || s.axis.inner < NARROW) return 0;
+  if (s.axis.n < 2 || s.axis.inner < (s.axis.n < FEW ? LINE / 4 : NARROW)) return 0;
   choose(&s);
   if (s.leaves > MOST_LEAVES) return 0;
   TsOwn k = {.build = build, .arg = &s, .nin = 1, .nout = 1, .ndim = 1};

@@ -9,11 +9,12 @@
  *   transposed   as conv, with the window walked backwards; only of stride 1, since otherwise
  *                sums of neighbouring positions have other terms
  *
- * Either way the right operand is x at the sum of what the column says and what k says. A block
- * has 8 x 16 threads, each with up to 8 x 8 sums, fewer where blocks would be few: sums are
- * chains, so k is never divided. Steps of k go through shared memory, and the next step's
- * elements are under way meanwhile. */
-#include "jit/offload_own.h"
+ * Either way the right operand is x at the sum of what the column says and what k says: x is
+ * padded before, so that nobody asks whether it is inside, and what k says is a table in
+ * memory, since to find it takes longer than to multiply. A block has 8 x 16 threads, each with
+ * up to 8 x 8 sums, fewer where blocks would be few: sums are chains, so k is never divided.
+ * Steps of k go through shared memory, and the next step's elements are under way meanwhile. */
+#include "jit/offload_conv_unit.h"
 
 #include <string.h>
 
@@ -22,7 +23,16 @@
 
 typedef TsTileVal V;
 
-enum { DOWN = 8, ACROSS = 16, EACH = 8, KC = 8, FEW = 4, FEW_KC = 32, BLOCKS = 264 };
+enum {
+  DOWN = 8,
+  ACROSS = 16,
+  EACH = 8,
+  KC = 8,
+  FEW = 4,
+  FEW_KC = 64,
+  BLOCKS = 264,
+  PIECE = 1024
+};
 
 typedef struct Conv {
   TsConv c;
@@ -31,6 +41,7 @@ typedef struct Conv {
   int64_t channels, taps, positions, window; /* channels of x; window: its elements */
   int64_t rows, cols, k;                     /* of the product */
   int64_t at_n, at_c, at[3];                 /* strides of x */
+  int64_t first;                             /* where position 0 of the window's place 0 is */
   int down, across, step;                    /* sums of a thread; of k at once */
   bool bias, residual, relu;
 } Conv;
@@ -38,84 +49,72 @@ typedef struct Conv {
 typedef struct Make {
   const Conv *s;
   TsTileBuild b;
-  V x, left, bias, residual, y;
+  V x, table, left, bias, residual, y;
   V image, group, row, col; /* positions of the block */
-  V base, part[3];          /* of columns: where in x, and space coordinates */
+  V base;                   /* of a step's columns: where in x */
   V buffer[2], view[2];
-  TsTileType sums, line, side; /* [DOWN, ACROSS]; a line of columns; the left operand's step */
+  TsTileType sums, line, side; /* [DOWN, ACROSS]; the right and the left operand's step */
 } Make;
 
-/* ---- x at the places of one k */
+/* ---- x at the places of a step */
 static V scalar(Make *m, int op, V x, int64_t y) {
   return y == 1 && (op == TS_OP_floordiv || op == TS_OP_mul)
              ? x
              : ts_tile_op2(&m->b, op, x, ts_tile_index(&m->b, y));
 }
 
-static V plus(Make *m, V x, V y) { return ts_tile_op2(&m->b, TS_OP_add, x, y); }
+static V plus(Make *m, V x, V y) {
+  return !x ? y : !y ? x : ts_tile_op2(&m->b, TS_OP_add, x, y);
+}
 
-/* Row-major coordinates of i, a scalar or a tile, over three sizes, each times a factor. */
-static void split(Make *m, V i, const int64_t size[3], const int64_t by[3], V to[3]) {
+/* The sum of the row-major coordinates of i, a tile, over three sizes, each times a factor.
+ * NULL: zero. */
+static V spread(TsTileBuild *b, V i, const int64_t size[3], const int64_t by[3]) {
+  V sum = NULL;
   for (int a = 3; a-- > 0;) {
-    bool tile = i->type.rank > 0;
-    V rest = size[a] == 1 ? NULL
-             : tile       ? ts_own_by(&m->b, TS_OP_mod, i, size[a])
-                          : scalar(m, TS_OP_mod, i, size[a]);
-    if (rest && by[a] != 1)
-      rest =
-          tile ? ts_own_by(&m->b, TS_OP_mul, rest, by[a]) : scalar(m, TS_OP_mul, rest, by[a]);
-    to[a] = rest;
-    if (a && size[a] > 1)
-      i = tile ? ts_own_by(&m->b, TS_OP_floordiv, i, size[a])
-               : scalar(m, TS_OP_floordiv, i, size[a]);
+    if (size[a] == 1) continue;
+    V own = ts_own_by(b, TS_OP_mul, ts_own_by(b, TS_OP_mod, i, size[a]), by[a]);
+    sum = sum ? ts_tile_op2(b, TS_OP_add, sum, own) : own;
+    i = ts_own_by(b, TS_OP_floordiv, i, size[a]);
   }
+  return sum;
+}
+
+/* Elements of x from one position, or one place of the window, to the next. */
+static void steps_of(const Conv *s, bool window, int64_t by[3]) {
+  const TsConv *c = &s->c;
+  for (int a = 0; a < 3; a++) by[a] = (window ? c->dilation[a] : c->stride[a]) * s->at[a];
+}
+
+/* What column `i` of the product says, and what k `i` says. */
+static V offsets(TsTileBuild *b, const Conv *s, V i, bool columns) {
+  int64_t by[3], inner = columns == s->grad ? s->window : s->positions;
+  steps_of(s, columns == s->grad, by);
+  V sum = spread(b, ts_own_by(b, TS_OP_mod, i, inner),
+                 columns == s->grad ? s->c.window : s->c.out, by);
+  V outer = ts_own_by(b, TS_OP_floordiv, i, inner);
+  outer = ts_own_by(b, TS_OP_mul, outer, columns == s->grad ? s->at_c : s->at_n);
+  return sum ? ts_tile_op2(b, TS_OP_add, sum, outer) : outer;
 }
 
 static void columns(Make *m) {
   const Conv *s = m->s;
-  const TsConv *c = &s->c;
   TsTileBuild *b = &m->b;
-  V i = plus(m, ts_own_iota(b, &m->line, 0), ts_own_splat(b, &m->line, m->col)), first, inside;
+  V i = plus(m, ts_own_iota(b, &m->line, 1), ts_own_splat(b, &m->line, m->col));
   i = ts_own_by(b, TS_OP_minimum, i, s->cols - 1);
-  V channel = scalar(m, TS_OP_mul, m->group, c->cg * s->at_c);
-  if (!s->grad) {
-    first = plus(m, channel, scalar(m, TS_OP_mul, m->image, s->at_n));
-    m->base = ts_own_splat(b, &m->line, first);
-    split(m, i, c->out, c->stride, m->part);
-  } else {
-    inside = ts_own_by(b, TS_OP_mod, i, s->window);
-    V which = ts_own_by(b, TS_OP_floordiv, i, s->window);
-    m->base =
-        plus(m, ts_own_splat(b, &m->line, channel), ts_own_by(b, TS_OP_mul, which, s->at_c));
-    split(m, inside, c->window, c->dilation, m->part);
-  }
-  for (int a = 0; a < 3; a++) {
-    if (!m->part[a]) m->part[a] = ts_own_int(b, &m->line, 0);
-    if (c->before[a]) m->part[a] = ts_own_by(b, TS_OP_sub, m->part[a], c->before[a]);
-  }
+  V first = scalar(m, TS_OP_mul, m->group, s->c.cg * s->at_c);
+  if (!s->grad) first = plus(m, first, scalar(m, TS_OP_mul, m->image, s->at_n));
+  first = plus(m, first, ts_tile_index(b, s->first));
+  m->base = plus(m, offsets(b, s, i, true), ts_own_splat(b, &m->line, first));
 }
 
-/* k: a scalar, not behind the last. */
+/* From k on; behind the last one it is that one again. */
 static V right_at(Make *m, V k) {
-  const Conv *s = m->s;
-  const TsConv *c = &s->c;
   TsTileBuild *b = &m->b;
-  int64_t each = s->grad ? s->positions : s->window;
-  V outer = scalar(m, TS_OP_floordiv, k, each), inner = scalar(m, TS_OP_mod, k, each), own[3];
-  V at = scalar(m, TS_OP_mul, outer, s->grad ? s->at_n : s->at_c), in = NULL;
-  at = plus(m, m->base, ts_own_splat(b, &m->line, at));
-  split(m, inner, s->grad ? c->out : c->window, s->grad ? c->stride : c->dilation, own);
-  for (int a = 0; a < 3; a++) {
-    bool alone = c->in[a] == 1 && c->out[a] == 1 && c->window[a] == 1 && !c->before[a];
-    if (alone) continue;
-    V p = own[a] ? plus(m, m->part[a], ts_own_splat(b, &m->line, own[a])) : m->part[a];
-    at = plus(m, at, ts_own_by(b, TS_OP_mul, p, s->at[a]));
-    V low = ts_own_by(b, TS_OP_ge, p, 0), high = ts_own_by(b, TS_OP_lt, p, c->in[a]);
-    V both = ts_tile_op2(b, TS_OP_logical_and, low, high);
-    in = in ? ts_tile_op2(b, TS_OP_logical_and, in, both) : both;
-  }
-  if (in) at = ts_tile_op3(b, TS_OP_where, in, at, ts_own_int(b, &m->line, -1));
-  return ts_own_gather(b, m->x, at, in != NULL);
+  V i = plus(m, ts_own_iota(b, &m->line, 0), ts_own_splat(b, &m->line, k));
+  i = ts_own_by(b, TS_OP_minimum, i, m->s->k - 1);
+  V at = ts_tile_cast(b, ts_own_gather(b, m->table, i, false), TS_DT_i64);
+  return ts_own_gather(b, m->x, plus(m, m->base, at), false);
 }
 
 /* ---- the left operand: [rows, step] from k on */
@@ -150,29 +149,22 @@ static V left_at(Make *m, V k) {
 
 /* ---- steps */
 typedef struct Held { /* of a step, in registers */
-  V left, right[FEW_KC];
+  V left, right;
 } Held;
 
 static void fetch(Make *m, V k, Held *h) {
-  V last = ts_tile_index(&m->b, m->s->k - 1);
   h->left = left_at(m, k);
-  for (int i = 0; i < m->s->step; i++) {
-    V at = plus(m, k, ts_tile_index(&m->b, i));
-    h->right[i] = right_at(m, ts_tile_op2(&m->b, TS_OP_minimum, at, last));
-  }
+  h->right = right_at(m, k);
 }
 
 static void put(Make *m, const Held *h) {
-  static const int64_t turned[2] = {1, 0}, along[1] = {1};
+  static const int64_t turned[2] = {1, 0};
   TsTileBuild *b = &m->b;
   TsDtype acc = m->s->c.acc;
   V zero = ts_tile_index(b, 0), corner[2] = {zero, zero};
-  TsTileAccess left = {.naxis = 2, .axes = turned}, right = {.naxis = 1, .axes = along};
+  TsTileAccess left = {.naxis = 2, .axes = turned};
   ts_tile_store(b, m->buffer[0], corner, ts_tile_cast(b, h->left, acc), &left);
-  for (int i = 0; i < m->s->step; i++) {
-    V at[2] = {ts_tile_index(b, i), zero};
-    ts_tile_store(b, m->buffer[1], at, ts_tile_cast(b, h->right[i], acc), &right);
-  }
+  ts_tile_store(b, m->buffer[1], corner, ts_tile_cast(b, h->right, acc), NULL);
 }
 
 static void multiply(Make *m, int n, V *acc) {
@@ -202,28 +194,23 @@ static void all_steps(Make *m, V *acc) {
   TsTileBuild *b = &m->b;
   int n = s->down * s->across, step = s->step, rest = (int)(s->k % step);
   Held h;
-  V carry[EACH * EACH + 1 + FEW_KC];
+  V carry[EACH * EACH + 2], out[EACH * EACH + 2];
   fetch(m, ts_tile_index(b, 0), &h);
   if (s->k >= step) {
     memcpy(carry, acc, sizeof *acc * (size_t)n);
-    carry[n] = h.left;
-    memcpy(carry + n + 1, h.right, sizeof *carry * (size_t)step);
+    carry[n] = h.left, carry[n + 1] = h.right;
     TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, s->k - rest), step,
-                               false, n + 1 + step, carry);
+                               false, n + 2, carry);
     if (m->b.k->failed) return;
-    memcpy(carry, l.carry, sizeof *carry * (size_t)(n + 1 + step));
-    h.left = carry[n];
-    memcpy(h.right, carry + n + 1, sizeof *carry * (size_t)step);
+    memcpy(carry, l.carry, sizeof *carry * (size_t)(n + 2));
+    h = (Held){carry[n], carry[n + 1]};
     put(m, &h);
     fetch(m, plus(m, l.i, ts_tile_index(b, step)), &h);
     multiply(m, step, carry);
-    carry[n] = h.left;
-    memcpy(carry + n + 1, h.right, sizeof *carry * (size_t)step);
-    V out[EACH * EACH + 1 + FEW_KC];
+    carry[n] = h.left, carry[n + 1] = h.right;
     ts_tile_for_end(b, &l, carry, out);
     memcpy(acc, out, sizeof *acc * (size_t)n);
-    h.left = out[n];
-    memcpy(h.right, out + n + 1, sizeof *carry * (size_t)step);
+    h = (Held){out[n], out[n + 1]};
   }
   if (!rest) return;
   put(m, &h);
@@ -282,7 +269,9 @@ static void parameters(Make *m, TsTile *k) {
   TsTileType tl =
       s->grad || s->transposed ? ts_tile_type(s->other, 1, &nl) : ts_tile_type(s->other, 3, w);
   TsTileType tb = ts_tile_type(s->out, 2, bias);
+  TsTileType table = ts_tile_vector(TS_DT_i32, s->k);
   m->x = ts_tile_param(k, "x", &tx, false);
+  m->table = ts_tile_param(k, "table", &table, false);
   m->left = ts_tile_param(k, s->grad ? "g" : "w", &tl, false);
   if (s->bias) m->bias = ts_tile_param(k, "bias", &tb, false);
   if (s->residual) m->residual = ts_tile_param(k, "residual", &ty, false);
@@ -296,7 +285,8 @@ static TsTile *build(const void *arg) {
   Make m = {.s = s};
   int64_t sums[2] = {DOWN, ACROSS}, side[2] = {s->down * DOWN, s->step};
   m.sums = ts_tile_type(s->c.acc, 2, sums), m.side = ts_tile_type(s->other, 2, side);
-  m.line = ts_tile_vector(s->in, s->across * ACROSS);
+  int64_t line[2] = {s->step, s->across * ACROSS};
+  m.line = ts_tile_type(s->in, 2, line);
   parameters(&m, k);
   m.b = ts_tile_build(k);
   k->threads = DOWN * ACROSS, k->vector = 1;
@@ -323,7 +313,9 @@ static bool is_float(const TsTensor *t) {
   return ts_dtype_is(ts_tensor_dtype(t), TS_KIND_F) && t->meta.dtype != TS_DT_mxfp4;
 }
 
-static void geometry(Conv *s, const TsCall *call, const TsMeta *x, const TsMeta *y, int first) {
+/* last: channels are the last axis. */
+static void geometry(Conv *s, const TsCall *call, const TsMeta *x, const TsMeta *y, int first,
+                     bool last) {
   const TsAttr *a = call->attr + first;
   TsConv *c = &s->c;
   int nd = x->ndim - 2;
@@ -331,11 +323,11 @@ static void geometry(Conv *s, const TsCall *call, const TsMeta *x, const TsMeta 
   ts_conv_list(&a[0], nd, 1, c->stride);
   ts_conv_list(&a[1], nd, 0, c->before);
   ts_conv_list(&a[2], nd, 1, c->dilation);
-  s->positions = 1, s->channels = x->dim[1], s->at_c = 1;
+  s->positions = 1, s->channels = x->dim[last ? nd + 1 : 1], s->at_c = 1;
   for (int i = 3; i-- > 0;) {
     int at = i - (3 - nd);
-    c->in[i] = at < 0 ? 1 : x->dim[2 + at];
-    c->out[i] = at < 0 ? 1 : y->dim[2 + at];
+    c->in[i] = at < 0 ? 1 : x->dim[2 - last + at];
+    c->out[i] = at < 0 ? 1 : y->dim[2 - last + at];
     s->at[i] = s->at_c;
     s->at_c *= c->in[i];
     s->positions *= c->out[i];
@@ -343,12 +335,12 @@ static void geometry(Conv *s, const TsCall *call, const TsMeta *x, const TsMeta 
   s->at_n = s->at_c * s->channels;
 }
 
-static void set_window(Conv *s, const TsMeta *w) {
+static void set_window(Conv *s, const TsMeta *w, bool last) {
   TsConv *c = &s->c;
-  c->cg = w->dim[1], c->og = w->dim[0] / c->groups, s->window = 1;
+  c->cg = w->dim[last ? w->ndim - 1 : 1], c->og = w->dim[0] / c->groups, s->window = 1;
   for (int i = 0; i < 3; i++) {
     int at = i - (3 - c->nd);
-    c->window[i] = at < 0 ? 1 : w->dim[2 + at];
+    c->window[i] = at < 0 ? 1 : w->dim[2 - last + at];
     s->window *= c->window[i];
   }
   s->taps = c->cg * s->window;
@@ -373,6 +365,83 @@ static void choose(Conv *s) {
   s->step = s->down * s->across <= FEW ? FEW_KC : KC;
 }
 
+static TsTile *build_table(const void *arg) {
+  const Conv *s = arg;
+  TsTile *k = ts_tile_new("conv_table");
+  if (!k) return NULL;
+  TsTileType t = ts_tile_vector(TS_DT_i64, PIECE), table = ts_tile_vector(TS_DT_i32, s->k);
+  TsTileAccess edge = {.edge = true};
+  V to = ts_tile_param(k, "table", &table, true);
+  TsTileBuild b = ts_tile_build(k);
+  TsTileLoop l =
+      ts_tile_for(&b, ts_tile_index(&b, 0), ts_tile_index(&b, s->k), PIECE, true, 0, NULL);
+  V i = ts_tile_op2(&b, TS_OP_add, ts_own_iota(&b, &t, 0), ts_own_splat(&b, &t, l.i));
+  ts_tile_store(&b, to, &l.i, ts_tile_cast(&b, offsets(&b, s, i, false), TS_DT_i32), &edge);
+  ts_tile_for_end(&b, &l, NULL, NULL);
+  return k;
+}
+
+static void words(TsOwn *k, const Conv *s) {
+  int64_t words[] = {s->in | s->other << 8 | s->out << 16 | s->grad << 24,
+                     s->c.batch,
+                     s->c.groups,
+                     s->c.cg,
+                     s->c.og,
+                     s->bias | s->residual << 1 | s->relu << 2 | s->transposed << 3};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) ts_own_word(k, words[i]);
+  for (int i = 0; i < 3; i++) {
+    const TsConv *c = &s->c;
+    int64_t w[] = {c->in[i],     c->out[i],    c->window[i],
+                   c->stride[i], c->before[i], c->dilation[i]};
+    for (int j = 0; j < 6; j++) ts_own_word(k, w[j]);
+  }
+}
+
+static TsTensor *make_table(TsOffloader *o, const TsCall *call, int device, const Conv *s) {
+  TsMeta m = {.dtype = TS_DT_i32, .ndim = 1, .device = (uint8_t)device, .dim = {s->k}};
+  TsTensor *t = ts_tensor_new(call->ctx, &m);
+  TsOwn k = {.build = build_table, .arg = s, .nout = 1, .out = {t}};
+  ts_own_word(&k, 'T' << 8);
+  words(&k, s);
+  if (t && ts_own_run(o, call, device, &k) == 1) return t;
+  ts_tensor_unref(t);
+  return NULL;
+}
+
+/* x with zeros around it as far as windows reach, which the geometry is of afterwards. */
+static TsTensor *padded(const TsCall *call, Conv *s, TsTensor *x) {
+  TsConv *c = &s->c;
+  TsMeta m = x->meta;
+  int64_t step = 1, first = 0;
+  bool any = false;
+  s->first = 0;
+  for (int a = 3; a-- > 0;) {
+    int64_t far = (c->window[a] - 1) * c->dilation[a], low = (far < 0 ? far : 0) - c->before[a];
+    int64_t high = (c->out[a] - 1) * c->stride[a] - c->before[a] + (far > 0 ? far : 0);
+    int64_t front = low < 0 ? -low : 0, back = high >= c->in[a] ? high + 1 - c->in[a] : 0;
+    any |= front || back;
+    first += front * step;
+    c->in[a] += front + back, c->before[a] -= front;
+    if (a >= 3 - c->nd) m.dim[2 + a - (3 - c->nd)] = c->in[a];
+    s->at[a] = step;
+    s->first -= c->before[a] * step;
+    step *= c->in[a];
+  }
+  s->at_c = step, s->at_n = step * s->channels;
+  if (!any) return ts_own_ready(call, x);
+  m.weak = 0;
+  TsTensor *y = ts_tensor_new(call->ctx, &m), *none = y ? ts_tensor_number(call->ctx, 0) : NULL;
+  TsTensor *inner = NULL;
+  int failed = !none || ts_vm_assign(call->ctx, y, none);
+  if (!failed)
+    inner =
+        ts_tensor_view(y, &x->meta, y->stride, y->offset + first * ts_dtypes[m.dtype].nbytes);
+  failed = !inner || ts_vm_assign(call->ctx, inner, x);
+  ts_tensor_unref(none), ts_tensor_unref(inner);
+  if (failed) ts_tensor_unref(y);
+  return failed ? NULL : y;
+}
+
 static int run(TsOffloader *o, TsCall *call, int device, Conv *s, int nin,
                TsTensor *const *in) {
   TsOwn k = {.build = build, .arg = s, .nin = nin, .nout = 1, .ndim = 2, .out = {call->out[0]}};
@@ -381,27 +450,30 @@ static int run(TsOffloader *o, TsCall *call, int device, Conv *s, int nin,
   s->k = s->grad ? s->c.batch * s->positions : s->taps;
   if (!s->k || !s->rows || !s->cols || !s->c.batch) return 0;
   choose(s);
-  int64_t words[] = {s->in | s->other << 8 | s->out << 16 | s->grad << 24,
-                     s->c.batch,
-                     s->c.groups,
-                     s->c.cg,
-                     s->c.og,
-                     s->bias | s->residual << 1 | s->relu << 2 | s->transposed << 3};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) ts_own_word(&k, words[i]);
-  for (int i = 0; i < 3; i++) {
-    const TsConv *c = &s->c;
-    int64_t w[] = {c->in[i],     c->out[i],    c->window[i],
-                   c->stride[i], c->before[i], c->dilation[i]};
-    for (int j = 0; j < 6; j++) ts_own_word(&k, w[j]);
-  }
-  for (int i = 0; i < nin && done >= 0; i++)
-    if (!(k.in[i] = ts_own_ready(call, in[i]))) done = -1;
+  if (!(k.in[0] = padded(call, s, in[0]))) return -1;
+  if (ts_tensor_numel(k.in[0]) >= INT32_MAX) done = -2;
+  k.nin = nin + 1;
+  for (int i = 1; i < nin && !done; i++)
+    if (!(k.in[i + 1] = ts_own_ready(call, in[i]))) done = -1;
+  if (!done && !(k.in[1] = make_table(o, call, device, s)))
+    done = call->ctx->err.code ? -1 : -2;
+  words(&k, s);
   if (!done) {
-    k.dim[0] = ts_tensor_numel(in[0]), k.dim[1] = ts_tensor_numel(in[1]);
+    k.dim[0] = ts_tensor_numel(k.in[0]), k.dim[1] = ts_tensor_numel(in[1]);
     done = ts_own_run(o, call, device, &k);
   }
-  for (int i = 0; i < nin; i++) ts_tensor_unref(k.in[i]);
-  return done;
+  for (int i = 0; i <= nin; i++) ts_tensor_unref(k.in[i]);
+  return done == -2 ? 0 : done;
+}
+
+/* On the matrix unit, where there is one for it: geometry as of conv1d .. conv3d. */
+static int by_unit(TsOffloader *o, TsCall *call, int device, const Conv *s, bool last,
+                   TsTensor *bias) {
+  TsConvUnit u = {.c = s->c, .last = last, .transposed = s->transposed, .bias = bias};
+  u.x = call->in[0], u.w = call->in[1];
+  for (int i = 0; i < 3 && s->transposed; i++)
+    u.c.dilation[i] = -u.c.dilation[i], u.c.before[i] = -u.c.before[i];
+  return s->residual || s->relu ? 0 : ts_conv_unit(o, call, device, &u);
 }
 
 static TsTensor *input(const TsCall *call, int i) { return i < call->nin ? call->in[i] : NULL; }
@@ -419,7 +491,7 @@ static bool words_of(TsCall *call, Conv *s) {
   return *w == TS_EPILOGUE_end;
 }
 
-static int forward(TsOffloader *o, TsCall *call, int device) {
+static int forward(TsOffloader *o, TsCall *call, int device, bool last) {
   TsTensor *x = call->in[0], *w = call->in[1], *y = call->out[0], *in[4] = {x, w};
   Conv s = {.in = ts_tensor_dtype(x), .other = ts_tensor_dtype(w), .out = ts_tensor_dtype(y)};
   int n = 2;
@@ -434,9 +506,10 @@ static int forward(TsOffloader *o, TsCall *call, int device) {
     if (i == 2 && ts_tensor_numel(t) != w->meta.dim[0]) return 0;
     in[n++] = t;
   }
-  geometry(&s, call, &x->meta, &y->meta, 0);
-  set_window(&s, &w->meta);
-  return run(o, call, device, &s, n, in);
+  geometry(&s, call, &x->meta, &y->meta, 0, last);
+  set_window(&s, &w->meta, last);
+  int done = by_unit(o, call, device, &s, last, s.bias ? input(call, 2) : NULL);
+  return done || last ? done : run(o, call, device, &s, n, in);
 }
 
 static int transposed(TsOffloader *o, TsCall *call, int device) {
@@ -448,7 +521,7 @@ static int transposed(TsOffloader *o, TsCall *call, int device) {
   if (s.in != s.out || s.other != s.out) return 0;
   if (bias && (ts_tensor_dtype(bias) != s.out || ts_tensor_numel(bias) != y->meta.dim[1]))
     return 0;
-  geometry(&s, call, &x->meta, &y->meta, 0);
+  geometry(&s, call, &x->meta, &y->meta, 0, false);
   c->groups = call->attr[4].i, s.bias = bias != NULL, s.window = 1;
   c->cg = x->meta.dim[1] / c->groups, c->og = w->meta.dim[1];
   ts_conv_list(&call->attr[3], c->nd, 1, c->dilation);
@@ -460,17 +533,20 @@ static int transposed(TsOffloader *o, TsCall *call, int device) {
     s.window *= c->window[i];
   }
   s.taps = c->cg * s.window;
-  return run(o, call, device, &s, bias ? 3 : 2, in);
+  int done = by_unit(o, call, device, &s, false, bias);
+  return done ? done : run(o, call, device, &s, bias ? 3 : 2, in);
 }
 
-static int weights(TsOffloader *o, TsCall *call, int device) {
+static int weights(TsOffloader *o, TsCall *call, int device, bool last) {
   TsTensor *x = call->in[0], *g = call->in[1], *y = call->out[0], *in[2] = {x, g};
   Conv s = {.grad = true, .in = ts_tensor_dtype(x), .other = ts_tensor_dtype(g)};
   s.out = ts_tensor_dtype(y), s.c.acc = (TsDtype)ts_dtypes[s.out].accum;
   if (s.in != s.out || s.other != s.out) return 0;
-  geometry(&s, call, &x->meta, &g->meta, 1);
-  set_window(&s, &y->meta);
-  return run(o, call, device, &s, 2, in);
+  geometry(&s, call, &x->meta, &g->meta, 1, last);
+  set_window(&s, &y->meta, last);
+  TsConvUnit u = {.c = s.c, .last = last, .x = x, .w = g};
+  int done = ts_conv_unit_grad(o, call, device, &u);
+  return done || last ? done : run(o, call, device, &s, 2, in);
 }
 
 int ts_offload_conv(TsOffloader *o, TsCall *call, int device) {
@@ -482,6 +558,6 @@ int ts_offload_conv(TsOffloader *o, TsCall *call, int device) {
   if (!is_float(call->in[0]) || !is_float(call->in[1]) || !is_float(y)) return 0;
   if (!y->contiguous || !ts_tensor_numel(y)) return 0;
   if (back) return transposed(o, call, device);
-  if (call->attr[plain ? 4 : 5].i) return 0; /* channels last */
-  return plain ? forward(o, call, device) : weights(o, call, device);
+  bool last = call->attr[plain ? 4 : 5].i;
+  return plain ? forward(o, call, device, last) : weights(o, call, device, last);
 }

@@ -145,7 +145,7 @@ static void put_operand(Form *f, const Operand *o) {
 static bool make_key(Form *f) {
   f->nword = 0;
   put(f, f->op | f->device << 16 | (int64_t)f->nin << 24 | (int64_t)f->nout << 32 |
-             (int64_t)f->collapsed << 40 | (int64_t)f->strict << 41);
+             (int64_t)f->collapsed << 40 | (int64_t)f->profile << 41);
   for (int i = 0; i < f->nin; i++) put_operand(f, &f->in[i]);
   for (int i = 0; i < f->nout; i++) put_operand(f, &f->out[i]);
   int nattr = ts_op_info((TsOp)f->op)->nattr;
@@ -170,7 +170,7 @@ bool ts_offload_form(const TsCall *call, int device, Form *f) {
   f->op = call->op, f->device = device, f->attr = call->attr;
   f->nin = call->nin, f->nout = call->nout;
   f->collapsed = false;
-  f->strict = call->ctx->profile == TS_PROFILE_strict;
+  f->profile = call->ctx->profile;
   for (int i = 0; i < call->nin; i++) set_operand(&f->in[i], call->in[i]);
   for (int i = 0; i < call->nout; i++) set_operand(&f->out[i], call->out[i]);
   if (call->nout == 1 && is_elementwise(call->op))
@@ -195,7 +195,7 @@ bool ts_offload_form_assign(TsTensor *dst, TsTensor *src, Form *f) {
   static TsAttr to[TS_DT_COUNT];
   if (dst->meta.dtype == TS_DT_mxfp4 || src->meta.dtype == TS_DT_mxfp4) return false;
   f->op = TS_OP_cast, f->device = dst->meta.device;
-  f->strict = false;
+  f->profile = TS_PROFILE_deterministic;
   f->nin = f->nout = 1;
   set_operand(&f->in[0], src);
   set_operand(&f->out[0], dst);

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/kernel.h"
 #include "jit/offload_state.h"
 
 static Shared *add(TsOffloader *o, TsDevice *d, const uint8_t key[32], TsDeviceKernel *kernel) {
@@ -16,10 +15,8 @@ static Shared *add(TsOffloader *o, TsDevice *d, const uint8_t key[32], TsDeviceK
 }
 
 TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err) {
-  static const TsJitTarget any = {
-      .tile = {.name = "device"}, .triple = "", .cpu = "", .features = ""};
   uint8_t key[32];
-  ts_kernel_key(k, &any, "", key);
+  ts_device_kernel_key(d, k, key);
   for (Shared *s = o->shared[(key[0] | key[1] << 8) % OFFLOAD_BUCKETS]; s; s = s->next)
     if (s->device == d->index && !memcmp(s->key, key, sizeof key)) return s->kernel;
   TsDeviceKernel *kernel = ts_device_kernel_open(d, k, err);

@@ -6,6 +6,7 @@
 #include "jit/device_product.h"
 #include "jit/device_unit.h"
 #include "jit/offload_state.h"
+#include "jit/tune_device.h"
 
 static int refuse(TsError *err, const char *why) {
   return ts_error_set(err, TS_ERR_value, "%s", why);
@@ -118,11 +119,15 @@ static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *e
   if (!s) return -1;
   s->numbers_vary = true;
   s->sizes_vary = m->f->collapsed;
-  const TsGroup *g = s->ngroup == 1 ? s->group[0] : NULL;
+  TsGroup *g = s->ngroup == 1 ? s->group[0] : NULL;
   int failed = 0;
   TsDevice *d = ts_device_at(m->f->device);
-  bool strict = m->f->strict;
-  bool roles = g && (ts_device_product(d, s, g, strict, layout_of, m, k, err) ||
+  TsTuneEntry known;
+  if (g && g->kind == TS_GROUP_matmul &&
+      ts_tune_device_known(d, s, g, layout_of, m, &known))
+    g->choice = known.choice;
+  bool strict = m->f->profile == TS_PROFILE_strict;
+  bool roles = g && (ts_device_product(d, s, g, m->f->profile, layout_of, m, k, err) ||
                      ts_device_attention(d, g, strict, layout_of, m, k, err) ||
                      ts_device_attention_grad(d, g, strict, layout_of, m, k, err));
   if (!roles)

@@ -204,31 +204,46 @@ static int64_t bits_of(double v) {
   return w;
 }
 
-static void label(const TsCall *call, const Operands *t) {
+static double bytes_of(const Operands *t) {
   double bytes = 0;
   for (int i = 0; i < t->nin; i++) bytes += (double)ts_meta_nbytes(&t->in[i]->meta);
   for (int i = 0; i < t->nout; i++) bytes += (double)ts_meta_nbytes(&t->out[i]->meta);
-  ts_profile_label(ts_op_info(call->op)->name, bytes, 0);
+  return bytes;
 }
 
-int ts_offload_optim(TsOffloader *o, TsCall *call, int device) {
+int ts_offload_optim_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l) {
   TsOptimStep s;
   Operands t;
-  void *arg[7];
+  *l = (TsOffloadLaunch){.kernel = NULL};
   if (ts_optim_constants(call, &s)) return -1;
   if (!collect(call, &s, &t)) return 0;
   OptimPlan *p = plan_of(o, call, &t, &s, device);
   if (!p->kernel) return 0;
   for (int i = 0; i < t.nin; i++)
-    if (!(arg[i] = ts_tensor_read_on(t.in[i], device))) return -1;
+    if (!(l->arg[i] = ts_tensor_read_on(t.in[i], device))) return -1;
   for (int i = 0; i < t.nout; i++) {
     bool whole = ts_meta_nbytes(&t.out[i]->meta) == t.out[i]->storage->nbytes;
-    if (!(arg[t.nin + i] = ts_tensor_write_on(t.out[i], device, whole))) return -1;
+    if (!(l->arg[t.nin + i] = ts_tensor_write_on(t.out[i], device, whole))) return -1;
   }
-  int64_t dim[TS_TILE_DIMS] = {
-      ts_tensor_numel(t.out[0]), bits_of(s.lr),    bits_of(s.decay), bits_of(s.beta1),
-      bits_of(s.rest1),          bits_of(s.beta2), bits_of(s.eps),   bits_of(s.correction)};
+  int64_t dim[] = {ts_tensor_numel(t.out[0]), bits_of(s.lr),    bits_of(s.decay),
+                   bits_of(s.beta1),          bits_of(s.rest1), bits_of(s.beta2),
+                   bits_of(s.eps),            bits_of(s.correction)};
+  memcpy(l->dim, dim, sizeof dim);
+  l->kernel = p->kernel, l->nparam = t.nin + t.nout, l->ndim = 8;
+  l->nbytes = bytes_of(&t);
+  l->nread = t.nin;
+  for (int i = 0; i < t.nin; i++) l->size[i] = ts_meta_nbytes(&t.in[i]->meta);
+  for (int i = 0; i < t.nout; i++) l->size[t.nin + i] = ts_meta_nbytes(&t.out[i]->meta);
   o->stats.calls++;
-  if (ts_profile_on()) label(call, &t);
-  return ts_offload_launch(call->ctx, p->kernel, t.nin + t.nout, arg, 8, dim) ? -1 : 1;
+  return 1;
+}
+
+int ts_offload_optim(TsOffloader *o, TsCall *call, int device) {
+  TsOffloadLaunch l;
+  int done = ts_offload_optim_ready(o, call, device, &l);
+  if (done != 1) return done;
+  for (int i = 0; i < l.nparam; i++)
+    ts_offload_touch_bytes(call->ctx, l.arg[i], l.size[i], i >= l.nread);
+  if (ts_profile_on()) ts_profile_label(ts_op_info(call->op)->name, l.nbytes, 0);
+  return ts_offload_launch(call->ctx, l.kernel, l.nparam, l.arg, l.ndim, l.dim) ? -1 : 1;
 }

@@ -54,7 +54,10 @@ static Kept *make(TsOffloader *o, const TsCall *call, int device, const TsOwn *k
     p->kernel = ts_offload_kernel(o, ts_device_at(device), t, &err);
   }
   ts_tile_free(t);
-  if (!p->kernel) ts_offload_refused(o, call->op, device, err.message);
+  if (!p->kernel) {
+    o->stats.refused++;
+    ts_offload_refused(o, call->op, device, err.message);
+  }
   return o->own = p;
 }
 
@@ -75,6 +78,10 @@ int ts_own_run(TsOffloader *o, const TsCall *call, int device, const TsOwn *k) {
     if (!k->out[i]) continue;
     bool whole = ts_meta_nbytes(&k->out[i]->meta) == k->out[i]->storage->nbytes;
     if (!(arg[n++] = ts_tensor_write_on(k->out[i], device, whole))) return -1;
+  }
+  for (int i = 0, at = k->nin; i < k->nin + k->nout; i++) {
+    const TsTensor *t = i < k->nin ? k->in[i] : k->out[i - k->nin];
+    if (t) ts_offload_touch(o->c, t, i < k->nin ? arg[i] : arg[at++], i >= k->nin);
   }
   if (ts_offload_launch(o->c, p->kernel, n, arg, k->ndim, k->dim)) return -1;
   o->stats.calls++;

@@ -41,8 +41,16 @@ int ts_offload_places(TsOffloader *o, TsCall *call, int device);
 int ts_offload_reduce(TsOffloader *o, TsCall *call, int device);
 int ts_offload_columns(TsOffloader *o, TsCall *call, int device);
 int ts_offload_pool(TsOffloader *o, TsCall *call, int device);
+int ts_offload_interpolate(TsOffloader *o, TsCall *call, int device);
+int ts_offload_adaptive(TsOffloader *o, TsCall *call, int device);
+int ts_offload_pool_grad(TsOffloader *o, TsCall *call, int device);
 int ts_offload_complex(TsOffloader *o, TsCall *call, int device);
 int ts_offload_conv(TsOffloader *o, TsCall *call, int device);
+int ts_offload_index(TsOffloader *o, TsCall *call, int device);
+int ts_offload_scatter(TsOffloader *o, TsCall *call, int device);
+int ts_offload_draw(TsOffloader *o, TsCall *call, int device);
+int ts_offload_rope(TsOffloader *o, TsCall *call, int device);
+void ts_offload_rope_flush(TsOffloader *o);
 
 /* ---- short forms over a builder */
 typedef TsTileVal TsOwnVal;

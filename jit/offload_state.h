@@ -29,7 +29,7 @@ typedef struct Form {
   int op, device;
   const TsAttr *attr;
   bool collapsed; /* meta.dim[0] of all operands is a size of the kernel */
-  bool strict;    /* the numerics profile */
+  TsProfile profile;
   int nin, nout;
   Operand in[OFFLOAD_IN], out[OFFLOAD_OUT];
   TsAttr own[TS_MAX_ATTR]; /* attr of calls whose axes were put in another order */
@@ -72,6 +72,17 @@ typedef struct OptimPlan {
   TsDeviceKernel *kernel; /* NULL: the VM runs it */
 } OptimPlan;
 
+/* A launch before it is made, of a call that is one of many (jit/offload_group.c). */
+typedef struct TsOffloadLaunch {
+  TsDeviceKernel *kernel; /* NULL: there is nothing to do */
+  int nparam, ndim;
+  void *arg[OFFLOAD_IN + OFFLOAD_OUT];
+  int64_t dim[TS_TILE_DIMS];
+  int nread; /* parameters that are read, before those that are written; -1: not said */
+  int64_t size[OFFLOAD_IN + OFFLOAD_OUT]; /* of each, in bytes from its address on */
+  double nbytes;
+} TsOffloadLaunch;
+
 struct TsOffloader {
   TsContext *c;
   bool on, verbose;
@@ -86,6 +97,8 @@ struct TsOffloader {
       told[TS_OP_COUNT / 64 + 1]; /* operators of which it was said that the CPU runs them */
   struct TsFftDevicePlan *fft; /* jit/offload_fft.c */
   struct TsOwnPlan *own;       /* jit/offload_own.c */
+  struct TsGuards *guards;     /* jit/offload_guard.c */
+  struct TsRopeKept *rope;     /* jit/offload_rope.c */
   TsOffloadStats stats;
 };
 
@@ -102,12 +115,24 @@ void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err);
 TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err);
 void ts_offload_drop_kernels(TsOffloader *o);
 
+/* jit/offload.c, jit/offload_optim.c: what a call would launch; as call of vm/offload.h. */
+int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l);
+int ts_offload_optim_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l);
+/* jit/offload_group.c: as group of vm/offload.h. */
+int ts_offload_group(TsContext *c, int n, TsCall *const *call, int device);
 /* jit/offload_optim.c: sgd_step, adam_step, lion_step; as call of vm/offload.h. */
 int ts_offload_optim(TsOffloader *o, TsCall *call, int device);
 
 /* jit/offload_fft.c: fft .. ifftn; as call of vm/offload.h, 0 for other operators. */
 int ts_offload_fft(TsOffloader *o, TsCall *call, int device);
 void ts_offload_fft_flush(TsOffloader *o);
+
+/* jit/offload_guard.c: indices that a device looks at. guard: as of vm/offload.h; whether some
+ * were looked at of which nobody knows yet; and what is wrong with one of them, if it is. */
+int ts_offload_guard(TsContext *c, const TsGuard *g, TsTensor *index);
+bool ts_offload_guards_wait(const TsOffloader *o);
+int ts_offload_guards_tell(TsOffloader *o);
+void ts_offload_guards_drop(TsOffloader *o);
 
 /* Says once that the CPU runs an operator. */
 void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why);

@@ -72,19 +72,29 @@ static bool events_of(TsDevice *d, void *event[2]) {
   return true;
 }
 
-int ts_profile_launch(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsError *err) {
+static int run(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim, TsError *err) {
+  return n > 1 ? ts_device_kernel_run_many(k, n, arg, dim, err)
+               : ts_device_kernel_run(k, arg, dim, err);
+}
+
+int ts_profile_launch_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,
+                           TsError *err) {
   TsDevice *d = ts_device_kernel_device(k);
   void *event[2];
   bool events = events_of(d, event);
   double usec = now_usec();
   if (events && d->run->event_record(d, event[0], NULL, err)) return -1;
-  if (ts_device_kernel_run(k, arg, dim, err)) return -1;
+  if (run(k, n, arg, dim, err)) return -1;
   if (!events) return note(now_usec() - usec), 0;
   if (d->run->event_record(d, event[1], NULL, err) || d->run->event_wait(d, event[1], err) ||
       d->run->event_usec(d, event[0], event[1], &usec, err))
     return -1;
   note(usec);
   return 0;
+}
+
+int ts_profile_launch(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsError *err) {
+  return ts_profile_launch_many(k, 1, arg, dim, err);
 }
 
 static int dearer(const void *a, const void *b) {

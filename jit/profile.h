@@ -18,6 +18,8 @@ void ts_profile_stop(void);
 void ts_profile_label(const char *name, double bytes, double flops);
 /* As ts_device_kernel_run, measured. */
 int ts_profile_launch(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsError *err);
+int ts_profile_launch_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,
+                           TsError *err);
 /* The dearest first. */
 const TsProfileRow *ts_profile_rows(int *n);
 

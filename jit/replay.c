@@ -8,11 +8,14 @@ enum {
   KEPT = 2,  /* sequences of a function, which may branch */
   LEAST = 4, /* launches that are worth it */
   OFTEN = 3, /* runs of a sequence before it is recorded */
+  MOST_ARGS = 512,
 };
 
 typedef struct Launch {
   TsDeviceKernel *kernel;
   int at, nparam, ndim; /* words: addresses, sizes */
+  int runs;             /* of a launch of many */
+  int access, naccess;  /* naccess < 0: it is not known what it touches */
 } Launch;
 
 typedef struct Sequence {
@@ -20,6 +23,8 @@ typedef struct Sequence {
   int n, cap;
   int64_t *word;
   int nword, capword;
+  TsAccess *access;
+  int naccess, capaccess;
   void *record; /* of the device; of a simulated one none is needed */
   int64_t runs;
   uint64_t used;
@@ -33,11 +38,16 @@ struct TsReplay {
   bool cut;         /* and it is no sequence, since bytes moved in between */
   bool refused;     /* the device does not record */
   int launched;     /* of now */
+  int touched;      /* accesses of now that belong to the next launch */
   uint64_t clock;
   unsigned freed; /* kernels when the sequences were made */
 };
 
 static TsReplayStats stats;
+static bool overlaps, shuffled;
+
+void ts_replay_overlap(bool on) { overlaps = on; }
+void ts_replay_shuffle(bool on) { shuffled = on; }
 
 TsReplayStats ts_replay_stats(void) { return stats; }
 
@@ -45,7 +55,7 @@ TsReplayStats ts_replay_stats(void) { return stats; }
 static void clear(TsReplay *r, Sequence *s) {
   if (s->record) r->d->run->record_free(r->d, s->record);
   s->record = NULL;
-  s->n = s->nword = 0;
+  s->n = s->nword = s->naccess = 0;
   s->runs = 0;
 }
 
@@ -58,19 +68,33 @@ static bool reserve(void **list, int *cap, int need, size_t size) {
   return true;
 }
 
-static bool append(Sequence *s, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
-                   const int64_t *dim) {
+/* Memory that only the kernel knows counts as touched: of several runs one comes behind the
+ * other. */
+static bool add_access(Sequence *s, const void *at, int64_t nbytes, bool write) {
+  if (!reserve((void **)&s->access, &s->capaccess, s->naccess + 1, sizeof *s->access))
+    return false;
+  s->access[s->naccess++] = (TsAccess){(uintptr_t)at, (uint64_t)nbytes, write};
+  return true;
+}
+
+static bool append(Sequence *s, TsDeviceKernel *k, int touched, int runs, int nparam,
+                   void *const *arg, int ndim, const int64_t *dim) {
+  bool known = touched > 0 && !ts_device_kernel_scratch(k);
+  const void *own = ts_device_kernel_memory(k);
+  if (known && own) known = add_access(s, own, 1, true), touched++;
   if (!reserve((void **)&s->launch, &s->cap, s->n + 1, sizeof *s->launch) ||
       !reserve((void **)&s->word, &s->capword, s->nword + nparam + ndim, sizeof *s->word))
     return false;
-  s->launch[s->n++] = (Launch){k, s->nword, nparam, ndim};
+  Launch l = {k, s->nword, nparam, ndim, runs, s->naccess - touched, known ? touched : -1};
+  s->launch[s->n++] = l;
   for (int i = 0; i < nparam; i++) s->word[s->nword++] = (int64_t)(intptr_t)arg[i];
   for (int i = 0; i < ndim; i++) s->word[s->nword++] = dim[i];
   return true;
 }
 
 static bool same_kernel(const Sequence *a, const Sequence *b, int i) {
-  return i < a->n && i < b->n && a->launch[i].kernel == b->launch[i].kernel;
+  return i < a->n && i < b->n && a->launch[i].kernel == b->launch[i].kernel &&
+         a->launch[i].runs == b->launch[i].runs;
 }
 
 static bool same_arguments(const Sequence *a, const Sequence *b, int i) {
@@ -80,11 +104,17 @@ static bool same_arguments(const Sequence *a, const Sequence *b, int i) {
 }
 
 /* ---- launching */
+static int run_kernel(TsDeviceKernel *k, int runs, void *const *arg, const int64_t *dim,
+                      TsError *err) {
+  return runs > 1 ? ts_device_kernel_run_many(k, runs, arg, dim, err)
+                  : ts_device_kernel_run(k, arg, dim, err);
+}
+
 static int launch(const Sequence *s, int i, TsError *err) {
   const Launch *l = &s->launch[i];
-  void *arg[64];
+  void *arg[MOST_ARGS];
   for (int k = 0; k < l->nparam; k++) arg[k] = (void *)(intptr_t)s->word[l->at + k];
-  return ts_device_kernel_run(l->kernel, arg, s->word + l->at + l->nparam, err);
+  return run_kernel(l->kernel, l->runs, arg, s->word + l->at + l->nparam, err);
 }
 
 static int launch_rest(TsReplay *r, TsError *err) {
@@ -101,14 +131,15 @@ static bool any_alive(TsReplay *r) {
   return any;
 }
 
-int ts_replay_launch(TsReplay *r, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
-                     const int64_t *dim, TsError *err) {
-  bool fits = nparam <= 64 && ts_device_kernel_records(k, arg) &&
-              append(&r->now, k, nparam, arg, ndim, dim);
+int ts_replay_launch_many(TsReplay *r, TsDeviceKernel *k, int n, int nparam, void *const *arg,
+                          int ndim, const int64_t *dim, TsError *err) {
+  bool fits = nparam <= MOST_ARGS && ts_device_kernel_records(k, arg) &&
+              append(&r->now, k, r->touched, n, nparam, arg, ndim, dim);
+  r->touched = 0;
   if (!fits) { /* no sequence any more */
     r->cut = true;
     if (ts_replay_flush(r, err)) return -1;
-    return ts_device_kernel_run(k, arg, dim, err);
+    return run_kernel(k, n, arg, dim, err);
   }
   for (int i = 0; i < KEPT && !r->off; i++)
     r->alive[i] = r->alive[i] && same_kernel(&r->kept[i], &r->now, r->now.n - 1);
@@ -117,9 +148,20 @@ int ts_replay_launch(TsReplay *r, TsDeviceKernel *k, int nparam, void *const *ar
   return launch_rest(r, err);
 }
 
+int ts_replay_launch(TsReplay *r, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
+                     const int64_t *dim, TsError *err) {
+  return ts_replay_launch_many(r, k, 1, nparam, arg, ndim, dim, err);
+}
+
 int ts_replay_flush(TsReplay *r, TsError *err) {
   r->off = r->cut = true;
   return launch_rest(r, err);
+}
+
+void ts_replay_touch(TsReplay *r, const void *at, int64_t nbytes, bool write) {
+  bool asked = (overlaps || shuffled) && r->touched >= 0;
+  if (!asked || nbytes <= 0) return;
+  r->touched = add_access(&r->now, at, nbytes, write) ? r->touched + 1 : -1;
 }
 
 /* ---- a run */
@@ -131,7 +173,7 @@ void ts_replay_begin(TsReplay *r) {
   unsigned freed = ts_device_kernel_freed();
   for (int k = 0; k < KEPT && freed != r->freed; k++) clear(r, &r->kept[k]);
   r->freed = freed;
-  r->now.n = r->now.nword = r->launched = 0;
+  r->now.n = r->now.nword = r->now.naccess = r->launched = r->touched = 0;
   r->cut = false;
   for (int k = 0; k < KEPT; k++) r->alive[k] = r->kept[k].n > 0;
   r->off = !any_alive(r);
@@ -154,12 +196,81 @@ static void refuse(TsReplay *r, Sequence *s) {
   r->refused = true;
 }
 
+/* ---- who waits for whom */
+static TsAccesses accesses_of(const Sequence *s, int i) {
+  const Launch *l = &s->launch[i];
+  return (TsAccesses){.of = s->access + l->access, .n = l->naccess};
+}
+
+static bool order_of(const Sequence *s, TsReplayOrder *o) {
+  TsAccesses *a = malloc(sizeof *a * ((size_t)s->n + 1));
+  for (int i = 0; a && i < s->n; i++) a[i] = accesses_of(s, i);
+  bool whole = a && ts_replay_order(s->n, a, o);
+  free(a);
+  return whole;
+}
+
+/* The nodes behind which launch i comes: the last one of each launch that it waits for. */
+static int put_after(TsReplay *r, const TsReplayOrder *o, const int *last, int i, TsError *err) {
+  int n = o->first[i + 1] - o->first[i], *node = malloc(sizeof *node * ((size_t)n + 1));
+  if (!node) return ts_error_set(err, TS_ERR_memory, "out of memory");
+  for (int k = 0; k < n; k++) node[k] = last[o->wait[o->first[i] + k]];
+  int failed = r->d->run->record_after(r->d, n, node, err);
+  free(node);
+  return failed;
+}
+
+static int launch_ordered(TsReplay *r, TsError *err) {
+  TsReplayOrder o = {.n = 0};
+  bool ordered = overlaps && r->d->run->record_after && order_of(&r->now, &o);
+  int *last = malloc(sizeof *last * ((size_t)r->now.n + 1)), failed = !last, node = 0;
+  for (int i = 0; i < r->now.n && !failed; i++) {
+    if (ordered) failed = put_after(r, &o, last, i, err);
+    if (!failed) failed = launch(&r->now, i, err);
+    node += launches_of(&r->now, i);
+    last[i] = node - 1;
+  }
+  free(last);
+  ts_replay_order_free(&o);
+  return failed;
+}
+
+/* Launches and their order stay; of what changed its place nothing meets what it did not meet
+ * before. */
+static bool same_order(const Sequence *was, const Sequence *now) {
+  for (int i = 0; i < now->n; i++) {
+    const Launch *x = &was->launch[i], *y = &now->launch[i];
+    if (x->naccess != y->naccess) return false;
+    size_t n = sizeof *now->access * (size_t)(x->naccess > 0 ? x->naccess : 0);
+    if (!n || !memcmp(was->access + x->access, now->access + y->access, n)) continue;
+    TsAccesses before = accesses_of(was, i), after = accesses_of(now, i);
+    for (int k = 0; k < now->n; k++) {
+      TsAccesses a = accesses_of(was, k), b = accesses_of(now, k);
+      if (k != i && ts_access_meet(&before, &a) != ts_access_meet(&after, &b)) return false;
+    }
+  }
+  return true;
+}
+
+static bool keep_accesses(Sequence *to, const Sequence *from) {
+  if (!reserve((void **)&to->access, &to->capaccess, from->naccess, sizeof *to->access))
+    return false;
+  memcpy(to->access, from->access, sizeof *to->access * (size_t)from->naccess);
+  to->naccess = from->naccess;
+  for (int i = 0; i < to->n; i++) {
+    to->launch[i].access = from->launch[i].access;
+    to->launch[i].naccess = from->launch[i].naccess;
+  }
+  return true;
+}
+
+/* ---- records */
 static void record(TsReplay *r, Sequence *s) {
   const TsDeviceRun *run = r->d->run;
   TsError err = {0}, end = {0};
   int failed = run->record_begin(r->d, &err);
   if (failed) return refuse(r, s);
-  for (int i = 0; i < r->now.n && !failed; i++) failed = launch(&r->now, i, &err);
+  failed = launch_ordered(r, &err);
   if (run->record_end(r->d, &s->record, &end) || failed) refuse(r, s);
 }
 
@@ -179,19 +290,45 @@ static void patch(TsReplay *r, Sequence *s) {
   memcpy(s->word, r->now.word, sizeof *s->word * (size_t)s->nword);
 }
 
+/* Of those that wait for nobody any more the last. */
+static int launch_shuffled(TsReplay *r, TsError *err) {
+  TsReplayOrder o = {.n = 0};
+  int n = r->now.n, failed = !order_of(&r->now, &o);
+  bool *done = calloc((size_t)n + 1, sizeof *done);
+  for (int left = done && !failed ? n : 0; left-- > 0 && !failed;) {
+    int i = n;
+    for (bool ready = false; !ready && i-- > 0;) {
+      ready = !done[i];
+      for (int k = o.first[i]; ready && k < o.first[i + 1]; k++) ready = done[o.wait[k]];
+    }
+    failed = launch(&r->now, i, err);
+    done[i] = true;
+  }
+  free(done);
+  ts_replay_order_free(&o);
+  r->launched = n;
+  return failed;
+}
+
 static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
   s->used = ++r->clock;
   s->runs++;
   bool often = s->runs >= OFTEN && !r->refused;
+  if (s->record && !same_order(s, &r->now)) {
+    r->d->run->record_free(r->d, s->record);
+    s->record = NULL;
+  }
   if (s->record)
     patch(r, s);
   else if (records(r, s))
     record(r, s);
+  if (!keep_accesses(s, &r->now)) refuse(r, s);
   if (often) {
     stats.runs++;
     stats.launches += s->n;
   }
   memcpy(s->word, r->now.word, sizeof *s->word * (size_t)s->nword);
+  if (!s->record && shuffled && !r->launched) return launch_shuffled(r, err);
   if (!s->record) return launch_rest(r, err);
   r->launched = r->now.n;
   return r->d->run->record_launch(r->d, s->record, err);
@@ -207,7 +344,7 @@ static void keep(TsReplay *r) {
   old->used = ++r->clock;
   old->runs = 1;
   r->now = s;
-  r->now.n = r->now.nword = 0;
+  r->now.n = r->now.nword = r->now.naccess = 0;
 }
 
 int ts_replay_end(TsReplay *r, TsError *err) {
@@ -236,8 +373,10 @@ void ts_replay_free(TsReplay *r) {
     clear(r, &r->kept[k]);
     free(r->kept[k].launch);
     free(r->kept[k].word);
+    free(r->kept[k].access);
   }
   free(r->now.launch);
   free(r->now.word);
+  free(r->now.access);
   free(r);
 }

@@ -6,7 +6,7 @@
  * 7% faster in the median of 10, twice, is the winner. Winners are kept by what the kernel
  * does, its sizes, the target, the processor and the number of threads: in memory, and on disk
  * as text. No bit of a result depends on a choice; a candidate whose bits differ is dropped and
- * counted.
+ * counted. On a device the same, but for what jit/tune_device.h says.
  *
  * Safe from any thread. */
 #ifndef TS_JIT_TUNE_H
@@ -31,10 +31,22 @@ typedef struct TsTuneTime {
 
 /* What was found out about one group; entry 0 is what the passes do. */
 typedef struct TsTuneRecord {
-  char what[160], why[64]; /* why: nothing was measured, or "" */
+  char what[240], why[64]; /* why: nothing was measured, or "" */
   int n, best, differing;
   TsTuneTime at[TS_SCHED_CHOICES];
 } TsTuneRecord;
+
+/* What is tuned: something that gives a kernel for each choice; choice[0] is the passes'. */
+typedef struct TsTuneSubject {
+  TsSchedChoice choice[TS_SCHED_CHOICES];
+  int n;
+  int (*tile)(void *arg, const TsSchedChoice *c, TsSchedKernel *k, TsError *err);
+  void *arg;
+  void *const *in; /* what the kernel reads; NULL: it is made up */
+  const TsJitTarget *target;
+  int threads;
+  char what[160];
+} TsTuneSubject;
 
 typedef struct TsTuner TsTuner;
 TsTuner *ts_tuner_open(void); /* on the program's thread; NULL: no memory */
@@ -48,6 +60,12 @@ void ts_tuner_stop(TsTuner *t); /* whoever measures returns soon, now and later 
 void ts_tuner_force(TsTuner *t, int i);
 /* Forgets records and winners, on disk too. */
 void ts_tuner_clear(TsTuner *t);
+
+/* The winner that is known; false: none, and *choice stays. */
+bool ts_tune_known(TsTuner *t, const TsTuneSubject *s, TsSchedChoice *choice);
+/* Measures it; *choice becomes the winner, if there is one. wait, cancel: as of ts_tune_run. */
+void ts_tune_subject(TsTuner *t, const TsTuneSubject *s, bool wait, const atomic_bool *cancel,
+                     TsSchedChoice *choice);
 
 /* Sets the choices of b's groups to the winners that are known. */
 void ts_tune_apply(TsTuner *t, TsBuildJob *b);
@@ -64,7 +82,8 @@ typedef struct TsTuneEntry {
   double was_usec, usec;
 } TsTuneEntry;
 bool ts_tune_read(const uint8_t key[32], TsTuneEntry *e);
-void ts_tune_write(const uint8_t key[32], const TsTuneEntry *e, const char *what, int threads);
+void ts_tune_write(const uint8_t key[32], const TsTuneEntry *e, const char *what, int threads,
+                   const char *machine);
 void ts_tune_forget(void);
 const char *ts_tune_machine(void); /* the processor's name */
 

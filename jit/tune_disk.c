@@ -94,7 +94,8 @@ bool ts_tune_read(const uint8_t key[32], TsTuneEntry *e) {
   return good;
 }
 
-void ts_tune_write(const uint8_t key[32], const TsTuneEntry *e, const char *what, int threads) {
+void ts_tune_write(const uint8_t key[32], const TsTuneEntry *e, const char *what, int threads,
+                   const char *machine) {
   TsText t = {0}, choice = {0};
   char name[65], hash[65], date[32];
   time_t now = time(NULL);
@@ -105,7 +106,7 @@ void ts_tune_write(const uint8_t key[32], const TsTuneEntry *e, const char *what
   ts_text_format(&t, "tessera tune 1\nkey %s\nchoice%s%s\nwas %.4g us\nnow %.4g us\n", name,
                  choice.len ? " " : "", choice.len ? choice.at : "", e->was_usec, e->usec);
   ts_text_format(&t, "kernel %.*s\nthreads %d\nmachine %s\nversion %s\ndate %s\n",
-                 (int)strcspn(what, "\n"), what, threads, ts_tune_machine(), TS_VERSION, date);
+                 (int)strcspn(what, "\n"), what, threads, machine, TS_VERSION, date);
   if (!t.failed && !choice.failed) {
     hash_text(t.at, t.len, hash);
     ts_text_format(&t, "hash %s\n", hash);

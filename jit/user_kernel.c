@@ -5,16 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
+#include "ir/tile_copy.h"
 #include "ir/tile_text.h"
 #include "jit/build.h"
+#include "jit/jit.h"
 #include "jit/llvm.h"
+#include "jit/tune.h"
 #include "vm/context.h"
+#include "vm/profile.h"
 
 /* A kernel for one instruction set and these sizes (-1: for any), or why there is none. */
 typedef struct Compiled {
   const TsKernels *isa; /* NULL: not used */
   int64_t dim[TS_TILE_DIMS];
   TsKernel *kernel;
+  TsKernel *marked; /* with profile marks; NULL until somebody profiles it */
   TsError why;
 } Compiled;
 
@@ -64,9 +70,14 @@ TsUserKernel *ts_user_kernel_ref(TsUserKernel *u) {
   return u;
 }
 
+static void free_code(Compiled *p) {
+  ts_kernel_free(p->kernel);
+  ts_kernel_free(p->marked);
+}
+
 void ts_user_kernel_unref(TsUserKernel *u) {
   if (!u || --u->refs) return;
-  for (int i = 0; i < KEPT; i++) ts_kernel_free(u->of[i].kernel);
+  for (int i = 0; i < KEPT; i++) free_code(&u->of[i]);
   ts_tile_free(u->tile);
   free(u);
 }
@@ -176,7 +187,7 @@ static bool fits(const Compiled *p, const TsContext *c, const int64_t *dim) {
 
 static Compiled *place_for(TsUserKernel *u, const TsContext *c) {
   Compiled *p = &u->of[u->next++ % KEPT];
-  ts_kernel_free(p->kernel);
+  free_code(p);
   *p = (Compiled){.isa = c->k};
   memset(p->dim, -1, sizeof p->dim);
   return p;
@@ -190,11 +201,59 @@ static TsTile *sized(const TsUserKernel *u, const int64_t *dim, int64_t *fixed, 
   return ts_tile_fix(u->tile, fixed, err);
 }
 
-static void compile_sized(TsUserKernel *u, Compiled *p, const TsJitTarget *t,
-                          const int64_t *dim) {
-  TsTile *k = sized(u, dim, p->dim, &p->why);
-  p->kernel = k ? ts_build_compile(k, t, &p->why) : NULL;
-  ts_tile_free(k);
+/* What the tuner is shown: the kernel for sizes. */
+typedef struct Sized {
+  const TsUserKernel *u;
+  const int64_t *dim;
+  int64_t fixed[TS_TILE_DIMS]; /* made: those that became part of it, -1: any */
+} Sized;
+
+/* Words that the program wrote in the head stay. */
+static void put_head(const TsSchedChoice *c, TsTile *k) {
+  TsSchedChoice all = *c;
+  if (!all.unroll) all.unroll = k->unroll;
+  if (!all.vector) all.vector = k->vector;
+  if (!all.grain) all.grain = k->grain;
+  if (!all.high) all.high = k->high;
+  if (!all.steps) all.steps = k->steps;
+  if (!all.pack) all.pack = k->pack;
+  ts_sched_choice_head(&all, k);
+}
+
+static int tile_of(void *arg, const TsSchedChoice *c, TsSchedKernel *k, TsError *err) {
+  Sized *s = arg;
+  *k = (TsSchedKernel){.tile = NULL};
+  memset(s->fixed, -1, sizeof s->fixed);
+  k->tile = s->u->sized ? sized(s->u, s->dim, s->fixed, err)
+                        : ts_tile_copy(s->u->tile, NULL, NULL, err);
+  if (!k->tile) return -1;
+  memcpy(k->dim, s->dim, sizeof k->dim);
+  put_head(c, k->tile);
+  return 0;
+}
+
+static TsTuneSubject subject_of(Sized *s, const TsJitTarget *t) {
+  int threads = ts_cpu_threads();
+  TsTuneSubject x = {.tile = tile_of, .arg = s, .target = t, .threads = threads};
+  x.n = ts_sched_choices_tile(s->u->tile, &t->tile, threads, s->dim, x.choice);
+  snprintf(x.what, sizeof x.what, "kernel %s", s->u->tile->name);
+  return x;
+}
+
+/* With the winner of the tuner, if there is one. */
+static TsKernel *compile(TsUserKernel *u, const TsContext *c, Compiled *p, const TsJitTarget *t,
+                         const int64_t *dim, bool marks) {
+  Sized s = {.u = u, .dim = dim};
+  TsSchedChoice choice = {0};
+  TsSchedKernel k;
+  TsTuneSubject x = subject_of(&s, t);
+  if (c->jit) ts_tune_known(ts_jit_tuner(c->jit), &x, &choice);
+  if (tile_of(&s, &choice, &k, &p->why)) return NULL;
+  memcpy(p->dim, s.fixed, sizeof p->dim);
+  k.tile->marks = marks;
+  TsKernel *kernel = ts_build_compile(k.tile, t, &p->why);
+  ts_tile_free(k.tile);
+  return kernel;
 }
 
 static const TsKernel *compiled(TsUserKernel *u, TsContext *c, const int64_t *dim) {
@@ -202,12 +261,21 @@ static const TsKernel *compiled(TsUserKernel *u, TsContext *c, const int64_t *di
     if (fits(&u->of[i], c, dim)) return (u->last = &u->of[i])->kernel;
   Compiled *p = u->last = place_for(u, c);
   const TsJitTarget *t = target_of(c, &p->why);
-  if (t && !u->sized) p->kernel = ts_build_compile(u->tile, t, &p->why);
+  if (t && !u->sized) p->kernel = compile(u, c, p, t, dim, false);
   if (t && !p->kernel) {
     u->sized = true;
-    compile_sized(u, p, t, dim);
+    p->kernel = compile(u, c, p, t, dim, false);
   }
   return p->kernel;
+}
+
+/* The same with profile marks, if they can be. */
+static const TsKernel *marked(TsUserKernel *u, TsContext *c, const int64_t *dim) {
+  TsError ignored = {0};
+  const TsJitTarget *t = compiled(u, c, dim) ? target_of(c, &ignored) : NULL;
+  Compiled *p = u->last;
+  if (t && !p->marked) p->marked = compile(u, c, p, t, dim, true);
+  return p->marked ? p->marked : p->kernel;
 }
 
 TsUserKernelStatus ts_user_kernel_status(const TsUserKernel *u) {
@@ -259,8 +327,11 @@ int ts_user_kernel_text(const TsUserKernel *u, TsContext *c, const char *level, 
 static int run(TsUserKernel *u, TsContext *c, void **arg, const int64_t *dim) {
   memcpy(u->seen, dim, sizeof u->seen);
   u->called = true;
-  const TsKernel *kernel = u->interpret ? NULL : compiled(u, c, dim);
-  return kernel ? ts_kernel_run(kernel, arg, dim, &c->err)
+  bool marks = c->spans && c->spans->marks;
+  const TsKernel *kernel = u->interpret ? NULL
+                           : marks      ? marked(u, c, dim)
+                                        : compiled(u, c, dim);
+  return kernel ? ts_kernel_run_timed(kernel, arg, dim, c->spans, &c->err)
                 : ts_tile_run(u->tile, arg, dim, &c->err);
 }
 
@@ -293,5 +364,48 @@ int ts_user_kernel_call(TsUserKernel *u, TsContext *c, int nin, TsTensor *const 
     ts_tensor_unref(out[i]);
     out[i] = NULL;
   }
+  return failed ? -1 : 0;
+}
+
+/* Kernels of these sizes are compiled again at the next call. */
+static void forget(TsUserKernel *u, const TsContext *c, const int64_t *dim) {
+  for (int i = 0; i < KEPT; i++) {
+    Compiled *p = &u->of[i];
+    if (!fits(p, c, dim)) continue;
+    free_code(p);
+    *p = (Compiled){.isa = NULL};
+    if (u->last == p) u->last = NULL;
+  }
+}
+
+static int measure(TsUserKernel *u, TsContext *c, const int64_t *dim, void *const *arg) {
+  TsError *err = &c->err;
+  const TsJitTarget *t = u->interpret ? NULL : target_of(c, err);
+  if (u->interpret)
+    ts_error_set(err, TS_ERR_argument, "%.60s: it is interpreted", u->tile->name);
+  if (!t || !c->jit) return -1;
+  const TsKernel *kernel = compiled(u, c, dim); /* whether for these sizes only */
+  if (!kernel) return *err = u->last->why, -1;
+  Sized s = {.u = u, .dim = dim};
+  TsSchedChoice choice = {0};
+  TsTuneSubject x = subject_of(&s, t);
+  x.in = arg;
+  ts_tune_subject(ts_jit_tuner(c->jit), &x, false, NULL, &choice);
+  forget(u, c, dim);
+  return 0;
+}
+
+int ts_user_kernel_tune(TsUserKernel *u, TsContext *c, int nin, TsTensor *const *in,
+                        const int64_t *given) {
+  TsTensor *own[PARAMS] = {NULL};
+  const TsMeta *m[PARAMS] = {NULL};
+  TsMeta type[PARAMS];
+  void *arg[PARAMS];
+  int64_t dim[TS_TILE_DIMS];
+  for (int i = 0; i < nin && i < PARAMS; i++) m[i] = &in[i]->meta;
+  memcpy(dim, given, sizeof dim);
+  if (ts_user_kernel_infer(u, nin, m, dim, type, &c->err)) return -1;
+  int failed = bind(c, nin, in, own, 0, NULL, NULL, arg) || measure(u, c, dim, arg);
+  for (int i = 0; i < nin; i++) ts_tensor_unref(own[i]);
   return failed ? -1 : 0;
 }

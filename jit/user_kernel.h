@@ -26,6 +26,11 @@ int ts_user_kernel_infer(const TsUserKernel *u, int nin, const TsMeta *const *in
 int ts_user_kernel_call(TsUserKernel *u, TsContext *c, int nin, TsTensor *const *in,
                         const int64_t *given, TsTensor **out);
 
+/* Measures what could be chosen for it (jit/tune.h) on these inputs, and runs the best from then
+ * on. */
+int ts_user_kernel_tune(TsUserKernel *u, TsContext *c, int nin, TsTensor *const *in,
+                        const int64_t *given);
+
 /* "tile", "explicit", "llvm", "asm" for the context's instruction set. */
 int ts_user_kernel_text(const TsUserKernel *u, TsContext *c, const char *level, TsText *text,
                         TsError *err);

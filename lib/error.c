@@ -33,8 +33,10 @@ int ts_error_hint(TsError *e, const char *format, ...) {
 
 int ts_error_where(TsError *e, const char *function, const char *place) {
   char was[sizeof e->message];
-  if (strstr(e->message, " (in ")) return -1;
+  if (strstr(e->message, " (in ") || !(*function || *place)) return -1;
   snprintf(was, sizeof was, "%s", e->message);
+  if (!*function)
+    return snprintf(e->message, sizeof e->message, "%.420s (at %.50s)", was, place), -1;
   snprintf(e->message, sizeof e->message, "%.380s (in %.40s, %.50s)", was, function, place);
   return -1;
 }

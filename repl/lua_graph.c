@@ -174,6 +174,15 @@ static int run(lua_State *L) {
   return code->nresult;
 }
 
+/* f:marks(on): its kernels get profile marks, or run as they were; gives whether they have them. */
+static int marks(lua_State *L) {
+  Function *f = check(L);
+  int marked = f->hot ? ts_jit_marks(f->hot, lua_toboolean(L, 2)) : 0;
+  if (marked < 0) return ts_lua_raise(L);
+  lua_pushboolean(L, marked > 0);
+  return 1;
+}
+
 /* f:tune(): measures the candidates of its kernels and runs the best from then on. */
 static int tune(lua_State *L) {
   Function *f = check(L);
@@ -435,6 +444,7 @@ static int collect_symbolic(lua_State *L) {
 
 static const luaL_Reg methods[] = {
     {"tune", tune},
+    {"marks", marks},
     {"run", run},           {"text", text_of},  {"stats", stats},
     {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
     {"same", same},         {"__gc", collect},  {NULL, NULL}};

@@ -9,6 +9,7 @@
 #include "jit/replay.h"
 #include "jit/trace.h"
 #include "jit/tune.h"
+#include "jit/tune_device.h"
 #include "repl/lua_api.h"
 #include "repl/lua_fast.h"
 
@@ -22,6 +23,18 @@ static int jit(lua_State *L) {
   lua_pushboolean(L, before);
   lua_pushstring(L, ts_jit_absent(j));
   return 2;
+}
+
+/* jit_overlap(on): kernels of a function side by side on a device */
+static int jit_overlap(lua_State *L) {
+  ts_replay_overlap(lua_toboolean(L, 1));
+  return 0;
+}
+
+/* jit_shuffle(on): functions on a device that is simulated launch in another order; for tests */
+static int jit_shuffle(lua_State *L) {
+  ts_replay_shuffle(lua_toboolean(L, 1));
+  return 0;
 }
 
 static int jit_verbose(lua_State *L) {
@@ -211,6 +224,18 @@ static int autotune_force(lua_State *L) {
   return 0;
 }
 
+/* autotune_device(name) -> how the program's table calls the device */
+static int autotune_device(lua_State *L) {
+  TsError err = {0};
+  TsText kind = {0};
+  TsDevice *d = ts_device_find(luaL_checkstring(L, 1), &err);
+  if (!d || ts_device_use(d, &err)) return luaL_error(L, "%s", err.message);
+  ts_tune_device_kind(d, &kind);
+  lua_pushstring(L, kind.at ? kind.at : "");
+  ts_text_free(&kind);
+  return 1;
+}
+
 static int autotune_clear(lua_State *L) {
   ts_tuner_clear(tuner_of(L));
   return 0;
@@ -222,6 +247,8 @@ void ts_lua_open_jit(lua_State *L) {
       {"jit_wait", jit_wait}, {"jit_flush", jit_flush},     {"jit_stats", jit_stats},
       {"jit_traces", jit_traces},
       {"jit_device", jit_device},
+      {"jit_overlap", jit_overlap},
+      {"jit_shuffle", jit_shuffle},
       {"jit_profile", jit_profile},
       {"jit_move", jit_move},
       {"jit_interpret", jit_interpret},
@@ -230,6 +257,7 @@ void ts_lua_open_jit(lua_State *L) {
       {"autotune_records", autotune_records},
       {"autotune_clear", autotune_clear},
       {"autotune_force", autotune_force},
+      {"autotune_device", autotune_device},
       {NULL, NULL}};
   luaL_register(L, NULL, functions);
 }

@@ -112,6 +112,23 @@ static int infer(lua_State *L) {
   return 1;
 }
 
+/* k:tune({inputs}, {sizes, false where they are solved}) */
+static int tune(lua_State *L) {
+  TsUserKernel *u = check(L);
+  TsContext *c = ts_lua_context(L);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  int n = (int)lua_objlen(L, 2);
+  TsTensor **in = lua_newuserdata(L, sizeof *in * (size_t)(n + 1));
+  int64_t dim[TS_TILE_DIMS];
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, 2, i + 1);
+    in[i] = ts_lua_check_tensor(L, -1, "a kernel");
+    lua_pop(L, 1);
+  }
+  ts_lua_kernel_sizes(L, 3, dim);
+  return ts_user_kernel_tune(u, c, n, in, dim) ? ts_lua_raise(L) : 0;
+}
+
 /* k:text(level) */
 static int text(lua_State *L) {
   TsUserKernel *u = check(L);
@@ -161,8 +178,9 @@ static int tile_result(lua_State *L) {
 }
 
 void ts_lua_open_kernel(lua_State *L) {
-  static const luaL_Reg methods[] = {{"describe", describe}, {"infer", infer},  {"text", text},
-                                     {"status", status},     {"__gc", collect}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"describe", describe}, {"infer", infer},   {"text", text},
+                                     {"status", status},     {"tune", tune},     {"__gc", collect},
+                                     {NULL, NULL}};
   static const luaL_Reg functions[] = {
       {"kernel", kernel}, {"tile_result", tile_result}, {NULL, NULL}};
   luaL_newmetatable(L, KERNEL);

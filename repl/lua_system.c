@@ -214,7 +214,7 @@ static int synchronize(lua_State *L) {
   for (int i = 0; i < TS_MAX_DEVICES; i++) {
     TsDevice *d = ts_device_at(i);
     if ((only && d != only) || !d->opened || !d->synchronize) continue;
-    if (c->offload && c->offload->flush(c)) return ts_lua_raise(L);
+    if (c->offload && c->offload->flush(c, true)) return ts_lua_raise(L);
     if (d->synchronize(d, &c->err)) return ts_lua_raise(L);
   }
   return 0;

@@ -26,7 +26,7 @@ typedef enum TsRegKind {
   TS_REG_slab,  /* at an offset of the function's slab */
   TS_REG_fresh, /* allocated in each run: a result */
   TS_REG_view,  /* shares the bytes of register `of` */
-  TS_REG_into,  /* written in place into parameter `of`, whose old value nobody needs */
+  TS_REG_into,  /* written over `of`: a parameter whose old value nobody needs, or a room */
 } TsRegKind;
 
 typedef struct TsReg {

@@ -62,6 +62,7 @@ static int verify_sub(const TsCode *code, int at, TsError *err) {
     return (int64_t)at + i->sub < code->ninstr ? 0 : bad(err, at, "group is too long");
   case TS_VM_fused: return (int64_t)i->sub < code->nfused ? 0 : bad(err, at, "no such kernel");
   case TS_VM_recur: return 0;
+  case TS_VM_room: return !i->nin && i->nout == 1 ? 0 : bad(err, at, "a room is one output");
   case TS_VM_custom: return (int64_t)i->sub < code->nref ? 0 : bad(err, at, "no such function");
   default: return (int64_t)i->sub + need <= code->nsub ? 0 : bad(err, at, "no such function");
   }
@@ -167,7 +168,7 @@ static void registers_text(const uint32_t *r, uint32_t n, TsText *t) {
 
 static bool has_function(const TsInstr *i) {
   return i->op != TS_VM_update && i->op != TS_VM_custom && i->op != TS_VM_recur &&
-         i->op != TS_VM_fused;
+         i->op != TS_VM_fused && i->op != TS_VM_room;
 }
 
 static void instr_text(const TsCode *code, int at, TsText *t) {

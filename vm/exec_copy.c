@@ -61,6 +61,15 @@ int ts_exec_cast(TsCall *call) {
 
 static int normal_axis(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }
 
+/* The elements were made where they are to go (vm/rooms.h). */
+static bool is_there(int ndim, const int64_t *dim, const char *dst, const int64_t *ds,
+                     const char *src, const int64_t *ss) {
+  if (dst != src) return false;
+  for (int i = 0; i < ndim; i++)
+    if (dim[i] > 1 && ds[i] != ss[i]) return false;
+  return true;
+}
+
 int ts_exec_concat(TsCall *call) {
   TsTensor *y = call->out[0];
   TsDtype to = ts_tensor_dtype(y);
@@ -75,10 +84,11 @@ int ts_exec_concat(TsCall *call) {
     const char *src = ts_tensor_read(x);
     if (!src) return -1;
     for (int i = 0; i < y->meta.ndim; i++) ss[i] = x->stride[i] * ts_dtypes[from].nbytes;
-    if (from == to)
-      ts_copy_nd(x->meta.ndim, x->meta.dim, dst + at * ds[axis], ds, src, ss, size);
-    else
-      ts_convert_nd(x->meta.ndim, x->meta.dim, dst + at * ds[axis], to, ds, src, from, ss);
+    char *place = dst + at * ds[axis];
+    if (from == to && !is_there(x->meta.ndim, x->meta.dim, place, ds, src, ss))
+      ts_copy_nd(x->meta.ndim, x->meta.dim, place, ds, src, ss, size);
+    else if (from != to)
+      ts_convert_nd(x->meta.ndim, x->meta.dim, place, to, ds, src, from, ss);
     at += x->meta.dim[axis];
   }
   return 0;
@@ -176,7 +186,7 @@ int ts_exec_pad(TsCall *call) {
   if (open_box(&b, y, x)) return -1;
   Box middle = b;
   for (int i = first; i < nd; i++) middle.dst += pads->ints[2 * (i - first)] * b.ds[i];
-  copy_box(&middle);
+  if (!is_there(b.ndim, b.dim, middle.dst, b.ds, b.src, b.ss)) copy_box(&middle);
   for (int axis = first; axis < nd; axis++) {
     const int64_t *p = pads->ints + 2 * (axis - first);
     Box m = b; /* all of y on axes up to this one, the middle on later ones */

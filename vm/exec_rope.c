@@ -19,6 +19,7 @@
 
 #include "devices/cpu_pool.h"
 #include "vm/exec.h"
+#include "vm/rope.h"
 #include "vm/scratch.h"
 
 enum { THETA, DIMS, OFFSET, INTERLEAVED, SCALING, FACTOR, FAST, SLOW, CONTEXT, CONCENTRATION };
@@ -196,6 +197,20 @@ static int rope(TsCall *call, bool back) {
   ts_tensor_unref(wide_p);
   return failed ? -1 : 0;
 }
+
+int ts_rope_open(TsCall *call, TsRope *r) {
+  TsTensor *p = call->nin > 1 ? call->in[1] : NULL;
+  Job j = {.call = call, .k = call->ctx->k};
+  if (check(&j, call->in[0], p)) return -1;
+  *r = (TsRope){.half = j.half, .per_batch = j.per_batch};
+  if (!(r->frequency = j.frequency = ts_scratch_take((j.half + 1) * 8)))
+    return ts_scratch_failed(call);
+  set_frequencies(&j);
+  r->concentration = j.concentration;
+  return 0;
+}
+
+void ts_rope_close(TsRope *r) { free(r->frequency); }
 
 int ts_exec_rope(TsCall *call) { return rope(call, false); }
 int ts_exec_rope_grad(TsCall *call) { return rope(call, true); }

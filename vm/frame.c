@@ -33,6 +33,7 @@ typedef struct Step {
   TsCall call;
   const TsInstr *instr;
   bool fresh, sets; /* outputs are allocated before; outputs are registers that change */
+  bool into;        /* outputs are in rooms that change */
 } Step;
 
 struct TsFrame {
@@ -138,6 +139,11 @@ static int bind_register(TsFrame *f, const TsInstr *i, uint32_t r) {
   }
 }
 
+/* Instructions that are no operators and whose outputs have places before. */
+static bool makes_outputs(const TsInstr *i) {
+  return i->op == TS_VM_fused || i->op == TS_VM_room;
+}
+
 static int bind_registers(TsFrame *f) {
   const TsCode *code = f->code;
   for (int r = 0; r < code->nreg; r++) {
@@ -151,7 +157,7 @@ static int bind_registers(TsFrame *f) {
     const TsInstr *i = &code->instr[t];
     for (uint32_t k = 0; k < i->nout; k++) {
       uint32_t r = code->operand[i->at + i->nin + k];
-      if (i->op >= TS_OP_COUNT && i->op != TS_VM_fused)
+      if (i->op >= TS_OP_COUNT && !makes_outputs(i))
         f->changes[r] = true;
       else if (bind_register(f, i, r))
         return -1;
@@ -197,6 +203,11 @@ static int bind_call(TsFrame *f, Step *s, const TsInstr *i) {
   return 0;
 }
 
+/* Written over something that a run makes: parameters are there before it. */
+static bool in_room(const TsCode *code, uint32_t r) {
+  return code->reg[r].kind == TS_REG_into && code->reg[r].of >= (uint32_t)code->nparam;
+}
+
 static int bind_steps(TsFrame *f) {
   const TsCode *code = f->code;
   for (int t = 0; t < code->ninstr; t++) {
@@ -214,8 +225,9 @@ static int bind_steps(TsFrame *f) {
     for (uint32_t k = 0; k < i->nout; k++) {
       uint32_t r = code->operand[i->at + i->nin + k];
       s->sets |= f->changes[r];
-      s->fresh |= code->reg[r].kind == TS_REG_fresh &&
-                  (i->op < TS_OP_COUNT || i->op == TS_VM_fused);
+      s->fresh |=
+          code->reg[r].kind == TS_REG_fresh && (i->op < TS_OP_COUNT || makes_outputs(i));
+      s->into |= in_room(code, r) && f->changes[r];
     }
     if (i->op >= TS_OP_COUNT) continue;
     s->run = ts_vm_handler[i->op];
@@ -312,6 +324,15 @@ static int allocate_fresh(TsFrame *f, Step *s) {
   return 0;
 }
 
+/* Outputs in rooms that are there by now. */
+static void find_rooms(TsFrame *f, const Step *s) {
+  const TsCode *code = f->code;
+  for (uint32_t k = 0; k < s->instr->nout; k++) {
+    uint32_t r = code->operand[s->instr->at + s->instr->nin + k];
+    if (in_room(code, r) && f->changes[r]) put(f, r, f->reg[code->reg[r].of]);
+  }
+}
+
 /* Outputs that a handler or a control instruction made. */
 static void take_outputs(TsFrame *f, Step *s) {
   const TsCode *code = f->code;
@@ -339,22 +360,38 @@ static int run_there(TsFrame *f, Step *s) {
   return done ? (done == 1 ? 0 : -1) : ts_offload_here(s->run, &s->call);
 }
 
+static int run_group_there(TsFrame *f, int n, Step *s, TsCall *const *call) {
+  const TsOffload *o = f->ctx->offload;
+  for (int i = 0; i < n;) {
+    int done = o ? o->group(f->ctx, n - i, call + i, f->device) : 0;
+    if (done < 0) return -1;
+    i += done;
+    if (!done && run_there(f, &s[i++])) return -1;
+  }
+  return 0;
+}
+
+static int run_group_here(int n, TsCall *const *call) {
+  if (ts_optim_groups(call[0]->op)) return ts_optim_group(n, call);
+  for (int i = 0; i < n; i++)
+    if (ts_vm_handler[call[i]->op](call[i])) return -1;
+  return 0;
+}
+
 /* The steps behind s as one. */
 static int run_group(TsFrame *f, Step *s) {
   int n = (int)s->instr->sub;
-  for (int i = 0; f->device && i < n; i++)
-    if (run_there(f, &s[1 + i])) return -1;
-  if (f->device) return 0;
   TsCall *few[64] = {NULL}, **call = n <= 64 ? few : malloc(sizeof *call * (size_t)n);
   if (!call) return no_memory(f->ctx);
   for (int i = 0; i < n; i++) call[i] = &s[1 + i].call;
-  int failed = ts_optim_group(n, call);
+  int failed = f->device ? run_group_there(f, n, s + 1, call) : run_group_here(n, call);
   if (call != few) free(call);
   return failed;
 }
 
 static int run_fused(TsFrame *f, Step *s) {
   if (s->fresh && allocate_fresh(f, s)) return -1;
+  if (s->into) find_rooms(f, s);
   return ts_fused_run(f->code->fused[s->instr->sub], f->ctx, s->call.in, s->call.out);
 }
 
@@ -378,6 +415,7 @@ static int run_control(TsFrame *f, Step *s) {
   case TS_VM_fused: return run_fused(f, s);
   case TS_VM_update: return ts_vm_assign(f->ctx, s->call.in[0], s->call.in[1]);
   case TS_VM_group: return run_group(f, s);
+  case TS_VM_room: return s->fresh ? allocate_fresh(f, s) : 0;
   default:
     if (bind_subs(f, s->instr)) return -1;
     if (ts_control_run(f->ctx, s->instr, f->code, f->sub, s->call.in, s->call.out)) return -1;
@@ -396,6 +434,7 @@ static int explain(TsFrame *f, const Step *s) {
 static int run_step(TsFrame *f, Step *s) {
   if (!s->run) return s->instr->op < TS_OP_COUNT ? 0 : run_control(f, s);
   if (s->fresh && allocate_fresh(f, s)) return -1;
+  if (s->into) find_rooms(f, s);
   if (f->device ? run_there(f, s) : s->run(&s->call)) return -1;
   if (s->sets) take_outputs(f, s);
   return 0;
@@ -416,7 +455,8 @@ static int run_timed(TsFrame *f, Step *s) {
   bool placed = !fused && i->line > 0 && i->line < code->nplace;
   bool nothing = i->op < TS_OP_COUNT && ts_op_info((TsOp)i->op)->cls == TS_CLASS_VIEW;
   if (!failed && !nothing)
-    ts_spans_step(spans, &s->call, what, placed ? code->place[i->line] : NULL, start);
+    ts_spans_step(spans, &s->call, what, placed ? code->place[i->line] : NULL, start,
+                  fused ? fused->flops : 0);
   return failed;
 }
 
@@ -438,7 +478,7 @@ static int prepare(const TsFrame *f, TsTensor *const *args) {
   for (int i = 0; i < code->nparam; i++)
     if (!code->bound[i] && ts_defer_force(args[i])) return -1;
   for (int r = 0; r < code->nreg; r++) {
-    if (code->reg[r].kind != TS_REG_into) continue;
+    if (code->reg[r].kind != TS_REG_into || in_room(code, (uint32_t)r)) continue;
     uint32_t p = code->reg[r].of;
     if (ts_defer_touch((code->bound[p] ? code->bound[p] : args[p])->storage)) return -1;
   }
@@ -514,7 +554,8 @@ static int enter(TsFrame *f, TsTensor *const *args, int64_t site) {
     const TsInstr *i = &code->instr[t];
     for (uint32_t k = 0; k < i->nout; k++) {
       uint32_t r = code->operand[i->at + i->nin + k];
-      if (code->reg[r].kind == TS_REG_into && f->changes[r]) put(f, r, f->reg[code->reg[r].of]);
+      if (code->reg[r].kind == TS_REG_into && f->changes[r] && !in_room(code, r))
+        put(f, r, f->reg[code->reg[r].of]);
     }
   }
   f->at = f->step;

@@ -181,6 +181,13 @@ int ts_layouts_turn(TsLayouts *l, const TsGraph *g, const TsValue *v) {
   return own ? 0 : -1;
 }
 
+int ts_layouts_lie(TsLayouts *l, const TsValue *v, const int64_t *stride) {
+  size_t nbytes = sizeof *stride * (size_t)(v->meta.ndim ? v->meta.ndim : 1);
+  int64_t *own = stride ? ts_arena_copy(&l->arena, stride, nbytes) : NULL;
+  l->stride[v->node->id] = own;
+  return stride && !own ? -1 : 0;
+}
+
 bool ts_layouts_of(void *layouts, TsVal v, int64_t *stride) {
   const TsLayouts *l = layouts;
   const int64_t *s = l->stride[v->node->id];

@@ -40,10 +40,15 @@ static inline void ts_fused_unref(TsFused *f) {
 int ts_fused_run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *out);
 
 /* A group of a schedule and its kernel; value: the graph's value of each parameter. */
+enum { TS_FUSED_PARTS = 4 };
 typedef struct TsFusedGroup {
   const TsGroup *group;
   TsFused *fused;
   TsVal *value;
+  /* A concat of the graph, which runs no more, or NULL: the kernel's one result is what that
+   * gives, and what the kernel writes lies in it, these bytes behind its beginning. */
+  const TsNode *into;
+  int64_t shift[TS_FUSED_PARTS];
 } TsFusedGroup;
 
 /* What lowering needs: a schedule, and for some of its groups a kernel. One for the function,
@@ -70,6 +75,9 @@ void ts_layouts_free(TsLayouts *l);
 /* v, which lay row-major, has its third and second last axes exchanged in memory; -1: no
  * memory. */
 int ts_layouts_turn(TsLayouts *l, const TsGraph *g, const TsValue *v);
+/* The results of v's node, which lay row-major, have these strides, NULL: do so again; -1: no
+ * memory. */
+int ts_layouts_lie(TsLayouts *l, const TsValue *v, const int64_t *stride);
 bool ts_layouts_of(void *layouts, TsVal v, int64_t *stride); /* a TsLayoutFn */
 
 #endif

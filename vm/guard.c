@@ -5,6 +5,7 @@
 
 #include "vm/exec.h"
 #include "vm/index.h"
+#include "vm/offload.h"
 
 static bool is_loss(int op) {
   return op == TS_OP_cross_entropy || op == TS_OP_cross_entropy_grad;
@@ -20,6 +21,7 @@ static int axis_of(const TsNode *n) {
 
 TsGuard ts_guard_of(const TsNode *n, const char *function) {
   TsGuard g = {.op = (TsOp)n->op, .x = n->in[0]->meta, .axis = axis_of(n)};
+  g.size = g.axis < 0 ? ts_meta_numel(&g.x) : g.x.dim[g.axis];
   if (is_loss(n->op)) g.ignored = n->attr[1].i;
   snprintf(g.function, sizeof g.function, "%s", function);
   snprintf(g.place, sizeof g.place, "%s", ts_graph_where(n));
@@ -30,28 +32,54 @@ static int gathered(const TsGuard *g, TsContext *c, TsTensor *index) {
   TsIndex ix;
   TsTensor *x = ts_tensor_symbol(c, &g->x, NULL), *in[2] = {x, index};
   TsCall call = {.ctx = c, .op = g->op, .nin = 2, .in = in};
-  int64_t size = g->axis < 0 ? ts_meta_numel(&g->x) : g->x.dim[g->axis];
-  int failed = !x || ts_index_open(&call, 1, g->axis, size, &ix);
+  int failed = !x || ts_index_open(&call, 1, g->axis, g->size, &ix);
   if (!failed) ts_index_close(&ix);
   ts_tensor_unref(x);
   return failed ? -1 : 0;
 }
 
+static int wrong_target(const TsGuard *g, TsContext *c, int64_t row, int64_t value) {
+  return ts_error_set(&c->err, TS_ERR_index,
+                      "%s: target %lld of row %lld is not one of %lld classes",
+                      ts_op_info(g->op)->name, (long long)value, (long long)row,
+                      (long long)g->size);
+}
+
 static int targets(const TsGuard *g, TsContext *c, TsTensor *index) {
   TsTensor *t = ts_tensor_cast(c, index, TS_DT_i64);
   const int64_t *at = t ? ts_tensor_read(t) : NULL;
-  int64_t n = t ? ts_tensor_numel(t) : 0, classes = g->x.dim[g->axis], wrong = -1;
+  int64_t n = t ? ts_tensor_numel(t) : 0, wrong = -1;
   for (int64_t i = 0; at && i < n && wrong < 0; i++)
-    if (at[i] != g->ignored && (uint64_t)at[i] >= (uint64_t)classes) wrong = i;
-  if (wrong >= 0)
-    ts_error_set(
-        &c->err, TS_ERR_index, "%s: target %lld of row %lld is not one of %lld classes",
-        ts_op_info(g->op)->name, (long long)at[wrong], (long long)wrong, (long long)classes);
+    if (at[i] != g->ignored && (uint64_t)at[i] >= (uint64_t)g->size) wrong = i;
+  if (wrong >= 0) wrong_target(g, c, wrong, at[wrong]);
   ts_tensor_unref(t);
   return at && wrong < 0 ? 0 : -1;
 }
 
+bool ts_guard_wraps(const TsGuard *g) { return !is_loss(g->op) && g->axis >= TS_INDEX_FLAT; }
+bool ts_guard_of_loss(const TsGuard *g) { return is_loss(g->op); }
+
+int ts_guard_wrong(const TsGuard *g, TsContext *c, int64_t row, int64_t value) {
+  if (is_loss(g->op)) {
+    wrong_target(g, c, row, value);
+  } else {
+    TsTensor *x = ts_tensor_symbol(c, &g->x, NULL), *in[2] = {x, NULL};
+    TsCall call = {.ctx = c, .op = g->op, .nin = 2, .in = in};
+    if (x) ts_index_wrong(&call, g->axis, g->size, value);
+    ts_tensor_unref(x);
+  }
+  return ts_error_where(&c->err, g->function, g->place);
+}
+
+/* Bytes that only a device has. */
+static bool is_there(const TsContext *c, const TsTensor *index) {
+  return ts_offload_on(c, index->meta.device) && c->offload->guard &&
+         !(index->storage->valid & 1) && (index->storage->valid >> index->meta.device & 1);
+}
+
 int ts_guard_check(const TsGuard *g, TsContext *c, TsTensor *index) {
+  int looked = is_there(c, index) ? c->offload->guard(c, g, index) : 0;
+  if (looked) return looked == 1 ? 0 : -1;
   c->on_host++; /* what is made of the index on the way */
   int failed = is_loss(g->op) ? targets(g, c, index) : gathered(g, c, index);
   c->on_host--;

@@ -9,7 +9,8 @@
 typedef struct TsGuard {
   TsOp op; /* whose message it is: of a loss, or one that reads or adds at indices */
   TsMeta x;
-  int axis;
+  int axis;     /* or of vm/index.h what the numbers stand for */
+  int64_t size; /* the numbers are below it */
   int64_t ignored;
   char function[40], place[56]; /* where the operator stands */
 } TsGuard;
@@ -17,5 +18,10 @@ typedef struct TsGuard {
 TsGuard ts_guard_of(const TsNode *n, const char *function);
 /* 0, or -1 with the operator's own error. */
 int ts_guard_check(const TsGuard *g, TsContext *c, TsTensor *index);
+/* Of numbers that may be negative: counted from the end. */
+bool ts_guard_wraps(const TsGuard *g);
+bool ts_guard_of_loss(const TsGuard *g); /* which ignores one number */
+/* The operator's error of element `row`, which is `value`; -1. */
+int ts_guard_wrong(const TsGuard *g, TsContext *c, int64_t row, int64_t value);
 
 #endif

@@ -39,7 +39,7 @@ static void check(void *arg, int64_t lo, int64_t hi, int worker) {
   if (negative) __atomic_store_n(&c->negative, 1, __ATOMIC_RELAXED);
 }
 
-static int out_of_range(TsCall *call, int axis, int64_t size, int64_t v) {
+int ts_index_wrong(TsCall *call, int axis, int64_t size, int64_t v) {
   TsError *e = &call->ctx->err;
   const char *name = ts_op_info(call->op)->name;
   char text[TS_META_TEXT];
@@ -67,7 +67,7 @@ static int out_of_range(TsCall *call, int axis, int64_t size, int64_t v) {
 static int find_bad(TsCall *call, int axis, int64_t size, const TsIndex *ix, bool wraps) {
   for (int64_t i = 0; i < ix->n; i++) {
     int64_t v = ix->at[i];
-    if (v >= size || v < (wraps ? -size : 0)) return out_of_range(call, axis, size, v);
+    if (v >= size || v < (wraps ? -size : 0)) return ts_index_wrong(call, axis, size, v);
   }
   return 0;
 }

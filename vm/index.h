@@ -39,5 +39,7 @@ enum { TS_INDEX_FLAT = -1, TS_INDEX_CLASS = -2, TS_INDEX_SEGMENT = -3 };
  * its size. */
 int ts_index_open(TsCall *call, int input, int axis, int64_t size, TsIndex *ix);
 void ts_index_close(TsIndex *ix);
+/* The error of the number v; -1. */
+int ts_index_wrong(TsCall *call, int axis, int64_t size, int64_t v);
 
 #endif

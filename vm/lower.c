@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "ir/graph_copy.h"
-#include "vm/trap.h"
 #include "vm/optim.h"
+#include "vm/rooms.h"
+#include "vm/trap.h"
 
 /* What becomes of one value. The layout is a tensor without bytes that has the strides
  * which the value will have, NULL where they are the caller's. */
@@ -31,9 +32,13 @@ typedef struct Lower {
   int *last_use;       /* by node: the last place of a node that reads it or a view of it */
   uint32_t *target;    /* by value: the parameter it is written into, or NONE */
   const bool *donated; /* by parameter, or NULL */
+  TsRooms rooms;       /* of values that are made in their places */
 } Lower;
 
-enum { MOST_CONSTANT = 16 << 20 }; /* bytes of a hoisted constant */
+enum {
+  MOST_CONSTANT = 16 << 20, /* bytes of a hoisted constant */
+  MOST_GATHERED = 64 << 20, /* of what is made together, some of it long before it is read */
+};
 
 static int no_memory(Lower *l) {
   return ts_error_set(&l->c->err, TS_ERR_memory, "out of memory");
@@ -133,6 +138,15 @@ static const TsFusedGroup *fused_group(const Lower *l, const TsNode *n) {
   return k >= 0 && l->fusion->of[k].fused ? &l->fusion->of[k] : NULL;
 }
 
+/* n joins what one kernel has written where it belongs: there is nothing left to do. */
+static bool is_joined(const Lower *l, const TsNode *n) {
+  if (!l->fusion || n->op != TS_OP_concat || !n->nin || !n->in[0]) return false;
+  TsVal v = n->in[0];
+  while (is_view(v->node)) v = v->node->in[0];
+  const TsFusedGroup *u = fused_group(l, v->node);
+  return u && u->into == n;
+}
+
 static void put_in_order(Lower *l, const TsNode *n) {
   if (l->when[n->id] >= 0) return;
   l->when[n->id] = l->norder;
@@ -159,10 +173,23 @@ static void order_views(Lower *l, const TsGroup *group, const TsNode *n, bool fu
 static void order_group(Lower *l, const TsGroup *group) {
   bool fused = l->fusion->of[group->index].fused != NULL;
   for (int k = 0; k < group->nnode; k++) {
-    order_views(l, group, group->node[k], fused);
+    if (!is_joined(l, group->node[k])) order_views(l, group, group->node[k], fused);
     if (!fused) put_in_order(l, group->node[k]);
   }
   for (int k = 0; k < group->nnode; k++) put_in_order(l, group->node[k]);
+}
+
+/* Casts of parameters on a device, as many as lie in the memory that they may take. */
+static void order_gathered(Lower *l, int k) {
+  const TsSched *s = l->fusion->sched;
+  int64_t nbytes = 0;
+  for (; k < s->ngroup; k++) {
+    const TsNode *n = s->group[k]->node[0];
+    if (!ts_sched_gathered(s, s->group[k]) || l->when[n->id] >= 0) continue;
+    if (nbytes && nbytes + node_nbytes(n) > MOST_GATHERED) return;
+    nbytes += node_nbytes(n);
+    put_in_order(l, n);
+  }
 }
 
 static void find_order(Lower *l) {
@@ -171,8 +198,13 @@ static void find_order(Lower *l) {
   for (int i = 0; i < g->nnode; i++) /* what is there before any kernel */
     if (l->live[i] && (!l->fusion || (l->fusion->sched->of[i] < 0 && !is_view(g->node[i]))))
       put_in_order(l, g->node[i]);
-  for (int k = 0; l->fusion && k < l->fusion->sched->ngroup; k++)
-    order_group(l, l->fusion->sched->group[k]);
+  for (int k = 0; l->fusion && k < l->fusion->sched->ngroup; k++) {
+    const TsGroup *group = l->fusion->sched->group[k];
+    if (!ts_sched_gathered(l->fusion->sched, group))
+      order_group(l, group);
+    else if (l->when[group->node[0]->id] < 0)
+      order_gathered(l, k);
+  }
   for (int i = 0; i < g->nresult; i++) order_view(l, g->result[i]);
   for (int i = 0; i < g->nupdate; i++) order_view(l, g->update[i].value);
 }
@@ -288,14 +320,35 @@ static void find_donations(Lower *l) {
   }
 }
 
+/* ---- parts of wholes that are made in their places */
+static bool has_place(const Lower *l, TsVal v) {
+  return place_of(l, v)->known || l->target[value_index(l, v)] != TS_CODE_NONE;
+}
+
+/* Kernels write as they were made for, and read so what jit/build.c chose to lie with strides.
+ * Of the VM's handlers those of pointwise rows write with strides. */
+static int may_be_part(void *arg, const TsPart *p) {
+  const Lower *l = arg;
+  const TsFusedGroup *u = fused_group(l, p->v->node);
+  const unsigned char *spread = l->fusion ? l->fusion->sched->spread : NULL;
+  if (has_place(l, p->v) || has_place(l, (TsVal)(uintptr_t)&p->whole->out[0])) return 0;
+  if (p->dense) return !u || !u->group->turned;
+  if (l->fusion && !(spread && spread[p->v->node->id])) return 0;
+  return u ? 2 : row_of(p->v->node)->cls == TS_CLASS_POINTWISE;
+}
+
 /* ---- instructions */
 static uint32_t new_value(Lower *l, TsVal v) {
   Place *p = place_of(l, v);
+  TsTensor *layout = NULL;
+  uint32_t over = l->target[value_index(l, v)];
+  if (over == TS_CODE_NONE)
+    over = ts_rooms_of(&l->rooms, l->code, v, v->node->line, &layout);
   p->reg = ts_code_register(l->code, &v->meta);
-  p->layout = ts_tensor_symbol(l->c, &v->meta, NULL);
-  if (l->target[value_index(l, v)] != TS_CODE_NONE && !l->code->failed) {
+  p->layout = layout ? layout : ts_tensor_symbol(l->c, &v->meta, NULL);
+  if (over != TS_CODE_NONE && !l->code->failed) {
     l->code->reg[p->reg].kind = TS_REG_into;
-    l->code->reg[p->reg].of = l->target[value_index(l, v)];
+    l->code->reg[p->reg].of = over;
   }
   return p->reg;
 }
@@ -395,20 +448,27 @@ static int put_node(Lower *l, const TsNode *n) {
 }
 
 static int lower_node(Lower *l, const TsNode *n) {
-  if (n->op == TS_NODE_param || l->place[l->start[n->id]].known) return 0;
+  if (n->op == TS_NODE_param || l->place[l->start[n->id]].known || is_joined(l, n)) return 0;
   if (n->op == TS_NODE_cotangent) TS_BUG("a cotangent is left in %s", l->g->name);
   l->code->backward = n->backward;
   return is_view(n) ? put_view(l, n) : put_node(l, n);
 }
 
-/* ---- groups: steps of one optimiser in a row, with equal attributes and in place */
+/* ---- groups: in a row, with equal attributes, steps of one optimiser in place, or casts of
+ * parameters on a device */
 static bool same_attrs(const TsNode *a, const TsNode *b) {
   for (int i = 0; i < a->nattr; i++)
     if (a->attr[i].type != b->attr[i].type || a->attr[i].i != b->attr[i].i) return false;
   return true;
 }
 
+static bool is_gathered(const Lower *l, const TsNode *n) {
+  int k = l->fusion ? l->fusion->sched->of[n->id] : -1;
+  return k >= 0 && ts_sched_gathered(l->fusion->sched, l->fusion->sched->group[k]);
+}
+
 static bool groups(const Lower *l, const TsNode *n) {
+  if (is_gathered(l, n)) return true;
   if (!row_of(n) || !ts_optim_groups((TsOp)n->op)) return false;
   for (int i = 0; i < n->nout; i++)
     if (l->target[l->start[n->id] + i] == TS_CODE_NONE) return false;
@@ -466,8 +526,10 @@ static int put_fused(Lower *l, const TsFusedGroup *u) {
   const TsNode *first = u->group->node[0];
   int nin = u->fused->nin, nout = u->fused->nout;
   for (int i = 0; i < nin; i++) r[i] = place_of(l, u->value[i])->reg;
-  for (int i = nin; i < nin + nout; i++)
-    r[i] = turned ? turned_value(l, u->value[i], &m) : new_value(l, u->value[i]);
+  for (int i = nin; i < nin + nout; i++) {
+    TsVal v = u->into ? (TsVal)(uintptr_t)&u->into->out[0] : u->value[i];
+    r[i] = turned ? turned_value(l, v, &m) : new_value(l, v);
+  }
   TsInstr *i =
       ts_code_add(l->code, TS_VM_fused, nin, r, 0, NULL, nout, r + nin, first->line);
   if (!i || ts_code_fused(l->code, i, u->fused)) return no_memory(l);
@@ -609,6 +671,7 @@ static void close_lower(Lower *l) {
   free(l->order);
   free(l->when);
   free(l->live);
+  ts_rooms_close(&l->rooms);
   free(l->place);
   free(l->target);
 }
@@ -626,7 +689,7 @@ static int lower_all(Lower *l) {
   find_last_uses(l);
   find_targets(l);
   find_donations(l);
-  if (lower_nodes(l)) return -1;
+  if (ts_rooms_open(&l->rooms, l->c, g, may_be_part, l) || lower_nodes(l)) return -1;
   return put_end(l) ? -1 : 0;
 }
 

@@ -8,6 +8,8 @@
 #include "devices/device.h"
 #include "vm/vm.h"
 
+struct TsGuard;
+
 /* 1: it was queued on the device; 0: it is not for the device, and nothing happened; -1: the
  * error is filled. */
 typedef struct TsOffload {
@@ -23,8 +25,15 @@ typedef struct TsOffload {
   void (*enter)(TsContext *c, int device, void **slot);
   int (*leave)(TsContext *c);
   void (*forget)(void *slot);
-  /* Bytes are about to move: what was put off is queued now. */
-  int (*flush)(TsContext *c);
+  /* Bytes are about to move: what was put off is queued now. fetched: to the host, which waits;
+   * an index that was out of range is told then. */
+  int (*flush)(TsContext *c, bool fetched);
+  /* 1: the device looks whether the numbers of an index, which the host has not, are in range;
+   * 0: it cannot; -1. */
+  int (*guard)(TsContext *c, const struct TsGuard *g, TsTensor *index);
+  /* Calls in a row that need nothing of each other, as call with in_place: how many of them,
+   * from the first on, were queued; -1 with the error. */
+  int (*group)(TsContext *c, int n, TsCall *const *call, int device);
 } TsOffload;
 
 /* Whether calls on tensors of this device are asked for. */

@@ -24,14 +24,24 @@ static int64_t bytes_of(int n, TsTensor *const *t) {
   return sum;
 }
 
+/* A product's multiply-adds are two each; a pointwise row is one an element. */
+static double flops_of(const TsCall *call) {
+  double n = call->nout && call->out[0] ? (double)ts_meta_numel(&call->out[0]->meta) : 0;
+  if (call->op >= TS_OP_COUNT) return 0;
+  const TsMeta *a = call->nin && call->in[0] ? &call->in[0]->meta : NULL;
+  if (call->op == TS_OP_matmul && a && a->ndim) return 2 * n * (double)a->dim[a->ndim - 1];
+  return ts_op_info((TsOp)call->op)->cls == TS_CLASS_POINTWISE ? n : 0;
+}
+
 void ts_spans_step(TsSpans *s, const TsCall *call, const char *what, const char *place,
-                   int64_t start) {
+                   int64_t start, double flops) {
   TsSpan span = {.start = start,
                  .end = ts_spans_now(),
                  .what = what,
                  .place = place,
                  .phase = -1,
                  .depth = s->depth,
+                 .flops = flops > 0 ? flops : flops_of(call),
                  .nbytes = bytes_of(call->nin, call->in) + bytes_of(call->nout, call->out)};
   ts_spans_add(s, &span);
 }

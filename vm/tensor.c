@@ -123,8 +123,8 @@ static void drop_host(TsStorage *s) {
 }
 
 /* Launches that were put off come before bytes move. */
-static int settle(TsContext *c) {
-  return c->replaying || c->waiting ? c->offload->flush(c) : 0;
+static int settle(TsContext *c, bool fetched) {
+  return c->replaying || c->waiting ? c->offload->flush(c, fetched) : 0;
 }
 
 static TsCopy *valid_copy(const TsStorage *s) {
@@ -145,7 +145,7 @@ static int fetch_host(TsStorage *s) {
   if (make_host(s)) return -1;
   if (p) {
     TsDevice *d = ts_device_at(p->device);
-    if (settle(s->ctx)) return -1;
+    if (settle(s->ctx, true)) return -1;
     if (d->download(d, s->host, p->at, s->nbytes, &s->ctx->err)) return -1;
     s->ctx->downloaded += s->nbytes;
   } else if (s->valid) {
@@ -169,7 +169,7 @@ void *ts_tensor_room(TsContext *c, int device, int64_t nbytes) {
   void *at = d->alloc(d, nbytes, &c->err);
   if (at || c->err.code != TS_ERR_memory) return at;
   ts_error_clear(&c->err);
-  if (settle(c)) return NULL; /* memory of launches that wait stays the device's */
+  if (settle(c, false)) return NULL; /* memory of launches that wait stays the device's */
   if (c->collect) c->collect(c->where_arg);
   return d->alloc(d, nbytes, &c->err);
 }
@@ -202,7 +202,7 @@ static TsCopy *fetch_device(TsStorage *s, int device) {
   TsCopy *p = make_copy(s, device);
   if (!p || (s->valid >> device & 1)) return p;
   TsCopy *from = s->valid & 1 ? NULL : neighbour(s, d);
-  if (s->valid && settle(s->ctx)) return NULL;
+  if (s->valid && settle(s->ctx, false)) return NULL;
   if (from) {
     TsDevice *source = ts_device_at(from->device);
     if (d->copy(d, p->at, source, from->at, s->nbytes, err)) return NULL;

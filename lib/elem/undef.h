@@ -49,6 +49,7 @@
 #undef K_PHI_C
 #undef K_PHI_MAX
 #undef K_ERFC_MAX
+#undef K_GELU_IS_X
 #undef K_PHI_0
 #undef K_PHI_G0
 #undef K_PHI_G0_LO

@@ -5,9 +5,12 @@
 --   autotune.mode("on")        compiled functions are measured too, while the program is idle
 --   autotune.mode("off")       every kernel is what the compiler chooses by itself
 --   autotune.budget{ms = 1000}  the time for a kernel; total, mb, candidates: see ? autotune.budget
---   autotune.tune(f, x, y)     measures the kernels of a captured function now
+--   autotune.tune(f, x, y)     measures the kernels of a captured function now, or one of op.kernel
 --   autotune.report()          what was measured, as text
 --   autotune.clear()           forgets the winners, on disk too
+--
+-- Of a function that runs on a GPU tune measures the kernels there; what was measured for some
+-- GPUs comes with the program.
 
 local core = require "tessera.core"
 
@@ -33,12 +36,12 @@ function autotune.budget(b)
 end
 
 --- Measures the kernels of a captured function for these arguments, or for those of its last
---- call, and runs the fastest from then on. Gives a table for each kernel: kernel, what it does;
+--- call, and runs the fastest from then on; or a kernel of op.kernel, for these arguments. Gives a table for each kernel: kernel, what it does;
 --- a list of candidates in the cost model's order, {choice, us, best}; why, if nothing was
 --- measured.
 function autotune.tune(f, ...)
   if type(f) ~= "table" or not f.tune then
-    error("autotune.tune takes a captured function, as graph.module makes them", 2)
+    error("autotune.tune takes a captured function, as graph.module makes them, or a kernel of op.kernel", 2)
   end
   local before = #core.autotune_records()
   f:tune(...)

@@ -266,6 +266,10 @@ function Function:tune(...)
   special.graph:tune()
 end
 
+--- Kernels with profile marks take the place of its own, for the sizes of the last call; off: its
+--- own again. Whether they have them: what is not compiled has none.
+function Function:marks(on) return self.current ~= nil and self.current.graph:marks(on) end
+
 --- The rules that fired when it was captured, a line each.
 function Function:rewrites()
   if not self.current then fail(("%s has not run yet"):format(self.name)) end

@@ -16,6 +16,9 @@
 --                          list of {name, count, us, bytes, flops}, dearest first, which prints as
 --                          a table. bytes: of the operands, each once
 
+--   tessera.jit.overlap(on)  kernels of a function that need nothing of each other run side by side
+--                          on a GPU, from the next time that their launches are recorded. Off at first
+
 local core = require "tessera.core"
 
 local jit = {}
@@ -32,7 +35,7 @@ function jit.status() return core.jit() end
 
 jit.v, jit.wait, jit.flush, jit.stats, jit.eager =
   core.jit_verbose, core.jit_wait, core.jit_flush, core.jit_stats, core.jit_eager
-jit.traces, jit.device = core.jit_traces, core.jit_device
+jit.traces, jit.device, jit.overlap = core.jit_traces, core.jit_device, core.jit_overlap
 
 local Profile = {}
 

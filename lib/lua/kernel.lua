@@ -582,6 +582,21 @@ function builder.outer(t, a, b, acc)
   return emit(t, "outer " .. names({ a, b, acc }, 3), acc.dtype, acc.shape)
 end
 
+local stages = { load = true, wait = true, mma = true, epilogue = true, store = true, other = true }
+
+--- A stage of the kernel for profiles: local a = t:stage("load", function() return x[r] end), or with
+--- a few words behind the name. Elsewhere it costs nothing.
+function builder.stage(t, name, what, f)
+  if type(what) == "function" then what, f = nil, what end
+  if not stages[name] then fail("stage: load, wait, mma, epilogue, store or other, not '%s'", tostring(name)) end
+  if what and (type(what) ~= "string" or what:find '[%c"\\]') then fail "stage: words behind the name" end
+  local words = what and (' what="%s"'):format(what) or ""
+  put(t, ("mark {stage=%s%s}"):format(name, words))
+  local out = { f() }
+  put(t, ("mark {stage=%s end=true%s}"):format(name, words))
+  return unpack(out)
+end
+
 local function alloc(t, text, space)
   local type = parse_type(t, text, space)
   t.count = t.count + 1
@@ -707,22 +722,28 @@ local function given_sizes(k, options)
   return list, table.concat(parts, ", ")
 end
 
-function Kernel.__call(k, ...)
+-- Tensors, and sizes behind them.
+local function arguments(k, ...)
   local n, inputs, options = select("#", ...), { ... }, {}
   local last = inputs[n]
   if n == k.ninputs + 1 and type(last) == "table" and not core.is_tensor(last) then
     options, n = last, n - 1
     inputs[n + 1] = nil
   end
-  local specs = {}
   for i = 1, n do
     if type(inputs[i]) == "number" and k.params[i] then
       inputs[i] = core.tensor(inputs[i], { dtype = k.params[i].dtype })
     elseif not core.is_tensor(inputs[i]) then
-      error(("%s: argument %d is a %s, not a tensor"):format(k.name, i, type(inputs[i])), 2)
+      error(("%s: argument %d is a %s, not a tensor"):format(k.name, i, type(inputs[i])), 3)
     end
-    specs[i] = { kind = "tensor", at = i }
   end
+  return inputs, n, options
+end
+
+function Kernel.__call(k, ...)
+  local inputs, n, options = arguments(k, ...)
+  local specs = {}
+  for i = 1, n do specs[i] = { kind = "tensor", at = i } end
   local sizes, key = given_sizes(k, options)
   local types = k.handle:infer(inputs, sizes)
   local adjoint = foreign.adjoint_of(k.def, specs, { options }, 1)
@@ -734,6 +755,13 @@ end
 --- The kernel as text: "tile" as it was written, "explicit" in the processor's vectors, "llvm",
 --- "asm".
 function kernel.ir(k, level) return k.handle:text(level or "tile") end
+
+--- Measures what could be chosen for it on these arguments, and runs the best from then on;
+--- tessera.autotune.tune gives the times.
+function kernel.tune(k, ...)
+  local inputs, _, options = arguments(k, ...)
+  k.handle:tune(inputs, (given_sizes(k, options)))
+end
 
 --- How the last call ran: "compiled", "from disk" or "interpreted", and why it is interpreted.
 function kernel.status(k) return k.handle:status() end

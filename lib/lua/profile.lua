@@ -1,16 +1,19 @@
 -- tessera.profile: where the time of a captured function goes.
 --
 --   print(profile.report(f, {args = {x, w}}))   a table of instructions and a timeline
---   profile.report(f, {args = .., trace = "f.json", csv = "f.csv"})
+--   profile.report(f, {args = .., trace = "f.json", csv = "f.csv", html = "f.html"})
 --
 -- The function runs as it does otherwise: its kernels once it is hot, the VM's rows before. A line
 -- for each instruction of its bytecode: time of one run, its part, and bytes of its operands by
--- that time. Under a kernel stand its phases, with what each thread took of them. Where nothing is
--- recorded a profile costs a comparison an instruction, and kernels contain nothing of it; while it
--- is, two readings of the clock for each instruction, each phase and thread: some 0.1 us.
+-- that time. Under a kernel stand its phases, with what each thread took of them, and its stages,
+-- with their parts of the threads' time. Where nothing is recorded a profile costs a comparison an
+-- instruction, and kernels contain nothing of it; while it is, two readings of the clock for each
+-- instruction, each phase and thread: some 0.1 us. Stages are those of runs of their own, with kernels
+-- that read the processor's counter where one begins and ends; how much longer they take is said.
 --
--- Options: args, the arguments; runs (20), of which the medians count; warm (3), runs before;
--- trace: a file for Chrome and Perfetto with the last run; csv: a file with all spans.
+-- Options: args, the arguments; runs (20), of which the medians count; warm (3), runs before; marks
+-- (true): stages of kernels; trace: a file for Chrome and Perfetto with the last run; csv: a file with
+-- all spans; html: a page with all of it and the roofline of this machine.
 
 local core = require "tessera.core"
 
@@ -21,18 +24,24 @@ local function median(list)
   return list[math.floor((#list + 1) / 2)]
 end
 
--- The instructions of a run, each with the spans of its phases, which end before it does.
+-- Those that began since s did leave the list.
+local function take_inside(list, s)
+  local inside = {}
+  for i = #list, 1, -1 do
+    if list[i].start >= s.start then table.insert(inside, 1, table.remove(list, i)) end
+  end
+  return inside
+end
+
+-- The instructions of a run, each with the spans of its phases and stages, which end before it does.
 local function instructions(spans)
-  local list, phases = {}, {}
+  local list, phases, stages = {}, {}, {}
   for _, s in ipairs(spans) do
     if s.phase then
-      phases[#phases + 1] = s
+      local into = s.stage and stages or phases
+      into[#into + 1] = s
     else
-      s.phases = {}
-      for i = #phases, 1, -1 do
-        local p = phases[i]
-        if p.start >= s.start then table.insert(s.phases, 1, table.remove(phases, i)) end
-      end
+      s.phases, s.stages = take_inside(phases, s), take_inside(stages, s)
       list[#list + 1] = s
     end
   end
@@ -58,21 +67,25 @@ local function add_phases(row, step)
   end
 end
 
+local function key_of(s) return s.depth .. "|" .. s.what .. "|" .. (s.place or "") .. "|" .. s.bytes end
+
 -- A row for each instruction: those of several runs that stand at the same place of the order.
 -- Rounds of a loop are one row.
 local function rows_of(runs)
   local rows, by = {}, {}
   for r, run in ipairs(runs) do
     for _, s in ipairs(run.steps) do
-      local key = s.depth .. "|" .. s.what .. "|" .. (s.place or "") .. "|" .. s.bytes
+      local key = key_of(s)
       local row = by[key]
       if not row then
-        row = { what = s.what, place = s.place, depth = s.depth, bytes = 0, usec = {}, phases = {},
-          calls = 0, start = s.start }
+        row = { what = s.what, place = s.place, depth = s.depth, bytes = 0, flops = 0, usec = {},
+          phases = {}, calls = 0, start = s.start, key = key }
         by[key], rows[#rows + 1] = row, row
       end
       row.usec[r] = (row.usec[r] or 0) + s.usec
-      if r == #runs then row.calls, row.bytes = row.calls + 1, row.bytes + s.bytes end
+      if r == #runs then
+        row.calls, row.bytes, row.flops = row.calls + 1, row.bytes + s.bytes, row.flops + s.flops
+      end
       add_phases(row, s)
     end
   end
@@ -85,9 +98,80 @@ local function rows_of(runs)
   return rows
 end
 
+-- ---- stages: runs with profile marks. By row and phase a list of {name, part, count}, parts of the
+-- threads' time, and what lies between.
+local function stage_name(s)
+  local name = s.what ~= "" and s.what ~= s.stage and s.stage .. " (" .. s.what .. ")" or s.stage
+  return s.place and s.place ~= "" and name .. " " .. s.place or name
+end
+
+local function add_stages(by, step)
+  local row = by[key_of(step)] or {}
+  by[key_of(step)] = row
+  local function phase_of(s)
+    row[s.phase] = row[s.phase] or { usec = 0, runs = 0, list = {}, of = {} }
+    return row[s.phase]
+  end
+  for _, p in ipairs(step.phases) do phase_of(p).usec = phase_of(p).usec + p.usec end
+  for _, s in ipairs(step.stages) do
+    local phase, name = phase_of(s), stage_name(s)
+    local at = phase.of[name]
+    if not at then
+      at = { name = name, usec = 0, count = 0 }
+      phase.of[name], phase.list[#phase.list + 1] = at, at
+    end
+    at.usec, at.count = at.usec + s.usec, at.count + s.count
+  end
+end
+
+local function one_place(list)
+  local place = list[1] and list[1].name:match " (%S+:[%d,]+)$"
+  for _, s in ipairs(list) do
+    if not place or s.name:sub(-#place - 1) ~= " " .. place then return end
+  end
+  for _, s in ipairs(list) do s.name = s.name:sub(1, -#place - 2) end
+end
+
+local MARKED = 5
+local function stages_of(f, args)
+  if not (f.marks and f:marks(true)) then return nil end
+  local by, times = {}, {}
+  local ok, why = pcall(function()
+    f(unpack(args))
+    for r = 1, MARKED do
+      local spans, usec = core.spans(function() f(unpack(args)) end, true)
+      times[r] = usec
+      for _, step in ipairs(instructions(spans)) do add_stages(by, step) end
+    end
+  end)
+  f:marks(false)
+  if not ok then error(why, 0) end
+  for _, row in pairs(by) do
+    for _, phase in pairs(row) do
+      local rest = phase.usec
+      one_place(phase.list)
+      for _, s in ipairs(phase.list) do
+        s.part, rest, s.count = s.usec / phase.usec, rest - s.usec, s.count / MARKED
+      end
+      phase.rest = math.max(0, rest / phase.usec)
+    end
+  end
+  return by, median(times)
+end
+
 local function time_text(usec)
   if usec >= 1000 then return ("%.2f ms"):format(usec / 1000) end
   return ("%.1f us"):format(usec)
+end
+
+local function stage_line(row, stages, out)
+  local parts = {}
+  for _, s in ipairs(stages.list) do
+    parts[#parts + 1] = ("%s %.0f%%"):format(s.name, 100 * s.part)
+  end
+  if #parts == 0 then return end
+  parts[#parts + 1] = ("between %.0f%%"):format(100 * stages.rest)
+  out[#out + 1] = ("%s      %s\n"):format(("  "):rep(row.depth), table.concat(parts, ", "))
 end
 
 local function phase_lines(row, out)
@@ -102,6 +186,7 @@ local function phase_lines(row, out)
     for i, p in ipairs(parts) do parts[i] = p[2] end
     if #parts > 0 then
       out[#out + 1] = ("%s    phase %d  %s\n"):format(("  "):rep(row.depth), phase, table.concat(parts, ", "))
+      if row.stages and row.stages[phase] then stage_line(row, row.stages[phase], out) end
     end
   end
 end
@@ -208,11 +293,21 @@ function profile.report(f, options)
   local times = {}
   for r, run in ipairs(runs) do times[r] = run.usec end
   local total, last = median(times), runs[#runs]
-  local rows = rows_of(runs)
+  local rows, notes = rows_of(runs), ""
+  local stages, marked
+  if options.marks ~= false then stages, marked = stages_of(f, args) end
+  if stages then
+    for _, row in ipairs(rows) do row.stages = stages[row.key] end
+    notes = ("Stages: %d runs with marks, %.2f times as long.\n"):format(MARKED, marked / total)
+  end
+  if options.html then
+    local page = require "tessera.profile_html"
+    core.write_file(options.html, { page.text(f.name or "function", rows, last, total, sentence(rows, total) .. notes) })
+  end
   if options.trace then core.write_file(options.trace, { trace_text(last) }) end
   if options.csv then core.write_file(options.csv, { csv_text(runs) }) end
   local lost = last.lost > 0 and ("%d spans found no room.\n"):format(last.lost) or ""
-  return table_text(rows, total) .. timeline(last) .. lost .. sentence(rows, total)
+  return table_text(rows, total) .. timeline(last) .. lost .. notes .. sentence(rows, total)
 end
 
 return profile

@@ -346,7 +346,7 @@ prompt.commands = {
   why = "what of a captured function was fused, what not, and the reason",
   rewrites = "the rules that fired when a function was captured",
   profile = "where the time of a captured function goes, as in :profile f(x, y)",
-  tune = "measures what could be chosen for a captured function's kernels, and runs the best",
+  tune = "measures what could be chosen for a captured function's kernels, or for k(x) of op.kernel, and runs the best",
 }
 
 prompt.arguments = {help = "[topic]", device = "[name]", threads = "[n]", time = "expression", load = "file", ir = "f [level]",
@@ -504,22 +504,27 @@ end
 --- Prints what was decided about a captured function, with reasons and times.
 function prompt.why(f) io.write(captured(f or "", "why"):ir "why") end
 
---- Runs a captured function on arguments and prints where its time goes: "f(x, y)", or f, x, y.
-function prompt.profile(f, ...)
-  local args = {...}
-  if type(f) == "string" then
-    local name, list = f:match "^(.-)(%b())%s*$"
-    local chunk, why = loadstring("return " .. (list or "()"):sub(2, -2), "=:profile")
-    if not chunk then fail(why) end
-    f, args = name or f, {chunk()}
-  end
-  io.write(require("tessera.profile").report(captured(f, "profile"), {args = args}))
+-- "f(x, y)", or f, x, y: the function or what gives it, and its arguments.
+local function call_of(command, f, ...)
+  if type(f) ~= "string" then return f, { ... } end
+  local name, list = f:match "^(.-)(%b())%s*$"
+  local chunk, why = loadstring("return " .. (list or "()"):sub(2, -2), "=:" .. command)
+  if not chunk then fail(why) end
+  return name or f, { chunk() }
 end
 
---- Measures the candidates of a captured function's kernels and prints their times.
-function prompt.tune(f)
+--- Runs a captured function on arguments and prints where its time goes: "f(x, y)", or f, x, y.
+function prompt.profile(f, ...)
+  local name, args = call_of("profile", f, ...)
+  io.write(require("tessera.profile").report(captured(name, "profile"), {args = args}))
+end
+
+--- Measures the candidates of a captured function's kernels, or of a kernel of op.kernel with
+--- arguments, and prints their times: "f", "k(x, y)".
+function prompt.tune(f, ...)
   local autotune = require "tessera.autotune"
-  io.write(autotune.text(autotune.tune(captured(f or "", "tune"))))
+  local name, args = call_of("tune", f or "", ...)
+  io.write(autotune.text(autotune.tune(captured(name, "tune"), unpack(args))))
 end
 
 --- Prints the rules that fired when a function was captured.

@@ -1,7 +1,9 @@
 /* The worker for the machine's limits: `machine THREADS`.
- *   bench copy memcpy|stream|read|widen BYTES  between two blocks, reading only, or
- *                        writing each line that is read twice (BYTES, of what is
- *                        written if anything is, are a multiple of 256 for each thread)
+ *   bench copy WAY BYTES  between two blocks, by memcpy or stream; read: reading only;
+ *                        widen: writing each line that is read twice; squares, rows:
+ *                        the traffic of a transposed copy and of a norm, without their
+ *                        arithmetic (BYTES, of what is written if anything is, are a
+ *                        multiple of 256 for each thread, of 2^21 for the last two)
  *   bench flops f32|f64  independent fused multiply-adds on registers: the time
  *                        of a thousand million operations
  *   start run ARGV...    a whole process:          ok SECONDS PEAK_KIB
@@ -196,6 +198,57 @@ static void widen(Team *t, int thread) {
 #endif
 }
 
+static void stream_line(char *to, const char *from) {
+#if defined __AVX512F__
+  _mm512_stream_ps((float *)to, _mm512_load_ps((const float *)from));
+#elif defined __SSE2__
+  for (int i = 0; i < 64; i += 16)
+    _mm_stream_ps((float *)(to + i), _mm_load_ps((const float *)(from + i)));
+#else
+  memcpy(to, from, 64);
+#endif
+}
+
+/* Rows of both blocks are 16 KiB. */
+enum { ROW = 1 << 14, LINE = 64, SIDE = 4 * LINE };
+
+/* What a transpose of 4-byte elements moves: squares of 64 by 64 from their place to the place
+ * across the diagonal, each row of a square 4 lines, the square below on its way meanwhile. No
+ * element changes its place in a line. */
+static void squares(Team *t, int thread) {
+  size_t rows = t->nbytes / ROW, part = ROW / (size_t)nthreads / SIDE * SIDE;
+  for (size_t c = part * (size_t)thread; c < part * (size_t)(thread + 1); c += SIDE)
+    for (size_t r = 0; r + 64 <= rows; r += 64) {
+      const char *from = t->from + r * ROW + c;
+      char *to = t->to + c / 4 % rows * ROW + r * 4 % ROW;
+      const char *next = r + 128 <= rows ? from + 64 * ROW : t->from + (c + SIDE) % ROW;
+      for (size_t i = 0; i < 64; i++)
+        for (size_t k = 0; k < SIDE; k += LINE) __builtin_prefetch(next + i * ROW + k, 0, 2);
+      for (size_t i = 0; i < 64; i++)
+        for (size_t k = 0; k < SIDE; k += LINE)
+          stream_line(to + i * ROW + k, from + i * ROW + k);
+    }
+}
+
+/* What a norm over rows moves: a row is read whole, then read again and written, with the next
+ * row on its way. The sum keeps the first reading. */
+static void rows(Team *t, int thread) {
+  size_t part = t->nbytes / (size_t)nthreads / ROW * ROW, at = part * (size_t)thread;
+  Floats sum[4] = {{0}, {0}, {0}, {0}};
+  for (size_t r = at; r < at + part; r += ROW) {
+    const Floats *x = (const Floats *)(t->from + r);
+    const char *next = t->from + (r + 2 * ROW <= t->nbytes ? r + ROW : 0);
+    for (size_t i = 0; i < ROW / WIDTH; i += 4)
+      for (size_t k = 0; k < 4; k++) sum[k] += x[i + k];
+    for (size_t k = 0; k < ROW; k += LINE) {
+      __builtin_prefetch(next + k, 0, 2);
+      stream_line(t->to + r + k, t->from + r + k);
+    }
+  }
+  sum[0] += sum[1] + sum[2] + sum[3];
+  t->sink[thread] = (double)sum[0][0];
+}
+
 static void fmas_f32(Team *t, int thread) { FMA_LOOP(Floats) }
 static void fmas_f64(Team *t, int thread) { FMA_LOOP(Doubles) }
 
@@ -213,10 +266,12 @@ static Row setup(int nwords, char **word) {
     static const struct {
       const char *word;
       void (*work)(Team *, int);
-    } way[] = {{"memcpy", copy}, {"stream", stream}, {"read", scan}, {"widen", widen}};
+    } way[] = {{"memcpy", copy}, {"stream", stream},   {"read", scan},
+               {"widen", widen}, {"squares", squares}, {"rows", rows}};
+    enum { WAYS = sizeof way / sizeof *way };
     int i = 0;
-    while (i < 4 && strcmp(word[1], way[i].word)) i++;
-    if (i == 4) return (Row){0};
+    while (i < WAYS && strcmp(word[1], way[i].word)) i++;
+    if (i == WAYS) return (Row){0};
     Team *t = r.arg = team_new(way[i].work);
     t->nbytes = (size_t)atol(word[2]);
     t->from = new_block(t->nbytes);

@@ -7,6 +7,7 @@ local worker, report = require "worker", require "report"
 local on_gpu = (os.getenv "DEV" or "") ~= ""
 local sections = require(on_gpu and "gpu_rows" or "rows")
 
+io.stdout:setvbuf "line"
 ffi.cdef "int usleep(unsigned microseconds);"
 
 local env, now = os.getenv, require("tessera.core").now

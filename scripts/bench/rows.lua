@@ -60,6 +60,8 @@ return {
   { name = "machine", title = "Limits of the machine", kind = "machine",
     { "copy 64 MiB, streaming stores", COPY:format "stream", per = bytes(128) },
     { "the same, each line written twice", COPY:format "widen", per = bytes(96) },
+    { "the same, in the order of a transpose", COPY:format "squares", per = bytes(128) },
+    { "the same, each row read twice", COPY:format "rows", per = bytes(128) },
     { "read 64 MiB", COPY:format "read", per = bytes(64) },
     { "copy 64 MiB, memcpy", COPY:format "memcpy", per = bytes(128) },
     { "multiply-adds, f32", "flops f32", per = flops(1e9) },

@@ -7,6 +7,8 @@ void fake_any(void);
 long fake_calls(void);
 long fake_count(const char *call);
 long fake_blocks(void);
+long fake_roots(void);
+long fake_edges(void);
 void fake_limit(long nbytes);
 ]]
 

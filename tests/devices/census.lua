@@ -11,30 +11,28 @@ if not name then return print(device.skipped) end
 
 local known = {}
 for row, n in ([[
-abs=4 acos=2 adafactor_step=20 adaptive_avg_pool=23 adaptive_avg_pool_grad=23 add=2 all=12
-angle=4 any=12 arange=1 argsort=4 asin=2 atan=2 atan2=2 attention=57 attention_grad=84
-avg_pool_grad=34 batch_norm=4 bce=10 bce_with_logits=10 bernoulli=15 cast=49 categorical=7
-ceil=2 cholesky=48 clamp=9 clone=1 cofactor=30 concat=4 conj=2 conv1d=6 conv2d=12 conv3d=2
-conv_fft=12 conv_transpose=16 conv_weight_grad=19 cos=4 cosh=4 count_nonzero=12
-cross_entropy=67 cross_entropy_grad=58 cumprod=2 cumsum=2 curl=4 d=4 dct=33 depthwise_conv2d=6
-det=36 div=4 divergence=4 dot=9 dropout=12 eigh=24 einsum=53 elu=4 embedding=15 eq=2 erf=2
-erfc=2 exp=4 exp2=2 expm1=2 eye=4 factorized_matmul=6 fft=4 fft2=2 fftn=2 floor=2 floordiv=2
-fma=2 fold=65 frac=2 full=2 full_like=2 fused_mlp=22 gather=20 ge=2 gelu=4 gelu_erf=2
-gelu_erf_grad=4 gelu_tanh=2 gelu_tanh_grad=4 gemm=18 group_norm=4 gt=2 hardswish=2
-histogram=18 huber=12 hypot=2 idct=33 ifft=4 ifft2=2 ifftn=2 imag=2 index_add=26
-index_select=20 interpolate=50 interpolate_grad=47 inv=24 irfft=57 isfinite=4 isinf=4 isnan=4
-istft=8 kl_divergence=4 l1=10 laplacian=4 layernorm=10 layernorm_grad=67 le=2 leaky_relu=4
-linear=12 linear_scan=12 linspace=1 log=4 log10=2 log1p=2 log2=2 log_softmax=7
-log_softmax_grad=7 logcumsumexp=28 logical_and=4 logical_not=4 logical_or=4 logical_xor=4
-logsumexp=1 lt=2 lu=36 masked_fill=6 masked_scatter=28 matmul=145 max=44 maximum=2 mean=44
-median=82 min=44 minimum=2 mish=2 mod=2 mse=10 mul=2 ne=2 neg=2 nll=16 norm=7 normal=10
-one_hot=19 ones=2 ones_like=2 pad=9 permutation=5 pow=4 prod=54 qkv_projection=6 qr=70
-quantile=105 randint=9 real=2 reciprocal=4 relu=2 repeat_interleave=2 rfft=6 rmsnorm=10
-rmsnorm_grad=42 roll=2 rope=34 rope_grad=23 round=2 rsqrt=2 scatter=14 scatter_add=13
-segment_reduce=50 sigmoid=2 sign=4 silu=2 silu_grad=4 sin=4 sinh=4 slice_add=39
-slice_update=29 softmax=7 softmax_grad=7 softplus=2 solve=40 sort=18 spectral_filter=24 sqrt=4
-square=2 stack=2 sub=2 sum=65 svd=70 take=14 tan=2 tanh=4 tile=3 topk=18 tri_solve=162 tril=5
-triu=5 trunc=2 truncated_normal=12 uniform=39 where=4 zeros=8 zeros_like=2
+ abs=4 acos=2 adafactor_step=20 add=2 all=12 angle=4 any=12 arange=1 asin=2 atan=2 atan2=2
+ attention=57 attention_grad=84 batch_norm=4 bce=10 bce_with_logits=10 cast=49 categorical=7
+ ceil=2 cholesky=48 clamp=5 clone=1 cofactor=30 concat=4 conj=2 conv1d=6 conv2d=12 conv3d=2
+ conv_fft=12 conv_transpose=16 conv_weight_grad=19 cos=4 cosh=4 count_nonzero=12
+ cross_entropy=18 cross_entropy_grad=13 cumprod=2 cumsum=2 curl=4 d=4 dct=33
+ depthwise_conv2d=6 det=36 div=4 divergence=4 dot=5 dropout=6 eigh=24 einsum=23 elu=4
+ embedding=5 eq=2 erf=2 erfc=2 exp=4 exp2=2 expm1=2 eye=4 factorized_matmul=2 fft=4 fft2=2
+ fftn=2 floor=2 floordiv=2 fma=2 fold=65 frac=2 full=2 full_like=2 fused_mlp=4 gather=2 ge=2
+ gelu=4 gelu_erf=2 gelu_erf_grad=4 gelu_tanh=2 gelu_tanh_grad=4 gemm=6 group_norm=4 gt=2
+ hardswish=2 histogram=18 huber=12 hypot=2 idct=33 ifft=4 ifft2=2 ifftn=2 imag=2 index_add=14
+ index_select=6 interpolate_grad=47 inv=24 irfft=57 isfinite=4 isinf=4 isnan=4 istft=4
+ kl_divergence=4 l1=10 laplacian=4 layernorm=10 layernorm_grad=23 le=2 leaky_relu=4
+ linear_scan=12 linspace=1 log=4 log10=2 log1p=2 log2=2 log_softmax=7 log_softmax_grad=7
+ logcumsumexp=28 logical_and=4 logical_not=4 logical_or=4 logical_xor=4 logsumexp=1 lt=2 lu=36
+ masked_fill=6 masked_scatter=28 matmul=68 max=44 maximum=2 mean=44 median=82 min=44 minimum=2
+ mish=2 mod=2 mse=10 mul=2 ne=2 neg=2 nll=4 norm=7 normal=5 one_hot=2 ones=2 ones_like=2 pad=9
+ permutation=5 pow=4 prod=54 qkv_projection=4 qr=70 quantile=105 randint=9 real=2 reciprocal=4
+ relu=2 repeat_interleave=2 rfft=6 rmsnorm=10 rmsnorm_grad=16 roll=2 round=2 rsqrt=2 scatter=1
+ scatter_add=7 segment_reduce=22 sigmoid=2 sign=4 silu=2 silu_grad=4 sin=4 sinh=4 slice_add=39
+ slice_update=29 softmax=7 softmax_grad=7 softplus=2 solve=40 spectral_filter=24 sqrt=4
+ square=2 stack=2 sub=2 sum=65 svd=70 take=4 tan=2 tanh=4 tile=3 tri_solve=162 tril=5 triu=5
+ trunc=2 truncated_normal=12 uniform=30 where=4 zeros=8 zeros_like=2
 ]]):gmatch "([%w_]+)=(%d+)" do known[row] = tonumber(n) end
 
 local seen, fell = {}, {}

@@ -18,6 +18,8 @@ long fake_used(void);
 void fake_limit(long nbytes);
 void fake_any(void);
 long fake_calls(void);
+long fake_roots(void);
+long fake_edges(void);
 
 /* Declared here for the library itself: the table holds pointers of the same types. */
 #define CALL(name, version, args) CUresult fake_##name args __asm__(#name version);
@@ -278,6 +280,9 @@ struct CUgraph_st {
     int count;
   } node[64];
 };
+static long roots, edges; /* of the record that was made last */
+long fake_roots(void) { return roots; }
+long fake_edges(void) { return edges; }
 CUresult fake_cuGraphCreate(CUgraph *graph, unsigned flags) {
   (void)flags;
   ENTER();
@@ -291,8 +296,14 @@ static void set_node(CUgraphNode node, const CUkernelNodeParams *p) {
 CUresult fake_cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
                                    size_t nafter, const CUkernelNodeParams *params) {
   ENTER();
-  if (graph->n == 64 || nafter != (graph->n > 0)) return INVALID;
-  if (nafter && *after != &graph->node[graph->n - 1]) return INVALID;
+  if (graph->n == 64) return INVALID;
+  for (size_t i = 0; i < nafter; i++) { /* different launches of this record, from before */
+    if (after[i] < graph->node || after[i] >= graph->node + graph->n) return INVALID;
+    for (size_t k = 0; k < i; k++)
+      if (after[k] == after[i]) return INVALID;
+  }
+  if (!graph->n) roots = edges = 0;
+  roots += !nafter, edges += (long)nafter;
   set_node(*node = &graph->node[graph->n++], params);
   return 0;
 }

@@ -86,4 +86,20 @@ local asked, given = fake.fake_count "cuMemAlloc", fake.fake_count "cuMemFree"
 garbage()
 tonumber(fake.fake_count "cuMemAlloc" - asked) --> 0
 tonumber(fake.fake_count "cuMemFree" - given) --> 0
+-- Launches of a function: one behind the other, or behind those alone whose results they need.
+local w = make({ 128, 128 }, "bf16")
+local function order(on)
+  tessera.jit.overlap(on)
+  local f = tessera.graph.module("two", function(x, y)
+    for _ = 1, 3 do x, y = op.matmul(x, w), op.matmul(y, w) end
+    return op.matmul(x, y)
+  end)
+  tessera.jit.eager(true)
+  for _ = 1, 8 do f(make({ 128, 128 }, "bf16"), w) end
+  tessera.jit.eager(false)
+  tessera.jit.overlap(false)
+  return tonumber(fake.fake_roots()), tonumber(fake.fake_edges())
+end
+order(false) --> 1, 6
+order(true) --> 2, 6
 os.execute("rm -rf " .. dir)

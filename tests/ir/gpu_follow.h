@@ -63,6 +63,19 @@ static const FollowCase follow_cases[] = {
      "%z = mul %c, %l2 : f32[m,n]\n"
      "%o = cast %z : D[m,n]\n"
      "store %y[%m0, %n0] = %o {edge=true}\n"},
+    /* a rounding before the bias and one behind it, then a gelu: operators one by one */
+    {", %w: D[N]", "%y: D[M,N]",
+     "%h = cast %c : D[m,n]\n"
+     "%g = cast %h : f32[m,n]\n"
+     "%l = load %w[%n0] {edge=true} : D[n]\n"
+     "%l2 = broadcast %l {axes=[1]} : D[m,n]\n"
+     "%l3 = cast %l2 : f32[m,n]\n"
+     "%z = add %g, %l3 : f32[m,n]\n"
+     "%q = cast %z : D[m,n]\n"
+     "%r = cast %q : f32[m,n]\n"
+     "%e = gelu_tanh %r : f32[m,n]\n"
+     "%o = cast %e : D[m,n]\n"
+     "store %y[%m0, %n0] = %o {edge=true}\n"},
 };
 
 enum { FOLLOW_CASES = sizeof follow_cases / sizeof *follow_cases };
@@ -119,12 +132,9 @@ static TsTile *follow_block(int number, TsDtype d, const int64_t *size, TsError 
   return k;
 }
 
-/* Rows by a role of their own where they can be, or not. */
-static inline void follow_rows(TsGpuProduct *p, TsGpuFollow *f, bool split) {
-  bool heavy = f->heavy;
-  f->heavy = split;
-  ts_gpu_product_follow(p, f, 1 << 20);
-  f->heavy = heavy;
+/* Rows between the products of the next tile if they can be there, or not. */
+static inline void follow_rows(TsGpuProduct *p, const TsGpuFollow *f, bool late) {
+  ts_gpu_product_follow(p, f, late ? 1 << 20 : 1);
 }
 
 #endif

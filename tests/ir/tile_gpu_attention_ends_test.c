@@ -1,5 +1,6 @@
 /* What stands before and behind the gradients of attention (ir/tile_gpu_attention_ends.c) in
- * the interpreter of Tile IR, against plain C: ragged sizes, rows that see nothing, strides. */
+ * the interpreter of Tile IR, against plain C: ragged sizes, rows that see nothing, strides,
+ * sinks. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,8 @@ static void begin(const TsGpuAttentionGrad *x, bool turned) {
   for (int i = 0; i < B * H * S; i++) lse[i] = i % 9 ? (float)(i % 13) : -INFINITY;
   TsTile *k = ts_tile_gpu_attention_begin(x, &h, &h, &err);
   void *arg[] = {g, y, lse, lse2, delta};
-  if (!k || ts_tile_check(k, NULL, &err) || ts_tile_run(k, arg, NULL, &err))
+  int64_t blocks = ts_gpu_attention_grad_blocks(x, B * H, S);
+  if (!k || ts_tile_check(k, NULL, &err) || ts_tile_run(k, arg, &blocks, &err))
     failed++, printf("%s\n", err.message);
   for (int i = 0; i < LINES * ROWS; i++) {
     int head = i / (2 * ROWS), row = i % (2 * ROWS);
@@ -53,7 +55,7 @@ static void end(const TsGpuAttentionGrad *x) {
   TsError err = {0};
   int64_t n = N;
   for (int i = 0; i < N; i++) sums[i] = (float)(i % 77) - 30;
-  TsTile *k = ts_tile_gpu_attention_end(x, &err);
+  TsTile *k = ts_tile_gpu_attention_end(x, NULL, &err);
   void *arg[] = {sums, dq};
   if (!k || ts_tile_check(k, NULL, &err) || ts_tile_run(k, arg, &n, &err))
     failed++, printf("%s\n", err.message);
@@ -62,10 +64,57 @@ static void end(const TsGpuAttentionGrad *x) {
   ts_tile_free(k);
 }
 
+/* Part of a tensor [B,S,3,H,D]; what lies between stays as it is. */
+static void end_apart(const TsGpuAttentionGrad *x) {
+  enum { NB = 2, NH = 3, NS = 37, N = NB * NH * NS * D };
+  static float sums[N];
+  static uint16_t all[3 * N];
+  TsError err = {0};
+  int64_t stride[4] = {3 * NH * D * NS, D, 3 * NH * D, 1};
+  TsGpuHeads h = {.dim = {NB, NH, NS, D}, .stride = stride};
+  for (int i = 0; i < N; i++) sums[i] = (float)(i % 77) - 30;
+  for (int i = 0; i < 3 * N; i++) all[i] = 0x7fc1;
+  TsTile *k = ts_tile_gpu_attention_end(x, &h, &err);
+  void *arg[] = {sums, all + NH * D};
+  if (!k || ts_tile_check(k, NULL, &err) || ts_tile_run(k, arg, NULL, &err))
+    failed++, printf("%s\n", err.message);
+  for (int i = 0; i < N; i++) {
+    int d = i % D, s = i / D % NS, head = i / D / NS % NH, b = i / D / NS / NH;
+    int64_t at = b * stride[0] + head * stride[1] + s * stride[2] + d + NH * D;
+    near("dq apart", i, get(all, at),
+         get((uint16_t[]){bf16_of_f32(sums[i] * (float)x->scale)}, 0));
+    all[at] = 0x7fc1;
+  }
+  for (int i = 0; i < 3 * N; i++)
+    if (all[i] != 0x7fc1) failed++, printf("written beside dq: %d\n", i);
+  ts_tile_free(k);
+}
+
+static void sinks(void) {
+  enum { M = 300 };
+  static float lse2[B * H * M], delta[B * H * M], sink[H], dsink[H];
+  TsError err = {0};
+  for (int i = 0; i < B * H * M; i++)
+    lse2[i] = i % 17 ? (float)(i % 5) : INFINITY, delta[i] = (float)(i % 7) - 2;
+  for (int h = 0; h < H; h++) sink[h] = (float)h - 1, dsink[h] = NAN;
+  TsTile *k = ts_tile_gpu_attention_sink(B, H, M, &err);
+  void *arg[] = {lse2, delta, sink, dsink};
+  if (!k || ts_tile_check(k, NULL, &err) || ts_tile_run(k, arg, NULL, &err))
+    failed++, printf("%s\n", err.message);
+  for (int h = 0; h < H; h++) {
+    float want = 0;
+    for (int i = 0; i < B * H * M; i++)
+      if (i / M % H == h) want -= exp2f(sink[h] * 1.44269504f - lse2[i]) * delta[i];
+    near("sink", h, dsink[h], want);
+  }
+  ts_tile_free(k);
+}
+
 int main(void) {
   TsGpuAttentionGrad x = ts_gpu_attention_grad(TS_DT_bf16, D, true, 0);
   begin(&x, false), begin(&x, true);
-  end(&x);
+  end(&x), end_apart(&x);
+  sinks();
   if (failed) printf("%d failed\n", failed);
   return failed != 0;
 }

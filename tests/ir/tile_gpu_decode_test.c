@@ -109,15 +109,14 @@ static void one(const Case *c) {
   TsError err = {0};
   TsGpuDecode x = ts_gpu_decode(c->dtype, c->d, c->e, 1);
   x.causal = c->causal, x.window = c->window, x.sink = c->sink, x.queries = c->queries;
-  int64_t parts = ts_gpu_decode_parts(&x, c->j, c->t, c->c);
-  if (parts > x.room || parts > PARTS) failed++, printf("%d parts\n", (int)parts);
+  int64_t chunks = ts_gpu_decode_chunks(&x, c->j, c->t, c->c);
+  if (chunks > x.room || chunks > PARTS) failed++, printf("%d chunks\n", (int)chunks);
   TsTile *k = ts_tile_gpu_decode(&x, &err);
   if (!k || ts_tile_check(k, &hopper, &err)) {
     failed++, printf("%s\n", err.message);
     return;
   }
   round_trip(k);
-  int64_t dim[6] = {c->j, c->e, c->t, c->c, c->j * c->e, parts < c->p ? parts : c->p};
   int64_t nq = (int64_t)c->j * c->e * c->d, nk = (int64_t)c->j * c->t * c->d;
   float *sink = malloc(4 * (size_t)(c->j * c->e));
   for (int i = 0; i < c->j * c->e; i++) sink[i] = (float)i - 1;
@@ -125,12 +124,17 @@ static void one(const Case *c) {
   uint16_t *y = malloc((size_t)nq * 2);
   int n = 3;
   if (c->sink) arg[n++] = sink;
-  memset(y, 0xff, (size_t)nq * 2);
   arg[n++] = y;
-  if (ts_tile_run(k, arg, dim, &err))
-    failed++, printf("%s\n", err.message);
-  else
-    compare(c, arg, y);
+  for (int together = 1; together < 4; together++) {
+    int64_t parts = ts_gpu_decode_parts(&x, c->j, c->t, c->c, together);
+    int64_t blocks = parts < c->p ? parts : c->p;
+    int64_t dim[7] = {c->j, c->e, c->t, c->c, together, c->j * c->e, blocks};
+    memset(y, 0xff, (size_t)nq * 2);
+    if (ts_tile_run(k, arg, dim, &err))
+      failed++, printf("%s\n", err.message);
+    else
+      compare(c, arg, y);
+  }
   for (int i = 0; i < 3; i++) free(arg[i]);
   free(sink), free(y);
   ts_tile_free(k);

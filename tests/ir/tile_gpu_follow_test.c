@@ -68,7 +68,7 @@ static void compare(const Case *c, const TsTile *block, const TsTile *k) {
   for (int i = 0; i < n; i++) free(arg[i]);
 }
 
-static void one(const Case *c, bool split) {
+static void one(const Case *c, bool late) {
   TsError err = {0};
   TsGpuFollow f;
   TsTile *block = follow_block(c->number, c->d, c->size, &err);
@@ -82,7 +82,7 @@ static void one(const Case *c, bool split) {
     failed++, printf("case %d: no rows for a kernel with roles\n", c->number);
     return;
   }
-  follow_rows(&p, &f, split);
+  follow_rows(&p, &f, late);
   if (c->stages) p.stages = c->stages;
   TsTile *k = ts_tile_gpu_product(&p, &err);
   if (!k || ts_tile_check(k, &hopper, &err))
@@ -145,6 +145,10 @@ int main(void) {
       {0, TS_DT_bf16, {300, 280, 130}, 128, 256, 2, 0, 2},
       {4, TS_DT_bf16, {264, 136, 72}, 128, 128, 2, 2, 1},
       {4, TS_DT_f16, {200, 136, 72}, 64, 64, 1, 3, 1},
+      /* three pieces; more blocks than tiles; more stages than the least */
+      {1, TS_DT_bf16, {264, 400, 472}, 128, 192, 1, 3, 2},
+      {0, TS_DT_bf16, {72, 72, 1100}, 64, 64, 1, 4, 3},
+      {5, TS_DT_bf16, {300, 280, 130}, 128, 256, 2, 0, 1},
   };
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) one(&all[i], true), one(&all[i], false);
   all_arguments(TS_OP_gelu_erf, TS_DT_bf16);

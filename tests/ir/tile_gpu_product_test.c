@@ -17,11 +17,14 @@ static uint64_t rnd(void) {
   return seed >> 20;
 }
 
+typedef enum How { USUAL, LATE /* with bias */, EVEN } How;
+
 typedef struct Case {
   TsDtype in, out;
   int m, n, k, p, rows, cols, cluster, stages;
   bool ta, tb, more;
   int limit;
+  How how;
 } Case;
 
 static const TsTarget hopper = {.name = "sm_90a", .shared_bytes = 232448};
@@ -67,6 +70,7 @@ static void chains(const Case *c, void *const *arg, void *want) {
           sum = fmaf(get(d, arg[0], ia), get(d, arg[1], ib), sum);
       }
       int64_t at = (int64_t)i * c->n + j;
+      if (c->how == LATE) sum += get(c->out, arg[2], j);
       if (c->more) {
         sum += get(c->out, arg[2], j);
         sum = sum > 0 ? sum : 0;
@@ -101,6 +105,8 @@ static void one(const Case *c) {
   if (c->stages) p.stages = c->stages;
   p.limit = c->limit;
   if (c->more) p.bias = p.residual = true, p.activation = TS_OP_relu;
+  p.even = c->how == EVEN;
+  if (c->how == LATE) p.bias = true, ts_gpu_product_settle(&p, 1 << 20);
   TsTile *k = ts_tile_gpu_product(&p, &err);
   if (!k || ts_tile_check(k, &hopper, &err)) {
     failed++, printf("%s\n", err.message);
@@ -110,7 +116,8 @@ static void one(const Case *c) {
   int64_t dim[4] = {c->m, c->n, c->k, c->p}, mn = (int64_t)c->m * c->n;
   void *arg[5] = {numbers(c->in, (int64_t)c->m * c->k), numbers(c->in, (int64_t)c->k * c->n)};
   int n = 2;
-  if (c->more) arg[n++] = numbers(c->out, c->n), arg[n++] = numbers(c->out, mn);
+  if (c->more || c->how == LATE) arg[n++] = numbers(c->out, c->n);
+  if (c->more) arg[n++] = numbers(c->out, mn);
   void *want = calloc((size_t)mn + 1, 8);
   arg[n] = malloc((size_t)mn * 8 + 8);
   memset(arg[n], 0xff, (size_t)mn * 8);
@@ -129,21 +136,38 @@ int main(void) {
   for (int i = 0; i < 4; i++) {
     bool ta = i & 1, tb = i & 2;
     Case all[] = {
-        {TS_DT_bf16, TS_DT_bf16, 264, 136, 72, 1, 128, 128, 2, 2, ta, tb, false, 0},
-        {TS_DT_f16, TS_DT_f32, 40, 72, 200, 2, 128, 64, 1, 0, ta, tb, true, 0},
+        {TS_DT_bf16, TS_DT_bf16, 264, 136, 72, 1, 128, 128, 2, 2, ta, tb, false, 0, USUAL},
+        {TS_DT_f16, TS_DT_f32, 40, 72, 200, 2, 128, 64, 1, 0, ta, tb, true, 0, USUAL},
         /* tiles of one piece, or three: buffers take turns across tiles */
-        {TS_DT_bf16, TS_DT_bf16, 200, 136, 72, 1, 64, 64, 1, 3, ta, tb, false, 0},
-        {TS_DT_bf16, TS_DT_bf16, 200, 400, 40, 2, 192, 192, 1, 2, ta, tb, false, 0},
-        {TS_DT_bf16, TS_DT_bf16, 400, 200, 300, 2, 128, 64, 2, 2, ta, tb, false, 2},
-        {TS_DT_f32, TS_DT_f32, 70, 132, 85, 1, 64, 128, 1, 2, ta, tb, false, 0},
-        {TS_DT_f32, TS_DT_f32, 68, 172, 16, 2, 32, 128, 1, 0, ta, tb, true, 0},
-        {TS_DT_f64, TS_DT_f64, 40, 70, 21, 3, 32, 64, 1, 3, ta, tb, false, 0},
+        {TS_DT_bf16, TS_DT_bf16, 200, 136, 72, 1, 64, 64, 1, 3, ta, tb, false, 0, USUAL},
+        {TS_DT_bf16, TS_DT_bf16, 200, 400, 40, 2, 192, 192, 1, 2, ta, tb, false, 0, USUAL},
+        {TS_DT_bf16, TS_DT_bf16, 400, 200, 300, 2, 128, 64, 2, 2, ta, tb, false, 2, USUAL},
+        {TS_DT_f32, TS_DT_f32, 70, 132, 85, 1, 64, 128, 1, 2, ta, tb, false, 0, USUAL},
+        {TS_DT_f32, TS_DT_f32, 68, 172, 16, 2, 32, 128, 1, 0, ta, tb, true, 0, USUAL},
+        {TS_DT_f64, TS_DT_f64, 40, 70, 21, 3, 32, 64, 1, 3, ta, tb, false, 0, USUAL},
     };
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) one(&all[k]);
   }
-  one(&(Case){TS_DT_bf16, TS_DT_bf16, 300, 280, 130, 2, 128, 256, 2, 0, false, true, true, 0});
-  one(&(Case){TS_DT_fp8_e4m3, TS_DT_bf16, 200, 136, 272, 2, 128, 128, 1, 2, false, true, false, 0});
-  one(&(Case){TS_DT_fp8_e4m3, TS_DT_f32, 264, 72, 144, 1, 128, 64, 2, 3, false, true, true, 0});
+  one(&(Case){TS_DT_bf16, TS_DT_bf16, 300, 280, 130, 2, 128, 256, 2, 0, false, true, true, 0,
+              USUAL});
+  one(&(Case){TS_DT_fp8_e4m3, TS_DT_bf16, 200, 136, 272, 2, 128, 128, 1, 2, false, true, false,
+              0, USUAL});
+  one(&(Case){TS_DT_fp8_e4m3, TS_DT_f32, 264, 72, 144, 1, 128, 64, 2, 3, false, true, true, 0,
+              USUAL});
+  one(&(Case){TS_DT_bf16, TS_DT_bf16, 300, 520, 130, 2, 128, 256, 2, 0, false, true, false, 0,
+              LATE});
+  one(&(Case){TS_DT_bf16, TS_DT_bf16, 200, 400, 580, 3, 128, 192, 1, 3, true, false, false, 2,
+              LATE});
+  one(&(Case){TS_DT_f16, TS_DT_f16, 200, 72, 600, 1, 192, 64, 1, 3, true, false, false, 0,
+              LATE});
+  /* blocks with a part of a tile, some of two, three for a tile; more blocks than stages */
+  one(&(Case){TS_DT_bf16, TS_DT_bf16, 264, 136, 520, 4, 128, 128, 1, 2, false, true, false, 0,
+              EVEN});
+  one(&(Case){TS_DT_bf16, TS_DT_f32, 264, 136, 520, 13, 128, 64, 1, 3, true, false, true, 0,
+              EVEN});
+  one(&(Case){TS_DT_f16, TS_DT_f16, 120, 60, 200, 7, 64, 64, 1, 3, true, true, false, 0, EVEN});
+  one(&(Case){TS_DT_bf16, TS_DT_bf16, 120, 60, 100, 9, 64, 64, 1, 2, true, true, false, 0,
+              EVEN});
   if (failed) printf("%d failed\n", failed);
   return failed != 0;
 }

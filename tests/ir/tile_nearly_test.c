@@ -111,6 +111,15 @@ int main(void) {
     one(word[i], less, true);
     one(word[i], plain, false);
   }
+  /* of x and g: all of bf16 for both alike, then normal x and any g */
+  static const char *const slope[] = {"gelu_tanh_grad %p,", "silu_grad %p,",
+                                      "gelu_tanh_grad %q,", "silu_grad %q,"};
+  for (int i = 0; i < 4; i++) {
+    one(slope[i], "", true);
+    one(slope[i], sum, true);
+    one(slope[i], less, true);
+    one(slope[i], plain, false);
+  }
   one_of("gelu_tanh", "", true, false);
   one_of("gelu_erf", "", true, false);
   one_of("gelu_tanh", sum, true, true);

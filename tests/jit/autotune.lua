@@ -36,6 +36,13 @@ local cases = {
   {function(a, b) return op.layernorm(op.gelu(a + b)) end, R({67, 771}, 9), R({771}, 10)},
   {function(a) local y = a * 3 return op.softmax(y), y:sum {axis = 1}, y:max {axis = 1} end, R({1025, 33}, 11)},
   {function(a, b) return (a * b):sum {axis = 1} end, R({40, 9000}, 12), R({40, 9000}, 13)},
+  {function(a, b) return (a * b):sum {axis = 0} end, R({300, 133}, 14), R({300, 133}, 15)},
+  {function(a, b, c) return op.gelu(a:matmul(b) + c) end, R({133, 70}, 16), R({70, 99}, 17), R({99}, 18)},
+  {function(a, b) return a:T():matmul(b) * 2 end, R({1100, 70}, 19), R({1100, 99}, 20)},
+  {function(a, b) return a:matmul(b):relu() end, R({3, 90, 66}, 21, "bf16"), R({66, 80}, 22, "bf16")},
+  {function(q, k, v)
+    return op.attention(q, k, v, {causal = true}):transpose(1, 2):reshape {2, 150, 96}
+  end, R({2, 3, 150, 32}, 23), R({2, 3, 150, 32}, 24), R({2, 3, 150, 32}, 25)},
 }
 local most = 0
 for n, case in ipairs(cases) do
@@ -143,6 +150,49 @@ end
 table.concat(taken, " ") --> 
 write(file, good)
 child(show) --> unroll 8 unroll 8
+
+-- Kernels of op.kernel: each candidate has the bits of the interpreter, and a winner is remembered.
+local user = [[
+local tessera = require "tessera"
+local core = require "tessera.core"
+local op, autotune = tessera.op, tessera.autotune
+local function norm(t, x, w, y)
+  for r in t:rows(x) do
+    local a = x[r]
+    y[r] = a * ((a * a):mean() + 1e-6):rsqrt() * w:load()
+  end
+end
+local function times(t, a, b, y)
+  for i in t:parallel(0, 2) do
+    local m = i * 48
+    y:store({m, 0}, t:mma(a:load({m, 0}, {48, 200}, {edge = true}), b:load({0, 0}, {200, 64}, {edge = true})), {edge = true})
+  end
+end
+local function kernels(options)
+  return op.kernel("norm", {x = "f32[M,N]", w = "f32[N]"}, {y = "f32[M,N]"}, norm, options),
+    op.kernel("times", {a = "f32[90,200]", b = "f32[200,64]"}, {y = "f32[90,64]"}, times, options)
+end
+local x, w = op.uniform({37, 771}, {seed = 1}), op.uniform({771}, {seed = 2})
+local a, b = op.uniform({90, 200}, {seed = 3}), op.uniform({200, 64}, {seed = 4})
+]]
+child(user .. [[
+local n, t = kernels {interpret = true}
+local want, least = n(x, w):hash() .. t(a, b):hash(), 99
+for i = 0, 31 do
+  core.autotune_force(i)
+  local n, t = kernels()
+  if n(x, w):hash() .. t(a, b):hash() ~= want then print("candidate " .. i, "other bits") end
+  if n:status() == "interpreted" or t:status() == "interpreted" then print("candidate " .. i, "no kernel") end
+end
+core.autotune_force()
+autotune.budget { ms = 1e5, total = 1e6, candidates = 3 }
+local n, t = kernels()
+local r = autotune.tune(n, x, w)
+print(#r, r[1].why, r[1].differing, r[1].kernel, r[1][2].us ~= nil, n(x, w):hash() .. t(a, b):hash() == want)]])
+--> 1 nil 0 kernel norm true true
+#files() --> 2
+child(user .. "local n = kernels() autotune.tune(n, x)") :match "takes 2 tensors" --> takes 2 tensors
+child(user .. "local n = kernels {interpret = true} autotune.tune(n, x, w)"):match "it is interpreted" --> it is interpreted
 
 -- Clearing takes winners away, not kernels.
 child(kernel .. "autotune.clear() print(autotune.report())") --> no kernel was measured

@@ -4,8 +4,9 @@
  * ragged sizes, against f64 on the host; and the same bits for other numbers of blocks and
  * heads, other tiles, and every run.
  *
- * With --bench: TFLOP/s in bursts (as tests/jit/gpu_matmul_device.c), causal as half of the
- * work; tests/jit/gpu_attention_peer.py prints the same lines of its peer. */
+ * With --bench, of all sizes or of one number of queries: TFLOP/s in bursts (as
+ * tests/jit/gpu_matmul_device.c), causal as half of the work; tests/jit/gpu_attention_peer.py
+ * prints the same lines of its peer. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -295,8 +296,12 @@ static double speed(const TsGpuAttention *x, const Shape *s, void *const *arg) {
   return flop / msec[BURSTS / 2] * 1e-9;
 }
 
+static int64_t only; /* 0, or the one number of queries that is measured */
+
 static void bench(int d, bool causal, int64_t b, int64_t h, int64_t j, int64_t s, bool more) {
+  if (only && s != only) return;
   TsGpuAttention x = ts_gpu_attention(TS_DT_bf16, d, causal, 0, false);
+  ts_gpu_attention_fit(&x, s);
   Shape shape = {b * h, b * j, h, s, s};
   int64_t nq = shape.n * s * d, nk = shape.j * s * d;
   void *arg[6] = {random_device(nq),
@@ -311,8 +316,11 @@ static void bench(int d, bool causal, int64_t b, int64_t h, int64_t j, int64_t s
   x.turns = !x.turns;
   if (more) printf("  turns %d %.1f", x.turns, speed(&x, &shape, arg));
   x.turns = !x.turns;
-  if (d == 64) x.rows = 128, x.turns = false;
-  if (more && d == 64) printf("  rows 128 %.1f", speed(&x, &shape, arg));
+  x.apart = !x.apart;
+  if (d == 64) printf("  apart %d %.1f", x.apart, speed(&x, &shape, arg));
+  x.apart = !x.apart;
+  x.rows = x.rows == 128 ? 192 : 128;
+  if (d == 64) printf("  rows %d %.1f", x.rows, speed(&x, &shape, arg));
   printf("\n");
   alarm(0);
   int64_t size[5] = {nq * 2, nk * 2, nk * 2, nq * 2, shape.n * s * 4};
@@ -322,9 +330,11 @@ static void bench(int d, bool causal, int64_t b, int64_t h, int64_t j, int64_t s
 static void bench_all(void) {
   for (int d = 128; d >= 64; d -= 64)
     for (int causal = 0; causal < 2; causal++)
-      for (int64_t s = 1024; s <= 16384; s *= 2) bench(d, causal, 4, 16, 16, s, s == 4096);
+      for (int64_t s = 1024; s <= 16384; s *= 2)
+        bench(d, causal, s < 4096 ? 16 : 4, 16, 16, s, s == 4096);
   bench(128, true, 4, 32, 4, 4096, false);
   bench(64, true, 8, 64, 8, 2048, false);
+  bench(64, true, 32, 12, 12, 1024, false);
 }
 
 int main(int argc, char **argv) {
@@ -335,6 +345,7 @@ int main(int argc, char **argv) {
     return 0;
   }
   MUST(ts_device_use(gpu, &err));
+  if (argc > 2) only = atoll(argv[2]);
   if (argc > 1 && !strcmp(argv[1], "--bench")) return bench_all(), 0;
   check_all();
   printf("%s\n", failed ? "FAILED" : "all right");

@@ -2,10 +2,11 @@
  *
  * With no argument: correctness of heads of 64 and 128, causal, window, groups of heads, ragged
  * sizes, operands that lie otherwise, against f64 on the host; and the same bits at every run,
- * for other numbers of blocks and another order of the heads.
+ * for other numbers of blocks, another order of the heads, and without steps ahead.
  *
- * With --bench: TFLOP/s in bursts, causal as half of the work, a backward pass as 2.5 forward
- * passes; tests/jit/gpu_attention_peer.py --grad prints the same lines of its peer. */
+ * With --bench, of all sizes or of one number of queries: TFLOP/s in bursts, causal as half of
+ * the work, a backward pass as 2.5 forward passes; tests/jit/gpu_attention_peer.py --grad
+ * prints the same lines of its peer. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +36,8 @@ enum { Q, K, V, G, DQ, DK, DV, Y, TENSORS };
 typedef struct Problem {
   TsGpuAttentionGrad x;
   Shape s;
-  Loaded forward, grad;
-  TsGpuKernel *begin, *end;
+  Loaded forward, begin, grad;
+  TsGpuKernel *end;
   bool turned;             /* [B,S,H,D] in memory */
   int64_t stride[2][4];    /* of query and key heads */
   int64_t n[TENSORS];      /* elements */
@@ -80,20 +81,25 @@ static void lie(TsTileVal v, const int64_t *stride) {
   memcpy(v->type.stride, stride, 4 * sizeof *stride);
 }
 
-static void load(Problem *p) {
-  const TsGpuAttentionGrad *x = &p->x;
-  TsGpuAttention f = ts_gpu_attention(x->dtype, x->d, x->causal, x->window, false);
-  f.scale = x->scale;
-  TsGpuHeads h = {.dim = {p->s.b, p->s.h, p->s.s, x->d}};
-  if (p->turned) h.stride = p->stride[0];
-  if (!p->host[Q]) p->forward = load_tile(ts_tile_gpu_attention(&f, &err));
-  TsTile *k = ts_tile_gpu_attention_grad(x, &err);
+static void load_grad(Problem *p) {
+  TsTile *k = ts_tile_gpu_attention_grad(&p->x, &err);
   MUST(!k);
   for (int i = 0; i < k->nparam && p->turned; i++)
     if (i < 4 || i == 7 || i == 8) lie(k->param[i], p->stride[i == 1 || i == 2 || i > 6]);
   p->grad = load_tile(k);
-  p->begin = open_block(ts_tile_gpu_attention_begin(x, &h, &h, &err));
-  p->end = open_block(ts_tile_gpu_attention_end(x, &err));
+}
+
+static void load(Problem *p) {
+  const TsGpuAttentionGrad *x = &p->x;
+  TsGpuAttention f = ts_gpu_attention(x->dtype, x->d, x->causal, x->window, false);
+  f.scale = x->scale;
+  ts_gpu_attention_fit(&f, p->s.s);
+  TsGpuHeads h = {.dim = {p->s.b, p->s.h, p->s.s, x->d}};
+  if (p->turned) h.stride = p->stride[0];
+  if (!p->host[Q]) p->forward = load_tile(ts_tile_gpu_attention(&f, &err));
+  load_grad(p);
+  p->begin = load_tile(ts_tile_gpu_attention_begin(x, &h, &h, &err));
+  p->end = open_block(ts_tile_gpu_attention_end(x, NULL, &err));
 }
 
 static int processors(void) { return ((TsCuda *)gpu->state)->sms; }
@@ -101,6 +107,7 @@ static int processors(void) { return ((TsCuda *)gpu->state)->sms; }
 static void run_forward(Problem *p) {
   const Shape *s = &p->s;
   TsGpuAttention f = ts_gpu_attention(p->x.dtype, p->x.d, p->x.causal, p->x.window, false);
+  ts_gpu_attention_fit(&f, s->s);
   int64_t n = s->b * s->h, j = s->b * s->j, tiles = ts_gpu_attention_tiles(&f, n, s->s);
   int64_t dim[7] = {s->b,
                     s->h,
@@ -115,7 +122,7 @@ static void run_forward(Problem *p) {
 
 static void run_begin(Problem *p) {
   void *arg[] = {p->at[G], p->at[Y], p->lse, p->lse2, p->delta};
-  MUST(ts_gpu_kernel_run(p->begin, arg, NULL, &err));
+  launch_tile(&p->begin, arg, &p->blocks);
 }
 
 /* 0: the usual number of blocks, of heads together. */
@@ -181,8 +188,8 @@ static void forget(Problem *p) {
   gpu->free(gpu, p->sums, p->n[Q] * 4 + 256);
   gpu->free(gpu, p->turn, p->blocks * 4 + 256), gpu->free(gpu, p->counter, 4 + 256);
   if (p->forward.tile) unload_tile(&p->forward);
-  unload_tile(&p->grad);
-  ts_gpu_kernel_free(p->begin), ts_gpu_kernel_free(p->end);
+  unload_tile(&p->begin), unload_tile(&p->grad);
+  ts_gpu_kernel_free(p->end);
 }
 
 /* ---- the right numbers */
@@ -327,7 +334,9 @@ static void check_bits(Problem *p) {
     first[i] = malloc((size_t)p->n[DQ + i] * 2);
     memcpy(first[i], p->host[DQ + i], (size_t)p->n[DQ + i] * 2);
   }
-  for (int turn = 0; turn < 5; turn++) {
+  for (int turn = 0; turn < 6; turn++) {
+    if (turn == 5 && !p->x.ahead) break;
+    if (turn == 5) p->x.ahead = false, unload_tile(&p->grad), load_grad(p);
     compute(p, turn == 3 ? 5 : 0, turn == 4 ? 1 : 0);
     for (int i = 0; i < 3; i++)
       if (memcmp(first[i], p->host[DQ + i], (size_t)p->n[DQ + i] * 2))
@@ -336,10 +345,8 @@ static void check_bits(Problem *p) {
   for (int i = 0; i < 3; i++) free(first[i]);
 }
 
-static void check(TsDtype dtype, int d, bool causal, int64_t window, int rows, bool turned,
-                  Shape s) {
+static void check(TsDtype dtype, int d, bool causal, int64_t window, bool turned, Shape s) {
   TsGpuAttentionGrad x = ts_gpu_attention_grad(dtype, d, causal, window);
-  if (rows) x.rows = rows, x.stages = 2;
   Problem p = pose(&x, &s, turned, NULL, 0);
   Right r = right_all(&p);
   give(&p, &r);
@@ -352,14 +359,14 @@ static void check(TsDtype dtype, int d, bool causal, int64_t window, int rows, b
 
 static void check_all(void) {
   for (int d = 128; d >= 64; d -= 64) {
-    check(TS_DT_bf16, d, false, 0, 0, false, (Shape){1, 2, 2, 256, 256});
-    check(TS_DT_bf16, d, true, 0, 0, false, (Shape){1, 2, 2, 384, 384});
-    check(TS_DT_bf16, d, true, 0, 0, true, (Shape){2, 3, 3, 400, 400});
-    check(TS_DT_bf16, d, true, 0, 0, false, (Shape){2, 4, 2, 333, 777});
-    check(TS_DT_f16, d, false, 0, 0, false, (Shape){1, 4, 1, 200, 300});
-    check(TS_DT_bf16, d, true, 100, 0, false, (Shape){1, 2, 1, 500, 700});
-    check(TS_DT_bf16, d, true, 0, 0, true, (Shape){2, 40, 20, 260, 260});
-    check(TS_DT_bf16, d, true, 0, 0, false, (Shape){1, 3, 3, 3, 3});
+    check(TS_DT_bf16, d, false, 0, false, (Shape){1, 2, 2, 256, 256});
+    check(TS_DT_bf16, d, true, 0, false, (Shape){1, 2, 2, 384, 384});
+    check(TS_DT_bf16, d, true, 0, true, (Shape){2, 3, 3, 400, 400});
+    check(TS_DT_bf16, d, true, 0, false, (Shape){2, 4, 2, 333, 777});
+    check(TS_DT_f16, d, false, 0, false, (Shape){1, 4, 1, 200, 300});
+    check(TS_DT_bf16, d, true, 100, false, (Shape){1, 2, 1, 500, 700});
+    check(TS_DT_bf16, d, true, 0, true, (Shape){2, 40, 20, 260, 260});
+    check(TS_DT_bf16, d, true, 0, false, (Shape){1, 3, 3, 3, 3});
   }
 }
 
@@ -396,15 +403,19 @@ static double median(Problem *p, int what, int64_t near, int times) {
   return msec[BURSTS / 2];
 }
 
-static void bench(int d, bool causal, Shape s, int rows, int stages, bool more) {
+static int64_t only; /* 0, or the one number of queries that is measured */
+
+static void bench(int d, bool causal, Shape s, int stages, bool more) {
   enum { CHUNK = 8 << 20 };
+  if (only && s.s != only) return;
   static uint16_t *chunk;
   if (!chunk) {
     chunk = malloc(CHUNK * 2);
     for (int i = 0; i < CHUNK; i++) chunk[i] = narrow(TS_DT_bf16, normal());
   }
   TsGpuAttentionGrad x = ts_gpu_attention_grad(TS_DT_bf16, d, causal, 0);
-  if (rows) x.rows = rows, x.stages = stages;
+  if (stages) x.stages = stages, x.ahead = false;
+  if (stages < 0) x.stages = -stages, x.ahead = true, x.held = false;
   Problem p = pose(&x, &s, false, chunk, CHUNK);
   double flop = 4.0 * (double)(s.b * s.h * s.s * d) * (double)s.t * (causal ? 0.5 : 1);
   int times = (int)(6e-3 / (flop * 2.5 / 500e12)) + 1;
@@ -418,10 +429,11 @@ static void bench(int d, bool causal, Shape s, int rows, int stages, bool more) 
   if (more) {
     printf(" begin %.3f end %.3f forward %.3f heads", median(&p, BEGIN, 0, times),
            median(&p, END, 0, times), median(&p, FORWARD, 0, times));
-    for (int64_t near = 4; near <= 32 && near <= s.b * s.j; near *= 2)
+    for (int64_t near = 8; near <= 128 && near <= s.b * s.j; near *= 2)
       printf(" %d:%.3f", (int)near, median(&p, GRAD, near, times));
   }
-  if (rows) printf("  rows %d stages %d", rows, stages);
+  if (stages > 0) printf("  no step ahead, stages %d", stages);
+  if (stages < 0) printf("  values not held, stages %d", -stages);
   printf("\n");
   alarm(0);
   forget(&p);
@@ -430,15 +442,19 @@ static void bench(int d, bool causal, Shape s, int rows, int stages, bool more) 
 static void bench_all(void) {
   for (int d = 128; d >= 64; d -= 64)
     for (int causal = 0; causal < 2; causal++) {
-      bench(d, causal, (Shape){4, 16, 16, 4096, 4096}, 0, 0, true);
-      bench(d, causal, (Shape){1, 16, 16, 16384, 16384}, 0, 0, true);
-      bench(d, causal, (Shape){16, 16, 16, 1024, 1024}, 0, 0, true);
+      bench(d, causal, (Shape){4, 16, 16, 4096, 4096}, 0, false);
+      bench(d, causal, (Shape){1, 16, 16, 16384, 16384}, 0, false);
+      bench(d, causal, (Shape){16, 16, 16, 1024, 1024}, 0, true);
     }
-  bench(64, true, (Shape){16, 12, 12, 1024, 1024}, 0, 0, false);
-  bench(128, true, (Shape){4, 32, 4, 4096, 4096}, 0, 0, false);
-  bench(64, true, (Shape){8, 64, 8, 2048, 2048}, 0, 0, false);
-  bench(64, true, (Shape){4, 16, 16, 4096, 4096}, 64, 2, false);
-  bench(64, true, (Shape){4, 16, 16, 4096, 4096}, 64, 4, false);
+  bench(64, true, (Shape){32, 12, 12, 1024, 1024}, 0, true);
+  bench(64, true, (Shape){32, 12, 12, 1024, 1024}, -3, true);
+  bench(64, true, (Shape){32, 12, 12, 1024, 1024}, -2, false);
+  bench(64, true, (Shape){32, 12, 12, 1024, 1024}, 3, false);
+  bench(64, true, (Shape){4, 16, 16, 4096, 4096}, -3, false);
+  bench(128, true, (Shape){4, 32, 4, 4096, 4096}, 0, false);
+  bench(64, true, (Shape){8, 64, 8, 2048, 2048}, 0, false);
+  bench(64, true, (Shape){4, 16, 16, 4096, 4096}, 3, false);
+  bench(64, true, (Shape){4, 16, 16, 4096, 4096}, 2, false);
 }
 
 int main(int argc, char **argv) {
@@ -449,6 +465,7 @@ int main(int argc, char **argv) {
     return 0;
   }
   MUST(ts_device_use(gpu, &err));
+  if (argc > 2) only = atoll(argv[2]);
   if (argc > 1 && !strcmp(argv[1], "--bench")) return bench_all(), 0;
   check_all();
   printf("%s\n", failed ? "FAILED" : "all right");

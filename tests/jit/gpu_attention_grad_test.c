@@ -2,7 +2,7 @@
  * assembled where ptxas is found, which must not spill in the roles that multiply, serialise
  * asynchronous products, or refuse. "print i" prints the PTX of case i, "llvm i" its LLVM IR.
  */
-#include "ir/tile_gpu_attention_grad.h"
+#include "ir/tile_gpu_attention_ends.h"
 #include "jit/llvm.h"
 #include "tests/jit/gpu_ptxas.h"
 
@@ -15,13 +15,15 @@ typedef struct Case {
   TsDtype dtype;
   int d;
   bool causal;
-  int window, rows, stages;
+  int window, stages;
+  bool plain; /* no step ahead */
 } Case;
 
 static TsTile *kernel(const Case *c) {
   TsError err = {0};
   TsGpuAttentionGrad x = ts_gpu_attention_grad(c->dtype, c->d, c->causal, c->window);
-  if (c->rows) x.rows = c->rows, x.stages = c->stages;
+  if (c->stages) x.stages = c->stages;
+  if (c->plain) x.ahead = false;
   TsTile *k = ts_tile_gpu_attention_grad(&x, &err);
   if (!k || ts_tile_check(k, NULL, &err)) failed++, printf("%s\n", err.message);
   return k;
@@ -29,8 +31,8 @@ static TsTile *kernel(const Case *c) {
 
 static void say(const void *of, const char *what) {
   const Case *c = of;
-  printf("%s d %d causal %d window %d rows %d: %s\n", ts_dtype_name(c->dtype), c->d, c->causal,
-         c->window, c->rows, what);
+  printf("%s d %d causal %d window %d stages %d%s: %s\n", ts_dtype_name(c->dtype), c->d,
+         c->causal, c->window, c->stages, c->plain ? " plain" : "", what);
 }
 
 static void one(const Case *c, bool ptxas) {
@@ -49,11 +51,31 @@ static void one(const Case *c, bool ptxas) {
   ts_tile_free(k);
 }
 
+/* What stands before: rows of lanes, which read nothing by the copy engine. */
+static void begin(int d, bool strided, bool ptxas) {
+  TsError err = {0};
+  TsGpuMma info;
+  TsText ptx = {0};
+  Case c = {TS_DT_bf16, d, true, 0, 0, false};
+  int64_t stride[4] = {200 * 6 * d, d, 6 * d, 1};
+  TsGpuHeads h = {.dim = {2, 2, 200, d}, .stride = strided ? stride : NULL};
+  TsGpuAttentionGrad x = ts_gpu_attention_grad(TS_DT_bf16, d, true, 0);
+  TsTile *k = ts_tile_gpu_attention_begin(&x, &h, &h, &err);
+  if (!k || ts_tile_check(k, NULL, &err) || ts_gpu_mma_text(k, false, &info, &ptx, &err))
+    failed++, say(&c, err.message);
+  else if (info.nmap || info.shared || info.threads != 128)
+    failed++, say(&c, "not the kernel before that was asked for");
+  else if (ptxas)
+    failed += judge(&ptx, k->target, 0, &c, say);
+  ts_text_free(&ptx);
+  ts_tile_free(k);
+}
+
 static const Case all[] = {
-    {TS_DT_bf16, 128, false, 0, 0, 0}, {TS_DT_bf16, 128, true, 0, 0, 0},
-    {TS_DT_bf16, 64, false, 0, 0, 0},  {TS_DT_bf16, 64, true, 0, 0, 0},
-    {TS_DT_f16, 128, true, 100, 0, 0}, {TS_DT_f16, 64, true, 100, 0, 0},
-    {TS_DT_bf16, 64, true, 0, 64, 2},  {TS_DT_bf16, 64, false, 0, 64, 4},
+    {TS_DT_bf16, 128, false, 0, 0, false}, {TS_DT_bf16, 128, true, 0, 0, false},
+    {TS_DT_bf16, 64, false, 0, 0, false},  {TS_DT_bf16, 64, true, 0, 0, false},
+    {TS_DT_f16, 128, true, 100, 0, false}, {TS_DT_f16, 64, true, 100, 0, false},
+    {TS_DT_bf16, 64, true, 0, 2, true},    {TS_DT_bf16, 64, false, 0, 4, true},
 };
 
 static void print(const Case *c, bool llvm) {
@@ -68,6 +90,7 @@ int main(int argc, char **argv) {
   if (!ts_llvm_present()) return 0;
   bool ptxas = has_ptxas();
   for (int i = 0; i < n; i++) one(&all[i], ptxas);
+  for (int i = 0; i < 4; i++) begin(i / 2 ? 128 : 64, i % 2, ptxas);
   if (failed) printf("%d failed\n", failed);
   return failed != 0;
 }

@@ -6,7 +6,9 @@
  *
  * With --bench: microseconds and TB/s of keys and values, several launches as one over sets of
  * keys and values that the second cache cannot hold; tests/jit/gpu_decode_peer.py prints the
- * same lines of a copy of as many bytes and of its peers. --bench C: chunks of C blocks too. */
+ * same lines of a copy of as many bytes and of its peers. --bench CxN: parts of N chunks of C
+ * blocks too. */
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,16 +40,19 @@ static Kernel load(const TsGpuDecode *x) {
   return (Kernel){*x, load_tile(ts_tile_gpu_decode(x, &err))};
 }
 
-/* Sizes as the kernel's; blocks 0: as many as run at a time. arg: q k v [sink] y */
+/* Sizes as the kernel's; blocks 0: as many as run at a time, n 0: the usual number. arg: q k v
+ * [sink] y */
 typedef struct Shape {
-  int64_t j, e, t, c, blocks;
+  int64_t j, e, t, c, blocks, n;
 } Shape;
 
 static void run(const Kernel *k, const Shape *s, void *const *arg) {
-  int64_t parts = ts_gpu_decode_parts(&k->x, s->j, s->t, s->c);
   int64_t most = s->blocks ? s->blocks : ((TsCuda *)gpu->state)->sms;
-  int64_t dim[6] = {s->j, s->e, s->t, s->c, s->e, most < parts ? most : parts};
-  if (parts > k->x.room) printf("too little scratch\n"), exit(1);
+  int64_t n = s->n ? s->n : ts_gpu_decode_together(&k->x, s->j, s->t, s->c, most);
+  int64_t parts = ts_gpu_decode_parts(&k->x, s->j, s->t, s->c, n);
+  int64_t dim[7] = {s->j, s->e, s->t, s->c, n, s->e, most < parts ? most : parts};
+  if (ts_gpu_decode_chunks(&k->x, s->j, s->t, s->c) > k->x.room)
+    printf("too little scratch\n"), exit(1);
   launch_tile(&k->code, arg, dim);
 }
 
@@ -158,10 +163,10 @@ static void same(const Problem *p, const Shape *s, int64_t head, const char *wha
 
 static void check(TsDtype dtype, int d, int queries, bool causal, int64_t window, bool sink,
                   int64_t j, int64_t e, int64_t t) {
-  Shape s = {j, e, t, ts_gpu_decode_chunk(t), 0};
+  Shape s = {j, e, t, ts_gpu_decode_chunk(t), 0, 0};
   TsGpuDecode x = ts_gpu_decode(dtype, d, (int)e, 1);
   x.queries = queries, x.causal = causal, x.window = window, x.sink = sink;
-  while (x.room < ts_gpu_decode_parts(&x, j, t, s.c)) x.room *= 2;
+  while (x.room < ts_gpu_decode_chunks(&x, j, t, s.c)) x.room *= 2;
   Problem p = pose(&x, &s);
   Kernel k = load(&x);
   compute(&p, &k, &s, 0);
@@ -172,6 +177,9 @@ static void check(TsDtype dtype, int d, int queries, bool causal, int64_t window
   Shape other = s;
   other.blocks = 5;
   compute(&p, &k, &other, 0), same(&p, &other, 0, "WRONG: other bits with 5 blocks");
+  for (int n = 1; n < 4; n++)
+    other = s, other.n = n, compute(&p, &k, &other, 0),
+    same(&p, &other, 0, "WRONG: other bits in other parts");
   other = s, other.j = 1;
   compute(&p, &k, &other, j - 1), same(&p, &other, j - 1, "WRONG: other bits of one head");
   unload_tile(&k.code);
@@ -239,8 +247,8 @@ static double speed(const Kernel *k, const Shape *s, void *(*arg)[4], int sets) 
   return usec[BURSTS / 2];
 }
 
-static void bench(int d, int64_t b, int64_t t, const int *more, int nmore) {
-  Shape s = {b * 8, 8, t, ts_gpu_decode_chunk(t), 0};
+static void bench(int d, int64_t b, int64_t t, char **more, int nmore) {
+  Shape s = {b * 8, 8, t, ts_gpu_decode_chunk(t), 0, 0};
   int64_t nk = s.j * t * d, nq = s.j * s.e * d;
   double bytes = 4.0 * (double)nk;
   int sets = (int)(400e6 / bytes) + 1;
@@ -253,12 +261,14 @@ static void bench(int d, int64_t b, int64_t t, const int *more, int nmore) {
   alarm(30);
   printf("decode d%d B%lld S%lld", d, (long long)b, (long long)t);
   for (int i = -1; i < nmore; i++) {
-    if (i >= 0) s.c = more[i];
+    if (i >= 0 && sscanf(more[i], "%" SCNd64 "x%" SCNd64, &s.c, &s.n) != 2) continue;
+    if (i >= 0 && s.c * 128 > t) continue;
     TsGpuDecode x = ts_gpu_decode(
-        TS_DT_bf16, d, 8, ts_gpu_decode_parts(&(TsGpuDecode){.queries = 1}, s.j, t, s.c));
+        TS_DT_bf16, d, 8, ts_gpu_decode_chunks(&(TsGpuDecode){.queries = 1}, s.j, t, s.c));
     Kernel k = load(&x);
     double usec = speed(&k, &s, arg, sets);
-    printf("  c%lld %.1f us %.2f TB/s", (long long)s.c, usec, bytes / usec * 1e-6);
+    printf("  %lldx%lld %.1f us %.2f TB/s", (long long)s.c, (long long)s.n, usec,
+           bytes / usec * 1e-6);
     unload_tile(&k.code);
   }
   printf("\n");
@@ -268,13 +278,12 @@ static void bench(int d, int64_t b, int64_t t, const int *more, int nmore) {
 }
 
 static void bench_all(int n, char **word) {
-  static const int64_t size[][2] = {{1, 4096},  {1, 32768}, {1, 131072}, {8, 4096},
-                                    {8, 32768}, {64, 4096}, {64, 16384}};
-  int more[8], nmore = 0;
-  while (nmore < 8 && nmore < n) more[nmore] = atoi(word[nmore]), nmore++;
+  static const int64_t size[][2] = {{1, 4096},   {16, 4096},  {64, 4096},
+                                    {16, 32768}, {64, 16384}, {1, 131072},
+                                    {8, 4096},   {1, 32768},  {8, 32768}};
   for (int d = 128; d >= 64; d -= 64)
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
-      bench(d, size[i][0], size[i][1], more, nmore);
+      bench(d, size[i][0], size[i][1], word, n);
 }
 
 int main(int argc, char **argv) {

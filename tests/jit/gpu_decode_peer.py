@@ -59,7 +59,7 @@ def bench(d, b, t):
 
 print(torch.__version__, torch.backends.cudnn.version())
 for d in (128, 64):
-    for b, t in ((1, 4096), (1, 32768), (1, 131072), (8, 4096), (8, 32768), (64, 4096),
-                 (64, 16384)):
+    for b, t in ((1, 4096), (16, 4096), (64, 4096), (16, 32768), (64, 16384), (1, 131072),
+                 (8, 4096), (1, 32768), (8, 32768)):
         bench(d, b, t)
         torch.cuda.empty_cache()

@@ -239,6 +239,50 @@ static const char *const families[] = {
     "    store %p[%i] = %r\n"
     "    store %q[%i] = %s\n"
     "  }\n}\n",
+    /* a row too long for registers: near to its largest, with one element apart */
+    "tile @long(%x: bf16[2,17000], %t: i32[2]) -> (%y: bf16[2,17000], %l: f32[2]) {\n"
+    "  for %i in 0..2 parallel {\n"
+    "    %a = load %x[%i, 0] : bf16[17000]\n"
+    "    %b = cast %a : f32[17000]\n"
+    "    %m = max %b {axis=0} : f32[]\n"
+    "    %n = broadcast %m : f32[17000]\n"
+    "    %d = sub %b, %n : f32[17000]\n"
+    "    %e = exp %d : f32[17000]\n"
+    "    %s = sum %e {axis=0} : f32[]\n"
+    "    %f = broadcast %s : f32[17000]\n"
+    "    %g = div %e, %f : f32[17000]\n"
+    "    %p = iota : i32[17000]\n"
+    "    %q = load %t[%i] : i32[]\n"
+    "    %r = broadcast %q : i32[17000]\n"
+    "    %u = eq %p, %r : bool[17000]\n"
+    "    %v = neg %g : f32[17000]\n"
+    "    %w = where %u, %v, %g : f32[17000]\n"
+    "    %z = cast %w : bf16[17000]\n"
+    "    store %y[%i, 0] = %z\n"
+    "    store %l[%i] = %s\n"
+    "  }\n}\n",
+    /* stable places by digits of 8 bits */
+    "tile @places(%x: i32[4,8,32]) -> (%p: i32[4,8,32], %s: i32[256], %c: i32[256]) target sm_90a threads 256 vector 4 {\n"
+    "  for %i in 0..1 parallel {\n"
+    "    %a = load %x[0, 0, 0] : i32[4,8,32]\n"
+    "    %m = bits {value=255} : i32[4,8,32]\n"
+    "    %d = bitwise_and %a, %m : i32[4,8,32]\n"
+    "    %q, %r, %t = places %d {bins=256} : i32[4,8,32], i32[256], i32[256]\n"
+    "    store %p[0, 0, 0] = %q\n"
+    "    store %s[0] = %r\n"
+    "    store %c[0] = %t\n"
+    "  }\n}\n",
+    /* stable places by digits of 2 bits */
+    "tile @places(%x: i32[3,4,32]) -> (%p: i32[3,4,32], %s: i32[4], %c: i32[4]) target sm_90a threads 128 vector 4 {\n"
+    "  for %i in 0..1 parallel {\n"
+    "    %a = load %x[0, 0, 0] : i32[3,4,32]\n"
+    "    %m = bits {value=3} : i32[3,4,32]\n"
+    "    %d = bitwise_and %a, %m : i32[3,4,32]\n"
+    "    %q, %r, %t = places %d {bins=4} : i32[3,4,32], i32[4], i32[4]\n"
+    "    store %p[0, 0, 0] = %q\n"
+    "    store %s[0] = %r\n"
+    "    store %c[0] = %t\n"
+    "  }\n}\n",
 };
 
 #endif

@@ -42,7 +42,7 @@ static void one(const TsFftForm *f, bool ptxas) {
   TsError err = {0};
   if (!made(f, &t)) return;
   reads_back(f, t.tile);
-  if (ts_gpu_code(t.tile, ts_gpu_target(9, 0), true, &code, &err)) {
+  if (ts_gpu_code(t.tile, ts_gpu_target(9, 0), TS_GPU_aligned, &code, &err)) {
     failed++, say(f, err.message);
   } else {
     TsText ptx = {.at = code.ptx, .len = code.size - (code.size && !code.ptx[code.size - 1])};

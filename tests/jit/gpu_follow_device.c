@@ -1,8 +1,8 @@
 /* Rows behind products on a GPU (ir/tile_gpu_follow.h). Without one it says so.
  *
- * Checks that the fused kernels, with a role for the rows and without, have the bits of the
- * product alone and the function's definition, at every run. With --bench: TFLOP/s in bursts,
- * beside the product without rows. --bench sizes as M,N,K. */
+ * Checks that the fused kernels, with rows between products and behind them, have the bits of
+ * the product alone and the function's definition, at every run. With --bench: TFLOP/s in
+ * bursts, beside the product without rows. --bench sizes as M,N,K. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,14 +37,14 @@ static void define(void) {
 typedef struct Plan {
   const char *name;
   int number; /* of follow_cases; -1: the product alone; -2: with bias */
-  bool alone;
+  bool late;
   int rows, cols, cluster, stages;
 } Plan;
 
 static Loaded load(const Plan *x, const int64_t *size) {
   int nsm = ((TsCuda *)gpu->state)->sms;
-  TsGpuProduct p =
-      ts_gpu_product_for(TS_DT_bf16, TS_DT_bf16, false, true, size[0], size[1], size[2], nsm);
+  TsGpuProduct p = ts_gpu_product_for(TS_DT_bf16, TS_DT_bf16, false, true, size[0], size[1],
+                                      size[2], 1, nsm);
   if (x->rows) {
     p = ts_gpu_product(TS_DT_bf16, TS_DT_bf16, false, true, x->rows, x->cols);
     p.cluster = x->cluster;
@@ -52,11 +52,12 @@ static Loaded load(const Plan *x, const int64_t *size) {
   TsGpuFollow f;
   TsTile *block = x->number >= 0 ? follow_block(x->number, TS_DT_bf16, size, &err) : NULL;
   if (block && ts_gpu_follow_find(block, &f)) {
-    follow_rows(&p, &f, !x->alone);
+    follow_rows(&p, &f, x->late);
   } else if (x->number >= 0) {
     printf("no rows: %s\n", err.message), exit(1);
   }
   if (x->number == -2) p.bias = true;
+  if (x->number < 0 && x->late) ts_gpu_product_settle(&p, size[2]);
   if (x->stages) p.stages = x->stages;
   Loaded k = load_tile(ts_tile_gpu_product(&p, &err));
   ts_tile_free(block);
@@ -131,10 +132,11 @@ static void one(const Plan *x, const int64_t *size, void *const *in, const uint1
 }
 
 static const Plan plans[] = {
-    {"split 256c2", 0, false, 128, 256, 2, 0},   {"here 256c2", 0, true, 128, 256, 2, 0},
-    {"split 256", 0, false, 128, 256, 1, 0},     {"split 128", 0, false, 128, 128, 1, 0},
-    {"split 64x64", 0, false, 64, 64, 1, 0},     {"two results", 1, false, 128, 256, 2, 0},
-    {"two results 64", 1, false, 128, 64, 2, 0},
+    {"late 256c2", 0, true, 128, 256, 2, 0},    {"here 256c2", 0, false, 128, 256, 2, 0},
+    {"late 256", 0, true, 128, 256, 1, 0},      {"late 128", 0, true, 128, 128, 1, 0},
+    {"late 64x64", 0, true, 64, 64, 1, 0},      {"two results", 1, true, 128, 256, 2, 0},
+    {"two results 64", 1, true, 128, 64, 2, 0}, {"late 192", 0, true, 128, 192, 2, 0},
+    {"two, here", 1, false, 128, 256, 2, 0},
 };
 
 static void check(int64_t m, int64_t n, int64_t k, float scale) {
@@ -153,8 +155,8 @@ static void check(int64_t m, int64_t n, int64_t k, float scale) {
   MUST(gpu->download(gpu, z, y, 2 * m * n, &err));
   unload_tile(&bare);
   one(&(Plan){"relu residual", 2, false, 128, 256, 2, 0}, size, in, z, more);
-  one(&(Plan){"residual ahead", 2, true, 128, 256, 2, 0}, size, in, z, more);
-  one(&(Plan){"residual ahead 64", 2, true, 128, 64, 1, 0}, size, in, z, more);
+  one(&(Plan){"residual ahead", 2, false, 128, 256, 2, 0}, size, in, z, more);
+  one(&(Plan){"residual ahead 64", 2, false, 128, 64, 1, 0}, size, in, z, more);
   free(z), free(more);
 }
 
@@ -177,9 +179,11 @@ static double burst(const Loaded *k, void *const *arg, const int64_t *size, int 
 
 static void bench(int64_t m, int64_t n, int64_t k, float scale) {
   static const Plan plan[] = {
-      {"bare", -1, false, 0, 0, 0, 0},     {"bias", -2, false, 0, 0, 0, 0},
-      {"gelu here", 0, true, 0, 0, 0, 0},  {"gelu split", 0, false, 0, 0, 0, 0},
-      {"gelu+sums", 1, false, 0, 0, 0, 0}, {"residual", 2, true, 0, 0, 0, 0},
+      {"bare", -1, true, 0, 0, 0, 0},     {"bare here", -1, false, 0, 0, 0, 0},
+      {"bias", -2, true, 0, 0, 0, 0},     {"gelu here", 0, false, 0, 0, 0, 0},
+      {"gelu late", 0, true, 0, 0, 0, 0}, {"tanh here", 5, false, 0, 0, 0, 0},
+      {"tanh late", 5, true, 0, 0, 0, 0}, {"gelu+sums", 1, true, 0, 0, 0, 0},
+      {"residual", 2, false, 0, 0, 0, 0},
   };
   enum { N = sizeof plan / sizeof *plan };
   const int64_t size[3] = {m, n, k};

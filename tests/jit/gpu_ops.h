@@ -162,7 +162,9 @@ static inline void fill_corners(const TsTileType *t, void *to) {
     uint32_t spot = rnd(4) ? (uint32_t)i : rnd(NF), u = rnd(1u << 30) ^ rnd(1u << 30) << 2;
     float x = spot < NF ? f[spot] : number();
     if (spot >= NF && i % 3 == 0) memcpy(&x, &u, 4);
-    int64_t v = spot < NW ? w[spot] : i % 2 ? (int64_t)rnd(2001) - 1000 : (int64_t)u << rnd(33);
+    int64_t v = spot < NW ? w[spot]
+                : i % 2   ? (int64_t)rnd(2001) - 1000
+                          : (int64_t)((uint64_t)u << rnd(33));
     double g = spot % 3 ? (double)x : (double)x * (1 + 0x1p-40 * rnd(4096));
     char *p = (char *)to + i * ts_dtypes[d].nbytes;
     if (d == TS_DT_f32)

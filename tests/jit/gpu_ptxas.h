@@ -16,7 +16,7 @@ typedef struct Assembled {
   char complaint[512];   /* "" if it is right, serialised products being wrong as well */
 } Assembled;
 
-static Assembled assemble(const TsText *ptx, const char *target) {
+static inline Assembled assemble(const TsText *ptx, const char *target) {
   Assembled a = {.spills = -1};
   char path[64] = "/tmp/tessera-ptx-XXXXXX", command[256], line[512];
   int fd = mkstemp(path);
@@ -41,7 +41,7 @@ static Assembled assemble(const TsText *ptx, const char *target) {
 }
 
 /* Says what is wrong of a case, and all of it where PTXAS is set; gives how much was wrong. */
-static int judge(const TsText *ptx, const char *target, int spills, const void *of,
+static inline int judge(const TsText *ptx, const char *target, int spills, const void *of,
                  void (*say)(const void *of, const char *what)) {
   Assembled a = assemble(ptx, target);
   char line[100];
@@ -53,7 +53,7 @@ static int judge(const TsText *ptx, const char *target, int spills, const void *
   return complains + spilled;
 }
 
-static void print_code(const TsTile *k, bool llvm) {
+static inline void print_code(const TsTile *k, bool llvm) {
   TsError err = {0};
   TsGpuMma info;
   TsText text = {0};

@@ -50,7 +50,7 @@ static int assemble(const TsTile *k, int major, bool local) {
   const TsGpuTarget *t = ts_gpu_target(major, 0);
   TsGpuCode code;
   TsError err = {0};
-  if (ts_gpu_code(k, t, true, &code, &err)) return complain(k, t->cpu, err.message);
+  if (ts_gpu_code(k, t, TS_GPU_aligned, &code, &err)) return complain(k, t->cpu, err.message);
   int bad = 0;
   if (!local && strstr(code.ptx, ".local")) bad = complain(k, t->cpu, "uses local memory");
   if (!bad && have_ptxas) {
@@ -128,7 +128,7 @@ static int rows(void) {
 static bool refused(const TsTile *k) {
   TsGpuCode code;
   TsError err = {0};
-  if (ts_gpu_code(k, ts_gpu_target(9, 0), true, &code, &err))
+  if (ts_gpu_code(k, ts_gpu_target(9, 0), TS_GPU_aligned, &code, &err))
     return strstr(err.message, "pairs of more than one row") != NULL;
   ts_gpu_code_free(&code);
   return false;

@@ -38,8 +38,73 @@ if jit.status() then
   jit.eager(false)
 end
 
--- Results are those of a run; an error inside is the function's own, and profiles go on.
 local core = require "tessera.core"
+-- Stages of kernels: rows of softmax, a product and what follows it, the marks of a kernel's own text.
+-- Results keep their bits, and the function's own kernels come back.
+if jit.status() then
+  jit.eager(true)
+  local b, m = op.linspace(-1, 1, 96), op.linspace(-2, 2, 80 * 96):reshape { 96, 80 }:T()
+  local h = graph.module("h", function(v)
+    return op.softmax(v * 0.5, { axis = 1 }), op.gelu(v:matmul(m) + b)
+  end)
+  local v = op.linspace(-3, 3, 200 * 80):reshape { 200, 80 }
+  for _ = 1, 3 do h(v) end
+  local p, q = h(v)
+  local before, plain = p:hash() .. q:hash(), h:ir "explicit"
+  assert(not plain:find "mark ")
+  assert(h:marks(true))
+  p, q = h(v)
+  assert(p:hash() .. q:hash() == before)
+  assert(h:ir("explicit"):find 'mark {stage=mma}' and h:ir("tile"):find " marks {")
+  assert(not h:marks(false) and h:ir "explicit" == plain)
+  local page = os.tmpname()
+  local said = profile.report(h, { args = { v }, runs = 3, html = page })
+  assert(said:find "\n +other %(max%) %d+%%, other %(sum exp%) %d+%%, store %([^)]*%) %d+%%, between %d+%%\n", said)
+  assert(said:find "\n +load %(pack columns%) %d+%%, mma %d+%%, [^\n]*epilogue %(rows%) %d+%%", said)
+  assert(said:find "Stages: 5 runs with marks, %d+%.%d+ times as long%.", said)
+  local text = io.open(page):read "*a"
+  assert(text:find "^<!DOCTYPE html>" and text:find "</html>\n$" and not text:find 'src=')
+  assert(text:find "<h2>Roofline</h2>" and text:find "% of the roof" and text:find "<h2>Stages of kernels</h2>")
+  os.remove(page)
+  assert(not profile.report(h, { args = { v }, runs = 3, marks = false }):find "Stages")
+
+  local k = op.kernel [[
+    tile @twice<M>(%x: f32[M,64]) -> (%y: f32[M,64]) {
+      %n = dim {index=0} : i64[]
+      for %r in 0..%n parallel {
+        mark {stage=load what="the row"}
+        %a = load %x[%r, 0] : f32[64]
+        mark {stage=load end=true what="the row"}
+        mark {stage=store}
+        %b = add %a, %a : f32[64]
+        store %y[%r, 0] = %b
+        mark {stage=store end=true}
+      }
+    }]]
+  local g2 = graph.module("g2", function(x) return k(x) end)
+  local rows = op.linspace(0, 1, 500 * 64):reshape { 500, 64 }
+  assert(g2(rows):hash() == (rows + rows):hash())
+  local spans = core.spans(function() assert(k(rows):hash() == (rows + rows):hash()) end, true)
+  local seen = {}
+  for _, s in ipairs(spans) do
+    if s.stage then
+      seen[#seen + 1] = s.stage .. " " .. s.what
+      assert(s.usec >= 0)
+      seen[s.stage] = (seen[s.stage] or 0) + s.count
+    end
+  end
+  assert(seen[1] == "load the row" and seen.load == 500 and seen.store == 500)
+  local built = op.kernel("built", { x = "f32[M,64]" }, { y = "f32[M,64]" }, function(t, x, y)
+    for r in t:rows(x) do
+      local a = t:stage("load", "row", function() return x[r] end)
+      t:stage("store", function() y[r] = a * 2 end)
+    end
+  end)
+  assert(built:ir():find 'mark {stage=load what="row"}' and built(rows):hash() == (rows * 2):hash())
+  jit.eager(false)
+end
+
+-- Results are those of a run; an error inside is the function's own, and profiles go on.
 local out
 local spans, usec, lost = core.spans(function() out = f(x) end)
 #spans > 0, usec > 0, lost --> true, true, 0

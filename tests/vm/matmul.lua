@@ -26,3 +26,25 @@ for _, size in ipairs {{300, 512, 400}, {130, 700, 300}, {300, 1100, 260}, {5, 3
   assert(same(op.matmul(x["3:, :"], y), one["3:, :"]))
   assert(same(op.matmul(x, y[":, :33"]), one[":, :33"]))
 end
+
+-- One and two rows against columns that lie straight, which are asked for stretch by stretch: the bits
+-- of the same matrix turned, with part columns at the end, k beyond one packed piece, any threads.
+do
+  local core, rng = require "tessera.core", require("tessera").rng
+  local threads = core.threads()
+  for _, k in ipairs { 255, 256, 512, 2048, 2304, 8192 + 256 } do
+    for _, n in ipairs { 1, 16, 47, 100 } do
+      local b = rng.normal { n, k }
+      local turned = b:T():contiguous()
+      for m = 1, 3 do
+        local a = rng.normal { m, k }
+        local want = a:matmul(turned):hash()
+        for t = 1, 2 do
+          core.threads(t)
+          assert(a:matmul(b:T()):hash() == want, ("%d x %d x %d, %d threads"):format(m, k, n, t))
+        end
+      end
+    end
+  end
+  core.threads(threads)
+end

@@ -38,6 +38,12 @@ ts.jit.on()
 ts.jit.eager(true)
 print(same(first, f(x, w, b)), same(first, f(x, w, b))) --> true	true
 print(same(first, op.relu(op.matmul(x, w) + b))) --> true
+
+-- What follows a product is one kernel.
+local g = graph.module("g", function(x, w, b) return op.tanh(x:matmul(w) * 2 + b) * 0.5 end)
+local apart = op.tanh(op.matmul(x, w) * 2 + b) * 0.5
+print(same(apart, g(x, w, b)), same(apart, g(x, w, b))) --> true	true
+print(not ts.jit.status() or g:ir("schedule"):match "map  [^\n]*mul add tanh mul" ~= nil) --> true
 local threads = ts.threads()
 ts.threads(1)
 print(same(first, f(x, w, b))) --> true

@@ -34,7 +34,7 @@ static void map_row(int map, void *y_, const void *x_, int64_t n, double c, doub
     for (int64_t i = 0; i < n; i++) y[i] = (x[i] - s) * (x[i] - s);
     break;
   case TS_MAP_pow: TS_ISA(ts_rows_math_pow_f32)(y, x, n, (float)p); break;
-  case TS_MAP_exp: TS_ISA(ts_rows_math_exp_f32)(y, x, n, s, 0); break;
+  case TS_MAP_exp: TS_ISA(ts_rows_math_exp_any_f32)(y, x, n, s); break;
   case TS_MAP_nonzero:
     for (int64_t i = 0; i < n; i++) y[i] = x[i] != 0 ? 1.0f : 0.0f;
     break;

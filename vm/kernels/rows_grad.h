@@ -44,7 +44,8 @@ typedef struct TsRowsGradKernels {
   void (*softmax[2])(void *dx, const void *y, const void *g, int64_t n, double s);
   void (*log_softmax[2])(void *dx, const void *y, const void *g, int64_t n, double s);
   void (*norm_end[2])(const TsNormEnd *a);
-  void (*exp[2])(void *y, const void *x, int64_t n, double c); /* exp(x - c); y may be x */
+  /* exp(x - c), c the largest x; y may be x */
+  void (*exp[2])(void *y, const void *x, int64_t n, double c);
   /* dx = ((e r) t - p[i]) g, or ((e r) - p) g where the list is NULL; dx may be e */
   void (*cross_entropy[2])(void *dx, const void *e, int64_t n, double r, double p,
                            const void *list, double t, double g);

@@ -2,8 +2,8 @@
  * rows_math_f64.c: the definitions of lib/elem with loads and stores around them. y == x
  * is allowed. With `past` y goes past the caches; a fence is due after the last one.
  *
- *   exp    y = exp(x - c), touching the n elements at `ahead` if it is not null
- *   expv   y[i] = exp(x[i] - c[i])
+ *   exp    y = exp(x - c), c the largest x, touching the n elements at `ahead` if it is not null
+ *   exp_any  the same for any c
  *   pow    y = |x|^p
  *   log, logv
  *   logadd y[i] = log(exp(a[i]) + exp(x[i])) as max + log1p(exp(min - max))
@@ -14,7 +14,7 @@
  *
  * A panel is w columns of a matrix of m rows, copied to dense rows in e:
  *   panel_max    e = x, and the maxima of the columns
- *   panel_exp    e = exp(e - c[j])
+ *   panel_exp    e = exp(e - c[j]), c[j] the largest of its column
  *   panel_scale  y = e r[j]
  *   panel_shift  y = (e - c[j]) - l[j] */
 #ifndef TS_VM_KERNELS_ROWS_MATH_H
@@ -26,7 +26,7 @@
 
 void TS_ISA(ts_rows_math_exp_f32)(float *y, const float *x, int64_t n, float c,
                                   const float *ahead);
-void TS_ISA(ts_rows_math_expv_f32)(float *y, const float *x, int64_t n, const float *c);
+void TS_ISA(ts_rows_math_exp_any_f32)(float *y, const float *x, int64_t n, float c);
 void TS_ISA(ts_rows_math_pow_f32)(float *y, const float *x, int64_t n, float p);
 float TS_ISA(ts_rows_math_log_f32)(float x);
 void TS_ISA(ts_rows_math_logv_f32)(float *y, const float *x, int64_t n);
@@ -48,7 +48,7 @@ void TS_ISA(ts_rows_math_panel_shift_f32)(float *to, int64_t ldy, const float *e
 
 void TS_ISA(ts_rows_math_exp_f64)(double *y, const double *x, int64_t n, double c,
                                   const double *ahead);
-void TS_ISA(ts_rows_math_expv_f64)(double *y, const double *x, int64_t n, const double *c);
+void TS_ISA(ts_rows_math_exp_any_f64)(double *y, const double *x, int64_t n, double c);
 void TS_ISA(ts_rows_math_pow_f64)(double *y, const double *x, int64_t n, double p);
 double TS_ISA(ts_rows_math_log_f64)(double x);
 void TS_ISA(ts_rows_math_logv_f64)(double *y, const double *x, int64_t n);

@@ -1,0 +1,45 @@
+/* See jit/known.h. An entry of the disk cache whose name is the hash of the graph's text and of
+ * the device; nothing depends on it but when kernels are looked for. */
+#include "jit/known.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "jit/cache.h"
+#include "jit/sha256.h"
+
+static struct {
+  pthread_once_t once;
+  TsCache disk;
+} cache = {.once = PTHREAD_ONCE_INIT};
+
+static void open_cache(void) { ts_cache_open(&cache.disk); }
+
+static bool key_of(const TsDevice *d, const TsGraph *g, uint8_t key[TS_CACHE_KEY]) {
+  TsText text = {0};
+  TsSha256 s;
+  pthread_once(&cache.once, open_cache);
+  ts_text_format(&text, "promoted on %s %d.%d driver %d\n", d->kind, d->major, d->minor,
+                 d->driver);
+  ts_graph_text(g, &text);
+  bool whole = !text.failed;
+  ts_sha256_begin(&s);
+  ts_sha256_add(&s, text.at, text.len);
+  ts_sha256_end(&s, key);
+  ts_text_free(&text);
+  return whole;
+}
+
+/* A simulated device loads nothing. */
+static bool loads(const TsDevice *d) { return d->run && d->run->launch; }
+
+bool ts_known_has(const TsDevice *d, const TsGraph *g) {
+  uint8_t key[TS_CACHE_KEY];
+  return loads(d) && key_of(d, g, key) && ts_cache_has(&cache.disk, key);
+}
+
+void ts_known_add(const TsDevice *d, const TsGraph *g) {
+  uint8_t key[TS_CACHE_KEY];
+  if (loads(d) && key_of(d, g, key) && !ts_cache_has(&cache.disk, key))
+    ts_cache_write(&cache.disk, key, "promoted", 8);
+}

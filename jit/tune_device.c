@@ -1,0 +1,354 @@
+/* Measuring a group on a device: candidates are compiled side by side, run on made-up inputs of
+ * the group's shapes and strides, compared with the usual kernel bit by bit where results are
+ * looked at, and timed in turns between events of the device, which know nothing of the host.
+ * So little is noise, and a few percent are enough. */
+#include "jit/tune_device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "jit/build_device.h"
+#include "jit/device_product.h"
+
+enum {
+  SAMPLES = 10,
+  BETTER_PERCENT = 2,
+  SAMPLE_USEC = 300, /* a sample repeats a shorter kernel until it is that long */
+  SLICE = 256 << 10, /* bytes of a result that are compared, at each of PLACES */
+  PLACES = 5,
+  BLOCK = 4 << 20, /* bytes of made-up numbers, which repeat */
+};
+static const int64_t ROOM = (int64_t)8 << 30; /* bytes of a group's operands, at most */
+
+typedef struct Candidate {
+  int entry;
+  TsSchedKernel k;
+  TsDeviceKernel *open;
+  double usec[SAMPLES];
+} Candidate;
+
+typedef struct Session {
+  const TsBuildJob *b;
+  const TsFusion *f;
+  TsGroup *g;
+  TsDevice *d;
+  TsTuneRecord *r;
+  double end; /* in milliseconds */
+  Candidate c[TS_SCHED_CHOICES];
+  int n, nin, nparam;
+  char *base[TS_SCHED_PARAMS]; /* what was allocated */
+  void *at[TS_SCHED_PARAMS];
+  int64_t nbytes[TS_SCHED_PARAMS], below[TS_SCHED_PARAMS]; /* below: before at */
+  char *want, *have;                                       /* slices of results */
+  void *event[2];
+} Session;
+
+static double now_msec(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static bool over(const Session *m) { return now_msec() > m->end; }
+
+/* ---- kernels */
+static bool build(Session *m, int entry, TsSchedKernel *k) {
+  TsError err = {0};
+  TsLayouts *l = ts_build_layouts(m->b, m->f->g);
+  TsSchedChoice before = m->g->choice;
+  memset(k, 0, sizeof *k);
+  m->g->choice = m->r->at[entry].choice;
+  bool made =
+      ts_device_product(m->d, m->f->sched, m->g, m->b->profile, ts_layouts_of, l, k, &err) ||
+      !ts_build_tile(m->b, m->f, m->g, k, &err);
+  m->g->choice = before;
+  return made && !k->tile->parts && !k->ndraw && !k->nguard;
+}
+
+static bool floats_alone(const TsTile *k) {
+  for (int i = 0; i < k->nparam; i++) switch (k->param[i]->type.dtype) {
+    case TS_DT_f32:
+    case TS_DT_f64:
+    case TS_DT_f16:
+    case TS_DT_bf16: break;
+    default: return false;
+    }
+  return true;
+}
+
+/* All are compiled at a time. */
+static void open_all(Session *m) {
+  const TsTile *tile[TS_SCHED_CHOICES];
+  for (int i = 0; i < m->n; i++) tile[i] = m->c[i].k.tile;
+  TsDeviceSet *set = ts_device_set(m->d, m->n, tile);
+  if (set) ts_device_set_open(set);
+  int kept = 0;
+  for (int i = 0; i < m->n; i++) {
+    TsError ignored = {0};
+    Candidate c = m->c[i];
+    c.open = ts_device_kernel_open(m->d, c.k.tile, &ignored);
+    if (c.open)
+      m->c[kept++] = c;
+    else
+      ts_tile_free(c.k.tile);
+  }
+  m->n = kept;
+  ts_device_set_free(set);
+}
+
+static void find_candidates(Session *m, int most) {
+  TsSchedChoice all[TS_SCHED_CHOICES];
+  m->r->n = ts_sched_choices(m->f->sched, m->g, all);
+  for (int i = 0; i < m->r->n; i++) m->r->at[i].choice = all[i];
+  for (int i = 0; i < m->r->n && m->n <= most; i++) {
+    Candidate *c = &m->c[m->n];
+    c->entry = i;
+    if (!build(m, i, &c->k)) {
+      ts_tile_free(c->k.tile);
+      if (!i) return;
+    } else if (c->k.tile->nparam != m->c[0].k.tile->nparam || !floats_alone(c->k.tile)) {
+      ts_tile_free(c->k.tile);
+      if (!i) return;
+    } else {
+      m->n++;
+    }
+  }
+}
+
+/* ---- operands */
+static void reach(const TsTileType *t, const int64_t *dim, int64_t *below, int64_t *above) {
+  int64_t step = 1;
+  *below = 0, *above = 1;
+  for (int i = t->rank; i-- > 0;) {
+    int64_t n = ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
+    int64_t stride = t->strided ? t->stride[i] : step, far = (n - 1) * stride;
+    *(far < 0 ? below : above) += far;
+    step *= n;
+  }
+  *below *= -(int64_t)ts_dtypes[t->dtype].nbytes;
+  *above *= ts_dtypes[t->dtype].nbytes;
+}
+
+/* Floats in (-1, 1), away from 0. */
+static void fill(TsDtype d, char *at, int64_t nbytes) {
+  uint64_t x = 88172645463325252ull;
+  int each = ts_dtypes[d].nbytes;
+  for (int64_t i = 0; i + each <= nbytes; i += each) {
+    x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+    uint64_t sign = x >> 63, v = 0x3f000000u | (x >> 41 & 0x7fffff) | sign << 31;
+    if (d == TS_DT_f64) v = 0x3fe0000000000000ull | (x >> 12 & 0xfffffffffffffull) | sign << 63;
+    if (d == TS_DT_f16) v = 0x3800u | (x >> 30 & 0x3ff) | sign << 15;
+    if (d == TS_DT_bf16) v = 0x3f00u | (x >> 30 & 0x7f) | sign << 15;
+    memcpy(at + i, &v, (size_t)each);
+  }
+}
+
+/* The block of numbers, again and again. */
+static int spread(Session *m, int p, const char *block) {
+  TsError ignored = {0};
+  int64_t all = m->below[p] + m->nbytes[p], have = all < BLOCK ? all : BLOCK;
+  int failed = m->d->upload(m->d, m->base[p], block, have, &ignored);
+  for (; !failed && have < all; have *= 2) {
+    int64_t more = all - have < have ? all - have : have;
+    failed = m->d->copy(m->d, m->base[p] + have, m->d, m->base[p], more, &ignored);
+  }
+  return failed;
+}
+
+static int64_t slices(const Session *m) {
+  int64_t n = 0;
+  for (int i = m->nin; i < m->nparam; i++) n += PLACES * (int64_t)SLICE;
+  return n;
+}
+
+static int make_operands(Session *m) {
+  const TsSchedKernel *k = &m->c[0].k;
+  TsError ignored = {0};
+  int64_t total = 0;
+  m->nin = k->tile->nin, m->nparam = k->tile->nparam;
+  for (int i = 0; i < m->nparam; i++) {
+    reach(&k->tile->param[i]->type, k->dim, &m->below[i], &m->nbytes[i]);
+    m->below[i] = (m->below[i] + 255) & -256;
+    total += m->below[i] + m->nbytes[i];
+  }
+  if (total > ROOM) return -1;
+  char *block = malloc(BLOCK);
+  int failed = !block;
+  for (int i = 0; i < m->nparam && !failed; i++) {
+    m->base[i] = m->d->alloc(m->d, m->below[i] + m->nbytes[i], &ignored);
+    if (!(failed = !m->base[i])) {
+      m->at[i] = m->base[i] + m->below[i];
+      fill((TsDtype)k->tile->param[i]->type.dtype, block, BLOCK);
+      failed = spread(m, i, block);
+    }
+  }
+  free(block);
+  m->want = malloc((size_t)slices(m) + 1), m->have = malloc((size_t)slices(m) + 1);
+  return failed || !m->want || !m->have;
+}
+
+static void drop_operands(Session *m) {
+  for (int i = 0; i < m->nparam; i++)
+    if (m->base[i]) m->d->free(m->d, m->base[i], m->below[i] + m->nbytes[i]);
+  free(m->want);
+  free(m->have);
+}
+
+/* Slices of all results, from the device or, wiped, to it. */
+static int move_slices(Session *m, char *host, bool wipe) {
+  TsError ignored = {0};
+  int failed = 0;
+  if (wipe) memset(host, 0xa5, (size_t)slices(m));
+  for (int i = m->nin; i < m->nparam && !failed; i++) {
+    int64_t each = m->nbytes[i] < SLICE ? m->nbytes[i] : SLICE;
+    for (int p = 0; p < PLACES && !failed; p++, host += SLICE) {
+      char *at = (char *)m->at[i] + (m->nbytes[i] - each) / (PLACES - 1) * p / 16 * 16;
+      failed = wipe ? m->d->upload(m->d, at, host, each, &ignored)
+                    : m->d->download(m->d, host, at, each, &ignored);
+    }
+  }
+  return failed;
+}
+
+static int run(Session *m, const Candidate *c, int times) {
+  TsError ignored = {0};
+  int failed = 0;
+  for (int i = 0; i < times && !failed; i++)
+    failed = ts_device_kernel_run(c->open, m->at, c->k.dim, &ignored);
+  return failed;
+}
+
+/* Those whose results are others' are no candidates. */
+static void compare_bits(Session *m) {
+  int kept = 0;
+  for (int i = 0; i < m->n; i++) {
+    char *to = i ? m->have : m->want;
+    memset(to, 0, (size_t)slices(m) + 1);
+    bool fine = !move_slices(m, to, true) && !run(m, &m->c[i], 1) && !move_slices(m, to, false);
+    bool same = fine && (!i || !memcmp(m->want, m->have, (size_t)slices(m)));
+    m->r->differing += fine && !same;
+    if (!same) {
+      ts_device_kernel_free(m->c[i].open);
+      ts_tile_free(m->c[i].k.tile);
+      continue;
+    }
+    m->c[kept++] = m->c[i];
+  }
+  m->n = kept;
+}
+
+/* ---- time */
+static double sample(Session *m, const Candidate *c, int times) {
+  const TsDeviceRun *r = m->d->run;
+  TsError ignored = {0};
+  double usec = now_msec();
+  if (!m->event[1]) {
+    if (run(m, c, times)) return -1;
+    return (now_msec() - usec) * 1e3 / times;
+  }
+  if (r->event_record(m->d, m->event[0], NULL, &ignored) || run(m, c, times) ||
+      r->event_record(m->d, m->event[1], NULL, &ignored) ||
+      r->event_wait(m->d, m->event[1], &ignored) ||
+      r->event_usec(m->d, m->event[0], m->event[1], &usec, &ignored))
+    return -1;
+  return usec / times;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(const Candidate *c) {
+  double x[SAMPLES];
+  memcpy(x, c->usec, sizeof x);
+  qsort(x, SAMPLES, sizeof *x, by_value);
+  return (x[SAMPLES / 2 - 1] + x[SAMPLES / 2]) / 2;
+}
+
+static bool measure(Session *m, int n, Candidate *const *c) {
+  double once = sample(m, c[0], 1);
+  if (once < 0 || (once = sample(m, c[0], 1)) < 0) return false;
+  int times = once < SAMPLE_USEC ? (int)(SAMPLE_USEC / (once > 1 ? once : 1)) + 1 : 1;
+  for (int i = 0; i < SAMPLES; i++)
+    for (int k = 0; k < n; k++)
+      if (over(m) || (c[k]->usec[i] = sample(m, c[k], times)) < 0) return false;
+  return true;
+}
+
+static bool better(double usec, double than) {
+  return usec * (100 + BETTER_PERCENT) <= than * 100;
+}
+
+/* The winner, confirmed by itself against the usual one. */
+static void find_best(Session *m) {
+  Candidate *all[TS_SCHED_CHOICES], *pair[2];
+  for (int i = 0; i < m->n; i++) all[i] = &m->c[i];
+  if (!measure(m, m->n, all)) return (void)strcpy(m->r->why, "the time was up");
+  int best = 0;
+  for (int i = 0; i < m->n; i++) {
+    m->r->at[m->c[i].entry].usec = median(&m->c[i]);
+    if (median(&m->c[i]) < median(&m->c[best])) best = i;
+  }
+  if (!best || !better(median(&m->c[best]), median(&m->c[0]))) return;
+  pair[0] = &m->c[0], pair[1] = &m->c[best];
+  if (!measure(m, 2, pair)) return (void)strcpy(m->r->why, "the time was up");
+  if (better(median(pair[1]), median(pair[0]))) m->r->best = m->c[best].entry;
+}
+
+/* ---- a group */
+static void events(Session *m, bool open) {
+  const TsDeviceRun *r = m->d->run;
+  TsError ignored = {0};
+  for (int i = 0; i < 2 && r && r->event_new; i++)
+    if (!open && m->event[i])
+      r->event_free(m->d, m->event[i]);
+    else if (open && r->event_new(m->d, &m->event[i], &ignored))
+      m->event[i] = NULL;
+}
+
+static void session(Session *m, const TsTuneBudget *budget) {
+  find_candidates(m, budget->candidates);
+  if (m->n < 2) return (void)strcpy(m->r->why, "no candidates");
+  open_all(m);
+  if (m->n < 2 || m->c[0].entry)
+    strcpy(m->r->why, "no candidates");
+  else if (make_operands(m))
+    strcpy(m->r->why, "no memory for its operands");
+  else if (compare_bits(m), m->n > 1 && !m->c[0].entry)
+    events(m, true), find_best(m), events(m, false);
+  else
+    strcpy(m->r->why, "no candidates");
+  drop_operands(m);
+}
+
+static void conclude(Session *m) {
+  TsTuneRecord *r = m->r;
+  TsTuneEntry e = {
+      .choice = r->at[r->best].choice, .was_usec = r->at[0].usec, .usec = r->at[r->best].usec};
+  m->g->choice = e.choice;
+  ts_tune_device_remember(m->d, r->what, &e);
+}
+
+void ts_tune_device_group(const TsBuildJob *b, const TsFusion *f, TsGroup *g,
+                          const TsTuneBudget *budget, double msec, TsTuneRecord *r) {
+  TsText name = {0};
+  Session *m = calloc(1, sizeof *m);
+  ts_tune_device_name(g, ts_layouts_of, ts_build_layouts(b, f->g), &name);
+  snprintf(r->what, sizeof r->what, "%s", name.at ? name.at : "");
+  if (!m || name.failed || name.len >= sizeof r->what) {
+    strcpy(r->why, "its name is too long");
+  } else {
+    *m = (Session){.b = b, .f = f, .g = g, .d = b->device, .r = r, .end = now_msec() + msec};
+    session(m, budget);
+    if (!*r->why) conclude(m);
+  }
+  for (int i = 0; m && i < m->n; i++) {
+    ts_device_kernel_free(m->c[i].open);
+    ts_tile_free(m->c[i].k.tile);
+  }
+  ts_text_free(&name);
+  free(m);
+}
