@@ -21,6 +21,15 @@ bool ts_access_full(const TsLower *l, const TsMeta *m) {
   return ts_sched_role(l->g, m) == TS_ROLE_full;
 }
 
+bool ts_access_again(const TsLower *l, const TsNode *n) {
+  if (!ts_access_full(l, ts_sched_at(n))) return false;
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && n->in[i]->node->op != TS_NODE_number && ts_access_inside(l, n->in[i]) &&
+        !ts_access_full(l, &n->in[i]->meta))
+      return true;
+  return false;
+}
+
 static TsSpaceAxes axes_of(const TsLower *l) {
   TsSpaceAxes a = {.naxis = l->g->naxis, .nrow = l->g->nrow, .columns = l->columns};
   memcpy(a.axis, l->g->axis, sizeof a.axis);

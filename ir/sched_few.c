@@ -23,16 +23,6 @@ typedef struct Few {
   int64_t rows, width;
 } Few;
 
-/* What the columns are reduced to is wanted in other rows again. */
-static bool walks_again(const TsLower *l, const TsNode *n) {
-  if (!ts_access_full(l, ts_sched_at(n))) return false;
-  for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && n->in[i]->node->op != TS_NODE_number && ts_access_inside(l, n->in[i]) &&
-        !ts_access_full(l, &n->in[i]->meta))
-      return true;
-  return false;
-}
-
 static bool find(Few *p) {
   TsLower *l = p->l;
   if (l->space.naxis != 2 || l->g->nnode > MOST_NODES) return false;
@@ -41,7 +31,7 @@ static bool find(Few *p) {
   for (int k = 0; k < l->g->nnode; k++) {
     const TsNode *n = l->g->node[k];
     bool column = ts_sched_column(n) != 0;
-    if (ts_sched_norm_grad(n) || walks_again(l, n)) return false;
+    if (ts_sched_norm_grad(n) || ts_access_again(l, n)) return false;
     if (column && n->op != TS_OP_sum && n->op != TS_OP_mean) return false;
     if (column && p->nsum == MOST_SUMS) return false;
     if (column) p->node[p->nsum++] = k;

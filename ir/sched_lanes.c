@@ -49,22 +49,12 @@ static bool has_norms(const TsLower *l) {
   return false;
 }
 
-/* A node over all elements that wants what columns were reduced to. */
-static bool walks_again(const TsLower *l, const TsNode *n) {
-  if (!ts_access_full(l, ts_sched_at(n))) return false;
-  for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && n->in[i]->node->op != TS_NODE_number && ts_access_inside(l, n->in[i]) &&
-        !ts_access_full(l, &n->in[i]->meta))
-      return true;
-  return false;
-}
-
 static bool collect(Lanes *p) {
   TsLower *l = p->l;
   for (int k = 0; k < l->g->nnode; k++) {
     const TsNode *n = l->g->node[k];
     bool norm = ts_sched_norm_grad(n) != 0, column = !norm && ts_sched_column(n);
-    if (walks_again(l, n) || (column && !adds(n))) return false;
+    if (ts_access_again(l, n) || (column && !adds(n))) return false;
     for (int i = norm; (norm || column) && i < n->nout; i++) {
       if (p->nsum == MOST_SUMS) return false;
       TsDtype d = ts_nodes_compute((TsDtype)n->in[0]->meta.dtype);

@@ -61,6 +61,8 @@ TsTileVal ts_access_load(TsLower *l, TsAccess *a);
 void ts_access_store(TsLower *l, TsAccess *a, TsTileVal x);
 bool ts_access_inside(const TsLower *l, TsVal v);
 bool ts_access_full(const TsLower *l, const TsMeta *m); /* covers the space */
+/* n covers the space and wants what columns of it were reduced to. */
+bool ts_access_again(const TsLower *l, const TsNode *n);
 
 /* ---- ir/sched_nodes.c */
 int ts_nodes_put(TsLower *l, const TsNode *n);

@@ -140,27 +140,31 @@ static void load_role(Conv *p) {
 }
 
 /* ---- role mma */
-/* Each stage is left when the next one's products are under way. */
-static V multiply(Conv *p, V *s, V *parity) {
-  TsTileBuild *b = &p->b;
-  V first[4] = {ts_gpu_zeros(b, ROWS, p->x.cols), *s, *parity, *s}, out[4];
-  TsTileLoop k = ts_tile_for(b, number(p, 0), number(p, p->nk), 1, false, 4, first);
+V ts_gpu_conv_multiply(TsTileBuild *b, const TsGpuConvStages *r, V nk, V *s, V *parity) {
+  V first[4] = {ts_gpu_zeros(b, r->rows, r->cols), *s, *parity, *s}, out[4];
+  TsTileLoop k = ts_tile_for(b, ts_tile_index(b, 0), nk, 1, false, 4, first);
   if (!k.stmt) return NULL;
   V at = k.carry[1], turn = k.carry[2];
-  ts_gpu_await(b, p->full, at, turn);
-  V acc = ts_gpu_mma(b, ts_gpu_operand(b, p->sa, at, false), ts_gpu_operand(b, p->sb, at, true),
-                     k.carry[0]);
+  ts_gpu_await(b, r->full, at, turn);
+  V acc = ts_gpu_mma(b, ts_gpu_operand(b, r->a, at, r->turned_a),
+                     ts_gpu_operand(b, r->b, at, r->turned_b), k.carry[0]);
   ts_gpu_commit(b, TS_GPU_PRODUCTS);
   ts_gpu_wait(b, TS_GPU_PRODUCTS, 1);
-  TsTileRegion *body = ts_gpu_when(b, by(p, TS_OP_gt, k.i, 0));
-  ts_gpu_arrive(b, p->empty, k.carry[3]);
+  TsTileRegion *body = ts_gpu_when(b, ts_gpu_by(b, TS_OP_gt, k.i, 0));
+  ts_gpu_arrive(b, r->empty, k.carry[3]);
   b->at = body;
-  ts_gpu_advance(b, &at, &turn, p->x.stages);
+  ts_gpu_advance(b, &at, &turn, r->stages);
   ts_tile_for_end(b, &k, (V[]){acc, at, turn, k.carry[1]}, out);
   ts_gpu_wait(b, TS_GPU_PRODUCTS, 0);
-  ts_gpu_arrive(b, p->empty, out[3]);
+  ts_gpu_arrive(b, r->empty, out[3]);
   *s = out[1], *parity = out[2];
   return out[0];
+}
+
+static V multiply(Conv *p, V *s, V *parity) {
+  TsGpuConvStages r = {p->sa, p->sb, p->full,   p->empty,   false,
+                       true,  ROWS,  p->x.cols, p->x.stages};
+  return ts_gpu_conv_multiply(&p->b, &r, number(p, p->nk), s, parity);
 }
 
 static V with_bias(Conv *p, V x, V n) {

@@ -47,4 +47,15 @@ TsTile *ts_tile_gpu_conv_grad(const TsGpuConv *x, TsError *err);
 void ts_gpu_conv_tap(TsTileBuild *b, const TsGpuConv *x, TsTileVal tap, TsTileVal *row,
                      TsTileVal *col);
 
+typedef struct TsGpuConvStages {
+  TsTileVal a, b, full, empty; /* in shared memory */
+  bool turned_a, turned_b;
+  int rows, cols, stages; /* of the block's tile; of the ring */
+} TsGpuConvStages;
+
+/* nk stages multiplied, from *s on, which goes on. Each is left when the products of the next
+ * one are under way. */
+TsTileVal ts_gpu_conv_multiply(TsTileBuild *b, const TsGpuConvStages *r, TsTileVal nk,
+                               TsTileVal *s, TsTileVal *parity);
+
 #endif

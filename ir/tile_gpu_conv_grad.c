@@ -115,27 +115,11 @@ static void load_role(Grad *p) {
   p->b.at = before;
 }
 
-/* ---- role mma: as of ir/tile_gpu_conv.c, along rows of both */
+/* ---- role mma: along rows of both */
 static V multiply(Grad *p, V *s, V *parity) {
-  TsTileBuild *b = &p->b;
-  V first[4] = {ts_gpu_zeros(b, ROWS, p->x.cols), *s, *parity, *s}, out[4];
-  TsTileLoop k = ts_tile_for(b, number(p, 0), p->nk, 1, false, 4, first);
-  if (!k.stmt) return NULL;
-  V at = k.carry[1], turn = k.carry[2];
-  ts_gpu_await(b, p->full, at, turn);
-  V acc = ts_gpu_mma(b, ts_gpu_operand(b, p->sg, at, true), ts_gpu_operand(b, p->sa, at, false),
-                     k.carry[0]);
-  ts_gpu_commit(b, TS_GPU_PRODUCTS);
-  ts_gpu_wait(b, TS_GPU_PRODUCTS, 1);
-  TsTileRegion *body = ts_gpu_when(b, by(p, TS_OP_gt, k.i, 0));
-  ts_gpu_arrive(b, p->empty, k.carry[3]);
-  b->at = body;
-  ts_gpu_advance(b, &at, &turn, p->x.stages);
-  ts_tile_for_end(b, &k, (V[]){acc, at, turn, k.carry[1]}, out);
-  ts_gpu_wait(b, TS_GPU_PRODUCTS, 0);
-  ts_gpu_arrive(b, p->empty, out[3]);
-  *s = out[1], *parity = out[2];
-  return out[0];
+  TsGpuConvStages r = {p->sg, p->sa, p->full,   p->empty,   true,
+                       false, ROWS,  p->x.cols, p->x.stages};
+  return ts_gpu_conv_multiply(&p->b, &r, p->nk, s, parity);
 }
 
 static void store_piece(Grad *p, V x, int64_t piece) {

@@ -3,6 +3,7 @@
  *
  * NaN is one value, so what chooses between NaN and something else may as well compute it. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "jit/emit_gpu.h"
@@ -147,32 +148,27 @@ static bool is_gate(const TsTileValue *k) {
   return x.low >= -120 && x.high <= 0;
 }
 
-/* As scale_low, for n from -180: 2^(n + 64) and 2^-64. Factors of gates are below 2^10, and not
- * small where n is. */
-static V scale_gate(TsGpuEmit *g, V x, V k) {
-  static const char text[] = "{ .reg .b32 a; .reg .f32 y; shl.b32 a, $2, 23;"
-                             " add.s32 a, a, 0x5f800000; mul.rn.f32 y, $1, a;"
-                             " mul.rn.f32 $0, y, 0f1F800000; }";
+/* 2^(n + far), which is a normal number, and 2^-far, whose product is the one that rounds. */
+static V scale_far(TsGpuEmit *g, V x, V k, int far) {
   LLVMBuilderRef b = g->e->b;
+  unsigned up = (127u + (unsigned)far) << 23, down = (127u - (unsigned)far) << 23;
+  char text[160];
+  snprintf(text, sizeof text,
+           "{ .reg .b32 a; .reg .f32 y; shl.b32 a, $2, 23;"
+           " add.s32 a, a, 0x%08x; mul.rn.f32 y, $1, a;"
+           " mul.rn.f32 $0, y, 0f%08X; }",
+           up, down);
   if (!g->host) return of_two(g, text, x, k);
-  V up = LLVMBuildAdd(b, LLVMBuildShl(b, k, i32(g, 23), ""), i32(g, 0x5f800000), "");
-  up = LLVMBuildBitCast(b, up, LLVMTypeOf(x), "");
-  return LLVMBuildFMul(b, LLVMBuildFMul(b, x, up, ""),
-                       ts_emit_number(g->e, TS_DT_f32, 0, 0x1p-64), "");
+  V y = LLVMBuildAdd(b, LLVMBuildShl(b, k, i32(g, 23), ""), i32(g, up), "");
+  y = LLVMBuildBitCast(b, y, LLVMTypeOf(x), "");
+  return LLVMBuildFMul(b, LLVMBuildFMul(b, x, y, ""),
+                       ts_emit_number(g->e, TS_DT_f32, 0, ldexp(1, -far)), "");
 }
 
-/* 2^(n + 32), which is a normal number, and 2^-32, whose product is the one that rounds. */
-static V scale_low(TsGpuEmit *g, V x, V k) {
-  static const char text[] = "{ .reg .b32 a; .reg .f32 y; shl.b32 a, $2, 23;"
-                             " add.s32 a, a, 0x4f800000; mul.rn.f32 y, $1, a;"
-                             " mul.rn.f32 $0, y, 0f2F800000; }";
-  LLVMBuilderRef b = g->e->b;
-  if (!g->host) return of_two(g, text, x, k);
-  V up = LLVMBuildAdd(b, LLVMBuildShl(b, k, i32(g, 23), ""), i32(g, 0x4f800000), "");
-  up = LLVMBuildBitCast(b, up, LLVMTypeOf(x), "");
-  return LLVMBuildFMul(b, LLVMBuildFMul(b, x, up, ""),
-                       ts_emit_number(g->e, TS_DT_f32, 0, 0x1p-32), "");
-}
+/* n from -180 on: factors of gates are below 2^10, and not small where n is. */
+static V scale_gate(TsGpuEmit *g, V x, V k) { return scale_far(g, x, k, 64); }
+
+static V scale_low(TsGpuEmit *g, V x, V k) { return scale_far(g, x, k, 32); }
 
 /* Two factors, the first of which is exact. What magic adds is even and far above the bits that
  * become exponents. A GPU gets it as text: LLVM's search for common parts of sums takes a time

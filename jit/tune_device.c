@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "jit/build_device.h"
 #include "jit/device_product.h"
+#include "jit/tune_state.h"
 
 enum {
   SAMPLES = 10,
@@ -45,13 +45,7 @@ typedef struct Session {
   void *event[2];
 } Session;
 
-static double now_msec(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static bool over(const Session *m) { return now_msec() > m->end; }
+static bool over(const Session *m) { return ts_tune_msec() > m->end; }
 
 /* ---- kernels */
 static bool build(Session *m, int entry, TsSchedKernel *k) {
@@ -118,33 +112,6 @@ static void find_candidates(Session *m, int most) {
 }
 
 /* ---- operands */
-static void reach(const TsTileType *t, const int64_t *dim, int64_t *below, int64_t *above) {
-  int64_t step = 1;
-  *below = 0, *above = 1;
-  for (int i = t->rank; i-- > 0;) {
-    int64_t n = ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
-    int64_t stride = t->strided ? t->stride[i] : step, far = (n - 1) * stride;
-    *(far < 0 ? below : above) += far;
-    step *= n;
-  }
-  *below *= -(int64_t)ts_dtypes[t->dtype].nbytes;
-  *above *= ts_dtypes[t->dtype].nbytes;
-}
-
-/* Floats in (-1, 1), away from 0. */
-static void fill(TsDtype d, char *at, int64_t nbytes) {
-  uint64_t x = 88172645463325252ull;
-  int each = ts_dtypes[d].nbytes;
-  for (int64_t i = 0; i + each <= nbytes; i += each) {
-    x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-    uint64_t sign = x >> 63, v = 0x3f000000u | (x >> 41 & 0x7fffff) | sign << 31;
-    if (d == TS_DT_f64) v = 0x3fe0000000000000ull | (x >> 12 & 0xfffffffffffffull) | sign << 63;
-    if (d == TS_DT_f16) v = 0x3800u | (x >> 30 & 0x3ff) | sign << 15;
-    if (d == TS_DT_bf16) v = 0x3f00u | (x >> 30 & 0x7f) | sign << 15;
-    memcpy(at + i, &v, (size_t)each);
-  }
-}
-
 /* The block of numbers, again and again. */
 static int spread(Session *m, int p, const char *block) {
   TsError ignored = {0};
@@ -169,7 +136,7 @@ static int make_operands(Session *m) {
   int64_t total = 0;
   m->nin = k->tile->nin, m->nparam = k->tile->nparam;
   for (int i = 0; i < m->nparam; i++) {
-    reach(&k->tile->param[i]->type, k->dim, &m->below[i], &m->nbytes[i]);
+    ts_tune_reach(&k->tile->param[i]->type, k->dim, &m->below[i], &m->nbytes[i]);
     m->below[i] = (m->below[i] + 255) & -256;
     total += m->below[i] + m->nbytes[i];
   }
@@ -180,7 +147,7 @@ static int make_operands(Session *m) {
     m->base[i] = m->d->alloc(m->d, m->below[i] + m->nbytes[i], &ignored);
     if (!(failed = !m->base[i])) {
       m->at[i] = m->base[i] + m->below[i];
-      fill((TsDtype)k->tile->param[i]->type.dtype, block, BLOCK);
+      ts_tune_fill((TsDtype)k->tile->param[i]->type.dtype, block, BLOCK);
       failed = spread(m, i, block);
     }
   }
@@ -243,10 +210,10 @@ static void compare_bits(Session *m) {
 static double sample(Session *m, const Candidate *c, int times) {
   const TsDeviceRun *r = m->d->run;
   TsError ignored = {0};
-  double usec = now_msec();
+  double usec = ts_tune_msec();
   if (!m->event[1]) {
     if (run(m, c, times)) return -1;
-    return (now_msec() - usec) * 1e3 / times;
+    return (ts_tune_msec() - usec) * 1e3 / times;
   }
   if (r->event_record(m->d, m->event[0], NULL, &ignored) || run(m, c, times) ||
       r->event_record(m->d, m->event[1], NULL, &ignored) ||
@@ -341,7 +308,8 @@ void ts_tune_device_group(const TsBuildJob *b, const TsFusion *f, TsGroup *g,
   if (!m || name.failed || name.len >= sizeof r->what) {
     strcpy(r->why, "its name is too long");
   } else {
-    *m = (Session){.b = b, .f = f, .g = g, .d = b->device, .r = r, .end = now_msec() + msec};
+    *m =
+        (Session){.b = b, .f = f, .g = g, .d = b->device, .r = r, .end = ts_tune_msec() + msec};
     session(m, budget);
     if (!*r->why) conclude(m);
   }

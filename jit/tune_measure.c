@@ -23,53 +23,23 @@ typedef struct Args {
   int64_t dim[TS_TILE_DIMS];
 } Args;
 
-/* Bytes before the first element and from it on. */
-static void reach(const TsTileType *t, const int64_t *dim, int64_t *below, int64_t *above) {
-  int64_t step = 1;
-  *below = 0, *above = 1;
-  for (int i = t->rank; i-- > 0;) {
-    int64_t n = ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
-    int64_t stride = t->strided ? t->stride[i] : step, far = (n - 1) * stride;
-    *(far < 0 ? below : above) += far;
-    step *= n;
-  }
-  *below *= -(int64_t)ts_dtypes[t->dtype].nbytes;
-  *above *= ts_dtypes[t->dtype].nbytes;
-}
-
-/* Floats in (-1, 1), away from 0; small integers above 0, which divide anything. */
-static void fill(TsDtype d, char *at, int64_t nbytes) {
-  uint64_t x = 88172645463325252ull;
-  int each = ts_dtypes[d].nbytes;
-  for (int64_t i = 0; i + each <= nbytes; i += each) {
-    x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-    uint64_t v = (x >> 20) % 7 + 1, sign = x >> 63;
-    if (d == TS_DT_f32) v = 0x3f000000u | (x >> 41 & 0x7fffff) | sign << 31;
-    if (d == TS_DT_f64) v = 0x3fe0000000000000ull | (x >> 12 & 0xfffffffffffffull) | sign << 63;
-    if (d == TS_DT_f16) v = 0x3800u | (x >> 30 & 0x3ff) | sign << 15;
-    if (d == TS_DT_bf16) v = 0x3f00u | (x >> 30 & 0x7f) | sign << 15;
-    if (d == TS_DT_bool) v = sign;
-    memcpy(at + i, &v, (size_t)each);
-  }
-}
-
 static void free_args(Args *a) {
   for (int i = 0; i < a->n; i++) free(a->block[i]);
 }
 
-/* Results have two places: those of the usual choice and those of a candidate. */
 static bool holds_places(const TsSchedKernel *k, int param) {
   for (int i = 0; i < k->nguard; i++)
     if (k->guard[i].param == param) return true;
   return false;
 }
 
+/* Results have two places: those of the usual choice and those of a candidate. */
 static int make_args(const TsTuneSubject *s, const TsSchedKernel *k, int64_t limit, Args *a) {
   int64_t total = 0, below[TS_SCHED_PARAMS];
   *a = (Args){.nin = k->tile->nin};
   memcpy(a->dim, k->dim, sizeof a->dim);
   for (int i = 0; i < k->tile->nparam; i++) {
-    reach(&k->tile->param[i]->type, k->dim, &below[i], &a->nbytes[i]);
+    ts_tune_reach(&k->tile->param[i]->type, k->dim, &below[i], &a->nbytes[i]);
     if (i >= a->nin || !s->in) total += (below[i] + a->nbytes[i]) * (i < a->nin ? 1 : 2);
   }
   if (total > limit) return -1;
@@ -86,7 +56,7 @@ static int make_args(const TsTuneSubject *s, const TsSchedKernel *k, int64_t lim
     memset(a->block[i], 0, (size_t)((all + 64) * (i < a->nin ? 1 : 2)));
     a->want[i] = a->have[i] = a->block[i] + lift;
     if (i < a->nin && !holds_places(k, i)) /* place 0 is one of any rows */
-      fill((TsDtype)k->tile->param[i]->type.dtype, a->block[i], lift + a->nbytes[i]);
+      ts_tune_fill((TsDtype)k->tile->param[i]->type.dtype, a->block[i], lift + a->nbytes[i]);
     else if (i >= a->nin)
       a->have[i] = a->block[i] + all;
   }

@@ -29,6 +29,11 @@ struct TsTuner {
 
 double ts_tune_msec(void); /* now */
 
+/* Bytes that an operand has before its first element, as a number below 0, and from it on. */
+void ts_tune_reach(const TsTileType *t, const int64_t *dim, int64_t *below, int64_t *above);
+/* Floats in (-1, 1), away from 0; small integers above 0, which divide anything. */
+void ts_tune_fill(TsDtype d, char *at, int64_t nbytes);
+
 /* Measures s within the budget, into r, whose choices are s's; r->why says why not. Gives the
  * milliseconds that were spent, without waiting. */
 double ts_tune_measure(TsTuner *t, const TsTuneSubject *s, const TsSchedKernel *usual,
