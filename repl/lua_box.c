@@ -26,12 +26,17 @@ typedef struct Kind {
   Spare *spare;
 } Kind;
 
+typedef struct Block {
+  char *at;
+  size_t nbytes;
+} Block;
+
 static struct {
   lua_Alloc alloc; /* the state's own */
   void *arg;
   Kind full, light; /* userdata; cdata of compiled calls (repl/lua_fast.c) */
-  size_t last;      /* asked for most recently */
-  char *at;         /* and given */
+  Block seen[64];   /* given most recently, in a ring */
+  unsigned nseen;
   const TsDefer *defer;
 } boxes;
 
@@ -144,18 +149,24 @@ static void *give(void *arg, void *at, size_t before, size_t after) {
 static void *watch(void *arg, void *at, size_t before, size_t after) {
   (void)arg;
   at = boxes.alloc(boxes.arg, at, before, after);
-  if (after) boxes.last = after, boxes.at = at;
+  if (after) boxes.seen[boxes.nseen++ % 64] = (Block){at, after};
   return at;
 }
 
 /* How large the block of a value is, and where its bytes are, is LuaJIT's matter: one is made to
- * see. Its block is the last that is asked for. */
+ * see. Its block need not be the last that was given: the collector may move tables and the
+ * compiler ask for room before the value's maker returns. */
 static void measure(Kind *k, TsBox *b) {
   b->key = 0;
-  k->offset = (size_t)((char *)b - boxes.at);
-  k->nbytes = boxes.last;
-  if ((char *)b < boxes.at || k->offset + sizeof *b > k->nbytes)
-    TS_BUG("LuaJIT's values are not where they were allocated");
+  k->nbytes = 0;
+  for (unsigned i = 1; i <= 64 && i <= boxes.nseen && !k->nbytes; i++) {
+    Block *s = &boxes.seen[(boxes.nseen - i) % 64];
+    if ((char *)b < s->at || (char *)(b + 1) > s->at + s->nbytes) continue;
+    k->offset = (size_t)((char *)b - s->at);
+    k->nbytes = s->nbytes;
+  }
+  boxes.nseen = 0;
+  if (!k->nbytes) TS_BUG("LuaJIT's values are not where they were allocated");
 }
 
 void ts_lua_open_box(lua_State *L) {

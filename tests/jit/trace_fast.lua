@@ -13,6 +13,15 @@ luajit.opt.start("hotloop=4", "hotexit=2")
 package.path = "tests/jit/?.lua;" .. package.path
 local both = require "_traces" -- both(f) runs f(note) twice; gives how the tracer's counts changed
 
+-- LuaJIT may ask for more room before the first of them, by which their blocks are known, is made.
+local fast = require "tessera.fast"
+local make, more = fast.make, {}
+function fast.make()
+  local box = make()
+  for i = 1, 8 do more[i] = ("x"):rep(100 * i) .. i end
+  return box
+end
+
 local function normal(shape, seed) return rng.normal(shape, {seed = seed}) end
 
 -- Every way to write a call, numbers on both sides, numbers that vary.
