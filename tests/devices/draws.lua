@@ -1,0 +1,48 @@
+-- Rotary embeddings, and draws on a device against the CPU.
+package.path = "tests/devices/?.lua;" .. package.path
+local on = require "_families"
+if not on then return end
+local tessera = require "tessera"
+local core, op, rng = tessera.core, tessera.op, tessera.rng
+local check, random = on.check, on.random
+local name = on.name
+
+-- ---- rotary embeddings
+for _, d in ipairs { "f32", "bf16", "f64" } do
+  for _, o in ipairs { {}, { dims = 8 }, { interleaved = true }, { offset = 100, theta = 5e5 },
+    { scaling = "yarn", factor = 4 } } do
+    local x = random({ 2, 3, 21, 16 }, d)
+    check("rope " .. d, function(y) return op.rope(y, nil, o) end, x)
+    check("rope at positions " .. d, function(y, p) return op.rope(y, p, o) end, x, op.arange(0, 21))
+    check("rope at positions of batches " .. d, function(y, p) return op.rope_grad(y, p, o) end, x,
+      op.cast(op.arange(0, 42), "i32"):reshape(2, 21))
+  end
+end
+
+-- ---- draws: seed and stream are the context's, on either side
+local function drawn(what, f)
+  local before = core.jit_device().fallback
+  rng.seed(7)
+  local got = tessera.device(name, f)
+  assert(core.jit_device().fallback == before, what .. ": the CPU ran it")
+  rng.seed(7)
+  assert(got:hash() == f():hash(), what .. " differs")
+end
+for _, n in ipairs { 5, 64, 5003 } do
+  drawn("uniform", function()
+    return op.uniform({ n }) + op.uniform({ n }, { low = -2, high = 3 })
+  end)
+  for _, d in ipairs { "f32", "bf16", "f16" } do
+    drawn("normal " .. d, function()
+      local x = op.normal({ n }, { dtype = d })
+      return x + op.normal({ n }, { dtype = d, mean = 1, std = 3, seed = 5 })
+    end)
+    drawn("dropout " .. d, function()
+      local x = op.ones({ n }, { dtype = d })
+      return op.dropout(x, 0.3) + op.dropout(x, { p = 0.5 })
+    end)
+  end
+  for _, d in ipairs { "bool", "f32", "i64" } do
+    drawn("bernoulli " .. d, function() return op.bernoulli({ n }, { p = 0.3, dtype = d }) end)
+  end
+end

@@ -1,0 +1,66 @@
+-- Reductions of every kind, sums down columns and rows too long for registers, on a device
+-- against the CPU.
+package.path = "tests/devices/?.lua;" .. package.path
+local on = require "_families"
+if not on then return end
+local tessera = require "tessera"
+local op = tessera.op
+local check, random = on.check, on.random
+
+-- ---- reductions
+for _, shape in ipairs { { 40, 50 }, { 3, 700 }, { 5, 3, 4 }, { 5000 } } do
+  for _, d in ipairs { "f32", "bf16", "i32", "bool" } do
+    local x = random(shape, d)
+    for _, row in ipairs { "argmax", "argmin", "all", "any", "count_nonzero", "var", "std", "norm", "logsumexp" } do
+      for _, o in ipairs { { axis = 0 }, { axis = #shape - 1, keepdims = true }, {} } do
+        check(row .. " " .. d, function(y) return op[row](y, o) end, x)
+      end
+    end
+  end
+end
+
+-- ---- sums down columns: leaves of 4096, short ones, edges, neighbours that are one axis
+for _, c in ipairs { { { 64, 32 }, { 0 } }, { { 129, 33 }, { 0 } }, { { 3, 200, 70 }, { 1 } },
+  { { 5000, 37 }, { 0 } }, { { 2, 4097, 40 }, { 1 } }, { { 8192, 64 }, { 0 } },
+  { { 3, 50, 100, 48 }, { 1, 2 } }, { { 12300, 300 }, { 0 } },
+  { { 2, 600 }, { 0 } }, { { 3, 33, 1111 }, { 1 } }, { { 63, 2048 }, { 0 } }, { { 90, 16, 16 }, { 0 } } } do
+  for _, d in ipairs { "f32", "bf16", "f16", "f64" } do
+    local x, o = random(c[1], d), { axis = c[2] }
+    local what = (" %s %s"):format(table.concat(c[1], "x"), d)
+    check("sum down" .. what, function(y) return op.sum(y, o) end, x)
+    check("mean down" .. what, function(y)
+      return op.mean(y, { axis = c[2], keepdims = true })
+    end, x)
+  end
+end
+check("sum down of -0", function(y) return op.sum(y, { axis = 0 }) end,
+  op.neg(op.zeros(4100, 40)))
+check("sum down of a part", function(y) return op.sum(y:narrow(0, 1, 299), { axis = 0 }) end,
+  random({ 301, 67 }, "bf16"))
+
+-- ---- columns of few rows, and rows too long for registers: wide and narrow about their largest
+local graph = tessera.graph
+tessera.jit.eager(true)
+for _, rows in ipairs { 2, 17, 32, 63 } do
+  local function down(x, y) return x:sum { axis = 0 }, (x * y):mean { axis = 0 } end
+  check("sum of few rows", graph.module("few", down), random { rows, 1111 }, random { rows, 1111 })
+end
+for _, d in ipairs { "f32", "bf16" } do
+  for _, scale in ipairs { 0.1, 10 } do
+    local function loss(x, y)
+      local function f(z) return op.cross_entropy(z:cast "f32", y) end
+      return graph.grad(f)(x), f(x)
+    end
+    local x = random({ 3, 17000 }, d) * scale
+    check("loss of long rows " .. d, graph.module("loss", loss), x, op.randint({ 3 }, { low = 0, high = 17000 }))
+    check("softmax of long rows " .. d, op.softmax, x)
+  end
+end
+local odd = random { 3, 20000 }
+odd[0][5], odd[2][3] = 0 / 0, 1 / 0
+odd[1] = -1 / 0
+for _, d in ipairs { "f32", "bf16" } do
+  check("long rows of no numbers " .. d, function(x) return op.softmax(x), x:max { axis = 1 }, x:sum { axis = 1 } end,
+    odd:cast(d))
+end
+tessera.jit.eager(false)

@@ -1,0 +1,51 @@
+-- Fourier transforms and complex numbers on a device against the CPU. ALL=1: more lengths.
+package.path = "tests/devices/?.lua;" .. package.path
+local on = require "_families"
+if not on then return end
+local tessera = require "tessera"
+local op = tessera.op
+local check, random = on.check, on.random
+
+-- ---- transforms
+local lengths = { 1, 2, 8, 30, 61, 67, 96, 128, 521, 1000 }
+if os.getenv "ALL" then
+  for _, n in ipairs { 3, 4, 5, 12, 16, 37, 60, 243, 256, 360, 512, 1024, 2048, 4096 } do
+    lengths[#lengths + 1] = n
+  end
+end
+for _, d in ipairs { "f32", "f64" } do
+  for _, n in ipairs(lengths) do
+    local x, down = random({ 3, n }, d), random({ n, 3 }, d)
+    local z, w = op.fft(x, { norm = "forward" }), op.fft(down, { norm = "forward" })
+    local what = n .. " " .. d
+    check("fft " .. what, op.fft, z)
+    check("ifft " .. what, op.ifft, z)
+    check("fft of reals " .. what, op.fft, x)
+    check("rfft " .. what, op.rfft, x)
+    check("irfft " .. what, function(h) return op.irfft(h, { n = n }) end, op.rfft(x))
+    check("fft down " .. what, function(y) return op.fft(y, { axis = 0 }) end, w)
+    check("rfft down " .. what, function(y) return op.rfft(y, { axis = 0 }) end, down)
+    check("irfft down " .. what, function(h) return op.irfft(h, { axis = 0, n = n }) end,
+      op.rfft(down, { axis = 0 }))
+    check("fft padded " .. what, function(y) return op.fft(y, { n = n + 1 }) end, z)
+  end
+end
+check("fft2", op.fft2, op.fft(random { 3, 20, 24 }))
+check("ifftn", op.ifftn, op.fft(random { 6, 10, 8 }))
+check("fft in two phases", op.fft, op.fft(random { 1, 32768 }))
+check("ifft in two phases", op.ifft, op.fft(random({ 2, 18000 }, "f64")))
+
+-- ---- complex numbers
+for _, d in ipairs { "f32", "f64" } do
+  local x, y = op.fft(random({ 4, 33 }, d)), op.fft(random({ 4, 33 }, d))
+  for _, row in ipairs { "add", "sub", "mul", "eq" } do
+    check("complex " .. row, op[row], x, y)
+    check("complex " .. row .. " of rows", function(a, b) return op[row](a, b[1]) end, x, y)
+    check("complex " .. row .. " of reals", op[row], x, random({ 4, 1 }, d))
+    check("complex " .. row .. " of a number", function(a) return op[row](a, 0.3) end, x)
+    check("complex " .. row .. " turned", function(a, b) return op[row](a:T(), b:T()) end, x, y)
+  end
+  for _, row in ipairs { "neg", "conj", "real", "imag", "square" } do check(row, op[row], x) end
+  check("complex", op.complex, random({ 7, 300 }, d), random({ 7, 300 }, d))
+  check("cast to complex", function(a) return op.cast(a, "complex64") end, random({ 7, 30 }, d))
+end
