@@ -224,14 +224,19 @@ static bool is_gate_sum(const TsTileStmt *sum) {
   return low && (int32_t)ts_tile_attr(low, "value")->i == -100 && is_gate(most->in[2]);
 }
 
-/* What the driver's compiler makes of a division for numbers that are neither large nor small,
- * without the branch that finds out. */
+/* What the driver's compiler makes of 1 / x for an x that is neither large nor small, without
+ * the branch that finds out. */
+static bool is_moderate(const TsTileValue *v) {
+  Range x;
+  return range_of(v, 0, &x) && x.low > 0x1p-100 && x.high < 0x1p100;
+}
+
 static V quotient(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   static const char text[] = "{ .reg .f32 n, r, e; neg.f32 n, $1; rcp.approx.ftz.f32 r, $1;"
                              " fma.rn.f32 e, n, r, 0f3F800000; fma.rn.f32 $0, r, e, r; }";
   double one;
   if (g->host || !number_of(s->in[0], &one) || one != 1) return NULL;
-  if (!is_gate_sum(made_by(s->in[1], TS_OP_add))) return NULL;
+  if (!is_gate_sum(made_by(s->in[1], TS_OP_add)) && !is_moderate(s->in[1])) return NULL;
   LLVMTypeRef f32 = LLVMTypeOf(in[1]), t = LLVMFunctionType(f32, &f32, 1, 0);
   V f = LLVMGetInlineAsm(t, text, sizeof text - 1, "=f,f", 4, 0, 0, LLVMInlineAsmDialectATT, 0);
   return LLVMBuildCall2(g->e->b, t, f, &in[1], 1, "");

@@ -124,6 +124,32 @@ static int rows(void) {
   return bad;
 }
 
+/* 1 / x has a branch unless bounds of x are known. */
+static int bounded(void) {
+  static const char text[] = "tile @bounded<N>(%x: f32[N], %y: f32[N]) -> (%z: f32[N]) {\n"
+                             "  %n = dim {index=0} : i64[]\n"
+                             "  for %i in 0..%n step 256 parallel {\n"
+                             "    %a = load %x[%i] {edge=true} : f32[256]\n"
+                             "    %b = load %y[%i] {edge=true} : f32[256]\n"
+                             "    %c = gelu_erf %a : f32[256]\n"
+                             "    %d = sigmoid %b : f32[256]\n"
+                             "    %e = add %c, %d : f32[256]\n"
+                             "    store %z[%i] = %e {edge=true}\n"
+                             "  }\n}\n";
+  TsError err = {0};
+  TsGpuCode code;
+  TsTile *k = ts_tile_parse(text, &err);
+  if (!k) return printf("%s\n%s\n", err.message, text), 1;
+  int bad = ts_gpu_code(k, ts_gpu_target(9, 0), TS_GPU_aligned, &code, &err)
+                ? complain(k, "bounded", err.message)
+                : 0;
+  if (!bad && (strstr(code.ptx, "rcp.rn") || strstr(code.ptx, "div.rn")))
+    bad = complain(k, "bounded", "divides by the way for all numbers");
+  if (!bad) ts_gpu_code_free(&code);
+  ts_tile_free(k);
+  return bad;
+}
+
 /* Random kernels may hold what has no code yet: that is said, and nothing else. */
 static bool refused(const TsTile *k) {
   TsGpuCode code;
@@ -141,7 +167,8 @@ int main(int argc, char **argv) {
   have_ptxas = !system("ptxas --version > /dev/null 2>&1");
   if (!have_ptxas) printf("no ptxas: PTX is made, not assembled\n");
   int bad = texts(families, sizeof families / sizeof *families) ||
-            texts(written, sizeof written / sizeof *written) || rows() || operators();
+            texts(written, sizeof written / sizeof *written) || rows() || operators() ||
+            bounded();
   for (int i = 0; i < n && !bad; i++) {
     uint64_t seed = state;
     TsTile *k = random_kernel(i);
