@@ -10,11 +10,12 @@
 #include "ir/sched_rows.h"
 
 enum {
-  MOST = 64,      /* rows */
-  MOST_SUMS = 4,  /* that are added up at a time */
-  MOST_NODES = 8, /* each of which is put for each row */
-  TOGETHER = 16,  /* rows that are loaded together, a power of two */
-  BYTES = 2048,   /* of a row in a round: a vector of 16 bytes for each thread of a block */
+  MOST = 64,         /* rows */
+  MOST_SUMS = 4,     /* that are added up at a time */
+  MOST_NODES = 8,    /* each of which is put for each row */
+  MOST_STEPS = 1024, /* of all rows, for an element of the result: code grows with them */
+  TOGETHER = 16,     /* rows that are loaded together, a power of two */
+  BYTES = 2048,      /* of a row in a round: a vector of 16 bytes for each thread of a block */
 };
 
 typedef struct Few {
@@ -27,7 +28,7 @@ static bool find(Few *p) {
   TsLower *l = p->l;
   if (l->space.naxis != 2 || l->g->nnode > MOST_NODES) return false;
   p->rows = l->space.axis[0], p->width = l->space.axis[1];
-  if (p->rows > MOST) return false;
+  if (p->rows > MOST || l->g->flops > MOST_STEPS * (double)p->width) return false;
   for (int k = 0; k < l->g->nnode; k++) {
     const TsNode *n = l->g->node[k];
     bool column = ts_sched_column(n) != 0;
