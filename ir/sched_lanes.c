@@ -21,6 +21,7 @@ enum {
   NARROW = 32, /* where lanes are brought together */
   LONG = 2048, /* rows from which on this is better than tiles of all rows */
   LEAVES = 64, /* of one column */
+  FEW_LEAVES = 2,
   MOST_SUMS = 16,
   MOST_FOLD = 4,
 };
@@ -344,10 +345,14 @@ static TsTileVal sum_lanes(Lanes *p, TsTileVal leaf) {
   return x ? ts_tile_emit1(&l->b, TS_TILE_sum, 1, &x, &axis, &line) : NULL;
 }
 
-static int put_one_leaf(Lanes *p) {
-  TsTileVal zero;
+/* Few leaves take less time one after the other than another launch does. */
+static int put_few_leaves(Lanes *p) {
+  TsTileVal zero, x[FEW_LEAVES];
   TsTileLoop loop = open_columns(p, 1, &zero);
-  for (int i = 0; i < p->nsum; i++) define(p, &p->sum[i], sum_lanes(p, num(p, i)));
+  for (int i = 0; i < p->nsum; i++) {
+    for (int64_t k = 0; k < p->leaves; k++) x[k] = sum_lanes(p, num(p, i * p->leaves + k));
+    define(p, &p->sum[i], pairwise(p, x));
+  }
   if (put_ends(p)) return -1;
   ts_tile_for_end(&p->l->b, &loop, NULL, NULL);
   return 0;
@@ -356,7 +361,7 @@ static int put_one_leaf(Lanes *p) {
 static int put_leaves(Lanes *p) {
   TsLower *l = p->l;
   TsTileVal leaf, x[LEAVES];
-  if (p->leaves == 1) return put_one_leaf(p);
+  if (p->leaves <= FEW_LEAVES) return put_few_leaves(p);
   TsTileLoop loop = open_columns(p, p->leaves * p->nsum, &leaf);
   TsTileAccess how = {.edge = p->width % l->n != 0};
   TsTileType line = ts_tile_vector(p->sum[0].d, l->n);
@@ -384,6 +389,6 @@ int ts_lanes_put(TsLower *l) {
   l->k->tile[0] = piece_of(&p);
   l->b = ts_tile_build(l->k);
   if (p.nsum) p.lane = scratch(&p, p.sum[0].d, p.nsum * p.leaves * p.count / p.fold);
-  if (p.nsum && p.leaves > 1) p.leaf = scratch(&p, p.sum[0].d, p.nsum * p.leaves);
+  if (p.nsum && p.leaves > FEW_LEAVES) p.leaf = scratch(&p, p.sum[0].d, p.nsum * p.leaves);
   return put_lanes(&p) || (p.nsum && put_leaves(&p)) ? -1 : 0;
 }
