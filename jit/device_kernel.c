@@ -203,10 +203,20 @@ static int run_simulated(const TsDeviceKernel *d, void *const *arg, const int64_
 
 int ts_device_kernel_run(TsDeviceKernel *k, void *const *arg, const int64_t *dim,
                          TsError *err) {
+  return ts_device_kernel_run_in(k, NULL, arg, dim, err);
+}
+
+int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
+                            const int64_t *dim, TsError *err) {
   if (k->parts) return ts_device_parts_run(k->parts, arg, err);
   if (k->tile) return run_simulated(k, arg, dim, err);
   return k->roles ? ts_gpu_explicit_run(k->roles, arg, dim, err)
-                  : ts_gpu_kernel_run(k->gpu, arg, dim, err);
+                  : ts_gpu_kernel_run(k->gpu, scratch, arg, dim, err);
+}
+
+int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *dim) {
+  if (k->parts) return ts_device_parts_scratch(k->parts) ? -1 : 0;
+  return k->gpu ? ts_gpu_kernel_scratch(k->gpu, dim) : 0;
 }
 
 /* A simulated launch has few, so that tests have several. */

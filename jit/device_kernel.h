@@ -21,6 +21,9 @@ void ts_device_kernel_key(const TsDevice *d, const TsTile *k, uint8_t key[32]);
 /* Queued in the device's order. arg: device addresses of the parameters; dim: symbolic sizes.
  */
 int ts_device_kernel_run(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsError *err);
+/* The same with memory of the caller's for what it takes meanwhile, or NULL. */
+int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
+                            const int64_t *dim, TsError *err);
 /* Runs in one launch: how many at most, 1 where there is no such code; with other parameters,
  * which begin at multiples of 16 bytes, and sizes 0, other sizes being the same. arg and dim: of
  * one run behind the other. */
@@ -33,6 +36,8 @@ void ts_device_kernel_free(TsDeviceKernel *k);
 unsigned ts_device_kernel_freed(void);
 /* Whether it takes memory of the device while it runs. */
 bool ts_device_kernel_scratch(const TsDeviceKernel *k);
+/* How many bytes a run with these sizes takes; -1: not in one piece. */
+int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *dim);
 /* Memory that runs of it share and others do not see: an address that stands for it; or NULL. */
 const void *ts_device_kernel_memory(const TsDeviceKernel *k);
 /* Whether it is one launch, and waits for nothing that only it knows. */

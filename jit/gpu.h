@@ -80,8 +80,12 @@ int64_t ts_gpu_batch_table(const TsGpuCode *code, int n, void *const *arg, const
 /* ---- a kernel on a device. It finds its PTX in the disk cache or compiles it. */
 typedef struct TsGpuKernel TsGpuKernel;
 TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, TsError *err);
-/* Queued in the device's own order. arg: addresses on the device; dim: the symbolic sizes. */
-int ts_gpu_kernel_run(TsGpuKernel *g, void *const *arg, const int64_t *dim, TsError *err);
+/* Bytes that a run with these sizes takes meanwhile. */
+int64_t ts_gpu_kernel_scratch(const TsGpuKernel *g, const int64_t *dim);
+/* Queued in the device's own order. arg: addresses on the device; dim: the symbolic sizes;
+ * scratch: the bytes it takes, or NULL: the device's memory gives them. */
+int ts_gpu_kernel_run(TsGpuKernel *g, void *scratch, void *const *arg, const int64_t *dim,
+                      TsError *err);
 /* Many runs of different parameters and sizes 0 in one launch; other sizes are those of the
  * first. arg, dim: of one run behind the other. Parameters begin at multiples of 16 bytes. */
 int ts_gpu_kernel_run_many(TsGpuKernel *g, int n, void *const *arg, const int64_t *dim,

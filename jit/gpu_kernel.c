@@ -218,27 +218,39 @@ static Variant *variant_for(TsGpuKernel *g, void *const *arg, TsError *err) {
   return failed ? NULL : &g->other;
 }
 
-int ts_gpu_kernel_run(TsGpuKernel *g, void *const *arg, const int64_t *dim, TsError *err) {
+static int64_t scratch_of(const TsGpuCode *c, int i, const int64_t *dim) {
+  return (bytes_of(&c->scratch[i], dim) + 255) & ~(int64_t)255;
+}
+
+int64_t ts_gpu_kernel_scratch(const TsGpuKernel *g, const int64_t *dim) {
+  const TsGpuCode *c = &g->aligned.code;
+  int64_t n = 0;
+  for (int i = 0; i < c->nscratch; i++) n += scratch_of(c, i, dim);
+  return n;
+}
+
+int ts_gpu_kernel_run(TsGpuKernel *g, void *scratch, void *const *arg, const int64_t *dim,
+                      TsError *err) {
   Variant *v = variant_for(g, arg, err);
   void *pointer[MOST_ARGS], *list[MOST_ARGS + TS_TILE_DIMS];
-  int64_t size[TS_TILE_DIMS], nbytes[TS_GPU_SCRATCH];
-  int n = 0, made = 0, failed = 0;
+  int64_t size[TS_TILE_DIMS], nbytes = ts_gpu_kernel_scratch(g, dim);
+  int n = 0;
   if (!v) return -1;
   const TsGpuCode *c = &v->code;
   if (c->nparam + c->nscratch > MOST_ARGS)
     return ts_error_set(err, TS_ERR_value, "jit: too many parameters");
+  void *own = scratch || !nbytes ? NULL : g->d->alloc(g->d, nbytes, err);
+  char *at = scratch ? scratch : own;
+  if (nbytes && !at) return -1;
   for (; n < c->nparam; n++) pointer[n] = arg[n], list[n] = &pointer[n];
-  for (; made < c->nscratch && !failed; made++, n++) {
-    nbytes[made] = bytes_of(&c->scratch[made], dim);
-    pointer[n] = g->d->alloc(g->d, nbytes[made], err);
-    list[n] = &pointer[n];
-    failed = !pointer[n];
+  for (int i = 0; i < c->nscratch; i++, n++) {
+    pointer[n] = at, list[n] = &pointer[n];
+    at += scratch_of(c, i, dim);
   }
-  for (int i = 0; i < c->ndim && !failed; i++) size[i] = dim[i], list[n + i] = &size[i];
-  if (!failed) failed = launch(g, v, list, dim, err);
-  while (made-- > 0)
-    if (pointer[c->nparam + made]) g->d->free(g->d, pointer[c->nparam + made], nbytes[made]);
-  return failed ? -1 : 0;
+  for (int i = 0; i < c->ndim; i++) size[i] = dim[i], list[n + i] = &size[i];
+  int failed = launch(g, v, list, dim, err);
+  if (own) g->d->free(g->d, own, nbytes);
+  return failed;
 }
 
 /* ---- many runs */

@@ -1,6 +1,8 @@
 /* See jit/replay.h. */
 #include "jit/replay.h"
 
+#include "jit/replay_areas.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +18,8 @@ typedef struct Launch {
   int at, nparam, ndim; /* words: addresses, sizes */
   int runs;             /* of a launch of many */
   int access, naccess;  /* naccess < 0: it is not known what it touches */
+  int area;             /* for its scratch */
+  int64_t scratch;      /* bytes; < 0: taken by itself */
 } Launch;
 
 typedef struct Sequence {
@@ -25,7 +29,9 @@ typedef struct Sequence {
   int nword, capword;
   TsAccess *access;
   int naccess, capaccess;
-  void *record; /* of the device; of a simulated one none is needed */
+  int nscratch;   /* launches that have some */
+  unsigned moved; /* areas, when it was recorded */
+  void *record;   /* of the device; of a simulated one none is needed */
   int64_t runs;
   uint64_t used;
 } Sequence;
@@ -55,7 +61,7 @@ TsReplayStats ts_replay_stats(void) { return stats; }
 static void clear(TsReplay *r, Sequence *s) {
   if (s->record) r->d->run->record_free(r->d, s->record);
   s->record = NULL;
-  s->n = s->nword = s->naccess = 0;
+  s->n = s->nword = s->naccess = s->nscratch = 0;
   s->runs = 0;
 }
 
@@ -79,14 +85,25 @@ static bool add_access(Sequence *s, const void *at, int64_t nbytes, bool write) 
 
 static bool append(Sequence *s, TsDeviceKernel *k, int touched, int runs, int nparam,
                    void *const *arg, int ndim, const int64_t *dim) {
-  bool known = touched > 0 && !ts_device_kernel_scratch(k);
+  int64_t scratch = runs > 1 ? 0 : ts_device_kernel_scratch_bytes(k, dim);
+  int area = scratch > 0 ? s->nscratch++ % (overlaps ? TS_REPLAY_AREAS : 1) : 0;
+  bool known = touched > 0 && scratch >= 0;
   const void *own = ts_device_kernel_memory(k);
+  if (known && own) known = add_access(s, own, 1, true), touched++;
+  own = scratch > 0 ? ts_replay_area_name(ts_device_kernel_device(k), area) : NULL;
   if (known && own) known = add_access(s, own, 1, true), touched++;
   if (!reserve((void **)&s->launch, &s->cap, s->n + 1, sizeof *s->launch) ||
       !reserve((void **)&s->word, &s->capword, s->nword + nparam + ndim, sizeof *s->word))
     return false;
-  Launch l = {k, s->nword, nparam, ndim, runs, s->naccess - touched, known ? touched : -1};
-  s->launch[s->n++] = l;
+  s->launch[s->n++] = (Launch){.kernel = k,
+                               .at = s->nword,
+                               .nparam = nparam,
+                               .ndim = ndim,
+                               .runs = runs,
+                               .access = s->naccess - touched,
+                               .naccess = known ? touched : -1,
+                               .area = area,
+                               .scratch = scratch};
   for (int i = 0; i < nparam; i++) s->word[s->nword++] = (int64_t)(intptr_t)arg[i];
   for (int i = 0; i < ndim; i++) s->word[s->nword++] = dim[i];
   return true;
@@ -104,18 +121,20 @@ static bool same_arguments(const Sequence *a, const Sequence *b, int i) {
 }
 
 /* ---- launching */
-static int run_kernel(TsDeviceKernel *k, int runs, void *const *arg, const int64_t *dim,
-                      TsError *err) {
+static int run_kernel(TsDeviceKernel *k, int runs, void *scratch, void *const *arg,
+                      const int64_t *dim, TsError *err) {
   return runs > 1 ? ts_device_kernel_run_many(k, runs, arg, dim, err)
-                  : ts_device_kernel_run(k, arg, dim, err);
+                  : ts_device_kernel_run_in(k, scratch, arg, dim, err);
 }
 
-static int launch(const Sequence *s, int i, TsError *err) {
+static int launch_in(const Sequence *s, int i, void *scratch, TsError *err) {
   const Launch *l = &s->launch[i];
   void *arg[MOST_ARGS];
   for (int k = 0; k < l->nparam; k++) arg[k] = (void *)(intptr_t)s->word[l->at + k];
-  return run_kernel(l->kernel, l->runs, arg, s->word + l->at + l->nparam, err);
+  return run_kernel(l->kernel, l->runs, scratch, arg, s->word + l->at + l->nparam, err);
 }
+
+static int launch(const Sequence *s, int i, TsError *err) { return launch_in(s, i, NULL, err); }
 
 static int launch_rest(TsReplay *r, TsError *err) {
   int failed = 0;
@@ -139,7 +158,7 @@ int ts_replay_launch_many(TsReplay *r, TsDeviceKernel *k, int n, int nparam, voi
   if (!fits) { /* no sequence any more */
     r->cut = true;
     if (ts_replay_flush(r, err)) return -1;
-    return run_kernel(k, n, arg, dim, err);
+    return run_kernel(k, n, NULL, arg, dim, err);
   }
   for (int i = 0; i < KEPT && !r->off; i++)
     r->alive[i] = r->alive[i] && same_kernel(&r->kept[i], &r->now, r->now.n - 1);
@@ -173,7 +192,7 @@ void ts_replay_begin(TsReplay *r) {
   unsigned freed = ts_device_kernel_freed();
   for (int k = 0; k < KEPT && freed != r->freed; k++) clear(r, &r->kept[k]);
   r->freed = freed;
-  r->now.n = r->now.nword = r->now.naccess = r->launched = r->touched = 0;
+  r->now.n = r->now.nword = r->now.naccess = r->now.nscratch = r->launched = r->touched = 0;
   r->cut = false;
   for (int k = 0; k < KEPT; k++) r->alive[k] = r->kept[k].n > 0;
   r->off = !any_alive(r);
@@ -211,7 +230,8 @@ static bool order_of(const Sequence *s, TsReplayOrder *o) {
 }
 
 /* The nodes behind which launch i comes: the last one of each launch that it waits for. */
-static int put_after(TsReplay *r, const TsReplayOrder *o, const int *last, int i, TsError *err) {
+static int put_after(TsReplay *r, const TsReplayOrder *o, const int *last, int i,
+                     TsError *err) {
   int n = o->first[i + 1] - o->first[i], *node = malloc(sizeof *node * ((size_t)n + 1));
   if (!node) return ts_error_set(err, TS_ERR_memory, "out of memory");
   for (int k = 0; k < n; k++) node[k] = last[o->wait[o->first[i] + k]];
@@ -220,13 +240,28 @@ static int put_after(TsReplay *r, const TsReplayOrder *o, const int *last, int i
   return failed;
 }
 
+/* ---- scratch of a record's launches */
+static int take_areas(TsReplay *r, TsError *err) {
+  for (int i = 0; i < r->now.n; i++) {
+    const Launch *l = &r->now.launch[i];
+    if (l->scratch > 0 && !ts_replay_area(r->d, l->area, l->scratch, err)) return -1;
+  }
+  return 0;
+}
+
+static int launch_recorded(TsReplay *r, int i, TsError *err) {
+  const Launch *l = &r->now.launch[i];
+  void *at = l->scratch > 0 ? ts_replay_area(r->d, l->area, l->scratch, err) : NULL;
+  return l->scratch > 0 && !at ? -1 : launch_in(&r->now, i, at, err);
+}
+
 static int launch_ordered(TsReplay *r, TsError *err) {
   TsReplayOrder o = {.n = 0};
   bool ordered = overlaps && r->d->run->record_after && order_of(&r->now, &o);
   int *last = malloc(sizeof *last * ((size_t)r->now.n + 1)), failed = !last, node = 0;
   for (int i = 0; i < r->now.n && !failed; i++) {
     if (ordered) failed = put_after(r, &o, last, i, err);
-    if (!failed) failed = launch(&r->now, i, err);
+    if (!failed) failed = launch_recorded(r, i, err);
     node += launches_of(&r->now, i);
     last[i] = node - 1;
   }
@@ -268,22 +303,23 @@ static bool keep_accesses(Sequence *to, const Sequence *from) {
 static void record(TsReplay *r, Sequence *s) {
   const TsDeviceRun *run = r->d->run;
   TsError err = {0}, end = {0};
-  int failed = run->record_begin(r->d, &err);
+  int failed = take_areas(r, &err) || run->record_begin(r->d, &err);
   if (failed) return refuse(r, s);
+  s->moved = ts_replay_areas_moved(r->d);
   failed = launch_ordered(r, &err);
   if (run->record_end(r->d, &s->record, &end) || failed) refuse(r, s);
 }
 
-/* Launches that differ take the place of the record's. Scratch of a kernel may be somebody
- * else's memory by now, so it is asked for again. */
+/* Launches that differ take the place of the record's. What a kernel takes by itself may be
+ * somebody else's memory by now, so it is asked for again. */
 static void patch(TsReplay *r, Sequence *s) {
   const TsDeviceRun *run = r->d->run;
   TsError err = {0};
   int failed = 0;
   for (int i = 0, at = 0; i < s->n && !failed; at += launches_of(s, i), i++) {
     bool same = same_arguments(s, &r->now, i);
-    if (same && !ts_device_kernel_scratch(s->launch[i].kernel)) continue;
-    failed = run->record_patch(r->d, s->record, at, &err) || launch(&r->now, i, &err);
+    if (same && r->now.launch[i].scratch >= 0) continue;
+    failed = run->record_patch(r->d, s->record, at, &err) || launch_recorded(r, i, &err);
   }
   run->record_patch(r->d, NULL, 0, &err);
   if (failed) return refuse(r, s);
@@ -314,7 +350,9 @@ static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
   s->used = ++r->clock;
   s->runs++;
   bool often = s->runs >= OFTEN && !r->refused;
-  if (s->record && !same_order(s, &r->now)) {
+  TsError none = {0};
+  bool fits = !s->record || (!take_areas(r, &none) && same_order(s, &r->now));
+  if (s->record && (!fits || s->moved != ts_replay_areas_moved(r->d))) {
     r->d->run->record_free(r->d, s->record);
     s->record = NULL;
   }
@@ -344,7 +382,7 @@ static void keep(TsReplay *r) {
   old->used = ++r->clock;
   old->runs = 1;
   r->now = s;
-  r->now.n = r->now.nword = r->now.naccess = 0;
+  r->now.n = r->now.nword = r->now.naccess = r->now.nscratch = 0;
 }
 
 int ts_replay_end(TsReplay *r, TsError *err) {
@@ -363,7 +401,9 @@ bool ts_replay_follows(const TsReplay *r) { return !r->off; }
 /* ---- life */
 TsReplay *ts_replay_new(TsDevice *d) {
   TsReplay *r = calloc(1, sizeof *r);
-  if (r) r->d = d;
+  if (!r) return NULL;
+  r->d = d;
+  ts_replay_areas_hold(d);
   return r;
 }
 
@@ -375,6 +415,7 @@ void ts_replay_free(TsReplay *r) {
     free(r->kept[k].word);
     free(r->kept[k].access);
   }
+  ts_replay_areas_drop(r->d);
   free(r->now.launch);
   free(r->now.word);
   free(r->now.access);

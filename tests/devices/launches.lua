@@ -102,4 +102,22 @@ local function order(on)
 end
 order(false) --> 1, 6
 order(true) --> 2, 6
+
+-- Kernels that take memory meanwhile have areas of the records': as many run side by side.
+local function sums(on)
+  tessera.jit.overlap(on)
+  local x, y = {}, {}
+  for i = 1, 6 do x[i] = make { 4096, 64 } end
+  local f = tessera.graph.module("sums", function(...)
+    for i, v in ipairs { ... } do y[i] = v:sum { axis = 0 } end
+    return unpack(y)
+  end)
+  tessera.jit.eager(true)
+  for _ = 1, 8 do f(unpack(x)) end
+  tessera.jit.eager(false)
+  tessera.jit.overlap(false)
+  return tonumber(fake.fake_roots()), tonumber(fake.fake_edges())
+end
+sums(false) --> 1, 11
+sums(true) --> 4, 8
 os.execute("rm -rf " .. dir)

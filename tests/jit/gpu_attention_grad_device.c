@@ -139,7 +139,7 @@ static void run_grad(Problem *p, int64_t blocks, int64_t near) {
 
 static void run_end(Problem *p) {
   void *arg[] = {p->sums, p->at[DQ]};
-  MUST(ts_gpu_kernel_run(p->end, arg, &p->n[Q], &err));
+  MUST(ts_gpu_kernel_run(p->end, NULL, arg, &p->n[Q], &err));
 }
 
 /* ---- data */

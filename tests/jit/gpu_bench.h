@@ -268,7 +268,7 @@ typedef struct BenchRun {
 static inline int bench_kernel(void *what, int set, TsError *err) {
   static const int64_t none[TS_TILE_DIMS];
   BenchRun *r = what;
-  return ts_gpu_kernel_run(r->g, r->arg[set], none, err);
+  return ts_gpu_kernel_run(r->g, NULL, r->arg[set], none, err);
 }
 
 /* What a copy reaches: the device's own, forwards as a kernel would. */

@@ -48,7 +48,7 @@ static void compare(const TsTile *k, void *const *arg, bool aligned) {
     if (i >= k->nin) memset(host[i], 0x5a, (size_t)nbytes);
     if (gpu->upload(gpu, at[i], host[i], nbytes, &err)) complain(k, err.message);
   }
-  if (ts_gpu_kernel_run(g, at, extent, &err) || gpu->synchronize(gpu, &err)) {
+  if (ts_gpu_kernel_run(g, NULL, at, extent, &err) || gpu->synchronize(gpu, &err)) {
     complain(k, err.message);
     exit(1); /* the context is lost */
   }
