@@ -14,7 +14,8 @@ WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -
          -Wpointer-arith -Wwrite-strings
 MODE_release := -O2
 MODE_debug   := -O0 -g
-MODE_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+MODE_asan    := -O1 -g -fsanitize=address,undefined,float-cast-overflow \
+                -fno-sanitize-recover=undefined,float-cast-overflow \
                 -fno-omit-frame-pointer
 MODE_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
 CFLAGS   += -std=gnu11 $(WARN) $(MODE_$(VARIANT)) -ffp-contract=off -fno-math-errno \

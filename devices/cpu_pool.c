@@ -29,11 +29,11 @@ static struct {
   pthread_cond_t wake;
   int nthreads, nstarted; /* threads wanted (with the caller), workers running */
   pthread_t thread[MAX_THREADS];
-  atomic_uint epoch;  /* counts loops; odd while one is open */
-  atomic_int inside;  /* workers that are in the open loop */
+  atomic_uint epoch; /* counts loops; odd while one is open */
+  atomic_int inside; /* workers that are in the open loop */
   Span span[MAX_THREADS];
   int nspans;
-  int64_t step;       /* items of one range */
+  int64_t step; /* items of one range */
   TsTask *task;
   void *arg;
   int nsleeping;
@@ -42,23 +42,28 @@ static struct {
 
 static pthread_mutex_t one_loop = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local int worker_id = -1; /* >= 0 inside a task */
-static volatile sig_atomic_t interrupted;
+static atomic_bool interrupted;          /* set by a handler of signals, read by all threads */
 
-void ts_cpu_interrupt(void) { interrupted = 1; }
-bool ts_cpu_interrupted(void) { return interrupted; }
-void ts_cpu_clear_interrupt(void) { interrupted = 0; }
+static void set_interrupted(bool yes) {
+  atomic_store_explicit(&interrupted, yes, memory_order_relaxed);
+}
+bool ts_cpu_interrupted(void) {
+  return atomic_load_explicit(&interrupted, memory_order_relaxed);
+}
+void ts_cpu_interrupt(void) { set_interrupted(true); }
+void ts_cpu_clear_interrupt(void) { set_interrupted(false); }
 
 static void take_span(Span *s, int worker) {
   while (atomic_load_explicit(&s->next, memory_order_relaxed) < s->end) {
     int64_t lo = atomic_fetch_add(&s->next, pool.step);
-    if (lo >= s->end || interrupted) return;
+    if (lo >= s->end || ts_cpu_interrupted()) return;
     int64_t hi = lo + pool.step < s->end ? lo + pool.step : s->end;
     pool.task(pool.arg, lo, hi, worker);
   }
 }
 
 static void take_ranges(int worker) {
-  for (int i = 0; i < pool.nspans && !interrupted; i++) {
+  for (int i = 0; i < pool.nspans && !ts_cpu_interrupted(); i++) {
     take_span(&pool.span[(worker + i) % pool.nspans], worker);
   }
 }
@@ -184,7 +189,7 @@ void ts_cpu_parallel(int64_t n, int64_t grain, TsTask *task, void *arg) {
   int threads = ts_cpu_threads();
   if (worker_id >= 0 || threads == 1 || n <= grain || pthread_mutex_trylock(&one_loop)) {
     int64_t step = n <= grain ? n : grain * 16;
-    for (int64_t lo = 0; lo < n && !interrupted; lo += step)
+    for (int64_t lo = 0; lo < n && !ts_cpu_interrupted(); lo += step)
       task(arg, lo, lo + step < n ? lo + step : n, worker_id < 0 ? 0 : worker_id);
     return;
   }

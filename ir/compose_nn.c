@@ -120,7 +120,7 @@ int ts_compose_group_norm(TsCompose *k) {
                          "group_norm: %lld groups do not divide the channels of %s",
                          (long long)groups, ts_meta_text(&x, text));
   int64_t rows[3] = {x.dim[0], groups, ts_meta_numel(&x)};
-  rows[2] = rows[0] ? rows[2] / (rows[0] * groups) : 0;
+  rows[2] = rows[0] ? rows[2] / rows[0] / groups : 0;
   TsVal y = ts_build_reshape(b, k->in[0], rows, 3);
   y = ts_build(b, TS_OP_layernorm, TS_IN(y), TS_ATTRS({"eps", ts_b_f(k->attr[1].f)}), NULL);
   y = ts_build_reshape(b, y, x.dim, x.ndim);

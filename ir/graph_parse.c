@@ -43,8 +43,10 @@ static bool is_numbered(const TsToken *t) { return isdigit((unsigned char)t->at[
 
 static char *own_name(Parser *p, const TsToken *t) {
   char *s = ts_arena_alloc(&p->unit->arena, (size_t)t->len);
-  if (s) memcpy(s, t->at + 1, (size_t)t->len - 1);
-  else ts_read_no_memory(&p->r);
+  if (s)
+    memcpy(s, t->at + 1, (size_t)t->len - 1);
+  else
+    ts_read_no_memory(&p->r);
   return s;
 }
 
@@ -416,6 +418,7 @@ TsGraph *ts_graph_parse_at(const char *text, const int64_t *symbol, TsError *err
   Parser p = {0};
   ts_read_open(&p.r, text, &p.scratch, err);
   p.r.symbol = symbol;
+  p.r.sized = true;
   int bad = graph(&p);
   while (!bad && p.r.now.kind != TS_TOKEN_end) bad = graph(&p);
   TsGraph *last = p.last;

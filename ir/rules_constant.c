@@ -115,6 +115,7 @@ static Form counted(const TsNode *n) {
 static Form triangle(const TsNode *n, Form f) {
   int64_t k = ts_rule_attr(n, "diagonal")->i;
   bool lower = n->op == TS_OP_tril;
+  if (k < -(INT64_C(1) << 53) || k > INT64_C(1) << 53) return (Form){.kind = UNKNOWN};
   if (is_constant(&f)) {
     if (lower) return (Form){.kind = STEP, .last = k, .upto = f.base, .beyond = 0};
     return (Form){.kind = STEP, .last = k - 1, .upto = 0, .beyond = f.base};
@@ -137,6 +138,7 @@ static Form compared(uint16_t op, Form x, Form y) {
                           : TS_OP_le;
   }
   double edge = -base / col;
+  if (!(fabs(edge) <= LARGEST)) return f;        /* no index is there, or it is NaN */
   bool below = op == TS_OP_lt || op == TS_OP_le; /* true up to the edge */
   bool with_edge = op == TS_OP_le || op == TS_OP_gt;
   f = (Form){.kind = STEP, .upto = below, .beyond = !below};

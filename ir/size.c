@@ -7,8 +7,8 @@
 const char ts_size_symbol[TS_SYMBOLS + 1] = "BTNM";
 
 /* Bits from below: num 16, den 6, off 12, powers 4 x 2, inverse 1; then 1 so that no
- * expression is all zeros. Sizes have bit 63 set and bit 62 clear, which no number that a
- * program writes has, but for INT64_MIN, whose other bits are zero. */
+ * expression is all zeros. Sizes have bit 63 set and bits 62 to 44 clear: numbers of programs
+ * and texts that lie there, beside INT64_MIN, whose other bits are zero, are refused. */
 enum { BITS = 44 };
 static const uint64_t TAG = UINT64_C(1) << 63, NAN_TAG = UINT64_C(0x7ff8) << 48;
 
@@ -59,9 +59,7 @@ bool ts_size_value(const TsSize *s, const int64_t value[TS_SYMBOLS], int64_t *ou
   for (int i = 0; i < TS_SYMBOLS; i++)
     for (int k = 0; k < s->power[i]; k++)
       if (!value[i] || __builtin_mul_overflow(v, value[i], &v)) return false;
-  if (v % s->den) return false;
-  *out = v / s->den + s->off;
-  return true;
+  return !(v % s->den) && !__builtin_add_overflow(v / s->den, (int64_t)s->off, out);
 }
 
 void ts_size_text(const TsSize *s, TsText *t) {

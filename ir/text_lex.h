@@ -45,6 +45,7 @@ typedef struct TsReader {
   TsArena *arena;  /* of strings and lists that are read */
   TsError *err;
   const int64_t *symbol; /* values of B, T, N, M in sizes (ir/size.h), 0: none; or NULL */
+  bool sized;            /* numbers that are read may be symbolic sizes later */
   bool failed;
 } TsReader;
 

@@ -94,7 +94,9 @@ static int plain_int(TsReader *r, const char *what, int64_t *out) {
   errno = 0;
   *out = strtoll(r->now.at, &end, 10);
   if (end != r->now.at + r->now.len) return ts_read_unexpected(r, what);
-  if (errno) return ts_read_fail(r, r->now.at, "the number does not fit 64 bits");
+  /* Who writes an expression does not write its bits. */
+  if (errno || (r->sized && ts_size_is(*out)))
+    return ts_read_fail(r, r->now.at, "the number does not fit 64 bits");
   ts_read_next(r);
   return 0;
 }
@@ -180,9 +182,12 @@ void ts_text_quoted(TsText *t, const char *s) {
   for (; *s; s++) {
     const char *p = letters;
     while (*p && p[1] != *s) p += 2;
-    if (*p) ts_text_char(t, '\\'), ts_text_char(t, *p);
-    else if (iscntrl((unsigned char)*s)) ts_text_format(t, "\\x%02x", (unsigned char)*s);
-    else ts_text_char(t, *s);
+    if (*p)
+      ts_text_char(t, '\\'), ts_text_char(t, *p);
+    else if (iscntrl((unsigned char)*s))
+      ts_text_format(t, "\\x%02x", (unsigned char)*s);
+    else
+      ts_text_char(t, *s);
   }
   ts_text_char(t, '"');
 }
@@ -218,8 +223,10 @@ int ts_read_string(TsReader *r, const char **out) {
   if (!to) return ts_read_no_memory(r);
   *out = to;
   for (const char *p = r->now.at + 1, *end = r->now.at + r->now.len - 1; p < end; to++) {
-    if (*p != '\\') *to = *p++;
-    else if (p++, escape(r, &p, to)) return -1;
+    if (*p != '\\')
+      *to = *p++;
+    else if (p++, escape(r, &p, to))
+      return -1;
   }
   return ts_read_next(r);
 }
@@ -276,25 +283,25 @@ void ts_text_attr(TsText *t, const TsAttrSpec *s, const TsAttr *a) {
   char word[64];
   const char *w;
   switch (a->type) {
-    case TS_ATTR_int: ts_text_int(t, a->i); break;
-    case TS_ATTR_f: ts_text_number(t, a->f); break;
-    case TS_ATTR_bool: ts_text_str(t, a->i ? "true" : "false"); break;
-    case TS_ATTR_dtype: ts_text_str(t, ts_dtype_name((TsDtype)a->i)); break;
-    case TS_ATTR_choice:
-      ts_text_str(t, (w = ts_attr_word(s, (int)a->i, word)) ? w : "?");
-      break;
-    case TS_ATTR_str: ts_text_quoted(t, a->str); break;
-    case TS_ATTR_ints:
-    case TS_ATTR_floats:
-      ts_text_char(t, '[');
-      for (int i = 0; i < a->n; i++) {
-        if (i) ts_text_char(t, ',');
-        if (a->type == TS_ATTR_ints) ts_text_int(t, a->ints[i]);
-        else ts_text_number(t, a->floats[i]);
-      }
-      ts_text_char(t, ']');
-      break;
-    default: ts_text_str(t, "none");
+  case TS_ATTR_int: ts_text_int(t, a->i); break;
+  case TS_ATTR_f: ts_text_number(t, a->f); break;
+  case TS_ATTR_bool: ts_text_str(t, a->i ? "true" : "false"); break;
+  case TS_ATTR_dtype: ts_text_str(t, ts_dtype_name((TsDtype)a->i)); break;
+  case TS_ATTR_choice: ts_text_str(t, (w = ts_attr_word(s, (int)a->i, word)) ? w : "?"); break;
+  case TS_ATTR_str: ts_text_quoted(t, a->str); break;
+  case TS_ATTR_ints:
+  case TS_ATTR_floats:
+    ts_text_char(t, '[');
+    for (int i = 0; i < a->n; i++) {
+      if (i) ts_text_char(t, ',');
+      if (a->type == TS_ATTR_ints)
+        ts_text_int(t, a->ints[i]);
+      else
+        ts_text_number(t, a->floats[i]);
+    }
+    ts_text_char(t, ']');
+    break;
+  default: ts_text_str(t, "none");
   }
 }
 
@@ -354,10 +361,11 @@ static int read_list(TsReader *r, TsAttr *a) {
                                 : ts_read_number(r, &item[a->n].f))
       return -1;
   }
-  if (!item && !(item = ts_arena_alloc(r->arena, sizeof *item)))
-    return ts_read_no_memory(r);
-  if (a->type == TS_ATTR_ints) a->ints = &item->i;
-  else a->floats = &item->f;
+  if (!item && !(item = ts_arena_alloc(r->arena, sizeof *item))) return ts_read_no_memory(r);
+  if (a->type == TS_ATTR_ints)
+    a->ints = &item->i;
+  else
+    a->floats = &item->f;
   return ts_read_next(r);
 }
 
@@ -365,16 +373,16 @@ static int read_attr(TsReader *r, const TsAttrSpec *s, TsAttr *a) {
   TsDtype d = TS_DT_none;
   *a = (TsAttr){.type = s->type};
   switch (s->type) {
-    case TS_ATTR_int: return ts_read_int(r, "a whole number", &a->i);
-    case TS_ATTR_f: return ts_read_number(r, &a->f);
-    case TS_ATTR_bool: return read_bool(r, &a->i);
-    case TS_ATTR_str: return ts_read_string(r, &a->str);
-    case TS_ATTR_choice: return read_choice(r, s, &a->i);
-    case TS_ATTR_dtype:
-      if (ts_read_dtype(r, &d)) return -1;
-      a->i = d;
-      return 0;
-    default: return read_list(r, a);
+  case TS_ATTR_int: return ts_read_int(r, "a whole number", &a->i);
+  case TS_ATTR_f: return ts_read_number(r, &a->f);
+  case TS_ATTR_bool: return read_bool(r, &a->i);
+  case TS_ATTR_str: return ts_read_string(r, &a->str);
+  case TS_ATTR_choice: return read_choice(r, s, &a->i);
+  case TS_ATTR_dtype:
+    if (ts_read_dtype(r, &d)) return -1;
+    a->i = d;
+    return 0;
+  default: return read_list(r, a);
   }
 }
 
@@ -435,16 +443,16 @@ bool ts_number_same(double a, double b) {
 bool ts_attr_same(const TsAttr *a, const TsAttr *b) {
   if (a->type != b->type) return false;
   switch (a->type) {
-    case TS_ATTR_none: return true;
-    case TS_ATTR_f: return ts_number_same(a->f, b->f);
-    case TS_ATTR_str: return !strcmp(a->str, b->str);
-    case TS_ATTR_ints:
-      return a->n == b->n && (!a->n || !memcmp(a->ints, b->ints, 8 * (size_t)a->n));
-    case TS_ATTR_floats:
-      for (int i = 0; a->n == b->n && i < a->n; i++)
-        if (!ts_number_same(a->floats[i], b->floats[i])) return false;
-      return a->n == b->n;
-    default: return a->i == b->i;
+  case TS_ATTR_none: return true;
+  case TS_ATTR_f: return ts_number_same(a->f, b->f);
+  case TS_ATTR_str: return !strcmp(a->str, b->str);
+  case TS_ATTR_ints:
+    return a->n == b->n && (!a->n || !memcmp(a->ints, b->ints, 8 * (size_t)a->n));
+  case TS_ATTR_floats:
+    for (int i = 0; a->n == b->n && i < a->n; i++)
+      if (!ts_number_same(a->floats[i], b->floats[i])) return false;
+    return a->n == b->n;
+  default: return a->i == b->i;
   }
 }
 

@@ -19,42 +19,21 @@
  *
  * Scores stay as they are, the maximum too; p = 2^(x c - m c) with c = scale log2 e is one
  * fused multiply-add and one instruction. The maximum begins at -1e30, so that rows that see
- * nothing have p = 0 and not NaN: a block that hides all its keys changes no bit. Sums of p
+ * nothing have p = 0 and not NaN: a block that hides all its keys changes no bit. With a mask
+ * scores are scaled when it is added, and the maximum is subtracted before the exponent is
+ * scaled to base 2: numbers of a mask may be the least of their type, which no product of
+ * theirs may be, and a row of them has equal probabilities. Sums of p
  * stay with the thread that has the columns, four for each row, until the end. */
-#include "ir/tile_gpu_attention.h"
-
 #include <math.h>
-#include <stdio.h>
 
-#include "ir/tile_gpu_build.h"
+#include "ir/tile_gpu_attention_state.h"
 
 enum { PATTERN = 128, PANEL = 64, KEYS = TS_GPU_KEYS, LOAD_WARPS = 4, LOWEST_ROWS = 64 };
 
 typedef TsTileVal V;
-
-typedef struct Attention {
-  TsGpuAttention x;
-  TsTileBuild b;
-  V q, k, v, sink, y, lse, counter;          /* parameters */
-  V nb, h, j, s, t, g, p, n;                 /* sizes; n: query heads of all batches */
-  V tiles, total, blocks, span, ahead, each; /* each: query heads of a key head */
-  V block;                                   /* the number of this one */
-  V sq, sk, sv, so, box;                     /* memory */
-  V full_q, empty_q, full_k, empty_k, full_v, empty_v;
-  /* of this tile; its head among all, among its batch's; its key blocks */
-  V all_head, batch, head, key_head, q0, first, count;
-  V mine; /* of count: those that some row of this group sees, at least one */
-} Attention;
-
-/* Where a ring is: slot and parity. */
-typedef struct Ring {
-  V slot, parity;
-} Ring;
-
-/* What a row knows. Of fragments f32[rows,D], [rows], [rows,4] */
-typedef struct State {
-  V o, m, l;
-} State;
+typedef TsGpuAttend Attention;
+typedef TsGpuAttendRing Ring;
+typedef TsGpuAttendRows State;
 
 static V number(Attention *a, int64_t i) { return ts_tile_index(&a->b, i); }
 static V op2(Attention *a, int op, V x, V y) { return ts_tile_op2(&a->b, op, x, y); }
@@ -65,43 +44,7 @@ static V named(V v, const char *name) {
   return v;
 }
 
-/* ---- parameters, sizes, memory */
-static V heads_of(Attention *a, const char *name, int64_t heads, int64_t rows, bool written) {
-  TsTileType t = ts_tile_type(a->x.dtype, 4, (int64_t[]){ts_tile_dim(0), heads, rows, a->x.d});
-  return ts_tile_param(a->b.k, name, &t, written);
-}
-
-static void params(Attention *a) {
-  static const char *const names[] = {"B", "H", "J", "S", "T", "G", "P"};
-  TsTile *k = a->b.k;
-  int64_t size[7];
-  for (int i = 0; i < 7; i++) size[i] = ts_tile_size(k, names[i]);
-  a->q = heads_of(a, "q", size[1], size[3], false);
-  a->k = heads_of(a, "k", size[2], size[4], false);
-  a->v = heads_of(a, "v", size[2], size[4], false);
-  TsTileType line = ts_tile_vector(TS_DT_f32, size[1]), one = ts_tile_vector(TS_DT_i32, 1);
-  TsTileType logs = ts_tile_type(TS_DT_f32, 3, (int64_t[]){size[0], size[1], size[3]});
-  if (a->x.sink) a->sink = ts_tile_param(k, "sink", &line, false);
-  a->y = heads_of(a, "y", size[1], size[3], true);
-  if (a->x.alone) return;
-  a->lse = ts_tile_param(k, "lse", &logs, true);
-  a->counter = ts_tile_param(k, "counter", &one, true);
-}
-
-static void sizes(Attention *a) {
-  TsTileBuild *b = &a->b;
-  V *to[] = {&a->nb, &a->h, &a->j, &a->s, &a->t, &a->g, &a->p};
-  static const char *const names[] = {"b", "h", "j", "s", "t", "g", "p"};
-  for (int i = 0; i < 7; i++) *to[i] = ts_gpu_size(b, i, names[i]);
-  a->n = named(op2(a, TS_OP_mul, a->nb, a->h), "n");
-  a->tiles = named(ts_gpu_div_up(b, a->s, a->x.rows), "tiles");
-  a->total = named(op2(a, TS_OP_mul, a->tiles, a->n), "total");
-  a->blocks = named(ts_gpu_div_up(b, a->t, KEYS), "blocks");
-  a->span = named(op2(a, TS_OP_mul, a->tiles, a->g), "span");
-  a->ahead = named(op2(a, TS_OP_sub, a->t, a->s), "ahead");
-  a->each = named(op2(a, TS_OP_floordiv, a->h, a->j), "each");
-}
-
+/* ---- memory */
 static V stages(Attention *a, const char *name, int n, int64_t rows) {
   int64_t dim[3] = {n, rows, a->x.d};
   return ts_gpu_shared(&a->b, name, a->x.dtype, 3, dim, PATTERN);
@@ -124,40 +67,6 @@ static void memory(Attention *a) {
 }
 
 /* ---- tiles */
-/* The key blocks that some row of the tile sees; at least one. */
-static void blocks_of(Attention *a) {
-  V position = op2(a, TS_OP_add, a->q0, a->ahead), end = a->blocks;
-  a->first = number(a, 0);
-  if (a->x.causal) {
-    V last = by(a, TS_OP_floordiv, by(a, TS_OP_add, position, a->x.rows - 1), KEYS);
-    end = op2(a, TS_OP_minimum, end, by(a, TS_OP_add, last, 1));
-    end = by(a, TS_OP_maximum, end, 1);
-  }
-  if (a->x.window) {
-    V lowest = by(a, TS_OP_maximum, by(a, TS_OP_sub, position, a->x.window - 1), 0);
-    a->first =
-        op2(a, TS_OP_minimum, by(a, TS_OP_floordiv, lowest, KEYS), by(a, TS_OP_sub, end, 1));
-  }
-  a->count = named(op2(a, TS_OP_sub, end, a->first), "count");
-}
-
-/* Of number t: groups of heads, in a group the last queries of all heads first. */
-static void tile_of(Attention *a, V t) {
-  V group = op2(a, TS_OP_floordiv, t, a->span);
-  V in = op2(a, TS_OP_sub, t, op2(a, TS_OP_mul, group, a->span));
-  V head = op2(a, TS_OP_mul, group, a->g);
-  V heads = op2(a, TS_OP_minimum, op2(a, TS_OP_sub, a->n, head), a->g);
-  V row = op2(a, TS_OP_floordiv, in, heads);
-  V of = op2(a, TS_OP_sub, in, op2(a, TS_OP_mul, row, heads));
-  a->all_head = named(op2(a, TS_OP_add, head, of), "all");
-  a->batch = named(op2(a, TS_OP_floordiv, a->all_head, a->h), "batch");
-  a->head = named(op2(a, TS_OP_sub, a->all_head, op2(a, TS_OP_mul, a->batch, a->h)), "head");
-  a->key_head = named(op2(a, TS_OP_floordiv, a->head, a->each), "key_head");
-  row = op2(a, TS_OP_sub, by(a, TS_OP_sub, a->tiles, 1), row);
-  a->q0 = named(by(a, TS_OP_mul, row, a->x.rows), "q0");
-  blocks_of(a);
-}
-
 /* Of the group whose first row of the tile is `below`. */
 static V blocks_of_group(Attention *a, int below) {
   V row = by(a, TS_OP_add, a->q0, below), n = a->count;
@@ -169,34 +78,16 @@ static V blocks_of_group(Attention *a, int below) {
   return ts_tile_op3(&a->b, TS_OP_where, op2(a, TS_OP_lt, row, a->s), n, number(a, 1));
 }
 
-static V own(Attention *a, const V *of) {
-  TsTileType t = ts_tile_scalar(TS_DT_i64);
-  return ts_gpu_give(&a->b, TS_TILE_own, a->x.rows / LOWEST_ROWS, of, TS_GPU_PLAIN, &t);
-}
-
 static void groups_of(Attention *a) {
   V of[4];
   a->mine = a->count;
   if (!a->x.apart) return;
   for (int i = 0; i < a->x.rows / LOWEST_ROWS; i++) of[i] = blocks_of_group(a, i * LOWEST_ROWS);
-  a->mine = named(own(a, of), "mine");
-}
-
-/* Of the first row of this group; run as one, of the tile. */
-static V position_of(Attention *a) {
-  V position = op2(a, TS_OP_add, a->q0, a->ahead), of[4];
-  if (!a->x.apart) return position;
-  for (int i = 0; i < a->x.rows / LOWEST_ROWS; i++) of[i] = number(a, -i * LOWEST_ROWS);
-  return op2(a, TS_OP_sub, position, own(a, of));
+  a->mine = named(ts_gpu_attend_own(a, of), "mine");
 }
 
 static void advance(Attention *a, Ring *r) {
   ts_gpu_advance(&a->b, &r->slot, &r->parity, a->x.stages);
-}
-
-/* First key of block j of the tile. */
-static V keys_at(Attention *a, V j) {
-  return by(a, TS_OP_mul, op2(a, TS_OP_add, a->first, j), KEYS);
 }
 
 /* ---- role load */
@@ -211,12 +102,12 @@ static void fetch(Attention *a, V to, V from, V full, V empty, const Ring *r, V 
 }
 
 static void fetch_keys(Attention *a, Ring *r, V j) {
-  fetch(a, a->sk, a->k, a->full_k, a->empty_k, r, a->key_head, keys_at(a, j));
+  fetch(a, a->sk, a->k, a->full_k, a->empty_k, r, a->key_head, ts_gpu_attend_keys_at(a, j));
   advance(a, r);
 }
 
 static void fetch_values(Attention *a, Ring *r, V j) {
-  fetch(a, a->sv, a->v, a->full_v, a->empty_v, r, a->key_head, keys_at(a, j));
+  fetch(a, a->sv, a->v, a->full_v, a->empty_v, r, a->key_head, ts_gpu_attend_keys_at(a, j));
   advance(a, r);
 }
 
@@ -257,7 +148,7 @@ static void load_role(Attention *a) {
   V t = l.carry[0], parity = l.carry[1], index = ts_tile_index(b, 0);
   Ring k = {l.carry[2], l.carry[3]}, v = {l.carry[4], l.carry[5]};
   TsTileType scalar = ts_tile_scalar(TS_DT_i64);
-  tile_of(a, t);
+  ts_gpu_attend_tile(a, t);
   V next = ts_gpu_give(b, TS_TILE_claim, TS_GPU_IN(a->counter, index, a->total), TS_GPU_PLAIN,
                        &scalar);
   next = op2(a, TS_OP_add, next, a->p);
@@ -273,11 +164,6 @@ static void load_role(Attention *a) {
 }
 
 /* ---- role mma: the scores of a block */
-static double log2_scale(const Attention *a) { return a->x.scale * 1.4426950408889634; }
-
-static V constant(Attention *a, double v, V like) {
-  return like ? ts_gpu_all(&a->b, v, &like->type) : NULL;
-}
 
 static V scores(Attention *a, const Ring *k) {
   TsTileBuild *b = &a->b;
@@ -289,120 +175,7 @@ static V scores(Attention *a, const Ring *k) {
   return x;
 }
 
-static V along(Attention *a, int axis, V like) {
-  TsTileType t = ts_gpu_fragment(TS_DT_i64, a->x.rows, axis ? KEYS : 0);
-  (void)like;
-  return ts_gpu_give(&a->b, TS_TILE_iota, TS_GPU_PLAIN,
-                     TS_GPU_SET({"axis", ts_gpu_whole(axis)}), &t);
-}
-
-/* Column j of the block is seen up to the row's limit, and above another one. */
-static V visible(Attention *a, V k0, V x) {
-  TsTileBuild *b = &a->b;
-  V col = along(a, 1, x), row = along(a, 0, x);
-  if (!col || !row) return NULL;
-  const TsTileType *line = &row->type, *tile = &col->type;
-  V last = op2(a, TS_OP_sub, by(a, TS_OP_sub, a->t, 1), k0);
-  V limit = ts_gpu_spread(b, last, line, 0), seen;
-  V from = op2(a, TS_OP_sub, op2(a, TS_OP_add, a->q0, a->ahead), k0);
-  V at = op2(a, TS_OP_add, row, ts_gpu_spread(b, from, line, 0));
-  if (a->x.causal) limit = op2(a, TS_OP_minimum, limit, at);
-  seen = op2(a, TS_OP_le, col, ts_gpu_spread(b, limit, tile, 0));
-  if (!a->x.window) return seen;
-  V width = ts_gpu_spread(b, number(a, a->x.window), line, 0);
-  V above = ts_gpu_spread(b, op2(a, TS_OP_sub, at, width), tile, 0);
-  return op2(a, TS_OP_logical_and, seen, op2(a, TS_OP_gt, col, above));
-}
-
-/* Whether a row of the group does not see all of the block. */
-static V is_partial(Attention *a, V k0) {
-  V end = by(a, TS_OP_add, k0, KEYS), position = op2(a, TS_OP_add, a->q0, a->ahead);
-  V partial = op2(a, TS_OP_gt, end, a->t);
-  if (a->x.causal)
-    partial = op2(a, TS_OP_logical_or, partial,
-                  op2(a, TS_OP_gt, by(a, TS_OP_sub, end, 1), position_of(a)));
-  if (a->x.window) {
-    V lowest = by(a, TS_OP_add, position, a->x.rows - 1 - a->x.window);
-    partial = op2(a, TS_OP_logical_or, partial, op2(a, TS_OP_le, k0, lowest));
-  }
-  return partial;
-}
-
-static V masked(Attention *a, V x, V j) {
-  TsTileBuild *b = &a->b;
-  V k0 = keys_at(a, j), partial = is_partial(a, k0);
-  if (!x || !partial) return NULL;
-  TsTileStmt *s = ts_tile_emit(b, TS_TILE_if, 1, &partial, NULL, 1, &x->type);
-  if (!s) return NULL;
-  TsTileRegion *before = b->at;
-  b->at = s->region[0];
-  V y = ts_tile_op3(b, TS_OP_where, visible(a, k0, x), x, constant(a, -INFINITY, x));
-  ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(y), TS_GPU_PLAIN, NULL);
-  b->at = s->region[1];
-  ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(x), TS_GPU_PLAIN, NULL);
-  b->at = before;
-  return s->out[0];
-}
-
-/* ---- role mma: softmax */
-static V quarter(Attention *a, V x, int of) {
-  if (!x) return NULL;
-  TsTileType t = ts_gpu_fragment(TS_DT_f32, x->type.dim[0], 4);
-  return ts_gpu_give(&a->b, TS_TILE_quarter, TS_GPU_IN(x),
-                     TS_GPU_SET({"of", ts_gpu_choice(of)}), &t);
-}
-
-static V row(Attention *a, V x, int of) {
-  if (!x) return NULL;
-  TsTileType t = ts_gpu_fragment(TS_DT_f32, x->type.dim[0], 0);
-  return ts_gpu_give(&a->b, TS_TILE_row, TS_GPU_IN(x), TS_GPU_SET({"of", ts_gpu_choice(of)}),
-                     &t);
-}
-
-enum { SUM, LARGER };
-
-static V ex2(Attention *a, V x) {
-  return x ? ts_gpu_give(&a->b, TS_TILE_ex2, TS_GPU_IN(x), TS_GPU_PLAIN, &x->type) : NULL;
-}
-static V lg2(Attention *a, V x) {
-  return x ? ts_gpu_give(&a->b, TS_TILE_lg2, TS_GPU_IN(x), TS_GPU_PLAIN, &x->type) : NULL;
-}
-static V larger(Attention *a, V x, V y) {
-  return x ? ts_gpu_give(&a->b, TS_TILE_larger, TS_GPU_IN(x, y), TS_GPU_PLAIN, &x->type) : NULL;
-}
-
-static V scaled(Attention *a, V x) {
-  return op2(a, TS_OP_mul, x, constant(a, log2_scale(a), x));
-}
-
-static V probabilities(Attention *a, V x, V m) {
-  if (!x) return NULL;
-  V less = ts_tile_op1(&a->b, TS_OP_neg, scaled(a, m));
-  return ex2(a, ts_tile_op3(&a->b, TS_OP_fma, x, constant(a, log2_scale(a), x),
-                            ts_gpu_spread(&a->b, less, &x->type, 0)));
-}
-
-/* The first block. */
-static V soften_first(Attention *a, V x, State *s) {
-  s->m = row(a, quarter(a, x, LARGER), LARGER);
-  s->m = larger(a, s->m, constant(a, -1e30, s->m));
-  V p = probabilities(a, x, s->m);
-  s->l = quarter(a, p, SUM);
-  return p;
-}
-
-/* The others: what the sums so far are to be multiplied by too. */
-static V soften(Attention *a, V x, State *s, V *factor) {
-  V m = larger(a, row(a, quarter(a, x, LARGER), LARGER), s->m);
-  V p = probabilities(a, x, m);
-  *factor = ex2(a, scaled(a, op2(a, TS_OP_sub, s->m, m)));
-  if (!s->l || !*factor) return NULL;
-  s->l = ts_tile_op3(&a->b, TS_OP_fma, s->l, ts_gpu_spread(&a->b, *factor, &s->l->type, 0),
-                     quarter(a, p, SUM));
-  s->m = m;
-  return p;
-}
-
+/* ---- role mma: blocks of keys */
 static V narrow(Attention *a, V x) { return x ? ts_tile_cast(&a->b, x, a->x.dtype) : NULL; }
 
 static V add_values(Attention *a, V p, V o, const Ring *v) {
@@ -426,7 +199,7 @@ static V first_block(Attention *a, State *s, Ring *k) {
   ts_gpu_arrive(b, a->empty_k, k->slot);
   leave_queries(a, by(a, TS_OP_eq, a->mine, 1));
   advance(a, k);
-  V p = narrow(a, soften_first(a, masked(a, x, number(a, 0)), s));
+  V p = narrow(a, ts_gpu_attend_first(a, ts_gpu_attend_masked(a, x, number(a, 0)), s));
   s->o = ts_gpu_zeros(b, a->x.rows, a->x.d);
   return p;
 }
@@ -443,7 +216,7 @@ static V next_block(Attention *a, State *s, V p, V j, Ring *k, Ring *v) {
   ts_gpu_wait(b, TS_GPU_PRODUCTS, 1);
   ts_gpu_arrive(b, a->empty_k, k->slot);
   leave_queries(a, op2(a, TS_OP_eq, by(a, TS_OP_add, j, 1), a->mine));
-  p = soften(a, masked(a, x, j), s, &factor);
+  p = ts_gpu_attend_next(a, ts_gpu_attend_masked(a, x, j), s, &factor);
   ts_gpu_wait(b, TS_GPU_PRODUCTS, 0);
   ts_gpu_arrive(b, a->empty_v, v->slot);
   if (!factor || !s->o) return NULL;
@@ -469,37 +242,6 @@ static V all_blocks(Attention *a, State *s, Ring *k, Ring *v) {
 }
 
 /* ---- role mma: the end of a tile */
-/* A logit more in the denominator. What o is to be multiplied by; l and the exponent become
- * those with it. */
-static V with_sink(Attention *a, V *u, V *l) {
-  TsTileBuild *b = &a->b;
-  TsTileType one = ts_tile_scalar(TS_DT_f32);
-  V x = ts_tile_load(b, a->sink, &a->head, &one, NULL);
-  if (!x || !*u) return NULL;
-  x = ts_gpu_spread(b, x, &(*u)->type, 0);
-  x = op2(a, TS_OP_mul, x, constant(a, 1.4426950408889634, x));
-  V most = larger(a, *u, x), f = ex2(a, op2(a, TS_OP_sub, *u, most));
-  *l = ts_tile_op3(b, TS_OP_fma, *l, f, ex2(a, op2(a, TS_OP_sub, x, most)));
-  *u = most;
-  return f;
-}
-
-/* The factor of a row's sums; its logarithm goes to memory. */
-static V finish_rows(Attention *a, const State *s) {
-  TsTileBuild *b = &a->b;
-  V l = row(a, s->l, SUM), u = scaled(a, s->m), one = constant(a, 1, l), zero;
-  V part = a->x.sink ? with_sink(a, &u, &l) : one;
-  TsTileAccess edge = {.edge = true};
-  if (a->lse) {
-    V sum = op2(a, TS_OP_add, u, lg2(a, l));
-    V lse = op2(a, TS_OP_mul, sum, constant(a, 0.6931471805599453, sum));
-    if (!lse) return NULL;
-    ts_tile_store(b, a->lse, (V[]){a->batch, a->head, a->q0}, lse, &edge);
-  }
-  zero = constant(a, 0, l);
-  return ts_tile_op3(b, TS_OP_where, op2(a, TS_OP_eq, l, zero), zero,
-                     op2(a, TS_OP_div, part, l));
-}
 
 static void store_tile(Attention *a, V o, V factor) {
   TsTileBuild *b = &a->b;
@@ -551,7 +293,7 @@ static void one_tile(Attention *a, Ring *k, Ring *v) {
   V p = all_blocks(a, &s, k, v);
   ts_gpu_await(b, a->full_v, v->slot, v->parity);
   V o = add_values(a, p, s.o, v);
-  V factor = finish_rows(a, &s);
+  V factor = ts_gpu_attend_finish(a, &s);
   ts_gpu_wait(b, TS_GPU_STORES, 0);
   ts_gpu_wait(b, TS_GPU_PRODUCTS, 0);
   ts_gpu_arrive(b, a->empty_v, v->slot);
@@ -578,7 +320,7 @@ static void mma_role(Attention *a) {
   if (!l.stmt) return;
   V parity = l.carry[1];
   Ring k = {l.carry[2], l.carry[3]}, v = {l.carry[4], l.carry[5]};
-  tile_of(a, l.carry[0]);
+  ts_gpu_attend_tile(a, l.carry[0]);
   one_tile(a, &k, &v);
   V next = receive(a, parity), turned = by(a, TS_OP_bitwise_xor, parity, 1);
   ts_gpu_repeat_end(b, &l, by(a, TS_OP_ge, next, 0),
@@ -590,9 +332,10 @@ static void mma_role(Attention *a) {
 /* ---- the kernel */
 static int legal(const TsGpuAttention *x, TsError *err) {
   bool narrow = x->dtype == TS_DT_bf16 || x->dtype == TS_DT_f16;
-  bool fits = narrow && (x->d == 64 || x->d == 128) && x->rows % LOWEST_ROWS == 0 &&
-              (x->rows == 128 || (x->rows == 192 && x->d == 64)) && x->stages > 1 &&
-              x->stages < 5 && x->window >= 0 && x->scale > 0;
+  bool tile = x->warps ? x->rows == 64 || x->rows == 128
+                       : x->rows == 128 || (x->rows == 192 && x->d == 64);
+  bool fits = narrow && (x->d == 64 || x->d == 128) && tile && x->window >= 0 && x->scale > 0 &&
+              (x->warps ? !x->apart : x->stages > 1 && x->stages < 5);
   if (fits) return 0;
   return ts_error_set(err, TS_ERR_argument,
                       "no attention of %s with heads of %d in tiles of %d queries",
@@ -602,17 +345,17 @@ static int legal(const TsGpuAttention *x, TsError *err) {
 static void head(const Attention *a) {
   TsTile *k = a->b.k;
   k->form = TS_FORM_explicit;
-  k->target = "sm_90a";
+  k->target = a->x.warps ? a->x.warps : "sm_90a";
   k->ntile = 3;
   k->tile[0] = a->x.rows, k->tile[1] = KEYS, k->tile[2] = a->x.d;
   k->stages = a->x.stages;
-  k->threads = 32 * (a->x.rows / 16 + LOAD_WARPS);
+  k->threads = 32 * (a->x.rows / 16 + (a->x.warps ? 0 : LOAD_WARPS));
 }
 
 static void body(Attention *a) {
   TsTileBuild *b = &a->b;
   TsTileType one = ts_tile_vector(TS_DT_i32, 1);
-  sizes(a);
+  ts_gpu_attend_sizes(a);
   if (a->x.alone) a->counter = named(ts_tile_alloc(b, TS_SPACE_scratch, &one), "counter");
   TsTileLoop grid = ts_tile_for(b, number(a, 0), a->p, 1, true, 0, NULL);
   if (!grid.stmt) return;
@@ -628,9 +371,9 @@ TsTile *ts_tile_gpu_attention(const TsGpuAttention *x, TsError *err) {
   TsTile *k = ts_tile_new("attention");
   if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
   Attention a = {.x = *x, .b = ts_tile_build(k)};
-  params(&a);
+  ts_gpu_attend_params(&a);
   head(&a);
-  if (!k->failed) body(&a);
+  if (!k->failed) (x->warps ? ts_gpu_attend_by_warps : body)(&a);
   if (!k->failed) return k;
   ts_tile_free(k);
   return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
@@ -645,11 +388,22 @@ TsGpuAttention ts_gpu_attention(TsDtype dtype, int d, bool causal, int64_t windo
   return x;
 }
 
+/* Blocks of four warps where two of them have room in a processor, else one of eight. */
+TsGpuAttention ts_gpu_attention_by_warps(TsDtype dtype, int d, bool causal, int64_t window,
+                                         bool sink, const char *target, int64_t shared) {
+  TsGpuAttention x = ts_gpu_attention(dtype, d, causal, window, sink);
+  int64_t bytes = 2 * d * (64 + 2 * KEYS);
+  x.warps = target, x.rows = 2 * bytes <= shared ? 64 : 128;
+  x.turns = x.apart = false, x.stages = 1;
+  return x;
+}
+
 /* Tiles of 192 rows are 1.17 times as fast, but of a causal head of 1024 queries they take 32
- * blocks of 192 x 128, tiles of 128 rows 36 of 128 x 128. */
-void ts_gpu_attention_fit(TsGpuAttention *x, int64_t s) {
+ * blocks of 192 x 128, tiles of 128 rows 36 of 128 x 128. With a mask they have too few
+ * registers. */
+void ts_gpu_attention_fit(TsGpuAttention *x, int64_t s, bool masked) {
   enum { FEW = 1280 };
-  if (x->d == 64 && x->causal && s <= FEW) x->rows = 128, x->apart = false;
+  if (x->d == 64 && (masked || (x->causal && s <= FEW))) x->rows = 128, x->apart = false;
 }
 
 /* Keys and values of heads that stand together are about half of the second cache. Without

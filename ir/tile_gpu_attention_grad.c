@@ -71,6 +71,7 @@ static void params(Grad *a) {
   a->q = heads_of(a, "q", d, size[1], size[3], false);
   a->k = heads_of(a, "k", d, size[2], size[4], false);
   a->v = heads_of(a, "v", d, size[2], size[4], false);
+  if (a->x.mask.some) a->mask = ts_gpu_mask_param(k, &a->x.mask, d);
   a->g = heads_of(a, "g", d, size[1], size[3], false);
   a->lse = ts_tile_param(k, "lse", &line, false);
   a->delta = ts_tile_param(k, "delta", &line, false);
@@ -160,7 +161,7 @@ void ts_gpu_grad_tile(Grad *a, V t) {
 }
 
 /* Query head e of the tile's key head, and where its blocks begin among all. */
-static V query_head(Grad *a, V e) {
+V ts_gpu_grad_query_head(Grad *a, V e) {
   return op2(a, TS_OP_add, op2(a, TS_OP_mul, a->key_head, a->each), e);
 }
 static V blocks_of(Grad *a, V head) {
@@ -226,7 +227,7 @@ static void fetch_steps(Grad *a, V j, Ring *r) {
   V out[2], begin[2] = {r->slot, r->parity};
   TsTileLoop l = ts_tile_for(&a->b, number(a, 0), a->each, 1, false, 2, begin);
   if (!l.stmt) return;
-  V head = query_head(a, l.i);
+  V head = ts_gpu_grad_query_head(a, l.i);
   *r = (Ring){l.carry[0], l.carry[1]};
   fetch_step(a, head, blocks_of(a, head), j, r);
   advance(a, r, a->x.stages);
@@ -364,7 +365,7 @@ static void add_steps(Grad *a, int slot, V j, V odd, V *parity) {
   V out[1], from = by(a, TS_OP_bitwise_xor, odd, slot);
   TsTileLoop l = ts_tile_for(&a->b, from, a->each, RING, false, 1, parity);
   if (!l.stmt) return;
-  V head = query_head(a, l.i), base = blocks_of(a, head);
+  V head = ts_gpu_grad_query_head(a, l.i), base = blocks_of(a, head);
   ts_gpu_await(&a->b, a->full_dq, number(a, slot), l.carry[0]);
   add_step(a, slot, head, base, j);
   ts_tile_for_end(&a->b, &l, (V[]){by(a, TS_OP_bitwise_xor, l.carry[0], 1)}, out);

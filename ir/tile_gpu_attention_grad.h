@@ -9,16 +9,16 @@
  * Sizes: B batches, H query heads and J key heads of one (H a multiple of J), S queries, T
  * keys, L blocks of `rows` queries of all heads (B H ceil(S / rows)), G key heads whose tiles
  * stand together in the order, P blocks that run at a time, at most the number of tiles.
- * Parameters: q [B,H,S,D], k v [B,J,T,D], g [B,H,S,D] (gradient of the result), lse delta
- * f32[L,rows]; dq f32[B,H,S,D], dk dv [B,J,T,D], turn i32[L], counter i32[1]. Of rows that
- * there are not, lse is infinite and delta 0; else they are logarithms of base 2 of the sums of
- * 2^(scores scale log2 e), and the sums of g times the result. dq is to be multiplied by scale.
- * turn and counter are zeros before a run and behind it. Query i stands at position i + T - S;
- * with `causal` T is at least S. */
+ * Parameters: q [B,H,S,D], k v [B,J,T,D], with a mask that (turned), g [B,H,S,D] (gradient of
+ * the result), lse delta f32[L,rows]; dq f32[B,H,S,D], dk dv [B,J,T,D], turn i32[L], counter
+ * i32[1]. Of rows that there are not, lse is infinite and delta 0; else they are logarithms of
+ * base 2 of the sums of 2^(scores scale log2 e), and the sums of g times the result. dq is to
+ * be multiplied by scale. turn and counter are zeros before a run and behind it. Query i stands
+ * at position i + T - S; with `causal` T is at least S. */
 #ifndef TS_IR_TILE_GPU_ATTENTION_GRAD_H
 #define TS_IR_TILE_GPU_ATTENTION_GRAD_H
 
-#include "ir/tile.h"
+#include "ir/tile_gpu_attention_mask.h"
 
 typedef struct TsGpuAttentionGrad {
   TsDtype dtype; /* bf16, f16 */
@@ -28,6 +28,7 @@ typedef struct TsGpuAttentionGrad {
   double scale;   /* above 0 */
   int rows;       /* queries of a block: 64 */
   int stages;     /* of queries and gradients */
+  TsGpuMask mask; /* as it was added to the scores */
   bool held;      /* with ahead: a tile's values stay in registers */
   bool ahead;     /* products of a step run beside those of the next one; takes D 64 */
 } TsGpuAttentionGrad;

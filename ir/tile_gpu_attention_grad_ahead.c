@@ -91,7 +91,7 @@ static void step(Grad *a, State *s, V i, V steps, V at) {
   await_differences(a, &s->past);
   b->at = before;
   V dq = ts_gpu_grad_of_queries(a, at, s->past.slot);
-  V p = ts_gpu_grad_probabilities(a, s->x, slot, m0);
+  V p = ts_gpu_grad_probabilities(a, s->x, slot, m0, s->head);
   s->dv = ts_gpu_grad_add_rows(a, ts_gpu_grad_narrow(a, p), a->sg, slot, s->dv);
   ts_gpu_wait(b, TS_GPU_PRODUCTS, 2); /* y; dk of the step before */
   before = ts_gpu_when(b, later);

@@ -54,7 +54,7 @@ static void step(Grad *a, State *s, V i, V steps) {
   TsTileRegion *before = ts_gpu_when(b, by(a, TS_OP_gt, i, 0));
   ts_gpu_arrive(b, a->empty_q, ts_gpu_grad_before(a, slot));
   b->at = before;
-  V p = ts_gpu_grad_probabilities(a, s->x, slot, m0);
+  V p = ts_gpu_grad_probabilities(a, s->x, slot, m0, s->head);
   s->dv = ts_gpu_grad_add_rows(a, ts_gpu_grad_narrow(a, p), a->sg, slot, s->dv);
   ts_gpu_wait(b, TS_GPU_PRODUCTS, 1);
   V ds = ts_gpu_grad_differences(a, p, y, slot);

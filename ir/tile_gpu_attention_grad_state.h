@@ -19,8 +19,8 @@ typedef struct TsGpuRing {
 typedef struct TsGpuGrad {
   TsGpuAttentionGrad x;
   TsTileBuild b;
-  TsTileVal q, k, v, g, lse, delta, dq, dk, dv, turn, counter; /* parameters */
-  TsTileVal nb, h, j, s, t, l, near, p;                        /* sizes */
+  TsTileVal q, k, v, mask, g, lse, delta, dq, dk, dv, turn, counter; /* parameters */
+  TsTileVal nb, h, j, s, t, l, near, p;                              /* sizes */
   TsTileVal blocks, keys, heads, total, span, ahead, each;
   TsTileVal block;                                          /* the number of this one */
   TsTileVal sk, sv, sq, sg, ss, sdq, so, slse, sdelta, box; /* memory */
@@ -42,6 +42,8 @@ static inline TsTileVal ts_gpu_grad_by(TsGpuGrad *a, int op, TsTileVal x, int64_
 
 /* The tile of number t: groups of heads, in a group the first keys of all heads first. */
 void ts_gpu_grad_tile(TsGpuGrad *a, TsTileVal t);
+/* Query head e of the tile's key head, among its batch's. */
+TsTileVal ts_gpu_grad_query_head(TsGpuGrad *a, TsTileVal e);
 /* Step j is the j-th block of queries from the end. */
 TsTileVal ts_gpu_grad_block(TsGpuGrad *a, TsTileVal j);
 /* Slots of keys and values, and the one that a ring of them is at. */
@@ -59,7 +61,9 @@ TsTileVal ts_gpu_grad_scores(TsGpuGrad *a, TsTileVal x, TsTileVal at, TsTileVal 
 /* Those of the step that ring r is at, if there are more; else of anything. */
 TsTileVal ts_gpu_grad_next_scores(TsGpuGrad *a, TsTileVal at, const TsGpuRing *r,
                                   TsTileVal more);
-TsTileVal ts_gpu_grad_probabilities(TsGpuGrad *a, TsTileVal x, TsTileVal slot, TsTileVal m0);
+/* Of query head e of the key head, from query m0 on. */
+TsTileVal ts_gpu_grad_probabilities(TsGpuGrad *a, TsTileVal x, TsTileVal slot, TsTileVal m0,
+                                    TsTileVal e);
 /* Gradients of the scores. */
 TsTileVal ts_gpu_grad_differences(TsGpuGrad *a, TsTileVal p, TsTileVal y, TsTileVal slot);
 TsTileVal ts_gpu_grad_narrow(TsGpuGrad *a, TsTileVal x);

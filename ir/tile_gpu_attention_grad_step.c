@@ -119,10 +119,19 @@ static V masked(Grad *a, V p, V m0) {
   return s->out[0];
 }
 
-V ts_gpu_grad_probabilities(Grad *a, V x, V slot, V m0) {
+/* x scale + mask, of query head `of` of the key head. */
+static V with_mask(Grad *a, V x, V m0, V of) {
+  V head = ts_gpu_grad_query_head(a, of);
+  return ts_gpu_mask_add(&a->b, &a->x.mask, a->mask, a->batch, head, m0, a->n0, 0, x,
+                         a->x.scale);
+}
+
+V ts_gpu_grad_probabilities(Grad *a, V x, V slot, V m0, V of) {
+  double scale = a->x.mask.some ? 1 : a->x.scale;
+  if (a->x.mask.some) x = with_mask(a, x, m0, of);
   V less = line(a, a->slse, slot, x);
   if (!less) return NULL;
-  V e = ts_tile_op3(&a->b, TS_OP_fma, x, constant(a, a->x.scale * 1.4426950408889634, x),
+  V e = ts_tile_op3(&a->b, TS_OP_fma, x, constant(a, scale * 1.4426950408889634, x),
                     ts_tile_op1(&a->b, TS_OP_neg, less));
   if (!e) return NULL;
   return masked(a, ts_gpu_give(&a->b, TS_TILE_ex2, TS_GPU_IN(e), TS_GPU_PLAIN, &e->type), m0);

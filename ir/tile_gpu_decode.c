@@ -28,7 +28,7 @@ typedef TsTileVal V;
 typedef struct Decode {
   TsGpuDecode x;
   TsTileBuild b;
-  V q, k, v, sink, y;            /* parameters */
+  V q, k, v, mask, sink, y;      /* parameters */
   V j, e, t, c, n, h, p;         /* sizes */
   V blocks, from, chunks, total; /* blocks of keys; the first chunk, how many; all parts */
   V parts;                       /* of a head */
@@ -78,6 +78,7 @@ static void params(Decode *a) {
   a->k = matrix(a, "k", size[0], size[2], false);
   a->v = matrix(a, "v", size[0], size[2], false);
   TsTileType line = ts_tile_vector(TS_DT_f32, size[5]);
+  if (a->x.mask.some) a->mask = ts_gpu_mask_param(k, &a->x.mask, a->x.dtype);
   if (a->x.sink) a->sink = ts_tile_param(k, "sink", &line, false);
   a->y = matrix(a, "y", size[0], size[1], true);
 }
@@ -236,7 +237,10 @@ static V receive(Decode *a, const Ring *q) {
 }
 
 /* ---- role mma: scores, and which of them are seen */
-static double log2_scale(const Decode *a) { return a->x.scale * 1.4426950408889634; }
+/* With a mask scores are scaled when it is added. */
+static double log2_scale(const Decode *a) {
+  return (a->x.mask.some ? 1 : a->x.scale) * 1.4426950408889634;
+}
 
 static V scores(Decode *a, const Ring *q, const Ring *k) {
   TsTileBuild *b = &a->b;
@@ -296,9 +300,18 @@ static V is_partial(Decode *a, V k0) {
   return op2(a, TS_OP_logical_or, partial, op2(a, TS_OP_le, k0, low));
 }
 
+/* One number for each key of the batch that the key head is of. */
+static V with_mask(Decode *a, V x, V k0) {
+  V zero = number(a, 0);
+  V of = op2(a, TS_OP_floordiv, by(a, TS_OP_mul, a->h, a->x.queries), a->e);
+  V batch = op2(a, TS_OP_floordiv, a->head, of);
+  return ts_gpu_mask_add(&a->b, &a->x.mask, a->mask, batch, zero, zero, k0, 1, x, a->x.scale);
+}
+
 static V masked(Decode *a, V x, V i) {
   TsTileBuild *b = &a->b;
   V k0 = keys_at(a, i), partial = is_partial(a, k0);
+  if (a->x.mask.some) x = with_mask(a, x, k0);
   if (!x || !partial) return NULL;
   TsTileStmt *s = ts_tile_emit(b, TS_TILE_if, 1, &partial, NULL, 1, &x->type);
   if (!s) return NULL;
@@ -641,7 +654,8 @@ static int legal(const TsGpuDecode *x, TsError *err) {
   bool rows = x->rows == 8 || x->rows == 16 || x->rows == 32 || x->rows == 64;
   if (half && rows && (x->d == 64 || x->d == 128) && x->queries > 0 && x->queries <= x->rows &&
       x->stages > 1 && x->stages < 9 && x->window >= 0 && x->scale > 0 && x->room > 0 &&
-      (!x->sink || x->queries == 1))
+      (!x->sink || x->queries == 1) &&
+      (!x->mask.some || (x->mask.dim[1] == 1 && x->mask.dim[2] == 1)))
     return 0;
   return ts_error_set(err, TS_ERR_argument, "no attention of %s with %d rows of %d",
                       ts_dtype_name(x->dtype), x->rows, x->d);

@@ -11,11 +11,12 @@
  * queries), T keys, C blocks of TS_GPU_DECODE_KEYS keys in a chunk, N chunks in a part, H query
  * heads of a batch, P blocks that run at a time, at most the number of parts
  * (ts_gpu_decode_parts).
- * Parameters: q [J,E,D], k [J,T,D], v [J,T,D], with a sink that [H] in f32; y [J,E,D]. */
+ * Parameters: q [J,E,D], k [J,T,D], v [J,T,D], with a mask that, with a sink that [H] in f32;
+ * y [J,E,D]. */
 #ifndef TS_IR_TILE_GPU_DECODE_H
 #define TS_IR_TILE_GPU_DECODE_H
 
-#include "ir/tile.h"
+#include "ir/tile_gpu_attention_mask.h"
 
 enum { TS_GPU_DECODE_KEYS = 128, TS_GPU_DECODE_ROWS = 64 /* most of a key head */ };
 
@@ -29,6 +30,7 @@ typedef struct TsGpuDecode {
   int64_t window; /* 0: none */
   double scale;   /* above 0 */
   int stages;     /* of keys, and of values */
+  TsGpuMask mask; /* one number for each key, of all heads */
   int64_t room;   /* chunks that there is scratch for; at least those of a run */
 } TsGpuDecode;
 

@@ -5,7 +5,7 @@
 
 #include "ir/tile.h"
 
-enum { TS_TILE_PARTS = 5, TS_TILE_TEMPS = 8, TS_TILE_PART_PARAMS = 16 };
+enum { TS_TILE_PARTS = 7, TS_TILE_TEMPS = 9, TS_TILE_PART_PARAMS = 16 };
 
 typedef struct TsTilePart {
   TsTile *k;

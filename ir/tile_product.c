@@ -25,12 +25,13 @@ enum {
   FAR_ROWS = 512,   /* rows further apart are no stream for the processor */
   AHEAD_A = 16,     /* steps that turned rows are asked for ahead */
   AHEAD_B = 8,      /* and columns */
+  AHEAD_ENDS = 8,   /* rows that what follows the product reads and writes */
   ROWS = 224 << 10, /* bytes of packed rows */
   MOST_ROWS = 12,
   MOST_FAR = 8, /* ways of a set of the first cache */
   MOST_VECTORS = 4,
   MOST_TOGETHER = 4, /* vectors of what follows the product */
-  CHEAP = 10, /* pointwise rows that are done in registers */
+  CHEAP = 10,        /* pointwise rows that are done in registers */
 };
 
 typedef struct Match {
@@ -49,8 +50,8 @@ typedef struct Product {
   int64_t kc, kpad, panel; /* panel: elements of a packed panel of turned rows */
   bool blocks;             /* of k: more than one */
   bool pack_a, turned_a, turned_b, registers;
-  bool on_the_way;         /* the first rows pack the columns */
-  bool ask_rows;           /* rows in place, far apart, are asked for */
+  bool on_the_way; /* the first rows pack the columns */
+  bool ask_rows;   /* rows in place, far apart, are asked for */
   TsTileCopy *c;
   TsTileBuild *b;
   TsTileVal m0, n0, rows, cols; /* of this round */
@@ -144,6 +145,8 @@ bool ts_tile_is_product(const TsTile *k) {
 static int lanes_of(const TsTarget *t, TsDtype d) {
   return t->vector_bytes / ts_dtypes[d].nbytes;
 }
+
+static int64_t line_of(const Product *p) { return 64 / ts_dtypes[p->d].nbytes; }
 
 static int64_t even(int64_t n, int64_t most, int64_t unit) {
   int64_t pieces = div_up(n, most > unit ? most : unit);
@@ -498,12 +501,29 @@ static void put_end(Product *p, const Piece *e, TsTileVal sum) {
   p->b->line = p->x.mma->line;
 }
 
+/* What the rows behind the product read and write of a row of the result: it lies in lines that
+ * nobody else reads, too few of them beside each other for the processor to ask by itself. */
+static void ask_for_ends(Product *p, TsTileVal m, TsTileVal n, bool far) {
+  Piece e = {.m = m, .n = n};
+  for (const TsTileStmt *s = p->x.mma->next; s; s = s->next) {
+    TsTileVal in[TS_TILE_RANK + 1];
+    TsAttr hint[2] = {{.type = TS_ATTR_bool}, {.type = TS_ATTR_bool, .i = far}};
+    const TsTileType *t = s->op == TS_TILE_load ? &s->out[0]->type : &s->in[s->nin - 1]->type;
+    if ((s->op != TS_TILE_load && s->op != TS_TILE_store) || t->rank != 2) continue;
+    in[0] = ts_tile_copy_get(p->c, s->in[0]);
+    int rank = positions(p, s, &e, in + 1);
+    ts_tile_emit(p->b, TS_TILE_prefetch, rank + 1, in, hint, 0, NULL);
+  }
+}
+
 /* `rows` rows of sums in memory from row `first` of the block on. */
 static void end_columns(Product *p, TsTileVal row, TsTileVal m, TsTileVal j, int64_t w,
                         bool edge) {
   TsTileType t = ts_tile_vector(p->d, w);
   TsTileVal sum = ts_tile_load(p->b, p->acc, (TsTileVal[]){row, j}, &t, NULL);
   Piece e = {.w = w, .m = m, .n = plus(p, p->n0, j), .edge = edge};
+  for (int64_t u = 0; u < w && p->blocks; u += line_of(p))
+    ask_for_ends(p, plus_int(p, m, AHEAD_ENDS), plus_int(p, e.n, u), true);
   put_end(p, &e, sum);
 }
 
@@ -590,7 +610,7 @@ static void step(Product *p, TsTileVal i, TsTileVal panel, TsTileVal j, TsTileVa
 
 /* The part of the next rows that the tile at column j asks for. */
 static void ask_for_rows(Product *p, TsTileVal i, TsTileVal j) {
-  int64_t line = 64 / ts_dtypes[p->d].nbytes, tiles = div_up(p->x.nb, p->nr);
+  int64_t line = line_of(p), tiles = div_up(p->x.nb, p->nr);
   int64_t share = round_up(div_up(p->kc, tiles), line);
   TsTileVal from = plus(p, p->pc, times(p, panel_of_columns(p, j), share));
   TsTileLoop l = loop(p, at(p, 0), at(p, share), line);
@@ -613,6 +633,10 @@ static void tile(Product *p, TsTileVal i, TsTileVal row, TsTileVal j, int rows, 
   }
   TsTileVal panel = panel_of_columns(p, j);
   if (p->ask_rows && rows == p->mr) ask_for_rows(p, i, j);
+  for (int x = 0; x < n && !p->blocks; x++)
+    if (x % vectors * p->lanes % line_of(p) == 0)
+      ask_for_ends(p, plus_int(p, row_of(p, i), x / vectors),
+                   plus(p, p->n0, column[x % vectors]), !p->registers);
   ts_tile_mark(p->b, TS_STAGE_mma, NULL, false);
   TsTileLoop l = ts_tile_for(p->b, at(p, 0), p->nk, 1, false, n, sum);
   if (!l.carry) return;
@@ -639,22 +663,65 @@ static void tile(Product *p, TsTileVal i, TsTileVal row, TsTileVal j, int rows, 
   ts_tile_mark(p->b, after, "sums", true);
 }
 
-static void panel_of(Product *p, TsTileVal i, int rows, bool first) {
+/* The columns of a panel of rows, tile by tile; none if it is not `wanted` (NULL: it is). */
+static void columns_of(Product *p, TsTileVal i, int rows, bool first, TsTileVal wanted) {
   TsTileVal row = p->blocks ? plus(p, p->r0, i) : at(p, 0), full = down_to(p, p->cols, p->nr);
+  TsTileVal most = full, from = full;
+  if (wanted) {
+    most = ts_tile_op3(p->b, TS_OP_where, wanted, full, at(p, 0));
+    from = ts_tile_op3(p->b, TS_OP_where, wanted, full, p->cols);
+  }
   if (p->x.n >= p->nr) {
-    TsTileLoop j = loop(p, at(p, 0), full, p->nr);
+    TsTileLoop j = loop(p, at(p, 0), most, p->nr);
     tile(p, i, row, j.i, rows, p->nv, false, first);
     end(p, &j);
   }
   if (p->x.n % p->nr) {
-    TsTileLoop rest = loop(p, full, p->cols, p->nr);
+    TsTileLoop rest = loop(p, from, p->cols, p->nr);
     tile(p, i, row, rest.i, rows, edge_vectors(p), p->x.n % p->lanes != 0, false);
     end(p, &rest);
   }
+}
+
+static void panel_of(Product *p, TsTileVal i, int rows, bool first) {
+  columns_of(p, i, rows, first, NULL);
   if (!p->registers && !p->blocks) end_rows(p, plus(p, p->r0, i), at(p, rows));
 }
 
+/* Whether panels of all kinds, the first one, whole ones and the last, stand in one loop: what
+ * follows them is most of the code to compile, and then there once. */
+static bool in_one_loop(const Product *p) {
+  return !p->registers && !p->blocks && (p->on_the_way || p->x.m % p->mr);
+}
+
+static void all_panels(Product *p) {
+  TsTileLoop i = loop(p, at(p, 0), p->near, p->mr);
+  TsTileVal left = ts_tile_op2(p->b, TS_OP_sub, p->near, i.i), whole = NULL;
+  if (p->x.m % p->mr) whole = ts_tile_op2(p->b, TS_OP_ge, left, at(p, p->mr));
+  if (p->x.m >= p->mr && p->on_the_way) {
+    TsTileVal row = plus(p, p->r0, i.i);
+    TsTileVal first = ts_tile_op2(p->b, TS_OP_eq, row, at(p, 0));
+    TsTileVal later = ts_tile_op2(p->b, TS_OP_gt, row, at(p, 0));
+    if (whole) later = ts_tile_op2(p->b, TS_OP_logical_and, later, whole);
+    columns_of(p, i.i, p->mr, true, first);
+    columns_of(p, i.i, p->mr, false, later);
+  } else if (p->x.m >= p->mr) {
+    columns_of(p, i.i, p->mr, false, whole);
+  }
+  if (p->x.m % p->mr) {
+    TsTileVal last = ts_tile_op2(p->b, TS_OP_lt, left, at(p, p->mr));
+    columns_of(p, i.i, (int)(p->x.m % p->mr), false, last);
+  }
+  TsTileVal rows = whole ? ts_tile_op2(p->b, TS_OP_minimum, left, at(p, p->mr)) : at(p, p->mr);
+  end_rows(p, plus(p, p->r0, i.i), rows);
+  end(p, &i);
+}
+
 static void panels(Product *p) {
+  if (in_one_loop(p)) {
+    all_panels(p);
+    return;
+  }
   TsTileVal full = down_to(p, p->near, p->mr);
   if (p->x.m >= p->mr) {
     TsTileLoop i = loop(p, at(p, 0), full, p->mr);
@@ -690,9 +757,9 @@ static void memory(Product *p) {
   else if (p->pack_a) /* a line more, so that rows are no power of two apart */
     p->pa = local(p, p->d, 2, (int64_t[]){sub, p->kpad + p->lanes});
   if (!p->registers)
-    p->acc = local(p, p->d, 2,
-                   (int64_t[]){p->blocks ? mb : p->mr,
-                               round_up(nb, MOST_TOGETHER * (int64_t)p->lanes)});
+    p->acc = local(
+        p, p->d, 2,
+        (int64_t[]){p->blocks ? mb : p->mr, round_up(nb, MOST_TOGETHER * (int64_t)p->lanes)});
 }
 
 /* Of `size` from `from` on, at most block. */
@@ -723,12 +790,13 @@ static void steps(Product *p) {
   else
     pack_columns(p);
   if (all) ts_tile_mark(p->b, TS_STAGE_load, "pack columns", true);
-  if (p->on_the_way) {
+  bool apart = p->on_the_way && !in_one_loop(p);
+  if (apart) {
     p->r0 = at(p, 0), p->near = at(p, p->mr);
     pack_rows(p);
     panel_of(p, p->r0, p->mr, true);
   }
-  int64_t begin = p->on_the_way ? p->mr : 0;
+  int64_t begin = apart ? p->mr : 0;
   TsTileVal rest = minus(p, p->rows, begin);
   TsTileLoop l = loop(p, at(p, 0), rest, p->sub);
   p->r0 = plus_int(p, l.i, begin);

@@ -25,10 +25,18 @@ static double now_msec(void) {
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
+/* Rows of exponentials, which the VM puts down between its passes. By themselves, 4096 x 4096
+ * f32 on one thread: a loss 1.25 times as fast as the VM's, its gradient 1.8, softmax 1.1. */
+static bool is_exponential(const TsNode *n) {
+  return n->op == TS_OP_cross_entropy || n->op == TS_OP_cross_entropy_grad ||
+         n->op == TS_OP_softmax || n->op == TS_OP_log_softmax;
+}
+
 /* Attention alone is as fast on the VM; what is won is a copy of its result. */
 bool ts_build_worth(const TsGroup *g) {
   if (g->kind == TS_GROUP_attention) return g->turned;
-  return g->kind == TS_GROUP_matmul || (g->kind != TS_GROUP_vm && g->nnode > 1);
+  if (g->kind == TS_GROUP_matmul || (g->kind != TS_GROUP_vm && g->nnode > 1)) return true;
+  return g->kind == TS_GROUP_rows && is_exponential(g->node[0]);
 }
 
 static bool is_index(const TsSched *s, const TsGroup *g) {
@@ -107,11 +115,12 @@ static void prepare(TsBuildJob *b, Work *w) {
   TsError err = {0};
   TsLayouts *l = ts_build_layouts(b, w->f->g);
   bool roles =
-      b->device &&
-      (ts_device_product(b->device, w->f->sched, w->g, b->profile, ts_layouts_of, l, &w->k,
-                         &err) ||
-       ts_device_attention(b->device, w->g, b->profile == TS_PROFILE_strict, ts_layouts_of, l, &w->k, &err) ||
-       ts_device_attention_grad(b->device, w->g, b->profile == TS_PROFILE_strict, ts_layouts_of, l, &w->k, &err));
+      b->device && (ts_device_product(b->device, w->f->sched, w->g, b->profile, ts_layouts_of,
+                                      l, &w->k, &err) ||
+                    ts_device_attention(b->device, w->g, b->profile == TS_PROFILE_strict,
+                                        ts_layouts_of, l, &w->k, &err) ||
+                    ts_device_attention_grad(b->device, w->g, b->profile == TS_PROFILE_strict,
+                                             ts_layouts_of, l, &w->k, &err));
   if (!roles && w->g->kind == TS_GROUP_vm && !is_index(w->f->sched, w->g)) return;
   if (!roles && ts_build_tile(b, w->f, w->g, &w->k, &err)) {
     w->k.tile = NULL;

@@ -35,7 +35,7 @@ static int count(int n, const TsTile *const *k) {
 static void add(TsDeviceSet *s, const TsTile *k) {
   One *o = &s->one[s->n++];
   o->k = k;
-  ts_device_kernel_key(s->d, k, o->key);
+  ts_device_kernel_key(k, o->key);
 }
 
 static int by_key(const void *a, const void *b) {
@@ -81,7 +81,7 @@ double ts_device_set_usec(const TsDeviceSet *s) {
 
 bool ts_device_set_known(const TsDeviceSet *s) {
   for (int i = 0; i < s->n; i++)
-    if (!ts_device_kernel_known(s->d, s->one[i].k)) return false;
+    if (!ts_device_kernel_known(s->d, s->one[i].k, s->one[i].key)) return false;
   return true;
 }
 
@@ -90,7 +90,7 @@ static void *open_some(void *arg) {
   TsDeviceSet *s = arg;
   for (int i; (i = atomic_fetch_add(&s->next, 1)) < s->n;) {
     TsError ignored = {0};
-    s->one[i].open = ts_device_kernel_open(s->d, s->one[i].k, &ignored);
+    s->one[i].open = ts_device_kernel_open_as(s->d, s->one[i].k, s->one[i].key, &ignored);
   }
   return NULL;
 }

@@ -1,5 +1,5 @@
-/* Entries are files <key in hex>.o, or .t for text; the former with a head that says how long they are and what their hash
- * is. The time of last change is that of last use, to the hour. */
+/* Entries are files <key in hex>.o, or .t for text; the former with a head that says how long
+ * they are and what their hash is. The time of last change is that of last use, to the hour. */
 #include "jit/cache.h"
 
 #include <dirent.h>
@@ -35,7 +35,9 @@ static void hash_of(const void *data, size_t nbytes, uint8_t hash[TS_SHA256]) {
 }
 
 /* ---- the folder */
-static void make_folders(char *path) {
+static void make_folders(const TsCache *c) {
+  char path[sizeof c->folder]; /* a copy: other threads read the folder meanwhile */
+  strcpy(path, c->folder);
   for (char *p = path + 1; *p; p++) {
     if (*p != '/') continue;
     *p = 0;
@@ -72,7 +74,21 @@ static void path_of(const TsCache *c, const uint8_t *key, char kind, char path[6
   snprintf(path + n, 600 - (size_t)n, ".%c", kind);
 }
 
+static bool is_entry(const char *name, const char *kinds) {
+  size_t len = strlen(name);
+  return len == NAME && strspn(name, "0123456789abcdef") == len - 2 && name[len - 2] == '.' &&
+         strchr(kinds, name[len - 1]);
+}
+
 /* ---- reading */
+/* Does not wait for the other end of a pipe that somebody put there. */
+static int open_entry(const TsCache *c, const uint8_t *key, char kind) {
+  char path[600];
+  if (!*c->folder) return -1;
+  path_of(c, key, kind, path);
+  return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
 static bool read_all(int fd, void *to, size_t n) {
   for (char *p = to; n;) {
     ssize_t got = read(fd, p, n);
@@ -105,10 +121,7 @@ static void *read_entry(int fd, size_t *nbytes) {
 }
 
 void *ts_cache_read(TsCache *c, const uint8_t key[TS_CACHE_KEY], size_t *nbytes) {
-  char path[600];
-  if (!*c->folder) return NULL;
-  path_of(c, key, 'o', path);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open_entry(c, key, 'o');
   if (fd < 0) return NULL;
   void *data = read_entry(fd, nbytes);
   close(fd);
@@ -134,13 +147,13 @@ static bool write_all(int fd, const void *from, size_t n) {
 }
 
 /* h NULL: without a head. */
-static bool write_file(TsCache *c, const char *path, const Head *h, const void *data,
+static bool write_file(const TsCache *c, const char *path, const Head *h, const void *data,
                        size_t nbytes) {
   char temporary[600];
   snprintf(temporary, sizeof temporary, "%s/new-XXXXXX", c->folder);
   int fd = mkostemp(temporary, O_CLOEXEC);
   if (fd < 0 && errno == ENOENT) {
-    make_folders(c->folder);
+    make_folders(c);
     snprintf(temporary, sizeof temporary, "%s/new-XXXXXX", c->folder);
     fd = mkostemp(temporary, O_CLOEXEC);
   }
@@ -151,7 +164,7 @@ static bool write_file(TsCache *c, const char *path, const Head *h, const void *
   return good;
 }
 
-static bool write_entry(TsCache *c, const char *path, const void *data, size_t nbytes) {
+static bool write_entry(const TsCache *c, const char *path, const void *data, size_t nbytes) {
   Head h = {.version = VERSION, .nbytes = nbytes};
   memcpy(h.magic, magic, 8);
   hash_of(data, nbytes, h.hash);
@@ -165,19 +178,17 @@ void ts_cache_write(TsCache *c, const uint8_t key[TS_CACHE_KEY], const void *dat
   if (!*c->folder || all > largest || all > c->limit) return;
   path_of(c, key, 'o', path);
   if (!write_entry(c, path, data, nbytes)) return;
-  c->unseen += all;
-  if (c->unseen > c->limit / 64) ts_cache_trim(c);
+  int64_t unseen = __atomic_add_fetch(&c->unseen, all, __ATOMIC_RELAXED);
+  if (unseen > c->limit / 64) ts_cache_trim(c);
 }
 
 /* ---- text */
 enum { LONGEST_TEXT = 65536 };
 
 char *ts_cache_read_text(TsCache *c, const uint8_t key[TS_CACHE_KEY], size_t *nbytes) {
-  char path[600], *text = NULL;
+  char *text = NULL;
   struct stat st;
-  if (!*c->folder) return NULL;
-  path_of(c, key, 't', path);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open_entry(c, key, 't');
   if (fd < 0) return NULL;
   if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size <= LONGEST_TEXT)
     text = calloc(1, (size_t)st.st_size + 1);
@@ -202,10 +213,7 @@ void ts_cache_clear_texts(TsCache *c) {
   DIR *dir = *c->folder ? opendir(c->folder) : NULL;
   if (!dir) return;
   for (struct dirent *d; (d = readdir(dir));) {
-    size_t len = strlen(d->d_name);
-    if (len == NAME && strspn(d->d_name, "0123456789abcdef") == len - 2 &&
-        !strcmp(d->d_name + len - 2, ".t"))
-      unlinkat(dirfd(dir), d->d_name, 0);
+    if (is_entry(d->d_name, "t")) unlinkat(dirfd(dir), d->d_name, 0);
   }
   closedir(dir);
 }
@@ -234,19 +242,17 @@ static Entry *list_entries(DIR *dir, size_t *n, int64_t *total) {
   *n = 0, *total = 0;
   for (struct dirent *d; (d = readdir(dir));) {
     struct stat st;
-    size_t len = strlen(d->d_name);
     if (fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
       continue;
     drop_stale(dirfd(dir), d->d_name, &st);
-    if (len != NAME || (strcmp(d->d_name + len - 2, ".o") && strcmp(d->d_name + len - 2, ".t")))
-      continue;
+    if (!is_entry(d->d_name, "ot")) continue;
     if (*n == cap) {
       Entry *more = realloc(list, (cap = cap ? 2 * cap : 64) * sizeof *list);
       if (!more) break;
       list = more;
     }
     Entry *e = &list[(*n)++];
-    memcpy(e->name, d->d_name, len + 1);
+    memcpy(e->name, d->d_name, NAME + 1);
     e->nbytes = st.st_size;
     e->used = st.st_mtim;
     *total += st.st_size;
@@ -257,7 +263,7 @@ static Entry *list_entries(DIR *dir, size_t *n, int64_t *total) {
 /* Down to seven eighths, so that the next write does not begin again. */
 void ts_cache_trim(TsCache *c) {
   DIR *dir = *c->folder ? opendir(c->folder) : NULL;
-  c->unseen = 0;
+  __atomic_store_n(&c->unseen, 0, __ATOMIC_RELAXED);
   if (!dir) return;
   size_t n;
   int64_t total;

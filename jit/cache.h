@@ -1,7 +1,7 @@
 /* The disk cache of compiled kernels: bytes under a key of 32. An entry is a file of its own,
- * written under another name and renamed, so that several processes may use one folder. A
- * folder that is missing and cannot be made, or is not writable, is no error: nothing is found,
- * nothing is kept. */
+ * written under another name and renamed, so that several processes may use one folder, and
+ * several threads one TsCache. A folder that is missing and cannot be made, or is not writable,
+ * is no error: nothing is found, nothing is kept. */
 #ifndef TS_JIT_CACHE_H
 #define TS_JIT_CACHE_H
 

@@ -2,6 +2,7 @@
  * operator has no logarithms of the forward pass. Where that is a kernel of the same graph it
  * leaves them in memory that both know; else it is run once more for them. See
  * jit/device_product.h. */
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -10,20 +11,23 @@
 #include "ir/tile_gpu_attention_ends.h"
 #include "ir/tile_parts.h"
 #include "jit/device_heads.h"
+#include "jit/device_mask.h"
 #include "jit/device_product.h"
 
 enum { SIM_WORK = 1 << 20 /* of scores and head that the interpreter does in a wink */ };
-enum { Q, K, V, Y, G, DQ, DK, DV, OPERANDS, SINK = OPERANDS, DSINK, ALL };
+enum { Q, K, V, Y, G, DQ, DK, DV, OPERANDS, SINK = OPERANDS, DSINK, MASK, ALL };
 
 typedef struct Problem {
   const TsNode *n;
-  TsVal value[ALL]; /* of sinks NULL: there are none */
+  TsVal value[ALL]; /* of sinks and masks NULL: there are none */
+  TsGpuMaskFrom from;
   TsDeviceHeads of[OPERANDS];
   TsGpuAttentionGrad x;
   int64_t nsm;
   bool sim;
   TsTileParts *parts;
   int lse, lse2, delta, sums, y, turn, counter; /* temporaries */
+  int mask;                                     /* of each key: an argument that all read */
 } Problem;
 
 static bool same_dims(const Problem *p, int a, int b) {
@@ -42,11 +46,17 @@ static bool find_sink(Problem *p, TsLayoutFn *layout, void *arg) {
          ts_device_row_major(layout, arg, p->value[DSINK]);
 }
 
+static bool find_mask(Problem *p, TsLayoutFn *layout, void *arg) {
+  const TsMeta *q = &p->n->in[0]->meta;
+  TsVal x = p->value[MASK] = p->n->in[3];
+  return !x || (q->ndim <= 4 && ts_device_mask(&p->from, x, (TsDtype)q->dtype, layout, arg));
+}
+
 static bool find_operands(Problem *p, TsLayoutFn *layout, void *arg) {
   const TsNode *n = p->n;
   static const int from[] = {0, 1, 2, 5, 6};
-  if (n->op != TS_OP_attention_grad || n->nin != 7 || n->in[3] || n->attr[3].i ||
-      !find_sink(p, layout, arg))
+  if (n->op != TS_OP_attention_grad || n->nin != 7 || n->attr[3].i ||
+      !find_sink(p, layout, arg) || !find_mask(p, layout, arg))
     return false;
   for (int i = 0; i < OPERANDS; i++) {
     p->value[i] = i < DQ ? n->in[from[i]] : (TsVal)(uintptr_t)&n->out[i - DQ];
@@ -78,7 +88,7 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
 /* ---- parts */
 /* What is written comes behind all that is read. */
 static int param_of(const Problem *p, int operand) {
-  static const int order[ALL] = {Q, K, V, Y, G, SINK, DQ, DK, DV, DSINK};
+  static const int order[ALL] = {Q, K, V, Y, G, MASK, SINK, DQ, DK, DV, DSINK};
   int at = 0;
   for (int i = 0; i < ALL && order[i] != operand; i++) at += p->value[order[i]] != NULL;
   return at;
@@ -111,22 +121,37 @@ static void lie(const Problem *p, TsTile *k, int param, int operand) {
 
 static int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
 
+/* The argument that has it. What is laid out for each key all read, other masks those who run
+ * the forward pass, and the gradients turned. */
+static int add_mask(Problem *p, const TsGpuMask *m, bool turned, TsError *err) {
+  bool line = m->dim[2] == 1;
+  if (line && p->mask) return p->mask;
+  int at = ts_device_mask_part(p->parts, m, &p->from, p->x.dtype, turned && !line,
+                               param_of(p, MASK), line || turned ? 0 : p->lse, err);
+  if (line && at != INT_MIN) p->mask = at;
+  return at;
+}
+
 static bool add_forward(Problem *p, TsError *err) {
   const int64_t *q = p->of[Q].dim, *k = p->of[K].dim;
   bool sink = p->value[SINK];
   TsGpuAttention x = ts_gpu_attention(p->x.dtype, p->x.d, p->x.causal, p->x.window, sink);
   x.scale = p->x.scale;
-  ts_gpu_attention_fit(&x, q[2]);
+  ts_gpu_attention_fit(&x, q[2], p->value[MASK] != NULL);
   int64_t heads = q[0] * q[1], tiles = ts_gpu_attention_tiles(&x, heads, q[2]);
   int64_t g = ts_gpu_attention_heads(&x, heads, k[0] * k[1], k[2]);
   int64_t dim[] = {q[0], q[1], k[1], q[2], k[2], g, at_most(tiles, p->nsm)};
-  int arg[7] = {param_of(p, Q), param_of(p, K), param_of(p, V)}, n = 3;
+  int arg[8] = {param_of(p, Q), param_of(p, K), param_of(p, V)}, n = 3;
+  if (p->value[MASK]) {
+    x.mask = ts_gpu_mask(&p->from, q[2], k[2], x.rows, false);
+    if ((arg[n++] = add_mask(p, &x.mask, false, err)) == INT_MIN) return false;
+  }
   if (sink) arg[n++] = param_of(p, SINK);
   arg[n++] = p->y, arg[n++] = p->lse, arg[n] = p->counter;
   TsTile *t = ts_tile_gpu_attention(&x, err);
   lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V);
   if (!ts_tile_parts_add(p->parts, t, arg, dim)) return false;
-  p->parts->part[0].unless = p->lse;
+  p->parts->part[p->parts->n - 1].unless = p->lse;
   return true;
 }
 
@@ -159,12 +184,17 @@ static bool add_grad(Problem *p, TsError *err) {
                    ts_gpu_attention_grad_blocks(&p->x, n, q[2]),
                    ts_gpu_attention_grad_heads(&p->x, j, q[2]),
                    at_most(tiles, most)};
-  int arg[] = {param_of(p, Q),  param_of(p, K), param_of(p, V), param_of(p, G),
-               p->lse2,         p->delta,       p->sums,        param_of(p, DK),
-               param_of(p, DV), p->turn,        p->counter};
+  int arg[12] = {param_of(p, Q), param_of(p, K), param_of(p, V)}, at = 3;
+  if (p->value[MASK]) {
+    p->x.mask = ts_gpu_mask(&p->from, q[2], k[2], p->x.rows, true);
+    if ((arg[at++] = add_mask(p, &p->x.mask, true, err)) == INT_MIN) return false;
+  }
+  int rest[] = {param_of(p, G),  p->lse2,         p->delta, p->sums,
+                param_of(p, DK), param_of(p, DV), p->turn,  p->counter};
+  memcpy(arg + at, rest, sizeof rest);
   TsTile *t = ts_tile_gpu_attention_grad(&p->x, err);
-  lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V), lie(p, t, 3, G);
-  lie(p, t, 7, DK), lie(p, t, 8, DV);
+  lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V), lie(p, t, at, G);
+  lie(p, t, at + 4, DK), lie(p, t, at + 5, DV);
   return ts_tile_parts_add(p->parts, t, arg, dim);
 }
 
@@ -191,6 +221,7 @@ static void add_params(Problem *p, TsTile *k, int from, int to, int sink) {
     TsTileType t = ts_tile_type(p->x.dtype, 4, p->of[i].dim);
     ts_tile_param(k, NULL, &t, i >= DQ);
   }
+  if (p->value[MASK] && sink == SINK) ts_device_mask_param(k, &p->from);
   if (p->value[sink]) ts_tile_param(k, NULL, &line, sink == DSINK);
 }
 

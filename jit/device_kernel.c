@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,11 @@ struct TsDeviceKernel {
   TsGpuKernel *gpu;
   TsGpuExplicit *roles; /* of a kernel with roles */
   TsDeviceParts *parts; /* of one that is several */
+  TsQueueJob job;       /* that opens it; holds a reference */
+  TsQueue *queue;       /* of the job, NULL when it is done */
+  TsTile *wanted;       /* what it opens */
+  TsError why;          /* that it could not be */
+  atomic_bool pending;
 };
 
 /* Kernels with roles are the device's own explicit form. */
@@ -86,22 +92,32 @@ static int simulate(TsDeviceKernel *made, const TsTile *k, TsError *err) {
   if (ts_tile_check(k, NULL, err)) return -1;
   keep_ptx(k);
   made->emulated = emulates() && !has_roles(k);
-  if (made->emulated && ts_gpu_code(k, ts_gpu_target(9, 0), TS_GPU_aligned, &code, err)) return -1;
+  if (made->emulated && ts_gpu_code(k, ts_gpu_target(9, 0), TS_GPU_aligned, &code, err))
+    return -1;
   ts_gpu_code_free(&code);
   made->tile = made->emulated ? ts_tile_copy(k, NULL, NULL, err) : ts_tile_expand(k, err);
   return made->tile ? 0 : -1;
 }
 
-static TsDeviceKernel *open_new(TsDevice *d, const TsTile *k, TsError *err) {
+static bool open_into(TsDeviceKernel *made, const TsTile *k, const uint8_t *key, TsError *err) {
+  TsDevice *d = made->device;
+  if (k->parts) return (made->parts = ts_device_parts_open(d, k->parts, err)) != NULL;
+  if (is_sim(d)) return !simulate(made, k, err);
+  if (has_roles(k)) return (made->roles = ts_gpu_explicit_open(d, k, key, err)) != NULL;
+  return (made->gpu = ts_gpu_kernel_open(d, k, key, err)) != NULL;
+}
+
+static TsDeviceKernel *new_kernel(TsDevice *d, TsError *err) {
   TsDeviceKernel *made = calloc(1, sizeof *made);
   if (!made) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
   made->device = d, made->refs = 1;
-  bool well;
-  if (k->parts) well = (made->parts = ts_device_parts_open(d, k->parts, err)) != NULL;
-  else if (is_sim(d)) well = !simulate(made, k, err);
-  else if (has_roles(k)) well = (made->roles = ts_gpu_explicit_open(d, k, err)) != NULL;
-  else well = (made->gpu = ts_gpu_kernel_open(d, k, err)) != NULL;
-  if (well) return made;
+  return made;
+}
+
+static TsDeviceKernel *open_new(TsDevice *d, const TsTile *k, const uint8_t *key,
+                                TsError *err) {
+  TsDeviceKernel *made = new_kernel(d, err);
+  if (!made || open_into(made, k, key, err)) return made;
   free(made);
   return NULL;
 }
@@ -110,16 +126,16 @@ static TsDeviceKernel *open_new(TsDevice *d, const TsTile *k, TsError *err) {
  * several has memory of its own, its parts are shared. */
 static struct {
   pthread_mutex_t lock;
+  pthread_cond_t opened;
   TsDeviceKernel *first;
   double usec[2]; /* that opening took so far, of new ones and from disk; how many these were */
   double count[2];
-} table = {.lock = PTHREAD_MUTEX_INITIALIZER, .usec = {30000, 2000}, .count = {1, 1}};
+} table = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .opened = PTHREAD_COND_INITIALIZER,
+           .usec = {30000, 2000},
+           .count = {1, 1}};
 
-void ts_device_kernel_key(const TsDevice *d, const TsTile *k, uint8_t key[32]) {
-  static const TsJitTarget any = {
-      .tile = {.name = "device"}, .triple = "", .cpu = "", .features = ""};
-  ts_kernel_key(k, &any, d->name, key);
-}
+void ts_device_kernel_key(const TsTile *k, uint8_t key[32]) { ts_kernel_digest(k, key); }
 
 static TsDeviceKernel *find(const TsDevice *d, const uint8_t *key) {
   TsDeviceKernel *k = table.first;
@@ -160,27 +176,122 @@ static double now_usec(void) {
   return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err) {
-  uint8_t key[32];
-  if (k->parts) return open_new(d, k, err);
-  ts_device_kernel_key(d, k, key);
-  TsDeviceKernel *made = take(d, key);
-  if (made) return made;
-  double begun = now_usec();
-  made = open_new(d, k, err);
-  return made ? put(made, key, now_usec() - begun) : NULL;
+/* ---- kernels that another thread opens */
+bool ts_device_kernel_ready(const TsDeviceKernel *k) { return !atomic_load(&k->pending); }
+
+static void settle(TsDeviceKernel *k, bool well, double usec) {
+  pthread_mutex_lock(&table.lock);
+  ts_tile_free(k->wanted);
+  k->wanted = NULL, k->queue = NULL;
+  if (well) table.usec[0] += usec, table.count[0]++;
+  atomic_store(&k->pending, false);
+  pthread_cond_broadcast(&table.opened);
+  pthread_mutex_unlock(&table.lock);
+  ts_device_kernel_free(k);
 }
 
-bool ts_device_kernel_known(const TsDevice *d, const TsTile *k) {
+static void open_job(TsQueueJob *job) {
+  TsDeviceKernel *k = (TsDeviceKernel *)((char *)job - offsetof(TsDeviceKernel, job));
+  double begun = now_usec();
+  bool well = open_into(k, k->wanted, k->key, &k->why);
+  if (!well && !k->why.code) ts_error_set(&k->why, TS_ERR_device, "jit: no kernel");
+  settle(k, well, now_usec() - begun);
+}
+
+int ts_device_kernel_wait(TsDeviceKernel *k, TsError *err) {
+  if (!ts_device_kernel_ready(k)) {
+    pthread_mutex_lock(&table.lock);
+    TsQueue *queue = k->queue;
+    pthread_mutex_unlock(&table.lock);
+    if (queue && ts_queue_cancel(queue, &k->job)) open_job(&k->job);
+    pthread_mutex_lock(&table.lock);
+    while (atomic_load(&k->pending)) pthread_cond_wait(&table.opened, &table.lock);
+    pthread_mutex_unlock(&table.lock);
+  }
+  if (!k->why.code) return 0;
+  *err = k->why;
+  return -1;
+}
+
+/* A reference to one that another thread may be opening. */
+static TsDeviceKernel *opened(TsDeviceKernel *k, TsError *err) {
+  if (!ts_device_kernel_wait(k, err)) return k;
+  ts_device_kernel_free(k);
+  return NULL;
+}
+
+TsDeviceKernel *ts_device_kernel_open_as(TsDevice *d, const TsTile *k, const uint8_t key[32],
+                                         TsError *err) {
+  if (k->parts) return open_new(d, k, key, err);
+  TsDeviceKernel *made = take(d, key);
+  if (made) return opened(made, err);
+  double begun = now_usec();
+  made = open_new(d, k, key, err);
+  made = made ? put(made, key, now_usec() - begun) : NULL;
+  return made ? opened(made, err) : NULL;
+}
+
+TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err) {
+  uint8_t key[32];
+  ts_device_kernel_key(k, key);
+  return ts_device_kernel_open_as(d, k, key, err);
+}
+
+/* ---- kernels that are opened while the program goes on. They are in the table from the
+ * beginning, so that each is compiled once. */
+/* Compiled, not simulated. */
+static bool takes_time(const TsDevice *d, const TsTile *k, const uint8_t *key) {
+  return !strcmp(d->kind, "cuda") && !k->parts && !ts_device_kernel_known(d, k, key);
+}
+
+static TsDeviceKernel *begin(TsDevice *d, const TsTile *k, const uint8_t key[32],
+                             TsQueue *queue, bool soon, TsError *err) {
+  TsDeviceKernel *made = new_kernel(d, err);
+  if (made && !(made->wanted = ts_tile_copy(k, NULL, NULL, err))) return free(made), NULL;
+  if (!made) return NULL;
+  made->refs = 2, made->job.run = open_job, made->queue = queue;
+  memcpy(made->key, key, sizeof made->key);
+  atomic_store(&made->pending, true);
+  pthread_mutex_lock(&table.lock);
+  made->next = table.first;
+  table.first = made;
+  pthread_mutex_unlock(&table.lock);
+  if ((soon ? ts_queue_add_first : ts_queue_add)(queue, &made->job)) open_job(&made->job);
+  return made;
+}
+
+TsDeviceKernel *ts_device_kernel_open_later(TsDevice *d, const TsTile *k, const uint8_t key[32],
+                                            TsQueue *queue, bool soon, TsError *err) {
+  TsDeviceKernel *made = k->parts ? NULL : take(d, key);
+  if (made) return made;
+  return takes_time(d, k, key) ? begin(d, k, key, queue, soon, err)
+                               : ts_device_kernel_open_as(d, k, key, err);
+}
+
+void ts_device_kernel_abandon(TsQueue *queue) {
+  for (TsDeviceKernel *k = NULL;;) {
+    pthread_mutex_lock(&table.lock);
+    for (k = table.first; k && k->queue != queue;) k = k->next;
+    pthread_mutex_unlock(&table.lock);
+    if (!k) return;
+    ts_queue_cancel(queue, &k->job);
+    ts_error_set(&k->why, TS_ERR_device, "jit: the program ends");
+    settle(k, false, 0);
+  }
+}
+
+bool ts_device_kernel_known(const TsDevice *d, const TsTile *k, const uint8_t key[32]) {
   if (is_sim(d)) return true;
-  return has_roles(k) ? ts_gpu_explicit_known(d, k) : ts_gpu_kernel_known(d, k);
+  return has_roles(k) ? ts_gpu_explicit_known(d, k, key) : ts_gpu_kernel_known(d, key);
 }
 
 double ts_device_kernel_cost(TsDevice *d, const TsTile *k, const uint8_t key[32]) {
   if (is_sim(d)) return 0;
-  bool known = ts_device_kernel_known(d, k);
+  bool known = ts_device_kernel_known(d, k, key);
   pthread_mutex_lock(&table.lock);
-  double usec = find(d, key) ? 0 : table.usec[known] / table.count[known];
+  const TsDeviceKernel *open = find(d, key);
+  double usec =
+      open && ts_device_kernel_ready(open) ? 0 : table.usec[known] / table.count[known];
   pthread_mutex_unlock(&table.lock);
   return usec;
 }
@@ -291,9 +402,9 @@ int ts_device_kernel_launches(const TsDeviceKernel *k) {
 }
 
 bool ts_device_kernel_cached(const TsDeviceKernel *k) {
+  if (!ts_device_kernel_ready(k)) return false;
   if (k->parts) return ts_device_parts_cached(k->parts);
-  return k->roles ? ts_gpu_explicit_cached(k->roles)
-                  : k->gpu && ts_gpu_kernel_cached(k->gpu);
+  return k->roles ? ts_gpu_explicit_cached(k->roles) : k->gpu && ts_gpu_kernel_cached(k->gpu);
 }
 
 void ts_device_kernel_times(const TsDeviceKernel *k, double *llvm_usec, double *driver_usec) {

@@ -268,7 +268,7 @@ static bool in_whole_rows(const Problem *p) {
 
 /* ---- the device */
 int ts_device_processors(TsDevice *d, bool small, TsError *err) {
-  if (!strcmp(d->kind, "sim")) return small ? SIM_BLOCKS : 0;
+  if (!strcmp(d->kind, "sim")) return small && !ts_gpu_oldest() ? SIM_BLOCKS : 0;
   if (strcmp(d->kind, "cuda") || d->major != 9 || d->minor != 0 || ts_gpu_oldest()) return 0;
   return ts_device_use(d, err) ? 0 : ((const TsCuda *)d->state)->sms;
 }

@@ -43,6 +43,7 @@ LLVMValueRef *ts_emit_define(TsEmit *e, TsTileVal v) {
     n = ts_emit_rows(&v->type);
   }
   m->split = false;
+  m->depth = e->loop ? e->loop->depth : 0;
   m->part = ts_emit_take(e, sizeof *m->part * (size_t)n);
   memset(m->part, 0, sizeof *m->part * (size_t)n);
   return m->part;
@@ -244,13 +245,14 @@ static void answer_rounds(TsEmit *e, const TsTileStmt *loop) {
 /* The rounds of a parallel loop are the caller's to deal out; another loop is one round. */
 static void emit_phase(TsEmit *e, const TsTileStmt *loop, int index) {
   LLVMTypeRef p = LLVMPointerTypeInContext(e->ctx, 0), i64 = ts_emit_int_type(e, 64, 0);
-  char name[16];
+  char name[24];
   snprintf(name, sizeof name, "rounds%d", index);
   begin_function(e, name, 5, (LLVMTypeRef[]){p, p, i64, i64, p});
   e->args = LLVMGetParam(e->fn, 0);
   e->dims = LLVMGetParam(e->fn, 1);
   e->local = LLVMGetParam(e->fn, 4);
   e->streamed = false;
+  e->loop = NULL;
   read_dims(e);
   answer_rounds(e, loop);
   read_args(e);

@@ -15,7 +15,12 @@
 #include "ir/tile.h"
 #include "jit/target.h"
 
-enum { TS_EMIT_AXES = TS_TILE_RANK, TS_EMIT_VECTOR = 4096, TS_EMIT_HELD = 16 };
+enum {
+  TS_EMIT_AXES = TS_TILE_RANK,
+  TS_EMIT_VECTOR = 4096,
+  TS_EMIT_HELD = 16,
+  TS_EMIT_BASES = 16
+};
 
 /* What a value has become. */
 typedef struct TsEmitted {
@@ -23,7 +28,23 @@ typedef struct TsEmitted {
       *part;        /* scalar, vector, rows; of memory the pointer, then strides in elements */
   bool split;       /* rank 1: its elements are apart, one part each */
   int uses, outers; /* uses in all, and as first operand of outer */
+  int depth;        /* loops around the place where it was made */
 } TsEmitted;
+
+/* A pointer that accesses in a loop share: computed before it. */
+typedef struct TsEmitBase {
+  LLVMTypeRef elem;
+  LLVMValueRef from, pointer, at[TS_TILE_RANK], stride[TS_TILE_RANK];
+  int n;
+} TsEmitBase;
+
+/* A loop whose body is being written. */
+typedef struct TsEmitLoop {
+  struct TsEmitLoop *outer;
+  LLVMValueRef entry; /* the branch into it */
+  int depth, nbase;   /* 1 for the outermost */
+  TsEmitBase base[TS_EMIT_BASES];
+} TsEmitLoop;
 
 typedef struct TsEmit {
   const TsTile *k;
@@ -35,10 +56,11 @@ typedef struct TsEmit {
   LLVMValueRef dim[TS_TILE_DIMS];
   TsEmitted *value; /* by id */
   TsArena arena;
-  int nscratch;  /* met so far in this function */
-  bool streamed; /* stores past the caches need a fence at the end */
-  bool crowded;  /* in a loop that carries most of the registers */
-  int nheld;     /* there: values of multiply-adds since the last place that holds them */
+  TsEmitLoop *loop; /* the innermost, or NULL */
+  int nscratch;     /* met so far in this function */
+  bool streamed;    /* stores past the caches need a fence at the end */
+  bool crowded;     /* in a loop that carries most of the registers */
+  int nheld;        /* there: values of multiply-adds since the last place that holds them */
   TsTileVal held[TS_EMIT_HELD];
   TsError *err;
   jmp_buf *out;
@@ -95,6 +117,9 @@ void ts_emit_shape(TsEmit *e, const TsTileStmt *s);
 void ts_emit_reduce(TsEmit *e, const TsTileStmt *s);
 void ts_emit_contract(TsEmit *e, const TsTileStmt *s);
 void ts_emit_memory(TsEmit *e, const TsTileStmt *s);
+/* Of the element of a memory at a position (emit_address.c). */
+LLVMValueRef ts_emit_address(TsEmit *e, TsTileVal memory, const TsTileVal *at,
+                             LLVMTypeRef elem);
 void ts_emit_memory_begin(TsEmit *e, TsTileVal memory, LLVMValueRef pointer);
 void ts_emit_loop(TsEmit *e, const TsTileStmt *s);
 /* The rounds of a loop that carries nothing, between these bounds. */

@@ -41,6 +41,20 @@ static void add_incoming(const TsTileType *t, V *phi, V *part, LLVMBasicBlockRef
   for (int r = 0; r < ts_emit_rows(t); r++) LLVMAddIncoming(phi[r], &part[r], &from, 1);
 }
 
+/* The body of a loop begins; entry is the branch into it. */
+static void enter(TsEmit *e, V entry) {
+  TsEmitLoop *l = ts_emit_take(e, sizeof *l);
+  *l = (TsEmitLoop){.outer = e->loop, .entry = entry, .depth = 1};
+  if (l->outer) l->depth += l->outer->depth;
+  e->loop = l;
+}
+
+/* Without a question whether there is a round at all, what is carried has one way in. */
+static bool is_below(V lo, V hi) {
+  return LLVMIsAConstantInt(lo) && LLVMIsAConstantInt(hi) &&
+         LLVMConstIntGetSExtValue(lo) < LLVMConstIntGetSExtValue(hi);
+}
+
 /* for (i = lo; i < hi; i += repeat * step), the body `repeat` times in each round; gives where
  * i ended. carry[]: the values before, then those after. */
 static V loop(TsEmit *e, const TsTileStmt *s, V lo, V hi, int repeat, V **carry) {
@@ -50,17 +64,21 @@ static V loop(TsEmit *e, const TsTileStmt *s, V lo, V hi, int repeat, V **carry)
   int n = s->nout;
   V **in = ts_emit_take(e, sizeof *in * (size_t)(n + 1)), **out = carry;
   V **now = ts_emit_take(e, sizeof *now * (size_t)(n + 1));
-  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, lo, hi, ""), head, after);
+  bool sure = is_below(lo, hi);
+  V entry = sure ? LLVMBuildBr(b, head)
+                 : LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, lo, hi, ""), head, after);
 
   LLVMPositionBuilderAtEnd(b, head);
   V i = LLVMBuildPhi(b, i64, "i"), at = i;
   LLVMAddIncoming(i, &lo, &before, 1);
   for (int c = 0; c < n; c++) now[c] = in[c] = phis(e, &s->out[c]->type, carry[c], before);
   V step = ts_emit_i64(e, ts_tile_attr(s, "step")->i);
+  enter(e, entry);
   for (int k = 0; k < repeat; k++) {
     round_of(e, s, at, now);
     at = LLVMBuildNSWAdd(b, at, step, "");
   }
+  e->loop = e->loop->outer;
   last = LLVMGetInsertBlock(b);
   LLVMAddIncoming(i, &at, &last, 1);
   for (int c = 0; c < n; c++) add_incoming(&s->out[c]->type, in[c], now[c], last);
@@ -68,6 +86,10 @@ static V loop(TsEmit *e, const TsTileStmt *s, V lo, V hi, int repeat, V **carry)
 
   LLVMMoveBasicBlockAfter(after, last);
   LLVMPositionBuilderAtEnd(b, after);
+  if (sure) {
+    memcpy(out, now, sizeof *out * (size_t)n);
+    return at;
+  }
   V end = LLVMBuildPhi(b, i64, "");
   LLVMAddIncoming(end, &lo, &before, 1);
   LLVMAddIncoming(end, &at, &last, 1);

@@ -113,7 +113,7 @@ static V moved(TsEmit *e, const Access *a, V from, V by) {
 static Access find(TsEmit *e, const TsTileStmt *s, const TsTileType *tile) {
   Access a = {.memory = s->in[0], .at = s->in + 1, .tile = tile, .d = s->in[0]->type.dtype};
   const TsTileType *m = &a.memory->type;
-  V *part = ts_emit_parts(e, a.memory), offset = ts_emit_i64(e, 0);
+  V *part = ts_emit_parts(e, a.memory);
   const TsAttr *axes = ts_tile_attr(s, "axes");
   if (!ts_tile_memory(m) || m->space > TS_SPACE_local || tile->rank > m->rank || tile->rank > 2)
     ts_emit_fail(e, "%s: a tile that a CPU cannot reach", ts_tile_op_name(s->op));
@@ -126,11 +126,7 @@ static Access find(TsEmit *e, const TsTileStmt *s, const TsTileType *tile) {
   a.edge = ts_tile_attr(s, "edge")->i;
   a.stream = ts_tile_attr(s, "stream")->i;
   a.lanes = tile->rank ? ts_emit_width(tile) : 1;
-  for (int k = 0; k < m->rank; k++) {
-    V step = LLVMBuildNSWMul(e->b, ts_emit_scalar(e, a.at[k]), part[1 + k], "");
-    offset = LLVMBuildNSWAdd(e->b, offset, step, "");
-  }
-  a.pointer = moved(e, &a, part[0], offset);
+  a.pointer = ts_emit_address(e, a.memory, a.at, stored(e, a.d, 0));
   a.stride = tile->rank ? part[1 + a.axis[tile->rank - 1]] : ts_emit_i64(e, 1);
   if (tile->rank == 2) a.row_stride = part[1 + a.axis[0]];
   if (a.edge) find_edge(e, &a);
@@ -288,7 +284,8 @@ static V load_row(TsEmit *e, const TsTileStmt *s, const Access *a, int r) {
   if (a->edge && !has_masks(e, a->d)) return load_through(e, s, a, r);
   V at = row_pointer(e, a, r), mask = a->edge ? row_mask(e, a, r) : all_lanes(e, a->lanes);
   V fill = a->edge ? fill_of(e, s, a->d, a->lanes) : LLVMGetPoison(t);
-  if (!is_one(a->stride) && !a->edge && a->lanes > 1 && a->lanes <= 16) return load_each(e, a, at);
+  if (!is_one(a->stride) && !a->edge && a->lanes > 1 && a->lanes <= 16)
+    return load_each(e, a, at);
   if (!is_one(a->stride))
     return masked(e, "llvm.masked.gather", align, t, apart(e, a, at), mask, fill, NULL);
   if (a->edge) return masked(e, "llvm.masked.load", align, t, at, mask, fill, NULL);
@@ -379,8 +376,8 @@ static int64_t known_until(TsEmit *e, const Access *a, int r) {
   return LLVMIsAConstantInt(until) ? LLVMConstIntGetSExtValue(until) : -1;
 }
 
-/* Masked stores cost a score of cycles (Zen 4), and LLVM 22 writes 4 bytes for a masked store of
- * one constant lane of 2 bytes that come from a narrowing: a shorter vector has neither. */
+/* Masked stores cost a score of cycles (Zen 4), and LLVM 22 writes 4 bytes for a masked store
+ * of one constant lane of 2 bytes that come from a narrowing: a shorter vector has neither. */
 static bool store_known(TsEmit *e, const Access *a, int r, V x) {
   int64_t n = known_until(e, a, r);
   if (n < 0) return false;
@@ -479,12 +476,8 @@ static void scatter(TsEmit *e, const TsTileStmt *s) {
 
 static void prefetch(TsEmit *e, const TsTileStmt *s) {
   LLVMTypeRef i32 = ts_emit_int_type(e, 32, 0), p = LLVMPointerTypeInContext(e->ctx, 0);
-  V *part = ts_emit_parts(e, s->in[0]), offset = ts_emit_i64(e, 0);
-  for (int k = 0; k < s->in[0]->type.rank; k++) {
-    V step = LLVMBuildMul(e->b, ts_emit_scalar(e, s->in[1 + k]), part[1 + k], "");
-    offset = LLVMBuildAdd(e->b, offset, step, "");
-  }
-  V in[4] = {LLVMBuildGEP2(e->b, stored(e, s->in[0]->type.dtype, 0), part[0], &offset, 1, ""),
+  LLVMTypeRef elem = stored(e, s->in[0]->type.dtype, 0);
+  V in[4] = {ts_emit_address(e, s->in[0], s->in + 1, elem),
              ts_emit_int(e, i32, ts_tile_attr(s, "write")->i),
              ts_emit_int(e, i32, ts_tile_attr(s, "far")->i ? 2 : 3), ts_emit_int(e, i32, 1)};
   ts_emit_call(e, "llvm.prefetch", 1, &p, 4, in);

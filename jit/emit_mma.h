@@ -38,6 +38,7 @@ typedef struct TsMma {
   LLVMValueRef t, group, lane, warp; /* thread and group of warps in the role; in the group */
   LLVMValueRef leader;               /* i32: this thread acts for its group of four warps */
   LLVMValueRef only_if;              /* i32, or NULL: around arrivals */
+  int warp_rows;                     /* of unit warps: rows of one */
   int across;                        /* of unit warps: side by side, and where this one is */
   LLVMValueRef warp_row, warp_col;
   int copied; /* bytes that its rows of A, B and C are multiples of */
@@ -93,7 +94,7 @@ void ts_mma_pace(TsMma *m, const TsTileStmt *s);
 void ts_mma_meet(TsMma *m); /* all blocks of a cluster */
 
 /* ---- emit_mma_unit.c: products */
-void ts_mma_layout(TsMma *m); /* of the role at hand */
+void ts_mma_layout(TsMma *m);              /* of the role at hand */
 bool ts_mma_is_pairs(const TsTileType *t); /* 16 bits, two columns in a register */
 /* Two matrix units have sums in blocks of 8x8; those of multiply-adds are single numbers. */
 static inline bool ts_mma_in_blocks(const TsMma *m) {
@@ -120,6 +121,14 @@ void ts_mma_cast(TsMma *m, const TsTileStmt *s);
 void ts_mma_part(TsMma *m, const TsTileStmt *s);
 void ts_mma_broadcast(TsMma *m, const TsTileStmt *s);
 int ts_mma_register(const TsMma *m, int ncol, int r, int c);
+
+/* ---- emit_mma_whole.c */
+void ts_mma_load_whole(TsMma *m, const TsTileStmt *s);  /* of rank 4 in memory, all inside */
+void ts_mma_store_heads(TsMma *m, const TsTileStmt *s); /* rows of heads, to memory of rank 4 */
+/* Whether a row of a fragment is of four neighbouring threads, each of which has two rows. */
+bool ts_mma_in_quads(const TsMma *m);
+/* i64: where positions on the first n axes are, in elements. */
+LLVMValueRef ts_mma_axes_at(TsMma *m, const TsTileType *t, const TsTileVal *at, int n);
 
 /* ---- emit_mma_lanes.c: roles whose threads have lanes, what is written for other blocks */
 bool ts_mma_has_lanes(const TsTileStmt *role);

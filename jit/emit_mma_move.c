@@ -330,6 +330,10 @@ void ts_mma_load(TsMma *m, const TsTileStmt *s) {
     load_kept(m, s);
     return;
   }
+  if (from->space == TS_SPACE_global && from->rank == 4) {
+    ts_mma_load_whole(m, s);
+    return;
+  }
   if (from->space != TS_SPACE_global || from->strided || from->rank != s->out[0]->type.rank)
     ts_emit_fail(m->e, "a fragment from other memory");
   load_parameter(m, s);
@@ -549,6 +553,8 @@ void ts_mma_store(TsMma *m, const TsTileStmt *s) {
   else if (t->space == TS_SPACE_global && t->rank == 2 && !t->strided &&
            m->unit == TS_MMA_warps)
     store_blocks(m, s);
+  else if (t->space == TS_SPACE_global && t->rank == 4 && m->unit == TS_MMA_warps)
+    ts_mma_store_heads(m, s);
   else
     ts_emit_fail(m->e, "a fragment to other memory");
 }

@@ -153,7 +153,7 @@ static V joined(TsMma *m, const TsTileStmt *s, V x, V y) {
 }
 
 static void of_unit(TsMma *m) {
-  if (m->unit != TS_MMA_wgmma) ts_emit_fail(m->e, "rows of fragments are of the matrix unit");
+  if (!ts_mma_in_quads(m)) ts_emit_fail(m->e, "rows of fragments are of the matrix unit");
 }
 
 void ts_mma_quarter(TsMma *m, const TsTileStmt *s) {

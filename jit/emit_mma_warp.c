@@ -11,6 +11,9 @@
  * are: 16 of 16 bits, 32 of 8, 8 of 32. Across k matrices of 16 bits are turned on the way;
  * elements of 32 bits are read one by one. Rows of shared memory are 128 bytes, whose pieces of
  * 16 are exchanged by the row's number: the eight rows of a matrix fall into different banks.
+ * With unit "rows" each warp has 16 rows and all columns, as attention wants them: a row is of
+ * four threads.
+ *
  * A thread's address is a sum of what it knows about itself, a constant of the place in the
  * tile, and a piece's number, in which the two are joined by exclusive or. */
 #include <stdio.h>
@@ -29,19 +32,21 @@ static bool same_word(const TsAttr *a, const char *word) {
 }
 
 bool ts_mma_of_warps(const TsAttr *unit) {
-  return unit && (same_word(unit, "mma") || same_word(unit, "tf32"));
+  return unit && (same_word(unit, "mma") || same_word(unit, "tf32") || same_word(unit, "rows"));
 }
 
 void ts_mma_warps_layout(TsMma *m) {
   TsMmaLayout *l = &m->layout;
   const TsTileType *t = &m->mma->out[0]->type;
-  int rows = (int)t->dim[0], across = ts_gpu_warps_across(rows, m->warps);
+  bool whole = same_word(ts_tile_attr(m->mma, "unit"), "rows");
+  int rows = (int)t->dim[0], across = whole ? 1 : ts_gpu_warps_across(rows, m->warps);
   int down = across ? m->warps / across : 0;
   m->across = across;
   if (!across || across * down != m->warps || (across & (across - 1)) || across > 8 ||
       rows % (down * BLOCK) || t->dim[1] % (across * BLOCK) || m->info->cluster > 1 ||
-      (down > 1 && rows / down != WARP_ROWS))
+      (whole ? rows != m->warps * BLOCK : down > 1 && rows / down != WARP_ROWS))
     ts_emit_fail(m->e, "%d warps for a tile of %d rows", m->warps, rows);
+  m->warp_rows = rows / down;
   V number = ts_mma_shri(m, m->t, 5);
   m->warp_row = LLVMBuildUDiv(m->e->b, number, ts_mma_int(m, across), "");
   m->warp_col = ts_mma_andi(m, number, across - 1);
@@ -107,7 +112,7 @@ static void along_k(TsMma *m, const TsTileStmt *s, bool a, int blocks, int steps
   Side x = {.first = (int)first};
   V low = ts_mma_andi(m, m->lane, 7), high = bit(m, m->lane, 4), mid = bit(m, m->lane, 3);
   V row = ts_mma_add(m, low, ts_mma_muli(m, a ? mid : high, 8));
-  V own = a ? ts_mma_muli(m, m->warp_row, WARP_ROWS) : ts_mma_muli(m, m->warp_col, BLOCK);
+  V own = a ? ts_mma_muli(m, m->warp_row, m->warp_rows) : ts_mma_muli(m, m->warp_col, BLOCK);
   place(m, &x, s, ts_mma_add(m, row, own), a ? high : mid, low);
   for (int j = 0; j < blocks; j++)
     for (int k = 0; k < steps; k++)
@@ -261,7 +266,7 @@ static Copy divide(TsMma *m, const TsTileStmt *s) {
   Copy c = {.each = bytes->type == TS_ATTR_int ? (int)bytes->i : 16,
             .elem = ts_dtypes[t->dtype].nbytes};
   if (shape->type != TS_ATTR_ints || shape->n != 2 || shape->ints[1] != t->dim[2] ||
-      s->nin != 7 || m->single || m->info->cluster > 1)
+      s->nin != 5 + s->in[1]->type.rank || m->single || m->info->cluster > 1)
     ts_emit_fail(m->e, "threads copy whole rows of a stage");
   int threads = m->warps * WARP;
   m->copied = c.each;
@@ -314,23 +319,33 @@ static V inside(TsMma *m, const Copy *c, V left, V in_row) {
   return LLVMBuildSelect(b, in_row, bytes, zero, "");
 }
 
+/* Where the matrix begins, in elements, of memory with two axes before. */
+static V matrix_at(TsMma *m, const TsTileStmt *s) {
+  const TsTileType *t = &s->in[1]->type;
+  if (t->rank != 4) ts_emit_fail(m->e, "copies are of matrices, or of heads of batches");
+  return ts_mma_axes_at(m, t, s->in + 5, 2);
+}
+
 /* A stage, or rows of it. Addresses of later rows are the first one and so many rows. Nothing
  * is read where no byte is inside, whatever the address is. */
 void ts_mma_copy_tile(TsMma *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
   const TsTileType *t = &s->in[0]->type, *from = &s->in[1]->type;
-  if (from->rank != 2 || from->space != TS_SPACE_global || from->strided)
+  int first_axis = from->rank - 2;
+  if (from->rank < 2 || from->space != TS_SPACE_global || (from->strided && first_axis == 0))
     ts_emit_fail(m->e, "copies are of matrices that are parameters");
   Copy c = divide(m, s);
   LLVMTypeRef i64 = ts_emit_int_type(m->e, 64, 0), i8 = ts_emit_int_type(m->e, 8, 0);
-  V rows = LLVMBuildTrunc(b, ts_emit_size(m->e, from->dim[0]), ts_mma_i32(m), "");
-  V pitch = ts_emit_size(m->e, from->dim[1]),
-    cols = LLVMBuildTrunc(b, pitch, ts_mma_i32(m), "");
-  V row = ts_mma_add(m, ts_emit_scalar(m->e, s->in[5]), c.row);
-  V col = ts_mma_add(m, ts_emit_scalar(m->e, s->in[6]), c.col);
+  V rows = LLVMBuildTrunc(b, ts_emit_size(m->e, from->dim[first_axis]), ts_mma_i32(m), "");
+  V width = ts_emit_size(m->e, from->dim[first_axis + 1]), pitch = width,
+    cols = LLVMBuildTrunc(b, width, ts_mma_i32(m), "");
+  if (from->strided) pitch = ts_emit_i64(m->e, from->stride[first_axis]);
+  V row = ts_mma_add(m, ts_emit_scalar(m->e, s->in[5 + first_axis]), c.row);
+  V col = ts_mma_add(m, ts_emit_scalar(m->e, s->in[6 + first_axis]), c.col);
   V left = LLVMBuildSub(b, cols, col, "");
   V off = LLVMBuildMul(b, LLVMBuildSExt(b, row, i64, ""), pitch, "");
   off = LLVMBuildAdd(b, off, LLVMBuildSExt(b, col, i64, ""), "");
+  if (first_axis) off = LLVMBuildAdd(b, off, matrix_at(m, s), "");
   off = LLVMBuildMul(b, off, ts_emit_i64(m->e, c.elem), "");
   V at = LLVMBuildGEP2(b, i8, ts_emit_parts(m->e, s->in[1])[0], &off, 1, "");
   V slot = ts_mma_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[2]));

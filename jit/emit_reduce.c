@@ -7,6 +7,8 @@
 
 typedef LLVMValueRef V;
 
+enum { FEW = 4 }; /* lanes of a reduction that LLVM takes well as a whole */
+
 static bool is_float(TsDtype d) { return ts_dtype_is(d, TS_KIND_F); }
 
 /* ---- sums and products */
@@ -37,7 +39,17 @@ static int pow2ceil(int n) {
   return w;
 }
 
-static V halves(TsEmit *e, int op, TsDtype d, V x) {
+/* What follows is a block of its own. LLVM looks from each operation into what it is made of,
+ * six deep and into both operands: halves of halves of a vector are exponential to it. */
+static void seam(TsEmit *e) {
+  LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+  LLVMBasicBlockRef next = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
+  LLVMMoveBasicBlockAfter(next, here);
+  LLVMBuildBr(e->b, next);
+  LLVMPositionBuilderAtEnd(e->b, next);
+}
+
+static V halves(TsEmit *e, int op, TsDtype d, V x, bool alone) {
   int n = ts_emit_lanes(x), most = lanes_of(d);
   if (n > TS_RED_LEAF)
     ts_emit_fail(e, "%s of %d elements: longer than a leaf", ts_tile_op_name(op), n);
@@ -49,7 +61,9 @@ static V halves(TsEmit *e, int op, TsDtype d, V x) {
     }
     x = sum, n = most;
   }
+  int each = e->target->tile.vector_bytes / ts_dtypes[d].nbytes;
   for (int h = pow2ceil(n) / 2; h; n = h, h /= 2) {
+    if (alone && n == each) seam(e);
     V low = ts_emit_span(e, x, 0, h), high = ts_emit_span(e, x, h, n - h);
     x = combine(e, op, d, low, padded(e, op, d, high, h));
   }
@@ -140,12 +154,22 @@ static V value_of(TsEmit *e, const Order *o, V key) {
   return LLVMBuildBitCast(e->b, u, t, "");
 }
 
-static V extreme(TsEmit *e, const Order *o, V x) {
+/* The extreme key of a vector; of a long one by halves until few are left. */
+static V best_of(TsEmit *e, const Order *o, V key, bool alone) {
+  int n = ts_emit_lanes(key);
+  bool halved = alone && n > FEW && !(n & (n - 1));
+  for (; halved && n > FEW; n /= 2)
+    key = ts_emit_call2(e, o->min ? "llvm.smin" : "llvm.smax", ts_emit_span(e, key, 0, n / 2),
+                        ts_emit_span(e, key, n / 2, n / 2));
+  if (halved) seam(e);
+  return ts_emit_call1(e, o->min ? "llvm.vector.reduce.smin" : "llvm.vector.reduce.smax", key);
+}
+
+static V extreme(TsEmit *e, const Order *o, V x, bool alone) {
   if (o->d == TS_DT_bool && !o->index)
     return ts_emit_call1(e, o->min ? "llvm.vector.reduce.and" : "llvm.vector.reduce.or", x);
   V key = key_of(e, o, x);
-  V best =
-      ts_emit_call1(e, o->min ? "llvm.vector.reduce.smin" : "llvm.vector.reduce.smax", key);
+  V best = best_of(e, o, key, alone);
   if (!o->index) return value_of(e, o, best);
   int n = ts_emit_lanes(x);
   LLVMTypeRef t = ts_emit_int_type(e, 32, n);
@@ -182,11 +206,12 @@ static bool is_order(int op) {
   return op == TS_TILE_max || op == TS_TILE_min || op == TS_TILE_argmax || op == TS_TILE_argmin;
 }
 
-static V reduce_vector(TsEmit *e, const TsTileStmt *s, V x) {
+/* alone: not one of the rows of a tile. */
+static V reduce_vector(TsEmit *e, const TsTileStmt *s, V x, bool alone) {
   TsDtype d = s->in[0]->type.dtype;
   Order o = order_of(s);
-  if (is_order(s->op)) return extreme(e, &o, x);
-  return s->op == TS_TILE_pairs ? pairs(e, d, x) : halves(e, s->op, d, x);
+  if (is_order(s->op)) return extreme(e, &o, x, alone);
+  return s->op == TS_TILE_pairs ? pairs(e, d, x) : halves(e, s->op, d, x, alone);
 }
 
 static V reduce_rows(TsEmit *e, const TsTileStmt *s, V *in, int n) {
@@ -211,14 +236,14 @@ void ts_emit_reduce(TsEmit *e, const TsTileStmt *s) {
                  ts_dtype_name(t->dtype));
   V *in = ts_emit_parts(e, s->in[0]), *out = ts_emit_define(e, s->out[0]);
   if (t->rank == 1) {
-    *out = reduce_vector(e, s, *in);
+    *out = reduce_vector(e, s, *in, true);
   } else if (axis == 0) {
     *out = reduce_rows(e, s, in, ts_emit_rows(t));
   } else {
     *out = LLVMGetPoison(ts_emit_type(e, to->dtype, ts_emit_width(to)));
     for (int r = 0; r < ts_emit_rows(t); r++)
-      *out =
-          LLVMBuildInsertElement(e->b, *out, reduce_vector(e, s, in[r]), ts_emit_i64(e, r), "");
+      *out = LLVMBuildInsertElement(e->b, *out, reduce_vector(e, s, in[r], false),
+                                    ts_emit_i64(e, r), "");
   }
 }
 

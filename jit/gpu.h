@@ -79,7 +79,9 @@ int64_t ts_gpu_batch_table(const TsGpuCode *code, int n, void *const *arg, const
 
 /* ---- a kernel on a device. It finds its PTX in the disk cache or compiles it. */
 typedef struct TsGpuKernel TsGpuKernel;
-TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, TsError *err);
+/* digest: of ts_kernel_digest, or NULL. */
+TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, const uint8_t digest[32],
+                                TsError *err);
 /* Bytes that a run with these sizes takes meanwhile. */
 int64_t ts_gpu_kernel_scratch(const TsGpuKernel *g, const int64_t *dim);
 /* Queued in the device's own order. arg: addresses on the device; dim: the symbolic sizes;
@@ -92,7 +94,7 @@ int ts_gpu_kernel_run_many(TsGpuKernel *g, int n, void *const *arg, const int64_
                            TsError *err);
 int ts_gpu_kernel_most(const TsGpuKernel *g); /* runs of a launch; 1: they cannot be many */
 void ts_gpu_kernel_free(TsGpuKernel *g);
-bool ts_gpu_kernel_known(const TsDevice *d, const TsTile *k); /* its code is on disk */
+bool ts_gpu_kernel_known(const TsDevice *d, const uint8_t digest[32]); /* its code is on disk */
 bool ts_gpu_kernel_cached(const TsGpuKernel *g);
 const TsGpuCode *ts_gpu_kernel_code(const TsGpuKernel *g);
 /* What opening it took: our compiler and the driver's. */

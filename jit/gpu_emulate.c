@@ -39,16 +39,19 @@ static void enter(void) {
   b->done[t] = true;
 }
 
+static void prepare(Block *b, int t) {
+  ucontext_t *u = &b->thread[t];
+  getcontext(u);
+  u->uc_stack.ss_sp = b->stacks + (size_t)t * STACK;
+  u->uc_stack.ss_size = STACK;
+  u->uc_link = &b->self;
+  makecontext(u, enter, 0);
+}
+
 static void run_group(Block *b) {
   running = b;
   memset(b->done, 0, sizeof b->done);
-  for (int t = 0; t < b->threads; t++) {
-    getcontext(&b->thread[t]);
-    b->thread[t].uc_stack.ss_sp = b->stacks + (size_t)t * STACK;
-    b->thread[t].uc_stack.ss_size = STACK;
-    b->thread[t].uc_link = &b->self;
-    makecontext(&b->thread[t], enter, 0);
-  }
+  for (int t = 0; t < b->threads; t++) prepare(b, t);
   for (bool any = true; any;) {
     any = false;
     for (b->now = 0; b->now < b->threads; b->now++) {

@@ -35,27 +35,24 @@ static double now_usec(void) {
  * that products in f32 spill and take 1.4 times as long. */
 static struct {
   pthread_once_t once;
-  pthread_mutex_t lock;
   TsCache disk;
-} cache = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+} cache = {.once = PTHREAD_ONCE_INIT};
 
 static void open_cache(void) { ts_cache_open(&cache.disk); }
 
-static void key_of(const TsDevice *d, const TsTile *k, uint8_t *key) {
+static void key_of(const TsDevice *d, const char *target, const uint8_t *digest, uint8_t *key) {
   char salt[128];
-  TsJitTarget t = {.tile = {.name = k->target},
-                   .triple = "nvptx64-nvidia-cuda",
-                   .cpu = k->target,
-                   .features = ""};
+  TsJitTarget t = {
+      .tile = {.name = target}, .triple = "nvptx64-nvidia-cuda", .cpu = target, .features = ""};
   snprintf(salt, sizeof salt, "gpu roles %d llvm %s driver %d sm %d.%d", EMITTER,
            ts_llvm_version(), d->driver, d->major, d->minor);
-  ts_kernel_key(k, &t, salt, key);
+  ts_kernel_key_of(digest, &t, salt, key);
 }
 
-bool ts_gpu_explicit_known(const TsDevice *d, const TsTile *k) {
+bool ts_gpu_explicit_known(const TsDevice *d, const TsTile *k, const uint8_t digest[32]) {
   uint8_t key[TS_CACHE_KEY];
   pthread_once(&cache.once, open_cache);
-  key_of(d, k, key);
+  key_of(d, k->target, digest, key);
   return ts_cache_has(&cache.disk, key);
 }
 
@@ -77,9 +74,7 @@ static void to_disk(const TsGpuExplicit *g, const uint8_t *key, const char *ptx)
   if (!data) return;
   memcpy(data, &g->info, sizeof g->info);
   memcpy(data + sizeof g->info, ptx, n);
-  pthread_mutex_lock(&cache.lock);
   ts_cache_write(&cache.disk, key, data, sizeof g->info + n);
-  pthread_mutex_unlock(&cache.lock);
   free(data);
 }
 
@@ -112,16 +107,17 @@ static int zeros(TsGpuExplicit *g, TsError *err) {
   return failed;
 }
 
-static int load(TsGpuExplicit *g, TsError *err) {
+static int load(TsGpuExplicit *g, const uint8_t *digest, TsError *err) {
   TsDevice *d = g->d;
   uint8_t key[TS_CACHE_KEY];
   pthread_once(&cache.once, open_cache);
-  key_of(d, g->k, key);
+  key_of(d, g->k->target, digest, key);
   if (!from_disk(g, key) && compile(g, key, err)) return -1;
   return d->run->kernel(d, g->module, g->info.name, (int)g->info.shared, &g->function, err);
 }
 
-TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, TsError *err) {
+TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, const uint8_t digest[32],
+                                    TsError *err) {
   if (!d->run || k->nparam > MOST_PARAMS)
     return ts_error_set(err, TS_ERR_device, "jit: no kernels on %s", d->name), NULL;
   if (ts_device_use(d, err)) return NULL;
@@ -129,7 +125,7 @@ TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, TsError *err) 
   if (!g) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
   g->d = d;
   g->k = ts_tile_copy(k, NULL, NULL, err);
-  if (g->k && !load(g, err)) return g;
+  if (g->k && !load(g, digest, err)) return g;
   ts_gpu_explicit_free(g);
   return NULL;
 }

@@ -24,6 +24,7 @@ typedef struct Variant {
 struct TsGpuKernel {
   TsDevice *d;
   TsTile *k;
+  uint8_t digest[32];
   const TsGpuTarget *target;
   Variant aligned, other, many;
   pthread_mutex_t lock;
@@ -40,9 +41,8 @@ static double now_usec(void) {
 /* ---- the disk cache: what LLVM found out, then PTX */
 static struct {
   pthread_once_t once;
-  pthread_mutex_t lock;
   TsCache disk;
-} cache = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+} cache = {.once = PTHREAD_ONCE_INIT};
 
 typedef struct Head {
   char mark[8];
@@ -82,25 +82,23 @@ static void to_disk(const TsGpuCode *code, const uint8_t *key) {
   if (!data) return;
   memcpy(data, &head, sizeof head);
   memcpy(data + sizeof head, code->ptx, code->size);
-  pthread_mutex_lock(&cache.lock);
   ts_cache_write(&cache.disk, key, data, sizeof head + code->size);
-  pthread_mutex_unlock(&cache.lock);
   free(data);
 }
 
-static void key_of(const TsTile *k, const TsGpuTarget *t, TsGpuForm form, uint8_t *key) {
+static void key_of(const uint8_t *digest, const TsGpuTarget *t, TsGpuForm form, uint8_t *key) {
   static const char *const word[] = {"", "aligned", "batch"};
   char salt[80];
   snprintf(salt, sizeof salt, "gpu emitter %d llvm %s %s", EMITTER, ts_llvm_version(),
            word[form]);
-  ts_kernel_key(k, ts_gpu_jit_target(t), salt, key);
+  ts_kernel_key_of(digest, ts_gpu_jit_target(t), salt, key);
 }
 
-bool ts_gpu_kernel_known(const TsDevice *d, const TsTile *k) {
+bool ts_gpu_kernel_known(const TsDevice *d, const uint8_t digest[32]) {
   uint8_t key[TS_CACHE_KEY];
   const TsGpuTarget *t = ts_gpu_target(d->major, d->minor);
   pthread_once(&cache.once, open_cache);
-  if (t) key_of(k, t, TS_GPU_aligned, key);
+  if (t) key_of(digest, t, TS_GPU_aligned, key);
   return t && ts_cache_has(&cache.disk, key);
 }
 
@@ -109,7 +107,7 @@ static int find_code(TsGpuKernel *g, TsGpuForm form, TsGpuCode *code, TsError *e
   uint8_t key[TS_CACHE_KEY];
   TsGpuPlan plan;
   pthread_once(&cache.once, open_cache);
-  key_of(g->k, g->target, form, key);
+  key_of(g->digest, g->target, form, key);
   if (ts_gpu_code_outline(g->k, form != TS_GPU_loose, code, &plan, err)) return -1;
   if (from_disk(code, key)) return g->cached = true, 0;
   if (ts_tile_check(g->k, NULL, err) || ts_gpu_code(g->k, g->target, form, code, err))
@@ -149,7 +147,8 @@ static int make(TsGpuKernel *g, Variant *v, TsGpuForm form, TsError *err) {
   return 0;
 }
 
-TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, TsError *err) {
+TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, const uint8_t digest[32],
+                                TsError *err) {
   static const int64_t as_they_are[TS_TILE_DIMS] = {-1, -1, -1, -1, -1, -1, -1, -1};
   const TsGpuTarget *t = d->run ? ts_gpu_target(d->major, d->minor) : NULL;
   if (!t) return ts_error_set(err, TS_ERR_device, "jit: no code for %s", d->name), NULL;
@@ -157,6 +156,10 @@ TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, TsError *err) {
   TsGpuKernel *g = calloc(1, sizeof *g);
   if (!g) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
   g->d = d, g->target = t;
+  if (digest)
+    memcpy(g->digest, digest, sizeof g->digest);
+  else
+    ts_kernel_digest(k, g->digest);
   pthread_mutex_init(&g->lock, NULL);
   g->k = ts_tile_fix(k, as_they_are, err);
   if (g->k && !make(g, &g->aligned, TS_GPU_aligned, err)) return g;

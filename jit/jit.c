@@ -1,8 +1,8 @@
 /* Functions that get hot, and what becomes of them.
  *
  *   cold ── spent enough ──> queued ── job done, next call ──> live ── slower ──> cold again,
- *    ^                          │                                │                with a higher bar
- *    └──── not worth it, failed ┴────────── flushed ─────────────┘
+ *    ^                          │                                │                with a higher
+ * bar └──── not worth it, failed ┴────────── flushed ─────────────┘
  *
  * Nothing is refused for ever: whatever sends a function back raises what it must spend before
  * the next attempt. */
@@ -29,7 +29,7 @@
 #include "vm/lower.h"
 
 enum {
-  HOT_USEC = 2000,    /* spent in a function before it is looked at */
+  HOT_USEC = 2000, /* spent in a function before it is looked at */
   HOT_CALLS = 2,
   RAISE = 8,          /* how much more the next attempt needs */
   TRIAL = 12,         /* calls that judge new code, in turns with the old */
@@ -85,8 +85,8 @@ TsJit *ts_jit_open(TsContext *c) {
   j->c = c;
   j->on = true;
   find_target(j);
-  j->queue = ts_queue_open();
-  j->tunes = ts_queue_open();
+  j->queue = ts_queue_open(1);
+  j->tunes = ts_queue_open(1);
   j->tuner = ts_tuner_open();
   j->offloader = ts_offload_open(c);
   if (j->queue && j->tunes && j->tuner && j->offloader && (j->tracer = ts_tracer_open(c, j)))
@@ -116,7 +116,10 @@ void ts_jit_verbose(TsJit *j, bool on) {
 }
 TsTracer *ts_jit_tracer(TsJit *j) { return j->tracer; }
 TsOffloader *ts_jit_offloader(TsJit *j) { return j->offloader; }
-void ts_jit_eager(TsJit *j, bool on) { j->eager = on; }
+void ts_jit_eager(TsJit *j, bool on) {
+  j->eager = on;
+  ts_offload_eager(j->offloader, on);
+}
 TsTuner *ts_jit_tuner(TsJit *j) { return j->tuner; }
 
 /* ---- jobs */
@@ -277,15 +280,17 @@ static void take_kernels(TsJitFunction *f, Job *job) {
   double msec = (double)(ts_jit_now() - start) / 1e6;
   if (msec > j->stats.install_msec_max) j->stats.install_msec_max = msec;
   if (!f->build.nkernel) {
-    ts_jit_say(f, "refused", "%s", f->build.nfailed ? "no group has a kernel" : "nothing to fuse");
+    ts_jit_say(f, "refused", "%s",
+               f->build.nfailed ? "no group has a kernel" : "nothing to fuse");
     say_lines(j, f->build.why.at);
     ts_jit_drop(f);
     return cool(f, f->need_nsec * RAISE);
   }
   if (f->device) ts_known_add(f->device, f->g);
-  ts_jit_say(f, "promoted", "%d kernel%s of %d operators, %d from disk, in %.1f ms and %.2f ms here",
-      f->build.nkernel, f->build.nkernel > 1 ? "s" : "", f->build.nnode, f->build.ncached,
-      f->build.msec, msec);
+  ts_jit_say(f, "promoted",
+             "%d kernel%s of %d operators, %d from disk, in %.1f ms and %.2f ms here",
+             f->build.nkernel, f->build.nkernel > 1 ? "s" : "", f->build.nnode,
+             f->build.ncached, f->build.msec, msec);
   say_lines(j, f->build.why.at);
 }
 
@@ -311,7 +316,8 @@ static void finish_tuning(TsJitFunction *f) {
 static TsJitFunction *shown(TsJitFunction *f) {
   bool moved = f->move.state == MOVE_there;
   for (TsJitFunction *d = f->there; d; d = d->there)
-    if (d->state == LIVE && (f->state != LIVE || (moved && d->device == f->move.device))) return d;
+    if (d->state == LIVE && (f->state != LIVE || (moved && d->device == f->move.device)))
+      return d;
   return f;
 }
 
@@ -371,8 +377,8 @@ static void judge(TsJitFunction *f) {
   if (f->trial != TRIAL || f->jit->eager || f->best[0] == INT64_MAX) return;
   f->trial++; /* once */
   if (f->best[1] <= f->best[0] + f->best[0] * SLOWER_PERCENT / 100) return;
-  ts_jit_say(f, "returned", "%.1f us with kernels, %.1f us without",
-      (double)f->best[1] / 1e3, (double)f->best[0] / 1e3);
+  ts_jit_say(f, "returned", "%.1f us with kernels, %.1f us without", (double)f->best[1] / 1e3,
+             (double)f->best[0] / 1e3);
   ts_jit_drop(f);
   cool(f, f->need_nsec * RAISE);
 }
@@ -418,8 +424,8 @@ bool ts_jit_step(TsJitFunction *f) {
   return f->state == LIVE;
 }
 
-/* What an earlier process promoted on this device runs by its kernels from the first call on: they
- * are loaded in less time than a call without them takes, which loads others. */
+/* What an earlier process promoted on this device runs by its kernels from the first call on:
+ * they are loaded in less time than a call without them takes, which loads others. */
 static void look_on_disk(TsJitFunction *f) {
   TsJit *j = f->jit;
   f->looked = true;
@@ -549,6 +555,7 @@ bool ts_jit_live(const TsJitFunction *f) {
 
 /* ---- all of them */
 void ts_jit_wait(TsJit *j) {
+  ts_offload_wait(j->offloader);
   ts_queue_wait(j->queue);
   reap(j);
   for (TsJitFunction *f = j->first; f; f = f->next)
@@ -572,7 +579,7 @@ void ts_jit_flush(TsJit *j) {
 }
 
 int ts_jit_interpret(TsJit *j, const char *form) {
-  TsBuildHow how = !form ? TS_BUILD_compiled
+  TsBuildHow how = !form                    ? TS_BUILD_compiled
                    : !strcmp(form, "block") ? TS_BUILD_block
                                             : TS_BUILD_explicit;
   if (form && how == TS_BUILD_explicit && strcmp(form, "explicit")) return -1;
@@ -591,6 +598,7 @@ void ts_jit_stop(TsJit *j) {
   ts_tuner_stop(j->tuner);
   ts_queue_stop(j->queue);
   ts_queue_stop(j->tunes);
+  ts_offload_stop(j->offloader);
 }
 
 /* Those on devices go with it. */

@@ -134,7 +134,7 @@ int ts_kernel_outline(TsKernel *kernel, const TsTile *k, const TsJitTarget *t, T
 
 /* ---- loading */
 int ts_kernel_load(TsKernel *kernel, const void *elf, size_t nbytes, TsError *err) {
-  char text[TS_KERNEL_PHASES][16];
+  char text[TS_KERNEL_PHASES][24];
   const char *name[TS_KERNEL_PHASES] = {NULL};
   void *at[TS_KERNEL_PHASES];
   int n = kernel->nphase;

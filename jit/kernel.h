@@ -35,12 +35,12 @@ typedef struct TsKernel {
   const char *target; /* "avx512" */
   int nparam, ndim, nphase, nscratch;
   TsPhaseFn *phase[TS_KERNEL_PHASES];
-  int64_t grain[TS_KERNEL_PHASES]; /* fewest rounds that are worth a thread's while */
+  int64_t grain[TS_KERNEL_PHASES];       /* fewest rounds that are worth a thread's while */
   TsTileType scratch[TS_KERNEL_SCRATCH]; /* sizes may be symbolic */
   int64_t local_bytes;                   /* of one thread, clocks included */
   int nmark;
-  TsKernelMark *mark;  /* what its clocks measure, or NULL */
-  int64_t marks_at;    /* where they are in local memory */
+  TsKernelMark *mark; /* what its clocks measure, or NULL */
+  int64_t marks_at;   /* where they are in local memory */
   TsObject object;
   size_t object_bytes; /* of the file */
   bool cached;         /* it came from the disk cache */
@@ -74,5 +74,9 @@ void ts_kernel_free(TsKernel *kernel);
 /* The name of a kernel's code: what it does, not how its values are called nor where it comes
  * from, with `salt` (the code generator's version) and the target. */
 void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint8_t key[32]);
+/* The same in two steps, so that a kernel is walked once: what it does, then for whom. */
+void ts_kernel_digest(const TsTile *k, uint8_t digest[32]);
+void ts_kernel_key_of(const uint8_t digest[32], const TsJitTarget *t, const char *salt,
+                      uint8_t key[32]);
 
 #endif

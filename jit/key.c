@@ -5,18 +5,35 @@
 #include "jit/kernel.h"
 #include "jit/sha256.h"
 
+enum { WORDS = 64 };
+
 typedef struct Walk {
   TsSha256 s;
   TsArena arena;
   uint32_t *number, next;
+  int64_t word[WORDS]; /* before they are added, since most of a kernel is words */
+  int nword;
 } Walk;
 
-static void word(Walk *w, int64_t v) { ts_sha256_add(&w->s, &v, sizeof v); }
+static void flush(Walk *w) {
+  ts_sha256_add(&w->s, w->word, sizeof *w->word * (size_t)w->nword);
+  w->nword = 0;
+}
+
+static void word(Walk *w, int64_t v) {
+  w->word[w->nword++] = v;
+  if (w->nword == WORDS) flush(w);
+}
+
+static void bytes(Walk *w, const void *p, size_t n) {
+  flush(w);
+  ts_sha256_add(&w->s, p, n);
+}
 
 static void string(Walk *w, const char *s) {
   size_t n = s ? strlen(s) : 0;
   word(w, s ? (int64_t)n : -1);
-  ts_sha256_add(&w->s, s, n);
+  bytes(w, s, n);
 }
 
 static void type(Walk *w, const TsTileType *t) {
@@ -36,8 +53,8 @@ static void attribute(Walk *w, const TsAttr *a) {
   word(w, a->n);
   switch (a->type) {
   case TS_ATTR_none: break;
-  case TS_ATTR_ints: ts_sha256_add(&w->s, a->ints, sizeof *a->ints * (size_t)a->n); break;
-  case TS_ATTR_floats: ts_sha256_add(&w->s, a->floats, sizeof *a->floats * (size_t)a->n); break;
+  case TS_ATTR_ints: bytes(w, a->ints, sizeof *a->ints * (size_t)a->n); break;
+  case TS_ATTR_floats: bytes(w, a->floats, sizeof *a->floats * (size_t)a->n); break;
   case TS_ATTR_str: string(w, a->str); break;
   default: word(w, a->i); break; /* a number's bits too */
   }
@@ -62,12 +79,13 @@ static void region(Walk *w, const TsTileRegion *r) {
 
 /* Each by the key of its own. */
 static void parts(Walk *w, const TsTileParts *p) {
-  static const TsJitTarget none = {.tile = {.name = ""}, .triple = "", .cpu = "", .features = ""};
+  static const TsJitTarget none = {
+      .tile = {.name = ""}, .triple = "", .cpu = "", .features = ""};
   uint8_t key[32];
   for (int i = 0; i < p->n; i++) {
     const TsTile *k = p->part[i].k;
     ts_kernel_key(k, &none, "", key);
-    ts_sha256_add(&w->s, key, sizeof key);
+    bytes(w, key, sizeof key);
     for (int a = 0; a < k->nparam; a++) word(w, p->part[i].arg[a]);
     for (int d = 0; d < k->ndim; d++) word(w, p->part[i].dim[d]);
   }
@@ -77,24 +95,58 @@ static void parts(Walk *w, const TsTileParts *p) {
   }
 }
 
+static void begin(Walk *w, const TsTile *k) {
+  ts_sha256_begin(&w->s);
+  w->number = ts_arena_alloc(&w->arena, sizeof *w->number * (k->nvalue + 1));
+  if (!w->number) word(w, (int64_t)(intptr_t)k); /* no memory: a name that nothing else has */
+}
+
+static void target(Walk *w, const TsJitTarget *t, const char *salt) {
+  string(w, salt);
+  string(w, t->tile.name);
+  string(w, t->triple);
+  string(w, t->cpu);
+  string(w, t->features);
+}
+
+static void kernel(Walk *w, const TsTile *k) {
+  word(w, k->form | k->threads << 1 | k->cluster << 16 | (int64_t)k->vector << 24 |
+              (int64_t)k->marks << 56);
+  word(w, k->ndim);
+  word(w, k->nin);
+  word(w, k->nparam);
+  for (int i = 0; i < k->nparam; i++) define(w, k->param[i]);
+  region(w, k->body);
+  if (k->parts) parts(w, k->parts);
+}
+
+static void end(Walk *w, uint8_t key[32]) {
+  flush(w);
+  ts_arena_free(&w->arena);
+  ts_sha256_end(&w->s, key);
+}
+
 void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint8_t key[32]) {
-  Walk w = {0};
+  Walk w = {.next = 0};
+  begin(&w, k);
+  target(&w, t, salt);
+  kernel(&w, k);
+  end(&w, key);
+}
+
+void ts_kernel_digest(const TsTile *k, uint8_t digest[32]) {
+  Walk w = {.next = 0};
+  begin(&w, k);
+  string(&w, k->target);
+  kernel(&w, k);
+  end(&w, digest);
+}
+
+void ts_kernel_key_of(const uint8_t digest[32], const TsJitTarget *t, const char *salt,
+                      uint8_t key[32]) {
+  Walk w = {.next = 0};
   ts_sha256_begin(&w.s);
-  w.number = ts_arena_alloc(&w.arena, sizeof *w.number * (k->nvalue + 1));
-  if (!w.number) word(&w, (int64_t)(intptr_t)k); /* no memory: a name that nothing else has */
-  string(&w, salt);
-  string(&w, t->tile.name);
-  string(&w, t->triple);
-  string(&w, t->cpu);
-  string(&w, t->features);
-  word(&w, k->form | k->threads << 1 | k->cluster << 16 | (int64_t)k->vector << 24 |
-               (int64_t)k->marks << 56);
-  word(&w, k->ndim);
-  word(&w, k->nin);
-  word(&w, k->nparam);
-  for (int i = 0; i < k->nparam; i++) define(&w, k->param[i]);
-  region(&w, k->body);
-  if (k->parts) parts(&w, k->parts);
-  ts_arena_free(&w.arena);
-  ts_sha256_end(&w.s, key);
+  target(&w, t, salt);
+  bytes(&w, digest, 32);
+  end(&w, key);
 }

@@ -14,7 +14,8 @@
  * library that gives the same correctly rounded result. */
 #define FUNCTIONS(X)                                                                           \
   X(fma)                                                                                       \
-  X(fmaf) X(floor) X(floorf) X(ceil) X(ceilf) X(trunc) X(truncf) X(rint) X(rintf) X(roundeven) \
+  X(fmaf)                                                                                      \
+  X(floor) X(floorf) X(ceil) X(ceilf) X(trunc) X(truncf) X(rint) X(rintf) X(roundeven)         \
       X(roundevenf) X(nearbyint) X(nearbyintf) X(sqrt) X(sqrtf) X(memcpy) X(memmove) X(memset)
 
 #if __GLIBC__ == 2 && __GLIBC_MINOR__ < 25
@@ -71,7 +72,9 @@ static int read_head(Load *l) {
     if (s->sh_type != SHT_NOBITS && !inside(l, s->sh_offset, s->sh_size))
       return bad(l, "section out of bounds");
     if (s->sh_type != SHT_SYMTAB) continue;
-    if (s->sh_link >= h->e_shnum || s->sh_offset % 8) return bad(l, "symbols out of bounds");
+    if (s->sh_link >= h->e_shnum || l->sec[s->sh_link].sh_type == SHT_NOBITS ||
+        s->sh_offset % 8)
+      return bad(l, "symbols out of bounds");
     l->sym = (const void *)(l->elf + s->sh_offset);
     l->nsym = s->sh_size / sizeof *l->sym;
     l->names = l->elf + l->sec[s->sh_link].sh_offset;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "jit/offload_own.h"
 #include "jit/profile.h"
@@ -39,6 +40,7 @@ void ts_offload_flush(TsOffloader *o) {
   for (int i = 0; i < OFFLOAD_BUCKETS; i++) {
     for (Plan *p = o->bucket[i], *next; p; p = next) {
       next = p->next;
+      free(p->quick);
       free(p);
     }
     o->bucket[i] = NULL;
@@ -84,6 +86,10 @@ static Plan *make(TsOffloader *o, const Form *f) {
     ts_offload_refused(o, (TsOp)f->op, f->device, err.message);
     return p;
   }
+  if (o->verbose && !ts_device_kernel_ready(p->kernel))
+    fprintf(stderr, "[jit device: the kernel of %s for %s is compiled meanwhile]\n",
+            ts_op_info((TsOp)f->op)->name, ts_device_at(f->device)->name);
+  if (!ts_device_kernel_ready(p->kernel)) return p;
   double llvm, driver;
   ts_device_kernel_times(p->kernel, &llvm, &driver);
   if (o->verbose && o->stats.kernels > kernels)
@@ -105,26 +111,28 @@ static int run_kernel(TsContext *c, TsDeviceKernel *k, void *const *arg, const i
 }
 
 void ts_offload_touch_bytes(TsContext *c, const void *at, int64_t nbytes, bool write) {
-  if (of(c)->replay) ts_replay_touch(of(c)->replay, at, nbytes, write);
+  if (of(c)->replay && !of(c)->at.rehearses) ts_replay_touch(of(c)->replay, at, nbytes, write);
 }
 
 /* From the first element on, or before it where strides are negative. */
 void ts_offload_touch(TsContext *c, const TsTensor *t, const void *at, bool write) {
   TsReplay *r = of(c)->replay;
   int64_t below = 0, above = ts_tensor_numel(t) > 0, size = ts_dtypes[t->meta.dtype].nbytes;
-  if (!r) return;
+  if (!r || of(c)->at.rehearses) return;
   for (int i = 0; i < t->meta.ndim && above; i++) {
     int64_t far = (t->meta.dim[i] - 1) * t->stride[i];
     *(far < 0 ? &below : &above) += far;
   }
   bool whole = t->meta.dtype == TS_DT_mxfp4;
-  ts_replay_touch(r, (const char *)at + below * size, whole ? t->storage->nbytes : (above - below) * size,
-                  write);
+  ts_replay_touch(r, (const char *)at + below * size,
+                  whole ? t->storage->nbytes : (above - below) * size, write);
 }
 
 int ts_offload_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
                       const int64_t *dim) {
   TsReplay *r = of(c)->replay;
+  if (of(c)->at.rehearses) return 0;
+  of(c)->at.launched = true;
   if (end_streak(c)) return -1;
   if (ts_profile_on()) return ts_profile_launch(k, arg, dim, &c->err);
   return r ? ts_replay_launch(r, k, nparam, arg, ndim, dim, &c->err)
@@ -208,6 +216,8 @@ static bool is_brief(const Form *f, const Plan *p) {
 static int launch(TsContext *c, const Form *f, const Plan *p, void *const *arg,
                   const int64_t *dim) {
   TsStreak *s = &of(c)->streak;
+  if (of(c)->at.rehearses) return 0;
+  of(c)->at.launched = true;
   if (of(c)->replay || ts_profile_on() || !is_brief(f, p))
     return ts_offload_launch(c, p->kernel, p->nparam, arg, p->ndim, dim);
   int failed = ts_streak_launch(s, ts_device_at(f->device), p->kernel, p->nparam, arg, p->ndim,
@@ -248,8 +258,7 @@ static int run(TsContext *c, const Form *f, const Plan *p) {
   int64_t dim[TS_TILE_DIMS];
   if (arguments(f, p, arg, dim)) return -1;
   touch(c, f, p, arg);
-  if (ts_profile_on())
-    ts_profile_label(ts_op_info((TsOp)f->op)->name, bytes_of(f), 0);
+  if (ts_profile_on()) ts_profile_label(ts_op_info((TsOp)f->op)->name, bytes_of(f), 0);
   return launch(c, f, p, arg, dim) ? -1 : 1;
 }
 
@@ -276,7 +285,10 @@ static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
   Plan *p = *found = find(o, f);
   if (!p && end_streak(c)) return -1;
   if (!p && !(p = *found = make(o, f))) return 0;
-  bool apart = true;
+  bool apart = true, waits = p->kernel && !ts_device_kernel_ready(p->kernel);
+  Plan *quick = waits && !ts_offload_brief(o) ? ts_offload_quick(o, f, p) : NULL;
+  if (quick) p = *found = quick;
+  if (p->kernel && !ts_offload_can(o, f->op, f->device, &p->kernel)) return 0;
   if (p->kernel && !in_range(c, f, p)) return 0;
   for (int k = 0; in_place && k < f->nout; k++) apart &= !shares(f, p, k);
   if (!p->kernel || !apart) {
@@ -311,8 +323,12 @@ static bool numbers_fit(const TsCall *call) {
 
 static int assign_there(TsContext *c, TsTensor *dst, TsTensor *src) {
   Form f;
-  if (!of(c)->on) return 0;
-  return ts_offload_form_assign(dst, src, &f) ? run_form(c, &f, false) : 0;
+  TsOffloader *o = of(c);
+  if (!o->on) return 0;
+  bool outermost = ts_offload_begin(o, (Meanwhile){.dst = dst});
+  int done = ts_offload_form_assign(dst, src, &f) ? run_form(c, &f, false) : 0;
+  ts_offload_end(o, outermost);
+  return done;
 }
 
 static int assign_number(TsContext *c, TsTensor *dst, double value) {
@@ -362,27 +378,45 @@ static int concat(const TsCall *call) {
 
 /* Operators with kernels of their own; 0: of another family, or not of these operands. */
 typedef int Family(TsOffloader *, TsCall *, int);
-static Family *const family[] = {ts_offload_fft,  ts_offload_scan,    ts_offload_sort,
-                                 ts_offload_conv, ts_offload_places,  ts_offload_reduce,
-                                 ts_offload_pool, ts_offload_complex, ts_offload_columns,
-                                 ts_offload_index, ts_offload_scatter, ts_offload_rope,
-                                 ts_offload_draw, ts_offload_pool_grad,
-                                 ts_offload_interpolate, ts_offload_adaptive};
+static Family *const family[] = {
+    ts_offload_fft,      ts_offload_scan,      ts_offload_sort,        ts_offload_conv,
+    ts_offload_places,   ts_offload_reduce,    ts_offload_pool,        ts_offload_complex,
+    ts_offload_columns,  ts_offload_index,     ts_offload_scatter,     ts_offload_rope,
+    ts_offload_draw,     ts_offload_pool_grad, ts_offload_interpolate, ts_offload_adaptive,
+    ts_offload_quantile, ts_offload_dct,       ts_offload_masked,      ts_offload_histogram,
+    ts_offload_attention};
 
-static int call_there(TsCall *call, int device, bool in_place) {
+static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) {
   Form f;
-  TsOffloader *o = of(call->ctx);
-  if (!o->on) return 0;
   if (ts_optim_groups(call->op)) return ts_offload_optim(o, call, device);
   int done = call->op == TS_OP_concat ? concat(call) : create(call);
+  int64_t before = o->stats.meanwhile;
   for (size_t i = 0; !done && i < sizeof family / sizeof *family; i++)
     done = family[i](o, call, device);
-  if (done) return done;
+  if (done || o->stats.meanwhile != before) return done;
+  if (o->at.call == call) o->at.in_place = false; /* nothing ran: what comes is one kernel */
   if (!numbers_fit(call) || !ts_offload_form(call, device, &f)) {
     o->stats.fallback++;
     return 0;
   }
   return run_form(call->ctx, &f, in_place);
+}
+
+static int call_there(TsCall *call, int device, bool in_place) {
+  TsOffloader *o = of(call->ctx);
+  if (!o->on) return 0;
+  Meanwhile at = {.call = call, .in_place = in_place};
+  bool outermost = ts_offload_begin(o, at);
+  int64_t calls = o->stats.calls;
+  int done = call_device(o, call, device, in_place);
+  if (outermost && o->at.rehearses) {
+    ts_error_clear(&o->c->err);
+    o->stats.calls = calls;
+    o->at = at, o->at.all = true;
+    done = call_device(o, call, device, in_place);
+  }
+  ts_offload_end(o, outermost);
+  return done;
 }
 
 static void say_sizes(const Form *f, const Plan *p, TsOffloadLaunch *l) {
@@ -410,30 +444,46 @@ int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *
   return 1;
 }
 
-static const TsOffload hook = {call_there, assign_there, enter,           leave,
-                               forget,     flush,        ts_offload_guard,
-                               ts_offload_group};
+static const TsOffload hook = {call_there, assign_there,     enter,           leave, forget,
+                               flush,      ts_offload_guard, ts_offload_group};
 
 /* ---- life */
+/* The program goes on meanwhile. */
+static int half_of_processors(void) {
+  long n = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+  return n < 1 ? 1 : n > TS_QUEUE_THREADS ? TS_QUEUE_THREADS : (int)n;
+}
+
 TsOffloader *ts_offload_open(TsContext *c) {
   TsOffloader *o = calloc(1, sizeof *o);
-  if (!o) return NULL;
+  if (!o || !(o->queue = ts_queue_open(half_of_processors()))) return free(o), NULL;
   o->c = c;
-  o->on = true;
+  o->on = o->later = true;
   c->offload = &hook;
   c->offloader = o;
   return o;
 }
 
+void ts_offload_wait(TsOffloader *o) { ts_queue_wait(o->queue); }
+
+void ts_offload_stop(TsOffloader *o) {
+  ts_queue_stop(o->queue);
+  ts_device_kernel_abandon(o->queue);
+}
+
 void ts_offload_close(TsOffloader *o) {
   if (!o) return;
+  ts_offload_stop(o);
   ts_offload_flush(o);
   ts_streak_close(&o->streak);
   o->c->offload = NULL;
   o->c->offloader = NULL;
+  ts_queue_close(o->queue);
   free(o);
 }
 
 void ts_offload_verbose(TsOffloader *o, bool on) { o->verbose = on; }
+void ts_offload_later(TsOffloader *o, bool on) { o->later = on; }
+void ts_offload_eager(TsOffloader *o, bool on) { o->eager = on; }
 void ts_offload_enable(TsOffloader *o, bool on) { o->on = on; }
 TsOffloadStats ts_offload_stats(const TsOffloader *o) { return o->stats; }

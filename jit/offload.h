@@ -22,6 +22,12 @@ void ts_offload_close(TsOffloader *o);
 void ts_offload_verbose(TsOffloader *o, bool on);
 /* Without, the CPU runs everything, over fetched bytes. */
 void ts_offload_enable(TsOffloader *o, bool on);
+/* Whether the CPU runs small calls while their kernels are compiled in the background; on at
+ * first. The bits are the same. */
+void ts_offload_later(TsOffloader *o, bool on);
+void ts_offload_eager(TsOffloader *o, bool on); /* each kernel is waited for */
+void ts_offload_wait(TsOffloader *o);           /* until all are compiled */
+void ts_offload_stop(TsOffloader *o);  /* no kernel is compiled in the background any more */
 void ts_offload_flush(TsOffloader *o); /* forgets all plans */
 
 /* A kernel of a function or of a call. */
@@ -39,8 +45,9 @@ int ts_offload_launch_many(TsContext *c, struct TsDeviceKernel *k, int n, int np
                            void *const *arg, int ndim, const int64_t *dim);
 
 typedef struct TsOffloadStats {
-  int64_t calls;    /* that ran on a device */
-  int64_t fallback; /* that the CPU ran for one */
+  int64_t calls;     /* that ran on a device */
+  int64_t fallback;  /* that the CPU ran for one */
+  int64_t meanwhile; /* that the CPU ran until there was a kernel */
   int64_t kernels, cached,
       refused; /* plans made; of them with code from disk; without kernel */
   double compile_msec;

@@ -108,7 +108,7 @@ static TsTile *build(const void *arg) {
   TsTileBuild *b = &m.b;
   k->threads = PIECE / 4;
   TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_own_dim(b, 0), PIECE, true, 0, NULL);
-  TsAttr aligned = {.type = TS_ATTR_bool, .i = true};
+  TsAttr aligned = {.type = TS_ATTR_bool}; /* blocks side by side would be for all threads */
   V in[3] = {ts_own_dim(b, 1), ts_own_dim(b, 2), l.i}, y = NULL;
   V bits = ts_tile_emit1(b, TS_TILE_random, 3, in, &aligned, &bits_type);
   TsTileAccess edge = {.edge = true};

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "jit/fft_tile.h"
-#include "jit/offload_state.h"
+#include "jit/offload_fft.h"
+#include "vm/fft_plan.h"
 
 typedef struct TsFftDevicePlan Kept;
 struct TsFftDevicePlan {
@@ -63,6 +64,24 @@ static Kept *make(TsOffloader *o, TsOp op, const TsFftForm *f, int device) {
   return o->fft = k;
 }
 
+TsTensor *ts_offload_fft_quarter(TsOffloader *o, int type, int64_t n) {
+  TsFftForm form = {.kind = TS_FFT_dct2, .type = type, .n = n};
+  Kept *k = o->fft;
+  while (k && !same(k, &form, -1)) k = k->next;
+  if (k) return k->table;
+  TsFftPlan *p = ts_fft_plan_take(type, TS_FFT_QUARTER, n, &o->c->k->fft);
+  TsMeta m = {.dtype = type == TS_FFT_f64 ? TS_DT_f64 : TS_DT_f32, .ndim = 1};
+  m.dim[0] = 2 * (n / 2 + 1);
+  TsTensor *x = p && (k = calloc(1, sizeof *k)) ? ts_tensor_new(o->c, &m) : NULL;
+  void *to = x ? ts_tensor_write(x) : NULL;
+  if (to) memcpy(to, p->line, (size_t)ts_meta_nbytes(&m));
+  ts_fft_plan_give(p);
+  if (!to) return ts_tensor_unref(x), free(k), NULL;
+  *k = (Kept){.next = o->fft, .form = form, .device = -1, .table = x};
+  o->fft = k;
+  return x;
+}
+
 /* Batches of one kernel: what they choose does not change bits, only how many rows a block
  * takes. */
 static int64_t about(int64_t batch) {
@@ -84,7 +103,7 @@ static int run(TsOffloader *o, TsOp op, const Step *s, int device) {
   while (k && !same(k, &s->f, device)) k = k->next;
   if (!k && !(k = make(o, op, &s->f, device)))
     return ts_error_set(&o->c->err, TS_ERR_memory, "out of memory");
-  if (!k->kernel) return 0;
+  if (!k->kernel || !ts_offload_can(o, op, device, &k->kernel)) return 0;
   if (s->f.type == TS_FFT_f64 && s->f.kind == TS_FFT_c2r) dim[1] *= 2;
   char *table = ts_tensor_read_on(k->table, device);
   if (!table || !(arg[0] = ts_tensor_read_on(s->x, device))) return -1;
@@ -94,26 +113,31 @@ static int run(TsOffloader *o, TsOp op, const Step *s, int device) {
   return ts_offload_launch(o->c, k->kernel, k->ntable + 2, arg, 2, dim) ? -1 : 1;
 }
 
-/* One transform along `axis`, as in vm/exec_fft.c. */
-static int along(TsOffloader *o, const TsCall *call, int kind, bool inverse, int norm, int axis,
-                 int64_t n, TsTensor *x, TsTensor *y, int device) {
-  bool wide = ts_dtype_real((TsDtype)y->meta.dtype) == TS_DT_f64;
-  Step s = {.f = {.kind = kind, .inverse = inverse, .n = n, .in_n = x->meta.dim[axis]},
+int ts_offload_fft_along(TsOffloader *o, const TsCall *call, const TsFft *f, int axis,
+                         TsTensor *x, TsTensor *y, int device) {
+  int kind = f->kind;
+  Step s = {.f = {.kind = kind, .inverse = f->inverse, .n = f->n, .in_n = x->meta.dim[axis]},
             .outer = 1,
             .x = x,
             .y = y};
-  TsFft scale = {.kind = kind, .inverse = inverse, .n = n, .type = wide};
-  ts_fft_normalise(&scale, norm);
-  s.f.type = wide ? TS_FFT_f64 : TS_FFT_f32;
-  s.f.scale = scale.scale;
+  s.f.type = f->type, s.f.scale = f->scale;
   s.f.inner = 1;
   s.f.real = kind == TS_FFT_c2c && !ts_dtype_is(ts_tensor_dtype(x), TS_KIND_C);
-  int64_t wanted = kind == TS_FFT_c2r ? n / 2 + 1 : n;
+  int64_t wanted = kind == TS_FFT_c2r ? f->n / 2 + 1 : f->n;
   for (int i = 0; i < axis; i++) s.outer *= x->meta.dim[i];
   for (int i = axis + 1; i < x->meta.ndim; i++) s.f.inner *= x->meta.dim[i];
   s.f.batch = about(s.outer);
   if (s.f.in_n > wanted && s.f.inner * s.outer != 0 && kind != TS_FFT_c2c) return 0;
   return run(o, call->op, &s, device);
+}
+
+/* One transform along `axis`, as in vm/exec_fft.c. */
+static int along(TsOffloader *o, const TsCall *call, int kind, bool inverse, int norm, int axis,
+                 int64_t n, TsTensor *x, TsTensor *y, int device) {
+  bool wide = ts_dtype_real((TsDtype)y->meta.dtype) == TS_DT_f64;
+  TsFft f = {.kind = kind, .inverse = inverse, .n = n, .type = wide ? TS_FFT_f64 : TS_FFT_f32};
+  ts_fft_normalise(&f, norm);
+  return ts_offload_fft_along(o, call, &f, axis, x, y, device);
 }
 
 /* x in the type in which it goes in, row-major, where the device can make it so. */

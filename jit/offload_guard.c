@@ -178,7 +178,9 @@ static int look(TsOffloader *o, TsGuards *g, int slot, TsTensor *index) {
   k.dim[2] = guard->size, k.dim[3] = guard->ignored;
   ts_own_word(&k, 'G' << 8);
   ts_own_word(&k, how.index | how.wraps << 8 | how.loss << 9);
+  bool outermost = ts_offload_begin(o, (Meanwhile){.dst = index});
   int done = to ? ts_own_run(o, &call, g->device, &k) : -1;
+  ts_offload_end(o, outermost);
   if (done == 1) o->stats.calls--; /* no call of the program's */
   ts_tensor_unref(to);
   return done;

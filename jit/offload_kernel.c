@@ -14,15 +14,44 @@ static Shared *add(TsOffloader *o, TsDevice *d, const uint8_t key[32], TsDeviceK
   return *at = s;
 }
 
-TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err) {
+/* One that could not be compiled is none. */
+static TsDeviceKernel *found(const Shared *s, bool later, TsError *err) {
+  if (later && !ts_device_kernel_ready(s->kernel)) return s->kernel;
+  return ts_device_kernel_wait(s->kernel, err) ? NULL : s->kernel;
+}
+
+bool ts_offload_can(TsOffloader *o, int op, int device, TsDeviceKernel **k) {
+  TsError err;
+  if (!ts_device_kernel_ready(*k) && ts_offload_brief(o)) return o->stats.meanwhile++, false;
+  if (!ts_device_kernel_ready(*k) && ts_offload_rehearse(o)) return true;
+  if (!ts_device_kernel_wait(*k, &err)) return true;
+  o->stats.refused++;
+  ts_offload_refused(o, (TsOp)op, device, err.message);
+  *k = NULL;
+  return false;
+}
+
+static TsDeviceKernel *open_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, bool later,
+                                   TsError *err) {
   uint8_t key[32];
-  ts_device_kernel_key(d, k, key);
+  bool soon = !ts_offload_brief(o);
+  ts_device_kernel_key(k, key);
   for (Shared *s = o->shared[(key[0] | key[1] << 8) % OFFLOAD_BUCKETS]; s; s = s->next)
-    if (s->device == d->index && !memcmp(s->key, key, sizeof key)) return s->kernel;
-  TsDeviceKernel *kernel = ts_device_kernel_open(d, k, err);
+    if (s->device == d->index && !memcmp(s->key, key, sizeof key)) return found(s, later, err);
+  TsDeviceKernel *kernel = later ? ts_device_kernel_open_later(d, k, key, o->queue, soon, err)
+                                 : ts_device_kernel_open_as(d, k, key, err);
   if (!kernel || add(o, d, key, kernel)) return kernel;
   ts_device_kernel_free(kernel);
   return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+}
+
+TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err) {
+  return open_kernel(o, d, k, ts_offload_brief(o) || ts_offload_rehearsable(o), err);
+}
+
+TsDeviceKernel *ts_offload_kernel_later(TsOffloader *o, TsDevice *d, const TsTile *k,
+                                        TsError *err) {
+  return open_kernel(o, d, k, ts_offload_defers(o), err);
 }
 
 void ts_offload_drop_kernels(TsOffloader *o) {

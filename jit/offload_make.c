@@ -1,4 +1,5 @@
 /* From a form to a kernel: a graph of one node, its schedule, the group's block form. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "ir/graph.h"
@@ -17,6 +18,7 @@ typedef struct Making {
   const Form *f;
   TsGraph *g;
   TsVal in[OFFLOAD_IN], out[TS_MAX_OUT];
+  bool quick, roles; /* in: the block form is wanted; out: it is not */
 } Making;
 
 static bool layout_of(void *arg, TsVal v, int64_t *stride) {
@@ -114,6 +116,26 @@ static void find_guards(const Making *m, const TsSchedKernel *k, Plan *p) {
   }
 }
 
+static bool is_half(const Form *f) { return ts_dtypes[f->in[0].meta.dtype].nbytes == 2; }
+
+/* Kernels with roles, where the group has one. Of the quick ones only those with small tiles.
+ */
+static bool has_roles(Making *m, const TsSched *s, TsGroup *g, TsSchedKernel *k, TsError *err) {
+  TsDevice *d = ts_device_at(m->f->device);
+  TsTuneEntry known;
+  bool strict = m->f->profile == TS_PROFILE_strict;
+  if (m->quick) {
+    g->choice = (TsSchedChoice){.rows = 64, .columns = 64, .cluster = 1};
+    return is_half(m->f) && ts_device_product(d, s, g, m->f->profile, layout_of, m, k, err);
+  }
+  if (g->kind == TS_GROUP_matmul && ts_tune_device_known(d, s, g, layout_of, m, &known))
+    g->choice = known.choice;
+  m->roles = ts_device_product(d, s, g, m->f->profile, layout_of, m, k, err) ||
+             ts_device_attention(d, g, strict, layout_of, m, k, err) ||
+             ts_device_attention_grad(d, g, strict, layout_of, m, k, err);
+  return m->roles;
+}
+
 static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *err) {
   TsSched *s = ts_sched_new(m->g, target, 1, err);
   if (!s) return -1;
@@ -121,16 +143,7 @@ static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *e
   s->sizes_vary = m->f->collapsed;
   TsGroup *g = s->ngroup == 1 ? s->group[0] : NULL;
   int failed = 0;
-  TsDevice *d = ts_device_at(m->f->device);
-  TsTuneEntry known;
-  if (g && g->kind == TS_GROUP_matmul &&
-      ts_tune_device_known(d, s, g, layout_of, m, &known))
-    g->choice = known.choice;
-  bool strict = m->f->profile == TS_PROFILE_strict;
-  bool roles = g && (ts_device_product(d, s, g, m->f->profile, layout_of, m, k, err) ||
-                     ts_device_attention(d, g, strict, layout_of, m, k, err) ||
-                     ts_device_attention_grad(d, g, strict, layout_of, m, k, err));
-  if (!roles)
+  if (!g || !has_roles(m, s, g, k, err))
     failed = g && g->kind != TS_GROUP_vm ? ts_sched_lower(s, g, layout_of, m, k, err)
              : g && ts_sched_is_index(target, g->node[0])
                  ? ts_sched_lower_index(s, g, layout_of, m, k, err)
@@ -140,9 +153,22 @@ static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *e
   return failed;
 }
 
-static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, Plan *p,
-                         TsError *err) {
-  Making m = {.f = f};
+/* Products have two kernels of the same bits, of which one is compiled sooner. Of 16-bit floats
+ * the other one has small tiles: half the speed, a seventh of the driver's time where large
+ * ones are chosen. Of wider types it is the block form: a twentieth of the code and of the
+ * speed, so that only those of some 10 ms have it. */
+static bool has_twin(const Making *m) {
+  const double large = 4e9;
+  const Form *f = m->f;
+  const TsMeta *a = &f->in[0].meta;
+  if (!m->roles || f->op != TS_OP_matmul || f->profile == TS_PROFILE_fast) return false;
+  double work = (double)ts_meta_numel(&f->out[0].meta) * (double)a->dim[a->ndim - 1];
+  return is_half(f) ? work > large : ts_dtypes[a->dtype].nbytes >= 4 && work <= large;
+}
+
+static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, bool quick,
+                         Plan *p, TsError *err) {
+  Making m = {.f = f, .quick = quick};
   TsSchedKernel k = {.tile = NULL};
   int failed = build_graph(&m, err) || lower(&m, target, &k, err);
   if (!failed) failed = find_args(&m, &k, p, err);
@@ -150,7 +176,9 @@ static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, 
     find_sizes(&m, &k, p);
     find_over(p);
     find_guards(&m, &k, p);
-    p->kernel = ts_offload_kernel(o, ts_device_at(f->device), k.tile, err);
+    p->twin = has_twin(&m);
+    p->kernel = p->twin ? ts_offload_kernel_later(o, ts_device_at(f->device), k.tile, err)
+                        : ts_offload_kernel(o, ts_device_at(f->device), k.tile, err);
   }
   ts_tile_free(k.tile);
   if (m.g) ts_graph_free(m.g);
@@ -191,7 +219,7 @@ static bool is_fill(const Form *f) {
 void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
   const char *why;
   const TsTarget *target = ts_device_target(ts_device_at(f->device), &why);
-  p->kernel = NULL;
+  p->kernel = NULL, p->quick = NULL, p->twin = false, p->nquick = 0;
   p->nguard = 0;
   memset(p->over, 0, sizeof p->over);
   if (!target)
@@ -201,5 +229,21 @@ void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
   else if (ts_offload_transposes(f))
     make_transpose(o, f, p, err);
   else
-    make_of_graph(o, f, target, p, err);
+    make_of_graph(o, f, target, false, p, err);
+}
+
+/* Launches are queued faster than they run: a few of slow ones, then the program waits. */
+Plan *ts_offload_quick(TsOffloader *o, const Form *f, Plan *p) {
+  enum { RUNS = 4 };
+  const char *why;
+  TsError err;
+  const TsTarget *target = ts_device_target(ts_device_at(f->device), &why);
+  if (!is_half(f) && p->nquick++ >= RUNS) return NULL;
+  if (p->quick || !p->twin) return p->quick;
+  Plan *q = target ? calloc(1, sizeof *q) : NULL;
+  if (q && make_of_graph(o, f, target, true, q, &err)) q->kernel = NULL;
+  if (q && q->kernel) return p->quick = q;
+  p->twin = false;
+  free(q);
+  return NULL;
 }

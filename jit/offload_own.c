@@ -70,7 +70,7 @@ int ts_own_run(TsOffloader *o, const TsCall *call, int device, const TsOwn *k) {
   if (!p && length >= MOST) ts_own_flush(o);
   if (!p && !(p = make(o, call, device, k)))
     return ts_error_set(&o->c->err, TS_ERR_memory, "out of memory");
-  if (!p->kernel) return 0;
+  if (!p->kernel || !ts_offload_can(o, p->op, p->device, &p->kernel)) return 0;
   int n = 0;
   for (int i = 0; i < k->nin; i++)
     if (!(arg[n++] = ts_tensor_read_on(k->in[i], device))) return -1;
@@ -93,6 +93,25 @@ TsTensor *ts_own_ready(const TsCall *call, TsTensor *x) {
     if (call->out[i] && call->out[i]->storage == x->storage)
       return ts_tensor_copy(call->ctx, x);
   return ts_tensor_contiguous(call->ctx, x);
+}
+
+TsTensor *ts_own_turned(TsTensor *x, int axis) {
+  TsMeta m = x->meta;
+  int64_t stride[TS_MAX_RANK];
+  int nd = m.ndim;
+  for (int i = 0; i < nd; i++) {
+    int from = i == nd - 1 ? axis : i < axis ? i : i + 1;
+    m.dim[i] = x->meta.dim[from];
+    stride[i] = x->stride[from];
+  }
+  return ts_tensor_view(x, &m, stride, x->offset);
+}
+
+int ts_own_turn_back(const TsCall *call, TsTensor *from, TsTensor *to, int axis) {
+  TsTensor *view = ts_own_turned(to, axis);
+  int failed = !view || ts_vm_assign(call->ctx, view, from);
+  ts_tensor_unref(view);
+  return failed;
 }
 
 TsOwnAxis ts_own_axis(const TsMeta *m, int64_t axis) {

@@ -28,6 +28,11 @@ void ts_own_word(TsOwn *k, int64_t w);
 /* x row-major, apart from y; a new reference. */
 TsTensor *ts_own_ready(const TsCall *call, TsTensor *x);
 
+/* x with the axis last, as a view. */
+TsTensor *ts_own_turned(TsTensor *x, int axis);
+/* from, whose last axis is to's `axis`, to there. Not 0: failed. */
+int ts_own_turn_back(const TsCall *call, TsTensor *from, TsTensor *to, int axis);
+
 /* Sizes before, along and behind an axis. */
 typedef struct TsOwnAxis {
   int64_t outer, n, inner;
@@ -37,6 +42,11 @@ TsOwnAxis ts_own_axis(const TsMeta *m, int64_t axis);
 /* ---- families: 1, 0 or -1 as above, 0 for operators of others */
 int ts_offload_scan(TsOffloader *o, TsCall *call, int device);
 int ts_offload_sort(TsOffloader *o, TsCall *call, int device);
+int ts_offload_quantile(TsOffloader *o, TsCall *call, int device);
+int ts_offload_masked(TsOffloader *o, TsCall *call, int device);
+int ts_offload_histogram(TsOffloader *o, TsCall *call, int device);
+int ts_offload_attention(TsOffloader *o, TsCall *call, int device);
+int ts_offload_dct(TsOffloader *o, TsCall *call, int device);
 int ts_offload_places(TsOffloader *o, TsCall *call, int device);
 int ts_offload_reduce(TsOffloader *o, TsCall *call, int device);
 int ts_offload_columns(TsOffloader *o, TsCall *call, int device);

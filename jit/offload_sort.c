@@ -11,19 +11,6 @@ enum {
   WARPS = 8,
 };
 
-/* The axis last, as a view. */
-static TsTensor *turned(TsTensor *x, int axis) {
-  TsMeta m = x->meta;
-  int64_t stride[TS_MAX_RANK];
-  int nd = m.ndim;
-  for (int i = 0; i < nd; i++) {
-    int from = i == nd - 1 ? axis : i < axis ? i : i + 1;
-    m.dim[i] = x->meta.dim[from];
-    stride[i] = x->stride[from];
-  }
-  return ts_tensor_view(x, &m, stride, x->offset);
-}
-
 /* The first k are worth finding where they are few. */
 static TsTile *(*kernel_of(const TsSort *s))(const void *) {
   bool wide = ts_dtypes[s->dtype].nbytes > 4;
@@ -72,13 +59,6 @@ static int run_long(TsOffloader *o, TsCall *call, int device, TsTensor *x, TsSor
 }
 
 /* Results along another axis are made with it last, then copied. */
-static int turned_back(TsCall *call, TsTensor *from, TsTensor *to, int axis) {
-  TsTensor *view = turned(to, axis);
-  int failed = !view || ts_vm_assign(call->ctx, view, from);
-  ts_tensor_unref(view);
-  return failed;
-}
-
 int ts_offload_sort(TsOffloader *o, TsCall *call, int device) {
   TsOp op = call->op;
   if (op != TS_OP_sort && op != TS_OP_argsort && op != TS_OP_topk) return 0;
@@ -98,7 +78,7 @@ int ts_offload_sort(TsOffloader *o, TsCall *call, int device) {
   bool long_rows = s.n > (ts_dtypes[d].nbytes > 4 ? WIDE : MOST);
   if (!s.k || s.n > INT32_MAX) return 0;
   s.count = ts_tensor_numel(x) / s.n;
-  view = turned(x, axis);
+  view = ts_own_turned(x, axis);
   if (view) row = ts_own_ready(call, view);
   bool last = axis == nd - 1;
   for (int i = 0; row && i < 2; i++) {
@@ -111,9 +91,9 @@ int ts_offload_sort(TsOffloader *o, TsCall *call, int device) {
   }
   if (row && out[1] && (out[0] || !value))
     done = (long_rows ? run_long : ts_sort_rows)(o, call, device, row, &s, out[0], out[1]);
-  if (done == 1 && value && out[0] != value && turned_back(call, out[0], value, axis))
+  if (done == 1 && value && out[0] != value && ts_own_turn_back(call, out[0], value, axis))
     done = -1;
-  if (done == 1 && out[1] != place && turned_back(call, out[1], place, axis)) done = -1;
+  if (done == 1 && out[1] != place && ts_own_turn_back(call, out[1], place, axis)) done = -1;
   ts_tensor_unref(out[0]), ts_tensor_unref(out[1]);
   ts_tensor_unref(row), ts_tensor_unref(view);
   return done;

@@ -60,6 +60,9 @@ typedef struct Plan {
   int nguard;                 /* inputs that are indices, which are looked at before */
   int8_t guarded[TS_SCHED_GUARDS];
   TsGuard guard[TS_SCHED_GUARDS];
+  struct Plan *quick; /* of the same bits, while the kernel is compiled; NULL: none so far */
+  bool twin;          /* there may be one */
+  int nquick;         /* how often it ran */
   int nword;
   int64_t word[];
 } Plan;
@@ -83,6 +86,16 @@ typedef struct TsOffloadLaunch {
   double nbytes;
 } TsOffloadLaunch;
 
+/* The call, or the copy into dst, for which kernels are wanted; outermost. */
+typedef struct Meanwhile {
+  const TsCall *call;
+  const TsTensor *dst;
+  bool in_place;  /* what was launched of it cannot be launched again */
+  bool launched;  /* some of it */
+  bool all;       /* its kernels were asked for */
+  bool rehearses; /* one is not ready: nothing is launched, so that the others are asked for */
+} Meanwhile;
+
 struct TsOffloader {
   TsContext *c;
   bool on, verbose;
@@ -95,11 +108,15 @@ struct TsOffloader {
   int noptim;
   uint64_t
       told[TS_OP_COUNT / 64 + 1]; /* operators of which it was said that the CPU runs them */
-  struct TsFftDevicePlan *fft; /* jit/offload_fft.c */
-  struct TsOwnPlan *own;       /* jit/offload_own.c */
-  struct TsGuards *guards;     /* jit/offload_guard.c */
-  struct TsRopeKept *rope;     /* jit/offload_rope.c */
+  struct TsFftDevicePlan *fft;    /* jit/offload_fft.c */
+  struct TsOwnPlan *own;          /* jit/offload_own.c */
+  struct TsGuards *guards;        /* jit/offload_guard.c */
+  struct TsRopeKept *rope;        /* jit/offload_rope.c */
   TsOffloadStats stats;
+  TsQueue *queue; /* that compiles kernels while the CPU runs their calls */
+  bool later;     /* whether it may */
+  bool eager;     /* as of ts_jit_eager: it may not */
+  Meanwhile at;   /* the call at hand */
 };
 
 /* jit/offload_form.c. False: of a kind that is not for plans (too many operands). */
@@ -110,9 +127,29 @@ bool ts_offload_form_assign(TsTensor *dst, TsTensor *src, Form *f);
 
 /* jit/offload_make.c: fills in all but the key; kernel NULL with the reason in err. */
 void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err);
+/* A plan with less code and the same bits, for as long as that of p is not ready, or NULL. */
+Plan *ts_offload_quick(TsOffloader *o, const Form *f, Plan *p);
 
-/* jit/offload_kernel.c: the kernel of k, which stays the caller's, opened or found. */
+/* jit/offload_kernel.c: the kernel of k, which stays the caller's, opened or found. Of a brief
+ * call it need not be ready. */
 TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err);
+/* It need not be ready, whatever the call. */
+TsDeviceKernel *ts_offload_kernel_later(TsOffloader *o, TsDevice *d, const TsTile *k,
+                                        TsError *err);
+/* Whether *k can be launched now, or the call is rehearsed; waits for it where the call is
+ * neither brief nor rehearsed. False: the CPU runs
+ * the call, meanwhile or, where it could not be compiled, always, and then *k is NULL. */
+bool ts_offload_can(TsOffloader *o, int op, int device, TsDeviceKernel **k);
+/* jit/offload_later.c: whether the CPU may run the call at hand while kernels are compiled. The
+ * outermost call is at hand from begin to end. */
+bool ts_offload_defers(const TsOffloader *o);
+bool ts_offload_brief(const TsOffloader *o);
+/* Whether a kernel that is not ready need not be waited for, since the call runs again; begins
+ * the rehearsal. */
+bool ts_offload_rehearsable(const TsOffloader *o);
+bool ts_offload_rehearse(TsOffloader *o);
+bool ts_offload_begin(TsOffloader *o, Meanwhile call); /* whether it is the outermost */
+void ts_offload_end(TsOffloader *o, bool outermost);
 void ts_offload_drop_kernels(TsOffloader *o);
 
 /* jit/offload.c, jit/offload_optim.c: what a call would launch; as call of vm/offload.h. */

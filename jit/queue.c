@@ -6,18 +6,20 @@
 #include <stdlib.h>
 
 struct TsQueue {
-  pthread_t thread;
+  pthread_t thread[TS_QUEUE_THREADS];
   pthread_mutex_t lock;
   pthread_cond_t more, idle;
   TsQueueJob *first, **end;
-  int length; /* with the one that runs */
-  bool started, stop;
+  int length; /* with those that run */
+  int most, nthread;
+  bool stop;
 };
 
-TsQueue *ts_queue_open(void) {
+TsQueue *ts_queue_open(int nthread) {
   TsQueue *q = calloc(1, sizeof *q);
   if (!q) return NULL;
   q->end = &q->first;
+  q->most = nthread < TS_QUEUE_THREADS ? nthread : TS_QUEUE_THREADS;
   pthread_mutex_init(&q->lock, NULL);
   pthread_cond_init(&q->more, NULL);
   pthread_cond_init(&q->idle, NULL);
@@ -48,31 +50,39 @@ static void *work(void *arg) {
 }
 
 /* Signals are for the program's thread: Ctrl-C must interrupt what it waits for. */
-static int start(TsQueue *q) {
+static void start(TsQueue *q) {
   sigset_t all, before;
   pthread_attr_t attr;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_attr_init(&attr);
   pthread_attr_setstacksize(&attr, 8 << 20); /* LLVM recurses deeply */
-  q->started = !pthread_create(&q->thread, &attr, work, q);
+  q->nthread += !pthread_create(&q->thread[q->nthread], &attr, work, q);
   pthread_attr_destroy(&attr);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return q->started ? 0 : -1;
 }
 
-int ts_queue_add(TsQueue *q, TsQueueJob *job) {
-  if (q->stop || (!q->started && start(q))) return -1;
-  atomic_store_explicit(&job->done, false, memory_order_relaxed);
-  job->next = NULL;
+static int add(TsQueue *q, TsQueueJob *job, bool first) {
   pthread_mutex_lock(&q->lock);
-  *q->end = job;
-  q->end = &job->next;
+  bool busy = q->length >= q->nthread;
+  pthread_mutex_unlock(&q->lock);
+  if (q->stop) return -1;
+  if (busy && q->nthread < q->most) start(q);
+  if (!q->nthread) return -1;
+  atomic_store_explicit(&job->done, false, memory_order_relaxed);
+  pthread_mutex_lock(&q->lock);
+  TsQueueJob **at = first ? &q->first : q->end;
+  job->next = *at;
+  *at = job;
+  if (!job->next) q->end = &job->next;
   q->length++;
   pthread_cond_signal(&q->more);
   pthread_mutex_unlock(&q->lock);
   return 0;
 }
+
+int ts_queue_add(TsQueue *q, TsQueueJob *job) { return add(q, job, false); }
+int ts_queue_add_first(TsQueue *q, TsQueueJob *job) { return add(q, job, true); }
 
 bool ts_queue_cancel(TsQueue *q, TsQueueJob *job) {
   bool found = false;
@@ -104,10 +114,9 @@ int ts_queue_length(TsQueue *q) {
 void ts_queue_stop(TsQueue *q) {
   pthread_mutex_lock(&q->lock);
   q->stop = true;
-  pthread_cond_signal(&q->more);
+  pthread_cond_broadcast(&q->more);
   pthread_mutex_unlock(&q->lock);
-  if (q->started) pthread_join(q->thread, NULL);
-  q->started = false;
+  while (q->nthread) pthread_join(q->thread[--q->nthread], NULL);
 }
 
 void ts_queue_close(TsQueue *q) {

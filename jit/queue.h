@@ -1,4 +1,4 @@
-/* One background thread and its jobs, first come first served. */
+/* Background threads and their jobs, first come first served. */
 #ifndef TS_JIT_QUEUE_H
 #define TS_JIT_QUEUE_H
 
@@ -13,16 +13,21 @@ typedef struct TsQueueJob {
 
 typedef struct TsQueue TsQueue;
 
-TsQueue *ts_queue_open(void); /* NULL: out of memory; the thread starts with the first job */
-/* Waits for the job that runs; those that have not begun never run and are not done, and none
+enum { TS_QUEUE_THREADS = 8 };
+
+/* NULL: out of memory. A thread starts with a job that finds none idle, while there are fewer
+ * than so many, at most TS_QUEUE_THREADS. */
+TsQueue *ts_queue_open(int nthread);
+/* Waits for the jobs that run; those that have not begun never run and are not done, and none
  * is added any more. */
 void ts_queue_stop(TsQueue *q);
 void ts_queue_close(TsQueue *q); /* stops it first */
 /* -1: no thread could be started. The job is its owner's again when it is done. */
 int ts_queue_add(TsQueue *q, TsQueueJob *job);
+int ts_queue_add_first(TsQueue *q, TsQueueJob *job); /* before all that have not begun */
 /* Takes back a job that has not begun: false if it runs or is done. */
 bool ts_queue_cancel(TsQueue *q, TsQueueJob *job);
-void ts_queue_wait(TsQueue *q); /* until all are done */
+void ts_queue_wait(TsQueue *q);  /* until all are done */
 int ts_queue_length(TsQueue *q); /* jobs waiting or running */
 
 #endif

@@ -290,7 +290,8 @@ static bool same_order(const Sequence *was, const Sequence *now) {
 static bool keep_accesses(Sequence *to, const Sequence *from) {
   if (!reserve((void **)&to->access, &to->capaccess, from->naccess, sizeof *to->access))
     return false;
-  memcpy(to->access, from->access, sizeof *to->access * (size_t)from->naccess);
+  if (from->naccess)
+    memcpy(to->access, from->access, sizeof *to->access * (size_t)from->naccess);
   to->naccess = from->naccess;
   for (int i = 0; i < to->n; i++) {
     to->launch[i].access = from->launch[i].access;

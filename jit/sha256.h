@@ -2,6 +2,7 @@
 #ifndef TS_JIT_SHA256_H
 #define TS_JIT_SHA256_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,6 +12,7 @@ typedef struct TsSha256 {
   uint32_t h[8];
   uint64_t nbytes;
   uint8_t block[64];
+  bool plain; /* in C, whatever the processor has */
 } TsSha256;
 
 void ts_sha256_begin(TsSha256 *s);

@@ -168,7 +168,7 @@ void ts_tune_subject(TsTuner *t, const TsTuneSubject *s, bool wait, const atomic
   if (wait && lookup(t, s, key, &e)) {
     *choice = e.choice;
   } else if (r) {
-    memcpy(r->what, s->what, sizeof r->what);
+    snprintf(r->what, sizeof r->what, "%s", s->what);
     double spent = ts_tune_measure(t, s, &k, wait, cancel, r);
     if (!*r->why) conclude(t, s, r, key, choice);
     keep(t, r, spent);
@@ -302,6 +302,7 @@ int ts_tune_run(TsTuner *t, TsBuildJob *b, bool wait, const atomic_bool *cancel)
 
 int ts_tune_records(TsTuner *t, int from, int n, TsTuneRecord *out) {
   pthread_mutex_lock(&t->lock);
+  if (from < 0) from = 0;
   int have = t->nrecord - from;
   if (have > n) have = n;
   if (have > 0) memcpy(out, t->record + from, sizeof *out * (size_t)have);

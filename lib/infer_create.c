@@ -48,7 +48,7 @@ int ts_shape_rule_arange(TsInfer *inf) {
     return ts_error_set(inf->err, TS_ERR_value, "arange: no finite count from %g to %g by %g",
                         start, stop, step);
   double n = ceil((stop - start) / step);
-  return vector(inf, n > 0 ? (int64_t)n : 0);
+  return vector(inf, n > 0 ? n < 0x1p63 ? (int64_t)n : INT64_MAX : 0);
 }
 
 int ts_shape_rule_linspace(TsInfer *inf) { return vector(inf, inf->attr[2].i); }

@@ -1,6 +1,8 @@
 /* Dtype rules: the result types from the input types. A weak input (a bare
  * number) takes part only by its kind: it never widens a tensor's type, but a
  * number with a fraction turns integers into f32. */
+#include <math.h>
+
 #include "lib/infer.h"
 
 static TsDtype default_of(const TsMeta *m) {
@@ -77,7 +79,9 @@ int ts_dtype_rule_float1(TsInfer *inf) {
   return all_out(inf, inf->compute);
 }
 
-int ts_dtype_rule_compare(TsInfer *inf) { return promote(inf, 0) ? -1 : all_out(inf, TS_DT_bool); }
+int ts_dtype_rule_compare(TsInfer *inf) {
+  return promote(inf, 0) ? -1 : all_out(inf, TS_DT_bool);
+}
 
 int ts_dtype_rule_bool(TsInfer *inf) {
   inf->compute = default_of(inf->in[0]);
@@ -126,7 +130,8 @@ static TsDtype dtype_attr(TsInfer *inf) {
 
 static int no_blocks(TsInfer *inf, TsDtype d) {
   if (d != TS_DT_mxfp4 || inf->op == TS_OP_cast) return 0;
-  ts_error_set(inf->err, TS_ERR_dtype, "%s: mxfp4 is a storage format", ts_op_info(inf->op)->name);
+  ts_error_set(inf->err, TS_ERR_dtype, "%s: mxfp4 is a storage format",
+               ts_op_info(inf->op)->name);
   return ts_error_hint(inf->err, "make f32 and convert with x:cast(\"mxfp4\")");
 }
 
@@ -146,7 +151,7 @@ int ts_dtype_rule_arange(TsInfer *inf) {
     bool whole = true;
     for (int i = 0; i < 3; i++) {
       const TsAttr *a = &inf->attr[i];
-      if (a->type == TS_ATTR_f && a->f != (double)(int64_t)a->f) whole = false;
+      if (a->type == TS_ATTR_f && !(fabs(a->f) < 0x1p63 && a->f == floor(a->f))) whole = false;
     }
     d = whole ? TS_DT_i64 : TS_DT_f32;
   }

@@ -12,7 +12,8 @@ static int copy_meta(TsInfer *inf) {
 }
 
 static int too_deep(TsInfer *inf) {
-  return ts_error_set(inf->err, TS_ERR_shape, "%s: more than %d axes", opname(inf), TS_MAX_RANK);
+  return ts_error_set(inf->err, TS_ERR_shape, "%s: more than %d axes", opname(inf),
+                      TS_MAX_RANK);
 }
 
 /* Shapes of all inputs aligned at the right. */
@@ -161,8 +162,8 @@ int64_t ts_slice_count(int64_t n, int64_t *start, int64_t stop, int64_t step) {
   b = b < lo ? lo : b > hi ? hi : b;
   e = e < lo ? lo : e > hi ? hi : e;
   *start = b;
-  if (step > 0) return e > b ? (e - b + step - 1) / step : 0;
-  return b > e ? (b - e - step - 1) / -step : 0;
+  if (step > 0) return e > b ? (e - b - 1) / step + 1 : 0;
+  return b > e ? 1 - (b - e - 1) / step : 0;
 }
 
 int ts_shape_rule_slice(TsInfer *inf) {
@@ -170,13 +171,13 @@ int ts_shape_rule_slice(TsInfer *inf) {
   int nd = inf->in[0]->ndim;
   char text[TS_META_TEXT];
   if (a[0].n > nd || a[0].n != a[1].n || (a[2].type == TS_ATTR_ints && a[2].n != a[0].n))
-    return ts_error_set(inf->err, TS_ERR_index, "%s: %d ranges for %s",
-                        opname(inf), a[0].n, ts_meta_text(inf->in[0], text));
+    return ts_error_set(inf->err, TS_ERR_index, "%s: %d ranges for %s", opname(inf), a[0].n,
+                        ts_meta_text(inf->in[0], text));
   copy_meta(inf);
   for (int i = 0; i < a[0].n; i++) {
     int64_t start = a[0].ints[i], step = a[2].type == TS_ATTR_ints ? a[2].ints[i] : 1;
-    if (step == 0) return ts_error_set(inf->err, TS_ERR_value, "%s: step 0 on axis %d",
-                                       opname(inf), i);
+    if (step == 0)
+      return ts_error_set(inf->err, TS_ERR_value, "%s: step 0 on axis %d", opname(inf), i);
     inf->out[0].dim[i] = ts_slice_count(inf->in[0]->dim[i], &start, a[1].ints[i], step);
   }
   return 0;
@@ -211,9 +212,10 @@ int ts_shape_rule_narrow(TsInfer *inf) {
   copy_meta(inf);
   inf->out[0].dim[axis] = len;
   if (start >= 0 && len >= 0 && start <= n && len <= n - start) return 0;
+  int64_t end;
+  if (__builtin_add_overflow(start, len, &end)) end = start < 0 ? INT64_MIN : INT64_MAX;
   return ts_error_set(inf->err, TS_ERR_index, "narrow: elements %lld..%lld of axis %d of %s",
-                      (long long)start, (long long)(start + len), axis,
-                      ts_meta_text(inf->in[0], text));
+                      (long long)start, (long long)end, axis, ts_meta_text(inf->in[0], text));
 }
 
 int ts_shape_rule_select(TsInfer *inf) {
@@ -272,7 +274,7 @@ int ts_shape_rule_fold(TsInfer *inf) {
     ts_error_set(inf->err, TS_ERR_value, "fold: length %lld, step %lld on axis %d of %s",
                  (long long)length, (long long)step, axis, ts_meta_text(x, text));
     return ts_error_hint(inf->err, "the axis has (length - size) / step + 1 windows of the "
-                         "size of the last axis");
+                                   "size of the last axis");
   }
   copy_meta(inf);
   inf->out[0].ndim--;

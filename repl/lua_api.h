@@ -29,6 +29,8 @@ int ts_lua_fail(lua_State *L, TsErrorCode code, const char *format, ...)
  * the first argument receives the result. */
 int ts_lua_call(lua_State *L, TsOp op, int first, bool into);
 
+/* A whole number of 64 bits, and none that the IR takes for a symbolic size (ir/size.h). */
+bool ts_lua_whole(double v, int64_t *out);
 /* A tensor from a Lua value: number, boolean, nested tables; dtype may be
  * TS_DT_none. NULL with the context's error filled, its message headed by `what`. */
 TsTensor *ts_lua_from_value(lua_State *L, int index, TsDtype dtype, const char *what);

@@ -1,16 +1,17 @@
 /* Tensors as userdata: from tensors to Lua values and back, and what ends them.
  *
- * A finalizer would double what a small operator costs: the collector moves each dead userdata to
- * a list of its own, calls a Lua function for it, and frees it only in the next cycle. So tensors
- * have none. Instead the state's allocator, which ours stands before, is asked to free a block;
- * if that is one of a tensor, the tensor goes with it. A block is one of ours if it has the size,
- * and where the userdata's bytes lie a number that is made of its own address: nothing else ends
- * up with that. Blocks that were freed are kept for the next tensors. Like a finalizer this runs
- * while the collector works, in any allocation, so what ends a tensor calls no Lua.
+ * A finalizer would double what a small operator costs: the collector moves each dead userdata
+ * to a list of its own, calls a Lua function for it, and frees it only in the next cycle. So
+ * tensors have none. Instead the state's allocator, which ours stands before, is asked to free
+ * a block; if that is one of a tensor, the tensor goes with it. A block is one of ours if it
+ * has the size, and where the userdata's bytes lie a number that is made of its own address:
+ * nothing else ends up with that. Blocks that were freed are kept for the next tensors. Like a
+ * finalizer this runs while the collector works, in any allocation, so what ends a tensor calls
+ * no Lua.
  *
- * LuaJIT's compiled code cannot make userdata. Results of calls that it makes itself are boxes in
- * cdata, which are the same in every other respect, and which may hold a loose value (vm/defer.h)
- * instead of a tensor. */
+ * LuaJIT's compiled code cannot make userdata. Results of calls that it makes itself are boxes
+ * in cdata, which are the same in every other respect, and which may hold a loose value
+ * (vm/defer.h) instead of a tensor. */
 #include <stdint.h>
 #include <time.h>
 
@@ -153,8 +154,8 @@ static void *watch(void *arg, void *at, size_t before, size_t after) {
   return at;
 }
 
-/* How large the block of a value is, and where its bytes are, is LuaJIT's matter: one is made to
- * see. Its block need not be the last that was given: the collector may move tables and the
+/* How large the block of a value is, and where its bytes are, is LuaJIT's matter: one is made
+ * to see. Its block need not be the last that was given: the collector may move tables and the
  * compiler ask for room before the value's maker returns. */
 static void measure(Kind *k, TsBox *b) {
   b->key = 0;
@@ -199,9 +200,7 @@ static int metatable_ref = LUA_NOREF; /* in the registry; by number it is fastes
 
 void ts_lua_box_metatable(lua_State *L) { metatable_ref = luaL_ref(L, LUA_REGISTRYINDEX); }
 
-void ts_lua_push_metatable(lua_State *L) {
-  lua_rawgeti(L, LUA_REGISTRYINDEX, metatable_ref);
-}
+void ts_lua_push_metatable(lua_State *L) { lua_rawgeti(L, LUA_REGISTRYINDEX, metatable_ref); }
 
 void ts_lua_push(lua_State *L, TsTensor *t) {
   TsBox *b = lua_newuserdata(L, sizeof *b);

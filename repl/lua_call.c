@@ -25,7 +25,7 @@ typedef struct Args {
   TsContext *c;
   const TsOpInfo *o;
   TsOp op;
-  TsTensor **in; /* few; more room for variadic rows */
+  TsTensor **in;    /* few; more room for variadic rows */
   int nin, attr_at; /* inputs so far; next attribute to fill by position */
   int nlist, device;
   bool given[TS_MAX_ATTR], owned[FEW];
@@ -114,13 +114,10 @@ static int wrong_type(Args *a, const TsAttrSpec *s, int index) {
 static int read_int(Args *a, const TsAttrSpec *s, int index, int64_t *out) {
   if (lua_type(a->L, index) != LUA_TNUMBER) return wrong_type(a, s, index);
   double v = lua_tonumber(a->L, index);
-  if (v != (double)(int64_t)v) {
-    return ts_error_set(&a->c->err, TS_ERR_attribute,
-                        "%s: option '%.*s' must be an integer, not %.14g", a->o->name,
-                        s->namelen, s->name, v);
-  }
-  *out = (int64_t)v;
-  return 0;
+  if (ts_lua_whole(v, out)) return 0;
+  return ts_error_set(&a->c->err, TS_ERR_attribute,
+                      "%s: option '%.*s' must be an integer, not %.14g", a->o->name, s->namelen,
+                      s->name, v);
 }
 
 /* A list from a table, or one number as a list. */
@@ -465,7 +462,8 @@ static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   return 1;
 }
 
-/* One tensor or two, or a tensor and a number, as many as the row has inputs: nothing to parse. */
+/* One tensor or two, or a tensor and a number, as many as the row has inputs: nothing to parse.
+ */
 static int call_plain(lua_State *L, TsOp op, int first, int nargs) {
   TsTensor *in[2] = {NULL}, *out[TS_MAX_OUT], *made = NULL;
   int nout, number = -1;

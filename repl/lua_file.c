@@ -29,7 +29,12 @@ static void map_unref(void *arg) {
 
 static const char FILE_TYPE[] = "tessera.file";
 
-static Map *check_map(lua_State *L) { return *(Map **)luaL_checkudata(L, 1, FILE_TYPE); }
+/* What was collected by hand is a file no more. */
+static Map *check_map(lua_State *L) {
+  Map *m = *(Map **)luaL_checkudata(L, 1, FILE_TYPE);
+  if (!m) ts_lua_fail(L, TS_ERR_argument, "the file is closed");
+  return m;
+}
 
 static int io_failure(lua_State *L, const char *what, const char *path) {
   return ts_lua_fail(L, TS_ERR_io, "%s %s: %s", what, path, strerror(errno));
@@ -111,9 +116,8 @@ static TsMeta check_meta(lua_State *L) {
     lua_rawgeti(L, 3, (int)i + 1);
     double v = lua_tonumber(L, -1);
     lua_pop(L, 1);
-    if (!(v >= 0) || v > 0x1p53 || v != (double)(int64_t)v)
+    if (!(v >= 0) || v > 0x1p53 || !ts_lua_whole(v, &m.dim[m.ndim++]))
       ts_lua_fail(L, TS_ERR_format, "a size of %.14g is no size", v);
-    m.dim[m.ndim++] = (int64_t)v;
   }
   if (ts_meta_check_size(&m, "load", &ts_lua_context(L)->err)) ts_lua_raise(L);
   return m;

@@ -29,11 +29,11 @@ typedef struct Foreign {
 
 typedef struct Custom {
   TsCustom base;
-  int functions; /* registry: {forward = f, adjoint = f} */
-  Foreign *foreign; /* instead of forward */
+  int functions;        /* registry: {forward = f, adjoint = f} */
+  Foreign *foreign;     /* instead of forward */
   TsUserKernel *kernel; /* likewise, with the sizes that the call gives */
   int64_t size[TS_TILE_DIMS];
-  bool eager;       /* it runs once, on the program's own tensors */
+  bool eager; /* it runs once, on the program's own tensors */
   double option[TS_FOREIGN_PARAMS];
   char name[];
 } Custom;
@@ -122,7 +122,8 @@ static int forward_body(lua_State *L) {
   lua_call(L, 1, 1);
   int n = lua_istable(L, -1) ? (int)lua_objlen(L, -1) : 0;
   if (n != k->nout)
-    return luaL_error(L, "the function returns %d tensors, not %d as it was inferred", n, k->nout);
+    return luaL_error(L, "the function returns %d tensors, not %d as it was inferred", n,
+                      k->nout);
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, -1, i + 1);
     k->out[i] = ts_tensor_contiguous(c, ts_lua_check_tensor(L, -1, k->f->name));
@@ -190,8 +191,10 @@ static void push_values(lua_State *L, TsContext *c, int n, const TsVal *v) {
   for (int i = 0; i < n; i++) {
     TsTensor *t = v[i] ? ts_capture_symbol(c, v[i]) : NULL;
     if (v[i] && !t) ts_lua_raise(L);
-    if (t) ts_lua_push(L, t);
-    else lua_pushboolean(L, 0);
+    if (t)
+      ts_lua_push(L, t);
+    else
+      lua_pushboolean(L, 0);
     lua_rawseti(L, -2, i + 1);
   }
 }
@@ -287,11 +290,15 @@ static int foreign_params(lua_State *L) {
     lua_setfield(L, -2, "name");
     lua_pushstring(L, kind[p[i].kind]);
     lua_setfield(L, -2, "kind");
-    if (p[i].dtype != TS_DT_none) lua_pushstring(L, ts_dtype_name(p[i].dtype));
-    else lua_pushnil(L);
+    if (p[i].dtype != TS_DT_none)
+      lua_pushstring(L, ts_dtype_name(p[i].dtype));
+    else
+      lua_pushnil(L);
     lua_setfield(L, -2, "dtype");
-    if (p[i].has_preset) lua_pushnumber(L, p[i].preset);
-    else lua_pushnil(L);
+    if (p[i].has_preset)
+      lua_pushnumber(L, p[i].preset);
+    else
+      lua_pushnil(L);
     lua_setfield(L, -2, "preset");
     lua_rawseti(L, -2, i + 1);
   }
@@ -311,9 +318,8 @@ static void read_shape(lua_State *L, int at, TsMeta *m, const char *name) {
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, at, i + 1);
     double v = lua_tonumber(L, -1);
-    if (!lua_isnumber(L, -1) || v < 0 || v > 0x1p53 || v != (double)(int64_t)v)
+    if (!lua_isnumber(L, -1) || v < 0 || v > 0x1p53 || !ts_lua_whole(v, &m->dim[i]))
       ts_lua_fail(L, TS_ERR_shape, "%s: size %d of a shape is not a whole number", name, i + 1);
-    m->dim[i] = (int64_t)v;
     lua_pop(L, 1);
   }
   if (ts_meta_check_size(m, name, &c->err)) ts_lua_raise(L);

@@ -174,7 +174,8 @@ static int run(lua_State *L) {
   return code->nresult;
 }
 
-/* f:marks(on): its kernels get profile marks, or run as they were; gives whether they have them. */
+/* f:marks(on): its kernels get profile marks, or run as they were; gives whether they have
+ * them. */
 static int marks(lua_State *L) {
   Function *f = check(L);
   int marked = f->hot ? ts_jit_marks(f->hot, lua_toboolean(L, 2)) : 0;
@@ -224,11 +225,12 @@ static int text_of(lua_State *L) {
   } else if (!strcmp(what, "graph")) {
     ts_graph_text(f->g, &t);
   } else if (!code_text(L, f, what, &t)) {
-    return ts_lua_fail(L, TS_ERR_argument,
-                       "there is no level '%s'; levels are captured, rewrites, graph, concrete, "
-                       "schedule, tile, explicit, llvm, asm, bytecode, tiles, why, dot, json, "
-                       "places",
-                       what);
+    return ts_lua_fail(
+        L, TS_ERR_argument,
+        "there is no level '%s'; levels are captured, rewrites, graph, concrete, "
+        "schedule, tile, explicit, llvm, asm, bytecode, tiles, why, dot, json, "
+        "places",
+        what);
   }
   lua_pushlstring(L, t.at ? t.at : "", t.len);
   ts_text_free(&t);
@@ -294,7 +296,10 @@ static int graph_load(lua_State *L) {
   for (int i = 0; i < TS_SYMBOLS && lua_istable(L, 2); i++) {
     char name[2] = {ts_size_symbol[i], 0};
     lua_getfield(L, 2, name);
-    symbol[i] = (int64_t)lua_tonumber(L, -1);
+    bool given = !lua_isnil(L, -1); /* 0: there is none */
+    if (given && !(lua_isnumber(L, -1) && ts_lua_whole(lua_tonumber(L, -1), &symbol[i]) &&
+                   symbol[i] >= 0))
+      ts_lua_fail(L, TS_ERR_value, "graph.load: the size %s is a whole number from 1 on", name);
     lua_pop(L, 1);
   }
   TsGraph *g = strlen(text) == len ? ts_graph_parse_at(text, symbol, e) : NULL;
@@ -408,7 +413,7 @@ static int at(lua_State *L) {
   int64_t value[TS_SYMBOLS];
   for (int i = 0; i < TS_SYMBOLS; i++) {
     lua_rawgeti(L, 2, i + 1);
-    value[i] = (int64_t)lua_tonumber(L, -1);
+    if (!ts_lua_whole(lua_tonumber(L, -1), &value[i])) value[i] = 0; /* has none */
     lua_pop(L, 1);
   }
   TsGraph *raw = ts_symbolic_at(s->raw, value, &c->err);
@@ -443,11 +448,9 @@ static int collect_symbolic(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"tune", tune},
-    {"marks", marks},
-    {"run", run},           {"text", text_of},  {"stats", stats},
-    {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
-    {"same", same},         {"__gc", collect},  {NULL, NULL}};
+    {"tune", tune},   {"marks", marks},       {"run", run},       {"text", text_of},
+    {"stats", stats}, {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
+    {"same", same},   {"__gc", collect},      {NULL, NULL}};
 static const luaL_Reg symbolic_methods[] = {{"solve", solve},
                                             {"at", at},
                                             {"text", symbolic_text},

@@ -15,11 +15,19 @@
 
 static TsJit *jit_of(lua_State *L) { return ts_lua_context(L)->jit; }
 
+/* What is neither true nor false is a mistake, such as "off", which Lua takes for true. */
+static bool check_on(lua_State *L, const char *function) {
+  if (!lua_isboolean(L, 1))
+    ts_lua_fail(L, TS_ERR_argument, "%s takes true or false, not %s", function,
+                luaL_typename(L, 1));
+  return lua_toboolean(L, 1);
+}
+
 /* jit(on): whether kernels run; returns what it was, and why there are none if so. */
 static int jit(lua_State *L) {
   TsJit *j = jit_of(L);
   bool before = ts_jit_enabled(j);
-  if (!lua_isnoneornil(L, 1)) ts_jit_enable(j, lua_toboolean(L, 1));
+  if (!lua_isnoneornil(L, 1)) ts_jit_enable(j, check_on(L, "jit"));
   lua_pushboolean(L, before);
   lua_pushstring(L, ts_jit_absent(j));
   return 2;
@@ -27,27 +35,29 @@ static int jit(lua_State *L) {
 
 /* jit_overlap(on): kernels of a function side by side on a device */
 static int jit_overlap(lua_State *L) {
-  ts_replay_overlap(lua_toboolean(L, 1));
+  ts_replay_overlap(check_on(L, "jit.overlap"));
   return 0;
 }
 
-/* jit_shuffle(on): functions on a device that is simulated launch in another order; for tests */
+/* jit_shuffle(on): functions on a device that is simulated launch in another order; for tests
+ */
 static int jit_shuffle(lua_State *L) {
-  ts_replay_shuffle(lua_toboolean(L, 1));
+  ts_replay_shuffle(check_on(L, "jit_shuffle"));
   return 0;
 }
 
 static int jit_verbose(lua_State *L) {
-  ts_jit_verbose(jit_of(L), lua_isnoneornil(L, 1) || lua_toboolean(L, 1));
+  ts_jit_verbose(jit_of(L), lua_isnoneornil(L, 1) || check_on(L, "jit.v"));
   return 0;
 }
 
 static int jit_eager(lua_State *L) {
-  ts_jit_eager(jit_of(L), lua_toboolean(L, 1));
+  ts_jit_eager(jit_of(L), check_on(L, "jit.eager"));
   return 0;
 }
 
-/* jit_interpret(form or nil): kernels run by the interpreter of Tile IR, "block", "explicit". */
+/* jit_interpret(form or nil): kernels run by the interpreter of Tile IR, "block", "explicit".
+ */
 static int jit_interpret(lua_State *L) {
   const char *form = luaL_optstring(L, 1, NULL);
   if (ts_jit_interpret(jit_of(L), form)) return luaL_error(L, "there is no form '%s'", form);
@@ -58,17 +68,21 @@ static int jit_interpret(lua_State *L) {
 static int jit_traces(lua_State *L) {
   TsTracer *t = ts_jit_tracer(jit_of(L));
   if (!lua_isnoneornil(L, 1)) {
-    ts_tracer_eager(t, lua_toboolean(L, 1));
-    ts_lua_fast_eager(lua_toboolean(L, 1));
+    bool eager = check_on(L, "jit.traces");
+    ts_tracer_eager(t, eager);
+    ts_lua_fast_eager(eager);
   }
   TsTracerStats s = ts_tracer_stats(t);
   const struct {
     const char *name;
     double v;
-  } row[] = {{"traces", s.traces},           {"deferred", (double)s.deferred},
+  } row[] = {{"traces", s.traces},
+             {"deferred", (double)s.deferred},
              {"quick", (double)s.quick},
-             {"runs", (double)s.runs},       {"exits", (double)s.exits},
-             {"observed", (double)s.observed}, {"replayed", (double)s.replayed}};
+             {"runs", (double)s.runs},
+             {"exits", (double)s.exits},
+             {"observed", (double)s.observed},
+             {"replayed", (double)s.replayed}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     lua_pushnumber(L, row[i].v);
@@ -80,22 +94,29 @@ static int jit_traces(lua_State *L) {
 /* jit_device([on]): statistics of eager calls on devices; on: whether they run there. */
 static int jit_device(lua_State *L) {
   TsOffloader *o = ts_jit_offloader(jit_of(L));
-  if (!lua_isnoneornil(L, 1)) ts_offload_enable(o, lua_toboolean(L, 1));
+  if (!lua_isnoneornil(L, 1)) ts_offload_enable(o, check_on(L, "jit.device"));
   TsOffloadStats s = ts_offload_stats(o);
   TsReplayStats r = ts_replay_stats();
   const struct {
     const char *name;
     double v;
-  } row[] = {{"calls", (double)s.calls},     {"fallback", (double)s.fallback},
-             {"kernels", (double)s.kernels}, {"from_disk", (double)s.cached},
-             {"refused", (double)s.refused}, {"compile_ms", s.compile_msec},
-             {"replays", (double)r.runs},    {"replayed", (double)r.launches}};
+  } row[] = {{"calls", (double)s.calls},         {"fallback", (double)s.fallback},
+             {"kernels", (double)s.kernels},     {"from_disk", (double)s.cached},
+             {"refused", (double)s.refused},     {"compile_ms", s.compile_msec},
+             {"meanwhile", (double)s.meanwhile}, {"replays", (double)r.runs},
+             {"replayed", (double)r.launches}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     lua_pushnumber(L, row[i].v);
     lua_setfield(L, -2, row[i].name);
   }
   return 1;
+}
+
+/* jit_later(on): small calls on devices run on the CPU while their kernels are compiled. */
+static int jit_later(lua_State *L) {
+  ts_offload_later(ts_jit_offloader(jit_of(L)), lua_toboolean(L, 1));
+  return 0;
 }
 
 /* jit_profile(on): kernels of devices are measured from now on; off: what was measured, the
@@ -143,10 +164,14 @@ static int jit_stats(lua_State *L) {
   const struct {
     const char *name;
     double v;
-  } row[] = {{"functions", s.functions},       {"promoted", s.promoted},
-             {"jobs", s.jobs},                 {"kernels", (double)s.kernels},
-             {"from_disk", (double)s.cached},  {"refused", (double)s.failed},
-             {"compile_ms", s.compile_msec},   {"install_ms_max", s.install_msec_max}};
+  } row[] = {{"functions", s.functions},
+             {"promoted", s.promoted},
+             {"jobs", s.jobs},
+             {"kernels", (double)s.kernels},
+             {"from_disk", (double)s.cached},
+             {"refused", (double)s.failed},
+             {"compile_ms", s.compile_msec},
+             {"install_ms_max", s.install_msec_max}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     lua_pushnumber(L, row[i].v);
@@ -168,6 +193,9 @@ static int autotune_mode(lua_State *L) {
   return 1;
 }
 
+/* Any number as one of 0 to `most`. */
+static double within(double v, double most) { return v >= 0 ? (v < most ? v : most) : 0; }
+
 /* autotune_budget([ms, total_ms, bytes, candidates]) -> the same; nil keeps one */
 static int autotune_budget(lua_State *L) {
   TsTuner *t = tuner_of(L);
@@ -176,8 +204,8 @@ static int autotune_budget(lua_State *L) {
   for (int i = 1; i <= 4; i++) any |= !lua_isnoneornil(L, i);
   b.group_msec = luaL_optnumber(L, 1, b.group_msec);
   b.total_msec = luaL_optnumber(L, 2, b.total_msec);
-  b.bytes = (int64_t)luaL_optnumber(L, 3, (double)b.bytes);
-  b.candidates = (int)luaL_optnumber(L, 4, b.candidates);
+  b.bytes = (int64_t)within(luaL_optnumber(L, 3, (double)b.bytes), 0x1p53);
+  b.candidates = (int)within(luaL_optnumber(L, 4, b.candidates), 1 << 20);
   if (any) ts_tuner_set_budget(t, b);
   lua_pushnumber(L, b.group_msec);
   lua_pushnumber(L, b.total_msec);
@@ -206,7 +234,8 @@ static void push_record(lua_State *L, const TsTuneRecord *r) {
   }
 }
 
-/* autotune_records(from) -> list of what was measured, from number `from` on (0 is the first) */
+/* autotune_records(from) -> list of what was measured, from number `from` on (0 is the first)
+ */
 static int autotune_records(lua_State *L) {
   int from = (int)luaL_optinteger(L, 1, 0);
   TsTuneRecord *r = lua_newuserdata(L, sizeof *r);
@@ -242,22 +271,26 @@ static int autotune_clear(lua_State *L) {
 }
 
 void ts_lua_open_jit(lua_State *L) {
-  static const luaL_Reg functions[] = {
-      {"jit", jit},           {"jit_verbose", jit_verbose}, {"jit_eager", jit_eager},
-      {"jit_wait", jit_wait}, {"jit_flush", jit_flush},     {"jit_stats", jit_stats},
-      {"jit_traces", jit_traces},
-      {"jit_device", jit_device},
-      {"jit_overlap", jit_overlap},
-      {"jit_shuffle", jit_shuffle},
-      {"jit_profile", jit_profile},
-      {"jit_move", jit_move},
-      {"jit_interpret", jit_interpret},
-      {"autotune_mode", autotune_mode},
-      {"autotune_budget", autotune_budget},
-      {"autotune_records", autotune_records},
-      {"autotune_clear", autotune_clear},
-      {"autotune_force", autotune_force},
-      {"autotune_device", autotune_device},
-      {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"jit", jit},
+                                       {"jit_verbose", jit_verbose},
+                                       {"jit_eager", jit_eager},
+                                       {"jit_wait", jit_wait},
+                                       {"jit_flush", jit_flush},
+                                       {"jit_stats", jit_stats},
+                                       {"jit_traces", jit_traces},
+                                       {"jit_device", jit_device},
+                                       {"jit_later", jit_later},
+                                       {"jit_overlap", jit_overlap},
+                                       {"jit_shuffle", jit_shuffle},
+                                       {"jit_profile", jit_profile},
+                                       {"jit_move", jit_move},
+                                       {"jit_interpret", jit_interpret},
+                                       {"autotune_mode", autotune_mode},
+                                       {"autotune_budget", autotune_budget},
+                                       {"autotune_records", autotune_records},
+                                       {"autotune_clear", autotune_clear},
+                                       {"autotune_force", autotune_force},
+                                       {"autotune_device", autotune_device},
+                                       {NULL, NULL}};
   luaL_register(L, NULL, functions);
 }

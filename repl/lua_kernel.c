@@ -24,7 +24,8 @@ void ts_lua_kernel_sizes(lua_State *L, int at, int64_t *dim) {
     dim[i] = -1;
     if (!lua_istable(L, at)) continue;
     lua_rawgeti(L, at, i + 1);
-    if (lua_isnumber(L, -1)) dim[i] = (int64_t)lua_tonumber(L, -1);
+    if (lua_isnumber(L, -1) && !ts_lua_whole(lua_tonumber(L, -1), &dim[i]))
+      ts_lua_fail(L, TS_ERR_value, "op.kernel: a size is a whole number");
     lua_pop(L, 1);
   }
 }
@@ -178,9 +179,9 @@ static int tile_result(lua_State *L) {
 }
 
 void ts_lua_open_kernel(lua_State *L) {
-  static const luaL_Reg methods[] = {{"describe", describe}, {"infer", infer},   {"text", text},
-                                     {"status", status},     {"tune", tune},     {"__gc", collect},
-                                     {NULL, NULL}};
+  static const luaL_Reg methods[] = {
+      {"describe", describe}, {"infer", infer},  {"text", text}, {"status", status},
+      {"tune", tune},         {"__gc", collect}, {NULL, NULL}};
   static const luaL_Reg functions[] = {
       {"kernel", kernel}, {"tile_result", tile_result}, {NULL, NULL}};
   luaL_newmetatable(L, KERNEL);

@@ -60,7 +60,8 @@ static TsMeta check_meta(lua_State *L, int dtype, int shape, const char *what) {
   m.ndim = (uint8_t)n;
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, shape, i + 1);
-    m.dim[i] = (int64_t)lua_tonumber(L, -1);
+    if (!ts_lua_whole(lua_tonumber(L, -1), &m.dim[i]))
+      ts_lua_fail(L, TS_ERR_shape, "%s: a size is a whole number", what);
     lua_pop(L, 1);
   }
   if (ts_meta_check_size(&m, what, &ts_lua_context(L)->err)) ts_lua_raise(L);
@@ -74,9 +75,9 @@ static int from_bytes(lua_State *L) {
   TsMeta m = check_meta(L, 2, 3, "from_bytes");
   double offset = luaL_optnumber(L, 4, 0);
   int64_t need = ts_meta_nbytes(&m);
-  if (offset < 0 || offset + (double)need > (double)len)
-    return ts_lua_fail(L, TS_ERR_value, "from_bytes: %lld bytes needed, %lld given",
-                       (long long)need, (long long)len - (long long)offset);
+  if (!(offset >= 0 && offset + (double)need <= (double)len))
+    return ts_lua_fail(L, TS_ERR_value, "from_bytes: %lld bytes needed, %.0f given",
+                       (long long)need, (double)len - offset);
   TsTensor *t = ts_tensor_new(ts_lua_context(L), &m);
   if (!t) return ts_lua_raise(L);
   memcpy(t->storage->host, s + (size_t)offset, (size_t)need);
@@ -100,9 +101,17 @@ static int fail(lua_State *L) {
   return ts_lua_fail(L, TS_ERR_argument, "%s", luaL_checkstring(L, 1));
 }
 
+/* Negative numbers count from 2^64 down. */
+static uint64_t check_u64(lua_State *L, int index) {
+  double v = luaL_checknumber(L, index);
+  if (!(v >= -0x1p63 && v < 0x1p64))
+    ts_lua_fail(L, TS_ERR_value, "a seed has at most 64 bits, not %.14g", v);
+  return v < 0 ? (uint64_t)(int64_t)v : (uint64_t)v;
+}
+
 static int seed(lua_State *L) {
   TsContext *c = ts_lua_context(L);
-  c->seed = (uint64_t)luaL_checknumber(L, 1);
+  c->seed = check_u64(L, 1);
   c->stream = 0;
   return 0;
 }
@@ -110,8 +119,8 @@ static int seed(lua_State *L) {
 static int rng_state(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   if (lua_gettop(L) >= 2) {
-    c->seed = (uint64_t)luaL_checknumber(L, 1);
-    c->stream = (uint64_t)luaL_checknumber(L, 2);
+    c->seed = check_u64(L, 1);
+    c->stream = check_u64(L, 2);
   }
   lua_pushnumber(L, (double)c->seed);
   lua_pushnumber(L, (double)c->stream);
@@ -261,7 +270,8 @@ static const char *word_of(const void *L, int i) {
   return word ? word : "";
 }
 
-/* suggest(name [, words]) -> the operator, or the word, that is closest to a wrong one, or nil */
+/* suggest(name [, words]) -> the operator, or the word, that is closest to a wrong one, or nil
+ */
 static int suggest(lua_State *L) {
   const char *wanted = luaL_checkstring(L, 1), *name;
   if (lua_istable(L, 2))
@@ -322,7 +332,8 @@ static int dtypes(lua_State *L) {
 
 void ts_lua_open_system(lua_State *L) {
   static const luaL_Reg system[] = {{"tensor", tensor},
-                                    {"fail", fail}, {"from_bytes", from_bytes},
+                                    {"fail", fail},
+                                    {"from_bytes", from_bytes},
                                     {"is_tensor", is_tensor},
                                     {"threads", threads},
                                     {"seed", seed},

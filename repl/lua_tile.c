@@ -101,14 +101,15 @@ static TsTile *after_pass(TsTile *k, const char *pass, const char *isa, TsError 
   return *pass == 'v' ? ts_tile_vectorise(k, &t, e) : ts_tile_product(k, &t, e);
 }
 
-/* tile_pass(text, pass [, isa]): the kernel behind a pass of ir/tile.h, checked; nil and what is
- * wrong. */
+/* tile_pass(text, pass [, isa]): the kernel behind a pass of ir/tile.h, checked; nil and what
+ * is wrong. */
 static int tile_pass(lua_State *L) {
   TsText t = {0};
   TsError e = {0};
+  const char *pass = luaL_checkstring(L, 2), *isa = luaL_optstring(L, 3, "");
   TsTile *k = parse(L, 1, &e);
   if (!k || ts_tile_check(k, NULL, &e)) return ts_tile_free(k), failed(L, &e, "");
-  TsTile *y = after_pass(k, luaL_checkstring(L, 2), luaL_optstring(L, 3, ""), &e);
+  TsTile *y = after_pass(k, pass, isa, &e);
   bool illegal = y && ts_tile_check(y, NULL, &e);
   if (y && !illegal) ts_tile_text(y, &t);
   if (y != k) ts_tile_free(y);
@@ -132,7 +133,9 @@ static int tile_equal(lua_State *L) {
 }
 
 void ts_lua_open_tile(lua_State *L) {
-  static const luaL_Reg tile[] = {
-      {"tile_parse", tile_parse}, {"tile_pass", tile_pass}, {"tile_equal", tile_equal}, {NULL, NULL}};
+  static const luaL_Reg tile[] = {{"tile_parse", tile_parse},
+                                  {"tile_pass", tile_pass},
+                                  {"tile_equal", tile_equal},
+                                  {NULL, NULL}};
   luaL_register(L, NULL, tile);
 }

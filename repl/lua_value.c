@@ -1,13 +1,21 @@
 /* Between Lua values and tensors: numbers and nested tables in, elements out,
  * indexing by numbers, slice strings and tensors. */
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/size.h"
 #include "repl/lua_api.h"
 #include "vm/copy.h"
 #include "vm/scratch.h"
+
+bool ts_lua_whole(double v, int64_t *out) {
+  if (!(v >= -0x1p63 && v < 0x1p63) || v != floor(v)) return false;
+  *out = (int64_t)v;
+  return !ts_size_is(*out);
+}
 
 /* ---- in. LuaJIT's 64-bit integers and complex numbers are cdata: their type is
  * asked by a Lua function (lib/lua/ffi.lua) that gives "i64", "u64", "complex". */
@@ -37,7 +45,8 @@ static TsDtype cdata_dtype(lua_State *L, int index, double part[2], int64_t *who
   lua_pop(L, 1);
   if (kind == 1) memcpy(whole, p, 8);
   if (kind == 2) memcpy(part, p, 16);
-  if (kind == 3) part[0] = (double)((const float *)p)[0], part[1] = (double)((const float *)p)[1];
+  if (kind == 3)
+    part[0] = (double)((const float *)p)[0], part[1] = (double)((const float *)p)[1];
   return kind == 1 ? TS_DT_i64 : kind >= 2 ? TS_DT_complex128 : TS_DT_none;
 }
 
@@ -59,8 +68,8 @@ static int shape_of(Reader *r, int index) {
   int depth = 1;
   while (lua_type(L, -1) == LUA_TTABLE) {
     if (r->m.ndim == TS_MAX_RANK)
-      return ts_error_set(&r->c->err, TS_ERR_shape, "%s: tables nested deeper than %d",
-                          r->what, TS_MAX_RANK);
+      return ts_error_set(&r->c->err, TS_ERR_shape, "%s: tables nested deeper than %d", r->what,
+                          TS_MAX_RANK);
     r->m.dim[r->m.ndim++] = (int64_t)lua_objlen(L, -1);
     luaL_checkstack(L, 8, "tensor");
     lua_rawgeti(L, -1, 1);
@@ -76,24 +85,24 @@ static int read_leaf(Reader *r, int index, double part[2], int64_t *whole, bool 
   part[1] = 0;
   *is_whole = false;
   switch (lua_type(L, index)) {
-    case LUA_TNUMBER:
-      r->any_number = true;
-      part[0] = lua_tonumber(L, index);
-      return 0;
-    case LUA_TBOOLEAN:
-      r->any_bool = true;
-      part[0] = lua_toboolean(L, index);
-      return 0;
-    case LUA_TCDATA_: {
-      TsDtype d = cdata_dtype(L, index, part, whole);
-      r->any_complex |= d == TS_DT_complex128;
-      r->any_whole |= d == TS_DT_i64;
-      *is_whole = d == TS_DT_i64;
-      if (*is_whole) part[0] = (double)*whole;
-      if (d != TS_DT_none) return 0;
-      break;
-    }
-    default: break;
+  case LUA_TNUMBER:
+    r->any_number = true;
+    part[0] = lua_tonumber(L, index);
+    return 0;
+  case LUA_TBOOLEAN:
+    r->any_bool = true;
+    part[0] = lua_toboolean(L, index);
+    return 0;
+  case LUA_TCDATA_: {
+    TsDtype d = cdata_dtype(L, index, part, whole);
+    r->any_complex |= d == TS_DT_complex128;
+    r->any_whole |= d == TS_DT_i64;
+    *is_whole = d == TS_DT_i64;
+    if (*is_whole) part[0] = (double)*whole;
+    if (d != TS_DT_none) return 0;
+    break;
+  }
+  default: break;
   }
   return ts_error_set(&r->c->err, TS_ERR_value, "%s: a tensor cannot hold a %s", r->what,
                       luaL_typename(L, index));
@@ -116,11 +125,12 @@ static int read_nested(Reader *r, int index, int axis, double *part, int64_t *wh
   }
   int64_t n = r->m.dim[axis];
   if (lua_type(L, index) != LUA_TTABLE || (int64_t)lua_objlen(L, index) != n)
-    return ts_error_set(&r->c->err, TS_ERR_shape,
-                        "%s: uneven table: axis %d has %lld elements in one place, %lld in "
-                        "another",
-                        r->what, axis, (long long)n,
-                        (long long)(lua_type(L, index) == LUA_TTABLE ? lua_objlen(L, index) : 0));
+    return ts_error_set(
+        &r->c->err, TS_ERR_shape,
+        "%s: uneven table: axis %d has %lld elements in one place, %lld in "
+        "another",
+        r->what, axis, (long long)n,
+        (long long)(lua_type(L, index) == LUA_TTABLE ? lua_objlen(L, index) : 0));
   for (int64_t i = 0; i < n; i++) {
     lua_rawgeti(L, index, (int)i + 1);
     int failed = read_nested(r, lua_gettop(L), axis + 1, part, whole);
@@ -205,7 +215,7 @@ void ts_lua_push_element(lua_State *L, TsTensor *x, int64_t index) {
 typedef struct Slice {
   int64_t start[TS_MAX_RANK], stop[TS_MAX_RANK], step[TS_MAX_RANK];
   bool drop[TS_MAX_RANK];
-  int n;            /* axes of x that are described */
+  int n;                          /* axes of x that are described */
   int added[TS_MAX_RANK], nadded; /* new axes: their place among x's axes */
 } Slice;
 
@@ -267,6 +277,7 @@ static int axes_named(const char *text) {
   for (const char *p = text; *p;) {
     size_t len = strcspn(p, ",");
     const char *q = spaces(p);
+    if (!*q) break; /* a comma may end the list */
     if (!starts(q, "...") && !starts(q, "newaxis") && !starts(q, "None")) n++;
     p += len + (p[len] == ',');
   }
@@ -289,8 +300,10 @@ static int parse_slice(TsContext *c, const char *text, int ndim, Slice *s) {
       len = 0;
     }
     p = spaces(p + len);
-    if (*p == ',') p++;
-    else if (*p) return bad_slice(c, text);
+    if (*p == ',')
+      p++;
+    else if (*p)
+      return bad_slice(c, text);
   }
   if (s->n > ndim) {
     return ts_error_set(&c->err, TS_ERR_index, "index: \"%s\" names %d axes of %d", text, s->n,
@@ -334,8 +347,8 @@ static TsTensor *apply_slice(TsContext *c, TsTensor *x, Slice *s) {
 static TsTensor *view_of(lua_State *L, TsContext *c, TsTensor *x, int key) {
   if (lua_type(L, key) == LUA_TNUMBER) {
     double v = lua_tonumber(L, key);
-    TsAttr a[2] = {ts_attr_int(0), ts_attr_int((int64_t)v)};
-    if (v != (double)(int64_t)v) {
+    TsAttr a[2] = {ts_attr_int(0), ts_attr_int(0)};
+    if (!ts_lua_whole(v, &a[1].i)) {
       ts_error_set(&c->err, TS_ERR_index, "index: %.14g is not an integer", v);
       return NULL;
     }
@@ -343,7 +356,8 @@ static TsTensor *view_of(lua_State *L, TsContext *c, TsTensor *x, int key) {
   }
   if (lua_type(L, key) == LUA_TSTRING) {
     Slice s = {.n = 0};
-    return parse_slice(c, lua_tostring(L, key), x->meta.ndim, &s) ? NULL : apply_slice(c, x, &s);
+    return parse_slice(c, lua_tostring(L, key), x->meta.ndim, &s) ? NULL
+                                                                  : apply_slice(c, x, &s);
   }
   ts_error_set(&c->err, TS_ERR_index, "index: a tensor is not indexed by a %s",
                luaL_typename(L, key));
@@ -373,7 +387,8 @@ int ts_lua_assign(lua_State *L, TsTensor *x, int key, int value) {
     TsTensor *in[3] = {by, v, x};
     failed = ts_vm_call_into(c, TS_OP_where, 3, in, NULL, x);
   } else if (!failed && by) {
-    failed = ts_error_set(&c->err, TS_ERR_index, "assignment: by bool masks, numbers and slices");
+    failed =
+        ts_error_set(&c->err, TS_ERR_index, "assignment: by bool masks, numbers and slices");
     ts_error_hint(&c->err, "x:scatter_(index, values, {axis = 0}) writes at indices");
   } else if (!failed) {
     to = view_of(L, c, x, key);

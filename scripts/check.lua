@@ -1,6 +1,7 @@
 -- The test runner: every tests/**/*.lua (see scripts/run_test.lua), every
 -- tests/**/*.graph and *.tile (scripts/run_graph.lua) and every C test program given after
--- "--c". Ends with "N passed, N failed".
+-- "--c". A test that cannot run here prints "skipped: why" and passes; these are listed. Ends
+-- with "N passed, N failed".
 --   bin/tessera scripts/check.lua [--jobs N] [--c program...] [-- filter...]
 local tessera = arg[-1] or "bin/tessera"
 local jobs, programs, filters, into = 2, {}, {}, nil
@@ -47,7 +48,7 @@ local function start(test)
   test.pipe = io.popen("{ " .. test.command .. "; } 2>&1; echo \"exit $?\"")
 end
 
-local passed, failed = 0, 0
+local passed, failed, skipped = 0, 0, {}
 local function finish(test)
   local out = test.pipe:read("*a")
   test.pipe:close()
@@ -58,6 +59,8 @@ local function finish(test)
   -- A script without expectations, or a program, counts as one check.
   passed = passed + math.max(checks, 1) - math.min(bad, math.max(checks, 1))
   failed = failed + bad
+  local why = bad == 0 and checks == 0 and out:match "skipped: ([^\n]*)"
+  if why then skipped[#skipped + 1] = why .. ": " .. test.name end
   if bad > 0 then
     io.write("FAIL ", test.name, "\n", (out:gsub("exit %d+%s*$", "")), "\n")
   end
@@ -73,5 +76,7 @@ for n, test in ipairs(tests) do
   end
 end
 for n = #tests - running + 1, #tests do finish(tests[n]) end
+table.sort(skipped)
+for _, line in ipairs(skipped) do print("skipped: " .. line) end
 print(("%d passed, %d failed"):format(passed, failed))
 os.exit(failed == 0 and 0 or 1)

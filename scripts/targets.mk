@@ -132,7 +132,7 @@ help:
 	@echo "make docs       write docs/operators.md from the operator table"
 	@echo "make layers     check the include direction"
 	@echo "make install    PREFIX=/usr/local DESTDIR="
-	@echo "VARIANT=asan|debug and CC=clang choose another build"
+	@echo "VARIANT=asan|tsan|debug and CC=clang choose another build"
 
 .PHONY: check test test-long golden ulp jit-speed rows-speed demo setup layers bench docs install clean help
 .SECONDARY: $(CTEST_OBJ)

@@ -301,10 +301,12 @@ static void choose_tiles(Job *j) {
   int64_t rows = rows_of(j), cols = j->dim[j->inner];
   bool packs = j->packs || j->convert;
   int64_t room = (packs || j->ss[j->inner] != j->sb ? PACK : TILE) / bytes;
-  if (is_transpose(j) && !packs) room = TILE / bytes;
+  bool direct = is_transpose(j) && !packs;
+  if (direct) room = TILE / bytes;
   if (j->lines) room = PACK_LINES / bytes;
   int64_t wide = room;
   if (j->partner >= 0 && inner_jumps(j)) wide = (j->lines ? 16 : packs ? 8 : 4) * LINE / bytes;
+  if (direct && j->past_cache) wide = ts_copy_deep(j->db, j->ds[j->partner], j->ss[j->inner]);
   j->tj = least(cols, most(wide, room / rows));
   j->ti = least(rows, most(room / j->tj, 1));
   if (j->lines && j->tj < cols) j->tj -= LINE / bytes;

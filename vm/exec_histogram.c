@@ -7,6 +7,7 @@
 #include "devices/cpu_pool.h"
 #include "devices/memory.h"
 #include "vm/exec.h"
+#include "vm/histogram.h"
 
 enum { BLOCK = 1024, GRAIN = 32 }; /* elements read at once; blocks a thread takes */
 
@@ -16,7 +17,7 @@ typedef struct Job {
   int size;
   TsConvertFn *convert; /* x -> f64, or NULL */
   double low, high, *edge;
-  int64_t *count; /* bins for each worker */
+  int64_t *count;     /* bins for each worker */
   double (*range)[8]; /* least, greatest, whether all finite: for each worker, a line */
 } Job;
 
@@ -44,8 +45,8 @@ static void find_range(void *arg, int64_t lo, int64_t hi, int worker) {
 
 /* A guess by division, then the edges decide. */
 static int64_t bin_of(const Job *j, double v, double scale) {
-  int64_t b = (int64_t)((v - j->low) * scale);
-  b = b < 0 ? 0 : b >= j->bins ? j->bins - 1 : b;
+  double guess = (v - j->low) * scale; /* NaN where the range is a point */
+  int64_t b = guess >= (double)j->bins ? j->bins - 1 : guess > 0 ? (int64_t)guess : 0;
   while (b > 0 && v < j->edge[b]) b--;
   while (b + 1 < j->bins && v >= j->edge[b + 1]) b++;
   return b;
@@ -90,19 +91,22 @@ static int set_range(TsContext *c, Job *j, const TsAttr *low, const TsAttr *high
                       j->high);
 }
 
-/* The edges as NumPy's linspace gives them, rounded to the type that is returned. */
-static void make_edges(TsContext *c, Job *j, TsTensor *out, bool round) {
-  TsDtype d = ts_tensor_dtype(out);
-  void *at = ts_tensor_write(out);
-  double step = (j->high - j->low) / (double)j->bins;
-  for (int64_t b = 0; b < j->bins; b++) j->edge[b] = (double)b * step + j->low;
-  j->edge[j->bins] = j->high;
+void ts_histogram_edges(TsContext *c, int64_t bins, double low, double high, TsDtype d,
+                        bool round, double *edge, void *at) {
+  double step = (high - low) / (double)bins;
+  for (int64_t b = 0; b < bins; b++) edge[b] = (double)b * step + low;
+  edge[bins] = high;
   if (d == TS_DT_f64) {
-    memcpy(at, j->edge, (size_t)(j->bins + 1) * sizeof *j->edge);
-  } else {
-    c->k->convert.convert[TS_DT_f64][d](j->bins + 1, at, j->edge);
-    if (round) c->k->convert.convert[d][TS_DT_f64](j->bins + 1, j->edge, at);
+    memcpy(at, edge, (size_t)(bins + 1) * sizeof *edge);
+    return;
   }
+  c->k->convert.convert[TS_DT_f64][d](bins + 1, at, edge);
+  if (round) c->k->convert.convert[d][TS_DT_f64](bins + 1, edge, at);
+}
+
+static void make_edges(TsContext *c, Job *j, TsTensor *out, bool round) {
+  ts_histogram_edges(c, j->bins, j->low, j->high, ts_tensor_dtype(out), round, j->edge,
+                     ts_tensor_write(out));
   j->low = j->edge[0], j->high = j->edge[j->bins];
 }
 

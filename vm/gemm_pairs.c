@@ -9,7 +9,7 @@
 
 enum {
   KC = 512,        /* steps of k that are packed at a time */
-  ROWS = 768,      /* of a block, whose sums wait in the second cache */
+  ROWS = 1536,     /* of a block, whose sums wait in the second cache */
   FEW = 48,        /* rows that a panel is not packed for twice */
   STEPS = 64,      /* of k that few rows take at a time */
   SUMS = 24 << 10, /* bytes that stay in the first cache */
@@ -39,37 +39,59 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t of_batch(const int64_t *at, int64_t i) { return at ? at[i] : 0; }
 
-static void step(const Round *r, int64_t k0, int64_t nk) {
-  const TsGemm *g = r->p->g;
-  const TsGemmPairsKernels *k = &r->p->k->gemm_pairs;
-  k->pack(r->columns, NR, r->b + k0 * g->b_rs + r->n0 * g->b_cs, g->b_cs, g->b_rs, r->n, nk);
-  for (int64_t i = 0; i < r->m; i += MR) {
-    int rows = (int)least(MR, r->m - i);
-    const uint16_t *a = r->a + (r->m0 + i) * g->a_rs + k0 * g->a_cs;
-    float *sums = r->sums + i * NR;
-    if (r->p->in_place) {
-      k->tile(rows, (int)r->n, div_up(nk, 2), a, g->a_rs * 2, 4, r->columns, sums, k0 > 0);
-      continue;
-    }
-    k->pack(r->own_rows, MR, a, g->a_rs, g->a_cs, rows, nk);
-    k->tile(rows, (int)r->n, div_up(nk, 2), r->own_rows, 4, 4 * MR, r->columns, sums, k0 > 0);
-  }
-}
-
-/* ld: of the sums. */
-static void end(const Round *r, int64_t ld) {
-  const TsGemm *g = r->p->g;
+static int64_t size_of(TsGemmType t) {
   static const uint8_t size[TS_GEMM_COUNT] = {[TS_GEMM_f32] = 4,
                                               [TS_GEMM_bf16] = 2,
                                               [TS_GEMM_f16] = 2,
                                               [TS_GEMM_e4m3] = 1,
                                               [TS_GEMM_e5m2] = 1};
-  for (int64_t i = 0; i < r->m; i++) {
-    int64_t row = r->m0 + i;
-    int64_t at = of_batch(g->c_batch, r->batch) + row * g->c_rs + r->n0 * g->c_cs;
-    float *sums = r->sums + i * ld;
-    if (g->finish) g->finish(g->finish_arg, sums, r->batch, row, r->n0, r->n);
-    r->p->k->gemm.f32->store[g->out]((char *)g->c + at * size[g->out], g->c_cs, sums, r->n);
+  return size[t];
+}
+
+static char *result_at(const Round *r, int64_t row) {
+  const TsGemm *g = r->p->g;
+  int64_t at = of_batch(g->c_batch, r->batch) + (r->m0 + row) * g->c_rs + r->n0 * g->c_cs;
+  return (char *)g->c + at * size_of(g->out);
+}
+
+/* Rows of the round from row `first` on are done; ld: of the sums. */
+static void end(const Round *r, int64_t first, int64_t rows, const float *sums, int64_t ld) {
+  const TsGemm *g = r->p->g;
+  const TsKernels *k = r->p->k;
+  for (int64_t i = 0; g->finish && i < rows; i++)
+    g->finish(g->finish_arg, (float *)sums + i * ld, r->batch, r->m0 + first + i, r->n0, r->n);
+  if (g->out == TS_GEMM_bf16 && g->c_cs == 1 &&
+      k->gemm_pairs.store(rows, r->n, sums, ld, result_at(r, first), g->c_rs))
+    return;
+  for (int64_t i = 0; i < rows; i++)
+    k->gemm.f32->store[g->out](result_at(r, first + i), g->c_cs, sums + i * ld, r->n);
+}
+
+/* The lines of the result that a tile ends in are few and far apart. */
+static void ask_for_results(const Round *r, int64_t first, int64_t rows) {
+  int64_t nbytes = r->p->g->c_cs == 1 ? r->n * size_of(r->p->g->out) : 0;
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t at = 0; at < nbytes; at += 64)
+      __builtin_prefetch(result_at(r, first + i) + at, 1);
+}
+
+static void step(const Round *r, int64_t k0, int64_t nk) {
+  const TsGemm *g = r->p->g;
+  const TsGemmPairsKernels *k = &r->p->k->gemm_pairs;
+  bool last = k0 + nk >= g->k;
+  k->pack(r->columns, NR, r->b + k0 * g->b_rs + r->n0 * g->b_cs, g->b_cs, g->b_rs, r->n, nk);
+  for (int64_t i = 0; i < r->m; i += MR) {
+    int rows = (int)least(MR, r->m - i);
+    const uint16_t *a = r->a + (r->m0 + i) * g->a_rs + k0 * g->a_cs;
+    float *sums = r->sums + (g->k > KC ? i * NR : 0);
+    if (last) ask_for_results(r, i, rows);
+    if (r->p->in_place) {
+      k->tile(rows, (int)r->n, div_up(nk, 2), a, g->a_rs * 2, 4, r->columns, sums, k0 > 0);
+    } else {
+      k->pack(r->own_rows, MR, a, g->a_rs, g->a_cs, rows, nk);
+      k->tile(rows, (int)r->n, div_up(nk, 2), r->own_rows, 4, 4 * MR, r->columns, sums, k0 > 0);
+    }
+    if (last) end(r, i, rows, sums, NR);
   }
 }
 
@@ -86,7 +108,6 @@ static void round_of(const Pairs *p, int64_t i, int worker) {
   r.own_rows = r.columns + KC / 2 * NR;
   r.sums = (float *)(void *)(r.own_rows + KC / 2 * 16);
   for (int64_t k = 0; k == 0 || k < g->k; k += KC) step(&r, k, least(KC, g->k - k));
-  end(&r, NR);
 }
 
 static void rounds(void *arg, int64_t lo, int64_t hi, int worker) {
@@ -117,7 +138,7 @@ static void few_strip(const Pairs *p, int64_t i, int worker) {
              rows + m * pairs + k0 / 2 * MR, 4, 4 * MR, b + k0 * g->b_rs, g->b_rs,
              sums + m * p->strip, p->strip, k0 > 0);
   Round r = {.p = p, .batch = batch, .m = g->m, .n0 = n0, .n = n, .sums = sums};
-  end(&r, p->strip);
+  end(&r, 0, g->m, sums, p->strip);
 }
 
 static void few_strips(void *arg, int64_t lo, int64_t hi, int worker) {

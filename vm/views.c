@@ -153,7 +153,7 @@ int ts_view_slice(TsCall *call) {
   for (int i = 0; i < a[0].n; i++) {
     int64_t begin = a[0].ints[i], step = a[2].type == TS_ATTR_ints ? a[2].ints[i] : 1;
     m.dim[i] = ts_slice_count(x->meta.dim[i], &begin, a[1].ints[i], step);
-    stride[i] *= step;
+    if (m.dim[i] > 1) stride[i] *= step; /* of one element any stride is right */
     if (m.dim[i]) start += begin * x->stride[i];
   }
   return view(call, &m, stride, start);
@@ -203,7 +203,7 @@ int ts_view_unfold(TsCall *call) {
   if (result_meta(call, &m)) return -1;
   int axis = normal_axis(call->attr[0].i, x->meta.ndim);
   memcpy(stride, x->stride, sizeof stride);
-  stride[axis] *= call->attr[2].i;
+  if (m.dim[axis] > 1) stride[axis] *= call->attr[2].i;
   stride[m.ndim - 1] = x->stride[axis];
   return view(call, &m, stride, 0);
 }

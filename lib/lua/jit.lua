@@ -11,7 +11,9 @@
 --   tessera.jit.traces([eager])  {traces, deferred, quick, runs, exits, observed, replayed} of hot
 --                          traces; eager: whatever repeats twice is a trace at once, for tests
 --   tessera.jit.device([on])  {calls, fallback, kernels, from_disk, refused, compile_ms,
---                          replays, replayed} of operators on GPUs; on = false: the CPU runs them, over fetched bytes
+--                          meanwhile, replays, replayed} of operators on GPUs; on = false: the CPU runs them, over fetched bytes
+--   tessera.jit.later(on)  the CPU runs small calls on a GPU (meanwhile) until their kernels are compiled,
+--                          with the same bits; on at first. wait() waits for these kernels as well
 --   tessera.jit.device_profile(f, ...)  runs f with every kernel of a GPU by itself and measured; a
 --                          list of {name, count, us, bytes, flops}, dearest first, which prints as
 --                          a table. bytes: of the operands, each once
@@ -36,6 +38,7 @@ function jit.status() return core.jit() end
 jit.v, jit.wait, jit.flush, jit.stats, jit.eager =
   core.jit_verbose, core.jit_wait, core.jit_flush, core.jit_stats, core.jit_eager
 jit.traces, jit.device, jit.overlap = core.jit_traces, core.jit_device, core.jit_overlap
+jit.later = core.jit_later
 
 local Profile = {}
 

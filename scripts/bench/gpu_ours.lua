@@ -3,6 +3,7 @@
 local ts = require "tessera"
 local op, rng = ts.op, ts.rng
 local device = "cuda:0"
+ts.jit.later(false) -- kernels are measured, not the CPU meanwhile
 
 local function normal(shape, dtype) return rng.normal(shape):cast(dtype or "f32"):to(device) end
 

@@ -1,5 +1,6 @@
 /* The worker for the machine's limits: `machine THREADS`.
  *   bench copy WAY BYTES  between two blocks, by memcpy or stream; read: reading only;
+ *                        fetched: stream with fetching ahead;
  *                        widen: writing each line that is read twice; squares, rows:
  *                        the traffic of a transposed copy and of a norm, without their
  *                        arithmetic (BYTES, of what is written if anything is, are a
@@ -137,19 +138,21 @@ static void scan(Team *t, int thread) {
 }
 
 /* CHAINS independent chains, each in a register of its own, hide the latency of the units. */
-#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define EACH(X)  X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #define CHAIN(i) v##i = a + i,
-#define STEP(i) v##i = v##i * a + b; __asm__("" : "+x"(v##i));
+#define STEP(i)                                                                                \
+  v##i = v##i * a + b;                                                                         \
+  __asm__("" : "+x"(v##i));
 #define ADD(i) sum += v##i;
-#define FMA_LOOP(Vector)                             \
-  Vector a = (Vector){0} + 1, b = a / 1024, sum = a; \
-  a -= b;                                            \
-  Vector EACH(CHAIN) unused;                         \
-  for (int i = 0; i < FMAS; i++) {                   \
-    EACH(STEP)                                       \
-  }                                                  \
-  (void)unused;                                      \
-  EACH(ADD)                                          \
+#define FMA_LOOP(Vector)                                                                       \
+  Vector a = (Vector){0} + 1, b = a / 1024, sum = a;                                           \
+  a -= b;                                                                                      \
+  Vector EACH(CHAIN) unused;                                                                   \
+  for (int i = 0; i < FMAS; i++) {                                                             \
+    EACH(STEP)                                                                                 \
+  }                                                                                            \
+  (void)unused;                                                                                \
+  EACH(ADD)                                                                                    \
   t->sink[thread] = (double)sum[0];
 
 static void copy(Team *t, int thread) {
@@ -175,6 +178,26 @@ static void stream(Team *t, int thread) {
 #endif
 }
 
+static void stream_line(char *to, const char *from) {
+#if defined __AVX512F__
+  _mm512_stream_ps((float *)to, _mm512_load_ps((const float *)from));
+#elif defined __SSE2__
+  for (int i = 0; i < 64; i += 16)
+    _mm_stream_ps((float *)(to + i), _mm_load_ps((const float *)(from + i)));
+#else
+  memcpy(to, from, 64);
+#endif
+}
+
+/* stream() with the lines 2 KiB ahead on their way to the first cache. */
+static void fetched(Team *t, int thread) {
+  size_t part = t->nbytes / (size_t)nthreads, at = part * (size_t)thread;
+  for (size_t i = at; i < at + part; i += 64) {
+    __builtin_prefetch(t->from + i + 2048, 0, 3);
+    stream_line(t->to + i, t->from + i);
+  }
+}
+
 /* Stores are past the caches as in stream(), twice as many as loads. */
 static void widen(Team *t, int thread) {
   size_t part = t->nbytes / (size_t)nthreads, at = part * (size_t)thread;
@@ -195,17 +218,6 @@ static void widen(Team *t, int thread) {
 #else
   memcpy(t->to + at, t->from + at / 2, part / 2);
   memcpy(t->to + at + part / 2, t->from + at / 2, part / 2);
-#endif
-}
-
-static void stream_line(char *to, const char *from) {
-#if defined __AVX512F__
-  _mm512_stream_ps((float *)to, _mm512_load_ps((const float *)from));
-#elif defined __SSE2__
-  for (int i = 0; i < 64; i += 16)
-    _mm_stream_ps((float *)(to + i), _mm_load_ps((const float *)(from + i)));
-#else
-  memcpy(to, from, 64);
 #endif
 }
 
@@ -266,7 +278,7 @@ static Row setup(int nwords, char **word) {
     static const struct {
       const char *word;
       void (*work)(Team *, int);
-    } way[] = {{"memcpy", copy}, {"stream", stream},   {"read", scan},
+    } way[] = {{"memcpy", copy}, {"stream", stream},   {"read", scan}, {"fetched", fetched},
                {"widen", widen}, {"squares", squares}, {"rows", rows}};
     enum { WAYS = sizeof way / sizeof *way };
     int i = 0;

@@ -35,6 +35,7 @@ for i = on_gpu and #PEERS or 0, 1, -1 do
 end
 
 local machine = {} -- workers for the limits, by the number of threads
+local in_cache -- ours on one thread, for operators over rows that stay in its caches
 local limit_peer = PEERS[2] -- PyTorch, which measures the limits of a GPU
 local found, missing, notes = {}, {}, {}
 
@@ -132,6 +133,23 @@ local function compare_results(row, threads, alive)
   end
 end
 
+-- What bounds a row beside its limit (rows.lua), in the same rounds. Threads have a second
+-- cache each: what one does in its own, all do so many times.
+local function ask_bounds(row, threads, order, ask)
+  if row.moves then
+    order[#order + 1] = "moves"
+    function ask.moves() return tonumber((machine[threads]:ask("bench " .. row.moves.call))) end
+  end
+  if row.cached then
+    order[#order + 1] = "cached"
+    in_cache = in_cache or worker.start(PEERS[1].command:format(1), 1)
+    function ask.cached()
+      local seconds, why = in_cache:ask("bench " .. row.cached)
+      return seconds and tonumber(seconds) * row.times / threads, why
+    end
+  end
+end
+
 local function measure_operator(row, threads)
   local order, ask = { "ours" }, {}
   if row.limit then
@@ -141,6 +159,7 @@ local function measure_operator(row, threads)
       return tonumber((w:ask("bench " .. row.limit.call)))
     end
   end
+  ask_bounds(row, threads, order, ask)
   for _, peer in ipairs(found) do
     if peer.name ~= "ours" then order[#order + 1] = peer.name end
     ask[peer.name] = function()
@@ -305,6 +324,9 @@ local function result_of(row, threads, values, ratios)
     if name == "limit" then
       r.limit = in_unit(row.limit.per, v)
       if ratios.limit then r.part = ratios.limit * row.per.n / row.limit.per.n end
+    elseif name == "moves" or name == "cached" then
+      r[name] = in_unit(row.per, v)
+      r.of_bound = math.max(r.of_bound or 0, ratios[name] or 0)
     else
       r.value[name] = in_unit(row.per, v)
     end
@@ -368,6 +390,7 @@ local function main()
     end
   end
   for _, w in pairs(machine) do w:stop() end
+  if in_cache and in_cache.questions then in_cache:stop() end
 end
 
 main()

@@ -1,5 +1,5 @@
-/* The worker for oneDNN: its single precision matrix product, on the threads
- * that OMP_NUM_THREADS names. */
+/* The worker for oneDNN: its single precision matrix product, alone and with separate operators
+ * behind it, on the threads that OMP_NUM_THREADS names. */
 #include <math.h>
 #include <oneapi/dnnl/dnnl.h>
 
@@ -43,8 +43,113 @@ static void product_drop(void *arg) {
   free(p->a), free(p->b), free(p->c), free(p);
 }
 
+#if DNNL_VERSION_MAJOR == 2
+/* ---- gelu(a b + bias) + residual: the product, then an operator each, in place */
+enum { STEPS = 3, ARGS = 3 };
+
+typedef struct Chain {
+  Product product;
+  float *bias, *residual;
+  dnnl_engine_t engine;
+  dnnl_stream_t stream;
+  dnnl_primitive_t step[STEPS];
+  dnnl_exec_arg_t arg[STEPS][ARGS];
+} Chain;
+
+static void must(dnnl_status_t status) {
+  if (status == dnnl_success) return;
+  printf("fail oneDNN says %d\n", status);
+  exit(1);
+}
+
+static dnnl_memory_desc_t matrix(dnnl_dim_t rows, dnnl_dim_t cols) {
+  dnnl_memory_desc_t d;
+  must(dnnl_memory_desc_init_by_tag(&d, 2, (dnnl_dims_t){rows, cols}, dnnl_f32, dnnl_ab));
+  return d;
+}
+
+static dnnl_exec_arg_t argument(Chain *c, int what, const dnnl_memory_desc_t *d, float *at) {
+  dnnl_exec_arg_t a = {.arg = what};
+  must(dnnl_memory_create(&a.memory, d, c->engine, at));
+  return a;
+}
+
+static void add_step(Chain *c, int i, const void *desc) {
+  dnnl_primitive_desc_t d;
+  must(dnnl_primitive_desc_create(&d, desc, NULL, c->engine, NULL));
+  must(dnnl_primitive_create(&c->step[i], d));
+  must(dnnl_primitive_desc_destroy(d));
+}
+
+/* Adds x, a row or a matrix, to the result. */
+static void add_sum(Chain *c, int i, float *x, dnnl_dim_t rows) {
+  dnnl_memory_desc_t y = matrix(c->product.m, c->product.n), d = matrix(rows, c->product.n);
+  dnnl_binary_desc_t desc;
+  must(dnnl_binary_desc_init(&desc, dnnl_binary_add, &y, &d, &y));
+  add_step(c, i, &desc);
+  c->arg[i][0] = argument(c, DNNL_ARG_SRC_0, &y, c->product.c);
+  c->arg[i][1] = argument(c, DNNL_ARG_SRC_1, &d, x);
+  c->arg[i][2] = argument(c, DNNL_ARG_DST, &y, c->product.c);
+}
+
+static void add_gelu(Chain *c, int i) {
+  dnnl_memory_desc_t y = matrix(c->product.m, c->product.n);
+  dnnl_eltwise_desc_t desc;
+  must(dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_inference, dnnl_eltwise_gelu_erf, &y,
+                                      0, 0));
+  add_step(c, i, &desc);
+  c->arg[i][0] = argument(c, DNNL_ARG_SRC, &y, c->product.c);
+  c->arg[i][1] = argument(c, DNNL_ARG_DST, &y, c->product.c);
+}
+
+static void chain(void *arg) {
+  Chain *c = arg;
+  product(&c->product);
+  for (int i = 0; i < STEPS; i++)
+    must(dnnl_primitive_execute(c->step[i], c->stream, i == 1 ? 2 : ARGS, c->arg[i]));
+  must(dnnl_stream_wait(c->stream));
+}
+
+static double chain_check(void *arg) {
+  chain(arg);
+  return product_check(arg);
+}
+
+static void chain_drop(void *arg) {
+  Chain *c = arg;
+  for (int i = 0; i < STEPS; i++) {
+    for (int j = 0; j < ARGS; j++)
+      if (c->arg[i][j].memory) dnnl_memory_destroy(c->arg[i][j].memory);
+    dnnl_primitive_destroy(c->step[i]);
+  }
+  dnnl_stream_destroy(c->stream);
+  dnnl_engine_destroy(c->engine);
+  free(c->product.a), free(c->product.b), free(c->product.c), free(c->bias), free(c->residual);
+  free(c);
+}
+
+/* fused_product M K N */
+static Row chain_setup(int nwords, char **word) {
+  if (nwords != 4) return (Row){0};
+  Chain *c = calloc(1, sizeof *c);
+  Product *p = &c->product;
+  p->m = atol(word[1]), p->k = atol(word[2]), p->n = atol(word[3]);
+  p->a = normal(p->m * p->k), p->b = normal(p->k * p->n), p->c = normal(p->m * p->n);
+  c->bias = normal(p->n), c->residual = normal(p->m * p->n);
+  must(dnnl_engine_create(&c->engine, dnnl_cpu, 0));
+  must(dnnl_stream_create(&c->stream, c->engine, dnnl_stream_default_flags));
+  add_sum(c, 0, c->bias, 1);
+  add_gelu(c, 1);
+  add_sum(c, 2, c->residual, p->m);
+  return (Row){chain, chain_check, chain_drop, c, 1};
+}
+#else
+static Row chain_setup(int nwords, char **word) { return (void)nwords, (void)word, (Row){0}; }
+#endif
+
 /* matmul f32 M K N nn|nt */
 static Row setup(int nwords, char **word) {
+  if (nwords && !strcmp(word[0], "fused_product")) return chain_setup(nwords, word);
   if (nwords != 6 || strcmp(word[0], "matmul") || strcmp(word[1], "f32")) return (Row){0};
   Product *p = malloc(sizeof *p);
   p->m = atol(word[2]), p->k = atol(word[3]), p->n = atol(word[4]);

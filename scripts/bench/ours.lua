@@ -86,12 +86,15 @@ function row.eager_loop(n)
   return function() return loop(1) end, loop
 end
 
--- Captured functions, warm: their kernels are there before anything is measured.
+-- Captured functions, warm: their kernels are there before anything is measured, and have had the
+-- calls in which the code before takes turns with them.
+local JUDGED = 14
 local function captured(f, ...)
   local m, args = ts.graph.module("fused", f), { ... }
   ts.jit.eager(true)
   m(unpack(args))
   ts.jit.eager(false)
+  for _ = 1, JUDGED do m(unpack(args)):data_ptr() end
   return function() return m(unpack(args)) end
 end
 
@@ -115,6 +118,11 @@ end
 
 function row.fused_rmsnorm(r, c)
   return captured(function(x, y, w) return op.rmsnorm(x + y, w) end, normal { r, c }, normal { r, c }, normal { c })
+end
+
+function row.fused_product(m, k, n)
+  return captured(function(x, w, b, r) return op.gelu(op.matmul(x, w) + b) + r end, normal { m, k }, normal { k, n },
+    normal { n }, normal { m, n })
 end
 
 function row.fused_dot(r, c)

@@ -254,6 +254,10 @@ class Torch:
         return self.run(lambda x, y, w: self.f.rms_norm(x + y, (c,), w, 1e-5),
                         self.normal(r, c), self.normal(r, c), self.normal(c))
 
+    def fused_product(self, m, k, n):
+        return self.run(lambda x, w, b, r: self.f.gelu(self.t.addmm(b, x, w)) + r,
+                        self.normal(m, k), self.normal(k, n), self.normal(n), self.normal(m, n))
+
     def fused_dot(self, r, c):
         return self.run(lambda x, y: (x * y).sum(1), self.normal(r, c), self.normal(r, c))
 
@@ -347,7 +351,7 @@ class Torch:
 class Compiled(Torch):
     """The functions of several operators through torch.compile."""
     ROWS = {"fused_chain", "fused_gelu", "fused_softmax", "fused_layernorm", "fused_rmsnorm",
-            "fused_dot"}
+            "fused_dot", "fused_product"}
 
     def run(self, f, *args):
         f = self.t.compile(f)
@@ -407,6 +411,10 @@ class Jax:
             h = x + y
             return h * self.jax.lax.rsqrt((h * h).mean(1, keepdims=True) + 1e-5) * w
         return self.jit(f, self.normal(r, c), self.normal(r, c), self.normal(c))
+
+    def fused_product(self, m, k, n):
+        return self.jit(lambda x, w, b, r: self.jax.nn.gelu(x @ w + b, approximate=False) + r,
+                        self.normal(m, k), self.normal(k, n), self.normal(n), self.normal(m, n))
 
     def fused_dot(self, r, c):
         return self.jit(lambda x, y: (x * y).sum(1), self.normal(r, c), self.normal(r, c))

@@ -92,10 +92,11 @@ end
 -- ---- tables
 
 local function cells_of(section, results, columns)
-  local used, limits, goals, threads = {}, false, false, false
+  local used, limits, bounds, goals, threads = {}, false, false, false, false
   for _, r in ipairs(results) do
     for name in pairs(r.value) do used[name] = true end
     limits = limits or r.limit ~= nil
+    bounds = bounds or r.of_bound ~= nil
     goals = goals or r.row.goals ~= nil
     threads = threads or r.threads ~= nil
   end
@@ -109,6 +110,11 @@ local function cells_of(section, results, columns)
       if c.name == "ours" and limits then
         head[#head + 1] = "limit"
         head[#head + 1] = "part"
+      end
+      if c.name == "ours" and bounds then
+        head[#head + 1] = "moves"
+        head[#head + 1] = "in cache"
+        head[#head + 1] = "of both"
       end
     end
   end
@@ -129,6 +135,11 @@ local function cells_of(section, results, columns)
         if c.name == "ours" and limits then
           line[#line + 1] = number(r.limit)
           line[#line + 1] = ratio(r.part)
+        end
+        if c.name == "ours" and bounds then
+          line[#line + 1] = number(r.moves)
+          line[#line + 1] = number(r.cached)
+          line[#line + 1] = ratio(r.of_bound)
         end
       end
     end

@@ -4,8 +4,13 @@ local tessera = require "tessera"
 local wanted = os.getenv "DEV" or "sim"
 if wanted == "" or wanted == "fake" then wanted = "sim" end
 local M = { kind = wanted:match "^%a+" }
+tessera.core.jit_later(false) -- kernels are what is tested
 local ok, why = pcall(function() return tessera.op.ones(1):to(wanted).device end)
-if ok then M.name = why else M.skipped = "skipped: " .. tostring(why):gsub("\n.*", "") end
+-- A driver may be missing. A device that is there and fails is an error, as is a word that names none.
+local missing = not ok and tessera.devices().missing[M.kind or ""]
+if missing then M.skipped = "skipped: " .. missing:gsub("\n.*", "")
+elseif not ok then error(why, 0)
+else M.name = why end
 
 -- Sums of a matrix unit are another chain than the CPU's: 16-bit products agree within a
 -- rounding or two. Elsewhere, and on a device that is simulated, the bits do.

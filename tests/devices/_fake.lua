@@ -4,6 +4,7 @@ ffi.cdef [[
 int setenv(const char *name, const char *value, int overwrite);
 void fake_fail(const char *call, int after, int code);
 void fake_any(void);
+void fake_hold(int);
 long fake_calls(void);
 long fake_count(const char *call);
 long fake_blocks(void);
@@ -13,6 +14,7 @@ void fake_limit(long nbytes);
 ]]
 
 return function()
+  require("tessera").core.jit_later(false)
   local dir = os.tmpname()
   os.remove(dir)
   local command = "mkdir %s && ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -I. -shared -fPIC -o %s/fake.so tests/devices/fake_cuda.c"

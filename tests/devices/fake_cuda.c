@@ -1,11 +1,14 @@
 /* A driver without a GPU: the functions that devices/cuda*.c uses, over host memory. Streams
  * do their work at once, but for uploads and downloads, which are done when somebody waits, so
  * that a missing wait shows. fake_fail() lets the n-th call of a function fail. It knows one
- * kernel; after fake_any() it takes all, and runs none: for tests that count calls. */
+ * kernel; after fake_any() it takes all, and runs none: for tests that count calls. After
+ * fake_hold(1) loading code takes until fake_hold(0). */
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "devices/cuda_api.h"
 
@@ -17,6 +20,7 @@ long fake_blocks(void);
 long fake_used(void);
 void fake_limit(long nbytes);
 void fake_any(void);
+void fake_hold(int on);
 long fake_calls(void);
 long fake_roots(void);
 long fake_edges(void);
@@ -47,6 +51,9 @@ long fake_used(void) { return used; }
 void fake_limit(long nbytes) { limit = nbytes; }
 static bool any;
 void fake_any(void) { any = true; }
+/* Code is loaded when it is let go. */
+static atomic_int held;
+void fake_hold(int on) { held = on; }
 
 static long *counter(const char *call) {
   int i = 0;
@@ -307,7 +314,8 @@ CUresult fake_cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgra
   set_node(*node = &graph->node[graph->n++], params);
   return 0;
 }
-CUresult fake_cuGraphKernelNodeSetAttribute(CUgraphNode node, int attribute, const void *value) {
+CUresult fake_cuGraphKernelNodeSetAttribute(CUgraphNode node, int attribute,
+                                            const void *value) {
   ENTER();
   return node && value && attribute == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ? 0 : INVALID;
 }
@@ -373,6 +381,7 @@ CUresult fake_cuEventElapsedTime(float *msec, CUevent from, CUevent to) {
 CUresult fake_cuModuleLoadDataEx(CUmodule *module, const void *code, unsigned n, int *options,
                                  void **values) {
   ENTER();
+  while (held) usleep(100);
   for (unsigned i = 0; i < n && strstr(code, ".bad"); i++)
     if (options[i] == CU_JIT_ERROR_LOG_BUFFER) strcpy(values[i], "ptxas: line 1: syntax error");
   if (strstr(code, ".bad")) return 218;
@@ -384,9 +393,11 @@ CUresult fake_cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *a
                                      const uint64_t *dim, const uint64_t *stride,
                                      const uint32_t *box, const uint32_t *step, int interleave,
                                      int swizzle, int promotion, int fill) {
-  (void)type, (void)at, (void)step, (void)interleave, (void)swizzle, (void)promotion, (void)fill;
+  (void)type, (void)at, (void)step, (void)interleave, (void)swizzle, (void)promotion,
+      (void)fill;
   ENTER();
-  if (rank < 2 || rank > 5 || !dim[0] || stride[0] % 16 || box[0] > 256 || box[1] > 256) return INVALID;
+  if (rank < 2 || rank > 5 || !dim[0] || stride[0] % 16 || box[0] > 256 || box[1] > 256)
+    return INVALID;
   memcpy(map, box, 2 * sizeof *box);
   return 0;
 }

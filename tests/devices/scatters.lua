@@ -70,6 +70,14 @@ for _, d in ipairs { "f32", "bool", "complex64" } do
     return op.slice_update(y, z, { start = { 1, 0, 1 }, stop = { 3, 5, 7 }, step = { 1, 2, 3 } })
   end, x, x[0][0][0]:reshape(1))
 end
+for _, d in ipairs { "f32", "bf16", "i64" } do
+  local x = random({ 7, 30 }, d)
+  for _, shape in ipairs { { 7, 30 }, { 30 }, { 7, 1 } } do
+    local mask = op.gt(rng.normal(shape), 0)
+    local n = op.count_nonzero(op.logical_and(mask, op.ones({ 7, 30 }, { dtype = "bool" }))):item()
+    check("masked_scatter " .. d, op.masked_scatter, x, mask, random({ n }, d))
+  end
+end
 local function made(f) -- on the device, against the CPU
   local got, want = tessera.device(name, f), f()
   assert(got.device == name and got:hash() == want:hash(), "made there")

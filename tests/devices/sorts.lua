@@ -56,3 +56,28 @@ check("sort of long rows", op.sort, random { 2, 18000 })
 check("sort of long corners", function(y) return op.sort(y, { descending = true }) end, corners(17000))
 check("topk of long rows", function(y) return op.topk(y, { k = 20 }) end, random { 1, 70000 })
 check("sort of long f64", op.sort, random({ 9000 }, "f64"))
+
+-- ---- what is made of rows in order
+for _, d in ipairs { "f32", "bf16", "i64" } do
+  local x = random({ 5, 3, 40 }, d)
+  check("median of all " .. d, op.median, x)
+  for axis = 0, 2 do
+    check("median " .. d, function(y) return op.median(y, { axis = axis }) end, x)
+    for _, q in ipairs { 0.25, 0.77, 1 } do
+      check("quantile " .. d, function(y)
+        return op.quantile(y, { q = q, axis = axis, keepdims = true })
+      end, x)
+    end
+  end
+end
+check("median of corners", op.median, odd)
+check("median of zeros", op.median, tessera.tensor { -0.0, -0.0, -0.0 })
+check("quantile beside infinities", function(y) return op.quantile(y, { q = 0.9 }) end,
+  tessera.tensor { 1 / 0, -1 / 0, 3, 1 / 0, 1e-40 })
+for _, d in ipairs { "f32", "i32" } do
+  local x = random({ 7, 30 }, d)
+  for _, o in ipairs { {}, { bins = 70, low = -5, high = 12 }, { bins = 1 } } do
+    check("histogram " .. d, function(y) return op.histogram(y, o) end, x)
+  end
+end
+check("histogram of corners", function(y) return op.histogram(y, { bins = 3, low = 0, high = 3 }) end, odd)

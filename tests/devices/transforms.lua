@@ -35,6 +35,22 @@ check("ifftn", op.ifftn, op.fft(random { 6, 10, 8 }))
 check("fft in two phases", op.fft, op.fft(random { 1, 32768 }))
 check("ifft in two phases", op.ifft, op.fft(random({ 2, 18000 }, "f64")))
 
+-- ---- cosine transforms
+for _, d in ipairs { "f32", "f64", "bf16" } do
+  for _, n in ipairs(d == "f32" and { 1, 2, 3, 15, 30, 67 } or { 15, 30 }) do
+    local x, down = random({ 3, n }, d), random({ n, 3 }, d)
+    for _, row in ipairs { "dct", "idct" } do
+      local what = (" %d %s"):format(n, d)
+      for _, norm in ipairs { "ortho", "forward", "backward" } do
+        check(row .. what .. norm, function(y) return op[row](y, { norm = norm }) end, x)
+      end
+      check(row .. what .. " down", function(y) return op[row](y, { axis = 0 }) end, down)
+      check(row .. what .. " padded", function(y) return op[row](y, { n = n + 3 }) end, x)
+      check(row .. what .. " cut", function(y) return op[row](y, { n = math.floor((n + 1) / 2) }) end, x)
+    end
+  end
+end
+
 -- ---- complex numbers
 for _, d in ipairs { "f32", "f64" } do
   local x, y = op.fft(random({ 4, 33 }, d)), op.fft(random({ 4, 33 }, d))

@@ -35,3 +35,46 @@ op.conv3d(op.ones { 1, 1, 2, 2, 2 }, op.ones { 1, 1, 2, 2, 2 }, far) --! out of 
 op.conv1d(op.ones { 1, 3, 4 }, op.ones { 3, 1, 3 }, { groups = 2 ^ 62 }) --! channels do not fit
 op.conv1d(op.ones { 1, 3, 4 }, op.ones { 3, 3, 3 }, { stride = 2 ^ 40 }) --! stride is 1099511627776, 1 to 2^31 make sense
 op.conv_transpose(op.ones { 1, 1, 1 }, op.ones { 1, 1, 2 }, { stride = 2 ^ 31 }):sum():item() --> 2
+-- Numbers that are none, and those whose bits would be a symbolic size.
+local core, nan, packed = tessera.core, 0 / 0, -2 ^ 63 + 2 ^ 43
+core.from_bytes("abcd", "f32", { 1 }, nan) --! from_bytes: 4 bytes needed
+core.from_bytes("abcd", "f32", { 1.5 }) --! a size is a whole number
+core.from_bytes("abcd", "f32", { nan }) --! a size is a whole number
+x[nan] --! is not an integer
+op.roll(x, { shift = packed }) --! must be an integer
+op.roll(x, { shift = nan }) --! must be an integer
+op.roll(x, { shift = -2 ^ 63 }).shape[1] --> 257
+tessera.rng.seed(nan) --! a seed has at most 64 bits
+tessera.rng.seed(-1)
+tessera.rng.state() --> 1.844674407371e+19, 0
+core.autotune_records(-5) --> {}
+-- Switches take true and false: "off" would be true.
+tessera.jit.overlap("off") --! jit.overlap takes true or false, not string
+tessera.jit.overlap() --! jit.overlap takes true or false, not no value
+tessera.jit.eager(1) --! jit.eager takes true or false, not number
+tessera.jit.traces("on") --! jit.traces takes true or false
+tessera.jit.device(0) --! jit.device takes true or false
+tessera.jit.v("x") --! jit.v takes true or false
+-- A comma may end a slice.
+x["..., 0, "].shape --> {257}
+-- A file that was closed by hand.
+local map = core.map_file "tests/fuzz/bool.npy"
+getmetatable(map).__gc(map)
+map:size() --! the file is closed
+-- Values of symbols are sizes.
+local path = os.tmpname()
+local file = assert(io.open(path, "w"))
+file:write "graph @f(%x: f32[B]) -> %x {\n}\n"
+file:close()
+tessera.graph.load(path, { B = -1 }) --! the size B is a whole number from 1 on
+tessera.graph.load(path, { B = 2.5 }) --! the size B is a whole number from 1 on
+tessera.graph.load(path, { B = "x" }) --! the size B is a whole number from 1 on
+tostring(tessera.graph.load(path, { B = 3 })) --> graph f(f32[3])
+os.remove(path)
+-- Steps and numbers that no axis has.
+x["::9223372036854775807"].shape --> {1, 1}
+x["::-9223372036854775808"]:item() --> 256
+op.narrow(x, 0, -2 ^ 63, -2) --! narrow: elements -9223372036854775808..-9223372036854775808 of axis 0
+op.group_norm(op.ones { 17, 0, 2 }, { groups = 2 ^ 62 }) --! has a size that makes no sense
+op.arange(1e300) --! is larger than any memory
+op.arange(2 ^ 63) --! is larger than any memory

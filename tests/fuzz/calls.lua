@@ -54,7 +54,10 @@ end
 
 local function value(kind)
   if random(25) == 0 then return pick { "x", true, {}, 1.5, -1e9, { 1, "a" }, print } end
-  if kind == "int" then return pick { 0, 1, 2, 3, -1, -2, 5, 16, -100 } end
+  if kind == "int" then
+    if random(12) == 0 then return pick { -2 ^ 31, 2 ^ 53, 2 ^ 62, -2 ^ 62, 2 ^ 63 - 1024, -2 ^ 63, -2 ^ 63 + 2 ^ 43 } end
+    return pick { 0, 1, 2, 3, -1, -2, 5, 16, -100 }
+  end
   if kind == "f" then return pick(numbers) end
   if kind == "bool" then return random(2) == 0 end
   if kind == "dtype" then return pick(dtypes) end

@@ -2,7 +2,7 @@
 local tessera = require "tessera"
 local core = require "tessera.core"
 local op, graph, jit = tessera.op, tessera.graph, tessera.jit
-if not jit.status() then os.exit(0) end -- nothing is compiled here
+if not jit.status() then return print "skipped: nothing is compiled here" end
 
 -- At tier 0 with the bits of tier 1, and the function that has them.
 local function both(f, options, ...)

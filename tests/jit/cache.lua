@@ -2,7 +2,7 @@
 package.path = "tests/jit/?.lua;" .. package.path
 local tiers = require "_tiers"
 local run = tiers.run
-if not require "tessera".jit.status() then os.exit(0) end
+if not require "tessera".jit.status() then return print "skipped: nothing is compiled here" end
 
 local PROGRAM = [[
 local tessera = require "tessera"

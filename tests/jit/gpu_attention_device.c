@@ -301,7 +301,7 @@ static int64_t only; /* 0, or the one number of queries that is measured */
 static void bench(int d, bool causal, int64_t b, int64_t h, int64_t j, int64_t s, bool more) {
   if (only && s != only) return;
   TsGpuAttention x = ts_gpu_attention(TS_DT_bf16, d, causal, 0, false);
-  ts_gpu_attention_fit(&x, s);
+  ts_gpu_attention_fit(&x, s, false);
   Shape shape = {b * h, b * j, h, s, s};
   int64_t nq = shape.n * s * d, nk = shape.j * s * d;
   void *arg[6] = {random_device(nq),

@@ -70,7 +70,7 @@ static int64_t row_at(const Problem *p, int i, int64_t b, int64_t h, int64_t r) 
 
 static TsGpuKernel *open_block(TsTile *k) {
   MUST(!k);
-  TsGpuKernel *g = ts_gpu_kernel_open(gpu, k, &err);
+  TsGpuKernel *g = ts_gpu_kernel_open(gpu, k, NULL, &err);
   MUST(!g);
   ts_tile_free(k);
   return g;
@@ -93,7 +93,7 @@ static void load(Problem *p) {
   const TsGpuAttentionGrad *x = &p->x;
   TsGpuAttention f = ts_gpu_attention(x->dtype, x->d, x->causal, x->window, false);
   f.scale = x->scale;
-  ts_gpu_attention_fit(&f, p->s.s);
+  ts_gpu_attention_fit(&f, p->s.s, false);
   TsGpuHeads h = {.dim = {p->s.b, p->s.h, p->s.s, x->d}};
   if (p->turned) h.stride = p->stride[0];
   if (!p->host[Q]) p->forward = load_tile(ts_tile_gpu_attention(&f, &err));
@@ -107,7 +107,7 @@ static int processors(void) { return ((TsCuda *)gpu->state)->sms; }
 static void run_forward(Problem *p) {
   const Shape *s = &p->s;
   TsGpuAttention f = ts_gpu_attention(p->x.dtype, p->x.d, p->x.causal, p->x.window, false);
-  ts_gpu_attention_fit(&f, s->s);
+  ts_gpu_attention_fit(&f, s->s, false);
   int64_t n = s->b * s->h, j = s->b * s->j, tiles = ts_gpu_attention_tiles(&f, n, s->s);
   int64_t dim[7] = {s->b,
                     s->h,

@@ -312,7 +312,7 @@ static inline double bench_one(TsDevice *d, const char *text, double *llvm_ms,
   TsTile *k = ts_tile_parse(text, &err);
   if (!k) bench_fail(&err);
   double llvm, driver;
-  if (!(r.g = ts_gpu_kernel_open(d, k, &err))) bench_fail(&err);
+  if (!(r.g = ts_gpu_kernel_open(d, k, NULL, &err))) bench_fail(&err);
   ts_gpu_kernel_times(r.g, &llvm, &driver);
   *llvm_ms = llvm / 1e3, *driver_ms = driver / 1e3;
   code = *ts_gpu_kernel_code(r.g), *code_out = &code;

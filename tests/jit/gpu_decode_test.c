@@ -10,7 +10,7 @@ static int failed;
 typedef struct Case {
   TsDtype dtype;
   int d, rows, queries, window;
-  bool causal, sink;
+  bool causal, sink, mask; /* mask: of each key */
 } Case;
 
 static const TsTarget hopper = {.name = "sm_90a", .shared_bytes = 232448};
@@ -19,6 +19,8 @@ static TsTile *kernel(const Case *c) {
   TsError err = {0};
   TsGpuDecode x = ts_gpu_decode(c->dtype, c->d, c->rows, 512);
   x.queries = c->queries, x.window = c->window, x.causal = c->causal, x.sink = c->sink;
+  TsGpuMaskFrom from = {TS_DT_bool, {2, 1, 1, 500}, {0}};
+  if (c->mask) x.mask = ts_gpu_mask(&from, 1, 500, c->rows, false);
   TsTile *k = ts_tile_gpu_decode(&x, &err);
   if (!k || ts_tile_check(k, &hopper, &err)) failed++, printf("%s\n", err.message);
   return k;
@@ -26,8 +28,8 @@ static TsTile *kernel(const Case *c) {
 
 static void say(const void *of, const char *what) {
   const Case *c = of;
-  printf("%s d %d rows %d queries %d window %d: %s\n", ts_dtype_name(c->dtype), c->d, c->rows,
-         c->queries, c->window, what);
+  printf("%s d %d rows %d queries %d window %d mask %d: %s\n", ts_dtype_name(c->dtype), c->d,
+         c->rows, c->queries, c->window, c->mask, what);
 }
 
 static void one(const Case *c, bool ptxas) {
@@ -47,9 +49,13 @@ static void one(const Case *c, bool ptxas) {
 }
 
 static const Case all[] = {
-    {TS_DT_bf16, 128, 8, 1, 0, true, false},    {TS_DT_bf16, 64, 8, 1, 0, true, false},
-    {TS_DT_f16, 128, 16, 1, 100, true, true},   {TS_DT_f16, 64, 32, 4, 0, true, false},
-    {TS_DT_bf16, 128, 64, 8, 100, true, false},
+    {TS_DT_bf16, 128, 8, 1, 0, true, false, false},
+    {TS_DT_bf16, 64, 8, 1, 0, true, false, false},
+    {TS_DT_f16, 128, 16, 1, 100, true, true, false},
+    {TS_DT_f16, 64, 32, 4, 0, true, false, false},
+    {TS_DT_bf16, 128, 64, 8, 100, true, false, false},
+    {TS_DT_bf16, 128, 16, 1, 0, false, true, true},
+    {TS_DT_f16, 64, 64, 8, 100, true, false, true},
 };
 
 int main(int argc, char **argv) {

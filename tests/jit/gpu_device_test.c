@@ -34,7 +34,7 @@ static void compare(const TsTile *k, void *const *arg, bool aligned) {
   TsError err = {0};
   void *at[64], *host[64];
   int64_t where;
-  TsGpuKernel *g = ts_gpu_kernel_open(gpu, k, &err);
+  TsGpuKernel *g = ts_gpu_kernel_open(gpu, k, NULL, &err);
   if (!g) {
     complain(k, err.message), refused++;
     return;

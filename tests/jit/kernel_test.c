@@ -1,6 +1,7 @@
 /* Whole kernels: edges, strides, reductions in the canonical order, contractions, loops,
  * phases, registers moved about, against plain C. Compiles that must fail, and two threads at
  * once. */
+#include <elf.h>
 #include <pthread.h>
 
 #include "devices/cpu_pool.h"
@@ -385,6 +386,40 @@ static void must_fail(Made m, const TsJitTarget *t, const char *word) {
   ts_tile_free(m.k);
 }
 
+/* Whatever the bytes are, they load or do not. */
+static void load(const TsTile *k, const TsJitTarget *t, const char *object, size_t n) {
+  TsError err = {0};
+  TsKernel kernel;
+  ts_kernel_outline(&kernel, k, t, &err);
+  if (!ts_kernel_load(&kernel, object, n, &err)) ts_object_unload(&kernel.object);
+}
+
+/* Objects that are cut off or damaged. A section without bytes lies nowhere, so that nothing
+ * may be read at its place, such as names of symbols. */
+static void damaged(const TsTile *k, const TsJitTarget *t, const char *object, size_t n) {
+  Elf64_Ehdr head;
+  memcpy(&head, object, sizeof head);
+  for (size_t len = 0; len < n; len += 7) {
+    size_t all = len % 2 ? n : len;
+    char *copy = malloc(all + 1);
+    memcpy(copy, object, all);
+    if (len % 2) memset(copy + len, 0xff, n - len < 8 ? n - len : 8);
+    load(k, t, copy, all);
+    free(copy);
+  }
+  for (int i = 0; i < head.e_shnum + 1000; i++) {
+    char *copy = malloc(n);
+    memcpy(copy, object, n);
+    Elf64_Shdr *s = (Elf64_Shdr *)(void *)(copy + head.e_shoff) + i;
+    if (i < head.e_shnum)
+      s->sh_type = SHT_NOBITS, s->sh_offset = UINT64_C(1) << 40;
+    else
+      for (int c = 0; c < 3; c++) copy[rnd() % n] ^= (char)(1 << rnd() % 8);
+    load(k, t, copy, n);
+    free(copy);
+  }
+}
+
 static void failures(const TsJitTarget *t) {
   must_fail(doubled(TS_DT_complex64, 1), t, "complex64");
   must_fail(doubled(TS_DT_f32, 3), t, "cannot reach");
@@ -413,18 +448,8 @@ static void failures(const TsJitTarget *t) {
   ts_text_free(&text);
   CHECK(!ts_llvm_text(fine.k, t, true, &text, &err) && strstr(text.at, "rounds0"));
   ts_text_free(&text);
-  /* Objects that are cut off or damaged are refused. */
-  TsKernel kernel;
   CHECK(!ts_llvm_object(fine.k, t, NULL, &object, &n, &err));
-  for (size_t len = 0; len < n; len += 7) {
-    ts_kernel_outline(&kernel, fine.k, t, &err);
-    char *copy = malloc(n);
-    memcpy(copy, object, n);
-    if (len % 2) memset(copy + len, 0xff, n - len < 8 ? n - len : 8);
-    if (!ts_kernel_load(&kernel, copy, len % 2 ? n : len, &err))
-      ts_object_unload(&kernel.object);
-    free(copy);
-  }
+  damaged(fine.k, t, object, n);
   free(object);
   ts_tile_free(fine.k);
 }
@@ -455,6 +480,42 @@ static void threads(const TsJitTarget *t) {
   for (int i = 0; i < 2; i++) CHECK(!pthread_join(thread[i], &bad) && !bad);
 }
 
+/* ---- y[p, q] = x[p, q] + x[p, q + 1] + .. + x[p + 2, q + 2], a row of 16 at a time: constants
+ * times a stride that is known later, in loops of which some surely begin */
+static void neighbours(const TsJitTarget *t, int n) {
+  enum { P = 5, MOST = 40 };
+  static float x[P * MOST * 16], y[P * MOST * 16], want[P * MOST * 16];
+  Made m = make("neighbours");
+  int64_t size = ts_tile_size(m.k, "N"), shape[3] = {P, size, 16}, dim[1] = {n};
+  TsTileVal from = param(&m, TS_DT_f32, 3, shape, false);
+  TsTileVal to = param(&m, TS_DT_f32, 3, shape, true);
+  TsTileType i64 = ts_tile_scalar(TS_DT_i64), row = ts_tile_vector(TS_DT_f32, 16);
+  TsTileVal end = ts_tile_emit1(&m.b, TS_TILE_dim, 0, NULL, NULL, &i64);
+  end = ts_tile_op2(&m.b, TS_OP_sub, end, at_(&m, 2));
+  TsTileLoop p = ts_tile_for(&m.b, at_(&m, 0), at_(&m, P - 2), 1, true, 0, NULL);
+  TsTileLoop q = ts_tile_for(&m.b, at_(&m, 0), end, 1, false, 0, NULL);
+  if (q.stmt) ((TsAttr *)(uintptr_t)ts_tile_attr(q.stmt, "unroll"))->i = 2;
+  TsTileVal sum = ts_tile_const(&m.b, 0, &row);
+  TsTileLoop a = ts_tile_for(&m.b, at_(&m, 0), at_(&m, 3), 1, false, 1, &sum);
+  sum = a.carry[0];
+  for (int b = 0; b < 3; b++) {
+    TsTileVal where[3] = {ts_tile_op2(&m.b, TS_OP_add, p.i, a.i),
+                          ts_tile_op2(&m.b, TS_OP_add, q.i, at_(&m, b)), at_(&m, 0)};
+    sum = ts_tile_op2(&m.b, TS_OP_add, sum, ts_tile_load(&m.b, from, where, &row, NULL));
+  }
+  ts_tile_for_end(&m.b, &a, &sum, &sum);
+  ts_tile_store(&m.b, to, (TsTileVal[]){p.i, q.i, at_(&m, 0)}, sum, NULL);
+  ts_tile_for_end(&m.b, &q, NULL, NULL);
+  ts_tile_for_end(&m.b, &p, NULL, NULL);
+  for (int i = 0; i < P * n * 16; i++) x[i] = (float)(rnd() % 1000) / 64, y[i] = want[i] = 0;
+  for (int i = 0; i < (P - 2) * (n - 2) * 16; i++) {
+    int r = i / 16 / (n - 2), c = i / 16 % (n - 2), l = i % 16, at = (r * n + c) * 16 + l;
+    for (int k = 0; k < 9; k++) want[at] += x[at + (k / 3 * n + k % 3) * 16];
+  }
+  run(&m, t, (void *[]){x, y}, dim);
+  CHECK(!memcmp(y, want, sizeof(float) * (size_t)(P * n * 16)));
+}
+
 static void test(const TsJitTarget *t) {
   add_edge(t);
   edges_all_round(t);
@@ -468,6 +529,7 @@ static void test(const TsJitTarget *t) {
   moves(t, 3, 7);
   for (int n = 0; n < 40; n += 13) phases(t, n);
   columns(t);
+  for (int n = 2; n < 40; n += 6) neighbours(t, n);
 }
 
 int main(void) {

@@ -231,6 +231,10 @@ static void large_copies(void) {
     large(bytes, 2, tall, swap2, 0, 1, 0, TS_DT_u8, TS_DT_u8);
     large(bytes, 2, tall, swap2, 0, 1, 3, TS_DT_u8, TS_DT_u8);
     large(bytes, 2, tall_odd, swap2, 0, 1, 0, TS_DT_u8, TS_DT_u8);
+    /* rows of src that share sets of the cache; planes of short rows */
+    int64_t clash[] = {8192 / bytes, 1216}, planes[] = {100 / bytes + 1, 196 + bytes, 512};
+    large(bytes, 2, clash, swap2, 0, 1, 0, TS_DT_u8, TS_DT_u8);
+    large(bytes, 3, planes, swap3, 0, 1, 0, TS_DT_u8, TS_DT_u8);
     large(bytes, 2, tall_odd, same2, 5, 1, 1, TS_DT_u8, TS_DT_u8);
     large(bytes, 2, tall_odd, same2, 0, 2, 1, TS_DT_u8, TS_DT_u8);
   }

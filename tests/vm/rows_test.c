@@ -158,7 +158,7 @@ static void check_rows(TsRows *a, int64_t size) {
     naive_row(a, row, a->w ? w : NULL, a->b ? b : NULL, y);
     for (int64_t i = 0; i < n; i++) want[o * n + i] = round_to(a->dtype, y[i]);
   }
-  void *out = malloc((size_t)size * 8);
+  void *out = aligned_alloc(64, (size_t)(size * 8 + 63) / 64 * 64);
   for (int isa = 0; isa < 3; isa++)
     for (int threads = 1; threads <= 2 && isa_ok[isa]; threads++) {
       TsRowsTables t = {&reduces[isa], &rows[isa], &converts[isa], &copies[isa]};
@@ -221,6 +221,12 @@ static void test_rows(void) {
     case_rows((TsRowsOp)op, TS_DT_f32, 530, 130, 0, 0, false);
     case_rows((TsRowsOp)op, TS_DT_f32, 2200, 1000, 1, 0, false); /* stores past the caches */
     case_rows((TsRowsOp)op, TS_DT_f32, 2200, 1003, 1, 0, false);
+    for (int i = 0; i < 2; i++) { /* and overlap: one leaf and more, with weights and without */
+      case_rows((TsRowsOp)op, TS_DT_f32, 2100, 1024, 1, 16 * i, i == 1);
+      case_rows((TsRowsOp)op, TS_DT_f32, 450, 4096 + 1024, 1, 0, i == 1);
+      case_rows((TsRowsOp)op, TS_DT_f64, 1030, 1024, 1, 0, i == 1);
+    }
+    case_rows((TsRowsOp)op, TS_DT_f32, 2100, 1040, 1, 0, false);
     case_rows((TsRowsOp)op, TS_DT_f32, 1000, 2200, 0, 0, false);
     case_rows((TsRowsOp)op, TS_DT_f32, 2, 300001, 1, 0, false); /* all threads on a row */
     case_rows((TsRowsOp)op, TS_DT_f64, 1, 270000, 1, 0, false);

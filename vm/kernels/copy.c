@@ -1,54 +1,10 @@
-/* Gathers, scatters, fills, streams and transposes of elements by size. */
+/* Gathers, scatters, fills and streams of elements by size. Transposes: copy_transpose.c. */
 #include "vm/kernels/copy.h"
 
 #include <string.h>
 
-#include "vm/kernels/copy_tiles.h"
+#include "vm/kernels/copy_element.h"
 #include "vm/kernels/isa.h"
-
-enum { LINE = 64, SHORT_ROW = 4096, AHEAD = 8 };
-
-/* Elements at any address, by size. */
-typedef uint8_t elem1;
-typedef uint16_t __attribute__((aligned(1), may_alias)) elem2;
-typedef uint32_t __attribute__((aligned(1), may_alias)) elem4;
-typedef uint64_t __attribute__((aligned(1), may_alias)) elem8;
-typedef __m128i_u elem16;
-
-/* call(1, args) to call(16, args) by elem_bytes */
-#define BY_SIZE(bytes, call, ...)                                                              \
-  switch (bytes) {                                                                             \
-  case 1: call##1(__VA_ARGS__); break;                                                         \
-  case 2: call##2(__VA_ARGS__); break;                                                         \
-  case 4: call##4(__VA_ARGS__); break;                                                         \
-  case 8: call##8(__VA_ARGS__); break;                                                         \
-  default: call##16(__VA_ARGS__);                                                              \
-  }
-
-/* ---- strided */
-#define STRIDED(bytes)                                                                         \
-  INLINE void strided##bytes(int64_t n, char *d, int64_t ds, const char *s, int64_t ss) {      \
-    for (; n >= 4; n -= 4, d += 4 * ds, s += 4 * ss) {                                         \
-      elem##bytes a = *(const elem##bytes *)s, b = *(const elem##bytes *)(s + ss);             \
-      elem##bytes c = *(const elem##bytes *)(s + 2 * ss);                                      \
-      elem##bytes e = *(const elem##bytes *)(s + 3 * ss);                                      \
-      *(elem##bytes *)d = a, *(elem##bytes *)(d + ds) = b;                                     \
-      *(elem##bytes *)(d + 2 * ds) = c, *(elem##bytes *)(d + 3 * ds) = e;                      \
-    }                                                                                          \
-    for (; n > 0; n--, d += ds, s += ss) *(elem##bytes *)d = *(const elem##bytes *)s;          \
-  }                                                                                            \
-  INLINE void gather##bytes(int64_t n, char *d, const char *s, int64_t ss) {                   \
-    strided##bytes(n, d, bytes, s, ss);                                                        \
-  }                                                                                            \
-  INLINE void scatter##bytes(int64_t n, char *d, int64_t ds, const char *s) {                  \
-    strided##bytes(n, d, ds, s, bytes);                                                        \
-  }
-
-STRIDED(1)
-STRIDED(2)
-STRIDED(4)
-STRIDED(8)
-STRIDED(16)
 
 /* Steps of -1 and 2 elements, and up to 4 arrays interleaved or parted: the compiler
  * makes shuffles of these. */
@@ -177,19 +133,8 @@ static void runs(int64_t n, int64_t nbytes, void *dst, int64_t ds, const void *s
 }
 
 /* ---- past the caches */
-static void stream_line(char *d, const char *s) {
-#if defined TS_ISA_avx512
-  _mm512_stream_si512((void *)d, _mm512_loadu_si512((const void *)s));
-#elif defined TS_ISA_avx2
-  __m256i a = _mm256_loadu_si256((const void *)s),
-          b = _mm256_loadu_si256((const void *)(s + 32));
-  _mm256_stream_si256((void *)d, a);
-  _mm256_stream_si256((void *)(d + 32), b);
-#else
-  for (int i = 0; i < LINE; i += 16)
-    _mm_stream_si128((void *)(d + i), _mm_loadu_si128((const void *)(s + i)));
-#endif
-}
+/* A long src is in memory: asking for its lines ahead gains a tenth. */
+enum { FETCHED = 32 << 10, AHEAD = 2048 };
 
 static void stream(int64_t nbytes, void *dst, const void *src) {
   char *d = dst;
@@ -201,6 +146,11 @@ static void stream(int64_t nbytes, void *dst, const void *src) {
   }
   if (head) memcpy(d, s, (size_t)head);
   int64_t i = head;
+  if (nbytes >= FETCHED)
+    for (; i + LINE <= nbytes; i += LINE) {
+      __builtin_prefetch(s + i + AHEAD, 0, 3);
+      stream_line(d + i, s + i);
+    }
   for (; i + LINE <= nbytes; i += LINE) stream_line(d + i, s + i);
   if (i < nbytes) memcpy(d + i, s + i, (size_t)(nbytes - i));
 }
@@ -228,102 +178,6 @@ static void stream_runs(int64_t n, int64_t nbytes, void *dst, const void *src, i
   memcpy(d, buf + LINE - rest, (size_t)rest);
 }
 
-/* ---- transpose: blocks whose sides are a cache line, so that every line of src and
- * dst is touched once. Columns are cut into panels, and a panel is walked along src's
- * rows with the lines eight blocks ahead on their way, to the second-level cache: rows
- * that lie a power of two apart share a few sets of the first, which keeps fewer lines
- * than a panel has rows. Long rows of src are streams of their own: 32 of them make a
- * panel, so that two lines of dst adjoin; what goes to a packed tile has no use of that.
- * Short rows adjoin, so a panel is four blocks wide and the next panel's lines come
- * early. */
-#define BLOCK(bytes)                                                                           \
-  INLINE void block##bytes(char *d, int64_t dr, const char *s, int64_t sc, int nt) {           \
-    for (int i = 0; i < LINE / bytes; i += SIDE_##bytes)                                       \
-      for (int j = 0; j < LINE / bytes; j += SIDE_##bytes)                                     \
-        TILE_##bytes(d + i * dr + j * bytes, dr, s + j * sc + i * bytes, sc, nt);              \
-  }
-
-BLOCK(4)
-BLOCK(8)
-BLOCK(16)
-
-/* Blocks of small elements have up to 64 rows, which may all map to the same few sets
- * of L1: rows go through a copy in which they adjoin, on both sides. */
-#define BLOCK_COPIED(bytes)                                                                    \
-  static void block##bytes(char *d, int64_t dr, const char *s, int64_t sc, int nt) {           \
-    enum { SIDE = LINE / bytes };                                                              \
-    _Alignas(LINE) char in[SIDE * LINE], out[SIDE * LINE];                                     \
-    for (int j = 0; j < SIDE; j++) memcpy(in + j * LINE, s + j * sc, LINE);                    \
-    for (int i = 0; i < SIDE; i += SIDE_##bytes)                                               \
-      for (int j = 0; j < SIDE; j += SIDE_##bytes)                                             \
-        TILE_##bytes(out + i * LINE + j * bytes, LINE, in + j * LINE + i * bytes, LINE, 0);    \
-    for (int i = 0; i < SIDE; i++)                                                             \
-      if (nt)                                                                                  \
-        stream_line(d + i * dr, out + i * LINE);                                               \
-      else                                                                                     \
-        memcpy(d + i * dr, out + i * LINE, LINE);                                              \
-  }
-
-BLOCK_COPIED(1)
-BLOCK_COPIED(2)
-
-#define TRANSPOSE(bytes)                                                                       \
-  static void edge##bytes(int64_t ni, int64_t nj, char *d, int64_t dr, const char *s,          \
-                          int64_t sc) {                                                        \
-    int64_t i0 = ni / SIDE_##bytes * SIDE_##bytes, j0 = nj / SIDE_##bytes * SIDE_##bytes;      \
-    for (int64_t i = 0; i < i0; i += SIDE_##bytes)                                             \
-      for (int64_t j = 0; j < j0; j += SIDE_##bytes)                                           \
-        TILE_##bytes(d + i * dr + j * bytes, dr, s + j * sc + i * bytes, sc, 0);               \
-    for (int64_t i = i0; i < ni; i++)                                                          \
-      strided##bytes(nj, d + i * dr, bytes, s + i * bytes, sc);                                \
-    for (int64_t j = j0; j < nj; j++)                                                          \
-      strided##bytes(i0, d + j * bytes, dr, s + j * sc, bytes);                                \
-  }                                                                                            \
-  INLINE void panel##bytes(int64_t ni, int64_t nj, char *d, int64_t dr, const char *s,         \
-                           int64_t sc, int nt) {                                               \
-    enum { SIDE = LINE / bytes };                                                              \
-    int64_t i = 0, ahead = AHEAD * LINE, next = sc <= SHORT_ROW ? nj * sc - ni * bytes : 0;    \
-    for (; i + SIDE <= ni; i += SIDE, d += SIDE * dr, s += LINE) {                             \
-      int64_t j = 0, there = ahead + (i + AHEAD * SIDE < ni ? 0 : next);                       \
-      for (; j + SIDE <= nj; j += SIDE) {                                                      \
-        for (int q = 0; q < SIDE; q++) __builtin_prefetch(s + (j + q) * sc + there, 0, 2);     \
-        block##bytes(d + j * bytes, dr, s + j * sc, sc, nt);                                   \
-      }                                                                                        \
-      if (j < nj) edge##bytes(SIDE, nj - j, d + j * bytes, dr, s + j * sc, sc);                \
-    }                                                                                          \
-    if (i < ni) edge##bytes(ni - i, nj, d, dr, s, sc);                                         \
-  }                                                                                            \
-  static void transpose##bytes(int64_t rows, int64_t cols, char *d, int64_t dr, const char *s, \
-                               int64_t sc, int nt) {                                           \
-    enum { SIDE = LINE / bytes, STREAMS = SIDE > 16 ? SIDE : 16 };                             \
-    int64_t off = -(int64_t)(uintptr_t)d & (LINE - 1), head = off / bytes;                     \
-    nt = nt && dr % LINE == 0 && off % bytes == 0;                                             \
-    int64_t wide = sc <= SHORT_ROW ? 4 * SIDE : nt ? 2 * STREAMS : STREAMS;                    \
-    if (nt && head) {                                                                          \
-      head = head < cols ? head : cols;                                                        \
-      edge##bytes(rows, head, d, dr, s, sc);                                                   \
-      cols -= head, d += head * bytes, s += head * sc;                                         \
-    }                                                                                          \
-    for (int64_t j = 0; j < cols; j += wide) {                                                 \
-      int64_t nj = cols - j < wide ? cols - j : wide;                                          \
-      if (nt)                                                                                  \
-        panel##bytes(rows, nj, d + j * bytes, dr, s + j * sc, sc, 1);                          \
-      else                                                                                     \
-        panel##bytes(rows, nj, d + j * bytes, dr, s + j * sc, sc, 0);                          \
-    }                                                                                          \
-  }
-
-TRANSPOSE(1)
-TRANSPOSE(2)
-TRANSPOSE(4)
-TRANSPOSE(8)
-TRANSPOSE(16)
-
-static void transpose(int64_t rows, int64_t cols, void *dst, int64_t dr, const void *src,
-                      int64_t sc, int bytes, int past_cache) {
-  BY_SIZE(bytes, transpose, rows, cols, dst, dr, src, sc, past_cache)
-}
-
 void TS_ISA(ts_kernels_copy)(TsCopyKernels *k) {
   *k = (TsCopyKernels){
       .gather = gather,
@@ -335,6 +189,6 @@ void TS_ISA(ts_kernels_copy)(TsCopyKernels *k) {
       .part = part,
       .stream = stream,
       .stream_runs = stream_runs,
-      .transpose = transpose,
+      .transpose = TS_ISA(ts_copy_transpose),
   };
 }

@@ -5,6 +5,7 @@
 #ifndef TS_VM_KERNELS_COPY_H
 #define TS_VM_KERNELS_COPY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct TsCopyKernels {
@@ -13,8 +14,8 @@ typedef struct TsCopyKernels {
   /* dst[i * dst_stride] = src[i], src contiguous. */
   void (*scatter)(int64_t n, void *dst, int64_t dst_stride, const void *src, int elem_bytes);
   /* dst[i * dst_stride] = src[i * src_stride]. */
-  void (*strided)(int64_t n, void *dst, int64_t dst_stride, const void *src,
-                  int64_t src_stride, int elem_bytes);
+  void (*strided)(int64_t n, void *dst, int64_t dst_stride, const void *src, int64_t src_stride,
+                  int elem_bytes);
   /* dst[i] = *value, dst contiguous. */
   void (*splat)(int64_t n, void *dst, const void *value, int elem_bytes);
   /* n runs of nbytes each: run i goes from src + i * src_stride to dst + i * dst_stride. */
@@ -41,6 +42,23 @@ typedef struct TsCopyKernels {
 
 /* Orders the stores of stream and transpose before later ones, for other threads. */
 static inline void ts_copy_fence(void) { __builtin_ia32_sfence(); }
+
+/* Rows so far apart share few sets of the first cache, whose sets repeat. */
+static inline bool ts_copy_clash(int64_t step) {
+  enum { PERIOD = 4096 };
+  return step > 0 && (step % PERIOD == 0 || PERIOD % step == 0);
+}
+
+/* How a transpose past the caches goes, and how many columns of dst it takes at once: by deep
+ * blocks where elements are small, or rows of dst are long and those of src clash. */
+static inline bool ts_copy_is_deep(int elem_bytes, int64_t dst_row, int64_t src_col) {
+  return elem_bytes <= 2 || (elem_bytes <= 8 && dst_row >= 4096 && ts_copy_clash(src_col));
+}
+
+static inline int ts_copy_deep(int elem_bytes, int64_t dst_row, int64_t src_col) {
+  if (!ts_copy_is_deep(elem_bytes, dst_row, src_col)) return elem_bytes <= 4 ? 32 : 16;
+  return elem_bytes == 1 || elem_bytes == 4 ? 128 : 64;
+}
 
 void ts_kernels_copy_avx512(TsCopyKernels *k);
 void ts_kernels_copy_avx2(TsCopyKernels *k);

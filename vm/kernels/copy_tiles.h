@@ -1,4 +1,4 @@
-/* In-register transposes for vm/kernels/copy.c. TILE_<bytes>(d, dr, s, sc, nt) takes
+/* In-register transposes for vm/kernels/copy_transpose.c. TILE_<bytes>(d, dr, s, sc, nt) takes
  * a square of elements, whose rows in s lie sc bytes apart, to its transpose in d,
  * rows dr bytes apart; with nt it stores past the caches and d is aligned. SIDE_<bytes>
  * is the number of elements of a side.
@@ -9,10 +9,7 @@
 #ifndef TS_VM_KERNELS_COPY_TILES_H
 #define TS_VM_KERNELS_COPY_TILES_H
 
-#include <immintrin.h>
-#include <stdint.h>
-
-#define INLINE static inline __attribute__((always_inline))
+#include "vm/kernels/copy_element.h"
 
 #define STAGE(V, n, to, from, lo, hi)                                                          \
   for (int q = 0; q < (n) / 2; q++) {                                                          \
@@ -47,12 +44,6 @@ INLINE void TILE_2(char *d, int64_t dr, const char *s, int64_t sc, int nt) {
   STAGE(__m128i, 8, a, b, _mm_unpacklo_epi16, _mm_unpackhi_epi16)
   STAGE(__m128i, 8, b, a, _mm_unpacklo_epi16, _mm_unpackhi_epi16)
   for (int i = 0; i < 8; i++) store16(d + i * dr, b[i], nt);
-}
-
-#define SIDE_16 1
-INLINE void TILE_16(char *d, int64_t dr, const char *s, int64_t sc, int nt) {
-  (void)dr, (void)sc;
-  store16(d, _mm_loadu_si128((const void *)s), nt);
 }
 
 #if defined TS_ISA_avx512
@@ -97,6 +88,44 @@ INLINE void TILE_8(char *d, int64_t dr, const char *s, int64_t sc, int nt) {
     lanes4(o, b[i], b[2 + i], b[4 + i], b[6 + i]);
     for (int k = 0; k < 4; k++) store64(d + (2 * k + i) * dr, o[k], nt);
   }
+}
+
+#define SIDE_16 4
+INLINE void TILE_16(char *d, int64_t dr, const char *s, int64_t sc, int nt) {
+  __m512i a[4], o[4];
+  for (int i = 0; i < 4; i++) a[i] = _mm512_loadu_si512((const void *)(s + i * sc));
+  lanes4(o, a[0], a[1], a[2], a[3]);
+  for (int i = 0; i < 4; i++) store64(d + i * dr, o[i], nt);
+}
+
+/* Small elements, whole lines of d: 16 bytes of every quarter of the rows are the lanes of a
+ * vector, so that unpacking, which stays in its lane, makes columns. */
+INLINE __m512i quarters(const char *s, int64_t sc) {
+  __m512i x = _mm512_castsi128_si512(_mm_loadu_si128((const void *)s));
+  x = _mm512_mask_broadcast_i32x4(x, 0x00f0, _mm_loadu_si128((const void *)(s + sc)));
+  x = _mm512_mask_broadcast_i32x4(x, 0x0f00, _mm_loadu_si128((const void *)(s + 2 * sc)));
+  return _mm512_mask_broadcast_i32x4(x, 0xf000, _mm_loadu_si128((const void *)(s + 3 * sc)));
+}
+
+/* 64 rows of 16 elements */
+INLINE void LINES_1(char *d, int64_t dr, const char *s, int64_t sc, int nt) {
+  __m512i a[16], b[16];
+  for (int i = 0; i < 16; i++) a[i] = quarters(s + i * sc, 16 * sc);
+  STAGE(__m512i, 16, b, a, _mm512_unpacklo_epi8, _mm512_unpackhi_epi8)
+  STAGE(__m512i, 16, a, b, _mm512_unpacklo_epi8, _mm512_unpackhi_epi8)
+  STAGE(__m512i, 16, b, a, _mm512_unpacklo_epi8, _mm512_unpackhi_epi8)
+  STAGE(__m512i, 16, a, b, _mm512_unpacklo_epi8, _mm512_unpackhi_epi8)
+  for (int i = 0; i < 16; i++) store64(d + i * dr, a[i], nt);
+}
+
+/* 32 rows of 8 elements */
+INLINE void LINES_2(char *d, int64_t dr, const char *s, int64_t sc, int nt) {
+  __m512i a[8], b[8];
+  for (int i = 0; i < 8; i++) a[i] = quarters(s + i * sc, 8 * sc);
+  STAGE(__m512i, 8, b, a, _mm512_unpacklo_epi16, _mm512_unpackhi_epi16)
+  STAGE(__m512i, 8, a, b, _mm512_unpacklo_epi16, _mm512_unpackhi_epi16)
+  STAGE(__m512i, 8, b, a, _mm512_unpacklo_epi16, _mm512_unpackhi_epi16)
+  for (int i = 0; i < 8; i++) store64(d + i * dr, b[i], nt);
 }
 
 #elif defined TS_ISA_avx2
@@ -149,6 +178,14 @@ INLINE void TILE_8(char *d, int64_t dr, const char *s, int64_t sc, int nt) {
   for (int i = 0; i < 2; i++) a[i] = _mm_loadu_si128((const void *)(s + i * sc));
   STAGE(__m128i, 2, b, a, _mm_unpacklo_epi64, _mm_unpackhi_epi64)
   for (int i = 0; i < 2; i++) store16(d + i * dr, b[i], nt);
+}
+#endif
+
+#if !defined TS_ISA_avx512
+#define SIDE_16 1
+INLINE void TILE_16(char *d, int64_t dr, const char *s, int64_t sc, int nt) {
+  (void)dr, (void)sc;
+  store16(d, _mm_loadu_si128((const void *)s), nt);
 }
 #endif
 

@@ -8,14 +8,14 @@
 #if defined TS_ISA_avx512
 #include "vm/kernels/gemm_simd_f32.h"
 
-enum { RM = TS_PAIRS_ROWS, RN = TS_PAIRS_COLS, RV = RN / 16, AHEAD = 8 };
+enum { RM = TS_PAIRS_ROWS, RN = TS_PAIRS_COLS, RV = RN / 16, AHEAD = 32, SOON = 8 };
 
 #if defined __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
-#define PAIRS __attribute__((target("avx512bf16")))
+#define PAIRS  __attribute__((target("avx512bf16")))
 #define INLINE static inline __attribute__((always_inline))
 
 /* ---- packing */
@@ -42,9 +42,12 @@ INLINE __m512i join(const uint16_t *x, int64_t ks, bool both) {
 static void pack_rows(uint32_t *dst, const uint16_t *src, int64_t ks, int64_t nk) {
   for (int64_t k = 0; k < nk; k += 2, src += 2 * ks, dst += RN) {
     UNROLL for (int u = 0; u < RV; u++)
-      _mm512_storeu_si512(dst + 16 * u, join(src + 16 * u, ks, k + 1 < nk));
-    __builtin_prefetch((const void *)((uintptr_t)src + (uintptr_t)(AHEAD * ks) * 2));
-    __builtin_prefetch((const void *)((uintptr_t)src + (uintptr_t)((AHEAD + 1) * ks) * 2));
+        _mm512_storeu_si512(dst + 16 * u, join(src + 16 * u, ks, k + 1 < nk));
+    for (int r = 0; r < 2; r++) {
+      uintptr_t next = (uintptr_t)src + (uintptr_t)((AHEAD + r) * ks) * 2;
+      __builtin_prefetch((const void *)next);
+      __builtin_prefetch((const void *)(next + 64));
+    }
   }
 }
 
@@ -62,7 +65,7 @@ static void pack_turned(uint32_t *dst, int width, const uint16_t *src, int64_t i
       }
       v_transpose(r);
       UNROLL for (int p = 0; p < 16; p++)
-        v_store((float *)(void *)(dst + (k / 2 + p) * width + i0), r[p]);
+          v_store((float *)(void *)(dst + (k / 2 + p) * width + i0), r[p]);
     }
   pack_any(dst, width, src, is, 1, i0, n, whole);
   pack_any(dst + whole / 2 * width, width, src + whole, is, 1, 0, n, nk - whole);
@@ -70,9 +73,12 @@ static void pack_turned(uint32_t *dst, int width, const uint16_t *src, int64_t i
 
 static void pack(uint32_t *dst, int width, const uint16_t *src, int64_t is, int64_t ks,
                  int64_t n, int64_t nk) {
-  if (is == 1 && width == RN && n == RN) pack_rows(dst, src, ks, nk);
-  else if (ks == 1) pack_turned(dst, width, src, is, n, nk);
-  else pack_any(dst, width, src, is, ks, 0, n, nk);
+  if (is == 1 && width == RN && n == RN)
+    pack_rows(dst, src, ks, nk);
+  else if (ks == 1)
+    pack_turned(dst, width, src, is, n, nk);
+  else
+    pack_any(dst, width, src, is, ks, 0, n, nk);
 }
 
 /* ---- tiles */
@@ -89,6 +95,7 @@ INLINE PAIRS void body(const int rows, const int nv, int64_t npair, const char *
   for (int64_t k = 0; k < npair; k++, b += RN) {
     __m512bh y[RV];
     UNROLL for (int j = 0; j < nv; j++) y[j] = (__m512bh)_mm512_loadu_si512(b + 16 * j);
+    UNROLL for (int j = 0; j < nv; j++) __builtin_prefetch(b + SOON * RN + 16 * j);
     UNROLL for (int i = 0; i < rows; i++) {
       int x;
       __builtin_memcpy(&x, p[i / 3] + (i % 3) * ars, sizeof x);
@@ -108,14 +115,39 @@ INLINE PAIRS void body(const int rows, const int nv, int64_t npair, const char *
     body(rows, nv, npair, a, ars, acs, b, c, resume);                                          \
   }
 #define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3) TILE(rows, 4)
-#define TILE_ROW(rows) {tile_##rows##_1, tile_##rows##_2, tile_##rows##_3, tile_##rows##_4}
-TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6)
+#define TILE_ROW(rows)                                                                         \
+  { tile_##rows##_1, tile_##rows##_2, tile_##rows##_3, tile_##rows##_4 }
+TILES(1)
+TILES(2) TILES(3) TILES(4) TILES(5) TILES(6)
 
-static void tile(int rows, int cols, int64_t npair, const void *a, int64_t ars, int64_t acs,
-                 const uint32_t *b, float *c, bool resume) {
+    static void tile(int rows, int cols, int64_t npair, const void *a, int64_t ars, int64_t acs,
+                     const uint32_t *b, float *c, bool resume) {
   static TileFn *const tiles[RM][RV] = {TILE_ROW(1), TILE_ROW(2), TILE_ROW(3),
                                         TILE_ROW(4), TILE_ROW(5), TILE_ROW(6)};
   tiles[rows - 1][(cols + 15) / 16 - 1](npair, a, ars, acs, b, c, resume);
+}
+
+/* ---- results. The instruction that rounds takes denormals for zeros and keeps payloads. */
+enum { ODD = 0x01 | 0x20 | 0x80 }; /* quiet NaN, denormal, signalling NaN */
+
+PAIRS static bool store(int64_t rows, int64_t n, const float *c, int64_t crs, void *dst,
+                        int64_t drs) {
+  uint16_t *y = dst;
+  unsigned odd = 0;
+  for (int64_t i = 0; i < rows; i++, c += crs, y += drs) {
+    int64_t j = 0;
+    for (; j + 16 <= n; j += 16) {
+      __m512 x = _mm512_loadu_ps(c + j);
+      odd |= _mm512_fpclass_ps_mask(x, ODD);
+      _mm256_storeu_si256((void *)(y + j), (__m256i)_mm512_cvtneps_pbh(x));
+    }
+    if (j == n) continue;
+    __mmask16 rest = (__mmask16)((1u << (n - j)) - 1);
+    __m512 x = _mm512_maskz_loadu_ps(rest, c + j);
+    odd |= _mm512_fpclass_ps_mask(x, ODD);
+    _mm256_mask_storeu_epi16(y + j, rest, (__m256i)_mm512_cvtneps_pbh(x));
+  }
+  return !odd;
 }
 
 /* ---- few rows: some steps of k at a time over all columns, so that memory is read as long
@@ -124,7 +156,7 @@ enum { STEPS = 16 };
 
 INLINE PAIRS void few_rows(const int rows, int64_t n, int64_t nk, const char *a, int64_t ars,
                            int64_t acs, const uint16_t *b, int64_t ldb, float *c, int64_t crs,
-                          bool resume) {
+                           bool resume) {
   for (int64_t k0 = 0; k0 < nk; k0 += STEPS, a += STEPS / 2 * acs, b += STEPS * ldb) {
     int64_t steps = nk - k0 < STEPS ? nk - k0 : STEPS;
     for (int64_t j = 0; j < n; j += RN) {
@@ -135,8 +167,8 @@ INLINE PAIRS void few_rows(const int rows, int64_t n, int64_t nk, const char *a,
       }
       for (int64_t k = 0; k < steps; k += 2) {
         __m512bh y[RV];
-        UNROLL for (int u = 0; u < RV; u++)
-          y[u] = (__m512bh)join(b + k * ldb + j + 16 * u, ldb, k + 1 < steps);
+        UNROLL for (int u = 0; u < RV; u++) y[u] =
+            (__m512bh)join(b + k * ldb + j + 16 * u, ldb, k + 1 < steps);
         UNROLL for (int i = 0; i < rows; i++) {
           int x;
           __builtin_memcpy(&x, a + i * ars + k / 2 * acs, sizeof x);
@@ -153,11 +185,12 @@ INLINE PAIRS void few_rows(const int rows, int64_t n, int64_t nk, const char *a,
 
 PAIRS static void few(int rows, int64_t n, int64_t nk, const void *a, int64_t ars, int64_t acs,
                       const uint16_t *b, int64_t ldb, float *c, int64_t crs, bool resume) {
-#define FEW(r) \
+#define FEW(r)                                                                                 \
   case r: few_rows(r, n, nk, a, ars, acs, b, ldb, c, crs, resume); return;
   switch (rows) {
-    FEW(1) FEW(2) FEW(3) FEW(4) FEW(5)
-  default: few_rows(6, n, nk, a, ars, acs, b, ldb, c, crs, resume);
+    FEW(1)
+    FEW(2) FEW(3) FEW(4) FEW(5) default
+        : few_rows(6, n, nk, a, ars, acs, b, ldb, c, crs, resume);
   }
 }
 #endif
@@ -169,5 +202,6 @@ void TS_ISA(ts_kernels_gemm_pairs)(TsGemmPairsKernels *k) {
   k->pack = pack;
   k->tile = tile;
   k->few = few;
+  k->store = store;
 #endif
 }

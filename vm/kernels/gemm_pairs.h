@@ -23,6 +23,9 @@ typedef struct TsGemmPairsKernels {
    * where it is, b[k * ldb + j]. */
   void (*few)(int rows, int64_t n, int64_t nk, const void *a, int64_t ars, int64_t acs,
               const uint16_t *b, int64_t ldb, float *c, int64_t crs, bool resume);
+  /* dst[i * drs + j] = c[i * crs + j] rounded to bf16, i < rows, j < n. False: there is a
+   * number that takes longer (a NaN, a denormal), and nothing is promised of dst. */
+  bool (*store)(int64_t rows, int64_t n, const float *c, int64_t crs, void *dst, int64_t drs);
 } TsGemmPairsKernels;
 
 void ts_kernels_gemm_pairs_avx512(TsGemmPairsKernels *k);

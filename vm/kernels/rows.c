@@ -1,10 +1,28 @@
 /* The table of row kernels of one instruction set: thin wrappers that give the functions
  * of rows_math.h one type, and the scans. */
 #include "vm/kernels/rows.h"
+
+#include <stddef.h>
+
 #include "vm/kernels/rows_math.h"
 #include "vm/kernels/rows_scan.h"
 
 #define MATH(name, t) TS_ISA(ts_rows_math_##name##_##t)
+
+#if defined TS_ISA_avx512
+#define AFFINE_SQDEV(t) affine_sqdev_##t
+#define WRAP_WIDE(t, T)                                                                        \
+  static void affine_sqdev_##t(void *y, const void *x, int64_t n, double mean, double rstd,    \
+                               const void *w, const void *next, double c, void *lanes,         \
+                               const void *ahead) {                                            \
+    MATH(affine_sqdev, t)(y, x, n, (T)mean, (T)rstd, w, next, (T)c, lanes, ahead);             \
+  }
+
+WRAP_WIDE(f32, float)
+WRAP_WIDE(f64, double)
+#else
+#define AFFINE_SQDEV(t) NULL
+#endif
 
 #define WRAP(t, T)                                                                             \
   static double max_##t(const void *x, int64_t n) { return MATH(max, t)(x, n); }               \
@@ -12,6 +30,14 @@
   static void logv_##t(void *y, const void *x, int64_t n) { MATH(logv, t)(y, x, n); }          \
   static void exp_##t(void *y, const void *x, int64_t n, double c, const void *ahead) {        \
     MATH(exp, t)(y, x, n, (T)c, ahead);                                                        \
+  }                                                                                            \
+  static void scale_exp_##t(void *y, void *e, const void *next, int64_t n, double r, double c, \
+                            const void *ahead) {                                               \
+    MATH(scale_exp, t)(y, e, next, n, (T)r, (T)c, ahead);                                      \
+  }                                                                                            \
+  static void shift_exp_##t(void *y, const void *x, void *e, const void *next, int64_t n,      \
+                            double m, double l, double c, const void *ahead) {                 \
+    MATH(shift_exp, t)(y, x, e, next, n, (T)m, (T)l, (T)c, ahead);                             \
   }                                                                                            \
   static void scale_##t(void *y, const void *x, int64_t n, double r, int past) {               \
     MATH(scale, t)(y, x, n, (T)r, past);                                                       \
@@ -40,7 +66,8 @@
   }                                                                                            \
   static void fill_##t(TsRowsKernels *k, int i) {                                              \
     k->max[i] = max_##t, k->log[i] = log_##t, k->logv[i] = logv_##t, k->exp[i] = exp_##t;      \
-    k->scale[i] = scale_##t, k->shift[i] = shift_##t, k->affine[i] = affine_##t;               \
+    k->scale[i] = scale_##t, k->scale_exp[i] = scale_exp_##t, k->shift_exp[i] = shift_exp_##t, \
+    k->affine_sqdev[i] = AFFINE_SQDEV(t), k->shift[i] = shift_##t, k->affine[i] = affine_##t;  \
     k->panel_max[i] = panel_max_##t, k->panel_exp[i] = panel_exp_##t;                          \
     k->panel_scale[i] = panel_scale_##t, k->panel_shift[i] = panel_shift_##t;                  \
     k->scan[i] = TS_ISA(ts_rows_scan_##t);                                                     \

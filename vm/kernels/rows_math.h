@@ -2,7 +2,7 @@
  * rows_math_f64.c: the definitions of lib/elem with loads and stores around them. y == x
  * is allowed. With `past` y goes past the caches; a fence is due after the last one.
  *
- *   exp    y = exp(x - c), c the largest x, touching the n elements at `ahead` if it is not null
+ *   exp    y = exp(x - c), c the largest x, touching the n elements at `ahead` if not null
  *   exp_any  the same for any c
  *   pow    y = |x|^p
  *   log, logv
@@ -11,6 +11,13 @@
  *   scale  y = x r
  *   shift  y = (x - m) - l
  *   affine y = ((x - mean) rstd) w[i] + b[i], w and b may be null; touches `ahead` if past
+ *
+ * The last pass of a row, past the caches, with one of the next row's, which is at `next`; y is
+ * aligned, n whole vectors; they touch `ahead`:
+ *   scale_exp  y = e r, then e = exp(next - c)
+ *   shift_exp  y = (x - m) - l, e = exp(next - c)
+ *   affine_sqdev  y by affine with w, and the sums of (next - c)^2 of the lanes of a leaf, n
+ *          a multiple of them; AVX-512 only
  *
  * A panel is w columns of a matrix of m rows, copied to dense rows in e:
  *   panel_max    e = x, and the maxima of the columns
@@ -26,6 +33,14 @@
 
 void TS_ISA(ts_rows_math_exp_f32)(float *y, const float *x, int64_t n, float c,
                                   const float *ahead);
+void TS_ISA(ts_rows_math_scale_exp_f32)(float *y, float *e, const float *next, int64_t n,
+                                        float r, float c, const float *ahead);
+void TS_ISA(ts_rows_math_shift_exp_f32)(float *y, const float *x, float *e, const float *next,
+                                        int64_t n, float m, float l, float c,
+                                        const float *ahead);
+void TS_ISA(ts_rows_math_affine_sqdev_f32)(float *y, const float *x, int64_t n, float mean,
+                                           float rstd, const float *w, const float *next,
+                                           float c, float *lanes, const float *ahead);
 void TS_ISA(ts_rows_math_exp_any_f32)(float *y, const float *x, int64_t n, float c);
 void TS_ISA(ts_rows_math_pow_f32)(float *y, const float *x, int64_t n, float p);
 float TS_ISA(ts_rows_math_log_f32)(float x);
@@ -48,6 +63,14 @@ void TS_ISA(ts_rows_math_panel_shift_f32)(float *to, int64_t ldy, const float *e
 
 void TS_ISA(ts_rows_math_exp_f64)(double *y, const double *x, int64_t n, double c,
                                   const double *ahead);
+void TS_ISA(ts_rows_math_scale_exp_f64)(double *y, double *e, const double *next, int64_t n,
+                                        double r, double c, const double *ahead);
+void TS_ISA(ts_rows_math_shift_exp_f64)(double *y, const double *last, double *e,
+                                        const double *x, int64_t n, double m, double l,
+                                        double c, const double *ahead);
+void TS_ISA(ts_rows_math_affine_sqdev_f64)(double *y, const double *x, int64_t n, double mean,
+                                           double rstd, const double *w, const double *next,
+                                           double c, double *lanes, const double *ahead);
 void TS_ISA(ts_rows_math_exp_any_f64)(double *y, const double *x, int64_t n, double c);
 void TS_ISA(ts_rows_math_pow_f64)(double *y, const double *x, int64_t n, double p);
 double TS_ISA(ts_rows_math_log_f64)(double x);
