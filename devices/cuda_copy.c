@@ -5,8 +5,8 @@
  * their own; it begins after the work that may still use the memory, and work queued later
  * waits for it: a batch that is uploaded while a step runs goes beside it. An upload returns
  * when the source may change, a download when the bytes are there. A few bytes, numbers mostly,
- * go in the order of the work, where they take one or two calls of the driver instead of seven.
- */
+ * go in the order of the work, where they take one or two calls of the driver instead of
+ * seven. */
 #include <string.h>
 
 #include "devices/cpu_pool.h"

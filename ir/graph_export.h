@@ -1,5 +1,5 @@
-/* Graphs for other programs: DOT for Graphviz, JSON for scripts. Names are those of the text.
- */
+/* Graphs for other programs: DOT for Graphviz, JSON for scripts. Names are those of the
+ * text. */
 #ifndef TS_IR_GRAPH_EXPORT_H
 #define TS_IR_GRAPH_EXPORT_H
 

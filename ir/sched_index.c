@@ -217,8 +217,8 @@ static void put_reading(Index *x) {
 }
 
 /* ---- adding */
-/* A round's slices [first, first + n) of the result; those behind the last one are no slices.
- */
+/* A round's slices [first, first + n) of the result; those behind the last one are no
+ * slices. */
 typedef struct Range {
   TsTileVal outer, first, col;
   int64_t n;

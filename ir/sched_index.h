@@ -1,5 +1,5 @@
-/* Operators that read or add slices at indices, as kernels for targets with blocks of threads.
- */
+/* Operators that read or add slices at indices, as kernels for targets with blocks of
+ * threads. */
 #ifndef TS_IR_SCHED_INDEX_H
 #define TS_IR_SCHED_INDEX_H
 

@@ -23,8 +23,8 @@ bool ts_symbolic_solve(const TsSymbolic *s, int n, const TsMeta *const *arg,
                        int64_t value[TS_SYMBOLS]);
 /* The case for these values, inferred and checked anew. NULL with the error. */
 TsGraph *ts_symbolic_at(const TsSymbolic *s, const int64_t value[TS_SYMBOLS], TsError *err);
-/* "B % 4 == 0" for each division that the sizes need, after "where"; nothing if there is none.
- */
+/* "B % 4 == 0" for each division that the sizes need, after "where"; nothing if there is
+ * none. */
 void ts_symbolic_constraints(const TsSymbolic *s, TsText *t);
 
 #endif

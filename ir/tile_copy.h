@@ -22,8 +22,8 @@ struct TsTileCopy {
   TsError *err;
 };
 
-/* A kernel with head, parameters, sizes and places of k and an empty body. NULL: out of memory.
- */
+/* A kernel with head, parameters, sizes and places of k and an empty body. NULL: out of
+ * memory. */
 TsTile *ts_tile_copy_head(const TsTile *k);
 
 /* The copy; NULL with the error. each may be NULL. */

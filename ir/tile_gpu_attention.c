@@ -28,7 +28,7 @@
 
 #include "ir/tile_gpu_attention_state.h"
 
-enum { PATTERN = 128, PANEL = 64, KEYS = TS_GPU_KEYS, LOAD_WARPS = 4, LOWEST_ROWS = 64 };
+enum { PATTERN = 128, PANEL = 64, KEYS = TS_GPU_KEYS, LOAD_WARPS = 4 };
 
 typedef TsTileVal V;
 typedef TsGpuAttend Attention;
@@ -38,11 +38,6 @@ typedef TsGpuAttendRows State;
 static V number(Attention *a, int64_t i) { return ts_tile_index(&a->b, i); }
 static V op2(Attention *a, int op, V x, V y) { return ts_tile_op2(&a->b, op, x, y); }
 static V by(Attention *a, int op, V x, int64_t y) { return ts_gpu_by(&a->b, op, x, y); }
-
-static V named(V v, const char *name) {
-  if (v) v->name = name;
-  return v;
-}
 
 /* ---- memory */
 static V stages(Attention *a, const char *name, int n, int64_t rows) {
@@ -71,7 +66,7 @@ static void memory(Attention *a) {
 static V blocks_of_group(Attention *a, int below) {
   V row = by(a, TS_OP_add, a->q0, below), n = a->count;
   if (a->x.causal) {
-    V last = by(a, TS_OP_add, op2(a, TS_OP_add, row, a->ahead), LOWEST_ROWS - 1);
+    V last = by(a, TS_OP_add, op2(a, TS_OP_add, row, a->ahead), TS_GPU_GROUP_ROWS - 1);
     last = op2(a, TS_OP_sub, by(a, TS_OP_floordiv, last, KEYS), a->first);
     n = by(a, TS_OP_maximum, op2(a, TS_OP_minimum, n, by(a, TS_OP_add, last, 1)), 1);
   }
@@ -82,8 +77,9 @@ static void groups_of(Attention *a) {
   V of[4];
   a->mine = a->count;
   if (!a->x.apart) return;
-  for (int i = 0; i < a->x.rows / LOWEST_ROWS; i++) of[i] = blocks_of_group(a, i * LOWEST_ROWS);
-  a->mine = named(ts_gpu_attend_own(a, of), "mine");
+  for (int i = 0; i < a->x.rows / TS_GPU_GROUP_ROWS; i++)
+    of[i] = blocks_of_group(a, i * TS_GPU_GROUP_ROWS);
+  a->mine = ts_gpu_named(ts_gpu_attend_own(a, of), "mine");
 }
 
 static void advance(Attention *a, Ring *r) {
@@ -356,7 +352,8 @@ static void body(Attention *a) {
   TsTileBuild *b = &a->b;
   TsTileType one = ts_tile_vector(TS_DT_i32, 1);
   ts_gpu_attend_sizes(a);
-  if (a->x.alone) a->counter = named(ts_tile_alloc(b, TS_SPACE_scratch, &one), "counter");
+  if (a->x.alone)
+    a->counter = ts_gpu_named(ts_tile_alloc(b, TS_SPACE_scratch, &one), "counter");
   TsTileLoop grid = ts_tile_for(b, number(a, 0), a->p, 1, true, 0, NULL);
   if (!grid.stmt) return;
   a->block = grid.i;

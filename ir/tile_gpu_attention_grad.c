@@ -48,11 +48,6 @@ static V number(Grad *a, int64_t i) { return ts_gpu_grad_number(a, i); }
 static V op2(Grad *a, int op, V x, V y) { return ts_gpu_grad_op2(a, op, x, y); }
 static V by(Grad *a, int op, V x, int64_t y) { return ts_gpu_grad_by(a, op, x, y); }
 
-static V named(V v, const char *name) {
-  if (v) v->name = name;
-  return v;
-}
-
 /* ---- parameters, sizes, memory */
 static V heads_of(Grad *a, const char *name, TsDtype d, int64_t heads, int64_t rows,
                   bool written) {
@@ -87,13 +82,13 @@ static void sizes(Grad *a) {
   V *to[] = {&a->nb, &a->h, &a->j, &a->s, &a->t, &a->l, &a->near, &a->p};
   static const char *const names[] = {"b", "h", "j", "s", "t", "l", "near", "p"};
   for (int i = 0; i < 8; i++) *to[i] = ts_gpu_size(b, i, names[i]);
-  a->blocks = named(ts_gpu_div_up(b, a->s, a->x.rows), "blocks");
-  a->keys = named(ts_gpu_div_up(b, a->t, KEYS), "keys");
-  a->heads = named(op2(a, TS_OP_mul, a->nb, a->j), "heads");
-  a->total = named(op2(a, TS_OP_mul, a->keys, a->heads), "total");
-  a->span = named(op2(a, TS_OP_mul, a->keys, a->near), "span");
-  a->ahead = named(op2(a, TS_OP_sub, a->t, a->s), "ahead");
-  a->each = named(op2(a, TS_OP_floordiv, a->h, a->j), "each");
+  a->blocks = ts_gpu_named(ts_gpu_div_up(b, a->s, a->x.rows), "blocks");
+  a->keys = ts_gpu_named(ts_gpu_div_up(b, a->t, KEYS), "keys");
+  a->heads = ts_gpu_named(op2(a, TS_OP_mul, a->nb, a->j), "heads");
+  a->total = ts_gpu_named(op2(a, TS_OP_mul, a->keys, a->heads), "total");
+  a->span = ts_gpu_named(op2(a, TS_OP_mul, a->keys, a->near), "span");
+  a->ahead = ts_gpu_named(op2(a, TS_OP_sub, a->t, a->s), "ahead");
+  a->each = ts_gpu_named(op2(a, TS_OP_floordiv, a->h, a->j), "each");
 }
 
 static V panels(Grad *a, const char *name, TsDtype d, int n, int64_t rows, int64_t cols) {
@@ -143,8 +138,8 @@ static void queries_of(Grad *a) {
     end = op2(a, TS_OP_minimum, end, a->blocks);
     end = op2(a, TS_OP_maximum, end, by(a, TS_OP_add, first, 1));
   }
-  a->first = named(first, "first");
-  a->count = named(op2(a, TS_OP_sub, end, first), "count");
+  a->first = ts_gpu_named(first, "first");
+  a->count = ts_gpu_named(op2(a, TS_OP_sub, end, first), "count");
 }
 
 void ts_gpu_grad_tile(Grad *a, V t) {
@@ -152,11 +147,12 @@ void ts_gpu_grad_tile(Grad *a, V t) {
   V in = op2(a, TS_OP_sub, t, op2(a, TS_OP_mul, group, a->span));
   V head = op2(a, TS_OP_mul, group, a->near);
   V heads = op2(a, TS_OP_minimum, op2(a, TS_OP_sub, a->heads, head), a->near);
-  a->number = named(op2(a, TS_OP_floordiv, in, heads), "number");
+  a->number = ts_gpu_named(op2(a, TS_OP_floordiv, in, heads), "number");
   head = op2(a, TS_OP_add, head, op2(a, TS_OP_sub, in, op2(a, TS_OP_mul, a->number, heads)));
-  a->batch = named(op2(a, TS_OP_floordiv, head, a->j), "batch");
-  a->key_head = named(op2(a, TS_OP_sub, head, op2(a, TS_OP_mul, a->batch, a->j)), "key_head");
-  a->n0 = named(by(a, TS_OP_mul, a->number, KEYS), "n0");
+  a->batch = ts_gpu_named(op2(a, TS_OP_floordiv, head, a->j), "batch");
+  a->key_head =
+      ts_gpu_named(op2(a, TS_OP_sub, head, op2(a, TS_OP_mul, a->batch, a->j)), "key_head");
+  a->n0 = ts_gpu_named(by(a, TS_OP_mul, a->number, KEYS), "n0");
   queries_of(a);
 }
 

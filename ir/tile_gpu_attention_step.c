@@ -6,7 +6,7 @@
 
 #include "ir/tile_gpu_attention_state.h"
 
-enum { KEYS = TS_GPU_KEYS, LOWEST_ROWS = 64 };
+enum { KEYS = TS_GPU_KEYS };
 
 typedef TsTileVal V;
 typedef TsGpuAttend Attention;
@@ -15,11 +15,6 @@ typedef TsGpuAttendRows State;
 static V number(Attention *a, int64_t i) { return ts_tile_index(&a->b, i); }
 static V op2(Attention *a, int op, V x, V y) { return ts_tile_op2(&a->b, op, x, y); }
 static V by(Attention *a, int op, V x, int64_t y) { return ts_gpu_by(&a->b, op, x, y); }
-
-static V named(V v, const char *name) {
-  if (v) v->name = name;
-  return v;
-}
 
 /* ---- parameters, sizes */
 static V heads_of(Attention *a, const char *name, int64_t heads, int64_t rows, bool written) {
@@ -50,13 +45,13 @@ void ts_gpu_attend_sizes(Attention *a) {
   V *to[] = {&a->nb, &a->h, &a->j, &a->s, &a->t, &a->g, &a->p};
   static const char *const names[] = {"b", "h", "j", "s", "t", "g", "p"};
   for (int i = 0; i < 7; i++) *to[i] = ts_gpu_size(b, i, names[i]);
-  a->n = named(op2(a, TS_OP_mul, a->nb, a->h), "n");
-  a->tiles = named(ts_gpu_div_up(b, a->s, a->x.rows), "tiles");
-  a->total = named(op2(a, TS_OP_mul, a->tiles, a->n), "total");
-  a->blocks = named(ts_gpu_div_up(b, a->t, KEYS), "blocks");
-  a->span = named(op2(a, TS_OP_mul, a->tiles, a->g), "span");
-  a->ahead = named(op2(a, TS_OP_sub, a->t, a->s), "ahead");
-  a->each = named(op2(a, TS_OP_floordiv, a->h, a->j), "each");
+  a->n = ts_gpu_named(op2(a, TS_OP_mul, a->nb, a->h), "n");
+  a->tiles = ts_gpu_named(ts_gpu_div_up(b, a->s, a->x.rows), "tiles");
+  a->total = ts_gpu_named(op2(a, TS_OP_mul, a->tiles, a->n), "total");
+  a->blocks = ts_gpu_named(ts_gpu_div_up(b, a->t, KEYS), "blocks");
+  a->span = ts_gpu_named(op2(a, TS_OP_mul, a->tiles, a->g), "span");
+  a->ahead = ts_gpu_named(op2(a, TS_OP_sub, a->t, a->s), "ahead");
+  a->each = ts_gpu_named(op2(a, TS_OP_floordiv, a->h, a->j), "each");
 }
 
 /* ---- tiles */
@@ -74,7 +69,7 @@ static void blocks_of(Attention *a) {
     a->first =
         op2(a, TS_OP_minimum, by(a, TS_OP_floordiv, lowest, KEYS), by(a, TS_OP_sub, end, 1));
   }
-  a->count = named(op2(a, TS_OP_sub, end, a->first), "count");
+  a->count = ts_gpu_named(op2(a, TS_OP_sub, end, a->first), "count");
 }
 
 /* Of number t: groups of heads, in a group the last queries of all heads first. */
@@ -85,25 +80,27 @@ void ts_gpu_attend_tile(Attention *a, V t) {
   V heads = op2(a, TS_OP_minimum, op2(a, TS_OP_sub, a->n, head), a->g);
   V row = op2(a, TS_OP_floordiv, in, heads);
   V of = op2(a, TS_OP_sub, in, op2(a, TS_OP_mul, row, heads));
-  a->all_head = named(op2(a, TS_OP_add, head, of), "all");
-  a->batch = named(op2(a, TS_OP_floordiv, a->all_head, a->h), "batch");
-  a->head = named(op2(a, TS_OP_sub, a->all_head, op2(a, TS_OP_mul, a->batch, a->h)), "head");
-  a->key_head = named(op2(a, TS_OP_floordiv, a->head, a->each), "key_head");
+  a->all_head = ts_gpu_named(op2(a, TS_OP_add, head, of), "all");
+  a->batch = ts_gpu_named(op2(a, TS_OP_floordiv, a->all_head, a->h), "batch");
+  a->head =
+      ts_gpu_named(op2(a, TS_OP_sub, a->all_head, op2(a, TS_OP_mul, a->batch, a->h)), "head");
+  a->key_head = ts_gpu_named(op2(a, TS_OP_floordiv, a->head, a->each), "key_head");
   row = op2(a, TS_OP_sub, by(a, TS_OP_sub, a->tiles, 1), row);
-  a->q0 = named(by(a, TS_OP_mul, row, a->x.rows), "q0");
+  a->q0 = ts_gpu_named(by(a, TS_OP_mul, row, a->x.rows), "q0");
   blocks_of(a);
 }
 
 V ts_gpu_attend_own(Attention *a, const V *of) {
   TsTileType t = ts_tile_scalar(TS_DT_i64);
-  return ts_gpu_give(&a->b, TS_TILE_own, a->x.rows / LOWEST_ROWS, of, TS_GPU_PLAIN, &t);
+  return ts_gpu_give(&a->b, TS_TILE_own, a->x.rows / TS_GPU_GROUP_ROWS, of, TS_GPU_PLAIN, &t);
 }
 
 /* Of the first row of this group; run as one, of the tile. */
 static V position_of(Attention *a) {
   V position = op2(a, TS_OP_add, a->q0, a->ahead), of[4];
   if (!a->x.apart) return position;
-  for (int i = 0; i < a->x.rows / LOWEST_ROWS; i++) of[i] = number(a, -i * LOWEST_ROWS);
+  for (int i = 0; i < a->x.rows / TS_GPU_GROUP_ROWS; i++)
+    of[i] = number(a, -i * TS_GPU_GROUP_ROWS);
   return op2(a, TS_OP_sub, position, ts_gpu_attend_own(a, of));
 }
 

@@ -48,14 +48,14 @@ V ts_gpu_div_up(TsTileBuild *b, V x, int64_t y) {
   return ts_gpu_by(b, TS_OP_floordiv, ts_gpu_by(b, TS_OP_add, x, y - 1), y);
 }
 
-static V named(V v, const char *name) {
-  if (v) v->name = name;
-  return v;
+V ts_gpu_share(TsTileBuild *b, V total, V first, V blocks) {
+  V left = ts_tile_op2(b, TS_OP_sub, total, first), less = ts_gpu_by(b, TS_OP_sub, blocks, 1);
+  return ts_tile_op2(b, TS_OP_floordiv, ts_tile_op2(b, TS_OP_add, left, less), blocks);
 }
 
 V ts_gpu_size(TsTileBuild *b, int index, const char *name) {
   TsTileType t = ts_tile_scalar(TS_DT_i64);
-  return named(
+  return ts_gpu_named(
       ts_gpu_give(b, TS_TILE_dim, TS_GPU_PLAIN, TS_GPU_SET({"index", ts_gpu_whole(index)}), &t),
       name);
 }
@@ -65,13 +65,13 @@ V ts_gpu_shared(TsTileBuild *b, const char *name, TsDtype d, int rank, const int
                 int swizzle) {
   TsTileType t = ts_tile_type(d, rank, dim);
   t.swizzle = (uint16_t)swizzle;
-  return named(ts_tile_alloc(b, TS_SPACE_shared, &t), name);
+  return ts_gpu_named(ts_tile_alloc(b, TS_SPACE_shared, &t), name);
 }
 
 V ts_gpu_barriers(TsTileBuild *b, const char *name, int n, int count) {
   TsTileType t = ts_tile_vector(TS_DT_i64, n);
   t.count = (uint16_t)count;
-  return named(ts_tile_alloc(b, TS_SPACE_barrier, &t), name);
+  return ts_gpu_named(ts_tile_alloc(b, TS_SPACE_barrier, &t), name);
 }
 
 /* ---- fragments */

@@ -36,8 +36,14 @@ TsTileVal ts_gpu_give(TsTileBuild *b, int op, int nin, const TsTileVal *in, int 
 
 /* ---- positions */
 TsTileVal ts_gpu_by(TsTileBuild *b, int op, TsTileVal x, int64_t y);
+static inline TsTileVal ts_gpu_named(TsTileVal v, const char *name) {
+  if (v) v->name = name;
+  return v;
+}
 TsTileVal ts_gpu_div_up(TsTileBuild *b, TsTileVal x, int64_t y);
 TsTileVal ts_gpu_size(TsTileBuild *b, int index, const char *name);
+/* How many of `total` tiles block `first` of `blocks` has, which takes each blocks-th one. */
+TsTileVal ts_gpu_share(TsTileBuild *b, TsTileVal total, TsTileVal first, TsTileVal blocks);
 
 /* ---- memory of a block */
 TsTileVal ts_gpu_shared(TsTileBuild *b, const char *name, TsDtype d, int rank,

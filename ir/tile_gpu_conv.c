@@ -21,7 +21,7 @@ enum {
   MMA_REGISTERS = 232,
   MOST_COLS = 256,
   MOST_STAGES = 8,
-  BUFFERS = 2, /* of pieces on their way to C */
+  BUFFERS = TS_GPU_CONV_BUFFERS,
 };
 
 typedef TsTileVal V;
@@ -221,19 +221,18 @@ static void body(Conv *p) {
   TsTileLoop grid = ts_tile_for(b, number(p, 0), p->p, 1, true, 0, NULL);
   if (!grid.stmt) return;
   p->round = grid.i;
-  V left = op2(p, TS_OP_sub, p->total, grid.i), less = by(p, TS_OP_sub, p->p, 1);
-  p->rounds = op2(p, TS_OP_floordiv, op2(p, TS_OP_add, left, less), p->p);
+  p->rounds = ts_gpu_share(b, p->total, grid.i, p->p);
   block_memory(p);
   load_role(p);
   mma_role(p);
   ts_tile_for_end(b, &grid, NULL, NULL);
 }
 
-static void choose(TsGpuConv *x) {
-  int64_t whole = (x->n + 63) / 64 * 64, bytes = ts_dtypes[x->in].nbytes;
+void ts_gpu_conv_choose(TsGpuConv *x, int rows, int64_t wide) {
+  int64_t whole = (wide + 63) / 64 * 64, bytes = ts_dtypes[x->in].nbytes;
   if (!x->cols) x->cols = (int)(whole < MOST_COLS ? whole : MOST_COLS);
-  int64_t room = TS_GPU_SHARED - BUFFERS * ROWS * TS_GPU_PATTERN - 1024;
-  int64_t stages = room / ((ROWS + x->cols) * DEPTH * bytes);
+  int64_t room = TS_GPU_SHARED - BUFFERS * rows * TS_GPU_PATTERN - 1024;
+  int64_t stages = room / ((rows + x->cols) * DEPTH * bytes);
   if (!x->stages) x->stages = (int)(stages < MOST_STAGES ? stages : MOST_STAGES);
 }
 
@@ -248,7 +247,7 @@ TsTile *ts_tile_gpu_conv(const TsGpuConv *x, TsError *err) {
            NULL;
   TsTile *k = ts_tile_new("conv");
   if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
-  choose(&p.x);
+  ts_gpu_conv_choose(&p.x, ROWS, x->n);
   p.b = ts_tile_build(k);
   params(&p);
   k->form = TS_FORM_explicit;

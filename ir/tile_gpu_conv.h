@@ -2,9 +2,8 @@
  * is a matrix that is read at shifted rows (ir/tile_gpu_conv.c).
  *
  *   A[m, l]  positions of padded images, channels last: one row a position
- *   B[n, k]  weights: a row for each channel out, along k tap after tap, of each tap all
- * channels C[m, n]  sum over taps t and channels c of A[m + row(t), col(t) + c] B[n, t depth +
- * c]
+ *   B[n, k]  weights: a row for each channel out, along k tap after tap, of each all channels
+ *   C[m, n]  sum over taps t and channels c of A[m + row(t), col(t) + c] B[n, t depth + c]
  *
  * Rows are those of the padded images, so that a tap is the same shift for all of them; what
  * leads beyond an image's end is computed as well and means nothing. */
@@ -13,7 +12,10 @@
 
 #include "ir/tile.h"
 
-enum { TS_GPU_CONV_DEPTH = 64 }; /* channels of a stage */
+enum {
+  TS_GPU_CONV_DEPTH = 64,  /* channels of a stage */
+  TS_GPU_CONV_BUFFERS = 2, /* of pieces on their way to the result */
+};
 
 typedef struct TsGpuConv {
   TsDtype in, out;     /* 16 bits; those, or f32 */
@@ -46,6 +48,10 @@ TsTile *ts_tile_gpu_conv_grad(const TsGpuConv *x, TsError *err);
 /* ---- shared by the two: rows and columns (NULL: 0) of A where tap `tap` begins */
 void ts_gpu_conv_tap(TsTileBuild *b, const TsGpuConv *x, TsTileVal tap, TsTileVal *row,
                      TsTileVal *col);
+
+/* Columns of a block's tile of `rows` rows, of `wide` in all, and as many stages as fit beside
+ * its results' pieces: where x leaves them open. */
+void ts_gpu_conv_choose(TsGpuConv *x, int rows, int64_t wide);
 
 typedef struct TsGpuConvStages {
   TsTileVal a, b, full, empty; /* in shared memory */

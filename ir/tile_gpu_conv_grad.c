@@ -14,9 +14,7 @@ enum {
   DEPTH = TS_GPU_CONV_DEPTH, /* positions of a stage */
   LEAF = TS_GPU_CONV_LEAF,
   LOAD_WARPS = 4,
-  MOST_COLS = 256,
-  MOST_STAGES = 8,
-  BUFFERS = 2,
+  BUFFERS = TS_GPU_CONV_BUFFERS,
   WIDTH = TS_GPU_PATTERN / 4, /* columns of a piece of sums */
 };
 
@@ -157,20 +155,11 @@ static void body(Grad *p) {
   TsTileLoop grid = ts_tile_for(b, number(p, 0), p->p, 1, true, 0, NULL);
   if (!grid.stmt) return;
   p->round = grid.i;
-  V left = op2(p, TS_OP_sub, total, grid.i), less = by(p, TS_OP_sub, p->p, 1);
-  p->rounds = op2(p, TS_OP_floordiv, op2(p, TS_OP_add, left, less), p->p);
+  p->rounds = ts_gpu_share(b, total, grid.i, p->p);
   block_memory(p);
   load_role(p);
   mma_role(p);
   ts_tile_for_end(b, &grid, NULL, NULL);
-}
-
-static void choose(TsGpuConv *x) {
-  int64_t whole = (x->channels + 63) / 64 * 64, bytes = ts_dtypes[x->in].nbytes;
-  if (!x->cols) x->cols = (int)(whole < MOST_COLS ? whole : MOST_COLS);
-  int64_t room = TS_GPU_SHARED - BUFFERS * ROWS * TS_GPU_PATTERN - 1024;
-  int64_t stages = room / ((ROWS + x->cols) * DEPTH * bytes);
-  if (!x->stages) x->stages = (int)(stages < MOST_STAGES ? stages : MOST_STAGES);
 }
 
 TsTile *ts_tile_gpu_conv_grad(const TsGpuConv *x, TsError *err) {
@@ -182,7 +171,7 @@ TsTile *ts_tile_gpu_conv_grad(const TsGpuConv *x, TsError *err) {
            NULL;
   TsTile *k = ts_tile_new("conv_weight_grad");
   if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
-  choose(&p.x);
+  ts_gpu_conv_choose(&p.x, ROWS, x->channels);
   p.taps = x->window[0] * x->window[1] * x->window[2];
   p.tn = (x->n + ROWS - 1) / ROWS, p.tc = (x->channels + p.x.cols - 1) / p.x.cols;
   p.b = ts_tile_build(k);

@@ -54,11 +54,6 @@ static V op2(Decode *a, int op, V x, V y) { return ts_tile_op2(&a->b, op, x, y);
 static V by(Decode *a, int op, V x, int64_t y) { return ts_gpu_by(&a->b, op, x, y); }
 static V fma3(Decode *a, V x, V y, V z) { return ts_tile_op3(&a->b, TS_OP_fma, x, y, z); }
 
-static V named(V v, const char *name) {
-  if (v) v->name = name;
-  return v;
-}
-
 static V constant(Decode *a, double v, V like) {
   return like ? ts_gpu_all(&a->b, v, &like->type) : NULL;
 }
@@ -94,18 +89,18 @@ static void sizes(Decode *a) {
   static const char *const names[] = {"j", "e", "t", "c", "n", "h", "p"};
   V *to[] = {&a->j, &a->e, &a->t, &a->c, &a->n, &a->h, &a->p};
   for (int i = 0; i < 7; i++) *to[i] = ts_gpu_size(&a->b, i, names[i]);
-  a->blocks = named(ts_gpu_div_up(&a->b, a->t, KEYS), "blocks");
-  a->from = named(op2(a, TS_OP_floordiv, lowest_block(a), a->c), "from");
+  a->blocks = ts_gpu_named(ts_gpu_div_up(&a->b, a->t, KEYS), "blocks");
+  a->from = ts_gpu_named(op2(a, TS_OP_floordiv, lowest_block(a), a->c), "from");
   V end = op2(a, TS_OP_floordiv, by(a, TS_OP_sub, op2(a, TS_OP_add, a->blocks, a->c), 1), a->c);
-  a->chunks = named(op2(a, TS_OP_sub, end, a->from), "chunks");
+  a->chunks = ts_gpu_named(op2(a, TS_OP_sub, end, a->from), "chunks");
   end = by(a, TS_OP_sub, op2(a, TS_OP_add, a->chunks, a->n), 1);
-  a->parts = named(op2(a, TS_OP_floordiv, end, a->n), "parts");
-  a->total = named(op2(a, TS_OP_mul, a->parts, a->j), "total");
+  a->parts = ts_gpu_named(op2(a, TS_OP_floordiv, end, a->n), "parts");
+  a->total = ts_gpu_named(op2(a, TS_OP_mul, a->parts, a->j), "total");
 }
 
 static V scratch(Decode *a, const char *name, TsDtype d, int rank, const int64_t *dim) {
   TsTileType t = ts_tile_type(d, rank, dim);
-  return named(ts_tile_alloc(&a->b, TS_SPACE_scratch, &t), name);
+  return ts_gpu_named(ts_tile_alloc(&a->b, TS_SPACE_scratch, &t), name);
 }
 
 static void device_memory(Decode *a) {
@@ -141,14 +136,14 @@ static void block_memory(Decode *a) {
 
 /* ---- parts */
 static void part_of(Decode *a, V n) {
-  a->head = named(op2(a, TS_OP_floordiv, n, a->parts), "head");
+  a->head = ts_gpu_named(op2(a, TS_OP_floordiv, n, a->parts), "head");
   V in = op2(a, TS_OP_sub, n, op2(a, TS_OP_mul, a->head, a->parts));
   V blocks = op2(a, TS_OP_mul, a->n, a->c), begin = op2(a, TS_OP_mul, a->from, a->c);
   begin = op2(a, TS_OP_add, begin, op2(a, TS_OP_mul, in, blocks));
   V end = op2(a, TS_OP_minimum, op2(a, TS_OP_add, begin, blocks), a->blocks);
   a->first = begin;
   if (a->x.window) a->first = op2(a, TS_OP_maximum, begin, lowest_block(a));
-  a->count = named(op2(a, TS_OP_sub, end, a->first), "count");
+  a->count = ts_gpu_named(op2(a, TS_OP_sub, end, a->first), "count");
 }
 
 static void advance(Decode *a, Ring *r, int n) {

@@ -48,10 +48,6 @@ typedef struct Product {
 static V number(Product *p, int64_t i) { return ts_tile_index(&p->b, i); }
 static V op2(Product *p, int op, V x, V y) { return ts_tile_op2(&p->b, op, x, y); }
 static V by(Product *p, int op, V x, int64_t y) { return ts_gpu_by(&p->b, op, x, y); }
-static V named(V v, const char *name) {
-  if (v) v->name = name;
-  return v;
-}
 static int bytes_of(const Product *p) { return ts_dtypes[p->x.in].nbytes; }
 
 /* ---- the kernel's parameters and memory */
@@ -99,13 +95,13 @@ static void sizes(Product *p) {
   V *const to[4] = {&p->m, &p->n, &p->k, &p->p};
   const TsGpuWarpProduct *x = &p->x;
   for (int i = 0; i < 4; i++) *to[i] = ts_gpu_size(&p->b, i, names[i]);
-  p->tm = named(ts_gpu_div_up(&p->b, p->m, x->rows), "tm");
-  p->tn = named(ts_gpu_div_up(&p->b, p->n, x->cols), "tn");
-  p->total = named(op2(p, TS_OP_mul, p->tm, p->tn), "total");
+  p->tm = ts_gpu_named(ts_gpu_div_up(&p->b, p->m, x->rows), "tm");
+  p->tn = ts_gpu_named(ts_gpu_div_up(&p->b, p->n, x->cols), "tn");
+  p->total = ts_gpu_named(op2(p, TS_OP_mul, p->tm, p->tn), "total");
   V whole = p->fma ? by(p, TS_OP_floordiv, p->k, x->depth)
                    : by(p, TS_OP_maximum, ts_gpu_div_up(&p->b, p->k, x->depth), 1);
-  p->nk = named(whole, "nk");
-  p->span = named(by(p, TS_OP_mul, p->tn, x->group), "span");
+  p->nk = ts_gpu_named(whole, "nk");
+  p->span = ts_gpu_named(by(p, TS_OP_mul, p->tn, x->group), "span");
 }
 
 /* Stages of an operand. Rows of 128 bytes lie in the pattern that loads of 8x8 matrices read
@@ -409,7 +405,7 @@ static void role(Product *p) {
   TsTileLoop l = ts_tile_for(&p->b, number(p, 0), p->rounds, 1, false, carried(p), next);
   if (!l.stmt) return;
   corner(p, tile_of(p, l.i), &p->m0, &p->n0);
-  named(p->m0, "m0"), named(p->n0, "n0");
+  ts_gpu_named(p->m0, "m0"), ts_gpu_named(p->n0, "n0");
   memcpy(next, l.carry, sizeof *next * (size_t)carried(p));
   V acc = stages_of_tile(p, next);
   if (p->fma) acc = rest(p, acc, next);
@@ -471,7 +467,7 @@ static void body(Product *p) {
   if (!grid.stmt) return;
   p->round = grid.i;
   V left = op2(p, TS_OP_sub, p->total, grid.i), up = by(p, TS_OP_sub, p->p, 1);
-  p->rounds = named(op2(p, TS_OP_floordiv, op2(p, TS_OP_add, left, up), p->p), "rounds");
+  p->rounds = ts_gpu_named(op2(p, TS_OP_floordiv, op2(p, TS_OP_add, left, up), p->p), "rounds");
   p->sa = stages(p, "sa", x->rows, !x->turned_a);
   p->sb = stages(p, "sb", x->cols, x->turned_b);
   role(p);

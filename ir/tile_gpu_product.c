@@ -35,11 +35,6 @@ typedef TsGpuProductState Product;
 static V number(Product *p, int64_t i) { return ts_tile_index(&p->b, i); }
 static V op2(Product *p, int op, V x, V y) { return ts_tile_op2(&p->b, op, x, y); }
 static V by(Product *p, int op, V x, int64_t y) { return ts_gpu_by(&p->b, op, x, y); }
-static V named(V v, const char *name) {
-  if (v) v->name = name;
-  return v;
-}
-
 static V div_up(Product *p, V x, V y) {
   V less = by(p, TS_OP_sub, y, 1);
   return op2(p, TS_OP_floordiv, op2(p, TS_OP_add, x, less), y);
@@ -116,19 +111,19 @@ static int64_t least_stages(const Product *p) {
 
 static void sizes(Product *p) {
   const TsGpuProduct *x = &p->x;
-  p->m = named(size(p, 0), "m"), p->n = named(size(p, 1), "n");
-  p->k = named(size(p, 2), "k"), p->p = named(size(p, x->batch ? 5 : 3), "p");
-  p->tm = named(div_up(p, p->m, number(p, p->rows)), "tm");
-  p->tn = named(div_up(p, p->n, number(p, x->cols)), "tn");
-  p->total = named(op2(p, TS_OP_mul, p->tm, p->tn), "total");
+  p->m = ts_gpu_named(size(p, 0), "m"), p->n = ts_gpu_named(size(p, 1), "n");
+  p->k = ts_gpu_named(size(p, 2), "k"), p->p = ts_gpu_named(size(p, x->batch ? 5 : 3), "p");
+  p->tm = ts_gpu_named(div_up(p, p->m, number(p, p->rows)), "tm");
+  p->tn = ts_gpu_named(div_up(p, p->n, number(p, x->cols)), "tn");
+  p->total = ts_gpu_named(op2(p, TS_OP_mul, p->tm, p->tn), "total");
   if (x->batch) {
-    p->each = p->total, p->high = named(size(p, 4), "h");
+    p->each = p->total, p->high = ts_gpu_named(size(p, 4), "h");
     V all = op2(p, TS_OP_mul, size(p, 3), p->high);
-    p->total = named(op2(p, TS_OP_mul, p->each, all), "all");
+    p->total = ts_gpu_named(op2(p, TS_OP_mul, p->each, all), "all");
   }
   V nk = p->unit ? div_up(p, p->k, number(p, x->depth)) : by(p, TS_OP_floordiv, p->k, x->depth);
-  p->nk = named(p->unit ? by(p, TS_OP_maximum, nk, least_stages(p)) : nk, "nk");
-  p->span = named(by(p, TS_OP_mul, p->tn, x->group), "span");
+  p->nk = ts_gpu_named(p->unit ? by(p, TS_OP_maximum, nk, least_stages(p)) : nk, "nk");
+  p->span = ts_gpu_named(by(p, TS_OP_mul, p->tn, x->group), "span");
 }
 
 static V memory(Product *p, const char *name, TsDtype d, int rank, const int64_t *dim,
@@ -136,7 +131,7 @@ static V memory(Product *p, const char *name, TsDtype d, int rank, const int64_t
   TsTileType t = ts_tile_type(d, rank, dim);
   t.swizzle = (uint16_t)swizzle;
   t.split = (uint8_t)(p->x.cluster > 1 ? split : 0);
-  return named(ts_tile_alloc(&p->b, TS_SPACE_shared, &t), name);
+  return ts_gpu_named(ts_tile_alloc(&p->b, TS_SPACE_shared, &t), name);
 }
 
 /* Stages of an operand of `wide` rows or columns. The matrix unit reads patterns of 128 bytes
@@ -152,7 +147,7 @@ static V stages(Product *p, const char *name, int64_t wide, bool along_k, int sp
 
 static V line_memory(Product *p, V of) {
   TsTileType t = ts_tile_vector((TsDtype)of->type.dtype, 2 * p->x.cols);
-  return named(ts_tile_alloc(&p->b, TS_SPACE_shared, &t), "line");
+  return ts_gpu_named(ts_tile_alloc(&p->b, TS_SPACE_shared, &t), "line");
 }
 
 static void block_memory(Product *p) {
@@ -187,8 +182,8 @@ void ts_gpu_product_corner(Product *p, V t) {
   V high = by(p, TS_OP_minimum, op2(p, TS_OP_sub, p->tm, first), x->group);
   V col = op2(p, TS_OP_floordiv, in, high);
   V row = op2(p, TS_OP_sub, in, op2(p, TS_OP_mul, col, high));
-  p->m0 = named(by(p, TS_OP_mul, op2(p, TS_OP_add, first, row), p->rows), "m0");
-  p->n0 = named(by(p, TS_OP_mul, col, x->cols), "n0");
+  p->m0 = ts_gpu_named(by(p, TS_OP_mul, op2(p, TS_OP_add, first, row), p->rows), "m0");
+  p->n0 = ts_gpu_named(by(p, TS_OP_mul, col, x->cols), "n0");
 }
 
 /* Where block number i begins, of all stages; those beyond have none. */
@@ -201,13 +196,13 @@ static V even_begin(Product *p, V i, V all, V blocks) {
  * fewer stages than blocks the last blocks have nothing, so that a tile goes on in the next. */
 static void even_share(Product *p) {
   V all = op2(p, TS_OP_mul, p->total, p->nk), blocks = op2(p, TS_OP_minimum, p->p, all);
-  p->begin = named(even_begin(p, p->round, all, blocks), "begin");
-  p->end = named(even_begin(p, by(p, TS_OP_add, p->round, 1), all, blocks), "end");
-  p->last = named(op2(p, TS_OP_floordiv, by(p, TS_OP_sub, p->end, 1), p->nk), "last");
+  p->begin = ts_gpu_named(even_begin(p, p->round, all, blocks), "begin");
+  p->end = ts_gpu_named(even_begin(p, by(p, TS_OP_add, p->round, 1), all, blocks), "end");
+  p->last = ts_gpu_named(op2(p, TS_OP_floordiv, by(p, TS_OP_sub, p->end, 1), p->nk), "last");
   V first = op2(p, TS_OP_floordiv, p->begin, p->nk);
   V any = by(p, TS_OP_minimum, op2(p, TS_OP_sub, p->end, p->begin), 1);
   V n = by(p, TS_OP_add, op2(p, TS_OP_sub, p->last, first), 1);
-  p->rounds = named(op2(p, TS_OP_mul, n, any), "rounds");
+  p->rounds = ts_gpu_named(op2(p, TS_OP_mul, n, any), "rounds");
 }
 
 /* The last tile comes first: of that the next block has the rest, which waits for this part. So
@@ -216,8 +211,8 @@ static void even_share(Product *p) {
 static void even_tile(Product *p) {
   V t = op2(p, TS_OP_sub, p->last, p->turn), stage = op2(p, TS_OP_mul, t, p->nk);
   ts_gpu_product_corner(p, t);
-  p->from = named(by(p, TS_OP_maximum, op2(p, TS_OP_sub, p->begin, stage), 0), "from");
-  p->to = named(op2(p, TS_OP_minimum, op2(p, TS_OP_sub, p->end, stage), p->nk), "to");
+  p->from = ts_gpu_named(by(p, TS_OP_maximum, op2(p, TS_OP_sub, p->begin, stage), 0), "from");
+  p->to = ts_gpu_named(op2(p, TS_OP_minimum, op2(p, TS_OP_sub, p->end, stage), p->nk), "to");
 }
 
 /* Tiles of this block: number round, round + P, .. */
@@ -443,14 +438,14 @@ static void body(Product *p) {
   sizes(p);
   if (p->x.limit) {
     TsTileType t = ts_tile_vector(TS_DT_i32, 3);
-    p->clock = named(ts_tile_alloc(&p->b, TS_SPACE_scratch, &t), "clock");
-    p->full_rounds = named(op2(p, TS_OP_floordiv, p->total, p->p), "full_rounds");
+    p->clock = ts_gpu_named(ts_tile_alloc(&p->b, TS_SPACE_scratch, &t), "clock");
+    p->full_rounds = ts_gpu_named(op2(p, TS_OP_floordiv, p->total, p->p), "full_rounds");
   }
   if (p->x.even) {
     const int64_t n = TS_GPU_PRODUCT_BLOCKS, dim[3] = {n, p->rows, p->x.cols};
     TsTileType sums = ts_tile_type(TS_DT_f32, 3, dim), given = ts_tile_vector(TS_DT_i32, n);
-    p->kept = named(ts_tile_alloc(&p->b, TS_SPACE_scratch, &sums), "kept");
-    p->given = named(ts_tile_alloc(&p->b, TS_SPACE_scratch, &given), "given");
+    p->kept = ts_gpu_named(ts_tile_alloc(&p->b, TS_SPACE_scratch, &sums), "kept");
+    p->given = ts_gpu_named(ts_tile_alloc(&p->b, TS_SPACE_scratch, &given), "given");
   }
   TsTileLoop grid = ts_tile_for(&p->b, number(p, 0), p->p, 1, true, 0, NULL);
   if (!grid.stmt) return;
@@ -458,7 +453,7 @@ static void body(Product *p) {
   if (p->x.even)
     even_share(p);
   else
-    p->rounds = named(div_up(p, op2(p, TS_OP_sub, p->total, grid.i), p->p), "rounds");
+    p->rounds = ts_gpu_named(div_up(p, op2(p, TS_OP_sub, p->total, grid.i), p->p), "rounds");
   block_memory(p);
   load_role(p);
   mma_role(p);

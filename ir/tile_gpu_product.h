@@ -25,15 +25,15 @@ typedef struct TsGpuProduct {
   /* Sizes are M, N, K, two axes of matrices, P then. C's are one behind the other. */
   bool batch;
   TsGpuLies a, b;
-  int rows, cols, depth;   /* of a block's tile and of one stage */
-  int stages, cluster;     /* cluster: blocks along M that share columns of B; 1 or 2 */
-  int buffers;             /* of pieces on their way to C; 1 or 2 */
-  int group;               /* tiles of rows that are done column by column */
-  bool bias, residual;     /* more inputs: [N] and [M,N], of type out */
-  int activation;          /* a pointwise row of one operand, or 0 */
-  int limit; /* stages between two waits of the clusters for each other; 0: none */
+  int rows, cols, depth; /* of a block's tile and of one stage */
+  int stages, cluster;   /* cluster: blocks along M that share columns of B; 1 or 2 */
+  int buffers;           /* of pieces on their way to C; 1 or 2 */
+  int group;             /* tiles of rows that are done column by column */
+  bool bias, residual;   /* more inputs: [N] and [M,N], of type out */
+  int activation;        /* a pointwise row of one operand, or 0 */
+  int limit;             /* stages between two waits of the clusters for each other; 0: none */
   const TsGpuFollow *follow; /* instead of bias .. activation: rows of a block form, or NULL */
-  bool tf32; /* f32 by the matrix unit, for the profile fast */
+  bool tf32;                 /* f32 by the matrix unit, for the profile fast */
   /* Sums wait in registers, rounded: what follows and is stored comes between the products of
    * the next tile. */
   bool late;
@@ -60,8 +60,8 @@ void ts_gpu_product_follow(TsGpuProduct *p, const TsGpuFollow *f, int64_t k);
 /* The one matrix that rows read, of as many bits as the one result: it can come ahead, to where
  * the result goes. A number of a parameter, 0: there is none. */
 int ts_gpu_product_ahead(const TsGpuProduct *p);
-/* Whether all that has to wait for the next tile is 16 bits an element, and registers hold it.
- */
+/* Whether all that has to wait for the next tile is 16 bits an element, and registers hold
+ * it. */
 bool ts_gpu_product_can_be_late(const TsGpuProduct *p);
 /* NULL with the error. */
 TsTile *ts_tile_gpu_product(const TsGpuProduct *p, TsError *err);

@@ -1,5 +1,5 @@
-/* Which tile, how many stages, one block or two together: the numbers of a product for a GPU.
- */
+/* Which tile, how many stages, one block or two together: the numbers of a product for a
+ * GPU. */
 #include <math.h>
 
 #include "ir/tile_gpu_build.h"

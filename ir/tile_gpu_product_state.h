@@ -31,8 +31,8 @@ typedef struct TsGpuProductState {
   TsGpuFollowing rows_of; /* what follows, if it is a block form */
   TsTileVal param[TS_GPU_FOLLOW_PARAMS];
   TsTileVal line[TS_GPU_FOLLOW_PARAMS]; /* columns of what has one axis, in shared memory, in
-                                         * two turns
-                                         */
+                                         * two
+                                         * turns */
   int ahead;      /* parameter whose pieces come before they are asked for, or 0 */
   TsTileVal came; /* with them */
   TsTileVal room; /* for them */

@@ -253,8 +253,8 @@ static TsTileVal local(Product *p, TsDtype d, int rank, const int64_t *dim) {
   return ts_tile_alloc(p->b, TS_SPACE_local, &t);
 }
 
-/* The tile of an operand at rows (or steps) i and columns j: the axes before are the round's.
- */
+/* The tile of an operand at rows (or steps) i and columns j: the axes before are the
+ * round's. */
 static TsTileVal operand(Product *p, const TsTileStmt *s, TsTileVal i, TsTileVal j,
                          const TsTileType *tile, const int64_t *axes, bool edge) {
   TsTileVal where[TS_TILE_RANK];

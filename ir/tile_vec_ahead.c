@@ -1,7 +1,7 @@
 /* Rows to come: while the pass of a row that computes most is at work, the next round's row is
  * asked for, since the processor's own prefetching stops at the end of a row that is read in
- * several passes. In a pass that only writes, requests and stores would crowd each other out.
- */
+ * several passes. In a pass that only writes, requests and stores would crowd each other
+ * out. */
 #include "ir/tile_vec.h"
 
 enum { LINE = 64 };

@@ -8,8 +8,8 @@
 struct TsDevice;
 struct TsTuner;
 
-/* How groups run: compiled, or, for tests, by the interpreter of Tile IR in one of its forms.
- */
+/* How groups run: compiled, or, for tests, by the interpreter of Tile IR in one of its
+ * forms. */
 typedef enum TsBuildHow { TS_BUILD_compiled, TS_BUILD_block, TS_BUILD_explicit } TsBuildHow;
 
 typedef struct TsBuildJob {
@@ -20,9 +20,9 @@ typedef struct TsBuildJob {
   const TsJitTarget *target; /* NULL: only schedules are made */
   struct TsDevice *device;   /* whose kernels are made; NULL: the CPU's */
   TsProfile profile;         /* strict: products of 16 bits keep the chain of the CPU */
-  bool pairs; /* products of bf16 are the VM's, which takes two steps at once (vm/gemm_pairs.h)
-               */
-  bool marks; /* kernels have profile marks */
+  bool pairs;                /* products of bf16 are the VM's, which takes two steps at once
+               * (vm/gemm_pairs.h) */
+  bool marks;                /* kernels have profile marks */
   int threads;
   struct TsTuner *tuner; /* that knows the groups' choices, or NULL */
   double spent_msec;     /* by the function so far: a compilation may cost as much */
@@ -47,8 +47,8 @@ int ts_build_tile(const TsBuildJob *b, const TsFusion *u, const TsGroup *group,
 TsLayouts *ts_build_layouts(const TsBuildJob *b, const TsGraph *g);
 
 /* What became of the groups, for people. Levels as in ts_jit_text, but for bytecode; "tiles",
- * a line for each kernel; "groups", a line for each group with the reason why the VM runs it.
- */
+ * a line for each kernel; "groups", a line for each group with the reason why the VM runs
+ * it. */
 int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError *err);
 
 /* The pipeline below the schedule: block form (or explicit form already) to explicit form, with
@@ -56,8 +56,8 @@ int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError 
 TsTile *ts_build_explicit(const TsTile *k, const TsJitTarget *t, bool rows, TsError *err);
 TsKernel *ts_build_compile(const TsTile *k, const TsJitTarget *t, TsError *err);
 
-/* Whether a group is worth a kernel: the VM's own kernels of most single operators are as good.
- */
+/* Whether a group is worth a kernel: the VM's own kernels of most single operators are as
+ * good. */
 bool ts_build_worth(const TsGroup *g);
 bool ts_build_worth_on(const TsBuildJob *b, const TsGroup *g); /* the same for b's device */
 

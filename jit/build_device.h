@@ -7,8 +7,8 @@
 
 typedef struct TsDeviceSet TsDeviceSet;
 
-/* The different kernels of n, of which some may be NULL; they must outlive it. NULL: no memory.
- */
+/* The different kernels of n, of which some may be NULL; they must outlive it. NULL: no
+ * memory. */
 TsDeviceSet *ts_device_set(TsDevice *d, int n, const TsTile *const *k);
 double ts_device_set_usec(const TsDeviceSet *s); /* that is left to do */
 bool ts_device_set_known(const TsDeviceSet *s);  /* all are open, or on disk */

@@ -22,8 +22,8 @@ TsDeviceKernel *ts_device_kernel_open_as(TsDevice *d, const TsTile *k, const uin
 TsDeviceKernel *ts_device_kernel_open_later(TsDevice *d, const TsTile *k, const uint8_t key[32],
                                             TsQueue *queue, bool soon, TsError *err);
 bool ts_device_kernel_ready(const TsDeviceKernel *k); /* or it could not be opened */
-/* Until it is; what has not begun this thread does. -1 with the error: it could not be opened.
- */
+/* Until it is; what has not begun this thread does. -1 with the error: it could not be
+ * opened. */
 int ts_device_kernel_wait(TsDeviceKernel *k, TsError *err);
 /* The queue is stopped: what it did not begin cannot be opened. */
 void ts_device_kernel_abandon(TsQueue *queue);
@@ -33,8 +33,8 @@ double ts_device_kernel_cost(TsDevice *d, const TsTile *k, const uint8_t key[32]
 /* Its code is on disk. */
 bool ts_device_kernel_known(const TsDevice *d, const TsTile *k, const uint8_t key[32]);
 void ts_device_kernel_key(const TsTile *k, uint8_t key[32]);
-/* Queued in the device's order. arg: device addresses of the parameters; dim: symbolic sizes.
- */
+/* Queued in the device's order. arg: device addresses of the parameters; dim: symbolic
+ * sizes. */
 int ts_device_kernel_run(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsError *err);
 /* The same with memory of the caller's for what it takes meanwhile, or NULL. */
 int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
@@ -46,15 +46,15 @@ int ts_device_kernel_most(const TsDeviceKernel *k);
 int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,
                               TsError *err);
 void ts_device_kernel_free(TsDeviceKernel *k);
-/* How many were freed so far: who remembers addresses of kernels forgets them when it changes.
- */
+/* How many were freed so far: who remembers addresses of kernels forgets them when it
+ * changes. */
 unsigned ts_device_kernel_freed(void);
 /* Whether it takes memory of the device while it runs. */
 bool ts_device_kernel_scratch(const TsDeviceKernel *k);
 /* How many bytes a run with these sizes takes; -1: not in one piece. */
 int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *dim);
-/* Memory that runs of it share and others do not see: an address that stands for it; or NULL.
- */
+/* Memory that runs of it share and others do not see: an address that stands for it; or
+ * NULL. */
 const void *ts_device_kernel_memory(const TsDeviceKernel *k);
 /* Whether it is one launch, and waits for nothing that only it knows. */
 bool ts_device_kernel_simple(const TsDeviceKernel *k);

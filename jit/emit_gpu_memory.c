@@ -179,8 +179,8 @@ static V lane_of(TsGpuEmit *g, V x, int i) {
                                  ts_emit_int(g->e, ts_emit_int_type(g->e, 32, 0), i), "");
 }
 
-/* What is read once does not displace in the first cache what all rounds read, and that stays.
- */
+/* What is read once does not displace in the first cache what all rounds read, and that
+ * stays. */
 static V read_hinted(TsGpuEmit *g, V p, bool once, int count) {
   const char *two[] = {"ld.global.nc.L1::evict_last.v2.b32 {$0, $1}, [$2];",
                        "ld.global.L1::no_allocate.v2.b32 {$0, $1}, [$2];"};
@@ -549,7 +549,8 @@ bool ts_gpu_for_all_rounds(const TsGpuEmit *g, const TsTileStmt *s) {
 
 static bool some_for_all_rounds(const TsGpuEmit *g, const TsTileRegion *r) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
-    if (s->op == TS_TILE_load && s->out[0]->type.rank && ts_gpu_for_all_rounds(g, s)) return true;
+    if (s->op == TS_TILE_load && s->out[0]->type.rank && ts_gpu_for_all_rounds(g, s))
+      return true;
     for (int i = 0; i < s->nregion; i++)
       if (some_for_all_rounds(g, s->region[i])) return true;
   }

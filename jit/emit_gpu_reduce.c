@@ -5,8 +5,8 @@
  * The work of a leaf is `lanes` chains for each result. Threads take chains, whose elements
  * they read from shared memory or compute from their coordinates, and leave the sums in shared
  * memory; there lanes meet by halves. Sums of leaves go through a binary counter, one level a
- * power of two of leaves, which is the pairing level by level. Leaves are taken some at a time.
- */
+ * power of two of leaves, which is the pairing level by level. Leaves are taken some at a
+ * time. */
 #include "jit/emit_gpu_reduce.h"
 #include "vm/kernels/reduce.h"
 

@@ -21,8 +21,8 @@ typedef struct TsGpuReduce {
   int64_t steps;
 } TsGpuReduce;
 
-/* Where lane l of result o in leaf b of the batch lies: neighbouring threads have neighbours.
- */
+/* Where lane l of result o in leaf b of the batch lies: neighbouring threads have
+ * neighbours. */
 LLVMValueRef ts_gpu_lane_place(TsGpuEmit *g, const TsGpuReduce *r, LLVMValueRef b,
                                LLVMValueRef o, LLVMValueRef l);
 /* emit_gpu_columns.c: whether threads share the columns of a tile too large for registers; what

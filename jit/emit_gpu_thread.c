@@ -141,8 +141,7 @@ static void begin_device(TsGpuEmit *g, const char *name) {
     annotate(g, "maxnreg", g->phase->registers);
   }
   LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, e->fn, ""));
-  for (int i = own; i < k->ndim; i++)
-    e->dim[i] = LLVMGetParam(e->fn, (unsigned)(n + i - own));
+  for (int i = own; i < k->ndim; i++) e->dim[i] = LLVMGetParam(e->fn, (unsigned)(n + i - own));
   for (int i = 0; !g->batch && i < k->nparam; i++)
     ts_gpu_memory_begin(g, k->param[i], LLVMGetParam(e->fn, (unsigned)i));
   g->tid = special(g, "llvm.nvvm.read.ptx.sreg.tid.x");
@@ -157,8 +156,8 @@ static void begin_device(TsGpuEmit *g, const char *name) {
   g->shared = memory;
 }
 
-/* void phase(void **arg, int64_t *dim, int64_t block, int32_t thread, void *shared, void *env)
- */
+/* void phase(void **arg, int64_t *dim, int64_t block, int32_t thread, void *shared,
+ * void *env) */
 static void begin_host(TsGpuEmit *g, const char *name) {
   TsEmit *e = g->e;
   LLVMTypeRef p = pointer(g, 0), in[] = {p, p, i64(g), i32(g), p, p};

@@ -59,8 +59,8 @@ static void split_plain(TsGpuEmit *g, const TsTileType *t, V linear, TsGpuCoord 
 }
 
 /* The vector of chunk k begins at V t + span k, and V t is below span. Where axes divide the
- * span, or it divides them, k adds to the coordinates what is known, and chunks share the rest.
- */
+ * span, or it divides them, k adds to the coordinates what is known, and chunks share the
+ * rest. */
 static bool is_even(const TsTileType *t, int64_t span) {
   for (int i = 0; i < t->rank; i++)
     if (t->dim[i] < 1) return false;

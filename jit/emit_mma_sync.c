@@ -443,8 +443,8 @@ void ts_mma_copy_async(TsMma *m, const TsTileStmt *s) {
              "r,l,r,r,~{memory}", 4, in, true);
 }
 
-/* Panels of 64 rows of a head, one after the other: in shared memory they are not neighbours.
- */
+/* Panels of 64 rows of a head, one after the other: in shared memory they are not
+ * neighbours. */
 static void store_head(TsMma *m, Boxes *x, int first) {
   int panels = x->panels;
   V below = ts_mma_muli(m, m->group, GROUP_ROWS), row = ts_mma_add(m, x->row, below);

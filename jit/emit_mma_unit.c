@@ -210,8 +210,8 @@ void ts_mma_through(TsMma *m, int n, V *reg, const char *text) {
   unpack(m, ts_mma_asm(m, tuple(m, n, reg), text, c.at, n, reg, true), n, reg);
 }
 
-/* One instruction: 64 rows and 16 steps of k for each group. a: a descriptor, or 4 registers.
- */
+/* One instruction: 64 rows and 16 steps of k for each group. a: a descriptor, or 4
+ * registers. */
 static void step(TsMma *m, const char *pattern, int n, V *reg, int na, V *a, V b, V scale) {
   V in[TS_MMA_COLS * 2 + 6];
   Text c = {.n = 0};

@@ -121,8 +121,8 @@ static V turn(TsEmit *e, V u, int bits) {
   return LLVMBuildXor(e->b, u, mask, "");
 }
 
-/* Signed integers in the order of the values; NaN wins: it is above all for max, below for min.
- */
+/* Signed integers in the order of the values; NaN wins: it is above all for max, below for
+ * min. */
 static V key_of(TsEmit *e, const Order *o, V x) {
   int bits = key_bits(o->d);
   LLVMTypeRef t = ts_emit_int_type(e, bits, ts_emit_lanes(x));

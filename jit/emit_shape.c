@@ -133,8 +133,8 @@ static void reshape(TsEmit *e, const TsTileStmt *s) {
   unflat(e, s->out[0], flat(e, s->in[0]));
 }
 
-/* Square blocks of 2^k: rows i and i + h change the halves that are not theirs, h = n/2 .. 1.
- */
+/* Square blocks of 2^k: rows i and i + h change the halves that are not theirs, h = n/2 ..
+ * 1. */
 static void transpose_square(TsEmit *e, V *row, int n) {
   int lo[64], hi[64];
   for (int h = n / 2; h; h /= 2) {

@@ -1,5 +1,5 @@
-/* Many runs of a kernel in one launch, as the host sees it: jit/emit_gpu_batch.c has the idea.
- */
+/* Many runs of a kernel in one launch, as the host sees it: jit/emit_gpu_batch.c has the
+ * idea. */
 #include "jit/gpu.h"
 
 int ts_gpu_batch_most(const TsGpuCode *code) {

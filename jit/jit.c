@@ -1,8 +1,8 @@
 /* Functions that get hot, and what becomes of them.
  *
  *   cold ── spent enough ──> queued ── job done, next call ──> live ── slower ──> cold again,
- *    ^                          │                                │                with a higher
- * bar └──── not worth it, failed ┴────────── flushed ─────────────┘
+ *    ^                          │                                │             with a higher bar
+ *    └──── not worth it, failed ┴────────── flushed ─────────────┘
  *
  * Nothing is refused for ever: whatever sends a function back raises what it must spend before
  * the next attempt. */

@@ -1,6 +1,6 @@
 /* Functions that have been promoted on a device, in this process or an earlier one: their
- * kernels are on disk, most likely, and are loaded before the first call instead of after some.
- */
+ * kernels are on disk, most likely, and are loaded before the first call instead of after
+ * some. */
 #ifndef TS_JIT_KNOWN_H
 #define TS_JIT_KNOWN_H
 

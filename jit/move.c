@@ -8,8 +8,8 @@
  * over the bus. In the trial both sides take turns and are measured, with the bytes that the
  * program then fetched; a device has to be a quarter faster. What was moved stays where it is:
  * parameters that a step updates are current on the device alone, and results have no bytes on
- * the host before somebody reads them. So nothing goes to and fro, but for what the CPU reads.
- */
+ * the host before somebody reads them. So nothing goes to and fro, but for what the CPU
+ * reads. */
 #include <string.h>
 
 #include "devices/device.h"

@@ -1,7 +1,7 @@
 /* Complex numbers on a device, element by element, where each part is a few operations: add,
  * sub, mul, square, neg, conj, real, imag, complex, eq, ne, and casts. Operands may be real, be
- * views, and broadcast. What needs the planes of vm/kernels/pointwise_complex.inc is the CPU's.
- */
+ * views, and broadcast. What needs the planes of vm/kernels/pointwise_complex.inc is the
+ * CPU's. */
 #include "jit/offload_own.h"
 
 #include <string.h>

@@ -118,8 +118,8 @@ static void find_guards(const Making *m, const TsSchedKernel *k, Plan *p) {
 
 static bool is_half(const Form *f) { return ts_dtypes[f->in[0].meta.dtype].nbytes == 2; }
 
-/* Kernels with roles, where the group has one. Of the quick ones only those with small tiles.
- */
+/* Kernels with roles, where the group has one. Of the quick ones only those with small
+ * tiles. */
 static bool has_roles(Making *m, const TsSched *s, TsGroup *g, TsSchedKernel *k, TsError *err) {
   TsDevice *d = ts_device_at(m->f->device);
   TsTuneEntry known;

@@ -3,8 +3,8 @@
  * read back, as the operator complains where the source has another number. */
 #include "jit/offload_own.h"
 
-/* x as a vector: of its own elements, broadcast to m's shape, row-major. NULL with the error.
- */
+/* x as a vector: of its own elements, broadcast to m's shape, row-major. NULL with the
+ * error. */
 static TsTensor *flat(const TsCall *call, TsTensor *x, const TsMeta *to) {
   TsMeta m = *to, line = {.dtype = x->meta.dtype, .ndim = 1, .dim = {ts_meta_numel(to)}};
   int64_t stride[TS_MAX_RANK], one = 1;

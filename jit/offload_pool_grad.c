@@ -1,6 +1,6 @@
 /* avg_pool_grad on a device: an element of x goes over the windows that hold it, in increasing
- * order of outputs, as vm/exec_pool_grad.c adds them; that is from the last tap to the first.
- */
+ * order of outputs, as vm/exec_pool_grad.c adds them; that is from the last tap to the
+ * first. */
 #include "jit/offload_own.h"
 
 #include "vm/conv.h"
@@ -22,8 +22,8 @@ typedef struct Make {
   V g, base;
 } Make;
 
-/* Of one axis and tap: the output, whether there is one, and how many of its taps are inside.
- */
+/* Of one axis and tap: the output, whether there is one, and how many of its taps are
+ * inside. */
 typedef struct Reach {
   V at, in, count;
 } Reach;

@@ -1,7 +1,7 @@
 /* Running sums, products and maxima, and linear recurrences on a device: one chain an element
  * of the other axes, in increasing index, as vm/kernels/rows.h has them. Where the axis is the
- * last one, a block takes rows by pieces through shared memory, so that lines are read whole.
- */
+ * last one, a block takes rows by pieces through shared memory, so that lines are read
+ * whole. */
 #include "jit/offload_own.h"
 
 typedef TsTileVal V;

@@ -20,16 +20,15 @@ typedef struct TsScatter {
 /* Where each element leads: parameters index, to (i32). Sizes I, N. Those out of range lead
  * behind y's last element, whose number is size Y. */
 TsTile *ts_scatter_leads(const void *scatter);
-/* Chains side by side, one after the other along the axis: index, src, y. Sizes I, S, Y, lines.
- */
+/* Chains side by side, one after the other along the axis: index, src, y. Sizes I, S, Y,
+ * lines. */
 TsTile *ts_scatter_lines(const void *scatter);
 /* y by its elements: key, place, src, x?, y. Sizes N, Y, S, steps. */
 TsTile *ts_scatter_owners(const void *scatter);
 /* Where the runs of equal keys begin: key, start (i32[Y + 1]). Sizes N, Y, Y + 1, steps. */
 TsTile *ts_scatter_starts(const void *scatter);
-/* y by its slices: start, place, src [outer, N, inner], x?, y [outer, Y, inner]. Sizes N, Y, Y
- * + 1.
- */
+/* y by its slices: start, place, src [outer, N, inner], x?, y [outer, Y, inner]. Sizes N, Y,
+ * Y + 1. */
 TsTile *ts_scatter_slices(const void *scatter);
 
 #endif

@@ -11,11 +11,11 @@
 #include "jit/build_device.h"
 #include "jit/device_product.h"
 #include "jit/tune_state.h"
+#include "jit/tune_turns.h"
 
 enum {
-  SAMPLES = 10,
   BETTER_PERCENT = 2,
-  SAMPLE_USEC = 300, /* a sample repeats a shorter kernel until it is that long */
+  SAMPLE_USEC = 300,
   SLICE = 256 << 10, /* bytes of a result that are compared, at each of PLACES */
   PLACES = 5,
   BLOCK = 4 << 20, /* bytes of made-up numbers, which repeat */
@@ -26,7 +26,6 @@ typedef struct Candidate {
   int entry;
   TsSchedKernel k;
   TsDeviceKernel *open;
-  double usec[SAMPLES];
 } Candidate;
 
 typedef struct Session {
@@ -207,10 +206,13 @@ static void compare_bits(Session *m) {
 }
 
 /* ---- time */
-static double sample(Session *m, const Candidate *c, int times) {
+static double sample(void *session, int i, int times) {
+  Session *m = session;
+  const Candidate *c = &m->c[i];
   const TsDeviceRun *r = m->d->run;
   TsError ignored = {0};
   double usec = ts_tune_msec();
+  if (over(m)) return -1;
   if (!m->event[1]) {
     if (run(m, c, times)) return -1;
     return (ts_tune_msec() - usec) * 1e3 / times;
@@ -223,46 +225,11 @@ static double sample(Session *m, const Candidate *c, int times) {
   return usec / times;
 }
 
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(const Candidate *c) {
-  double x[SAMPLES];
-  memcpy(x, c->usec, sizeof x);
-  qsort(x, SAMPLES, sizeof *x, by_value);
-  return (x[SAMPLES / 2 - 1] + x[SAMPLES / 2]) / 2;
-}
-
-static bool measure(Session *m, int n, Candidate *const *c) {
-  double once = sample(m, c[0], 1);
-  if (once < 0 || (once = sample(m, c[0], 1)) < 0) return false;
-  int times = once < SAMPLE_USEC ? (int)(SAMPLE_USEC / (once > 1 ? once : 1)) + 1 : 1;
-  for (int i = 0; i < SAMPLES; i++)
-    for (int k = 0; k < n; k++)
-      if (over(m) || (c[k]->usec[i] = sample(m, c[k], times)) < 0) return false;
-  return true;
-}
-
-static bool better(double usec, double than) {
-  return usec * (100 + BETTER_PERCENT) <= than * 100;
-}
-
-/* The winner, confirmed by itself against the usual one. */
 static void find_best(Session *m) {
-  Candidate *all[TS_SCHED_CHOICES], *pair[2];
-  for (int i = 0; i < m->n; i++) all[i] = &m->c[i];
-  if (!measure(m, m->n, all)) return (void)strcpy(m->r->why, "the time was up");
-  int best = 0;
-  for (int i = 0; i < m->n; i++) {
-    m->r->at[m->c[i].entry].usec = median(&m->c[i]);
-    if (median(&m->c[i]) < median(&m->c[best])) best = i;
-  }
-  if (!best || !better(median(&m->c[best]), median(&m->c[0]))) return;
-  pair[0] = &m->c[0], pair[1] = &m->c[best];
-  if (!measure(m, 2, pair)) return (void)strcpy(m->r->why, "the time was up");
-  if (better(median(pair[1]), median(pair[0]))) m->r->best = m->c[best].entry;
+  TsTuneTurns t = {.arg = m, .sample = sample, .usec = SAMPLE_USEC, .percent = BETTER_PERCENT};
+  int entry[TS_SCHED_CHOICES];
+  for (int i = 0; i < m->n; i++) entry[i] = m->c[i].entry;
+  ts_tune_turns(&t, m->n, entry, m->r);
 }
 
 /* ---- a group */

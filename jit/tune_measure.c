@@ -5,11 +5,11 @@
 #include "devices/cpu_pool.h"
 #include "jit/build.h"
 #include "jit/tune_state.h"
+#include "jit/tune_turns.h"
 
 enum {
-  SAMPLES = 10,
   BETTER_PERCENT = 7,
-  SAMPLE_USEC = 60,      /* a sample repeats a shorter kernel until it is that long */
+  SAMPLE_USEC = 60,
   IDLE_USEC = 2000,      /* the program did nothing for so long: it is idle */
   PATIENCE_MSEC = 60000, /* of waiting for that */
 };
@@ -92,7 +92,6 @@ static bool same_results(const TsTile *k, const Args *a) {
 typedef struct Candidate {
   TsKernel *kernel;
   int entry; /* of the record */
-  double usec[SAMPLES];
 } Candidate;
 
 typedef struct Session {
@@ -152,42 +151,16 @@ static double run_usec(Session *m, const Candidate *c, int times) {
   return (ts_tune_msec() - start) * 1e3 / times;
 }
 
-/* A sample; again if the program woke up meanwhile. -1: it is over. */
-static double sample(Session *m, const Candidate *c, int times) {
+/* A sample; again if the program woke up meanwhile. */
+static double sample(void *session, int i, int times) {
+  Session *m = session;
   while (!over(m)) {
-    double before = program_usec(m->t), usec = run_usec(m, c, times);
+    double before = program_usec(m->t), usec = run_usec(m, &m->c[i], times);
     if (usec < 0 || ts_cpu_interrupted()) return -1;
     if (!m->wait || program_usec(m->t) - before < usec * times / 10 + 5) return usec;
     if (!idle(m)) return -1;
   }
   return -1;
-}
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(const Candidate *c) {
-  double x[SAMPLES];
-  memcpy(x, c->usec, sizeof x);
-  qsort(x, SAMPLES, sizeof *x, by_value);
-  return (x[SAMPLES / 2 - 1] + x[SAMPLES / 2]) / 2;
-}
-
-/* All of them in turns, so that what else the machine does meets all. */
-static bool measure(Session *m, int n, Candidate *const *c) {
-  double once = sample(m, c[0], 1);
-  if (once < 0 || (once = sample(m, c[0], 1)) < 0) return false;
-  int times = once < SAMPLE_USEC ? (int)(SAMPLE_USEC / (once > 0.5 ? once : 0.5)) + 1 : 1;
-  for (int i = 0; i < SAMPLES; i++)
-    for (int k = 0; k < n; k++)
-      if ((c[k]->usec[i] = sample(m, c[k], times)) < 0) return false;
-  return true;
-}
-
-static bool better(double usec, double than) {
-  return usec * (100 + BETTER_PERCENT) <= than * 100;
 }
 
 /* The kernel of a choice, if its results are those of the usual one. */
@@ -208,21 +181,11 @@ static void add_candidate(Session *m, int entry) {
   m->n++;
 }
 
-/* The winner, confirmed by itself against the usual one. */
 static void compare(Session *m) {
-  Candidate *all[TS_SCHED_CHOICES], *pair[2];
-  for (int i = 0; i < m->n; i++) all[i] = &m->c[i];
-  if (!measure(m, m->n, all)) return (void)strcpy(m->r->why, "the time was up");
-  int best = 0;
-  for (int i = 0; i < m->n; i++) {
-    m->r->at[m->c[i].entry].usec = median(&m->c[i]);
-    if (median(&m->c[i]) < median(&m->c[best])) best = i;
-  }
-  double was = median(&m->c[0]);
-  if (!best || !better(median(&m->c[best]), was)) return;
-  pair[0] = &m->c[0], pair[1] = &m->c[best];
-  if (!measure(m, 2, pair)) return (void)strcpy(m->r->why, "the time was up");
-  if (better(median(pair[1]), median(pair[0]))) m->r->best = m->c[best].entry;
+  TsTuneTurns t = {.arg = m, .sample = sample, .usec = SAMPLE_USEC, .percent = BETTER_PERCENT};
+  int entry[TS_SCHED_CHOICES];
+  for (int i = 0; i < m->n; i++) entry[i] = m->c[i].entry;
+  ts_tune_turns(&t, m->n, entry, m->r);
 }
 
 static void candidates(Session *m, int most) {

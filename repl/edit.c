@@ -1,5 +1,5 @@
-/* The editor's life, and the functions around reading; see edit_loop.c for the reading itself.
- */
+/* The editor's life, and the functions around reading; see edit_loop.c for the reading
+ * itself. */
 #include "repl/edit.h"
 
 #include <errno.h>

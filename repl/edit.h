@@ -37,8 +37,8 @@ typedef struct TsEditHooks {
   void *arg;
   /* Offers candidates for what stands before the cursor with ts_edit_offer. */
   void (*complete)(void *arg, const char *text, size_t cursor, TsCompletions *out);
-  /* Does Enter go on with another line? `size` tells of NUL bytes, which only piped input has.
-   */
+  /* Does Enter go on with another line? `size` tells of NUL bytes, which only piped input
+   * has. */
   int (*incomplete)(void *arg, const char *text, size_t size);
   /* Dim text to show behind the end, or NULL; has to stay valid until the next hook call. */
   const char *(*hint)(void *arg, const char *text);

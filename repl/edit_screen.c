@@ -209,8 +209,8 @@ void ts_edit_screen_draw(TsEditScreen *s, const TsEditView *view) {
   else
     ts_edit_text_append_string(&s->out, "\x1b[0m");
   if (below) draw_below(s, view);
-  /* A text cut off below ends at the margin or the screen's last cell: nothing stands behind.
-   */
+  /* A text cut off below ends at the margin or the screen's last cell: nothing stands
+   * behind. */
   if (whole || below) ts_edit_text_append_string(&s->out, "\x1b[J");
 
   s->cursor_row = pen.cursor_row - s->top;

@@ -462,8 +462,8 @@ static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   return 1;
 }
 
-/* One tensor or two, or a tensor and a number, as many as the row has inputs: nothing to parse.
- */
+/* One tensor or two, or a tensor and a number, as many as the row has inputs: nothing to
+ * parse. */
 static int call_plain(lua_State *L, TsOp op, int first, int nargs) {
   TsTensor *in[2] = {NULL}, *out[TS_MAX_OUT], *made = NULL;
   int nout, number = -1;

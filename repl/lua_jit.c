@@ -39,8 +39,8 @@ static int jit_overlap(lua_State *L) {
   return 0;
 }
 
-/* jit_shuffle(on): functions on a device that is simulated launch in another order; for tests
- */
+/* jit_shuffle(on): functions on a device that is simulated launch in another order; for
+ * tests */
 static int jit_shuffle(lua_State *L) {
   ts_replay_shuffle(check_on(L, "jit_shuffle"));
   return 0;
@@ -56,8 +56,8 @@ static int jit_eager(lua_State *L) {
   return 0;
 }
 
-/* jit_interpret(form or nil): kernels run by the interpreter of Tile IR, "block", "explicit".
- */
+/* jit_interpret(form or nil): kernels run by the interpreter of Tile IR, "block",
+ * "explicit". */
 static int jit_interpret(lua_State *L) {
   const char *form = luaL_optstring(L, 1, NULL);
   if (ts_jit_interpret(jit_of(L), form)) return luaL_error(L, "there is no form '%s'", form);
@@ -234,8 +234,8 @@ static void push_record(lua_State *L, const TsTuneRecord *r) {
   }
 }
 
-/* autotune_records(from) -> list of what was measured, from number `from` on (0 is the first)
- */
+/* autotune_records(from) -> list of what was measured, from number `from` on (0 is the
+ * first) */
 static int autotune_records(lua_State *L) {
   int from = (int)luaL_optinteger(L, 1, 0);
   TsTuneRecord *r = lua_newuserdata(L, sizeof *r);

@@ -270,8 +270,8 @@ static const char *word_of(const void *L, int i) {
   return word ? word : "";
 }
 
-/* suggest(name [, words]) -> the operator, or the word, that is closest to a wrong one, or nil
- */
+/* suggest(name [, words]) -> the operator, or the word, that is closest to a wrong one, or
+ * nil */
 static int suggest(lua_State *L) {
   const char *wanted = luaL_checkstring(L, 1), *name;
   if (lua_istable(L, 2))

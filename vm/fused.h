@@ -1,6 +1,6 @@
 /* Fused instructions: several nodes of a graph as one call of a compiled kernel. The VM knows
- * what to call and with which tensors; who compiles, and when, is told by nobody here (jit/).
- */
+ * what to call and with which tensors; who compiles, and when, is told by nobody here
+ * (jit/). */
 #ifndef TS_VM_FUSED_H
 #define TS_VM_FUSED_H
 

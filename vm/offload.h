@@ -20,8 +20,8 @@ typedef struct TsOffload {
    * views. They share no storage. */
   int (*assign)(TsContext *c, TsTensor *dst, TsTensor *src);
   /* A function begins and ends on a device; slot: what is remembered of it, NULL at first. The
-   * end may fail with launches that were put off. What is outside of functions is not put off.
-   */
+   * end may fail with launches that were put off. What is outside of functions is not put
+   * off. */
   void (*enter)(TsContext *c, int device, void **slot);
   int (*leave)(TsContext *c);
   void (*forget)(void *slot);

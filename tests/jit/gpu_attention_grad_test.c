@@ -1,7 +1,7 @@
 /* PTX of the gradients of attention for GPUs: made for every head size, mask and type, and
  * assembled where ptxas is found, which must not spill in the roles that multiply, serialise
- * asynchronous products, or refuse. "print i" prints the PTX of case i, "llvm i" its LLVM IR.
- */
+ * asynchronous products, or refuse. "print i" prints the PTX of case i, "llvm i" its LLVM
+ * IR. */
 #include "ir/tile_gpu_attention_ends.h"
 #include "jit/llvm.h"
 #include "tests/jit/gpu_ptxas.h"

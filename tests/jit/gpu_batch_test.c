@@ -1,6 +1,6 @@
 /* Many runs of a kernel in one launch: the table that the host makes and the code that reads
- * it, emulated beside the interpreter run by run, and PTX through ptxas if that is installed.
- */
+ * it, emulated beside the interpreter run by run, and PTX through ptxas if that is
+ * installed. */
 #include <stdint.h>
 
 #include "jit/gpu.h"

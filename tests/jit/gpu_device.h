@@ -1,5 +1,5 @@
-/* What programs share that run kernels with roles on a GPU: numbers, memory, a loaded kernel.
- */
+/* What programs share that run kernels with roles on a GPU: numbers, memory, a loaded
+ * kernel. */
 #ifndef TESTS_JIT_GPU_DEVICE_H
 #define TESTS_JIT_GPU_DEVICE_H
 

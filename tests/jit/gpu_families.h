@@ -1,5 +1,5 @@
-/* Kernels in block form, one or two for each family that a GPU's code has a way of its own for.
- */
+/* Kernels in block form, one or two for each family that a GPU's code has a way of its own
+ * for. */
 #ifndef TS_TESTS_GPU_FAMILIES_H
 #define TS_TESTS_GPU_FAMILIES_H
 
@@ -262,7 +262,8 @@ static const char *const families[] = {
     "    store %l[%i] = %s\n"
     "  }\n}\n",
     /* stable places by digits of 8 bits */
-    "tile @places(%x: i32[4,8,32]) -> (%p: i32[4,8,32], %s: i32[256], %c: i32[256]) target sm_90a threads 256 vector 4 {\n"
+    "tile @places(%x: i32[4,8,32]) -> (%p: i32[4,8,32], %s: i32[256], %c: i32[256]) target "
+    "sm_90a threads 256 vector 4 {\n"
     "  for %i in 0..1 parallel {\n"
     "    %a = load %x[0, 0, 0] : i32[4,8,32]\n"
     "    %m = bits {value=255} : i32[4,8,32]\n"
@@ -273,7 +274,8 @@ static const char *const families[] = {
     "    store %c[0] = %t\n"
     "  }\n}\n",
     /* stable places by digits of 2 bits */
-    "tile @places(%x: i32[3,4,32]) -> (%p: i32[3,4,32], %s: i32[4], %c: i32[4]) target sm_90a threads 128 vector 4 {\n"
+    "tile @places(%x: i32[3,4,32]) -> (%p: i32[3,4,32], %s: i32[4], %c: i32[4]) target sm_90a "
+    "threads 128 vector 4 {\n"
     "  for %i in 0..1 parallel {\n"
     "    %a = load %x[0, 0, 0] : i32[3,4,32]\n"
     "    %m = bits {value=3} : i32[3,4,32]\n"

@@ -236,8 +236,8 @@ static void product(const TsJitTarget *t, bool mma) {
   same(mma ? "mma" : "outer", t, TS_DT_f32, R * C, c, want);
 }
 
-/* ---- registers: transpose, part, join, iota, broadcast, bool through memory, gather, scatter
- */
+/* ---- registers: transpose, part, join, iota, broadcast, bool through memory, gather,
+ * scatter */
 static void moves(const TsJitTarget *t, int r, int c) {
   int64_t dim[2] = {r, c}, turned[2] = {c, r}, n = r * c, rows = r;
   int32_t *x = calloc((size_t)n, 4), *got = calloc((size_t)n, 4), *want = calloc((size_t)n, 4);

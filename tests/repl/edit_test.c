@@ -1,5 +1,5 @@
-/* The line editor over a pseudo terminal: keys in, texts and screens out; see edit_session.h.
- */
+/* The line editor over a pseudo terminal: keys in, texts and screens out; see
+ * edit_session.h. */
 #include <fcntl.h>
 #include <locale.h>
 #include <signal.h>

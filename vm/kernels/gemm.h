@@ -36,15 +36,15 @@ typedef void TsGemmTile(int rows, int cols, int64_t nk, const void *a, int64_t a
 typedef void TsGemmRound(int rows, int cols, int64_t nk, const void *a, int64_t ars,
                          int64_t acs, const void *b, void *c, int64_t crs, bool resume);
 
-/* A full tile whose B lies at b[k*ldb + j]; it leaves the panel packed behind. ars or acs is 1.
- */
+/* A full tile whose B lies at b[k*ldb + j]; it leaves the panel packed behind. ars or acs is
+ * 1. */
 typedef void TsGemmFirst(int64_t nk, const void *a, int64_t ars, int64_t acs, const void *b,
                          int64_t ldb, void *panel, void *c, int64_t crs, bool resume);
 
 /* Packs one panel: dst[k*width + i] = src[i*is + k*ks] widened to the accumulate
  * type, i < n; zeros for n <= i < width. width is the table's mr or nr. */
-typedef void TsGemmPack(void *dst, int width, const void *src, int64_t is, int64_t ks, int64_t n,
-                        int64_t nk);
+typedef void TsGemmPack(void *dst, int width, const void *src, int64_t is, int64_t ks,
+                        int64_t n, int64_t nk);
 
 /* Few rows against a B that stays where it is: c[i*crs + j], i < rows, j < n. a is
  * packed in groups of width = ts_gemm_skinny_width(rows) rows, each [k][width], zero
@@ -57,18 +57,18 @@ typedef void TsGemmSkinny(int rows, int64_t n, int64_t nk, const void *a, const 
 typedef void TsGemmStore(void *dst, int64_t ds, const void *acc, int64_t n);
 
 typedef struct TsGemmAcc {
-  int nbytes;   /* of one accumulator; a complex one is two of them */
-  int mr, nr;   /* rows and columns of a full tile; nr is even */
-  int kc;       /* steps of k in one packed block, even */
-  TsGemmTile *tile;  /* any rows <= mr, cols <= nr, strides of a and b */
-  TsGemmTile *full;  /* mr x nr with packed panels: ars = 1, acs = mr, brs = nr */
+  int nbytes;       /* of one accumulator; a complex one is two of them */
+  int mr, nr;       /* rows and columns of a full tile; nr is even */
+  int kc;           /* steps of k in one packed block, even */
+  TsGemmTile *tile; /* any rows <= mr, cols <= nr, strides of a and b */
+  TsGemmTile *full; /* mr x nr with packed panels: ars = 1, acs = mr, brs = nr */
   int round_mr, round_nr;
   TsGemmRound *round;
   TsGemmFirst *round_first[TS_GEMM_COUNT]; /* by operand type; NULL: pack it first */
   TsGemmPack *pack_a[TS_GEMM_COUNT], *pack_b[TS_GEMM_COUNT]; /* by operand type */
   TsGemmSkinny *skinny_rows[TS_GEMM_COUNT]; /* by operand type; NULL: pack it */
   TsGemmSkinny *skinny_dots[TS_GEMM_COUNT];
-  TsGemmStore *store[TS_GEMM_COUNT];        /* by result type */
+  TsGemmStore *store[TS_GEMM_COUNT]; /* by result type */
   /* acc[j] += bias[j*stride], for n columns of `parts` numbers each */
   void (*bias)(void *acc, const void *bias, int64_t stride, int64_t n, int parts);
 } TsGemmAcc;

@@ -66,8 +66,8 @@ FN M m_xor(M a, M b) { return a ^ b; }
 FN M m_not(M a) { return !a; }
 FN int m_any(M a) { return a; }
 
-/* by memcpy, because no alignment is promised; parts never occur: none is shorter than a lane
- */
+/* by memcpy, because no alignment is promised; parts never occur: none is shorter than a
+ * lane */
 FN V v_load(const float *p) {
   V a;
   memcpy(&a, p, sizeof a);
