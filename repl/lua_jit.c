@@ -115,7 +115,7 @@ static int jit_device(lua_State *L) {
 
 /* jit_later(on): small calls on devices run on the CPU while their kernels are compiled. */
 static int jit_later(lua_State *L) {
-  ts_offload_later(ts_jit_offloader(jit_of(L)), lua_toboolean(L, 1));
+  ts_offload_later(ts_jit_offloader(jit_of(L)), check_on(L, "jit.later"));
   return 0;
 }
 
