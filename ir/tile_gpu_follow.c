@@ -236,3 +236,14 @@ V ts_gpu_follow(TsGpuFollowing *c, V of) {
   default: return *to = computed(c, s);
   }
 }
+
+void ts_gpu_follow_params(const TsGpuFollow *f, TsTile *k, int64_t m, int64_t n,
+                          TsTileVal *param) {
+  const TsTile *from = f->block;
+  for (int i = 2; i < from->nparam; i++) {
+    const TsTileValue *was = from->param[i];
+    int64_t dim[2] = {was->type.rank == 2 ? m : n, n};
+    TsTileType t = ts_tile_type((TsDtype)was->type.dtype, was->type.rank, dim);
+    param[i] = ts_tile_param(k, was->name, &t, i >= from->nin);
+  }
+}

@@ -25,6 +25,9 @@ typedef struct TsGpuFollow {
 
 /* False: a kernel with roles does not do these rows. block must live as long as f is used. */
 bool ts_gpu_follow_find(const TsTile *block, TsGpuFollow *f);
+/* What the block form reads and writes beside A and B, as parameters of k, from number 2 on. */
+void ts_gpu_follow_params(const TsGpuFollow *f, TsTile *k, int64_t m, int64_t n,
+                          TsTileVal *param);
 
 /* Rows on one piece: width columns from n on, of the rows from m on. */
 typedef struct TsGpuFollowing {

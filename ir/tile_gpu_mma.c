@@ -61,18 +61,6 @@ static V operand(Product *p, const char *name, bool turned, int64_t rows, int64_
   return matrix(p, name, p->x.in, turned ? cols : rows, turned ? rows : cols, false);
 }
 
-/* What a block form reads and writes beside A and B. */
-static void params_of_rows(Product *p, int64_t m, int64_t n) {
-  const TsTile *from = p->x.follow->block;
-  p->param[0] = p->a, p->param[1] = p->bm;
-  for (int i = 2; i < from->nparam; i++) {
-    const TsTileValue *was = from->param[i];
-    int64_t dim[2] = {was->type.rank == 2 ? m : n, n};
-    TsTileType t = ts_tile_type((TsDtype)was->type.dtype, was->type.rank, dim);
-    p->param[i] = ts_tile_param(p->b.k, was->name, &t, i >= from->nin);
-  }
-}
-
 static void params(Product *p) {
   TsTile *k = p->b.k;
   const TsGpuWarpProduct *x = &p->x;
@@ -81,7 +69,8 @@ static void params(Product *p) {
   p->a = operand(p, "a", x->turned_a, m, kk);
   p->bm = operand(p, "b", x->turned_b, kk, n);
   if (x->follow) {
-    params_of_rows(p, m, n);
+    p->param[0] = p->a, p->param[1] = p->bm;
+    ts_gpu_follow_params(x->follow, k, m, n, p->param);
     return;
   }
   TsTileType line = ts_tile_vector(x->out, n);

@@ -54,18 +54,6 @@ static V matrix(Product *p, const char *name, TsDtype d, int64_t rows, int64_t c
   return ts_tile_param(p->b.k, name, &t, written);
 }
 
-/* What a block form reads and writes beside A and B. */
-static void params_of_rows(Product *p, int64_t m, int64_t n) {
-  const TsTile *from = p->x.follow->block;
-  p->param[0] = p->a, p->param[1] = p->bm;
-  for (int i = 2; i < from->nparam; i++) {
-    const TsTileValue *was = from->param[i];
-    int64_t dim[2] = {was->type.rank == 2 ? m : n, n};
-    TsTileType t = ts_tile_type((TsDtype)was->type.dtype, was->type.rank, dim);
-    p->param[i] = ts_tile_param(p->b.k, was->name, &t, i >= from->nin);
-  }
-}
-
 static V operand(Product *p, const char *name, const TsGpuLies *lies, int64_t rows,
                  int64_t cols, const int64_t *many) {
   TsTileType t = {.dtype = p->x.in};
@@ -95,7 +83,8 @@ static void params(Product *p) {
     return;
   }
   if (x->follow) {
-    params_of_rows(p, m, n);
+    p->param[0] = p->a, p->param[1] = p->bm;
+    ts_gpu_follow_params(x->follow, k, m, n, p->param);
     return;
   }
   TsTileType line = ts_tile_vector(x->out, n);
