@@ -14,14 +14,14 @@ enum { TS_CUDA_VERSION_MIN = 12000 };
 typedef int CUresult, CUdevice;
 typedef unsigned long long CUdeviceptr;
 typedef struct CUctx_st *CUcontext;
-typedef struct CUmod_st *CUmodule;
+typedef struct CUlib_st *CUlibrary;
+typedef struct CUkern_st *CUkernel;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
-typedef struct CUlinkState_st *CUlinkState;
 
 enum { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2 };
 enum {
@@ -34,7 +34,6 @@ enum { CU_STREAM_NON_BLOCKING = 1 };
 enum { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
 enum { CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
 enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
-enum { CU_JIT_INPUT_PTX = 1 };
 enum { CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4 };
 enum {
   CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
@@ -126,14 +125,16 @@ typedef struct CUkernelNodeParams {
   CALL(cuEventRecord, "", (CUevent event, CUstream stream))                                    \
   CALL(cuEventSynchronize, "", (CUevent event))                                                \
   CALL(cuEventElapsedTime, "", (float *msec, CUevent from, CUevent to))                        \
-  CALL(cuModuleLoadDataEx, "",                                                                 \
-       (CUmodule * module, const void *code, unsigned n, int *options, void **values))         \
+  CALL(cuLibraryLoadData, "",                                                                  \
+       (CUlibrary * library, const void *code, int *options, void **values, unsigned n,        \
+        int *library_options, void **library_values, unsigned nlibrary))                       \
   CALL(cuTensorMapEncodeTiled, "",                                                             \
        (void *map, int type, unsigned rank, void *at, const uint64_t *dim,                     \
         const uint64_t *stride, const uint32_t *box, const uint32_t *step, int interleave,     \
         int swizzle, int promotion, int fill))                                                 \
-  CALL(cuModuleUnload, "", (CUmodule module))                                                  \
-  CALL(cuModuleGetFunction, "", (CUfunction * function, CUmodule module, const char *name))    \
+  CALL(cuLibraryUnload, "", (CUlibrary library))                                               \
+  CALL(cuLibraryGetKernel, "", (CUkernel * kernel, CUlibrary library, const char *name))       \
+  CALL(cuKernelGetFunction, "", (CUfunction * function, CUkernel kernel))                      \
   CALL(cuFuncSetAttribute, "", (CUfunction function, int attribute, int value))                \
   CALL(cuLaunchKernelEx, "",                                                                   \
        (const CUlaunchConfig *config, CUfunction function, void **args, void **extra))
@@ -150,7 +151,8 @@ extern TsCudaApi ts_cuda;
 const char *ts_cuda_load(void);
 
 enum { TS_CUDA_NPOINT = 4 };
-enum { TS_CUDA_NSTAGE = 3, TS_CUDA_STAGE_NBYTES = 8 << 20, TS_CUDA_FEW_NBYTES = 64 << 10 };
+enum { TS_CUDA_NSTAGE = 3, TS_CUDA_STAGE_NBYTES = 8 << 20 };
+enum { TS_CUDA_SMALL_STAGE_NBYTES = 256 << 10, TS_CUDA_FEW_NBYTES = 64 << 10 };
 
 typedef struct TsCudaPool TsCudaPool;
 typedef struct TsCuda {
@@ -173,7 +175,8 @@ typedef struct TsCuda {
   struct {
     char *at;
     CUevent done;          /* the copy out of it, or into it */
-  } stage[TS_CUDA_NSTAGE]; /* pinned, made by the first copy */
+  } stage[TS_CUDA_NSTAGE]; /* pinned, made by the first copy, larger ones by the first large one */
+  int64_t stage_nbytes;    /* of each */
   char *few;               /* pinned, for a few bytes that are fetched */
   TsCudaPool *pool;
   struct TsCudaMaps *maps;                   /* devices/cuda_map.c; made by the first */

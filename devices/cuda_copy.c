@@ -18,17 +18,43 @@ static void drop_stages(TsCuda *s) {
     if (s->stage[i].at) ts_cuda.cuMemFreeHost(s->stage[i].at);
   }
   memset(s->stage, 0, sizeof s->stage);
+  s->stage_nbytes = 0;
 }
 
-static int make_stages(TsDevice *d, TsError *err) {
+static int make_stages(TsDevice *d, int64_t each, TsError *err) {
   TsCuda *s = d->state;
   for (int i = 0; i < TS_CUDA_NSTAGE; i++) {
     void *at = NULL;
-    TS_CUDA(d, err, cuMemHostAlloc, &at, TS_CUDA_STAGE_NBYTES, 0);
+    TS_CUDA(d, err, cuMemHostAlloc, &at, (size_t)each, 0);
     s->stage[i].at = at;
     TS_CUDA(d, err, cuEventCreate, &s->stage[i].done, CU_EVENT_DISABLE_TIMING);
   }
+  s->stage_nbytes = each;
   return 0;
+}
+
+/* Four chunks or more, so that the bus has something while the CPU copies; large ones, since
+ * each takes calls of the driver. */
+static int64_t chunk_of(int64_t nbytes) {
+  enum { LEAST = TS_CUDA_SMALL_STAGE_NBYTES, WHOLE = 64 << 10 };
+  int64_t n = (nbytes / 4 + WHOLE - 1) / WHOLE * WHOLE;
+  return n < LEAST ? LEAST : n < TS_CUDA_STAGE_NBYTES ? n : TS_CUDA_STAGE_NBYTES;
+}
+
+/* Stages for chunks of nbytes. Pinning the large ones takes 12 ms, so that they come with the
+ * first transfer that has so large chunks. */
+static int need_stages(TsDevice *d, int64_t nbytes, TsError *err) {
+  TsCuda *s = d->state;
+  if (nbytes <= s->stage_nbytes) return 0;
+  if (s->stage_nbytes) {
+    TS_CUDA(d, err, cuStreamSynchronize, s->copy);
+    drop_stages(s);
+  }
+  int64_t each =
+      nbytes > TS_CUDA_SMALL_STAGE_NBYTES ? TS_CUDA_STAGE_NBYTES : TS_CUDA_SMALL_STAGE_NBYTES;
+  if (!make_stages(d, each, err)) return 0;
+  drop_stages(s);
+  return -1;
 }
 
 /* The copy stream stands behind the work queued so far, or, if the memory was free earlier,
@@ -46,13 +72,8 @@ static int stand_behind(TsDevice *d, const void *to, TsError *err) {
 }
 
 /* to: of an upload. */
-static int begin(TsDevice *d, const void *to, TsError *err) {
-  TsCuda *s = d->state;
-  if (ts_cuda_enter(d, err)) return -1;
-  if (!s->stage[TS_CUDA_NSTAGE - 1].done && make_stages(d, err)) {
-    drop_stages(s);
-    return -1;
-  }
+static int begin(TsDevice *d, const void *to, int64_t nbytes, TsError *err) {
+  if (ts_cuda_enter(d, err) || need_stages(d, chunk_of(nbytes), err)) return -1;
   return stand_behind(d, to, err);
 }
 
@@ -75,14 +96,6 @@ static void copy_host(void *to, const void *from, int64_t nbytes) {
     memcpy(to, from, (size_t)nbytes);
   else
     ts_cpu_parallel(nbytes, GRAIN, copy_part, &p);
-}
-
-/* Four chunks or more, so that the bus has something while the CPU copies; large ones, since
- * each takes calls of the driver. */
-static int64_t chunk_of(int64_t nbytes) {
-  enum { LEAST = 256 << 10, WHOLE = 64 << 10 };
-  int64_t n = (nbytes / 4 + WHOLE - 1) / WHOLE * WHOLE;
-  return n < LEAST ? LEAST : n < TS_CUDA_STAGE_NBYTES ? n : TS_CUDA_STAGE_NBYTES;
 }
 
 static int64_t chunk_at(int64_t at, int64_t nbytes) {
@@ -137,7 +150,7 @@ int ts_cuda_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsEr
   if (nbytes == 0) return 0;
   if (nbytes <= TS_CUDA_FEW_NBYTES)
     return upload_few(d, (CUdeviceptr)(uintptr_t)to, from, nbytes, err);
-  if (begin(d, to, err)) return -1;
+  if (begin(d, to, nbytes, err)) return -1;
   return upload_chunks(d, (CUdeviceptr)(uintptr_t)to, from, nbytes, err) ? give_up(d->state)
                                                                          : 0;
 }
@@ -171,7 +184,7 @@ int ts_cuda_download(TsDevice *d, void *to, const void *from, int64_t nbytes, Ts
   if (nbytes == 0) return 0;
   if (nbytes <= TS_CUDA_FEW_NBYTES)
     return download_few(d, to, (CUdeviceptr)(uintptr_t)from, nbytes, err);
-  if (begin(d, NULL, err)) return -1;
+  if (begin(d, NULL, nbytes, err)) return -1;
   CUdeviceptr at = (CUdeviceptr)(uintptr_t)from;
   return download_chunks(d, to, at, nbytes, err) ? give_up(d->state) : 0;
 }

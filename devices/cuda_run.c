@@ -84,27 +84,33 @@ static int refused(TsDevice *d, Log *l, CUresult code, const char *call, TsError
   return -1;
 }
 
+/* A library, not a module: the driver compiles a module's PTX under the lock of its context, so
+ * that every copy, launch and compile of another thread waits (200 ms for an attention), and a
+ * library's before it takes one, ten side by side in the time of the longest. */
 static int module_new(TsDevice *d, const void *code, void **out, TsError *err) {
   Log log;
-  CUmodule module = NULL;
+  CUlibrary library = NULL;
   if (ts_cuda_enter(d, err)) return -1;
   log_begin(&log);
-  CUresult failed = ts_cuda.cuModuleLoadDataEx(&module, code, 2, log.option, log.value);
-  *out = module;
-  return failed ? refused(d, &log, failed, "cuModuleLoadDataEx", err) : 0;
+  CUresult failed =
+      ts_cuda.cuLibraryLoadData(&library, code, log.option, log.value, 2, NULL, NULL, 0);
+  *out = library;
+  return failed ? refused(d, &log, failed, "cuLibraryLoadData", err) : 0;
 }
 
 static void module_free(TsDevice *d, void *module) {
   TsError ignored;
-  if (module && !ts_cuda_enter(d, &ignored)) ts_cuda.cuModuleUnload(module);
+  if (module && !ts_cuda_enter(d, &ignored)) ts_cuda.cuLibraryUnload(module);
 }
 
 /* More than 48 KiB of shared memory have to be asked for once a kernel. */
 static int kernel_find(TsDevice *d, void *module, const char *name, int shared, void **out,
                        TsError *err) {
+  CUkernel k;
   CUfunction f;
   if (ts_cuda_enter(d, err)) return -1;
-  TS_CUDA(d, err, cuModuleGetFunction, &f, module, name);
+  TS_CUDA(d, err, cuLibraryGetKernel, &k, module, name);
+  TS_CUDA(d, err, cuKernelGetFunction, &f, k);
   if (shared > 48 << 10)
     TS_CUDA(d, err, cuFuncSetAttribute, f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
             shared);

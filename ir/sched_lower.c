@@ -22,7 +22,7 @@
 
 enum {
   PIECE = 4096,  /* elements of a round of a long axis without reductions */
-  BLOCK = 256,   /* threads of a GPU's block */
+  ROUND = 1024,  /* the same on a GPU, twice of bytes */
   WHOLE = 16384, /* an axis up to this is one round */
   SHORT = 8,     /* and shorter ones are not taken together */
   TURNED = 64,   /* side of a tile of which operands are turned; twice of 16 bits and less */
@@ -91,7 +91,7 @@ static TsTileLoop open_rounds(TsLower *l) {
   return loop;
 }
 
-/* On a GPU, a vector of 16 bytes for each thread of a block. */
+/* On a GPU, 16 bytes for each thread of a small block: 128 of them for 16-bit elements. */
 static int64_t usual_piece(const TsLower *l) {
   int64_t least = 4;
   if (!l->s->target || !l->s->target->shared_bytes) return PIECE;
@@ -99,7 +99,7 @@ static int64_t usual_piece(const TsLower *l) {
     int64_t size = ts_dtypes[l->access[i].v->meta.dtype].nbytes;
     if (size < least) least = size;
   }
-  return BLOCK * (least < 2 ? 8 : 16 / least);
+  return least < 2 ? 2 * ROUND : ROUND;
 }
 
 static bool draws(const TsLower *l) {

@@ -286,13 +286,16 @@ static V pair_leaves(const Row *r) {
   return x[0];
 }
 
+/* Chunks no longer than the lanes of the only leaf: nothing is staged. */
+static bool has_own_lanes(const Row *r) { return r->span <= r->lanes && r->leaves == 1; }
+
 /* One place for rows and `count` sums that is large enough, as long as the region lasts. */
 static void take_rooms(Row *r, int count) {
   TsGpuEmit *g = r->g;
   int64_t stage = r->span * r->fr->chunks * r->f->size;
   int64_t acc = r->lanes * r->leaves * r->f->size * count;
   int turn = g->rows.turn++ % 2;
-  if (!r->fr->laned && r->span > r->lanes && g->rows.stage_bytes < stage) {
+  if (!r->fr->laned && !has_own_lanes(r) && g->rows.stage_bytes < stage) {
     g->rows.stage = ts_gpu_shared_take(g, stage);
     g->rows.stage_bytes = stage;
   }
@@ -319,13 +322,13 @@ static Row row_of(TsGpuEmit *g, const TsGpuFold *f, TsGpuFrame *fr, V *x) {
 
 static V canonical(TsGpuEmit *g, const TsGpuFold *f, TsGpuFrame *fr, V *x) {
   Row r = row_of(g, f, fr, x);
-  if (!fr->laned && g->threads == WARP && r.span <= r.lanes && r.leaves == 1) {
+  if (!fr->laned && g->threads == WARP && has_own_lanes(&r)) {
     V acc[2 * TS_RED_LANES_f32];
     int n = own_lanes(&r, acc);
     return ts_gpu_halve_warp(g, f, acc, n, fr->vector);
   }
   take_rooms(&r, 1);
-  if (r.span <= r.lanes && r.leaves == 1)
+  if (has_own_lanes(&r))
     put_own_lanes(&r);
   else
     put_staged_lanes(&r);

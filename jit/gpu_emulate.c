@@ -21,7 +21,7 @@ typedef struct Block {
   ThreadFn *fn;
   void **arg;
   const int64_t *dim;
-  int64_t number;
+  int64_t number, blocks;
   int first, threads, now; /* of a group */
   char *shared, *stacks;
   bool done[MOST_THREADS];
@@ -62,12 +62,18 @@ static void run_group(Block *b) {
   }
 }
 
-/* Memory that nobody wrote is NaN. */
-static int run_phase(Block *b, const TsGpuPhase *p, int64_t blocks) {
+/* Memory that nobody wrote is NaN, and what a launch does not ask for stays so. */
+static int run_phase(Block *b, const TsGpuPhase *p, int64_t taken, TsError *err) {
+  int64_t own = taken * p->rounds, rest = SHARED - own;
   b->threads = p->threads / p->rounds;
-  for (b->number = 0; b->number < blocks; b->number++) {
+  for (b->number = 0; b->number < b->blocks; b->number++) {
     memset(b->shared, 0xff, SHARED);
     for (b->first = 0; b->first < p->threads; b->first += b->threads) run_group(b);
+    const char *behind = b->shared + own;
+    if (rest > 1 && (~*behind & 0xff || memcmp(behind, behind + 1, (size_t)rest - 1)))
+      return ts_error_set(err, TS_ERR_device,
+                          "jit: a block wrote behind its %lld bytes of shared memory",
+                          (long long)own);
   }
   return 0;
 }
@@ -80,7 +86,7 @@ static int64_t bytes_of(const TsTileType *t, const int64_t *dim) {
 }
 
 static int run_blocks(const TsGpuCode *code, void **fn, void **list, const int64_t *dim,
-                      const int64_t *blocks, TsError *err) {
+                      const int64_t *blocks, const int64_t *shared, TsError *err) {
   Block *b = calloc(1, sizeof *b);
   int failed = 0;
   if (!b) return ts_error_set(err, TS_ERR_memory, "jit: no memory");
@@ -93,14 +99,15 @@ static int run_blocks(const TsGpuCode *code, void **fn, void **list, const int64
     failed = ts_error_set(err, TS_ERR_memory, "jit: no memory");
   for (int i = 0; i < code->nphase && !failed; i++) {
     memcpy(&b->fn, &fn[i], sizeof b->fn);
-    failed = run_phase(b, &code->phase[i], blocks[i]);
+    b->blocks = blocks[i];
+    failed = run_phase(b, &code->phase[i], shared[i], err);
   }
   free(b->exchange), free(b->shared), free(b->stacks), free(b);
   return failed;
 }
 
 static int run_one(const TsGpuCode *code, void **fn, void *const *arg, const int64_t *dim,
-                   TsError *err) {
+                   const int64_t *shared, TsError *err) {
   int64_t rounds[TS_GPU_PHASES];
   void *list[256];
   int failed = ts_gpu_rounds(code, dim, rounds), n = code->nparam + code->nscratch;
@@ -111,17 +118,17 @@ static int run_one(const TsGpuCode *code, void **fn, void *const *arg, const int
         aligned_alloc(64, (size_t)(bytes_of(&code->scratch[i], dim) + 127) & ~(size_t)63);
   for (int i = 0; i < code->nphase; i++)
     rounds[i] = (rounds[i] + code->phase[i].rounds - 1) / code->phase[i].rounds;
-  if (!failed) failed = run_blocks(code, fn, list, dim, rounds, err);
+  if (!failed) failed = run_blocks(code, fn, list, dim, rounds, shared, err);
   for (int i = 0; i < code->nscratch; i++) free(list[code->nparam + i]);
   return failed;
 }
 
 /* A launch of many runs: the table takes the place of the parameters. */
 static int run_batch(const TsGpuCode *code, void **fn, int n, void *const *arg,
-                     const int64_t *dim, TsError *err) {
+                     const int64_t *dim, const int64_t *shared, TsError *err) {
   uint64_t table[TS_GPU_BATCH_WORDS] = {0};
   int64_t blocks = ts_gpu_batch_table(code, n, arg, dim, table, err);
-  return blocks < 0 ? -1 : run_blocks(code, fn, (void **)table, dim, &blocks, err);
+  return blocks < 0 ? -1 : run_blocks(code, fn, (void **)table, dim, &blocks, shared, err);
 }
 
 static int emulate(const TsTile *k, TsGpuForm form, int n, void *const *arg, const int64_t *dim,
@@ -146,8 +153,8 @@ static int emulate(const TsTile *k, TsGpuForm form, int n, void *const *arg, con
   if (!failed)
     failed = ts_object_load(&loaded, object.at, object.len, code.nphase, name, fn, err);
   if (!failed) {
-    failed = form == TS_GPU_batch ? run_batch(&code, fn, n, arg, dim, err)
-                                  : run_one(&code, fn, arg, dim, err);
+    failed = form == TS_GPU_batch ? run_batch(&code, fn, n, arg, dim, shared, err)
+                                  : run_one(&code, fn, arg, dim, shared, err);
     ts_object_unload(&loaded);
   }
   ts_text_free(&object);

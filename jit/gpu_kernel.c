@@ -12,7 +12,7 @@
 #include "jit/llvm.h"
 
 /* Raised by one when the code that is emitted for the same Tile IR changes. */
-enum { EMITTER = 10, MOST_ARGS = 128 };
+enum { EMITTER = 11, MOST_ARGS = 128 };
 
 /* Code for parameters that begin at multiples of 16 bytes, and for others once they come. */
 typedef struct Variant {
@@ -112,16 +112,22 @@ static int find_code(TsGpuKernel *g, TsGpuForm form, TsGpuCode *code, TsError *e
   if (from_disk(code, key)) return g->cached = true, 0;
   if (ts_tile_check(g->k, NULL, err) || ts_gpu_code(g->k, g->target, form, code, err))
     return -1;
-  to_disk(code, key);
   g->cached = false;
   g->llvm_usec += code->usec;
   return 0;
 }
 
+/* Once it is loaded: what is on disk costs no compiling, the driver's neither. */
+static void keep(const TsGpuKernel *g, TsGpuForm form, const TsGpuCode *code) {
+  uint8_t key[TS_CACHE_KEY];
+  key_of(g->digest, g->target, form, key);
+  to_disk(code, key);
+}
+
 /* ---- loading */
-/* The driver compiles PTX as it loads it, and has a cache of its own on disk. Its linker would
- * give code that could be kept here, but compiles for others to link to: with up to twice the
- * registers. */
+/* The driver compiles PTX as it loads it, beside what else goes on, and has a cache of its own on
+ * disk. Its linker would give code that could be kept here, but compiles for others to link to:
+ * with up to twice the registers. */
 static int load(TsGpuKernel *g, Variant *v, TsError *err) {
   TsDevice *d = g->d;
   double begun = now_usec();
@@ -143,6 +149,7 @@ static void drop(TsGpuKernel *g, Variant *v) {
 static int make(TsGpuKernel *g, Variant *v, TsGpuForm form, TsError *err) {
   if (v->made) return 0;
   if (find_code(g, form, &v->code, err) || load(g, v, err)) return drop(g, v), -1;
+  if (!g->cached) keep(g, form, &v->code);
   v->made = true;
   return 0;
 }

@@ -31,7 +31,7 @@ typedef struct TsTuneTime {
 
 /* What was found out about one group; entry 0 is what the passes do. */
 typedef struct TsTuneRecord {
-  char what[240], why[64]; /* why: nothing was measured, or "" */
+  char what[240], why[160]; /* why: nothing was measured, or "" */
   int n, best, differing;
   TsTuneTime at[TS_SCHED_CHOICES];
 } TsTuneRecord;

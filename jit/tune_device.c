@@ -42,6 +42,7 @@ typedef struct Session {
   int64_t nbytes[TS_SCHED_PARAMS], below[TS_SCHED_PARAMS]; /* below: before at */
   char *want, *have;                                       /* slices of results */
   void *event[2];
+  TsError failure; /* of the first run that failed */
 } Session;
 
 static bool over(const Session *m) { return ts_tune_msec() > m->end; }
@@ -162,28 +163,34 @@ static void drop_operands(Session *m) {
   free(m->have);
 }
 
-/* Slices of all results, from the device or, wiped, to it. */
+static int note(Session *m, int failed, const TsError *err) {
+  if (failed && !m->failure.code) m->failure = *err;
+  return failed;
+}
+
+/* Slices of all results, from the device or, wiped, to it. What failed on the device since then
+ * is told by the way back. */
 static int move_slices(Session *m, char *host, bool wipe) {
-  TsError ignored = {0};
+  TsError err = {0};
   int failed = 0;
   if (wipe) memset(host, 0xa5, (size_t)slices(m));
   for (int i = m->nin; i < m->nparam && !failed; i++) {
     int64_t each = m->nbytes[i] < SLICE ? m->nbytes[i] : SLICE;
     for (int p = 0; p < PLACES && !failed; p++, host += SLICE) {
       char *at = (char *)m->at[i] + (m->nbytes[i] - each) / (PLACES - 1) * p / 16 * 16;
-      failed = wipe ? m->d->upload(m->d, at, host, each, &ignored)
-                    : m->d->download(m->d, host, at, each, &ignored);
+      failed = wipe ? m->d->upload(m->d, at, host, each, &err)
+                    : m->d->download(m->d, host, at, each, &err);
     }
   }
-  return failed;
+  return note(m, failed, &err);
 }
 
 static int run(Session *m, const Candidate *c, int times) {
-  TsError ignored = {0};
+  TsError err = {0};
   int failed = 0;
   for (int i = 0; i < times && !failed; i++)
-    failed = ts_device_kernel_run(c->open, m->at, c->k.dim, &ignored);
-  return failed;
+    failed = ts_device_kernel_run(c->open, m->at, c->k.dim, &err);
+  return note(m, failed, &err);
 }
 
 /* Those whose results are others' are no candidates. */
@@ -210,19 +217,18 @@ static double sample(void *session, int i, int times) {
   Session *m = session;
   const Candidate *c = &m->c[i];
   const TsDeviceRun *r = m->d->run;
-  TsError ignored = {0};
+  TsError err = {0};
   double usec = ts_tune_msec();
   if (over(m)) return -1;
   if (!m->event[1]) {
     if (run(m, c, times)) return -1;
     return (ts_tune_msec() - usec) * 1e3 / times;
   }
-  if (r->event_record(m->d, m->event[0], NULL, &ignored) || run(m, c, times) ||
-      r->event_record(m->d, m->event[1], NULL, &ignored) ||
-      r->event_wait(m->d, m->event[1], &ignored) ||
-      r->event_usec(m->d, m->event[0], m->event[1], &usec, &ignored))
-    return -1;
-  return usec / times;
+  int failed = r->event_record(m->d, m->event[0], NULL, &err) || run(m, c, times) ||
+               r->event_record(m->d, m->event[1], NULL, &err) ||
+               r->event_wait(m->d, m->event[1], &err) ||
+               r->event_usec(m->d, m->event[0], m->event[1], &usec, &err);
+  return note(m, failed, &err) ? -1 : usec / times;
 }
 
 static void find_best(Session *m) {
@@ -255,6 +261,9 @@ static void session(Session *m, const TsTuneBudget *budget) {
     events(m, true), find_best(m), events(m, false);
   else
     strcpy(m->r->why, "no candidates");
+  if (m->failure.code)
+    snprintf(m->r->why, sizeof m->r->why, "a run failed: %.*s",
+             (int)strcspn(m->failure.message, "\n"), m->failure.message);
   drop_operands(m);
 }
 

@@ -113,7 +113,7 @@ static void test_streams(TsDevice *d) {
   for (int i = 0; i < N; i++) x[i] = (float)i;
   CHECK(!r->module_new(d, triple, &module, &err));
   CHECK(!r->kernel(d, module, "triple", 64 << 10, &kernel, &err));
-  CHECK(r->kernel(d, module, "absent", 0, &stream, &err) && strstr(err.message, "GetFunction"));
+  CHECK(r->kernel(d, module, "absent", 0, &stream, &err) && strstr(err.message, "cuLibraryGetKernel"));
   CHECK(!r->stream_new(d, &stream, &err));
   CHECK(!r->event_new(d, &ready, &err) && !r->event_new(d, &done, &err));
   CHECK(!d->upload(d, at, x, N * 4, &err));
@@ -136,7 +136,7 @@ static void test_streams(TsDevice *d) {
   l.block[0] = 4096;
   CHECK(r->launch(d, &l, &err) && strstr(err.message, "cuLaunchKernelEx: CUDA_ERROR_INVALID"));
   void *no;
-  CHECK(r->module_new(d, wrong_code, &no, &err) && strstr(err.message, "cuModuleLoadDataEx"));
+  CHECK(r->module_new(d, wrong_code, &no, &err) && strstr(err.message, "cuLibraryLoadData"));
   r->event_free(d, ready);
   r->event_free(d, done);
   r->stream_free(d, stream);

@@ -378,15 +378,17 @@ CUresult fake_cuEventElapsedTime(float *msec, CUevent from, CUevent to) {
 }
 
 /* ---- code: the one kernel it knows, "triple", works on (float *x, int n) */
-CUresult fake_cuModuleLoadDataEx(CUmodule *module, const void *code, unsigned n, int *options,
-                                 void **values) {
+CUresult fake_cuLibraryLoadData(CUlibrary *library, const void *code, int *options,
+                                void **values, unsigned n, int *library_options,
+                                void **library_values, unsigned nlibrary) {
+  (void)library_options, (void)library_values;
   ENTER();
   while (held) usleep(100);
   for (unsigned i = 0; i < n && strstr(code, ".bad"); i++)
     if (options[i] == CU_JIT_ERROR_LOG_BUFFER) strcpy(values[i], "ptxas: line 1: syntax error");
   if (strstr(code, ".bad")) return 218;
-  *module = malloc(1);
-  return 0;
+  *library = malloc(1);
+  return nlibrary ? INVALID : 0;
 }
 /* A map is its arguments. */
 CUresult fake_cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *at,
@@ -401,14 +403,19 @@ CUresult fake_cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *a
   memcpy(map, box, 2 * sizeof *box);
   return 0;
 }
-CUresult fake_cuModuleUnload(CUmodule module) {
-  free(module);
+CUresult fake_cuLibraryUnload(CUlibrary library) {
+  free(library);
   return 0;
 }
-CUresult fake_cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+CUresult fake_cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name) {
   ENTER();
-  *function = (CUfunction)(void *)module;
+  *kernel = (CUkernel)(void *)library;
   return strcmp(name, "triple") && !any ? NOT_FOUND : 0;
+}
+CUresult fake_cuKernelGetFunction(CUfunction *function, CUkernel kernel) {
+  ENTER();
+  *function = (CUfunction)(void *)kernel;
+  return 0;
 }
 CUresult fake_cuFuncSetAttribute(CUfunction function, int attribute, int value) {
   (void)function;

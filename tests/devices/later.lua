@@ -65,12 +65,12 @@ waits("many bytes", function() return op.tanh(big) end)
 -- Products of f64 have a second kernel, of the same bits, for the first few runs.
 local wide = op.zeros({ 512, 512 }, { device = gpu, dtype = "f64" })
 jit.wait()
-local modules = lib.fake_count "cuModuleLoadDataEx"
+local modules = lib.fake_count "cuLibraryLoadData"
 waits("product", function() return wide:matmul(wide) end)
 jit.wait()
-assert(lib.fake_count "cuModuleLoadDataEx" == modules + 2, "two kernels")
+assert(lib.fake_count "cuLibraryLoadData" == modules + 2, "two kernels")
 waits("product", function() return wide:matmul(wide) end)
-assert(lib.fake_count "cuModuleLoadDataEx" == modules + 2, "the other one took over")
+assert(lib.fake_count "cuLibraryLoadData" == modules + 2, "the other one took over")
 
 -- Calls of several kernels are gone through once before, so that all are compiled side by side, and
 -- launch what they always do.
@@ -78,9 +78,9 @@ local image = op.zeros({ 4, 64, 32, 32 }, { dtype = "bf16", device = gpu })
 local window = op.zeros({ 64, 64, 3, 3 }, { dtype = "bf16", device = gpu })
 jit.wait()
 local function count(f)
-  local before, known = launches(), lib.fake_count "cuModuleLoadDataEx"
+  local before, known = launches(), lib.fake_count "cuLibraryLoadData"
   f():to "cpu"
-  return launches() - before, lib.fake_count "cuModuleLoadDataEx" - known
+  return launches() - before, lib.fake_count "cuLibraryLoadData" - known
 end
 local many = op.zeros({ 100000 }, { dtype = "i64", device = gpu })
 local long = op.zeros({ 2 ^ 20 }, { device = gpu })
