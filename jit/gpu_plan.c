@@ -18,7 +18,8 @@ enum {
   OWN = 64,         /* bytes of a tile in one thread, with reductions */
   LOOPED = 32,      /* with loops alone: what goes round them is a tile more each */
   LOADS = 4,        /* from so many on, that nothing waits for, a thread has room for all */
-  ROOM = 96,        /* registers, then */
+  LOADED = 64,      /* elements of all that are loaded, in a thread, at most */
+  ROOM = 96,        /* registers, then; a transform of 64 numbers a thread would spill */
   HEAVY = 24,       /* operations on a tile, from which on a map computes much */
   RESIDENT = 65536, /* bytes of a tile that registers hold */
   WARPS = 16,       /* of a row that is walked */
@@ -267,7 +268,8 @@ static void plan_phase(TsGpuPhasePlan *p, const TsTile *k, const TsTileStmt *loo
   obey_threads(p, k);
   p->rounds = p->threads < BLOCK && p->nloop ? BLOCK / p->threads : 1;
   p->most = l.elems;
-  if (l.loads >= LOADS && !l.meets && !l.rare) p->registers = ROOM;
+  bool fit = l.loads * l.elems <= (int64_t)LOADED * p->threads;
+  if (l.loads >= LOADS && fit && !l.meets && !l.rare) p->registers = ROOM;
 }
 
 int ts_gpu_plan(const TsTile *k, bool aligned, TsGpuPlan *plan, TsError *err) {

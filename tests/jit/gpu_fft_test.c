@@ -60,6 +60,22 @@ static void one(const TsFftForm *f, bool ptxas) {
   free(t.table);
 }
 
+/* 64 numbers a thread: 96 registers, which a few loads are content with, spill. */
+static void columns_have_registers(void) {
+  TsFftForm f = {.n = 4096, .in_n = 4096, .inner = 4096, .batch = 1, .scale = 1};
+  TsFftTile t;
+  TsText ptx = {0};
+  TsError err = {0};
+  if (!made(&f, &t)) return;
+  if (ts_gpu_text(t.tile, ts_gpu_target(9, 0), "ptx", &ptx, &err))
+    failed++, say(&f, err.message);
+  else if (strstr(ptx.at, "maxnreg"))
+    failed++, say(&f, "is limited in registers");
+  ts_text_free(&ptx);
+  ts_tile_free(t.tile);
+  free(t.table);
+}
+
 int main(int argc, char **argv) {
   static const int64_t length[] = {1, 8, 60, 61, 67, 1000, 1024, 4096, 16384};
   if (argc > 5) {
@@ -98,5 +114,6 @@ int main(int argc, char **argv) {
   TsFftForm large = {
       .kind = TS_FFT_c2c, .n = 1 << 20, .in_n = 1 << 20, .inner = 1, .batch = 1, .scale = 1};
   one(&large, ptxas);
+  columns_have_registers();
   return failed != 0;
 }
