@@ -121,7 +121,7 @@ static int kernel_find(TsDevice *d, void *module, const char *name, int shared, 
 static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
   const TsCuda *s = d->state;
   if (!l->stream && (s->recording || s->patching)) return ts_cuda_record_add(d, l, err);
-  CUlaunchAttribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+  CUlaunchAttribute list[2] = {{.id = 0}};
   CUlaunchConfig config = {.gridDimX = l->grid[0],
                            .gridDimY = l->grid[1],
                            .gridDimZ = l->grid[2],
@@ -129,12 +129,19 @@ static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
                            .blockDimY = l->block[1],
                            .blockDimZ = l->block[2],
                            .sharedMemBytes = l->shared,
-                           .hStream = stream_of(d, l->stream)};
+                           .hStream = stream_of(d, l->stream),
+                           .attrs = list};
   if (l->cluster[0]) {
-    cluster.value.cluster.x = l->cluster[0];
-    cluster.value.cluster.y = l->cluster[1];
-    cluster.value.cluster.z = l->cluster[2];
-    config.attrs = &cluster, config.numAttrs = 1;
+    CUlaunchAttribute *a = &list[config.numAttrs++];
+    a->id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    a->value.cluster.x = l->cluster[0];
+    a->value.cluster.y = l->cluster[1];
+    a->value.cluster.z = l->cluster[2];
+  }
+  if (l->early) {
+    CUlaunchAttribute *a = &list[config.numAttrs++];
+    a->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    a->value.early = 1;
   }
   if (ts_cuda_enter(d, err)) return -1;
   TS_CUDA(d, err, cuLaunchKernelEx, &config, l->kernel, l->args, NULL);

@@ -56,6 +56,7 @@ typedef struct TsLaunch {
   uint32_t grid[3], block[3];
   uint32_t cluster[3]; /* blocks that share their memory; 0: none */
   uint32_t shared;     /* bytes of dynamic shared memory */
+  bool early;          /* may begin before the last launch ends, for which its code waits */
   void **args;         /* the address of each argument */
 } TsLaunch;
 

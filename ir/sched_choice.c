@@ -79,7 +79,8 @@ bool ts_sched_choice_same(const TsSchedChoice *a, const TsSchedChoice *b) {
 }
 
 void ts_sched_choice_head(const TsSchedChoice *c, TsTile *k) {
-  k->unroll = c->unroll, k->vector = c->vector, k->grain = c->grain;
+  k->unroll = c->unroll, k->grain = c->grain;
+  if (c->vector) k->vector = c->vector;
   k->high = c->high, k->steps = c->steps, k->pack = c->pack;
   k->threads = c->threads;
 }

@@ -17,7 +17,15 @@ typedef struct Cse {
   bool failed;
 } Cse;
 
+/* Fragments of one axis lie along rows or columns, as their users say: two that begin alike may
+ * lie apart. */
+static bool begins_line(const TsTileStmt *s) {
+  const TsTileType *t = &s->out[0]->type;
+  return t->space == TS_SPACE_fragment && t->rank == 1 && (!s->nin || !s->in[0]->type.rank);
+}
+
 static bool plain(const TsTileStmt *s) {
+  if (s->nout == 1 && begins_line(s)) return false;
   switch (s->op) {
   case TS_TILE_load:
   case TS_TILE_gather:

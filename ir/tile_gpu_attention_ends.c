@@ -83,8 +83,8 @@ TsTile *ts_tile_gpu_attention_begin(const TsGpuAttentionGrad *x, const TsGpuHead
                                     const TsGpuHeads *yh, TsError *err) {
   TsTile *k = ts_tile_new("attention_begin");
   if (!k) return finished(k, err);
-  int64_t h = gh->dim[1], n = gh->dim[0] * h, s = gh->dim[2], blocks;
-  blocks = (s + x->rows - 1) / x->rows;
+  int64_t h = gh->dim[1], n = gh->dim[0] * h, s = gh->dim[2];
+  int64_t blocks = ts_gpu_attention_grad_blocks(x, 1, s);
   TsTileType log = ts_tile_type(TS_DT_f32, 2, (int64_t[]){n, s});
   TsTileType line = ts_tile_type(TS_DT_f32, 2, (int64_t[]){n * blocks, x->rows});
   Begin a = {.x = x, .b = ts_tile_build(k)};
@@ -93,7 +93,8 @@ TsTile *ts_tile_gpu_attention_begin(const TsGpuAttentionGrad *x, const TsGpuHead
   a.lse = ts_tile_param(k, "lse", &log, false);
   a.lse2 = ts_tile_param(k, "lse2", &line, true);
   a.delta = ts_tile_param(k, "delta", &line, true);
-  k->form = TS_FORM_explicit, k->target = "sm_90a", k->threads = 32 * WARPS;
+  k->form = TS_FORM_explicit, k->threads = 32 * WARPS;
+  k->target = x->warps ? x->warps : "sm_90a";
   if (k->failed) return finished(k, err);
   V zero = number(&a, 0), end = ts_gpu_size(&a.b, 0, "p");
   TsTileLoop grid = ts_tile_for(&a.b, zero, end, 1, true, 0, NULL);

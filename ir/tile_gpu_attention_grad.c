@@ -29,6 +29,7 @@
 #include <math.h>
 
 #include "ir/tile_gpu_attention_grad_state.h"
+#include "ir/tile_gpu_heads.h"
 
 enum {
   PATTERN = 128,
@@ -49,8 +50,8 @@ static V op2(Grad *a, int op, V x, V y) { return ts_gpu_grad_op2(a, op, x, y); }
 static V by(Grad *a, int op, V x, int64_t y) { return ts_gpu_grad_by(a, op, x, y); }
 
 /* ---- parameters, sizes, memory */
-static V heads_of(Grad *a, const char *name, TsDtype d, int64_t heads, int64_t rows,
-                  bool written) {
+V ts_gpu_grad_heads(Grad *a, const char *name, TsDtype d, int64_t heads, int64_t rows,
+                    bool written) {
   TsTileType t = ts_tile_type(d, 4, (int64_t[]){ts_tile_dim(0), heads, rows, a->x.d});
   return ts_tile_param(a->b.k, name, &t, written);
 }
@@ -63,27 +64,27 @@ static void params(Grad *a) {
   for (int i = 0; i < 8; i++) size[i] = ts_tile_size(k, names[i]);
   TsTileType line = ts_tile_type(TS_DT_f32, 2, (int64_t[]){size[5], a->x.rows});
   TsTileType turns = ts_tile_vector(TS_DT_i32, size[5]), one = ts_tile_vector(TS_DT_i32, 1);
-  a->q = heads_of(a, "q", d, size[1], size[3], false);
-  a->k = heads_of(a, "k", d, size[2], size[4], false);
-  a->v = heads_of(a, "v", d, size[2], size[4], false);
+  a->q = ts_gpu_grad_heads(a, "q", d, size[1], size[3], false);
+  a->k = ts_gpu_grad_heads(a, "k", d, size[2], size[4], false);
+  a->v = ts_gpu_grad_heads(a, "v", d, size[2], size[4], false);
   if (a->x.mask.some) a->mask = ts_gpu_mask_param(k, &a->x.mask, d);
-  a->g = heads_of(a, "g", d, size[1], size[3], false);
+  a->g = ts_gpu_grad_heads(a, "g", d, size[1], size[3], false);
   a->lse = ts_tile_param(k, "lse", &line, false);
   a->delta = ts_tile_param(k, "delta", &line, false);
-  a->dq = heads_of(a, "dq", TS_DT_f32, size[1], size[3], true);
-  a->dk = heads_of(a, "dk", d, size[2], size[4], true);
-  a->dv = heads_of(a, "dv", d, size[2], size[4], true);
+  a->dq = ts_gpu_grad_heads(a, "dq", TS_DT_f32, size[1], size[3], true);
+  a->dk = ts_gpu_grad_heads(a, "dk", d, size[2], size[4], true);
+  a->dv = ts_gpu_grad_heads(a, "dv", d, size[2], size[4], true);
   a->turn = ts_tile_param(k, "turn", &turns, true);
   a->counter = ts_tile_param(k, "counter", &one, true);
 }
 
-static void sizes(Grad *a) {
+void ts_gpu_grad_sizes(Grad *a) {
   TsTileBuild *b = &a->b;
   V *to[] = {&a->nb, &a->h, &a->j, &a->s, &a->t, &a->l, &a->near, &a->p};
   static const char *const names[] = {"b", "h", "j", "s", "t", "l", "near", "p"};
   for (int i = 0; i < 8; i++) *to[i] = ts_gpu_size(b, i, names[i]);
-  a->blocks = ts_gpu_named(ts_gpu_div_up(b, a->s, a->x.rows), "blocks");
-  a->keys = ts_gpu_named(ts_gpu_div_up(b, a->t, KEYS), "keys");
+  a->blocks = ts_gpu_named(ts_gpu_div_up(b, a->s, ts_gpu_grad_rows(a)), "blocks");
+  a->keys = ts_gpu_named(ts_gpu_div_up(b, a->t, ts_gpu_grad_keys(a)), "keys");
   a->heads = ts_gpu_named(op2(a, TS_OP_mul, a->nb, a->j), "heads");
   a->total = ts_gpu_named(op2(a, TS_OP_mul, a->keys, a->heads), "total");
   a->span = ts_gpu_named(op2(a, TS_OP_mul, a->keys, a->near), "span");
@@ -129,12 +130,12 @@ static void queries_of(Grad *a) {
   V last = by(a, TS_OP_sub, a->blocks, 1), end = a->blocks, first = number(a, 0);
   V before = op2(a, TS_OP_sub, a->n0, a->ahead); /* the first query behind the first key */
   if (a->x.causal) {
-    first = by(a, TS_OP_maximum, by(a, TS_OP_floordiv, before, a->x.rows), 0);
+    first = by(a, TS_OP_maximum, by(a, TS_OP_floordiv, before, ts_gpu_grad_rows(a)), 0);
     first = op2(a, TS_OP_minimum, first, last);
   }
   if (a->x.window) {
-    V edge = by(a, TS_OP_add, before, KEYS - 2 + a->x.window);
-    end = by(a, TS_OP_add, by(a, TS_OP_floordiv, edge, a->x.rows), 1);
+    V edge = by(a, TS_OP_add, before, ts_gpu_grad_keys(a) - 2 + a->x.window);
+    end = by(a, TS_OP_add, by(a, TS_OP_floordiv, edge, ts_gpu_grad_rows(a)), 1);
     end = op2(a, TS_OP_minimum, end, a->blocks);
     end = op2(a, TS_OP_maximum, end, by(a, TS_OP_add, first, 1));
   }
@@ -143,16 +144,13 @@ static void queries_of(Grad *a) {
 }
 
 void ts_gpu_grad_tile(Grad *a, V t) {
-  V group = op2(a, TS_OP_floordiv, t, a->span);
-  V in = op2(a, TS_OP_sub, t, op2(a, TS_OP_mul, group, a->span));
-  V head = op2(a, TS_OP_mul, group, a->near);
-  V heads = op2(a, TS_OP_minimum, op2(a, TS_OP_sub, a->heads, head), a->near);
-  a->number = ts_gpu_named(op2(a, TS_OP_floordiv, in, heads), "number");
-  head = op2(a, TS_OP_add, head, op2(a, TS_OP_sub, in, op2(a, TS_OP_mul, a->number, heads)));
+  V head;
+  ts_gpu_heads_tile(&a->b, t, a->near, a->span, a->heads, &a->number, &head);
+  a->number = ts_gpu_named(a->number, "number");
   a->batch = ts_gpu_named(op2(a, TS_OP_floordiv, head, a->j), "batch");
   a->key_head =
       ts_gpu_named(op2(a, TS_OP_sub, head, op2(a, TS_OP_mul, a->batch, a->j)), "key_head");
-  a->n0 = ts_gpu_named(by(a, TS_OP_mul, a->number, KEYS), "n0");
+  a->n0 = ts_gpu_named(by(a, TS_OP_mul, a->number, ts_gpu_grad_keys(a)), "n0");
   queries_of(a);
 }
 
@@ -425,7 +423,7 @@ static void head(const Grad *a) {
 
 static void body(Grad *a) {
   TsTileBuild *b = &a->b;
-  sizes(a);
+  ts_gpu_grad_sizes(a);
   TsTileLoop grid = ts_tile_for(b, number(a, 0), a->p, 1, true, 0, NULL);
   if (!grid.stmt) return;
   a->block = grid.i;
@@ -472,10 +470,11 @@ int64_t ts_gpu_attention_grad_heads(const TsGpuAttentionGrad *x, int64_t j, int6
 }
 
 int64_t ts_gpu_attention_grad_tiles(const TsGpuAttentionGrad *x, int64_t j, int64_t t) {
-  (void)x;
-  return j * ((t + KEYS - 1) / KEYS);
+  int64_t keys = x->warps ? x->own : KEYS;
+  return j * ((t + keys - 1) / keys);
 }
 
 int64_t ts_gpu_attention_grad_blocks(const TsGpuAttentionGrad *x, int64_t n, int64_t s) {
-  return n * ((s + x->rows - 1) / x->rows);
+  int64_t own = x->warps ? x->own : x->rows;
+  return n * ((s + own - 1) / own) * (own / x->rows);
 }

@@ -31,6 +31,10 @@ typedef struct TsGpuAttentionGrad {
   TsGpuMask mask; /* as it was added to the scores */
   bool held;      /* with ahead: a tile's values stay in registers */
   bool ahead;     /* products of a step run beside those of the next one; takes D 64 */
+  /* the target: by mma.sync and cp.async there (ir/tile_gpu_attention_grad_warps.h). NULL: with
+   * roles, sm_90a */
+  const char *warps;
+  int own, step; /* by warps: rows of a tile, and of what goes by in a step */
 } TsGpuAttentionGrad;
 
 /* The usual numbers: what was measured to be good. */

@@ -28,6 +28,7 @@ typedef struct TsGpuGrad {
   TsTileVal full_s;
   /* of this tile: its key block, its queries' */
   TsTileVal batch, key_head, n0, number, first, count;
+  int keys_axis; /* of scores: 0, [keys, queries], or 1 */
 } TsGpuGrad;
 
 static inline TsTileVal ts_gpu_grad_number(TsGpuGrad *a, int64_t i) {
@@ -40,6 +41,18 @@ static inline TsTileVal ts_gpu_grad_by(TsGpuGrad *a, int op, TsTileVal x, int64_
   return ts_gpu_by(&a->b, op, x, y);
 }
 
+/* Keys of a tile, queries of a step. */
+static inline int ts_gpu_grad_keys(const TsGpuGrad *a) {
+  return a->x.warps ? a->x.own : TS_GPU_GRAD_KEYS;
+}
+static inline int ts_gpu_grad_rows(const TsGpuGrad *a) {
+  return a->x.warps ? a->x.step : a->x.rows;
+}
+
+/* A parameter [B,heads,rows,D]. */
+TsTileVal ts_gpu_grad_heads(TsGpuGrad *a, const char *name, TsDtype d, int64_t heads,
+                            int64_t rows, bool written);
+void ts_gpu_grad_sizes(TsGpuGrad *a);
 /* The tile of number t: groups of heads, in a group the first keys of all heads first. */
 void ts_gpu_grad_tile(TsGpuGrad *a, TsTileVal t);
 /* Query head e of the tile's key head, among its batch's. */
@@ -64,6 +77,8 @@ TsTileVal ts_gpu_grad_next_scores(TsGpuGrad *a, TsTileVal at, const TsGpuRing *r
 /* Of query head e of the key head, from query m0 on. */
 TsTileVal ts_gpu_grad_probabilities(TsGpuGrad *a, TsTileVal x, TsTileVal slot, TsTileVal m0,
                                     TsTileVal e);
+/* The same of scores with their mask; less: the logarithms, spread. */
+TsTileVal ts_gpu_grad_exponentials(TsGpuGrad *a, TsTileVal x, TsTileVal less, TsTileVal m0);
 /* Gradients of the scores. */
 TsTileVal ts_gpu_grad_differences(TsGpuGrad *a, TsTileVal p, TsTileVal y, TsTileVal slot);
 TsTileVal ts_gpu_grad_narrow(TsGpuGrad *a, TsTileVal x);

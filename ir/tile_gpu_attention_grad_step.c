@@ -71,33 +71,37 @@ static V raised(Grad *a, V x, V by_scalar) {
 static V visible(Grad *a, V m0, V like) {
   enum { FAR = 1 << 29 };
   TsTileBuild *b = &a->b;
-  V key = along(a, KEYS), query = along(a, a->x.rows);
-  if (!key || !query || !like) return NULL;
+  if (!like) return NULL;
+  int keys = a->keys_axis, queries = 1 - keys;
+  V key = along(a, like->type.dim[keys]), query = along(a, like->type.dim[queries]);
+  if (!key || !query) return NULL;
   TsTileType tile = like->type;
   tile.dtype = TS_DT_i64;
   V end = ts_gpu_spread(b, op2(a, TS_OP_sub, a->t, a->n0), &key->type, 0);
   V none = ts_gpu_spread(b, number(a, FAR), &key->type, 0);
   V r = ts_tile_op3(b, TS_OP_where, op2(a, TS_OP_lt, key, end), key, none);
   V apart = op2(a, TS_OP_sub, op2(a, TS_OP_add, m0, a->ahead), a->n0);
-  V at = raised(a, query, apart), limit = at;
+  V at = a->x.causal ? raised(a, query, apart) : NULL, limit = at; /* a window is causal */
   if (!a->x.causal) limit = ts_gpu_spread(b, number(a, FAR - 1), &query->type, 0);
-  V seen = op2(a, TS_OP_le, ts_gpu_spread(b, r, &tile, 0), ts_gpu_spread(b, limit, &tile, 1));
+  V seen = op2(a, TS_OP_le, ts_gpu_spread(b, r, &tile, keys),
+               ts_gpu_spread(b, limit, &tile, queries));
   if (!a->x.window) return seen;
   V low = raised(a, at, number(a, -a->x.window));
-  return op2(
-      a, TS_OP_logical_and, seen,
-      op2(a, TS_OP_gt, ts_gpu_spread(b, key, &tile, 0), ts_gpu_spread(b, low, &tile, 1)));
+  return op2(a, TS_OP_logical_and, seen,
+             op2(a, TS_OP_gt, ts_gpu_spread(b, key, &tile, keys),
+                 ts_gpu_spread(b, low, &tile, queries)));
 }
 
 /* Whether a query of the block does not see all keys of the tile. */
-static V is_partial(Grad *a, V m0) {
-  V end = by(a, TS_OP_add, a->n0, KEYS), position = op2(a, TS_OP_add, m0, a->ahead);
+static V is_partial(Grad *a, V m0, const int64_t *dim) {
+  int64_t keys = dim[a->keys_axis], queries = dim[1 - a->keys_axis];
+  V end = by(a, TS_OP_add, a->n0, keys), position = op2(a, TS_OP_add, m0, a->ahead);
   V partial = op2(a, TS_OP_gt, end, a->t);
   if (a->x.causal)
     partial =
         op2(a, TS_OP_logical_or, partial, op2(a, TS_OP_gt, by(a, TS_OP_sub, end, 1), position));
   if (a->x.window) {
-    V lowest = by(a, TS_OP_add, position, a->x.rows - 1 - a->x.window);
+    V lowest = by(a, TS_OP_add, position, queries - 1 - a->x.window);
     partial = op2(a, TS_OP_logical_or, partial, op2(a, TS_OP_le, a->n0, lowest));
   }
   return partial;
@@ -105,8 +109,8 @@ static V is_partial(Grad *a, V m0) {
 
 static V masked(Grad *a, V p, V m0) {
   TsTileBuild *b = &a->b;
-  V partial = is_partial(a, m0);
-  if (!p || !partial) return NULL;
+  V partial = p ? is_partial(a, m0, p->type.dim) : NULL;
+  if (!partial) return NULL;
   TsTileStmt *s = ts_tile_emit(b, TS_TILE_if, 1, &partial, NULL, 1, &p->type);
   if (!s) return NULL;
   TsTileRegion *before = b->at;
@@ -126,15 +130,18 @@ static V with_mask(Grad *a, V x, V m0, V of) {
                          a->x.scale);
 }
 
-V ts_gpu_grad_probabilities(Grad *a, V x, V slot, V m0, V of) {
+V ts_gpu_grad_exponentials(Grad *a, V x, V less, V m0) {
   double scale = a->x.mask.some ? 1 : a->x.scale;
-  if (a->x.mask.some) x = with_mask(a, x, m0, of);
-  V less = line(a, a->slse, slot, x);
-  if (!less) return NULL;
+  if (!x || !less) return NULL;
   V e = ts_tile_op3(&a->b, TS_OP_fma, x, constant(a, scale * 1.4426950408889634, x),
                     ts_tile_op1(&a->b, TS_OP_neg, less));
   if (!e) return NULL;
   return masked(a, ts_gpu_give(&a->b, TS_TILE_ex2, TS_GPU_IN(e), TS_GPU_PLAIN, &e->type), m0);
+}
+
+V ts_gpu_grad_probabilities(Grad *a, V x, V slot, V m0, V of) {
+  if (a->x.mask.some) x = with_mask(a, x, m0, of);
+  return ts_gpu_grad_exponentials(a, x, line(a, a->slse, slot, x), m0);
 }
 
 V ts_gpu_grad_differences(Grad *a, V p, V y, V slot) {

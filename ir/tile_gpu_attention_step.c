@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "ir/tile_gpu_attention_state.h"
+#include "ir/tile_gpu_heads.h"
 
 enum { KEYS = TS_GPU_KEYS };
 
@@ -57,30 +58,16 @@ void ts_gpu_attend_sizes(Attention *a) {
 /* ---- tiles */
 /* The key blocks that some row of the tile sees; at least one. */
 static void blocks_of(Attention *a) {
-  V position = op2(a, TS_OP_add, a->q0, a->ahead), end = a->blocks;
-  a->first = number(a, 0);
-  if (a->x.causal) {
-    V last = by(a, TS_OP_floordiv, by(a, TS_OP_add, position, a->x.rows - 1), KEYS);
-    end = op2(a, TS_OP_minimum, end, by(a, TS_OP_add, last, 1));
-    end = by(a, TS_OP_maximum, end, 1);
-  }
-  if (a->x.window) {
-    V lowest = by(a, TS_OP_maximum, by(a, TS_OP_sub, position, a->x.window - 1), 0);
-    a->first =
-        op2(a, TS_OP_minimum, by(a, TS_OP_floordiv, lowest, KEYS), by(a, TS_OP_sub, end, 1));
-  }
-  a->count = ts_gpu_named(op2(a, TS_OP_sub, end, a->first), "count");
+  TsGpuSeen x = {a->x.causal, a->x.window, a->x.rows, KEYS};
+  V position = op2(a, TS_OP_add, a->q0, a->ahead);
+  ts_gpu_heads_seen(&a->b, &x, position, a->blocks, &a->first, &a->count);
 }
 
 /* Of number t: groups of heads, in a group the last queries of all heads first. */
 void ts_gpu_attend_tile(Attention *a, V t) {
-  V group = op2(a, TS_OP_floordiv, t, a->span);
-  V in = op2(a, TS_OP_sub, t, op2(a, TS_OP_mul, group, a->span));
-  V head = op2(a, TS_OP_mul, group, a->g);
-  V heads = op2(a, TS_OP_minimum, op2(a, TS_OP_sub, a->n, head), a->g);
-  V row = op2(a, TS_OP_floordiv, in, heads);
-  V of = op2(a, TS_OP_sub, in, op2(a, TS_OP_mul, row, heads));
-  a->all_head = ts_gpu_named(op2(a, TS_OP_add, head, of), "all");
+  V row;
+  ts_gpu_heads_tile(&a->b, t, a->g, a->span, a->n, &row, &a->all_head);
+  a->all_head = ts_gpu_named(a->all_head, "all");
   a->batch = ts_gpu_named(op2(a, TS_OP_floordiv, a->all_head, a->h), "batch");
   a->head =
       ts_gpu_named(op2(a, TS_OP_sub, a->all_head, op2(a, TS_OP_mul, a->batch, a->h)), "head");

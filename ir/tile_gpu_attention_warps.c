@@ -17,8 +17,9 @@
 #include <float.h>
 
 #include "ir/tile_gpu_attention_state.h"
+#include "ir/tile_gpu_heads.h"
 
-enum { KEYS = TS_GPU_KEYS, PATTERN = TS_GPU_PATTERN, STEP = 16, COPY = 16 };
+enum { KEYS = TS_GPU_KEYS };
 
 typedef TsTileVal V;
 typedef TsGpuAttend Attention;
@@ -34,22 +35,14 @@ static V line(Attention *a, double v) {
 
 /* ---- memory of the block */
 static V room(Attention *a, const char *name, int64_t rows) {
-  return ts_gpu_shared(&a->b, name, a->x.dtype, 3, (int64_t[]){1, rows, a->x.d}, PATTERN);
+  return ts_gpu_heads_room(&a->b, name, a->x.dtype, 1, rows, a->x.d);
 }
 
 static void copy(Attention *a, V to, V from, V head, V row) {
-  V zero = number(a, 0);
-  if (!to) return;
-  int64_t shape[2] = {to->type.dim[1], a->x.d};
-  ts_gpu_say(&a->b, TS_TILE_copy_async,
-             TS_GPU_IN(to, from, zero, zero, zero, a->batch, head, row, zero),
-             TS_GPU_SET({"bytes", ts_gpu_whole(COPY)}, {"shape", ts_gpu_list(2, shape)}), NULL);
+  ts_gpu_heads_copy(&a->b, to, number(a, 0), from, a->batch, head, row);
 }
 
-static void meet(Attention *a) {
-  ts_gpu_say(&a->b, TS_TILE_barrier, TS_GPU_PLAIN,
-             TS_GPU_SET({"threads", ts_gpu_whole(2 * a->x.rows)}), NULL);
-}
+static void meet(Attention *a) { ts_gpu_heads_meet(&a->b, 2 * a->x.rows); }
 
 /* All but the last copies are there, of all threads. */
 static void await(Attention *a) {
@@ -62,39 +55,13 @@ static void copy_keys(Attention *a, V j) {
 }
 
 /* ---- products */
-static V multiply(Attention *a, V x, V y, V acc) {
-  if (!acc) return NULL;
-  return ts_gpu_give(&a->b, TS_TILE_mma, TS_GPU_IN(x, y, acc),
-                     TS_GPU_SET({"unit", ts_gpu_word("rows")}), &acc->type);
-}
-
-static V operand(Attention *a, V memory, V row, V col, int64_t rows, int64_t cols,
-                 bool turned) {
-  static const int64_t axes[2] = {2, 1};
-  TsTileType t = ts_gpu_fragment(a->x.dtype, rows, cols);
-  TsTileAccess access = {.naxis = 2, .axes = axes};
-  V at[3] = {number(a, 0), row, col};
-  return ts_tile_load(&a->b, memory, at, &t, turned ? &access : NULL);
-}
-
 static V scores(Attention *a) {
-  V x = ts_gpu_zeros(&a->b, a->x.rows, KEYS), zero = number(a, 0);
-  for (int k = 0; k < a->x.d; k += STEP) {
-    V q = operand(a, a->sq, zero, number(a, k), a->x.rows, STEP, false);
-    x = multiply(a, q, operand(a, a->sk, zero, number(a, k), STEP, KEYS, true), x);
-  }
-  return x;
+  V zero = number(a, 0);
+  return ts_gpu_heads_scores(&a->b, a->sq, zero, NULL, a->sk, zero);
 }
 
 static V add_values(Attention *a, V p, V o) {
-  V zero = number(a, 0);
-  for (int k = 0; k < KEYS; k += STEP) {
-    V part = ts_gpu_span(&a->b, p, k, STEP);
-    if (!part) return NULL;
-    part = ts_tile_cast(&a->b, part, a->x.dtype);
-    o = multiply(a, part, operand(a, a->sv, number(a, k), zero, STEP, a->x.d, false), o);
-  }
-  return o;
+  return ts_gpu_heads_add(&a->b, p, a->sv, number(a, 0), o);
 }
 
 /* ---- blocks of keys */

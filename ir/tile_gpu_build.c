@@ -185,6 +185,15 @@ int64_t ts_gpu_slot_bytes(V memory) {
   return t->dim[1] * t->dim[2] * ts_dtypes[t->dtype].nbytes;
 }
 
+void ts_gpu_fetch_once(TsTileBuild *b, V to, V from, V barrier, V slot, V head, V row) {
+  V zero = ts_tile_index(b, 0);
+  if (!to) return;
+  ts_gpu_say(b, TS_TILE_copy_bulk,
+             TS_GPU_IN(to, from, barrier, slot, slot, zero, zero, head, row, zero),
+             TS_GPU_SET({"shape", ts_gpu_list(2, to->type.dim + 1)}, {"stream", flag(true)}),
+             NULL);
+}
+
 void ts_gpu_fetch(TsTileBuild *b, V to, V from, V barrier, V slot, V batch, V head, V row) {
   V zero = ts_tile_index(b, 0);
   if (!to) return;

@@ -81,6 +81,9 @@ int64_t ts_gpu_slot_bytes(TsTileVal memory);
  * the barrier's slot. */
 void ts_gpu_fetch(TsTileBuild *b, TsTileVal to, TsTileVal from, TsTileVal barrier,
                   TsTileVal slot, TsTileVal batch, TsTileVal head, TsTileVal row);
+/* Of rank 3, what nobody reads again. */
+void ts_gpu_fetch_once(TsTileBuild *b, TsTileVal to, TsTileVal from, TsTileVal barrier,
+                       TsTileVal slot, TsTileVal head, TsTileVal row);
 
 /* The slot behind s of n, and the parity of its turn. */
 void ts_gpu_advance(TsTileBuild *b, TsTileVal *s, TsTileVal *parity, int n);

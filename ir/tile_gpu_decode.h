@@ -8,9 +8,9 @@
  * blocks.
  *
  * Sizes: J key heads of all batches, E query rows of a key head (its heads, each with the same
- * queries), T keys, C blocks of TS_GPU_DECODE_KEYS keys in a chunk, N chunks in a part, H query
- * heads of a batch, P blocks that run at a time, at most the number of parts
- * (ts_gpu_decode_parts).
+ * queries), T keys, C blocks of TS_GPU_DECODE_KEYS keys in a chunk, N chunks in each of the
+ * first L parts of a head, others have one, H query heads of a batch, P blocks that run at a
+ * time, at most the number of parts (ts_gpu_decode_parts).
  * Parameters: q [J,E,D], k [J,T,D], v [J,T,D], with a mask that, with a sink that [H] in f32;
  * y [J,E,D]. */
 #ifndef TS_IR_TILE_GPU_DECODE_H
@@ -18,7 +18,11 @@
 
 #include "ir/tile_gpu_attention_mask.h"
 
-enum { TS_GPU_DECODE_KEYS = 128, TS_GPU_DECODE_ROWS = 64 /* most of a key head */ };
+enum {
+  TS_GPU_DECODE_KEYS = 128,
+  TS_GPU_DECODE_ROWS = 64,   /* most of a key head */
+  TS_GPU_DECODE_BLOCKS = 256 /* most that run at a time */
+};
 
 typedef struct TsGpuDecode {
   TsDtype dtype;  /* bf16, f16 */
@@ -39,13 +43,18 @@ TsGpuDecode ts_gpu_decode(TsDtype dtype, int d, int rows, int64_t chunks);
 /* NULL with the error. */
 TsTile *ts_tile_gpu_decode(const TsGpuDecode *x, TsError *err);
 
-/* C for so many keys; chunks, and parts of n of them, of all key heads together; N for so many
- * blocks that run at a time. */
+/* C for so many keys; chunks of all key heads. */
 int64_t ts_gpu_decode_chunk(int64_t t);
 int64_t ts_gpu_decode_chunks(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk);
-int64_t ts_gpu_decode_parts(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk,
-                            int64_t n);
-int64_t ts_gpu_decode_together(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk,
-                               int64_t blocks);
+
+typedef struct TsGpuDecodeParts {
+  int64_t n, longs; /* N, L */
+  int64_t all;      /* of all heads */
+} TsGpuDecodeParts;
+/* For so many blocks that run at a time; or for so long parts, of which a head has as many. */
+TsGpuDecodeParts ts_gpu_decode_parts(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk,
+                                     int64_t blocks);
+TsGpuDecodeParts ts_gpu_decode_parts_of(const TsGpuDecode *x, int64_t j, int64_t t,
+                                        int64_t chunk, int64_t n, int64_t longs);
 
 #endif

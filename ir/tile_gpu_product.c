@@ -175,44 +175,12 @@ void ts_gpu_product_corner(Product *p, V t) {
   p->n0 = ts_gpu_named(by(p, TS_OP_mul, col, x->cols), "n0");
 }
 
-/* Where block number i begins, of all stages; those beyond have none. */
-static V even_begin(Product *p, V i, V all, V blocks) {
-  V at = op2(p, TS_OP_mul, all, op2(p, TS_OP_minimum, i, blocks));
-  return op2(p, TS_OP_floordiv, at, blocks);
-}
-
-/* What this block has of the stages of all tiles, from its last tile to its first one. With
- * fewer stages than blocks the last blocks have nothing, so that a tile goes on in the next. */
-static void even_share(Product *p) {
-  V all = op2(p, TS_OP_mul, p->total, p->nk), blocks = op2(p, TS_OP_minimum, p->p, all);
-  p->begin = ts_gpu_named(even_begin(p, p->round, all, blocks), "begin");
-  p->end = ts_gpu_named(even_begin(p, by(p, TS_OP_add, p->round, 1), all, blocks), "end");
-  p->last = ts_gpu_named(op2(p, TS_OP_floordiv, by(p, TS_OP_sub, p->end, 1), p->nk), "last");
-  V first = op2(p, TS_OP_floordiv, p->begin, p->nk);
-  V any = by(p, TS_OP_minimum, op2(p, TS_OP_sub, p->end, p->begin), 1);
-  V n = by(p, TS_OP_add, op2(p, TS_OP_sub, p->last, first), 1);
-  p->rounds = ts_gpu_named(op2(p, TS_OP_mul, n, any), "rounds");
-}
-
-/* The last tile comes first: of that the next block has the rest, which waits for this part. So
- * nobody waits for long: by the time the part of the first tile is due, the block before, which
- * has no more to do, is done with its own. */
-static void even_tile(Product *p) {
-  V t = op2(p, TS_OP_sub, p->last, p->turn), stage = op2(p, TS_OP_mul, t, p->nk);
-  ts_gpu_product_corner(p, t);
-  p->from = ts_gpu_named(by(p, TS_OP_maximum, op2(p, TS_OP_sub, p->begin, stage), 0), "from");
-  p->to = ts_gpu_named(op2(p, TS_OP_minimum, op2(p, TS_OP_sub, p->end, stage), p->nk), "to");
-}
-
 /* Tiles of this block: number round, round + P, .. */
 static TsTileLoop tiles(Product *p, V s, V parity) {
   TsTileLoop l = ts_tile_for(&p->b, number(p, 0), p->rounds, 1, false, 2, (V[]){s, parity});
   if (!l.stmt) return l;
   p->turn = p->lines = l.i;
-  if (p->x.even)
-    even_tile(p);
-  else
-    ts_gpu_product_corner(p, op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, l.i, p->p)));
+  ts_gpu_product_corner(p, op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, l.i, p->p)));
   return l;
 }
 
@@ -324,26 +292,12 @@ static void load_role(Product *p) {
     fetch_in_step(p, l.carry, out);
   else if (p->ahead)
     fetch_around(p, l.carry, out);
-  else if (p->x.even)
-    fetch_stages(p, p->from, p->to, l.carry, out);
   else
     fetch_stages(p, number(p, 0), stages_of_tile(p), l.carry, out);
   ts_tile_for_end(&p->b, &l, out, NULL);
   if (p->clock)
     ts_gpu_say(&p->b, TS_TILE_pace, TS_GPU_IN(p->clock, number(p, 0), p->p),
                TS_GPU_SET({"end", (TsAttr){.type = TS_ATTR_bool, .i = 1}}), NULL);
-  p->b.at = before;
-}
-
-/* Of a whole chain, or for the next block. */
-static void even_end(Product *p, V acc) {
-  TsTileRegion *before = ts_gpu_when(&p->b, op2(p, TS_OP_eq, p->to, p->nk));
-  if (!before) return;
-  ts_gpu_rows_all(p, acc);
-  p->b.at = before;
-  before = ts_gpu_when(&p->b, op2(p, TS_OP_lt, p->to, p->nk));
-  if (!before) return;
-  ts_gpu_sums_give(p, acc);
   p->b.at = before;
 }
 
@@ -362,10 +316,7 @@ static void mma_role(Product *p) {
   ts_gpu_rows_fetch(p);
   V acc = p->unit ? ts_gpu_sums_unit(p, &s, &parity) : ts_gpu_sums_fma(p, &s, &parity);
   ts_gpu_rows_wait(p);
-  if (p->x.even && acc)
-    even_end(p, acc);
-  else
-    ts_gpu_rows_all(p, acc);
+  ts_gpu_rows_all(p, acc);
   ts_tile_for_end(&p->b, &l, (V[]){s, parity}, NULL);
   if (p->unit) ts_gpu_wait(&p->b, TS_GPU_STORES, 0);
   p->b.at = before;
@@ -375,7 +326,7 @@ static void mma_role(Product *p) {
 int ts_gpu_product_ahead(const TsGpuProduct *x) {
   const TsGpuFollow *f = x->follow;
   int found = 0;
-  if (!f || x->late || x->even || x->limit) return 0;
+  if (!f || x->late || x->limit) return 0;
   if (f->nout != 1 || ts_dtypes[x->out].nbytes != 2) return 0;
   for (int i = 2; i < f->block->nin; i++) {
     const TsTileType *t = &f->block->param[i]->type;
@@ -399,10 +350,8 @@ static int legal(const TsGpuProduct *x, bool unit, TsError *err) {
                    : wide && x->out == x->in && x->rows % TS_GPU_WARP_ROWS == 0 &&
                          x->cols % ts_gpu_sums_cols(x->in) == 0 && x->depth * bytes == 64 &&
                          x->cluster == 1;
-  if (x->batch) fits = fits && !x->follow && !x->bias && !x->residual && !x->even && !x->limit;
+  if (x->batch) fits = fits && !x->follow && !x->bias && !x->residual && !x->limit;
   if (x->batch) fits = fits && x->a.row && x->b.row;
-  if (x->even)
-    fits = fits && unit && x->in != TS_DT_i8 && x->cluster == 1 && !x->late && !x->limit;
   if (x->late) fits = fits && ts_gpu_product_can_be_late(x);
   if (x->follow) fits = fits && unit && !x->bias && !x->residual && !x->activation;
   fits = fits && x->stages > 1 && x->group > 0 && (x->cluster == 1 || x->cluster == 2);
@@ -430,19 +379,10 @@ static void body(Product *p) {
     p->clock = ts_gpu_named(ts_tile_alloc(&p->b, TS_SPACE_scratch, &t), "clock");
     p->full_rounds = ts_gpu_named(op2(p, TS_OP_floordiv, p->total, p->p), "full_rounds");
   }
-  if (p->x.even) {
-    const int64_t n = TS_GPU_PRODUCT_BLOCKS, dim[3] = {n, p->rows, p->x.cols};
-    TsTileType sums = ts_tile_type(TS_DT_f32, 3, dim), given = ts_tile_vector(TS_DT_i32, n);
-    p->kept = ts_gpu_named(ts_tile_alloc(&p->b, TS_SPACE_scratch, &sums), "kept");
-    p->given = ts_gpu_named(ts_tile_alloc(&p->b, TS_SPACE_scratch, &given), "given");
-  }
   TsTileLoop grid = ts_tile_for(&p->b, number(p, 0), p->p, 1, true, 0, NULL);
   if (!grid.stmt) return;
   p->round = grid.i;
-  if (p->x.even)
-    even_share(p);
-  else
-    p->rounds = ts_gpu_named(div_up(p, op2(p, TS_OP_sub, p->total, grid.i), p->p), "rounds");
+  p->rounds = ts_gpu_named(div_up(p, op2(p, TS_OP_sub, p->total, grid.i), p->p), "rounds");
   block_memory(p);
   load_role(p);
   mma_role(p);

@@ -11,8 +11,6 @@
 
 #include "ir/tile_gpu_follow.h"
 
-enum { TS_GPU_PRODUCT_BLOCKS = 160 };
-
 /* How an operand lies: elements from row to row of what memory has (all zero: one behind the
  * other), from matrix to matrix along the two axes of a batch; 0: one for all. */
 typedef struct TsGpuLies {
@@ -37,10 +35,6 @@ typedef struct TsGpuProduct {
   /* Sums wait in registers, rounded: what follows and is stored comes between the products of
    * the next tile. */
   bool late;
-  /* Blocks divide all stages of all tiles evenly: a tile that two blocks share goes from one to
-   * the other with its sums, which are one chain as ever. For as many tiles as blocks, or more,
-   * and at most TS_GPU_PRODUCT_BLOCKS of those. */
-  bool even;
 } TsGpuProduct;
 
 /* The usual numbers of a tile: what fits, and was measured to be good. rows and cols of 0: the

@@ -26,7 +26,7 @@ bool ts_gpu_product_can_be_late(const TsGpuProduct *p) {
   bool light = !p->activation || p->activation == TS_OP_relu;
   bool fits = p->rows <= 2 * TS_GPU_GROUP_ROWS || p->cols <= 128;
   if (ts_dtypes[p->in].nbytes > 2 || ts_dtypes[p->out].nbytes != 2 || !fits) return false;
-  if (p->even || p->batch || p->residual || !light) return false;
+  if (p->batch || p->residual || !light) return false;
   return !f || (f->narrow && (TsDtype)f->narrow->type.dtype == p->out &&
                 f->nout <= p->buffers && !reads_matrix(f));
 }
@@ -67,27 +67,14 @@ TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool turned_a, bool turned_
 typedef struct Tile {
   int rows, cols, cluster;
   double speed, usec;
-  bool even;
 } Tile;
 
-/* Even tiles, {128, 256, 1, 0.97, 6, true} and {128, 128, 1, 0.94, 6, true}, are not among them
- * before their bits are compared on a GPU. */
 static const Tile tile[] = {
-    {128, 256, 2, 1.000, 4.4, false}, {128, 256, 1, 0.985, 2.9, false},
-    {192, 192, 2, 0.97, 4.4, false},  {192, 192, 1, 0.955, 2.9, false},
-    {128, 192, 2, 0.96, 4.4, false},  {128, 192, 1, 0.95, 2.9, false},
-    {192, 128, 1, 0.95, 3.0, false},  {128, 128, 2, 0.95, 4.4, false},
-    {128, 128, 1, 0.955, 3.0, false}, {128, 64, 2, 0.74, 3.7, false},
-    {128, 64, 1, 0.79, 3.0, false},   {64, 64, 1, 0.5, 3.0, false},
+    {128, 256, 2, 1.000, 4.4}, {128, 256, 1, 0.985, 2.9}, {192, 192, 2, 0.97, 4.4},
+    {192, 192, 1, 0.955, 2.9}, {128, 192, 2, 0.96, 4.4},  {128, 192, 1, 0.95, 2.9},
+    {192, 128, 1, 0.95, 3.0},  {128, 128, 2, 0.95, 4.4},  {128, 128, 1, 0.955, 3.0},
+    {128, 64, 2, 0.74, 3.7},   {128, 64, 1, 0.79, 3.0},   {64, 64, 1, 0.5, 3.0},
 };
-
-/* Tiles of one round and a bit: then blocks are at two places of k, and what one has read is
- * still in the second cache when another wants it. */
-static bool can_be_even(int64_t tiles, int64_t k, int nsm) {
-  int64_t stages = tiles * (k / 64 + 1);
-  return tiles >= nsm && tiles < nsm + nsm / 2 && nsm <= TS_GPU_PRODUCT_BLOCKS &&
-         stages < INT32_MAX / (nsm + 1);
-}
 
 static double usec_of(const Tile *t, int64_t m, int64_t n, int64_t k, int64_t batch, int nsm) {
   const double flop = 6.15e6, memory = 4.0e6; /* of one multiprocessor, of all, in a usec */
@@ -96,8 +83,6 @@ static double usec_of(const Tile *t, int64_t m, int64_t n, int64_t k, int64_t ba
   int64_t rounds = (tiles + at_a_time - 1) / at_a_time;
   double work = (double)rounds * (double)k * 2.0 * t->rows * t->cols / (flop * t->speed);
   double full = (double)tiles / (double)(rounds * at_a_time);
-  if (t->even && (batch > 1 || !can_be_even(tiles, k, nsm))) return INFINITY;
-  if (t->even) work *= full, full = 1;
   double bytes = 2.0 * (double)batch *
                  ((double)m * (double)k + (double)k * (double)n + (double)m * (double)n);
   double moved = bytes / (memory * (rounds > 1 ? full : 1));
@@ -122,14 +107,11 @@ TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool turned_a, bool tur
   k = k * ts_dtypes[in].nbytes / 2; /* eight bits take half as long */
   if (ts_dtypes[in].nbytes > 2) return ts_gpu_product(in, out, turned_a, turned_b, 0, 0);
   for (size_t i = 1; i < sizeof tile / sizeof *tile; i++)
-    if (in == TS_DT_i8 && tile[i].even) /* what goes from block to block is f32 */
-      continue;
-    else if (usec_of(&tile[i], m, n, k, batch, nsm) < usec_of(best, m, n, k, batch, nsm))
+    if (usec_of(&tile[i], m, n, k, batch, nsm) < usec_of(best, m, n, k, batch, nsm))
       best = &tile[i];
   TsGpuProduct p = ts_gpu_product(in, out, turned_a, turned_b, best->rows, best->cols);
   p.cluster = best->cluster;
-  p.even = best->even;
-  if (!p.even && batch == 1 && drifts(best, m, n, k, nsm)) p.limit = 32;
+  if (batch == 1 && drifts(best, m, n, k, nsm)) p.limit = 32;
   return p;
 }
 
@@ -139,6 +121,5 @@ TsGpuProduct ts_gpu_product_tf32(int64_t m, int64_t n, int64_t k, int nsm) {
   p.in = TS_DT_f32;
   p.depth /= 2;
   p.tf32 = true;
-  p.even = false;
   return p;
 }

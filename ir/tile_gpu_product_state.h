@@ -25,10 +25,7 @@ typedef struct TsGpuProductState {
   TsTileVal turn, m0, n0;       /* of this tile: its number among the block's, its corner */
   TsTileVal lines;              /* bit 0: which of two places its columns are in */
   TsTileVal clock, full_rounds; /* for pace: counters, tiles of a block that all blocks have */
-  TsTileVal begin, end, last;   /* of this block, if even: stages of all tiles; the last tile */
-  TsTileVal from, to;           /* stages of this tile that are this block's */
-  TsTileVal kept, given;  /* by block that goes on with them: sums, whether they are there */
-  TsGpuFollowing rows_of; /* what follows, if it is a block form */
+  TsGpuFollowing rows_of;       /* what follows, if it is a block form */
   TsTileVal param[TS_GPU_FOLLOW_PARAMS];
   TsTileVal line[TS_GPU_FOLLOW_PARAMS]; /* columns of what has one axis, in shared memory, in
                                          * two
@@ -65,7 +62,6 @@ void ts_gpu_sums_end(TsGpuProductState *p, const TsGpuStage *at);
 /* All stages of a tile: its sums. */
 TsTileVal ts_gpu_sums_unit(TsGpuProductState *p, TsTileVal *s, TsTileVal *parity);
 TsTileVal ts_gpu_sums_fma(TsGpuProductState *p, TsTileVal *s, TsTileVal *parity);
-void ts_gpu_sums_give(TsGpuProductState *p, TsTileVal acc); /* to the next block */
 
 /* ---- ir/tile_gpu_product_rows.c: what follows */
 TsTileVal ts_gpu_rows_part(TsGpuProductState *p, TsTileVal x, int64_t col, int64_t cols);

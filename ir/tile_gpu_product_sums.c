@@ -2,8 +2,6 @@
  * k. See ir/tile_gpu_product.c. */
 #include "ir/tile_gpu_product_state.h"
 
-enum { ALL_HERE = 5 /* the named barrier of all who multiply */ };
-
 typedef TsTileVal V;
 typedef TsGpuProductState Product;
 
@@ -72,39 +70,9 @@ void ts_gpu_sums_end(Product *p, const TsGpuStage *at) {
   leave(p, at->before);
 }
 
-static void all_here(Product *p, V slot, int64_t value) {
-  ts_gpu_say(&p->b, TS_TILE_barrier, 0, NULL,
-             TS_GPU_SET({"name", ts_gpu_whole(ALL_HERE)},
-                        {"threads", ts_gpu_whole(32 * ts_gpu_sums_warps(p))}),
-             NULL);
-  ts_gpu_say(&p->b, TS_TILE_signal, TS_GPU_IN(p->given, slot, number(p, value)), 0, NULL, NULL);
-}
-
-/* Nothing, or what the block before has made of this tile. */
-static V begun(Product *p) {
-  V first = ts_gpu_sums_zero(p), zero = number(p, 0), out = NULL,
-    at[3] = {p->round, zero, zero};
-  V any = by(p, TS_OP_minimum, p->from, 1);
-  TsTileLoop l = ts_tile_for(&p->b, zero, any, 1, false, 1, &first);
-  if (!l.stmt) return NULL;
-  ts_gpu_say(&p->b, TS_TILE_until, TS_GPU_IN(p->given, p->round, number(p, 1)), 0, NULL, NULL);
-  V sums = ts_gpu_sums_fragment(p, TS_DT_f32, p->rows, p->x.cols, p->kept, at, NULL);
-  all_here(p, p->round, 0);
-  ts_tile_for_end(&p->b, &l, &sums, &out);
-  return out;
-}
-
-/* For the next block. */
-void ts_gpu_sums_give(Product *p, V acc) {
-  V next = by(p, TS_OP_add, p->round, 1), zero = number(p, 0);
-  ts_tile_store(&p->b, p->kept, (V[]){next, zero, zero}, acc, NULL);
-  all_here(p, next, 1);
-}
-
 V ts_gpu_sums_unit(Product *p, V *s, V *parity) {
-  V first[4] = {p->x.even ? begun(p) : ts_gpu_sums_zero(p), *s, *parity, *s}, out[4], n = p->nk;
-  if (p->x.even) n = by(p, TS_OP_maximum, op2(p, TS_OP_sub, p->to, p->from), 1);
-  TsTileLoop k = ts_tile_for(&p->b, number(p, 0), n, 1, false, 4, first);
+  V first[4] = {ts_gpu_sums_zero(p), *s, *parity, *s}, out[4];
+  TsTileLoop k = ts_tile_for(&p->b, number(p, 0), p->nk, 1, false, 4, first);
   if (!k.stmt) return NULL;
   TsGpuStage at = {k.carry[1], k.carry[2], k.carry[3]};
   V acc = ts_gpu_sums_stage(p, k.carry[0], &at, by(p, TS_OP_gt, k.i, 0));

@@ -121,7 +121,7 @@ static TsTile *in_parts(const Problem *p, const TsGpuAttention *x, TsTile *k, ui
   arg[n++] = from;
   if (!x->alone) {
     arg[n++] = ts_tile_parts_shared(to, dim[0] * dim[1] * dim[3] * 4, name, true);
-    arg[n] = ts_tile_parts_temp(to, 4, true);
+    if (!x->warps) arg[n] = ts_tile_parts_temp(to, 4, true);
   }
   if ((!p->mask || arg[3] > INT_MIN) && ts_tile_parts_add(to, k, arg, dim)) return all;
   if (p->mask && arg[3] == INT_MIN) ts_tile_free(k);
@@ -134,8 +134,7 @@ static TsTileVal result_of(const Problem *p, const TsTile *k) {
   return k->param[3 + (p->mask != NULL) + (p->sink != NULL)];
 }
 
-/* room: of a GPU whose warps copy and multiply, where there are no kernels of gradients that
- * would want logarithms; NULL: with roles. */
+/* room: of a GPU whose warps copy and multiply; NULL: with roles. */
 static TsGpuAttention kind_of(const Problem *p, const TsGpuRoom *room, uint64_t name) {
   TsDtype d = (TsDtype)p->n->in[0]->meta.dtype;
   const int64_t *q = p->q.dim;
@@ -145,7 +144,7 @@ static TsGpuAttention kind_of(const Problem *p, const TsGpuRoom *room, uint64_t 
   if (room)
     x = ts_gpu_attention_by_warps(d, (int)q[3], p->causal, p->window, sink, room->target,
                                   room->shared);
-  x.scale = p->scale, x.alone = room || (!name && !p->mask);
+  x.scale = p->scale, x.alone = !name && (room || !p->mask);
   if (p->mask) x.mask = ts_gpu_mask(&p->from, q[2], p->k.dim[2], x.rows, false);
   return x;
 }
@@ -153,7 +152,7 @@ static TsGpuAttention kind_of(const Problem *p, const TsGpuRoom *room, uint64_t 
 static bool attention(const Problem *p, int64_t nsm, const TsGpuRoom *room, TsSchedKernel *out,
                       TsError *err) {
   const int64_t *q = p->q.dim, *k = p->k.dim;
-  uint64_t name = room ? 0 : wanted(p->n);
+  uint64_t name = wanted(p->n);
   TsGpuAttention x = kind_of(p, room, name);
   if (!(out->tile = ts_tile_gpu_attention(&x, err))) return false;
   const TsDeviceHeads *operand[] = {&p->q, &p->k, &p->v};

@@ -1,7 +1,7 @@
-/* The gradients of attention as kernels one after another (ir/tile_gpu_attention_grad.h). The
- * operator has no logarithms of the forward pass. Where that is a kernel of the same graph it
- * leaves them in memory that both know; else it is run once more for them. See
- * jit/device_product.h. */
+/* The gradients of attention as kernels one after another (ir/tile_gpu_attention_grad.h; of a
+ * GPU without a copy engine ir/tile_gpu_attention_grad_warps.h). The operator has no logarithms
+ * of the forward pass. Where that is a kernel of the same graph it leaves them in memory that
+ * both know; else it is run once more for them. See jit/device_product.h. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "ir/graph.h"
 #include "ir/tile_gpu_attention.h"
 #include "ir/tile_gpu_attention_ends.h"
+#include "ir/tile_gpu_attention_grad_warps.h"
 #include "ir/tile_parts.h"
 #include "jit/device_heads.h"
 #include "jit/device_mask.h"
@@ -23,11 +24,12 @@ typedef struct Problem {
   TsGpuMaskFrom from;
   TsDeviceHeads of[OPERANDS];
   TsGpuAttentionGrad x;
-  int64_t nsm;
+  int64_t nsm; /* 0: by warps, in a room */
+  TsGpuRoom room;
   bool sim;
   TsTileParts *parts;
   int lse, lse2, delta, sums, y, turn, counter; /* temporaries */
-  int mask;                                     /* of each key: an argument that all read */
+  int mask[2];                                  /* arguments: one that all read, turned */
 } Problem;
 
 static bool same_dims(const Problem *p, int a, int b) {
@@ -99,9 +101,14 @@ static int64_t bytes_of(const Problem *p, int i, int64_t each) {
   return n[0] * n[1] * n[2] * n[3] * each;
 }
 
+static int64_t blocks_of(const Problem *p) {
+  const int64_t *q = p->of[Q].dim;
+  return ts_gpu_attention_grad_blocks(&p->x, q[0] * q[1], q[2]);
+}
+
 static void temporaries(Problem *p) {
   const int64_t *q = p->of[Q].dim;
-  int64_t heads = q[0] * q[1], blocks = ts_gpu_attention_grad_blocks(&p->x, heads, q[2]);
+  int64_t heads = q[0] * q[1], blocks = blocks_of(p);
   TsTileParts *to = p->parts;
   const TsNode *forward = p->value[Y]->node;
   bool pair = forward && ts_device_attention_pair(forward, p->n);
@@ -110,6 +117,7 @@ static void temporaries(Problem *p) {
   p->lse = ts_tile_parts_shared(to, heads * q[2] * 4, name, false);
   p->lse2 = ts_tile_parts_temp(to, blocks * p->x.rows * 4, false);
   p->delta = ts_tile_parts_temp(to, blocks * p->x.rows * 4, false);
+  if (!p->nsm) return;
   p->sums = ts_tile_parts_temp(to, bytes_of(p, Q, 4), false);
   p->turn = ts_tile_parts_temp(to, blocks * 4, true);
   p->counter = ts_tile_parts_temp(to, 4, true);
@@ -122,31 +130,49 @@ static void lie(const Problem *p, TsTile *k, int param, int operand) {
 static int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
 
 /* The argument that has it. What is laid out for each key all read, other masks those who run
- * the forward pass, and the gradients turned. */
+ * the forward pass and by warps make dq, and the gradients turned. */
 static int add_mask(Problem *p, const TsGpuMask *m, bool turned, TsError *err) {
-  bool line = m->dim[2] == 1;
-  if (line && p->mask) return p->mask;
+  bool line = m->dim[2] == 1, always = line || turned || !p->nsm;
+  int *is = &p->mask[turned && !line];
+  if (*is) return *is;
   int at = ts_device_mask_part(p->parts, m, &p->from, p->x.dtype, turned && !line,
-                               param_of(p, MASK), line || turned ? 0 : p->lse, err);
-  if (line && at != INT_MIN) p->mask = at;
+                               param_of(p, MASK), always ? 0 : p->lse, err);
+  if (at != INT_MIN) *is = at;
   return at;
+}
+
+/* How the forward pass is made where the logarithms are wanted. */
+static TsGpuAttention forward_of(const Problem *p) {
+  TsDtype d = p->x.dtype;
+  bool causal = p->x.causal, sink = p->value[SINK];
+  TsGpuAttention x = ts_gpu_attention(d, p->x.d, causal, p->x.window, sink);
+  ts_gpu_attention_fit(&x, p->of[Q].dim[2], p->value[MASK] != NULL);
+  if (!p->nsm)
+    x = ts_gpu_attention_by_warps(d, p->x.d, causal, p->x.window, sink, p->room.target,
+                                  p->room.shared);
+  x.scale = p->x.scale;
+  return x;
+}
+
+/* By warps tiles of all kernels are as large, or half. */
+static TsGpuMask mask_of(const Problem *p, int rows, bool turned) {
+  enum { LARGEST = 128 };
+  return ts_gpu_mask(&p->from, p->of[Q].dim[2], p->of[K].dim[2], p->nsm ? rows : LARGEST,
+                     turned);
 }
 
 static bool add_forward(Problem *p, TsError *err) {
   const int64_t *q = p->of[Q].dim, *k = p->of[K].dim;
-  bool sink = p->value[SINK];
-  TsGpuAttention x = ts_gpu_attention(p->x.dtype, p->x.d, p->x.causal, p->x.window, sink);
-  x.scale = p->x.scale;
-  ts_gpu_attention_fit(&x, q[2], p->value[MASK] != NULL);
+  TsGpuAttention x = forward_of(p);
   int64_t heads = q[0] * q[1], tiles = ts_gpu_attention_tiles(&x, heads, q[2]);
   int64_t g = ts_gpu_attention_heads(&x, heads, k[0] * k[1], k[2]);
-  int64_t dim[] = {q[0], q[1], k[1], q[2], k[2], g, at_most(tiles, p->nsm)};
+  int64_t dim[] = {q[0], q[1], k[1], q[2], k[2], g, p->nsm ? at_most(tiles, p->nsm) : tiles};
   int arg[8] = {param_of(p, Q), param_of(p, K), param_of(p, V)}, n = 3;
   if (p->value[MASK]) {
-    x.mask = ts_gpu_mask(&p->from, q[2], k[2], x.rows, false);
+    x.mask = mask_of(p, x.rows, false);
     if ((arg[n++] = add_mask(p, &x.mask, false, err)) == INT_MIN) return false;
   }
-  if (sink) arg[n++] = param_of(p, SINK);
+  if (p->value[SINK]) arg[n++] = param_of(p, SINK);
   arg[n++] = p->y, arg[n++] = p->lse, arg[n] = p->counter;
   TsTile *t = ts_tile_gpu_attention(&x, err);
   lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V);
@@ -164,8 +190,7 @@ static TsGpuHeads heads_of(const Problem *p, int operand) {
 
 static bool add_begin(Problem *p, TsError *err) {
   TsGpuHeads h[2] = {heads_of(p, G), heads_of(p, Y)};
-  const int64_t *q = p->of[Q].dim;
-  int64_t blocks = ts_gpu_attention_grad_blocks(&p->x, q[0] * q[1], q[2]);
+  int64_t blocks = blocks_of(p);
   int arg[] = {param_of(p, G), param_of(p, Y), p->lse, p->lse2, p->delta};
   return ts_tile_parts_add(p->parts, ts_tile_gpu_attention_begin(&p->x, &h[0], &h[1], err), arg,
                            &blocks);
@@ -173,7 +198,7 @@ static bool add_begin(Problem *p, TsError *err) {
 
 static bool add_grad(Problem *p, TsError *err) {
   const int64_t *q = p->of[Q].dim, *k = p->of[K].dim;
-  int64_t n = q[0] * q[1], j = k[0] * k[1];
+  int64_t j = k[0] * k[1];
   /* The interpreter runs block after block, and none may wait for another one. */
   int64_t most = p->sim ? 1 : p->nsm, tiles = ts_gpu_attention_grad_tiles(&p->x, j, k[2]);
   int64_t dim[] = {q[0],
@@ -181,12 +206,12 @@ static bool add_grad(Problem *p, TsError *err) {
                    k[1],
                    q[2],
                    k[2],
-                   ts_gpu_attention_grad_blocks(&p->x, n, q[2]),
+                   blocks_of(p),
                    ts_gpu_attention_grad_heads(&p->x, j, q[2]),
                    at_most(tiles, most)};
   int arg[12] = {param_of(p, Q), param_of(p, K), param_of(p, V)}, at = 3;
   if (p->value[MASK]) {
-    p->x.mask = ts_gpu_mask(&p->from, q[2], k[2], p->x.rows, true);
+    p->x.mask = mask_of(p, p->x.rows, true);
     if ((arg[at++] = add_mask(p, &p->x.mask, true, err)) == INT_MIN) return false;
   }
   int rest[] = {param_of(p, G),  p->lse2,         p->delta, p->sums,
@@ -195,6 +220,31 @@ static bool add_grad(Problem *p, TsError *err) {
   TsTile *t = ts_tile_gpu_attention_grad(&p->x, err);
   lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V), lie(p, t, at, G);
   lie(p, t, at + 4, DK), lie(p, t, at + 5, DV);
+  return ts_tile_parts_add(p->parts, t, arg, dim);
+}
+
+/* By warps: one of the two kernels. */
+static bool add_half(Problem *p, bool of_queries, TsError *err) {
+  const int64_t *q = p->of[Q].dim, *k = p->of[K].dim;
+  int64_t n = q[0] * q[1], j = k[0] * k[1], l = ts_gpu_attention_grad_own(&p->x, n, q[2]);
+  int64_t tiles = of_queries ? l : ts_gpu_attention_grad_tiles(&p->x, j, k[2]), near;
+  TsGpuAttention f = forward_of(p);
+  near = of_queries ? ts_gpu_attention_heads(&f, n, j, k[2])
+                    : ts_gpu_attention_grad_heads(&p->x, j, q[2]);
+  int64_t dim[] = {q[0], q[1], k[1], q[2], k[2], l, near, tiles};
+  int arg[10] = {param_of(p, Q), param_of(p, K), param_of(p, V)}, at = 3;
+  if (p->value[MASK]) {
+    p->x.mask = mask_of(p, 0, !of_queries);
+    if ((arg[at++] = add_mask(p, &p->x.mask, !of_queries, err)) == INT_MIN) return false;
+  }
+  int rest[] = {param_of(p, G), p->lse2, p->delta, param_of(p, of_queries ? DQ : DK),
+                param_of(p, DV)};
+  memcpy(arg + at, rest, sizeof rest);
+  TsTile *t = (of_queries ? ts_tile_gpu_attention_grad_queries
+                          : ts_tile_gpu_attention_grad_keys)(&p->x, err);
+  lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V), lie(p, t, at, G);
+  lie(p, t, at + 3, of_queries ? DQ : DK);
+  if (!of_queries) lie(p, t, at + 4, DV);
   return ts_tile_parts_add(p->parts, t, arg, dim);
 }
 
@@ -208,7 +258,7 @@ static bool add_end(Problem *p, TsError *err) {
 
 static bool add_sink(Problem *p, TsError *err) {
   const int64_t *q = p->of[Q].dim;
-  int64_t lines = (q[2] + p->x.rows - 1) / p->x.rows * p->x.rows;
+  int64_t lines = blocks_of(p) * p->x.rows / (q[0] * q[1]);
   int arg[] = {p->lse2, p->delta, param_of(p, SINK), param_of(p, DSINK)};
   if (!p->value[SINK]) return true;
   return ts_tile_parts_add(p->parts, ts_tile_gpu_attention_sink(q[0], q[1], lines, err), arg,
@@ -233,19 +283,32 @@ static TsTile *whole(Problem *p, TsError *err) {
     return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
   }
   temporaries(p);
-  if (add_forward(p, err) && add_begin(p, err) && add_grad(p, err) && add_end(p, err) &&
+  if (add_forward(p, err) && add_begin(p, err) &&
+      (p->nsm ? add_grad(p, err) && add_end(p, err)
+              : add_half(p, false, err) && add_half(p, true, err)) &&
       add_sink(p, err))
     return k;
   ts_tile_free(k);
   return NULL;
 }
 
+/* On GPUs without a copy engine. */
+static bool by_warps(Problem *p, TsDevice *d, bool small, TsError *err) {
+  double scale = p->x.scale;
+  if (!ts_device_room(d, small, &p->room, err)) return false;
+  p->x = ts_gpu_attention_grad_by_warps(p->x.dtype, p->x.d, p->x.causal, p->x.window,
+                                        p->room.target, p->room.shared);
+  p->x.scale = scale;
+  return true;
+}
+
 bool ts_device_attention_grad(TsDevice *d, const TsGroup *group, bool strict,
                               TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err) {
   Problem p = {.n = group->node[0], .sim = !strcmp(d->kind, "sim")};
   if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return false;
-  p.nsm = ts_device_processors(d, bytes_of(&p, Q, p.of[K].dim[2]) <= SIM_WORK, err);
-  if (!p.nsm) return false;
+  bool small = bytes_of(&p, Q, p.of[K].dim[2]) <= SIM_WORK;
+  p.nsm = ts_device_processors(d, small, err);
+  if (!p.nsm && !by_warps(&p, d, small, err)) return false;
   memset(out, 0, sizeof *out);
   if (!(out->tile = whole(&p, err))) return false;
   for (int i = 0; i < ALL; i++)

@@ -111,11 +111,11 @@ bool ts_device_decode(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, voi
   if (group->nnode != 1 || !describe(&p, layout, arg)) return false;
   int64_t nsm = ts_device_processors(d, p.all * p.s * p.t * p.d <= SIM_WORK, err), n = 0;
   if (!nsm) return false;
+  if (nsm > TS_GPU_DECODE_BLOCKS) nsm = TS_GPU_DECODE_BLOCKS;
   int64_t rows = p.all / p.key_heads * p.s, chunk = ts_gpu_decode_chunk(p.t);
   TsGpuDecode x = {.queries = (int)p.s, .window = p.window};
   int64_t chunks = ts_gpu_decode_chunks(&x, p.key_heads, p.t, chunk);
-  int64_t together = ts_gpu_decode_together(&x, p.key_heads, p.t, chunk, nsm);
-  int64_t parts = ts_gpu_decode_parts(&x, p.key_heads, p.t, chunk, together);
+  TsGpuDecodeParts parts = ts_gpu_decode_parts(&x, p.key_heads, p.t, chunk, nsm);
   x = ts_gpu_decode((TsDtype)p.n->in[0]->meta.dtype, (int)p.d, (int)rows, chunks);
   x.queries = (int)p.s, x.causal = p.causal, x.window = p.window;
   x.sink = p.sink != NULL, x.scale = p.scale;
@@ -126,7 +126,8 @@ bool ts_device_decode(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, voi
   if (p.mask) out->value[n++] = p.mask;
   if (p.sink) out->value[n++] = p.sink;
   out->value[n] = (TsVal)(uintptr_t)&p.n->out[0];
-  int64_t dim[] = {p.key_heads, rows, p.t, chunk, together, p.heads, parts < nsm ? parts : nsm};
+  int64_t dim[] = {p.key_heads, rows,        p.t,     chunk,
+                   parts.n,     parts.longs, p.heads, parts.all < nsm ? parts.all : nsm};
   memcpy(out->dim, dim, sizeof dim);
   if (p.mask) out->tile = behind_mask(&p, &x, out->tile, dim, err);
   return out->tile != NULL;

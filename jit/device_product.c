@@ -195,12 +195,13 @@ static bool is_word(const char *w, size_t n, const char *what) {
   return n == strlen(what) && !memcmp(w, what, n);
 }
 
-/* The kernel does bias, activation, residual in this order; words in another are not for it. */
+/* The kernel does bias, activation, residual in this order; words in another are not for it, nor
+ * is silu of f64: it works on bits of 64, and whole numbers of kernels with roles have 32. */
 static bool put_word(Problem *p, const char *w, size_t n) {
-  bool late = p->activation || p->residual;
+  bool late = p->activation || p->residual, wide = p->n->out[0].meta.dtype == TS_DT_f64;
   if (is_word(w, n, "bias") && !late && !p->bias) return (p->bias = true);
   if (is_word(w, n, "relu") && !late) return (p->activation = TS_OP_relu) != 0;
-  if (is_word(w, n, "silu") && !late) return (p->activation = TS_OP_silu) != 0;
+  if (is_word(w, n, "silu") && !late && !wide) return (p->activation = TS_OP_silu) != 0;
   if (is_word(w, n, "residual") && !p->residual) return (p->residual = true);
   return is_word(w, n, "none");
 }

@@ -75,6 +75,7 @@ typedef struct TsGpuEmit {
   LLVMValueRef shared;      /* the group's shared memory */
   LLVMValueRef env;         /* host: what the emulator gives */
   LLVMValueRef group;       /* i64, of the groups of a block */
+  LLVMValueRef after;       /* i64, 0 once the phase before has written; NULL: it had ended */
   LLVMValueRef held;        /* stands for the bytes of a group until they are known */
   LLVMValueRef block;       /* i64, number of the block */
   LLVMValueRef round;       /* i64, number of the round */
@@ -177,26 +178,32 @@ LLVMValueRef ts_gpu_function(TsGpuEmit *g, int op, LLVMValueRef x);
 /* Two elements of stored bf16 in a word, where one instruction rounds both; NULL. */
 LLVMValueRef ts_gpu_short_pair(TsGpuEmit *g, LLVMValueRef low, LLVMValueRef high);
 
-/* ---- emit_gpu_memory.c */
+/* ---- emit_gpu_access.c: who reads and writes */
+bool ts_gpu_reads_only(const TsGpuEmit *g, TsTileVal memory); /* nobody writes it */
+bool ts_gpu_for_all_rounds(const TsGpuEmit *g, const TsTileStmt *s); /* reads the same */
+
+/* ---- emit_gpu_memory.c: elements in memory */
 void ts_gpu_memory_begin(TsGpuEmit *g, TsTileVal memory, LLVMValueRef pointer);
+LLVMTypeRef ts_gpu_stored(TsGpuEmit *g, TsDtype d);
+LLVMValueRef ts_gpu_to_stored(TsGpuEmit *g, TsDtype d, LLVMValueRef x);
+LLVMValueRef ts_gpu_from_stored(TsGpuEmit *g, TsDtype d, LLVMValueRef x);
+
+/* ---- emit_gpu_load.c */
 void ts_gpu_load(TsGpuEmit *g, const TsTileStmt *s);
-void ts_gpu_store(TsGpuEmit *g, const TsTileStmt *s);
-void ts_gpu_gather(TsGpuEmit *g, const TsTileStmt *s);
-void ts_gpu_scatter(TsGpuEmit *g, const TsTileStmt *s);
 /* A load's elements: a chunk of a frame, or one. */
 void ts_gpu_load_chunk(TsGpuEmit *g, TsGpuFrame *f, const TsTileStmt *s, int chunk,
                        LLVMValueRef *out);
 LLVMValueRef ts_gpu_load_at(TsGpuEmit *g, const TsTileStmt *s, const TsGpuCoord *at);
-LLVMTypeRef ts_gpu_stored(TsGpuEmit *g, TsDtype d);
-LLVMValueRef ts_gpu_to_stored(TsGpuEmit *g, TsDtype d, LLVMValueRef x);
-LLVMValueRef ts_gpu_from_stored(TsGpuEmit *g, TsDtype d, LLVMValueRef x);
-bool ts_gpu_reads_only(const TsGpuEmit *g, TsTileVal memory); /* nobody writes it */
-bool ts_gpu_for_all_rounds(const TsGpuEmit *g, const TsTileStmt *s); /* reads the same */
 /* Where the row that s loads begins, if it lies in vectors of 16 bytes; NULL. */
 LLVMValueRef ts_gpu_row_at(TsGpuEmit *g, const TsTileStmt *s);
 /* n elements of a row from p on, a multiple of as many bytes or of 16. */
 void ts_gpu_read_row(TsGpuEmit *g, TsDtype d, LLVMValueRef p, int n, LLVMValueRef *out);
+
+/* ---- emit_gpu_store.c, emit_gpu_gather.c */
+void ts_gpu_store(TsGpuEmit *g, const TsTileStmt *s);
 void ts_gpu_store_chunk(TsGpuEmit *g, const TsTileStmt *s, TsGpuFrame *f);
+void ts_gpu_gather(TsGpuEmit *g, const TsTileStmt *s);
+void ts_gpu_scatter(TsGpuEmit *g, const TsTileStmt *s);
 
 /* ---- emit_gpu_reduce.c, emit_gpu_row.c */
 void ts_gpu_reduce(TsGpuEmit *g, const TsTileStmt *s);

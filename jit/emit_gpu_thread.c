@@ -118,6 +118,32 @@ static V read_at(TsGpuEmit *g, LLVMTypeRef t, V list, int i) {
   return LLVMBuildLoad2(g->e->b, t, LLVMBuildInBoundsGEP2(g->e->b, t, list, &at, 1, ""), "");
 }
 
+/* Phases of a kernel on sm_90 and newer begin while the one before still runs: its blocks say at
+ * their begin that the next ones may come, which wait before they read. Addresses come out of
+ * the waiting, so that no load is moved before it. */
+static V control(TsGpuEmit *g, const char *text, const char *constraints, LLVMTypeRef out) {
+  LLVMTypeRef t = LLVMFunctionType(out, NULL, 0, 0);
+  V f = LLVMGetInlineAsm(t, text, strlen(text), constraints, strlen(constraints), 1, 0,
+                         LLVMInlineAsmDialectATT, 0);
+  return LLVMBuildCall2(g->e->b, t, f, NULL, 0, "");
+}
+
+static void begin_between(TsGpuEmit *g) {
+  int index = (int)(g->phase - g->plan->phase), sm = 0;
+  g->after = NULL;
+  if (sscanf(g->e->target->cpu, "sm_%d", &sm) != 1 || sm < 90 || g->batch) return;
+  if (index)
+    g->after = control(g, "griddepcontrol.wait; mov.u64 $0, 0;", "=l,~{memory}", i64(g));
+  if (index + 1 < g->plan->nphase)
+    control(g, "griddepcontrol.launch_dependents;", "~{memory}",
+            LLVMVoidTypeInContext(g->e->ctx));
+}
+
+static V behind(TsGpuEmit *g, V p) {
+  if (!g->after) return p;
+  return LLVMBuildInBoundsGEP2(g->e->b, ts_emit_int_type(g->e, 8, 0), p, &g->after, 1, "");
+}
+
 static void begin_device(TsGpuEmit *g, const char *name) {
   TsEmit *e = g->e;
   const TsTile *k = e->k;
@@ -141,9 +167,10 @@ static void begin_device(TsGpuEmit *g, const char *name) {
     annotate(g, "maxnreg", g->phase->registers);
   }
   LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, e->fn, ""));
+  begin_between(g);
   for (int i = own; i < k->ndim; i++) e->dim[i] = LLVMGetParam(e->fn, (unsigned)(n + i - own));
   for (int i = 0; !g->batch && i < k->nparam; i++)
-    ts_gpu_memory_begin(g, k->param[i], LLVMGetParam(e->fn, (unsigned)i));
+    ts_gpu_memory_begin(g, k->param[i], behind(g, LLVMGetParam(e->fn, (unsigned)i)));
   g->tid = special(g, "llvm.nvvm.read.ptx.sreg.tid.x");
   g->block = LLVMBuildZExt(e->b, special(g, "llvm.nvvm.read.ptx.sreg.ctaid.x"), i64(g), "");
   V memory = LLVMGetNamedGlobal(e->module, "shared");
@@ -216,7 +243,7 @@ void ts_gpu_thread_end(TsGpuEmit *g) {
 V ts_gpu_scratch(TsGpuEmit *g, int i) {
   int at = g->e->k->nparam + i;
   return g->host ? read_at(g, pointer(g, 0), g->e->args, at)
-                 : LLVMGetParam(g->e->fn, (unsigned)at);
+                 : behind(g, LLVMGetParam(g->e->fn, (unsigned)at));
 }
 
 /* ---- meeting */

@@ -190,6 +190,8 @@ static void pointwise(TsMma *m, const TsTileStmt *s) {
 
 static void same_bits(TsMma *m, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
+  if (y->type.dtype == TS_DT_i64 || s->in[0]->type.dtype == TS_DT_i64)
+    ts_emit_fail(m->e, "bits of 64: whole numbers with roles are positions of 32");
   int n = parts_of(m, y);
   V *to = ts_mma_define(m, y, n), *x = ts_emit_parts(m->e, s->in[0]);
   LLVMTypeRef t = ts_emit_elem(m->e, (TsDtype)y->type.dtype);

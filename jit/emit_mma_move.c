@@ -255,60 +255,6 @@ static void load_line(TsMma *m, const TsTileStmt *s) {
   }
 }
 
-/* ---- sums that another block goes on with: all of a slot of the kernel's scratch */
-static void kept_slot(TsMma *m, const TsTileStmt *s, TsTileVal x) {
-  const TsTileType *t = &s->in[0]->type;
-  bool fits = m->unit == TS_MMA_wgmma && t->rank == 3 && t->dtype == TS_DT_f32 &&
-              x->type.dtype == TS_DT_f32 && x->type.rank == 2 && m->info->cluster == 1 &&
-              t->dim[1] == x->type.dim[0] && t->dim[2] == x->type.dim[1];
-  if (!fits || ts_mma_zero(m, s->in[2]) || ts_mma_zero(m, s->in[3]))
-    ts_emit_fail(m->e, "sums are kept whole");
-}
-
-/* The thread's first column in row r. */
-static V kept_at(TsMma *m, const TsTileStmt *s, int r) {
-  const TsTileType *t = &s->in[0]->type;
-  V slot = wide(m, ts_emit_scalar(m->e, s->in[1]));
-  V at = LLVMBuildMul(m->e->b, slot, ts_emit_i64(m->e, t->dim[1] * t->dim[2] * 4), "");
-  V row = ts_mma_addi(m, m->layout.row_base, m->layout.row[r]);
-  V in = ts_mma_add(m, ts_mma_muli(m, row, t->dim[2]), m->layout.col_base);
-  at = LLVMBuildAdd(m->e->b, at, wide(m, ts_mma_muli(m, in, 4)), "");
-  return moved(m, ts_emit_parts(m->e, s->in[0])[0], at);
-}
-
-/* Past the first cache, which may hold what was there before. */
-static void load_kept(TsMma *m, const TsTileStmt *s) {
-  TsTileVal y = s->out[0];
-  LLVMTypeRef f32 = ts_emit_elem(m->e, TS_DT_f32);
-  LLVMTypeRef two = LLVMStructTypeInContext(m->e->ctx, (LLVMTypeRef[]){f32, f32}, 2, false);
-  kept_slot(m, s, y);
-  int ncol = columns(m, &y->type);
-  V *to = ts_mma_define(m, y, m->layout.nrow * ncol);
-  for (int r = 0; r < m->layout.nrow; r++)
-    for (int c = 0; c < ncol; c += 2) {
-      V from = moved(m, kept_at(m, s, r), ts_emit_i64(m->e, (int64_t)m->layout.col[c] * 4));
-      V x = ts_mma_asm(m, two, "ld.global.cg.v2.f32 {$0, $1}, [$2];", "=f,=f,l,~{memory}", 1,
-                       &from, true);
-      V *reg = to + ts_mma_register(m, ncol, r, c);
-      reg[0] = LLVMBuildExtractValue(m->e->b, x, 0, "");
-      reg[1] = LLVMBuildExtractValue(m->e->b, x, 1, "");
-    }
-}
-
-static void store_kept(TsMma *m, const TsTileStmt *s) {
-  TsTileVal x = s->in[4];
-  kept_slot(m, s, x);
-  int ncol = columns(m, &x->type);
-  V *reg = ts_emit_parts(m->e, x);
-  for (int r = 0; r < m->layout.nrow; r++)
-    for (int c = 0; c < ncol; c += 2) {
-      V *at = reg + ts_mma_register(m, ncol, r, c);
-      V in[3] = {moved(m, kept_at(m, s, r), ts_emit_i64(m->e, (int64_t)m->layout.col[c] * 4)),
-                 at[0], at[1]};
-      ts_mma_asm(m, NULL, "st.global.v2.f32 [$0], {$1, $2};", "l,f,f,~{memory}", 3, in, true);
-    }
-}
-
 void ts_mma_load(TsMma *m, const TsTileStmt *s) {
   const TsTileType *from = &s->in[0]->type;
   if (s->out[0]->type.space != TS_SPACE_fragment) {
@@ -325,10 +271,6 @@ void ts_mma_load(TsMma *m, const TsTileStmt *s) {
     else if (!is_operand(m->role->region[0], s->out[0]))
       load_piece(m, s);
     return; /* else its product reads it */
-  }
-  if (from->space == TS_SPACE_scratch) {
-    load_kept(m, s);
-    return;
   }
   if (from->space == TS_SPACE_global && from->rank == 4) {
     ts_mma_load_whole(m, s);
@@ -540,8 +482,6 @@ void ts_mma_store(TsMma *m, const TsTileStmt *s) {
     ts_mma_store_scalar(m, s);
   else if (x->rank == 1)
     ts_mma_store_rows(m, s);
-  else if (t->space == TS_SPACE_scratch)
-    store_kept(m, s);
   else if (t->space == TS_SPACE_shared && m->unit == TS_MMA_wgmma &&
            ts_mma_wide(m, x) < x->dim[1])
     store_columns(m, s);

@@ -331,6 +331,17 @@ static void copy_line(TsMma *m, const TsTileStmt *s) {
              "r,l,r,r,~{memory}", 4, in, true);
 }
 
+/* What nobody reads again the second cache gives up first: scratch stays in it. */
+static void copy_once(TsMma *m, const Boxes *x, V map, V barrier) {
+  V in[6] = {x->at, map, ts_mma_int(m, 0), x->row, x->head, barrier};
+  ts_mma_asm(m, NULL,
+             "{\n\t.reg .b64 hint;\n\t"
+             "createpolicy.fractional.L2::evict_first.b64 hint, 1.0;\n\t"
+             "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+             ".L2::cache_hint [$0], [$1, {$2, $3, $2, $4}], [$5], hint;\n\t}",
+             "r,l,r,r,r,r,~{memory}", 6, in, true);
+}
+
 /* Boxes of one matrix of a batch. */
 static void copy_parts(TsMma *m, const Boxes *x, V map, V barrier) {
   for (int i = 0; i < x->panels; i++) {
@@ -377,6 +388,10 @@ void ts_mma_copy_bulk(TsMma *m, const TsTileStmt *s) {
                "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
                " [$0], [$1, {$2, $3, $2, $4, $5}], [$6];",
                "r,l,r,r,r,r,r,~{memory}", 7, in, true);
+    return;
+  }
+  if (x.head && ts_tile_attr(s, "stream")->i) {
+    copy_once(m, &x, map, barrier);
     return;
   }
   if (x.head) {
@@ -604,8 +619,7 @@ void ts_mma_barrier(TsMma *m, const TsTileStmt *s) {
   plain(m, text);
 }
 
-/* ---- signals: numbers of the device. Copies by the copy engine stand behind a proxy. All
- * threads of a role wait; its first one gives the signal, behind a barrier of all. */
+/* ---- signals: numbers of the device. Copies by the copy engine stand behind a proxy. */
 static V signal_at(TsMma *m, const TsTileStmt *s) {
   LLVMBuilderRef b = m->e->b;
   if (s->in[0]->type.rank != 1) ts_emit_fail(m->e, "signals are a line of numbers");
@@ -625,16 +639,10 @@ void ts_mma_until(TsMma *m, const TsTileStmt *s) {
 }
 
 void ts_mma_signal(TsMma *m, const TsTileStmt *s) {
-  V first = LLVMBuildICmp(m->e->b, LLVMIntEQ, m->t, ts_mma_int(m, 0), "");
-  V in[3] = {signal_at(m, s), ts_emit_scalar(m->e, s->in[2]), ts_mma_flag(m, first)};
-  if (m->single)
-    ts_mma_asm(m, NULL, "fence.proxy.async;\n\tst.release.gpu.global.s32 [$0], $1;",
-               "l,r,~{memory}", 2, in, true);
-  else
-    ts_mma_asm(m, NULL,
-               "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $2, 0;\n\t"
-               "@p fence.acq_rel.gpu;\n\t@p st.release.gpu.global.s32 [$0], $1;\n\t}",
-               "l,r,r,~{memory}", 3, in, true);
+  V in[2] = {signal_at(m, s), ts_emit_scalar(m->e, s->in[2])};
+  if (!m->single) ts_emit_fail(m->e, "one thread gives a signal");
+  ts_mma_asm(m, NULL, "fence.proxy.async;\n\tst.release.gpu.global.s32 [$0], $1;",
+             "l,r,~{memory}", 2, in, true);
 }
 
 /* ---- keeping step */

@@ -57,7 +57,8 @@ void ts_mma_warps_layout(TsMma *m) {
   l->nrow = rows / down / 8, l->ncol = (int)t->dim[1] / across / 4;
   if (l->nrow > 16 || l->ncol > TS_MMA_COLS * 2) ts_emit_fail(m->e, "a warp's tile is large");
   for (int r = 0; r < l->nrow; r++) l->row[r] = r * 8;
-  for (int c = 0; c < l->ncol; c++) l->col[c] = c / 4 * BLOCK * across + c % 4 / 2 * 8 + c % 2;
+  for (int c = 0; c < TS_MMA_COLS * 2; c++) /* other fragments of the role may be wider */
+    l->col[c] = c / 4 * BLOCK * across + c % 4 / 2 * 8 + c % 2;
 }
 
 /* ---- operands */

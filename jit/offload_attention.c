@@ -1,26 +1,36 @@
-/* Gradients of attention of 16-bit floats on a device that has no kernel with roles for them,
- * or may not use it (profile strict): widened, by the kernel for f32, rounded at the end. That
- * is the definition of vm/attention_grad.c, so the bits are the VM's. It takes sizes that the
- * kernel for f32 takes (ir/sched_attention_grad.c). */
+/* Gradients of attention of 16-bit floats on a device that has no kernel on matrix units for
+ * them, or may not use it (profile strict): widened, by the kernel for f32, rounded at the end.
+ * That is the definition of vm/attention_grad.c, so the bits are the VM's. It takes sizes that
+ * the kernel for f32 takes (ir/sched_attention_grad.c). */
 #include "jit/device_product.h"
 #include "jit/offload_own.h"
 
 enum { INPUTS = 7, RESULTS = 3 };
 
+/* Whether its matrix units do it (jit/device_attention_grad.c). */
+static bool has_kernel(const TsCall *call, TsDevice *d) {
+  const TsMeta *q = &call->in[0]->meta, *k = &call->in[1]->meta;
+  TsError err = {0};
+  TsGpuRoom room;
+  int64_t width = q->dim[q->ndim - 1];
+  if (ts_device_processors(d, true, &err) > 0) return true;
+  return ts_device_room(d, true, &room, &err) && (width == 64 || width == 128) &&
+         !(call->attr[0].i && k->dim[k->ndim - 2] < q->dim[q->ndim - 2]);
+}
+
 static bool takes(const TsCall *call, int device) {
   const TsMeta *q = &call->in[0]->meta, *k = &call->in[1]->meta;
   TsDtype d = (TsDtype)q->dtype;
-  TsError err = {0};
   const char *why;
   bool half = d == TS_DT_bf16 || d == TS_DT_f16;
   if (!half || call->nout != RESULTS || !ts_device_target(ts_device_at(device), &why))
     return false;
-  bool roles = ts_device_processors(ts_device_at(device), true, &err) > 0;
-  if (roles && call->ctx->profile != TS_PROFILE_strict) return false;
+  if (q->ndim < 2 ||
+      (call->ctx->profile != TS_PROFILE_strict && has_kernel(call, ts_device_at(device))))
+    return false;
   bool plain = !call->in[3] && !call->in[4] && call->attr[1].type != TS_ATTR_int;
-  return plain && q->ndim >= 2 && q->ndim <= 4 && ts_meta_numel(q) > 0 &&
-         ts_meta_numel(k) > 0 && q->dim[q->ndim - 2] % 32 == 0 &&
-         k->dim[k->ndim - 2] % 128 == 0;
+  return plain && q->ndim <= 4 && ts_meta_numel(q) > 0 && ts_meta_numel(k) > 0 &&
+         q->dim[q->ndim - 2] % 32 == 0 && k->dim[k->ndim - 2] % 128 == 0;
 }
 
 int ts_offload_attention(TsOffloader *o, TsCall *call, int device) {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAIN = 1 << 16, PANEL_BYTES = 2048, CACHED = 1 << 17 };
+enum { GRAIN = 1 << 16, PANEL_BYTES = 4096, CACHED = 1 << 17 };
 
 typedef TsReducePlan Plan;
 

@@ -91,6 +91,17 @@ local function median(list)
   return n % 2 == 1 and list[(n + 1) / 2] or (list[n / 2] + list[n / 2 + 1]) / 2
 end
 
+-- Of the rounds' times and ratios; with STAT=best the shortest turns, and their ratio.
+local function conclude(times, ratios)
+  local result, ratio, best = {}, {}, env "STAT" == "best"
+  for name, list in pairs(times) do
+    result[name], ratio[name] = median(list), median(ratios[name])
+    if best then result[name] = list[1] end -- median has sorted them
+  end
+  for name in pairs(best and ratio or {}) do ratio[name] = result.ours and result[name] / result.ours end
+  return result, ratio
+end
+
 -- ask = { name = function() -> number or nil, why }: one turn each, round by round.
 -- Returns the medians and, for each peer, the median over the rounds of how much
 -- faster ours was in the same round.
@@ -114,11 +125,7 @@ local function interleave(order, ask, rounds, title)
       end
     end
   end
-  local result, ratio = {}, {}
-  for name, list in pairs(times) do
-    result[name], ratio[name] = median(list), median(ratios[name])
-  end
-  return result, ratio
+  return conclude(times, ratios)
 end
 
 -- Everybody's mean |result| must be near ours: the rows then do the same work.

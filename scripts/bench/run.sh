@@ -8,6 +8,7 @@
 #   DEV=cuda             the rows of a GPU instead
 #   CLOCK=cpu            processor time instead of wall time, with one thread: for a
 #                        machine that has other work
+#   STAT=best            the shortest of all turns instead of the median: likewise
 #   WRITE=1               as --write: put the tables into docs/performance.md
 set -e
 cd "$(dirname "$0")/../.."
@@ -38,5 +39,5 @@ for word in "$@"; do
 done
 TESSERA_PEERS_PYTHON=${TESSERA_PEERS_PYTHON:-$(command -v python3 || true)}
 if [ "$CLOCK" = cpu ]; then THREADS=1; fi
-export TESSERA_PEERS_PYTHON ONLY ROUNDS THREADS CLOCK WRITE DEV
+export TESSERA_PEERS_PYTHON ONLY ROUNDS THREADS CLOCK STAT WRITE DEV
 exec bin/tessera scripts/bench/main.lua

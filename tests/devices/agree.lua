@@ -57,7 +57,7 @@ local function compare(c, what, x)
   for i, y in ipairs(got and want or {}) do
     if core.is_tensor(y) then
       local a, b = text(c, got[i]), text(c, y)
-      same = same and got[i].device == name and (a == b or (sums[c.row] and device.same(got[i], y)))
+      same = same and got[i].device == name and (a == b or (sums[c.row] and device.same(got[i], y, x)))
       why = ("output %d is %s on %s, not %s"):format(i, a, got[i].device, b)
     end
     if not same then break end

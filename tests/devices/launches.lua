@@ -64,6 +64,21 @@ together(640, function() return (x + y)[0]:item() end) --> 0, true
 local a, b = make({ 1024, 1024 }, "bf16"), make({ 1024, 1024 }, "bf16")
 count(30, function() return op.matmul(a, b) end) --> 30 calls, 30 launches
 
+-- What follows a product is of its launch, in every type.
+local function behind(dtype)
+  local p, q = make({ 6, 10 }, dtype), make({ 10, 8 }, dtype)
+  local fallback = core.jit_device().fallback
+  for _, words in ipairs { "relu", "silu", "gelu" } do op.matmul(p, q, { epilogue = words }) end
+  for _, words in ipairs { "residual", "silu_residual", "gelu_residual" } do
+    op.matmul(p, q, nil, make({ 6, 8 }, dtype), { epilogue = words })
+  end
+  local last = count(10, function() return op.matmul(p, q, { epilogue = "silu" }) end)
+  return core.jit_device().fallback - fallback, last
+end
+behind "bf16" --> 0, 10 calls, 10 launches
+behind "f32" --> 0, 10 calls, 10 launches
+behind "f64" --> 0, 10 calls, 10 launches
+
 -- A number is fetched by a copy and a wait, and comes by a copy.
 local function item() return (x + y)[0]:item() end
 item()

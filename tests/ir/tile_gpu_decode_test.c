@@ -121,22 +121,24 @@ static void one(const Case *c) {
   float *sink = malloc(4 * (size_t)(c->j * c->e));
   for (int i = 0; i < c->j * c->e; i++) sink[i] = (float)i - 1;
   void *arg[5] = {numbers(c->dtype, nq), numbers(c->dtype, nk), numbers(c->dtype, nk)};
-  uint16_t *y = malloc((size_t)nq * 2);
+  uint16_t *y = malloc((size_t)nq * 2), *first = malloc((size_t)nq * 2);
   int n = 3;
   if (c->sink) arg[n++] = sink;
   arg[n++] = y;
-  for (int together = 1; together < 4; together++) {
-    int64_t parts = ts_gpu_decode_parts(&x, c->j, c->t, c->c, together);
-    int64_t blocks = parts < c->p ? parts : c->p;
-    int64_t dim[7] = {c->j, c->e, c->t, c->c, together, c->j * c->e, blocks};
+  for (int i = 1; i < 5; i++) { /* parts of a chunk, then long ones and short ones */
+    TsGpuDecodeParts parts = ts_gpu_decode_parts_of(&x, c->j, c->t, c->c, i, i - 1);
+    int64_t blocks = parts.all < c->p ? parts.all : c->p;
+    int64_t dim[8] = {c->j, c->e, c->t, c->c, parts.n, parts.longs, c->j * c->e, blocks};
     memset(y, 0xff, (size_t)nq * 2);
     if (ts_tile_run(k, arg, dim, &err))
       failed++, printf("%s\n", err.message);
     else
       compare(c, arg, y);
+    if (i == 1) memcpy(first, y, (size_t)nq * 2);
+    if (memcmp(first, y, (size_t)nq * 2)) failed++, printf("other bits in other parts\n");
   }
   for (int i = 0; i < 3; i++) free(arg[i]);
-  free(sink), free(y);
+  free(sink), free(y), free(first);
   ts_tile_free(k);
 }
 

@@ -1,8 +1,11 @@
-/* The gradients of attention on a GPU (ir/tile_gpu_attention_grad.c). Without one it says so.
+/* The gradients of attention on a GPU (ir/tile_gpu_attention_grad.c), and those by warps
+ * (ir/tile_gpu_attention_grad_warps.c). Without one it says so.
  *
  * With no argument: correctness of heads of 64 and 128, causal, window, groups of heads, ragged
  * sizes, operands that lie otherwise, against f64 on the host; and the same bits at every run,
  * for other numbers of blocks, another order of the heads, and without steps ahead.
+ *
+ * "warps" for those alone, which any GPU from sm_80 on runs.
  *
  * With --bench, of all sizes or of one number of queries: TFLOP/s in bursts, causal as half of
  * the work, a backward pass as 2.5 forward passes; tests/jit/gpu_attention_peer.py --grad
@@ -15,6 +18,7 @@
 
 #include "ir/tile_gpu_attention.h"
 #include "ir/tile_gpu_attention_ends.h"
+#include "ir/tile_gpu_attention_grad_warps.h"
 #include "jit/gpu.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
@@ -31,12 +35,13 @@ typedef struct Shape {
 } Shape;
 
 /* ---- kernels */
+enum { LEAST = 101376, MOST = 166912 }; /* bytes of a block, of GPUs without a copy engine */
 enum { Q, K, V, G, DQ, DK, DV, Y, TENSORS };
 
 typedef struct Problem {
   TsGpuAttentionGrad x;
   Shape s;
-  Loaded forward, begin, grad;
+  Loaded forward, begin, grad, queries; /* by warps grad is of keys */
   TsGpuKernel *end;
   bool turned;             /* [B,S,H,D] in memory */
   int64_t stride[2][4];    /* of query and key heads */
@@ -81,7 +86,19 @@ static void lie(TsTileVal v, const int64_t *stride) {
   memcpy(v->type.stride, stride, 4 * sizeof *stride);
 }
 
+static Loaded load_half(Problem *p, TsTile *k, bool keys) {
+  MUST(!k);
+  for (int i = 0; i < k->nparam && p->turned; i++)
+    if (i < 4 || (keys && i > 5)) lie(k->param[i], p->stride[i == 1 || i == 2 || i > 5]);
+  return load_tile(k);
+}
+
 static void load_grad(Problem *p) {
+  if (p->x.warps) {
+    p->grad = load_half(p, ts_tile_gpu_attention_grad_keys(&p->x, &err), true);
+    p->queries = load_half(p, ts_tile_gpu_attention_grad_queries(&p->x, &err), false);
+    return;
+  }
   TsTile *k = ts_tile_gpu_attention_grad(&p->x, &err);
   MUST(!k);
   for (int i = 0; i < k->nparam && p->turned; i++)
@@ -89,11 +106,19 @@ static void load_grad(Problem *p) {
   p->grad = load_tile(k);
 }
 
-static void load(Problem *p) {
+static TsGpuAttention forward_of(const Problem *p) {
   const TsGpuAttentionGrad *x = &p->x;
   TsGpuAttention f = ts_gpu_attention(x->dtype, x->d, x->causal, x->window, false);
-  f.scale = x->scale;
   ts_gpu_attention_fit(&f, p->s.s, false);
+  if (x->warps)
+    f = ts_gpu_attention_by_warps(x->dtype, x->d, x->causal, x->window, false, x->warps, MOST);
+  f.scale = x->scale;
+  return f;
+}
+
+static void load(Problem *p) {
+  const TsGpuAttentionGrad *x = &p->x;
+  TsGpuAttention f = forward_of(p);
   TsGpuHeads h = {.dim = {p->s.b, p->s.h, p->s.s, x->d}};
   if (p->turned) h.stride = p->stride[0];
   if (!p->host[Q]) p->forward = load_tile(ts_tile_gpu_attention(&f, &err));
@@ -106,8 +131,7 @@ static int processors(void) { return ((TsCuda *)gpu->state)->sms; }
 
 static void run_forward(Problem *p) {
   const Shape *s = &p->s;
-  TsGpuAttention f = ts_gpu_attention(p->x.dtype, p->x.d, p->x.causal, p->x.window, false);
-  ts_gpu_attention_fit(&f, s->s, false);
+  TsGpuAttention f = forward_of(p);
   int64_t n = s->b * s->h, j = s->b * s->j, tiles = ts_gpu_attention_tiles(&f, n, s->s);
   int64_t dim[7] = {s->b,
                     s->h,
@@ -115,7 +139,7 @@ static void run_forward(Problem *p) {
                     s->s,
                     s->t,
                     ts_gpu_attention_heads(&f, n, j, s->t),
-                    processors() < tiles ? processors() : tiles};
+                    processors() < tiles && !f.warps ? processors() : tiles};
   void *arg[] = {p->at[Q], p->at[K], p->at[V], p->at[Y], p->lse, p->counter};
   launch_tile(&p->forward, arg, dim);
 }
@@ -125,9 +149,26 @@ static void run_begin(Problem *p) {
   launch_tile(&p->begin, arg, &p->blocks);
 }
 
+static void run_by_warps(Problem *p, int64_t near) {
+  const Shape *s = &p->s;
+  int64_t j = s->b * s->j, l = ts_gpu_attention_grad_own(&p->x, s->b * s->h, s->s);
+  int64_t dim[8] = {s->b, s->h, s->j, s->s, s->t, l};
+  dim[6] = near ? near : ts_gpu_attention_grad_heads(&p->x, j, s->s);
+  dim[7] = ts_gpu_attention_grad_tiles(&p->x, j, s->t);
+  void *arg[] = {p->at[Q], p->at[K], p->at[V],  p->at[G],
+                 p->lse2,  p->delta, p->at[DK], p->at[DV]};
+  launch_tile(&p->grad, arg, dim);
+  arg[6] = p->at[DQ], dim[7] = l;
+  launch_tile(&p->queries, arg, dim);
+}
+
 /* 0: the usual number of blocks, of heads together. */
 static void run_grad(Problem *p, int64_t blocks, int64_t near) {
   const Shape *s = &p->s;
+  if (p->x.warps) {
+    run_by_warps(p, near);
+    return;
+  }
   int64_t j = s->b * s->j, tiles = ts_gpu_attention_grad_tiles(&p->x, j, s->t);
   int64_t most = blocks ? blocks : processors();
   if (!near) near = ts_gpu_attention_grad_heads(&p->x, j, s->s);
@@ -139,6 +180,7 @@ static void run_grad(Problem *p, int64_t blocks, int64_t near) {
 
 static void run_end(Problem *p) {
   void *arg[] = {p->sums, p->at[DQ]};
+  if (p->x.warps) return;
   MUST(ts_gpu_kernel_run(p->end, NULL, arg, &p->n[Q], &err));
 }
 
@@ -189,6 +231,7 @@ static void forget(Problem *p) {
   gpu->free(gpu, p->turn, p->blocks * 4 + 256), gpu->free(gpu, p->counter, 4 + 256);
   if (p->forward.tile) unload_tile(&p->forward);
   unload_tile(&p->begin), unload_tile(&p->grad);
+  if (p->x.warps) unload_tile(&p->queries);
   ts_gpu_kernel_free(p->end);
 }
 
@@ -274,11 +317,14 @@ static void give(Problem *p, const Right *r) {
 }
 
 /* ---- checks */
+static const char *kind(const Problem *p) { return p->x.warps ? "warps" : "rows"; }
+static int size(const Problem *p) { return p->x.warps ? p->x.own / 16 : p->x.rows; }
+
 static void wrong(const Problem *p, const char *what, double value) {
   failed++;
-  printf("WRONG %s d%d rows %d b%d h%d j%d s%d t%d%s window %d%s: %s %.4g\n",
-         ts_dtype_name(p->x.dtype), p->x.d, p->x.rows, (int)p->s.b, (int)p->s.h, (int)p->s.j,
-         (int)p->s.s, (int)p->s.t, p->x.causal ? " causal" : "", (int)p->x.window,
+  printf("WRONG %s d%d %s %d b%d h%d j%d s%d t%d%s window %d%s: %s %.4g\n",
+         ts_dtype_name(p->x.dtype), p->x.d, kind(p), size(p), (int)p->s.b, (int)p->s.h,
+         (int)p->s.j, (int)p->s.s, (int)p->s.t, p->x.causal ? " causal" : "", (int)p->x.window,
          p->turned ? " turned" : "", what, value);
 }
 
@@ -320,9 +366,9 @@ static double apart(const Problem *p, int i, const double *right) {
 static void check_numbers(const Problem *p, const Right *r) {
   double far[3] = {apart(p, DQ, r->dq), apart(p, DK, r->dk), apart(p, DV, r->dv)};
   double most = p->x.dtype == TS_DT_bf16 ? 8e-3 : 1.2e-3;
-  printf("%s d%d rows %d b%d h%d j%d s%d t%d%s window %d%s: dq %.3g dk %.3g dv %.3g\n",
-         ts_dtype_name(p->x.dtype), p->x.d, p->x.rows, (int)p->s.b, (int)p->s.h, (int)p->s.j,
-         (int)p->s.s, (int)p->s.t, p->x.causal ? " causal" : "", (int)p->x.window,
+  printf("%s d%d %s %d b%d h%d j%d s%d t%d%s window %d%s: dq %.3g dk %.3g dv %.3g\n",
+         ts_dtype_name(p->x.dtype), p->x.d, kind(p), size(p), (int)p->s.b, (int)p->s.h,
+         (int)p->s.j, (int)p->s.s, (int)p->s.t, p->x.causal ? " causal" : "", (int)p->x.window,
          p->turned ? " turned" : "", far[0], far[1], far[2]);
   for (int i = 0; i < 3; i++)
     if (!(far[i] < most)) wrong(p, i == 0 ? "dq" : i == 1 ? "dk" : "dv", far[i]);
@@ -345,8 +391,15 @@ static void check_bits(Problem *p) {
   for (int i = 0; i < 3; i++) free(first[i]);
 }
 
+static int64_t by_warps; /* bytes that a block may have; 0: with roles */
+
+static TsGpuAttentionGrad usual(TsDtype dtype, int d, bool causal, int64_t window) {
+  if (!by_warps) return ts_gpu_attention_grad(dtype, d, causal, window);
+  return ts_gpu_attention_grad_by_warps(dtype, d, causal, window, "sm_80", by_warps);
+}
+
 static void check(TsDtype dtype, int d, bool causal, int64_t window, bool turned, Shape s) {
-  TsGpuAttentionGrad x = ts_gpu_attention_grad(dtype, d, causal, window);
+  TsGpuAttentionGrad x = usual(dtype, d, causal, window);
   Problem p = pose(&x, &s, turned, NULL, 0);
   Right r = right_all(&p);
   give(&p, &r);
@@ -368,6 +421,16 @@ static void check_all(void) {
     check(TS_DT_bf16, d, true, 0, true, (Shape){2, 40, 20, 260, 260});
     check(TS_DT_bf16, d, true, 0, false, (Shape){1, 3, 3, 3, 3});
   }
+}
+
+/* Blocks of eight warps. */
+static void check_larger(void) {
+  by_warps = LEAST;
+  check(TS_DT_bf16, 128, true, 0, true, (Shape){2, 4, 2, 333, 777});
+  check(TS_DT_f16, 128, true, 100, false, (Shape){1, 2, 1, 500, 700});
+  by_warps = 64 << 10;
+  check(TS_DT_bf16, 64, true, 0, false, (Shape){2, 4, 2, 333, 777});
+  check(TS_DT_f16, 64, false, 0, true, (Shape){1, 4, 1, 200, 300});
 }
 
 /* ---- bursts */
@@ -413,7 +476,8 @@ static void bench(int d, bool causal, Shape s, int stages, bool more) {
     chunk = malloc(CHUNK * 2);
     for (int i = 0; i < CHUNK; i++) chunk[i] = narrow(TS_DT_bf16, normal());
   }
-  TsGpuAttentionGrad x = ts_gpu_attention_grad(TS_DT_bf16, d, causal, 0);
+  TsGpuAttentionGrad x = usual(TS_DT_bf16, d, causal, 0);
+  if (by_warps && stages) x.step = stages;
   if (stages) x.stages = stages, x.ahead = false;
   if (stages < 0) x.stages = -stages, x.ahead = true, x.held = false;
   Problem p = pose(&x, &s, false, chunk, CHUNK);
@@ -422,8 +486,8 @@ static void bench(int d, bool causal, Shape s, int stages, bool more) {
   alarm(60);
   double all = median(&p, ALL, 0, times), grad = median(&p, GRAD, 0, times);
   double back = median(&p, BEGIN | GRAD | END, 0, times);
-  printf("attention_grad d%d %s B%d H%d/%d S%d ours %.1f both %.1f", d,
-         causal ? "causal" : "full", (int)s.b, (int)s.h, (int)s.j, (int)s.s,
+  printf("attention_grad%s d%d %s B%d H%d/%d S%d ours %.1f both %.1f", by_warps ? "_warps" : "",
+         d, causal ? "causal" : "full", (int)s.b, (int)s.h, (int)s.j, (int)s.s,
          2.5 * flop / back * 1e-9, 3.5 * flop / all * 1e-9);
   printf("  msec grad %.3f", grad);
   if (more) {
@@ -432,11 +496,27 @@ static void bench(int d, bool causal, Shape s, int stages, bool more) {
     for (int64_t near = 8; near <= 128 && near <= s.b * s.j; near *= 2)
       printf(" %d:%.3f", (int)near, median(&p, GRAD, near, times));
   }
-  if (stages > 0) printf("  no step ahead, stages %d", stages);
+  if (by_warps) printf("  own %d step %d", x.own, x.step);
+  if (stages > 0 && !by_warps) printf("  no step ahead, stages %d", stages);
   if (stages < 0) printf("  values not held, stages %d", -stages);
   printf("\n");
   alarm(0);
   forget(&p);
+}
+
+static void bench_warps(void) {
+  by_warps = MOST;
+  for (int d = 128; d >= 64; d -= 64)
+    for (int causal = 0; causal < 2; causal++)
+      bench(d, causal, (Shape){4, 16, 16, 4096, 4096}, 0, false);
+  bench(64, true, (Shape){4, 16, 16, 4096, 4096}, 32, false);
+  bench(64, false, (Shape){4, 16, 16, 4096, 4096}, 32, false);
+  bench(64, true, (Shape){32, 12, 12, 1024, 1024}, 0, false);
+  by_warps = LEAST;
+  bench(128, true, (Shape){4, 16, 16, 4096, 4096}, 0, false);
+  by_warps = 64 << 10;
+  bench(64, true, (Shape){4, 16, 16, 4096, 4096}, 0, false);
+  by_warps = 0;
 }
 
 static void bench_all(void) {
@@ -460,14 +540,18 @@ static void bench_all(void) {
 int main(int argc, char **argv) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   gpu = ts_device_find("cuda:0", &err);
-  if (!gpu || !gpu->run || ((TsCuda *)gpu->state)->major != 9) {
+  bool warps = argc > 1 && !strcmp(argv[1], "warps");
+  if (!gpu || !gpu->run || ((TsCuda *)gpu->state)->major < (warps ? 8 : 9)) {
     printf("skipped: no GPU\n");
     return 0;
   }
   MUST(ts_device_use(gpu, &err));
   if (argc > 2) only = atoll(argv[2]);
-  if (argc > 1 && !strcmp(argv[1], "--bench")) return bench_all(), 0;
-  check_all();
+  if (argc > 1 && !strcmp(argv[1], "--bench")) return bench_warps(), bench_all(), 0;
+  if (!warps) check_all();
+  by_warps = MOST, check_all();
+  check_larger();
+  if (argc > 2) bench_warps();
   printf("%s\n", failed ? "FAILED" : "all right");
   return failed != 0;
 }

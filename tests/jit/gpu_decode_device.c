@@ -6,8 +6,8 @@
  *
  * With --bench: microseconds and TB/s of keys and values, several launches as one over sets of
  * keys and values that the second cache cannot hold; tests/jit/gpu_decode_peer.py prints the
- * same lines of a copy of as many bytes and of its peers. --bench CxN: parts of N chunks of C
- * blocks too. */
+ * same lines of a copy of as many bytes and of its peers. --bench B:S CxNxL..: this size, with
+ * chunks of C blocks and L parts of N chunks too (N 0: the usual parts). */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -43,14 +43,16 @@ static Kernel load(const TsGpuDecode *x) {
 /* Sizes as the kernel's; blocks 0: as many as run at a time, n 0: the usual number. arg: q k v
  * [sink] y */
 typedef struct Shape {
-  int64_t j, e, t, c, blocks, n;
+  int64_t j, e, t, c, blocks, n, longs;
 } Shape;
 
 static void run(const Kernel *k, const Shape *s, void *const *arg) {
   int64_t most = s->blocks ? s->blocks : ((TsCuda *)gpu->state)->sms;
-  int64_t n = s->n ? s->n : ts_gpu_decode_together(&k->x, s->j, s->t, s->c, most);
-  int64_t parts = ts_gpu_decode_parts(&k->x, s->j, s->t, s->c, n);
-  int64_t dim[7] = {s->j, s->e, s->t, s->c, n, s->e, most < parts ? most : parts};
+  TsGpuDecodeParts parts = s->n
+                               ? ts_gpu_decode_parts_of(&k->x, s->j, s->t, s->c, s->n, s->longs)
+                               : ts_gpu_decode_parts(&k->x, s->j, s->t, s->c, most);
+  int64_t dim[8] = {s->j,    s->e,        s->t, s->c,
+                    parts.n, parts.longs, s->e, most < parts.all ? most : parts.all};
   if (ts_gpu_decode_chunks(&k->x, s->j, s->t, s->c) > k->x.room)
     printf("too little scratch\n"), exit(1);
   launch_tile(&k->code, arg, dim);
@@ -163,7 +165,7 @@ static void same(const Problem *p, const Shape *s, int64_t head, const char *wha
 
 static void check(TsDtype dtype, int d, int queries, bool causal, int64_t window, bool sink,
                   int64_t j, int64_t e, int64_t t) {
-  Shape s = {j, e, t, ts_gpu_decode_chunk(t), 0, 0};
+  Shape s = {.j = j, .e = e, .t = t, .c = ts_gpu_decode_chunk(t)};
   TsGpuDecode x = ts_gpu_decode(dtype, d, (int)e, 1);
   x.queries = queries, x.causal = causal, x.window = window, x.sink = sink;
   while (x.room < ts_gpu_decode_chunks(&x, j, t, s.c)) x.room *= 2;
@@ -178,7 +180,7 @@ static void check(TsDtype dtype, int d, int queries, bool causal, int64_t window
   other.blocks = 5;
   compute(&p, &k, &other, 0), same(&p, &other, 0, "WRONG: other bits with 5 blocks");
   for (int n = 1; n < 4; n++)
-    other = s, other.n = n, compute(&p, &k, &other, 0),
+    other = s, other.n = n, other.longs = n - 1, compute(&p, &k, &other, 0),
     same(&p, &other, 0, "WRONG: other bits in other parts");
   other = s, other.j = 1;
   compute(&p, &k, &other, j - 1), same(&p, &other, j - 1, "WRONG: other bits of one head");
@@ -248,7 +250,7 @@ static double speed(const Kernel *k, const Shape *s, void *(*arg)[4], int sets) 
 }
 
 static void bench(int d, int64_t b, int64_t t, char **more, int nmore) {
-  Shape s = {b * 8, 8, t, ts_gpu_decode_chunk(t), 0, 0};
+  Shape s = {.j = b * 8, .e = 8, .t = t, .c = ts_gpu_decode_chunk(t)};
   int64_t nk = s.j * t * d, nq = s.j * s.e * d;
   double bytes = 4.0 * (double)nk;
   int sets = (int)(400e6 / bytes) + 1;
@@ -261,7 +263,9 @@ static void bench(int d, int64_t b, int64_t t, char **more, int nmore) {
   alarm(30);
   printf("decode d%d B%lld S%lld", d, (long long)b, (long long)t);
   for (int i = -1; i < nmore; i++) {
-    if (i >= 0 && sscanf(more[i], "%" SCNd64 "x%" SCNd64, &s.c, &s.n) != 2) continue;
+    if (i >= 0 &&
+        sscanf(more[i], "%" SCNd64 "x%" SCNd64 "x%" SCNd64, &s.c, &s.n, &s.longs) != 3)
+      continue;
     if (i >= 0 && s.c * 128 > t) continue;
     TsGpuDecode x = ts_gpu_decode(
         TS_DT_bf16, d, 8, ts_gpu_decode_chunks(&(TsGpuDecode){.queries = 1}, s.j, t, s.c));
@@ -277,13 +281,23 @@ static void bench(int d, int64_t b, int64_t t, char **more, int nmore) {
     for (int k = 0; k < 4; k++) gpu->free(gpu, arg[i][k], (k % 3 ? nk : nq) * 2 + 256);
 }
 
-static void bench_all(int n, char **word) {
+/* b:t, then parts. */
+static void bench_some(int n, char **word) {
+  for (int i = 0, end; i < n; i = end) {
+    int64_t b = 1, t = 4096;
+    for (end = i + 1; end < n && !strchr(word[end], ':');) end++;
+    sscanf(word[i], "%" SCNd64 ":%" SCNd64, &b, &t);
+    bench(128, b, t, word + i + 1, end - i - 1);
+  }
+}
+
+static void bench_all(void) {
   static const int64_t size[][2] = {{1, 4096},   {16, 4096},  {64, 4096},
                                     {16, 32768}, {64, 16384}, {1, 131072},
                                     {8, 4096},   {1, 32768},  {8, 32768}};
   for (int d = 128; d >= 64; d -= 64)
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
-      bench(d, size[i][0], size[i][1], word, n);
+      bench(d, size[i][0], size[i][1], NULL, 0);
 }
 
 int main(int argc, char **argv) {
@@ -294,7 +308,8 @@ int main(int argc, char **argv) {
     return 0;
   }
   MUST(ts_device_use(gpu, &err));
-  if (argc > 1 && !strcmp(argv[1], "--bench")) return bench_all(argc - 2, argv + 2), 0;
+  if (argc > 1 && !strcmp(argv[1], "--bench"))
+    return argc > 2 ? bench_some(argc - 2, argv + 2) : bench_all(), 0;
   check_all();
   printf("%s\n", failed ? "FAILED" : "all right");
   return failed != 0;

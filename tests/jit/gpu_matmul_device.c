@@ -122,10 +122,10 @@ static void sums_f64(Problem *p) {
 }
 
 static void name_of(const Problem *p, const TsGpuProduct *x, char *to, size_t room) {
-  snprintf(to, room, "%s>%s %c%c %dx%d c%d st%d%s%s %lldx%lldx%lld", ts_dtype_name(p->in),
+  snprintf(to, room, "%s>%s %c%c %dx%d c%d st%d%s %lldx%lldx%lld", ts_dtype_name(p->in),
            ts_dtype_name(p->out), x->turned_a ? 'T' : 'N', x->turned_b ? 'T' : 'N', x->rows,
-           x->cols, x->cluster, x->stages, x->late ? " late" : "", x->even ? " even" : "",
-           (long long)p->m, (long long)p->n, (long long)p->k);
+           x->cols, x->cluster, x->stages, x->late ? " late" : "", (long long)p->m,
+           (long long)p->n, (long long)p->k);
 }
 
 static void wrong(const char *name, const char *what, double value) {
@@ -207,9 +207,6 @@ static void all_tiles(Problem *p, int ntile, double bound) {
       if (layout == 3) x.stages = 3, x.group = 2;
       if (layout == 2) x.limit = 2;
       if (layout < 2) ts_gpu_product_settle(&x, 1 << 20);
-      check(p, &x, bound, &first);
-      if (layout == 2 || x.cluster > 1) continue;
-      x.late = false, x.even = true;
       check(p, &x, bound, &first);
     }
 }
@@ -438,7 +435,6 @@ typedef struct Plan {
   const char *name;
   int rows, cols, cluster, stages, group, limit, buffers; /* 0: as usual, -1: none */
   int late;                                               /* -1: not */
-  bool even;
 } Plan;
 
 static TsGpuProduct plan_of(const Plan *x, const Shape *s) {
@@ -447,7 +443,6 @@ static TsGpuProduct plan_of(const Plan *x, const Shape *s) {
   TsGpuProduct p = ts_gpu_product_for(s->d, out, s->ta, s->tb, s->m, s->n, s->k, 1, nsm);
   if (x->rows) p = ts_gpu_product(s->d, out, s->ta, s->tb, x->rows, x->cols);
   if (x->cluster) p.cluster = x->cluster;
-  if (x->even) p.even = true;
   if (x->late >= 0) ts_gpu_product_settle(&p, s->k);
   if (x->stages) p.stages = x->stages;
   if (x->group) p.group = x->group;
@@ -498,16 +493,16 @@ static void bench_tiles(void) {
       {64, 8192, 8192},    {32768, 768, 768},  {32768, 2304, 768}};
   static const Plan plan[] = {
       {.name = "chosen"},
-      {"256c2", 128, 256, 2, 0, 0, 0, 0, 0, false},
-      {"256", 128, 256, 1, 0, 0, 0, 0, 0, false},
-      {"192x192c2", 192, 192, 2, 0, 0, 0, 0, 0, false},
-      {"192x192", 192, 192, 1, 0, 0, 0, 0, 0, false},
-      {"192x192b2", 192, 192, 1, 3, 0, 0, 2, 0, false},
-      {"192c2", 128, 192, 2, 0, 0, 0, 0, 0, false},
-      {"192x128", 192, 128, 1, 0, 0, 0, 0, 0, false},
-      {"128", 128, 128, 1, 0, 0, 0, 0, 0, false},
-      {"64", 128, 64, 1, 0, 0, 0, 0, 0, false},
-      {"64x64", 64, 64, 1, 0, 0, 0, 0, 0, false},
+      {"256c2", 128, 256, 2, 0, 0, 0, 0, 0},
+      {"256", 128, 256, 1, 0, 0, 0, 0, 0},
+      {"192x192c2", 192, 192, 2, 0, 0, 0, 0, 0},
+      {"192x192", 192, 192, 1, 0, 0, 0, 0, 0},
+      {"192x192b2", 192, 192, 1, 3, 0, 0, 2, 0},
+      {"192c2", 128, 192, 2, 0, 0, 0, 0, 0},
+      {"192x128", 192, 128, 1, 0, 0, 0, 0, 0},
+      {"128", 128, 128, 1, 0, 0, 0, 0, 0},
+      {"64", 128, 64, 1, 0, 0, 0, 0, 0},
+      {"64x64", 64, 64, 1, 0, 0, 0, 0, 0},
   };
   for (int i = 0; i < 11; i++)
     bench(TS_DT_bf16, 2, shape[i][0], shape[i][1], shape[i][2], 11, plan);
@@ -527,20 +522,16 @@ static void bench_gpt(void) {
   };
   static const Plan wide[] = {{.name = "chosen"},
                               {.name = "not late", .late = -1},
-                              {"256c2", 128, 256, 2, 0, 0, 0, 0, 0, false},
-                              {"256", 128, 256, 1, 0, 0, 0, 0, 0, false},
-                              {"192c2", 128, 192, 2, 0, 0, 0, 0, 0, false},
-                              {"128c2", 128, 128, 2, 0, 0, 0, 0, 0, false}};
+                              {"256c2", 128, 256, 2, 0, 0, 0, 0, 0},
+                              {"256", 128, 256, 1, 0, 0, 0, 0, 0},
+                              {"192c2", 128, 192, 2, 0, 0, 0, 0, 0},
+                              {"128c2", 128, 128, 2, 0, 0, 0, 0, 0}};
   static const Plan deep[] = {{.name = "chosen"},
-                              {"128 even", 128, 128, 1, 0, 0, 0, 0, 0, true},
-                              {"64x64 even", 64, 64, 1, 0, 0, 0, 0, 0, true},
-                              {"64x192 even", 64, 192, 1, 0, 0, 0, 0, 0, true},
-                              {"64x128 even", 64, 128, 1, 0, 0, 0, 0, 0, true},
-                              {"128x64", 128, 64, 1, 0, 0, 0, 0, 0, false},
-                              {"128", 128, 128, 1, 0, 0, 0, 0, 0, false}};
+                              {"128x64", 128, 64, 1, 0, 0, 0, 0, 0},
+                              {"128", 128, 128, 1, 0, 0, 0, 0, 0}};
   for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
     bool is_deep = shape[i].layout == 1 && shape[i].m < 50304;
-    bench(TS_DT_bf16, shape[i].layout, shape[i].m, shape[i].n, shape[i].k, is_deep ? 7 : 6,
+    bench(TS_DT_bf16, shape[i].layout, shape[i].m, shape[i].n, shape[i].k, is_deep ? 3 : 6,
           is_deep ? deep : wide);
   }
 }
@@ -557,11 +548,11 @@ static void bench_limit(void) {
 
 static void bench_eight(void) {
   static const Plan plan[] = {{.name = "chosen"},
-                              {"256c2", 128, 256, 2, 0, 0, 0, 0, 0, false},
-                              {"256", 128, 256, 1, 0, 0, 0, 0, 0, false},
-                              {"192x192c2", 192, 192, 2, 0, 0, 0, 0, 0, false},
-                              {"256c2 g4", 128, 256, 2, 0, 4, 0, 0, 0, false},
-                              {"256c2 g16", 128, 256, 2, 0, 16, 0, 0, 0, false}};
+                              {"256c2", 128, 256, 2, 0, 0, 0, 0, 0},
+                              {"256", 128, 256, 1, 0, 0, 0, 0, 0},
+                              {"192x192c2", 192, 192, 2, 0, 0, 0, 0, 0},
+                              {"256c2 g4", 128, 256, 2, 0, 4, 0, 0, 0},
+                              {"256c2 g16", 128, 256, 2, 0, 16, 0, 0, 0}};
   bench(TS_DT_fp8_e4m3, 2, 8192, 8192, 8192, 6, plan);
   bench(TS_DT_fp8_e4m3, 2, 4096, 4096, 4096, 3, plan);
 }

@@ -10,7 +10,7 @@
 
 static int failed;
 
-typedef enum How { USUAL, LATE, EVEN, BATCH } How;
+typedef enum How { USUAL, LATE, BATCH } How;
 
 typedef struct Case {
   TsDtype in, out;
@@ -37,7 +37,6 @@ static TsTile *kernel(const Case *c) {
   p.activation = c->activation;
   p.limit = c->limit;
   if (is_tf32(c)) p.in = TS_DT_f32, p.depth /= 2, p.tf32 = true;
-  p.even = c->how == EVEN;
   p.batch = c->how == BATCH;
   if (p.batch) p.a = p.b = (TsGpuLies){4096, {64, 1 << 20}};
   if (c->how == LATE) ts_gpu_product_settle(&p, 4096);
@@ -105,9 +104,6 @@ static const Case all[] = {
     {TS_DT_bf16, TS_DT_bf16, 128, 128, 1, false, false, false, 0, 0, 0, LATE},
     {TS_DT_bf16, TS_DT_bf16, 192, 128, 1, true, false, false, 0, 0, 0, LATE},
     {TS_DT_fp8_e4m3, TS_DT_bf16, 128, 256, 2, false, true, false, 0, 0, 0, LATE},
-    {TS_DT_bf16, TS_DT_bf16, 128, 256, 1, true, false, false, 0, 0, 0, EVEN},
-    {TS_DT_bf16, TS_DT_f32, 128, 128, 1, true, true, false, 0, 0, 0, EVEN},
-    {TS_DT_bf16, TS_DT_bf16, 64, 64, 1, false, false, false, 0, 0, 0, EVEN},
     {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, false, true, false, 0, 0, 0, BATCH},
     {TS_DT_f16, TS_DT_f32, 64, 64, 1, true, false, false, 0, 0, 0, BATCH},
     {TS_DT_f32, TS_DT_f32, 128, 256, 1, false, true, false, 0, 0, 0, BATCH},

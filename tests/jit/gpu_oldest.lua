@@ -69,7 +69,8 @@ for _, d in ipairs { "f32", "f64", "bf16", "f16" } do
 end
 for _, width in ipairs { 64, 128 } do
   local q, k = random({ 1, 2, 40, width }, "bf16"), random({ 1, 1, 72, width }, "bf16")
-  call("attention", q, k, k, nil, nil, { causal = true })
+  local y = call("attention", q, k, k, nil, nil, { causal = true })
+  call("attention_grad", q, k, k, nil, nil, y, q, { causal = true })
 end
 
 -- A step of training: sums of columns, gradients, the optimiser.

@@ -11,7 +11,7 @@
 
 #include "tests/repl/screen_model.h"
 
-#define PATIENCE_MS 5000
+#define PATIENCE_MS 30000
 
 extern int failures;
 extern const char *subject; /* what is tested, for messages */

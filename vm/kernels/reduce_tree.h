@@ -363,9 +363,16 @@ INLINE void flat_of(int op, int map, const TsReduceCols *a) {
   memcpy(a->out, acc, (size_t)n * sizeof(T));
 }
 
+#include "vm/kernels/reduce_beside.h"
+
 INLINE void cols_of(int op, int map, const TsReduceCols *a) {
   if (a->n <= FLAT && a->ld == a->n && !a->at) {
     flat_of(op, map, a);
+    return;
+  }
+  if (!a->at && a->m >= BESIDE * LANES && a->n >= PANEL / 2) {
+    for (int64_t col = 0; col < a->n; col += PIECE)
+      beside_of(op, map, a, col, a->n - col < PIECE ? a->n - col : PIECE);
     return;
   }
   Walk walk;

@@ -1,0 +1,105 @@
+/* Rows past the caches, each by one thread: the last pass of a row, which stores, goes together
+ * with one of the next row's that computes, so that memory and arithmetic have work at the same
+ * time. See vm/rows_job.h. */
+#include "vm/rows_job.h"
+
+#include <stdlib.h>
+
+typedef TsRowsJob Job;
+
+typedef TsRowsSum Sum;
+
+typedef struct Row {
+  const char *x;
+  char *y;
+  double m, s; /* y is a function of x, or of its exps, and these */
+} Row;
+
+static Row row_at(const Job *j, int64_t o) {
+  int64_t ox, oy;
+  ts_rows_offsets(j->r, o, &ox, &oy);
+  return (Row){(const char *)j->r->x + ox * j->esize, (char *)j->r->y + oy * j->esize, 0, 0};
+}
+
+/* The sum of the exps of a row, while the last one, if any, is finished. e holds the exps of
+ * the last row of a softmax, then those of this. */
+static double soft_pass(const Job *j, const Row *last, const Row *row, char *e,
+                        const char *ahead) {
+  bool keep = j->r->op == TS_ROWS_softmax;
+  double part;
+  Sum s = {.depth = 0, .count = 0};
+  for (int64_t i = 0; i < j->r->n; i += TS_RED_LEAF) {
+    int64_t k = ts_rows_min(j->r->n - i, TS_RED_LEAF), at = i * j->tsize;
+    char *to = keep ? e + at : e;
+    if (!last->y)
+      j->k->exp[j->acc](to, row->x + at, k, row->m, ahead + at);
+    else if (keep)
+      j->k->scale_exp[j->acc](last->y + at, to, row->x + at, k, last->s, row->m, ahead + at);
+    else
+      j->k->shift_exp[j->acc](last->y + at, last->x + at, to, row->x + at, k, last->m, last->s,
+                              row->m, ahead + at);
+    ts_rows_leaf_sums(j, TS_MAP_none, to, 1, k, 0, &part);
+    ts_rows_sum_push(j, &s, ts_rows_value(j, &part, 0));
+  }
+  return ts_rows_sum_end(j, &s);
+}
+
+void ts_rows_soft_task(void *arg, int64_t lo, int64_t hi, int worker) {
+  Job *j = arg;
+  bool keep = j->r->op == TS_ROWS_softmax;
+  char local[TS_RED_LEAF * 8] __attribute__((aligned(64)));
+  int64_t n = j->r->n, room = (keep ? n : ts_rows_min(n, TS_RED_LEAF)) * j->tsize;
+  char *e = room <= (int64_t)sizeof local ? local : malloc((size_t)room);
+  Row last = {.y = NULL};
+  (void)worker;
+  if (!e) j->failed = true;
+  for (int64_t o = lo; o < hi && e; o++) {
+    Row row = row_at(j, o);
+    row.m = j->k->max[j->acc](row.x, n);
+    double s = soft_pass(j, &last, &row, e, row_at(j, ts_rows_min(o + 1, hi - 1)).x);
+    row.s = keep ? ts_rows_rounded(j, 1 / s) : j->k->log[j->acc](s);
+    last = row;
+  }
+  if (last.y && keep)
+    j->k->scale[j->acc](last.y, e, n, last.s, 1);
+  else if (last.y)
+    j->k->shift[j->acc](last.y, last.x, n, last.m, last.s, 1);
+  if (e != local) free(e);
+  ts_copy_fence();
+}
+
+/* The sum of squared deviations of a row, while the last one is finished. */
+static double norm_pass(const Job *j, const Row *last, const Row *row, const char *ahead) {
+  enum { LANES = 1024 }; /* bytes */
+  const char *w = j->r->w;
+  double part, lanes[LANES / sizeof(double)];
+  Sum s = {.depth = 0, .count = 0};
+  for (int64_t i = 0; i < j->r->n; i += TS_RED_LEAF) {
+    int64_t k = ts_rows_min(j->r->n - i, TS_RED_LEAF), at = i * j->tsize;
+    j->k->affine_sqdev[j->acc](last->y + at, last->x + at, k, last->m, last->s, w + at,
+                               row->x + at, row->m, lanes, ahead + at);
+    ts_rows_leaf_sums(j, TS_MAP_none, lanes, 1, LANES / j->tsize, 0, &part);
+    ts_rows_sum_push(j, &s, ts_rows_value(j, &part, 0));
+  }
+  return ts_rows_sum_end(j, &s);
+}
+
+void ts_rows_norm_task(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  const TsRows *r = j->r;
+  Row last = {.y = NULL};
+  (void)worker;
+  for (int64_t o = lo; o < hi; o++) {
+    Row row = row_at(j, o);
+    if (r->op == TS_ROWS_layernorm)
+      row.m = ts_rows_rounded(j, ts_rows_sum(j, TS_MAP_none, row.x, r->n, 0) / (double)r->n);
+    if (last.y)
+      row.s = norm_pass(j, &last, &row, row_at(j, ts_rows_min(o + 1, hi - 1)).x);
+    else
+      row.s = ts_rows_sum(j, TS_MAP_sqdev, row.x, r->n, row.m);
+    row.s = ts_rows_scale(j, row.s);
+    last = row;
+  }
+  if (last.y) j->k->affine[j->acc](last.y, last.x, r->n, last.m, last.s, r->w, r->b, 1, NULL);
+  ts_copy_fence();
+}
