@@ -29,7 +29,7 @@ if jit.status() then
   local name, csv = os.tmpname(), os.tmpname()
   local said = profile.report(g, {args = {big}, trace = name, csv = csv})
   assert(said:find "mul add relu sub", said)
-  assert(said:find "phase 0  thread 0: ", said)
+  assert(said:find "phase 0  thread %d+: ", said) -- on a busy machine one may do it all
   local file = io.open(name):read "*a"
   assert(file:find '^{"traceEvents":%[\n{"name":"mul add relu sub[^\n]*"ph":"X"', file)
   assert(io.open(csv):read "*l" == "run,instruction,place,phase,thread,start_us,us,bytes")
