@@ -56,14 +56,14 @@ V ts_gpu_grad_heads(Grad *a, const char *name, TsDtype d, int64_t heads, int64_t
   return ts_tile_param(a->b.k, name, &t, written);
 }
 
-static void params(Grad *a) {
+void ts_gpu_grad_given(Grad *a, int rank, int64_t rows, int64_t size[8]) {
   static const char *const names[] = {"B", "H", "J", "S", "T", "L", "G", "P"};
   TsTile *k = a->b.k;
   TsDtype d = a->x.dtype;
-  int64_t size[8];
+  int64_t dim[4] = {1, 1, 1, 1};
   for (int i = 0; i < 8; i++) size[i] = ts_tile_size(k, names[i]);
-  TsTileType line = ts_tile_type(TS_DT_f32, 2, (int64_t[]){size[5], a->x.rows});
-  TsTileType turns = ts_tile_vector(TS_DT_i32, size[5]), one = ts_tile_vector(TS_DT_i32, 1);
+  dim[rank - 2] = size[5], dim[rank - 1] = rows;
+  TsTileType line = ts_tile_type(TS_DT_f32, rank, dim);
   a->q = ts_gpu_grad_heads(a, "q", d, size[1], size[3], false);
   a->k = ts_gpu_grad_heads(a, "k", d, size[2], size[4], false);
   a->v = ts_gpu_grad_heads(a, "v", d, size[2], size[4], false);
@@ -71,9 +71,16 @@ static void params(Grad *a) {
   a->g = ts_gpu_grad_heads(a, "g", d, size[1], size[3], false);
   a->lse = ts_tile_param(k, "lse", &line, false);
   a->delta = ts_tile_param(k, "delta", &line, false);
+}
+
+static void params(Grad *a) {
+  TsTile *k = a->b.k;
+  int64_t size[8];
+  ts_gpu_grad_given(a, 2, a->x.rows, size);
+  TsTileType turns = ts_tile_vector(TS_DT_i32, size[5]), one = ts_tile_vector(TS_DT_i32, 1);
   a->dq = ts_gpu_grad_heads(a, "dq", TS_DT_f32, size[1], size[3], true);
-  a->dk = ts_gpu_grad_heads(a, "dk", d, size[2], size[4], true);
-  a->dv = ts_gpu_grad_heads(a, "dv", d, size[2], size[4], true);
+  a->dk = ts_gpu_grad_heads(a, "dk", a->x.dtype, size[2], size[4], true);
+  a->dv = ts_gpu_grad_heads(a, "dv", a->x.dtype, size[2], size[4], true);
   a->turn = ts_tile_param(k, "turn", &turns, true);
   a->counter = ts_tile_param(k, "counter", &one, true);
 }

@@ -52,6 +52,9 @@ static inline int ts_gpu_grad_rows(const TsGpuGrad *a) {
 /* A parameter [B,heads,rows,D]. */
 TsTileVal ts_gpu_grad_heads(TsGpuGrad *a, const char *name, TsDtype d, int64_t heads,
                             int64_t rows, bool written);
+/* The sizes, and the parameters that are read: lse and delta of so many axes, the last ones L and
+ * `rows`. */
+void ts_gpu_grad_given(TsGpuGrad *a, int rank, int64_t rows, int64_t size[8]);
 void ts_gpu_grad_sizes(TsGpuGrad *a);
 /* The tile of number t: groups of heads, in a group the first keys of all heads first. */
 void ts_gpu_grad_tile(TsGpuGrad *a, TsTileVal t);

@@ -136,7 +136,7 @@ V ts_gpu_grad_exponentials(Grad *a, V x, V less, V m0) {
   V e = ts_tile_op3(&a->b, TS_OP_fma, x, constant(a, scale * 1.4426950408889634, x),
                     ts_tile_op1(&a->b, TS_OP_neg, less));
   if (!e) return NULL;
-  return masked(a, ts_gpu_give(&a->b, TS_TILE_ex2, TS_GPU_IN(e), TS_GPU_PLAIN, &e->type), m0);
+  return masked(a, ts_gpu_ex2(&a->b, e), m0);
 }
 
 V ts_gpu_grad_probabilities(Grad *a, V x, V slot, V m0, V of) {

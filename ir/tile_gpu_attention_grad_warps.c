@@ -54,20 +54,10 @@ static V by(Warps *w, int op, V x, int64_t y) { return ts_gpu_grad_by(&w->g, op,
 
 /* ---- parameters, memory */
 static void params(Warps *w) {
-  static const char *const names[] = {"B", "H", "J", "S", "T", "L", "G", "P"};
   TsGpuGrad *a = &w->g;
-  TsTile *k = a->b.k;
   TsDtype d = a->x.dtype;
   int64_t size[8];
-  for (int i = 0; i < 8; i++) size[i] = ts_tile_size(k, names[i]);
-  TsTileType line = ts_tile_type(TS_DT_f32, 4, (int64_t[]){1, 1, size[5], a->x.own});
-  a->q = ts_gpu_grad_heads(a, "q", d, size[1], size[3], false);
-  a->k = ts_gpu_grad_heads(a, "k", d, size[2], size[4], false);
-  a->v = ts_gpu_grad_heads(a, "v", d, size[2], size[4], false);
-  if (a->x.mask.some) a->mask = ts_gpu_mask_param(k, &a->x.mask, d);
-  a->g = ts_gpu_grad_heads(a, "g", d, size[1], size[3], false);
-  a->lse = ts_tile_param(k, "lse", &line, false);
-  a->delta = ts_tile_param(k, "delta", &line, false);
+  ts_gpu_grad_given(a, 4, a->x.own, size);
   if (w->of_queries) {
     a->dq = ts_gpu_grad_heads(a, "dq", d, size[1], size[3], true);
     return;

@@ -179,16 +179,8 @@ static V row(Attention *a, V x, int of) {
                      &t);
 }
 
-static V ex2(Attention *a, V x) {
-  return x ? ts_gpu_give(&a->b, TS_TILE_ex2, TS_GPU_IN(x), TS_GPU_PLAIN, &x->type) : NULL;
-}
-
 static V lg2(Attention *a, V x) {
   return x ? ts_gpu_give(&a->b, TS_TILE_lg2, TS_GPU_IN(x), TS_GPU_PLAIN, &x->type) : NULL;
-}
-
-static V larger(Attention *a, V x, V y) {
-  return x ? ts_gpu_give(&a->b, TS_TILE_larger, TS_GPU_IN(x, y), TS_GPU_PLAIN, &x->type) : NULL;
 }
 
 static V scaled(Attention *a, V x) {
@@ -198,16 +190,17 @@ static V scaled(Attention *a, V x) {
 static V probabilities(Attention *a, V x, V m) {
   if (!x) return NULL;
   if (a->x.mask.some)
-    return ex2(a, scaled(a, op2(a, TS_OP_sub, x, ts_gpu_spread(&a->b, m, &x->type, 0))));
+    return ts_gpu_ex2(&a->b,
+                      scaled(a, op2(a, TS_OP_sub, x, ts_gpu_spread(&a->b, m, &x->type, 0))));
   V less = ts_tile_op1(&a->b, TS_OP_neg, scaled(a, m));
-  return ex2(a, ts_tile_op3(&a->b, TS_OP_fma, x, constant(a, log2_scale(a), x),
-                            ts_gpu_spread(&a->b, less, &x->type, 0)));
+  return ts_gpu_ex2(&a->b, ts_tile_op3(&a->b, TS_OP_fma, x, constant(a, log2_scale(a), x),
+                                       ts_gpu_spread(&a->b, less, &x->type, 0)));
 }
 
 /* The first block. */
 V ts_gpu_attend_first(Attention *a, V x, State *s) {
   s->m = row(a, quarter(a, x, LARGER), LARGER);
-  s->m = larger(a, s->m, constant(a, a->x.mask.some ? -FLT_MAX : -1e30, s->m));
+  s->m = ts_gpu_larger(&a->b, s->m, constant(a, a->x.mask.some ? -FLT_MAX : -1e30, s->m));
   V p = probabilities(a, x, s->m);
   s->l = quarter(a, p, SUM);
   return p;
@@ -215,9 +208,9 @@ V ts_gpu_attend_first(Attention *a, V x, State *s) {
 
 /* The others: what the sums so far are to be multiplied by too. */
 V ts_gpu_attend_next(Attention *a, V x, State *s, V *factor) {
-  V m = larger(a, row(a, quarter(a, x, LARGER), LARGER), s->m);
+  V m = ts_gpu_larger(&a->b, row(a, quarter(a, x, LARGER), LARGER), s->m);
   V p = probabilities(a, x, m);
-  *factor = ex2(a, scaled(a, op2(a, TS_OP_sub, s->m, m)));
+  *factor = ts_gpu_ex2(&a->b, scaled(a, op2(a, TS_OP_sub, s->m, m)));
   if (!s->l || !*factor) return NULL;
   s->l = ts_tile_op3(&a->b, TS_OP_fma, s->l, ts_gpu_spread(&a->b, *factor, &s->l->type, 0),
                      quarter(a, p, SUM));
@@ -235,8 +228,8 @@ static V with_sink(Attention *a, V *u, V *l) {
   if (!x || !*u) return NULL;
   x = ts_gpu_spread(b, x, &(*u)->type, 0);
   x = op2(a, TS_OP_mul, x, constant(a, 1.4426950408889634, x));
-  V most = larger(a, *u, x), f = ex2(a, op2(a, TS_OP_sub, *u, most));
-  *l = ts_tile_op3(b, TS_OP_fma, *l, f, ex2(a, op2(a, TS_OP_sub, x, most)));
+  V most = ts_gpu_larger(&a->b, *u, x), f = ts_gpu_ex2(&a->b, op2(a, TS_OP_sub, *u, most));
+  *l = ts_tile_op3(b, TS_OP_fma, *l, f, ts_gpu_ex2(&a->b, op2(a, TS_OP_sub, x, most)));
   *u = most;
   return f;
 }

@@ -122,6 +122,14 @@ V ts_gpu_spread(TsTileBuild *b, V x, const TsTileType *like, int axis) {
   return ts_tile_broadcast(b, x, like, axes);
 }
 
+V ts_gpu_ex2(TsTileBuild *b, V x) {
+  return x ? ts_gpu_give(b, TS_TILE_ex2, TS_GPU_IN(x), TS_GPU_PLAIN, &x->type) : NULL;
+}
+
+V ts_gpu_larger(TsTileBuild *b, V x, V y) {
+  return x ? ts_gpu_give(b, TS_TILE_larger, TS_GPU_IN(x, y), TS_GPU_PLAIN, &x->type) : NULL;
+}
+
 /* ---- control */
 void ts_gpu_commit(TsTileBuild *b, int of) {
   ts_gpu_say(b, TS_TILE_commit, TS_GPU_PLAIN, TS_GPU_SET({"of", ts_gpu_choice(of)}), NULL);

@@ -61,6 +61,9 @@ TsTileVal ts_gpu_mma(TsTileBuild *b, TsTileVal x, TsTileVal y, TsTileVal acc);
 TsTileVal ts_gpu_span(TsTileBuild *b, TsTileVal x, int64_t from, int64_t n);
 /* Along rows (axis 0) or columns (1) of a tile of like's shape. */
 TsTileVal ts_gpu_spread(TsTileBuild *b, TsTileVal x, const TsTileType *like, int axis);
+/* 2 to the power of x, the larger one, of f32; NULL of NULL. */
+TsTileVal ts_gpu_ex2(TsTileBuild *b, TsTileVal x);
+TsTileVal ts_gpu_larger(TsTileBuild *b, TsTileVal x, TsTileVal y);
 
 /* ---- control */
 enum { TS_GPU_PRODUCTS = 1, TS_GPU_STORES = 2, TS_GPU_WRITES = 3 }; /* of commit and wait */

@@ -11,24 +11,6 @@ static V op2(Decode *a, int op, V x, V y) { return ts_tile_op2(&a->b, op, x, y);
 static V by(Decode *a, int op, V x, int64_t y) { return ts_gpu_by(&a->b, op, x, y); }
 static V fma3(Decode *a, V x, V y, V z) { return ts_tile_op3(&a->b, TS_OP_fma, x, y, z); }
 
-static V constant(Decode *a, double v, V like) {
-  return like ? ts_gpu_all(&a->b, v, &like->type) : NULL;
-}
-
-static V ex2(Decode *a, V x) {
-  return x ? ts_gpu_give(&a->b, TS_TILE_ex2, TS_GPU_IN(x), TS_GPU_PLAIN, &x->type) : NULL;
-}
-
-static V larger(Decode *a, V x, V y) {
-  return x ? ts_gpu_give(&a->b, TS_TILE_larger, TS_GPU_IN(x, y), TS_GPU_PLAIN, &x->type) : NULL;
-}
-
-static V spread(Decode *a, V x, V like) {
-  return x && like ? ts_gpu_spread(&a->b, x, &like->type, 0) : NULL;
-}
-
-static V narrow(Decode *a, V x) { return x ? ts_tile_cast(&a->b, x, a->x.dtype) : NULL; }
-
 /* ---- what was left */
 enum { UNROLLED = 8 };
 
@@ -65,7 +47,7 @@ static V sink_of(Decode *a, V head) {
   TsTileAccess edge = {.edge = true};
   V at = op2(a, TS_OP_mod, op2(a, TS_OP_mul, head, a->e), a->h);
   V x = ts_tile_load(&a->b, a->sink, &at, &t, &edge);
-  return op2(a, TS_OP_mul, x, constant(a, 1.4426950408889634, x));
+  return op2(a, TS_OP_mul, x, ts_gpu_decode_constant(a, 1.4426950408889634, x));
 }
 
 /* ---- one after the other */
@@ -88,11 +70,12 @@ static Joined sums_at(Decode *a, V place) {
 /* Always one after the other, from the head's first chunk on: it changes no bit where a part
  * of them is folded. x->o NULL: sums of nothing but x->l. */
 static Joined join_one(Decode *a, const Joined *s, const Joined *x) {
-  V most = larger(a, s->most, x->most);
-  V f = ex2(a, op2(a, TS_OP_sub, s->most, most)), g = ex2(a, op2(a, TS_OP_sub, x->most, most));
+  V most = ts_gpu_larger(&a->b, s->most, x->most);
+  V f = ts_gpu_ex2(&a->b, op2(a, TS_OP_sub, s->most, most)),
+    g = ts_gpu_ex2(&a->b, op2(a, TS_OP_sub, x->most, most));
   V l = fma3(a, x->l, g, op2(a, TS_OP_mul, s->l, f));
-  V o = op2(a, TS_OP_mul, s->o, spread(a, f, s->o));
-  if (x->o) o = fma3(a, x->o, spread(a, g, x->o), o);
+  V o = op2(a, TS_OP_mul, s->o, ts_gpu_decode_spread(a, f, s->o));
+  if (x->o) o = fma3(a, x->o, ts_gpu_decode_spread(a, g, x->o), o);
   return (Joined){o, l, most};
 }
 
@@ -130,11 +113,11 @@ static void join(Decode *a) {
   TsTileAccess edge = {.edge = true};
   V zero = number(a, 0);
   Joined s = join_all(a);
-  V none = constant(a, 0, s.l), one = constant(a, 1, s.l);
+  V none = ts_gpu_decode_constant(a, 0, s.l), one = ts_gpu_decode_constant(a, 1, s.l);
   if (a->x.sink) s = join_one(a, &s, &(Joined){NULL, one, sink_of(a, a->head)});
   V factor = ts_tile_op3(b, TS_OP_where, op2(a, TS_OP_eq, s.l, none), none,
                          op2(a, TS_OP_div, one, s.l));
-  V y = narrow(a, op2(a, TS_OP_mul, s.o, spread(a, factor, s.o)));
+  V y = ts_gpu_decode_narrow(a, op2(a, TS_OP_mul, s.o, ts_gpu_decode_spread(a, factor, s.o)));
   if (y) ts_tile_store(b, a->y, (V[]){a->head, zero, zero}, y, &edge);
 }
 

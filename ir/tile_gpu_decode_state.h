@@ -61,4 +61,17 @@ static inline TsTileVal ts_gpu_decode_choose(TsGpuDecoding *a, TsTileVal is, TsT
   return ts_tile_op3(&a->b, TS_OP_where, is, x, y);
 }
 
+static inline TsTileVal ts_gpu_decode_constant(TsGpuDecoding *a, double v, TsTileVal like) {
+  return like ? ts_gpu_all(&a->b, v, &like->type) : NULL;
+}
+
+/* A number of each row, to all columns. */
+static inline TsTileVal ts_gpu_decode_spread(TsGpuDecoding *a, TsTileVal x, TsTileVal like) {
+  return x && like ? ts_gpu_spread(&a->b, x, &like->type, 0) : NULL;
+}
+
+static inline TsTileVal ts_gpu_decode_narrow(TsGpuDecoding *a, TsTileVal x) {
+  return x ? ts_tile_cast(&a->b, x, a->x.dtype) : NULL;
+}
+
 #endif

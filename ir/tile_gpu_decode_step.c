@@ -16,10 +16,6 @@ static V op2(Decode *a, int op, V x, V y) { return ts_tile_op2(&a->b, op, x, y);
 static V by(Decode *a, int op, V x, int64_t y) { return ts_gpu_by(&a->b, op, x, y); }
 static V fma3(Decode *a, V x, V y, V z) { return ts_tile_op3(&a->b, TS_OP_fma, x, y, z); }
 
-static V constant(Decode *a, double v, V like) {
-  return like ? ts_gpu_all(&a->b, v, &like->type) : NULL;
-}
-
 /* Of fragments f32[ROWS,D], [ROWS], [ROWS,4]. */
 typedef struct State {
   V o, m, l;
@@ -106,7 +102,7 @@ static V masked(Decode *a, V x, V i) {
   if (!s) return NULL;
   TsTileRegion *before = b->at;
   b->at = s->region[0];
-  V y = ts_tile_op3(b, TS_OP_where, visible(a, k0), x, constant(a, -INFINITY, x));
+  V y = ts_tile_op3(b, TS_OP_where, visible(a, k0), x, ts_gpu_decode_constant(a, -INFINITY, x));
   ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(y), TS_GPU_PLAIN, NULL);
   b->at = s->region[1];
   ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(x), TS_GPU_PLAIN, NULL);
@@ -115,20 +111,6 @@ static V masked(Decode *a, V x, V i) {
 }
 
 /* ---- softmax */
-static V ex2(Decode *a, V x) {
-  return x ? ts_gpu_give(&a->b, TS_TILE_ex2, TS_GPU_IN(x), TS_GPU_PLAIN, &x->type) : NULL;
-}
-
-static V larger(Decode *a, V x, V y) {
-  return x ? ts_gpu_give(&a->b, TS_TILE_larger, TS_GPU_IN(x, y), TS_GPU_PLAIN, &x->type) : NULL;
-}
-
-static V spread(Decode *a, V x, V like) {
-  return x && like ? ts_gpu_spread(&a->b, x, &like->type, 0) : NULL;
-}
-
-static V narrow(Decode *a, V x) { return x ? ts_tile_cast(&a->b, x, a->x.dtype) : NULL; }
-
 static V quarter(Decode *a, V x, int of) {
   TsTileType t = ts_gpu_fragment(TS_DT_f32, ROWS, 4);
   return ts_gpu_give(&a->b, TS_TILE_quarter, TS_GPU_IN(x),
@@ -141,28 +123,31 @@ static V row(Decode *a, V x, int of) {
                      &t);
 }
 
-static V scaled(Decode *a, V x) { return op2(a, TS_OP_mul, x, constant(a, log2_scale(a), x)); }
+static V scaled(Decode *a, V x) {
+  return op2(a, TS_OP_mul, x, ts_gpu_decode_constant(a, log2_scale(a), x));
+}
 
 static V probabilities(Decode *a, V x, V m) {
   V less = ts_tile_op1(&a->b, TS_OP_neg, scaled(a, m));
-  return ex2(a, fma3(a, x, constant(a, log2_scale(a), x), spread(a, less, x)));
+  return ts_gpu_ex2(&a->b, fma3(a, x, ts_gpu_decode_constant(a, log2_scale(a), x),
+                                ts_gpu_decode_spread(a, less, x)));
 }
 
 /* The largest score begins at -1e30: rows that see nothing have probabilities of 0, not NaN. */
 static V soften_first(Decode *a, V x, State *s) {
   V m = row(a, quarter(a, x, LARGER), LARGER);
-  s->m = larger(a, m, constant(a, -1e30, m));
+  s->m = ts_gpu_larger(&a->b, m, ts_gpu_decode_constant(a, -1e30, m));
   V p = probabilities(a, x, s->m);
   s->l = quarter(a, p, SUM);
-  return narrow(a, p);
+  return ts_gpu_decode_narrow(a, p);
 }
 
 /* factor: what sums so far are to be multiplied by. */
 static V soften(Decode *a, V x, State *s, V *factor) {
-  V m = larger(a, row(a, quarter(a, x, LARGER), LARGER), s->m);
+  V m = ts_gpu_larger(&a->b, row(a, quarter(a, x, LARGER), LARGER), s->m);
   V p = probabilities(a, x, m);
-  *factor = ex2(a, scaled(a, op2(a, TS_OP_sub, s->m, m)));
-  s->l = fma3(a, s->l, spread(a, *factor, s->l), quarter(a, p, SUM));
+  *factor = ts_gpu_ex2(&a->b, scaled(a, op2(a, TS_OP_sub, s->m, m)));
+  s->l = fma3(a, s->l, ts_gpu_decode_spread(a, *factor, s->l), quarter(a, p, SUM));
   s->m = m;
   return p;
 }
@@ -247,7 +232,7 @@ static V if_begins(Decode *a, V begins, double x, V y) {
   TsTileType t = y->type;
   t.dtype = TS_DT_bool;
   return ts_tile_op3(&a->b, TS_OP_where, ts_tile_broadcast(&a->b, begins, &t, NULL),
-                     constant(a, x, y), y);
+                     ts_gpu_decode_constant(a, x, y), y);
 }
 
 /* Behind block i: the sums of a chunk that ended before it leave, others are multiplied. */
@@ -259,9 +244,10 @@ static V next_sums(Decode *a, V begins, V i, const State *past, V factor, const 
   TsTileRegion *before = b->at;
   b->at = s->region[0];
   leave_between(a, by(a, TS_OP_sub, i, 1), past, done);
-  ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(constant(a, 0, past->o)), TS_GPU_PLAIN, NULL);
+  ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(ts_gpu_decode_constant(a, 0, past->o)), TS_GPU_PLAIN,
+             NULL);
   b->at = s->region[1];
-  V o = op2(a, TS_OP_mul, past->o, spread(a, factor, past->o));
+  V o = op2(a, TS_OP_mul, past->o, ts_gpu_decode_spread(a, factor, past->o));
   ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(o), TS_GPU_PLAIN, NULL);
   b->at = before;
   return s->out[0];
@@ -290,7 +276,8 @@ static V next_block(Decode *a, State *s, V p, V i, const Ring *q, Ring *k, Ring 
   s->o = next_sums(a, begins, i, &past, factor, done);
   advance_if(a, op2(a, TS_OP_logical_and, begins, a->folded), done);
   ts_gpu_decode_advance(a, k, a->x.stages), ts_gpu_decode_advance(a, v, a->x.stages);
-  return narrow(a, p); /* behind the products that still read the last ones' registers */
+  return ts_gpu_decode_narrow(
+      a, p); /* behind the products that still read the last ones' registers */
 }
 
 /* Of the part. */

@@ -128,7 +128,7 @@ static V control(TsGpuEmit *g, const char *text, const char *constraints, LLVMTy
   return LLVMBuildCall2(g->e->b, t, f, NULL, 0, "");
 }
 
-static void begin_between(TsGpuEmit *g) {
+static void order_phases(TsGpuEmit *g) {
   int index = (int)(g->phase - g->plan->phase), sm = 0;
   g->after = NULL;
   if (sscanf(g->e->target->cpu, "sm_%d", &sm) != 1 || sm < 90 || g->batch) return;
@@ -167,7 +167,7 @@ static void begin_device(TsGpuEmit *g, const char *name) {
     annotate(g, "maxnreg", g->phase->registers);
   }
   LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, e->fn, ""));
-  begin_between(g);
+  order_phases(g);
   for (int i = own; i < k->ndim; i++) e->dim[i] = LLVMGetParam(e->fn, (unsigned)(n + i - own));
   for (int i = 0; !g->batch && i < k->nparam; i++)
     ts_gpu_memory_begin(g, k->param[i], behind(g, LLVMGetParam(e->fn, (unsigned)i)));

@@ -118,4 +118,16 @@ local y = there[1] ^ 3
 lib.fake_hold(0)
 jit.later(false)
 waits("no more meanwhile", function() return there[1] ^ 3 end)
+
+-- What the disk keeps the driver has compiled: a later process takes it for quick.
+local function kept()
+  local p = io.popen(("find %s -type f | wc -l"):format(dir))
+  return tonumber(p:read "*a"), p:close()
+end
+local files = kept()
+lib.fake_fail("cuLibraryLoadData", 1, 218)
+local _ = there[1]:cos()
+assert(kept() == files, "code that the driver refused is on disk")
+_ = there[1]:tan()
+assert(kept() == files + 1, "code that it took is not")
 os.execute("rm -r " .. dir)
