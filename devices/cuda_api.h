@@ -193,6 +193,14 @@ int ts_cuda_fail(TsDevice *d, CUresult code, const char *call, TsError *err);
 /* Makes the device's context the thread's. */
 int ts_cuda_enter(TsDevice *d, TsError *err);
 
+/* Something goes into the device's order: true if it may go ahead of the end of the last one. */
+static inline bool ts_cuda_queue(TsDevice *d) {
+  bool ahead = d->ahead;
+  d->queued++;
+  d->ahead = false;
+  return ahead;
+}
+
 /* ts_cuda.call(args), or the function returns -1 with err filled. */
 #define TS_CUDA(d, err, call, ...)                                                             \
   do {                                                                                         \

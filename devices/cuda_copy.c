@@ -121,6 +121,7 @@ static int upload_chunks(TsDevice *d, CUdeviceptr to, const char *from, int64_t 
             s->copy);
     TS_CUDA(d, err, cuEventRecord, s->stage[k].done, s->copy);
   }
+  ts_cuda_queue(d);
   TS_CUDA(d, err, cuEventRecord, s->copied, s->copy);
   TS_CUDA(d, err, cuStreamWaitEvent, s->work, s->copied, 0);
   return 0;
@@ -130,6 +131,7 @@ static int upload_chunks(TsDevice *d, CUdeviceptr to, const char *from, int64_t 
 static int upload_few(TsDevice *d, CUdeviceptr to, const void *from, int64_t nbytes,
                       TsError *err) {
   if (ts_cuda_enter(d, err)) return -1;
+  ts_cuda_queue(d);
   TS_CUDA(d, err, cuMemcpyHtoDAsync, to, from, (size_t)nbytes, ((TsCuda *)d->state)->work);
   return 0;
 }
@@ -195,6 +197,7 @@ static int copy_peer(TsDevice *d, CUdeviceptr to, TsDevice *source, CUdeviceptr 
                      int64_t nbytes, TsError *err) {
   TsCuda *s = d->state, *o = source->state;
   if (ts_cuda_enter(source, err)) return -1;
+  ts_cuda_queue(d), ts_cuda_queue(source);
   TS_CUDA(source, err, cuEventRecord, o->worked, o->work);
   if (ts_cuda_enter(d, err)) return -1;
   TS_CUDA(d, err, cuStreamWaitEvent, s->work, o->worked, 0);
@@ -211,6 +214,7 @@ int ts_cuda_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int6
   if (nbytes == 0) return 0;
   if (d != source) return copy_peer(d, a, source, b, nbytes, err);
   if (ts_cuda_enter(d, err)) return -1;
+  ts_cuda_queue(d);
   TS_CUDA(d, err, cuMemcpyDtoDAsync, a, b, (size_t)nbytes, ((TsCuda *)d->state)->work);
   return 0;
 }

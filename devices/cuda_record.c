@@ -119,6 +119,7 @@ int ts_cuda_record_patch(TsDevice *d, void *record, int first, TsError *err) {
 
 int ts_cuda_record_launch(TsDevice *d, void *record, TsError *err) {
   if (ts_cuda_enter(d, err)) return -1;
+  ts_cuda_queue(d);
   TS_CUDA(d, err, cuGraphLaunch, ((TsCudaRecord *)record)->exec, ((TsCuda *)d->state)->work);
   return 0;
 }

@@ -24,6 +24,7 @@ static void stream_free(TsDevice *d, void *stream) {
 
 static int stream_wait(TsDevice *d, void *stream, void *event, TsError *err) {
   if (ts_cuda_enter(d, err)) return -1;
+  if (!stream) ts_cuda_queue(d);
   TS_CUDA(d, err, cuStreamWaitEvent, stream_of(d, stream), event, 0);
   return 0;
 }
@@ -138,7 +139,8 @@ static int launch(TsDevice *d, const TsLaunch *l, TsError *err) {
     a->value.cluster.y = l->cluster[1];
     a->value.cluster.z = l->cluster[2];
   }
-  if (l->early) {
+  bool ahead = !l->stream && ts_cuda_queue(d) && l->ahead;
+  if (l->early || ahead) {
     CUlaunchAttribute *a = &list[config.numAttrs++];
     a->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     a->value.early = 1;

@@ -25,6 +25,8 @@ struct TsDevice {
   int major, minor;   /* compute capability of an NVIDIA GPU, known before it is opened */
   void *state;        /* the backend's */
   int64_t live, peak; /* bytes allocated now, and at most */
+  uint64_t queued;    /* how often something was put into its order */
+  bool ahead; /* what is put there next touches nothing that the launch before it writes */
 
   /* Makes the device usable; called once, before its first allocation (ts_device_use).
    * One that failed is tried again by the next use. */
@@ -57,6 +59,7 @@ typedef struct TsLaunch {
   uint32_t cluster[3]; /* blocks that share their memory; 0: none */
   uint32_t shared;     /* bytes of dynamic shared memory */
   bool early;          /* may begin before the last launch ends, for which its code waits */
+  bool ahead;          /* its code reads before it waits: so if TsDevice.ahead says so */
   void **args;         /* the address of each argument */
 } TsLaunch;
 

@@ -133,6 +133,40 @@ static void fetch_tile(Attention *a, V t, V parity, Ring *k, Ring *v) {
   fetch_values(a, v, by(a, TS_OP_sub, a->count, 1));
 }
 
+static V next_tile(Attention *a) {
+  TsTileType scalar = ts_tile_scalar(TS_DT_i64);
+  V next = ts_gpu_give(&a->b, TS_TILE_claim, TS_GPU_IN(a->counter, number(a, 0), a->total),
+                       TS_GPU_PLAIN, &scalar);
+  return op2(a, TS_OP_add, next, a->p);
+}
+
+/* Fetches tile t, and claims the next one beside it. The first one, that nobody claims, is
+ * fetched before the launch in front of this one is over, whose claims go first. */
+static V fetch_and_claim(Attention *a, V t, V parity, Ring *k, Ring *v) {
+  TsTileBuild *b = &a->b;
+  V is_first = op2(a, TS_OP_lt, t, a->p);
+  TsTileType type[5] = {t->type, k->slot->type, k->parity->type, v->slot->type,
+                        v->parity->type};
+  TsTileStmt *s = ts_tile_emit(b, TS_TILE_if, 1, &is_first, NULL, 5, type);
+  if (!s) return NULL;
+  TsTileRegion *before = b->at;
+  for (int early = 0; early < 2; early++) {
+    Ring key = *k, value = *v;
+    V next = NULL;
+    b->at = s->region[early];
+    if (early) next = next_tile(a);
+    fetch_tile(a, t, parity, &key, &value);
+    if (!early) ts_gpu_plain(b, TS_TILE_follow);
+    if (!early) next = next_tile(a);
+    ts_gpu_say(b, TS_TILE_yield,
+               TS_GPU_IN(next, key.slot, key.parity, value.slot, value.parity), TS_GPU_PLAIN,
+               NULL);
+  }
+  b->at = before;
+  *k = (Ring){s->out[1], s->out[2]}, *v = (Ring){s->out[3], s->out[4]};
+  return s->out[0];
+}
+
 static void load_role(Attention *a) {
   TsTileBuild *b = &a->b;
   TsTileRegion *before = ts_gpu_role(b, "load", LOAD_WARPS);
@@ -141,14 +175,10 @@ static void load_role(Attention *a) {
   V first[6] = {a->block, one, zero, one, zero, one};
   TsGpuRepeat l = ts_gpu_repeat(b, 6, first);
   if (!l.stmt) return;
-  V t = l.carry[0], parity = l.carry[1], index = ts_tile_index(b, 0);
+  V t = l.carry[0], parity = l.carry[1];
   Ring k = {l.carry[2], l.carry[3]}, v = {l.carry[4], l.carry[5]};
-  TsTileType scalar = ts_tile_scalar(TS_DT_i64);
   ts_gpu_attend_tile(a, t);
-  V next = ts_gpu_give(b, TS_TILE_claim, TS_GPU_IN(a->counter, index, a->total), TS_GPU_PLAIN,
-                       &scalar);
-  next = op2(a, TS_OP_add, next, a->p);
-  fetch_tile(a, t, parity, &k, &v);
+  V next = fetch_and_claim(a, t, parity, &k, &v);
   V turned = by(a, TS_OP_bitwise_xor, parity, 1);
   ts_gpu_repeat_end(b, &l, op2(a, TS_OP_lt, next, a->total),
                     (V[]){next, turned, k.slot, k.parity, v.slot, v.parity});
@@ -288,6 +318,7 @@ static void one_tile(Attention *a, Ring *k, Ring *v) {
   groups_of(a);
   V p = all_blocks(a, &s, k, v);
   ts_gpu_await(b, a->full_v, v->slot, v->parity);
+  ts_gpu_plain(b, TS_TILE_follow);
   V o = add_values(a, p, s.o, v);
   V factor = ts_gpu_attend_finish(a, &s);
   ts_gpu_wait(b, TS_GPU_STORES, 0);

@@ -170,8 +170,32 @@ static V next_part(Decode *a) {
   return op2(a, TS_OP_add, n, a->p);
 }
 
-/* Queries, then keys one block ahead of the values. Gives the next part, which is claimed as
- * late as hides how long that takes: who is behind claims no more. */
+/* The last values, and the next part, which is claimed as late as hides how long that takes: who
+ * is behind claims no more. The first part, that nobody claims, is asked for before the launch in
+ * front of this one is over, whose claims go first. */
+static V claim_beside_last(Decode *a, V n, Ring *v) {
+  TsTileBuild *b = &a->b;
+  V last = by(a, TS_OP_sub, a->count, 1), is_first = op2(a, TS_OP_lt, n, a->p);
+  TsTileType type[3] = {n->type, v->slot->type, v->parity->type};
+  TsTileStmt *s = ts_tile_emit(b, TS_TILE_if, 1, &is_first, NULL, 3, type);
+  if (!s) return NULL;
+  TsTileRegion *before = b->at;
+  for (int early = 0; early < 2; early++) {
+    Ring r = *v;
+    V next = NULL;
+    b->at = s->region[early];
+    if (early) next = next_part(a);
+    fetch_values(a, &r, last);
+    if (!early) ts_gpu_plain(b, TS_TILE_follow);
+    if (!early) next = next_part(a);
+    ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(next, r.slot, r.parity), TS_GPU_PLAIN, NULL);
+  }
+  b->at = before;
+  *v = (Ring){s->out[1], s->out[2]};
+  return s->out[0];
+}
+
+/* Queries, then keys one block ahead of the values. Gives the next part. */
 static V fetch_part(Decode *a, V n, const Ring *q, Ring *k, Ring *v) {
   TsTileBuild *b = &a->b;
   V out[4];
@@ -188,9 +212,7 @@ static V fetch_part(Decode *a, V n, const Ring *q, Ring *k, Ring *v) {
   fetch_values(a, v, by(a, TS_OP_sub, l.i, 1));
   ts_tile_for_end(b, &l, (V[]){k->slot, k->parity, v->slot, v->parity}, out);
   *k = (Ring){out[0], out[1]}, *v = (Ring){out[2], out[3]};
-  V next = next_part(a);
-  fetch_values(a, v, by(a, TS_OP_sub, a->count, 1));
-  return next;
+  return claim_beside_last(a, n, v);
 }
 
 static void load_role(Decode *a) {

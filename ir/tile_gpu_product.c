@@ -285,6 +285,7 @@ static void fetch_around(Product *p, const V *carry, V *out) {
 static void load_role(Product *p) {
   TsTileRegion *before = ts_gpu_role(&p->b, "load", LOAD_WARPS);
   registers(p, true);
+  if (p->clock) ts_gpu_plain(&p->b, TS_TILE_follow); /* the launch before has the same clock */
   TsTileLoop l = tiles(p, number(p, 0), number(p, 1));
   V out[2] = {0};
   if (!l.stmt) return;

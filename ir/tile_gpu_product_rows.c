@@ -98,6 +98,7 @@ void ts_gpu_rows_send(Product *p, V to, V m, V n, V buffer) {
   int nin = 2;
   for (int i = 0; p->x.batch && i < 2; i++) in[nin++] = p->at[i];
   in[nin++] = m, in[nin++] = n, in[nin++] = buffer, in[nin++] = zero, in[nin++] = zero;
+  ts_gpu_plain(&p->b, TS_TILE_follow);
   ts_gpu_say(&p->b, TS_TILE_store_bulk, nin, in, TS_GPU_SET({"shape", ts_gpu_list(2, shape)}),
              NULL);
   ts_gpu_commit(&p->b, TS_GPU_STORES);
@@ -165,6 +166,7 @@ static void follow_here(Product *p, V x, V n, int64_t piece) {
 
 void ts_gpu_rows_all(Product *p, V acc) {
   int64_t width = p->unit ? p->width : p->x.cols;
+  if (!p->unit) ts_gpu_plain(&p->b, TS_TILE_follow);
   for (int64_t at = 0; acc && at < p->x.cols; at += width) {
     V n = at ? by(p, TS_OP_add, p->n0, at) : p->n0;
     V x = width < p->x.cols ? ts_gpu_rows_part(p, acc, at, width) : acc;

@@ -107,6 +107,7 @@ static void statement(TsGpuEmit *g, const TsTileStmt *s) {
   case TS_TILE_await:
   case TS_TILE_barrier:
   case TS_TILE_fence:
+  case TS_TILE_follow:
   case TS_TILE_registers:
     ts_emit_fail(g->e, "%s has no place in block form", ts_tile_op_name(s->op));
   default: break;
@@ -115,7 +116,9 @@ static void statement(TsGpuEmit *g, const TsTileStmt *s) {
 }
 
 void ts_gpu_region(TsGpuEmit *g, const TsTileRegion *r) {
+  g->depth++;
   for (const TsTileStmt *s = r->first; s; s = s->next) statement(g, s);
+  g->depth--;
 }
 
 /* ---- regions inside */

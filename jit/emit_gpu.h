@@ -28,7 +28,7 @@
 #include "jit/gpu_plan.h"
 
 enum {
-  TS_GPU_ELEMS = 64, /* most elements of a tile in one thread's registers */
+  TS_GPU_ELEMS = 64,         /* most elements of a tile in one thread's registers */
   TS_GPU_SHARED = 163 << 10, /* of a block of sm_80 */
 };
 
@@ -69,27 +69,31 @@ typedef struct TsGpuEmit {
   bool aligned;             /* parameters begin at multiples of 16 bytes */
   int global, shared_space; /* address spaces */
   const TsGpuPhasePlan *phase;
-  int threads;              /* of a group: T */
-  LLVMValueRef tid;         /* in the group, i32 */
-  LLVMValueRef tid64, lane; /* lane of the warp, i32 */
-  LLVMValueRef shared;      /* the group's shared memory */
-  LLVMValueRef env;         /* host: what the emulator gives */
-  LLVMValueRef group;       /* i64, of the groups of a block */
-  LLVMValueRef after;       /* i64, 0 once the phase before has written; NULL: it had ended */
-  LLVMValueRef held;        /* stands for the bytes of a group until they are known */
-  LLVMValueRef block;       /* i64, number of the block */
-  LLVMValueRef round;       /* i64, number of the round */
-  LLVMValueRef *scalar;     /* by value: rank 0 */
-  LLVMValueRef **memory;    /* by value: pointer, strides; of shared memory too */
+  int threads;                /* of a group: T */
+  LLVMValueRef tid;           /* in the group, i32 */
+  LLVMValueRef tid64, lane;   /* lane of the warp, i32 */
+  LLVMValueRef shared;        /* the group's shared memory */
+  LLVMValueRef env;           /* host: what the emulator gives */
+  LLVMValueRef group;         /* i64, of the groups of a block */
+  LLVMValueRef after;         /* i64, 0 once the phase before has written; NULL: it had ended */
+  bool follows;               /* the launch before may still run */
+  LLVMBasicBlockRef followed; /* the last block of code that waited for it */
+  bool waited;                /* in code that every thread comes to */
+  int depth;                  /* of the region that is emitted, in others */
+  LLVMValueRef held;          /* stands for the bytes of a group until they are known */
+  LLVMValueRef block;         /* i64, number of the block */
+  LLVMValueRef round;         /* i64, number of the round */
+  LLVMValueRef *scalar;       /* by value: rank 0 */
+  LLVMValueRef **memory;      /* by value: pointer, strides; of shared memory too */
   TsGpuFrame *frames;
   TsGpuHome *homes;
   int64_t shared_used, shared_most; /* bytes of a group */
   struct { /* of reductions of rows (jit/emit_gpu_row.c): places, -1 or 0 bytes: none yet */
     int64_t stage, stage_bytes, acc[2], acc_bytes[2], leaf, warps[2], walk[2];
     int turn;
-    const TsTileStmt *max; /* of a row that is walked, exponentials being taken below it */
-    LLVMValueRef near;     /* whether all of the row is near to it */
-    const TsTileStmt *now; /* max, where code is for rows of which that holds */
+    const TsTileStmt *max;     /* of a row that is walked, exponentials being taken below it */
+    LLVMValueRef near;         /* whether all of the row is near to it */
+    const TsTileStmt *now;     /* max, where code is for rows of which that holds */
     const TsTileStmt *else_of; /* a `where` whose third operand is asked for */
   } rows;
   bool wrote, read; /* memory that is written, since threads last met */
@@ -108,6 +112,8 @@ typedef struct TsGpuEmit {
 void ts_gpu_thread_begin(TsGpuEmit *g, int phase);
 void ts_gpu_thread_end(TsGpuEmit *g);
 void ts_gpu_sync(TsGpuEmit *g);
+/* Stands before what is written to memory of the device. */
+void ts_gpu_others(TsGpuEmit *g);
 /* x of the lane whose number differs in these bits; all threads of the group take part. */
 LLVMValueRef ts_gpu_shuffle(TsGpuEmit *g, LLVMValueRef x, int mask);
 /* All threads of the warp take part. */
@@ -179,7 +185,7 @@ LLVMValueRef ts_gpu_function(TsGpuEmit *g, int op, LLVMValueRef x);
 LLVMValueRef ts_gpu_short_pair(TsGpuEmit *g, LLVMValueRef low, LLVMValueRef high);
 
 /* ---- emit_gpu_access.c: who reads and writes */
-bool ts_gpu_reads_only(const TsGpuEmit *g, TsTileVal memory); /* nobody writes it */
+bool ts_gpu_reads_only(const TsGpuEmit *g, TsTileVal memory);        /* nobody writes it */
 bool ts_gpu_for_all_rounds(const TsGpuEmit *g, const TsTileStmt *s); /* reads the same */
 
 /* ---- emit_gpu_memory.c: elements in memory */

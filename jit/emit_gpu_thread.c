@@ -118,9 +118,11 @@ static V read_at(TsGpuEmit *g, LLVMTypeRef t, V list, int i) {
   return LLVMBuildLoad2(g->e->b, t, LLVMBuildInBoundsGEP2(g->e->b, t, list, &at, 1, ""), "");
 }
 
-/* Phases of a kernel on sm_90 and newer begin while the one before still runs: its blocks say at
- * their begin that the next ones may come, which wait before they read. Addresses come out of
- * the waiting, so that no load is moved before it. */
+/* Kernels on sm_90 and newer may begin while the launch before still runs. A phase behind another
+ * one of its kernel waits before it reads; addresses come out of the waiting, so that no load is
+ * moved before it. The first phase reads at once and waits before it writes (TsLaunch.ahead).
+ * Blocks say that the next launch may come: before phases of their own kernel at their begin,
+ * others when they have waited, since that launch relies on all before this one being over. */
 static V control(TsGpuEmit *g, const char *text, const char *constraints, LLVMTypeRef out) {
   LLVMTypeRef t = LLVMFunctionType(out, NULL, 0, 0);
   V f = LLVMGetInlineAsm(t, text, strlen(text), constraints, strlen(constraints), 1, 0,
@@ -128,15 +130,46 @@ static V control(TsGpuEmit *g, const char *text, const char *constraints, LLVMTy
   return LLVMBuildCall2(g->e->b, t, f, NULL, 0, "");
 }
 
+/* By the last blocks alone: to say it takes 1.2 ns a block, whichever processor it is on, and those
+ * before have ended by then, which says the same. */
+static void say_next(TsGpuEmit *g) {
+  enum { LAST = 2048 }; /* as many as run at a time */
+  static const char text[] = "@$0 griddepcontrol.launch_dependents;", how[] = "b,~{memory}";
+  LLVMBuilderRef b = g->e->b;
+  V all = special(g, "llvm.nvvm.read.ptx.sreg.nctaid.x"),
+    this = special(g, "llvm.nvvm.read.ptx.sreg.ctaid.x");
+  V left = LLVMBuildSub(b, all, this, "");
+  V in = LLVMBuildICmp(b, LLVMIntULE, left, ts_emit_int(g->e, i32(g), LAST), "");
+  LLVMTypeRef from = LLVMTypeOf(in),
+              t = LLVMFunctionType(LLVMVoidTypeInContext(g->e->ctx), &from, 1, 0);
+  V f = LLVMGetInlineAsm(t, text, sizeof text - 1, how, sizeof how - 1, 1, 0,
+                         LLVMInlineAsmDialectATT, 0);
+  LLVMBuildCall2(b, t, f, &in, 1, "");
+}
+
+static bool is_last(const TsGpuEmit *g) {
+  return g->phase == &g->plan->phase[g->plan->nphase - 1];
+}
+
 static void order_phases(TsGpuEmit *g) {
-  int index = (int)(g->phase - g->plan->phase), sm = 0;
-  g->after = NULL;
-  if (sscanf(g->e->target->cpu, "sm_%d", &sm) != 1 || sm < 90 || g->batch) return;
-  if (index)
+  bool first = g->phase == g->plan->phase;
+  int sm = 0;
+  g->after = NULL, g->followed = NULL, g->waited = false;
+  g->follows = !g->batch && sscanf(g->e->target->cpu, "sm_%d", &sm) == 1 && sm >= 90;
+  if (!g->follows) return;
+  if (!first)
     g->after = control(g, "griddepcontrol.wait; mov.u64 $0, 0;", "=l,~{memory}", i64(g));
-  if (index + 1 < g->plan->nphase)
-    control(g, "griddepcontrol.launch_dependents;", "~{memory}",
-            LLVMVoidTypeInContext(g->e->ctx));
+  if (!first || !is_last(g)) say_next(g);
+  g->follows = first;
+}
+
+/* To wait again costs nothing, so what comes in another block of code need not know. */
+void ts_gpu_others(TsGpuEmit *g) {
+  LLVMBasicBlockRef here = LLVMGetInsertBlock(g->e->b);
+  if (!g->follows || g->followed == here) return;
+  g->followed = here;
+  control(g, "griddepcontrol.wait;", "~{memory}", LLVMVoidTypeInContext(g->e->ctx));
+  if (is_last(g)) say_next(g);
 }
 
 static V behind(TsGpuEmit *g, V p) {
@@ -231,6 +264,7 @@ void ts_gpu_thread_begin(TsGpuEmit *g, int phase) {
 }
 
 void ts_gpu_thread_end(TsGpuEmit *g) {
+  if (!g->waited) ts_gpu_others(g); /* also who writes nothing ends behind those before */
   LLVMBuildRetVoid(g->e->b);
   int64_t most = (g->shared_most + 15) & -16;
   if (g->phase->rounds > 1) {
@@ -272,6 +306,8 @@ static void meet_host(TsGpuEmit *g) {
 void ts_gpu_sync(TsGpuEmit *g) {
   g->wrote = g->read = false;
   g->meetings++;
+  if (!g->followed)
+    ts_gpu_others(g); /* behind the first loads, so that the next launch comes */
   if (g->host) {
     meet_host(g);
   } else if (g->phase->rounds == 1) {

@@ -361,6 +361,13 @@ static void size(TsMma *m, const TsTileStmt *s) {
   *ts_mma_define(m, s->out[0], 1) = LLVMBuildTrunc(m->e->b, d, ts_mma_i32(m), "");
 }
 
+/* The next launch relies on all before this one being over, so it may come behind the wait. */
+static void follow(TsMma *m) {
+  if (!m->info->ahead) return;
+  ts_mma_asm(m, NULL, "griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;", "~{memory}",
+             0, NULL, true);
+}
+
 static void statement(TsMma *m, const TsTileStmt *s) {
   if (ts_mma_of_lanes(m, s)) return;
   if (s->op < TS_OP_COUNT) {
@@ -405,6 +412,7 @@ static void statement(TsMma *m, const TsTileStmt *s) {
   case TS_TILE_barrier: ts_mma_barrier(m, s); return;
   case TS_TILE_until: ts_mma_until(m, s); return;
   case TS_TILE_signal: ts_mma_signal(m, s); return;
+  case TS_TILE_follow: follow(m); return;
   case TS_TILE_fence:
     ts_mma_asm(m, NULL, "fence.proxy.async.shared::cta;", "~{memory}", 0, NULL, true);
     return;
@@ -643,6 +651,7 @@ void ts_emit_mma_module(TsEmit *e, TsGpuMma *info) {
   memset(known, 0, 2 * (size_t)k->nparam + 1);
   int nmap = count_maps(k->body, known);
   info->scratch = scratch_bytes(&m, NULL);
+  info->ahead = find(k->body, TS_TILE_follow) && !strncmp(k->target, "sm_9", 4);
   if (nmap > TS_GPU_MAPS || k->nparam + nmap + k->ndim > 39) ts_emit_fail(e, "too many views");
   function(&m, nmap);
   m.smem = dynamic_memory(&m);

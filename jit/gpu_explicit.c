@@ -13,7 +13,7 @@
 #include "jit/llvm.h"
 
 /* Raised by one when the code that is emitted for the same Tile IR changes. */
-enum { EMITTER = 6, MOST_PARAMS = 16, ALIGN = 16 };
+enum { EMITTER = 7, MOST_PARAMS = 16, ALIGN = 16 };
 
 struct TsGpuExplicit {
   TsDevice *d;

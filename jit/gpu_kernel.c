@@ -12,9 +12,9 @@
 #include "jit/llvm.h"
 
 /* Raised by one when the code that is emitted for the same Tile IR changes. */
-enum { EMITTER = 12, MOST_ARGS = 128 };
-/* Of a phase, for which the next one is started early: of small ones the host is late anyway,
- * and such a launch costs it 0.3 us more. */
+enum { EMITTER = 13, MOST_ARGS = 128 };
+/* For which the next launch is started early: with less to do the host is late anyway, and such
+ * a launch costs it 0.3 us more. */
 enum { MANY_BLOCKS = 128 };
 
 /* Code for parameters that begin at multiples of 16 bytes, and for others once they come. */
@@ -209,13 +209,17 @@ static int launch(TsGpuKernel *g, Variant *v, void **args, const int64_t *dim, T
   for (int i = 0; i < v->code.nphase; i++) {
     const TsGpuPhase *p = &v->code.phase[i];
     int64_t blocks = (rounds[i] + p->rounds - 1) / p->rounds;
-    if (!blocks) continue;
+    if (!blocks) { /* the phase before has let others come for this one */
+      g->d->queued++;
+      continue;
+    }
     if (blocks > INT32_MAX) return ts_error_set(err, TS_ERR_value, "jit: sizes are too large");
     TsLaunch l = {.kernel = v->phase[i],
                   .grid = {(uint32_t)blocks, 1, 1},
                   .block = {(uint32_t)p->threads, 1, 1},
                   .shared = p->shared,
                   .early = before >= MANY_BLOCKS && g->target->major >= 9,
+                  .ahead = i == 0 && blocks >= MANY_BLOCKS && g->target->major >= 9,
                   .args = args};
     if (g->d->run->launch(g->d, &l, err)) return -1;
     before = blocks;

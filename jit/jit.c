@@ -271,6 +271,8 @@ static void take_kernels(TsJitFunction *f, Job *job) {
   j->stats.cached += f->build.ncached;
   j->stats.failed += f->build.nfailed;
   j->stats.compile_msec += f->build.msec;
+  bool compiled = !f->device && f->build.ncached < f->build.nkernel;
+  if (compiled && j->how == TS_BUILD_compiled) ts_warm_begin(&j->warm, j->queue, j->target);
   if (f->build.nkernel && ts_jit_install(f)) {
     ts_jit_say(f, "refused", "%s", j->c->err.message);
     ts_error_clear(&j->c->err);

@@ -9,6 +9,7 @@
 #include "jit/jit.h"
 #include "jit/offload.h"
 #include "jit/queue.h"
+#include "jit/warm.h"
 #include "jit/trace.h"
 #include "jit/tune.h"
 
@@ -73,6 +74,7 @@ struct TsJitFunction {
 struct TsJit {
   TsContext *c;
   TsQueue *queue, *tunes;
+  TsWarm warm;
   TsTuner *tuner;
   const TsJitTarget *target; /* NULL: nothing can be compiled */
   bool on, verbose, eager;

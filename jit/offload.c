@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "jit/ahead.h"
 #include "jit/offload_own.h"
 #include "jit/profile.h"
 #include "vm/offload.h"
@@ -111,21 +112,38 @@ static int run_kernel(TsContext *c, TsDeviceKernel *k, void *const *arg, const i
 }
 
 void ts_offload_touch_bytes(TsContext *c, const void *at, int64_t nbytes, bool write) {
-  if (of(c)->replay && !of(c)->at.rehearses) ts_replay_touch(of(c)->replay, at, nbytes, write);
+  Touched *t = &of(c)->touched;
+  if (of(c)->at.rehearses) return;
+  if (of(c)->replay) {
+    ts_replay_touch(of(c)->replay, at, nbytes, write);
+  } else if (nbytes > 0 && t->n >= 0) {
+    bool room = t->n < OFFLOAD_TOUCHES;
+    if (room) t->of[t->n] = (TsAccess){(uintptr_t)at, (uint64_t)nbytes, write};
+    t->n = room ? t->n + 1 : -1;
+  }
+}
+
+/* What was said is of this launch alone. */
+static int run_touching(TsContext *c, TsDeviceKernel *k, void *const *arg, const int64_t *dim) {
+  TsDevice *d = ts_device_kernel_device(k);
+  TsAccesses a = {of(c)->touched.of, of(c)->touched.n};
+  ts_ahead_begin(d, &a);
+  int failed = run_kernel(c, k, arg, dim);
+  ts_ahead_end(d, &a);
+  of(c)->touched.n = 0;
+  return failed;
 }
 
 /* From the first element on, or before it where strides are negative. */
 void ts_offload_touch(TsContext *c, const TsTensor *t, const void *at, bool write) {
-  TsReplay *r = of(c)->replay;
   int64_t below = 0, above = ts_tensor_numel(t) > 0, size = ts_dtypes[t->meta.dtype].nbytes;
-  if (!r || of(c)->at.rehearses) return;
   for (int i = 0; i < t->meta.ndim && above; i++) {
     int64_t far = (t->meta.dim[i] - 1) * t->stride[i];
     *(far < 0 ? &below : &above) += far;
   }
   bool whole = t->meta.dtype == TS_DT_mxfp4;
-  ts_replay_touch(r, (const char *)at + below * size,
-                  whole ? t->storage->nbytes : (above - below) * size, write);
+  ts_offload_touch_bytes(c, (const char *)at + below * size,
+                         whole ? t->storage->nbytes : (above - below) * size, write);
 }
 
 int ts_offload_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
@@ -136,13 +154,14 @@ int ts_offload_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *
   if (end_streak(c)) return -1;
   if (ts_profile_on()) return ts_profile_launch(k, arg, dim, &c->err);
   return r ? ts_replay_launch(r, k, nparam, arg, ndim, dim, &c->err)
-           : run_kernel(c, k, arg, dim);
+           : run_touching(c, k, arg, dim);
 }
 
 int ts_offload_launch_many(TsContext *c, TsDeviceKernel *k, int n, int nparam, void *const *arg,
                            int ndim, const int64_t *dim) {
   TsReplay *r = of(c)->replay;
   if (n == 1) return ts_offload_launch(c, k, nparam, arg, ndim, dim);
+  of(c)->touched.n = 0;
   if (end_streak(c)) return -1;
   if (ts_profile_on()) return ts_profile_launch_many(k, n, arg, dim, &c->err);
   return r ? ts_replay_launch_many(r, k, n, n * nparam, arg, n * ndim, dim, &c->err)
@@ -213,13 +232,22 @@ static bool is_brief(const Form *f, const Plan *p) {
   return small && n <= FEW && ts_device_kernel_simple(p->kernel);
 }
 
+static void touch(TsContext *c, const Form *f, const Plan *p, void *const *arg) {
+  for (int i = 0; i < p->nparam; i++) {
+    int k = p->arg[i];
+    ts_offload_touch(c, k >= 0 ? f->in[k].t : f->out[-1 - k].t, arg[i], k < 0);
+  }
+}
+
 static int launch(TsContext *c, const Form *f, const Plan *p, void *const *arg,
                   const int64_t *dim) {
   TsStreak *s = &of(c)->streak;
   if (of(c)->at.rehearses) return 0;
   of(c)->at.launched = true;
-  if (of(c)->replay || ts_profile_on() || !is_brief(f, p))
+  if (of(c)->replay || ts_profile_on() || !is_brief(f, p)) {
+    touch(c, f, p, arg);
     return ts_offload_launch(c, p->kernel, p->nparam, arg, p->ndim, dim);
+  }
   int failed = ts_streak_launch(s, ts_device_at(f->device), p->kernel, p->nparam, arg, p->ndim,
                                 dim, &c->err);
   c->waiting = s->on || ts_offload_guards_wait(of(c));
@@ -246,18 +274,10 @@ static int arguments(const Form *f, const Plan *p, void **arg, int64_t *dim) {
   return 0;
 }
 
-static void touch(TsContext *c, const Form *f, const Plan *p, void *const *arg) {
-  for (int i = 0; i < p->nparam; i++) {
-    int k = p->arg[i];
-    ts_offload_touch(c, k >= 0 ? f->in[k].t : f->out[-1 - k].t, arg[i], k < 0);
-  }
-}
-
 static int run(TsContext *c, const Form *f, const Plan *p) {
   void *arg[TS_SCHED_PARAMS];
   int64_t dim[TS_TILE_DIMS];
   if (arguments(f, p, arg, dim)) return -1;
-  touch(c, f, p, arg);
   if (ts_profile_on()) ts_profile_label(ts_op_info((TsOp)f->op)->name, bytes_of(f), 0);
   return launch(c, f, p, arg, dim) ? -1 : 1;
 }

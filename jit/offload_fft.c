@@ -110,6 +110,9 @@ static int run(TsOffloader *o, TsOp op, const Step *s, int device) {
   for (int i = 0; i < k->ntable; i++) arg[1 + i] = table + k->offset[i];
   bool whole = ts_meta_nbytes(&s->y->meta) == s->y->storage->nbytes && s->x != s->y;
   if (!(arg[1 + k->ntable] = ts_tensor_write_on(s->y, device, whole))) return -1;
+  ts_offload_touch(o->c, s->x, arg[0], false);
+  ts_offload_touch(o->c, k->table, table, false);
+  ts_offload_touch(o->c, s->y, arg[1 + k->ntable], true);
   return ts_offload_launch(o->c, k->kernel, k->ntable + 2, arg, 2, dim) ? -1 : 1;
 }
 

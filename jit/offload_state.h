@@ -96,6 +96,13 @@ typedef struct Meanwhile {
   bool rehearses; /* one is not ready: nothing is launched, so that the others are asked for */
 } Meanwhile;
 
+/* What the next launch touches, as far as it was said; n < 0: that is not all. */
+enum { OFFLOAD_TOUCHES = 32 };
+typedef struct Touched {
+  int n;
+  TsAccess of[OFFLOAD_TOUCHES];
+} Touched;
+
 struct TsOffloader {
   TsContext *c;
   bool on, verbose;
@@ -117,6 +124,7 @@ struct TsOffloader {
   bool later;     /* whether it may */
   bool eager;     /* as of ts_jit_eager: it may not */
   Meanwhile at;   /* the call at hand */
+  Touched touched;
 };
 
 /* jit/offload_form.c. False: of a kind that is not for plans (too many operands). */

@@ -1,6 +1,7 @@
 /* See jit/replay.h. */
 #include "jit/replay.h"
 
+#include "jit/ahead.h"
 #include "jit/replay_areas.h"
 
 #include <stdlib.h>
@@ -32,6 +33,7 @@ typedef struct Sequence {
   int nscratch;   /* launches that have some */
   unsigned moved; /* areas, when it was recorded */
   void *record;   /* of the device; of a simulated one none is needed */
+  bool ordered;   /* its launches wait for those alone that they need */
   int64_t runs;
   uint64_t used;
 } Sequence;
@@ -134,12 +136,22 @@ static int launch_in(const Sequence *s, int i, void *scratch, TsError *err) {
   return run_kernel(l->kernel, l->runs, scratch, arg, s->word + l->at + l->nparam, err);
 }
 
-static int launch(const Sequence *s, int i, TsError *err) { return launch_in(s, i, NULL, err); }
+static TsAccesses accesses_of(const Sequence *s, int i) {
+  const Launch *l = &s->launch[i];
+  return (TsAccesses){.of = s->access + l->access, .n = l->naccess};
+}
+
+static int launch(const TsReplay *r, int i, TsError *err) {
+  TsAccesses a = accesses_of(&r->now, i);
+  ts_ahead_begin(r->d, &a);
+  int failed = launch_in(&r->now, i, NULL, err);
+  ts_ahead_end(r->d, &a);
+  return failed;
+}
 
 static int launch_rest(TsReplay *r, TsError *err) {
   int failed = 0;
-  for (; r->launched < r->now.n && !failed; r->launched++)
-    failed = launch(&r->now, r->launched, err);
+  for (; r->launched < r->now.n && !failed; r->launched++) failed = launch(r, r->launched, err);
   r->launched = r->now.n;
   return failed;
 }
@@ -178,8 +190,7 @@ int ts_replay_flush(TsReplay *r, TsError *err) {
 }
 
 void ts_replay_touch(TsReplay *r, const void *at, int64_t nbytes, bool write) {
-  bool asked = (overlaps || shuffled) && r->touched >= 0;
-  if (!asked || nbytes <= 0) return;
+  if (r->touched < 0 || nbytes <= 0) return;
   r->touched = add_access(&r->now, at, nbytes, write) ? r->touched + 1 : -1;
 }
 
@@ -216,11 +227,6 @@ static void refuse(TsReplay *r, Sequence *s) {
 }
 
 /* ---- who waits for whom */
-static TsAccesses accesses_of(const Sequence *s, int i) {
-  const Launch *l = &s->launch[i];
-  return (TsAccesses){.of = s->access + l->access, .n = l->naccess};
-}
-
 static bool order_of(const Sequence *s, TsReplayOrder *o) {
   TsAccesses *a = malloc(sizeof *a * ((size_t)s->n + 1));
   for (int i = 0; a && i < s->n; i++) a[i] = accesses_of(s, i);
@@ -307,6 +313,7 @@ static void record(TsReplay *r, Sequence *s) {
   int failed = take_areas(r, &err) || run->record_begin(r->d, &err);
   if (failed) return refuse(r, s);
   s->moved = ts_replay_areas_moved(r->d);
+  s->ordered = overlaps;
   failed = launch_ordered(r, &err);
   if (run->record_end(r->d, &s->record, &end) || failed) refuse(r, s);
 }
@@ -338,7 +345,7 @@ static int launch_shuffled(TsReplay *r, TsError *err) {
       ready = !done[i];
       for (int k = o.first[i]; ready && k < o.first[i + 1]; k++) ready = done[o.wait[k]];
     }
-    failed = launch(&r->now, i, err);
+    failed = launch(r, i, err);
     done[i] = true;
   }
   free(done);
@@ -352,7 +359,7 @@ static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
   s->runs++;
   bool often = s->runs >= OFTEN && !r->refused;
   TsError none = {0};
-  bool fits = !s->record || (!take_areas(r, &none) && same_order(s, &r->now));
+  bool fits = !s->record || (!take_areas(r, &none) && (!s->ordered || same_order(s, &r->now)));
   if (s->record && (!fits || s->moved != ts_replay_areas_moved(r->d))) {
     r->d->run->record_free(r->d, s->record);
     s->record = NULL;

@@ -10,6 +10,7 @@ long fake_count(const char *call);
 long fake_blocks(void);
 long fake_roots(void);
 long fake_edges(void);
+long fake_early(void);
 void fake_limit(long nbytes);
 ]]
 

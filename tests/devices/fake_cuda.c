@@ -24,6 +24,7 @@ void fake_hold(int on);
 long fake_calls(void);
 long fake_roots(void);
 long fake_edges(void);
+long fake_early(void); /* launches that may begin before the last one ends */
 
 /* Declared here for the library itself: the table holds pointers of the same types. */
 #define CALL(name, version, args) CUresult fake_##name args __asm__(#name version);
@@ -424,11 +425,16 @@ CUresult fake_cuFuncSetAttribute(CUfunction function, int attribute, int value) 
              ? 0
              : INVALID;
 }
+static long early;
+long fake_early(void) { return early; }
 CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **args,
                                void **extra) {
   (void)extra;
   ENTER();
   if (!function || !config->hStream || config->blockDimX > 1024) return INVALID;
+  for (unsigned i = 0; i < config->numAttrs; i++)
+    early += config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+             config->attrs[i].value.early;
   flush();
   if (any) return 0;
   float *x = host(*(CUdeviceptr *)args[0]);

@@ -45,6 +45,56 @@ static int compare(const TsTile *k, void *const *arg, bool aligned) {
 
 static bool have_ptxas;
 
+/* ---- the order of launches, in the text of PTX */
+enum { MOST_LINES = 20000 };
+typedef struct Lines {
+  const char *at[MOST_LINES];
+  bool seen[MOST_LINES];
+  int n;
+} Lines;
+
+static bool has(const char *line, const char *word) {
+  const char *at = strstr(line, word), *end = strchr(line, '\n');
+  return at && (!end || at < end);
+}
+
+static int line_of(const Lines *l, const char *label) {
+  size_t n = strcspn(label, ";\n");
+  for (int i = 0; i < l->n; i++)
+    if (!strncmp(l->at[i], label, n) && l->at[i][n] == ':') return i;
+  return l->n;
+}
+
+/* Whether some way from line i on comes to a write before it has waited. */
+static bool writes_at_once(Lines *l, int i) {
+  for (; i < l->n && !l->seen[i]; i++) {
+    const char *line = l->at[i], *jump = has(line, "bra") ? strstr(line, "$L") : NULL;
+    l->seen[i] = true;
+    if (has(line, "griddepcontrol.wait") || has(line, "ret;")) return false;
+    if (has(line, "st.global") || has(line, "\tred.global") || has(line, "atom.global"))
+      return true;
+    if (jump && writes_at_once(l, line_of(l, jump))) return true;
+    if (jump && !has(line, "@")) return false;
+  }
+  return false;
+}
+
+/* On sm_90 the launch before may still run: each entry waits for it, before it writes. */
+static bool waits_to_write(const char *ptx) {
+  static Lines l;
+  for (const char *at = strstr(ptx, ".entry "); at;) {
+    const char *next = strstr(at + 1, ".entry "), *end = next ? next : at + strlen(at);
+    bool waits = false;
+    memset(&l, 0, sizeof l);
+    for (; at && at < end && l.n < MOST_LINES;
+         at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
+      l.at[l.n++] = at, waits |= has(at, "griddepcontrol.wait");
+    if (!waits || writes_at_once(&l, 0)) return false;
+    at = next;
+  }
+  return true;
+}
+
 /* PTX is legal, and keeps what is in registers there. */
 static int assemble(const TsTile *k, int major, bool local) {
   const TsGpuTarget *t = ts_gpu_target(major, 0);
@@ -53,6 +103,8 @@ static int assemble(const TsTile *k, int major, bool local) {
   if (ts_gpu_code(k, t, TS_GPU_aligned, &code, &err)) return complain(k, t->cpu, err.message);
   int bad = 0;
   if (!local && strstr(code.ptx, ".local")) bad = complain(k, t->cpu, "uses local memory");
+  if (major >= 9 && !waits_to_write(code.ptx))
+    bad = complain(k, t->cpu, "writes before the launch in front of it is over");
   if (!bad && have_ptxas) {
     char path[] = "/tmp/tsXXXXXX", line[400];
     int fd = mkstemp(path);
