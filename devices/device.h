@@ -26,6 +26,7 @@ struct TsDevice {
   void *state;        /* the backend's */
   int64_t live, peak; /* bytes allocated now, and at most */
   uint64_t queued;    /* how often something was put into its order */
+  uint64_t skipped;   /* launches that had nothing to do, of kernels that may have had more */
   bool ahead; /* what is put there next touches nothing that the launch before it writes */
 
   /* Makes the device usable; called once, before its first allocation (ts_device_use).

@@ -14,8 +14,9 @@
 #include "devices/device.h"
 #include "jit/replay_order.h"
 
-/* Around a run of a kernel in the device's own order, which touches these bytes. */
+/* Around a run of a kernel in the device's own order, which touches these bytes. Behind one that
+ * failed, or left out one of its launches, the next launch is an ordinary one. */
 void ts_ahead_begin(TsDevice *d, const TsAccesses *a);
-void ts_ahead_end(TsDevice *d, const TsAccesses *a);
+void ts_ahead_end(TsDevice *d, const TsAccesses *a, bool failed);
 
 #endif

@@ -209,8 +209,8 @@ static int launch(TsGpuKernel *g, Variant *v, void **args, const int64_t *dim, T
   for (int i = 0; i < v->code.nphase; i++) {
     const TsGpuPhase *p = &v->code.phase[i];
     int64_t blocks = (rounds[i] + p->rounds - 1) / p->rounds;
-    if (!blocks) { /* the phase before has let others come for this one */
-      g->d->queued++;
+    if (!blocks) {
+      g->d->skipped++; /* for which the phase before may have let others come */
       continue;
     }
     if (blocks > INT32_MAX) return ts_error_set(err, TS_ERR_value, "jit: sizes are too large");

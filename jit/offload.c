@@ -129,7 +129,7 @@ static int run_touching(TsContext *c, TsDeviceKernel *k, void *const *arg, const
   TsAccesses a = {of(c)->touched.of, of(c)->touched.n};
   ts_ahead_begin(d, &a);
   int failed = run_kernel(c, k, arg, dim);
-  ts_ahead_end(d, &a);
+  ts_ahead_end(d, &a, failed);
   of(c)->touched.n = 0;
   return failed;
 }

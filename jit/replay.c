@@ -145,7 +145,7 @@ static int launch(const TsReplay *r, int i, TsError *err) {
   TsAccesses a = accesses_of(&r->now, i);
   ts_ahead_begin(r->d, &a);
   int failed = launch_in(&r->now, i, NULL, err);
-  ts_ahead_end(r->d, &a);
+  ts_ahead_end(r->d, &a, failed);
   return failed;
 }
 
