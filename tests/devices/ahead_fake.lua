@@ -50,5 +50,5 @@ count(function() return large * s end) --> 0
 -- Behind a launch that failed nothing is known: what the one before it writes may be under way.
 local _, v = early(function() return y + x end)
 fake.fake_fail("cuLaunchKernelEx", 1, 1)
-pcall(function() return y * 5 end) --> false
+(pcall(function() return y * 5 end)) --> false
 count(function() return v * 2 end) --> 0
