@@ -461,7 +461,6 @@ static void test_signals(void) {
   } rows[] = {{SIGTERM, "signal 15"}, {SIGHUP, "signal 1"}, {SIGQUIT, "signal 3"}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     subject = rows[i].end;
-    signal(rows[i].number, SIG_DFL); /* shells have some ignored by what runs in the background */
     Session s = start_usual();
     type(&s, "half a line");
     expect_row(&s, 0, "> half a line");
@@ -596,6 +595,9 @@ static void test_dumb(void) {
 int main(void) {
   setlocale(LC_CTYPE, "C.UTF-8");
   signal(SIGPIPE, SIG_IGN);
+  static const int usual[] = {SIGTERM, SIGHUP, SIGQUIT, SIGINT, SIGTSTP};
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+    signal(usual[i], SIG_DFL); /* shells have some ignored by what runs in the background */
   unsetenv("NO_COLOR");
   static void (*const tests[])(void) = {
       test_edits,          test_random_keys, test_small_screens,   test_screen,   test_wrapping,
