@@ -29,10 +29,6 @@ typedef TsTileVal V;
 typedef TsGpuDecoding Decode;
 typedef TsGpuDecodeRing Ring;
 
-static V number(Decode *a, int64_t i) { return ts_tile_index(&a->b, i); }
-static V op2(Decode *a, int op, V x, V y) { return ts_tile_op2(&a->b, op, x, y); }
-static V by(Decode *a, int op, V x, int64_t y) { return ts_gpu_by(&a->b, op, x, y); }
-
 /* ---- parameters, sizes, memory */
 static V matrix(Decode *a, const char *name, int64_t n, int64_t rows, bool written) {
   TsTileType t = ts_tile_type(a->x.dtype, 3, (int64_t[]){n, rows, a->x.d});

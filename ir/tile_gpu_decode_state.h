@@ -47,6 +47,21 @@ void ts_gpu_decode_leave(TsGpuDecoding *a, TsTileVal place, TsTileVal o, TsTileV
 void ts_gpu_decode_mma(TsGpuDecoding *a);
 void ts_gpu_decode_join(TsGpuDecoding *a);
 
+/* ---- short names of its files */
+static inline TsTileVal number(TsGpuDecoding *a, int64_t i) { return ts_tile_index(&a->b, i); }
+
+static inline TsTileVal op2(TsGpuDecoding *a, int op, TsTileVal x, TsTileVal y) {
+  return ts_tile_op2(&a->b, op, x, y);
+}
+
+static inline TsTileVal by(TsGpuDecoding *a, int op, TsTileVal x, int64_t y) {
+  return ts_gpu_by(&a->b, op, x, y);
+}
+
+static inline TsTileVal fma3(TsGpuDecoding *a, TsTileVal x, TsTileVal y, TsTileVal z) {
+  return ts_tile_op3(&a->b, TS_OP_fma, x, y, z);
+}
+
 static inline void ts_gpu_decode_advance(TsGpuDecoding *a, TsGpuDecodeRing *r, int n) {
   ts_gpu_advance(&a->b, &r->slot, &r->parity, n);
 }

@@ -11,11 +11,6 @@ typedef TsTileVal V;
 typedef TsGpuDecoding Decode;
 typedef TsGpuDecodeRing Ring;
 
-static V number(Decode *a, int64_t i) { return ts_tile_index(&a->b, i); }
-static V op2(Decode *a, int op, V x, V y) { return ts_tile_op2(&a->b, op, x, y); }
-static V by(Decode *a, int op, V x, int64_t y) { return ts_gpu_by(&a->b, op, x, y); }
-static V fma3(Decode *a, V x, V y, V z) { return ts_tile_op3(&a->b, TS_OP_fma, x, y, z); }
-
 /* Of fragments f32[ROWS,D], [ROWS], [ROWS,4]. */
 typedef struct State {
   V o, m, l;

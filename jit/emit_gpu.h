@@ -78,7 +78,7 @@ typedef struct TsGpuEmit {
   LLVMValueRef after;         /* i64, 0 once the phase before has written; NULL: it had ended */
   bool follows;               /* the launch before may still run */
   LLVMBasicBlockRef followed; /* the last block of code that waited for it */
-  bool waited;                /* in code that every thread comes to */
+  bool awaited;               /* in code that every thread comes to */
   int depth;                  /* of the region that is emitted, in others */
   LLVMValueRef held;          /* stands for the bytes of a group until they are known */
   LLVMValueRef block;         /* i64, number of the block */
@@ -112,8 +112,8 @@ typedef struct TsGpuEmit {
 void ts_gpu_thread_begin(TsGpuEmit *g, int phase);
 void ts_gpu_thread_end(TsGpuEmit *g);
 void ts_gpu_sync(TsGpuEmit *g);
-/* Stands before what is written to memory of the device. */
-void ts_gpu_others(TsGpuEmit *g);
+/* Until the launch before is over; then the next one may come. */
+void ts_gpu_await_last(TsGpuEmit *g);
 /* x of the lane whose number differs in these bits; all threads of the group take part. */
 LLVMValueRef ts_gpu_shuffle(TsGpuEmit *g, LLVMValueRef x, int mask);
 /* All threads of the warp take part. */

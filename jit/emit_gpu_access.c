@@ -7,7 +7,7 @@ typedef TsGpuAccess Access;
 
 /* ---- who reads and writes */
 /* The memory that a view is of. */
-TsTileVal ts_gpu_memory_of(TsTileVal memory) {
+static TsTileVal memory_of(TsTileVal memory) {
   while (memory->stmt && memory->stmt->op == TS_TILE_view) memory = memory->stmt->in[0];
   return memory;
 }
@@ -15,7 +15,7 @@ TsTileVal ts_gpu_memory_of(TsTileVal memory) {
 static bool writes(const TsTileRegion *r, TsTileVal memory) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     bool write = s->op == TS_TILE_store || s->op == TS_TILE_scatter;
-    if (write && ts_gpu_memory_of(s->in[0]) == memory) return true;
+    if (write && memory_of(s->in[0]) == memory) return true;
     for (int i = 0; i < s->nregion; i++)
       if (writes(s->region[i], memory)) return true;
   }
@@ -23,7 +23,7 @@ static bool writes(const TsTileRegion *r, TsTileVal memory) {
 }
 
 bool ts_gpu_reads_only(const TsGpuEmit *g, TsTileVal memory) {
-  return !writes(g->phase->loop->region[0], ts_gpu_memory_of(memory));
+  return !writes(g->phase->loop->region[0], memory_of(memory));
 }
 
 /* What all rounds read is in the caches, and waits in no register for its use. */
@@ -51,21 +51,24 @@ void ts_gpu_before_read(TsGpuEmit *g, TsTileVal memory) {
   g->read = true;
 }
 
-bool ts_gpu_region_reads(const TsTileRegion *r, TsTileVal memory) {
+static bool reads(const TsTileRegion *r, TsTileVal memory) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     bool read = s->op == TS_TILE_load || s->op == TS_TILE_gather;
-    if (read && ts_gpu_memory_of(s->in[0]) == memory) return true;
+    if (read && memory_of(s->in[0]) == memory) return true;
     for (int i = 0; i < s->nregion; i++)
-      if (ts_gpu_region_reads(s->region[i], memory)) return true;
+      if (reads(s->region[i], memory)) return true;
   }
   return false;
 }
 
-/* What the phase only writes is nobody's to wait for. */
+/* What the phase only writes is nobody's to wait for, but for the launch before. */
 void ts_gpu_before_write(TsGpuEmit *g, TsTileVal memory) {
-  if (!ts_gpu_region_reads(g->phase->loop->region[0], ts_gpu_memory_of(memory))) return;
-  if (g->read) ts_gpu_sync(g);
-  g->wrote = true;
+  bool read = reads(g->phase->loop->region[0], memory_of(memory));
+  if (read && g->read) ts_gpu_sync(g);
+  g->wrote |= read;
+  if (memory->type.space == TS_SPACE_shared) return;
+  ts_gpu_await_last(g);
+  g->awaited |= g->depth == 1 && g->phase->nloop;
 }
 
 /* ---- one access */

@@ -71,7 +71,6 @@ void ts_gpu_scatter(TsGpuEmit *g, const TsTileStmt *s) {
   TsTileVal x = s->in[2];
   if (!x->type.rank) {
     ts_gpu_before_write(g, s->in[0]);
-    ts_gpu_others(g);
     V first =
         LLVMBuildICmp(g->e->b, LLVMIntEQ, g->tid, ts_emit_int(g->e, LLVMTypeOf(g->tid), 0), "");
     scattered(g, s, first, ts_gpu_scalar(g, s->in[1]), ts_gpu_scalar(g, x));
@@ -80,7 +79,6 @@ void ts_gpu_scatter(TsGpuEmit *g, const TsTileStmt *s) {
   TsGpuFrame *f = ts_gpu_frame(g, &x->type);
   V *at = ts_gpu_slots(g, f, s->in[1]), *list = ts_gpu_slots(g, f, x);
   ts_gpu_before_write(g, s->in[0]);
-  ts_gpu_others(g);
   for (int i = 0; i < f->vector * f->chunks; i++)
     scattered(g, s, f->valid[i / f->vector], at[i], list[i]);
 }

@@ -20,11 +20,10 @@ typedef struct TsGpuAccess {
 } TsGpuAccess;
 
 TsGpuAccess ts_gpu_access(TsGpuEmit *g, const TsTileStmt *s, const TsTileType *tile);
-/* Threads meet where one may want what another wrote, or writes what another still reads. */
+/* Threads meet where one may want what another wrote, or writes what another still reads; and
+ * the launch before is over when memory of the device is written. */
 void ts_gpu_before_read(TsGpuEmit *g, TsTileVal memory);
 void ts_gpu_before_write(TsGpuEmit *g, TsTileVal memory);
-TsTileVal ts_gpu_memory_of(TsTileVal memory); /* that a view is of */
-bool ts_gpu_region_reads(const TsTileRegion *r, TsTileVal memory);
 bool ts_gpu_some_for_all_rounds(const TsGpuEmit *g, const TsTileRegion *r); /* some load */
 
 LLVMValueRef ts_gpu_times(TsGpuEmit *g, LLVMValueRef x, LLVMValueRef stride);

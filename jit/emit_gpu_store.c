@@ -102,19 +102,12 @@ void ts_gpu_store_chunk(TsGpuEmit *g, const TsTileStmt *s, TsGpuFrame *f) {
   store_frame(g, &a, f, x);
 }
 
-static void wait_for_others(TsGpuEmit *g, TsTileVal memory) {
-  if (memory->type.space == TS_SPACE_shared) return;
-  ts_gpu_others(g);
-  g->waited |= g->depth == 1 && g->phase->nloop;
-}
-
 void ts_gpu_store(TsGpuEmit *g, const TsTileStmt *s) {
   TsTileVal x = s->in[s->nin - 1];
   Access a = ts_gpu_access(g, s, &x->type);
   bool here = x->type.rank && ts_gpu_resident(g, &x->type);
   if (here) ts_gpu_force(g, x);
   ts_gpu_before_write(g, s->in[0]);
-  wait_for_others(g, s->in[0]);
   if (!x->type.rank)
     store_scalar(g, s, &a);
   else if (here)

@@ -154,7 +154,7 @@ static bool is_last(const TsGpuEmit *g) {
 static void order_phases(TsGpuEmit *g) {
   bool first = g->phase == g->plan->phase;
   int sm = 0;
-  g->after = NULL, g->followed = NULL, g->waited = false;
+  g->after = NULL, g->followed = NULL, g->awaited = false;
   g->follows = !g->batch && sscanf(g->e->target->cpu, "sm_%d", &sm) == 1 && sm >= 90;
   if (!g->follows) return;
   if (!first)
@@ -164,7 +164,7 @@ static void order_phases(TsGpuEmit *g) {
 }
 
 /* To wait again costs nothing, so what comes in another block of code need not know. */
-void ts_gpu_others(TsGpuEmit *g) {
+void ts_gpu_await_last(TsGpuEmit *g) {
   LLVMBasicBlockRef here = LLVMGetInsertBlock(g->e->b);
   if (!g->follows || g->followed == here) return;
   g->followed = here;
@@ -264,7 +264,7 @@ void ts_gpu_thread_begin(TsGpuEmit *g, int phase) {
 }
 
 void ts_gpu_thread_end(TsGpuEmit *g) {
-  if (!g->waited) ts_gpu_others(g); /* also who writes nothing ends behind those before */
+  if (!g->awaited) ts_gpu_await_last(g); /* also who writes nothing ends behind those before */
   LLVMBuildRetVoid(g->e->b);
   int64_t most = (g->shared_most + 15) & -16;
   if (g->phase->rounds > 1) {
@@ -306,8 +306,7 @@ static void meet_host(TsGpuEmit *g) {
 void ts_gpu_sync(TsGpuEmit *g) {
   g->wrote = g->read = false;
   g->meetings++;
-  if (!g->followed)
-    ts_gpu_others(g); /* behind the first loads, so that the next launch comes */
+  if (!g->followed) ts_gpu_await_last(g); /* behind the first loads: the next launch may come */
   if (g->host) {
     meet_host(g);
   } else if (g->phase->rounds == 1) {
