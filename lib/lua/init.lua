@@ -88,6 +88,9 @@ setmetatable(core.op, {
 return setmetatable(tessera, {
   __index = function(t, key)
     local name = parts[key]
+    if not name and rawget(core.op, key) then
+      error(("tessera has no '%s'\n  hint: it is an operator: tessera.op.%s"):format(key, key), 2)
+    end
     if not name then return nil end
     local part = require(name)
     rawset(t, key, part)

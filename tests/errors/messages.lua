@@ -155,3 +155,7 @@ tessera.save("no/such/folder.npy", x)        --! cannot write
 
 -- ---- and the session goes on
 x:sum():item()                               --> 0
+
+-- Operators are not in the module itself.
+require("tessera").ones { 2 } --! it is an operator: tessera.op.ones
+require("tessera").nothing --> nil
