@@ -5,24 +5,28 @@
 #include "jit/kernel.h"
 #include "jit/sha256.h"
 
-enum { WORDS = 64 };
+/* Numbers are of variable length, most of one byte; each says where it ends. */
+enum { ROOM = 512, LONGEST = 10 };
 
 typedef struct Walk {
   TsSha256 s;
   TsArena arena;
   uint32_t *number, next;
-  int64_t word[WORDS]; /* before they are added, since most of a kernel is words */
-  int nword;
+  uint16_t met[TS_TILE_END], rows; /* a row's name stands where it first occurs */
+  uint8_t room[ROOM];
+  int used;
 } Walk;
 
 static void flush(Walk *w) {
-  ts_sha256_add(&w->s, w->word, sizeof *w->word * (size_t)w->nword);
-  w->nword = 0;
+  ts_sha256_add(&w->s, w->room, (size_t)w->used);
+  w->used = 0;
 }
 
 static void word(Walk *w, int64_t v) {
-  w->word[w->nword++] = v;
-  if (w->nword == WORDS) flush(w);
+  uint64_t u = (uint64_t)v << 1 ^ (uint64_t)(v >> 63); /* small ones of either sign are short */
+  if (w->used > ROOM - LONGEST) flush(w);
+  for (; u >= 128; u >>= 7) w->room[w->used++] = (uint8_t)(u | 128);
+  w->room[w->used++] = (uint8_t)u;
 }
 
 static void bytes(Walk *w, const void *p, size_t n) {
@@ -34,6 +38,16 @@ static void string(Walk *w, const char *s) {
   size_t n = s ? strlen(s) : 0;
   word(w, s ? (int64_t)n : -1);
   bytes(w, s, n);
+}
+
+/* Numbers of rows change with the table, so the kernel's own stand for their names. */
+static void row(Walk *w, TsTileOp op) {
+  bool first = !w->met[op];
+  if (first) w->met[op] = ++w->rows;
+  word(w, w->met[op]);
+  if (!first) return;
+  string(w, ts_tile_op_name(op));
+  word(w, (int)op >= TS_OP_COUNT);
 }
 
 static void type(Walk *w, const TsTileType *t) {
@@ -64,8 +78,7 @@ static void region(Walk *w, const TsTileRegion *r) {
   word(w, r->nparam);
   for (int i = 0; i < r->nparam; i++) define(w, r->param[i]);
   for (const TsTileStmt *s = r->first; s; s = s->next) {
-    string(w, ts_tile_op_name(s->op)); /* numbers of rows change with the table */
-    word(w, s->op >= TS_OP_COUNT);
+    row(w, s->op);
     word(w, s->nin);
     for (int i = 0; i < s->nin; i++) word(w, w->number ? w->number[s->in[i]->id] : 0);
     word(w, s->nattr);
