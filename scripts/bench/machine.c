@@ -5,7 +5,7 @@
  *                        the traffic of a transposed copy and of a norm, without their
  *                        arithmetic (BYTES, of what is written if anything is, are a
  *                        multiple of 256 for each thread, of 2^21 for the last two)
- *   bench flops f32|f64  independent fused multiply-adds on registers: the time
+ *   bench flops f32|f64|bf16  independent fused multiply-adds on registers: the time
  *                        of a thousand million operations
  *   start run ARGV...    a whole process:          ok SECONDS PEAK_KIB
  *   start prompt ARGV... until its prompt stands:  ok SECONDS PEAK_KIB */
@@ -263,6 +263,16 @@ static void rows(Team *t, int thread) {
 
 static void fmas_f32(Team *t, int thread) { FMA_LOOP(Floats) }
 static void fmas_f64(Team *t, int thread) { FMA_LOOP(Doubles) }
+#if defined __AVX512BF16__
+#undef STEP
+#define STEP(i)                                                                                \
+  v##i = (Floats)_mm512_dpbf16_ps((__m512)v##i, pair, pair);                                   \
+  __asm__("" : "+x"(v##i));
+static void fmas_bf16(Team *t, int thread) {
+  __m512bh pair = _mm512_cvtne2ps_pbh(_mm512_set1_ps(1), _mm512_set1_ps(1));
+  FMA_LOOP(Floats)
+}
+#endif
 
 static char *new_block(size_t nbytes) {
   enum { HUGE_PAGE = 1 << 21 };
@@ -291,9 +301,15 @@ static Row setup(int nwords, char **word) {
     return r;
   }
   if (nwords == 2 && !strcmp(word[0], "flops")) {
-    bool wide = !strcmp(word[1], "f64");
-    r.arg = team_new(wide ? fmas_f64 : fmas_f32);
-    int lanes = WIDTH / (wide ? 8 : 4) * nthreads;
+    bool wide = !strcmp(word[1], "f64"), pairs = !strcmp(word[1], "bf16");
+    void (*work)(Team *, int) = wide ? fmas_f64 : fmas_f32;
+#if defined __AVX512BF16__
+    if (pairs) work = fmas_bf16;
+#else
+    if (pairs) return (Row){0};
+#endif
+    r.arg = team_new(work);
+    int lanes = WIDTH / (wide ? 8 : pairs ? 2 : 4) * nthreads;
     r.scale = 1e9 / (2.0 * CHAINS * FMAS * lanes);
     return r;
   }

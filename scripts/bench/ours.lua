@@ -38,6 +38,12 @@ function row.matmul(dtype, m, k, n, layout)
   return function() return op.matmul(a, b:T()) end
 end
 
+-- bf16 in the profile that rounds as the processor's instruction does; matmul has the other ones.
+function row.fast_matmul(...)
+  ts.numerics.profile "fast"
+  return row.matmul(...)
+end
+
 function row.add(r, c)
   local x, y = normal { r, c }, normal { r, c }
   return function() return x + y end
@@ -129,6 +135,40 @@ function row.fused_dot(r, c)
   return captured(function(x, y) return (x * y):sum { axis = 1 } end, normal { r, c }, normal { r, c })
 end
 
+-- Gradients by all inputs, for a given gradient of the result.
+local function gradients(f, ...)
+  local g = ts.graph.vjp(f)
+  return captured(function(...) return (g(...)) end, ...)
+end
+
+function row.fused_layernorm_grad(r, c)
+  return gradients(function(x, w, b) return op.layernorm(x, w, b) end, normal { r, c }, normal { c }, normal { c },
+    normal { r, c })
+end
+
+function row.fused_rmsnorm_grad(r, c)
+  return gradients(function(x, w) return op.rmsnorm(x, w) end, normal { r, c }, normal { c }, normal { r, c })
+end
+
+function row.fused_cross_entropy(r, c)
+  local y = rng.randint({ r }, { low = 0, high = c })
+  local f = ts.graph.value_and_grad(function(x, y) return op.cross_entropy(x, y) end)
+  return captured(function(x, y)
+    local _, slope = f(x, y)
+    return slope
+  end, normal { r, c }, y)
+end
+
+-- In place, so there is no result to allocate.
+function row.fused_adamw(r, c)
+  local w, g = normal { r, c }, { normal { r, c } }
+  local adamw = ts.optim.AdamW({ w }, { lr = 1e-4 })
+  return function()
+    adamw:step(g)
+    return w
+  end
+end
+
 local AXIS = { rows = { axis = 1 }, columns = { axis = 0 }, all = nil }
 for _, name in ipairs { "sum", "max" } do
   row[name] = function(r, c, over)
@@ -171,6 +211,12 @@ function row.attention(b, h, s, d)
   local q, k, v = normal { b, h, s, d }, normal { b, h, s, d }, normal { b, h, s, d }
   local options = { causal = true }
   return function() return op.attention(q, k, v, options) end
+end
+
+function row.attention_grad(b, h, s, d)
+  local shape, options = { b, h, s, d }, { causal = true }
+  return gradients(function(q, k, v) return op.attention(q, k, v, options) end, normal(shape), normal(shape),
+    normal(shape), normal(shape))
 end
 
 function row.conv2d(b, cin, cout, size, window)
@@ -234,6 +280,7 @@ local function set_up(text)
   held, single, loop = nil, nil, nil
   collectgarbage()
   ts.core.trim()
+  ts.numerics.profile "deterministic"
   local words = split(text)
   local make = row[table.remove(words, 1)]
   if not make then return false end

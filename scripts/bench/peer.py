@@ -194,8 +194,11 @@ class Torch:
         b = self.normal(k, n, dtype=dtype) if layout == "nn" else self.normal(n, k, dtype=dtype).t()
         return lambda: a @ b
 
+    def fast_matmul(self, *row):
+        return self.matmul(*row)
+
     def gpt_step(self, layers, width, heads, context, batch, vocabulary):
-        """One step of AdamW on the model of gpt.lua, eagerly."""
+        """One step of AdamW on the model of gpt.lua."""
         t, nn, f = self.t, self.t.nn, self.f
 
         class Block(nn.Module):
@@ -221,19 +224,33 @@ class Torch:
         optimizer = t.optim.AdamW([p for m in (token, position, blocks, end) for p in m.parameters()],
                                   lr=1e-4)
 
+        def loss_of(x, y):
+            logits = end(blocks(token(x) + position(t.arange(context))))
+            return f.cross_entropy(logits.view(-1, vocabulary), y.view(-1))
+        loss_of = self.prepared(loss_of)
+
         def step():
             x = t.randint(vocabulary, (batch, context))
             y = t.randint(vocabulary, (batch, context))
-            logits = end(blocks(token(x) + position(t.arange(context))))
-            loss = f.cross_entropy(logits.view(-1, vocabulary), y.view(-1))
+            loss = loss_of(x, y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             return loss.detach()
         return step
 
+    def prepared(self, f):
+        return f
+
     def run(self, f, *args):
+        f = self.prepared(f)
         return lambda: f(*args)
+
+    def gradients(self, f, *args):
+        """By all arguments but the last, which is the gradient of f's result; tells the first."""
+        *xs, g = args
+        xs, f = [x.requires_grad_() for x in xs], self.prepared(f)
+        return lambda: self.t.autograd.grad(f(*xs), xs, g)[0]
 
     def fused_chain(self, r, c):
         return self.run(lambda x, y, b: x * 2 - y * x + b,
@@ -253,6 +270,31 @@ class Torch:
     def fused_rmsnorm(self, r, c):
         return self.run(lambda x, y, w: self.f.rms_norm(x + y, (c,), w, 1e-5),
                         self.normal(r, c), self.normal(r, c), self.normal(c))
+
+    def fused_layernorm_grad(self, r, c):
+        return self.gradients(lambda x, w, b: self.f.layer_norm(x, (c,), w, b),
+                              self.normal(r, c), self.normal(c), self.normal(c), self.normal(r, c))
+
+    def fused_rmsnorm_grad(self, r, c):
+        return self.gradients(lambda x, w: self.f.rms_norm(x, (c,), w, 1e-5),
+                              self.normal(r, c), self.normal(c), self.normal(r, c))
+
+    def fused_cross_entropy(self, r, c):
+        y = self.t.randint(c, (r,))
+        return self.gradients(lambda x: self.f.cross_entropy(x, y), self.normal(r, c), None)
+
+    def fused_adamw(self, r, c):
+        w = self.normal(r, c)
+        w.grad = self.normal(r, c)
+        adamw = self.t.optim.AdamW([w], lr=1e-4, **self.ADAMW)
+        step = self.prepared(adamw.step)
+
+        def call():
+            step()
+            return w
+        return call
+
+    ADAMW = {"fused": True}
 
     def fused_product(self, m, k, n):
         return self.run(lambda x, w, b, r: self.f.gelu(self.t.addmm(b, x, w)) + r,
@@ -318,6 +360,11 @@ class Torch:
         q, k, v = (self.normal(b, h, s, d) for _ in range(3))
         return lambda: self.f.scaled_dot_product_attention(q, k, v, is_causal=True)
 
+    def attention_grad(self, b, h, s, d):
+        f = self.f.scaled_dot_product_attention
+        return self.gradients(lambda q, k, v: f(q, k, v, is_causal=True),
+                              *(self.normal(b, h, s, d) for _ in range(4)))
+
     def conv2d(self, b, cin, cout, size, window):
         x, w = self.normal(b, cin, size, size), self.normal(cout, cin, window, window)
         return lambda: self.f.conv2d(x, w, padding=(window - 1) // 2)
@@ -351,11 +398,12 @@ class Torch:
 class Compiled(Torch):
     """The functions of several operators through torch.compile."""
     ROWS = {"fused_chain", "fused_gelu", "fused_softmax", "fused_layernorm", "fused_rmsnorm",
-            "fused_dot", "fused_product"}
+            "fused_dot", "fused_product", "fused_layernorm_grad", "fused_rmsnorm_grad",
+            "fused_cross_entropy", "fused_adamw", "gpt_step"}
+    ADAMW = {}  # torch.compile does not look into the fused one
 
-    def run(self, f, *args):
-        f = self.t.compile(f)
-        return lambda: f(*args)
+    def prepared(self, f):
+        return self.t.compile(f)
 
 
 class Jax:
@@ -411,6 +459,50 @@ class Jax:
             h = x + y
             return h * self.jax.lax.rsqrt((h * h).mean(1, keepdims=True) + 1e-5) * w
         return self.jit(f, self.normal(r, c), self.normal(r, c), self.normal(c))
+
+    def gradients(self, f, *args):
+        def slopes(*args):
+            return self.jax.vjp(f, *args[:-1])[1](args[-1])
+        run = self.jit(slopes, *args)
+        return lambda: run()[0]
+
+    def fused_layernorm_grad(self, r, c):
+        def f(x, w, b):
+            d = x - x.mean(1, keepdims=True)
+            return d * self.jax.lax.rsqrt((d * d).mean(1, keepdims=True) + 1e-5) * w + b
+        return self.gradients(f, self.normal(r, c), self.normal(c), self.normal(c), self.normal(r, c))
+
+    def fused_rmsnorm_grad(self, r, c):
+        def f(x, w):
+            return x * self.jax.lax.rsqrt((x * x).mean(1, keepdims=True) + 1e-5) * w
+        return self.gradients(f, self.normal(r, c), self.normal(c), self.normal(r, c))
+
+    def fused_cross_entropy(self, r, c):
+        y = self.jax.random.randint(self.jax.random.key(0), (r,), 0, c)
+
+        def loss(x):
+            chosen = self.np.take_along_axis(self.jax.nn.log_softmax(x, 1), y[:, None], 1)
+            return -chosen.mean()
+        run = self.jit(self.jax.value_and_grad(loss), self.normal(r, c))
+        return lambda: run()[1]
+
+    def fused_adamw(self, r, c):
+        """Its buffers are given to it, as an optimiser's are."""
+        def update(w, m, v, g, i):
+            m = 0.9 * m + 0.1 * g
+            v = 0.999 * v + 0.001 * g * g
+            a, b = 1 - 0.9 ** i, 1 - 0.999 ** i
+            return w * (1 - 1e-6) - 1e-4 * (m / a) / (self.np.sqrt(v / b) + 1e-8), m, v
+        f = self.jax.jit(update, donate_argnums=(0, 1, 2))
+        g, zero = self.normal(r, c), self.np.zeros((r, c), "float32")
+        state = [self.normal(r, c), zero, zero + 0]
+        count = [0.0]
+
+        def call():
+            count[0] += 1
+            state[:] = f(*state, g, count[0])
+            return state[0]
+        return call
 
     def fused_product(self, m, k, n):
         return self.jit(lambda x, w, b, r: self.jax.nn.gelu(x @ w + b, approximate=False) + r,
@@ -497,6 +589,11 @@ class Jax:
         f = self.jax.nn.dot_product_attention
         return self.jit(lambda q, k, v: f(q, k, v, is_causal=True), q, k, v)
 
+    def attention_grad(self, b, h, s, d):
+        f = self.jax.nn.dot_product_attention
+        return self.gradients(lambda q, k, v: f(q, k, v, is_causal=True),
+                              *(self.normal(b, s, h, d) for _ in range(4)))
+
     def conv2d(self, b, cin, cout, size, window):
         def f(x, w):
             return self.jax.lax.conv_general_dilated(x, w, (1, 1), "SAME")
@@ -527,7 +624,7 @@ LIBRARIES = {"numpy": Numpy, "scipy": Scipy, "torch": Torch, "compile": Compiled
 if os.environ.get("DEV"):
     from gpu_peer import LIBRARIES
 HIDDEN = {"about", "wait", "done", "mean", "heads", "attend", "seconds_of", "wrapped", "normal", "complex", "uniform", "positive", "garbage", "jit",
-          "run"}
+          "run", "prepared", "gradients"}
 
 
 class Worker:
