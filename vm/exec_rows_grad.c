@@ -177,39 +177,46 @@ static void mean_of(const Job *j, int rows, double *y) {
     ts_leaf_put(j->w, y, i, ts_leaf_get(j->w, y, i) / (double)j->n);
 }
 
-/* c1 and c2. */
-static void slopes(const Job *j, Batch *b) {
+/* The row of x, g or dx that takes row i's place, or NULL. */
+static const char *ahead_in(const Job *j, const Batch *b, int i, const char *of) {
+  return b->ahead[i] < 0 || j->load ? NULL : of + b->ahead[i] * j->n * j->size;
+}
+
+/* To rstd, c2 and c1: the sums of squares, of (g w) xc and of g w. */
+static void sums_of(const Job *j, Batch *b) {
   TsRowSums s = {.rows = b->rows, .n = j->n, .x = b->x, .g = b->g, .w = j->weight, .out = b->c2,
-                 .mean = j->centered ? b->mean : NULL, .out2 = j->centered ? b->c1 : NULL};
-  if (j->centered && j->n > LEAF) { /* the second sum by itself: dot and sum take long rows */
-    const void *w[1] = {j->weight};
-    TsRowSums c = {.rows = 1, .n = j->n, .x = b->g, .g = w, .out = b->c1};
-    ts_leaf_rows(j->w, j->weight ? j->rk->dot[j->w] : j->rk->sum[j->w], &c);
-    s.out2 = NULL;
+                 .mean = j->centered ? b->mean : NULL, .gw = b->c1, .squares = b->rstd};
+  const void *ahead[TS_GRAD_ROWS];
+  for (int i = 0; i < b->rows; i++) ahead[i] = ahead_in(j, b, i, j->x);
+  s.ahead = ahead;
+  if (j->n <= LEAF) {
+    j->rk->norms[j->w](&s);
+    return;
   }
   ts_leaf_rows(j->w, j->rk->norm[j->w], &s);
-  if (j->centered) mean_of(j, b->rows, b->c1);
-  for (int i = 0; i < b->rows; i++) {
-    double r = ts_leaf_get(j->w, b->rstd, i), c = rounded(j, ts_leaf_get(j->w, b->c2, i) * r);
-    ts_leaf_put(j->w, b->c2, i, rounded(j, c / (double)j->n) * r);
-  }
+  s.out = b->rstd;
+  ts_leaf_rows(j->w, j->centered ? j->rk->sqdev[j->w] : j->rk->square[j->w], &s);
+  const void *w[1] = {j->weight};
+  TsRowSums c = {.rows = 1, .n = j->n, .x = b->g, .g = w, .out = b->c1};
+  if (j->centered) ts_leaf_rows(j->w, j->weight ? j->rk->dot[j->w] : j->rk->sum[j->w], &c);
 }
 
 static void statistics(const Job *j, Batch *b) {
-  TsRowSums s = {.rows = b->rows, .n = j->n, .x = b->x, .out = b->mean};
   if (j->centered) {
+    TsRowSums s = {.rows = b->rows, .n = j->n, .x = b->x, .out = b->mean};
     ts_leaf_rows(j->w, j->rk->sum[j->w], &s);
     mean_of(j, b->rows, b->mean);
-    s.mean = b->mean;
   }
-  s.out = b->rstd;
-  ts_leaf_rows(j->w, j->centered ? j->rk->sqdev[j->w] : j->rk->square[j->w], &s);
+  sums_of(j, b);
   mean_of(j, b->rows, b->rstd);
+  if (j->centered) mean_of(j, b->rows, b->c1);
   for (int i = 0; i < b->rows; i++) {
     double v = rounded(j, ts_leaf_get(j->w, b->rstd, i) + rounded(j, j->eps));
-    ts_leaf_put(j->w, b->rstd, i, 1 / rounded(j, sqrt(v)));
+    double r = rounded(j, 1 / rounded(j, sqrt(v)));
+    double c = rounded(j, ts_leaf_get(j->w, b->c2, i) * r);
+    ts_leaf_put(j->w, b->rstd, i, r);
+    ts_leaf_put(j->w, b->c2, i, rounded(j, c / (double)j->n) * r);
   }
-  slopes(j, b);
 }
 
 static void end_row(const Job *j, const Batch *b, int i, char *dw, char *db, int first) {
@@ -219,10 +226,7 @@ static void end_row(const Job *j, const Batch *b, int i, char *dw, char *db, int
                  .rstd = (const char *)b->rstd + at, .c1 = (const char *)b->c1 + at,
                  .c2 = (const char *)b->c2 + at, .dw = dw, .db = db, .first = first,
                  .past = j->past};
-  if (b->ahead[i] >= 0 && !j->load) {
-    int64_t next = b->ahead[i] * j->n * j->size;
-    e.ahead[0] = j->x + next, e.ahead[1] = j->g + next, e.ahead[2] = j->dx + next;
-  }
+  e.ahead[0] = ahead_in(j, b, i, j->g), e.ahead[1] = ahead_in(j, b, i, j->dx);
   j->rk->norm_end[j->w](&e);
   close_row(j, b, i);
 }

@@ -42,7 +42,7 @@ static inline double ts_leaf_total(TsLeafSum *s) {
   return x;
 }
 
-/* As fn does for rows of n <= a leaf, for rows of any n > 0; without out2 then. */
+/* As fn does for rows of n <= a leaf, for rows of any n > 0; fn has no other results then. */
 static inline void ts_leaf_rows(bool f64, TsRowSumFn *fn, const TsRowSums *a) {
   int64_t size = f64 ? 8 : 4;
   if (a->n <= TS_RED_LEAF) {
@@ -55,10 +55,13 @@ static inline void ts_leaf_rows(bool f64, TsRowSumFn *fn, const TsRowSums *a) {
       int64_t at = i * size;
       double part = 0;
       const void *x = (const char *)a->x[r] + at, *g = a->g ? (const char *)a->g[r] + at : NULL;
-      TsRowSums one = {1, a->n - i < TS_RED_LEAF ? a->n - i : TS_RED_LEAF, &x, &g,
-                       a->w ? (const char *)a->w + at : NULL,
-                       a->mean ? (const char *)a->mean + r * size : NULL,
-                       &part, NULL};
+      TsRowSums one = {.rows = 1,
+                       .n = a->n - i < TS_RED_LEAF ? a->n - i : TS_RED_LEAF,
+                       .x = &x,
+                       .g = &g,
+                       .w = a->w ? (const char *)a->w + at : NULL,
+                       .mean = a->mean ? (const char *)a->mean + r * size : NULL,
+                       .out = &part};
       fn(&one);
       ts_leaf_push(&s, ts_leaf_get(f64, &part, 0));
     }

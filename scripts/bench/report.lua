@@ -66,7 +66,7 @@ local ORDER = { "onednn", "torch", "compile", "numpy", "scipy", "jax" }
 -- was measured. Peers that have no such row, or were not found, are no part of it.
 local function judge(r)
   local g = r.row.goals
-  if not g then return "-", nil end
+  if not g or g.threads and g.threads ~= r.threads then return "-", nil end
   local words, short = {}, {}
   if g.most then
     words[1] = ("<= %g %s"):format(g.most, r.row.per.unit)

@@ -11,14 +11,16 @@ enum { TS_GRAD_ROWS = 16 };
 /* One sum of n <= 4096 terms for each of some rows, at most TS_GRAD_ROWS, to out[row].
  * Rows are independent, so that the processor overlaps them. The terms are
  *   sum x; square x^2; sqdev (x - mean[row])^2; dot x g;
- *   norm (g w) (x - mean[row]), without w g, without mean x; and to out2 g w, if given */
+ *   norm (g w) (x - mean[row]), without w g, without mean x
+ *   norms norm; to squares sqdev, or square without mean; with mean, to gw g w */
 typedef struct TsRowSums {
   int rows;
   int64_t n;
   const void *const *x;
   const void *const *g;
+  const void *const *ahead; /* of norms: rows to fetch meanwhile, or NULL each */
   const void *w, *mean;
-  void *out, *out2;
+  void *out, *gw, *squares;
 } TsRowSums;
 
 typedef void TsRowSumFn(const TsRowSums *a);
@@ -34,13 +36,13 @@ typedef struct TsNormEnd {
   int64_t n;
   const void *mean, *rstd, *c1, *c2; /* one number each */
   void *dw, *db;                     /* or NULL */
-  const void *ahead[3];              /* rows to fetch meanwhile: of x, g, dx; or NULL */
+  const void *ahead[2];              /* rows to fetch meanwhile: of g, dx; or NULL */
   int first;
   int past; /* dx goes past the caches: whole lines; ts_copy_fence() follows the last one */
 } TsNormEnd;
 
 typedef struct TsRowsGradKernels {
-  TsRowSumFn *sum[2], *square[2], *sqdev[2], *dot[2], *norm[2];
+  TsRowSumFn *sum[2], *square[2], *sqdev[2], *dot[2], *norm[2], *norms[2];
   void (*softmax[2])(void *dx, const void *y, const void *g, int64_t n, double s);
   void (*log_softmax[2])(void *dx, const void *y, const void *g, int64_t n, double s);
   void (*norm_end[2])(const TsNormEnd *a);
