@@ -151,10 +151,15 @@ void ts_gpu_loop_end(TsGpuEmit *g, TsGpuLoop *l);
 LLVMBasicBlockRef ts_gpu_if(TsGpuEmit *g, LLVMValueRef c);
 void ts_gpu_if_end(TsGpuEmit *g, LLVMBasicBlockRef after);
 
-/* ---- emit_gpu_value.c: frames and elements */
+/* ---- emit_gpu_frame.c: how tiles are spread over threads */
+bool ts_gpu_is_tile(const TsTileValue *v);
 bool ts_gpu_resident(const TsGpuEmit *g, const TsTileType *t);
 void ts_gpu_frames_make(TsGpuEmit *g, const TsTileRegion *r);
 TsGpuFrame *ts_gpu_frame(TsGpuEmit *g, const TsTileType *t);
+TsGpuFrame *ts_gpu_frame_found(TsGpuEmit *g, const TsTileType *t); /* or NULL */
+bool ts_gpu_frame_fits(const TsGpuFrame *f, const TsTileType *t);
+/* Without coordinates. */
+TsGpuFrame *ts_gpu_frame_new(TsGpuEmit *g, const TsTileType *t, int chunks);
 /* Chunk number `chunk` (i64) of a tile that has no frame. */
 TsGpuFrame *ts_gpu_frame_loose(TsGpuEmit *g, const TsTileType *t, LLVMValueRef chunk);
 /* One vector that begins at these coordinates, whole and inside. */
@@ -162,6 +167,10 @@ TsGpuFrame *ts_gpu_frame_at(TsGpuEmit *g, const TsTileType *t, const TsGpuCoord 
 /* `vector` elements of a row, from `first` on. */
 TsGpuFrame *ts_gpu_frame_row(TsGpuEmit *g, const TsTileType *t, LLVMValueRef first, int vector);
 int64_t ts_gpu_frame_span(const TsGpuEmit *g, const TsGpuFrame *f); /* elements of a chunk */
+/* Coordinates of element `linear` of the row-major order. */
+void ts_gpu_split(TsGpuEmit *g, const TsTileType *t, LLVMValueRef linear, TsGpuCoord *at);
+
+/* ---- emit_gpu_value.c: elements */
 LLVMValueRef ts_gpu_elem(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot);
 LLVMValueRef *ts_gpu_slots(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v); /* made if missing */
 void ts_gpu_force(TsGpuEmit *g, TsTileVal v);

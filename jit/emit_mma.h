@@ -74,16 +74,13 @@ int ts_mma_count(const TsMma *m, const TsTileType *t, int axis); /* registers of
 /* Columns of a fragment that a group of warps has: all, if the groups divide its rows. */
 int ts_mma_wide(const TsMma *m, const TsTileType *t);
 
-/* ---- emit_mma_sync.c: barriers, copies */
+/* ---- emit_mma_sync.c: barriers */
 void ts_mma_barriers(TsMma *m, const TsTileRegion *block);
 /* A role whose first thread does it all: others have fragments. */
 bool ts_mma_is_single(const TsTileStmt *role);
 void ts_mma_await(TsMma *m, const TsTileStmt *s);
 void ts_mma_arrive(TsMma *m, const TsTileStmt *s);
 void ts_mma_expect(TsMma *m, const TsTileStmt *s);
-void ts_mma_copy_bulk(TsMma *m, const TsTileStmt *s);
-void ts_mma_copy_async(TsMma *m, const TsTileStmt *s);
-void ts_mma_store_bulk(TsMma *m, const TsTileStmt *s);
 void ts_mma_commit(TsMma *m, const TsTileStmt *s);
 void ts_mma_wait(TsMma *m, const TsTileStmt *s);
 void ts_mma_sync(TsMma *m);
@@ -92,6 +89,11 @@ void ts_mma_until(TsMma *m, const TsTileStmt *s);
 void ts_mma_signal(TsMma *m, const TsTileStmt *s);
 void ts_mma_pace(TsMma *m, const TsTileStmt *s);
 void ts_mma_meet(TsMma *m); /* all blocks of a cluster */
+
+/* ---- emit_mma_copy.c */
+void ts_mma_copy_bulk(TsMma *m, const TsTileStmt *s);
+void ts_mma_copy_async(TsMma *m, const TsTileStmt *s);
+void ts_mma_store_bulk(TsMma *m, const TsTileStmt *s);
 
 /* ---- emit_mma_unit.c: products */
 void ts_mma_layout(TsMma *m);              /* of the role at hand */
