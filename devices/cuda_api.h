@@ -178,10 +178,11 @@ typedef struct TsCuda {
   int npoint; /* ever taken */
   struct {
     char *at;
-    CUevent done;          /* the copy out of it, or into it */
-  } stage[TS_CUDA_NSTAGE]; /* pinned, made by the first copy, larger ones by the first large one */
-  int64_t stage_nbytes;    /* of each */
-  char *few;               /* pinned, for a few bytes that are fetched */
+    CUevent done; /* the copy out of it, or into it */
+  } stage
+      [TS_CUDA_NSTAGE]; /* pinned, made by the first copy, larger ones by the first large one */
+  int64_t stage_nbytes; /* of each */
+  char *few;            /* pinned, for a few bytes that are fetched */
   TsCudaPool *pool;
   struct TsCudaMaps *maps;                   /* devices/cuda_map.c; made by the first */
   struct TsCudaRecord *recording, *patching; /* devices/cuda_record.c; NULL: launches run */

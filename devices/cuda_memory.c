@@ -50,9 +50,9 @@ struct TsCudaPool {
   int64_t held, cached, most; /* large: bytes handed out and kept; most ever handed out */
   int64_t slabs_free;         /* bytes of free places in slabs */
   uint64_t clock;
-  CUdeviceptr last;     /* large block handed out last, 0: it was a small one */
-  uint64_t last_freed;  /* by clock */
-  uint64_t hold; /* blocks freed after this stay; 0: none has to */
+  CUdeviceptr last;    /* large block handed out last, 0: it was a small one */
+  uint64_t last_freed; /* by clock */
+  uint64_t hold;       /* blocks freed after this stay; 0: none has to */
 };
 
 TsCudaPool *ts_cuda_pool_new(int64_t total) {

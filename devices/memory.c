@@ -20,7 +20,7 @@ enum {
   NSMALL = 41, /* classes 64 .. 65536, four a doubling */
   CHUNK = 1 << 18,
   HUGE_PAGE = 1 << 21,
-  NSLOT = 256, /* cached large blocks at most */
+  NSLOT = 256,      /* cached large blocks at most */
   RESERVE = 4 << 20 /* this much may always stay cached */
 };
 
@@ -187,5 +187,6 @@ void ts_memory_free(void *at, int64_t nbytes) {
   slot[nslot].nbytes = size;
   slot[nslot++].used = ++clock_now;
   stats.cached += size;
-  while (nslot && stats.cached > RESERVE && stats.live + stats.cached > stats.peak) drop_oldest();
+  while (nslot && stats.cached > RESERVE && stats.live + stats.cached > stats.peak)
+    drop_oldest();
 }

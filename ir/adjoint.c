@@ -164,8 +164,13 @@ static TsVal record_emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const Ts
   if (b->failed) return NULL;
   if (nin) memcpy(list, in, sizeof(TsVal) * (size_t)nin);
   memcpy(list + nin, made, sizeof(TsVal) * (size_t)nout);
-  r->tape[r->n++] = (TsTapeEntry){.op = op, .nin = nin, .nout = nout, .in = list,
-                                  .out = list + nin, .attr = own, .line = -1};
+  r->tape[r->n++] = (TsTapeEntry){.op = op,
+                                  .nin = nin,
+                                  .nout = nout,
+                                  .in = list,
+                                  .out = list + nin,
+                                  .attr = own,
+                                  .line = -1};
   if (out) memcpy(out, made, sizeof(TsVal) * (size_t)nout);
   return first;
 }
@@ -183,21 +188,36 @@ static TsVal record_number(TsBuild *b, double value) {
 }
 
 int ts_adjoint_by_definition(TsAdjoint *a, TsComposeFn *definition) {
-  Recorder r = {.b = {.emit = record_emit, .meta = record_meta, .number = record_number,
+  Recorder r = {.b = {.emit = record_emit,
+                      .meta = record_meta,
+                      .number = record_number,
                       .err = a->b->err},
                 .under = a->b};
   TsVal out[TS_MAX_OUT] = {NULL}, y[TS_MAX_OUT], dy[TS_MAX_OUT];
   TsVal x[TS_MAX_IN + TS_MAX_OUT], dx[TS_MAX_IN + TS_MAX_OUT];
   int at[TS_MAX_IN + TS_MAX_OUT], nx = 0, ny = 0;
-  TsCompose k = {.b = &r.b, .op = a->op, .nin = a->nin, .in = a->in, .attr = a->attr,
-                 .nout = 1, .room = TS_MAX_OUT, .out = out};
+  TsCompose k = {.b = &r.b,
+                 .op = a->op,
+                 .nin = a->nin,
+                 .in = a->in,
+                 .attr = a->attr,
+                 .nout = 1,
+                 .room = TS_MAX_OUT,
+                 .out = out};
   int failed = definition(&k) || r.b.failed;
   for (int i = 0; i < k.nout && i < a->nout; i++)
     if (a->grad[i]) y[ny] = out[i], dy[ny++] = a->grad[i];
   for (int i = 0; i < a->nin; i++)
     if (ts_wanted_once(a, i)) x[nx] = a->in[i], at[nx++] = i;
-  TsReverse v = {.b = a->b, .ntape = r.n, .tape = r.tape, .ny = ny, .y = y, .dy = dy, .nx = nx,
-                 .x = x, .dx = dx};
+  TsReverse v = {.b = a->b,
+                 .ntape = r.n,
+                 .tape = r.tape,
+                 .ny = ny,
+                 .y = y,
+                 .dy = dy,
+                 .nx = nx,
+                 .x = x,
+                 .dx = dx};
   if (!failed) failed = ts_reverse(&v);
   for (int i = 0; i < nx && !failed; i++) a->grad_in[at[i]] = dx[i];
   free(r.tape);
@@ -226,8 +246,15 @@ static void want_floats(TsBuild *b, int n, const TsVal *in, bool *wanted) {
 static int first_order(TsBuild *b, TsOp op, int nin, int ngrad, const TsVal *in,
                        const TsAttr *attr, TsVal *grad_in) {
   bool wanted[TS_MAX_IN + TS_MAX_OUT];
-  TsAdjoint a = {.b = b, .op = op, .nin = nin, .nout = ngrad, .in = in, .attr = attr,
-                 .grad = in + nin, .wanted = wanted, .grad_in = grad_in};
+  TsAdjoint a = {.b = b,
+                 .op = op,
+                 .nin = nin,
+                 .nout = ngrad,
+                 .in = in,
+                 .attr = attr,
+                 .grad = in + nin,
+                 .wanted = wanted,
+                 .grad_in = grad_in};
   want_floats(b, nin, in, wanted);
   return ts_adjoint_by_definition(&a, itself);
 }
@@ -253,8 +280,15 @@ int ts_vjp(TsBuild *b, TsOp op, int nin, int ngrad, const TsVal *in, const TsAtt
   ts_op_defaults(op, full);
   if (attr) memcpy(full, attr, sizeof(TsAttr) * TS_MAX_ATTR);
   full[TS_MAX_ATTR].i = ngrad;
-  TsAdjoint a = {.b = b, .op = op, .nin = nin + ngrad, .nout = nin, .in = in, .attr = full,
-                 .grad = second, .wanted = wanted, .grad_in = grad_in};
+  TsAdjoint a = {.b = b,
+                 .op = op,
+                 .nin = nin + ngrad,
+                 .nout = nin,
+                 .in = in,
+                 .attr = full,
+                 .grad = second,
+                 .wanted = wanted,
+                 .grad_in = grad_in};
   want_floats(b, nin + ngrad, in, wanted);
   return ts_adjoint_by_definition(&a, derivative);
 }

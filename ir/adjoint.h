@@ -64,10 +64,10 @@ typedef struct TsReverse {
   const TsVal *y, *dy; /* results and their gradients */
   const TsVal *x;      /* what to differentiate by: any values of the tape */
   int nheld;
-  const TsVal *held;   /* values that count as given, whatever they were computed from */
-  TsVal *dx;           /* out: NULL where y does not depend on x */
-  int *line;           /* set to an entry's line while its adjoint runs, or NULL */
-  int failed_at;       /* out: the tape entry without an adjoint, or -1 */
+  const TsVal *held; /* values that count as given, whatever they were computed from */
+  TsVal *dx;         /* out: NULL where y does not depend on x */
+  int *line;         /* set to an entry's line while its adjoint runs, or NULL */
+  int failed_at;     /* out: the tape entry without an adjoint, or -1 */
 } TsReverse;
 
 /* Contributions to one value are added in the order in which the tape, read backwards,
@@ -101,7 +101,7 @@ TsVal ts_build_add(TsBuild *b, TsVal x, TsVal y);
 TsVal ts_build_sub(TsBuild *b, TsVal x, TsVal y);
 TsVal ts_build_mul(TsBuild *b, TsVal x, TsVal y);
 TsVal ts_build_div(TsBuild *b, TsVal x, TsVal y);
-TsVal ts_build_scale(TsBuild *b, TsVal x, double factor);  /* x * factor */
+TsVal ts_build_scale(TsBuild *b, TsVal x, double factor); /* x * factor */
 TsVal ts_build_where(TsBuild *b, TsVal cond, TsVal x, TsVal y);
 TsVal ts_build_zeros_like(TsBuild *b, TsVal x);
 /* The conjugate of a complex x; x itself otherwise. */

@@ -9,8 +9,10 @@ int ts_adjoint_attention(TsAdjoint *a) {
   bool scores = ts_wanted(a, 3);
   TsVal mask = ts_input(a, 3), sink = ts_input(a, 4), out[TS_MAX_OUT] = {NULL};
   const TsVal in[7] = {a->in[0], a->in[1], a->in[2], mask, sink, a->out[0], a->grad[0]};
-  const TsBuildAttr attr[4] = {{"causal", a->attr[0]}, {"window", a->attr[1]},
-                               {"scale", a->attr[2]}, {"scores", ts_b_bool(scores)}};
+  const TsBuildAttr attr[4] = {{"causal", a->attr[0]},
+                               {"window", a->attr[1]},
+                               {"scale", a->attr[2]},
+                               {"scores", ts_b_bool(scores)}};
   ts_build(b, TS_OP_attention_grad, 7, in, 4, attr, out);
   for (int i = 0; i < 3; i++) a->grad_in[i] = out[i];
   if (scores) a->grad_in[3] = out[3];
@@ -20,7 +22,7 @@ int ts_adjoint_attention(TsAdjoint *a) {
 
 /* ---- the definition, with heads as [.., Hk, G, rows, columns] */
 typedef struct Shape {
-  int nd;         /* of q; of what is below nd + 1 */
+  int nd; /* of q; of what is below nd + 1 */
   int64_t group, s, t;
   TsMeta q, k;
 } Shape;
@@ -54,11 +56,11 @@ static TsVal product(TsBuild *b, TsVal x, TsVal y, bool tx, bool ty) {
 }
 
 static TsVal range(TsBuild *b, int64_t first, int64_t n, bool column) {
-  TsVal v = ts_build(b, TS_OP_arange, 0, NULL,
-                     TS_ATTRS({"start", ts_b_f((double)first)},
-                              {"stop", ts_b_f((double)(first + n))},
-                              {"dtype", ts_b_dtype(TS_DT_i64)}),
-                     NULL);
+  TsVal v =
+      ts_build(b, TS_OP_arange, 0, NULL,
+               TS_ATTRS({"start", ts_b_f((double)first)}, {"stop", ts_b_f((double)(first + n))},
+                        {"dtype", ts_b_dtype(TS_DT_i64)}),
+               NULL);
   if (!column) return v;
   return ts_build(b, TS_OP_unsqueeze, TS_IN(v), TS_ATTRS({"axis", ts_b_int(1)}), NULL);
 }
@@ -95,9 +97,9 @@ static TsVal softmax(TsBuild *b, TsVal t) {
 static TsVal careful_softmax(TsBuild *b, TsVal t) {
   int64_t axis = -1;
   TsVal zero = b->number(b, 0), least = b->number(b, -INFINITY);
-  TsVal top = ts_build(b, TS_OP_max, TS_IN(t),
-                       TS_ATTRS({"axis", ts_b_ints(&axis, 1)}, {"keepdims", ts_b_bool(true)}),
-                       NULL);
+  TsVal top =
+      ts_build(b, TS_OP_max, TS_IN(t),
+               TS_ATTRS({"axis", ts_b_ints(&axis, 1)}, {"keepdims", ts_b_bool(true)}), NULL);
   TsVal some = ts_build2(b, TS_OP_gt, top, least);
   TsVal p = softmax(b, ts_build_where(b, some, t, zero));
   return ts_build_where(b, some, p, zero);
@@ -138,8 +140,8 @@ static int attention_grad(TsCompose *k) {
   double scale = k->attr[2].type == TS_ATTR_f ? k->attr[2].f : 1 / sqrt((double)(d ? d : 1));
   TsVal q = grouped(b, &h, k->in[0], h.group), key = grouped(b, &h, k->in[1], 1),
         v = grouped(b, &h, k->in[2], 1), gg = grouped(b, &h, g, h.group);
-  TsVal p = probabilities(b, &h, masked_scores(b, &h, k, q, key, scale), sink,
-                          k->in[3] != NULL, &ps);
+  TsVal p =
+      probabilities(b, &h, masked_scores(b, &h, k, q, key, scale), sink, k->in[3] != NULL, &ps);
   TsVal delta = ts_build_sum(b, ts_build_mul(b, g, out), &last, 1, true);
   TsVal dp = ungrouped(b, &h, product(b, gg, v, false, true), false);
   TsVal dt = ts_build_mul(b, p, ts_build_sub(b, dp, delta));

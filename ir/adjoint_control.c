@@ -151,8 +151,7 @@ static TsNode *with_carries(const Back *k, bool whole) {
   for (int i = 0; i < k->carry; i++) l.result[at + i] = l.in[i];
   if (!failed) failed = ts_graph_results(r, at + k->carry, l.result);
   free(l.in);
-  return failed ? NULL
-                : ts_graph_control(g, TS_NODE_scan, k->nin, k->n->in, 1, &r, k->n->attr);
+  return failed ? NULL : ts_graph_control(g, TS_NODE_scan, k->nin, k->n->in, 1, &r, k->n->attr);
 }
 
 /* What the program reads of a scan comes from the one with the carries, so that it runs once:
@@ -163,8 +162,7 @@ static int save_carries(Back *k) {
   bool whole = !g->parent && n->out[0].graph == g && !n->out[0].instead;
   TsNode *made = with_carries(k, whole);
   if (!made) return -1;
-  for (int i = 0; i < k->carry; i++)
-    k->stack[i] = &made->out[(whole ? k->nout : k->carry) + i];
+  for (int i = 0; i < k->carry; i++) k->stack[i] = &made->out[(whole ? k->nout : k->carry) + i];
   for (int i = 0; whole && i < k->nout; i++)
     if (!n->out[i].instead) n->out[i].instead = &made->out[i];
   g->replaced |= whole;

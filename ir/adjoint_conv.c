@@ -95,8 +95,13 @@ static TsVal sum_of_channels(const Conv *c, TsVal g) {
 }
 
 static Conv read_conv(TsBuild *b, int nd, const TsAttr *attr) {
-  return (Conv){.b = b, .nd = nd, .last = attr[4].i == 1, .stride = attr[0],
-                .padding = attr[1], .dilation = attr[2], .groups = attr[3]};
+  return (Conv){.b = b,
+                .nd = nd,
+                .last = attr[4].i == 1,
+                .stride = attr[0],
+                .padding = attr[1],
+                .dilation = attr[2],
+                .groups = attr[3]};
 }
 
 /* The row as its sum and one operator for each word: for activations, whose derivative
@@ -152,10 +157,13 @@ int ts_adjoint_conv_transpose(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsVal g = a->grad[0];
   TsMeta x = *b->meta(b, a->in[0]), w = *b->meta(b, a->in[1]);
-  Conv c = {.b = b, .nd = x.ndim - 2, .stride = a->attr[0], .padding = a->attr[1],
-            .dilation = a->attr[3], .groups = a->attr[4]};
-  if (ts_wanted(a, 0))
-    a->grad_in[0] = cut(&c, convolve(&c, g, ts_build_conj(b, a->in[1])), &x);
+  Conv c = {.b = b,
+            .nd = x.ndim - 2,
+            .stride = a->attr[0],
+            .padding = a->attr[1],
+            .dilation = a->attr[3],
+            .groups = a->attr[4]};
+  if (ts_wanted(a, 0)) a->grad_in[0] = cut(&c, convolve(&c, g, ts_build_conj(b, a->in[1])), &x);
   if (ts_wanted(a, 1)) a->grad_in[1] = by_weights(&c, g, ts_build_conj(b, a->in[0]), &w);
   if (ts_wanted(a, 2)) a->grad_in[2] = sum_of_channels(&c, g);
   return 0;

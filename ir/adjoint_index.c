@@ -80,8 +80,8 @@ int ts_adjoint_masked_select(TsAdjoint *a) {
   TsMeta x = meta_of(a, 0), mask = meta_of(a, 1);
   ts_meta_broadcast(&x, &mask, &x);
   TsVal z = ts_part_zeros(b, dtype_of(b, a->grad[0]), &x);
-  a->grad_in[0] = ts_build(b, TS_OP_masked_scatter, TS_IN(z, a->in[1], a->grad[0]), TS_NO_ATTRS,
-                           NULL);
+  a->grad_in[0] =
+      ts_build(b, TS_OP_masked_scatter, TS_IN(z, a->in[1], a->grad[0]), TS_NO_ATTRS, NULL);
   return 0;
 }
 
@@ -108,8 +108,7 @@ static TsVal read_back(TsAdjoint *a, const TsMeta *src) {
 int ts_adjoint_masked_scatter(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsMeta src = meta_of(a, 2);
-  if (ts_wanted(a, 0))
-    a->grad_in[0] = ts_build_where(b, a->in[1], b->number(b, 0), a->grad[0]);
+  if (ts_wanted(a, 0)) a->grad_in[0] = ts_build_where(b, a->in[1], b->number(b, 0), a->grad[0]);
   if (ts_wanted(a, 2) && ts_meta_numel(&src) > 0) a->grad_in[2] = read_back(a, &src);
   return 0;
 }

@@ -80,10 +80,10 @@ static TsVal join(TsBuild *b, TsVal x, TsVal y, int axis) {
 static TsVal eye(TsBuild *b, TsVal like) {
   if (b->failed) return NULL;
   const TsMeta *m = b->meta(b, like);
-  return ts_build(b, TS_OP_eye, 0, NULL,
-                  TS_ATTRS({"n", ts_b_int(m->dim[m->ndim - 1])},
-                           {"dtype", ts_b_dtype((TsDtype)m->dtype)}),
-                  NULL);
+  return ts_build(
+      b, TS_OP_eye, 0, NULL,
+      TS_ATTRS({"n", ts_b_int(m->dim[m->ndim - 1])}, {"dtype", ts_b_dtype((TsDtype)m->dtype)}),
+      NULL);
 }
 
 /* 1 / (values_j - values_i), 0 on the diagonal; times 1 / (values_j + values_i) of squares. */
@@ -190,7 +190,8 @@ int ts_adjoint_qr(TsAdjoint *a) {
   int64_t nr = m.dim[m.ndim - 2], nc = m.dim[m.ndim - 1];
   TsVal q = a->out[0], r = a->out[1], gq = a->grad[0], gr = a->grad[1];
   if (nr > nc && a->attr[0].i)
-    return ts_build_fail(b, TS_ERR_value, "qr: the columns of q beyond those of a are not "
+    return ts_build_fail(b, TS_ERR_value,
+                         "qr: the columns of q beyond those of a are not "
                          "determined and have no derivative: use mode=\"reduced\"");
   if (nr >= nc) {
     a->grad_in[0] = of_square_qr(b, q, r, gq, gr);
@@ -265,7 +266,8 @@ static TsVal svd_middle(TsBuild *b, TsVal s, TsVal gs, TsVal uu, TsVal vv, bool 
 }
 
 static int only_reduced(TsBuild *b) {
-  return ts_build_fail(b, TS_ERR_value, "svd: vectors without a singular value are not "
+  return ts_build_fail(b, TS_ERR_value,
+                       "svd: vectors without a singular value are not "
                        "determined and have no derivative: use full=false");
 }
 

@@ -13,7 +13,6 @@ extern TsAdjointFn *const ts_adjoint_node[TS_NODE_END - TS_OP_COUNT];
 
 TsAdjointFn ts_adjoint_node_call, ts_adjoint_node_cond, ts_adjoint_node_while_loop,
     ts_adjoint_node_scan, ts_adjoint_node_fixed_point, ts_adjoint_node_custom,
-    ts_adjoint_node_recursive, ts_adjoint_node_recur,
-    ts_adjoint_node_zero;
+    ts_adjoint_node_recursive, ts_adjoint_node_recur, ts_adjoint_node_zero;
 
 #endif

@@ -50,9 +50,11 @@ int ts_part_words(const TsAttr *text, bool bias, bool residual,
 }
 
 TsVal ts_part_activation(TsBuild *b, TsPartWord word, TsVal x) {
-  return ts_build1(b, word == TS_PART_relu   ? TS_OP_relu
-                      : word == TS_PART_silu ? TS_OP_silu
-                                             : TS_OP_gelu_erf, x);
+  return ts_build1(b,
+                   word == TS_PART_relu   ? TS_OP_relu
+                   : word == TS_PART_silu ? TS_OP_silu
+                                          : TS_OP_gelu_erf,
+                   x);
 }
 
 /* ---- along one axis */

@@ -7,9 +7,7 @@ typedef struct Places {
   int first, nd;
 } Places;
 
-static Places places(const TsMeta *x, bool last) {
-  return (Places){last ? 1 : 2, x->ndim - 2};
-}
+static Places places(const TsMeta *x, bool last) { return (Places){last ? 1 : 2, x->ndim - 2}; }
 
 /* Places as one axis. */
 static TsVal flat(TsBuild *b, TsVal x, bool last) {
@@ -72,11 +70,11 @@ int ts_adjoint_adaptive_avg_pool_grad(TsAdjoint *a) {
 /* A scale, if that was given, also says where the positions lie. */
 int ts_adjoint_interpolate(TsAdjoint *a) {
   TsMeta x = *a->b->meta(a->b, a->in[0]);
-  a->grad_in[0] = ts_build(a->b, TS_OP_interpolate_grad, TS_IN(a->grad[0]),
-                           TS_ATTRS({"size", ts_b_ints(x.dim + 2, x.ndim - 2)},
-                                    {"scale", a->attr[1]}, {"mode", a->attr[2]},
-                                    {"align_corners", a->attr[3]}),
-                           NULL);
+  a->grad_in[0] =
+      ts_build(a->b, TS_OP_interpolate_grad, TS_IN(a->grad[0]),
+               TS_ATTRS({"size", ts_b_ints(x.dim + 2, x.ndim - 2)}, {"scale", a->attr[1]},
+                        {"mode", a->attr[2]}, {"align_corners", a->attr[3]}),
+               NULL);
   return 0;
 }
 
@@ -85,8 +83,8 @@ int ts_adjoint_interpolate_grad(TsAdjoint *a) {
   bool scaled = a->attr[1].type == TS_ATTR_floats;
   TsAttr size = scaled ? (TsAttr){0} : ts_b_ints(g.dim + 2, g.ndim - 2);
   a->grad_in[0] = ts_build(a->b, TS_OP_interpolate, TS_IN(a->grad[0]),
-                           TS_ATTRS({"size", size}, {"scale", a->attr[1]},
-                                    {"mode", a->attr[2]}, {"align_corners", a->attr[3]}),
+                           TS_ATTRS({"size", size}, {"scale", a->attr[1]}, {"mode", a->attr[2]},
+                                    {"align_corners", a->attr[3]}),
                            NULL);
   return 0;
 }

@@ -14,8 +14,8 @@ int ts_adjoint_dropout(TsAdjoint *a) {
 }
 
 static int triangle(TsAdjoint *a) {
-  a->grad_in[0] = ts_build(a->b, a->op, TS_IN(a->grad[0]), TS_ATTRS({"diagonal", a->attr[0]}),
-                           NULL);
+  a->grad_in[0] =
+      ts_build(a->b, a->op, TS_IN(a->grad[0]), TS_ATTRS({"diagonal", a->attr[0]}), NULL);
   return 0;
 }
 

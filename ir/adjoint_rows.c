@@ -112,8 +112,7 @@ static TsVal row_gradient(TsBuild *b, const TsAttr *attr, TsVal logits, TsVal ta
   bool index = of_indices(b, target);
   TsMeta m = *b->meta(b, logits);
   TsVal counts = NULL;
-  if (index)
-    counts = ts_build2(b, TS_OP_ne, target, b->number(b, (double)attr[1].i));
+  if (index) counts = ts_build2(b, TS_OP_ne, target, b->number(b, (double)attr[1].i));
   if (attr[0].i == NONE) g = last_unsqueezed(b, g);
   if (attr[0].i == MEAN && index) {
     TsVal n = ts_build_sum(b, ts_build_cast(b, counts, (TsDtype)m.dtype), NULL, 0, false);
@@ -131,8 +130,8 @@ static TsVal row_gradient(TsBuild *b, const TsAttr *attr, TsVal logits, TsVal ta
 static TsVal target_gradient(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsVal g = row_gradient(b, a->attr, a->in[0], a->in[1], a->grad[0]);
-  TsVal logp = ts_build(b, TS_OP_log_softmax, TS_IN(a->in[0]), TS_ATTRS({"axis", ts_b_int(-1)}),
-                        NULL);
+  TsVal logp =
+      ts_build(b, TS_OP_log_softmax, TS_IN(a->in[0]), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
   return ts_build_scale(b, ts_build_mul(b, logp, g), a->attr[2].f - 1);
 }
 

@@ -85,8 +85,8 @@ int ts_adjoint_slice(TsAdjoint *a) {
   if (whole)
     a->grad_in[0] = a->grad[0];
   else if (apart)
-    a->grad_in[0] = write_slice(b, TS_OP_slice_update,
-                                ts_part_zeros(b, (TsDtype)x.dtype, &x), a->grad[0], range);
+    a->grad_in[0] = write_slice(b, TS_OP_slice_update, ts_part_zeros(b, (TsDtype)x.dtype, &x),
+                                a->grad[0], range);
   else
     a->grad_in[0] = ts_build(b, TS_OP_pad, TS_IN(a->grad[0]),
                              TS_ATTRS({"pads", ts_b_ints(pads, 2 * x.ndim)}), NULL);

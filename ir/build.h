@@ -52,10 +52,12 @@ TsVal ts_build2(TsBuild *b, TsOp op, TsVal x, TsVal y);
 /* ts_b(b, TS_OP_sum, (x), ("axis", ts_b_int(1)), ...) would need macros that
  * nobody can read; the two lists are compound literals instead:
  *   ts_build(b, TS_OP_sum, TS_IN(x), TS_ATTRS({"axis", ts_b_ints(&axis, 1)}), NULL) */
-#define TS_IN(...) (int)(sizeof((TsVal[]){__VA_ARGS__}) / sizeof(TsVal)), (TsVal[]){__VA_ARGS__}
+#define TS_IN(...)                                                                             \
+  (int)(sizeof((TsVal[]){__VA_ARGS__}) / sizeof(TsVal)), (TsVal[]) { __VA_ARGS__ }
 #define TS_ATTRS(...)                                                                          \
-  (int)(sizeof((TsBuildAttr[]){__VA_ARGS__}) / sizeof(TsBuildAttr)),                           \
-      (TsBuildAttr[]){__VA_ARGS__}
+  (int)(sizeof((TsBuildAttr[]){__VA_ARGS__}) / sizeof(TsBuildAttr)), (TsBuildAttr[]) {         \
+    __VA_ARGS__                                                                                \
+  }
 #define TS_NO_ATTRS 0, NULL
 
 static inline TsAttr ts_b_int(int64_t i) { return (TsAttr){.type = TS_ATTR_int, .i = i}; }

@@ -11,7 +11,7 @@
 #define DECLARE_VIEW(name)
 #define DECLARE_KERNEL(name)
 #define DECLARE_COMPOSE(name) TsComposeFn ts_compose_##name;
-#define OP(name, cls, ...) DECLARE_##cls(name)
+#define OP(name, cls, ...)    DECLARE_##cls(name)
 #include "lib/ops.def"
 #undef OP
 #undef DECLARE_POINTWISE

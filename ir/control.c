@@ -53,9 +53,8 @@ static TsGraph *ordered(TsGraph *g, TsNodeOp op, int nin, const TsGraph *from, c
   TsVal *results = args ? args + from->nparam : NULL;
   TsRecurEdit edit = {.top = to, .more = nin};
   if (!failed)
-    failed = op == TS_NODE_recursive
-                 ? ts_recursion_inline(to, from, args, results, &edit)
-                 : ts_graph_inline(to, from, args, results);
+    failed = op == TS_NODE_recursive ? ts_recursion_inline(to, from, args, results, &edit)
+                                     : ts_graph_inline(to, from, args, results);
   if (!failed) failed = ts_graph_results(to, from->nresult, results);
   free(args);
   return failed ? NULL : to;

@@ -32,10 +32,10 @@ typedef struct TsGraph TsGraph;
 
 struct TsValue {
   TsNode *node;
-  TsGraph *graph; /* whose node it is */
+  TsGraph *graph;   /* whose node it is */
   const char *name; /* for text, or NULL */
-  int index;      /* which output */
-  TsVal instead;  /* the same by recognised operators (ir/graph_recognise.h), or NULL */
+  int index;        /* which output */
+  TsVal instead;    /* the same by recognised operators (ir/graph_recognise.h), or NULL */
   TsMeta meta;
 };
 typedef struct TsValue TsValue;
@@ -44,16 +44,16 @@ struct TsNode {
   uint16_t op; /* TsOp or TsNodeOp */
   uint16_t nregion;
   int nin, nout;
-  int line;         /* index into the unit's places, 0: unknown */
-  uint32_t id;      /* position in the graph */
+  int line;    /* index into the unit's places, 0: unknown */
+  uint32_t id; /* position in the graph */
   uint32_t hash;
-  int32_t next;     /* in its hash chain, -1 at the end */
-  const TsVal *in;  /* NULL where an optional input is absent */
+  int32_t next;       /* in its hash chain, -1 at the end */
+  const TsVal *in;    /* NULL where an optional input is absent */
   const TsAttr *attr; /* all attributes of the row; of other nodes, see nattr */
   int nattr;
   TsGraph **region; /* of a call: the graph called */
   double number;
-  bool backward;    /* the reverse pass made it: its line is that of the operator differentiated */
+  bool backward; /* the reverse pass made it: its line is that of the operator differentiated */
   struct TsCustom *ref; /* custom: whom to call; call: whom to ask for the derivative */
   TsValue out[];
 };
@@ -69,7 +69,7 @@ typedef struct TsUnit {
   TsArena arena;
   const char **place; /* "file.lua:12" by line number of nodes; [0] is "" */
   int nplace, capplace;
-  int nrandom;        /* random calls so far: each has a stream of its own */
+  int nrandom;            /* random calls so far: each has a stream of its own */
   struct TsCustom **held; /* by the unit's nodes, a reference each */
   int nheld, capheld;
   TsText recognised; /* a line for each rule that fired while it was captured */
@@ -93,11 +93,11 @@ struct TsGraph {
   int nresult;
   TsUpdate *update;
   int nupdate, capupdate;
-  int line; /* of the nodes to come */
-  bool forward; /* while forward mode is built */
-  bool backward; /* as well: a reverse pass runs */
-  bool replaced; /* some value has another one instead */
-  bool apart;    /* nodes to come are new ones, although equal ones are there */
+  int line;         /* of the nodes to come */
+  bool forward;     /* while forward mode is built */
+  bool backward;    /* as well: a reverse pass runs */
+  bool replaced;    /* some value has another one instead */
+  bool apart;       /* nodes to come are new ones, although equal ones are there */
   bool numbers_fit; /* bare numbers beside integers fit their types: who calls looks */
   TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
   struct TsRecursion *recursion; /* while the adjoint of its body is built (ir/recursion.h) */
@@ -116,8 +116,8 @@ void ts_graph_free(TsGraph *g); /* the whole unit, when its last reference goes 
 TsVal ts_graph_param(TsGraph *g, const TsMeta *m, const char *name, void *bound);
 TsVal ts_graph_number(TsGraph *g, double value);
 /* An operator of the table; COMPOSE rows are expanded. As b.emit, with input checks. */
-TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out,
-                    int *nout);
+TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr,
+                    TsVal *out, int *nout);
 /* Another node, with given result types. */
 TsNode *ts_graph_node(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int nregion,
                       TsGraph *const *region, int nattr, const TsAttr *attr, int nout,
@@ -152,8 +152,8 @@ const char *ts_node_name(const TsNode *n);
 
 /* The gradients of y by x, emitted into g: dx[i] is NULL where y does not depend on x[i].
  * dy[i] NULL: ones. -1 with the error, which names the operator and its line. */
-int ts_graph_gradient(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, int nx, const TsVal *x,
-                      TsVal *dx);
+int ts_graph_gradient(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, int nx,
+                      const TsVal *x, TsVal *dx);
 /* The same with values that count as given: what they were computed from gets nothing
  * through them. */
 int ts_graph_gradient_held(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, int nx,
@@ -168,7 +168,7 @@ int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, con
  * a custom node calls: see TS_GRAPH_UNBOUND. */
 void ts_graph_text(const TsGraph *g, TsText *text);
 void ts_graph_text_places(const TsGraph *g, TsText *text); /* "  // model.lua:12" ends lines */
-void ts_node_text(const TsNode *n, TsText *text);          /* its line alone, regions as "..." */
+void ts_node_text(const TsNode *n, TsText *text); /* its line alone, regions as "..." */
 /* The last graph of the text. Operators of the table may leave their types out. */
 TsGraph *ts_graph_parse(const char *text, TsError *err);
 /* A text with symbolic sizes (ir/size.h), for the given values of B, T, N, M. */

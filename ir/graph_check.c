@@ -326,7 +326,8 @@ static int check_graph(const TsGraph *g, int depth, bool recursive, TsError *err
 int ts_graph_check(const TsGraph *g, TsError *err) {
   TsNames names;
   int bad = 0;
-  if (ts_names_open(&names, g)) bad = ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (ts_names_open(&names, g))
+    bad = ts_error_set(err, TS_ERR_memory, "out of memory");
   else if (names.recursive)
     bad = ts_error_set(err, TS_ERR_value, "@%.40s: a graph calls itself", g->name);
   for (int i = 0; i < names.ngraph && !bad; i++)

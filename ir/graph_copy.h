@@ -27,9 +27,9 @@ TsGraph *ts_graph_clone(const TsGraph *from, TsError *err);
 typedef struct TsGraphMap {
   TsGraph *to;
   const TsGraph *from;
-  TsVal *value; /* by (start of the node's outputs) */
-  int *start;   /* by node id */
-  int64_t stream; /* added to the streams of random calls */
+  TsVal *value;         /* by (start of the node's outputs) */
+  int *start;           /* by node id */
+  int64_t stream;       /* added to the streams of random calls */
   const uint64_t *seed; /* of those that have none, or NULL */
 } TsGraphMap;
 

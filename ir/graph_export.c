@@ -142,8 +142,10 @@ static void json_string(Export *e, const char *sigil, const char *s) {
   ts_text_format(e->text, "\"%s", sigil);
   for (; *s; s++) {
     if (*s == '"' || *s == '\\') put(e, "\\");
-    if (iscntrl((unsigned char)*s)) ts_text_format(e->text, "\\u%04x", (unsigned char)*s);
-    else ts_text_char(e->text, *s);
+    if (iscntrl((unsigned char)*s))
+      ts_text_format(e->text, "\\u%04x", (unsigned char)*s);
+    else
+      ts_text_char(e->text, *s);
   }
   put(e, "\"");
 }
@@ -156,9 +158,12 @@ static void json_number(Export *e, double v) {
 }
 
 static void json_operand(Export *e, TsVal v) {
-  if (!v) put(e, "null");
-  else if (is_number(v)) json_number(e, v->node->number);
-  else json_string(e, "%", name(e, v));
+  if (!v)
+    put(e, "null");
+  else if (is_number(v))
+    json_number(e, v->node->number);
+  else
+    json_string(e, "%", name(e, v));
 }
 
 static void json_operands(Export *e, const char *key, int n, const TsVal *v) {
@@ -186,20 +191,20 @@ static void json_value(Export *e, TsVal v) {
 static void json_attr(Export *e, const TsAttrSpec *s, const TsAttr *a) {
   bool quoted = a->type == TS_ATTR_choice || a->type == TS_ATTR_dtype;
   switch (a->type) {
-    case TS_ATTR_f: json_number(e, a->f); break;
-    case TS_ATTR_str: json_string(e, "", a->str); break;
-    case TS_ATTR_floats:
-      put(e, "[");
-      for (int i = 0; i < a->n; i++) {
-        if (i) put(e, ",");
-        json_number(e, a->floats[i]);
-      }
-      put(e, "]");
-      break;
-    default:
-      if (quoted) put(e, "\"");
-      ts_text_attr(e->text, s, a);
-      if (quoted) put(e, "\"");
+  case TS_ATTR_f: json_number(e, a->f); break;
+  case TS_ATTR_str: json_string(e, "", a->str); break;
+  case TS_ATTR_floats:
+    put(e, "[");
+    for (int i = 0; i < a->n; i++) {
+      if (i) put(e, ",");
+      json_number(e, a->floats[i]);
+    }
+    put(e, "]");
+    break;
+  default:
+    if (quoted) put(e, "\"");
+    ts_text_attr(e->text, s, a);
+    if (quoted) put(e, "\"");
   }
 }
 

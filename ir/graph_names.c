@@ -92,8 +92,10 @@ static int walk(Walk *w) {
       continue;
     }
     const TsNode *n = f->g->node[f->node];
-    if (f->region == n->nregion) f->node++, f->region = 0;
-    else if (push(w, n->region[f->region++], n->op == TS_NODE_call)) return -1;
+    if (f->region == n->nregion)
+      f->node++, f->region = 0;
+    else if (push(w, n->region[f->region++], n->op == TS_NODE_call))
+      return -1;
   }
   return 0;
 }

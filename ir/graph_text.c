@@ -28,9 +28,12 @@ static void name(Printer *p, const char *sigil, const void *what) {
 }
 
 static void operand(Printer *p, TsVal v) {
-  if (!v) put(p, "_");
-  else if (v->node->op == TS_NODE_number) ts_text_number(p->text, v->node->number);
-  else name(p, "%", v);
+  if (!v)
+    put(p, "_");
+  else if (v->node->op == TS_NODE_number)
+    ts_text_number(p->text, v->node->number);
+  else
+    name(p, "%", v);
 }
 
 static void operands(Printer *p, const char *before, int n, const TsVal *v) {
@@ -91,8 +94,10 @@ static void line(Printer *p, const TsNode *n, int indent) {
   ts_text_attrs(p->text, spec, n->nattr < nspec ? n->nattr : nspec, n->attr);
   for (int i = 0; i < n->nregion && n->op != TS_NODE_call; i++) {
     put(p, " do ");
-    if (p->short_regions) put(p, "...");
-    else body(p, n->region[i], indent);
+    if (p->short_regions)
+      put(p, "...");
+    else
+      body(p, n->region[i], indent);
   }
   types(p, n);
 }

@@ -97,9 +97,17 @@ static int step(TsReverse *r, Map *m, const TsTapeEntry *t, TsVal *grads, bool *
     any |= grad[k] != NULL;
   }
   if (!any) return 0;
-  TsAdjoint a = {.b = r->b, .op = t->op, .nin = t->nin, .nout = t->nout, .in = t->in,
-                 .out = t->out, .attr = t->attr, .grad = grad, .wanted = wanted,
-                 .grad_in = grad_in, .arg = t->arg};
+  TsAdjoint a = {.b = r->b,
+                 .op = t->op,
+                 .nin = t->nin,
+                 .nout = t->nout,
+                 .in = t->in,
+                 .out = t->out,
+                 .attr = t->attr,
+                 .grad = grad,
+                 .wanted = wanted,
+                 .grad_in = grad_in,
+                 .arg = t->arg};
   return run_adjoint(r, m, t, &a, wanted, grad_in);
 }
 

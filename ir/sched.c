@@ -102,7 +102,8 @@ static bool handled_types(const TsNode *n) {
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && !handled((TsDtype)n->in[i]->meta.dtype)) return false;
   for (int i = 0; i < n->nout; i++)
-    if (!handled((TsDtype)n->out[i].meta.dtype) || ts_meta_numel(&n->out[i].meta) == 0) return false;
+    if (!handled((TsDtype)n->out[i].meta.dtype) || ts_meta_numel(&n->out[i].meta) == 0)
+      return false;
   return true;
 }
 

@@ -24,12 +24,12 @@
 #include "ir/tile.h"
 
 typedef enum TsGroupKind {
-  TS_GROUP_vm,   /* one node, by the VM's handler */
-  TS_GROUP_map,  /* pointwise rows over the space */
-  TS_GROUP_rows, /* and reductions along rows, and what is done with their results */
+  TS_GROUP_vm,        /* one node, by the VM's handler */
+  TS_GROUP_map,       /* pointwise rows over the space */
+  TS_GROUP_rows,      /* and reductions along rows, and what is done with their results */
   TS_GROUP_attention, /* one node of attention (ir/sched_attention.c) */
-  TS_GROUP_matmul, /* one matrix product, and pointwise rows on its result */
-  TS_GROUP_columns, /* pointwise rows, and reductions along the axes before the columns */
+  TS_GROUP_matmul,    /* one matrix product, and pointwise rows on its result */
+  TS_GROUP_columns,   /* pointwise rows, and reductions along the axes before the columns */
 } TsGroupKind;
 
 /* What of a group's kernel is free: no bit of a result depends on it. 0: as the passes do it. */
@@ -60,7 +60,8 @@ typedef struct TsGroup {
   TsVal *in, *out; /* read from and written to memory */
   int naxis, nrow;
   int64_t axis[TS_TILE_RANK];
-  bool turned; /* attention: the result lies in memory as [.., S, H, D], as its reader wants it */
+  bool
+      turned; /* attention: the result lies in memory as [.., S, H, D], as its reader wants it */
   double bytes, flops; /* moved and done at least; a function of lib/elem counts as its steps */
   double usec;         /* expected on the target */
   TsSchedChoice choice;
@@ -74,7 +75,8 @@ typedef struct TsSched {
   int ngroup, capgroup;
   TsGroup **group;
   int *of; /* by node: its group, or -1: a parameter, a view, a constant, dead */
-  unsigned char *spread; /* by node: written with strides, as a part of a whole; NULL: none is */
+  unsigned char
+      *spread; /* by node: written with strides, as a part of a whole; NULL: none is */
   /* Bare numbers are given when a kernel runs: sizes of it, as the bits of an f64. So calls that
    * differ by a number share a kernel. */
   bool numbers_vary;

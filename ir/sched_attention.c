@@ -53,7 +53,9 @@ static TsTileVal op2(Lower *l, int op, TsTileVal x, TsTileVal y) {
 static TsTileVal plus(Lower *l, TsTileVal x, int64_t i) {
   return i ? op2(l, TS_OP_add, x, num(l, i)) : x;
 }
-static TsTileVal times(Lower *l, TsTileVal x, int64_t i) { return op2(l, TS_OP_mul, x, num(l, i)); }
+static TsTileVal times(Lower *l, TsTileVal x, int64_t i) {
+  return op2(l, TS_OP_mul, x, num(l, i));
+}
 
 static TsTileType tile2(TsDtype d, int64_t m, int64_t n) {
   return ts_tile_type(d, 2, (int64_t[]){m, n});
@@ -100,7 +102,8 @@ static void strides_of(Lower *l, const Operand *o, int64_t *out) {
   if (o == &l->y && l->turned) out[1] = l->dv, out[2] = l->dv * l->heads;
 }
 
-static void put_param(Lower *l, Operand *o, const char *name, const int64_t *dim, bool written) {
+static void put_param(Lower *l, Operand *o, const char *name, const int64_t *dim,
+                      bool written) {
   TsTileType t = {.dtype = o->v->meta.dtype};
   int64_t stride[4], step = 1;
   strides_of(l, o, stride);
@@ -228,7 +231,8 @@ static TsTileVal taking_part(Lower *l, const Sight *s) {
 static TsTileVal load_mask(Lower *l, TsTileVal key) {
   const Operand *o = &l->mask;
   TsTileVal all[4] = {l->at_b, l->at_h, l->q0, key}, at[4];
-  TsTileType t = ts_tile_scalar((TsDtype)o->v->meta.dtype), whole = tile2(l->wide, l->rows, KEYS);
+  TsTileType t = ts_tile_scalar((TsDtype)o->v->meta.dtype),
+             whole = tile2(l->wide, l->rows, KEYS);
   int64_t axes[2];
   int n = 0;
   for (int i = 0; i < 4; i++)
@@ -254,8 +258,10 @@ static TsTileVal scores(Lower *l, TsTileVal q, TsTileVal block, TsTileVal key, c
   x = op2(l, TS_OP_mul, x, full(l, l->scale, t));
   if (l->mask.v) {
     TsTileVal m = load_mask(l, key);
-    if (m && m->type.dtype == TS_DT_bool) x = choose(l, m, x, full(l, -INFINITY, t));
-    else x = op2(l, TS_OP_add, x, m);
+    if (m && m->type.dtype == TS_DT_bool)
+      x = choose(l, m, x, full(l, -INFINITY, t));
+    else
+      x = op2(l, TS_OP_add, x, m);
   }
   return x ? hide(l, s, x) : NULL;
 }
@@ -479,15 +485,16 @@ static int give(Lower *l, TsSchedKernel *out) {
   return 0;
 }
 
-int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
-                             TsSchedKernel *out, TsError *err) {
+int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
+                             void *arg, TsSchedKernel *out, TsError *err) {
   Lower l = {.layout = layout, .arg = arg};
   read_node(&l, group->node[0]);
   l.turned = group->turned;
   l.rows = group->choice.rows ? group->choice.rows : ROWS;
   if (l.rows > l.s) l.rows = l.s;
   l.nq = (l.s + l.rows - 1) / l.rows;
-  if (!(l.k = ts_tile_new("attention"))) return ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!(l.k = ts_tile_new("attention")))
+    return ts_error_set(err, TS_ERR_memory, "out of memory");
   if (s->target) l.k->target = s->target->name;
   l.k->ntile = 2, l.k->tile[0] = l.rows, l.k->tile[1] = KEYS;
   ts_sched_choice_head(&group->choice, l.k);

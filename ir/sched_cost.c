@@ -7,7 +7,7 @@
 enum {
   MEMORY_GBPS = 20, /* a thread's share of what leaves the caches */
   CACHE_GBPS = 80,
-  LAUNCH_NS = 200, /* of a kernel: call and operands */
+  LAUNCH_NS = 200,   /* of a kernel: call and operands */
   THREADS_NS = 3000, /* waking the pool */
 };
 

@@ -200,8 +200,7 @@ static bool fits(const Fuse *f, const TsGroup *g, const TsNode *n, TsSpaceAxes *
   if (!joined_space(g, n, space)) return false;
   if (g->kind == TS_GROUP_matmul && !same_space(g, space)) return false;
   if (ts_sched_draws(n) && (space->columns || g->kind == TS_GROUP_matmul)) return false;
-  if (walks_again(f, g, n) && (has_norms(g) || column_length(space) > MOST_TWICE))
-    return false;
+  if (walks_again(f, g, n) && (has_norms(g) || column_length(space) > MOST_TWICE)) return false;
   for (int i = 0; i < n->nin; i++) {
     TsVal v = n->in[i];
     if (!v || v->meta.weak) continue;
@@ -259,7 +258,8 @@ static void find_readers(const Fuse *f, int *reader) {
     int own = f->s->of[i];
     for (int k = 0; f->runs[i] && k < n->nin; k++) {
       int from = n->in[k] ? group_of(f, n->in[k]) : -1;
-      if (from >= 0 && from != own) reader[from] = reader[from] == NOBODY || reader[from] == own ? own : MANY;
+      if (from >= 0 && from != own)
+        reader[from] = reader[from] == NOBODY || reader[from] == own ? own : MANY;
     }
   }
   for (int i = 0; i < g->nresult + g->nupdate; i++) {
@@ -459,7 +459,8 @@ static void sink_nodes(Fuse *f) {
       int last = -1;
       for (int j = u.start[n->id]; j < u.start[n->id + 1]; j++)
         if (u.at[j] >= 0 && f->s->of[u.at[j]] > last) last = f->s->of[u.at[j]];
-      if (last > i && ts_sched_kind(n) == TS_GROUP_map) sink(f, &u, g, f->s->group[last], sinks);
+      if (last > i && ts_sched_kind(n) == TS_GROUP_map)
+        sink(f, &u, g, f->s->group[last], sinks);
       if (k > g->nnode) k = g->nnode;
     }
   }

@@ -283,7 +283,8 @@ static TsTileVal element(TsLower *l, TsTileVal x, TsTileVal at) {
   TsTileVal place[TS_TILE_RANK];
   if (s && s->op == TS_TILE_cast)
     return ts_tile_cast(&l->b, element(l, s->in[0], at), (TsDtype)x->type.dtype);
-  if (!s || s->op != TS_TILE_load || x->type.rank != 1 || ts_tile_attr(s, "edge")->i) return NULL;
+  if (!s || s->op != TS_TILE_load || x->type.rank != 1 || ts_tile_attr(s, "edge")->i)
+    return NULL;
   const TsAttr *axes = ts_tile_attr(s, "axes");
   int last = s->in[0]->type.rank - 1;
   if (axes->type == TS_ATTR_ints && axes->n && axes->ints[0] != last) return NULL;

@@ -130,10 +130,12 @@ static const struct {
 
 /* The types in which rows are computed: f32 for narrower floats, or f64. */
 TsRowFn *ts_sched_row(const TsNode *n) {
-  if (n->op >= TS_OP_COUNT || !n->nin || !ts_dtype_is(n->in[0]->meta.dtype, TS_KIND_F)) return NULL;
+  if (n->op >= TS_OP_COUNT || !n->nin || !ts_dtype_is(n->in[0]->meta.dtype, TS_KIND_F))
+    return NULL;
   if (ts_loss_row(n)) return ts_loss_row(n);
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-    if (table[i].op == (TsOp)n->op) return !table[i].fits || table[i].fits(n) ? table[i].fn : NULL;
+    if (table[i].op == (TsOp)n->op)
+      return !table[i].fits || table[i].fits(n) ? table[i].fn : NULL;
   return NULL;
 }
 
@@ -146,7 +148,8 @@ static bool leading_axes(const TsNode *n) {
   const TsMeta *m = &n->in[0]->meta;
   bool reduced[TS_MAX_RANK] = {false};
   if (a->type != TS_ATTR_ints || a->n >= m->ndim) return false;
-  for (int i = 0; i < a->n; i++) reduced[a->ints[i] < 0 ? a->ints[i] + m->ndim : a->ints[i]] = true;
+  for (int i = 0; i < a->n; i++)
+    reduced[a->ints[i] < 0 ? a->ints[i] + m->ndim : a->ints[i]] = true;
   for (int i = 0; i < a->n; i++)
     if (!reduced[i]) return false;
   int64_t width = ts_meta_numel(&n->out[0].meta);
@@ -154,7 +157,8 @@ static bool leading_axes(const TsNode *n) {
 }
 
 int ts_sched_column(const TsNode *n) {
-  if (n->op >= TS_OP_COUNT || !n->nin || !ts_dtype_is(n->in[0]->meta.dtype, TS_KIND_F)) return 0;
+  if (n->op >= TS_OP_COUNT || !n->nin || !ts_dtype_is(n->in[0]->meta.dtype, TS_KIND_F))
+    return 0;
   switch (n->op) {
   case TS_OP_sum:
   case TS_OP_mean: return leading_axes(n) ? TS_TILE_sum : 0;

@@ -8,15 +8,15 @@
 
 enum { MOST_LINES = 8 }; /* that a file is quoted with */
 
-static const char *const kind_name[] = {"vm", "map", "rows", "attention", "matmul",
-                                          "columns"};
+static const char *const kind_name[] = {"vm", "map", "rows", "attention", "matmul", "columns"};
 
 const char *ts_group_kind_name(int kind) {
   return kind < (int)(sizeof kind_name / sizeof *kind_name) ? kind_name[kind] : NULL;
 }
 
 static void values(TsText *t, const TsNames *names, int n, const TsVal *v) {
-  for (int i = 0; i < n; i++) ts_text_format(t, "%s%%%s", i ? ", " : "", ts_names_of(names, v[i]));
+  for (int i = 0; i < n; i++)
+    ts_text_format(t, "%s%%%s", i ? ", " : "", ts_names_of(names, v[i]));
 }
 
 static void nodes(TsText *t, const TsNames *names, const TsGroup *g) {

@@ -400,8 +400,10 @@ static void add_constraint(Constraints *c, int64_t v) {
   while (i < c->n && memcmp(c->of[i].power, s.power, sizeof s.power)) i++;
   if (i == CONSTRAINTS) return;
   s.num = 1, s.off = 0;
-  if (i == c->n) c->of[c->n++] = s;
-  else c->of[i].den = common_multiple(c->of[i].den, s.den);
+  if (i == c->n)
+    c->of[c->n++] = s;
+  else
+    c->of[i].den = common_multiple(c->of[i].den, s.den);
 }
 
 static void collect(Constraints *c, const TsGraph *g) {

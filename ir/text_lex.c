@@ -159,21 +159,22 @@ int ts_read_next(TsReader *r) {
   r->before = r->now;
   r->now = (TsToken){kind, 1, p};
   switch (kind) {
-    case TS_TOKEN_end: end = p; break;
-    case TS_TOKEN_value:
-    case TS_TOKEN_symbol: end = end_of_name(r, p); break;
-    case TS_TOKEN_number: end = end_of_number(r, p); break;
-    case TS_TOKEN_string: end = end_of_string(r, p); break;
-    case TS_TOKEN_arrow:
-    case TS_TOKEN_range: end = p + 2; break;
-    case TS_TOKEN_word:
-      for (end = word; in_word(*end);) end++;
-      break;
-    case TS_TOKEN_wrong:
-      ts_read_fail(r, p, isprint((unsigned char)*p) ? "unexpected character '%c'"
-                                                   : "unexpected byte %02x", (unsigned char)*p);
-      break;
-    default: break;
+  case TS_TOKEN_end: end = p; break;
+  case TS_TOKEN_value:
+  case TS_TOKEN_symbol: end = end_of_name(r, p); break;
+  case TS_TOKEN_number: end = end_of_number(r, p); break;
+  case TS_TOKEN_string: end = end_of_string(r, p); break;
+  case TS_TOKEN_arrow:
+  case TS_TOKEN_range: end = p + 2; break;
+  case TS_TOKEN_word:
+    for (end = word; in_word(*end);) end++;
+    break;
+  case TS_TOKEN_wrong:
+    ts_read_fail(
+        r, p, isprint((unsigned char)*p) ? "unexpected character '%c'" : "unexpected byte %02x",
+        (unsigned char)*p);
+    break;
+  default: break;
   }
   r->now.len = (int)(end - p);
   return r->failed ? -1 : 0;

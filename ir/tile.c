@@ -115,8 +115,8 @@ static void append(TsTileRegion *r, TsTileStmt *s) {
   r->last = s;
 }
 
-TsTileStmt *ts_tile_emit(TsTileBuild *b, int op, int nin, const TsTileVal *in, const TsAttr *attr,
-                         int nout, const TsTileType *out) {
+TsTileStmt *ts_tile_emit(TsTileBuild *b, int op, int nin, const TsTileVal *in,
+                         const TsAttr *attr, int nout, const TsTileType *out) {
   TsTile *k = b->k;
   for (int i = 0; i < nin; i++)
     if (!in[i]) k->failed = true;
@@ -141,8 +141,8 @@ TsTileStmt *ts_tile_emit(TsTileBuild *b, int op, int nin, const TsTileVal *in, c
   return s;
 }
 
-TsTileVal ts_tile_emit1(TsTileBuild *b, int op, int nin, const TsTileVal *in, const TsAttr *attr,
-                        const TsTileType *out) {
+TsTileVal ts_tile_emit1(TsTileBuild *b, int op, int nin, const TsTileVal *in,
+                        const TsAttr *attr, const TsTileType *out) {
   TsTileStmt *s = ts_tile_emit(b, op, nin, in, attr, 1, out);
   return s ? s->out[0] : NULL;
 }

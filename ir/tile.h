@@ -64,7 +64,8 @@ typedef struct TsTileType {
   bool strided;     /* memory: stride[] holds; else row-major */
   uint16_t swizzle; /* of shared memory: bytes of the pattern, 0: none */
   uint16_t count;   /* of barriers: arrivals that complete a phase */
-  uint8_t split;    /* of shared memory: the axis that the blocks of a cluster divide, 0: all have all */
+  uint8_t
+      split; /* of shared memory: the axis that the blocks of a cluster divide, 0: all have all */
   int64_t dim[TS_TILE_RANK];
   int64_t stride[TS_TILE_RANK]; /* in elements, never symbolic */
 } TsTileType;
@@ -114,7 +115,7 @@ struct TsTile {
   TsArena arena;
   const char *name;
   TsTileForm form;
-  const char *target;  /* "cpu", "avx512", "avx2", "base", "sm_90a", .. */
+  const char *target; /* "cpu", "avx512", "avx2", "base", "sm_90a", .. */
   int ntile;
   int64_t tile[4];     /* the tile shape that the schedule chose, for people */
   int stages, threads; /* 0: unsaid; threads of a GPU's block */
@@ -127,8 +128,8 @@ struct TsTile {
   /* The same of a product on a CPU: rows of its register tile, steps of k between two visits of a
    * sum, rows of A: 1 read where they lie, 2 packed. */
   int high, steps, pack;
-  bool marks;          /* profile marks are code (ir/tile_marks.h) */
-  const char *order;   /* of the grid, "swizzle:8", or NULL */
+  bool marks;        /* profile marks are code (ir/tile_marks.h) */
+  const char *order; /* of the grid, "swizzle:8", or NULL */
   int ndim;
   const char *dim[TS_TILE_DIMS]; /* names of the symbolic sizes */
   int nparam, nin;               /* the first nin are read, the others written */
@@ -138,7 +139,7 @@ struct TsTile {
   int nplace;
   uint32_t nvalue;
   TsTileParts *parts; /* NULL; else kernels that do the work of this one (ir/tile_parts.h) */
-  bool failed; /* memory ran out; every later call does nothing */
+  bool failed;        /* memory ran out; every later call does nothing */
 };
 
 /* ---- building. A builder stands at the end of a region. After a failure all give NULL. */
@@ -160,11 +161,11 @@ TsTileBuild ts_tile_build(TsTile *k); /* at the end of the body */
 
 /* The general form: a statement with nout results of the given types. attr: all of the row
  * (copied), or NULL for the defaults. */
-TsTileStmt *ts_tile_emit(TsTileBuild *b, int op, int nin, const TsTileVal *in, const TsAttr *attr,
-                         int nout, const TsTileType *out);
+TsTileStmt *ts_tile_emit(TsTileBuild *b, int op, int nin, const TsTileVal *in,
+                         const TsAttr *attr, int nout, const TsTileType *out);
 /* One result. */
-TsTileVal ts_tile_emit1(TsTileBuild *b, int op, int nin, const TsTileVal *in, const TsAttr *attr,
-                        const TsTileType *out);
+TsTileVal ts_tile_emit1(TsTileBuild *b, int op, int nin, const TsTileVal *in,
+                        const TsAttr *attr, const TsTileType *out);
 
 /* A parameter more of a region; for whoever makes regions without the short forms. */
 TsTileVal ts_tile_region_param(TsTile *k, TsTileRegion *r, const TsTileType *type);
@@ -233,13 +234,13 @@ bool ts_tile_equal(const TsTile *a, const TsTile *b, TsText *why);
 
 /* What a target can do: numbers, no driver. */
 typedef struct TsTarget {
-  const char *name;      /* "avx512", "avx2", "base", "sm_90a" */
-  int vector_bytes;      /* of a register */
-  int registers;         /* vectors that the register file holds */
+  const char *name; /* "avx512", "avx2", "base", "sm_90a" */
+  int vector_bytes; /* of a register */
+  int registers;    /* vectors that the register file holds */
   bool fma;
-  int64_t cache[3];      /* bytes of the cache levels of one core */
-  int64_t shared_bytes;  /* of a block */
-  bool bare_products;    /* kernels of products are their own: nothing is fused to them */
+  int64_t cache[3];     /* bytes of the cache levels of one core */
+  int64_t shared_bytes; /* of a block */
+  bool bare_products;   /* kernels of products are their own: nothing is fused to them */
 } TsTarget;
 
 /* ir/tile_check.c: types, shapes, dominance, what each form allows; messages quote the line. */

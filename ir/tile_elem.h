@@ -11,11 +11,11 @@
 
 typedef TsTileVal V, I, M;
 
-#define FN       static __attribute__((unused))
-#define IFANY(m) for (Rare rare_ = rare_open(m); rare_.open; rare_close(&rare_))
+#define FN                   static __attribute__((unused))
+#define IFANY(m)             for (Rare rare_ = rare_open(m); rare_.open; rare_close(&rare_))
 #define SET_V(m, var, value) rare_set(&rare_, m, &(var), value)
-#define SET_I SET_V
-#define E(name)  elem_##name
+#define SET_I                SET_V
+#define E(name)              elem_##name
 
 static _Thread_local TsTileExpand *now;
 
@@ -116,7 +116,8 @@ FN void rare_set(Rare *r, M m, TsTileVal *var, TsTileVal value) {
 
 FN void rare_close(Rare *r) {
   r->open = false;
-  if (r->branches) ts_tile_expand_branch(now, r->any, r->mark, r->n, r->var, r->before, r->after);
+  if (r->branches)
+    ts_tile_expand_branch(now, r->any, r->mark, r->n, r->var, r->before, r->after);
 }
 
 FN V v_copysign(V a, V sign) {

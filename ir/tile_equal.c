@@ -107,9 +107,9 @@ static bool same_head(Pair *p, const TsTile *a, const TsTile *b) {
       !same_count(p, "cluster", a->cluster, b->cluster) ||
       !same_count(p, "unroll", a->unroll, b->unroll) ||
       !same_count(p, "vector", a->vector, b->vector) ||
-      !same_count(p, "grain", a->grain, b->grain) ||
-      !same_count(p, "high", a->high, b->high) || !same_count(p, "steps", a->steps, b->steps) ||
-      !same_count(p, "pack", a->pack, b->pack) || !same_count(p, "marks", a->marks, b->marks) ||
+      !same_count(p, "grain", a->grain, b->grain) || !same_count(p, "high", a->high, b->high) ||
+      !same_count(p, "steps", a->steps, b->steps) || !same_count(p, "pack", a->pack, b->pack) ||
+      !same_count(p, "marks", a->marks, b->marks) ||
       !same_word(p, "order", a->order, b->order) || !same_count(p, "sizes", a->ndim, b->ndim) ||
       !same_count(p, "parameters that are read", a->nin, b->nin))
     return false;

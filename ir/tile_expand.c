@@ -145,7 +145,8 @@ static int refuse(const TsTileCopy *c, const TsTileStmt *s, TsDtype d) {
 static int random_bits(TsTileCopy *c, const TsTileStmt *s) {
   TsTileVal in[3];
   for (int i = 0; i < 3; i++) in[i] = ts_tile_copy_get(c, s->in[i]);
-  TsTileVal y = ts_tile_random_expand(&c->b, in, &s->out[0]->type, ts_tile_attr(s, "aligned")->i);
+  TsTileVal y =
+      ts_tile_random_expand(&c->b, in, &s->out[0]->type, ts_tile_attr(s, "aligned")->i);
   ts_tile_copy_set(c, s->out[0], y);
   return 1;
 }

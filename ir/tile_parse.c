@@ -468,11 +468,11 @@ static int results(Parser *p) {
 static int line(Parser *p) {
   Line n = {.names = p->names.n, .operands = p->operands.n, .types = p->types.n};
   if (results(p) || operation(p, &n)) return -1;
-  int bad = n.op == TS_TILE_for    ? for_line(p, &n)
-            : n.op == TS_TILE_if   ? if_line(p, &n)
+  int bad = n.op == TS_TILE_for      ? for_line(p, &n)
+            : n.op == TS_TILE_if     ? if_line(p, &n)
             : n.op == TS_TILE_repeat ? repeat_line(p, &n)
-            : n.op == TS_TILE_role ? role_line(p, &n)
-                                   : plain_line(p, &n);
+            : n.op == TS_TILE_role   ? role_line(p, &n)
+                                     : plain_line(p, &n);
   p->names.n = n.names;
   p->operands.n = n.operands;
   p->types.n = n.types;
@@ -584,18 +584,18 @@ static int head_form(Parser *p) {
 
 static int head_word(Parser *p, const TsToken *t) {
   TsTile *k = p->k;
-  static const char *const words[] = {"target", "tile", "stages", "threads",
-                                      "order",  "form", "unroll", "vector",
-                                      "grain",  "high", "steps",  "pack",
-                                      "marks",  "cluster"};
+  static const char *const words[] = {"target", "tile",   "stages", "threads", "order",
+                                      "form",   "unroll", "vector", "grain",   "high",
+                                      "steps",  "pack",   "marks",  "cluster"};
   size_t i = 0, n = sizeof words / sizeof *words;
   while (i < n &&
          (strlen(words[i]) != (size_t)t->len || memcmp(words[i], t->at, (size_t)t->len)))
     i++;
   if (i == n)
     return ts_read_unexpected(
-        &p->r, "'{', or target tile stages threads order form unroll vector grain high steps pack "
-               "marks cluster");
+        &p->r,
+        "'{', or target tile stages threads order form unroll vector grain high steps pack "
+        "marks cluster");
   ts_read_next(&p->r);
   switch (i) {
   case 0: return word(p, &k->arena, &k->target);

@@ -56,7 +56,8 @@ static void philox(TsTileBuild *b, Words *w, const TsTileType *t) {
   TsTileVal state[6] = {w->c[0], w->c[1], w->c[2], w->c[3], w->key[0], w->key[1]}, next[6];
   for (int i = 0; i < 6; i++)
     if (!state[i]) return;
-  TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, ROUNDS), 1, false, 6, state);
+  TsTileLoop l =
+      ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, ROUNDS), 1, false, 6, state);
   if (!l.carry) return;
   round_of(b, l.carry, next, t);
   ts_tile_for_end(b, &l, next, state);

@@ -292,7 +292,8 @@ static _Thread_local TsTileRun
 static void enter(void) {
   TsTileRun *r = entering;
   TsTileRunRole *role = r->now;
-  if (!ts_tile_run_region(r, role->stmt->region[0])) finish_all(r, &role->copies), finish_all(r, &role->stores);
+  if (!ts_tile_run_region(r, role->stmt->region[0]))
+    finish_all(r, &role->copies), finish_all(r, &role->stores);
   role->done = true;
   r->progress = true;
   swapcontext(&role->context, &r->scheduler);

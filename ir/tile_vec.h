@@ -110,8 +110,8 @@ typedef struct TsVec {
   int nroot, npass;
   int ahead;       /* the pass that asks for the next round's rows */
   int ahead_shift; /* it asks for one of 2^shift lines */
-  int64_t rows; /* 0: not row by row */
-  bool own_marks; /* the text says where stages are */
+  int64_t rows;    /* 0: not row by row */
+  bool own_marks;  /* the text says where stages are */
 } TsVec;
 
 /* ---- ir/tile_vectorise.c */

@@ -607,8 +607,10 @@ static void clip(TsVec *v, const TsTileStmt *s, int rank, const TsTileType *tile
   for (int i = 0; i < s->in[0]->type.rank; i++) {
     int t = tile_axis(s, rank, i);
     VecAt at = t >= 0 ? map->at[t] : (VecAt){VEC_ROW, 0};
-    if (t >= 0) clip_axis(v, in, s, i, at, tile->dim[t]);
-    else clip_across(v, in, s, i);
+    if (t >= 0)
+      clip_axis(v, in, s, i, at, tile->dim[t]);
+    else
+      clip_across(v, in, s, i);
   }
 }
 

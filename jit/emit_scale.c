@@ -24,7 +24,8 @@ static LLVMValueRef by_halves(TsEmit *e, bool wide, LLVMValueRef x, LLVMValueRef
 }
 
 /* Of 64 bytes, or of 16 where only lane 0 counts. */
-static LLVMValueRef instruction(TsEmit *e, bool wide, bool one, LLVMValueRef x, LLVMValueRef n) {
+static LLVMValueRef instruction(TsEmit *e, bool wide, bool one, LLVMValueRef x,
+                                LLVMValueRef n) {
   char name[64];
   int lanes = one ? 8 : wide ? 8 : 16;
   snprintf(name, sizeof name, "llvm.x86.avx512.mask.scalef.p%c.%d", wide ? 'd' : 's',
@@ -37,7 +38,8 @@ static LLVMValueRef instruction(TsEmit *e, bool wide, bool one, LLVMValueRef x, 
 
 static LLVMValueRef scalar(TsEmit *e, bool wide, LLVMValueRef x, LLVMValueRef n) {
   int lanes = wide ? 2 : 4;
-  LLVMValueRef y = instruction(e, wide, true, ts_emit_splat(e, x, lanes), ts_emit_splat(e, n, lanes));
+  LLVMValueRef y =
+      instruction(e, wide, true, ts_emit_splat(e, x, lanes), ts_emit_splat(e, n, lanes));
   return ts_emit_lane(e, y, 0);
 }
 

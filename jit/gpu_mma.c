@@ -16,12 +16,10 @@ static const char passes[] =
 static void emit(TsEmit *e, void *info) { ts_emit_mma_module(e, info); }
 
 #define GPU(cpu_name, ptx)                                                                     \
-  {.tile = {.name = cpu_name, .fma = true},                                                    \
-   .triple = "nvptx64-nvidia-cuda",                                                            \
-   .cpu = cpu_name,                                                                            \
-   .features = ptx,                                                                            \
-   .half = true,                                                                               \
-   .round = true}
+  {                                                                                            \
+    .tile = {.name = cpu_name, .fma = true}, .triple = "nvptx64-nvidia-cuda", .cpu = cpu_name, \
+    .features = ptx, .half = true, .round = true                                               \
+  }
 
 /* What a kernel uses beyond its target ptxas refuses; nothing here asks. */
 static const TsJitTarget *target_of(const char *name) {

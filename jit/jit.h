@@ -37,9 +37,9 @@ void ts_jit_eager(TsJit *j, bool on);
 /* The interpreter of Tile IR runs kernels instead of compiled code, in "block" or "explicit" form;
  * NULL: compiled code again. Forgets all kernels. For tests. -1: there is no such form. */
 int ts_jit_interpret(TsJit *j, const char *form);
-struct TsTracer *ts_jit_tracer(TsJit *j); /* hot traces (jit/trace.h) */
+struct TsTracer *ts_jit_tracer(TsJit *j);       /* hot traces (jit/trace.h) */
 struct TsOffloader *ts_jit_offloader(TsJit *j); /* calls on other devices (jit/offload.h) */
-struct TsTuner *ts_jit_tuner(TsJit *j);   /* jit/tune.h */
+struct TsTuner *ts_jit_tuner(TsJit *j);         /* jit/tune.h */
 /* Until no job is under way. */
 void ts_jit_wait(TsJit *j);
 /* Forgets all compiled code; counting begins anew, for the instruction set of now. */
@@ -48,8 +48,8 @@ void ts_jit_flush(TsJit *j);
 typedef struct TsJitStats {
   int functions, promoted, jobs; /* functions known, running kernels, jobs waiting or running */
   int64_t kernels, cached, failed; /* compiled or loaded so far, of them from disk; refused */
-  double compile_msec;           /* of the background thread */
-  double install_msec_max;       /* the longest that a call was held up */
+  double compile_msec;             /* of the background thread */
+  double install_msec_max;         /* the longest that a call was held up */
 } TsJitStats;
 TsJitStats ts_jit_stats(const TsJit *j);
 

@@ -56,7 +56,7 @@ struct TsJitFunction {
   TsJitFunction *there; /* the same on a device, and on the next one */
   Move move;
   State state;
-  bool looked;          /* whether it is known on disk */
+  bool looked;         /* whether it is known on disk */
   int64_t calls, nsec; /* at tier 0 since the last attempt */
   int64_t need_nsec;   /* before the next one */
   int64_t start;       /* of the call that runs */
@@ -67,8 +67,8 @@ struct TsJitFunction {
   TsBuildJob build;    /* live: whose kernels run */
   TsCode *code;
   TsFrame *frame;
-  TsJitPlain *plain;   /* while kernels with marks run, or NULL */
-  char told[400]; /* what was last said of it */
+  TsJitPlain *plain; /* while kernels with marks run, or NULL */
+  char told[400];    /* what was last said of it */
 };
 
 struct TsJit {
@@ -94,11 +94,11 @@ void ts_jit_say(TsJitFunction *f, const char *what, const char *format, ...)
 TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec);
 /* f on a device; NULL where nothing is compiled for it. */
 TsJitFunction *ts_jit_on(TsJitFunction *f, TsDevice *d);
-int ts_jit_begin(TsJitFunction *f); /* queues the job of f; -1: no memory */
+int ts_jit_begin(TsJitFunction *f);   /* queues the job of f; -1: no memory */
 int ts_jit_install(TsJitFunction *f); /* the kernels of f->build; -1 with the error: none run */
 void ts_jit_drop(TsJitFunction *f);   /* what runs */
 void ts_jit_judged(TsJitFunction *f); /* its kernels need no trial */
-bool ts_jit_step(TsJitFunction *f); /* takes what a job has made; whether f is live */
+bool ts_jit_step(TsJitFunction *f);   /* takes what a job has made; whether f is live */
 
 /* jit/move.c: the frame of a device that runs this call of f, or NULL. */
 TsFrame *ts_jit_move_enter(TsJitFunction *f, TsFrame *own);

@@ -12,11 +12,12 @@
 
 /* What generated code may call: where the machine lacks an instruction, the function of the C
  * library that gives the same correctly rounded result. */
+/* clang-format off */
 #define FUNCTIONS(X)                                                                           \
-  X(fma)                                                                                       \
-  X(fmaf)                                                                                      \
-  X(floor) X(floorf) X(ceil) X(ceilf) X(trunc) X(truncf) X(rint) X(rintf) X(roundeven)         \
-      X(roundevenf) X(nearbyint) X(nearbyintf) X(sqrt) X(sqrtf) X(memcpy) X(memmove) X(memset)
+  X(fma) X(fmaf) X(floor) X(floorf) X(ceil) X(ceilf) X(trunc) X(truncf) X(rint) X(rintf)       \
+  X(roundeven) X(roundevenf) X(nearbyint) X(nearbyintf) X(sqrt) X(sqrtf) X(memcpy) X(memmove)  \
+  X(memset)
+/* clang-format on */
 
 #if __GLIBC__ == 2 && __GLIBC_MINOR__ < 25
 #error "roundeven is in glibc 2.25 and later"

@@ -225,9 +225,9 @@ int ts_offload_optim_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLa
     bool whole = ts_meta_nbytes(&t.out[i]->meta) == t.out[i]->storage->nbytes;
     if (!(l->arg[t.nin + i] = ts_tensor_write_on(t.out[i], device, whole))) return -1;
   }
-  int64_t dim[] = {ts_tensor_numel(t.out[0]), bits_of(s.lr),    bits_of(s.decay),
-                   bits_of(s.beta1),          bits_of(s.rest1), bits_of(s.beta2),
-                   bits_of(s.eps),            bits_of(s.correction)};
+  int64_t dim[] = {
+      ts_tensor_numel(t.out[0]), bits_of(s.lr),    bits_of(s.decay), bits_of(s.beta1),
+      bits_of(s.rest1),          bits_of(s.beta2), bits_of(s.eps),   bits_of(s.correction)};
   memcpy(l->dim, dim, sizeof dim);
   l->kernel = p->kernel, l->nparam = t.nin + t.nout, l->ndim = 8;
   l->nbytes = bytes_of(&t);

@@ -78,7 +78,8 @@ static void group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
 static int kernels_text(const TsBuildJob *b, LevelFn *level, TsText *text) {
   for (const TsFusion *f = &b->fusion; f; f = f->next)
     for (int i = 0; i < f->sched->ngroup; i++)
-      if (ts_build_worth_on(b, f->sched->group[i])) group_text(b, f, f->sched->group[i], level, text);
+      if (ts_build_worth_on(b, f->sched->group[i]))
+        group_text(b, f, f->sched->group[i], level, text);
   if (!text->len) ts_text_str(text, "// no group is worth a kernel\n");
   return 0;
 }
@@ -88,7 +89,8 @@ static const char *vm_reason(const TsNode *n) {
   if (n->nregion) return "it runs functions; see their groups";
   if (n->op >= TS_OP_COUNT) return "it has no kernel";
   switch (ts_op_info((TsOp)n->op)->cls) {
-  case TS_CLASS_RANDOM: return "it draws what kernels do not, or from a stream that is not known";
+  case TS_CLASS_RANDOM:
+    return "it draws what kernels do not, or from a stream that is not known";
   case TS_CLASS_REDUCE: return "it does not reduce the first or last axes of floats";
   case TS_CLASS_POINTWISE: return "its types have no kernel";
   default: return "the VM's own kernel is used";
@@ -183,7 +185,8 @@ int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError 
   if (!strcmp(level, "tiles")) return tiles_text(b, text);
   for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
     if (strcmp(level, levels[i].name)) continue;
-    if (b->target || b->device || levels[i].of == block_text) return kernels_text(b, levels[i].of, text);
+    if (b->target || b->device || levels[i].of == block_text)
+      return kernels_text(b, levels[i].of, text);
     return ts_error_set(err, TS_ERR_value, "there is no %s: nothing is compiled here", level);
   }
   return ts_error_set(err, TS_ERR_argument, "there is no level '%s'", level);

@@ -323,8 +323,7 @@ static bool step(TsTracer *t, Run *r, Node *n, TsCall *call) {
   r->end = n;
   for (int i = 0; i < n->nout; i++) r->out[n->first_out + i] = 0;
   if (make_outputs(t, r, n, call)) {
-    for (int i = 0; i < n->nout; i++)
-      ts_tensor_unref(ts_word_tensor(r->out[n->first_out + i]));
+    for (int i = 0; i < n->nout; i++) ts_tensor_unref(ts_word_tensor(r->out[n->first_out + i]));
     return false;
   }
   call->nout = n->nout;

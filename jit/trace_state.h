@@ -94,7 +94,7 @@ struct Trace {
   uint32_t wanted; /* changes of Made.wanted */
   uint32_t layout; /* changes of what is a parameter */
   uint32_t runs, exits, builds;
-  uint64_t calls;  /* put off */
+  uint64_t calls;        /* put off */
   uint64_t judged_calls; /* when the length of runs was last looked at */
   uint32_t judged_runs;
   int64_t largest; /* elements of a value */
@@ -119,7 +119,8 @@ struct Run {
   bool active, busy;
   uint64_t seed, stream;
   Ext *ext;
-  TsWord *out; /* by value: its tensor; or with the lowest bit, the address of its holder's word;
+  TsWord
+      *out; /* by value: its tensor; or with the lowest bit, the address of its holder's word;
                   0: not pending any more */
 };
 
@@ -201,8 +202,8 @@ void ts_trace_drop(TsWord loose);
 /* trace_match.c */
 bool ts_trace_same_meta(const TsMeta *a, const TsMeta *b);
 bool ts_trace_same_attrs(const Node *n, const TsAttr *attr);
-void ts_trace_stop(TsTracer *t, Run *r);      /* r goes on no more */
-void ts_trace_abandon(TsTracer *t, Run *r);   /* and is freed if it holds nothing */
+void ts_trace_stop(TsTracer *t, Run *r);            /* r goes on no more */
+void ts_trace_abandon(TsTracer *t, Run *r);         /* and is freed if it holds nothing */
 void ts_trace_passed(TsTracer *t, Run *r, Node *n); /* behind n: counts, the end */
 void ts_trace_say(TsTracer *t, const char *what, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

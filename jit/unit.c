@@ -7,7 +7,7 @@
 #include "vm/random.h"
 
 typedef struct Unit {
-  TsFused base; /* first */
+  TsFused base;     /* first */
   TsKernel *kernel; /* or: */
   TsTile *tile;     /* for the interpreter */
   TsArena arena;
@@ -63,10 +63,12 @@ static void release(TsFused *f) {
 static const int64_t *layout_of(TsArena *arena, TsLayouts *layouts, TsVal v) {
   int64_t stride[TS_MAX_RANK];
   if (!layouts || !ts_layouts_of(layouts, v, stride)) return NULL;
-  return ts_arena_copy(arena, stride, sizeof *stride * (size_t)(v->meta.ndim ? v->meta.ndim : 1));
+  return ts_arena_copy(arena, stride,
+                       sizeof *stride * (size_t)(v->meta.ndim ? v->meta.ndim : 1));
 }
 
-int ts_unit_describe(TsFused *f, TsArena *arena, const TsSchedKernel *from, TsLayouts *layouts) {
+int ts_unit_describe(TsFused *f, TsArena *arena, const TsSchedKernel *from,
+                     TsLayouts *layouts) {
   const TsTile *tile = from->tile;
   *f = (TsFused){.refs = 1, .nin = tile->nin, .nout = tile->nparam - tile->nin};
   f->name = ts_arena_text(arena, tile->name);

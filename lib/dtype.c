@@ -5,7 +5,8 @@
 
 const TsDtypeInfo ts_dtypes[TS_DT_COUNT] = {
 #define DT(name, bytes, kind, compute, accum, npy, st, help)                                   \
-  [TS_DT_##name] = {#name, bytes, TS_KIND_##kind, TS_DT_##compute, TS_DT_##accum, npy, st, help},
+  [TS_DT_##                                                                                    \
+      name] = {#name, bytes, TS_KIND_##kind, TS_DT_##compute, TS_DT_##accum, npy, st, help},
 #include "lib/dtypes.def"
 #undef DT
 };
@@ -15,13 +16,27 @@ static const struct {
   const char *name;
   TsDtype dtype;
 } alias[] = {
-    {"float32", TS_DT_f32},       {"float", TS_DT_f32},          {"float64", TS_DT_f64},
-    {"double", TS_DT_f64},        {"float16", TS_DT_f16},        {"half", TS_DT_f16},
-    {"bfloat16", TS_DT_bf16},     {"uint8", TS_DT_u8},           {"int8", TS_DT_i8},
-    {"int16", TS_DT_i16},         {"int32", TS_DT_i32},          {"int", TS_DT_i32},
-    {"int64", TS_DT_i64},         {"long", TS_DT_i64},           {"c64", TS_DT_complex64},
-    {"c128", TS_DT_complex128},   {"float8_e4m3", TS_DT_fp8_e4m3}, {"e4m3", TS_DT_fp8_e4m3},
-    {"float8_e5m2", TS_DT_fp8_e5m2}, {"e5m2", TS_DT_fp8_e5m2},   {"boolean", TS_DT_bool},
+    {"float32", TS_DT_f32},
+    {"float", TS_DT_f32},
+    {"float64", TS_DT_f64},
+    {"double", TS_DT_f64},
+    {"float16", TS_DT_f16},
+    {"half", TS_DT_f16},
+    {"bfloat16", TS_DT_bf16},
+    {"uint8", TS_DT_u8},
+    {"int8", TS_DT_i8},
+    {"int16", TS_DT_i16},
+    {"int32", TS_DT_i32},
+    {"int", TS_DT_i32},
+    {"int64", TS_DT_i64},
+    {"long", TS_DT_i64},
+    {"c64", TS_DT_complex64},
+    {"c128", TS_DT_complex128},
+    {"float8_e4m3", TS_DT_fp8_e4m3},
+    {"e4m3", TS_DT_fp8_e4m3},
+    {"float8_e5m2", TS_DT_fp8_e5m2},
+    {"e5m2", TS_DT_fp8_e5m2},
+    {"boolean", TS_DT_bool},
 };
 
 static bool same(const char *name, const char *text, int len) {
@@ -60,7 +75,7 @@ TsDtype ts_dtype_promote(TsDtype a, TsDtype b) {
     TsDtype other = ac ? b : a, mine = ac ? a : b;
     TsDtype real = ts_dtype_is(other, TS_KIND_F | TS_KIND_C) ? ts_dtype_real(other) : TS_DT_f32;
     return promote_float(ts_dtype_real(mine), real) == TS_DT_f64 ? TS_DT_complex128
-                                                                  : TS_DT_complex64;
+                                                                 : TS_DT_complex64;
   }
   bool af = ts_dtype_is(a, TS_KIND_F), bf = ts_dtype_is(b, TS_KIND_F);
   if (af && bf) return promote_float(a, b);

@@ -14,7 +14,14 @@ typedef enum TsDtype {
 } TsDtype;
 
 /* Kinds, also as the letters of an operator row's TYPES column. */
-enum { TS_KIND_B = 1, TS_KIND_U = 2, TS_KIND_I = 4, TS_KIND_F = 8, TS_KIND_C = 16, TS_KIND_X = 32 };
+enum {
+  TS_KIND_B = 1,
+  TS_KIND_U = 2,
+  TS_KIND_I = 4,
+  TS_KIND_F = 8,
+  TS_KIND_C = 16,
+  TS_KIND_X = 32
+};
 
 typedef struct TsDtypeInfo {
   const char *name;
@@ -30,8 +37,12 @@ extern const TsDtypeInfo ts_dtypes[TS_DT_COUNT];
 enum { TS_MXFP4_BLOCK = 32 };
 
 static inline int ts_dtype_kind(TsDtype d) { return ts_dtypes[d].kind; }
-static inline bool ts_dtype_is(TsDtype d, int kinds) { return (ts_dtypes[d].kind & kinds) != 0; }
-static inline const char *ts_dtype_name(TsDtype d) { return d < TS_DT_COUNT ? ts_dtypes[d].name : "none"; }
+static inline bool ts_dtype_is(TsDtype d, int kinds) {
+  return (ts_dtypes[d].kind & kinds) != 0;
+}
+static inline const char *ts_dtype_name(TsDtype d) {
+  return d < TS_DT_COUNT ? ts_dtypes[d].name : "none";
+}
 
 /* Bytes of n elements in a row, or of a stride of n elements; of mxfp4 whole blocks. */
 static inline int64_t ts_dtype_nbytes(TsDtype d, int64_t n) {

@@ -30,7 +30,7 @@ const char *ts_error_name(TsErrorCode code);
 /* For defects of ours: prints what is broken and where, then aborts. */
 _Noreturn void ts_bug(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-#define TS_BUG(...) ts_bug(__FILE__, __LINE__, __VA_ARGS__)
+#define TS_BUG(...)  ts_bug(__FILE__, __LINE__, __VA_ARGS__)
 #define TS_ASSERT(x) ((x) ? (void)0 : TS_BUG("assertion failed: %s", #x))
 
 #endif

@@ -31,7 +31,8 @@ static int vector(TsInfer *inf, int64_t n) {
 }
 
 static int too_deep(TsInfer *inf) {
-  return ts_error_set(inf->err, TS_ERR_shape, "%s: more than %d axes", opname(inf), TS_MAX_RANK);
+  return ts_error_set(inf->err, TS_ERR_shape, "%s: more than %d axes", opname(inf),
+                      TS_MAX_RANK);
 }
 
 static bool has_blocks(TsDtype d) {
@@ -83,7 +84,8 @@ int ts_shape_rule_stack(TsInfer *inf) {
   if (x->ndim == TS_MAX_RANK) return too_deep(inf);
   if (ts_infer_axis(inf, inf->attr[0].i, x->ndim + 1, &axis)) return -1;
   for (int i = 1; i < inf->nin; i++)
-    if (!ts_meta_same_shape(x, inf->in[i])) return ts_infer_mismatch(inf, "shapes differ", 0, i);
+    if (!ts_meta_same_shape(x, inf->in[i]))
+      return ts_infer_mismatch(inf, "shapes differ", 0, i);
   same_shape(inf, x);
   TsMeta *m = &inf->out[0];
   memmove(m->dim + axis + 1, m->dim + axis, (size_t)(x->ndim - axis) * sizeof *m->dim);
@@ -185,8 +187,8 @@ static int index_fits(TsInfer *inf) {
   for (int a = 0; fits && a < x->ndim; a++) fits = a == axis || index->dim[a] <= x->dim[a];
   if (fits) return 0;
   ts_infer_mismatch(inf, "the index does not fit", 0, 1);
-  return ts_error_hint(inf->err, "it has as many axes as x, and no size beyond x's but on axis %d",
-                       axis);
+  return ts_error_hint(inf->err,
+                       "it has as many axes as x, and no size beyond x's but on axis %d", axis);
 }
 
 int ts_shape_rule_gather(TsInfer *inf) {
@@ -196,7 +198,8 @@ int ts_shape_rule_gather(TsInfer *inf) {
 /* The source is stored as x's type. */
 static int source_type(TsInfer *inf) {
   const TsMeta *x = inf->in[0], *src = inf->in[2];
-  if (src->weak || ts_dtype_promote((TsDtype)x->dtype, (TsDtype)src->dtype) == x->dtype) return 0;
+  if (src->weak || ts_dtype_promote((TsDtype)x->dtype, (TsDtype)src->dtype) == x->dtype)
+    return 0;
   ts_infer_mismatch(inf, "the source's type does not fit", 0, 2);
   return ts_error_hint(inf->err, "convert with src:cast(\"%s\")",
                        ts_dtype_name((TsDtype)x->dtype));

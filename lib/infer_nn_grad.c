@@ -24,8 +24,7 @@ static int check_like(TsInfer *inf, int i, const TsMeta *want) {
 int ts_shape_rule_softmax_grad(TsInfer *inf) {
   int axis, nd = inf->in[0]->ndim;
   inf->nout = 0;
-  if (check_like(inf, 1, inf->in[0]) ||
-      ts_infer_axis(inf, inf->attr[0].i, nd ? nd : 1, &axis))
+  if (check_like(inf, 1, inf->in[0]) || ts_infer_axis(inf, inf->attr[0].i, nd ? nd : 1, &axis))
     return -1;
   output(inf, inf->in[0]);
   return 0;

@@ -89,9 +89,9 @@ int ts_shape_rule_topk(TsInfer *inf) {
   int64_t k = inf->attr[0].i;
   if (ts_infer_axis(inf, inf->attr[1].i, nd, &axis)) return -1;
   if (k < 0 || k > inf->in[0]->dim[axis])
-    return ts_error_set(inf->err, TS_ERR_value, "topk: k = %lld of %lld elements on axis %d of %s",
-                        (long long)k, (long long)inf->in[0]->dim[axis], axis,
-                        ts_meta_text(inf->in[0], text));
+    return ts_error_set(inf->err, TS_ERR_value,
+                        "topk: k = %lld of %lld elements on axis %d of %s", (long long)k,
+                        (long long)inf->in[0]->dim[axis], axis, ts_meta_text(inf->in[0], text));
   same_shape(inf, 0);
   values_and_indices(inf);
   inf->out[0].dim[axis] = inf->out[1].dim[axis] = k;

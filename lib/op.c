@@ -12,37 +12,44 @@
 #include "lib/text.h"
 
 /* TYPES column: letters of dtype kinds. */
-#define TYPES_F TS_KIND_F
-#define TYPES_C TS_KIND_C
-#define TYPES_I (TS_KIND_U | TS_KIND_I)
-#define TYPES_B TS_KIND_B
-#define TYPES_FC (TYPES_F | TYPES_C)
-#define TYPES_FI (TYPES_F | TYPES_I)
-#define TYPES_IB (TYPES_I | TYPES_B)
-#define TYPES_FIB (TYPES_F | TYPES_I | TYPES_B)
-#define TYPES_FIC (TYPES_F | TYPES_I | TYPES_C)
+#define TYPES_F    TS_KIND_F
+#define TYPES_C    TS_KIND_C
+#define TYPES_I    (TS_KIND_U | TS_KIND_I)
+#define TYPES_B    TS_KIND_B
+#define TYPES_FC   (TYPES_F | TYPES_C)
+#define TYPES_FI   (TYPES_F | TYPES_I)
+#define TYPES_IB   (TYPES_I | TYPES_B)
+#define TYPES_FIB  (TYPES_F | TYPES_I | TYPES_B)
+#define TYPES_FIC  (TYPES_F | TYPES_I | TYPES_C)
 #define TYPES_FIBC (TYPES_F | TYPES_I | TYPES_B | TYPES_C)
-#define TYPES_ANY (TYPES_FIBC | TS_KIND_X)
+#define TYPES_ANY  (TYPES_FIBC | TS_KIND_X)
 
 /* ARITY column: inputs, and for pointwise rows parameters ("1p2"). */
-#define NPAR_0 0
-#define NPAR_1 0
-#define NPAR_2 0
-#define NPAR_3 0
-#define NPAR_4 0
-#define NPAR_5 0
-#define NPAR_6 0
-#define NPAR_7 0
-#define NPAR_8 0
-#define NPAR_n 0
+#define NPAR_0   0
+#define NPAR_1   0
+#define NPAR_2   0
+#define NPAR_3   0
+#define NPAR_4   0
+#define NPAR_5   0
+#define NPAR_6   0
+#define NPAR_7   0
+#define NPAR_8   0
+#define NPAR_n   0
 #define NPAR_1p1 1
 #define NPAR_1p2 2
 
 static TsOpInfo table[TS_OP_COUNT] = {
 #define OP(n, c, arity, t, dtype_, shape_, adj, inputs_, attrs_, help_)                        \
-  [TS_OP_##n] = {.name = #n, .cls = TS_CLASS_##c, .types = TYPES_##t, .npar = NPAR_##arity,    \
-                 .dtype = ts_dtype_rule_##dtype_, .shape = ts_shape_rule_##shape_,             \
-                 .adjoint = #adj, .inputs = inputs_, .attrs = attrs_, .help = help_},
+  [TS_OP_##n] = {.name = #n,                                                                   \
+                 .cls = TS_CLASS_##c,                                                          \
+                 .types = TYPES_##t,                                                           \
+                 .npar = NPAR_##arity,                                                         \
+                 .dtype = ts_dtype_rule_##dtype_,                                              \
+                 .shape = ts_shape_rule_##shape_,                                              \
+                 .adjoint = #adj,                                                              \
+                 .inputs = inputs_,                                                            \
+                 .attrs = attrs_,                                                              \
+                 .help = help_},
 #include "lib/ops.def"
 #undef OP
 };
@@ -56,8 +63,8 @@ const char *ts_op_class_name(TsClass c) { return class_name[c]; }
 static const struct {
   const char *word;
   TsAttrType type;
-} attr_type[] = {{"int", TS_ATTR_int},       {"f", TS_ATTR_f},     {"bool", TS_ATTR_bool},
-                 {"ints", TS_ATTR_ints},     {"str", TS_ATTR_str}, {"floats", TS_ATTR_floats},
+} attr_type[] = {{"int", TS_ATTR_int},    {"f", TS_ATTR_f},     {"bool", TS_ATTR_bool},
+                 {"ints", TS_ATTR_ints},  {"str", TS_ATTR_str}, {"floats", TS_ATTR_floats},
                  {"dtype", TS_ATTR_dtype}};
 
 static void parse_inputs(TsOpInfo *o) {
@@ -99,13 +106,13 @@ static void parse_default(TsAttrSpec *a, const char *s, size_t len) {
   a->has_default = 1;
   a->preset.type = a->type;
   switch (a->type) {
-    case TS_ATTR_int: a->preset.i = strtoll(word, NULL, 10); break;
-    case TS_ATTR_f: a->preset.f = strtod(word, NULL); break;
-    case TS_ATTR_bool: a->preset.i = !strcmp(word, "true"); break;
-    case TS_ATTR_choice: a->preset.i = ts_attr_choice(a, word); break;
-    case TS_ATTR_dtype: a->preset.i = ts_dtype_parse(word, (int)len); break;
-    case TS_ATTR_ints: parse_list(&a->preset, s, len); break;
-    default: TS_BUG("no default can be written for this type: %s", word);
+  case TS_ATTR_int: a->preset.i = strtoll(word, NULL, 10); break;
+  case TS_ATTR_f: a->preset.f = strtod(word, NULL); break;
+  case TS_ATTR_bool: a->preset.i = !strcmp(word, "true"); break;
+  case TS_ATTR_choice: a->preset.i = ts_attr_choice(a, word); break;
+  case TS_ATTR_dtype: a->preset.i = ts_dtype_parse(word, (int)len); break;
+  case TS_ATTR_ints: parse_list(&a->preset, s, len); break;
+  default: TS_BUG("no default can be written for this type: %s", word);
   }
 }
 
@@ -138,7 +145,7 @@ int ts_attr_specs(const char *attrs, TsAttrSpec *spec) {
 
 /* The first row of each family: an enumerator that takes the next row's number. */
 enum {
-#define FAMILY(f) FIRST_##f,
+#define FAMILY(f)  FIRST_##f,
 #define OP(n, ...) AFTER_##n = TS_OP_##n,
 #include "lib/ops.def"
 #undef OP

@@ -118,7 +118,6 @@ int ts_infer_axes(TsInfer *inf, const TsAttr *a, int ndim, bool reduced[TS_MAX_R
 /* Error with both shapes: "matmul: inner sizes differ: f32[2,3] x f32[4,5]". */
 int ts_infer_mismatch(TsInfer *inf, const char *what, int a, int b);
 
-
 /* Python's slice rule for an axis of n elements: how many positions start:stop:step
  * visits; *start becomes the first of them. INT64_MIN for start or stop means "not
  * given". */

@@ -99,15 +99,17 @@ static void add_fields(Search *s, bool functions, bool help) {
 static void push_loaded(lua_State *L, const char *module, const char *field) {
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
   lua_getfield(L, -1, module);
-  if (lua_istable(L, -1)) lua_getfield(L, -1, field);
-  else lua_pushnil(L);
+  if (lua_istable(L, -1))
+    lua_getfield(L, -1, field);
+  else
+    lua_pushnil(L);
   lua_replace(L, -3);
   lua_pop(L, 1);
 }
 
 static void add_tensor_fields(Search *s, bool methods) {
-  static const char *const properties[] = {"shape",  "strides", "dtype",  "ndim",
-                                           "numel",  "nbytes",  "device", "requires_grad"};
+  static const char *const properties[] = {"shape", "strides", "dtype",  "ndim",
+                                           "numel", "nbytes",  "device", "requires_grad"};
   if (methods) {
     push_loaded(s->L, "tessera.core", "methods");
     add_fields(s, true, true);
@@ -232,10 +234,10 @@ static void add_variables(Search *s, const char *text, size_t start) {
 
 /* ---- what surrounds the cursor */
 typedef struct Around {
-  TsToken string;       /* the open string the cursor is in; size 0: none */
-  TsToken open[32];     /* brackets open here */
+  TsToken string;   /* the open string the cursor is in; size 0: none */
+  TsToken open[32]; /* brackets open here */
   int nopen;
-  TsToken before[3];    /* tokens before the string, the last one first */
+  TsToken before[3]; /* tokens before the string, the last one first */
 } Around;
 
 static Around look_around(const char *text, size_t cursor) {
@@ -275,8 +277,8 @@ static TsOp called_operator(const char *text, const Around *a) {
 }
 
 static void add_options(Search *s, TsOp op) {
-  static const char *const type[] = {"",       "integer", "number", "true or false", "integers",
-                                     "numbers", "string", NULL,     "dtype"};
+  static const char *const type[] = {
+      "", "integer", "number", "true or false", "integers", "numbers", "string", NULL, "dtype"};
   static char words[TS_MAX_ATTR][NAME_ROOM];
   const TsOpInfo *o = ts_op_info(op);
   for (int i = 0; i < o->nattr; i++) {
@@ -379,8 +381,10 @@ static size_t complete_command(Search *s, const char *text, size_t first, size_t
     add_files(s, text + start, cursor - start);
     return cursor - s->size;
   }
-  if (help && (start == 0 || text[start - 1] != '.')) add_topics(s);
-  else add_variables(s, text, start);
+  if (help && (start == 0 || text[start - 1] != '.'))
+    add_topics(s);
+  else
+    add_variables(s, text, start);
   return start;
 }
 
@@ -389,7 +393,8 @@ void ts_complete(void *arg, const char *text, size_t cursor, TsCompletions *out)
   size_t first = strspn(text, " \t\n"), start;
   int top = lua_gettop(s.L);
   if (!lua_checkstack(s.L, 40)) return;
-  if (first < cursor && (text[first] == '?' || (text[first] == ':' && text[first + 1] != ':'))) {
+  if (first < cursor &&
+      (text[first] == '?' || (text[first] == ':' && text[first + 1] != ':'))) {
     start = complete_command(&s, text, first, cursor);
   } else {
     Around a = look_around(text, cursor);
@@ -402,9 +407,9 @@ void ts_complete(void *arg, const char *text, size_t cursor, TsCompletions *out)
       add_option_values(&s, text, &a);
     } else {
       TsOp op = called_operator(text, &a);
-      bool key = op != TS_OP_COUNT && (ts_lex_is(text, &a.before[0], "{") ||
-                                       ts_lex_is(text, &a.before[0], ",") ||
-                                       a.before[0].kind == TS_LEX_NAME);
+      bool key = op != TS_OP_COUNT &&
+                 (ts_lex_is(text, &a.before[0], "{") || ts_lex_is(text, &a.before[0], ",") ||
+                  a.before[0].kind == TS_LEX_NAME);
       bool path = start > 0 && (text[start - 1] == '.' || text[start - 1] == ':');
       if (key && !path) add_options(&s, op);
       add_variables(&s, text, start);

@@ -210,8 +210,8 @@ static void put_type(TsContext *c, TsTensor *x, TsText *out) {
 }
 
 void ts_display_tensor(TsContext *c, TsTensor *x, int width, TsText *text) {
-  Display d = {.x = x, .dtype = ts_tensor_dtype(x), .ndim = x->meta.ndim, .width = width,
-               .out = text};
+  Display d = {
+      .x = x, .dtype = ts_tensor_dtype(x), .ndim = x->meta.ndim, .width = width, .out = text};
   bool one_line = d.ndim == 0 || ts_tensor_numel(x) == 0;
   if (ts_tensor_numel(x) == 0) {
     ts_text_str(text, "[]");

@@ -45,7 +45,8 @@ static const Sentence dtype_sentence[] = {
     {"attention", "the dtype of q, k and v, which have to agree"},
     {"linalg", "the common float or complex dtype of the inputs (f32 for integers)"},
     {"fft", "complex64, of f64 and complex128 complex128"},
-    {"filter", "real for real x, its own type if that is narrow, else the common one of f32 and f64"},
+    {"filter",
+     "real for real x, its own type if that is narrow, else the common one of f32 and f64"},
     {"ifft_real", "f32, of f64 and complex128 f64"},
     {"matmul", "the common dtype of a and b, or the one named by accumulate"},
 };
@@ -216,8 +217,9 @@ static void put_signature(const TsOpInfo *o, int width, TsText *out) {
 /* ---- inputs and options */
 static const char *type_word(const TsAttrSpec *s, char buffer[160]) {
   static const char *const word[] = {
-      [TS_ATTR_int] = "integer", [TS_ATTR_f] = "number",   [TS_ATTR_bool] = "true or false",
-      [TS_ATTR_ints] = "integers", [TS_ATTR_floats] = "numbers", [TS_ATTR_str] = "string",
+      [TS_ATTR_int] = "integer",        [TS_ATTR_f] = "number",
+      [TS_ATTR_bool] = "true or false", [TS_ATTR_ints] = "integers",
+      [TS_ATTR_floats] = "numbers",     [TS_ATTR_str] = "string",
       [TS_ATTR_dtype] = "dtype"};
   if (s->type != TS_ATTR_choice) return word[s->type];
   size_t n = 0;
@@ -234,15 +236,15 @@ static void put_default(const TsAttrSpec *s, TsText *out) {
   if (!s->has_default) return;
   ts_text_str(out, " = ");
   switch (s->type) {
-    case TS_ATTR_int: ts_text_format(out, "%lld", (long long)a->i); break;
-    case TS_ATTR_f: ts_text_format(out, "%g", a->f); break;
-    case TS_ATTR_bool: ts_text_str(out, a->i ? "true" : "false"); break;
-    case TS_ATTR_choice: ts_text_format(out, "\"%s\"", ts_attr_word(s, (int)a->i, word)); break;
-    case TS_ATTR_dtype: ts_text_format(out, "\"%s\"", ts_dtype_name((TsDtype)a->i)); break;
-    default:
-      for (int i = 0; i < a->n; i++)
-        ts_text_format(out, "%s%lld", i ? ", " : a->n > 1 ? "{" : "", (long long)a->ints[i]);
-      if (a->n > 1) ts_text_char(out, '}');
+  case TS_ATTR_int: ts_text_format(out, "%lld", (long long)a->i); break;
+  case TS_ATTR_f: ts_text_format(out, "%g", a->f); break;
+  case TS_ATTR_bool: ts_text_str(out, a->i ? "true" : "false"); break;
+  case TS_ATTR_choice: ts_text_format(out, "\"%s\"", ts_attr_word(s, (int)a->i, word)); break;
+  case TS_ATTR_dtype: ts_text_format(out, "\"%s\"", ts_dtype_name((TsDtype)a->i)); break;
+  default:
+    for (int i = 0; i < a->n; i++)
+      ts_text_format(out, "%s%lld", i ? ", " : a->n > 1 ? "{" : "", (long long)a->ints[i]);
+    if (a->n > 1) ts_text_char(out, '}');
   }
 }
 
@@ -250,9 +252,9 @@ static void put_inputs(const TsOpInfo *o, TsText *out) {
   for (int i = 0; i < o->nin; i++) {
     put_heading(out, i ? "" : "inputs");
     ts_text_format(out, "%-*s%s\n", name_columns(o), o->input[i],
-                   o->variadic         ? "tensors, any number"
+                   o->variadic               ? "tensors, any number"
                    : !(o->required >> i & 1) ? "tensor, optional"
-                                       : "tensor");
+                                             : "tensor");
   }
 }
 
@@ -277,12 +279,14 @@ static void put_kinds(const TsOpInfo *o, TsText *line) {
   static const struct {
     int kind;
     const char *word;
-  } kinds[] = {{TS_KIND_F, "floats"}, {TS_KIND_I, "integers"}, {TS_KIND_B, "bool"},
-               {TS_KIND_C, "complex numbers"}, {TS_KIND_X, "mxfp4"}};
+  } kinds[] = {{TS_KIND_F, "floats"},
+               {TS_KIND_I, "integers"},
+               {TS_KIND_B, "bool"},
+               {TS_KIND_C, "complex numbers"},
+               {TS_KIND_X, "mxfp4"}};
   int n = 0;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (o->types & kinds[i].kind)
-      ts_text_format(line, "%s%s", n++ ? ", " : "", kinds[i].word);
+    if (o->types & kinds[i].kind) ts_text_format(line, "%s%s", n++ ? ", " : "", kinds[i].word);
 }
 
 static void put_returns(TsOp op, const TsOpInfo *o, int width, TsText *out) {
@@ -308,12 +312,33 @@ static const char *sample(const TsAttrSpec *s, char buffer[80]) {
   static const struct {
     const char *name, *value;
   } named[] = {
-      {"shape", "{2, 3}"}, {"axis", "0"}, {"axis", "{0, 1}"}, {"axes", "{0, 1}"}, {"k", "5"},
-      {"equation", "\"bij,bjk->bik\""}, {"perm", "{1, 0}"}, {"classes", "10"},
-      {"pads", "{1, 1}"}, {"p", "0.1"}, {"eps", "1e-6"}, {"lr", "0.001"}, {"step", "1"},
-      {"theta", "500000"}, {"low", "0"}, {"high", "10"}, {"stop", "10"}, {"heads", "8"},
-      {"value", "0.5"}, {"q", "0.5"}, {"index", "0"}, {"frame", "256"}, {"segments", "4"},
-      {"beta2", "0.999"}, {"n", "8"}, {"epilogue", "\"relu\""}, {"accumulate", "\"f64\""},
+      {"shape", "{2, 3}"},
+      {"axis", "0"},
+      {"axis", "{0, 1}"},
+      {"axes", "{0, 1}"},
+      {"k", "5"},
+      {"equation", "\"bij,bjk->bik\""},
+      {"perm", "{1, 0}"},
+      {"classes", "10"},
+      {"pads", "{1, 1}"},
+      {"p", "0.1"},
+      {"eps", "1e-6"},
+      {"lr", "0.001"},
+      {"step", "1"},
+      {"theta", "500000"},
+      {"low", "0"},
+      {"high", "10"},
+      {"stop", "10"},
+      {"heads", "8"},
+      {"value", "0.5"},
+      {"q", "0.5"},
+      {"index", "0"},
+      {"frame", "256"},
+      {"segments", "4"},
+      {"beta2", "0.999"},
+      {"n", "8"},
+      {"epilogue", "\"relu\""},
+      {"accumulate", "\"f64\""},
       {"tile_shape", "{128, 128, 64}"},
   };
   char name[32], word[64];
@@ -323,14 +348,14 @@ static const char *sample(const TsAttrSpec *s, char buffer[80]) {
     if (!strcmp(named[i].name, name) && list == (named[i].value[0] == '{'))
       return named[i].value;
   switch (s->type) {
-    case TS_ATTR_int: return "2";
-    case TS_ATTR_f: return "0.5";
-    case TS_ATTR_bool: return s->preset.i ? "false" : "true";
-    case TS_ATTR_ints: return strcmp(name, "start") ? "{2, 2}" : "{0, 0}";
-    case TS_ATTR_floats: return "{0.5, 0.5}";
-    case TS_ATTR_str: return "\"text\"";
-    case TS_ATTR_dtype: return s->preset.i == TS_DT_f64 ? "\"f32\"" : "\"f64\"";
-    default: break;
+  case TS_ATTR_int: return "2";
+  case TS_ATTR_f: return "0.5";
+  case TS_ATTR_bool: return s->preset.i ? "false" : "true";
+  case TS_ATTR_ints: return strcmp(name, "start") ? "{2, 2}" : "{0, 0}";
+  case TS_ATTR_floats: return "{0.5, 0.5}";
+  case TS_ATTR_str: return "\"text\"";
+  case TS_ATTR_dtype: return s->preset.i == TS_DT_f64 ? "\"f32\"" : "\"f64\"";
+  default: break;
   }
   ts_attr_word(s, s->preset.i == 0 ? 1 : 0, word);
   snprintf(buffer, 80, "\"%s\"", word);
@@ -381,8 +406,8 @@ static void put_option_call(const TsOpInfo *o, TsText *out) {
   put_needed(o, &args);
   bool alone = option && !args.len;
   if (option)
-    ts_text_format(&args, "%s{%.*s = %s}", args.len ? ", " : "", option->namelen,
-                   option->name, sample(option, buffer));
+    ts_text_format(&args, "%s{%.*s = %s}", args.len ? ", " : "", option->namelen, option->name,
+                   sample(option, buffer));
   put_heading(out, "");
   ts_text_format(out, alone ? "y = %s%s%s%s\n" : "y = %s%s%s(%s)\n",
                  method ? o->input[0] : "op", method ? ":" : ".", o->name,

@@ -5,9 +5,9 @@
 #include <string.h>
 
 static const char *const keywords[] = {
-    "and", "break", "do",  "else", "elseif", "end",    "false",  "for",  "function", "goto",  "if",
-    "in",  "local", "nil", "not",  "or",     "repeat", "return", "then", "true",     "until",
-    "while",
+    "and",      "break",  "do",   "else", "elseif", "end",   "false", "for",
+    "function", "goto",   "if",   "in",   "local",  "nil",   "not",   "or",
+    "repeat",   "return", "then", "true", "until",  "while",
 };
 
 enum { KEYWORDS = sizeof keywords / sizeof *keywords };

@@ -6,7 +6,7 @@
 #include "repl/lua_api.h"
 
 static void (*const print[])(const TsGraph *, TsText *) = {ts_graph_text, ts_graph_text_places,
-                                                          ts_graph_json, ts_graph_dot};
+                                                           ts_graph_json, ts_graph_dot};
 
 /* nil, message */
 static int failed(lua_State *L, const TsError *e, const char *before) {

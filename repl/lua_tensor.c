@@ -106,15 +106,18 @@ static bool property(lua_State *L, TsTensor *x, const char *key) {
   else if (!strcmp(key, "requires_grad"))
     lua_pushboolean(L, x->requires_grad);
   else if (!strcmp(key, "grad")) {
-    if (x->grad) ts_lua_push(L, ts_tensor_ref(x->grad));
-    else lua_pushnil(L);
-  }
-  else
+    if (x->grad)
+      ts_lua_push(L, ts_tensor_ref(x->grad));
+    else
+      lua_pushnil(L);
+  } else
     return false;
   return true;
 }
 
-static bool is_slice_text(const char *s) { return s[strspn(s, "0123456789:-.,+ newaxisNo")] == 0; }
+static bool is_slice_text(const char *s) {
+  return s[strspn(s, "0123456789:-.,+ newaxisNo")] == 0;
+}
 
 static const char *method_name(const void *arg, int i) {
   lua_State *L = *(lua_State *const *)arg;
@@ -126,8 +129,8 @@ static const char *method_name(const void *arg, int i) {
 
 /* Names of methods and properties, to suggest from. */
 static const char *closest_method(lua_State *L, const char *key) {
-  static const char *const names[] = {"shape", "strides", "dtype", "ndim", "numel",
-                                      "nbytes", "device", "requires_grad", "grad"};
+  static const char *const names[] = {"shape",  "strides", "dtype",         "ndim", "numel",
+                                      "nbytes", "device",  "requires_grad", "grad"};
   lua_newtable(L);
   int n = 0;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -316,8 +319,9 @@ static int to(lua_State *L) {
   if (d == TS_DT_none && !dev) return ts_lua_raise(L);
   TsAttr a = ts_attr_dtype(d);
   TsTensor *y = dev ? ts_tensor_to(c, x, dev->index)
-                : d == ts_tensor_dtype(x) && !x->meta.weak ? ts_tensor_ref(x)
-                                                           : ts_vm_call1(c, TS_OP_cast, 1, &x, &a);
+                : d == ts_tensor_dtype(x) && !x->meta.weak
+                    ? ts_tensor_ref(x)
+                    : ts_vm_call1(c, TS_OP_cast, 1, &x, &a);
   if (!y) return ts_lua_raise(L);
   ts_lua_push(L, y);
   return 1;
@@ -395,20 +399,27 @@ static int metamethod(lua_State *L) {
 }
 
 void ts_lua_open_tensor(lua_State *L) {
-  static const luaL_Reg method[] = {
-      {"item", item},           {"totable", totable}, {"T", transposed},
-      {"to", to},               {"copy_", copy_from}, {"data_ptr", data_ptr},
-      {"is_contiguous", is_contiguous}, {"hash", hash}, {"bytes", bytes},
-      {"requires_grad_", requires_grad_}, {"detach", detach}, {NULL, NULL}};
+  static const luaL_Reg method[] = {{"item", item},
+                                    {"totable", totable},
+                                    {"T", transposed},
+                                    {"to", to},
+                                    {"copy_", copy_from},
+                                    {"data_ptr", data_ptr},
+                                    {"is_contiguous", is_contiguous},
+                                    {"hash", hash},
+                                    {"bytes", bytes},
+                                    {"requires_grad_", requires_grad_},
+                                    {"detach", detach},
+                                    {NULL, NULL}};
   static const struct {
     const char *name;
     TsOp op;
   } arithmetic[] = {{"__add", TS_OP_add}, {"__sub", TS_OP_sub}, {"__mul", TS_OP_mul},
                     {"__div", TS_OP_div}, {"__mod", TS_OP_mod}, {"__pow", TS_OP_pow},
                     {"__unm", TS_OP_neg}};
-  static const luaL_Reg meta[] = {{"__newindex", set}, {"__tostring", text},
-                                  {"__len", length},   {"__concat", join},  {"__lt", order},
-                                  {"__le", order},     {NULL, NULL}};
+  static const luaL_Reg meta[] = {{"__newindex", set}, {"__tostring", text}, {"__len", length},
+                                  {"__concat", join},  {"__lt", order},      {"__le", order},
+                                  {NULL, NULL}};
   lua_pushlightuserdata(L, &methods_key);
   lua_newtable(L);
   luaL_register(L, NULL, method);

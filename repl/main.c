@@ -140,10 +140,10 @@ static int run_steps(lua_State *L, const TsOptions *o) {
     int base = lua_gettop(L);
     bool last = i + 1 == o->nsteps && o->script == o->argc;
     switch (s->kind) {
-      case 'e': code = ts_run_code(L, s->value, ++number); break;
-      case 'l': code = require_module(L, s->value); break;
-      case 'j': code = run_jit(L, s->value); break;
-      default: code = optimise(L, s->value); break;
+    case 'e': code = ts_run_code(L, s->value, ++number); break;
+    case 'l': code = require_module(L, s->value); break;
+    case 'j': code = run_jit(L, s->value); break;
+    default: code = optimise(L, s->value); break;
     }
     if (!code && last && s->kind == 'e' && o->hash) code = ts_run_print_hashes(L, base + 1);
     lua_settop(L, base);

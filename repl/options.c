@@ -10,8 +10,20 @@
 #include "lib/text.h"
 
 typedef enum Id {
-  CODE = 'e', MODULE = 'l', JIT = 'j', LEVEL = 'O', INTERACTIVE = 'i', NO_ENVIRONMENT = 'E',
-  VERSION = 'v', HELP = 'h', THREADS = 256, DEVICES, ISA, HASH, NO_JIT, NAN_TRAP,
+  CODE = 'e',
+  MODULE = 'l',
+  JIT = 'j',
+  LEVEL = 'O',
+  INTERACTIVE = 'i',
+  NO_ENVIRONMENT = 'E',
+  VERSION = 'v',
+  HELP = 'h',
+  THREADS = 256,
+  DEVICES,
+  ISA,
+  HASH,
+  NO_JIT,
+  NAN_TRAP,
 } Id;
 
 /* Short options are letters, long ones words; `value` names what follows. */
@@ -31,7 +43,8 @@ static const struct {
     {ISA, 0, "isa", "NAME", "kernels for avx512, avx2 or base; all give the same bits"},
     {HASH, 0, "hash", NULL, "print a hash of every tensor that the script returns"},
     {NO_JIT, 0, "no-jit", NULL, "compile no tensor code: everything runs on the VM"},
-    {NAN_TRAP, 0, "nan-trap", NULL, "stop at the operator that makes the first NaN or infinity"},
+    {NAN_TRAP, 0, "nan-trap", NULL,
+     "stop at the operator that makes the first NaN or infinity"},
     {VERSION, 'v', "version", NULL, "print the version"},
     {HELP, 'h', "help", NULL, "print this text"},
 };
@@ -44,8 +57,8 @@ static void print_help(FILE *to) {
     int n = 0;
     if (options[i].letter) n = snprintf(name, sizeof name, "-%c", options[i].letter);
     if (options[i].word)
-      n += snprintf(name + n, sizeof name - (size_t)n, "%s--%s", n ? ", " : "",
-                    options[i].word);
+      n +=
+          snprintf(name + n, sizeof name - (size_t)n, "%s--%s", n ? ", " : "", options[i].word);
     if (options[i].value)
       snprintf(name + n, sizeof name - (size_t)n, "%s%s", options[i].word ? "=" : " ",
                options[i].value);
@@ -53,7 +66,8 @@ static void print_help(FILE *to) {
   }
   fprintf(to, "  %-18s %s\n  %-18s %s\n", "-", "run standard input", "--",
           "end of the options");
-  fprintf(to, "\nWithout script and code: the prompt, or standard input if it is no terminal.\n");
+  fprintf(to,
+          "\nWithout script and code: the prompt, or standard input if it is no terminal.\n");
 }
 
 static int wrong(const char *format, const char *what) {
@@ -72,7 +86,8 @@ static int unknown(const char *given) {
   char name[64];
   const char *word = given + strspn(given, "-");
   snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
-  const char *guess = name[0] && name[1] ? ts_text_closest(name, OPTIONS, nth_word, NULL) : NULL;
+  const char *guess =
+      name[0] && name[1] ? ts_text_closest(name, OPTIONS, nth_word, NULL) : NULL;
   if (!guess || !*guess) return wrong("unknown option '%s'", given);
   fprintf(stderr, "tessera: unknown option '%s'\n  hint: did you mean '--%s'?\n", given, guess);
   return 1;
@@ -109,23 +124,23 @@ static int set_threads(TsOptions *o, const char *value) {
 
 static int set(TsOptions *o, Id id, const char *value) {
   switch (id) {
-    case CODE:
-    case MODULE:
-    case JIT:
-    case LEVEL: o->step[o->nsteps++] = (TsStep){(char)id, value}; break;
-    case INTERACTIVE: o->interactive = true; break;
-    case NO_ENVIRONMENT: o->ignore_environment = true; break;
-    case THREADS: return set_threads(o, value);
-    case DEVICES: o->devices = value; break;
-    case ISA: o->isa = value; break;
-    case HASH: o->hash = true; break;
-    case NO_JIT: o->no_jit = true; break;
-    case NAN_TRAP: o->nan_trap = true; break;
-    case VERSION:
-      if (!o->version) printf("Tessera %s with %s\n", TS_VERSION, LUAJIT_VERSION);
-      o->version = true;
-      break;
-    case HELP: print_help(stdout); return 0;
+  case CODE:
+  case MODULE:
+  case JIT:
+  case LEVEL: o->step[o->nsteps++] = (TsStep){(char)id, value}; break;
+  case INTERACTIVE: o->interactive = true; break;
+  case NO_ENVIRONMENT: o->ignore_environment = true; break;
+  case THREADS: return set_threads(o, value);
+  case DEVICES: o->devices = value; break;
+  case ISA: o->isa = value; break;
+  case HASH: o->hash = true; break;
+  case NO_JIT: o->no_jit = true; break;
+  case NAN_TRAP: o->nan_trap = true; break;
+  case VERSION:
+    if (!o->version) printf("Tessera %s with %s\n", TS_VERSION, LUAJIT_VERSION);
+    o->version = true;
+    break;
+  case HELP: print_help(stdout); return 0;
   }
   return -1;
 }

@@ -17,9 +17,9 @@ typedef struct TsOptions {
   TsStep *step;
   int nsteps;
   bool interactive, hash, version, ignore_environment;
-  bool no_jit; /* nothing is compiled: all code runs on the VM */
+  bool no_jit;   /* nothing is compiled: all code runs on the VM */
   bool nan_trap; /* stop at the first NaN or infinity */
-  int threads; /* -1: not given */
+  int threads;   /* -1: not given */
   const char *devices, *isa;
 } TsOptions;
 

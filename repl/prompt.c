@@ -32,9 +32,9 @@ static struct {
 } prompt;
 
 /* ---- globals of the prompt */
-static const char *const modules[] = {"op",       "graph",      "dist", "nn", "optim", "rng",
-                                      "numerics", "profile",    "autotune", "checkpoint", "data",
-                                      "hf",       "image"};
+static const char *const modules[] = {"op",   "graph",    "dist",    "nn",       "optim",
+                                      "rng",  "numerics", "profile", "autotune", "checkpoint",
+                                      "data", "hf",       "image"};
 enum { MODULES = sizeof modules / sizeof *modules };
 
 void ts_prompt_push_global(lua_State *L, const char *name) {
@@ -254,7 +254,8 @@ typedef struct Input {
 
 /* A Lua status. The nil keeps a single call from being a tail call, whose frame, and
  * with it the line of an error, would be gone. */
-static int load_input(lua_State *L, const char *text, size_t size, const char *name, Input *in) {
+static int load_input(lua_State *L, const char *text, size_t size, const char *name,
+                      Input *in) {
   *in = (Input){.values = !load_prefixed(L, "return nil, ", text, size, name)};
   if (in->values) return 0;
   lua_pop(L, 1);
@@ -459,8 +460,10 @@ int ts_prompt_run(lua_State *L) {
     perror("tessera: cannot open the prompt");
     return TS_EXIT_ERROR;
   }
-  ts_edit_set_hooks(prompt.edit, &(TsEditHooks){.arg = L, .complete = ts_complete,
-                                                .incomplete = is_incomplete, .hint = hint,
+  ts_edit_set_hooks(prompt.edit, &(TsEditHooks){.arg = L,
+                                                .complete = ts_complete,
+                                                .incomplete = is_incomplete,
+                                                .hint = hint,
                                                 .highlight = highlight});
   keep_initial(L);
   if (terminal) print_banner(L);

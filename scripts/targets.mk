@@ -105,6 +105,10 @@ bench: $(BIN)
 docs: $(BIN)
 	@$(BIN) scripts/docs.lua docs/operators.md
 
+CLANG_FORMAT ?= clang-format-14
+format:
+	@$(CLANG_FORMAT) -i $$(git ls-files '*.c' '*.h')
+
 # ---- installation
 DEST := $(DESTDIR)$(PREFIX)
 install: $(BIN)
@@ -131,8 +135,9 @@ help:
 	@echo "make bench      measure beside the peers that are installed (DEV=cuda: on a GPU)"
 	@echo "make docs       write docs/operators.md from the operator table"
 	@echo "make layers     check the include direction"
+	@echo "make format     lay out the C files as .clang-format says (CLANG_FORMAT=clang-format-14)"
 	@echo "make install    PREFIX=/usr/local DESTDIR="
 	@echo "VARIANT=asan|tsan|debug and CC=clang choose another build"
 
-.PHONY: check test test-long golden ulp jit-speed rows-speed demo setup layers bench docs install clean help
+.PHONY: check test test-long golden ulp jit-speed rows-speed demo setup layers bench docs format install clean help
 .SECONDARY: $(CTEST_OBJ)

@@ -141,7 +141,7 @@ static void clear_rows(Item *t) {
 typedef struct Block {
   int64_t first; /* key */
   int n, row, rows;
-  int from, to; /* keys that some row sees */
+  int from, to;                                         /* keys that some row sees */
   int32_t lo[TS_ATTENTION_ROWS], hi[TS_ATTENTION_ROWS]; /* within the block */
 } Block;
 

@@ -45,10 +45,10 @@
 
 enum {
   KEYS = TS_ATTENTION_KEYS,
-  GROUP = 32,            /* keys that take part together; a multiple of every nr */
+  GROUP = 32, /* keys that take part together; a multiple of every nr */
   GROUPS = KEYS / GROUP,
-  ROWS = 132,            /* query rows of a block: full tiles of 12, 6 and 4 */
-  KEEP_BYTES = 1 << 20,  /* scores that a block of rows may keep */
+  ROWS = 132,           /* query rows of a block: full tiles of 12, 6 and 4 */
+  KEEP_BYTES = 1 << 20, /* scores that a block of rows may keep */
 };
 
 typedef struct Job {
@@ -103,8 +103,7 @@ static Rows widened(const Job *j, const void *from, int64_t at, int64_t step, in
                     int64_t d, char *to) {
   const char *x = (const char *)from + at * j->size;
   if (!j->load) return (Rows){x, step};
-  for (int64_t i = 0; i < n; i++)
-    j->load(d, to + i * d * j->wide, x + i * step * j->size);
+  for (int64_t i = 0; i < n; i++) j->load(d, to + i * d * j->wide, x + i * step * j->size);
   return (Rows){to, d};
 }
 
@@ -155,7 +154,9 @@ static void close_head(Item *t) {
 
 /* ---- rows */
 static void put(const Job *j, char *to, int64_t i, double v) { ts_leaf_put(j->w, to, i, v); }
-static double get(const Job *j, const char *from, int64_t i) { return ts_leaf_get(j->w, from, i); }
+static double get(const Job *j, const char *from, int64_t i) {
+  return ts_leaf_get(j->w, from, i);
+}
 
 /* delta of each row */
 static void set_deltas(Item *t, Rows out) {
@@ -179,7 +180,8 @@ static void open_rows(Item *t) {
   int64_t head = t->query_head;
   t->q = widened(j, a->q, a->q_at[t->query_head] + t->first * a->q_step, a->q_step, t->rows,
                  a->d, t->qw);
-  t->gr = widened(j, g->g, g->g_at[head] + t->first * g->g_step, g->g_step, t->rows, a->dv, t->gw);
+  t->gr =
+      widened(j, g->g, g->g_at[head] + t->first * g->g_step, g->g_step, t->rows, a->dv, t->gw);
   pack_queries(j, t->q, t->rows, a->d, t->qp);
   pack_queries(j, t->gr, t->rows, a->dv, t->gp);
   for (int i = 0; i < t->rows; i++) {
@@ -225,8 +227,8 @@ static bool look(const Item *t, Tile *b) {
 }
 
 /* y[row][key] = chains over d of packed rows and packed keys. */
-static void products(const Item *t, const Tile *b, const char *rows, const char *keys, int64_t d,
-                     char *y) {
+static void products(const Item *t, const Tile *b, const char *rows, const char *keys,
+                     int64_t d, char *y) {
   const TsGemmAcc *acc = t->j->acc;
   int64_t w = t->j->wide, nr = acc->nr;
   TsGemmTile *tile = b->rows == acc->mr ? acc->full : acc->tile;
@@ -311,12 +313,13 @@ static void chains(const Job *j, int rows, int64_t n, int64_t nk, const char *a,
                    int64_t acs, Rows b, char *y) {
   int64_t nr = j->acc->nr, w = j->wide;
   for (int64_t c = 0; c < n; c += nr)
-    j->acc->tile(rows, (int)min64(nr, n - c), nk, a, ars, acs, b.at + c * w, b.step, y + c * w, n,
-                 true);
+    j->acc->tile(rows, (int)min64(nr, n - c), nk, a, ars, acs, b.at + c * w, b.step, y + c * w,
+                 n, true);
 }
 
 /* dq of rows [row, row + rows) of the tile takes the groups [from, to) in. */
-static void add_keys(const Item *t, const Tile *b, int row, int rows, int64_t from, int64_t to) {
+static void add_keys(const Item *t, const Tile *b, int row, int rows, int64_t from,
+                     int64_t to) {
   const Job *j = t->j;
   int64_t w = j->wide, k = from * GROUP - b->first, n = min64(to * GROUP - b->first, b->n) - k;
   int64_t key = from * GROUP - t->block0 * KEYS;
@@ -337,10 +340,11 @@ static void add_to_queries(const Item *t, const Tile *b) {
       continue;
     }
     int row = 0, end;
-    while (row < b->rows && !(group_from(t, b->row + row) <= g && g < group_to(t, b->row + row)))
+    while (row < b->rows &&
+           !(group_from(t, b->row + row) <= g && g < group_to(t, b->row + row)))
       row++;
-    for (end = row; end < b->rows && group_from(t, b->row + end) <= g &&
-                    g < group_to(t, b->row + end);)
+    for (end = row;
+         end < b->rows && group_from(t, b->row + end) <= g && g < group_to(t, b->row + end);)
       end++;
     if (row < end) add_keys(t, b, row, end - row, g, g + 1);
     g++;
@@ -514,7 +518,8 @@ static void some_keys(void *arg, int64_t lo, int64_t hi, int worker) {
   Item t = {.j = j, .for_k = true};
   lay_out(j, j->mem + worker * j->worker_bytes, &t);
   for (int64_t i = lo; i < hi; i++) {
-    int64_t kv = i / j->blocks, first = kv / a->kv_heads * a->heads + kv % a->kv_heads * j->group;
+    int64_t kv = i / j->blocks,
+            first = kv / a->kv_heads * a->heads + kv % a->kv_heads * j->group;
     t.block0 = (int)(i % j->blocks), t.block1 = t.block0 + 1;
     open_head(&t, kv);
     for (int64_t h = 0; h < j->group; h++)

@@ -6,7 +6,7 @@
 #include "vm/vm.h"
 
 typedef struct TsAxisRows {
-  TsTensor *t;     /* one reference; axis is its last */
+  TsTensor *t; /* one reference; axis is its last */
   const char *at;
   int64_t rows, n; /* n elements in each */
 } TsAxisRows;

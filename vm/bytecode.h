@@ -34,7 +34,7 @@ typedef struct TsReg {
   uint8_t kind;
   uint32_t of;
   int64_t offset; /* slab: bytes from its start */
-  int def, last;  /* instruction that writes it (-1: before the first), last one that reads it */
+  int def, last; /* instruction that writes it (-1: before the first), last one that reads it */
 } TsReg;
 
 typedef struct TsInstr {
@@ -74,8 +74,8 @@ typedef struct TsCode {
   int64_t slab_nbytes;  /* of the plan */
   int64_t bound_nbytes; /* the least that any plan needs: most bytes alive at once */
   int64_t sum_nbytes;   /* of all values that have a place of their own */
-  bool region; /* runs inside another: random calls count from there */
-  bool backward; /* the instructions to come are of the reverse pass */
+  bool region;          /* runs inside another: random calls count from there */
+  bool backward;        /* the instructions to come are of the reverse pass */
   bool planned, failed; /* failed: an allocation failed while it was put together */
 } TsCode;
 
@@ -88,8 +88,8 @@ uint32_t ts_code_register(TsCode *code, const TsMeta *m);
 /* Appends an instruction. attr NULL: the row's defaults. Copies the attributes. */
 TsInstr *ts_code_add(TsCode *code, int op, int nin, const uint32_t *in, int nattr,
                      const TsAttr *attr, int nout, const uint32_t *out, int line);
-uint32_t ts_code_sub(TsCode *code, TsCode *sub); /* takes it over */
-int ts_code_ref(TsCode *code, TsInstr *i, void *ref); /* of a custom instruction */
+uint32_t ts_code_sub(TsCode *code, TsCode *sub);                /* takes it over */
+int ts_code_ref(TsCode *code, TsInstr *i, void *ref);           /* of a custom instruction */
 int ts_code_fused(TsCode *code, TsInstr *i, struct TsFused *f); /* of a fused one */
 /* Ends the code with the given result registers. -1 if memory ran out. */
 int ts_code_finish(TsCode *code, int nresult, const uint32_t *result);

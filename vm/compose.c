@@ -78,8 +78,14 @@ int ts_vm_compose(TsCall *call, int room, int *nout) {
     call->attr = preset;
   }
   Eager e = {.b = {.emit = emit, .meta = meta, .number = number, .err = &c->err}, .ctx = c};
-  TsCompose k = {.b = &e.b, .op = call->op, .nin = call->nin, .in = (const TsVal *)call->in,
-                 .attr = call->attr, .nout = 1, .room = room, .out = out};
+  TsCompose k = {.b = &e.b,
+                 .op = call->op,
+                 .nin = call->nin,
+                 .in = (const TsVal *)call->in,
+                 .attr = call->attr,
+                 .nout = 1,
+                 .room = room,
+                 .out = out};
   int failed = ts_compose_table[call->op](&k) || e.b.failed;
   *nout = failed ? 0 : k.nout;
   for (int i = 0; i < *nout; i++) call->out[i] = ts_tensor_ref(tensor_of(out[i]));

@@ -15,30 +15,34 @@ struct TsDefer;
 struct TsOffload;
 struct TsSpans;
 
-typedef enum TsProfile { TS_PROFILE_strict, TS_PROFILE_deterministic, TS_PROFILE_fast } TsProfile;
+typedef enum TsProfile {
+  TS_PROFILE_strict,
+  TS_PROFILE_deterministic,
+  TS_PROFILE_fast
+} TsProfile;
 
 typedef struct TsContext {
   TsError err;
   const TsKernels *k; /* the CPU's kernels for the chosen instruction set */
   TsTrace trace;
-  uint64_t next_id;   /* of the next tensor */
-  int64_t live_bytes; /* of all copies of all storages, on any device */
-  int64_t downloaded; /* bytes fetched from devices */
-  int64_t allocated;  /* bytes of such copies made since the start */
+  uint64_t next_id;                    /* of the next tensor */
+  int64_t live_bytes;                  /* of all copies of all storages, on any device */
+  int64_t downloaded;                  /* bytes fetched from devices */
+  int64_t allocated;                   /* bytes of such copies made since the start */
   int64_t live_there, allocated_there; /* of both, what is on devices */
-  uint64_t seed, stream; /* the generator: stream counts random operators */
-  uint64_t stream_base;  /* of the function that runs: where its random calls count from */
-  struct TsMemo *memo;   /* of the recursion that runs (vm/memo.h), or NULL */
-  int runs;              /* of functions inside each other on the C stack */
-  int stream_depth;      /* loops around what runs, in that function */
+  uint64_t seed, stream;               /* the generator: stream counts random operators */
+  uint64_t stream_base; /* of the function that runs: where its random calls count from */
+  struct TsMemo *memo;  /* of the recursion that runs (vm/memo.h), or NULL */
+  int runs;             /* of functions inside each other on the C stack */
+  int stream_depth;     /* loops around what runs, in that function */
   TsProfile profile;
-  int no_grad; /* > 0: calls are not recorded (vm/tape.h) */
-  bool trap;  /* stop at the first NaN or infinity (vm/trap.h) */
-  int device; /* where new tensors are made */
+  int no_grad;      /* > 0: calls are not recorded (vm/tape.h) */
+  bool trap;        /* stop at the first NaN or infinity (vm/trap.h) */
+  int device;       /* where new tensors are made */
   bool device_auto; /* and what gets hot may move elsewhere by itself */
-  bool sizes_read; /* by the program while a function is captured: it may branch on them */
-  struct TsCapture *capture;        /* calls become nodes of its graph; NULL: they run */
-  struct TsJit *jit; /* of the tiers above, or NULL */
+  bool sizes_read;  /* by the program while a function is captured: it may branch on them */
+  struct TsCapture *capture;       /* calls become nodes of its graph; NULL: they run */
+  struct TsJit *jit;               /* of the tiers above, or NULL */
   const struct TsOffload *offload; /* who runs calls on other devices (vm/offload.h), or NULL */
   void *offloader;
   bool replaying; /* it may put launches of a function off, */
@@ -49,10 +53,10 @@ typedef struct TsContext {
   const struct TsDefer *defer; /* who puts calls off (vm/defer.h), or NULL */
   void *deferrer;
   struct TsSpans *spans; /* where what runs is recorded (vm/profile.h), or NULL */
-  bool watched;     /* calls are shown to it */
-  int inside;       /* > 0: a handler or a compiler runs, whose calls are its own matter */
-  int64_t npending; /* tensors without bytes */
-  const char *(*where)(void *arg);  /* the program's place, "file.lua:12", or NULL */
+  bool watched;          /* calls are shown to it */
+  int inside;            /* > 0: a handler or a compiler runs, whose calls are its own matter */
+  int64_t npending;      /* tensors without bytes */
+  const char *(*where)(void *arg); /* the program's place, "file.lua:12", or NULL */
   void *where_arg;
 } TsContext;
 

@@ -72,10 +72,10 @@ int ts_epilogue_read(TsCall *call, const TsAttr *words, bool bias, bool residual
 
 /* The kernel of a pointwise row in type acc. */
 static TsPointwiseFn *kernel(const TsKernels *k, TsDtype acc, int op) {
-  return acc == TS_DT_f64                ? k->pointwise.f64[op]
-         : acc == TS_DT_f32              ? k->pointwise.f32[op]
-         : ts_dtype_is(acc, TS_KIND_C)   ? k->pointwise_complex.fn[acc - TS_DT_complex64][op]
-                                         : k->pointwise_int.fn[acc][op];
+  return acc == TS_DT_f64              ? k->pointwise.f64[op]
+         : acc == TS_DT_f32            ? k->pointwise.f32[op]
+         : ts_dtype_is(acc, TS_KIND_C) ? k->pointwise_complex.fn[acc - TS_DT_complex64][op]
+                                       : k->pointwise_int.fn[acc][op];
 }
 
 void ts_epilogue_activate(const TsKernels *k, TsEpilogueWord word, TsDtype acc, void *at,

@@ -11,9 +11,9 @@ TsHandler ts_exec_pointwise, ts_exec_reduce, ts_exec_scan, ts_exec_random, ts_ex
 #define DECLARE_SCAN(name)
 #define DECLARE_RANDOM(name)
 #define DECLARE_COMPOSE(name)
-#define DECLARE_VIEW(name) TsHandler ts_view_##name;
+#define DECLARE_VIEW(name)   TsHandler ts_view_##name;
 #define DECLARE_KERNEL(name) TsHandler ts_exec_##name;
-#define OP(name, cls, ...) DECLARE_##cls(name)
+#define OP(name, cls, ...)   DECLARE_##cls(name)
 #include "lib/ops.def"
 #undef OP
 

@@ -46,7 +46,8 @@ static int prepare(TsCall *call, TsAttentionOperands *o, TsDtype wide) {
   TsContext *c = call->ctx;
   TsTensor *mask = call->nin > 3 ? call->in[3] : NULL,
            *sink = call->nin > 4 ? call->in[4] : NULL;
-  if (!(o->q = ts_attention_adjacent(c, call->in[0])) || !(o->k = ts_attention_adjacent(c, call->in[1])) ||
+  if (!(o->q = ts_attention_adjacent(c, call->in[0])) ||
+      !(o->k = ts_attention_adjacent(c, call->in[1])) ||
       !(o->v = ts_attention_adjacent(c, call->in[2])))
     return -1;
   if (mask && !(o->mask = prepared_mask(c, mask, wide))) return -1;

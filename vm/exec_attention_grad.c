@@ -42,7 +42,8 @@ static int64_t *lie(const TsAttention *a, const TsTensor *x, int64_t *step) {
   return ts_attention_offsets(x, &lead, a->batch * a->heads);
 }
 
-static int run(TsCall *call, TsAttentionGrad *g, TsTensor *out, TsTensor *dout, TsTensor *sink) {
+static int run(TsCall *call, TsAttentionGrad *g, TsTensor *out, TsTensor *dout,
+               TsTensor *sink) {
   g->out = ts_tensor_read(out), g->g = ts_tensor_read(dout);
   g->dq = ts_tensor_write(call->out[0]), g->dk = ts_tensor_write(call->out[1]);
   g->dv = ts_tensor_write(call->out[2]);

@@ -142,9 +142,19 @@ static int complex_product(Job *j) {
     int64_t first = i / c->groups * j->image.step_n + i % c->groups * c->cg * j->image.step_c;
     j->k->conv.panel[j->size == 8 ? 1 : 2](columns, j->positions, j->image.at + first * j->size,
                                            j->tap, j->taps, at, j->positions);
-    TsGemm g = {.in = ts_gemm_type(c->acc), .out = ts_gemm_type(c->acc), .batch = 1, .m = c->og,
-                .n = j->positions, .k = j->taps, .a_rs = j->taps, .a_cs = 1, .b = columns,
-                .b_rs = j->positions, .b_cs = 1, .c_rs = j->positions, .c_cs = 1};
+    TsGemm g = {.in = ts_gemm_type(c->acc),
+                .out = ts_gemm_type(c->acc),
+                .batch = 1,
+                .m = c->og,
+                .n = j->positions,
+                .k = j->taps,
+                .a_rs = j->taps,
+                .a_cs = 1,
+                .b = columns,
+                .b_rs = j->positions,
+                .b_cs = 1,
+                .c_rs = j->positions,
+                .c_cs = 1};
     g.a = j->weights + i % c->groups * c->og * j->taps * j->size;
     g.c = j->part + i * c->og * j->positions * j->size;
     failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;

@@ -146,7 +146,9 @@ static int list_taps(Job *j) {
       for (int64_t w = 0; w < c->window[2]; w++)
         for (int64_t ch = 0; ch < c->cg; ch++)
           j->tap[n++] = ((d * c->dilation[0] * height + h * c->dilation[1]) * width +
-                         w * c->dilation[2]) * j->channels + ch;
+                         w * c->dilation[2]) *
+                            j->channels +
+                        ch;
   j->at_step[2] = c->stride[2] * j->channels;
   j->at_step[1] = c->stride[1] * width * j->channels;
   j->at_step[0] = c->stride[0] * height * width * j->channels;
@@ -221,8 +223,7 @@ static int multiply(Job *j, TsTensor *y) {
   for (int i = 0; i < 2 && !failed; i++) {
     at[i] = ts_scratch_take(g.batch * 8);
     if (!at[i]) failed = no_memory(j);
-    for (int64_t b = 0; b < g.batch && !failed; b++)
-      at[i][b] = b * j->c.og * (i ? j->taps : 1);
+    for (int64_t b = 0; b < g.batch && !failed; b++) at[i][b] = b * j->c.og * (i ? j->taps : 1);
   }
   g.a_batch = at[0], g.c_batch = at[1];
   if (!failed) failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;

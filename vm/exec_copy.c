@@ -181,8 +181,8 @@ int ts_exec_pad(TsCall *call) {
   _Alignas(16) char element[16] = {0};
   Box b;
   if (ts_tensor_numel(y) == 0) return 0;
-  if (mode == PAD_constant &&
-      ts_element_make(call, ts_tensor_dtype(y), value, element)) return -1;
+  if (mode == PAD_constant && ts_element_make(call, ts_tensor_dtype(y), value, element))
+    return -1;
   if (open_box(&b, y, x)) return -1;
   Box middle = b;
   for (int i = first; i < nd; i++) middle.dst += pads->ints[2 * (i - first)] * b.ds[i];

@@ -116,7 +116,8 @@ static int check_drawn(TsCall *call, const Job *j, int64_t draws) {
     if (j->y[i] < 0)
       return ts_error_set(&call->ctx->err, TS_ERR_value,
                           "categorical: row %lld has no class to draw: its logits are -inf, or "
-                          "one is NaN", (long long)(i / j->count));
+                          "one is NaN",
+                          (long long)(i / j->count));
   return 0;
 }
 
@@ -124,8 +125,12 @@ int ts_random_categorical(TsCall *call, uint64_t seed, uint64_t stream) {
   TsContext *c = call->ctx;
   const TsMeta *m = &call->in[0]->meta;
   bool wide = m->dtype == TS_DT_f64;
-  Job j = {.k = c->k, .seed = seed, .stream = stream, .wide = wide,
-           .classes = m->dim[m->ndim - 1], .count = call->attr[0].i};
+  Job j = {.k = c->k,
+           .seed = seed,
+           .stream = stream,
+           .wide = wide,
+           .classes = m->dim[m->ndim - 1],
+           .count = call->attr[0].i};
   int64_t draws = ts_tensor_numel(call->out[0]);
   if (draws == 0) return 0;
   TsTensor *x = ts_tensor_cast(c, call->in[0], wide ? TS_DT_f64 : TS_DT_f32);

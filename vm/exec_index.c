@@ -61,9 +61,13 @@ int ts_exec_gather(TsCall *call) {
   int axis = (int)(call->attr[0].i < 0 ? call->attr[0].i + x->meta.ndim : call->attr[0].i);
   TsIndex ix;
   if (ts_index_open(call, 1, axis, x->meta.dim[axis], &ix)) return -1;
-  Gather g = {.shape = &y->meta, .index = ix.at, .axis = axis,
-              .size = ts_dtypes[x->meta.dtype].nbytes, .step = x->stride[axis],
-              .last = y->meta.dim[last], .along = axis == last ? 0 : x->stride[last]};
+  Gather g = {.shape = &y->meta,
+              .index = ix.at,
+              .axis = axis,
+              .size = ts_dtypes[x->meta.dtype].nbytes,
+              .step = x->stride[axis],
+              .last = y->meta.dim[last],
+              .along = axis == last ? 0 : x->stride[last]};
   for (int i = 0; i < x->meta.ndim; i++) g.stride[i] = i == axis ? 0 : x->stride[i];
   g.x = ts_tensor_read(x);
   g.y = g.x ? ts_tensor_write(y) : NULL;
@@ -92,9 +96,9 @@ static void short_slices(const Slices *s, const char *x, const int64_t *index, c
     break;
     TS_INDEX_WIDTHS(CASE)
 #undef CASE
-    default:
-      for (int64_t i = 0; i < n; i++)
-        memcpy(y + i * s->nbytes, x + index[i] * s->nbytes, (size_t)s->nbytes);
+  default:
+    for (int64_t i = 0; i < n; i++)
+      memcpy(y + i * s->nbytes, x + index[i] * s->nbytes, (size_t)s->nbytes);
   }
 }
 
@@ -137,15 +141,17 @@ static int select_slices(TsCall *call, int axis, bool flat) {
   TsIndex ix;
   if (ts_index_open(call, 1, flat ? TS_INDEX_FLAT : axis, size, &ix)) return -1;
   TsTensor *x = ts_tensor_contiguous(c, call->in[0]);
-  Slices s = {.k = c->k, .index = ix.at, .count = ix.n, .size = size,
+  Slices s = {.k = c->k,
+              .index = ix.at,
+              .count = ix.n,
+              .size = size,
               .nbytes = ts_dtypes[m->dtype].nbytes};
   int64_t total = ts_meta_nbytes(&y->meta);
   for (int i = axis + 1; i < m->ndim && !flat; i++) s.nbytes *= m->dim[i];
   s.stream = total >= STREAM && s.nbytes >= SHORT;
   s.x = x ? ts_tensor_read(x) : NULL;
   s.y = s.x ? ts_tensor_write(y) : NULL;
-  if (s.y && total > 0)
-    ts_cpu_parallel(total / s.nbytes, GRAIN * 4 / s.nbytes + 1, slices, &s);
+  if (s.y && total > 0) ts_cpu_parallel(total / s.nbytes, GRAIN * 4 / s.nbytes + 1, slices, &s);
   ts_tensor_unref(x);
   ts_index_close(&ix);
   return s.y ? 0 : -1;

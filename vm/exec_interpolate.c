@@ -172,8 +172,8 @@ int ts_exec_interpolate(TsCall *call) {
   if (n == 0) return 0;
   TsTensor *x = ts_tensor_cast(c, call->in[0], d);
   char *to = x ? ts_tensor_write(y) : NULL;
-  int failed = !to || !(j.x = ts_tensor_read(x)) ||
-               make_axes(call, &j, &call->in[0]->meta, &y->meta);
+  int failed =
+      !to || !(j.x = ts_tensor_read(x)) || make_axes(call, &j, &call->in[0]->meta, &y->meta);
   if (!failed && ts_scratch_open(&j.scratch, (MOST_TAPS + 1) * j.axis[2].in * j.size))
     failed = ts_scratch_failed(call);
   j.y = failed || stored == d ? to : ts_scratch_take(n * j.size + 64);
@@ -272,13 +272,13 @@ int ts_exec_interpolate_grad(TsCall *call) {
   if (n == 0) return 0;
   TsTensor *g = ts_tensor_cast(c, call->in[0], d);
   char *to = g ? ts_tensor_write(y) : NULL;
-  int failed = !to || !(b.g = ts_tensor_read(g)) ||
-               make_axes(call, &b.j, &y->meta, &call->in[0]->meta);
+  int failed =
+      !to || !(b.g = ts_tensor_read(g)) || make_axes(call, &b.j, &y->meta, &call->in[0]->meta);
   const Axis *a = b.j.axis;
   int64_t scratch = a[0].in * a[1].out * a[2].out + a[1].in * a[2].out;
   b.x = failed || stored == d ? to : ts_scratch_take(n * b.j.size + 64);
-  if (!failed && (!b.x || sort_taps(&b.j, &b.last) ||
-                  ts_scratch_open(&b.j.scratch, scratch * b.j.size)))
+  if (!failed &&
+      (!b.x || sort_taps(&b.j, &b.last) || ts_scratch_open(&b.j.scratch, scratch * b.j.size)))
     failed = ts_scratch_failed(call);
   if (!failed) ts_cpu_parallel(y->meta.dim[0] * y->meta.dim[1], 1, planes_back, &b);
   if (!failed && stored != d) c->k->convert.convert[d][stored](n, to, b.x);

@@ -136,9 +136,14 @@ int ts_exec_cross_entropy_grad(TsCall *call) {
   TsDtype d = ts_tensor_dtype(call->out[0]), wide = (TsDtype)ts_dtypes[d].accum;
   const TsMeta *m = &call->in[0]->meta;
   bool index = !ts_dtype_is(ts_tensor_dtype(call->in[1]), TS_KIND_F);
-  Job j = {.k = c->k, .w = wide == TS_DT_f64, .n = m->dim[m->ndim - 1], .rows = 1,
-           .reduction = call->attr[0].i, .ignored = call->attr[1].i,
-           .smoothing = call->attr[2].f, .wrong = -1};
+  Job j = {.k = c->k,
+           .w = wide == TS_DT_f64,
+           .n = m->dim[m->ndim - 1],
+           .rows = 1,
+           .reduction = call->attr[0].i,
+           .ignored = call->attr[1].i,
+           .smoothing = call->attr[2].f,
+           .wrong = -1};
   if (ts_tensor_numel(call->out[0]) == 0) return 0;
   j.esize = ts_dtypes[d].nbytes, j.size = ts_dtypes[wide].nbytes;
   if (d != wide)

@@ -72,8 +72,7 @@ static void select_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
     switch (j->size) {
 #define CASE(bytes, U)                                                                         \
   case bytes:                                                                                  \
-    for (int64_t i = 0; i < m; i++)                                                            \
-      ((U *)(void *)y)[i] = ((const U *)(const void *)x)[at[i]];                               \
+    for (int64_t i = 0; i < m; i++) ((U *)(void *)y)[i] = ((const U *)(const void *)x)[at[i]]; \
     break;
       TS_INDEX_WIDTHS(CASE)
 #undef CASE
@@ -93,8 +92,7 @@ static void scatter_blocks(void *arg, int64_t lo, int64_t hi, int worker) {
     switch (j->size) {
 #define CASE(bytes, U)                                                                         \
   case bytes:                                                                                  \
-    for (int64_t i = 0; i < m; i++)                                                            \
-      ((U *)(void *)y)[at[i]] = ((const U *)(const void *)x)[i];                               \
+    for (int64_t i = 0; i < m; i++) ((U *)(void *)y)[at[i]] = ((const U *)(const void *)x)[i]; \
     break;
       TS_INDEX_WIDTHS(CASE)
 #undef CASE

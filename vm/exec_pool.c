@@ -19,9 +19,9 @@ typedef struct Job {
   bool last, max, count_padding;
   TsDtype d; /* in which the pool is computed */
   int64_t size, batch, channels, in[3], out[3], window[3], stride[3], padding[3], dilation[3];
-  const char *x; /* row-major */
-  char *y;       /* the same */
-  char least[8]; /* of the type */
+  const char *x;     /* row-major */
+  char *y;           /* the same */
+  char least[8];     /* of the type */
   TsScratch scratch; /* max_pool_index: largest numbers; y are places */
 } Job;
 

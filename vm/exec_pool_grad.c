@@ -73,8 +73,7 @@ static double count(const Job *j, int64_t d, int64_t h, int64_t w) {
  * increasing outputs. */
 static void spread_row(const Job *j, char *plane, int64_t d, int64_t h, const char *g,
                        char *v) {
-  if (j->count_padding)
-    share(j, v, g, j->out[2], count(j, d, h, 0));
+  if (j->count_padding) share(j, v, g, j->out[2], count(j, d, h, 0));
   for (int64_t w = 0; w < j->out[2] && !j->count_padding; w++)
     share(j, v + w * j->size, g + w * j->size, 1, count(j, d, h, w));
   for (int64_t a = 0; a < j->window[0]; a++)
@@ -83,10 +82,9 @@ static void spread_row(const Job *j, char *plane, int64_t d, int64_t h, const ch
       if (id < 0 || ih < 0) continue;
       for (int64_t k = j->window[2]; k-- > 0;) {
         span(j, k, &lo, &hi);
-        int64_t at = (id * j->in[1] + ih) * j->in[2] + lo * j->stride[2] +
-                     k * j->dilation[2] - j->padding[2];
-        if (lo < hi)
-          spread(j, plane + at * j->size, v + lo * j->size, hi - lo, j->stride[2]);
+        int64_t at = (id * j->in[1] + ih) * j->in[2] + lo * j->stride[2] + k * j->dilation[2] -
+                     j->padding[2];
+        if (lo < hi) spread(j, plane + at * j->size, v + lo * j->size, hi - lo, j->stride[2]);
       }
     }
 }
@@ -209,8 +207,8 @@ int ts_exec_avg_pool_grad(TsCall *call) {
   enum { SIZE, WINDOW, STRIDE, PADDING, DILATION, LAYOUT, COUNT };
   const TsAttr *a = call->attr;
   int nd = call->in[0]->meta.ndim - 2;
-  Job j = {.call = call, .k = call->ctx->k, .last = a[LAYOUT].i == 1,
-           .count_padding = a[COUNT].i};
+  Job j = {
+      .call = call, .k = call->ctx->k, .last = a[LAYOUT].i == 1, .count_padding = a[COUNT].i};
   read_sizes(&j);
   ts_conv_list(&a[WINDOW], nd, 1, j.window);
   ts_conv_list(a[STRIDE].type == TS_ATTR_ints ? &a[STRIDE] : &a[WINDOW], nd, 1, j.stride);

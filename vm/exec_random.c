@@ -17,16 +17,16 @@ typedef struct Job {
   TsOp op;
   bool wide; /* 64 bits an element */
   uint64_t seed, stream;
-  double low, width, top;          /* uniform; truncated_normal: of the distribution function */
-  double mean, std, min, max;      /* normal and truncated_normal; limits before mean and std */
-  double p, scale;                 /* bernoulli, dropout */
-  int64_t first;                   /* randint: least value and number of values */
+  double low, width, top;     /* uniform; truncated_normal: of the distribution function */
+  double mean, std, min, max; /* normal and truncated_normal; limits before mean and std */
+  double p, scale;            /* bernoulli, dropout */
+  int64_t first;              /* randint: least value and number of values */
   uint64_t range;
-  TsConvertFn *convert, *widen;    /* made -> stored; dropout's input -> f32 */
-  int made_size, size;             /* bytes of an element, as made and as stored */
-  int64_t lo, hi;                  /* the elements wanted */
-  char *dst;                       /* of element lo */
-  const char *x;                   /* of dropout */
+  TsConvertFn *convert, *widen; /* made -> stored; dropout's input -> f32 */
+  int made_size, size;          /* bytes of an element, as made and as stored */
+  int64_t lo, hi;               /* the elements wanted */
+  char *dst;                    /* of element lo */
+  const char *x;                /* of dropout */
 } Job;
 
 typedef union Staged {
@@ -91,13 +91,13 @@ static void make(const Job *j, int64_t first, int64_t n, void *y) {
   else
     k->bits32(j->seed, j->stream, group, groups, bits.bits32);
   switch ((int)j->op) {
-    case TS_OP_uniform: k->uniform[j->wide](whole, y, &bits, j->low, j->width, j->top); break;
-    case TS_OP_normal: k->normal[j->wide](whole, y, &bits, j->mean, j->std); break;
-    case TS_OP_truncated_normal: make_truncated(j, whole, &bits, y); break;
-    case TS_OP_bernoulli: k->below(n, y, bits.bits32, j->p); break;
-    case TS_OP_randint: make_integers(j, n, &bits, y); break;
-    case TS_OP_dropout: make_dropout(j, first, n, &bits, y); break;
-    default: TS_BUG("%s makes no blocks", ts_op_info(j->op)->name);
+  case TS_OP_uniform: k->uniform[j->wide](whole, y, &bits, j->low, j->width, j->top); break;
+  case TS_OP_normal: k->normal[j->wide](whole, y, &bits, j->mean, j->std); break;
+  case TS_OP_truncated_normal: make_truncated(j, whole, &bits, y); break;
+  case TS_OP_bernoulli: k->below(n, y, bits.bits32, j->p); break;
+  case TS_OP_randint: make_integers(j, n, &bits, y); break;
+  case TS_OP_dropout: make_dropout(j, first, n, &bits, y); break;
+  default: TS_BUG("%s makes no blocks", ts_op_info(j->op)->name);
   }
 }
 
@@ -240,11 +240,11 @@ static int set_randint(TsContext *c, Job *j, const TsAttr *attr, TsDtype d) {
 
 static int set(TsContext *c, Job *j, const TsAttr *attr, TsDtype d) {
   switch ((int)j->op) {
-    case TS_OP_uniform: return set_uniform(c, j, attr, d);
-    case TS_OP_normal: return set_normal(c, j, attr, d);
-    case TS_OP_truncated_normal: return set_truncated(c, j, attr, d);
-    case TS_OP_bernoulli: return set_bernoulli(c, j, attr, d);
-    default: return set_randint(c, j, attr, d);
+  case TS_OP_uniform: return set_uniform(c, j, attr, d);
+  case TS_OP_normal: return set_normal(c, j, attr, d);
+  case TS_OP_truncated_normal: return set_truncated(c, j, attr, d);
+  case TS_OP_bernoulli: return set_bernoulli(c, j, attr, d);
+  default: return set_randint(c, j, attr, d);
   }
 }
 
@@ -260,7 +260,11 @@ int ts_random_fill(TsContext *c, TsOp op, const TsAttr *attr, TsDtype d, uint64_
 static int dropout(TsCall *call, uint64_t seed, uint64_t stream) {
   TsContext *c = call->ctx;
   TsDtype d = ts_tensor_dtype(call->in[0]), made = d == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32;
-  Job j = {.k = c->k, .op = call->op, .wide = d == TS_DT_f64, .seed = seed, .stream = stream,
+  Job j = {.k = c->k,
+           .op = call->op,
+           .wide = d == TS_DT_f64,
+           .seed = seed,
+           .stream = stream,
            .hi = ts_tensor_numel(call->out[0])};
   if (set_p(c, &j, call->attr[0].f)) return -1;
   TsTensor *x = ts_tensor_contiguous(c, call->in[0]);

@@ -41,13 +41,19 @@ static void reduced_axes(const TsCall *call, int ndim, bool reduced[TS_MAX_RANK]
 /* The combination and map of a row; for norms also by the order. */
 static void meaning(const TsCall *call, TsReduce *r) {
   static const TsReduceOp plain[TS_OP_COUNT] = {
-      [TS_OP_sum] = TS_REDUCE_sum,           [TS_OP_prod] = TS_REDUCE_prod,
-      [TS_OP_min] = TS_REDUCE_min,           [TS_OP_max] = TS_REDUCE_max,
-      [TS_OP_argmin] = TS_REDUCE_argmin,     [TS_OP_argmax] = TS_REDUCE_argmax,
-      [TS_OP_any] = TS_REDUCE_any,           [TS_OP_all] = TS_REDUCE_all,
+      [TS_OP_sum] = TS_REDUCE_sum,
+      [TS_OP_prod] = TS_REDUCE_prod,
+      [TS_OP_min] = TS_REDUCE_min,
+      [TS_OP_max] = TS_REDUCE_max,
+      [TS_OP_argmin] = TS_REDUCE_argmin,
+      [TS_OP_argmax] = TS_REDUCE_argmax,
+      [TS_OP_any] = TS_REDUCE_any,
+      [TS_OP_all] = TS_REDUCE_all,
       [TS_OP_count_nonzero] = TS_REDUCE_count_nonzero,
-      [TS_OP_mean] = TS_REDUCE_mean,         [TS_OP_var] = TS_REDUCE_var,
-      [TS_OP_std] = TS_REDUCE_std,           [TS_OP_logsumexp] = TS_REDUCE_logsumexp,
+      [TS_OP_mean] = TS_REDUCE_mean,
+      [TS_OP_var] = TS_REDUCE_var,
+      [TS_OP_std] = TS_REDUCE_std,
+      [TS_OP_logsumexp] = TS_REDUCE_logsumexp,
   };
   r->op = plain[call->op];
   if (call->op == TS_OP_var || call->op == TS_OP_std) r->correction = call->attr[2].f;
@@ -70,12 +76,12 @@ static TsDtype accumulator(const TsReduce *r) {
 static TsDtype working_dtype(const TsCall *call, TsDtype d) {
   if (ts_dtype_is(d, TS_KIND_F | TS_KIND_C)) return d;
   switch (call->op) {
-    case TS_OP_mean:
-    case TS_OP_var:
-    case TS_OP_std:
-    case TS_OP_norm: return TS_DT_f64;
-    case TS_OP_logsumexp: return TS_DT_f32;
-    default: return d;
+  case TS_OP_mean:
+  case TS_OP_var:
+  case TS_OP_std:
+  case TS_OP_norm: return TS_DT_f64;
+  case TS_OP_logsumexp: return TS_DT_f32;
+  default: return d;
   }
 }
 

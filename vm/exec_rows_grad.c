@@ -42,7 +42,7 @@ typedef struct Job {
   TsConvertFn *load, *store; /* NULL where the storage type is the wide one */
   int w;                     /* index of the wide type's kernels */
   int64_t esize, size, n, rows;
-  const char *x, *g;         /* x is y for the softmaxes */
+  const char *x, *g; /* x is y for the softmaxes */
   char *dx;
   TsScratch scratch;
   /* softmaxes */
@@ -184,8 +184,15 @@ static const char *ahead_in(const Job *j, const Batch *b, int i, const char *of)
 
 /* To rstd, c2 and c1: the sums of squares, of (g w) xc and of g w. */
 static void sums_of(const Job *j, Batch *b) {
-  TsRowSums s = {.rows = b->rows, .n = j->n, .x = b->x, .g = b->g, .w = j->weight, .out = b->c2,
-                 .mean = j->centered ? b->mean : NULL, .gw = b->c1, .squares = b->rstd};
+  TsRowSums s = {.rows = b->rows,
+                 .n = j->n,
+                 .x = b->x,
+                 .g = b->g,
+                 .w = j->weight,
+                 .out = b->c2,
+                 .mean = j->centered ? b->mean : NULL,
+                 .gw = b->c1,
+                 .squares = b->rstd};
   const void *ahead[TS_GRAD_ROWS];
   for (int i = 0; i < b->rows; i++) ahead[i] = ahead_in(j, b, i, j->x);
   s.ahead = ahead;
@@ -221,10 +228,18 @@ static void statistics(const Job *j, Batch *b) {
 
 static void end_row(const Job *j, const Batch *b, int i, char *dw, char *db, int first) {
   int64_t at = i * j->size;
-  TsNormEnd e = {.dx = b->dx[i], .x = b->x[i], .g = b->g[i], .w = j->weight, .n = j->n,
+  TsNormEnd e = {.dx = b->dx[i],
+                 .x = b->x[i],
+                 .g = b->g[i],
+                 .w = j->weight,
+                 .n = j->n,
                  .mean = j->centered ? (const char *)b->mean + at : NULL,
-                 .rstd = (const char *)b->rstd + at, .c1 = (const char *)b->c1 + at,
-                 .c2 = (const char *)b->c2 + at, .dw = dw, .db = db, .first = first,
+                 .rstd = (const char *)b->rstd + at,
+                 .c1 = (const char *)b->c1 + at,
+                 .c2 = (const char *)b->c2 + at,
+                 .dw = dw,
+                 .db = db,
+                 .first = first,
                  .past = j->past};
   e.ahead[0] = ahead_in(j, b, i, j->g), e.ahead[1] = ahead_in(j, b, i, j->dx);
   j->rk->norm_end[j->w](&e);

@@ -26,11 +26,11 @@ struct Job {
   const char *x; /* the source */
   char *y;
   int ndim, axis;
-  int64_t dim[TS_MAX_RANK];                          /* of the index */
+  int64_t dim[TS_MAX_RANK];                                  /* of the index */
   int64_t ys[TS_MAX_RANK], xs[TS_MAX_RANK], is[TS_MAX_RANK]; /* elements; ys[axis] is 0 */
-  int64_t step, along;      /* of y along the axis, and with i */
-  int64_t size_of_axis;     /* of y */
-  int64_t pieces, parts;    /* of a row: of its neighbours; of the destination */
+  int64_t step, along;   /* of y along the axis, and with i */
+  int64_t size_of_axis;  /* of y */
+  int64_t pieces, parts; /* of a row: of its neighbours; of the destination */
 };
 
 #define ROW(name, T, put)                                                                      \

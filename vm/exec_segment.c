@@ -122,8 +122,12 @@ static int reduce(TsCall *call, TsTensor *x, TsTensor *y, TsTensor *id, int64_t 
   int64_t mode = call->attr[1].i;
   TsDtype d = ts_tensor_dtype(x);
   _Alignas(16) char empty[16];
-  Job j = {.step = kernel(call->ctx->k, d, step[mode]), .n = x->meta.dim[0], .cols = 1,
-           .segments = call->attr[0].i, .size = ts_dtypes[d].nbytes, .count = count,
+  Job j = {.step = kernel(call->ctx->k, d, step[mode]),
+           .n = x->meta.dim[0],
+           .cols = 1,
+           .segments = call->attr[0].i,
+           .size = ts_dtypes[d].nbytes,
+           .count = count,
            .empty = empty};
   if (mode == SEG_mean) j.divide = kernel(call->ctx->k, d, TS_OP_div);
   for (int i = 1; i < x->meta.ndim; i++) j.cols *= x->meta.dim[i];

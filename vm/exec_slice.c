@@ -105,7 +105,9 @@ int ts_exec_fold(TsCall *call) {
   TsMeta m = out->meta;
   TsDtype d = ts_tensor_dtype(out), sum = (TsDtype)ts_dtypes[d].compute;
   m.dtype = (uint8_t)sum;
-  Fold f = {.c = c, .axis = normal_axis(call->attr[0].i, m.ndim), .last = m.ndim,
+  Fold f = {.c = c,
+            .axis = normal_axis(call->attr[0].i, m.ndim),
+            .last = m.ndim,
             .step = call->attr[2].i};
   f.x = zero ? ts_tensor_cast(c, call->in[0], sum) : NULL;
   f.y = !f.x ? NULL : sum == d ? ts_tensor_ref(out) : ts_tensor_new(c, &m);

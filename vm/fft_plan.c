@@ -11,9 +11,9 @@
 #include <string.h>
 
 enum {
-  PLANS = 64,               /* plans kept */
-  PLAN_BYTES = 160 << 20,   /* bytes of tables kept */
-  WORKS = 8,                /* blocks of work memory kept */
+  PLANS = 64,             /* plans kept */
+  PLAN_BYTES = 160 << 20, /* bytes of tables kept */
+  WORKS = 8,              /* blocks of work memory kept */
   WORK_BYTES = 64 << 20
 };
 
@@ -80,8 +80,10 @@ static void root_at(const Roots *r, int64_t k, long double *c, long double *s) {
 
 static void set(int type, void *p, int64_t i, long double x) {
   x += 0.0L; /* no negative zero */
-  if (type == TS_FFT_f64) ((double *)p)[i] = (double)x;
-  else ((float *)p)[i] = (float)x;
+  if (type == TS_FFT_f64)
+    ((double *)p)[i] = (double)x;
+  else
+    ((float *)p)[i] = (float)x;
 }
 
 /* w(n, k) = exp(-2 pi i k / n) as two elements. */
@@ -129,7 +131,8 @@ static int64_t plan_split(int64_t n, int *cost);
 
 static int length_cost(int64_t n) {
   int cost = 0, radix[TS_FFT_CHAIN];
-  if (n > TS_FFT_LEAF) plan_split(n, &cost);
+  if (n > TS_FFT_LEAF)
+    plan_split(n, &cost);
   else
     for (int i = radices(n, radix); i-- > 0;) cost += radix_cost(radix[i]);
   return cost;
@@ -208,8 +211,7 @@ static TsFftNode *make_node(TsFftPlan *p, int64_t n) {
     int cost = 0;
     t->n1 = plan_split(n, &cost);
     t->n2 = n / t->n1;
-    if (make_twist(p, t) && (t->left = make_node(p, t->n1)) &&
-        (t->right = make_node(p, t->n2)))
+    if (make_twist(p, t) && (t->left = make_node(p, t->n1)) && (t->right = make_node(p, t->n2)))
       return t;
   }
   free_node(t);
@@ -273,7 +275,7 @@ static TsFftPlan *make_plan(int type, int what, int64_t n, const TsFftKernels *k
   p->what = what;
   p->n = n;
   p->refs = 1;
-  int ok = what != TS_FFT_TREE             ? make_line(p)
+  int ok = what != TS_FFT_TREE               ? make_line(p)
            : largest_prime(n) > TS_FFT_PRIME ? make_bluestein(p, k)
                                              : (p->root = make_node(p, n)) != NULL;
   if (ok) return p;
@@ -312,8 +314,10 @@ static int make_room(size_t nbytes) {
   for (;;) {
     int empty = -1, oldest = -1;
     for (int i = 0; i < PLANS; i++) {
-      if (!plans[i]) empty = i;
-      else if (oldest < 0 || plans[i]->used < plans[oldest]->used) oldest = i;
+      if (!plans[i])
+        empty = i;
+      else if (oldest < 0 || plans[i]->used < plans[oldest]->used)
+        oldest = i;
     }
     if (empty >= 0 && plan_bytes + nbytes <= PLAN_BYTES) return empty;
     drop(oldest);
@@ -371,8 +375,15 @@ static int make_kernel(TsFftPlan *p, const Roots *roots, const TsFftKernels *k) 
     if (j) memcpy(b + 2 * (m - j), b + 2 * j, 16);
     square = (square + 2 * j + 1) % (2 * n);
   }
-  TsFft f = {.type = TS_FFT_f64, .kind = TS_FFT_c2c, .scale = 1.0 / (double)m, .n = m,
-             .in_n = m, .in = b, .out = b, .in_stride = 1, .out_stride = 1};
+  TsFft f = {.type = TS_FFT_f64,
+             .kind = TS_FFT_c2c,
+             .scale = 1.0 / (double)m,
+             .n = m,
+             .in_n = m,
+             .in = b,
+             .out = b,
+             .in_stride = 1,
+             .out_stride = 1};
   int ok = ts_fft(&f, k) == TS_FFT_ok;
   for (int64_t i = 0; ok && i < 2 * m; i++) set(p->type, p->kernel, i, b[i]);
   free(b);

@@ -78,7 +78,8 @@ static void *open_library(TsError *err, const char *name) {
                why ? why : "not found");
   if (whole)
     ts_error_hint(err, "file names are searched for as the loader does; a path has a '/'");
-  else ts_error_hint(err, "\"m\" stands for libm.so.6; a file name has \".so\", a path a '/'");
+  else
+    ts_error_hint(err, "\"m\" stands for libm.so.6; a file name has \".so\", a path a '/'");
   return NULL;
 }
 
@@ -242,18 +243,22 @@ int ts_foreign_check(const TsForeign *f, TsError *err, const double *option) {
 
 static void set_number(Cell *c, int type, double v) {
   ffi_type *t = ts_foreign_type[type].ffi;
-  if (t == &ffi_type_float) c->f32 = (float)v;
-  else if (t == &ffi_type_double) c->f64 = v;
-  else if (t == &ffi_type_uint64) c->u = (ffi_arg)v;
-  else c->i64 = (int64_t)v; /* the low bytes are those of the narrower types */
+  if (t == &ffi_type_float)
+    c->f32 = (float)v;
+  else if (t == &ffi_type_double)
+    c->f64 = v;
+  else if (t == &ffi_type_uint64)
+    c->u = (ffi_arg)v;
+  else
+    c->i64 = (int64_t)v; /* the low bytes are those of the narrower types */
 }
 
 static double size_of(const TsForeignParam *p, const TsMeta *m) {
   switch ((TsForeignSize)p->size) {
-    case TS_FOREIGN_numel: return (double)ts_meta_numel(m);
-    case TS_FOREIGN_nbytes: return (double)ts_meta_nbytes(m);
-    case TS_FOREIGN_ndim: return m->ndim;
-    default: return (double)m->dim[p->axis < 0 ? p->axis + m->ndim : p->axis];
+  case TS_FOREIGN_numel: return (double)ts_meta_numel(m);
+  case TS_FOREIGN_nbytes: return (double)ts_meta_nbytes(m);
+  case TS_FOREIGN_ndim: return m->ndim;
+  default: return (double)m->dim[p->axis < 0 ? p->axis + m->ndim : p->axis];
   }
 }
 
@@ -267,16 +272,16 @@ static void get_element(Cell *c, TsDtype d, const void *at, int64_t k) {
 static void put_result(const Cell *c, int type, void *at, int64_t k) {
   ffi_type *t = ts_foreign_type[type].ffi;
   switch (ts_foreign_type[type].result) {
-    case TS_DT_f32: ((float *)at)[k] = c->f32; break;
-    case TS_DT_f64: ((double *)at)[k] = c->f64; break;
-    case TS_DT_i8: ((int8_t *)at)[k] = (int8_t)c->i; break;
-    case TS_DT_u8: ((uint8_t *)at)[k] = (uint8_t)c->u; break;
-    case TS_DT_bool: ((uint8_t *)at)[k] = (uint8_t)c->u != 0; break;
-    case TS_DT_i16: ((int16_t *)at)[k] = (int16_t)c->i; break;
-    case TS_DT_i32:
-      ((int32_t *)at)[k] = t == &ffi_type_uint16 ? (uint16_t)c->u : (int32_t)c->i;
-      break;
-    default: ((int64_t *)at)[k] = t == &ffi_type_uint32 ? (uint32_t)c->u : c->i64;
+  case TS_DT_f32: ((float *)at)[k] = c->f32; break;
+  case TS_DT_f64: ((double *)at)[k] = c->f64; break;
+  case TS_DT_i8: ((int8_t *)at)[k] = (int8_t)c->i; break;
+  case TS_DT_u8: ((uint8_t *)at)[k] = (uint8_t)c->u; break;
+  case TS_DT_bool: ((uint8_t *)at)[k] = (uint8_t)c->u != 0; break;
+  case TS_DT_i16: ((int16_t *)at)[k] = (int16_t)c->i; break;
+  case TS_DT_i32:
+    ((int32_t *)at)[k] = t == &ffi_type_uint16 ? (uint16_t)c->u : (int32_t)c->i;
+    break;
+  default: ((int64_t *)at)[k] = t == &ffi_type_uint32 ? (uint32_t)c->u : c->i64;
   }
 }
 

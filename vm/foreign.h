@@ -25,7 +25,11 @@
 enum { TS_FOREIGN_PARAMS = 16 };
 
 typedef enum TsForeignKind {
-  TS_FOREIGN_in, TS_FOREIGN_out, TS_FOREIGN_each, TS_FOREIGN_option, TS_FOREIGN_size
+  TS_FOREIGN_in,
+  TS_FOREIGN_out,
+  TS_FOREIGN_each,
+  TS_FOREIGN_option,
+  TS_FOREIGN_size
 } TsForeignKind;
 
 typedef enum TsForeignSize {
@@ -40,8 +44,8 @@ typedef struct TsForeignParam {
   uint8_t kind, type; /* type: in vm/foreign.c's table */
   TsDtype dtype;      /* of tensors */
   bool has_preset;
-  double preset;      /* of an option */
-  uint8_t size;       /* of a size: which, of which parameter, along which axis */
+  double preset; /* of an option */
+  uint8_t size;  /* of a size: which, of which parameter, along which axis */
   int of, axis;
 } TsForeignParam;
 

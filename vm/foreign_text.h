@@ -9,9 +9,9 @@
 /* Types as C knows them. */
 typedef struct TsForeignType {
   const char *name;
-  TsDtype dtype;   /* of tensors of it and of its results; none: no tensor has it */
+  TsDtype dtype; /* of tensors of it and of its results; none: no tensor has it */
   TsDtype result;
-  ffi_type *ffi;   /* NULL: only behind pointers */
+  ffi_type *ffi;    /* NULL: only behind pointers */
   double low, high; /* of integers */
 } TsForeignType;
 

@@ -58,10 +58,10 @@ struct TsFrame {
   uint64_t stream_base;
   int stream_depth;
   /* recursion */
-  TsFrame *owner;       /* whose code recur runs again: the body around, or itself */
-  TsFrame *deeper;      /* of a body: the frame of its inner calls */
-  int64_t level, most;  /* of a body: calls so far, and how many there may be */
-  bool saves;           /* of a body: a gradient will ask for the results of inner calls */
+  TsFrame *owner;      /* whose code recur runs again: the body around, or itself */
+  TsFrame *deeper;     /* of a body: the frame of its inner calls */
+  int64_t level, most; /* of a body: calls so far, and how many there may be */
+  bool saves;          /* of a body: a gradient will ask for the results of inner calls */
 };
 
 enum {
@@ -450,8 +450,7 @@ static int run_timed(TsFrame *f, Step *s) {
   int failed = run_step(f, s);
   spans->depth--;
   const TsFused *fused = i->op == TS_VM_fused ? code->fused[i->sub] : NULL;
-  const char *what = fused ? (fused->what ? fused->what : fused->name)
-                             : ts_code_op_name(i->op);
+  const char *what = fused ? (fused->what ? fused->what : fused->name) : ts_code_op_name(i->op);
   bool placed = !fused && i->line > 0 && i->line < code->nplace;
   bool nothing = i->op < TS_OP_COUNT && ts_op_info((TsOp)i->op)->cls == TS_CLASS_VIEW;
   if (!failed && !nothing)
@@ -729,9 +728,9 @@ static int own_donated(TsFrame *f, TsTensor *const *args, TsTensor **own) {
   for (int i = 0; i < code->nparam; i++) {
     own[i] = NULL;
     if (code->bound[i]) continue;
-    bool alone =
-        args[i]->contiguous && args[i]->storage->refs == 1 && !args[i]->storage->release &&
-        (!args[i]->storage->held || args[i]->storage->held == TS_HELD_NEVER);
+    bool alone = args[i]->contiguous && args[i]->storage->refs == 1 &&
+                 !args[i]->storage->release &&
+                 (!args[i]->storage->held || args[i]->storage->held == TS_HELD_NEVER);
     for (int k = 0; k < code->nparam; k++) alone &= k == i || args[k] != args[i];
     bool copy = code->donated && code->donated[i] && !alone;
     if (!(own[i] = copy ? ts_tensor_copy(f->ctx, args[i]) : ts_tensor_ref(args[i]))) return -1;
@@ -782,7 +781,7 @@ int ts_frame_place(TsContext *c, const TsCode *code, TsTensor *const *args) {
 TsFrame *ts_frame_there(TsFrame *f, int device) {
   if (f->there && f->there->device != device && !f->there->busy) {
     ts_frame_free(f->there);
-  if (f->launches && f->ctx->offload) f->ctx->offload->forget(f->launches);
+    if (f->launches && f->ctx->offload) f->ctx->offload->forget(f->launches);
     f->there = NULL;
   }
   if (!f->there && (f->there = frame_new(f->ctx, f->code, device))) f->there->owner = f->owner;

@@ -68,7 +68,8 @@ typedef struct Finder {
   TsContext *c;
   const TsGraph *g;
   TsLayouts *l;
-  TsTensor **at; /* by node: a tensor without bytes that lies as its value; NULL: not needed yet */
+  TsTensor *
+      *at; /* by node: a tensor without bytes that lies as its value; NULL: not needed yet */
 } Finder;
 
 static TsTensor *tensor_of(Finder *f, TsVal v) {
@@ -80,7 +81,12 @@ static TsTensor *tensor_of(Finder *f, TsVal v) {
 /* The view of x, or nothing where elements would have to be copied. */
 static void look(Finder *f, const TsNode *n, TsTensor *x) {
   TsTensor *in[TS_MAX_IN] = {x, x}, *out = NULL;
-  TsCall call = {.ctx = f->c, .op = (TsOp)n->op, .nin = n->nin, .nout = 1, .in = in, .out = &out,
+  TsCall call = {.ctx = f->c,
+                 .op = (TsOp)n->op,
+                 .nin = n->nin,
+                 .nout = 1,
+                 .in = in,
+                 .out = &out,
                  .attr = n->attr};
   int failed = ts_vm_handler[n->op](&call);
   if (failed) ts_error_clear(&f->c->err);

@@ -8,18 +8,18 @@
 #include "vm/gemm_job.h"
 
 enum {
-  L2_BYTES = 384 << 10,      /* packed rows of a worker, and a strip of columns */
-  SHARED_BYTES = 3 << 20,    /* packed columns */
-  SMALL_BYTES = 512 << 10,   /* both operands of a small product */
-  ACC_BYTES = 8 << 20,       /* accumulators beside C */
-  MIN_PANELS = 4,            /* of columns, in a group */
-  ITEMS = 8,                 /* of a worker, at least */
-  SERIAL_WORK = 1 << 20,     /* multiply-adds not worth a second thread */
-  SERIAL_BYTES = 1 << 20,    /* of B, and few rows: the same */
-  SKINNY_K = 8192,           /* steps of k of a skinny product's packed rows */
-  SKINNY_UNIT = 384,         /* columns that all its kernels take without a rest */
-  KEPT = 8,                  /* buffers that wait for the next call */
-  KEPT_BYTES = 64 << 20      /* larger ones are freed at once */
+  L2_BYTES = 384 << 10,    /* packed rows of a worker, and a strip of columns */
+  SHARED_BYTES = 3 << 20,  /* packed columns */
+  SMALL_BYTES = 512 << 10, /* both operands of a small product */
+  ACC_BYTES = 8 << 20,     /* accumulators beside C */
+  MIN_PANELS = 4,          /* of columns, in a group */
+  ITEMS = 8,               /* of a worker, at least */
+  SERIAL_WORK = 1 << 20,   /* multiply-adds not worth a second thread */
+  SERIAL_BYTES = 1 << 20,  /* of B, and few rows: the same */
+  SKINNY_K = 8192,         /* steps of k of a skinny product's packed rows */
+  SKINNY_UNIT = 384,       /* columns that all its kernels take without a rest */
+  KEPT = 8,                /* buffers that wait for the next call */
+  KEPT_BYTES = 64 << 20    /* larger ones are freed at once */
 };
 
 static const uint8_t sizes[TS_GEMM_COUNT] = {4, 8, 2, 2, 1, 1, 1, 1, 2, 4, 8, 8, 16};
@@ -83,12 +83,26 @@ static bool is_natural(const GemmJob *j, const TsGemmKernels *k, TsGemmType t) {
 static void set_sides(GemmJob *j) {
   const TsGemm *g = j->g;
   int size = sizes[g->in], parts = j->parts;
-  j->x = (GemmSide){.p = g->a, .is = g->a_rs, .ks = g->a_cs, .batch = g->a_batch,
-                    .fill = g->fill_a, .fill_arg = g->fill_a_arg, .pack = j->acc->pack_a[g->in],
-                    .size = size, .i_parts = 1, .k_parts = parts};
-  j->y = (GemmSide){.p = g->b, .is = g->b_cs, .ks = g->b_rs, .batch = g->b_batch,
-                    .fill = g->fill_b, .fill_arg = g->fill_b_arg, .pack = j->acc->pack_b[g->in],
-                    .size = size, .i_parts = parts, .k_parts = parts};
+  j->x = (GemmSide){.p = g->a,
+                    .is = g->a_rs,
+                    .ks = g->a_cs,
+                    .batch = g->a_batch,
+                    .fill = g->fill_a,
+                    .fill_arg = g->fill_a_arg,
+                    .pack = j->acc->pack_a[g->in],
+                    .size = size,
+                    .i_parts = 1,
+                    .k_parts = parts};
+  j->y = (GemmSide){.p = g->b,
+                    .is = g->b_cs,
+                    .ks = g->b_rs,
+                    .batch = g->b_batch,
+                    .fill = g->fill_b,
+                    .fill_arg = g->fill_b_arg,
+                    .pack = j->acc->pack_b[g->in],
+                    .size = size,
+                    .i_parts = parts,
+                    .k_parts = parts};
 }
 
 /* A batch of A over one B is one product of more rows, if the rows of A, and of
@@ -129,8 +143,14 @@ static void swap_sides(GemmJob *j) {
 }
 
 static int make_job(GemmJob *j, const TsGemm *g, const TsGemmKernels *k) {
-  *j = (GemmJob){.g = g, .acc = accumulator(g, k), .batch = g->batch, .m = g->m, .n = g->n,
-                 .k = g->k, .c_rs = g->c_rs, .c_cs = g->c_cs};
+  *j = (GemmJob){.g = g,
+                 .acc = accumulator(g, k),
+                 .batch = g->batch,
+                 .m = g->m,
+                 .n = g->n,
+                 .k = g->k,
+                 .c_rs = g->c_rs,
+                 .c_cs = g->c_cs};
   if (!j->acc->pack_a[g->in] || !j->acc->store[g->out]) return -2;
   if (is_complex(g->in) != is_complex(g->out)) return -2;
   j->parts = is_complex(g->in) ? 2 : 1;
@@ -238,10 +258,14 @@ static void run(void *arg, int64_t lo, int64_t hi, int worker) {
   const Batch *b = arg;
   char *mem = b->mem + (size_t)worker * b->p->nbytes;
   for (int64_t i = lo; i < hi; i++) {
-    if (b->p->way == GEMM_SMALL) ts_gemm_small(b->j, b->p, i, mem);
-    else if (b->p->way == GEMM_SKINNY) ts_gemm_skinny(b->j, b->p, i, mem);
-    else if (b->p->way == GEMM_ROUNDS) ts_gemm_rounds(b->j, b->p, i, mem);
-    else ts_gemm_packed(b->j, b->p, i, mem);
+    if (b->p->way == GEMM_SMALL)
+      ts_gemm_small(b->j, b->p, i, mem);
+    else if (b->p->way == GEMM_SKINNY)
+      ts_gemm_skinny(b->j, b->p, i, mem);
+    else if (b->p->way == GEMM_ROUNDS)
+      ts_gemm_rounds(b->j, b->p, i, mem);
+    else
+      ts_gemm_packed(b->j, b->p, i, mem);
   }
 }
 
@@ -266,8 +290,10 @@ int ts_gemm(const TsGemm *g, const TsGemmKernels *k) {
     if (!buffer) return -1;
     b.mem = (char *)(buffer + 1);
   }
-  if (spread) ts_cpu_parallel(j.batch, SERIAL_WORK / 8 / (work + 1) + 1, run, &b);
-  else run(&b, 0, j.batch, 0);
+  if (spread)
+    ts_cpu_parallel(j.batch, SERIAL_WORK / 8 / (work + 1) + 1, run, &b);
+  else
+    run(&b, 0, j.batch, 0);
   if (buffer) ts_gemm_give(buffer);
   return 0;
 }

@@ -48,18 +48,18 @@ typedef enum GemmWay {
 typedef struct GemmPlan {
   GemmWay way;
   bool serial;
-  int64_t kc, mc, nc;  /* packed: block of k; rows of an item; columns packed at once */
-  int64_t group;       /* columns of an item */
-  int64_t strip;       /* columns that stay in L2 */
+  int64_t kc, mc, nc;   /* packed: block of k; rows of an item; columns packed at once */
+  int64_t group;        /* columns of an item */
+  int64_t strip;        /* columns that stay in L2 */
   int64_t pack_columns; /* columns packed by one item, a multiple of nr */
-  int64_t pieces;      /* rounds: of the rows */
-  bool x_stays;        /* rounds: rows are read where they lie */
-  int64_t m_chunk;     /* rows worked on before columns are packed again */
-  size_t y_bytes;      /* packed columns that all workers read */
-  size_t acc_bytes;    /* accumulators that outlive a block of k and are not C */
-  size_t worker_bytes; /* of each worker */
-  size_t own_bytes;    /* its last part: accumulators of one panel by a strip */
-  size_t nbytes;       /* all of it */
+  int64_t pieces;       /* rounds: of the rows */
+  bool x_stays;         /* rounds: rows are read where they lie */
+  int64_t m_chunk;      /* rows worked on before columns are packed again */
+  size_t y_bytes;       /* packed columns that all workers read */
+  size_t acc_bytes;     /* accumulators that outlive a block of k and are not C */
+  size_t worker_bytes;  /* of each worker */
+  size_t own_bytes;     /* its last part: accumulators of one panel by a strip */
+  size_t nbytes;        /* all of it */
 } GemmPlan;
 
 static inline int64_t gemm_min(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -67,13 +67,15 @@ static inline int64_t gemm_up(int64_t n, int64_t unit) { return (n + unit - 1) /
 static inline int64_t gemm_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 
 static inline void gemm_spread(bool serial, int64_t n, int64_t grain, TsTask *task, void *arg) {
-  if (serial) task(arg, 0, n, 0);
-  else ts_cpu_parallel(n, grain, task, arg);
+  if (serial)
+    task(arg, 0, n, 0);
+  else
+    ts_cpu_parallel(n, grain, task, arg);
 }
 
 /* Packs elements [i0, i0 + n) x [k0, k0 + nk) of a side as one panel. */
-void ts_gemm_panel(const GemmSide *s, int64_t batch, char *dst, int width, int64_t i0, int64_t n,
-                   int64_t k0, int64_t nk);
+void ts_gemm_panel(const GemmSide *s, int64_t batch, char *dst, int width, int64_t i0,
+                   int64_t n, int64_t k0, int64_t nk);
 
 /* Address of accumulator (row, col) in C itself, for direct jobs. */
 char *ts_gemm_at(const GemmJob *j, int64_t batch, int64_t row, int64_t col);

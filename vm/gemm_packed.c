@@ -36,7 +36,8 @@ enum {
 /* Packs n rows or columns of a side from i0, in panels behind each other. Where
  * they are contiguous in memory, all panels take their part of a few steps of k
  * while those cache lines and pages are at hand. */
-static void pack(const Block *b, const GemmSide *s, char *dst, int width, int64_t i0, int64_t n) {
+static void pack(const Block *b, const GemmSide *s, char *dst, int width, int64_t i0,
+                 int64_t n) {
   int nbytes = b->j->acc->nbytes;
   int64_t step = s->is == 1 && !s->fill ? PACK_STEPS : b->k;
   for (int64_t k = 0; k < b->k; k += step) {
@@ -99,7 +100,8 @@ static void strip(const Block *b, const char *x, int64_t row, int64_t rows, int6
       c = b->acc + ((row + i) * ld + col) * nbytes;
     }
     multiply(b, x, h, col, cols, c, ld);
-    if (b->last && j->ends) ts_gemm_end(j, b->batch, b->m0 + row + i, h, b->n0 + col, cols, c, ld);
+    if (b->last && j->ends)
+      ts_gemm_end(j, b->batch, b->m0 + row + i, h, b->n0 + col, cols, c, ld);
   }
 }
 
@@ -142,7 +144,8 @@ static void blocks_of_k(Block *b) {
 }
 
 void ts_gemm_packed(const GemmJob *j, const GemmPlan *p, int64_t batch, char *mem) {
-  Block b = {.j = j, .p = p, .batch = batch, .y = mem, .workers = mem + p->y_bytes + p->acc_bytes};
+  Block b = {
+      .j = j, .p = p, .batch = batch, .y = mem, .workers = mem + p->y_bytes + p->acc_bytes};
   if (p->acc_bytes) b.acc = mem + p->y_bytes;
   int n_workers = p->serial ? 1 : ts_cpu_threads();
   for (int i = 0; i < n_workers; i++) {

@@ -39,10 +39,9 @@ static int gathered(const TsGuard *g, TsContext *c, TsTensor *index) {
 }
 
 static int wrong_target(const TsGuard *g, TsContext *c, int64_t row, int64_t value) {
-  return ts_error_set(&c->err, TS_ERR_index,
-                      "%s: target %lld of row %lld is not one of %lld classes",
-                      ts_op_info(g->op)->name, (long long)value, (long long)row,
-                      (long long)g->size);
+  return ts_error_set(
+      &c->err, TS_ERR_index, "%s: target %lld of row %lld is not one of %lld classes",
+      ts_op_info(g->op)->name, (long long)value, (long long)row, (long long)g->size);
 }
 
 static int targets(const TsGuard *g, TsContext *c, TsTensor *index) {

@@ -8,14 +8,14 @@ enum { GRAIN = 1 << 16 };
 
 TsIndexSum ts_index_sum(TsDtype d) {
   switch ((int)d) {
-    case TS_DT_f32: return TS_INDEX_SUM_f32;
-    case TS_DT_f64: return TS_INDEX_SUM_f64;
-    case TS_DT_complex64: return TS_INDEX_SUM_complex64;
-    case TS_DT_complex128: return TS_INDEX_SUM_complex128;
-    case TS_DT_i16: return TS_INDEX_SUM_u16;
-    case TS_DT_i32: return TS_INDEX_SUM_u32;
-    case TS_DT_i64: return TS_INDEX_SUM_u64;
-    default: return TS_INDEX_SUM_u8;
+  case TS_DT_f32: return TS_INDEX_SUM_f32;
+  case TS_DT_f64: return TS_INDEX_SUM_f64;
+  case TS_DT_complex64: return TS_INDEX_SUM_complex64;
+  case TS_DT_complex128: return TS_INDEX_SUM_complex128;
+  case TS_DT_i16: return TS_INDEX_SUM_u16;
+  case TS_DT_i32: return TS_INDEX_SUM_u32;
+  case TS_DT_i64: return TS_INDEX_SUM_u64;
+  default: return TS_INDEX_SUM_u8;
   }
 }
 

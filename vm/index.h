@@ -9,14 +9,16 @@ typedef struct TsWide {
   uint64_t half[2];
 } TsWide;
 
+/* clang-format off */
 /* X(bytes, T) for the sizes of elements that are moved without being looked at. */
-#define TS_INDEX_WIDTHS(X) \
+#define TS_INDEX_WIDTHS(X)                                                                     \
   X(1, uint8_t) X(2, uint16_t) X(4, uint32_t) X(8, uint64_t) X(16, TsWide)
 
 /* X(name, T) for the types in which numbers are added at indices; whole ones wrap around. */
 #define TS_INDEX_SUMS(X)                                                                       \
   X(u8, uint8_t) X(u16, uint16_t) X(u32, uint32_t) X(u64, uint64_t)                            \
   X(f32, float) X(f64, double) X(complex64, float _Complex) X(complex128, double _Complex)
+/* clang-format on */
 
 #define TS_INDEX_SUM_ENUM(name, T) TS_INDEX_SUM_##name,
 typedef enum TsIndexSum { TS_INDEX_SUMS(TS_INDEX_SUM_ENUM) TS_INDEX_SUM_COUNT } TsIndexSum;

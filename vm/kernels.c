@@ -32,8 +32,8 @@ static bool have_avx2(void) {
 static bool have_base(void) { return true; }
 
 #define FILL_avx512(name, type) ts_kernels_##name##_avx512(&k->name);
-#define FILL_avx2(name, type) ts_kernels_##name##_avx2(&k->name);
-#define FILL_base(name, type) ts_kernels_##name##_base(&k->name);
+#define FILL_avx2(name, type)   ts_kernels_##name##_avx2(&k->name);
+#define FILL_base(name, type)   ts_kernels_##name##_base(&k->name);
 
 #if defined __x86_64__
 static void fill_avx512(TsKernels *k) { TS_KERNEL_GROUPS(FILL_avx512) }

@@ -27,12 +27,12 @@ typedef struct Lower {
   int nplace;
   const TsFusion *fusion; /* of g, or NULL */
   const TsFusion *all;    /* and of the functions inside */
-  int *order, norder;  /* live nodes as they run; with kernels not in the graph's order */
-  int *when;           /* by node: its place in the order */
-  int *last_use;       /* by node: the last place of a node that reads it or a view of it */
-  uint32_t *target;    /* by value: the parameter it is written into, or NONE */
-  const bool *donated; /* by parameter, or NULL */
-  TsRooms rooms;       /* of values that are made in their places */
+  int *order, norder;     /* live nodes as they run; with kernels not in the graph's order */
+  int *when;              /* by node: its place in the order */
+  int *last_use;          /* by node: the last place of a node that reads it or a view of it */
+  uint32_t *target;       /* by value: the parameter it is written into, or NONE */
+  const bool *donated;    /* by parameter, or NULL */
+  TsRooms rooms;          /* of values that are made in their places */
 } Lower;
 
 enum {
@@ -290,8 +290,7 @@ static bool takes_operand(const Lower *l, TsVal v, TsVal p) {
 static bool may_take(const Lower *l, TsVal v, TsVal p) {
   return v->meta.dtype == p->meta.dtype && ts_meta_same_shape(&v->meta, &p->meta) &&
          l->last_use[p->node->id] <= end_of(l, v->node) && takes_operand(l, v, p) &&
-         !place_of(l, v)->known &&
-         l->target[value_index(l, v)] == TS_CODE_NONE;
+         !place_of(l, v)->known && l->target[value_index(l, v)] == TS_CODE_NONE;
 }
 
 static void find_targets(Lower *l) {
@@ -342,8 +341,7 @@ static uint32_t new_value(Lower *l, TsVal v) {
   Place *p = place_of(l, v);
   TsTensor *layout = NULL;
   uint32_t over = l->target[value_index(l, v)];
-  if (over == TS_CODE_NONE)
-    over = ts_rooms_of(&l->rooms, l->code, v, v->node->line, &layout);
+  if (over == TS_CODE_NONE) over = ts_rooms_of(&l->rooms, l->code, v, v->node->line, &layout);
   p->reg = ts_code_register(l->code, &v->meta);
   p->layout = layout ? layout : ts_tensor_symbol(l->c, &v->meta, NULL);
   if (over != TS_CODE_NONE && !l->code->failed) {
@@ -504,8 +502,13 @@ static int put_turned(Lower *l, TsVal v, const TsMeta *m, uint32_t from, int lin
   TsAttr axes[2] = {{.type = TS_ATTR_int, .i = m->ndim - 3},
                     {.type = TS_ATTR_int, .i = m->ndim - 2}};
   TsTensor *base = ts_tensor_symbol(l->c, m, NULL);
-  TsCall call = {.ctx = l->c, .op = TS_OP_transpose, .nin = 1, .nout = 1, .in = &base,
-                 .out = &to->layout, .attr = axes};
+  TsCall call = {.ctx = l->c,
+                 .op = TS_OP_transpose,
+                 .nin = 1,
+                 .nout = 1,
+                 .in = &base,
+                 .out = &to->layout,
+                 .attr = axes};
   int failed = !base || ts_vm_handler[TS_OP_transpose](&call);
   ts_tensor_unref(base);
   if (failed) return -1;
@@ -530,8 +533,7 @@ static int put_fused(Lower *l, const TsFusedGroup *u) {
     TsVal v = u->into ? (TsVal)(uintptr_t)&u->into->out[0] : u->value[i];
     r[i] = turned ? turned_value(l, v, &m) : new_value(l, v);
   }
-  TsInstr *i =
-      ts_code_add(l->code, TS_VM_fused, nin, r, 0, NULL, nout, r + nin, first->line);
+  TsInstr *i = ts_code_add(l->code, TS_VM_fused, nin, r, 0, NULL, nout, r + nin, first->line);
   if (!i || ts_code_fused(l->code, i, u->fused)) return no_memory(l);
   return turned ? put_turned(l, u->value[nin], &m, r[nin], first->line) : 0;
 }
@@ -546,8 +548,7 @@ static int lower_nodes(Lower *l) {
       continue;
     }
     if (at > end && (end = group_end(l, at)) > at) {
-      TsInstr *group =
-          ts_code_add(l->code, TS_VM_group, 0, NULL, 0, NULL, 0, NULL, n->line);
+      TsInstr *group = ts_code_add(l->code, TS_VM_group, 0, NULL, 0, NULL, 0, NULL, n->line);
       if (group) group->sub = (uint32_t)(end - at + 1);
     }
     if (lower_node(l, n)) return -1;

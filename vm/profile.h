@@ -18,8 +18,9 @@ typedef struct TsSpan {
   int depth;          /* instructions around it: loops */
   int64_t nbytes;     /* of its inputs and outputs, each once */
   double flops;       /* of an instruction, where they are known */
-  const char *stage;  /* of a profile mark of a kernel, else NULL; then what says more of it, and */
-  int64_t count;      /* so many times it took end - start in all, from the phase's start on */
+  const char
+      *stage;    /* of a profile mark of a kernel, else NULL; then what says more of it, and */
+  int64_t count; /* so many times it took end - start in all, from the phase's start on */
 } TsSpan;
 
 /* What is recorded; more than there is room for is counted only. Texts belong to the code that

@@ -32,8 +32,8 @@ typedef struct TsRows {
   const int64_t *outer_dim, *x_stride, *y_stride; /* in elements */
   int64_t n, x_step, y_step;                      /* the axis */
   const void *x;
-  void *y;             /* may be x with x's strides */
-  const void *w, *b;   /* n values of the statistics' type, or NULL */
+  void *y;           /* may be x with x's strides */
+  const void *w, *b; /* n values of the statistics' type, or NULL */
   double eps;
 } TsRows;
 

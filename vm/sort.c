@@ -42,7 +42,7 @@ typedef struct Pair {
 
 #define NAME(f)         pair_##f
 #define REC             Pair
-#define DIGIT(r, shift) ((r).key >> (shift) & 255)
+#define DIGIT(r, shift) ((r).key >> (shift)&255)
 #define LESS(a, b)      ((a).key < (b).key)
 #include "vm/sort_radix.inc"
 #undef NAME
@@ -69,30 +69,30 @@ typedef struct Pair {
 /* Largest pattern that is a number or infinity. */
 static uint64_t last_number(TsDtype d) {
   switch ((int)d) {
-    case TS_DT_f64: return 0x7ff0000000000000;
-    case TS_DT_f32: return 0x7f800000;
-    case TS_DT_f16: return 0x7c00;
-    case TS_DT_bf16: return 0x7f80;
-    case TS_DT_fp8_e5m2: return 0x7c;
-    default: return 0x7e; /* fp8_e4m3 has no infinity */
+  case TS_DT_f64: return 0x7ff0000000000000;
+  case TS_DT_f32: return 0x7f800000;
+  case TS_DT_f16: return 0x7c00;
+  case TS_DT_bf16: return 0x7f80;
+  case TS_DT_fp8_e5m2: return 0x7c;
+  default: return 0x7e; /* fp8_e4m3 has no infinity */
   }
 }
 
 void ts_sort_keys(TsDtype d, bool descending, int64_t n, const void *x, uint64_t *key) {
   uint64_t flip = descending ? UINT64_MAX : 0, last = last_number(d);
   switch ((int)d) {
-    case TS_DT_bool:
-    case TS_DT_u8: INT_KEYS(uint8_t, 0); break;
-    case TS_DT_i8: INT_KEYS(uint8_t, 0x80); break;
-    case TS_DT_i16: INT_KEYS(uint16_t, 0x8000); break;
-    case TS_DT_i32: INT_KEYS(uint32_t, 0x80000000); break;
-    case TS_DT_i64: INT_KEYS(uint64_t, 0x8000000000000000); break;
-    case TS_DT_fp8_e4m3:
-    case TS_DT_fp8_e5m2: FLOAT_KEYS(uint8_t, 0x80u, last); break;
-    case TS_DT_f16:
-    case TS_DT_bf16: FLOAT_KEYS(uint16_t, 0x8000u, last); break;
-    case TS_DT_f32: FLOAT_KEYS(uint32_t, 0x80000000u, last); break;
-    default: FLOAT_KEYS(uint64_t, 0x8000000000000000u, last); break;
+  case TS_DT_bool:
+  case TS_DT_u8: INT_KEYS(uint8_t, 0); break;
+  case TS_DT_i8: INT_KEYS(uint8_t, 0x80); break;
+  case TS_DT_i16: INT_KEYS(uint16_t, 0x8000); break;
+  case TS_DT_i32: INT_KEYS(uint32_t, 0x80000000); break;
+  case TS_DT_i64: INT_KEYS(uint64_t, 0x8000000000000000); break;
+  case TS_DT_fp8_e4m3:
+  case TS_DT_fp8_e5m2: FLOAT_KEYS(uint8_t, 0x80u, last); break;
+  case TS_DT_f16:
+  case TS_DT_bf16: FLOAT_KEYS(uint16_t, 0x8000u, last); break;
+  case TS_DT_f32: FLOAT_KEYS(uint32_t, 0x80000000u, last); break;
+  default: FLOAT_KEYS(uint64_t, 0x8000000000000000u, last); break;
   }
 }
 

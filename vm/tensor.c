@@ -183,7 +183,8 @@ static TsCopy *make_copy(TsStorage *s, int device) {
   if (!p) {
     if (!(p = ts_memory_alloc(sizeof *p))) {
       d->free(d, at, s->nbytes);
-      ts_error_set(&s->ctx->err, TS_ERR_memory, "out of memory: a tensor's copy on %s", d->name);
+      ts_error_set(&s->ctx->err, TS_ERR_memory, "out of memory: a tensor's copy on %s",
+                   d->name);
       return NULL;
     }
     *p = (TsCopy){s->copies, NULL, device};

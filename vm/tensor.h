@@ -27,11 +27,11 @@ typedef struct TsStorage {
   TsContext *ctx;
   void (*release)(void *arg); /* of memory that is not ours, else NULL */
   void *release_arg;
-  uint32_t version; /* changes in place so far: who kept a value can tell */
+  uint32_t version;     /* changes in place so far: who kept a value can tell */
   uint8_t symbolic : 1; /* of a value in a graph: there are no bytes */
   uint8_t remote : 1;   /* made on another device: its first copy stands behind the header */
-  uint8_t pending;  /* of calls that are put off: no bytes yet (vm/defer.h) */
-  uint16_t held;    /* calls put off read it: whoever writes asks first (vm/defer.h) */
+  uint8_t pending;      /* of calls that are put off: no bytes yet (vm/defer.h) */
+  uint16_t held;        /* calls put off read it: whoever writes asks first (vm/defer.h) */
 } TsStorage;
 
 /* Fields stand in the order of use, so that small tensors touch few cache lines. */
@@ -44,8 +44,8 @@ typedef struct TsTensor {
   uint64_t id;    /* unique in the context */
   void *origin;   /* symbolic: its TsVal; pending: its run; else the tape's record of how it was
                      made, or NULL */
-  struct TsTensor *grad; /* sum of the gradients that arrived, or NULL */
-  TsMeta meta;    /* meta.device: where operators on it run */
+  struct TsTensor *grad;       /* sum of the gradients that arrived, or NULL */
+  TsMeta meta;                 /* meta.device: where operators on it run */
   int64_t stride[TS_MAX_RANK]; /* in elements */
 } TsTensor;
 

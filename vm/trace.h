@@ -13,11 +13,11 @@
 enum { TS_TRACE_WORDS = 1 << 14, TS_TRACE_SKIP = 0xffff };
 
 typedef struct TsTrace {
-  uint64_t *word;  /* TS_TRACE_WORDS of them */
-  uint32_t at;     /* where the next record goes */
-  uint32_t last;   /* where the last one stands */
-  uint64_t count;  /* records ever made */
-  uint64_t words;  /* ever written, without what was skipped */
+  uint64_t *word;     /* TS_TRACE_WORDS of them */
+  uint32_t at;        /* where the next record goes */
+  uint32_t last;      /* where the last one stands */
+  uint64_t count;     /* records ever made */
+  uint64_t words;     /* ever written, without what was skipped */
   uint32_t countdown; /* records until somebody looks (vm/defer.h) */
 } TsTrace;
 

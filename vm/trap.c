@@ -17,8 +17,10 @@ static Bad of_number(double v) { return v != v ? NOT_A_NUMBER : v - v != 0 ? INF
 
 static Bad at_index(TsTensor *t, int64_t k) {
   double part[2] = {0, 0};
-  if (ts_dtype_is(ts_tensor_dtype(t), TS_KIND_C)) ts_tensor_get_complex(t, k, part);
-  else part[0] = ts_tensor_get(t, k);
+  if (ts_dtype_is(ts_tensor_dtype(t), TS_KIND_C))
+    ts_tensor_get_complex(t, k, part);
+  else
+    part[0] = ts_tensor_get(t, k);
   return worse(of_number(part[0]), of_number(part[1]));
 }
 

@@ -9,7 +9,6 @@ local tessera = {
   version = core.version,
   threads = core.threads,
   memory = core.memory,
-  devices = core.devices,
   synchronize = core.synchronize,
   core = core,
 }
@@ -27,6 +26,20 @@ function tessera.device(name, f, ...)
   end
   return leave(xpcall(f, function(message) return message end, ...))
 end
+
+-- The devices there are: a list of {name, text}, with the reasons for kinds that are missing by
+-- their names in `missing`. Prints as a table.
+local Devices = {}
+function Devices.__tostring(list)
+  local default, lines = core.default_device(), {}
+  for _, d in ipairs(list) do
+    local here = d.name == default or (default == "auto" and d.name == "cpu:0")
+    lines[#lines + 1] = ("%-8s %s%s"):format(d.name, d.text, here and "; new tensors are made here" or "")
+  end
+  for kind, why in pairs(list.missing) do lines[#lines + 1] = ("%-8s %s"):format(kind, why) end
+  return table.concat(lines, "\n")
+end
+function tessera.devices() return setmetatable(core.devices(), Devices) end
 
 -- Calls f(...) without recording what it computes for backward().
 function tessera.no_grad(f, ...)

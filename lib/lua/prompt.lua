@@ -357,14 +357,7 @@ prompt.arguments = {help = "[topic]", device = "[name]", threads = "[n]", time =
 function prompt.quit(code) console.quit(tonumber(code) or 0) end
 
 --- Prints the devices.
-function prompt.devices()
-  local list, default = core.devices(), core.default_device()
-  for _, d in ipairs(list) do
-    local here = d.name == default or (default == "auto" and d.name == "cpu:0")
-    print(("%-8s %s%s"):format(d.name, d.text, here and "; new tensors are made here" or ""))
-  end
-  for kind, why in pairs(list.missing) do print(("%-8s %s"):format(kind, why)) end
-end
+function prompt.devices() print(tostring(require("tessera").devices())) end
 
 --- Sets and prints the device of new tensors.
 function prompt.device(name)

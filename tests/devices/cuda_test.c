@@ -113,7 +113,8 @@ static void test_streams(TsDevice *d) {
   for (int i = 0; i < N; i++) x[i] = (float)i;
   CHECK(!r->module_new(d, triple, &module, &err));
   CHECK(!r->kernel(d, module, "triple", 64 << 10, &kernel, &err));
-  CHECK(r->kernel(d, module, "absent", 0, &stream, &err) && strstr(err.message, "cuLibraryGetKernel"));
+  CHECK(r->kernel(d, module, "absent", 0, &stream, &err) &&
+        strstr(err.message, "cuLibraryGetKernel"));
   CHECK(!r->stream_new(d, &stream, &err));
   CHECK(!r->event_new(d, &ready, &err) && !r->event_new(d, &done, &err));
   CHECK(!d->upload(d, at, x, N * 4, &err));

@@ -16,7 +16,7 @@
 
 static int failed;
 
-#define CHECK(x) \
+#define CHECK(x)                                                                               \
   ((x) ? (void)0 : (void)(failed++, printf("%s:%d: %s\n", __FILE__, __LINE__, #x)))
 
 /* ---- the laws */
@@ -33,7 +33,8 @@ static void laws(const TsGraph *g) {
     if (!ts_graph_equal(g, h, &why)) failed++, printf("differs: %s\n%s\n", why.at, once.at);
     if (ts_graph_check(h, &err)) failed++, printf("illegal when read: %s\n", err.message);
     ts_graph_text(h, &again);
-    if (strcmp(once.at, again.at)) failed++, printf("once:\n%s\nagain:\n%s\n", once.at, again.at);
+    if (strcmp(once.at, again.at))
+      failed++, printf("once:\n%s\nagain:\n%s\n", once.at, again.at);
     ts_graph_json(h, &other);
     ts_graph_dot(h, &other);
     ts_graph_text_places(h, &other);
@@ -95,23 +96,23 @@ static TsAttr some_attr(const TsAttrSpec *s) {
   if (below(3) && (s->optional || s->has_default)) return a;
   a = (TsAttr){.type = s->type};
   switch (s->type) {
-    case TS_ATTR_int: a.i = below(8) - 2; break;
-    case TS_ATTR_f: a.f = some_number(); break;
-    case TS_ATTR_bool: a.i = below(2); break;
-    case TS_ATTR_dtype: a.i = below(TS_DT_COUNT); break;
-    case TS_ATTR_str: a.str = words[below(6)]; break;
-    case TS_ATTR_choice:
-      while (ts_attr_word(s, (int)a.i + 1, word) && below(2)) a.i++;
-      break;
-    case TS_ATTR_ints:
-      a.n = below(5);
-      for (int i = 0; i < a.n; i++) ints[i] = below(6) - 1;
-      a.ints = ints;
-      break;
-    default:
-      a.n = below(4);
-      for (int i = 0; i < a.n; i++) floats[i] = some_number();
-      a.floats = floats;
+  case TS_ATTR_int: a.i = below(8) - 2; break;
+  case TS_ATTR_f: a.f = some_number(); break;
+  case TS_ATTR_bool: a.i = below(2); break;
+  case TS_ATTR_dtype: a.i = below(TS_DT_COUNT); break;
+  case TS_ATTR_str: a.str = words[below(6)]; break;
+  case TS_ATTR_choice:
+    while (ts_attr_word(s, (int)a.i + 1, word) && below(2)) a.i++;
+    break;
+  case TS_ATTR_ints:
+    a.n = below(5);
+    for (int i = 0; i < a.n; i++) ints[i] = below(6) - 1;
+    a.ints = ints;
+    break;
+  default:
+    a.n = below(4);
+    for (int i = 0; i < a.n; i++) floats[i] = some_number();
+    a.floats = floats;
   }
   return a;
 }
@@ -131,7 +132,8 @@ static void some_op(TsGraph *g) {
   const TsOpInfo *o = ts_op_info(op);
   TsAttr attr[TS_MAX_ATTR];
   TsVal in[8], out[1024];
-  int nout = 0, nin = o->variadic ? 1 + below(4) : o->nrequired + below(o->nin - o->nrequired + 1);
+  int nout = 0,
+      nin = o->variadic ? 1 + below(4) : o->nrequired + below(o->nin - o->nrequired + 1);
   for (int i = 0; i < nin; i++) {
     in[i] = i && below(2) ? in[i - 1] : some_value(g);
     if (!o->variadic && !(o->required >> i & 1) && below(3) == 0) in[i] = NULL;
@@ -220,7 +222,8 @@ static void some_recursion(TsGraph *g) {
     for (int k = 0; k < 2 && nested; k++)
       args[k] = ts_graph_param(part[i], &own[k]->meta, some_name(), NULL);
     TsAttr site = ts_b_int(below(3));
-    TsNode *n = ts_graph_node(part[i], TS_NODE_recur, 2, args, 0, NULL, 1, &site, 1, &out, NULL);
+    TsNode *n =
+        ts_graph_node(part[i], TS_NODE_recur, 2, args, 0, NULL, 1, &site, 1, &out, NULL);
     TsVal y = &n->out[0];
     ts_graph_results(part[i], 1, &y);
   }
@@ -237,7 +240,8 @@ static void some_call(TsGraph *g, TsGraph *called) {
   TsVal args[2];
   for (int i = 0; i < 2; i++)
     args[i] = ts_graph_param(g, &called->param[i]->meta, some_name(), NULL);
-  ts_graph_node(g, TS_NODE_call, 2, args, 1, &called, 0, NULL, 1, &called->param[0]->meta, NULL);
+  ts_graph_node(g, TS_NODE_call, 2, args, 1, &called, 0, NULL, 1, &called->param[0]->meta,
+                NULL);
 }
 
 static void random_graphs(int rounds) {
@@ -307,7 +311,8 @@ static void equality(void) {
     const char *at = strstr(start, edit[i].from);
     snprintf(text, sizeof text, "%.*s%s%s", at ? (int)(at - start) : 0, start, edit[i].to,
              at ? at + strlen(edit[i].from) : "");
-    if (!at || equal_texts(start, text)) failed++, printf("no difference by '%s'\n", edit[i].to);
+    if (!at || equal_texts(start, text))
+      failed++, printf("no difference by '%s'\n", edit[i].to);
   }
 }
 
@@ -326,7 +331,8 @@ static TsGraph *small(void) {
 
 static void is_illegal(TsGraph *g, const char *message) {
   TsError err = {0};
-  if (!ts_graph_check(g, &err)) failed++, printf("legal, not '%s'\n", message);
+  if (!ts_graph_check(g, &err))
+    failed++, printf("legal, not '%s'\n", message);
   else if (!strstr(err.message, message))
     failed++, printf("'%s', not '%s'\n", err.message, message);
   ts_graph_free(g);
@@ -413,9 +419,12 @@ static void no_memory(void) {
     if (g) ts_graph_equal(g, g, NULL);
     bool over = n >= 0 && until >= 0;
     until = -1;
-    if (n < 0) whole = t, t = (TsText){0};
-    else if (g) CHECK(t.failed || (t.at && !strcmp(t.at, whole.at)));
-    else CHECK(err.code == TS_ERR_memory);
+    if (n < 0)
+      whole = t, t = (TsText){0};
+    else if (g)
+      CHECK(t.failed || (t.at && !strcmp(t.at, whole.at)));
+    else
+      CHECK(err.code == TS_ERR_memory);
     ts_graph_free(g);
     ts_text_free(&t);
     ts_text_free(&other);
@@ -435,18 +444,21 @@ static double seconds(void) {
 static void timing(int n) {
   TsText t = {0}, again = {0};
   TsError err = {0};
-  ts_text_str(&t,
-              "graph @long(%x: f32[8,64], %y: f32[64]) -> %1 {\n  %0 = add %x, %y : f32[8,64]\n");
+  ts_text_str(
+      &t, "graph @long(%x: f32[8,64], %y: f32[64]) -> %1 {\n  %0 = add %x, %y : f32[8,64]\n");
   for (int i = 1; i < n; i++)
-    ts_text_format(&t, i % 3 ? "  %%%d = add %%%d, %d : f32[8,64]\n"
-                             : "  %%%d = softmax %%%d {axis=0} : f32[8,64]  // model.lua:%d\n",
+    ts_text_format(&t,
+                   i % 3 ? "  %%%d = add %%%d, %d : f32[8,64]\n"
+                         : "  %%%d = softmax %%%d {axis=0} : f32[8,64]  // model.lua:%d\n",
                    i, i - 1, i % 1000);
   ts_text_str(&t, "}\n");
   double start = seconds();
   TsGraph *g = ts_graph_parse(t.at, &err);
   double parsed = seconds();
-  if (!g) failed++, printf("%s\n", err.message);
-  else ts_graph_text_places(g, &again);
+  if (!g)
+    failed++, printf("%s\n", err.message);
+  else
+    ts_graph_text_places(g, &again);
   double printed = seconds();
   CHECK(g && !strcmp(t.at, again.at));
   CHECK(g && !ts_graph_check(g, &err));

@@ -60,7 +60,7 @@ static int binary(void) {
 }
 
 static TsTileVal reduce(Gen *g, TsTileVal x) {
-  static const int op[] = {TS_TILE_sum,  TS_TILE_pairs,   TS_TILE_max,   TS_TILE_min,
+  static const int op[] = {TS_TILE_sum,  TS_TILE_pairs,  TS_TILE_max,   TS_TILE_min,
                            TS_TILE_prod, TS_TILE_argmax, TS_TILE_argmin};
   int o = op[rnd(7)];
   TsAttr axis = {.type = TS_ATTR_int, .i = g->axis};

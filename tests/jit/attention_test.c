@@ -20,9 +20,12 @@ typedef struct Case {
 
 /* ---- tensors */
 static void put(void *p, TsDtype d, int64_t i, float x) {
-  if (d == TS_DT_f64) ((double *)p)[i] = x;
-  else if (d == TS_DT_f32) ((float *)p)[i] = x;
-  else ((uint16_t *)p)[i] = bf16_of_f32(x);
+  if (d == TS_DT_f64)
+    ((double *)p)[i] = x;
+  else if (d == TS_DT_f32)
+    ((float *)p)[i] = x;
+  else
+    ((uint16_t *)p)[i] = bf16_of_f32(x);
 }
 
 /* n numbers in [-2, 2); every `odd`-th about is NaN, if any. */
@@ -58,7 +61,8 @@ static Data make_data(const Case *c) {
   Data x = {.q = numbers(c->dtype, heads * c->s * c->d, 0),
             .k = numbers(c->dtype, kv * c->t * c->d, 0),
             .v = numbers(c->dtype, kv * c->t * c->dv, odd)};
-  if (c->sink) x.sink = numbers(c->dtype, c->heads, 0), x.wide_sink = widened(c, x.sink, c->heads);
+  if (c->sink)
+    x.sink = numbers(c->dtype, c->heads, 0), x.wide_sink = widened(c, x.sink, c->heads);
   if (c->mask == 1 || c->mask == 3) {
     uint8_t *seen = x.mask = malloc((size_t)n + 64);
     for (int64_t i = 0; i < n; i++) seen[i] = rnd() % 4 != 0;
@@ -75,18 +79,34 @@ static void free_data(Data *x) {
 
 /* ---- the VM's result, heads and rows exchanged where the case says so */
 static void *by_vm(const Case *c, const Data *x) {
-  int64_t heads = c->batch * c->heads, kv = c->batch * c->kv_heads, size = ts_dtypes[c->dtype].nbytes;
-  TsAttention a = {.dtype = c->dtype, .batch = c->batch, .heads = c->heads,
-                   .kv_heads = c->kv_heads, .s = c->s, .t = c->t, .d = c->d, .dv = c->dv,
-                   .q = x->q, .k = x->k, .v = x->v, .q_step = c->d, .k_step = c->d,
-                   .v_step = c->dv, .causal = c->causal, .window = c->window, .scale = 0.25};
+  int64_t heads = c->batch * c->heads, kv = c->batch * c->kv_heads,
+          size = ts_dtypes[c->dtype].nbytes;
+  TsAttention a = {.dtype = c->dtype,
+                   .batch = c->batch,
+                   .heads = c->heads,
+                   .kv_heads = c->kv_heads,
+                   .s = c->s,
+                   .t = c->t,
+                   .d = c->d,
+                   .dv = c->dv,
+                   .q = x->q,
+                   .k = x->k,
+                   .v = x->v,
+                   .q_step = c->d,
+                   .k_step = c->d,
+                   .v_step = c->dv,
+                   .causal = c->causal,
+                   .window = c->window,
+                   .scale = 0.25};
   int64_t *q_at = steps(heads, c->s * c->d), *k_at = steps(kv, c->t * c->d),
           *v_at = steps(kv, c->t * c->dv), *mask_at = steps(heads, 0);
   a.q_at = q_at, a.k_at = k_at, a.v_at = v_at;
   a.sink = x->wide_sink ? x->wide_sink : x->sink;
   if (c->mask) a.mask_at = mask_at;
-  if (c->mask == 1 || c->mask == 3) a.seen = x->mask;
-  else a.bias = x->wide_mask ? x->wide_mask : x->mask;
+  if (c->mask == 1 || c->mask == 3)
+    a.seen = x->mask;
+  else
+    a.bias = x->wide_mask ? x->wide_mask : x->mask;
   a.mask_step = c->mask == 4 ? 0 : c->mask == 3 ? 1 : c->t, a.mask_key_step = c->mask != 3;
   int64_t n = heads * c->s * c->dv;
   char *y = malloc((size_t)(n * size) + 64), *z = malloc((size_t)(n * size) + 64);
@@ -105,20 +125,27 @@ static void *by_vm(const Case *c, const Data *x) {
 static TsGraph *graph_of(const Case *c) {
   const char *d = ts_dtype_name(c->dtype), *md = c->mask == 1 || c->mask == 3 ? "bool" : d;
   char text[1200], mask[80] = "", window[40] = "";
-  long long b = c->batch, h = c->heads, g = c->kv_heads, s = c->s, t = c->t, e = c->d, f = c->dv;
-  if (c->mask == 3) snprintf(mask, sizeof mask, ", %%m: %s[%lld,1]", md, s);
-  else if (c->mask == 4) snprintf(mask, sizeof mask, ", %%m: %s[%lld]", md, t);
-  else if (c->mask) snprintf(mask, sizeof mask, ", %%m: %s[%lld,%lld]", md, s, t);
+  long long b = c->batch, h = c->heads, g = c->kv_heads, s = c->s, t = c->t, e = c->d,
+            f = c->dv;
+  if (c->mask == 3)
+    snprintf(mask, sizeof mask, ", %%m: %s[%lld,1]", md, s);
+  else if (c->mask == 4)
+    snprintf(mask, sizeof mask, ", %%m: %s[%lld]", md, t);
+  else if (c->mask)
+    snprintf(mask, sizeof mask, ", %%m: %s[%lld,%lld]", md, s, t);
   if (c->window) snprintf(window, sizeof window, " window=%lld", (long long)c->window);
   char sink[40] = "";
   if (c->sink) snprintf(sink, sizeof sink, ", %%z: %s[%lld]", d, h);
   snprintf(text, sizeof text,
            "graph @a(%%q: %s[%lld,%lld,%lld,%lld], %%k: %s[%lld,%lld,%lld,%lld], "
            "%%v: %s[%lld,%lld,%lld,%lld]%s%s) -> %%y {\n"
-           "  %%y = attention %%q, %%k, %%v%s%s {causal=%s%s scale=0.25} : %s[%lld,%lld,%lld,%lld]\n}\n",
+           "  %%y = attention %%q, %%k, %%v%s%s {causal=%s%s scale=0.25} : "
+           "%s[%lld,%lld,%lld,%lld]\n}\n",
            d, b, h, s, e, d, b, g, t, e, d, b, g, t, f, mask, sink,
-           c->mask ? ", %m" : c->sink ? ", _" : "", c->sink ? ", %z" : "",
-           c->causal ? "true" : "false", window, d, b, h, s, f);
+           c->mask   ? ", %m"
+           : c->sink ? ", _"
+                     : "",
+           c->sink ? ", %z" : "", c->causal ? "true" : "false", window, d, b, h, s, f);
   TsError err = {0};
   TsGraph *graph = ts_graph_parse(text, &err);
   if (!graph) failed++, printf("%s\n%s", err.message, text);
@@ -126,10 +153,10 @@ static TsGraph *graph_of(const Case *c) {
 }
 
 static void say(const Case *c, const char *what) {
-  printf("%s: %s b %lld h %lld/%lld s %lld t %lld d %lld %lld window %lld mask %lld%s%s%s\n", what,
-         ts_dtype_name(c->dtype), (long long)c->batch, (long long)c->heads, (long long)c->kv_heads,
-         (long long)c->s, (long long)c->t, (long long)c->d, (long long)c->dv,
-         (long long)c->window, (long long)c->mask, c->causal ? " causal" : "",
+  printf("%s: %s b %lld h %lld/%lld s %lld t %lld d %lld %lld window %lld mask %lld%s%s%s\n",
+         what, ts_dtype_name(c->dtype), (long long)c->batch, (long long)c->heads,
+         (long long)c->kv_heads, (long long)c->s, (long long)c->t, (long long)c->d,
+         (long long)c->dv, (long long)c->window, (long long)c->mask, c->causal ? " causal" : "",
          c->sink ? " sink" : "", c->turned ? " turned" : "");
 }
 
@@ -151,9 +178,11 @@ static void compare(const Case *c, const void *want, const char *got, const char
 }
 
 static TsKernel *compiled(const TsTile *block, const TsJitTarget *t, TsError *err) {
-  TsTile *v = ts_tile_check(block, &t->tile, err) ? NULL : ts_tile_vectorise(block, &t->tile, err);
+  TsTile *v =
+      ts_tile_check(block, &t->tile, err) ? NULL : ts_tile_vectorise(block, &t->tile, err);
   TsTile *k = v ? ts_tile_expand(v, err) : NULL;
-  TsKernel *kernel = k && !ts_tile_check(k, &t->tile, err) ? ts_kernel_compile(k, t, err) : NULL;
+  TsKernel *kernel =
+      k && !ts_tile_check(k, &t->tile, err) ? ts_kernel_compile(k, t, err) : NULL;
   ts_tile_free(v);
   ts_tile_free(k);
   return kernel;
@@ -208,9 +237,13 @@ static void one(const Case *c, const TsJitTarget *t, bool interpret) {
 
 static Case random_case(bool small) {
   static const TsDtype type[] = {TS_DT_f32, TS_DT_f32, TS_DT_bf16, TS_DT_f64};
-  Case c = {.batch = upto(2), .kv_heads = upto(2), .dtype = type[rnd() % 4],
-            .s = 8 + upto(small ? 60 : 292), .t = upto(small ? 150 : 300),
-            .d = small ? 8 : 8 * upto(16), .dv = small ? 8 : 8 * upto(16)};
+  Case c = {.batch = upto(2),
+            .kv_heads = upto(2),
+            .dtype = type[rnd() % 4],
+            .s = 8 + upto(small ? 60 : 292),
+            .t = upto(small ? 150 : 300),
+            .d = small ? 8 : 8 * upto(16),
+            .dv = small ? 8 : 8 * upto(16)};
   c.heads = c.kv_heads * upto(3);
   c.causal = rnd() % 2;
   if (rnd() % 3 == 0) c.t = c.s;

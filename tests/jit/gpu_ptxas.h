@@ -42,7 +42,7 @@ static inline Assembled assemble(const TsText *ptx, const char *target) {
 
 /* Says what is wrong of a case, and all of it where PTXAS is set; gives how much was wrong. */
 static inline int judge(const TsText *ptx, const char *target, int spills, const void *of,
-                 void (*say)(const void *of, const char *what)) {
+                        void (*say)(const void *of, const char *what)) {
   Assembled a = assemble(ptx, target);
   char line[100];
   snprintf(line, sizeof line, "%d bytes spilled, %d registers, %zu bytes of PTX", a.spills,

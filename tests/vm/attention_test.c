@@ -227,20 +227,21 @@ static void run(const Case *c) {
 }
 
 int main(void) {
-  static const Case cases[] = {{1, 1, 1, 1, 1, 1, 1, 0, false, false, false, 0},
-                               {2, 2, 2, 5, 9, 4, 3, 0, false, false, false, 1},
-                               {1, 2, 2, 5, 130, 48, 16, 0, true, false, false, 0}, /* 5 rows packed by 8 */
-                               {1, 4, 2, 13, 130, 7, 8, 0, true, true, false, 0},
-                               {2, 2, 1, 100, 257, 16, 17, 0, true, false, false, 2},
-                               {1, 2, 2, 97, 97, 20, 33, 31, true, true, false, 0},
-                               {1, 2, 1, 40, 300, 8, 40, 129, true, false, false, 3},
-                               {1, 3, 3, 30, 12, 5, 5, 0, true, false, false, 0},
-                               {1, 3, 3, 30, 12, 5, 5, 0, true, true, false, 1},
-                               {1, 8, 1, 1, 400, 32, 32, 0, false, false, false, 4},
-                               {1, 8, 2, 2, 385, 9, 12, 200, true, true, false, 2},
-                               {1, 2, 2, 150, 260, 6, 5, 64, false, false, true, 0},
-                               {2, 2, 2, 140, 140, 6, 5, 0, true, true, true, 1},
-                               {1, 1, 1, 20, 4200, 64, 64, 0, true, false, false, 0}};
+  static const Case cases[] = {
+      {1, 1, 1, 1, 1, 1, 1, 0, false, false, false, 0},
+      {2, 2, 2, 5, 9, 4, 3, 0, false, false, false, 1},
+      {1, 2, 2, 5, 130, 48, 16, 0, true, false, false, 0}, /* 5 rows packed by 8 */
+      {1, 4, 2, 13, 130, 7, 8, 0, true, true, false, 0},
+      {2, 2, 1, 100, 257, 16, 17, 0, true, false, false, 2},
+      {1, 2, 2, 97, 97, 20, 33, 31, true, true, false, 0},
+      {1, 2, 1, 40, 300, 8, 40, 129, true, false, false, 3},
+      {1, 3, 3, 30, 12, 5, 5, 0, true, false, false, 0},
+      {1, 3, 3, 30, 12, 5, 5, 0, true, true, false, 1},
+      {1, 8, 1, 1, 400, 32, 32, 0, false, false, false, 4},
+      {1, 8, 2, 2, 385, 9, 12, 200, true, true, false, 2},
+      {1, 2, 2, 150, 260, 6, 5, 64, false, false, true, 0},
+      {2, 2, 2, 140, 140, 6, 5, 0, true, true, true, 1},
+      {1, 1, 1, 20, 4200, 64, 64, 0, true, false, false, 0}};
   base = ts_kernels_use("base");
   for (int type = 0; type < 2; type++) {
     f32 = type == 0;

@@ -8,13 +8,15 @@
 #include "lib/text.h"
 
 static int failures;
-#define CHECK(x) ((x) ? (void)0 : (void)(failures++, printf("%s:%d: %s\n", __FILE__, __LINE__, #x)))
+#define CHECK(x)                                                                               \
+  ((x) ? (void)0 : (void)(failures++, printf("%s:%d: %s\n", __FILE__, __LINE__, #x)))
 
 static const TsMeta vector = {.dtype = TS_DT_f32, .ndim = 1, .dim = {4}};
 
 static TsTensor *filled(TsContext *c, const TsMeta *m, float v) {
   TsTensor *t = ts_tensor_new(c, m);
-  for (int64_t i = 0; i < ts_tensor_numel(t); i++) ((float *)t->storage->host)[i] = v + (float)i;
+  for (int64_t i = 0; i < ts_tensor_numel(t); i++)
+    ((float *)t->storage->host)[i] = v + (float)i;
   return t;
 }
 
@@ -73,12 +75,12 @@ static void test_text(TsContext *c) {
   TsText t = {0};
   CHECK(ts_code_plan(code, &c->err) == 0);
   ts_code_text(code, &t);
-  const char *want =
-      "function @sample(r0 : f32[4] param, r1 : f32[4] param) -> r4  // slab 64 bytes, at least 64, "
-      "unshared 64\n"
-      "     0  r2 = add r0, r1 : f32[4] slab+0\n"
-      "     1  r3 = mul r2, r1 : f32[4] slab+0\n"
-      "     2  r4 = clamp r3 min=5 : f32[4] fresh\n";
+  const char *want = "function @sample(r0 : f32[4] param, r1 : f32[4] param) -> r4  // slab 64 "
+                     "bytes, at least 64, "
+                     "unshared 64\n"
+                     "     0  r2 = add r0, r1 : f32[4] slab+0\n"
+                     "     1  r3 = mul r2, r1 : f32[4] slab+0\n"
+                     "     2  r4 = clamp r3 min=5 : f32[4] fresh\n";
   CHECK(!strcmp(t.at, want));
   if (strcmp(t.at, want)) printf("%s", t.at);
   ts_text_free(&t);

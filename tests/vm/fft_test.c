@@ -39,7 +39,8 @@ static Num unit(int64_t k, int64_t n) {
 }
 
 /* The reference: decimation in time by the smallest prime, sums by definition. */
-static void reference(const Num *x, int64_t step, Num *y, int64_t n, const Num *w, int64_t all) {
+static void reference(const Num *x, int64_t step, Num *y, int64_t n, const Num *w,
+                      int64_t all) {
   int64_t p = 2;
   while (p < n && n % p) p++;
   if (n == 1) {
@@ -77,8 +78,10 @@ static double read_real(int type, const void *p, int64_t i) {
 }
 
 static void write_real(int type, void *p, int64_t i, double x) {
-  if (type == TS_FFT_f64) ((double *)p)[i] = x;
-  else ((float *)p)[i] = (float)x;
+  if (type == TS_FFT_f64)
+    ((double *)p)[i] = x;
+  else
+    ((float *)p)[i] = (float)x;
 }
 
 static int64_t size_of(int type) { return type == TS_FFT_f64 ? 8 : 4; }
@@ -121,8 +124,15 @@ static void expect(int type, int kind, int inverse, const void *in, int64_t n, N
 }
 
 static TsFft plain(int type, int kind, int64_t n, const void *in, void *out) {
-  return (TsFft){.type = type, .kind = kind, .scale = 1, .dc = 1, .n = n,
-                 .in_n = in_count(kind, n), .in = in, .out = out, .in_stride = 1,
+  return (TsFft){.type = type,
+                 .kind = kind,
+                 .scale = 1,
+                 .dc = 1,
+                 .n = n,
+                 .in_n = in_count(kind, n),
+                 .in = in,
+                 .out = out,
+                 .in_stride = 1,
                  .out_stride = 1};
 }
 
@@ -150,9 +160,9 @@ static double error_of(int type, int kind, int inverse, int64_t n) {
 }
 
 static void accuracy(void) {
-  static const int64_t big[] = {1000, 1024,  1009,  1155,  2047,  2048,    3721,   4096,
-                                6561, 8192,  15625, 16384, 30030, 65536,   1 << 17,
-                                3 << 16, 1000000, 1 << 20};
+  static const int64_t big[] = {1000,  1024,  1009,    1155,    2047,    2048,
+                                3721,  4096,  6561,    8192,    15625,   16384,
+                                30030, 65536, 1 << 17, 3 << 16, 1000000, 1 << 20};
   static const int nbig = sizeof big / sizeof big[0];
   for (int type = 0; type < 2; type++)
     for (int kind = 0; kind <= TS_FFT_dct3; kind++) {
@@ -198,7 +208,8 @@ static void long_primes(void) {
       for (int64_t k = 1; k < n; k += n / 16, bins++) {
         Num sum = {0, 0};
         for (int64_t j = 0, at = 0; j < n; j++, at = at + k < n ? at + k : at + k - n) {
-          Num t = times((Num){read_real(type, in, 2 * j), read_real(type, in, 2 * j + 1)}, w[at]);
+          Num t =
+              times((Num){read_real(type, in, 2 * j), read_real(type, in, 2 * j + 1)}, w[at]);
           sum = (Num){sum.re + t.re, sum.im + t.im};
         }
         long double re = read_real(type, out, 2 * k) - sum.re;
@@ -228,10 +239,10 @@ static Shape layout(int form, int64_t batch, int64_t nin, int64_t nout) {
   case 1: return (Shape){{batch}, {1}, {1}, batch, batch, 1};
   case 2: return (Shape){{batch}, {1}, {nout + 3}, batch + 5, 1, 1};
   case 3: return (Shape){{batch}, {nin + 1}, {2}, 1, 2 * batch + 1, 1};
-  case 4: return (Shape){{batch / 2, 2}, {2, 2 * batch}, {nout, nout * (batch / 2)},
-                         4 * batch, 1, 2};
-  default: return (Shape){{2, batch / 2}, {batch / 2 * nin * 3, 3 * nin},
-                          {batch / 2, 1}, 3, batch, 2};
+  case 4:
+    return (Shape){{batch / 2, 2}, {2, 2 * batch}, {nout, nout * (batch / 2)}, 4 * batch, 1, 2};
+  default:
+    return (Shape){{2, batch / 2}, {batch / 2 * nin * 3, 3 * nin}, {batch / 2, 1}, 3, batch, 2};
   }
 }
 
@@ -260,7 +271,8 @@ static void move(char *to, int64_t to_step, const char *from, int64_t from_step,
 static void same_bits(int type, int kind, int inverse, int64_t n, int64_t batch, int form) {
   int64_t nin = in_count(kind, n), nout = out_count(kind, n);
   int64_t in_size = in_parts(kind) * size_of(type), out_size = out_parts(kind) * size_of(type);
-  char *in = noise(type, nin * batch * in_parts(kind)), *want = malloc((size_t)(nout * out_size));
+  char *in = noise(type, nin * batch * in_parts(kind)),
+       *want = malloc((size_t)(nout * out_size));
   char *got = malloc((size_t)(nout * out_size));
   Shape s = layout(form, batch, nin, nout);
   char *x = malloc((size_t)(extent(&s, nin, 0) * in_size));
@@ -302,9 +314,10 @@ static void same_bits(int type, int kind, int inverse, int64_t n, int64_t batch,
 }
 
 static void bits(void) {
-  static const int64_t some[] = {1,  2,  3,  4,  5,  7,  8,  13,  15,  16,  31,  32,  48, 61, 63,
-                                 64, 65, 66, 67, 96, 97, 100, 120, 121, 122, 127, 128, 243,
-                                 256, 257, 360, 512, 720, 1000, 1024, 1031, 2048, 2187, 4096};
+  static const int64_t some[] = {1,   2,   3,   4,    5,    7,    8,    13,   15,  16,
+                                 31,  32,  48,  61,   63,   64,   65,   66,   67,  96,
+                                 97,  100, 120, 121,  122,  127,  128,  243,  256, 257,
+                                 360, 512, 720, 1000, 1024, 1031, 2048, 2187, 4096};
   for (int i = 0; i < (int)(sizeof some / sizeof some[0]); i++)
     for (int type = 0; type < 2; type++)
       for (int kind = 0; kind <= TS_FFT_dct3; kind++)

@@ -102,8 +102,10 @@ static unsigned encode(const Narrow *f, double x) {
   if (x >= magnitude(f, hi)) return sign | hi;
   while (hi - lo > 1) {
     unsigned mid = (lo + hi) / 2;
-    if (magnitude(f, mid) <= x) lo = mid;
-    else hi = mid;
+    if (magnitude(f, mid) <= x)
+      lo = mid;
+    else
+      hi = mid;
   }
   double down = x - magnitude(f, lo), up = magnitude(f, hi) - x;
   return sign | (down < up || (down == up && lo % 2 == 0) ? lo : hi);
@@ -121,8 +123,10 @@ static double get_float(TsGemmType t, const void *p) {
 
 static void put_float(TsGemmType t, void *p, double x) {
   float f = (float)x;
-  if (t == TS_GEMM_f32 || t == TS_GEMM_c64) memcpy(p, &f, 4);
-  else if (t == TS_GEMM_f64 || t == TS_GEMM_c128) memcpy(p, &x, 8);
+  if (t == TS_GEMM_f32 || t == TS_GEMM_c64)
+    memcpy(p, &f, 4);
+  else if (t == TS_GEMM_f64 || t == TS_GEMM_c128)
+    memcpy(p, &x, 8);
   else {
     uint16_t code = (uint16_t)encode(&narrow[t], x);
     memcpy(p, &code, (size_t)sizes[t]);
@@ -226,9 +230,12 @@ static float finished_f(float acc, int64_t col) { return -acc + (float)(col % 2)
 static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col, int64_t n) {
   Case *s = arg;
   for (int64_t j = 0; j < n; j++) {
-    __atomic_add_fetch(&s->seen[(batch * s->g.m + row) * s->g.n + col + j], 1, __ATOMIC_RELAXED);
-    if (s->in == TS_GEMM_f64) ((double *)acc)[j] = finished(((double *)acc)[j], col + j);
-    else ((float *)acc)[j] = finished_f(((float *)acc)[j], col + j);
+    __atomic_add_fetch(&s->seen[(batch * s->g.m + row) * s->g.n + col + j], 1,
+                       __ATOMIC_RELAXED);
+    if (s->in == TS_GEMM_f64)
+      ((double *)acc)[j] = finished(((double *)acc)[j], col + j);
+    else
+      ((float *)acc)[j] = finished_f(((float *)acc)[j], col + j);
   }
 }
 
@@ -238,8 +245,10 @@ static void fill(const Matrix *x, bool columns, TsGemmType t, void *dst, int wid
     for (int64_t i = 0; i < width; i++) {
       char *p = columns ? at(x, t, b, k0 + k, i0 + i) : at(x, t, b, i0 + i, k0 + k);
       double v = i < n ? get_float(t, p) : 0;
-      if (t == TS_GEMM_f64) ((double *)dst)[k * width + i] = v;
-      else ((float *)dst)[k * width + i] = (float)v;
+      if (t == TS_GEMM_f64)
+        ((double *)dst)[k * width + i] = v;
+      else
+        ((float *)dst)[k * width + i] = (float)v;
     }
   }
 }
@@ -309,9 +318,12 @@ static void compute_want(Case *s) {
   for (int64_t b = 0; b < s->g.batch; b++) {
     for (int64_t i = 0; i < s->g.m; i++) {
       for (int64_t j = 0; j < s->g.n; j++) {
-        if (is_int(s->in)) want_int(s, b, i, j);
-        else if (is_complex(s->in)) want_complex(s, b, i, j);
-        else want_float(s, b, i, j);
+        if (is_int(s->in))
+          want_int(s, b, i, j);
+        else if (is_complex(s->in))
+          want_complex(s, b, i, j);
+        else
+          want_float(s, b, i, j);
       }
     }
   }
@@ -350,7 +362,9 @@ static int run_case(Case *s, const TsGemmKernels *k, const char *isa) {
          (long long)g->b_rs, (long long)g->b_cs, (long long)g->c_rs, (long long)g->c_cs,
          g->bias ? " bias" : "", g->finish ? " finish" : "", g->fill_a ? " fill_a" : "",
          g->fill_b ? " fill_b" : "",
-         err ? "error" : seen_once(s) ? "bits differ" : "finish calls");
+         err            ? "error"
+         : seen_once(s) ? "bits differ"
+                        : "finish calls");
   return 1;
 }
 
@@ -370,10 +384,24 @@ static int check(TsGemmType in, TsGemmType out, int64_t batch, int64_t m, int64_
   s.want = s.c;
   s.want.p = (s.want.mem = malloc((size_t)s.c.nbytes + 1)) + (s.c.p - s.c.mem);
   memset(s.want.mem, 0xa5, (size_t)s.c.nbytes);
-  s.g = (TsGemm){.in = in, .out = out, .batch = batch, .m = m, .n = n, .k = k,
-                 .a = s.a.p, .a_rs = s.a.rs, .a_cs = s.a.cs, .a_batch = s.a.batch,
-                 .b = s.b.p, .b_rs = s.b.rs, .b_cs = s.b.cs, .b_batch = s.b.batch,
-                 .c = s.c.p, .c_rs = s.c.rs, .c_cs = s.c.cs, .c_batch = s.c.batch};
+  s.g = (TsGemm){.in = in,
+                 .out = out,
+                 .batch = batch,
+                 .m = m,
+                 .n = n,
+                 .k = k,
+                 .a = s.a.p,
+                 .a_rs = s.a.rs,
+                 .a_cs = s.a.cs,
+                 .a_batch = s.a.batch,
+                 .b = s.b.p,
+                 .b_rs = s.b.rs,
+                 .b_cs = s.b.cs,
+                 .b_batch = s.b.batch,
+                 .c = s.c.p,
+                 .c_rs = s.c.rs,
+                 .c_cs = s.c.cs,
+                 .c_batch = s.c.batch};
   if (!is_int(in) && below(4) == 0) {
     TsGemmType t = is_complex(in) || in == TS_GEMM_f64 ? in : TS_GEMM_f32;
     s.g.bias = s.bias = malloc((size_t)((2 * n + 1) * sizes[t]));
@@ -389,7 +417,8 @@ static int check(TsGemmType in, TsGemmType out, int64_t batch, int64_t m, int64_
   compute_want(&s);
   int bad = 0;
   for (int i = 0; i < n_isas; i++) {
-    for (n_threads = 1; n_threads <= 3; n_threads++) bad += run_case(&s, &isas[i].k, isas[i].name);
+    for (n_threads = 1; n_threads <= 3; n_threads++)
+      bad += run_case(&s, &isas[i].k, isas[i].name);
   }
   free_matrix(&s.a), free_matrix(&s.b), free_matrix(&s.c);
   free(s.want.mem), free(s.bias), free(s.seen);
@@ -410,7 +439,7 @@ static const TsGemmType pairs[][2] = {
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 static int64_t dim(void) {
-  static const int64_t edges[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  11,  12, 13,
+  static const int64_t edges[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  11, 12, 13,
                                   15, 16, 17, 24, 25, 31, 32, 33, 47, 48, 63, 64, 65};
   return edges[below(sizeof edges / sizeof *edges)];
 }
@@ -422,9 +451,9 @@ static int64_t inner(void) {
 
 /* Shapes for the boundaries of the rounds' and the packed way's blocks, few as they are slow. */
 static const int64_t large[][4] = {{1, 191, 65, 513}, {1, 193, 33, 9},   {1, 17, 257, 513},
-                                   {1, 18, 2081, 17},  {1, 97, 1153, 40}, {2, 65, 300, 129},
-                                   {1, 1, 600, 700},  {1, 12, 515, 131},  {1, 700, 3, 90},
-                                   {3, 130, 130, 64}, {1, 3, 70, 8200}, {1, 40, 40, 1200},
+                                   {1, 18, 2081, 17}, {1, 97, 1153, 40}, {2, 65, 300, 129},
+                                   {1, 1, 600, 700},  {1, 12, 515, 131}, {1, 700, 3, 90},
+                                   {3, 130, 130, 64}, {1, 3, 70, 8200},  {1, 40, 40, 1200},
                                    {1, 13, 900, 520}};
 
 int main(int argc, char **argv) {

@@ -7,7 +7,8 @@
 #include "vm/vm.h"
 
 static int failures;
-#define CHECK(x) ((x) ? (void)0 : (void)(failures++, printf("%s:%d: %s\n", __FILE__, __LINE__, #x)))
+#define CHECK(x)                                                                               \
+  ((x) ? (void)0 : (void)(failures++, printf("%s:%d: %s\n", __FILE__, __LINE__, #x)))
 
 static TsTensor *vector(TsContext *c, int64_t n) {
   TsMeta m = {.dtype = TS_DT_f32, .ndim = 1, .dim = {n}};
@@ -54,7 +55,7 @@ static void test_residency(TsContext *c) {
   CHECK(uploads == 1 && downloads == 0); /* the second copy is valid already */
   CHECK(y->meta.device == null->index && null->live == 400);
   CHECK(((char *)ts_tensor_read(y))[5] == 7 && downloads == 0); /* the host's is valid too */
-  memset(ts_tensor_write(x), 8, 400); /* now only the host's is */
+  memset(ts_tensor_write(x), 8, 400);                           /* now only the host's is */
   ts_tensor_unref(z);
   z = ts_tensor_to(c, x, null->index);
   CHECK(uploads == 2);

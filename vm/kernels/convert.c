@@ -24,14 +24,14 @@ typedef int64_t i64;
 typedef float f32;
 typedef double f64;
 
-#define LOOP(name, D, S, expr)                                    \
-  static void name(int64_t n, void *dst, const void *src) {       \
-    D *restrict d = dst;                                          \
-    const S *restrict s = src;                                    \
-    for (int64_t i = 0; i < n; i++) {                             \
-      const S x = s[i];                                           \
-      d[i] = (D)(expr);                                           \
-    }                                                             \
+#define LOOP(name, D, S, expr)                                                                 \
+  static void name(int64_t n, void *dst, const void *src) {                                    \
+    D *restrict d = dst;                                                                       \
+    const S *restrict s = src;                                                                 \
+    for (int64_t i = 0; i < n; i++) {                                                          \
+      const S x = s[i];                                                                        \
+      d[i] = (D)(expr);                                                                        \
+    }                                                                                          \
   }
 
 /* ---- integers: narrowing ignores the sign of the target, so u8 and i8 share */
@@ -92,21 +92,21 @@ LOOP(i32_odd, f32, i32, f32_odd_of_f64(x))
 LOOP(i64_odd, f32, i64, f32_odd_of_f64(f64_odd_of_i64(x)))
 
 /* ---- complex: pairs of numbers */
-#define PARTS(C, R, T)                                                        \
-  static void C##_##R(int64_t n, void *dst, const void *src) {                \
-    T *restrict d = dst;                                                      \
-    const T *restrict s = src;                                                \
-    for (int64_t i = 0; i < n; i++) d[i] = s[2 * i];                          \
-  }                                                                           \
-  static void R##_##C(int64_t n, void *dst, const void *src) {                \
-    T *restrict d = dst;                                                      \
-    const T *restrict s = src;                                                \
-    for (int64_t i = 0; i < n; i++) d[2 * i] = s[i], d[2 * i + 1] = 0;        \
-  }                                                                           \
-  static void C##_bool(int64_t n, void *dst, const void *src) {               \
-    u8 *restrict d = dst;                                                     \
-    const T *restrict s = src;                                                \
-    for (int64_t i = 0; i < n; i++) d[i] = s[2 * i] != 0 || s[2 * i + 1] != 0; \
+#define PARTS(C, R, T)                                                                         \
+  static void C##_##R(int64_t n, void *dst, const void *src) {                                 \
+    T *restrict d = dst;                                                                       \
+    const T *restrict s = src;                                                                 \
+    for (int64_t i = 0; i < n; i++) d[i] = s[2 * i];                                           \
+  }                                                                                            \
+  static void R##_##C(int64_t n, void *dst, const void *src) {                                 \
+    T *restrict d = dst;                                                                       \
+    const T *restrict s = src;                                                                 \
+    for (int64_t i = 0; i < n; i++) d[2 * i] = s[i], d[2 * i + 1] = 0;                         \
+  }                                                                                            \
+  static void C##_bool(int64_t n, void *dst, const void *src) {                                \
+    u8 *restrict d = dst;                                                                      \
+    const T *restrict s = src;                                                                 \
+    for (int64_t i = 0; i < n; i++) d[i] = s[2 * i] != 0 || s[2 * i + 1] != 0;                 \
   }
 
 PARTS(complex64, f32, float)
@@ -272,29 +272,29 @@ static void two_steps(int64_t n, char *dst, const char *src, TsDtype to, TsDtype
   }
 }
 
-#define VIA(from, to, first, second)                                             \
-  static void from##_##to(int64_t n, void *dst, const void *src) {               \
-    two_steps(n, dst, src, TS_DT_##to, TS_DT_##from, first, second);             \
+#define VIA(from, to, first, second)                                                           \
+  static void from##_##to(int64_t n, void *dst, const void *src) {                             \
+    two_steps(n, dst, src, TS_DT_##to, TS_DT_##from, first, second);                           \
   }
 
 /* Types that f32 holds exactly, to and from everything else. */
-#define SMALL_FLOAT(t)                            \
-  VIA(t, bool, t##_f32, f32_bool)                 \
-  VIA(t, u8, t##_f32, f32_u8)                     \
-  VIA(t, i8, t##_f32, f32_i8)                     \
-  VIA(t, i16, t##_f32, f32_i16)                   \
-  VIA(t, i32, t##_f32, f32_i32)                   \
-  VIA(t, i64, t##_f32, f32_i64)                   \
-  VIA(t, f64, t##_f32, f32_f64)                   \
-  VIA(t, complex64, t##_f32, f32_complex64)       \
-  VIA(t, complex128, t##_f64, f64_complex128)     \
-  VIA(u8, t, u8_f32, f32_##t)                     \
-  VIA(i8, t, i8_f32, f32_##t)                     \
-  VIA(i16, t, i16_f32, f32_##t)                   \
-  VIA(i32, t, i32_odd, f32_##t)                   \
-  VIA(i64, t, i64_odd, f32_##t)                   \
-  VIA(f64, t, f64_odd, f32_##t)                   \
-  VIA(complex64, t, complex64_f32, f32_##t)       \
+#define SMALL_FLOAT(t)                                                                         \
+  VIA(t, bool, t##_f32, f32_bool)                                                              \
+  VIA(t, u8, t##_f32, f32_u8)                                                                  \
+  VIA(t, i8, t##_f32, f32_i8)                                                                  \
+  VIA(t, i16, t##_f32, f32_i16)                                                                \
+  VIA(t, i32, t##_f32, f32_i32)                                                                \
+  VIA(t, i64, t##_f32, f32_i64)                                                                \
+  VIA(t, f64, t##_f32, f32_f64)                                                                \
+  VIA(t, complex64, t##_f32, f32_complex64)                                                    \
+  VIA(t, complex128, t##_f64, f64_complex128)                                                  \
+  VIA(u8, t, u8_f32, f32_##t)                                                                  \
+  VIA(i8, t, i8_f32, f32_##t)                                                                  \
+  VIA(i16, t, i16_f32, f32_##t)                                                                \
+  VIA(i32, t, i32_odd, f32_##t)                                                                \
+  VIA(i64, t, i64_odd, f32_##t)                                                                \
+  VIA(f64, t, f64_odd, f32_##t)                                                                \
+  VIA(complex64, t, complex64_f32, f32_##t)                                                    \
   VIA(complex128, t, complex128_f64, f64_##t)
 
 SMALL_FLOAT(fp8_e4m3)
@@ -316,10 +316,10 @@ VIA(bf16, f16, bf16_f32, f32_f16)
 VIA(mxfp4, f16, mxfp4_f32, f32_f16)
 VIA(mxfp4, bf16, mxfp4_f32, f32_bf16)
 
-#define INTEGER(t)                               \
-  VIA(t, complex64, t##_f32, f32_complex64)      \
-  VIA(t, complex128, t##_f64, f64_complex128)    \
-  VIA(complex64, t, complex64_f32, f32_##t)      \
+#define INTEGER(t)                                                                             \
+  VIA(t, complex64, t##_f32, f32_complex64)                                                    \
+  VIA(t, complex128, t##_f64, f64_complex128)                                                  \
+  VIA(complex64, t, complex64_f32, f32_##t)                                                    \
   VIA(complex128, t, complex128_f64, f64_##t)
 
 VIA(u8, f64, u8_i32, i32_f64)
@@ -337,18 +337,18 @@ VIA(complex128, f32, complex128_f64, f64_f32)
 
 /* ---- names of the pairs that share another's code */
 #define i8_bool u8_bool
-#define u8_i8 copy1
-#define i8_u8 copy1
-#define i16_i8 i16_u8
-#define i32_i8 i32_u8
-#define i64_i8 i64_u8
+#define u8_i8   copy1
+#define i8_u8   copy1
+#define i16_i8  i16_u8
+#define i32_i8  i32_u8
+#define i64_i8  i64_u8
 
-#define TO(from, to) [TS_DT_##to] = from##_##to
+#define TO(from, to)         [TS_DT_##to] = from##_##to
 #define TO_SAME(from, bytes) [TS_DT_##from] = copy##bytes
-#define TO_INT(f) TO(f, bool), TO(f, u8), TO(f, i8), TO(f, i16), TO(f, i32), TO(f, i64)
-#define TO_COMPLEX(f) TO(f, complex64), TO(f, complex128)
-#define TO_WIDE(f) TO(f, f32), TO(f, f64), TO_COMPLEX(f)
-#define TO_FLOAT(f) TO(f, fp8_e4m3), TO(f, fp8_e5m2), TO(f, f16), TO(f, bf16), TO_WIDE(f)
+#define TO_INT(f)            TO(f, bool), TO(f, u8), TO(f, i8), TO(f, i16), TO(f, i32), TO(f, i64)
+#define TO_COMPLEX(f)        TO(f, complex64), TO(f, complex128)
+#define TO_WIDE(f)           TO(f, f32), TO(f, f64), TO_COMPLEX(f)
+#define TO_FLOAT(f)          TO(f, fp8_e4m3), TO(f, fp8_e5m2), TO(f, f16), TO(f, bf16), TO_WIDE(f)
 
 void TS_ISA(ts_kernels_convert)(TsConvertKernels *k) {
   static const TsConvertKernels table = {{

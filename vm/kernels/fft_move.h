@@ -48,8 +48,10 @@ static void load_rows(const TsFftPort *p, int64_t first, int64_t by, int64_t cou
   } else {
     for (int64_t k = 0; k < n; k++) {
       real *row = dst + (k ^ flip) * pitch;
-      if (p->unit && p->lanes == LANES) memcpy(row, source(p, 0, first + k * by), 64);
-      else load_one(p, first + k * by, row);
+      if (p->unit && p->lanes == LANES)
+        memcpy(row, source(p, 0, first + k * by), 64);
+      else
+        load_one(p, first + k * by, row);
     }
   }
   for (int64_t k = n; k < count; k++) memset(dst + (k ^ flip) * pitch, 0, 64);
@@ -158,8 +160,7 @@ static void store_complex(const TsFftPort *p, int64_t first, int64_t by, int64_t
     if (p->unit) {
       real part[ROW], *y = target(p, 0, first + k * by), *to = p->lanes < LANES ? part : y;
       for (int at = 0; at < LANES; at += W)
-        put_line(to + 2 * at,
-                 (cvec){get(row + re + at) * all(f), get(row + im + at) * all(f)});
+        put_line(to + 2 * at, (cvec){get(row + re + at) * all(f), get(row + im + at) * all(f)});
       if (to == part) memcpy(y, part, sizeof(real) * 2 * (size_t)p->lanes);
     } else {
       for (int l = 0; l < p->lanes; l++) {

@@ -112,8 +112,8 @@ INLINE void pass(int r, int kind, const Pass *f) {
         cvec a[8], y[8];
         const real *x = f->x + (q + s * p) * f->xs + at;
         int64_t row = q + s * r * p, step = s * m * f->xs;
-        UNROLL for (int j = 0; j < r; j++)
-          a[j] = (cvec){get(x + j * step), get(x + j * step + LANES)};
+        UNROLL for (int j = 0; j < r; j++) a[j] =
+            (cvec){get(x + j * step), get(x + j * step + LANES)};
         butterfly(r, f->root, a, y);
         if (kind == INNER && p > 0) {
           UNROLL for (int j = 1; j < r; j++) y[j] = twist(kind, f, p, r, j, 0, y[j], at);
@@ -127,10 +127,10 @@ INLINE void pass(int r, int kind, const Pass *f) {
       }
 }
 
-#define PASSES(r)                                                                            \
-  static void inner_##r(const Pass *f) { pass(r, INNER, f); }                                \
-  static void plain_##r(const Pass *f) { pass(r, PLAIN, f); }                                \
-  static void one_##r(const Pass *f) { pass(r, ONE, f); }                                    \
+#define PASSES(r)                                                                              \
+  static void inner_##r(const Pass *f) { pass(r, INNER, f); }                                  \
+  static void plain_##r(const Pass *f) { pass(r, PLAIN, f); }                                  \
+  static void one_##r(const Pass *f) { pass(r, ONE, f); }                                      \
   static void each_##r(const Pass *f) { pass(r, EACH, f); }
 PASSES(2)
 PASSES(3)
@@ -190,14 +190,14 @@ static void any_radix(int r, int kind, const Pass *f) {
 
 static void run_pass(int r, int kind, const Pass *f) {
   typedef void Run(const Pass *);
-  static Run *const table[9][4] = {[2] = {inner_2, plain_2, one_2, each_2},
-                                   [3] = {inner_3, plain_3, one_3, each_3},
-                                   [4] = {inner_4, plain_4, one_4, each_4},
-                                   [5] = {inner_5, plain_5, one_5, each_5},
-                                   [7] = {inner_7, plain_7, one_7, each_7},
-                                   [8] = {inner_8, plain_8, one_8, each_8}};
-  if (r <= 8) table[r][kind](f);
-  else any_radix(r, kind, f);
+  static Run *const table[9][4] = {
+      [2] = {inner_2, plain_2, one_2, each_2}, [3] = {inner_3, plain_3, one_3, each_3},
+      [4] = {inner_4, plain_4, one_4, each_4}, [5] = {inner_5, plain_5, one_5, each_5},
+      [7] = {inner_7, plain_7, one_7, each_7}, [8] = {inner_8, plain_8, one_8, each_8}};
+  if (r <= 8)
+    table[r][kind](f);
+  else
+    any_radix(r, kind, f);
 }
 
 /* All passes over one row of lanes: the first reads x, the last writes y, those between

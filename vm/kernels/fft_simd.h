@@ -85,28 +85,28 @@ INLINE cvec cmul(cvec a, vec wr, vec wi) {
 
 /* Halves of the two vectors woven element by element, and unwoven. */
 #if FFT_F64 && VBYTES == 16
-#define LOW 0, 2
+#define LOW  0, 2
 #define HIGH 1, 3
 #define EVEN 0, 2
-#define ODD 1, 3
+#define ODD  1, 3
 #define BACK 1, 0
 #elif VBYTES / (FFT_F64 + 1) == 16
-#define LOW 0, 4, 1, 5
+#define LOW  0, 4, 1, 5
 #define HIGH 2, 6, 3, 7
 #define EVEN 0, 2, 4, 6
-#define ODD 1, 3, 5, 7
+#define ODD  1, 3, 5, 7
 #define BACK 3, 2, 1, 0
 #elif VBYTES / (FFT_F64 + 1) == 32
-#define LOW 0, 8, 1, 9, 2, 10, 3, 11
+#define LOW  0, 8, 1, 9, 2, 10, 3, 11
 #define HIGH 4, 12, 5, 13, 6, 14, 7, 15
 #define EVEN 0, 2, 4, 6, 8, 10, 12, 14
-#define ODD 1, 3, 5, 7, 9, 11, 13, 15
+#define ODD  1, 3, 5, 7, 9, 11, 13, 15
 #define BACK 7, 6, 5, 4, 3, 2, 1, 0
 #else
-#define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define LOW  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 #define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
-#define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define ODD  1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
 #define BACK 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0
 #endif
 INLINE vec low(vec a, vec b) { return __builtin_shufflevector(a, b, LOW); }

@@ -18,31 +18,31 @@ enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 1 };
 enum { AHEAD_DOTS = 512 };
 #include "vm/kernels/gemm_skinny_way.inc"
 
-#define ELEM float
+#define ELEM     float
 #define FN(name) f32_##name
 #include "vm/kernels/gemm_pack.inc"
 #include "vm/kernels/gemm_first.inc"
 #include "vm/kernels/gemm_skinny.inc"
 
-#define ELEM uint16_t
+#define ELEM     uint16_t
 #define FN(name) bf16_##name
 #include "vm/kernels/gemm_pack.inc"
 #include "vm/kernels/gemm_first.inc"
 #include "vm/kernels/gemm_skinny.inc"
 
-#define ELEM uint16_t
+#define ELEM     uint16_t
 #define FN(name) f16_##name
 #include "vm/kernels/gemm_pack.inc"
 #include "vm/kernels/gemm_first.inc"
 #include "vm/kernels/gemm_skinny.inc"
 
-#define ELEM uint8_t
+#define ELEM     uint8_t
 #define FN(name) e4m3_##name
 #include "vm/kernels/gemm_pack.inc"
 #include "vm/kernels/gemm_first.inc"
 #include "vm/kernels/gemm_skinny.inc"
 
-#define ELEM uint8_t
+#define ELEM     uint8_t
 #define FN(name) e5m2_##name
 #include "vm/kernels/gemm_pack.inc"
 #include "vm/kernels/gemm_first.inc"

@@ -16,7 +16,7 @@ enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 1 };
 enum { AHEAD_DOTS = 512 };
 #include "vm/kernels/gemm_skinny_way.inc"
 
-#define ELEM double
+#define ELEM     double
 #define FN(name) f64_##name
 #include "vm/kernels/gemm_pack.inc"
 #include "vm/kernels/gemm_first.inc"

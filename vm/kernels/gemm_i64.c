@@ -10,7 +10,7 @@ typedef uint64_t T;
 
 static inline V own_load(const T *p) { return v_load(p); }
 
-#define ELEM T
+#define ELEM     T
 #define FN(name) own_##name
 #include "vm/kernels/gemm_first.inc"
 #undef ELEM

@@ -117,11 +117,12 @@ INLINE PAIRS void body(const int rows, const int nv, int64_t npair, const char *
 #define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3) TILE(rows, 4)
 #define TILE_ROW(rows)                                                                         \
   { tile_##rows##_1, tile_##rows##_2, tile_##rows##_3, tile_##rows##_4 }
-TILES(1)
-TILES(2) TILES(3) TILES(4) TILES(5) TILES(6)
+/* clang-format off */
+TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6)
 
-    static void tile(int rows, int cols, int64_t npair, const void *a, int64_t ars, int64_t acs,
-                     const uint32_t *b, float *c, bool resume) {
+static void tile(int rows, int cols, int64_t npair, const void *a, int64_t ars, int64_t acs,
+                 const uint32_t *b, float *c, bool resume) {
+  /* clang-format on */
   static TileFn *const tiles[RM][RV] = {TILE_ROW(1), TILE_ROW(2), TILE_ROW(3),
                                         TILE_ROW(4), TILE_ROW(5), TILE_ROW(6)};
   tiles[rows - 1][(cols + 15) / 16 - 1](npair, a, ars, acs, b, c, resume);
@@ -188,9 +189,10 @@ PAIRS static void few(int rows, int64_t n, int64_t nk, const void *a, int64_t ar
 #define FEW(r)                                                                                 \
   case r: few_rows(r, n, nk, a, ars, acs, b, ldb, c, crs, resume); return;
   switch (rows) {
-    FEW(1)
-    FEW(2) FEW(3) FEW(4) FEW(5) default
-        : few_rows(6, n, nk, a, ars, acs, b, ldb, c, crs, resume);
+    /* clang-format off */
+    FEW(1) FEW(2) FEW(3) FEW(4) FEW(5)
+  default: few_rows(6, n, nk, a, ars, acs, b, ldb, c, crs, resume);
+    /* clang-format on */
   }
 }
 #endif

@@ -148,7 +148,8 @@ static inline __attribute__((always_inline)) void f32_half(V r[8], const float *
   V w[2][4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; i++) {
-    V low = two_halves(x + at[i], x + at[4 + i]), high = two_halves(x + at[8 + i], x + at[12 + i]);
+    V low = two_halves(x + at[i], x + at[4 + i]),
+      high = two_halves(x + at[8 + i], x + at[12 + i]);
     w[0][i] = _mm512_shuffle_f32x4(low, high, 0x88);
     w[1][i] = _mm512_shuffle_f32x4(low, high, 0xdd);
   }
@@ -178,8 +179,10 @@ static inline V v_load(const T *p) { return _mm256_loadu_ps(p); }
 static inline V v_part(const T *p, int n) { return _mm256_maskload_ps(p, first(n)); }
 static inline void v_store(T *p, V v) { _mm256_storeu_ps(p, v); }
 static inline void v_store_part(T *p, V v, int n) {
-  if (n == 8) v_store(p, v);
-  else store_few(p, v, n);
+  if (n == 8)
+    v_store(p, v);
+  else
+    store_few(p, v, n);
 }
 static inline V v_fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
 
@@ -255,7 +258,9 @@ static inline V v_set1(T x) { return x; }
 static inline V v_load(const T *p) { return *p; }
 static inline V v_part(const T *p, int n) { return n ? *p : 0; }
 static inline void v_store(T *p, V v) { *p = v; }
-static inline void v_store_part(T *p, V v, int n) { if (n) *p = v; }
+static inline void v_store_part(T *p, V v, int n) {
+  if (n) *p = v;
+}
 static inline V v_fma(V a, V b, V c) { return __builtin_fmaf(a, b, c); }
 static inline V bf16_load(const uint16_t *p) { return bf16_one(p); }
 static inline V bf16_part(const uint16_t *p, int n) { return n ? bf16_one(p) : 0; }

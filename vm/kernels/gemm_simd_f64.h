@@ -113,7 +113,9 @@ static inline V v_set1(T x) { return x; }
 static inline V v_load(const T *p) { return *p; }
 static inline V v_part(const T *p, int n) { return n ? *p : 0; }
 static inline void v_store(T *p, V v) { *p = v; }
-static inline void v_store_part(T *p, V v, int n) { if (n) *p = v; }
+static inline void v_store_part(T *p, V v, int n) {
+  if (n) *p = v;
+}
 static inline V v_fma(V a, V b, V c) { return __builtin_fma(a, b, c); }
 static inline void v_transpose(V r[LANES]) { (void)r; }
 

@@ -30,8 +30,10 @@ static inline V v_part(const T *p, int n) {
 }
 static inline void v_store(T *p, V v) { memcpy(p, &v, sizeof v); }
 static inline void v_store_part(T *p, V v, int n) {
-  if (n == LANES) v_store(p, v);
-  else memcpy(p, &v, (size_t)n * sizeof(T));
+  if (n == LANES)
+    v_store(p, v);
+  else
+    memcpy(p, &v, (size_t)n * sizeof(T));
 }
 static inline V v_fma(V a, V b, V c) { return a * b + c; }
 

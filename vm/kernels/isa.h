@@ -8,13 +8,13 @@
 
 #if defined TS_ISA_avx512
 #define TS_ISA(name) name##_avx512
-#define TS_ISA_NAME "avx512"
+#define TS_ISA_NAME  "avx512"
 #elif defined TS_ISA_avx2
 #define TS_ISA(name) name##_avx2
-#define TS_ISA_NAME "avx2"
+#define TS_ISA_NAME  "avx2"
 #elif defined TS_ISA_base
 #define TS_ISA(name) name##_base
-#define TS_ISA_NAME "base"
+#define TS_ISA_NAME  "base"
 #else
 #error "compile with one of -DTS_ISA_avx512, -DTS_ISA_avx2, -DTS_ISA_base"
 #endif

@@ -24,15 +24,15 @@ typedef struct Planes {
 
 typedef void PlanesFn(int64_t n, Planes *p);
 
-#define EACH(name, call)                                                      \
-  static void name##_planes(int64_t n, Planes *p) {                           \
-    for (int64_t i = 0; i < n; i += V_LANES) {                                \
-      Z z = {v_load(p->re + i), v_load(p->im + i)}, r = call;                 \
-      v_store(p->re + i, r.re);                                               \
-      v_store(p->im + i, r.im);                                               \
-    }                                                                         \
+#define EACH(name, call)                                                                       \
+  static void name##_planes(int64_t n, Planes *p) {                                            \
+    for (int64_t i = 0; i < n; i += V_LANES) {                                                 \
+      Z z = {v_load(p->re + i), v_load(p->im + i)}, r = call;                                  \
+      v_store(p->re + i, r.re);                                                                \
+      v_store(p->im + i, r.im);                                                                \
+    }                                                                                          \
   }
-#define SECOND ((Z){v_load(p->x + i), v_load(p->y + i)})
+#define SECOND      ((Z){v_load(p->x + i), v_load(p->y + i)})
 #define REAL(value) ((Z){value, v_const(0.0)})
 
 EACH(abs, REAL(z_abs(z)))
@@ -52,23 +52,23 @@ EACH(pow, z_pow(z, SECOND))
 
 /* ---- both types */
 #define JOIN(a, b) a##_##b
-#define CAT(a, b) JOIN(a, b)
+#define CAT(a, b)  JOIN(a, b)
 
 #define ENTRY_F(name)
 #define ENTRY_FI(name)
 #define ENTRY_FIB(name)
 #define ENTRY_I(name)
 #define ENTRY_IB(name)
-#define ENTRY_FC(name) ENTRY(name)
-#define ENTRY_FIC(name) ENTRY(name)
+#define ENTRY_FC(name)   ENTRY(name)
+#define ENTRY_FIC(name)  ENTRY(name)
 #define ENTRY_FIBC(name) ENTRY(name)
 
 #define NAME c64
-#define R float
+#define R    float
 #include "vm/kernels/pointwise_complex.inc"
 
 #define NAME c128
-#define R double
+#define R    double
 #include "vm/kernels/pointwise_complex.inc"
 
 void TS_ISA(ts_kernels_pointwise_complex)(TsPointwiseComplexKernels *k) {

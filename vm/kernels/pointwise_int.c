@@ -8,7 +8,7 @@
 #include "vm/kernels/spread.h"
 
 #define JOIN(a, b) a##_##b
-#define CAT(a, b) JOIN(a, b)
+#define CAT(a, b)  JOIN(a, b)
 
 static double round_down(double x) {
   if (!(x > -0x1p52 && x < 0x1p52)) return x;
@@ -21,60 +21,60 @@ static double round_up(double x) { return -round_down(-x); }
 /* Which rows a table takes, by their TYPES. */
 #define ENTRY_F(name)
 #define ENTRY_FC(name)
-#define ENTRY_FI(name) ENTRY_I(name)
-#define ENTRY_FIC(name) ENTRY_I(name)
-#define ENTRY_IB(name) ENTRY_B(name)
-#define ENTRY_FIB(name) ENTRY_B(name)
+#define ENTRY_FI(name)   ENTRY_I(name)
+#define ENTRY_FIC(name)  ENTRY_I(name)
+#define ENTRY_IB(name)   ENTRY_B(name)
+#define ENTRY_FIB(name)  ENTRY_B(name)
 #define ENTRY_FIBC(name) ENTRY_B(name)
 
 #define ONLY_BOOL
 #define NAME truth /* bool is a macro */
-#define T uint8_t
+#define T    uint8_t
 #include "vm/kernels/pointwise_int.inc"
 #undef ONLY_BOOL
 
 #define NAME u8
-#define T uint8_t
-#define W uint32_t
-#define S int32_t
-#define LO 0
-#define HI 255
+#define T    uint8_t
+#define W    uint32_t
+#define S    int32_t
+#define LO   0
+#define HI   255
 #define REAL float
 #include "vm/kernels/pointwise_int.inc"
 
 #define NAME i8
-#define T int8_t
-#define W uint32_t
-#define S int32_t
-#define LO INT8_MIN
-#define HI INT8_MAX
+#define T    int8_t
+#define W    uint32_t
+#define S    int32_t
+#define LO   INT8_MIN
+#define HI   INT8_MAX
 #define REAL float
 #include "vm/kernels/pointwise_int.inc"
 
 #define NAME i16
-#define T int16_t
-#define W uint32_t
-#define S int32_t
-#define LO INT16_MIN
-#define HI INT16_MAX
+#define T    int16_t
+#define W    uint32_t
+#define S    int32_t
+#define LO   INT16_MIN
+#define HI   INT16_MAX
 #define REAL float
 #include "vm/kernels/pointwise_int.inc"
 
 #define NAME i32
-#define T int32_t
-#define W uint32_t
-#define S int32_t
-#define LO INT32_MIN
-#define HI INT32_MAX
+#define T    int32_t
+#define W    uint32_t
+#define S    int32_t
+#define LO   INT32_MIN
+#define HI   INT32_MAX
 #define REAL double
 #include "vm/kernels/pointwise_int.inc"
 
 #define NAME i64
-#define T int64_t
-#define W uint64_t
-#define S int64_t
-#define LO INT64_MIN
-#define HI INT64_MAX
+#define T    int64_t
+#define W    uint64_t
+#define S    int64_t
+#define LO   INT64_MIN
+#define HI   INT64_MAX
 #include "vm/kernels/pointwise_int.inc"
 
 void TS_ISA(ts_kernels_pointwise_int)(TsPointwiseIntKernels *k) {

@@ -10,15 +10,15 @@ typedef float T;
 typedef int32_t K;
 typedef RF V;
 enum { W = RF_W, LANES = TS_RED_LANES_f32, LEVELS = RF_LEVELS };
-#define KEY_INF      0x7f800000
-#define vload        rf_load
-#define vloadn       rf_loadn
-#define vstore       rf_store
-#define vset         rf_set
-#define vabs         rf_abs
-#define sabs         __builtin_fabsf
-#define halves       rf_halves
-#define feed         rf_feed
+#define KEY_INF 0x7f800000
+#define vload   rf_load
+#define vloadn  rf_loadn
+#define vstore  rf_store
+#define vset    rf_set
+#define vabs    rf_abs
+#define sabs    __builtin_fabsf
+#define halves  rf_halves
+#define feed    rf_feed
 
 static void map_row(int map, void *y_, const void *x_, int64_t n, double c, double p) {
   float *y = y_, s = (float)c;

@@ -10,15 +10,15 @@ typedef double T;
 typedef int64_t K;
 typedef RD V;
 enum { W = RD_W, LANES = TS_RED_LANES_f64, LEVELS = RD_LEVELS };
-#define KEY_INF      0x7ff0000000000000
-#define vload        rd_load
-#define vloadn       rd_loadn
-#define vstore       rd_store
-#define vset         rd_set
-#define vabs         rd_abs
-#define sabs         __builtin_fabs
-#define halves       rd_halves
-#define feed         rd_feed
+#define KEY_INF 0x7ff0000000000000
+#define vload   rd_load
+#define vloadn  rd_loadn
+#define vstore  rd_store
+#define vset    rd_set
+#define vabs    rd_abs
+#define sabs    __builtin_fabs
+#define halves  rd_halves
+#define feed    rd_feed
 
 static void map_row(int map, void *y_, const void *x_, int64_t n, double c, double p) {
   double *y = y_, s = c;

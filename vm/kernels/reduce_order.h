@@ -41,8 +41,10 @@ INLINE K arg_key(int min, T x) {
 
 INLINE void order_merge(int max, K *key, K *mag, T x) {
   K b = bits_of(x), k = turn(b), m = b & K_MAX;
-  if (max) *key = *key > k ? *key : k;
-  else *key = *key < k ? *key : k;
+  if (max)
+    *key = *key > k ? *key : k;
+  else
+    *key = *key < k ? *key : k;
   if (KEY_INF) *mag = *mag > m ? *mag : m;
 }
 
@@ -82,8 +84,10 @@ static const T *order_piece(const TsReduceCols *a, int64_t i, int64_t col, int64
   const char *next = order_place(a, i + ORDER_AHEAD < a->m ? i + ORDER_AHEAD : i, col);
   for (int64_t j = 0; j < n * a->esize; j += 64) __builtin_prefetch(next + j, 0, 2);
   if (!a->load && !a->map) return (const T *)(const void *)p;
-  if (a->load) a->load(n, buf, p);
-  else memcpy(buf, p, (size_t)n * sizeof(T));
+  if (a->load)
+    a->load(n, buf, p);
+  else
+    memcpy(buf, p, (size_t)n * sizeof(T));
   if (a->map) map_row(a->map, buf, buf, n, 0, a->p);
   return buf;
 }
@@ -103,8 +107,10 @@ INLINE void order_panel(int max, const TsReduceCols *a, int64_t col, int64_t n) 
 static void order_cols(const TsReduceCols *a) {
   for (int64_t col = 0; col < a->n; col += ORDER_PANEL) {
     int64_t n = a->n - col < ORDER_PANEL ? a->n - col : ORDER_PANEL;
-    if (a->op == TS_RED_MAX) order_panel(1, a, col, n);
-    else order_panel(0, a, col, n);
+    if (a->op == TS_RED_MAX)
+      order_panel(1, a, col, n);
+    else
+      order_panel(0, a, col, n);
   }
 }
 
@@ -128,8 +134,10 @@ INLINE void arg_row_of(int min, const T *x, int64_t n, int64_t base, TsReduceArg
 }
 
 static void arg_row(int min, const void *x, int64_t n, int64_t base, TsReduceArg *best) {
-  if (min) arg_row_of(1, x, n, base, best);
-  else arg_row_of(0, x, n, base, best);
+  if (min)
+    arg_row_of(1, x, n, base, best);
+  else
+    arg_row_of(0, x, n, base, best);
 }
 
 INLINE void arg_panel(int min, const TsReduceCols *a, int64_t col, int64_t n, int64_t base,
@@ -154,7 +162,9 @@ INLINE void arg_panel(int min, const TsReduceCols *a, int64_t col, int64_t n, in
 static void arg_cols(int min, const TsReduceCols *a, int64_t base, TsReduceArg *best) {
   for (int64_t col = 0; col < a->n; col += ORDER_PANEL) {
     int64_t n = a->n - col < ORDER_PANEL ? a->n - col : ORDER_PANEL;
-    if (min) arg_panel(1, a, col, n, base, best + col);
-    else arg_panel(0, a, col, n, base, best + col);
+    if (min)
+      arg_panel(1, a, col, n, base, best + col);
+    else
+      arg_panel(0, a, col, n, base, best + col);
   }
 }

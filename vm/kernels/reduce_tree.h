@@ -75,8 +75,8 @@ INLINE V fold_short(int op, int map, int regs, const T *x, int64_t n, V c) {
 INLINE int64_t fold_steps(int op, int map, V *a, const T *x, int64_t n, V c) {
   int64_t i = 0;
   for (; i + LANES <= n; i += LANES)
-    UNROLL for (int v = 0; v < REGS; v++)
-      a[v] = op_v(op, a[v], map_v(map, vload(x + i + v * W), c));
+    UNROLL for (int v = 0; v < REGS; v++) a[v] =
+        op_v(op, a[v], map_v(map, vload(x + i + v * W), c));
   return i;
 }
 #else
@@ -111,12 +111,12 @@ INLINE V fold_long(int op, int map, const T *x, int64_t n, V c) {
 
 /* Halves a full set of W registers, each a row, to one register of W results. */
 INLINE V transpose_fold(int op, V *f) {
-  UNROLL for (int level = 0, n = W; level < LEVELS; level++, n /= 2)
-    for (int i = 0; i < n / 2; i++) {
-      V l, h;
-      halves(level, f[2 * i], f[2 * i + 1], &l, &h);
-      f[i] = op_v(op, l, h);
-    }
+  UNROLL for (int level = 0, n = W; level < LEVELS; level++, n /= 2) for (int i = 0; i < n / 2;
+                                                                          i++) {
+    V l, h;
+    halves(level, f[2 * i], f[2 * i + 1], &l, &h);
+    f[i] = op_v(op, l, h);
+  }
   return f[0];
 }
 
@@ -144,8 +144,10 @@ static __attribute__((noinline)) void store_few(int op, T *out, V *f, int64_t k)
       V c = vset(map == TS_MAP_sqdev ? cs[(r0 + r) * a->cstep] : 0);                           \
       f[k == W ? feed[r] : r] = fold;                                                          \
     }                                                                                          \
-    if (k == W) vstore(out + r0, transpose_fold(op, f));                                       \
-    else store_few(op, out + r0, f, k);                                                        \
+    if (k == W)                                                                                \
+      vstore(out + r0, transpose_fold(op, f));                                                 \
+    else                                                                                       \
+      store_few(op, out + r0, f, k);                                                           \
   }
 
 INLINE void rows_of(int op, int map, const TsReduceRows *a) {
@@ -178,21 +180,30 @@ static void rows_mapped(const TsReduceRows *a) {
     double c = a->c ? (double)((const T *)a->c)[r * a->cstep] : 0;
     map_row(a->map, buf, (const T *)a->x + r * a->ld, a->n, c, a->p);
     s.out = (T *)a->out + r;
-    if (a->op >= TS_RED_MIN) order_rows(&s);
-    else if (a->op == TS_RED_PROD) rows_of(TS_RED_PROD, TS_MAP_none, &s);
-    else rows_of(TS_RED_SUM, TS_MAP_none, &s);
+    if (a->op >= TS_RED_MIN)
+      order_rows(&s);
+    else if (a->op == TS_RED_PROD)
+      rows_of(TS_RED_PROD, TS_MAP_none, &s);
+    else
+      rows_of(TS_RED_SUM, TS_MAP_none, &s);
   }
 }
 
 static void tree_rows(const TsReduceRows *a) {
-  if (a->op == TS_RED_SUM && a->map == TS_MAP_none) rows_of(TS_RED_SUM, TS_MAP_none, a);
+  if (a->op == TS_RED_SUM && a->map == TS_MAP_none)
+    rows_of(TS_RED_SUM, TS_MAP_none, a);
   else if (a->op == TS_RED_SUM && a->map == TS_MAP_square)
     rows_of(TS_RED_SUM, TS_MAP_square, a);
-  else if (a->op == TS_RED_SUM && a->map == TS_MAP_abs) rows_of(TS_RED_SUM, TS_MAP_abs, a);
-  else if (a->op == TS_RED_SUM && a->map == TS_MAP_sqdev) rows_of(TS_RED_SUM, TS_MAP_sqdev, a);
-  else if (a->op == TS_RED_PROD && a->map == TS_MAP_none) rows_of(TS_RED_PROD, TS_MAP_none, a);
-  else if (a->map == TS_MAP_none) order_rows(a);
-  else rows_mapped(a);
+  else if (a->op == TS_RED_SUM && a->map == TS_MAP_abs)
+    rows_of(TS_RED_SUM, TS_MAP_abs, a);
+  else if (a->op == TS_RED_SUM && a->map == TS_MAP_sqdev)
+    rows_of(TS_RED_SUM, TS_MAP_sqdev, a);
+  else if (a->op == TS_RED_PROD && a->map == TS_MAP_none)
+    rows_of(TS_RED_PROD, TS_MAP_none, a);
+  else if (a->map == TS_MAP_none)
+    order_rows(a);
+  else
+    rows_mapped(a);
 }
 
 /* ---- columns */
@@ -312,8 +323,10 @@ INLINE void panel_of(int op, int map, const TsReduceCols *a, const Walk *walk, i
   Panel p = {.a = a, .x = (const T *)a->x + col, .e = vset(identity(op))};
   p.nv = (int)((n + W - 1) / W), p.part = (int)(n % W);
   if (map == TS_MAP_sqdev) memcpy(p.c, (const T *)a->c + col, (size_t)n * sizeof(T));
-  if (n == PANEL) panel_walk(op, map, true, &s, &p, walk);
-  else panel_walk(op, map, false, &s, &p, walk);
+  if (n == PANEL)
+    panel_walk(op, map, true, &s, &p, walk);
+  else
+    panel_walk(op, map, false, &s, &p, walk);
   store_panel((T *)a->out + col, s.level[__builtin_ctzll((uint64_t)walk->w)], n);
 }
 
@@ -388,8 +401,10 @@ INLINE void staged_lane(int op, T *acc, const TsReduceCols *a, int64_t col, int6
   for (int64_t j = 0; j < n; j++) acc[j] = identity(op);
   for (int64_t i = lane; i < a->m; i += LANES) {
     const char *src = (const char *)a->x + (row_at(a, i) + col) * a->esize;
-    if (a->load) a->load(n, buf, src);
-    else memcpy(buf, src, (size_t)n * sizeof(T));
+    if (a->load)
+      a->load(n, buf, src);
+    else
+      memcpy(buf, src, (size_t)n * sizeof(T));
     if (a->map == TS_MAP_exp || a->map == TS_MAP_sqdev) {
       const T *c = (const T *)a->c + col;
       for (int64_t j = 0; j < n; j++) buf[j] = buf[j] - c[j];
@@ -423,14 +438,22 @@ INLINE void cols_staged(int op, const TsReduceCols *a) {
 static void tree_cols(const TsReduceCols *a) {
   int op = a->op, map = a->map;
   bool plain = !a->load && map <= TS_MAP_sqdev;
-  if (op >= TS_RED_MIN) order_cols(a);
-  else if (op == TS_RED_PROD && plain && !map) cols_of(TS_RED_PROD, TS_MAP_none, a);
-  else if (op == TS_RED_PROD) cols_staged(TS_RED_PROD, a);
-  else if (!plain) cols_staged(TS_RED_SUM, a);
-  else if (map == TS_MAP_none) cols_of(TS_RED_SUM, TS_MAP_none, a);
-  else if (map == TS_MAP_square) cols_of(TS_RED_SUM, TS_MAP_square, a);
-  else if (map == TS_MAP_abs) cols_of(TS_RED_SUM, TS_MAP_abs, a);
-  else cols_of(TS_RED_SUM, TS_MAP_sqdev, a);
+  if (op >= TS_RED_MIN)
+    order_cols(a);
+  else if (op == TS_RED_PROD && plain && !map)
+    cols_of(TS_RED_PROD, TS_MAP_none, a);
+  else if (op == TS_RED_PROD)
+    cols_staged(TS_RED_PROD, a);
+  else if (!plain)
+    cols_staged(TS_RED_SUM, a);
+  else if (map == TS_MAP_none)
+    cols_of(TS_RED_SUM, TS_MAP_none, a);
+  else if (map == TS_MAP_square)
+    cols_of(TS_RED_SUM, TS_MAP_square, a);
+  else if (map == TS_MAP_abs)
+    cols_of(TS_RED_SUM, TS_MAP_abs, a);
+  else
+    cols_of(TS_RED_SUM, TS_MAP_sqdev, a);
 }
 
 static void tree_tree(int op, void *s_, int64_t m, int64_t n) {

@@ -8,12 +8,12 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FN         static inline __attribute__((always_inline))
-#define IFANY(m)   if (m_any(m))
+#define FN                   static inline __attribute__((always_inline))
+#define IFANY(m)             if (m_any(m))
 #define SET_V(m, var, value) ((var) = v_select(m, value, var))
 #define SET_I(m, var, value) ((var) = i_select(m, value, var))
-#define E(name)    f32_##name
-#define i_const(c) i_set((int32_t)(c))
+#define E(name)              f32_##name
+#define i_const(c)           i_set((int32_t)(c))
 
 typedef float T;
 
