@@ -53,7 +53,7 @@ TsTensor *ts_lua_tensor(lua_State *L, int index) {
 }
 
 /* ---- the collector does not see tensor memory: it is charged here. A full
- * collection runs when the storages made since the last one exceed a sixth of what
+ * collection runs when the storages made since the last one exceed a seventh of what
  * survived it, so that garbage never holds more than that beside live tensors. With
  * little alive the floor rules: 4 MiB, or more while collections of a large Lua heap
  * would take over an eighth of the time. Memory of devices is another: nothing but
@@ -81,7 +81,7 @@ static void grow(Charge *c, double share) {
 
 static void begin(Charge *c, int64_t allocated, int64_t live) {
   c->allocated = allocated;
-  c->allowance = live / 6 > c->floor ? live / 6 : c->floor;
+  c->allowance = live / 7 > c->floor ? live / 7 : c->floor;
 }
 
 static double seconds(void) {

@@ -27,7 +27,7 @@
 
 #include "worker.h"
 
-enum { MAX_THREADS = 64, CHAINS = 12, FMAS = 1 << 14 };
+enum { MAX_THREADS = 64, CHAINS = 12, FMAS = 1 << 18 };
 
 static int nthreads = 1;
 
