@@ -46,11 +46,13 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
   uint64_t *key = keys_of(j, worker);
   for (int64_t r = lo; r < hi; r++) {
     int64_t *index = (int64_t *)j->place.at + r * j->k;
-    ts_sort_keys(j->dtype, j->descending, j->x.n, j->x.at + r * j->x.n * j->size, key);
-    if (j->k < j->x.n)
-      ts_sort_first(j->x.n, j->k, j->bits, key, index, key + j->x.n);
-    else
+    const char *x = j->x.at + r * j->x.n * j->size;
+    if (j->k < j->x.n) {
+      ts_sort_first(j->dtype, j->descending, j->x.n, x, j->k, index, key);
+    } else {
+      ts_sort_keys(j->dtype, j->descending, j->x.n, x, key);
       ts_sort_index(j->x.n, j->bits, key, index, key + j->x.n);
+    }
     if (j->value.at) pick(j, r, index);
   }
 }
@@ -69,7 +71,9 @@ static void long_rows(const Job *j) {
 static int run(TsContext *c, Job *j) {
   int workers = ts_cpu_threads();
   bool together = j->x.rows < workers && j->x.n >= LONG_ROW && j->k == j->x.n;
-  j->nbytes = (8 * j->x.n + ts_sort_spare(j->x.n, j->bits) + 63) / 64 * 64;
+  j->nbytes = j->k < j->x.n ? ts_sort_first_bytes(j->k, j->bits)
+                            : 8 * j->x.n + ts_sort_spare(j->x.n, j->bits);
+  j->nbytes = (j->nbytes + 63) / 64 * 64;
   if (together || j->x.rows < 2) workers = 1;
   j->scratch = ts_memory_alloc(j->nbytes * workers);
   if (!j->scratch)

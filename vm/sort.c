@@ -205,44 +205,109 @@ uint64_t ts_sort_select(int64_t n, int64_t k, int bits, uint64_t *key) {
   return key[0];
 }
 
-/* Keeps the k first of what has passed, sorted. Most keys are no better than the last. */
-static void first_few(int64_t n, int k, const uint64_t *key, int64_t *index) {
-  uint64_t best[FEW];
-  int have = 0;
+/* ---- the first k of a row: what may be among them is kept while the row goes by in blocks, so
+ * that its keys need not be stored. No key behind k kept ones that is as large as the largest of
+ * them comes in. */
+enum { BLOCK = 2048 };
+
+typedef struct Kept {
+  uint64_t *key, *work;
+  int64_t *place; /* in the row, increasing */
+  int64_t n;
+} Kept;
+
+static int64_t kept_room(int64_t k) { return 2 * k + BLOCK + 1; }
+
+int64_t ts_sort_first_bytes(int64_t k, int bits) {
+  return 8 * (3 * kept_room(k) + BLOCK) + ts_sort_spare(k, bits);
+}
+
+/* The k-th key parts those before it from equal ones, of which the first stay. They keep their
+ * order, so that the sort is stable. */
+static uint64_t keep_first(Kept *c, int64_t k, int bits) {
+  memcpy(c->work, c->key, (size_t)c->n * sizeof *c->key);
+  uint64_t last = ts_sort_select(c->n, k - 1, bits, c->work);
+  int64_t before = 0, m = 0;
+  for (int64_t i = 0; i < c->n; i++) before += c->key[i] < last;
+  int64_t equal = k - before;
+  for (int64_t i = 0; i < c->n && m < k; i++) {
+    bool same = c->key[i] == last;
+    if (c->key[i] > last || (same && equal == 0)) continue;
+    equal -= same;
+    c->key[m] = c->key[i];
+    c->place[m++] = c->place[i];
+  }
+  c->n = k;
+  return last;
+}
+
+static void keep_all(Kept *c, const uint64_t *key, int64_t n, int64_t from) {
+  memcpy(c->key + c->n, key, (size_t)n * sizeof *key);
+  for (int64_t i = 0; i < n; i++) c->place[c->n + i] = from + i;
+  c->n += n;
+}
+
+static void keep_below(Kept *c, uint64_t bound, const uint64_t *key, int64_t n, int64_t from) {
+  enum { SOME = 32 };
+  for (int64_t i = 0; i < n; i += SOME) {
+    int64_t end = i + SOME < n ? i + SOME : n;
+    uint64_t any = 0;
+    for (int64_t j = i; j < end; j++) any |= key[j] < bound;
+    for (int64_t j = i; any && j < end; j++) {
+      c->key[c->n] = key[j], c->place[c->n] = from + j;
+      c->n += key[j] < bound;
+    }
+  }
+}
+
+/* Few: the first of what has passed, sorted. Most keys are no better than the last. */
+static int few_of(uint64_t *best, int have, int k, const uint64_t *key, int64_t n, int64_t from,
+                  int64_t *index) {
   for (int64_t i = 0; i < n; i++) {
     uint64_t x = key[i];
     if (have == k && x >= best[k - 1]) continue;
     int at = have < k ? have++ : k - 1;
     for (; at > 0 && x < best[at - 1]; at--) best[at] = best[at - 1], index[at] = index[at - 1];
-    best[at] = x, index[at] = i;
+    best[at] = x, index[at] = from + i;
+  }
+  return have;
+}
+
+static void first_few(TsDtype d, bool descending, int64_t n, const char *x, int k,
+                      int64_t *index, uint64_t *block) {
+  uint64_t best[FEW];
+  int have = 0;
+  for (int64_t i = 0; i < n && k > 0; i += BLOCK) {
+    int64_t m = n - i < BLOCK ? n - i : BLOCK;
+    ts_sort_keys(d, descending, m, x + i * ts_dtypes[d].nbytes, block);
+    have = few_of(best, have, k, block, m, i, index);
   }
 }
 
-/* The k-th key parts those before it from equal ones, of which the first are taken. What
- * is taken stands in the order of its places, so that the sort stays stable. */
-static void first_many(int64_t n, int64_t k, int bits, uint64_t *key, int64_t *index,
-                       uint64_t *spare) {
-  memcpy(spare, key, (size_t)n * sizeof *key);
-  uint64_t last = ts_sort_select(n, k - 1, bits, spare);
-  int64_t before = 0, m = 0;
-  for (int64_t i = 0; i < n; i++) before += key[i] < last;
-  int64_t equal = k - before;
-  int64_t *place = (int64_t *)spare; /* of the taken keys: fewer than n */
-  for (int64_t i = 0; i < n && m < k; i++) {
-    bool same = key[i] == last;
-    if (key[i] > last || (same && equal == 0)) continue;
-    equal -= same;
-    key[m] = key[i];
-    place[m++] = i;
-  }
-  ts_sort_index(k, bits, key, index, spare + n);
-  for (int64_t i = 0; i < k; i++) index[i] = place[index[i]];
-}
-
-void ts_sort_first(int64_t n, int64_t k, int bits, uint64_t *key, int64_t *index, void *spare) {
+void ts_sort_first(TsDtype d, bool descending, int64_t n, const void *x, int64_t k,
+                   int64_t *index, void *spare) {
   if (k <= FEW) {
-    if (k > 0) first_few(n, (int)k, key, index);
-  } else {
-    first_many(n, k, bits, key, index, spare);
+    first_few(d, descending, n, x, (int)k, index, spare);
+    return;
   }
+  int64_t room = kept_room(k), size = ts_dtypes[d].nbytes;
+  int bits = ts_sort_bits(d);
+  uint64_t *block = spare, bound = 0;
+  Kept c = {.key = block + BLOCK};
+  c.work = c.key + room, c.place = (int64_t *)(c.work + room);
+  bool full = false;
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    int64_t m = n - i < BLOCK ? n - i : BLOCK;
+    ts_sort_keys(d, descending, m, (const char *)x + i * size, block);
+    if (full)
+      keep_below(&c, bound, block, m, i);
+    else
+      keep_all(&c, block, m, i);
+    if (c.n <= 2 * k || i + m == n) continue;
+    bound = keep_first(&c, k, bits);
+    full = true;
+  }
+  if (c.n > k) keep_first(&c, k, bits);
+  ts_sort_index(k, bits, c.key, index, c.place + room);
+  for (int64_t i = 0; i < k; i++) index[i] = c.place[index[i]];
 }

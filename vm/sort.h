@@ -29,8 +29,11 @@ void ts_sort_index(int64_t n, int bits, uint64_t *key, int64_t *index, void *spa
 /* The same with all threads, from the context's thread. Not valid after an interrupt. */
 void ts_sort_index_parallel(int64_t n, int bits, uint64_t *key, int64_t *index, void *spare);
 
-/* Where the first k of the sorted keys stood, in order; 0 <= k <= n. Destroys key. */
-void ts_sort_first(int64_t n, int64_t k, int bits, uint64_t *key, int64_t *index, void *spare);
+/* Where the first k of x[0..n) stood when sorted, in order; 0 <= k <= n. spare: of
+ * ts_sort_first_bytes, aligned to 8. */
+void ts_sort_first(TsDtype d, bool descending, int64_t n, const void *x, int64_t k,
+                   int64_t *index, void *spare);
+int64_t ts_sort_first_bytes(int64_t k, int bits);
 
 /* The key at place k of the sorted ones, 0 <= k < n. Destroys key. */
 uint64_t ts_sort_select(int64_t n, int64_t k, int bits, uint64_t *key);
