@@ -59,7 +59,6 @@ function row.bias(r, c)
   return function() return x + y end
 end
 
-function row.gpt_step(...) return dofile "scripts/bench/gpt.lua"(...) end
 
 for _, name in ipairs { "exp", "gelu", "softmax" } do
   row[name] = function(r, c)
@@ -102,6 +101,16 @@ local function captured(f, ...)
   ts.jit.eager(false)
   for _ = 1, JUDGED do m(unpack(args)):data_ptr() end
   return function() return m(unpack(args)) end
+end
+
+-- Warm as well: as torch.compile, which compiles before its first step ends.
+function row.gpt_step(...)
+  local step = dofile "scripts/bench/gpt.lua"(...)
+  for _ = 1, JUDGED + 6 do
+    step():item()
+    ts.jit.wait()
+  end
+  return step
 end
 
 function row.fused_chain(r, c)
