@@ -242,6 +242,7 @@ static void end_row(const Job *j, const Batch *b, int i, char *dw, char *db, int
                  .first = first,
                  .past = j->past};
   e.ahead[0] = ahead_in(j, b, i, j->g), e.ahead[1] = ahead_in(j, b, i, j->dx);
+  if (j->n > LEAF) e.ahead[2] = ahead_in(j, b, i, j->x); /* else norms asked for it */
   j->rk->norm_end[j->w](&e);
   close_row(j, b, i);
 }

@@ -36,7 +36,7 @@ typedef struct TsNormEnd {
   int64_t n;
   const void *mean, *rstd, *c1, *c2; /* one number each */
   void *dw, *db;                     /* or NULL */
-  const void *ahead[2];              /* rows to fetch meanwhile: of g, dx; or NULL */
+  const void *ahead[3];              /* rows to fetch meanwhile: of g, dx, x; or NULL */
   int first;
   int past; /* dx goes past the caches: whole lines; ts_copy_fence() follows the last one */
 } TsNormEnd;
