@@ -37,6 +37,18 @@ int ts_tile_rule_of_store(Check *c, const Stmt *s) {
                              ATTR("axes"));
 }
 
+int ts_tile_rule_of_store_below(Check *c, const Stmt *s) {
+  int rank = s->in[0]->type.rank;
+  if (s->nin != rank + 3 || rank < 1)
+    return WRONG(TS_ERR_argument, "%d positions and an end in %s", s->nin - 3,
+                 ts_tile_shown(c, &s->in[0]->type));
+  if (ts_tile_rule_positions_in(c, s, 0, 1, rank) || ts_tile_rule_index(c, s, 1 + rank) ||
+      ts_tile_rule_gives_nothing(c, s) || ts_tile_rule_written(c, s))
+    return -1;
+  return ts_tile_rule_extent(c, s, &s->in[0]->type, &s->in[s->nin - 1]->type, ATTR("edge")->i,
+                             ATTR("axes"));
+}
+
 static int check_list(Check *c, const Stmt *s) {
   if (s->in[0]->type.rank != 1)
     return WRONG(TS_ERR_shape, "memory has one axis, not %s",

@@ -20,25 +20,30 @@
 
 #include "ir/tile_gpu_build.h"
 
-enum { PATTERN = TS_GPU_PATTERN, STEP = 32 /* bytes along k of one instruction */, CURSOR = 5 };
+enum { PATTERN = TS_GPU_PATTERN, STEP = 32 /* bytes along k of one instruction */, CURSOR = 6, CORNER = 6 };
 
 typedef TsTileVal V;
 
-/* Where copies are: which of the block's tiles, its corner, along k, the slot to fill. */
-enum { C_turn, C_m, C_n, C_k, C_slot };
+/* Where copies are: which of the block's tiles, its corner, along k, the slot to fill. With
+ * groups, where the group's matrix of B begins, or where it ends along k. */
+enum { C_turn, C_m, C_n, C_k, C_slot, C_more };
 
 /* What a tile carries to the next: the slot that is multiplied, the cursor, and of the unit
  * operands of the next step; by their numbers behind the sums. */
-enum { LEFT = 2 + CURSOR, RIGHT, CARRIED = 3 + CURSOR };
+enum { CARRIED = 3 + CURSOR };
 
 typedef struct Product {
   TsGpuWarpProduct x;
   TsTileBuild b;
   bool fma;
+  int cursor;                            /* numbers of it */
   int64_t piece;                         /* columns of the sums that are stored at a time */
   V a, bm, bias, residual, c;            /* memory */
   V m, n, k, p, tm, tn, total, nk, span; /* sizes */
   V round, rounds, m0, n0;
+  V places, items, wide; /* of groups; rows of a matrix of B, or of C */
+  V row, end;            /* of this tile in C */
+  V length;              /* along k, of this tile */
   V sa, sb;
   TsGpuFollowing rows_of;
   V param[TS_GPU_FOLLOW_PARAMS];
@@ -48,6 +53,9 @@ typedef struct Product {
 static V number(Product *p, int64_t i) { return ts_tile_index(&p->b, i); }
 static V op2(Product *p, int op, V x, V y) { return ts_tile_op2(&p->b, op, x, y); }
 static V by(Product *p, int op, V x, int64_t y) { return ts_gpu_by(&p->b, op, x, y); }
+static V place(Product *p, TsGpuPlace kind, V item) {
+  return ts_gpu_place(&p->b, p->places, p->items, kind, item);
+}
 static int bytes_of(const Product *p) { return ts_dtypes[p->x.in].nbytes; }
 
 /* ---- the kernel's parameters and memory */
@@ -61,12 +69,29 @@ static V operand(Product *p, const char *name, bool turned, int64_t rows, int64_
   return matrix(p, name, p->x.in, turned ? cols : rows, turned ? rows : cols, false);
 }
 
+/* size: M, N, K; of all places, and rows of all matrices. */
+static void ragged_params(Product *p, const int64_t *size, int64_t all, int64_t rows) {
+  const TsGpuWarpProduct *x = &p->x;
+  int64_t m = size[0], n = size[1], k = size[2];
+  bool depth = x->ragged == TS_GPU_RAGGED_depth;
+  TsTileType places = ts_tile_vector(TS_DT_i64, all);
+  p->bm = matrix(p, "b", x->in, depth ? k : rows, !depth && x->turned_b ? k : n, false);
+  p->places = ts_tile_param(p->b.k, "places", &places, false);
+  p->c = matrix(p, "c", x->out, depth ? rows : m, n, true);
+}
+
 static void params(Product *p) {
   TsTile *k = p->b.k;
   const TsGpuWarpProduct *x = &p->x;
   int64_t m = ts_tile_size(k, "M"), n = ts_tile_size(k, "N"), kk = ts_tile_size(k, "K");
+  int64_t all = x->ragged ? ts_tile_size(k, "I") : 0;
+  int64_t rows = x->ragged ? ts_tile_size(k, "R") : 0;
   ts_tile_size(k, "P");
   p->a = operand(p, "a", x->turned_a, m, kk);
+  if (x->ragged) {
+    ragged_params(p, (int64_t[]){m, n, kk}, all, rows);
+    return;
+  }
   p->bm = operand(p, "b", x->turned_b, kk, n);
   if (x->follow) {
     p->param[0] = p->a, p->param[1] = p->bm;
@@ -79,13 +104,25 @@ static void params(Product *p) {
   p->c = matrix(p, "c", x->out, m, n, true);
 }
 
+/* How many tiles there are: rows of them are items, or those of all groups. */
+static void find_items(Product *p) {
+  bool depth = p->x.ragged == TS_GPU_RAGGED_depth;
+  p->items = ts_gpu_items(&p->b, ts_gpu_size(&p->b, 3, "i"));
+  p->wide = depth ? p->m : p->x.turned_b ? p->n : p->k;
+  V count = place(p, TS_GPU_PLACE_count, number(p, 0));
+  p->tm = ts_gpu_named(depth ? op2(p, TS_OP_mul, p->tm, count) : count, "tm");
+  p->total = ts_gpu_named(op2(p, TS_OP_mul, p->tm, p->tn), "total");
+}
+
 static void sizes(Product *p) {
-  static const char *const names[4] = {"m", "n", "k", "p"};
-  V *const to[4] = {&p->m, &p->n, &p->k, &p->p};
+  static const char *const names[3] = {"m", "n", "k"};
+  V *const to[3] = {&p->m, &p->n, &p->k};
   const TsGpuWarpProduct *x = &p->x;
-  for (int i = 0; i < 4; i++) *to[i] = ts_gpu_size(&p->b, i, names[i]);
+  for (int i = 0; i < 3; i++) *to[i] = ts_gpu_size(&p->b, i, names[i]);
+  p->p = ts_gpu_size(&p->b, x->ragged ? 5 : 3, "p");
   p->tm = ts_gpu_named(ts_gpu_div_up(&p->b, p->m, x->rows), "tm");
   p->tn = ts_gpu_named(ts_gpu_div_up(&p->b, p->n, x->cols), "tn");
+  p->length = p->k;
   p->total = ts_gpu_named(op2(p, TS_OP_mul, p->tm, p->tn), "total");
   V whole = p->fma ? by(p, TS_OP_floordiv, p->k, x->depth)
                    : by(p, TS_OP_maximum, ts_gpu_div_up(&p->b, p->k, x->depth), 1);
@@ -103,8 +140,26 @@ static V stages(Product *p, const char *name, int64_t wide, bool along_k) {
 }
 
 /* ---- where a tile is */
-/* Of tile number t: down a group of rows, then the next column. */
-static void corner(Product *p, V t, V *m, V *n) {
+/* Of an item, a tile's rows: from which row of A, and where its matrix of B begins. */
+static void rows_of_item(Product *p, V item, V *at) {
+  at[0] = place(p, TS_GPU_PLACE_from, item);
+  at[4] = place(p, TS_GPU_PLACE_row, item), at[5] = place(p, TS_GPU_PLACE_end, item);
+  at[3] = op2(p, TS_OP_mul, place(p, TS_GPU_PLACE_group, item), p->wide);
+}
+
+/* Rows of all groups' tiles are one behind the other: of which group, and where that is. */
+static void depth_of_item(Product *p, V row, V *at) {
+  V each = ts_gpu_div_up(&p->b, p->m, p->x.rows), group = op2(p, TS_OP_floordiv, row, each);
+  V in = op2(p, TS_OP_sub, row, op2(p, TS_OP_mul, group, each));
+  V above = op2(p, TS_OP_mul, group, p->wide);
+  at[0] = by(p, TS_OP_mul, in, p->x.rows);
+  at[2] = place(p, TS_GPU_PLACE_row, group), at[3] = place(p, TS_GPU_PLACE_end, group);
+  at[4] = op2(p, TS_OP_add, above, at[0]), at[5] = op2(p, TS_OP_add, above, p->wide);
+}
+
+/* Of tile number t: down a group of rows, then the next column. at: row of A, column; with groups
+ * where k begins, C_more, and its row of C and where that ends. */
+static void corner(Product *p, V t, V *at) {
   const TsGpuWarpProduct *x = &p->x;
   V g = op2(p, TS_OP_floordiv, t, p->span);
   V in = op2(p, TS_OP_sub, t, op2(p, TS_OP_mul, g, p->span));
@@ -112,8 +167,12 @@ static void corner(Product *p, V t, V *m, V *n) {
   V high = by(p, TS_OP_minimum, op2(p, TS_OP_sub, p->tm, first), x->group);
   V col = op2(p, TS_OP_floordiv, in, high);
   V row = op2(p, TS_OP_sub, in, op2(p, TS_OP_mul, col, high));
-  *m = by(p, TS_OP_mul, op2(p, TS_OP_add, first, row), x->rows);
-  *n = by(p, TS_OP_mul, col, x->cols);
+  row = op2(p, TS_OP_add, first, row);
+  at[0] = x->ragged ? NULL : by(p, TS_OP_mul, row, x->rows);
+  at[1] = by(p, TS_OP_mul, col, x->cols);
+  for (int i = 2; i < CORNER; i++) at[i] = NULL;
+  if (x->ragged == TS_GPU_RAGGED_rows) rows_of_item(p, row, at);
+  if (x->ragged == TS_GPU_RAGGED_depth) depth_of_item(p, row, at);
 }
 
 static V tile_of(Product *p, V turn) {
@@ -134,26 +193,34 @@ static TsTileStmt *either(Product *p, V condition, int n) {
   return s;
 }
 
-/* The corner of the block's tile number turn, outside of the result if there is none. */
-static void corner_of_turn(Product *p, V turn, V *corners) {
+/* Moves copies to the corner of the block's tile number turn, outside of the result if there is
+ * none. */
+static void corner_of_turn(Product *p, V turn, V *c) {
   TsTileRegion *before = p->b.at;
-  TsTileStmt *s = either(p, op2(p, TS_OP_lt, turn, p->rounds), 2);
+  int n = p->x.ragged ? 4 : 2;
+  TsTileStmt *s = either(p, op2(p, TS_OP_lt, turn, p->rounds), n);
   if (!s) return;
-  V at[2];
-  corner(p, tile_of(p, turn), &at[0], &at[1]);
-  yield(p, 2, at);
+  V at[CORNER];
+  corner(p, tile_of(p, turn), at);
+  if (n > 2 && !at[2]) at[2] = number(p, 0);
+  yield(p, n, at);
   p->b.at = s->region[1];
-  yield(p, 2, (V[]){p->m, p->n});
+  V none = n > 2 ? number(p, 0) : NULL, rows = n > 2 ? ts_gpu_size(&p->b, 4, "r") : NULL;
+  yield(p, n, (V[]){p->m, p->n, none, rows});
   p->b.at = before;
-  corners[0] = s->out[0], corners[1] = s->out[1];
+  c[C_turn] = turn, c[C_m] = s->out[0], c[C_n] = s->out[1];
+  c[C_k] = n > 2 ? s->out[2] : number(p, 0);
+  if (n > 2) c[C_more] = s->out[3];
 }
 
 /* ---- copies */
 static void copy_part(Product *p, V to, V from, bool along_k, V at, const V *c, int64_t wide,
                       int part, int parts) {
+  bool moves = p->x.ragged == TS_GPU_RAGGED_rows && from == p->bm;
   int64_t rows = along_k ? wide : p->x.depth, cols = along_k ? p->x.depth : wide;
   int64_t shape[2] = {rows / parts, cols}, first = part * shape[0];
   V row = along_k ? at : c[C_k], col = along_k ? c[C_k] : at;
+  if (moves) row = op2(p, TS_OP_add, row, c[C_more]);
   if (first) row = by(p, TS_OP_add, row, first);
   ts_gpu_say(&p->b, TS_TILE_copy_async,
              TS_GPU_IN(to, from, c[C_slot], number(p, first), number(p, 0), row, col),
@@ -176,23 +243,25 @@ static V next_slot(Product *p, V slot) {
 /* To the next stage: along k, or the block's next tile. */
 static void advance(Product *p, V *c) {
   TsTileRegion *before = p->b.at;
-  V k = by(p, TS_OP_add, c[C_k], p->x.depth), slot = next_slot(p, c[C_slot]);
-  TsTileStmt *s = either(p, op2(p, TS_OP_lt, k, p->k), 4);
+  V k = by(p, TS_OP_add, c[C_k], p->x.depth), slot = next_slot(p, c[C_slot]), next[CURSOR];
+  V end = p->x.ragged == TS_GPU_RAGGED_depth ? c[C_more] : p->k;
+  int n = p->cursor - 1; /* all but the slot */
+  TsTileStmt *s = either(p, op2(p, TS_OP_lt, k, end), n);
   if (!s) return;
-  yield(p, 4, (V[]){c[C_turn], c[C_m], c[C_n], k});
+  yield(p, n, (V[]){c[C_turn], c[C_m], c[C_n], k, c[C_more]});
   p->b.at = s->region[1];
-  V turn = by(p, TS_OP_add, c[C_turn], 1), at[2] = {NULL, NULL};
-  corner_of_turn(p, turn, at);
-  yield(p, 4, (V[]){turn, at[0], at[1], number(p, 0)});
+  corner_of_turn(p, by(p, TS_OP_add, c[C_turn], 1), next);
+  yield(p, n, (V[]){next[C_turn], next[C_m], next[C_n], next[C_k], next[C_more]});
   p->b.at = before;
   for (int i = 0; i < 4; i++) c[i] = s->out[i];
+  if (n > 4) c[C_more] = s->out[4];
   c[C_slot] = slot;
 }
 
 /* All stages but one are under way before the first product. */
 static void first_copies(Product *p, V *c) {
-  c[C_turn] = number(p, 0), c[C_k] = number(p, 0), c[C_slot] = number(p, 0);
-  corner_of_turn(p, c[C_turn], &c[C_m]);
+  corner_of_turn(p, number(p, 0), c);
+  c[C_slot] = number(p, 0);
   for (int i = 0; i + 1 < p->x.stages; i++) {
     copy_parts(p, c, 0, 1);
     ts_gpu_commit(&p->b, 0);
@@ -244,12 +313,15 @@ static void copy_between(Product *p, const V *c, int step, int steps) {
   if (step == steps - 2) ts_gpu_commit(&p->b, 0);
 }
 
+static int left_of(const Product *p) { return 2 + p->cursor; }
+
 /* A stage in steps. v: the sums, the slot, the cursor, operands of the first step, which become
  * those of the next stage. */
 static void unit_stage(Product *p, V *v) {
   int64_t step = STEP / bytes_of(p);
   int n = (int)(p->x.depth / step);
-  V slot = v[1], later = next_slot(p, slot), a = v[LEFT], b = v[RIGHT];
+  V slot = v[1], later = next_slot(p, slot), a = v[left_of(p)],
+    b = v[left_of(p) + 1];
   for (int i = 0; i < n; i++) {
     bool last = i + 1 == n;
     V now_a = a, now_b = b;
@@ -259,7 +331,7 @@ static void unit_stage(Product *p, V *v) {
     copy_between(p, v + 2, i, n);
     v[0] = multiply(p, now_a, now_b, v[0]);
   }
-  v[1] = later, v[LEFT] = a, v[RIGHT] = b;
+  v[1] = later, v[left_of(p)] = a, v[left_of(p) + 1] = b;
 }
 
 static void fma_stage(Product *p, V *v) {
@@ -271,7 +343,7 @@ static void fma_stage(Product *p, V *v) {
   v[1] = next_slot(p, v[1]);
 }
 
-static int carried(const Product *p) { return p->fma ? 1 + CURSOR : CARRIED; }
+static int carried(const Product *p) { return p->cursor + (p->fma ? 1 : 3); }
 
 static TsDtype sum_of(const TsGpuWarpProduct *x) {
   return x->in == TS_DT_f64 ? TS_DT_f64 : x->in == TS_DT_i8 ? TS_DT_i32 : TS_DT_f32;
@@ -309,14 +381,17 @@ static V rest_step(Product *p, V slot, V i, V acc) {
 /* The rest of k, step by step: zeros behind its end would turn a sum of -0 into +0. A loop of
  * one round or none around it, so that nothing is decided twice. */
 static V rest(Product *p, V acc, V *carry) {
-  V some = op2(p, TS_OP_sub, p->k, by(p, TS_OP_mul, p->nk, p->x.depth));
+  V some = op2(p, TS_OP_sub, p->length, by(p, TS_OP_mul, p->nk, p->x.depth));
+  V any = by(p, TS_OP_minimum, some, 1);
   V first[2 + CURSOR] = {acc}, out[2 + CURSOR] = {NULL}, sum;
-  memcpy(first + 1, carry, sizeof *carry * (1 + CURSOR));
-  TsTileLoop l = ts_tile_for(&p->b, number(p, 0), by(p, TS_OP_minimum, some, 1), 1, false,
-                             2 + CURSOR, first);
+  size_t bytes = sizeof *carry * (1 + (size_t)p->cursor);
+  if (p->x.ragged == TS_GPU_RAGGED_depth) /* of an empty group a stage came as well */
+    any = op2(p, TS_OP_maximum, any, op2(p, TS_OP_sub, number(p, 1), p->nk));
+  memcpy(first + 1, carry, bytes);
+  TsTileLoop l = ts_tile_for(&p->b, number(p, 0), any, 1, false, 2 + p->cursor, first);
   if (!l.stmt) return NULL;
   V next[2 + CURSOR];
-  memcpy(next, l.carry, sizeof next);
+  memcpy(next, l.carry, bytes + sizeof *next);
   meet(p);
   copy_parts(p, l.carry + 2, 0, 1);
   ts_gpu_commit(&p->b, 0);
@@ -327,7 +402,7 @@ static V rest(Product *p, V acc, V *carry) {
   next[1] = next_slot(p, l.carry[1]);
   advance(p, next + 2);
   ts_tile_for_end(&p->b, &l, next, out);
-  memcpy(carry, out + 1, sizeof *carry * (1 + CURSOR));
+  memcpy(carry, out + 1, bytes);
   return out[0];
 }
 
@@ -359,7 +434,10 @@ static V follow(Product *p, V x, V n) {
 
 static void store(Product *p, V to, V n, V y) {
   TsTileAccess edge = {.edge = true};
-  ts_tile_store(&p->b, to, (V[]){p->m0, n}, y, &edge);
+  if (p->x.ragged)
+    ts_gpu_store_below(&p->b, to, p->row, n, p->end, y);
+  else
+    ts_tile_store(&p->b, to, (V[]){p->m0, n}, y, &edge);
 }
 
 /* Rows of a block form. */
@@ -382,6 +460,16 @@ static void epilogue(Product *p, V acc) {
   }
 }
 
+static void begin_tile(Product *p, V t) {
+  V at[CORNER];
+  corner(p, t, at);
+  p->row = at[4], p->end = at[5];
+  p->m0 = ts_gpu_named(at[0], "m0"), p->n0 = ts_gpu_named(at[1], "n0");
+  if (p->x.ragged != TS_GPU_RAGGED_depth) return;
+  p->length = ts_gpu_named(op2(p, TS_OP_sub, at[3], at[2]), "length");
+  p->nk = ts_gpu_named(by(p, TS_OP_floordiv, p->length, p->x.depth), "nk");
+}
+
 static void role(Product *p) {
   V next[CARRIED] = {number(p, 0)};
   int64_t step = STEP / bytes_of(p);
@@ -389,12 +477,12 @@ static void role(Product *p) {
   first_copies(p, next + 1);
   if (!p->fma) {
     meet(p);
-    next[LEFT - 1] = of_a(p, next[0], 0, step), next[RIGHT - 1] = of_b(p, next[0], 0, step);
+    V *held = next + left_of(p) - 1;
+    held[0] = of_a(p, next[0], 0, step), held[1] = of_b(p, next[0], 0, step);
   }
   TsTileLoop l = ts_tile_for(&p->b, number(p, 0), p->rounds, 1, false, carried(p), next);
   if (!l.stmt) return;
-  corner(p, tile_of(p, l.i), &p->m0, &p->n0);
-  ts_gpu_named(p->m0, "m0"), ts_gpu_named(p->n0, "n0");
+  begin_tile(p, tile_of(p, l.i));
   memcpy(next, l.carry, sizeof *next * (size_t)carried(p));
   V acc = stages_of_tile(p, next);
   if (p->fma) acc = rest(p, acc, next);
@@ -423,6 +511,12 @@ static bool good_types(const TsGpuWarpProduct *x) {
   }
 }
 
+static bool ragged_fits(const TsGpuWarpProduct *x, bool fma) {
+  bool plain = !x->follow && !x->bias && !x->residual && !x->activation;
+  if (x->ragged == TS_GPU_RAGGED_rows) return plain && !x->turned_a;
+  return plain && fma && x->turned_a && !x->turned_b;
+}
+
 static int legal(const TsGpuWarpProduct *x, TsError *err) {
   int bytes = ts_dtypes[x->in].nbytes, high = x->rows > 64 ? x->rows / 64 : 1;
   int across = ts_gpu_warps_across(x->rows, x->warps);
@@ -434,6 +528,7 @@ static int legal(const TsGpuWarpProduct *x, TsError *err) {
            x->cols % (16 * across) == 0 && x->rows % high == 0 &&
            (!x->turned_a || x->rows * bytes % PATTERN == 0) &&
            (x->turned_b || x->cols * bytes % PATTERN == 0);
+  if (x->ragged) fits = fits && ragged_fits(x, fma);
   fits = fits && (x->bytes == 16 || x->bytes == 8 || x->bytes == 4);
   return fits ? 0 : refuse(x, err);
 }
@@ -455,6 +550,7 @@ static void body(Product *p) {
   TsTileLoop grid = ts_tile_for(&p->b, number(p, 0), p->p, 1, true, 0, NULL);
   if (!grid.stmt) return;
   p->round = grid.i;
+  if (x->ragged) find_items(p);
   V left = op2(p, TS_OP_sub, p->total, grid.i), up = by(p, TS_OP_sub, p->p, 1);
   p->rounds = ts_gpu_named(op2(p, TS_OP_floordiv, op2(p, TS_OP_add, left, up), p->p), "rounds");
   p->sa = stages(p, "sa", x->rows, !x->turned_a);
@@ -478,7 +574,7 @@ TsTile *ts_tile_gpu_mma(const TsGpuWarpProduct *x, const char *target, TsError *
   if (legal(x, err)) return NULL;
   TsTile *k = ts_tile_new("matmul");
   if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
-  Product p = {.x = *x, .fma = x->unit == TS_GPU_UNIT_fma};
+  Product p = {.x = *x, .fma = x->unit == TS_GPU_UNIT_fma, .cursor = CURSOR - !x->ragged};
   p.piece = p.fma ? x->cols : 16 * ts_gpu_warps_across(x->rows, x->warps);
   p.b = ts_tile_build(k);
   params(&p);

@@ -12,6 +12,7 @@
 #define TS_IR_TILE_GPU_MMA_H
 
 #include "ir/tile_gpu_follow.h"
+#include "ir/tile_gpu_ragged.h"
 
 typedef enum TsGpuWarpUnit { TS_GPU_UNIT_mma, TS_GPU_UNIT_tf32, TS_GPU_UNIT_fma } TsGpuWarpUnit;
 
@@ -26,6 +27,11 @@ typedef struct TsGpuWarpProduct {
   bool bias, residual; /* more inputs: [N] and [M,N], of type out */
   int activation;      /* a pointwise row of one operand, or 0 */
   const TsGpuFollow *follow; /* instead of bias .. activation: rows of a block form, or NULL */
+  /* Sizes are M, N, K, I, R, P then, and places come behind B. B's matrices, or those of C, lie
+   * one behind the other as one of R rows. A matrix unit takes only a B that lies along K, or a
+   * K of whole stages: behind one matrix comes the next. Groups of k are multiplied by unit
+   * "fma". */
+  TsGpuRagged ragged;
 } TsGpuWarpProduct;
 
 /* What a GPU has. */

@@ -68,13 +68,46 @@ static V operand(Product *p, const char *name, const TsGpuLies *lies, int64_t ro
   return ts_tile_param(p->b.k, name, &t, false);
 }
 
+static V matrices(Product *p, const char *name, TsDtype d, int64_t count, int64_t rows,
+                  int64_t cols, bool written) {
+  TsTileType t = ts_tile_type(d, 4, (int64_t[]){count, 1, rows, cols});
+  return ts_tile_param(p->b.k, name, &t, written);
+}
+
+/* many: groups, numbers of places. */
+static void ragged_params(Product *p, int64_t m, int64_t n, int64_t k, const int64_t *many,
+                          int64_t last) {
+  const TsGpuProduct *x = &p->x;
+  bool rows = x->ragged == TS_GPU_RAGGED_rows, turned = x->turned_b;
+  TsTileType places = ts_tile_vector(TS_DT_i64, many[1]);
+  p->a = matrix(p, "a", x->in, rows ? m : k, rows ? k : m, false);
+  p->bm = rows ? matrices(p, "b", x->in, many[0], turned ? n : k, turned ? k : n, false)
+               : matrix(p, "b", x->in, k, n, false);
+  p->places = ts_tile_param(p->b.k, "places", &places, false);
+  if (!rows && p->unit) {
+    p->tail[0] = matrix(p, "last_a", x->in, last, m, false);
+    p->tail[1] = matrix(p, "last_b", x->in, last, n, false);
+  }
+  p->c = rows ? matrix(p, "c", x->out, m, n, true)
+              : matrices(p, "c", x->out, many[0], m, n, true);
+}
+
 static void params(Product *p) {
   TsTile *k = p->b.k;
   const TsGpuProduct *x = &p->x;
   int64_t m = ts_tile_size(k, "M"), n = ts_tile_size(k, "N"), kk = ts_tile_size(k, "K");
   int64_t many[2] = {0, 0};
+  int64_t last = 0;
+  if (x->ragged) {
+    many[0] = ts_tile_size(k, "G"), many[1] = ts_tile_size(k, "I");
+    last = ts_tile_size(k, "L");
+  }
   if (x->batch) many[0] = ts_tile_size(k, "B"), many[1] = ts_tile_size(k, "H");
   ts_tile_size(k, "P");
+  if (x->ragged) {
+    ragged_params(p, m, n, kk, many, last);
+    return;
+  }
   p->a = operand(p, "a", &x->a, x->turned_a ? kk : m, x->turned_a ? m : kk, many);
   p->bm = operand(p, "b", &x->b, x->turned_b ? n : kk, x->turned_b ? kk : n, many);
   if (x->batch) {
@@ -98,10 +131,27 @@ static int64_t least_stages(const Product *p) {
   return p->x.late ? TS_GPU_LATE_STEPS * ts_gpu_product_pieces(p) + 1 : 1;
 }
 
+static V place(Product *p, TsGpuPlace kind, V item) {
+  return ts_gpu_place(&p->b, p->places, p->items, kind, item);
+}
+
+/* How many tiles there are: rows of them are items; or those of a group, for all groups. */
+static void find_items(Product *p) {
+  p->items = ts_gpu_items(&p->b, size(p, 4));
+  if (p->x.ragged == TS_GPU_RAGGED_depth) {
+    p->each = p->total;
+    p->total = ts_gpu_named(op2(p, TS_OP_mul, p->each, size(p, 3)), "all");
+    return;
+  }
+  p->tm = ts_gpu_named(place(p, TS_GPU_PLACE_count, number(p, 0)), "tm");
+  p->total = ts_gpu_named(op2(p, TS_OP_mul, p->tm, p->tn), "total");
+}
+
 static void sizes(Product *p) {
   const TsGpuProduct *x = &p->x;
   p->m = ts_gpu_named(size(p, 0), "m"), p->n = ts_gpu_named(size(p, 1), "n");
-  p->k = ts_gpu_named(size(p, 2), "k"), p->p = ts_gpu_named(size(p, x->batch ? 5 : 3), "p");
+  p->k = ts_gpu_named(size(p, 2), "k");
+  p->p = ts_gpu_named(size(p, x->ragged ? 6 : x->batch ? 5 : 3), "p");
   p->tm = ts_gpu_named(div_up(p, p->m, number(p, p->rows)), "tm");
   p->tn = ts_gpu_named(div_up(p, p->n, number(p, x->cols)), "tn");
   p->total = ts_gpu_named(op2(p, TS_OP_mul, p->tm, p->tn), "total");
@@ -156,9 +206,26 @@ static void block_memory(Product *p) {
 }
 
 /* ---- where a tile and a stage are */
+static void rows_of_item(Product *p, V item) {
+  p->m0 = place(p, TS_GPU_PLACE_row, item), p->end = place(p, TS_GPU_PLACE_end, item);
+  p->at[0] = place(p, TS_GPU_PLACE_group, item), p->from = place(p, TS_GPU_PLACE_from, item);
+}
+
+/* Of tile t the number in its group, whose rows are those of k. */
+static V depth_of_group(Product *p, V t) {
+  V group = p->at[0] = ts_gpu_named(op2(p, TS_OP_floordiv, t, p->each), "group");
+  p->from = place(p, TS_GPU_PLACE_row, group), p->end = place(p, TS_GPU_PLACE_end, group);
+  p->k = ts_gpu_named(op2(p, TS_OP_sub, p->end, p->from), "k");
+  int64_t d = p->x.depth;
+  p->nk = p->unit ? by(p, TS_OP_maximum, ts_gpu_div_up(&p->b, p->k, d), 1)
+                  : by(p, TS_OP_floordiv, p->k, d);
+  return op2(p, TS_OP_sub, t, op2(p, TS_OP_mul, group, p->each));
+}
+
 /* Of tile number t: down a group of rows, then the next column; one matrix after the other. */
 void ts_gpu_product_corner(Product *p, V t) {
   const TsGpuProduct *x = &p->x;
+  if (x->ragged == TS_GPU_RAGGED_depth) t = depth_of_group(p, t);
   if (x->batch) {
     V number_of = op2(p, TS_OP_floordiv, t, p->each);
     t = op2(p, TS_OP_sub, t, op2(p, TS_OP_mul, number_of, p->each));
@@ -173,6 +240,7 @@ void ts_gpu_product_corner(Product *p, V t) {
   V row = op2(p, TS_OP_sub, in, op2(p, TS_OP_mul, col, high));
   p->m0 = ts_gpu_named(by(p, TS_OP_mul, op2(p, TS_OP_add, first, row), p->rows), "m0");
   p->n0 = ts_gpu_named(by(p, TS_OP_mul, col, x->cols), "n0");
+  if (x->ragged == TS_GPU_RAGGED_rows) rows_of_item(p, op2(p, TS_OP_add, first, row));
 }
 
 /* Tiles of this block: number round, round + P, .. */
@@ -189,21 +257,48 @@ static void fetch(Product *p, V to, V from, bool along_k, V at, V k0, int64_t wi
   int64_t d = p->x.depth, shape[2] = {along_k ? wide : d, along_k ? d : wide};
   V zero = number(p, 0), in[11] = {to, from, p->full, s, s, zero, zero};
   int n = 7;
-  for (int i = 0; p->x.batch && i < 2; i++) in[n++] = from->type.dim[i] == 1 ? zero : p->at[i];
+  for (int i = 0; from && from->type.rank == 4 && i < 2; i++)
+    in[n++] = from->type.dim[i] == 1 ? zero : p->at[i];
   in[n++] = along_k ? at : k0, in[n++] = along_k ? k0 : at;
   ts_gpu_say(&p->b, TS_TILE_copy_bulk, n, in, TS_GPU_SET({"shape", ts_gpu_list(2, shape)}),
              NULL);
 }
 
-static void fetch_stage(Product *p, V s, V parity, V k0) {
+/* A stage: from row m of A and the tile's column of B on, along k from k on. */
+static void fetch_both(Product *p, V a, V b, V s, V m, V k) {
   const TsGpuProduct *x = &p->x;
   int64_t bytes = (p->rows + x->cols) * x->depth * ts_dtypes[x->in].nbytes;
-  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->empty, s, parity), 0, NULL, NULL);
   ts_gpu_say(&p->b, TS_TILE_expect, TS_GPU_IN(p->full, s),
              TS_GPU_SET({"bytes", ts_gpu_whole(bytes)}), NULL);
   ts_gpu_say(&p->b, TS_TILE_arrive, TS_GPU_IN(p->full, s), 0, NULL, NULL);
-  fetch(p, p->sa, p->a, !x->turned_a, p->m0, k0, p->rows, s);
-  fetch(p, p->sb, p->bm, x->turned_b, p->n0, k0, x->cols, s);
+  fetch(p, p->sa, a, !x->turned_a, m, k, p->rows, s);
+  fetch(p, p->sb, b, x->turned_b, p->n0, k, x->cols, s);
+}
+
+/* Stages of a group's rows, the last one from where there are zeros behind it. */
+static void fetch_rows(Product *p, V s, V k0) {
+  TsTileRegion *before = p->b.at;
+  V at = op2(p, TS_OP_add, p->from, k0), last = by(p, TS_OP_mul, p->at[0], p->x.depth);
+  if (!p->tail[0]) {
+    fetch_both(p, p->a, p->bm, s, p->m0, at);
+    return;
+  }
+  V whole = op2(p, TS_OP_le, by(p, TS_OP_add, k0, p->x.depth), p->k);
+  TsTileStmt *which = whole ? ts_tile_emit(&p->b, TS_TILE_if, 1, &whole, NULL, 0, NULL) : NULL;
+  if (!which) return;
+  p->b.at = which->region[0];
+  fetch_both(p, p->a, p->bm, s, p->m0, at);
+  p->b.at = which->region[1];
+  fetch_both(p, p->tail[0], p->tail[1], s, p->m0, last);
+  p->b.at = before;
+}
+
+static void fetch_stage(Product *p, V s, V parity, V k0) {
+  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->empty, s, parity), 0, NULL, NULL);
+  if (p->x.ragged == TS_GPU_RAGGED_depth)
+    fetch_rows(p, s, k0);
+  else
+    fetch_both(p, p->a, p->bm, s, p->x.ragged ? p->from : p->m0, k0);
 }
 
 /* Of 65536 for a block, in steps of 8; with one group of warps there are enough for all. */
@@ -337,6 +432,12 @@ int ts_gpu_product_ahead(const TsGpuProduct *x) {
   return found;
 }
 
+static bool ragged_fits(const TsGpuProduct *x) {
+  bool plain = !x->follow && !x->bias && !x->residual && !x->activation && !x->late;
+  bool lies = x->ragged == TS_GPU_RAGGED_rows ? !x->turned_a : x->turned_a && !x->turned_b;
+  return plain && lies && !x->batch && !x->limit && x->cluster == 1;
+}
+
 static int legal(const TsGpuProduct *x, bool unit, TsError *err) {
   int bytes = ts_dtypes[x->in].nbytes;
   bool eight = bytes == 1;
@@ -353,6 +454,7 @@ static int legal(const TsGpuProduct *x, bool unit, TsError *err) {
                          x->cluster == 1;
   if (x->batch) fits = fits && !x->follow && !x->bias && !x->residual && !x->limit;
   if (x->batch) fits = fits && x->a.row && x->b.row;
+  if (x->ragged) fits = fits && ragged_fits(x);
   if (x->late) fits = fits && ts_gpu_product_can_be_late(x);
   if (x->follow) fits = fits && unit && !x->bias && !x->residual && !x->activation;
   fits = fits && x->stages > 1 && x->group > 0 && (x->cluster == 1 || x->cluster == 2);
@@ -383,6 +485,7 @@ static void body(Product *p) {
   TsTileLoop grid = ts_tile_for(&p->b, number(p, 0), p->p, 1, true, 0, NULL);
   if (!grid.stmt) return;
   p->round = grid.i;
+  if (p->x.ragged) find_items(p);
   p->rounds = ts_gpu_named(div_up(p, op2(p, TS_OP_sub, p->total, grid.i), p->p), "rounds");
   block_memory(p);
   load_role(p);

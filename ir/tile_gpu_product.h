@@ -10,6 +10,7 @@
 #define TS_IR_TILE_GPU_PRODUCT_H
 
 #include "ir/tile_gpu_follow.h"
+#include "ir/tile_gpu_ragged.h"
 
 /* How an operand lies: elements from row to row of what memory has (all zero: one behind the
  * other), from matrix to matrix along the two axes of a batch; 0: one for all. */
@@ -35,6 +36,10 @@ typedef struct TsGpuProduct {
   /* Sums wait in registers, rounded: what follows and is stored comes between the products of
    * the next tile. */
   bool late;
+  /* Sizes are M, N, K, G, I, L, P then. Behind A and B come places, and where the matrix unit
+   * reads whole stages along rows the last one of each group, of A [L,M] and of B [L,N], with
+   * zeros behind the group: L is G times the stage. */
+  TsGpuRagged ragged;
 } TsGpuProduct;
 
 /* The usual numbers of a tile: what fits, and was measured to be good. rows and cols of 0: the

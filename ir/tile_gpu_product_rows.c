@@ -96,7 +96,7 @@ void ts_gpu_rows_send(Product *p, V to, V m, V n, V buffer) {
   ts_gpu_plain(&p->b, TS_TILE_sync);
   V in[9] = {to, p->sc};
   int nin = 2;
-  for (int i = 0; p->x.batch && i < 2; i++) in[nin++] = p->at[i];
+  if (to && to->type.rank == 4) in[nin++] = p->at[0], in[nin++] = p->at[1] ? p->at[1] : zero;
   in[nin++] = m, in[nin++] = n, in[nin++] = buffer, in[nin++] = zero, in[nin++] = zero;
   ts_gpu_plain(&p->b, TS_TILE_follow);
   ts_gpu_say(&p->b, TS_TILE_store_bulk, nin, in, TS_GPU_SET({"shape", ts_gpu_list(2, shape)}),
@@ -164,20 +164,55 @@ static void follow_here(Product *p, V x, V n, int64_t piece) {
                 buffer_of(p, piece * f->nout + i));
 }
 
-void ts_gpu_rows_all(Product *p, V acc) {
+/* Some columns of a tile from the registers. */
+static void store_direct(Product *p, V y, V n) {
+  TsTileAccess edge = {.edge = true};
+  V high = p->at[1] ? p->at[1] : number(p, 0);
+  if (p->x.ragged == TS_GPU_RAGGED_rows)
+    ts_gpu_store_below(&p->b, p->c, p->m0, n, p->end, y);
+  else
+    ts_tile_store(&p->b, p->c,
+                  p->c->type.rank == 4 ? (V[]){p->at[0], high, p->m0, n} : (V[]){p->m0, n}, y,
+                  &edge);
+}
+
+/* A tile that its group does not fill: what is behind belongs to the next one. */
+static void part_of_tile(Product *p, V acc) {
+  ts_gpu_wait(&p->b, TS_GPU_STORES, 0); /* buffers' turns go on with the next tile */
+  ts_gpu_plain(&p->b, TS_TILE_follow);
+  for (int64_t at = 0; acc && at < p->x.cols; at += p->width) {
+    V n = at ? by(p, TS_OP_add, p->n0, at) : p->n0;
+    store_direct(p, ts_gpu_rows_plain(p, ts_gpu_rows_part(p, acc, at, p->width), n, at), n);
+  }
+}
+
+static void whole_tile(Product *p, V acc) {
   int64_t width = p->unit ? p->width : p->x.cols;
   if (!p->unit) ts_gpu_plain(&p->b, TS_TILE_follow);
   for (int64_t at = 0; acc && at < p->x.cols; at += width) {
     V n = at ? by(p, TS_OP_add, p->n0, at) : p->n0;
     V x = width < p->x.cols ? ts_gpu_rows_part(p, acc, at, width) : acc;
-    TsTileAccess edge = {.edge = true};
     if (p->x.follow)
       follow_here(p, x, n, at / width);
     else if (p->unit)
       store_piece(p, p->c, ts_gpu_rows_plain(p, x, n, at), n, buffer_of(p, at / width));
     else
-      ts_tile_store(&p->b, p->c,
-                    p->x.batch ? (V[]){p->at[0], p->at[1], p->m0, n} : (V[]){p->m0, n},
-                    ts_gpu_rows_plain(p, x, n, at), &edge);
+      store_direct(p, ts_gpu_rows_plain(p, x, n, at), n);
   }
+}
+
+void ts_gpu_rows_all(Product *p, V acc) {
+  TsTileRegion *before = p->b.at;
+  if (p->x.ragged != TS_GPU_RAGGED_rows || !p->unit) {
+    whole_tile(p, acc);
+    return;
+  }
+  V filled = op2(p, TS_OP_le, by(p, TS_OP_add, p->m0, p->rows), p->end);
+  TsTileStmt *s = filled ? ts_tile_emit(&p->b, TS_TILE_if, 1, &filled, NULL, 0, NULL) : NULL;
+  if (!s) return;
+  p->b.at = s->region[0];
+  whole_tile(p, acc);
+  p->b.at = s->region[1];
+  part_of_tile(p, acc);
+  p->b.at = before;
 }

@@ -19,6 +19,9 @@ typedef struct TsGpuProductState {
   TsTileVal a, bm, bias, residual, c; /* memory */
   TsTileVal m, n, k, p, tm, tn, total, nk, span; /* sizes */
   TsTileVal high, each;    /* of a batch: matrices of its second axis, tiles of one */
+  TsTileVal places, items; /* of groups */
+  TsTileVal tail[2];       /* last stages of A and B */
+  TsTileVal from, end;     /* of this tile: its first row of A, or of k; where its group ends */
   TsTileVal at[2];         /* which matrix */
   TsTileVal round, rounds; /* of this block, in tiles */
   TsTileVal sa, sb, sc, full, empty;

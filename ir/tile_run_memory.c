@@ -170,16 +170,41 @@ int ts_tile_do_load(TsTileRun *r, const TsTileStmt *s) {
   return 0;
 }
 
-int ts_tile_do_store(TsTileRun *r, const TsTileStmt *s) {
+static int store(TsTileRun *r, const TsTileStmt *s, const Window *w) {
   TsTileVal x = s->in[s->nin - 1];
-  Window w;
-  if (window_of(r, s, x, &w)) return -1;
-  int64_t *at = ts_tile_run_work(r, s, w.n * 8);
+  int64_t *at = ts_tile_run_work(r, s, w->n * 8);
   if (!at) return -1;
-  offsets(&w, at);
-  move(ts_tile_run_size(x), true, w.n, at, ts_tile_run_tile(r, s->in[0]),
+  offsets(w, at);
+  move(ts_tile_run_size(x), true, w->n, at, ts_tile_run_tile(r, s->in[0]),
        ts_tile_run_tile(r, x));
   return 0;
+}
+
+int ts_tile_do_store(TsTileRun *r, const TsTileStmt *s) {
+  Window w;
+  return window_of(r, s, s->in[s->nin - 1], &w) || store(r, s, &w) ? -1 : 0;
+}
+
+/* The first axis ends there. */
+static void end_at(Window *w, const TsTileStmt *s, int64_t first, int64_t end) {
+  const int64_t *axes = axes_of(s);
+  int rank = s->in[0]->type.rank;
+  bool covered = false;
+  for (int i = 0; i < w->rank; i++) {
+    if ((axes ? (int)axes[i] : rank - w->rank + i) != 0) continue;
+    covered = true;
+    if (end < w->size[i]) w->size[i] = end;
+  }
+  if (!covered && first >= end) w->inside = false;
+}
+
+int ts_tile_do_store_below(TsTileRun *r, const TsTileStmt *s) {
+  Window w;
+  if (window_of(r, s, s->in[s->nin - 1], &w)) return -1;
+  int64_t first = ts_tile_run_scalar(r, s->in[1]),
+          end = ts_tile_run_scalar(r, s->in[s->nin - 2]);
+  end_at(&w, s, first, end);
+  return store(r, s, &w);
 }
 
 /* Offsets of gather and scatter from the tile of positions. */

@@ -383,7 +383,8 @@ static void statement(TsMma *m, const TsTileStmt *s) {
   case TS_TILE_const:
   case TS_TILE_bits: constant(m, s); return;
   case TS_TILE_load: ts_mma_load(m, s); return;
-  case TS_TILE_store: ts_mma_store(m, s); return;
+  case TS_TILE_store:
+  case TS_TILE_store_below: ts_mma_store(m, s); return;
   case TS_TILE_cast: ts_mma_cast(m, s); return;
   case TS_TILE_part: ts_mma_part(m, s); return;
   case TS_TILE_broadcast: ts_mma_broadcast(m, s); return;

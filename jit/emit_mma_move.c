@@ -61,6 +61,16 @@ static V column_at(TsMma *m, const Line *l, int c) {
   return moved(m, l->start, ts_emit_i64(m->e, (int64_t)m->layout.col[c] * l->bytes));
 }
 
+/* Where rows that are stored end, or NULL. */
+static V end_of(TsMma *m, const TsTileStmt *s) {
+  return s->op == TS_TILE_store_below ? ts_emit_scalar(m->e, s->in[s->nin - 2]) : NULL;
+}
+
+static void end_line(TsMma *m, Line *l, V row, V end) {
+  LLVMBuilderRef b = m->e->b;
+  if (end) l->in = LLVMBuildAnd(b, l->in, LLVMBuildICmp(b, LLVMIntSLT, row, end, ""), "");
+}
+
 /* row NULL: of rank 1. col: the first column of the tile. Of rank 4: of matrix `of`. */
 static Line line_of(TsMma *m, TsTileVal memory, V of, V row, V col) {
   LLVMBuilderRef b = m->e->b;
@@ -438,8 +448,9 @@ static void store_fma(TsMma *m, const TsTileStmt *s) {
   int n = run_of(m, ts_dtypes[t->dtype].nbytes), ncol = m->layout.ncol;
   V *reg = ts_emit_parts(m->e, x), out[4];
   for (int r = 0; r < m->layout.nrow; r++) {
-    V row = row_of(m, ts_emit_scalar(m->e, s->in[s->nin - 3]), r);
-    Line l = line_of(m, memory, of, row, ts_emit_scalar(m->e, s->in[s->nin - 2]));
+    V row = row_of(m, ts_emit_scalar(m->e, s->in[t->rank - 1]), r);
+    Line l = line_of(m, memory, of, row, ts_emit_scalar(m->e, s->in[t->rank]));
+    end_line(m, &l, row, end_of(m, s));
     for (int c = 0; c < ncol; c += n) {
       copy_out(m, (TsDtype)t->dtype, n, reg + r * ncol + c, out);
       store_if(m, column_inside(m, &l, c), column_at(m, &l, c), (TsDtype)t->dtype, n, out);
@@ -449,7 +460,7 @@ static void store_fma(TsMma *m, const TsTileStmt *s) {
 
 /* Of warps: two neighbouring columns at a time, which are inside together or not at all. */
 static void store_blocks(TsMma *m, const TsTileStmt *s) {
-  TsTileVal memory = s->in[0], x = s->in[3];
+  TsTileVal memory = s->in[0], x = s->in[s->nin - 1];
   bool pairs = ts_mma_is_pairs(&x->type);
   int ncol = columns(m, &x->type);
   V *reg = ts_emit_parts(m->e, x);
@@ -458,6 +469,7 @@ static void store_blocks(TsMma *m, const TsTileStmt *s) {
   for (int r = 0; r < m->layout.nrow; r++) {
     V row = row_of(m, ts_emit_scalar(m->e, s->in[1]), r);
     Line l = line_of(m, memory, NULL, row, ts_emit_scalar(m->e, s->in[2]));
+    end_line(m, &l, row, end_of(m, s));
     for (int c = 0; c < ncol; c += 2) {
       int i = ts_mma_register(m, ncol, r, c);
       V in = column_inside(m, &l, c), at = column_at(m, &l, c);
@@ -478,7 +490,9 @@ static void store_blocks(TsMma *m, const TsTileStmt *s) {
 void ts_mma_store(TsMma *m, const TsTileStmt *s) {
   const TsTileType *t = &s->in[0]->type;
   const TsTileType *x = &s->in[s->nin - 1]->type;
-  if (x->space != TS_SPACE_fragment)
+  if (s->op == TS_TILE_store_below && x->rank != 2)
+    ts_emit_fail(m->e, "fragments of two axes end somewhere");
+  else if (x->space != TS_SPACE_fragment)
     ts_mma_store_scalar(m, s);
   else if (x->rank == 1)
     ts_mma_store_rows(m, s);
@@ -491,7 +505,8 @@ void ts_mma_store(TsMma *m, const TsTileStmt *s) {
            m->unit == TS_MMA_fma)
     store_fma(m, s);
   else if (t->space == TS_SPACE_global && t->rank == 2 && !t->strided &&
-           m->unit == TS_MMA_warps)
+           (m->unit == TS_MMA_warps ||
+            (m->unit == TS_MMA_wgmma && ts_mma_wide(m, x) == x->dim[1])))
     store_blocks(m, s);
   else if (t->space == TS_SPACE_global && t->rank == 4 && m->unit == TS_MMA_warps)
     ts_mma_store_heads(m, s);

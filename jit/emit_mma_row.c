@@ -189,7 +189,7 @@ static V address_in(TsMma *m, TsTileVal memory, V index, int64_t each) {
                        1, "");
 }
 
-/* Of memory of one axis. Numbers in shared memory are positions, of which 32 bits are kept. */
+/* Of memory of one axis. Numbers of 64 bits are positions, of which 32 bits are kept. */
 void ts_mma_load_scalar(TsMma *m, const TsTileStmt *s) {
   TsTileVal memory = s->in[0];
   V *to = ts_mma_define(m, s->out[0], 1);
@@ -210,6 +210,9 @@ void ts_mma_load_scalar(TsMma *m, const TsTileStmt *s) {
   } else if (memory->type.space == TS_SPACE_global && d == TS_DT_f32) {
     *to = LLVMBuildLoad2(m->e->b, ts_emit_elem(m->e, d), address_in(m, memory, at, 4), "");
     LLVMSetAlignment(*to, 4);
+  } else if (memory->type.space == TS_SPACE_global && d == TS_DT_i64) {
+    *to = LLVMBuildLoad2(m->e->b, ts_mma_i32(m), address_in(m, memory, at, 8), "");
+    LLVMSetAlignment(*to, 8);
   } else {
     ts_emit_fail(m->e, "a scalar of %s", ts_dtype_name(d));
   }

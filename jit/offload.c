@@ -404,7 +404,7 @@ static Family *const family[] = {
     ts_offload_columns,  ts_offload_index,     ts_offload_scatter,     ts_offload_rope,
     ts_offload_draw,     ts_offload_pool_grad, ts_offload_interpolate, ts_offload_adaptive,
     ts_offload_quantile, ts_offload_dct,       ts_offload_masked,      ts_offload_histogram,
-    ts_offload_attention};
+    ts_offload_attention, ts_offload_grouped};
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) {
   Form f;

@@ -34,6 +34,8 @@ static double products_of(const TsCall *c) {
   double keys = nd > 1 ? (double)b->meta.dim[nd - 2] : 1;
   switch (c->op) {
   case TS_OP_matmul: return numel(c->out[0]) * (double)a->meta.dim[a->meta.ndim - 1];
+  case TS_OP_grouped_matmul: return numel(c->out[0]) * (double)a->meta.dim[1];
+  case TS_OP_grouped_matmul_weight_grad: return numel(a) * (double)b->meta.dim[1];
   case TS_OP_attention: return 2 * numel(a) * keys;
   case TS_OP_attention_grad: return 7 * numel(a) * keys;
   case TS_OP_conv1d:
@@ -100,6 +102,8 @@ static bool has_several(const TsCall *c) {
   case TS_OP_conv3d:
   case TS_OP_conv_transpose:
   case TS_OP_conv_weight_grad:
+  case TS_OP_grouped_matmul:
+  case TS_OP_grouped_matmul_weight_grad:
   case TS_OP_index_add:
   case TS_OP_scatter_add:
   case TS_OP_segment_reduce:

@@ -1,8 +1,11 @@
 /* What operators with kernels of their own share. See jit/offload_own.h. */
 #include "jit/offload_own.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "jit/profile.h"
 
 enum { MOST = 4096 };
 
@@ -11,6 +14,7 @@ struct TsOwnPlan {
   Kept *next;
   int op, device, nword;
   TsDeviceKernel *kernel; /* NULL: the CPU runs it */
+  char name[32];          /* for the profiler: of the operator and the kernel */
   int64_t word[];
 };
 
@@ -50,7 +54,8 @@ static Kept *make(TsOffloader *o, const TsCall *call, int device, const TsOwn *k
   memcpy(p->word, k->word, nbytes);
   TsTile *t = k->build(k->arg);
   if (t && !t->failed) {
-    t->target = "sm_90a";
+    snprintf(p->name, sizeof p->name, "%.15s %.15s", ts_op_info(call->op)->name, t->name);
+    if (t->form != TS_FORM_explicit) t->target = "sm_90a";
     p->kernel = ts_offload_kernel(o, ts_device_at(device), t, &err);
   }
   ts_tile_free(t);
@@ -59,6 +64,14 @@ static Kept *make(TsOffloader *o, const TsCall *call, int device, const TsOwn *k
     ts_offload_refused(o, call->op, device, err.message);
   }
   return o->own = p;
+}
+
+static double bytes_of(const TsOwn *k) {
+  double n = 0;
+  for (int i = 0; i < k->nin; i++) n += (double)ts_meta_nbytes(&k->in[i]->meta);
+  for (int i = 0; i < k->nout; i++)
+    if (k->out[i]) n += (double)ts_meta_nbytes(&k->out[i]->meta);
+  return n;
 }
 
 int ts_own_run(TsOffloader *o, const TsCall *call, int device, const TsOwn *k) {
@@ -83,6 +96,7 @@ int ts_own_run(TsOffloader *o, const TsCall *call, int device, const TsOwn *k) {
     const TsTensor *t = i < k->nin ? k->in[i] : k->out[i - k->nin];
     if (t) ts_offload_touch(o->c, t, i < k->nin ? arg[i] : arg[at++], i >= k->nin);
   }
+  if (ts_profile_on()) ts_profile_label(p->name, bytes_of(k), 0);
   if (ts_offload_launch(o->c, p->kernel, n, arg, k->ndim, k->dim)) return -1;
   o->stats.calls++;
   return 1;

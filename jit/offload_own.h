@@ -57,6 +57,7 @@ int ts_offload_pool_grad(TsOffloader *o, TsCall *call, int device);
 int ts_offload_complex(TsOffloader *o, TsCall *call, int device);
 int ts_offload_conv(TsOffloader *o, TsCall *call, int device);
 int ts_offload_index(TsOffloader *o, TsCall *call, int device);
+int ts_offload_grouped(TsOffloader *o, TsCall *call, int device);
 int ts_offload_scatter(TsOffloader *o, TsCall *call, int device);
 int ts_offload_draw(TsOffloader *o, TsCall *call, int device);
 int ts_offload_rope(TsOffloader *o, TsCall *call, int device);

@@ -30,6 +30,25 @@ function row.matmul(dtype, m, n, k, layout)
   return function() return op.matmul(a, b) end
 end
 
+-- Uneven, and the same in each library.
+local function sizes_of(rows, groups)
+  local weight, all, sizes = {}, 0, {}
+  for i = 1, groups do weight[i] = i * 7919 % 13 + 1; all = all + weight[i] end
+  local left = rows
+  for i = 1, groups do sizes[i] = i == groups and left or math.floor(rows * weight[i] / all); left = left - sizes[i] end
+  return ts.tensor(sizes, { dtype = "i32" }):to(device)
+end
+
+function row.grouped(dtype, rows, groups, k, n)
+  local x, w, sizes = normal({ rows, k }, dtype), normal({ groups, k, n }, dtype), sizes_of(rows, groups)
+  return function() return op.grouped_matmul(x, w, sizes) end
+end
+
+function row.grouped_weights(dtype, rows, groups, k, n)
+  local x, g, sizes = normal({ rows, k }, dtype), normal({ rows, n }, dtype), sizes_of(rows, groups)
+  return function() return op.grouped_matmul_weight_grad(x, g, sizes) end
+end
+
 -- Captured functions, warm.
 local function captured(f, ...)
   local m, args = ts.graph.module("fused", f), { ... }

@@ -51,6 +51,23 @@ class Torch:
         b = self.normal(k, n, dtype=dtype) if layout[1] == "n" else self.normal(n, k, dtype=dtype).t()
         return lambda: a @ b
 
+    def ends(self, rows, groups):
+        """Uneven groups, the same in each library."""
+        weight = [i * 7919 % 13 + 1 for i in range(1, groups + 1)]
+        sizes = [rows * w // sum(weight) for w in weight]
+        sizes[-1] += rows - sum(sizes)
+        return self.t.tensor(sizes, device="cuda").cumsum(0).int()
+
+    def grouped(self, dtype, rows, groups, k, n):
+        x, ends = self.normal(rows, k, dtype=dtype), self.ends(rows, groups)
+        w = self.normal(groups, k, n, dtype=dtype)
+        return lambda: self.t._grouped_mm(x, w, offs=ends)
+
+    def grouped_weights(self, dtype, rows, groups, k, n):
+        x, g = self.normal(rows, k, dtype=dtype), self.normal(rows, n, dtype=dtype)
+        ends = self.ends(rows, groups)
+        return lambda: self.t._grouped_mm(x.t(), g, offs=ends)
+
     def mlp(self, dtype, m, n, k):
         return self.run(lambda x, w, b: self.f.gelu(x @ w + b, approximate="tanh"),
                         self.normal(m, k, dtype=dtype), self.normal(k, n, dtype=dtype),

@@ -24,6 +24,13 @@ for _, size in ipairs { { 1024, 1024, 1024 }, { 2048, 2048, 2048 }, { 3072, 3072
   awkward[#awkward + 1] = product(("%dx%dx%d"):format(m, n, k), "bf16", m, n, k, "nn", 0.9)
 end
 
+-- Rows in groups of uneven sizes, as experts get them; bound by multiplying, or by reading the matrices.
+local function grouped(title, call, rows, groups, k, n, least)
+  return { ("%s, %d rows in %d groups, %d x %d"):format(title, rows, groups, k, n),
+    ("%s bf16 %d %d %d %d"):format(call, rows, groups, k, n), per = tflops(2 * rows * n * k),
+    goals = { peers = { torch = least } } }
+end
+
 local function attention(title, call, count, b, h, s, d, causal, least)
   return { title, ("%s %d %d %d %d %d"):format(call, b, h, s, d, causal and 1 or 0),
     per = tflops(count * b * h * s * s * d / (causal and 2 or 1)), goals = { peers = { torch = least } } }
@@ -87,6 +94,12 @@ return {
     { "gelu(x w + b) bf16 8192x16384x4096", "mlp bf16 8192 16384 4096", per = tflops(2 * 8192 * 16384 * 4096),
       goals = { peers = { compile = 1.1 } } },
     { "fp8 e4m3 8192", "matmul_fp8 8192", per = tflops(2 * 8192 ^ 3), goals = { peers = { torch = 0.9 } } } },
+  { name = "grouped", title = "Grouped bf16 products",
+    grouped("products", "grouped", 8192, 8, 4096, 14336, 0.9),
+    grouped("products", "grouped", 16384, 64, 2048, 1408, 0.9),
+    grouped("products", "grouped", 128, 64, 4096, 2048, 0.9),
+    grouped("gradients of the matrices", "grouped_weights", 8192, 8, 4096, 14336, 0.9),
+    grouped("gradients of the matrices", "grouped_weights", 16384, 64, 2048, 1408, 0.9) },
   memory,
   attentions,
   decode,

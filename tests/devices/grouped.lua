@@ -1,0 +1,103 @@
+-- Products of groups of rows on a device, and the gradients of their matrices: bits equal to a
+-- product a group there and, of f32 and f64, to the CPU; groups of any sizes, matrices either way
+-- round, kernels with roles and of warps. The device is simulated, or that of `make check DEV=cuda`.
+package.path = "tests/devices/?.lua;" .. package.path
+local tessera = require "tessera"
+local core, op, rng = tessera.core, tessera.op, tessera.rng
+local device = require "_device"
+local name = device.name
+if not name then return print(device.skipped) end
+
+local passed, failed = 0, 0
+local function check(what, good)
+  passed, failed = passed + (good and 1 or 0), failed + (good and 0 or 1)
+  if not good then print("FAILED " .. what) end
+end
+
+local function numbers(d, shape) return op.cast(rng.normal(shape), d) end
+
+-- A product for each group, as far as rows go; of weights a sum over rows.
+local function by_hand(x, w, sizes)
+  local rows, row, parts = x.shape[1], 0, {}
+  for g = 1, #sizes do
+    local n = math.min(sizes[g], rows - row)
+    if n > 0 then parts[#parts + 1] = op.matmul(x:narrow(0, row, n), w:select(0, g - 1)) end
+    row = row + n
+  end
+  if row < rows then
+    parts[#parts + 1] = op.zeros({ rows - row, w.shape[3] }, { dtype = x.dtype }):to(x.device)
+  end
+  return op.concat(unpack(parts))
+end
+
+local function weights_by_hand(x, g, sizes)
+  local rows, row, parts = x.shape[1], 0, {}
+  for i = 1, #sizes do
+    local n = math.min(sizes[i], rows - row)
+    parts[i] = n > 0 and op.matmul(x:narrow(0, row, n):T(), g:narrow(0, row, n))
+      or op.zeros({ x.shape[2], g.shape[2] }, { dtype = x.dtype }):to(x.device)
+    row = row + n
+  end
+  return op.stack(unpack(parts))
+end
+
+local function both(what, d, rows, k, n, sizes)
+  local groups = #sizes
+  local s = tessera.tensor(sizes, { dtype = "i32" })
+  local x, w, g = numbers(d, { rows, k }), numbers(d, { groups, k, n }), numbers(d, { rows, n })
+  local wt = w:transpose(-1, -2):contiguous():to(name):transpose(-1, -2)
+  local x1, w1, g1, s1 = x:to(name), w:to(name), g:to(name), s:to(name)
+  local before = core.jit_device().fallback
+  local y, yt = op.grouped_matmul(x1, w1, s1), op.grouped_matmul(x1, wt, s1)
+  local dw = op.grouped_matmul_weight_grad(x1, g1, s1)
+  check(what .. ": runs on the device", core.jit_device().fallback == before and y.device == name)
+  if d == "f32" or d == "f64" or core.profile() == "strict" then
+    check(what, device.same(y, op.grouped_matmul(x, w, s)))
+    check(what .. " turned", device.same(yt, op.grouped_matmul(x, w, s)))
+    check(what .. " weights", device.same(dw, op.grouped_matmul_weight_grad(x, g, s)))
+  else
+    check(what, device.same(y, by_hand(x1, w1, sizes):to "cpu"))
+    check(what .. " turned", device.same(yt, by_hand(x1, w1, sizes):to "cpu"))
+    check(what .. " weights", device.same(dw, weights_by_hand(x1, g1, sizes):to "cpu"))
+  end
+end
+
+core.seed(11)
+local cases = {
+  { 40, 16, 24, { 7, 0, 20, 13 } },
+  { 40, 64, 40, { 40 } },
+  { 33, 72, 16, { 0, 5, 0, 9, 0 } },
+  { 24, 8, 72, { 10, 20, 5 } }, -- more than there are
+  { 150, 32, 72, { 130, 0, 20 } },
+  { 5, 16, 8, { 0, 0 } },
+  { 70, 16, 8, { 1, 1, 1, 1, 1, 64, 1 } },
+}
+for _, d in ipairs { "f32", "f64", "bf16", "f16" } do
+  for i, c in ipairs(cases) do
+    both(("%s case %d"):format(d, i), d, unpack(c))
+  end
+  both(d .. " odd widths", d, 37, 10, 14, { 12, 25 })
+end
+if device.kind ~= "sim" then
+  for _, d in ipairs { "f32", "bf16" } do
+    both(d .. " large", d, 3000, 520, 1032, { 700, 0, 1024, 1, 63, 65, 128, 900 })
+  end
+end
+core.profile "strict"
+both("strict bf16", "bf16", 40, 16, 24, { 7, 0, 20, 13 })
+both("strict f16", "f16", 33, 40, 16, { 12, 9, 0, 12 })
+core.profile "deterministic"
+
+-- Sizes that only the device has; wrong ones are told when somebody reads.
+local x, w = numbers("f32", { 16, 8 }):to(name), numbers("f32", { 3, 8, 12 }):to(name)
+local function told(sizes)
+  local s = tessera.tensor(sizes, { dtype = "i64" }):to(name) + 0
+  local ok, message = pcall(function() return op.grouped_matmul(x, w, s):to "cpu" end)
+  return not ok and tostring(message) or "nothing"
+end
+check("negative: " .. told { 4, -1, 4 }, told({ 4, -1, 4 }):find("group 1 has %-1 rows"))
+check("too many: " .. told { 4, 4, 17 }, told({ 4, 4, 17 }):find("group 2 has 17 rows"))
+check("goes on", device.same(op.grouped_matmul(x, w, tessera.tensor({ 4, 4, 8 }, { dtype = "i64" })),
+  op.grouped_matmul(x:to "cpu", w:to "cpu", tessera.tensor({ 4, 4, 8 }, { dtype = "i64" }))))
+print(("%d passed, %d failed"):format(passed, failed))
+assert(failed == 0, failed .. " failed")
