@@ -208,7 +208,7 @@ int ts_dtype_rule_filter(TsInfer *inf) {
   return all_out(inf, d);
 }
 
-/* Product of types, in the type named by accumulate= if there is one. */
+/* The common type of the two factors, or the one named by accumulate= if there is one. */
 int ts_dtype_rule_matmul(TsInfer *inf) {
   TsDtype d = dtype_attr(inf);
   int nin = inf->nin;
@@ -218,8 +218,9 @@ int ts_dtype_rule_matmul(TsInfer *inf) {
   if (failed) return -1;
   bool kind = d == TS_DT_none || ts_dtype_rank(d) == ts_dtype_rank(inf->compute);
   if (d != TS_DT_none && (!kind || ts_dtype_promote(d, inf->compute) != d)) {
-    return ts_error_set(inf->err, TS_ERR_attribute, "matmul: cannot accumulate %s in %s",
-                        ts_dtype_name(inf->compute), ts_dtype_name(d));
+    return ts_error_set(inf->err, TS_ERR_attribute, "%s: cannot accumulate %s in %s",
+                        ts_op_info(inf->op)->name, ts_dtype_name(inf->compute),
+                        ts_dtype_name(d));
   }
   return all_out(inf, d == TS_DT_none ? inf->compute : d);
 }

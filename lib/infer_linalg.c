@@ -52,6 +52,71 @@ int ts_shape_rule_matmul(TsInfer *inf) {
   return check_epilogue_operand(inf, 2) || check_epilogue_operand(inf, 3) ? -1 : 0;
 }
 
+/* ---- products of groups of rows */
+static int check_rank(TsInfer *inf, int i, int ndim, const char *what) {
+  char text[TS_META_TEXT];
+  if (inf->in[i]->ndim == ndim) return 0;
+  return ts_error_set(inf->err, TS_ERR_shape, "%s: %s must be %s, not %s", opname(inf),
+                      ts_op_info(inf->op)->input[i], what, ts_meta_text(inf->in[i], text));
+}
+
+static int check_sizes(TsInfer *inf) {
+  TsDtype d = (TsDtype)inf->in[2]->dtype;
+  if (ts_dtype_is(d, TS_KIND_I | TS_KIND_U))
+    return check_rank(inf, 2, 1, "a vector [g], the rows of each group");
+  ts_error_set(inf->err, TS_ERR_dtype, "%s: sizes must be integers, not %s", opname(inf),
+               ts_dtype_name(d));
+  return ts_error_hint(inf->err, "convert with sizes:cast(\"i64\")");
+}
+
+static int set_grouped(TsInfer *inf, int ndim, const int64_t *dim) {
+  TsMeta *m = &inf->out[0];
+  int dtype = m->dtype;
+  *m = *inf->in[0];
+  m->dtype = (uint8_t)dtype, m->weak = 0;
+  m->ndim = (uint8_t)ndim;
+  for (int i = 0; i < ndim; i++) m->dim[i] = dim[i];
+  return 0;
+}
+
+int ts_shape_rule_grouped_matmul(TsInfer *inf) {
+  const TsMeta *x = inf->in[0], *w = inf->in[1], *sizes = inf->in[2];
+  if (check_rank(inf, 0, 2, "a matrix [t, k]") ||
+      check_rank(inf, 1, 3, "a matrix for each group [g, k, n]") || check_sizes(inf))
+    return -1;
+  if (x->dim[1] != w->dim[1]) {
+    char what[80];
+    snprintf(what, sizeof what, "inner sizes differ (%lld vs %lld)", (long long)x->dim[1],
+             (long long)w->dim[1]);
+    ts_infer_mismatch(inf, what, 0, 1);
+    return w->dim[2] == x->dim[1]
+               ? ts_error_hint(inf->err, "the matrices fit transposed: w:T()")
+               : -1;
+  }
+  if (sizes->dim[0] != w->dim[0]) {
+    ts_infer_mismatch(inf, "one size for each matrix is needed", 1, 2);
+    return ts_error_hint(inf->err, "a group without rows has size 0");
+  }
+  return set_grouped(inf, 2, (int64_t[]){x->dim[0], w->dim[2]});
+}
+
+int ts_shape_rule_grouped_matmul_weight_grad(TsInfer *inf) {
+  const TsMeta *x = inf->in[0], *g = inf->in[1];
+  if (check_rank(inf, 0, 2, "a matrix [t, k]") || check_rank(inf, 1, 2, "a matrix [t, n]") ||
+      check_sizes(inf))
+    return -1;
+  if (x->dim[0] != g->dim[0]) {
+    char what[80];
+    snprintf(what, sizeof what, "rows differ (%lld vs %lld)", (long long)x->dim[0],
+             (long long)g->dim[0]);
+    ts_infer_mismatch(inf, what, 0, 1);
+    return ts_error_hint(inf->err, "g has a row for each row of x, as the result of "
+                                   "grouped_matmul");
+  }
+  return set_grouped(inf, 3, (int64_t[]){inf->in[2]->dim[0], x->dim[1], g->dim[1]});
+}
+
+/* ---- linear algebra */
 static int matrices(TsInfer *inf, int i, bool square) {
   const TsMeta *m = inf->in[i];
   char text[TS_META_TEXT];

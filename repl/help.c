@@ -48,7 +48,7 @@ static const Sentence dtype_sentence[] = {
     {"filter",
      "real for real x, its own type if that is narrow, else the common one of f32 and f64"},
     {"ifft_real", "f32, of f64 and complex128 f64"},
-    {"matmul", "the common dtype of a and b, or the one named by accumulate"},
+    {"matmul", "the common dtype of both factors, or the one named by accumulate"},
 };
 
 static const Sentence shape_sentence[] = {
@@ -68,6 +68,8 @@ static const Sentence shape_sentence[] = {
     {"unique", "values, i64 places and i64 counts"},
     {"histogram", "counts, and edges in f32 or f64"},
     {"matmul", "shape [.., m, n]"},
+    {"grouped_matmul", "shape [t, n]"},
+    {"grouped_matmul_weight_grad", "shape [g, k, n]"},
     {"reshape", "the given shape, without copying where strides allow it"},
     {"transpose", "a view with two axes swapped"},
     {"permute", "a view with the axes in the given order"},

@@ -275,7 +275,7 @@ int ts_gemm(const TsGemm *g, const TsGemmKernels *k) {
   int err = make_job(&j, g, k);
   if (err) return err;
   if (g->batch <= 0 || g->m <= 0 || g->n <= 0) return 0;
-  int threads = ts_cpu_threads();
+  int threads = g->alone ? 1 : ts_cpu_threads();
   int64_t work = j.m * j.n * (j.k + 1);
   /* Matrices that do not fill the pool one by one are spread as a whole. */
   bool spread = threads > 1 && j.batch > 1 && j.batch * (double)work > SERIAL_WORK &&

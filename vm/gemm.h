@@ -45,6 +45,7 @@ typedef struct TsGemm {
   int64_t bias_stride;
   TsGemmFinish *finish; /* or NULL */
   void *finish_arg;
+  bool alone; /* the caller's thread only, which may be one of several that multiply */
 } TsGemm;
 
 /* The matrices' type of a dtype that has products. */

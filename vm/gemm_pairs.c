@@ -196,7 +196,7 @@ int ts_gemm_pairs(const TsGemm *g, const TsKernels *k) {
   Pairs p = {.g = g, .k = k};
   if (g->batch <= 0 || g->m <= 0 || g->n <= 0) return 0;
   int64_t work = g->batch * g->m * g->n * (g->k + 1);
-  int threads = work > 1 << 20 ? ts_cpu_threads() : 1;
+  int threads = work > 1 << 20 && !g->alone ? ts_cpu_threads() : 1;
   bool few = are_few(g);
   if (few) {
     plan_few(&p, threads);

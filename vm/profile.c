@@ -24,12 +24,16 @@ static int64_t bytes_of(int n, TsTensor *const *t) {
   return sum;
 }
 
-/* A product's multiply-adds are two each; a pointwise row is one an element. */
+/* A product's multiply-adds are two each, of groups as if no row were outside of all; a
+ * pointwise row is one an element. */
 static double flops_of(const TsCall *call) {
   double n = call->nout && call->out[0] ? (double)ts_meta_numel(&call->out[0]->meta) : 0;
   if (call->op >= TS_OP_COUNT) return 0;
   const TsMeta *a = call->nin && call->in[0] ? &call->in[0]->meta : NULL;
-  if (call->op == TS_OP_matmul && a && a->ndim) return 2 * n * (double)a->dim[a->ndim - 1];
+  bool rows = call->op == TS_OP_matmul || call->op == TS_OP_grouped_matmul;
+  if (rows && a && a->ndim) return 2 * n * (double)a->dim[a->ndim - 1];
+  if (call->op == TS_OP_grouped_matmul_weight_grad && call->out[0])
+    return 2 * (double)ts_meta_numel(a) * (double)call->out[0]->meta.dim[2];
   return ts_op_info((TsOp)call->op)->cls == TS_CLASS_POINTWISE ? n : 0;
 }
 
