@@ -16,7 +16,7 @@
 
 typedef TsTileVal V;
 
-enum { PIECE = 256, WIDE = 1024, ALIGN = 16, STAGE = 64, SIM_WORK = 1 << 22 };
+enum { PIECE = 256, AHEAD = 8, WIDE = 1024, ALIGN = 16, STAGE = 64, SIM_WORK = 1 << 22 };
 
 typedef struct Grouped {
   TsOffloader *o;
@@ -42,14 +42,9 @@ enum { W_row, W_item, W_place, W_STATE = W_place + TS_GPU_PLACE_count };
 
 static V by(TsTileBuild *b, int op, V x, int64_t y) { return ts_gpu_by(b, op, x, y); }
 
-static V tiles_of(TsTileBuild *b, const Places *p, V rows) {
-  return p->tile ? ts_gpu_div_up(b, rows, p->tile) : ts_tile_index(b, 1);
-}
-
-/* A group of so many rows, which A has from `from` on or, if NULL, where they are. */
-static void walk(TsTileBuild *b, const Places *p, V item, V rows, V group, V from, V *w) {
+/* A group of so many rows and items, which A has from `from` on or, if NULL, where they are. */
+static void walk(TsTileBuild *b, const Places *p, V item, V rows, V n, V group, V from, V *w) {
   if (!item || !rows) return;
-  V n = tiles_of(b, p, rows);
   V in = ts_tile_op2(b, TS_OP_sub, item, ts_own_splat(b, &item->type, w[W_item]));
   V mine = ts_tile_op2(b, TS_TILE_ult, in, ts_own_splat(b, &item->type, n));
   V row = ts_own_splat(b, &item->type, w[W_row]), end = ts_tile_op2(b, TS_OP_add, w[W_row], rows);
@@ -62,20 +57,35 @@ static void walk(TsTileBuild *b, const Places *p, V item, V rows, V group, V fro
   w[W_row] = end, w[W_item] = ts_tile_op2(b, TS_OP_add, w[W_item], n);
 }
 
+/* Group i: its rows as far as there are so many, none behind the last group. */
+static void walk_one(TsTileBuild *b, const Places *p, V item, V i, V size, V *w) {
+  V zero = ts_tile_index(b, 0), left = ts_tile_op2(b, TS_OP_sub, ts_own_dim(b, 2), w[W_row]);
+  V is = ts_tile_op2(b, TS_OP_lt, i, ts_own_dim(b, 0));
+  V rows = ts_tile_op2(b, TS_OP_maximum, ts_tile_op2(b, TS_OP_minimum, size, left), zero);
+  V n = p->tile ? ts_gpu_div_up(b, rows, p->tile) : ts_tile_index(b, 1);
+  rows = ts_tile_op3(b, TS_OP_where, is, rows, zero);
+  walk(b, p, item, rows, ts_tile_op3(b, TS_OP_where, is, n, zero), i, NULL, w);
+}
+
+/* Some sizes at a time, for whose loads nothing waits. */
 static void walk_all(TsTileBuild *b, const Places *p, V sizes, V item, V *w) {
   TsTileType one = ts_tile_scalar(p->sizes);
   V groups = ts_own_dim(b, 0), all = ts_own_dim(b, 2), zero = ts_tile_index(b, 0);
-  TsTileLoop l = ts_tile_for(b, zero, groups, 1, false, W_STATE, w);
+  V last = by(b, TS_OP_sub, groups, 1);
+  TsTileLoop l = ts_tile_for(b, zero, groups, AHEAD, false, W_STATE, w);
   if (!l.stmt) return;
-  V next[W_STATE], rows;
+  V next[W_STATE], at[AHEAD], size[AHEAD];
   for (int i = 0; i < W_STATE; i++) next[i] = l.carry[i];
-  rows = ts_tile_cast(b, ts_tile_load(b, sizes, &l.i, &one, NULL), TS_DT_i64);
-  V left = ts_tile_op2(b, TS_OP_sub, all, next[W_row]);
-  rows = ts_tile_op2(b, TS_OP_maximum, ts_tile_op2(b, TS_OP_minimum, rows, left), zero);
-  walk(b, p, item, rows, l.i, NULL, next);
+  for (int i = 0; i < AHEAD; i++) {
+    at[i] = by(b, TS_OP_add, l.i, i);
+    V inside = ts_tile_op2(b, TS_OP_minimum, at[i], last);
+    size[i] = ts_tile_cast(b, ts_tile_load(b, sizes, &inside, &one, NULL), TS_DT_i64);
+  }
+  for (int i = 0; i < AHEAD; i++) walk_one(b, p, item, at[i], size[i], next);
   ts_tile_for_end(b, &l, next, w);
-  if (p->tile)
-    walk(b, p, item, ts_tile_op2(b, TS_OP_sub, all, w[W_row]), groups, all, w);
+  if (!p->tile) return;
+  V rest = ts_tile_op2(b, TS_OP_sub, all, w[W_row]);
+  walk(b, p, item, rest, ts_gpu_div_up(b, rest, p->tile), groups, all, w);
 }
 
 /* Sizes: groups, items, rows. */
