@@ -3,7 +3,7 @@
 -- round, kernels with roles and of warps. The device is simulated, or that of `make check DEV=cuda`.
 package.path = "tests/devices/?.lua;" .. package.path
 local tessera = require "tessera"
-local core, op, rng = tessera.core, tessera.op, tessera.rng
+local core, op, graph, rng = tessera.core, tessera.op, tessera.graph, tessera.rng
 local device = require "_device"
 local name = device.name
 if not name then return print(device.skipped) end
@@ -87,6 +87,24 @@ core.profile "strict"
 both("strict bf16", "bf16", 40, 16, 24, { 7, 0, 20, 13 })
 both("strict f16", "f16", 33, 40, 16, { 12, 9, 0, 12 })
 core.profile "deterministic"
+
+-- In functions, with gradients of both operands and sizes that are computed; replayed.
+for _, d in ipairs { "f32", "bf16" } do
+  local x, w, g = numbers(d, { 40, 16 }), numbers(d, { 3, 16, 24 }), numbers(d, { 40, 24 })
+  local groups = tessera.tensor({ 0, 2, 2, 1, 0, 2, 0, 0, 2, 2 }, { dtype = "i64" })
+  local function f(x, w, g, groups)
+    local sizes = op.sum(op.one_hot(groups, { classes = 3 }):cast "i32", { axis = 0 }) * 4
+    return op.sum(op.grouped_matmul(x, w, sizes) * g)
+  end
+  local m, there = graph.grad(f, { 1, 2 }), { x:to(name), w:to(name), g:to(name), groups:to(name) }
+  local sizes = tessera.tensor({ 16, 4, 20 }, { dtype = "i32" }):to(name)
+  local dx = op.grouped_matmul(there[3], there[2]:transpose(-1, -2), sizes)
+  local dw = op.grouped_matmul_weight_grad(there[1], there[3], sizes)
+  for round = 1, 4 do
+    local a, b = m(unpack(there))
+    check(("%s gradients, round %d"):format(d, round), a.device == name and a:hash() == dx:hash() and b:hash() == dw:hash())
+  end
+end
 
 -- Sizes that only the device has; wrong ones are told when somebody reads.
 local x, w = numbers("f32", { 16, 8 }):to(name), numbers("f32", { 3, 8, 12 }):to(name)

@@ -670,6 +670,30 @@ static void edges(void) {
   check(!failed && !bad, "edges", bad, 0);
 }
 
+/* A tile of four rows from row 2 on that ends before row 5; lines of a row that is before its
+ * end, and of one that is not. */
+static void below(void) {
+  float x[4][2], y[6][2] = {{0}};
+  for (int i = 0; i < 8; i++) x[i / 2][i % 2] = (float)(i + 1);
+  TsTile *k = ts_tile_new("below");
+  TsTileType t = type2(TS_DT_f32, 4, 2), mem = type2(TS_DT_f32, 6, 2);
+  TsTileVal px = ts_tile_param(k, "x", &t, false), py = ts_tile_param(k, "y", &mem, true);
+  TsTileBuild b = phase(k);
+  TsTileVal zero = index_of(&b, 0), two = index_of(&b, 2), five = index_of(&b, 5);
+  TsTileVal v = ts_tile_load(&b, px, (TsTileVal[]){zero, zero}, &t, NULL);
+  TsTileType line = ts_tile_vector(TS_DT_f32, 2);
+  TsTileVal first = ts_tile_load(&b, px, (TsTileVal[]){zero, zero}, &line, NULL);
+  TsTileVal in[3][5] = {{py, two, zero, five, v}, {py, five, zero, five, first},
+                        {py, zero, zero, index_of(&b, 1), first}};
+  for (int i = 0; i < 3; i++) ts_tile_emit(&b, TS_TILE_store_below, 5, in[i], NULL, 0, NULL);
+  int failed = run(k, (void *[]){x, y}, NULL), bad = 0;
+  for (int i = 0; i < 12; i++) {
+    float want = i < 2 ? (float)(i + 1) : i >= 4 && i < 10 ? (float)(i - 3) : 0;
+    bad += y[i / 2][i % 2] != want;
+  }
+  check(!failed && !bad, "below", bad, 0);
+}
+
 /* ---- refusals */
 static void outside(void) {
   float x[8];
@@ -797,6 +821,7 @@ int main(void) {
   control();
   moves();
   edges();
+  below();
   outside();
   twice();
   fresh();

@@ -238,6 +238,7 @@ static int memories_of(int op) {
   switch (op) {
   case TS_TILE_load:
   case TS_TILE_store:
+  case TS_TILE_store_below:
   case TS_TILE_gather:
   case TS_TILE_scatter:
   case TS_TILE_prefetch:
