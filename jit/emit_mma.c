@@ -173,6 +173,58 @@ static V floor_of(TsMma *m, V x, V y, bool rest) {
   return LLVMBuildSub(b, q, ts_mma_flag(m, off), "");
 }
 
+static const TsTileStmt *made_by(TsTileVal v, int op) {
+  return v->stmt && v->stmt->op == op ? v->stmt : NULL;
+}
+
+/* x - x / y y. */
+static bool is_rest(const TsTileStmt *s, TsTileVal *x, TsTileVal *y) {
+  const TsTileStmt *times = made_by(s->in[1], TS_OP_mul);
+  const TsTileStmt *by = times ? made_by(times->in[0], TS_OP_floordiv) : NULL;
+  if (!by || by->in[0] != s->in[0] || by->in[1] != times->in[1]) return false;
+  *x = by->in[0], *y = by->in[1];
+  return true;
+}
+
+static double number_of(TsTileVal v) {
+  const TsTileStmt *s = made_by(v, TS_TILE_const);
+  return s ? ts_tile_attr(s, "value")->f : -1;
+}
+
+/* Positions that cannot be negative: sizes, numbers of rounds from 0 on, what is made of them. */
+static bool counts(TsTileVal v, int depth) {
+  enum { DEEPEST = 8 };
+  const TsTileStmt *s = v->stmt;
+  TsTileVal x, y;
+  if (v->type.dtype != TS_DT_i64 || v->type.rank || depth > DEEPEST) return false;
+  if (!s) {
+    const TsTileStmt *loop = v->region ? v->region->owner : NULL;
+    return loop && loop->op == TS_TILE_for && v == v->region->param[0] &&
+           counts(loop->in[0], depth + 1);
+  }
+  switch (s->op) {
+  case TS_TILE_dim: return true;
+  case TS_TILE_const: return number_of(v) >= 0;
+  case TS_OP_mod: return counts(s->in[1], depth + 1);
+  case TS_OP_maximum: return counts(s->in[0], depth + 1) || counts(s->in[1], depth + 1);
+  case TS_OP_add:
+  case TS_OP_mul:
+  case TS_OP_floordiv:
+  case TS_OP_minimum: return counts(s->in[0], depth + 1) && counts(s->in[1], depth + 1);
+  case TS_OP_sub:
+    if (is_rest(s, &x, &y)) return counts(x, depth + 1) && counts(y, depth + 1);
+    return number_of(s->in[1]) >= 0 && number_of(s->in[0]) >= number_of(s->in[1]);
+  default: return false;
+  }
+}
+
+/* Of positions, most of which need no look at the sign. */
+static V divided(TsMma *m, const TsTileStmt *s, V x, V y) {
+  bool rest = s->op == TS_OP_mod;
+  if (!counts(s->in[0], 0) || !counts(s->in[1], 0)) return floor_of(m, x, y, rest);
+  return rest ? LLVMBuildURem(m->e->b, x, y, "") : LLVMBuildUDiv(m->e->b, x, y, "");
+}
+
 static void pointwise(TsMma *m, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
   TsDtype d = (TsDtype)s->in[s->op == TS_OP_where ? 1 : 0]->type.dtype;
@@ -183,7 +235,7 @@ static void pointwise(TsMma *m, const TsTileStmt *s) {
   if (s->nin > 3) ts_emit_fail(m->e, "%s has %d operands", ts_tile_op_name(s->op), s->nin);
   for (int i = 0; i < n; i++) {
     for (int k = 0; k < s->nin; k++) in[k] = ts_emit_parts(m->e, s->in[k])[i];
-    to[i] = division && d == TS_DT_i64 ? floor_of(m, in[0], in[1], s->op == TS_OP_mod)
+    to[i] = division && d == TS_DT_i64 ? divided(m, s, in[0], in[1])
                                        : ts_emit_pointwise(m->e, s->op, d, in);
   }
 }

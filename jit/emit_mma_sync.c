@@ -11,6 +11,7 @@ enum {
   OF_PRODUCTS,
   OF_STORES,
   OF_WRITES,
+  WARP = 32,
   GROUP = 128,
   FEW_WARPS = 7 /* the named barrier of a role of less than a group of warps */
 };
@@ -101,11 +102,18 @@ static int count_of(TsMma *m, const TsTileStmt *alloc) {
   return each * alloc->out[0]->type.count;
 }
 
+/* Each thread of a warp begins one: a line of code for each of them would be a tenth of what the
+ * driver compiles of a small kernel. */
 static void begin_barriers(TsMma *m, const TsTileStmt *s) {
-  for (int i = 0, n = count_of(m, s); i < s->out[0]->type.dim[0]; i++) {
-    V in[2] = {ts_mma_slot(m, s->out[0], ts_mma_int(m, i)), ts_mma_int(m, n)};
-    ts_mma_asm(m, NULL, "mbarrier.init.shared::cta.b64 [$0], $1;", "r,r,~{memory}", 2, in,
-               true);
+  int64_t slots = s->out[0]->type.dim[0];
+  V count = ts_mma_int(m, count_of(m, s));
+  for (int64_t first = 0; first < slots; first += WARP) {
+    V slot = ts_mma_addi(m, m->tid, first);
+    V in[4] = {ts_mma_slot(m, s->out[0], slot), count, slot, ts_mma_int(m, slots)};
+    ts_mma_asm(m, NULL,
+               "{\n\t.reg .pred p;\n\tsetp.lt.u32 p, $2, $3;\n\t"
+               "@p mbarrier.init.shared::cta.b64 [$0], $1;\n\t}",
+               "r,r,r,r,~{memory}", 4, in, true);
   }
 }
 
@@ -115,14 +123,14 @@ static bool has_barriers(const TsTileRegion *block) {
   return false;
 }
 
-/* By one thread, before anybody goes on. */
+/* By the first warp, before anybody goes on. */
 void ts_mma_barriers(TsMma *m, const TsTileRegion *block) {
   TsEmit *e = m->e;
   if (!has_barriers(block) && m->info->cluster == 1) return;
   LLVMBasicBlockRef begin = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
   LLVMBasicBlockRef all = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
-  LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, m->tid, ts_mma_int(m, 0), ""), begin,
-                  all);
+  V first = LLVMBuildICmp(e->b, LLVMIntULT, m->tid, ts_mma_int(m, WARP), "");
+  LLVMBuildCondBr(e->b, first, begin, all);
   LLVMPositionBuilderAtEnd(e->b, begin);
   for (const TsTileStmt *s = block->first; s; s = s->next)
     if (s->op == TS_TILE_alloc && s->out[0]->type.space == TS_SPACE_barrier)
