@@ -153,8 +153,8 @@ static TsTensor *typed(TsContext *c, TsTensor *x, TsDtype d) {
 static int run(Job *j, TsCall *call) {
   TsContext *c = call->ctx;
   TsTensor *out = call->out[0];
-  bool wide = ts_dtype_is(call->compute, TS_KIND_F) && ts_tensor_dtype(out) == TS_DT_f64;
-  TsDtype in = wide ? TS_DT_f64 : call->compute;
+  TsDtype to = ts_tensor_dtype(out);
+  TsDtype in = to == TS_DT_f64 || to == TS_DT_complex128 ? to : call->compute;
   TsTensor *x = typed(c, call->in[0], in), *y = x ? typed(c, call->in[1], in) : NULL;
   int failed = y ? open_product(j, x, y, out) : -1;
   if (!failed) {

@@ -68,7 +68,7 @@ static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col
 
 /* ---- the product */
 static TsDtype accumulate_dtype(TsDtype in, TsDtype out) {
-  if (ts_dtype_is(in, TS_KIND_C)) return in;
+  if (ts_dtype_is(in, TS_KIND_C)) return out;
   if (ts_dtype_is(in, TS_KIND_F))
     return in == TS_DT_f64 || out == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32;
   return in == TS_DT_i64 || out == TS_DT_i64 ? TS_DT_i64 : TS_DT_i32;
@@ -155,7 +155,8 @@ int ts_exec_matmul(TsCall *call) {
   e.acc = accumulate_dtype(call->compute, ts_tensor_dtype(y));
   if (ts_epilogue_read(call, &call->attr[2], bias, residual, e.acc, e.word)) return -1;
   if (ts_tensor_numel(y) == 0) return 0;
-  TsDtype in = e.acc == TS_DT_f64 && call->compute != TS_DT_f64 ? TS_DT_f64 : call->compute;
+  bool wide = e.acc == TS_DT_f64 || e.acc == TS_DT_complex128;
+  TsDtype in = wide ? e.acc : call->compute;
   TsTensor *a = typed(c, call->in[0], in), *b = a ? typed(c, call->in[1], in) : NULL;
   int failed = !b;
   if (!failed && bias) failed = !(e.bias = spread(c, bias, e.acc, &y->meta));

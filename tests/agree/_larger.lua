@@ -65,6 +65,9 @@ local function rest()
       { { 7, 65, 33 }, { 7, 33, 40 } }, { { 257, 17 }, { 17, 257 } } } do
       add("matmul", { input(d, s[1], 1), input(d, s[2], 2) })
     end
+    local sizes = { "i32", { 7 }, 3, 0, 70 }
+    add("grouped_matmul", { input(d, { 230, 70 }, 1), input(d, { 7, 70, 130 }, 2), sizes })
+    add("grouped_matmul_weight_grad", { input(d, { 230, 70 }, 1), input(d, { 230, 130 }, 2), sizes })
   end
   for _, d in ipairs { "f32", "bf16", "f64" } do
     local function g(shape, seed) return input(d, shape, seed) end

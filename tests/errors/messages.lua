@@ -9,6 +9,16 @@ local i = op.arange(3)
 x:matmul(x)                                  --! matmul: inner sizes differ (3 vs 2): f32[2,3] x f32[2,3]
 x:matmul(op.zeros(4, 3))                     --! the second operand fits transposed
 x:matmul(T(2))                               --! a scalar is no matrix
+op.grouped_matmul(i, x, i)                   --! grouped_matmul: x must be a matrix [t, k], not i64[3]
+op.grouped_matmul(x, x, i)                   --! grouped_matmul: w must be a matrix for each group [g, k, n], not f32[2,3]
+op.grouped_matmul(x, op.zeros(3, 4, 5), i)   --! grouped_matmul: inner sizes differ (3 vs 4): f32[2,3] x f32[3,4,5]
+op.grouped_matmul(x, op.zeros(3, 4, 3), i)   --! the matrices fit transposed: w:T()
+op.grouped_matmul(x, op.zeros(2, 3, 4), i)   --! grouped_matmul: one size for each matrix is needed: f32[2,3,4] x i64[3]
+op.grouped_matmul(x, op.zeros(2, 3, 4), op.zeros(2))  --! grouped_matmul: sizes must be integers, not f32
+op.grouped_matmul(x, op.zeros(2, 3, 4), op.zeros({2, 1}, {dtype = "i64"}))  --! grouped_matmul: sizes must be a vector [g], the rows of each group, not i64[2,1]
+op.grouped_matmul_weight_grad(x, x:T(), i)   --! grouped_matmul_weight_grad: rows differ (2 vs 3): f32[2,3] x f32[3,2]
+op.grouped_matmul_weight_grad(x, op.zeros(2), i)  --! grouped_matmul_weight_grad: g must be a matrix [t, n], not f32[2]
+op.grouped_matmul_weight_grad(x, x, x)       --! grouped_matmul_weight_grad: sizes must be integers, not f32
 x + op.zeros(4)                              --! f32[2,3]
 x + op.zeros(4)                              --! f32[4]
 x - op.zeros(2)                              --! sub
@@ -73,6 +83,9 @@ op.embedding(x, T({2}, {dtype = "i64"}))     --! embedding
 op.one_hot(T({3}, {dtype = "i64"}), 3)       --! one_hot
 op.narrow(x, 0, 1, 2)                        --! narrow
 op.segment_reduce(x, T({0, 5}, {dtype = "i64"}), 2)  --! segment_reduce
+op.grouped_matmul(x, op.zeros(2, 3, 4), T({0, -1}, {dtype = "i64"}))  --! grouped_matmul: group 1 has -1 rows, x has 2
+op.grouped_matmul(x, op.zeros(2, 3, 0), T({3, 0}, {dtype = "u8"}))    --! grouped_matmul: group 0 has 3 rows, x has 2
+op.grouped_matmul_weight_grad(x, x, T({1, 2, 3}, {dtype = "i32"}))    --! grouped_matmul_weight_grad: group 2 has 3 rows, x has 2
 op.masked_select(x, x)                       --! masked_select
 op.split(x, {size = {1, 5}, axis = 1})       --! split
 op.chunk(x, 0)                               --! chunk
@@ -86,6 +99,7 @@ op.sqrt(x:cast "complex64").dtype            --> complex64
 op.floor(x:cast "complex64")                 --! floor
 op.lt(x:cast "complex64", x)                 --! lt
 op.matmul(i, i, {accumulate = "u8"})         --! cannot accumulate i64 in u8
+op.grouped_matmul(x, op.zeros(3, 3, 2), i, {accumulate = "bf16"})  --! grouped_matmul: cannot accumulate f32 in bf16
 op.shift_left(x, x)                          --! shift_left
 x:add_(x:cast "complex64")                   --! add
 i:add_(0.5)                                  --! add

@@ -125,9 +125,16 @@ product("wide ", x, w, { 2, 3 }, { accumulate = "f64" }).dtype --> f64
 product("half in f32 ", x:cast "bf16", w:cast "bf16", { 2, 3 }, { accumulate = "f32" }).dtype --> f32
 gradient("half in f32 ", x:cast "bf16", x:cast "bf16", { 2, 3 }, { accumulate = "f32" }).dtype --> f32
 product("bytes in i64 ", make("i8", { 6, 3 }), make("i8", { 2, 3, 4 }), { 2, 3 }, { accumulate = "i64" }).dtype --> i64
+product("complex ", make("complex64", { 6, 3 }), make("complex64", { 2, 3, 4 }), { 2, 3 }, { accumulate = "complex128" }).dtype --> complex128
 product("mixed ", x:cast "bf16", w, { 2, 3 }).dtype --> f32
 product("real by complex ", x, make("complex64", { 2, 3, 4 }), { 2, 3 }).dtype --> complex64
 gradient("mixed ", x, x:cast "bf16", { 2, 3 }).dtype --> f32
+
+-- One matrix for all groups, rows and matrices backwards, one row for all.
+product("expanded ", x, w[0]:unsqueeze(0):broadcast_to { 2, 3, 4 }, { 2, 3 })
+product("flipped ", x:flip { axis = { 0 } }, w:flip { axis = { 0, 1 } }, { 2, 3 })
+gradient("flipped ", x:flip { axis = { 0, 1 } }, x:flip { axis = { 0 } }, { 2, 3 })
+gradient("one row ", x[0]:unsqueeze(0):broadcast_to { 6, 3 }, x, { 2, 4 })
 
 -- ---- nothing at all
 op.grouped_matmul(op.zeros { 0, 3 }, w, ints { 0, 0 }) --> [] f32[0,4]
@@ -160,6 +167,30 @@ for _, d in ipairs { "f32", "bf16", "complex64" } do
   local gx, gw = step(x, w, sizes)
   same("gradient of x " .. d, gx, a.grad)
   same("gradient of w " .. d, gw, b.grad)
+end
+-- Any number of rows, and loops that get hot: an error keeps its place.
+local any = graph.module("any", function(x, w, s) return op.grouped_matmul(x * 2, w, s):relu() end)
+for t = 8, 20, 3 do
+  local x, w, s = make("f32", { t, 16 }), make("f32", { 3, 16, 8 }), ints { t - 5, 0, 4 }
+  same("rows " .. t, any(x, w, s), op.grouped_matmul(x * 2, w, s):relu())
+  local dx, dw = graph.grad(function(x, w) return op.grouped_matmul(x * 2, w, s):sin():sum() end, { 1, 2 })(x, w)
+  assert(dx.shape[1] == t and dw.shape[1] == 3)
+end
+do
+  local at, sum = nil, op.zeros { 6, 4 }
+  for i = 1, 300 do
+    local s = ints { i % 4, i == 250 and -1 or 2 }
+    local ok, e = pcall(function() sum = sum * 0.5 + op.grouped_matmul(x + i, w, s) end)
+    if not ok then at = ("%d: %s"):format(i, e:match "grouped_matmul: [^\n]*") end
+  end
+  print(at) --> 250: grouped_matmul: group 1 has -1 rows, x has 6
+  local want = op.zeros { 6, 4 }
+  tessera.jit.off()
+  for i = 1, 300 do
+    if i ~= 250 then want = want * 0.5 + op.grouped_matmul(x + i, w, ints { i % 4, 2 }) end
+  end
+  tessera.jit.on()
+  same("hot", sum, want)
 end
 local f = graph.module("wrong", function(x, w, s) return op.grouped_matmul(x, w, s + 1) * 2 end)
 f(x, w, ints { 2, 3 }).shape --> {6, 4}

@@ -13,6 +13,12 @@ op.matmul(a, a, nil, nil, {epilogue = "silu"}) --! integer numbers have no silu
 local z = op.full({2, 2}, 1, {dtype = "complex64"})
 assert(same(op.matmul(z, z, z, z), z * 4))
 op.matmul(z, z, nil, nil, {epilogue = "relu"}) --! complex numbers have no activation
+do -- a wider sum is that of the operands widened
+  local x = op.complex(rng.normal({5, 70}, {seed = 3}), rng.normal({5, 70}, {seed = 4}))
+  local y, wide = x:T():conj(), {accumulate = "complex128"}
+  assert(same(op.matmul(x, y, wide), x:cast("complex128"):matmul(y:cast "complex128")))
+  op.matmul(x, y, x:matmul(y), nil, wide).dtype --> complex128
+end
 
 -- ---- rows in place or packed, one worker or two, whole or in parts: the same chains
 for _, size in ipairs {{300, 512, 400}, {130, 700, 300}, {300, 1100, 260}, {5, 300, 4200}} do

@@ -177,10 +177,57 @@ def cofactors(f):
                    scale=None if d in ("f16", "bf16") else max(1.0, np.abs(y).max(initial=0)), zero=False)
 
 
+# ---- products of groups of rows: [rows, k, n, sizes]
+GROUPED = [(7, 3, 4, [2, 0, 5]), (6, 5, 3, [1, 3]), (5, 4, 6, [3, 4]), (9, 17, 8, [0, 9, 0]), (4, 6, 5, [4]),
+           (0, 3, 2, [0, 0]), (3, 0, 2, [1, 2]), (21, 33, 9, [10, 1, 0, 9]), (10, 3, 5, [1, 2, 0, 1] * 3)]
+
+
+def groups_of(sizes, rows):
+    """First row and end of each group; groups end where the rows do."""
+    ends = np.minimum(np.cumsum(sizes), rows)
+    return list(zip([0, *ends[:-1]], ends))
+
+
+def grouped(f, d, rows, k, n, sizes, index, o=None):
+    """Both operators: each group by the reference of matmul."""
+    ints, part = d in INTS, {"complex64": "f32", "complex128": "f64"}.get(d, d)
+    acc = o["accumulate"] if o else d
+    low = not ints and part != "f64" and d not in COMPLEX and acc != "f64"
+    make = (lambda s: f.gen(d, s, 0, 3)) if ints else (lambda s: f.gen(d, s))
+    wide = np.int64 if ints else np.float32 if low else np.clongdouble if d in COMPLEX else np.longdouble
+    times = chain if low else np.matmul
+    x, w, g = make([rows, k]), make([len(sizes), k, n]), make([rows, n])
+    y, dw = np.zeros([rows, n], wide), np.zeros([len(sizes), k, n], wide)
+    most = 1.0
+    for i, (lo, hi) in enumerate(groups_of(sizes, rows)):
+        a, b = x.v[lo:hi].astype(wide), g.v[lo:hi].astype(wide)
+        y[lo:hi], dw[i] = times(a, w.v[i].astype(wide)), times(a.T, b)
+        size = np.matmul(np.abs(a), np.abs(w.v[i].astype(wide)))
+        most = max(most, size.max(initial=0), np.matmul(np.abs(a).T, np.abs(b)).max(initial=0))
+    s = f.const(np.array(sizes, NP[index]))
+    for row, ins, out, steps in (("grouped_matmul", [x, w, s], y, k), ("grouped_matmul_weight_grad", [x, g, s], dw, rows)):
+        if ints:
+            f.case(row, ins, [out.astype(NP[acc])], o)
+        elif low:
+            f.case(row, ins, [to(out, acc)], o)
+        else:
+            f.case(row, ins, [out.astype(np.complex128 if d in COMPLEX else np.float64)], o, ulp=2 + steps**0.5,
+                   t="f64" if acc == "f64" else part, scale=float(most))
+
+
+def all_grouped(f):
+    for d in FLOATS + COMPLEX + INTS:
+        for i, (rows, k, n, sizes) in enumerate(GROUPED):
+            grouped(f, d, rows, k, n, sizes, "i64" if i % 2 else ("i32", "u8", "i16")[i // 2 % 3])
+    for d, e in (("f16", "f32"), ("bf16", "f32"), ("f32", "f64"), ("i8", "i32"), ("u8", "i64")):
+        grouped(f, d, 9, 37, 5, [4, 0, 3], "i64", {"accumulate": e})
+
+
 def make():
     f = Family("linalg", {**Family.FEW, "f16": 12, "bf16": 30, "i32": 20, "u8": 20, "f64": 36, "complex128": 36, "i64": 8})
     products(f)
     composed(f)
     dense(f)
     cofactors(f)
+    all_grouped(f)
     return f
