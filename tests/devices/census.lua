@@ -20,7 +20,7 @@ for row, n in ([[
  embedding=5 eq=2 erf=2 erfc=2 exp=4 exp2=2 expm1=2 eye=4 factorized_matmul=2 fft=4 fft2=2
  fftn=2 floor=2 floordiv=2 fma=2 fold=65 frac=2 full=2 full_like=2 fused_mlp=4 gather=2 ge=2
  gelu=4 gelu_erf=2 gelu_erf_grad=4 gelu_tanh=2 gelu_tanh_grad=4 gemm=6 group_norm=4
- grouped_matmul=83 grouped_matmul_weight_grad=83 gt=2
+ grouped_matmul=67 grouped_matmul_weight_grad=67 gt=2
  hardswish=2 huber=12 hypot=2 idct=4 ifft=4 ifft2=2 ifftn=2 imag=2 index_add=14
  index_select=6 interpolate_grad=47 inv=24 irfft=57 isfinite=4 isinf=4 isnan=4 istft=4
  kl_divergence=4 l1=10 laplacian=4 layernorm=10 layernorm_grad=23 le=2 leaky_relu=4
