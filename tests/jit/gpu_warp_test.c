@@ -110,7 +110,7 @@ static const Case all[] = {
     {MMA, BF16, BF16, 64, 64, 16, true, true, false, -1, 0},
     {TF32, F32, F32, 64, 64, 16, true, false, false, -1, 0},
     {MMA, BF16, BF16, 128, 256, 16, false, true, false, 0, 0},
-    {MMA, BF16, BF16, 128, 256, 16, false, true, false, 1, 0},
+    {MMA, BF16, BF16, 128, 256, 16, false, true, false, 1, 16},
     {MMA, F16, F16, 128, 128, 16, false, true, false, 2, 0},
     {MMA, TS_DT_i8, TS_DT_i32, 128, 256, 16, false, true, false, -1, 0},
     {MMA, TS_DT_i8, TS_DT_i32, 64, 64, 4, false, true, false, -1, 0},
