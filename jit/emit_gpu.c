@@ -327,6 +327,7 @@ static void put_phase(TsGpuEmit *g, int index) {
   memset(g->memory, 0, sizeof *g->memory * n);
   memset(g->seen, 0, sizeof *g->seen * n);
   g->frames = NULL, g->homes = NULL;
+  ts_gpu_note_uses(g);
   g->wrote = g->read = false;
   memset(&g->rows, 0, sizeof g->rows);
   g->rows.leaf = g->rows.warps[0] = g->rows.warps[1] = -1;
@@ -353,6 +354,7 @@ void ts_gpu_emit(TsEmit *e, void *arg) {
   g->global = job->host ? 0 : 1, g->shared_space = job->host ? 0 : 3;
   g->scalar = ts_emit_take(e, sizeof *g->scalar * n);
   g->memory = ts_emit_take(e, sizeof *g->memory * n);
+  g->uses = ts_emit_take(e, n);
   g->seen = ts_emit_take(e, sizeof *g->seen * n);
   g->visit = ts_emit_take(e, sizeof *g->visit * n);
   memset(g->visit, 0, sizeof *g->visit * n);

@@ -61,6 +61,8 @@ typedef struct TsGpuHome {
   struct TsGpuHome *next;
 } TsGpuHome;
 
+enum { TS_GPU_WRITTEN = 1, TS_GPU_READ = 2 }; /* of TsGpuEmit.uses */
+
 typedef struct TsGpuEmit {
   TsEmit *e;
   const TsGpuPlan *plan;
@@ -102,6 +104,7 @@ typedef struct TsGpuEmit {
   bool single;      /* a number that is rounded now is no half of a pair */
   bool stays;       /* what is read now is read here and not where it is wanted */
   int nscratch;
+  uint8_t *uses;          /* by value: of memory that is no view, what the phase does with it */
   bool *seen;             /* by value: it stands around the region that is entered */
   int *visit, visits;     /* by value: the last walk that met it */
   LLVMValueRef number[4]; /* of the round along the axes of the grid */
@@ -194,6 +197,7 @@ LLVMValueRef ts_gpu_function(TsGpuEmit *g, int op, LLVMValueRef x);
 LLVMValueRef ts_gpu_short_pair(TsGpuEmit *g, LLVMValueRef low, LLVMValueRef high);
 
 /* ---- emit_gpu_access.c: who reads and writes */
+void ts_gpu_note_uses(TsGpuEmit *g); /* once a phase, for those that follow */
 bool ts_gpu_reads_only(const TsGpuEmit *g, TsTileVal memory);        /* nobody writes it */
 bool ts_gpu_for_all_rounds(const TsGpuEmit *g, const TsTileStmt *s); /* reads the same */
 

@@ -1,5 +1,7 @@
 /* Which memory a load or store reaches and where in it: who else writes or reads it, pointers,
  * what of a vector is inside. See jit/emit_gpu_memory.h. */
+#include <string.h>
+
 #include "jit/emit_gpu_memory.h"
 
 typedef LLVMValueRef V;
@@ -12,18 +14,22 @@ static TsTileVal memory_of(TsTileVal memory) {
   return memory;
 }
 
-static bool writes(const TsTileRegion *r, TsTileVal memory) {
+static void note_uses(uint8_t *uses, const TsTileRegion *r) {
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     bool write = s->op == TS_TILE_store || s->op == TS_TILE_scatter;
-    if (write && memory_of(s->in[0]) == memory) return true;
-    for (int i = 0; i < s->nregion; i++)
-      if (writes(s->region[i], memory)) return true;
+    bool read = s->op == TS_TILE_load || s->op == TS_TILE_gather;
+    if (write || read) uses[memory_of(s->in[0])->id] |= write ? TS_GPU_WRITTEN : TS_GPU_READ;
+    for (int i = 0; i < s->nregion; i++) note_uses(uses, s->region[i]);
   }
-  return false;
+}
+
+void ts_gpu_note_uses(TsGpuEmit *g) {
+  memset(g->uses, 0, g->e->k->nvalue + 1);
+  note_uses(g->uses, g->phase->loop->region[0]);
 }
 
 bool ts_gpu_reads_only(const TsGpuEmit *g, TsTileVal memory) {
-  return !writes(g->phase->loop->region[0], memory_of(memory));
+  return !(g->uses[memory_of(memory)->id] & TS_GPU_WRITTEN);
 }
 
 /* What all rounds read is in the caches, and waits in no register for its use. */
@@ -51,19 +57,9 @@ void ts_gpu_before_read(TsGpuEmit *g, TsTileVal memory) {
   g->read = true;
 }
 
-static bool reads(const TsTileRegion *r, TsTileVal memory) {
-  for (const TsTileStmt *s = r->first; s; s = s->next) {
-    bool read = s->op == TS_TILE_load || s->op == TS_TILE_gather;
-    if (read && memory_of(s->in[0]) == memory) return true;
-    for (int i = 0; i < s->nregion; i++)
-      if (reads(s->region[i], memory)) return true;
-  }
-  return false;
-}
-
 /* What the phase only writes is nobody's to wait for, but for the launch before. */
 void ts_gpu_before_write(TsGpuEmit *g, TsTileVal memory) {
-  bool read = reads(g->phase->loop->region[0], memory_of(memory));
+  bool read = g->uses[memory_of(memory)->id] & TS_GPU_READ;
   if (read && g->read) ts_gpu_sync(g);
   g->wrote |= read;
   if (memory->type.space == TS_SPACE_shared) return;
