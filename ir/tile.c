@@ -44,8 +44,14 @@ TsTile *ts_tile_new(const char *name) {
   return NULL;
 }
 
+TsTile *ts_tile_share(const TsTile *k) {
+  TsTile *held = (TsTile *)(uintptr_t)k;
+  atomic_fetch_add(&held->shares, 1);
+  return held;
+}
+
 void ts_tile_free(TsTile *k) {
-  if (!k) return;
+  if (!k || atomic_fetch_sub(&k->shares, 1) > 0) return;
   for (int i = 0; k->parts && i < k->parts->n; i++) ts_tile_free(k->parts->part[i].k);
   ts_arena_free(&k->arena);
   free(k);

@@ -27,6 +27,8 @@
 #ifndef TS_IR_TILE_H
 #define TS_IR_TILE_H
 
+#include <stdatomic.h>
+
 #include "lib/arena.h"
 #include "lib/op.h"
 #include "lib/text.h"
@@ -140,6 +142,7 @@ struct TsTile {
   uint32_t nvalue;
   TsTileParts *parts; /* NULL; else kernels that do the work of this one (ir/tile_parts.h) */
   bool failed;        /* memory ran out; every later call does nothing */
+  atomic_int shares;  /* how many hold it beside who made it */
 };
 
 /* ---- building. A builder stands at the end of a region. After a failure all give NULL. */
@@ -150,6 +153,8 @@ typedef struct TsTileBuild {
 } TsTileBuild;
 
 TsTile *ts_tile_new(const char *name); /* NULL: out of memory */
+/* One that nobody changes any more, held once more: any thread. Each holder frees it. */
+TsTile *ts_tile_share(const TsTile *k);
 void ts_tile_free(TsTile *k);
 /* Parameters: inputs first. The type's space is set to global. */
 TsTileVal ts_tile_param(TsTile *k, const char *name, const TsTileType *type, bool written);

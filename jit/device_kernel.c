@@ -247,8 +247,8 @@ static bool takes_time(const TsDevice *d, const TsTile *k, const uint8_t *key) {
 static TsDeviceKernel *begin(TsDevice *d, const TsTile *k, const uint8_t key[32],
                              TsQueue *queue, bool soon, TsError *err) {
   TsDeviceKernel *made = new_kernel(d, err);
-  if (made && !(made->wanted = ts_tile_copy(k, NULL, NULL, err))) return free(made), NULL;
   if (!made) return NULL;
+  made->wanted = ts_tile_share(k);
   made->refs = 2, made->job.run = open_job, made->queue = queue;
   memcpy(made->key, key, sizeof made->key);
   atomic_store(&made->pending, true);

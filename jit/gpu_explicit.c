@@ -124,8 +124,8 @@ TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, const uint8_t 
   TsGpuExplicit *g = calloc(1, sizeof *g);
   if (!g) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
   g->d = d;
-  g->k = ts_tile_copy(k, NULL, NULL, err);
-  if (g->k && !load(g, digest, err)) return g;
+  g->k = ts_tile_share(k);
+  if (!load(g, digest, err)) return g;
   ts_gpu_explicit_free(g);
   return NULL;
 }

@@ -159,7 +159,6 @@ static int make(TsGpuKernel *g, Variant *v, TsGpuForm form, TsError *err) {
 
 TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, const uint8_t digest[32],
                                 TsError *err) {
-  static const int64_t as_they_are[TS_TILE_DIMS] = {-1, -1, -1, -1, -1, -1, -1, -1};
   const TsGpuTarget *t = d->run ? ts_gpu_target(d->major, d->minor) : NULL;
   if (!t) return ts_error_set(err, TS_ERR_device, "jit: no code for %s", d->name), NULL;
   if (ts_device_use(d, err)) return NULL;
@@ -171,8 +170,8 @@ TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, const uint8_t dige
   else
     ts_kernel_digest(k, g->digest);
   pthread_mutex_init(&g->lock, NULL);
-  g->k = ts_tile_fix(k, as_they_are, err);
-  if (g->k && !make(g, &g->aligned, TS_GPU_aligned, err)) return g;
+  g->k = ts_tile_share(k);
+  if (!make(g, &g->aligned, TS_GPU_aligned, err)) return g;
   ts_gpu_kernel_free(g);
   return NULL;
 }
