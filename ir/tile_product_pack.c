@@ -1,0 +1,177 @@
+/* Operands of a product packed for a step of k: columns as panels of the register tile's width,
+ * rows one behind the other or as panels. Why and when: ir/tile_product.c. */
+#include "ir/tile_product_state.h"
+
+TsTileVal ts_tile_product_operand(TsProduct *p, const TsTileStmt *s, TsTileVal i, TsTileVal j,
+                                  const TsTileType *tile, const int64_t *axes, bool edge) {
+  TsTileVal where[TS_TILE_RANK];
+  const TsTileType *m = &s->in[0]->type;
+  for (int x = 0; x + 2 < m->rank; x++) where[x] = ts_tile_copy_get(p->c, s->in[1 + x]);
+  where[m->rank - 2] = i, where[m->rank - 1] = j;
+  TsTileType t = *tile;
+  t.dtype = m->dtype;
+  int64_t own[2];
+  for (int x = 0; axes && x < t.rank; x++) own[x] = m->rank - 2 + axes[x];
+  TsTileAccess how = {.edge = edge, .naxis = axes ? t.rank : 0, .axes = own};
+  TsTileVal v = ts_tile_load(p->b, ts_tile_copy_get(p->c, s->in[0]), where, &t, &how);
+  return ts_tile_cast(p->b, v, p->d);
+}
+
+/* Columns of B as panels [panel][k][nr]; `full` of them, then a part of one. */
+static void copy_columns(TsProduct *p, TsTileVal k, TsTileVal j, int vectors, bool edge) {
+  TsTileType t = ts_tile_vector(p->d, p->lanes);
+  TsTileVal row = plus(p, p->pc, k), panel = panel_of_columns(p, j);
+  for (int u = 0; u < vectors; u++) {
+    TsTileVal col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
+    TsTileVal x =
+        ts_tile_product_operand(p, p->x.b, row, col, &t, NULL, edge && u == vectors - 1);
+    ts_tile_store(p->b, p->pb, (TsTileVal[]){panel, k, at(p, u * p->lanes)}, x, NULL);
+  }
+}
+
+static void pack_columns(TsProduct *p) {
+  if (p->on_the_way && p->x.n % p->nr == 0) return;
+  TsTileVal full = down_to(p, p->cols, p->nr);
+  TsTileLoop k = loop(p, at(p, 0), p->nk, 1);
+  if (p->x.n >= p->nr && !p->on_the_way) {
+    TsTileLoop j = loop(p, at(p, 0), full, p->nr);
+    unroll(j.stmt, 2);
+    copy_columns(p, k.i, j.i, p->nv, false);
+    end(p, &j);
+  }
+  if (p->x.n % p->nr) {
+    TsTileLoop rest = loop(p, full, p->cols, p->nr);
+    copy_columns(p, k.i, rest.i, edge_vectors(p), p->x.n % p->lanes);
+    end(p, &rest);
+  }
+  end(p, &k);
+}
+
+/* Squares of lanes x lanes, transposed. */
+static void turn_square(TsProduct *p, TsTileVal k, TsTileVal j, int u, bool edge) {
+  static const int64_t axes[2] = {1, 0}, perm[2] = {1, 0};
+  TsTileType t = ts_tile_type(p->d, 2, (int64_t[]){p->lanes, p->lanes});
+  TsAttr turn = {.type = TS_ATTR_ints, .n = 2, .ints = perm};
+  TsTileVal row = plus(p, p->pc, k), col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
+  TsTileVal x = ts_tile_product_operand(p, p->x.b, row, col, &t, axes, edge);
+  x = ts_tile_emit1(p->b, TS_TILE_transpose, 1, &x, &turn, &t);
+  TsTileVal panel = panel_of_columns(p, j);
+  ts_tile_store(p->b, p->pb, (TsTileVal[]){panel, k, at(p, u * p->lanes)}, x, NULL);
+}
+
+/* u: the vector of a panel that begins at j. */
+static void turn_steps(TsProduct *p, TsTileVal j, int u, bool edge) {
+  TsTileVal whole = down_to(p, p->nk, p->lanes);
+  if (p->x.k >= p->lanes) {
+    TsTileLoop k = loop(p, at(p, 0), whole, p->lanes);
+    turn_square(p, k.i, j, u, edge);
+    end(p, &k);
+  }
+  if (p->x.k % p->lanes) {
+    TsTileLoop rest = loop(p, whole, p->nk, p->lanes);
+    turn_square(p, rest.i, j, u, true);
+    end(p, &rest);
+  }
+}
+
+static void turn_columns(TsProduct *p) {
+  TsTileVal full = down_to(p, p->cols, p->nr);
+  if (p->x.n >= p->nr) {
+    TsTileLoop j = loop(p, at(p, 0), full, p->nr);
+    for (int u = 0; u < p->nv; u++) turn_steps(p, j.i, u, false);
+    end(p, &j);
+  }
+  if (p->x.n % p->nr) {
+    int vectors = edge_vectors(p);
+    TsTileLoop rest = loop(p, full, p->cols, p->nr);
+    for (int u = 0; u < vectors; u++)
+      turn_steps(p, rest.i, u, u == vectors - 1 && p->x.n % p->lanes);
+    end(p, &rest);
+  }
+}
+
+/* Rows as they are, one behind the other. */
+static void copy_row(TsProduct *p, TsTileVal r, TsTileVal k, bool edge) {
+  TsTileType t = ts_tile_vector(p->d, p->lanes);
+  TsTileVal x =
+      ts_tile_product_operand(p, p->x.a, row_of(p, r), plus(p, p->pc, k), &t, NULL, edge);
+  ts_tile_store(p->b, p->pa, (TsTileVal[]){r, k}, x, NULL);
+}
+
+static void copy_rows(TsProduct *p) {
+  TsTileLoop r = loop(p, at(p, 0), p->near, 1);
+  TsTileVal whole = down_to(p, p->nk, p->lanes);
+  if (p->x.k >= p->lanes) {
+    TsTileLoop k = loop(p, at(p, 0), whole, p->lanes);
+    unroll(k.stmt, 4);
+    copy_row(p, r.i, k.i, false);
+    end(p, &k);
+  }
+  if (p->x.k % p->lanes) {
+    TsTileLoop rest = loop(p, whole, p->nk, p->lanes);
+    copy_row(p, r.i, rest.i, true);
+    end(p, &rest);
+  }
+  end(p, &r);
+}
+
+/* Elements that are stored for mr rows. */
+static int64_t reach_of(const TsProduct *p) {
+  int64_t n = 1;
+  while (n < p->mr) n *= 2;
+  return n;
+}
+
+TsTileVal ts_tile_product_panel_at(TsProduct *p, TsTileVal i, TsTileVal k) {
+  TsTileVal panel = times(p, ts_tile_op2(p->b, TS_OP_floordiv, i, at(p, p->mr)), p->panel);
+  return plus(p, panel, times(p, k, p->mr));
+}
+
+static void turn_rows_part(TsProduct *p, TsTileVal k, TsTileVal i, bool edge) {
+  static const int64_t axes[1] = {0};
+  TsTileType t = ts_tile_vector(p->d, reach_of(p));
+  TsTileVal x =
+      ts_tile_product_operand(p, p->x.a, row_of(p, i), plus(p, p->pc, k), &t, axes, edge);
+  TsTileVal where = ts_tile_product_panel_at(p, i, k);
+  ts_tile_store(p->b, p->pa, &where, x, NULL);
+}
+
+static void turn_rows(TsProduct *p) {
+  /* Vectors that begin below this lie inside, whatever the block. */
+  TsTileVal most = plus_int(p, ts_tile_op2(p->b, TS_OP_sub, at(p, p->x.m), row_of(p, at(p, 0))),
+                            p->mr - reach_of(p));
+  TsTileVal inside = ts_tile_op2(p->b, TS_OP_minimum, p->near, most);
+  inside = ts_tile_op2(p->b, TS_OP_maximum, inside, at(p, 0));
+  inside = down_to(p, inside, p->mr);
+  TsTileLoop k = loop(p, at(p, 0), p->nk, 1);
+  if (p->x.m >= reach_of(p)) {
+    TsTileLoop i = loop(p, at(p, 0), inside, p->mr);
+    unroll(i.stmt, 4);
+    turn_rows_part(p, k.i, i.i, false);
+    end(p, &i);
+  }
+  TsTileLoop rest = loop(p, inside, p->near, p->mr);
+  turn_rows_part(p, k.i, rest.i, true);
+  end(p, &rest);
+  end(p, &k);
+}
+
+void ts_tile_product_pack_rows(TsProduct *p) {
+  if (!p->pack_a) return;
+  ts_tile_mark(p->b, TS_STAGE_load, "pack rows", false);
+  if (p->turned_a)
+    turn_rows(p);
+  else
+    copy_rows(p);
+  ts_tile_mark(p->b, TS_STAGE_load, "pack rows", true);
+}
+
+void ts_tile_product_pack_columns(TsProduct *p) {
+  bool all = p->turned_b || !p->on_the_way || p->x.n % p->nr;
+  if (all) ts_tile_mark(p->b, TS_STAGE_load, "pack columns", false);
+  if (p->turned_b)
+    turn_columns(p);
+  else
+    pack_columns(p);
+  if (all) ts_tile_mark(p->b, TS_STAGE_load, "pack columns", true);
+}
