@@ -11,7 +11,13 @@
 #include "jit/emit.h"
 #include "jit/gpu_mma.h"
 
-enum { TS_MMA_PENDING = 8, TS_MMA_COLS = 64, TS_MMA_LEFT = 3, TS_MMA_RIGHT = 4 };
+enum {
+  TS_MMA_PENDING = 8,
+  TS_MMA_COLS = 64,
+  TS_MMA_LEFT = 3,
+  TS_MMA_RIGHT = 4,
+  TS_MMA_SWIZZLED = 1024 /* where a pattern of shared memory may begin */
+};
 
 typedef enum TsMmaUnit { TS_MMA_none, TS_MMA_wgmma, TS_MMA_warps, TS_MMA_fma } TsMmaUnit;
 
@@ -52,7 +58,7 @@ typedef struct TsMma {
 void ts_emit_mma_module(TsEmit *e, TsGpuMma *info);
 void ts_emit_mma_region(TsMma *m, const TsTileRegion *r);
 
-/* ---- emit_mma.c: small things */
+/* ---- emit_mma_value.c: small things, memory of the block, values */
 LLVMTypeRef ts_mma_i32(TsMma *m);
 LLVMValueRef ts_mma_int(TsMma *m, int64_t v);
 LLVMValueRef ts_mma_add(TsMma *m, LLVMValueRef x, LLVMValueRef y);
@@ -61,6 +67,7 @@ LLVMValueRef ts_mma_muli(TsMma *m, LLVMValueRef x, int64_t y);
 LLVMValueRef ts_mma_andi(TsMma *m, LLVMValueRef x, int64_t y);
 LLVMValueRef ts_mma_shri(TsMma *m, LLVMValueRef x, int y);
 LLVMValueRef ts_mma_flag(TsMma *m, LLVMValueRef i1); /* as i32 */
+LLVMValueRef ts_mma_equal(TsMma *m, LLVMValueRef x, int64_t y);
 /* type NULL: nothing comes back. side: it does more than compute. */
 LLVMValueRef ts_mma_asm(TsMma *m, LLVMTypeRef type, const char *text, const char *constraints,
                         int n, LLVMValueRef *in, bool side);
@@ -73,6 +80,25 @@ LLVMValueRef *ts_mma_define(TsMma *m, TsTileVal v, int n);
 int ts_mma_count(const TsMma *m, const TsTileType *t, int axis); /* registers of a fragment */
 /* Columns of a fragment that a group of warps has: all, if the groups divide its rows. */
 int ts_mma_wide(const TsMma *m, const TsTileType *t);
+int ts_mma_parts(TsMma *m, TsTileVal v); /* registers of a value */
+/* Bytes of the kernel's scratch, one behind the other; of as much as stands above `end`. */
+int64_t ts_mma_scratch_bytes(TsMma *m, const TsTileStmt *end);
+void ts_mma_alloc(TsMma *m, const TsTileStmt *s);
+void ts_mma_constant(TsMma *m, const TsTileStmt *s);
+void ts_mma_pointwise(TsMma *m, const TsTileStmt *s);
+void ts_mma_same_bits(TsMma *m, const TsTileStmt *s);
+
+/* ---- emit_mma_loop.c: loops and branches */
+LLVMBasicBlockRef ts_mma_block(TsMma *m); /* a new one at the end of the function */
+void ts_mma_loop(TsMma *m, const TsTileStmt *s);
+void ts_mma_repeat(TsMma *m, const TsTileStmt *s);
+void ts_mma_branch(TsMma *m, const TsTileStmt *s);
+
+/* ---- emit_mma_role.c */
+/* The first statement of a kind, inside of others too, or NULL. */
+const TsTileStmt *ts_mma_find(const TsTileRegion *r, int op);
+/* All roles from s on; then the code goes to `end`. */
+void ts_mma_roles(TsMma *m, const TsTileStmt *s, LLVMBasicBlockRef end);
 
 /* ---- emit_mma_sync.c: barriers */
 void ts_mma_barriers(TsMma *m, const TsTileRegion *block);

@@ -6,7 +6,7 @@
 
 typedef LLVMValueRef V;
 
-enum { GROUP = 128, GROUP_ROWS = 64, LARGEST_BOX = 256, SWIZZLED = 1024 };
+enum { GROUP = 128, GROUP_ROWS = 64, LARGEST_BOX = 256 };
 
 /* A copy between a shared memory and a parameter: boxes of one view. In swizzled memory columns
  * lie in panels as wide as the pattern, one box each. */
@@ -81,7 +81,7 @@ static void share(TsMma *m, Boxes *x) {
   x->rows /= n;
   x->row = ts_mma_add(m, x->row, ts_mma_muli(m, m->rank, x->rows));
   x->at = ts_mma_add(m, x->at, ts_mma_muli(m, m->rank, x->panel / n));
-  if (x->panel / n % SWIZZLED) ts_emit_fail(m->e, "a part of a pattern");
+  if (x->panel / n % TS_MMA_SWIZZLED) ts_emit_fail(m->e, "a part of a pattern");
 }
 
 static void copied_whole(TsMma *m, const TsTileStmt *s, const TsTileType *shared) {
