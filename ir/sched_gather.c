@@ -1,6 +1,7 @@
 /* Casts of parameters: weights that are kept in f32 and multiplied in bf16, say. Each is a
  * kernel of some microseconds, and a model has a hundred; a device launches those that stand
- * near each other as one (vm/lower.c puts them in a row, jit/offload_group.c launches them). */
+ * near each other as one (vm/lower_order.c puts them in a row, jit/offload_group.c launches
+ * them). */
 #include "ir/sched.h"
 
 static bool leaves(const TsGraph *g, const TsValue *v) {

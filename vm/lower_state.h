@@ -1,0 +1,80 @@
+/* What the files of the lowering share: what becomes of each value of a graph, and in which order
+ * its nodes run (vm/lower.c). Not for others; they use vm/lower.h. */
+#ifndef TS_VM_LOWER_STATE_H
+#define TS_VM_LOWER_STATE_H
+
+#include "vm/lower.h"
+#include "vm/rooms.h"
+
+/* What becomes of one value. The layout is a tensor without bytes that has the strides
+ * which the value will have, NULL where they are the caller's. */
+typedef struct TsLoweringPlace {
+  uint32_t reg;
+  TsTensor *layout;
+  TsTensor *known; /* a constant */
+} TsLoweringPlace;
+
+typedef struct TsLowering {
+  TsContext *c;
+  const TsGraph *g;
+  TsCode *code;
+  unsigned char *live;
+  TsLoweringPlace *place; /* by start of the node's outputs */
+  int *start;
+  int nplace;
+  const TsFusion *fusion; /* of g, or NULL */
+  const TsFusion *all;    /* and of the functions inside */
+  int *order, norder;     /* live nodes as they run; with kernels not in the graph's order */
+  int *when;              /* by node: its place in the order */
+  int *last_use;          /* by node: the last place of a node that reads it or a view of it */
+  uint32_t *target;       /* by value: the parameter it is written into, or NONE */
+  const bool *donated;    /* by parameter, or NULL */
+  TsRooms rooms;          /* of values that are made in their places */
+} TsLowering;
+
+/* ---- vm/lower_constant.c */
+int ts_lower_constants(TsLowering *l); /* computes them and gives them registers */
+
+/* ---- vm/lower_order.c */
+/* n joins what one kernel has written where it belongs: there is nothing left to do. */
+bool ts_lower_is_joined(const TsLowering *l, const TsNode *n);
+void ts_lower_order(TsLowering *l);
+
+/* ---- vm/lower_place.c */
+void ts_lower_targets(TsLowering *l); /* which values are written over parameters */
+/* Kernels write as they were made for, and read so what jit/build.c chose to lie with strides.
+ * Of the VM's handlers those of pointwise rows write with strides. For ts_rooms_open. */
+int ts_lower_may_be_part(void *arg, const TsPart *p);
+
+/* ---- short names of its files */
+static inline int no_memory(TsLowering *l) {
+  return ts_error_set(&l->c->err, TS_ERR_memory, "out of memory");
+}
+
+static inline int value_index(const TsLowering *l, TsVal v) {
+  return l->start[v->node->id] + v->index;
+}
+static inline TsLoweringPlace *place_of(const TsLowering *l, TsVal v) {
+  return &l->place[value_index(l, v)];
+}
+
+static inline const TsOpInfo *row_of(const TsNode *n) {
+  return n->op < TS_OP_COUNT ? ts_op_info((TsOp)n->op) : NULL;
+}
+
+static inline bool is_view(const TsNode *n) {
+  return row_of(n) && row_of(n)->cls == TS_CLASS_VIEW;
+}
+
+static inline int64_t node_nbytes(const TsNode *n) {
+  int64_t sum = 0;
+  for (int i = 0; i < n->nout; i++) sum += ts_meta_nbytes(&n->out[i].meta);
+  return sum;
+}
+
+static inline const TsFusedGroup *fused_group(const TsLowering *l, const TsNode *n) {
+  int k = l->fusion ? l->fusion->sched->of[n->id] : -1;
+  return k >= 0 && l->fusion->of[k].fused ? &l->fusion->of[k] : NULL;
+}
+
+#endif
