@@ -20,7 +20,12 @@
 
 #include "ir/tile_gpu_build.h"
 
-enum { PATTERN = TS_GPU_PATTERN, STEP = 32 /* bytes along k of one instruction */, CURSOR = 6, CORNER = 6 };
+enum {
+  PATTERN = TS_GPU_PATTERN,
+  STEP = 32 /* bytes along k of one instruction */,
+  CURSOR = 6,
+  CORNER = 6
+};
 
 typedef TsTileVal V;
 
@@ -320,8 +325,7 @@ static int left_of(const Product *p) { return 2 + p->cursor; }
 static void unit_stage(Product *p, V *v) {
   int64_t step = STEP / bytes_of(p);
   int n = (int)(p->x.depth / step);
-  V slot = v[1], later = next_slot(p, slot), a = v[left_of(p)],
-    b = v[left_of(p) + 1];
+  V slot = v[1], later = next_slot(p, slot), a = v[left_of(p)], b = v[left_of(p) + 1];
   for (int i = 0; i < n; i++) {
     bool last = i + 1 == n;
     V now_a = a, now_b = b;

@@ -88,8 +88,8 @@ static void ragged_params(Product *p, int64_t m, int64_t n, int64_t k, const int
     p->tail[0] = matrix(p, "last_a", x->in, last, m, false);
     p->tail[1] = matrix(p, "last_b", x->in, last, n, false);
   }
-  p->c = rows ? matrix(p, "c", x->out, m, n, true)
-              : matrices(p, "c", x->out, many[0], m, n, true);
+  p->c =
+      rows ? matrix(p, "c", x->out, m, n, true) : matrices(p, "c", x->out, many[0], m, n, true);
 }
 
 static void params(Product *p) {

@@ -39,11 +39,11 @@ const char *const ts_space_name[] = {"value", "fragment", "global", "scratch",
                                      "local", "shared",   "barrier"};
 
 static const TsTileBrackets brackets[] = {
-    {TS_TILE_load, 1, 0},      {TS_TILE_store, 1, '='},    {TS_TILE_gather, 1, 0},
-    {TS_TILE_scatter, 1, '='}, {TS_TILE_prefetch, 1, 0},   {TS_TILE_copy_async, 2, 0},
-    {TS_TILE_copy_bulk, 3, 0}, {TS_TILE_store_bulk, 2, 0}, {TS_TILE_expect, 1, 0},
-    {TS_TILE_arrive, 1, 0},    {TS_TILE_await, 1, ','},    {TS_TILE_pace, 1, ','},
-    {TS_TILE_claim, 1, ','},   {TS_TILE_until, 1, ','},    {TS_TILE_signal, 1, ','},
+    {TS_TILE_load, 1, 0},          {TS_TILE_store, 1, '='},    {TS_TILE_gather, 1, 0},
+    {TS_TILE_scatter, 1, '='},     {TS_TILE_prefetch, 1, 0},   {TS_TILE_copy_async, 2, 0},
+    {TS_TILE_copy_bulk, 3, 0},     {TS_TILE_store_bulk, 2, 0}, {TS_TILE_expect, 1, 0},
+    {TS_TILE_arrive, 1, 0},        {TS_TILE_await, 1, ','},    {TS_TILE_pace, 1, ','},
+    {TS_TILE_claim, 1, ','},       {TS_TILE_until, 1, ','},    {TS_TILE_signal, 1, ','},
     {TS_TILE_store_below, 1, '='},
 };
 

@@ -47,7 +47,8 @@ static void walk(TsTileBuild *b, const Places *p, V item, V rows, V n, V group, 
   if (!item || !rows) return;
   V in = ts_tile_op2(b, TS_OP_sub, item, ts_own_splat(b, &item->type, w[W_item]));
   V mine = ts_tile_op2(b, TS_TILE_ult, in, ts_own_splat(b, &item->type, n));
-  V row = ts_own_splat(b, &item->type, w[W_row]), end = ts_tile_op2(b, TS_OP_add, w[W_row], rows);
+  V row = ts_own_splat(b, &item->type, w[W_row]),
+    end = ts_tile_op2(b, TS_OP_add, w[W_row], rows);
   if (p->tile) row = ts_tile_op2(b, TS_OP_add, row, ts_own_by(b, TS_OP_mul, in, p->tile));
   V to[TS_GPU_PLACE_count] = {row, ts_own_splat(b, &item->type, end),
                               ts_own_splat(b, &item->type, group),
@@ -192,9 +193,7 @@ static TsTile *build_warps(const void *arg) {
   return ts_tile_gpu_mma(&x->w, x->target, &err);
 }
 
-static int64_t mean_rows(const Grouped *g) {
-  return (g->rows + g->groups - 1) / g->groups;
-}
+static int64_t mean_rows(const Grouped *g) { return (g->rows + g->groups - 1) / g->groups; }
 
 static int run_product(Grouped *g, TsOwn *k, int tile) {
   k->in[0] = g->x, k->in[1] = g->w, k->nin = 2, k->nout = 1, k->out[0] = g->call->out[0];
@@ -212,8 +211,8 @@ static int run_product(Grouped *g, TsOwn *k, int tile) {
 /* By roles, where the copy engine takes rows and there is the unit that these are for. */
 static int by_roles(Grouped *g) {
   int64_t m = g->depth ? g->m : mean_rows(g), k = g->depth ? mean_rows(g) : g->k;
-  TsGpuProduct x = ts_gpu_product_for(g->in, g->out, g->depth, g->turned, m, g->n, k,
-                                      g->groups, g->nsm);
+  TsGpuProduct x =
+      ts_gpu_product_for(g->in, g->out, g->depth, g->turned, m, g->n, k, g->groups, g->nsm);
   x = ts_gpu_product(g->in, g->out, g->depth, g->turned, x.rows, x.cols);
   x.cluster = 1;
   x.ragged = g->depth ? TS_GPU_RAGGED_depth : TS_GPU_RAGGED_rows;
@@ -237,8 +236,8 @@ static TsGpuWarpUnit unit_of(const Grouped *g) {
 /* Bytes that rows are multiples of. */
 static int step_of(const Grouped *g) {
   int64_t row[3] = {g->depth ? g->m : g->k, g->turned ? g->k : g->n, g->n};
-  int bytes = ALIGN, each[3] = {ts_dtypes[g->in].nbytes, ts_dtypes[g->in].nbytes,
-                                ts_dtypes[g->out].nbytes};
+  int bytes = ALIGN,
+      each[3] = {ts_dtypes[g->in].nbytes, ts_dtypes[g->in].nbytes, ts_dtypes[g->out].nbytes};
   for (int i = 0; i < 3; i++)
     while (row[i] * each[i] % bytes) bytes /= 2;
   return bytes;
@@ -249,8 +248,8 @@ static int by_warps(Grouped *g) {
   TsError err = {0};
   int64_t m = g->depth ? g->m * g->groups : g->rows;
   int64_t rows = g->depth ? g->m : g->turned ? g->n : g->k;
-  if (step_of(g) < 4 || !ts_device_room(ts_device_at(g->device), m * g->n * g->k <= SIM_WORK,
-                                        &room, &err))
+  if (step_of(g) < 4 ||
+      !ts_device_room(ts_device_at(g->device), m * g->n * g->k <= SIM_WORK, &room, &err))
     return 0;
   Warps x = {.target = room.target};
   x.w = ts_gpu_warp_product_for(g->in, g->out, unit_of(g), g->depth, g->turned,

@@ -6,7 +6,7 @@
  * it runs what has no kernel. Each such call costs at most BUDGET_NS more than its kernel
  * would, and they end when the kernel is there. A call of several kernels that has to wait is
  * gone through once without launches, so that they are compiled side by side. Rejected: a
- * second, quicker kernel for each operator (the driver needs 13 ms for one that is empty, and
+ * second, quicker kernel for each operator (the driver needs 5 to 13 ms for one that is empty, and
  * there would be twice as many to test). */
 #include "jit/offload_state.h"
 #include "jit/profile.h"

@@ -683,7 +683,8 @@ static void below(void) {
   TsTileVal v = ts_tile_load(&b, px, (TsTileVal[]){zero, zero}, &t, NULL);
   TsTileType line = ts_tile_vector(TS_DT_f32, 2);
   TsTileVal first = ts_tile_load(&b, px, (TsTileVal[]){zero, zero}, &line, NULL);
-  TsTileVal in[3][5] = {{py, two, zero, five, v}, {py, five, zero, five, first},
+  TsTileVal in[3][5] = {{py, two, zero, five, v},
+                        {py, five, zero, five, first},
                         {py, zero, zero, index_of(&b, 1), first}};
   for (int i = 0; i < 3; i++) ts_tile_emit(&b, TS_TILE_store_below, 5, in[i], NULL, 0, NULL);
   int failed = run(k, (void *[]){x, y}, NULL), bad = 0;
