@@ -20,12 +20,7 @@
 
 #include "ir/tile_gpu_build.h"
 
-enum {
-  PATTERN = TS_GPU_PATTERN,
-  STEP = 32 /* bytes along k of one instruction */,
-  CURSOR = 6,
-  CORNER = 6
-};
+enum { PATTERN = TS_GPU_PATTERN, STEP = 32 /* bytes along k of one instruction */, CURSOR = 6 };
 
 typedef TsTileVal V;
 
@@ -145,26 +140,31 @@ static V stages(Product *p, const char *name, int64_t wide, bool along_k) {
 }
 
 /* ---- where a tile is */
-/* Of an item, a tile's rows: from which row of A, and where its matrix of B begins. */
-static void rows_of_item(Product *p, V item, V *at) {
-  at[0] = place(p, TS_GPU_PLACE_from, item);
-  at[4] = place(p, TS_GPU_PLACE_row, item), at[5] = place(p, TS_GPU_PLACE_end, item);
-  at[3] = op2(p, TS_OP_mul, place(p, TS_GPU_PLACE_group, item), p->wide);
+/* Of a tile: its row of A and its column. With groups where k begins, C_more, and its row of C and
+ * where the group's rows end there. */
+typedef struct Corner {
+  V m, n, k, more, row, end;
+} Corner;
+
+/* An item is a tile's rows. */
+static void rows_of_item(Product *p, V item, Corner *c) {
+  c->m = place(p, TS_GPU_PLACE_from, item);
+  c->row = place(p, TS_GPU_PLACE_row, item), c->end = place(p, TS_GPU_PLACE_end, item);
+  c->more = op2(p, TS_OP_mul, place(p, TS_GPU_PLACE_group, item), p->wide);
 }
 
 /* Rows of all groups' tiles are one behind the other: of which group, and where that is. */
-static void depth_of_item(Product *p, V row, V *at) {
+static void depth_of_group(Product *p, V row, Corner *c) {
   V each = ts_gpu_div_up(&p->b, p->m, p->x.rows), group = op2(p, TS_OP_floordiv, row, each);
   V in = op2(p, TS_OP_sub, row, op2(p, TS_OP_mul, group, each));
   V above = op2(p, TS_OP_mul, group, p->wide);
-  at[0] = by(p, TS_OP_mul, in, p->x.rows);
-  at[2] = place(p, TS_GPU_PLACE_row, group), at[3] = place(p, TS_GPU_PLACE_end, group);
-  at[4] = op2(p, TS_OP_add, above, at[0]), at[5] = op2(p, TS_OP_add, above, p->wide);
+  c->m = by(p, TS_OP_mul, in, p->x.rows);
+  c->k = place(p, TS_GPU_PLACE_row, group), c->more = place(p, TS_GPU_PLACE_end, group);
+  c->row = op2(p, TS_OP_add, above, c->m), c->end = op2(p, TS_OP_add, above, p->wide);
 }
 
-/* Of tile number t: down a group of rows, then the next column. at: row of A, column; with groups
- * where k begins, C_more, and its row of C and where that ends. */
-static void corner(Product *p, V t, V *at) {
+/* Of tile number t: down a group of rows, then the next column. */
+static Corner corner(Product *p, V t) {
   const TsGpuWarpProduct *x = &p->x;
   V g = op2(p, TS_OP_floordiv, t, p->span);
   V in = op2(p, TS_OP_sub, t, op2(p, TS_OP_mul, g, p->span));
@@ -173,11 +173,11 @@ static void corner(Product *p, V t, V *at) {
   V col = op2(p, TS_OP_floordiv, in, high);
   V row = op2(p, TS_OP_sub, in, op2(p, TS_OP_mul, col, high));
   row = op2(p, TS_OP_add, first, row);
-  at[0] = x->ragged ? NULL : by(p, TS_OP_mul, row, x->rows);
-  at[1] = by(p, TS_OP_mul, col, x->cols);
-  for (int i = 2; i < CORNER; i++) at[i] = NULL;
-  if (x->ragged == TS_GPU_RAGGED_rows) rows_of_item(p, row, at);
-  if (x->ragged == TS_GPU_RAGGED_depth) depth_of_item(p, row, at);
+  Corner c = {.m = x->ragged ? NULL : by(p, TS_OP_mul, row, x->rows),
+              .n = by(p, TS_OP_mul, col, x->cols)};
+  if (x->ragged == TS_GPU_RAGGED_rows) rows_of_item(p, row, &c);
+  if (x->ragged == TS_GPU_RAGGED_depth) depth_of_group(p, row, &c);
+  return c;
 }
 
 static V tile_of(Product *p, V turn) {
@@ -205,10 +205,9 @@ static void corner_of_turn(Product *p, V turn, V *c) {
   int n = p->x.ragged ? 4 : 2;
   TsTileStmt *s = either(p, op2(p, TS_OP_lt, turn, p->rounds), n);
   if (!s) return;
-  V at[CORNER];
-  corner(p, tile_of(p, turn), at);
-  if (n > 2 && !at[2]) at[2] = number(p, 0);
-  yield(p, n, at);
+  Corner at = corner(p, tile_of(p, turn));
+  if (n > 2 && !at.k) at.k = number(p, 0);
+  yield(p, n, (V[]){at.m, at.n, at.k, at.more});
   p->b.at = s->region[1];
   V none = n > 2 ? number(p, 0) : NULL, rows = n > 2 ? ts_gpu_size(&p->b, 4, "r") : NULL;
   yield(p, n, (V[]){p->m, p->n, none, rows});
@@ -465,12 +464,11 @@ static void epilogue(Product *p, V acc) {
 }
 
 static void begin_tile(Product *p, V t) {
-  V at[CORNER];
-  corner(p, t, at);
-  p->row = at[4], p->end = at[5];
-  p->m0 = ts_gpu_named(at[0], "m0"), p->n0 = ts_gpu_named(at[1], "n0");
+  Corner c = corner(p, t);
+  p->row = c.row, p->end = c.end;
+  p->m0 = ts_gpu_named(c.m, "m0"), p->n0 = ts_gpu_named(c.n, "n0");
   if (p->x.ragged != TS_GPU_RAGGED_depth) return;
-  p->length = ts_gpu_named(op2(p, TS_OP_sub, at[3], at[2]), "length");
+  p->length = ts_gpu_named(op2(p, TS_OP_sub, c.more, c.k), "length");
   p->nk = ts_gpu_named(by(p, TS_OP_floordiv, p->length, p->x.depth), "nk");
 }
 

@@ -490,8 +490,8 @@ static void store_blocks(TsMma *m, const TsTileStmt *s) {
 void ts_mma_store(TsMma *m, const TsTileStmt *s) {
   const TsTileType *t = &s->in[0]->type;
   const TsTileType *x = &s->in[s->nin - 1]->type;
-  if (s->op == TS_TILE_store_below && x->rank != 2)
-    ts_emit_fail(m->e, "fragments of two axes end somewhere");
+  if (s->op == TS_TILE_store_below && (x->rank != 2 || t->rank != 2))
+    ts_emit_fail(m->e, "only rows of a matrix have an end");
   else if (x->space != TS_SPACE_fragment)
     ts_mma_store_scalar(m, s);
   else if (x->rank == 1)

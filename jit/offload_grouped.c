@@ -226,11 +226,15 @@ static int by_roles(Grouped *g) {
   return ts_own_run(g->o, g->call, g->device, &own);
 }
 
+/* 16 bits may be summed in the order of a matrix unit. */
+static bool is_free(const Grouped *g) {
+  return ts_dtypes[g->in].nbytes == 2 && g->call->ctx->profile != TS_PROFILE_strict;
+}
+
 static TsGpuWarpUnit unit_of(const Grouped *g) {
   int64_t stage = TS_GPU_PATTERN / ts_dtypes[g->in].nbytes;
-  bool half = ts_dtypes[g->in].nbytes == 2, exact = g->call->ctx->profile == TS_PROFILE_strict;
   bool fits = !g->depth && g->n % 2 == 0 && (g->turned || g->k % stage == 0);
-  return half && !exact && fits ? TS_GPU_UNIT_mma : TS_GPU_UNIT_fma;
+  return is_free(g) && fits ? TS_GPU_UNIT_mma : TS_GPU_UNIT_fma;
 }
 
 /* Bytes that rows are multiples of. */
@@ -268,8 +272,7 @@ static int by_warps(Grouped *g) {
 }
 
 static bool wants_warps(const Grouped *g) {
-  bool half = ts_dtypes[g->in].nbytes == 2;
-  bool exact = half && g->call->ctx->profile == TS_PROFILE_strict;
+  bool exact = ts_dtypes[g->in].nbytes == 2 && !is_free(g);
   return !g->nsm || exact || step_of(g) < ALIGN;
 }
 

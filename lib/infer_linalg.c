@@ -27,6 +27,13 @@ static int check_epilogue_operand(TsInfer *inf, int i) {
                       ts_meta_text(&inf->out[0], b));
 }
 
+/* Of the first two inputs. */
+static void differ(TsInfer *inf, const char *sizes, int64_t a, int64_t b) {
+  char what[80];
+  snprintf(what, sizeof what, "%s differ (%lld vs %lld)", sizes, (long long)a, (long long)b);
+  ts_infer_mismatch(inf, what, 0, 1);
+}
+
 int ts_shape_rule_matmul(TsInfer *inf) {
   const TsMeta *a = inf->in[0], *b = inf->in[1];
   if (a->ndim == 0 || b->ndim == 0) {
@@ -36,10 +43,7 @@ int ts_shape_rule_matmul(TsInfer *inf) {
   bool row = a->ndim == 1, column = b->ndim == 1;
   int64_t k = a->dim[a->ndim - 1], kb = b->dim[column ? 0 : b->ndim - 2];
   if (k != kb) {
-    char what[80];
-    snprintf(what, sizeof what, "inner sizes differ (%lld vs %lld)", (long long)k,
-             (long long)kb);
-    ts_infer_mismatch(inf, what, 0, 1);
+    differ(inf, "inner sizes", k, kb);
     if (b->ndim >= 2 && b->dim[b->ndim - 1] == k)
       return ts_error_hint(inf->err, "the second operand fits transposed: b:T()");
     return -1;
@@ -85,10 +89,7 @@ int ts_shape_rule_grouped_matmul(TsInfer *inf) {
       check_rank(inf, 1, 3, "a matrix for each group [g, k, n]") || check_sizes(inf))
     return -1;
   if (x->dim[1] != w->dim[1]) {
-    char what[80];
-    snprintf(what, sizeof what, "inner sizes differ (%lld vs %lld)", (long long)x->dim[1],
-             (long long)w->dim[1]);
-    ts_infer_mismatch(inf, what, 0, 1);
+    differ(inf, "inner sizes", x->dim[1], w->dim[1]);
     return w->dim[2] == x->dim[1]
                ? ts_error_hint(inf->err, "the matrices fit transposed: w:T()")
                : -1;
@@ -106,10 +107,7 @@ int ts_shape_rule_grouped_matmul_weight_grad(TsInfer *inf) {
       check_sizes(inf))
     return -1;
   if (x->dim[0] != g->dim[0]) {
-    char what[80];
-    snprintf(what, sizeof what, "rows differ (%lld vs %lld)", (long long)x->dim[0],
-             (long long)g->dim[0]);
-    ts_infer_mismatch(inf, what, 0, 1);
+    differ(inf, "rows", x->dim[0], g->dim[0]);
     return ts_error_hint(inf->err, "g has a row for each row of x, as the result of "
                                    "grouped_matmul");
   }

@@ -33,19 +33,8 @@ static void say(const void *of, const char *what) {
 }
 
 static void one(const Case *c, bool ptxas) {
-  TsError err = {0};
-  TsGpuMma info;
-  TsText ptx = {0};
   TsTile *k = kernel(c);
-  if (!k) return;
-  if (ts_gpu_mma_text(k, false, &info, &ptx, &err))
-    failed++, say(c, err.message);
-  else if (info.shared > 232448 || info.threads != k->threads || info.nmap != 3)
-    failed++, say(c, "not the kernel that was asked for");
-  else if (ptxas)
-    failed += judge(&ptx, k->target, 0, c, say);
-  ts_text_free(&ptx);
-  ts_tile_free(k);
+  if (k) failed += judge_kernel(k, 3, 0, ptxas, c, say);
 }
 
 static const Case all[] = {

@@ -53,6 +53,25 @@ static inline int judge(const TsText *ptx, const char *target, int spills, const
   return complains + spilled;
 }
 
+/* The PTX of k, with nmap views of tensor maps, judged where there is ptxas; frees k. Gives how
+ * much was wrong. */
+static inline int judge_kernel(TsTile *k, int nmap, int spills, bool ptxas, const void *of,
+                               void (*say)(const void *of, const char *what)) {
+  TsError err = {0};
+  TsGpuMma info;
+  TsText ptx = {0};
+  int wrong = 0;
+  if (ts_gpu_mma_text(k, false, &info, &ptx, &err))
+    wrong++, say(of, err.message);
+  else if (info.shared > 232448 || info.threads != k->threads || info.nmap != nmap)
+    wrong++, say(of, "not the kernel that was asked for");
+  else if (ptxas)
+    wrong += judge(&ptx, k->target, spills, of, say);
+  ts_text_free(&ptx);
+  ts_tile_free(k);
+  return wrong;
+}
+
 static inline void print_code(const TsTile *k, bool llvm) {
   TsError err = {0};
   TsGpuMma info;
