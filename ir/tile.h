@@ -277,4 +277,17 @@ TsTile *ts_tile_vectorise(const TsTile *k, const TsTarget *target, TsError *err)
  * say; dim: the symbolic sizes. Positions outside of memory are errors. */
 int ts_tile_run(const TsTile *k, void *const *arg, const int64_t *dim, TsError *err);
 
+/* What a target defines, and not the rows of Tile IR. */
+typedef struct TsTileRunAs {
+  bool unit; /* products of bf16 and f16 are those of compute capability 9.0's matrix unit; else
+              * chains of fused multiply-adds */
+  /* ex2, inv, lg2 of n elements; NULL: those of the C library. */
+  int (*function)(void *with, int op, int64_t n, const float *x, float *y, TsError *err);
+  void *with;
+} TsTileRunAs;
+
+/* As that target would. as NULL: ts_tile_run. */
+int ts_tile_run_as(const TsTile *k, void *const *arg, const int64_t *dim, const TsTileRunAs *as,
+                   TsError *err);
+
 #endif

@@ -234,12 +234,18 @@ static int start(TsTileRun *r, void *const *arg) {
 }
 
 int ts_tile_run(const TsTile *k, void *const *arg, const int64_t *dim, TsError *err) {
+  return ts_tile_run_as(k, arg, dim, NULL, err);
+}
+
+int ts_tile_run_as(const TsTile *k, void *const *arg, const int64_t *dim, const TsTileRunAs *as,
+                   TsError *err) {
   TsTile *expanded = NULL;
   if (!primitive(k->body) && !(k = expanded = ts_tile_expand(k, err))) return -1;
   TsTileRun *r = calloc(1, sizeof *r);
   int failed = -1;
   if (r) {
     r->k = k, r->dim = dim, r->err = err;
+    if (as) r->as = *as;
     failed = start(r, arg);
     for (int i = 0; i < TS_TILE_ROLES; i++) free(r->role[i].stack);
     free(r->work);

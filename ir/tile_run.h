@@ -27,4 +27,12 @@ int ts_tile_run_reduce(int op, TsDtype to, void *out, TsDtype d, const void *x, 
 int ts_tile_run_mma(TsDtype d, int64_t m, int64_t n, int64_t k, const void *a, const void *b,
                     void *acc);
 
+/* Whether a matrix unit makes the products of s. */
+bool ts_tile_run_by_unit(const TsTileStmt *s);
+
+/* acc[m,n] = acc + a[m,k] b[k,n] of bf16 or f16, steps of 16 in increasing k, as the matrix units
+ * of compute capability 9.0 add them (ir/tile_run_unit.c). -1: not for d, or no memory. */
+int ts_tile_run_unit(TsDtype d, int64_t m, int64_t n, int64_t k, const void *a, const void *b,
+                     float *acc);
+
 #endif

@@ -19,9 +19,20 @@ static float power(float x, float same) { return (void)same, exp2f(x); }
 static float inverse(float x, float same) { return (void)same, 1 / x; }
 static float logarithm(float x, float same) { return (void)same, log2f(x); }
 
-int ts_tile_do_ex2(TsTileRun *r, const TsTileStmt *s) { return each(r, s, power); }
-int ts_tile_do_inv(TsTileRun *r, const TsTileStmt *s) { return each(r, s, inverse); }
-int ts_tile_do_lg2(TsTileRun *r, const TsTileStmt *s) { return each(r, s, logarithm); }
+static int function(TsTileRun *r, const TsTileStmt *s, float f(float, float)) {
+  if (!r->as.function) return each(r, s, f);
+  TsTileRunPlace *x = ts_tile_run_place(r, s->in[0]), *y = ts_tile_run_place(r, s->out[0]);
+  if (!x || !y) return -1;
+  if (!r->as.function(r->as.with, s->op, y->n, (const float *)(void *)x->at,
+                      (float *)(void *)y->at, r->err))
+    return 0;
+  r->failed = true;
+  return -1;
+}
+
+int ts_tile_do_ex2(TsTileRun *r, const TsTileStmt *s) { return function(r, s, power); }
+int ts_tile_do_inv(TsTileRun *r, const TsTileStmt *s) { return function(r, s, inverse); }
+int ts_tile_do_lg2(TsTileRun *r, const TsTileStmt *s) { return function(r, s, logarithm); }
 static float larger(float x, float y) { return x == y ? (signbit(x) ? y : x) : fmaxf(x, y); }
 static float larger_nan(float x, float y) { return x != x || y != y ? NAN : larger(x, y); }
 int ts_tile_do_larger(TsTileRun *r, const TsTileStmt *s) {

@@ -55,6 +55,7 @@ typedef struct TsTileRun {
   const TsTile *k;
   const int64_t *dim;
   TsError *err;
+  TsTileRunAs as;
   bool failed;
   TsArena arena;
   TsTileRunPlace *place; /* by the id of the value */

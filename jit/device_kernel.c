@@ -16,6 +16,7 @@
 #include "jit/gpu_explicit.h"
 #include "jit/kernel.h"
 #include "jit/llvm.h"
+#include "jit/stand_in.h"
 
 struct TsDeviceKernel {
   TsDevice *device;
@@ -29,8 +30,9 @@ struct TsDeviceKernel {
   TsDeviceParts *parts; /* of one that is several */
   TsQueueJob job;       /* that opens it; holds a reference */
   TsQueue *queue;       /* of the job, NULL when it is done */
-  TsTile *wanted;       /* what it opens */
+  TsTile *wanted;       /* what it opens, until it has code */
   TsError why;          /* that it could not be */
+  bool from_disk;       /* the job only loads it */
   atomic_bool pending;
 };
 
@@ -101,7 +103,8 @@ static int simulate(TsDeviceKernel *made, const TsTile *k, TsError *err) {
 
 static bool open_into(TsDeviceKernel *made, const TsTile *k, const uint8_t *key, TsError *err) {
   TsDevice *d = made->device;
-  if (k->parts) return (made->parts = ts_device_parts_open(d, k->parts, err)) != NULL;
+  if (k->parts)
+    return (made->parts = ts_device_parts_open(d, k->parts, NULL, (TsOpening){0}, err)) != NULL;
   if (is_sim(d)) return !simulate(made, k, err);
   if (has_roles(k)) return (made->roles = ts_gpu_explicit_open(d, k, key, err)) != NULL;
   return (made->gpu = ts_gpu_kernel_open(d, k, key, err)) != NULL;
@@ -177,12 +180,14 @@ static double now_usec(void) {
 }
 
 /* ---- kernels that another thread opens */
-bool ts_device_kernel_ready(const TsDeviceKernel *k) { return !atomic_load(&k->pending); }
+bool ts_device_kernel_ready(const TsDeviceKernel *k) {
+  return !atomic_load(&k->pending) && (!k->parts || ts_device_parts_ready(k->parts));
+}
 
 static void settle(TsDeviceKernel *k, bool well, double usec) {
   pthread_mutex_lock(&table.lock);
-  ts_tile_free(k->wanted);
-  k->wanted = NULL, k->queue = NULL;
+  if (well) ts_tile_free(k->wanted), k->wanted = NULL;
+  k->queue = NULL;
   if (well) table.usec[0] += usec, table.count[0]++;
   atomic_store(&k->pending, false);
   pthread_cond_broadcast(&table.opened);
@@ -199,6 +204,7 @@ static void open_job(TsQueueJob *job) {
 }
 
 int ts_device_kernel_wait(TsDeviceKernel *k, TsError *err) {
+  if (k->parts) return ts_device_parts_wait(k->parts, err);
   if (!ts_device_kernel_ready(k)) {
     pthread_mutex_lock(&table.lock);
     TsQueue *queue = k->queue;
@@ -239,16 +245,17 @@ TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err
 
 /* ---- kernels that are opened while the program goes on. They are in the table from the
  * beginning, so that each is compiled once. */
-/* Compiled, not simulated. */
-static bool takes_time(const TsDevice *d, const TsTile *k, const uint8_t *key) {
-  return !strcmp(d->kind, "cuda") && !k->parts && !ts_device_kernel_known(d, k, key);
+/* Loaded, not simulated. */
+static bool takes_time(const TsDevice *d) {
+  return !strcmp(d->kind, "cuda");
 }
 
 static TsDeviceKernel *begin(TsDevice *d, const TsTile *k, const uint8_t key[32],
-                             TsQueue *queue, bool soon, TsError *err) {
+                             TsQueue *queue, bool soon, bool known, TsError *err) {
   TsDeviceKernel *made = new_kernel(d, err);
   if (!made) return NULL;
   made->wanted = ts_tile_share(k);
+  made->from_disk = known;
   made->refs = 2, made->job.run = open_job, made->queue = queue;
   memcpy(made->key, key, sizeof made->key);
   atomic_store(&made->pending, true);
@@ -260,12 +267,23 @@ static TsDeviceKernel *begin(TsDevice *d, const TsTile *k, const uint8_t key[32]
   return made;
 }
 
+static TsDeviceKernel *open_parts(TsDevice *d, const TsTile *k, TsQueue *queue, TsOpening how,
+                                  TsError *err) {
+  TsDeviceKernel *made = new_kernel(d, err);
+  if (!made || (made->parts = ts_device_parts_open(d, k->parts, queue, how, err))) return made;
+  free(made);
+  return NULL;
+}
+
 TsDeviceKernel *ts_device_kernel_open_later(TsDevice *d, const TsTile *k, const uint8_t key[32],
-                                            TsQueue *queue, bool soon, TsError *err) {
-  TsDeviceKernel *made = k->parts ? NULL : take(d, key);
+                                            TsQueue *queue, TsOpening how, TsError *err) {
+  if (k->parts) return open_parts(d, k, queue, how, err);
+  TsDeviceKernel *made = take(d, key);
   if (made) return made;
-  return takes_time(d, k, key) ? begin(d, k, key, queue, soon, err)
-                               : ts_device_kernel_open_as(d, k, key, err);
+  bool known = !takes_time(d) || ts_device_kernel_known(d, k, key);
+  if (!takes_time(d) || (known && how.known_now))
+    return ts_device_kernel_open_as(d, k, key, err);
+  return begin(d, k, key, queue, how.soon, known, err);
 }
 
 void ts_device_kernel_abandon(TsQueue *queue) {
@@ -317,9 +335,39 @@ int ts_device_kernel_run(TsDeviceKernel *k, void *const *arg, const int64_t *dim
   return ts_device_kernel_run_in(k, NULL, arg, dim, err);
 }
 
+/* Its Tile IR, the caller's, while there is no code. */
+static TsTile *without_code(TsDeviceKernel *k) {
+  pthread_mutex_lock(&table.lock);
+  TsTile *wanted = k->wanted ? ts_tile_share(k->wanted) : NULL;
+  pthread_mutex_unlock(&table.lock);
+  return wanted;
+}
+
+bool ts_device_kernel_stands_in(TsDeviceKernel *k) {
+  if (k->parts) return ts_device_parts_stand_in(k->parts);
+  bool soon = ts_device_kernel_ready(k) || k->from_disk;
+  TsTile *wanted = soon ? NULL : without_code(k);
+  bool can = wanted && ts_stand_in_can(k->device, wanted);
+  ts_tile_free(wanted);
+  return can;
+}
+
+/* Where that fails, for want of memory, or cannot be, its code is waited for: nothing was
+ * written. */
+static int stand_in(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsError *err) {
+  TsTile *wanted = without_code(k);
+  bool can = wanted && ts_stand_in_can(k->device, wanted);
+  int failed = can ? ts_stand_in_run(k->device, wanted, arg, dim, err) : -1;
+  ts_tile_free(wanted);
+  if (!failed) return 0;
+  ts_error_clear(err);
+  return ts_device_kernel_wait(k, err) ? -1 : ts_device_kernel_run(k, arg, dim, err);
+}
+
 int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
                             const int64_t *dim, TsError *err) {
   if (k->parts) return ts_device_parts_run(k->parts, arg, err);
+  if (!ts_device_kernel_ready(k) || k->why.code) return stand_in(k, arg, dim, err);
   if (k->tile) return run_simulated(k, arg, dim, err);
   return k->roles ? ts_gpu_explicit_run(k->roles, arg, dim, err)
                   : ts_gpu_kernel_run(k->gpu, scratch, arg, dim, err);
@@ -374,6 +422,7 @@ void ts_device_kernel_free(TsDeviceKernel *k) {
   if (!k || !last(k)) return;
   atomic_fetch_add(&freed, 1);
   ts_tile_free(k->tile);
+  ts_tile_free(k->wanted);
   if (k->gpu) ts_gpu_kernel_free(k->gpu);
   ts_gpu_explicit_free(k->roles);
   ts_device_parts_free(k->parts);
@@ -393,7 +442,8 @@ const void *ts_device_kernel_memory(const TsDeviceKernel *k) {
 }
 
 bool ts_device_kernel_simple(const TsDeviceKernel *k) {
-  return !k->roles && !ts_device_kernel_scratch(k) && ts_device_kernel_launches(k) == 1;
+  return ts_device_kernel_ready(k) && !k->roles && !ts_device_kernel_scratch(k) &&
+         ts_device_kernel_launches(k) == 1;
 }
 
 int ts_device_kernel_launches(const TsDeviceKernel *k) {

@@ -17,10 +17,14 @@ TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err
 /* The same by its key, of ts_device_kernel_key. */
 TsDeviceKernel *ts_device_kernel_open_as(TsDevice *d, const TsTile *k, const uint8_t key[32],
                                          TsError *err);
-/* The same without waiting: what is not on the disk is opened by the queue. It may not run
- * before it is ready. soon: before others that are not. */
+/* The same without waiting: the queue opens it. It may not run before it is ready, but where it
+ * stands in. */
+typedef struct TsOpening {
+  bool soon;      /* before others that are not */
+  bool known_now; /* what is on the disk is opened at once: a matter of half a millisecond */
+} TsOpening;
 TsDeviceKernel *ts_device_kernel_open_later(TsDevice *d, const TsTile *k, const uint8_t key[32],
-                                            TsQueue *queue, bool soon, TsError *err);
+                                            TsQueue *queue, TsOpening how, TsError *err);
 bool ts_device_kernel_ready(const TsDeviceKernel *k); /* or it could not be opened */
 /* Until it is; what has not begun this thread does. -1 with the error: it could not be
  * opened. */
@@ -33,6 +37,8 @@ double ts_device_kernel_cost(TsDevice *d, const TsTile *k, const uint8_t key[32]
 /* Its code is on disk. */
 bool ts_device_kernel_known(const TsDevice *d, const TsTile *k, const uint8_t key[32]);
 void ts_device_kernel_key(const TsTile *k, uint8_t key[32]);
+/* Whether runs give its bits before it is ready, slowly and one at a time (jit/stand_in.h). */
+bool ts_device_kernel_stands_in(TsDeviceKernel *k);
 /* Queued in the device's order. arg: device addresses of the parameters; dim: symbolic
  * sizes. */
 int ts_device_kernel_run(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsError *err);

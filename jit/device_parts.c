@@ -117,14 +117,23 @@ static int place(TsDeviceParts *p, TsError *err) {
   return 0;
 }
 
-TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsError *err) {
+static TsDeviceKernel *open_part(TsDevice *d, const TsTile *k, TsQueue *queue, TsOpening how,
+                                 TsError *err) {
+  uint8_t key[32];
+  ts_device_kernel_key(k, key);
+  return queue ? ts_device_kernel_open_later(d, k, key, queue, how, err)
+               : ts_device_kernel_open_as(d, k, key, err);
+}
+
+TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsQueue *queue,
+                                    TsOpening how, TsError *err) {
   TsDeviceParts *p = calloc(1, sizeof *p);
   if (!p) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
   int failed = ts_device_use(d, err);
   p->device = d, p->of = *from;
   for (int i = 0; i < from->n && !failed; i++) {
     p->nparam[i] = from->part[i].k->nparam;
-    failed = !(p->part[i] = ts_device_kernel_open(d, from->part[i].k, err));
+    failed = !(p->part[i] = open_part(d, from->part[i].k, queue, how, err));
   }
   for (int i = 0; i < from->ntemp && !failed; i++)
     failed = from->temp[i].zero     ? make_zeros(p, i, err)
@@ -145,6 +154,25 @@ void ts_device_parts_free(TsDeviceParts *p) {
       p->device->free(p->device, p->kept[i], p->of.temp[i].nbytes);
   if (p->room) leave(p, p->room, false);
   free(p);
+}
+
+bool ts_device_parts_ready(const TsDeviceParts *p) {
+  for (int i = 0; i < p->of.n; i++)
+    if (!ts_device_kernel_ready(p->part[i])) return false;
+  return true;
+}
+
+int ts_device_parts_wait(const TsDeviceParts *p, TsError *err) {
+  for (int i = 0; i < p->of.n; i++)
+    if (ts_device_kernel_wait(p->part[i], err)) return -1;
+  return 0;
+}
+
+bool ts_device_parts_stand_in(const TsDeviceParts *p) {
+  for (int i = 0; i < p->of.n; i++)
+    if (!ts_device_kernel_ready(p->part[i]) && !ts_device_kernel_stands_in(p->part[i]))
+      return false;
+  return true;
 }
 
 /* Whether the part has something to do. */

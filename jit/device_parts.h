@@ -7,8 +7,14 @@
 
 typedef struct TsDeviceParts TsDeviceParts;
 
-/* p stays the caller's. NULL with the error. */
-TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *p, TsError *err);
+/* p stays the caller's. queue: as of ts_device_kernel_open_later, NULL: all are ready then. NULL
+ * with the error. */
+TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *p, TsQueue *queue,
+                                    TsOpening how, TsError *err);
+bool ts_device_parts_ready(const TsDeviceParts *p);
+int ts_device_parts_wait(const TsDeviceParts *p, TsError *err);
+/* Of those that are not ready, whether each stands in. */
+bool ts_device_parts_stand_in(const TsDeviceParts *p);
 int ts_device_parts_run(TsDeviceParts *p, void *const *arg, TsError *err);
 void ts_device_parts_free(TsDeviceParts *p); /* NULL is fine */
 int ts_device_parts_launches(const TsDeviceParts *p);

@@ -10,6 +10,7 @@
 #include "jit/ahead.h"
 #include "jit/offload_own.h"
 #include "jit/profile.h"
+#include "jit/stand_in.h"
 #include "vm/offload.h"
 #include "vm/optim.h"
 
@@ -54,6 +55,7 @@ void ts_offload_flush(TsOffloader *o) {
   ts_offload_rope_flush(o);
   if (end_streak(o->c)) ts_error_clear(&o->c->err);
   ts_offload_drop_kernels(o);
+  ts_stand_in_close();
 }
 
 /* Once an operator: it is the same reason for most calls of it. */

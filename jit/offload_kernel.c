@@ -23,6 +23,8 @@ static TsDeviceKernel *found(const Shared *s, bool later, TsError *err) {
 bool ts_offload_can(TsOffloader *o, int op, int device, TsDeviceKernel **k) {
   TsError err;
   if (!ts_device_kernel_ready(*k) && ts_offload_brief(o)) return o->stats.meanwhile++, false;
+  if (!ts_device_kernel_ready(*k) && ts_offload_unhurried(o) && ts_device_kernel_stands_in(*k))
+    return o->stats.meanwhile++, true;
   if (!ts_device_kernel_ready(*k) && ts_offload_rehearse(o)) return true;
   if (!ts_device_kernel_wait(*k, &err)) return true;
   o->stats.refused++;
@@ -34,11 +36,12 @@ bool ts_offload_can(TsOffloader *o, int op, int device, TsDeviceKernel **k) {
 static TsDeviceKernel *open_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, bool later,
                                    TsError *err) {
   uint8_t key[32];
-  bool soon = !ts_offload_brief(o);
+  bool brief = ts_offload_brief(o);
+  TsOpening how = {.soon = !brief, .known_now = !brief && !ts_offload_rehearsable(o)};
   ts_device_kernel_key(k, key);
   for (Shared *s = o->shared[(key[0] | key[1] << 8) % OFFLOAD_BUCKETS]; s; s = s->next)
     if (s->device == d->index && !memcmp(s->key, key, sizeof key)) return found(s, later, err);
-  TsDeviceKernel *kernel = later ? ts_device_kernel_open_later(d, k, key, o->queue, soon, err)
+  TsDeviceKernel *kernel = later ? ts_device_kernel_open_later(d, k, key, o->queue, how, err)
                                  : ts_device_kernel_open_as(d, k, key, err);
   if (!kernel || add(o, d, key, kernel)) return kernel;
   ts_device_kernel_free(kernel);
@@ -46,7 +49,8 @@ static TsDeviceKernel *open_kernel(TsOffloader *o, TsDevice *d, const TsTile *k,
 }
 
 TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err) {
-  return open_kernel(o, d, k, ts_offload_brief(o) || ts_offload_rehearsable(o), err);
+  bool later = ts_offload_brief(o) || ts_offload_unhurried(o) || ts_offload_rehearsable(o);
+  return open_kernel(o, d, k, later, err);
 }
 
 TsDeviceKernel *ts_offload_kernel_later(TsOffloader *o, TsDevice *d, const TsTile *k,

@@ -12,6 +12,7 @@
 #include "jit/profile.h"
 
 static const double BUDGET_NS = 5e6, BYTE_NS = 0.2, PRODUCT_NS = 0.2;
+static const double UNIT_NS = 0.3, TILE_NS = 20, STAND_NS = 20e6; /* of the interpreter */
 
 static double numel(const TsTensor *t) { return t ? (double)ts_tensor_numel(t) : 0; }
 
@@ -74,11 +75,16 @@ static double call_ns(const TsCall *c, double products) {
   return ns;
 }
 
+static bool is_narrow_call(const TsCall *c) {
+  for (int i = 0; i < c->nin; i++)
+    if (is_narrow(c->in[i])) return true;
+  return false;
+}
+
 static bool is_brief_call(const TsOffloader *o, const TsCall *c) {
   double products = products_of(c);
   if (o->c->profile == TS_PROFILE_fast) return false;
-  for (int i = 0; i < c->nin && products; i++)
-    if (is_narrow(c->in[i])) return false;
+  if (products && is_narrow_call(c)) return false;
   return call_ns(c, products) < BUDGET_NS;
 }
 
@@ -92,6 +98,16 @@ bool ts_offload_brief(const TsOffloader *o) {
   if (!ts_offload_defers(o) || m->in_place) return false;
   if (m->call) return is_brief_call(o, m->call);
   return m->dst && (double)ts_meta_nbytes(&m->dst->meta) * BYTE_NS * 2 < BUDGET_NS;
+}
+
+/* What is recorded has to be launched. */
+bool ts_offload_unhurried(const TsOffloader *o) {
+  const TsCall *c = o->at.call;
+  if (!ts_offload_defers(o) || o->replay || !c || !is_narrow_call(c)) return false;
+  double products = products_of(c), ns = products * UNIT_NS;
+  for (int i = 0; i < c->nin + c->nout; i++)
+    ns += numel(i < c->nin ? c->in[i] : c->out[i - c->nin]) * TILE_NS;
+  return products && ns < STAND_NS;
 }
 
 /* Calls of several kernels; what they draw or read on the way they can do twice. */

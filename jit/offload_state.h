@@ -152,6 +152,8 @@ bool ts_offload_can(TsOffloader *o, int op, int device, TsDeviceKernel **k);
  * outermost call is at hand from begin to end. */
 bool ts_offload_defers(const TsOffloader *o);
 bool ts_offload_brief(const TsOffloader *o);
+/* Whether its kernels may be stood in for (jit/stand_in.h): products of 16 bits, and few. */
+bool ts_offload_unhurried(const TsOffloader *o);
 /* Whether a kernel that is not ready need not be waited for, since the call runs again; begins
  * the rehearsal. */
 bool ts_offload_rehearsable(const TsOffloader *o);

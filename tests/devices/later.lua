@@ -57,7 +57,8 @@ local function waits(what, f)
   f():to "cpu"
   assert(launches() > before and core.jit_device().meanwhile == meanwhile, what)
 end
-local h = k:cast "bf16":to(gpu)
+local h = op.zeros({ 512, 512 }, { dtype = "bf16", device = gpu })
+jit.wait()
 waits("bf16", function() return h:matmul(h) end)
 local big = op.zeros({ 1024, 4096 }, { device = gpu })
 waits("many bytes", function() return op.tanh(big) end)
@@ -104,6 +105,13 @@ for what, f in pairs {
   local more = first - second -- steps before the first that was not ready: by how fast compilers were
   assert(more >= 0 and more < second and again == 0, ("%s: %d launches, then %d"):format(what, first, second))
 end
+
+-- What is on the disk is loaded meanwhile, too.
+jit.flush()
+lib.fake_hold(1)
+local meanwhile = core.jit_device().meanwhile
+assert((there[1] + 1):to "cpu":hash() == (x + 1):hash() and core.jit_device().meanwhile == meanwhile + 1, "from disk")
+lib.fake_hold(0)
 
 -- Where each kernel is measured or wanted at once, it is waited for.
 jit.eager(true)
