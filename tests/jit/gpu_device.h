@@ -28,14 +28,14 @@ static uint64_t rnd(void) {
 }
 
 /* About normal: four uniform numbers. */
-static float normal(void) {
+static __attribute__((unused)) float normal(void) {
   uint64_t u = rnd();
   int sum = 0;
   for (int i = 0; i < 4; i++) sum += (int)(u >> 16 * i & 0xffff);
   return (float)(sum - 2 * 65535) * (1.7320508f / 65535);
 }
 
-static int by_time(const void *a, const void *b) {
+static __attribute__((unused)) int by_time(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
 }
@@ -54,7 +54,7 @@ typedef struct Loaded {
 } Loaded;
 
 /* Takes the kernel over. */
-static Loaded load_tile(TsTile *tile) {
+static __attribute__((unused)) Loaded load_tile(TsTile *tile) {
   Loaded k = {.tile = tile};
   TsText ptx = {0};
   MUST(!tile);
@@ -70,14 +70,14 @@ static Loaded load_tile(TsTile *tile) {
   return k;
 }
 
-static void unload_tile(Loaded *k) {
+static __attribute__((unused)) void unload_tile(Loaded *k) {
   gpu->run->module_free(gpu, k->module);
   if (k->scratch) gpu->free(gpu, k->scratch, k->info.scratch + 256);
   ts_tile_free(k->tile);
 }
 
 /* Queued. */
-static void launch_tile(const Loaded *k, void *const *arg, const int64_t *dim) {
+static __attribute__((unused)) void launch_tile(const Loaded *k, void *const *arg, const int64_t *dim) {
   MUST(ts_gpu_mma_launch(gpu, k->function, k->tile, &k->info, arg, k->scratch, dim, &err));
 }
 
