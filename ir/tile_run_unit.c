@@ -122,6 +122,7 @@ enum { LEAST = -100, MOST = 125 }; /* of e: products and what they are scaled by
 
 typedef uint16_t Shorts __attribute__((vector_size(2 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
+typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef double Doubles __attribute__((vector_size(8 * LANES)));
 typedef int64_t Longs __attribute__((vector_size(8 * LANES)));
@@ -172,19 +173,20 @@ FOR_ALL_SETS static uint64_t row_of(const Factors *f, int64_t row, float *acc) {
       odd |= BELOW(MOST, e) | (BELOW(e, LEAST) & BELOW(NONE / 2, e));
       e = LARGER(e, LEAST);
       Floats up = (Floats)((KEPT + 127 - e) << 23);
-      Ints low = __builtin_convertvector(sum * up, Ints), high = {0};
+      Words low = (Words)__builtin_convertvector(sum * up, Ints), high = {0};
       for (int k = 0; k < STEP / 2; k++, fb += f->blocks)
-        low += __builtin_convertvector(*fb * fa[k] * up, Ints);
+        low += (Words)__builtin_convertvector(*fb * fa[k] * up, Ints);
       for (int k = STEP / 2; k < STEP; k++, fb += f->blocks)
-        high += __builtin_convertvector(*fb * fa[k] * up, Ints);
+        high += (Words)__builtin_convertvector(*fb * fa[k] * up, Ints);
       eb += STEP * f->blocks;
-      Doubles q =
-          __builtin_convertvector(low, Doubles) + __builtin_convertvector(high, Doubles);
+      Doubles q = __builtin_convertvector((Ints)low, Doubles) +
+                  __builtin_convertvector((Ints)high, Doubles);
       q = (Doubles)((Longs)q & TOWARDS_ZERO);
       q *= (Doubles)((__builtin_convertvector(e, Longs) + (1023 - KEPT)) << 52);
       sum = __builtin_convertvector(q, Floats);
       size = ((Ints)sum >> 23) & 255;
-      odd |= BELOW(size, 1) & ((low ^ -high) | -(low ^ -high));
+      Words some = low ^ -high;
+      odd |= BELOW(size, 1) & (Ints)(some | -some);
     }
     bool any = false;
     for (int i = 0; i < LANES; i++) any |= odd[i] < 0;

@@ -9,7 +9,10 @@
 #include "devices/cpu_pool.h"
 #include "vm/rows.h"
 
-enum { TS_ROWS_CACHED = 1 << 18 /* bytes that stay in L2 between the passes of a row */ };
+enum {
+  TS_ROWS_CACHED = 1 << 18, /* bytes that stay in L2 between the passes of a row */
+  TS_ROWS_AHEAD = 32 << 10  /* bytes from what is read to what is asked for */
+};
 
 typedef struct TsRowsJob {
   const TsRows *r;
@@ -43,6 +46,13 @@ static inline double ts_rows_scale(const TsRowsJob *j, double square_sum) {
   double v = ts_rows_rounded(j, square_sum / (double)j->r->n);
   return ts_rows_rounded(
       j, 1 / ts_rows_rounded(j, sqrt(ts_rows_rounded(j, v + ts_rows_rounded(j, j->r->eps)))));
+}
+
+/* How many rows behind the one that is read to ask for, whatever their length: the second cache
+ * has it when its turn comes. */
+static inline int64_t ts_rows_ahead(const TsRowsJob *j) {
+  int64_t rows = TS_ROWS_AHEAD / (j->r->n * j->esize);
+  return rows < 1 ? 1 : rows;
 }
 
 static inline void ts_rows_offsets(const TsRows *r, int64_t o, int64_t *x, int64_t *y) {

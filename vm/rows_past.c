@@ -50,13 +50,14 @@ void ts_rows_soft_task(void *arg, int64_t lo, int64_t hi, int worker) {
   char local[TS_RED_LEAF * 8] __attribute__((aligned(64)));
   int64_t n = j->r->n, room = (keep ? n : ts_rows_min(n, TS_RED_LEAF)) * j->tsize;
   char *e = room <= (int64_t)sizeof local ? local : malloc((size_t)room);
+  int64_t ahead = ts_rows_ahead(j);
   Row last = {.y = NULL};
   (void)worker;
   if (!e) j->failed = true;
   for (int64_t o = lo; o < hi && e; o++) {
     Row row = row_at(j, o);
     row.m = j->k->max[j->acc](row.x, n);
-    double s = soft_pass(j, &last, &row, e, row_at(j, ts_rows_min(o + 1, hi - 1)).x);
+    double s = soft_pass(j, &last, &row, e, row_at(j, ts_rows_min(o + ahead, hi - 1)).x);
     row.s = keep ? ts_rows_rounded(j, 1 / s) : j->k->log[j->acc](s);
     last = row;
   }
@@ -87,6 +88,7 @@ static double norm_pass(const Job *j, const Row *last, const Row *row, const cha
 void ts_rows_norm_task(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   const TsRows *r = j->r;
+  int64_t ahead = ts_rows_ahead(j);
   Row last = {.y = NULL};
   (void)worker;
   for (int64_t o = lo; o < hi; o++) {
@@ -94,7 +96,7 @@ void ts_rows_norm_task(void *arg, int64_t lo, int64_t hi, int worker) {
     if (r->op == TS_ROWS_layernorm)
       row.m = ts_rows_rounded(j, ts_rows_sum(j, TS_MAP_none, row.x, r->n, 0) / (double)r->n);
     if (last.y)
-      row.s = norm_pass(j, &last, &row, row_at(j, ts_rows_min(o + 1, hi - 1)).x);
+      row.s = norm_pass(j, &last, &row, row_at(j, ts_rows_min(o + ahead, hi - 1)).x);
     else
       row.s = ts_rows_sum(j, TS_MAP_sqdev, row.x, r->n, row.m);
     row.s = ts_rows_scale(j, row.s);

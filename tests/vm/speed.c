@@ -4,6 +4,7 @@
  * cache as the copy takes in memory is bound by its own work. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "devices/cpu_pool.h"
@@ -56,13 +57,21 @@ static double once(const TsKernels *k, int work, int64_t rows) {
   return now() - from;
 }
 
+/* On huge pages, as the program's own. */
+static float *matrix(void) {
+  enum { HUGE = 2 << 20 };
+  float *p = aligned_alloc(HUGE, (size_t)N * ROWS * 4);
+  if (!p) exit(1);
+  madvise(p, (size_t)N * ROWS * 4, MADV_HUGEPAGE);
+  return p;
+}
+
 int main(void) {
   const TsKernels *k = ts_kernels_use(NULL);
   double msec[WORKS][2][TURNS];
-  x = aligned_alloc(64, (size_t)N * ROWS * 4);
-  y = aligned_alloc(64, (size_t)N * ROWS * 4);
+  x = matrix(), y = matrix();
   w = aligned_alloc(64, (size_t)N * 4);
-  if (!x || !y || !w) return 1;
+  if (!w) return 1;
   ts_cpu_set_threads(1);
   for (int64_t i = 0; i < N * ROWS; i++) y[i] = 0, x[i] = (float)rand() / 1e9f;
   for (int i = 0; i < N; i++) w[i] = 1;
