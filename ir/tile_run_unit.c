@@ -117,7 +117,10 @@ static float one_step(const Layout *l, const uint16_t *a, const uint16_t *b, int
 
 /* ---- many columns side by side, of sums far from f32's ends. Products are exact in f32, and to
  * cut one is to convert it to a whole number of 2^(e - KEPT). */
-enum { LEAST = -100, MOST = 125 }; /* of e: products and what they are scaled by are no subnormal
+enum {
+  LEAST = -100,
+  MOST = 125
+}; /* of e: products and what they are scaled by are no subnormal
                                     * numbers, nor infinite */
 
 typedef uint16_t Shorts __attribute__((vector_size(2 * LANES)));
@@ -173,11 +176,11 @@ FOR_ALL_SETS static uint64_t row_of(const Factors *f, int64_t row, float *acc) {
       odd |= BELOW(MOST, e) | (BELOW(e, LEAST) & BELOW(NONE / 2, e));
       e = LARGER(e, LEAST);
       Floats up = (Floats)((KEPT + 127 - e) << 23);
-      Words low = (Words)__builtin_convertvector(sum * up, Ints), high = {0};
+      Words low = (Words) __builtin_convertvector(sum * up, Ints), high = {0};
       for (int k = 0; k < STEP / 2; k++, fb += f->blocks)
-        low += (Words)__builtin_convertvector(*fb * fa[k] * up, Ints);
+        low += (Words) __builtin_convertvector(*fb * fa[k] * up, Ints);
       for (int k = STEP / 2; k < STEP; k++, fb += f->blocks)
-        high += (Words)__builtin_convertvector(*fb * fa[k] * up, Ints);
+        high += (Words) __builtin_convertvector(*fb * fa[k] * up, Ints);
       eb += STEP * f->blocks;
       Doubles q = __builtin_convertvector((Ints)low, Doubles) +
                   __builtin_convertvector((Ints)high, Doubles);

@@ -246,9 +246,7 @@ TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err
 /* ---- kernels that are opened while the program goes on. They are in the table from the
  * beginning, so that each is compiled once. */
 /* Loaded, not simulated. */
-static bool takes_time(const TsDevice *d) {
-  return !strcmp(d->kind, "cuda");
-}
+static bool takes_time(const TsDevice *d) { return !strcmp(d->kind, "cuda"); }
 
 static TsDeviceKernel *begin(TsDevice *d, const TsTile *k, const uint8_t key[32],
                              TsQueue *queue, bool soon, bool known, TsError *err) {

@@ -74,8 +74,7 @@ static int call_function(void *with, int op, int64_t n, const float *x, float *y
   void *at[2] = {NULL, NULL};
   if (!n || !k) return k ? 0 : -1;
   int failed = !(at[0] = d->alloc(d, nbytes, err)) || !(at[1] = d->alloc(d, nbytes, err)) ||
-               d->upload(d, at[0], x, nbytes, err) ||
-               ts_device_kernel_run(k, at, &n, err) ||
+               d->upload(d, at[0], x, nbytes, err) || ts_device_kernel_run(k, at, &n, err) ||
                d->download(d, y, at[1], nbytes, err);
   for (int i = 0; i < 2; i++)
     if (at[i]) d->free(d, at[i], nbytes);

@@ -77,7 +77,8 @@ static __attribute__((unused)) void unload_tile(Loaded *k) {
 }
 
 /* Queued. */
-static __attribute__((unused)) void launch_tile(const Loaded *k, void *const *arg, const int64_t *dim) {
+static __attribute__((unused)) void launch_tile(const Loaded *k, void *const *arg,
+                                                const int64_t *dim) {
   MUST(ts_gpu_mma_launch(gpu, k->function, k->tile, &k->info, arg, k->scratch, dim, &err));
 }
 

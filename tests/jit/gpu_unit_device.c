@@ -31,7 +31,8 @@ static const char ptx[] =
     "  ld.global.f32 c0, [c];\n  ld.global.f32 c1, [c+4];\n"
     "  ld.global.f32 c2, [c+256];\n  ld.global.f32 c3, [c+260];\n"
     "  setp.ne.u32 p, f, 0;\n"
-    "  @p mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {c0,c1,c2,c3}, {a0,a1,a2,a3}, {b0,b1}, "
+    "  @p mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {c0,c1,c2,c3}, {a0,a1,a2,a3}, "
+    "{b0,b1}, "
     "{c0,c1,c2,c3};\n"
     "  @!p mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {c0,c1,c2,c3}, {a0,a1,a2,a3}, "
     "{b0,b1}, {c0,c1,c2,c3};\n"
@@ -54,8 +55,9 @@ static uint32_t of_kind(int kind, int bits, int mantissa) {
   case 1: return number(bits, mantissa, bits == 32 ? 0 : one / 2 > 7 ? one / 2 - 4 : 0, 8);
   case 2: return number(bits, mantissa, one - 3, 6);
   case 3: return rnd() % 3 ? (uint32_t)(rnd() >> 63) << (bits - 1) : of_kind(0, bits, mantissa);
-  default: return rnd() % 100 ? of_kind(2, bits, mantissa)
-                              : (uint32_t)top << mantissa | (uint32_t)(rnd() % 2 << (mantissa - 1));
+  default:
+    return rnd() % 100 ? of_kind(2, bits, mantissa)
+                       : (uint32_t)top << mantissa | (uint32_t)(rnd() % 2 << (mantissa - 1));
   }
 }
 
@@ -124,7 +126,8 @@ int main(int argc, char **argv) {
   MUST(gpu->run->module_new(gpu, ptx, &module, &err));
   MUST(gpu->run->kernel(gpu, module, "unit", 0, &function, &err));
   if (vectors)
-    printf("/* Steps of a matrix unit of compute capability 9.0, as an H200 made them: written by\n"
+    printf("/* Steps of a matrix unit of compute capability 9.0, as an H200 made them: written "
+           "by\n"
            " * tests/jit/gpu_unit_device.c --vectors. */\n"
            "static const struct {\n  int f16;\n  uint16_t a[16], b[16];\n"
            "  uint32_t before, behind;\n} unit_vectors[] = {\n");
@@ -137,7 +140,8 @@ int main(int argc, char **argv) {
         continue;
       }
       int wrong = compare(&s, f16);
-      printf("%s, kind %d: %d of %d differ\n", f16 ? "f16" : "bf16", kind, wrong, STEPS * M * N);
+      printf("%s, kind %d: %d of %d differ\n", f16 ? "f16" : "bf16", kind, wrong,
+             STEPS * M * N);
       failed += wrong > 0;
     }
   gpu->run->module_free(gpu, module);
