@@ -11,7 +11,7 @@
 
 enum {
   TS_ROWS_CACHED = 1 << 18, /* bytes that stay in L2 between the passes of a row */
-  TS_ROWS_AHEAD = 32 << 10  /* bytes from what is read to what is asked for */
+  TS_ROWS_AHEAD = 48 << 10  /* bytes from what is read to what is asked for */
 };
 
 typedef struct TsRowsJob {

@@ -152,6 +152,7 @@ void ts_rows_line_task(void *arg, int64_t lo, int64_t hi, int worker) {
   bool in_y = !j->load && (!j->past || r->op != TS_ROWS_softmax || nbytes > TS_ROWS_CACHED);
   int past = j->past && !(in_y && r->op == TS_ROWS_softmax) && !j->load;
   char *e = in_y || nbytes <= (int64_t)sizeof local ? local : malloc((size_t)nbytes);
+  int64_t next = ts_rows_ahead(j);
   (void)worker;
   if (!e) j->failed = true;
   for (int64_t o = lo; o < hi && e; o++) {
@@ -164,8 +165,8 @@ void ts_rows_line_task(void *arg, int64_t lo, int64_t hi, int worker) {
       j->store(r->n, y, e);
       continue;
     }
-    if (o + 1 < hi)
-      ts_rows_offsets(r, o + 1, &ox, &oy), ahead = (const char *)r->x + ox * j->esize;
+    if (o + next < hi)
+      ts_rows_offsets(r, o + next, &ox, &oy), ahead = (const char *)r->x + ox * j->esize;
     ts_rows_one(j, x, y, in_y ? y : e, past, ahead);
   }
   if (e != local) free(e);

@@ -151,7 +151,7 @@ local function ask_bounds(row, threads, order, ask)
     order[#order + 1] = "cached"
     in_cache = in_cache or worker.start(PEERS[1].command:format(1), 1)
     function ask.cached()
-      local seconds, why = in_cache:ask("bench " .. row.cached)
+      local seconds, why = in_cache:ask("apart " .. row.cached)
       return seconds and tonumber(seconds) * row.times / threads, why
     end
   end
