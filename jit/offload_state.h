@@ -144,9 +144,9 @@ TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, 
 /* It need not be ready, whatever the call. */
 TsDeviceKernel *ts_offload_kernel_later(TsOffloader *o, TsDevice *d, const TsTile *k,
                                         TsError *err);
-/* Whether *k can be launched now, or the call is rehearsed; waits for it where the call is
- * neither brief nor rehearsed. False: the CPU runs
- * the call, meanwhile or, where it could not be compiled, always, and then *k is NULL. */
+/* Whether *k can be launched now, as itself or stood in for, or the call is rehearsed; waits for it
+ * where none of that is. False: the CPU runs the call, meanwhile or, where it could not be
+ * compiled, always, and then *k is NULL. */
 bool ts_offload_can(TsOffloader *o, int op, int device, TsDeviceKernel **k);
 /* jit/offload_later.c: whether the CPU may run the call at hand while kernels are compiled. The
  * outermost call is at hand from begin to end. */
