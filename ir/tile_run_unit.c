@@ -116,12 +116,9 @@ static float one_step(const Layout *l, const uint16_t *a, const uint16_t *b, int
 }
 
 /* ---- many columns side by side, of sums far from f32's ends. Products are exact in f32, and to
- * cut one is to convert it to a whole number of 2^(e - KEPT). */
-enum {
-  LEAST = -100,
-  MOST = 125
-}; /* of e: products and what they are scaled by are no subnormal
-                                    * numbers, nor infinite */
+ * cut one is to convert it to a whole number of 2^(e - KEPT). Between LEAST and MOST of e products
+ * and what they are scaled by are no subnormal numbers, nor infinite. */
+enum { LEAST = -100, MOST = 125 };
 
 typedef uint16_t Shorts __attribute__((vector_size(2 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));

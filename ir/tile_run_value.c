@@ -251,6 +251,18 @@ int ts_tile_do_argmax(TsTileRun *r, const TsTileStmt *s) { return reduce(r, s); 
 int ts_tile_do_argmin(TsTileRun *r, const TsTileStmt *s) { return reduce(r, s); }
 
 /* ---- contractions: operands are widened, which is exact, to the type of the accumulator */
+bool ts_tile_run_by_unit(const TsTileStmt *s) {
+  const TsAttr *unit = s->op == TS_TILE_mma ? ts_tile_attr(s, "unit") : NULL;
+  return unit && unit->type == TS_ATTR_str && unit->str && *unit->str &&
+         strcmp(unit->str, "fma") != 0;
+}
+
+/* Whether its sums are the unit's own. */
+static bool is_of_unit(const TsTileRun *r, const TsTileStmt *s) {
+  int d = s->in[0]->type.dtype;
+  return r->as.unit && (d == TS_DT_bf16 || d == TS_DT_f16) && ts_tile_run_by_unit(s);
+}
+
 static int product(TsTileRun *r, const TsTileStmt *s, int64_t k) {
   TsTileRunPlace *a = ts_tile_run_place(r, s->in[0]), *b = ts_tile_run_place(r, s->in[1]);
   TsTileRunPlace *acc = ts_tile_run_place(r, s->in[2]), *y = ts_tile_run_place(r, s->out[0]);
@@ -265,6 +277,10 @@ static int product(TsTileRun *r, const TsTileStmt *s, int64_t k) {
   char *wide = ts_tile_run_work(r, s, (a->n + b->n) * size);
   if (!wide) return -1;
   memcpy(y->at, acc->at, (size_t)(y->n * size));
+  if (is_of_unit(r, s))
+    return ts_tile_run_unit(s->in[0]->type.dtype, m, n, k, a->at, b->at, (float *)(void *)y->at)
+               ? ts_tile_run_fail(r, s, TS_ERR_memory, "out of memory")
+               : 0;
   if (ts_tile_run_cast(d, wide, s->in[0]->type.dtype, a->at, a->n) ||
       ts_tile_run_cast(d, wide + a->n * size, s->in[1]->type.dtype, b->at, b->n) ||
       ts_tile_run_mma(d, m, n, k, wide, wide + a->n * size, y->at))
@@ -272,29 +288,8 @@ static int product(TsTileRun *r, const TsTileStmt *s, int64_t k) {
   return 0;
 }
 
-/* By a matrix unit, of 16-bit floats. */
-static int unit_product(TsTileRun *r, const TsTileStmt *s) {
-  TsTileRunPlace *a = ts_tile_run_place(r, s->in[0]), *b = ts_tile_run_place(r, s->in[1]);
-  TsTileRunPlace *acc = ts_tile_run_place(r, s->in[2]), *y = ts_tile_run_place(r, s->out[0]);
-  if (!a || !b || !acc || !y) return -1;
-  memcpy(y->at, acc->at, (size_t)(y->n * ts_tile_run_size(s->out[0])));
-  if (ts_tile_run_unit((TsDtype)s->in[0]->type.dtype, y->dim[0], y->dim[1], a->dim[1], a->at,
-                       b->at, (float *)(void *)y->at))
-    return ts_tile_run_fail(r, s, TS_ERR_memory, "out of memory");
-  return 0;
-}
-
-bool ts_tile_run_by_unit(const TsTileStmt *s) {
-  const TsAttr *unit = s->op == TS_TILE_mma ? ts_tile_attr(s, "unit") : NULL;
-  return unit && unit->type == TS_ATTR_str && unit->str && *unit->str &&
-         strcmp(unit->str, "fma") != 0;
-}
-
 int ts_tile_do_mma(TsTileRun *r, const TsTileStmt *s) {
   TsTileRunPlace *a = ts_tile_run_place(r, s->in[0]);
-  int d = s->in[0]->type.dtype;
-  if (r->as.unit && ts_tile_run_by_unit(s) && (d == TS_DT_bf16 || d == TS_DT_f16))
-    return unit_product(r, s);
   return a ? product(r, s, a->dim[1]) : -1;
 }
 

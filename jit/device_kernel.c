@@ -103,8 +103,6 @@ static int simulate(TsDeviceKernel *made, const TsTile *k, TsError *err) {
 
 static bool open_into(TsDeviceKernel *made, const TsTile *k, const uint8_t *key, TsError *err) {
   TsDevice *d = made->device;
-  if (k->parts)
-    return (made->parts = ts_device_parts_open(d, k->parts, NULL, (TsOpening){0}, err)) != NULL;
   if (is_sim(d)) return !simulate(made, k, err);
   if (has_roles(k)) return (made->roles = ts_gpu_explicit_open(d, k, key, err)) != NULL;
   return (made->gpu = ts_gpu_kernel_open(d, k, key, err)) != NULL;
@@ -115,6 +113,15 @@ static TsDeviceKernel *new_kernel(TsDevice *d, TsError *err) {
   if (!made) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
   made->device = d, made->refs = 1;
   return made;
+}
+
+/* queue: as of ts_device_parts_open. */
+static TsDeviceKernel *open_parts(TsDevice *d, const TsTile *k, TsQueue *queue, TsOpening how,
+                                  TsError *err) {
+  TsDeviceKernel *made = new_kernel(d, err);
+  if (!made || (made->parts = ts_device_parts_open(d, k->parts, queue, how, err))) return made;
+  free(made);
+  return NULL;
 }
 
 static TsDeviceKernel *open_new(TsDevice *d, const TsTile *k, const uint8_t *key,
@@ -188,7 +195,7 @@ static void settle(TsDeviceKernel *k, bool well, double usec) {
   pthread_mutex_lock(&table.lock);
   if (well) ts_tile_free(k->wanted), k->wanted = NULL;
   k->queue = NULL;
-  if (well) table.usec[0] += usec, table.count[0]++;
+  if (well) table.usec[k->from_disk] += usec, table.count[k->from_disk]++;
   atomic_store(&k->pending, false);
   pthread_cond_broadcast(&table.opened);
   pthread_mutex_unlock(&table.lock);
@@ -228,7 +235,7 @@ static TsDeviceKernel *opened(TsDeviceKernel *k, TsError *err) {
 
 TsDeviceKernel *ts_device_kernel_open_as(TsDevice *d, const TsTile *k, const uint8_t key[32],
                                          TsError *err) {
-  if (k->parts) return open_new(d, k, key, err);
+  if (k->parts) return open_parts(d, k, NULL, (TsOpening){0}, err);
   TsDeviceKernel *made = take(d, key);
   if (made) return opened(made, err);
   double begun = now_usec();
@@ -263,14 +270,6 @@ static TsDeviceKernel *begin(TsDevice *d, const TsTile *k, const uint8_t key[32]
   pthread_mutex_unlock(&table.lock);
   if ((soon ? ts_queue_add_first : ts_queue_add)(queue, &made->job)) open_job(&made->job);
   return made;
-}
-
-static TsDeviceKernel *open_parts(TsDevice *d, const TsTile *k, TsQueue *queue, TsOpening how,
-                                  TsError *err) {
-  TsDeviceKernel *made = new_kernel(d, err);
-  if (!made || (made->parts = ts_device_parts_open(d, k->parts, queue, how, err))) return made;
-  free(made);
-  return NULL;
 }
 
 TsDeviceKernel *ts_device_kernel_open_later(TsDevice *d, const TsTile *k, const uint8_t key[32],
@@ -343,8 +342,8 @@ static TsTile *without_code(TsDeviceKernel *k) {
 
 bool ts_device_kernel_stands_in(TsDeviceKernel *k) {
   if (k->parts) return ts_device_parts_stand_in(k->parts);
-  bool soon = ts_device_kernel_ready(k) || k->from_disk;
-  TsTile *wanted = soon ? NULL : without_code(k);
+  if (ts_device_kernel_ready(k) || k->from_disk) return false; /* a moment's wait at most */
+  TsTile *wanted = without_code(k);
   bool can = wanted && ts_stand_in_can(k->device, wanted);
   ts_tile_free(wanted);
   return can;
@@ -450,8 +449,8 @@ int ts_device_kernel_launches(const TsDeviceKernel *k) {
 }
 
 bool ts_device_kernel_cached(const TsDeviceKernel *k) {
-  if (!ts_device_kernel_ready(k)) return false;
   if (k->parts) return ts_device_parts_cached(k->parts);
+  if (!ts_device_kernel_ready(k)) return k->from_disk;
   return k->roles ? ts_gpu_explicit_cached(k->roles) : k->gpu && ts_gpu_kernel_cached(k->gpu);
 }
 

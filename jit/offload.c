@@ -90,8 +90,9 @@ static Plan *make(TsOffloader *o, const Form *f) {
     return p;
   }
   if (o->verbose && !ts_device_kernel_ready(p->kernel))
-    fprintf(stderr, "[jit device: the kernel of %s for %s is compiled meanwhile]\n",
-            ts_op_info((TsOp)f->op)->name, ts_device_at(f->device)->name);
+    fprintf(stderr, "[jit device: the kernel of %s for %s is %s meanwhile]\n",
+            ts_op_info((TsOp)f->op)->name, ts_device_at(f->device)->name,
+            ts_device_kernel_cached(p->kernel) ? "loaded" : "compiled");
   if (!ts_device_kernel_ready(p->kernel)) return p;
   double llvm, driver;
   ts_device_kernel_times(p->kernel, &llvm, &driver);

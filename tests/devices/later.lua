@@ -109,8 +109,10 @@ end
 -- What is on the disk is loaded meanwhile, too.
 jit.flush()
 lib.fake_hold(1)
-local meanwhile = core.jit_device().meanwhile
-assert((there[1] + 1):to "cpu":hash() == (x + 1):hash() and core.jit_device().meanwhile == meanwhile + 1, "from disk")
+local before = core.jit_device()
+assert((there[1] + 1):to "cpu":hash() == (x + 1):hash(), "from disk: other bits")
+local after = core.jit_device()
+assert(after.meanwhile == before.meanwhile + 1 and after.from_disk == before.from_disk + 1, "from disk")
 lib.fake_hold(0)
 
 -- Where each kernel is measured or wanted at once, it is waited for.
