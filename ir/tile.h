@@ -277,6 +277,12 @@ TsTile *ts_tile_vectorise(const TsTile *k, const TsTarget *target, TsError *err)
  * say; dim: the symbolic sizes. Positions outside of memory are errors. */
 int ts_tile_run(const TsTile *k, void *const *arg, const int64_t *dim, TsError *err);
 
+/* Calls task on disjoint ranges that cover [0, n), of at least grain each, at once or not; some
+ * may be left out, which is an error of the run. */
+typedef void TsTileSpread(int64_t n, int64_t grain,
+                          void (*task)(void *arg, int64_t lo, int64_t hi, int worker),
+                          void *arg);
+
 /* What a target defines, and not the rows of Tile IR. */
 typedef struct TsTileRunAs {
   bool unit; /* products of bf16 and f16 are those of compute capability 9.0's matrix unit; else
@@ -284,6 +290,7 @@ typedef struct TsTileRunAs {
   /* ex2, inv, lg2 of n elements; NULL: those of the C library. */
   int (*function)(void *with, int op, int64_t n, const float *x, float *y, TsError *err);
   void *with;
+  TsTileSpread *spread; /* of a unit's products; NULL: no other threads */
 } TsTileRunAs;
 
 /* As that target would. as NULL: ts_tile_run. */

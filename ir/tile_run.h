@@ -31,8 +31,9 @@ int ts_tile_run_mma(TsDtype d, int64_t m, int64_t n, int64_t k, const void *a, c
 bool ts_tile_run_by_unit(const TsTileStmt *s);
 
 /* acc[m,n] = acc + a[m,k] b[k,n] of bf16 or f16, steps of 16 in increasing k, as the matrix units
- * of compute capability 9.0 add them (ir/tile_run_unit.c). -1: not for d, or no memory. */
+ * of compute capability 9.0 add them (ir/tile_run_unit.c). spread: or NULL. -1: not for d, no
+ * memory, or rows were left out. */
 int ts_tile_run_unit(TsDtype d, int64_t m, int64_t n, int64_t k, const void *a, const void *b,
-                     float *acc);
+                     float *acc, TsTileSpread *spread);
 
 #endif

@@ -39,20 +39,20 @@ int ts_tile_do_larger(TsTileRun *r, const TsTileStmt *s) {
   return each(r, s, ts_tile_attr(s, "nan")->i ? larger_nan : larger);
 }
 
-static float join(const TsTileStmt *s, float x, float y) {
-  return ts_tile_attr(s, "of")->i ? fmaxf(x, y) : x + y;
-}
+static bool is_max(const TsTileStmt *s) { return ts_tile_attr(s, "of")->i; }
+static float join(bool max, float x, float y) { return max ? fmaxf(x, y) : x + y; }
 
 int ts_tile_do_quarter(TsTileRun *r, const TsTileStmt *s) {
   const float *x = ts_tile_run_tile(r, s->in[0]);
   float *y = ts_tile_run_tile(r, s->out[0]);
   if (!x || !y) return -1;
+  bool max = is_max(s);
   int64_t m = s->in[0]->type.dim[0], n = s->in[0]->type.dim[1];
   for (int64_t i = 0; i < m; i++)
     for (int64_t l = 0; l < 4; l++) {
       const float *at = x + i * n + 2 * l;
-      float all = join(s, at[0], at[1]);
-      for (int64_t j = 8; j < n; j += 8) all = join(s, all, join(s, at[j], at[j + 1]));
+      float all = join(max, at[0], at[1]);
+      for (int64_t j = 8; j < n; j += 8) all = join(max, all, join(max, at[j], at[j + 1]));
       y[i * 4 + l] = all;
     }
   return 0;
@@ -62,8 +62,9 @@ int ts_tile_do_row(TsTileRun *r, const TsTileStmt *s) {
   const float *x = ts_tile_run_tile(r, s->in[0]);
   float *y = ts_tile_run_tile(r, s->out[0]);
   if (!x || !y) return -1;
+  bool max = is_max(s);
   for (int64_t i = 0; i < s->in[0]->type.dim[0]; i++, x += 4)
-    y[i] = join(s, join(s, x[0], x[1]), join(s, x[2], x[3]));
+    y[i] = join(max, join(max, x[0], x[1]), join(max, x[2], x[3]));
   return 0;
 }
 

@@ -43,6 +43,76 @@ static void look(Window *w, const TsTileRunPlace *memory, int memory_rank, const
   }
 }
 
+static int leaves(TsTileRun *r, const TsTileStmt *s, const Window *w) {
+  if (w->bad < 0 || w->n == 0) return 0;
+  return ts_tile_run_fail(r, s, TS_ERR_index,
+                          "position %lld is outside of axis %d, which has %lld",
+                          (long long)w->bad_at, w->bad, (long long)w->bad_size);
+}
+
+#define LINE(T)                                                                                \
+  for (int64_t i = 0; i < n; i++) ((T *)to)[i * to_step] = ((const T *)from)[i * from_step]
+
+void ts_tile_run_line(void *to, int64_t to_step, const void *from, int64_t from_step, int64_t n,
+                      int64_t size) {
+  if (to_step == 1 && from_step == 1) {
+    memcpy(to, from, (size_t)(n * size));
+    return;
+  }
+  switch (size) {
+  case 1: LINE(uint8_t); break;
+  case 2: LINE(uint16_t); break;
+  case 4: LINE(uint32_t); break;
+  case 8: LINE(uint64_t); break;
+  default:
+    for (int64_t i = 0; i < n; i++)
+      memcpy((char *)to + i * to_step * size, (const char *)from + i * from_step * size,
+             (size_t)size);
+  }
+}
+
+/* A tile and memory of elements of `size` bytes; write: to the memory. */
+typedef struct Moving {
+  const Window *w;
+  int64_t size;
+  char *memory, *tile;
+  bool write;
+} Moving;
+
+static void move_line(Moving *m, int64_t base, int64_t tile, int64_t n, int64_t stride) {
+  char *memory = m->memory + base * m->size, *at = m->tile + tile * m->size;
+  if (m->write)
+    ts_tile_run_line(memory, stride, at, 1, n, m->size);
+  else
+    ts_tile_run_line(at, 1, memory, stride, n, m->size);
+}
+
+/* What the axes from `axis` on have, `inner` elements of the tile from `tile` on and memory from
+ * `base` on; what is outside of the memory is left. */
+static void move_from(Moving *m, int axis, int64_t base, int64_t tile, int64_t inner) {
+  const Window *w = m->w;
+  if (axis == w->rank) {
+    move_line(m, base, tile, 1, 1);
+    return;
+  }
+  int64_t first = w->first[axis], n = w->dim[axis], end = w->size[axis] - first;
+  int64_t lo = first < 0 ? -first : 0, hi = end < n ? end : n;
+  if (lo >= hi) return;
+  base += (first + lo) * w->stride[axis];
+  if (axis + 1 == w->rank) {
+    move_line(m, base, tile + lo, hi - lo, w->stride[axis]);
+    return;
+  }
+  inner /= n;
+  for (int64_t i = lo; i < hi; i++, base += w->stride[axis])
+    move_from(m, axis + 1, base, tile + i * inner, inner);
+}
+
+static void move_window(const Window *w, bool write, void *memory, void *tile, int64_t size) {
+  Moving m = {w, size, memory, tile, write};
+  if (w->inside && w->n) move_from(&m, 0, w->base, 0, w->n);
+}
+
 static int64_t *offsets_from(const Window *w, int axis, int64_t base, bool inside,
                              int64_t *to) {
   if (axis == w->rank) {
@@ -64,13 +134,6 @@ static int64_t *offsets_from(const Window *w, int axis, int64_t base, bool insid
 /* Where each element of the tile is in memory, in elements, or `outside`. */
 static void offsets(const Window *w, int64_t *to) {
   offsets_from(w, 0, w->inside ? w->base : 0, w->inside, to);
-}
-
-static int leaves(TsTileRun *r, const TsTileStmt *s, const Window *w) {
-  if (w->bad < 0 || w->n == 0) return 0;
-  return ts_tile_run_fail(r, s, TS_ERR_index,
-                          "position %lld is outside of axis %d, which has %lld",
-                          (long long)w->bad_at, w->bad, (long long)w->bad_size);
 }
 
 #define MOVE(T)                                                                                \
@@ -160,23 +223,17 @@ int ts_tile_do_load(TsTileRun *r, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
   Window w;
   if (window_of(r, s, y, &w)) return -1;
-  int64_t *at = ts_tile_run_work(r, s, w.n * 8);
-  if (!at) return -1;
-  offsets(&w, at);
   if (w.bad >= 0)
     fill_number(ts_tile_run_place(r, y), y->type.dtype, ts_tile_attr(s, "fill")->f);
-  move(ts_tile_run_size(y), false, w.n, at, ts_tile_run_tile(r, y),
-       ts_tile_run_tile(r, s->in[0]));
+  move_window(&w, false, ts_tile_run_tile(r, s->in[0]), ts_tile_run_tile(r, y),
+              ts_tile_run_size(y));
   return 0;
 }
 
 static int store(TsTileRun *r, const TsTileStmt *s, const Window *w) {
   TsTileVal x = s->in[s->nin - 1];
-  int64_t *at = ts_tile_run_work(r, s, w->n * 8);
-  if (!at) return -1;
-  offsets(w, at);
-  move(ts_tile_run_size(x), true, w->n, at, ts_tile_run_tile(r, s->in[0]),
-       ts_tile_run_tile(r, x));
+  move_window(w, true, ts_tile_run_tile(r, s->in[0]), ts_tile_run_tile(r, x),
+              ts_tile_run_size(x));
   return 0;
 }
 
@@ -297,16 +354,14 @@ int ts_tile_run_copy(TsTileRun *r, const TsTileRunCopy *c) {
   look(&out, y, to->type.rank, c->to, rank, dim, NULL);
   look(&in, x, from->type.rank, c->from, rank, dim, NULL);
   if (s->op == TS_TILE_copy_async && leaves(r, s, &out)) return -1;
+  bool adds = s->op == TS_TILE_store_bulk && ts_tile_attr(s, "add")->i;
   int64_t *at = ts_tile_run_work(r, s, out.n * (8 + size));
   if (!at) return -1;
   void *tile = at + out.n;
   memset(tile, 0, (size_t)(out.n * size));
-  offsets(&in, at);
-  move(size, false, out.n, at, tile, x->at);
+  move_window(&in, false, x->at, tile, size);
+  if (!adds) return move_window(&out, true, y->at, tile, size), 0;
   offsets(&out, at);
-  if (s->op == TS_TILE_store_bulk && ts_tile_attr(s, "add")->i)
-    add(out.n, at, (float *)(void *)y->at, tile);
-  else
-    move(size, true, out.n, at, y->at, tile);
+  add(out.n, at, (float *)(void *)y->at, tile);
   return 0;
 }

@@ -214,6 +214,10 @@ int ts_tile_run_cast(TsDtype to, void *out, TsDtype from, const void *in, int64_
   if (!ts_dtype_is(to, known) || !ts_dtype_is(from, known)) return -1;
   if (to == from)
     memcpy(out, in, (size_t)(n * ts_dtypes[to].nbytes));
+  else if (from == TS_DT_f32 && to == TS_DT_bf16)
+    for (int64_t i = 0; i < n; i++) ((uint16_t *)out)[i] = bf16_of_f32(((const float *)in)[i]);
+  else if (from == TS_DT_bf16 && to == TS_DT_f32)
+    for (int64_t i = 0; i < n; i++) ((float *)out)[i] = f32_of_bf16(((const uint16_t *)in)[i]);
   else if (from == TS_DT_f64)
     for (int64_t i = 0; i < n; i++) put_double(to, out, i, ((const double *)in)[i]);
   else if (ts_dtype_is(from, TS_KIND_F))

@@ -87,6 +87,10 @@ int ts_tile_run_fail(TsTileRun *r, const TsTileStmt *s, TsErrorCode code, const 
 
 int ts_tile_run_region(TsTileRun *r, const TsTileRegion *region);
 
+/* to[i to_step] = from[i from_step], i < n, elements of size bytes that do not overlap. */
+void ts_tile_run_line(void *to, int64_t to_step, const void *from, int64_t from_step, int64_t n,
+                      int64_t size);
+
 /* The place of a value, made at its first use; NULL with the error. */
 TsTileRunPlace *ts_tile_run_place(TsTileRun *r, TsTileVal v);
 /* The place of memory that is another's, which begins at `at`. */

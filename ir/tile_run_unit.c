@@ -9,6 +9,7 @@
  * "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7:e330, 2021);
  * tests/ir/unit_vectors.h has what the device gave. */
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "ir/tile_run_state.h"
@@ -241,9 +242,34 @@ static void *room(TsArena *arena, int64_t n) {
   return at ? (void *)((at + ALIGN - 1) / ALIGN * ALIGN) : NULL;
 }
 
+/* Rows of one product. */
+typedef struct Job {
+  const Factors *f;
+  int64_t n;
+  bool finite;
+  float *acc;
+  atomic_llong done;
+} Job;
+
+enum { BLOCKS = 64 /* of columns, at most */ };
+
+static void some_rows(void *arg, int64_t lo, int64_t hi, int worker) {
+  Job *job = arg;
+  float line[BLOCKS * LANES] __attribute__((aligned(64))) = {0};
+  (void)worker;
+  for (int64_t i = lo; i < hi; i++) {
+    memcpy(line, job->acc + i * job->n, (size_t)job->n * sizeof *line);
+    uint64_t rare = job->finite ? row_of(job->f, i, line) : ~0ull;
+    for (int64_t j = 0; j < job->f->blocks; j++)
+      if (rare >> j & 1) row_of_any(job->f, i, j, line);
+    memcpy(job->acc + i * job->n, line, (size_t)job->n * sizeof *line);
+  }
+  atomic_fetch_add(&job->done, hi - lo);
+}
+
 int ts_tile_run_unit(TsDtype d, int64_t m, int64_t n, int64_t k, const void *a, const void *b,
-                     float *acc) {
-  enum { BLOCKS = 64 };
+                     float *acc, TsTileSpread *spread) {
+  enum { WORTH = 1 << 18 /* products that a thread is woken for */ };
   TsArena arena = {0};
   Factors f = {.l = d == TS_DT_f16 ? &f16 : &bf16};
   f.steps = (k + STEP - 1) / STEP, f.blocks = (n + LANES - 1) / LANES;
@@ -252,17 +278,16 @@ int ts_tile_run_unit(TsDtype d, int64_t m, int64_t n, int64_t k, const void *a, 
   f.a = widened(&arena, a, m, k, m, wk), f.b = widened(&arena, b, k, n, wk, wn);
   f.fa = room(&arena, m * wk), f.ea = room(&arena, m * wk);
   f.fb = room(&arena, wk * wn), f.eb = room(&arena, wk * wn);
-  float *line = room(&arena, wn);
-  bool well = f.a && f.b && f.fa && f.ea && f.fb && f.eb && line;
-  bool finite = well && take_apart(f.l, m * wk, f.a, f.fa, f.ea) &&
-                take_apart(f.l, wk * wn, f.b, f.fb, f.eb);
-  for (int64_t i = 0; i < m && well; i++) {
-    memcpy(line, acc + i * n, (size_t)n * sizeof *line);
-    uint64_t rare = finite ? row_of(&f, i, line) : ~0ull;
-    for (int64_t j = 0; j < f.blocks; j++)
-      if (rare >> j & 1) row_of_any(&f, i, j, line);
-    memcpy(acc + i * n, line, (size_t)n * sizeof *line);
+  bool well = f.a && f.b && f.fa && f.ea && f.fb && f.eb;
+  Job job = {.f = &f, .n = n, .acc = acc};
+  if (well) {
+    job.finite =
+        take_apart(f.l, m * wk, f.a, f.fa, f.ea) && take_apart(f.l, wk * wn, f.b, f.fb, f.eb);
+    if (spread)
+      spread(m, WORTH / (wk * wn) + 1, some_rows, &job);
+    else
+      some_rows(&job, 0, m, 0);
   }
   ts_arena_free(&arena);
-  return well ? 0 : -1;
+  return atomic_load(&job.done) == m ? 0 : -1;
 }

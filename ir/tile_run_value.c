@@ -83,6 +83,10 @@ int ts_tile_do_random(TsTileRun *r, const TsTileStmt *s) {
 static char *pick(char *to, const char *from, int rank, const int64_t *dim,
                   const int64_t *stride, int64_t size) {
   if (rank == 0) return memcpy(to, from, (size_t)size), to + size;
+  if (rank == 1) {
+    ts_tile_run_line(to, 1, from, stride[0], dim[0], size);
+    return to + dim[0] * size;
+  }
   for (int64_t i = 0; i < dim[0]; i++)
     to = pick(to, from + i * stride[0] * size, rank - 1, dim + 1, stride + 1, size);
   return to;
@@ -278,7 +282,8 @@ static int product(TsTileRun *r, const TsTileStmt *s, int64_t k) {
   if (!wide) return -1;
   memcpy(y->at, acc->at, (size_t)(y->n * size));
   if (is_of_unit(r, s))
-    return ts_tile_run_unit(s->in[0]->type.dtype, m, n, k, a->at, b->at, (float *)(void *)y->at)
+    return ts_tile_run_unit(s->in[0]->type.dtype, m, n, k, a->at, b->at, (float *)(void *)y->at,
+                            r->as.spread)
                ? ts_tile_run_fail(r, s, TS_ERR_memory, "out of memory")
                : 0;
   if (ts_tile_run_cast(d, wide, s->in[0]->type.dtype, a->at, a->n) ||

@@ -1,6 +1,8 @@
 /* Fourier transforms on a device: a kernel for each form of a transform along one axis
  * (jit/fft_tile.h), its tables as a tensor that stays there. Several axes are several kernels,
- * the later ones in place. */
+ * the later ones in place. Their Tile IR is the longest that eager calls make, half a millisecond
+ * or more, so that of a brief call is made by the thread that opens the kernel. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +19,13 @@ struct TsFftDevicePlan {
   TsTensor *table;
   int ntable;
   size_t offset[TS_FFT_TABLES];
+  bool begun; /* by another thread, until its result is taken */
+  TsQueueJob job;
+  const TsFftKernels *fft;
+  TsFftTile made;
+  uint8_t key[32];
+  TsDeviceKernel *opened;
+  TsError why;
 };
 
 static const int norm_of_choice[] = {TS_FFT_ortho, TS_FFT_backward, TS_FFT_forward};
@@ -28,9 +37,18 @@ static bool same(const Kept *k, const TsFftForm *f, int device) {
          g->inner == f->inner && g->batch == f->batch && g->scale == f->scale;
 }
 
+static void forget(Kept *k) {
+  ts_tile_free(k->made.tile);
+  free(k->made.table);
+  k->made = (TsFftTile){.tile = NULL};
+}
+
 void ts_offload_fft_flush(TsOffloader *o) {
   for (Kept *k = o->fft, *next; k; k = next) {
     next = k->next;
+    if (k->begun && !ts_queue_cancel(o->queue, &k->job)) ts_queue_finish(o->queue, &k->job);
+    ts_device_kernel_free(k->opened);
+    forget(k);
     ts_tensor_unref(k->table);
     free(k);
   }
@@ -46,22 +64,57 @@ static TsTensor *table_of(TsContext *c, const TsFftTile *t) {
   return x;
 }
 
+/* What is made needs its table there, and the kernel, which may be open already. */
+static void settle(TsOffloader *o, Kept *k, TsOp op) {
+  TsDevice *d = ts_device_at(k->device);
+  TsFftTile *t = &k->made;
+  if (t->tile && (k->table = table_of(o->c, t))) {
+    k->ntable = t->ntable;
+    memcpy(k->offset, t->offset, sizeof k->offset);
+    if (!k->begun)
+      k->kernel = ts_offload_kernel(o, d, t->tile, &k->why);
+    else if (k->opened)
+      k->kernel = ts_offload_opened(o, d, k->key, k->opened, &k->why);
+    k->opened = NULL;
+  }
+  k->begun = false;
+  forget(k);
+  if (!k->kernel) ts_offload_refused(o, op, k->device, k->why.message);
+}
+
+static void make_job(TsQueueJob *job) {
+  Kept *k = (Kept *)((char *)job - offsetof(Kept, job));
+  if (ts_fft_tile(&k->form, k->fft, &k->made, &k->why)) return;
+  ts_device_kernel_key(k->made.tile, k->key);
+  k->opened = ts_device_kernel_open_as(ts_device_at(k->device), k->made.tile, k->key, &k->why);
+}
+
+static bool may_wait(const TsOffloader *o, int device) {
+  return ts_offload_brief(o) && ts_device_kernel_slow(ts_device_at(device));
+}
+
 static Kept *make(TsOffloader *o, TsOp op, const TsFftForm *f, int device) {
-  TsError err = {0};
-  TsFftTile t;
   Kept *k = calloc(1, sizeof *k);
   if (!k) return NULL;
-  *k = (Kept){.next = o->fft, .form = *f, .device = device};
-  if (!ts_fft_tile(f, &o->c->k->fft, &t, &err)) {
-    k->table = table_of(o->c, &t);
-    k->ntable = t.ntable;
-    memcpy(k->offset, t.offset, sizeof k->offset);
-    if (k->table) k->kernel = ts_offload_kernel(o, ts_device_at(device), t.tile, &err);
-    ts_tile_free(t.tile);
-    free(t.table);
+  *k = (Kept){.next = o->fft, .form = *f, .device = device, .fft = &o->c->k->fft};
+  o->fft = k;
+  k->job.run = make_job;
+  k->begun = may_wait(o, device) && !ts_queue_add(o->queue, &k->job);
+  if (k->begun) return k;
+  if (ts_fft_tile(f, k->fft, &k->made, &k->why)) k->made.tile = NULL;
+  settle(o, k, op);
+  return k;
+}
+
+/* Whether its kernel, if it has one, can be asked for. */
+static bool is_made(TsOffloader *o, Kept *k, TsOp op) {
+  if (!k->begun) return true;
+  if (!atomic_load_explicit(&k->job.done, memory_order_acquire)) {
+    if (may_wait(o, k->device)) return o->stats.meanwhile++, false;
+    ts_queue_finish(o->queue, &k->job);
   }
-  if (!k->kernel) ts_offload_refused(o, op, device, err.message);
-  return o->fft = k;
+  settle(o, k, op);
+  return true;
 }
 
 TsTensor *ts_offload_fft_quarter(TsOffloader *o, int type, int64_t n) {
@@ -103,6 +156,7 @@ static int run(TsOffloader *o, TsOp op, const Step *s, int device) {
   while (k && !same(k, &s->f, device)) k = k->next;
   if (!k && !(k = make(o, op, &s->f, device)))
     return ts_error_set(&o->c->err, TS_ERR_memory, "out of memory");
+  if (!is_made(o, k, op)) return 0;
   if (!k->kernel || !ts_offload_can(o, op, device, &k->kernel)) return 0;
   if (s->f.type == TS_FFT_f64 && s->f.kind == TS_FFT_c2r) dim[1] *= 2;
   char *table = ts_tensor_read_on(k->table, device);

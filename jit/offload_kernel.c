@@ -4,14 +4,30 @@
 
 #include "jit/offload_state.h"
 
-static Shared *add(TsOffloader *o, TsDevice *d, const uint8_t key[32], TsDeviceKernel *kernel) {
-  Shared *s = calloc(1, sizeof *s), **at = &o->shared[(key[0] | key[1] << 8) % OFFLOAD_BUCKETS];
-  if (!s) return NULL;
+static Shared **bucket(TsOffloader *o, const uint8_t key[32]) {
+  return &o->shared[(key[0] | key[1] << 8) % OFFLOAD_BUCKETS];
+}
+
+static const Shared *find(TsOffloader *o, const TsDevice *d, const uint8_t key[32]) {
+  const Shared *s = *bucket(o, key);
+  while (s && (s->device != d->index || memcmp(s->key, key, sizeof s->key))) s = s->next;
+  return s;
+}
+
+/* The kernel is the table's, or freed for want of memory. */
+static TsDeviceKernel *added(TsOffloader *o, const TsDevice *d, const uint8_t key[32],
+                             TsDeviceKernel *kernel, TsError *err) {
+  Shared *s = calloc(1, sizeof *s), **at = bucket(o, key);
+  if (!s) {
+    ts_device_kernel_free(kernel);
+    return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  }
   *s = (Shared){.next = *at, .device = d->index, .kernel = kernel};
   memcpy(s->key, key, sizeof s->key);
   o->stats.kernels++;
   o->stats.cached += ts_device_kernel_cached(kernel);
-  return *at = s;
+  *at = s;
+  return kernel;
 }
 
 /* One that could not be compiled is none. */
@@ -39,13 +55,19 @@ static TsDeviceKernel *open_kernel(TsOffloader *o, TsDevice *d, const TsTile *k,
   bool brief = ts_offload_brief(o);
   TsOpening how = {.soon = !brief, .known_now = !brief && !ts_offload_rehearsable(o)};
   ts_device_kernel_key(k, key);
-  for (Shared *s = o->shared[(key[0] | key[1] << 8) % OFFLOAD_BUCKETS]; s; s = s->next)
-    if (s->device == d->index && !memcmp(s->key, key, sizeof key)) return found(s, later, err);
+  const Shared *s = find(o, d, key);
+  if (s) return found(s, later, err);
   TsDeviceKernel *kernel = later ? ts_device_kernel_open_later(d, k, key, o->queue, how, err)
                                  : ts_device_kernel_open_as(d, k, key, err);
-  if (!kernel || add(o, d, key, kernel)) return kernel;
+  return kernel ? added(o, d, key, kernel, err) : NULL;
+}
+
+TsDeviceKernel *ts_offload_opened(TsOffloader *o, TsDevice *d, const uint8_t key[32],
+                                  TsDeviceKernel *kernel, TsError *err) {
+  const Shared *s = find(o, d, key);
+  if (!s) return added(o, d, key, kernel, err);
   ts_device_kernel_free(kernel);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return found(s, false, err);
 }
 
 TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err) {

@@ -12,7 +12,9 @@
 #include "jit/profile.h"
 
 static const double BUDGET_NS = 5e6, BYTE_NS = 0.2, PRODUCT_NS = 0.2;
-static const double UNIT_NS = 0.3, TILE_NS = 20, STAND_NS = 20e6; /* of the interpreter */
+/* Of the interpreter. What attention stands in for takes the compiler far longer. */
+static const double UNIT_NS = 0.45, TILE_NS = 10, SCORE_NS = 20;
+static const double STAND_NS = 20e6, STAND_ATTENTION_NS = 100e6;
 
 static double numel(const TsTensor *t) { return t ? (double)ts_tensor_numel(t) : 0; }
 
@@ -27,18 +29,20 @@ static double rest(const TsTensor *t, int axis) {
   return d > 0 ? numel(t) / d : 0;
 }
 
+static double keys_of(const TsTensor *k) {
+  return k->meta.ndim > 1 ? (double)k->meta.dim[k->meta.ndim - 2] : 1;
+}
+
 /* Multiply-adds of a call; 0: it has none. */
 static double products_of(const TsCall *c) {
   const TsTensor *a = c->in[0], *b = c->nin > 1 ? c->in[1] : NULL;
   if (!a || !b) return 0;
-  int nd = b->meta.ndim;
-  double keys = nd > 1 ? (double)b->meta.dim[nd - 2] : 1;
   switch (c->op) {
   case TS_OP_matmul: return numel(c->out[0]) * (double)a->meta.dim[a->meta.ndim - 1];
   case TS_OP_grouped_matmul: return numel(c->out[0]) * (double)a->meta.dim[1];
   case TS_OP_grouped_matmul_weight_grad: return numel(a) * (double)b->meta.dim[1];
-  case TS_OP_attention: return 2 * numel(a) * keys;
-  case TS_OP_attention_grad: return 7 * numel(a) * keys;
+  case TS_OP_attention: return 2 * numel(a) * keys_of(b);
+  case TS_OP_attention_grad: return 7 * numel(a) * keys_of(b);
   case TS_OP_conv1d:
   case TS_OP_conv2d:
   case TS_OP_conv3d: return numel(c->out[0]) * rest(b, 0);
@@ -104,10 +108,12 @@ bool ts_offload_brief(const TsOffloader *o) {
 bool ts_offload_unhurried(const TsOffloader *o) {
   const TsCall *c = o->at.call;
   if (!ts_offload_defers(o) || o->replay || !c || !is_narrow_call(c)) return false;
+  bool attends = c->op == TS_OP_attention || c->op == TS_OP_attention_grad;
   double products = products_of(c), ns = products * UNIT_NS;
+  if (attends) ns += rest(c->in[0], c->in[0]->meta.ndim - 1) * keys_of(c->in[1]) * SCORE_NS;
   for (int i = 0; i < c->nin + c->nout; i++)
     ns += numel(i < c->nin ? c->in[i] : c->out[i - c->nin]) * TILE_NS;
-  return products && ns < STAND_NS;
+  return products && ns < (attends ? STAND_ATTENTION_NS : STAND_NS);
 }
 
 /* Calls of several kernels; what they draw or read on the way they can do twice. */

@@ -141,6 +141,9 @@ Plan *ts_offload_quick(TsOffloader *o, const Form *f, Plan *p);
 /* jit/offload_kernel.c: the kernel of k, which stays the caller's, opened or found. Of a brief
  * call it need not be ready. */
 TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err);
+/* The same of one that another thread has opened by its key: it becomes the table's. */
+TsDeviceKernel *ts_offload_opened(TsOffloader *o, TsDevice *d, const uint8_t key[32],
+                                  TsDeviceKernel *kernel, TsError *err);
 /* It need not be ready, whatever the call. */
 TsDeviceKernel *ts_offload_kernel_later(TsOffloader *o, TsDevice *d, const TsTile *k,
                                         TsError *err);

@@ -8,7 +8,7 @@
 struct TsQueue {
   pthread_t thread[TS_QUEUE_THREADS];
   pthread_mutex_t lock;
-  pthread_cond_t more, idle;
+  pthread_cond_t more, ended;
   TsQueueJob *first, **end;
   int length; /* with those that run */
   int most, nthread;
@@ -22,7 +22,7 @@ TsQueue *ts_queue_open(int nthread) {
   q->most = nthread < TS_QUEUE_THREADS ? nthread : TS_QUEUE_THREADS;
   pthread_mutex_init(&q->lock, NULL);
   pthread_cond_init(&q->more, NULL);
-  pthread_cond_init(&q->idle, NULL);
+  pthread_cond_init(&q->ended, NULL);
   return q;
 }
 
@@ -40,10 +40,12 @@ static void *work(void *arg) {
     if (q->stop) break;
     TsQueueJob *job = take(q);
     pthread_mutex_unlock(&q->lock);
+    bool frees = job->frees;
     job->run(job);
-    atomic_store_explicit(&job->done, true, memory_order_release);
+    if (!frees) atomic_store_explicit(&job->done, true, memory_order_release);
     pthread_mutex_lock(&q->lock);
-    if (--q->length == 0) pthread_cond_broadcast(&q->idle);
+    q->length--;
+    pthread_cond_broadcast(&q->ended);
   }
   pthread_mutex_unlock(&q->lock);
   return NULL;
@@ -90,7 +92,8 @@ bool ts_queue_cancel(TsQueue *q, TsQueueJob *job) {
   for (TsQueueJob **at = &q->first; *at; at = &(*at)->next) {
     if (*at != job) continue;
     if (!(*at = job->next)) q->end = at;
-    if (--q->length == 0) pthread_cond_broadcast(&q->idle);
+    q->length--;
+    pthread_cond_broadcast(&q->ended);
     found = true;
     break;
   }
@@ -98,9 +101,21 @@ bool ts_queue_cancel(TsQueue *q, TsQueueJob *job) {
   return found;
 }
 
+void ts_queue_finish(TsQueue *q, TsQueueJob *job) {
+  if (ts_queue_cancel(q, job)) {
+    job->run(job);
+    atomic_store_explicit(&job->done, true, memory_order_release);
+    return;
+  }
+  pthread_mutex_lock(&q->lock);
+  while (!atomic_load_explicit(&job->done, memory_order_acquire))
+    pthread_cond_wait(&q->ended, &q->lock);
+  pthread_mutex_unlock(&q->lock);
+}
+
 void ts_queue_wait(TsQueue *q) {
   pthread_mutex_lock(&q->lock);
-  while (q->length) pthread_cond_wait(&q->idle, &q->lock);
+  while (q->length) pthread_cond_wait(&q->ended, &q->lock);
   pthread_mutex_unlock(&q->lock);
 }
 
@@ -124,6 +139,6 @@ void ts_queue_close(TsQueue *q) {
   ts_queue_stop(q);
   pthread_mutex_destroy(&q->lock);
   pthread_cond_destroy(&q->more);
-  pthread_cond_destroy(&q->idle);
+  pthread_cond_destroy(&q->ended);
   free(q);
 }

@@ -9,6 +9,7 @@ typedef struct TsQueueJob {
   void (*run)(struct TsQueueJob *job); /* in the background */
   struct TsQueueJob *next;
   atomic_bool done; /* the owner may read what run wrote */
+  bool frees;       /* run may free the job: nobody is told that it is done */
 } TsQueueJob;
 
 typedef struct TsQueue TsQueue;
@@ -27,6 +28,8 @@ int ts_queue_add(TsQueue *q, TsQueueJob *job);
 int ts_queue_add_first(TsQueue *q, TsQueueJob *job); /* before all that have not begun */
 /* Takes back a job that has not begun: false if it runs or is done. */
 bool ts_queue_cancel(TsQueue *q, TsQueueJob *job);
+/* Until an added job is done; one that has not begun this thread does. */
+void ts_queue_finish(TsQueue *q, TsQueueJob *job);
 void ts_queue_wait(TsQueue *q);  /* until all are done */
 int ts_queue_length(TsQueue *q); /* jobs waiting or running */
 

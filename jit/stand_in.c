@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "ir/tile_run.h"
 #include "jit/device_kernel.h"
 
@@ -166,7 +167,8 @@ int ts_stand_in_run(TsDevice *d, const TsTile *k, void *const *arg, const int64_
                     TsError *err) {
   Pieces p = {0};
   void *at[MOST];
-  TsTileRunAs as = {.unit = true, .function = call_function, .with = d};
+  TsTileRunAs as = {
+      .unit = true, .function = call_function, .with = d, .spread = ts_cpu_parallel};
   bool ahead = d->ahead;
   d->ahead = false; /* functions read what was just fetched */
   for (int i = 0; i < k->nparam; i++) {

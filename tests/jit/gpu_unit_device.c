@@ -97,7 +97,7 @@ static int compare(Steps *s, bool f16) {
   int wrong = 0;
   for (int i = 0; i < STEPS; i++) {
     MUST(ts_tile_run_unit(f16 ? TS_DT_f16 : TS_DT_bf16, M, N, K, s->a[i], s->b[i],
-                          (float *)(void *)s->c[i]));
+                          (float *)(void *)s->c[i], NULL));
     for (int e = 0; e < M * N; e++) wrong += !same(s->c[i][e], s->d[i][e]);
   }
   return wrong;
