@@ -266,8 +266,9 @@ V ts_gpu_short_form(TsGpuEmit *g, const TsTileStmt *s, V *in) {
 }
 
 V ts_gpu_function(TsGpuEmit *g, int op, V x) {
-  const char *text =
-      op == TS_TILE_ex2 ? "ex2.approx.ftz.f32 $0, $1;" : "rcp.approx.ftz.f32 $0, $1;";
+  const char *text = op == TS_TILE_ex2   ? "ex2.approx.ftz.f32 $0, $1;"
+                     : op == TS_TILE_lg2 ? "lg2.approx.ftz.f32 $0, $1;"
+                                         : "rcp.approx.ftz.f32 $0, $1;";
   LLVMTypeRef f32 = LLVMTypeOf(x), t = LLVMFunctionType(f32, &f32, 1, 0);
   if (g->host) ts_emit_fail(g->e, "%s is an instruction of GPUs", ts_tile_op_name(op));
   V f = LLVMGetInlineAsm(t, text, strlen(text), "=f,f", 4, 0, 0, LLVMInlineAsmDialectATT, 0);

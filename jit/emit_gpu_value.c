@@ -39,6 +39,7 @@ static bool is_compute(const TsTileStmt *s) {
   case TS_TILE_ult:
   case TS_TILE_ex2:
   case TS_TILE_inv:
+  case TS_TILE_lg2:
   case TS_TILE_larger:
   case TS_TILE_cast:
   case TS_TILE_bitcast: return true;
@@ -54,7 +55,8 @@ static V compute(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   TsDtype d = (TsDtype)s->in[s->op == TS_OP_where ? 1 : 0]->type.dtype;
   V x = ts_gpu_short_form(g, s, in);
   if (x) return x;
-  if (s->op == TS_TILE_ex2 || s->op == TS_TILE_inv) return ts_gpu_function(g, s->op, in[0]);
+  if (s->op == TS_TILE_ex2 || s->op == TS_TILE_inv || s->op == TS_TILE_lg2)
+    return ts_gpu_function(g, s->op, in[0]);
   if (s->op == TS_TILE_larger)
     return ts_emit_call2(g->e, ts_tile_attr(s, "nan")->i ? "llvm.maximum" : "llvm.maxnum",
                          in[0], in[1]);

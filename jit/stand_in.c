@@ -28,41 +28,63 @@ bool ts_stand_in_can(const TsDevice *d, const TsTile *k) {
          is_known(k->body);
 }
 
-/* ---- functions of the device: y[i] = f(x[i]), i < N */
-static struct {
-  int op;
-  TsDeviceKernel *kernel[TS_MAX_DEVICES];
-} functions[] = {{TS_TILE_ex2, {NULL}}, {TS_TILE_inv, {NULL}}, {TS_TILE_lg2, {NULL}}};
+/* ---- functions of the device: y[i] = f(x[i]), i < N. They are one kernel, which W chooses from:
+ * the driver needs as long for each of three. */
+static const int function[] = {TS_TILE_ex2, TS_TILE_inv, TS_TILE_lg2};
+enum { NFUNCTION = sizeof function / sizeof *function };
+static TsDeviceKernel *kernel[TS_MAX_DEVICES];
 
-static TsTile *function_tile(int op) {
-  TsTile *k = ts_tile_new("function");
+static int number_of(int op) {
+  int i = 0;
+  while (function[i] != op) i++;
+  return i;
+}
+
+static TsTileVal size_of(TsTileBuild *b, int dim) {
+  TsTileType index = ts_tile_scalar(TS_DT_i64);
+  TsAttr which = {.type = TS_ATTR_int, .i = dim};
+  return ts_tile_emit1(b, TS_TILE_dim, 0, NULL, &which, &index);
+}
+
+/* The chosen one; a number is compared for all elements, since a tile is chosen by tiles. */
+static TsTileVal chosen(TsTileBuild *b, TsTileVal x, TsTileVal which) {
+  TsTileType numbers = ts_tile_vector(TS_DT_i64, PIECE);
+  TsTileVal y = NULL, w = ts_tile_broadcast(b, which, &numbers, NULL);
+  for (int i = 0; i < NFUNCTION; i++) {
+    TsTileVal f = ts_tile_emit1(b, function[i], 1, &x, NULL, &x->type);
+    TsTileVal is = ts_tile_op2(b, TS_OP_eq, w, ts_tile_const(b, i, &numbers));
+    y = y ? ts_tile_op3(b, TS_OP_where, is, f, y) : f;
+  }
+  return y;
+}
+
+TsTile *ts_stand_in_functions(void) {
+  TsTile *k = ts_tile_new("functions");
   if (!k) return NULL;
   k->target = "sm_90a";
   int64_t n = ts_tile_size(k, "N");
+  ts_tile_size(k, "W");
   TsTileType memory = ts_tile_type(TS_DT_f32, 1, &n), tile = ts_tile_vector(TS_DT_f32, PIECE);
-  TsTileType index = ts_tile_scalar(TS_DT_i64);
   TsTileVal x = ts_tile_param(k, "x", &memory, false), y = ts_tile_param(k, "y", &memory, true);
   TsTileBuild b = ts_tile_build(k);
-  TsAttr which = {.type = TS_ATTR_int, .i = 0};
-  TsTileVal size = ts_tile_emit1(&b, TS_TILE_dim, 0, NULL, &which, &index);
+  TsTileVal size = size_of(&b, 0), which = size_of(&b, 1);
   TsTileLoop loop = ts_tile_for(&b, ts_tile_index(&b, 0), size, PIECE, true, 0, NULL);
+  if (!loop.stmt) return k;
   TsTileAccess edge = {.edge = true};
   TsTileVal v = ts_tile_load(&b, x, &loop.i, &tile, &edge);
-  ts_tile_store(&b, y, &loop.i, ts_tile_emit1(&b, op, 1, &v, NULL, &tile), &edge);
+  ts_tile_store(&b, y, &loop.i, chosen(&b, v, which), &edge);
   ts_tile_for_end(&b, &loop, NULL, NULL);
-  if (!k->failed) return k;
-  ts_tile_free(k);
-  return NULL;
+  return k;
 }
 
-static TsDeviceKernel *function_kernel(TsDevice *d, int op, TsError *err) {
-  int i = 0;
-  while (functions[i].op != op) i++;
-  TsDeviceKernel **at = &functions[i].kernel[d->index];
+static TsDeviceKernel *functions_of(TsDevice *d, TsError *err) {
+  TsDeviceKernel **at = &kernel[d->index];
   if (*at) return *at;
-  TsTile *k = function_tile(op);
-  if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
-  *at = ts_device_kernel_open(d, k, err);
+  TsTile *k = ts_stand_in_functions();
+  if (!k || k->failed)
+    ts_error_set(err, TS_ERR_memory, "out of memory");
+  else
+    *at = ts_device_kernel_open(d, k, err);
   ts_tile_free(k);
   return *at;
 }
@@ -71,11 +93,12 @@ static int call_function(void *with, int op, int64_t n, const float *x, float *y
                          TsError *err) {
   TsDevice *d = with;
   int64_t nbytes = n * (int64_t)sizeof *x;
-  TsDeviceKernel *k = function_kernel(d, op, err);
+  TsDeviceKernel *k = functions_of(d, err);
+  int64_t dim[2] = {n, number_of(op)};
   void *at[2] = {NULL, NULL};
   if (!n || !k) return k ? 0 : -1;
   int failed = !(at[0] = d->alloc(d, nbytes, err)) || !(at[1] = d->alloc(d, nbytes, err)) ||
-               d->upload(d, at[0], x, nbytes, err) || ts_device_kernel_run(k, at, &n, err) ||
+               d->upload(d, at[0], x, nbytes, err) || ts_device_kernel_run(k, at, dim, err) ||
                d->download(d, y, at[1], nbytes, err);
   for (int i = 0; i < 2; i++)
     if (at[i]) d->free(d, at[i], nbytes);
@@ -83,11 +106,10 @@ static int call_function(void *with, int op, int64_t n, const float *x, float *y
 }
 
 void ts_stand_in_close(void) {
-  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-    for (int d = 0; d < TS_MAX_DEVICES; d++) {
-      ts_device_kernel_free(functions[i].kernel[d]);
-      functions[i].kernel[d] = NULL;
-    }
+  for (int d = 0; d < TS_MAX_DEVICES; d++) {
+    ts_device_kernel_free(kernel[d]);
+    kernel[d] = NULL;
+  }
 }
 
 /* ---- memory of the parameters, fetched. Those that overlap are one piece. */

@@ -129,6 +129,19 @@ lib.fake_hold(0)
 jit.later(false)
 waits("no more meanwhile", function() return there[1] ^ 3 end)
 
+-- A transform's kernel is made by the thread that opens it: it is waited for too, and may be forgotten.
+jit.later(true)
+local row = op.zeros({ 3, 48 }, { device = gpu })
+lib.fake_hold(1)
+local z = op.rfft(row)
+lib.fake_hold(0)
+jit.later(false)
+waits("a transform that is being made", function() return op.rfft(row) end)
+jit.later(true)
+z = op.irfft(z, { n = 40 })
+jit.flush()
+jit.later(false)
+
 -- What the disk keeps the driver has compiled: a later process takes it for quick.
 local function kept()
   local p = io.popen(("find %s -type f | wc -l"):format(dir))

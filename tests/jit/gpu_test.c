@@ -3,6 +3,7 @@
  * [count] [seed] */
 #include "jit/gpu.h"
 #include "jit/llvm.h"
+#include "jit/stand_in.h"
 #include "tests/ir/tile_random.h"
 #include "tests/jit/gpu_bench.h"
 #include "tests/jit/gpu_families.h"
@@ -212,6 +213,23 @@ static bool refused(const TsTile *k) {
   return false;
 }
 
+/* Functions of the device, which nothing but the device has. */
+static int functions(void) {
+  static const char *const word[] = {"ex2.approx.ftz.f32", "rcp.approx.ftz.f32",
+                                     "lg2.approx.ftz.f32"};
+  TsError err = {0};
+  TsGpuCode code;
+  TsTile *k = ts_stand_in_functions();
+  int bad = !k || ts_tile_check(k, NULL, &err) || assemble(k, 9, false);
+  if (!bad && !ts_gpu_code(k, ts_gpu_target(9, 0), TS_GPU_aligned, &code, &err)) {
+    for (int i = 0; i < 3; i++)
+      if (!strstr(code.ptx, word[i])) bad = complain(k, word[i], "is not there");
+    ts_gpu_code_free(&code);
+  }
+  ts_tile_free(k);
+  return bad;
+}
+
 int main(int argc, char **argv) {
   int without = 0, n = argc > 1 ? atoi(argv[1]) : 24;
   if (argc > 2) state = (uint64_t)atoll(argv[2]);
@@ -220,7 +238,7 @@ int main(int argc, char **argv) {
   if (!have_ptxas) printf("no ptxas: PTX is made, not assembled\n");
   int bad = texts(families, sizeof families / sizeof *families) ||
             texts(written, sizeof written / sizeof *written) || rows() || operators() ||
-            bounded();
+            bounded() || functions();
   for (int i = 0; i < n && !bad; i++) {
     uint64_t seed = state;
     TsTile *k = random_kernel(i);
