@@ -71,24 +71,28 @@ void ts_tile_run_line(void *to, int64_t to_step, const void *from, int64_t from_
   }
 }
 
-/* A tile and memory of elements of `size` bytes; write: to the memory. */
+/* A tile and memory of elements of `size` bytes. */
+typedef enum Way { READ, WRITE, ADD /* f32, to the memory */ } Way;
 typedef struct Moving {
   const Window *w;
   int64_t size;
   char *memory, *tile;
-  bool write;
+  Way way;
 } Moving;
 
 static void move_line(Moving *m, int64_t base, int64_t tile, int64_t n, int64_t stride) {
   char *memory = m->memory + base * m->size, *at = m->tile + tile * m->size;
-  if (m->write)
-    ts_tile_run_line(memory, stride, at, 1, n, m->size);
-  else
-    ts_tile_run_line(at, 1, memory, stride, n, m->size);
+  switch (m->way) {
+  case READ: ts_tile_run_line(at, 1, memory, stride, n, m->size); break;
+  case WRITE: ts_tile_run_line(memory, stride, at, 1, n, m->size); break;
+  case ADD:
+    for (int64_t i = 0; i < n; i++)
+      ((float *)(void *)memory)[i * stride] += ((const float *)(void *)at)[i];
+  }
 }
 
-/* What the axes from `axis` on have, `inner` elements of the tile from `tile` on and memory from
- * `base` on; what is outside of the memory is left. */
+/* What the axes from `axis` on have, `inner` elements of the tile from `tile` on and memory
+ * from `base` on; what is outside of the memory is left. */
 static void move_from(Moving *m, int axis, int64_t base, int64_t tile, int64_t inner) {
   const Window *w = m->w;
   if (axis == w->rank) {
@@ -108,32 +112,9 @@ static void move_from(Moving *m, int axis, int64_t base, int64_t tile, int64_t i
     move_from(m, axis + 1, base, tile + i * inner, inner);
 }
 
-static void move_window(const Window *w, bool write, void *memory, void *tile, int64_t size) {
-  Moving m = {w, size, memory, tile, write};
+static void move_window(const Window *w, Way way, void *memory, void *tile, int64_t size) {
+  Moving m = {w, size, memory, tile, way};
   if (w->inside && w->n) move_from(&m, 0, w->base, 0, w->n);
-}
-
-static int64_t *offsets_from(const Window *w, int axis, int64_t base, bool inside,
-                             int64_t *to) {
-  if (axis == w->rank) {
-    *to = inside ? base : outside;
-    return to + 1;
-  }
-  for (int64_t i = 0; i < w->dim[axis]; i++) {
-    int64_t at = w->first[axis] + i;
-    bool in = inside && at >= 0 && at < w->size[axis];
-    int64_t next = in ? base + at * w->stride[axis] : 0;
-    if (axis + 1 < w->rank)
-      to = offsets_from(w, axis + 1, next, in, to);
-    else
-      *to++ = in ? next : outside;
-  }
-  return to;
-}
-
-/* Where each element of the tile is in memory, in elements, or `outside`. */
-static void offsets(const Window *w, int64_t *to) {
-  offsets_from(w, 0, w->inside ? w->base : 0, w->inside, to);
 }
 
 #define MOVE(T)                                                                                \
@@ -225,14 +206,14 @@ int ts_tile_do_load(TsTileRun *r, const TsTileStmt *s) {
   if (window_of(r, s, y, &w)) return -1;
   if (w.bad >= 0)
     fill_number(ts_tile_run_place(r, y), y->type.dtype, ts_tile_attr(s, "fill")->f);
-  move_window(&w, false, ts_tile_run_tile(r, s->in[0]), ts_tile_run_tile(r, y),
+  move_window(&w, READ, ts_tile_run_tile(r, s->in[0]), ts_tile_run_tile(r, y),
               ts_tile_run_size(y));
   return 0;
 }
 
 static int store(TsTileRun *r, const TsTileStmt *s, const Window *w) {
   TsTileVal x = s->in[s->nin - 1];
-  move_window(w, true, ts_tile_run_tile(r, s->in[0]), ts_tile_run_tile(r, x),
+  move_window(w, WRITE, ts_tile_run_tile(r, s->in[0]), ts_tile_run_tile(r, x),
               ts_tile_run_size(x));
   return 0;
 }
@@ -338,11 +319,6 @@ int64_t ts_tile_run_copy_bytes(TsTileRun *r, const TsTileStmt *s) {
   return n;
 }
 
-static void add(int64_t n, const int64_t *at, float *to, const float *from) {
-  for (int64_t i = 0; i < n; i++)
-    if (at[i] != outside) to[at[i]] += from[i];
-}
-
 int ts_tile_run_copy(TsTileRun *r, const TsTileRunCopy *c) {
   const TsTileStmt *s = c->stmt;
   TsTileVal to = s->in[0], from = s->in[1];
@@ -355,13 +331,10 @@ int ts_tile_run_copy(TsTileRun *r, const TsTileRunCopy *c) {
   look(&in, x, from->type.rank, c->from, rank, dim, NULL);
   if (s->op == TS_TILE_copy_async && leaves(r, s, &out)) return -1;
   bool adds = s->op == TS_TILE_store_bulk && ts_tile_attr(s, "add")->i;
-  int64_t *at = ts_tile_run_work(r, s, out.n * (8 + size));
-  if (!at) return -1;
-  void *tile = at + out.n;
+  void *tile = ts_tile_run_work(r, s, out.n * size);
+  if (!tile) return -1;
   memset(tile, 0, (size_t)(out.n * size));
-  move_window(&in, false, x->at, tile, size);
-  if (!adds) return move_window(&out, true, y->at, tile, size), 0;
-  offsets(&out, at);
-  add(out.n, at, (float *)(void *)y->at, tile);
+  move_window(&in, READ, x->at, tile, size);
+  move_window(&out, adds ? ADD : WRITE, y->at, tile, size);
   return 0;
 }

@@ -278,14 +278,14 @@ static int product(TsTileRun *r, const TsTileStmt *s, int64_t k) {
     return ts_tile_run_fail(r, s, TS_ERR_shape,
                             "sizes differ: %lld, %lld, %lld for %lld x %lld", (long long)a->n,
                             (long long)b->n, (long long)acc->n, (long long)m, (long long)n);
-  char *wide = ts_tile_run_work(r, s, (a->n + b->n) * size);
-  if (!wide) return -1;
   memcpy(y->at, acc->at, (size_t)(y->n * size));
   if (is_of_unit(r, s))
     return ts_tile_run_unit(s->in[0]->type.dtype, m, n, k, a->at, b->at, (float *)(void *)y->at,
                             r->as.spread)
-               ? ts_tile_run_fail(r, s, TS_ERR_memory, "out of memory")
+               ? ts_tile_run_fail(r, s, TS_ERR_memory, "out of memory, or interrupted")
                : 0;
+  char *wide = ts_tile_run_work(r, s, (a->n + b->n) * size);
+  if (!wide) return -1;
   if (ts_tile_run_cast(d, wide, s->in[0]->type.dtype, a->at, a->n) ||
       ts_tile_run_cast(d, wide + a->n * size, s->in[1]->type.dtype, b->at, b->n) ||
       ts_tile_run_mma(d, m, n, k, wide, wide + a->n * size, y->at))

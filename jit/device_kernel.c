@@ -252,8 +252,7 @@ TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err
 
 /* ---- kernels that are opened while the program goes on. They are in the table from the
  * beginning, so that each is compiled once. */
-/* Loaded, not simulated. */
-bool ts_device_kernel_slow(const TsDevice *d) { return !strcmp(d->kind, "cuda"); }
+bool ts_device_kernel_takes_time(const TsDevice *d) { return !strcmp(d->kind, "cuda"); }
 
 static TsDeviceKernel *begin(TsDevice *d, const TsTile *k, const uint8_t key[32],
                              TsQueue *queue, bool soon, bool known, TsError *err) {
@@ -278,8 +277,8 @@ TsDeviceKernel *ts_device_kernel_open_later(TsDevice *d, const TsTile *k, const 
   if (k->parts) return open_parts(d, k, queue, how, err);
   TsDeviceKernel *made = take(d, key);
   if (made) return made;
-  bool known = !ts_device_kernel_slow(d) || ts_device_kernel_known(d, k, key);
-  if (!ts_device_kernel_slow(d) || (known && how.known_now))
+  bool known = !ts_device_kernel_takes_time(d) || ts_device_kernel_known(d, k, key);
+  if (!ts_device_kernel_takes_time(d) || (known && how.known_now))
     return ts_device_kernel_open_as(d, k, key, err);
   return begin(d, k, key, queue, how.soon, known, err);
 }

@@ -29,7 +29,7 @@ bool ts_device_kernel_ready(const TsDeviceKernel *k); /* or it could not be open
 /* Until it is; what has not begun this thread does. -1 with the error: it could not be
  * opened. */
 int ts_device_kernel_wait(TsDeviceKernel *k, TsError *err);
-bool ts_device_kernel_slow(const TsDevice *d); /* opening one there takes time */
+bool ts_device_kernel_takes_time(const TsDevice *d); /* to open, there: no simulation */
 /* The queue is stopped: what it did not begin cannot be opened. */
 void ts_device_kernel_abandon(TsQueue *queue);
 /* What opening k, which is not several, is expected to take: as long as others took, compiled

@@ -1,7 +1,7 @@
 /* Fourier transforms on a device: a kernel for each form of a transform along one axis
  * (jit/fft_tile.h), its tables as a tensor that stays there. Several axes are several kernels,
- * the later ones in place. Their Tile IR is the longest that eager calls make, half a millisecond
- * or more, so that of a brief call is made by the thread that opens the kernel. */
+ * the later ones in place. Their Tile IR is the longest that eager calls make, half a
+ * millisecond or more, so that of a brief call is made by the thread that opens the kernel. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static void make_job(TsQueueJob *job) {
 }
 
 static bool may_wait(const TsOffloader *o, int device) {
-  return ts_offload_brief(o) && ts_device_kernel_slow(ts_device_at(device));
+  return ts_offload_brief(o) && ts_device_kernel_takes_time(ts_device_at(device));
 }
 
 static Kept *make(TsOffloader *o, TsOp op, const TsFftForm *f, int device) {
@@ -101,7 +101,7 @@ static Kept *make(TsOffloader *o, TsOp op, const TsFftForm *f, int device) {
   k->job.run = make_job;
   k->begun = may_wait(o, device) && !ts_queue_add(o->queue, &k->job);
   if (k->begun) return k;
-  if (ts_fft_tile(f, k->fft, &k->made, &k->why)) k->made.tile = NULL;
+  ts_fft_tile(f, k->fft, &k->made, &k->why); /* or there is no tile */
   settle(o, k, op);
   return k;
 }

@@ -69,19 +69,20 @@ TsTile *ts_stand_in_functions(void) {
   TsTileBuild b = ts_tile_build(k);
   TsTileVal size = size_of(&b, 0), which = size_of(&b, 1);
   TsTileLoop loop = ts_tile_for(&b, ts_tile_index(&b, 0), size, PIECE, true, 0, NULL);
-  if (!loop.stmt) return k;
   TsTileAccess edge = {.edge = true};
-  TsTileVal v = ts_tile_load(&b, x, &loop.i, &tile, &edge);
-  ts_tile_store(&b, y, &loop.i, chosen(&b, v, which), &edge);
+  TsTileVal v = loop.stmt ? ts_tile_load(&b, x, &loop.i, &tile, &edge) : NULL;
+  if (v) ts_tile_store(&b, y, &loop.i, chosen(&b, v, which), &edge);
   ts_tile_for_end(&b, &loop, NULL, NULL);
-  return k;
+  if (!k->failed) return k;
+  ts_tile_free(k);
+  return NULL;
 }
 
 static TsDeviceKernel *functions_of(TsDevice *d, TsError *err) {
   TsDeviceKernel **at = &kernel[d->index];
   if (*at) return *at;
   TsTile *k = ts_stand_in_functions();
-  if (!k || k->failed)
+  if (!k)
     ts_error_set(err, TS_ERR_memory, "out of memory");
   else
     *at = ts_device_kernel_open(d, k, err);

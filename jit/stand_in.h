@@ -17,8 +17,8 @@ bool ts_stand_in_can(const TsDevice *d, const TsTile *k);
 /* arg, dim: as of ts_device_kernel_run. Returns when all is done. */
 int ts_stand_in_run(TsDevice *d, const TsTile *k, void *const *arg, const int64_t *dim,
                     TsError *err);
-/* The kernel of the device's own functions, the caller's: y[i] = f(x[i]), i < N, in f32; W of 0, 1, 2
- * is 2^x, 1/x, the logarithm to base 2. NULL: no memory. */
+/* The kernel of the device's own functions, the caller's: y[i] = f(x[i]), i < N, in f32; W of
+ * 0, 1, 2 is 2^x, 1/x, the logarithm to base 2. NULL: no memory. */
 TsTile *ts_stand_in_functions(void);
 /* Frees those that were opened. */
 void ts_stand_in_close(void);

@@ -338,22 +338,23 @@ local command = {}
 
 function command.about() return "ok " .. ts.version end
 
+local function holds(text)
+  if text == held then return true end
+  if not set_up(text) then return false end
+  warm_up()
+  held = text
+  return true
+end
+
 function command.bench(text)
-  if text ~= held then
-    if not set_up(text) then return "none" end
-    warm_up()
-    held = text
-  end
+  if not holds(text) then return "none" end
   return ("ok %.9g"):format(time(calls))
 end
 
 -- Seconds of a call whose result takes the place of the last one's, which is collected untimed: what is
 -- in the caches stays there. The median of many.
 function command.apart(text)
-  if text ~= held then
-    if not set_up(text) then return "none" end
-    held = text
-  end
+  if not holds(text) then return "none" end
   local times = {}
   for i = 1, 101 do
     collectgarbage()

@@ -1,4 +1,5 @@
-/* The compile queue: order, jobs before others, several threads at a time, taking jobs back. */
+/* The compile queue: order, jobs before others, several threads at a time, taking jobs back,
+ * waiting for one. */
 #include "jit/queue.h"
 
 #include <pthread.h>
@@ -47,6 +48,28 @@ static void one_thread(void) {
   ts_queue_close(q);
 }
 
+/* One that runs is waited for, one that has not begun its owner runs. */
+static void finish(void) {
+  Job job[2];
+  TsQueue *q = ts_queue_open(1);
+  nrun = 0;
+  for (int i = 0; i < 2; i++) job[i] = (Job){.base.run = note, .number = i};
+  ts_queue_add(q, &job[0].base);
+  ts_queue_finish(q, &job[0].base);
+  CHECK(job[0].base.done && nrun == 1);
+  pthread_barrier_init(&together, NULL, 2);
+  job[0] = (Job){.base.run = meet};
+  ts_queue_add(q, &job[0].base); /* holds the one thread */
+  ts_queue_add(q, &job[1].base);
+  ts_queue_finish(q, &job[1].base);
+  CHECK(job[1].base.done && nrun == 2 && order[1] == 1 && !job[0].base.done);
+  pthread_barrier_wait(&together);
+  ts_queue_finish(q, &job[0].base);
+  CHECK(job[0].base.done);
+  ts_queue_close(q);
+  pthread_barrier_destroy(&together);
+}
+
 /* Only side by side do they end. */
 static void threads(void) {
   Job job[4];
@@ -66,6 +89,7 @@ static void threads(void) {
 
 int main(void) {
   one_thread();
+  finish();
   threads();
   return failed != 0;
 }
