@@ -194,10 +194,12 @@ typedef struct Place {
   TsTileAccess how;
 } Place;
 
-/* A part of a whole counts as that, between whose first and last row it lies. */
+/* A part of a whole counts as that, between whose first and last row it lies. For a GPU it is one
+ * kernel, whatever its sizes. */
 static bool streams(const TsLower *l, const TsAccess *a) {
   int chosen = l->g->choice.stream;
   int64_t span = 1;
+  if (l->s->target && l->s->target->shared_bytes) return false;
   for (int i = 0; i < l->space.naxis; i++) span += (l->space.axis[i] - 1) * a->moves[i];
   return chosen ? chosen == 2 : span * ts_dtypes[a->v->meta.dtype].nbytes >= STREAM;
 }

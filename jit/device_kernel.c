@@ -104,7 +104,7 @@ static int simulate(TsDeviceKernel *made, const TsTile *k, TsError *err) {
 static bool open_into(TsDeviceKernel *made, const TsTile *k, const uint8_t *key, TsError *err) {
   TsDevice *d = made->device;
   if (is_sim(d)) return !simulate(made, k, err);
-  if (has_roles(k)) return (made->roles = ts_gpu_explicit_open(d, k, key, err)) != NULL;
+  if (has_roles(k)) return (made->roles = ts_gpu_explicit_open(d, k, err)) != NULL;
   return (made->gpu = ts_gpu_kernel_open(d, k, key, err)) != NULL;
 }
 
@@ -297,7 +297,7 @@ void ts_device_kernel_abandon(TsQueue *queue) {
 
 bool ts_device_kernel_known(const TsDevice *d, const TsTile *k, const uint8_t key[32]) {
   if (is_sim(d)) return true;
-  return has_roles(k) ? ts_gpu_explicit_known(d, k, key) : ts_gpu_kernel_known(d, key);
+  return has_roles(k) ? ts_gpu_explicit_known(d, k) : ts_gpu_kernel_known(d, key);
 }
 
 double ts_device_kernel_cost(TsDevice *d, const TsTile *k, const uint8_t key[32]) {

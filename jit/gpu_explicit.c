@@ -40,19 +40,23 @@ static struct {
 
 static void open_cache(void) { ts_cache_open(&cache.disk); }
 
-static void key_of(const TsDevice *d, const char *target, const uint8_t *digest, uint8_t *key) {
+static void key_of(const TsDevice *d, const TsTile *k, uint8_t *key) {
   char salt[128];
-  TsJitTarget t = {
-      .tile = {.name = target}, .triple = "nvptx64-nvidia-cuda", .cpu = target, .features = ""};
+  uint8_t digest[32];
+  TsJitTarget t = {.tile = {.name = k->target},
+                   .triple = "nvptx64-nvidia-cuda",
+                   .cpu = k->target,
+                   .features = ""};
+  ts_kernel_code_digest(k, digest);
   snprintf(salt, sizeof salt, "gpu roles %d llvm %s driver %d sm %d.%d", EMITTER,
            ts_llvm_version(), d->driver, d->major, d->minor);
   ts_kernel_key_of(digest, &t, salt, key);
 }
 
-bool ts_gpu_explicit_known(const TsDevice *d, const TsTile *k, const uint8_t digest[32]) {
+bool ts_gpu_explicit_known(const TsDevice *d, const TsTile *k) {
   uint8_t key[TS_CACHE_KEY];
   pthread_once(&cache.once, open_cache);
-  key_of(d, k->target, digest, key);
+  key_of(d, k, key);
   return ts_cache_has(&cache.disk, key);
 }
 
@@ -107,17 +111,16 @@ static int zeros(TsGpuExplicit *g, TsError *err) {
   return failed;
 }
 
-static int load(TsGpuExplicit *g, const uint8_t *digest, TsError *err) {
+static int load(TsGpuExplicit *g, TsError *err) {
   TsDevice *d = g->d;
   uint8_t key[TS_CACHE_KEY];
   pthread_once(&cache.once, open_cache);
-  key_of(d, g->k->target, digest, key);
+  key_of(d, g->k, key);
   if (!from_disk(g, key) && compile(g, key, err)) return -1;
   return d->run->kernel(d, g->module, g->info.name, (int)g->info.shared, &g->function, err);
 }
 
-TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, const uint8_t digest[32],
-                                    TsError *err) {
+TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, TsError *err) {
   if (!d->run || k->nparam > MOST_PARAMS)
     return ts_error_set(err, TS_ERR_device, "jit: no kernels on %s", d->name), NULL;
   if (ts_device_use(d, err)) return NULL;
@@ -125,7 +128,7 @@ TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, const uint8_t 
   if (!g) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
   g->d = d;
   g->k = ts_tile_share(k);
-  if (!load(g, digest, err)) return g;
+  if (!load(g, err)) return g;
   ts_gpu_explicit_free(g);
   return NULL;
 }

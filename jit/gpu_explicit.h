@@ -6,15 +6,14 @@
 
 typedef struct TsGpuExplicit TsGpuExplicit;
 
-/* k stays the caller's; digest: of ts_kernel_digest. Any thread. NULL with the error. */
-TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, const uint8_t digest[32],
-                                    TsError *err);
+/* k stays the caller's. Any thread. NULL with the error. */
+TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, TsError *err);
 /* Queued in the device's order. The copy engine wants addresses that are multiples of 16:
  * parameters that lie elsewhere are copied. */
 int ts_gpu_explicit_run(TsGpuExplicit *g, void *const *arg, const int64_t *dim, TsError *err);
 void ts_gpu_explicit_free(TsGpuExplicit *g);
 /* Its code is on disk. */
-bool ts_gpu_explicit_known(const TsDevice *d, const TsTile *k, const uint8_t digest[32]);
+bool ts_gpu_explicit_known(const TsDevice *d, const TsTile *k);
 bool ts_gpu_explicit_cached(const TsGpuExplicit *g);
 bool ts_gpu_explicit_scratch(const TsGpuExplicit *g); /* has memory that its runs share */
 /* What compiling it took: our compiler and the driver's; 0: it came from the disk. */

@@ -15,6 +15,7 @@ typedef struct Walk {
   uint16_t met[TS_TILE_END], rows; /* a row's name stands where it first occurs */
   uint8_t room[ROOM];
   int used;
+  uint64_t viewed; /* parameters whose strides are no part of the code */
 } Walk;
 
 static void flush(Walk *w) {
@@ -50,16 +51,22 @@ static void row(Walk *w, TsTileOp op) {
   word(w, (int)op >= TS_OP_COUNT);
 }
 
-static void type(Walk *w, const TsTileType *t) {
-  word(w, t->dtype | t->rank << 8 | t->space << 16 | t->strided << 24);
+static void type(Walk *w, const TsTileType *t, bool viewed) {
+  bool strided = t->strided && !viewed;
+  word(w, t->dtype | t->rank << 8 | t->space << 16 | strided << 24);
   word(w, t->swizzle | (int64_t)t->count << 16 | (int64_t)t->split << 32);
   for (int i = 0; i < t->rank; i++) word(w, t->dim[i]);
-  for (int i = 0; t->strided && i < t->rank; i++) word(w, t->stride[i]);
+  for (int i = 0; strided && i < t->rank; i++) word(w, t->stride[i]);
 }
 
 static void define(Walk *w, TsTileVal v) {
   if (w->number) w->number[v->id] = ++w->next;
-  type(w, &v->type);
+  type(w, &v->type, false);
+}
+
+static void parameter(Walk *w, TsTileVal v, int i) {
+  if (w->number) w->number[v->id] = ++w->next;
+  type(w, &v->type, i < 64 && w->viewed >> i & 1);
 }
 
 static void attribute(Walk *w, const TsAttr *a) {
@@ -128,7 +135,7 @@ static void kernel(Walk *w, const TsTile *k) {
   word(w, k->ndim);
   word(w, k->nin);
   word(w, k->nparam);
-  for (int i = 0; i < k->nparam; i++) define(w, k->param[i]);
+  for (int i = 0; i < k->nparam; i++) parameter(w, k->param[i], i);
   region(w, k->body);
   if (k->parts) parts(w, k->parts);
 }
@@ -149,6 +156,39 @@ void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint
 
 void ts_kernel_digest(const TsTile *k, uint8_t digest[32]) {
   Walk w = {.next = 0};
+  begin(&w, k);
+  string(&w, k->target);
+  kernel(&w, k);
+  end(&w, digest);
+}
+
+/* ---- what only the copy engine touches, whose views are made for each launch */
+static bool is_view(const TsTileStmt *s, int input) {
+  return (s->op == TS_TILE_copy_bulk && input == 1) || (s->op == TS_TILE_store_bulk && !input);
+}
+
+static void look(const TsTile *k, const TsTileRegion *r, uint64_t *viewed) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    for (int i = 0; i < s->nin; i++)
+      for (int p = 0; p < k->nparam && p < 64; p++)
+        if (s->in[i] == k->param[p] && !is_view(s, i)) *viewed &= ~(1ull << p);
+    for (int i = 0; i < s->nregion; i++) look(k, s->region[i], viewed);
+  }
+}
+
+/* Matrices of heads in batches; of others the emitter looks at strides. */
+static uint64_t views_of(const TsTile *k) {
+  uint64_t viewed = 0;
+  for (int p = 0; p < k->nparam && p < 64; p++) {
+    const TsTileType *t = &k->param[p]->type;
+    if (t->rank == 4 && t->strided && t->stride[3] == 1) viewed |= 1ull << p;
+  }
+  if (viewed) look(k, k->body, &viewed);
+  return viewed;
+}
+
+void ts_kernel_code_digest(const TsTile *k, uint8_t digest[32]) {
+  Walk w = {.viewed = views_of(k)};
   begin(&w, k);
   string(&w, k->target);
   kernel(&w, k);

@@ -309,7 +309,8 @@ static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
   if (!p && end_streak(c)) return -1;
   if (!p && !(p = *found = make(o, f))) return 0;
   bool apart = true, waits = p->kernel && !ts_device_kernel_ready(p->kernel);
-  Plan *quick = waits && !ts_offload_brief(o) ? ts_offload_quick(o, f, p) : NULL;
+  Plan *quick =
+      waits && !o->prepares && !ts_offload_brief(o) ? ts_offload_quick(o, f, p) : NULL;
   if (quick) p = *found = quick;
   if (p->kernel && !ts_offload_can(o, f->op, f->device, &p->kernel)) return 0;
   if (p->kernel && !in_range(c, f, p)) return 0;
@@ -428,11 +429,11 @@ static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) 
 static int call_there(TsCall *call, int device, bool in_place) {
   TsOffloader *o = of(call->ctx);
   if (!o->on) return 0;
-  Meanwhile at = {.call = call, .in_place = in_place};
+  Meanwhile at = {.call = call, .in_place = in_place, .rehearses = o->prepares};
   bool outermost = ts_offload_begin(o, at);
   int64_t calls = o->stats.calls;
   int done = call_device(o, call, device, in_place);
-  if (outermost && o->at.rehearses) {
+  if (outermost && o->at.rehearses && !o->prepares) {
     ts_error_clear(&o->c->err);
     o->stats.calls = calls;
     o->at = at, o->at.all = true;
@@ -508,5 +509,6 @@ void ts_offload_close(TsOffloader *o) {
 void ts_offload_verbose(TsOffloader *o, bool on) { o->verbose = on; }
 void ts_offload_later(TsOffloader *o, bool on) { o->later = on; }
 void ts_offload_eager(TsOffloader *o, bool on) { o->eager = on; }
+void ts_offload_prepare(TsOffloader *o, bool on) { o->prepares = on; }
 void ts_offload_enable(TsOffloader *o, bool on) { o->on = on; }
 TsOffloadStats ts_offload_stats(const TsOffloader *o) { return o->stats; }

@@ -26,7 +26,10 @@ void ts_offload_enable(TsOffloader *o, bool on);
  * first. The bits are the same. */
 void ts_offload_later(TsOffloader *o, bool on);
 void ts_offload_eager(TsOffloader *o, bool on); /* each kernel is waited for */
-void ts_offload_wait(TsOffloader *o);           /* until all are compiled */
+/* Calls on devices only ask for their kernels; what they give has no values. For filling the
+ * disk cache. */
+void ts_offload_prepare(TsOffloader *o, bool on);
+void ts_offload_wait(TsOffloader *o);  /* until all are compiled */
 void ts_offload_stop(TsOffloader *o);  /* no kernel is compiled in the background any more */
 void ts_offload_flush(TsOffloader *o); /* forgets all plans */
 

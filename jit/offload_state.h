@@ -93,7 +93,8 @@ typedef struct Meanwhile {
   bool in_place;  /* what was launched of it cannot be launched again */
   bool launched;  /* some of it */
   bool all;       /* its kernels were asked for */
-  bool rehearses; /* one is not ready: nothing is launched, so that the others are asked for */
+  bool rehearses; /* nothing is launched: the first that is not ready must not keep others from
+                      being asked for */
 } Meanwhile;
 
 /* What the next launch touches, as far as it was said; n < 0: that is not all. */
@@ -123,6 +124,7 @@ struct TsOffloader {
   TsQueue *queue; /* that compiles kernels while the CPU runs their calls */
   bool later;     /* whether it may */
   bool eager;     /* as of ts_jit_eager: it may not */
+  bool prepares;  /* calls only ask for kernels */
   Meanwhile at;   /* the call at hand */
   Touched touched;
 };

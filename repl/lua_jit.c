@@ -119,6 +119,12 @@ static int jit_later(lua_State *L) {
   return 0;
 }
 
+/* jit_prepare(on): calls on devices ask for their kernels and do nothing else. */
+static int jit_prepare(lua_State *L) {
+  ts_offload_prepare(ts_jit_offloader(jit_of(L)), check_on(L, "jit.prepare"));
+  return 0;
+}
+
 /* jit_profile(on): kernels of devices are measured from now on; off: what was measured, the
  * dearest first. */
 static int jit_profile(lua_State *L) {
@@ -280,6 +286,7 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_traces", jit_traces},
                                        {"jit_device", jit_device},
                                        {"jit_later", jit_later},
+                                       {"jit_prepare", jit_prepare},
                                        {"jit_overlap", jit_overlap},
                                        {"jit_shuffle", jit_shuffle},
                                        {"jit_profile", jit_profile},

@@ -14,6 +14,8 @@
 --                          meanwhile, replays, replayed} of operators on GPUs; on = false: the CPU runs them, over fetched bytes
 --   tessera.jit.later(on)  the CPU runs small calls on a GPU (meanwhile) until their kernels are compiled,
 --                          with the same bits; on at first. wait() waits for these kernels as well
+--   tessera.jit.prepare([device])  compiles what most programs use on a GPU into the disk cache: element-wise
+--                          operators, products, attention; {kernels, from_disk, ms}. Once a machine
 --   tessera.jit.device_profile(f, ...)  runs f with every kernel of a GPU by itself and measured; a
 --                          list of {name, count, us, bytes, flops}, dearest first, which prints as
 --                          a table. bytes: of the operands, each once
@@ -39,6 +41,8 @@ jit.v, jit.wait, jit.flush, jit.stats, jit.eager =
   core.jit_verbose, core.jit_wait, core.jit_flush, core.jit_stats, core.jit_eager
 jit.traces, jit.device, jit.overlap = core.jit_traces, core.jit_device, core.jit_overlap
 jit.later = core.jit_later
+
+function jit.prepare(device) return require("tessera.prepare")(device) end
 
 local Profile = {}
 

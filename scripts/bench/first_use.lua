@@ -1,13 +1,19 @@
--- `tessera scripts/bench/first_use.lua [device] [meanwhile]`: milliseconds of the first call of each
--- operator on small tensors, and how many kernels it asked for. With "meanwhile" the CPU may run it
--- while they are compiled. TESSERA_CACHE=off: without the disk; a second run in the same folder: from
+-- `tessera scripts/bench/first_use.lua [device] [meanwhile] [large] [prepare]`: milliseconds of the first
+-- call of each operator on small tensors, or of some on large ones, and how many kernels it asked for.
+-- With "meanwhile" the CPU may run it while they are compiled; "prepare": only tessera.jit.prepare(). TESSERA_CACHE=off: without the disk; a second run in the same folder: from
 -- it. With tests/devices/fake_cuda.c as TESSERA_LIBCUDA: what this program takes, without the driver.
 
 local ts = require "tessera"
 local ffi = require "ffi"
 local op, rng, core = ts.op, ts.rng, ts.core
 local device = arg[1] or "cuda:0"
-ts.jit.later(arg[2] == "meanwhile")
+local option = {}
+for i = 2, #arg do option[arg[i]] = true end
+ts.jit.later(option.meanwhile or false)
+if option.prepare then
+  local r = ts.jit.prepare(device)
+  return print(("%d kernels, %d from disk: %.0f ms"):format(r.kernels, r.from_disk, r.ms))
+end
 
 ffi.cdef [[
 struct tessera_time { long s, ns; };
@@ -66,6 +72,29 @@ local calls = {
   { "uniform", function() return rng.uniform({ 64, 64 }, { device = device }) end },
   { "normal", function() return rng.normal({ 64, 64 }, { device = device }) end },
 }
+
+if option.large then
+  local a, b = there("bf16", 512, 512), there("bf16", 4096, 4096)
+  local f, w = there("f32", 4096, 4096), there("f32", 4096)
+  local qkv, g = there("bf16", 4, 1024, 3, 12, 64), there("bf16", 4, 12, 1024, 64)
+  local function part(i) return qkv["::, ::, " .. i]:transpose(1, 2) end
+  local k = there("bf16", 4, 12, 1024, 64)
+  local grad = ts.graph.grad(function(q, k, v) return (op.attention(q, k, v, { causal = true }) * g):sum() end, { 1, 2, 3 })
+  calls = {
+    { "bf16 512", function() return a:matmul(a) end },
+    { "bf16 4096", function() return b:matmul(b) end },
+    { "bf16 4096 NT", function() return b:matmul(b:T()) end },
+    { "f32 4096", function() return f:matmul(f) end },
+    { "add", function() return f + f end },
+    { "gelu", function() return op.gelu(f) end },
+    { "softmax", function() return op.softmax(f) end },
+    { "layernorm", function() return op.layernorm(f, w, w) end },
+    { "attention", function() return op.attention(k, k, k, { causal = true }) end },
+    { "attention qkv", function() return op.attention(part(0), part(1), part(2), { causal = true }) end },
+    { "its gradients", function() return grad(part(0), part(1), part(2)) end },
+  }
+  ts.synchronize()
+end
 
 local times = {}
 for i, c in ipairs(calls) do
