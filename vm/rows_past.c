@@ -69,18 +69,20 @@ void ts_rows_soft_task(void *arg, int64_t lo, int64_t hi, int worker) {
   ts_copy_fence();
 }
 
-/* The sum of squared deviations of a row, while the last one is finished. */
+/* The sum of a row, for rmsnorm of its squares, while the last one is finished. */
 static double norm_pass(const Job *j, const Row *last, const Row *row, const char *ahead) {
-  enum { LANES = 1024 }; /* bytes */
-  const char *w = j->r->w;
-  double part, lanes[LANES / sizeof(double)];
+  const char *w = j->r->w, *b = j->r->b;
+  bool centred = j->r->op == TS_ROWS_layernorm;
   Sum s = {.depth = 0, .count = 0};
   for (int64_t i = 0; i < j->r->n; i += TS_RED_LEAF) {
     int64_t k = ts_rows_min(j->r->n - i, TS_RED_LEAF), at = i * j->tsize;
-    j->k->affine_sqdev[j->acc](last->y + at, last->x + at, k, last->m, last->s, w + at,
-                               row->x + at, row->m, lanes, ahead + at);
-    ts_rows_leaf_sums(j, TS_MAP_none, lanes, 1, LANES / j->tsize, 0, &part);
-    ts_rows_sum_push(j, &s, ts_rows_value(j, &part, 0));
+    char *y = last->y + at;
+    double part = centred
+                      ? j->k->affine_sum[j->acc](y, last->x + at, k, last->m, last->s, w + at,
+                                                 b ? b + at : NULL, row->x + at, ahead + at)
+                      : j->k->affine_squares[j->acc](y, last->x + at, k, last->s, w + at,
+                                                     row->x + at, ahead + at);
+    ts_rows_sum_push(j, &s, part);
   }
   return ts_rows_sum_end(j, &s);
 }
@@ -89,17 +91,18 @@ void ts_rows_norm_task(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   const TsRows *r = j->r;
   int64_t ahead = ts_rows_ahead(j);
+  bool centred = r->op == TS_ROWS_layernorm;
   Row last = {.y = NULL};
   (void)worker;
   for (int64_t o = lo; o < hi; o++) {
     Row row = row_at(j, o);
-    if (r->op == TS_ROWS_layernorm)
-      row.m = ts_rows_rounded(j, ts_rows_sum(j, TS_MAP_none, row.x, r->n, 0) / (double)r->n);
-    if (last.y)
-      row.s = norm_pass(j, &last, &row, row_at(j, ts_rows_min(o + ahead, hi - 1)).x);
-    else
-      row.s = ts_rows_sum(j, TS_MAP_sqdev, row.x, r->n, row.m);
-    row.s = ts_rows_scale(j, row.s);
+    double sum = last.y ? norm_pass(j, &last, &row, row_at(j, ts_rows_min(o + ahead, hi - 1)).x)
+                        : ts_rows_sum(j, centred ? TS_MAP_none : TS_MAP_square, row.x, r->n, 0);
+    if (centred) {
+      row.m = ts_rows_rounded(j, sum / (double)r->n);
+      sum = ts_rows_sum(j, TS_MAP_sqdev, row.x, r->n, row.m);
+    }
+    row.s = ts_rows_scale(j, sum);
     last = row;
   }
   if (last.y) j->k->affine[j->acc](last.y, last.x, r->n, last.m, last.s, r->w, r->b, 1, NULL);

@@ -221,8 +221,9 @@ static void test_rows(void) {
     case_rows((TsRowsOp)op, TS_DT_f32, 530, 130, 0, 0, false);
     case_rows((TsRowsOp)op, TS_DT_f32, 2200, 1000, 1, 0, false); /* stores past the caches */
     case_rows((TsRowsOp)op, TS_DT_f32, 2200, 1003, 1, 0, false);
-    for (int i = 0; i < 2; i++) { /* and overlap: one leaf and more, with weights and without */
-      case_rows((TsRowsOp)op, TS_DT_f32, 2100, 1024, 1, 16 * i, i == 1);
+    for (int i = 0; i < 8; i++) /* and overlap, with weights, a bias, both, and without */
+      case_rows((TsRowsOp)op, TS_DT_f32, 2100, 1024, 1, 16 * (i % 2), i % 4 == 1);
+    for (int i = 0; i < 2; i++) { /* of more than one leaf */
       case_rows((TsRowsOp)op, TS_DT_f32, 450, 4096 + 1024, 1, 0, i == 1);
       case_rows((TsRowsOp)op, TS_DT_f64, 1030, 1024, 1, 0, i == 1);
     }

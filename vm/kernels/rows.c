@@ -10,18 +10,22 @@
 #define MATH(name, t) TS_ISA(ts_rows_math_##name##_##t)
 
 #if defined TS_ISA_avx512
-#define AFFINE_SQDEV(t) affine_sqdev_##t
+#define WIDE(name, t) name##_##t
 #define WRAP_WIDE(t, T)                                                                        \
-  static void affine_sqdev_##t(void *y, const void *x, int64_t n, double mean, double rstd,    \
-                               const void *w, const void *next, double c, void *lanes,         \
+  static double affine_sum_##t(void *y, const void *x, int64_t n, double mean, double rstd,    \
+                               const void *w, const void *b, const void *next,                 \
                                const void *ahead) {                                            \
-    MATH(affine_sqdev, t)(y, x, n, (T)mean, (T)rstd, w, next, (T)c, lanes, ahead);             \
+    return MATH(affine_sum, t)(y, x, n, (T)mean, (T)rstd, w, b, next, ahead);                  \
+  }                                                                                            \
+  static double affine_squares_##t(void *y, const void *x, int64_t n, double rstd,             \
+                                   const void *w, const void *next, const void *ahead) {       \
+    return MATH(affine_squares, t)(y, x, n, (T)rstd, w, next, ahead);                          \
   }
 
 WRAP_WIDE(f32, float)
 WRAP_WIDE(f64, double)
 #else
-#define AFFINE_SQDEV(t) NULL
+#define WIDE(name, t) NULL
 #endif
 
 #define WRAP(t, T)                                                                             \
@@ -67,7 +71,8 @@ WRAP_WIDE(f64, double)
   static void fill_##t(TsRowsKernels *k, int i) {                                              \
     k->max[i] = max_##t, k->log[i] = log_##t, k->logv[i] = logv_##t, k->exp[i] = exp_##t;      \
     k->scale[i] = scale_##t, k->scale_exp[i] = scale_exp_##t, k->shift_exp[i] = shift_exp_##t, \
-    k->affine_sqdev[i] = AFFINE_SQDEV(t), k->shift[i] = shift_##t, k->affine[i] = affine_##t;  \
+    k->affine_sum[i] = WIDE(affine_sum, t), k->affine_squares[i] = WIDE(affine_squares, t);    \
+    k->shift[i] = shift_##t, k->affine[i] = affine_##t;                                        \
     k->panel_max[i] = panel_max_##t, k->panel_exp[i] = panel_exp_##t;                          \
     k->panel_scale[i] = panel_scale_##t, k->panel_shift[i] = panel_shift_##t;                  \
     k->scan[i] = TS_ISA(ts_rows_scan_##t);                                                     \

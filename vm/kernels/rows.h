@@ -39,10 +39,11 @@ typedef struct TsRowsKernels {
   void (*shift[2])(void *y, const void *x, int64_t n, double m, double l, int past);
   void (*affine[2])(void *y, const void *x, int64_t n, double mean, double rstd, const void *w,
                     const void *b, int past, const void *ahead);
-  /* NULL where the vectors are too narrow for it */
-  void (*affine_sqdev[2])(void *y, const void *x, int64_t n, double mean, double rstd,
-                          const void *w, const void *next, double c, void *lanes,
-                          const void *ahead);
+  /* NULL where the vectors are too narrow for them */
+  double (*affine_sum[2])(void *y, const void *x, int64_t n, double mean, double rstd,
+                          const void *w, const void *b, const void *next, const void *ahead);
+  double (*affine_squares[2])(void *y, const void *x, int64_t n, double rstd, const void *w,
+                              const void *next, const void *ahead);
   void (*panel_max[2])(void *e, const void *x, int64_t ldx, int64_t m, int64_t w, void *max);
   void (*panel_exp[2])(void *e, int64_t m, int64_t w, const void *c);
   void (*panel_scale[2])(void *y, int64_t ldy, const void *e, int64_t m, int64_t w,

@@ -16,8 +16,8 @@
  * aligned, n whole vectors; they touch `ahead`:
  *   scale_exp  y = e r, then e = exp(next - c)
  *   shift_exp  y = (x - m) - l, e = exp(next - c)
- *   affine_sqdev  y by affine with w, and the sums of (next - c)^2 of the lanes of a leaf, n
- *          a multiple of them; AVX-512 only
+ *   affine_sum, affine_squares  y by affine, and the sum of a leaf of `next`, or of its squares (then
+ *          without mean and b); n a multiple of the leaf's lanes; AVX-512 only
  *
  * A panel is w columns of a matrix of m rows, copied to dense rows in e:
  *   panel_max    e = x, and the maxima of the columns
@@ -38,9 +38,12 @@ void TS_ISA(ts_rows_math_scale_exp_f32)(float *y, float *e, const float *next, i
 void TS_ISA(ts_rows_math_shift_exp_f32)(float *y, const float *x, float *e, const float *next,
                                         int64_t n, float m, float l, float c,
                                         const float *ahead);
-void TS_ISA(ts_rows_math_affine_sqdev_f32)(float *y, const float *x, int64_t n, float mean,
-                                           float rstd, const float *w, const float *next,
-                                           float c, float *lanes, const float *ahead);
+float TS_ISA(ts_rows_math_affine_sum_f32)(float *y, const float *x, int64_t n, float mean,
+                                          float rstd, const float *w, const float *b,
+                                          const float *next, const float *ahead);
+float TS_ISA(ts_rows_math_affine_squares_f32)(float *y, const float *x, int64_t n, float rstd,
+                                              const float *w, const float *next,
+                                              const float *ahead);
 void TS_ISA(ts_rows_math_exp_any_f32)(float *y, const float *x, int64_t n, float c);
 void TS_ISA(ts_rows_math_pow_f32)(float *y, const float *x, int64_t n, float p);
 float TS_ISA(ts_rows_math_log_f32)(float x);
@@ -68,9 +71,12 @@ void TS_ISA(ts_rows_math_scale_exp_f64)(double *y, double *e, const double *next
 void TS_ISA(ts_rows_math_shift_exp_f64)(double *y, const double *last, double *e,
                                         const double *x, int64_t n, double m, double l,
                                         double c, const double *ahead);
-void TS_ISA(ts_rows_math_affine_sqdev_f64)(double *y, const double *x, int64_t n, double mean,
-                                           double rstd, const double *w, const double *next,
-                                           double c, double *lanes, const double *ahead);
+double TS_ISA(ts_rows_math_affine_sum_f64)(double *y, const double *x, int64_t n, double mean,
+                                           double rstd, const double *w, const double *b,
+                                           const double *next, const double *ahead);
+double TS_ISA(ts_rows_math_affine_squares_f64)(double *y, const double *x, int64_t n,
+                                               double rstd, const double *w, const double *next,
+                                               const double *ahead);
 void TS_ISA(ts_rows_math_exp_any_f64)(double *y, const double *x, int64_t n, double c);
 void TS_ISA(ts_rows_math_pow_f64)(double *y, const double *x, int64_t n, double p);
 double TS_ISA(ts_rows_math_log_f64)(double x);
