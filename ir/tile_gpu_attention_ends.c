@@ -40,12 +40,12 @@ typedef struct Begin {
 static V number(Begin *a, int64_t i) { return ts_tile_index(&a->b, i); }
 
 /* Rows of queries; behind the last one zeros. */
-static V rows_of(Begin *a, V memory, int64_t heads) {
+static V rows_of(Begin *a, V memory, V heads) {
   TsTileBuild *b = &a->b;
   TsTileAccess edge = {.edge = true};
   TsTileType t = ts_gpu_fragment((TsDtype)memory->type.dtype, a->x->rows, a->x->d);
-  V batch = by(b, TS_OP_floordiv, a->head, heads);
-  V head = op2(b, TS_OP_sub, a->head, by(b, TS_OP_mul, batch, heads));
+  V batch = op2(b, TS_OP_floordiv, a->head, heads);
+  V head = op2(b, TS_OP_sub, a->head, op2(b, TS_OP_mul, batch, heads));
   V x = ts_tile_load(b, memory, (V[]){batch, head, a->row, number(a, 0)}, &t, &edge);
   return ts_tile_cast(b, x, TS_DT_f32);
 }
@@ -61,11 +61,11 @@ static V logarithms(Begin *a) {
   return ts_tile_op3(b, TS_OP_where, op2(b, TS_OP_gt, x, least), y, most);
 }
 
-static void begin_block(Begin *a, int64_t heads, int64_t blocks) {
+static void begin_block(Begin *a, V heads, V blocks) {
   TsTileBuild *b = &a->b;
   TsTileRegion *before = ts_gpu_role_with_lanes(b, "rows", WARPS);
-  a->head = by(b, TS_OP_floordiv, a->line, blocks);
-  V block = op2(b, TS_OP_sub, a->line, by(b, TS_OP_mul, a->head, blocks));
+  a->head = op2(b, TS_OP_floordiv, a->line, blocks);
+  V block = op2(b, TS_OP_sub, a->line, op2(b, TS_OP_mul, a->head, blocks));
   a->row = by(b, TS_OP_mul, block, a->x->rows);
   V both = op2(b, TS_OP_mul, rows_of(a, a->g, heads), rows_of(a, a->y, heads));
   TsAttr axis = {.type = TS_ATTR_int, .i = 1};
@@ -81,22 +81,28 @@ static void begin_block(Begin *a, int64_t heads, int64_t blocks) {
  * kernels with a row for each warp, three quarters of the lanes would have none. */
 TsTile *ts_tile_gpu_attention_begin(const TsGpuAttentionGrad *x, const TsGpuHeads *gh,
                                     const TsGpuHeads *yh, TsError *err) {
+  static const char *const names[] = {"B", "H", "S", "N", "P"};
+  enum { BATCHES, HEADS, QUERIES, ALL, BLOCKS, SIZES };
   TsTile *k = ts_tile_new("attention_begin");
+  int64_t size[SIZES];
   if (!k) return finished(k, err);
-  int64_t h = gh->dim[1], n = gh->dim[0] * h, s = gh->dim[2];
-  int64_t blocks = ts_gpu_attention_grad_blocks(x, 1, s);
-  TsTileType log = ts_tile_type(TS_DT_f32, 2, (int64_t[]){n, s});
-  TsTileType line = ts_tile_type(TS_DT_f32, 2, (int64_t[]){n * blocks, x->rows});
+  for (int i = 0; i < SIZES; i++) size[i] = ts_tile_size(k, names[i]);
+  TsGpuHeads of[2] = {*gh, *yh};
+  for (int i = 0; i < 2; i++)
+    of[i].dim[0] = size[BATCHES], of[i].dim[1] = size[HEADS], of[i].dim[2] = size[QUERIES];
+  TsTileType log = ts_tile_type(TS_DT_f32, 2, (int64_t[]){size[ALL], size[QUERIES]});
+  TsTileType line = ts_tile_type(TS_DT_f32, 2, (int64_t[]){size[BLOCKS], x->rows});
   Begin a = {.x = x, .b = ts_tile_build(k)};
-  ts_tile_size(k, "P");
-  a.g = heads(k, "g", x->dtype, gh, false), a.y = heads(k, "y", x->dtype, yh, false);
+  a.g = heads(k, "g", x->dtype, &of[0], false), a.y = heads(k, "y", x->dtype, &of[1], false);
   a.lse = ts_tile_param(k, "lse", &log, false);
   a.lse2 = ts_tile_param(k, "lse2", &line, true);
   a.delta = ts_tile_param(k, "delta", &line, true);
   k->form = TS_FORM_explicit, k->threads = 32 * WARPS;
   k->target = x->warps ? x->warps : "sm_90a";
   if (k->failed) return finished(k, err);
-  V zero = number(&a, 0), end = ts_gpu_size(&a.b, 0, "p");
+  V zero = number(&a, 0), h = ts_gpu_size(&a.b, HEADS, "h");
+  V end = ts_gpu_size(&a.b, BLOCKS, "p");
+  V blocks = op2(&a.b, TS_OP_floordiv, end, ts_gpu_size(&a.b, ALL, "n"));
   TsTileLoop grid = ts_tile_for(&a.b, zero, end, 1, true, 0, NULL);
   if (k->failed) return finished(k, err);
   a.line = grid.i;

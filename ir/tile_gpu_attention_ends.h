@@ -12,8 +12,8 @@ typedef struct TsGpuHeads {
   const int64_t *stride;
 } TsGpuHeads;
 
-/* Size: P, blocks of queries of all heads (ts_gpu_attention_grad_blocks). Parameters: g y (as
- * said), lse f32[N,S] (natural); lse2 delta f32[P,rows]. Sums are of neighbours, level by
+/* Sizes: B, H, S, N = B H, and P, blocks of queries of all heads (ts_gpu_attention_grad_blocks): of the
+ * operands no more than strides and D are part of the code. Parameters: g y (as said), lse f32[N,S] (natural); lse2 delta f32[P,rows]. Sums are of neighbours, level by
  * level. NULL with the error. */
 TsTile *ts_tile_gpu_attention_begin(const TsGpuAttentionGrad *x, const TsGpuHeads *g,
                                     const TsGpuHeads *y, TsError *err);

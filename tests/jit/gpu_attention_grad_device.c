@@ -146,7 +146,9 @@ static void run_forward(Problem *p) {
 
 static void run_begin(Problem *p) {
   void *arg[] = {p->at[G], p->at[Y], p->lse, p->lse2, p->delta};
-  launch_tile(&p->begin, arg, &p->blocks);
+  const Shape *s = &p->s;
+  int64_t dim[] = {s->b, s->h, s->s, s->b * s->h, p->blocks};
+  launch_tile(&p->begin, arg, dim);
 }
 
 static void run_by_warps(Problem *p, int64_t near) {
