@@ -2,6 +2,7 @@
 #include "ir/tile_gpu_attention_ends.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ir/tile_gpu_build.h"
 
@@ -39,6 +40,12 @@ typedef struct Begin {
 
 static V number(Begin *a, int64_t i) { return ts_tile_index(&a->b, i); }
 
+/* Rows of a matrix per batch, in whose columns the heads lie beside each other. */
+static bool beside(const TsGpuHeads *h) {
+  const int64_t *step = h->stride;
+  return step && step[3] == 1 && step[1] == h->dim[3] && step[0] == h->dim[2] * step[2];
+}
+
 /* Rows of queries; behind the last one zeros. */
 static V rows_of(Begin *a, V memory, V heads) {
   TsTileBuild *b = &a->b;
@@ -46,8 +53,9 @@ static V rows_of(Begin *a, V memory, V heads) {
   TsTileType t = ts_gpu_fragment((TsDtype)memory->type.dtype, a->x->rows, a->x->d);
   V batch = op2(b, TS_OP_floordiv, a->head, heads);
   V head = op2(b, TS_OP_sub, a->head, op2(b, TS_OP_mul, batch, heads));
-  V x = ts_tile_load(b, memory, (V[]){batch, head, a->row, number(a, 0)}, &t, &edge);
-  return ts_tile_cast(b, x, TS_DT_f32);
+  V at[4] = {batch, head, a->row, number(a, 0)};
+  if (memory->type.rank == 3) at[1] = a->row, at[2] = by(b, TS_OP_mul, head, a->x->d);
+  return ts_tile_cast(b, ts_tile_load(b, memory, at, &t, &edge), TS_DT_f32);
 }
 
 /* Base 2; nothing is left of the probabilities of rows that see nothing, or are not there. */
@@ -79,21 +87,40 @@ static void begin_block(Begin *a, V heads, V blocks) {
 
 /* A block is as small as one of the gradients' queries, and threads have 16 bytes of a row: of
  * kernels with a row for each warp, three quarters of the lanes would have none. */
+void ts_gpu_attention_begin_sizes(const TsGpuAttentionGrad *x, const TsGpuHeads *g,
+                                  const TsGpuHeads *y, int64_t *size) {
+  int64_t b = g->dim[0], h = g->dim[1], s = g->dim[2];
+  const int64_t all[] = {b,
+                         h,
+                         s,
+                         b * h,
+                         beside(g) ? g->stride[2] : 0,
+                         beside(y) ? y->stride[2] : 0,
+                         ts_gpu_attention_grad_blocks(x, b * h, s)};
+  memcpy(size, all, sizeof all);
+}
+
 TsTile *ts_tile_gpu_attention_begin(const TsGpuAttentionGrad *x, const TsGpuHeads *gh,
                                     const TsGpuHeads *yh, TsError *err) {
-  static const char *const names[] = {"B", "H", "S", "N", "P"};
-  enum { BATCHES, HEADS, QUERIES, ALL, BLOCKS, SIZES };
+  static const char *const names[] = {"B", "H", "S", "N", "G", "Y", "P"};
+  enum { BATCHES, HEADS, QUERIES, ALL, WIDTH, BLOCKS = WIDTH + 2, SIZES };
   TsTile *k = ts_tile_new("attention_begin");
   int64_t size[SIZES];
   if (!k) return finished(k, err);
   for (int i = 0; i < SIZES; i++) size[i] = ts_tile_size(k, names[i]);
-  TsGpuHeads of[2] = {*gh, *yh};
-  for (int i = 0; i < 2; i++)
-    of[i].dim[0] = size[BATCHES], of[i].dim[1] = size[HEADS], of[i].dim[2] = size[QUERIES];
+  const TsGpuHeads *of[2] = {gh, yh};
   TsTileType log = ts_tile_type(TS_DT_f32, 2, (int64_t[]){size[ALL], size[QUERIES]});
   TsTileType line = ts_tile_type(TS_DT_f32, 2, (int64_t[]){size[BLOCKS], x->rows});
   Begin a = {.x = x, .b = ts_tile_build(k)};
-  a.g = heads(k, "g", x->dtype, &of[0], false), a.y = heads(k, "y", x->dtype, &of[1], false);
+  for (int i = 0; i < 2; i++) {
+    TsGpuHeads h = {.dim = {size[BATCHES], size[HEADS], size[QUERIES], x->d},
+                    .stride = of[i]->stride};
+    TsTileType t =
+        ts_tile_type(x->dtype, 3, (int64_t[]){size[BATCHES], size[QUERIES], size[WIDTH + i]});
+    const char *name = i ? "y" : "g";
+    *(i ? &a.y : &a.g) =
+        beside(of[i]) ? ts_tile_param(k, name, &t, false) : heads(k, name, x->dtype, &h, false);
+  }
   a.lse = ts_tile_param(k, "lse", &log, false);
   a.lse2 = ts_tile_param(k, "lse2", &line, true);
   a.delta = ts_tile_param(k, "delta", &line, true);

@@ -12,11 +12,15 @@ typedef struct TsGpuHeads {
   const int64_t *stride;
 } TsGpuHeads;
 
-/* Sizes: B, H, S, N = B H, and P, blocks of queries of all heads (ts_gpu_attention_grad_blocks): of the
- * operands no more than strides and D are part of the code. Parameters: g y (as said), lse f32[N,S] (natural); lse2 delta f32[P,rows]. Sums are of neighbours, level by
- * level. NULL with the error. */
+/* Sizes: B, H, S, N = B H, widths G and Y of matrices in whose columns heads lie beside each other (else
+ * 0), and P, blocks of queries of all heads (ts_gpu_attention_grad_blocks): of the operands D alone is part of
+ * the code, and strides of other kinds. Parameters: g y (as said), lse f32[N,S] (natural); lse2 delta
+ * f32[P,rows]. Sums are of neighbours, level by level. NULL with the error. */
 TsTile *ts_tile_gpu_attention_begin(const TsGpuAttentionGrad *x, const TsGpuHeads *g,
                                     const TsGpuHeads *y, TsError *err);
+enum { TS_ATTENTION_BEGIN_SIZES = 7 };
+void ts_gpu_attention_begin_sizes(const TsGpuAttentionGrad *x, const TsGpuHeads *g,
+                                  const TsGpuHeads *y, int64_t *size);
 /* Gradients of the sinks of h heads in b batches, with m lines of numbers each: minus the sums
  * of their probabilities times delta. Parameters: lse2 delta f32[b h,m], sink f32[h]; dsink
  * f32[h]. */

@@ -190,8 +190,8 @@ static TsGpuHeads heads_of(const Problem *p, int operand) {
 
 static bool add_begin(Problem *p, TsError *err) {
   TsGpuHeads h[2] = {heads_of(p, G), heads_of(p, Y)};
-  const int64_t *q = p->of[Q].dim;
-  int64_t dim[] = {q[0], q[1], q[2], q[0] * q[1], blocks_of(p)};
+  int64_t dim[TS_ATTENTION_BEGIN_SIZES];
+  ts_gpu_attention_begin_sizes(&p->x, &h[0], &h[1], dim);
   int arg[] = {param_of(p, G), param_of(p, Y), p->lse, p->lse2, p->delta};
   return ts_tile_parts_add(p->parts, ts_tile_gpu_attention_begin(&p->x, &h[0], &h[1], err), arg,
                            dim);

@@ -94,10 +94,15 @@ end
 local function gradients(empty)
   local graph = require "tessera.graph"
   heads(empty, GRADIENTS, function(q, k, causal)
-    graph.grad(function(q, k, v)
-      local y = op.attention(q, k, v, { causal = causal })
-      return (y * y):sum() -- of a sum alone the gradient would be one number, which is another kernel
-    end, { 1, 2, 3 })(q, k, k)
+    local function of(turned)
+      return function(q, k, v)
+        local y = op.attention(q, k, v, { causal = causal })
+        if turned then y = y:transpose(1, 2):contiguous() end -- as the next product wants it
+        return (y * y):sum() -- of a sum alone the gradient would be one number, which is another kernel
+      end
+    end
+    graph.grad(of(false), { 1, 2, 3 })(q, k, k)
+    graph.grad(of(true), { 1, 2, 3 })(q, k, k)
   end)
 end
 

@@ -80,6 +80,11 @@ if option.large then
   local function part(i) return qkv["::, ::, " .. i]:transpose(1, 2) end
   local k = there("bf16", 4, 12, 1024, 64)
   local grad = ts.graph.grad(function(q, k, v) return (op.attention(q, k, v, { causal = true }) * g):sum() end, { 1, 2, 3 })
+  local rows, projection = there("bf16", 4 * 1024, 12 * 64), there("bf16", 12 * 64, 12 * 64)
+  local block = ts.graph.grad(function(q, k, v, w)
+    local y = op.attention(q, k, v, { causal = true }):transpose(1, 2):reshape(4 * 1024, 12 * 64)
+    return (y:matmul(w) * rows):sum()
+  end, { 1, 2, 3, 4 })
   calls = {
     { "bf16 512", function() return a:matmul(a) end },
     { "bf16 4096", function() return b:matmul(b) end },
@@ -92,6 +97,7 @@ if option.large then
     { "attention", function() return op.attention(k, k, k, { causal = true }) end },
     { "attention qkv", function() return op.attention(part(0), part(1), part(2), { causal = true }) end },
     { "its gradients", function() return grad(part(0), part(1), part(2)) end },
+    { "with product", function() return block(part(0), part(1), part(2), projection) end },
   }
   ts.synchronize()
 end

@@ -70,6 +70,14 @@ for _, s in ipairs { 200, 1024, 4096 } do
   local qkv = empty("bf16", 2, s, 3, 12, 64)
   local function part(i) return qkv["::, ::, " .. i]:transpose(1, 2) end
   first("attention of " .. s, op.attention, part(0), part(1), part(2), { causal = true })
+  local w = empty("bf16", 12 * 64, 64)
+  local function block(a, b, c)
+    local y = op.attention(a, b, c, { causal = true })
+    return y:transpose(1, 2):reshape(2 * s, 12 * 64):matmul(w):sum()
+  end
+  local before = compiled()
+  graph.grad(block, { 1, 2, 3 })(part(0), part(1), part(2))
+  if compiled() - before > 2 then print("gradients", compiled() - before) end -- copies have their sizes as constants
   local q = empty("bf16", 2, 12, s, 64)
   first("plain attention of " .. s, op.attention, q, q, q, { causal = true })
 end

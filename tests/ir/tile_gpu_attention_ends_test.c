@@ -31,7 +31,8 @@ static void begin(const TsGpuAttentionGrad *x, bool turned) {
   for (int i = 0; i < B * H * S; i++) lse[i] = i % 9 ? (float)(i % 13) : -INFINITY;
   TsTile *k = ts_tile_gpu_attention_begin(x, &h, &h, &err);
   void *arg[] = {g, y, lse, lse2, delta};
-  int64_t dim[] = {B, H, S, B * H, ts_gpu_attention_grad_blocks(x, B * H, S)};
+  int64_t dim[TS_ATTENTION_BEGIN_SIZES];
+  ts_gpu_attention_begin_sizes(x, &h, &h, dim);
   if (!k || ts_tile_check(k, NULL, &err) || ts_tile_run(k, arg, dim, &err))
     failed++, printf("%s\n", err.message);
   for (int i = 0; i < LINES * ROWS; i++) {

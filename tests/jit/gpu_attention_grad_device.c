@@ -146,8 +146,10 @@ static void run_forward(Problem *p) {
 
 static void run_begin(Problem *p) {
   void *arg[] = {p->at[G], p->at[Y], p->lse, p->lse2, p->delta};
-  const Shape *s = &p->s;
-  int64_t dim[] = {s->b, s->h, s->s, s->b * s->h, p->blocks};
+  int64_t dim[TS_ATTENTION_BEGIN_SIZES];
+  TsGpuHeads h = {.dim = {p->s.b, p->s.h, p->s.s, p->x.d}};
+  if (p->turned) h.stride = p->stride[0];
+  ts_gpu_attention_begin_sizes(&p->x, &h, &h, dim);
   launch_tile(&p->begin, arg, dim);
 }
 
