@@ -93,8 +93,7 @@ typedef struct Meanwhile {
   bool in_place;  /* what was launched of it cannot be launched again */
   bool launched;  /* some of it */
   bool all;       /* its kernels were asked for */
-  bool rehearses; /* nothing is launched: the first that is not ready must not keep others from
-                      being asked for */
+  bool rehearses; /* nothing is launched, and nothing that is compiled waited for */
 } Meanwhile;
 
 /* What the next launch touches, as far as it was said; n < 0: that is not all. */

@@ -15,7 +15,8 @@
 --   tessera.jit.later(on)  the CPU runs small calls on a GPU (meanwhile) until their kernels are compiled,
 --                          with the same bits; on at first. wait() waits for these kernels as well
 --   tessera.jit.prepare([device])  compiles what most programs use on a GPU into the disk cache: element-wise
---                          operators, products, attention; {kernels, from_disk, ms}. Once a machine
+--                          operators, rows, products, attention and its gradients, of the profile in force;
+--                          {kernels, from_disk, ms}. Once a machine and driver
 --   tessera.jit.device_profile(f, ...)  runs f with every kernel of a GPU by itself and measured; a
 --                          list of {name, count, us, bytes, flops}, dearest first, which prints as
 --                          a table. bytes: of the operands, each once

@@ -21,7 +21,7 @@ local ATTENTION = {
 local WIDTHS = { 64, 128, 256, 512, 768, 1024, 1280, 1536, 2048, 3072, 4096, 5120, 8192 }
 local GRADIENTS = { { 1, 2, 2, 64, 64 }, { 1, 4, 4, 512, 512 }, { 1, 8, 2, 1024, 1024 } }
 
-local FLOATS, COMPLEX = 8, 16 -- of an operator's `types`
+local FLOATS = 8 -- of an operator's `types`
 local TYPES = { "f32", "bf16", "f16" }
 
 local function pointwise(empty)
