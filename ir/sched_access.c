@@ -194,8 +194,8 @@ typedef struct Place {
   TsTileAccess how;
 } Place;
 
-/* A part of a whole counts as that, between whose first and last row it lies. For a GPU it is one
- * kernel, whatever its sizes. */
+/* A part of a whole counts as that, between whose first and last row it lies. GPUs take no such
+ * hint: it would make two kernels of one. */
 static bool streams(const TsLower *l, const TsAccess *a) {
   int chosen = l->g->choice.stream;
   int64_t span = 1;

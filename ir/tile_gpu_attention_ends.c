@@ -85,8 +85,6 @@ static void begin_block(Begin *a, V heads, V blocks) {
   b->at = before;
 }
 
-/* A block is as small as one of the gradients' queries, and threads have 16 bytes of a row: of
- * kernels with a row for each warp, three quarters of the lanes would have none. */
 void ts_gpu_attention_begin_sizes(const TsGpuAttentionGrad *x, const TsGpuHeads *g,
                                   const TsGpuHeads *y, int64_t *size) {
   int64_t b = g->dim[0], h = g->dim[1], s = g->dim[2];
@@ -100,27 +98,30 @@ void ts_gpu_attention_begin_sizes(const TsGpuAttentionGrad *x, const TsGpuHeads 
   memcpy(size, all, sizeof all);
 }
 
+enum { BATCHES, HEADS, QUERIES, ALL, WIDTH_G, WIDTH_Y, BLOCKS };
+
+static V begin_rows(TsTile *k, const char *name, const TsGpuAttentionGrad *x,
+                    const TsGpuHeads *lies, const int64_t *size, int64_t width) {
+  int64_t matrix[] = {size[BATCHES], size[QUERIES], width};
+  TsTileType t = ts_tile_type(x->dtype, 3, matrix);
+  TsGpuHeads h = {{size[BATCHES], size[HEADS], size[QUERIES], x->d}, lies->stride};
+  return beside(lies) ? ts_tile_param(k, name, &t, false) : heads(k, name, x->dtype, &h, false);
+}
+
+/* A block is as small as one of the gradients' queries, and threads have 16 bytes of a row: of
+ * kernels with a row for each warp, three quarters of the lanes would have none. */
 TsTile *ts_tile_gpu_attention_begin(const TsGpuAttentionGrad *x, const TsGpuHeads *gh,
                                     const TsGpuHeads *yh, TsError *err) {
   static const char *const names[] = {"B", "H", "S", "N", "G", "Y", "P"};
-  enum { BATCHES, HEADS, QUERIES, ALL, WIDTH, BLOCKS = WIDTH + 2, SIZES };
   TsTile *k = ts_tile_new("attention_begin");
-  int64_t size[SIZES];
+  int64_t size[TS_ATTENTION_BEGIN_SIZES];
   if (!k) return finished(k, err);
-  for (int i = 0; i < SIZES; i++) size[i] = ts_tile_size(k, names[i]);
-  const TsGpuHeads *of[2] = {gh, yh};
+  for (int i = 0; i < TS_ATTENTION_BEGIN_SIZES; i++) size[i] = ts_tile_size(k, names[i]);
   TsTileType log = ts_tile_type(TS_DT_f32, 2, (int64_t[]){size[ALL], size[QUERIES]});
   TsTileType line = ts_tile_type(TS_DT_f32, 2, (int64_t[]){size[BLOCKS], x->rows});
   Begin a = {.x = x, .b = ts_tile_build(k)};
-  for (int i = 0; i < 2; i++) {
-    TsGpuHeads h = {.dim = {size[BATCHES], size[HEADS], size[QUERIES], x->d},
-                    .stride = of[i]->stride};
-    TsTileType t =
-        ts_tile_type(x->dtype, 3, (int64_t[]){size[BATCHES], size[QUERIES], size[WIDTH + i]});
-    const char *name = i ? "y" : "g";
-    *(i ? &a.y : &a.g) =
-        beside(of[i]) ? ts_tile_param(k, name, &t, false) : heads(k, name, x->dtype, &h, false);
-  }
+  a.g = begin_rows(k, "g", x, gh, size, size[WIDTH_G]);
+  a.y = begin_rows(k, "y", x, yh, size, size[WIDTH_Y]);
   a.lse = ts_tile_param(k, "lse", &log, false);
   a.lse2 = ts_tile_param(k, "lse2", &line, true);
   a.delta = ts_tile_param(k, "delta", &line, true);

@@ -76,8 +76,8 @@ void ts_kernel_free(TsKernel *kernel);
 void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint8_t key[32]);
 /* The same in two steps, so that a kernel is walked once: what it does, then for whom. */
 void ts_kernel_digest(const TsTile *k, uint8_t digest[32]);
-/* Of its code alone: strides that only views of the copy engine have (jit/gpu_map.c) are not part of
- * it, so that attention over parts of any matrix is one entry on disk. */
+/* Of its code alone: strides that only views of the copy engine have (jit/gpu_map.c) are not part
+ * of it, so that attention over parts of any matrix is one entry on disk. */
 void ts_kernel_code_digest(const TsTile *k, uint8_t digest[32]);
 void ts_kernel_key_of(const uint8_t digest[32], const TsJitTarget *t, const char *salt,
                       uint8_t key[32]);

@@ -59,14 +59,9 @@ static void type(Walk *w, const TsTileType *t, bool viewed) {
   for (int i = 0; strided && i < t->rank; i++) word(w, t->stride[i]);
 }
 
-static void define(Walk *w, TsTileVal v) {
+static void define(Walk *w, TsTileVal v, bool viewed) {
   if (w->number) w->number[v->id] = ++w->next;
-  type(w, &v->type, false);
-}
-
-static void parameter(Walk *w, TsTileVal v, int i) {
-  if (w->number) w->number[v->id] = ++w->next;
-  type(w, &v->type, i < 64 && w->viewed >> i & 1);
+  type(w, &v->type, viewed);
 }
 
 static void attribute(Walk *w, const TsAttr *a) {
@@ -83,7 +78,7 @@ static void attribute(Walk *w, const TsAttr *a) {
 
 static void region(Walk *w, const TsTileRegion *r) {
   word(w, r->nparam);
-  for (int i = 0; i < r->nparam; i++) define(w, r->param[i]);
+  for (int i = 0; i < r->nparam; i++) define(w, r->param[i], false);
   for (const TsTileStmt *s = r->first; s; s = s->next) {
     row(w, s->op);
     word(w, s->nin);
@@ -91,7 +86,7 @@ static void region(Walk *w, const TsTileRegion *r) {
     word(w, s->nattr);
     for (int i = 0; i < s->nattr; i++) attribute(w, &s->attr[i]);
     word(w, s->nout);
-    for (int i = 0; i < s->nout; i++) define(w, s->out[i]);
+    for (int i = 0; i < s->nout; i++) define(w, s->out[i], false);
     for (int i = 0; i < s->nregion; i++) region(w, s->region[i]);
   }
   word(w, -2);
@@ -135,7 +130,7 @@ static void kernel(Walk *w, const TsTile *k) {
   word(w, k->ndim);
   word(w, k->nin);
   word(w, k->nparam);
-  for (int i = 0; i < k->nparam; i++) parameter(w, k->param[i], i);
+  for (int i = 0; i < k->nparam; i++) define(w, k->param[i], i < 64 && w->viewed >> i & 1);
   region(w, k->body);
   if (k->parts) parts(w, k->parts);
 }
@@ -152,14 +147,6 @@ void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint
   target(&w, t, salt);
   kernel(&w, k);
   end(&w, key);
-}
-
-void ts_kernel_digest(const TsTile *k, uint8_t digest[32]) {
-  Walk w = {.next = 0};
-  begin(&w, k);
-  string(&w, k->target);
-  kernel(&w, k);
-  end(&w, digest);
 }
 
 /* ---- what only the copy engine touches, whose views are made for each launch */
@@ -187,12 +174,18 @@ static uint64_t views_of(const TsTile *k) {
   return viewed;
 }
 
-void ts_kernel_code_digest(const TsTile *k, uint8_t digest[32]) {
-  Walk w = {.viewed = views_of(k)};
+static void digest_of(const TsTile *k, uint64_t viewed, uint8_t digest[32]) {
+  Walk w = {.viewed = viewed};
   begin(&w, k);
   string(&w, k->target);
   kernel(&w, k);
   end(&w, digest);
+}
+
+void ts_kernel_digest(const TsTile *k, uint8_t digest[32]) { digest_of(k, 0, digest); }
+
+void ts_kernel_code_digest(const TsTile *k, uint8_t digest[32]) {
+  digest_of(k, views_of(k), digest);
 }
 
 void ts_kernel_key_of(const uint8_t digest[32], const TsJitTarget *t, const char *salt,

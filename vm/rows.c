@@ -95,7 +95,8 @@ static TsTask *task_of(const Job *j) {
   if (r->n <= SHORT && !j->load) return ts_rows_short_task;
   if (!overlaps(j)) return ts_rows_line_task;
   if (r->op == TS_ROWS_softmax || r->op == TS_ROWS_log_softmax) return ts_rows_soft_task;
-  /* With a bias there is one stream more than pays for one thread, which memory does not hold up. */
+  /* With a bias there is one stream more than pays for one thread, which memory does not hold
+   * up. */
   bool bias = !r->b || (r->op == TS_ROWS_layernorm && ts_cpu_threads() > 1);
   bool norms = r->w && bias && j->k->affine_sum[j->acc] && r->n * j->tsize % 1024 == 0;
   return norms ? ts_rows_norm_task : ts_rows_line_task;

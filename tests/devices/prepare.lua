@@ -85,6 +85,13 @@ print "done"
 ]]
 assert(out == "done\n", out)
 
-out = child [[print(pcall(jit.prepare, "cpu"))]]
-assert(out:find "jit.prepare: cpu has no kernels", out)
+out = child [[
+print(pcall(jit.prepare, "cpu"))
+print(pcall(jit.prepare, "null:0"))
+jit.device(false)
+print(pcall(jit.prepare, "cuda:0"))
+]]
+for _, device in ipairs { "cpu:0", "null:0", "cuda:0" } do
+  assert(out:find(("jit.prepare: %s runs no kernels"):format(device), 1, true), out)
+end
 os.execute("rm -rf " .. dir)

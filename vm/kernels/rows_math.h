@@ -16,8 +16,8 @@
  * aligned, n whole vectors; they touch `ahead`:
  *   scale_exp  y = e r, then e = exp(next - c)
  *   shift_exp  y = (x - m) - l, e = exp(next - c)
- *   affine_sum, affine_squares  y by affine, and the sum of a leaf of `next`, or of its squares (then
- *          without mean and b); n a multiple of the leaf's lanes; AVX-512 only
+ *   affine_sum, affine_squares  y by affine, and the sum of a leaf of `next`, or of its squares
+ *          (then without mean and b); n a multiple of the leaf's lanes; AVX-512 only
  *
  * A panel is w columns of a matrix of m rows, copied to dense rows in e:
  *   panel_max    e = x, and the maxima of the columns
