@@ -105,6 +105,8 @@ static const TsAttr *keep_attrs(TsTile *k, int op, const TsAttr *attr, int *n) {
     a[i] = attr ? attr[i] : spec[i].preset;
     if (a[i].type == TS_ATTR_ints)
       a[i].ints = keep(k, a[i].ints, sizeof *a[i].ints * (size_t)a[i].n);
+    else if (a[i].type == TS_ATTR_floats)
+      a[i].floats = keep(k, a[i].floats, sizeof *a[i].floats * (size_t)a[i].n);
     else if (a[i].type == TS_ATTR_str)
       a[i].str = keep_text(k, a[i].str);
   }

@@ -357,6 +357,20 @@ int ts_tile_rule_of_random(Check *c, const Stmt *s) {
 }
 
 /* ---- floats */
+int ts_tile_rule_of_look(Check *c, const Stmt *s) {
+  const TsAttr *table = ts_tile_attr(s, "table");
+  Type t = s->in[0]->type;
+  if (t.dtype != TS_DT_i32)
+    return WRONG(TS_ERR_dtype, "looks by i32, not %s", ts_tile_shown(c, &t));
+  if (table->n != 32)
+    return WRONG(TS_ERR_value, "a table has 32 numbers, this one %d", table->n);
+  for (int i = 0; i < 32; i++)
+    if ((double)(float)table->floats[i] != table->floats[i] && !isnan(table->floats[i]))
+      return WRONG(TS_ERR_value, "number %d of the table is none of f32", i);
+  t.dtype = TS_DT_f32;
+  return ts_tile_rule_gives(c, s, &t);
+}
+
 int ts_tile_rule_of_scale(Check *c, const Stmt *s) {
   if (ts_tile_rule_kind(c, s, 0, TS_KIND_F, "f32 or f64") ||
       ts_tile_rule_operand(c, s, 1, &s->in[0]->type))

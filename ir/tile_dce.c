@@ -40,6 +40,7 @@ bool ts_tile_effect(const TsTileStmt *s) {
   case TS_TILE_shr:
   case TS_TILE_sar:
   case TS_TILE_mulhi:
+  case TS_TILE_look:
   case TS_TILE_scale:
   case TS_TILE_decay:
   case TS_TILE_ex2:

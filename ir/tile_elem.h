@@ -58,6 +58,15 @@ FN M v_eq(V a, V b) { return op2(TS_OP_eq, a, b); }
 FN V v_select(M m, V a, V b) { return op3(TS_OP_where, m, a, b); }
 FN V v_scale(V a, V n) { return op2(TS_TILE_scale, a, n); }
 #define V_SCALE
+FN V v_look(const float *table, I i) {
+  TsTileType t = i ? i->type : (TsTileType){0};
+  double number[32];
+  if (!i) return now->c->b.k->failed = true, NULL;
+  for (int k = 0; k < 32; k++) number[k] = (double)table[k];
+  TsAttr attr = {.type = TS_ATTR_floats, .n = 32, .floats = number};
+  t.dtype = FLOAT;
+  return ts_tile_emit1(&now->c->b, TS_TILE_look, 1, &i, &attr, &t);
+}
 FN V v_min(V a, V b) { return v_select(v_lt(a, b), a, b); }
 FN V v_max(V a, V b) { return v_select(v_lt(b, a), a, b); }
 

@@ -219,6 +219,14 @@ int ts_tile_do_shr(TsTileRun *r, const TsTileStmt *s) { return shift(r, s); }
 int ts_tile_do_sar(TsTileRun *r, const TsTileStmt *s) { return shift(r, s); }
 int ts_tile_do_mulhi(TsTileRun *r, const TsTileStmt *s) { return binary(r, s); }
 int ts_tile_do_scale(TsTileRun *r, const TsTileStmt *s) { return binary(r, s); }
+int ts_tile_do_look(TsTileRun *r, const TsTileStmt *s) {
+  const TsAttr *table = ts_tile_attr(s, "table");
+  const int32_t *i = ts_tile_run_tile(r, s->in[0]);
+  float *y = ts_tile_run_tile(r, s->out[0]);
+  if (!i || !y) return -1;
+  for (int64_t k = 0; k < r->place[s->out[0]->id].n; k++) y[k] = (float)table->floats[i[k] & 31];
+  return 0;
+}
 int ts_tile_do_ult(TsTileRun *r, const TsTileStmt *s) { return binary(r, s); }
 int ts_tile_do_decay(TsTileRun *r, const TsTileStmt *s) {
   return ts_tile_run_fail(r, s, TS_ERR_value, "is expanded before it runs");

@@ -393,6 +393,7 @@ static TsTileVal compute(TsVec *v, TsTileStmt *s, const VecMap *map) {
   case TS_TILE_shr:
   case TS_TILE_sar:
   case TS_TILE_mulhi:
+  case TS_TILE_look:
   case TS_TILE_scale:
   case TS_TILE_decay:
   case TS_TILE_ult: return row(v, s, map);

@@ -49,6 +49,7 @@ int ts_tile_vec_cost(int op) {
   case TS_TILE_shr:
   case TS_TILE_sar:
   case TS_TILE_ult:
+  case TS_TILE_look:
   case TS_TILE_bitcast:
   case TS_TILE_load:
   case TS_TILE_cast: return 1;

@@ -104,6 +104,10 @@ LLVMValueRef ts_emit_floordiv(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef
 LLVMValueRef ts_emit_mod(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef ts_emit_mulhi(TsEmit *e, LLVMValueRef x, LLVMValueRef y);
 
+/* ---- emit_look.c: of a table of 32 numbers, which is constant memory of this address space
+ * where no shuffle serves */
+LLVMValueRef ts_emit_look(TsEmit *e, const TsTileStmt *s, LLVMValueRef index, int space);
+
 /* ---- emit_scale.c: x 2^n */
 LLVMValueRef ts_emit_scale(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef n);
 

@@ -35,6 +35,7 @@ static bool is_compute(const TsTileStmt *s) {
   case TS_TILE_shr:
   case TS_TILE_sar:
   case TS_TILE_mulhi:
+  case TS_TILE_look:
   case TS_TILE_scale:
   case TS_TILE_ult:
   case TS_TILE_ex2:
@@ -57,6 +58,7 @@ static V compute(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   if (x) return x;
   if (s->op == TS_TILE_ex2 || s->op == TS_TILE_inv || s->op == TS_TILE_lg2)
     return ts_gpu_function(g, s->op, in[0]);
+  if (s->op == TS_TILE_look) return ts_emit_look(g->e, s, in[0], g->global);
   if (s->op == TS_TILE_larger)
     return ts_emit_call2(g->e, ts_tile_attr(s, "nan")->i ? "llvm.maximum" : "llvm.maxnum",
                          in[0], in[1]);

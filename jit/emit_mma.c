@@ -73,6 +73,7 @@ static void statement(TsMma *m, const TsTileStmt *s) {
   case TS_TILE_shr:
   case TS_TILE_sar:
   case TS_TILE_mulhi:
+  case TS_TILE_look:
   case TS_TILE_scale:
   case TS_TILE_ult: ts_mma_pointwise(m, s); return;
   case TS_TILE_registers: /* at the beginning of the role */

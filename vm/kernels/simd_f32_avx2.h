@@ -55,6 +55,13 @@ FN I i_sar(I a, int n) { return _mm256_srai_epi32(a, n); }
 FN I i_shlv(I a, I n) { return _mm256_sllv_epi32(a, n); }
 FN I i_shrv(I a, I n) { return _mm256_srlv_epi32(a, n); }
 FN I i_select(M m, I a, I b) { return _mm256_blendv_epi8(b, a, m); }
+FN V v_look(const float *table, I i) {
+  V eighth[4], by_8 = v_of_bits(i_shl(i, 28)), by_16 = v_of_bits(i_shl(i, 27));
+  for (int k = 0; k < 4; k++)
+    eighth[k] = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8 * k), i);
+  return _mm256_blendv_ps(_mm256_blendv_ps(eighth[0], eighth[1], by_8),
+                          _mm256_blendv_ps(eighth[2], eighth[3], by_8), by_16);
+}
 FN M i_lt(I a, I b) { return _mm256_cmpgt_epi32(b, a); }
 FN M i_eq(I a, I b) { return _mm256_cmpeq_epi32(a, b); }
 FN M i_ult(I a, I b) {

@@ -59,6 +59,9 @@ FN I i_sar(I a, unsigned n) { return _mm512_srai_epi32(a, n); }
 FN I i_shlv(I a, I n) { return _mm512_sllv_epi32(a, n); }
 FN I i_shrv(I a, I n) { return _mm512_srlv_epi32(a, n); }
 FN I i_select(M m, I a, I b) { return _mm512_mask_blend_epi32(m, b, a); }
+FN V v_look(const float *table, I i) {
+  return _mm512_permutex2var_ps(_mm512_loadu_ps(table), i, _mm512_loadu_ps(table + 16));
+}
 FN M i_lt(I a, I b) { return _mm512_cmplt_epi32_mask(a, b); }
 FN M i_eq(I a, I b) { return _mm512_cmpeq_epi32_mask(a, b); }
 FN M i_ult(I a, I b) { return _mm512_cmplt_epu32_mask(a, b); }

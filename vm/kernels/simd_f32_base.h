@@ -58,6 +58,7 @@ FN I i_shrv(I a, I n) { return (I)((uint32_t)a >> n); }
 FN I i_select(M m, I a, I b) { return m ? a : b; }
 FN M i_lt(I a, I b) { return a < b; }
 FN M i_eq(I a, I b) { return a == b; }
+FN V v_look(const float *table, I i) { return table[i & 31]; }
 FN M i_ult(I a, I b) { return (uint32_t)a < (uint32_t)b; }
 
 FN M m_and(M a, M b) { return a & b; }
