@@ -110,6 +110,7 @@ typedef struct TsVec {
   int nroot, npass;
   int ahead;       /* the pass that asks for the next round's rows */
   int ahead_shift; /* it asks for one of 2^shift lines */
+  bool along;      /* the only pass asks for what it reads next */
   int64_t rows;    /* 0: not row by row */
   bool own_marks;  /* the text says where stages are */
 } TsVec;

@@ -1,10 +1,19 @@
 /* Rows to come: while the pass of a row that computes most is at work, the next round's row is
  * asked for, since the processor's own prefetching stops at the end of a row that is read in
  * several passes. In a pass that only writes, requests and stores would crowd each other
- * out. */
+ * out.
+ *
+ * In a kernel of one pass that computes much and stores past the caches, what comes next is asked
+ * for twice, far and near: computing and waiting for memory are then done at one time. Where an
+ * element is cheap the processor's own prefetching is better alone. */
 #include "ir/tile_vec.h"
 
-enum { LINE = 64 };
+enum { LINE = 64, NEAR = 4 << 10, FAR = 48 << 10 };
+
+static bool follows(const TsTileValue *at) {
+  const TsTileStmt *loop = at->region ? at->region->owner : NULL;
+  return loop && loop->op == TS_TILE_for && at->index == 0 && ts_tile_attr(loop, "parallel")->i;
+}
 
 /* The axis along which the load follows the parallel loop, or -1: it must read a whole row of a
  * parameter. */
@@ -12,13 +21,24 @@ static int round_axis(const TsTileStmt *s) {
   const TsTileType *memory = &s->in[0]->type, *tile = &s->out[0]->type;
   if (s->op != TS_TILE_load || memory->space != TS_SPACE_global || tile->rank != 1) return -1;
   if (memory->strided || memory->rank < 2) return -1;
-  for (int i = 0; i < memory->rank - 1; i++) {
-    const TsTileValue *at = s->in[1 + i];
-    const TsTileStmt *loop = at->region ? at->region->owner : NULL;
-    if (loop && loop->op == TS_TILE_for && at->index == 0 && ts_tile_attr(loop, "parallel")->i)
-      return i;
-  }
+  for (int i = 0; i < memory->rank - 1; i++)
+    if (follows(s->in[1 + i])) return i;
   return -1;
+}
+
+/* Whether memory is read along, round by round, in its own order. */
+static bool reads_along(const TsTileStmt *s) {
+  const TsTileType *memory = &s->in[0]->type;
+  if (s->op != TS_TILE_load || memory->space != TS_SPACE_global || memory->strided) return false;
+  return s->out[0]->type.rank == 1 &&
+         (memory->rank == 1 ? follows(s->in[1]) : round_axis(s) == memory->rank - 2);
+}
+
+static void prefetch(TsVec *v, int n, const TsTileVal *in, bool far) {
+  TsAttr hint[2] = {{.type = TS_ATTR_bool, .i = false}, {.type = TS_ATTR_bool, .i = far}};
+  for (int i = 0; i < n; i++)
+    if (!in[i]) return;
+  ts_tile_emit(&v->b, TS_TILE_prefetch, n, in, hint, 0, NULL);
 }
 
 /* element: of the chunk. The pass asks for one of 2^shift lines, those at the row's beginning. */
@@ -31,10 +51,28 @@ static void ask(TsVec *v, const TsTileStmt *s, int axis, int shift, int64_t elem
   TsTileVal base = v->at.base[last];
   if (base && shift) base = ts_tile_op2(&v->b, TS_TILE_shr, base, ts_tile_vec_int(v, shift));
   in[n] = ts_tile_vec_sum(v, in[n], base, (v->at.plus[last] + element) >> shift);
-  for (int i = 0; i <= n; i++)
-    if (!in[i]) return;
-  TsAttr hint[2] = {{.type = TS_ATTR_bool, .i = false}, {.type = TS_ATTR_bool, .i = true}};
-  ts_tile_emit(&v->b, TS_TILE_prefetch, n + 1, in, hint, 0, NULL);
+  prefetch(v, n + 1, in, true);
+}
+
+/* What lies so many elements behind the chunk's. */
+static void ask_along(TsVec *v, const TsTileStmt *s, int64_t element, bool far) {
+  TsTileVal in[TS_TILE_RANK + 1];
+  int n = s->in[0]->type.rank, last = v->at.vec;
+  for (int i = 0; i <= n; i++) in[i] = ts_tile_vec_of(v, s->in[i])->now;
+  TsTileVal at = ts_tile_vec_sum(v, v->at.base[last], NULL, v->at.plus[last] + element);
+  in[n] = ts_tile_op2(&v->b, TS_OP_add, in[n], at);
+  prefetch(v, n + 1, in, far);
+}
+
+static bool computes_and_streams(const TsVec *v) {
+  int cost = 0;
+  bool streams = false;
+  for (int i = 0; i < v->nstmt; i++) {
+    const TsTileStmt *s = v->stmt[i];
+    streams |= s->op == TS_TILE_store && ts_tile_attr(s, "stream")->i;
+    if (s->nout && s->out[0]->type.rank) cost += ts_tile_vec_cost(s->op);
+  }
+  return streams && cost >= VEC_DEAR;
 }
 
 /* Needs: levels of the stretch. Gives: the pass that asks, 0 for none, and for how much. A cheap
@@ -57,9 +95,23 @@ void ts_tile_vec_ahead_plan(TsVec *v) {
     v->ahead = p;
   }
   v->ahead_shift = most < VEC_DEAR;
+  v->along = v->npass == 1 && computes_and_streams(v);
+}
+
+static void along(TsVec *v) {
+  for (int i = 0; i < v->nstmt; i++) {
+    const TsTileStmt *s = v->stmt[i];
+    if (!reads_along(s)) continue;
+    int64_t size = ts_dtypes[s->in[0]->type.dtype].nbytes, line = LINE / size;
+    for (int64_t k = 0; k < v->at.lanes; k += line) {
+      ask_along(v, s, k + NEAR / size, false);
+      ask_along(v, s, k + FAR / size, true);
+    }
+  }
 }
 
 void ts_tile_vec_ahead(TsVec *v) {
+  if (v->along && v->pass == 0 && !v->rows && !v->at.edge) along(v);
   if (v->pass == 0 || v->pass != v->ahead || v->rows || v->at.edge) return;
   for (int i = 0; i < v->nstmt; i++) {
     const TsTileStmt *s = v->stmt[i];

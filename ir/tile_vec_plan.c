@@ -71,6 +71,7 @@ int ts_tile_vec_cost(int op) {
   case TS_OP_sin:
   case TS_OP_cos:
   case TS_OP_tan:
+  case TS_OP_gelu_erf:
   case TS_OP_pow:
   case TS_OP_mod: return VEC_HUGE;
   default: return 24;
