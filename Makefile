@@ -94,6 +94,11 @@ $(BUILD)/prefix: FORCE
 	@mkdir -p $(@D)
 	@echo '$(PREFIX)' | cmp -s - $@ || echo '$(PREFIX)' > $@
 
+# Generated code on disk is that of these sources: other sources, other names.
+CODE := $(sort $(wildcard ir/*.[ch] ir/*.inc ir/*.def jit/*.[ch] lib/elem/*.inc lib/elem/*.h lib/ops/*.def lib/*.h))
+$(BUILD)/jit/version.o: CPPFLAGS += -DTS_CODE='"$(shell cat $(CODE) | sha256sum | cut -c1-16)"'
+$(BUILD)/jit/version.o: $(CODE)
+
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  cc     $<"

@@ -8,9 +8,6 @@
 #include "jit/cache.h"
 #include "jit/llvm.h"
 
-/* Raised by one when the code that is emitted for the same Tile IR changes. */
-enum { EMITTER = 26 };
-
 static struct {
   pthread_once_t once;
   TsCache disk;
@@ -46,7 +43,7 @@ static TsKernel *kernel_of(const TsTile *k, const TsJitTarget *t, bool compile, 
   TsKernel *kernel = calloc(1, sizeof *kernel);
   if (!kernel) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
   pthread_once(&cache.once, open_cache);
-  snprintf(salt, sizeof salt, "emitter %d llvm %s", EMITTER, ts_llvm_version());
+  snprintf(salt, sizeof salt, "code %s llvm %s", ts_code_version(), ts_llvm_version());
   ts_kernel_key(k, t, salt, key);
   bool outlined = !ts_kernel_outline(kernel, k, t, err);
   bool made = outlined && from_disk(kernel, key);

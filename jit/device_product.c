@@ -202,6 +202,9 @@ static bool put_word(Problem *p, const char *w, size_t n) {
   if (is_word(w, n, "bias") && !late && !p->bias) return (p->bias = true);
   if (is_word(w, n, "relu") && !late) return (p->activation = TS_OP_relu) != 0;
   if (is_word(w, n, "silu") && !late && !wide) return (p->activation = TS_OP_silu) != 0;
+  /* Of 16 bits gelu has a short form, which comes with the rows behind a product. */
+  bool single = p->n->in[0]->meta.dtype == TS_DT_f32;
+  if (is_word(w, n, "gelu") && !late && single) return (p->activation = TS_OP_gelu_erf) != 0;
   if (is_word(w, n, "residual") && !p->residual) return (p->residual = true);
   return is_word(w, n, "none");
 }

@@ -13,7 +13,7 @@
 #include "jit/llvm.h"
 
 /* Raised by one when the code that is emitted for the same Tile IR changes. */
-enum { EMITTER = 7, MOST_PARAMS = 16, ALIGN = 16 };
+enum { MOST_PARAMS = 16, ALIGN = 16 };
 
 struct TsGpuExplicit {
   TsDevice *d;
@@ -48,7 +48,7 @@ static void key_of(const TsDevice *d, const TsTile *k, uint8_t *key) {
                    .cpu = k->target,
                    .features = ""};
   ts_kernel_code_digest(k, digest);
-  snprintf(salt, sizeof salt, "gpu roles %d llvm %s driver %d sm %d.%d", EMITTER,
+  snprintf(salt, sizeof salt, "gpu roles %s llvm %s driver %d sm %d.%d", ts_code_version(),
            ts_llvm_version(), d->driver, d->major, d->minor);
   ts_kernel_key_of(digest, &t, salt, key);
 }

@@ -12,7 +12,7 @@
 #include "jit/llvm.h"
 
 /* Raised by one when the code that is emitted for the same Tile IR changes. */
-enum { EMITTER = 13, MOST_ARGS = 128 };
+enum { MOST_ARGS = 128 };
 /* For which the next launch is started early: with less to do the host is late anyway, and such
  * a launch costs it 0.3 us more. */
 enum { MANY_BLOCKS = 128 };
@@ -92,7 +92,7 @@ static void to_disk(const TsGpuCode *code, const uint8_t *key) {
 static void key_of(const uint8_t *digest, const TsGpuTarget *t, TsGpuForm form, uint8_t *key) {
   static const char *const word[] = {"", "aligned", "batch"};
   char salt[80];
-  snprintf(salt, sizeof salt, "gpu emitter %d llvm %s %s", EMITTER, ts_llvm_version(),
+  snprintf(salt, sizeof salt, "gpu code %s llvm %s %s", ts_code_version(), ts_llvm_version(),
            word[form]);
   ts_kernel_key_of(digest, ts_gpu_jit_target(t), salt, key);
 }

@@ -71,6 +71,9 @@ int ts_kernel_run_timed(const TsKernel *kernel, void *const *arg, const int64_t 
 
 void ts_kernel_free(TsKernel *kernel);
 
+/* Of the sources that generated code depends on (jit/version.c). */
+const char *ts_code_version(void);
+
 /* The name of a kernel's code: what it does, not how its values are called nor where it comes
  * from, with `salt` (the code generator's version) and the target. */
 void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint8_t key[32]);

@@ -47,7 +47,8 @@ for _, d in ipairs(types) do
   local x = { a, b, numbers(d, { 32 }), numbers(d, { 3, 24, 32 }) }
   local y = there(x)
   check(d .. " batch", op.matmul(y[1], y[2]), op.matmul(a, b))
-  for _, words in ipairs { "bias", "bias_relu", "bias_silu_residual", "silu", "relu_bias" } do
+  for _, words in ipairs { "bias", "bias_relu", "bias_silu_residual", "silu", "relu_bias", "bias_gelu",
+    "gelu_residual" } do
     local opt, named = { epilogue = words }, function(w) return words:find(w) and true or false end
     local function call(t)
       return op.matmul(t[1], t[2], named "bias" and t[3] or nil, named "residual" and t[4] or nil, opt)
