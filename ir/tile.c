@@ -251,7 +251,7 @@ static bool gives_bool(int op) {
 static TsTileVal apply(TsTileBuild *b, int op, int n, const TsTileVal *in) {
   for (int i = 0; i < n; i++)
     if (!in[i]) return b->k->failed = true, NULL;
-  TsTileType t = in[op == TS_OP_where ? 1 : 0]->type;
+  TsTileType t = in[op == TS_OP_where || op == TS_TILE_rare ? 1 : 0]->type;
   if (gives_bool(op)) t.dtype = TS_DT_bool;
   return ts_tile_emit1(b, op, n, in, NULL, &t);
 }

@@ -96,7 +96,8 @@ FN M m_or(M a, M b) { return op2(TS_OP_logical_or, a, b); }
 FN M m_xor(M a, M b) { return op2(TS_OP_logical_xor, a, b); }
 FN M m_not(M a) { return op1(TS_OP_logical_not, a); }
 
-/* ---- what few elements need: a branch on whether any does, where the target asks for it */
+/* ---- what few elements need: a branch on whether any does, or on whether this one does, where the
+ * target asks for it */
 typedef struct Rare {
   bool open, branches;
   TsTileStmt *mark; /* what is behind it goes into the branch */
@@ -116,7 +117,7 @@ FN Rare rare_open(M m) {
 }
 
 FN void rare_set(Rare *r, M m, TsTileVal *var, TsTileVal value) {
-  TsTileVal y = v_select(m, value, *var);
+  TsTileVal y = now->rare ? op3(TS_TILE_rare, m, *var, value) : v_select(m, value, *var);
   if (r->branches && r->n < 4)
     r->var[r->n] = var, r->before[r->n] = *var, r->after[r->n++] = y;
   else

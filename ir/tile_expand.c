@@ -177,7 +177,9 @@ static int each(TsTileCopy *c, const TsTileStmt *s, void *arg) {
 }
 
 TsTile *ts_tile_expand(const TsTile *k, TsError *err) {
-  TsTileExpand x = {.branches = k->form == TS_FORM_explicit};
+  bool gpu = k->target && !strncmp(k->target, "sm_", 3);
+  TsTileExpand x = {.branches = k->form == TS_FORM_explicit,
+                    .rare = k->form == TS_FORM_block && gpu};
   TsTile *y = ts_tile_copy(k, each, &x, err);
   free(x.constant);
   if (y) ts_tile_cse(y), ts_tile_dce(y);

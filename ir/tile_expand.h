@@ -15,7 +15,8 @@ typedef struct TsTileExpand {
   TsTileType type;          /* the shape of the row at hand; its dtype is of no account */
   TsTileConstant *constant; /* made so far: a hash table */
   int nconstant, room;
-  bool branches; /* what few elements need is behind a branch, else always computed */
+  bool branches; /* what few elements need is behind a branch, */
+  bool rare;     /* or TS_TILE_rare; else always computed */
 } TsTileExpand;
 
 /* A tile of the shape at hand whose elements are all this constant (op: const with the bits of

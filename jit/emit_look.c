@@ -1,12 +1,12 @@
 /* A number of a table of 32: shuffles by the index where vectors have them, else a load from a
- * constant array, which on a GPU is one line of memory for all threads of a warp. */
+ * constant array, where a table is one line of memory for all threads of a warp. */
 #include <string.h>
 
 #include "jit/emit.h"
 
 typedef LLVMValueRef V;
 
-enum { NTABLE = 32 };
+enum { NTABLE = 32, MOST = 64 };
 
 static V numbers(TsEmit *e, const double *table, int n) {
   V *list = ts_emit_take(e, sizeof *list * (size_t)n);
@@ -53,31 +53,53 @@ static V shuffles(TsEmit *e, const double *table, int each, V index) {
   return y;
 }
 
-/* ---- memory */
-static bool holds(V global, V content) {
-  return LLVMGetInitializer(global) == content; /* constants are unique in a context */
+/* ---- memory: all tables of the kernel stand in one array, so that a place in several of them is
+ * one address */
+typedef struct Tables {
+  const double *of[MOST];
+  int n;
+} Tables;
+
+static int number_of(const Tables *t, const double *table) {
+  for (int i = 0; i < t->n; i++)
+    if (!memcmp(t->of[i], table, NTABLE * sizeof *table)) return i;
+  return t->n;
 }
 
-static V array(TsEmit *e, const double *table, unsigned space) {
-  LLVMTypeRef f32 = ts_emit_elem(e, TS_DT_f32), t = LLVMArrayType2(f32, NTABLE);
-  V list[NTABLE];
-  for (int i = 0; i < NTABLE; i++) list[i] = ts_emit_number(e, TS_DT_f32, 0, table[i]);
-  V content = LLVMConstArray2(f32, list, NTABLE);
-  for (V g = LLVMGetFirstGlobal(e->module); g; g = LLVMGetNextGlobal(g))
-    if (holds(g, content)) return g;
-  V g = LLVMAddGlobalInAddressSpace(e->module, t, "table", space);
-  LLVMSetInitializer(g, content);
+static void collect(TsEmit *e, Tables *t, const TsTileRegion *r) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    for (int i = 0; i < s->nregion; i++) collect(e, t, s->region[i]);
+    if (s->op != TS_TILE_look) continue;
+    const double *table = ts_tile_attr(s, "table")->floats;
+    if (number_of(t, table) < t->n) continue;
+    if (t->n == MOST) ts_emit_fail(e, "more than %d tables", MOST);
+    t->of[t->n++] = table;
+  }
+}
+
+static V array(TsEmit *e, const Tables *t, unsigned space) {
+  V old = LLVMGetNamedGlobal(e->module, "tables");
+  if (old) return old;
+  LLVMTypeRef f32 = ts_emit_elem(e, TS_DT_f32);
+  int n = t->n * NTABLE;
+  V *list = ts_emit_take(e, sizeof *list * (size_t)n);
+  for (int i = 0; i < n; i++)
+    list[i] = ts_emit_number(e, TS_DT_f32, 0, t->of[i / NTABLE][i % NTABLE]);
+  V g = LLVMAddGlobalInAddressSpace(e->module, LLVMArrayType2(f32, (uint64_t)n), "tables", space);
+  LLVMSetInitializer(g, LLVMConstArray2(f32, list, (uint64_t)n));
   LLVMSetGlobalConstant(g, true);
-  LLVMSetLinkage(g, LLVMPrivateLinkage);
+  LLVMSetLinkage(g, LLVMInternalLinkage);
   LLVMSetAlignment(g, 4 * NTABLE);
   return g;
 }
 
-static V loaded(TsEmit *e, V global, V index) {
+static V loaded(TsEmit *e, V tables, int number, V index) {
   LLVMTypeRef f32 = ts_emit_elem(e, TS_DT_f32), i32 = ts_emit_int_type(e, 32, 0);
   V place = LLVMBuildAnd(e->b, index, ts_emit_int(e, i32, NTABLE - 1), "");
   place = LLVMBuildZExt(e->b, place, ts_emit_int_type(e, 64, 0), "");
-  V y = LLVMBuildLoad2(e->b, f32, LLVMBuildInBoundsGEP2(e->b, f32, global, &place, 1, ""), "");
+  V of = ts_emit_i64(e, (int64_t)number * NTABLE);
+  V at = LLVMBuildInBoundsGEP2(e->b, f32, tables, &place, 1, "");
+  V y = LLVMBuildLoad2(e->b, f32, LLVMBuildInBoundsGEP2(e->b, f32, at, &of, 1, ""), "");
   unsigned kind = LLVMGetMDKindIDInContext(e->ctx, "invariant.load", 14);
   V none = LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, NULL, 0));
   LLVMSetMetadata(y, kind, none);
@@ -90,11 +112,14 @@ V ts_emit_look(TsEmit *e, const TsTileStmt *s, V index, int space) {
   int lanes = ts_emit_lanes(index);
   if (lanes && !strcmp(vectors, "avx512")) return shuffles(e, table, 16, index);
   if (lanes && !strcmp(vectors, "avx2")) return shuffles(e, table, 8, index);
-  V global = array(e, table, (unsigned)space);
-  if (!lanes) return loaded(e, global, index);
+  Tables t = {.n = 0};
+  collect(e, &t, e->k->body);
+  V tables = array(e, &t, (unsigned)space);
+  int number = number_of(&t, table);
+  if (!lanes) return loaded(e, tables, number, index);
   V y = LLVMGetPoison(ts_emit_type(e, TS_DT_f32, lanes));
   for (int i = 0; i < lanes; i++)
-    y = LLVMBuildInsertElement(e->b, y, loaded(e, global, ts_emit_lane(e, index, i)),
+    y = LLVMBuildInsertElement(e->b, y, loaded(e, tables, number, ts_emit_lane(e, index, i)),
                                ts_emit_i64(e, i), "");
   return y;
 }
