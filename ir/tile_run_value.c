@@ -224,7 +224,8 @@ int ts_tile_do_look(TsTileRun *r, const TsTileStmt *s) {
   const int32_t *i = ts_tile_run_tile(r, s->in[0]);
   float *y = ts_tile_run_tile(r, s->out[0]);
   if (!i || !y) return -1;
-  for (int64_t k = 0; k < r->place[s->out[0]->id].n; k++) y[k] = (float)table->floats[i[k] & 31];
+  for (int64_t k = 0; k < r->place[s->out[0]->id].n; k++)
+    y[k] = (float)table->floats[i[k] & 31];
   return 0;
 }
 int ts_tile_do_ult(TsTileRun *r, const TsTileStmt *s) { return binary(r, s); }

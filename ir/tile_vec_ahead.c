@@ -29,7 +29,8 @@ static int round_axis(const TsTileStmt *s) {
 /* Whether memory is read along, round by round, in its own order. */
 static bool reads_along(const TsTileStmt *s) {
   const TsTileType *memory = &s->in[0]->type;
-  if (s->op != TS_TILE_load || memory->space != TS_SPACE_global || memory->strided) return false;
+  if (s->op != TS_TILE_load || memory->space != TS_SPACE_global || memory->strided)
+    return false;
   return s->out[0]->type.rank == 1 &&
          (memory->rank == 1 ? follows(s->in[1]) : round_axis(s) == memory->rank - 2);
 }

@@ -300,13 +300,27 @@ static V joined(TsGpuEmit *g, const TsTileStmt *s, const TsGpuCoord *at) {
   return x;
 }
 
-/* Loads that v is made of: outside of a branch, where they are seen behind it. */
-static void load_first(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot) {
+enum { LOADS_FIRST = 16 };
+
+/* Loads that v is made of, each once; g->visits is new. */
+static void find_loads(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot, TsTileVal *list,
+                       int *n) {
   const TsTileStmt *s = v->stmt;
-  if (!s || !v->type.rank || (f->memo[v->id] && f->memo[v->id][slot])) return;
-  if (s->op == TS_TILE_load) ts_gpu_elem(g, f, v, slot);
+  if (!s || !v->type.rank || g->visit[v->id] == g->visits) return;
+  g->visit[v->id] = g->visits;
+  if (f->memo[v->id] && f->memo[v->id][slot]) return;
+  if (s->op == TS_TILE_load && *n < LOADS_FIRST) list[(*n)++] = v;
   if (!is_compute(s)) return;
-  for (int i = 0; i < s->nin; i++) load_first(g, f, s->in[i], slot);
+  for (int i = 0; i < s->nin; i++) find_loads(g, f, s->in[i], slot, list, n);
+}
+
+/* Outside of a branch, where they are seen behind it. */
+static void load_first(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot) {
+  TsTileVal list[LOADS_FIRST];
+  int n = 0;
+  g->visits++;
+  find_loads(g, f, v, slot, list, &n);
+  for (int i = 0; i < n; i++) ts_gpu_elem(g, f, list[i], slot);
 }
 
 /* The third operand is computed behind a branch, and what was computed on the way there is

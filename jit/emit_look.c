@@ -85,7 +85,8 @@ static V array(TsEmit *e, const Tables *t, unsigned space) {
   V *list = ts_emit_take(e, sizeof *list * (size_t)n);
   for (int i = 0; i < n; i++)
     list[i] = ts_emit_number(e, TS_DT_f32, 0, t->of[i / NTABLE][i % NTABLE]);
-  V g = LLVMAddGlobalInAddressSpace(e->module, LLVMArrayType2(f32, (uint64_t)n), "tables", space);
+  V g =
+      LLVMAddGlobalInAddressSpace(e->module, LLVMArrayType2(f32, (uint64_t)n), "tables", space);
   LLVMSetInitializer(g, LLVMConstArray2(f32, list, (uint64_t)n));
   LLVMSetGlobalConstant(g, true);
   LLVMSetLinkage(g, LLVMInternalLinkage);

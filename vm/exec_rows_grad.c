@@ -32,7 +32,10 @@ enum {
   LEAF = TS_RED_LEAF,
   RUNS = 4,
   GRAIN = 1 << 14,
-  PAST = 12 << 20, /* bytes of dx that goes past the caches */
+  PAST = 12 << 20,  /* bytes of dx that goes past the caches */
+  AHEAD = 48 << 10, /* bytes of y, and of g, from what is read to what is asked for */
+  LONG = 128 << 10, /* bytes of a row that leaves no room in L2 for all of the next one */
+  SHORT = 256,      /* bytes of a row of a softmax that is worth asking for by itself */
   LINE = 64
 };
 
@@ -45,11 +48,13 @@ typedef struct Job {
   const char *x, *g; /* x is y for the softmaxes */
   char *dx;
   TsScratch scratch;
+  bool past;
   /* softmaxes */
   bool log;
+  int64_t step; /* bytes from what is read to what is asked for */
   /* norms */
   const char *weight; /* in the wide type, or NULL */
-  bool centered, want_w, want_b, past;
+  bool centered, want_w, want_b;
   double eps;
   int64_t sums;          /* numbers of one partial row: n or 2 n, or 0 */
   int64_t lanes, groups; /* of a full leaf, after the halves within groups */
@@ -92,7 +97,46 @@ static int64_t scratch_bytes(const Job *j) {
   return j->load ? 3 * batch_rows(j) * j->n * j->size : 0;
 }
 
+/* Whether dx goes past the caches. */
+static bool goes_past(const Job *j) {
+  return !j->load && j->rows * j->n * j->size >= PAST && j->n * j->size % LINE == 0 &&
+         (uintptr_t)j->dx % LINE == 0 && j->dx != j->x && j->dx != j->g;
+}
+
 /* ---- the softmaxes */
+
+/* How many bytes on to ask for: whole rows behind those of the batch, or the rest of the row
+ * where it is long. */
+static int64_t step_of(const Job *j) {
+  int64_t row = j->n * j->size, rows = AHEAD / row, batch = batch_rows(j);
+  return row > LONG ? AHEAD : (rows < batch ? batch : rows) * row;
+}
+
+/* What row i asks for, in bytes from the start. It may be of the next range: a thread goes on
+ * with that. */
+static int64_t soft_ahead(const Job *j, int64_t i) {
+  int64_t row = j->n * j->size;
+  return min64(i * row + j->step, (j->rows - 1) * row);
+}
+
+static void soft_past(const Job *j, const Batch *b, int i, double sum) {
+  int64_t at = soft_ahead(j, b->row[i]);
+  TsSoftPast e = {.dx = b->dx[i], .y = b->x[i], .g = b->g[i], .n = j->n, .s = sum};
+  e.ahead[0] = j->x + at;
+  e.ahead[1] = j->n > LEAF ? j->g + at : NULL; /* else the sum asked for it */
+  (j->log ? j->rk->log_softmax_past : j->rk->softmax_past)[j->w](&e);
+}
+
+static void soft_end(const Job *j, const Batch *b, int i) {
+  double sum = ts_leaf_get(j->w, b->c1, i);
+  if (j->past) {
+    soft_past(j, b, i, sum);
+    return;
+  }
+  (j->log ? j->rk->log_softmax : j->rk->softmax)[j->w](b->dx[i], b->x[i], b->g[i], j->n, sum);
+  close_row(j, b, i);
+}
+
 static void soft_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   char *wide = ts_scratch_part(&j->scratch, worker);
@@ -102,13 +146,13 @@ static void soft_rows(void *arg, int64_t lo, int64_t hi, int worker) {
     for (int r = 0; r < b.rows; r++) b.row[r] = i + r;
     open_batch(j, &b, wide);
     TsRowSums s = {.rows = b.rows, .n = j->n, .x = j->log ? b.g : b.x, .g = b.g, .out = b.c1};
+    const void *ahead[TS_GRAD_ROWS];
+    for (int r = 0; r < b.rows && j->past; r++) ahead[r] = j->g + soft_ahead(j, i + r);
+    if (j->past) s.ahead = ahead;
     ts_leaf_rows(j->w, j->log ? j->rk->sum[j->w] : j->rk->dot[j->w], &s);
-    for (int r = 0; r < b.rows; r++) {
-      double sum = ts_leaf_get(j->w, b.c1, r);
-      (j->log ? j->rk->log_softmax : j->rk->softmax)[j->w](b.dx[r], b.x[r], b.g[r], j->n, sum);
-      close_row(j, &b, r);
-    }
+    for (int r = 0; r < b.rows; r++) soft_end(j, &b, r);
   }
+  if (j->past) ts_copy_fence();
 }
 
 static void set_kernels(Job *j, TsDtype d) {
@@ -138,6 +182,7 @@ static int soft(TsCall *call, Job *j, TsTensor *y, TsTensor *g) {
   int failed = ts_axis_read(call->ctx, g, (int)axis, &gr);
   if (!failed && !(failed = ts_axis_open(call->ctx, call->out[0], (int)axis, &dx))) {
     j->x = yr.at, j->g = gr.at, j->dx = dx.at, j->n = yr.n, j->rows = yr.rows;
+    j->past = j->n * j->size >= SHORT && goes_past(j), j->step = step_of(j);
     ts_cpu_parallel(j->rows, grain_of(j), soft_rows, j);
     ts_axis_close(&dx);
   }
@@ -429,8 +474,7 @@ static int norm_grad(TsCall *call, bool centered) {
   if (!failed) {
     j.x = ts_tensor_read(x), j.g = ts_tensor_read(g), j.dx = ts_tensor_write(call->out[0]);
     failed = !j.x || !j.g || !j.dx || (w && !(j.weight = ts_tensor_read(w)));
-    j.past = !j.load && j.rows * j.n * j.size >= PAST && j.n * j.size % LINE == 0 &&
-             (uintptr_t)j.dx % LINE == 0 && j.dx != j.x && j.dx != j.g;
+    j.past = goes_past(&j);
   }
   if (!failed) failed = norm(call, &j);
   free(j.part), free(j.scratch.at);

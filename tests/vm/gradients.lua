@@ -142,6 +142,33 @@ for _, isa in ipairs { "avx512", "avx2", "base" } do
 end
 core.isa(default)
 
+-- Results of 12 MiB or more go past the caches where rows are whole lines: short rows in batches
+-- whose last one is a part, a leaf, more than one, more than half of the second cache. Others of
+-- that size stay as they are.
+do
+  local threads = core.threads()
+  local function past(dtype, n)
+    local m = math.ceil(12 * 2 ^ 20 / (n * (dtype == "f64" and 8 or 4))) + 1
+    local y, g = random({ m, n }, dtype), random({ m, n }, dtype)
+    local soft = (y * (g - keep(y * g, "sum"))):hash()
+    local log = (g - op.exp(y) * keep(g, "sum")):hash()
+    for _, isa in ipairs { "avx512", "avx2", "base" } do
+      for t = isa == default and 1 or 2, pcall(core.isa, isa) and 2 or 0 do
+        core.threads(t)
+        local what = ("_grad of %s, rows of %d, %s, %d threads"):format(dtype, n, isa, t)
+        assert(op.softmax_grad(y, g):hash() == soft, "softmax" .. what)
+        assert(op.log_softmax_grad(y, g):hash() == log, "log_softmax" .. what)
+      end
+    end
+    core.isa(default)
+    core.threads(threads)
+  end
+  for _, n in ipairs { 16, 32, 64, 512, 1008, 1023, 4096, 9008, 40000 } do
+    past("f32", n)
+    past("f64", n)
+  end
+end
+
 -- attention_grad reads the result and its gradient where they lie.
 do
   local function n(stream) return op.normal({ 2, 5, 3, 8 }, { seed = 3, stream = stream }) end

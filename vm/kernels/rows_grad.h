@@ -18,7 +18,7 @@ typedef struct TsRowSums {
   int64_t n;
   const void *const *x;
   const void *const *g;
-  const void *const *ahead; /* of norms: rows to fetch meanwhile, or NULL each */
+  const void *const *ahead; /* of sum, dot, norms: rows to fetch; of norms some NULL */
   const void *w, *mean;
   void *out, *gw, *squares;
 } TsRowSums;
@@ -41,10 +41,21 @@ typedef struct TsNormEnd {
   int past; /* dx goes past the caches: whole lines; ts_copy_fence() follows the last one */
 } TsNormEnd;
 
+/* The end of a row of a gradient of softmax or log_softmax, s the row's sum, past the caches:
+ * whole lines, dx is neither y nor g, ts_copy_fence() follows the last one. */
+typedef struct TsSoftPast {
+  void *dx;
+  const void *y, *g;
+  int64_t n;
+  double s;
+  const void *ahead[2]; /* n elements to fetch meanwhile, of y and of g or NULL */
+} TsSoftPast;
+
 typedef struct TsRowsGradKernels {
   TsRowSumFn *sum[2], *square[2], *sqdev[2], *dot[2], *norm[2], *norms[2];
   void (*softmax[2])(void *dx, const void *y, const void *g, int64_t n, double s);
   void (*log_softmax[2])(void *dx, const void *y, const void *g, int64_t n, double s);
+  void (*softmax_past[2])(const TsSoftPast *a), (*log_softmax_past[2])(const TsSoftPast *a);
   void (*norm_end[2])(const TsNormEnd *a);
   /* exp(x - c), c the largest x; y may be x */
   void (*exp[2])(void *y, const void *x, int64_t n, double c);
