@@ -136,6 +136,7 @@ static Row chain_setup(int nwords, char **word) {
   p->m = atol(word[1]), p->k = atol(word[2]), p->n = atol(word[3]);
   p->a = normal(p->m * p->k), p->b = normal(p->k * p->n), p->c = normal(p->m * p->n);
   c->bias = normal(p->n), c->residual = normal(p->m * p->n);
+  for (dnnl_dim_t i = 0; i < p->k * p->n; i++) p->b[i] /= sqrtf((float)p->k);
   must(dnnl_engine_create(&c->engine, dnnl_cpu, 0));
   must(dnnl_stream_create(&c->stream, c->engine, dnnl_stream_default_flags));
   add_sum(c, 0, c->bias, 1);

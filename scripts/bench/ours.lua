@@ -135,9 +135,10 @@ function row.fused_rmsnorm(r, c)
   return captured(function(x, y, w) return op.rmsnorm(x + y, w) end, normal { r, c }, normal { r, c }, normal { c })
 end
 
+-- Weights as layers begin with, of variance 1/k: gelu's arguments have that of 2.
 function row.fused_product(m, k, n)
-  return captured(function(x, w, b, r) return op.gelu(op.matmul(x, w) + b) + r end, normal { m, k }, normal { k, n },
-    normal { n }, normal { m, n })
+  return captured(function(x, w, b, r) return op.gelu(op.matmul(x, w) + b) + r end, normal { m, k },
+    normal { k, n } * k ^ -0.5, normal { n }, normal { m, n })
 end
 
 function row.fused_dot(r, c)

@@ -298,7 +298,7 @@ class Torch:
 
     def fused_product(self, m, k, n):
         return self.run(lambda x, w, b, r: self.f.gelu(self.t.addmm(b, x, w)) + r,
-                        self.normal(m, k), self.normal(k, n), self.normal(n), self.normal(m, n))
+                        self.normal(m, k), self.normal(k, n) * k ** -0.5, self.normal(n), self.normal(m, n))
 
     def fused_dot(self, r, c):
         return self.run(lambda x, y: (x * y).sum(1), self.normal(r, c), self.normal(r, c))
@@ -506,7 +506,7 @@ class Jax:
 
     def fused_product(self, m, k, n):
         return self.jit(lambda x, w, b, r: self.jax.nn.gelu(x @ w + b, approximate=False) + r,
-                        self.normal(m, k), self.normal(k, n), self.normal(n), self.normal(m, n))
+                        self.normal(m, k), self.normal(k, n) * k ** -0.5, self.normal(n), self.normal(m, n))
 
     def fused_dot(self, r, c):
         return self.jit(lambda x, y: (x * y).sum(1), self.normal(r, c), self.normal(r, c))
