@@ -19,6 +19,12 @@ check(kernel("", "    %a = load %x[%r, 0] : f32[64]\n    %b = add %a, 1 : f32[64
 check(kernel("", "    %a = const : f16[64]\n    %b = exp %a : f16[64]\n")) --> illegal: @f: exp: takes f32, f64, not f16[64]
 -->     %b = exp %a : f16[64]
 -->   hint: cast to f32 behind the load
+check(kernel("", "    %i = iota {axis=0} : i32[64]\n    %b = look %i {table=[1,2]} : f32[64]\n")) --> illegal: @f: look: a table has 32 numbers, this one 2
+-->     %b = look %i {table=[1,2]} : f32[64]
+check(kernel("", "    %a = load %x[%r, 0] : f32[64]\n    %b = look %a {table=[1]} : f32[64]\n")) --> illegal: @f: look: looks by i32, not f32[64]
+-->     %b = look %a {table=[1]} : f32[64]
+local numbers = ("0,"):rep(31) .. "0.1"
+(check(kernel("", "    %i = iota : i32[64]\n    %b = look %i {table=[" .. numbers .. "]} : f32[64]\n")):match "[^\n]+") --> illegal: @f: look: number 31 of the table is none of f32
 check(kernel("", "    %a = laod %x[%r, 0] : f32[64]\n")) --> line 3: there is no operation 'laod' in Tile IR
 -->     %a = laod %x[%r, 0] : f32[64]
 -->          ^
