@@ -12,7 +12,6 @@
 #include "jit/kernel.h"
 #include "jit/llvm.h"
 
-/* Raised by one when the code that is emitted for the same Tile IR changes. */
 enum { MOST_PARAMS = 16, ALIGN = 16 };
 
 struct TsGpuExplicit {

@@ -11,7 +11,6 @@
 #include "jit/kernel.h"
 #include "jit/llvm.h"
 
-/* Raised by one when the code that is emitted for the same Tile IR changes. */
 enum { MOST_ARGS = 128 };
 /* For which the next launch is started early: with less to do the host is late anyway, and such
  * a launch costs it 0.3 us more. */

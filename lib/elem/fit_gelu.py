@@ -1,9 +1,10 @@
 """The table of gelu_f32.inc: python3 fit_gelu.py prints its columns in two minutes.
 
-x Phi(x) for |x| < T is x (H + t P(t)), t = x - C, with H, C and P for each of 32 stretches of x. A stretch is what x (S - Q x) rounds to, so that they are narrow where Phi grows by a large factor
-and wide where it is nearly 1. C is chosen so that Phi(C) is a number of f32 but for 2^-31, and P(0)
-nearly the slope there: then no low parts are needed. Of the C that do, the one with the smallest
-error over the stretch is taken. Needs numpy and mpmath."""
+x Phi(x) for |x| < T is x (H + t P(t)), t = x - C, with H, C and P for each of 32 stretches of x. A
+stretch is what x (S - Q x) rounds to, so that they are narrow where Phi grows by a large factor and
+wide where it is nearly 1. C is chosen so that Phi(C) is a number of f32 but for 2^-31, and P(0) nearly
+the slope there: then no low parts are needed. Of the C that do, the one with the smallest error over
+the stretch is taken. Needs numpy and mpmath."""
 import math
 import sys
 

@@ -135,6 +135,7 @@ local function sums(on)
 end
 sums(false) --> 1, 11
 sums(true) --> 4, 8
+
 -- Products of f32 with words behind them are for kernels that the copy engine feeds, as bare ones are.
 local function maps(words, bias)
   local before = tonumber(fake.fake_count "cuTensorMapEncodeTiled")
