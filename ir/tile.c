@@ -293,13 +293,14 @@ TsTileVal ts_tile_broadcast(TsTileBuild *b, TsTileVal x, const TsTileType *type,
   return ts_tile_emit1(b, TS_TILE_broadcast, 1, &x, &a, &t);
 }
 
-static int access_attrs(const TsTileAccess *a, Named named[4]) {
+static int access_attrs(const TsTileAccess *a, Named named[5]) {
   if (!a) return 0;
   named[0] = (Named){"edge", flag(a->edge)};
   named[1] = (Named){"stream", flag(a->stream)};
   named[2] = (Named){"fill", number(a->fill)};
-  named[3] = (Named){"axes", list(a->naxis, a->axes)};
-  return a->naxis ? 4 : 3;
+  named[3] = (Named){"aligned", flag(a->aligned)};
+  named[4] = (Named){"axes", list(a->naxis, a->axes)};
+  return a->naxis ? 5 : 4;
 }
 
 static int operands(TsTileBuild *b, TsTileVal memory, const TsTileVal *at, TsTileVal v[]) {
@@ -313,19 +314,21 @@ static int operands(TsTileBuild *b, TsTileVal memory, const TsTileVal *at, TsTil
 TsTileVal ts_tile_load(TsTileBuild *b, TsTileVal memory, const TsTileVal *at,
                        const TsTileType *type, const TsTileAccess *access) {
   TsTileVal v[TS_TILE_RANK + 2];
-  Named named[4];
+  Named named[5];
   TsTileType t = *type;
   int n = operands(b, memory, at, v);
   if (!n) return NULL;
   t.dtype = memory->type.dtype;
-  TsTileStmt *s = emit(b, TS_TILE_load, n, v, access_attrs(access, named), named, 1, &t);
+  int nnamed = access_attrs(access, named);
+  if (nnamed) named[3] = (Named){"", {0}}; /* nor asks a load */
+  TsTileStmt *s = emit(b, TS_TILE_load, n, v, nnamed, named, 1, &t);
   return s ? s->out[0] : NULL;
 }
 
 void ts_tile_store(TsTileBuild *b, TsTileVal memory, const TsTileVal *at, TsTileVal x,
                    const TsTileAccess *access) {
   TsTileVal v[TS_TILE_RANK + 2];
-  Named named[4];
+  Named named[5];
   int n = operands(b, memory, at, v);
   if (!n) return;
   v[n++] = x;

@@ -194,7 +194,7 @@ TsTileVal ts_tile_broadcast(TsTileBuild *b, TsTileVal x, const TsTileType *type,
                             const int64_t *axes);
 
 typedef struct TsTileAccess {
-  bool edge, stream;
+  bool edge, stream, aligned;
   double fill;
   int naxis;
   const int64_t *axes;

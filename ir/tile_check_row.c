@@ -29,6 +29,11 @@ int ts_tile_rule_of_load(Check *c, const Stmt *s) {
                              ATTR("axes"));
 }
 
+int ts_tile_rule_of_aligned(Check *c, const Stmt *s) {
+  Type yes = ts_tile_scalar(TS_DT_bool);
+  return ts_tile_rule_gives(c, s, &yes);
+}
+
 int ts_tile_rule_of_store(Check *c, const Stmt *s) {
   if (ts_tile_rule_positions(c, s) || ts_tile_rule_gives_nothing(c, s) ||
       ts_tile_rule_written(c, s))

@@ -105,7 +105,7 @@ int ts_tile_rule_block_only(Check *c, const Stmt *s) {
 /* ---- memory */
 static bool is_memory_slot(int op, int i) {
   const TsTileBrackets *b = ts_tile_brackets(op);
-  return op == TS_TILE_view || (b && i < b->memories);
+  return op == TS_TILE_view || op == TS_TILE_aligned || (b && i < b->memories);
 }
 
 static bool is_barrier_slot(int op, int i) {

@@ -23,6 +23,7 @@ bool ts_tile_effect(const TsTileStmt *s) {
     return false;
   case TS_TILE_alloc:
   case TS_TILE_view:
+  case TS_TILE_aligned:
   case TS_TILE_load:
   case TS_TILE_gather:
   case TS_TILE_const:

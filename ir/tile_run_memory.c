@@ -173,6 +173,13 @@ int ts_tile_do_alloc(TsTileRun *r, const TsTileStmt *s) {
   return 0;
 }
 
+int ts_tile_do_aligned(TsTileRun *r, const TsTileStmt *s) {
+  TsTileRunPlace *x = ts_tile_run_place(r, s->in[0]), *y = ts_tile_run_place(r, s->out[0]);
+  if (!x || !y) return -1;
+  *(bool *)y->at = (uintptr_t)x->at % 64 == 0;
+  return 0;
+}
+
 int ts_tile_do_view(TsTileRun *r, const TsTileStmt *s) {
   TsTileRunPlace *x = ts_tile_run_place(r, s->in[0]);
   if (!x) return -1;

@@ -84,6 +84,7 @@ typedef struct VecRoot {
   int pass;
   VecSpace space;
   VecMap map;
+  TsTileVal guard; /* of a store: a bool without which nothing is stored, or NULL */
   bool done;
 } VecRoot;
 
@@ -111,6 +112,9 @@ typedef struct TsVec {
   int ahead;       /* the pass that asks for the next round's rows */
   int ahead_shift; /* it asks for one of 2^shift lines */
   bool along;      /* the only pass asks for what it reads next */
+  bool pipelined;  /* it is the stages of several rows */
+  /* Stores past the caches: each asks whether it is aligned, all are, none goes past them. */
+  enum { VEC_ASK, VEC_ALIGNED, VEC_CACHED } past;
   int64_t rows;    /* 0: not row by row */
   bool own_marks;  /* the text says where stages are */
 } TsVec;
@@ -122,6 +126,10 @@ VecVal *ts_tile_vec_of(TsVec *v, TsTileVal x);
 TsTileVal ts_tile_vec_local(TsVec *v, TsDtype d, int rank, const int64_t *dim);
 /* For a tile; of one row if the stretch goes row by row and nobody else wants it. */
 TsTileVal ts_tile_vec_home(TsVec *v, TsTileVal x);
+
+/* ---- ir/tile_vec_pipeline.c: the kernel with the stages of several rows in one walk, in block
+ * form; NULL without an error where that is not wanted */
+TsTile *ts_tile_vec_pipeline(const TsTile *k, const TsTarget *target, TsError *err);
 
 /* ---- ir/tile_vec_plan.c: levels, roots, homes of the stretch in v->stmt */
 int ts_tile_vec_plan(TsVec *v);
@@ -146,6 +154,8 @@ TsTileVal ts_tile_vec_spread(TsVec *v, TsTileVal scalar);
 /* x, with `other` in the lanes that are not live. */
 TsTileVal ts_tile_vec_live(TsVec *v, TsTileVal x, TsTileVal other);
 void ts_tile_vec_put(TsVec *v, const VecRoot *r, TsTileVal x);
+/* Before a walk: what says whether the store's row is inside of its memory. */
+void ts_tile_vec_guard(TsVec *v, VecRoot *r);
 /* Operand i of statement s is seen where? The map of the operand from that of the result. */
 bool ts_tile_vec_through(const TsTileStmt *s, const VecMap *map, VecMap *operand);
 /* Calls back for each statement that evaluation in this pass would visit. */
@@ -167,6 +177,8 @@ typedef struct VecPass {
   int wide;        /* vectors of a chunk */
 } VecPass;
 int ts_tile_vec_emit(TsVec *v);
+/* Whether all that a pass does is done in one walk. */
+bool ts_tile_vec_one_walk(TsVec *v, int pass);
 /* Loops over the first axes of a space; v->at stands in the innermost. */
 typedef struct VecNest {
   TsTileLoop loop[TS_TILE_RANK];

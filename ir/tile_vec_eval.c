@@ -190,7 +190,9 @@ typedef struct Place {
   TsTileAccess access;
 } Place;
 
-static Place place_of(TsVec *v, const TsTileStmt *s, int rank, const VecMap *map) {
+/* guarded: it is known that the row is inside. */
+static Place place_of(TsVec *v, const TsTileStmt *s, int rank, const VecMap *map,
+                      bool guarded) {
   Place p = {.memory = ts_tile_vec_of(v, s->in[0])->now, .vec = -1};
   int vec = vec_axis(v, rank, map);
   for (int i = 0; i < s->in[0]->type.rank; i++) {
@@ -199,7 +201,7 @@ static Place place_of(TsVec *v, const TsTileStmt *s, int rank, const VecMap *map
     if (t >= 0) p.at[i] = index_of(v, map->at[t], p.at[i]);
     if (t >= 0 && t == vec) p.vec = i;
   }
-  bool edge = ts_tile_attr(s, "edge")->i != 0;
+  bool edge = ts_tile_attr(s, "edge")->i != 0 && !guarded;
   int last = s->in[0]->type.rank - 1;
   /* Memory smaller than a vector is never entered without edge, but the check wants it said. */
   bool small = p.vec >= 0 && !ts_tile_dim_is(s->in[0]->type.dim[p.vec]) &&
@@ -207,14 +209,16 @@ static Place place_of(TsVec *v, const TsTileStmt *s, int rank, const VecMap *map
   p.access.edge =
       small || (edge && (v->at.edge || p.vec < 0)) || (p.vec >= 0 && v->at.live < v->at.lanes);
   p.access.stream = p.vec >= 0 && ts_tile_attr(s, "stream")->i && !p.access.edge &&
+                    v->past != VEC_CACHED &&
                     aligned(p.memory, p.vec, p.at[last], v->at.lanes);
+  p.access.aligned = p.access.stream && v->past == VEC_ALIGNED;
   p.axes[0] = p.vec;
   if (p.vec >= 0 && p.vec != last) p.access.naxis = 1;
   return p;
 }
 
 static TsTileVal load(TsVec *v, const TsTileStmt *s, const VecMap *map) {
-  Place p = place_of(v, s, s->out[0]->type.rank, map);
+  Place p = place_of(v, s, s->out[0]->type.rank, map, false);
   TsTileType t = p.vec < 0 ? ts_tile_scalar((TsDtype)s->out[0]->type.dtype)
                            : ts_tile_vector((TsDtype)s->out[0]->type.dtype, v->at.lanes);
   p.access.axes = p.axes;
@@ -228,7 +232,7 @@ void ts_tile_vec_ask(TsVec *v, TsTileStmt *s, const VecMap *map, void *far) {
   TsTileVal in[TS_TILE_RANK + 1];
   int n = s->in[0]->type.rank;
   if (s->op != TS_TILE_load || s->in[0]->type.space != TS_SPACE_global) return;
-  Place p = place_of(v, s, s->out[0]->type.rank, map);
+  Place p = place_of(v, s, s->out[0]->type.rank, map, false);
   if (p.vec != n - 1) return;
   TsAttr hint[2] = {{.type = TS_ATTR_bool}, {.type = TS_ATTR_bool, .i = *(bool *)far}};
   in[0] = p.memory;
@@ -482,12 +486,19 @@ void ts_tile_vec_put(TsVec *v, const VecRoot *r, TsTileVal x) {
       scatter_pieces(v, r->stmt, at, x);
     return;
   }
-  Place p = place_of(v, r->stmt, r->value->type.rank, &r->map);
+  Place p = place_of(v, r->stmt, r->value->type.rank, &r->map, r->guard != NULL);
   p.access.axes = p.axes;
+  TsTileRegion *here = v->b.at;
+  if (r->guard && v->at.edge) {
+    TsTileStmt *s = ts_tile_emit(&v->b, TS_TILE_if, 1, &r->guard, NULL, 0, NULL);
+    if (!s) return;
+    v->b.at = s->region[0];
+  }
   if (p.vec >= 0 && v->at.live < v->at.lanes && !ends_together(r->stmt, p.vec, &r->value->type))
     store_pieces(v, r->stmt, &p, x);
   else
     ts_tile_store(&v->b, p.memory, p.at, x, &p.access);
+  v->b.at = here;
 }
 
 /* ---- visits */
@@ -622,6 +633,37 @@ static void clip_load(TsVec *v, TsTileStmt *s, const VecMap *map, void *arg) {
 static TsTileVal within(TsVec *v, TsTileVal inside, int64_t n) {
   inside = ts_tile_op2(&v->b, TS_OP_minimum, inside, ts_tile_vec_int(v, n));
   return ts_tile_op2(&v->b, TS_OP_maximum, inside, ts_tile_vec_int(v, 0));
+}
+
+/* A row that lies in its memory with all its elements, or not at all. */
+static bool whole_rows(const VecRoot *r) {
+  const TsTileStmt *s = r->stmt;
+  if (r->kind != VEC_STORE || s->op != TS_TILE_store || !ts_tile_attr(s, "edge")->i)
+    return false;
+  if (r->space.rank != 1) return false;
+  for (int i = 0; i < s->in[0]->type.rank; i++) {
+    int t = tile_axis(s, r->value->type.rank, i);
+    if (t < 0) continue;
+    int64_t extent = r->value->type.dim[t];
+    if (!surely_inside(s->in[1 + i], r->map.at[t].plus, extent, s->in[0]->type.dim[i]))
+      return false;
+  }
+  return true;
+}
+
+void ts_tile_vec_guard(TsVec *v, VecRoot *r) {
+  if (r->guard || !whole_rows(r)) return;
+  const TsTileStmt *s = r->stmt;
+  for (int i = 0; i < s->in[0]->type.rank; i++) {
+    if (tile_axis(s, r->value->type.rank, i) >= 0) continue;
+    TsTileVal at = ts_tile_vec_of(v, s->in[1 + i])->now;
+    int64_t dim = s->in[0]->type.dim[i];
+    if (counts_inside(s->in[1 + i], dim)) continue;
+    TsTileVal low = ts_tile_op2(&v->b, TS_OP_ge, at, ts_tile_vec_int(v, 0));
+    TsTileVal high = ts_tile_op2(&v->b, TS_OP_lt, at, ts_tile_vec_size(v, dim));
+    TsTileVal in = ts_tile_op2(&v->b, TS_OP_logical_and, low, high);
+    r->guard = r->guard ? ts_tile_op2(&v->b, TS_OP_logical_and, r->guard, in) : in;
+  }
 }
 
 static bool clip_store(TsVec *v, VecRoot *r, Inside *in) {

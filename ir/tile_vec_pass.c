@@ -312,6 +312,7 @@ static TsTileStage stage_of(const VecPass *p, int group, char *what, size_t room
 }
 
 static void walk_pass(TsVec *v, VecPass *p, int group) {
+  for (int i = 0; i < p->nroot; i++) ts_tile_vec_guard(v, p->root[i]);
   if (group == 1000 && !ts_tile_vec_reduces(p->root[0]->stmt->op)) {
     ts_tile_vec_product(v, p->root[0]->stmt);
     return;
@@ -342,6 +343,20 @@ static void walk(TsVec *v, VecPass *p, int group) {
 /* Stores go with what is reduced along the first of two axes: each row is seen once. */
 static bool with_columns(int group, int other, const VecSpace *s) {
   return other == 0 && group == 10 && s->rank == 2;
+}
+
+bool ts_tile_vec_one_walk(TsVec *v, int pass) {
+  const VecRoot *first = NULL;
+  int group = 0, n = 0;
+  for (const VecRoot *r = v->root; r < v->root + v->nroot; r++) {
+    if (r->pass != pass || !r->space.rank) continue;
+    int g = group_of(r);
+    if (!first) first = r;
+    if (!same_space(&r->space, &first->space) || g >= 10 || !joins(group, g)) return false;
+    if (g > group) group = g;
+    n++;
+  }
+  return n > 0 && n < 64;
 }
 
 /* Takes a first root and all that can go with it; products go alone. */

@@ -419,6 +419,34 @@ static void keep_copies(TsVec *v, int ncopy) {
   }
 }
 
+/* Where each element of what a loop carries is read at the place where it is renewed, and in
+ * one walk with that, it is renewed at once: a walk computes an element before it stores one,
+ * but reductions come behind. */
+static bool renews_in_place(TsVec *v, int ncopy, int pass) {
+  for (int i = 0; i < v->nstmt; i++) {
+    const TsTileStmt *s = v->stmt[i];
+    for (int o = 0; o < s->nin; o++) {
+      VecVal *q = ts_tile_vec_of(v, s->in[o]);
+      bool carried = tile(s->in[o]) && s->in[o]->type.rank &&
+                     (here(v, s->in[o]) ? q->carried : copied_to(v, ncopy, q->home));
+      if (!carried) continue;
+      bool element = s->op == TS_TILE_store || s->op == TS_TILE_cast ||
+                     s->op == TS_TILE_bitcast || s->op < TS_OP_COUNT;
+      if (!element) return false;
+    }
+  }
+  for (int i = 0; i < v->nroot; i++) {
+    VecRoot *r = &v->root[i];
+    VecVal *q = ts_tile_vec_of(v, r->value);
+    if (i < ncopy && (!here(v, r->value) || q->carried || level_of(v, r->value) != pass))
+      return false;
+    if (i >= ncopy && here(v, r->value) && q->carried && r->pass != pass) return false;
+    if (i >= ncopy && !here(v, r->value) && copied_to(v, ncopy, q->home) && r->pass != pass)
+      return false;
+  }
+  return true;
+}
+
 static void place_copies(TsVec *v, int ncopy) {
   int last = 0;
   keep_copies(v, ncopy);
@@ -426,6 +454,9 @@ static void place_copies(TsVec *v, int ncopy) {
     int level = i < ncopy ? level_of(v, v->root[i].value) : v->root[i].pass;
     if (level > last) last = level;
   }
+  int pass = ncopy ? level_of(v, v->root[0].value) : 0;
+  for (int i = 0; i < ncopy; i++) v->root[i].pass = pass;
+  if (ncopy && renews_in_place(v, ncopy, pass) && ts_tile_vec_one_walk(v, pass)) return;
   for (int i = 0; i < ncopy; i++) v->root[i].pass = last + 1;
 }
 

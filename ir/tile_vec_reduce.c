@@ -352,8 +352,26 @@ static void run_all(TsVec *v, VecPass *p, int64_t n, bool edge, TsTileVal *out) 
   ts_tile_vec_drop(v, mark);
 }
 
-/* Elements may lie outside of memory: a short code for that case beside the fast one. */
-static void run_either(TsVec *v, VecPass *p, int64_t n, TsTileVal inside, TsTileVal *out) {
+/* Whether all memory that is written past the caches lies as that wants it; NULL: none is. */
+static TsTileVal streams(TsVec *v, const VecPass *p) {
+  TsTileVal all = NULL, seen = NULL, yes;
+  TsTileType t = ts_tile_scalar(TS_DT_bool);
+  for (int i = 0; i < p->nroot; i++) {
+    const TsTileStmt *s = p->root[i]->kind == VEC_STORE ? p->root[i]->stmt : NULL;
+    if (!s || s->op != TS_TILE_store || !ts_tile_attr(s, "stream")->i || s->in[0] == seen)
+      continue;
+    seen = s->in[0];
+    yes = ts_tile_emit1(&v->b, TS_TILE_aligned, 1, &ts_tile_vec_of(v, seen)->now, NULL, &t);
+    all = all ? ts_tile_op2(&v->b, TS_OP_logical_and, all, yes) : yes;
+  }
+  return all;
+}
+
+/* Elements may lie outside of memory, or results where they cannot go past the caches: a short
+ * code for that case beside the fast one, which asks for neither at each store. inside and past
+ * may be NULL. */
+static void run_either(TsVec *v, VecPass *p, int64_t n, TsTileVal inside, TsTileVal past,
+                       TsTileVal *out) {
   TsTileType type[MAX_FOLD];
   TsTileVal list[MAX_FOLD];
   TsTileBuild here = v->b;
@@ -361,16 +379,19 @@ static void run_either(TsVec *v, VecPass *p, int64_t n, TsTileVal inside, TsTile
   for (int i = 0; i < p->nroot; i++)
     if (p->root[i]->kind == VEC_REDUCE && nout < MAX_FOLD)
       type[nout++] = ts_tile_scalar((TsDtype)p->root[i]->stmt->out[0]->type.dtype);
-  TsTileVal all = ts_tile_op2(&v->b, TS_OP_ge, inside, ts_tile_vec_int(v, n));
+  TsTileVal all = inside ? ts_tile_op2(&v->b, TS_OP_ge, inside, ts_tile_vec_int(v, n)) : past;
+  if (inside && past) all = ts_tile_op2(&v->b, TS_OP_logical_and, all, past);
   TsTileStmt *s = ts_tile_emit(&v->b, TS_TILE_if, 1, &all, NULL, nout, type);
   if (!s) return;
   here = v->b;
   for (int k = 0; k < 2; k++) {
     v->b.at = s->region[k];
+    v->past = k ? VEC_CACHED : VEC_ALIGNED;
     run_all(v, p, n, k == 1, list);
     if (nout) ts_tile_emit(&v->b, TS_TILE_yield, nout, list, NULL, 0, NULL);
   }
   v->b = here;
+  v->past = VEC_ASK;
   for (int i = 0; i < nout; i++) out[i] = s->out[i];
 }
 
@@ -424,8 +445,9 @@ void ts_tile_vec_reduce(TsVec *v, VecPass *p) {
   v->at.lanes = v->at.live = p->lanes;
   ts_tile_vec_hoist(v, p);
   TsTileVal inside = ts_tile_vec_inside(v, p->nroot, p->root, n);
-  if (inside)
-    run_either(v, p, n, inside, out);
+  TsTileVal past = streams(v, p);
+  if (inside || past)
+    run_either(v, p, n, inside, past, out);
   else
     run_all(v, p, n, false, out);
   finish(v, p, &nest, out);

@@ -329,11 +329,7 @@ static void release(TsVec *v) {
   free(v->memo);
 }
 
-/* Needs: block form, legal, target one of a CPU. Keeps: every bit of the results. Gives: a new
- * kernel in explicit form, pointwise rows not yet expanded, or NULL with the error. Memory of
- * different parameters does not overlap, but for equal positions of rows that are written after
- * they are read. */
-TsTile *ts_tile_vectorise(const TsTile *k, const TsTarget *target, TsError *err) {
+static TsTile *vectorise(const TsTile *k, const TsTarget *target, TsError *err) {
   TsTarget narrow = *target;
   TsVec v = {.from = k, .target = &narrow, .err = err, .segment = -1};
   if (k->vector) narrow.vector_bytes = k->vector;
@@ -361,4 +357,17 @@ TsTile *ts_tile_vectorise(const TsTile *k, const TsTarget *target, TsError *err)
   }
   release(&v);
   return v.k;
+}
+
+/* Needs: block form, legal, target one of a CPU. Keeps: every bit of the results. Gives: a new
+ * kernel in explicit form, pointwise rows not yet expanded, or NULL with the error. Memory of
+ * different parameters does not overlap, but for equal positions of rows that are written after
+ * they are read. */
+TsTile *ts_tile_vectorise(const TsTile *k, const TsTarget *target, TsError *err) {
+  ts_error_clear(err);
+  TsTile *piped = ts_tile_vec_pipeline(k, target, err);
+  if (!piped && err->code) return NULL;
+  TsTile *v = vectorise(piped ? piped : k, target, err);
+  ts_tile_free(piped);
+  return v;
 }

@@ -122,6 +122,7 @@ static void statement(TsEmit *e, const TsTileStmt *s) {
   case TS_TILE_store:
   case TS_TILE_gather:
   case TS_TILE_scatter:
+  case TS_TILE_aligned:
   case TS_TILE_prefetch: ts_emit_memory(e, s); return;
   case TS_TILE_dim:
     *ts_emit_define(e, s->out[0]) =

@@ -35,7 +35,7 @@ typedef struct Access {
   const TsTileType *tile;
   TsDtype d;
   int axis[2]; /* of the memory, for the tile's axes */
-  bool edge, stream;
+  bool edge, stream, aligned;
   int lanes;            /* of a row; 1 for a scalar, which is a row of one at an edge */
   V pointer;            /* of the tile's first element */
   V row_stride, stride; /* between rows and between elements of a row */
@@ -125,6 +125,7 @@ static Access find(TsEmit *e, const TsTileStmt *s, const TsTileType *tile) {
   }
   a.edge = ts_tile_attr(s, "edge")->i;
   a.stream = ts_tile_attr(s, "stream")->i;
+  a.aligned = s->op == TS_TILE_store && ts_tile_attr(s, "aligned")->i;
   a.lanes = tile->rank ? ts_emit_width(tile) : 1;
   a.pointer = ts_emit_address(e, a.memory, a.at, stored(e, a.d, 0));
   a.stride = tile->rank ? part[1 + a.axis[tile->rank - 1]] : ts_emit_i64(e, 1);
@@ -340,12 +341,24 @@ static V plain_store(TsEmit *e, V x, V at, unsigned align) {
   return s;
 }
 
+static void past_caches(TsEmit *e, V stored) {
+  V one = ts_emit_int(e, ts_emit_int_type(e, 32, 0), 1);
+  LLVMMetadataRef list = LLVMValueAsMetadata(one);
+  LLVMValueRef node = LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, &list, 1));
+  LLVMSetMetadata(stored, LLVMGetMDKindIDInContext(e->ctx, "nontemporal", 11), node);
+}
+
 /* Past the caches whole aligned vectors only; what stands elsewhere is found when it runs. */
 static void stream_store(TsEmit *e, const Access *a, V x, V at) {
   LLVMTypeRef i64 = ts_emit_int_type(e, 64, 0);
   int width = e->target->tile.vector_bytes, align = ts_dtypes[a->d].nbytes;
   if (a->lanes * align % width) {
     plain_store(e, x, at, (unsigned)align);
+    return;
+  }
+  e->streamed = true;
+  if (a->aligned) {
+    past_caches(e, plain_store(e, x, at, (unsigned)width));
     return;
   }
   V low =
@@ -356,17 +369,12 @@ static void stream_store(TsEmit *e, const Access *a, V x, V at) {
   LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, low, ts_emit_i64(e, 0), ""), past,
                   plain);
   LLVMPositionBuilderAtEnd(e->b, past);
-  V one = ts_emit_int(e, ts_emit_int_type(e, 32, 0), 1);
-  LLVMMetadataRef list = LLVMValueAsMetadata(one);
-  LLVMValueRef node = LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, &list, 1));
-  LLVMSetMetadata(plain_store(e, x, at, (unsigned)width),
-                  LLVMGetMDKindIDInContext(e->ctx, "nontemporal", 11), node);
+  past_caches(e, plain_store(e, x, at, (unsigned)width));
   LLVMBuildBr(e->b, after);
   LLVMPositionBuilderAtEnd(e->b, plain);
   plain_store(e, x, at, (unsigned)align);
   LLVMBuildBr(e->b, after);
   LLVMPositionBuilderAtEnd(e->b, after);
-  e->streamed = true;
 }
 
 /* How many elements of a row at an edge are inside, where that is known now; else -1. */
@@ -483,12 +491,20 @@ static void prefetch(TsEmit *e, const TsTileStmt *s) {
   ts_emit_call(e, "llvm.prefetch", 1, &p, 4, in);
 }
 
+static void aligned(TsEmit *e, const TsTileStmt *s) {
+  V at = LLVMBuildPtrToInt(e->b, *ts_emit_parts(e, s->in[0]), ts_emit_int_type(e, 64, 0), "");
+  V low = LLVMBuildAnd(e->b, at, ts_emit_i64(e, 63), "");
+  *ts_emit_define(e, s->out[0]) =
+      LLVMBuildICmp(e->b, LLVMIntEQ, low, ts_emit_i64(e, 0), "");
+}
+
 void ts_emit_memory(TsEmit *e, const TsTileStmt *s) {
   switch (s->op) {
   case TS_TILE_load: load(e, s); return;
   case TS_TILE_store: store(e, s); return;
   case TS_TILE_gather: gather(e, s); return;
   case TS_TILE_scatter: scatter(e, s); return;
+  case TS_TILE_aligned: aligned(e, s); return;
   default: prefetch(e, s); return;
   }
 }
