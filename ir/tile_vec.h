@@ -115,8 +115,8 @@ typedef struct TsVec {
   bool pipelined;  /* it is the stages of several rows */
   /* Stores past the caches: each asks whether it is aligned, all are, none goes past them. */
   enum { VEC_ASK, VEC_ALIGNED, VEC_CACHED } past;
-  int64_t rows;    /* 0: not row by row */
-  bool own_marks;  /* the text says where stages are */
+  int64_t rows;   /* 0: not row by row */
+  bool own_marks; /* the text says where stages are */
 } TsVec;
 
 /* ---- ir/tile_vectorise.c */

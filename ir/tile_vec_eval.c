@@ -209,8 +209,7 @@ static Place place_of(TsVec *v, const TsTileStmt *s, int rank, const VecMap *map
   p.access.edge =
       small || (edge && (v->at.edge || p.vec < 0)) || (p.vec >= 0 && v->at.live < v->at.lanes);
   p.access.stream = p.vec >= 0 && ts_tile_attr(s, "stream")->i && !p.access.edge &&
-                    v->past != VEC_CACHED &&
-                    aligned(p.memory, p.vec, p.at[last], v->at.lanes);
+                    v->past != VEC_CACHED && aligned(p.memory, p.vec, p.at[last], v->at.lanes);
   p.access.aligned = p.access.stream && v->past == VEC_ALIGNED;
   p.axes[0] = p.vec;
   if (p.vec >= 0 && p.vec != last) p.access.naxis = 1;

@@ -118,8 +118,8 @@ static bool find_levels(Pipe *p) {
     if (!fits_op(s) || (s->nout && !fits_type(p, s->out[0]))) return false;
     for (int i = 0; i < s->nin; i++) {
       const Fact *f = of(p, s->in[i]);
-      bool position = (s->op == TS_TILE_load || s->op == TS_TILE_store) && i &&
-                      i <= s->in[0]->type.rank;
+      bool position =
+          (s->op == TS_TILE_load || s->op == TS_TILE_store) && i && i <= s->in[0]->type.rank;
       if (position && f->level) return false;
       if (f->level > level) level = f->level;
       moves |= f->moves || counter(p, s->in[i]);
@@ -339,7 +339,8 @@ static int rewrite(Pipe *p, const TsTileStmt *loop) {
       ts_tile_for(b, zero, ts_tile_op2(b, TS_OP_floordiv, up, block), 1, true, 0, NULL);
   if (p->c->to->failed) return -1;
   TsTileVal first = ts_tile_op2(b, TS_OP_mul, blocks.i, block);
-  TsTileVal count = ts_tile_op2(b, TS_OP_minimum, ts_tile_op2(b, TS_OP_sub, rows, first), block);
+  TsTileVal count =
+      ts_tile_op2(b, TS_OP_minimum, ts_tile_op2(b, TS_OP_sub, rows, first), block);
   int n = begin_carry(p, list);
   TsTileVal end = ts_tile_op2(b, TS_OP_add, count, ts_tile_index(b, p->last));
   TsTileLoop l = ts_tile_for(b, zero, end, 1, false, n, list);

@@ -494,8 +494,7 @@ static void prefetch(TsEmit *e, const TsTileStmt *s) {
 static void aligned(TsEmit *e, const TsTileStmt *s) {
   V at = LLVMBuildPtrToInt(e->b, *ts_emit_parts(e, s->in[0]), ts_emit_int_type(e, 64, 0), "");
   V low = LLVMBuildAnd(e->b, at, ts_emit_i64(e, 63), "");
-  *ts_emit_define(e, s->out[0]) =
-      LLVMBuildICmp(e->b, LLVMIntEQ, low, ts_emit_i64(e, 0), "");
+  *ts_emit_define(e, s->out[0]) = LLVMBuildICmp(e->b, LLVMIntEQ, low, ts_emit_i64(e, 0), "");
 }
 
 void ts_emit_memory(TsEmit *e, const TsTileStmt *s) {

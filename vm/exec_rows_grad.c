@@ -18,7 +18,6 @@
  * halves of the order bring together, so that its partial rows stay in the cache, and rows
  * are taken by a few neighbours at a time: one lane alone has rows that lie 256 apart,
  * which share the sets of the caches. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +25,7 @@
 #include "vm/axis.h"
 #include "vm/exec.h"
 #include "vm/leaf_sum.h"
+#include "vm/norm_walk.h"
 #include "vm/scratch.h"
 
 enum {
@@ -36,6 +36,7 @@ enum {
   AHEAD = 48 << 10, /* bytes of y, and of g, from what is read to what is asked for */
   LONG = 128 << 10, /* bytes of a row that leaves no room in L2 for all of the next one */
   SHORT = 256,      /* bytes of a row of a softmax that is worth asking for by itself */
+  WALK = 8 << 10,   /* bytes of a row from which several go in one walk */
   LINE = 64
 };
 
@@ -55,14 +56,13 @@ typedef struct Job {
   /* norms */
   const char *weight; /* in the wide type, or NULL */
   bool centered, want_w, want_b;
-  double eps;
+  TsNormOf of;
   int64_t sums;          /* numbers of one partial row: n or 2 n, or 0 */
   int64_t lanes, groups; /* of a full leaf, after the halves within groups */
   char *part;            /* [leaves][lanes][sums] */
 } Job;
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-static double rounded(const Job *j, double v) { return ts_leaf_rounded(j->w, v); }
 
 /* ---- some rows at once, in the wide type */
 typedef struct Batch {
@@ -260,15 +260,7 @@ static void statistics(const Job *j, Batch *b) {
     mean_of(j, b->rows, b->mean);
   }
   sums_of(j, b);
-  mean_of(j, b->rows, b->rstd);
-  if (j->centered) mean_of(j, b->rows, b->c1);
-  for (int i = 0; i < b->rows; i++) {
-    double v = rounded(j, ts_leaf_get(j->w, b->rstd, i) + rounded(j, j->eps));
-    double r = rounded(j, 1 / rounded(j, sqrt(v)));
-    double c = rounded(j, ts_leaf_get(j->w, b->c2, i) * r);
-    ts_leaf_put(j->w, b->rstd, i, r);
-    ts_leaf_put(j->w, b->c2, i, rounded(j, c / (double)j->n) * r);
-  }
+  for (int i = 0; i < b->rows; i++) ts_norm_numbers(&j->of, b->rstd, b->c1, b->c2, i);
 }
 
 static void end_row(const Job *j, const Batch *b, int i, char *dw, char *db, int first) {
@@ -292,8 +284,38 @@ static void end_row(const Job *j, const Batch *b, int i, char *dw, char *db, int
   close_row(j, b, i);
 }
 
+/* Whether rows go through ts_norm_rows. */
+static bool walks(const Job *j) { return j->past && j->n <= LEAF && j->n * j->size >= WALK; }
+
+/* Row i, then row `next`, and some rows later row `far`. */
+static TsNormRow walk_row(const Job *j, int64_t i, int64_t next, int64_t far) {
+  int64_t row = j->n * j->size;
+  return (TsNormRow){.x = j->x + i * row,
+                     .g = j->g + i * row,
+                     .dx = j->dx + i * row,
+                     .next_x = j->x + next * row,
+                     .next_g = j->g + next * row,
+                     .far_x = j->x + far * row,
+                     .far_g = j->g + far * row};
+}
+
+static void walk_rows(const Job *j, int64_t lo, int64_t hi) {
+  TsNormRows r = {.of = &j->of};
+  int64_t ahead = AHEAD / (j->n * j->size), last = j->rows - 1;
+  for (int64_t i = lo; i < hi; i++) {
+    TsNormRow row = walk_row(j, i, min64(i + 1, last), min64(i + ahead, last));
+    ts_norm_rows_push(&r, &row);
+  }
+  ts_norm_rows_end(&r);
+}
+
 static void norm_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
+  if (walks(j)) {
+    walk_rows(j, lo, hi);
+    ts_copy_fence();
+    return;
+  }
   char *wide = ts_scratch_part(&j->scratch, worker);
   Batch b = {.rows = 0};
   for (int64_t i = lo; i < hi; i += b.rows) {
@@ -311,7 +333,12 @@ static void norm_rows(void *arg, int64_t lo, int64_t hi, int worker) {
 
 /* ---- norms: rows and their sums */
 static void clear(const Job *j, char *to) {
-  for (int64_t i = 0; i < j->sums; i++) ts_leaf_put(j->w, to, i, -0.0);
+  float *narrow = (float *)(void *)to;
+  double *wide = (double *)(void *)to;
+  if (j->w)
+    for (int64_t i = 0; i < j->sums; i++) wide[i] = -0.0;
+  else
+    for (int64_t i = 0; i < j->sums; i++) narrow[i] = -0.0f;
 }
 
 /* Lanes of a leaf of m rows: 256 or 128, or for short leaves pow2ceil(m). */
@@ -372,14 +399,44 @@ static void one_step(Group *g, int64_t i) {
   if (n) add_rows(g, place, n, i == 0);
 }
 
+/* The q-th row in the order of steps, or of the next group; -1: none. */
+static int64_t row_of(const Group *g, int64_t q) {
+  int64_t count = g->runs * g->length, first = g->first, steps = (g->m + g->w - 1) / g->w;
+  if (q >= steps * count) q -= steps * count, first += g->length;
+  int64_t row =
+      q / count * g->w + first + q % g->length + q % count / g->length * g->w / g->runs;
+  return row < g->m ? row : -1;
+}
+
+/* All steps; a lane begins as what adds nothing. */
+static void walk_group(Group *g) {
+  const Job *j = g->j;
+  int64_t count = g->runs * g->length, ahead = AHEAD / (j->n * j->size);
+  TsNormRows r = {.of = &j->of};
+  for (int64_t q = 0; q < (g->m + g->w - 1) / g->w * count; q++) {
+    int64_t i = row_of(g, q), next = row_of(g, q + 1), far = row_of(g, q + ahead);
+    if (i < 0) continue;
+    TsNormRow row = walk_row(j, g->base + i, g->base + (next < 0 ? i : next),
+                             g->base + (far < 0 ? i : far));
+    char *to = lane_at(g, q % count);
+    row.dw = j->want_w ? to : NULL;
+    row.db = j->want_b ? to + (j->want_w ? j->n * j->size : 0) : NULL;
+    ts_norm_rows_push(&r, &row);
+  }
+  ts_norm_rows_end(&r);
+}
+
 /* The lanes of a group, and the halves of the order that stay within it. */
 static void one_group(Group *g) {
   const Job *j = g->j;
   int64_t count = g->runs * g->length;
   for (int64_t i = 0; i < count; i++)
-    if (g->first + i % g->length + i / g->length * g->w / g->runs >= g->m)
+    if (walks(j) || g->first + i % g->length + i / g->length * g->w / g->runs >= g->m)
       clear(j, lane_at(g, i));
-  for (int64_t i = 0; i < g->m; i += g->w) one_step(g, i);
+  if (walks(j))
+    walk_group(g);
+  else
+    for (int64_t i = 0; i < g->m; i += g->w) one_step(g, i);
   for (int64_t h = count / 2; h >= g->length; h /= 2)
     j->rk->add[j->w](g->lane, lane_at(g, h), h * j->sums);
 }
@@ -459,7 +516,7 @@ static int norm_nothing(TsCall *call) {
 static int norm_grad(TsCall *call, bool centered) {
   TsContext *c = call->ctx;
   TsDtype d = ts_tensor_dtype(call->out[0]), wide = (TsDtype)ts_dtypes[d].accum;
-  Job j = {.k = c->k, .n = 1, .centered = centered, .eps = call->attr[1].f};
+  Job j = {.k = c->k, .n = 1, .centered = centered};
   if (ts_tensor_numel(call->out[0]) == 0) return norm_nothing(call);
   const TsMeta *m = &call->in[0]->meta;
   set_kernels(&j, d);
@@ -475,6 +532,7 @@ static int norm_grad(TsCall *call, bool centered) {
     j.x = ts_tensor_read(x), j.g = ts_tensor_read(g), j.dx = ts_tensor_write(call->out[0]);
     failed = !j.x || !j.g || !j.dx || (w && !(j.weight = ts_tensor_read(w)));
     j.past = goes_past(&j);
+    j.of = (TsNormOf){j.rk, j.w, j.n, j.size, centered, call->attr[1].f, j.weight};
   }
   if (!failed) failed = norm(call, &j);
   free(j.part), free(j.scratch.at);

@@ -1,6 +1,7 @@
 /* Rows past the caches, each by one thread: the last pass of a row, which stores, goes together
- * with one of the next row's that computes, so that memory and arithmetic have work at the same
- * time. See vm/rows_job.h. */
+ * with passes of the rows behind it, so that memory and arithmetic have work at the same time: of
+ * a softmax all three, so that every line is touched in one walk (0.92 instead of 0.86 of a copy
+ * on two threads). See vm/rows_job.h. */
 #include "vm/rows_job.h"
 
 #include <stdlib.h>
@@ -21,23 +22,36 @@ static Row row_at(const Job *j, int64_t o) {
   return (Row){(const char *)j->r->x + ox * j->esize, (char *)j->r->y + oy * j->esize, 0, 0};
 }
 
-/* The sum of the exps of a row, while the last one, if any, is finished. e holds the exps of
- * the last row of a softmax, then those of this. */
-static double soft_pass(const Job *j, const Row *last, const Row *row, char *e,
+/* The sum of the exps of a row, while the last one, if any, is finished and the next one, if
+ * any, gets its maximum. e holds the exps of the last row of a softmax, then those of this. */
+static double soft_pass(const Job *j, const Row *last, const Row *row, Row *next, char *e,
                         const char *ahead) {
+  bool keep = j->r->op == TS_ROWS_softmax;
+  Sum s = {.depth = 0, .count = 0};
+  for (int64_t i = 0; i < j->r->n; i += TS_RED_LEAF) {
+    int64_t k = ts_rows_min(j->r->n - i, TS_RED_LEAF), at = i * j->tsize;
+    char *to = keep ? e + at : e;
+    double part;
+    if (keep)
+      part = j->k->scale_exp[j->acc](last->y + at, to, row->x + at, k, last->s, row->m,
+                                     next->x + at, ahead + at, &next->m);
+    else
+      part = j->k->shift_exp[j->acc](last->y + at, last->x + at, to, row->x + at, k, last->m,
+                                     last->s, row->m, next->x + at, ahead + at, &next->m);
+    ts_rows_sum_push(j, &s, part);
+  }
+  return ts_rows_sum_end(j, &s);
+}
+
+/* The first row, which has none before it. */
+static double soft_first(const Job *j, const Row *row, char *e) {
   bool keep = j->r->op == TS_ROWS_softmax;
   double part;
   Sum s = {.depth = 0, .count = 0};
   for (int64_t i = 0; i < j->r->n; i += TS_RED_LEAF) {
     int64_t k = ts_rows_min(j->r->n - i, TS_RED_LEAF), at = i * j->tsize;
     char *to = keep ? e + at : e;
-    if (!last->y)
-      j->k->exp[j->acc](to, row->x + at, k, row->m, ahead + at);
-    else if (keep)
-      j->k->scale_exp[j->acc](last->y + at, to, row->x + at, k, last->s, row->m, ahead + at);
-    else
-      j->k->shift_exp[j->acc](last->y + at, last->x + at, to, row->x + at, k, last->m, last->s,
-                              row->m, ahead + at);
+    j->k->exp[j->acc](to, row->x + at, k, row->m, NULL);
     ts_rows_leaf_sums(j, TS_MAP_none, to, 1, k, 0, &part);
     ts_rows_sum_push(j, &s, ts_rows_value(j, &part, 0));
   }
@@ -51,15 +65,23 @@ void ts_rows_soft_task(void *arg, int64_t lo, int64_t hi, int worker) {
   int64_t n = j->r->n, room = (keep ? n : ts_rows_min(n, TS_RED_LEAF)) * j->tsize;
   char *e = room <= (int64_t)sizeof local ? local : malloc((size_t)room);
   int64_t ahead = ts_rows_ahead(j);
-  Row last = {.y = NULL};
+  Row last = {.y = NULL}, row = row_at(j, lo);
   (void)worker;
   if (!e) j->failed = true;
+  row.m = j->k->max[j->acc](row.x, n);
   for (int64_t o = lo; o < hi && e; o++) {
-    Row row = row_at(j, o);
-    row.m = j->k->max[j->acc](row.x, n);
-    double s = soft_pass(j, &last, &row, e, row_at(j, ts_rows_min(o + ahead, hi - 1)).x);
+    Row next = row_at(j, ts_rows_min(o + 1, hi - 1));
+    double s;
+    if (last.y) {
+      next.m = -INFINITY;
+      s = soft_pass(j, &last, &row, &next, e, row_at(j, ts_rows_min(o + 1 + ahead, hi - 1)).x);
+    } else {
+      s = soft_first(j, &row, e);
+      next.m = j->k->max[j->acc](next.x, n);
+    }
     row.s = keep ? ts_rows_rounded(j, 1 / s) : j->k->log[j->acc](s);
     last = row;
+    row = next;
   }
   if (last.y && keep)
     j->k->scale[j->acc](last.y, e, n, last.s, 1);

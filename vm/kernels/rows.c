@@ -35,13 +35,18 @@ WRAP_WIDE(f64, double)
   static void exp_##t(void *y, const void *x, int64_t n, double c, const void *ahead) {        \
     MATH(exp, t)(y, x, n, (T)c, ahead);                                                        \
   }                                                                                            \
-  static void scale_exp_##t(void *y, void *e, const void *next, int64_t n, double r, double c, \
-                            const void *ahead) {                                               \
-    MATH(scale_exp, t)(y, e, next, n, (T)r, (T)c, ahead);                                      \
+  static double scale_exp_##t(void *y, void *e, const void *x, int64_t n, double r, double c,  \
+                              const void *next, const void *ahead, double *max) {              \
+    T most = (T)*max, sum;                                                                     \
+    sum = MATH(scale_exp, t)(y, e, x, n, (T)r, (T)c, next, ahead, &most);                      \
+    return *max = most, sum;                                                                   \
   }                                                                                            \
-  static void shift_exp_##t(void *y, const void *x, void *e, const void *next, int64_t n,      \
-                            double m, double l, double c, const void *ahead) {                 \
-    MATH(shift_exp, t)(y, x, e, next, n, (T)m, (T)l, (T)c, ahead);                             \
+  static double shift_exp_##t(void *y, const void *z, void *e, const void *x, int64_t n,       \
+                              double m, double l, double c, const void *next,                  \
+                              const void *ahead, double *max) {                                \
+    T most = (T)*max, sum;                                                                     \
+    sum = MATH(shift_exp, t)(y, z, e, x, n, (T)m, (T)l, (T)c, next, ahead, &most);             \
+    return *max = most, sum;                                                                   \
   }                                                                                            \
   static void scale_##t(void *y, const void *x, int64_t n, double r, int past) {               \
     MATH(scale, t)(y, x, n, (T)r, past);                                                       \

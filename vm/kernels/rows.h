@@ -31,10 +31,10 @@ typedef struct TsRowsKernels {
   double (*log[2])(double x);
   void (*logv[2])(void *y, const void *x, int64_t n);
   void (*exp[2])(void *y, const void *x, int64_t n, double c, const void *ahead);
-  void (*scale_exp[2])(void *y, void *e, const void *next, int64_t n, double r, double c,
-                       const void *ahead);
-  void (*shift_exp[2])(void *y, const void *x, void *e, const void *next, int64_t n, double m,
-                       double l, double c, const void *ahead);
+  double (*scale_exp[2])(void *y, void *e, const void *x, int64_t n, double r, double c,
+                         const void *next, const void *ahead, double *max);
+  double (*shift_exp[2])(void *y, const void *z, void *e, const void *x, int64_t n, double m,
+                         double l, double c, const void *next, const void *ahead, double *max);
   void (*scale[2])(void *y, const void *x, int64_t n, double r, int past);
   void (*shift[2])(void *y, const void *x, int64_t n, double m, double l, int past);
   void (*affine[2])(void *y, const void *x, int64_t n, double mean, double rstd, const void *w,

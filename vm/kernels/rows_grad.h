@@ -41,6 +41,18 @@ typedef struct TsNormEnd {
   int past; /* dx goes past the caches: whole lines; ts_copy_fence() follows the last one */
 } TsNormEnd;
 
+/* Rows of a norm on their way, in one walk over them: the end of the oldest, what `norms` gives of
+ * the one behind it, and where a mean is taken the sum of the newest. n elements are whole
+ * vectors, and a leaf at most; dx goes past the caches. */
+typedef struct TsNormWalk {
+  TsNormEnd end; /* its `ahead` and `first` do not count */
+  const void *x, *g, *mean;
+  const void *newest; /* NULL: no mean is taken, and x is the newest */
+  void *norm, *gw, *square, *sum;
+  /* rows of x and g: what comes behind the newest of each, and what does some rows later */
+  const void *next[2], *far[2];
+} TsNormWalk;
+
 /* The end of a row of a gradient of softmax or log_softmax, s the row's sum, past the caches:
  * whole lines, dx is neither y nor g, ts_copy_fence() follows the last one. */
 typedef struct TsSoftPast {
@@ -57,6 +69,7 @@ typedef struct TsRowsGradKernels {
   void (*log_softmax[2])(void *dx, const void *y, const void *g, int64_t n, double s);
   void (*softmax_past[2])(const TsSoftPast *a), (*log_softmax_past[2])(const TsSoftPast *a);
   void (*norm_end[2])(const TsNormEnd *a);
+  void (*norm_walk[2])(const TsNormWalk *a);
   /* exp(x - c), c the largest x; y may be x */
   void (*exp[2])(void *y, const void *x, int64_t n, double c);
   /* dx = ((e r) t - p[i]) g, or ((e r) - p) g where the list is NULL; dx may be e */

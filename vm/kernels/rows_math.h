@@ -12,10 +12,10 @@
  *   shift  y = (x - m) - l
  *   affine y = ((x - mean) rstd) w[i] + b[i], w and b may be null; touches `ahead` if past
  *
- * The last pass of a row, past the caches, with one of the next row's, which is at `next`; y is
- * aligned, n whole vectors; they touch `ahead`:
- *   scale_exp  y = e r, then e = exp(next - c)
- *   shift_exp  y = (x - m) - l, e = exp(next - c)
+ * The last pass of a row, past the caches, with passes of the rows behind it; y is aligned, n
+ * whole vectors, of a leaf at most; they touch `ahead`:
+ *   scale_exp  y = e r, then e = exp(x - c), and its sum; *max as soon as `next` has more
+ *   shift_exp  y = (z - m) - l, e = exp(x - c), and so on
  *   affine_sum, affine_squares  y by affine, and the sum of a leaf of `next`, or of its squares
  *          (then without mean and b); n a multiple of the leaf's lanes; AVX-512 only
  *
@@ -33,11 +33,12 @@
 
 void TS_ISA(ts_rows_math_exp_f32)(float *y, const float *x, int64_t n, float c,
                                   const float *ahead);
-void TS_ISA(ts_rows_math_scale_exp_f32)(float *y, float *e, const float *next, int64_t n,
-                                        float r, float c, const float *ahead);
-void TS_ISA(ts_rows_math_shift_exp_f32)(float *y, const float *x, float *e, const float *next,
-                                        int64_t n, float m, float l, float c,
-                                        const float *ahead);
+float TS_ISA(ts_rows_math_scale_exp_f32)(float *y, float *e, const float *x, int64_t n, float r,
+                                         float c, const float *next, const float *ahead,
+                                         float *max);
+float TS_ISA(ts_rows_math_shift_exp_f32)(float *y, const float *z, float *e, const float *x,
+                                         int64_t n, float m, float l, float c,
+                                         const float *next, const float *ahead, float *max);
 float TS_ISA(ts_rows_math_affine_sum_f32)(float *y, const float *x, int64_t n, float mean,
                                           float rstd, const float *w, const float *b,
                                           const float *next, const float *ahead);
@@ -66,11 +67,13 @@ void TS_ISA(ts_rows_math_panel_shift_f32)(float *to, int64_t ldy, const float *e
 
 void TS_ISA(ts_rows_math_exp_f64)(double *y, const double *x, int64_t n, double c,
                                   const double *ahead);
-void TS_ISA(ts_rows_math_scale_exp_f64)(double *y, double *e, const double *next, int64_t n,
-                                        double r, double c, const double *ahead);
-void TS_ISA(ts_rows_math_shift_exp_f64)(double *y, const double *last, double *e,
-                                        const double *x, int64_t n, double m, double l,
-                                        double c, const double *ahead);
+double TS_ISA(ts_rows_math_scale_exp_f64)(double *y, double *e, const double *x, int64_t n,
+                                          double r, double c, const double *next,
+                                          const double *ahead, double *max);
+double TS_ISA(ts_rows_math_shift_exp_f64)(double *y, const double *z, double *e,
+                                          const double *x, int64_t n, double m, double l,
+                                          double c, const double *next, const double *ahead,
+                                          double *max);
 double TS_ISA(ts_rows_math_affine_sum_f64)(double *y, const double *x, int64_t n, double mean,
                                            double rstd, const double *w, const double *b,
                                            const double *next, const double *ahead);
