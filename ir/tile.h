@@ -270,7 +270,11 @@ int ts_tile_dce(TsTile *k);
 int ts_tile_cse(TsTile *k);
 /* Whether a statement does more than make its results. */
 bool ts_tile_effect(const TsTileStmt *s);
-/* Block form to explicit form for a CPU with vectors (ir/tile_vectorise.c). */
+/* Loops over rows with the stages of several rows in one walk, for a CPU (ir/tile_vec_pipeline.c).
+ * Keeps the block form; NULL without an error where there is no such loop. */
+TsTile *ts_tile_pipeline(const TsTile *k, const TsTarget *target, TsError *err);
+/* Block form to explicit form for a CPU with vectors, behind ts_tile_pipeline
+ * (ir/tile_vectorise.c). */
 TsTile *ts_tile_vectorise(const TsTile *k, const TsTarget *target, TsError *err);
 
 /* ir/tile_run.c: runs any kernel. arg: the memory of each parameter, row-major or as its strides

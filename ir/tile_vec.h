@@ -127,10 +127,6 @@ TsTileVal ts_tile_vec_local(TsVec *v, TsDtype d, int rank, const int64_t *dim);
 /* For a tile; of one row if the stretch goes row by row and nobody else wants it. */
 TsTileVal ts_tile_vec_home(TsVec *v, TsTileVal x);
 
-/* ---- ir/tile_vec_pipeline.c: the kernel with the stages of several rows in one walk, in block
- * form; NULL without an error where that is not wanted */
-TsTile *ts_tile_vec_pipeline(const TsTile *k, const TsTarget *target, TsError *err);
-
 /* ---- ir/tile_vec_plan.c: levels, roots, homes of the stretch in v->stmt */
 int ts_tile_vec_plan(TsVec *v);
 VecSpace ts_tile_vec_space(TsVec *v, TsTileVal x);
@@ -165,6 +161,8 @@ void ts_tile_vec_visit(TsVec *v, TsTileVal x, const VecMap *map, VecVisit *fn, v
 void ts_tile_vec_ask(TsVec *v, TsTileStmt *s, const VecMap *map, void *far);
 /* How many elements along the axis of vectors are surely inside of memory; NULL: all. */
 TsTileVal ts_tile_vec_inside(TsVec *v, int nroot, VecRoot *const *root, int64_t n);
+/* The row that says the same as a statement's, by what is known of its operands. */
+int ts_tile_vec_row(const TsTileStmt *s);
 /* How many of them any store wants; NULL: all. */
 TsTileVal ts_tile_vec_wanted(TsVec *v, int nroot, VecRoot *const *root, int64_t n);
 

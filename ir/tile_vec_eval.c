@@ -358,6 +358,10 @@ static bool never_positive(TsTileVal x) {
   return max && max->in[0] == s->in[0] && x->type.rank == 1;
 }
 
+int ts_tile_vec_row(const TsTileStmt *s) {
+  return s->op == TS_OP_exp && never_positive(s->in[0]) ? TS_TILE_decay : s->op;
+}
+
 static TsTileVal row(TsVec *v, TsTileStmt *s, const VecMap *map) {
   TsTileVal in[TS_MAX_IN];
   bool vector = false;
@@ -368,8 +372,7 @@ static TsTileVal row(TsVec *v, TsTileStmt *s, const VecMap *map) {
   for (int i = 0; vector && i < s->nin; i++) in[i] = ts_tile_vec_spread(v, in[i]);
   TsTileType t = vector ? ts_tile_vector((TsDtype)s->out[0]->type.dtype, v->at.lanes)
                         : ts_tile_scalar((TsDtype)s->out[0]->type.dtype);
-  int op = s->op == TS_OP_exp && never_positive(s->in[0]) ? TS_TILE_decay : s->op;
-  return ts_tile_emit1(&v->b, op, s->nin, in, s->attr, &t);
+  return ts_tile_emit1(&v->b, ts_tile_vec_row(s), s->nin, in, s->attr, &t);
 }
 
 static TsTileVal compute(TsVec *v, TsTileStmt *s, const VecMap *map) {

@@ -256,7 +256,7 @@ static TsTileStmt *copy(Pipe *p, const TsTileStmt *s, int stage, const TsAttr *a
                             ts_tile_index(&p->c->b, -1));
         break;
       }
-  return ts_tile_emit(&p->c->b, s->op, s->nin, in, attr, s->nout,
+  return ts_tile_emit(&p->c->b, ts_tile_vec_row(s), s->nin, in, attr, s->nout,
                       s->nout ? &s->out[0]->type : NULL);
 }
 
@@ -369,7 +369,9 @@ static bool any(Pipe *p) {
   return found;
 }
 
-TsTile *ts_tile_vec_pipeline(const TsTile *k, const TsTarget *target, TsError *err) {
+/* Needs: block form, legal, target one of a CPU. Keeps: every bit of the results. Gives: a new
+ * kernel in block form, or NULL, without an error where no loop is worth it. */
+TsTile *ts_tile_pipeline(const TsTile *k, const TsTarget *target, TsError *err) {
   Pipe p = {.k = k, .target = target};
   TsTile *piped = NULL;
   p.fact = calloc((size_t)k->nvalue + 1, sizeof *p.fact);

@@ -365,7 +365,7 @@ static TsTile *vectorise(const TsTile *k, const TsTarget *target, TsError *err) 
  * they are read. */
 TsTile *ts_tile_vectorise(const TsTile *k, const TsTarget *target, TsError *err) {
   ts_error_clear(err);
-  TsTile *piped = ts_tile_vec_pipeline(k, target, err);
+  TsTile *piped = ts_tile_pipeline(k, target, err);
   if (!piped && err->code) return NULL;
   TsTile *v = vectorise(piped ? piped : k, target, err);
   ts_tile_free(piped);

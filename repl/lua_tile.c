@@ -93,11 +93,13 @@ static TsTile *after_pass(TsTile *k, const char *pass, const char *isa, TsError 
   if (!strcmp(pass, "fix")) return fixed(k, e);
   if (!strcmp(pass, "cse")) return ts_tile_cse(k), k;
   if (!strcmp(pass, "dce")) return ts_tile_dce(k), k;
-  if (strcmp(pass, "vectorise") && strcmp(pass, "product"))
+  bool pipeline = !strcmp(pass, "pipeline");
+  if (!pipeline && strcmp(pass, "vectorise") && strcmp(pass, "product"))
     return ts_error_set(e, TS_ERR_argument, "there is no pass '%s'", pass), NULL;
   if (!numbers) return ts_error_set(e, TS_ERR_argument, "no instruction set '%s'", isa), NULL;
   TsTarget t = *numbers;
   t.cache[0] = 32 << 10, t.cache[1] = 1 << 20, t.cache[2] = 16 << 20;
+  if (pipeline) return ts_tile_pipeline(k, &t, e);
   return *pass == 'v' ? ts_tile_vectorise(k, &t, e) : ts_tile_product(k, &t, e);
 }
 

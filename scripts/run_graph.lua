@@ -46,7 +46,9 @@ end
 local text = read(path)
 local form, target = text:match "^// run: (%w+) ?(%w*)"
 form = form or "text"
-local passes = { cse = true, dce = true, expand = true, fix = true, vectorise = true, product = true }
+local passes = {
+  cse = true, dce = true, expand = true, fix = true, pipeline = true, vectorise = true, product = true,
+}
 local input, wanted = text:match "^(.-\n)// want\n(.*)$"
 local message = text:match "^//! ([^\n]*)"
 local parse = path:match "%.tile$" and core.tile_parse or path:match "%.sched$" and core.sched_parse
