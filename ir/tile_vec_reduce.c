@@ -77,17 +77,21 @@ static TsTileVal index_vector(TsVec *v) {
   return ts_tile_op2(&v->b, TS_OP_add, ts_tile_vec_spread(v, first), lane);
 }
 
+/* Loads stand before stores: one behind a store waits for it where the last 12 bits of their
+ * addresses are the same, as those of rows often are. */
 static void step(TsVec *v, Run *r, TsTileVal base, int64_t plus, int slot, int64_t live) {
+  TsTileVal x[MAX_FOLD];
   int mark = ts_tile_vec_mark(v);
   if (live <= 0) return;
   ts_tile_vec_at(v, base, plus, live < r->p->lanes ? (int)live : r->p->lanes, r->edge);
   ts_tile_vec_ahead(v);
+  for (int i = 0; i < r->nfold; i++)
+    x[i] = ts_tile_vec_eval(v, r->fold[i].root->value, &r->fold[i].root->map);
   ts_tile_vec_stores(v, r->p);
   for (int i = 0; i < r->nfold; i++) {
     VecFold *f = &r->fold[i];
-    TsTileVal x = ts_tile_vec_eval(v, f->root->value, &f->root->map);
     TsTileVal index = f->kind == VEC_ARG ? index_vector(v) : NULL;
-    ts_tile_vec_fold_step(v, f, slot % f->copies, x, index);
+    ts_tile_vec_fold_step(v, f, slot % f->copies, x[i], index);
   }
   ts_tile_vec_drop(v, mark);
 }
