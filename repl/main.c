@@ -11,6 +11,7 @@
 #include "devices/device.h"
 #include "jit/jit.h"
 #include "lib/text.h"
+#include "repl/forget.h"
 #include "repl/lua_api.h"
 #include "repl/options.h"
 #include "repl/prompt.h"
@@ -190,6 +191,7 @@ int main(int argc, char **argv) {
     free(o.step);
     return code;
   }
+  ts_forget_start();
   lua_State *L = luaL_newstate();
   TsContext *c = ts_context_open();
   if (c) c->jit = ts_jit_open(c);

@@ -17,21 +17,31 @@ typedef struct Sums {
   T level[9][PIECE], lane[PIECE];
 } Sums;
 
-/* A piece of `rows` rows of a lane. */
-INLINE void beside_rows(int op, int map, const TsReduceCols *a, T *acc, const T *x, const T *c,
-                        int64_t n, int rows, bool first) {
-  int64_t step = a->ld * LANES;
+/* Whole vectors of a piece of `rows` rows of a lane; ahead: what is asked for, seen from element
+ * j. */
+INLINE void beside_part(int op, int map, T *acc, const T *x, int64_t step, const T *c,
+                        int64_t j, int64_t to, int rows, bool first, const T *ahead) {
   V e = vset(identity(op));
-  int64_t j = 0;
-  for (; j + W <= n; j += W) {
+  for (; j < to; j += W) {
     V s = first ? e : vload(acc + j), d = map == TS_MAP_sqdev ? vload(c + j) : e;
     UNROLL for (int u = 0; u < rows; u++) s =
         op_v(op, s, map_v(map, vload(x + u * step + j), d));
     if (REG == 64 || j % (64 / (int64_t)sizeof(T)) == 0)
-      UNROLL for (int u = 0; u < rows; u++) __builtin_prefetch(x + u * step + j + BEYOND, 0, 2);
+      UNROLL for (int u = 0; u < rows; u++) __builtin_prefetch(ahead + u * step + j, 0, 2);
     vstore(acc + j, s);
   }
-  for (; j < n; j++) {
+}
+
+/* A piece of `rows` rows of a lane; `next` are those that come behind it, whose beginning is asked
+ * for at its end: what lies beside the piece is not read before it is forgotten again (35
+ * instead of 44 GB/s). */
+INLINE void beside_rows(int op, int map, const TsReduceCols *a, T *acc, const T *x,
+                        const T *next, const T *c, int64_t n, int rows, bool first) {
+  int64_t step = a->ld * LANES, whole = n / W * W, most = n < BEYOND ? 0 : n - BEYOND;
+  most = most / W * W;
+  beside_part(op, map, acc, x, step, c, 0, most, rows, first, x + BEYOND);
+  beside_part(op, map, acc, x, step, c, most, whole, rows, first, next - most);
+  for (int64_t j = whole; j < n; j++) {
     T s = first ? identity(op) : acc[j];
     for (int u = 0; u < rows; u++)
       s = op_s(op, s, map_s(map, x[u * step + j], map == TS_MAP_sqdev ? c[j] : 0));
@@ -40,13 +50,19 @@ INLINE void beside_rows(int op, int map, const TsReduceCols *a, T *acc, const T 
 }
 
 INLINE void beside_lane(int op, int map, const TsReduceCols *a, T *acc, int64_t lane,
-                        int64_t col, int64_t n) {
-  const T *c = map == TS_MAP_sqdev ? (const T *)a->c + col : NULL;
+                        int64_t after, int64_t col, int64_t n) {
+  const T *c = map == TS_MAP_sqdev ? (const T *)a->c + col : NULL, *x = a->x;
   int64_t i = lane;
-  for (; i + (BESIDE - 1) * LANES < a->m; i += BESIDE * LANES)
-    beside_rows(op, map, a, acc, (const T *)a->x + i * a->ld + col, c, n, BESIDE, i == lane);
-  for (; i < a->m; i += LANES)
-    beside_rows(op, map, a, acc, (const T *)a->x + i * a->ld + col, c, n, 1, i == lane);
+  for (int64_t k; i < a->m; i += k * LANES) {
+    k = i + (BESIDE - 1) * LANES < a->m ? BESIDE : 1;
+    int64_t next = i + k * LANES < a->m ? i + k * LANES : after;
+    if (k > 1)
+      beside_rows(op, map, a, acc, x + i * a->ld + col, x + next * a->ld + col, c, n, BESIDE,
+                  i == lane);
+    else
+      beside_rows(op, map, a, acc, x + i * a->ld + col, x + next * a->ld + col, c, n, 1,
+                  i == lane);
+  }
 }
 
 INLINE void beside_merge(int op, T *x, const T *other, int64_t n) {
@@ -58,7 +74,8 @@ INLINE void beside_of(int op, int map, const TsReduceCols *a, int64_t col, int64
   Sums s;
   for (int64_t q = 0; q < LANES; q++) {
     int l = 0;
-    beside_lane(op, map, a, s.lane, bit_reverse(q, LANES), col, n);
+    int64_t next = q + 1 < LANES ? q + 1 : q;
+    beside_lane(op, map, a, s.lane, bit_reverse(q, LANES), bit_reverse(next, LANES), col, n);
     for (; q >> l & 1; l++) beside_merge(op, s.lane, s.level[l], n);
     memcpy(s.level[l], s.lane, (size_t)n * sizeof(T));
   }
