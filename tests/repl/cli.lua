@@ -25,6 +25,15 @@ local function run(arguments, input)
   return shell(tessera .. " " .. arguments .. from)
 end
 
+-- What the constructors of the libraries touch is given back: resident are 20 MB at most, ever.
+do
+  local status = run [[-e 'for line in io.lines "/proc/self/status" do print(line) end']]
+  local peak, now = tonumber(status:match "VmHWM:%s*(%d+)"), tonumber(status:match "VmRSS:%s*(%d+)")
+  local sanitized = shell("nm -D " .. tessera .. " 2>/dev/null | grep -c __asan_init"):match "^%d+" ~= "0"
+  assert(sanitized or peak * 1024 <= 20e6, "resident at most: " .. peak .. " KiB")
+  assert(sanitized or now * 1024 <= 12e6, "resident: " .. now .. " KiB")
+end
+
 write("script.lua", [[
 #!/usr/bin/env tessera
 print(arg[0] == nil, #arg, ...)
