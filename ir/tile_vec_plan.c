@@ -420,8 +420,8 @@ static void keep_copies(TsVec *v, int ncopy) {
 }
 
 /* Where each element of what a loop carries is read at the place where it is renewed, and in
- * one walk with that, it is renewed at once: a walk computes an element before it stores one,
- * but reductions come behind. */
+ * one walk with that, it is renewed at once: a walk computes the elements of a step before it
+ * stores them. */
 static bool renews_in_place(TsVec *v, int ncopy, int pass) {
   for (int i = 0; i < v->nstmt; i++) {
     const TsTileStmt *s = v->stmt[i];
