@@ -33,9 +33,9 @@ static bool newest_row(const TsTileValue *at) {
 /* The axis along which the load follows the parallel loop, or -1: it must read a whole row of a
  * parameter. */
 static int round_axis(const TsTileStmt *s) {
-  const TsTileType *memory = &s->in[0]->type, *tile = &s->out[0]->type;
-  if (s->op != TS_TILE_load || memory->space != TS_SPACE_global || tile->rank != 1) return -1;
-  if (memory->strided || memory->rank < 2) return -1;
+  if (s->op != TS_TILE_load || s->out[0]->type.rank != 1) return -1;
+  const TsTileType *memory = &s->in[0]->type;
+  if (memory->space != TS_SPACE_global || memory->strided || memory->rank < 2) return -1;
   for (int i = 0; i < memory->rank - 1; i++)
     if (follows(s->in[1 + i])) return i;
   return -1;
@@ -43,10 +43,9 @@ static int round_axis(const TsTileStmt *s) {
 
 /* Whether memory is read along, round by round, in its own order. */
 static bool reads_along(const TsTileStmt *s) {
+  if (s->op != TS_TILE_load || s->out[0]->type.rank != 1) return false;
   const TsTileType *memory = &s->in[0]->type;
-  if (s->op != TS_TILE_load || memory->space != TS_SPACE_global || memory->strided)
-    return false;
-  if (s->out[0]->type.rank != 1) return false;
+  if (memory->space != TS_SPACE_global || memory->strided) return false;
   if (memory->rank == 2 && newest_row(s->in[1])) return true;
   return memory->rank == 1 ? follows(s->in[1]) : round_axis(s) == memory->rank - 2;
 }

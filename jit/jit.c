@@ -36,6 +36,8 @@ enum {
   SLOWER_PERCENT = 5, /* more than this and the old code comes back */
 };
 
+static const int64_t MOST_NSEC = 3600 * 1000000000LL; /* what an attempt needs at most */
+
 int64_t ts_jit_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -228,6 +230,11 @@ static void cool(TsJitFunction *f, int64_t need_nsec) {
   f->best[0] = INT64_MAX;
 }
 
+/* After an attempt in vain. Never for good: an hour spent here is always enough. */
+static void cool_longer(TsJitFunction *f) {
+  cool(f, f->need_nsec < MOST_NSEC / RAISE ? f->need_nsec * RAISE : MOST_NSEC);
+}
+
 /* Those that stand aside while others are profiled go too. */
 static void drop_plain(TsJitFunction *f) {
   TsJitPlain *p = f->plain;
@@ -276,7 +283,7 @@ static void take_kernels(TsJitFunction *f, Job *job) {
   if (f->build.nkernel && ts_jit_install(f)) {
     ts_jit_say(f, "refused", "%s", j->c->err.message);
     ts_error_clear(&j->c->err);
-    cool(f, f->need_nsec * RAISE);
+    cool_longer(f);
     return;
   }
   double msec = (double)(ts_jit_now() - start) / 1e6;
@@ -286,7 +293,7 @@ static void take_kernels(TsJitFunction *f, Job *job) {
                f->build.nfailed ? "no group has a kernel" : "nothing to fuse");
     say_lines(j, f->build.why.at);
     ts_jit_drop(f);
-    return cool(f, f->need_nsec * RAISE);
+    return cool_longer(f);
   }
   if (f->device) ts_known_add(f->device, f->g);
   ts_jit_say(f, "promoted",
@@ -356,7 +363,7 @@ static void finish(TsJitFunction *f) {
   f->job = NULL;
   if (job->failed) {
     ts_jit_say(f, "refused", "%s", job->err.message);
-    cool(f, f->need_nsec * RAISE);
+    cool_longer(f);
   } else if (job->build.need_msec > 0) {
     f->state = COLD; /* goes on counting */
     f->need_nsec = (int64_t)(job->build.need_msec * 1e6);
@@ -382,7 +389,7 @@ static void judge(TsJitFunction *f) {
   ts_jit_say(f, "returned", "%.1f us with kernels, %.1f us without", (double)f->best[1] / 1e3,
              (double)f->best[0] / 1e3);
   ts_jit_drop(f);
-  cool(f, f->need_nsec * RAISE);
+  cool_longer(f);
 }
 
 void ts_jit_judged(TsJitFunction *f) { f->trial = TRIAL + 1; }
@@ -449,7 +456,7 @@ TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device) {
   f->start = ts_jit_now();
   if (moved) return moved;
   if (device && !f->looked) look_on_disk(f);
-  if (f->state == COLD && hot(f) && ts_jit_begin(f)) cool(f, f->need_nsec * RAISE);
+  if (f->state == COLD && hot(f) && ts_jit_begin(f)) cool_longer(f);
   ts_jit_step(f);
   if (f->tuning && is_done(f->tuning)) finish_tuning(f);
   if (f->state == LIVE) judge(f);

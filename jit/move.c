@@ -75,7 +75,8 @@ static double expected_usec(TsJitFunction *there, int *kernels) {
 static void stay(TsJitFunction *f) {
   Move *m = &f->move;
   m->state = MOVE_here;
-  m->need_nsec = (m->need_nsec > m->nsec ? m->need_nsec : m->nsec) * RAISE;
+  int64_t spent = m->need_nsec > m->nsec ? m->need_nsec : m->nsec;
+  m->need_nsec = spent < INT64_MAX / RAISE ? spent * RAISE : INT64_MAX;
 }
 
 static void look(TsJitFunction *f) {
