@@ -12,6 +12,12 @@ ffi.cdef "int usleep(unsigned microseconds);"
 
 local env, now = os.getenv, require("tessera.core").now
 local python, only = env "TESSERA_PEERS_PYTHON" or "", env "ONLY" or ""
+local whole = false -- the word is the name of one section
+for _, section in ipairs(sections) do whole = whole or section.name == only end
+if (env "WRITE" or "") ~= "" and only ~= "" and not whole then
+  io.stderr:write("make bench: WRITE=1 replaces all tables or that of one section; ONLY=" .. only .. " is no section\n")
+  os.exit(2)
+end
 local ROUNDS = tonumber(env "ROUNDS" or "") or 7
 local OURS = "bin/tessera"
 -- Between turns, so that the threads of the last one go to sleep: OpenMP runtimes keep
@@ -317,6 +323,7 @@ end
 -- ---- all of it
 
 local function wanted(section, row)
+  if whole then return section.name == only end
   return only == "" or (section.name .. " " .. row[1]):find(only, 1, true) ~= nil
 end
 
@@ -390,7 +397,7 @@ local function main()
   local markdown = io.open("build/bench/bench.md", "w")
   for _, part in ipairs(text) do markdown:write(part.markdown, "\n") end
   markdown:close()
-  if (env "WRITE" or "") ~= "" then report.write("docs/performance.md", text) end
+  if (env "WRITE" or "") ~= "" then report.write("docs/performance.md", text, whole) end
   for _, peer in ipairs(found) do
     for _, w in pairs(peer.at) do
       if w.questions then w:stop() end

@@ -188,7 +188,7 @@ end
 
 function report.section(section, results, columns)
   local rows = cells_of(section, results, columns)
-  return { plain = section.title .. "\n" .. aligned(rows),
+  return { title = section.title, plain = section.title .. "\n" .. aligned(rows),
     markdown = "### " .. section.title .. "\n\n" .. markdown(rows) }
 end
 
@@ -199,20 +199,37 @@ function report.tail(notes, seconds)
   return { plain = table.concat(lines, "\n"), markdown = table.concat(lines, "\n\n") .. "\n" }
 end
 
--- Replaces what stands behind the mark, up to the next one.
-function report.write(path, parts)
+-- The table of one section with the day and the command of its own run, in place of the one in `text`.
+local function with_section(text, part)
+  local title = "### " .. part.title .. "\n"
+  local first = text:find(title, 1, true)
+  assert(first, "no table '" .. part.title .. "' to replace")
+  local after = text:find("\n### ", first, true) or text:find("\nNote: ", first, true)
+    or text:find("\nThe whole run took", first, true) or #text
+  local when = ("Measured by itself: %s; command: %s; load at the start: %s."):format(os.date("!%Y-%m-%d"),
+    command_line(), answer "cut -d' ' -f1 /proc/loadavg")
+  local table_of = part.markdown:sub(#title + 2)
+  return text:sub(1, first - 1) .. title .. "\n" .. when .. "\n\n" .. table_of .. text:sub(after)
+end
+
+-- Replaces what stands behind the mark, up to the next one: all of it, or with `alone` the table of each
+-- section among the parts.
+function report.write(path, parts, alone)
   local file = assert(io.open(path, "r"))
   local text = file:read("*a")
   file:close()
   local _, last = text:find(MARK, 1, true)
   assert(last, path .. " lacks its mark")
-  local out = { text:sub(1, last), "\n" }
-  for _, part in ipairs(parts) do out[#out + 1] = "\n" .. part.markdown end
-  local other = text:find("\n<!%-%- What follows", last)
-  out[#out + 1] = other and text:sub(other) or nil
-  file = assert(io.open(path, "w"))
-  file:write(table.concat(out))
+  local other = text:find("\n<!%-%- What follows", last) or #text + 1
+  local old, new = text:sub(last + 1, other - 1), "\n"
+  for _, part in ipairs(parts) do
+    if alone and part.title then old = with_section(old, part) end
+    new = new .. "\n" .. part.markdown
+  end
+  file = assert(io.open(path .. ".new", "w"))
+  file:write(text:sub(1, last), alone and old or new, text:sub(other))
   file:close()
+  assert(os.rename(path .. ".new", path))
 end
 
 return report

@@ -9,7 +9,7 @@
 #   CLOCK=cpu            processor time instead of wall time, with one thread: for a
 #                        machine that has other work
 #   STAT=best            the shortest of all turns instead of the median: likewise
-#   WRITE=1               as --write: put the tables into docs/performance.md
+#   WRITE=1               as --write: put the tables into docs/performance.md; with ONLY=section that one
 set -e
 cd "$(dirname "$0")/../.."
 out=build/bench
