@@ -161,6 +161,8 @@ void ts_tile_vec_visit(TsVec *v, TsTileVal x, const VecMap *map, VecVisit *fn, v
 void ts_tile_vec_ask(TsVec *v, TsTileStmt *s, const VecMap *map, void *far);
 /* How many elements along the axis of vectors are surely inside of memory; NULL: all. */
 TsTileVal ts_tile_vec_inside(TsVec *v, int nroot, VecRoot *const *root, int64_t n);
+/* Whether an element of the result is made of its operands' elements at the same place. */
+bool ts_tile_vec_elementwise(const TsTileStmt *s);
 /* The row that says the same as a statement's, by what is known of its operands. */
 int ts_tile_vec_row(const TsTileStmt *s);
 /* How many of them any store wants; NULL: all. */

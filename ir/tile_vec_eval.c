@@ -358,6 +358,22 @@ static bool never_positive(TsTileVal x) {
   return max && max->in[0] == s->in[0] && x->type.rank == 1;
 }
 
+bool ts_tile_vec_elementwise(const TsTileStmt *s) {
+  switch (s->op) {
+  case TS_TILE_cast:
+  case TS_TILE_bitcast:
+  case TS_TILE_shl:
+  case TS_TILE_shr:
+  case TS_TILE_sar:
+  case TS_TILE_mulhi:
+  case TS_TILE_look:
+  case TS_TILE_scale:
+  case TS_TILE_decay:
+  case TS_TILE_ult: return true;
+  default: return s->op < TS_OP_COUNT && s->nout == 1;
+  }
+}
+
 int ts_tile_vec_row(const TsTileStmt *s) {
   return s->op == TS_OP_exp && never_positive(s->in[0]) ? TS_TILE_decay : s->op;
 }
@@ -393,18 +409,8 @@ static TsTileVal compute(TsVec *v, TsTileStmt *s, const VecMap *map) {
     if (reshape_map(s, map, &in, (VecAt){VEC_ROW, 0}) && !v->rows)
       return ts_tile_vec_eval(v, s->in[0], &in);
     return ts_tile_vec_fail(v, s, "a reshape"), NULL;
-  case TS_TILE_cast:
-  case TS_TILE_bitcast:
-  case TS_TILE_shl:
-  case TS_TILE_shr:
-  case TS_TILE_sar:
-  case TS_TILE_mulhi:
-  case TS_TILE_look:
-  case TS_TILE_scale:
-  case TS_TILE_decay:
-  case TS_TILE_ult: return row(v, s, map);
   }
-  if (s->op < TS_OP_COUNT && s->nout == 1) return row(v, s, map);
+  if (ts_tile_vec_elementwise(s)) return row(v, s, map);
   return ts_tile_vec_fail(v, s, "this operation in tiles"), NULL;
 }
 

@@ -67,19 +67,9 @@ static bool fits_op(const TsTileStmt *s) {
   case TS_TILE_const:
   case TS_TILE_bits:
   case TS_TILE_iota:
-  case TS_TILE_broadcast:
-  case TS_TILE_cast:
-  case TS_TILE_bitcast:
-  case TS_TILE_shl:
-  case TS_TILE_shr:
-  case TS_TILE_sar:
-  case TS_TILE_mulhi:
-  case TS_TILE_look:
-  case TS_TILE_scale:
-  case TS_TILE_decay:
-  case TS_TILE_ult: return true;
+  case TS_TILE_broadcast: return true;
+  default: return ts_tile_vec_reduces(s->op) || ts_tile_vec_elementwise(s);
   }
-  return ts_tile_vec_reduces(s->op) || (s->op < TS_OP_COUNT && s->nout == 1);
 }
 
 /* Tiles are whole rows of one length. */

@@ -419,29 +419,28 @@ static void keep_copies(TsVec *v, int ncopy) {
   }
 }
 
+/* A tile that a loop carries, or one that is made of those. */
+static bool of_last_round(TsVec *v, int ncopy, TsTileVal x) {
+  VecVal *p = ts_tile_vec_of(v, x);
+  if (!tile(x) || !x->type.rank) return false;
+  return here(v, x) ? p->carried : copied_to(v, ncopy, p->home);
+}
+
 /* Where each element of what a loop carries is read at the place where it is renewed, and in
  * one walk with that, it is renewed at once: a walk computes the elements of a step before it
  * stores them. */
 static bool renews_in_place(TsVec *v, int ncopy, int pass) {
   for (int i = 0; i < v->nstmt; i++) {
     const TsTileStmt *s = v->stmt[i];
-    for (int o = 0; o < s->nin; o++) {
-      VecVal *q = ts_tile_vec_of(v, s->in[o]);
-      bool carried = tile(s->in[o]) && s->in[o]->type.rank &&
-                     (here(v, s->in[o]) ? q->carried : copied_to(v, ncopy, q->home));
-      if (!carried) continue;
-      bool element = s->op == TS_TILE_store || s->op == TS_TILE_cast ||
-                     s->op == TS_TILE_bitcast || s->op < TS_OP_COUNT;
-      if (!element) return false;
-    }
+    bool element = s->op == TS_TILE_store || ts_tile_vec_elementwise(s);
+    for (int o = 0; o < s->nin && !element; o++)
+      if (of_last_round(v, ncopy, s->in[o])) return false;
   }
   for (int i = 0; i < v->nroot; i++) {
-    VecRoot *r = &v->root[i];
-    VecVal *q = ts_tile_vec_of(v, r->value);
-    if (i < ncopy && (!here(v, r->value) || q->carried || level_of(v, r->value) != pass))
-      return false;
-    if (i >= ncopy && here(v, r->value) && q->carried && r->pass != pass) return false;
-    if (i >= ncopy && !here(v, r->value) && copied_to(v, ncopy, q->home) && r->pass != pass)
+    TsTileVal x = v->root[i].value;
+    bool last = of_last_round(v, ncopy, x);
+    if (i < ncopy ? last || !here(v, x) || level_of(v, x) != pass
+                  : last && v->root[i].pass != pass)
       return false;
   }
   return true;

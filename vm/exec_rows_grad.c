@@ -532,7 +532,7 @@ static int norm_grad(TsCall *call, bool centered) {
     j.x = ts_tensor_read(x), j.g = ts_tensor_read(g), j.dx = ts_tensor_write(call->out[0]);
     failed = !j.x || !j.g || !j.dx || (w && !(j.weight = ts_tensor_read(w)));
     j.past = goes_past(&j);
-    j.of = (TsNormOf){j.rk, j.w, j.n, j.size, centered, call->attr[1].f, j.weight};
+    j.of = (TsNormOf){j.rk, j.w, j.n, centered, call->attr[1].f, j.weight};
   }
   if (!failed) failed = norm(call, &j);
   free(j.part), free(j.scratch.at);

@@ -1,7 +1,7 @@
 /* Rows of a norm's gradient one behind the other: while one ends, the sums of the next are made,
  * and the mean of the one after that, all in one walk (vm/kernels/rows_grad.h), so that memory
- * and arithmetic have work at the same time: layernorm with its sums at 0.8 instead of 0.62 of a
- * copy on two threads, rmsnorm at 0.88 instead of 0.66. */
+ * and arithmetic have work at the same time: layernorm with its sums at 0.69-0.77 instead of 0.62
+ * of a copy on two threads, rmsnorm at 0.75-0.84 instead of 0.64. */
 #ifndef TS_VM_NORM_WALK_H
 #define TS_VM_NORM_WALK_H
 
@@ -13,7 +13,7 @@
 typedef struct TsNormOf {
   const TsRowsGradKernels *k;
   int w; /* index of the type */
-  int64_t n, size;
+  int64_t n;
   bool centered;
   double eps;
   const char *weight; /* or NULL */

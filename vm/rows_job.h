@@ -91,6 +91,10 @@ static inline double ts_rows_sum_end(const TsRowsJob *j, TsRowsSum *s) {
 void ts_rows_leaf_sums(const TsRowsJob *j, int map, const void *x, int64_t leaves, int64_t n,
                        double c, void *out);
 double ts_rows_sum(const TsRowsJob *j, int map, const char *x, int64_t n, double c);
+/* e = exp(x - m), one leaf at a time, and its sum; e of a leaf only if !keep. Touches the row at
+ * `ahead`, if any. */
+double ts_rows_exp_sum(const TsRowsJob *j, const char *x, char *e, int64_t n, double m,
+                       bool keep, const char *ahead);
 /* x and y in the statistics' type; e is scratch for the row, or y itself. */
 void ts_rows_one(const TsRowsJob *j, const char *x, char *y, char *e, int past,
                  const char *ahead);

@@ -33,10 +33,8 @@ double ts_rows_sum(const Job *j, int map, const char *x, int64_t n, double c) {
   return ts_rows_sum_end(j, &s);
 }
 
-/* e = exp(x - m), one leaf at a time, and its sum; e of a leaf only if !keep. Touches
- * the row at `ahead`, if any. */
-static double exp_sum(const Job *j, const char *x, char *e, int64_t n, double m, bool keep,
-                      const char *ahead) {
+double ts_rows_exp_sum(const Job *j, const char *x, char *e, int64_t n, double m, bool keep,
+                       const char *ahead) {
   double part;
   Sum s = {.depth = 0, .count = 0};
   for (int64_t i = 0; i < n; i += TS_RED_LEAF) {
@@ -58,13 +56,13 @@ void ts_rows_one(const Job *j, const char *x, char *y, char *e, int past, const 
   switch (r->op) {
   case TS_ROWS_softmax:
     m = j->k->max[j->acc](x, n);
-    s = exp_sum(j, x, e, n, m, true, ahead);
+    s = ts_rows_exp_sum(j, x, e, n, m, true, ahead);
     j->k->scale[j->acc](y, e, n, ts_rows_rounded(j, 1 / s), past);
     break;
   case TS_ROWS_log_softmax: {
     double leaf[TS_RED_LEAF];
     m = j->k->max[j->acc](x, n);
-    s = exp_sum(j, x, (char *)leaf, n, m, false, ahead);
+    s = ts_rows_exp_sum(j, x, (char *)leaf, n, m, false, ahead);
     j->k->shift[j->acc](y, x, n, m, j->k->log[j->acc](s), past);
     break;
   }

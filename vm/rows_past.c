@@ -22,8 +22,8 @@ static Row row_at(const Job *j, int64_t o) {
   return (Row){(const char *)j->r->x + ox * j->esize, (char *)j->r->y + oy * j->esize, 0, 0};
 }
 
-/* The sum of the exps of a row, while the last one, if any, is finished and the next one, if
- * any, gets its maximum. e holds the exps of the last row of a softmax, then those of this. */
+/* The sum of the exps of a row, while the last one is finished and the next one gets its maximum.
+ * e holds the exps of the last row of a softmax, then those of this. */
 static double soft_pass(const Job *j, const Row *last, const Row *row, Row *next, char *e,
                         const char *ahead) {
   bool keep = j->r->op == TS_ROWS_softmax;
@@ -39,21 +39,6 @@ static double soft_pass(const Job *j, const Row *last, const Row *row, Row *next
       part = j->k->shift_exp[j->acc](last->y + at, last->x + at, to, row->x + at, k, last->m,
                                      last->s, row->m, next->x + at, ahead + at, &next->m);
     ts_rows_sum_push(j, &s, part);
-  }
-  return ts_rows_sum_end(j, &s);
-}
-
-/* The first row, which has none before it. */
-static double soft_first(const Job *j, const Row *row, char *e) {
-  bool keep = j->r->op == TS_ROWS_softmax;
-  double part;
-  Sum s = {.depth = 0, .count = 0};
-  for (int64_t i = 0; i < j->r->n; i += TS_RED_LEAF) {
-    int64_t k = ts_rows_min(j->r->n - i, TS_RED_LEAF), at = i * j->tsize;
-    char *to = keep ? e + at : e;
-    j->k->exp[j->acc](to, row->x + at, k, row->m, NULL);
-    ts_rows_leaf_sums(j, TS_MAP_none, to, 1, k, 0, &part);
-    ts_rows_sum_push(j, &s, ts_rows_value(j, &part, 0));
   }
   return ts_rows_sum_end(j, &s);
 }
@@ -76,7 +61,7 @@ void ts_rows_soft_task(void *arg, int64_t lo, int64_t hi, int worker) {
       next.m = -INFINITY;
       s = soft_pass(j, &last, &row, &next, e, row_at(j, ts_rows_min(o + 1 + ahead, hi - 1)).x);
     } else {
-      s = soft_first(j, &row, e);
+      s = ts_rows_exp_sum(j, row.x, e, n, row.m, keep, NULL);
       next.m = j->k->max[j->acc](next.x, n);
     }
     row.s = keep ? ts_rows_rounded(j, 1 / s) : j->k->log[j->acc](s);

@@ -6,6 +6,7 @@
 local ts = require "tessera"
 local op, rng, core = ts.op, ts.rng, ts.core
 local compiled = arg[1] == "compiled"
+if arg[1] and not compiled then error("in_turn.lua: takes 'compiled' or nothing, not '" .. arg[1] .. "'", 0) end
 if not compiled then ts.jit.off() end
 local N = 4096
 local function normal(stream, ...) return rng.normal({ ... }, { seed = 1, stream = stream }) end
@@ -39,8 +40,10 @@ local function kernels()
   local function f(run) return ts.graph.module("in_turn", run) end
   local chain = f(function(x, y) return x * 2 - y * x + b end)
   local gelu = f(function(x, y) return op.gelu(x + b) * y + x end)
-  local softmax, dot = f(function(x) return op.softmax(x / 8) end), f(function(x, y) return (x * y):sum { axis = 1 } end)
-  local layernorm, rmsnorm = f(function(x, y) return op.layernorm(x + y, w, b) end), f(function(x, y) return op.rmsnorm(x + y, w) end)
+  local softmax = f(function(x) return op.softmax(x / 8) end)
+  local dot = f(function(x, y) return (x * y):sum { axis = 1 } end)
+  local layernorm = f(function(x, y) return op.layernorm(x + y, w, b) end)
+  local rmsnorm = f(function(x, y) return op.rmsnorm(x + y, w) end)
   return {
     rows[1],
     { "x * 2 - y * x + b", 3, function() return chain(x, y) end },
@@ -51,7 +54,7 @@ local function kernels()
     { "row sums of x * y", 2, function() return dot(x, y) end },
     { "gradients of layernorm", 3, gradients(function(x, w, b) return op.layernorm(x, w, b) end, x, w, b, y) },
     { "gradients of rmsnorm", 3, gradients(function(x, w) return op.rmsnorm(x, w) end, x, w, y) },
-    { "cross-entropy, gradient", 2, function() return loss(x) end },
+    { "cross-entropy gradient", 2, function() return loss(x) end },
   }
 end
 if compiled then
