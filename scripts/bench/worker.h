@@ -82,6 +82,7 @@ static void worker_serve(WorkerSetup *setup, bool (*other)(int nwords, char **wo
       if (row.run) calls = worker_warm_up(&row);
     }
     if (bench && row.run) {
+      if (calls > 1) worker_time(&row, calls); /* the processors come back from the pause */
       printf("ok %.9g\n", worker_time(&row, calls) * (row.scale > 0 ? row.scale : 1));
     } else if (n && !strcmp(word[0], "check") && row.run && row.check) {
       printf("ok %.9g\n", row.check(row.arg));
