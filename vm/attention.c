@@ -23,9 +23,9 @@
  *
  * The row's position alone says which blocks it takes part in, so neither the rows
  * beside it nor the height of a tile can change its bits, not even for a NaN in a
- * value that is hidden from it. For finite values a block that shows nothing would
- * be a no-op anyway: p is 0, alpha 1, and adding +0 at the end makes one of the two
- * zeros. Query i stands at position i + t - s among the keys: causal shows keys up to
+ * value that is hidden from it. For finite values a key that is hidden is a no-op
+ * anyway: p is +0, and adding +0 at the end makes one of the two zeros; so such keys at
+ * the ends of a block are left out where all of its values are finite. Query i stands at position i + t - s among the keys: causal shows keys up to
  * that position, window w the keys after position - w. p is not rounded to 16 bits.
  *
  * The alternative, probabilities rounded to the storage type as matrix units want
@@ -62,7 +62,8 @@ typedef struct Job {
   int w;                        /* index of W's kernels */
   int64_t size, wide;           /* bytes of an element in storage, in W */
   int64_t group, item_rows, items_per_head; /* query rows of a kv head: group * s */
-  int64_t slots, slot_bytes, k_bytes;       /* packed blocks of keys, then values */
+  int64_t slots, slot_bytes; /* packed blocks: keys, values, whether these are all finite */
+  int64_t k_bytes, kv_bytes;
   int64_t worker_bytes;
   char *mem;
 } Job;
@@ -78,6 +79,7 @@ typedef struct Item {
   int64_t head, first; /* kv head; first of its query rows */
   int rows;
   char *q, *qp, *s, *p, *m, *l, *o, *slot;
+  bool finite;                          /* the values of the block */
   int64_t lo[MOST_ROWS], hi[MOST_ROWS]; /* keys that each row sees */
 } Item;
 
@@ -225,10 +227,14 @@ static void pack_block(const Item *t, int64_t first, char *to) {
   for (int64_t i = 0; i < n; i += nr)
     j->pack(to + i * a->d * j->wide, (int)nr, k + i * a->k_step * j->size, a->k_step, 1,
             min64(nr, n - i), a->d);
-  to += j->k_bytes;
-  for (int64_t c = 0; c < a->dv; c += nr)
-    j->pack(to + c * KEYS * j->wide, (int)nr, v + c * j->size, 1, a->v_step,
-            min64(nr, a->dv - c), n);
+  char *values = to + j->k_bytes;
+  bool finite = true;
+  for (int64_t c = 0; c < a->dv; c += nr) {
+    char *panel = values + c * KEYS * j->wide;
+    j->pack(panel, (int)nr, v + c * j->size, 1, a->v_step, min64(nr, a->dv - c), n);
+    finite = finite && j->k->attention.finite[j->w](panel, n * nr);
+  }
+  to[j->kv_bytes] = finite;
 }
 
 /* The packed block, made now if it is not there. */
@@ -250,9 +256,16 @@ static void add_many(Item *t, const Block *b, int row, int rows) {
   const TsAttention *a = j->a;
   int64_t nr = j->acc->nr;
   char *o = t->o + (b->row + row) * a->dv * j->wide;
+  int64_t from = 0, to = b->n;
+  if (t->finite) {
+    for (int i = row; i < row + rows; i++)
+      from = i == row ? b->lo[i] : min64(from, b->lo[i]),
+      to = i == row ? b->hi[i] : max64(to, b->hi[i]);
+  }
   for (int64_t c = 0; c < a->dv; c += nr)
-    j->acc->tile(rows, (int)min64(nr, a->dv - c), b->n, t->s + row * KEYS * j->wide, KEYS, 1,
-                 t->p + c * KEYS * j->wide, nr, o + c * j->wide, a->dv, true);
+    j->acc->tile(rows, (int)min64(nr, a->dv - c), to - from,
+                 t->s + (row * KEYS + from) * j->wide, KEYS, 1,
+                 t->p + (c * KEYS + from * nr) * j->wide, nr, o + c * j->wide, a->dv, true);
 }
 
 static void many_rows(Item *t, Block *b) {
@@ -270,6 +283,7 @@ static void many_rows(Item *t, Block *b) {
            packed + i * a->d * j->wide, acc->nr, t->s + i * j->wide, KEYS, false);
     softmax_step(t, b);
     t->p = packed + j->k_bytes;
+    t->finite = packed[j->kv_bytes];
     add_values(t, b, add_many);
   }
 }
@@ -353,7 +367,8 @@ static void set_blocks(Job *j, int threads) {
     j->item_rows /= 2;
   j->items_per_head = (rows + j->item_rows - 1) / j->item_rows;
   j->k_bytes = up(KEYS * a->d * j->wide, 64);
-  j->slot_bytes = j->k_bytes + up(KEYS * up(a->dv, nr) * j->wide, 64);
+  j->kv_bytes = j->k_bytes + up(KEYS * up(a->dv, nr) * j->wide, 64);
+  j->slot_bytes = j->kv_bytes + 64;
   int64_t blocks = (a->t + KEYS - 1) / KEYS;
   j->slots = blocks * j->slot_bytes <= CACHE_BYTES ? blocks : 1;
 }

@@ -3,6 +3,7 @@
 #ifndef TS_VM_KERNELS_ATTENTION_H
 #define TS_VM_KERNELS_ATTENTION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { TS_ATTENTION_KEYS = 128, TS_ATTENTION_ROWS = 16 };
@@ -26,6 +27,7 @@ typedef struct TsAttentionKernels {
   void (*block[2])(const TsAttentionRows *a); /* f32, f64 */
   /* o becomes the result of one row; sink points to its logit, or is NULL. */
   void (*finish[2])(const void *m, const void *l, const void *sink, void *o, int64_t dv);
+  bool (*finite[2])(const void *x, int64_t n); /* no infinity and no NaN */
 } TsAttentionKernels;
 
 void ts_kernels_attention_avx512(TsAttentionKernels *k);
@@ -35,7 +37,8 @@ void ts_kernels_attention_base(TsAttentionKernels *k);
 #define TS_ATTENTION_DECLARE(t, isa)                                                           \
   void ts_attention_block_##t##_##isa(const TsAttentionRows *a);                               \
   void ts_attention_finish_##t##_##isa(const void *m, const void *l, const void *sink,         \
-                                       void *o, int64_t dv);
+                                       void *o, int64_t dv);                                   \
+  bool ts_attention_finite_##t##_##isa(const void *x, int64_t n);
 TS_ATTENTION_DECLARE(f32, avx512)
 TS_ATTENTION_DECLARE(f32, avx2)
 TS_ATTENTION_DECLARE(f32, base)
