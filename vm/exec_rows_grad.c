@@ -37,6 +37,7 @@ enum {
   LONG = 128 << 10, /* bytes of a row that leaves no room in L2 for all of the next one */
   SHORT = 256,      /* bytes of a row of a softmax that is worth asking for by itself */
   WALK = 8 << 10,   /* bytes of a row from which several go in one walk */
+  APART = 512, /* bytes between dw and db of such rows, whose places in a page are equal else */
   LINE = 64
 };
 
@@ -57,7 +58,7 @@ typedef struct Job {
   const char *weight; /* in the wide type, or NULL */
   bool centered, want_w, want_b;
   TsNormOf of;
-  int64_t sums;          /* numbers of one partial row: n or 2 n, or 0 */
+  int64_t sums, db_at;   /* numbers of one partial row, 0 if none is wanted; where db begins */
   int64_t lanes, groups; /* of a full leaf, after the halves within groups */
   char *part;            /* [leaves][lanes][sums] */
 } Job;
@@ -371,7 +372,7 @@ static void add_rows(Group *g, const int *place, int n, int first) {
   statistics(j, &g->b);
   for (int i = 0; i < n; i++) {
     char *to = lane_at(g, place[i]);
-    char *db = j->want_b ? to + (j->want_w ? j->n * j->size : 0) : NULL;
+    char *db = j->want_b ? to + j->db_at * j->size : NULL;
     end_row(j, &g->b, i, j->want_w ? to : NULL, db, first);
   }
 }
@@ -408,7 +409,9 @@ static int64_t row_of(const Group *g, int64_t q) {
   return row < g->m ? row : -1;
 }
 
-/* All steps; a lane begins as what adds nothing. */
+/* A partial row that adds nothing; a group that walks has fewer lanes. */
+static char *nothing_of(const Group *g) { return lane_at(g, TS_GRAD_ROWS - 1); }
+
 static void walk_group(Group *g) {
   const Job *j = g->j;
   int64_t count = g->runs * g->length, ahead = AHEAD / (j->n * j->size);
@@ -420,7 +423,8 @@ static void walk_group(Group *g) {
                              g->base + (far < 0 ? i : far));
     char *to = lane_at(g, q % count);
     row.dw = j->want_w ? to : NULL;
-    row.db = j->want_b ? to + (j->want_w ? j->n * j->size : 0) : NULL;
+    row.db = j->want_b ? to + j->db_at * j->size : NULL;
+    row.nothing = q < count ? nothing_of(g) : NULL;
     ts_norm_rows_push(&r, &row);
   }
   ts_norm_rows_end(&r);
@@ -431,7 +435,7 @@ static void one_group(Group *g) {
   const Job *j = g->j;
   int64_t count = g->runs * g->length;
   for (int64_t i = 0; i < count; i++)
-    if (walks(j) || g->first + i % g->length + i / g->length * g->w / g->runs >= g->m)
+    if (g->first + i % g->length + i / g->length * g->w / g->runs >= g->m)
       clear(j, lane_at(g, i));
   if (walks(j))
     walk_group(g);
@@ -446,6 +450,8 @@ static void groups(void *arg, int64_t lo, int64_t hi, int worker) {
   int64_t row = j->sums * j->size;
   Group g = {.j = j, .lane = ts_scratch_part(&j->scratch, worker)};
   g.wide = g.lane + TS_GRAD_ROWS * row;
+  for (int i = 0; i < RUNS && walks(j); i++) clear(j, lane_at(&g, i));
+  if (walks(j)) clear(j, nothing_of(&g));
   for (int64_t i = lo; i < hi; i++) {
     int64_t leaf = i / j->groups;
     g.base = leaf * LEAF, g.m = min64(LEAF, j->rows - g.base), g.w = lanes_of(j, g.m);
@@ -492,8 +498,7 @@ static int norm_sums(TsCall *call, Job *j) {
   ts_cpu_parallel(leaves * j->groups, grain_of(j) / TS_GRAD_ROWS + 1, groups, j);
   merge(j, leaves);
   if (j->want_w && store_sum(call, j, call->out[next++], j->part)) return -1;
-  return j->want_b ? store_sum(call, j, call->out[next], j->part + (j->want_w ? row / 2 : 0))
-                   : 0;
+  return j->want_b ? store_sum(call, j, call->out[next], j->part + j->db_at * j->size) : 0;
 }
 
 static int norm(TsCall *call, Job *j) {
@@ -523,7 +528,6 @@ static int norm_grad(TsCall *call, bool centered) {
   for (int i = m->ndim - (int)call->attr[0].i; i < m->ndim; i++) j.n *= m->dim[i];
   j.rows = ts_tensor_numel(call->in[0]) / j.n;
   j.want_w = call->in[1] != NULL, j.want_b = centered && call->attr[2].i;
-  j.sums = j.n * (j.want_w + j.want_b);
   TsTensor *x = ts_tensor_cast(c, call->in[0], d);
   TsTensor *g = x ? ts_tensor_cast(c, call->in[2], d) : NULL;
   TsTensor *w = g && call->in[1] ? ts_tensor_cast(c, call->in[1], wide) : NULL;
@@ -533,6 +537,8 @@ static int norm_grad(TsCall *call, bool centered) {
     failed = !j.x || !j.g || !j.dx || (w && !(j.weight = ts_tensor_read(w)));
     j.past = goes_past(&j);
     j.of = (TsNormOf){j.rk, j.w, j.n, centered, call->attr[1].f, j.weight};
+    if (j.want_w && j.want_b) j.db_at = j.n + (walks(&j) ? APART / j.size : 0);
+    j.sums = j.want_b ? j.db_at + j.n : j.want_w ? j.n : 0;
   }
   if (!failed) failed = norm(call, &j);
   free(j.part), free(j.scratch.at);

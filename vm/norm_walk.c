@@ -57,6 +57,7 @@ static TsNormEnd end_of(const TsNormOf *of, const TsNormRow *row) {
                      .c2 = &row->c2,
                      .dw = row->dw,
                      .db = row->db,
+                     .first = row->nothing != NULL,
                      .past = true};
 }
 
@@ -72,6 +73,7 @@ static void walk(const TsNormOf *of, const TsNormRow *oldest, TsNormRow *row,
                   .gw = &row->c1,
                   .square = &row->rstd,
                   .sum = &newest->mean,
+                  .nothing = oldest->nothing,
                   .next = {newest->next_x, row->next_g},
                   .far = {newest->far_x, row->far_g}};
   of->k->norm_walk[of->w](&a);

@@ -21,7 +21,8 @@ typedef struct TsNormOf {
 
 typedef struct TsNormRow {
   const char *x, *g;
-  char *dx, *dw, *db;          /* sums or NULL; a chain begins with -0 */
+  char *dx, *dw, *db;          /* sums or NULL */
+  const char *nothing;         /* n numbers -0 where a chain begins, else NULL */
   double mean, rstd, c1, c2;   /* numbers of the type */
   const char *next_x, *next_g; /* the row that follows */
   const char *far_x, *far_g;   /* one that does some rows later */

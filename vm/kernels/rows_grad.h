@@ -43,9 +43,11 @@ typedef struct TsNormEnd {
 
 /* Rows of a norm on their way, in one walk over them: the end of the oldest, what `norms` gives of
  * the one behind it, and where a mean is taken the sum of the newest. n elements are whole
- * vectors, and a leaf at most; dx goes past the caches. */
+ * vectors, and a leaf at most; dx goes past the caches. dw is there where w is, db only with a
+ * mean. */
 typedef struct TsNormWalk {
-  TsNormEnd end; /* its `ahead` and `first` do not count */
+  TsNormEnd end;       /* its `ahead` does not count */
+  const void *nothing; /* n numbers -0 where dw and db are the first of a chain */
   const void *x, *g, *mean;
   const void *newest; /* NULL: no mean is taken, and x is the newest */
   void *norm, *gw, *square, *sum;
