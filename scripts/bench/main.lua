@@ -20,9 +20,8 @@ if (env "WRITE" or "") ~= "" and only ~= "" and not whole then
 end
 local ROUNDS = tonumber(env "ROUNDS" or "") or 7
 local OURS = "bin/tessera"
--- Between turns, so that the threads of the last one go to sleep: OpenMP runtimes keep
--- theirs spinning for 200 ms, on the processor that the next turn needs.
-local PAUSE_US = on_gpu and 20000 or 230000
+-- Between turns, so that what the last one left behind (kernel threads that free memory) is done.
+local PAUSE_US = 20000
 
 -- The peers in the order of the columns. The first is ours.
 local PEERS = {

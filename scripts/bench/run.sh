@@ -14,7 +14,7 @@ set -e
 cd "$(dirname "$0")/../.."
 out=build/bench
 mkdir -p "$out"
-rm -f "$out"/answers.* "$out"/worker.*.log
+rm -f "$out"/answers.* "$out"/worker.*
 cc=${CC:-cc}
 
 build() { # build NAME LIBS...: an absent result means that the peer is not there
@@ -40,4 +40,13 @@ done
 TESSERA_PEERS_PYTHON=${TESSERA_PEERS_PYTHON:-$(command -v python3 || true)}
 if [ "$CLOCK" = cpu ]; then THREADS=1; fi
 export TESSERA_PEERS_PYTHON ONLY ROUNDS THREADS CLOCK STAT WRITE DEV
-exec bin/tessera scripts/bench/main.lua
+
+# Workers that wait for their turn are stopped, and could not see that the driver has ended.
+go_on() {
+  for file in "$out"/worker.*.pid; do
+    if [ -f "$file" ]; then kill -CONT "$(cat "$file")" 2> /dev/null || true; fi
+  done
+}
+trap go_on EXIT
+trap 'exit 130' INT TERM
+bin/tessera scripts/bench/main.lua

@@ -1,6 +1,11 @@
 -- Workers of the benchmark: long-lived processes that answer one line to each line
 -- they get (protocol: scripts/bench/worker.h). Questions go through a pipe, answers
--- come back through a named pipe.
+-- come back through a named pipe. Between its turns a worker is stopped: threads of some
+-- libraries look for work long after the last call, on the processor that others are measured on.
+
+local ffi = require "ffi"
+ffi.cdef "int kill(int pid, int signal);"
+local CONTINUE, STOP = 18, 19 -- SIGCONT, SIGSTOP of Linux
 
 local worker = {}
 worker.__index = worker
@@ -24,17 +29,26 @@ function worker.start(command, threads)
   local w = setmetatable({ command = command, threads = threads }, worker)
   w.fifo = ("%s/answers.%d"):format(DIR, count)
   os.execute(("rm -f %s && mkfifo %s"):format(w.fifo, w.fifo))
-  w.questions = io.popen(("%s %s > %s 2> %s/worker.%d.log"):format(environment(threads), command,
-    w.fifo, DIR, count), "w")
+  w.file = ("%s/worker.%d.pid"):format(DIR, count)
+  w.questions = io.popen(("echo $$ > %s; exec %s %s > %s 2> %s/worker.%d.log"):format(w.file, environment(threads),
+    command, w.fifo, DIR, count), "w")
   w.questions:setvbuf("line")
   w.answers = io.open(w.fifo, "r")
+  w.pid = tonumber(io.open(w.file):read("*l")) -- the shell became the worker
   return w
 end
 
+-- What a GPU still does for a worker is not stopped with it: those run on.
+local function signal(w, which)
+  if (os.getenv "DEV" or "") == "" then ffi.C.kill(w.pid, which) end
+end
+
 function worker:stop()
+  signal(self, CONTINUE)
   self.answers:close()
   self.questions:close()
   os.remove(self.fifo)
+  os.remove(self.file)
   self.questions = nil
 end
 
@@ -42,9 +56,11 @@ end
 -- means that the worker does not have what was asked for.
 function worker:ask(question)
   if not self.questions then return nil, "its process has ended" end
+  signal(self, CONTINUE)
   self.questions:write(question, "\n")
   self.questions:flush()
   local line = self.answers:read("*l")
+  if line then signal(self, STOP) end
   if not line then
     self:stop()
     return nil, "its process ended at: " .. question
