@@ -49,7 +49,7 @@ typedef struct Sum {
 
 static void add_leaf(const Job *j, Sum *s, const void *leaf, int64_t n) {
   double part;
-  TsReduceRows a = {TS_RED_SUM, TS_MAP_none, leaf, 1, LEAF, n, NULL, 0, 0, &part};
+  TsReduceRows a = {TS_RED_SUM, TS_MAP_none, leaf, 1, LEAF, n, NULL, 0, 0, &part, 0};
   j->k->reduce.rows[j->w ? TS_RED_F64 : TS_RED_F32](&a);
   double x = value(j, &part, 0);
   for (int64_t c = s->count++; c & 1; c >>= 1) x = rounded(j, s->stack[--s->depth] + x);

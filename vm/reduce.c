@@ -10,7 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAIN = 1 << 16, PANEL_BYTES = 4096, CACHED = 1 << 17 };
+enum {
+  GRAIN = 1 << 16,
+  PANEL_BYTES = 4096,
+  CACHED = 1 << 17,
+  FAR = 48 << 20 /* bytes that no cache holds */
+};
 
 typedef TsReducePlan Plan;
 
@@ -35,7 +40,8 @@ static void spread(int64_t items, int64_t work, TsTask *task, void *arg) {
  * values are those of o, o+1, .. or (leaf) all that of o. */
 static void call_rows(const Plan *p, const void *x, int64_t rows, int64_t ld, int64_t count,
                       int64_t o, bool leaf, void *dst) {
-  TsReduceRows a = {p->op, p->map, x, rows, ld, count, NULL, !leaf, p->p, dst};
+  bool far = p->outer * p->n * p->esize >= FAR;
+  TsReduceRows a = {p->op, p->map, x, rows, ld, count, NULL, !leaf, p->p, dst, far};
   if (p->c) a.c = p->c + o * p->osize;
   p->k->rows[p->acc](&a);
 }

@@ -15,7 +15,7 @@ typedef TsRowsSum Sum;
 void ts_rows_leaf_sums(const Job *j, int map, const void *x, int64_t leaves, int64_t n,
                        double c, void *out) {
   float c32 = (float)c;
-  TsReduceRows a = {TS_RED_SUM, map, x, leaves, TS_RED_LEAF, n, &c, 0, 0, out};
+  TsReduceRows a = {TS_RED_SUM, map, x, leaves, TS_RED_LEAF, n, &c, 0, 0, out, 0};
   if (j->acc == TS_RED_F32) a.c = &c32;
   j->red->rows[j->acc](&a);
 }
@@ -86,7 +86,7 @@ static void short_rows(const Job *j, const char *x, int64_t ldx, char *y, int64_
   int64_t n = r->n, ts = j->tsize;
   double m[SHORT_BLOCK], s[SHORT_BLOCK], c[SHORT_BLOCK]; /* s and c: of the statistics' type */
   bool soft = r->op == TS_ROWS_softmax || r->op == TS_ROWS_log_softmax;
-  TsReduceRows a = {TS_RED_SUM, TS_MAP_none, e, k, n, n, c, 1, 0, s};
+  TsReduceRows a = {TS_RED_SUM, TS_MAP_none, e, k, n, n, c, 1, 0, s, 0};
   if (soft) {
     for (int64_t i = 0; i < k; i++) {
       m[i] = j->k->max[j->acc](x + i * ldx * ts, n);

@@ -39,6 +39,7 @@ typedef struct TsReduceRows {
   int64_t cstep;
   double p;
   void *out;
+  int far; /* x lies in memory, not in a cache */
 } TsReduceRows;
 
 /* m <= TS_RED_LEAF rows of n columns: out[j] = the tree of column j. Row i begins
