@@ -399,14 +399,11 @@ static const char *nth_option(const void *arg, int i) {
 
 static int unknown_option(TsReader *r, const TsToken *of, const TsAttrSpec *spec, int n) {
   Options o = {.spec = spec};
-  char name[32], close[32];
+  char name[32];
   snprintf(name, sizeof name, "%.*s", r->now.len, r->now.at);
   ts_error_set(r->err, TS_ERR_attribute, "%.*s: unknown option '%s'", of->len, of->at, name);
   const char *guess = ts_text_closest(name, n, nth_option, &o);
-  if (guess) {
-    snprintf(close, sizeof close, "%s", guess);
-    ts_error_hint(r->err, "did you mean '%s'?", close);
-  }
+  if (guess) ts_error_hint(r->err, "did you mean '%s'?", guess);
   return ts_read_blame(r, r->now.at);
 }
 

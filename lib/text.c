@@ -82,12 +82,12 @@ int ts_text_distance(const char *a, const char *b) {
 
 const char *ts_text_closest(const char *wanted, int n, const char *(*next)(const void *, int),
                             const void *arg) {
-  const char *best = NULL;
+  int best = -1;
   int len = (int)strlen(wanted), limit = len <= 3 ? 1 : len <= 6 ? 2 : 3, least = limit + 1;
   for (int i = 0; i < n; i++) {
     const char *name = next(arg, i);
     int d = ts_text_distance(wanted, name);
-    if (d < least && d < (int)strlen(name)) least = d, best = name;
+    if (d < least && d < (int)strlen(name)) least = d, best = i;
   }
-  return best;
+  return best < 0 ? NULL : next(arg, best);
 }

@@ -22,7 +22,7 @@ void ts_text_free(TsText *t);
 int ts_text_distance(const char *a, const char *b);
 
 /* The closest of n names by distance, or NULL when none is close enough to be
- * a likely slip. next(arg, i) gives name i. */
+ * a likely slip. next(arg, i) gives name i, which lasts until its next call. */
 const char *ts_text_closest(const char *wanted, int n, const char *(*next)(const void *, int),
                             const void *arg);
 

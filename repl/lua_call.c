@@ -205,11 +205,7 @@ static int unknown_option(Args *a, const char *name) {
   Names n = {.o = a->o};
   ts_error_set(&a->c->err, TS_ERR_attribute, "%s: unknown option '%s'", a->o->name, name);
   const char *guess = ts_text_closest(name, a->o->nin + a->o->nattr, nth_option, &n);
-  char copy[32];
-  if (guess) {
-    snprintf(copy, sizeof copy, "%s", guess);
-    return ts_error_hint(&a->c->err, "did you mean '%s'?", copy);
-  }
+  if (guess) return ts_error_hint(&a->c->err, "did you mean '%s'?", guess);
   char list[200] = "";
   size_t at = 0;
   for (int i = 0; i < a->o->nattr && at + 34 < sizeof list; i++)

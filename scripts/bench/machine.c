@@ -63,13 +63,12 @@ static void settle(int thread) {
 }
 
 /* Waking a thread that sleeps takes as long as some rows: it looks for work for a while
- * first, and sleeps where the turn is over; long, since others are measured then (a look each
- * 50 us made a second thread of theirs a tenth slower). The first calls of a turn do not count. */
-enum { LOOKS = 300000, SLEEP_US = 5000 };
+ * first, and sleeps where the turn is over. */
+enum { LOOKS = 300000 };
 
 static void wait_while(atomic_int *a, int value) {
   for (int i = 0; atomic_load_explicit(a, memory_order_acquire) == value; i++)
-    if (i >= LOOKS) usleep(SLEEP_US);
+    if (i >= LOOKS) usleep(50);
 }
 
 static void *sit(void *arg) {

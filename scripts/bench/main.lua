@@ -406,4 +406,6 @@ local function main()
   if in_cache and in_cache.questions then in_cache:stop() end
 end
 
-main()
+local ok, why = xpcall(main, debug.traceback)
+worker.release()
+if not ok then error(why, 0) end

@@ -11,7 +11,7 @@ local worker = {}
 worker.__index = worker
 
 local DIR = "build/bench"
-local count = 0
+local all = {} -- workers by number
 
 -- Programs of the peers run on the same number of threads, and on the CPU.
 local function environment(threads)
@@ -25,7 +25,7 @@ local function environment(threads)
 end
 
 function worker.start(command, threads)
-  count = count + 1
+  local count = #all + 1
   local w = setmetatable({ command = command, threads = threads }, worker)
   w.fifo = ("%s/answers.%d"):format(DIR, count)
   os.execute(("rm -f %s && mkfifo %s"):format(w.fifo, w.fifo))
@@ -35,12 +35,18 @@ function worker.start(command, threads)
   w.questions:setvbuf("line")
   w.answers = io.open(w.fifo, "r")
   w.pid = tonumber(io.open(w.file):read("*l")) -- the shell became the worker
+  all[count] = w
   return w
 end
 
 -- What a GPU still does for a worker is not stopped with it: those run on.
 local function signal(w, which)
   if (os.getenv "DEV" or "") == "" then ffi.C.kill(w.pid, which) end
+end
+
+-- All of them, when the driver fails or is interrupted: it waits for them as it ends.
+function worker.release()
+  for _, w in ipairs(all) do signal(w, CONTINUE) end
 end
 
 function worker:stop()
@@ -60,11 +66,11 @@ function worker:ask(question)
   self.questions:write(question, "\n")
   self.questions:flush()
   local line = self.answers:read("*l")
-  if line then signal(self, STOP) end
   if not line then
     self:stop()
     return nil, "its process ended at: " .. question
   end
+  signal(self, STOP)
   local kind, text = line:match("^(%S+)%s*(.*)$")
   if kind == "ok" then return text end
   return nil, kind == "fail" and text or nil

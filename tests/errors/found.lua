@@ -79,3 +79,5 @@ op.narrow(x, 0, -2 ^ 63, -2) --! narrow: elements -9223372036854775808..-9223372
 op.group_norm(op.ones { 17, 0, 2 }, { groups = 2 ^ 62 }) --! has a size that makes no sense
 op.arange(1e300) --! is larger than any memory
 op.arange(2 ^ 63) --! is larger than any memory
+-- The closest option, not the last one.
+x:sum { axs = 1 } --! did you mean 'axis'
