@@ -197,7 +197,7 @@ static uint16_t *narrow_normal(dnnl_dim_t count) {
   return y;
 }
 
-/* fast_matmul bf16 M K N nn */
+/* fast_matmul bf16 M K N nn; a processor without instructions for bf16 has no such row */
 static Row narrow_setup(int nwords, char **word) {
   static const int what[ARGS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
   if (nwords != 6 || strcmp(word[1], "bf16") || strcmp(word[5], "nn")) return (Row){0};
@@ -217,7 +217,12 @@ static Row narrow_setup(int nwords, char **word) {
   dnnl_matmul_desc_t desc;
   dnnl_primitive_desc_t made;
   must(dnnl_matmul_desc_init(&desc, &d[0], &d[1], NULL, &d[2]));
-  must(dnnl_primitive_desc_create(&made, &desc, NULL, n->engine, NULL));
+  dnnl_status_t status = dnnl_primitive_desc_create(&made, &desc, NULL, n->engine, NULL);
+  if (status == dnnl_unimplemented) {
+    narrow_drop(n);
+    return (Row){0};
+  }
+  must(status);
   must(dnnl_primitive_create(&n->product, made));
   must(dnnl_primitive_desc_destroy(made));
   return (Row){narrow, narrow_check, narrow_drop, n, 1};

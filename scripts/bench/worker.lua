@@ -4,8 +4,9 @@
 -- libraries look for work long after the last call, on the processor that others are measured on.
 
 local ffi = require "ffi"
-ffi.cdef "int kill(int pid, int signal);"
+ffi.cdef "int kill(int pid, int signal); void *signal(int signal, void *action);"
 local CONTINUE, STOP = 18, 19 -- SIGCONT, SIGSTOP of Linux
+ffi.C.signal(13, ffi.cast("void *", 1)) -- SIGPIPE, SIG_IGN: a worker that has ended is a line in the notes
 
 local worker = {}
 worker.__index = worker
