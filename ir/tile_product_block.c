@@ -18,7 +18,7 @@ static int64_t even(int64_t n, int64_t most, int64_t unit) {
 /* The register tile: 24 or 12 sums, the rest holds operands. Few rows by many vectors measure
  * best: each row of A is a stream of its own. The other shapes are for columns that would leave
  * much of the first at an edge. */
-static const int of_32[][2] = {{6, 4}, {8, 3}, {12, 2}}, of_16[][2] = {{4, 3}, {6, 2}};
+static const int of_32[][2] = {{6, 4}, {8, 3}, {12, 2}}, of_16[][2] = {{6, 2}, {4, 3}};
 
 static const int (*shapes(const TsTarget *t, int *n))[2] {
   bool wide = t->registers >= 32;

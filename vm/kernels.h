@@ -11,6 +11,7 @@
 #include "vm/kernels/copy.h"
 #include "vm/kernels/fft.h"
 #include "vm/kernels/gemm.h"
+#include "vm/kernels/gemm_amx.h"
 #include "vm/kernels/gemm_pairs.h"
 #include "vm/kernels/optim.h"
 #include "vm/kernels/pointwise.h"
@@ -33,6 +34,7 @@
   X(copy, TsCopyKernels)                                                                       \
   X(fft, TsFftKernels)                                                                         \
   X(gemm, TsGemmKernels)                                                                       \
+  X(gemm_amx, TsGemmAmxKernels)                                                                \
   X(gemm_pairs, TsGemmPairsKernels)                                                            \
   X(optim, TsOptimKernels)                                                                     \
   X(pointwise, TsPointwiseKernels)                                                             \

@@ -39,11 +39,17 @@ static void store_c128(void *dst, int64_t ds, const void *acc, int64_t n) {
   }
 }
 
+#if defined TS_ISA_avx2
+enum { KC = 512 };
+#else
+enum { KC = 256 };
+#endif
+
 const TsGemmAcc TS_ISA(ts_gemm_f64) = {
     .nbytes = 8,
     .mr = MR,
     .nr = NR,
-    .kc = 256,
+    .kc = KC,
     .round_mr = RM,
     .round_nr = RN,
     .round = round_tile,

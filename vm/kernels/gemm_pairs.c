@@ -39,15 +39,16 @@ INLINE __m512i join(const uint16_t *x, int64_t ks, bool both) {
 }
 
 /* Steps of k are rows in memory: two rows become one of pairs. */
-static void pack_rows(uint32_t *dst, const uint16_t *src, int64_t ks, int64_t nk) {
-  for (int64_t k = 0; k < nk; k += 2, src += 2 * ks, dst += RN) {
-    UNROLL for (int u = 0; u < RV; u++)
-        _mm512_storeu_si512(dst + 16 * u, join(src + 16 * u, ks, k + 1 < nk));
-    for (int r = 0; r < 2; r++) {
-      uintptr_t next = (uintptr_t)src + (uintptr_t)((AHEAD + r) * ks) * 2;
-      __builtin_prefetch((const void *)next);
-      __builtin_prefetch((const void *)(next + 64));
-    }
+INLINE void pack_rows(const int width, uint32_t *dst, const uint16_t *src, int64_t ks,
+                      int64_t nk) {
+  for (int64_t k = 0; k < nk; k += 2, src += 2 * ks, dst += width) {
+    UNROLL for (int u = 0; u < width; u += 16)
+        _mm512_storeu_si512(dst + u, join(src + u, ks, k + 1 < nk));
+    for (int r = 0; r < 2; r++)
+      for (int at = 0; at < 2 * width; at += 64) {
+        uintptr_t next = (uintptr_t)src + (uintptr_t)((AHEAD + r) * ks) * 2;
+        __builtin_prefetch((const void *)(next + (uintptr_t)at));
+      }
   }
 }
 
@@ -74,7 +75,9 @@ static void pack_turned(uint32_t *dst, int width, const uint16_t *src, int64_t i
 static void pack(uint32_t *dst, int width, const uint16_t *src, int64_t is, int64_t ks,
                  int64_t n, int64_t nk) {
   if (is == 1 && width == RN && n == RN)
-    pack_rows(dst, src, ks, nk);
+    pack_rows(RN, dst, src, ks, nk);
+  else if (is == 1 && width == RN / 2 && n == RN / 2)
+    pack_rows(RN / 2, dst, src, ks, nk);
   else if (ks == 1)
     pack_turned(dst, width, src, is, n, nk);
   else
