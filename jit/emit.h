@@ -107,6 +107,8 @@ LLVMValueRef ts_emit_mulhi(TsEmit *e, LLVMValueRef x, LLVMValueRef y);
 /* ---- emit_look.c: of a table of 32 numbers, which is constant memory of this address space
  * where no shuffle serves */
 LLVMValueRef ts_emit_look(TsEmit *e, const TsTileStmt *s, LLVMValueRef index, int space);
+/* The statement on a CPU, perhaps with others by the same index. */
+void ts_emit_looks(TsEmit *e, const TsTileStmt *s);
 
 /* ---- emit_scale.c: x 2^n */
 LLVMValueRef ts_emit_scale(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef n);

@@ -1,19 +1,21 @@
 /* Products of bf16 by the processor's matrix unit (vm/kernels/gemm_amx.h), in the profile "fast".
  *
  * A round is a block of rows by a strip of columns, by one thread, along k in parts of KC. For
- * each part a panel of 32 columns is packed as pairs into the first cache, where it stays while
- * all rows of the block pass by; these lie in the second cache, which they reach once for a whole
- * strip, and sums wait there between two parts. Rows are read where they lie, 64 bytes of each at
- * a time, where their steps are side by side; else the block's are packed for each part. Every
- * shape goes this way, few rows too, so that a row has the same bits in any batch. */
+ * each part a panel of 32 columns is packed as pairs, and all rows of the block pass by it; these
+ * lie in the second cache, which they reach once for a whole strip, and sums wait there between
+ * two parts. Rows are read where they lie, 64 bytes of each at a time, where their steps are side
+ * by side and not at equal places of their pages; else the block's are packed for each part. Every
+ * shape goes this way, few rows too, so that a row has the same bits in any batch.
+ *
+ * Sizes are those that measured best of ten on an Emerald Rapids (2 MiB of second cache): parts of
+ * 512 cost a visit of the sums more, blocks of 1024 rows leave that cache. */
 #include "vm/gemm_pairs_job.h"
 
 enum {
-  KC = 512,      /* of k: a panel of columns has half of the first cache */
-  ROWS = 1024,   /* of a block: its part of k has half of the second cache */
-  STRIP = 256,   /* columns whose sums wait beside that */
-  FEW = 32,      /* rows that are one block: columns are read once, and as long streams */
-  FEW_KC = 64,   /* a strip's part of k, packed, in the first cache */
+  KC = 1024,
+  ROWS = 512,
+  STRIP = 512,
+  PAGE = 4096,
   MR = TS_AMX_ROWS,
   NR = TS_AMX_COLS,
   STEPS = TS_AMX_STEPS
@@ -22,8 +24,8 @@ enum {
 typedef struct Amx {
   const TsGemm *g;
   const TsKernels *k;
-  int64_t blocks, rows;   /* of rows; rows of one */
-  int64_t strips, strip;  /* of columns; columns of one */
+  int64_t blocks, rows;  /* of rows; rows of one */
+  int64_t strips, strip; /* of columns; columns of one */
   int64_t kc;
   bool in_place;
   char *mem;
@@ -48,8 +50,8 @@ static void panel(const Round *r, int64_t col, int64_t k0, int64_t nk) {
   int64_t steps = gemm_div(nk, STEPS), n = gemm_min(NR, r->n - col);
   bool last = k0 + nk >= g->k;
   int open = MR;
-  p->k->gemm_pairs.pack(r->columns, NR, r->b + k0 * g->b_rs + col * g->b_cs, g->b_cs, g->b_rs, n,
-                        nk);
+  p->k->gemm_pairs.pack(r->columns, NR, r->b + k0 * g->b_rs + col * g->b_cs, g->b_cs, g->b_rs,
+                        n, nk);
   for (int64_t i = gemm_div(nk, 2) * NR; i < steps * STEPS / 2 * NR; i++) r->columns[i] = 0;
   for (int64_t i = 0; i < r->m; i += MR) {
     int rows = (int)gemm_min(MR, r->m - i);
@@ -57,8 +59,8 @@ static void panel(const Round *r, int64_t col, int64_t k0, int64_t nk) {
     if (rows != open) k->open(open = rows);
     if (last) ts_gemm_pairs_ask(&r->end, i, rows, col, n);
     if (p->in_place)
-      k->block(rows, steps, r->a + i * g->a_rs + k0, g->a_rs * 2, STEPS * 2, r->columns, sums, NR,
-               k0 > 0);
+      k->block(rows, steps, r->a + i * g->a_rs + k0, g->a_rs * 2, STEPS * 2, r->columns, sums,
+               NR, k0 > 0);
     else
       k->block(rows, steps, r->own_rows + i * p->kc * 2, STEPS * 2, MR * STEPS * 2, r->columns,
                sums, NR, k0 > 0);
@@ -90,8 +92,7 @@ static void round_of(const Amx *p, int64_t i, int worker) {
   r.columns = (uint32_t *)(void *)mem;
   r.sums = (float *)(void *)(r.columns + p->kc / 2 * NR);
   r.own_rows = (char *)(r.sums + (g->k > p->kc ? p->rows * gemm_up(p->strip, NR) : MR * NR));
-  for (int64_t k = 0; k == 0 || k < g->k; k += p->kc)
-    part(&r, k, gemm_min(p->kc, g->k - k));
+  for (int64_t k = 0; k == 0 || k < g->k; k += p->kc) part(&r, k, gemm_min(p->kc, g->k - k));
 }
 
 static void rounds(void *arg, int64_t lo, int64_t hi, int worker) {
@@ -112,9 +113,8 @@ static int64_t even(int64_t n, int64_t most, int64_t unit, int64_t want, int64_t
 
 static void plan(Amx *p, int threads) {
   const TsGemm *g = p->g;
-  bool few = g->m <= FEW;
   int64_t want = threads > 1 ? gemm_div(2 * threads, g->batch) : 1;
-  p->kc = few ? FEW_KC : even(g->k, KC, STEPS, 1, 1);
+  p->kc = even(g->k, KC, STEPS, 1, 1);
   if (p->kc < STEPS) p->kc = STEPS;
   p->rows = even(g->m, ROWS, MR, 1, 1);
   p->blocks = gemm_div(g->m, p->rows);
@@ -125,7 +125,7 @@ static void plan(Amx *p, int threads) {
     p->rows = even(g->m, ROWS, MR, want, 2 * MR);
     p->blocks = gemm_div(g->m, p->rows);
   }
-  p->in_place = g->a_cs == 1 && g->k % STEPS == 0;
+  p->in_place = g->a_cs == 1 && g->k % STEPS == 0 && (g->a_rs * 2 % PAGE || g->m <= MR);
   int64_t sums = g->k > p->kc ? p->rows * gemm_up(p->strip, NR) : MR * NR;
   int64_t own = p->in_place ? 0 : gemm_up(p->rows, MR) * p->kc * 2;
   p->worker_bytes = (size_t)(p->kc / 2 * NR * 4 + sums * 4 + own);

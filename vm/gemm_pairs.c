@@ -50,7 +50,8 @@ static void step(const Round *r, int64_t k0, int64_t nk) {
       k->tile(rows, (int)r->n, gemm_div(nk, 2), a, g->a_rs * 2, 4, r->columns, sums, k0 > 0);
     } else {
       k->pack(r->own_rows, MR, a, g->a_rs, g->a_cs, rows, nk);
-      k->tile(rows, (int)r->n, gemm_div(nk, 2), r->own_rows, 4, 4 * MR, r->columns, sums, k0 > 0);
+      k->tile(rows, (int)r->n, gemm_div(nk, 2), r->own_rows, 4, 4 * MR, r->columns, sums,
+              k0 > 0);
     }
     if (last) ts_gemm_pairs_end(&r->end, i, rows, 0, r->n, sums, NR);
   }
@@ -93,7 +94,8 @@ static void few_strip(const Pairs *p, int64_t i, int worker) {
   const uint16_t *b = (const uint16_t *)g->b + gemm_offset(g->b_batch, batch) + n0;
   n = gemm_min(p->strip, n);
   for (int64_t m = 0; m < g->m; m += MR)
-    k->pack(rows + m * pairs, MR, a + m * g->a_rs, g->a_rs, g->a_cs, gemm_min(MR, g->m - m), g->k);
+    k->pack(rows + m * pairs, MR, a + m * g->a_rs, g->a_rs, g->a_cs, gemm_min(MR, g->m - m),
+            g->k);
   for (int64_t k0 = 0; k0 < g->k; k0 += STEPS)
     for (int64_t m = 0; m < g->m; m += MR)
       k->few((int)gemm_min(MR, g->m - m), n, gemm_min(STEPS, g->k - k0),

@@ -32,8 +32,9 @@ void ts_gemm_pairs_end(const GemmPairsEnd *e, int64_t row, int64_t rows, int64_t
 
 void ts_gemm_pairs_ask(const GemmPairsEnd *e, int64_t row, int64_t rows, int64_t col,
                        int64_t cols) {
-  int64_t nbytes = e->g->c_cs == 1 ? cols * size_of(e->g->out) : 0;
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t at = 0; at < nbytes; at += 64)
-      __builtin_prefetch(result_at(e, row + i, col) + at, 1);
+  const TsGemm *g = e->g;
+  int64_t size = size_of(g->out), nbytes = g->c_cs == 1 ? cols * size : 0;
+  const char *line = result_at(e, row, col);
+  for (int64_t i = 0; i < rows; i++, line += g->c_rs * size)
+    for (int64_t at = 0; at < nbytes; at += 64) __builtin_prefetch(line + at, 1);
 }

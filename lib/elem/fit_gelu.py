@@ -1,4 +1,4 @@
-"""The table of gelu_f32.inc: python3 fit_gelu.py prints its columns in two minutes.
+"""The table of gelu_f32.inc: python3 fit_gelu.py prints its lines in two minutes.
 
 x Phi(x) for |x| < T is x (H + t P(t)), t = x - C, with H, C and P for each of 32 stretches of x. A
 stretch is what x (S - Q x) rounds to, so that they are narrow where Phi grows by a large factor and
@@ -94,5 +94,6 @@ rows = []
 for k in range(FIRST, FIRST + 32):
     rows.append(stretch(k) if edge(k) < edge(k + 1) else rows[-1])
     print("%3d %8.4f %8.4f %6.3f ulp" % (k, edge(k), edge(k + 1), error(edge(k), edge(k + 1), rows[-1], 400000 if k == 0 else 0)), file=sys.stderr)
-for name, column in zip("C H P0 P1 P2 P3 P4 P5".split(), zip(*rows)):
-    print(name, ", ".join(float(v).hex().replace("0000000p", "p") for v in column))
+for row in rows:
+    number = [float(v).hex().replace("0000000p", "p") + "f" for v in row]
+    print("  X(%s, \\\n    %s) \\" % (", ".join(number[:4]), ", ".join(number[4:])))

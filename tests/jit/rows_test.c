@@ -230,23 +230,24 @@ static void casts(const TsJitTarget *t, TsDtype from) {
   }
 }
 
-/* ---- numbers of two tables, by vectors of several lengths and by scalars (width 0) */
-static void looks(const TsJitTarget *t, int width) {
-  enum { NTABLE = 32, NAT = 35 * 6 };
+/* ---- numbers of some tables, by vectors of several lengths and by scalars (width 0) */
+static void looks(const TsJitTarget *t, int width, int tables) {
+  enum { NTABLE = 32, NAT = 35 * 6, MOST = 11 };
   int64_t n = NAT, step = width ? width : 1;
-  double table[2][NTABLE];
+  double table[MOST][NTABLE];
   int32_t at[NAT];
-  float got[2][NAT], want[2][NAT];
+  float got[MOST][NAT], want[MOST][NAT];
+  void *args[MOST + 1] = {at};
   Made m = make("looks");
-  TsTileVal i = param(&m, TS_DT_i32, 1, &n, false), out[2];
-  for (int k = 0; k < 2; k++) out[k] = param(&m, TS_DT_f32, 1, &n, true);
+  TsTileVal i = param(&m, TS_DT_i32, 1, &n, false), out[MOST];
+  for (int k = 0; k < tables; k++) out[k] = param(&m, TS_DT_f32, 1, &n, true);
   TsTileVal zero = ts_tile_index(&m.b, 0), end = ts_tile_index(&m.b, n);
   TsTileLoop l = ts_tile_for(&m.b, zero, end, step, true, 0, NULL);
   TsTileType tile = width ? ts_tile_vector(TS_DT_i32, width) : ts_tile_scalar(TS_DT_i32);
   TsTileVal x = ts_tile_load(&m.b, i, &l.i, &tile, NULL);
   tile.dtype = TS_DT_f32;
-  for (int k = 0; k < 2; k++) {
-    for (int j = 0; j < NTABLE; j++) table[k][j] = (float)((j + 1) * (k ? -0.1 : 3.7));
+  for (int k = 0; k < tables; k++) {
+    for (int j = 0; j < NTABLE; j++) table[k][j] = (float)((j + 1) * (k ? -0.1 * k : 3.7));
     TsAttr a = {.type = TS_ATTR_floats, .n = NTABLE, .floats = table[k]};
     ts_tile_store(&m.b, out[k], &l.i, ts_tile_emit1(&m.b, TS_TILE_look, 1, &x, &a, &tile),
                   NULL);
@@ -254,15 +255,18 @@ static void looks(const TsJitTarget *t, int width) {
   ts_tile_for_end(&m.b, &l, NULL, NULL);
   for (int j = 0; j < NAT; j++) { /* bits above the lowest five say nothing */
     at[j] = (int32_t)((uint32_t)j * 0x9e3779b1u);
-    for (int k = 0; k < 2; k++) want[k][j] = (float)table[k][at[j] & (NTABLE - 1)];
+    for (int k = 0; k < tables; k++) want[k][j] = (float)table[k][at[j] & (NTABLE - 1)];
   }
-  run(&m, t, (void *[]){at, got[0], got[1]}, NULL);
-  for (int k = 0; k < 2; k++) same("look", t, TS_DT_f32, NAT, got[k], want[k]);
+  for (int k = 0; k < tables; k++) args[k + 1] = got[k];
+  run(&m, t, args, NULL);
+  for (int k = 0; k < tables; k++) same("look", t, TS_DT_f32, NAT, got[k], want[k]);
 }
 
 static void test(const TsJitTarget *t) {
   static const int widths[] = {0, 2, 6, 7, 14, 30, 35};
-  for (int i = 0; i < 7; i++) looks(t, widths[i]);
+  static const int tables[] = {1, 2, 3, 8, 11};
+  for (int i = 0; i < 7; i++)
+    for (int k = 0; k < 5; k++) looks(t, widths[i], tables[k]);
   static const TsDtype whole[] = {TS_DT_u8, TS_DT_i8, TS_DT_i16, TS_DT_i32, TS_DT_i64};
   rows(t, TS_DT_f32, float_rows, sizeof float_rows / sizeof *float_rows);
   rows(t, TS_DT_f64, float_rows, sizeof float_rows / sizeof *float_rows);

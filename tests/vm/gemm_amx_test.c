@@ -98,8 +98,10 @@ static Matrix matrix(int64_t rows, int64_t cols) {
   static const int64_t gaps[] = {0, 0, 1, 3, 32};
   int64_t gap = gaps[below(5)];
   Matrix m;
-  if (below(2)) m = (Matrix){.rs = cols + gap, .cs = 1};
-  else m = (Matrix){.rs = 1, .cs = rows + gap};
+  if (below(2))
+    m = (Matrix){.rs = cols + gap, .cs = 1};
+  else
+    m = (Matrix){.rs = 1, .cs = rows + gap};
   if (below(8) == 0) m.rs *= 2, m.cs *= 2;
   m.count = rows * m.rs + cols * m.cs + 1;
   /* Exactly as much as may be read, for the address sanitizer. */
@@ -159,10 +161,11 @@ static void one(const TsKernels *k, const char *what) {
         wrong = memcmp(c + at * 2, &rounded, 2) != 0;
       }
       if (wrong)
-        printf("%s: %lld x %lld x %lld, strides %lld %lld and %lld %lld: differs at %lld, %lld\n",
-               what, (long long)g.m, (long long)g.k, (long long)g.n, (long long)g.a_rs,
-               (long long)g.a_cs, (long long)g.b_rs, (long long)g.b_cs, (long long)i,
-               (long long)j);
+        printf(
+            "%s: %lld x %lld x %lld, strides %lld %lld and %lld %lld: differs at %lld, %lld\n",
+            what, (long long)g.m, (long long)g.k, (long long)g.n, (long long)g.a_rs,
+            (long long)g.a_cs, (long long)g.b_rs, (long long)g.b_cs, (long long)i,
+            (long long)j);
     }
   checks++;
   failures += wrong;

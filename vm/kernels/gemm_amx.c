@@ -115,7 +115,8 @@ static void pack_across(uint16_t *dst, const uint16_t *src, int64_t ks, int64_t 
     __m256i x[2];
     for (int i = 0; i < 2; i++) {
       bool is = 2 * p + i < nk;
-      x[i] = is ? _mm256_maskz_loadu_epi16(some, src + (2 * p + i) * ks) : _mm256_setzero_si256();
+      x[i] =
+          is ? _mm256_maskz_loadu_epi16(some, src + (2 * p + i) * ks) : _mm256_setzero_si256();
     }
     __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(x[1]), 16);
     r[p] = (V)_mm512_or_si512(_mm512_cvtepu16_epi32(x[0]), high);

@@ -140,6 +140,11 @@ PAIRS static bool store(int64_t rows, int64_t n, const float *c, int64_t crs, vo
   unsigned odd = 0;
   for (int64_t i = 0; i < rows; i++, c += crs, y += drs) {
     int64_t j = 0;
+    for (; j + 32 <= n; j += 32) {
+      __m512 x0 = _mm512_loadu_ps(c + j), x1 = _mm512_loadu_ps(c + j + 16);
+      odd |= (unsigned)_mm512_fpclass_ps_mask(x0, ODD) | _mm512_fpclass_ps_mask(x1, ODD);
+      _mm512_storeu_si512(y + j, (__m512i)_mm512_cvtne2ps_pbh(x1, x0));
+    }
     for (; j + 16 <= n; j += 16) {
       __m512 x = _mm512_loadu_ps(c + j);
       odd |= _mm512_fpclass_ps_mask(x, ODD);

@@ -62,6 +62,35 @@ FN V v_look(const float *table, I i) {
   return _mm256_blendv_ps(_mm256_blendv_ps(eighth[0], eighth[1], by_8),
                           _mm256_blendv_ps(eighth[2], eighth[3], by_8), by_16);
 }
+/* Eight numbers side by side are loaded and turned: half of what eight v_look take. */
+#define V_LOOK_ROW
+FN void v_look_row(V out[8], const float row[32][8], I i) {
+  __m256i at = i_shl(_mm256_and_si256(i, i_set(31)), 5); /* bytes */
+  __m128i half[2] = {_mm256_castsi256_si128(at), _mm256_extracti128_si256(at, 1)};
+  const char *of[8];
+  for (int k = 0; k < 8; k += 2) {
+    __m128i h = half[k / 4];
+    uint64_t two = (uint64_t)(k % 4 ? _mm_extract_epi64(h, 1) : _mm_cvtsi128_si64(h));
+    __asm__("" : "+r"(two)); /* else gcc takes four numbers out of the vector one by one */
+    of[k] = (const char *)row + (uint32_t)two;
+    of[k + 1] = (const char *)row + (two >> 32);
+  }
+  for (int side = 0; side < 2; side++) {
+    V r[4];
+    for (int k = 0; k < 4; k++) {
+      const float *low = (const float *)(const void *)of[k] + 4 * side;
+      const float *high = (const float *)(const void *)of[k + 4] + 4 * side;
+      r[k] = _mm256_castps128_ps256(_mm_load_ps(low));
+      r[k] = _mm256_insertf128_ps(r[k], _mm_load_ps(high), 1);
+    }
+    V a = _mm256_unpacklo_ps(r[0], r[1]), b = _mm256_unpackhi_ps(r[0], r[1]);
+    V c = _mm256_unpacklo_ps(r[2], r[3]), d = _mm256_unpackhi_ps(r[2], r[3]);
+    out[4 * side] = _mm256_shuffle_ps(a, c, 0x44);
+    out[4 * side + 1] = _mm256_shuffle_ps(a, c, 0xee);
+    out[4 * side + 2] = _mm256_shuffle_ps(b, d, 0x44);
+    out[4 * side + 3] = _mm256_shuffle_ps(b, d, 0xee);
+  }
+}
 FN M i_lt(I a, I b) { return _mm256_cmpgt_epi32(b, a); }
 FN M i_eq(I a, I b) { return _mm256_cmpeq_epi32(a, b); }
 FN M i_ult(I a, I b) {
