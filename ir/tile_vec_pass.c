@@ -60,12 +60,12 @@ static int main_bytes(const VecPass *p, const Weight *w) {
  * an element is cheap, memory is waited for, and it is asked for soonest in its own order: of
  * one tile, LLVM's scheduler takes the vectors last first (64 MiB of a * 2 - b * a + c at 29
  * instead of 34 GB/s). */
-static int side_by_side(TsVec *v, const VecPass *p, int group, int64_t n, int64_t lanes) {
-  int most = v->target->registers >= 32 ? 4 : 2;
+static int side_by_side(const VecPass *p, int group, int64_t n, int64_t lanes) {
+  int most = 4;
   bool columns = group > 3 && group < 500;
   if (p->cost >= VEC_HUGE || p->cost <= CHEAP_CHUNK) return 1;
   if ((group > 3 && !columns) || (columns && p->cost <= DEAR_CHUNK)) return 1;
-  if (group && !columns) most /= 2;
+  if (group && !columns) most = 2;
   while (most > 1 && n % (most * lanes) && n < 16 * most * lanes) most /= 2;
   return n < 2 * most * lanes ? 1 : most;
 }
@@ -90,7 +90,7 @@ static void choose_lanes(TsVec *v, VecPass *p, int group) {
   else if (ceil_pow2(n) < lanes)
     lanes = ceil_pow2(n);
   p->lanes = lanes < 1 ? 1 : (int)lanes;
-  p->wide = ts_tile_dim_is(n) ? 1 : side_by_side(v, p, group, n, p->lanes);
+  p->wide = ts_tile_dim_is(n) ? 1 : side_by_side(p, group, n, p->lanes);
   if (w.draws && !ts_tile_dim_is(n) && group < 4) p->wide = drawn_at_once(n, p);
   p->lanes *= p->wide;
 }

@@ -13,10 +13,19 @@ static LLVMValueRef power(TsEmit *e, bool wide, LLVMTypeRef type, LLVMValueRef k
   return LLVMBuildBitCast(e->b, bits, type, "");
 }
 
+/* A whole number in the range of n as an integer: by an addition after which it is the lowest bits
+ * of a float. Conversions of vectors that say what becomes of every number are one an element on
+ * most processors. A NaN becomes anything; x is one as well then. */
+static LLVMValueRef whole(TsEmit *e, bool wide, LLVMValueRef n, LLVMTypeRef i) {
+  LLVMTypeRef type = LLVMTypeOf(n);
+  LLVMValueRef magic = ts_emit_float(e, type, wide ? 0x1.8p52 : 0x1.8p23);
+  LLVMValueRef bits = LLVMBuildBitCast(e->b, LLVMBuildFAdd(e->b, n, magic, ""), i, "");
+  return LLVMBuildSub(e->b, bits, LLVMBuildBitCast(e->b, magic, i, ""), "");
+}
+
 static LLVMValueRef by_halves(TsEmit *e, bool wide, LLVMValueRef x, LLVMValueRef n) {
   LLVMTypeRef type = LLVMTypeOf(x), i = ts_emit_int_type(e, wide ? 64 : 32, ts_emit_lanes(x));
-  /* A NaN has no whole number; x is one as well then. */
-  LLVMValueRef k = ts_emit_call(e, "llvm.fptosi.sat", 2, (LLVMTypeRef[]){i, type}, 1, &n);
+  LLVMValueRef k = whole(e, wide, n, i);
   LLVMValueRef half = LLVMBuildAShr(e->b, k, ts_emit_int(e, i, 1), "");
   LLVMValueRef rest = LLVMBuildSub(e->b, k, half, "");
   LLVMValueRef y = LLVMBuildFMul(e->b, x, power(e, wide, type, half), "");
