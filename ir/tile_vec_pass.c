@@ -5,7 +5,7 @@
 
 #include "ir/tile_vec.h"
 
-enum { CHEAP_CHUNK = 16, DEAR_CHUNK = 40, SOME_CHUNK = 60 };
+enum { CHEAP_CHUNK = 16, DEAR_CHUNK = 40, SOME_CHUNK = 60, LINE = 64 };
 
 /* ---- what a chunk costs and which lanes suit it */
 typedef struct Weight {
@@ -76,6 +76,12 @@ static int drawn_at_once(int64_t n, const VecPass *p) {
   return n % GROUP == 0 && p->lanes < GROUP ? GROUP / p->lanes : p->wide;
 }
 
+/* Rows that leave past the caches do so by whole lines: halves of two by turns are slow. */
+static int of_a_line(const TsVec *v, int64_t n, int64_t lanes) {
+  int vectors = LINE / v->target->vector_bytes;
+  return vectors > 1 && !ts_tile_dim_is(n) && n % (vectors * lanes) == 0 ? vectors : 1;
+}
+
 static void choose_lanes(TsVec *v, VecPass *p, int group) {
   Weight w = {0};
   int mark = ts_tile_vec_mark(v);
@@ -92,6 +98,7 @@ static void choose_lanes(TsVec *v, VecPass *p, int group) {
   p->lanes = lanes < 1 ? 1 : (int)lanes;
   p->wide = ts_tile_dim_is(n) ? 1 : side_by_side(p, group, n, p->lanes);
   if (w.draws && !ts_tile_dim_is(n) && group < 4) p->wide = drawn_at_once(n, p);
+  if (v->pipelined && group && p->wide == 1) p->wide = of_a_line(v, n, p->lanes);
   p->lanes *= p->wide;
 }
 
