@@ -6,14 +6,14 @@
 #include "vm/kernels/gemm_tile.inc"
 #include "vm/kernels/gemm_round.inc"
 
-/* Vectors of columns that a skinny product takes at once for 1, 2, 4, 6, 8 rows, its
+/* Vectors of columns that a skinny product takes at once for 1, 2, 4, 6, 8 rows (0: twice 4), its
  * steps of k, and how many bytes ahead its columns are prefetched. */
 #if defined TS_ISA_avx512
 enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 4, WIDE6 = 4, WIDE8 = 3 };
 #elif defined TS_ISA_avx2
-enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 1 };
+enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 0 };
 #else
-enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 1 };
+enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 0 };
 #endif
 enum { AHEAD_DOTS = 512 };
 #include "vm/kernels/gemm_skinny_way.inc"
