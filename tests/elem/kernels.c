@@ -126,12 +126,12 @@ static int check_row(const Set *s, int id) {
 int main(void) {
   static TsPointwiseKernels k[3];
   int bad = 0;
-  ts_kernels_pointwise_base(&k[0]);
-  ts_kernels_pointwise_avx2(&k[1]);
-  ts_kernels_pointwise_avx512(&k[2]);
   int has[3] = {1, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"),
                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")};
   static const char *const isas[] = {"base", "avx2", "avx512"};
+  ts_kernels_pointwise_base(&k[0]);
+  if (has[1]) ts_kernels_pointwise_avx2(&k[1]);
+  if (has[2]) ts_kernels_pointwise_avx512(&k[2]);
   for (int isa = 0; isa < 3; isa++) {
     if (!has[isa]) continue;
     Set f32 = {k[isa].f32, k[0].f32, 4, isas[isa], "f32"};

@@ -548,13 +548,13 @@ static void test_accuracy(void) {
 }
 
 int main(void) {
-  ts_kernels_reduce_avx512(&kernels[0]), ts_kernels_convert_avx512(&converts[0]);
-  ts_kernels_reduce_avx2(&kernels[1]), ts_kernels_convert_avx2(&converts[1]);
-  ts_kernels_reduce_base(&kernels[2]), ts_kernels_convert_base(&converts[2]);
   isa_ok[0] = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl");
   isa_ok[1] = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   isa_ok[2] = true;
+  if (isa_ok[0]) ts_kernels_reduce_avx512(&kernels[0]), ts_kernels_convert_avx512(&converts[0]);
+  if (isa_ok[1]) ts_kernels_reduce_avx2(&kernels[1]), ts_kernels_convert_avx2(&converts[1]);
+  ts_kernels_reduce_base(&kernels[2]), ts_kernels_convert_base(&converts[2]);
   test_rows();
   test_columns();
   test_types();

@@ -388,17 +388,18 @@ static void test_accuracy(void) {
   free(x);
 }
 
+#define FILL(i, set)                                                                           \
+  ts_kernels_reduce_##set(&reduces[i]), ts_kernels_rows_##set(&rows[i]),                       \
+      ts_kernels_convert_##set(&converts[i]), ts_kernels_copy_##set(&copies[i])
+
 int main(void) {
-  ts_kernels_reduce_avx512(&reduces[0]), ts_kernels_reduce_avx2(&reduces[1]);
-  ts_kernels_rows_avx512(&rows[0]), ts_kernels_rows_avx2(&rows[1]);
-  ts_kernels_convert_avx512(&converts[0]), ts_kernels_convert_avx2(&converts[1]);
-  ts_kernels_copy_avx512(&copies[0]), ts_kernels_copy_avx2(&copies[1]);
-  ts_kernels_reduce_base(&reduces[2]), ts_kernels_rows_base(&rows[2]);
-  ts_kernels_convert_base(&converts[2]), ts_kernels_copy_base(&copies[2]);
   isa_ok[0] = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl");
   isa_ok[1] = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   isa_ok[2] = true;
+  if (isa_ok[0]) FILL(0, avx512);
+  if (isa_ok[1]) FILL(1, avx2);
+  FILL(2, base);
   test_rows();
   test_middle();
   test_scans();
