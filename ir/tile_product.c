@@ -21,6 +21,7 @@ enum {
   ROWS = 224 << 10, /* bytes of packed rows */
   MOST_FAR = 8,     /* ways of a set of the first cache */
   CHEAP = 10,       /* pointwise rows that are done in registers */
+  LINE = 64
 };
 
 /* ---- sizes */
@@ -69,9 +70,11 @@ static void plan(TsProduct *p) {
   p->nr = p->nv * p->lanes;
   p->turned_a = stride_of(a, a->rank - 2) == 1 && stride_of(a, a->rank - 1) != 1;
   p->turned_b = stride_of(b, b->rank - 2) == 1 && stride_of(b, b->rank - 1) != 1;
+  /* Turned rows: a line at each step for a few numbers of it, which leaves a first cache of 32 KiB
+   * before the next rows come. */
   bool far = stride_of(a, a->rank - 2) > FAR_ROWS;
   p->pack_a = a->dtype != p->d || (!p->turned_a && stride_of(a, a->rank - 1) != 1) ||
-              (far && p->mr > MOST_FAR);
+              (far && p->mr > MOST_FAR) || (p->turned_a && p->t->vector_bytes < LINE);
   bool must = a->dtype != p->d || (!p->turned_a && stride_of(a, a->rank - 1) != 1);
   if (p->from->pack) p->pack_a = must || p->from->pack == 2;
   p->ask_rows = !p->pack_a && !p->turned_a && far;

@@ -3,7 +3,7 @@
  * step are packed into panels that stay in the L2 cache; the first rows to need them read them
  * where they lie and pack on the way (round_first), which hides packing behind multiply-adds.
  * Rows of A are read where they lie as well, unless they have to be widened or both strides are
- * wide: then a panel at a time is copied. While a tile is computed the caches are asked for the
+ * wide, or lie side by side and are few to a line: then a panel at a time is copied. While a tile is computed the caches are asked for the
  * next one's rows and sums.
  *
  * Threads that pack the same columns twice are cheaper than threads that wait for each other: a
@@ -63,7 +63,7 @@ void ts_gemm_plan_rounds(const GemmJob *j, GemmPlan *p, int threads, bool natura
   bool buffered = !j->direct && j->k > p->kc;
   if (buffered) p->pieces = gemm_div(j->m, gemm_min(OWN_ROWS, gemm_div(j->m, p->pieces)));
   p->mc = gemm_up(gemm_div(j->m, p->pieces), mr);
-  p->x_stays = natural && (j->x.ks == 1 || j->x.is == 1);
+  p->x_stays = natural && (j->x.ks == 1 || (j->x.is == 1 && acc->round_turned));
   p->acc_bytes = 0;
   p->y_bytes = 0;
   p->own_bytes = j->direct ? 0 : (size_t)((buffered ? p->mc : mr) * p->strip * size);
