@@ -85,11 +85,11 @@ INLINE int64_t fold_steps(int op, int map, int far, V *a, const T *x, int64_t n,
   return i;
 }
 #else
-/* Lanes in L1, four steps of a lane each time it is in a register. */
+enum { SOON_AHEAD = 2048 / sizeof(T) };
+/* Lanes in L1, four steps of a lane each time it is in a register; from memory in its order. */
 INLINE int64_t fold_steps(int op, int map, int far, V *a, const T *x, int64_t n, V c) {
   int64_t i = 0;
-  (void)far;
-  for (; i + 4 * LANES <= n; i += 4 * LANES)
+  for (; !far && i + 4 * LANES <= n; i += 4 * LANES)
     for (int v = 0; v < REGS; v++) {
       const T *p = x + i + v * W;
       V s = op_v(op, a[v], map_v(map, vload(p), c));
@@ -100,7 +100,10 @@ INLINE int64_t fold_steps(int op, int map, int far, V *a, const T *x, int64_t n,
         __builtin_prefetch((const char *)(x + i + AHEAD + v * 4 * W) + j);
     }
   for (; i + LANES <= n; i += LANES)
-    for (int v = 0; v < REGS; v++) a[v] = op_v(op, a[v], map_v(map, vload(x + i + v * W), c));
+    for (int v = 0; v < REGS; v++) {
+      if (far && v % (64 / REG) == 0) __builtin_prefetch(x + i + v * W + SOON_AHEAD);
+      a[v] = op_v(op, a[v], map_v(map, vload(x + i + v * W), c));
+    }
   return i;
 }
 #endif
