@@ -70,9 +70,9 @@ static void plan(TsProduct *p) {
   p->nr = p->nv * p->lanes;
   p->turned_a = stride_of(a, a->rank - 2) == 1 && stride_of(a, a->rank - 1) != 1;
   p->turned_b = stride_of(b, b->rank - 2) == 1 && stride_of(b, b->rank - 1) != 1;
-  /* Turned rows: a line at each step for a few numbers of it, which leaves a first cache of 32 KiB
-   * before the next rows come. */
   bool far = stride_of(a, a->rank - 2) > FAR_ROWS;
+  /* Of turned rows a line is read at each step for a few numbers of it, and has left a first cache
+   * of 32 KiB before the next rows come. */
   p->pack_a = a->dtype != p->d || (!p->turned_a && stride_of(a, a->rank - 1) != 1) ||
               (far && p->mr > MOST_FAR) || (p->turned_a && p->t->vector_bytes < LINE);
   bool must = a->dtype != p->d || (!p->turned_a && stride_of(a, a->rank - 1) != 1);

@@ -103,7 +103,7 @@ static void reason(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsT
   else if (g->kind == TS_GROUP_vm)
     ts_text_str(text, vm_reason(g->node[0]));
   else if (b->pairs && g->kind == TS_GROUP_matmul && !ts_build_worth_on(b, g))
-    ts_text_str(text, "profile fast: the VM multiplies bf16 two steps at a time");
+    ts_text_str(text, "profile fast: the VM multiplies bf16 by instructions for it");
   else if (!ts_build_worth(g))
     ts_text_str(text, "one operator: the VM's own kernel is as good");
   else
