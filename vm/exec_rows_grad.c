@@ -356,8 +356,8 @@ static int64_t run_length(const Job *j) { return j->n <= 256 ? 4 : j->n <= 512 ?
  * first + c + r w / runs. */
 typedef struct Group {
   const Job *j;
-  int64_t base, m, w, first, runs, length;
-  char *lane, *wide; /* partial rows; scratch of a batch */
+  int64_t leaf, base, m, w, first, runs, length;
+  char *lane, *wide, *nothing; /* partial rows; scratch of a batch; one that adds nothing */
   Batch b;
 } Group;
 
@@ -409,13 +409,10 @@ static int64_t row_of(const Group *g, int64_t q) {
   return row < g->m ? row : -1;
 }
 
-/* A partial row that adds nothing; a group that walks has fewer lanes. */
-static char *nothing_of(const Group *g) { return lane_at(g, TS_GRAD_ROWS - 1); }
-
-static void walk_group(Group *g) {
+/* Pushes its rows; returns how many. */
+static int64_t walk_group(const Group *g, TsNormRows *r) {
   const Job *j = g->j;
-  int64_t count = g->runs * g->length, ahead = AHEAD / (j->n * j->size);
-  TsNormRows r = {.of = &j->of};
+  int64_t count = g->runs * g->length, ahead = AHEAD / (j->n * j->size), rows = 0;
   for (int64_t q = 0; q < (g->m + g->w - 1) / g->w * count; q++) {
     int64_t i = row_of(g, q), next = row_of(g, q + 1), far = row_of(g, q + ahead);
     if (i < 0) continue;
@@ -424,44 +421,74 @@ static void walk_group(Group *g) {
     char *to = lane_at(g, q % count);
     row.dw = j->want_w ? to : NULL;
     row.db = j->want_b ? to + j->db_at * j->size : NULL;
-    row.nothing = q < count ? nothing_of(g) : NULL;
-    ts_norm_rows_push(&r, &row);
+    row.nothing = q < count ? g->nothing : NULL;
+    ts_norm_rows_push(r, &row);
+    rows++;
   }
-  ts_norm_rows_end(&r);
+  return rows;
 }
 
-/* The lanes of a group, and the halves of the order that stay within it. */
-static void one_group(Group *g) {
-  const Job *j = g->j;
-  int64_t count = g->runs * g->length;
-  for (int64_t i = 0; i < count; i++)
+/* Lanes that no row of the leaf reaches. */
+static void clear_rest(const Group *g) {
+  for (int64_t i = 0; i < g->runs * g->length; i++)
     if (g->first + i % g->length + i / g->length * g->w / g->runs >= g->m)
-      clear(j, lane_at(g, i));
-  if (walks(j))
-    walk_group(g);
-  else
-    for (int64_t i = 0; i < g->m; i += g->w) one_step(g, i);
-  for (int64_t h = count / 2; h >= g->length; h /= 2)
+      clear(g->j, lane_at(g, i));
+}
+
+/* Group i, or false where the leaf has fewer. */
+static bool open_group(Group *g, int64_t i) {
+  const Job *j = g->j;
+  g->leaf = i / j->groups;
+  g->base = g->leaf * LEAF, g->m = min64(LEAF, j->rows - g->base), g->w = lanes_of(j, g->m);
+  g->runs = min64(RUNS, g->w), g->length = min64(run_length(j), g->w / g->runs);
+  g->first = i % j->groups * g->length;
+  return g->first < g->w / g->runs;
+}
+
+/* The halves of the order that stay within a group, all rows of which are done. */
+static void close_group(const Group *g) {
+  const Job *j = g->j;
+  int64_t row = j->sums * j->size;
+  for (int64_t h = g->runs * g->length / 2; h >= g->length; h /= 2)
     j->rk->add[j->w](g->lane, lane_at(g, h), h * j->sums);
+  memcpy(j->part + (g->leaf * j->lanes + g->first) * row, g->lane, (size_t)(g->length * row));
 }
 
 static void groups(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
-  int64_t row = j->sums * j->size;
   Group g = {.j = j, .lane = ts_scratch_part(&j->scratch, worker)};
-  g.wide = g.lane + TS_GRAD_ROWS * row;
-  for (int i = 0; i < RUNS && walks(j); i++) clear(j, lane_at(&g, i));
-  if (walks(j)) clear(j, nothing_of(&g));
+  g.wide = g.lane + TS_GRAD_ROWS * j->sums * j->size;
   for (int64_t i = lo; i < hi; i++) {
-    int64_t leaf = i / j->groups;
-    g.base = leaf * LEAF, g.m = min64(LEAF, j->rows - g.base), g.w = lanes_of(j, g.m);
-    g.runs = min64(RUNS, g.w), g.length = min64(run_length(j), g.w / g.runs);
-    g.first = i % j->groups * g.length;
-    if (g.first >= g.w / g.runs) continue;
-    one_group(&g);
-    memcpy(j->part + (leaf * j->lanes + g.first) * row, g.lane, (size_t)(g.length * row));
+    if (!open_group(&g, i)) continue;
+    clear_rest(&g);
+    for (int64_t k = 0; k < g.m; k += g.w) one_step(&g, k);
+    close_group(&g);
   }
   if (j->past) ts_copy_fence();
+}
+
+/* The same through ts_norm_rows. The last rows of a group are under way while the next one
+ * begins, which has lanes of its own. */
+static void walk_groups(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  char *lane = ts_scratch_part(&j->scratch, worker);
+  Group g = {.j = j, .lane = lane, .nothing = lane + 2 * RUNS * j->sums * j->size}, last = g;
+  TsNormRows r = {.of = &j->of};
+  for (int i = 0; i <= 2 * RUNS; i++) clear(j, lane_at(&g, i));
+  bool open = false; /* whether `last` has rows under way */
+  for (int64_t i = lo; i < hi; i++) {
+    if (!open_group(&g, i)) continue;
+    clear_rest(&g);
+    bool few = walk_group(&g, &r) < TS_NORM_ROWS;
+    if (few) ts_norm_rows_end(&r);
+    if (open) close_group(&last);
+    if (few) close_group(&g);
+    open = !few, last = g;
+    g.lane = g.lane == lane ? lane + RUNS * j->sums * j->size : lane;
+  }
+  ts_norm_rows_end(&r);
+  if (open) close_group(&last);
+  ts_copy_fence();
 }
 
 /* The rest of the halves of each leaf, then the leaves pairwise; the total stands first. */
@@ -495,7 +522,8 @@ static int norm_sums(TsCall *call, Job *j) {
   j->part = ts_scratch_take(leaves * j->lanes * row);
   if (!j->part || ts_scratch_open(&j->scratch, TS_GRAD_ROWS * row + scratch_bytes(j)))
     return ts_scratch_failed(call);
-  ts_cpu_parallel(leaves * j->groups, grain_of(j) / TS_GRAD_ROWS + 1, groups, j);
+  ts_cpu_parallel(leaves * j->groups, grain_of(j) / TS_GRAD_ROWS + 1,
+                  walks(j) ? walk_groups : groups, j);
   merge(j, leaves);
   if (j->want_w && store_sum(call, j, call->out[next++], j->part)) return -1;
   return j->want_b ? store_sum(call, j, call->out[next], j->part + j->db_at * j->size) : 0;

@@ -28,9 +28,11 @@ typedef struct TsNormRow {
   const char *far_x, *far_g;   /* one that does some rows later */
 } TsNormRow;
 
+enum { TS_NORM_ROWS = 3 }; /* under way at most */
+
 typedef struct TsNormRows {
   const TsNormOf *of;
-  TsNormRow row[3]; /* oldest first */
+  TsNormRow row[TS_NORM_ROWS]; /* oldest first */
   int rows;
 } TsNormRows;
 

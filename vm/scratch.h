@@ -6,11 +6,12 @@
 
 #include "vm/vm.h"
 
-/* NULL when there is no more, or when a test lets it fail (devices/memory.h). Aligned as
- * malloc does. */
+/* NULL when there is no more, or when a test lets it fail (devices/memory.h). Begins
+ * with a line, a page or more with a page: vectors that cross lines cost twice. */
 void *ts_scratch_take(int64_t nbytes);
 
-/* Parts of the same size, one for each worker of ts_cpu_parallel. */
+/* Parts of the same size, one for each worker of ts_cpu_parallel, aligned as
+ * ts_scratch_take says. */
 typedef struct TsScratch {
   char *at; /* to be freed */
   int64_t step;
