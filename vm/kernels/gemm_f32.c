@@ -11,7 +11,7 @@
 #if defined TS_ISA_avx512
 enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 4, WIDE6 = 4, WIDE8 = 3 };
 #elif defined TS_ISA_avx2
-enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 0 };
+enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 0 };
 #else
 enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 0 };
 #endif
