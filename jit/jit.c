@@ -278,6 +278,8 @@ static void take_kernels(TsJitFunction *f, Job *job) {
   j->stats.cached += f->build.ncached;
   j->stats.failed += f->build.nfailed;
   j->stats.compile_msec += f->build.msec;
+  f->weighed = false;
+  if (j->returns && !f->device && f->build.nkernel) ts_weigh_some(&f->build, j->returns);
   bool compiled = !f->device && f->build.ncached < f->build.nkernel;
   if (compiled && j->how == TS_BUILD_compiled) ts_warm_begin(&j->warm, j->queue, j->target);
   if (f->build.nkernel && ts_jit_install(f)) {
@@ -379,12 +381,29 @@ static bool hot(const TsJitFunction *f) {
   return f->calls >= HOT_CALLS && f->nsec >= f->need_nsec;
 }
 
-/* New code that is slower than what was there is given up. Both take turns for a while, so that
- * what else the machine does meets both. */
-static void judge(TsJitFunction *f) {
+/* The kernels that are left. */
+static void install_again(TsJitFunction *f) {
+  TsJit *j = f->jit;
+  ts_frame_free(f->frame);
+  ts_code_free(f->code);
+  f->frame = NULL, f->code = NULL;
+  j->stats.promoted--;
+  if (f->build.nkernel && !ts_jit_install(f)) return;
+  ts_error_clear(&j->c->err);
+  ts_jit_drop(f);
+  cool_longer(f);
+}
+
+/* New code that is slower than what was there is given up, kernel by kernel, then as a whole.
+ * Both take turns for a while, so that what else the machine does meets both. */
+static void judge(TsJitFunction *f, const TsFrame *own) {
   if (f->device) return; /* what was timed is how long it takes to ask the device */
   if (f->trial != TRIAL || f->jit->eager || f->best[0] == INT64_MAX) return;
   f->trial++; /* once */
+  if (!f->weighed && (f->weighed = true) && ts_weigh_kernels(f, own)) {
+    install_again(f);
+    return;
+  }
   if (f->best[1] <= f->best[0] + f->best[0] * SLOWER_PERCENT / 100) return;
   ts_jit_say(f, "returned", "%.1f us with kernels, %.1f us without", (double)f->best[1] / 1e3,
              (double)f->best[0] / 1e3);
@@ -459,10 +478,13 @@ TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device) {
   if (f->state == COLD && hot(f) && ts_jit_begin(f)) cool_longer(f);
   ts_jit_step(f);
   if (f->tuning && is_done(f->tuning)) finish_tuning(f);
-  if (f->state == LIVE) judge(f);
-  bool old = f->trial < TRIAL && f->trial % 2 && !j->eager && !device;
+  if (f->state == LIVE) judge(f, own);
+  bool trial = f->trial < TRIAL && !j->eager && !device, old = trial && f->trial % 2;
+  TsFrame *runs = f->state == LIVE && !old ? f->frame : own;
+  /* Without memory for the times nothing is known of single kernels. */
+  if (f->state == LIVE && trial && !f->weighed) (void)ts_frame_measure(runs, true);
   f->start = ts_jit_now();
-  return f->state == LIVE && !old ? f->frame : own;
+  return runs;
 }
 
 /* For a measurement; failures show up at the next call. */
@@ -471,7 +493,8 @@ static void settle(TsDevice *d) {
   if (d->synchronize) d->synchronize(d, &ignored);
 }
 
-void ts_jit_leave(TsJitFunction *f, const TsFrame *ran, int device, bool failed) {
+void ts_jit_leave(TsJitFunction *f, TsFrame *ran, int device, bool failed) {
+  if (ran) (void)ts_frame_measure(ran, false);
   if (device) {
     TsDevice *d = ts_device_at(device);
     f = f->there;
@@ -556,6 +579,11 @@ int ts_jit_text(TsJitFunction *f, const char *level, TsText *text) {
 void ts_jit_move_to(TsJit *j, const char *device) {
   ts_jit_flush(j);
   j->move_to = device;
+}
+
+void ts_jit_returns(TsJit *j, int n) {
+  ts_jit_flush(j);
+  j->returns = n;
 }
 
 bool ts_jit_live(const TsJitFunction *f) {

@@ -59,7 +59,7 @@ void ts_jit_function_free(TsJitFunction *f);
 /* The frame that runs this call: own, or one with kernels. device: where (ts_frame_place); what
  * runs there is counted and compiled by itself. */
 TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device);
-void ts_jit_leave(TsJitFunction *f, const TsFrame *ran, int device, bool failed);
+void ts_jit_leave(TsJitFunction *f, TsFrame *ran, int device, bool failed);
 /* The call that has just been left was one of so many: the others are not timed. */
 void ts_jit_stands_for(TsJitFunction *f, int calls);
 
@@ -74,6 +74,9 @@ int ts_jit_tune(TsJitFunction *f);
 int ts_jit_marks(TsJitFunction *f, bool on);
 /* For tests: functions of the CPU move to this device at once, whatever it costs; NULL: no more. */
 void ts_jit_move_to(TsJit *j, const char *device);
+/* For tests: the first kernel of a function, and every n-th behind it, go back to operators at
+ * once; 0: no more. */
+void ts_jit_returns(TsJit *j, int n);
 bool ts_jit_live(const TsJitFunction *f); /* kernels run */
 
 #endif

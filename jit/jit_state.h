@@ -63,6 +63,7 @@ struct TsJitFunction {
   int64_t last_nsec;   /* of the last call at tier 0 */
   int64_t best[2];     /* shortest call at tier 0, with kernels */
   int trial;           /* calls of it so far */
+  bool weighed;        /* its kernels were looked at one by one */
   Job *job, *tuning;   /* the latter while it is live */
   TsBuildJob build;    /* live: whose kernels run */
   TsCode *code;
@@ -85,6 +86,7 @@ struct TsJit {
   Job *jobs;
   TsJitStats stats;
   const char *move_to; /* for tests: functions go there, at once; or NULL */
+  int returns;         /* for tests: so many-th kernels go back at once; 0: none */
 };
 
 int64_t ts_jit_now(void); /* nanoseconds */
@@ -99,6 +101,14 @@ int ts_jit_install(TsJitFunction *f); /* the kernels of f->build; -1 with the er
 void ts_jit_drop(TsJitFunction *f);   /* what runs */
 void ts_jit_judged(TsJitFunction *f); /* its kernels need no trial */
 bool ts_jit_step(TsJitFunction *f);   /* takes what a job has made; whether f is live */
+
+/* jit/weigh.c. Kernels of f, which were measured together with own, go back to operators where
+ * these are faster; how many did. f's code still calls them. */
+int ts_weigh_kernels(TsJitFunction *f, const TsFrame *own);
+/* Those of b that have none in the other build of the same function. */
+void ts_weigh_alike(TsBuildJob *b, const TsBuildJob *other);
+/* For tests: the first of them, and every step-th. */
+void ts_weigh_some(TsBuildJob *b, int step);
 
 /* jit/move.c: the frame of a device that runs this call of f, or NULL. */
 TsFrame *ts_jit_move_enter(TsJitFunction *f, TsFrame *own);

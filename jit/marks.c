@@ -29,6 +29,7 @@ static int mark(TsJitFunction *f) {
     free(plain);
     return none ? 0 : ts_error_set(err, TS_ERR_memory, "no profile marks: out of memory");
   }
+  ts_weigh_alike(&b, &f->build);
   *plain = (TsJitPlain){f->build, f->code, f->frame};
   f->build = b;
   f->code = NULL;

@@ -98,8 +98,12 @@ static const char *vm_reason(const TsNode *n) {
 }
 
 static void reason(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
-  if (f->of[g->index].fused)
+  const TsFusedGroup *u = &f->of[g->index];
+  if (u->fused)
     ts_text_format(text, "kernel of %d operators", g->nnode);
+  else if (u->usec > 0)
+    ts_text_format(text, "returned to the VM: %.1f us by its kernel, %.1f us without", u->usec,
+                   u->usec_without);
   else if (g->kind == TS_GROUP_vm)
     ts_text_str(text, vm_reason(g->node[0]));
   else if (b->pairs && g->kind == TS_GROUP_matmul && !ts_build_worth_on(b, g))

@@ -155,6 +155,12 @@ static int jit_move(lua_State *L) {
   return 0;
 }
 
+/* jit_returns(n): every n-th kernel goes back to operators at once, for tests; 0: none. */
+static int jit_returns(lua_State *L) {
+  ts_jit_returns(jit_of(L), (int)luaL_checkinteger(L, 1));
+  return 0;
+}
+
 static int jit_wait(lua_State *L) {
   ts_jit_wait(jit_of(L));
   return 0;
@@ -291,6 +297,7 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_shuffle", jit_shuffle},
                                        {"jit_profile", jit_profile},
                                        {"jit_move", jit_move},
+                                       {"jit_returns", jit_returns},
                                        {"jit_interpret", jit_interpret},
                                        {"autotune_mode", autotune_mode},
                                        {"autotune_budget", autotune_budget},

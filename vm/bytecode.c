@@ -116,6 +116,7 @@ TsInstr *ts_code_add(TsCode *code, int op, int nin, const uint32_t *in, int natt
     return NULL;
   TsInstr *i = &code->instr[code->ninstr++];
   *i = (TsInstr){.op = (uint16_t)op,
+                 .node = -1,
                  .nin = (uint32_t)nin,
                  .nout = (uint32_t)nout,
                  .at = (uint32_t)code->noperand,

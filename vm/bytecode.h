@@ -44,6 +44,7 @@ typedef struct TsInstr {
   uint32_t attr; /* in code->attr, or NONE for the row's defaults */
   uint32_t sub;  /* first function of a control instruction; length of a group */
   int line;      /* in code->place */
+  int node;      /* of the graph it comes from, a kernel's first one; -1: none */
   bool backward; /* of the reverse pass: the line is that of the operator differentiated */
 } TsInstr;
 
@@ -118,6 +119,10 @@ int ts_frame_place(TsContext *c, const TsCode *code, TsTensor *const *args);
  * its arguments are, and gives results that belong where they do. */
 TsFrame *ts_frame_there(TsFrame *f, int device);
 int ts_frame_device(const TsFrame *f);
+/* While on, the shortest time of each instruction of a run is kept. -1: no memory. */
+int ts_frame_measure(TsFrame *f, bool on);
+/* Nanoseconds of the instructions of a node, 0 where it has none; -1: not all have been measured. */
+int64_t ts_frame_shortest(const TsFrame *f, int node);
 /* args: nparam tensors (not taken over; NULL where bound). Results get one reference each.
  * A run inside a run of the same frame is possible and binds anew. */
 int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results);

@@ -160,6 +160,18 @@ static int run_timed(TsFrame *f, TsStep *s) {
   return failed;
 }
 
+static int run_one(TsFrame *f, TsStep *s) {
+  return f->ctx->spans ? run_timed(f, s) : run_step(f, s);
+}
+
+static int run_measured(TsFrame *f, TsStep *s) {
+  int64_t start = ts_spans_now(), *shortest = &f->shortest[s - f->step];
+  int failed = run_one(f, s);
+  int64_t nsec = ts_spans_now() - start;
+  if (!failed && nsec < *shortest) *shortest = nsec;
+  return failed;
+}
+
 /* ---- frames */
 static bool is_call(const TsInstr *i) {
   return i->op == TS_VM_call || i->op == TS_VM_cond || i->op == TS_VM_recursive ||
@@ -177,7 +189,7 @@ static int advance(TsFrame *f, TsFrame **callee) {
       take_results(f, s);
       continue;
     }
-    if (c->spans ? run_timed(f, s) : run_step(f, s)) return ts_frame_explain(f, s);
+    if (f->measured ? run_measured(f, s) : run_one(f, s)) return ts_frame_explain(f, s);
     if (interrupted(f)) return -1;
     uint32_t more = s->instr->op == TS_VM_group ? s->instr->sub : 0;
     for (uint32_t k = 0; c->trap && k <= more; k++)
@@ -291,6 +303,27 @@ static int drop_results(const TsFrame *f, TsTensor **results) {
 static void give_back(const TsFrame *f, TsTensor **results) {
   for (int i = 0; i < f->code->nresult; i++)
     if (results[i]->refs == 1) results[i]->meta.device = 0;
+}
+
+int ts_frame_measure(TsFrame *f, bool on) {
+  int n = f->code->ninstr;
+  f->measured = false;
+  if (on && !f->shortest) {
+    if (!(f->shortest = malloc(sizeof *f->shortest * ((size_t)n + 1)))) return -1;
+    for (int i = 0; i < n; i++) f->shortest[i] = INT64_MAX;
+  }
+  f->measured = on;
+  return 0;
+}
+
+int64_t ts_frame_shortest(const TsFrame *f, int node) {
+  int64_t sum = 0;
+  for (int i = 0; i < f->code->ninstr; i++) {
+    if (f->code->instr[i].node != node) continue;
+    if (!f->shortest || f->shortest[i] == INT64_MAX) return -1;
+    sum += f->shortest[i];
+  }
+  return sum;
 }
 
 int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results) {

@@ -224,6 +224,7 @@ void ts_frame_free(TsFrame *f) {
   free(f->slot);
   free(f->reader);
   free(f->step);
+  free(f->shortest);
   free(f->sub);
   free(f);
 }

@@ -29,6 +29,8 @@ struct TsFrame {
   void *slab_at;  /* there, while it runs */
   TsFrame *there; /* the same code on a device, once it was needed */
   void *launches; /* what the device remembers of runs (vm/offload.h) */
+  int64_t *shortest; /* nanoseconds, by instruction; or NULL */
+  bool measured;     /* they are being measured */
   bool busy;
   /* while it runs */
   TsStep *at;

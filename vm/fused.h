@@ -49,6 +49,8 @@ typedef struct TsFusedGroup {
    * gives, and what the kernel writes lies in it, these bytes behind its beginning. */
   const TsNode *into;
   int64_t shift[TS_FUSED_PARTS];
+  /* Microseconds of the kernel that it had, which was slower, and of its nodes; or 0. */
+  double usec, usec_without;
 } TsFusedGroup;
 
 /* What lowering needs: a schedule, and for some of its groups a kernel. One for the function,

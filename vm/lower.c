@@ -127,8 +127,6 @@ static int lower_node(TsLowering *l, const TsNode *n) {
 
 /* ---- groups: in a row, with equal attributes, steps of one optimiser in place, or casts of
  * parameters on a device */
-/* ---- groups: in a row, with equal attributes, steps of one optimiser in place, or casts of
- * parameters on a device */
 static bool same_attrs(const TsNode *a, const TsNode *b) {
   for (int i = 0; i < a->nattr; i++)
     if (a->attr[i].type != b->attr[i].type || a->attr[i].i != b->attr[i].i) return false;
@@ -213,20 +211,29 @@ static int put_fused(TsLowering *l, const TsFusedGroup *u) {
   return turned ? put_turned(l, u->value[nin], &m, r[nin], first->line) : 0;
 }
 
+/* The instructions from number `from` on come from n. */
+static void come_from(TsLowering *l, int from, const TsNode *n) {
+  for (int i = from; i < l->code->ninstr; i++) l->code->instr[i].node = n->id;
+}
+
 static int lower_nodes(TsLowering *l) {
   int end = -1;
   for (int at = 0; at < l->norder; at++) {
     const TsNode *n = l->g->node[l->order[at]];
     const TsFusedGroup *u = fused_group(l, n);
+    int from = l->code->ninstr;
     if (u) {
       if (n == u->group->node[0] && put_fused(l, u)) return -1;
+      come_from(l, from, n);
       continue;
     }
     if (at > end && (end = group_end(l, at)) > at) {
       TsInstr *group = ts_code_add(l->code, TS_VM_group, 0, NULL, 0, NULL, 0, NULL, n->line);
       if (group) group->sub = (uint32_t)(end - at + 1);
+      from = l->code->ninstr;
     }
     if (lower_node(l, n)) return -1;
+    come_from(l, from, n);
   }
   return 0;
 }
