@@ -269,6 +269,13 @@ int ts_jit_install(TsJitFunction *f) {
   return 0;
 }
 
+/* What began at start is how long a call was held up. */
+static double held_up(TsJit *j, int64_t start) {
+  double msec = (double)(ts_jit_now() - start) / 1e6;
+  if (msec > j->stats.install_msec_max) j->stats.install_msec_max = msec;
+  return msec;
+}
+
 static void take_kernels(TsJitFunction *f, Job *job) {
   TsJit *j = f->jit;
   int64_t start = ts_jit_now();
@@ -288,8 +295,7 @@ static void take_kernels(TsJitFunction *f, Job *job) {
     cool_longer(f);
     return;
   }
-  double msec = (double)(ts_jit_now() - start) / 1e6;
-  if (msec > j->stats.install_msec_max) j->stats.install_msec_max = msec;
+  double msec = held_up(j, start);
   if (!f->build.nkernel) {
     ts_jit_say(f, "refused", "%s",
                f->build.nfailed ? "no group has a kernel" : "nothing to fuse");
@@ -384,11 +390,12 @@ static bool hot(const TsJitFunction *f) {
 /* The kernels that are left. */
 static void install_again(TsJitFunction *f) {
   TsJit *j = f->jit;
+  int64_t start = ts_jit_now();
   ts_frame_free(f->frame);
   ts_code_free(f->code);
   f->frame = NULL, f->code = NULL;
   j->stats.promoted--;
-  if (f->build.nkernel && !ts_jit_install(f)) return;
+  if (f->build.nkernel && !ts_jit_install(f)) return (void)held_up(j, start);
   ts_error_clear(&j->c->err);
   ts_jit_drop(f);
   cool_longer(f);
