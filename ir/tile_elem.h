@@ -57,6 +57,12 @@ FN M v_le(V a, V b) { return op2(TS_OP_le, a, b); }
 FN M v_eq(V a, V b) { return op2(TS_OP_eq, a, b); }
 FN V v_select(M m, V a, V b) { return op3(TS_OP_where, m, a, b); }
 FN V v_scale(V a, V n) { return op2(TS_TILE_scale, a, n); }
+FN V v_scale_down(V a, V n) {
+  TsTileVal in[2] = {a, n};
+  TsAttr attr = {.type = TS_ATTR_bool, .i = true};
+  if (!a || !n) return NULL;
+  return ts_tile_emit1(&now->c->b, TS_TILE_scale, 2, in, &attr, &a->type);
+}
 #define V_SCALE
 FN V v_look(const float *table, I i) {
   TsTileType t = i ? i->type : (TsTileType){0};

@@ -140,8 +140,8 @@ static void statement(TsEmit *e, const TsTileStmt *s) {
   case TS_TILE_shr:
   case TS_TILE_sar:
   case TS_TILE_mulhi:
-  case TS_TILE_scale:
   case TS_TILE_ult: pointwise(e, s); return;
+  case TS_TILE_scale: ts_emit_scale(e, s); return;
   case TS_TILE_look: ts_emit_looks(e, s); return;
   case TS_TILE_mark: ts_emit_mark(e, s); return; /* nothing where nobody asked for them */
   default: ts_emit_shape(e, s); return;

@@ -1,5 +1,6 @@
 /* x 2^n rounded once: one instruction with AVX-512, else a product by two powers of two, the first
- * of which is exact. */
+ * of which is exact: the halves of n, or, where n is not above 0, one that is too large by a constant
+ * and what takes that back. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,18 +14,37 @@ static LLVMValueRef power(TsEmit *e, bool wide, LLVMTypeRef type, LLVMValueRef k
   return LLVMBuildBitCast(e->b, bits, type, "");
 }
 
-/* A whole number in the range of n as an integer: by an addition after which it is the lowest bits
- * of a float. Conversions of vectors that say what becomes of every number are one an element on
- * most processors. A NaN becomes anything; x is one as well then. */
+/* A float whose lowest bits are the whole number n + more. Conversions of vectors to integers that
+ * say what becomes of every number are one an element on most processors. A NaN becomes anything; x
+ * is one as well then. */
+static LLVMValueRef lowest(TsEmit *e, bool wide, LLVMValueRef n, int more, LLVMTypeRef i) {
+  LLVMValueRef magic = ts_emit_float(e, LLVMTypeOf(n), (wide ? 0x1.8p52 : 0x1.8p23) + more);
+  return LLVMBuildBitCast(e->b, LLVMBuildFAdd(e->b, n, magic, ""), i, "");
+}
+
 static LLVMValueRef whole(TsEmit *e, bool wide, LLVMValueRef n, LLVMTypeRef i) {
-  LLVMTypeRef type = LLVMTypeOf(n);
-  LLVMValueRef magic = ts_emit_float(e, type, wide ? 0x1.8p52 : 0x1.8p23);
-  LLVMValueRef bits = LLVMBuildBitCast(e->b, LLVMBuildFAdd(e->b, n, magic, ""), i, "");
+  LLVMValueRef magic = ts_emit_float(e, LLVMTypeOf(n), wide ? 0x1.8p52 : 0x1.8p23);
+  LLVMValueRef bits = lowest(e, wide, n, 0, i);
   return LLVMBuildSub(e->b, bits, LLVMBuildBitCast(e->b, magic, i, ""), "");
 }
 
+static LLVMTypeRef integers(TsEmit *e, bool wide, LLVMValueRef x) {
+  return ts_emit_int_type(e, wide ? 64 : 32, ts_emit_lanes(x));
+}
+
+/* The shift leaves nothing of the sum but its exponent: x n stays in range as long as the one that
+ * is too large does (K_TOO_MUCH of lib/elem). */
+static LLVMValueRef down(TsEmit *e, bool wide, LLVMValueRef x, LLVMValueRef n) {
+  LLVMTypeRef type = LLVMTypeOf(x), i = integers(e, wide, x);
+  int much = wide ? 512 : 64;
+  LLVMValueRef sum = lowest(e, wide, n, (wide ? 1023 : 127) + much, i);
+  LLVMValueRef bits = LLVMBuildShl(e->b, sum, ts_emit_int(e, i, wide ? 52 : 23), "");
+  LLVMValueRef y = LLVMBuildFMul(e->b, x, LLVMBuildBitCast(e->b, bits, type, ""), "");
+  return LLVMBuildFMul(e->b, y, ts_emit_float(e, type, wide ? 0x1p-512 : 0x1p-64), "");
+}
+
 static LLVMValueRef by_halves(TsEmit *e, bool wide, LLVMValueRef x, LLVMValueRef n) {
-  LLVMTypeRef type = LLVMTypeOf(x), i = ts_emit_int_type(e, wide ? 64 : 32, ts_emit_lanes(x));
+  LLVMTypeRef type = LLVMTypeOf(x), i = integers(e, wide, x);
   LLVMValueRef k = whole(e, wide, n, i);
   LLVMValueRef half = LLVMBuildAShr(e->b, k, ts_emit_int(e, i, 1), "");
   LLVMValueRef rest = LLVMBuildSub(e->b, k, half, "");
@@ -66,8 +86,15 @@ static LLVMValueRef vectors(TsEmit *e, bool wide, LLVMValueRef x, LLVMValueRef n
   return y;
 }
 
-LLVMValueRef ts_emit_scale(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef n) {
-  bool wide = d == TS_DT_f64;
-  if (strcmp(e->target->tile.name, "avx512")) return by_halves(e, wide, x, n);
-  return ts_emit_lanes(x) ? vectors(e, wide, x, n) : scalar(e, wide, x, n);
+void ts_emit_scale(TsEmit *e, const TsTileStmt *s) {
+  LLVMValueRef *x = ts_emit_parts(e, s->in[0]), *n = ts_emit_parts(e, s->in[1]);
+  LLVMValueRef *out = ts_emit_define(e, s->out[0]);
+  bool wide = s->in[0]->type.dtype == TS_DT_f64, below = ts_tile_attr(s, "down")->i;
+  bool instructions = !strcmp(e->target->tile.name, "avx512");
+  for (int r = 0; r < ts_emit_rows(&s->out[0]->type); r++) {
+    if (instructions)
+      out[r] = (ts_emit_lanes(x[r]) ? vectors : scalar)(e, wide, x[r], n[r]);
+    else
+      out[r] = (below ? down : by_halves)(e, wide, x[r], n[r]);
+  }
 }

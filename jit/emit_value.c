@@ -164,7 +164,7 @@ LLVMValueRef ts_emit_less(TsEmit *e, TsDtype d, bool or_equal, LLVMValueRef x, L
   return LLVMBuildICmp(e->b, or_equal ? LLVMIntSLE : LLVMIntSLT, x, y, "");
 }
 
-static LLVMValueRef float_row(TsEmit *e, int op, TsDtype d, LLVMValueRef *in) {
+static LLVMValueRef float_row(TsEmit *e, int op, LLVMValueRef *in) {
   LLVMBuilderRef b = e->b;
   switch (op) {
   case TS_OP_add: return LLVMBuildFAdd(b, in[0], in[1], "");
@@ -178,7 +178,6 @@ static LLVMValueRef float_row(TsEmit *e, int op, TsDtype d, LLVMValueRef *in) {
   case TS_OP_ceil: return ts_emit_call1(e, "llvm.ceil", in[0]);
   case TS_OP_trunc: return ts_emit_call1(e, "llvm.trunc", in[0]);
   case TS_OP_round: return ts_emit_call1(e, "llvm.roundeven", in[0]);
-  case TS_TILE_scale: return ts_emit_scale(e, d, in[0], in[1]);
   case TS_OP_eq: return LLVMBuildFCmp(b, LLVMRealOEQ, in[0], in[1], "");
   case TS_OP_ne: return LLVMBuildFCmp(b, LLVMRealUNE, in[0], in[1], "");
   default: return NULL;
@@ -240,7 +239,7 @@ LLVMValueRef ts_emit_pointwise(TsEmit *e, int op, TsDtype d, LLVMValueRef *in) {
   case TS_OP_ge: r = ts_emit_less(e, d, true, in[1], in[0]); break;
   default:
     if (is_float(d)) {
-      r = op == TS_OP_fma ? ts_emit_fma(e, d, in[0], in[1], in[2]) : float_row(e, op, d, in);
+      r = op == TS_OP_fma ? ts_emit_fma(e, d, in[0], in[1], in[2]) : float_row(e, op, in);
       break;
     }
     if (d == TS_DT_bool || !logical(op)) r = bits_row(e, op, d, in);

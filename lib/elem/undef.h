@@ -2,6 +2,7 @@
 #undef K_WIDTH
 #undef K_MANT
 #undef K_BIAS
+#undef K_TOO_MUCH
 #undef K_EXPONENT_BITS
 #undef K_TWO_THIRDS_BITS
 #undef K_SQRT_HALF_BITS

@@ -34,6 +34,7 @@ FN V v_rint(V a) {
 }
 FN V v_from_int(I a) { return _mm512_cvtepi32_ps(a); }
 #define V_SCALE
+#define v_scale_down v_scale
 FN V v_scale(V a, V n) { return _mm512_scalef_ps(a, n); }
 FN V v_min(V a, V b) { return _mm512_min_ps(a, b); }
 FN V v_max(V a, V b) { return _mm512_max_ps(a, b); }
