@@ -86,7 +86,8 @@ static void pointwise(TsEmit *e, const TsTileStmt *s) {
   }
   for (int r = 0; r < ts_emit_rows(&s->out[0]->type); r++) {
     for (int i = 0; i < s->nin; i++) one[i] = in[i][r];
-    out[r] = ts_emit_pointwise(e, s->op, d, one);
+    out[r] = s->op == TS_TILE_scale ? ts_emit_scale(e, s, one[0], one[1])
+                                    : ts_emit_pointwise(e, s->op, d, one);
   }
   if (s->op == TS_OP_fma) ts_emit_computed(e, s->out[0]);
 }
@@ -140,8 +141,8 @@ static void statement(TsEmit *e, const TsTileStmt *s) {
   case TS_TILE_shr:
   case TS_TILE_sar:
   case TS_TILE_mulhi:
+  case TS_TILE_scale:
   case TS_TILE_ult: pointwise(e, s); return;
-  case TS_TILE_scale: ts_emit_scale(e, s); return;
   case TS_TILE_look: ts_emit_looks(e, s); return;
   case TS_TILE_mark: ts_emit_mark(e, s); return; /* nothing where nobody asked for them */
   default: ts_emit_shape(e, s); return;

@@ -111,7 +111,7 @@ LLVMValueRef ts_emit_look(TsEmit *e, const TsTileStmt *s, LLVMValueRef index, in
 void ts_emit_looks(TsEmit *e, const TsTileStmt *s);
 
 /* ---- emit_scale.c: x 2^n */
-void ts_emit_scale(TsEmit *e, const TsTileStmt *s);
+LLVMValueRef ts_emit_scale(TsEmit *e, const TsTileStmt *s, LLVMValueRef x, LLVMValueRef n);
 
 /* ---- emit_cast.c */
 LLVMValueRef ts_emit_cast(TsEmit *e, TsDtype to, TsDtype from, LLVMValueRef x);

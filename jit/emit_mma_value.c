@@ -231,6 +231,7 @@ void ts_mma_pointwise(TsMma *m, const TsTileStmt *s) {
     for (int k = 0; k < s->nin; k++) in[k] = ts_emit_parts(m->e, s->in[k])[i];
     to[i] = division && d == TS_DT_i64 ? divided(m, s, in[0], in[1])
             : s->op == TS_TILE_look    ? ts_emit_look(m->e, s, in[0], 1)
+            : s->op == TS_TILE_scale   ? ts_emit_scale(m->e, s, in[0], in[1])
                                        : ts_emit_pointwise(m->e, s->op, d, in);
   }
 }

@@ -86,15 +86,9 @@ static LLVMValueRef vectors(TsEmit *e, bool wide, LLVMValueRef x, LLVMValueRef n
   return y;
 }
 
-void ts_emit_scale(TsEmit *e, const TsTileStmt *s) {
-  LLVMValueRef *x = ts_emit_parts(e, s->in[0]), *n = ts_emit_parts(e, s->in[1]);
-  LLVMValueRef *out = ts_emit_define(e, s->out[0]);
-  bool wide = s->in[0]->type.dtype == TS_DT_f64, below = ts_tile_attr(s, "down")->i;
-  bool instructions = !strcmp(e->target->tile.name, "avx512");
-  for (int r = 0; r < ts_emit_rows(&s->out[0]->type); r++) {
-    if (instructions)
-      out[r] = (ts_emit_lanes(x[r]) ? vectors : scalar)(e, wide, x[r], n[r]);
-    else
-      out[r] = (below ? down : by_halves)(e, wide, x[r], n[r]);
-  }
+LLVMValueRef ts_emit_scale(TsEmit *e, const TsTileStmt *s, LLVMValueRef x, LLVMValueRef n) {
+  bool wide = s->in[0]->type.dtype == TS_DT_f64;
+  if (!strcmp(e->target->tile.name, "avx512"))
+    return (ts_emit_lanes(x) ? vectors : scalar)(e, wide, x, n);
+  return (ts_tile_attr(s, "down")->i ? down : by_halves)(e, wide, x, n);
 }

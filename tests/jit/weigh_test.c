@@ -74,7 +74,8 @@ int main(void) {
   TsMeta m[2] = {{.dtype = TS_DT_f32, .ndim = 2, .dim = {4, 4}},
                  {.dtype = TS_DT_f32, .ndim = 2, .dim = {3, 5}}};
   TsTensor *args[2] = {ts_tensor_new(c, &m[0]), ts_tensor_new(c, &m[1])};
-  for (int i = 0; i < 2; i++) memset(ts_tensor_write(args[i]), 0, (size_t)ts_meta_nbytes(&m[i]));
+  for (int i = 0; i < 2; i++)
+    memset(ts_tensor_write(args[i]), 0, (size_t)ts_meta_nbytes(&m[i]));
   TsCode *code = ts_lower(c, g);
   TsFrame *own = ts_frame_new(c, code);
   TsJitFunction *f = ts_jit_function(j, g, NULL);
