@@ -1,9 +1,11 @@
 /* Storages: their memory comes back whole, and their bytes move only when needed. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "devices/device.h"
 #include "devices/memory.h"
+#include "vm/scratch.h"
 #include "vm/vm.h"
 
 static int failures;
@@ -88,11 +90,25 @@ static void test_foreign_memory(TsContext *c) {
   ts_tensor_unref(copy);
 }
 
+/* Scratch begins with a line or a page, for each worker. */
+static void test_scratch(void) {
+  static const int64_t size[] = {0, 1, 100, 4095, 4096, 33280, 532480};
+  for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+    TsScratch s;
+    uintptr_t align = size[i] < 4096 ? 64 : 4096;
+    CHECK(!ts_scratch_open(&s, size[i]) && s.step >= size[i]);
+    CHECK((uintptr_t)s.at % align == 0 && (uintptr_t)ts_scratch_part(&s, 1) % align == 0);
+    free(s.at);
+  }
+  CHECK(!ts_scratch_take(-1));
+}
+
 int main(void) {
   TsContext *c = ts_context_open();
   test_sizes(c);
   test_residency(c);
   test_foreign_memory(c);
+  test_scratch();
   CHECK(c->live_bytes == 0);
   ts_context_close(c);
   return failures != 0;
