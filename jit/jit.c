@@ -199,7 +199,7 @@ static Job *queue_job(TsJitFunction *f, TsQueue *queue, void (*run)(TsQueueJob *
 
 int ts_jit_begin(TsJitFunction *f) {
   TsJit *j = f->jit;
-  double spent = j->eager ? 1e9 : (double)f->nsec / 1e6;
+  double spent = j->eager || f->pinned ? 1e9 : (double)f->nsec / 1e6;
   if (!(f->job = queue_job(f, j->queue, run_job, spent, false))) return -1;
   f->state = QUEUED;
   return 0;
@@ -382,6 +382,19 @@ static void finish(TsJitFunction *f) {
   free_job(j, job);
 }
 
+int ts_jit_pin(TsJitFunction *f, bool on) {
+  TsJit *j = f->jit;
+  const char *absent = ts_jit_absent(j);
+  f = used(f);
+  f->pinned = on;
+  if (!on) return f->state == LIVE;
+  if (absent) return ts_error_set(&j->c->err, TS_ERR_device, "nothing is compiled: %s", absent);
+  if (f->state == COLD && ts_jit_begin(f))
+    return ts_error_set(&j->c->err, TS_ERR_memory, "out of memory");
+  if (f->state == QUEUED) ts_queue_wait(j->queue), finish(f);
+  return f->state == LIVE;
+}
+
 static bool hot(const TsJitFunction *f) {
   if (f->jit->eager) return true;
   return f->calls >= HOT_CALLS && f->nsec >= f->need_nsec;
@@ -405,6 +418,7 @@ static void install_again(TsJitFunction *f) {
  * Both take turns for a while, so that what else the machine does meets both. */
 static void judge(TsJitFunction *f, const TsFrame *own) {
   if (f->device) return; /* what was timed is how long it takes to ask the device */
+  if (f->pinned) return;
   if (f->trial != TRIAL || f->jit->eager || f->best[0] == INT64_MAX) return;
   f->trial++; /* once */
   if (!f->weighed && (f->weighed = true) && ts_weigh_kernels(f, own)) {
@@ -486,7 +500,7 @@ TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device) {
   ts_jit_step(f);
   if (f->tuning && is_done(f->tuning)) finish_tuning(f);
   if (f->state == LIVE) judge(f, own);
-  bool trial = f->trial < TRIAL && !j->eager && !device, old = trial && f->trial % 2;
+  bool trial = f->trial < TRIAL && !j->eager && !device && !f->pinned, old = trial && f->trial % 2;
   TsFrame *runs = f->state == LIVE && !old ? f->frame : own;
   /* Without memory for the times nothing is known of single kernels. */
   if (f->state == LIVE && trial && !f->weighed) (void)ts_frame_measure(runs, true);

@@ -69,6 +69,9 @@ void ts_jit_stands_for(TsJitFunction *f, int calls);
 int ts_jit_text(TsJitFunction *f, const char *level, TsText *text);
 /* Measures the candidates of f's kernels now, in this thread, and runs the best from then on. */
 int ts_jit_tune(TsJitFunction *f);
+/* f's kernels are compiled now and stay, slower or not; off: as usual. 1: they run, 0: there are
+ * none, -1 with the error. */
+int ts_jit_pin(TsJitFunction *f, bool on);
 /* Kernels with profile marks run in place of f's (off: its own again); 1: so they do, 0: f has none
  * on the CPU, -1 with the error. */
 int ts_jit_marks(TsJitFunction *f, bool on);

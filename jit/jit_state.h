@@ -63,6 +63,7 @@ struct TsJitFunction {
   int64_t last_nsec;   /* of the last call at tier 0 */
   int64_t best[2];     /* shortest call at tier 0, with kernels */
   int trial;           /* calls of it so far */
+  bool pinned;         /* its kernels stay, slower or not */
   bool weighed;        /* its kernels were looked at one by one */
   Job *job, *tuning;   /* the latter while it is live */
   TsBuildJob build;    /* live: whose kernels run */

@@ -191,6 +191,16 @@ static int tune(lua_State *L) {
   return ts_jit_tune(f->hot) ? ts_lua_raise(L) : 0;
 }
 
+/* f:pin(on) -> whether kernels run. */
+static int pin(lua_State *L) {
+  Function *f = check(L);
+  ready(L, f);
+  int live = ts_jit_pin(f->hot, lua_toboolean(L, 2));
+  if (live < 0) return ts_lua_raise(L);
+  lua_pushboolean(L, live);
+  return 1;
+}
+
 /* Levels of the code that runs, or would run. */
 static int code_text(lua_State *L, Function *f, const char *level, TsText *t) {
   static const char *const levels[] = {"schedule", "tile",     "explicit", "llvm",
@@ -448,7 +458,7 @@ static int collect_symbolic(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"tune", tune},   {"marks", marks},       {"run", run},       {"text", text_of},
+    {"tune", tune},   {"pin", pin},          {"marks", marks},       {"run", run},       {"text", text_of},
     {"stats", stats}, {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
     {"same", same},   {"__gc", collect},      {NULL, NULL}};
 static const luaL_Reg symbolic_methods[] = {{"solve", solve},

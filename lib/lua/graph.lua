@@ -135,11 +135,22 @@ local function explain(self, family, keys, apart)
   end
 end
 
+-- Of those before the newest the one that ran longest ago, unless it is pinned.
+local function evict(self)
+  for i = 1, #self.order - 1 do
+    local key = self.order[i]
+    if not self.cache[key].pinned then
+      table.remove(self.order, i)
+      self.cache[key] = nil
+      return
+    end
+  end
+end
+
 local function remember(self, key, special)
   self.cache[key] = special
-  local order = self.order
-  order[#order + 1] = key
-  if #order > LIMIT then self.cache[table.remove(order, 1)] = nil end
+  self.order[#self.order + 1] = key
+  if #self.order > LIMIT then evict(self) end
 end
 
 local function touch(self, key)
@@ -264,6 +275,15 @@ function Function:tune(...)
   if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
   if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
   special.graph:tune()
+end
+
+--- tessera.jit.pin and unpin, for the sizes of the last call, or of the given arguments.
+function Function:pin(on, ...)
+  local special = self.current
+  if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
+  if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
+  special.pinned = on or nil
+  return special.graph:pin(on)
 end
 
 --- Kernels with profile marks take the place of its own, for the sizes of the last call; off: its

@@ -6,6 +6,10 @@
 --   tessera.jit.on()
 --   tessera.jit.wait()     until everything that is hot is compiled: for measurements
 --   tessera.jit.flush()    forget compiled code and counts
+--   tessera.jit.pin(f, ...)  compiles a captured function now, for these arguments or those of its last call,
+--                          and keeps its kernels: they are not weighed against operators, and other sizes do
+--                          not evict it. Whether kernels run; f:ir "why" says why not. flush() forgets them
+--   tessera.jit.unpin(f, ...)
 --   tessera.jit.stats()    {kernels, from_disk, refused, promoted, compile_ms, ...}
 --   tessera.jit.eager(on)  compile at the first call and wait for it: for tests
 --   tessera.jit.traces([eager])  {traces, deferred, quick, runs, exits, observed, replayed} of hot
@@ -42,6 +46,17 @@ jit.v, jit.wait, jit.flush, jit.stats, jit.eager =
   core.jit_verbose, core.jit_wait, core.jit_flush, core.jit_stats, core.jit_eager
 jit.traces, jit.device, jit.overlap = core.jit_traces, core.jit_device, core.jit_overlap
 jit.later = core.jit_later
+
+local function pin(name, on, f, ...)
+  if type(f) ~= "table" or not f.pin then
+    error(("jit.%s takes a captured function, as graph.module makes them"):format(name), 3)
+  end
+  return f:pin(on, ...)
+end
+
+function jit.pin(f, ...) return pin("pin", true, f, ...) end
+
+function jit.unpin(f, ...) pin("unpin", false, f, ...) end
 
 function jit.prepare(device) return require("tessera.prepare")(device) end
 
