@@ -500,7 +500,8 @@ TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device) {
   ts_jit_step(f);
   if (f->tuning && is_done(f->tuning)) finish_tuning(f);
   if (f->state == LIVE) judge(f, own);
-  bool trial = f->trial < TRIAL && !j->eager && !device && !f->pinned, old = trial && f->trial % 2;
+  bool trial = f->trial < TRIAL && !j->eager && !device && !f->pinned,
+       old = trial && f->trial % 2;
   TsFrame *runs = f->state == LIVE && !old ? f->frame : own;
   /* Without memory for the times nothing is known of single kernels. */
   if (f->state == LIVE && trial && !f->weighed) (void)ts_frame_measure(runs, true);

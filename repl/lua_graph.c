@@ -458,9 +458,10 @@ static int collect_symbolic(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"tune", tune},   {"pin", pin},          {"marks", marks},       {"run", run},       {"text", text_of},
-    {"stats", stats}, {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
-    {"same", same},   {"__gc", collect},      {NULL, NULL}};
+    {"tune", tune},         {"pin", pin},       {"marks", marks},
+    {"run", run},           {"text", text_of},  {"stats", stats},
+    {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
+    {"same", same},         {"__gc", collect},  {NULL, NULL}};
 static const luaL_Reg symbolic_methods[] = {{"solve", solve},
                                             {"at", at},
                                             {"text", symbolic_text},
