@@ -32,8 +32,8 @@ static LLVMTypeRef integers(TsEmit *e, bool wide, LLVMValueRef x) {
   return ts_emit_int_type(e, wide ? 64 : 32, ts_emit_lanes(x));
 }
 
-/* The shift leaves nothing of the sum but its exponent: x n stays in range as long as the one that
- * is too large does (K_TOO_MUCH of lib/elem). */
+/* The shift leaves nothing of the sum but an exponent, that of the factor which is too large by
+ * K_TOO_MUCH of lib/elem: no product of it and x is out of range. */
 static LLVMValueRef down(TsEmit *e, bool wide, LLVMValueRef x, LLVMValueRef n) {
   LLVMTypeRef type = LLVMTypeOf(x), i = integers(e, wide, x);
   int much = wide ? 512 : 64;

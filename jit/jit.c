@@ -386,9 +386,10 @@ int ts_jit_pin(TsJitFunction *f, bool on) {
   TsJit *j = f->jit;
   const char *absent = ts_jit_absent(j);
   f = used(f);
+  if (on && absent)
+    return ts_error_set(&j->c->err, TS_ERR_device, "nothing is compiled: %s", absent);
   f->pinned = on;
   if (!on) return f->state == LIVE;
-  if (absent) return ts_error_set(&j->c->err, TS_ERR_device, "nothing is compiled: %s", absent);
   if (f->state == COLD && ts_jit_begin(f))
     return ts_error_set(&j->c->err, TS_ERR_memory, "out of memory");
   if (f->state == QUEUED) ts_queue_wait(j->queue), finish(f);

@@ -282,8 +282,9 @@ function Function:pin(on, ...)
   local special = self.current
   if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
   if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
+  local live = special.graph:pin(on)
   special.pinned = on or nil
-  return special.graph:pin(on)
+  return live
 end
 
 --- Kernels with profile marks take the place of its own, for the sizes of the last call; off: its
