@@ -8,8 +8,6 @@
  * the next attempt. */
 #include "jit/jit_state.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -42,35 +40,6 @@ int64_t ts_jit_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
-/* ---- the log */
-/* The place of a function is that of its first node that has one. */
-static const char *where(const TsGraph *g) {
-  for (int i = 0; i < g->nnode; i++)
-    if (g->node[i]->nout && *ts_graph_where(g->node[i])) return ts_graph_where(g->node[i]);
-  return "";
-}
-
-void ts_jit_say(TsJitFunction *f, const char *what, const char *format, ...) {
-  va_list ap;
-  int n = snprintf(f->told, sizeof f->told, "%s: ", what);
-  va_start(ap, format);
-  vsnprintf(f->told + n, sizeof f->told - (size_t)n, format, ap);
-  va_end(ap);
-  if (!f->jit->verbose) return;
-  const char *at = where(f->g), *on = f->device ? f->device->name : "";
-  fprintf(stderr, "[jit %s %s%s%s%s%s: %s]\n", what, f->g->name, *at ? " " : "", at,
-          *on ? " on " : "", on, f->told + n);
-}
-
-/* Lines of text that belong to the message before. */
-static void say_lines(TsJit *j, const char *text) {
-  while (j->verbose && text && *text) {
-    size_t n = strcspn(text, "\n");
-    fprintf(stderr, "[jit      %.*s]\n", (int)n, text);
-    text += n + (text[n] == '\n');
-  }
 }
 
 /* ---- opening */
@@ -127,7 +96,9 @@ TsTuner *ts_jit_tuner(TsJit *j) { return j->tuner; }
 /* ---- jobs */
 static void run_job(TsQueueJob *base) {
   Job *job = (Job *)base;
+  int64_t start = ts_jit_now();
   job->failed = ts_build_run(&job->build, &job->err);
+  if (job->failed) job->build.msec = (double)(ts_jit_now() - start) / 1e6;
 }
 
 /* Kernels are made anew only if one is another now; ts_build_run goes on from the schedule. */
@@ -297,9 +268,9 @@ static void take_kernels(TsJitFunction *f, Job *job) {
   }
   double msec = held_up(j, start);
   if (!f->build.nkernel) {
-    ts_jit_say(f, "refused", "%s",
-               f->build.nfailed ? "no group has a kernel" : "nothing to fuse");
-    say_lines(j, f->build.why.at);
+    ts_jit_say(f, "refused", "%s, in %.1f ms",
+               f->build.nfailed ? "no group has a kernel" : "nothing to fuse", f->build.msec);
+    ts_jit_say_lines(j, f->build.why.at);
     ts_jit_drop(f);
     return cool_longer(f);
   }
@@ -308,7 +279,7 @@ static void take_kernels(TsJitFunction *f, Job *job) {
              "%d kernel%s of %d operators, %d from disk, in %.1f ms and %.2f ms here",
              f->build.nkernel, f->build.nkernel > 1 ? "s" : "", f->build.nnode,
              f->build.ncached, f->build.msec, msec);
-  say_lines(j, f->build.why.at);
+  ts_jit_say_lines(j, f->build.why.at);
 }
 
 static void tune_later(TsJitFunction *f) {
@@ -370,11 +341,13 @@ static void finish(TsJitFunction *f) {
   TsJit *j = f->jit;
   f->job = NULL;
   if (job->failed) {
-    ts_jit_say(f, "refused", "%s", job->err.message);
+    ts_jit_say(f, "refused", "%s, in %.1f ms", job->err.message, job->build.msec);
     cool_longer(f);
   } else if (job->build.need_msec > 0) {
     f->state = COLD; /* goes on counting */
     f->need_nsec = (int64_t)(job->build.need_msec * 1e6);
+    ts_jit_say(f, "waits", "until %.1f ms are spent here; compiling may take twice as long",
+               job->build.need_msec);
   } else {
     take_kernels(f, job);
     tune_later(f);

@@ -30,8 +30,11 @@ void ts_jit_enable(TsJit *j, bool on);
 bool ts_jit_enabled(const TsJit *j);
 /* Why nothing is compiled, or NULL: "built without LLVM". */
 const char *ts_jit_absent(const TsJit *j);
-/* A line to stderr for each promotion, refusal, return to bytecode. */
+/* A line to stderr for each promotion, refusal, return to bytecode (jit/log.c). */
 void ts_jit_verbose(TsJit *j, bool on);
+/* Such a line of somebody else, where one listens; whether so. at: "model.lua:12" or "". */
+bool ts_jit_tell(const TsJit *j, const char *what, const char *name, const char *at,
+                 const char *text);
 /* Everything hot is compiled at its first call, and waited for: for tests. */
 void ts_jit_eager(TsJit *j, bool on);
 /* The interpreter of Tile IR runs kernels instead of compiled code, in "block" or "explicit" form;
@@ -60,6 +63,7 @@ void ts_jit_function_free(TsJitFunction *f);
  * runs there is counted and compiled by itself. */
 TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device);
 void ts_jit_leave(TsJitFunction *f, TsFrame *ran, int device, bool failed);
+int64_t ts_jit_now(void); /* nanoseconds of the clock that measures calls */
 /* The call that has just been left was one of so many: the others are not timed. */
 void ts_jit_stands_for(TsJitFunction *f, int calls);
 

@@ -90,10 +90,10 @@ struct TsJit {
   int returns;         /* for tests: so many-th kernels go back at once; 0: none */
 };
 
-int64_t ts_jit_now(void); /* nanoseconds */
 /* Remembers what became of f, and tells it if somebody listens. */
 void ts_jit_say(TsJitFunction *f, const char *what, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void ts_jit_say_lines(const TsJit *j, const char *text); /* that belong to the line before */
 TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec);
 /* f on a device; NULL where nothing is compiled for it. */
 TsJitFunction *ts_jit_on(TsJitFunction *f, TsDevice *d);

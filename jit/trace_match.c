@@ -229,20 +229,31 @@ static void give_up(TsTracer *t, Trace *tr, const Node *end) {
   watch(t);
 }
 
+static const char *times(uint32_t n, char text[32]) {
+  if (n == 1) return "for the first time";
+  snprintf(text, 32, "%u times", n);
+  return text;
+}
+
 static void leave(TsTracer *t, Run *r, const TsCall *call) {
   Node *at = r->end;
   Trace *tr = r->trace;
-  char span[200];
+  char span[200], number[32];
   uint32_t exits = ++at->exits, hot = t->eager ? 1 : HOT_EXITS;
   tr->exits++;
   t->stats.exits++;
   bool branch = !t->rec.trace && !tr->dead && (exits == hot || exits == hot * 32);
+  bool told = t->verbose && (exits == 1 || branch);
+  int64_t begin = told ? ts_jit_now() : 0;
   if (branch) ts_trace_branch(t, r, at);
-  if (branch)
-    ts_trace_say(t, "exit", "%s: %s comes behind call %d, %u times",
-                 ts_trace_span(tr, at, span), ts_op_info(call->op)->name, at->depth + 1, exits);
+  if (told) ts_trace_span(tr, at, span);
   tr->refs++;
   stop_early(t, r, exits >= hot);
+  if (told)
+    ts_trace_say(t, "exit", "%s: %s comes behind call %d, %s, in %.2f ms%s", span,
+                 ts_op_info(call->op)->name, at->depth + 1, times(exits, number),
+                 (double)(ts_jit_now() - begin) / 1e6,
+                 branch ? "; what follows is recorded" : "");
   if (!tr->dead && !branch && hopeless(tr)) give_up(t, tr, at);
   ts_trace_unref(tr);
 }

@@ -103,14 +103,24 @@ void ts_trace_free(Trace *tr) {
   ts_trace_unref(tr);
 }
 
-/* The newest one stands first; too many, and the oldest goes. */
+/* Too many, and the one that has not run for longest goes. */
+static void evict(TsTracer *t) {
+  Trace *least = t->first;
+  for (Trace *k = t->first; k; k = k->next)
+    if (k->used <= least->used) least = k;
+  char span[200];
+  ts_trace_say(t, "evicted", "%s: it ran %u times, not for the longest of %d",
+               ts_trace_span(least, least->root.child, span), least->runs, t->ntrace);
+  ts_trace_free(least);
+}
+
+/* The newest one stands first. */
 static void enter(TsTracer *t, Trace *tr) {
-  Trace *oldest = NULL;
-  for (Trace *k = t->first; k && t->ntrace >= TRACE_MOST_ROOTS; k = k->next) oldest = k;
-  if (oldest) ts_trace_free(oldest);
+  if (t->ntrace >= TRACE_MOST_ROOTS) evict(t);
   tr->next = t->first;
   t->first = tr;
   t->ntrace++;
+  tr->used = t->stats.runs;
   tr->start = t->start[tr->root.child->op];
   t->start[tr->root.child->op] = tr;
 }
@@ -304,6 +314,54 @@ void ts_trace_branch(TsTracer *t, Run *r, Node *at) {
   for (Node *k = at; k->parent; k = k->parent) rec->nrandom += k->random >= 0;
 }
 
+/* ---- what a new trace is told to be close to */
+static const Node *same_op(const Node *at, uint16_t op) {
+  const Node *n = at->child;
+  while (n && n->op != op) n = n->sibling;
+  return n;
+}
+
+typedef struct Likeness {
+  const Trace *trace;
+  int calls;         /* of the same operators */
+  const Node *a, *b; /* the first of them that make other types, or NULL */
+} Likeness;
+
+/* tr and what follows behind a call of another trace. */
+static Likeness compare(const Trace *tr, const Trace *other, const Node *before) {
+  Likeness l = {.trace = other};
+  const Node *b = before;
+  for (const Node *a = tr->root.child; a && (b = same_op(b, a->op)); a = a->child) {
+    l.calls++;
+    if (!l.a && !ts_trace_same_meta(&a->out->meta, &b->out->meta)) l.a = a, l.b = b;
+  }
+  return l;
+}
+
+/* Another trace of the same loop may begin anywhere in it. */
+static void look_behind(const Trace *tr, const Trace *other, const Node *at, Likeness *best) {
+  for (; at; at = at->sibling) {
+    Likeness l = compare(tr, other, at);
+    if (l.calls > best->calls) *best = l;
+    look_behind(tr, other, at->child, best);
+  }
+}
+
+static const char *likeness_text(const TsTracer *t, const Trace *tr, char text[300]) {
+  Likeness best = {.calls = 0};
+  for (const Trace *k = t->first; k; k = k->next)
+    if (k != tr) look_behind(tr, k, &k->root, &best);
+  if (!best.trace) return "";
+  char span[200], type[2][TS_META_TEXT];
+  int n = snprintf(text, 300, "; closest is %.100s, the same for %d calls",
+                   ts_trace_span(best.trace, best.trace->root.child, span), best.calls);
+  if (best.a)
+    snprintf(text + n, 300 - (size_t)n, " but that call %d makes %s, not %s", best.a->depth + 1,
+             ts_meta_text(&best.a->out->meta, type[0]),
+             ts_meta_text(&best.b->out->meta, type[1]));
+  return text;
+}
+
 void ts_trace_end_record(TsTracer *t) {
   Recorder *rec = &t->rec;
   Trace *tr = rec->trace;
@@ -325,9 +383,11 @@ void ts_trace_end_record(TsTracer *t) {
   if (!rec->at->child) rec->at->end = true;
   bool known = false;
   for (Trace *k = t->first; k; k = k->next) known |= k == tr;
+  char like[300];
   if (!known) enter(t, tr);
-  ts_trace_say(t, known ? "branch" : "found", "%s: %d calls", ts_trace_span(tr, rec->at, span),
-               rec->at->depth + 1);
+  ts_trace_say(t, known ? "branch" : "found", "%s: %d calls%s",
+               ts_trace_span(tr, rec->at, span), rec->at->depth + 1,
+               known || !t->verbose ? "" : likeness_text(t, tr, like));
 }
 
 static bool fits(const Recorder *rec, const TsCall *call) {

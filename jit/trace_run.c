@@ -414,6 +414,7 @@ static Path *build(Run *r) {
   c->inside++, c->no_grad++;
   char span[200];
   ts_trace_span(tr, r->end, span);
+  int64_t begin = ts_jit_now();
   int failed = !b || !p || !p->param || !p->result ||
                !(b->g = ts_graph_new("trace", &c->err)) || build_graph(b, r) ||
                compile(tr->t, b);
@@ -423,13 +424,16 @@ static Path *build(Run *r) {
   free(b);
   tr->builds++;
   if (failed) {
-    ts_trace_say(tr->t, "refused", "%s: %s", span, c->err.message);
+    ts_trace_say(tr->t, "refused", "%s: %s, in %.1f ms", span, c->err.message,
+                 (double)(ts_jit_now() - begin) / 1e6);
     ts_error_clear(&c->err);
     ts_path_free(p);
     return NULL;
   }
-  ts_trace_say(tr->t, "promoted", "%s: %d calls, %d tensors in, %d of %d values out", span,
-               r->end->depth + 1, p->nparam, p->nresult, r->end->first_out + r->end->nout);
+  ts_trace_say(tr->t, "promoted",
+               "%s: %d calls, %d tensors in, %d of %d values out, in %.2f ms here", span,
+               r->end->depth + 1, p->nparam, p->nresult, r->end->first_out + r->end->nout,
+               (double)(ts_jit_now() - begin) / 1e6);
   return p;
 }
 
@@ -507,7 +511,7 @@ void ts_run_finish(Run *r) {
   TsContext *c = r->trace->t->c;
   r->busy = true;
   r->trace->runs++;
-  r->trace->t->stats.runs++;
+  r->trace->used = ++r->trace->t->stats.runs;
   Path *p = ready(r);
   if (p && run_path(r, p)) ts_error_clear(&c->err);
   end_work(r);

@@ -95,6 +95,7 @@ struct Trace {
   uint32_t layout; /* changes of what is a parameter */
   uint32_t runs, exits, builds;
   uint64_t calls;        /* put off */
+  uint64_t used;         /* runs of all traces when it ran last */
   uint64_t judged_calls; /* when the length of runs was last looked at */
   uint32_t judged_runs;
   int64_t largest; /* elements of a value */

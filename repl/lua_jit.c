@@ -51,6 +51,19 @@ static int jit_verbose(lua_State *L) {
   return 0;
 }
 
+/* jit_tell(what, name, place, text): a line of the log; whether anybody listens */
+static int jit_tell(lua_State *L) {
+  lua_pushboolean(L, ts_jit_tell(jit_of(L), luaL_checkstring(L, 1), luaL_checkstring(L, 2),
+                                 luaL_checkstring(L, 3), luaL_checkstring(L, 4)));
+  return 1;
+}
+
+/* jit_now(): milliseconds of a clock that never goes back */
+static int jit_now(lua_State *L) {
+  lua_pushnumber(L, (double)ts_jit_now() / 1e6);
+  return 1;
+}
+
 static int jit_eager(lua_State *L) {
   ts_jit_eager(jit_of(L), check_on(L, "jit.eager"));
   return 0;
@@ -285,6 +298,8 @@ static int autotune_clear(lua_State *L) {
 void ts_lua_open_jit(lua_State *L) {
   static const luaL_Reg functions[] = {{"jit", jit},
                                        {"jit_verbose", jit_verbose},
+                                       {"jit_tell", jit_tell},
+                                       {"jit_now", jit_now},
                                        {"jit_eager", jit_eager},
                                        {"jit_wait", jit_wait},
                                        {"jit_flush", jit_flush},

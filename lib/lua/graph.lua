@@ -92,18 +92,29 @@ end
 -- more to confirm that graph; after that it is made of the graph without running any Lua,
 -- unless the function asks for sizes and so may branch on them.
 
+local HISTORY = 64 -- lines of what became of it
 local LIMIT = 32 -- members of one function that are kept; the one unused for longest goes
 
-local function say(self, text)
-  local line = ("%s: %s"):format(self.name, text)
-  self.history[#self.history + 1] = line
-  if graph.verbose and #self.history > 1 then io.stderr:write("graph: ", line, "\n") end
+-- Where a function was written: "model.lua:12".
+local function place(self)
+  local info = debug.getinfo(self.body, "S")
+  return info.what == "Lua" and ("%s:%d"):format(info.short_src, info.linedefined) or ""
+end
+
+-- tessera -jv tells it, else the terminal does. The newest lines are in f.history.
+local function say(self, what, text)
+  local history = self.history
+  history[#history + 1] = what .. ": " .. text
+  if #history > HISTORY then table.remove(history, 1) end
+  if core.jit_tell(what, self.name, place(self), text) or what == "evicted" then return end
+  if graph.verbose then io.stderr:write(("graph: %s: %s: %s\n"):format(self.name, what, text)) end
 end
 
 local function names_of_difference(self, keys, other)
   for i = 1, math.max(#keys, #other.keys) do
     if keys[i] ~= other.keys[i] then
-      return ("%s is %s, was %s"):format(self.params[i] or ("argument " .. i), keys[i] or "absent", other.keys[i] or "absent")
+      return ("%s is %s, in the closest one %s"):format(self.params[i] or ("argument " .. i), keys[i] or "absent",
+        other.keys[i] or "absent")
     end
   end
   return "the same arguments"
@@ -120,28 +131,34 @@ local function closest(self, keys)
   return best
 end
 
-local function explain(self, family, keys, apart)
+-- A further specialisation was captured, since one argument is another: what came of it.
+local function explain(self, family, keys, apart, ms)
   local other = closest(self, keys)
-  if not other then return say(self, ("captured for (%s)"):format(table.concat(keys, ", "))) end
-  local difference = names_of_difference(self, keys, other)
-  if not family.sample then
-    say(self, "captured anew: " .. difference)
-  elseif apart then
-    say(self, ("captured anew: %s; %s"):format(difference, apart))
-  elseif family.symbolic then
-    say(self, ("%s: sizes that differ are symbols now"):format(difference))
-  else
-    say(self, ("captured anew: %s; no symbolic sizes, since %s"):format(difference, family.why or "the graphs differ"))
+  if not other then return end
+  local came = ""
+  if apart then
+    came = "; " .. apart
+  elseif family.sample and family.symbolic then
+    came = "; sizes that differ are symbols now"
+  elseif family.sample then
+    came = "; no symbolic sizes, since " .. (family.why or "the graphs differ")
   end
+  say(self, "captured", ("%s%s, in %.2f ms"):format(names_of_difference(self, keys, other), came, ms))
 end
 
--- Of those before the newest the one that ran longest ago, unless it is pinned.
+-- Of those before the newest the one that ran longest ago, unless it is pinned. What is known of a
+-- family goes with its last member.
 local function evict(self)
   for i = 1, #self.order - 1 do
     local key = self.order[i]
-    if not self.cache[key].pinned then
+    local special = self.cache[key]
+    if not special.pinned then
       table.remove(self.order, i)
       self.cache[key] = nil
+      local family = special.family
+      family.members = family.members - 1
+      if family.members == 0 then self.families[family.key] = nil end
+      say(self, "evicted", ("(%s), which ran longest ago of %d"):format(key, LIMIT + 1))
       return
     end
   end
@@ -150,6 +167,7 @@ end
 local function remember(self, key, special)
   self.cache[key] = special
   self.order[#self.order + 1] = key
+  special.family.members = special.family.members + 1
   if #self.order > LIMIT then evict(self) end
 end
 
@@ -207,17 +225,21 @@ local function new_member(self, n, specs, list, names, keys)
   local ranks = {}
   for i = 1, n do ranks[i] = tree.describe_ranks(specs[i], list) end
   local fkey = table.concat(ranks, ", ")
-  local family = self.families[fkey] or {}
-  self.families[fkey] = family
+  local family = self.families[fkey] or { key = fkey, members = 0 }
+  local began = core.jit_now()
   local special = from_symbols(family, list)
-  if not special then
+  if special then
+    core.jit_tell("sized", self.name, place(self), ("(%s), of the graph with symbols, in %.2f ms"):format(
+      table.concat(keys, ", "), core.jit_now() - began))
+  else
     special = capture(self.name, self.body, specs, list, names, n)
     family.reads = family.reads or special.graph:reads_sizes()
     local known = family.symbolic
     local apart = join(family, special, list)
-    if apart or not (known and family.symbolic) then explain(self, family, keys, apart) end
+    if apart or not (known and family.symbolic) then explain(self, family, keys, apart, core.jit_now() - began) end
     family.sample = family.sample or special
   end
+  self.families[fkey] = family
   special.family, special.keys = family, keys
   for _, i in ipairs(self.donate) do
     if specs[i] then donate(special.graph, specs[i]) end

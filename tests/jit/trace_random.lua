@@ -201,7 +201,7 @@ local function compare(seed)
   return true
 end
 
-local count, first = tonumber(arg and arg[1]) or 200, tonumber(arg and arg[2]) or 1
+local count, first = tonumber(arg and arg[1]) or 2000, tonumber(arg and arg[2]) or 1
 jit.traces(true)
 local failed = 0
 for seed = first, first + count - 1 do
