@@ -6,6 +6,7 @@
 
 #include "ir/graph_copy.h"
 #include "ir/sched_attention.h"
+#include "ir/sched_conv.h"
 #include "ir/sched_norm_grad.h"
 #include "ir/sched_product.h"
 #include "ir/sched_rows.h"
@@ -135,6 +136,8 @@ TsGroupKind ts_sched_kind(const TsNode *n) {
 
 TsGroupKind ts_sched_kind_on(const TsTarget *t, const TsNode *n) {
   TsGroupKind kind = ts_sched_kind(n);
+  bool cpu = kind == TS_GROUP_vm && t && !t->shared_bytes && t->fma && t->vector_bytes >= 16;
+  if (cpu && ts_sched_is_conv(n)) return TS_GROUP_conv;
   bool gpu = kind == TS_GROUP_vm && t && t->shared_bytes && n->op < TS_OP_COUNT;
   if (!gpu || !handled_types(n)) return kind;
   if (ts_sched_is_any_product(n)) return TS_GROUP_matmul;

@@ -30,6 +30,7 @@ typedef enum TsGroupKind {
   TS_GROUP_attention, /* one node of attention (ir/sched_attention.c) */
   TS_GROUP_matmul,    /* one matrix product, and pointwise rows on its result */
   TS_GROUP_columns,   /* pointwise rows, and reductions along the axes before the columns */
+  TS_GROUP_conv,      /* one convolution, pointwise rows on its images and on its result */
 } TsGroupKind;
 
 /* What of a group's kernel is free: no bit of a result depends on it. 0: as the passes do it. */
@@ -175,7 +176,8 @@ unsigned char *ts_sched_runs(const TsGraph *g);
 bool ts_sched_is_view(const TsNode *n);
 /* v, or what it shows through views that keep the row-major order of the elements. */
 TsVal ts_sched_root(TsVal v);
-/* How a node can be part of a kernel: map, rows, columns, matmul, or vm if it cannot. */
+/* How a node can be part of a kernel: map, rows, columns, matmul, or vm if it cannot (of a
+ * convolution, which only CPUs have, the next one). */
 TsGroupKind ts_sched_kind(const TsNode *n);
 /* The same for a target: gradients of norms are columns where blocks hold their rows. */
 TsGroupKind ts_sched_kind_on(const TsTarget *t, const TsNode *n);

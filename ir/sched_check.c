@@ -5,6 +5,7 @@
 
 #include "ir/graph_copy.h"
 #include "ir/sched.h"
+#include "ir/sched_conv.h"
 #include "ir/sched_rows.h"
 #include "ir/sched_follow.h"
 #include "ir/sched_space.h"
@@ -61,6 +62,10 @@ static int check_node(const TsSched *s, const TsGroup *g, int k, TsError *err) {
   if (kind == TS_GROUP_attention) return 0;
   if (ts_sched_leads(s->target, n)) return 0;
   if (kind == TS_GROUP_vm) return bad(err, g, n, "has no place in a kernel");
+  if (g->kind == TS_GROUP_conv && ts_sched_conv_before(g) >> k & 1)
+    return ts_sched_conv_takes(ts_sched_conv_of(g), n)
+               ? 0
+               : bad(err, g, n, "does not make the images of the convolution");
   for (int i = 0; i < n->nout; i++)
     if (ts_sched_role(g, &n->out[i].meta) == TS_ROLE_none)
       return bad(err, g, n, "its result does not fit the space");
@@ -69,7 +74,7 @@ static int check_node(const TsSched *s, const TsGroup *g, int k, TsError *err) {
   if (kind == TS_GROUP_rows && check_row(g, n, err)) return -1;
   if (kind == TS_GROUP_columns && g->kind != TS_GROUP_columns)
     return bad(err, g, n, "the group has no columns");
-  return kind == TS_GROUP_matmul ? 0 : check_operands(g, n, err);
+  return kind == TS_GROUP_matmul || kind == TS_GROUP_conv ? 0 : check_operands(g, n, err);
 }
 
 /* ---- what is read and written */
@@ -149,13 +154,16 @@ static int check_group(const TsSched *s, const TsGroup *g, int index,
     return bad(err, g, NULL, "has the wrong number of nodes");
   if (g->kind != TS_GROUP_rows && g->kind != TS_GROUP_columns && g->nrow)
     return bad(err, g, NULL, "has rows but is a map");
-  int products = 0;
+  int products = 0, convs = 0;
   for (int k = 0; k < g->nnode; k++) {
     if (check_node(s, g, k, err)) return -1;
     const TsNode *n = g->node[k];
     products += g->kind != TS_GROUP_vm && (ts_sched_kind_on(s->target, n) == TS_GROUP_matmul ||
                                            ts_sched_leads(s->target, n));
+    convs += g->kind != TS_GROUP_vm && ts_sched_kind_on(s->target, n) == TS_GROUP_conv;
   }
+  if (convs != (g->kind == TS_GROUP_conv))
+    return bad(err, g, NULL, "has the wrong number of convolutions");
   if (products != (g->kind == TS_GROUP_matmul))
     return bad(err, g, NULL, "has the wrong number of products");
   if (g->kind == TS_GROUP_vm) return 0;

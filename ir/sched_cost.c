@@ -1,6 +1,7 @@
 /* What a group costs: bytes that it must move, arithmetic that it must do, and the larger of the
  * two times on the target. A roofline: it orders candidates, nothing depends on it. */
 #include "ir/sched.h"
+#include "ir/sched_conv.h"
 #include "ir/sched_product.h"
 
 /* Of one core and of the machine; good for ratios. */
@@ -76,6 +77,8 @@ static double node_steps(const TsGroup *g, const TsNode *n) {
   if (g->kind == TS_GROUP_attention) return attention_steps(n);
   double most = n->nout ? (double)ts_meta_numel(&n->out[0].meta) : 0;
   if (n->op == TS_OP_matmul) return ts_sched_product_steps(n);
+  if (n->op == TS_OP_conv1d || n->op == TS_OP_conv2d || n->op == TS_OP_conv3d)
+    return ts_sched_conv_steps(n);
   TsGroupKind kind = ts_sched_kind(n);
   if (kind == TS_GROUP_rows || kind == TS_GROUP_columns) most = points(g);
   return most * steps_of(n->op);

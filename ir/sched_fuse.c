@@ -9,6 +9,7 @@
 #include "ir/graph_copy.h"
 #include "ir/sched.h"
 #include "ir/sched_attention.h"
+#include "ir/sched_conv.h"
 #include "ir/sched_follow.h"
 #include "ir/sched_norm_grad.h"
 #include "ir/sched_rows.h"
@@ -32,6 +33,9 @@ typedef struct Fuse {
 
 /* Nothing joins groups of this kind. */
 static bool alone(int kind) { return kind == TS_GROUP_vm || kind == TS_GROUP_attention; }
+
+/* Groups with a head whose axes are those of the kernel. */
+static bool has_head(int kind) { return kind == TS_GROUP_matmul || kind == TS_GROUP_conv; }
 
 static TsSpaceAxes space_of(const TsGroup *g) {
   TsSpaceAxes a = {.naxis = g->naxis, .nrow = g->nrow, .columns = g->kind == TS_GROUP_columns};
@@ -195,11 +199,10 @@ static bool bare(const Fuse *f, const TsGroup *g) {
 static bool fits(const Fuse *f, const TsGroup *g, const TsNode *n, TsSpaceAxes *space) {
   if (alone(g->kind) || g->nnode >= MOST_NODES) return false;
   if (bare(f, g) && !ts_sched_follows(g, n)) return false;
-  if (g->kind == TS_GROUP_matmul && (reduces(n) || g->nnode >= MOST_AFTER_PRODUCT))
-    return false;
+  if (has_head(g->kind) && (reduces(n) || g->nnode >= MOST_AFTER_PRODUCT)) return false;
   if (!joined_space(g, n, space)) return false;
-  if (g->kind == TS_GROUP_matmul && !same_space(g, space)) return false;
-  if (ts_sched_draws(n) && (space->columns || g->kind == TS_GROUP_matmul)) return false;
+  if (has_head(g->kind) && !same_space(g, space)) return false;
+  if (ts_sched_draws(n) && (space->columns || has_head(g->kind))) return false;
   if (walks_again(f, g, n) && (has_norms(g) || column_length(space) > MOST_TWICE)) return false;
   for (int i = 0; i < n->nin; i++) {
     TsVal v = n->in[i];
@@ -236,7 +239,7 @@ static void place(Fuse *f, const TsNode *n) {
   if (kind == TS_GROUP_matmul && f->s->pairs && n->in[0]->meta.dtype == TS_DT_bf16)
     kind = TS_GROUP_vm;
   if (ts_sched_leads(f->s->target, n)) kind = TS_GROUP_matmul;
-  bool joins = kind != TS_GROUP_matmul && !alone(kind);
+  bool joins = !has_head(kind) && !alone(kind);
   TsGroup *g = joins ? group_for(f, n, &space) : NULL;
   if (!g) {
     if (!alone(kind) && !own_space(n, &space)) kind = TS_GROUP_vm;
@@ -271,7 +274,8 @@ static void find_readers(const Fuse *f, int *reader) {
 static bool all_fit(const Fuse *f, const TsGroup *g, const TsSpaceAxes *a) {
   for (int k = 0; k < g->nnode; k++) {
     const TsNode *n = g->node[k];
-    if (n->op == TS_OP_matmul) continue; /* its operands have been made before */
+    /* What heads read has been made before. */
+    if (n->op == TS_OP_matmul || n == ts_sched_conv_of(g)) continue;
     for (int i = 0; i < n->nin; i++)
       if (n->in[i] && !n->in[i]->meta.weak && !operand_fits(f, g, a, n, n->in[i])) return false;
   }
@@ -292,8 +296,8 @@ static void join(Fuse *f, TsGroup *from, TsGroup *to) {
   TsSpaceAxes a;
   if (alone(to->kind) || alone(from->kind) || bare(f, from)) return;
   if (from->nnode + to->nnode > MOST_NODES || (from->nrow && !to->nrow)) return;
-  bool product = from->kind == TS_GROUP_matmul;
-  if (to->kind == TS_GROUP_matmul || (product && to->kind != TS_GROUP_map)) return;
+  bool product = has_head(from->kind);
+  if (has_head(to->kind) || (product && to->kind != TS_GROUP_map)) return;
   if (product && draws(to)) return;
   if (product && from->nnode + to->nnode > MOST_AFTER_PRODUCT) return;
   for (int i = 0; i < from->nnode; i++) {
@@ -531,6 +535,39 @@ static void join_siblings(Fuse *f) {
   free(u.at);
 }
 
+/* ---- rows on the images of a convolution, which nobody else reads */
+static bool only_for(const Fuse *f, const Users *u, const TsGroup *from, const TsNode *conv) {
+  for (int k = 0; k < from->nnode; k++)
+    for (int i = u->start[from->node[k]->id]; i < u->start[from->node[k]->id + 1]; i++)
+      if (u->at[i] != (int)conv->id && (u->at[i] < 0 || f->s->of[u->at[i]] != from->index))
+        return false;
+  return true;
+}
+
+static void join_images(Fuse *f, const Users *u, TsGroup *g, const TsNode *conv) {
+  int k = f->s->of[conv->in[0]->node->id];
+  TsGroup *from = k >= 0 ? f->s->group[k] : NULL;
+  if (!from || from == g || from->kind != TS_GROUP_map || !only_for(f, u, from, conv)) return;
+  if (from->nnode + g->nnode > MOST_AFTER_PRODUCT || conv->in[1]->node == conv->in[0]->node)
+    return;
+  for (int i = 0; i < from->nnode; i++)
+    if (!ts_sched_conv_takes(conv, from->node[i])) return;
+  for (int i = 0; i < from->nnode && !f->failed; i++) add_node(f, g, from->node[i]);
+  from->nnode = 0;
+  sort_nodes(g);
+}
+
+static void join_all_images(Fuse *f) {
+  Users u = {0};
+  find_users(f, &u);
+  for (int i = 0; i < f->s->ngroup && !f->failed; i++) {
+    TsGroup *g = f->s->group[i];
+    if (g->nnode && g->kind == TS_GROUP_conv) join_images(f, &u, g, ts_sched_conv_of(g));
+  }
+  free(u.start);
+  free(u.at);
+}
+
 static void drop_empty(Fuse *f) {
   TsSched *s = f->s;
   int n = 0;
@@ -598,6 +635,7 @@ static int fuse(Fuse *f) {
   if (!f->failed) join_readers(f);
   if (!f->failed) sink_nodes(f);
   if (!f->failed) join_siblings(f);
+  if (!f->failed) join_all_images(f);
   drop_empty(f);
   if (!f->failed) find_operands(f);
   free(f->live);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "ir/sched_attention.h"
+#include "ir/sched_conv.h"
 #include "ir/sched_lower.h"
 #include "ir/sched_loss.h"
 #include "ir/sched_product.h"
@@ -351,6 +352,8 @@ int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, v
     return ts_sched_lower_attention(s, group, layout, arg, out, err);
   if (group->kind == TS_GROUP_matmul)
     return ts_sched_lower_product(s, group, layout, arg, out, err);
+  if (group->kind == TS_GROUP_conv)
+    return ts_sched_lower_conv(s, group, layout, arg, out, err);
   TsLower l = {.s = s,
                .g = group,
                .layout = layout,

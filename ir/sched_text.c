@@ -8,7 +8,7 @@
 
 enum { MOST_LINES = 8 }; /* that a file is quoted with */
 
-static const char *const kind_name[] = {"vm", "map", "rows", "attention", "matmul", "columns"};
+static const char *const kind_name[] = {"vm", "map", "rows", "attention", "matmul", "columns", "conv"};
 
 const char *ts_group_kind_name(int kind) {
   return kind < (int)(sizeof kind_name / sizeof *kind_name) ? kind_name[kind] : NULL;

@@ -35,7 +35,8 @@ static bool is_exponential(const TsNode *n) {
 /* Attention alone is as fast on the VM; what is won is a copy of its result. */
 bool ts_build_worth(const TsGroup *g) {
   if (g->kind == TS_GROUP_attention) return g->turned;
-  if (g->kind == TS_GROUP_matmul || (g->kind != TS_GROUP_vm && g->nnode > 1)) return true;
+  if (g->kind == TS_GROUP_matmul || g->kind == TS_GROUP_conv) return true;
+  if (g->kind != TS_GROUP_vm && g->nnode > 1) return true;
   return g->kind == TS_GROUP_rows && is_exponential(g->node[0]);
 }
 
@@ -184,7 +185,8 @@ static void finish(TsBuildJob *b, Work *w) {
   if (!u->fused) return refuse(b, w->g, &err);
   b->ncached += cached;
   u->fused->what = label(arena, w->g);
-  bool products = w->g->kind == TS_GROUP_matmul || w->g->kind == TS_GROUP_attention;
+  bool products = w->g->kind == TS_GROUP_matmul || w->g->kind == TS_GROUP_attention ||
+                  w->g->kind == TS_GROUP_conv;
   u->fused->flops = w->g->flops * (products ? 2 : 1); /* a multiply-add is one step */
   b->nkernel++;
   b->nnode += w->g->nnode;

@@ -31,7 +31,8 @@ static void put_product(TsText *t, const TsNode *n) {
 
 void ts_tune_device_name(const TsGroup *g, TsLayoutFn *layout, void *arg, TsText *t) {
   const TsNode *product = NULL;
-  if (g->kind == TS_GROUP_vm || g->kind == TS_GROUP_attention) return;
+  if (g->kind == TS_GROUP_vm || g->kind == TS_GROUP_attention || g->kind == TS_GROUP_conv)
+    return;
   ts_text_str(t, ts_group_kind_name(g->kind));
   for (int i = 0; i < g->nnode; i++) {
     if (g->node[i]->op == TS_OP_matmul) product = g->node[i];

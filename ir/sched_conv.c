@@ -1,0 +1,287 @@
+/* A convolution as a kernel for a CPU, with pointwise rows before and behind it.
+ *
+ * A round makes some rows of a result for some of its maps (output channels). It lays out the rows of
+ * the image that they see in memory of its own: padded, and whatever pointwise rows come before
+ * the convolution done on the way. There a tap of the window is a distance: elements of a result
+ * that lie side by side, rows of it included, see elements that lie side by side. So a register
+ * tile is some maps times vectors of positions, each tap loads the vectors from where they lie, and
+ * nothing is gathered into panels. What is computed beyond the end of a row, where the padding
+ * is, is thrown away: a padded row is as long as the row and its padding, so that is little.
+ *
+ * Each element is one chain of fused multiply-adds over channels and the window in row-major order,
+ * as in vm/exec_conv.c. Rejected: panels of columns as products have them (each element of an
+ * image is written as often as the window has taps, and a tap of 2 loads and 12 multiply-adds has
+ * room for loads that cross lines); a padded image made by a phase of its own (a barrier, and the image
+ * leaves the second cache). */
+#include "ir/sched_conv.h"
+
+#include <string.h>
+
+#include "ir/tile_product.h"
+
+enum {
+  MOST_WIDE = 1024, /* elements of a padded row */
+  IMAGE = 1 << 20,  /* bytes of the image in a round, about */
+  SUMS = 1 << 17,   /* of its sums */
+  LEAST_MAPS = 8,
+  LEAST_WORK = 1 << 18, /* multiply-adds */
+  SPAN = 256,           /* elements of a map in a round, about */
+  MOST_MAPS = 96,
+  ROUNDS = 4, /* of a thread at least, where there are so many rows */
+};
+
+static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
+
+/* ---- what can be one */
+static bool all_are(const TsAttr *a, int64_t v) {
+  for (int i = 0; i < a->n; i++)
+    if (a->ints[i] != v) return false;
+  return true;
+}
+
+static bool is_conv_op(int op) {
+  return op == TS_OP_conv1d || op == TS_OP_conv2d || op == TS_OP_conv3d;
+}
+
+double ts_sched_conv_steps(const TsNode *n) {
+  const TsMeta *w = &n->in[1]->meta;
+  return (double)ts_meta_numel(&n->out[0].meta) * (double)ts_meta_numel(w) / (double)w->dim[0];
+}
+
+bool ts_sched_is_conv(const TsNode *n) {
+  if (!is_conv_op(n->op)) return false;
+  const TsMeta *x = &n->in[0]->meta, *w = &n->in[1]->meta, *y = &n->out[0].meta;
+  const TsAttr *words = &n->attr[5];
+  TsDtype d = (TsDtype)x->dtype;
+  bool more = (n->nin > 2 && n->in[2]) || (n->nin > 3 && n->in[3]) ||
+              (words->type == TS_ATTR_str && strcmp(words->str, "none"));
+  if (more || n->attr[3].i != 1 || n->attr[4].i == 1 || !all_are(&n->attr[0], 1)) return false;
+  if ((d != TS_DT_f32 && d != TS_DT_f64) || w->dtype != d || y->dtype != d) return false;
+  const TsAttr *pad = &n->attr[1];
+  int64_t taps = 1, wide = x->dim[x->ndim - 1] + 2 * pad->ints[pad->n - 1];
+  for (int i = 2; i < w->ndim; i++) taps *= w->dim[i];
+  return taps > 1 && wide <= MOST_WIDE && w->dim[0] >= LEAST_MAPS && ts_meta_numel(y) > 0 &&
+         ts_sched_conv_steps(n) >= LEAST_WORK;
+}
+
+const TsNode *ts_sched_conv_of(const TsGroup *g) {
+  for (int i = 0; i < g->nnode; i++)
+    if (is_conv_op(g->node[i]->op)) return g->node[i];
+  return NULL;
+}
+
+static bool same_sizes(const TsMeta *a, const TsMeta *b) {
+  return a->ndim == b->ndim && !memcmp(a->dim, b->dim, sizeof *a->dim * a->ndim);
+}
+
+bool ts_sched_conv_takes(const TsNode *conv, const TsNode *n) {
+  return ts_sched_kind(n) == TS_GROUP_map && !ts_sched_draws(n) && n->nout == 1 &&
+         same_sizes(&n->out[0].meta, &conv->in[0]->meta);
+}
+
+uint64_t ts_sched_conv_before(const TsGroup *g) {
+  const TsNode *conv = ts_sched_conv_of(g);
+  uint64_t in = 0;
+  for (int i = g->nnode; conv && i-- > 0;) {
+    const TsNode *n = g->node[i];
+    bool read = conv->in[0]->node == n;
+    for (int k = i + 1; k < g->nnode; k++)
+      for (int j = 0; in >> k & 1 && j < g->node[k]->nin; j++)
+        read |= g->node[k]->in[j] && g->node[k]->in[j]->node == n;
+    if (read) in |= UINT64_C(1) << i;
+  }
+  return in;
+}
+
+/* ---- sizes */
+static void list(const TsAttr *a, int nd, int64_t absent, int64_t out[3]) {
+  for (int i = 0; i < 3; i++) {
+    int at = i - (3 - nd);
+    out[i] = at < 0 ? absent : a->ints[a->n == 1 ? 0 : at];
+  }
+}
+
+static void read_sizes(TsConvKernel *p) {
+  const TsMeta *x = &p->x->meta, *w = &p->weights->meta, *y = &p->conv->out[0].meta;
+  p->nd = x->ndim - 2;
+  p->d = (TsDtype)x->dtype;
+  p->images = x->dim[0], p->channels = x->dim[1], p->maps = w->dim[0];
+  list(&p->conv->attr[1], p->nd, 0, p->before);
+  list(&p->conv->attr[2], p->nd, 1, p->dilation);
+  for (int i = 0; i < 3; i++) {
+    int at = i - (3 - p->nd);
+    p->in[i] = at < 0 ? 1 : x->dim[2 + at];
+    p->window[i] = at < 0 ? 1 : w->dim[2 + at];
+    p->out[i] = at < 0 ? 1 : y->dim[2 + at];
+  }
+}
+
+/* Rows and maps of a round: few maps where there would not be rounds for all threads. */
+static void choose_round(TsConvKernel *p) {
+  int64_t line = 64 / ts_dtypes[p->d].nbytes;
+  int64_t threads = p->s->threads > 1 ? p->s->threads : 1;
+  p->lanes = p->s->target->vector_bytes / ts_dtypes[p->d].nbytes;
+  p->wide = p->in[2] + 2 * p->before[2];
+  int64_t most = SPAN / p->wide > 1 ? SPAN / p->wide : 1, size = ts_dtypes[p->d].nbytes;
+  int64_t halo = (p->window[1] - 1) * p->dilation[1];
+  int64_t row = p->channels * p->window[0] * p->wide * size;
+  while (most > 1 && (most + halo) * row > IMAGE) most--;
+  int64_t parts = div_up(p->out[1], most), all = p->images * p->out[0] * parts;
+  int64_t least = div_up(ROUNDS * threads, all), pieces = div_up(p->maps, MOST_MAPS);
+  int64_t sums = div_up(p->maps * most * p->wide * size, SUMS);
+  p->rows = div_up(p->out[1], parts);
+  p->span = (p->rows - 1) * p->wide + p->out[2];
+  ts_tile_product_registers(p->s->target, p->lanes, p->maps, p->span, 0, &p->mr, &p->nv);
+  if (pieces < sums) pieces = sums;
+  if (pieces < least) pieces = least;
+  p->some = round_up(div_up(p->maps, pieces), p->mr);
+  p->span = round_up(p->span, (int64_t)p->nv * p->lanes);
+  p->high = p->rows + (p->window[1] - 1) * p->dilation[1];
+  /* An odd number of lines from channel to channel: they would share the sets of the first cache. */
+  p->pitch = (div_up(p->window[0] * p->high * p->wide, line) | 1) * line;
+}
+
+/* ---- operands */
+/* The nodes before or behind the convolution as a group that walks all axes of m, none merged. */
+static int open_part(TsConvKernel *p, TsGroup *part, TsLower *l, const TsMeta *m, bool before) {
+  uint64_t mask = ts_sched_conv_before(p->g);
+  *part = (TsGroup){.kind = TS_GROUP_map, .index = p->g->index, .naxis = m->ndim};
+  memcpy(part->axis, m->dim, sizeof *m->dim * m->ndim);
+  part->node = ts_arena_alloc(&p->k->arena, sizeof *part->node * ((size_t)p->g->nnode + 1));
+  if (!part->node) return ts_error_set(p->err, TS_ERR_memory, "out of memory");
+  for (int i = 0; i < p->g->nnode; i++)
+    if (p->g->node[i] != p->conv && (mask >> i & 1) == before)
+      part->node[part->nnode++] = p->g->node[i];
+  if (!before) part->out = p->g->out, part->nout = p->g->nout;
+  *l = (TsLower){.s = p->s, .g = part, .layout = p->layout, .arg = p->arg, .err = p->err};
+  l->across = -1, l->one_size = true, l->k = p->k;
+  if (ts_access_find(l)) return -1;
+  l->space = (TsSpaceAxes){.naxis = part->naxis};
+  memcpy(l->space.axis, part->axis, sizeof part->axis);
+  for (int i = 0; i < l->naccess; i++)
+    memcpy(l->access[i].moves, l->access[i].from, sizeof l->access[i].from);
+  /* Its sums are a value of the group. */
+  if (!before) part->node[part->nnode++] = p->conv;
+  l->made =
+      ts_arena_alloc(&p->k->arena, sizeof *l->made * (size_t)(part->nnode + 1) * TS_MAX_OUT);
+  return l->made ? 0 : ts_error_set(p->err, TS_ERR_memory, "out of memory");
+}
+
+static int moves_of(TsConvKernel *p, TsVal v, int64_t *moves) {
+  TsSpaceAxes a = {.naxis = v->meta.ndim};
+  int64_t stride[TS_MAX_RANK];
+  memcpy(a.axis, v->meta.dim, sizeof *a.axis * v->meta.ndim);
+  bool known = p->layout && p->layout(p->arg, v, stride);
+  if (ts_space_strides(&a, &v->meta, &v->meta, known ? stride : NULL, moves)) return 0;
+  return ts_error_set(p->err, TS_ERR_value, "the axes of an operand do not lie evenly");
+}
+
+/* Images that no row of the group makes. */
+static int plain_images(TsConvKernel *p) {
+  TsAccess *a = &p->pre.access[p->pre.naccess++];
+  *a = (TsAccess){.v = p->x};
+  if (moves_of(p, p->x, a->from)) return -1;
+  memcpy(a->moves, a->from, sizeof a->from);
+  return 0;
+}
+
+static int weights_param(TsConvKernel *p) {
+  const TsMeta *m = &p->weights->meta;
+  TsTileType t = ts_tile_type(p->d, m->ndim, m->dim);
+  int64_t moves[TS_TILE_RANK], step = 1;
+  if (moves_of(p, p->weights, moves)) return -1;
+  for (int i = m->ndim; i-- > 0; step *= m->dim[i]) {
+    t.stride[i] = m->dim[i] > 1 ? moves[i] : step;
+    t.strided |= t.stride[i] != step;
+  }
+  if (!t.strided) memset(t.stride, 0, sizeof t.stride);
+  p->w = ts_tile_param(p->k, p->weights->name ? p->weights->name : "w", &t, false);
+  return 0;
+}
+
+static int operands(TsConvKernel *p) {
+  if (open_part(p, &p->first, &p->pre, &p->x->meta, true)) return -1;
+  if (open_part(p, &p->last, &p->post, &p->conv->out[0].meta, false)) return -1;
+  if (!p->first.nnode && plain_images(p)) return -1;
+  if (p->pre.naccess + p->post.naccess >= TS_SCHED_PARAMS)
+    return ts_error_set(p->err, TS_ERR_value, "more operands than a kernel takes");
+  ts_access_params(&p->pre);
+  if (weights_param(p)) return -1;
+  ts_access_params(&p->post);
+  return 0;
+}
+
+/* ---- the rounds: maps innermost, then rows, planes, images */
+static TsTileVal next_of(TsTileBuild *b, TsTileVal *r, int64_t n, int64_t step) {
+  if (n == 1) return ts_tile_index(b, 0);
+  TsTileVal by = ts_tile_index(b, n), digit = ts_tile_op2(b, TS_OP_mod, *r, by);
+  *r = ts_tile_op2(b, TS_OP_floordiv, *r, by);
+  return step == 1 ? digit : ts_tile_op2(b, TS_OP_mul, digit, ts_tile_index(b, step));
+}
+
+static TsTileVal local(TsConvKernel *p, int rank, const int64_t *dim) {
+  TsTileType t = ts_tile_type(p->d, rank, dim);
+  return ts_tile_alloc(&p->b, TS_SPACE_local, &t);
+}
+
+static int put_rounds(TsConvKernel *p) {
+  int64_t pieces = div_up(p->maps, p->some), parts = div_up(p->out[1], p->rows);
+  int64_t wide = 4 * (int64_t)p->lanes; /* what a vector may reach beyond the end */
+  TsTileBuild *b = &p->b;
+  p->k->ntile = 2;
+  p->k->tile[0] = p->some, p->k->tile[1] = p->span;
+  *b = ts_tile_build(p->k);
+  TsTileLoop loop =
+      ts_tile_for(b, ts_tile_index(b, 0),
+                  ts_tile_index(b, pieces * parts * p->out[0] * p->images), 1, true, 0, NULL);
+  TsTileVal r = loop.i;
+  p->map = next_of(b, &r, pieces, p->some);
+  p->row = next_of(b, &r, parts, p->rows);
+  p->plane = next_of(b, &r, p->out[0], 1);
+  p->n = p->images > 1 ? r : ts_tile_index(b, 0);
+  int64_t reach = p->span + (p->window[2] - 1) * p->dilation[2] + wide;
+  p->image = local(p, 1, (int64_t[]){round_up(p->channels * p->pitch + reach, p->lanes)});
+  p->sum = local(p, 2, (int64_t[]){round_up(p->some, p->mr), p->span + wide});
+  ts_sched_conv_image(p);
+  ts_sched_conv_sums(p);
+  if (ts_sched_conv_end(p)) return -1;
+  ts_tile_for_end(b, &loop, NULL, NULL);
+  return p->k->failed ? ts_error_set(p->err, TS_ERR_memory, "out of memory") : 0;
+}
+
+static int lower(TsConvKernel *p) {
+  p->conv = ts_sched_conv_of(p->g);
+  if (!p->conv || !p->s->target || p->g->nnode > 64)
+    return ts_error_set(p->err, TS_ERR_value, "no convolution");
+  p->x = p->conv->in[0], p->weights = p->conv->in[1];
+  if (!(p->k = ts_tile_new(p->s->g->name)))
+    return ts_error_set(p->err, TS_ERR_memory, "out of memory");
+  p->k->target = p->s->target->name;
+  p->k->form = TS_FORM_explicit;
+  read_sizes(p);
+  choose_round(p);
+  return operands(p) || put_rounds(p) ? -1 : 0;
+}
+
+static void values_of(const TsLower *l, bool written, TsSchedKernel *out, int *n) {
+  for (int i = 0; i < l->naccess; i++)
+    if (l->access[i].written == written) out->value[(*n)++] = l->access[i].v;
+}
+
+int ts_sched_lower_conv(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                        TsSchedKernel *out, TsError *err) {
+  TsConvKernel p = {.s = s, .g = group, .layout = layout, .arg = arg, .err = err};
+  int n = 0;
+  if (lower(&p)) {
+    ts_tile_free(p.k);
+    return -1;
+  }
+  ts_tile_cse(p.k);
+  *out = (TsSchedKernel){.tile = p.k, .function = s->g->name};
+  values_of(&p.pre, false, out, &n);
+  out->value[n++] = p.weights;
+  values_of(&p.post, false, out, &n);
+  values_of(&p.post, true, out, &n);
+  return 0;
+}
