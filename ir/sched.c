@@ -136,7 +136,7 @@ TsGroupKind ts_sched_kind(const TsNode *n) {
 
 TsGroupKind ts_sched_kind_on(const TsTarget *t, const TsNode *n) {
   TsGroupKind kind = ts_sched_kind(n);
-  bool cpu = kind == TS_GROUP_vm && t && !t->shared_bytes && t->fma && t->vector_bytes >= 16;
+  bool cpu = kind == TS_GROUP_vm && t && !t->shared_bytes;
   if (cpu && ts_sched_is_conv(n)) return TS_GROUP_conv;
   bool gpu = kind == TS_GROUP_vm && t && t->shared_bytes && n->op < TS_OP_COUNT;
   if (!gpu || !handled_types(n)) return kind;

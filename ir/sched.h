@@ -83,6 +83,7 @@ typedef struct TsSched {
   bool numbers_vary;
   /* Products of bf16 are the VM's, two steps of k at a time (vm/gemm_pairs.h). */
   bool pairs;
+  bool marks; /* kernels that begin in explicit form get profile marks (ir/tile_marks.h) */
   /* The kernel of a map is for any outermost size, whoever asks for it. */
   bool sizes_vary;
 } TsSched;

@@ -232,6 +232,7 @@ static int put_rounds(TsConvKernel *p) {
   p->k->ntile = 2;
   p->k->tile[0] = p->some, p->k->tile[1] = p->span;
   *b = ts_tile_build(p->k);
+  b->line = ts_tile_place(p->k, ts_graph_where(p->conv));
   TsTileLoop loop =
       ts_tile_for(b, ts_tile_index(b, 0),
                   ts_tile_index(b, pieces * parts * p->out[0] * p->images), 1, true, 0, NULL);
@@ -259,6 +260,7 @@ static int lower(TsConvKernel *p) {
     return ts_error_set(p->err, TS_ERR_memory, "out of memory");
   p->k->target = p->s->target->name;
   p->k->form = TS_FORM_explicit;
+  p->k->marks = p->s->marks;
   read_sizes(p);
   choose_round(p);
   return operands(p) || put_rounds(p) ? -1 : 0;

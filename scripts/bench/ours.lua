@@ -235,6 +235,12 @@ function row.conv2d(b, cin, cout, size, window)
   return function() return op.conv2d(x, w, options) end
 end
 
+function row.fused_conv(b, cin, cout, size, window)
+  local options = { padding = (window - 1) / 2 }
+  return captured(function(x, w, bias) return op.relu(op.conv2d(op.relu(x), w, options) + bias) end,
+    normal { b, cin, size, size }, normal { cout, cin, window, window }, normal { cout, 1, 1 })
+end
+
 -- Without a factor, as the peers do by default.
 local BACKWARD = { norm = "backward" }
 function row.fft(count, n)

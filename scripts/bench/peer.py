@@ -365,6 +365,13 @@ class Torch:
         return self.gradients(lambda q, k, v: f(q, k, v, is_causal=True),
                               *(self.normal(b, h, s, d) for _ in range(4)))
 
+    def fused_conv(self, b, cin, cout, size, window):
+        pad = (window - 1) // 2
+        def f(x, w, bias):
+            return self.f.relu(self.f.conv2d(self.f.relu(x), w, bias, padding=pad))
+        return self.run(f, self.normal(b, cin, size, size),
+                        self.normal(cout, cin, window, window), self.normal(cout))
+
     def conv2d(self, b, cin, cout, size, window):
         x, w = self.normal(b, cin, size, size), self.normal(cout, cin, window, window)
         return lambda: self.f.conv2d(x, w, padding=(window - 1) // 2)
@@ -399,7 +406,7 @@ class Compiled(Torch):
     """The functions of several operators through torch.compile."""
     ROWS = {"fused_chain", "fused_gelu", "fused_softmax", "fused_layernorm", "fused_rmsnorm",
             "fused_dot", "fused_product", "fused_layernorm_grad", "fused_rmsnorm_grad",
-            "fused_cross_entropy", "fused_adamw", "gpt_step"}
+            "fused_cross_entropy", "fused_adamw", "fused_conv", "gpt_step"}
     ADAMW = {}  # torch.compile does not look into the fused one
 
     def prepared(self, f):
@@ -598,6 +605,14 @@ class Jax:
         def f(x, w):
             return self.jax.lax.conv_general_dilated(x, w, (1, 1), "SAME")
         return self.jit(f, self.normal(b, cin, size, size), self.normal(cout, cin, window, window))
+
+    def fused_conv(self, b, cin, cout, size, window):
+        def f(x, w, bias):
+            x = self.jax.nn.relu(x)
+            y = self.jax.lax.conv_general_dilated(x, w, (1, 1), "SAME")
+            return self.jax.nn.relu(y + bias)
+        return self.jit(f, self.normal(b, cin, size, size),
+                        self.normal(cout, cin, window, window), self.normal(cout, 1, 1))
 
     def fft(self, count, n):
         return self.jit(self.np.fft.fft, self.normal(count, n).astype("complex64"))

@@ -94,3 +94,11 @@ core.jit_interpret()
 -- ---- a gradient runs through kernels as well
 local slope = graph.grad(function(w, x) return (op.conv2d(op.relu(x), w, { padding = { 1 } }) ^ 2):sum() end)
 both("gradient", function(w, x) return (slope(w, x)) end, w, x)
+
+-- ---- what takes time in it
+local m = graph.module("f", function(x, w) return op.relu(op.conv2d(x, w, { padding = { 1 } })) end)
+m(x, w)
+if jit.status() then
+  local report = ts.profile.report(m, { args = { x, w } })
+  for _, stage in ipairs { "image", "mma", "rows" } do assert(report:find(stage, 1, true), stage .. "\n" .. report) end
+end
