@@ -49,15 +49,59 @@ double ts_sched_conv_steps(const TsNode *n) {
   return (double)ts_meta_numel(&n->out[0].meta) * (double)ts_meta_numel(w) / (double)w->dim[0];
 }
 
+static TsVal input(const TsNode *n, int i) { return i < n->nin ? n->in[i] : NULL; }
+
+/* A word of n letters; 0: it says nothing, 1: it is not known, or without its operand. */
+static int word_of(const TsNode *conv, const char *word, size_t n) {
+  static const struct {
+    const char *name;
+    int word, operand;
+  } known[] = {
+      {"none", 0, 0},          {"bias", TS_CONV_bias, 2}, {"residual", TS_CONV_residual, 3},
+      {"relu", TS_OP_relu, 0}, {"silu", TS_OP_silu, 0},   {"gelu", TS_OP_gelu_erf, 0}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strlen(known[i].name) == n && !memcmp(known[i].name, word, n))
+      return known[i].operand && !input(conv, known[i].operand) ? 1 : known[i].word;
+  return 1;
+}
+
+/* How many, -1: they are not those that the VM takes; it says why. */
+static int words_of(const TsNode *conv, int word[TS_CONV_WORDS]) {
+  const TsAttr *text = &conv->attr[5];
+  int n = 0, operands = 0, given = !!input(conv, 2) + !!input(conv, 3);
+  if (text->type != TS_ATTR_str) {
+    if (input(conv, 2)) word[n++] = TS_CONV_bias;
+    if (input(conv, 3)) word[n++] = TS_CONV_residual;
+    return n;
+  }
+  for (const char *w = text->str; *w;) {
+    size_t len = strcspn(w, "_");
+    int what = word_of(conv, w, len);
+    if (what == 1 || n == TS_CONV_WORDS) return -1;
+    for (int i = 0; what < 0 && i < n; i++)
+      if (word[i] == what) return -1;
+    operands += what < 0;
+    if (what) word[n++] = what;
+    w += len + (w[len] == '_');
+  }
+  return operands == given ? n : -1;
+}
+
+static bool same_type(const TsNode *n, TsDtype d) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && n->in[i]->meta.dtype != d) return false;
+  return n->out[0].meta.dtype == d;
+}
+
 bool ts_sched_is_conv(const TsNode *n) {
   if (!is_conv_op(n->op)) return false;
   const TsMeta *x = &n->in[0]->meta, *w = &n->in[1]->meta, *y = &n->out[0].meta;
-  const TsAttr *words = &n->attr[5];
   TsDtype d = (TsDtype)x->dtype;
-  bool more = (n->nin > 2 && n->in[2]) || (n->nin > 3 && n->in[3]) ||
-              (words->type == TS_ATTR_str && strcmp(words->str, "none"));
-  if (more || n->attr[3].i != 1 || n->attr[4].i == 1 || !all_are(&n->attr[0], 1)) return false;
-  if ((d != TS_DT_f32 && d != TS_DT_f64) || w->dtype != d || y->dtype != d) return false;
+  int word[TS_CONV_WORDS];
+  if (words_of(n, word) < 0 || n->attr[3].i != 1 || n->attr[4].i == 1 ||
+      !all_are(&n->attr[0], 1))
+    return false;
+  if ((d != TS_DT_f32 && d != TS_DT_f64) || !same_type(n, d)) return false;
   const TsAttr *pad = &n->attr[1];
   int64_t taps = 1, wide = x->dim[x->ndim - 1] + 2 * pad->ints[pad->n - 1];
   for (int i = 2; i < w->ndim; i++) taps *= w->dim[i];
@@ -186,17 +230,34 @@ static int plain_images(TsConvKernel *p) {
   return 0;
 }
 
-static int weights_param(TsConvKernel *p) {
-  const TsMeta *m = &p->weights->meta;
+static TsTileVal param(TsConvKernel *p, TsVal v, const char *name) {
+  const TsMeta *m = &v->meta;
   TsTileType t = ts_tile_type(p->d, m->ndim, m->dim);
   int64_t moves[TS_TILE_RANK], step = 1;
-  if (moves_of(p, p->weights, moves)) return -1;
+  if (moves_of(p, v, moves)) return NULL;
   for (int i = m->ndim; i-- > 0; step *= m->dim[i]) {
     t.stride[i] = m->dim[i] > 1 ? moves[i] : step;
     t.strided |= t.stride[i] != step;
   }
   if (!t.strided) memset(t.stride, 0, sizeof t.stride);
-  p->w = ts_tile_param(p->k, p->weights->name ? p->weights->name : "w", &t, false);
+  return ts_tile_param(p->k, v->name ? v->name : name, &t, false);
+}
+
+/* Of the words of its epilogue; the residual lies as what follows sees the result. */
+static int word_operands(TsConvKernel *p) {
+  TsVal bias = input(p->conv, 2), residual = input(p->conv, 3);
+  TsAccess *a = &p->post.access[p->post.naccess];
+  p->nword = words_of(p->conv, p->word);
+  if ((bias && ts_access_inside(&p->post, bias)) ||
+      (residual && ts_access_inside(&p->post, residual)))
+    return ts_error_set(p->err, TS_ERR_value,
+                        "an operand of the epilogue is made in the group");
+  if (bias && !(p->bias = param(p, bias, "bias"))) return -1;
+  if (!residual) return 0;
+  *a = (TsAccess){.v = residual};
+  if (moves_of(p, residual, a->from)) return -1;
+  memcpy(a->moves, a->from, sizeof a->from);
+  p->residual = p->post.naccess++;
   return 0;
 }
 
@@ -204,10 +265,10 @@ static int operands(TsConvKernel *p) {
   if (open_part(p, &p->first, &p->pre, &p->x->meta, true)) return -1;
   if (open_part(p, &p->last, &p->post, &p->conv->out[0].meta, false)) return -1;
   if (!p->first.nnode && plain_images(p)) return -1;
-  if (p->pre.naccess + p->post.naccess >= TS_SCHED_PARAMS)
+  if (p->pre.naccess + p->post.naccess + 3 > TS_SCHED_PARAMS)
     return ts_error_set(p->err, TS_ERR_value, "more operands than a kernel takes");
   ts_access_params(&p->pre);
-  if (weights_param(p)) return -1;
+  if (!(p->w = param(p, p->weights, "w")) || word_operands(p)) return -1;
   ts_access_params(&p->post);
   return 0;
 }
@@ -283,6 +344,7 @@ int ts_sched_lower_conv(const TsSched *s, const TsGroup *group, TsLayoutFn *layo
   *out = (TsSchedKernel){.tile = p.k, .function = s->g->name};
   values_of(&p.pre, false, out, &n);
   out->value[n++] = p.weights;
+  if (p.bias) out->value[n++] = p.conv->in[2];
   values_of(&p.post, false, out, &n);
   values_of(&p.post, true, out, &n);
   return 0;

@@ -19,6 +19,9 @@ int ts_sched_lower_conv(const TsSched *s, const TsGroup *group, TsLayoutFn *layo
                         TsSchedKernel *out, TsError *err);
 
 /* ---- what the two files share */
+/* The words of a convolution's epilogue: rows of Tile IR, or an operand that is added. */
+enum { TS_CONV_bias = -1, TS_CONV_residual = -2, TS_CONV_WORDS = 7 };
+
 /* Axes are always three: of space that is not there, of one element. */
 typedef struct TsConvKernel {
   const TsSched *s;
@@ -36,11 +39,12 @@ typedef struct TsConvKernel {
   int64_t span;              /* elements of a map in a round, `wide` from row to row */
   TsTile *k;
   TsTileBuild b;
-  TsLower pre, post;            /* what makes the images, and what follows */
-  TsGroup first, last;          /* their nodes */
-  TsVal x, weights;             /* operands of the convolution */
-  TsTileVal w;                  /* the parameter */
-  TsTileVal image, sum;         /* local memory */
+  TsLower pre, post;                        /* what makes the images, and what follows */
+  TsGroup first, last;                      /* their nodes */
+  TsVal x, weights;                         /* operands of the convolution */
+  TsTileVal w, bias;                        /* parameters */
+  int nword, word[TS_CONV_WORDS], residual; /* the latter among what follows reads */
+  TsTileVal image, sum;                     /* local memory */
   TsTileVal n, plane, row, map; /* the round's: image, first plane, row and map of the result */
 } TsConvKernel;
 

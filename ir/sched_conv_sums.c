@@ -171,7 +171,6 @@ typedef struct Panel {
 static void tap(TsConvKernel *p, Panel *t, TsTileVal from) {
   TsTileType vector = ts_tile_vector(p->d, p->lanes), one = ts_tile_scalar(p->d);
   TsTileVal x[MOST_VECTORS], where[TS_TILE_RANK];
-  int rank = p->nd + 2;
   for (int u = 0; u < t->vectors; u++) {
     TsTileVal i = plus_int(p, from, (int64_t)u * p->lanes);
     x[u] = ts_tile_load(&p->b, p->image, &i, &vector, NULL);
@@ -185,7 +184,6 @@ static void tap(TsConvKernel *p, Panel *t, TsTileVal from) {
     TsTileVal *s = t->sum + r * t->vectors;
     for (int u = 0; u < t->vectors; u++) s[u] = ts_tile_op3(&p->b, TS_OP_fma, w, x[u], s[u]);
   }
-  (void)rank;
 }
 
 /* Channels are a loop; the window's axes are as well, from the left, while it has many taps. */
@@ -265,14 +263,29 @@ void ts_sched_conv_sums(TsConvKernel *p) {
 }
 
 /* ---- what follows */
+static TsTileVal put_words(TsConvKernel *p, TsTileVal map, TsTileVal x) {
+  TsTileType one = ts_tile_scalar(p->d);
+  for (int i = 0; i < p->nword; i++) {
+    TsTileVal y = NULL;
+    if (p->word[i] == TS_CONV_bias) y = ts_tile_load(&p->b, p->bias, &map, &one, NULL);
+    if (p->word[i] == TS_CONV_residual)
+      y = ts_access_load(&p->post, &p->post.access[p->residual]);
+    if (p->word[i] >= 0)
+      x = ts_tile_op1(&p->b, p->word[i], x);
+    else
+      x = ts_tile_op2(&p->b, TS_OP_add, x, ts_nodes_spread(&p->post, y, 1));
+  }
+  return x;
+}
+
 static int end_piece(TsConvKernel *p, TsTileVal map, TsTileVal from, TsTileVal j, int64_t w,
                      bool edge) {
   TsLower *l = &p->post;
   TsTileType t = ts_tile_vector(p->d, w);
   TsTileVal where[2] = {map, plus(p, from, j)};
   stand(p, l, w, j, edge);
-  l->made[ts_nodes_index(l, p->conv) * TS_MAX_OUT] =
-      ts_tile_load(&p->b, p->sum, where, &t, NULL);
+  TsTileVal x = ts_tile_load(&p->b, p->sum, where, &t, NULL);
+  l->made[ts_nodes_index(l, p->conv) * TS_MAX_OUT] = put_words(p, plus(p, p->map, map), x);
   if (put_nodes(p, l)) return -1;
   for (int i = 0; i < l->naccess; i++)
     if (l->access[i].written)

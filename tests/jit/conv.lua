@@ -72,6 +72,24 @@ local function twice(x, w)
 end
 both("read twice", twice, x, w)
 
+-- ---- the words of its own epilogue, and rows behind them
+local words = {
+  { "bias" }, { "relu" }, { "bias_relu" }, { "bias_residual_relu" }, { "gelu_bias" }, { "residual_silu_bias" }, {},
+}
+for _, word in ipairs(words) do
+  for _, c in ipairs { cases[2], cases[11], cases[13] } do
+    local x, w = rng.normal(c[2]), rng.normal(c[3])
+    local options = { epilogue = word[1] }
+    for k, v in pairs(c[4]) do options[k] = v end
+    local y = c[1](x, w, c[4])
+    local plain = not word[1]
+    local bias = (plain or word[1]:find "bias") and rng.normal { c[3][1] } or nil
+    local residual = (plain or word[1]:find "residual") and rng.normal(y.shape) or nil
+    local name = "words " .. (word[1] or "none") .. " of " .. #c[2]
+    both(name, function(x, w, b, r) return c[1](x, w, b, r, options) * 2 end, x, w, bias, residual)
+  end
+end
+
 -- ---- NaN, infinities and zeros with signs go through padding as they do on the VM
 local odd = x:clone()
 odd[0][0][0][0] = 0 / 0
