@@ -6,7 +6,9 @@
  * that lie side by side, rows of it included, see elements that lie side by side. So a register
  * tile is some maps times vectors of positions, each tap loads the vectors from where they lie, and
  * nothing is gathered into panels. What is computed beyond the end of a row, where the padding
- * is, is thrown away: a padded row is as long as the row and its padding, so that is little.
+ * is, is thrown away: a padded row is as long as the row and its padding, so that is little. Rows and
+ * elements of a stride lie in planes of their own, as many as the stride is long, so that neighbours
+ * in a result see neighbours again.
  *
  * Each element is one chain of fused multiply-adds over channels and the window in row-major order,
  * as in vm/exec_conv.c. Rejected: panels of columns as products have them (each element of an
@@ -23,6 +25,8 @@ enum {
   MOST_WIDE = 1024, /* elements of a padded row */
   IMAGE = 1 << 20,  /* bytes of the image in a round, about */
   SUMS = 1 << 17,   /* of its sums */
+  MOST_STRIDE = 4,
+  MOST_TAPS = 64, /* whose planes differ: all stand in the code */
   LEAST_MAPS = 8,
   LEAST_WORK = 1 << 18, /* multiply-adds */
   SPAN = 256,           /* elements of a map in a round, about */
@@ -34,10 +38,11 @@ static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
 
 /* ---- what can be one */
-static bool all_are(const TsAttr *a, int64_t v) {
+static int64_t largest(const TsAttr *a) {
+  int64_t most = 0;
   for (int i = 0; i < a->n; i++)
-    if (a->ints[i] != v) return false;
-  return true;
+    if (a->ints[i] > most) most = a->ints[i];
+  return most;
 }
 
 static bool is_conv_op(int op) {
@@ -98,13 +103,13 @@ bool ts_sched_is_conv(const TsNode *n) {
   const TsMeta *x = &n->in[0]->meta, *w = &n->in[1]->meta, *y = &n->out[0].meta;
   TsDtype d = (TsDtype)x->dtype;
   int word[TS_CONV_WORDS];
-  if (words_of(n, word) < 0 || n->attr[3].i != 1 || n->attr[4].i == 1 ||
-      !all_are(&n->attr[0], 1))
-    return false;
+  if (words_of(n, word) < 0 || n->attr[3].i != 1 || n->attr[4].i == 1) return false;
   if ((d != TS_DT_f32 && d != TS_DT_f64) || !same_type(n, d)) return false;
   const TsAttr *pad = &n->attr[1];
   int64_t taps = 1, wide = x->dim[x->ndim - 1] + 2 * pad->ints[pad->n - 1];
   for (int i = 2; i < w->ndim; i++) taps *= w->dim[i];
+  int64_t stride = largest(&n->attr[0]);
+  if (stride > MOST_STRIDE || (stride > 1 && taps > MOST_TAPS)) return false;
   return taps > 1 && wide <= MOST_WIDE && w->dim[0] >= LEAST_MAPS && ts_meta_numel(y) > 0 &&
          ts_sched_conv_steps(n) >= LEAST_WORK;
 }
@@ -151,6 +156,7 @@ static void read_sizes(TsConvKernel *p) {
   p->nd = x->ndim - 2;
   p->d = (TsDtype)x->dtype;
   p->images = x->dim[0], p->channels = x->dim[1], p->maps = w->dim[0];
+  list(&p->conv->attr[0], p->nd, 1, p->stride);
   list(&p->conv->attr[1], p->nd, 0, p->before);
   list(&p->conv->attr[2], p->nd, 1, p->dilation);
   for (int i = 0; i < 3; i++) {
@@ -166,10 +172,11 @@ static void choose_round(TsConvKernel *p) {
   int64_t line = 64 / ts_dtypes[p->d].nbytes;
   int64_t threads = p->s->threads > 1 ? p->s->threads : 1;
   p->lanes = p->s->target->vector_bytes / ts_dtypes[p->d].nbytes;
-  p->wide = p->in[2] + 2 * p->before[2];
+  p->wide = div_up(p->in[2] + 2 * p->before[2], p->stride[2]);
   int64_t most = SPAN / p->wide > 1 ? SPAN / p->wide : 1, size = ts_dtypes[p->d].nbytes;
-  int64_t halo = (p->window[1] - 1) * p->dilation[1];
-  int64_t row = p->channels * p->window[0] * p->wide * size;
+  int64_t planes = p->window[0] * p->stride[1] * p->stride[2];
+  int64_t halo = (p->window[1] - 1) * p->dilation[1] / p->stride[1];
+  int64_t row = p->channels * planes * p->wide * size;
   while (most > 1 && (most + halo) * row > IMAGE) most--;
   int64_t parts = div_up(p->out[1], most), all = p->images * p->out[0] * parts;
   int64_t least = div_up(ROUNDS * threads, all), pieces = div_up(p->maps, MOST_MAPS);
@@ -181,9 +188,20 @@ static void choose_round(TsConvKernel *p) {
   if (pieces < least) pieces = least;
   p->some = round_up(div_up(p->maps, pieces), p->mr);
   p->span = round_up(p->span, (int64_t)p->nv * p->lanes);
-  p->high = p->rows + (p->window[1] - 1) * p->dilation[1];
+  p->high = p->rows + halo;
+  /* Vectors that are taken apart reach beyond the last row of a plane. */
+  p->plane = p->high * p->wide + (p->stride[2] > 1 ? p->lanes : 0);
   /* An odd number of lines from channel to channel: they would share the sets of the first cache. */
-  p->pitch = (div_up(p->window[0] * p->high * p->wide, line) | 1) * line;
+  p->pitch = (div_up(planes * p->plane, line) | 1) * line;
+}
+
+int64_t ts_sched_conv_step(const TsConvKernel *p, int axis, int64_t i) {
+  int64_t at = i * p->dilation[axis];
+  switch (axis) {
+  case 0: return i * p->stride[1] * p->stride[2] * p->plane;
+  case 1: return at % p->stride[1] * p->stride[2] * p->plane + at / p->stride[1] * p->wide;
+  default: return at % p->stride[2] * p->plane + at / p->stride[2];
+  }
 }
 
 /* ---- operands */
@@ -300,9 +318,11 @@ static int put_rounds(TsConvKernel *p) {
   TsTileVal r = loop.i;
   p->map = next_of(b, &r, pieces, p->some);
   p->row = next_of(b, &r, parts, p->rows);
-  p->plane = next_of(b, &r, p->out[0], 1);
+  p->depth = next_of(b, &r, p->out[0], 1);
   p->n = p->images > 1 ? r : ts_tile_index(b, 0);
   int64_t reach = p->span + (p->window[2] - 1) * p->dilation[2] + wide;
+  if (p->stride[2] > 1)
+    p->line = local(p, 1, (int64_t[]){round_up(p->in[2] + wide * p->stride[2], p->stride[2])});
   p->image = local(p, 1, (int64_t[]){round_up(p->channels * p->pitch + reach, p->lanes)});
   p->sum = local(p, 2, (int64_t[]){round_up(p->some, p->mr), p->span + wide});
   ts_sched_conv_image(p);

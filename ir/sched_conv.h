@@ -4,8 +4,8 @@
 
 #include "ir/sched_lower.h"
 
-/* Whether a convolution can be the heart of a kernel: f32 or f64, channels first, one group, stride
- * one, a window of more than one element. Others are the VM's. */
+/* Whether a convolution can be the heart of a kernel: f32 or f64, channels first, one group, a
+ * window of more than one element, small strides. Others are the VM's. */
 bool ts_sched_is_conv(const TsNode *n);
 double ts_sched_conv_steps(const TsNode *n);      /* multiply-adds */
 const TsNode *ts_sched_conv_of(const TsGroup *g); /* the group's; NULL: it has none */
@@ -33,21 +33,27 @@ typedef struct TsConvKernel {
   TsDtype d;
   int nd, lanes, mr, nv;
   int64_t images, channels, maps; /* N, C, O */
-  int64_t in[3], out[3], window[3], dilation[3], before[3];
-  int64_t rows, some;        /* of a round: rows of a result, of its maps */
-  int64_t high, wide, pitch; /* of the images in a round: rows, elements of one, of a channel */
-  int64_t span;              /* elements of a map in a round, `wide` from row to row */
+  int64_t in[3], out[3], window[3], stride[3], dilation[3], before[3];
+  int64_t rows, some; /* of a round: rows of a result, of its maps */
+  int64_t span;       /* elements of a map in a round, `wide` from row to row */
+  /* Of the image in a round: rows of a plane, elements of a row, of a plane, of a channel. */
+  int64_t high, wide, plane, pitch;
   TsTile *k;
   TsTileBuild b;
-  TsLower pre, post;                        /* what makes the images, and what follows */
-  TsGroup first, last;                      /* their nodes */
-  TsVal x, weights;                         /* operands of the convolution */
-  TsTileVal w, bias;                        /* parameters */
-  int nword, word[TS_CONV_WORDS], residual; /* the latter among what follows reads */
-  TsTileVal image, sum;                     /* local memory */
-  TsTileVal n, plane, row, map; /* the round's: image, first plane, row and map of the result */
+  TsLower pre, post;   /* what makes the images, and what follows */
+  TsGroup first, last; /* their nodes */
+  TsVal x, weights;    /* operands of the convolution */
+  TsTileVal w, bias;   /* parameters */
+  int nword, word[TS_CONV_WORDS];
+  int residual; /* among what follows reads */
+  /* Local memory; line: a row whose elements are taken apart. */
+  TsTileVal image, sum, line;
+  TsTileVal n, depth, row, map; /* the round's: image, plane, first row, first map */
 } TsConvKernel;
 
+/* How far a tap of the window is from the first one, in elements of the image: i is its place
+ * along an axis of the window. */
+int64_t ts_sched_conv_step(const TsConvKernel *p, int axis, int64_t i);
 void ts_sched_conv_image(TsConvKernel *p); /* the round's part of an image, padded */
 void ts_sched_conv_sums(TsConvKernel *p);
 int ts_sched_conv_end(TsConvKernel *p); /* what follows, and the results */

@@ -99,52 +99,111 @@ static void zeros(TsConvKernel *p, TsTileVal to, int64_t n) {
   }
 }
 
-static void put_piece(TsConvKernel *p, TsTileVal to, TsTileVal j, int64_t w, bool edge) {
+static void put_piece(TsConvKernel *p, TsTileVal memory, TsTileVal to, TsTileVal j, int64_t w,
+                      bool edge) {
   TsTileVal where = plus(p, to, j);
   stand(p, &p->pre, w, j, edge);
   TsTileVal x = images_at(p);
-  if (x) ts_tile_store(&p->b, p->image, &where, x, NULL);
+  if (x) ts_tile_store(&p->b, memory, &where, x, NULL);
+}
+
+static void put_elements(TsConvKernel *p, TsTileVal memory, TsTileVal first) {
+  int64_t n = p->in[2], w = piece_of(p, n), whole = n / w * w;
+  if (whole) {
+    TsTileLoop l = loop(p, at(p, 0), at(p, whole), w);
+    put_piece(p, memory, first, l.i, w, false);
+    end(p, &l);
+  }
+  if (whole < n) put_piece(p, memory, first, at(p, whole), w, true);
+}
+
+/* Along an axis of `in` elements with padding before them, of positions q, q + stride, ..: the first
+ * that is an element. */
+static int64_t first_inside(int64_t before, int64_t stride, int64_t q) {
+  return before > q ? (before - q + stride - 1) / stride : 0;
+}
+
+/* And the end of them. */
+static int64_t end_inside(int64_t in, int64_t before, int64_t stride, int64_t q) {
+  return in + before > q ? (in + before - q + stride - 1) / stride : 0;
+}
+
+static bool is_used(const TsConvKernel *p, int axis, int64_t q) {
+  for (int64_t k = 0; k < p->window[axis]; k++)
+    if (k * p->dilation[axis] % p->stride[axis] == q) return true;
+  return false;
+}
+
+/* Elements q, q + stride, .. of the padded row whose elements lie in line. */
+static void put_apart(TsConvKernel *p, TsTileVal line, TsTileVal to, int64_t q) {
+  static const int64_t axes[1] = {0};
+  TsTileType t = ts_tile_vector(p->d, p->lanes);
+  TsTileAccess how = {.naxis = 1, .axes = axes};
+  int64_t s = p->stride[2], lo = first_inside(p->before[2], s, q),
+          hi = end_inside(p->in[2], p->before[2], s, q);
+  if (hi > p->wide) hi = p->wide;
+  if (lo > hi) lo = hi;
+  int64_t from = lo < hi ? lo * s + q - p->before[2] : 0;
+  zeros(p, to, lo);
+  TsTileLoop l = loop(p, at(p, 0), at(p, hi - lo), p->lanes);
+  TsTileVal where = plus(p, plus_int(p, to, lo), l.i);
+  TsTileVal there[2] = {plus_int(p, l.i, from / s), at(p, from % s)};
+  TsTileVal x = ts_tile_load(&p->b, line, there, &t, &how);
+  ts_tile_store(&p->b, p->image, &where, x, NULL);
+  end(p, &l);
+  zeros(p, plus_int(p, to, hi), p->wide - hi);
 }
 
 /* A row: padding, elements, padding. What an edge writes too much, the padding or the next row
  * writes again; the last row has room behind it. */
 static void put_row(TsConvKernel *p, TsTileVal to) {
-  int64_t n = p->in[2], w = piece_of(p, n), whole = n / w * w;
-  TsTileVal first = plus_int(p, to, p->before[2]);
-  zeros(p, to, p->before[2]);
-  if (whole) {
-    TsTileLoop l = loop(p, at(p, 0), at(p, whole), w);
-    put_piece(p, first, l.i, w, false);
-    end(p, &l);
+  int64_t s = p->stride[2];
+  if (s == 1) {
+    TsTileVal first = plus_int(p, to, p->before[2]);
+    zeros(p, to, p->before[2]);
+    put_elements(p, p->image, first);
+    zeros(p, plus_int(p, first, p->in[2]), p->before[2]);
+    return;
   }
-  if (whole < n) put_piece(p, first, at(p, whole), w, true);
-  zeros(p, plus_int(p, first, n), p->before[2]);
+  TsTileType t = ts_tile_type(p->d, 2, (int64_t[]){p->line->type.dim[0] / s, s});
+  t.space = TS_SPACE_local;
+  put_elements(p, p->line, at(p, 0));
+  TsTileVal line = ts_tile_emit1(&p->b, TS_TILE_view, 1, &p->line, NULL, &t);
+  for (int64_t q = 0; q < s; q++)
+    if (is_used(p, 2, q)) put_apart(p, line, plus_int(p, to, q * p->plane), q);
 }
 
 static void zero_rows(TsConvKernel *p, TsTileVal slice, TsTileVal lo, TsTileVal hi) {
   int64_t i, k;
   if (number(lo, &i) && number(hi, &k) && i >= k) return;
   TsTileLoop l = loop(p, lo, hi, 1);
-  zeros(p, plus(p, slice, times(p, l.i, p->wide)), p->wide);
+  TsTileVal row = plus(p, slice, times(p, l.i, p->wide));
+  for (int64_t q = 0; q < p->stride[2]; q++)
+    if (is_used(p, 2, q)) zeros(p, plus_int(p, row, q * p->plane), p->wide);
   end(p, &l);
 }
 
-/* The rows of one channel in one plane of the window. */
-static void put_slice(TsConvKernel *p, TsTileVal slice, int64_t plane, int channel_axis) {
+/* The rows q, q + stride, .. of one channel in one plane of the window. */
+static void put_slice(TsConvKernel *p, TsTileVal slice, int64_t plane, int64_t q) {
   TsLower *l = &p->pre;
-  TsTileVal minus = ts_tile_op2(&p->b, TS_OP_sub, at(p, p->before[1]), p->row);
-  TsTileVal lo = clamp(p, minus, 0, p->high);
-  TsTileVal hi = clamp(p, plus_int(p, minus, p->in[1]), 0, p->high);
+  int64_t s = p->stride[1];
+  TsTileVal lo = at(p, first_inside(p->before[1], s, q)),
+            hi = at(p, end_inside(p->in[1], p->before[1], s, q));
+  lo = clamp(p, ts_tile_op2(&p->b, TS_OP_sub, lo, p->row), 0, p->high);
+  hi = clamp(p, ts_tile_op2(&p->b, TS_OP_sub, hi, p->row), 0, p->high);
   if (p->nd == 3) {
-    TsTileVal depth = plus_int(p, p->plane, plane * p->dilation[0] - p->before[0]);
+    TsTileVal depth =
+        plus_int(p, times(p, p->depth, p->stride[0]), plane * p->dilation[0] - p->before[0]);
     TsTileVal inside = clamp(p, depth, 0, p->in[0] - 1);
     TsTileVal is = ts_tile_op2(&p->b, TS_OP_eq, depth, inside);
     hi = ts_tile_op3(&p->b, TS_OP_where, is, hi, lo);
-    l->at[channel_axis + 1] = inside;
+    l->at[2] = inside;
   }
   zero_rows(p, slice, at(p, 0), lo);
   TsTileLoop r = loop(p, lo, hi, 1);
-  if (p->nd >= 2) l->at[l->space.naxis - 2] = plus_int(p, plus(p, r.i, p->row), -p->before[1]);
+  if (p->nd >= 2)
+    l->at[l->space.naxis - 2] =
+        plus_int(p, times(p, plus(p, r.i, p->row), s), q - p->before[1]);
   put_row(p, plus(p, slice, times(p, r.i, p->wide)));
   end(p, &r);
   zero_rows(p, slice, hi, at(p, p->high));
@@ -154,8 +213,12 @@ void ts_sched_conv_image(TsConvKernel *p) {
   ts_tile_mark(&p->b, TS_STAGE_load, "image", false);
   TsTileLoop c = loop(p, at(p, 0), at(p, p->channels), 1);
   p->pre.at[0] = p->n, p->pre.at[1] = c.i;
+  TsTileVal channel = times(p, c.i, p->pitch);
   for (int64_t k = 0; k < p->window[0]; k++)
-    put_slice(p, plus_int(p, times(p, c.i, p->pitch), k * p->high * p->wide), k, 1);
+    for (int64_t q = 0; q < p->stride[1]; q++) {
+      int64_t planes = (k * p->stride[1] + q) * p->stride[2];
+      if (is_used(p, 1, q)) put_slice(p, plus_int(p, channel, planes * p->plane), k, q);
+    }
   end(p, &c);
   ts_tile_mark(&p->b, TS_STAGE_load, "image", true);
 }
@@ -186,9 +249,11 @@ static void tap(TsConvKernel *p, Panel *t, TsTileVal from) {
   }
 }
 
-/* Channels are a loop; the window's axes are as well, from the left, while it has many taps. */
+/* Channels are a loop; the window's axes are as well, from the left, while it has many taps and these
+ * lie evenly. */
 static bool is_loop(const TsConvKernel *p, int axis) {
   int64_t taps = 1;
+  if (axis > 1 && p->stride[axis - 1] > 1) return false;
   for (int i = axis; i < 4; i++) taps *= i ? p->window[i - 1] : p->channels;
   return axis == 0 || taps > UNROLLED;
 }
@@ -199,14 +264,10 @@ static void walk(TsConvKernel *p, Panel *t, int axis, TsTileVal from) {
     return;
   }
   int64_t n = axis ? p->window[axis - 1] : p->channels;
-  int64_t step = axis == 0   ? p->pitch
-                 : axis == 1 ? p->high * p->wide
-                 : axis == 2 ? p->dilation[1] * p->wide
-                             : p->dilation[2];
   if (!is_loop(p, axis)) {
     for (int64_t i = 0; i < n; i++) {
       t->tap[axis] = at(p, i);
-      walk(p, t, axis + 1, plus_int(p, from, i * step));
+      walk(p, t, axis + 1, plus_int(p, from, ts_sched_conv_step(p, axis - 1, i)));
     }
     return;
   }
@@ -215,6 +276,7 @@ static void walk(TsConvKernel *p, Panel *t, int axis, TsTileVal from) {
   if (!l.carry) return;
   memcpy(t->sum, l.carry, sizeof *t->sum * (size_t)count);
   t->tap[axis] = l.i;
+  int64_t step = axis ? ts_sched_conv_step(p, axis - 1, 1) : p->pitch;
   walk(p, t, axis + 1, plus(p, from, times(p, l.i, step)));
   ts_tile_for_end(&p->b, &l, t->sum, t->sum);
 }
@@ -305,7 +367,7 @@ int ts_sched_conv_end(TsConvKernel *p) {
   }
   TsTileLoop m = loop(p, at(p, 0), maps_of(p), 1);
   l->at[0] = p->n, l->at[1] = plus(p, p->map, m.i);
-  if (p->nd == 3) l->at[2] = p->plane;
+  if (p->nd == 3) l->at[2] = p->depth;
   TsTileLoop r = loop(p, at(p, 0), rows, 1);
   if (p->nd >= 2) l->at[l->space.naxis - 2] = plus(p, p->row, r.i);
   TsTileVal from = times(p, r.i, p->wide);

@@ -118,6 +118,9 @@ static void statement(TsEmit *e, const TsTileStmt *s) {
   case TS_TILE_for: ts_emit_loop(e, s); return;
   case TS_TILE_if: ts_emit_if(e, s); return;
   case TS_TILE_alloc: alloc(e, s); return;
+  case TS_TILE_view:
+    ts_emit_memory_begin(e, s->out[0], ts_emit_parts(e, s->in[0])[0]);
+    return;
   case TS_TILE_load:
   case TS_TILE_store:
   case TS_TILE_gather:
