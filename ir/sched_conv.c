@@ -24,7 +24,8 @@
 enum {
   MOST_WIDE = 1024, /* elements of a padded row */
   IMAGE = 1 << 20,  /* bytes of the image in a round, about */
-  SUMS = 1 << 17,   /* of its sums */
+  MOST_IMAGE = 8 << 20,
+  SUMS = 1 << 17, /* of its sums */
   MOST_STRIDE = 4,
   MOST_TAPS = 64, /* whose planes differ: all stand in the code */
   LEAST_MAPS = 8,
@@ -56,18 +57,19 @@ double ts_sched_conv_steps(const TsNode *n) {
 
 static TsVal input(const TsNode *n, int i) { return i < n->nin ? n->in[i] : NULL; }
 
-/* A word of n letters; 0: it says nothing, 1: it is not known, or without its operand. */
 static int word_of(const TsNode *conv, const char *word, size_t n) {
   static const struct {
     const char *name;
     int word, operand;
-  } known[] = {
-      {"none", 0, 0},          {"bias", TS_CONV_bias, 2}, {"residual", TS_CONV_residual, 3},
-      {"relu", TS_OP_relu, 0}, {"silu", TS_OP_silu, 0},   {"gelu", TS_OP_gelu_erf, 0}};
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strlen(known[i].name) == n && !memcmp(known[i].name, word, n))
-      return known[i].operand && !input(conv, known[i].operand) ? 1 : known[i].word;
-  return 1;
+  } known[] = {{"none", TS_CONV_none, 0},         {"bias", TS_CONV_bias, 2},
+               {"residual", TS_CONV_residual, 3}, {"relu", TS_OP_relu, 0},
+               {"silu", TS_OP_silu, 0},           {"gelu", TS_OP_gelu_erf, 0}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (strlen(known[i].name) != n || memcmp(known[i].name, word, n)) continue;
+    bool missing = known[i].operand && !input(conv, known[i].operand);
+    return missing ? TS_CONV_unknown : known[i].word;
+  }
+  return TS_CONV_unknown;
 }
 
 /* How many, -1: they are not those that the VM takes; it says why. */
@@ -82,11 +84,12 @@ static int words_of(const TsNode *conv, int word[TS_CONV_WORDS]) {
   for (const char *w = text->str; *w;) {
     size_t len = strcspn(w, "_");
     int what = word_of(conv, w, len);
-    if (what == 1 || n == TS_CONV_WORDS) return -1;
-    for (int i = 0; what < 0 && i < n; i++)
+    bool operand = what == TS_CONV_bias || what == TS_CONV_residual;
+    if (what == TS_CONV_unknown || n == TS_CONV_WORDS) return -1;
+    for (int i = 0; operand && i < n; i++)
       if (word[i] == what) return -1;
-    operands += what < 0;
-    if (what) word[n++] = what;
+    operands += operand;
+    if (what != TS_CONV_none) word[n++] = what;
     w += len + (w[len] == '_');
   }
   return operands == given ? n : -1;
@@ -344,6 +347,8 @@ static int lower(TsConvKernel *p) {
   p->k->marks = p->s->marks;
   read_sizes(p);
   choose_round(p);
+  if (p->channels * p->pitch * ts_dtypes[p->d].nbytes > MOST_IMAGE)
+    return ts_error_set(p->err, TS_ERR_value, "its images are too large for a thread");
   return operands(p) || put_rounds(p) ? -1 : 0;
 }
 
