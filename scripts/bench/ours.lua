@@ -237,7 +237,7 @@ end
 
 function row.fused_conv(b, cin, cout, size, window)
   local options = { padding = (window - 1) / 2 }
-  return captured(function(x, w, bias) return op.relu(op.conv2d(op.relu(x), w, options) + bias) end,
+  return captured(function(x, w, bias) return op.relu(op.conv2d(x * 2, w, options) + bias) end,
     normal { b, cin, size, size }, normal { cout, cin, window, window }, normal { cout, 1, 1 })
 end
 

@@ -183,7 +183,7 @@ return {
       flops(7 * 8 * 1024 * 1024 * 64), { peers = { torch = 1.2 } }),
     against("conv2d 64 to 64, 3x3, 8x56x56", "conv2d 8 64 64 56 3",
       flops(2 * 8 * 56 * 56 * 64 * 64 * 9), { peers = { torch = 1 } }),
-    against("relu(conv2d(relu(x)) + b), one function", "fused_conv 8 64 64 56 3",
+    against("relu(conv2d(x * 2) + b), one function", "fused_conv 8 64 64 56 3",
       flops(2 * 8 * 56 * 56 * 64 * 64 * 9), { peers = { torch = 1 } }) },
 
   { name = "training", title = "Training step of a GPT: forward, backward, AdamW",
