@@ -1,7 +1,8 @@
 -- tessera.jit: kernels that are compiled while the program runs. LuaJIT's own jit library is the
 -- global of that name and has nothing to do with it.
 --
---   tessera.jit.v()        a line to stderr for each promotion, refusal, return to bytecode
+--   tessera.jit.v()        a line to stderr for each promotion, refusal, return to bytecode, new
+--                          specialisation (and the closest one), side exit of a hot loop, eviction
 --   tessera.jit.off()      everything runs on the VM; the results have the same bits
 --   tessera.jit.on()
 --   tessera.jit.wait()     until everything that is hot is compiled: for measurements
