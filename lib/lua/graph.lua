@@ -113,8 +113,9 @@ end
 local function names_of_difference(self, keys, other)
   for i = 1, math.max(#keys, #other.keys) do
     if keys[i] ~= other.keys[i] then
-      return ("%s is %s, in the closest one %s"):format(self.params[i] or ("argument " .. i), keys[i] or "absent",
-        other.keys[i] or "absent")
+      local numbers = tonumber(keys[i]) and tonumber(other.keys[i])
+      return ("%s is %s, in the closest one %s%s"):format(self.params[i] or ("argument " .. i), keys[i] or "absent",
+        other.keys[i] or "absent", numbers and " (a number; a tensor would be an input)" or "")
     end
   end
   return "the same arguments"

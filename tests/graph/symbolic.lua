@@ -89,7 +89,7 @@ k(op.ones { 12 }):sum():item() --> 36
 local m = graph.module("m", function(x, n) return x * n end)
 m(op.ones { 2 }, 2)
 m(op.ones { 2 }, 3)
-m.history[1]:match "(.*), in [%d.]+ ms$" --> captured: n is 3, in the closest one 2
+m.history[1]:match "(.*), in [%d.]+ ms$" --> captured: n is 3, in the closest one 2 (a number; a tensor would be an input)
 m(op.ones({ 2 }, { dtype = "f64" }), 3)
 m.history[2]:match "(.*), in [%d.]+ ms$" --> captured: x is f64[2], in the closest one f32[2]
 -- The cache is bounded.

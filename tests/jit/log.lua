@@ -38,8 +38,8 @@ assert(members == 32 and families == 32, members .. " " .. families)
 told(out, {
   "%[jit captured f %P: x is f32%[9,4%], in the closest one f32%[8,4%]; sizes that differ are symbols now, in [%d.]+ ms%]",
   "%[jit sized f %P: %(f32%[11,4%], f32%[11,4%]%), of the graph with symbols, in [%d.]+ ms%]",
-  "%[jit captured g %P: k is 2, in the closest one 1, in [%d.]+ ms%]",
-  "%[jit captured g %P: k is 33, in the closest one 32, in [%d.]+ ms%]",
+  "%[jit captured g %P: k is 2, in the closest one 1 %(a number; a tensor would be an input%), in [%d.]+ ms%]",
+  "%[jit captured g %P: k is 33, in the closest one 32 %(a number; a tensor would be an input%), in [%d.]+ ms%]",
   "%[jit evicted g %P: %(f32%[3%], 1%), which ran longest ago of 33%]",
 })
 assert(not out:find "captured f [^\n]*f32%[8,4%], in", "the first one is no news")
