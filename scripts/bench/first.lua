@@ -1,6 +1,7 @@
 -- `tessera scripts/bench/first.lua WHAT`: milliseconds of the compiler.
 --   first  of a function's first kernel in this process
 --   later  of the next one; fill  nothing, but the disk has both
+--   compiles  how many kernels this process compiled, of those that the disk could have
 --   stop   the longest time that a call of a GPT's training step was held up by a promotion
 
 local ts = require "tessera"
@@ -21,6 +22,7 @@ local first = compile(function(v) return op.softmax(v / 8) end)
 local later = compile(function(v) return op.relu(v * 2 + v) - v end)
 if arg[1] == "first" then print(first) end
 if arg[1] == "later" then print(later) end
+if arg[1] == "compiles" then print(jit.stats().kernels - jit.stats().from_disk) end
 if arg[1] == "stop" then
   arg = {}
   local step = dofile "scripts/bench/gpt.lua" (4, 128, 4, 128, 12, 76)

@@ -120,6 +120,11 @@ return {
     { "add, 1024 f32", "small_add 1024", noisy = true, per = { unit = "ns", n = 1e9, time = true },
       goals = { peers = { torch = 1, numpy = 1 } } } },
 
+  { name = "tiers", title = "What the tiers cost where nothing gets hot", one_thread = true,
+    { "storm of 1000 shapes, one function", "storm 1000", noisy = true, per = ms(), goals = { peers = { vm = 0.91 } } },
+    { "operators in no order, 16 f32, each", "eager_any 16", noisy = true,
+      per = { unit = "ns", n = 1e9, time = true }, goals = { peers = { vm = 0.97 } } } },
+
   { name = "matmul", title = "Matrix products",
     product("f32", 256, 256, 256, "nn", ONEDNN),
     product("f32", 512, 512, 512, "nn", ONEDNN),
@@ -174,6 +179,8 @@ return {
     { "first kernel of a process", "first", cold = true, peer = true, per = ms(), goals = { most = 20 } },
     { "a later kernel", "later", cold = true, per = ms(), goals = { most = 5 } },
     { "a kernel from disk", "first", per = ms(), goals = { most = 5 } },
+    { "kernels that a second process compiles", "compiles", per = { unit = "kernels", n = 1e3, time = true },
+      goals = { most = 0 } },
     { "longest stop of the program, GPT step", "stop", cold = true, per = ms(), goals = { most = 1 } } },
 
   { name = "layers", title = "Attention and convolution",
