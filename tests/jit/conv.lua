@@ -129,3 +129,32 @@ if jit.status() then
   local report = ts.profile.report(m, { args = { x, w } })
   for _, stage in ipairs { "image", "mma", "rows" } do assert(report:find(stage, 1, true), stage .. "\n" .. report) end
 end
+
+-- ---- any sizes
+local state = 7
+local function random(lo, hi)
+  state = (state * 1103515245 + 12345) % 2147483648
+  return lo + math.floor(state / 65536) % (hi - lo + 1)
+end
+local kernels, SIDE = 0, { 400, 40, 12 }
+for i = 1, 80 do
+  local nd = random(1, 3)
+  local conv = ({ op.conv1d, op.conv2d, op.conv3d })[nd]
+  local sizes, window, options = { random(1, 3), random(1, 24) }, { random(8, 50) }, { padding = {}, stride = {}, dilation = {} }
+  window[2] = sizes[2]
+  for a = 1, nd do
+    local k, d, s, p = random(1, 4), random(1, 3), random(1, 4), random(0, 6)
+    sizes[2 + a] = math.max(1, (k - 1) * d + 1 - 2 * p) + random(0, SIDE[nd])
+    window[2 + a] = k
+    options.padding[a], options.stride[a], options.dilation[a] = p, s, d
+  end
+  local x, w = rng.normal(sizes), rng.normal(window)
+  local function f(x, w) return op.abs(conv(op.cos(x), w, options)) end
+  jit.off()
+  local want = f(x, w):hash()
+  jit.on()
+  local m = graph.module("any", f)
+  assert(m(x, w):hash() == want, ("random case %d: %s by %s"):format(i, table.concat(sizes, "x"), table.concat(window, "x")))
+  if m:ir("bytecode"):match "fused [^\n]*conv%dd" then kernels = kernels + 1 end
+end
+assert(not jit.status() or kernels > 20, kernels)
