@@ -69,6 +69,7 @@ TsTile *ts_build_explicit(const TsTile *k, const TsJitTarget *t, bool rows, TsEr
   if (ts_tile_check(k, &t->tile, err)) return NULL;
   TsTile *vectors = k->form == TS_FORM_block ? to_vectors(k, &t->tile, err) : NULL;
   if (k->form == TS_FORM_block && (!vectors || rows)) return vectors;
+  if (rows) return ts_tile_copy(k, NULL, NULL, err);
   TsTile *plain = ts_tile_expand(vectors ? vectors : k, err);
   ts_tile_free(vectors);
   if (!plain || !ts_tile_check(plain, &t->tile, err)) return plain;
