@@ -16,7 +16,8 @@
  * (one for every row) or a number. In a group of columns the last `nrow` axes are the columns,
  * those before are reduced, and a row value is one for every column. Shapes may differ as long as they are products of the same
  * axes: [6,4] and [2,3,4] share the space [2,3,4]. The space of a product is its result's: the
- * last two axes are rows and columns. */
+ * last two axes are rows and columns; what makes its operands has their shapes instead
+ * (ir/sched_prologue.h). */
 #ifndef TS_IR_SCHED_H
 #define TS_IR_SCHED_H
 
@@ -28,7 +29,7 @@ typedef enum TsGroupKind {
   TS_GROUP_map,       /* pointwise rows over the space */
   TS_GROUP_rows,      /* and reductions along rows, and what is done with their results */
   TS_GROUP_attention, /* one node of attention (ir/sched_attention.c) */
-  TS_GROUP_matmul,    /* one matrix product, and pointwise rows on its result */
+  TS_GROUP_matmul,    /* one matrix product, pointwise rows on its result and its operands */
   TS_GROUP_columns,   /* pointwise rows, and reductions along the axes before the columns */
   TS_GROUP_conv,      /* one convolution, pointwise rows on its images and on its result */
 } TsGroupKind;
@@ -97,6 +98,9 @@ TsSched *ts_sched_new(const TsGraph *g, const TsTarget *target, int threads, TsE
 void ts_sched_free(TsSched *s);
 int ts_sched_fuse(TsSched *s, TsError *err); /* the pass that makes the groups */
 void ts_sched_cost(TsSched *s);              /* fills bytes, flops, usec of every group */
+double ts_sched_steps(int op);               /* of one element: an addition is one */
+/* How many steps take as long as moving so many bytes of a whole of that size. */
+double ts_sched_steps_of_bytes(const TsSched *s, double whole, double nbytes);
 int ts_sched_check(const TsSched *s, TsError *err);
 void ts_sched_text(const TsSched *s, TsText *text);
 /* With what the cost model says, and the program's lines, as comments. */

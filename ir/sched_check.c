@@ -6,6 +6,7 @@
 #include "ir/graph_copy.h"
 #include "ir/sched.h"
 #include "ir/sched_conv.h"
+#include "ir/sched_prologue.h"
 #include "ir/sched_rows.h"
 #include "ir/sched_follow.h"
 #include "ir/sched_space.h"
@@ -52,6 +53,19 @@ static int check_row(const TsGroup *g, const TsNode *n, TsError *err) {
   return bad(err, g, n, "its rows are not those of the space");
 }
 
+/* What node k of a product's group is part of; anything of another group is of the result. */
+static int side_of(const TsGroup *g, int k, TsError *err) {
+  uint8_t side[TS_PROLOGUE_NODES];
+  if (g->kind != TS_GROUP_matmul || !ts_sched_product_of(g)) return TS_SIDE_result;
+  if (!ts_sched_sides(g, side)) return bad(err, g, NULL, "a node is part of two operands");
+  return side[k];
+}
+
+static int check_prologue(const TsGroup *g, const TsNode *n, int side, TsError *err) {
+  if (ts_sched_in_prologue(n, &ts_sched_product_of(g)->in[side]->meta)) return 0;
+  return bad(err, g, n, "cannot be part of an operand");
+}
+
 static int check_node(const TsSched *s, const TsGroup *g, int k, TsError *err) {
   const TsNode *n = g->node[k];
   if (check_order(s, g, k, err)) return -1;
@@ -66,6 +80,8 @@ static int check_node(const TsSched *s, const TsGroup *g, int k, TsError *err) {
     return ts_sched_conv_takes(ts_sched_conv_of(g), n)
                ? 0
                : bad(err, g, n, "does not make the images of the convolution");
+  int side = side_of(g, k, err);
+  if (side != TS_SIDE_result) return side < 0 ? -1 : check_prologue(g, n, side, err);
   for (int i = 0; i < n->nout; i++)
     if (ts_sched_role(g, &n->out[i].meta) == TS_ROLE_none)
       return bad(err, g, n, "its result does not fit the space");

@@ -7,6 +7,7 @@
 
 #include "ir/sched_attention.h"
 #include "ir/sched_choice.h"
+#include "ir/sched_prologue.h"
 #include "ir/sched_product.h"
 
 enum { LEAST_STEPS = 128, MOST_STEPS = 2048, LEAST_COLUMNS = 64 };
@@ -25,6 +26,12 @@ static void add_steps(TsChoiceList *l, int64_t k) {
 
 static void add_pack(TsChoiceList *l) {
   for (int pack = 1; pack <= 2; pack++) ts_sched_choice_add(l, (TsSchedChoice){.pack = pack});
+}
+
+/* What makes A is computed while it is packed. */
+static bool packs_anyway(const TsChoiceList *l) {
+  const TsNode *p = ts_sched_product_of(l->g);
+  return l->s->of[p->in[TS_SIDE_a]->node->id] == l->g->index;
 }
 
 /* Half and double the usual block both ways. */
@@ -77,7 +84,7 @@ void ts_sched_choice_blocks(TsChoiceList *l) {
   size.high = size.steps = 0;
   add_blocks(l, &size, d);
   add_steps(l, size.k);
-  add_pack(l);
+  if (!packs_anyway(l)) add_pack(l);
 }
 
 /* ---- kernels whose rounds are given */

@@ -58,6 +58,21 @@ static double steps_of(int op) {
   }
 }
 
+double ts_sched_steps(int op) { return steps_of(op); }
+
+/* About 3 GHz: steps of a nanosecond. */
+static double speed(const TsSched *s) {
+  return (s->target ? s->target->vector_bytes / 4.0 : 4) * 3;
+}
+
+static double gbps(const TsSched *s, double whole) {
+  return s->target && whole < (double)s->target->cache[1] ? CACHE_GBPS : MEMORY_GBPS;
+}
+
+double ts_sched_steps_of_bytes(const TsSched *s, double whole, double nbytes) {
+  return nbytes / gbps(s, whole) * speed(s);
+}
+
 static double points(const TsGroup *g) {
   double n = 1;
   for (int i = 0; i < g->naxis; i++) n *= (double)g->axis[i];
@@ -90,10 +105,7 @@ static void cost(const TsSched *s, TsGroup *g) {
   for (int i = 0; i < g->nout; i++) g->bytes += (double)ts_meta_nbytes(&g->out[i]->meta);
   for (int i = 0; i < g->nnode; i++) g->flops += node_steps(g, g->node[i]);
   double cores = s->threads > 1 && points(g) > 32768 ? s->threads : 1;
-  bool cached = s->target && g->bytes < (double)s->target->cache[1];
-  double lanes = s->target ? s->target->vector_bytes / 4.0 : 4;
-  double move = g->bytes / (cached ? CACHE_GBPS : MEMORY_GBPS) / cores;
-  double work = g->flops / (lanes * 3) / cores; /* about 3 GHz: nanoseconds */
+  double move = g->bytes / gbps(s, g->bytes) / cores, work = g->flops / speed(s) / cores;
   g->usec = ((move > work ? move : work) + LAUNCH_NS + (cores > 1 ? THREADS_NS : 0)) / 1000;
 }
 

@@ -11,7 +11,9 @@
 #include "ir/sched_attention.h"
 #include "ir/sched_conv.h"
 #include "ir/sched_follow.h"
+#include "ir/sched_prologue.h"
 #include "ir/sched_norm_grad.h"
+#include "ir/sched_product.h"
 #include "ir/sched_rows.h"
 #include "ir/sched_space.h"
 
@@ -473,6 +475,57 @@ static void sink_nodes(Fuse *f) {
   free(u.at);
 }
 
+/* ---- what makes an operand of a product, and nothing else, joins it (ir/sched_prologue.h) */
+static bool serves_only(const Fuse *f, const Users *u, const TsGroup *g, const TsNode *product,
+                        TsSide side) {
+  for (int k = 0; k < g->nnode; k++) {
+    const TsNode *n = g->node[k];
+    bool last = n == product->in[side]->node;
+    if (last && u->start[n->id + 1] - u->start[n->id] != 1) return false;
+    if (!last && used_outside(f, u, n, g->index)) return false;
+  }
+  return true;
+}
+
+static void join_prologue(Fuse *f, const Users *u, TsGroup *g, const TsNode *product,
+                          TsSide side) {
+  int k = f->s->of[product->in[side]->node->id];
+  TsGroup *from = k >= 0 ? f->s->group[k] : NULL;
+  if (!from || from->kind != TS_GROUP_map || !serves_only(f, u, from, product, side)) return;
+  if (from->nnode + g->nnode > MOST_AFTER_PRODUCT ||
+      !ts_sched_prologue_pays(f->s, from, g, side))
+    return;
+  for (int i = 0; i < from->nnode; i++) add_node(f, g, from->node[i]);
+  sort_nodes(g);
+  from->nnode = 0;
+}
+
+/* B's first: for it alone a product may be a kernel's. */
+static void join_operands(Fuse *f, const Users *u, TsGroup *g, const TsNode *product) {
+  bool needed = ts_sched_needs_prologue(product);
+  join_prologue(f, u, g, product, TS_SIDE_b);
+  if (!needed || g->nnode > 1) {
+    join_prologue(f, u, g, product, TS_SIDE_a);
+    return;
+  }
+  g->kind = TS_GROUP_vm;
+  g->naxis = 0;
+}
+
+static void join_prologues(Fuse *f) {
+  Users u = {0};
+  const TsTarget *t = f->s->target;
+  if (!t || t->shared_bytes || t->bare_products) return;
+  find_users(f, &u);
+  for (int i = 0; i < f->s->ngroup && !f->failed; i++) {
+    TsGroup *g = f->s->group[i];
+    const TsNode *product = g->kind == TS_GROUP_matmul ? ts_sched_product_of(g) : NULL;
+    if (product) join_operands(f, &u, g, product);
+  }
+  free(u.start);
+  free(u.at);
+}
+
 /* ---- groups that read the same
  *
  * Two groups of which neither needs the other become one where they walk the same elements of
@@ -634,6 +687,7 @@ static int fuse(Fuse *f) {
     if (f->runs[i]) place(f, g->node[i]);
   if (!f->failed) join_readers(f);
   if (!f->failed) sink_nodes(f);
+  if (!f->failed) join_prologues(f);
   if (!f->failed) join_siblings(f);
   if (!f->failed) join_all_images(f);
   drop_empty(f);

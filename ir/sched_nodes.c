@@ -70,8 +70,7 @@ static int infer_compute(TsLower *l, const TsNode *n, TsDtype *out) {
   return 0;
 }
 
-/* A bound that is none is the end of an integer's range, as in clamp without it. */
-static double in_range(double v, TsDtype d) {
+double ts_nodes_in_range(double v, TsDtype d) {
   int64_t lo, hi;
   if (!isinf(v) || !ts_dtype_is(d, TS_KIND_I | TS_KIND_U)) return v;
   ts_dtype_int_range(d, &lo, &hi);
@@ -94,7 +93,7 @@ static int put_pointwise(TsLower *l, const TsNode *n) {
     TsTileType t = ts_tile_scalar(d);
     const TsAttr *a = &n->attr[i];
     double v = a->type == TS_ATTR_f ? a->f : (double)a->i;
-    in[count++] = ts_tile_const(&l->b, in_range(v, d), &t);
+    in[count++] = ts_tile_const(&l->b, ts_nodes_in_range(v, d), &t);
   }
   for (int i = 0; i < count; i++) in[i] = ts_nodes_spread(l, in[i], rank);
   TsTileType t = ts_nodes_type(l, made, rank);

@@ -1,20 +1,23 @@
 /* A group with one matmul as a kernel in block form: a round is a block of rows by a block of
- * columns of one matrix of the batch, along all of k, and on it what follows the product: the
- * words of its epilogue attribute, then the pointwise nodes of the group. The space's last two
- * axes are the rows and columns. A batch of A over one B is one tall matrix where the strides
- * allow it. */
+ * columns of one matrix of the batch, along all of k. Pointwise nodes of the group that make an
+ * operand (ir/sched_prologue.h) stand before the product, on tiles of all of k; what follows it,
+ * the words of its epilogue attribute and the other nodes, behind it on the block. The space's
+ * last two axes are the rows and columns. A batch of A over one B is one tall matrix where the
+ * strides allow it. */
 #include "ir/sched_product.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "ir/sched_lower.h"
+#include "ir/sched_prologue.h"
 #include "ir/sched_space.h"
 #include "ir/tile_product.h"
 
 enum {
   LEAST_ROWS = 32, /* below, packing B costs more than it gives */
   LEAST_COLUMNS = 16,
-  MOST_K = 512, /* of rows of A that lie straight, if nothing follows: the VM is as fast */
+  MOST_K = 512, /* of rows of A that lie straight, if nothing joins: the VM is as fast */
   LEAST_K = 8,
   LEAST_WORK = 1 << 18, /* multiply-adds of a matrix; below, the call is what costs */
   GPU_BLOCK = 512,      /* elements of a block of threads */
@@ -42,12 +45,17 @@ static bool has_end(const TsNode *n) {
   return (d == TS_DT_f32 || d == TS_DT_f64) && (n->nin > 2 || named);
 }
 
+bool ts_sched_needs_prologue(const TsNode *n) {
+  const TsMeta *a = &n->in[0]->meta;
+  return a->dim[a->ndim - 1] > MOST_K && !ts_sched_is_view(n->in[0]->node) && !has_end(n);
+}
+
 bool ts_sched_is_product(const TsNode *n) {
   if (n->op != TS_OP_matmul || n->nin < 2 || !good_types(n)) return false;
   const TsMeta *a = &n->in[0]->meta, *b = &n->in[1]->meta;
   if (a->ndim < 2 || b->ndim < 2) return false;
   int64_t m = a->dim[a->ndim - 2], k = a->dim[a->ndim - 1], cols = b->dim[b->ndim - 1];
-  if (k > MOST_K && !ts_sched_is_view(n->in[0]->node) && !has_end(n)) return false;
+  if (ts_sched_needs_prologue(n) && !ts_sched_prologue_of_b(n)) return false;
   return m >= LEAST_ROWS && cols >= LEAST_COLUMNS && k >= LEAST_K && m * cols * k >= LEAST_WORK;
 }
 
@@ -78,9 +86,11 @@ double ts_sched_product_steps(const TsNode *n) {
 /* ---- operands */
 typedef struct Access {
   TsVal v;
+  TsSide side;                 /* what it is read for */
   int64_t from[TS_TILE_RANK];  /* strides along the axes of the group */
   int64_t moves[TS_TILE_RANK]; /* along the axes of the space; of A and B: along the batch's */
   int64_t step[2];             /* of A: rows, k; of B: k, columns */
+  bool has[2];                 /* of A and B: these axes */
   bool written;
   TsTileVal param, tile;
 } Access;
@@ -94,6 +104,7 @@ typedef struct Lower {
   void *arg;
   TsError *err;
   const TsNode *product;
+  uint8_t side[TS_PROLOGUE_NODES]; /* by node of the group */
   Access access[MOST];
   int naccess;
   int naxis; /* the batch's, rows, columns */
@@ -101,8 +112,10 @@ typedef struct Lower {
   TsDtype d;
   TsTile *tile;
   TsTileBuild b;
-  TsTileVal at[TS_TILE_RANK]; /* of the round */
-  TsTileVal made[64];         /* by node of the group */
+  TsTileVal at[TS_TILE_RANK];        /* of the round */
+  TsTileVal made[TS_PROLOGUE_NODES]; /* by node of the group */
+  TsSide now;                        /* of the node that is put, */
+  int64_t shape[2];                  /* and its tiles */
 } Lower;
 
 static int refuse(Lower *l, const char *why) {
@@ -123,26 +136,33 @@ static void strides_of(Lower *l, TsVal v, int64_t *stride) {
   }
 }
 
-/* An operand of the product: how it moves along the batch, whose axes are those of the result
- * that are not 1. */
-static void matrix(Lower *l, int index) {
+/* An operand of the product, or of what makes it: how it moves along the batch, whose axes are
+ * those of the result that are not 1. */
+static Access *along_batch(Lower *l, TsSide side, TsVal v, const int64_t *stride) {
   const TsNode *n = l->product;
-  TsVal v = n->in[index];
   const TsMeta *y = &n->out[0].meta, *m = &v->meta;
   int batch = y->ndim - (n->in[0]->meta.ndim > 1) - (n->in[1]->meta.ndim > 1);
-  int64_t stride[TS_MAX_RANK];
   Access *a = &l->access[l->naccess++];
-  strides_of(l, v, stride);
-  *a = (Access){.v = v};
-  if (m->ndim > 1)
-    a->step[0] = stride[m->ndim - 2], a->step[1] = stride[m->ndim - 1];
-  else
-    a->step[1 - index] = stride[0];
+  *a = (Access){.v = v, .side = side};
   for (int i = 0, axis = 0; i < batch; i++) {
     int own = i - (batch - batch_of(m));
     if (y->dim[i] == 1) continue;
     a->moves[axis++] = own >= 0 && m->dim[own] > 1 ? stride[own] : 0;
   }
+  return a;
+}
+
+static void matrix(Lower *l, TsSide side) {
+  TsVal v = l->product->in[side];
+  const TsMeta *m = &v->meta;
+  int64_t stride[TS_MAX_RANK];
+  strides_of(l, v, stride);
+  Access *a = along_batch(l, side, v, stride);
+  a->has[0] = a->has[1] = true;
+  if (m->ndim > 1)
+    a->step[0] = stride[m->ndim - 2], a->step[1] = stride[m->ndim - 1];
+  else
+    a->step[side == TS_SIDE_a] = stride[0];
 }
 
 static int moves_of(Lower *l, const TsMeta *at, TsVal v, int64_t *moves) {
@@ -154,9 +174,31 @@ static int moves_of(Lower *l, const TsMeta *at, TsVal v, int64_t *moves) {
   return refuse(l, "the axes of an operand do not divide those of the group");
 }
 
+static Access *find_part(Lower *l, TsSide side, TsVal v) {
+  for (int i = 0; i < l->naccess; i++)
+    if (l->access[i].side == side && l->access[i].v == v) return &l->access[i];
+  return NULL;
+}
+
+/* What a prologue reads: all of its operand's elements, or it is broadcast to them. */
+static int add_part(Lower *l, TsSide side, TsVal v) {
+  const TsMeta *m = &v->meta;
+  int64_t stride[TS_MAX_RANK];
+  if (find_part(l, side, v)) return 0;
+  if (l->naccess == MOST) return refuse(l, "more operands than a kernel takes");
+  strides_of(l, v, stride);
+  Access *a = along_batch(l, side, v, stride);
+  for (int i = 0; i < 2; i++) {
+    int own = m->ndim - 2 + i;
+    a->has[i] = own >= 0 && m->dim[own] > 1;
+    a->step[i] = a->has[i] ? stride[own] : 0;
+  }
+  return 0;
+}
+
 static Access *find(Lower *l, TsVal v, const int64_t *moves) {
-  for (int i = 2; i < l->naccess; i++)
-    if (!l->access[i].written && l->access[i].v == v &&
+  for (int i = 0; i < l->naccess; i++)
+    if (l->access[i].side == TS_SIDE_result && !l->access[i].written && l->access[i].v == v &&
         !memcmp(l->access[i].from, moves, sizeof *moves * (size_t)l->g->naxis))
       return &l->access[i];
   return NULL;
@@ -168,17 +210,32 @@ static int add(Lower *l, const TsMeta *at, TsVal v, bool written) {
   if (!written && find(l, v, moves)) return 0;
   if (l->naccess == MOST) return refuse(l, "more operands than a kernel takes");
   Access *a = &l->access[l->naccess++];
-  *a = (Access){.v = v, .written = written};
+  *a = (Access){.v = v, .side = TS_SIDE_result, .written = written};
   memcpy(a->from, moves, sizeof moves);
   memcpy(a->moves, moves, sizeof moves);
   return 0;
 }
 
-static int find_operands(Lower *l) {
-  matrix(l, 0);
-  matrix(l, 1);
+static int find_factor(Lower *l, TsSide side) {
+  int first = l->naccess;
+  if (!inside(l, l->product->in[side])) return matrix(l, side), 0;
   for (int k = 0; k < l->g->nnode; k++) {
     const TsNode *n = l->g->node[k];
+    for (int i = 0; l->side[k] == side && i < n->nin; i++) {
+      TsVal v = n->in[i];
+      if (v && !weak(v) && !inside(l, v) && add_part(l, side, v)) return -1;
+    }
+  }
+  for (int i = first; i < l->naccess; i++)
+    if (l->access[i].has[0] && l->access[i].has[1]) return 0;
+  return refuse(l, "an operand is made of parts only");
+}
+
+static int find_operands(Lower *l) {
+  if (find_factor(l, TS_SIDE_a) || find_factor(l, TS_SIDE_b)) return -1;
+  for (int k = 0; k < l->g->nnode; k++) {
+    const TsNode *n = l->g->node[k];
+    if (l->side[k] != TS_SIDE_result) continue;
     for (int i = n == l->product ? 2 : 0; i < n->nin; i++) {
       TsVal v = n->in[i];
       if (v && !weak(v) && !inside(l, v) && add(l, &n->out[0].meta, v, false)) return -1;
@@ -191,14 +248,14 @@ static int find_operands(Lower *l) {
 
 /* ---- axes */
 static bool joins(const Lower *l, int i) { /* batch axis i and the one behind it */
-  const Access *a = &l->access[0], *b = &l->access[1];
   bool rows = i == l->naxis - 3;
-  int64_t n = l->axis[i + 1];
-  if (rows ? b->moves[i] != 0 || a->moves[i] != a->step[0] * n
-           : b->moves[i] != b->moves[i + 1] * n || a->moves[i] != a->moves[i + 1] * n)
-    return false;
-  for (int k = 2; k < l->naccess; k++)
-    if (l->access[k].moves[i] != l->access[k].moves[i + 1] * n) return false;
+  for (int k = 0; k < l->naccess; k++) {
+    const Access *a = &l->access[k];
+    int64_t behind = !rows || a->side == TS_SIDE_result ? a->moves[i + 1]
+                     : a->side == TS_SIDE_a             ? a->step[0]
+                                                        : 0;
+    if (a->moves[i] != behind * l->axis[i + 1]) return false;
+  }
   return true;
 }
 
@@ -207,7 +264,8 @@ static void join_axis(Lower *l, int i) {
   for (int k = i + 1; k + 1 < l->naxis; k++) l->axis[k] = l->axis[k + 1];
   for (int x = 0; x < l->naccess; x++) {
     Access *a = &l->access[x];
-    bool rows = x < 2 && i == l->naxis - 3; /* A's rows are in step[], not in moves[] */
+    /* A's rows are in step[], not in moves[]. */
+    bool rows = a->side != TS_SIDE_result && i == l->naxis - 3;
     for (int k = i; !rows && k + 1 < l->naxis; k++) a->moves[k] = a->moves[k + 1];
     if (rows) a->moves[i] = 0;
   }
@@ -218,8 +276,9 @@ static void join_axis(Lower *l, int i) {
 static void insert_axis(Lower *l, int at, int64_t stride) {
   for (int k = l->naxis; k > at; k--) l->axis[k] = l->axis[k - 1];
   l->axis[at] = 1;
-  for (int x = 2; x < l->naccess; x++) {
+  for (int x = 0; x < l->naccess; x++) {
     int64_t *moves = l->access[x].moves;
+    if (l->access[x].side != TS_SIDE_result) continue;
     for (int k = l->naxis; k > at; k--) moves[k] = moves[k - 1];
     moves[at] = l->access[x].written ? stride : 0;
   }
@@ -251,15 +310,16 @@ static void settle(TsTileType *t) {
   if (!t->strided) memset(t->stride, 0, sizeof t->stride);
 }
 
-static TsTileType type_of(const Lower *l, const Access *a, int index) {
+static TsTileType type_of(const Lower *l, const Access *a) {
   TsTileType t = {.dtype = a->v->meta.dtype};
   int batch = l->naxis - 2;
-  for (int i = 0; i < (index < 2 ? batch : l->naxis); i++)
+  bool result = a->side == TS_SIDE_result;
+  int64_t size[2] = {l->axis[batch], l->axis[batch + 1]};
+  if (!result) size[a->side == TS_SIDE_a] = l->k;
+  for (int i = 0; i < (result ? l->naxis : batch); i++)
     if (a->moves[i]) add_axis(&t, l->axis[i], a->moves[i]);
-  if (index < 2) {
-    add_axis(&t, index ? l->k : l->axis[batch], a->step[0]);
-    add_axis(&t, index ? l->axis[batch + 1] : l->k, a->step[1]);
-  }
+  for (int i = 0; i < 2; i++)
+    if (a->has[i]) add_axis(&t, size[i], a->step[i]);
   settle(&t);
   return t;
 }
@@ -271,13 +331,19 @@ static void put_params(Lower *l) {
       if (a->written != (pass == 1)) continue;
       char name[16];
       snprintf(name, sizeof name, pass ? "y%d" : "x%d", pass ? count++ : i);
-      TsTileType t = type_of(l, a, i);
+      TsTileType t = type_of(l, a);
       a->param = ts_tile_param(l->tile, a->v->name ? a->v->name : name, &t, a->written);
     }
 }
 
 /* ---- tiles */
-static TsTileType block_type(const Lower *l, TsDtype d) { return ts_tile_type(d, 2, l->block); }
+static void put_shape(Lower *l, TsSide side) {
+  l->now = side;
+  l->shape[0] = side == TS_SIDE_b ? l->k : l->block[0];
+  l->shape[1] = side == TS_SIDE_a ? l->k : l->block[1];
+}
+
+static TsTileType block_type(const Lower *l, TsDtype d) { return ts_tile_type(d, 2, l->shape); }
 
 static TsTileVal spread(Lower *l, TsTileVal x, const int64_t *axes) {
   if (!x || x->type.rank == 2) return x;
@@ -285,20 +351,26 @@ static TsTileVal spread(Lower *l, TsTileVal x, const int64_t *axes) {
   return ts_tile_broadcast(&l->b, x, &t, axes);
 }
 
+/* Where a tile begins along axis i of its two. */
+static TsTileVal position(Lower *l, int i) {
+  bool whole = l->now == (i ? TS_SIDE_a : TS_SIDE_b); /* along k */
+  return whole ? ts_tile_index(&l->b, 0) : l->at[l->naxis - 2 + i];
+}
+
 /* What an operand has in this block: for each element, or one number. */
 static TsTileVal load(Lower *l, Access *a) {
   TsTileVal at[TS_TILE_RANK];
   TsTileType t = {.dtype = a->v->meta.dtype};
+  int batch = l->naxis - 2, n = 0;
   int64_t axes[2];
-  int n = 0;
   if (a->tile) return a->tile;
-  for (int i = 0; i < l->naxis; i++) {
-    int axis = i - (l->naxis - 2);
-    if (!a->moves[i]) continue;
-    at[n++] = l->at[i];
-    if (axis < 0) continue;
-    axes[t.rank] = axis;
-    t.dim[t.rank++] = l->block[axis];
+  for (int i = 0; i < batch; i++)
+    if (a->moves[i]) at[n++] = l->at[i];
+  for (int i = 0; i < 2; i++) {
+    if (!(l->now == TS_SIDE_result ? a->moves[batch + i] != 0 : a->has[i])) continue;
+    at[n++] = position(l, i);
+    axes[t.rank] = i;
+    t.dim[t.rank++] = l->shape[i];
   }
   TsTileAccess how = {.edge = t.rank > 0};
   TsTileVal x = ts_tile_load(&l->b, a->param, at, &t, &how);
@@ -319,23 +391,18 @@ static TsTileVal operand(Lower *l, const TsNode *n, TsVal v, TsDtype d) {
     return ts_tile_const(&l->b, v->node->number, &t);
   }
   if (inside(l, v)) return ts_tile_cast(&l->b, *made(l, v), d);
+  if (l->now != TS_SIDE_result) return ts_tile_cast(&l->b, load(l, find_part(l, l->now, v)), d);
   if (moves_of(l, &n->out[0].meta, v, moves)) return NULL;
   return ts_tile_cast(&l->b, load(l, find(l, v, moves)), d);
 }
 
 /* ---- the product */
-static TsTileVal factor(Lower *l, int index) {
-  Access *a = &l->access[index];
-  int batch = l->naxis - 2, n = 0;
-  TsTileVal at[TS_TILE_RANK], x;
-  for (int i = 0; i < batch; i++)
-    if (a->moves[i]) at[n++] = l->at[i];
-  at[n++] = index ? ts_tile_index(&l->b, 0) : l->at[batch];
-  at[n++] = index ? l->at[batch + 1] : ts_tile_index(&l->b, 0);
-  int64_t dim[2] = {index ? l->k : l->block[0], index ? l->block[1] : l->k};
-  TsTileType t = ts_tile_type((TsDtype)a->v->meta.dtype, 2, dim);
-  TsTileAccess how = {.edge = true};
-  x = ts_tile_load(&l->b, a->param, at, &t, &how);
+static TsTileVal factor(Lower *l, TsSide side) {
+  TsVal v = l->product->in[side];
+  if (inside(l, v)) return ts_tile_cast(&l->b, *made(l, v), l->d);
+  put_shape(l, side);
+  TsTileVal x = load(l, find_part(l, side, v));
+  put_shape(l, TS_SIDE_result);
   return ts_tile_cast(&l->b, x, l->d);
 }
 
@@ -371,7 +438,8 @@ static int put_product(Lower *l, TsTileVal *out) {
   const TsNode *p = l->product;
   TsTileType t = block_type(l, l->d);
   const TsAttr *words = &p->attr[2];
-  TsTileVal zero = ts_tile_const(&l->b, 0, &t), a = factor(l, 0), b = factor(l, 1);
+  TsTileVal zero = ts_tile_const(&l->b, 0, &t);
+  TsTileVal a = factor(l, TS_SIDE_a), b = factor(l, TS_SIDE_b);
   TsTileVal in[3] = {a, b, zero}, sum = ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, NULL, &t);
   bool given = words->type == TS_ATTR_str;
   const char *w = given ? words->str : "";
@@ -408,7 +476,8 @@ static int put_pointwise(Lower *l, const TsNode *n, TsTileVal *out) {
   for (int i = 0; i < o->npar; i++) {
     TsTileType t = ts_tile_scalar(d);
     const TsAttr *a = &n->attr[i];
-    in[count++] = ts_tile_const(&l->b, a->type == TS_ATTR_f ? a->f : (double)a->i, &t);
+    double v = a->type == TS_ATTR_f ? a->f : (double)a->i;
+    in[count++] = ts_tile_const(&l->b, ts_nodes_in_range(v, d), &t);
   }
   for (int i = 0; i < count; i++) in[i] = spread(l, in[i], NULL);
   TsTileType t = block_type(l, compute_of((TsDtype)n->out[0].meta.dtype));
@@ -420,6 +489,7 @@ static int put_pointwise(Lower *l, const TsNode *n, TsTileVal *out) {
 static int put_node(Lower *l, int i) {
   const TsNode *n = l->g->node[i];
   l->b.line = ts_tile_place(l->tile, ts_graph_where(n));
+  put_shape(l, (TsSide)l->side[i]);
   if (n == l->product) return put_product(l, &l->made[i]);
   if (n->op != TS_OP_cast) return put_pointwise(l, n, &l->made[i]);
   TsTileVal x = operand(l, n, n->in[0], (TsDtype)n->in[0]->meta.dtype);
@@ -468,14 +538,22 @@ static void gpu_block(int64_t cols, int64_t block[2]) {
   block[0] = GPU_BLOCK / block[1] < GPU_MOST ? GPU_BLOCK / block[1] : GPU_MOST;
 }
 
+/* A, or the first that has all its elements. */
+static const Access *first_whole(const Lower *l) {
+  const Access *a = &l->access[0];
+  while (!a->has[0] || !a->has[1]) a++;
+  return a;
+}
+
 static TsProductSize size_of(const Lower *l) {
   int batch = l->naxis - 2;
+  const Access *a = first_whole(l);
   TsProductSize size = {.m = l->axis[batch],
                         .n = l->axis[batch + 1],
                         .k = l->k,
                         .batch = 1,
                         .threads = l->s->threads,
-                        .turned = l->access[0].step[0] == 1 && l->access[0].step[1] != 1};
+                        .turned = a->step[0] == 1 && a->step[1] != 1};
   for (int i = 0; i < batch; i++) size.batch *= l->axis[i];
   size.high = l->g->choice.high, size.steps = l->g->choice.steps;
   return size;
@@ -497,18 +575,20 @@ static int put_rounds(Lower *l) {
   TsTileLoop loop = ts_tile_for(&l->b, ts_tile_index(&l->b, 0), ts_tile_index(&l->b, rounds), 1,
                                 true, 0, NULL);
   put_position(l, loop.i);
-  for (int i = 0; i < l->g->nnode; i++)
-    if (put_node(l, i)) return -1;
-  for (int i = 2; i < l->naccess; i++)
+  /* What makes the operands stands before all else. */
+  for (int prologue = 1; prologue >= 0; prologue--)
+    for (int i = 0; i < l->g->nnode; i++)
+      if ((l->side[i] != TS_SIDE_result) == prologue && put_node(l, i)) return -1;
+  for (int i = 0; i < l->naccess; i++)
     if (l->access[i].written) store(l, &l->access[i]);
   ts_tile_for_end(&l->b, &loop, NULL, NULL);
   return l->tile->failed ? refuse(l, "out of memory") : 0;
 }
 
 static int open_product(Lower *l) {
-  for (int i = 0; i < l->g->nnode; i++)
-    if (l->g->node[i]->op == TS_OP_matmul) l->product = l->g->node[i];
-  if (!l->product || !l->s->target || l->g->nnode > 64) return refuse(l, "no product");
+  l->product = ts_sched_product_of(l->g);
+  if (!l->product || !l->s->target || !ts_sched_sides(l->g, l->side))
+    return refuse(l, "no product");
   const TsMeta *a = &l->product->in[0]->meta;
   int more = (rows_of(l->product) == 1) + (cols_of(l->product) == 1);
   if (l->g->naxis + more < 2 || l->g->naxis + more > TS_TILE_RANK)

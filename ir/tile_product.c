@@ -10,6 +10,10 @@
  * multiply-adds in increasing k. Rounds share nothing, so that there is one phase and no
  * barrier.
  *
+ * Pointwise rows that make an operand are computed on what is packed, once for each packed
+ * element: A is packed then, and B before the rows come, since between the multiply-adds
+ * registers are few.
+ *
  * Pointwise rows that follow are done on the registers where they are a few instructions, else
  * row by row from memory: elementary functions on a dozen rows at once are thousands of
  * instructions. Edges in m and n have register tiles of their own; edges in k do not exist,
@@ -63,19 +67,21 @@ static bool is_cheap(const TsTileStmt *s) {
 
 static void plan(TsProduct *p) {
   const TsProductMatch *x = &p->x;
-  const TsTileType *a = &x->a->in[0]->type, *b = &x->b->in[0]->type;
+  const TsTileType *a = &x->of[TS_PRODUCT_a]->in[0]->type;
+  const TsTileType *b = &x->of[TS_PRODUCT_b]->in[0]->type;
+  bool prologue_b = x->prologue[TS_PRODUCT_b];
   p->d = (TsDtype)x->mma->out[0]->type.dtype;
   p->lanes = lanes_of(p->t, p->d);
   ts_tile_product_registers(p->t, p->lanes, x->m, x->n, p->from->high, &p->mr, &p->nv);
   p->nr = p->nv * p->lanes;
   p->turned_a = stride_of(a, a->rank - 2) == 1 && stride_of(a, a->rank - 1) != 1;
-  p->turned_b = stride_of(b, b->rank - 2) == 1 && stride_of(b, b->rank - 1) != 1;
+  p->turned_b = !prologue_b && stride_of(b, b->rank - 2) == 1 && stride_of(b, b->rank - 1) != 1;
   bool far = stride_of(a, a->rank - 2) > FAR_ROWS;
   /* Of turned rows a line is read at each step for a few numbers of it, and has left a first cache
    * of 32 KiB before the next rows come. */
-  p->pack_a = a->dtype != p->d || (!p->turned_a && stride_of(a, a->rank - 1) != 1) ||
-              (far && p->mr > MOST_FAR) || (p->turned_a && p->t->vector_bytes < LINE);
-  bool must = a->dtype != p->d || (!p->turned_a && stride_of(a, a->rank - 1) != 1);
+  bool must = x->prologue[TS_PRODUCT_a] || a->dtype != p->d ||
+              (!p->turned_a && stride_of(a, a->rank - 1) != 1);
+  p->pack_a = must || (far && p->mr > MOST_FAR) || (p->turned_a && p->t->vector_bytes < LINE);
   if (p->from->pack) p->pack_a = must || p->from->pack == 2;
   p->ask_rows = !p->pack_a && !p->turned_a && far;
   int64_t most = p->from->steps ? p->from->steps : TS_PRODUCT_STEPS;
@@ -87,8 +93,8 @@ static void plan(TsProduct *p) {
   p->blocks = p->kc < x->k;
   p->registers = !p->blocks && is_cheap(x->mma);
   int64_t last = x->m % x->mb;
-  p->on_the_way = !p->turned_b && stride_of(b, b->rank - 1) == 1 && x->n >= p->nr &&
-                  least(x->m, x->mb) >= p->mr && (last == 0 || last >= p->mr);
+  p->on_the_way = !prologue_b && !p->turned_b && stride_of(b, b->rank - 1) == 1 &&
+                  x->n >= p->nr && least(x->m, x->mb) >= p->mr && (last == 0 || last >= p->mr);
 }
 
 /* ---- a round */

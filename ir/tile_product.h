@@ -45,7 +45,10 @@ double ts_tile_product_cost(const TsTarget *t, TsDtype d, const TsProductSize *s
  *     %d = load %bias[%n0] {edge=true}       : f32[512]
  *     ..
  *     store %y[%m0, %n0] = %g {edge=true}
- *   } */
+ *   }
+ *
+ * In place of a load, or of one with a cast, an operand may be pointwise rows over such loads,
+ * over vectors along one of its axes that a broadcast repeats, and over numbers. */
 bool ts_tile_is_product(const TsTile *k);
 
 /* Explicit form of such a kernel; NULL with the error. */

@@ -2,21 +2,6 @@
  * rows one behind the other or as panels. Why and when: ir/tile_product.c. */
 #include "ir/tile_product_state.h"
 
-TsTileVal ts_tile_product_operand(TsProduct *p, const TsTileStmt *s, TsTileVal i, TsTileVal j,
-                                  const TsTileType *tile, const int64_t *axes, bool edge) {
-  TsTileVal where[TS_TILE_RANK];
-  const TsTileType *m = &s->in[0]->type;
-  for (int x = 0; x + 2 < m->rank; x++) where[x] = ts_tile_copy_get(p->c, s->in[1 + x]);
-  where[m->rank - 2] = i, where[m->rank - 1] = j;
-  TsTileType t = *tile;
-  t.dtype = m->dtype;
-  int64_t own[2];
-  for (int x = 0; axes && x < t.rank; x++) own[x] = m->rank - 2 + axes[x];
-  TsTileAccess how = {.edge = edge, .naxis = axes ? t.rank : 0, .axes = own};
-  TsTileVal v = ts_tile_load(p->b, ts_tile_copy_get(p->c, s->in[0]), where, &t, &how);
-  return ts_tile_cast(p->b, v, p->d);
-}
-
 /* Columns of B as panels [panel][k][nr]; `full` of them, then a part of one. */
 static void copy_columns(TsProduct *p, TsTileVal k, TsTileVal j, int vectors, bool edge) {
   TsTileType t = ts_tile_vector(p->d, p->lanes);
@@ -24,7 +9,7 @@ static void copy_columns(TsProduct *p, TsTileVal k, TsTileVal j, int vectors, bo
   for (int u = 0; u < vectors; u++) {
     TsTileVal col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
     TsTileVal x =
-        ts_tile_product_operand(p, p->x.b, row, col, &t, NULL, edge && u == vectors - 1);
+        ts_tile_product_operand(p, TS_PRODUCT_b, row, col, &t, NULL, edge && u == vectors - 1);
     ts_tile_store(p->b, p->pb, (TsTileVal[]){panel, k, at(p, u * p->lanes)}, x, NULL);
   }
 }
@@ -53,7 +38,7 @@ static void turn_square(TsProduct *p, TsTileVal k, TsTileVal j, int u, bool edge
   TsTileType t = ts_tile_type(p->d, 2, (int64_t[]){p->lanes, p->lanes});
   TsAttr turn = {.type = TS_ATTR_ints, .n = 2, .ints = perm};
   TsTileVal row = plus(p, p->pc, k), col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
-  TsTileVal x = ts_tile_product_operand(p, p->x.b, row, col, &t, axes, edge);
+  TsTileVal x = ts_tile_product_operand(p, TS_PRODUCT_b, row, col, &t, axes, edge);
   x = ts_tile_emit1(p->b, TS_TILE_transpose, 1, &x, &turn, &t);
   TsTileVal panel = panel_of_columns(p, j);
   ts_tile_store(p->b, p->pb, (TsTileVal[]){panel, k, at(p, u * p->lanes)}, x, NULL);
@@ -91,25 +76,34 @@ static void turn_columns(TsProduct *p) {
 }
 
 /* Rows as they are, one behind the other. */
-static void copy_row(TsProduct *p, TsTileVal r, TsTileVal k, bool edge) {
-  TsTileType t = ts_tile_vector(p->d, p->lanes);
+static void copy_row(TsProduct *p, TsTileVal r, TsTileVal k, int64_t w, bool edge) {
+  TsTileType t = ts_tile_vector(p->d, w);
   TsTileVal x =
-      ts_tile_product_operand(p, p->x.a, row_of(p, r), plus(p, p->pc, k), &t, NULL, edge);
+      ts_tile_product_operand(p, TS_PRODUCT_a, row_of(p, r), plus(p, p->pc, k), &t, NULL, edge);
   ts_tile_store(p->b, p->pa, (TsTileVal[]){r, k}, x, NULL);
+}
+
+/* From step `from` on, w at a time; the end of those, or `from`. */
+static TsTileVal copy_row_by(TsProduct *p, TsTileVal r, TsTileVal from, int64_t w, int times) {
+  if (p->x.k < w) return from;
+  TsTileVal whole = down_to(p, p->nk, w);
+  TsTileLoop k = loop(p, from, whole, w);
+  unroll(k.stmt, times);
+  copy_row(p, r, k.i, w, false);
+  end(p, &k);
+  return whole;
 }
 
 static void copy_rows(TsProduct *p) {
   TsTileLoop r = loop(p, at(p, 0), p->near, 1);
-  TsTileVal whole = down_to(p, p->nk, p->lanes);
-  if (p->x.k >= p->lanes) {
-    TsTileLoop k = loop(p, at(p, 0), whole, p->lanes);
-    unroll(k.stmt, 4);
-    copy_row(p, r.i, k.i, false);
-    end(p, &k);
-  }
+  TsTileVal done = at(p, 0);
+  /* The chains of what is computed interleave. */
+  if (p->x.prologue[TS_PRODUCT_a])
+    done = copy_row_by(p, r.i, done, TS_PRODUCT_TOGETHER * (int64_t)p->lanes, 1);
+  done = copy_row_by(p, r.i, done, p->lanes, p->x.prologue[TS_PRODUCT_a] ? 1 : 4);
   if (p->x.k % p->lanes) {
-    TsTileLoop rest = loop(p, whole, p->nk, p->lanes);
-    copy_row(p, r.i, rest.i, true);
+    TsTileLoop rest = loop(p, done, p->nk, p->lanes);
+    copy_row(p, r.i, rest.i, p->lanes, true);
     end(p, &rest);
   }
   end(p, &r);
@@ -131,7 +125,7 @@ static void turn_rows_part(TsProduct *p, TsTileVal k, TsTileVal i, bool edge) {
   static const int64_t axes[1] = {0};
   TsTileType t = ts_tile_vector(p->d, reach_of(p));
   TsTileVal x =
-      ts_tile_product_operand(p, p->x.a, row_of(p, i), plus(p, p->pc, k), &t, axes, edge);
+      ts_tile_product_operand(p, TS_PRODUCT_a, row_of(p, i), plus(p, p->pc, k), &t, axes, edge);
   TsTileVal where = ts_tile_product_panel_at(p, i, k);
   ts_tile_store(p->b, p->pa, &where, x, NULL);
 }

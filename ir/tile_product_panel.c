@@ -15,7 +15,7 @@ static TsTileVal row_at(TsProduct *p, TsTileVal i, TsTileVal k, int r) {
   TsTileVal x;
   if (!p->pack_a) {
     TsTileVal row = plus_int(p, row_of(p, i), r);
-    x = ts_tile_product_operand(p, p->x.a, row, plus(p, p->pc, k), &one, NULL, false);
+    x = ts_tile_product_operand(p, TS_PRODUCT_a, row, plus(p, p->pc, k), &one, NULL, false);
   } else if (!p->turned_a) {
     x = ts_tile_load(p->b, p->pa, (TsTileVal[]){plus_int(p, i, r), k}, &one, NULL);
   } else {
@@ -42,8 +42,8 @@ static TsTileVal column_at(TsProduct *p, TsTileVal panel, TsTileVal j, TsTileVal
   TsTileVal where[3] = {panel, k, at(p, u * p->lanes)};
   if (!first) return ts_tile_load(p->b, p->pb, where, &vector, NULL);
   TsTileVal row = plus(p, p->pc, k), col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
-  TsTileVal x = ts_tile_product_operand(p, p->x.b, row, col, &vector, NULL, false);
-  ask(p, p->x.b, plus_int(p, row, AHEAD_B), col, false);
+  TsTileVal x = ts_tile_product_operand(p, TS_PRODUCT_b, row, col, &vector, NULL, false);
+  ask(p, p->x.of[TS_PRODUCT_b], plus_int(p, row, AHEAD_B), col, false);
   ts_tile_store(p->b, p->pb, where, x, NULL);
   return x;
 }
@@ -55,7 +55,7 @@ static void step(TsProduct *p, TsTileVal i, TsTileVal panel, TsTileVal j, TsTile
   TsTileVal b[MOST_VECTORS];
   for (int u = 0; u < vectors; u++) b[u] = column_at(p, panel, j, k, u, first);
   if (!p->pack_a && p->turned_a)
-    ask(p, p->x.a, row_of(p, i), plus_int(p, plus(p, p->pc, k), AHEAD_A), false);
+    ask(p, p->x.of[TS_PRODUCT_a], row_of(p, i), plus_int(p, plus(p, p->pc, k), AHEAD_A), false);
   for (int r = 0; r < rows; r++) {
     TsTileVal a = row_at(p, i, k, r), *s = sum + r * vectors;
     for (int u = 0; u < vectors; u++) s[u] = ts_tile_op3(p->b, TS_OP_fma, a, b[u], s[u]);
@@ -69,7 +69,8 @@ static void ask_for_rows(TsProduct *p, TsTileVal i, TsTileVal j) {
   TsTileVal from = plus(p, p->pc, times(p, panel_of_columns(p, j), share));
   TsTileLoop l = loop(p, at(p, 0), at(p, share), line);
   for (int r = 0; r < p->mr; r++)
-    ask(p, p->x.a, plus_int(p, row_of(p, i), p->mr + r), plus(p, from, l.i), true);
+    ask(p, p->x.of[TS_PRODUCT_a], plus_int(p, row_of(p, i), p->mr + r), plus(p, from, l.i),
+        true);
   end(p, &l);
 }
 

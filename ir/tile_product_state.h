@@ -9,8 +9,12 @@
 
 enum { TS_PRODUCT_TOGETHER = 4 /* vectors of what follows the product */ };
 
+typedef enum TsProductOf { TS_PRODUCT_a, TS_PRODUCT_b } TsProductOf;
+
 typedef struct TsProductMatch {
-  const TsTileStmt *loop, *mma, *a, *b;
+  const TsTileStmt *loop, *mma;
+  const TsTileStmt *of[2]; /* the loads of A and B; the first of those that a prologue reads */
+  bool prologue[2];        /* pointwise rows make them of what is loaded */
   const TsTileValue *m0, *n0;
   int64_t m, n, k, mb, nb;
 } TsProductMatch;
@@ -45,13 +49,15 @@ typedef struct TsProductPiece {
 /* ---- ir/tile_product_match.c */
 bool ts_tile_product_match(const TsTile *k, TsProductMatch *x);
 
+/* ---- ir/tile_product_prologue.c
+ * The tile of an operand at rows (or steps) i and columns j, loaded or computed: the axes before
+ * are the round's. axes: of the operand that the tile moves along; NULL: the last ones. */
+TsTileVal ts_tile_product_operand(TsProduct *p, TsProductOf of, TsTileVal i, TsTileVal j,
+                                  const TsTileType *tile, const int64_t *axes, bool edge);
+
 /* ---- ir/tile_product_pack.c: of the step of k at hand */
 void ts_tile_product_pack_columns(TsProduct *p); /* all that no row packs on its way */
 void ts_tile_product_pack_rows(TsProduct *p);    /* if they are packed */
-/* The tile of an operand at rows (or steps) i and columns j: the axes before are the
- * round's. */
-TsTileVal ts_tile_product_operand(TsProduct *p, const TsTileStmt *s, TsTileVal i, TsTileVal j,
-                                  const TsTileType *tile, const int64_t *axes, bool edge);
 /* Panels of mr rows, for each step of k one vector of which mr are the panel's: the next step
  * writes over the rest. */
 TsTileVal ts_tile_product_panel_at(TsProduct *p, TsTileVal i, TsTileVal k);

@@ -40,6 +40,7 @@ local cases = {
   {function(a, b, c) return op.gelu(a:matmul(b) + c) end, R({133, 70}, 16), R({70, 99}, 17), R({99}, 18)},
   {function(a, b) return a:T():matmul(b) * 2 end, R({1100, 70}, 19), R({1100, 99}, 20)},
   {function(a, b) return a:matmul(b):relu() end, R({3, 90, 66}, 21, "bf16"), R({66, 80}, 22, "bf16")},
+  {function(a, b, c) return a:relu():matmul(b * c):tanh() end, R({1500, 555}, 26), R({555, 99}, 27), R({99}, 28)},
   {function(q, k, v)
     return op.attention(q, k, v, {causal = true}):transpose(1, 2):reshape {2, 150, 96}
   end, R({2, 3, 150, 32}, 23), R({2, 3, 150, 32}, 24), R({2, 3, 150, 32}, 25)},
