@@ -67,6 +67,7 @@ typedef struct TsGroup {
   double bytes, flops; /* moved and done at least; a function of lib/elem counts as its steps */
   double usec;         /* expected on the target */
   TsSchedChoice choice;
+  bool pinned; /* the program's own choice */
 } TsGroup;
 
 typedef struct TsSched {
@@ -166,6 +167,9 @@ int ts_sched_choices_tile(const TsTile *k, const TsTarget *t, int threads, const
 /* Says the choice in the head of a kernel. */
 void ts_sched_choice_head(const TsSchedChoice *c, TsTile *k);
 double ts_sched_choice_usec(const TsSched *s, const TsGroup *g, const TsSchedChoice *c);
+/* ir/sched_pin.c: whether a node has a tile shape of the program's; g's choice, if one has. */
+bool ts_sched_is_pinned(const TsNode *n);
+void ts_sched_pin(const TsSched *s, TsGroup *g);
 bool ts_sched_choice_same(const TsSchedChoice *a, const TsSchedChoice *b);
 /* "piece 4096 unroll 2", or nothing; and back, false if it is no such text. */
 void ts_sched_choice_text(const TsSchedChoice *c, TsText *text);

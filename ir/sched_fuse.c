@@ -692,6 +692,7 @@ static int fuse(Fuse *f) {
   if (!f->failed) join_all_images(f);
   drop_empty(f);
   if (!f->failed) find_operands(f);
+  for (int i = 0; i < f->s->ngroup && !f->failed; i++) ts_sched_pin(f->s, f->s->group[i]);
   free(f->live);
   free(f->runs);
   return f->failed ? -1 : 0;

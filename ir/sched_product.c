@@ -47,7 +47,8 @@ static bool has_end(const TsNode *n) {
 
 bool ts_sched_needs_prologue(const TsNode *n) {
   const TsMeta *a = &n->in[0]->meta;
-  return a->dim[a->ndim - 1] > MOST_K && !ts_sched_is_view(n->in[0]->node) && !has_end(n);
+  return a->dim[a->ndim - 1] > MOST_K && !ts_sched_is_view(n->in[0]->node) && !has_end(n) &&
+         !ts_sched_is_pinned(n);
 }
 
 bool ts_sched_is_product(const TsNode *n) {

@@ -128,7 +128,8 @@ static bool has_roles(Making *m, const TsSched *s, TsGroup *g, TsSchedKernel *k,
     g->choice = (TsSchedChoice){.rows = 64, .columns = 64, .cluster = 1};
     return is_half(m->f) && ts_device_product(d, s, g, m->f->profile, layout_of, m, k, err);
   }
-  if (g->kind == TS_GROUP_matmul && ts_tune_device_known(d, s, g, layout_of, m, &known))
+  if (g->kind == TS_GROUP_matmul && !g->pinned &&
+      ts_tune_device_known(d, s, g, layout_of, m, &known))
     g->choice = known.choice;
   m->roles = ts_device_product(d, s, g, m->f->profile, layout_of, m, k, err) ||
              ts_device_attention(d, g, strict, layout_of, m, k, err) ||

@@ -213,6 +213,7 @@ static TsTuneSubject subject_of(Group *o) {
 }
 
 static bool tunable(const TsBuildJob *b, const TsGroup *g) {
+  if (g->pinned) return false;
   if (b->device)
     return g->kind == TS_GROUP_matmul || g->kind == TS_GROUP_map || g->kind == TS_GROUP_rows ||
            g->kind == TS_GROUP_columns;
@@ -235,7 +236,7 @@ static void apply_device(const TsBuildJob *b) {
       TsGroup *g = f->sched->group[i];
       TsLayouts *l = ts_build_layouts(b, f->g);
       TsTuneEntry e;
-      if (ts_tune_device_known(b->device, f->sched, g, ts_layouts_of, l, &e))
+      if (!g->pinned && ts_tune_device_known(b->device, f->sched, g, ts_layouts_of, l, &e))
         g->choice = e.choice;
     }
 }

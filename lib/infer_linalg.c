@@ -34,6 +34,17 @@ static void differ(TsInfer *inf, const char *sizes, int64_t a, int64_t b) {
   ts_infer_mismatch(inf, what, 0, 1);
 }
 
+int ts_infer_tile_shape(TsInfer *inf, const TsAttr *shape, int most) {
+  bool good = shape->type != TS_ATTR_ints || (shape->n >= 1 && shape->n <= most);
+  for (int i = 0; good && shape->type == TS_ATTR_ints && i < shape->n; i++)
+    good = shape->ints[i] > 0;
+  if (good) return 0;
+  ts_error_set(inf->err, TS_ERR_attribute, "%s: tile_shape is 1 to %d numbers above 0",
+               ts_op_info(inf->op)->name, most);
+  return ts_error_hint(inf->err, most == 3 ? "rows, columns and steps of k, as {128, 128, 64}"
+                                           : "query rows and keys, as {32, 128}");
+}
+
 int ts_shape_rule_matmul(TsInfer *inf) {
   const TsMeta *a = inf->in[0], *b = inf->in[1];
   if (a->ndim == 0 || b->ndim == 0) {
@@ -53,6 +64,7 @@ int ts_shape_rule_matmul(TsInfer *inf) {
   if (!row) m->dim[m->ndim++] = a->dim[a->ndim - 2];
   if (!column) m->dim[m->ndim++] = b->dim[b->ndim - 1];
   if (inf->op != TS_OP_matmul) return 0;
+  if (ts_infer_tile_shape(inf, &inf->attr[0], 3)) return -1;
   return check_epilogue_operand(inf, 2) || check_epilogue_operand(inf, 3) ? -1 : 0;
 }
 

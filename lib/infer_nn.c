@@ -375,6 +375,8 @@ int ts_shape_rule_attention(TsInfer *inf) {
   const TsAttr *window = attribute(inf, "window");
   int nd = q->ndim;
   char a[TS_META_TEXT], b[TS_META_TEXT];
+  if (inf->op == TS_OP_attention && ts_infer_tile_shape(inf, attribute(inf, "tile_shape"), 2))
+    return -1;
   if (nd < 2 || k->ndim != nd || v->ndim != nd) return attention_mismatch(inf, "ranks differ");
   if (q->dim[nd - 1] != k->dim[nd - 1]) return attention_mismatch(inf, "sizes of heads differ");
   if (memcmp(k->dim, v->dim, (size_t)(nd - 1) * sizeof *k->dim))

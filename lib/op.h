@@ -115,6 +115,8 @@ int ts_op_infer(TsInfer *inf);
 int ts_infer_axis(TsInfer *inf, int64_t axis, int ndim, int *out);
 /* The set of axes of an ints attribute (absent: all), as flags. */
 int ts_infer_axes(TsInfer *inf, const TsAttr *a, int ndim, bool reduced[TS_MAX_RANK]);
+/* Of the option tile_shape, of at most so many numbers. */
+int ts_infer_tile_shape(TsInfer *inf, const TsAttr *shape, int most);
 /* Error with both shapes: "matmul: inner sizes differ: f32[2,3] x f32[4,5]". */
 int ts_infer_mismatch(TsInfer *inf, const char *what, int a, int b);
 
