@@ -203,7 +203,11 @@ end
 local function with_section(text, part)
   local title = "### " .. part.title .. "\n"
   local first = text:find(title, 1, true)
-  assert(first, "no table '" .. part.title .. "' to replace")
+  if not first then -- a new one: behind the others
+    first = text:find("\nNote: ", 1, true) or text:find("\nThe whole run took", 1, true) or #text
+    text = text:sub(1, first) .. title .. "\n" .. text:sub(first + 1)
+    first = first + 1
+  end
   local after = text:find("\n### ", first, true) or text:find("\nNote: ", first, true)
     or text:find("\nThe whole run took", first, true) or #text
   local when = ("Measured by itself: %s; command: %s; load at the start: %s."):format(os.date("!%Y-%m-%d"),
