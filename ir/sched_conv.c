@@ -19,6 +19,7 @@
 
 #include <string.h>
 
+#include "ir/tile_position.h"
 #include "ir/tile_product.h"
 
 enum {
@@ -34,9 +35,6 @@ enum {
   MOST_MAPS = 96,
   ROUNDS = 4, /* of a thread at least, where there are so many rows */
 };
-
-static int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
 
 /* ---- what can be one */
 static int64_t largest(const TsAttr *a) {
@@ -175,27 +173,27 @@ static void choose_round(TsConvKernel *p) {
   int64_t line = 64 / ts_dtypes[p->d].nbytes;
   int64_t threads = p->s->threads > 1 ? p->s->threads : 1;
   p->lanes = p->s->target->vector_bytes / ts_dtypes[p->d].nbytes;
-  p->wide = div_up(p->in[2] + 2 * p->before[2], p->stride[2]);
+  p->wide = ts_div_up(p->in[2] + 2 * p->before[2], p->stride[2]);
   int64_t most = SPAN / p->wide > 1 ? SPAN / p->wide : 1, size = ts_dtypes[p->d].nbytes;
   int64_t planes = p->window[0] * p->stride[1] * p->stride[2];
   int64_t halo = (p->window[1] - 1) * p->dilation[1] / p->stride[1];
   int64_t row = p->channels * planes * p->wide * size;
   while (most > 1 && (most + halo) * row > IMAGE) most--;
-  int64_t parts = div_up(p->out[1], most), all = p->images * p->out[0] * parts;
-  int64_t least = div_up(ROUNDS * threads, all), pieces = div_up(p->maps, MOST_MAPS);
-  int64_t sums = div_up(p->maps * most * p->wide * size, SUMS);
-  p->rows = div_up(p->out[1], parts);
+  int64_t parts = ts_div_up(p->out[1], most), all = p->images * p->out[0] * parts;
+  int64_t least = ts_div_up(ROUNDS * threads, all), pieces = ts_div_up(p->maps, MOST_MAPS);
+  int64_t sums = ts_div_up(p->maps * most * p->wide * size, SUMS);
+  p->rows = ts_div_up(p->out[1], parts);
   p->span = (p->rows - 1) * p->wide + p->out[2];
   ts_tile_product_registers(p->s->target, p->lanes, p->maps, p->span, 0, &p->mr, &p->nv);
   if (pieces < sums) pieces = sums;
   if (pieces < least) pieces = least;
-  p->some = round_up(div_up(p->maps, pieces), p->mr);
-  p->span = round_up(p->span, (int64_t)p->nv * p->lanes);
+  p->some = ts_round_up(ts_div_up(p->maps, pieces), p->mr);
+  p->span = ts_round_up(p->span, (int64_t)p->nv * p->lanes);
   p->high = p->rows + halo;
   /* Vectors that are taken apart reach beyond the last row of a plane. */
   p->plane = p->high * p->wide + (p->stride[2] > 1 ? p->lanes : 0);
   /* An odd number of lines from channel to channel: they would share the sets of the first cache. */
-  p->pitch = (div_up(planes * p->plane, line) | 1) * line;
+  p->pitch = (ts_div_up(planes * p->plane, line) | 1) * line;
 }
 
 int64_t ts_sched_conv_step(const TsConvKernel *p, int axis, int64_t i) {
@@ -308,8 +306,9 @@ static TsTileVal local(TsConvKernel *p, int rank, const int64_t *dim) {
 }
 
 static int put_rounds(TsConvKernel *p) {
-  int64_t pieces = div_up(p->maps, p->some), parts = div_up(p->out[1], p->rows);
-  int64_t wide = 4 * (int64_t)p->lanes; /* what a vector may reach beyond the end */
+  int64_t pieces = ts_div_up(p->maps, p->some), parts = ts_div_up(p->out[1], p->rows);
+  int64_t wide =
+      TS_CONV_TOGETHER * (int64_t)p->lanes; /* what a vector may reach beyond the end */
   TsTileBuild *b = &p->b;
   p->k->ntile = 2;
   p->k->tile[0] = p->some, p->k->tile[1] = p->span;
@@ -325,9 +324,10 @@ static int put_rounds(TsConvKernel *p) {
   p->n = p->images > 1 ? r : ts_tile_index(b, 0);
   int64_t reach = p->span + (p->window[2] - 1) * p->dilation[2] + wide;
   if (p->stride[2] > 1)
-    p->line = local(p, 1, (int64_t[]){round_up(p->in[2] + wide * p->stride[2], p->stride[2])});
-  p->image = local(p, 1, (int64_t[]){round_up(p->channels * p->pitch + reach, p->lanes)});
-  p->sum = local(p, 2, (int64_t[]){round_up(p->some, p->mr), p->span + wide});
+    p->line =
+        local(p, 1, (int64_t[]){ts_round_up(p->in[2] + wide * p->stride[2], p->stride[2])});
+  p->image = local(p, 1, (int64_t[]){ts_round_up(p->channels * p->pitch + reach, p->lanes)});
+  p->sum = local(p, 2, (int64_t[]){ts_round_up(p->some, p->mr), p->span + wide});
   ts_sched_conv_image(p);
   ts_sched_conv_sums(p);
   if (ts_sched_conv_end(p)) return -1;

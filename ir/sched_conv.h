@@ -21,7 +21,10 @@ int ts_sched_lower_conv(const TsSched *s, const TsGroup *group, TsLayoutFn *layo
 /* ---- what the two files share */
 /* The words of a convolution's epilogue: rows of Tile IR, or an operand that is added. */
 enum { TS_CONV_bias = -1, TS_CONV_residual = -2, TS_CONV_none = -3, TS_CONV_unknown = -4 };
-enum { TS_CONV_WORDS = 7 };
+enum {
+  TS_CONV_WORDS = 7,
+  TS_CONV_TOGETHER = 4, /* vectors of what is before and behind at once, at most */
+};
 
 /* Axes are always three: of space that is not there, of one element. */
 typedef struct TsConvKernel {

@@ -4,27 +4,21 @@
 
 #include "ir/sched_conv.h"
 #include "ir/tile_marks.h"
+#include "ir/tile_position.h"
 
 enum {
   MOST_ROWS = 12,
   MOST_VECTORS = 4,
   UNROLLED = 9, /* taps that stand one behind the other in the code */
-  TOGETHER = 4, /* vectors of what follows */
 };
 
 /* ---- arithmetic on positions */
 static TsTileVal at(TsConvKernel *p, int64_t i) { return ts_tile_index(&p->b, i); }
 
-static bool number(TsTileVal x, int64_t *i) {
-  if (!x || !x->stmt || x->stmt->op != TS_TILE_const) return false;
-  *i = (int64_t)ts_tile_attr(x->stmt, "value")->f;
-  return true;
-}
+static bool number(TsTileVal x, int64_t *i) { return ts_tile_is_number(x, i); }
 
 static TsTileVal plus(TsConvKernel *p, TsTileVal x, TsTileVal y) {
-  int64_t i, k;
-  if (number(x, &i) && number(y, &k)) return at(p, i + k);
-  return ts_tile_op2(&p->b, TS_OP_add, x, y);
+  return ts_tile_plus(&p->b, x, y);
 }
 
 static TsTileVal plus_int(TsConvKernel *p, TsTileVal x, int64_t i) {
@@ -32,8 +26,7 @@ static TsTileVal plus_int(TsConvKernel *p, TsTileVal x, int64_t i) {
 }
 
 static TsTileVal times(TsConvKernel *p, TsTileVal x, int64_t n) {
-  int64_t i;
-  return number(x, &i) ? at(p, i * n) : ts_tile_op2(&p->b, TS_OP_mul, x, at(p, n));
+  return ts_tile_times(&p->b, x, n);
 }
 
 /* x, but not below lo and not above hi. */
@@ -51,7 +44,7 @@ static void end(TsConvKernel *p, TsTileLoop *l) { ts_tile_for_end(&p->b, l, NULL
 
 /* ---- pieces of a row: whole ones, and one with an edge where they do not come out even */
 static int64_t piece_of(const TsConvKernel *p, int64_t n) {
-  int64_t w = TOGETHER * (int64_t)p->lanes;
+  int64_t w = TS_CONV_TOGETHER * (int64_t)p->lanes;
   while (w > p->lanes && n % w && n < w) w /= 2;
   for (int64_t k = w; k >= p->lanes; k /= 2)
     if (n % k == 0) return k;

@@ -475,26 +475,34 @@ static void sink_nodes(Fuse *f) {
   free(u.at);
 }
 
-/* ---- what makes an operand of a product, and nothing else, joins it (ir/sched_prologue.h) */
-static bool serves_only(const Fuse *f, const Users *u, const TsGroup *g, const TsNode *product,
+/* ---- what makes an operand of a head, and nothing else, joins it (ir/sched_prologue.h,
+ * ir/sched_conv.h) */
+static bool serves_only(const Fuse *f, const Users *u, const TsGroup *g, const TsNode *head,
                         TsSide side) {
   for (int k = 0; k < g->nnode; k++) {
     const TsNode *n = g->node[k];
-    bool last = n == product->in[side]->node;
+    bool last = n == head->in[side]->node;
     if (last && u->start[n->id + 1] - u->start[n->id] != 1) return false;
     if (!last && used_outside(f, u, n, g->index)) return false;
   }
   return true;
 }
 
-static void join_prologue(Fuse *f, const Users *u, TsGroup *g, const TsNode *product,
+static bool takes_all(const TsNode *conv, const TsGroup *from) {
+  for (int i = 0; i < from->nnode; i++)
+    if (!ts_sched_conv_takes(conv, from->node[i])) return false;
+  return true;
+}
+
+static void join_prologue(Fuse *f, const Users *u, TsGroup *g, const TsNode *head,
                           TsSide side) {
-  int k = f->s->of[product->in[side]->node->id];
+  int k = f->s->of[head->in[side]->node->id];
   TsGroup *from = k >= 0 ? f->s->group[k] : NULL;
-  if (!from || from->kind != TS_GROUP_map || !serves_only(f, u, from, product, side)) return;
-  if (from->nnode + g->nnode > MOST_AFTER_PRODUCT ||
-      !ts_sched_prologue_pays(f->s, from, g, side))
-    return;
+  if (!from || from->kind != TS_GROUP_map || !serves_only(f, u, from, head, side)) return;
+  if (from->nnode + g->nnode > MOST_AFTER_PRODUCT) return;
+  bool pays = g->kind == TS_GROUP_conv ? takes_all(head, from)
+                                       : ts_sched_prologue_pays(f->s, from, g, side);
+  if (!pays) return;
   for (int i = 0; i < from->nnode; i++) add_node(f, g, from->node[i]);
   sort_nodes(g);
   from->nnode = 0;
@@ -521,6 +529,8 @@ static void join_prologues(Fuse *f) {
     TsGroup *g = f->s->group[i];
     const TsNode *product = g->kind == TS_GROUP_matmul ? ts_sched_product_of(g) : NULL;
     if (product) join_operands(f, &u, g, product);
+    if (g->kind == TS_GROUP_conv && g->nnode)
+      join_prologue(f, &u, g, ts_sched_conv_of(g), TS_SIDE_a);
   }
   free(u.start);
   free(u.at);
@@ -583,39 +593,6 @@ static void join_siblings(Fuse *f) {
       if (x < 0 || y < 0 || x == y) continue;
       share(f, &u, n, f->s->group[x < y ? x : y], f->s->group[x < y ? y : x]);
     }
-  }
-  free(u.start);
-  free(u.at);
-}
-
-/* ---- rows on the images of a convolution, which nobody else reads */
-static bool only_for(const Fuse *f, const Users *u, const TsGroup *from, const TsNode *conv) {
-  for (int k = 0; k < from->nnode; k++)
-    for (int i = u->start[from->node[k]->id]; i < u->start[from->node[k]->id + 1]; i++)
-      if (u->at[i] != (int)conv->id && (u->at[i] < 0 || f->s->of[u->at[i]] != from->index))
-        return false;
-  return true;
-}
-
-static void join_images(Fuse *f, const Users *u, TsGroup *g, const TsNode *conv) {
-  int k = f->s->of[conv->in[0]->node->id];
-  TsGroup *from = k >= 0 ? f->s->group[k] : NULL;
-  if (!from || from == g || from->kind != TS_GROUP_map || !only_for(f, u, from, conv)) return;
-  if (from->nnode + g->nnode > MOST_AFTER_PRODUCT || conv->in[1]->node == conv->in[0]->node)
-    return;
-  for (int i = 0; i < from->nnode; i++)
-    if (!ts_sched_conv_takes(conv, from->node[i])) return;
-  for (int i = 0; i < from->nnode && !f->failed; i++) add_node(f, g, from->node[i]);
-  from->nnode = 0;
-  sort_nodes(g);
-}
-
-static void join_all_images(Fuse *f) {
-  Users u = {0};
-  find_users(f, &u);
-  for (int i = 0; i < f->s->ngroup && !f->failed; i++) {
-    TsGroup *g = f->s->group[i];
-    if (g->nnode && g->kind == TS_GROUP_conv) join_images(f, &u, g, ts_sched_conv_of(g));
   }
   free(u.start);
   free(u.at);
@@ -689,7 +666,6 @@ static int fuse(Fuse *f) {
   if (!f->failed) sink_nodes(f);
   if (!f->failed) join_prologues(f);
   if (!f->failed) join_siblings(f);
-  if (!f->failed) join_all_images(f);
   drop_empty(f);
   if (!f->failed) find_operands(f);
   for (int i = 0; i < f->s->ngroup && !f->failed; i++) ts_sched_pin(f->s, f->s->group[i]);

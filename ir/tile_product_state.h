@@ -5,6 +5,7 @@
 
 #include "ir/tile_copy.h"
 #include "ir/tile_marks.h"
+#include "ir/tile_position.h"
 #include "ir/tile_product.h"
 
 enum { TS_PRODUCT_TOGETHER = 4 /* vectors of what follows the product */ };
@@ -78,30 +79,22 @@ void ts_tile_product_end_ask(TsProduct *p, TsTileVal m, TsTileVal n, bool far);
 void ts_tile_product_end_rows(TsProduct *p, TsTileVal first, TsTileVal rows);
 
 /* ---- short names of its files */
-static inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
+static inline int64_t div_up(int64_t a, int64_t b) { return ts_div_up(a, b); }
+static inline int64_t round_up(int64_t a, int64_t b) { return ts_round_up(a, b); }
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static inline int64_t line_of(const TsProduct *p) { return 64 / ts_dtypes[p->d].nbytes; }
 
 static inline TsTileVal at(TsProduct *p, int64_t i) { return ts_tile_index(p->b, i); }
-static inline bool number(const TsTileValue *x, int64_t *i) {
-  if (!x || !x->stmt || x->stmt->op != TS_TILE_const) return false;
-  *i = (int64_t)ts_tile_attr(x->stmt, "value")->f;
-  return true;
-}
+static inline bool number(const TsTileValue *x, int64_t *i) { return ts_tile_is_number(x, i); }
 static inline TsTileVal plus(TsProduct *p, TsTileVal x, TsTileVal y) {
-  int64_t i, j;
-  if (number(x, &i) && number(y, &j)) return at(p, i + j);
-  return ts_tile_op2(p->b, TS_OP_add, x, y);
+  return ts_tile_plus(p->b, x, y);
 }
 static inline TsTileVal plus_int(TsProduct *p, TsTileVal x, int64_t i) {
   return i ? plus(p, x, at(p, i)) : x;
 }
 static inline TsTileVal times(TsProduct *p, TsTileVal x, int64_t i) {
-  int64_t n;
-  if (number(x, &n)) return at(p, n * i);
-  return ts_tile_op2(p->b, TS_OP_mul, x, at(p, i));
+  return ts_tile_times(p->b, x, i);
 }
 /* A multiple of unit. */
 static inline TsTileVal down_to(TsProduct *p, TsTileVal x, int64_t unit) {

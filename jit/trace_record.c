@@ -109,8 +109,8 @@ static void evict(TsTracer *t) {
   for (Trace *k = t->first; k; k = k->next)
     if (k->used <= least->used) least = k;
   char span[200];
-  ts_trace_say(t, "evicted", "%s: it ran %u times, not for the longest of %d",
-               ts_trace_span(least, least->root.child, span), least->runs, t->ntrace);
+  ts_trace_say(t, "evicted", "%s: unused for longest of %d; it ran %u times",
+               ts_trace_span(least, least->root.child, span), t->ntrace, least->runs);
   ts_trace_free(least);
 }
 

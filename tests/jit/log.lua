@@ -81,7 +81,7 @@ for n = 1, 100 do
   for i = 1, 60 do z = op.sin(z) - z * 0.5 end
 end
 ]]
-told(out, { "%[jit trace found %S+:7: ", "%[jit trace found %S+:8: ", "%[jit trace evicted %S+:8: it ran %d+ times, not for the longest of 64%]" })
+told(out, { "%[jit trace found %S+:7: ", "%[jit trace found %S+:8: ", "%[jit trace evicted %S+:8: unused for longest of 64; it ran %d+ times%]" })
 assert(not out:find "trace evicted %S+:7: ", out)
 
 if tessera.jit.status() then
