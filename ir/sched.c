@@ -134,10 +134,12 @@ TsGroupKind ts_sched_kind(const TsNode *n) {
   return pointwise && n->op != TS_OP_complex && numbers_fit(n) ? TS_GROUP_map : TS_GROUP_vm;
 }
 
-TsGroupKind ts_sched_kind_on(const TsTarget *t, const TsNode *n) {
+TsGroupKind ts_sched_kind_in(const TsSched *s, const TsNode *n) {
   TsGroupKind kind = ts_sched_kind(n);
+  const TsTarget *t = s->target;
   bool cpu = kind == TS_GROUP_vm && t && !t->shared_bytes;
   if (cpu && ts_sched_is_conv(n)) return TS_GROUP_conv;
+  if (cpu && ts_sched_by_pairs(s, n) && ts_sched_is_large_product(n)) return TS_GROUP_matmul;
   bool gpu = kind == TS_GROUP_vm && t && t->shared_bytes && n->op < TS_OP_COUNT;
   if (!gpu || !handled_types(n)) return kind;
   if (ts_sched_is_any_product(n)) return TS_GROUP_matmul;

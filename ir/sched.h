@@ -83,8 +83,8 @@ typedef struct TsSched {
   /* Bare numbers are given when a kernel runs: sizes of it, as the bits of an f64. So calls that
    * differ by a number share a kernel. */
   bool numbers_vary;
-  /* Products of bf16 are the VM's, two steps of k at a time (vm/gemm_pairs.h). */
-  bool pairs;
+  /* The profile "fast": products of bf16 by the target's instruction for them, if it has one. */
+  bool fast;
   bool marks; /* kernels that begin in explicit form get profile marks (ir/tile_marks.h) */
   /* The kernel of a map is for any outermost size, whoever asks for it. */
   bool sizes_vary;
@@ -188,8 +188,9 @@ TsVal ts_sched_root(TsVal v);
 /* How a node can be part of a kernel: map, rows, columns, matmul, or vm if it cannot (of a
  * convolution, which only CPUs have, the next one). */
 TsGroupKind ts_sched_kind(const TsNode *n);
-/* The same for a target: gradients of norms are columns where blocks hold their rows. */
-TsGroupKind ts_sched_kind_on(const TsTarget *t, const TsNode *n);
+/* The same in s, for its target and profile: gradients of norms are columns where blocks hold their
+ * rows, products by a unit for pairs of bf16 are kernels of any depth. */
+TsGroupKind ts_sched_kind_in(const TsSched *s, const TsNode *n);
 
 /* The shape that a node walks: its first input's where it reduces, else its result's. */
 const TsMeta *ts_sched_at(const TsNode *n);

@@ -70,7 +70,7 @@ static int check_node(const TsSched *s, const TsGroup *g, int k, TsError *err) {
   const TsNode *n = g->node[k];
   if (check_order(s, g, k, err)) return -1;
   if (g->kind == TS_GROUP_vm) return 0;
-  TsGroupKind kind = ts_sched_kind_on(s->target, n);
+  TsGroupKind kind = ts_sched_kind_in(s, n);
   if ((kind == TS_GROUP_attention) != (g->kind == TS_GROUP_attention))
     return bad(err, g, n, "attention is a group of its own");
   if (kind == TS_GROUP_attention) return 0;
@@ -174,9 +174,9 @@ static int check_group(const TsSched *s, const TsGroup *g, int index,
   for (int k = 0; k < g->nnode; k++) {
     if (check_node(s, g, k, err)) return -1;
     const TsNode *n = g->node[k];
-    products += g->kind != TS_GROUP_vm && (ts_sched_kind_on(s->target, n) == TS_GROUP_matmul ||
+    products += g->kind != TS_GROUP_vm && (ts_sched_kind_in(s, n) == TS_GROUP_matmul ||
                                            ts_sched_leads(s->target, n));
-    convs += g->kind != TS_GROUP_vm && ts_sched_kind_on(s->target, n) == TS_GROUP_conv;
+    convs += g->kind != TS_GROUP_vm && ts_sched_kind_in(s, n) == TS_GROUP_conv;
   }
   if (convs != (g->kind == TS_GROUP_conv))
     return bad(err, g, NULL, "has the wrong number of convolutions");

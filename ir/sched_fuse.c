@@ -236,10 +236,8 @@ static bool own_space(const TsNode *n, TsSpaceAxes *out) {
 
 static void place(Fuse *f, const TsNode *n) {
   TsSpaceAxes space;
-  TsGroupKind kind = ts_sched_kind_on(f->s->target, n);
+  TsGroupKind kind = ts_sched_kind_in(f->s, n);
   if (has_head(kind) && !(f->s->target && f->s->target->fma)) kind = TS_GROUP_vm;
-  if (kind == TS_GROUP_matmul && f->s->pairs && n->in[0]->meta.dtype == TS_DT_bf16)
-    kind = TS_GROUP_vm;
   if (ts_sched_leads(f->s->target, n)) kind = TS_GROUP_matmul;
   bool joins = !has_head(kind) && !alone(kind);
   TsGroup *g = joins ? group_for(f, n, &space) : NULL;

@@ -40,9 +40,8 @@ static bool good_types(const TsNode *n) {
  * without asking for what it reads ahead: bias, gelu and residual cost 2.2 to 2.8 ns an element
  * there and 1.1 to 1.6 here. */
 static bool has_end(const TsNode *n) {
-  TsDtype d = (TsDtype)n->in[0]->meta.dtype;
   bool named = n->attr[2].type == TS_ATTR_str && strcmp(n->attr[2].str, "none");
-  return (d == TS_DT_f32 || d == TS_DT_f64) && (n->nin > 2 || named);
+  return n->nin > 2 || named;
 }
 
 bool ts_sched_needs_prologue(const TsNode *n) {
@@ -51,13 +50,22 @@ bool ts_sched_needs_prologue(const TsNode *n) {
          !ts_sched_is_pinned(n);
 }
 
-bool ts_sched_is_product(const TsNode *n) {
+bool ts_sched_is_large_product(const TsNode *n) {
   if (n->op != TS_OP_matmul || n->nin < 2 || !good_types(n)) return false;
   const TsMeta *a = &n->in[0]->meta, *b = &n->in[1]->meta;
   if (a->ndim < 2 || b->ndim < 2) return false;
   int64_t m = a->dim[a->ndim - 2], k = a->dim[a->ndim - 1], cols = b->dim[b->ndim - 1];
-  if (ts_sched_needs_prologue(n) && !ts_sched_prologue_of_b(n)) return false;
   return m >= LEAST_ROWS && cols >= LEAST_COLUMNS && k >= LEAST_K && m * cols * k >= LEAST_WORK;
+}
+
+bool ts_sched_is_product(const TsNode *n) {
+  return ts_sched_is_large_product(n) &&
+         (!ts_sched_needs_prologue(n) || ts_sched_prologue_of_b(n));
+}
+
+bool ts_sched_by_pairs(const TsSched *s, const TsNode *n) {
+  return s->fast && s->target && s->target->pairs && n->op == TS_OP_matmul && n->nin > 1 &&
+         n->in[0]->meta.dtype == TS_DT_bf16;
 }
 
 bool ts_sched_is_any_product(const TsNode *n) {
@@ -110,7 +118,8 @@ typedef struct Lower {
   int naccess;
   int naxis; /* the batch's, rows, columns */
   int64_t axis[TS_TILE_RANK], k, block[2];
-  TsDtype d;
+  TsDtype d, factor; /* of sums; of what is multiplied */
+  const char *unit;  /* whose sums they are, or NULL */
   TsTile *tile;
   TsTileBuild b;
   TsTileVal at[TS_TILE_RANK];        /* of the round */
@@ -400,11 +409,11 @@ static TsTileVal operand(Lower *l, const TsNode *n, TsVal v, TsDtype d) {
 /* ---- the product */
 static TsTileVal factor(Lower *l, TsSide side) {
   TsVal v = l->product->in[side];
-  if (inside(l, v)) return ts_tile_cast(&l->b, *made(l, v), l->d);
+  if (inside(l, v)) return ts_tile_cast(&l->b, *made(l, v), l->factor);
   put_shape(l, side);
   TsTileVal x = load(l, find_part(l, side, v));
   put_shape(l, TS_SIDE_result);
-  return ts_tile_cast(&l->b, x, l->d);
+  return ts_tile_cast(&l->b, x, l->factor);
 }
 
 static int put_word(Lower *l, const char *word, size_t n, TsTileVal *sum) {
@@ -441,7 +450,8 @@ static int put_product(Lower *l, TsTileVal *out) {
   const TsAttr *words = &p->attr[2];
   TsTileVal zero = ts_tile_const(&l->b, 0, &t);
   TsTileVal a = factor(l, TS_SIDE_a), b = factor(l, TS_SIDE_b);
-  TsTileVal in[3] = {a, b, zero}, sum = ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, NULL, &t);
+  TsAttr unit = {.type = l->unit ? TS_ATTR_str : TS_ATTR_none, .str = l->unit};
+  TsTileVal in[3] = {a, b, zero}, sum = ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &t);
   bool given = words->type == TS_ATTR_str;
   const char *w = given ? words->str : "";
   for (size_t n; *w; w += n + (w[n] == '_'))
@@ -554,7 +564,8 @@ static TsProductSize size_of(const Lower *l) {
                         .k = l->k,
                         .batch = 1,
                         .threads = l->s->threads,
-                        .turned = a->step[0] == 1 && a->step[1] != 1};
+                        .turned = a->step[0] == 1 && a->step[1] != 1,
+                        .pairs = ts_tile_pairs_named(l->unit)};
   for (int i = 0; i < batch; i++) size.batch *= l->axis[i];
   size.high = l->g->choice.high, size.steps = l->g->choice.steps;
   return size;
@@ -595,7 +606,9 @@ static int open_product(Lower *l) {
   if (l->g->naxis + more < 2 || l->g->naxis + more > TS_TILE_RANK)
     return refuse(l, "no product");
   l->k = a->dim[a->ndim - 1];
-  l->d = sum_type(l->product);
+  l->d = l->factor = sum_type(l->product);
+  if (ts_sched_by_pairs(l->s, l->product)) l->unit = l->s->target->pairs;
+  if (l->unit) l->factor = TS_DT_bf16;
   if (find_operands(l)) return -1;
   find_axes(l);
   return 0;

@@ -8,6 +8,10 @@
 /* Whether a matmul can be the heart of a kernel: types and shapes for which there is one that
  * is as fast as the VM's. */
 bool ts_sched_is_product(const TsNode *n);
+/* One of types and sizes that a kernel is for, whatever its depth. */
+bool ts_sched_is_large_product(const TsNode *n);
+/* The profile is "fast", and the processor has an instruction for pairs of bf16. */
+bool ts_sched_by_pairs(const TsSched *s, const TsNode *n);
 /* The VM is as fast, unless what makes B joins it: columns of int8 in f32 with a scale take half
  * the time, or two thirds, for 32 or 64 rows, while relu of A with 1024 columns takes as long. */
 bool ts_sched_needs_prologue(const TsNode *n);

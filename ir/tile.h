@@ -246,6 +246,9 @@ typedef struct TsTarget {
   int64_t cache[3];     /* bytes of the cache levels of one core */
   int64_t shared_bytes; /* of a block */
   bool bare_products;   /* kernels of products are their own: nothing is fused to them */
+  /* Of a CPU the instruction for products of bf16 in the profile "fast" (ir/tile_pairs.h), or
+   * NULL: then they are chains of f32's there too. */
+  const char *pairs;
 } TsTarget;
 
 /* ir/tile_check.c: types, shapes, dominance, what each form allows; messages quote the line. */

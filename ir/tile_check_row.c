@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ir/text_value.h"
+#include "ir/tile_pairs.h"
 
 enum { TRANSPOSED = 256 /* elements that the explicit form turns in registers */ };
 static const double MOST_EXACT = 9007199254740992.0; /* 2^53 */
@@ -327,10 +328,17 @@ int ts_tile_rule_of_cast(Check *c, const Stmt *s) {
 }
 
 int ts_tile_rule_of_bitcast(Check *c, const Stmt *s) {
-  if (ts_tile_rule_of_cast(c, s)) return -1;
+  if (ts_tile_rule_gives_tile(c, s)) return -1;
   const Type *from = &s->in[0]->type, *to = &s->out[0]->type;
   bool plain = from->dtype != TS_DT_bool && to->dtype != TS_DT_bool;
-  if (plain && info(from)->nbytes == info(to)->nbytes) return 0;
+  bool fits = plain && info(from)->nbytes == info(to)->nbytes;
+  Type t = ts_tile_rule_with_dtype(*from, (TsDtype)to->dtype);
+  if (plain && !fits && c->k->form == TS_FORM_explicit && from->rank) {
+    int64_t bytes = from->dim[from->rank - 1] * info(from)->nbytes;
+    fits = bytes % info(to)->nbytes == 0;
+    t.dim[t.rank - 1] = bytes / info(to)->nbytes;
+  }
+  if (fits) return ts_tile_rule_gives(c, s, &t);
   return WRONG(TS_ERR_dtype, "%s and %s have not the same bits", ts_tile_shown(c, from),
                ts_tile_shown(c, to));
 }
@@ -468,11 +476,13 @@ int ts_tile_rule_of_places(Check *c, const Stmt *s) {
 
 /* ---- contractions */
 /* a[m,k] b[k,n], or a[m] b[n] without k: floats of one type; narrow ones add up in f32. A
- * matrix unit also multiplies i8, with sums in i32. */
+ * matrix unit also multiplies i8, with sums in i32, and pairs of bf16 (ir/tile_pairs.h). */
 static int product(Check *c, const Stmt *s, bool deep) {
   const Type *a = &s->in[0]->type, *b = &s->in[1]->type;
   int rank = 1 + deep;
-  bool few = deep && a->dtype == TS_DT_i8 && a->space == TS_SPACE_fragment;
+  bool words = deep && a->dtype == TS_DT_i32 && a->space == TS_SPACE_fragment &&
+               ts_tile_pairs_of(s) == TS_PAIRS_amx_bf16;
+  bool few = (deep && a->dtype == TS_DT_i8 && a->space == TS_SPACE_fragment) || words;
   bool fits = a->rank == rank && b->rank == rank && a->dtype == b->dtype &&
               a->space == b->space && (info(a)->kind == TS_KIND_F || few) &&
               (!deep || a->dim[1] == b->dim[0]);
@@ -480,10 +490,28 @@ static int product(Check *c, const Stmt *s, bool deep) {
     return WRONG(TS_ERR_shape, "%s %s and %s", deep ? "no matrix product of" : "no product of",
                  ts_tile_shown(c, a), ts_tile_shown(c, b));
   Type acc = {.dtype = info(a)->accum, .rank = 2, .space = s->in[2]->type.space};
-  if (few) acc.dtype = TS_DT_i32;
+  if (few) acc.dtype = words ? TS_DT_f32 : TS_DT_i32;
   acc.dim[0] = a->dim[0];
   acc.dim[1] = b->dim[deep];
   return ts_tile_rule_operand(c, s, 2, &acc) || ts_tile_rule_gives(c, s, &acc) ? -1 : 0;
+}
+
+/* Units of a CPU take bf16, in explicit form words in registers of the unit. */
+static int check_pairs(Check *c, const Stmt *s) {
+  TsTilePairs unit = ts_tile_pairs_of(s);
+  bool explicit = c->k->form == TS_FORM_explicit;
+  const char *has = c->target ? c->target->pairs : NULL;
+  int wanted = explicit ? TS_DT_i32 : TS_DT_bf16;
+  if (!unit) return 0;
+  if (!c->cpu || (explicit && unit != TS_PAIRS_amx_bf16))
+    return WRONG(TS_ERR_attribute, "unit %s is %s", ATTR("unit")->str,
+                 c->cpu ? "the row dot2 in explicit form" : "one of CPUs");
+  if (c->target && (!has || strcmp(has, ATTR("unit")->str) != 0))
+    return WRONG(TS_ERR_device, "this processor has no %s", ATTR("unit")->str);
+  if (s->in[0]->type.dtype == wanted) return 0;
+  return WRONG(TS_ERR_dtype, "%s multiplies %s, not %s", ATTR("unit")->str,
+               explicit ? "words of two bf16, i32[16,16] @fragment" : "bf16",
+               ts_tile_shown(c, &s->in[0]->type));
 }
 
 int ts_tile_rule_of_mma(Check *c, const Stmt *s) {
@@ -491,7 +519,17 @@ int ts_tile_rule_of_mma(Check *c, const Stmt *s) {
   bool named = unit->type == TS_ATTR_str && unit->str && *unit->str;
   if (c->k->form == TS_FORM_explicit && !named)
     return WRONG(TS_ERR_attribute, "the explicit form names the unit");
-  return product(c, s, true);
+  return check_pairs(c, s) || product(c, s, true) ? -1 : 0;
+}
+
+int ts_tile_rule_of_dot2(Check *c, const Stmt *s) {
+  if (c->k->form != TS_FORM_explicit)
+    return WRONG(TS_ERR_argument, "stands in explicit form; in block form it is mma {unit}");
+  Type words = ts_tile_rule_with_dtype(s->in[0]->type, TS_DT_i32);
+  Type sum = ts_tile_rule_with_dtype(words, TS_DT_f32);
+  for (int i = 0; i < 3; i++)
+    if (ts_tile_rule_operand(c, s, i, i < 2 ? &words : &sum)) return -1;
+  return ts_tile_rule_gives(c, s, &sum);
 }
 
 int ts_tile_rule_of_outer(Check *c, const Stmt *s) { return product(c, s, false); }

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "ir/tile_pairs.h"
 #include "ir/tile_text.h"
 
 enum { LARGEST_EXTENT = 62 /* bits of an element count */ };
@@ -80,6 +81,9 @@ static int check_barrier_type(Check *c, const Stmt *s, const Type *t) {
 static int check_space(Check *c, const Stmt *s, const Type *t) {
   bool gpu = t->space == TS_SPACE_fragment || t->space == TS_SPACE_shared ||
              t->space == TS_SPACE_barrier;
+  if (c->cpu && t->space == TS_SPACE_fragment && c->k->form == TS_FORM_explicit &&
+      ts_tile_pairs_register(t))
+    return 0;
   if (gpu && c->cpu)
     return WRONG(TS_ERR_argument, "target %s has no memory like %s", c->k->target,
                  ts_tile_shown(c, t));

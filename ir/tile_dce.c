@@ -63,6 +63,7 @@ bool ts_tile_effect(const TsTileStmt *s) {
   case TS_TILE_places:
   case TS_TILE_mma:
   case TS_TILE_outer:
+  case TS_TILE_dot2:
   case TS_TILE_program: return false;
   default: return true;
   }

@@ -70,7 +70,7 @@ static void plan(TsProduct *p) {
   const TsTileType *a = &x->of[TS_PRODUCT_a]->in[0]->type;
   const TsTileType *b = &x->of[TS_PRODUCT_b]->in[0]->type;
   bool prologue_b = x->prologue[TS_PRODUCT_b];
-  p->d = (TsDtype)x->mma->out[0]->type.dtype;
+  p->d = p->factor = (TsDtype)x->mma->out[0]->type.dtype;
   p->lanes = lanes_of(p->t, p->d);
   ts_tile_product_registers(p->t, p->lanes, x->m, x->n, p->from->high, &p->mr, &p->nv);
   p->nr = p->nv * p->lanes;
@@ -168,6 +168,10 @@ static void round_of(TsProduct *p) {
   p->n0 = ts_tile_copy_get(p->c, (TsTileVal)(uintptr_t)p->x.n0);
   p->rows = left_of(p, at(p, p->x.m), p->m0, p->x.mb);
   p->cols = left_of(p, at(p, p->x.n), p->n0, p->x.nb);
+  if (ts_tile_pairs_of(p->x.mma)) {
+    ts_tile_product_amx(p);
+    return;
+  }
   memory(p);
   if (!p->blocks) {
     p->pc = at(p, 0), p->nk = at(p, p->x.k);
@@ -203,7 +207,11 @@ TsTile *ts_tile_product(const TsTile *k, const TsTarget *target, TsError *err) {
   TsProduct p = {.t = target, .from = k};
   if (!ts_tile_product_match(k, &p.x) || target->vector_bytes < 16)
     return ts_error_set(err, TS_ERR_value, "%s: no product that is known", k->name), NULL;
-  plan(&p);
+  TsTilePairs pairs = ts_tile_pairs_of(p.x.mma);
+  if (pairs == TS_PAIRS_amx_bf16)
+    ts_tile_product_amx_plan(&p);
+  else
+    plan(&p);
   if ((p.x.mb < p.x.m && p.x.mb % p.mr) || (p.x.nb < p.x.n && p.x.nb % p.nr))
     return ts_error_set(err, TS_ERR_value,
                         "%s: blocks of %lldx%lld for register tiles of %dx%d", k->name,

@@ -3,17 +3,23 @@
 #ifndef TS_IR_TILE_PRODUCT_H
 #define TS_IR_TILE_PRODUCT_H
 
-#include "ir/tile.h"
+#include "ir/tile_pairs.h"
 
 typedef struct TsProductSize {
   int64_t m, n, k;
   int64_t batch;
   int threads;
-  bool turned;     /* the rows of A are contiguous along m */
-  int high, steps; /* as in TsTile; 0: chosen here */
+  bool turned;       /* the rows of A are contiguous along m */
+  int high, steps;   /* as in TsTile; 0: chosen here */
+  TsTilePairs pairs; /* the unit of its products */
 } TsProductSize;
 
 enum { TS_PRODUCT_STEPS = 512 }; /* most steps of k between two visits of a sum */
+/* Of a turn of the matrix unit: two by two of its registers. */
+enum { TS_PRODUCT_AMX_HIGH = 32, TS_PRODUCT_AMX_WIDE = 32 };
+
+/* Steps of a part of k for the matrix unit; most: so many at most, 0: chosen here. */
+int64_t ts_tile_product_amx_steps(int64_t k, int64_t most);
 
 /* Rows and vectors of the register tile for a product of m x n; high: so many rows, if there is
  * such a tile. */

@@ -63,8 +63,63 @@ static double cost(const TsProductSize *s, int64_t rows, int64_t cols) {
          (1 + 0.02 / most);
 }
 
+/* ---- for the matrix unit: sizes that measured best of ten on an Emerald Rapids. Parts of 512 steps
+ * cost a visit of the sums more, blocks of 1024 rows leave its second cache of 2 MiB. */
+enum { AMX_STEPS = 1024, AMX_ROWS = 512, AMX_COLUMNS = 512, AMX_UNIT = 32 };
+
+int64_t ts_tile_product_amx_steps(int64_t k, int64_t most) {
+  int64_t steps = even(k, most ? round_up(most, AMX_UNIT) : AMX_STEPS, AMX_UNIT);
+  return steps < k ? steps : k;
+}
+
+/* n in equal pieces, of whole units: at most `most`, and `want` of them if they are not smaller
+ * than `few`. */
+static int64_t piece(int64_t n, int64_t most, int64_t unit, int64_t want, int64_t few) {
+  int64_t pieces = div_up(n, most);
+  if (pieces < want) pieces = want < n / few ? want : n / few;
+  if (pieces < 1) pieces = 1;
+  return round_up(div_up(n, pieces), unit);
+}
+
+/* Two rounds a thread, columns first. */
+static void amx_block(const TsProductSize *s, int64_t block[2]) {
+  int64_t want = s->threads > 1 ? div_up(2L * s->threads, s->batch) : 1;
+  int64_t blocks = div_up(s->m, piece(s->m, AMX_ROWS, TS_PRODUCT_AMX_HIGH, 1, 1));
+  block[1] = piece(s->n, AMX_COLUMNS, TS_PRODUCT_AMX_WIDE, div_up(want, blocks),
+                   2 * TS_PRODUCT_AMX_WIDE);
+  want = div_up(want, div_up(s->n, block[1]));
+  block[0] = piece(s->m, AMX_ROWS, TS_PRODUCT_AMX_HIGH, blocks < want ? want : 1,
+                   2 * TS_PRODUCT_AMX_HIGH);
+}
+
+static void amx_near(const TsProductSize *s, int64_t rows, int64_t columns, int64_t block[2]) {
+  int64_t high = TS_PRODUCT_AMX_HIGH, wide = TS_PRODUCT_AMX_WIDE;
+  amx_block(s, block);
+  if (rows) block[0] = round_up(rows < s->m ? rows : s->m, high);
+  if (columns) block[1] = round_up(columns < s->n ? columns : s->n, wide);
+  if (block[0] == block[1]) block[0] += high; /* ts_tile_is_product tells them apart so */
+}
+
+/* Rows are read once for a block of columns and columns packed once for one of rows; a part of k
+ * is a visit of the sums. In steps of one element of f32. */
+static double amx_cost(const TsProductSize *s, const int64_t block[2]) {
+  enum { STEPS_A_CYCLE = 32, READ = 2, PACK = 4, VISIT = 4 };
+  double m = (double)s->m, n = (double)s->n, k = (double)s->k;
+  double rounds = (double)(s->batch * div_up(s->m, block[0]) * div_up(s->n, block[1]));
+  double steps =
+      m * n * k / STEPS_A_CYCLE + READ * m * k * (double)div_up(s->n, block[1]) +
+      PACK * n * k * (double)div_up(s->m, block[0]) +
+      VISIT * m * n * (double)div_up(s->k, ts_tile_product_amx_steps(s->k, s->steps));
+  double most = (double)div_up((int64_t)rounds, s->threads > 1 ? s->threads : 1);
+  return steps * (double)s->batch / rounds * most;
+}
+
 void ts_tile_product_block(const TsTarget *t, TsDtype d, const TsProductSize *s,
                            int64_t block[2]) {
+  if (s->pairs == TS_PAIRS_amx_bf16) {
+    amx_near(s, 0, 0, block);
+    return;
+  }
   int lanes = t->vector_bytes / ts_dtypes[d].nbytes, mr, nv, size = ts_dtypes[d].nbytes;
   ts_tile_product_registers(t, lanes, s->m, s->n, s->high, &mr, &nv);
   int64_t most_k = s->steps ? s->steps : TS_PRODUCT_STEPS;
@@ -85,6 +140,10 @@ void ts_tile_product_block(const TsTarget *t, TsDtype d, const TsProductSize *s,
 
 void ts_tile_product_near(const TsTarget *t, TsDtype d, const TsProductSize *s, int64_t rows,
                           int64_t columns, int64_t block[2]) {
+  if (s->pairs == TS_PAIRS_amx_bf16) {
+    amx_near(s, rows, columns, block);
+    return;
+  }
   int lanes = t->vector_bytes / ts_dtypes[d].nbytes, mr, nv;
   ts_tile_product_registers(t, lanes, s->m, s->n, s->high, &mr, &nv);
   int64_t nr = (int64_t)nv * lanes;
@@ -96,6 +155,7 @@ void ts_tile_product_near(const TsTarget *t, TsDtype d, const TsProductSize *s, 
 
 double ts_tile_product_cost(const TsTarget *t, TsDtype d, const TsProductSize *s,
                             const int64_t block[2]) {
+  if (s->pairs == TS_PAIRS_amx_bf16) return amx_cost(s, block);
   int lanes = t->vector_bytes / ts_dtypes[d].nbytes, mr, nv;
   ts_tile_product_registers(t, lanes, s->m, s->n, s->high, &mr, &nv);
   double tile = registers_cost(mr, nv, lanes, s->m, s->n) / ((double)s->m * (double)s->n);

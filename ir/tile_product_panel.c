@@ -25,8 +25,9 @@ static TsTileVal row_at(TsProduct *p, TsTileVal i, TsTileVal k, int r) {
   return ts_tile_broadcast(p->b, x, &vector, NULL);
 }
 
-static void ask(TsProduct *p, const TsTileStmt *s, TsTileVal i, TsTileVal j, bool far) {
+void ts_tile_product_ask(TsProduct *p, TsProductOf of, TsTileVal i, TsTileVal j, bool far) {
   TsTileVal in[TS_TILE_RANK + 1];
+  const TsTileStmt *s = p->x.of[of];
   const TsTileType *m = &s->in[0]->type;
   TsAttr hint[2] = {{.type = TS_ATTR_bool}, {.type = TS_ATTR_bool, .i = far}};
   in[0] = ts_tile_copy_get(p->c, s->in[0]);
@@ -43,7 +44,7 @@ static TsTileVal column_at(TsProduct *p, TsTileVal panel, TsTileVal j, TsTileVal
   if (!first) return ts_tile_load(p->b, p->pb, where, &vector, NULL);
   TsTileVal row = plus(p, p->pc, k), col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
   TsTileVal x = ts_tile_product_operand(p, TS_PRODUCT_b, row, col, &vector, NULL, false);
-  ask(p, p->x.of[TS_PRODUCT_b], plus_int(p, row, AHEAD_B), col, false);
+  ts_tile_product_ask(p, TS_PRODUCT_b, plus_int(p, row, AHEAD_B), col, false);
   ts_tile_store(p->b, p->pb, where, x, NULL);
   return x;
 }
@@ -55,7 +56,7 @@ static void step(TsProduct *p, TsTileVal i, TsTileVal panel, TsTileVal j, TsTile
   TsTileVal b[MOST_VECTORS];
   for (int u = 0; u < vectors; u++) b[u] = column_at(p, panel, j, k, u, first);
   if (!p->pack_a && p->turned_a)
-    ask(p, p->x.of[TS_PRODUCT_a], row_of(p, i), plus_int(p, plus(p, p->pc, k), AHEAD_A), false);
+    ts_tile_product_ask(p, TS_PRODUCT_a, row_of(p, i), plus_int(p, plus(p, p->pc, k), AHEAD_A), false);
   for (int r = 0; r < rows; r++) {
     TsTileVal a = row_at(p, i, k, r), *s = sum + r * vectors;
     for (int u = 0; u < vectors; u++) s[u] = ts_tile_op3(p->b, TS_OP_fma, a, b[u], s[u]);
@@ -69,7 +70,7 @@ static void ask_for_rows(TsProduct *p, TsTileVal i, TsTileVal j) {
   TsTileVal from = plus(p, p->pc, times(p, panel_of_columns(p, j), share));
   TsTileLoop l = loop(p, at(p, 0), at(p, share), line);
   for (int r = 0; r < p->mr; r++)
-    ask(p, p->x.of[TS_PRODUCT_a], plus_int(p, row_of(p, i), p->mr + r), plus(p, from, l.i),
+    ts_tile_product_ask(p, TS_PRODUCT_a, plus_int(p, row_of(p, i), p->mr + r), plus(p, from, l.i),
         true);
   end(p, &l);
 }

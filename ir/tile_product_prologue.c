@@ -71,7 +71,7 @@ TsTileVal ts_tile_product_operand(TsProduct *p, TsProductOf of, TsTileVal i, TsT
                                   const TsTileType *tile, const int64_t *axes, bool edge) {
   Piece e = {.at = {i, j}, .tile = tile, .axes = axes, .edge = edge};
   if (!p->x.prologue[of])
-    return ts_tile_cast(p->b, load(p, &e, p->x.of[of], 2, e.at, tile), p->d);
+    return ts_tile_cast(p->b, load(p, &e, p->x.of[of], 2, e.at, tile), p->factor);
   forget_pieces(p);
   TsTileVal y = piece_of(p, &e, p->x.mma->in[of]);
   p->b->line = p->x.mma->line;

@@ -24,7 +24,7 @@ typedef struct TsProduct {
   TsProductMatch x;
   const TsTarget *t;
   const TsTile *from;
-  TsDtype d;
+  TsDtype d, factor; /* of sums, and of what is multiplied */
   int lanes, mr, nv, nr;
   int64_t sub;             /* rows that are packed at a time */
   int64_t kc, kpad, panel; /* panel: elements of a packed panel of turned rows */
@@ -56,6 +56,10 @@ bool ts_tile_product_match(const TsTile *k, TsProductMatch *x);
 TsTileVal ts_tile_product_operand(TsProduct *p, TsProductOf of, TsTileVal i, TsTileVal j,
                                   const TsTileType *tile, const int64_t *axes, bool edge);
 
+/* ---- ir/tile_product_amx.c: by the matrix unit */
+void ts_tile_product_amx_plan(TsProduct *p);
+void ts_tile_product_amx(TsProduct *p); /* a round, whose position and size are known */
+
 /* ---- ir/tile_product_pack.c: of the step of k at hand */
 void ts_tile_product_pack_columns(TsProduct *p); /* all that no row packs on its way */
 void ts_tile_product_pack_rows(TsProduct *p);    /* if they are packed */
@@ -64,6 +68,8 @@ void ts_tile_product_pack_rows(TsProduct *p);    /* if they are packed */
 TsTileVal ts_tile_product_panel_at(TsProduct *p, TsTileVal i, TsTileVal k);
 
 /* ---- ir/tile_product_panel.c: sums */
+/* Asks for the line of an operand at row (or step) i and column j. */
+void ts_tile_product_ask(TsProduct *p, TsProductOf of, TsTileVal i, TsTileVal j, bool far);
 /* The panel of rows from i on; first: it packs the columns. */
 void ts_tile_product_panel(TsProduct *p, TsTileVal i, int rows, bool first);
 void ts_tile_product_panels(TsProduct *p); /* of all rows that are near */

@@ -1,6 +1,7 @@
 /* Rows of the interpreter of Tile IR that make a tile from tiles. */
 #include <string.h>
 
+#include "ir/tile_pairs.h"
 #include "ir/tile_run_state.h"
 
 /* A constant is the same in every round. */
@@ -288,6 +289,13 @@ static int product(TsTileRun *r, const TsTileStmt *s, int64_t k) {
                             "sizes differ: %lld, %lld, %lld for %lld x %lld", (long long)a->n,
                             (long long)b->n, (long long)acc->n, (long long)m, (long long)n);
   memcpy(y->at, acc->at, (size_t)(y->n * size));
+  TsTilePairs pairs = ts_tile_pairs_of(s);
+  if (pairs) {
+    bool words = s->in[0]->type.dtype == TS_DT_i32;
+    ts_tile_run_pairs(pairs, m, n, words ? 2 * k : k, (const uint16_t *)(const void *)a->at,
+                      (const uint16_t *)(const void *)b->at, words, (float *)(void *)y->at);
+    return 0;
+  }
   if (is_of_unit(r, s))
     return ts_tile_run_unit(s->in[0]->type.dtype, m, n, k, a->at, b->at, (float *)(void *)y->at,
                             r->as.spread)
@@ -308,3 +316,17 @@ int ts_tile_do_mma(TsTileRun *r, const TsTileStmt *s) {
 }
 
 int ts_tile_do_outer(TsTileRun *r, const TsTileStmt *s) { return product(r, s, 1); }
+
+int ts_tile_do_dot2(TsTileRun *r, const TsTileStmt *s) {
+  TsTileRunPlace *a = ts_tile_run_place(r, s->in[0]), *b = ts_tile_run_place(r, s->in[1]);
+  TsTileRunPlace *acc = ts_tile_run_place(r, s->in[2]), *y = ts_tile_run_place(r, s->out[0]);
+  if (!a || !b || !acc || !y) return -1;
+  if (a->n != y->n || b->n != y->n || acc->n != y->n)
+    return ts_tile_run_fail(r, s, TS_ERR_shape, "sizes differ");
+  memcpy(y->at, acc->at, (size_t)(y->n * (int64_t)sizeof(float)));
+  for (int64_t i = 0; i < y->n; i++)
+    ts_tile_run_pairs(
+        TS_PAIRS_avx512_bf16, 1, 1, 2, (const uint16_t *)(const void *)a->at + 2 * i,
+        (const uint16_t *)(const void *)b->at + 2 * i, true, (float *)(void *)y->at + i);
+  return 0;
+}

@@ -323,7 +323,7 @@ static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) 
                                        : NULL;
   TsSched *s = ts_sched_open(g, target, b->threads, err);
   if (!s) return -1;
-  s->pairs = b->pairs;
+  s->fast = b->profile == TS_PROFILE_fast;
   s->marks = b->marks;
   if (ts_sched_fuse(s, err)) return ts_sched_free(s), -1;
   ts_sched_cost(s);

@@ -19,9 +19,8 @@ typedef struct TsBuildJob {
   TsLayouts *layouts;
   const TsJitTarget *target; /* NULL: only schedules are made */
   struct TsDevice *device;   /* whose kernels are made; NULL: the CPU's */
-  TsProfile profile;         /* strict: products of 16 bits keep the chain of the CPU */
-  bool pairs;                /* products of bf16 are the VM's, which takes two steps at once
-               * (vm/gemm_pairs.h) */
+  TsProfile profile;         /* strict: products of 16 bits keep the chain of the CPU; fast:
+                              * those of bf16 are by the target's instruction (ir/tile_pairs.h) */
   bool marks;                /* kernels have profile marks */
   int threads;
   struct TsTuner *tuner; /* that knows the groups' choices, or NULL */

@@ -24,7 +24,9 @@ void *ts_emit_take(TsEmit *e, size_t nbytes) {
 }
 
 /* ---- values */
-int ts_emit_rows(const TsTileType *t) { return t->rank == 2 ? (int)t->dim[0] : 1; }
+int ts_emit_rows(const TsTileType *t) {
+  return t->rank == 2 && !ts_emit_is_register(t) ? (int)t->dim[0] : 1;
+}
 int ts_emit_width(const TsTileType *t) { return t->rank ? (int)t->dim[t->rank - 1] : 0; }
 
 static void check_tile(TsEmit *e, const TsTileType *t) {
@@ -53,6 +55,11 @@ LLVMValueRef *ts_emit_define(TsEmit *e, TsTileVal v) {
 LLVMValueRef *ts_emit_parts(TsEmit *e, TsTileVal v) {
   TsEmitted *m = &e->value[v->id];
   if (!m->part) ts_emit_fail(e, "a value is used where it is not visible");
+  if (!m->part[0] && ts_emit_is_register(&v->type)) {
+    LLVMValueRef *zero = ts_emit_take(e, sizeof *zero);
+    *zero = ts_emit_zero_register(e);
+    return zero;
+  }
   if (!m->split) return m->part;
   int n = ts_emit_width(&v->type);
   LLVMValueRef *one = ts_emit_take(e, sizeof *one);
@@ -114,13 +121,12 @@ static void statement(TsEmit *e, const TsTileStmt *s) {
     pointwise(e, s);
     return;
   }
+  if (ts_emit_unit(e, s)) return;
   switch (s->op) {
   case TS_TILE_for: ts_emit_loop(e, s); return;
   case TS_TILE_if: ts_emit_if(e, s); return;
   case TS_TILE_alloc: alloc(e, s); return;
-  case TS_TILE_view:
-    ts_emit_memory_begin(e, s->out[0], ts_emit_parts(e, s->in[0])[0]);
-    return;
+  case TS_TILE_view: ts_emit_memory_begin(e, s->out[0], ts_emit_parts(e, s->in[0])[0]); return;
   case TS_TILE_load:
   case TS_TILE_store:
   case TS_TILE_gather:
@@ -140,6 +146,7 @@ static void statement(TsEmit *e, const TsTileStmt *s) {
   case TS_TILE_argmin: ts_emit_reduce(e, s); return;
   case TS_TILE_mma:
   case TS_TILE_outer: ts_emit_contract(e, s); return;
+  case TS_TILE_dot2: ts_emit_dot2(e, s); return;
   case TS_TILE_shl:
   case TS_TILE_shr:
   case TS_TILE_sar:
@@ -186,10 +193,11 @@ static void begin_function(TsEmit *e, const char *name, int nin, LLVMTypeRef *in
   unsigned nounwind = LLVMGetEnumAttributeKindForName("nounwind", 8);
   LLVMAddAttributeAtIndex(e->fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
                           LLVMCreateEnumAttribute(e->ctx, nounwind, 0));
-  char width[16];
+  char width[16], features[200];
   snprintf(width, sizeof width, "%d", e->target->tile.vector_bytes * 8);
+  snprintf(features, sizeof features, "%s%s", e->target->features, ts_emit_more_features(e->k));
   set_attribute(e, "target-cpu", e->target->cpu);
-  set_attribute(e, "target-features", e->target->features);
+  set_attribute(e, "target-features", features);
   set_attribute(e, "prefer-vector-width", width);
   set_attribute(e, "min-legal-vector-width", width);
   LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, e->fn, ""));
@@ -285,5 +293,6 @@ void ts_emit_module(TsEmit *e) {
   e->value = ts_emit_take(e, sizeof *e->value * (e->k->nvalue + 1));
   memset(e->value, 0, sizeof *e->value * (e->k->nvalue + 1));
   count_uses(e, e->k->body);
+  e->unit = ts_emit_uses_unit(e->k);
   for (int i = 0; i < n; i++) emit_phase(e, phase[i], i);
 }

@@ -59,6 +59,7 @@ typedef struct TsEmit {
   TsEmitLoop *loop; /* the innermost, or NULL */
   int nscratch;     /* met so far in this function */
   bool streamed;    /* stores past the caches need a fence at the end */
+  bool unit;        /* registers of the matrix unit: no pass of LLVM's before its code */
   bool crowded;     /* in a loop that carries most of the registers */
   int nheld;        /* there: values of multiply-adds since the last place that holds them */
   TsTileVal held[TS_EMIT_HELD];
@@ -133,6 +134,15 @@ void ts_emit_rounds(TsEmit *e, const TsTileStmt *s, LLVMValueRef lo, LLVMValueRe
 void ts_emit_if(TsEmit *e, const TsTileStmt *s);
 
 void ts_emit_mark(TsEmit *e, const TsTileStmt *s); /* emit_mark.c */
+
+/* ---- emit_pairs.c: products of bf16 by instructions for them */
+bool ts_emit_uses_unit(const TsTile *k);
+const char *ts_emit_more_features(const TsTile *k); /* ",+amx-tile", for the target's */
+bool ts_emit_unit(TsEmit *e, const TsTileStmt *s);  /* whether s is about its registers */
+void ts_emit_dot2(TsEmit *e, const TsTileStmt *s);
+bool ts_emit_is_register(const TsTileType *t);                 /* of the unit */
+LLVMTypeRef ts_emit_part_type(TsEmit *e, const TsTileType *t); /* of a part of a tile */
+LLVMValueRef ts_emit_zero_register(TsEmit *e);
 
 /* ---- emit_order.c: the order of loads and multiply-adds where registers are few */
 bool ts_emit_is_crowded(const TsTileStmt *loop);

@@ -31,7 +31,7 @@ static V *phis(TsEmit *e, const TsTileType *t, V *part, LLVMBasicBlockRef from) 
   int n = ts_emit_rows(t);
   V *phi = ts_emit_take(e, sizeof *phi * (size_t)n);
   for (int r = 0; r < n; r++) {
-    phi[r] = LLVMBuildPhi(e->b, ts_emit_type(e, t->dtype, ts_emit_width(t)), "");
+    phi[r] = LLVMBuildPhi(e->b, ts_emit_part_type(e, t), "");
     LLVMAddIncoming(phi[r], &part[r], &from, 1);
   }
   return phi;

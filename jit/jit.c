@@ -23,7 +23,6 @@
 #include "jit/trace.h"
 #include "jit/tune.h"
 #include "jit/unit.h"
-#include "vm/gemm_pairs.h"
 #include "vm/lower.h"
 
 enum {
@@ -140,8 +139,6 @@ TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec) {
                       .target = f->device ? NULL : j->target,
                       .device = f->device,
                       .profile = j->c->profile,
-                      .pairs = j->c->profile == TS_PROFILE_fast && !f->device &&
-                               ts_gemm_pairs_has(j->c->k, TS_GEMM_bf16, TS_GEMM_bf16),
                       .threads = ts_cpu_threads(),
                       .tuner = j->tuner,
                       .spent_msec = spent_msec};

@@ -156,7 +156,7 @@ static int run_passes(Work *w) {
   if (LLVMVerifyModule(w->e.module, LLVMReturnStatusAction, &text))
     return failed(w, "the module is not valid", text);
   LLVMDisposeMessage(text);
-  if (!*w->passes) return 0;
+  if (!*w->passes || w->e.unit) return 0;
   LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
   LLVMErrorRef error = LLVMRunPasses(w->e.module, w->passes, w->machine, options);
   LLVMDisposePassBuilderOptions(options);

@@ -41,6 +41,13 @@ static int64_t cache_bytes(int name, int64_t least) {
   return n > 0 ? n : least;
 }
 
+/* What the kernels of that set use themselves. */
+static const char *pairs_of(const char *name) {
+  const TsKernels *k = ts_kernels_have(name) ? ts_kernels_use(name) : NULL;
+  if (!k || !k->gemm_pairs.tile) return NULL;
+  return k->gemm_amx.block ? "amx_bf16" : "avx512_bf16";
+}
+
 static void fill(void) {
   int64_t l1 = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10);
   int64_t l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 256 << 10);
@@ -49,6 +56,7 @@ static void fill(void) {
     target[i].tile.cache[0] = l1;
     target[i].tile.cache[1] = l2;
     target[i].tile.cache[2] = l3;
+    target[i].tile.pairs = pairs_of(target[i].tile.name);
   }
 }
 

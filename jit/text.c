@@ -97,7 +97,7 @@ static const char *vm_reason(const TsNode *n) {
   }
 }
 
-static void reason(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
+static void reason(const TsFusion *f, const TsGroup *g, TsText *text) {
   const TsFusedGroup *u = &f->of[g->index];
   if (u->fused)
     ts_text_format(text, "kernel of %d operators", g->nnode);
@@ -106,8 +106,6 @@ static void reason(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsT
                    u->usec_without);
   else if (g->kind == TS_GROUP_vm)
     ts_text_str(text, vm_reason(g->node[0]));
-  else if (b->pairs && g->kind == TS_GROUP_matmul && !ts_build_worth_on(b, g))
-    ts_text_str(text, "profile fast: the VM multiplies bf16 by instructions for it");
   else if (!ts_build_worth(g))
     ts_text_str(text, "one operator: the VM's own kernel is as good");
   else
@@ -126,7 +124,7 @@ static int groups_text(const TsBuildJob *b, TsText *text) {
       if (where.len) ts_text_format(text, " at %s", where.at);
       ts_text_free(&where);
       ts_text_str(text, ": ");
-      reason(b, f, g, text);
+      reason(f, g, text);
       ts_text_format(text, ", %.3g us expected\n", g->usec);
     }
   }

@@ -1,0 +1,448 @@
+/* Products of bf16 by the matrix unit of a CPU (ir/tile_pairs.h), as loops over its registers.
+ *
+ * A round goes along k in parts. For each part a panel of 32 columns is packed as words, and all
+ * rows of the block pass by it, 32 at a time: four registers of sums, to which each operand that
+ * is loaded serves two products. The rows lie in the second cache, which they reach once for a
+ * whole block. They are read where they lie, 64 bytes of each at a time, where their steps are
+ * side by side and not at equal places of their pages; else they are packed for each part. Sums
+ * wait between two parts in memory of the thread.
+ *
+ * What follows the product is done on 32 x 32 sums in the first cache as soon as they are whole.
+ * Behind the end of k both operands are zeros, as the unit's definition has it; rows and columns
+ * behind the ends of the matrices are anything, and go nowhere. */
+#include "ir/tile_product_state.h"
+
+enum {
+  LINE = TS_PAIRS_LINE,
+  STEPS = 2 * LINE, /* of k that a register holds */
+  HIGH = TS_PRODUCT_AMX_HIGH,
+  WIDE = TS_PRODUCT_AMX_WIDE,
+  AHEAD_B = 32, /* steps that columns are asked for ahead */
+  PAGE = 4096
+};
+
+static int64_t stride_of(const TsTileType *t, int axis) {
+  int64_t step = 1;
+  if (t->strided) return t->stride[axis];
+  for (int i = t->rank; --i > axis;) step *= t->dim[i];
+  return step;
+}
+
+void ts_tile_product_amx_plan(TsProduct *p) {
+  const TsProductMatch *x = &p->x;
+  const TsTileType *a = &x->of[TS_PRODUCT_a]->in[0]->type;
+  const TsTileType *b = &x->of[TS_PRODUCT_b]->in[0]->type;
+  int64_t row = stride_of(a, a->rank - 2), step = stride_of(a, a->rank - 1);
+  p->d = TS_DT_f32, p->factor = TS_DT_bf16;
+  p->lanes = LINE, p->mr = HIGH, p->nr = WIDE;
+  p->kc = ts_tile_product_amx_steps(x->k, p->from->steps);
+  p->blocks = p->kc < x->k;
+  p->turned_a = !x->prologue[TS_PRODUCT_a] && row == 1 && step != 1;
+  p->turned_b = !x->prologue[TS_PRODUCT_b] && stride_of(b, b->rank - 2) == 1 &&
+                stride_of(b, b->rank - 1) != 1;
+  bool must = x->prologue[TS_PRODUCT_a] || a->dtype != TS_DT_bf16 || step != 1 ||
+              x->k % STEPS || x->m % LINE;
+  p->pack_a = must || (x->m > HIGH && row * 2 % PAGE == 0);
+  if (p->from->pack) p->pack_a = must || p->from->pack == 2;
+}
+
+/* ---- sizes */
+static TsTileVal over(TsProduct *p, TsTileVal x, int64_t by) {
+  int64_t n;
+  if (number(x, &n)) return at(p, n / by);
+  return ts_tile_op2(p->b, TS_OP_floordiv, x, at(p, by));
+}
+
+static TsTileVal least_of(TsProduct *p, TsTileVal x, int64_t most) {
+  int64_t n;
+  if (number(x, &n)) return at(p, least(n, most));
+  return ts_tile_op2(p->b, TS_OP_minimum, x, at(p, most));
+}
+
+/* Words of the part of k at hand, with those that fill the last register. */
+static TsTileVal whole_words(TsProduct *p) {
+  return times(p, over(p, plus_int(p, p->nk, STEPS - 1), STEPS), LINE);
+}
+
+/* Of `size` behind the last multiple of `unit`, for sizes of a matrix. */
+static int lines_of(int64_t rest) { return (int)div_up(rest, LINE); }
+
+/* ---- words */
+static TsTileVal bitcast(TsProduct *p, TsTileVal x, TsDtype d) {
+  if (!x) return NULL;
+  TsTileType t = x->type;
+  int64_t bytes = t.dim[t.rank - 1] * ts_dtypes[t.dtype].nbytes;
+  t.dtype = (uint8_t)d;
+  t.dim[t.rank - 1] = bytes / ts_dtypes[d].nbytes;
+  return ts_tile_emit1(p->b, TS_TILE_bitcast, 1, &x, NULL, &t);
+}
+
+static TsTileVal half(TsProduct *p, TsTileVal x, bool high) {
+  TsTileType t = ts_tile_vector(TS_DT_i32, LINE);
+  x = ts_tile_cast(p->b, bitcast(p, x, TS_DT_i16), TS_DT_i32);
+  TsTileVal y = ts_tile_const(p->b, high ? 16 : 0xffff, &t);
+  return ts_tile_op2(p->b, high ? TS_TILE_shl : TS_OP_bitwise_and, x, y);
+}
+
+/* 16 words of two steps; odd NULL: of the last step alone. */
+static TsTileVal words_of(TsProduct *p, TsTileVal even, TsTileVal odd) {
+  TsTileVal low = half(p, even, false);
+  return odd ? ts_tile_op2(p->b, TS_OP_bitwise_or, low, half(p, odd, true)) : low;
+}
+
+/* ---- columns: a panel as words [kc / 2][32] */
+static TsTileVal column(TsProduct *p, TsTileVal k, TsTileVal j, int u, bool edge) {
+  TsTileType t = ts_tile_vector(TS_DT_bf16, LINE);
+  TsTileVal col = plus_int(p, plus(p, p->n0, j), (int64_t)u * LINE);
+  return ts_tile_product_operand(p, TS_PRODUCT_b, plus(p, p->pc, k), col, &t, NULL, edge);
+}
+
+static void put_words(TsProduct *p, TsTileVal w, int u, TsTileVal x) {
+  ts_tile_store(p->b, p->pb, (TsTileVal[]){w, at(p, (int64_t)u * LINE)}, x, NULL);
+}
+
+/* The panel of columns from j on, `lines` vectors wide. */
+static void copy_columns(TsProduct *p, TsTileVal j, int lines, bool edge) {
+  TsTileVal pairs = over(p, p->nk, 2), all = over(p, plus_int(p, p->nk, 1), 2);
+  TsTileLoop w = loop(p, at(p, 0), pairs, 1);
+  TsTileVal k = times(p, w.i, 2);
+  for (int u = 0; u < lines; u++) {
+    bool last = edge && u == lines - 1;
+    TsTileVal even = column(p, k, j, u, last), odd = column(p, plus_int(p, k, 1), j, u, last);
+    put_words(p, w.i, u, words_of(p, even, odd));
+  }
+  for (int r = 0; r < 2; r++)
+    ts_tile_product_ask(p, TS_PRODUCT_b, plus(p, p->pc, plus_int(p, k, AHEAD_B + r)),
+                        plus(p, p->n0, j), false);
+  end(p, &w);
+  if (p->x.k % 2) {
+    w = loop(p, pairs, all, 1);
+    for (int u = 0; u < lines; u++)
+      put_words(p, w.i, u,
+                words_of(p, column(p, times(p, w.i, 2), j, u, edge && u == lines - 1), NULL));
+    end(p, &w);
+  }
+  if (!(p->x.k % STEPS)) return;
+  TsTileType t = ts_tile_vector(TS_DT_i32, LINE);
+  w = loop(p, all, whole_words(p), 1);
+  for (int u = 0; u < lines; u++) put_words(p, w.i, u, ts_tile_const(p->b, 0, &t));
+  end(p, &w);
+}
+
+static TsTileVal turned(TsProduct *p, TsTileVal x) {
+  static const int64_t perm[2] = {1, 0};
+  TsAttr turn = {.type = TS_ATTR_ints, .n = 2, .ints = perm};
+  return x ? ts_tile_emit1(p->b, TS_TILE_transpose, 1, &x, &turn, &x->type) : NULL;
+}
+
+static void turn_columns_at(TsProduct *p, TsTileVal k, TsTileVal j, int lines, bool edge_k,
+                            bool edge) {
+  static const int64_t axes[2] = {1, 0};
+  TsTileType t = ts_tile_type(TS_DT_bf16, 2, (int64_t[]){LINE, STEPS});
+  for (int u = 0; u < lines; u++) {
+    TsTileVal col = plus_int(p, plus(p, p->n0, j), (int64_t)u * LINE);
+    TsTileVal x = ts_tile_product_operand(p, TS_PRODUCT_b, plus(p, p->pc, k), col, &t, axes,
+                                          edge_k || (edge && u == lines - 1));
+    put_words(p, over(p, k, 2), u, turned(p, bitcast(p, x, TS_DT_i32)));
+  }
+}
+
+/* Where words lie in B, squares of them are turned. */
+static void turn_columns(TsProduct *p, TsTileVal j, int lines, bool edge) {
+  TsTileVal whole = down_to(p, p->nk, STEPS);
+  if (p->x.k >= STEPS) {
+    TsTileLoop k = loop(p, at(p, 0), whole, STEPS);
+    turn_columns_at(p, k.i, j, lines, false, edge);
+    end(p, &k);
+  }
+  if (!(p->x.k % STEPS)) return;
+  TsTileLoop rest = loop(p, whole, p->nk, STEPS);
+  turn_columns_at(p, rest.i, j, lines, true, edge);
+  end(p, &rest);
+}
+
+static void pack_columns(TsProduct *p, TsTileVal j, int lines, bool edge) {
+  ts_tile_mark(p->b, TS_STAGE_load, "pack columns", false);
+  if (p->turned_b)
+    turn_columns(p, j, lines, edge);
+  else
+    copy_columns(p, j, lines, edge);
+  ts_tile_mark(p->b, TS_STAGE_load, "pack columns", true);
+}
+
+/* ---- rows: [rows][kc], each a line longer, so that none are a power of two apart */
+
+/* Zeros behind the end of k: what a prologue makes of them is something else. */
+static TsTileVal cut(TsProduct *p, TsTileVal x, TsTileVal k) {
+  TsAttr axis = {.type = TS_ATTR_int};
+  TsTileType t = ts_tile_vector(TS_DT_i64, STEPS), narrow = ts_tile_vector(TS_DT_i16, STEPS);
+  TsTileVal left = ts_tile_op2(p->b, TS_OP_sub, p->nk, k);
+  TsTileVal i = ts_tile_emit1(p->b, TS_TILE_iota, 0, NULL, &axis, &t);
+  TsTileVal inside = ts_tile_op2(p->b, TS_OP_lt, i, ts_tile_broadcast(p->b, left, &t, NULL));
+  TsTileVal bits = bitcast(p, x, TS_DT_i16), zero = ts_tile_const(p->b, 0, &narrow);
+  return bitcast(p, ts_tile_op3(p->b, TS_OP_where, inside, bits, zero), TS_DT_bf16);
+}
+
+static void copy_rows(TsProduct *p) {
+  TsTileType t = ts_tile_vector(TS_DT_bf16, STEPS);
+  bool computed = p->x.prologue[TS_PRODUCT_a];
+  TsTileVal whole = down_to(p, p->nk, STEPS);
+  TsTileLoop r = loop(p, at(p, 0), p->rows, 1);
+  for (int rest = p->x.k < STEPS; rest < 1 + (p->x.k % STEPS != 0); rest++) {
+    TsTileLoop k = loop(p, rest ? whole : at(p, 0), rest ? p->nk : whole, STEPS);
+    if (!rest) unroll(k.stmt, 4);
+    TsTileVal x = ts_tile_product_operand(p, TS_PRODUCT_a, row_of(p, r.i), plus(p, p->pc, k.i),
+                                          &t, NULL, rest);
+    if (rest && computed) x = cut(p, x, k.i);
+    ts_tile_store(p->b, p->pa, (TsTileVal[]){r.i, k.i}, x, NULL);
+    end(p, &k);
+  }
+  end(p, &r);
+}
+
+/* 16 rows by 32 steps of an A whose rows lie side by side. */
+static void turn_rows_at(TsProduct *p, TsTileVal i, TsTileVal k, bool edge) {
+  static const int64_t axes[1] = {0};
+  TsTileType t = ts_tile_vector(TS_DT_bf16, LINE);
+  TsTileType line = ts_tile_type(TS_DT_i32, 2, (int64_t[]){1, LINE});
+  TsTileType square = ts_tile_type(TS_DT_i32, 2, (int64_t[]){LINE, LINE});
+  TsTileVal row[LINE], part[2];
+  TsAttr axis = {.type = TS_ATTR_int};
+  for (int w = 0; w < LINE; w++) {
+    for (int odd = 0; odd < 2; odd++)
+      part[odd] =
+          ts_tile_product_operand(p, TS_PRODUCT_a, row_of(p, i),
+                                  plus(p, p->pc, plus_int(p, k, 2 * w + odd)), &t, axes, edge);
+    row[w] = words_of(p, part[0], part[1]);
+    row[w] = ts_tile_emit1(p->b, TS_TILE_reshape, 1, &row[w], NULL, &line);
+  }
+  TsTileVal x = ts_tile_emit1(p->b, TS_TILE_join, LINE, row, &axis, &square);
+  ts_tile_store(p->b, p->pa, (TsTileVal[]){i, k}, bitcast(p, turned(p, x), TS_DT_bf16), NULL);
+}
+
+/* lo..hi along k, all rows; those behind the last whole line with edges. */
+static void turn_rows_along(TsProduct *p, TsTileVal lo, TsTileVal hi, bool edge) {
+  TsTileVal whole = edge ? at(p, 0) : down_to(p, p->rows, LINE);
+  TsTileLoop k = loop(p, lo, hi, STEPS);
+  if (!edge) {
+    TsTileLoop i = loop(p, at(p, 0), whole, LINE);
+    turn_rows_at(p, i.i, k.i, false);
+    end(p, &i);
+  }
+  if (edge || p->x.m % LINE) {
+    TsTileLoop rest = loop(p, whole, p->rows, LINE);
+    turn_rows_at(p, rest.i, k.i, true);
+    end(p, &rest);
+  }
+  end(p, &k);
+}
+
+static void pack_rows(TsProduct *p) {
+  if (!p->pack_a) return;
+  ts_tile_mark(p->b, TS_STAGE_load, "pack rows", false);
+  if (p->turned_a) {
+    TsTileVal whole = down_to(p, p->nk, STEPS);
+    if (p->x.k >= STEPS) turn_rows_along(p, at(p, 0), whole, false);
+    if (p->x.k % STEPS) turn_rows_along(p, whole, p->nk, true);
+  } else {
+    copy_rows(p);
+  }
+  ts_tile_mark(p->b, TS_STAGE_load, "pack rows", true);
+}
+
+/* ---- registers of the unit */
+static TsTileType register_of(TsDtype d) {
+  TsTileType t =
+      ts_tile_type(d, 2, (int64_t[]){LINE, TS_PAIRS_LINE_BYTES / ts_dtypes[d].nbytes});
+  t.space = TS_SPACE_fragment;
+  return t;
+}
+
+/* 16 rows from row i of the block on, 16 words from w on. */
+static TsTileVal rows_at(TsProduct *p, TsTileVal i, TsTileVal w) {
+  TsTileVal where[TS_TILE_RANK], x, k = times(p, w, 2);
+  TsTileType t = register_of(TS_DT_bf16);
+  const TsTileStmt *s = p->x.of[TS_PRODUCT_a];
+  int rank = s->in[0]->type.rank;
+  if (p->pack_a) {
+    x = ts_tile_load(p->b, p->pa, (TsTileVal[]){i, k}, &t, NULL);
+  } else {
+    for (int a = 0; a + 2 < rank; a++) where[a] = ts_tile_copy_get(p->c, s->in[1 + a]);
+    where[rank - 2] = row_of(p, i), where[rank - 1] = plus(p, p->pc, k);
+    x = ts_tile_load(p->b, ts_tile_copy_get(p->c, s->in[0]), where, &t, NULL);
+  }
+  return bitcast(p, x, TS_DT_i32);
+}
+
+static TsTileVal columns_at(TsProduct *p, TsTileVal w, int u) {
+  TsTileType t = register_of(TS_DT_i32);
+  return ts_tile_load(p->b, p->pb, (TsTileVal[]){w, at(p, (int64_t)u * LINE)}, &t, NULL);
+}
+
+static TsTileVal multiply(TsProduct *p, TsTileVal a, TsTileVal b, TsTileVal sum) {
+  TsAttr unit = {.type = TS_ATTR_str, .str = "amx_bf16"};
+  if (!sum) return NULL;
+  return ts_tile_emit1(p->b, TS_TILE_mma, 3, (TsTileVal[]){a, b, sum}, &unit, &sum->type);
+}
+
+/* Where the sums of 32 x 32 wait: panel of columns, row, column. */
+typedef struct Sums {
+  TsTileVal panel, row;
+} Sums;
+
+static Sums sums_at(TsProduct *p, TsTileVal i, TsTileVal j) {
+  if (!p->blocks) return (Sums){at(p, 0), at(p, 0)};
+  return (Sums){over(p, j, WIDE), i};
+}
+
+/* Sums of rows i and columns j of the block over the part of k at hand, of `high` registers by
+ * `wide`. */
+static void sums(TsProduct *p, TsTileVal i, TsTileVal j, int high, int wide) {
+  enum { MOST = (HIGH / LINE) * (WIDE / LINE) };
+  TsTileType t = register_of(TS_DT_f32);
+  TsTileVal sum[MOST], b[WIDE / LINE];
+  Sums s = sums_at(p, i, j);
+  int n = high * wide;
+  ts_tile_mark(p->b, TS_STAGE_mma, NULL, false);
+  for (int x = 0; x < n; x++) {
+    TsTileVal row = plus_int(p, s.row, x / wide * LINE), col = at(p, x % wide * LINE);
+    sum[x] = p->blocks ? ts_tile_load(p->b, p->acc, (TsTileVal[]){s.panel, row, col}, &t, NULL)
+                       : ts_tile_const(p->b, 0, &t);
+  }
+  TsTileLoop w = ts_tile_for(p->b, at(p, 0), whole_words(p), LINE, false, n, sum);
+  for (int r = 0; r < high && w.stmt; r++) {
+    TsTileVal a = rows_at(p, plus_int(p, i, (int64_t)r * LINE), w.i);
+    for (int u = 0; u < wide; u++) {
+      if (!r) b[u] = columns_at(p, w.i, u);
+      sum[r * wide + u] = multiply(p, a, b[u], w.carry[r * wide + u]);
+    }
+  }
+  ts_tile_for_end(p->b, &w, sum, sum);
+  for (int x = 0; x < n; x++) {
+    TsTileVal row = plus_int(p, s.row, x / wide * LINE), col = at(p, x % wide * LINE);
+    ts_tile_store(p->b, p->acc, (TsTileVal[]){s.panel, row, col}, sum[x], NULL);
+  }
+  ts_tile_mark(p->b, TS_STAGE_mma, NULL, true);
+}
+
+/* ---- what follows */
+static void end_piece(TsProduct *p, const Sums *s, TsTileVal r, TsTileVal m, TsTileVal j, int u,
+                      int64_t w, bool edge) {
+  TsTileType t = ts_tile_vector(p->d, w);
+  TsTileVal row = plus(p, s->row, r), col = at(p, (int64_t)u * LINE);
+  TsTileVal sum = ts_tile_load(p->b, p->acc, (TsTileVal[]){s->panel, row, col}, &t, NULL);
+  TsProductPiece e = {
+      .w = w, .m = m, .n = plus_int(p, plus(p, p->n0, j), (int64_t)u * LINE), .edge = edge};
+  ts_tile_product_end(p, &e, sum);
+}
+
+/* `rows` rows from i on of the panel of columns j. */
+static void end_rows(TsProduct *p, TsTileVal i, TsTileVal j, TsTileVal rows, int lines,
+                     bool edge) {
+  Sums s = sums_at(p, i, j);
+  ts_tile_mark(p->b, TS_STAGE_epilogue, "rows", false);
+  TsTileLoop r = loop(p, at(p, 0), rows, 1);
+  TsTileVal m = plus(p, plus(p, p->m0, i), r.i);
+  if (lines * LINE == WIDE && !edge)
+    end_piece(p, &s, r.i, m, j, 0, WIDE, false);
+  else
+    for (int u = 0; u < lines; u++)
+      end_piece(p, &s, r.i, m, j, u, LINE, edge && u == lines - 1);
+  end(p, &r);
+  ts_tile_mark(p->b, TS_STAGE_epilogue, "rows", true);
+}
+
+/* What the end reads and writes comes while the unit multiplies. */
+static void ask(TsProduct *p, TsTileVal i, TsTileVal j, TsTileVal rows, int lines) {
+  TsTileLoop r = loop(p, at(p, 0), rows, 1);
+  TsTileVal m = plus(p, plus(p, p->m0, i), r.i);
+  for (int u = 0; u < lines; u++)
+    ts_tile_product_end_ask(p, m, plus_int(p, plus(p, p->n0, j), (int64_t)u * LINE), false);
+  end(p, &r);
+}
+
+/* ---- the block */
+static void tile(TsProduct *p, TsTileVal i, TsTileVal j, int high, int64_t rows, int lines,
+                 bool edge) {
+  if (!p->blocks) ask(p, i, j, at(p, rows), lines);
+  sums(p, i, j, high, lines);
+  if (!p->blocks) end_rows(p, i, j, at(p, rows), lines, edge);
+}
+
+static void panel(TsProduct *p, TsTileVal j, int lines, bool edge) {
+  TsTileVal full = down_to(p, p->rows, HIGH);
+  int64_t rest = p->x.m % HIGH;
+  pack_columns(p, j, lines, edge);
+  if (p->x.m >= HIGH) {
+    TsTileLoop i = loop(p, at(p, 0), full, HIGH);
+    tile(p, i.i, j, HIGH / LINE, HIGH, lines, edge);
+    end(p, &i);
+  }
+  if (!rest) return;
+  TsTileLoop i = loop(p, full, p->rows, HIGH);
+  tile(p, i.i, j, lines_of(rest), rest, lines, edge);
+  end(p, &i);
+}
+
+/* Panels of columns, then the part of one. */
+static void panels(TsProduct *p,
+                   void (*each)(TsProduct *p, TsTileVal j, int lines, bool edge)) {
+  TsTileVal full = down_to(p, p->cols, WIDE);
+  int64_t rest = p->x.n % WIDE;
+  if (p->x.n >= WIDE) {
+    TsTileLoop j = loop(p, at(p, 0), full, WIDE);
+    each(p, j.i, WIDE / LINE, false);
+    end(p, &j);
+  }
+  if (!rest) return;
+  TsTileLoop j = loop(p, full, p->cols, WIDE);
+  each(p, j.i, lines_of(rest), rest % LINE != 0);
+  end(p, &j);
+}
+
+static void end_panel(TsProduct *p, TsTileVal j, int lines, bool edge) {
+  TsTileLoop i = loop(p, at(p, 0), p->rows, HIGH);
+  TsTileVal rows = least_of(p, ts_tile_op2(p->b, TS_OP_sub, p->rows, i.i), HIGH);
+  end_rows(p, i.i, j, rows, lines, edge);
+  end(p, &i);
+}
+
+static void clear(TsProduct *p) {
+  TsTileType t = ts_tile_vector(p->d, WIDE);
+  TsTileLoop j = loop(p, at(p, 0), at(p, p->acc->type.dim[0]), 1);
+  TsTileVal zero = ts_tile_const(p->b, 0, &t);
+  TsTileLoop r = loop(p, at(p, 0), p->rows, 1);
+  ts_tile_store(p->b, p->acc, (TsTileVal[]){j.i, r.i, at(p, 0)}, zero, NULL);
+  end(p, &r);
+  end(p, &j);
+}
+
+static TsTileVal local(TsProduct *p, TsDtype d, int rank, const int64_t *dim) {
+  TsTileType t = ts_tile_type(d, rank, dim);
+  return ts_tile_alloc(p->b, TS_SPACE_local, &t);
+}
+
+void ts_tile_product_amx(TsProduct *p) {
+  int64_t high = round_up(p->x.mb, HIGH), wide = div_up(p->x.nb, WIDE);
+  int64_t deep = round_up(p->kc, STEPS);
+  p->r0 = at(p, 0);
+  p->pb = local(p, TS_DT_i32, 2, (int64_t[]){deep / 2, WIDE});
+  if (p->pack_a) p->pa = local(p, TS_DT_bf16, 2, (int64_t[]){high, deep + STEPS});
+  p->acc =
+      local(p, TS_DT_f32, 3, (int64_t[]){p->blocks ? wide : 1, p->blocks ? high : HIGH, WIDE});
+  if (!p->blocks) {
+    p->pc = at(p, 0), p->nk = at(p, p->x.k);
+    pack_rows(p);
+    panels(p, panel);
+    return;
+  }
+  clear(p);
+  TsTileLoop l = loop(p, at(p, 0), at(p, p->x.k), p->kc);
+  p->pc = l.i;
+  p->nk = p->x.k % p->kc ? least_of(p, ts_tile_op2(p->b, TS_OP_sub, at(p, p->x.k), l.i), p->kc)
+                         : at(p, p->kc);
+  pack_rows(p);
+  panels(p, panel);
+  end(p, &l);
+  panels(p, end_panel);
+}
