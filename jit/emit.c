@@ -195,7 +195,7 @@ static void begin_function(TsEmit *e, const char *name, int nin, LLVMTypeRef *in
                           LLVMCreateEnumAttribute(e->ctx, nounwind, 0));
   char width[16], features[200];
   snprintf(width, sizeof width, "%d", e->target->tile.vector_bytes * 8);
-  snprintf(features, sizeof features, "%s%s", e->target->features, ts_emit_more_features(e->k));
+  snprintf(features, sizeof features, "%s%s", e->target->features, ts_emit_more_features(e));
   set_attribute(e, "target-cpu", e->target->cpu);
   set_attribute(e, "target-features", features);
   set_attribute(e, "prefer-vector-width", width);
@@ -294,5 +294,6 @@ void ts_emit_module(TsEmit *e) {
   memset(e->value, 0, sizeof *e->value * (e->k->nvalue + 1));
   count_uses(e, e->k->body);
   e->unit = ts_emit_uses_unit(e->k);
+  e->pairs = ts_emit_uses_pairs(e->k);
   for (int i = 0; i < n; i++) emit_phase(e, phase[i], i);
 }

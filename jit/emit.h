@@ -60,6 +60,7 @@ typedef struct TsEmit {
   int nscratch;     /* met so far in this function */
   bool streamed;    /* stores past the caches need a fence at the end */
   bool unit;        /* registers of the matrix unit: no pass of LLVM's before its code */
+  bool pairs;       /* instructions of bf16, the unit's or others */
   bool crowded;     /* in a loop that carries most of the registers */
   int nheld;        /* there: values of multiply-adds since the last place that holds them */
   TsTileVal held[TS_EMIT_HELD];
@@ -116,6 +117,7 @@ LLVMValueRef ts_emit_scale(TsEmit *e, const TsTileStmt *s, LLVMValueRef x, LLVMV
 
 /* ---- emit_cast.c */
 LLVMValueRef ts_emit_cast(TsEmit *e, TsDtype to, TsDtype from, LLVMValueRef x);
+LLVMValueRef ts_emit_narrow_bf16(TsEmit *e, LLVMValueRef x); /* of integers, for any number */
 /* f32 to the nearest bf16, as f32. */
 LLVMValueRef ts_emit_round_bf16(TsEmit *e, LLVMValueRef x);
 
@@ -137,12 +139,16 @@ void ts_emit_mark(TsEmit *e, const TsTileStmt *s); /* emit_mark.c */
 
 /* ---- emit_pairs.c: products of bf16 by instructions for them */
 bool ts_emit_uses_unit(const TsTile *k);
-const char *ts_emit_more_features(const TsTile *k); /* ",+amx-tile", for the target's */
+bool ts_emit_uses_pairs(const TsTile *k);
+const char *ts_emit_more_features(const TsEmit *e); /* ",+amx-tile", for the target's */
 bool ts_emit_unit(TsEmit *e, const TsTileStmt *s);  /* whether s is about its registers */
 void ts_emit_dot2(TsEmit *e, const TsTileStmt *s);
 bool ts_emit_is_register(const TsTileType *t);                 /* of the unit */
 LLVMTypeRef ts_emit_part_type(TsEmit *e, const TsTileType *t); /* of a part of a tile */
 LLVMValueRef ts_emit_zero_register(TsEmit *e);
+/* f32 to bf16 by the processor's instruction, where a kernel has others of its set. */
+bool ts_emit_rounds_itself(const TsEmit *e, LLVMValueRef x);
+LLVMValueRef ts_emit_round_itself(TsEmit *e, LLVMValueRef x);
 
 /* ---- emit_order.c: the order of loads and multiply-adds where registers are few */
 bool ts_emit_is_crowded(const TsTileStmt *loop);

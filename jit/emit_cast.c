@@ -116,6 +116,10 @@ static V narrow_by(TsEmit *e, LLVMTypeRef type, int64_t nan, V x) {
 
 static V narrow_bf16(TsEmit *e, V x) {
   if (e->target->brain) return narrow_by(e, LLVMBFloatTypeInContext(e->ctx), 0x7fc0, x);
+  return ts_emit_rounds_itself(e, x) ? ts_emit_round_itself(e, x) : ts_emit_narrow_bf16(e, x);
+}
+
+V ts_emit_narrow_bf16(TsEmit *e, V x) {
   V u = bits(e, x), finite = below(e, and(e, u, 0x7fffffff), 0x7f800001);
   V r = pick(e, finite, round_up(e, u, 16), k(e, u, 0x7fc0));
   return LLVMBuildTrunc(e->b, r, ts_emit_int_type(e, 16, ts_emit_lanes(x)), "");

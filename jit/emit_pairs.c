@@ -27,9 +27,13 @@ static bool is_dot2(const TsTileStmt *s) { return s->op == TS_TILE_dot2; }
 
 bool ts_emit_uses_unit(const TsTile *k) { return has(k->body, is_of_unit); }
 
-const char *ts_emit_more_features(const TsTile *k) {
-  if (ts_emit_uses_unit(k)) return ",+amx-tile,+amx-bf16";
-  return has(k->body, is_dot2) ? ",+avx512bf16" : "";
+bool ts_emit_uses_pairs(const TsTile *k) {
+  return ts_emit_uses_unit(k) || has(k->body, is_dot2);
+}
+
+const char *ts_emit_more_features(const TsEmit *e) {
+  if (e->unit) return ",+avx512bf16,+amx-tile,+amx-bf16";
+  return e->pairs ? ",+avx512bf16" : "";
 }
 
 /* ---- registers of the unit */
@@ -110,12 +114,12 @@ bool ts_emit_unit(TsEmit *e, const TsTileStmt *s) {
 
 /* ---- words in vectors */
 void ts_emit_dot2(TsEmit *e, const TsTileStmt *s) {
-  enum { LANES = 16 };
+  enum { WORDS = 16 };
   const TsTileType *t = &s->out[0]->type;
-  LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(e->ctx), 2 * LANES);
+  LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(e->ctx), 2 * WORDS);
   V *in[3], *out;
-  if (ts_emit_width(t) != LANES || e->target->tile.vector_bytes != 64)
-    ts_emit_fail(e, "dot2 takes vectors of %d words", LANES);
+  if (ts_emit_width(t) != WORDS || e->target->tile.vector_bytes != 64)
+    ts_emit_fail(e, "dot2 takes vectors of %d words", WORDS);
   for (int i = 0; i < 3; i++) in[i] = ts_emit_parts(e, s->in[i]);
   out = ts_emit_define(e, s->out[0]);
   for (int r = 0; r < ts_emit_rows(t); r++) {
@@ -124,4 +128,55 @@ void ts_emit_dot2(TsEmit *e, const TsTileStmt *s) {
     out[r] = ts_emit_call(e, "llvm.x86.avx512bf16.dpbf16ps.512", 0, NULL, 3, one);
   }
   ts_emit_computed(e, s->out[0]);
+}
+
+/* ---- rounding. The instruction takes denormals for zeros and keeps payloads of NaN: a vector that
+ * has one goes the long way. */
+enum { LANES = 16, ODD = 0x01 | 0x20 | 0x80 /* quiet NaN, denormal, signalling NaN */ };
+
+bool ts_emit_rounds_itself(const TsEmit *e, V x) {
+  int n = ts_emit_lanes(x);
+  return e->pairs && (n == LANES || n == 2 * LANES);
+}
+
+static V is_odd(TsEmit *e, V x) {
+  V in[2] = {x, ts_emit_int(e, ts_emit_int_type(e, 32, 0), ODD)};
+  return ts_emit_call(e, "llvm.x86.avx512.fpclass.ps.512", 0, NULL, 2, in);
+}
+
+static void seldom(TsEmit *e, V branch) {
+  LLVMTypeRef i32 = ts_emit_int_type(e, 32, 0);
+  LLVMMetadataRef list[3] = {LLVMMDStringInContext2(e->ctx, "branch_weights", 14),
+                             LLVMValueAsMetadata(ts_emit_int(e, i32, 1)),
+                             LLVMValueAsMetadata(ts_emit_int(e, i32, 1 << 20))};
+  V node = LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, list, 3));
+  LLVMSetMetadata(branch, LLVMGetMDKindIDInContext(e->ctx, "prof", 4), node);
+}
+
+V ts_emit_round_itself(TsEmit *e, V x) {
+  int n = ts_emit_lanes(x);
+  V low = n > LANES ? ts_emit_span(e, x, 0, LANES) : x, odd = is_odd(e, low), y[2];
+  if (n > LANES) {
+    V in[2] = {ts_emit_span(e, x, LANES, LANES), low};
+    odd = LLVMBuildOr(e->b, odd, is_odd(e, in[0]), "");
+    y[0] = ts_emit_call(e, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", 0, NULL, 2, in);
+  } else {
+    y[0] = ts_emit_call(e, "llvm.x86.avx512bf16.cvtneps2bf16.512", 0, NULL, 1, &low);
+  }
+  LLVMTypeRef i16 = ts_emit_int_type(e, 16, 0);
+  y[0] = LLVMBuildBitCast(e->b, y[0], ts_emit_int_type(e, 16, n), "");
+  odd = LLVMBuildICmp(e->b, LLVMIntNE, LLVMBuildBitCast(e->b, odd, i16, ""),
+                      ts_emit_int(e, i16, 0), "");
+  LLVMBasicBlockRef from[2] = {LLVMGetInsertBlock(e->b)};
+  LLVMBasicBlockRef rare = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
+  LLVMBasicBlockRef after = LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
+  seldom(e, LLVMBuildCondBr(e->b, odd, rare, after));
+  LLVMPositionBuilderAtEnd(e->b, rare);
+  y[1] = ts_emit_narrow_bf16(e, x);
+  from[1] = LLVMGetInsertBlock(e->b);
+  LLVMBuildBr(e->b, after);
+  LLVMPositionBuilderAtEnd(e->b, after);
+  V phi = LLVMBuildPhi(e->b, LLVMTypeOf(y[0]), "");
+  LLVMAddIncoming(phi, y, from, 2);
+  return phi;
 }
