@@ -70,7 +70,10 @@ static void plan(TsProduct *p) {
   const TsTileType *a = &x->of[TS_PRODUCT_a]->in[0]->type;
   const TsTileType *b = &x->of[TS_PRODUCT_b]->in[0]->type;
   bool prologue_b = x->prologue[TS_PRODUCT_b];
-  p->d = p->factor = (TsDtype)x->mma->out[0]->type.dtype;
+  p->d = p->factor = p->packed = (TsDtype)x->mma->out[0]->type.dtype;
+  p->words = ts_tile_pairs_of(x->mma) == TS_PAIRS_avx512_bf16;
+  p->deep = p->words ? div_up(x->k, 2) : x->k;
+  if (p->words) p->factor = TS_DT_bf16, p->packed = TS_DT_i32;
   p->lanes = lanes_of(p->t, p->d);
   ts_tile_product_registers(p->t, p->lanes, x->m, x->n, p->from->high, &p->mr, &p->nv);
   p->nr = p->nv * p->lanes;
@@ -79,18 +82,19 @@ static void plan(TsProduct *p) {
   bool far = stride_of(a, a->rank - 2) > FAR_ROWS;
   /* Of turned rows a line is read at each step for a few numbers of it, and has left a first cache
    * of 32 KiB before the next rows come. */
-  bool must = x->prologue[TS_PRODUCT_a] || a->dtype != p->d ||
+  bool must = x->prologue[TS_PRODUCT_a] || a->dtype != p->packed ||
               (!p->turned_a && stride_of(a, a->rank - 1) != 1);
   p->pack_a = must || (far && p->mr > MOST_FAR) || (p->turned_a && p->t->vector_bytes < LINE);
   if (p->from->pack) p->pack_a = must || p->from->pack == 2;
   p->ask_rows = !p->pack_a && !p->turned_a && far;
   int64_t most = p->from->steps ? p->from->steps : TS_PRODUCT_STEPS;
-  p->kc = least(even(x->k, most, p->lanes), x->k);
+  if (p->words) most = div_up(p->from->steps ? most : 2 * most, 2);
+  p->kc = least(even(p->deep, most, p->lanes), p->deep);
   p->kpad = round_up(p->kc, p->lanes);
   p->panel = p->mr * p->kc + 16;
   p->sub = round_up(x->mb, p->mr);
   if (p->pack_a) p->sub = even(p->sub, ROWS / (p->kc * ts_dtypes[p->d].nbytes), p->mr);
-  p->blocks = p->kc < x->k;
+  p->blocks = p->kc < p->deep;
   p->registers = !p->blocks && is_cheap(x->mma);
   int64_t last = x->m % x->mb;
   p->on_the_way = !prologue_b && !p->turned_b && stride_of(b, b->rank - 1) == 1 &&
@@ -124,11 +128,11 @@ static void clear(TsProduct *p) {
 static void memory(TsProduct *p) {
   int64_t nb = round_up(p->x.nb, p->nr), mb = round_up(p->x.mb, p->mr);
   int64_t sub = least(mb, p->sub);
-  p->pb = local(p, p->d, 3, (int64_t[]){nb / p->nr, p->kpad, p->nr});
+  p->pb = local(p, p->packed, 3, (int64_t[]){nb / p->nr, p->kpad, p->nr});
   if (p->pack_a && p->turned_a)
-    p->pa = local(p, p->d, 1, (int64_t[]){sub / p->mr * p->panel + 16});
+    p->pa = local(p, p->packed, 1, (int64_t[]){sub / p->mr * p->panel + 16});
   else if (p->pack_a) /* a line more, so that rows are no power of two apart */
-    p->pa = local(p, p->d, 2, (int64_t[]){sub, p->kpad + p->lanes});
+    p->pa = local(p, p->packed, 2, (int64_t[]){sub, p->kpad + p->lanes});
   if (!p->registers)
     p->acc = local(p, p->d, 2,
                    (int64_t[]){p->blocks ? mb : p->mr,
@@ -168,20 +172,20 @@ static void round_of(TsProduct *p) {
   p->n0 = ts_tile_copy_get(p->c, (TsTileVal)(uintptr_t)p->x.n0);
   p->rows = left_of(p, at(p, p->x.m), p->m0, p->x.mb);
   p->cols = left_of(p, at(p, p->x.n), p->n0, p->x.nb);
-  if (ts_tile_pairs_of(p->x.mma)) {
+  if (ts_tile_pairs_of(p->x.mma) == TS_PAIRS_amx_bf16) {
     ts_tile_product_amx(p);
     return;
   }
   memory(p);
   if (!p->blocks) {
-    p->pc = at(p, 0), p->nk = at(p, p->x.k);
+    p->pc = at(p, 0), p->nk = at(p, p->deep);
     steps(p);
     return;
   }
   clear(p);
-  TsTileLoop l = loop(p, at(p, 0), at(p, p->x.k), p->kc);
+  TsTileLoop l = loop(p, at(p, 0), at(p, p->deep), p->kc);
   p->pc = l.i;
-  p->nk = left_of(p, at(p, p->x.k), l.i, p->kc);
+  p->nk = left_of(p, at(p, p->deep), l.i, p->kc);
   steps(p);
   end(p, &l);
   ts_tile_product_end_rows(p, at(p, 0), p->rows);

@@ -67,29 +67,6 @@ static TsTileVal whole_words(TsProduct *p) {
 /* Of `size` behind the last multiple of `unit`, for sizes of a matrix. */
 static int lines_of(int64_t rest) { return (int)div_up(rest, LINE); }
 
-/* ---- words */
-static TsTileVal bitcast(TsProduct *p, TsTileVal x, TsDtype d) {
-  if (!x) return NULL;
-  TsTileType t = x->type;
-  int64_t bytes = t.dim[t.rank - 1] * ts_dtypes[t.dtype].nbytes;
-  t.dtype = (uint8_t)d;
-  t.dim[t.rank - 1] = bytes / ts_dtypes[d].nbytes;
-  return ts_tile_emit1(p->b, TS_TILE_bitcast, 1, &x, NULL, &t);
-}
-
-static TsTileVal half(TsProduct *p, TsTileVal x, bool high) {
-  TsTileType t = ts_tile_vector(TS_DT_i32, LINE);
-  x = ts_tile_cast(p->b, bitcast(p, x, TS_DT_i16), TS_DT_i32);
-  TsTileVal y = ts_tile_const(p->b, high ? 16 : 0xffff, &t);
-  return ts_tile_op2(p->b, high ? TS_TILE_shl : TS_OP_bitwise_and, x, y);
-}
-
-/* 16 words of two steps; odd NULL: of the last step alone. */
-static TsTileVal words_of(TsProduct *p, TsTileVal even, TsTileVal odd) {
-  TsTileVal low = half(p, even, false);
-  return odd ? ts_tile_op2(p->b, TS_OP_bitwise_or, low, half(p, odd, true)) : low;
-}
-
 /* ---- columns: a panel as words [kc / 2][32] */
 static TsTileVal column(TsProduct *p, TsTileVal k, TsTileVal j, int u, bool edge) {
   TsTileType t = ts_tile_vector(TS_DT_bf16, LINE);
@@ -109,7 +86,7 @@ static void copy_columns(TsProduct *p, TsTileVal j, int lines, bool edge) {
   for (int u = 0; u < lines; u++) {
     bool last = edge && u == lines - 1;
     TsTileVal even = column(p, k, j, u, last), odd = column(p, plus_int(p, k, 1), j, u, last);
-    put_words(p, w.i, u, words_of(p, even, odd));
+    put_words(p, w.i, u, ts_tile_product_pair(p, even, odd));
   }
   for (int r = 0; r < 2; r++)
     ts_tile_product_ask(p, TS_PRODUCT_b, plus(p, p->pc, plus_int(p, k, AHEAD_B + r)),
@@ -119,7 +96,8 @@ static void copy_columns(TsProduct *p, TsTileVal j, int lines, bool edge) {
     w = loop(p, pairs, all, 1);
     for (int u = 0; u < lines; u++)
       put_words(p, w.i, u,
-                words_of(p, column(p, times(p, w.i, 2), j, u, edge && u == lines - 1), NULL));
+                ts_tile_product_pair(
+                    p, column(p, times(p, w.i, 2), j, u, edge && u == lines - 1), NULL));
     end(p, &w);
   }
   if (!(p->x.k % STEPS)) return;
@@ -143,7 +121,7 @@ static void turn_columns_at(TsProduct *p, TsTileVal k, TsTileVal j, int lines, b
     TsTileVal col = plus_int(p, plus(p, p->n0, j), (int64_t)u * LINE);
     TsTileVal x = ts_tile_product_operand(p, TS_PRODUCT_b, plus(p, p->pc, k), col, &t, axes,
                                           edge_k || (edge && u == lines - 1));
-    put_words(p, over(p, k, 2), u, turned(p, bitcast(p, x, TS_DT_i32)));
+    put_words(p, over(p, k, 2), u, turned(p, ts_tile_product_bitcast(p, x, TS_DT_i32)));
   }
 }
 
@@ -172,17 +150,6 @@ static void pack_columns(TsProduct *p, TsTileVal j, int lines, bool edge) {
 
 /* ---- rows: [rows][kc], each a line longer, so that none are a power of two apart */
 
-/* Zeros behind the end of k: what a prologue makes of them is something else. */
-static TsTileVal cut(TsProduct *p, TsTileVal x, TsTileVal k) {
-  TsAttr axis = {.type = TS_ATTR_int};
-  TsTileType t = ts_tile_vector(TS_DT_i64, STEPS), narrow = ts_tile_vector(TS_DT_i16, STEPS);
-  TsTileVal left = ts_tile_op2(p->b, TS_OP_sub, p->nk, k);
-  TsTileVal i = ts_tile_emit1(p->b, TS_TILE_iota, 0, NULL, &axis, &t);
-  TsTileVal inside = ts_tile_op2(p->b, TS_OP_lt, i, ts_tile_broadcast(p->b, left, &t, NULL));
-  TsTileVal bits = bitcast(p, x, TS_DT_i16), zero = ts_tile_const(p->b, 0, &narrow);
-  return bitcast(p, ts_tile_op3(p->b, TS_OP_where, inside, bits, zero), TS_DT_bf16);
-}
-
 static void copy_rows(TsProduct *p) {
   TsTileType t = ts_tile_vector(TS_DT_bf16, STEPS);
   bool computed = p->x.prologue[TS_PRODUCT_a];
@@ -193,7 +160,8 @@ static void copy_rows(TsProduct *p) {
     if (!rest) unroll(k.stmt, 4);
     TsTileVal x = ts_tile_product_operand(p, TS_PRODUCT_a, row_of(p, r.i), plus(p, p->pc, k.i),
                                           &t, NULL, rest);
-    if (rest && computed) x = cut(p, x, k.i);
+    if (rest && computed)
+      x = ts_tile_product_cut(p, x, ts_tile_op2(p->b, TS_OP_sub, p->nk, k.i));
     ts_tile_store(p->b, p->pa, (TsTileVal[]){r.i, k.i}, x, NULL);
     end(p, &k);
   }
@@ -213,18 +181,19 @@ static void turn_rows_at(TsProduct *p, TsTileVal i, TsTileVal k, bool edge) {
       part[odd] =
           ts_tile_product_operand(p, TS_PRODUCT_a, row_of(p, i),
                                   plus(p, p->pc, plus_int(p, k, 2 * w + odd)), &t, axes, edge);
-    row[w] = words_of(p, part[0], part[1]);
+    row[w] = ts_tile_product_pair(p, part[0], part[1]);
     row[w] = ts_tile_emit1(p->b, TS_TILE_reshape, 1, &row[w], NULL, &line);
   }
   TsTileVal x = ts_tile_emit1(p->b, TS_TILE_join, LINE, row, &axis, &square);
-  ts_tile_store(p->b, p->pa, (TsTileVal[]){i, k}, bitcast(p, turned(p, x), TS_DT_bf16), NULL);
+  ts_tile_store(p->b, p->pa, (TsTileVal[]){i, k},
+                ts_tile_product_bitcast(p, turned(p, x), TS_DT_bf16), NULL);
 }
 
 /* lo..hi along k, all rows; those behind the last whole line with edges. */
 static void turn_rows_along(TsProduct *p, TsTileVal lo, TsTileVal hi, bool edge) {
   TsTileVal whole = edge ? at(p, 0) : down_to(p, p->rows, LINE);
   TsTileLoop k = loop(p, lo, hi, STEPS);
-  if (!edge) {
+  if (!edge && p->x.m >= LINE) {
     TsTileLoop i = loop(p, at(p, 0), whole, LINE);
     turn_rows_at(p, i.i, k.i, false);
     end(p, &i);
@@ -271,7 +240,7 @@ static TsTileVal rows_at(TsProduct *p, TsTileVal i, TsTileVal w) {
     where[rank - 2] = row_of(p, i), where[rank - 1] = plus(p, p->pc, k);
     x = ts_tile_load(p->b, ts_tile_copy_get(p->c, s->in[0]), where, &t, NULL);
   }
-  return bitcast(p, x, TS_DT_i32);
+  return ts_tile_product_bitcast(p, x, TS_DT_i32);
 }
 
 static TsTileVal columns_at(TsProduct *p, TsTileVal w, int u) {

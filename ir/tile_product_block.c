@@ -114,18 +114,27 @@ static double amx_cost(const TsProductSize *s, const int64_t block[2]) {
   return steps * (double)s->batch / rounds * most;
 }
 
-void ts_tile_product_block(const TsTarget *t, TsDtype d, const TsProductSize *s,
+/* Words of two steps take as much room as steps of f32. */
+static TsProductSize packed(const TsProductSize *s) {
+  TsProductSize w = *s;
+  if (s->pairs == TS_PAIRS_avx512_bf16)
+    w.k = div_up(s->k, 2), w.steps = (int)div_up(s->steps, 2);
+  return w;
+}
+
+void ts_tile_product_block(const TsTarget *t, TsDtype d, const TsProductSize *size,
                            int64_t block[2]) {
+  const TsProductSize own = packed(size), *s = &own;
   if (s->pairs == TS_PAIRS_amx_bf16) {
     amx_near(s, 0, 0, block);
     return;
   }
-  int lanes = t->vector_bytes / ts_dtypes[d].nbytes, mr, nv, size = ts_dtypes[d].nbytes;
+  int lanes = t->vector_bytes / ts_dtypes[d].nbytes, mr, nv, bytes = ts_dtypes[d].nbytes;
   ts_tile_product_registers(t, lanes, s->m, s->n, s->high, &mr, &nv);
   int64_t most_k = s->steps ? s->steps : TS_PRODUCT_STEPS;
   int64_t nr = (int64_t)nv * lanes, kc = even(s->k, most_k, lanes),
           pieces = div_up(s->m, MOST_BLOCK);
-  int64_t few = div_up(s->n, round_up(STRIP / (kc * size), nr)), most = 4L * s->threads;
+  int64_t few = div_up(s->n, round_up(STRIP / (kc * bytes), nr)), most = 4L * s->threads;
   double best = 0;
   if (s->k <= kc) pieces = 1; /* no sums that wait */
   for (int64_t c = few; c <= few + s->threads; c++)
@@ -153,8 +162,9 @@ void ts_tile_product_near(const TsTarget *t, TsDtype d, const TsProductSize *s, 
   if (block[0] == block[1]) block[0] += mr; /* ts_tile_is_product tells them apart so */
 }
 
-double ts_tile_product_cost(const TsTarget *t, TsDtype d, const TsProductSize *s,
+double ts_tile_product_cost(const TsTarget *t, TsDtype d, const TsProductSize *size,
                             const int64_t block[2]) {
+  const TsProductSize own = packed(size), *s = &own;
   if (s->pairs == TS_PAIRS_amx_bf16) return amx_cost(s, block);
   int lanes = t->vector_bytes / ts_dtypes[d].nbytes, mr, nv;
   ts_tile_product_registers(t, lanes, s->m, s->n, s->high, &mr, &nv);

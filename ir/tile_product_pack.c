@@ -4,12 +4,10 @@
 
 /* Columns of B as panels [panel][k][nr]; `full` of them, then a part of one. */
 static void copy_columns(TsProduct *p, TsTileVal k, TsTileVal j, int vectors, bool edge) {
-  TsTileType t = ts_tile_vector(p->d, p->lanes);
-  TsTileVal row = plus(p, p->pc, k), panel = panel_of_columns(p, j);
+  TsTileVal panel = panel_of_columns(p, j);
   for (int u = 0; u < vectors; u++) {
     TsTileVal col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
-    TsTileVal x =
-        ts_tile_product_operand(p, TS_PRODUCT_b, row, col, &t, NULL, edge && u == vectors - 1);
+    TsTileVal x = ts_tile_product_columns(p, k, col, p->lanes, edge && u == vectors - 1);
     ts_tile_store(p->b, p->pb, (TsTileVal[]){panel, k, at(p, u * p->lanes)}, x, NULL);
   }
 }
@@ -34,11 +32,11 @@ static void pack_columns(TsProduct *p) {
 
 /* Squares of lanes x lanes, transposed. */
 static void turn_square(TsProduct *p, TsTileVal k, TsTileVal j, int u, bool edge) {
-  static const int64_t axes[2] = {1, 0}, perm[2] = {1, 0};
-  TsTileType t = ts_tile_type(p->d, 2, (int64_t[]){p->lanes, p->lanes});
+  static const int64_t perm[2] = {1, 0};
+  TsTileType t = ts_tile_type(p->packed, 2, (int64_t[]){p->lanes, p->lanes});
   TsAttr turn = {.type = TS_ATTR_ints, .n = 2, .ints = perm};
-  TsTileVal row = plus(p, p->pc, k), col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
-  TsTileVal x = ts_tile_product_operand(p, TS_PRODUCT_b, row, col, &t, axes, edge);
+  TsTileVal col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
+  TsTileVal x = ts_tile_product_square(p, k, col, edge);
   x = ts_tile_emit1(p->b, TS_TILE_transpose, 1, &x, &turn, &t);
   TsTileVal panel = panel_of_columns(p, j);
   ts_tile_store(p->b, p->pb, (TsTileVal[]){panel, k, at(p, u * p->lanes)}, x, NULL);
@@ -47,12 +45,12 @@ static void turn_square(TsProduct *p, TsTileVal k, TsTileVal j, int u, bool edge
 /* u: the vector of a panel that begins at j. */
 static void turn_steps(TsProduct *p, TsTileVal j, int u, bool edge) {
   TsTileVal whole = down_to(p, p->nk, p->lanes);
-  if (p->x.k >= p->lanes) {
+  if (p->deep >= p->lanes) {
     TsTileLoop k = loop(p, at(p, 0), whole, p->lanes);
     turn_square(p, k.i, j, u, edge);
     end(p, &k);
   }
-  if (p->x.k % p->lanes) {
+  if (p->deep % p->lanes) {
     TsTileLoop rest = loop(p, whole, p->nk, p->lanes);
     turn_square(p, rest.i, j, u, true);
     end(p, &rest);
@@ -77,15 +75,13 @@ static void turn_columns(TsProduct *p) {
 
 /* Rows as they are, one behind the other. */
 static void copy_row(TsProduct *p, TsTileVal r, TsTileVal k, int64_t w, bool edge) {
-  TsTileType t = ts_tile_vector(p->d, w);
-  TsTileVal x =
-      ts_tile_product_operand(p, TS_PRODUCT_a, row_of(p, r), plus(p, p->pc, k), &t, NULL, edge);
+  TsTileVal x = ts_tile_product_row(p, row_of(p, r), k, w, edge);
   ts_tile_store(p->b, p->pa, (TsTileVal[]){r, k}, x, NULL);
 }
 
 /* From step `from` on, w at a time; the end of those, or `from`. */
 static TsTileVal copy_row_by(TsProduct *p, TsTileVal r, TsTileVal from, int64_t w, int times) {
-  if (p->x.k < w) return from;
+  if (p->deep < w) return from;
   TsTileVal whole = down_to(p, p->nk, w);
   TsTileLoop k = loop(p, from, whole, w);
   unroll(k.stmt, times);
@@ -101,7 +97,7 @@ static void copy_rows(TsProduct *p) {
   if (p->x.prologue[TS_PRODUCT_a])
     done = copy_row_by(p, r.i, done, TS_PRODUCT_TOGETHER * (int64_t)p->lanes, 1);
   done = copy_row_by(p, r.i, done, p->lanes, p->x.prologue[TS_PRODUCT_a] ? 1 : 4);
-  if (p->x.k % p->lanes) {
+  if (p->deep % p->lanes) {
     TsTileLoop rest = loop(p, done, p->nk, p->lanes);
     copy_row(p, r.i, rest.i, p->lanes, true);
     end(p, &rest);
@@ -122,10 +118,7 @@ TsTileVal ts_tile_product_panel_at(TsProduct *p, TsTileVal i, TsTileVal k) {
 }
 
 static void turn_rows_part(TsProduct *p, TsTileVal k, TsTileVal i, bool edge) {
-  static const int64_t axes[1] = {0};
-  TsTileType t = ts_tile_vector(p->d, reach_of(p));
-  TsTileVal x =
-      ts_tile_product_operand(p, TS_PRODUCT_a, row_of(p, i), plus(p, p->pc, k), &t, axes, edge);
+  TsTileVal x = ts_tile_product_rows(p, row_of(p, i), k, reach_of(p), edge);
   TsTileVal where = ts_tile_product_panel_at(p, i, k);
   ts_tile_store(p->b, p->pa, &where, x, NULL);
 }

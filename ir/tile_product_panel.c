@@ -11,7 +11,7 @@ enum {
 
 /* The element of A in row i + r of the block and step k, in every lane. */
 static TsTileVal row_at(TsProduct *p, TsTileVal i, TsTileVal k, int r) {
-  TsTileType one = ts_tile_scalar(p->d), vector = ts_tile_vector(p->d, p->lanes);
+  TsTileType one = ts_tile_scalar(p->packed), vector = ts_tile_vector(p->packed, p->lanes);
   TsTileVal x;
   if (!p->pack_a) {
     TsTileVal row = plus_int(p, row_of(p, i), r);
@@ -39,14 +39,23 @@ void ts_tile_product_ask(TsProduct *p, TsProductOf of, TsTileVal i, TsTileVal j,
 /* A vector of a panel: packed, or where B lies and then packed. */
 static TsTileVal column_at(TsProduct *p, TsTileVal panel, TsTileVal j, TsTileVal k, int u,
                            bool first) {
-  TsTileType vector = ts_tile_vector(p->d, p->lanes);
+  TsTileType vector = ts_tile_vector(p->packed, p->lanes);
   TsTileVal where[3] = {panel, k, at(p, u * p->lanes)};
   if (!first) return ts_tile_load(p->b, p->pb, where, &vector, NULL);
-  TsTileVal row = plus(p, p->pc, k), col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
-  TsTileVal x = ts_tile_product_operand(p, TS_PRODUCT_b, row, col, &vector, NULL, false);
-  ts_tile_product_ask(p, TS_PRODUCT_b, plus_int(p, row, AHEAD_B), col, false);
+  TsTileVal row = plus_int(p, plus(p, p->pc, k), AHEAD_B);
+  TsTileVal col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
+  TsTileVal x = ts_tile_product_columns(p, k, col, p->lanes, false);
+  for (int i = 0; i < 1 + p->words; i++)
+    ts_tile_product_ask(p, TS_PRODUCT_b, p->words ? plus_int(p, times(p, row, 2), i) : row, col,
+                        false);
   ts_tile_store(p->b, p->pb, where, x, NULL);
   return x;
+}
+
+static TsTileVal multiply(TsProduct *p, TsTileVal a, TsTileVal b, TsTileVal sum) {
+  if (!p->words) return ts_tile_op3(p->b, TS_OP_fma, a, b, sum);
+  if (!sum) return NULL;
+  return ts_tile_emit1(p->b, TS_TILE_dot2, 3, (TsTileVal[]){a, b, sum}, NULL, &sum->type);
 }
 
 /* One step of k. Row by row: the vectors of B stay in registers, an element of A needs one at a
@@ -56,10 +65,11 @@ static void step(TsProduct *p, TsTileVal i, TsTileVal panel, TsTileVal j, TsTile
   TsTileVal b[MOST_VECTORS];
   for (int u = 0; u < vectors; u++) b[u] = column_at(p, panel, j, k, u, first);
   if (!p->pack_a && p->turned_a)
-    ts_tile_product_ask(p, TS_PRODUCT_a, row_of(p, i), plus_int(p, plus(p, p->pc, k), AHEAD_A), false);
+    ts_tile_product_ask(p, TS_PRODUCT_a, row_of(p, i), plus_int(p, plus(p, p->pc, k), AHEAD_A),
+                        false);
   for (int r = 0; r < rows; r++) {
     TsTileVal a = row_at(p, i, k, r), *s = sum + r * vectors;
-    for (int u = 0; u < vectors; u++) s[u] = ts_tile_op3(p->b, TS_OP_fma, a, b[u], s[u]);
+    for (int u = 0; u < vectors; u++) s[u] = multiply(p, a, b[u], s[u]);
   }
 }
 
@@ -70,8 +80,8 @@ static void ask_for_rows(TsProduct *p, TsTileVal i, TsTileVal j) {
   TsTileVal from = plus(p, p->pc, times(p, panel_of_columns(p, j), share));
   TsTileLoop l = loop(p, at(p, 0), at(p, share), line);
   for (int r = 0; r < p->mr; r++)
-    ts_tile_product_ask(p, TS_PRODUCT_a, plus_int(p, row_of(p, i), p->mr + r), plus(p, from, l.i),
-        true);
+    ts_tile_product_ask(p, TS_PRODUCT_a, plus_int(p, row_of(p, i), p->mr + r),
+                        plus(p, from, l.i), true);
   end(p, &l);
 }
 

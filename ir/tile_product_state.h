@@ -24,7 +24,9 @@ typedef struct TsProduct {
   TsProductMatch x;
   const TsTarget *t;
   const TsTile *from;
-  TsDtype d, factor; /* of sums, and of what is multiplied */
+  TsDtype d, factor, packed; /* of sums, of what is multiplied, of that when it is packed */
+  bool words;                /* packed as words of two steps; these are units of k then */
+  int64_t deep;              /* k in such units */
   int lanes, mr, nv, nr;
   int64_t sub;             /* rows that are packed at a time */
   int64_t kc, kpad, panel; /* panel: elements of a packed panel of turned rows */
@@ -55,6 +57,22 @@ bool ts_tile_product_match(const TsTile *k, TsProductMatch *x);
  * are the round's. axes: of the operand that the tile moves along; NULL: the last ones. */
 TsTileVal ts_tile_product_operand(TsProduct *p, TsProductOf of, TsTileVal i, TsTileVal j,
                                   const TsTileType *tile, const int64_t *axes, bool edge);
+
+/* ---- ir/tile_product_words.c: units of what is packed, from k on in the part at hand */
+TsTileVal ts_tile_product_columns(TsProduct *p, TsTileVal k, TsTileVal col, int64_t n,
+                                  bool edge); /* n columns at one k */
+TsTileVal ts_tile_product_rows(TsProduct *p, TsTileVal row, TsTileVal k, int64_t n,
+                               bool edge); /* n rows at one k */
+TsTileVal ts_tile_product_row(TsProduct *p, TsTileVal row, TsTileVal k, int64_t n,
+                              bool edge); /* n units of one row */
+/* Of columns whose steps lie side by side, [lanes columns, lanes units]. */
+TsTileVal ts_tile_product_square(TsProduct *p, TsTileVal k, TsTileVal col, bool edge);
+/* The same bits as another type: the last axis is as much longer or shorter. */
+TsTileVal ts_tile_product_bitcast(TsProduct *p, TsTileVal x, TsDtype d);
+/* Words of two vectors of bf16; odd NULL: of one and zeros. */
+TsTileVal ts_tile_product_pair(TsProduct *p, TsTileVal even, TsTileVal odd);
+/* Zeros in place of the elements of a vector of bf16 that are not below `left`. */
+TsTileVal ts_tile_product_cut(TsProduct *p, TsTileVal x, TsTileVal left);
 
 /* ---- ir/tile_product_amx.c: by the matrix unit */
 void ts_tile_product_amx_plan(TsProduct *p);

@@ -24,6 +24,11 @@ check(kernel("", "    %i = iota {axis=0} : i32[64]\n    %b = look %i {table=[1,2
 check(kernel("", "    %a = load %x[%r, 0] : f32[64]\n    %b = look %a {table=[1]} : f32[64]\n")) --> illegal: @f: look: looks by i32, not f32[64]
 -->     %b = look %a {table=[1]} : f32[64]
 local numbers = ("0,"):rep(31) .. "0.1"
+-- Units for pairs of bf16: only what the processor has.
+local block = "    %a = const : bf16[4,4]\n    %c = const : f32[4,4]\n    %d = mma %a, %a, %c {unit=\"amx_bf16\"} : f32[4,4]\n"
+check(kernel("target avx512", block)) --> legal
+check(kernel("target avx512", block), { name = "avx512" }) --> illegal: @f: mma: this processor has no amx_bf16
+-->     %d = mma %a, %a, %c {unit="amx_bf16"} : f32[4,4]
 (check(kernel("", "    %i = iota : i32[64]\n    %b = look %i {table=[" .. numbers .. "]} : f32[64]\n")):match "[^\n]+") --> illegal: @f: look: number 31 of the table is none of f32
 check(kernel("", "    %a = laod %x[%r, 0] : f32[64]\n")) --> line 3: there is no operation 'laod' in Tile IR
 -->     %a = laod %x[%r, 0] : f32[64]
