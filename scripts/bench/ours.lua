@@ -168,6 +168,13 @@ function row.fused_product(m, k, n)
     normal { k, n } * k ^ -0.5, normal { n }, normal { m, n })
 end
 
+-- In bf16, by the processor's instruction for it.
+function row.fast_product(m, k, n)
+  ts.numerics.profile "fast"
+  return captured(function(x, w, b, r) return op.gelu(op.matmul(x, w) + b) + r end, normal({ m, k }, "bf16"),
+    (normal { k, n } * k ^ -0.5):cast "bf16", normal({ n }, "bf16"), normal({ m, n }, "bf16"))
+end
+
 function row.fused_dot(r, c)
   return captured(function(x, y) return (x * y):sum { axis = 1 } end, normal { r, c }, normal { r, c })
 end

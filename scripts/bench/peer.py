@@ -300,6 +300,12 @@ class Torch:
         return self.run(lambda x, w, b, r: self.f.gelu(self.t.addmm(b, x, w)) + r,
                         self.normal(m, k), self.normal(k, n) * k ** -0.5, self.normal(n), self.normal(m, n))
 
+    def fast_product(self, m, k, n):
+        narrow = self.t.bfloat16
+        return self.run(lambda x, w, b, r: self.f.gelu(x @ w + b) + r, self.normal(m, k).to(narrow),
+                        (self.normal(k, n) * k ** -0.5).to(narrow), self.normal(n).to(narrow),
+                        self.normal(m, n).to(narrow))
+
     def fused_dot(self, r, c):
         return self.run(lambda x, y: (x * y).sum(1), self.normal(r, c), self.normal(r, c))
 
@@ -405,7 +411,7 @@ class Torch:
 class Compiled(Torch):
     """The functions of several operators through torch.compile."""
     ROWS = {"fused_chain", "fused_gelu", "fused_softmax", "fused_layernorm", "fused_rmsnorm",
-            "fused_dot", "fused_product", "fused_layernorm_grad", "fused_rmsnorm_grad",
+            "fused_dot", "fused_product", "fast_product", "fused_layernorm_grad", "fused_rmsnorm_grad",
             "fused_cross_entropy", "fused_adamw", "fused_conv", "gpt_step"}
     ADAMW = {}  # torch.compile does not look into the fused one
 
