@@ -45,8 +45,7 @@ static int64_t stride_of(const TsTileType *t, int axis) {
   return step;
 }
 
-/* Whether what follows is done in registers: a few instructions for each. */
-static bool is_cheap(const TsTileStmt *s) {
+bool ts_tile_product_is_cheap(const TsTileStmt *s) {
   int n = 0;
   for (s = s->next; s; s = s->next) {
     if (s->op >= TS_OP_COUNT) continue;
@@ -95,7 +94,7 @@ static void plan(TsProduct *p) {
   p->sub = round_up(x->mb, p->mr);
   if (p->pack_a) p->sub = even(p->sub, ROWS / (p->kc * ts_dtypes[p->d].nbytes), p->mr);
   p->blocks = p->kc < p->deep;
-  p->registers = !p->blocks && is_cheap(x->mma);
+  p->registers = !p->blocks && ts_tile_product_is_cheap(x->mma);
   int64_t last = x->m % x->mb;
   p->on_the_way = !prologue_b && !p->turned_b && stride_of(b, b->rank - 1) == 1 &&
                   x->n >= p->nr && least(x->m, x->mb) >= p->mr && (last == 0 || last >= p->mr);

@@ -15,8 +15,8 @@ typedef struct TsProductSize {
 } TsProductSize;
 
 enum { TS_PRODUCT_STEPS = 512 }; /* most steps of k between two visits of a sum */
-/* Of a turn of the matrix unit: two by two of its registers. */
-enum { TS_PRODUCT_AMX_HIGH = 32, TS_PRODUCT_AMX_WIDE = 32 };
+/* For the matrix unit: rows that are multiplied together, columns that are packed together. */
+enum { TS_PRODUCT_AMX_HIGH = 32, TS_PRODUCT_AMX_WIDE = 64 };
 
 /* Steps of a part of k for the matrix unit; most: so many at most, 0: chosen here. */
 int64_t ts_tile_product_amx_steps(int64_t k, int64_t most);

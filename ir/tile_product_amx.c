@@ -1,13 +1,13 @@
 /* Products of bf16 by the matrix unit of a CPU (ir/tile_pairs.h), as loops over its registers.
  *
- * A round goes along k in parts. For each part a panel of 32 columns is packed as words, and all
- * rows of the block pass by it, 32 at a time: four registers of sums, to which each operand that
+ * A round goes along k in parts. For each part a panel of 32 or 64 columns is packed as words, and
+ * all rows of the block pass by it, 32 at a time: four registers of sums, to which each operand that
  * is loaded serves two products. The rows lie in the second cache, which they reach once for a
  * whole block. They are read where they lie, 64 bytes of each at a time, where their steps are
  * side by side and not at equal places of their pages; else they are packed for each part. Sums
  * wait between two parts in memory of the thread.
  *
- * What follows the product is done on 32 x 32 sums in the first cache as soon as they are whole.
+ * What follows the product is done on 32 rows of a panel's sums in the first cache as soon as they are whole.
  * Behind the end of k both operands are zeros, as the unit's definition has it; rows and columns
  * behind the ends of the matrices are anything, and go nowhere. */
 #include "ir/tile_product_state.h"
@@ -16,8 +16,9 @@ enum {
   LINE = TS_PAIRS_LINE,
   STEPS = 2 * LINE, /* of k that a register holds */
   HIGH = TS_PRODUCT_AMX_HIGH,
-  WIDE = TS_PRODUCT_AMX_WIDE,
-  AHEAD_B = 32, /* steps that columns are asked for ahead */
+  MOST_WIDE = TS_PRODUCT_AMX_WIDE,
+  TILE = 2 * LINE, /* columns that are multiplied together */
+  AHEAD_B = 32,    /* steps that columns are asked for ahead */
   PAGE = 4096
 };
 
@@ -34,7 +35,9 @@ void ts_tile_product_amx_plan(TsProduct *p) {
   const TsTileType *b = &x->of[TS_PRODUCT_b]->in[0]->type;
   int64_t row = stride_of(a, a->rank - 2), step = stride_of(a, a->rank - 1);
   p->d = TS_DT_f32, p->factor = TS_DT_bf16;
-  p->lanes = LINE, p->mr = HIGH, p->nr = WIDE;
+  p->lanes = LINE, p->mr = HIGH;
+  /* Functions have tables and constants, which serve more vectors of a wider panel. */
+  p->nr = ts_tile_product_is_cheap(x->mma) ? TILE : MOST_WIDE;
   p->kc = ts_tile_product_amx_steps(x->k, p->from->steps);
   p->blocks = p->kc < x->k;
   p->turned_a = !x->prologue[TS_PRODUCT_a] && row == 1 && step != 1;
@@ -67,7 +70,7 @@ static TsTileVal whole_words(TsProduct *p) {
 /* Of `size` behind the last multiple of `unit`, for sizes of a matrix. */
 static int lines_of(int64_t rest) { return (int)div_up(rest, LINE); }
 
-/* ---- columns: a panel as words [kc / 2][32] */
+/* ---- columns: a panel as words, two by two lines [2][kc / 2][32] */
 static TsTileVal column(TsProduct *p, TsTileVal k, TsTileVal j, int u, bool edge) {
   TsTileType t = ts_tile_vector(TS_DT_bf16, LINE);
   TsTileVal col = plus_int(p, plus(p, p->n0, j), (int64_t)u * LINE);
@@ -75,7 +78,8 @@ static TsTileVal column(TsProduct *p, TsTileVal k, TsTileVal j, int u, bool edge
 }
 
 static void put_words(TsProduct *p, TsTileVal w, int u, TsTileVal x) {
-  ts_tile_store(p->b, p->pb, (TsTileVal[]){w, at(p, (int64_t)u * LINE)}, x, NULL);
+  TsTileVal where[3] = {at(p, u / 2), w, at(p, u % 2 * LINE)};
+  ts_tile_store(p->b, p->pb, where, x, NULL);
 }
 
 /* The panel of columns from j on, `lines` vectors wide. */
@@ -243,9 +247,10 @@ static TsTileVal rows_at(TsProduct *p, TsTileVal i, TsTileVal w) {
   return ts_tile_product_bitcast(p, x, TS_DT_i32);
 }
 
-static TsTileVal columns_at(TsProduct *p, TsTileVal w, int u) {
+static TsTileVal columns_at(TsProduct *p, int pair, TsTileVal w, int u) {
   TsTileType t = register_of(TS_DT_i32);
-  return ts_tile_load(p->b, p->pb, (TsTileVal[]){w, at(p, (int64_t)u * LINE)}, &t, NULL);
+  TsTileVal where[3] = {at(p, pair), w, at(p, (int64_t)u * LINE)};
+  return ts_tile_load(p->b, p->pb, where, &t, NULL);
 }
 
 static TsTileVal multiply(TsProduct *p, TsTileVal a, TsTileVal b, TsTileVal sum) {
@@ -254,44 +259,40 @@ static TsTileVal multiply(TsProduct *p, TsTileVal a, TsTileVal b, TsTileVal sum)
   return ts_tile_emit1(p->b, TS_TILE_mma, 3, (TsTileVal[]){a, b, sum}, &unit, &sum->type);
 }
 
-/* Where the sums of 32 x 32 wait: panel of columns, row, column. */
+/* Where the sums of a panel and 32 rows wait: panel, row. */
 typedef struct Sums {
   TsTileVal panel, row;
 } Sums;
 
 static Sums sums_at(TsProduct *p, TsTileVal i, TsTileVal j) {
   if (!p->blocks) return (Sums){at(p, 0), at(p, 0)};
-  return (Sums){over(p, j, WIDE), i};
+  return (Sums){over(p, j, p->nr), i};
 }
 
-/* Sums of rows i and columns j of the block over the part of k at hand, of `high` registers by
- * `wide`. */
-static void sums(TsProduct *p, TsTileVal i, TsTileVal j, int high, int wide) {
-  enum { MOST = (HIGH / LINE) * (WIDE / LINE) };
+/* Sums of rows i and of a pair of lines of the panel of columns j over the part of k at hand, of
+ * `high` registers by `wide`. */
+static void sums(TsProduct *p, TsTileVal i, TsTileVal j, int pair, int high, int wide) {
+  enum { MOST = (HIGH / LINE) * (TILE / LINE) };
   TsTileType t = register_of(TS_DT_f32);
-  TsTileVal sum[MOST], b[WIDE / LINE];
+  TsTileVal sum[MOST], b[TILE / LINE], where[MOST][3];
   Sums s = sums_at(p, i, j);
   int n = high * wide;
-  ts_tile_mark(p->b, TS_STAGE_mma, NULL, false);
   for (int x = 0; x < n; x++) {
-    TsTileVal row = plus_int(p, s.row, x / wide * LINE), col = at(p, x % wide * LINE);
-    sum[x] = p->blocks ? ts_tile_load(p->b, p->acc, (TsTileVal[]){s.panel, row, col}, &t, NULL)
-                       : ts_tile_const(p->b, 0, &t);
+    where[x][0] = s.panel, where[x][1] = plus_int(p, s.row, x / wide * LINE);
+    where[x][2] = at(p, (int64_t)pair * TILE + x % wide * LINE);
+    sum[x] =
+        p->blocks ? ts_tile_load(p->b, p->acc, where[x], &t, NULL) : ts_tile_const(p->b, 0, &t);
   }
   TsTileLoop w = ts_tile_for(p->b, at(p, 0), whole_words(p), LINE, false, n, sum);
   for (int r = 0; r < high && w.stmt; r++) {
     TsTileVal a = rows_at(p, plus_int(p, i, (int64_t)r * LINE), w.i);
     for (int u = 0; u < wide; u++) {
-      if (!r) b[u] = columns_at(p, w.i, u);
+      if (!r) b[u] = columns_at(p, pair, w.i, u);
       sum[r * wide + u] = multiply(p, a, b[u], w.carry[r * wide + u]);
     }
   }
   ts_tile_for_end(p->b, &w, sum, sum);
-  for (int x = 0; x < n; x++) {
-    TsTileVal row = plus_int(p, s.row, x / wide * LINE), col = at(p, x % wide * LINE);
-    ts_tile_store(p->b, p->acc, (TsTileVal[]){s.panel, row, col}, sum[x], NULL);
-  }
-  ts_tile_mark(p->b, TS_STAGE_mma, NULL, true);
+  for (int x = 0; x < n; x++) ts_tile_store(p->b, p->acc, where[x], sum[x], NULL);
 }
 
 /* ---- what follows */
@@ -312,11 +313,11 @@ static void end_rows(TsProduct *p, TsTileVal i, TsTileVal j, TsTileVal rows, int
   ts_tile_mark(p->b, TS_STAGE_epilogue, "rows", false);
   TsTileLoop r = loop(p, at(p, 0), rows, 1);
   TsTileVal m = plus(p, plus(p, p->m0, i), r.i);
-  if (lines * LINE == WIDE && !edge)
-    end_piece(p, &s, r.i, m, j, 0, WIDE, false);
-  else
-    for (int u = 0; u < lines; u++)
-      end_piece(p, &s, r.i, m, j, u, LINE, edge && u == lines - 1);
+  for (int u = 0, n; u < lines; u += n) {
+    int whole = lines - u - edge; /* lines that end inside */
+    n = whole >= 4 ? 4 : whole >= 2 ? 2 : 1;
+    end_piece(p, &s, r.i, m, j, u, (int64_t)n * LINE, edge && u + n == lines);
+  }
   end(p, &r);
   ts_tile_mark(p->b, TS_STAGE_epilogue, "rows", true);
 }
@@ -334,7 +335,10 @@ static void ask(TsProduct *p, TsTileVal i, TsTileVal j, TsTileVal rows, int line
 static void tile(TsProduct *p, TsTileVal i, TsTileVal j, int high, int64_t rows, int lines,
                  bool edge) {
   if (!p->blocks) ask(p, i, j, at(p, rows), lines);
-  sums(p, i, j, high, lines);
+  ts_tile_mark(p->b, TS_STAGE_mma, NULL, false);
+  for (int u = 0; u < lines; u += TILE / LINE)
+    sums(p, i, j, u * LINE / TILE, high, (int)least(lines - u, TILE / LINE));
+  ts_tile_mark(p->b, TS_STAGE_mma, NULL, true);
   if (!p->blocks) end_rows(p, i, j, at(p, rows), lines, edge);
 }
 
@@ -356,15 +360,15 @@ static void panel(TsProduct *p, TsTileVal j, int lines, bool edge) {
 /* Panels of columns, then the part of one. */
 static void panels(TsProduct *p,
                    void (*each)(TsProduct *p, TsTileVal j, int lines, bool edge)) {
-  TsTileVal full = down_to(p, p->cols, WIDE);
-  int64_t rest = p->x.n % WIDE;
-  if (p->x.n >= WIDE) {
-    TsTileLoop j = loop(p, at(p, 0), full, WIDE);
-    each(p, j.i, WIDE / LINE, false);
+  TsTileVal full = down_to(p, p->cols, p->nr);
+  int64_t rest = p->x.n % p->nr;
+  if (p->x.n >= p->nr) {
+    TsTileLoop j = loop(p, at(p, 0), full, p->nr);
+    each(p, j.i, p->nr / LINE, false);
     end(p, &j);
   }
   if (!rest) return;
-  TsTileLoop j = loop(p, full, p->cols, WIDE);
+  TsTileLoop j = loop(p, full, p->cols, p->nr);
   each(p, j.i, lines_of(rest), rest % LINE != 0);
   end(p, &j);
 }
@@ -377,7 +381,7 @@ static void end_panel(TsProduct *p, TsTileVal j, int lines, bool edge) {
 }
 
 static void clear(TsProduct *p) {
-  TsTileType t = ts_tile_vector(p->d, WIDE);
+  TsTileType t = ts_tile_vector(p->d, p->nr);
   TsTileLoop j = loop(p, at(p, 0), at(p, p->acc->type.dim[0]), 1);
   TsTileVal zero = ts_tile_const(p->b, 0, &t);
   TsTileLoop r = loop(p, at(p, 0), p->rows, 1);
@@ -392,13 +396,13 @@ static TsTileVal local(TsProduct *p, TsDtype d, int rank, const int64_t *dim) {
 }
 
 void ts_tile_product_amx(TsProduct *p) {
-  int64_t high = round_up(p->x.mb, HIGH), wide = div_up(p->x.nb, WIDE);
+  int64_t high = round_up(p->x.mb, HIGH), wide = div_up(p->x.nb, p->nr);
   int64_t deep = round_up(p->kc, STEPS);
   p->r0 = at(p, 0);
-  p->pb = local(p, TS_DT_i32, 2, (int64_t[]){deep / 2, WIDE});
+  p->pb = local(p, TS_DT_i32, 3, (int64_t[]){p->nr / TILE, deep / 2, TILE});
   if (p->pack_a) p->pa = local(p, TS_DT_bf16, 2, (int64_t[]){high, deep + STEPS});
   p->acc =
-      local(p, TS_DT_f32, 3, (int64_t[]){p->blocks ? wide : 1, p->blocks ? high : HIGH, WIDE});
+      local(p, TS_DT_f32, 3, (int64_t[]){p->blocks ? wide : 1, p->blocks ? high : HIGH, p->nr});
   if (!p->blocks) {
     p->pc = at(p, 0), p->nk = at(p, p->x.k);
     pack_rows(p);

@@ -52,6 +52,9 @@ typedef struct TsProductPiece {
 /* ---- ir/tile_product_match.c */
 bool ts_tile_product_match(const TsTile *k, TsProductMatch *x);
 
+/* ---- ir/tile_product.c: whether what follows the product s is a few instructions for each element */
+bool ts_tile_product_is_cheap(const TsTileStmt *s);
+
 /* ---- ir/tile_product_prologue.c
  * The tile of an operand at rows (or steps) i and columns j, loaded or computed: the axes before
  * are the round's. axes: of the operand that the tile moves along; NULL: the last ones. */
