@@ -322,19 +322,9 @@ static void end_rows(TsProduct *p, TsTileVal i, TsTileVal j, TsTileVal rows, int
   ts_tile_mark(p->b, TS_STAGE_epilogue, "rows", true);
 }
 
-/* What the end reads and writes comes while the unit multiplies. */
-static void ask(TsProduct *p, TsTileVal i, TsTileVal j, TsTileVal rows, int lines) {
-  TsTileLoop r = loop(p, at(p, 0), rows, 1);
-  TsTileVal m = plus(p, plus(p, p->m0, i), r.i);
-  for (int u = 0; u < lines; u++)
-    ts_tile_product_end_ask(p, m, plus_int(p, plus(p, p->n0, j), (int64_t)u * LINE), false);
-  end(p, &r);
-}
-
 /* ---- the block */
 static void tile(TsProduct *p, TsTileVal i, TsTileVal j, int high, int64_t rows, int lines,
                  bool edge) {
-  if (!p->blocks) ask(p, i, j, at(p, rows), lines);
   ts_tile_mark(p->b, TS_STAGE_mma, NULL, false);
   for (int u = 0; u < lines; u += TILE / LINE)
     sums(p, i, j, u * LINE / TILE, high, (int)least(lines - u, TILE / LINE));

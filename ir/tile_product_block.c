@@ -63,12 +63,18 @@ static double cost(const TsProductSize *s, int64_t rows, int64_t cols) {
          (1 + 0.02 / most);
 }
 
-/* ---- for the matrix unit: sizes that measured best of ten on an Emerald Rapids. Parts of 512 steps
- * cost a visit of the sums more, blocks of 1024 rows leave its second cache of 2 MiB. */
-enum { AMX_STEPS = 1024, AMX_ROWS = 512, AMX_COLUMNS = 512, AMX_UNIT = 32 };
+/* ---- for the matrix unit: sizes as in vm/gemm_amx.c, which tells what was measured */
+enum {
+  AMX_WHOLE = 512, /* steps of k that are one part, */
+  AMX_STEPS = 256, /* of more of them those of one */
+  AMX_ROWS = 512,
+  AMX_COLUMNS = 512,
+  AMX_UNIT = 32 /* steps of a register */
+};
 
 int64_t ts_tile_product_amx_steps(int64_t k, int64_t most) {
-  int64_t steps = even(k, most ? round_up(most, AMX_UNIT) : AMX_STEPS, AMX_UNIT);
+  if (!most) most = k <= AMX_WHOLE ? AMX_WHOLE : AMX_STEPS;
+  int64_t steps = even(k, round_up(most, AMX_UNIT), AMX_UNIT);
   return steps < k ? steps : k;
 }
 
