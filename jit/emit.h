@@ -10,6 +10,7 @@
 #define TS_JIT_EMIT_H
 
 #include <llvm-c/Core.h>
+#include <llvm/Config/llvm-config.h>
 #include <setjmp.h>
 
 #include "ir/tile.h"
@@ -97,6 +98,12 @@ LLVMValueRef ts_emit_call(TsEmit *e, const char *name, int ntype, LLVMTypeRef *t
                           LLVMValueRef *in);
 LLVMValueRef ts_emit_call1(TsEmit *e, const char *name, LLVMValueRef x); /* T(T, ..) */
 LLVMValueRef ts_emit_call2(TsEmit *e, const char *name, LLVMValueRef x, LLVMValueRef y);
+void ts_emit_attribute(TsEmit *e, const char *name, const char *value); /* of the function */
+/* A number that a kernel says of its launches, "nvvm.maxntid". LLVM before 21 wants it as an
+ * annotation of the module, "maxntidx", and passes over the attribute. */
+void ts_emit_launch(TsEmit *e, const char *attribute, const char *annotation, int value);
+/* The same of parameters that are read where they lie, `first` and n - 1 behind it. */
+void ts_emit_grid_constants(TsEmit *e, int first, int n);
 LLVMValueRef ts_emit_fma(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z);
 LLVMValueRef ts_emit_less(TsEmit *e, TsDtype d, bool or_equal, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef ts_emit_pointwise(TsEmit *e, int op, TsDtype d, LLVMValueRef *in);
