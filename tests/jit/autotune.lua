@@ -254,7 +254,10 @@ require("tessera").autotune.budget { ms = 1e8, total = 1e9, candidates = 30 }
 out --> left
 
 -- What is misused says so.
-autotune.mode "sometimes" --! sometimes
+autotune.mode "sometimes" --! autotune.mode is "off", "cached" or "on", not sometimes
+autotune.mode(true) --! not true
+autotune.budget(5) --! takes a table such as {ms = 1000}, not a number
+autotune.tuen(print) --! did you mean 'tune'?
 autotune.budget { seconds = 3 } --! not 'seconds'
 autotune.budget { ms = -1 } --! not negative
 autotune.tune(print) --! a captured function
