@@ -4,6 +4,7 @@
 
 #include "devices/device.h"
 #include "jit/jit.h"
+#include "jit/llvm.h"
 #include "jit/offload.h"
 #include "jit/profile.h"
 #include "jit/replay.h"
@@ -216,6 +217,12 @@ static int jit_returns(lua_State *L) {
   return 0;
 }
 
+/* jit_break(n): the next n compiles end within LLVM, for tests */
+static int jit_break(lua_State *L) {
+  ts_llvm_break((int)luaL_checkinteger(L, 1));
+  return 0;
+}
+
 static int jit_wait(lua_State *L) {
   ts_jit_wait(jit_of(L));
   return 0;
@@ -357,6 +364,7 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_profile", jit_profile},
                                        {"jit_move", jit_move},
                                        {"jit_returns", jit_returns},
+                                       {"jit_break", jit_break},
                                        {"jit_interpret", jit_interpret},
                                        {"autotune_mode", autotune_mode},
                                        {"autotune_budget", autotune_budget},
