@@ -63,11 +63,20 @@ typedef struct TsEmit {
   bool unit;        /* registers of the matrix unit: no pass of LLVM's before its code */
   bool pairs;       /* instructions of bf16, the unit's or others */
   bool crowded;     /* in a loop that carries most of the registers */
-  int nheld;        /* there: values of multiply-adds since the last place that holds them */
+  bool lines;       /* instructions know their lines (jit/emit_lines.c) */
+  LLVMMetadataRef scope;
+  int nheld; /* there: values of multiply-adds since the last place that holds them */
   TsTileVal held[TS_EMIT_HELD];
   TsError *err;
   jmp_buf *out;
 } TsEmit;
+
+/* A function begins; what follows is of place `line` of the kernel. Where e->lines is not set
+ * these do nothing. */
+void ts_emit_lines_begin(TsEmit *e, const char *name);
+void ts_emit_line(TsEmit *e, int line);
+/* LLVM's text of such a kernel, with places as comments. */
+void ts_emit_lines_text(const TsTile *k, bool assembly, const char *raw, size_t n, TsText *out);
 
 /* Adds the functions of the kernel to an empty module; leaves by e->out on failure. */
 void ts_emit_module(TsEmit *e);

@@ -278,12 +278,13 @@ int ts_llvm_text(const TsTile *k, const TsJitTarget *t, bool assembly, TsText *t
   Work *w = begin(k, t, NULL, err);
   if (!w) return -1;
   w->kind = assembly ? LLVMAssemblyFile : LLVMObjectFile;
-  w->readable = true;
+  w->readable = w->e.lines = true;
   int how = guarded(w, !assembly);
   if (!how && assembly)
-    ts_text_add(text, LLVMGetBufferStart(w->object), LLVMGetBufferSize(w->object));
+    ts_emit_lines_text(k, true, LLVMGetBufferStart(w->object), LLVMGetBufferSize(w->object),
+                       text);
   else if (!how)
-    ts_text_str(text, w->text);
+    ts_emit_lines_text(k, false, w->text, strlen(w->text), text);
   end(w, how == 2);
   return how ? -1 : 0;
 }

@@ -31,8 +31,14 @@ local function levels(ir)
     for _, word in ipairs { "mul", "add %%%d+, %%%d+ : f32%b[]", "gelu_erf", "sum" } do lines[#lines + 1] = line(text, word) end
     assert(table.concat(lines, " ") == "1 2 3 4", level .. ": " .. table.concat(lines, " ") .. "\n" .. text)
   end
-  assert(ir "llvm":find "// group 0: mul add gelu_erf layernorm mul at [^\n]*levels%.lua:.*define i64 @rounds0")
-  assert(ir "asm":find "// group 0: mul add gelu_erf layernorm mul at [^\n]*levels%.lua:.*rounds0:")
+  local code, places = ir "llvm", ("levels%%.lua:%d\n"):rep(4, ".*"):format(here + 2, here + 3, here + 4, here + 5)
+  assert(code:find "// group 0: mul add gelu_erf layernorm mul at [^\n]*levels%.lua:.*define i64 @rounds0")
+  assert(code:find(("= fadd <%%d+ x float> [^\n]*  ; [^\n]*levels%%.lua:%d\n"):format(here + 3)), code)
+  assert(code:find(places) and not code:find "!dbg" and not code:find "!DI", code)
+  code = ir "asm"
+  assert(code:find "// group 0: mul add gelu_erf layernorm mul at [^\n]*levels%.lua:.*rounds0:")
+  assert(code:find(("\t# [^\n]*levels%%.lua:%d\n"):format(here + 3)), code)
+  assert(not code:find "%.loc" and not code:find "%.cfi", code)
 end
 local function of(g) return function(level) return g:ir(level) end end
 
