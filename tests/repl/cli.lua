@@ -200,6 +200,12 @@ run("-i", "local function f(n) return n * 2 end\nf(4)\nlocal a, b\na, b\ndo loca
 --> nil
 --> nil
 --> nil
+-- levels of a function for arguments that are given, and of what ran last
+local levels = "f = graph.module('f', function(x) return x * 2 + 1 end)\nx = op.ones{2}\n"
+run("-i", levels .. ":ir f graph\n") --> tessera: f has not run yet: call it, or give arguments
+run("-i", levels .. ":ir f(x) tile\n"):match "tile @f" --> tile @f
+run("-i", levels .. ":ir f(x)\n:ir f schedule\n"):match "graph @f.*schedule @f" ~= nil --> true
+run("-i", levels .. ":ir f(x) tiel\n"):match "there is no level 'tiel'" --> there is no level 'tiel'
 run("-i", "{1, 2, {3, {4, {5}}}}\n{a = 1, ['b c'] = print}\n{}\n") --> {1, 2, {3, {...}}}
 --> {a = 1, ["b c"] = function}
 --> {}
