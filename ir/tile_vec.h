@@ -150,6 +150,7 @@ TsTileVal ts_tile_vec_spread(TsVec *v, TsTileVal scalar);
 /* x, with `other` in the lanes that are not live. */
 TsTileVal ts_tile_vec_live(TsVec *v, TsTileVal x, TsTileVal other);
 void ts_tile_vec_put(TsVec *v, const VecRoot *r, TsTileVal x);
+void ts_tile_vec_line(TsVec *v, const VecRoot *r); /* what follows is of r's place */
 /* Before a walk: what says whether the store's row is inside of its memory. */
 void ts_tile_vec_guard(TsVec *v, VecRoot *r);
 /* Operand i of statement s is seen where? The map of the operand from that of the result. */

@@ -430,7 +430,10 @@ TsTileVal ts_tile_vec_eval(TsVec *v, TsTileVal x, const VecMap *map) {
   } else if (!x->stmt || x->stmt->nregion) {
     TS_BUG("a tile of a loop has no home");
   } else {
+    int line = v->b.line; /* of what asks for it */
+    v->b.line = x->stmt->line;
     is = compute(v, x->stmt, map);
+    v->b.line = line;
   }
   if (is && vec_axis(v, x->type.rank, map) >= 0) is = ts_tile_vec_spread(v, is);
   if (is) ts_tile_vec_seen(v, x, map, is);
@@ -479,8 +482,14 @@ static void scatter_pieces(TsVec *v, const TsTileStmt *s, TsTileVal at, TsTileVa
   }
 }
 
+void ts_tile_vec_line(TsVec *v, const VecRoot *r) {
+  const TsTileStmt *s = r->stmt ? r->stmt : r->value->stmt;
+  if (s) v->b.line = s->line;
+}
+
 void ts_tile_vec_put(TsVec *v, const VecRoot *r, TsTileVal x) {
   if (!x) return;
+  ts_tile_vec_line(v, r);
   if (r->kind == VEC_HOME) {
     store_home(v, r, x);
     return;

@@ -63,6 +63,7 @@ static int64_t high_of(TsDtype d) {
 /* What changes nothing. */
 TsTileVal ts_tile_vec_fold_start(TsVec *v, const VecFold *f, int part, const TsTileType *like) {
   TsTileType t = of_type(f->dtype, like);
+  ts_tile_vec_line(v, f->root);
   switch (f->kind) {
   case VEC_TREE: return ts_tile_const(&v->b, f->op == TS_TILE_prod ? 1.0 : -0.0, &t);
   case VEC_ORDER:
@@ -150,6 +151,7 @@ static void step_arg(TsVec *v, VecFold *f, int slot, TsTileVal x, TsTileVal inde
 
 void ts_tile_vec_fold_step(TsVec *v, VecFold *f, int slot, TsTileVal x, TsTileVal index) {
   if (!x) return;
+  ts_tile_vec_line(v, f->root);
   if (x->type.dtype == TS_DT_bool) x = ts_tile_cast(&v->b, x, TS_DT_u8);
   if (f->kind == VEC_ORDER)
     step_order(v, f, slot, x);
@@ -183,6 +185,7 @@ static void merge(TsVec *v, VecFold *f, int a, int b) {
 /* By halves, as the lanes of a tree want it. */
 void ts_tile_vec_fold_slots(TsVec *v, VecFold *f, int used) {
   int n = 1;
+  ts_tile_vec_line(v, f->root);
   while (n < used) n *= 2;
   for (int h = n / 2; h > 0; h /= 2)
     for (int i = 0; i < h && i + h < used; i++) merge(v, f, i, i + h);
@@ -235,6 +238,7 @@ static TsTileVal end_arg(TsVec *v, VecFold *f, bool across) {
 
 TsTileVal ts_tile_vec_fold_end(TsVec *v, VecFold *f, bool across) {
   TsTileVal x = f->part[0][0];
+  ts_tile_vec_line(v, f->root);
   TsDtype out = (TsDtype)f->root->stmt->out[0]->type.dtype;
   if (f->kind == VEC_ORDER)
     x = end_order(v, f, across);

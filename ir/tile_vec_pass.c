@@ -337,10 +337,10 @@ static void walk_pass(TsVec *v, VecPass *p, int group) {
 
 static void walk(TsVec *v, VecPass *p, int group) {
   char what[40];
+  ts_tile_vec_line(v, p->root[0]);
   if (!v->k->marks || v->own_marks) return walk_pass(v, p, group);
   TsTileStage stage = stage_of(p, group, what, sizeof what);
-  const TsTileStmt *s = p->root[0]->stmt ? p->root[0]->stmt : p->root[0]->value->stmt;
-  int line = v->b.line = s ? s->line : v->b.line;
+  int line = v->b.line;
   ts_tile_mark(&v->b, stage, what, false);
   walk_pass(v, p, group);
   v->b.line = line;

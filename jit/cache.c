@@ -47,8 +47,20 @@ static void make_folders(const TsCache *c) {
   mkdir(path, 0777);
 }
 
+/* Bytes that may be written before the entries are counted. */
+static int64_t patience(int64_t limit) { return limit / 64; }
+
+/* Most processes write less than that, so each begins somewhere on the way: of many short ones
+ * some count, as often as one long one would. */
+static int64_t somewhere(int64_t limit) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  uint64_t mixed = ((uint64_t)t.tv_nsec ^ (uint64_t)getpid() << 32) * 0x9e3779b97f4a7c15u;
+  return (int64_t)((mixed >> 32) % (uint64_t)(patience(limit) + 1));
+}
+
 void ts_cache_open_at(TsCache *c, const char *folder, int64_t limit) {
-  *c = (TsCache){.limit = limit};
+  *c = (TsCache){.limit = limit, .unseen = somewhere(limit)};
   if (!folder || strlen(folder) + NAME + 32 > sizeof c->folder) return;
   strcpy(c->folder, folder);
 }
@@ -179,7 +191,7 @@ void ts_cache_write(TsCache *c, const uint8_t key[TS_CACHE_KEY], const void *dat
   path_of(c, key, 'o', path);
   if (!write_entry(c, path, data, nbytes)) return;
   int64_t unseen = __atomic_add_fetch(&c->unseen, all, __ATOMIC_RELAXED);
-  if (unseen > c->limit / 64) ts_cache_trim(c);
+  if (unseen > patience(c->limit)) ts_cache_trim(c);
 }
 
 /* ---- text */

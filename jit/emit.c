@@ -117,6 +117,7 @@ static void alloc(TsEmit *e, const TsTileStmt *s) {
 }
 
 static void statement(TsEmit *e, const TsTileStmt *s) {
+  ts_emit_line(e, s->line);
   if (s->op < TS_OP_COUNT) {
     pointwise(e, s);
     return;
@@ -181,12 +182,6 @@ static void count_uses(TsEmit *e, const TsTileRegion *r) {
   }
 }
 
-static void set_attribute(TsEmit *e, const char *name, const char *value) {
-  LLVMAttributeRef a = LLVMCreateStringAttribute(e->ctx, name, (unsigned)strlen(name), value,
-                                                 (unsigned)strlen(value));
-  LLVMAddAttributeAtIndex(e->fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
-}
-
 static void begin_function(TsEmit *e, const char *name, int nin, LLVMTypeRef *in) {
   LLVMTypeRef type = LLVMFunctionType(ts_emit_int_type(e, 64, 0), in, (unsigned)nin, 0);
   e->fn = LLVMAddFunction(e->module, name, type);
@@ -196,11 +191,12 @@ static void begin_function(TsEmit *e, const char *name, int nin, LLVMTypeRef *in
   char width[16], features[200];
   snprintf(width, sizeof width, "%d", e->target->tile.vector_bytes * 8);
   snprintf(features, sizeof features, "%s%s", e->target->features, ts_emit_more_features(e));
-  set_attribute(e, "target-cpu", e->target->cpu);
-  set_attribute(e, "target-features", features);
-  set_attribute(e, "prefer-vector-width", width);
-  set_attribute(e, "min-legal-vector-width", width);
+  ts_emit_attribute(e, "target-cpu", e->target->cpu);
+  ts_emit_attribute(e, "target-features", features);
+  ts_emit_attribute(e, "prefer-vector-width", width);
+  ts_emit_attribute(e, "min-legal-vector-width", width);
   LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, e->fn, ""));
+  ts_emit_lines_begin(e, name);
 }
 
 static void read_dims(TsEmit *e) {

@@ -10,6 +10,7 @@
 #define TS_JIT_EMIT_H
 
 #include <llvm-c/Core.h>
+#include <llvm/Config/llvm-config.h>
 #include <setjmp.h>
 
 #include "ir/tile.h"
@@ -62,11 +63,20 @@ typedef struct TsEmit {
   bool unit;        /* registers of the matrix unit: no pass of LLVM's before its code */
   bool pairs;       /* instructions of bf16, the unit's or others */
   bool crowded;     /* in a loop that carries most of the registers */
-  int nheld;        /* there: values of multiply-adds since the last place that holds them */
+  bool lines;       /* instructions know their lines (jit/emit_lines.c) */
+  LLVMMetadataRef scope;
+  int nheld; /* there: values of multiply-adds since the last place that holds them */
   TsTileVal held[TS_EMIT_HELD];
   TsError *err;
   jmp_buf *out;
 } TsEmit;
+
+/* A function begins; what follows is of place `line` of the kernel. Where e->lines is not set
+ * these do nothing. */
+void ts_emit_lines_begin(TsEmit *e, const char *name);
+void ts_emit_line(TsEmit *e, int line);
+/* LLVM's text of such a kernel, with places as comments. */
+void ts_emit_lines_text(const TsTile *k, bool assembly, const char *raw, size_t n, TsText *out);
 
 /* Adds the functions of the kernel to an empty module; leaves by e->out on failure. */
 void ts_emit_module(TsEmit *e);
@@ -97,6 +107,12 @@ LLVMValueRef ts_emit_call(TsEmit *e, const char *name, int ntype, LLVMTypeRef *t
                           LLVMValueRef *in);
 LLVMValueRef ts_emit_call1(TsEmit *e, const char *name, LLVMValueRef x); /* T(T, ..) */
 LLVMValueRef ts_emit_call2(TsEmit *e, const char *name, LLVMValueRef x, LLVMValueRef y);
+void ts_emit_attribute(TsEmit *e, const char *name, const char *value); /* of the function */
+/* A number that a kernel says of its launches, "nvvm.maxntid". LLVM before 21 wants it as an
+ * annotation of the module, "maxntidx", and passes over the attribute. */
+void ts_emit_launch(TsEmit *e, const char *attribute, const char *annotation, int value);
+/* The same of parameters that are read where they lie, `first` and n - 1 behind it. */
+void ts_emit_grid_constants(TsEmit *e, int first, int n);
 LLVMValueRef ts_emit_fma(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z);
 LLVMValueRef ts_emit_less(TsEmit *e, TsDtype d, bool or_equal, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef ts_emit_pointwise(TsEmit *e, int op, TsDtype d, LLVMValueRef *in);

@@ -99,9 +99,11 @@ static V before_loop(TsEmit *e, TsEmitLoop *loop, const Address *a, LLVMTypeRef 
   for (int i = 0; i < loop->nbase; i++)
     if (same(&loop->base[i], a, elem, p, lo, hi)) return loop->base[i].pointer;
   LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+  LLVMMetadataRef line = LLVMGetCurrentDebugLocation2(e->b);
   LLVMPositionBuilderBefore(e->b, loop->entry);
   V made = plus_terms(e, a, elem, p, lo, hi);
   LLVMPositionBuilderAtEnd(e->b, here);
+  LLVMSetCurrentDebugLocation2(e->b, line);
   if (loop->nbase == TS_EMIT_BASES) return made;
   TsEmitBase *b = &loop->base[loop->nbase];
   *b = (TsEmitBase){.from = p, .elem = elem, .pointer = made};

@@ -94,21 +94,6 @@ void ts_gpu_if_end(TsGpuEmit *g, LLVMBasicBlockRef after) {
 }
 
 /* ---- functions */
-static void attribute(TsGpuEmit *g, const char *name, const char *value) {
-  LLVMAttributeRef a = LLVMCreateStringAttribute(g->e->ctx, name, (unsigned)strlen(name), value,
-                                                 (unsigned)strlen(value));
-  LLVMAddAttributeAtIndex(g->e->fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
-}
-
-static void annotate(TsGpuEmit *g, const char *what, int value) {
-  LLVMContextRef c = g->e->ctx;
-  LLVMMetadataRef list[3] = {LLVMValueAsMetadata(g->e->fn),
-                             LLVMMDStringInContext2(c, what, strlen(what)),
-                             LLVMValueAsMetadata(ts_emit_int(g->e, i32(g), value))};
-  LLVMAddNamedMetadataOperand(g->e->module, "nvvm.annotations",
-                              LLVMMetadataAsValue(c, LLVMMDNodeInContext2(c, list, 3)));
-}
-
 static V special(TsGpuEmit *g, const char *name) {
   return ts_emit_call(g->e, name, 0, NULL, 0, NULL);
 }
@@ -189,16 +174,8 @@ static void begin_device(TsGpuEmit *g, const char *name) {
   e->fn = LLVMAddFunction(e->module, name, t);
   LLVMSetFunctionCallConv(e->fn, KERNEL_CALL);
   if (g->batch) ts_gpu_batch_declare(g);
-  char text[16];
-  int all = g->threads * g->phase->rounds;
-  snprintf(text, sizeof text, "%d", all);
-  attribute(g, "nvvm.maxntid", text);
-  annotate(g, "maxntidx", all);
-  snprintf(text, sizeof text, "%d", g->phase->registers);
-  if (g->phase->registers) {
-    attribute(g, "nvvm.maxnreg", text);
-    annotate(g, "maxnreg", g->phase->registers);
-  }
+  ts_emit_launch(e, "nvvm.maxntid", "maxntidx", g->threads * g->phase->rounds);
+  if (g->phase->registers) ts_emit_launch(e, "nvvm.maxnreg", "maxnreg", g->phase->registers);
   LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, e->fn, ""));
   order_phases(g);
   for (int i = own; i < k->ndim; i++) e->dim[i] = LLVMGetParam(e->fn, (unsigned)(n + i - own));
@@ -223,8 +200,8 @@ static void begin_host(TsGpuEmit *g, const char *name) {
   LLVMTypeRef p = pointer(g, 0), in[] = {p, p, i64(g), i32(g), p, p};
   e->fn = LLVMAddFunction(e->module, name,
                           LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), in, 6, 0));
-  attribute(g, "target-cpu", e->target->cpu);
-  attribute(g, "target-features", e->target->features);
+  ts_emit_attribute(e, "target-cpu", e->target->cpu);
+  ts_emit_attribute(e, "target-features", e->target->features);
   LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, e->fn, ""));
   for (int i = 0; i < e->k->ndim; i++)
     e->dim[i] = read_at(g, i64(g), LLVMGetParam(e->fn, 1), i);

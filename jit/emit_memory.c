@@ -208,10 +208,12 @@ static bool has_masks(const TsEmit *e, TsDtype d) {
 
 static V stack_place(TsEmit *e, LLVMTypeRef t) {
   LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b), entry = LLVMGetEntryBasicBlock(e->fn);
+  LLVMMetadataRef line = LLVMGetCurrentDebugLocation2(e->b);
   LLVMPositionBuilderBefore(e->b, LLVMGetFirstInstruction(entry));
   V place = LLVMBuildAlloca(e->b, t, "");
   LLVMSetAlignment(place, 64);
   LLVMPositionBuilderAtEnd(e->b, here);
+  LLVMSetCurrentDebugLocation2(e->b, line);
   return place;
 }
 

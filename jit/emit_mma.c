@@ -109,22 +109,13 @@ static void block_of(TsMma *m, const TsTileStmt *s) {
   LLVMPositionBuilderAtEnd(b, end);
 }
 
-static void attribute(TsMma *m, const char *name, int value) {
-  char text[16];
-  snprintf(text, sizeof text, "%d", value);
-  LLVMAttributeRef a = LLVMCreateStringAttribute(m->e->ctx, name, (unsigned)strlen(name), text,
-                                                 (unsigned)strlen(text));
-  LLVMAddAttributeAtIndex(m->e->fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
-}
-
 static void map_parameter(TsMma *m, unsigned index) {
   LLVMContextRef ctx = m->e->ctx;
   LLVMTypeRef bytes = LLVMArrayType2(LLVMInt8TypeInContext(ctx), 128);
-  LLVMAttributeRef list[3] = {
+  LLVMAttributeRef list[2] = {
       LLVMCreateTypeAttribute(ctx, LLVMGetEnumAttributeKindForName("byval", 5), bytes),
-      LLVMCreateEnumAttribute(ctx, LLVMGetEnumAttributeKindForName("align", 5), 64),
-      LLVMCreateStringAttribute(ctx, "nvvm.grid_constant", 18, "", 0)};
-  for (int i = 0; i < 3; i++) LLVMAddAttributeAtIndex(m->e->fn, index + 1, list[i]);
+      LLVMCreateEnumAttribute(ctx, LLVMGetEnumAttributeKindForName("align", 5), 64)};
+  for (int i = 0; i < 2; i++) LLVMAddAttributeAtIndex(m->e->fn, index + 1, list[i]);
 }
 
 enum { PTX_KERNEL = 71 };
@@ -142,9 +133,11 @@ static void function(TsMma *m, int nmap) {
   e->fn = LLVMAddFunction(e->module, m->info->name,
                           LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), type, n, 0));
   LLVMSetFunctionCallConv(e->fn, PTX_KERNEL);
-  attribute(m, "nvvm.maxntid", m->info->threads);
-  attribute(m, "nvvm.minctasm", 1);
-  if (m->info->cluster > 1) attribute(m, "nvvm.cluster_dim", m->info->cluster);
+  ts_emit_launch(e, "nvvm.maxntid", "maxntidx", m->info->threads);
+  ts_emit_launch(e, "nvvm.minctasm", "minctasm", 1);
+  if (m->info->cluster > 1)
+    ts_emit_launch(e, "nvvm.cluster_dim", "cluster_dim_x", m->info->cluster);
+  ts_emit_grid_constants(e, (int)first, nmap);
   for (int i = 0; i < nmap; i++) {
     map_parameter(m, first + (unsigned)i);
     m->map[i] = LLVMGetParam(e->fn, first + (unsigned)i);

@@ -1,4 +1,5 @@
 /* Types, constants, vectors, and the pointwise rows that have an instruction of their own. */
+#include <stdio.h>
 #include <string.h>
 
 #include "jit/emit.h"
@@ -137,6 +138,45 @@ LLVMValueRef ts_emit_call(TsEmit *e, const char *name, int ntype, LLVMTypeRef *t
   if (!id) ts_emit_fail(e, "this LLVM has no %s", name);
   LLVMValueRef f = LLVMGetIntrinsicDeclaration(e->module, id, type, (size_t)ntype);
   return LLVMBuildCall2(e->b, LLVMGlobalGetValueType(f), f, in, (unsigned)nin, "");
+}
+
+void ts_emit_attribute(TsEmit *e, const char *name, const char *value) {
+  LLVMAttributeRef a = LLVMCreateStringAttribute(e->ctx, name, (unsigned)strlen(name), value,
+                                                 (unsigned)strlen(value));
+  LLVMAddAttributeAtIndex(e->fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
+}
+
+/* Newer ones read some of these yet, and lists of numbers end them. */
+static void annotate(TsEmit *e, const char *what, LLVMMetadataRef value) {
+  if (LLVM_VERSION_MAJOR >= 21) return;
+  LLVMMetadataRef list[3] = {LLVMValueAsMetadata(e->fn),
+                             LLVMMDStringInContext2(e->ctx, what, strlen(what)), value};
+  LLVMAddNamedMetadataOperand(
+      e->module, "nvvm.annotations",
+      LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, list, 3)));
+}
+
+static LLVMMetadataRef number(TsEmit *e, int value) {
+  return LLVMValueAsMetadata(
+      LLVMConstInt(LLVMInt32TypeInContext(e->ctx), (unsigned long long)value, 0));
+}
+
+void ts_emit_launch(TsEmit *e, const char *attribute, const char *annotation, int value) {
+  char text[16];
+  snprintf(text, sizeof text, "%d", value);
+  ts_emit_attribute(e, attribute, text);
+  annotate(e, annotation, number(e, value));
+}
+
+/* Annotations count parameters from 1. */
+void ts_emit_grid_constants(TsEmit *e, int first, int n) {
+  LLVMMetadataRef *list = ts_emit_take(e, sizeof *list * (size_t)n);
+  LLVMAttributeRef a = LLVMCreateStringAttribute(e->ctx, "nvvm.grid_constant", 18, "", 0);
+  for (int i = 0; i < n; i++) {
+    LLVMAddAttributeAtIndex(e->fn, (unsigned)(first + i + 1), a);
+    list[i] = number(e, first + i + 1);
+  }
+  if (n) annotate(e, "grid_constant", LLVMMDNodeInContext2(e->ctx, list, (size_t)n));
 }
 
 LLVMValueRef ts_emit_call1(TsEmit *e, const char *name, LLVMValueRef x) {

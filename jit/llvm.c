@@ -15,6 +15,7 @@
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <llvm/Config/llvm-config.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,11 +168,23 @@ static int run_passes(Work *w) {
   return -1;
 }
 
+static atomic_int broken;
+
+void ts_llvm_break(int compiles) { broken = compiles; }
+
+/* The function that was emitted last asks for what its machine has not. */
+static void break_module(TsEmit *e) {
+  if (broken <= 0 || atomic_fetch_sub(&broken, 1) <= 0) return;
+  LLVMPositionBuilderBefore(e->b, LLVMGetFirstInstruction(LLVMGetEntryBasicBlock(e->fn)));
+  ts_emit_call(e, "llvm.nvvm.membar.gl", 0, NULL, 0, NULL);
+}
+
 static int compile(Work *w, bool as_ir) {
   char *text = NULL;
   if (make_machine(w)) return -1;
   begin_module(w);
   w->emit(&w->e, w->arg);
+  break_module(&w->e);
   if (run_passes(w)) return -1;
   if (as_ir) return w->text = LLVMPrintModuleToString(w->e.module), 0;
   if (LLVMTargetMachineEmitToMemoryBuffer(w->machine, w->e.module, w->kind, &text, &w->object))
@@ -265,12 +278,13 @@ int ts_llvm_text(const TsTile *k, const TsJitTarget *t, bool assembly, TsText *t
   Work *w = begin(k, t, NULL, err);
   if (!w) return -1;
   w->kind = assembly ? LLVMAssemblyFile : LLVMObjectFile;
-  w->readable = true;
+  w->readable = w->e.lines = true;
   int how = guarded(w, !assembly);
   if (!how && assembly)
-    ts_text_add(text, LLVMGetBufferStart(w->object), LLVMGetBufferSize(w->object));
+    ts_emit_lines_text(k, true, LLVMGetBufferStart(w->object), LLVMGetBufferSize(w->object),
+                       text);
   else if (!how)
-    ts_text_str(text, w->text);
+    ts_emit_lines_text(k, false, w->text, strlen(w->text), text);
   end(w, how == 2);
   return how ? -1 : 0;
 }
@@ -284,6 +298,7 @@ static int absent(TsError *err) {
 
 bool ts_llvm_present(void) { return false; }
 const char *ts_llvm_version(void) { return ""; }
+void ts_llvm_break(int compiles) { (void)compiles; }
 
 int ts_llvm_object(const TsTile *k, const TsJitTarget *t, const char *passes, void **object,
                    size_t *nbytes, TsError *err) {

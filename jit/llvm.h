@@ -28,5 +28,8 @@ int ts_llvm_emit(const TsTile *k, const TsJitTarget *t, const char *passes, TsLl
 /* The LLVM IR after the passes, or the assembly. */
 int ts_llvm_text(const TsTile *k, const TsJitTarget *t, bool assembly, TsText *text,
                  TsError *err);
+/* For tests: of so many compiles from now on each ends within LLVM, which would end the process:
+ * an instruction of another machine is asked for. */
+void ts_llvm_break(int compiles);
 
 #endif

@@ -32,7 +32,7 @@ static int explicit_text(const TsBuildJob *b, const TsTile *block, TsText *text,
   if (b->device) return block_text(b, block, text, err);
   TsTile *k = ts_build_explicit(block, b->target, true, err);
   if (!k) return -1;
-  ts_tile_text(k, text);
+  ts_tile_text_places(k, text);
   ts_tile_free(k);
   return 0;
 }

@@ -27,4 +27,19 @@ typedef struct TsTracerStats {
 } TsTracerStats;
 TsTracerStats ts_tracer_stats(const TsTracer *t);
 
+/* A way through a trace that has a function: the calls from its first to where a run ends. */
+typedef struct TsTracerLoop {
+  uint32_t id; /* no other loop of this tracer has or had it */
+  int calls;
+  uint32_t runs;
+  char where[200]; /* "train.lua:7..11" */
+  const TsGraph *g;
+  const TsCode *code; /* of tier 0 */
+  TsJitFunction *hot;
+} TsTracerLoop;
+
+/* Those that are alive, the newest trace first: at most cap. Gives how many there are. What they
+ * point to stays until the next operator is called. */
+int ts_tracer_loops(const TsTracer *t, TsTracerLoop *loop, int cap);
+
 #endif

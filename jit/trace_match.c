@@ -535,3 +535,23 @@ TsTracerStats ts_tracer_stats(const TsTracer *t) {
   s.traces = t->ntrace;
   return s;
 }
+
+static int list_loops(Trace *tr, const Node *n, TsTracerLoop *loop, int cap, int count) {
+  for (; n; n = n->sibling) {
+    const Path *p = n->path;
+    if (p && count++ < cap) {
+      TsTracerLoop *l = &loop[count - 1];
+      *l = (TsTracerLoop){.id = p->id, .calls = n->depth + 1, .runs = p->runs};
+      l->g = p->g, l->code = p->code, l->hot = p->hot;
+      ts_trace_span(tr, n, l->where);
+    }
+    count = list_loops(tr, n->child, loop, cap, count);
+  }
+  return count;
+}
+
+int ts_tracer_loops(const TsTracer *t, TsTracerLoop *loop, int cap) {
+  int n = 0;
+  for (Trace *tr = t->first; tr; tr = tr->next) n = list_loops(tr, &tr->root, loop, cap, n);
+  return n;
+}

@@ -423,6 +423,7 @@ static Path *build(Run *r) {
   if (b) ts_capture_release(b->g);
   free(b);
   tr->builds++;
+  if (p) p->id = ++tr->t->npath;
   if (failed) {
     ts_trace_say(tr->t, "refused", "%s: %s, in %.1f ms", span, c->err.message,
                  (double)(ts_jit_now() - begin) / 1e6);

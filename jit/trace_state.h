@@ -59,6 +59,7 @@ typedef struct Path {
   uint32_t layout;          /* of the trace when it was made */
   uint32_t runs;
   TsFrame *last; /* that ran: most runs of a short trace are not timed */
+  uint32_t id;   /* the how manieth of the tracer's */
 } Path;
 
 /* One call. Children are what came behind it, the newest first. */
@@ -150,6 +151,7 @@ struct TsTracer {
   bool noted;
   uint32_t note_at, nap;
   uint64_t note_count, note_words;
+  uint32_t npath;   /* functions made so far */
   int given_up;     /* traces that were not worth it: the next one has to wait longer */
   int wait, period; /* calls until a recording begins; how many it takes */
 

@@ -195,6 +195,12 @@ static void candidates(Session *m, int most) {
   }
 }
 
+static const char *why_none(const Session *m) {
+  if (m->r->n <= 1) return "no candidates";
+  if (over(m)) return "the time was up";
+  return m->n ? "no candidate could be compiled" : "its kernel could not be compiled";
+}
+
 static void session(Session *m, const TsSchedKernel *k, const TsTuneBudget *budget) {
   m->usual = k->tile;
   m->r->n = m->s->n;
@@ -208,7 +214,7 @@ static void session(Session *m, const TsSchedKernel *k, const TsTuneBudget *budg
   else if (candidates(m, budget->candidates), m->n > 1)
     compare(m);
   else
-    strcpy(m->r->why, m->r->n > 1 ? "the time was up" : "no candidates");
+    strcpy(m->r->why, why_none(m));
   for (int i = 0; i < m->n; i++) ts_kernel_free(m->c[i].kernel);
   free_args(&m->args);
 }

@@ -4,6 +4,7 @@
 
 #include "devices/device.h"
 #include "jit/jit.h"
+#include "jit/llvm.h"
 #include "jit/offload.h"
 #include "jit/profile.h"
 #include "jit/replay.h"
@@ -104,6 +105,48 @@ static int jit_traces(lua_State *L) {
   return 1;
 }
 
+enum { MOST_LOOPS = 256 };
+
+/* jit_loops() -> {{id, where, calls, runs, live}, ..} of hot traces */
+static int jit_loops(lua_State *L) {
+  TsTracerLoop loop[MOST_LOOPS];
+  int n = ts_tracer_loops(ts_jit_tracer(jit_of(L)), loop, MOST_LOOPS);
+  lua_newtable(L);
+  for (int i = 0; i < n && i < MOST_LOOPS; i++) {
+    lua_newtable(L);
+    lua_pushnumber(L, loop[i].id), lua_setfield(L, -2, "id");
+    lua_pushstring(L, loop[i].where), lua_setfield(L, -2, "where");
+    lua_pushnumber(L, loop[i].calls), lua_setfield(L, -2, "calls");
+    lua_pushnumber(L, loop[i].runs), lua_setfield(L, -2, "runs");
+    lua_pushboolean(L, ts_jit_live(loop[i].hot)), lua_setfield(L, -2, "live");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* jit_loop_text(id, level): nil if there is no such loop any more */
+static int jit_loop_text(lua_State *L) {
+  TsTracerLoop loop[MOST_LOOPS];
+  int n = ts_tracer_loops(ts_jit_tracer(jit_of(L)), loop, MOST_LOOPS), i = 0;
+  const char *level = luaL_checkstring(L, 2);
+  TsText t = {0};
+  while (i < n && i < MOST_LOOPS && loop[i].id != luaL_checknumber(L, 1)) i++;
+  if (i == n || i == MOST_LOOPS) return 0;
+  const TsTracerLoop *l = &loop[i];
+  if (!strcmp(level, "graph")) {
+    ts_graph_text_places(l->g, &t);
+  } else if (ts_jit_text(l->hot, level, &t)) {
+    ts_text_free(&t);
+    return ts_lua_raise(L);
+  } else if (!strcmp(level, "bytecode") && !ts_jit_live(l->hot)) {
+    ts_code_text(l->code, &t);
+    ts_text_str(&t, "// tier 0\n");
+  }
+  lua_pushlstring(L, t.at ? t.at : "", t.len);
+  ts_text_free(&t);
+  return 1;
+}
+
 /* jit_device([on]): statistics of eager calls on devices; on: whether they run there. */
 static int jit_device(lua_State *L) {
   TsOffloader *o = ts_jit_offloader(jit_of(L));
@@ -171,6 +214,12 @@ static int jit_move(lua_State *L) {
 /* jit_returns(n): every n-th kernel goes back to operators at once, for tests; 0: none. */
 static int jit_returns(lua_State *L) {
   ts_jit_returns(jit_of(L), (int)luaL_checkinteger(L, 1));
+  return 0;
+}
+
+/* jit_break(n): the next n compiles end within LLVM, for tests */
+static int jit_break(lua_State *L) {
+  ts_llvm_break((int)luaL_checkinteger(L, 1));
   return 0;
 }
 
@@ -305,6 +354,8 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_flush", jit_flush},
                                        {"jit_stats", jit_stats},
                                        {"jit_traces", jit_traces},
+                                       {"jit_loops", jit_loops},
+                                       {"jit_loop_text", jit_loop_text},
                                        {"jit_device", jit_device},
                                        {"jit_later", jit_later},
                                        {"jit_prepare", jit_prepare},
@@ -313,6 +364,7 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_profile", jit_profile},
                                        {"jit_move", jit_move},
                                        {"jit_returns", jit_returns},
+                                       {"jit_break", jit_break},
                                        {"jit_interpret", jit_interpret},
                                        {"autotune_mode", autotune_mode},
                                        {"autotune_budget", autotune_budget},

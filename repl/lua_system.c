@@ -7,6 +7,7 @@
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
 #include "devices/memory.h"
+#include "jit/jit.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
 #include "vm/defer.h"
@@ -133,7 +134,9 @@ static int isa(lua_State *L) {
     const char *name = luaL_checkstring(L, 1);
     const TsKernels *k = ts_kernels_use(name);
     if (!k) return ts_lua_fail(L, TS_ERR_device, "this CPU has no instruction set '%s'", name);
+    bool other = k != c->k;
     c->k = k;
+    if (other && c->jit) ts_jit_flush(c->jit); /* compiled code is for the same */
   }
   lua_pushstring(L, c->k->isa);
   return 1;

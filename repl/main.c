@@ -130,6 +130,7 @@ static int apply(TsContext *c, const TsOptions *o) {
     return failed(c, "--isa");
   }
   c->k = k;
+  ts_jit_flush(c->jit); /* compiled code is for the same */
   return TS_EXIT_OK;
 }
 

@@ -17,18 +17,26 @@ local core = require "tessera.core"
 local autotune = {}
 
 --- Sets the mode: "off", "cached" or "on"; gives it.
-function autotune.mode(mode) return core.autotune_mode(mode) end
+function autotune.mode(mode)
+  if mode ~= nil and mode ~= "off" and mode ~= "cached" and mode ~= "on" then
+    error(("autotune.mode is \"off\", \"cached\" or \"on\", not %s"):format(tostring(mode)), 2)
+  end
+  return core.autotune_mode(mode)
+end
 
 --- Sets what measuring may cost: ms for a kernel, total in ms for all, mb of memory for made-up
 --- inputs, candidates of a kernel; gives all of them. What was spent of the total begins anew.
 function autotune.budget(b)
   b = b or {}
+  if type(b) ~= "table" then
+    error(("autotune.budget takes a table such as {ms = 1000}, not a %s"):format(type(b)), 2)
+  end
   for name, n in pairs(b) do
     if name ~= "ms" and name ~= "total" and name ~= "mb" and name ~= "candidates" then
       error(("budget has ms, total, mb and candidates, not '%s'"):format(tostring(name)), 2)
     end
     if type(n) ~= "number" or not (n >= 0 and n <= 1e9) then
-      error(("budget: %s is a number that is not negative"):format(name), 2)
+      error(("budget: %s is a number that is not negative and at most 1e9"):format(name), 2)
     end
   end
   local ms, total, bytes, candidates = core.autotune_budget(b.ms, b.total, b.mb and b.mb * 2^20, b.candidates)
@@ -71,4 +79,14 @@ function autotune.report() return autotune.text(core.autotune_records()) end
 --- Forgets winners and records, on disk too.
 function autotune.clear() core.autotune_clear() end
 
-return autotune
+-- A misspelt function is an error where it is written.
+return setmetatable(autotune, {
+  __index = function(t, name)
+    local words = {}
+    for word in pairs(t) do words[#words + 1] = word end
+    table.sort(words)
+    local guess = core.suggest(tostring(name), words)
+    error(("autotune has no function '%s'%s"):format(tostring(name),
+      guess and ("\n  hint: did you mean '%s'?"):format(guess) or ""), 2)
+  end,
+})

@@ -288,7 +288,7 @@ function Function:ir(level, ...)
   level = level or "graph"
   local symbolic = special.family and special.family.symbolic
   if level == "graph" and symbolic then return symbolic:text() end
-  return special.graph:text(level == "concrete" and "graph" or level)
+  return special.graph:text(level == "concrete" and "graph" or tostring(level))
 end
 
 --- Measures what could be chosen for its kernels, for the sizes of the last call, or of the
@@ -515,7 +515,7 @@ function Loaded:__call(...)
   if given ~= n then fail(("%s: %d tensors are needed, not %d"):format(self.name, n, given)) end
   return self.graph:run({ ... })
 end
-function Loaded:ir(level) return self.graph:text(level == "concrete" and "graph" or level or "graph") end
+function Loaded:ir(level) return self.graph:text(level == "concrete" and "graph" or tostring(level or "graph")) end
 function Loaded:rewrites() return self.graph:text("rewrites") end
 function Loaded:stats() return self.graph:stats() end
 function Loaded:__tostring()

@@ -15,6 +15,9 @@
 --   tessera.jit.eager(on)  compile at the first call and wait for it: for tests
 --   tessera.jit.traces([eager])  {traces, deferred, quick, runs, exits, observed, replayed} of hot
 --                          traces; eager: whatever repeats twice is a trace at once, for tests
+--   tessera.jit.loops()    the loops of plain code that became functions: a list of {where, calls, runs, live}
+--                          which print as a line, and have loop:ir(level): "graph", "schedule", "tile",
+--                          "explicit", "llvm", "asm", "bytecode", "tiles", "why"
 --   tessera.jit.device([on])  {calls, fallback, kernels, from_disk, refused, compile_ms,
 --                          meanwhile, replays, replayed} of operators on GPUs; on = false: the CPU runs them, over fetched bytes
 --   tessera.jit.later(on)  the CPU runs small calls on a GPU (meanwhile) until their kernels are compiled,
@@ -47,6 +50,37 @@ jit.v, jit.wait, jit.flush, jit.stats, jit.eager =
   core.jit_verbose, core.jit_wait, core.jit_flush, core.jit_stats, core.jit_eager
 jit.traces, jit.device, jit.overlap = core.jit_traces, core.jit_device, core.jit_overlap
 jit.later = core.jit_later
+
+local Loop = {}
+Loop.__index = Loop
+local levels = { "graph", "schedule", "tile", "explicit", "llvm", "asm", "bytecode", "tiles", "why" }
+
+--- The text of a level, of what runs now, as f:ir of a captured function gives it.
+function Loop:ir(level)
+  level = level or "graph"
+  local known = false
+  for _, l in ipairs(levels) do known = known or l == level end
+  if not known then
+    error(("there is no level '%s'; levels are %s"):format(tostring(level), table.concat(levels, ", ")), 2)
+  end
+  local text = core.jit_loop_text(self.id, level)
+  if not text then
+    error(("the loop at %s is no more: other code runs there, or it was not worth it; jit.loops() lists them")
+      :format(self.where), 2)
+  end
+  return text
+end
+
+function Loop:__tostring()
+  return ("loop at %s: %d calls, %d runs, %s"):format(self.where, self.calls, self.runs,
+    self.live and "by kernels" or "by operators")
+end
+
+function jit.loops()
+  local list = core.jit_loops()
+  for _, l in ipairs(list) do setmetatable(l, Loop) end
+  return list
+end
 
 local function pin(name, on, f, ...)
   if type(f) ~= "table" or not f.pin then

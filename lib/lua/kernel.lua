@@ -754,7 +754,7 @@ end
 
 --- The kernel as text: "tile" as it was written, "explicit" in the processor's vectors, "llvm",
 --- "asm".
-function kernel.ir(k, level) return k.handle:text(level or "tile") end
+function kernel.ir(k, level) return k.handle:text(tostring(level or "tile")) end
 
 --- Measures what could be chosen for it on these arguments, and runs the best from then on;
 --- tessera.autotune.tune gives the times.

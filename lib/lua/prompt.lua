@@ -482,12 +482,6 @@ local function captured(f, command)
   return f
 end
 
---- Prints a captured function at a level, "graph" by default.
-function prompt.ir(f, level)
-  if type(f) == "string" and not level then f, level = f:match "^(%S+)%s*(%S*)$" end
-  io.write(captured(f or "", "ir"):ir(level ~= "" and level or nil))
-end
-
 --- Prints a line for each kernel of a captured function.
 function prompt.tiles(f)
   local text = captured(f or "", "tiles"):ir "tiles"
@@ -504,6 +498,25 @@ local function call_of(command, f, ...)
   local chunk, why = loadstring("return " .. (list or "()"):sub(2, -2), "=:" .. command)
   if not chunk then fail(why) end
   return name or f, { chunk() }
+end
+
+--- Prints a captured function at a level, "graph" by default: "f tile", or "f(x, y) tile" for
+--- these arguments; or f, level.
+function prompt.ir(f, level)
+  if type(f) ~= "string" or level then
+    io.write(captured(f or "", "ir"):ir(level))
+    return
+  end
+  local text, word = f:match "^(.-)%s+(%S+)$"
+  if not text or word:find "[%])}]$" then text, word = f, nil end
+  local name = text:match "^(.-)%b()$"
+  local known, given = pcall(captured, name or "", "ir")
+  if not name or not known then
+    io.write(captured(text, "ir"):ir(word))
+    return
+  end
+  local _, args = call_of("ir", text)
+  io.write(given:ir(word, unpack(args)))
 end
 
 --- Runs a captured function on arguments and prints where its time goes: "f(x, y)", or f, x, y.

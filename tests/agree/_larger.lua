@@ -162,6 +162,8 @@ local function rest()
     add("adafactor_step", { g({ 300, 200 }, 1), g({ 300, 200 }, 2), input(d, { 300 }, 3, 0.1, 1), input(d, { 200 }, 4, 0.1, 1) },
       { lr = 0.01, beta2 = 0.9 })
   end
+  add("stop_gradient", { input("f32", BIG, 1) })
+  add("barrier", { input("f32", BIG, 1), input("f32", { 300, 7 }, 2) })
   add("randint", {}, { shape = { 70001 }, low = -5, high = 1000, seed = 3 })
   add("permutation", {}, { n = 50001, seed = 3 })
   for _, d in ipairs { "f32", "f64", "complex64" } do

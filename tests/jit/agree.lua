@@ -1,10 +1,11 @@
 -- Tiers agree (ALL=1: on all of them, some minutes): the cases of tests/vectors as captured functions, each between pointwise
 -- neighbours so that a group forms, run by the VM, by compiled kernels and by the interpreter of
--- Tile IR in both forms, on every instruction set, with one and two threads: the same bits.
+-- Tile IR in both forms, on every instruction set, with one and two threads: the same bits. In the
+-- strict profile as well, where that makes another graph.
 package.path = "tests/agree/?.lua;" .. package.path
 local tessera = require "tessera"
 local core = require "tessera.core"
-local graph = require "tessera.graph"
+local graph, numerics = require "tessera.graph", require "tessera.numerics"
 local cases = require "_cases"
 local shared = require "_captured"
 local larger = require "_larger"
@@ -19,7 +20,7 @@ for _, name in ipairs { "avx512", "avx2", "base" } do
   if pcall(core.isa, name) then isas[#isas + 1] = name end
 end
 core.isa(default_isa)
-local counted = { functions = 0, kernels = 0, refused = 0 }
+local counted = { functions = 0, kernels = 0, refused = 0, strict = 0 }
 
 -- Neighbours that keep where the elements of a case lie, about.
 local function before(x)
@@ -107,12 +108,25 @@ local function tiers(f, list, all)
   return why
 end
 
+-- make() in the profile of now, and in strict where that is another graph: other kernels.
+local function profiles(make, list, all)
+  local ok, f = pcall(make)
+  if not ok or not f then return end
+  local why = tiers(f, list, all)
+  return why or numerics.profile("strict", function()
+    local g = make()
+    if not pcall(g, unpack(list)) or g:ir "graph" == f:ir "graph" then return end
+    counted.strict = counted.strict + 1
+    why = tiers(g, list, false)
+    return why and "strict: " .. why
+  end)
+end
+
 local function differences(c, number)
   local x = cases.inputs(c)
-  local why = tiers(shared.captured(c, x, before, after), present(x), number % 4 == 1)
+  local why = profiles(function() return shared.captured(c, x, before, after) end, present(x), number % 4 == 1)
   if why or (number % 4 ~= 0 and not os.getenv "ALL") then return why end
-  local ok, f = pcall(gradient, c, x)
-  return ok and f and tiers(f, present(x), false)
+  return profiles(function() return gradient(c, x) end, present(x), false)
 end
 
 local function check(c, number)
@@ -129,7 +143,7 @@ local function check(c, number)
 end
 
 local skipped = shared.skipped
-local done, total = {}, 0
+local done, total, of_row = {}, 0, {}
 local every = os.getenv "ALL" and 1e9 or 1
 for c in cases.each() do
   local spec = c.x[1]
@@ -137,15 +151,27 @@ for c in cases.each() do
   done[key] = (done[key] or 0) + 1
   if not skipped[c.row] and done[key] <= every then
     total = total + 1
-    if every > 1 or key:find " f32$" or total % 3 == 0 then check(c, total) end
+    if every > 1 or key:find " f32$" or total % 3 == 0 or not of_row[c.row] then
+      of_row[c.row] = true
+      check(c, total)
+    end
   end
   if total % 8 == 0 then collectgarbage() end
 end
 for i, c in ipairs(larger.cases()) do
   c.number, c.family = i, "larger"
-  if not skipped[c.row] and (i % 12 == 0 or every > 1) then check(c, i / 12) end
+  if not skipped[c.row] and (i % 12 == 0 or every > 1 or not of_row[c.row]) then
+    of_row[c.row] = true
+    check(c, i / 12)
+  end
   if i % 8 == 0 then collectgarbage() end
 end
+local missing = {}
+for _, o in ipairs(core.operators()) do
+  if not of_row[o.name] and not skipped[o.name] then missing[#missing + 1] = o.name end
+end
+table.concat(missing, " ") -->
 counted.functions > 500 --> true
 not compiles or counted.kernels > 250 --> true
-if os.getenv "RATIO" then print(counted.functions, counted.kernels, counted.refused) end
+counted.strict > 10 --> true
+if os.getenv "RATIO" then print(counted.functions, counted.kernels, counted.refused, counted.strict) end

@@ -28,6 +28,7 @@ local op, graph, jit = tessera.op, tessera.graph, tessera.jit
 local function R(shape, seed, dtype)
   return op.uniform(shape, {seed = seed, low = -2, high = 2, dtype = dtype or "f32"})
 end
+local labels = op.randint({300}, {low = 0, high = 200, seed = 5, dtype = "i64"})
 local cases = {
   {function(a, b) return op.gelu(a * 2 + b), a - b end, R({70001}, 1), R({70001}, 2)},
   {function(a, b) return op.tanh(a) * b end, R({37, 20011}, 3), R({20011}, 4)},
@@ -44,10 +45,33 @@ local cases = {
   {function(q, k, v)
     return op.attention(q, k, v, {causal = true}):transpose(1, 2):reshape {2, 150, 96}
   end, R({2, 3, 150, 32}, 23), R({2, 3, 150, 32}, 24), R({2, 3, 150, 32}, 25)},
+  {function(a, b) return a:matmul(b):relu() end, R({90, 66}, 29, "f64"), R({66, 80}, 30, "f64")},
+  {function(a, b, s) return a:matmul(b:cast "f32" * s) end, R({64, 300}, 31),
+    op.randint({300, 256}, {low = -100, high = 100, seed = 32, dtype = "i8"}), R({256}, 33)},
+  {function(x, w, b) return op.conv2d(x:relu(), w, b, {padding = 1}):relu() * 2 end,
+    R({2, 16, 20, 20}, 34), R({24, 16, 3, 3}, 35), R({24}, 36)},
+  {function(x, w) return op.conv2d(x, w, nil, {padding = 1, stride = 2}):relu() end,
+    R({2, 16, 21, 21}, 37), R({24, 16, 3, 3}, 38)},
+  {function(x) return op.cross_entropy(x * 2, labels) end, R({300, 200}, 39)},
+  {graph.grad(function(x) return op.cross_entropy(x * 2, labels) end), R({300, 200}, 40)},
+  {graph.grad(function(x, w, b) return op.layernorm(x, w, b):square():sum() end, {1, 2, 3}),
+    R({130, 257}, 41), R({257}, 42), R({257}, 43)},
+  {graph.grad(function(x, w) return op.rmsnorm(x, w):square():sum() end, {1, 2}), R({130, 257}, 44), R({257}, 45)},
+  {graph.grad(function(x) return op.softmax(x * 3):square():sum() end), R({130, 257}, 46)},
+  {graph.grad(function(x, w, b) return op.gelu(x:matmul(w) + b):sum() end, {1, 2, 3}),
+    R({64, 90}, 47), R({90, 66}, 48), R({66}, 49)},
+  {function(x) return op.softmax(x:T() * 2) end, R({133, 70}, 50)},
+  {function(x) return op.layernorm(x * 2) end, R({90, 771}, 51, "f16")},
+  {function(x, y) return (x * y):sum {axis = 0}, (x * y):max {axis = 0} end, R({600, 133}, 52), R({600, 133}, 53)},
+  {function(x) return op.dropout(x * 2, {p = 0.3, seed = 3, stream = 1}) + 1 end, R({300, 133}, 54)},
+  {function(w, g, m, v)
+    m, v = m * 0.9 + g * 0.1, v * 0.99 + g * g * 0.01
+    return w - m / (v:sqrt() + 1e-8), m, v
+  end, R({50000}, 55), R({50000}, 56), R({50000}, 57), R({50000}, 58):abs()},
 }
-local most = 0
+local most, kinds = 0, {}
 for n, case in ipairs(cases) do
-  local f = graph.module("f", case[1])
+  local f = type(case[1]) == "table" and case[1] or graph.module("f", case[1])
   local function hash()
     local t = {f(unpack(case, 2))}
     for i = 1, #t do t[i] = t[i]:hash() end
@@ -68,13 +92,17 @@ for n, case in ipairs(cases) do
     if seen[text] and i > 0 then break end -- the passes' own choice again: there are no more
     seen[text] = i
     if i > most then most = i end
+    for kind in text:gmatch "\n  (%l+) +%%" do kinds[kind] = true end
   end
   jit.flush()
 end
-print("candidates", most > 8)
+local words = {}
+for kind in pairs(kinds) do if kind ~= "vm" then words[#words + 1] = kind end end
+table.sort(words)
+print("candidates", most > 8, table.concat(words, " "))
 ]]
-child(every) --> candidates true
-child(every, "TESSERA_ISA=avx2") --> candidates true
+child(every) --> candidates true attention columns conv map matmul rows
+child(every, "TESSERA_ISA=avx2") --> candidates true attention columns conv map matmul rows
 
 -- A winner that is on disk runs in a process that measures nothing.
 local kernel = [[
@@ -226,7 +254,10 @@ require("tessera").autotune.budget { ms = 1e8, total = 1e9, candidates = 30 }
 out --> left
 
 -- What is misused says so.
-autotune.mode "sometimes" --! sometimes
+autotune.mode "sometimes" --! autotune.mode is "off", "cached" or "on", not sometimes
+autotune.mode(true) --! not true
+autotune.budget(5) --! takes a table such as {ms = 1000}, not a number
+autotune.tuen(print) --! did you mean 'tune'?
 autotune.budget { seconds = 3 } --! not 'seconds'
 autotune.budget { ms = -1 } --! not negative
 autotune.tune(print) --! a captured function

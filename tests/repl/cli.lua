@@ -78,6 +78,9 @@ run "-e 'p = newproxy(true) getmetatable(p).__gc = function() print(\"closed\") 
 run "--threads=1 -l tessera -e 'print(tessera.core.threads())'" --> 1
 run "--threads 2 -l tessera -e 'print(tessera.core.threads())'" --> 2
 run "--isa=base -l tessera -e 'print(tessera.core.isa())'" --> base
+local target = "f = graph.module(function(x) return x * 2 + 1 end) f(op.ones{8}) print(f:ir([[tile]]):match [[target (%w+)]])"
+run("--isa=base -l tessera -e '" .. target .. "'") --> base
+run("-l tessera -e 'numerics.isa [[base]] " .. target .. "'") --> base
 run "--devices=cpu:3 -l tessera -e 'print(#tessera.core.devices())'" --> 4
 run "--no-jit -e 'print(1)'" --> 1
 run "--nan-trap -l tessera -e 'op.log(tessera.tensor{0})'":match "[^\n]*" --> (command line):1: log gives infinity at [0] of its result f32[1] in the forward pass
@@ -197,6 +200,12 @@ run("-i", "local function f(n) return n * 2 end\nf(4)\nlocal a, b\na, b\ndo loca
 --> nil
 --> nil
 --> nil
+-- levels of a function for arguments that are given, and of what ran last
+local levels = "f = graph.module('f', function(x) return x * 2 + 1 end)\nx = op.ones{2}\n"
+run("-i", levels .. ":ir f graph\n") --> tessera: f has not run yet: call it, or give arguments
+run("-i", levels .. ":ir f(x) tile\n"):match "tile @f" --> tile @f
+run("-i", levels .. ":ir f(x)\n:ir f schedule\n"):match "graph @f.*schedule @f" ~= nil --> true
+run("-i", levels .. ":ir f(x) tiel\n"):match "there is no level 'tiel'" --> there is no level 'tiel'
 run("-i", "{1, 2, {3, {4, {5}}}}\n{a = 1, ['b c'] = print}\n{}\n") --> {1, 2, {3, {...}}}
 --> {a = 1, ["b c"] = function}
 --> {}
