@@ -99,9 +99,13 @@ static Rows rows_at(const Round *r, int64_t row, int rows) {
     s->pack(r->x, (int)mr, at, s->is, s->ks, rows, r->k);
     return (Rows){r->x, 1, mr};
   }
-  /* A row as one step of a panel that is as wide as the row is long. */
-  for (int i = 0; i < rows; i++)
+  /* A row as one step of a panel that is as wide as the row is long; the next one comes closer. */
+  for (int i = 0; i < rows; i++) {
+    const char *next = at + (i + 1) * s->is * s->size;
+    for (int64_t k = 0; i + 1 < rows && k < r->k * s->size; k += LINE)
+      __builtin_prefetch(next + k);
     s->pack(r->x + i * r->k * size, (int)r->k, at + i * s->is * s->size, 1, 0, r->k, 1);
+  }
   return (Rows){r->x, r->k, 1};
 }
 
