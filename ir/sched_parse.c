@@ -8,6 +8,7 @@
 #include "ir/sched.h"
 #include "ir/text_map.h"
 #include "ir/text_value.h"
+#include "ir/tile_pairs.h"
 
 typedef struct Parser {
   TsReader r;
@@ -157,15 +158,35 @@ static int group(Parser *p) {
 }
 
 /* ---- the head */
-static int target(Parser *p) {
+static char *word(Parser *p, const char *what) {
   TsToken t = p->r.now;
-  TsTarget *made = ts_arena_alloc(&p->s->arena, sizeof *made);
   char *name = ts_arena_alloc(&p->s->arena, (size_t)t.len + 1);
-  if (ts_read_expect(&p->r, TS_TOKEN_word, "the target's name")) return -1;
-  if (!made || !name) return ts_read_no_memory(&p->r);
+  if (ts_read_expect(&p->r, TS_TOKEN_word, what)) return NULL;
+  if (!name) return ts_read_no_memory(&p->r), NULL;
   memcpy(name, t.at, (size_t)t.len);
+  return name;
+}
+
+static int target(Parser *p) {
+  TsTarget *made = ts_arena_alloc(&p->s->arena, sizeof *made);
+  const char *name = word(p, "the target's name");
+  if (!name) return -1;
+  if (!made) return ts_read_no_memory(&p->r);
   *made = (TsTarget){.name = name, .vector_bytes = 16};
   p->s->target = made;
+  return 0;
+}
+
+/* The instruction for products of bf16 in the profile "fast". */
+static int pairs(Parser *p) {
+  TsTarget *t = (TsTarget *)(uintptr_t)p->s->target; /* made by this reader */
+  const char *at = p->r.now.at, *name = word(p, "the name of an instruction for pairs");
+  if (!name) return -1;
+  if (!t) return ts_read_fail(&p->r, at, "a schedule without a target has no instructions");
+  if (!ts_tile_pairs_named(name))
+    return ts_read_fail(&p->r, at, "there is no instruction '%s' for pairs of bf16", name);
+  t->pairs = name;
+  p->s->fast = true;
   return 0;
 }
 
@@ -187,6 +208,7 @@ static int head(Parser *p) {
       return ts_read_fail(r, r->before.at, "no such number of threads");
   }
   p->s->threads = (int)threads;
+  if (ts_read_is_word(r, "pairs") && (ts_read_next(r) || pairs(p))) return -1;
   return ts_read_expect(r, '{', "'{'");
 }
 

@@ -8,7 +8,8 @@
 
 enum { MOST_LINES = 8 }; /* that a file is quoted with */
 
-static const char *const kind_name[] = {"vm", "map", "rows", "attention", "matmul", "columns", "conv"};
+static const char *const kind_name[] = {"vm",     "map",     "rows", "attention",
+                                        "matmul", "columns", "conv"};
 
 const char *ts_group_kind_name(int kind) {
   return kind < (int)(sizeof kind_name / sizeof *kind_name) ? kind_name[kind] : NULL;
@@ -120,7 +121,10 @@ static void text_of(const TsSched *s, TsText *text, bool notes) {
   if (ts_names_open(&names, s->g)) text->failed = 1;
   ts_text_format(text, "schedule @%s", ts_names_of(&names, s->g));
   if (s->target) ts_text_format(text, " target %s", s->target->name);
-  ts_text_format(text, " threads %d {\n", s->threads);
+  ts_text_format(text, " threads %d", s->threads);
+  if (s->fast && s->target && s->target->pairs)
+    ts_text_format(text, " pairs %s", s->target->pairs);
+  ts_text_str(text, " {\n");
   for (int i = 0; i < s->ngroup; i++) group(text, &names, s->group[i], notes);
   ts_text_str(text, "}\n");
   ts_names_close(&names);
