@@ -38,13 +38,6 @@ static int64_t even(int64_t n, int64_t most, int64_t unit) {
   return round_up(div_up(n, pieces), unit);
 }
 
-static int64_t stride_of(const TsTileType *t, int axis) {
-  int64_t step = 1;
-  if (t->strided) return t->stride[axis];
-  for (int i = t->rank; --i > axis;) step *= t->dim[i];
-  return step;
-}
-
 bool ts_tile_product_is_cheap(const TsTileStmt *s) {
   int n = 0;
   for (s = s->next; s; s = s->next) {

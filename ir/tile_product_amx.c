@@ -7,9 +7,9 @@
  * side by side and not at equal places of their pages; else they are packed for each part. Sums
  * wait between two parts in memory of the thread.
  *
- * What follows the product is done on 32 rows of a panel's sums in the first cache as soon as they are whole.
- * Behind the end of k both operands are zeros, as the unit's definition has it; rows and columns
- * behind the ends of the matrices are anything, and go nowhere. */
+ * What follows the product is done on 32 rows of a panel's sums, in the first cache, as soon as
+ * they are whole. Behind the end of k both operands are zeros, as the unit's definition has it; rows
+ * and columns behind the ends of the matrices are anything, and go nowhere. */
 #include "ir/tile_product_state.h"
 
 enum {
@@ -21,13 +21,6 @@ enum {
   AHEAD_B = 32,    /* steps that columns are asked for ahead */
   PAGE = 4096
 };
-
-static int64_t stride_of(const TsTileType *t, int axis) {
-  int64_t step = 1;
-  if (t->strided) return t->stride[axis];
-  for (int i = t->rank; --i > axis;) step *= t->dim[i];
-  return step;
-}
 
 void ts_tile_product_amx_plan(TsProduct *p) {
   const TsProductMatch *x = &p->x;

@@ -110,6 +110,13 @@ static inline int64_t div_up(int64_t a, int64_t b) { return ts_div_up(a, b); }
 static inline int64_t round_up(int64_t a, int64_t b) { return ts_round_up(a, b); }
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+static inline int64_t stride_of(const TsTileType *t, int axis) {
+  int64_t step = 1;
+  if (t->strided) return t->stride[axis];
+  for (int i = t->rank; --i > axis;) step *= t->dim[i];
+  return step;
+}
+
 static inline int64_t line_of(const TsProduct *p) { return 64 / ts_dtypes[p->d].nbytes; }
 
 static inline TsTileVal at(TsProduct *p, int64_t i) { return ts_tile_index(p->b, i); }
