@@ -79,14 +79,4 @@ function autotune.report() return autotune.text(core.autotune_records()) end
 --- Forgets winners and records, on disk too.
 function autotune.clear() core.autotune_clear() end
 
--- A misspelt function is an error where it is written.
-return setmetatable(autotune, {
-  __index = function(t, name)
-    local words = {}
-    for word in pairs(t) do words[#words + 1] = word end
-    table.sort(words)
-    local guess = core.suggest(tostring(name), words)
-    error(("autotune has no function '%s'%s"):format(tostring(name),
-      guess and ("\n  hint: did you mean '%s'?"):format(guess) or ""), 2)
-  end,
-})
+return require("tessera.named")("autotune", autotune)

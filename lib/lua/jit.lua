@@ -122,14 +122,4 @@ function jit.device_profile(f, ...)
   return setmetatable(rows, Profile)
 end
 
--- A misspelt function is an error where it is written.
-return setmetatable(jit, {
-  __index = function(t, name)
-    local words = {}
-    for word in pairs(t) do words[#words + 1] = word end
-    table.sort(words)
-    local guess = core.suggest(tostring(name), words)
-    error(("tessera.jit has no function '%s'%s"):format(tostring(name),
-      guess and ("\n  hint: did you mean '%s'?"):format(guess) or ""), 2)
-  end,
-})
+return require("tessera.named")("tessera.jit", jit)

@@ -1,34 +1,18 @@
 -- Products of bf16 in the profile "fast": kernels by the processor's instruction for pairs of steps, if
 -- it has one, with the VM's bits, and what stands before and behind them.
+package.path = "tests/jit/?.lua;" .. package.path
 local tessera = require "tessera"
 local core = require "tessera.core"
+local ways = require "_ways"
 local op, rng, graph, jit = tessera.op, tessera.rng, tessera.graph, tessera.jit
 rng.seed(11)
 core.threads(2)
 core.profile "fast"
 
-local function bits(...)
-  local list = {}
-  for i = 1, select("#", ...) do list[i] = select(i, ...):hash() end
-  return table.concat(list, " ")
-end
-
 local function tiers(name, f, interpreted, ...)
   f = graph.module("f", f)
-  jit.off()
-  local want, wrong = bits(f(...)), {}
-  jit.on()
-  jit.eager(true)
-  local ways = { "compiled" }
-  if interpreted then ways[2], ways[3] = "block", "explicit" end
-  for _, way in ipairs(ways) do
-    if way ~= "compiled" then core.jit_interpret(way) end
-    f(...)
-    if bits(f(...)) ~= want then wrong[#wrong + 1] = name .. " " .. way .. " differs" end
-    core.jit_interpret()
-  end
-  jit.eager(false)
-  return #wrong > 0 and table.concat(wrong, ", ") or nil, f
+  local way = ways.differs(f, interpreted, ...)
+  return way and ("%s %s differs"):format(name, way), f
 end
 
 -- Ordinary numbers, and for some of them zeros, denormals, infinities and NaN.

@@ -17,7 +17,6 @@ typedef struct Case {
 
 enum { MOST = 300 * 300, MB = 96, NB = 192 };
 static uint16_t a[MOST], b[MOST], c[MOST];
-static float want[MOST];
 static uint16_t got[2][MOST], expected[2][MOST];
 
 static uint16_t value(bool odd) {
@@ -59,7 +58,6 @@ static void models(const Case *x, TsTilePairs unit) {
     for (int j = 0; j < x->n; j++) {
       int at = i * x->n + j;
       float sum = model(x, unit, i, j);
-      want[at] = sum;
       expected[0][at] = bf16_of_f32(sum);
       expected[1][at] = bf16_of_f32((sum > 0 || sum != sum ? sum : 0) + f32_of_bf16(c[at]));
     }

@@ -1,18 +1,14 @@
 -- What makes an operand of a product is part of its kernel where that pays, with the VM's bits:
 -- shapes at the edges of tiles and blocks, several steps of k, batches, dtypes, dequantisation.
+package.path = "tests/jit/?.lua;" .. package.path
 local tessera = require "tessera"
 local core = require "tessera.core"
+local ways = require "_ways"
 local op, rng, graph, jit = tessera.op, tessera.rng, tessera.graph, tessera.jit
 rng.seed(7)
 core.threads(2)
 -- Without a code generator or fused multiply-adds products are the VM's.
 local absent = select(2, jit.status()) or core.isa() == "base"
-
-local function bits(...)
-  local list = {}
-  for i = 1, select("#", ...) do list[i] = select(i, ...):hash() end
-  return table.concat(list, " ")
-end
 
 -- Groups of kind matmul with rows before the product, and all groups.
 local function groups(f)
@@ -26,21 +22,9 @@ end
 
 -- "one" if all tiers agree and the schedule is one group with rows before the product.
 local function tiers(f, interpreted, ...)
-  jit.off()
-  local want = bits(f(...))
-  jit.on()
-  jit.eager(true)
-  local ways = { "compiled" }
-  if interpreted then ways[2], ways[3] = "block", "explicit" end
-  for _, way in ipairs(ways) do
-    if way ~= "compiled" then core.jit_interpret(way) end
-    f(...)
-    local got = bits(f(...))
-    core.jit_interpret()
-    if got ~= want then return way .. " differs\n" .. f:ir "schedule" end
-  end
+  local way = ways.differs(f, interpreted, ...)
+  if way then return way .. " differs\n" .. f:ir "schedule" end
   local fused, all = groups(f)
-  jit.eager(false)
   return fused == 1 and all == 1 and "one" or ("%d of %d"):format(fused, all)
 end
 
