@@ -79,8 +79,8 @@ static void plan(TsProduct *p) {
   p->pack_a = must || (far && p->mr > MOST_FAR) || (p->turned_a && p->t->vector_bytes < LINE);
   if (p->from->pack) p->pack_a = must || p->from->pack == 2;
   p->ask_rows = !p->pack_a && !p->turned_a && far;
-  int64_t most = p->from->steps ? p->from->steps : TS_PRODUCT_STEPS;
-  if (p->words) most = div_up(p->from->steps ? most : 2 * most, 2);
+  int64_t most = TS_PRODUCT_STEPS;
+  if (p->from->steps) most = div_up(p->from->steps, 1 + p->words);
   p->kc = least(even(p->deep, most, p->lanes), p->deep);
   p->kpad = round_up(p->kc, p->lanes);
   p->panel = p->mr * p->kc + 16;
@@ -100,7 +100,7 @@ static TsTileVal minus(TsProduct *p, TsTileVal x, int64_t i) {
   return number(x, &n) ? at(p, n - i) : ts_tile_op2(p->b, TS_OP_sub, x, at(p, i));
 }
 
-static TsTileVal local(TsProduct *p, TsDtype d, int rank, const int64_t *dim) {
+TsTileVal ts_tile_product_local(TsProduct *p, TsDtype d, int rank, const int64_t *dim) {
   TsTileType t = ts_tile_type(d, rank, dim);
   return ts_tile_alloc(p->b, TS_SPACE_local, &t);
 }
@@ -120,19 +120,19 @@ static void clear(TsProduct *p) {
 static void memory(TsProduct *p) {
   int64_t nb = round_up(p->x.nb, p->nr), mb = round_up(p->x.mb, p->mr);
   int64_t sub = least(mb, p->sub);
-  p->pb = local(p, p->packed, 3, (int64_t[]){nb / p->nr, p->kpad, p->nr});
+  p->pb = ts_tile_product_local(p, p->packed, 3, (int64_t[]){nb / p->nr, p->kpad, p->nr});
   if (p->pack_a && p->turned_a)
-    p->pa = local(p, p->packed, 1, (int64_t[]){sub / p->mr * p->panel + 16});
+    p->pa = ts_tile_product_local(p, p->packed, 1, (int64_t[]){sub / p->mr * p->panel + 16});
   else if (p->pack_a) /* a line more, so that rows are no power of two apart */
-    p->pa = local(p, p->packed, 2, (int64_t[]){sub, p->kpad + p->lanes});
+    p->pa = ts_tile_product_local(p, p->packed, 2, (int64_t[]){sub, p->kpad + p->lanes});
   if (!p->registers)
-    p->acc = local(p, p->d, 2,
-                   (int64_t[]){p->blocks ? mb : p->mr,
-                               round_up(nb, TS_PRODUCT_TOGETHER * (int64_t)p->lanes)});
+    p->acc = ts_tile_product_local(
+        p, p->d, 2,
+        (int64_t[]){p->blocks ? mb : p->mr,
+                    round_up(nb, TS_PRODUCT_TOGETHER * (int64_t)p->lanes)});
 }
 
-/* Of `size` from `from` on, at most block. */
-static TsTileVal left_of(TsProduct *p, TsTileVal size, TsTileVal from, int64_t block) {
+TsTileVal ts_tile_product_left(TsProduct *p, TsTileVal size, TsTileVal from, int64_t block) {
   int64_t n;
   bool given = number(size, &n);
   if (given && n <= block) return size;
@@ -153,34 +153,40 @@ static void steps(TsProduct *p) {
   TsTileVal rest = minus(p, p->rows, begin);
   TsTileLoop l = loop(p, at(p, 0), rest, p->sub);
   p->r0 = plus_int(p, l.i, begin);
-  p->near = left_of(p, rest, l.i, p->sub);
+  p->near = ts_tile_product_left(p, rest, l.i, p->sub);
   ts_tile_product_pack_rows(p);
   ts_tile_product_panels(p);
   end(p, &l);
 }
 
+static void end_all(TsProduct *p) { ts_tile_product_end_rows(p, at(p, 0), p->rows); }
+
+static const TsProductWay usual = {plan, memory, clear, steps, end_all};
+
+static const TsProductWay *way_of(const TsProduct *p) {
+  bool unit = ts_tile_pairs_of(p->x.mma) == TS_PAIRS_amx_bf16;
+  return unit ? &ts_tile_product_amx : &usual;
+}
+
 static void round_of(TsProduct *p) {
+  const TsProductWay *way = way_of(p);
   p->m0 = ts_tile_copy_get(p->c, (TsTileVal)(uintptr_t)p->x.m0);
   p->n0 = ts_tile_copy_get(p->c, (TsTileVal)(uintptr_t)p->x.n0);
-  p->rows = left_of(p, at(p, p->x.m), p->m0, p->x.mb);
-  p->cols = left_of(p, at(p, p->x.n), p->n0, p->x.nb);
-  if (ts_tile_pairs_of(p->x.mma) == TS_PAIRS_amx_bf16) {
-    ts_tile_product_amx(p);
-    return;
-  }
-  memory(p);
+  p->rows = ts_tile_product_left(p, at(p, p->x.m), p->m0, p->x.mb);
+  p->cols = ts_tile_product_left(p, at(p, p->x.n), p->n0, p->x.nb);
+  way->memory(p);
   if (!p->blocks) {
     p->pc = at(p, 0), p->nk = at(p, p->deep);
-    steps(p);
+    way->step(p);
     return;
   }
-  clear(p);
+  way->clear(p);
   TsTileLoop l = loop(p, at(p, 0), at(p, p->deep), p->kc);
   p->pc = l.i;
-  p->nk = left_of(p, at(p, p->deep), l.i, p->kc);
-  steps(p);
+  p->nk = ts_tile_product_left(p, at(p, p->deep), l.i, p->kc);
+  way->step(p);
   end(p, &l);
-  ts_tile_product_end_rows(p, at(p, 0), p->rows);
+  way->end(p);
 }
 
 static int each(TsTileCopy *c, const TsTileStmt *s, void *arg) {
@@ -203,11 +209,7 @@ TsTile *ts_tile_product(const TsTile *k, const TsTarget *target, TsError *err) {
   TsProduct p = {.t = target, .from = k};
   if (!ts_tile_product_match(k, &p.x) || target->vector_bytes < 16)
     return ts_error_set(err, TS_ERR_value, "%s: no product that is known", k->name), NULL;
-  TsTilePairs pairs = ts_tile_pairs_of(p.x.mma);
-  if (pairs == TS_PAIRS_amx_bf16)
-    ts_tile_product_amx_plan(&p);
-  else
-    plan(&p);
+  way_of(&p)->plan(&p);
   if ((p.x.mb < p.x.m && p.x.mb % p.mr) || (p.x.nb < p.x.n && p.x.nb % p.nr))
     return ts_error_set(err, TS_ERR_value,
                         "%s: blocks of %lldx%lld for register tiles of %dx%d", k->name,

@@ -14,7 +14,6 @@
 
 enum {
   LINE = TS_PAIRS_LINE,
-  STEPS = 2 * LINE, /* of k that a register holds */
   HIGH = TS_PRODUCT_AMX_HIGH,
   MOST_WIDE = TS_PRODUCT_AMX_WIDE,
   TILE = 2 * LINE, /* columns that are multiplied together */
@@ -22,22 +21,24 @@ enum {
   PAGE = 4096
 };
 
-void ts_tile_product_amx_plan(TsProduct *p) {
+static void plan(TsProduct *p) {
   const TsProductMatch *x = &p->x;
   const TsTileType *a = &x->of[TS_PRODUCT_a]->in[0]->type;
   const TsTileType *b = &x->of[TS_PRODUCT_b]->in[0]->type;
   int64_t row = stride_of(a, a->rank - 2), step = stride_of(a, a->rank - 1);
-  p->d = TS_DT_f32, p->factor = TS_DT_bf16;
+  p->d = TS_DT_f32, p->factor = TS_DT_bf16, p->packed = TS_DT_i32;
+  p->words = true;
+  p->deep = div_up(x->k, 2);
   p->lanes = LINE, p->mr = HIGH;
   /* Functions have tables and constants, which serve more vectors of a wider panel. */
   p->nr = ts_tile_product_is_cheap(x->mma) ? TILE : MOST_WIDE;
-  p->kc = ts_tile_product_amx_steps(x->k, p->from->steps);
-  p->blocks = p->kc < x->k;
+  p->kc = div_up(ts_tile_product_amx_steps(x->k, p->from->steps), 2);
+  p->blocks = p->kc < p->deep;
   p->turned_a = !x->prologue[TS_PRODUCT_a] && row == 1 && step != 1;
   p->turned_b = !x->prologue[TS_PRODUCT_b] && stride_of(b, b->rank - 2) == 1 &&
                 stride_of(b, b->rank - 1) != 1;
   bool must = x->prologue[TS_PRODUCT_a] || a->dtype != TS_DT_bf16 || step != 1 ||
-              x->k % STEPS || x->m % LINE;
+              x->k % (2 * LINE) || x->m % LINE;
   p->pack_a = must || (x->m > HIGH && row * 2 % PAGE == 0);
   if (p->from->pack) p->pack_a = must || p->from->pack == 2;
 }
@@ -49,25 +50,16 @@ static TsTileVal over(TsProduct *p, TsTileVal x, int64_t by) {
   return ts_tile_op2(p->b, TS_OP_floordiv, x, at(p, by));
 }
 
-static TsTileVal least_of(TsProduct *p, TsTileVal x, int64_t most) {
-  int64_t n;
-  if (number(x, &n)) return at(p, least(n, most));
-  return ts_tile_op2(p->b, TS_OP_minimum, x, at(p, most));
-}
-
 /* Words of the part of k at hand, with those that fill the last register. */
 static TsTileVal whole_words(TsProduct *p) {
-  return times(p, over(p, plus_int(p, p->nk, STEPS - 1), STEPS), LINE);
+  return times(p, over(p, plus_int(p, p->nk, LINE - 1), LINE), LINE);
 }
 
-/* Of `size` behind the last multiple of `unit`, for sizes of a matrix. */
-static int lines_of(int64_t rest) { return (int)div_up(rest, LINE); }
+static int lines_of(int64_t n) { return (int)div_up(n, LINE); }
 
-/* ---- columns: a panel as words, two by two lines [2][kc / 2][32] */
-static TsTileVal column(TsProduct *p, TsTileVal k, TsTileVal j, int u, bool edge) {
-  TsTileType t = ts_tile_vector(TS_DT_bf16, LINE);
-  TsTileVal col = plus_int(p, plus(p, p->n0, j), (int64_t)u * LINE);
-  return ts_tile_product_operand(p, TS_PRODUCT_b, plus(p, p->pc, k), col, &t, NULL, edge);
+/* ---- columns: a panel as words, two by two lines [2][kc][32] */
+static TsTileVal column_of(TsProduct *p, TsTileVal j, int u) {
+  return plus_int(p, plus(p, p->n0, j), (int64_t)u * LINE);
 }
 
 static void put_words(TsProduct *p, TsTileVal w, int u, TsTileVal x) {
@@ -77,142 +69,91 @@ static void put_words(TsProduct *p, TsTileVal w, int u, TsTileVal x) {
 
 /* The panel of columns from j on, `lines` vectors wide. */
 static void copy_columns(TsProduct *p, TsTileVal j, int lines, bool edge) {
-  TsTileVal pairs = over(p, p->nk, 2), all = over(p, plus_int(p, p->nk, 1), 2);
-  TsTileLoop w = loop(p, at(p, 0), pairs, 1);
-  TsTileVal k = times(p, w.i, 2);
-  for (int u = 0; u < lines; u++) {
-    bool last = edge && u == lines - 1;
-    TsTileVal even = column(p, k, j, u, last), odd = column(p, plus_int(p, k, 1), j, u, last);
-    put_words(p, w.i, u, ts_tile_product_pair(p, even, odd));
-  }
-  for (int r = 0; r < 2; r++)
-    ts_tile_product_ask(p, TS_PRODUCT_b, plus(p, p->pc, plus_int(p, k, AHEAD_B + r)),
-                        plus(p, p->n0, j), false);
+  TsTileLoop w = loop(p, at(p, 0), p->nk, 1);
+  for (int u = 0; u < lines; u++)
+    put_words(
+        p, w.i, u,
+        ts_tile_product_columns(p, w.i, column_of(p, j, u), LINE, edge && u == lines - 1));
+  TsTileVal ahead = plus_int(p, times(p, plus(p, p->pc, w.i), 2), AHEAD_B);
+  for (int odd = 0; odd < 2; odd++)
+    ts_tile_product_ask(p, TS_PRODUCT_b, plus_int(p, ahead, odd), column_of(p, j, 0), false);
   end(p, &w);
-  if (p->x.k % 2) {
-    w = loop(p, pairs, all, 1);
-    for (int u = 0; u < lines; u++)
-      put_words(p, w.i, u,
-                ts_tile_product_pair(
-                    p, column(p, times(p, w.i, 2), j, u, edge && u == lines - 1), NULL));
-    end(p, &w);
-  }
-  if (!(p->x.k % STEPS)) return;
+  if (!(p->deep % LINE)) return;
   TsTileType t = ts_tile_vector(TS_DT_i32, LINE);
-  w = loop(p, all, whole_words(p), 1);
+  w = loop(p, p->nk, whole_words(p), 1);
   for (int u = 0; u < lines; u++) put_words(p, w.i, u, ts_tile_const(p->b, 0, &t));
   end(p, &w);
 }
 
-static TsTileVal turned(TsProduct *p, TsTileVal x) {
-  static const int64_t perm[2] = {1, 0};
-  TsAttr turn = {.type = TS_ATTR_ints, .n = 2, .ints = perm};
-  return x ? ts_tile_emit1(p->b, TS_TILE_transpose, 1, &x, &turn, &x->type) : NULL;
-}
-
-static void turn_columns_at(TsProduct *p, TsTileVal k, TsTileVal j, int lines, bool edge_k,
-                            bool edge) {
-  static const int64_t axes[2] = {1, 0};
-  TsTileType t = ts_tile_type(TS_DT_bf16, 2, (int64_t[]){LINE, STEPS});
+/* Words from lo to hi of a B whose words lie in memory. */
+static void turn_columns(TsProduct *p, TsTileVal lo, TsTileVal hi, TsTileVal j, int lines,
+                         bool edge, bool edge_k) {
+  TsTileLoop w = loop(p, lo, hi, LINE);
   for (int u = 0; u < lines; u++) {
-    TsTileVal col = plus_int(p, plus(p, p->n0, j), (int64_t)u * LINE);
-    TsTileVal x = ts_tile_product_operand(p, TS_PRODUCT_b, plus(p, p->pc, k), col, &t, axes,
-                                          edge_k || (edge && u == lines - 1));
-    put_words(p, over(p, k, 2), u, turned(p, ts_tile_product_bitcast(p, x, TS_DT_i32)));
+    TsTileVal x =
+        ts_tile_product_square(p, w.i, column_of(p, j, u), edge_k || (edge && u == lines - 1));
+    put_words(p, w.i, u, ts_tile_product_turned(p, x));
   }
-}
-
-/* Where words lie in B, squares of them are turned. */
-static void turn_columns(TsProduct *p, TsTileVal j, int lines, bool edge) {
-  TsTileVal whole = down_to(p, p->nk, STEPS);
-  if (p->x.k >= STEPS) {
-    TsTileLoop k = loop(p, at(p, 0), whole, STEPS);
-    turn_columns_at(p, k.i, j, lines, false, edge);
-    end(p, &k);
-  }
-  if (!(p->x.k % STEPS)) return;
-  TsTileLoop rest = loop(p, whole, p->nk, STEPS);
-  turn_columns_at(p, rest.i, j, lines, true, edge);
-  end(p, &rest);
+  end(p, &w);
 }
 
 static void pack_columns(TsProduct *p, TsTileVal j, int lines, bool edge) {
+  TsTileVal whole = down_to(p, p->nk, LINE);
   ts_tile_mark(p->b, TS_STAGE_load, "pack columns", false);
-  if (p->turned_b)
-    turn_columns(p, j, lines, edge);
-  else
-    copy_columns(p, j, lines, edge);
+  if (!p->turned_b) copy_columns(p, j, lines, edge);
+  if (p->turned_b && p->deep >= LINE) turn_columns(p, at(p, 0), whole, j, lines, edge, false);
+  if (p->turned_b && p->deep % LINE) turn_columns(p, whole, p->nk, j, lines, edge, true);
   ts_tile_mark(p->b, TS_STAGE_load, "pack columns", true);
 }
 
-/* ---- rows: [rows][kc], each a line longer, so that none are a power of two apart */
-
-static void copy_rows(TsProduct *p) {
-  TsTileType t = ts_tile_vector(TS_DT_bf16, STEPS);
-  bool computed = p->x.prologue[TS_PRODUCT_a];
-  TsTileVal whole = down_to(p, p->nk, STEPS);
-  TsTileLoop r = loop(p, at(p, 0), p->rows, 1);
-  for (int rest = p->x.k < STEPS; rest < 1 + (p->x.k % STEPS != 0); rest++) {
-    TsTileLoop k = loop(p, rest ? whole : at(p, 0), rest ? p->nk : whole, STEPS);
-    if (!rest) unroll(k.stmt, 4);
-    TsTileVal x = ts_tile_product_operand(p, TS_PRODUCT_a, row_of(p, r.i), plus(p, p->pc, k.i),
-                                          &t, NULL, rest);
-    if (rest && computed)
-      x = ts_tile_product_cut(p, x, ts_tile_op2(p->b, TS_OP_sub, p->nk, k.i));
-    ts_tile_store(p->b, p->pa, (TsTileVal[]){r.i, k.i}, x, NULL);
-    end(p, &k);
-  }
+/* ---- rows: words [rows][kc], each a line longer, so that none are a power of two apart */
+static void copy_rows(TsProduct *p, TsTileVal lo, TsTileVal hi, bool edge) {
+  TsTileLoop r = loop(p, at(p, 0), p->rows, 1), w = loop(p, lo, hi, LINE);
+  if (!edge) unroll(w.stmt, 4);
+  TsTileVal x = ts_tile_product_row(p, row_of(p, r.i), w.i, LINE, edge);
+  ts_tile_store(p->b, p->pa, (TsTileVal[]){r.i, w.i}, x, NULL);
+  end(p, &w);
   end(p, &r);
 }
 
-/* 16 rows by 32 steps of an A whose rows lie side by side. */
-static void turn_rows_at(TsProduct *p, TsTileVal i, TsTileVal k, bool edge) {
-  static const int64_t axes[1] = {0};
-  TsTileType t = ts_tile_vector(TS_DT_bf16, LINE);
+/* 16 rows by 16 words of an A whose rows lie side by side. */
+static void turn_square(TsProduct *p, TsTileVal i, TsTileVal w, bool edge) {
   TsTileType line = ts_tile_type(TS_DT_i32, 2, (int64_t[]){1, LINE});
   TsTileType square = ts_tile_type(TS_DT_i32, 2, (int64_t[]){LINE, LINE});
-  TsTileVal row[LINE], part[2];
+  TsTileVal row[LINE];
   TsAttr axis = {.type = TS_ATTR_int};
-  for (int w = 0; w < LINE; w++) {
-    for (int odd = 0; odd < 2; odd++)
-      part[odd] =
-          ts_tile_product_operand(p, TS_PRODUCT_a, row_of(p, i),
-                                  plus(p, p->pc, plus_int(p, k, 2 * w + odd)), &t, axes, edge);
-    row[w] = ts_tile_product_pair(p, part[0], part[1]);
-    row[w] = ts_tile_emit1(p->b, TS_TILE_reshape, 1, &row[w], NULL, &line);
+  for (int k = 0; k < LINE; k++) {
+    row[k] = ts_tile_product_rows(p, row_of(p, i), plus_int(p, w, k), LINE, edge);
+    row[k] = ts_tile_emit1(p->b, TS_TILE_reshape, 1, &row[k], NULL, &line);
   }
   TsTileVal x = ts_tile_emit1(p->b, TS_TILE_join, LINE, row, &axis, &square);
-  ts_tile_store(p->b, p->pa, (TsTileVal[]){i, k},
-                ts_tile_product_bitcast(p, turned(p, x), TS_DT_bf16), NULL);
+  ts_tile_store(p->b, p->pa, (TsTileVal[]){i, w}, ts_tile_product_turned(p, x), NULL);
 }
 
-/* lo..hi along k, all rows; those behind the last whole line with edges. */
-static void turn_rows_along(TsProduct *p, TsTileVal lo, TsTileVal hi, bool edge) {
+/* All rows; those behind the last whole line with edges. */
+static void turn_rows(TsProduct *p, TsTileVal lo, TsTileVal hi, bool edge) {
   TsTileVal whole = edge ? at(p, 0) : down_to(p, p->rows, LINE);
-  TsTileLoop k = loop(p, lo, hi, STEPS);
+  TsTileLoop w = loop(p, lo, hi, LINE);
   if (!edge && p->x.m >= LINE) {
     TsTileLoop i = loop(p, at(p, 0), whole, LINE);
-    turn_rows_at(p, i.i, k.i, false);
+    turn_square(p, i.i, w.i, false);
     end(p, &i);
   }
   if (edge || p->x.m % LINE) {
     TsTileLoop rest = loop(p, whole, p->rows, LINE);
-    turn_rows_at(p, rest.i, k.i, true);
+    turn_square(p, rest.i, w.i, true);
     end(p, &rest);
   }
-  end(p, &k);
+  end(p, &w);
 }
 
 static void pack_rows(TsProduct *p) {
+  void (*pack)(TsProduct *, TsTileVal, TsTileVal, bool) = p->turned_a ? turn_rows : copy_rows;
+  TsTileVal whole = down_to(p, p->nk, LINE);
   if (!p->pack_a) return;
   ts_tile_mark(p->b, TS_STAGE_load, "pack rows", false);
-  if (p->turned_a) {
-    TsTileVal whole = down_to(p, p->nk, STEPS);
-    if (p->x.k >= STEPS) turn_rows_along(p, at(p, 0), whole, false);
-    if (p->x.k % STEPS) turn_rows_along(p, whole, p->nk, true);
-  } else {
-    copy_rows(p);
-  }
+  if (p->deep >= LINE) pack(p, at(p, 0), whole, false);
+  if (p->deep % LINE) pack(p, whole, p->nk, true);
   ts_tile_mark(p->b, TS_STAGE_load, "pack rows", true);
 }
 
@@ -226,17 +167,14 @@ static TsTileType register_of(TsDtype d) {
 
 /* 16 rows from row i of the block on, 16 words from w on. */
 static TsTileVal rows_at(TsProduct *p, TsTileVal i, TsTileVal w) {
-  TsTileVal where[TS_TILE_RANK], x, k = times(p, w, 2);
-  TsTileType t = register_of(TS_DT_bf16);
+  TsTileVal where[TS_TILE_RANK];
+  TsTileType words = register_of(TS_DT_i32), there = register_of(TS_DT_bf16);
+  if (p->pack_a) return ts_tile_load(p->b, p->pa, (TsTileVal[]){i, w}, &words, NULL);
   const TsTileStmt *s = p->x.of[TS_PRODUCT_a];
   int rank = s->in[0]->type.rank;
-  if (p->pack_a) {
-    x = ts_tile_load(p->b, p->pa, (TsTileVal[]){i, k}, &t, NULL);
-  } else {
-    for (int a = 0; a + 2 < rank; a++) where[a] = ts_tile_copy_get(p->c, s->in[1 + a]);
-    where[rank - 2] = row_of(p, i), where[rank - 1] = plus(p, p->pc, k);
-    x = ts_tile_load(p->b, ts_tile_copy_get(p->c, s->in[0]), where, &t, NULL);
-  }
+  for (int a = 0; a + 2 < rank; a++) where[a] = ts_tile_copy_get(p->c, s->in[1 + a]);
+  where[rank - 2] = row_of(p, i), where[rank - 1] = times(p, plus(p, p->pc, w), 2);
+  TsTileVal x = ts_tile_load(p->b, ts_tile_copy_get(p->c, s->in[0]), where, &there, NULL);
   return ts_tile_product_bitcast(p, x, TS_DT_i32);
 }
 
@@ -294,8 +232,7 @@ static void end_piece(TsProduct *p, const Sums *s, TsTileVal r, TsTileVal m, TsT
   TsTileType t = ts_tile_vector(p->d, w);
   TsTileVal row = plus(p, s->row, r), col = at(p, (int64_t)u * LINE);
   TsTileVal sum = ts_tile_load(p->b, p->acc, (TsTileVal[]){s->panel, row, col}, &t, NULL);
-  TsProductPiece e = {
-      .w = w, .m = m, .n = plus_int(p, plus(p, p->n0, j), (int64_t)u * LINE), .edge = edge};
+  TsProductPiece e = {.w = w, .m = m, .n = column_of(p, j, u), .edge = edge};
   ts_tile_product_end(p, &e, sum);
 }
 
@@ -358,7 +295,7 @@ static void panels(TsProduct *p,
 
 static void end_panel(TsProduct *p, TsTileVal j, int lines, bool edge) {
   TsTileLoop i = loop(p, at(p, 0), p->rows, HIGH);
-  TsTileVal rows = least_of(p, ts_tile_op2(p->b, TS_OP_sub, p->rows, i.i), HIGH);
+  TsTileVal rows = ts_tile_product_left(p, p->rows, i.i, HIGH);
   end_rows(p, i.i, j, rows, lines, edge);
   end(p, &i);
 }
@@ -373,32 +310,22 @@ static void clear(TsProduct *p) {
   end(p, &j);
 }
 
-static TsTileVal local(TsProduct *p, TsDtype d, int rank, const int64_t *dim) {
-  TsTileType t = ts_tile_type(d, rank, dim);
-  return ts_tile_alloc(p->b, TS_SPACE_local, &t);
+static void memory(TsProduct *p) {
+  int64_t high = p->blocks ? round_up(p->x.mb, HIGH) : HIGH, deep = round_up(p->kc, LINE);
+  int64_t wide = p->blocks ? div_up(p->x.nb, p->nr) : 1;
+  p->r0 = at(p, 0);
+  p->pb = ts_tile_product_local(p, TS_DT_i32, 3, (int64_t[]){p->nr / TILE, deep, TILE});
+  if (p->pack_a)
+    p->pa = ts_tile_product_local(p, TS_DT_i32, 2,
+                                  (int64_t[]){round_up(p->x.mb, HIGH), deep + LINE});
+  p->acc = ts_tile_product_local(p, TS_DT_f32, 3, (int64_t[]){wide, high, p->nr});
 }
 
-void ts_tile_product_amx(TsProduct *p) {
-  int64_t high = round_up(p->x.mb, HIGH), wide = div_up(p->x.nb, p->nr);
-  int64_t deep = round_up(p->kc, STEPS);
-  p->r0 = at(p, 0);
-  p->pb = local(p, TS_DT_i32, 3, (int64_t[]){p->nr / TILE, deep / 2, TILE});
-  if (p->pack_a) p->pa = local(p, TS_DT_bf16, 2, (int64_t[]){high, deep + STEPS});
-  p->acc =
-      local(p, TS_DT_f32, 3, (int64_t[]){p->blocks ? wide : 1, p->blocks ? high : HIGH, p->nr});
-  if (!p->blocks) {
-    p->pc = at(p, 0), p->nk = at(p, p->x.k);
-    pack_rows(p);
-    panels(p, panel);
-    return;
-  }
-  clear(p);
-  TsTileLoop l = loop(p, at(p, 0), at(p, p->x.k), p->kc);
-  p->pc = l.i;
-  p->nk = p->x.k % p->kc ? least_of(p, ts_tile_op2(p->b, TS_OP_sub, at(p, p->x.k), l.i), p->kc)
-                         : at(p, p->kc);
+static void step(TsProduct *p) {
   pack_rows(p);
   panels(p, panel);
-  end(p, &l);
-  panels(p, end_panel);
 }
+
+static void end_all(TsProduct *p) { panels(p, end_panel); }
+
+const TsProductWay ts_tile_product_amx = {plan, memory, clear, step, end_all};

@@ -32,12 +32,8 @@ static void pack_columns(TsProduct *p) {
 
 /* Squares of lanes x lanes, transposed. */
 static void turn_square(TsProduct *p, TsTileVal k, TsTileVal j, int u, bool edge) {
-  static const int64_t perm[2] = {1, 0};
-  TsTileType t = ts_tile_type(p->packed, 2, (int64_t[]){p->lanes, p->lanes});
-  TsAttr turn = {.type = TS_ATTR_ints, .n = 2, .ints = perm};
   TsTileVal col = plus_int(p, plus(p, p->n0, j), u * p->lanes);
-  TsTileVal x = ts_tile_product_square(p, k, col, edge);
-  x = ts_tile_emit1(p->b, TS_TILE_transpose, 1, &x, &turn, &t);
+  TsTileVal x = ts_tile_product_turned(p, ts_tile_product_square(p, k, col, edge));
   TsTileVal panel = panel_of_columns(p, j);
   ts_tile_store(p->b, p->pb, (TsTileVal[]){panel, k, at(p, u * p->lanes)}, x, NULL);
 }

@@ -52,8 +52,13 @@ typedef struct TsProductPiece {
 /* ---- ir/tile_product_match.c */
 bool ts_tile_product_match(const TsTile *k, TsProductMatch *x);
 
-/* ---- ir/tile_product.c: whether what follows the product s is a few instructions for each element */
+/* ---- ir/tile_product.c
+ * Whether what follows the product s is a few instructions for each element. */
 bool ts_tile_product_is_cheap(const TsTileStmt *s);
+/* Memory of the thread. */
+TsTileVal ts_tile_product_local(TsProduct *p, TsDtype d, int rank, const int64_t *dim);
+/* Of `size` from `from` on, at most block. */
+TsTileVal ts_tile_product_left(TsProduct *p, TsTileVal size, TsTileVal from, int64_t block);
 
 /* ---- ir/tile_product_prologue.c
  * The tile of an operand at rows (or steps) i and columns j, loaded or computed: the axes before
@@ -72,14 +77,18 @@ TsTileVal ts_tile_product_row(TsProduct *p, TsTileVal row, TsTileVal k, int64_t 
 TsTileVal ts_tile_product_square(TsProduct *p, TsTileVal k, TsTileVal col, bool edge);
 /* The same bits as another type: the last axis is as much longer or shorter. */
 TsTileVal ts_tile_product_bitcast(TsProduct *p, TsTileVal x, TsDtype d);
-/* Words of two vectors of bf16; odd NULL: of one and zeros. */
-TsTileVal ts_tile_product_pair(TsProduct *p, TsTileVal even, TsTileVal odd);
-/* Zeros in place of the elements of a vector of bf16 that are not below `left`. */
-TsTileVal ts_tile_product_cut(TsProduct *p, TsTileVal x, TsTileVal left);
+TsTileVal ts_tile_product_turned(TsProduct *p, TsTileVal square);
 
-/* ---- ir/tile_product_amx.c: by the matrix unit */
-void ts_tile_product_amx_plan(TsProduct *p);
-void ts_tile_product_amx(TsProduct *p); /* a round, whose position and size are known */
+/* ---- how the parts of a round are made */
+typedef struct TsProductWay {
+  void (*plan)(TsProduct *p);
+  void (*memory)(TsProduct *p);
+  void (*clear)(TsProduct *p); /* sums, before the first part of k */
+  void (*step)(TsProduct *p);  /* a part of k, or all of it with what follows */
+  void (*end)(TsProduct *p);   /* what follows several parts */
+} TsProductWay;
+
+extern const TsProductWay ts_tile_product_amx; /* ir/tile_product_amx.c: by the matrix unit */
 
 /* ---- ir/tile_product_pack.c: of the step of k at hand */
 void ts_tile_product_pack_columns(TsProduct *p); /* all that no row packs on its way */

@@ -12,6 +12,13 @@ TsTileVal ts_tile_product_bitcast(TsProduct *p, TsTileVal x, TsDtype d) {
   return ts_tile_emit1(p->b, TS_TILE_bitcast, 1, &x, NULL, &t);
 }
 
+TsTileVal ts_tile_product_turned(TsProduct *p, TsTileVal square) {
+  static const int64_t perm[2] = {1, 0};
+  TsAttr turn = {.type = TS_ATTR_ints, .n = 2, .ints = perm};
+  if (!square) return NULL;
+  return ts_tile_emit1(p->b, TS_TILE_transpose, 1, &square, &turn, &square->type);
+}
+
 static TsTileVal half(TsProduct *p, TsTileVal x, bool high) {
   TsTileVal word = ts_tile_cast(p->b, ts_tile_product_bitcast(p, x, TS_DT_i16), TS_DT_i32);
   if (!word) return NULL;
@@ -19,12 +26,13 @@ static TsTileVal half(TsProduct *p, TsTileVal x, bool high) {
   return ts_tile_op2(p->b, high ? TS_TILE_shl : TS_OP_bitwise_and, word, by);
 }
 
-TsTileVal ts_tile_product_pair(TsProduct *p, TsTileVal even, TsTileVal odd) {
-  TsTileVal low = half(p, even, false);
-  return odd ? ts_tile_op2(p->b, TS_OP_bitwise_or, low, half(p, odd, true)) : low;
+/* Words of two vectors of bf16. */
+static TsTileVal pair(TsProduct *p, TsTileVal even, TsTileVal odd) {
+  return ts_tile_op2(p->b, TS_OP_bitwise_or, half(p, even, false), half(p, odd, true));
 }
 
-TsTileVal ts_tile_product_cut(TsProduct *p, TsTileVal x, TsTileVal left) {
+/* Zeros in place of the elements of a vector of bf16 that are not below `left`. */
+static TsTileVal cut(TsProduct *p, TsTileVal x, TsTileVal left) {
   if (!x) return NULL;
   TsAttr axis = {.type = TS_ATTR_int};
   TsTileType t = ts_tile_vector(TS_DT_i64, x->type.dim[0]);
@@ -60,11 +68,10 @@ static TsTileVal across(TsProduct *p, TsProductOf of, TsTileVal at_line, TsTileV
     part[i] = ts_tile_product_operand(p, of, a ? at_line : at_k, a ? at_k : at_line, &t, axes,
                                       edge || (i && is_odd(p)));
     if (i && is_odd(p) && p->x.prologue[of])
-      part[i] = ts_tile_product_cut(
-          p, part[i],
-          times(p, ts_tile_op2(p->b, TS_OP_minimum, left_of(p, at_k), at(p, 1)), n));
+      part[i] = cut(p, part[i],
+                    times(p, ts_tile_op2(p->b, TS_OP_minimum, left_of(p, at_k), at(p, 1)), n));
   }
-  return p->words ? ts_tile_product_pair(p, part[0], part[1]) : part[0];
+  return p->words ? pair(p, part[0], part[1]) : part[0];
 }
 
 TsTileVal ts_tile_product_columns(TsProduct *p, TsTileVal k, TsTileVal col, int64_t n,
@@ -83,8 +90,7 @@ TsTileVal ts_tile_product_row(TsProduct *p, TsTileVal row, TsTileVal k, int64_t 
   TsTileVal x =
       ts_tile_product_operand(p, TS_PRODUCT_a, row, step, &t, NULL, edge || is_odd(p));
   if (!p->words) return x;
-  if ((edge || is_odd(p)) && p->x.prologue[TS_PRODUCT_a])
-    x = ts_tile_product_cut(p, x, left_of(p, step));
+  if ((edge || is_odd(p)) && p->x.prologue[TS_PRODUCT_a]) x = cut(p, x, left_of(p, step));
   return ts_tile_product_bitcast(p, x, TS_DT_i32);
 }
 
