@@ -61,11 +61,16 @@ static int64_t large_size(int64_t nbytes) {
   return (nbytes + step - 1) / step * step;
 }
 
+static int64_t machine_bytes(void) {
+  return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+}
+
 /* Blocks that may use huge pages are aligned to them: a mapping is made larger
  * and trimmed at both ends. */
-static void *map_pages(int64_t nbytes) {
+void *ts_memory_map(int64_t nbytes) {
   bool huge = nbytes >= 2 * HUGE_PAGE;
   size_t len = (size_t)nbytes + (huge ? HUGE_PAGE : 0);
+  if (nbytes > machine_bytes()) return NULL;
   char *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return NULL;
   if (!huge) return p;
@@ -115,7 +120,7 @@ static void count_live(int64_t size) {
  * the process when it is written. */
 static bool is_absurd(int64_t size) {
   static int64_t most;
-  if (!most) most = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  if (!most) most = machine_bytes();
   return stats.live + size > most;
 }
 
@@ -131,10 +136,10 @@ static void *alloc_large(int64_t size) {
     return at;
   }
   while (nslot && stats.live + stats.cached + size > stats.peak + RESERVE) drop_oldest();
-  void *at = map_pages(size);
+  void *at = ts_memory_map(size);
   if (!at && nslot) {
     ts_memory_trim();
-    at = map_pages(size);
+    at = ts_memory_map(size);
   }
   return at;
 }

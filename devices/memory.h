@@ -12,6 +12,10 @@ void ts_memory_free(void *at, int64_t nbytes);
 /* Gives every cached block back to the system. */
 void ts_memory_trim(void);
 
+/* Whole pages from the system, huge ones where they fit; NULL when it has no more. Safe from all
+ * threads; munmap gives them back. */
+void *ts_memory_map(int64_t nbytes);
+
 typedef struct TsMemoryStats {
   int64_t live;   /* bytes handed out, as rounded to block sizes */
   int64_t peak;   /* the most that was live at one time */

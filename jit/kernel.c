@@ -11,6 +11,7 @@
 #endif
 
 #include "devices/cpu_pool.h"
+#include "devices/work.h"
 #include "ir/tile_marks.h"
 #include "vm/profile.h"
 
@@ -257,7 +258,7 @@ static void *take_scratch(const TsKernel *kernel, const int64_t *dim, void **at)
   int64_t total = 64, used = 0;
   for (int i = 0; i < kernel->nscratch; i++)
     total += (ts_kernel_scratch_bytes(kernel, i, dim) + 63) & -64;
-  char *block = aligned_alloc(64, (size_t)total);
+  char *block = ts_work_take(total);
   for (int i = 0; block && i < kernel->nscratch; i++) {
     at[i] = block + used;
     used += (ts_kernel_scratch_bytes(kernel, i, dim) + 63) & -64;
@@ -291,7 +292,7 @@ int ts_kernel_run_timed(const TsKernel *kernel, void *const *arg, const int64_t 
     block = take_scratch(kernel, dim, all + kernel->nparam);
     failed = block ? run_phases(kernel, all, dim, spans) : -1;
   }
-  free(block);
+  ts_work_give(block);
   if (all != few) free(all);
   return failed ? ts_error_set(err, TS_ERR_memory, "jit: no memory for a kernel's buffers") : 0;
 }

@@ -58,7 +58,7 @@ static int too_many_tensors(Args *a) {
 }
 
 static int more_room(Args *a) {
-  TsTensor **in = ts_scratch_take(TS_MAX_VARIADIC * (int64_t)sizeof *in);
+  TsTensor **in = ts_work_take(TS_MAX_VARIADIC * (int64_t)sizeof *in);
   if (!in) return ts_error_set(&a->c->err, TS_ERR_memory, "%s: out of memory", a->o->name);
   memcpy(in, a->few, sizeof a->few);
   a->in = in;
@@ -394,7 +394,7 @@ static int positional(Args *a, int first, int last) {
 static void release_args(Args *a) {
   for (int i = 0; i < a->nin && i < FEW; i++)
     if (a->owned[i]) ts_tensor_unref(a->in[i]);
-  if (a->in != a->few) free(a->in);
+  if (a->in != a->few) ts_work_give(a->in);
 }
 
 static int run_into(Args *a) {

@@ -24,7 +24,7 @@ static void map_unref(void *arg) {
   Map *m = arg;
   if (--m->refs) return;
   if (m->len) munmap(m->at, m->len);
-  free(m);
+  ts_work_give(m);
 }
 
 static const char FILE_TYPE[] = "tessera.file";
@@ -43,7 +43,7 @@ static int io_failure(lua_State *L, const char *what, const char *path) {
 /* Private and writable: in-place operators on loaded tensors change memory, never
  * the file. NULL with errno set. */
 static Map *map_bytes(int fd, size_t len) {
-  Map *m = ts_scratch_take(sizeof *m);
+  Map *m = ts_work_take(sizeof *m);
   if (!m) {
     errno = ENOMEM;
     return NULL;
@@ -52,7 +52,7 @@ static Map *map_bytes(int fd, size_t len) {
   if (len) m->at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
   if (m->at != MAP_FAILED) return m;
   int saved = errno;
-  free(m);
+  ts_work_give(m);
   errno = saved;
   return NULL;
 }

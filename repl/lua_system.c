@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "devices/work.h"
 #include "devices/device.h"
 #include "devices/memory.h"
 #include "jit/jit.h"
@@ -159,8 +160,8 @@ static int memory(lua_State *L) {
 static int trim(lua_State *L) {
   lua_gc(L, LUA_GCCOLLECT, 0);
   ts_fft_clear();
-  ts_gemm_trim();
   ts_memory_trim();
+  ts_work_trim();
   for (int i = 0; i < TS_MAX_DEVICES; i++) {
     TsDevice *d = ts_device_at(i);
     if (d->opened && d->trim) d->trim(d);

@@ -166,15 +166,15 @@ TsTensor *ts_lua_from_value(lua_State *L, int index, TsDtype dtype, const char *
   if (index < 0) index += lua_gettop(L) + 1;
   if (shape_of(&r, index) || ts_meta_check_size(&r.m, what, &r.c->err)) return NULL;
   int64_t n = ts_meta_numel(&r.m);
-  double *part = ts_scratch_take(n * 16);
-  int64_t *whole = ts_scratch_take(n * 8);
+  double *part = ts_work_take(n * 16);
+  int64_t *whole = ts_work_take(n * 8);
   TsTensor *t = NULL;
   if (!part || !whole)
     ts_error_set(&r.c->err, TS_ERR_memory, "%s: out of memory", what);
   else if (!read_nested(&r, index, 0, part, whole))
     t = fill(&r, dtype == TS_DT_none ? natural_dtype(&r) : dtype, part, whole);
-  free(part);
-  free(whole);
+  ts_work_give(part);
+  ts_work_give(whole);
   return t;
 }
 

@@ -381,13 +381,13 @@ int ts_attention(const TsAttention *a, const TsKernels *k) {
   set_kernels(&j);
   set_blocks(&j, threads);
   j.worker_bytes = up(lay_out(&j, NULL, &t), 64);
-  j.mem = aligned_alloc(64, (size_t)(threads * j.worker_bytes));
+  j.mem = ts_work_take(threads * j.worker_bytes);
   if (!j.mem) return -1;
   for (int i = 0; i < threads; i++)
     *(Worker *)(void *)(j.mem + i * j.worker_bytes) = (Worker){-1, 0};
   int64_t n = a->batch * a->kv_heads * j.items_per_head;
   double work = (double)j.item_rows * (double)a->t * (double)(a->d + a->dv);
   ts_cpu_parallel(n, work > 1e6 ? 1 : (int64_t)(1e6 / (work + 1)) + 1, items, &j);
-  free(j.mem);
+  ts_work_give(j.mem);
   return 0;
 }

@@ -554,13 +554,13 @@ static int take_memory(Job *j, int threads) {
   Item t;
   int64_t rows = a->batch * a->heads * a->s * j->wide;
   j->worker_bytes = up(lay_out(j, NULL, &t), 64);
-  j->mem = aligned_alloc(64, (size_t)(threads * j->worker_bytes));
+  j->mem = ts_work_take(threads * j->worker_bytes);
   if (j->split) {
-    j->m = malloc((size_t)(3 * rows));
+    j->m = ts_work_take(3 * rows);
     j->r = j->m + rows, j->delta = j->r + rows;
     if (!j->m) return -1;
   }
-  if (a->sink && !(j->sink = malloc((size_t)rows))) return -1;
+  if (a->sink && !(j->sink = ts_work_take(rows))) return -1;
   return j->mem ? 0 : -1;
 }
 
@@ -589,6 +589,6 @@ int ts_attention_grad(const TsAttentionGrad *g, const TsKernels *k) {
   j.split = a->batch * a->kv_heads < threads && a->s * a->t > KEYS * KEYS;
   int failed = take_memory(&j, threads);
   if (!failed) run(&j);
-  free(j.mem), free(j.m), free(j.sink);
+  ts_work_give(j.mem), ts_work_give(j.m), ts_work_give(j.sink);
   return failed;
 }

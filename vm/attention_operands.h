@@ -11,7 +11,7 @@ typedef struct TsAttentionOperands {
 } TsAttentionOperands;
 
 /* Element offsets of x's matrices, its last two axes; x broadcasts to lead, `count` matrices in
- * all. For free(); NULL: out of memory. */
+ * all. For ts_work_give; NULL: out of memory. */
 int64_t *ts_attention_offsets(const TsTensor *x, const TsMeta *lead, int64_t count);
 /* x with an adjacent last axis. */
 TsTensor *ts_attention_adjacent(TsContext *c, TsTensor *x);

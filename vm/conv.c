@@ -105,7 +105,7 @@ int ts_conv_image(TsCall *call, const TsConv *c, TsTensor *x, int channel, int s
   p.row = p.phase * p.stride;
   m->phase = p.phase, m->step[1] = p.row, m->step[0] = p.row * p.full[1];
   m->step_c = m->step[0] * p.full[0], m->step_n = m->step_c * channels;
-  p.to = m->own = ts_scratch_take(m->step_n * c->batch * p.size + 64);
+  p.to = m->own = ts_work_take(m->step_n * c->batch * p.size + 64);
   m->at = p.to;
   if (!p.to) return ts_scratch_failed(call);
   ts_cpu_parallel(c->batch * channels, (1 << 15) / (m->step_c + 1) + 1, pad_planes, &p);

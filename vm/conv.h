@@ -20,7 +20,7 @@ typedef struct TsConv {
 typedef struct TsConvImage {
   const char *at;
   int64_t step_n, step_c, step[2], phase, stride;
-  void *own; /* memory to free, or NULL */
+  void *own; /* for ts_work_give, or NULL */
 } TsConvImage;
 
 /* Lists of the call's attributes, one number meaning all axes, right-aligned to three. */

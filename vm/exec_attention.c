@@ -7,7 +7,7 @@
 #include "vm/scratch.h"
 
 int64_t *ts_attention_offsets(const TsTensor *x, const TsMeta *lead, int64_t count) {
-  int64_t *at = ts_scratch_take((count + 1) * 8);
+  int64_t *at = ts_work_take((count + 1) * 8);
   int axes = x->meta.ndim - 2, skip = lead->ndim - axes;
   for (int64_t i = 0; at && i < count; i++) {
     int64_t r = i, offset = 0;
@@ -110,7 +110,7 @@ int ts_attention_open(TsCall *call, TsAttention *a, TsAttentionOperands *o) {
 }
 
 void ts_attention_close(TsAttentionOperands *o) {
-  free(o->q_at), free(o->k_at), free(o->v_at), free(o->mask_at);
+  ts_work_give(o->q_at), ts_work_give(o->k_at), ts_work_give(o->v_at), ts_work_give(o->mask_at);
   ts_tensor_unref(o->q);
   ts_tensor_unref(o->k);
   ts_tensor_unref(o->v);

@@ -53,7 +53,7 @@ static int run(TsCall *call, TsAttentionGrad *g, TsTensor *out, TsTensor *dout,
   int64_t *out_at = lie(&g->a, out, &g->out_step), *g_at = lie(&g->a, dout, &g->g_step);
   g->out_at = out_at, g->g_at = g_at;
   int failed = !out_at || !g_at || ts_attention_grad(g, call->ctx->k);
-  free(out_at), free(g_at);
+  ts_work_give(out_at), ts_work_give(g_at);
   return failed ? ts_scratch_failed(call) : 0;
 }
 

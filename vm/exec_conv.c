@@ -85,7 +85,7 @@ static int set_batches(const Job *j, TsGemm *g, int64_t *at[3], bool images) {
   const TsConv *c = &j->c;
   g->batch = c->batch * c->groups;
   for (int i = 0; i < 3; i++)
-    if (!(at[i] = ts_scratch_take((g->batch + 1) * 8))) return no_memory(j);
+    if (!(at[i] = ts_work_take((g->batch + 1) * 8))) return no_memory(j);
   for (int64_t i = 0; i < g->batch; i++) {
     int64_t n = i / c->groups, o = i % c->groups * c->og;
     at[0][i] = o * j->taps;
@@ -126,7 +126,7 @@ static int multiply(Job *j, bool images, TsGemmType in) {
     *(j->last ? &g.fill_a : &g.fill_b) = fill, *(j->last ? &g.fill_a_arg : &g.fill_b_arg) = j;
   if (j->word[0]) g.finish = finish, g.finish_arg = j;
   if (!failed) failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
-  for (int i = 0; i < 3; i++) free(at[i]);
+  for (int i = 0; i < 3; i++) ts_work_give(at[i]);
   return failed ? -1 : 0;
 }
 
@@ -186,7 +186,7 @@ static int direct(Job *j) {
   if (!ts_tensor_write(j->y)) return -1;
   if (ts_scratch_open(&j->scratch, at_once * c->out[2] * (j->size + size))) return no_memory(j);
   ts_cpu_parallel(n, (1 << 18) / (work + 1) + 1, direct_rows, j);
-  free(j->scratch.at);
+  ts_scratch_close(&j->scratch);
   return 0;
 }
 
@@ -237,8 +237,8 @@ static void lane_positions(void *arg, int64_t lo, int64_t hi, int worker) {
 static int lanes(Job *j, const char *x, const char *w) {
   Lanes l = {.j = j, .x = x};
   int64_t n = j->channels_out, turned = n * j->size, size = j->size;
-  l.w = ts_scratch_take(j->taps * turned + 64);
-  l.zeros = ts_scratch_take(turned);
+  l.w = ts_work_take(j->taps * turned + 64);
+  l.zeros = ts_work_take(turned);
   int failed = ts_scratch_open(&j->scratch, j->taps * 8 + turned);
   failed = failed || !l.w || !l.zeros ? no_memory(j) : !ts_tensor_write(j->y) ? -1 : 0;
   if (!failed) {
@@ -247,7 +247,7 @@ static int lanes(Job *j, const char *x, const char *w) {
     int64_t work = n * j->taps;
     ts_cpu_parallel(j->c.batch * j->positions, (1 << 18) / (work + 1) + 1, lane_positions, &l);
   }
-  free(l.w), free(l.zeros), free(j->scratch.at);
+  ts_work_give(l.w), ts_work_give(l.zeros), ts_scratch_close(&j->scratch);
   return failed;
 }
 
@@ -265,8 +265,8 @@ static int depthwise_last(Job *j) {
 static int complex_product(Job *j) {
   const TsConv *c = &j->c;
   int64_t P = j->positions;
-  char *y = ts_tensor_write(j->y), *col = ts_scratch_take(j->taps * P * j->size + 64);
-  int64_t *at = ts_scratch_take((P + 1) * 8);
+  char *y = ts_tensor_write(j->y), *col = ts_work_take(j->taps * P * j->size + 64);
+  int64_t *at = ts_work_take((P + 1) * 8);
   int failed = !y || !col || !at ? no_memory(j) : 0;
   if (!failed) ts_conv_positions(&j->image, c->out, j->step, 0, P, at);
   for (int64_t i = 0; i < c->batch * c->groups && !failed; i++) {
@@ -296,7 +296,7 @@ static int complex_product(Job *j) {
     finish_part(j, y + i * run * j->size, image, j->last ? 0 : i % j->channels_out,
                 j->last ? i % P : 0, run);
   }
-  free(col), free(at);
+  ts_work_give(col), ts_work_give(at);
   return failed ? -1 : 0;
 }
 
@@ -340,7 +340,7 @@ static TsTensor *ordered_weights(Job *j, TsTensor *w) {
 static int make_taps(Job *j) {
   const TsConv *c = &j->c;
   int64_t n = 0, pos[3];
-  j->tap = ts_scratch_take((j->taps + 1) * 8);
+  j->tap = ts_work_take((j->taps + 1) * 8);
   if (!j->tap) return no_memory(j);
   for (int64_t ch = 0; ch < c->cg; ch++)
     for (int64_t d = 0; d < c->window[0]; d++)
@@ -389,7 +389,7 @@ static int convolve(Job *j) {
     failed = complex_product(j);
   else if (!failed)
     failed = j->c.og <= FEW_CHANNELS ? direct(j) : multiply(j, false, ts_gemm_type(j->c.acc));
-  free(j->image.own), free(j->tap);
+  ts_work_give(j->image.own), ts_work_give(j->tap);
   ts_tensor_unref(x);
   ts_tensor_unref(w);
   return failed ? -1 : 0;

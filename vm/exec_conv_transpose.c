@@ -114,7 +114,7 @@ static int multiply(Job *j) {
   int64_t *at[3];
   int failed = 0;
   for (int i = 0; i < 3; i++)
-    if (!(at[i] = ts_scratch_take((g.batch + 1) * 8))) failed = no_memory(j);
+    if (!(at[i] = ts_work_take((g.batch + 1) * 8))) failed = no_memory(j);
   for (int64_t i = 0; i < g.batch && !failed; i++) {
     at[0][i] = i % c->groups * c->og * j->taps;
     at[1][i] = i * c->og * j->positions;
@@ -127,15 +127,15 @@ static int multiply(Job *j) {
   g.a_batch = at[0], g.c_batch = at[1];
   if (j->bias) g.finish = finish, g.finish_arg = j;
   if (!failed) failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
-  for (int i = 0; i < 3; i++) free(at[i]);
+  for (int i = 0; i < 3; i++) ts_work_give(at[i]);
   return failed;
 }
 
 /* Complex: the matrix of taps and positions is made, image by image. */
 static int complex_product(Job *j) {
   const TsConv *c = &j->c;
-  int64_t *at = ts_scratch_take((j->positions + 1) * 8);
-  char *columns = ts_scratch_take(j->taps * j->positions * j->size + 64);
+  int64_t *at = ts_work_take((j->positions + 1) * 8);
+  char *columns = ts_work_take(j->taps * j->positions * j->size + 64);
   int failed = !at || !columns ? no_memory(j) : 0;
   if (!failed) ts_conv_positions(&j->image, j->count, j->step, 0, j->positions, at);
   for (int64_t i = 0; i < c->batch * c->groups && !failed; i++) {
@@ -161,7 +161,7 @@ static int complex_product(Job *j) {
     for (int64_t o = 0; o < c->og && !failed && j->bias; o++)
       finish((void *)j, (char *)g.c + o * j->positions * j->size, i, o, 0, j->positions);
   }
-  free(at), free(columns);
+  ts_work_give(at), ts_work_give(columns);
   return failed;
 }
 
@@ -261,11 +261,11 @@ static int take_memory(Job *j) {
   int64_t window = c->window[0] * c->window[1] * c->window[2], most = 1;
   int64_t n = c->stride[0] * c->stride[1] * c->stride[2];
   for (int i = 0; i < 3; i++) most *= (c->out[i] + c->stride[i] - 1) / c->stride[i];
-  j->tap = ts_scratch_take((window * c->cg + 1) * 8);
-  for (int i = 0; i < 2; i++) j->at[i] = ts_scratch_take((window + 1) * 8);
-  j->weights = ts_scratch_take(window * c->cg * j->channels_out * j->size + 64);
+  j->tap = ts_work_take((window * c->cg + 1) * 8);
+  for (int i = 0; i < 2; i++) j->at[i] = ts_work_take((window + 1) * 8);
+  j->weights = ts_work_take(window * c->cg * j->channels_out * j->size + 64);
   /* A single phase is the result. */
-  j->part = n == 1 ? j->y : ts_scratch_take(c->batch * j->channels_out * most * j->size + 64);
+  j->part = n == 1 ? j->y : ts_work_take(c->batch * j->channels_out * most * j->size + 64);
   bool all = j->tap && j->at[0] && j->at[1] && j->weights && j->part;
   return all ? 0 : no_memory(j);
 }
@@ -278,13 +278,14 @@ static int run(Job *j) {
   char *to = ts_tensor_write(y);
   read_geometry(j);
   if (!to || ts_conv_image(j->call, c, j->x, 1, 2, false, &j->image)) return -1;
-  j->y = d == c->acc ? to : ts_scratch_take(n * j->size + 64);
+  j->y = d == c->acc ? to : ts_work_take(n * j->size + 64);
   int failed = !j->y ? no_memory(j) : take_memory(j) || phases(j);
   if (!failed && d != c->acc) j->k->convert.convert[c->acc][d](n, to, j->y);
-  if (j->part != j->y) free(j->part);
-  if (j->y != to) free(j->y);
-  free(j->tap), free(j->at[0]), free(j->at[1]), free(j->weights);
-  free(j->image.own);
+  if (j->part != j->y) ts_work_give(j->part);
+  if (j->y != to) ts_work_give(j->y);
+  ts_work_give(j->tap), ts_work_give(j->at[0]), ts_work_give(j->at[1]),
+      ts_work_give(j->weights);
+  ts_work_give(j->image.own);
   return failed ? -1 : 0;
 }
 

@@ -139,7 +139,7 @@ static void list_positions(const Job *j, int64_t p, int64_t n, int64_t *at) {
 static int list_taps(Job *j) {
   const TsConv *c = &j->c;
   int64_t n = 0, width = c->in[2] + 2 * c->before[2], height = c->in[1] + 2 * c->before[1];
-  j->tap = ts_scratch_take((j->taps + 1) * 8);
+  j->tap = ts_work_take((j->taps + 1) * 8);
   if (!j->tap) return no_memory(j);
   for (int64_t d = 0; d < c->window[0]; d++)
     for (int64_t h = 0; h < c->window[1]; h++)
@@ -221,21 +221,21 @@ static int multiply(Job *j, TsTensor *y) {
   if (j->planes_g) g.fill_a = fill_g, g.fill_a_arg = j;
   int failed = !(g.c = ts_tensor_write(y)) ? -1 : 0;
   for (int i = 0; i < 2 && !failed; i++) {
-    at[i] = ts_scratch_take(g.batch * 8);
+    at[i] = ts_work_take(g.batch * 8);
     if (!at[i]) failed = no_memory(j);
     for (int64_t b = 0; b < g.batch && !failed; b++) at[i][b] = b * j->c.og * (i ? j->taps : 1);
   }
   g.a_batch = at[0], g.c_batch = at[1];
   if (!failed) failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
-  free(at[0]), free(at[1]);
+  ts_work_give(at[0]), ts_work_give(at[1]);
   return failed;
 }
 
 /* Complex: the right operand is made, group by group. */
 static int complex_product(Job *j, TsTensor *y) {
   TsGemm g = product(j, y);
-  int64_t *at = ts_scratch_take((j->steps + 1) * 8);
-  char *columns = ts_scratch_take(j->steps * j->taps * j->size + 64), *to = ts_tensor_write(y);
+  int64_t *at = ts_work_take((j->steps + 1) * 8);
+  char *columns = ts_work_take(j->steps * j->taps * j->size + 64), *to = ts_tensor_write(y);
   const char *left = g.a;
   int failed = !to ? -1 : !at || !columns ? no_memory(j) : 0;
   if (!failed) list_positions(j, 0, j->steps, at);
@@ -246,7 +246,7 @@ static int complex_product(Job *j, TsTensor *y) {
     g.c = to + i * j->c.og * j->taps * j->size;
     failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
   }
-  free(at), free(columns);
+  ts_work_give(at), ts_work_give(columns);
   return failed;
 }
 
@@ -277,7 +277,7 @@ static int depthwise(Job *j, TsTensor *y) {
   if (!l.y) return -1;
   if (ts_scratch_open(&j->scratch, j->steps * 8 + 8)) return no_memory(j);
   ts_cpu_parallel(j->taps, (1 << 18) / (j->steps * j->channels + 1) + 1, lane_taps, &l);
-  free(j->scratch.at);
+  ts_scratch_close(&j->scratch);
   return 0;
 }
 
@@ -353,7 +353,7 @@ int ts_exec_conv_weight_grad(TsCall *call) {
   if (!failed)
     failed = lanes ? depthwise(&j, t) : complex ? complex_product(&j, t) : multiply(&j, t);
   if (!failed && !direct) failed = put(&j, t, lanes);
-  free(j.tap);
+  ts_work_give(j.tap);
   ts_tensor_unref(t);
   ts_tensor_unref(j.x);
   ts_tensor_unref(j.g);

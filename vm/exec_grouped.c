@@ -88,7 +88,7 @@ static void multiply_all(Job *j) {
 /* ---- groups */
 /* Where groups begin: they end where the rows do. */
 static int64_t *place(const int64_t *size, int64_t n, int64_t rows) {
-  int64_t *first = ts_scratch_take((2 * n + 1) * 8);
+  int64_t *first = ts_work_take((2 * n + 1) * 8);
   if (first) first[0] = 0;
   for (int64_t i = 0; first && i < n; i++) {
     int64_t left = rows - first[i];
@@ -174,7 +174,7 @@ static int grouped(TsCall *call, bool weights) {
   Job j = {.k = call->ctx->k, .weights = weights};
   int failed = open_groups(&j, call);
   if (!failed && ts_tensor_numel(call->out[0])) failed = run(&j, call);
-  free(j.first);
+  ts_work_give(j.first);
   return failed ? -1 : 0;
 }
 

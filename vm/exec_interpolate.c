@@ -61,8 +61,8 @@ static int64_t nearest(const Axis *a, int64_t o, double scale) {
 }
 
 static int make_axis(const Job *j, Axis *a, int mode, double scale, bool corners) {
-  a->at = ts_scratch_take((j->taps * a->out + 1) * 8);
-  a->w = ts_scratch_take((j->taps * a->out + 1) * 8);
+  a->at = ts_work_take((j->taps * a->out + 1) * 8);
+  a->w = ts_work_take((j->taps * a->out + 1) * 8);
   if (!a->at || !a->w) return -1;
   for (int64_t o = 0; o < a->out; o++) {
     double w[MOST_TAPS] = {1};
@@ -159,8 +159,8 @@ static int make_axes(TsCall *call, Job *j, const TsMeta *x, const TsMeta *y) {
 }
 
 static void release(Job *j) {
-  for (int i = 0; i < 3; i++) free(j->axis[i].at), free(j->axis[i].w);
-  free(j->scratch.at);
+  for (int i = 0; i < 3; i++) ts_work_give(j->axis[i].at), ts_work_give(j->axis[i].w);
+  ts_scratch_close(&j->scratch);
 }
 
 int ts_exec_interpolate(TsCall *call) {
@@ -176,13 +176,13 @@ int ts_exec_interpolate(TsCall *call) {
       !to || !(j.x = ts_tensor_read(x)) || make_axes(call, &j, &call->in[0]->meta, &y->meta);
   if (!failed && ts_scratch_open(&j.scratch, (MOST_TAPS + 1) * j.axis[2].in * j.size))
     failed = ts_scratch_failed(call);
-  j.y = failed || stored == d ? to : ts_scratch_take(n * j.size + 64);
+  j.y = failed || stored == d ? to : ts_work_take(n * j.size + 64);
   if (!failed && !j.y) failed = ts_scratch_failed(call);
   if (!failed)
     ts_cpu_parallel(n / j.axis[2].out, (1 << 15) / (j.axis[2].out * j.taps * 2 + 1) + 1, rows,
                     &j);
   if (!failed && stored != d) c->k->convert.convert[d][stored](n, to, j.y);
-  if (j.y != to) free(j.y);
+  if (j.y != to) ts_work_give(j.y);
   release(&j);
   ts_tensor_unref(x);
   return failed ? -1 : 0;
@@ -208,8 +208,8 @@ static bool identity(const Axis *a) { return a->in == 1 && a->out == 1; }
 static int sort_taps(const Job *j, Sorted *s) {
   const Axis *a = &j->axis[2];
   int64_t n = j->taps * a->out;
-  s->first = ts_scratch_take((a->in + 2) * 8);
-  s->at = ts_scratch_take((n + 1) * 8), s->w = ts_scratch_take((n + 1) * 8);
+  s->first = ts_work_take((a->in + 2) * 8);
+  s->at = ts_work_take((n + 1) * 8), s->w = ts_work_take((n + 1) * 8);
   if (!s->first || !s->at || !s->w) return -1;
   memset(s->first, 0, (size_t)(a->in + 2) * 8);
   for (int64_t i = 0; i < n; i++) s->first[a->at[i] + 2]++;
@@ -276,14 +276,14 @@ int ts_exec_interpolate_grad(TsCall *call) {
       !to || !(b.g = ts_tensor_read(g)) || make_axes(call, &b.j, &y->meta, &call->in[0]->meta);
   const Axis *a = b.j.axis;
   int64_t scratch = a[0].in * a[1].out * a[2].out + a[1].in * a[2].out;
-  b.x = failed || stored == d ? to : ts_scratch_take(n * b.j.size + 64);
+  b.x = failed || stored == d ? to : ts_work_take(n * b.j.size + 64);
   if (!failed &&
       (!b.x || sort_taps(&b.j, &b.last) || ts_scratch_open(&b.j.scratch, scratch * b.j.size)))
     failed = ts_scratch_failed(call);
   if (!failed) ts_cpu_parallel(y->meta.dim[0] * y->meta.dim[1], 1, planes_back, &b);
   if (!failed && stored != d) c->k->convert.convert[d][stored](n, to, b.x);
-  if (b.x != to) free(b.x);
-  free(b.last.first), free(b.last.at), free(b.last.w);
+  if (b.x != to) ts_work_give(b.x);
+  ts_work_give(b.last.first), ts_work_give(b.last.at), ts_work_give(b.last.w);
   release(&b.j);
   ts_tensor_unref(g);
   return failed ? -1 : 0;

@@ -32,7 +32,7 @@ typedef struct Work {
 } Work;
 
 static void *take(Work *w, int64_t nbytes) {
-  void *p = w->nblock < 8 ? ts_scratch_take(nbytes > 0 ? nbytes : 16) : NULL;
+  void *p = w->nblock < 8 ? ts_work_take(nbytes > 0 ? nbytes : 16) : NULL;
   if (!p) {
     ts_scratch_failed(w->call);
     w->failed = true;
@@ -54,7 +54,7 @@ static int open_work(Work *w, TsCall *call) {
 }
 
 static int close_work(Work *w, int failed) {
-  for (int i = 0; i < w->nblock; i++) free(w->block[i]);
+  for (int i = 0; i < w->nblock; i++) ts_work_give(w->block[i]);
   ts_tensor_unref(w->a);
   ts_tensor_unref(w->b);
   return failed || w->failed ? -1 : 0;

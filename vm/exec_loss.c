@@ -169,10 +169,10 @@ static int losses(Job *j, int64_t how) {
   TsCall *call = j->call;
   TsTensor *y = call->out[0];
   char *to = ts_tensor_write(y);
-  j->loss = ts_scratch_take(j->rows * j->size + 64);
+  j->loss = ts_work_take(j->rows * j->size + 64);
   int failed = ts_scratch_open(&j->scratch, j->d == j->wide ? 0 : j->n * j->size);
   if (failed || !to || !j->loss) {
-    free(j->loss), free(j->scratch.at);
+    ts_work_give(j->loss), ts_scratch_close(&j->scratch);
     return to ? ts_scratch_failed(call) : -1;
   }
   ts_cpu_parallel(j->rows, (1 << 14) / (j->n + 1) + 1, rows, j);
@@ -188,7 +188,7 @@ static int losses(Job *j, int64_t how) {
   } else {
     j->k->convert.convert[j->wide][j->d](j->rows, to, j->loss);
   }
-  free(j->loss), free(j->scratch.at);
+  ts_work_give(j->loss), ts_scratch_close(&j->scratch);
   return wrong >= 0 ? -1 : 0;
 }
 

@@ -156,7 +156,7 @@ int ts_exec_cross_entropy_grad(TsCall *call) {
   if (!failed && index) failed = !(j.index = ts_tensor_read(t));
   if (!failed && !index) failed = !(j.p = ts_tensor_read(t));
   if (!failed) failed = !(j.dx = ts_tensor_write(call->out[0])) || run(call, &j);
-  free(j.scratch.at);
+  ts_scratch_close(&j.scratch);
   ts_tensor_unref(x);
   ts_tensor_unref(t);
   ts_tensor_unref(g);

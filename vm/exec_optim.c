@@ -337,7 +337,7 @@ bool ts_optim_groups(TsOp op) {
 }
 
 int ts_optim_group(int n, TsCall *const *call) {
-  Group g = {.job = ts_scratch_take(sizeof(Job) * ((size_t)n + 1)), .n = n};
+  Group g = {.job = ts_work_take(sizeof(Job) * ((size_t)n + 1)), .n = n};
   int64_t total = 0;
   if (!g.job) return ts_scratch_failed(call[0]);
   memset(g.job, 0, sizeof(Job) * ((size_t)n + 1));
@@ -350,6 +350,6 @@ int ts_optim_group(int n, TsCall *const *call) {
   g.job[n].first = total;
   if (!failed) ts_cpu_parallel(total, GRAIN, group_blocks, &g);
   for (int i = 0; i < n; i++) close_job(&g.job[i]);
-  free(g.job);
+  ts_work_give(g.job);
   return failed ? -1 : 0;
 }

@@ -163,11 +163,11 @@ static int run(Job *j, Task *task, int64_t items, int64_t work) {
   TsTensor *x = ts_tensor_cast(c, j->call->in[0], j->d);
   char *to = x ? ts_tensor_write(y) : NULL;
   int failed = !to || !(j->x = ts_tensor_read(x));
-  j->y = failed || stored == j->d ? to : ts_scratch_take(n * j->size + 64);
+  j->y = failed || stored == j->d ? to : ts_work_take(n * j->size + 64);
   if (!failed && !j->y) failed = ts_scratch_failed(j->call);
   if (!failed) ts_cpu_parallel(items, (1 << 15) / (work + 1) + 1, task, j);
   if (!failed && stored != j->d) c->k->convert.convert[j->d][stored](n, to, j->y);
-  if (j->y != to) free(j->y);
+  if (j->y != to) ts_work_give(j->y);
   ts_tensor_unref(x);
   return failed ? -1 : 0;
 }
@@ -261,7 +261,7 @@ int ts_exec_max_pool_index(TsCall *call) {
   int failed = !x || !(j.x = ts_tensor_read(x)) || !(j.y = ts_tensor_write(call->out[0]));
   if (!failed && ts_scratch_open(&j.scratch, row * j.size)) failed = ts_scratch_failed(call);
   if (!failed) ts_cpu_parallel(items, (1 << 14) / (work + 1) + 1, index_rows, &j);
-  free(j.scratch.at);
+  ts_scratch_close(&j.scratch);
   ts_tensor_unref(x);
   return failed ? -1 : 0;
 }

@@ -192,13 +192,13 @@ static int run(Job *j, TsTask *task, int64_t items) {
   TsTensor *g = ts_tensor_cast(c, j->call->in[0], j->d);
   char *to = g ? ts_tensor_write(y) : NULL;
   int failed = !to || !(j->g = ts_tensor_read(g));
-  j->x = failed || stored == j->d ? to : ts_scratch_take(n * j->size + 64);
+  j->x = failed || stored == j->d ? to : ts_work_take(n * j->size + 64);
   if (!failed && (!j->x || ts_scratch_open(&j->scratch, (j->out[2] + PIECE) * j->size)))
     failed = ts_scratch_failed(j->call);
   if (!failed) ts_cpu_parallel(items, (1 << 14) / (n / items + 1) + 1, task, j);
   if (!failed && stored != j->d) c->k->convert.convert[j->d][stored](n, to, j->x);
-  if (j->x != to) free(j->x);
-  free(j->scratch.at);
+  if (j->x != to) ts_work_give(j->x);
+  ts_scratch_close(&j->scratch);
   ts_tensor_unref(g);
   return failed ? -1 : 0;
 }

@@ -112,20 +112,20 @@ static int reduce(TsCall *call, TsTensor *x, TsTensor *y) {
   r.ninner = axes.ninner, r.inner_dim = axes.inner_dim, r.inner_stride = axes.inner_stride;
   TsDtype acc = accumulator(&r), out = ts_tensor_dtype(y);
   int64_t n = ts_tensor_numel(y);
-  void *to = ts_tensor_write(y), *buffer = acc == out ? to : ts_scratch_take((n + 1) * 16);
+  void *to = ts_tensor_write(y), *buffer = acc == out ? to : ts_work_take((n + 1) * 16);
   r.x = ts_tensor_read(x);
   r.out = buffer;
   int failed = !to || !r.x                         ? -1
                : !buffer || ts_reduce(&r, &tables) ? ts_scratch_failed(call)
                                                    : 0;
   if (failed) {
-    if (buffer != to) free(buffer);
+    if (buffer != to) ts_work_give(buffer);
     return -1;
   }
   if (call->op == TS_OP_norm && acc != TS_DT_i64) take_root(call, acc, buffer, n);
   if (buffer != to) {
     c->k->convert.convert[acc][out](n, to, buffer);
-    free(buffer);
+    ts_work_give(buffer);
   }
   return 0;
 }

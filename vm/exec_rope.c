@@ -158,9 +158,9 @@ static int check(Job *j, const TsTensor *x, const TsTensor *p) {
 static int prepare(Job *j) {
   int64_t bytes = j->half * ts_dtypes[j->wide].nbytes;
   int64_t angles = 2 * j->half * 8, row = j->n * ts_dtypes[j->wide].nbytes;
-  j->frequency = ts_scratch_take((j->half + 1) * 8);
-  j->cos = ts_scratch_take(j->positions * bytes + 64);
-  j->sin = ts_scratch_take(j->positions * bytes + 64);
+  j->frequency = ts_work_take((j->half + 1) * 8);
+  j->cos = ts_work_take(j->positions * bytes + 64);
+  j->sin = ts_work_take(j->positions * bytes + 64);
   int failed = ts_scratch_open(&j->scratch, angles > row ? angles : row);
   if (failed || !j->frequency || !j->cos || !j->sin) return ts_scratch_failed(j->call);
   set_frequencies(j);
@@ -170,7 +170,7 @@ static int prepare(Job *j) {
 
 /* Positions from the offset on, where they are not given. */
 static double *count_positions(const Job *j) {
-  double *at = ts_scratch_take(j->positions * 8);
+  double *at = ts_work_take(j->positions * 8);
   for (int64_t i = 0; i < j->positions && at; i++)
     at[i] = (double)(j->call->attr[OFFSET].i + i);
   if (!at) ts_scratch_failed(j->call);
@@ -192,7 +192,8 @@ static int rope(TsCall *call, bool back) {
   j.position = wide_p ? ts_tensor_read(wide_p) : own;
   if (!failed) failed = !j.position || prepare(&j);
   if (!failed) ts_cpu_parallel(ts_tensor_numel(y) / j.n, (1 << 15) / (j.n + 1) + 1, rotate, &j);
-  free(own), free(j.frequency), free(j.cos), free(j.sin), free(j.scratch.at);
+  ts_work_give(own), ts_work_give(j.frequency), ts_work_give(j.cos), ts_work_give(j.sin),
+      ts_scratch_close(&j.scratch);
   ts_tensor_unref(x);
   ts_tensor_unref(wide_p);
   return failed ? -1 : 0;
@@ -203,14 +204,14 @@ int ts_rope_open(TsCall *call, TsRope *r) {
   Job j = {.call = call, .k = call->ctx->k};
   if (check(&j, call->in[0], p)) return -1;
   *r = (TsRope){.half = j.half, .per_batch = j.per_batch};
-  if (!(r->frequency = j.frequency = ts_scratch_take((j.half + 1) * 8)))
+  if (!(r->frequency = j.frequency = ts_work_take((j.half + 1) * 8)))
     return ts_scratch_failed(call);
   set_frequencies(&j);
   r->concentration = j.concentration;
   return 0;
 }
 
-void ts_rope_close(TsRope *r) { free(r->frequency); }
+void ts_rope_close(TsRope *r) { ts_work_give(r->frequency); }
 
 int ts_exec_rope(TsCall *call) { return rope(call, false); }
 int ts_exec_rope_grad(TsCall *call) { return rope(call, true); }

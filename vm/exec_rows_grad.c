@@ -205,7 +205,7 @@ static int soft_grad(TsCall *call, bool log) {
   y = ts_tensor_dtype(y) == d ? ts_tensor_ref(y) : ts_tensor_cast(c, y, d);
   g = ts_tensor_dtype(g) == d ? ts_tensor_ref(g) : ts_tensor_cast(c, g, d);
   int failed = !y || !g || soft(call, &j, y, g);
-  free(j.scratch.at);
+  ts_scratch_close(&j.scratch);
   ts_tensor_unref(y);
   ts_tensor_unref(g);
   return failed ? -1 : 0;
@@ -519,7 +519,7 @@ static int norm_sums(TsCall *call, Job *j) {
   int64_t leaves = (j->rows + LEAF - 1) / LEAF, row = j->sums * j->size, next = 1;
   j->lanes = (j->w ? TS_RED_LANES_f64 : TS_RED_LANES_f32) / RUNS;
   j->groups = j->lanes / run_length(j);
-  j->part = ts_scratch_take(leaves * j->lanes * row);
+  j->part = ts_work_take(leaves * j->lanes * row);
   if (!j->part || ts_scratch_open(&j->scratch, TS_GRAD_ROWS * row + scratch_bytes(j)))
     return ts_scratch_failed(call);
   ts_cpu_parallel(leaves * j->groups, grain_of(j) / TS_GRAD_ROWS + 1,
@@ -569,7 +569,7 @@ static int norm_grad(TsCall *call, bool centered) {
     j.sums = j.want_b ? j.db_at + j.n : j.want_w ? j.n : 0;
   }
   if (!failed) failed = norm(call, &j);
-  free(j.part), free(j.scratch.at);
+  ts_work_give(j.part), ts_scratch_close(&j.scratch);
   ts_tensor_unref(x);
   ts_tensor_unref(g);
   ts_tensor_unref(w);

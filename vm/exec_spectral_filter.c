@@ -201,7 +201,7 @@ static int run(TsCall *call, Filter *f) {
     ts_cpu_parallel(f->boxes, 1, task, f);
   else
     task(f, 0, f->boxes, 0);
-  free(f->scratch.at);
+  ts_scratch_close(&f->scratch);
   return f->code ? ts_scratch_failed(call) : 0;
 }
 

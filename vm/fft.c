@@ -153,7 +153,4 @@ void ts_fft_normalise(TsFft *f, int norm) {
   }
 }
 
-void ts_fft_clear(void) {
-  ts_fft_plan_clear();
-  ts_fft_work_clear();
-}
+void ts_fft_clear(void) { ts_fft_plan_clear(); }

@@ -2,6 +2,7 @@
  * of the batch at a time, or for one as a line. Both forms are those of vm/fft.c, without the
  * steps that would store terms and load them again. */
 #include "devices/cpu_pool.h"
+#include "devices/work.h"
 #include "vm/fft_job.h"
 
 enum { ROW = TS_FFT_ROW };
@@ -66,15 +67,14 @@ static void rows_task(void *arg, int64_t lo, int64_t hi, int worker) {
   Filter *f = arg;
   (void)worker;
   int64_t rows = ts_fft_work_rows(&f->there);
-  char *x = ts_fft_work_take(
-      (size_t)((2 * rows + ts_fft_tree_rows(f->there.core->root) + f->terms) * ROW));
+  char *x = ts_work_take((2 * rows + ts_fft_tree_rows(f->there.core->root) + f->terms) * ROW);
   if (!x) {
     atomic_store(&f->there.failed, 1);
     return;
   }
   char *y = x + rows * ROW, *own = y + rows * ROW, *tmp = own + f->terms * ROW;
   for (int64_t b = lo; b < hi; b++) block(f, b, x, y, tmp, own);
-  ts_fft_work_give(x);
+  ts_work_give(x);
 }
 
 /* ---- lines */

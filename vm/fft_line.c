@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "devices/work.h"
 #include "vm/fft_job.h"
 
 enum { ROW = TS_FFT_ROW };
@@ -69,13 +70,13 @@ static void columns2(const Line *a, int64_t block, char *work) {
 
 static void half_task(const Line *a, int64_t lo, int64_t hi,
                       void (*half)(const Line *, int64_t, char *)) {
-  char *work = ts_fft_work_take((size_t)(stripe_rows(a->j, a->t) * ROW));
+  char *work = ts_work_take(stripe_rows(a->j, a->t) * ROW);
   if (!work) {
     atomic_store(&a->j->failed, 1);
     return;
   }
   for (int64_t b = lo; b < hi; b++) half(a, b, work);
-  ts_fft_work_give(work);
+  ts_work_give(work);
 }
 
 static void columns_task(void *arg, int64_t lo, int64_t hi, int worker) {
@@ -228,7 +229,7 @@ static void line_transform(TsFftJob *j, const TsFftBench *b, int64_t index) {
 int ts_fft_bench_take(TsFftJob *j, TsFftBench *b) {
   int64_t line = line_bytes(j), matrix = matrix_rows(j, j->core->root) * ROW;
   int64_t stripes = stripe_rows(j, j->core->root) * ROW;
-  b->matrix = ts_fft_work_take((size_t)(TS_FFT_LINES * line + matrix + stripes));
+  b->matrix = ts_work_take(TS_FFT_LINES * line + matrix + stripes);
   if (!b->matrix) {
     atomic_store(&j->failed, 1);
     return 0;
@@ -238,7 +239,7 @@ int ts_fft_bench_take(TsFftJob *j, TsFftBench *b) {
   return 1;
 }
 
-void ts_fft_bench_give(TsFftBench *b) { ts_fft_work_give(b->matrix); }
+void ts_fft_bench_give(TsFftBench *b) { ts_work_give(b->matrix); }
 
 void ts_fft_line_task(void *arg, int64_t lo, int64_t hi, int worker) {
   TsFftJob *j = arg;

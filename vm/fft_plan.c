@@ -13,8 +13,6 @@
 enum {
   PLANS = 64,             /* plans kept */
   PLAN_BYTES = 160 << 20, /* bytes of tables kept */
-  WORKS = 8,              /* blocks of work memory kept */
-  WORK_BYTES = 64 << 20
 };
 
 static int real_size(int type) { return type == TS_FFT_f64 ? 8 : 4; }
@@ -388,69 +386,4 @@ static int make_kernel(TsFftPlan *p, const Roots *roots, const TsFftKernels *k) 
   for (int64_t i = 0; ok && i < 2 * m; i++) set(p->type, p->kernel, i, b[i]);
   free(b);
   return ok;
-}
-
-/* Work memory: blocks given back are kept for the next transform, up to a bound. A block
- * carries its size in the 64 bytes before it. */
-static void *works[WORKS];
-static size_t work_bytes;
-
-static size_t work_size(void *p) { return *(size_t *)((char *)p - 64); }
-static void work_free(void *p) { free((char *)p - 64); }
-
-void *ts_fft_work_take(size_t nbytes) {
-  void *found = NULL;
-  int at = 0;
-  pthread_mutex_lock(&lock);
-  for (int i = 0; i < WORKS; i++) {
-    if (!works[i] || work_size(works[i]) < nbytes) continue;
-    if (!found || work_size(works[i]) < work_size(found)) found = works[i], at = i;
-  }
-  if (found) {
-    works[at] = NULL;
-    work_bytes -= work_size(found);
-  }
-  bool refused = !found && ts_memory_should_fail(); /* several threads may ask */
-  pthread_mutex_unlock(&lock);
-  if (found || refused) return found;
-  nbytes = (nbytes + 4095) / 4096 * 4096;
-  char *p = aligned_alloc(64, nbytes + 64);
-  if (!p) return NULL;
-  *(size_t *)p = nbytes;
-  return p + 64;
-}
-
-/* A full pool gives up its smallest block for a larger one. */
-void ts_fft_work_give(void *p) {
-  if (!p) return;
-  int at = -1;
-  void *out = p;
-  pthread_mutex_lock(&lock);
-  for (int i = 0; i < WORKS; i++)
-    if (!works[i]) at = i;
-  for (int i = 0; at < 0 && i < WORKS; i++)
-    if (work_size(works[i]) < work_size(out)) out = works[i];
-  for (int i = 0; i < WORKS; i++)
-    if (works[i] == out) at = i;
-  size_t leaving = at >= 0 && works[at] ? work_size(works[at]) : 0;
-  if (at >= 0 && work_bytes - leaving + work_size(p) <= WORK_BYTES) {
-    out = works[at];
-    work_bytes += work_size(p) - leaving;
-    works[at] = p;
-  } else {
-    out = p;
-  }
-  pthread_mutex_unlock(&lock);
-  if (out) work_free(out);
-}
-
-void ts_fft_work_clear(void) {
-  pthread_mutex_lock(&lock);
-  for (int i = 0; i < WORKS; i++)
-    if (works[i]) {
-      work_free(works[i]);
-      works[i] = NULL;
-    }
-  work_bytes = 0;
-  pthread_mutex_unlock(&lock);
 }

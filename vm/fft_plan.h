@@ -37,9 +37,4 @@ TsFftPlan *ts_fft_plan_take(int type, int what, int64_t n, const TsFftKernels *k
 void ts_fft_plan_give(TsFftPlan *p);
 void ts_fft_plan_clear(void);
 
-/* Work memory of at least nbytes, 64-byte aligned, contents undefined. */
-void *ts_fft_work_take(size_t nbytes);
-void ts_fft_work_give(void *p);
-void ts_fft_work_clear(void);
-
 #endif

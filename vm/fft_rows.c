@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "devices/work.h"
 #include "vm/fft_job.h"
 
 enum { ROW = TS_FFT_ROW };
@@ -236,11 +237,11 @@ void ts_fft_rows_task(void *arg, int64_t lo, int64_t hi, int worker) {
   TsFftJob *j = arg;
   (void)worker;
   int64_t rows = ts_fft_work_rows(j);
-  char *x = ts_fft_work_take((size_t)((2 * rows + ts_fft_tree_rows(j->core->root)) * ROW));
+  char *x = ts_work_take((2 * rows + ts_fft_tree_rows(j->core->root)) * ROW);
   if (!x) {
     atomic_store(&j->failed, 1);
     return;
   }
   for (int64_t b = lo; b < hi; b++) block_rows(j, b, x, x + rows * ROW, x + 2 * rows * ROW);
-  ts_fft_work_give(x);
+  ts_work_give(x);
 }

@@ -18,42 +18,9 @@ enum {
   SERIAL_BYTES = 1 << 20,  /* of B, and few rows: the same */
   SKINNY_K = 8192,         /* steps of k of a skinny product's packed rows */
   SKINNY_UNIT = 384,       /* columns that all its kernels take without a rest */
-  KEPT = 8,                /* buffers that wait for the next call */
-  KEPT_BYTES = 64 << 20    /* larger ones are freed at once */
 };
 
 static const uint8_t sizes[TS_GEMM_COUNT] = {4, 8, 2, 2, 1, 1, 1, 1, 2, 4, 8, 8, 16};
-
-/* ---- buffers: a few are kept in slots that threads take and give back ---- */
-
-typedef TsGemmBuffer Buffer;
-
-static _Atomic(Buffer *) kept[KEPT];
-
-Buffer *ts_gemm_take(size_t nbytes) {
-  for (int i = 0; i < KEPT; i++) {
-    Buffer *b = atomic_load_explicit(&kept[i], memory_order_relaxed);
-    if (!b) continue;
-    b = atomic_exchange(&kept[i], NULL);
-    if (b && b->nbytes >= nbytes) return b;
-    free(b);
-  }
-  Buffer *b = aligned_alloc(64, sizeof(Buffer) + (size_t)gemm_up((int64_t)nbytes, 64));
-  if (b) b->nbytes = nbytes;
-  return b;
-}
-
-void ts_gemm_give(Buffer *b) {
-  for (int i = 0; i < KEPT && b && b->nbytes <= KEPT_BYTES; i++) {
-    Buffer *none = NULL;
-    if (atomic_compare_exchange_strong(&kept[i], &none, b)) return;
-  }
-  free(b);
-}
-
-void ts_gemm_trim(void) {
-  for (int i = 0; i < KEPT; i++) free(atomic_exchange(&kept[i], NULL));
-}
 
 /* ---- the job ---- */
 
@@ -282,18 +249,17 @@ int ts_gemm(const TsGemm *g, const TsGemmKernels *k) {
                 (work < 32 * (double)SERIAL_WORK || j.batch >= 4 * threads);
   make_plan(&j, k, &p, spread ? 1 : threads);
   char stack[4096] __attribute__((aligned(64)));
-  Buffer *buffer = NULL;
+  char *buffer = NULL;
   Batch b = {&j, &p, stack};
   size_t nbytes = p.nbytes * (size_t)(spread ? threads : 1);
   if (nbytes > sizeof stack) {
-    buffer = ts_gemm_take(nbytes);
+    b.mem = buffer = ts_work_take((int64_t)nbytes);
     if (!buffer) return -1;
-    b.mem = (char *)(buffer + 1);
   }
   if (spread)
     ts_cpu_parallel(j.batch, SERIAL_WORK / 8 / (work + 1) + 1, run, &b);
   else
     run(&b, 0, j.batch, 0);
-  if (buffer) ts_gemm_give(buffer);
+  ts_work_give(buffer);
   return 0;
 }

@@ -65,15 +65,4 @@ static inline TsGemmType ts_gemm_type(TsDtype d) {
  * has no product. C must not overlap A or B. */
 int ts_gemm(const TsGemm *g, const TsGemmKernels *k);
 
-/* Memory for packing, behind its head; a few blocks are kept for the next call. NULL: none left. */
-typedef struct TsGemmBuffer {
-  size_t nbytes;
-  char pad[56];
-} TsGemmBuffer;
-TsGemmBuffer *ts_gemm_take(size_t nbytes);
-void ts_gemm_give(TsGemmBuffer *b);
-
-/* Frees the packing buffers that are kept for the next call. */
-void ts_gemm_trim(void);
-
 #endif

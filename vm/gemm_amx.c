@@ -160,14 +160,14 @@ int ts_gemm_amx(const TsGemm *g, const TsKernels *k) {
   int64_t work = g->batch * g->m * g->n * (g->k + 1);
   int threads = work > 8 << 20 && !g->alone ? ts_cpu_threads() : 1;
   plan(&p, threads);
-  TsGemmBuffer *buffer = ts_gemm_take((size_t)threads * p.worker_bytes);
-  if (!buffer) return -1;
-  p.mem = (char *)(buffer + 1);
+  char *mem = ts_work_take((int64_t)threads * (int64_t)p.worker_bytes);
+  if (!mem) return -1;
+  p.mem = mem;
   int64_t count = g->batch * p.blocks * p.strips;
   if (threads == 1)
     rounds(&p, 0, count, 0);
   else
     ts_cpu_parallel(count, 1, rounds, &p);
-  ts_gemm_give(buffer);
+  ts_work_give(mem);
   return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "vm/gemm.h"
 #include "devices/cpu_pool.h"
+#include "devices/work.h"
 
 /* One operand, seen as [i][k]: i counts rows of A or columns of B. */
 typedef struct GemmSide {

@@ -137,14 +137,14 @@ bool ts_gemm_pairs_has(const TsKernels *k, TsGemmType in, TsGemmType out) {
 }
 
 static int run(Pairs *p, int threads, int64_t count, TsTask *task) {
-  TsGemmBuffer *buffer = ts_gemm_take((size_t)threads * p->worker_bytes);
-  if (!buffer) return -1;
-  p->mem = (char *)(buffer + 1);
+  char *mem = ts_work_take((int64_t)threads * (int64_t)p->worker_bytes);
+  if (!mem) return -1;
+  p->mem = mem;
   if (threads == 1)
     task(p, 0, count, 0);
   else
     ts_cpu_parallel(count, 1, task, p);
-  ts_gemm_give(buffer);
+  ts_work_give(mem);
   return 0;
 }
 

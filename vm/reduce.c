@@ -181,12 +181,12 @@ static int pass_rows(const Plan *p) {
   }
   int64_t items = p->outer * p->leaves, size = part_size(p);
   char local[2048] __attribute__((aligned(64)));
-  pass.part = items * size <= (int64_t)sizeof local ? local : ts_scratch_take(items * size);
+  pass.part = items * size <= (int64_t)sizeof local ? local : ts_work_take(items * size);
   if (!pass.part) return -1;
   spread(items, TS_RED_LEAF, leaf_task, &pass);
   for (int64_t o = 0; o < p->outer; o++)
     combine(p, pass.part + o * p->leaves * size, p->leaves, 1, p->out + o * p->osize);
-  if (pass.part != local) free(pass.part);
+  if (pass.part != local) ts_work_give(pass.part);
   return 0;
 }
 
@@ -243,14 +243,14 @@ static int pass_cols(const Plan *p) {
   Pass pass = {p, NULL, 0, 0};
   choose_panels(&pass, n, rows);
   if (p->leaves > 1 || p->kind == TS_KIND_arg) {
-    pass.part = ts_scratch_take(rows * n * size);
+    pass.part = ts_work_take(rows * n * size);
     if (!pass.part) return -1;
   }
   spread(rows * pass.panels, min64(p->n, TS_RED_LEAF) * min64(n, pass.panel), cols_task, &pass);
   if (!pass.part) return 0;
   for (int64_t l = 0; l < lead; l++)
     combine(p, pass.part + l * p->leaves * n * size, p->leaves, n, p->out + l * n * p->osize);
-  free(pass.part);
+  ts_work_give(pass.part);
   return 0;
 }
 
@@ -365,7 +365,7 @@ static void two_task(void *arg, int64_t lo, int64_t hi, int worker) {
 static int two_passes(Plan *p, const TsReduce *r) {
   char local[1024] __attribute__((aligned(64)));
   int64_t nbytes = p->outer * p->osize;
-  char *c = nbytes <= (int64_t)sizeof local ? local : ts_scratch_take(nbytes);
+  char *c = nbytes <= (int64_t)sizeof local ? local : ts_work_take(nbytes);
   if (!c) return -1;
   bool lse = r->op == TS_REDUCE_logsumexp;
   Two t = {*p, *p, r, 0};
@@ -379,7 +379,7 @@ static int two_passes(Plan *p, const TsReduce *r) {
     if (t.rc == 0) t.rc = pass_of(&t.second, TS_REDUCE_sum);
     after_second(&t, 0, p->outer);
   }
-  if (c != local) free(c);
+  if (c != local) ts_work_give(c);
   return t.rc;
 }
 

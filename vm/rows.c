@@ -62,7 +62,7 @@ static void scratch_task(void *arg, int64_t lo, int64_t hi, int worker) {
   Job *j = s->j;
   const TsRows *r = j->r;
   int64_t last = r->nouter ? r->outer_dim[r->nouter - 1] : 1, n = r->n;
-  char *wide = malloc((size_t)(s->batch * n * (j->tsize + j->esize)));
+  char *wide = ts_work_take(s->batch * n * (j->tsize + j->esize));
   char *raw = wide && j->load ? wide + s->batch * n * j->tsize : wide;
   (void)worker;
   if (!wide) j->failed = true;
@@ -77,7 +77,7 @@ static void scratch_task(void *arg, int64_t lo, int64_t hi, int worker) {
     if (j->load) j->store(k * n, raw, wide);
     stage_out(j, o, k, raw);
   }
-  free(wide);
+  ts_work_give(wide);
 }
 
 /* ---- the choice */

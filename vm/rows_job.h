@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "devices/cpu_pool.h"
+#include "devices/work.h"
 #include "vm/rows.h"
 
 enum {

@@ -149,7 +149,7 @@ void ts_rows_line_task(void *arg, int64_t lo, int64_t hi, int worker) {
   int64_t nbytes = r->n * j->tsize, ox, oy;
   bool in_y = !j->load && (!j->past || r->op != TS_ROWS_softmax || nbytes > TS_ROWS_CACHED);
   int past = j->past && !(in_y && r->op == TS_ROWS_softmax) && !j->load;
-  char *e = in_y || nbytes <= (int64_t)sizeof local ? local : malloc((size_t)nbytes);
+  char *e = in_y || nbytes <= (int64_t)sizeof local ? local : ts_work_take(nbytes);
   int64_t next = ts_rows_ahead(j);
   (void)worker;
   if (!e) j->failed = true;
@@ -167,6 +167,6 @@ void ts_rows_line_task(void *arg, int64_t lo, int64_t hi, int worker) {
       ts_rows_offsets(r, o + next, &ox, &oy), ahead = (const char *)r->x + ox * j->esize;
     ts_rows_one(j, x, y, in_y ? y : e, past, ahead);
   }
-  if (e != local) free(e);
+  if (e != local) ts_work_give(e);
   if (j->past) ts_copy_fence();
 }

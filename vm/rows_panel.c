@@ -69,7 +69,7 @@ static void panel_task(void *arg, int64_t lo, int64_t hi, int worker) {
   Job *j = p->j;
   int64_t leaves = (j->r->n + TS_RED_LEAF - 1) / TS_RED_LEAF, ox, oy;
   int64_t row = p->width * j->tsize;
-  char *e = aligned_alloc(64, (size_t)((j->r->n + 1 + leaves) * row));
+  char *e = ts_work_take((j->r->n + 1 + leaves) * row);
   (void)worker;
   if (!e) j->failed = true;
   for (int64_t i = lo; i < hi && e; i++) {
@@ -78,7 +78,7 @@ static void panel_task(void *arg, int64_t lo, int64_t hi, int worker) {
     one_panel(j, (const char *)j->r->x + ox * j->esize, (char *)j->r->y + oy * j->esize, w, e,
               e + j->r->n * row, e + (j->r->n + 1) * row);
   }
-  free(e);
+  ts_work_give(e);
   if (j->past) ts_copy_fence();
 }
 

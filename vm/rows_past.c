@@ -48,7 +48,7 @@ void ts_rows_soft_task(void *arg, int64_t lo, int64_t hi, int worker) {
   bool keep = j->r->op == TS_ROWS_softmax;
   char local[TS_RED_LEAF * 8] __attribute__((aligned(64)));
   int64_t n = j->r->n, room = (keep ? n : ts_rows_min(n, TS_RED_LEAF)) * j->tsize;
-  char *e = room <= (int64_t)sizeof local ? local : malloc((size_t)room);
+  char *e = room <= (int64_t)sizeof local ? local : ts_work_take(room);
   int64_t ahead = ts_rows_ahead(j);
   Row last = {.y = NULL}, row = row_at(j, lo);
   (void)worker;
@@ -72,7 +72,7 @@ void ts_rows_soft_task(void *arg, int64_t lo, int64_t hi, int worker) {
     j->k->scale[j->acc](last.y, e, n, last.s, 1);
   else if (last.y)
     j->k->shift[j->acc](last.y, last.x, n, last.m, last.s, 1);
-  if (e != local) free(e);
+  if (e != local) ts_work_give(e);
   ts_copy_fence();
 }
 

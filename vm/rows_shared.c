@@ -102,8 +102,8 @@ static void shared_passes(Job *j) {
 int ts_rows_shared(Job *j) {
   const TsRows *r = j->r;
   int64_t leaves = (r->n + TS_RED_LEAF - 1) / TS_RED_LEAF, ox, oy;
-  char *part = malloc((size_t)leaves * 8);
-  char *wide = j->load ? malloc((size_t)(r->n * j->tsize)) : NULL;
+  char *part = ts_work_take(leaves * 8);
+  char *wide = j->load ? ts_work_take(r->n * j->tsize) : NULL;
   if (!part || (j->load && !wide)) j->failed = true;
   if (j->load) j->past = 0;
   for (int64_t o = 0; o < j->outer && !j->failed; o++) {
@@ -117,6 +117,6 @@ int ts_rows_shared(Job *j) {
     j->part = y;
     if (j->load) share(j, piece_store);
   }
-  free(part), free(wide);
+  ts_work_give(part), ts_work_give(wide);
   return j->failed ? -1 : 0;
 }

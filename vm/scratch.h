@@ -1,24 +1,22 @@
-/* Memory that a call needs beside its tensors. It is taken by the thread that owns the
- * context, before work is spread over threads: a failure is then the call's error, and no
- * part of a result stays unwritten. free() gives it back. */
+/* Work memory (devices/work.h) of a call. It is taken by the thread that owns the context, before
+ * work is spread over threads: a failure is then the call's error, and no part of a result stays
+ * unwritten. */
 #ifndef TS_VM_SCRATCH_H
 #define TS_VM_SCRATCH_H
 
+#include "devices/work.h"
 #include "vm/vm.h"
 
-/* NULL when there is no more, or when a test lets it fail (devices/memory.h). Begins
- * with a line, a page or more with a page: vectors that cross lines cost twice. */
-void *ts_scratch_take(int64_t nbytes);
-
 /* Parts of the same size, one for each worker of ts_cpu_parallel, aligned as
- * ts_scratch_take says. */
+ * ts_work_take says. */
 typedef struct TsScratch {
-  char *at; /* to be freed */
+  char *at;
   int64_t step;
 } TsScratch;
 
 /* -1: no memory, no error filled. */
 int ts_scratch_open(TsScratch *s, int64_t nbytes);
+void ts_scratch_close(TsScratch *s);
 
 static inline void *ts_scratch_part(const TsScratch *s, int worker) {
   return s->at + worker * s->step;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "devices/work.h"
 #include "vm/gemm.h"
 
 /* ---- random numbers, and the pool ---- */
@@ -481,7 +482,7 @@ int main(int argc, char **argv) {
       bad += check(pairs[p][0], pairs[p][1], d[0], d[1], d[2], d[3], isas, n_isas);
     }
   }
-  ts_gemm_trim();
+  ts_work_trim();
   if (bad) return 1;
   printf("gemm: %d cases on %d instruction sets with equal bits\n", n_cases, n_isas);
   return 0;
