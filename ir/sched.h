@@ -40,6 +40,7 @@ typedef struct TsSchedChoice {
   int unroll;  /* vectors of a turn of a loop over elements */
   int vector;  /* bytes of a vector */
   int grain;   /* rounds that a thread takes at a time */
+  int stages;  /* rows that are reduced: 1 each by itself, 2 the stages of several together */
   int stream;  /* stores past the caches: 1 never, 2 always; 0: by the size of the result */
   int rows;    /* of a round's block, of products; query rows of a round, of attention */
   int columns; /* of a round's block, of products */

@@ -26,6 +26,7 @@ static const struct {
               {"unroll", offsetof(TsSchedChoice, unroll)},
               {"vector", offsetof(TsSchedChoice, vector)},
               {"grain", offsetof(TsSchedChoice, grain)},
+              {"stages", offsetof(TsSchedChoice, stages)},
               {"stream", offsetof(TsSchedChoice, stream)},
               {"rows", offsetof(TsSchedChoice, rows)},
               {"columns", offsetof(TsSchedChoice, columns)},
@@ -80,6 +81,7 @@ bool ts_sched_choice_same(const TsSchedChoice *a, const TsSchedChoice *b) {
 
 void ts_sched_choice_head(const TsSchedChoice *c, TsTile *k) {
   k->unroll = c->unroll, k->grain = c->grain;
+  if (c->stages) k->stages = c->stages;
   if (c->vector) k->vector = c->vector;
   k->high = c->high, k->steps = c->steps, k->pack = c->pack;
   k->threads = c->threads;
@@ -226,6 +228,8 @@ int ts_sched_choices(const TsSched *s, const TsGroup *g, TsSchedChoice out[TS_SC
   if (wide > 16) add(&l, (TsSchedChoice){.vector = wide / 2});
   if (wide > 16) add(&l, (TsSchedChoice){.vector = wide / 2, .unroll = 4});
   if (written(g) >= 1 << 20) add(&l, (TsSchedChoice){.stream = streams(g, &out[0]) ? 1 : 2});
+  for (int stages = 1; stages <= 2 && g->nrow && streams(g, &out[0]); stages++)
+    add(&l, (TsSchedChoice){.stages = stages});
   add_grains(&l, (TsSchedChoice){0});
   if (!g->nrow) add_grains(&l, (TsSchedChoice){.piece = 1024});
   order(&l);

@@ -119,8 +119,9 @@ struct TsTile {
   TsTileForm form;
   const char *target; /* "cpu", "avx512", "avx2", "base", "sm_90a", .. */
   int ntile;
-  int64_t tile[4];     /* the tile shape that the schedule chose, for people */
-  int stages, threads; /* 0: unsaid; threads of a GPU's block */
+  int64_t tile[4]; /* the tile shape that the schedule chose, for people */
+  int stages,
+      threads; /* 0: unsaid; threads of a GPU's block; of a CPU: ir/tile_vec_pipeline.c */
   /* Blocks that do one round of the grid together, 0: one. They divide its tiles: fragments along
    * their first axis, shared memory as its type says. */
   int cluster;

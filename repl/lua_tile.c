@@ -99,7 +99,10 @@ static TsTile *after_pass(TsTile *k, const char *pass, const char *isa, TsError 
   if (!numbers) return ts_error_set(e, TS_ERR_argument, "no instruction set '%s'", isa), NULL;
   TsTarget t = *numbers;
   t.cache[0] = 32 << 10, t.cache[1] = 1 << 20, t.cache[2] = 16 << 20;
-  if (pipeline) return ts_tile_pipeline(k, &t, e);
+  if (pipeline) {
+    TsTile *piped = ts_tile_pipeline(k, &t, e);
+    return piped || e->code ? piped : k; /* nothing to do */
+  }
   return *pass == 'v' ? ts_tile_vectorise(k, &t, e) : ts_tile_product(k, &t, e);
 }
 
