@@ -66,6 +66,7 @@ typedef struct TsSoftPast {
 } TsSoftPast;
 
 typedef struct TsRowsGradKernels {
+  int vector_bytes;
   TsRowSumFn *sum[2], *square[2], *sqdev[2], *dot[2], *norm[2], *norms[2];
   void (*softmax[2])(void *dx, const void *y, const void *g, int64_t n, double s);
   void (*log_softmax[2])(void *dx, const void *y, const void *g, int64_t n, double s);
