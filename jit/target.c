@@ -43,7 +43,7 @@ static int64_t cache_bytes(int name, int64_t least) {
 
 /* What the kernels of that set use themselves. */
 static const char *pairs_of(const char *name) {
-  const TsKernels *k = ts_kernels_have(name) ? ts_kernels_use(name) : NULL;
+  const TsKernels *k = ts_kernels_of(name);
   if (!k || !k->gemm_pairs.tile) return NULL;
   return k->gemm_amx.block ? "amx_bf16" : "avx512_bf16";
 }

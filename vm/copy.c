@@ -57,6 +57,8 @@ void ts_copy_use(const TsCopyKernels *copy, const TsConvertKernels *convert) {
   conversions = convert;
 }
 
+const TsCopyKernels *ts_copy_used(void) { return k; }
+
 static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -13,6 +13,7 @@ enum { TS_COPY_MAX_DIM = 16 };
 
 /* The kernels that the functions below call, once, before any of them. */
 void ts_copy_use(const TsCopyKernels *copy, const TsConvertKernels *convert);
+const TsCopyKernels *ts_copy_used(void);
 
 /* elem_bytes is 1, 2, 4, 8 or 16. */
 void ts_copy_nd(int ndim, const int64_t *dim, void *dst, const int64_t *dst_stride,

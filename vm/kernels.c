@@ -61,7 +61,7 @@ bool ts_kernels_have(const char *name) {
   return false;
 }
 
-const TsKernels *ts_kernels_use(const char *name) {
+const TsKernels *ts_kernels_of(const char *name) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   const TsKernels *found = NULL;
   pthread_mutex_lock(&lock);
@@ -73,6 +73,11 @@ const TsKernels *ts_kernels_use(const char *name) {
     found = &isa[i].k;
   }
   pthread_mutex_unlock(&lock);
-  if (found) ts_copy_use(&found->copy, &found->convert);
   return found;
+}
+
+const TsKernels *ts_kernels_use(const char *name) {
+  const TsKernels *k = ts_kernels_of(name);
+  if (k) ts_copy_use(&k->copy, &k->convert);
+  return k;
 }

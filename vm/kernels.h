@@ -56,7 +56,10 @@ typedef struct TsKernels {
 
 /* The kernels of the named instruction set, or of the best that the CPU has for
  * NULL. NULL if the name is unknown or the CPU lacks it. All sets give the same
- * bits; the choice holds for the whole process. */
+ * bits. Safe from all threads. */
+const TsKernels *ts_kernels_of(const char *isa);
+/* The same, and copies and conversions (vm/copy.h) are done by them from now on in the whole
+ * process: by who opens a context, and nobody who only looks. */
 const TsKernels *ts_kernels_use(const char *isa);
 /* Whether the CPU has the named instruction set and there are kernels for it. */
 bool ts_kernels_have(const char *isa);

@@ -7,6 +7,8 @@
 #include "devices/cpu_pool.h"
 #include "ir/tile.h"
 #include "tests/jit/jit_test.h"
+#include "vm/copy.h"
+#include "vm/kernels.h"
 
 static TsTileVal at_(Made *m, int64_t i) { return ts_tile_index(&m->b, i); }
 
@@ -534,7 +536,10 @@ static void test(const TsJitTarget *t) {
 
 int main(void) {
   static const char *const name[] = {"avx512", "avx2", "base"};
+  const TsKernels *k = ts_kernels_use(NULL);
   setenv("TESSERA_CACHE", "off", 1);
+  for (int i = 0; i < 3; i++) ts_jit_target(name[i]);
+  CHECK(ts_copy_used() == &k->copy); /* who looks for targets changes nothing for the VM */
   for (int i = 0; i < 3 && ts_llvm_present(); i++)
     if (ts_jit_target(name[i])) test(ts_jit_target(name[i]));
   if (ts_llvm_present()) {
