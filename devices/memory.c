@@ -61,7 +61,7 @@ static int64_t large_size(int64_t nbytes) {
   return (nbytes + step - 1) / step * step;
 }
 
-static int64_t machine_bytes(void) {
+int64_t ts_memory_machine(void) {
   return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
@@ -70,7 +70,7 @@ static int64_t machine_bytes(void) {
 void *ts_memory_map(int64_t nbytes) {
   bool huge = nbytes >= 2 * HUGE_PAGE;
   size_t len = (size_t)nbytes + (huge ? HUGE_PAGE : 0);
-  if (nbytes > machine_bytes()) return NULL;
+  if (nbytes > ts_memory_machine()) return NULL;
   char *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return NULL;
   if (!huge) return p;
@@ -120,7 +120,7 @@ static void count_live(int64_t size) {
  * the process when it is written. */
 static bool is_absurd(int64_t size) {
   static int64_t most;
-  if (!most) most = machine_bytes();
+  if (!most) most = ts_memory_machine();
   return stats.live + size > most;
 }
 

@@ -12,6 +12,8 @@ void ts_memory_free(void *at, int64_t nbytes);
 /* Gives every cached block back to the system. */
 void ts_memory_trim(void);
 
+int64_t ts_memory_machine(void); /* bytes of memory that this machine has */
+
 /* Whole pages from the system, huge ones where they fit; NULL when it has no more. Safe from all
  * threads; munmap gives them back. */
 void *ts_memory_map(int64_t nbytes);
