@@ -45,6 +45,8 @@ void ts_lua_push_element(lua_State *L, TsTensor *x, int64_t index);
 void ts_lua_open_box(lua_State *L);
 void ts_lua_close_box(lua_State *L);
 void ts_lua_box_metatable(lua_State *L);
+/* A full collection behind which LuaJIT's traces hold nothing; from a C function of Lua. */
+void ts_lua_release_traces(lua_State *L);
 
 /* Openers: each registers its part. tessera = module table on the stack top. */
 void ts_lua_open(lua_State *L, TsContext *c); /* the module tessera.core in preload */

@@ -12,6 +12,7 @@
  * LuaJIT's compiled code cannot make userdata. Results of calls that it makes itself are boxes
  * in cdata, which are the same in every other respect, and which may hold a loose value
  * (vm/defer.h) instead of a tensor. */
+#include <luajit.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -92,11 +93,29 @@ static double seconds(void) {
 
 static int64_t made_here(const TsContext *c) { return c->allocated - c->allocated_there; }
 
+/* LuaJIT's traces hold the closures that they were made for, and so the tensors that these hold, also
+ * when nobody else does any more. When what is alive has doubled, they are thrown away and made
+ * again: garbage that they hold is never more than what is alive, or FEW. */
+enum { FEW = 128 << 20 };
+static int64_t released; /* what was alive when they were thrown away last */
+
+static int throw_away(lua_State *L) { /* an error while a finaliser runs */
+  luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
+  return 0;
+}
+
+void ts_lua_release_traces(lua_State *L) {
+  if (lua_cpcall(L, throw_away, NULL)) lua_pop(L, 1);
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  released = ts_lua_context(L)->live_bytes;
+}
+
 /* Only the side that asked for it learns from what it took. */
 static void collect(lua_State *L, TsContext *c) {
   bool asked = is_due(&here, made_here(c));
   double start = seconds();
   lua_gc(L, LUA_GCCOLLECT, 0);
+  if (c->live_bytes > FEW && c->live_bytes / 2 > released) ts_lua_release_traces(L);
   double end = seconds(), share = (end - start) / (end - finished);
   if (ts_defer_settle(c, false)) ts_error_clear(&c->err); /* whoever reads them will be told */
   grow(asked ? &here : &there, share);

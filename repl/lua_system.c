@@ -158,7 +158,7 @@ static int memory(lua_State *L) {
 }
 
 static int trim(lua_State *L) {
-  lua_gc(L, LUA_GCCOLLECT, 0);
+  ts_lua_release_traces(L);
   ts_fft_clear();
   ts_memory_trim();
   ts_work_trim();
