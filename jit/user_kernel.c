@@ -22,9 +22,12 @@ typedef struct Compiled {
   TsKernel *kernel;
   TsKernel *marked; /* with profile marks; NULL until somebody profiles it */
   TsError why;
+  /* After attempts in vain: spent by the interpreter since the last one, and when it is tried again. */
+  int64_t nsec, need_nsec;
 } Compiled;
 
-enum { KEPT = 32, PARAMS = 40 };
+enum { KEPT = 32, PARAMS = 40, RAISE = 8 };
+static const int64_t FIRST_NSEC = 50 * 1000 * 1000, MOST_NSEC = 3600LL * 1000 * 1000 * 1000;
 
 /* It is compiled for all sizes if that can be; else the sizes of tiles become part of it, and
  * it is compiled again for others, of which the latest are kept. */
@@ -256,17 +259,35 @@ static TsKernel *compile(TsUserKernel *u, const TsContext *c, Compiled *p, const
   return kernel;
 }
 
-static const TsKernel *compiled(TsUserKernel *u, TsContext *c, const int64_t *dim) {
-  for (int i = 0; i < KEPT; i++)
-    if (fits(&u->of[i], c, dim)) return (u->last = &u->of[i])->kernel;
-  Compiled *p = u->last = place_for(u, c);
+/* A failure is never for good: an hour of the interpreter is always enough for another attempt. */
+static void attempt(TsUserKernel *u, TsContext *c, Compiled *p, const int64_t *dim) {
   const TsJitTarget *t = target_of(c, &p->why);
   if (t && !u->sized) p->kernel = compile(u, c, p, t, dim, false);
   if (t && !p->kernel) {
     u->sized = true;
     p->kernel = compile(u, c, p, t, dim, false);
   }
+  p->nsec = 0;
+  p->need_nsec = p->need_nsec == 0                  ? FIRST_NSEC
+                 : p->need_nsec < MOST_NSEC / RAISE ? p->need_nsec * RAISE
+                                                    : MOST_NSEC;
+}
+
+static const TsKernel *compiled(TsUserKernel *u, TsContext *c, const int64_t *dim) {
+  Compiled *p = NULL;
+  for (int i = 0; i < KEPT && !p; i++)
+    if (fits(&u->of[i], c, dim)) p = &u->of[i];
+  bool known = p != NULL;
+  u->last = p = known ? p : place_for(u, c);
+  if (!known || (!p->kernel && p->nsec >= p->need_nsec)) attempt(u, c, p, dim);
   return p->kernel;
+}
+
+static int interpret(TsUserKernel *u, TsContext *c, void **arg, const int64_t *dim) {
+  int64_t start = ts_spans_now();
+  int failed = ts_tile_run(u->tile, arg, dim, &c->err);
+  if (u->last) u->last->nsec += ts_spans_now() - start;
+  return failed;
 }
 
 /* The same with profile marks, if they can be. */
@@ -332,7 +353,7 @@ static int run(TsUserKernel *u, TsContext *c, void **arg, const int64_t *dim) {
                            : marks      ? marked(u, c, dim)
                                         : compiled(u, c, dim);
   return kernel ? ts_kernel_run_timed(kernel, arg, dim, c->spans, &c->err)
-                : ts_tile_run(u->tile, arg, dim, &c->err);
+                : interpret(u, c, arg, dim);
 }
 
 static int bind(TsContext *c, int nin, TsTensor *const *in, TsTensor **own, int nout,
