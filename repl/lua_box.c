@@ -97,7 +97,8 @@ static int64_t made_here(const TsContext *c) { return c->allocated - c->allocate
  * when nobody else does any more. When what is alive has doubled, they are thrown away and made
  * again: garbage that they hold is never more than what is alive, or FEW. */
 enum { FEW = 128 << 20 };
-static int64_t released; /* what was alive when they were thrown away last */
+static int64_t
+    released; /* what was alive when they were thrown away last, or the least since */
 
 static int throw_away(lua_State *L) { /* an error while a finaliser runs */
   luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
@@ -115,6 +116,7 @@ static void collect(lua_State *L, TsContext *c) {
   bool asked = is_due(&here, made_here(c));
   double start = seconds();
   lua_gc(L, LUA_GCCOLLECT, 0);
+  if (c->live_bytes < released) released = c->live_bytes;
   if (c->live_bytes > FEW && c->live_bytes / 2 > released) ts_lua_release_traces(L);
   double end = seconds(), share = (end - start) / (end - finished);
   if (ts_defer_settle(c, false)) ts_error_clear(&c->err); /* whoever reads them will be told */
