@@ -61,8 +61,14 @@ static int64_t large_size(int64_t nbytes) {
   return (nbytes + step - 1) / step * step;
 }
 
+/* The system is asked once; threads that ask at one time find the same. */
 int64_t ts_memory_machine(void) {
-  return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  static int64_t known;
+  int64_t n = __atomic_load_n(&known, __ATOMIC_RELAXED);
+  if (n) return n;
+  n = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  __atomic_store_n(&known, n, __ATOMIC_RELAXED);
+  return n;
 }
 
 /* Blocks that may use huge pages are aligned to them: a mapping is made larger
@@ -70,7 +76,6 @@ int64_t ts_memory_machine(void) {
 void *ts_memory_map(int64_t nbytes) {
   bool huge = nbytes >= 2 * HUGE_PAGE;
   size_t len = (size_t)nbytes + (huge ? HUGE_PAGE : 0);
-  if (nbytes > ts_memory_machine()) return NULL;
   char *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return NULL;
   if (!huge) return p;
@@ -118,11 +123,7 @@ static void count_live(int64_t size) {
 
 /* More than the machine has is refused at once: the system would grant it and end
  * the process when it is written. */
-static bool is_absurd(int64_t size) {
-  static int64_t most;
-  if (!most) most = ts_memory_machine();
-  return stats.live + size > most;
-}
+static bool is_absurd(int64_t size) { return stats.live + size > ts_memory_machine(); }
 
 static void *alloc_large(int64_t size) {
   if (is_absurd(size)) return NULL;

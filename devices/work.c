@@ -84,10 +84,7 @@ static void *find(int64_t nbytes) {
 }
 
 void *ts_work_take(int64_t nbytes) {
-  if (nbytes < 0) return NULL;
-#ifdef __SANITIZE_ADDRESS__ /* which stops at more than there can be */
-  if (nbytes > ts_memory_machine()) return NULL;
-#endif
+  if (nbytes < 0 || nbytes > ts_memory_machine()) return NULL;
   pthread_mutex_lock(&lock);
   bool refused = ts_memory_should_fail();
   void *at = refused || nbytes < LEAST ? NULL : find(nbytes);

@@ -120,8 +120,9 @@ struct TsTile {
   const char *target; /* "cpu", "avx512", "avx2", "base", "sm_90a", .. */
   int ntile;
   int64_t tile[4]; /* the tile shape that the schedule chose, for people */
-  int stages,
-      threads; /* 0: unsaid; threads of a GPU's block; of a CPU: ir/tile_vec_pipeline.c */
+  /* 0: unsaid. Of a GPU's ring of buffers; of rows on a CPU, see ir/tile_vec_pipeline.c. Threads are
+   * those of a GPU's block. */
+  int stages, threads;
   /* Blocks that do one round of the grid together, 0: one. They divide its tiles: fragments along
    * their first axis, shared memory as its type says. */
   int cluster;

@@ -28,12 +28,14 @@
 enum {
   HOT_USEC = 2000, /* spent in a function before it is looked at */
   HOT_CALLS = 2,
-  RAISE = 8,          /* how much more the next attempt needs */
   TRIAL = 12,         /* calls that judge new code, in turns with the old */
   SLOWER_PERCENT = 5, /* more than this and the old code comes back */
 };
 
-static const int64_t MOST_NSEC = 3600 * 1000000000LL; /* what an attempt needs at most */
+int64_t ts_jit_need_longer(int64_t nsec) {
+  const int64_t more = 8, most = 3600 * 1000000000LL;
+  return nsec < most / more ? nsec * more : most;
+}
 
 int64_t ts_jit_now(void) {
   struct timespec t;
@@ -198,10 +200,8 @@ static void cool(TsJitFunction *f, int64_t need_nsec) {
   f->best[0] = INT64_MAX;
 }
 
-/* After an attempt in vain. Never for good: an hour spent here is always enough. */
-static void cool_longer(TsJitFunction *f) {
-  cool(f, f->need_nsec < MOST_NSEC / RAISE ? f->need_nsec * RAISE : MOST_NSEC);
-}
+/* After an attempt in vain. */
+static void cool_longer(TsJitFunction *f) { cool(f, ts_jit_need_longer(f->need_nsec)); }
 
 /* Those that stand aside while others are profiled go too. */
 static void drop_plain(TsJitFunction *f) {

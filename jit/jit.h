@@ -47,6 +47,9 @@ struct TsTuner *ts_jit_tuner(TsJit *j);         /* jit/tune.h */
 void ts_jit_wait(TsJit *j);
 /* Forgets all compiled code; counting begins anew, for the instruction set of now. */
 void ts_jit_flush(TsJit *j);
+/* What must be spent without compiled code before the next attempt, after one in vain that needed nsec.
+ * A failure is never for good: an hour is always enough. */
+int64_t ts_jit_need_longer(int64_t nsec);
 
 typedef struct TsJitStats {
   int functions, promoted, jobs; /* functions known, running kernels, jobs waiting or running */

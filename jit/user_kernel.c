@@ -26,8 +26,7 @@ typedef struct Compiled {
   int64_t nsec, need_nsec;
 } Compiled;
 
-enum { KEPT = 32, PARAMS = 40, RAISE = 8 };
-static const int64_t FIRST_NSEC = 50 * 1000 * 1000, MOST_NSEC = 3600LL * 1000 * 1000 * 1000;
+enum { KEPT = 32, PARAMS = 40, FIRST_NSEC = 50 * 1000 * 1000 };
 
 /* It is compiled for all sizes if that can be; else the sizes of tiles become part of it, and
  * it is compiled again for others, of which the latest are kept. */
@@ -259,7 +258,6 @@ static TsKernel *compile(TsUserKernel *u, const TsContext *c, Compiled *p, const
   return kernel;
 }
 
-/* A failure is never for good: an hour of the interpreter is always enough for another attempt. */
 static void attempt(TsUserKernel *u, TsContext *c, Compiled *p, const int64_t *dim) {
   const TsJitTarget *t = target_of(c, &p->why);
   if (t && !u->sized) p->kernel = compile(u, c, p, t, dim, false);
@@ -268,9 +266,7 @@ static void attempt(TsUserKernel *u, TsContext *c, Compiled *p, const int64_t *d
     p->kernel = compile(u, c, p, t, dim, false);
   }
   p->nsec = 0;
-  p->need_nsec = p->need_nsec == 0                  ? FIRST_NSEC
-                 : p->need_nsec < MOST_NSEC / RAISE ? p->need_nsec * RAISE
-                                                    : MOST_NSEC;
+  p->need_nsec = p->need_nsec ? ts_jit_need_longer(p->need_nsec) : FIRST_NSEC;
 }
 
 static const TsKernel *compiled(TsUserKernel *u, TsContext *c, const int64_t *dim) {

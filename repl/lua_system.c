@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
-#include "devices/work.h"
 #include "devices/device.h"
 #include "devices/memory.h"
+#include "devices/work.h"
 #include "jit/jit.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"

@@ -152,5 +152,3 @@ void ts_fft_normalise(TsFft *f, int norm) {
     f->scale = (double)(1 / n);
   }
 }
-
-void ts_fft_clear(void) { ts_fft_plan_clear(); }

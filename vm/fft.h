@@ -57,7 +57,7 @@ typedef struct TsFftFilter {
 
 int ts_fft_filter(const TsFftFilter *f, const TsFftKernels *k);
 
-/* Frees all cached plans and work memory that no running transform uses. */
+/* Frees all cached plans that no running transform uses. */
 void ts_fft_clear(void);
 
 #endif

@@ -354,7 +354,7 @@ void ts_fft_plan_give(TsFftPlan *p) {
   if (last) free_plan(p);
 }
 
-void ts_fft_plan_clear(void) {
+void ts_fft_clear(void) {
   pthread_mutex_lock(&lock);
   for (int i = 0; i < PLANS; i++)
     if (plans[i]) drop(i);

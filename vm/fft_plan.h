@@ -35,6 +35,5 @@ typedef struct TsFftPlan {
 /* NULL: no memory. Every take is paired with a give. */
 TsFftPlan *ts_fft_plan_take(int type, int what, int64_t n, const TsFftKernels *k);
 void ts_fft_plan_give(TsFftPlan *p);
-void ts_fft_plan_clear(void);
 
 #endif
