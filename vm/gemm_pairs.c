@@ -45,15 +45,18 @@ static void step(const Round *r, int64_t k0, int64_t nk) {
     int rows = (int)gemm_min(MR, r->m - i);
     const uint16_t *a = r->a + i * g->a_rs + k0 * g->a_cs;
     float *sums = r->sums + (g->k > KC ? i * NR : 0);
+    void *to = last ? ts_gemm_pairs_place(&r->end, i, 0, r->n) : NULL;
+    bool there;
     if (last) ts_gemm_pairs_ask(&r->end, i, rows, 0, r->n);
     if (r->p->in_place) {
-      k->tile(rows, (int)r->n, gemm_div(nk, 2), a, g->a_rs * 2, 4, r->columns, sums, k0 > 0);
+      there = k->tile(rows, (int)r->n, gemm_div(nk, 2), a, g->a_rs * 2, 4, r->columns, sums,
+                      k0 > 0, to, g->c_rs);
     } else {
       k->pack(r->own_rows, MR, a, g->a_rs, g->a_cs, rows, nk);
-      k->tile(rows, (int)r->n, gemm_div(nk, 2), r->own_rows, 4, 4 * MR, r->columns, sums,
-              k0 > 0);
+      there = k->tile(rows, (int)r->n, gemm_div(nk, 2), r->own_rows, 4, 4 * MR, r->columns,
+                      sums, k0 > 0, to, g->c_rs);
     }
-    if (last) ts_gemm_pairs_end(&r->end, i, rows, 0, r->n, sums, NR);
+    if (last && !there) ts_gemm_pairs_end(&r->end, i, rows, 0, r->n, sums, NR);
   }
 }
 

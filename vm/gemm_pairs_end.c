@@ -17,6 +17,12 @@ static char *result_at(const GemmPairsEnd *e, int64_t row, int64_t col) {
   return (char *)g->c + at * size_of(g->out);
 }
 
+void *ts_gemm_pairs_place(const GemmPairsEnd *e, int64_t row, int64_t col, int64_t cols) {
+  const TsGemm *g = e->g;
+  bool plain = !g->finish && g->out == TS_GEMM_bf16 && g->c_cs == 1 && cols % 16 == 0;
+  return plain ? result_at(e, row, col) : NULL;
+}
+
 void ts_gemm_pairs_end(const GemmPairsEnd *e, int64_t row, int64_t rows, int64_t col,
                        int64_t cols, float *sums, int64_t ld) {
   const TsGemm *g = e->g;

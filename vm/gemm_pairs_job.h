@@ -17,6 +17,9 @@ static inline int64_t gemm_offset(const int64_t *of_batch, int64_t batch) {
   return of_batch ? of_batch[batch] : 0;
 }
 
+/* Where a tile's sums may go as they are, rounded to bf16, without ts_gemm_pairs_end; or NULL. */
+void *ts_gemm_pairs_place(const GemmPairsEnd *e, int64_t row, int64_t col, int64_t cols);
+
 /* The sums of the round's rows [row, row + rows) and columns [col, col + cols) are done: callback,
  * rounding and store; ld numbers between rows of sums. */
 void ts_gemm_pairs_end(const GemmPairsEnd *e, int64_t row, int64_t rows, int64_t col,

@@ -46,6 +46,10 @@ print(same(op.matmul(zero, some, tiny), op.broadcast_to(tiny, { shape = { 9, 70 
 local odd = op.concat(zero, op.cast(op.full({ 1, 32 }, 0 / 0), { dtype = "bf16" }), { axis = 0 })
 local y = op.matmul(odd, some, tiny)
 print(same(y["0:9"], op.matmul(zero, some, tiny)), y[9][69]:item() ~= y[9][69]:item()) --> true	true
+-- Whole vectors go to the result from the registers, others by way of sums in memory.
+local first64 = op.clone(some[":, 0:64"])
+print(same(op.matmul(odd, first64), op.clone(op.matmul(odd, some)[":, 0:64"]))) --> true
+print(op.matmul(odd, first64)[9][63]:item() ~= 0, same(op.matmul(odd, first64)["0:9"], op.matmul(zero, first64))) --> true	true
 
 -- What follows a product is one kernel.
 local g = graph.module("g", function(x, w, b) return op.tanh(x:matmul(w) * 2 + b) * 0.5 end)

@@ -85,11 +85,26 @@ static void pack(uint32_t *dst, int width, const uint16_t *src, int64_t is, int6
 }
 
 /* ---- tiles */
-typedef void TileFn(int64_t npair, const char *a, int64_t ars, int64_t acs, const uint32_t *b,
-                    float *c, bool resume);
+typedef bool TileFn(int64_t npair, const char *a, int64_t ars, int64_t acs, const uint32_t *b,
+                    float *c, bool resume, uint16_t *dst, int64_t drs);
 
-INLINE PAIRS void body(const int rows, const int nv, int64_t npair, const char *a, int64_t ars,
-                       int64_t acs, const uint32_t *b, float *c, bool resume) {
+/* The instruction that rounds takes denormals for zeros and keeps payloads. */
+enum { ODD = 0x01 | 0x20 | 0x80 }; /* quiet NaN, denormal, signalling NaN */
+
+/* nv vectors of a row's sums as bf16; which of them are odd. */
+INLINE PAIRS unsigned round_row(const int nv, const __m512 *x, uint16_t *y) {
+  unsigned odd = 0;
+  UNROLL for (int j = 0; j < nv; j++) odd |= _mm512_fpclass_ps_mask(x[j], ODD);
+  UNROLL for (int j = 0; j + 1 < nv; j += 2)
+      _mm512_storeu_si512(y + 16 * j, (__m512i)_mm512_cvtne2ps_pbh(x[j + 1], x[j]));
+  if (nv % 2)
+    _mm256_storeu_si256((void *)(y + 16 * (nv - 1)), (__m256i)_mm512_cvtneps_pbh(x[nv - 1]));
+  return odd;
+}
+
+INLINE PAIRS bool body(const int rows, const int nv, int64_t npair, const char *a, int64_t ars,
+                       int64_t acs, const uint32_t *b, float *c, bool resume, uint16_t *dst,
+                       int64_t drs) {
   __m512 acc[RM][RV];
   const char *p[2] = {a, a + 3 * ars};
   UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < nv; j++) {
@@ -107,15 +122,22 @@ INLINE PAIRS void body(const int rows, const int nv, int64_t npair, const char *
     }
     p[0] += acs, p[1] += acs;
   }
+  if (dst) {
+    unsigned odd = 0;
+    UNROLL for (int i = 0; i < rows; i++) odd |= round_row(nv, acc[i], dst + i * drs);
+    if (!odd) return true;
+  }
   UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < nv; j++) {
     _mm512_storeu_ps(c + i * RN + 16 * j, acc[i][j]);
   }
+  return false;
 }
 
 #define TILE(rows, nv)                                                                         \
-  PAIRS static void tile_##rows##_##nv(int64_t npair, const char *a, int64_t ars, int64_t acs, \
-                                       const uint32_t *b, float *c, bool resume) {             \
-    body(rows, nv, npair, a, ars, acs, b, c, resume);                                          \
+  PAIRS static bool tile_##rows##_##nv(int64_t npair, const char *a, int64_t ars, int64_t acs, \
+                                       const uint32_t *b, float *c, bool resume,               \
+                                       uint16_t *dst, int64_t drs) {                           \
+    return body(rows, nv, npair, a, ars, acs, b, c, resume, dst, drs);                         \
   }
 #define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3) TILE(rows, 4)
 #define TILE_ROW(rows)                                                                         \
@@ -123,17 +145,15 @@ INLINE PAIRS void body(const int rows, const int nv, int64_t npair, const char *
 /* clang-format off */
 TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6)
 
-static void tile(int rows, int cols, int64_t npair, const void *a, int64_t ars, int64_t acs,
-                 const uint32_t *b, float *c, bool resume) {
+static bool tile(int rows, int cols, int64_t npair, const void *a, int64_t ars, int64_t acs,
+                 const uint32_t *b, float *c, bool resume, void *dst, int64_t drs) {
   /* clang-format on */
   static TileFn *const tiles[RM][RV] = {TILE_ROW(1), TILE_ROW(2), TILE_ROW(3),
                                         TILE_ROW(4), TILE_ROW(5), TILE_ROW(6)};
-  tiles[rows - 1][(cols + 15) / 16 - 1](npair, a, ars, acs, b, c, resume);
+  return tiles[rows - 1][(cols + 15) / 16 - 1](npair, a, ars, acs, b, c, resume, dst, drs);
 }
 
-/* ---- results. The instruction that rounds takes denormals for zeros and keeps payloads. */
-enum { ODD = 0x01 | 0x20 | 0x80 }; /* quiet NaN, denormal, signalling NaN */
-
+/* ---- results */
 PAIRS static bool store(int64_t rows, int64_t n, const float *c, int64_t crs, void *dst,
                         int64_t drs) {
   uint16_t *y = dst;
@@ -141,14 +161,12 @@ PAIRS static bool store(int64_t rows, int64_t n, const float *c, int64_t crs, vo
   for (int64_t i = 0; i < rows; i++, c += crs, y += drs) {
     int64_t j = 0;
     for (; j + 32 <= n; j += 32) {
-      __m512 x0 = _mm512_loadu_ps(c + j), x1 = _mm512_loadu_ps(c + j + 16);
-      odd |= (unsigned)_mm512_fpclass_ps_mask(x0, ODD) | _mm512_fpclass_ps_mask(x1, ODD);
-      _mm512_storeu_si512(y + j, (__m512i)_mm512_cvtne2ps_pbh(x1, x0));
+      __m512 x[] = {_mm512_loadu_ps(c + j), _mm512_loadu_ps(c + j + 16)};
+      odd |= round_row(2, x, y + j);
     }
     for (; j + 16 <= n; j += 16) {
-      __m512 x = _mm512_loadu_ps(c + j);
-      odd |= _mm512_fpclass_ps_mask(x, ODD);
-      _mm256_storeu_si256((void *)(y + j), (__m256i)_mm512_cvtneps_pbh(x));
+      __m512 x[] = {_mm512_loadu_ps(c + j)};
+      odd |= round_row(1, x, y + j);
     }
     if (j == n) continue;
     __mmask16 rest = (__mmask16)((1u << (n - j)) - 1);

@@ -16,9 +16,11 @@ typedef struct TsGemmPairsKernels {
   void (*pack)(uint32_t *dst, int width, const uint16_t *src, int64_t is, int64_t ks, int64_t n,
                int64_t nk);
   /* c[i * TS_PAIRS_COLS + j] for i < rows, j < cols, rounded up to 16. Pairs of a lie at
-   * a + i * ars + p * acs bytes, those of b at b[p * TS_PAIRS_COLS + j]. */
-  void (*tile)(int rows, int cols, int64_t npair, const void *a, int64_t ars, int64_t acs,
-               const uint32_t *b, float *c, bool resume);
+   * a + i * ars + p * acs bytes, those of b at b[p * TS_PAIRS_COLS + j]. With a dst and cols a
+   * multiple of 16 the sums go there as store() would put them, not to c, and the answer is true;
+   * if it is false they are in c as well. */
+  bool (*tile)(int rows, int cols, int64_t npair, const void *a, int64_t ars, int64_t acs,
+               const uint32_t *b, float *c, bool resume, void *dst, int64_t drs);
   /* c[i * crs + j], i < rows <= TS_PAIRS_ROWS, j < n, a multiple of TS_PAIRS_COLS: B stays
    * where it is, b[k * ldb + j]. */
   void (*few)(int rows, int64_t n, int64_t nk, const void *a, int64_t ars, int64_t acs,
