@@ -54,3 +54,19 @@ do
   end
   core.threads(threads)
 end
+
+-- One and two rows by columns that lie side by side: stretches of 256 steps, the upper half of a group of 16 columns
+-- behind the lower, sums that go on after 8192 steps, columns and steps that are left over.
+do
+  local differ = 0
+  for _, m in ipairs { 1, 2 } do
+    for _, n in ipairs { 15, 16, 17, 48, 90, 1030 } do
+      for _, k in ipairs { 255, 256, 257, 512, 1280, 8448 } do
+        local x, turned = rng.normal { m, k }, rng.normal { n, k }
+        local w = op.clone(turned:T())
+        if not same(op.matmul(x, turned:T()), op.matmul(x, w)) then differ = differ + 1 end
+      end
+    end
+  end
+  print(differ) --> 0
+end

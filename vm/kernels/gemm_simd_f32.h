@@ -143,6 +143,8 @@ static inline __attribute__((always_inline)) void v_transpose(V r[LANES]) {
 static inline __attribute__((always_inline)) __m512 two_halves(const float *x, const float *y) {
   return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(x)), _mm256_loadu_ps(y), 1);
 }
+/* The lower half of x, the upper one of y. */
+static inline V v_join(V x, V y) { return _mm512_mask_blend_ps(0xff00, x, y); }
 static inline __attribute__((always_inline)) void f32_half(V r[8], const float *x,
                                                            const int64_t at[LANES]) {
   V w[2][4];
