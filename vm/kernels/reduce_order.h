@@ -9,7 +9,7 @@
  * seen in the largest magnitude. For indices -0 and +0 are equal, NaN has the largest
  * key, and the lowest index of the largest key is taken. */
 
-enum { ORDER_PANEL = 2048 / sizeof(T), ARG_BLOCK = 1024, ORDER_AHEAD = 12 };
+enum { ORDER_PANEL = 2048 / sizeof(T), ARG_BLOCK = 1024, ORDER_AHEAD = 24 };
 #define K_MAX ((K)(((uint64_t)1 << (sizeof(K) * 8 - 1)) - 1))
 
 INLINE K bits_of(T x) {
@@ -54,9 +54,17 @@ static T order_pick(int op, T a, T b) {
   return value_of(key, mag);
 }
 
+/* A block's lines are asked for before it: a prefetch within the loop is one that no compiler
+ * vectorises. */
 INLINE T order_row(int max, const T *x, int64_t n) {
+  enum { BLOCK = 1024 / sizeof(T), SOON = 8192 / sizeof(T) };
   K key = turn(bits_of(x[0])), mag = 0;
-  for (int64_t i = 0; i < n; i++) order_merge(max, &key, &mag, x[i]);
+  int64_t i = 0;
+  for (; i + BLOCK <= n; i += BLOCK) {
+    for (int j = 0; j < BLOCK; j += 64 / (int)sizeof(T)) __builtin_prefetch(x + i + SOON + j);
+    for (int j = 0; j < BLOCK; j++) order_merge(max, &key, &mag, x[i + j]);
+  }
+  for (; i < n; i++) order_merge(max, &key, &mag, x[i]);
   return value_of(key, mag);
 }
 
@@ -93,13 +101,23 @@ static const T *order_piece(const TsReduceCols *a, int64_t i, int64_t col, int64
 }
 
 INLINE void order_panel(int max, const TsReduceCols *a, int64_t col, int64_t n) {
-  T buf[ORDER_PANEL], *out = (T *)a->out + col;
+  enum { ROWS = 4 }; /* at a time, while keys are in registers */
+  T buf[ROWS][ORDER_PANEL], *out = (T *)a->out + col;
   K key[ORDER_PANEL], mag[ORDER_PANEL];
-  const T *x = order_piece(a, 0, col, n, buf);
-  for (int64_t j = 0; j < n; j++) key[j] = turn(bits_of(x[j])), mag[j] = 0;
-  for (int64_t i = 0; i < a->m; i++) {
-    x = order_piece(a, i, col, n, buf);
-    for (int64_t j = 0; j < n; j++) order_merge(max, &key[j], &mag[j], x[j]);
+  const T *x[ROWS] = {order_piece(a, 0, col, n, buf[0])};
+  for (int64_t j = 0; j < n; j++) key[j] = turn(bits_of(x[0][j])), mag[j] = 0;
+  int64_t i = 0;
+  for (; i + ROWS <= a->m; i += ROWS) {
+    for (int r = 0; r < ROWS; r++) x[r] = order_piece(a, i + r, col, n, buf[r]);
+    for (int64_t j = 0; j < n; j++) {
+      K k = key[j], m = mag[j];
+      for (int r = 0; r < ROWS; r++) order_merge(max, &k, &m, x[r][j]);
+      key[j] = k, mag[j] = m;
+    }
+  }
+  for (; i < a->m; i++) {
+    x[0] = order_piece(a, i, col, n, buf[0]);
+    for (int64_t j = 0; j < n; j++) order_merge(max, &key[j], &mag[j], x[0][j]);
   }
   for (int64_t j = 0; j < n; j++) out[j] = value_of(key[j], mag[j]);
 }
