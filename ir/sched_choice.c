@@ -228,7 +228,7 @@ int ts_sched_choices(const TsSched *s, const TsGroup *g, TsSchedChoice out[TS_SC
   if (wide > 16) add(&l, (TsSchedChoice){.vector = wide / 2});
   if (wide > 16) add(&l, (TsSchedChoice){.vector = wide / 2, .unroll = 4});
   if (written(g) >= 1 << 20) add(&l, (TsSchedChoice){.stream = streams(g, &out[0]) ? 1 : 2});
-  for (int stages = 1; stages <= 2 && g->nrow && streams(g, &out[0]); stages++)
+  for (int stages = 1; stages <= 3 && g->nrow && streams(g, &out[0]); stages++)
     add(&l, (TsSchedChoice){.stages = stages});
   add_grains(&l, (TsSchedChoice){0});
   if (!g->nrow) add_grains(&l, (TsSchedChoice){.piece = 1024});

@@ -1,25 +1,29 @@
-/* Software pipelining of rows: every stage of a row in one walk.
+/* Software pipelining of rows: passes of several rows in one walk.
  *
  * A round of softmax or of a norm goes over its row once for each reduction and once more to
  * write the result. While it computes, memory rests; while it writes, arithmetic does; and a
  * row that is read in several passes is no stream that a processor's prefetcher would follow.
- * So rounds are taken together in blocks, and what the passes of one row are, the stages of one
- * round become: round r has stage 0 of row r, stage 1 of row r - 1, and so on, all in one walk
- * along the axis. What a stage leaves to the next ones is carried round the loop: results of
- * reductions and what is made of them, each as many rounds as it is wanted, and a tile that is
- * dear and wanted by two stages in a row. Other tiles are computed again from memory, which is
- * in the caches by then.
+ * So rounds are taken together in blocks, and the passes of one row become stages of
+ * rounds: round r has stage 0 of row r, stage 1 of row r - 1, and so on, all in one walk along
+ * the axis. What a stage leaves to the next ones is carried round the loop: results of reductions
+ * and what is made of them, each as many rounds as it is wanted, and a tile that is dear and wanted
+ * by two stages in a row. Other tiles are computed again from memory, which is in the caches by
+ * then.
+ *
+ * Every pass is a stage where one between the first and the last is dear, as the exps of a softmax
+ * are: it takes so long that memory must not rest beside it. Else there are two stages: the last pass
+ * goes with the next row's first one, so that reading and writing are at one time, and the passes
+ * between, which are short, are the row's own and find it in the first cache (4096 rows of 4096 f32,
+ * layernorm(x + y) on one thread of a Zen 5: 50 GB/s, 41 row by row, 28 with three stages, whose rows
+ * come from the second cache). The carried tile, x + y here, is renewed where it lies. Where what
+ * the two passes need of it all does not fit in the first cache, and a vector is a line, the row
+ * by itself is better (layernorm(x + y, w, b) 41 instead of 36).
+ * A kernel's `stages` says how many at most: 1 a row by itself, 2 as above, 3 and more every pass.
  *
  * At the ends of a block a stage stands outside of it. There it does the first or the last row
  * once more, or what was never begun, and its stores go to position -1, where they are dropped.
- * Rejected: code of its own for the first and the last rows (twice the code to compile), and the
- * last pass of a row with the first one of the next as the VM has it (the passes between still
- * have memory at rest).
- *
- * What the older stages read comes from the second cache where the rows of all stages do not fit
- * in the first. Where a vector is a line that takes longer than arithmetic that is cheap, and the row by
- * itself is better (4096 rows of 4096 f32, layernorm(x + y) on one thread of a Zen 5: 41 instead of 28 GB/s).
- * A kernel's `stages` says which: 1 a row by itself, 2 rows together. */
+ * Rejected: code of its own for the first and the last rows (twice the code to compile), and two
+ * stages of a softmax (30 instead of 55 GB/s). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,8 +42,9 @@ enum {
 typedef struct Fact {
   bool inside; /* made in the loop's body */
   bool moves;  /* depends on the loop's counter: of positions */
-  int level;   /* tiles: the first stage that can compute it; scalars: one more than that */
+  int level;   /* tiles: the first pass, then stage, that can compute it; scalars: one more */
   int cost;
+  int streams;   /* rows that it is made of and that come from memory */
   bool kept;     /* a tile that the next stage finds carried */
   uint32_t need; /* tiles: the stages that want it */
   int far;       /* scalars: the most rounds that it is wanted later */
@@ -52,7 +57,8 @@ typedef struct Pipe {
   const TsTileRegion *body;
   Fact *fact;
   int64_t n; /* elements of a row */
-  int last;  /* stage */
+  int last;  /* pass, then stage */
+  bool two;  /* stages */
   int64_t block;
   /* the copy */
   TsTileCopy *c;
@@ -105,6 +111,13 @@ static bool alone(const Pipe *p, const TsTileStmt *store) {
   return true;
 }
 
+static int count_streams(const Pipe *p, const TsTileStmt *s) {
+  int n = s->op == TS_TILE_load && is_tile(s->out[0]) && of(p, s->out[0])->moves;
+  for (int i = 0; i < s->nin && s->op != TS_TILE_load; i++)
+    if (is_tile(s->in[i]) && (i == 0 || s->in[i] != s->in[0])) n += of(p, s->in[i])->streams;
+  return n;
+}
+
 static bool find_levels(Pipe *p) {
   bool streams = false;
   p->last = 0;
@@ -132,21 +145,49 @@ static bool find_levels(Pipe *p) {
     level += ts_tile_vec_reduces(s->op);
     if (level >= STAGES) return false;
     *of(p, s->out[0]) = (Fact){.inside = true, .moves = moves, .level = level, .cost = cost};
+    of(p, s->out[0])->streams = count_streams(p, s);
   }
   return streams;
 }
 
+/* ---- how many stages */
+static bool computes(const Pipe *p, int first, int last) {
+  for (const TsTileStmt *s = p->body->first; s; s = s->next)
+    if (s->nout && is_tile(s->out[0]) && ts_tile_vec_cost(s->op) >= VEC_DEAR &&
+        of(p, s->out[0])->level >= first && of(p, s->out[0])->level <= last)
+      return true;
+  return false;
+}
+
+/* Passes become stages: the first ones share one where there are to be fewer. */
+static void share_stages(Pipe *p) {
+  int most = p->k->stages ? p->k->stages : computes(p, 1, p->last - 1) ? STAGES : 2;
+  int fewer = most <= p->last ? p->last + 1 - most : 0;
+  for (const TsTileStmt *s = p->body->first; s && fewer; s = s->next) {
+    Fact *f = s->nout ? of(p, s->out[0]) : NULL;
+    if (!f || !f->level) continue;
+    int least = is_tile(s->out[0]) ? 0 : 1;
+    f->level = f->level - fewer > least ? f->level - fewer : least;
+  }
+  p->last -= fewer;
+  p->two = most == 2;
+}
+
 /* ---- what is carried */
+static bool is_dear(const Pipe *p, const Fact *f) {
+  return f->cost > VEC_CHEAP || (p->two && f->streams > 1);
+}
+
 static bool one_dear_operand(const Pipe *p, const TsTileStmt *s) {
   int dear = 0;
   for (int i = 0; i < s->nin; i++)
-    dear += is_tile(s->in[i]) && of(p, s->in[i])->cost > VEC_CHEAP &&
-            (i == 0 || s->in[i] != s->in[0]);
+    dear +=
+        is_tile(s->in[i]) && is_dear(p, of(p, s->in[i])) && (i == 0 || s->in[i] != s->in[0]);
   return dear == 1;
 }
 
 static bool worth_keeping(const Pipe *p, const TsTileStmt *s, const Fact *f) {
-  if (!(f->need & (f->need - 1)) || f->cost <= VEC_CHEAP) return false;
+  if (!(f->need & (f->need - 1)) || !is_dear(p, f)) return false;
   return ts_tile_vec_cost(s->op) > 2 || !one_dear_operand(p, s);
 }
 
@@ -199,27 +240,28 @@ static bool find_needs(Pipe *p) {
   return n <= CARRIED;
 }
 
-/* Of the rows of all stages. */
+/* Of rows that are met again: those that all rounds read, those that are carried, and of the others
+ * one for each stage. With two stages what one of them alone reads passes by. */
 static int64_t bytes_of_rows(const Pipe *p) {
   int64_t bytes = 0;
-  for (const TsTileStmt *s = p->body->first; s; s = s->next)
-    if (s->op == TS_TILE_load && is_tile(s->out[0]))
-      bytes += p->n * ts_dtypes[s->out[0]->type.dtype].nbytes *
-               (of(p, s->out[0])->moves ? p->last + 1 : 1);
+  for (const TsTileStmt *s = p->body->first; s; s = s->next) {
+    const Fact *f = s->nout ? of(p, s->out[0]) : NULL;
+    if (!f || !is_tile(s->out[0])) continue;
+    int times = s->op != TS_TILE_load ? (p->two ? f->kept : 0)
+                : !f->moves           ? 1
+                : !p->two             ? p->last + 1
+                : f->need == 3        ? 2
+                                      : 0;
+    bytes += times * p->n * ts_dtypes[s->out[0]->type.dtype].nbytes;
+  }
   return bytes;
-}
-
-static bool computes(const Pipe *p) {
-  for (const TsTileStmt *s = p->body->first; s; s = s->next)
-    if (s->nout && is_tile(s->out[0]) && ts_tile_vec_cost(s->op) >= VEC_DEAR) return true;
-  return false;
 }
 
 static bool pays(const Pipe *p) {
   int64_t first = p->target->cache[0], second = p->target->cache[1], bytes = bytes_of_rows(p);
   if (second && bytes > second / 2) return false;
-  return p->k->stages || p->target->vector_bytes < LINE || !first || bytes <= first ||
-         computes(p);
+  if (p->k->stages || p->target->vector_bytes < LINE || !first) return true;
+  return computes(p, 0, p->last) || bytes <= first * 2 / 3;
 }
 
 /* Needs: a loop over rows at the top of a kernel in block form. */
@@ -235,7 +277,9 @@ static bool pipelines(Pipe *p, const TsTileStmt *loop) {
   p->block = p->k->grain ? p->k->grain : BLOCK;
   if (rows && rows < p->block * BLOCKS) p->block = rows / BLOCKS;
   if (p->block < 2) return false;
-  return find_levels(p) && p->last && p->n >= SHORT && find_needs(p) && pays(p);
+  if (!find_levels(p) || !p->last || p->n < SHORT) return false;
+  share_stages(p);
+  return find_needs(p) && pays(p);
 }
 
 /* ---- the copy */

@@ -455,7 +455,13 @@ static void place_copies(TsVec *v, int ncopy) {
   }
   int pass = ncopy ? level_of(v, v->root[0].value) : 0;
   for (int i = 0; i < ncopy; i++) v->root[i].pass = pass;
-  if (ncopy && renews_in_place(v, ncopy, pass) && ts_tile_vec_one_walk(v, pass)) return;
+  if (ncopy && renews_in_place(v, ncopy, pass) && ts_tile_vec_one_walk(v, pass)) {
+    for (int i = 0; i < ncopy; i++) { /* later passes find it there */
+      VecVal *p = ts_tile_vec_of(v, v->root[i].value);
+      if (!p->home) p->home = v->root[i].home, p->homed = pass;
+    }
+    return;
+  }
   for (int i = 0; i < ncopy; i++) v->root[i].pass = last + 1;
 }
 
