@@ -1,4 +1,4 @@
--- Operators that are a kernel by themselves: rows of exponentials, and long products with an
+-- Operators that are a kernel by themselves: rows of exponentials and norms, and long products with an
 -- epilogue. The same bits as the VM's.
 local ts = require "tessera"
 local op, rng, graph, jit = ts.op, ts.rng, ts.graph, ts.jit
@@ -16,6 +16,9 @@ end
 local x, t = rng.normal { 70, 333 } * 4, op.arange(70):cast "i64"
 print(alike(function(x) return op.softmax(x) end, x)) --> true
 print(alike(function(x) return op.log_softmax(x) end, x)) --> true
+local w, b = rng.normal { 333 }, rng.normal { 333 }
+print(alike(function(x) return op.layernorm(x, w, b) end, x)) --> true
+print(alike(function(x) return op.rmsnorm(x, w) end, x)) --> true
 print(alike(function(x, t) return op.cross_entropy(x, t) end, x, t)) --> true
 local slope = graph.grad(function(x) return op.cross_entropy(x, t) end)
 print(alike(function(x) return (slope(x)) end, x)) --> true
