@@ -21,9 +21,9 @@
  * by the same handlers in the same order. There is nothing to undo.
  *
  * What is wanted is learnt, not analysed. At first no value is. One that is asked for behind
- * the end of its run (by the next round, by item(), by a table that outlives a collection) in
+ * the end of its run (by the next round, by item(), by a table that outlives a collection) twice and in
  * more than an eighth of the rounds becomes a result of the function, which is built when two
- * rounds brought nothing new. *Rejected:* liveness from the ring: it does not see who holds a
+ * rounds brought nothing new; once says nothing of a loop that is left soon after it was found. *Rejected:* liveness from the ring: it does not see who holds a
  * tensor, and a loop's last round differs from all others.
  *
  * The shape of a trace is learnt in the same way. A value that is read behind the same node in
@@ -429,7 +429,7 @@ static int force(TsTensor *x) {
   int base = n->out[value - n->first_out].base;
   while (owner->first_out > base) owner = owner->parent;
   Made *m = &owner->out[base - owner->first_out];
-  if (!m->wanted && (++m->forced * OFTEN >= owner->passed)) {
+  if (!m->wanted && ++m->forced > 1 && m->forced * OFTEN >= owner->passed) {
     m->wanted = true;
     r->trace->wanted++;
   }

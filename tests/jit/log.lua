@@ -70,6 +70,19 @@ told(out, {
   "%[jit trace found [^\n]*; closest is %S+, the same for %d+ calls but that call %d+ makes f32%[8,16%], not f32%[16,16%]%]",
 })
 
+-- A value that is read once, soon after its trace was found, is none of its results for ever.
+out = lines_of [[
+jit.traces(true)
+local x, y = op.ones { 8 }, op.ones { 8 }
+x = x + y -- the trace begins with the sum
+for _ = 1, 12 do
+  for _ = 1, 24 do x = op.tanh(x) + y end
+  x:data_ptr()
+end
+]]
+told(out, { "%[jit trace promoted %S+: 2 calls, 2 tensors in, 1 of 2 values out" })
+assert(not out:find "2 of 2 values out", out)
+
 -- More loops than there is room for. What goes has not run for longest, and not the loop in line 7,
 -- which is the oldest.
 out = lines_of [[
