@@ -49,6 +49,8 @@ do
     whole(name, "f32", 700, 4096, 790, { weight = true, bias = true })
     whole(name, "f32", 1500, 2064, 1600, { weight = true, bias = true })
     whole(name, "f64", 1500, 1024, 1601, { weight = true, bias = true })
+    whole(name, "f32", 6100, 512, 6301, { weight = true, bias = true }) -- one by one
+    whole(name, "f32", 3100, 1024, 3201, { weight = true, bias = true })
   end
 end
 

@@ -18,7 +18,8 @@ typedef struct TsRowSums {
   int64_t n;
   const void *const *x;
   const void *const *g;
-  const void *const *ahead; /* of sum, dot, norms: rows to fetch; of norms some NULL */
+  const void *const *ahead;   /* of sum, dot, norms: rows to fetch; of norms some NULL */
+  const void *const *ahead_g; /* of norms: rows of g to fetch as well, some NULL; or NULL */
   const void *w, *mean;
   void *out, *gw, *squares;
 } TsRowSums;
