@@ -36,11 +36,11 @@ typedef enum TsGroupKind {
 
 /* What of a group's kernel is free: no bit of a result depends on it. 0: as the passes do it. */
 typedef struct TsSchedChoice {
-  int piece;  /* elements of a round of a long axis, of a map; columns of one of columns */
-  int unroll; /* vectors of a turn of a loop over elements */
-  int vector; /* bytes of a vector */
-  int grain;  /* rounds that a thread takes at a time */
-  int stages; /* of rows that are reduced: 1 each by itself, 2, or as many as passes (ts_tile_pipeline) */
+  int piece;   /* elements of a round of a long axis, of a map; columns of one of columns */
+  int unroll;  /* vectors of a turn of a loop over elements */
+  int vector;  /* bytes of a vector */
+  int grain;   /* rounds that a thread takes at a time */
+  int stages;  /* of rows that are reduced, at most (ir/tile_vec_pipeline.c) */
   int stream;  /* stores past the caches: 1 never, 2 always; 0: by the size of the result */
   int rows;    /* of a round's block, of products; query rows of a round, of attention */
   int columns; /* of a round's block, of products */

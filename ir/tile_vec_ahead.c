@@ -118,15 +118,15 @@ void ts_tile_vec_ahead_plan(TsVec *v) {
   v->along = v->pipelined || (v->npass == 1 && computes_and_streams(v));
 }
 
-/* Processors with vectors of less than a line are asked near only: a Zen 3 whose two threads are
- * asked for rows of 16 KiB both ways takes four times as long (1.4 instead of 0.35 ns an element of
- * a softmax, none with rows of 16448 bytes), and where not, asking far gave nothing. So are others
- * where several streams meet little arithmetic: more requests than the first cache can have under way
- * hold up its hits in the second (rmsnorm(x + y) on a Zen 5: 45 instead of 52 GB/s; of one stream 57
- * instead of 52). */
+/* Processors with vectors of less than a line are asked near only: a Zen 3 whose two threads
+ * are asked for rows of 16 KiB both ways takes four times as long (1.4 instead of 0.35 ns an
+ * element of a softmax, none with rows of 16448 bytes), and where not, asking far gave nothing.
+ * So are others where several streams meet little arithmetic: more requests than the first
+ * cache can have under way hold up its hits in the second (rmsnorm(x + y) on a Zen 5: 45
+ * instead of 52 GB/s; of one stream 57 instead of 52). */
 static bool asks_far(const TsVec *v) {
   int streams = 0;
-  bool dear = false;
+  bool dear = !v->pipelined; /* such a kernel asks along only if it is */
   for (int i = 0; i < v->nstmt; i++) {
     streams += reads_along(v->stmt[i]);
     dear |= v->stmt[i]->nout && v->stmt[i]->out[0]->type.rank &&
@@ -136,7 +136,7 @@ static bool asks_far(const TsVec *v) {
 }
 
 static void along(TsVec *v) {
-  bool far = !v->pipelined ? v->target->vector_bytes >= LINE : asks_far(v);
+  bool far = asks_far(v);
   int64_t near = v->pipelined && far ? NEAR_ROWS : NEAR;
   for (int i = 0; i < v->nstmt; i++) {
     const TsTileStmt *s = v->stmt[i];

@@ -3,27 +3,28 @@
  * A round of softmax or of a norm goes over its row once for each reduction and once more to
  * write the result. While it computes, memory rests; while it writes, arithmetic does; and a
  * row that is read in several passes is no stream that a processor's prefetcher would follow.
- * So rounds are taken together in blocks, and the passes of one row become stages of
- * rounds: round r has stage 0 of row r, stage 1 of row r - 1, and so on, all in one walk along
- * the axis. What a stage leaves to the next ones is carried round the loop: results of reductions
- * and what is made of them, each as many rounds as it is wanted, and a tile that is dear and wanted
- * by two stages in a row. Other tiles are computed again from memory, which is in the caches by
- * then.
+ * So rounds are taken together in blocks, and the passes of one row become stages of rounds:
+ * round r has stage 0 of row r, stage 1 of row r - 1, and so on, all in one walk along the
+ * axis. What a stage leaves to the next ones is carried round the loop: results of reductions
+ * and what is made of them, each as many rounds as it is wanted, and a tile that is dear and
+ * wanted by two stages in a row. Other tiles are computed again from memory, which is in the
+ * caches by then.
  *
- * Every pass is a stage where one between the first and the last is dear, as the exps of a softmax
- * are: it takes so long that memory must not rest beside it. Else there are two stages: the last pass
- * goes with the next row's first one, so that reading and writing are at one time, and the passes
- * between, which are short, are the row's own and find it in the first cache (4096 rows of 4096 f32,
- * layernorm(x + y) on one thread of a Zen 5: 50 GB/s, 41 row by row, 28 with three stages, whose rows
- * come from the second cache). The carried tile, x + y here, is renewed where it lies. Where what
- * the two passes need of it all does not fit in the first cache, and a vector is a line, the row
- * by itself is better (layernorm(x + y, w, b) 41 instead of 36).
- * A kernel's `stages` says how many at most: 1 a row by itself, 2 as above, 3 and more every pass.
+ * Every pass is a stage where one between the first and the last is dear, as the exps of a
+ * softmax are: it takes so long that memory must not rest beside it. Else there are two stages:
+ * the last pass goes with the next row's first one, so that reading and writing are at one
+ * time, and the passes between, which are short, are the row's own and find it in the first
+ * cache (4096 rows of 4096 f32, layernorm(x + y) on one thread of a Zen 5: 50 GB/s, 41 row by
+ * row, 28 with three stages, whose rows come from the second cache). The carried tile, x + y
+ * here, is renewed where it lies. Where what the two passes need of it all does not fit in the
+ * first cache, and a vector is a line, the row by itself is better (layernorm(x + y, w, b) 41
+ * instead of 36). A kernel's `stages` says how many at most: 1 a row by itself, 2 as above, 3
+ * and more every pass.
  *
  * At the ends of a block a stage stands outside of it. There it does the first or the last row
  * once more, or what was never begun, and its stores go to position -1, where they are dropped.
- * Rejected: code of its own for the first and the last rows (twice the code to compile), and two
- * stages of a softmax (30 instead of 55 GB/s). */
+ * Rejected: code of its own for the first and the last rows (twice the code to compile), and
+ * two stages of a softmax (30 instead of 55 GB/s). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,8 +241,8 @@ static bool find_needs(Pipe *p) {
   return n <= CARRIED;
 }
 
-/* Of rows that are met again: those that all rounds read, those that are carried, and of the others
- * one for each stage. With two stages what one of them alone reads passes by. */
+/* Of rows that are met again: those that all rounds read, those that are carried, and of the
+ * others one for each stage. With two stages what one of them alone reads passes by. */
 static int64_t bytes_of_rows(const Pipe *p) {
   int64_t bytes = 0;
   for (const TsTileStmt *s = p->body->first; s; s = s->next) {

@@ -298,20 +298,20 @@ static void end_row(const Job *j, const Batch *b, int i, char *dw, char *db, int
   close_row(j, b, i);
 }
 
-/* Whether rows go through ts_norm_rows. One thread of a processor whose vectors are lines is faster
- * row by row: the sums of a walk lie in memory, and its stores are what such a thread waits for (4096
- * rows of 4096 f32 on a Zen 5: layernorm 27 to 31 GB/s, rmsnorm 28 to 32; two threads are held up by
- * memory: 47 to 44). */
+/* Whether rows go through ts_norm_rows. One thread of a processor whose vectors are lines is
+ * faster row by row: the sums of a walk lie in memory, and its stores are what such a thread
+ * waits for (4096 rows of 4096 f32 on a Zen 5: layernorm 27 to 31 GB/s, rmsnorm 28 to 32; two
+ * threads are held up by memory: 47 to 44). */
 static bool walks(const Job *j) {
   bool alone = ts_cpu_threads() == 1 && j->rk->vector_bytes >= LINE;
   return j->past && !alone && j->n <= LEAF && j->n * j->size >= WALK;
 }
 
-/* Rows of 2 to 8 KiB that do not walk, where vectors are lines: one by one, and what two and three rows
- * on will be read is asked for by its second and its last pass. That a row is asked for twice is
- * not in vain: of requests that come faster than memory answers, some are dropped (one thread of
- * a Zen 5, rows of 1024 f32: layernorm 24 to 35 GB/s, rmsnorm 31 to 41; with half as wide vectors
- * less). */
+/* Rows of 2 to 8 KiB that do not walk, where vectors are lines: one by one, and what two and
+ * three rows on will be read is asked for by its second and its last pass. That a row is asked
+ * for twice is not in vain: of requests that come faster than memory answers, some are dropped
+ * (one thread of a Zen 5, rows of 1024 f32: layernorm 24 to 35 GB/s, rmsnorm 31 to 41; with
+ * half as wide vectors less). */
 static bool goes_singly(const Job *j) {
   int64_t row = j->n * j->size;
   return j->past && !walks(j) && j->rk->vector_bytes >= LINE && row >= ROW && row <= 4 * ROW;
