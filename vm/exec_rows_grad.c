@@ -33,8 +33,8 @@ enum {
   RUNS = 4,
   GRAIN = 1 << 14,
   PAST = 12 << 20,  /* bytes of dx that goes past the caches */
-  ROW = 2 << 10,    /* bytes of a row that goes singly, at least */
-  SOON = 2,         /* rows on, what such a row asks for first; then for the one behind it */
+  ROW = 2 << 10,    /* bytes of a row that goes by lanes, at least */
+  MEAN = 8 << 10,   /* and at most, where it has a mean */
   AHEAD = 48 << 10, /* bytes of y, and of g, from what is read to what is asked for */
   LONG = 128 << 10, /* bytes of a row that leaves no room in L2 for all of the next one */
   SHORT = 256,      /* bytes of a row of a softmax that is worth asking for by itself */
@@ -59,7 +59,7 @@ typedef struct Job {
   /* norms */
   const char *weight; /* in the wide type, or NULL */
   bool centered, want_w, want_b;
-  bool singly; /* row by row, each asked for twice */
+  bool by_lanes; /* through norm_lane */
   TsNormOf of;
   int64_t sums, db_at;   /* numbers of one partial row, 0 if none is wanted; where db begins */
   int64_t lanes, groups; /* of a full leaf, after the halves within groups */
@@ -72,17 +72,14 @@ static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 typedef struct Batch {
   int rows;
   int64_t row[TS_GRAD_ROWS];
-  /* who takes its place, and who does behind that one; or -1 */
-  int64_t ahead[TS_GRAD_ROWS], later[TS_GRAD_ROWS];
+  int64_t ahead[TS_GRAD_ROWS]; /* who takes its place, or -1 */
   const void *x[TS_GRAD_ROWS], *g[TS_GRAD_ROWS];
   char *dx[TS_GRAD_ROWS];
   double mean[TS_GRAD_ROWS], rstd[TS_GRAD_ROWS], c1[TS_GRAD_ROWS], c2[TS_GRAD_ROWS];
 } Batch; /* the last four hold numbers of the wide type */
 
 /* Rows of a batch: scratch for narrow types, and the cache, hold so many. */
-static int batch_rows(const Job *j) {
-  return j->singly || j->n > 2048 ? 1 : j->n > 512 ? 4 : TS_GRAD_ROWS;
-}
+static int batch_rows(const Job *j) { return j->n > 2048 ? 1 : j->n > 512 ? 4 : TS_GRAD_ROWS; }
 
 /* wide: scratch for three rows of each row of the batch, where the type is narrow. */
 static void open_batch(const Job *j, Batch *b, char *wide) {
@@ -246,13 +243,9 @@ static void sums_of(const Job *j, Batch *b) {
                  .mean = j->centered ? b->mean : NULL,
                  .gw = b->c1,
                  .squares = b->rstd};
-  const void *ahead[TS_GRAD_ROWS], *ahead_g[TS_GRAD_ROWS];
-  for (int i = 0; i < b->rows; i++) {
-    ahead[i] = ahead_in(j, b->ahead[i], j->x);
-    ahead_g[i] = ahead_in(j, b->ahead[i], j->g);
-  }
+  const void *ahead[TS_GRAD_ROWS];
+  for (int i = 0; i < b->rows; i++) ahead[i] = ahead_in(j, b->ahead[i], j->x);
   s.ahead = ahead;
-  if (j->singly) s.ahead_g = ahead_g;
   if (j->n <= LEAF) {
     j->rk->norms[j->w](&s);
     return;
@@ -290,31 +283,35 @@ static void end_row(const Job *j, const Batch *b, int i, char *dw, char *db, int
                  .db = db,
                  .first = first,
                  .past = j->past};
-  int64_t next = j->singly ? b->later[i] : b->ahead[i];
+  int64_t next = b->ahead[i];
   e.ahead[0] = ahead_in(j, next, j->g), e.ahead[1] = ahead_in(j, next, j->dx);
-  if (j->singly || j->n > LEAF)
-    e.ahead[2] = ahead_in(j, next, j->x); /* else norms asked for it */
+  if (j->n > LEAF) e.ahead[2] = ahead_in(j, next, j->x); /* else norms asked for it */
   j->rk->norm_end[j->w](&e);
   close_row(j, b, i);
 }
 
-/* Whether rows go through ts_norm_rows. One thread of a processor whose vectors are lines is
- * faster row by row: the sums of a walk lie in memory, and its stores are what such a thread
- * waits for (4096 rows of 4096 f32 on a Zen 5: layernorm 27 to 31 GB/s, rmsnorm 28 to 32; two
- * threads are held up by memory: 47 to 44). */
+/* Whether norm_lane is there for this processor: its vectors are lines, or its first cache holds
+ * rows of 4 KiB and what comes behind them. Others are better off with batches and walks. */
+static bool has_lanes(const Job *j) {
+  return j->rk->vector_bytes >= LINE || ts_cpu_first_cache() >= 48 << 10;
+}
+
+/* Whether rows go through ts_norm_rows. One thread that has lanes does not: the sums of a walk lie
+ * in memory, and its stores are what such a thread waits for (rows of 4096 f32, one thread of a
+ * Zen 5: layernorm 27 to 31 GB/s, rmsnorm 28 to 33; two threads are held up by memory: 47 to 44). */
 static bool walks(const Job *j) {
-  bool alone = ts_cpu_threads() == 1 && j->rk->vector_bytes >= LINE;
+  bool alone = ts_cpu_threads() == 1 && has_lanes(j);
   return j->past && !alone && j->n <= LEAF && j->n * j->size >= WALK;
 }
 
-/* Rows of 2 to 8 KiB that do not walk, where vectors are lines: one by one, and what two and
- * three rows on will be read is asked for by its second and its last pass. That a row is asked
- * for twice is not in vain: of requests that come faster than memory answers, some are dropped
- * (one thread of a Zen 5, rows of 1024 f32: layernorm 24 to 35 GB/s, rmsnorm 31 to 41; with
- * half as wide vectors less). */
-static bool goes_singly(const Job *j) {
+/* Whether rows go through norm_lane: those of 2 KiB and more that do not walk; those that have a
+ * mean only where x is still in the first cache after the pass that makes it (GB/s, one thread of
+ * a Zen 5, layernorm and rmsnorm, before and after: 512 columns 30 to 43 and 37 to 44, 1024 36 to 47
+ * and 41 to 41, 2048 30 to 35 and 31 to 35; with vectors of 32 bytes 1024 16 to 37 and 34 to 47). */
+static bool goes_by_lanes(const Job *j) {
   int64_t row = j->n * j->size;
-  return j->past && !walks(j) && j->rk->vector_bytes >= LINE && row >= ROW && row <= 4 * ROW;
+  bool fits = j->n <= LEAF && (row <= MEAN || !j->centered);
+  return j->past && !walks(j) && has_lanes(j) && row >= ROW && fits;
 }
 
 /* Row i, then row `next`, and some rows later row `far`. */
@@ -339,10 +336,51 @@ static void walk_rows(const Job *j, int64_t lo, int64_t hi) {
   ts_norm_rows_end(&r);
 }
 
+/* Rows at one step from each other: their first, how many. */
+typedef struct Lane {
+  int64_t first, rows, step;
+} Lane;
+
+/* Of the rows that a lane asks for, how far the last one is: the first cache has w, dw, db and the
+ * rows of x and g up to it. 1: it does not hold three rows. */
+static int far_row(const Job *j) {
+  int64_t row = j->n * j->size, rows = (ts_cpu_first_cache() - 3 * row) / (2 * row);
+  return (int)(rows > 4 ? 3 : rows < 3 ? 1 : rows - 1);
+}
+
+/* `then` is what comes behind them. */
+static void lane_rows(const Job *j, Lane lane, Lane then, char *dw, char *db,
+                      const char *nothing) {
+  int64_t row = j->n * j->size;
+  TsNormLane a = {.x = j->x + lane.first * row,
+                  .g = j->g + lane.first * row,
+                  .w = j->weight,
+                  .dx = j->dx + lane.first * row,
+                  .dw = dw,
+                  .db = db,
+                  .n = j->n,
+                  .rows = lane.rows,
+                  .step = lane.step * j->n,
+                  .eps = j->of.eps,
+                  .nothing = nothing,
+                  .then_x = j->x + then.first * row,
+                  .then_g = j->g + then.first * row,
+                  .then_rows = then.rows,
+                  .far = far_row(j),
+                  .centered = j->centered};
+  j->rk->norm_lane[j->w](&a);
+}
+
 static void norm_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   if (walks(j)) {
     walk_rows(j, lo, hi);
+    ts_copy_fence();
+    return;
+  }
+  if (j->by_lanes) {
+    int64_t then = min64(hi, j->rows - 1);
+    lane_rows(j, (Lane){lo, hi - lo, 1}, (Lane){then, j->rows - then, 1}, NULL, NULL, NULL);
     ts_copy_fence();
     return;
   }
@@ -352,9 +390,7 @@ static void norm_rows(void *arg, int64_t lo, int64_t hi, int worker) {
     b.rows = (int)min64(batch_rows(j), hi - i);
     for (int r = 0; r < b.rows; r++) {
       b.row[r] = i + r;
-      int64_t next = i + r + (j->singly ? SOON : b.rows), later = next + 1;
-      b.ahead[r] = next < hi ? next : -1;
-      b.later[r] = later < hi ? later : -1;
+      b.ahead[r] = i + r + b.rows < hi ? i + r + b.rows : -1;
     }
     open_batch(j, &b, wide);
     statistics(j, &b);
@@ -415,20 +451,18 @@ static int64_t ahead_of(const Group *g, int64_t i, int64_t row) {
   return next < g->m ? g->base + next : -1;
 }
 
-/* The q-th row in the order of steps, or of the next group; -1: none. */
-static int64_t row_of(const Group *g, int64_t q) {
-  int64_t count = g->runs * g->length, first = g->first, steps = (g->m + g->w - 1) / g->w;
-  if (q >= steps * count) q -= steps * count, first += g->length;
-  int64_t row =
-      q / count * g->w + first + q % g->length + q % count / g->length * g->w / g->runs;
-  return row < g->m ? row : -1;
+/* Where its i-th lane begins. */
+static int64_t start_of(const Group *g, int64_t i) {
+  return g->first + i % g->length + i / g->length * g->w / g->runs;
 }
 
-/* Of the q-th row. */
-static void ask_twice(Group *g, int64_t q) {
-  int64_t near = row_of(g, q + SOON), far = row_of(g, q + SOON + 1);
-  g->b.ahead[0] = near < 0 ? -1 : g->base + near;
-  g->b.later[0] = far < 0 ? -1 : g->base + far;
+/* The q-th row in the order of steps, or of the next group; -1: none. */
+static int64_t row_of(const Group *g, int64_t q) {
+  int64_t count = g->runs * g->length, all = (g->m + g->w - 1) / g->w * count;
+  int64_t over = q < all ? 0 : g->length, row;
+  q = q < all ? q : q - all;
+  row = q / count * g->w + start_of(g, q % count) + over;
+  return row < g->m ? row : -1;
 }
 
 /* The step of every lane of the group that begins at row i of the leaf. */
@@ -439,7 +473,6 @@ static void one_step(Group *g, int64_t i) {
       int64_t row = i + g->first + c + r * g->w / g->runs;
       if (row >= g->m) continue;
       g->b.ahead[n] = ahead_of(g, i, row);
-      if (g->j->singly) ask_twice(g, i / g->w * g->runs * g->length + r * g->length + c);
       place[n] = (int)(r * g->length + c), g->b.row[n++] = g->base + row;
       if (n < most) continue;
       add_rows(g, place, n, i == 0);
@@ -470,8 +503,7 @@ static int64_t walk_group(const Group *g, TsNormRows *r) {
 /* Lanes that no row of the leaf reaches. */
 static void clear_rest(const Group *g) {
   for (int64_t i = 0; i < g->runs * g->length; i++)
-    if (g->first + i % g->length + i / g->length * g->w / g->runs >= g->m)
-      clear(g->j, lane_at(g, i));
+    if (start_of(g, i) >= g->m) clear(g->j, lane_at(g, i));
 }
 
 /* Group i, or false where the leaf has fewer. */
@@ -504,6 +536,33 @@ static void groups(void *arg, int64_t lo, int64_t hi, int worker) {
     close_group(&g);
   }
   if (j->past) ts_copy_fence();
+}
+
+/* The rows of a leaf that begin at its row i. */
+static Lane lane_from(const Group *g, int64_t i) {
+  return (Lane){g->base + i, i < g->m ? (g->m - i + g->w - 1) / g->w : 0, g->w};
+}
+
+/* The same lane by lane: its sums stay in the first cache. */
+static void lane_groups(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  Group g = {.j = j, .lane = ts_scratch_part(&j->scratch, worker)};
+  g.nothing = lane_at(&g, TS_GRAD_ROWS);
+  clear(j, g.nothing);
+  for (int64_t i = lo; i < hi; i++) {
+    if (!open_group(&g, i)) continue;
+    clear_rest(&g);
+    int64_t count = g.runs * g.length;
+    for (int64_t l = 0; l < count; l++) {
+      Lane lane = lane_from(&g, start_of(&g, l));
+      Lane next = lane_from(&g, l + 1 < count ? start_of(&g, l + 1) : g.first + g.length);
+      char *to = lane_at(&g, l), *db = j->want_b ? to + j->db_at * j->size : NULL;
+      if (lane.rows > 0)
+        lane_rows(j, lane, next.rows > 0 ? next : lane, j->want_w ? to : NULL, db, g.nothing);
+    }
+    close_group(&g);
+  }
+  ts_copy_fence();
 }
 
 /* The same through ts_norm_rows. The last rows of a group are under way while the next one
@@ -559,10 +618,13 @@ static int norm_sums(TsCall *call, Job *j) {
   j->lanes = (j->w ? TS_RED_LANES_f64 : TS_RED_LANES_f32) / RUNS;
   j->groups = j->lanes / run_length(j);
   j->part = ts_work_take(leaves * j->lanes * row);
-  if (!j->part || ts_scratch_open(&j->scratch, TS_GRAD_ROWS * row + scratch_bytes(j)))
+  if (!j->part || ts_scratch_open(&j->scratch, (TS_GRAD_ROWS + 1) * row + scratch_bytes(j)))
     return ts_scratch_failed(call);
   ts_cpu_parallel(leaves * j->groups, grain_of(j) / TS_GRAD_ROWS + 1,
-                  walks(j) ? walk_groups : groups, j);
+                  j->by_lanes ? lane_groups
+                  : walks(j)  ? walk_groups
+                              : groups,
+                  j);
   merge(j, leaves);
   if (j->want_w && store_sum(call, j, call->out[next++], j->part)) return -1;
   return j->want_b ? store_sum(call, j, call->out[next], j->part + j->db_at * j->size) : 0;
@@ -603,7 +665,7 @@ static int norm_grad(TsCall *call, bool centered) {
     j.x = ts_tensor_read(x), j.g = ts_tensor_read(g), j.dx = ts_tensor_write(call->out[0]);
     failed = !j.x || !j.g || !j.dx || (w && !(j.weight = ts_tensor_read(w)));
     j.past = goes_past(&j);
-    j.singly = goes_singly(&j);
+    j.by_lanes = goes_by_lanes(&j);
     j.of = (TsNormOf){j.rk, j.w, j.n, centered, call->attr[1].f, j.weight};
     if (j.want_w && j.want_b) j.db_at = j.n + (walks(&j) ? APART / j.size : 0);
     j.sums = j.want_b ? j.db_at + j.n : j.want_w ? j.n : 0;

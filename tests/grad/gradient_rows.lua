@@ -42,27 +42,43 @@ do
     assert(many[1]:narrow(0, 0, rows):hash() == few[1]:hash(), what .. ": dx")
     for i = 2, #many do assert(many[i]:hash() == few[i]:hash(), what .. ": sum " .. i) end
   end
+  local all = { { weight = true, bias = true }, { weight = true }, { bias = true }, {} }
   for _, name in ipairs { "layernorm_grad", "rmsnorm_grad" } do
-    for _, options in ipairs { { weight = true, bias = true }, { weight = true }, { bias = true }, {} } do
+    for _, options in ipairs(all) do
       whole(name, "f32", 1500, 2048, 1600, options)
+      whole(name, "f32", 3000, 1024, 3201, options) -- lane by lane
     end
-    whole(name, "f32", 700, 4096, 790, { weight = true, bias = true })
-    whole(name, "f32", 1500, 2064, 1600, { weight = true, bias = true })
-    whole(name, "f64", 1500, 1024, 1601, { weight = true, bias = true })
-    whole(name, "f32", 6100, 512, 6301, { weight = true, bias = true }) -- one by one
-    whole(name, "f32", 3100, 1024, 3201, { weight = true, bias = true })
+    whole(name, "f32", 700, 4096, 790, all[1])
+    whole(name, "f32", 1500, 2064, 1600, all[1])
+    whole(name, "f64", 1500, 1024, 1601, all[1])
+    whole(name, "f32", 6100, 512, 6301, all[1])
+    whole(name, "f32", 4000, 784, 4101, all[1]) -- a leaf of five rows
+    whole(name, "f64", 5700, 272, 6301, all[1])
+    whole(name, "f32", 2200, 1392, 2301, all[1]) -- few rows in the first cache
   end
+  -- One thread takes other ways.
+  local core = require "tessera.core"
+  local threads = core.threads()
+  core.threads(1)
+  for _, name in ipairs { "layernorm_grad", "rmsnorm_grad" } do
+    whole(name, "f32", 1500, 2048, 1600, all[1])
+    whole(name, "f32", 700, 4096, 790, all[2])
+    whole(name, "f64", 1500, 1024, 1601, all[1])
+  end
+  core.threads(threads)
 end
 
 -- A leaf of one row behind a whole one: groups of fewer rows than are under way. The sums of g
 -- are those of `sum`.
 do
   local op = require "tessera".op
-  local x = op.normal({ 4098, 2048 }, { seed = 7, stream = 1 })
-  local g, w = op.normal({ 4098, 2048 }, { seed = 7, stream = 2 }), op.normal({ 2048 }, { seed = 7, stream = 3 })
-  for _, rows in ipairs { 4096, 4097, 4098 } do
-    local part = g:narrow(0, 0, rows)
-    local _, _, db = op.layernorm_grad(x:narrow(0, 0, rows), w, part, { bias = true })
-    assert(db:hash() == op.sum(part, { axis = 0 }):hash(), "db of " .. rows .. " rows")
+  for _, width in ipairs { 2048, 784 } do
+    local x = op.normal({ 4098, width }, { seed = 7, stream = 1 })
+    local g, w = op.normal({ 4098, width }, { seed = 7, stream = 2 }), op.normal({ width }, { seed = 7, stream = 3 })
+    for _, rows in ipairs { 4096, 4097, 4098 } do
+      local part = g:narrow(0, 0, rows)
+      local _, _, db = op.layernorm_grad(x:narrow(0, 0, rows), w, part, { bias = true })
+      assert(db:hash() == op.sum(part, { axis = 0 }):hash(), ("db of %d rows of %d"):format(rows, width))
+    end
   end
 end

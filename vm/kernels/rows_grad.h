@@ -18,8 +18,7 @@ typedef struct TsRowSums {
   int64_t n;
   const void *const *x;
   const void *const *g;
-  const void *const *ahead;   /* of sum, dot, norms: rows to fetch; of norms some NULL */
-  const void *const *ahead_g; /* of norms: rows of g to fetch as well, some NULL; or NULL */
+  const void *const *ahead; /* of sum, dot, norms: rows to fetch; of norms some NULL */
   const void *w, *mean;
   void *out, *gw, *squares;
 } TsRowSums;
@@ -56,6 +55,21 @@ typedef struct TsNormWalk {
   const void *next[2], *far[2];
 } TsNormWalk;
 
+/* All of a norm's gradient, of rows that lie `step` elements apart and add to the same dw and db,
+ * one by one: rows are whole vectors, more than 8 registers of them and a leaf at most; dx goes
+ * past the caches. dw is there where w is, db only with a mean. */
+typedef struct TsNormLane {
+  const void *x, *g, *w;
+  void *dx, *dw, *db;
+  int64_t n, rows, step;
+  double eps;
+  const void *nothing;         /* n numbers -0: what the sums start from */
+  const void *then_x, *then_g; /* what is read behind them, then_rows rows at the same step */
+  int64_t then_rows;
+  int far; /* rows on, the last one that is asked for; 1: rows are long */
+  int centered;
+} TsNormLane;
+
 /* The end of a row of a gradient of softmax or log_softmax, s the row's sum, past the caches:
  * whole lines, dx is neither y nor g, ts_copy_fence() follows the last one. */
 typedef struct TsSoftPast {
@@ -74,6 +88,7 @@ typedef struct TsRowsGradKernels {
   void (*softmax_past[2])(const TsSoftPast *a), (*log_softmax_past[2])(const TsSoftPast *a);
   void (*norm_end[2])(const TsNormEnd *a);
   void (*norm_walk[2])(const TsNormWalk *a);
+  void (*norm_lane[2])(const TsNormLane *a);
   /* exp(x - c), c the largest x; y may be x */
   void (*exp[2])(void *y, const void *x, int64_t n, double c);
   /* dx = ((e r) t - p[i]) g, or ((e r) - p) g where the list is NULL; dx may be e */
