@@ -34,7 +34,6 @@ enum {
   GRAIN = 1 << 14,
   PAST = 12 << 20,  /* bytes of dx that goes past the caches */
   ROW = 2 << 10,    /* bytes of a row that goes by lanes, at least */
-  MEAN = 8 << 10,   /* and at most, where it has a mean */
   AHEAD = 48 << 10, /* bytes of y, and of g, from what is read to what is asked for */
   LONG = 128 << 10, /* bytes of a row that leaves no room in L2 for all of the next one */
   SHORT = 256,      /* bytes of a row of a softmax that is worth asking for by itself */
@@ -290,28 +289,19 @@ static void end_row(const Job *j, const Batch *b, int i, char *dw, char *db, int
   close_row(j, b, i);
 }
 
-/* Whether norm_lane is there for this processor: its vectors are lines, or its first cache holds
- * rows of 4 KiB and what comes behind them. Others are better off with batches and walks. */
-static bool has_lanes(const Job *j) {
-  return j->rk->vector_bytes >= LINE || ts_cpu_first_cache() >= 48 << 10;
-}
-
-/* Whether rows go through ts_norm_rows. One thread that has lanes does not: the sums of a walk lie
- * in memory, and its stores are what such a thread waits for (rows of 4096 f32, one thread of a
- * Zen 5: layernorm 27 to 31 GB/s, rmsnorm 28 to 33; two threads are held up by memory: 47 to 44). */
-static bool walks(const Job *j) {
-  bool alone = ts_cpu_threads() == 1 && has_lanes(j);
-  return j->past && !alone && j->n <= LEAF && j->n * j->size >= WALK;
-}
-
-/* Whether rows go through norm_lane: those of 2 KiB and more that do not walk; those that have a
- * mean only where x is still in the first cache after the pass that makes it (GB/s, one thread of
- * a Zen 5, layernorm and rmsnorm, before and after: 512 columns 30 to 43 and 37 to 44, 1024 36 to 47
- * and 41 to 41, 2048 30 to 35 and 31 to 35; with vectors of 32 bytes 1024 16 to 37 and 34 to 47). */
+/* Whether a row of 2 KiB to a leaf goes through norm_lane: where vectors are lines, or the first
+ * cache holds rows of 4 KiB and what comes behind them. GB/s of a Zen 5 with one thread, layernorm
+ * and rmsnorm, before and after: 512 columns 30 to 41 and 37 to 42, 1024 36 to 45 and 40 to 45,
+ * 4096 31 to 36 and 31 to 39; two threads with 4096 51 to 68 and 56 to 74. With vectors of 32 bytes:
+ * 1024 16 to 36 and 33 to 44. */
 static bool goes_by_lanes(const Job *j) {
-  int64_t row = j->n * j->size;
-  bool fits = j->n <= LEAF && (row <= MEAN || !j->centered);
-  return j->past && !walks(j) && has_lanes(j) && row >= ROW && fits;
+  bool lanes = j->rk->vector_bytes >= LINE || ts_cpu_first_cache() >= 48 << 10;
+  return j->past && lanes && j->n <= LEAF && j->n * j->size >= ROW;
+}
+
+/* Whether others go through ts_norm_rows. */
+static bool walks(const Job *j) {
+  return j->past && !j->by_lanes && j->n <= LEAF && j->n * j->size >= WALK;
 }
 
 /* Row i, then row `next`, and some rows later row `far`. */
