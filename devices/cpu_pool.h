@@ -18,9 +18,6 @@ int ts_cpu_threads(void);
 /* 0 means one for each processor that the process may use. Not during a loop. */
 void ts_cpu_set_threads(int n);
 
-/* Bytes of the first data cache; 32 KiB where nobody knows. */
-int64_t ts_cpu_first_cache(void);
-
 /* Ctrl-C: safe to call from a signal handler. The flag stays until cleared. */
 void ts_cpu_interrupt(void);
 bool ts_cpu_interrupted(void);
