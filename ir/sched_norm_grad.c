@@ -1,4 +1,4 @@
-/* Gradients of norms in a round of one row: vm/exec_rows_grad.c in terms of tiles. Sums over
+/* Gradients of norms in a round of one row: vm/exec_norm_grad.c in terms of tiles. Sums over
  * rows are chains that go on from row to row (ir/sched_lanes.c has their order). */
 #include "ir/sched_norm_grad.h"
 

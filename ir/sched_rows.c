@@ -1,5 +1,5 @@
 /* Operators along rows as tile operations. Every operation rounds once, sums are canonical; the
- * definitions stand in vm/rows.h, vm/reduce.h and vm/exec_rows_grad.c. */
+ * definitions stand in vm/rows.h, vm/reduce.h, vm/exec_rows_grad.c and vm/exec_norm_grad.c. */
 #include "ir/sched_rows.h"
 
 #include "ir/sched_loss.h"

@@ -5,6 +5,7 @@
 #define TS_VM_LEAF_SUM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "vm/kernels.h"

@@ -37,7 +37,7 @@ typedef struct TsNormRows {
 } TsNormRows;
 
 /* Of row i: rstd, c1, c2 hold the sums of squares, of g w, of (g w) xc, and get what
- * vm/exec_rows_grad.c's head says. */
+ * vm/exec_norm_grad.c's head says. */
 void ts_norm_numbers(const TsNormOf *of, void *rstd, void *c1, void *c2, int i);
 
 /* Rows are whole lines, a leaf at most; dx goes past the caches and is neither x nor g. */

@@ -1,6 +1,6 @@
 /* The two ways through rows of a norm's gradient that go past the caches, all in one walk
  * (vm/norm_walk.h) and lane by lane (vm/kernels/norm_lane.inc), against a scalar reading of the
- * definition in vm/exec_rows_grad.c, bit for bit, for every instruction set: an operator takes one
+ * definition in vm/exec_norm_grad.c, bit for bit, for every instruction set: an operator takes one
  * of them by what the processor is like. */
 #include <math.h>
 #include <stdio.h>
