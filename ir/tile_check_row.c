@@ -79,7 +79,10 @@ int ts_tile_rule_of_scatter(Check *c, const Stmt *s) {
 }
 
 int ts_tile_rule_of_prefetch(Check *c, const Stmt *s) {
-  return ts_tile_rule_positions(c, s) || ts_tile_rule_gives_nothing(c, s) ? -1 : 0;
+  if (ts_tile_rule_positions(c, s) || ts_tile_rule_gives_nothing(c, s)) return -1;
+  int64_t pace = ts_tile_attr(s, "pace")->i;
+  if (pace >= 0 && pace < 256) return 0;
+  return WRONG(TS_ERR_argument, "pace is 0 to 255, not %lld", (long long)pace);
 }
 
 int ts_tile_rule_of_alloc(Check *c, const Stmt *s) {

@@ -87,7 +87,8 @@ void ts_tile_product_end_ask(TsProduct *p, TsTileVal m, TsTileVal n, bool far) {
   TsProductPiece e = {.m = m, .n = n};
   for (const TsTileStmt *s = p->x.mma->next; s; s = s->next) {
     TsTileVal in[TS_TILE_RANK + 1];
-    TsAttr hint[2] = {{.type = TS_ATTR_bool}, {.type = TS_ATTR_bool, .i = far}};
+    TsAttr hint[3] = {
+        {.type = TS_ATTR_bool}, {.type = TS_ATTR_bool, .i = far}, {.type = TS_ATTR_int}};
     const TsTileType *t = s->op == TS_TILE_load ? &s->out[0]->type : &s->in[s->nin - 1]->type;
     if ((s->op != TS_TILE_load && s->op != TS_TILE_store) || t->rank != 2) continue;
     in[0] = ts_tile_copy_get(p->c, s->in[0]);

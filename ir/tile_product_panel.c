@@ -29,7 +29,8 @@ void ts_tile_product_ask(TsProduct *p, TsProductOf of, TsTileVal i, TsTileVal j,
   TsTileVal in[TS_TILE_RANK + 1];
   const TsTileStmt *s = p->x.of[of];
   const TsTileType *m = &s->in[0]->type;
-  TsAttr hint[2] = {{.type = TS_ATTR_bool}, {.type = TS_ATTR_bool, .i = far}};
+  TsAttr hint[3] = {
+      {.type = TS_ATTR_bool}, {.type = TS_ATTR_bool, .i = far}, {.type = TS_ATTR_int}};
   in[0] = ts_tile_copy_get(p->c, s->in[0]);
   for (int x = 0; x + 2 < m->rank; x++) in[1 + x] = ts_tile_copy_get(p->c, s->in[1 + x]);
   in[m->rank - 1] = i, in[m->rank] = j;

@@ -109,6 +109,7 @@ typedef struct TsVec {
   int nstmt;
   VecRoot *root;
   int nroot, npass;
+  bool paced;      /* rows by themselves, cheap and past the caches (ir/tile_vec_ahead.c) */
   int ahead;       /* the pass that asks for the next round's rows */
   int ahead_shift; /* it asks for one of 2^shift lines */
   bool along;      /* the only pass asks for what it reads next */
@@ -247,6 +248,7 @@ TsTileVal ts_tile_vec_ones(TsVec *v, TsTileVal q);
 TsTileVal ts_tile_vec_log2(TsVec *v, TsTileVal power);
 
 /* ---- ir/tile_vec_ahead.c: one pass asks for what the next round reads */
+void ts_tile_vec_pace(TsVec *v);
 void ts_tile_vec_ahead_plan(TsVec *v);
 void ts_tile_vec_ahead(TsVec *v);
 

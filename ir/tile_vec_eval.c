@@ -233,7 +233,8 @@ void ts_tile_vec_ask(TsVec *v, TsTileStmt *s, const VecMap *map, void *far) {
   if (s->op != TS_TILE_load || s->in[0]->type.space != TS_SPACE_global) return;
   Place p = place_of(v, s, s->out[0]->type.rank, map, false);
   if (p.vec != n - 1) return;
-  TsAttr hint[2] = {{.type = TS_ATTR_bool}, {.type = TS_ATTR_bool, .i = *(bool *)far}};
+  TsAttr hint[3] = {
+      {.type = TS_ATTR_bool}, {.type = TS_ATTR_bool, .i = *(bool *)far}, {.type = TS_ATTR_int}};
   in[0] = p.memory;
   for (int i = 0; i < n; i++) in[1 + i] = p.at[i];
   int64_t line = 64 / ts_dtypes[s->in[0]->type.dtype].nbytes;

@@ -16,9 +16,11 @@
  * time, and the passes between, which are short, are the row's own and find it in the first
  * cache (4096 rows of 4096 f32, layernorm(x + y) on one thread of a Zen 5: 50 GB/s, 41 row by
  * row, 28 with three stages, whose rows come from the second cache). The carried tile, x + y
- * here, is renewed where it lies. Where what the two passes need of it all does not fit in the
- * first cache, and a vector is a line, the row by itself is better (layernorm(x + y, w, b) 41
- * instead of 36). A kernel's `stages` says how many at most: 1 a row by itself, 2 as above, 3
+ * here, is renewed where it lies. Where a vector is a line, the row by itself is better if what
+ * the two passes need of it all does not fit in the first cache, or if they are all that there are
+ * and rows of several memories meet: it asks for the next row at the pace of memory
+ * (ir/tile_vec_ahead.c; rmsnorm(x + y) of 1024 columns on one thread of a Zen 5: 58 GB/s, 54 in
+ * two stages; of x alone 48 and 59). A kernel's `stages` says how many at most: 1 a row by itself, 2 as above, 3
  * and more every pass.
  *
  * At the ends of a block a stage stands outside of it. There it does the first or the last row
@@ -60,6 +62,7 @@ typedef struct Pipe {
   int64_t n; /* elements of a row */
   int last;  /* pass, then stage */
   bool two;  /* stages */
+  bool few;  /* stages: two passes, over rows of several streams */
   int64_t block;
   /* the copy */
   TsTileCopy *c;
@@ -160,6 +163,12 @@ static bool computes(const Pipe *p, int first, int last) {
   return false;
 }
 
+static bool several_streams(const Pipe *p) {
+  for (const TsTileStmt *s = p->body->first; s; s = s->next)
+    if (s->nout && is_tile(s->out[0]) && of(p, s->out[0])->streams > 1) return true;
+  return false;
+}
+
 /* Passes become stages: the first ones share one where there are to be fewer. */
 static void share_stages(Pipe *p) {
   int most = p->k->stages ? p->k->stages : computes(p, 1, p->last - 1) ? STAGES : 2;
@@ -170,6 +179,7 @@ static void share_stages(Pipe *p) {
     int least = is_tile(s->out[0]) ? 0 : 1;
     f->level = f->level - fewer > least ? f->level - fewer : least;
   }
+  p->few = p->last == 1 && several_streams(p);
   p->last -= fewer;
   p->two = most == 2;
 }
@@ -262,7 +272,7 @@ static bool pays(const Pipe *p) {
   int64_t first = p->target->cache[0], second = p->target->cache[1], bytes = bytes_of_rows(p);
   if (second && bytes > second / 2) return false;
   if (p->k->stages || p->target->vector_bytes < LINE || !first) return true;
-  return computes(p, 0, p->last) || bytes <= first * 2 / 3;
+  return computes(p, 0, p->last) || (!p->few && bytes <= first * 2 / 3);
 }
 
 /* Needs: a loop over rows at the top of a kernel in block form. */

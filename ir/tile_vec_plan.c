@@ -347,11 +347,16 @@ static void level_stmt(TsVec *v, int n) {
 }
 
 /* ---- what is kept for later passes */
+
+/* The most that a value costs that is computed again. Rows that are asked for into the first cache
+ * leave less room there for what they are made of: x + y is kept. */
+static int cheap(const TsVec *v) { return v->paced ? 2 : VEC_CHEAP; }
+
 static bool one_dear_operand(TsVec *v, TsTileStmt *s) {
   TsTileVal dear = NULL;
   for (int i = 0; i < s->nin; i++) {
     if (!tile(s->in[i]) || !here(v, s->in[i]) || s->in[i] == dear) continue;
-    if (ts_tile_vec_of(v, s->in[i])->cost <= VEC_CHEAP) continue;
+    if (ts_tile_vec_of(v, s->in[i])->cost <= cheap(v)) continue;
     if (dear) return false;
     dear = s->in[i];
   }
@@ -361,7 +366,7 @@ static bool one_dear_operand(TsVec *v, TsTileStmt *s) {
 static bool worth_keeping(TsVec *v, TsTileStmt *s) {
   VecVal *p = ts_tile_vec_of(v, s->out[0]);
   if (ts_tile_vec_rank(v, s->out[0]) == 0 || !(p->need & (p->need - 1))) return false;
-  if (p->cost <= VEC_CHEAP || p->home) return false;
+  if (p->cost <= cheap(v) || p->home) return false;
   return ts_tile_vec_cost(s->op) > 2 || !one_dear_operand(v, s);
 }
 
@@ -499,6 +504,7 @@ int ts_tile_vec_plan(TsVec *v) {
   if (v->failed) return -1;
   if (!v->nroot) v->rows = 0;
   place_copies(v, ncopy);
+  ts_tile_vec_pace(v);
   find_needs(v);
   v->npass = 0;
   for (int i = 0; i < v->nroot; i++)

@@ -1,6 +1,8 @@
 /* Loads and stores: pointers, masks at edges, elements apart. Positions are i64, counted in
  * elements; a row of a tile that lies along an axis of stride 1 is one access, another one
  * gathers. */
+#include <stdio.h>
+
 #include "jit/emit.h"
 
 typedef LLVMValueRef V;
@@ -484,7 +486,17 @@ static void scatter(TsEmit *e, const TsTileStmt *s) {
   }
 }
 
+/* Instructions that do nothing. */
+static void rest(TsEmit *e, int n) {
+  char text[64];
+  int len = snprintf(text, sizeof text, ".rept %d\nnop\n.endr", n);
+  LLVMTypeRef f = LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), NULL, 0, 0);
+  V nothing = LLVMGetInlineAsm(f, text, (size_t)len, "", 0, 1, 0, LLVMInlineAsmDialectATT, 0);
+  LLVMBuildCall2(e->b, f, nothing, NULL, 0, "");
+}
+
 static void prefetch(TsEmit *e, const TsTileStmt *s) {
+  if (ts_tile_attr(s, "pace")->i) rest(e, (int)ts_tile_attr(s, "pace")->i);
   LLVMTypeRef i32 = ts_emit_int_type(e, 32, 0), p = LLVMPointerTypeInContext(e->ctx, 0);
   LLVMTypeRef elem = stored(e, s->in[0]->type.dtype, 0);
   V in[4] = {ts_emit_address(e, s->in[0], s->in + 1, elem),

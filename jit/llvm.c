@@ -70,6 +70,7 @@ static void start(void) {
   LLVMInitializeX86Target();
   LLVMInitializeX86TargetMC();
   LLVMInitializeX86AsmPrinter();
+  LLVMInitializeX86AsmParser(); /* of inline assembly */
 #endif
 }
 
