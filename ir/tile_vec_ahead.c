@@ -5,11 +5,11 @@
  * several passes. In a pass that only writes, requests and stores would crowd each other
  * out.
  *
- * But where every pass is cheap, a vector is a line and several rows are read, they all are over
- * before those come from memory. There the last pass asks for all of the next row, into the first cache, and is held up
- * by instructions that do nothing: of requests that come faster than memory answers a processor
- * drops some (rows of 4096 f32, one thread of a Zen 5: rmsnorm(x + y) 44 to 50 GB/s,
- * layernorm(x + y, w, b) 40 to 44; without holding up 44 and 34).
+ * But where every pass is cheap, a vector is a line and several rows are read, all passes are
+ * over before those come from memory. There the last one asks for all of the next row, into the
+ * first cache, and is held up by instructions that do nothing: of requests that come faster than
+ * memory answers a processor drops some (rows of 4096 f32, one thread of a Zen 5: rmsnorm(x + y)
+ * 44 to 50 GB/s, layernorm(x + y, w, b) 40 to 44; without holding up 44 and 34).
  *
  * In a kernel of one pass that computes much and stores past the caches, what comes next is asked
  * for twice, far and near: computing and waiting for memory are then done at one time. Where an
@@ -106,6 +106,7 @@ static bool computes_and_streams(const TsVec *v) {
   return streams && cost >= VEC_DEAR;
 }
 
+/* Whether rows ask so, as far as the statements tell: what is kept depends on it. */
 void ts_tile_vec_pace(TsVec *v) {
   bool streams = false, dear = false, pipelined = false;
   int rows = 0;
@@ -187,8 +188,8 @@ void ts_tile_vec_ahead(TsVec *v) {
     if (axis < 0) continue;
     int64_t line = LINE / ts_dtypes[s->in[0]->type.dtype].nbytes;
     for (int64_t k = 0; k < v->at.lanes; k += line) {
-      int64_t lines = (v->at.plus[v->at.vec] + k) / line;
-      if (lines % (1 << v->ahead_shift)) continue;
+      int64_t at = v->at.plus[v->at.vec] + k;
+      if (at / line % (1 << v->ahead_shift) || (v->paced && at % line)) continue;
       ask(v, s, axis, k, pace);
     }
     pace = 0;
