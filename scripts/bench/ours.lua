@@ -15,6 +15,9 @@ local function normal(shape, dtype)
   return dtype and dtype ~= "f32" and x:cast(dtype) or x
 end
 
+-- Weights of a norm: of random ones about 0 the mean of all that they multiply depends on the draw.
+local function near_one(n) return normal { n } * 0.125 + 1 end
+
 local row = {}
 
 -- The result of each call is an input of the next.
@@ -155,11 +158,11 @@ end
 
 function row.fused_layernorm(r, c)
   return captured(function(x, y, w, b) return op.layernorm(x + y, w, b) end, normal { r, c }, normal { r, c },
-    normal { c }, normal { c })
+    near_one(c), normal { c })
 end
 
 function row.fused_rmsnorm(r, c)
-  return captured(function(x, y, w) return op.rmsnorm(x + y, w) end, normal { r, c }, normal { r, c }, normal { c })
+  return captured(function(x, y, w) return op.rmsnorm(x + y, w) end, normal { r, c }, normal { r, c }, near_one(c))
 end
 
 -- Weights as layers begin with, of variance 1/k: gelu's arguments have that of 2.
@@ -186,12 +189,12 @@ local function gradients(f, ...)
 end
 
 function row.fused_layernorm_grad(r, c)
-  return gradients(function(x, w, b) return op.layernorm(x, w, b) end, normal { r, c }, normal { c }, normal { c },
+  return gradients(function(x, w, b) return op.layernorm(x, w, b) end, normal { r, c }, near_one(c), normal { c },
     normal { r, c })
 end
 
 function row.fused_rmsnorm_grad(r, c)
-  return gradients(function(x, w) return op.rmsnorm(x, w) end, normal { r, c }, normal { c }, normal { r, c })
+  return gradients(function(x, w) return op.rmsnorm(x, w) end, normal { r, c }, near_one(c), normal { r, c })
 end
 
 function row.fused_cross_entropy(r, c)

@@ -186,6 +186,9 @@ class Torch:
         kinds = {"f32": self.t.float32, "f64": self.t.float64, "bf16": self.t.bfloat16}
         return self.t.randn(*shape).to(kinds[dtype])
 
+    def near_one(self, n):
+        return self.normal(n) * 0.125 + 1
+
     small_add, add, scale, bias = Numpy.small_add, Numpy.add, Numpy.scale, Numpy.bias
     garbage = Numpy.garbage
 
@@ -265,19 +268,19 @@ class Torch:
 
     def fused_layernorm(self, r, c):
         return self.run(lambda x, y, w, b: self.f.layer_norm(x + y, (c,), w, b),
-                        self.normal(r, c), self.normal(r, c), self.normal(c), self.normal(c))
+                        self.normal(r, c), self.normal(r, c), self.near_one(c), self.normal(c))
 
     def fused_rmsnorm(self, r, c):
         return self.run(lambda x, y, w: self.f.rms_norm(x + y, (c,), w, 1e-5),
-                        self.normal(r, c), self.normal(r, c), self.normal(c))
+                        self.normal(r, c), self.normal(r, c), self.near_one(c))
 
     def fused_layernorm_grad(self, r, c):
         return self.gradients(lambda x, w, b: self.f.layer_norm(x, (c,), w, b),
-                              self.normal(r, c), self.normal(c), self.normal(c), self.normal(r, c))
+                              self.normal(r, c), self.near_one(c), self.normal(c), self.normal(r, c))
 
     def fused_rmsnorm_grad(self, r, c):
         return self.gradients(lambda x, w: self.f.rms_norm(x, (c,), w, 1e-5),
-                              self.normal(r, c), self.normal(c), self.normal(r, c))
+                              self.normal(r, c), self.near_one(c), self.normal(r, c))
 
     def fused_cross_entropy(self, r, c):
         y = self.t.randint(c, (r,))
@@ -441,6 +444,9 @@ class Jax:
         x = self.jax.random.normal(self.jax.random.key(self.seed), shape, "float32")
         return x.astype({"f32": "float32", "f64": "float64", "bf16": "bfloat16"}[dtype])
 
+    def near_one(self, n):
+        return self.normal(n) * 0.125 + 1
+
     def uniform(self, *shape):
         self.seed += 1
         return self.jax.random.uniform(self.jax.random.key(self.seed), shape, "float32")
@@ -465,13 +471,13 @@ class Jax:
             h = x + y
             d = h - h.mean(1, keepdims=True)
             return d * self.jax.lax.rsqrt((d * d).mean(1, keepdims=True) + 1e-5) * w + b
-        return self.jit(f, self.normal(r, c), self.normal(r, c), self.normal(c), self.normal(c))
+        return self.jit(f, self.normal(r, c), self.normal(r, c), self.near_one(c), self.normal(c))
 
     def fused_rmsnorm(self, r, c):
         def f(x, y, w):
             h = x + y
             return h * self.jax.lax.rsqrt((h * h).mean(1, keepdims=True) + 1e-5) * w
-        return self.jit(f, self.normal(r, c), self.normal(r, c), self.normal(c))
+        return self.jit(f, self.normal(r, c), self.normal(r, c), self.near_one(c))
 
     def gradients(self, f, *args):
         def slopes(*args):
@@ -483,12 +489,12 @@ class Jax:
         def f(x, w, b):
             d = x - x.mean(1, keepdims=True)
             return d * self.jax.lax.rsqrt((d * d).mean(1, keepdims=True) + 1e-5) * w + b
-        return self.gradients(f, self.normal(r, c), self.normal(c), self.normal(c), self.normal(r, c))
+        return self.gradients(f, self.normal(r, c), self.near_one(c), self.normal(c), self.normal(r, c))
 
     def fused_rmsnorm_grad(self, r, c):
         def f(x, w):
             return x * self.jax.lax.rsqrt((x * x).mean(1, keepdims=True) + 1e-5) * w
-        return self.gradients(f, self.normal(r, c), self.normal(c), self.normal(r, c))
+        return self.gradients(f, self.normal(r, c), self.near_one(c), self.normal(r, c))
 
     def fused_cross_entropy(self, r, c):
         y = self.jax.random.randint(self.jax.random.key(0), (r,), 0, c)
