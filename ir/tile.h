@@ -246,6 +246,7 @@ typedef struct TsTarget {
   int registers;    /* vectors that the register file holds */
   bool fma;
   int64_t cache[3];     /* bytes of the cache levels of one core */
+  bool drops;           /* requests for lines that come faster than memory answers */
   int64_t shared_bytes; /* of a block */
   bool bare_products;   /* kernels of products are their own: nothing is fused to them */
   /* Of a CPU the instruction for products of bf16 in the profile "fast" (ir/tile_pairs.h), or

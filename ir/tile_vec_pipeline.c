@@ -17,10 +17,10 @@
  * cache (4096 rows of 4096 f32, layernorm(x + y) on one thread of a Zen 5: 50 GB/s, 41 row by
  * row, 28 with three stages, whose rows come from the second cache). The carried tile, x + y
  * here, is renewed where it lies. Where a vector is a line, the row by itself is better if what
- * the two passes need of it all does not fit in the first cache, or if they are all that there are
- * and rows of several memories meet: it asks for the next row at the pace of memory
- * (ir/tile_vec_ahead.c; rmsnorm(x + y) of 1024 columns on one thread of a Zen 5: 58 GB/s, 54 in
- * two stages; of x alone 48 and 59). A kernel's `stages` says how many at most: 1 a row by itself,
+ * the two passes need of it all does not fit in the first cache, or, on AMD's processors, if they
+ * are all that there are and rows of several memories meet: it asks for the next row at the pace
+ * of memory (ir/tile_vec_ahead.c; rmsnorm(x + y) of 1024 columns on one thread of a Zen 5: 58
+ * GB/s, 54 in two stages; of x alone 48 and 59). A kernel's `stages` says how many at most: 1 a row by itself,
  * 2 as above, 3 and more every pass.
  *
  * At the ends of a block a stage stands outside of it. There it does the first or the last row
@@ -272,7 +272,8 @@ static bool pays(const Pipe *p) {
   int64_t first = p->target->cache[0], second = p->target->cache[1], bytes = bytes_of_rows(p);
   if (second && bytes > second / 2) return false;
   if (p->k->stages || p->target->vector_bytes < LINE || !first) return true;
-  return computes(p, 0, p->last) || (!p->few && bytes <= first * 2 / 3);
+  if (p->few && p->target->drops) return computes(p, 0, p->last);
+  return computes(p, 0, p->last) || bytes <= first * 2 / 3;
 }
 
 /* Needs: a loop over rows at the top of a kernel in block form. */

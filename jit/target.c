@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "devices/cpu_kind.h"
 #include "vm/kernels.h"
 
 #define AVX2   "+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt"
@@ -56,6 +57,7 @@ static void fill(void) {
     target[i].tile.cache[0] = l1;
     target[i].tile.cache[1] = l2;
     target[i].tile.cache[2] = l3;
+    target[i].tile.drops = ts_cpu_is_amd();
     target[i].tile.pairs = pairs_of(target[i].tile.name);
   }
 }

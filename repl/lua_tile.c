@@ -78,7 +78,7 @@ static TsTile *fixed(const TsTile *k, TsError *e) {
 /* Numbers of processors that this one need not be. */
 static const TsTarget *numbers_of(const char *isa) {
   static const TsTarget t[] = {
-      {.name = "avx512", .vector_bytes = 64, .registers = 32, .fma = true},
+      {.name = "avx512", .vector_bytes = 64, .registers = 32, .fma = true, .drops = true},
       {.name = "avx2", .vector_bytes = 32, .registers = 16, .fma = true},
       {.name = "base", .vector_bytes = 16, .registers = 16}};
   for (size_t i = 0; i < sizeof t / sizeof *t; i++)
