@@ -50,11 +50,10 @@ static const char *pairs_of(const char *name) {
 }
 
 static void fill(void) {
-  int64_t l1 = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10);
   int64_t l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 256 << 10);
   int64_t l3 = cache_bytes(_SC_LEVEL3_CACHE_SIZE, 2 << 20);
   for (int i = 0; i < NTARGET; i++) {
-    target[i].tile.cache[0] = l1;
+    target[i].tile.cache[0] = ts_cpu_first_cache();
     target[i].tile.cache[1] = l2;
     target[i].tile.cache[2] = l3;
     target[i].tile.drops = ts_cpu_is_amd();

@@ -9,7 +9,6 @@
  *
  * Statistics are computed again: the row is in the first-level cache for the rest of the
  * work anyway, and nothing has to be kept from the forward pass. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"

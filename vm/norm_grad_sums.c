@@ -151,7 +151,7 @@ static void groups(void *arg, int64_t lo, int64_t hi, int worker) {
 }
 
 /* The rows of a leaf that begin at its row i. */
-static TsNormRun lane_from(const Group *g, int64_t i) {
+static TsNormRun run_from(const Group *g, int64_t i) {
   return (TsNormRun){g->base + i, i < g->m ? (g->m - i + g->w - 1) / g->w : 0, g->w};
 }
 
@@ -166,8 +166,8 @@ static void lane_groups(void *arg, int64_t lo, int64_t hi, int worker) {
     clear_rest(&g);
     int64_t count = g.runs * g.length;
     for (int64_t l = 0; l < count; l++) {
-      TsNormRun run = lane_from(&g, start_of(&g, l));
-      TsNormRun next = lane_from(&g, l + 1 < count ? start_of(&g, l + 1) : g.first + g.length);
+      TsNormRun run = run_from(&g, start_of(&g, l));
+      TsNormRun next = run_from(&g, l + 1 < count ? start_of(&g, l + 1) : g.first + g.length);
       char *to = lane_at(&g, l), *db = j->want_b ? to + j->db_at * j->size : NULL;
       if (run.rows > 0)
         ts_norm_lane_rows(j, run, next.rows > 0 ? next : run, j->want_w ? to : NULL, db,
