@@ -77,8 +77,9 @@ static bool find_operands(Problem *p, TsLayoutFn *layout, void *arg) {
 
 static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   const TsAttr *attr = p->n->attr;
+  if (!find_operands(p, layout, arg)) return false;
   TsDtype d = (TsDtype)p->n->in[0]->meta.dtype;
-  if ((d != TS_DT_bf16 && d != TS_DT_f16) || !find_operands(p, layout, arg)) return false;
+  if (d != TS_DT_bf16 && d != TS_DT_f16) return false;
   const int64_t *q = p->of[Q].dim, *k = p->of[K].dim;
   bool causal = attr[0].i;
   int64_t window = attr[1].type == TS_ATTR_int ? attr[1].i : 0;

@@ -8,9 +8,10 @@
 #include <unistd.h>
 
 #include "jit/ahead.h"
-#include "jit/offload_own.h"
+#include "jit/offload_index.h"
 #include "jit/profile.h"
 #include "jit/stand_in.h"
+#include "jit/trace.h"
 #include "vm/offload.h"
 #include "vm/optim.h"
 
@@ -292,6 +293,15 @@ static bool is_empty(const Form *f) {
   return true;
 }
 
+/* An index may lead outside all the same: the VM looks. */
+static bool has_index(const Form *f) {
+  for (int i = 0; i < f->nin && !ts_trace_allowed((TsOp)f->op); i++)
+    if (f->in[i].kind == OPERAND_tensor && ts_index_takes(f->in[i].t) &&
+        ts_tensor_numel(f->in[i].t))
+      return true;
+  return false;
+}
+
 /* If not, the VM says so. */
 static bool in_range(TsContext *c, const Form *f, const Plan *p) {
   for (int i = 0; i < p->nguard; i++) {
@@ -325,7 +335,7 @@ static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
 
 static int run_form(TsContext *c, const Form *f, bool in_place) {
   Plan *p;
-  if (is_empty(f)) return 1;
+  if (is_empty(f)) return !has_index(f);
   int done = find_plan(c, f, in_place, &p);
   return done == 1 ? run(c, f, p) : done;
 }
@@ -457,7 +467,7 @@ int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *
   Plan *p;
   *l = (TsOffloadLaunch){.kernel = NULL};
   if (!numbers_fit(call) || !ts_offload_form(call, device, &f)) return 0;
-  if (is_empty(&f)) return 1;
+  if (is_empty(&f)) return !has_index(&f);
   int done = find_plan(o->c, &f, true, &p);
   if (done != 1) return done;
   if (p->nparam > OFFLOAD_IN + OFFLOAD_OUT) return 0;

@@ -18,7 +18,7 @@ typedef struct Places {
   TsDtype d;              /* as bits; of numbers their type */
   TsMeta x, y, src;       /* shapes; of repeat_interleave and roll perhaps flat */
   int64_t a[TS_MAX_RANK]; /* roll: shift; pad: before; slice: start; repeat: count, or 0 */
-  int64_t b[TS_MAX_RANK]; /* slice: step */
+  int64_t b[TS_MAX_RANK]; /* slice: step, which may go down */
   int64_t mode;           /* of pad; diagonal of tril and triu */
   uint64_t fill;
   bool whole;
@@ -117,14 +117,13 @@ static V updated(Make *m, V x, V src) {
   int64_t stride = 1;
   int skip = p->y.ndim - p->src.ndim;
   for (int a = p->y.ndim; a-- > 0;) {
-    int64_t n = p->mode ? 0 : p->x.dim[a]; /* x: sizes of the slice */
+    int64_t n = p->x.dim[a]; /* x: sizes of the slice */
     V c = by(m, TS_OP_sub, m->c[a], p->a[a]), k = c;
-    V ok = by(m, TS_OP_ge, c, 0);
-    if (p->b[a] > 1) {
+    if (p->b[a] != 1) {
       k = by(m, TS_OP_floordiv, c, p->b[a]);
-      ok = both(m, ok, op2(m, TS_OP_eq, by(m, TS_OP_mul, k, p->b[a]), c));
+      in = both(m, in, op2(m, TS_OP_eq, by(m, TS_OP_mul, k, p->b[a]), c));
     }
-    in = both(m, in, both(m, ok, by(m, TS_OP_lt, k, n)));
+    in = both(m, in, both(m, by(m, TS_OP_ge, k, 0), by(m, TS_OP_lt, k, n)));
     int64_t size = a < skip ? 1 : p->src.dim[a - skip];
     if (size > 1) at = op2(m, TS_OP_add, at, by(m, TS_OP_mul, k, stride));
     stride *= size;
@@ -222,23 +221,15 @@ static bool set_repeat(Places *p, const TsCall *call) {
   return p->x.ndim == p->y.ndim;
 }
 
-/* Ends as in Python: what is outside is cut. */
-static int64_t cut(int64_t i, int64_t n) {
-  if (i < 0) i += n;
-  return i < 0 ? 0 : i > n ? n : i;
-}
-
 static bool set_slice(Places *p, const TsCall *call) {
   const TsAttr *start = &call->attr[0], *stop = &call->attr[1], *step = &call->attr[2];
-  bool steps = step->type == TS_ATTR_ints;
   p->src = call->in[1]->meta;
   for (int i = 0; i < p->y.ndim; i++) {
-    int64_t n = p->y.dim[i], by = steps && i < step->n ? step->ints[i] : 1;
-    bool named = i < start->n;
-    if (by < 1 || (named && i >= stop->n)) return false;
-    int64_t lo = named ? cut(start->ints[i], n) : 0, hi = named ? cut(stop->ints[i], n) : n;
-    p->a[i] = lo, p->b[i] = by;
-    p->x.dim[i] = hi > lo ? (hi - lo + by - 1) / by : 0;
+    p->a[i] = 0, p->b[i] = 1, p->x.dim[i] = p->y.dim[i];
+    if (i >= start->n) continue;
+    p->a[i] = start->ints[i];
+    if (step->type == TS_ATTR_ints) p->b[i] = step->ints[i];
+    p->x.dim[i] = ts_slice_count(p->y.dim[i], &p->a[i], stop->ints[i], p->b[i]);
   }
   return ts_meta_numel(&p->src) > 0;
 }

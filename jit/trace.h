@@ -19,6 +19,10 @@ void ts_tracer_verbose(TsTracer *t, bool on);
 void ts_tracer_eager(TsTracer *t, bool on);
 void ts_tracer_flush(TsTracer *t); /* forgets all traces */
 
+/* A call of it that was right once is right for all tensors of the same types: it may be put
+ * off. Others look at what the elements are. */
+bool ts_trace_allowed(TsOp op);
+
 typedef struct TsTracerStats {
   int traces;                        /* roots alive */
   int64_t deferred, runs;            /* calls put off, traces run to their end */

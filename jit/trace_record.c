@@ -7,7 +7,7 @@
 #include "jit/trace_state.h"
 #include "vm/tape.h"
 
-/* Operators of which a call that was right once is right for all tensors of the same types.
+/* Operators of other classes that are allowed (ts_trace_allowed).
  * Others may fail on what the elements are (an index out of range, a singular matrix), and
  * that error belongs to their own line. */
 static const uint8_t allowed[TS_OP_COUNT] = {

@@ -174,7 +174,6 @@ void ts_trace_sleep(TsTracer *t, bool found);
 bool ts_trace_counts(TsOp op); /* calls of it are compared */
 
 /* trace_record.c */
-bool ts_trace_allowed(TsOp op);
 void ts_trace_begin(TsTracer *t, int ncalls);
 void ts_trace_branch(TsTracer *t, Run *r, Node *at);
 void ts_trace_record_call(TsTracer *t, const TsCall *call);
