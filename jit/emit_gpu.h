@@ -169,6 +169,9 @@ TsGpuFrame *ts_gpu_frame_loose(TsGpuEmit *g, const TsTileType *t, LLVMValueRef c
 TsGpuFrame *ts_gpu_frame_at(TsGpuEmit *g, const TsTileType *t, const TsGpuCoord *at);
 /* `vector` elements of a row, from `first` on. */
 TsGpuFrame *ts_gpu_frame_row(TsGpuEmit *g, const TsTileType *t, LLVMValueRef first, int vector);
+/* Where the element of a slot lies, for reading other tiles there; of a slot beyond the tile,
+ * the first element: what lies in memory ends with the tile. */
+void ts_gpu_slot_at(TsGpuEmit *g, const TsGpuFrame *f, int slot, TsGpuCoord *at);
 int64_t ts_gpu_frame_span(const TsGpuEmit *g, const TsGpuFrame *f); /* elements of a chunk */
 /* Coordinates of element `linear` of the row-major order. */
 void ts_gpu_split(TsGpuEmit *g, const TsTileType *t, LLVMValueRef linear, TsGpuCoord *at);

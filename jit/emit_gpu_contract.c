@@ -36,12 +36,9 @@ void ts_gpu_contract(TsGpuEmit *g, const TsTileStmt *s) {
     now[i] = LLVMBuildPhi(b, LLVMTypeOf(acc[i]), "");
     LLVMAddIncoming(now[i], &acc[i], &before, 1);
   }
-  for (int i = 0; i < n; i++) { /* slots beyond the tile take part with an element of it */
-    TsGpuCoord at[TS_TILE_RANK] = {{0}};
-    for (int k = 0; k < 2; k++) at[k] = f->at[i][k];
-    V valid = f->valid[i / f->vector];
-    for (int k = 0; valid && k < 2; k++)
-      at[k] = (TsGpuCoord){LLVMBuildSelect(b, valid, ts_gpu_coord(g, at[k]), zero, ""), 0, 0};
+  for (int i = 0; i < n; i++) {
+    TsGpuCoord at[TS_TILE_RANK];
+    ts_gpu_slot_at(g, f, i, at);
     out[i] = step(g, s, at, l.i, now[i]);
   }
   last = LLVMGetInsertBlock(b);

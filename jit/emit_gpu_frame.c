@@ -182,6 +182,14 @@ TsGpuFrame *ts_gpu_frame_row(TsGpuEmit *g, const TsTileType *t, V first, int vec
   return f;
 }
 
+void ts_gpu_slot_at(TsGpuEmit *g, const TsGpuFrame *f, int slot, TsGpuCoord *at) {
+  V valid = f->valid[slot / f->vector], zero = ts_gpu_i64(g, 0);
+  memcpy(at, f->at[slot], sizeof f->at[slot]);
+  for (int k = 0; valid && k < f->rank; k++)
+    at[k] = (TsGpuCoord){
+        LLVMBuildSelect(g->e->b, valid, ts_gpu_coord(g, at[k]), zero, ""), 0, 0};
+}
+
 bool ts_gpu_is_tile(const TsTileValue *v) {
   return !ts_tile_memory(&v->type) && v->type.rank > 0;
 }

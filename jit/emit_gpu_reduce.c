@@ -212,11 +212,10 @@ static void define_results(TsGpuEmit *g, const Reduce *r) {
   V *list = ts_emit_take(g->e, sizeof *list * (size_t)n);
   for (int i = 0; i < n; i++) {
     V o = NULL;
+    TsGpuCoord at[TS_TILE_RANK];
+    ts_gpu_slot_at(g, f, i, at);
     for (int k = 0; k < y->type.rank; k++)
-      o = ts_gpu_add(g, o ? ts_gpu_mul(g, o, y->type.dim[k]) : NULL,
-                     ts_gpu_coord(g, f->at[i][k]));
-    if (f->valid[i / f->vector]) /* threads beyond the tile read what is there */
-      o = LLVMBuildSelect(g->e->b, f->valid[i / f->vector], o, ts_gpu_i64(g, 0), "");
+      o = ts_gpu_add(g, o ? ts_gpu_mul(g, o, y->type.dim[k]) : NULL, ts_gpu_coord(g, at[k]));
     list[i] = ts_gpu_fold_result(
         g, &r->f, ts_gpu_fold_get(g, &r->f, r->level, level_place(g, r, top, o)));
   }

@@ -353,14 +353,14 @@ static V rare(TsGpuEmit *g, TsGpuFrame *f, const TsTileStmt *s, int slot) {
 
 static V elem_new(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot) {
   const TsTileStmt *s = v->stmt;
-  TsGpuCoord to[TS_TILE_RANK];
+  TsGpuCoord at[TS_TILE_RANK], to[TS_TILE_RANK];
   V in[4];
   if (!s) ts_emit_fail(g->e, "a tile round a loop is too large for registers");
   switch (s->op) {
   case TS_TILE_const:
   case TS_TILE_bits: return constant(g, v);
   case TS_TILE_iota: return index_as(g, v, f->at[slot][ts_tile_attr(s, "axis")->i]);
-  case TS_TILE_join: return joined(g, s, f->at[slot]);
+  case TS_TILE_join: ts_gpu_slot_at(g, f, slot, to); return joined(g, s, to);
   case TS_TILE_rare: return rare(g, f, s, slot);
   default: break;
   }
@@ -368,7 +368,8 @@ static V elem_new(TsGpuEmit *g, TsGpuFrame *f, TsTileVal v, int slot) {
     if (!s->in[0]->type.rank) return ts_gpu_scalar(g, s->in[0]);
     TsGpuFrame *same = same_order(g, s, f);
     if (same) return ts_gpu_elem(g, same, s->in[0], slot);
-    operand_coords(g, s, f->at[slot], to);
+    ts_gpu_slot_at(g, f, slot, at);
+    operand_coords(g, s, at, to);
     return ts_gpu_elem_at(g, s->in[0], to);
   }
   if (s == g->rows.else_of) return ts_gpu_elem(g, f, s->in[2], slot);

@@ -269,11 +269,7 @@ static int replay(Run *r, bool *needed, int given, TsTensor *y) {
   memset(uses, 0, sizeof *uses * (size_t)nvalue);
   mark_needs(n, node, given, needed, uses);
   if (given >= 0) value[given] = ts_tensor_ref(y);
-  struct TsCapture *capture = c->capture;
-  bool trap = c->trap, watched = c->watched;
-  int device = c->device;
-  c->capture = NULL, c->trap = c->watched = false, c->device = 0;
-  c->no_grad++, c->inside++;
+  TsAside was = ts_context_aside(c);
   for (int i = 0; i < n && !failed; i++) {
     bool any = false;
     for (int k = 0; k < node[i]->nout; k++)
@@ -281,8 +277,7 @@ static int replay(Run *r, bool *needed, int given, TsTensor *y) {
     if (any) failed = call_again(r, node[i], value);
     if (any && !failed) drop_inputs(node[i], target, uses, value);
   }
-  c->no_grad--, c->inside--;
-  c->capture = capture, c->trap = trap, c->watched = watched, c->device = device;
+  ts_context_resume(c, was);
   for (int v = 0; v < nvalue && !failed; v++)
     if (target[v] && r->out[v]) failed = adopt(r, v, value[v]);
   for (int v = 0; v < nvalue; v++) ts_tensor_unref(value[v]);
@@ -409,17 +404,14 @@ static Path *build(Run *r) {
     p->result = malloc(sizeof *p->result * (size_t)(tr->max_out + 1));
     p->layout = tr->layout;
   }
-  struct TsCapture *capture = c->capture;
-  c->capture = NULL;
-  c->inside++, c->no_grad++;
+  TsAside was = ts_context_aside(c);
   char span[200];
   ts_trace_span(tr, r->end, span);
   int64_t begin = ts_jit_now();
   int failed = !b || !p || !p->param || !p->result ||
                !(b->g = ts_graph_new("trace", &c->err)) || build_graph(b, r) ||
                compile(tr->t, b);
-  c->inside--, c->no_grad--;
-  c->capture = capture;
+  ts_context_resume(c, was);
   if (b) ts_capture_release(b->g);
   free(b);
   tr->builds++;

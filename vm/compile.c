@@ -41,9 +41,10 @@ static TsRewriteKind most_of(const TsContext *c) {
 
 static TsGraph *rewrite(TsContext *c, const TsGraph *g, TsRewriteKind most, TsText *log) {
   TsRewriteOptions o = options(c, most, log);
-  c->no_grad++;
+  TsAside was = ts_context_aside(c);
+  c->trap = was.trap; /* what it stops at is no constant: the run has its line */
   TsGraph *made = ts_graph_rewrite(g, &o);
-  c->no_grad--;
+  ts_context_resume(c, was);
   for (int i = 0; made && i < made->nparam; i++)
     if (made->bound[i] && made->bound[i] != TS_GRAPH_UNBOUND) ts_tensor_ref(made->bound[i]);
   return made;
@@ -60,11 +61,9 @@ TsGraph *ts_compile_exact(TsContext *c, const TsGraph *g) {
 int ts_compile_recognise(TsContext *c, TsGraph *g, int n, TsVal *v, int nx, const TsVal *x) {
   if (c->profile == TS_PROFILE_strict) return 0;
   TsRewriteOptions o = options(c, most_of(c), &g->unit->recognised);
-  TsCapture *open = c->capture; /* constants are computed, not captured */
-  c->capture = NULL;
-  c->no_grad++;
+  TsAside was = ts_context_aside(c);
+  c->trap = was.trap; /* what it stops at is no constant: the run has its line */
   int fired = ts_graph_recognise(g, n, v, nx, x, &o);
-  c->no_grad--;
-  c->capture = open;
+  ts_context_resume(c, was);
   return fired < 0 ? -1 : 0;
 }

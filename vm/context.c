@@ -20,6 +20,18 @@ TsContext *ts_context_open(void) {
   return c;
 }
 
+TsAside ts_context_aside(TsContext *c) {
+  TsAside was = {c->capture, c->trap, c->watched, c->device};
+  c->capture = NULL, c->trap = c->watched = false, c->device = 0;
+  c->no_grad++, c->inside++;
+  return was;
+}
+
+void ts_context_resume(TsContext *c, TsAside was) {
+  c->no_grad--, c->inside--;
+  c->capture = was.capture, c->trap = was.trap, c->watched = was.watched, c->device = was.device;
+}
+
 void ts_context_close(TsContext *c) {
   if (!c) return;
   free(c->trace.word);

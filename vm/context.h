@@ -60,6 +60,17 @@ typedef struct TsContext {
   void *where_arg;
 } TsContext;
 
+/* What a compiler or a tier above computes for itself is no call of the program's: nobody is
+ * shown it, and it is neither recorded, captured, trapped, put off nor moved. */
+typedef struct TsAside {
+  struct TsCapture *capture;
+  bool trap, watched;
+  int device;
+} TsAside;
+
+TsAside ts_context_aside(TsContext *c);
+void ts_context_resume(TsContext *c, TsAside was);
+
 TsContext *ts_context_open(void); /* NULL: out of memory */
 void ts_context_close(TsContext *c);
 

@@ -126,12 +126,11 @@ static TsLayouts *layouts_of(TsContext *c, const TsGraph *g) {
   Finder f = {.c = c, .g = g, .l = calloc(1, sizeof *f.l)};
   if (f.l) f.l->g = g;
   f.at = calloc((size_t)g->nnode + 1, sizeof *f.at);
-  TsCapture *capture = c->capture;
-  c->capture = NULL;
+  TsAside was = ts_context_aside(c);
   if (f.l)
     f.l->stride = ts_arena_alloc(&f.l->arena, sizeof *f.l->stride * ((size_t)g->nnode + 1));
   int failed = !f.l || !f.at || !f.l->stride || find(&f);
-  c->capture = capture;
+  ts_context_resume(c, was);
   for (int i = 0; f.at && i < g->nnode; i++) ts_tensor_unref(f.at[i]);
   free(f.at);
   if (!failed) return f.l;

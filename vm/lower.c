@@ -379,13 +379,10 @@ TsCode *ts_lower_fused(TsContext *c, const TsGraph *g, const bool *donated,
                        const TsFusion *fusion) {
   TsLowering l = {
       .c = c, .g = g, .donated = donated, .fusion = ts_fusion_of(fusion, g), .all = fusion};
-  TsCapture *capture = c->capture; /* constants are computed, not captured */
-  c->capture = NULL;
-  c->no_grad++;
+  l.was = ts_context_aside(c);
   int failed = open_lower(&l) || lower_all(&l) || ts_code_plan(l.code, &c->err) ||
                ts_code_verify(l.code, &c->err);
-  c->capture = capture;
-  c->no_grad--;
+  ts_context_resume(c, l.was);
   close_lower(&l);
   if (!failed) return l.code;
   ts_code_free(l.code);

@@ -40,11 +40,9 @@ static int hoist(TsLowering *l, const TsNode *n) {
   int nout = 0;
   if (!v) return no_memory(l);
   for (int i = 0; i < n->nin; i++) v[i] = n->in[i] ? place_of(l, n->in[i])->known : NULL;
-  bool trap = l->c->trap; /* the call does not know of which pass it is */
-  l->c->trap = false;
   int failed = ts_vm_call(l->c, (TsOp)n->op, n->nin, v, n->attr, TS_MAX_VARIADIC, &nout, out);
-  l->c->trap = trap;
-  if (!failed && trap) failed = trap_constant(l, n, v, nout, out);
+  /* The call does not know of which pass it is. */
+  if (!failed && l->was.trap) failed = trap_constant(l, n, v, nout, out);
   if (v != in) free(v);
   if (failed && *ts_graph_where(n)) ts_error_where(&l->c->err, l->g->name, ts_graph_where(n));
   for (int i = 0; i < nout && !failed; i++) l->place[l->start[n->id] + i].known = out[i];

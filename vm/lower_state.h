@@ -29,6 +29,7 @@ typedef struct TsLowering {
   int *last_use;          /* by node: the last place of a node that reads it or a view of it */
   uint32_t *target;       /* by value: the parameter it is written into, or NONE */
   const bool *donated;    /* by parameter, or NULL */
+  TsAside was;            /* the program's state beside it */
   TsRooms rooms;          /* of values that are made in their places */
 } TsLowering;
 
