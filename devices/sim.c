@@ -16,42 +16,63 @@ static int64_t limit; /* bytes of TESSERA_SIM_BYTES, for tests; 0: as many as th
 
 void *ts_sim_host(void *at) { return (void *)((uintptr_t)at & ~TAG); }
 
+/* Memory freed while launches are still to come. As on a GPU it may be had again at once, since
+ * all work is in one order: what is put off must not ask for memory when it runs. */
+static struct {
+  bool on;
+  int n, cap;
+  struct {
+    void *at;
+    size_t size;
+  } * of;
+} held;
+
+static size_t size_of(int64_t nbytes) { return nbytes ? ((size_t)nbytes + 511) & ~(size_t)511 : 512; }
+
+/* With what put-off launches will find there. */
+static void *held_again(size_t size) {
+  for (int i = held.n; i-- > 0;) {
+    if (held.of[i].size < size) continue;
+    void *at = held.of[i].at;
+    held.of[i] = held.of[--held.n];
+    return at;
+  }
+  return NULL;
+}
+
 static void *sim_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
+  size_t size = size_of(nbytes);
   bool full = limit && d->live + nbytes > limit;
   if (ts_memory_should_fail()) full = true;
-  void *at = full ? NULL : malloc(nbytes ? (size_t)nbytes : 1);
+  void *again = full || !held.on ? NULL : held_again(size);
+  void *at = full || again ? again : malloc(size);
   if (!at) return ts_device_full(d, nbytes, err), NULL;
-  memset(at, 0xa5, (size_t)nbytes);
+  if (!again) memset(at, 0xa5, size);
   d->live += nbytes;
   if (d->live > d->peak) d->peak = d->live;
   return (void *)((uintptr_t)at | TAG);
 }
 
-/* Memory freed while launches are still to come. */
-static struct {
-  bool on;
-  int n, cap;
-  void **at;
-} held;
-
 static void sim_free(TsDevice *d, void *at, int64_t nbytes) {
   d->live -= nbytes;
   if (held.on && held.n == held.cap) {
     int cap = held.cap ? 2 * held.cap : 64;
-    void **more = realloc(held.at, sizeof *more * (size_t)cap);
+    void *more = realloc(held.of, sizeof *held.of * (size_t)cap);
     if (!more) return; /* lost */
-    held.at = more, held.cap = cap;
+    held.of = more, held.cap = cap;
   }
-  if (held.on)
-    held.at[held.n++] = ts_sim_host(at);
-  else
+  if (held.on) {
+    held.of[held.n].at = ts_sim_host(at);
+    held.of[held.n++].size = size_of(nbytes);
+  } else {
     free(ts_sim_host(at));
+  }
 }
 
 static void sim_hold(TsDevice *d, bool on) {
   (void)d;
   held.on = on;
-  while (!on && held.n) free(held.at[--held.n]);
+  while (!on && held.n) free(held.of[--held.n].at);
 }
 
 static const TsDeviceRun sim_run = {.hold = sim_hold};

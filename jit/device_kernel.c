@@ -327,6 +327,21 @@ static int run_simulated(const TsDeviceKernel *d, void *const *arg, const int64_
                      : ts_tile_run(k, at, dim, err);
 }
 
+/* Kernels of several phases leave something in memory of the device that they take for it.
+ * Each simulated one does, so that whoever gives it the memory of somebody else is seen. */
+enum { SIM_SCRATCH = 512 };
+
+static int run_in_scratch(const TsDeviceKernel *k, void *scratch, void *const *arg,
+                          const int64_t *dim, TsError *err) {
+  TsDevice *d = k->device;
+  void *own = scratch ? scratch : d->alloc(d, SIM_SCRATCH, err);
+  if (!own) return -1;
+  memset(ts_sim_host(own), 0xff, SIM_SCRATCH);
+  int failed = run_simulated(k, arg, dim, err);
+  if (!scratch) d->free(d, own, SIM_SCRATCH);
+  return failed;
+}
+
 int ts_device_kernel_run(TsDeviceKernel *k, void *const *arg, const int64_t *dim,
                          TsError *err) {
   return ts_device_kernel_run_in(k, NULL, arg, dim, err);
@@ -363,15 +378,16 @@ static int stand_in(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsE
 
 int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
                             const int64_t *dim, TsError *err) {
-  if (k->parts) return ts_device_parts_run(k->parts, arg, err);
+  if (k->parts) return ts_device_parts_run(k->parts, scratch, arg, err);
   if (!ts_device_kernel_ready(k) || k->why.code) return stand_in(k, arg, dim, err);
-  if (k->tile) return run_simulated(k, arg, dim, err);
+  if (k->tile) return run_in_scratch(k, scratch, arg, dim, err);
   return k->roles ? ts_gpu_explicit_run(k->roles, arg, dim, err)
                   : ts_gpu_kernel_run(k->gpu, scratch, arg, dim, err);
 }
 
 int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *dim) {
-  if (k->parts) return ts_device_parts_scratch(k->parts) ? -1 : 0;
+  if (k->parts) return ts_device_parts_scratch_bytes(k->parts);
+  if (k->tile) return SIM_SCRATCH;
   return k->gpu ? ts_gpu_kernel_scratch(k->gpu, dim) : 0;
 }
 
@@ -426,11 +442,6 @@ void ts_device_kernel_free(TsDeviceKernel *k) {
   free(k);
 }
 
-bool ts_device_kernel_scratch(const TsDeviceKernel *k) {
-  if (k->parts) return ts_device_parts_scratch(k->parts);
-  return k->gpu && ts_gpu_kernel_code(k->gpu)->nscratch > 0;
-}
-
 /* Kernels of several parts have one room for all of them. */
 const void *ts_device_kernel_memory(const TsDeviceKernel *k) {
   static const char room;
@@ -439,8 +450,8 @@ const void *ts_device_kernel_memory(const TsDeviceKernel *k) {
 }
 
 bool ts_device_kernel_simple(const TsDeviceKernel *k) {
-  return ts_device_kernel_ready(k) && !k->roles && !ts_device_kernel_scratch(k) &&
-         ts_device_kernel_launches(k) == 1;
+  return ts_device_kernel_ready(k) && !k->roles && !k->parts &&
+         !(k->gpu && ts_gpu_kernel_code(k->gpu)->nscratch) && ts_device_kernel_launches(k) == 1;
 }
 
 int ts_device_kernel_launches(const TsDeviceKernel *k) {

@@ -56,9 +56,7 @@ void ts_device_kernel_free(TsDeviceKernel *k);
 /* How many were freed so far: who remembers addresses of kernels forgets them when it
  * changes. */
 unsigned ts_device_kernel_freed(void);
-/* Whether it takes memory of the device while it runs. */
-bool ts_device_kernel_scratch(const TsDeviceKernel *k);
-/* How many bytes a run with these sizes takes; -1: not in one piece. */
+/* How many bytes a run with these sizes takes. */
 int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *dim);
 /* Memory that runs of it share and others do not see: an address that stands for it; or
  * NULL. */

@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+enum { ALIGN = 256 };
+
 /* What kernels share, by name, while one of them lives; 0: room for temporaries. */
 typedef struct Common {
   struct Common *next;
@@ -101,14 +103,14 @@ static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
   return failed;
 }
 
+static int64_t aligned(int64_t nbytes) { return (nbytes + ALIGN - 1) / ALIGN * ALIGN; }
+
 /* One behind the other in the room of all. */
 static int place(TsDeviceParts *p, TsError *err) {
-  enum { ALIGN = 256 };
   int64_t at[TS_TILE_TEMPS], end = 0;
   for (int i = 0; i < p->of.ntemp; i++) {
     at[i] = end;
-    if (!p->kept[i] && !is_rare(p, i))
-      end += (p->of.temp[i].nbytes + ALIGN - 1) / ALIGN * ALIGN;
+    if (!p->kept[i] && !is_rare(p, i)) end += aligned(p->of.temp[i].nbytes);
   }
   if (!end) return 0;
   if (!(p->room = join(p->device, 0, end, false, err))) return -1;
@@ -196,26 +198,52 @@ static void arguments(const TsDeviceParts *p, int i, void *const *arg, void *con
   }
 }
 
-int ts_device_parts_run(TsDeviceParts *p, void *const *arg, TsError *err) {
-  TsDevice *d = p->device;
-  void *temp[TS_TILE_TEMPS] = {NULL}, *list[TS_TILE_PART_PARAMS];
-  int failed = 0, made = 0;
-  for (; made < p->of.ntemp && !failed; made++) {
-    temp[made] = p->kept[made] ? p->kept[made] : p->placed[made];
-    if (!temp[made] && is_used(p, made))
-      failed = !(temp[made] = d->alloc(d, p->of.temp[made].nbytes, err));
+/* Where temporaries are, those that have no place of their own one behind the other in
+ * `scratch`; behind them is what one part at a time takes. Gives its offset. */
+static int64_t find_temps(const TsDeviceParts *p, char *scratch, void **temp) {
+  int64_t end = 0;
+  for (int i = 0; i < p->of.ntemp; i++) {
+    temp[i] = p->kept[i] ? p->kept[i] : p->placed[i];
+    if (temp[i] || !is_used(p, i)) continue;
+    temp[i] = scratch ? scratch + end : NULL;
+    end += aligned(p->of.temp[i].nbytes);
   }
+  return end;
+}
+
+int64_t ts_device_parts_scratch_bytes(const TsDeviceParts *p) {
+  void *temp[TS_TILE_TEMPS];
+  int64_t most = 0;
+  for (int i = 0; i < p->of.n; i++) {
+    int64_t n = runs(p, i) ? ts_device_kernel_scratch_bytes(p->part[i], p->of.part[i].dim) : 0;
+    if (n > most) most = n;
+  }
+  return find_temps(p, NULL, temp) + most;
+}
+
+static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, TsError *err) {
+  void *temp[TS_TILE_TEMPS], *list[TS_TILE_PART_PARAMS];
+  int64_t rest = find_temps(p, scratch, temp);
+  int failed = 0;
   pthread_mutex_lock(&turn);
   for (int i = 0; i < p->of.n && !failed; i++) {
     if (!runs(p, i)) continue;
     arguments(p, i, arg, temp, list);
-    failed = ts_device_kernel_run(p->part[i], list, p->of.part[i].dim, err);
+    failed = ts_device_kernel_run_in(p->part[i], scratch ? scratch + rest : NULL, list,
+                                     p->of.part[i].dim, err);
   }
   pthread_mutex_unlock(&turn);
-  while (made-- > 0)
-    if (temp[made] && !p->kept[made] && !p->placed[made])
-      d->free(d, temp[made], p->of.temp[made].nbytes);
   return failed ? -1 : 0;
+}
+
+int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, TsError *err) {
+  TsDevice *d = p->device;
+  int64_t nbytes = scratch ? 0 : ts_device_parts_scratch_bytes(p);
+  if (!nbytes) return run_parts(p, scratch, arg, err);
+  void *own = d->alloc(d, nbytes, err);
+  int failed = own ? run_parts(p, own, arg, err) : -1;
+  if (own) d->free(d, own, nbytes);
+  return failed;
 }
 
 int ts_device_parts_launches(const TsDeviceParts *p) {
@@ -238,10 +266,4 @@ bool ts_device_parts_record(const TsDeviceParts *p, void *const *arg) {
     if (!ts_device_kernel_records(p->part[i], list)) return false;
   }
   return true;
-}
-
-bool ts_device_parts_scratch(const TsDeviceParts *p) {
-  for (int i = 0; i < p->of.ntemp; i++)
-    if (!p->kept[i] && !p->placed[i] && is_used(p, i)) return true;
-  return false;
 }

@@ -186,8 +186,8 @@ void ts_gpu_slot_at(TsGpuEmit *g, const TsGpuFrame *f, int slot, TsGpuCoord *at)
   V valid = f->valid[slot / f->vector], zero = ts_gpu_i64(g, 0);
   memcpy(at, f->at[slot], sizeof f->at[slot]);
   for (int k = 0; valid && k < f->rank; k++)
-    at[k] = (TsGpuCoord){
-        LLVMBuildSelect(g->e->b, valid, ts_gpu_coord(g, at[k]), zero, ""), 0, 0};
+    at[k] =
+        (TsGpuCoord){LLVMBuildSelect(g->e->b, valid, ts_gpu_coord(g, at[k]), zero, ""), 0, 0};
 }
 
 bool ts_gpu_is_tile(const TsTileValue *v) {

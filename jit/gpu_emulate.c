@@ -75,7 +75,8 @@ static void run_phase(Block *b, const TsGpuPhase *p, int64_t taken) {
 }
 
 static char *open_room(void) {
-  char *at = mmap(NULL, SHARED + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char *at =
+      mmap(NULL, SHARED + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return NULL;
   if (!mprotect(at + SHARED, PAGE, PROT_NONE)) return at;
   munmap(at, SHARED + PAGE);

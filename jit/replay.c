@@ -19,8 +19,7 @@ typedef struct Launch {
   int at, nparam, ndim; /* words: addresses, sizes */
   int runs;             /* of a launch of many */
   int access, naccess;  /* naccess < 0: it is not known what it touches */
-  int area;             /* for its scratch */
-  int64_t scratch;      /* bytes; < 0: taken by itself */
+  void *room;           /* for its scratch, or NULL */
 } Launch;
 
 typedef struct Sequence {
@@ -49,6 +48,7 @@ struct TsReplay {
   int touched;      /* accesses of now that belong to the next launch */
   uint64_t clock;
   unsigned freed; /* kernels when the sequences were made */
+  unsigned moved; /* areas, when the run began */
 };
 
 static TsReplayStats stats;
@@ -85,15 +85,26 @@ static bool add_access(Sequence *s, const void *at, int64_t nbytes, bool write) 
   return true;
 }
 
-static bool append(Sequence *s, TsDeviceKernel *k, int touched, int runs, int nparam,
-                   void *const *arg, int ndim, const int64_t *dim) {
+/* Scratch of a launch that may be put off, in the order of the program: what is free now is
+ * somebody else's when the launch is made. Without room nothing is put off. */
+static void *take_room(TsReplay *r, int64_t nbytes) {
+  TsError none = {0};
+  int area = r->now.nscratch++ % (overlaps ? TS_REPLAY_AREAS : 1);
+  void *room = ts_replay_area(r->d, area, nbytes, &none);
+  if (!room) r->off = true;
+  return room;
+}
+
+static bool append(TsReplay *r, TsDeviceKernel *k, int runs, int nparam, void *const *arg,
+                   int ndim, const int64_t *dim) {
+  Sequence *s = &r->now;
+  int touched = r->touched;
   int64_t scratch = runs > 1 ? 0 : ts_device_kernel_scratch_bytes(k, dim);
-  int area = scratch > 0 ? s->nscratch++ % (overlaps ? TS_REPLAY_AREAS : 1) : 0;
-  bool known = touched > 0 && scratch >= 0;
+  bool known = touched > 0;
   const void *own = ts_device_kernel_memory(k);
+  void *room = scratch && !r->off ? take_room(r, scratch) : NULL;
   if (known && own) known = add_access(s, own, 1, true), touched++;
-  own = scratch > 0 ? ts_replay_area_name(ts_device_kernel_device(k), area) : NULL;
-  if (known && own) known = add_access(s, own, 1, true), touched++;
+  if (known && room) known = add_access(s, room, scratch, true), touched++;
   if (!reserve((void **)&s->launch, &s->cap, s->n + 1, sizeof *s->launch) ||
       !reserve((void **)&s->word, &s->capword, s->nword + nparam + ndim, sizeof *s->word))
     return false;
@@ -104,8 +115,7 @@ static bool append(Sequence *s, TsDeviceKernel *k, int touched, int runs, int np
                                .runs = runs,
                                .access = s->naccess - touched,
                                .naccess = known ? touched : -1,
-                               .area = area,
-                               .scratch = scratch};
+                               .room = room};
   for (int i = 0; i < nparam; i++) s->word[s->nword++] = (int64_t)(intptr_t)arg[i];
   for (int i = 0; i < ndim; i++) s->word[s->nword++] = dim[i];
   return true;
@@ -144,7 +154,7 @@ static TsAccesses accesses_of(const Sequence *s, int i) {
 static int launch(const TsReplay *r, int i, TsError *err) {
   TsAccesses a = accesses_of(&r->now, i);
   ts_ahead_begin(r->d, &a);
-  int failed = launch_in(&r->now, i, NULL, err);
+  int failed = launch_in(&r->now, i, r->now.launch[i].room, err);
   ts_ahead_end(r->d, &a, failed);
   return failed;
 }
@@ -165,7 +175,7 @@ static bool any_alive(TsReplay *r) {
 int ts_replay_launch_many(TsReplay *r, TsDeviceKernel *k, int n, int nparam, void *const *arg,
                           int ndim, const int64_t *dim, TsError *err) {
   bool fits = nparam <= MOST_ARGS && ts_device_kernel_records(k, arg) &&
-              append(&r->now, k, r->touched, n, nparam, arg, ndim, dim);
+              append(r, k, n, nparam, arg, ndim, dim);
   r->touched = 0;
   if (!fits) { /* no sequence any more */
     r->cut = true;
@@ -203,6 +213,7 @@ void ts_replay_begin(TsReplay *r) {
   unsigned freed = ts_device_kernel_freed();
   for (int k = 0; k < KEPT && freed != r->freed; k++) clear(r, &r->kept[k]);
   r->freed = freed;
+  r->moved = ts_replay_areas_moved(r->d);
   r->now.n = r->now.nword = r->now.naccess = r->now.nscratch = r->launched = r->touched = 0;
   r->cut = false;
   for (int k = 0; k < KEPT; k++) r->alive[k] = r->kept[k].n > 0;
@@ -211,8 +222,8 @@ void ts_replay_begin(TsReplay *r) {
 }
 
 static bool records(const TsReplay *r, const Sequence *s) {
-  return !r->refused && s->n >= LEAST && s->runs >= OFTEN && r->d->run &&
-         r->d->run->record_begin;
+  return !r->refused && r->moved == ts_replay_areas_moved(r->d) && s->n >= LEAST &&
+         s->runs >= OFTEN && r->d->run && r->d->run->record_begin;
 }
 
 static int launches_of(const Sequence *s, int i) {
@@ -246,28 +257,13 @@ static int put_after(TsReplay *r, const TsReplayOrder *o, const int *last, int i
   return failed;
 }
 
-/* ---- scratch of a record's launches */
-static int take_areas(TsReplay *r, TsError *err) {
-  for (int i = 0; i < r->now.n; i++) {
-    const Launch *l = &r->now.launch[i];
-    if (l->scratch > 0 && !ts_replay_area(r->d, l->area, l->scratch, err)) return -1;
-  }
-  return 0;
-}
-
-static int launch_recorded(TsReplay *r, int i, TsError *err) {
-  const Launch *l = &r->now.launch[i];
-  void *at = l->scratch > 0 ? ts_replay_area(r->d, l->area, l->scratch, err) : NULL;
-  return l->scratch > 0 && !at ? -1 : launch_in(&r->now, i, at, err);
-}
-
 static int launch_ordered(TsReplay *r, TsError *err) {
   TsReplayOrder o = {.n = 0};
   bool ordered = overlaps && r->d->run->record_after && order_of(&r->now, &o);
   int *last = malloc(sizeof *last * ((size_t)r->now.n + 1)), failed = !last, node = 0;
   for (int i = 0; i < r->now.n && !failed; i++) {
     if (ordered) failed = put_after(r, &o, last, i, err);
-    if (!failed) failed = launch_recorded(r, i, err);
+    if (!failed) failed = launch_in(&r->now, i, r->now.launch[i].room, err);
     node += launches_of(&r->now, i);
     last[i] = node - 1;
   }
@@ -310,7 +306,7 @@ static bool keep_accesses(Sequence *to, const Sequence *from) {
 static void record(TsReplay *r, Sequence *s) {
   const TsDeviceRun *run = r->d->run;
   TsError err = {0}, end = {0};
-  int failed = take_areas(r, &err) || run->record_begin(r->d, &err);
+  int failed = run->record_begin(r->d, &err);
   if (failed) return refuse(r, s);
   s->moved = ts_replay_areas_moved(r->d);
   s->ordered = overlaps;
@@ -318,16 +314,15 @@ static void record(TsReplay *r, Sequence *s) {
   if (run->record_end(r->d, &s->record, &end) || failed) refuse(r, s);
 }
 
-/* Launches that differ take the place of the record's. What a kernel takes by itself may be
- * somebody else's memory by now, so it is asked for again. */
+/* Launches that differ take the place of the record's. */
 static void patch(TsReplay *r, Sequence *s) {
   const TsDeviceRun *run = r->d->run;
   TsError err = {0};
   int failed = 0;
   for (int i = 0, at = 0; i < s->n && !failed; at += launches_of(s, i), i++) {
-    bool same = same_arguments(s, &r->now, i);
-    if (same && r->now.launch[i].scratch >= 0) continue;
-    failed = run->record_patch(r->d, s->record, at, &err) || launch_recorded(r, i, &err);
+    if (same_arguments(s, &r->now, i)) continue;
+    failed = run->record_patch(r->d, s->record, at, &err) ||
+             launch_in(&r->now, i, r->now.launch[i].room, &err);
   }
   run->record_patch(r->d, NULL, 0, &err);
   if (failed) return refuse(r, s);
@@ -358,8 +353,7 @@ static int run_sequence(TsReplay *r, Sequence *s, TsError *err) {
   s->used = ++r->clock;
   s->runs++;
   bool often = s->runs >= OFTEN && !r->refused;
-  TsError none = {0};
-  bool fits = !s->record || (!take_areas(r, &none) && (!s->ordered || same_order(s, &r->now)));
+  bool fits = !s->record || !s->ordered || same_order(s, &r->now);
   if (s->record && (!fits || s->moved != ts_replay_areas_moved(r->d))) {
     r->d->run->record_free(r->d, s->record);
     s->record = NULL;

@@ -37,6 +37,4 @@ void *ts_replay_area(TsDevice *d, int i, int64_t nbytes, TsError *err) {
   return a->at;
 }
 
-const void *ts_replay_area_name(const TsDevice *d, int i) { return &all[d->index].area[i]; }
-
 unsigned ts_replay_areas_moved(const TsDevice *d) { return all[d->index].moved; }

@@ -1,7 +1,7 @@
-/* Scratch of recorded launches. What a launch takes and gives back at once may be anybody's
- * when its record runs again; so records have areas of their own, which all records of a device
- * share, as one runs behind the other. A launch that writes an area comes behind those that
- * wrote it before: several of them let neighbours run side by side. */
+/* Scratch of launches that are put off and recorded. What a launch takes and gives back at once
+ * may be anybody's when it runs; so these have areas of their own, which all of a device share,
+ * as one runs behind the other. A launch that writes an area comes behind those that wrote it
+ * before: several of them let neighbours run side by side. */
 #ifndef TS_JIT_REPLAY_AREAS_H
 #define TS_JIT_REPLAY_AREAS_H
 
@@ -14,8 +14,6 @@ void ts_replay_areas_hold(TsDevice *d);
 void ts_replay_areas_drop(TsDevice *d);
 /* Area i, of at least so many bytes, or NULL with the error. What grows is another one. */
 void *ts_replay_area(TsDevice *d, int i, int64_t nbytes, TsError *err);
-/* An address that stands for area i. */
-const void *ts_replay_area_name(const TsDevice *d, int i);
 /* How often one became another: records from before have addresses that are somebody else's. */
 unsigned ts_replay_areas_moved(const TsDevice *d);
 

@@ -29,7 +29,8 @@ TsAside ts_context_aside(TsContext *c) {
 
 void ts_context_resume(TsContext *c, TsAside was) {
   c->no_grad--, c->inside--;
-  c->capture = was.capture, c->trap = was.trap, c->watched = was.watched, c->device = was.device;
+  c->capture = was.capture, c->trap = was.trap, c->watched = was.watched,
+  c->device = was.device;
 }
 
 void ts_context_close(TsContext *c) {
