@@ -79,12 +79,12 @@ int ts_exec_log_softmax(TsCall *call) { return softmax(call, TS_ROWS_log_softmax
 
 /* The last axes are one row: in place if they lie so. */
 static TsTensor *merged(TsContext *c, TsTensor *x, int first, TsDtype d) {
-  bool even = ts_tensor_dtype(x) == d;
-  int64_t next = 0; /* the stride that the axis before must have; 0: any */
+  bool even = ts_tensor_dtype(x) == d, any = true;
+  int64_t next = 0; /* the stride that the axis before must have, but the last */
   for (int i = x->meta.ndim; i-- > first;) {
     if (x->meta.dim[i] == 1) continue;
-    even = even && (next == 0 || x->stride[i] == next);
-    next = x->stride[i] * x->meta.dim[i];
+    even = even && (any || x->stride[i] == next);
+    next = x->stride[i] * x->meta.dim[i], any = false;
   }
   return even ? ts_tensor_ref(x) : ts_tensor_cast(c, x, d);
 }
