@@ -489,7 +489,8 @@ static TsGraph *rewrite_region(TsRewrite *r, TsGraph *from) {
     if (r->region[2 * i] == from) return r->region[2 * i + 1];
   if (ts_graph_map_open(&m, NULL, from)) return NULL;
   if ((g = ts_graph_map_shell(&m, r->g->unit, from, r->g->err))) {
-    TsRewrite inner = {.b = r->b, .g = g, .o = r->o, .final = r->final};
+    TsRuleFacts facts = {NULL, 0, 0};
+    TsRewrite inner = {.b = r->b, .g = g, .o = r->o, .final = r->final, .facts = &facts};
     g->parent = r->g;
     if (!rewrite_graph(&inner, &m) && (clean = without_dead(g))) clean->parent = r->g;
     r->fired += inner.fired;
@@ -578,6 +579,7 @@ static int rewrite_graph(TsRewrite *r, TsGraphMap *m) {
   free(live);
   free(r->uses);
   free(r->region);
+  free(r->facts->finite);
   return failed || ts_graph_map_finish(m) ? -1 : 0;
 }
 
@@ -592,7 +594,8 @@ static TsGraph *pass(const TsGraph *from, const TsRewriteOptions *o, bool final,
   if (ts_graph_map_open(&m, NULL, from)) return NULL;
   if ((g = ts_graph_map_shell(&m, NULL, from, from->err))) {
     TsBuild b = {.emit = emit, .meta = meta, .number = number, .err = from->err};
-    TsRewrite r = {.b = b, .g = g, .o = o, .final = final};
+    TsRuleFacts facts = {NULL, 0, 0};
+    TsRewrite r = {.b = b, .g = g, .o = o, .final = final, .facts = &facts};
     g->unit->nrandom = from->unit->nrandom;
     if (!rewrite_graph(&r, &m)) clean = ts_graph_clone(g, from->err);
     *p = (Passed){p->fired + r.fired, r.waits};

@@ -31,6 +31,11 @@ typedef struct TsRewriteOptions {
 TsGraph *ts_graph_rewrite(const TsGraph *from, const TsRewriteOptions *o);
 
 /* ---- for rules */
+typedef struct TsRuleFacts { /* by node of g, for the first n of them */
+  unsigned char *finite;
+  int n, cap;
+} TsRuleFacts;
+
 typedef struct TsRewrite {
   TsBuild b; /* first: what it emits is simplified as well */
   TsGraph *g;
@@ -44,6 +49,7 @@ typedef struct TsRewrite {
   TsGraph **region;
   const TsNode *root; /* what a rule matched, and its variables by letter */
   TsVal var[26];
+  TsRuleFacts *facts;
   unsigned types; /* of the rule that is tried: kinds as bits (ir/graph_rewrite.c) */
 } TsRewrite;
 
@@ -91,8 +97,8 @@ typedef enum TsRuleSign {
   TS_SIGN_none        /* neither negative nor -0; maybe NaN */
 } TsRuleSign;
 TsRuleSign ts_rule_sign(TsVal v);
-/* Finite where the inputs of the graph are, but for an overflow. */
-bool ts_rule_finite(TsVal v);
+/* Finite where the inputs of the graph or region are, but for an overflow of very large numbers. */
+bool ts_rule_finite(const TsRewrite *r, TsVal v);
 /* A bound of the magnitude of what is made from counts and numbers; infinity if unknown. */
 double ts_rule_bound(TsVal v);
 

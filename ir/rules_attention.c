@@ -199,7 +199,7 @@ static bool sizes_fit(const Attend *a, TsDtype d) {
 /* A key that is hidden adds nothing, where 0 times what is not finite was NaN. */
 static bool hidden_alike(const TsRewrite *r, const Attend *a) {
   bool masked = a->causal || a->add || a->seen || a->where;
-  return !masked || ts_rule_fast(r) || (ts_rule_finite(a->kt) && ts_rule_finite(a->v));
+  return !masked || ts_rule_fast(r) || (ts_rule_finite(r, a->kt) && ts_rule_finite(r, a->v));
 }
 
 static bool find(const TsRewrite *r, Attend *a) {
@@ -266,10 +266,27 @@ static bool is_given(TsVal mask) {
   return n->op == TS_NODE_param;
 }
 
-/* Which keys the mask shows, or NULL where it hides none. */
+/* A mask of known form of which each row shows a key. */
+static bool shows_all_rows(const TsRewrite *r, const Attend *a) {
+  TsVal mask = a->add ? a->add : a->seen;
+  const TsMeta *p = &a->probs;
+  int64_t last, s = p->dim[p->ndim - 2], t = p->dim[p->ndim - 1];
+  double upto, beyond, far = -INFINITY;
+  const TsMeta *m = mask ? &mask->meta : NULL;
+  if (!mask || a->causal || m->ndim < 2 || m->dim[m->ndim - 2] != s || m->dim[m->ndim - 1] != t ||
+      !ts_rule_step(r, mask, &last, &upto, &beyond))
+    return false;
+  bool first = a->add ? upto > far : (upto != 0) != a->hides;
+  bool rest = a->add ? beyond > far : (beyond != 0) != a->hides;
+  /* Row 0 has the fewest elements up to the step, the last one the fewest beyond it. */
+  return (first && last >= 0) || (rest && last + s - 1 < t - 1) || (first && rest);
+}
+
+/* Which keys the mask shows, or NULL where each row shows some. */
 static TsVal shown(TsRewrite *r, const Attend *a, TsVal mask) {
+  if (shows_all_rows(r, a)) return NULL;
   if (a->seen) return mask;
-  if (!a->add || (ts_rule_finite(mask) && !is_given(mask))) return NULL;
+  if (!a->add || (ts_rule_finite(r, mask) && !is_given(mask))) return NULL;
   return ts_build2(&r->b, TS_OP_ne, mask, ts_graph_number(r->g, -INFINITY));
 }
 
@@ -335,7 +352,7 @@ static bool causal_mask(const TsRewrite *r) {
 bool ts_rule_guard_causal_mask(const TsRewrite *r) {
   const TsNode *n = r->root;
   return causal_mask(r) &&
-         (ts_rule_fast(r) || (ts_rule_finite(n->in[1]) && ts_rule_finite(n->in[2])));
+         (ts_rule_fast(r) || (ts_rule_finite(r, n->in[1]) && ts_rule_finite(r, n->in[2])));
 }
 
 TsVal ts_rule_make_attention_causal(TsRewrite *r) {

@@ -220,7 +220,7 @@ bool ts_rule_guard_over_classes(const TsRewrite *r) {
   const TsMeta *m = &logp->meta;
   TsVal hot = product->node->in[product->node->in[0] == logp];
   /* The logarithm of an impossible class is -inf, which the product makes NaN. */
-  if (!ts_rule_finite(ts_rule_var(r, 'x')) && !ts_rule_fast(r)) return false;
+  if (!ts_rule_finite(r, ts_rule_var(r, 'x')) && !ts_rule_fast(r)) return false;
   return classes_last(r, logp) && ts_rule_single(r, product) && hot->meta.dtype == m->dtype &&
          ts_meta_same_shape(&hot->meta, m) && !ts_rule_attr(r->root, "keepdims")->i &&
          ts_rule_axes(r->root, m) == 1u << (m->ndim - 1);

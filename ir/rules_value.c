@@ -1,6 +1,7 @@
 /* What guards know of values by what they are made of, without computing them: their sign,
  * whether they are finite, a bound of their magnitude. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "ir/graph_rewrite.h"
 
@@ -49,8 +50,8 @@ static TsRuleSign sign_of(TsVal v, int depth) {
   case TS_OP_var:
   case TS_OP_std:
   case TS_OP_norm:
+  case TS_OP_relu:
   case TS_OP_hypot: return TS_SIGN_none;
-  case TS_OP_relu: return TS_SIGN_minus_zero;
   case TS_OP_sqrt: return operand(n, 0, depth) == TS_SIGN_none ? TS_SIGN_none : TS_SIGN_minus_zero;
   case TS_OP_add: /* -0 is the sum of two -0 alone */
     if (operand(n, 0, depth) == TS_SIGN_any || operand(n, 1, depth) == TS_SIGN_any)
@@ -75,16 +76,78 @@ static TsRuleSign sign_of(TsVal v, int depth) {
 TsRuleSign ts_rule_sign(TsVal v) { return sign_of(v, 0); }
 
 /* ---- what is finite where the inputs are */
-enum { DEEPEST_FINITE = 400, MOST_SEEN = 2000 };
+typedef enum Keeps {
+  KEEPS_not,
+  KEEPS_always, /* finite whatever the operands are */
+  KEEPS,        /* finite where the operands are */
+  KEEPS_wide,   /* the same, of types that only very large numbers lead out of */
+  KEEPS_some,   /* the same, of some elements */
+} Keeps;
 
-/* How often values are looked at is bounded: a value may be reached in many ways. */
-static bool is_finite(TsVal v, int depth, int *budget);
-
-static bool finite_inputs(const TsNode *n, int depth, int *budget) {
-  for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && !is_finite(n->in[i], depth + 1, budget)) return false;
-  return true;
-}
+/* Beside the rows that only show elements elsewhere (class VIEW). */
+static const unsigned char keeps[TS_OP_COUNT] = {
+    [TS_OP_arange] = KEEPS_always,
+    [TS_OP_linspace] = KEEPS_always,
+    [TS_OP_eye] = KEEPS_always,
+    [TS_OP_one_hot] = KEEPS_always,
+    [TS_OP_normal] = KEEPS_always,
+    [TS_OP_uniform] = KEEPS_always,
+    [TS_OP_truncated_normal] = KEEPS_always,
+    [TS_OP_bernoulli] = KEEPS_always,
+    [TS_OP_neg] = KEEPS,
+    [TS_OP_abs] = KEEPS,
+    [TS_OP_sign] = KEEPS,
+    [TS_OP_floor] = KEEPS,
+    [TS_OP_ceil] = KEEPS,
+    [TS_OP_round] = KEEPS,
+    [TS_OP_trunc] = KEEPS,
+    [TS_OP_minimum] = KEEPS,
+    [TS_OP_maximum] = KEEPS,
+    [TS_OP_where] = KEEPS,
+    [TS_OP_relu] = KEEPS,
+    [TS_OP_gelu_erf] = KEEPS,
+    [TS_OP_gelu_tanh] = KEEPS,
+    [TS_OP_silu] = KEEPS,
+    [TS_OP_mish] = KEEPS,
+    [TS_OP_softplus] = KEEPS,
+    [TS_OP_sigmoid] = KEEPS,
+    [TS_OP_tanh] = KEEPS,
+    [TS_OP_erf] = KEEPS,
+    [TS_OP_sin] = KEEPS,
+    [TS_OP_cos] = KEEPS,
+    [TS_OP_atan] = KEEPS,
+    [TS_OP_clone] = KEEPS,
+    [TS_OP_concat] = KEEPS,
+    [TS_OP_roll] = KEEPS,
+    [TS_OP_repeat_interleave] = KEEPS,
+    [TS_OP_slice_update] = KEEPS,
+    [TS_OP_gather] = KEEPS,
+    [TS_OP_take] = KEEPS,
+    [TS_OP_index_select] = KEEPS,
+    [TS_OP_embedding] = KEEPS,
+    [TS_OP_tril] = KEEPS,
+    [TS_OP_triu] = KEEPS,
+    [TS_OP_add] = KEEPS_wide,
+    [TS_OP_sub] = KEEPS_wide,
+    [TS_OP_mul] = KEEPS_wide,
+    [TS_OP_fma] = KEEPS_wide,
+    [TS_OP_square] = KEEPS_wide,
+    [TS_OP_rope] = KEEPS_wide,
+    [TS_OP_matmul] = KEEPS_wide,
+    [TS_OP_conv1d] = KEEPS_wide,
+    [TS_OP_conv2d] = KEEPS_wide,
+    [TS_OP_conv3d] = KEEPS_wide,
+    [TS_OP_sum] = KEEPS_wide,
+    [TS_OP_index_add] = KEEPS_wide,
+    [TS_OP_scatter_add] = KEEPS_wide,
+    [TS_OP_mean] = KEEPS_some,
+    [TS_OP_max] = KEEPS_some,
+    [TS_OP_min] = KEEPS_some,
+    [TS_OP_var] = KEEPS_some,
+    [TS_OP_softmax] = KEEPS_some,
+    [TS_OP_log_softmax] = KEEPS_some,
+    [TS_OP_logsumexp] = KEEPS_some,
+};
 
 /* Sums and products of these types leave the range only where something is very large. */
 static bool wide(TsVal v) {
@@ -92,102 +155,83 @@ static bool wide(TsVal v) {
   return d == TS_DT_bf16 || d == TS_DT_f32 || d == TS_DT_f64;
 }
 
-static bool is_finite(TsVal v, int depth, int *budget) {
+static bool floats(TsVal v) {
+  return ts_dtype_is((TsDtype)v->meta.dtype, TS_KIND_F | TS_KIND_C);
+}
+
+/* Not near 0: what it divides stays in the range. */
+static bool divides(TsVal v, int depth) {
+  const double least = 0x1p-60;
   const TsNode *n = v->node;
   double value;
-  if (ts_rule_fill(v, &value)) return isfinite(value);
-  if (n->op == TS_NODE_param || ts_dtype_is((TsDtype)v->meta.dtype, TS_KIND_B | TS_KIND_U | TS_KIND_I))
-    return true;
-  if (depth > DEEPEST_FINITE || --*budget < 0) return false;
+  if (ts_rule_fill(v, &value)) return fabs(value) >= least;
+  if (depth > DEEPEST || !wide(v)) return false;
   switch (n->op) {
-  case TS_OP_cast:
-    if (!wide(v) && !ts_rule_holds((TsDtype)v->meta.dtype, (TsDtype)n->in[0]->meta.dtype))
-      return false;
-    return finite_inputs(n, depth, budget);
-  case TS_OP_add:
-  case TS_OP_sub:
-  case TS_OP_mul:
-  case TS_OP_fma:
-  case TS_OP_square:
-  case TS_OP_matmul:
-  case TS_OP_conv1d:
-  case TS_OP_conv2d:
-  case TS_OP_conv3d:
-  case TS_OP_sum:
-  case TS_OP_index_add:
-  case TS_OP_scatter_add: return wide(v) && finite_inputs(n, depth, budget);
-  case TS_OP_layernorm:
-  case TS_OP_rmsnorm:
-    return ts_rule_attr(n, "eps")->f > 0 && wide(v) && finite_inputs(n, depth, budget);
-  case TS_OP_mean:
-  case TS_OP_max:
-  case TS_OP_min:
-  case TS_OP_var:
-  case TS_OP_softmax:
-    return ts_meta_numel(&n->in[0]->meta) > 0 && finite_inputs(n, depth, budget);
-  case TS_OP_neg:
-  case TS_OP_abs:
-  case TS_OP_sign:
-  case TS_OP_floor:
-  case TS_OP_ceil:
-  case TS_OP_round:
-  case TS_OP_trunc:
-  case TS_OP_minimum:
-  case TS_OP_maximum:
-  case TS_OP_where:
-  case TS_OP_relu:
-  case TS_OP_leaky_relu:
-  case TS_OP_gelu_erf:
-  case TS_OP_gelu_tanh:
-  case TS_OP_silu:
-  case TS_OP_softplus:
-  case TS_OP_sigmoid:
-  case TS_OP_tanh:
-  case TS_OP_erf:
-  case TS_OP_sin:
-  case TS_OP_cos:
-  case TS_OP_atan:
-  case TS_OP_rope:
+  case TS_OP_sqrt:
   case TS_OP_reshape:
-  case TS_OP_transpose:
-  case TS_OP_permute:
-  case TS_OP_squeeze:
-  case TS_OP_unsqueeze:
-  case TS_OP_broadcast_to:
-  case TS_OP_expand:
-  case TS_OP_flatten:
-  case TS_OP_slice:
-  case TS_OP_slice_update:
-  case TS_OP_narrow:
-  case TS_OP_select:
-  case TS_OP_flip:
-  case TS_OP_unfold:
-  case TS_OP_contiguous:
-  case TS_OP_clone:
-  case TS_OP_stop_gradient:
-  case TS_OP_concat:
-  case TS_OP_roll:
-  case TS_OP_repeat_interleave:
-  case TS_OP_gather:
-  case TS_OP_take:
-  case TS_OP_index_select:
-  case TS_OP_embedding:
-  case TS_OP_tril:
-  case TS_OP_triu: return finite_inputs(n, depth, budget);
-  case TS_OP_pad: return isfinite(ts_rule_attr(n, "value")->f) && finite_inputs(n, depth, budget);
-  case TS_OP_arange:
-  case TS_OP_linspace:
-  case TS_OP_eye:
-  case TS_OP_one_hot:
-  case TS_OP_normal:
-  case TS_OP_uniform: return true;
+  case TS_OP_broadcast_to: return divides(n->in[0], depth + 1);
+  case TS_OP_maximum:
+  case TS_OP_add:
+    for (int i = 0; i < 2; i++)
+      if (ts_rule_fill(n->in[i], &value) && value >= least)
+        return n->op == TS_OP_maximum || ts_rule_sign(n->in[1 - i]) != TS_SIGN_any;
+    return false;
   default: return false;
   }
 }
 
-bool ts_rule_finite(TsVal v) {
-  int budget = MOST_SEEN;
-  return is_finite(v, 0, &budget);
+/* Whether the results of a node are, inputs: whether those of the node are. */
+static bool makes_finite(const TsNode *n, bool inputs) {
+  TsVal v = (TsVal)&n->out[0];
+  double value;
+  if (n->op == TS_NODE_param || !floats(v)) return true;
+  if (n->nout == 1 && ts_rule_fill(v, &value)) return isfinite(value);
+  if (n->op >= TS_OP_COUNT) return false;
+  switch (n->op) {
+  case TS_OP_cast: {
+    TsDtype from = (TsDtype)n->in[0]->meta.dtype;
+    return inputs && (wide(v) || ts_rule_holds((TsDtype)v->meta.dtype, from));
+  }
+  case TS_OP_layernorm:
+  case TS_OP_rmsnorm: return inputs && wide(v) && ts_rule_attr(n, "eps")->f > 0;
+  case TS_OP_attention: return inputs && wide(v);
+  case TS_OP_dropout: return inputs && wide(v) && ts_rule_attr(n, "p")->f < 1;
+  case TS_OP_pad: return inputs && isfinite(ts_rule_attr(n, "value")->f);
+  case TS_OP_div: return inputs && wide(v) && divides(n->in[1], 0);
+  case TS_OP_reciprocal:
+  case TS_OP_rsqrt: return inputs && divides(n->in[0], 0);
+  case TS_OP_sqrt: return inputs && ts_rule_sign(n->in[0]) != TS_SIGN_any;
+  default: break;
+  }
+  if (ts_op_info((TsOp)n->op)->cls == TS_CLASS_VIEW) return inputs;
+  switch ((Keeps)keeps[n->op]) {
+  case KEEPS_always: return true;
+  case KEEPS: return inputs;
+  case KEEPS_wide: return inputs && wide(v);
+  case KEEPS_some: return inputs && ts_meta_numel(&n->in[0]->meta) > 0;
+  default: return false;
+  }
+}
+
+/* Nodes stand behind their operands, so each is looked at once, as far as somebody asked. */
+bool ts_rule_finite(const TsRewrite *r, TsVal v) {
+  TsRuleFacts *f = r->facts;
+  int id = (int)v->node->id;
+  if (id >= f->cap) {
+    int cap = r->g->nnode * 2 + 64;
+    unsigned char *p = realloc(f->finite, (size_t)cap);
+    if (!p) return false;
+    f->finite = p;
+    f->cap = cap;
+  }
+  for (; f->n <= id; f->n++) {
+    const TsNode *n = r->g->node[f->n];
+    bool inputs = true;
+    for (int i = 0; i < n->nin && inputs; i++)
+      inputs = !n->in[i] || !floats(n->in[i]) || f->finite[n->in[i]->node->id];
+    f->finite[f->n] = n->nout > 0 && makes_finite(n, inputs);
+  }
+  return f->finite[id];
 }
 
 /* ---- bounds */
