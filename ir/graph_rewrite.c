@@ -2,12 +2,12 @@
  * in ir/rules_<group>.c. */
 #include "ir/graph_rewrite.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ir/graph_copy.h"
+#include "ir/text_value.h"
 
 typedef struct Rule {
   const char *name, *types, *pattern, *result, *reason;
@@ -245,8 +245,6 @@ static bool typed(const TsRewrite *r, TsVal v) {
   return d == root || ts_dtype_is(d, TS_KIND_F | TS_KIND_C);
 }
 
-static bool same_number(double a, double b) { return a == b && !signbit(a) == !signbit(b); }
-
 static bool match(TsRewrite *r, const Expr *e, TsVal v);
 
 static bool match_kids(TsRewrite *r, const Expr *e, const TsNode *n, bool swapped) {
@@ -281,7 +279,7 @@ static bool match(TsRewrite *r, const Expr *e, TsVal v) {
     *slot = v;
     return true;
   }
-  case EXPR_number: return v && ts_rule_fill(v, &value) && same_number(value, e->number);
+  case EXPR_number: return v && ts_rule_fill(v, &value) && ts_number_same(value, e->number);
   case EXPR_absent: return !v;
   default: return v && typed(r, v) && match_node(r, e, v->node);
   }

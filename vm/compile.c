@@ -4,10 +4,9 @@
 #include <math.h>
 
 #include "ir/graph_recognise.h"
+#include "ir/text_value.h"
 
-static bool same(double a, double b) {
-  return isnan(a) ? isnan(b) : a == b && !signbit(a) == !signbit(b);
-}
+static bool same(double a, double b) { return isnan(a) ? isnan(b) : ts_number_same(a, b); }
 
 static bool eval(void *arg, TsOp op, int n, const double *in, const TsMeta *const *meta,
                  const TsAttr *attr, TsDtype out, double *result) {
