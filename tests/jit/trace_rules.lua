@@ -145,8 +145,10 @@ s.deferred > 200 --> true
 local function hot(f)
   local last
   both(function(note)
-    for _ = 1, 60 do last = f() end
-    note(last)
+    for _ = 1, 60 do
+      last = f()
+      note(last)
+    end
   end)
   return last
 end
