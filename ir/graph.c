@@ -266,8 +266,7 @@ TsVal ts_graph_param(TsGraph *g, const TsMeta *m, const char *name, void *bound)
 }
 
 TsVal ts_graph_number(TsGraph *g, double value) {
-  bool whole = value >= -0x1p63 && value < 0x1p63 && value == (double)(int64_t)value;
-  TsMeta m = {.dtype = whole ? TS_DT_i64 : TS_DT_f64, .weak = 1};
+  TsMeta m = ts_meta_number(value);
   TsNode n = {.op = TS_NODE_number, .number = value};
   TsNode *made = intern(g, &n, 1, &m, false);
   return made ? &made->out[0] : NULL;

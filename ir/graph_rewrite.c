@@ -7,19 +7,23 @@
 #include <string.h>
 
 #include "ir/graph_copy.h"
+#include "ir/text_value.h"
 
 typedef struct Rule {
-  const char *name, *pattern, *result, *reason;
+  const char *name, *types, *pattern, *result, *reason;
   TsRewriteKind kind;
   TsRuleGuard *guard;
   TsRuleMake *make;
 } Rule;
 
 static const Rule rules[] = {
-#define RULE(name, kind, pattern, guard, result, reason)                                       \
-  {#name, pattern, result, reason, TS_REWRITE_##kind, ts_rule_guard_##guard, NULL},
-#define MAKE(name, kind, pattern, guard, reason)                                               \
-  {#name, pattern, NULL, reason, TS_REWRITE_##kind, ts_rule_guard_##guard, ts_rule_make_##name},
+#define RULE(name, kind, types, pattern, guard, result, reason)                                \
+  {#name, types, pattern, result, reason, TS_REWRITE_##kind, ts_rule_guard_##guard, NULL},
+#define MAKE(name, kind, types, pattern, guard, reason)                                        \
+  {#name,  types,                                                                              \
+   pattern, NULL,                                                                              \
+   reason, TS_REWRITE_##kind,                                                                  \
+   ts_rule_guard_##guard, ts_rule_make_##name},
 #include "ir/rules.def"
 #undef RULE
 #undef MAKE
@@ -40,7 +44,8 @@ typedef struct Expr {
   ExprKind kind;
   TsOp op;
   char var;
-  bool rest; /* "...": any operands */
+  bool rest;  /* "...": any operands */
+  bool typed; /* of the rule's types */
   double number;
   int nkid;
   struct Expr *kid[6];
@@ -49,6 +54,11 @@ typedef struct Expr {
 static Expr pool[NRULE * 16];
 static int npool;
 static Expr *pattern_of[NRULE], *result_of[NRULE];
+
+/* Types of a row as bits: the kinds of lib/dtype.h, and two more. */
+enum { ANY_TYPE = 1 << 6, WIDE = 1 << 7 };
+static unsigned types_of[NRULE][2]; /* as its kind says, and in the profile fast */
+
 static int first_rule[TS_OP_COUNT], any_rules[NRULE], nany, next_rule[NRULE];
 
 static Expr *new_expr(ExprKind kind) {
@@ -59,8 +69,9 @@ static Expr *new_expr(ExprKind kind) {
 
 static Expr *read_expr(const char **s) {
   while (**s == ' ') ++*s;
-  if (**s == '?' || **s == '#') {
-    Expr *e = new_expr(**s == '?' ? EXPR_var : EXPR_constant);
+  if (**s == '?' || **s == '%' || **s == '#') {
+    Expr *e = new_expr(**s == '#' ? EXPR_constant : EXPR_var);
+    e->typed = **s == '?';
     e->var = (*s)[1];
     *s += 2;
     return e;
@@ -98,6 +109,29 @@ static Expr *read_expr(const char **s) {
   return e;
 }
 
+static unsigned type_bit(char c) {
+  switch (c) {
+  case '*': return ANY_TYPE;
+  case 'W': return WIDE;
+  case 'F': return TS_KIND_F;
+  case 'B': return TS_KIND_B;
+  case 'U': return TS_KIND_U;
+  case 'I': return TS_KIND_I;
+  case 'C': return TS_KIND_C;
+  default: TS_BUG("rules: no kind of types %c", c);
+  }
+}
+
+static void read_types(const char *s, unsigned types[2]) {
+  bool fast = false;
+  for (; *s; s++) {
+    fast |= *s == '|';
+    if (*s == '|') continue;
+    if (!fast) types[0] |= type_bit(*s);
+    types[1] |= type_bit(*s);
+  }
+}
+
 static void read_rules(void) {
   static bool done;
   if (done) return;
@@ -107,6 +141,7 @@ static void read_rules(void) {
     const char *p = rules[i].pattern, *q = rules[i].result;
     pattern_of[i] = read_expr(&p);
     result_of[i] = q ? read_expr(&q) : NULL;
+    read_types(rules[i].types, types_of[i]);
     if (pattern_of[i]->kind == EXPR_any_op) {
       any_rules[nany++] = i;
       continue;
@@ -135,7 +170,9 @@ bool ts_rule_fill(TsVal v, double *value) {
   case TS_OP_zeros:
   case TS_OP_zeros_like: *value = 0; return true;
   case TS_OP_full:
-  case TS_OP_full_like: *value = ts_rule_attr(n, "value")->f; return true;
+  case TS_OP_full_like:
+    *value = ts_dtype_stored((TsDtype)v->meta.dtype, ts_rule_attr(n, "value")->f);
+    return true;
   case TS_OP_broadcast_to:
   case TS_OP_reshape: return ts_rule_fill(n->in[0], value);
   default: return false;
@@ -194,6 +231,20 @@ static bool commutes(uint16_t op) {
          op == TS_OP_logical_and || op == TS_OP_logical_or;
 }
 
+/* The kind of the type among those that the rule takes, and WIDE where it may say so. */
+static bool takes(unsigned types, TsDtype d) {
+  bool wide = d == TS_DT_bf16 || d == TS_DT_f32 || d == TS_DT_f64;
+  return (types & (unsigned)ts_dtypes[d].kind) || (wide && types & WIDE);
+}
+
+/* v is of the rule's types, and of the same kind as the root. */
+static bool typed(const TsRewrite *r, TsVal v) {
+  TsDtype d = (TsDtype)v->meta.dtype, root = (TsDtype)ts_rule_type(r)->dtype;
+  if (r->types & ANY_TYPE || v->meta.weak) return true;
+  if (!takes(r->types, d) || ts_dtypes[d].kind != ts_dtypes[root].kind) return false;
+  return d == root || ts_dtype_is(d, TS_KIND_F | TS_KIND_C);
+}
+
 static bool match(TsRewrite *r, const Expr *e, TsVal v);
 
 static bool match_kids(TsRewrite *r, const Expr *e, const TsNode *n, bool swapped) {
@@ -222,14 +273,15 @@ static bool match(TsRewrite *r, const Expr *e, TsVal v) {
   case EXPR_constant:
     if (!v || !ts_rule_fill(v, &value)) return false; /* fall through */
   case EXPR_var: {
+    if (v && e->typed && !typed(r, v)) return false;
     TsVal *slot = &r->var[e->var - 'a'];
     if (*slot) return *slot == v;
     *slot = v;
     return true;
   }
-  case EXPR_number: return v && ts_rule_fill(v, &value) && value == e->number;
+  case EXPR_number: return v && ts_rule_fill(v, &value) && ts_number_same(value, e->number);
   case EXPR_absent: return !v;
-  default: return v && match_node(r, e, v->node);
+  default: return v && typed(r, v) && match_node(r, e, v->node);
   }
 }
 
@@ -274,7 +326,8 @@ static TsVal apply(TsRewrite *r, int i, TsVal v) {
   if (!due(r, rule->kind)) return NULL;
   memset(r->var, 0, sizeof r->var);
   r->root = v->node;
-  if (!match_node(r, pattern_of[i], v->node) || !rule->guard(r)) return NULL;
+  r->types = types_of[i][ts_rule_fast(r)];
+  if (!typed(r, v) || !match_node(r, pattern_of[i], v->node) || !rule->guard(r)) return NULL;
   TsMeta want = v->meta;
   TsVal made = of_type(r, rule->make ? rule->make(r) : build(r, result_of[i]), &want);
   if (!made || made == v) return NULL;
@@ -294,7 +347,7 @@ static TsVal fold(TsRewrite *r, TsVal v) {
   const TsNode *n = v->node;
   double in[TS_MAX_IN], value;
   const TsMeta *m[TS_MAX_IN];
-  int kinds = TS_KIND_F | TS_KIND_B | TS_KIND_I;
+  int kinds = TS_KIND_F | TS_KIND_B | TS_KIND_U | TS_KIND_I;
   if (!r->o->eval || n->op >= TS_OP_COUNT || ts_op_info((TsOp)n->op)->cls != TS_CLASS_POINTWISE)
     return NULL;
   if (!ts_dtype_is((TsDtype)v->meta.dtype, kinds) || n->nin == 0) return NULL;
@@ -434,7 +487,8 @@ static TsGraph *rewrite_region(TsRewrite *r, TsGraph *from) {
     if (r->region[2 * i] == from) return r->region[2 * i + 1];
   if (ts_graph_map_open(&m, NULL, from)) return NULL;
   if ((g = ts_graph_map_shell(&m, r->g->unit, from, r->g->err))) {
-    TsRewrite inner = {.b = r->b, .g = g, .o = r->o, .final = r->final};
+    TsRuleFacts facts = {NULL, 0, 0};
+    TsRewrite inner = {.b = r->b, .g = g, .o = r->o, .final = r->final, .facts = &facts};
     g->parent = r->g;
     if (!rewrite_graph(&inner, &m) && (clean = without_dead(g))) clean->parent = r->g;
     r->fired += inner.fired;
@@ -523,6 +577,7 @@ static int rewrite_graph(TsRewrite *r, TsGraphMap *m) {
   free(live);
   free(r->uses);
   free(r->region);
+  free(r->facts->finite);
   return failed || ts_graph_map_finish(m) ? -1 : 0;
 }
 
@@ -537,7 +592,8 @@ static TsGraph *pass(const TsGraph *from, const TsRewriteOptions *o, bool final,
   if (ts_graph_map_open(&m, NULL, from)) return NULL;
   if ((g = ts_graph_map_shell(&m, NULL, from, from->err))) {
     TsBuild b = {.emit = emit, .meta = meta, .number = number, .err = from->err};
-    TsRewrite r = {.b = b, .g = g, .o = o, .final = final};
+    TsRuleFacts facts = {NULL, 0, 0};
+    TsRewrite r = {.b = b, .g = g, .o = o, .final = final, .facts = &facts};
     g->unit->nrandom = from->unit->nrandom;
     if (!rewrite_graph(&r, &m)) clean = ts_graph_clone(g, from->err);
     *p = (Passed){p->fired + r.fired, r.waits};

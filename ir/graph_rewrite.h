@@ -15,6 +15,7 @@ typedef enum TsRewriteKind {
 
 typedef struct TsRewriteOptions {
   TsRewriteKind most; /* rounding: exact ones too */
+  bool fast;          /* also what may change whether a result is finite */
   bool forward;       /* what comes out will be differentiated: no last and final ones */
   /* Computes a pointwise operator on numbers given in the operands' types, in the result's
    * type, as the VM does; false if it cannot. NULL: no constants are folded. */
@@ -30,6 +31,11 @@ typedef struct TsRewriteOptions {
 TsGraph *ts_graph_rewrite(const TsGraph *from, const TsRewriteOptions *o);
 
 /* ---- for rules */
+typedef struct TsRuleFacts { /* by node of g, for the first n of them */
+  unsigned char *finite;
+  int n, cap;
+} TsRuleFacts;
+
 typedef struct TsRewrite {
   TsBuild b; /* first: what it emits is simplified as well */
   TsGraph *g;
@@ -43,6 +49,8 @@ typedef struct TsRewrite {
   TsGraph **region;
   const TsNode *root; /* what a rule matched, and its variables by letter */
   TsVal var[26];
+  TsRuleFacts *facts;
+  unsigned types; /* of the rule that is tried: kinds as bits (ir/graph_rewrite.c) */
 } TsRewrite;
 
 typedef bool TsRuleGuard(const TsRewrite *r);
@@ -52,6 +60,8 @@ typedef TsVal TsRuleMake(TsRewrite *r);
 static inline const TsNode *ts_rule_node(TsVal v, TsOp op) {
   return v && v->node->op == op ? v->node : NULL;
 }
+/* What changes whether a result is finite is allowed. */
+static inline bool ts_rule_fast(const TsRewrite *r) { return r->o->fast; }
 /* A tensor of type m with the same value everywhere. */
 TsVal ts_rule_filled(TsRewrite *r, double value, const TsMeta *m);
 static inline TsVal ts_rule_var(const TsRewrite *r, char name) { return r->var[name - 'a']; }
@@ -63,7 +73,8 @@ int ts_rule_uses(const TsRewrite *r, TsVal v);
 static inline bool ts_rule_single(const TsRewrite *r, TsVal v) {
   return ts_rule_uses(r, v) <= 1;
 }
-/* The value of a number, or of a tensor all of whose elements are equal by construction. */
+/* The value of a number, or of a tensor all of whose elements are equal by construction, as its
+ * type stores it. */
 bool ts_rule_fill(TsVal v, double *value);
 const TsAttr *ts_rule_attr(const TsNode *n, const char *name);
 /* The axis that the attribute names, of a tensor of the given rank: 0 .. ndim-1. */
@@ -78,14 +89,27 @@ bool ts_rule_float(TsVal v); /* a tensor of floats */
 /* Every value of narrow is one of wide. */
 bool ts_rule_holds(TsDtype wide, TsDtype narrow);
 bool ts_rule_pointwise(const TsNode *n);
+
+/* ---- values, by what they are made of (ir/rules_value.c) */
+typedef enum TsRuleSign {
+  TS_SIGN_any,
+  TS_SIGN_minus_zero, /* not negative, but maybe -0 */
+  TS_SIGN_none        /* neither negative nor -0; maybe NaN */
+} TsRuleSign;
+TsRuleSign ts_rule_sign(TsVal v);
+/* Finite where the inputs of the graph or region are, but for an overflow of very large numbers. */
+bool ts_rule_finite(const TsRewrite *r, TsVal v);
+/* A bound of the magnitude of what is made from counts and numbers; infinity if unknown. */
+double ts_rule_bound(TsVal v);
+
 /* A matrix known without its elements: upto where column - row <= last, else beyond
  * (ir/rules_constant.c). */
 bool ts_rule_step(const TsRewrite *r, TsVal v, int64_t *last, double *upto, double *beyond);
 /* v at one index of an axis along which alone it varies, if v is made from constants. */
 bool ts_rule_element(const TsRewrite *r, TsVal v, int axis, int64_t at, double *value);
 
-#define RULE(name, kind, pattern, guard, result, reason) TsRuleGuard ts_rule_guard_##guard;
-#define MAKE(name, kind, pattern, guard, reason)                                               \
+#define RULE(name, kind, types, pattern, guard, result, reason) TsRuleGuard ts_rule_guard_##guard;
+#define MAKE(name, kind, types, pattern, guard, reason)                                               \
   TsRuleGuard ts_rule_guard_##guard;                                                           \
   TsRuleMake ts_rule_make_##name;
 #include "ir/rules.def"

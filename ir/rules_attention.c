@@ -196,6 +196,12 @@ static bool sizes_fit(const Attend *a, TsDtype d) {
          k->dim[k->ndim - 1] == p->dim[p->ndim - 1];
 }
 
+/* A key that is hidden adds nothing, where 0 times what is not finite was NaN. */
+static bool hidden_alike(const TsRewrite *r, const Attend *a) {
+  bool masked = a->causal || a->add || a->seen || a->where;
+  return !masked || ts_rule_fast(r) || (ts_rule_finite(r, a->kt) && ts_rule_finite(r, a->v));
+}
+
 static bool find(const TsRewrite *r, Attend *a) {
   const TsNode *root = r->root;
   TsVal p = root->in[0];
@@ -216,7 +222,7 @@ static bool find(const TsRewrite *r, Attend *a) {
   a->probs = p->meta;
   /* The heads of the result are those of the probabilities, in one form or the other. */
   return isfinite(a->scale) && a->scale != 0 && sizes_fit(a, (TsDtype)ts_rule_type(r)->dtype) &&
-         leads(ts_rule_type(r), &a->probs, true);
+         leads(ts_rule_type(r), &a->probs, true) && hidden_alike(r, a);
 }
 
 bool ts_rule_guard_attends(const TsRewrite *r) {
@@ -250,6 +256,63 @@ static TsVal mask_of(TsRewrite *r, Attend *a) {
                   TS_NO_ATTRS, NULL);
 }
 
+/* ---- rows that see nothing: NaN where a softmax is written out, 0 of the operator */
+/* A mask that is given, as it is or in another form: it may hide whole rows. */
+static bool is_given(TsVal mask) {
+  const TsNode *n = mask->node;
+  while (n->op == TS_OP_cast || n->op == TS_OP_reshape || n->op == TS_OP_broadcast_to ||
+         n->op == TS_OP_narrow || n->op == TS_OP_select || n->op == TS_OP_slice)
+    n = n->in[0]->node;
+  return n->op == TS_NODE_param;
+}
+
+/* A mask of known form of which each row shows a key. */
+static bool shows_all_rows(const TsRewrite *r, const Attend *a) {
+  TsVal mask = a->add ? a->add : a->seen;
+  const TsMeta *p = &a->probs;
+  int64_t last, s = p->dim[p->ndim - 2], t = p->dim[p->ndim - 1];
+  double upto, beyond, far = -INFINITY;
+  const TsMeta *m = mask ? &mask->meta : NULL;
+  if (!mask || a->causal || m->ndim < 2 || m->dim[m->ndim - 2] != s || m->dim[m->ndim - 1] != t ||
+      !ts_rule_step(r, mask, &last, &upto, &beyond))
+    return false;
+  bool first = a->add ? upto > far : (upto != 0) != a->hides;
+  bool rest = a->add ? beyond > far : (beyond != 0) != a->hides;
+  /* Row 0 has the fewest elements up to the step, the last one the fewest beyond it. */
+  return (first && last >= 0) || (rest && last + s - 1 < t - 1) || (first && rest);
+}
+
+/* Which keys the mask shows, or NULL where each row shows some. */
+static TsVal shown(TsRewrite *r, const Attend *a, TsVal mask) {
+  if (shows_all_rows(r, a)) return NULL;
+  if (a->seen) return mask;
+  if (!a->add || (ts_rule_finite(r, mask) && !is_given(mask))) return NULL;
+  return ts_build2(&r->b, TS_OP_ne, mask, ts_graph_number(r->g, -INFINITY));
+}
+
+/* 1 for rows of y that see a key, NaN for others; NULL where all do. */
+static TsVal sees(TsRewrite *r, const Attend *a, TsVal mask) {
+  TsBuild *b = &r->b;
+  TsVal s = ts_rule_fast(r) ? NULL : shown(r, a, mask);
+  int64_t last = -1;
+  if (!s) return NULL;
+  if (a->causal) { /* both masks together */
+    TsMeta m = s->meta;
+    const TsMeta *p = &a->probs;
+    m.ndim = m.ndim < 2 ? 2 : m.ndim;
+    for (int i = 1; i <= m.ndim; i++) m.dim[m.ndim - i] = i <= 2 ? p->dim[p->ndim - i] : s->meta.dim[s->meta.ndim - i];
+    s = ts_build(b, TS_OP_broadcast_to, TS_IN(s),
+                 TS_ATTRS({"shape", ts_b_ints(m.dim, m.ndim)}), NULL);
+    int64_t diagonal = p->dim[p->ndim - 1] - p->dim[p->ndim - 2];
+    s = ts_build(b, TS_OP_tril, TS_IN(s), TS_ATTRS({"diagonal", ts_b_int(diagonal)}), NULL);
+  }
+  s = ts_build(b, TS_OP_any, TS_IN(s),
+               TS_ATTRS({"axis", ts_b_ints(&last, 1)}, {"keepdims", ts_b_bool(true)}), NULL);
+  TsMeta one = {.dtype = ts_rule_type(r)->dtype};
+  TsVal factor[2] = {ts_rule_filled(r, 1, &one), ts_rule_filled(r, NAN, &one)};
+  return ts_build(b, TS_OP_where, TS_IN(s, factor[0], factor[1]), TS_NO_ATTRS, NULL);
+}
+
 TsVal ts_rule_make_softmax_attention(TsRewrite *r) {
   Attend a;
   TsBuild *b = &r->b;
@@ -267,6 +330,8 @@ TsVal ts_rule_make_softmax_attention(TsRewrite *r) {
   TsVal in[4] = {q, k, v, mask_of(r, &a)};
   TsVal y = ts_build(b, TS_OP_attention, in[3] ? 4 : 3, in,
                      TS_ATTRS({"causal", ts_b_bool(a.causal)}, {"scale", ts_b_f(scale)}), NULL);
+  TsVal factor = y ? sees(r, &a, in[3]) : NULL;
+  if (factor) y = ts_build2(b, TS_OP_mul, y, factor);
   return y && !ts_meta_same_shape(&y->meta, ts_rule_type(r))
              ? ts_build_reshape(b, y, ts_rule_type(r)->dim, ts_rule_type(r)->ndim)
              : y;
@@ -284,7 +349,11 @@ static bool causal_mask(const TsRewrite *r) {
                                             : upto == 0 && beyond <= FAR;
 }
 
-bool ts_rule_guard_causal_mask(const TsRewrite *r) { return causal_mask(r); }
+bool ts_rule_guard_causal_mask(const TsRewrite *r) {
+  const TsNode *n = r->root;
+  return causal_mask(r) &&
+         (ts_rule_fast(r) || (ts_rule_finite(r, n->in[1]) && ts_rule_finite(r, n->in[2])));
+}
 
 TsVal ts_rule_make_attention_causal(TsRewrite *r) {
   const TsNode *n = r->root;

@@ -10,19 +10,6 @@ static const TsMeta *root_meta(const TsRewrite *r) { return &r->root->out[0].met
 static const TsNode *inner(const TsRewrite *r) { return r->root->in[0]->node; }
 
 /* ---- types */
-bool ts_rule_guard_integer(const TsRewrite *r) {
-  return ts_dtype_is((TsDtype)root_meta(r)->dtype, TS_KIND_U | TS_KIND_I | TS_KIND_B);
-}
-bool ts_rule_guard_boolean_x(const TsRewrite *r) {
-  return meta_of(r, 'x')->dtype == TS_DT_bool;
-}
-bool ts_rule_guard_real_x(const TsRewrite *r) {
-  return !ts_dtype_is((TsDtype)meta_of(r, 'x')->dtype, TS_KIND_C);
-}
-bool ts_rule_guard_number_x(const TsRewrite *r) { /* bool has products, but no square or sign */
-  return meta_of(r, 'x')->dtype != TS_DT_bool;
-}
-bool ts_rule_guard_float_x(const TsRewrite *r) { return ts_rule_float(ts_rule_var(r, 'x')); }
 bool ts_rule_guard_same_shape_x(const TsRewrite *r) {
   return ts_meta_same_shape(meta_of(r, 'x'), root_meta(r));
 }
@@ -131,19 +118,27 @@ static TsVal smaller(const TsRewrite *r, TsVal v) {
   return NULL;
 }
 
-static bool replace_operand(const TsRewrite *r, int at, TsVal *in) {
+/* The operator computes in the same type, whatever that of its result is. */
+static bool infers_alike(const TsRewrite *r, TsVal const *in) {
   const TsMeta *want = root_meta(r), *m[TS_MAX_IN];
-  for (int i = 0; i < r->root->nin; i++) in[i] = r->root->in[i];
-  if (!in[at] || !(in[at] = smaller(r, in[at]))) return false;
-  for (int i = 0; i < r->root->nin; i++) m[i] = in[i] ? &in[i]->meta : NULL;
   TsError ignored;
   TsInfer inf = {.op = (TsOp)r->root->op,
                  .nin = r->root->nin,
                  .in = m,
                  .attr = r->root->attr,
                  .err = &ignored};
-  return !ts_op_infer(&inf) && inf.out[0].dtype == want->dtype &&
+  for (int i = 0; i < inf.nin; i++) m[i] = r->root->in[i] ? &r->root->in[i]->meta : NULL;
+  if (ts_op_infer(&inf)) return false;
+  TsDtype compute = inf.compute;
+  for (int i = 0; i < inf.nin; i++) m[i] = in[i] ? &in[i]->meta : NULL;
+  return !ts_op_infer(&inf) && inf.compute == compute && inf.out[0].dtype == want->dtype &&
          ts_meta_same_shape(&inf.out[0], want);
+}
+
+static bool replace_operand(const TsRewrite *r, int at, TsVal *in) {
+  for (int i = 0; i < r->root->nin; i++) in[i] = r->root->in[i];
+  if (!in[at] || !(in[at] = smaller(r, in[at]))) return false;
+  return infers_alike(r, in);
 }
 
 bool ts_rule_guard_expanded_operand(const TsRewrite *r) {

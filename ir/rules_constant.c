@@ -6,7 +6,7 @@
 #include "ir/graph_rewrite.h"
 
 /* A value over its last two axes, rows i and columns j:
- *   LINEAR  base + row i + col j
+ *   LINEAR  base + row i + col j; constants as the type stores them
  *   STEP    upto where j - i <= last, else beyond */
 typedef struct Form {
   enum { UNKNOWN, LINEAR, STEP } kind;
@@ -189,8 +189,14 @@ static Form two_sided(const TsRewrite *r, const TsNode *n, const Form *in) {
     f.last = in[i].last;
     upto[i] = in[i].upto, beyond[i] = in[i].beyond;
   }
-  if (!any || !eval(r, n, upto, &f.upto) || !eval(r, n, beyond, &f.beyond)) return unknown;
-  return f;
+  if (!eval(r, n, upto, &f.upto) || !eval(r, n, beyond, &f.beyond)) return unknown;
+  return any ? f : constant(f.upto);
+}
+
+static bool all_constant(const TsNode *n, const Form *in) {
+  for (int i = 0; i < n->nin; i++)
+    if (!is_constant(&in[i])) return false;
+  return true;
 }
 
 static Form pointwise(const TsRewrite *r, const TsNode *n, int depth) {
@@ -203,7 +209,7 @@ static Form pointwise(const TsRewrite *r, const TsNode *n, int depth) {
     in[i] = spread(in[i], &n->in[i]->meta, m);
   }
   f = two_sided(r, n, in);
-  if (f.kind != UNKNOWN) return f;
+  if (f.kind != UNKNOWN || all_constant(n, in)) return f;
   switch (n->op) {
   case TS_OP_lt:
   case TS_OP_le:

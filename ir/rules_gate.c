@@ -118,6 +118,15 @@ static TsOp gate_of(TsVal root, TsVal f, TsVal x) {
   return is(&inside, a, a * 0.044715, 0) ? TS_OP_gelu_tanh : TS_OP_COUNT;
 }
 
+/* The operators are 0 at minus infinity, where 0 times infinity is NaN when they are written. */
+static bool gates_alike(const TsRewrite *r, TsVal x) {
+  return ts_rule_fast(r) || ts_rule_finite(r, x);
+}
+
+bool ts_rule_guard_gates_alike_x(const TsRewrite *r) {
+  return gates_alike(r, ts_rule_var(r, 'x'));
+}
+
 /* x may itself be a sum or a product, so every value on the way down is tried. */
 static TsOp gelu(const TsRewrite *r, TsVal *x) {
   TsVal root = (TsVal)&r->root->out[0], f = find_gate(root, 0);
@@ -133,7 +142,7 @@ static TsOp gelu(const TsRewrite *r, TsVal *x) {
 static bool written_out(const TsRewrite *r) {
   TsVal x;
   return gelu(r, &x) != TS_OP_COUNT && x->meta.dtype == ts_rule_type(r)->dtype &&
-         ts_rule_float(x) && ts_meta_same_shape(&x->meta, ts_rule_type(r));
+         ts_rule_float(x) && ts_meta_same_shape(&x->meta, ts_rule_type(r)) && gates_alike(r, x);
 }
 
 bool ts_rule_guard_gelu_written_out(const TsRewrite *r) { return written_out(r); }

@@ -44,8 +44,19 @@ static TsVal scaled(TsRewrite *r, TsOp op, double by) {
   return ts_build2(&r->b, op, ts_rule_var(r, 'x'), ts_graph_number(r->g, by));
 }
 
+/* Two steps x a b that become one. Where the first cannot overflow, or the second does not bring
+ * back what did, both ways overflow alike. */
+static bool overflows_alike(const TsRewrite *r, double first, double second) {
+  return fabs(first) <= 1 || fabs(second) >= 1 || ts_rule_fast(r);
+}
+
 bool ts_rule_guard_merged_product(const TsRewrite *r) {
-  return merges(r, number(r, 'a') * number(r, 'b')) && inner_single(r);
+  double a = number(r, 'a'), b = number(r, 'b');
+  return merges(r, a * b) && inner_single(r) && overflows_alike(r, a, b);
+}
+bool ts_rule_guard_merged_divisor(const TsRewrite *r) {
+  double a = number(r, 'a'), b = number(r, 'b');
+  return merges(r, a * b) && inner_single(r) && overflows_alike(r, 1 / a, 1 / b);
 }
 TsVal ts_rule_make_mul_mul(TsRewrite *r) {
   return scaled(r, TS_OP_mul, number(r, 'a') * number(r, 'b'));
@@ -55,7 +66,10 @@ TsVal ts_rule_make_div_div(TsRewrite *r) {
 }
 
 bool ts_rule_guard_merged_quotient(const TsRewrite *r) {
-  return merges(r, number(r, 'a') / number(r, 'b')) && inner_single(r);
+  double a = number(r, 'a'), b = number(r, 'b');
+  bool product_first = r->root->op == TS_OP_div;
+  return merges(r, a / b) && inner_single(r) &&
+         overflows_alike(r, product_first ? a : 1 / b, product_first ? 1 / b : a);
 }
 TsVal ts_rule_make_div_mul(TsRewrite *r) {
   return scaled(r, TS_OP_mul, number(r, 'a') / number(r, 'b'));
@@ -69,53 +83,13 @@ bool ts_rule_guard_power_of_two(const TsRewrite *r) {
 }
 TsVal ts_rule_make_div_power(TsRewrite *r) { return scaled(r, TS_OP_mul, 1 / number(r, 'a')); }
 
-bool ts_rule_guard_float_root(const TsRewrite *r) { return of_floats(r); }
-
-bool ts_rule_guard_float_inner(const TsRewrite *r) { return of_floats(r) && inner_single(r); }
+bool ts_rule_guard_single_operand(const TsRewrite *r) { return inner_single(r); }
 TsVal ts_rule_make_neg_mul(TsRewrite *r) { return scaled(r, TS_OP_mul, -number(r, 'a')); }
 TsVal ts_rule_make_neg_div(TsRewrite *r) { return scaled(r, TS_OP_div, -number(r, 'a')); }
 
-/* ---- values that are not negative */
-static bool never_negative(TsVal v, int depth) {
-  const TsNode *n = v->node;
-  double value;
-  if (ts_rule_fill(v, &value)) return value >= 0;
-  if (depth > 8 || v->meta.weak || ts_dtype_is((TsDtype)v->meta.dtype, TS_KIND_C)) return false;
-  switch (n->op) {
-  case TS_OP_square:
-  case TS_OP_abs: return !ts_dtype_is((TsDtype)n->in[0]->meta.dtype, TS_KIND_C | TS_KIND_I);
-  case TS_OP_exp:
-  case TS_OP_exp2:
-  case TS_OP_sqrt:
-  case TS_OP_sigmoid:
-  case TS_OP_softmax:
-  case TS_OP_relu:
-  case TS_OP_softplus:
-  case TS_OP_var:
-  case TS_OP_std:
-  case TS_OP_norm:
-  case TS_OP_hypot: return true;
-  case TS_OP_add:
-  case TS_OP_mul:
-  case TS_OP_div:
-  case TS_OP_minimum:
-    return never_negative(n->in[0], depth + 1) && never_negative(n->in[1], depth + 1);
-  case TS_OP_maximum:
-    return never_negative(n->in[0], depth + 1) || never_negative(n->in[1], depth + 1);
-  case TS_OP_sum:
-  case TS_OP_mean:
-  case TS_OP_max:
-  case TS_OP_min:
-  case TS_OP_reshape:
-  case TS_OP_transpose:
-  case TS_OP_permute:
-  case TS_OP_broadcast_to: return never_negative(n->in[0], depth + 1);
-  default: return false;
-  }
-}
-
-bool ts_rule_guard_never_negative_x(const TsRewrite *r) {
-  return of_floats(r) && never_negative(ts_rule_var(r, 'x'), 0);
+/* The root of -0 is -0, its power is 0. */
+bool ts_rule_guard_no_sign_x(const TsRewrite *r) {
+  return ts_rule_sign(ts_rule_var(r, 'x')) == TS_SIGN_none;
 }
 
 /* ---- means */

@@ -1,5 +1,7 @@
 /* Guards and results around softmax: recognised where it is written by exponentials, and
  * freed of what cancels. */
+#include <math.h>
+
 #include "ir/graph_rewrite.h"
 
 static bool other_operand(const TsNode *n, TsVal v, TsVal *other) {
@@ -10,6 +12,22 @@ static bool other_operand(const TsNode *n, TsVal v, TsVal *other) {
 
 static TsVal along(TsRewrite *r, TsOp op, TsVal x, int axis) {
   return ts_build(&r->b, op, TS_IN(x), TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
+}
+
+/* The largest elements of x along the axes, in a form that broadcasts to x: what is shifted by
+ * it has no overflow, whatever x is, and where x has infinities the result is none either. */
+static bool is_peak(TsVal m, TsVal x, unsigned axes) {
+  while (ts_rule_node(m, TS_OP_stop_gradient)) m = m->node->in[0];
+  const TsNode *n = ts_rule_node(m, TS_OP_max);
+  bool lies = n && (ts_rule_attr(n, "keepdims")->i || axes == (1u << x->meta.ndim) - 1);
+  return lies && n->in[0] == x && ts_rule_axes(n, &x->meta) == axes;
+}
+
+/* x - max(x): exponentials of it are at most 1, and one of them is. */
+static bool below_peak(const TsRewrite *r, TsVal x, unsigned axes) {
+  const TsNode *n = ts_rule_node(x, TS_OP_sub);
+  return ts_rule_fast(r) || (n && ts_meta_same_shape(&n->in[0]->meta, &x->meta) &&
+                             is_peak(n->in[1], n->in[0], axes));
 }
 
 /* The sum of e along one axis, in a form that broadcasts to e along that axis: that axis. */
@@ -34,7 +52,9 @@ static int softmax_axis(const TsRewrite *r) {
   if (!ts_rule_node(e, TS_OP_exp) || !ts_rule_float(e) || !ts_rule_float(e->node->in[0]))
     return -1;
   /* Read by the sum and by the root alone. */
-  return ts_rule_uses(r, e) <= 2 && ts_rule_single(r, s) ? summed_axis(s, e) : -1;
+  if (ts_rule_uses(r, e) > 2 || !ts_rule_single(r, s)) return -1;
+  int axis = summed_axis(s, e);
+  return axis >= 0 && below_peak(r, e->node->in[0], 1u << axis) ? axis : -1;
 }
 
 bool ts_rule_guard_shares_of_exp(const TsRewrite *r) { return softmax_axis(r) >= 0; }
@@ -48,14 +68,25 @@ TsVal ts_rule_make_exp_share(TsRewrite *r) { return softmax(r); }
 TsVal ts_rule_make_exp_share_mul(TsRewrite *r) { return softmax(r); }
 
 /* ---- a shift along the axis cancels */
+/* Without the shift m the result is finite where it was: m is the largest element, or a number
+ * that does not lead out of the range. */
+static bool harmless(const TsRewrite *r, TsVal x, TsVal m, unsigned axes, bool subtracted) {
+  TsDtype d = (TsDtype)x->meta.dtype;
+  double value;
+  if (ts_rule_fast(r) || (subtracted && is_peak(m, x, axes))) return true;
+  return ts_rule_fill(m, &value) && fabs(value) <= 0x1p20 && d != TS_DT_f16 &&
+         ts_dtypes[d].nbytes > 1;
+}
+
 /* The operand of x +- m that varies along the axes, where the other one does not. */
-static TsVal unshifted(const TsNode *n, unsigned axes) {
+static TsVal unshifted(const TsRewrite *r, const TsNode *n, unsigned axes) {
   if (n->op != TS_OP_sub && n->op != TS_OP_add) return NULL;
   for (int i = 0; i < (n->op == TS_OP_add ? 2 : 1); i++) {
     TsVal x = n->in[i], m = n->in[1 - i];
     if (ts_rule_float(x) && x->meta.dtype == n->out[0].meta.dtype &&
         ts_meta_same_shape(&x->meta, &n->out[0].meta) &&
-        ts_rule_constant_along(&m->meta, &x->meta, axes))
+        ts_rule_constant_along(&m->meta, &x->meta, axes) &&
+        harmless(r, x, m, axes, n->op == TS_OP_sub))
       return x;
   }
   return NULL;
@@ -64,7 +95,7 @@ static TsVal unshifted(const TsNode *n, unsigned axes) {
 static TsVal shifted_input(const TsRewrite *r) {
   TsVal v = r->root->in[0];
   int axis = ts_rule_axis(r->root, "axis", v->meta.ndim);
-  return v->meta.ndim ? unshifted(v->node, 1u << axis) : NULL;
+  return v->meta.ndim ? unshifted(r, v->node, 1u << axis) : NULL;
 }
 
 bool ts_rule_guard_shifted(const TsRewrite *r) { return shifted_input(r) != NULL; }
@@ -89,8 +120,9 @@ TsVal ts_rule_make_log_of_softmax(TsRewrite *r) {
 
 bool ts_rule_guard_single_sum(const TsRewrite *r) {
   TsVal s = r->root->in[0];
-  return ts_rule_single(r, s) && ts_rule_single(r, s->node->in[0]) &&
-         ts_rule_float(ts_rule_var(r, 'x'));
+  TsVal x = ts_rule_var(r, 'x');
+  return ts_rule_single(r, s) && ts_rule_single(r, s->node->in[0]) && ts_rule_float(x) &&
+         below_peak(r, x, ts_rule_axes(s->node, &x->meta));
 }
 
 TsVal ts_rule_make_log_sum_exp(TsRewrite *r) {
@@ -109,7 +141,7 @@ static TsVal lifted(const TsRewrite *r) {
     return NULL;
   const TsNode *shift = ts_rule_node(l->node->in[0], TS_OP_sub);
   if (!shift || shift->in[1] != m || !ts_rule_attr(l->node, "keepdims")->i) return NULL;
-  return unshifted(shift, ts_rule_axes(l->node, &shift->out[0].meta));
+  return unshifted(r, shift, ts_rule_axes(l->node, &shift->out[0].meta));
 }
 
 bool ts_rule_guard_lifted(const TsRewrite *r) { return lifted(r) != NULL; }
@@ -184,6 +216,8 @@ bool ts_rule_guard_over_classes(const TsRewrite *r) {
   if (logp->node->op != TS_OP_log_softmax) logp = product->node->in[1];
   const TsMeta *m = &logp->meta;
   TsVal hot = product->node->in[product->node->in[0] == logp];
+  /* The logarithm of an impossible class is -inf, which the product makes NaN. */
+  if (!ts_rule_finite(r, ts_rule_var(r, 'x')) && !ts_rule_fast(r)) return false;
   return classes_last(r, logp) && ts_rule_single(r, product) && hot->meta.dtype == m->dtype &&
          ts_meta_same_shape(&hot->meta, m) && !ts_rule_attr(r->root, "keepdims")->i &&
          ts_rule_axes(r->root, m) == 1u << (m->ndim - 1);

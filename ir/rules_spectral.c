@@ -44,6 +44,14 @@ static TsVal added_before(TsRewrite *r) {
 TsVal ts_rule_make_add_transforms(TsRewrite *r) { return added_before(r); }
 TsVal ts_rule_make_sub_transforms(TsRewrite *r) { return added_before(r); }
 
+/* Factors of known size, so that the order of products matters only to what is close to the
+ * largest numbers; or nobody asks. */
+static const double BOUND = 0x1p20;
+
+static bool small_numbers(const TsRewrite *r, TsVal a, TsVal b) {
+  return ts_rule_fast(r) || (ts_rule_bound(a) <= BOUND && ts_rule_bound(b) <= BOUND);
+}
+
 /* A constant beyond an inverse transform goes into a factor that is small. */
 static const TsNode *scaled_spectrum(const TsRewrite *r, TsVal *small) {
   TsVal y = r->root->in[transforms(r->root->in[0]->node->op) ? 0 : 1];
@@ -64,7 +72,7 @@ static const TsNode *scaled_spectrum(const TsRewrite *r, TsVal *small) {
 
 bool ts_rule_guard_small_factor_inside(const TsRewrite *r) {
   TsVal small;
-  return scaled_spectrum(r, &small) != NULL;
+  return scaled_spectrum(r, &small) && small_numbers(r, small, ts_rule_var(r, 'a'));
 }
 
 TsVal ts_rule_make_scaled_transform(TsRewrite *r) {
@@ -122,6 +130,29 @@ static bool real_at(const TsRewrite *r, TsVal v, int axis, int64_t at, int64_t m
   }
 }
 
+/* What a transform along the axis has made: one number that is not finite has made all terms
+ * so, which the transform back and forth would do. */
+static bool spread_along(TsVal v, int axis, int depth) {
+  const TsNode *n = v->node;
+  int nd = v->meta.ndim;
+  if (depth > 12 || n->op >= TS_OP_COUNT) return false;
+  switch (n->op) {
+  case TS_OP_rfft: return ts_rule_axis(n, "axis", nd) == axis;
+  case TS_OP_neg:
+  case TS_OP_conj:
+  case TS_OP_square: return spread_along(n->in[0], axis, depth + 1);
+  case TS_OP_mul:
+  case TS_OP_add:
+  case TS_OP_sub:
+    for (int i = 0; i < 2; i++)
+      if (n->in[i]->meta.ndim == nd && n->in[i]->meta.dim[axis] == v->meta.dim[axis] &&
+          spread_along(n->in[i], axis, depth + 1))
+        return true;
+    return false;
+  default: return false;
+  }
+}
+
 bool ts_rule_guard_real_ends(const TsRewrite *r) {
   const TsNode *f = r->root, *back = ts_rule_node(f->in[0], TS_OP_irfft);
   TsVal t = ts_rule_var(r, 't');
@@ -134,6 +165,7 @@ bool ts_rule_guard_real_ends(const TsRewrite *r) {
   if (axis != ts_rule_axis(back, "axis", nd) || n / 2 + 1 != m ||
       ts_rule_attr(f, "norm")->i != ts_rule_attr(back, "norm")->i)
     return false;
+  if (!spread_along(t, axis, 0) && !ts_rule_fast(r)) return false;
   return real_at(r, t, axis, 0, m, 0) && (n % 2 || real_at(r, t, axis, m - 1, m, 0));
 }
 
@@ -171,7 +203,7 @@ static TsVal large_operand(const TsRewrite *r, TsVal *small, TsVal *other) {
 
 bool ts_rule_guard_small_factors(const TsRewrite *r) {
   TsVal a, c;
-  return large_operand(r, &a, &c) != NULL;
+  return large_operand(r, &a, &c) && small_numbers(r, a, c);
 }
 
 TsVal ts_rule_make_mul_small(TsRewrite *r) {
@@ -190,37 +222,13 @@ bool ts_rule_guard_small_factors_of_terms(const TsRewrite *r) {
   return transforms(t->node->op) && ts_rule_single(r, r->root->in[0]) &&
          ts_rule_single(r, r->root->in[1]) && t->meta.dtype == ts_rule_type(r)->dtype &&
          ts_meta_same_shape(&t->meta, ts_rule_type(r)) && small_factor(a, t) &&
-         small_factor(b, t);
+         small_factor(b, t) && small_numbers(r, a, b);
 }
 
 /* ---- (i k) (i l) is -k l: the square of the spectral first derivative is the second one. For
  * even lengths k is zero at the highest frequency, and so is -k k: that is the derivative of
  * the derivative, and not the second derivative, whose factor keeps that term. */
-
-/* A bound of the magnitude of what is made from arange and numbers; infinity if unknown. */
-static double bound_of(TsVal v, int depth) {
-  const TsNode *n = v->node;
-  double value, bound = 0;
-  if (ts_rule_fill(v, &value)) return fabs(value);
-  if (depth > 12) return INFINITY;
-  switch (n->op) {
-  case TS_OP_arange: {
-    const TsAttr *stop = ts_rule_attr(n, "stop");
-    double start = fabs(ts_rule_attr(n, "start")->f);
-    return stop->type == TS_ATTR_none ? start : fmax(start, fabs(stop->f));
-  }
-  case TS_OP_reshape:
-  case TS_OP_narrow:
-  case TS_OP_neg: return bound_of(n->in[0], depth + 1);
-  case TS_OP_mul: return bound_of(n->in[0], depth + 1) * bound_of(n->in[1], depth + 1);
-  case TS_OP_concat:
-    for (int i = 0; i < n->nin; i++) bound = fmax(bound, bound_of(n->in[i], depth + 1));
-    return bound;
-  default: return INFINITY;
-  }
-}
-
-static bool zero_everywhere(TsVal v) { return bound_of(v, 0) == 0; }
+static bool zero_everywhere(TsVal v) { return ts_rule_bound(v) == 0; }
 
 bool ts_rule_guard_imaginary(const TsRewrite *r) {
   return zero_everywhere(ts_rule_var(r, 'z'));

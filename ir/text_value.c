@@ -242,7 +242,7 @@ void ts_text_type(TsText *t, const TsMeta *m) {
     ts_text_size(t, m->dim[i]);
   }
   ts_text_char(t, ']');
-  if (m->weak) ts_text_char(t, '~');
+  if (m->weak) ts_text_str(t, m->weak == TS_WEAK_minus_zero ? "~~" : "~");
 }
 
 int ts_read_size(TsReader *r, int64_t *out) {
@@ -274,7 +274,13 @@ int ts_read_type(TsReader *r, TsMeta *out) {
     if (r->now.kind == ']') return ts_read_unexpected(r, "a size");
   }
   if (ts_read_expect(r, ']', "',' or ']'")) return -1;
-  out->weak = ts_read_accept(r, '~');
+  if (ts_read_accept(r, '~')) out->weak = TS_WEAK_number;
+  if (out->weak && r->now.kind == '~') {
+    if (d != TS_DT_f64 || out->ndim)
+      return ts_read_fail(r, r->now.at, "f64[]~~ alone is the type of -0.0");
+    out->weak = TS_WEAK_minus_zero;
+    ts_read_next(r);
+  }
   return r->failed ? -1 : 0;
 }
 

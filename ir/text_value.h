@@ -2,7 +2,8 @@
  *
  *   number     12  -0.5  1e-5  inf  -inf  nan  -0.0     the shortest digits that read back
  *   string     "a \"b\" \\ \n \x07"
- *   type       f32[2,3]  f32[]                          f64[]~ is the type of a bare number
+ *   type       f32[2,3]  f32[]                          f64[]~ is the type of a bare number,
+ *                                                       f64[]~~ of the number -0.0
  *   attributes {k=3 axis=-1 perm=[0,2,1] mode=reflect dtype=bf16 epilogue="bias_relu"}
  *
  * Attributes stand in the order of their column; those that have their default, and optional

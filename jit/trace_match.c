@@ -283,10 +283,10 @@ static int force_inputs(const TsTracer *t, const Run *r, const TsCall *call) {
 }
 
 static TsTensor *real_number(TsContext *c, TsTensor *x) {
-  if (x->meta.dtype == TS_DT_f64) return ts_tensor_ref(x);
-  TsMeta m = {.dtype = TS_DT_f64, .weak = 1};
+  TsMeta m = {.dtype = TS_DT_f64, .weak = TS_WEAK_number};
+  if (ts_trace_same_meta(&x->meta, &m)) return ts_tensor_ref(x);
   TsTensor *y = ts_tensor_new(c, &m);
-  if (y) *(double *)y->storage->host = (double)*(int64_t *)x->storage->host;
+  if (y) *(double *)y->storage->host = ts_tensor_get(x, 0);
   return y;
 }
 

@@ -32,7 +32,7 @@ static bool fits(const TsTracer *t, const Run *r, const Node *n, const Source *s
 }
 
 static int hold_number(TsTracer *t, Ext *e, double number) {
-  TsMeta m = {.dtype = TS_DT_f64, .weak = 1};
+  TsMeta m = {.dtype = TS_DT_f64, .weak = TS_WEAK_number};
   TsTensor *y = ts_tensor_new(t->c, &m);
   if (!y) return -1;
   *(double *)y->storage->host = number;

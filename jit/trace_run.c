@@ -341,7 +341,7 @@ static TsVal external(Builder *b, const Source *s, int ext, const TsMeta *m) {
     memcpy(&v, &s->bits, 8);
     return b->ext[ext] = ts_graph_number(b->g, v);
   }
-  TsMeta weak = {.dtype = TS_DT_f64, .weak = 1};
+  TsMeta weak = {.dtype = TS_DT_f64, .weak = TS_WEAK_number};
   b->p->param[b->p->nparam++] = (uint16_t)ext;
   return b->ext[ext] = ts_graph_param(b->g, s->kind == SOURCE_varies ? &weak : m, NULL, NULL);
 }

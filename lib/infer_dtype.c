@@ -7,6 +7,7 @@
 
 static TsDtype default_of(const TsMeta *m) {
   if (!m->weak) return (TsDtype)m->dtype;
+  if (m->weak == TS_WEAK_minus_zero) return TS_DT_i64;
   return ts_dtype_is((TsDtype)m->dtype, TS_KIND_F) ? TS_DT_f32 : (TsDtype)m->dtype;
 }
 

@@ -1,7 +1,15 @@
 /* Shapes as text, broadcasting, size limits. */
 #include "lib/shape.h"
 
+#include <math.h>
 #include <stdio.h>
+
+TsMeta ts_meta_number(double value) {
+  bool whole = value >= -0x1p63 && value < 0x1p63 && value == (double)(int64_t)value;
+  bool minus_zero = value == 0 && signbit(value);
+  return (TsMeta){.dtype = whole && !minus_zero ? TS_DT_i64 : TS_DT_f64,
+                  .weak = minus_zero ? TS_WEAK_minus_zero : TS_WEAK_number};
+}
 
 const char *ts_meta_text(const TsMeta *m, char buffer[TS_META_TEXT]) {
   int n = snprintf(buffer, TS_META_TEXT, "%s[", ts_dtype_name((TsDtype)m->dtype));

@@ -14,10 +14,17 @@ enum { TS_MAX_RANK = 12 };
 typedef struct TsMeta {
   uint8_t dtype;
   uint8_t ndim;
-  uint8_t weak;   /* a bare number: it takes the dtype of the tensors around it */
+  uint8_t weak;   /* a bare number (TsWeak): it takes the dtype of the tensors around it */
   uint8_t device; /* index of the device that the tensor belongs to */
   int64_t dim[TS_MAX_RANK];
 } TsMeta;
+
+/* -0.0 is a whole number to the type rules, as 0 is, so that integers stay integers; but only
+ * f64 can store its sign. */
+typedef enum TsWeak { TS_WEAK_no, TS_WEAK_number, TS_WEAK_minus_zero } TsWeak;
+
+/* The type of a bare number: of what is whole i64, else f64. */
+TsMeta ts_meta_number(double value);
 
 static inline int64_t ts_meta_numel(const TsMeta *m) {
   int64_t n = 1;

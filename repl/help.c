@@ -55,6 +55,8 @@ static const Sentence shape_sentence[] = {
     {"same", "the shape of the input"},
     {"broadcast", "the shape that the inputs broadcast to"},
     {"create", "the given shape"},
+    {"fill", "the given shape"},
+    {"fill_like", "the shape of the input"},
     {"reduce", "the shape without the reduced axes (with size 1 if keepdims)"},
     {"reduce1", "the shape without the reduced axes (with size 1 if keepdims)"},
     {"axisreduce", "the shape without that axis (with size 1 if keepdims)"},

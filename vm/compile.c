@@ -4,6 +4,9 @@
 #include <math.h>
 
 #include "ir/graph_recognise.h"
+#include "ir/text_value.h"
+
+static bool same(double a, double b) { return isnan(a) ? isnan(b) : ts_number_same(a, b); }
 
 static bool eval(void *arg, TsOp op, int n, const double *in, const TsMeta *const *meta,
                  const TsAttr *attr, TsDtype out, double *result) {
@@ -19,12 +22,12 @@ static bool eval(void *arg, TsOp op, int n, const double *in, const TsMeta *cons
       continue;
     }
     fine = number && (t[i] = ts_tensor_new(c, &m)) && !ts_vm_assign(c, t[i], number) &&
-           ts_tensor_get(t[i], 0) == in[i] &&
-           signbit(ts_tensor_get(t[i], 0)) == signbit(in[i]); /* numbers have no -0 */
+           same(ts_tensor_get(t[i], 0), in[i]);
     ts_tensor_unref(number);
   }
   if (fine) fine = (y = ts_vm_call1(c, op, n, t, attr)) && ts_tensor_dtype(y) == out;
   if (fine) *result = ts_tensor_get(y, 0);
+  if (fine && out == TS_DT_i64) fine = fabs(*result) < 0x1p53; /* a double has all its digits */
   ts_tensor_unref(y);
   for (int i = 0; i < n; i++) ts_tensor_unref(t[i]);
   ts_error_clear(&c->err);
@@ -32,7 +35,8 @@ static bool eval(void *arg, TsOp op, int n, const double *in, const TsMeta *cons
 }
 
 static TsRewriteOptions options(TsContext *c, TsRewriteKind most, TsText *log) {
-  return (TsRewriteOptions){.most = most, .eval = eval, .arg = c, .log = log};
+  bool fast = most >= TS_REWRITE_rounding && c->profile == TS_PROFILE_fast;
+  return (TsRewriteOptions){.most = most, .fast = fast, .eval = eval, .arg = c, .log = log};
 }
 
 static TsRewriteKind most_of(const TsContext *c) {

@@ -95,6 +95,7 @@ static void merge_axes(Job *j, const TsMeta *shape) {
 static int check_number(TsCall *call, TsTensor *t, TsDtype compute) {
   int64_t lo, hi, v = *(int64_t *)t->storage->host;
   if (!ts_dtype_is(compute, TS_KIND_B | TS_KIND_U | TS_KIND_I)) return 0;
+  if (t->meta.weak == TS_WEAK_minus_zero) return 0;
   ts_dtype_int_range(compute, &lo, &hi);
   if (v >= lo && v <= hi) return 0;
   ts_error_set(&call->ctx->err, TS_ERR_value, "%s: %lld does not fit into %s",

@@ -345,11 +345,10 @@ TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, in
 }
 
 TsTensor *ts_tensor_number(TsContext *c, double value) {
-  bool whole = value >= -0x1p63 && value < 0x1p63 && value == (double)(int64_t)value;
-  TsMeta m = {.dtype = whole ? TS_DT_i64 : TS_DT_f64, .weak = 1}; /* always the CPU's */
+  TsMeta m = ts_meta_number(value); /* always the CPU's */
   TsTensor *t = ts_tensor_new(c, &m);
   if (!t) return NULL;
-  if (whole)
+  if (m.dtype == TS_DT_i64)
     *(int64_t *)t->storage->host = (int64_t)value;
   else
     *(double *)t->storage->host = value;

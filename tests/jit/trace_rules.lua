@@ -140,6 +140,58 @@ s = both(function(note)
 end)
 s.deferred > 200 --> true
 
+-- Rewrites of hot loops keep every bit: signs that wrap in narrow types, -0.0, constants as their
+-- type stores them. The values are NumPy's.
+local function hot(f)
+  local last
+  both(function(note)
+    for _ = 1, 60 do
+      last = f()
+      note(last)
+    end
+  end)
+  return last
+end
+local u, i8 = tessera.tensor({1, 200, 128, 0}, {dtype = "u8"}), tessera.tensor({-128, 127, -1, 0}, {dtype = "i8"})
+local ones, wide = op.ones {4}, tessera.tensor({1, 2, 3, -2 ^ 31}, {dtype = "i32"})
+hot(function() return (ones + (-u)) * 0.5 end) --> [128.0000  28.5000  64.5000   0.5000]
+--> f32[4]
+hot(function() return (-u):abs() + 0 end) --> [255  56 128   0]
+--> u8[4]
+hot(function() return (wide - (-i8)) * 1 end) --> [        129         129           2 -2147483648]
+--> i32[4]
+hot(function() return (ones - (-i8)) * 2 end) --> [258. 256.   0.   2.]
+--> f32[4]
+local zeros, sides = tessera.tensor {-0.0, -0.0, 0, 0}, tessera.tensor {1, -1, 2, -2}
+local none = op.zeros({4}, {dtype = "i32"})
+hot(function() return 1 / (zeros + (-none)) end) --> [inf inf inf inf]
+--> f32[4]
+hot(function() return 1 / (-(sides * 0)) end) --> [-inf  inf -inf  inf]
+--> f32[4]
+hot(function() return -(sides / 0) + 1 end) --> [-inf  inf -inf  inf]
+--> f32[4]
+hot(function() return 1 / (zeros - (-0.0)) end) --> [inf inf inf inf]
+--> f32[4]
+hot(function() return op.atan2(-0.0, sides) * 1 end) --> [-0.0000 -3.1416 -0.0000 -3.1416]
+--> f32[4]
+hot(function() return op.atan2(-op.zeros_like(sides), sides) * 1 end) --> [-0.0000 -3.1416 -0.0000 -3.1416]
+--> f32[4]
+hot(function() return 1 / op.where(sides:gt(0), -op.zeros_like(sides), sides) end) --> [   -inf -1.0000    -inf -0.5000]
+--> f32[4]
+hot(function() return 1 / (op.complex(zeros, sides) / 1):real() end):isinf():all():item() --> true
+local half = tessera.tensor({-1, 1000, 0}, {dtype = "f16"})
+hot(function() return op.full_like(half, 1.0005) + half end) --> [9.7656e-04 1.0010e+03 1.0010e+00]
+--> f16[3]
+hot(function() return op.full({3}, 70000, {dtype = "f16"}) * half end) --> [-inf  inf  nan]
+--> f16[3]
+hot(function() return op.full({3}, 1.0000001) * half:cast "f64" * 1e9 end) --> [-1.0000e+09  1.0000e+12  0.0000e+00]
+--> f64[3]
+hot(function() return op.full({3}, 16777216):eq(tessera.tensor({16777217, 16777216, 1}, {dtype = "i32"})) end)
+--> [ true  true false]
+--> bool[3]
+hot(function() return (op.full({3}, 2 ^ 53, {dtype = "i64"}) + 1) - 2 ^ 53 end) --> [1 1 1]
+--> i64[3]
+
 -- Captured functions and the tape get values, and change them.
 both(function(note)
   local f = graph.module("f", function(x, y) return x * y + 1 end)

@@ -40,3 +40,9 @@ op.arange(300, {dtype = "u8"}) --! 299 does not fit into u8
 op.arange(0, 1, 0) --! no finite count
 op.linspace(0, math.huge, 3) --! no interval
 op.tril(op.ones({3})) --! at least two axes
+-- Before anything is computed, eagerly and captured alike, of nothing as well.
+op.full({0}, 300, {dtype = "u8"}) --! full: 300 does not fit into u8
+op.full_like(op.zeros({2}, {dtype = "bool"}), 2) --! full_like: 2 does not fit into bool
+op.pad(op.zeros({2}, {dtype = "i8"}), {pads = {1, 1}, value = 128}) --! pad: 128 does not fit into i8
+tessera.graph.module("f", function(x) return op.full({2}, 300, {dtype = "u8"}):cast("f32") + x end)(op.ones{2}) --! full: 300 does not fit into u8
+tessera.graph.module("f", function(x) return op.full_like(x, 0.5) + x end)(op.ones({2}, {dtype = "i8"})) --! full_like: 0.5 does not fit into i8

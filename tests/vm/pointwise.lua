@@ -44,3 +44,21 @@ same(function(a) return op.gelu(a[":, ::2"]) end, 1021, rng.normal { 1021, 8003 
 -- rows shorter than two lines, and one long row that begins within a line
 same(function(a, b) return a - b end, 200003, rng.normal { 200003, 19 }, rng.normal { 19 }) --> true
 equal((x:flatten()["1:"] + 1)["4000000:"], x:flatten()["4000001:"] + 1) --> true
+
+-- ---- -0.0 as a number keeps its sign, and integers stay integers
+local sides = tessera.tensor { 1, -1 }
+1 / (sides * -0.0) --> [-inf  inf]
+--> f32[2]
+op.atan2(-0.0, sides) --> [-0.0000 -3.1416]
+--> f32[2]
+1 / op.where(sides:gt(0), -0.0, sides) --> [-inf  -1.]
+--> f32[2]
+sides / -0.0 --> [-inf  inf]
+--> f32[2]
+1 / op.maximum(sides * 0, -0.0) --> [ inf -inf]
+--> f32[2]
+tessera.tensor({ 3, -3 }, { dtype = "i32" }) + -0.0 --> [ 3 -3]
+--> i32[2]
+tessera.tensor({ 3, 250 }, { dtype = "u8" }) * -0.0 --> [0 0]
+--> u8[2]
+op.exp(-0.0).dtype --> f32

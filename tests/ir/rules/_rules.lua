@@ -5,17 +5,19 @@
 --   rules.check("mul_one", yes, no, x...)   -- "ok", or what is wrong
 --   rules.ops(f, x...)                      -- "matmul add": the operators after rewriting
 --   rules.fired(f, x...)                    -- "mul_one fold": each once, in order
+--   rules.fast.check(..), .ops(..), ..      -- in the profile fast; there check wants that the
+--                                           -- rule does not fire in deterministic
 local core = require "tessera.core"
 local graph = require "tessera.graph"
 local numerics = require "tessera.numerics"
 local M = { seen = {} }
 
---- Every rule's kind by its name, in the order of ir/rules.def.
-M.kind, M.names = {}, {}
+--- Every rule's kind, types and pattern by its name, in the order of ir/rules.def.
+M.kind, M.types, M.pattern, M.names = {}, {}, {}, {}
 for line in io.lines "ir/rules.def" do
-  local name, kind = line:match "^%u+%(([%w_]+), +(%l+),"
+  local name, kind, types, pattern = line:match '^%u+%(([%w_]+), +(%l+), "([^"]*)", "([^"]*)"'
   if name then
-    M.kind[name] = kind
+    M.kind[name], M.types[name], M.pattern[name] = kind, types, pattern
     M.names[#M.names + 1] = name
   end
 end
@@ -91,6 +93,7 @@ local function has(list, name) return (" " .. list .. " "):find(" " .. name .. "
 function M.check(name, yes, no, ...)
   local args, n = { ... }, select("#", ...)
   local exact = M.kind[name] ~= "rounding"
+  if M.types[name]:find "^|" and numerics.profile() ~= "fast" then return M.fast.check(name, yes, no, ...) end
   M.seen[name] = true
   if not M.kind[name] then return name .. " is no rule" end
   local fired = M.fired(yes, ...)
@@ -104,6 +107,19 @@ function M.check(name, yes, no, ...)
     if why then return name .. ": " .. why end
   end
   return "ok"
+end
+
+M.fast = {}
+for _, name in ipairs { "ops", "line", "fired", "inaccurate", "check" } do
+  M.fast[name] = function(...)
+    local args, n = { ... }, select("#", ...)
+    return numerics.profile("fast", function() return M[name](unpack(args, 1, n)) end)
+  end
+end
+local check = M.fast.check
+M.fast.check = function(name, yes, no, ...)
+  if has(M.fired(yes, ...), name) then return name .. " fires in deterministic" end
+  return check(name, yes, no, ...)
 end
 
 return M

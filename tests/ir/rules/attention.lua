@@ -33,8 +33,8 @@ local function by_hand(q, k, v)
   local e = op.exp(op.matmul(q, k:transpose(-2, -1)))
   return op.matmul(e / e:sum { axis = -1, keepdims = true }, v)
 end
-line(by_hand, q, k, v) --> attention %q, %k, %v {scale=1} : f32[2,3,7,8]
-ops(tessera.graph.grad(function(q, k, v) return by_hand(q, k, v):sum() end, { 1, 2, 3 }).body, q, k, v) --> attention ones broadcast_to attention_grad
+rules.fast.line(by_hand, "attention", q, k, v) --> attention %q, %k, %v {scale=1} : f32[2,3,7,8]
+rules.fast.ops(tessera.graph.grad(function(q, k, v) return by_hand(q, k, v):sum() end, { 1, 2, 3 }).body, q, k, v) --> attention ones broadcast_to attention_grad
 
 -- ---- masks
 line(attend(function(s, m) return s * 0.5 + m end), q, k, v, bias) --> attention %q, %k, %v, %m {scale=0.5} : f32[2,3,7,8]
@@ -42,7 +42,9 @@ line(attend(function(s, m) return m + s end), q, k, v, random({ 2, 3, S, T }, 5)
 line(attend(function(s, m) return m + s end), q, k, v, random({ T }, 5)) --> attention %q, %k, %v, %m {scale=1} : f32[2,3,7,8]
 ops(attend(function(s, m) return (s + m) * 0.5 end), q, k, v, bias) --> transpose matmul add mul softmax matmul
 line(attend(function(s, m) return op.where(m, s, -1 / 0) end), q, k, v, seen) --> attention %q, %k, %v, %m {scale=1} : f32[2,3,7,8]
-ops(attend(function(s, m) return s:masked_fill(m, -1 / 0) end), q, k, v, seen) --> logical_not attention
+rules.fast.ops(attend(function(s, m) return s:masked_fill(m, -1 / 0) end), q, k, v, seen) --> logical_not attention
+-- Rows that see nothing are NaN, as they were.
+ops(attend(function(s, m) return s:masked_fill(m, -1 / 0) end), q, k, v, seen) --> logical_not attention any full full where mul
 -- A large number hides as well; where a row may be hidden as a whole it must be so large
 -- that it swallows the scores.
 ops(attend(function(s, m) return op.where(m, s, -3e38) end), q, k, v, seen) --> full where attention
@@ -86,7 +88,7 @@ line(attend(function(s) return op.where(triangle(4, T, 3):ne(0), s, low) end), t
 rules.inaccurate(attend(function(s) return op.where(triangle(4, T, 3):ne(0), s, low) end), tail, k, v) --> nil
 -- Other triangles are masks like others, and are not hidden by small numbers.
 ops(attend(function(s) return op.where(triangle(4, T):ne(0), s, low) end), tail, k, v) --> ones tril ne attention
-ops(attend(function(s) return op.where(triangle(S, T, -1):ne(0), s, low) end), q, k, v) --> ones tril ne attention
+ops(attend(function(s) return op.where(triangle(S, T, -1):ne(0), s, low) end), q, k, v) --> ones tril ne attention any full full where mul
 ops(attend(function(s) return op.where(triangle(S, T, 1):ne(0), s, low) end), q, k, v) --> ones tril ne attention
 ops(attend(function(s) return op.where(op.arange(T):le(2 * op.arange(S):unsqueeze(1)), s, low) end), q, k, v):match "attention" --> attention
 line(attend(function(s) return op.where(op.arange(T):le(2 * op.arange(S):unsqueeze(1)), s, low) end), q, k, v):match "causal" --> nil

@@ -13,7 +13,7 @@ check("ifft_fft", function(z) return op.ifft(op.fft(z)) end, function(z) return 
 check("fft_ifft", function(z) return op.fft(op.ifft(z)) end, function(z) return op.fft(op.ifft(z, { axis = 0 })) end, z) --> ok
 check("irfft_rfft", function(x) return op.irfft(op.rfft(x)) end, function(x) return op.irfft(op.rfft(x), { n = 30 }) end, even) --> ok
 ops(function(x) return op.irfft(op.rfft(x)) end, odd) --> rfft irfft
-ops(function(x) return op.irfft(op.rfft(x), { n = 33 }) end, odd) -->
+rules.fast.ops(function(x) return op.irfft(op.rfft(x), { n = 33 }) end, odd) -->
 check("idct_dct", function(x) return op.idct(op.dct(x)) end, function(x) return op.idct(op.dct(x), { axis = 0 }) end, even) --> ok
 check("dct_idct", function(x) return op.dct(op.idct(x)) end, function(x) return op.dct(op.idct(x), { n = 30 }) end, even) --> ok
 
@@ -22,7 +22,8 @@ check("add_transforms", function(x) return op.rfft(op.sin(x)) + op.rfft(op.cos(x
 check("sub_transforms", function(x) return op.dct(op.sin(x)) - op.dct(op.cos(x)) end, function(x) return op.dct(op.sin(x)) - op.idct(op.cos(x)) end, even) --> ok
 ops(function(x) local s = op.rfft(op.sin(x)) return s + op.rfft(x), s end, even) --> sin rfft rfft add
 check("scaled_transform", function(x) return op.irfft(op.rfft(x) * op.arange(17, { dtype = "f32" })) * 3 end, function(x) return op.irfft(op.rfft(x) * op.rfft(x + 1)) * 3 end, even) --> ok
-check("mul_small", function(x, a, b) return x * a * b end, function(x, a, b) return x * a * op.broadcast_to(b, { 48, 32 }):contiguous() end, even, even[0], even[1]) --> ok
+-- Products in another order overflow elsewhere: in deterministic only factors of known size are joined.
+rules.fast.check("mul_small", function(x, a, b) return x * a * b end, function(x, a, b) return x * a * op.broadcast_to(b, { 48, 32 }):contiguous() end, even, even[0], even[1]) --> ok
 
 -- ---- there and back: only where what irfft ignores is zero
 local function filtered(x, h) return op.irfft(op.rfft(x) * h, { n = x.shape[2] }) end
@@ -87,9 +88,13 @@ farthest < 1e-10 --> true
 local function mixed(f) return d(f, 2) + 0.3 * d(f, 1) end
 local list = ops(mixed, even)
 count(list, "spectral_filter") .. count(list, "rfft") --> 10
-check("add_factors", function(x, a, b) local t = op.fft(x) return op.fft(t * a + b * t) end, function(x, a, b) local t = op.fft(x) return op.fft(t * a + b * x) end, z, even[0], even[1]) --> ok
-check("sub_factors", function(x, a, b) local t = op.fft(x) return op.fft(t * a - b * t) end, function(x, a, b) local t = op.fft(x) return op.fft(t * a - t * (x + b)) end, z, even[0], even[1]) --> ok
+rules.fast.check("add_factors", function(x, a, b) local t = op.fft(x) return op.fft(t * a + b * t) end, function(x, a, b) local t = op.fft(x) return op.fft(t * a + b * x) end, z, even[0], even[1]) --> ok
+rules.fast.check("sub_factors", function(x, a, b) local t = op.fft(x) return op.fft(t * a - b * t) end, function(x, a, b) local t = op.fft(x) return op.fft(t * a - t * (x + b)) end, z, even[0], even[1]) --> ok
 rules.inaccurate(mixed, even) --> nil
+local k = function() return op.arange(32, { dtype = "f32" }) end
+check("mul_small", function(x) return x * k() * (k() + 1) end, function(x, a) return x * k() * a end, even, even[0]) --> ok
+check("add_factors", function(x) local t = op.fft(x) return op.fft(t * k() + (k() + 1) * t) end, function(x, a) local t = op.fft(x) return op.fft(t * a + k() * t) end, z, even[0]) --> ok
+check("sub_factors", function(x) local t = op.fft(x) return op.fft(t * k() - (k() + 1) * t) end, function(x, a) local t = op.fft(x) return op.fft(t * a - k() * t) end, z, even[0]) --> ok
 
 -- ---- filters: the terms that nobody else reads
 local h17, h32, hz = op.complex(real, real + 1), even[0], op.complex(even[0], even[1])
@@ -110,6 +115,6 @@ ops(function(x, h) return op.ifft(op.fft(x) * h) end, z[0], z) --> fft mul ifft
 ops(function(x, h) return op.ifft(op.fft(x) * h) end, z, hz:cast "complex128") --> fft mul ifft
 -- A mask of terms; the transforms of two signals.
 check("masked_terms", function(x, m) return op.irfft(op.where(m, op.rfft(x), 0)) end, function(x, m) return op.irfft(op.where(m, op.rfft(x), 1)) end, even, even[0]["0:17"]:gt(0)) --> ok
-ops(function(x, m) return op.irfft(op.where(m, op.rfft(x), 0)) end, even, even[0]["0:17"]:gt(0)) --> cast spectral_filter
+rules.fast.ops(function(x, m) return op.irfft(op.where(m, op.rfft(x), 0)) end, even, even[0]["0:17"]:gt(0)) --> cast spectral_filter
 ops(function(x, w) return op.irfft(op.rfft(x) * op.rfft(w)) end, even, even[0]) --> rfft spectral_filter
 ops(function(x, w) return op.conv_fft(x, w) end, even, even[0]["0:5"]) --> rfft spectral_filter narrow

@@ -47,7 +47,7 @@ local function chain(n)
   return function(x)
     local y = x
     for i = 1, n do
-      y = op.tanh(y * 1 + x) * 2 * 0.5
+      y = op.tanh(y * 1 + x) * 0.5 * 2
       if i % 8 == 0 then y = y:T():T():reshape(24):reshape(4, 6) end
     end
     return y
