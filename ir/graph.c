@@ -363,7 +363,12 @@ static int expand(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *a
 }
 
 static int infer(TsGraph *g, TsInfer *inf, const TsMeta **m, const TsVal *in) {
-  for (int i = 0; i < inf->nin; i++) m[i] = in[i] ? &in[i]->meta : NULL;
+  for (int i = 0; i < inf->nin; i++) {
+    m[i] = in[i] ? &in[i]->meta : NULL;
+    if (!in[i] || in[i]->node->op != TS_NODE_number || i >= TS_MAX_IN) continue;
+    inf->number[i] = in[i]->node->number;
+    inf->known |= 1u << i;
+  }
   inf->in = m;
   inf->err = g->err;
   if (ts_op_infer(inf)) return -1;

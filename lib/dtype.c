@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "lib/convert_bits.h"
+
 const TsDtypeInfo ts_dtypes[TS_DT_COUNT] = {
 #define DT(name, bytes, kind, compute, accum, npy, st, help)                                   \
   [TS_DT_##                                                                                    \
@@ -109,5 +111,24 @@ void ts_dtype_int_range(TsDtype d, int64_t *lo, int64_t *hi) {
     int bits = ts_dtypes[d].nbytes * 8;
     *hi = (int64_t)(UINT64_MAX >> (65 - bits));
     *lo = -*hi - 1;
+  }
+}
+
+bool ts_dtype_holds(TsDtype d, double value) {
+  if (!ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I)) return true;
+  int64_t lo, hi;
+  ts_dtype_int_range(d, &lo, &hi);
+  if (!(value >= (double)lo && value <= (double)hi && value < 0x1p63)) return false;
+  return value == (double)(int64_t)value;
+}
+
+double ts_dtype_round(TsDtype d, double value) {
+  switch (d) {
+  case TS_DT_fp8_e4m3: return (double)f32_of_e4m3(e4m3_of_f32(f32_odd_of_f64(value)));
+  case TS_DT_fp8_e5m2: return (double)f32_of_e5m2(e5m2_of_f32(f32_odd_of_f64(value)));
+  case TS_DT_f16: return (double)f32_of_f16(f16_of_f32(f32_odd_of_f64(value)));
+  case TS_DT_bf16: return (double)f32_of_bf16(bf16_of_f32(f32_odd_of_f64(value)));
+  case TS_DT_f32: return (double)(float)value;
+  default: return value;
   }
 }

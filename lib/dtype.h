@@ -69,4 +69,10 @@ int ts_dtype_rank(TsDtype d);
 /* Least and greatest value of a bool or integer type. */
 void ts_dtype_int_range(TsDtype d, int64_t *lo, int64_t *hi);
 
+/* Whether a number of the program can be stored as d: an integer type must have it, other
+ * types round it once. */
+bool ts_dtype_holds(TsDtype d, double value);
+/* value as a number of a float type, rounded once; of other types value itself. */
+double ts_dtype_round(TsDtype d, double value);
+
 #endif

@@ -327,6 +327,24 @@ int ts_infer_axes(TsInfer *inf, const TsAttr *a, int ndim, bool reduced[TS_MAX_R
   return 0;
 }
 
+int ts_op_refuse_number(TsError *e, const char *what, double value, TsDtype d) {
+  int64_t lo, hi;
+  ts_error_set(e, TS_ERR_value, "%s: %.17g does not fit into %s", what,
+               isnan(value) ? (double)NAN : value, ts_dtype_name(d)); /* without a sign */
+  ts_dtype_int_range(d, &lo, &hi);
+  return ts_error_hint(e, "%s holds whole numbers from %lld to %lld", ts_dtype_name(d),
+                       (long long)lo, (long long)hi);
+}
+
+bool ts_op_hands_on(TsOp op) {
+  return op == TS_OP_where || op == TS_OP_minimum || op == TS_OP_maximum || op == TS_OP_clamp;
+}
+
+int ts_infer_number(TsInfer *inf, int i, TsDtype d) {
+  if (!(inf->known >> i & 1) || ts_dtype_holds(d, inf->number[i])) return 0;
+  return ts_op_refuse_number(inf->err, table[inf->op].name, inf->number[i], d);
+}
+
 int ts_infer_mismatch(TsInfer *inf, const char *what, int a, int b) {
   char ta[TS_META_TEXT], tb[TS_META_TEXT];
   return ts_error_set(inf->err, TS_ERR_shape, "%s: %s: %s x %s", table[inf->op].name, what,

@@ -331,7 +331,7 @@ static int copy_from(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "copy_");
   TsContext *c = ts_lua_context(L);
   TsTensor *y = ts_lua_tensor(L, 2);
-  y = y ? ts_tensor_ref(y) : ts_lua_from_value(L, 2, TS_DT_none, "copy_");
+  y = y ? ts_tensor_ref(y) : ts_lua_element(L, 2, x, "copy_");
   int failed = !y || ts_vm_assign(c, x, y);
   ts_tensor_unref(y);
   if (failed) return ts_lua_raise(L);

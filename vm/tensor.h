@@ -90,6 +90,11 @@ void *ts_tensor_write_on(TsTensor *t, int device, bool whole);
 
 static inline int64_t ts_tensor_numel(const TsTensor *t) { return ts_meta_numel(&t->meta); }
 static inline TsDtype ts_tensor_dtype(const TsTensor *t) { return (TsDtype)t->meta.dtype; }
+/* Of a bare number that is no symbol. */
+static inline double ts_tensor_number_value(const TsTensor *t) {
+  const void *at = (const char *)t->storage->host + t->offset;
+  return t->meta.dtype == TS_DT_i64 ? (double)*(const int64_t *)at : *(const double *)at;
+}
 
 void ts_strides_rowmajor(const TsMeta *m, int64_t stride[TS_MAX_RANK]);
 bool ts_tensor_is_contiguous(const TsMeta *m, const int64_t *stride);

@@ -191,9 +191,15 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
 }
 
 static int infer_call(TsCall *call, TsInfer *inf, const TsMeta **meta) {
-  for (int i = 0; i < call->nin; i++) meta[i] = call->in[i] ? &call->in[i]->meta : NULL;
   *inf = (TsInfer){
       .op = call->op, .nin = call->nin, .in = meta, .attr = call->attr, .err = &call->ctx->err};
+  for (int i = 0; i < call->nin; i++) {
+    TsTensor *t = call->in[i];
+    meta[i] = t ? &t->meta : NULL;
+    if (!t || !t->meta.weak || t->storage->symbolic || i >= TS_MAX_IN) continue;
+    inf->number[i] = ts_tensor_number_value(t);
+    inf->known |= 1u << i;
+  }
   if (ts_op_infer(inf)) return -1;
   call->compute = inf->compute;
   call->nout = inf->nout;
@@ -372,6 +378,10 @@ int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
 }
 
 int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
+  TsDtype type = ts_tensor_dtype(dst);
+  if (src->meta.weak && !src->storage->symbolic &&
+      !ts_dtype_holds(type, ts_tensor_number_value(src)))
+    return ts_op_refuse_number(&c->err, "assignment", ts_tensor_number_value(src), type);
   if (c->capture) return ts_capture_assign(c, dst, src);
   if (ts_defer_force(src) || ts_defer_force(dst)) return -1;
   if (c->watched) c->defer->wrote(dst);
