@@ -19,6 +19,40 @@ TsComposeFn *const ts_compose_table[TS_OP_COUNT] = {
 #undef OP
 };
 
+static bool takes_integers(TsOp op) {
+  return ts_op_info(op)->types & (TS_KIND_B | TS_KIND_U | TS_KIND_I);
+}
+
+/* Real and complex floats alone are what definitions of such rows are made of. */
+static int as_floats(TsCompose *k, TsVal *in) {
+  TsBuild *b = k->b;
+  const TsMeta *m[TS_MAX_IN];
+  for (int i = 0; i < k->nin; i++) {
+    in[i] = k->given[i];
+    m[i] = in[i] ? b->meta(b, in[i]) : NULL;
+  }
+  TsInfer inf = {.op = k->op, .nin = k->nin, .in = m, .attr = k->attr, .err = b->err};
+  if (ts_op_infer_types(&inf)) return b->failed = true, -1;
+  TsDtype d = ts_dtype_float(ts_dtype_real(inf.compute));
+  for (int i = 0; i < k->nin; i++) {
+    if (!m[i] || !ts_op_is_value(k->op, i)) continue;
+    bool number = m[i]->weak && d != TS_DT_f32; /* in f32 a number is what it is anyway */
+    if (number || (!m[i]->weak && !ts_dtype_is((TsDtype)m[i]->dtype, TS_KIND_F | TS_KIND_C)))
+      in[i] = ts_build_cast(b, in[i], d);
+  }
+  return b->failed ? -1 : 0;
+}
+
+int ts_compose(TsCompose *k) {
+  TsVal in[TS_MAX_IN];
+  bool floats = !takes_integers(k->op);
+  if (floats && as_floats(k, in)) return -1;
+  k->in = floats ? in : k->given;
+  int failed = ts_compose_table[k->op](k) || k->b->failed;
+  k->in = NULL;
+  return failed ? -1 : 0;
+}
+
 static void set_attr(TsAttr *attr, const TsOpInfo *o, const TsBuildAttr *a) {
   for (int i = 0; i < o->nattr; i++) {
     const TsAttrSpec *s = &o->attr[i];

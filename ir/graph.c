@@ -352,12 +352,12 @@ static int expand(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *a
   TsCompose k = {.b = &g->b,
                  .op = op,
                  .nin = nin,
-                 .in = in,
+                 .given = in,
                  .attr = attr,
                  .nout = 1,
                  .room = 1024,
                  .out = out};
-  if (ts_compose_table[op](&k) || g->b.failed) return -1;
+  if (ts_compose(&k)) return -1;
   *nout = k.nout;
   return 0;
 }

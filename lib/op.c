@@ -288,14 +288,18 @@ static int check_kinds(TsInfer *inf, const TsOpInfo *o) {
   return ts_error_hint(inf->err, "convert with x:cast(\"f32\") first");
 }
 
-int ts_op_infer(TsInfer *inf) {
+int ts_op_infer_types(TsInfer *inf) {
   const TsOpInfo *o = ts_op_info(inf->op);
   inf->nout = 1;
   inf->dynamic = false;
   inf->compute = inf->nin && inf->in[0] ? (TsDtype)inf->in[0]->dtype : TS_DT_f32;
   memset(&inf->out[0], 0, offsetof(TsMeta, dim));
-  if (check_blocks(inf, o) || o->dtype(inf) || check_kinds(inf, o)) return -1;
-  if (o->shape(inf)) return -1;
+  return check_blocks(inf, o) || o->dtype(inf) || check_kinds(inf, o) ? -1 : 0;
+}
+
+int ts_op_infer(TsInfer *inf) {
+  const TsOpInfo *o = ts_op_info(inf->op);
+  if (ts_op_infer_types(inf) || o->shape(inf)) return -1;
   for (int i = 0; i < inf->nout; i++)
     if (ts_meta_check_size(&inf->out[i], o->name, inf->err)) return -1;
   return 0;
@@ -334,6 +338,16 @@ int ts_op_refuse_number(TsError *e, const char *what, double value, TsDtype d) {
   ts_dtype_int_range(d, &lo, &hi);
   return ts_error_hint(e, "%s holds whole numbers from %lld to %lld", ts_dtype_name(d),
                        (long long)lo, (long long)hi);
+}
+
+bool ts_op_is_value(TsOp op, int i) {
+  static const char *const other[] = {"index", "ids",       "mask",  "target",
+                                      "cond",  "positions", "sizes", "clock"};
+  const TsOpInfo *o = &table[op];
+  if (i >= o->nin) i = o->nin - 1;
+  for (size_t k = 0; k < sizeof other / sizeof *other; k++)
+    if (!strcmp(o->input[i], other[k])) return false;
+  return true;
 }
 
 bool ts_op_hands_on(TsOp op) {
