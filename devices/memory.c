@@ -42,6 +42,13 @@ static int64_t fail_after;
 
 void ts_memory_fail_after(int64_t n) { fail_after = n; }
 int ts_memory_should_fail(void) { return fail_after > 0 && --fail_after == 0; }
+static int poison;
+void ts_memory_poison(int byte) { poison = byte; }
+void *ts_memory_spoiled(void *at, int64_t nbytes) {
+  if (poison && at) memset(at, poison, (size_t)nbytes);
+  return at;
+}
+
 TsMemoryStats ts_memory_stats(void) { return stats; }
 
 /* Class c holds blocks of (4 + c % 4) << (4 + c / 4) bytes. */
@@ -145,7 +152,7 @@ static void *alloc_large(int64_t size) {
   return at;
 }
 
-void *ts_memory_alloc(int64_t nbytes) {
+static void *alloc(int64_t nbytes) {
   if (fail_after && ts_memory_should_fail()) return NULL;
 #ifdef __SANITIZE_ADDRESS__ /* blocks of its own, so that the sanitizer sees overruns */
   void *own = NULL;
@@ -170,6 +177,11 @@ void *ts_memory_alloc(int64_t nbytes) {
   void *at = alloc_large(size);
   if (at) count_live(size);
   return at;
+}
+
+void *ts_memory_alloc(int64_t nbytes) {
+  void *at = alloc(nbytes);
+  return poison ? ts_memory_spoiled(at, nbytes) : at;
 }
 
 void ts_memory_free(void *at, int64_t nbytes) {

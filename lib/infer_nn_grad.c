@@ -83,7 +83,7 @@ int ts_shape_rule_attention_grad(TsInfer *inf) {
     output(inf, &scores);
   }
   if (sink) {
-    inf->out[inf->nout].dtype = sink->dtype;
+    if (ts_dtype_is((TsDtype)sink->dtype, TS_KIND_F)) inf->out[inf->nout].dtype = sink->dtype;
     output(inf, sink);
   }
   return 0;

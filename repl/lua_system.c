@@ -174,6 +174,11 @@ static int fail_after(lua_State *L) {
   return 0;
 }
 
+static int poison(lua_State *L) {
+  ts_memory_poison((int)luaL_checknumber(L, 1));
+  return 0;
+}
+
 static int devices(lua_State *L) {
   lua_newtable(L);
   for (int i = 0; i < ts_device_count(); i++) {
@@ -346,6 +351,7 @@ void ts_lua_open_system(lua_State *L) {
                                     {"memory", memory},
                                     {"trim", trim},
                                     {"fail_after", fail_after},
+                                    {"poison", poison},
                                     {"devices", devices},
                                     {"default_device", default_device},
                                     {"synchronize", synchronize},
