@@ -83,6 +83,7 @@ static int from_bytes(lua_State *L) {
   TsTensor *t = ts_tensor_new(ts_lua_context(L), &m);
   if (!t) return ts_lua_raise(L);
   memcpy(t->storage->host, s + (size_t)offset, (size_t)need);
+  if (m.dtype == TS_DT_bool) ts_bools_tidy(t->storage->host, need);
   ts_lua_push(L, t);
   return 1;
 }

@@ -345,7 +345,7 @@ static int data_ptr(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "data_ptr");
   void *p = ts_tensor_write(x);
   if (!p) return ts_lua_raise(L);
-  x->storage->held = TS_HELD_NEVER;
+  ts_tensor_expose(x);
   lua_pushlightuserdata(L, p);
   return 1;
 }

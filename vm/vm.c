@@ -143,11 +143,12 @@ static int run_elsewhere(TsCall *call, const TsMeta *out, bool allocate) {
   return done ? (done == 1 ? 0 : -1) : run_here(call, out, allocate, device);
 }
 
-/* Bytes of the CPU's tensors may be on a device that made them. */
+/* Bytes of the CPU's tensors may be on a device that made them, or written by the program. */
 static int fetch(const TsCall *call) {
   for (int i = 0; i < call->nin; i++) {
     TsTensor *t = call->in[i];
-    if (t && !(t->storage->valid & 1) && !t->storage->symbolic && !ts_tensor_read(t)) return -1;
+    if (!t || ((t->storage->valid & 1) && !t->storage->raw) || t->storage->symbolic) continue;
+    if (!ts_tensor_read(t)) return -1;
   }
   return 0;
 }
