@@ -132,10 +132,7 @@ int ts_compose_masked_fill(TsCompose *k) {
   if (mask != TS_DT_bool)
     return ts_build_fail(b, TS_ERR_dtype, "masked_fill: the mask must be bool, not %s",
                          ts_dtype_name(mask));
-  if (!ts_dtype_holds(d, value)) {
-    ts_op_refuse_number(b->err, "masked_fill", value, d);
-    return b->failed = true, -1;
-  }
+  if (ts_dtype_check_number(d, value, "masked_fill", b->err)) return b->failed = true, -1;
   TsVal v = ts_build(b, TS_OP_where, TS_IN(k->in[1], b->number(b, value), k->in[0]),
                      TS_NO_ATTRS, NULL);
   k->out[0] = !b->failed && b->meta(b, v)->dtype != d ? ts_build_cast(b, v, d) : v;

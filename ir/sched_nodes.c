@@ -85,7 +85,7 @@ static TsTileVal operand_of(TsLower *l, const TsNode *n, int i, TsDtype type, Ts
     return ts_nodes_operand(l, n, n->in[i], d);
   if (n->in[i]->node->op == TS_NODE_number && !l->s->numbers_vary) {
     TsTileType t = ts_tile_scalar(d);
-    return ts_tile_const(&l->b, ts_dtype_round(type, n->in[i]->node->number), &t);
+    return ts_tile_const(&l->b, ts_dtype_stored(type, n->in[i]->node->number), &t);
   }
   TsTileVal v = ts_nodes_operand(l, n, n->in[i], type);
   return v ? ts_tile_cast(&l->b, v, d) : NULL;
@@ -107,7 +107,7 @@ static int put_pointwise(TsLower *l, const TsNode *n) {
     TsTileType t = ts_tile_scalar(d);
     const TsAttr *a = &n->attr[i];
     double v = a->type == TS_ATTR_f ? a->f : (double)a->i;
-    if (ts_op_hands_on((TsOp)n->op)) v = ts_dtype_round(type, v);
+    if (ts_op_hands_on((TsOp)n->op)) v = ts_dtype_stored(type, v);
     in[count++] = ts_tile_const(&l->b, ts_nodes_in_range(v, d), &t);
   }
   for (int i = 0; i < count; i++) in[i] = ts_nodes_spread(l, in[i], rank);

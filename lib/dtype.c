@@ -1,6 +1,7 @@
 /* Element types: the table expanded, and promotion. */
 #include "lib/dtype.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "lib/convert_bits.h"
@@ -114,21 +115,25 @@ void ts_dtype_int_range(TsDtype d, int64_t *lo, int64_t *hi) {
   }
 }
 
-bool ts_dtype_holds(TsDtype d, double value) {
-  if (!ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I)) return true;
-  int64_t lo, hi;
-  ts_dtype_int_range(d, &lo, &hi);
-  if (!(value >= (double)lo && value <= (double)hi && value < 0x1p63)) return false;
-  return value == (double)(int64_t)value;
+double ts_dtype_stored(TsDtype d, double v) {
+  switch (d) {
+  case TS_DT_complex64:
+  case TS_DT_f32: return (float)v;
+  case TS_DT_f16: return f32_of_f16(f16_of_f32(f32_odd_of_f64(v)));
+  case TS_DT_bf16: return f32_of_bf16(bf16_of_f32(f32_odd_of_f64(v)));
+  case TS_DT_fp8_e4m3: return f32_of_e4m3(e4m3_of_f32(f32_odd_of_f64(v)));
+  case TS_DT_fp8_e5m2: return f32_of_e5m2(e5m2_of_f32(f32_odd_of_f64(v)));
+  default: return v == 0 && ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I) ? 0 : v;
+  }
 }
 
-double ts_dtype_round(TsDtype d, double value) {
-  switch (d) {
-  case TS_DT_fp8_e4m3: return (double)f32_of_e4m3(e4m3_of_f32(f32_odd_of_f64(value)));
-  case TS_DT_fp8_e5m2: return (double)f32_of_e5m2(e5m2_of_f32(f32_odd_of_f64(value)));
-  case TS_DT_f16: return (double)f32_of_f16(f16_of_f32(f32_odd_of_f64(value)));
-  case TS_DT_bf16: return (double)f32_of_bf16(bf16_of_f32(f32_odd_of_f64(value)));
-  case TS_DT_f32: return (double)(float)value;
-  default: return value;
-  }
+int ts_dtype_check_number(TsDtype d, double v, const char *op, TsError *err) {
+  int64_t lo, hi;
+  if (!ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I)) return 0;
+  ts_dtype_int_range(d, &lo, &hi);
+  if (v >= (double)lo && v <= (double)hi && v < 0x1p63 && v == trunc(v)) return 0;
+  ts_error_set(err, TS_ERR_value, "%s: %.17g does not fit into %s", op,
+               isnan(v) ? (double)NAN : v, ts_dtype_name(d)); /* NaN without its sign */
+  return ts_error_hint(err, "%s holds whole numbers from %lld to %lld", ts_dtype_name(d),
+                       (long long)lo, (long long)hi);
 }

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/error.h"
+
 typedef enum TsDtype {
 #define DT(name, bytes, kind, compute, accum, npy, st, help) TS_DT_##name,
 #include "lib/dtypes.def"
@@ -69,10 +71,12 @@ int ts_dtype_rank(TsDtype d);
 /* Least and greatest value of a bool or integer type. */
 void ts_dtype_int_range(TsDtype d, int64_t *lo, int64_t *hi);
 
-/* Whether a number of the program can be stored as d: an integer type must have it, other
- * types round it once. */
-bool ts_dtype_holds(TsDtype d, double value);
-/* value as a number of a float type, rounded once; of other types value itself. */
-double ts_dtype_round(TsDtype d, double value);
+/* The number as an element of the type stores it: rounded once, the real part of complex types.
+ * Integers must hold it. */
+double ts_dtype_stored(TsDtype d, double value);
+
+/* Whether bool and integers hold a number that an operator is given; other types round it. -1
+ * with the error filled. */
+int ts_dtype_check_number(TsDtype d, double value, const char *op, TsError *err);
 
 #endif

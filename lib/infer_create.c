@@ -23,6 +23,20 @@ int ts_shape_rule_same(TsInfer *inf) {
   return 0;
 }
 
+/* What is filled with a number must be able to hold it. */
+static int holds(TsInfer *inf, double value) {
+  return ts_dtype_check_number((TsDtype)inf->out[0].dtype, value, ts_op_info(inf->op)->name,
+                               inf->err);
+}
+
+int ts_shape_rule_fill(TsInfer *inf) {
+  return ts_shape_rule_create(inf) || holds(inf, inf->attr[1].f) ? -1 : 0;
+}
+
+int ts_shape_rule_fill_like(TsInfer *inf) {
+  return ts_shape_rule_same(inf) || holds(inf, inf->attr[0].f) ? -1 : 0;
+}
+
 static int vector(TsInfer *inf, int64_t n) {
   inf->out[0].ndim = 1;
   inf->out[0].dim[0] = n;

@@ -124,6 +124,9 @@ int ts_shape_rule_pad(TsInfer *inf) {
     return ts_error_hint(inf->err, "two for each padded axis, before and after");
   }
   same_shape(inf, x);
+  bool constant = inf->attr[1].i == 0;
+  if (constant && ts_dtype_check_number((TsDtype)x->dtype, inf->attr[2].f, "pad", inf->err))
+    return -1;
   int first = x->ndim - pads->n / 2;
   for (int a = first; a < x->ndim; a++) {
     const int64_t *p = pads->ints + 2 * (a - first);

@@ -37,8 +37,7 @@ int ts_shape_rule_broadcast(TsInfer *inf) {
 int ts_shape_rule_clamp(TsInfer *inf) {
   for (int i = 0; i < 2; i++) {
     double v = inf->attr[i].f;
-    if (!isinf(v) && !ts_dtype_holds(inf->compute, v))
-      return ts_op_refuse_number(inf->err, "clamp", v, inf->compute);
+    if (!isinf(v) && ts_dtype_check_number(inf->compute, v, "clamp", inf->err)) return -1;
   }
   return copy_meta(inf);
 }

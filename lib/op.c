@@ -2,7 +2,6 @@
  * the inference that runs a row's dtype and shape rule. */
 #include "lib/op.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -331,15 +330,6 @@ int ts_infer_axes(TsInfer *inf, const TsAttr *a, int ndim, bool reduced[TS_MAX_R
   return 0;
 }
 
-int ts_op_refuse_number(TsError *e, const char *what, double value, TsDtype d) {
-  int64_t lo, hi;
-  ts_error_set(e, TS_ERR_value, "%s: %.17g does not fit into %s", what,
-               isnan(value) ? (double)NAN : value, ts_dtype_name(d)); /* without a sign */
-  ts_dtype_int_range(d, &lo, &hi);
-  return ts_error_hint(e, "%s holds whole numbers from %lld to %lld", ts_dtype_name(d),
-                       (long long)lo, (long long)hi);
-}
-
 bool ts_op_is_value(TsOp op, int i) {
   static const char *const other[] = {"index", "ids",       "mask",  "target",
                                       "cond",  "positions", "sizes", "clock"};
@@ -355,8 +345,8 @@ bool ts_op_hands_on(TsOp op) {
 }
 
 int ts_infer_number(TsInfer *inf, int i, TsDtype d) {
-  if (!(inf->known >> i & 1) || ts_dtype_holds(d, inf->number[i])) return 0;
-  return ts_op_refuse_number(inf->err, table[inf->op].name, inf->number[i], d);
+  if (!(inf->known >> i & 1)) return 0;
+  return ts_dtype_check_number(d, inf->number[i], table[inf->op].name, inf->err);
 }
 
 int ts_infer_mismatch(TsInfer *inf, const char *what, int a, int b) {

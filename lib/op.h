@@ -128,8 +128,6 @@ bool ts_op_is_value(TsOp op, int i);
 /* Whether results are values of operands: bare numbers are then rounded to the type at once,
  * not by way of the wider one of the kernel. */
 bool ts_op_hands_on(TsOp op);
-/* Of a number that is no value of type d. */
-int ts_op_refuse_number(TsError *e, const char *what, double value, TsDtype d);
 /* Error with both shapes: "matmul: inner sizes differ: f32[2,3] x f32[4,5]". */
 int ts_infer_mismatch(TsInfer *inf, const char *what, int a, int b);
 

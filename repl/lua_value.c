@@ -182,7 +182,7 @@ static int check_elements(const Reader *r, TsDtype d) {
     if (part[1] != 0) return refuse_complex(r, part, d);
     bool exact = part[0] == (double)r->whole[i]; /* what came as a 64-bit integer is */
     if (whole && !(exact && r->whole[i] >= lo && r->whole[i] <= hi))
-      return ts_op_refuse_number(&r->c->err, r->what, part[0], d);
+      return ts_dtype_check_number(d, part[0], r->what, &r->c->err);
   }
   return 0;
 }

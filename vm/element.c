@@ -8,7 +8,7 @@ int ts_element_make(TsCall *call, TsDtype d, double value, void *out) {
   const char *name = ts_op_info(call->op)->name;
   if (d == TS_DT_mxfp4)
     return ts_error_set(e, TS_ERR_dtype, "%s: mxfp4 is a storage format", name);
-  if (!ts_dtype_holds(d, value)) return ts_op_refuse_number(e, name, value, d);
+  if (ts_dtype_check_number(d, value, name, e)) return -1;
   memset(out, 0, 16);
   if (d == TS_DT_f64)
     memcpy(out, &value, sizeof value);

@@ -380,9 +380,9 @@ int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
 
 int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   TsDtype type = ts_tensor_dtype(dst);
-  if (src->meta.weak && !src->storage->symbolic &&
-      !ts_dtype_holds(type, ts_tensor_number_value(src)))
-    return ts_op_refuse_number(&c->err, "assignment", ts_tensor_number_value(src), type);
+  bool number = src->meta.weak && !src->storage->symbolic;
+  if (number && ts_dtype_check_number(type, ts_tensor_number_value(src), "assignment", &c->err))
+    return -1;
   if (c->capture) return ts_capture_assign(c, dst, src);
   if (ts_defer_force(src) || ts_defer_force(dst)) return -1;
   if (c->watched) c->defer->wrote(dst);
