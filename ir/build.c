@@ -19,8 +19,16 @@ TsComposeFn *const ts_compose_table[TS_OP_COUNT] = {
 #undef OP
 };
 
-static bool takes_integers(TsOp op) {
-  return ts_op_info(op)->types & (TS_KIND_B | TS_KIND_U | TS_KIND_I);
+static bool is_float(const TsMeta *m) {
+  return !m->weak && ts_dtype_is((TsDtype)m->dtype, TS_KIND_F | TS_KIND_C);
+}
+
+/* Rows that take no integers, and something given to one that is no float. */
+static bool needs_floats(const TsCompose *k) {
+  if (ts_op_info(k->op)->types & (TS_KIND_B | TS_KIND_U | TS_KIND_I)) return false;
+  for (int i = 0; i < k->nin; i++)
+    if (k->given[i] && !is_float(k->b->meta(k->b, k->given[i]))) return true;
+  return false;
 }
 
 /* Real and complex floats alone are what definitions of such rows are made of. */
@@ -37,15 +45,14 @@ static int as_floats(TsCompose *k, TsVal *in) {
   for (int i = 0; i < k->nin; i++) {
     if (!m[i] || !ts_op_is_value(k->op, i)) continue;
     bool number = m[i]->weak && d != TS_DT_f32; /* in f32 a number is what it is anyway */
-    if (number || (!m[i]->weak && !ts_dtype_is((TsDtype)m[i]->dtype, TS_KIND_F | TS_KIND_C)))
-      in[i] = ts_build_cast(b, in[i], d);
+    if (number || (!m[i]->weak && !is_float(m[i]))) in[i] = ts_build_cast(b, in[i], d);
   }
   return b->failed ? -1 : 0;
 }
 
 int ts_compose(TsCompose *k) {
   TsVal in[TS_MAX_IN];
-  bool floats = !takes_integers(k->op);
+  bool floats = needs_floats(k);
   if (floats && as_floats(k, in)) return -1;
   k->in = floats ? in : k->given;
   int failed = ts_compose_table[k->op](k) || k->b->failed;
