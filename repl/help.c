@@ -54,7 +54,9 @@ static const Sentence dtype_sentence[] = {
 static const Sentence shape_sentence[] = {
     {"same", "the shape of the input"},
     {"clamp", "the shape of the input"},
-    {"rope", "the shape of the first input"},
+    {"rope", "the shape of the input"},
+    {"fill", "the given shape"},
+    {"fill_like", "the shape of the input"},
     {"broadcast", "the shape that the inputs broadcast to"},
     {"create", "the given shape"},
     {"reduce", "the shape without the reduced axes (with size 1 if keepdims)"},
