@@ -40,8 +40,17 @@ static uint64_t clock_now;
 static TsMemoryStats stats;
 static int64_t fail_after;
 
-void ts_memory_fail_after(int64_t n) { fail_after = n; }
+static int poison;
+static bool tested; /* one of the two is on: all that allocations ask */
+
+void ts_memory_fail_after(int64_t n) { fail_after = n, tested = n > 0 || poison; }
 int ts_memory_should_fail(void) { return fail_after > 0 && --fail_after == 0; }
+void ts_memory_poison(int byte) { poison = byte, tested = byte || fail_after > 0; }
+void *ts_memory_spoiled(void *at, int64_t nbytes) {
+  if (poison && at) memset(at, poison, (size_t)nbytes);
+  return at;
+}
+
 TsMemoryStats ts_memory_stats(void) { return stats; }
 
 /* Class c holds blocks of (4 + c % 4) << (4 + c / 4) bytes. */
@@ -145,8 +154,7 @@ static void *alloc_large(int64_t size) {
   return at;
 }
 
-void *ts_memory_alloc(int64_t nbytes) {
-  if (fail_after && ts_memory_should_fail()) return NULL;
+static inline void *alloc(int64_t nbytes) {
 #ifdef __SANITIZE_ADDRESS__ /* blocks of its own, so that the sanitizer sees overruns */
   void *own = NULL;
   if (is_absurd(nbytes)) return NULL;
@@ -170,6 +178,11 @@ void *ts_memory_alloc(int64_t nbytes) {
   void *at = alloc_large(size);
   if (at) count_live(size);
   return at;
+}
+
+void *ts_memory_alloc(int64_t nbytes) {
+  if (tested) return ts_memory_should_fail() ? NULL : ts_memory_spoiled(alloc(nbytes), nbytes);
+  return alloc(nbytes);
 }
 
 void ts_memory_free(void *at, int64_t nbytes) {

@@ -29,5 +29,9 @@ TsMemoryStats ts_memory_stats(void);
  * ts_memory_should_fail() of other allocators as well. */
 void ts_memory_fail_after(int64_t n);
 int ts_memory_should_fail(void);
+/* For tests: from now on what is handed out is full of this byte (0: as it happens to be), so
+ * that a result that nobody wrote shows; of work memory and the null device as well. */
+void ts_memory_poison(int byte);
+void *ts_memory_spoiled(void *at, int64_t nbytes); /* at, or NULL */
 
 #endif

@@ -12,7 +12,7 @@ static void *null_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
   if (!at) return ts_device_full(d, nbytes, err), NULL;
   d->live += nbytes;
   if (d->live > d->peak) d->peak = d->live;
-  return at;
+  return ts_memory_spoiled(at, nbytes);
 }
 
 static void null_free(TsDevice *d, void *at, int64_t nbytes) {

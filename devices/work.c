@@ -83,7 +83,7 @@ static void *find(int64_t nbytes) {
   return found < 0 ? NULL : leave(found);
 }
 
-void *ts_work_take(int64_t nbytes) {
+static void *take(int64_t nbytes) {
   if (nbytes < 0 || nbytes > ts_memory_machine()) return NULL;
   pthread_mutex_lock(&lock);
   bool refused = ts_memory_should_fail();
@@ -97,6 +97,8 @@ void *ts_work_take(int64_t nbytes) {
   ts_work_trim();
   return make(nbytes);
 }
+
+void *ts_work_take(int64_t nbytes) { return ts_memory_spoiled(take(nbytes), nbytes); }
 
 void ts_work_give(void *at) {
   if (!at) return;

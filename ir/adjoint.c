@@ -145,12 +145,12 @@ static TsVal record_emit(TsBuild *b, TsOp op, int nin, const TsVal *in, const Ts
     TsCompose k = {.b = b,
                    .op = op,
                    .nin = nin,
-                   .in = in,
+                   .given = in,
                    .attr = attr ? attr : preset,
                    .nout = 1,
                    .room = TS_MAX_OUT,
                    .out = room};
-    if (ts_compose_table[op](&k) || b->failed) return NULL;
+    if (ts_compose(&k)) return NULL;
     if (out) memcpy(out, room, sizeof(TsVal) * (size_t)k.nout);
     return room[0];
   }

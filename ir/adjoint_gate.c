@@ -51,8 +51,11 @@ static TsVal gelu_erf(TsBuild *b, TsVal x) {
 static int gate_grad(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal x = k->in[0];
-  TsDtype d = (TsDtype)b->meta(b, x)->dtype, wide = (TsDtype)ts_dtypes[d].compute;
-  if (d != wide) x = ts_build_cast(b, x, wide);
+  const TsMeta *m = b->meta(b, x);
+  bool number = m->weak || !ts_dtype_is((TsDtype)m->dtype, TS_KIND_F);
+  TsDtype d = (TsDtype)(number ? b->meta(b, k->in[1]) : m)->dtype;
+  TsDtype wide = (TsDtype)ts_dtypes[d].compute;
+  if (number || d != wide) x = ts_build_cast(b, x, wide);
   TsVal slope = k->op == TS_OP_silu_grad        ? silu(b, x)
                 : k->op == TS_OP_gelu_tanh_grad ? gelu_tanh(b, x)
                                                 : gelu_erf(b, x);

@@ -19,6 +19,11 @@ TsVal ts_part_divisor(TsBuild *b, TsVal x) {
   return ts_build_where(b, zero, b->number(b, INFINITY), x);
 }
 
+TsVal ts_part_chosen(TsBuild *b, TsVal x, TsVal y) {
+  TsVal equal = ts_build2(b, TS_OP_eq, x, y);
+  return ts_build2(b, TS_OP_logical_or, equal, ts_build1(b, TS_OP_isnan, x));
+}
+
 TsVal ts_part_zeros(TsBuild *b, TsDtype d, const TsMeta *shape) {
   TsVal z = ts_build(b, TS_OP_zeros, 0, NULL,
                      TS_ATTRS({"shape", ts_b_ints(NULL, 0)}, {"dtype", ts_b_dtype(d)}), NULL);

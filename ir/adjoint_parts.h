@@ -11,6 +11,8 @@ TsVal ts_part_wide(TsBuild *b, TsVal x);
  * quotient, in every order. */
 TsVal ts_part_divisor(TsBuild *b, TsVal x);
 
+/* Where x is the extreme y of its group, or NaN and makes y so. */
+TsVal ts_part_chosen(TsBuild *b, TsVal x, TsVal y);
 /* Zeros of a shape: a view of one number. */
 TsVal ts_part_zeros(TsBuild *b, TsDtype d, const TsMeta *shape);
 /* g where relu's result y is not 0. */

@@ -80,9 +80,9 @@ static TsVal shared(const TsAdjoint *a, TsVal g, TsVal chosen) {
   return ts_build_where(b, chosen, share, b->number(b, 0));
 }
 
-/* Equal ones share; of NaN nothing. */
+/* Equal ones share, or those that are NaN. */
 int ts_adjoint_extreme(TsAdjoint *a) {
-  TsVal chosen = ts_build2(a->b, TS_OP_eq, a->in[0], keepdims(a, a->out[0]));
+  TsVal chosen = ts_part_chosen(a->b, a->in[0], keepdims(a, a->out[0]));
   a->grad_in[0] = shared(a, a->grad[0], chosen);
   return 0;
 }
@@ -118,7 +118,7 @@ int ts_adjoint_norm(TsAdjoint *a) {
     a->grad_in[0] = ts_build_mul(b, ts_build1(b, TS_OP_sign, x), keepdims(a, g));
   } else if (isinf(p)) {
     TsVal size = ts_build1(b, TS_OP_abs, a->in[0]);
-    TsVal chosen = ts_build2(b, TS_OP_eq, size, keepdims(a, a->out[0]));
+    TsVal chosen = ts_part_chosen(b, size, keepdims(a, a->out[0]));
     a->grad_in[0] = ts_build_mul(b, ts_build1(b, TS_OP_sign, x), shared(a, g, chosen));
   } else {
     TsVal size = ts_build1(b, TS_OP_abs, x);

@@ -41,7 +41,7 @@ static TsVal by_mean(TsAdjoint *a) {
 /* Equal ones share. */
 static TsVal by_extreme(TsAdjoint *a) {
   TsBuild *b = a->b;
-  TsVal chosen = ts_build2(b, TS_OP_eq, a->in[0], rows(b, a->out[0], a->in[1]));
+  TsVal chosen = ts_part_chosen(b, a->in[0], rows(b, a->out[0], a->in[1]));
   TsVal count = segment_sum(a, ts_build_cast(b, chosen, TS_DT_i64));
   return ts_build_where(b, chosen, share(a, count), b->number(b, 0));
 }

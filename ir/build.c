@@ -19,6 +19,47 @@ TsComposeFn *const ts_compose_table[TS_OP_COUNT] = {
 #undef OP
 };
 
+static bool is_float(const TsMeta *m) {
+  return !m->weak && ts_dtype_is((TsDtype)m->dtype, TS_KIND_F | TS_KIND_C);
+}
+
+/* Rows that take no integers, and something given to one that is no float. */
+static bool needs_floats(const TsCompose *k) {
+  if (ts_op_info(k->op)->types & (TS_KIND_B | TS_KIND_U | TS_KIND_I)) return false;
+  for (int i = 0; i < k->nin; i++)
+    if (k->given[i] && !is_float(k->b->meta(k->b, k->given[i]))) return true;
+  return false;
+}
+
+/* Real and complex floats alone are what definitions of such rows are made of. */
+static int as_floats(TsCompose *k, TsVal *in) {
+  TsBuild *b = k->b;
+  const TsMeta *m[TS_MAX_IN];
+  for (int i = 0; i < k->nin; i++) {
+    in[i] = k->given[i];
+    m[i] = in[i] ? b->meta(b, in[i]) : NULL;
+  }
+  TsInfer inf = {.op = k->op, .nin = k->nin, .in = m, .attr = k->attr, .err = b->err};
+  if (ts_op_infer_types(&inf)) return b->failed = true, -1;
+  TsDtype d = ts_dtype_float(ts_dtype_real(inf.compute));
+  for (int i = 0; i < k->nin; i++) {
+    if (!m[i] || !ts_op_is_value(k->op, i)) continue;
+    bool number = m[i]->weak && d != TS_DT_f32; /* in f32 a number is what it is anyway */
+    if (number || (!m[i]->weak && !is_float(m[i]))) in[i] = ts_build_cast(b, in[i], d);
+  }
+  return b->failed ? -1 : 0;
+}
+
+int ts_compose(TsCompose *k) {
+  TsVal in[TS_MAX_IN];
+  bool floats = needs_floats(k);
+  if (floats && as_floats(k, in)) return -1;
+  k->in = floats ? in : k->given;
+  int failed = ts_compose_table[k->op](k) || k->b->failed;
+  k->in = NULL;
+  return failed ? -1 : 0;
+}
+
 static void set_attr(TsAttr *attr, const TsOpInfo *o, const TsBuildAttr *a) {
   for (int i = 0; i < o->nattr; i++) {
     const TsAttrSpec *s = &o->attr[i];

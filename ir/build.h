@@ -28,7 +28,8 @@ typedef struct TsCompose {
   TsBuild *b;
   TsOp op;
   int nin;
-  const TsVal *in;
+  const TsVal *in; /* of rows of floats: as floats, numbers of the row's type as well */
+  const TsVal *given;
   const TsAttr *attr;
   int nout, room;
   TsVal *out;
@@ -36,6 +37,9 @@ typedef struct TsCompose {
 
 typedef int TsComposeFn(TsCompose *);
 extern TsComposeFn *const ts_compose_table[TS_OP_COUNT]; /* NULL but for COMPOSE rows */
+/* Runs the definition of k->op on k->given. A row that takes no integers gets floats: what its
+ * definition computes does not wrap in a narrow type, nor round to f32 what stands beside f64. */
+int ts_compose(TsCompose *k);
 
 /* ---- short forms for definitions */
 typedef struct TsBuildAttr {

@@ -22,20 +22,34 @@ static int finish(TsCompose *k, TsVal v, int64_t how) {
   return b->failed ? -1 : 0;
 }
 
+/* x - y; of integers that f32 does not hold the difference is made before it is rounded. */
+static TsVal difference(TsCompose *k) {
+  TsBuild *b = k->b;
+  bool whole = true, wide = false;
+  for (int i = 0; i < 2; i++) {
+    const TsMeta *m = b->meta(b, k->given[i]);
+    whole &= ts_dtype_is((TsDtype)m->dtype, TS_KIND_B | TS_KIND_U | TS_KIND_I) && !m->weak;
+    wide |= ts_dtypes[m->dtype].nbytes >= 4;
+  }
+  if (!whole || !wide) return sub(b, k->in[0], k->in[1]);
+  TsVal x = ts_build_cast(b, k->given[0], TS_DT_f64);
+  return ts_build_cast(b, sub(b, x, ts_build_cast(b, k->given[1], TS_DT_f64)), TS_DT_f32);
+}
+
 int ts_compose_mse(TsCompose *k) {
-  TsVal d = sub(k->b, k->in[0], k->in[1]);
+  TsVal d = difference(k);
   return finish(k, ts_build1(k->b, TS_OP_square, d), k->attr[0].i);
 }
 
 int ts_compose_l1(TsCompose *k) {
-  TsVal d = sub(k->b, k->in[0], k->in[1]);
+  TsVal d = difference(k);
   return finish(k, ts_build1(k->b, TS_OP_abs, d), k->attr[0].i);
 }
 
 int ts_compose_huber(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal delta = b->number(b, k->attr[0].f), half = b->number(b, 0.5);
-  TsVal d = ts_build1(b, TS_OP_abs, sub(b, k->in[0], k->in[1]));
+  TsVal d = ts_build1(b, TS_OP_abs, difference(k));
   TsVal near = mul(b, ts_build1(b, TS_OP_square, d), half);
   TsVal far = mul(b, sub(b, d, b->number(b, k->attr[0].f / 2)), delta);
   TsVal inside = ts_build2(b, TS_OP_le, d, delta);

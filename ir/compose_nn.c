@@ -95,6 +95,16 @@ static TsVal scale_and_shift(TsBuild *b, TsVal y, TsVal weight, TsVal bias, int 
   return y;
 }
 
+/* Narrow floats are normalised in f32 and rounded at the end. */
+static TsVal widened(TsBuild *b, TsVal x) {
+  TsDtype d = (TsDtype)b->meta(b, x)->dtype;
+  return ts_dtypes[d].compute == d ? x : ts_build_cast(b, x, (TsDtype)ts_dtypes[d].compute);
+}
+
+static TsVal narrowed(TsBuild *b, TsVal y, TsDtype d) {
+  return ts_dtypes[d].compute == d || b->failed ? y : ts_build_cast(b, y, d);
+}
+
 int ts_compose_batch_norm(TsCompose *k) {
   TsBuild *b = k->b;
   const TsMeta *x = b->meta(b, k->in[0]);
@@ -103,11 +113,12 @@ int ts_compose_batch_norm(TsCompose *k) {
   if (nd < 2)
     return ts_build_fail(b, TS_ERR_shape, "batch_norm: needs [N, C, ...], not %s",
                          ts_meta_text(x, text));
+  TsDtype d = (TsDtype)x->dtype;
   TsVal eps = b->number(b, k->attr[0].f);
-  TsVal std = ts_build1(b, TS_OP_sqrt, add(b, k->in[2], eps));
-  TsVal y = sub(b, k->in[0], per_channel(b, k->in[1], nd));
+  TsVal std = ts_build1(b, TS_OP_sqrt, add(b, widened(b, k->in[2]), eps));
+  TsVal y = sub(b, widened(b, k->in[0]), per_channel(b, k->in[1], nd));
   y = ts_build2(b, TS_OP_div, y, per_channel(b, std, nd));
-  return finish(k, scale_and_shift(b, y, input(k, 3), input(k, 4), nd));
+  return finish(k, narrowed(b, scale_and_shift(b, y, input(k, 3), input(k, 4), nd), d));
 }
 
 int ts_compose_group_norm(TsCompose *k) {
@@ -121,10 +132,13 @@ int ts_compose_group_norm(TsCompose *k) {
                          (long long)groups, ts_meta_text(&x, text));
   int64_t rows[3] = {x.dim[0], groups, ts_meta_numel(&x)};
   rows[2] = rows[0] ? rows[2] / rows[0] / groups : 0;
+  TsVal weight = input(k, 1), bias = input(k, 2);
   TsVal y = ts_build_reshape(b, k->in[0], rows, 3);
+  if (weight || bias) y = widened(b, y); /* alone layernorm does so itself */
   y = ts_build(b, TS_OP_layernorm, TS_IN(y), TS_ATTRS({"eps", ts_b_f(k->attr[1].f)}), NULL);
   y = ts_build_reshape(b, y, x.dim, x.ndim);
-  return finish(k, scale_and_shift(b, y, input(k, 1), input(k, 2), x.ndim));
+  y = scale_and_shift(b, y, weight, bias, x.ndim);
+  return finish(k, weight || bias ? narrowed(b, y, (TsDtype)x.dtype) : y);
 }
 
 int ts_compose_depthwise_conv2d(TsCompose *k) {

@@ -132,13 +132,7 @@ int ts_compose_masked_fill(TsCompose *k) {
   if (mask != TS_DT_bool)
     return ts_build_fail(b, TS_ERR_dtype, "masked_fill: the mask must be bool, not %s",
                          ts_dtype_name(mask));
-  bool whole = ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I);
-  int64_t lo = 0, hi = 0;
-  if (whole) ts_dtype_int_range(d, &lo, &hi);
-  bool fits = value >= (double)lo && value < (double)hi + 1 && value < 0x1p63;
-  if (whole && !(fits && value == (double)(int64_t)value))
-    return ts_build_fail(b, TS_ERR_value, "masked_fill: %g does not fit into %s", value,
-                         ts_dtype_name(d));
+  if (ts_dtype_check_number(d, value, "masked_fill", b->err)) return b->failed = true, -1;
   TsVal v = ts_build(b, TS_OP_where, TS_IN(k->in[1], b->number(b, value), k->in[0]),
                      TS_NO_ATTRS, NULL);
   k->out[0] = !b->failed && b->meta(b, v)->dtype != d ? ts_build_cast(b, v, d) : v;

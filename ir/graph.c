@@ -351,18 +351,23 @@ static int expand(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *a
   TsCompose k = {.b = &g->b,
                  .op = op,
                  .nin = nin,
-                 .in = in,
+                 .given = in,
                  .attr = attr,
                  .nout = 1,
                  .room = 1024,
                  .out = out};
-  if (ts_compose_table[op](&k) || g->b.failed) return -1;
+  if (ts_compose(&k)) return -1;
   *nout = k.nout;
   return 0;
 }
 
 static int infer(TsGraph *g, TsInfer *inf, const TsMeta **m, const TsVal *in) {
-  for (int i = 0; i < inf->nin; i++) m[i] = in[i] ? &in[i]->meta : NULL;
+  for (int i = 0; i < inf->nin; i++) {
+    m[i] = in[i] ? &in[i]->meta : NULL;
+    if (!in[i] || in[i]->node->op != TS_NODE_number || i >= TS_MAX_IN) continue;
+    inf->number[i] = in[i]->node->number;
+    inf->known |= 1u << i;
+  }
   inf->in = m;
   inf->err = g->err;
   if (ts_op_infer(inf)) return -1;

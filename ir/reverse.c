@@ -61,8 +61,21 @@ static void accumulate(TsBuild *b, Map *m, TsVal v, TsVal g) {
   s->grad = s->grad ? ts_build_add(b, s->grad, g) : g;
 }
 
+/* Integers beside floats are seen as the floats that the call made of them: adjoints would
+ * compute with them in their own type else, where squares and differences wrap. */
+static void see_floats(TsReverse *r, const TsTapeEntry *t, TsVal *in) {
+  TsBuild *b = r->b;
+  for (int k = 0; k < t->nin; k++) in[k] = t->in[k];
+  if (t->op >= TS_OP_COUNT || t->adjoint || !differentiable(b, t->out[0])) return;
+  TsDtype d = ts_dtype_real((TsDtype)b->meta(b, t->out[0])->dtype);
+  for (int k = 0; k < t->nin; k++) {
+    if (!in[k] || differentiable(b, in[k]) || !ts_op_is_value(t->op, k)) continue;
+    if (!b->meta(b, in[k])->weak) in[k] = ts_build_cast(b, in[k], d);
+  }
+}
+
 static int run_adjoint(TsReverse *r, Map *m, const TsTapeEntry *t, TsAdjoint *a, bool *wanted,
-                       TsVal *grad_in) {
+                       TsVal *grad_in, TsVal *in) {
   bool any = false;
   for (int k = 0; k < t->nin; k++) {
     wanted[k] = t->in[k] && find(m, t->in[k])->active && differentiable(r->b, t->in[k]);
@@ -77,6 +90,8 @@ static int run_adjoint(TsReverse *r, Map *m, const TsTapeEntry *t, TsAdjoint *a,
     a->attr = t->attr ? t->attr : preset;
   }
   if (r->line && t->line > 0) *r->line = t->line;
+  see_floats(r, t, in);
+  a->in = in;
   if (fn(a) || r->b->failed) {
     r->failed_at = r->failed_at < 0 ? (int)(t - r->tape) : r->failed_at;
     return -1;
@@ -89,7 +104,7 @@ static int run_adjoint(TsReverse *r, Map *m, const TsTapeEntry *t, TsAdjoint *a,
 
 /* One entry: nothing to do unless a gradient arrives at an output. */
 static int step(TsReverse *r, Map *m, const TsTapeEntry *t, TsVal *grads, bool *wanted) {
-  TsVal *grad = grads, *grad_in = grads + t->nout;
+  TsVal *grad = grads, *grad_in = grads + t->nout, *in = grad_in + t->nin;
   bool any = false;
   for (int k = 0; k < t->nout; k++) {
     Slot *s = t->out[k] ? find(m, t->out[k]) : NULL;
@@ -101,14 +116,13 @@ static int step(TsReverse *r, Map *m, const TsTapeEntry *t, TsVal *grads, bool *
                  .op = t->op,
                  .nin = t->nin,
                  .nout = t->nout,
-                 .in = t->in,
                  .out = t->out,
                  .attr = t->attr,
                  .grad = grad,
                  .wanted = wanted,
                  .grad_in = grad_in,
                  .arg = t->arg};
-  return run_adjoint(r, m, t, &a, wanted, grad_in);
+  return run_adjoint(r, m, t, &a, wanted, grad_in, in);
 }
 
 int ts_reverse(TsReverse *r) {
@@ -118,7 +132,7 @@ int ts_reverse(TsReverse *r) {
     int n = r->tape[i].nin + r->tape[i].nout;
     if (n > widest) widest = n;
   }
-  TsVal *grads = malloc((size_t)widest * sizeof *grads);
+  TsVal *grads = malloc(2 * (size_t)widest * sizeof *grads);
   bool *wanted = malloc((size_t)widest);
   r->failed_at = -1;
   if (!grads || !wanted || !open_map(&m, r)) {

@@ -61,12 +61,13 @@ static TsTileVal *result(TsLower *l, const TsNode *n) {
   return &l->made[ts_nodes_index(l, n) * TS_MAX_OUT];
 }
 
+/* The type that a row computes in, before the kernel's. */
 static int infer_compute(TsLower *l, const TsNode *n, TsDtype *out) {
   const TsMeta *m[TS_MAX_IN];
   for (int i = 0; i < n->nin; i++) m[i] = n->in[i] ? &n->in[i]->meta : NULL;
   TsInfer inf = {.op = (TsOp)n->op, .nin = n->nin, .in = m, .attr = n->attr, .err = l->err};
   if (ts_op_infer(&inf)) return -1;
-  *out = ts_nodes_compute(inf.compute);
+  *out = inf.compute;
   return 0;
 }
 
@@ -77,15 +78,28 @@ double ts_nodes_in_range(double v, TsDtype d) {
   return (double)(v < 0 ? lo : hi);
 }
 
+/* An operand of a row that computes in type, by a kernel that does in d. */
+static TsTileVal operand_of(TsLower *l, const TsNode *n, int i, TsDtype type, TsDtype d) {
+  if (n->op == TS_OP_where && i == 0) return ts_nodes_operand(l, n, n->in[i], TS_DT_bool);
+  if (!n->in[i]->meta.weak || type == d || !ts_op_hands_on((TsOp)n->op))
+    return ts_nodes_operand(l, n, n->in[i], d);
+  if (n->in[i]->node->op == TS_NODE_number && !l->s->numbers_vary) {
+    TsTileType t = ts_tile_scalar(d);
+    return ts_tile_const(&l->b, ts_dtype_stored(type, n->in[i]->node->number), &t);
+  }
+  TsTileVal v = ts_nodes_operand(l, n, n->in[i], type);
+  return v ? ts_tile_cast(&l->b, v, d) : NULL;
+}
+
 static int put_pointwise(TsLower *l, const TsNode *n) {
   const TsOpInfo *o = ts_op_info((TsOp)n->op);
   TsTileVal in[TS_MAX_IN + TS_MAX_ATTR];
-  TsDtype d, made = ts_nodes_compute((TsDtype)n->out[0].meta.dtype);
+  TsDtype type, d, made = ts_nodes_compute((TsDtype)n->out[0].meta.dtype);
   int rank = 0, count = 0;
-  if (infer_compute(l, n, &d)) return -1;
+  if (infer_compute(l, n, &type)) return -1;
+  d = ts_nodes_compute(type);
   for (int i = 0; i < n->nin; i++) {
-    bool condition = n->op == TS_OP_where && i == 0;
-    if (!(in[count] = ts_nodes_operand(l, n, n->in[i], condition ? TS_DT_bool : d))) return -1;
+    if (!(in[count] = operand_of(l, n, i, type, d))) return -1;
     if (in[count]->type.rank > rank) rank = in[count]->type.rank;
     count++;
   }
@@ -93,6 +107,7 @@ static int put_pointwise(TsLower *l, const TsNode *n) {
     TsTileType t = ts_tile_scalar(d);
     const TsAttr *a = &n->attr[i];
     double v = a->type == TS_ATTR_f ? a->f : (double)a->i;
+    if (ts_op_hands_on((TsOp)n->op)) v = ts_dtype_stored(type, v);
     in[count++] = ts_tile_const(&l->b, ts_nodes_in_range(v, d), &t);
   }
   for (int i = 0; i < count; i++) in[i] = ts_nodes_spread(l, in[i], rank);

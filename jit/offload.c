@@ -293,8 +293,9 @@ static bool is_empty(const Form *f) {
   return true;
 }
 
-/* An index may lead outside all the same: the VM looks. */
+/* An index may lead outside all the same, a mask be too short: the VM looks. */
 static bool has_index(const Form *f) {
+  if (f->op == TS_OP_masked_scatter) return true;
   for (int i = 0; i < f->nin && !ts_trace_allowed((TsOp)f->op); i++)
     if (f->in[i].kind == OPERAND_tensor && ts_index_takes(f->in[i].t) &&
         ts_tensor_numel(f->in[i].t))

@@ -320,7 +320,8 @@ int ts_offload_grouped(TsOffloader *o, TsCall *call, int device) {
   g.rows = x->dim[0], g.groups = call->in[2]->meta.dim[0];
   g.m = g.depth ? x->dim[1] : g.rows, g.k = g.depth ? g.rows : x->dim[1];
   g.n = w->dim[w->ndim - 1];
-  if (!call->out[0]->contiguous || !ts_tensor_numel(call->out[0]) || !g.k) return 0;
+  if (!call->out[0]->contiguous || !ts_tensor_numel(call->out[0]) || !g.k || !g.groups)
+    return 0;
   if (g.rows > INT32_MAX || g.groups * (g.depth ? g.m : g.k) > INT32_MAX) return 0;
   int done = ts_offload_in_range(o, call, device, 2, 0, g.rows + 1);
   if (done == 1) done = run(&g);

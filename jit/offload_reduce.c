@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "vm/reduce.h"
+
 typedef TsTileVal V;
 
 enum { SHORT = 256, TOGETHER = 2048 };
@@ -58,6 +60,18 @@ static V tests(Make *m, V x) {
   return y ? op2(m, TS_OP_ne, y, number(m, y, 0)) : NULL;
 }
 
+/* As vm/reduce.h has it: y, or where that is not finite what is made of small elements. */
+static V or_small(Make *m, V (*make)(Make *, V), V x, int times) {
+  V y = make(m, x);
+  bool far = m->s->in == TS_DT_f64 || m->s->in == TS_DT_f32 || m->s->in == TS_DT_bf16;
+  if (!far || !y) return y;
+  double by = ts_reduce_small(m->s->acc);
+  V small = make(m, op2(m, TS_OP_mul, x, number(m, x, by)));
+  for (int i = 0; i < times; i++) small = op2(m, TS_OP_mul, small, number(m, small, 1 / by));
+  V finite = op2(m, TS_OP_eq, op2(m, TS_OP_sub, y, y), number(m, y, 0));
+  return ts_tile_op3(&m->b, TS_OP_where, finite, y, small);
+}
+
 static V variance(Make *m, V x) {
   double count = (double)m->s->n - m->s->number;
   V sum = reduced(m, TS_TILE_sum, x);
@@ -77,14 +91,17 @@ static V logsumexp(Make *m, V x) {
   return op2(m, TS_OP_add, shift, ts_tile_op1(&m->b, TS_OP_log, sum));
 }
 
+static V length(Make *m, V x) {
+  return ts_tile_op1(&m->b, TS_OP_sqrt, reduced(m, TS_TILE_sum, op2(m, TS_OP_mul, x, x)));
+}
+
 static V norm(Make *m, V x) {
   double ord = m->s->number;
   V size = ts_tile_op1(&m->b, TS_OP_abs, x);
   if (ord == 0) return reduced(m, TS_TILE_sum, ts_tile_cast(&m->b, nonzero(m, x), TS_DT_i64));
   if (isinf(ord)) return reduced(m, ord > 0 ? TS_TILE_max : TS_TILE_min, size);
   if (ord == 1) return reduced(m, TS_TILE_sum, size);
-  if (ord == 2)
-    return ts_tile_op1(&m->b, TS_OP_sqrt, reduced(m, TS_TILE_sum, op2(m, TS_OP_mul, x, x)));
+  if (ord == 2) return or_small(m, length, x, 1);
   V sum = reduced(m, TS_TILE_sum, op2(m, TS_OP_pow, size, number(m, size, ord)));
   return op2(m, TS_OP_pow, sum, number(m, sum, 1 / ord));
 }
@@ -98,7 +115,7 @@ static V value(Make *m, V x) {
     return reduced(m, TS_TILE_sum, ts_tile_cast(&m->b, nonzero(m, x), TS_DT_i64));
   case TS_OP_logsumexp: return logsumexp(m, x);
   case TS_OP_norm: return norm(m, x);
-  default: return variance(m, x);
+  default: return or_small(m, variance, x, m->s->op == TS_OP_var ? 2 : 1);
   }
 }
 

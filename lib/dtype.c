@@ -132,6 +132,8 @@ int ts_dtype_check_number(TsDtype d, double v, const char *op, TsError *err) {
   if (!ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I)) return 0;
   ts_dtype_int_range(d, &lo, &hi);
   if (v >= (double)lo && v <= (double)hi && v < 0x1p63 && v == trunc(v)) return 0;
-  return ts_error_set(err, TS_ERR_value, "%s: %.17g does not fit into %s", op, v,
-                      ts_dtype_name(d));
+  ts_error_set(err, TS_ERR_value, "%s: %.17g does not fit into %s", op,
+               isnan(v) ? (double)NAN : v, ts_dtype_name(d)); /* NaN without its sign */
+  return ts_error_hint(err, "%s holds whole numbers from %lld to %lld", ts_dtype_name(d),
+                       (long long)lo, (long long)hi);
 }

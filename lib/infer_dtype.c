@@ -43,6 +43,17 @@ static int promote(TsInfer *inf, int from) {
   return 0;
 }
 
+/* Where the inputs are computed with in their common type, integer or not. */
+static int numbers_fit(TsInfer *inf, int from, TsDtype d) {
+  for (int i = from; i < inf->nin && inf->known >> i; i++)
+    if (ts_infer_number(inf, i, d)) return -1;
+  return 0;
+}
+
+static int promote_exact(TsInfer *inf, int from) {
+  return promote(inf, from) || numbers_fit(inf, from, inf->compute) ? -1 : 0;
+}
+
 static int all_out(TsInfer *inf, TsDtype d) {
   for (int i = 0; i < TS_MAX_OUT; i++) inf->out[i].dtype = (uint8_t)d;
   return 0;
@@ -56,7 +67,7 @@ int ts_dtype_rule_same(TsInfer *inf) {
 int ts_dtype_rule_first(TsInfer *inf) { return ts_dtype_rule_same(inf); }
 
 int ts_dtype_rule_promote(TsInfer *inf) {
-  return promote(inf, 0) ? -1 : all_out(inf, inf->compute);
+  return promote_exact(inf, 0) ? -1 : all_out(inf, inf->compute);
 }
 
 int ts_dtype_rule_promote_all(TsInfer *inf) { return ts_dtype_rule_promote(inf); }
@@ -65,7 +76,7 @@ int ts_dtype_rule_promote_all(TsInfer *inf) { return ts_dtype_rule_promote(inf);
 int ts_dtype_rule_arith(TsInfer *inf) {
   if (promote(inf, 0)) return -1;
   if (inf->compute == TS_DT_bool) inf->compute = TS_DT_i64;
-  return all_out(inf, inf->compute);
+  return numbers_fit(inf, 0, inf->compute) ? -1 : all_out(inf, inf->compute);
 }
 
 int ts_dtype_rule_float(TsInfer *inf) {
@@ -81,7 +92,7 @@ int ts_dtype_rule_float1(TsInfer *inf) {
 }
 
 int ts_dtype_rule_compare(TsInfer *inf) {
-  return promote(inf, 0) ? -1 : all_out(inf, TS_DT_bool);
+  return promote_exact(inf, 0) ? -1 : all_out(inf, TS_DT_bool);
 }
 
 int ts_dtype_rule_bool(TsInfer *inf) {
@@ -117,7 +128,7 @@ int ts_dtype_rule_where(TsInfer *inf) {
                  ts_meta_text(inf->in[0], text));
     return ts_error_hint(inf->err, "compare first: op.where(x:gt(0), x, y)");
   }
-  return promote(inf, 1) ? -1 : all_out(inf, inf->compute);
+  return promote_exact(inf, 1) ? -1 : all_out(inf, inf->compute);
 }
 
 /* The dtype attribute of the row, wherever it stands. */

@@ -201,8 +201,8 @@ int ts_shape_rule_gather(TsInfer *inf) {
 /* The source is stored as x's type. */
 static int source_type(TsInfer *inf) {
   const TsMeta *x = inf->in[0], *src = inf->in[2];
-  if (src->weak || ts_dtype_promote((TsDtype)x->dtype, (TsDtype)src->dtype) == x->dtype)
-    return 0;
+  if (src->weak) return ts_infer_number(inf, 2, (TsDtype)x->dtype);
+  if (ts_dtype_promote((TsDtype)x->dtype, (TsDtype)src->dtype) == x->dtype) return 0;
   ts_infer_mismatch(inf, "the source's type does not fit", 0, 2);
   return ts_error_hint(inf->err, "convert with src:cast(\"%s\")",
                        ts_dtype_name((TsDtype)x->dtype));

@@ -403,3 +403,34 @@ int ts_shape_rule_attention(TsInfer *inf) {
                         ts_meta_text(mask, a), ts_meta_text(&scores, b));
   return check_vector(inf, 4, nd > 2 ? q->dim[nd - 3] : 1, "query head");
 }
+
+static int rope_positions(TsInfer *inf, const TsMeta *x, const TsMeta *p) {
+  bool own = p->ndim == 1 && p->dim[0] == x->dim[x->ndim - 2];
+  bool each = p->ndim == 2 && x->ndim > 2 && p->dim[0] == x->dim[0] &&
+              p->dim[1] == x->dim[x->ndim - 2];
+  char tx[TS_META_TEXT], tp[TS_META_TEXT];
+  if (own || each) return 0;
+  ts_error_set(inf->err, TS_ERR_shape, "%s: positions %s do not fit %s", opname(inf),
+               ts_meta_text(p, tp), ts_meta_text(x, tx));
+  return ts_error_hint(inf->err, "positions [S], or [B, S] for x [B, .., S, D]");
+}
+
+int ts_shape_rule_rope(TsInfer *inf) {
+  enum { THETA, DIMS, FACTOR = 5 };
+  const TsMeta *x = inf->in[0];
+  const TsAttr *a = inf->attr;
+  char text[TS_META_TEXT];
+  ts_meta_text(x, text);
+  if (x->ndim < 2)
+    return ts_error_set(inf->err, TS_ERR_shape, "%s: needs [.., S, D], not %s", opname(inf),
+                        text);
+  int64_t n = x->dim[x->ndim - 1], dims = a[DIMS].type == TS_ATTR_int ? a[DIMS].i : n;
+  if (dims < 0 || dims > n || dims % 2)
+    return ts_error_set(inf->err, TS_ERR_value, "%s: %lld dims of %s; an even number is needed",
+                        opname(inf), (long long)dims, text);
+  if (!(a[FACTOR].f > 0) || !(a[THETA].f > 0))
+    return ts_error_set(inf->err, TS_ERR_value, "%s: theta and factor must be positive",
+                        opname(inf));
+  if (inf->nin > 1 && inf->in[1] && rope_positions(inf, x, inf->in[1])) return -1;
+  return ts_shape_rule_same(inf);
+}

@@ -45,15 +45,17 @@ int ts_shape_rule_norm_grad(TsInfer *inf) {
   if (check_like(inf, 2, x)) return -1;
   inf->nout = 0;
   output(inf, x);
+  /* Of weights that are integers: the gradient has x's type, as the bias's then. */
+  bool real = inf->in[1] && ts_dtype_is((TsDtype)inf->in[1]->dtype, TS_KIND_F);
   if (inf->in[1]) {
-    inf->out[1].dtype = inf->in[1]->dtype;
+    if (real) inf->out[1].dtype = inf->in[1]->dtype;
     output(inf, inf->in[1]);
   }
   if (layer && inf->attr[2].i) {
     TsMeta row = *x;
     row.ndim = (uint8_t)inf->attr[0].i;
     memcpy(row.dim, x->dim + x->ndim - row.ndim, row.ndim * sizeof *row.dim);
-    if (inf->in[1]) inf->out[2].dtype = inf->in[1]->dtype;
+    if (real) inf->out[2].dtype = inf->in[1]->dtype;
     output(inf, &row);
   }
   return 0;
@@ -81,7 +83,7 @@ int ts_shape_rule_attention_grad(TsInfer *inf) {
     output(inf, &scores);
   }
   if (sink) {
-    inf->out[inf->nout].dtype = sink->dtype;
+    if (ts_dtype_is((TsDtype)sink->dtype, TS_KIND_F)) inf->out[inf->nout].dtype = sink->dtype;
     output(inf, sink);
   }
   return 0;

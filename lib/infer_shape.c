@@ -1,4 +1,6 @@
 /* Shape rules of views and of broadcasting. */
+#include <math.h>
+
 #include "lib/infer.h"
 
 static const char *opname(const TsInfer *inf) { return ts_op_info(inf->op)->name; }
@@ -29,6 +31,15 @@ int ts_shape_rule_broadcast(TsInfer *inf) {
     }
   }
   return 0;
+}
+
+/* Bounds of integers are integers, or infinite and limit nothing. */
+int ts_shape_rule_clamp(TsInfer *inf) {
+  for (int i = 0; i < 2; i++) {
+    double v = inf->attr[i].f;
+    if (!isinf(v) && ts_dtype_check_number(inf->compute, v, "clamp", inf->err)) return -1;
+  }
+  return copy_meta(inf);
 }
 
 int ts_shape_rule_reshape(TsInfer *inf) {
@@ -196,7 +207,9 @@ int ts_shape_rule_slice_update(TsInfer *inf) {
     ts_infer_mismatch(inf, "the source does not fit the slice", 0, 1);
     return ts_error_hint(inf->err, "the slice is %s", ts_meta_text(&part, text));
   }
-  if (!src->weak && ts_dtype_promote((TsDtype)x->dtype, (TsDtype)src->dtype) != x->dtype) {
+  if (src->weak) {
+    if (ts_infer_number(inf, 1, (TsDtype)x->dtype)) return -1;
+  } else if (ts_dtype_promote((TsDtype)x->dtype, (TsDtype)src->dtype) != x->dtype) {
     ts_infer_mismatch(inf, "the source's type does not fit", 0, 1);
     return ts_error_hint(inf->err, "convert with src:cast(\"%s\")",
                          ts_dtype_name((TsDtype)x->dtype));

@@ -2,7 +2,6 @@
  * the inference that runs a row's dtype and shape rule. */
 #include "lib/op.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -288,14 +287,18 @@ static int check_kinds(TsInfer *inf, const TsOpInfo *o) {
   return ts_error_hint(inf->err, "convert with x:cast(\"f32\") first");
 }
 
-int ts_op_infer(TsInfer *inf) {
+int ts_op_infer_types(TsInfer *inf) {
   const TsOpInfo *o = ts_op_info(inf->op);
   inf->nout = 1;
   inf->dynamic = false;
   inf->compute = inf->nin && inf->in[0] ? (TsDtype)inf->in[0]->dtype : TS_DT_f32;
   memset(&inf->out[0], 0, offsetof(TsMeta, dim));
-  if (check_blocks(inf, o) || o->dtype(inf) || check_kinds(inf, o)) return -1;
-  if (o->shape(inf)) return -1;
+  return check_blocks(inf, o) || o->dtype(inf) || check_kinds(inf, o) ? -1 : 0;
+}
+
+int ts_op_infer(TsInfer *inf) {
+  const TsOpInfo *o = ts_op_info(inf->op);
+  if (ts_op_infer_types(inf) || o->shape(inf)) return -1;
   for (int i = 0; i < inf->nout; i++)
     if (ts_meta_check_size(&inf->out[i], o->name, inf->err)) return -1;
   return 0;
@@ -325,6 +328,25 @@ int ts_infer_axes(TsInfer *inf, const TsAttr *a, int ndim, bool reduced[TS_MAX_R
     reduced[axis] = true;
   }
   return 0;
+}
+
+bool ts_op_is_value(TsOp op, int i) {
+  static const char *const other[] = {"index", "ids",       "mask",  "target",
+                                      "cond",  "positions", "sizes", "clock"};
+  const TsOpInfo *o = &table[op];
+  if (i >= o->nin) i = o->nin - 1;
+  for (size_t k = 0; k < sizeof other / sizeof *other; k++)
+    if (!strcmp(o->input[i], other[k])) return false;
+  return true;
+}
+
+bool ts_op_hands_on(TsOp op) {
+  return op == TS_OP_where || op == TS_OP_minimum || op == TS_OP_maximum || op == TS_OP_clamp;
+}
+
+int ts_infer_number(TsInfer *inf, int i, TsDtype d) {
+  if (!(inf->known >> i & 1)) return 0;
+  return ts_dtype_check_number(d, inf->number[i], table[inf->op].name, inf->err);
 }
 
 int ts_infer_mismatch(TsInfer *inf, const char *what, int a, int b) {

@@ -76,6 +76,8 @@ typedef struct TsInfer {
   const TsAttr *attr;      /* one for each attribute of the row, defaults filled in */
   TsDtype compute;         /* the common type of the inputs, before storage rounding */
   bool dynamic;            /* sizes depend on data: out.dim are upper bounds */
+  unsigned known;          /* bit i: input i is the bare number number[i] */
+  double number[TS_MAX_IN];
   TsMeta out[TS_MAX_OUT];
   TsError *err;
 } TsInfer;
@@ -109,6 +111,8 @@ int ts_op_check_attrs(TsOp op, const TsAttr *attr, TsError *err);
 
 /* Runs the row's rules: kinds of the inputs, result dtypes, result shapes. */
 int ts_op_infer(TsInfer *inf);
+/* The first half: the common type of the inputs, which the row takes. */
+int ts_op_infer_types(TsInfer *inf);
 
 /* ---- for rules */
 /* A negative axis counts from the end; the error names the operator. */
@@ -117,6 +121,13 @@ int ts_infer_axis(TsInfer *inf, int64_t axis, int ndim, int *out);
 int ts_infer_axes(TsInfer *inf, const TsAttr *a, int ndim, bool reduced[TS_MAX_RANK]);
 /* Of the option tile_shape, of at most so many numbers. */
 int ts_infer_tile_shape(TsInfer *inf, const TsAttr *shape, int most);
+/* A bare number that becomes a value of type d must be one, as far as it is known. */
+int ts_infer_number(TsInfer *inf, int i, TsDtype d);
+/* Whether input i is a number of the arithmetic, and not a place, a count or a condition. */
+bool ts_op_is_value(TsOp op, int i);
+/* Whether results are values of operands: bare numbers are then rounded to the type at once,
+ * not by way of the wider one of the kernel. */
+bool ts_op_hands_on(TsOp op);
 /* Error with both shapes: "matmul: inner sizes differ: f32[2,3] x f32[4,5]". */
 int ts_infer_mismatch(TsInfer *inf, const char *what, int a, int b);
 

@@ -34,6 +34,11 @@ bool ts_lua_whole(double v, int64_t *out);
 /* A tensor from a Lua value: number, boolean, nested tables; dtype may be
  * TS_DT_none. NULL with the context's error filled, its message headed by `what`. */
 TsTensor *ts_lua_from_value(lua_State *L, int index, TsDtype dtype, const char *what);
+/* An operand that is no tensor: a bare number, or as from_value but f64 and complex128 in
+ * place of f32 and complex64, for the caller to narrow. */
+TsTensor *ts_lua_operand(lua_State *L, int index, const char *what);
+/* What is stored into x and is no tensor: a bare number, or a tensor of x's type. */
+TsTensor *ts_lua_element(lua_State *L, int index, const TsTensor *x, const char *what);
 /* x[key] for numbers, slices in strings and tensors; pushes the result. */
 int ts_lua_index(lua_State *L, TsTensor *x, int key);
 int ts_lua_assign(lua_State *L, TsTensor *x, int key, int value);

@@ -83,15 +83,28 @@ static int add_input(Args *a, TsTensor *t, bool owned) {
   return failed;
 }
 
-/* A tensor of a number, a boolean, a table; NULL with the error filled. */
-static TsTensor *made_of(Args *a, int index) {
-  if (lua_type(a->L, index) == LUA_TNUMBER)
-    return ts_tensor_number(a->c, lua_tonumber(a->L, index));
-  return ts_lua_from_value(a->L, index, TS_DT_none, a->o->name);
+/* Tables and complex numbers have the precision of the tensors around them: f32, unless one
+ * of those is wider. */
+static int narrow_values(Args *a) {
+  for (int i = 0; i < a->nin; i++) {
+    TsDtype d = !a->in[i] || (i < FEW && a->owned[i]) ? TS_DT_none : ts_tensor_dtype(a->in[i]);
+    if (d == TS_DT_f64 || d == TS_DT_complex128) return 0;
+  }
+  for (int i = 0; i < a->nin && i < FEW; i++) {
+    if (!a->owned[i] || a->in[i]->meta.weak) continue;
+    TsDtype d = ts_tensor_dtype(a->in[i]);
+    if (d != TS_DT_f64 && d != TS_DT_complex128) continue;
+    TsTensor *t =
+        ts_tensor_cast(a->c, a->in[i], d == TS_DT_f64 ? TS_DT_f32 : TS_DT_complex64);
+    if (!t) return -1;
+    ts_tensor_unref(a->in[i]);
+    a->in[i] = t;
+  }
+  return 0;
 }
 
 static int add_value(Args *a, int index) {
-  TsTensor *t = made_of(a, index);
+  TsTensor *t = ts_lua_operand(a->L, index, a->o->name);
   return t ? add_input(a, t, true) : -1;
 }
 
@@ -217,7 +230,7 @@ static int unknown_option(Args *a, const char *name) {
 static int set_input(Args *a, int i, int index) {
   TsTensor *t = ts_lua_tensor(a->L, index);
   bool owned = !t;
-  if (!t && !(t = made_of(a, index))) return -1;
+  if (!t && !(t = ts_lua_operand(a->L, index, a->o->name))) return -1;
   while (a->nin <= i) {
     a->owned[a->nin] = false;
     a->in[a->nin++] = NULL;
@@ -440,7 +453,8 @@ static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   Args a;
   begin(&a, L, real_operator(op, last - first + 1, L, first));
   ts_op_defaults(a.op, a.attr);
-  int failed = positional(&a, first, last) || ts_op_check_attrs(a.op, a.attr, &a.c->err);
+  int failed = positional(&a, first, last) || narrow_values(&a) ||
+               ts_op_check_attrs(a.op, a.attr, &a.c->err);
   int device = a.c->device;
   if (a.device >= 0) a.c->device = a.device;
   if (!failed)

@@ -136,13 +136,15 @@ static int map_tensor(lua_State *L) {
                        offset, offset + (double)nbytes, f->len);
   char *at = f->at + (size_t)offset;
   int align = m.dtype == TS_DT_mxfp4 ? 1 : ts_dtypes[m.dtype].nbytes;
+  bool odd = m.dtype == TS_DT_bool && !ts_bools_are_tidy(at, nbytes);
   TsTensor *t;
-  if (nbytes && (uintptr_t)at % (uintptr_t)align == 0) {
+  if (nbytes && !odd && (uintptr_t)at % (uintptr_t)align == 0) {
     t = ts_tensor_wrap(c, &m, at, map_unref, f);
     if (t) f->refs++;
   } else {
     t = ts_tensor_new(c, &m);
     if (t && nbytes) memcpy(t->storage->host, at, (size_t)nbytes);
+    if (t && odd) ts_bools_tidy(t->storage->host, nbytes);
   }
   if (!t) return ts_lua_raise(L);
   ts_lua_push(L, t);

@@ -83,6 +83,7 @@ static int from_bytes(lua_State *L) {
   TsTensor *t = ts_tensor_new(ts_lua_context(L), &m);
   if (!t) return ts_lua_raise(L);
   memcpy(t->storage->host, s + (size_t)offset, (size_t)need);
+  if (m.dtype == TS_DT_bool) ts_bools_tidy(t->storage->host, need);
   ts_lua_push(L, t);
   return 1;
 }
@@ -171,6 +172,11 @@ static int trim(lua_State *L) {
 
 static int fail_after(lua_State *L) {
   ts_memory_fail_after((int64_t)luaL_checknumber(L, 1));
+  return 0;
+}
+
+static int poison(lua_State *L) {
+  ts_memory_poison((int)luaL_checknumber(L, 1));
   return 0;
 }
 
@@ -346,6 +352,7 @@ void ts_lua_open_system(lua_State *L) {
                                     {"memory", memory},
                                     {"trim", trim},
                                     {"fail_after", fail_after},
+                                    {"poison", poison},
                                     {"devices", devices},
                                     {"default_device", default_device},
                                     {"synchronize", synchronize},

@@ -331,7 +331,7 @@ static int copy_from(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "copy_");
   TsContext *c = ts_lua_context(L);
   TsTensor *y = ts_lua_tensor(L, 2);
-  y = y ? ts_tensor_ref(y) : ts_lua_from_value(L, 2, TS_DT_none, "copy_");
+  y = y ? ts_tensor_ref(y) : ts_lua_element(L, 2, x, "copy_");
   int failed = !y || ts_vm_assign(c, x, y);
   ts_tensor_unref(y);
   if (failed) return ts_lua_raise(L);
@@ -345,7 +345,7 @@ static int data_ptr(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "data_ptr");
   void *p = ts_tensor_write(x);
   if (!p) return ts_lua_raise(L);
-  x->storage->held = TS_HELD_NEVER;
+  ts_tensor_expose(x);
   lua_pushlightuserdata(L, p);
   return 1;
 }

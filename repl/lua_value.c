@@ -18,11 +18,12 @@ bool ts_lua_whole(double v, int64_t *out) {
 }
 
 /* ---- in. LuaJIT's 64-bit integers and complex numbers are cdata: their type is
- * asked by a Lua function (lib/lua/ffi.lua) that gives "i64", "u64", "complex". */
+ * asked by a function of Lua. */
+enum { CDATA_none, CDATA_signed, CDATA_unsigned, CDATA_complex, CDATA_complex_float };
+
 static char cdata_key;
 
-static TsDtype cdata_dtype(lua_State *L, int index, double part[2], int64_t *whole) {
-  const void *p = lua_topointer(L, index);
+static int cdata_kind(lua_State *L, int index) {
   lua_pushlightuserdata(L, &cdata_key);
   lua_rawget(L, LUA_REGISTRYINDEX);
   if (lua_isnil(L, -1)) {
@@ -30,9 +31,9 @@ static TsDtype cdata_dtype(lua_State *L, int index, double part[2], int64_t *who
     luaL_loadstring(L, "local ffi = require 'ffi'\n"
                        "return function(v)\n"
                        "  if ffi.istype('int64_t', v) then return 1 end\n"
-                       "  if ffi.istype('uint64_t', v) then return 1 end\n"
-                       "  if ffi.istype('complex', v) then return 2 end\n"
-                       "  if ffi.istype('complex float', v) then return 3 end\n"
+                       "  if ffi.istype('uint64_t', v) then return 2 end\n"
+                       "  if ffi.istype('complex', v) then return 3 end\n"
+                       "  if ffi.istype('complex float', v) then return 4 end\n"
                        "end");
     lua_call(L, 0, 1);
     lua_pushlightuserdata(L, &cdata_key);
@@ -43,22 +44,20 @@ static TsDtype cdata_dtype(lua_State *L, int index, double part[2], int64_t *who
   lua_call(L, 1, 1);
   int kind = (int)lua_tointeger(L, -1);
   lua_pop(L, 1);
-  if (kind == 1) memcpy(whole, p, 8);
-  if (kind == 2) memcpy(part, p, 16);
-  if (kind == 3)
-    part[0] = (double)((const float *)p)[0], part[1] = (double)((const float *)p)[1];
-  return kind == 1 ? TS_DT_i64 : kind >= 2 ? TS_DT_complex128 : TS_DT_none;
+  return kind;
 }
 
 enum { LUA_TCDATA_ = 10 };
 
+/* What a table holds: each number in f64, integers beyond 2^53 beside it. */
 typedef struct Reader {
   lua_State *L;
   TsContext *c;
   const char *what; /* heads the messages */
   TsMeta m;
   bool any_complex, any_whole, any_bool, any_number;
-  char *at; /* complex128 pairs, or i64 where only integers occur */
+  double *part; /* pairs of complex128 */
+  int64_t *whole;
   int64_t n;
 } Reader;
 
@@ -80,48 +79,62 @@ static int shape_of(Reader *r, int index) {
   return 0;
 }
 
-static int read_leaf(Reader *r, int index, double part[2], int64_t *whole, bool *is_whole) {
+static int cannot_hold(Reader *r, int index) {
+  return ts_error_set(&r->c->err, TS_ERR_value, "%s: a tensor cannot hold a %s", r->what,
+                      luaL_typename(r->L, index));
+}
+
+static int read_cdata(Reader *r, int index, double part[2], int64_t *whole) {
+  const void *p = lua_topointer(r->L, index);
+  int kind = cdata_kind(r->L, index);
+  switch (kind) {
+  case CDATA_complex: memcpy(part, p, 16); break;
+  case CDATA_complex_float:
+    part[0] = (double)((const float *)p)[0], part[1] = (double)((const float *)p)[1];
+    break;
+  case CDATA_signed:
+  case CDATA_unsigned: memcpy(whole, p, 8); break;
+  default: return cannot_hold(r, index);
+  }
+  if (kind >= CDATA_complex) return r->any_complex = true, 0;
+  if (kind == CDATA_unsigned && *whole < 0) {
+    ts_error_set(&r->c->err, TS_ERR_value, "%s: %llu does not fit into i64", r->what,
+                 (unsigned long long)*whole);
+    return ts_error_hint(&r->c->err, "the greatest integer is 9223372036854775807LL");
+  }
+  r->any_whole = true;
+  part[0] = (double)*whole;
+  return 0;
+}
+
+static int read_leaf(Reader *r, int index) {
   lua_State *L = r->L;
-  part[1] = 0;
-  *is_whole = false;
+  double *part = r->part + 2 * r->n;
+  int64_t *whole = r->whole + r->n;
+  part[0] = part[1] = 0;
   switch (lua_type(L, index)) {
   case LUA_TNUMBER:
     r->any_number = true;
     part[0] = lua_tonumber(L, index);
-    return 0;
+    break;
   case LUA_TBOOLEAN:
     r->any_bool = true;
     part[0] = lua_toboolean(L, index);
-    return 0;
-  case LUA_TCDATA_: {
-    TsDtype d = cdata_dtype(L, index, part, whole);
-    r->any_complex |= d == TS_DT_complex128;
-    r->any_whole |= d == TS_DT_i64;
-    *is_whole = d == TS_DT_i64;
-    if (*is_whole) part[0] = (double)*whole;
-    if (d != TS_DT_none) return 0;
     break;
+  case LUA_TCDATA_: r->n++; return read_cdata(r, index, part, whole);
+  default: return cannot_hold(r, index);
   }
-  default: break;
-  }
-  return ts_error_set(&r->c->err, TS_ERR_value, "%s: a tensor cannot hold a %s", r->what,
-                      luaL_typename(L, index));
+  *whole = part[0] >= -0x1p63 && part[0] < 0x1p63 ? (int64_t)part[0] : 0;
+  r->n++;
+  return 0;
 }
 
-/* Elements as complex128 into a buffer; 64-bit integers beside them, exactly. */
-static int read_nested(Reader *r, int index, int axis, double *part, int64_t *whole) {
+static int read_nested(Reader *r, int index, int axis) {
   lua_State *L = r->L;
-  bool is_whole;
   if (axis == r->m.ndim) {
     if (lua_type(L, index) == LUA_TTABLE)
       return ts_error_set(&r->c->err, TS_ERR_shape, "%s: tables of uneven depth", r->what);
-    if (read_leaf(r, index, part + 2 * r->n, whole + r->n, &is_whole)) return -1;
-    if (!is_whole) {
-      double v = part[2 * r->n];
-      whole[r->n] = v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : 0;
-    }
-    r->n++;
-    return 0;
+    return read_leaf(r, index);
   }
   int64_t n = r->m.dim[axis];
   if (lua_type(L, index) != LUA_TTABLE || (int64_t)lua_objlen(L, index) != n)
@@ -133,7 +146,7 @@ static int read_nested(Reader *r, int index, int axis, double *part, int64_t *wh
         (long long)(lua_type(L, index) == LUA_TTABLE ? lua_objlen(L, index) : 0));
   for (int64_t i = 0; i < n; i++) {
     lua_rawgeti(L, index, (int)i + 1);
-    int failed = read_nested(r, lua_gettop(L), axis + 1, part, whole);
+    int failed = read_nested(r, lua_gettop(L), axis + 1);
     lua_pop(L, 1);
     if (failed) return -1;
   }
@@ -147,35 +160,82 @@ static TsDtype natural_dtype(const Reader *r) {
   return r->any_bool ? TS_DT_bool : TS_DT_f32;
 }
 
-static TsTensor *fill(Reader *r, TsDtype d, const double *part, const int64_t *whole) {
+/* The same of twice the precision. */
+static TsDtype wide_dtype(TsDtype d) {
+  return d == TS_DT_f32 ? TS_DT_f64 : d == TS_DT_complex64 ? TS_DT_complex128 : d;
+}
+
+static int refuse_complex(const Reader *r, const double part[2], TsDtype d) {
+  ts_error_set(&r->c->err, TS_ERR_value, "%s: %.17g%+.17gi does not fit into %s", r->what,
+               part[0], part[1], ts_dtype_name(d));
+  return ts_error_hint(&r->c->err, "cast the tensor to complex64 or complex128 first");
+}
+
+/* Real types hold no imaginary part, integers what they can count. */
+static int check_elements(const Reader *r, TsDtype d) {
+  bool whole = ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I);
+  if (ts_dtype_is(d, TS_KIND_C) || (!whole && !r->any_complex)) return 0;
+  int64_t lo, hi;
+  if (whole) ts_dtype_int_range(d, &lo, &hi);
+  for (int64_t i = 0; i < r->n; i++) {
+    const double *part = r->part + 2 * i;
+    if (part[1] != 0) return refuse_complex(r, part, d);
+    bool exact = part[0] == (double)r->whole[i]; /* what came as a 64-bit integer is */
+    if (whole && !(exact && r->whole[i] >= lo && r->whole[i] <= hi))
+      return ts_dtype_check_number(d, part[0], r->what, &r->c->err);
+  }
+  return 0;
+}
+
+static TsTensor *fill(Reader *r, TsDtype d) {
   r->m.dtype = (uint8_t)d;
   if (d == TS_DT_mxfp4) {
     ts_error_set(&r->c->err, TS_ERR_dtype, "%s: make f32 and cast to mxfp4", r->what);
     return NULL;
   }
-  TsTensor *t = ts_tensor_new(r->c, &r->m);
+  TsTensor *t = check_elements(r, d) ? NULL : ts_tensor_new(r->c, &r->m);
   if (!t) return NULL;
-  bool ints = ts_dtype_is(d, TS_KIND_I | TS_KIND_U) && !r->any_complex;
+  bool ints = ts_dtype_is(d, TS_KIND_I | TS_KIND_U);
   TsDtype from = ints ? TS_DT_i64 : TS_DT_complex128;
-  r->c->k->convert.convert[from][d](r->n, t->storage->host, ints ? (const void *)whole : part);
+  r->c->k->convert.convert[from][d](r->n, t->storage->host,
+                                    ints ? (const void *)r->whole : r->part);
   return t;
 }
 
-TsTensor *ts_lua_from_value(lua_State *L, int index, TsDtype dtype, const char *what) {
+static TsTensor *tensor_of(lua_State *L, int index, TsDtype dtype, bool wide,
+                           const char *what) {
   Reader r = {.L = L, .c = ts_lua_context(L), .what = what};
   if (index < 0) index += lua_gettop(L) + 1;
   if (shape_of(&r, index) || ts_meta_check_size(&r.m, what, &r.c->err)) return NULL;
   int64_t n = ts_meta_numel(&r.m);
-  double *part = ts_work_take(n * 16);
-  int64_t *whole = ts_work_take(n * 8);
+  r.part = ts_work_take(n * 16);
+  r.whole = ts_work_take(n * 8);
   TsTensor *t = NULL;
-  if (!part || !whole)
+  if (!r.part || !r.whole) {
     ts_error_set(&r.c->err, TS_ERR_memory, "%s: out of memory", what);
-  else if (!read_nested(&r, index, 0, part, whole))
-    t = fill(&r, dtype == TS_DT_none ? natural_dtype(&r) : dtype, part, whole);
-  ts_work_give(part);
-  ts_work_give(whole);
+  } else if (!read_nested(&r, index, 0)) {
+    TsDtype natural = natural_dtype(&r);
+    t = fill(&r, dtype != TS_DT_none ? dtype : wide ? wide_dtype(natural) : natural);
+  }
+  ts_work_give(r.part);
+  ts_work_give(r.whole);
   return t;
+}
+
+TsTensor *ts_lua_from_value(lua_State *L, int index, TsDtype dtype, const char *what) {
+  return tensor_of(L, index, dtype, false, what);
+}
+
+TsTensor *ts_lua_operand(lua_State *L, int index, const char *what) {
+  if (lua_type(L, index) == LUA_TNUMBER)
+    return ts_tensor_number(ts_lua_context(L), lua_tonumber(L, index));
+  return tensor_of(L, index, TS_DT_none, true, what);
+}
+
+TsTensor *ts_lua_element(lua_State *L, int index, const TsTensor *x, const char *what) {
+  if (lua_type(L, index) == LUA_TNUMBER)
+    return ts_tensor_number(ts_lua_context(L), lua_tonumber(L, index));
+  return tensor_of(L, index, ts_tensor_dtype(x), false, what);
 }
 
 /* ---- out */
@@ -378,14 +438,24 @@ int ts_lua_index(lua_State *L, TsTensor *x, int key) {
   return 1;
 }
 
+/* A number goes by masked_fill, whose result has x's type whatever the number is. */
+static int assign_masked(TsContext *c, TsTensor *x, TsTensor *mask, TsTensor *v) {
+  if (v->meta.weak && !v->storage->symbolic) {
+    TsTensor *in[2] = {x, mask};
+    TsAttr value = {.type = TS_ATTR_f, .f = ts_tensor_number_value(v)};
+    return ts_vm_call_into(c, TS_OP_masked_fill, 2, in, &value, x);
+  }
+  TsTensor *in[3] = {mask, v, x};
+  return ts_vm_call_into(c, TS_OP_where, 3, in, NULL, x);
+}
+
 int ts_lua_assign(lua_State *L, TsTensor *x, int key, int value) {
   TsContext *c = ts_lua_context(L);
   TsTensor *by = ts_lua_tensor(L, key), *v = ts_lua_tensor(L, value), *to = NULL;
-  v = v ? ts_tensor_ref(v) : ts_lua_from_value(L, value, TS_DT_none, "assignment");
+  v = v ? ts_tensor_ref(v) : ts_lua_element(L, value, x, "assignment");
   int failed = !v;
   if (!failed && by && ts_tensor_dtype(by) == TS_DT_bool) {
-    TsTensor *in[3] = {by, v, x};
-    failed = ts_vm_call_into(c, TS_OP_where, 3, in, NULL, x);
+    failed = assign_masked(c, x, by, v);
   } else if (!failed && by) {
     failed =
         ts_error_set(&c->err, TS_ERR_index, "assignment: by bool masks, numbers and slices");

@@ -81,12 +81,12 @@ int ts_vm_compose(TsCall *call, int room, int *nout) {
   TsCompose k = {.b = &e.b,
                  .op = call->op,
                  .nin = call->nin,
-                 .in = (const TsVal *)call->in,
+                 .given = (const TsVal *)call->in,
                  .attr = call->attr,
                  .nout = 1,
                  .room = room,
                  .out = out};
-  int failed = ts_compose_table[call->op](&k) || e.b.failed;
+  int failed = ts_compose(&k);
   *nout = failed ? 0 : k.nout;
   for (int i = 0; i < *nout; i++) call->out[i] = ts_tensor_ref(tensor_of(out[i]));
   for (int i = 0; i < e.nmade; i++) ts_tensor_unref(e.made[i]);

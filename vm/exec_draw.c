@@ -52,7 +52,8 @@ int ts_random_permutation(TsCall *call, uint64_t seed, uint64_t stream) {
 }
 
 /* ---- categorical: the largest of logits plus Gumbel numbers. Sample s of row r adds
- * the numbers of elements ((r count) + s) classes + class. */
+ * the numbers of elements ((r count) + s) classes + class. Beside +inf nothing else is drawn,
+ * and of several the one with the largest number, as of equal logits that grow. */
 enum { BLOCK = 1024 };
 
 typedef struct Job {
@@ -71,38 +72,57 @@ typedef union Staged {
   double f64[BLOCK];
 } Staged;
 
-/* Noisy logits of classes at .. at + n - 1 of draw `draw`. */
-static void add_noise(const Job *j, int64_t draw, int64_t at, int64_t n, Staged *y) {
-  Staged bits;
+/* 0 where the logit is +inf, else -inf. */
+static const char *infinite(const Job *j, const char *x, int64_t n, Staged *to) {
+  for (int64_t i = 0; i < n; i++) {
+    if (j->wide)
+      to->f64[i] = ((const double *)(const void *)x)[i] == HUGE_VAL ? 0 : -HUGE_VAL;
+    else
+      to->f32[i] = ((const float *)(const void *)x)[i] == HUGE_VALF ? 0 : -HUGE_VALF;
+  }
+  return (const char *)to;
+}
+
+/* Noisy logits of classes at .. at + n - 1 of draw `draw`; or (ties) noise where they are +inf. */
+static void add_noise(const Job *j, int64_t draw, int64_t at, int64_t n, bool ties, Staged *y) {
+  Staged bits, own;
   const TsRandomKernels *k = &j->k->random;
   int64_t each = j->wide ? TS_RANDOM_GROUP64 : TS_RANDOM_GROUP32;
   int64_t first = draw * j->classes + at, group = first / each, skip = first % each;
   int64_t groups = (skip + n + each - 1) / each;
-  int64_t x = draw / j->count * j->classes + at;
+  const char *x = j->x + (draw / j->count * j->classes + at) * (j->wide ? 8 : 4);
+  if (ties) x = infinite(j, x, n, &own);
   if (j->wide) {
     k->bits64(j->seed, j->stream, (uint64_t)group, groups, bits.bits64);
-    k->gumbel[1](n, y, bits.bits64 + skip, j->x + 8 * x);
+    k->gumbel[1](n, y, bits.bits64 + skip, x);
   } else {
     k->bits32(j->seed, j->stream, (uint64_t)group, groups, bits.bits32);
-    k->gumbel[0](n, y, bits.bits32 + skip, j->x + 4 * x);
+    k->gumbel[0](n, y, bits.bits32 + skip, x);
   }
 }
 
 /* -1 if no class is possible, or a logit is NaN. */
-static int64_t draw_class(const Job *j, int64_t draw) {
+static int64_t largest(const Job *j, int64_t draw, bool ties, double *value) {
   double most = -INFINITY;
   int64_t best = -1;
   for (int64_t at = 0; at < j->classes; at += BLOCK) {
     Staged y;
     int64_t n = j->classes - at < BLOCK ? j->classes - at : BLOCK;
-    add_noise(j, draw, at, n, &y);
+    add_noise(j, draw, at, n, ties, &y);
     for (int64_t i = 0; i < n; i++) {
       double v = j->wide ? y.f64[i] : (double)y.f32[i];
       if (v != v) return -1;
       if (v > most) most = v, best = at + i;
     }
   }
+  *value = most;
   return best;
+}
+
+static int64_t draw_class(const Job *j, int64_t draw) {
+  double value;
+  int64_t best = largest(j, draw, false, &value);
+  return best >= 0 && value == INFINITY ? largest(j, draw, true, &value) : best;
 }
 
 static void draw_classes(void *arg, int64_t lo, int64_t hi, int worker) {

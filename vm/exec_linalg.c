@@ -113,6 +113,17 @@ static void put_matrix(Work *w, TsTensor *y, int64_t i, int64_t rows, int64_t co
   put(w, y, i * rows * cols, rows * cols, scratch, w->d);
 }
 
+/* The identity into every n x n matrix of an output: a basis for what has no elements. */
+static void put_identities(Work *w, TsTensor *y) {
+  int64_t n = rows_of(y), size = ts_dtypes[y->meta.dtype].nbytes;
+  const double one[2] = {1, 0};
+  char *base = ts_tensor_write(y);
+  memset(base, 0, (size_t)ts_meta_nbytes(&y->meta));
+  for (int64_t i = 0; i < count_of(y, 1); i++)
+    w->call->ctx->k->convert.convert[TS_DT_complex128][ts_tensor_dtype(y)](
+        1, base + (i * n + i % n) * size, one);
+}
+
 static void zero_triangle(const Work *w, char *a, int64_t m, int64_t n, bool upper) {
   for (int64_t j = 0; j < n; j++)
     for (int64_t i = 0; i < m; i++)
@@ -247,6 +258,7 @@ int ts_exec_lu(TsCall *call) {
   double one[2] = {1, 0};
   char unit[16];
   call->ctx->k->convert.convert[TS_DT_complex128][w->d](1, unit, one);
+  if (!n) put_identities(w, call->out[0]);
   for (int64_t i = 0; !w->failed && m && n && i < count; i++) {
     flip(w, m, n, a, matrix(w, w->a, i, m, n));
     CALL4(getrf, &m, &n, a, &m, pivot, &info);
@@ -340,7 +352,10 @@ int ts_exec_svd(TsCall *call) {
   int k = v.k = m < n ? m : n, ucols = call->attr[0].i ? m : k;
   v.ldvt = call->attr[0].i ? n : k;
   int64_t count = count_of(w->a, 2), es = w->es;
-  if (!m || !n) count = 0;
+  if (!m || !n) {
+    count = 0;
+    if (call->attr[0].i) put_identities(w, call->out[0]), put_identities(w, call->out[2]);
+  }
   v.a = take(w, (int64_t)m * n * es), v.s = take(w, (int64_t)k * w->rs);
   v.u = take(w, (int64_t)m * ucols * es), v.vt = take(w, (int64_t)v.ldvt * n * es);
   v.iwork = take(w, (int64_t)k * 8 * 4);

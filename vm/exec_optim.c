@@ -268,7 +268,11 @@ int ts_exec_adafactor_step(TsCall *call) {
   double eps = a[3].f, clip = a[4].f, decay = a[5].f;
   Chain k = {.c = call->ctx, .d = (TsDtype)ts_dtypes[ts_tensor_dtype(call->out[0])].accum};
   TsTensor *in[4] = {NULL};
-  if (ts_tensor_numel(call->out[0]) == 0) return 0;
+  if (ts_tensor_numel(call->out[0]) == 0) { /* nothing is averaged: the state stays */
+    for (int i = 1; i < call->nout; i++)
+      if (ts_vm_assign(call->ctx, call->out[i], call->in[i + 1])) return -1;
+    return 0;
+  }
   for (int i = 0; i < call->nin && i < 4; i++)
     if (call->in[i] && !(in[i] = keep(&k, ts_tensor_cast(call->ctx, call->in[i], k.d))))
       goto end;

@@ -40,6 +40,7 @@ typedef struct Job {
   int64_t dim[TS_MAX_RANK];
   Operand operand[MAX_OPERANDS]; /* inputs, then the output */
   const double *par;
+  double number[MAX_OPERANDS];
   bool stream; /* the result goes past the caches .. */
   bool past;   /* .. by the kernel's own stores */
 } Job;
@@ -91,27 +92,19 @@ static void merge_axes(Job *j, const TsMeta *shape) {
   j->ndim = n;
 }
 
-/* A number must be representable where it takes an integer tensor's type. */
-static int check_number(TsCall *call, TsTensor *t, TsDtype compute) {
-  int64_t lo, hi, v = *(int64_t *)t->storage->host;
-  if (!ts_dtype_is(compute, TS_KIND_B | TS_KIND_U | TS_KIND_I)) return 0;
-  if (t->meta.weak == TS_WEAK_minus_zero) return 0;
-  ts_dtype_int_range(compute, &lo, &hi);
-  if (v >= lo && v <= hi) return 0;
-  ts_error_set(&call->ctx->err, TS_ERR_value, "%s: %lld does not fit into %s",
-               ts_op_info(call->op)->name, (long long)v, ts_dtype_name(compute));
-  return ts_error_hint(&call->ctx->err, "cast the tensor to a wider type first");
-}
-
 static int set_input(Job *j, TsCall *call, int i, TsTensor *t, TsDtype compute,
                      TsDtype kernel) {
   TsDtype stored = ts_tensor_dtype(t);
   bool condition = call->op == TS_OP_where && i == 0;
   if (condition) kernel = TS_DT_bool;
-  if (t->meta.weak && check_number(call, t, compute)) return -1;
   char *base = ts_tensor_read(t);
   if (!base) return -1;
   set_operand(&j->operand[i], t, base, &call->out[0]->meta);
+  if (t->meta.weak && compute != kernel && ts_op_hands_on(call->op)) {
+    j->number[i] = ts_dtype_stored(compute, ts_tensor_number_value(t));
+    j->operand[i].base = (char *)&j->number[i];
+    stored = TS_DT_f64;
+  }
   j->operand[i].ksize = ts_dtypes[kernel].nbytes;
   j->operand[i].convert = stored == kernel ? NULL : j->k->convert.convert[stored][kernel];
   return 0;
@@ -347,7 +340,10 @@ static int execute_strided(TsCall *call, const TsOpInfo *o, TsPointwiseFn *fn, T
                            int64_t n) {
   double par[2] = {0, 0};
   Job j = {.k = call->ctx->k, .fn = fn, .nin = call->nin, .par = par};
-  for (int i = 0; i < o->npar; i++) par[i] = call->attr[i].f;
+  for (int i = 0; i < o->npar; i++) {
+    par[i] = call->attr[i].f;
+    if (ts_op_hands_on(call->op)) par[i] = ts_dtype_stored(call->compute, par[i]);
+  }
   TsTensor *in[MAX_OPERANDS] = {NULL};
   int failed = set_output(&j, call->out[0]);
   for (int i = 0; i < call->nin && !failed; i++)

@@ -85,13 +85,19 @@ static TsDtype working_dtype(const TsCall *call, TsDtype d) {
   }
 }
 
-/* The last step of a norm: the root of the sum, in place. */
+/* The last step of a norm, in place: the root of the sum. The greatest of no magnitudes is 0. */
 static void take_root(const TsCall *call, TsDtype d, void *at, int64_t n) {
   const TsPointwiseKernels *k = &call->ctx->k->pointwise;
   double ord = call->attr[0].f, inverse = 1 / ord;
   float inverse_f = (float)inverse;
   TsPointwiseFn *const *table = d == TS_DT_f64 ? k->f64 : k->f32;
   const void *in[2] = {at, d == TS_DT_f64 ? (void *)&inverse : (void *)&inverse_f};
+  for (int64_t i = 0; ord == HUGE_VAL && i < n; i++) {
+    if (d == TS_DT_f64)
+      ((double *)at)[i] = ((double *)at)[i] < 0 ? 0 : ((double *)at)[i];
+    else
+      ((float *)at)[i] = ((float *)at)[i] < 0 ? 0 : ((float *)at)[i];
+  }
   if (ord == 1 || ord == 0 || isinf(ord)) return;
   if (ord == 2)
     table[TS_PW_sqrt](n, at, in, NULL, 0);
@@ -99,7 +105,8 @@ static void take_root(const TsCall *call, TsDtype d, void *at, int64_t n) {
     table[TS_PW_pow](n, at, in, NULL, 2);
 }
 
-static int reduce(TsCall *call, TsTensor *x, TsTensor *y) {
+/* x reduced to n values of the accumulator's type. */
+static int reduce_into(TsCall *call, TsTensor *x, void *buffer, int64_t n) {
   TsContext *c = call->ctx;
   bool reduced[TS_MAX_RANK];
   Axes axes;
@@ -110,19 +117,79 @@ static int reduce(TsCall *call, TsTensor *x, TsTensor *y) {
   meaning(call, &r);
   r.nouter = axes.nouter, r.outer_dim = axes.outer_dim, r.outer_stride = axes.outer_stride;
   r.ninner = axes.ninner, r.inner_dim = axes.inner_dim, r.inner_stride = axes.inner_stride;
+  TsDtype acc = accumulator(&r);
+  r.x = ts_tensor_read(x);
+  r.out = buffer;
+  if (!r.x) return -1;
+  if (ts_reduce(&r, &tables)) return ts_scratch_failed(call);
+  if (call->op == TS_OP_norm && acc != TS_DT_i64) take_root(call, acc, buffer, n);
+  return 0;
+}
+
+/* ---- squares beyond the type's range, vm/reduce.h: once more with small elements */
+static bool squares(const TsCall *call, TsDtype x) {
+  bool far = x == TS_DT_f64 || x == TS_DT_f32 || x == TS_DT_bf16; /* others cannot overflow */
+  bool norm = call->op == TS_OP_norm && call->attr[0].f == 2;
+  return far && (norm || call->op == TS_OP_var || call->op == TS_OP_std);
+}
+
+static double number_at(TsDtype d, const void *at, int64_t i) {
+  return d == TS_DT_f64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+}
+
+static bool all_finite(TsDtype d, const void *at, int64_t n) {
+  bool finite = true;
+  for (int64_t i = 0; i < n; i++) finite &= isfinite(number_at(d, at, i));
+  return finite;
+}
+
+/* What is not finite in buffer is replaced by small's, scaled back. */
+static void take_back(const TsCall *call, TsDtype d, void *buffer, const void *small,
+                      int64_t n) {
+  double by = 1 / ts_reduce_small(d);
+  float by_f = (float)by;
+  int times = call->op == TS_OP_var ? 2 : 1;
+  for (int64_t i = 0; i < n; i++) {
+    if (isfinite(number_at(d, buffer, i))) continue;
+    if (d == TS_DT_f64) {
+      double v = ((const double *)small)[i] * by;
+      ((double *)buffer)[i] = times == 2 ? v * by : v;
+    } else {
+      float v = ((const float *)small)[i] * by_f;
+      ((float *)buffer)[i] = times == 2 ? v * by_f : v;
+    }
+  }
+}
+
+static int again(TsCall *call, TsTensor *x, TsDtype d, void *buffer, int64_t n) {
+  TsContext *c = call->ctx;
+  TsTensor *in[2] = {ts_tensor_cast(c, x, d), ts_tensor_number(c, ts_reduce_small(d))};
+  TsTensor *scaled = in[0] && in[1] ? ts_vm_call1(c, TS_OP_mul, 2, in, NULL) : NULL;
+  void *small = scaled ? ts_work_take(n * 8) : NULL;
+  int failed = !scaled ? -1 : !small ? ts_scratch_failed(call) : 0;
+  if (!failed) failed = reduce_into(call, scaled, small, n);
+  if (!failed) take_back(call, d, buffer, small, n);
+  ts_work_give(small);
+  ts_tensor_unref(scaled);
+  ts_tensor_unref(in[0]);
+  ts_tensor_unref(in[1]);
+  return failed;
+}
+
+static int reduce(TsCall *call, TsTensor *x, TsTensor *y) {
+  TsContext *c = call->ctx;
+  TsReduce r = {.dtype = ts_tensor_dtype(x)};
+  meaning(call, &r);
   TsDtype acc = accumulator(&r), out = ts_tensor_dtype(y);
   int64_t n = ts_tensor_numel(y);
   void *to = ts_tensor_write(y), *buffer = acc == out ? to : ts_work_take((n + 1) * 16);
-  r.x = ts_tensor_read(x);
-  r.out = buffer;
-  int failed = !to || !r.x                         ? -1
-               : !buffer || ts_reduce(&r, &tables) ? ts_scratch_failed(call)
-                                                   : 0;
+  int failed = !to ? -1 : !buffer ? ts_scratch_failed(call) : reduce_into(call, x, buffer, n);
+  if (!failed && squares(call, ts_tensor_dtype(x)) && !all_finite(acc, buffer, n))
+    failed = again(call, x, acc, buffer, n);
   if (failed) {
     if (buffer != to) ts_work_give(buffer);
     return -1;
   }
-  if (call->op == TS_OP_norm && acc != TS_DT_i64) take_root(call, acc, buffer, n);
   if (buffer != to) {
     c->k->convert.convert[acc][out](n, to, buffer);
     ts_work_give(buffer);

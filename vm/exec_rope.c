@@ -125,34 +125,15 @@ static void rotate(void *arg, int64_t lo, int64_t hi, int worker) {
   }
 }
 
-/* ---- positions and checks */
-static int check(Job *j, const TsTensor *x, const TsTensor *p) {
-  TsError *e = &j->call->ctx->err;
+/* ---- positions; the shapes are right */
+static void measure(Job *j, const TsTensor *x, const TsTensor *p) {
   const TsAttr *a = j->call->attr;
-  const char *name = ts_op_info(j->call->op)->name;
-  char tx[TS_META_TEXT], tp[TS_META_TEXT];
   int nd = x->meta.ndim;
-  if (nd < 2)
-    return ts_error_set(e, TS_ERR_shape, "%s: needs [.., S, D], not %s", name,
-                        ts_meta_text(&x->meta, tx));
   j->n = x->meta.dim[nd - 1], j->s = x->meta.dim[nd - 2];
-  int64_t dims = a[DIMS].type == TS_ATTR_int ? a[DIMS].i : j->n;
-  if (dims < 0 || dims > j->n || dims % 2)
-    return ts_error_set(e, TS_ERR_value, "%s: %lld dims of %s; an even number is needed", name,
-                        (long long)dims, ts_meta_text(&x->meta, tx));
-  if (!(a[FACTOR].f > 0) || !(a[THETA].f > 0))
-    return ts_error_set(e, TS_ERR_value, "%s: theta and factor must be positive", name);
-  j->half = dims / 2;
-  if (!p || (p->meta.ndim == 1 && p->meta.dim[0] == j->s)) return 0;
-  if (p->meta.ndim == 2 && nd > 2 && p->meta.dim[0] == x->meta.dim[0] &&
-      p->meta.dim[1] == j->s) {
-    j->per_batch = j->s;
-    for (int i = 1; i < nd - 2; i++) j->per_batch *= x->meta.dim[i];
-    return 0;
-  }
-  ts_error_set(e, TS_ERR_shape, "%s: positions %s do not fit %s", name,
-               ts_meta_text(&p->meta, tp), ts_meta_text(&x->meta, tx));
-  return ts_error_hint(e, "positions [S], or [B, S] for x [B, .., S, D]");
+  j->half = (a[DIMS].type == TS_ATTR_int ? a[DIMS].i : j->n) / 2;
+  if (!p || p->meta.ndim == 1) return;
+  j->per_batch = j->s;
+  for (int i = 1; i < nd - 2; i++) j->per_batch *= x->meta.dim[i];
 }
 
 static int prepare(Job *j) {
@@ -182,7 +163,7 @@ static int rope(TsCall *call, bool back) {
   TsTensor *p = call->nin > 1 ? call->in[1] : NULL, *wide_p = NULL, *y = call->out[0];
   Job j = {.call = call, .k = c->k, .d = ts_tensor_dtype(y), .back = back};
   j.wide = (TsDtype)ts_dtypes[j.d].accum;
-  if (check(&j, call->in[0], p)) return -1;
+  measure(&j, call->in[0], p);
   if (ts_tensor_numel(y) == 0) return 0;
   j.positions = p ? ts_tensor_numel(p) : j.s;
   TsTensor *x = ts_tensor_contiguous(c, call->in[0]);
@@ -202,7 +183,7 @@ static int rope(TsCall *call, bool back) {
 int ts_rope_open(TsCall *call, TsRope *r) {
   TsTensor *p = call->nin > 1 ? call->in[1] : NULL;
   Job j = {.call = call, .k = call->ctx->k};
-  if (check(&j, call->in[0], p)) return -1;
+  measure(&j, call->in[0], p);
   *r = (TsRope){.half = j.half, .per_batch = j.per_batch};
   if (!(r->frequency = j.frequency = ts_work_take((j.half + 1) * 8)))
     return ts_scratch_failed(call);

@@ -420,6 +420,9 @@ int ts_foreign_call(const TsForeign *f, TsContext *c, int nin, TsTensor *const *
   int failed = bind_inputs(&r, in, type[0]) || bind_results(&r, nout, type, out) ||
                bind_numbers(&r, option);
   if (!failed) failed = each ? call_elements(&r, out[0]) : call_once(&r, out);
+  for (int i = 0; i < nout && !failed; i++)
+    if (ts_tensor_dtype(out[i]) == TS_DT_bool)
+      ts_bools_tidy(ts_tensor_write(out[i]), ts_tensor_numel(out[i]));
   for (int i = 0; i < f->text.n; i++) ts_tensor_unref(r.own[i]);
   for (int i = 0; i < nout && failed; i++) {
     ts_tensor_unref(out[i]);

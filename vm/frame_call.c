@@ -61,12 +61,13 @@ static void forget(TsFrame *f) {
     if (code->operand[k] != TS_CODE_NONE && f->changes[code->operand[k]]) f->slot[k] = NULL;
 }
 
-/* Bytes that a device made: handlers look at the host's. */
+/* Bytes that a device made, or the program: handlers look at the host's. */
 static int fetch_arguments(TsFrame *f, TsTensor *const *args) {
   const TsCode *code = f->code;
   for (int i = 0; i < code->nparam; i++) {
     TsTensor *t = code->bound[i] ? code->bound[i] : args[i];
-    if (!(t->storage->valid & 1) && !ts_tensor_read(t)) return -1;
+    if ((t->storage->valid & 1) && !t->storage->raw) continue;
+    if (!ts_tensor_read(t)) return -1;
   }
   return 0;
 }

@@ -35,7 +35,7 @@ static void storage_init(TsStorage *s, TsContext *c, int64_t nbytes) {
   s->ctx = c;
   s->release = NULL;
   s->version = 0;
-  s->symbolic = s->remote = s->pending = 0;
+  s->symbolic = s->remote = s->pending = s->raw = 0;
   s->held = 0;
 }
 
@@ -133,6 +133,24 @@ static TsCopy *valid_copy(const TsStorage *s) {
   return NULL;
 }
 
+bool ts_bools_are_tidy(const void *at, int64_t n) {
+  const uint8_t *b = at;
+  uint8_t all = 0;
+  for (int64_t i = 0; i < n; i++) all |= b[i];
+  return all <= 1;
+}
+
+void ts_bools_tidy(void *at, int64_t n) {
+  uint8_t *b = at;
+  if (ts_bools_are_tidy(at, n)) return;
+  for (int64_t i = 0; i < n; i++) b[i] = b[i] != 0;
+}
+
+void ts_tensor_expose(TsTensor *t) {
+  t->storage->held = TS_HELD_NEVER;
+  t->storage->raw = t->meta.dtype == TS_DT_bool;
+}
+
 /* Brings the host's copy up to date. */
 static int fetch_host(TsStorage *s) {
   if (s->symbolic) {
@@ -209,6 +227,7 @@ static TsCopy *fetch_device(TsStorage *s, int device) {
     if (d->copy(d, p->at, source, from->at, s->nbytes, err)) return NULL;
   } else if (s->valid) {
     if (!(s->valid & 1) && fetch_host(s)) return NULL;
+    if (s->raw) ts_bools_tidy(s->host, s->nbytes);
     if (d->upload(d, p->at, s->host, s->nbytes, err)) return NULL;
   }
   s->valid |= 1u << device;
@@ -219,6 +238,7 @@ void *ts_tensor_read(TsTensor *t) {
   if (ts_defer_force(t)) return NULL;
   TsStorage *s = t->storage;
   if (!(s->valid & 1) && fetch_host(s)) return NULL;
+  if (s->raw) ts_bools_tidy(s->host, s->nbytes);
   return (char *)s->host + t->offset;
 }
 

@@ -30,6 +30,7 @@ typedef struct TsStorage {
   uint32_t version;     /* changes in place so far: who kept a value can tell */
   uint8_t symbolic : 1; /* of a value in a graph: there are no bytes */
   uint8_t remote : 1;   /* made on another device: its first copy stands behind the header */
+  uint8_t raw : 1;      /* of bools that the program writes by address: any byte may stand there */
   uint8_t pending;      /* of calls that are put off: no bytes yet (vm/defer.h) */
   uint16_t held;        /* calls put off read it: whoever writes asks first (vm/defer.h) */
 } TsStorage;
@@ -48,6 +49,13 @@ typedef struct TsTensor {
   TsMeta meta;                 /* meta.device: where operators on it run */
   int64_t stride[TS_MAX_RANK]; /* in elements */
 } TsTensor;
+
+/* A bool is a byte 0 or 1. Of bytes from outside whatever is not 0 becomes 1 where they enter:
+ * code of all tiers may then count, mask or compare them. */
+bool ts_bools_are_tidy(const void *at, int64_t n);
+void ts_bools_tidy(void *at, int64_t n);
+/* The program writes t's bytes from now on as it likes. */
+void ts_tensor_expose(TsTensor *t);
 
 /* All return a tensor with one reference, or NULL with the error filled. */
 /* Row-major, contents unspecified, on m's device. */
@@ -90,6 +98,11 @@ void *ts_tensor_write_on(TsTensor *t, int device, bool whole);
 
 static inline int64_t ts_tensor_numel(const TsTensor *t) { return ts_meta_numel(&t->meta); }
 static inline TsDtype ts_tensor_dtype(const TsTensor *t) { return (TsDtype)t->meta.dtype; }
+/* Of a bare number that is no symbol. */
+static inline double ts_tensor_number_value(const TsTensor *t) {
+  const void *at = (const char *)t->storage->host + t->offset;
+  return t->meta.dtype == TS_DT_i64 ? (double)*(const int64_t *)at : *(const double *)at;
+}
 
 void ts_strides_rowmajor(const TsMeta *m, int64_t stride[TS_MAX_RANK]);
 bool ts_tensor_is_contiguous(const TsMeta *m, const int64_t *stride);

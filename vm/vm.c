@@ -143,11 +143,12 @@ static int run_elsewhere(TsCall *call, const TsMeta *out, bool allocate) {
   return done ? (done == 1 ? 0 : -1) : run_here(call, out, allocate, device);
 }
 
-/* Bytes of the CPU's tensors may be on a device that made them. */
+/* Bytes of the CPU's tensors may be on a device that made them, or written by the program. */
 static int fetch(const TsCall *call) {
   for (int i = 0; i < call->nin; i++) {
     TsTensor *t = call->in[i];
-    if (t && !(t->storage->valid & 1) && !t->storage->symbolic && !ts_tensor_read(t)) return -1;
+    if (!t || ((t->storage->valid & 1) && !t->storage->raw) || t->storage->symbolic) continue;
+    if (!ts_tensor_read(t)) return -1;
   }
   return 0;
 }
@@ -191,9 +192,15 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
 }
 
 static int infer_call(TsCall *call, TsInfer *inf, const TsMeta **meta) {
-  for (int i = 0; i < call->nin; i++) meta[i] = call->in[i] ? &call->in[i]->meta : NULL;
   *inf = (TsInfer){
       .op = call->op, .nin = call->nin, .in = meta, .attr = call->attr, .err = &call->ctx->err};
+  for (int i = 0; i < call->nin; i++) {
+    TsTensor *t = call->in[i];
+    meta[i] = t ? &t->meta : NULL;
+    if (!t || !t->meta.weak || t->storage->symbolic || i >= TS_MAX_IN) continue;
+    inf->number[i] = ts_tensor_number_value(t);
+    inf->known |= 1u << i;
+  }
   if (ts_op_infer(inf)) return -1;
   call->compute = inf->compute;
   call->nout = inf->nout;
@@ -372,6 +379,10 @@ int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
 }
 
 int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
+  TsDtype type = ts_tensor_dtype(dst);
+  bool number = src->meta.weak && !src->storage->symbolic;
+  if (number && ts_dtype_check_number(type, ts_tensor_number_value(src), "assignment", &c->err))
+    return -1;
   if (c->capture) return ts_capture_assign(c, dst, src);
   if (ts_defer_force(src) || ts_defer_force(dst)) return -1;
   if (c->watched) c->defer->wrote(dst);

@@ -106,7 +106,8 @@ function BatchNorm:forward(x)
     return op.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, { eps = self.eps })
   end
   local axes = all_axes_but_1(x)
-  local mean, var = x:mean { axis = axes }, x:var { axis = axes }
+  local wide = x.dtype == "f64" and x or x:to "f32" -- narrow statistics would be rounded
+  local mean, var = wide:mean { axis = axes }, wide:var { axis = axes }
   local n, m = x.numel / x.shape[2], self.momentum
   self.running_mean:copy_(self.running_mean * (1 - m) + mean * m)
   self.running_var:copy_(self.running_var * (1 - m) + var * (m * n / math.max(n - 1, 1)))

@@ -57,3 +57,41 @@ gradient(fused, broken:clone()):reshape(-1) --> [1. 0. 1.]
 --> f32[3]
 gradient(apart, broken:clone()):reshape(-1) --> [1. 0. 1.]
 --> f32[3]
+
+-- Where the extreme is NaN those that are NaN share the gradient, and no others.
+local gap = tensor { { 1, 0 / 0, 3 }, { 2, 2, 1 }, { 0 / 0, 0 / 0, 1 } }
+gradient(function(x) return x:max { axis = 1 } end, gap:clone()) --> [[0.0000 1.0000 0.0000]
+-->  [0.5000 0.5000 0.0000]
+-->  [0.5000 0.5000 0.0000]]
+--> f32[3,3]
+gradient(function(x) return x:min() end, gap:clone())[0] --> [0.0000 0.3333 0.0000]
+--> f32[3]
+gradient(function(x) return x:norm { ord = 1 / 0 } * 0 + x[0][2] end, tensor { { 1, 2, 3 } }) --> [[0. 0. 1.]]
+--> f32[1,3]
+local rows = tensor({ 0, 0, 1 }, { dtype = "i64" })
+gradient(function(x) return op.segment_reduce(x, rows, { segments = 2, mode = "max" }) end, tensor { 1, 0 / 0, 3 }) --> [0. 1. 1.]
+--> f32[3]
+gradient(function(x) return (x:cummax()) end, tensor { 1, 0 / 0, 3 }) --> [1. 2. 0.]
+--> f32[3]
+gradient(function(x) return op.max_pool(x:reshape { 1, 1, 4 }, { window = { 2 } }) end, tensor { 1, 0 / 0, 3, 2 }) --> [0. 1. 1. 0.]
+--> f32[4]
+
+-- Second derivatives of norms and softmaxes of bf16 are made in f32 and rounded once: beside f64.
+local core = tessera.core
+local function second(name, o, inputs)
+  local function of(d)
+    local x = {}
+    for i, t in ipairs(inputs) do x[i] = t:cast(d) end
+    local n = #x - 1
+    local again = { unpack(x, 1, n) }
+    return core.vjp(name, { unpack(x, 1, n) }, o, { x[n + 1] }, again)
+  end
+  local got, want = of "bf16":cast "f64", of "f64"
+  return ((got - want):abs() / (want:abs():max() / 2 ^ 8)):max():item()
+end
+local function R(seed, ...) return op.normal({ ... }, { seed = seed, stream = 3, dtype = "bf16" }) end
+for name, o in pairs { layernorm = {}, rmsnorm = {}, softmax = {}, log_softmax = {} } do
+  local inputs = name:find "norm" and { R(1, 6, 40), R(2, 40), R(3, 6, 40) } or { R(1, 6, 40), R(3, 6, 40) }
+  local off = second(name, o, inputs)
+  if not (off < 4) then print(name, off) end
+end

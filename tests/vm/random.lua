@@ -83,3 +83,16 @@ rng.randint({2}, 3, 3) --! no whole number in [3, 3)
 rng.randint({2}, 0, 300, {dtype = "u8"}) --! does not fit into u8
 rng.bernoulli({2}, 1.5) --! p = 1.5 is no probability
 rng.truncated_normal({2}, {low = 1, high = 1}) --! nothing lies between 1 and 1
+
+-- Several logits of +inf are drawn alone, each as often; of wider floats as of f32.
+for _, d in ipairs { "f32", "f64", "bf16" } do
+  local logits = tessera.tensor({ 1 / 0, 5, 1 / 0, -1 / 0, 1 / 0 }, { dtype = d })
+  local n = rng.categorical(logits, { count = 6000, seed = 4, stream = 9 })
+  for class, most in ipairs { 2150, 0, 2150, 0, 2150 } do
+    local drawn = n:eq(class - 1):sum():item()
+    assert(drawn <= most and drawn >= most - 300, d .. " " .. drawn)
+  end
+end
+rng.categorical(tessera.tensor { 1, 1 / 0, 2 }, { count = 3 }) --> [1 1 1]
+--> i64[3]
+rng.categorical(tessera.tensor { 1 / 0, 0 / 0 }) --! no class to draw
