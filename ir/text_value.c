@@ -274,7 +274,7 @@ int ts_read_type(TsReader *r, TsMeta *out) {
     if (r->now.kind == ']') return ts_read_unexpected(r, "a size");
   }
   if (ts_read_expect(r, ']', "',' or ']'")) return -1;
-  out->weak = ts_read_accept(r, '~');
+  if (r->now.kind == '~') return ts_read_fail(r, r->now.at, "only bare numbers have such a type");
   return r->failed ? -1 : 0;
 }
 

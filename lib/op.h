@@ -110,6 +110,11 @@ int ts_op_check_attrs(TsOp op, const TsAttr *attr, TsError *err);
 /* Runs the row's rules: kinds of the inputs, result dtypes, result shapes. */
 int ts_op_infer(TsInfer *inf);
 
+/* After ts_op_infer: as what the row takes input i if that is a bare number with a fraction. Only
+ * kernels element by element know such numbers; to all others, which look at bytes, they are
+ * tensors of the type in which the row computes. TS_DT_none: as it is. */
+TsDtype ts_op_number_dtype(const TsInfer *inf, int i);
+
 /* ---- for rules */
 /* A negative axis counts from the end; the error names the operator. */
 int ts_infer_axis(TsInfer *inf, int64_t axis, int ndim, int *out);

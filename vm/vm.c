@@ -200,7 +200,30 @@ static int infer_call(TsCall *call, TsInfer *inf, const TsMeta **meta) {
   return 0;
 }
 
+/* Bare numbers as what the row takes them as: in[] becomes own[], of which the caller releases
+ * those that are not in[]'s. 0 where all are as they should be. */
+static int number_tensors(TsCall *call, const TsInfer *inf, TsTensor **own) {
+  TsTensor *const *in = call->in;
+  for (int i = 0; i < call->nin; i++) {
+    TsDtype d = ts_op_number_dtype(inf, i);
+    if (d == TS_DT_none) continue;
+    if (call->in == in) memcpy(own, in, sizeof *own * (size_t)call->nin);
+    call->in = own;
+    if (!(own[i] = ts_tensor_cast(call->ctx, in[i], d))) {
+      own[i] = in[i];
+      return -1;
+    }
+  }
+  return 0;
+}
+
+static void release_numbers(const TsCall *call, TsTensor *const *in) {
+  for (int i = 0; i < call->nin && call->in != in; i++)
+    if (call->in[i] != in[i]) ts_tensor_unref(call->in[i]);
+}
+
 static int call_general(TsCall *call, const TsOpInfo *o, int room) {
+  TsTensor *const *in = call->in, *own[TS_MAX_VARIADIC];
   const TsMeta *meta[TS_MAX_VARIADIC];
   TsAttr preset[TS_MAX_ATTR];
   TsInfer inf;
@@ -219,7 +242,9 @@ static int call_general(TsCall *call, const TsOpInfo *o, int room) {
   if (device < 0 || infer_call(call, &inf, meta)) return -1;
   TS_ASSERT(inf.nout <= room);
   for (int i = 0; i < inf.nout; i++) inf.out[i].device = (uint8_t)device, inf.out[i].weak = 0;
-  return execute(call, o, inf.out, inf.dynamic);
+  int failed = number_tensors(call, &inf, own) || execute(call, o, inf.out, inf.dynamic);
+  release_numbers(call, in);
+  return failed ? -1 : 0;
 }
 
 static int wrong_inputs(TsContext *c, const TsOpInfo *o, int nin) {
@@ -299,7 +324,8 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
   if (device < 0 || infer_call(&call, &inf, meta)) return -1;
   for (int i = 0; i < call.nout; i++) inf.out[i].device = (uint8_t)device;
   if (c->npending && (ts_defer_force_all(nin, in) || ts_defer_force_all(nout, out))) return -1;
-  int failed = 0;
+  TsTensor *own[TS_MAX_VARIADIC];
+  int failed = number_tensors(&call, &inf, own);
   for (int i = 0; i < call.nout && !failed; i++) {
     bool given = i < nout && fits(out[i], &inf.out[i]);
     made[i] = given ? ts_tensor_ref(out[i]) : ts_tensor_new(c, &inf.out[i]);
@@ -319,6 +345,7 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
       out[i]->storage->version++;
   }
   release(made, call.nout);
+  release_numbers(&call, in);
   return failed ? -1 : 0;
 }
 

@@ -81,7 +81,6 @@ static TsMeta some_type(void) {
   TsMeta m = {.dtype = (uint8_t)(below(3) ? TS_DT_f32 : below(TS_DT_COUNT)),
               .ndim = (uint8_t)below(5)};
   for (int i = 0; i < m.ndim; i++) m.dim[i] = sizes[below(11)];
-  if (!below(12)) m = (TsMeta){.dtype = TS_DT_f64, .weak = 1};
   return m;
 }
 
