@@ -39,6 +39,9 @@ int ts_meta_check_size(const TsMeta *m, const char *what, TsError *err) {
     if (m->dim[i] > 0 && !large)
       large = __builtin_mul_overflow(n, m->dim[i], &n) || n > (INT64_C(1) << 61);
   }
+  if (m->dtype == TS_DT_mxfp4 && (!m->ndim || m->dim[m->ndim - 1] % TS_MXFP4_BLOCK))
+    return ts_error_set(err, TS_ERR_shape, "%s: %s: the last axis of mxfp4 is a multiple of %d",
+                        what, ts_meta_text(m, text), TS_MXFP4_BLOCK);
   if (!large) return 0;
   return ts_error_set(err, TS_ERR_memory, "%s: %s is larger than any memory", what,
                       ts_meta_text(m, text));

@@ -48,6 +48,9 @@ void ts_lua_box_metatable(lua_State *L);
 /* A full collection behind which LuaJIT's traces hold nothing; from a C function of Lua. */
 void ts_lua_release_traces(lua_State *L);
 
+/* The first of n bytes that is no bool, or -1: kernels rely on 0 and 1. */
+int64_t ts_lua_no_bool(const char *at, int64_t n);
+
 /* Openers: each registers its part. tessera = module table on the stack top. */
 void ts_lua_open(lua_State *L, TsContext *c); /* the module tessera.core in preload */
 void ts_lua_open_tensor(lua_State *L);        /* metatable; leaves nothing */

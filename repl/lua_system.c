@@ -1,5 +1,6 @@
 /* tessera.core beside the operators: tensors from values, threads, memory,
  * devices, hashes, the generator, the numerics profile. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,10 @@ static int from_bytes(lua_State *L) {
   if (!(offset >= 0 && offset + (double)need <= (double)len))
     return ts_lua_fail(L, TS_ERR_value, "from_bytes: %lld bytes needed, %.0f given",
                        (long long)need, (double)len - offset);
+  int64_t wrong = m.dtype == TS_DT_bool ? ts_lua_no_bool(s + (size_t)offset, need) : -1;
+  if (wrong >= 0)
+    return ts_lua_fail(L, TS_ERR_value, "from_bytes: byte %lld is %d, no bool is but 0 and 1",
+                       (long long)wrong, (unsigned char)s[(size_t)offset + (size_t)wrong]);
   TsTensor *t = ts_tensor_new(ts_lua_context(L), &m);
   if (!t) return ts_lua_raise(L);
   memcpy(t->storage->host, s + (size_t)offset, (size_t)need);
@@ -104,16 +109,19 @@ static int fail(lua_State *L) {
 }
 
 /* Negative numbers count from 2^64 down. */
-static uint64_t check_u64(lua_State *L, int index) {
-  double v = luaL_checknumber(L, index);
-  if (!(v >= -0x1p63 && v < 0x1p64))
-    ts_lua_fail(L, TS_ERR_value, "a seed has at most 64 bits, not %.14g", v);
+static uint64_t check_u64(lua_State *L, int index, const char *function) {
+  if (!lua_isnumber(L, index))
+    ts_lua_fail(L, TS_ERR_argument, "%s: a number is needed, not %s", function,
+                lua_isnoneornil(L, index) ? "nothing" : luaL_typename(L, index));
+  double v = lua_tonumber(L, index);
+  if (!(v >= -0x1p63 && v < 0x1p64) || v != trunc(v))
+    ts_lua_fail(L, TS_ERR_value, "%s: a seed has at most 64 bits and no fraction, not %.14g", function, v);
   return v < 0 ? (uint64_t)(int64_t)v : (uint64_t)v;
 }
 
 static int seed(lua_State *L) {
   TsContext *c = ts_lua_context(L);
-  c->seed = check_u64(L, 1);
+  c->seed = check_u64(L, 1, "rng.seed");
   c->stream = 0;
   return 0;
 }
@@ -121,8 +129,8 @@ static int seed(lua_State *L) {
 static int rng_state(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   if (lua_gettop(L) >= 2) {
-    c->seed = check_u64(L, 1);
-    c->stream = check_u64(L, 2);
+    c->seed = check_u64(L, 1, "rng.state");
+    c->stream = check_u64(L, 2, "rng.state");
   }
   lua_pushnumber(L, (double)c->seed);
   lua_pushnumber(L, (double)c->stream);

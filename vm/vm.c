@@ -11,6 +11,7 @@
 #include "vm/defer.h"
 #include "vm/random.h"
 #include "vm/exec.h"
+#include "vm/mapped.h"
 #include "vm/offload.h"
 #include "vm/tape.h"
 #include "vm/trap.h"
@@ -178,6 +179,7 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
   c->inside--;
   c->no_grad -= record;
   if (!failed && ts_cpu_interrupted()) failed = interrupted(c, call->op);
+  if (!failed && ts_mapped_changed()) failed = ts_mapped_check(c, call->nin, call->in);
   if (failed) {
     release(call->out, call->nout);
     return -1;
@@ -444,6 +446,7 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
     else
       ts_convert_nd(m.ndim, m.dim, to, dd, ds, from, sd, ss);
   }
+  if (to && ts_mapped_changed() && ts_mapped_check(c, 1, &src)) to = NULL;
   ts_tensor_unref(own);
   return to ? 0 : -1;
 }
