@@ -229,9 +229,10 @@ int main(int argc, char **argv) {
   ts_run_open(L);
   ts_prompt_open(L);
   set_arg(L, &o);
+  code = ts_run_require(L, "tessera.luajit");
   lua_gc(L, LUA_GCRESTART, -1);
   ts_run_set_impatient(true);
-  code = apply(c, &o);
+  if (!code) code = apply(c, &o);
   if (!code) code = run(L, &o);
 #ifdef __SANITIZE_ADDRESS__
   lua_close(L);
