@@ -174,17 +174,27 @@ int ts_read_number(TsReader *r, double *out) {
   return 0;
 }
 
+/* A place in a comment: what cannot be shown becomes a question mark. */
+void ts_text_place_text(TsText *t, const char *where) {
+  while (*where) {
+    int n = ts_text_sign(where);
+    ts_text_add(t, n < 0 ? "?" : where, n < 0 ? 1 : (size_t)n);
+    where += n < 0 ? -n : n;
+  }
+}
+
 /* ---- strings */
 static const char letters[] = "n\nt\tr\r\"\"\\\\"; /* pairs: how it is written, what it is */
 
 void ts_text_quoted(TsText *t, const char *s) {
   ts_text_char(t, '"');
-  for (; *s; s++) {
+  for (int left = 0, n = 0; *s; s++, left--) {
+    if (!left) n = ts_text_sign(s), left = n < 0 ? -n : n;
     const char *p = letters;
     while (*p && p[1] != *s) p += 2;
     if (*p)
       ts_text_char(t, '\\'), ts_text_char(t, *p);
-    else if (iscntrl((unsigned char)*s))
+    else if (n < 0)
       ts_text_format(t, "\\x%02x", (unsigned char)*s);
     else
       ts_text_char(t, *s);

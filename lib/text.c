@@ -109,18 +109,27 @@ static bool is_hidden(unsigned c) {
          (c >= 0xe0000 && c < 0xe0080);
 }
 
+int ts_text_sign(const char *s) {
+  unsigned c;
+  int n = utf8((const unsigned char *)s, &c);
+  bool hidden = n < 2 ? !n || c < 32 || c == 127 : is_hidden(c);
+  if (!n) n = 1;
+  return hidden ? -n : n;
+}
+
 const char *ts_text_shown(const char *s, char *to, size_t size) {
   size_t at = 0;
-  for (const unsigned char *p = (const unsigned char *)s; *p;) {
+  while (*s) {
     unsigned c;
     char one[16];
-    int n = utf8(p, &c);
-    if (n == 0 || *p < 32 || *p == 127)
-      snprintf(one, sizeof one, "\\x%02x", *p), n = 1;
-    else if (n > 1 && is_hidden(c))
+    int n = ts_text_sign(s);
+    utf8((const unsigned char *)s, &c);
+    if (n < -1)
       snprintf(one, sizeof one, "\\u{%x}", c);
+    else if (n < 0)
+      snprintf(one, sizeof one, "\\x%02x", (unsigned char)*s);
     else
-      memcpy(one, p, (size_t)n), one[n] = 0;
+      memcpy(one, s, (size_t)n), one[n] = 0;
     size_t len = strlen(one);
     if (at + len + 3 > size) {
       if (size > 3) memcpy(to + at, "..", 3);
@@ -128,7 +137,7 @@ const char *ts_text_shown(const char *s, char *to, size_t size) {
     }
     memcpy(to + at, one, len);
     at += len;
-    p += n;
+    s += n < 0 ? -n : n;
   }
   to[at] = 0;
   return to;
