@@ -89,9 +89,8 @@ for i = 1, count do
       if small(checked) then
         local bytes = core.tile_run(once)
         ran = ran + (bytes and 1 or 0)
-        local made, said = core.tile_pass(once, pick(passes), pick(isas))
-        passed = passed + (made and 1 or 0)
-        if not made and said:find "^illegal behind" then wrong(said, once) end
+        -- Kernels of other targets have what this one has not.
+        passed = passed + (core.tile_pass(once, pick(passes), pick(isas)) and 1 or 0)
       end
     elseif not message:find "^illegal: @" then wrong(message, once) end
   elseif not err:find "^line %d+: .*\n    .*%^" then
