@@ -31,9 +31,10 @@ LUA_SHARE  := $(firstword $(wildcard /usr/share/luajit-2.1*/jit))
 LAPACK_LIB := $(firstword $(wildcard /usr/lib/*/lapack/liblapack.a)) \
               $(firstword $(wildcard /usr/lib/*/blas/libblas.a))
 CJSON_LIB  := $(firstword $(wildcard /usr/lib/*/liblua5.1-cjson.a))
+Z_LIB      := $(and $(wildcard /usr/include/zlib.h),$(firstword $(wildcard /usr/lib/*/libz.a /usr/lib/libz.a)))
 FFI_LIB    := $(firstword $(wildcard /usr/lib/*/libffi.a /usr/lib/libffi.a) -lffi)
 LIBS       := $(CJSON_LIB) $(LUA_LIB) $(FFI_LIB) $(LAPACK_LIB) -Wl,-Bstatic -lgfortran -lquadmath -Wl,-Bdynamic \
-              -lm -ldl -lpthread
+              $(Z_LIB) -lm -ldl -lpthread
 
 # LLVM generates code while the program runs: the newest that is there, linked statically. Without
 # it the program is the same but for that. A target is one word more in LLVM_PARTS and three calls
@@ -85,6 +86,7 @@ $(BIN): $(OBJ)
 
 $(BUILD)/repl/%.o: CPPFLAGS += $(LUA_CFLAGS)
 $(BUILD)/jit/%.o: CPPFLAGS += $(LLVM_CFLAGS)
+$(BUILD)/lib/inflate.o: CPPFLAGS += $(if $(Z_LIB),-DTS_ZLIB)
 $(BUILD)/embed.o: CPPFLAGS += $(LUA_CFLAGS)
 
 # `make install PREFIX=..` after a plain make rebuilds what knows the prefix.

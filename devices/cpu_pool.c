@@ -42,16 +42,18 @@ static struct {
 
 static pthread_mutex_t one_loop = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local int worker_id = -1; /* >= 0 inside a task */
-static atomic_bool interrupted;          /* set by a handler of signals, read by all threads */
+enum { BY_USER = 1, BY_LOSS = 2 };
+static atomic_uint interrupted; /* set by handlers of signals, read by all threads */
 
-static void set_interrupted(bool yes) {
-  atomic_store_explicit(&interrupted, yes, memory_order_relaxed);
-}
 bool ts_cpu_interrupted(void) {
   return atomic_load_explicit(&interrupted, memory_order_relaxed);
 }
-void ts_cpu_interrupt(void) { set_interrupted(true); }
-void ts_cpu_clear_interrupt(void) { set_interrupted(false); }
+void ts_cpu_interrupt(void) { atomic_fetch_or(&interrupted, BY_USER); }
+void ts_cpu_clear_interrupt(void) { atomic_fetch_and(&interrupted, ~(unsigned)BY_USER); }
+void ts_cpu_lose(void) { atomic_fetch_or(&interrupted, BY_LOSS); }
+bool ts_cpu_take_loss(void) {
+  return atomic_fetch_and(&interrupted, ~(unsigned)BY_LOSS) & BY_LOSS;
+}
 
 static void take_span(Span *s, int worker) {
   while (atomic_load_explicit(&s->next, memory_order_relaxed) < s->end) {
@@ -143,6 +145,7 @@ void ts_cpu_set_threads(int n) {
 static void start_workers(void) {
   sigset_t all, old;
   sigfillset(&all);
+  sigdelset(&all, SIGBUS); /* of the thread that reads (vm/mapped.h): blocked, it would end the process */
   pthread_sigmask(SIG_SETMASK, &all, &old);
   while (pool.nstarted < pool.nthreads - 1) {
     int i = pool.nstarted;

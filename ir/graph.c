@@ -381,6 +381,22 @@ static int infer(TsGraph *g, TsInfer *inf, const TsMeta **m, const TsVal *in) {
   return 0;
 }
 
+static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr);
+
+/* The call with its bare numbers cast to what the row takes them as. */
+static TsNode *with_tensors(TsGraph *g, const TsInfer *inf, const TsVal *in,
+                            const TsAttr *attr) {
+  TsVal *v = malloc(sizeof *v * (size_t)inf->nin);
+  if (!v) return no_memory(g), NULL;
+  for (int i = 0; i < inf->nin; i++) {
+    TsDtype d = ts_op_number_dtype(inf, i);
+    v[i] = d == TS_DT_none ? in[i] : ts_build_cast(&g->b, in[i], d);
+  }
+  TsNode *made = g->b.failed ? NULL : add_op(g, inf->op, inf->nin, v, attr);
+  free(v);
+  return made;
+}
+
 static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr) {
   const TsOpInfo *o = ts_op_info(op);
   const TsMeta *few[16], **m = nin <= 16 ? few : malloc(sizeof *m * (size_t)nin);
@@ -394,7 +410,12 @@ static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAtt
   TsNode *made = NULL;
   if (!m) return no_memory(g), NULL;
   n.hash = hash_node(&n);
-  if (!(made = find(g, &n)) && !infer(g, &inf, m, in))
+  bool known = (made = find(g, &n)) || infer(g, &inf, m, in), numbers = false;
+  for (int i = 0; i < nin && !known; i++)
+    numbers |= ts_op_number_dtype(&inf, i) != TS_DT_none;
+  if (numbers)
+    made = with_tensors(g, &inf, in, attr);
+  else if (!known)
     made = intern(g, &n, inf.nout, inf.out, true);
   if (m != few) free(m);
   return made;

@@ -13,15 +13,20 @@
 static int mismatch(const TsNode *n, TsError *err, const char *what, int i, const TsMeta *is,
                     const TsMeta *wanted) {
   char a[TS_META_TEXT], b[TS_META_TEXT];
+  if (is->weak) {
+    ts_error_set(err, TS_ERR_dtype, "%s: %s %d is a bare number, not %s", ts_node_name(n), what,
+                 i, ts_meta_text(wanted, b));
+    return ts_error_hint(err, "numbers are operands of operators: full {shape=[] value=3} is a "
+                              "tensor");
+  }
   return ts_error_set(err, is->dtype == wanted->dtype ? TS_ERR_shape : TS_ERR_dtype,
                       "%s: %s %d is %s, not %s", ts_node_name(n), what, i, ts_meta_text(is, a),
                       ts_meta_text(wanted, b));
 }
 
-/* A bare number takes the dtype of the scalar that it is used as. */
+/* A bare number has no dtype of its own, so it goes into no graph and comes out of none. */
 static bool fits(const TsMeta *value, const TsMeta *wanted) {
-  if (value->weak && !value->ndim && !wanted->ndim) return true;
-  return value->dtype == wanted->dtype && ts_meta_same_shape(value, wanted);
+  return !value->weak && value->dtype == wanted->dtype && ts_meta_same_shape(value, wanted);
 }
 
 static int wrong(const TsNode *n, TsError *err, const char *text) {
@@ -65,20 +70,14 @@ static int check_number(const TsNode *n, TsError *err) {
   return count(n, err, "operands", n->nin, 0);
 }
 
-/* Arguments are for all parameters, or for those that were not captured. */
+/* Arguments are for all parameters, captured ones too: nothing else says what they are. */
 static int check_call(const TsNode *n, TsError *err) {
   if (count(n, err, "graphs", n->nregion, 1)) return -1;
   const TsGraph *r = n->region[0];
-  int given = 0, at = 0;
-  for (int i = 0; i < r->nparam; i++) given += !r->bound[i];
-  bool all = n->nin == r->nparam;
-  if (!all && count(n, err, "arguments", n->nin, given)) return -1;
-  for (int i = 0; i < r->nparam; i++) {
-    if (!all && r->bound[i]) continue;
-    if (!fits(&n->in[at]->meta, &r->param[i]->meta))
-      return mismatch(n, err, "argument", at, &n->in[at]->meta, &r->param[i]->meta);
-    at++;
-  }
+  if (count(n, err, "arguments", n->nin, r->nparam)) return -1;
+  for (int i = 0; i < r->nparam; i++)
+    if (!fits(&n->in[i]->meta, &r->param[i]->meta))
+      return mismatch(n, err, "argument", i, &n->in[i]->meta, &r->param[i]->meta);
   return check_outs(n, r, err);
 }
 
@@ -239,8 +238,15 @@ static int check_attrs(const TsNode *n, TsError *err) {
   return 0;
 }
 
+static int check_weak(const TsNode *n, TsError *err) {
+  for (int i = 0; i < n->nout; i++)
+    if (n->out[i].meta.weak && n->op != TS_NODE_number)
+      return wrong(n, err, "its type is that of a bare number");
+  return 0;
+}
+
 int ts_node_check(const TsNode *n, TsError *err) {
-  if (check_absent(n, err) || check_attrs(n, err)) return -1;
+  if (check_absent(n, err) || check_weak(n, err) || check_attrs(n, err)) return -1;
   return n->op < TS_OP_COUNT ? check_op(n, err) : check_node[n->op - TS_OP_COUNT](n, err);
 }
 
@@ -250,6 +256,9 @@ int ts_update_check(const TsGraph *g, int param, TsVal v, TsError *err) {
     return ts_error_set(err, TS_ERR_index, "update: there is no parameter %d", param);
   const TsMeta *m = &g->param[param]->meta;
   if (fits(&v->meta, m)) return 0;
+  if (v->meta.weak)
+    return ts_error_set(err, TS_ERR_dtype, "update: a bare number written into %s",
+                        ts_meta_text(m, b));
   return ts_error_set(err, TS_ERR_shape, "update: %s written into %s",
                       ts_meta_text(&v->meta, a), ts_meta_text(m, b));
 }

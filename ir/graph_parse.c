@@ -354,7 +354,7 @@ static int update_line(Parser *p, Scope *s) {
   if (operand(p, s, &param) || ts_read_expect(r, '=', "'=' and the new value")) return -1;
   const char *at = r->now.at;
   if (ts_read_is_word(r, "_")) return ts_read_unexpected(r, "a value");
-  if (operand(p, s, &v)) return -1;
+  if (operand(p, s, &v) || r->failed) return -1;
   if (param->node->op != TS_NODE_param)
     return ts_read_fail(r, t.at, "update: %.*s is not a parameter", t.len, t.at);
   int i = (int)param->node->number, before = s->g->nupdate;

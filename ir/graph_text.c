@@ -73,7 +73,7 @@ static void place(Printer *p, const TsNode *n) {
   const char *where = ts_graph_where(n);
   if (!p->places || !*where) return;
   put(p, "  // ");
-  for (; *where; where++) ts_text_char(p->text, iscntrl((unsigned char)*where) ? '?' : *where);
+  ts_text_place_text(p->text, where);
 }
 
 static void body(Printer *p, const TsGraph *g, int indent);

@@ -34,8 +34,7 @@ static bool holds(const TsNode *n) {
 
 /* ---- types */
 static bool fits(const TsMeta *value, const TsMeta *wanted) {
-  if (value->weak && !value->ndim && !wanted->ndim) return true;
-  return value->dtype == wanted->dtype && ts_meta_same_shape(value, wanted);
+  return !value->weak && value->dtype == wanted->dtype && ts_meta_same_shape(value, wanted);
 }
 
 static int wrong_type(const char *what, int i, const TsMeta *is, const TsMeta *wanted,
@@ -43,7 +42,7 @@ static int wrong_type(const char *what, int i, const TsMeta *is, const TsMeta *w
   char a[TS_META_TEXT], b[TS_META_TEXT];
   ts_error_set(err, is->dtype == wanted->dtype ? TS_ERR_shape : TS_ERR_dtype,
                "recursive: %s %d of the inner call is %s, of the outer call %s", what, i + 1,
-               ts_meta_text(is, a), ts_meta_text(wanted, b));
+               is->weak ? "a bare number" : ts_meta_text(is, a), ts_meta_text(wanted, b));
   return ts_error_hint(err, "types are the same at every level: cast or reshape inside");
 }
 

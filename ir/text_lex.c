@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/text.h"
+
 enum { QUOTE = 72, LONGEST_SHOWN = 24 };
 
 /* ---- errors */
@@ -25,10 +27,11 @@ static void quote(char *to, size_t room, const char *begin, const char *at) {
   int n = 0, caret = 0;
   while (begin < at && (*begin == ' ' || *begin == '\t')) begin++;
   if (at - begin > QUOTE - 8) begin = at - QUOTE / 2;
-  for (const char *p = begin; n < QUOTE && *p && *p != '\n'; p++) {
-    bool inside = ((unsigned char)*p & 0xc0) == 0x80; /* of a UTF-8 character */
-    if (p < at && !inside) caret++;
-    line[n++] = iscntrl((unsigned char)*p) ? ' ' : *p;
+  for (const char *p = begin; n < QUOTE - 4 && *p && *p != '\n';) {
+    int size = ts_text_sign(p), kept = size < 0 ? 1 : size;
+    if (p < at) caret++;
+    memcpy(line + n, size < 0 ? " " : p, (size_t)kept);
+    n += kept, p += size < 0 ? -size : size;
   }
   line[n] = 0;
   snprintf(to, room, "\n    %s\n    %*s^", line, caret, "");

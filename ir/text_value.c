@@ -174,17 +174,27 @@ int ts_read_number(TsReader *r, double *out) {
   return 0;
 }
 
+/* A place in a comment: what cannot be shown becomes a question mark. */
+void ts_text_place_text(TsText *t, const char *where) {
+  while (*where) {
+    int n = ts_text_sign(where);
+    ts_text_add(t, n < 0 ? "?" : where, n < 0 ? 1 : (size_t)n);
+    where += n < 0 ? -n : n;
+  }
+}
+
 /* ---- strings */
 static const char letters[] = "n\nt\tr\r\"\"\\\\"; /* pairs: how it is written, what it is */
 
 void ts_text_quoted(TsText *t, const char *s) {
   ts_text_char(t, '"');
-  for (; *s; s++) {
+  for (int left = 0, n = 0; *s; s++, left--) {
+    if (!left) n = ts_text_sign(s), left = n < 0 ? -n : n;
     const char *p = letters;
     while (*p && p[1] != *s) p += 2;
     if (*p)
       ts_text_char(t, '\\'), ts_text_char(t, *p);
-    else if (iscntrl((unsigned char)*s))
+    else if (n < 0)
       ts_text_format(t, "\\x%02x", (unsigned char)*s);
     else
       ts_text_char(t, *s);
@@ -274,13 +284,7 @@ int ts_read_type(TsReader *r, TsMeta *out) {
     if (r->now.kind == ']') return ts_read_unexpected(r, "a size");
   }
   if (ts_read_expect(r, ']', "',' or ']'")) return -1;
-  if (ts_read_accept(r, '~')) out->weak = TS_WEAK_number;
-  if (out->weak && r->now.kind == '~') {
-    if (d != TS_DT_f64 || out->ndim)
-      return ts_read_fail(r, r->now.at, "f64[]~~ alone is the type of -0.0");
-    out->weak = TS_WEAK_minus_zero;
-    ts_read_next(r);
-  }
+  if (r->now.kind == '~') return ts_read_fail(r, r->now.at, "only bare numbers have such a type");
   return r->failed ? -1 : 0;
 }
 

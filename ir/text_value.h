@@ -20,6 +20,7 @@
 void ts_text_number(TsText *t, double v);
 void ts_text_int(TsText *t, int64_t v);
 void ts_text_quoted(TsText *t, const char *s);
+void ts_text_place_text(TsText *t, const char *where); /* "model.lua:12", behind "//" */
 void ts_text_size(TsText *t, int64_t size);
 void ts_text_type(TsText *t, const TsMeta *m);
 void ts_text_attr(TsText *t, const TsAttrSpec *s, const TsAttr *a);

@@ -280,8 +280,7 @@ static void line(Printer *p, const TsTileStmt *s) {
 static void place(Printer *p, const TsTileStmt *s) {
   if (!p->places || s->line <= 0 || s->line >= p->k->nplace) return;
   put(p, "  // ");
-  for (const char *c = p->k->place[s->line]; *c; c++)
-    ts_text_char(p->text, iscntrl((unsigned char)*c) ? '?' : *c);
+  ts_text_place_text(p->text, p->k->place[s->line]);
 }
 
 static void region(Printer *p, const TsTileRegion *r, int indent);

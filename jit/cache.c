@@ -1,10 +1,11 @@
-/* Entries are files <key in hex>.o, or .t for text; the former with a head that says how long
- * they are and what their hash is. The time of last change is that of last use, to the hour. */
+/* Entries are files <key in hex>.o, or .t for text; the former with a head that says under which
+ * key they were written, how long they are and what their hash is. The time of last change is that of last use, to the hour. */
 #include "jit/cache.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,16 +15,17 @@
 #include <unistd.h>
 
 #include "jit/sha256.h"
+#include "lib/file.h"
 
-enum { VERSION = 1, HOUR = 3600, NAME = 2 * TS_CACHE_KEY + 2 };
+enum { VERSION = 2, HOUR = 3600, NAME = 2 * TS_CACHE_KEY + 2 };
 static const int64_t usual_limit = (int64_t)512 << 20, largest = (int64_t)64 << 20;
 
 typedef struct Head {
   char magic[8];
   uint32_t version, unused;
   uint64_t nbytes;
-  uint8_t hash[TS_SHA256], pad[8];
-} Head; /* 64 bytes: what follows is aligned */
+  uint8_t key[TS_CACHE_KEY], hash[TS_SHA256];
+} Head;
 
 static const char magic[8] = "TSKERN\n";
 
@@ -41,10 +43,32 @@ static void make_folders(const TsCache *c) {
   for (char *p = path + 1; *p; p++) {
     if (*p != '/') continue;
     *p = 0;
-    mkdir(path, 0777);
+    mkdir(path, 0700);
     *p = '/';
   }
-  mkdir(path, 0777);
+  mkdir(path, 0700);
+}
+
+static void refuse(TsCache *c, const char *name, const char *why) {
+  if (c->verbose)
+    fprintf(stderr, "[jit cache %s%s%s: not used: %s]\n", c->folder, *name ? "/" : "", name, why);
+}
+
+/* Looked at each time, by the descriptor that is then used: what the name means may change. Links
+ * on the way are the user's own matter, where they lead is looked at. */
+static int open_folder(TsCache *c, bool make) {
+  int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+  if (!*c->folder) return -1;
+  int fd = open(c->folder, flags);
+  if (fd < 0 && errno == ENOENT && make) {
+    make_folders(c);
+    fd = open(c->folder, flags);
+  }
+  const char *why = fd < 0 ? NULL : ts_file_foreign(fd, true);
+  if (!why) return fd;
+  close(fd);
+  if (c->verbose && !__atomic_exchange_n(&c->told, true, __ATOMIC_RELAXED)) refuse(c, "", why);
+  return -1;
 }
 
 /* Bytes that may be written before the entries are counted. */
@@ -79,11 +103,25 @@ void ts_cache_open(TsCache *c) {
   ts_cache_open_at(c, n > 0 && n < (int)sizeof path ? path : NULL, usual_limit);
 }
 
-static void path_of(const TsCache *c, const uint8_t *key, char kind, char path[600]) {
-  int n = snprintf(path, 600, "%s/", c->folder);
-  for (int i = 0; i < TS_CACHE_KEY; i++)
-    n += snprintf(path + n, 600 - (size_t)n, "%02x", key[i]);
-  snprintf(path + n, 600 - (size_t)n, ".%c", kind);
+static TsCache usual;
+static void open_usual(void) { ts_cache_open(&usual); }
+
+TsCache *ts_cache_usual(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, open_usual);
+  return &usual;
+}
+
+void ts_cache_verbose(TsCache *c, bool on) {
+  c->verbose = on;
+  __atomic_store_n(&c->told, false, __ATOMIC_RELAXED);
+  int folder = on ? open_folder(c, false) : -1; /* says at once what there is to say */
+  if (folder >= 0) close(folder);
+}
+
+static void name_of(const uint8_t *key, char kind, char name[NAME + 1]) {
+  for (int i = 0; i < TS_CACHE_KEY; i++) snprintf(name + 2 * i, 3, "%02x", key[i]);
+  snprintf(name + 2 * TS_CACHE_KEY, 3, ".%c", kind);
 }
 
 static bool is_entry(const char *name, const char *kinds) {
@@ -93,35 +131,37 @@ static bool is_entry(const char *name, const char *kinds) {
 }
 
 /* ---- reading */
-/* Does not wait for the other end of a pipe that somebody put there. */
-static int open_entry(const TsCache *c, const uint8_t *key, char kind) {
-  char path[600];
-  if (!*c->folder) return -1;
-  path_of(c, key, kind, path);
-  return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+/* Does not wait for the other end of a pipe that somebody put there, and follows no link. */
+static int open_entry(TsCache *c, const uint8_t *key, char kind) {
+  char name[NAME + 1];
+  int folder = open_folder(c, false);
+  if (folder < 0) return -1;
+  name_of(key, kind, name);
+  int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+  close(folder);
+  const char *why = fd < 0 ? NULL : ts_file_foreign(fd, false);
+  if (fd < 0 && errno == ELOOP) why = "it is a link";
+  if (!why) return fd;
+  if (fd >= 0) close(fd);
+  refuse(c, name, why);
+  return -1;
 }
 
-static bool read_all(int fd, void *to, size_t n) {
-  for (char *p = to; n;) {
-    ssize_t got = read(fd, p, n);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    p += got, n -= (size_t)got;
-  }
-  return true;
+/* Whose bytes are those that were written under this key, as far as the head tells. */
+static bool read_head(int fd, const uint8_t *key, Head *h, struct stat *st) {
+  return !fstat(fd, st) && ts_file_read(fd, h, sizeof *h) && !memcmp(h->magic, magic, 8) &&
+         h->version == VERSION && !memcmp(h->key, key, TS_CACHE_KEY) &&
+         h->nbytes <= (uint64_t)largest && (uint64_t)st->st_size == sizeof *h + h->nbytes;
 }
 
-static void *read_entry(int fd, size_t *nbytes) {
+static void *read_entry(int fd, const uint8_t *key, size_t *nbytes) {
   Head h;
   uint8_t hash[TS_SHA256];
   struct stat st;
-  if (fstat(fd, &st) || !read_all(fd, &h, sizeof h) || memcmp(h.magic, magic, 8) ||
-      h.version != VERSION || h.nbytes > (uint64_t)largest ||
-      (uint64_t)st.st_size != sizeof h + h.nbytes)
-    return NULL;
+  if (!read_head(fd, key, &h, &st)) return NULL;
   void *data = malloc(h.nbytes ? h.nbytes : 1);
   if (!data) return NULL;
-  if (read_all(fd, data, h.nbytes)) {
+  if (ts_file_read(fd, data, h.nbytes)) {
     hash_of(data, h.nbytes, hash);
     if (!memcmp(hash, h.hash, sizeof hash)) {
       if (time(NULL) - st.st_mtime > HOUR) futimens(fd, NULL);
@@ -135,61 +175,52 @@ static void *read_entry(int fd, size_t *nbytes) {
 void *ts_cache_read(TsCache *c, const uint8_t key[TS_CACHE_KEY], size_t *nbytes) {
   int fd = open_entry(c, key, 'o');
   if (fd < 0) return NULL;
-  void *data = read_entry(fd, nbytes);
+  void *data = read_entry(fd, key, nbytes);
   close(fd);
   return data;
 }
 
-bool ts_cache_has(const TsCache *c, const uint8_t key[TS_CACHE_KEY]) {
-  char path[600];
-  if (!*c->folder) return false;
-  path_of(c, key, 'o', path);
-  return !access(path, R_OK);
+bool ts_cache_has(TsCache *c, const uint8_t key[TS_CACHE_KEY]) {
+  Head h;
+  struct stat st;
+  int fd = open_entry(c, key, 'o');
+  bool there = fd >= 0 && read_head(fd, key, &h, &st);
+  if (fd >= 0) close(fd);
+  return there;
 }
 
 /* ---- writing */
-static bool write_all(int fd, const void *from, size_t n) {
-  for (const char *p = from; n;) {
-    ssize_t put = write(fd, p, n);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
-    p += put, n -= (size_t)put;
-  }
-  return true;
-}
-
 /* h NULL: without a head. */
-static bool write_file(const TsCache *c, const char *path, const Head *h, const void *data,
+static bool write_file(TsCache *c, const char *name, const Head *h, const void *data,
                        size_t nbytes) {
-  char temporary[600];
-  snprintf(temporary, sizeof temporary, "%s/new-XXXXXX", c->folder);
-  int fd = mkostemp(temporary, O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT) {
-    make_folders(c);
-    snprintf(temporary, sizeof temporary, "%s/new-XXXXXX", c->folder);
-    fd = mkostemp(temporary, O_CLOEXEC);
+  char temporary[TS_FILE_NAME];
+  int folder = open_folder(c, true);
+  int fd = folder < 0 ? -1 : ts_file_new(folder, "new-", 0600, temporary);
+  bool good = fd >= 0;
+  if (good) {
+    good = (!h || ts_file_write(fd, h, sizeof *h)) && ts_file_write(fd, data, nbytes);
+    good = !close(fd) && good && !renameat(folder, temporary, folder, name);
+    if (!good) unlinkat(folder, temporary, 0);
   }
-  if (fd < 0) return false;
-  bool good = (!h || write_all(fd, h, sizeof *h)) && write_all(fd, data, nbytes);
-  good = !close(fd) && good && !rename(temporary, path);
-  if (!good) unlink(temporary);
+  if (folder >= 0) close(folder);
   return good;
 }
 
-static bool write_entry(const TsCache *c, const char *path, const void *data, size_t nbytes) {
+static bool write_entry(TsCache *c, const uint8_t *key, const void *data, size_t nbytes) {
+  char name[NAME + 1];
   Head h = {.version = VERSION, .nbytes = nbytes};
   memcpy(h.magic, magic, 8);
+  memcpy(h.key, key, sizeof h.key);
   hash_of(data, nbytes, h.hash);
-  return write_file(c, path, &h, data, nbytes);
+  name_of(key, 'o', name);
+  return write_file(c, name, &h, data, nbytes);
 }
 
 void ts_cache_write(TsCache *c, const uint8_t key[TS_CACHE_KEY], const void *data,
                     size_t nbytes) {
-  char path[600];
   int64_t all = (int64_t)(sizeof(Head) + nbytes);
   if (!*c->folder || all > largest || all > c->limit) return;
-  path_of(c, key, 'o', path);
-  if (!write_entry(c, path, data, nbytes)) return;
+  if (!write_entry(c, key, data, nbytes)) return;
   int64_t unseen = __atomic_add_fetch(&c->unseen, all, __ATOMIC_RELAXED);
   if (unseen > patience(c->limit)) ts_cache_trim(c);
 }
@@ -204,7 +235,7 @@ char *ts_cache_read_text(TsCache *c, const uint8_t key[TS_CACHE_KEY], size_t *nb
   if (fd < 0) return NULL;
   if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size <= LONGEST_TEXT)
     text = calloc(1, (size_t)st.st_size + 1);
-  if (text && !read_all(fd, text, *nbytes = (size_t)st.st_size)) {
+  if (text && !ts_file_read(fd, text, *nbytes = (size_t)st.st_size)) {
     free(text);
     text = NULL;
   }
@@ -215,14 +246,21 @@ char *ts_cache_read_text(TsCache *c, const uint8_t key[TS_CACHE_KEY], size_t *nb
 
 void ts_cache_write_text(TsCache *c, const uint8_t key[TS_CACHE_KEY], const char *text,
                          size_t nbytes) {
-  char path[600];
+  char name[NAME + 1];
   if (!*c->folder || nbytes > LONGEST_TEXT) return;
-  path_of(c, key, 't', path);
-  write_file(c, path, NULL, text, nbytes);
+  name_of(key, 't', name);
+  write_file(c, name, NULL, text, nbytes);
+}
+
+static DIR *list_folder(TsCache *c) {
+  int folder = open_folder(c, false);
+  DIR *dir = folder < 0 ? NULL : fdopendir(folder);
+  if (!dir && folder >= 0) close(folder);
+  return dir;
 }
 
 void ts_cache_clear_texts(TsCache *c) {
-  DIR *dir = *c->folder ? opendir(c->folder) : NULL;
+  DIR *dir = list_folder(c);
   if (!dir) return;
   for (struct dirent *d; (d = readdir(dir));) {
     if (is_entry(d->d_name, "t")) unlinkat(dirfd(dir), d->d_name, 0);
@@ -245,7 +283,8 @@ static int older(const void *a, const void *b) {
 
 /* What a process that was killed left behind. */
 static void drop_stale(int dir, const char *name, const struct stat *st) {
-  if (!strncmp(name, "new-", 4) && time(NULL) - st->st_mtime > HOUR) unlinkat(dir, name, 0);
+  if (!strncmp(name, "new-", 4) && st->st_uid == geteuid() && time(NULL) - st->st_mtime > HOUR)
+    unlinkat(dir, name, 0);
 }
 
 static Entry *list_entries(DIR *dir, size_t *n, int64_t *total) {
@@ -274,7 +313,7 @@ static Entry *list_entries(DIR *dir, size_t *n, int64_t *total) {
 
 /* Down to seven eighths, so that the next write does not begin again. */
 void ts_cache_trim(TsCache *c) {
-  DIR *dir = *c->folder ? opendir(c->folder) : NULL;
+  DIR *dir = list_folder(c);
   __atomic_store_n(&c->unseen, 0, __ATOMIC_RELAXED);
   if (!dir) return;
   size_t n;

@@ -1,24 +1,16 @@
 /* See jit/compile.h. */
 #include "jit/compile.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "jit/cache.h"
 #include "jit/llvm.h"
 
-static struct {
-  pthread_once_t once;
-  TsCache disk;
-} cache = {.once = PTHREAD_ONCE_INIT};
-
-static void open_cache(void) { ts_cache_open(&cache.disk); }
-
 static bool from_disk(TsKernel *kernel, const uint8_t *key) {
   size_t n;
   TsError ignored;
-  void *object = ts_cache_read(&cache.disk, key, &n);
+  void *object = ts_cache_read(ts_cache_usual(), key, &n);
   if (!object) return false;
   kernel->cached = !ts_kernel_load(kernel, object, n, &ignored);
   free(object);
@@ -31,7 +23,7 @@ static int from_llvm(TsKernel *kernel, const TsTile *k, const TsJitTarget *t,
   size_t n;
   if (ts_llvm_object(k, t, NULL, &object, &n, err)) return -1;
   int failed = ts_kernel_load(kernel, object, n, err);
-  if (!failed) ts_cache_write(&cache.disk, key, object, n);
+  if (!failed) ts_cache_write(ts_cache_usual(), key, object, n);
   free(object);
   return failed;
 }
@@ -42,7 +34,6 @@ static TsKernel *kernel_of(const TsTile *k, const TsJitTarget *t, bool compile, 
   char salt[64];
   TsKernel *kernel = calloc(1, sizeof *kernel);
   if (!kernel) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
-  pthread_once(&cache.once, open_cache);
   snprintf(salt, sizeof salt, "code %s llvm %s", ts_code_version(), ts_llvm_version());
   ts_kernel_key(k, t, salt, key);
   bool outlined = !ts_kernel_outline(kernel, k, t, err);

@@ -1,7 +1,6 @@
 /* See jit/gpu_explicit.h. */
 #include "jit/gpu_explicit.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,13 +31,6 @@ static double now_usec(void) {
 /* ---- the disk cache: the outline, then PTX, which the driver compiles, and keeps in a cache
  * of its own. Not what its linker gives: code for linking ignores setmaxnreg (ptxas: C7504), so
  * that products in f32 spill and take 1.4 times as long. */
-static struct {
-  pthread_once_t once;
-  TsCache disk;
-} cache = {.once = PTHREAD_ONCE_INIT};
-
-static void open_cache(void) { ts_cache_open(&cache.disk); }
-
 static void key_of(const TsDevice *d, const TsTile *k, uint8_t *key) {
   char salt[128];
   uint8_t digest[32];
@@ -54,15 +46,14 @@ static void key_of(const TsDevice *d, const TsTile *k, uint8_t *key) {
 
 bool ts_gpu_explicit_known(const TsDevice *d, const TsTile *k) {
   uint8_t key[TS_CACHE_KEY];
-  pthread_once(&cache.once, open_cache);
   key_of(d, k, key);
-  return ts_cache_has(&cache.disk, key);
+  return ts_cache_has(ts_cache_usual(), key);
 }
 
 static bool from_disk(TsGpuExplicit *g, const uint8_t *key) {
   size_t n;
   TsError stale;
-  char *data = ts_cache_read(&cache.disk, key, &n);
+  char *data = ts_cache_read(ts_cache_usual(), key, &n);
   if (data && n > sizeof g->info && !data[n - 1]) {
     memcpy(&g->info, data, sizeof g->info);
     g->cached = !g->d->run->module_new(g->d, data + sizeof g->info, &g->module, &stale);
@@ -77,7 +68,7 @@ static void to_disk(const TsGpuExplicit *g, const uint8_t *key, const char *ptx)
   if (!data) return;
   memcpy(data, &g->info, sizeof g->info);
   memcpy(data + sizeof g->info, ptx, n);
-  ts_cache_write(&cache.disk, key, data, sizeof g->info + n);
+  ts_cache_write(ts_cache_usual(), key, data, sizeof g->info + n);
   free(data);
 }
 
@@ -113,7 +104,6 @@ static int zeros(TsGpuExplicit *g, TsError *err) {
 static int load(TsGpuExplicit *g, TsError *err) {
   TsDevice *d = g->d;
   uint8_t key[TS_CACHE_KEY];
-  pthread_once(&cache.once, open_cache);
   key_of(d, g->k, key);
   if (!from_disk(g, key) && compile(g, key, err)) return -1;
   return d->run->kernel(d, g->module, g->info.name, (int)g->info.shared, &g->function, err);

@@ -41,11 +41,6 @@ static double now_usec(void) {
 }
 
 /* ---- the disk cache: what LLVM found out, then PTX */
-static struct {
-  pthread_once_t once;
-  TsCache disk;
-} cache = {.once = PTHREAD_ONCE_INIT};
-
 typedef struct Head {
   char mark[8];
   uint32_t nphase;
@@ -54,12 +49,10 @@ typedef struct Head {
 
 static const char mark[8] = "tsptx1";
 
-static void open_cache(void) { ts_cache_open(&cache.disk); }
-
 static bool from_disk(TsGpuCode *code, const uint8_t *key) {
   size_t n;
   Head head;
-  char *data = ts_cache_read(&cache.disk, key, &n);
+  char *data = ts_cache_read(ts_cache_usual(), key, &n);
   if (!data) return false;
   bool whole = n > sizeof head;
   if (whole) memcpy(&head, data, sizeof head);
@@ -84,7 +77,7 @@ static void to_disk(const TsGpuCode *code, const uint8_t *key) {
   if (!data) return;
   memcpy(data, &head, sizeof head);
   memcpy(data + sizeof head, code->ptx, code->size);
-  ts_cache_write(&cache.disk, key, data, sizeof head + code->size);
+  ts_cache_write(ts_cache_usual(), key, data, sizeof head + code->size);
   free(data);
 }
 
@@ -99,16 +92,14 @@ static void key_of(const uint8_t *digest, const TsGpuTarget *t, TsGpuForm form, 
 bool ts_gpu_kernel_known(const TsDevice *d, const uint8_t digest[32]) {
   uint8_t key[TS_CACHE_KEY];
   const TsGpuTarget *t = ts_gpu_target(d->major, d->minor);
-  pthread_once(&cache.once, open_cache);
   if (t) key_of(digest, t, TS_GPU_aligned, key);
-  return t && ts_cache_has(&cache.disk, key);
+  return t && ts_cache_has(ts_cache_usual(), key);
 }
 
 /* Threads belong to what is on disk: they follow from the expanded kernel. */
 static int find_code(TsGpuKernel *g, TsGpuForm form, TsGpuCode *code, TsError *err) {
   uint8_t key[TS_CACHE_KEY];
   TsGpuPlan plan;
-  pthread_once(&cache.once, open_cache);
   key_of(g->digest, g->target, form, key);
   if (ts_gpu_code_outline(g->k, form != TS_GPU_loose, code, &plan, err)) return -1;
   if (from_disk(code, key)) return g->cached = true, 0;

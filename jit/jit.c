@@ -15,6 +15,7 @@
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
 #include "jit/build.h"
+#include "jit/cache.h"
 #include "jit/device_kernel.h"
 #include "jit/known.h"
 #include "jit/llvm.h"
@@ -85,6 +86,7 @@ void ts_jit_verbose(TsJit *j, bool on) {
   j->verbose = on;
   ts_tracer_verbose(j->tracer, on);
   ts_offload_verbose(j->offloader, on);
+  ts_cache_verbose(ts_cache_usual(), on);
 }
 TsTracer *ts_jit_tracer(TsJit *j) { return j->tracer; }
 TsOffloader *ts_jit_offloader(TsJit *j) { return j->offloader; }

@@ -2,23 +2,14 @@
  * the device; nothing depends on it but when kernels are looked for. */
 #include "jit/known.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "jit/cache.h"
 #include "jit/sha256.h"
 
-static struct {
-  pthread_once_t once;
-  TsCache disk;
-} cache = {.once = PTHREAD_ONCE_INIT};
-
-static void open_cache(void) { ts_cache_open(&cache.disk); }
-
 static bool key_of(const TsDevice *d, const TsGraph *g, uint8_t key[TS_CACHE_KEY]) {
   TsText text = {0};
   TsSha256 s;
-  pthread_once(&cache.once, open_cache);
   ts_text_format(&text, "promoted on %s %d.%d driver %d\n", d->kind, d->major, d->minor,
                  d->driver);
   ts_graph_text(g, &text);
@@ -35,11 +26,11 @@ static bool loads(const TsDevice *d) { return d->run && d->run->launch; }
 
 bool ts_known_has(const TsDevice *d, const TsGraph *g) {
   uint8_t key[TS_CACHE_KEY];
-  return loads(d) && key_of(d, g, key) && ts_cache_has(&cache.disk, key);
+  return loads(d) && key_of(d, g, key) && ts_cache_has(ts_cache_usual(), key);
 }
 
 void ts_known_add(const TsDevice *d, const TsGraph *g) {
   uint8_t key[TS_CACHE_KEY];
-  if (loads(d) && key_of(d, g, key) && !ts_cache_has(&cache.disk, key))
-    ts_cache_write(&cache.disk, key, "promoted", 8);
+  if (loads(d) && key_of(d, g, key) && !ts_cache_has(ts_cache_usual(), key))
+    ts_cache_write(ts_cache_usual(), key, "promoted", 8);
 }

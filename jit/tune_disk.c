@@ -18,21 +18,9 @@
 #include <string.h>
 #include <time.h>
 
-#include <pthread.h>
-
 #include "jit/cache.h"
 #include "jit/sha256.h"
 #include "jit/tune.h"
-
-static TsCache disk;
-
-static void open_disk(void) { ts_cache_open(&disk); }
-
-static TsCache *folder(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, open_disk);
-  return &disk;
-}
 
 const char *ts_tune_machine(void) {
   static _Thread_local char name[96];
@@ -88,7 +76,7 @@ static bool parse(char *text, size_t n, const uint8_t *key, TsTuneEntry *e) {
 
 bool ts_tune_read(const uint8_t key[32], TsTuneEntry *e) {
   size_t n;
-  char *text = ts_cache_read_text(folder(), key, &n);
+  char *text = ts_cache_read_text(ts_cache_usual(), key, &n);
   bool good = text && parse(text, n, key, e);
   free(text);
   return good;
@@ -110,10 +98,10 @@ void ts_tune_write(const uint8_t key[32], const TsTuneEntry *e, const char *what
   if (!t.failed && !choice.failed) {
     hash_text(t.at, t.len, hash);
     ts_text_format(&t, "hash %s\n", hash);
-    if (!t.failed) ts_cache_write_text(folder(), key, t.at, t.len);
+    if (!t.failed) ts_cache_write_text(ts_cache_usual(), key, t.at, t.len);
   }
   ts_text_free(&t);
   ts_text_free(&choice);
 }
 
-void ts_tune_forget(void) { ts_cache_clear_texts(folder()); }
+void ts_tune_forget(void) { ts_cache_clear_texts(ts_cache_usual()); }

@@ -304,6 +304,15 @@ int ts_op_infer(TsInfer *inf) {
   return 0;
 }
 
+TsDtype ts_op_number_dtype(const TsInfer *inf, int i) {
+  const TsMeta *m = inf->in[i];
+  int cls = ts_op_info(inf->op)->cls;
+  if (!m || !m->weak || !ts_dtype_is((TsDtype)m->dtype, TS_KIND_F) || inf->op == TS_OP_cast ||
+      cls == TS_CLASS_POINTWISE || cls == TS_CLASS_COMPOSE)
+    return TS_DT_none;
+  return ts_dtype_float(ts_dtype_real(inf->compute));
+}
+
 int ts_infer_axis(TsInfer *inf, int64_t axis, int ndim, int *out) {
   if (axis >= -ndim && axis < ndim) {
     *out = (int)(axis < 0 ? axis + ndim : axis);

@@ -114,6 +114,11 @@ int ts_op_infer(TsInfer *inf);
 /* The first half: the common type of the inputs, which the row takes. */
 int ts_op_infer_types(TsInfer *inf);
 
+/* After ts_op_infer: as what the row takes input i if that is a bare number with a fraction. Only
+ * kernels element by element know such numbers; to all others, which look at bytes, they are
+ * tensors of the type in which the row computes. TS_DT_none: as it is. */
+TsDtype ts_op_number_dtype(const TsInfer *inf, int i);
+
 /* ---- for rules */
 /* A negative axis counts from the end; the error names the operator. */
 int ts_infer_axis(TsInfer *inf, int64_t axis, int ndim, int *out);

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,68 @@ int ts_text_distance(const char *a, const char *b) {
     two = one, one = cur, cur = t;
   }
   return one[nb];
+}
+
+/* ---- for a terminal */
+/* The character at s: its bytes, or 0 where that is no UTF-8. */
+static int utf8(const unsigned char *s, unsigned *c) {
+  static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
+  int n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : *s >> 4 == 0xe ? 3 : *s >> 3 == 0x1e ? 4 : 0;
+  *c = n < 2 ? *s : *s & (0x7fu >> n);
+  for (int i = 1; i < n; i++) {
+    if (s[i] >> 6 != 2) return 0;
+    *c = *c << 6 | (s[i] & 63u);
+  }
+  return n && *c >= least[n] && *c < 0x110000 && *c >> 11 != 0x1b ? n : 0;
+}
+
+int ts_text_is_utf8(const char *s, size_t len) {
+  unsigned c;
+  const unsigned char *p = (const unsigned char *)s, *end = p + len;
+  for (int n; p < end; p += n) /* a NUL behind the end stops what begins before it */
+    if (!(n = utf8(p, &c)) || n > end - p) return 0;
+  return 1;
+}
+
+/* Signs that are not seen but move others. */
+static bool is_hidden(unsigned c) {
+  return (c >= 0x80 && c < 0xa0) || c == 0xad || c == 0x61c || (c >= 0x200b && c <= 0x200f) ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff ||
+         (c >= 0xe0000 && c < 0xe0080);
+}
+
+int ts_text_sign(const char *s) {
+  unsigned c;
+  int n = utf8((const unsigned char *)s, &c);
+  bool hidden = n < 2 ? !n || c < 32 || c == 127 : is_hidden(c);
+  if (!n) n = 1;
+  return hidden ? -n : n;
+}
+
+const char *ts_text_shown(const char *s, char *to, size_t size) {
+  size_t at = 0;
+  while (*s) {
+    unsigned c;
+    char one[16];
+    int n = ts_text_sign(s);
+    utf8((const unsigned char *)s, &c);
+    if (n < -1)
+      snprintf(one, sizeof one, "\\u{%x}", c);
+    else if (n < 0)
+      snprintf(one, sizeof one, "\\x%02x", (unsigned char)*s);
+    else
+      memcpy(one, s, (size_t)n), one[n] = 0;
+    size_t len = strlen(one);
+    if (at + len + 3 > size) {
+      if (size > 3) memcpy(to + at, "..", 3);
+      return to;
+    }
+    memcpy(to + at, one, len);
+    at += len;
+    s += n < 0 ? -n : n;
+  }
+  to[at] = 0;
+  return to;
 }
 
 const char *ts_text_closest(const char *wanted, int n, const char *(*next)(const void *, int),

@@ -17,6 +17,13 @@ void ts_text_pad(TsText *t, char c, int n);
 void ts_text_format(TsText *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void ts_text_free(TsText *t);
 
+/* s for a terminal: control bytes, what turns the direction of text, and what is no UTF-8 as \x1b or
+ * \u{202e}, cut to size. What comes from files is somebody else's. */
+const char *ts_text_shown(const char *s, char *to, size_t size);
+/* The bytes of the sign at s, from 1 on; negative if it cannot be shown so. */
+int ts_text_sign(const char *s);
+int ts_text_is_utf8(const char *s, size_t len);
+
 /* Edits (insert, delete, replace, swap of neighbours) that turn a into b,
  * compared without case; for names up to 63 characters. */
 int ts_text_distance(const char *a, const char *b);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "devices/device.h"
+#include "vm/mapped.h"
 
 enum { MOST_ELEMENTS = 1000, MOST_LINES = 60, EDGE = 3, GAP = 1, CELL = 128 };
 
@@ -219,8 +220,14 @@ void ts_display_tensor(TsContext *c, TsTensor *x, int width, TsText *text) {
     ts_text_format(text, "(%s)", c->err.message);
     ts_error_clear(&c->err);
   } else {
+    size_t before = text->len;
     choose(&d);
     put_axis(&d, 0, 0);
+    if (ts_mapped_changed() && ts_mapped_check(c, 1, &x)) {
+      text->len = before;
+      ts_text_format(text, "(%s)", c->err.message);
+      ts_error_clear(&c->err);
+    }
   }
   ts_text_char(text, one_line ? ' ' : '\n');
   put_type(c, x, text);

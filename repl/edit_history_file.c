@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/file.h"
 #include "repl/edit_term.h"
 #include "repl/edit_text.h"
 
@@ -91,10 +92,10 @@ static char *resolve(const char *path) {
 
 int ts_edit_history_load(TsEditHistory *h, const char *path) {
   h->path = resolve(path);
-  int fd = h->path ? open(h->path, O_RDONLY | O_CLOEXEC) : -1;
+  int fd = h->path ? open(h->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
   if (fd < 0) return -1;
   TsEditText lines = {0};
-  int status = read_lines(fd, &lines);
+  int status = ts_file_foreign(fd, false) ? -1 : read_lines(fd, &lines);
   close(fd);
   if (status == 0) add_lines(h, &lines);
   ts_edit_text_free(&lines);
@@ -113,10 +114,14 @@ static void make_parents(const char *path) {
 }
 
 static int open_file(const char *path) {
-  int flags = O_RDWR | O_CREAT | O_CLOEXEC, fd = open(path, flags, 0600);
-  if (fd >= 0 || errno != ENOENT) return fd;
-  make_parents(path);
-  return open(path, flags, 0600);
+  int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, fd = open(path, flags, 0600);
+  if (fd < 0 && errno == ENOENT) {
+    make_parents(path);
+    fd = open(path, flags, 0600);
+  }
+  if (fd < 0 || !ts_file_foreign(fd, false)) return fd;
+  close(fd);
+  return -1;
 }
 
 static int same_file(int fd, const char *path) {

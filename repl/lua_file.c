@@ -1,104 +1,121 @@
 /* Files of tensors for Lua: mapping a file, tensors over its bytes, writing a file
  * whole or not at all. The formats themselves are Lua (lib/lua/io.lua). */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/file.h"
+#include "lib/inflate.h"
+#include "lib/text.h"
 #include "repl/lua_api.h"
-#include "vm/scratch.h"
-
-/* A mapped file, kept while anybody uses it: the Lua object and each tensor. */
-typedef struct Map {
-  int refs;
-  char *at;
-  size_t len;
-} Map;
-
-static void map_unref(void *arg) {
-  Map *m = arg;
-  if (--m->refs) return;
-  if (m->len) munmap(m->at, m->len);
-  ts_work_give(m);
-}
+#include "vm/mapped.h"
 
 static const char FILE_TYPE[] = "tessera.file";
 
 /* What was collected by hand is a file no more. */
-static Map *check_map(lua_State *L) {
-  Map *m = *(Map **)luaL_checkudata(L, 1, FILE_TYPE);
+static TsMapped *check_map(lua_State *L) {
+  TsMapped *m = *(TsMapped **)luaL_checkudata(L, 1, FILE_TYPE);
   if (!m) ts_lua_fail(L, TS_ERR_argument, "the file is closed");
   return m;
 }
 
-static int io_failure(lua_State *L, const char *what, const char *path) {
-  return ts_lua_fail(L, TS_ERR_io, "%s %s: %s", what, path, strerror(errno));
+/* why NULL: what errno says. */
+static int io_failure(lua_State *L, const char *what, const char *path, const char *why) {
+  char name[200];
+  if (!why && errno == ENOMEM)
+    return ts_lua_fail(L, TS_ERR_memory, "%s %s: out of memory", what, ts_text_shown(path, name, sizeof name));
+  return ts_lua_fail(L, TS_ERR_io, "%s %s: %s", what, ts_text_shown(path, name, sizeof name),
+                     why ? why : strerror(errno));
 }
 
-/* Private and writable: in-place operators on loaded tensors change memory, never
- * the file. NULL with errno set. */
-static Map *map_bytes(int fd, size_t len) {
-  Map *m = ts_work_take(sizeof *m);
-  if (!m) {
-    errno = ENOMEM;
-    return NULL;
+static const char *check_path(lua_State *L, const char *function) {
+  size_t len;
+  if (lua_type(L, 1) != LUA_TSTRING)
+    ts_lua_fail(L, TS_ERR_argument, "%s: a path is needed, not %s", function,
+                lua_isnoneornil(L, 1) ? "nothing" : luaL_typename(L, 1));
+  const char *path = lua_tolstring(L, 1, &len);
+  if (!len) ts_lua_fail(L, TS_ERR_argument, "%s: the path is empty", function);
+  if (strlen(path) != len) {
+    char name[200];
+    ts_lua_fail(L, TS_ERR_argument, "%s: a zero byte stands in the path, behind '%s'", function,
+                ts_text_shown(path, name, sizeof name));
   }
-  *m = (Map){.refs = 1, .len = len};
-  if (len) m->at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-  if (m->at != MAP_FAILED) return m;
-  int saved = errno;
-  ts_work_give(m);
-  errno = saved;
-  return NULL;
+  return path;
 }
 
-static int map_file(lua_State *L) {
-  const char *path = luaL_checkstring(L, 1);
-  struct stat st;
-  Map **box = lua_newuserdata(L, sizeof *box); /* may throw: before anything is open */
+/* An object for Lua without a file yet. */
+static TsMapped **new_file(lua_State *L) {
+  TsMapped **box = lua_newuserdata(L, sizeof *box); /* may throw: before anything is open */
   *box = NULL;
   luaL_getmetatable(L, FILE_TYPE);
   lua_setmetatable(L, -2);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return io_failure(L, "cannot open", path);
-  if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-    close(fd);
-    return ts_lua_fail(L, TS_ERR_io, "cannot read %s: not a plain file", path);
-  }
-  *box = map_bytes(fd, (size_t)st.st_size);
-  int why = errno;
+  return box;
+}
+
+static int map_file(lua_State *L) {
+  const char *path = check_path(L, "load"), *why;
+  struct stat st;
+  TsMapped **box = new_file(L);
+  int fd = ts_file_open(path, &why);
+  if (fd < 0) return io_failure(L, "cannot open", path, why);
+  if (!fstat(fd, &st) && (*box = ts_mapped_open(fd, path, (size_t)st.st_size))) return 1;
+  int saved = errno;
   close(fd);
-  if (*box) return 1;
-  errno = why;
-  if (why == ENOMEM) return ts_lua_fail(L, TS_ERR_memory, "cannot map %s: out of memory", path);
-  return io_failure(L, "cannot map", path);
+  errno = saved;
+  return io_failure(L, "cannot map", path, NULL);
+}
+
+/* read_file(path) -> its text: of a plain file. */
+static int read_file(lua_State *L) {
+  const char *path = check_path(L, luaL_optstring(L, 2, "read_file")), *why;
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  int fd = ts_file_open(path, &why);
+  if (fd < 0) return io_failure(L, "cannot open", path, why);
+  ssize_t n;
+  while ((n = read(fd, luaL_prepbuffer(&b), LUAL_BUFFERSIZE)) > 0 || (n < 0 && errno == EINTR))
+    if (n > 0) luaL_addsize(&b, (size_t)n);
+  int saved = errno;
+  close(fd);
+  errno = saved;
+  if (n < 0) return io_failure(L, "cannot read", path, NULL);
+  luaL_pushresult(&b);
+  return 1;
 }
 
 static int map_collect(lua_State *L) {
-  Map **box = luaL_checkudata(L, 1, FILE_TYPE);
-  if (*box) map_unref(*box);
+  TsMapped **box = luaL_checkudata(L, 1, FILE_TYPE);
+  if (*box) ts_mapped_unref(*box);
   *box = NULL;
   return 0;
 }
 
 static int map_size(lua_State *L) {
-  lua_pushnumber(L, (double)check_map(L)->len);
+  size_t len;
+  ts_mapped_bytes(check_map(L), &len);
+  lua_pushnumber(L, (double)len);
   return 1;
+}
+
+/* Where n bytes from `offset` on are, if they lie inside. */
+static const char *check_range(lua_State *L, TsMapped *m, double offset, double n) {
+  size_t len;
+  const char *at = ts_mapped_bytes(m, &len);
+  if (!(offset >= 0) || !(n >= 0) || offset + n > (double)len || offset != (double)(size_t)offset)
+    ts_lua_fail(L, TS_ERR_format, "bytes %.0f..%.0f lie outside the file of %zu bytes", offset,
+                offset + n, len);
+  return at + (size_t)offset;
 }
 
 /* Bytes [offset, offset + n) as a string; the range must lie inside the file. */
 static int map_read(lua_State *L) {
-  Map *m = check_map(L);
+  TsMapped *m = check_map(L);
   double offset = luaL_checknumber(L, 2), n = luaL_checknumber(L, 3);
-  if (!(offset >= 0) || !(n >= 0) || offset + n > (double)m->len)
-    return ts_lua_fail(L, TS_ERR_format, "bytes %.0f..%.0f lie outside the file of %zu bytes",
-                       offset, offset + n, m->len);
-  lua_pushlstring(L, m->len ? m->at + (size_t)offset : "", (size_t)n);
+  lua_pushlstring(L, check_range(L, m, offset, n), (size_t)n);
+  if (ts_mapped_settle(ts_lua_context(L))) return ts_lua_raise(L);
   return 1;
 }
 
@@ -126,75 +143,131 @@ static TsMeta check_meta(lua_State *L) {
 /* map:tensor(dtype, shape, offset): a tensor over the file's bytes, without copying
  * where they are aligned to its elements. */
 static int map_tensor(lua_State *L) {
-  Map *f = check_map(L);
+  TsMapped *f = check_map(L);
   TsContext *c = ts_lua_context(L);
   TsMeta m = check_meta(L);
   double offset = luaL_checknumber(L, 4);
   int64_t nbytes = ts_meta_nbytes(&m);
-  if (!(offset >= 0) || offset + (double)nbytes > (double)f->len)
-    return ts_lua_fail(L, TS_ERR_format, "bytes %.0f..%.0f lie outside the file of %zu bytes",
-                       offset, offset + (double)nbytes, f->len);
-  char *at = f->at + (size_t)offset;
-  int align = m.dtype == TS_DT_mxfp4 ? 1 : ts_dtypes[m.dtype].nbytes;
+  const char *at = check_range(L, f, offset, (double)nbytes);
   bool odd = m.dtype == TS_DT_bool && !ts_bools_are_tidy(at, nbytes);
-  TsTensor *t;
-  if (nbytes && !odd && (uintptr_t)at % (uintptr_t)align == 0) {
-    t = ts_tensor_wrap(c, &m, at, map_unref, f);
-    if (t) f->refs++;
-  } else {
-    t = ts_tensor_new(c, &m);
-    if (t && nbytes) memcpy(t->storage->host, at, (size_t)nbytes);
-    if (t && odd) ts_bools_tidy(t->storage->host, nbytes);
-  }
+  TsTensor *t = odd ? ts_tensor_new(c, &m) : ts_mapped_tensor(c, f, &m, (size_t)offset);
+  if (t && odd) memcpy(t->storage->host, at, (size_t)nbytes), ts_bools_tidy(t->storage->host, nbytes);
   if (!t) return ts_lua_raise(L);
   ts_lua_push(L, t);
+  return ts_mapped_settle(c) ? ts_lua_raise(L) : 1;
+}
+
+/* ---- elements of other forms */
+static uint64_t element(const char *at, int size, bool turned) {
+  uint64_t v = 0;
+  for (int i = 0; i < size; i++)
+    v |= (uint64_t)(unsigned char)at[turned ? size - 1 - i : i] << 8 * i;
+  return v;
+}
+
+/* map:other(dtype, shape, offset, size, turned, natural): a tensor of the values of elements of `size`
+ * bytes, `turned` if the most significant byte stands first. Unsigned (`natural`) ones of 16, 32, 64
+ * bits become the next wider integers, or i64, and are refused where that cannot hold them. Parts of
+ * complex numbers are elements. */
+static int map_other(lua_State *L) {
+  TsMapped *f = check_map(L);
+  TsContext *c = ts_lua_context(L);
+  TsMeta m = check_meta(L);
+  double offset = luaL_checknumber(L, 4);
+  int size = (int)luaL_checkinteger(L, 5);
+  bool turned = lua_toboolean(L, 6), natural = lua_toboolean(L, 7), complex = ts_dtype_is((TsDtype)m.dtype, TS_KIND_C);
+  int wide = ts_dtypes[m.dtype].nbytes / (complex ? 2 : 1);
+  int64_t n = ts_meta_numel(&m) * (complex ? 2 : 1);
+  if (size < 1 || size > wide || (size & (size - 1)))
+    return ts_lua_fail(L, TS_ERR_argument, "elements of %d bytes are no %s", size,
+                       ts_dtype_name((TsDtype)m.dtype));
+  const char *from = check_range(L, f, offset, (double)n * size);
+  TsTensor *t = ts_tensor_new(c, &m);
+  char *to = t ? ts_tensor_write(t) : NULL;
+  if (!to) return ts_tensor_unref(t), ts_lua_raise(L);
+  ts_lua_push(L, t);
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t v = element(from + i * size, size, turned);
+    if (natural && size == 8 && v >> 63)
+      return ts_lua_fail(L, TS_ERR_value, "element %lld is %llu, which i64 cannot hold",
+                         (long long)i, (unsigned long long)v);
+    memcpy(to + i * wide, &v, (size_t)wide);
+  }
+  return ts_mapped_settle(c) ? ts_lua_raise(L) : 1;
+}
+
+/* map:inflate(offset, n, size, crc) -> a file of `size` bytes in memory: what n bytes from `offset` on
+ * are when they are unpacked. */
+static int map_inflate(lua_State *L) {
+  TsMapped *f = check_map(L);
+  double offset = luaL_checknumber(L, 2), n = luaL_checknumber(L, 3), size = luaL_checknumber(L, 4);
+  const char *from = check_range(L, f, offset, n);
+  if (!(size >= 0 && size <= 1040 * n + 64)) /* deflate packs 1032 to 1 at best */
+    return ts_lua_fail(L, TS_ERR_format, "%.0f packed bytes cannot be %.0f", n, size);
+  TsMapped **box = new_file(L);
+  if (!(*box = ts_mapped_open(-1, "", (size_t)size)))
+    return ts_lua_fail(L, TS_ERR_memory, "out of memory: %.0f bytes to unpack", size);
+  size_t len;
+  char *to = (char *)(uintptr_t)ts_mapped_bytes(*box, &len);
+  const char *why = ts_inflate(from, (size_t)n, to, len, (uint32_t)luaL_checknumber(L, 5));
+  if (ts_mapped_settle(ts_lua_context(L))) return ts_lua_raise(L);
+  return why ? ts_lua_fail(L, TS_ERR_format, "%s", why) : 1;
+}
+
+/* ---- writing */
+/* One part of the file: a string, or a tensor's bytes in row-major order. */
+static bool write_part(lua_State *L, int fd) {
+  size_t len = 0;
+  const char *s = NULL;
+  TsContext *c = ts_lua_context(L);
+  TsTensor *t = ts_lua_tensor(L, -1), *y = NULL;
+  if (t) {
+    y = ts_tensor_contiguous(c, t);
+    s = y ? ts_tensor_read(y) : NULL;
+    len = (size_t)ts_meta_nbytes(&t->meta);
+  } else if (lua_type(L, -1) == LUA_TSTRING) {
+    s = lua_tolstring(L, -1, &len);
+  }
+  bool good = s && ts_file_write(fd, s, len);
+  int saved = errno;
+  if (t && ts_mapped_changed() && ts_mapped_check(c, 1, &t)) good = false;
+  ts_tensor_unref(y);
+  errno = saved;
+  return good;
+}
+
+/* write_file(path, {parts}): path is either the old file or the whole new one. */
+static int write_file(lua_State *L) {
+  const char *path = check_path(L, "save");
+  TsReplace r;
+  luaL_checktype(L, 2, LUA_TTABLE);
+  if (ts_replace_begin(&r, path)) return io_failure(L, "cannot write", path, r.why);
+  int n = (int)lua_objlen(L, 2);
+  bool good = true;
+  for (int i = 1; i <= n && good; i++) {
+    lua_rawgeti(L, 2, i);
+    good = write_part(L, r.fd);
+    lua_pop(L, 1);
+  }
+  if (!ts_replace_end(&r, good)) return 0;
+  if (ts_lua_context(L)->err.code) return ts_lua_raise(L); /* a tensor could not be read */
+  return io_failure(L, "cannot write", path, r.why);
+}
+
+/* shown(text [, most]): as a terminal may have it, cut to 400 bytes, or so many. */
+static int shown(lua_State *L) {
+  const char *text = luaL_checkstring(L, 1);
+  size_t most = (size_t)luaL_optinteger(L, 2, 400);
+  char *to = lua_newuserdata(L, most);
+  lua_pushstring(L, ts_text_shown(text, to, most));
   return 1;
 }
 
-/* One part of the file: a string, or a tensor's bytes in row-major order. */
-static int write_part(lua_State *L, FILE *out) {
+static int is_utf8(lua_State *L) {
   size_t len;
-  const char *s;
-  TsTensor *t = ts_lua_tensor(L, -1), *y = NULL;
-  if (t) {
-    y = ts_tensor_contiguous(ts_lua_context(L), t);
-    s = y ? ts_tensor_read(y) : NULL;
-    len = (size_t)ts_meta_nbytes(&t->meta);
-  } else {
-    s = lua_tolstring(L, -1, &len);
-  }
-  int failed = !s || fwrite(s, 1, len, out) != len;
-  ts_tensor_unref(y);
-  return failed;
-}
-
-/* write_file(path, {parts}): under a temporary name beside path, then renamed, so
- * that path is either the old file or the whole new one. */
-static int write_file(lua_State *L) {
-  const char *path = luaL_checkstring(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  char temporary[4096];
-  if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid()) >=
-      (int)sizeof temporary)
-    return ts_lua_fail(L, TS_ERR_io, "the path is too long: %s", path);
-  FILE *out = fopen(temporary, "wb");
-  if (!out) return io_failure(L, "cannot write", path);
-  int n = (int)lua_objlen(L, 2), failed = 0;
-  for (int i = 1; i <= n && !failed; i++) {
-    lua_rawgeti(L, 2, i);
-    failed = write_part(L, out);
-    lua_pop(L, 1);
-  }
-  failed |= fflush(out) != 0 || fsync(fileno(out)) != 0;
-  failed |= fclose(out) != 0;
-  if (failed || rename(temporary, path)) {
-    int saved = errno;
-    unlink(temporary);
-    errno = saved;
-    if (ts_lua_context(L)->err.code) return ts_lua_raise(L); /* a tensor could not be read */
-    return io_failure(L, "cannot write", path);
-  }
-  return 0;
+  const char *s = luaL_checklstring(L, 1, &len);
+  lua_pushboolean(L, ts_text_is_utf8(s, len));
+  return 1;
 }
 
 static int is_terminal(lua_State *L) {
@@ -214,9 +287,13 @@ int luaopen_cjson_safe(lua_State *L);
 
 void ts_lua_open_files(lua_State *L) {
   static const luaL_Reg method[] = {
-      {"size", map_size}, {"read", map_read}, {"tensor", map_tensor}, {NULL, NULL}};
+      {"size", map_size}, {"read", map_read}, {"tensor", map_tensor}, {"other", map_other},
+      {"inflate", map_inflate}, {NULL, NULL}};
   static const luaL_Reg function[] = {{"map_file", map_file},
+                                      {"read_file", read_file},
                                       {"write_file", write_file},
+                                      {"shown", shown},
+                                      {"is_utf8", is_utf8},
                                       {"is_terminal", is_terminal},
                                       {"now", now},
                                       {NULL, NULL}};

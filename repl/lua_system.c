@@ -1,5 +1,6 @@
 /* tessera.core beside the operators: tensors from values, threads, memory,
  * devices, hashes, the generator, the numerics profile. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,16 +106,19 @@ static int fail(lua_State *L) {
 }
 
 /* Negative numbers count from 2^64 down. */
-static uint64_t check_u64(lua_State *L, int index) {
-  double v = luaL_checknumber(L, index);
-  if (!(v >= -0x1p63 && v < 0x1p64))
-    ts_lua_fail(L, TS_ERR_value, "a seed has at most 64 bits, not %.14g", v);
+static uint64_t check_u64(lua_State *L, int index, const char *function) {
+  if (!lua_isnumber(L, index))
+    ts_lua_fail(L, TS_ERR_argument, "%s: a number is needed, not %s", function,
+                lua_isnoneornil(L, index) ? "nothing" : luaL_typename(L, index));
+  double v = lua_tonumber(L, index);
+  if (!(v >= -0x1p63 && v < 0x1p64) || v != trunc(v))
+    ts_lua_fail(L, TS_ERR_value, "%s: a seed has at most 64 bits and no fraction, not %.14g", function, v);
   return v < 0 ? (uint64_t)(int64_t)v : (uint64_t)v;
 }
 
 static int seed(lua_State *L) {
   TsContext *c = ts_lua_context(L);
-  c->seed = check_u64(L, 1);
+  c->seed = check_u64(L, 1, "rng.seed");
   c->stream = 0;
   return 0;
 }
@@ -122,8 +126,8 @@ static int seed(lua_State *L) {
 static int rng_state(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   if (lua_gettop(L) >= 2) {
-    c->seed = check_u64(L, 1);
-    c->stream = check_u64(L, 2);
+    c->seed = check_u64(L, 1, "rng.state");
+    c->stream = check_u64(L, 2, "rng.state");
   }
   lua_pushnumber(L, (double)c->seed);
   lua_pushnumber(L, (double)c->stream);

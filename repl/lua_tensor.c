@@ -9,6 +9,7 @@
 #include "repl/display.h"
 #include "repl/lua_api.h"
 #include "vm/defer.h"
+#include "vm/mapped.h"
 
 /* One Lua state has one context; the registry keys are the addresses of these. */
 static char context_key, methods_key;
@@ -49,7 +50,9 @@ static void push_where(lua_State *L) {
 }
 
 int ts_lua_raise(lua_State *L) {
-  TsError *e = &ts_lua_context(L)->err;
+  TsContext *c = ts_lua_context(L);
+  TsError *e = &c->err;
+  ts_mapped_settle(c); /* if bytes were gone, whatever else went wrong follows from that */
   push_where(L);
   lua_pushstring(L, e->message);
   if (e->hint[0]) {
@@ -372,6 +375,7 @@ static int bytes(lua_State *L) {
   const char *p = y ? ts_tensor_read(y) : NULL;
   if (p) lua_pushlstring(L, p, (size_t)ts_meta_nbytes(&y->meta));
   ts_tensor_unref(y);
+  if (ts_mapped_changed() && ts_mapped_check(ts_lua_context(L), 1, &x)) return ts_lua_raise(L);
   return p ? 1 : ts_lua_raise(L);
 }
 

@@ -1,8 +1,10 @@
 /* tessera.core for kernels of Tile IR: tests and tools read, check and print them. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "ir/tile.h"
 #include "ir/tile_product.h"
+#include "ir/tile_run.h"
 #include "repl/lua_api.h"
 
 /* nil, message */
@@ -123,6 +125,67 @@ static int tile_pass(lua_State *L) {
   return failed(L, &e, illegal ? "illegal behind the pass: " : "");
 }
 
+/* ---- the interpreter */
+enum { MOST_BYTES = 1 << 20 };
+
+static int64_t size_of(int64_t d, const int64_t *dim) {
+  return ts_tile_dim_is(d) ? dim[ts_tile_dim_index(d)] : d;
+}
+
+/* Bytes that a parameter reaches over, or -1: too many. */
+static int64_t reach(const TsTileType *t, const int64_t *dim) {
+  int64_t n = 1, last = 0;
+  for (int i = 0; i < t->rank; i++) {
+    int64_t size = size_of(t->dim[i], dim), step;
+    if (__builtin_mul_overflow(n, size, &n) || n > MOST_BYTES) return -1;
+    if (!t->strided || size < 2) continue;
+    if (t->stride[i] < 0 || __builtin_mul_overflow(size - 1, t->stride[i], &step) ||
+        step > MOST_BYTES)
+      return -1;
+    last += step;
+  }
+  n = (t->strided ? n ? last + 1 : 0 : n) * ts_dtypes[t->dtype].nbytes;
+  return n > MOST_BYTES ? -1 : n;
+}
+
+/* Small numbers, which are positions as well. */
+static void fill(const TsTileType *t, char *at, int64_t nbytes) {
+  int64_t size = ts_dtypes[t->dtype].nbytes;
+  bool numbers = ts_dtype_is((TsDtype)t->dtype, TS_KIND_F | TS_KIND_I | TS_KIND_U);
+  for (int64_t i = 0; numbers && i < nbytes / size; i++)
+    ts_tile_run_number((TsDtype)t->dtype, at + i * size, (double)(i % 3));
+}
+
+/* tile_run(text): the kernel interpreted, each symbolic size 5 more than the one before; the bytes of
+ * its results, or nil and what is wrong. */
+static int tile_run(lua_State *L) {
+  enum { PARAMS = 64 };
+  TsError e = {0};
+  TsText out = {0};
+  int64_t dim[TS_TILE_DIMS], nbytes[PARAMS];
+  void *arg[PARAMS] = {NULL};
+  for (int i = 0; i < TS_TILE_DIMS; i++) dim[i] = 5 * (i + 1);
+  TsTile *k = parse(L, 1, &e);
+  bool bad = !k || ts_tile_check(k, NULL, &e);
+  if (!bad && k->nparam > PARAMS)
+    bad = ts_error_set(&e, TS_ERR_value, "more than %d parameters", PARAMS);
+  for (int i = 0; i < (bad ? 0 : k->nparam); i++) {
+    nbytes[i] = reach(&k->param[i]->type, dim);
+    arg[i] = nbytes[i] < 0 ? NULL : calloc(1, nbytes[i] ? (size_t)nbytes[i] : 1);
+    if (!arg[i]) bad = ts_error_set(&e, TS_ERR_memory, "parameter %d is too large", i);
+    if (arg[i] && i < k->nin) fill(&k->param[i]->type, arg[i], nbytes[i]);
+  }
+  if (!bad) bad = ts_tile_run(k, arg, dim, &e);
+  for (int i = 0; k && i < k->nparam && i < PARAMS; i++) {
+    if (!bad && i >= k->nin) ts_text_add(&out, arg[i], (size_t)nbytes[i]);
+    free(arg[i]);
+  }
+  ts_tile_free(k);
+  if (!bad) return push_text(L, &out);
+  ts_text_free(&out);
+  return failed(L, &e, "");
+}
+
 /* tile_equal(text, text): true; or false and where the kernels differ */
 static int tile_equal(lua_State *L) {
   TsError e = {0};
@@ -140,6 +203,7 @@ static int tile_equal(lua_State *L) {
 void ts_lua_open_tile(lua_State *L) {
   static const luaL_Reg tile[] = {{"tile_parse", tile_parse},
                                   {"tile_pass", tile_pass},
+                                  {"tile_run", tile_run},
                                   {"tile_equal", tile_equal},
                                   {NULL, NULL}};
   luaL_register(L, NULL, tile);

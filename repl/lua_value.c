@@ -9,6 +9,7 @@
 #include "ir/size.h"
 #include "repl/lua_api.h"
 #include "vm/copy.h"
+#include "vm/mapped.h"
 #include "vm/scratch.h"
 
 bool ts_lua_whole(double v, int64_t *out) {
@@ -269,6 +270,7 @@ void ts_lua_push_element(lua_State *L, TsTensor *x, int64_t index) {
   } else {
     lua_pushnumber(L, ts_tensor_get(x, index));
   }
+  if (ts_mapped_changed() && ts_mapped_check(ts_lua_context(L), 1, &x)) ts_lua_raise(L);
 }
 
 /* ---- indexing */

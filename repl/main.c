@@ -1,4 +1,5 @@
 /* The program: its options, then code from -e, a script, or the prompt. */
+#include <errno.h>
 #include <lauxlib.h>
 #include <luajit.h>
 #include <lualib.h>
@@ -185,8 +186,26 @@ static void close_state(lua_State *L) {
   lua_close(L);
 }
 
+/* What was printed has to arrive: a full disk is an error of the program, however it printed and
+ * ends. */
+static int after_output(int code) {
+  errno = 0;
+  if (!fflush(stdout) && !ferror(stdout)) return code;
+  int why = errno; /* 0: it failed earlier, and nobody knows why */
+  fprintf(stderr, "tessera: cannot write standard output%s%s\n", why ? ": " : "",
+          why ? strerror(why) : "");
+  return code ? code : TS_EXIT_ERROR;
+}
+
+static void at_exit(int code, void *arg) {
+  (void)arg;
+  int now = after_output(code);
+  if (now != code) _Exit(now);
+}
+
 int main(int argc, char **argv) {
   TsOptions o;
+  on_exit(at_exit, NULL);
   int code = ts_options_read(&o, argc, argv);
   if (code >= 0) {
     free(o.step);
@@ -210,9 +229,10 @@ int main(int argc, char **argv) {
   ts_run_open(L);
   ts_prompt_open(L);
   set_arg(L, &o);
+  code = ts_run_require(L, "tessera.luajit");
   lua_gc(L, LUA_GCRESTART, -1);
   ts_run_set_impatient(true);
-  code = apply(c, &o);
+  if (!code) code = apply(c, &o);
   if (!code) code = run(L, &o);
 #ifdef __SANITIZE_ADDRESS__
   lua_close(L);
@@ -222,6 +242,7 @@ int main(int argc, char **argv) {
   exit(code); /* looks for leaks */
 #endif
   close_state(L);
+  code = after_output(code);
   fflush(NULL);
   _Exit(code); /* threads that compile or wait end with the process */
 }

@@ -19,6 +19,7 @@
 #include "vm/defer.h"
 #include "vm/frame_state.h"
 #include "vm/fused.h"
+#include "vm/mapped.h"
 #include "vm/memo.h"
 #include "vm/offload.h"
 #include "vm/optim.h"
@@ -326,6 +327,11 @@ int64_t ts_frame_shortest(const TsFrame *f, int node) {
   return sum;
 }
 
+/* What lies over a file that another program has changed meanwhile. */
+static int check_files(TsContext *c, const TsCode *code, TsTensor *const *args) {
+  return ts_mapped_check(c, code->nparam, code->bound) || ts_mapped_check(c, code->nparam, args);
+}
+
 int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   TsContext *c = f->ctx;
   int device = ts_frame_place(c, f->code, args);
@@ -339,5 +345,7 @@ int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   if (outermost && c->offload->leave(c) && !failed) failed = drop_results(f, results);
   c->on_host -= !f->device;
   if (moved && !failed) give_back(f, results);
+  if (!failed && ts_mapped_changed() && check_files(c, f->code, args))
+    failed = drop_results(f, results);
   return failed ? -1 : 0;
 }

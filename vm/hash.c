@@ -2,7 +2,7 @@
  * and the device; every NaN counts as the canonical quiet NaN. */
 #include <string.h>
 
-#include "vm/tensor.h"
+#include "vm/mapped.h"
 
 static uint64_t fnv(uint64_t h, const unsigned char *p, int64_t n) {
   for (int64_t i = 0; i < n; i++) h = (h ^ p[i]) * UINT64_C(0x100000001b3);
@@ -47,5 +47,5 @@ int ts_tensor_hash(TsContext *c, TsTensor *t, uint64_t *hash) {
   }
   ts_tensor_unref(y);
   *hash = h;
-  return 0;
+  return ts_mapped_changed() ? ts_mapped_check(c, 1, &t) : 0;
 }

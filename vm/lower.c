@@ -23,12 +23,17 @@ static uint32_t new_value(TsLowering *l, TsVal v) {
   return p->reg;
 }
 
-/* A row-major copy of v in a register of its own. */
+/* A row-major copy of v in a register of its own; of a bare number, the tensor as which it
+ * leaves. */
 static int put_clone(TsLowering *l, TsVal v, int line, TsLoweringPlace *out) {
   uint32_t from = place_of(l, v)->reg;
-  out->reg = ts_code_register(l->code, &v->meta);
-  out->layout = ts_tensor_symbol(l->c, &v->meta, NULL);
-  ts_code_add(l->code, TS_OP_clone, 1, &from, 0, NULL, 1, &out->reg, line);
+  TsMeta m = v->meta;
+  if (m.weak) m.weak = 0, m.dtype = m.dtype == TS_DT_i64 ? TS_DT_i64 : TS_DT_f32;
+  out->reg = ts_code_register(l->code, &m);
+  out->layout = ts_tensor_symbol(l->c, &m, NULL);
+  TsAttr dtype = {.type = TS_ATTR_dtype, .i = m.dtype};
+  ts_code_add(l->code, v->meta.weak ? TS_OP_cast : TS_OP_clone, 1, &from, v->meta.weak, &dtype, 1,
+              &out->reg, line);
   return out->layout ? 0 : -1;
 }
 

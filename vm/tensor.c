@@ -8,6 +8,7 @@
 #include "devices/memory.h"
 #include "vm/copy.h"
 #include "vm/defer.h"
+#include "vm/mapped.h"
 #include "vm/offload.h"
 #include "vm/tape.h"
 
@@ -35,7 +36,7 @@ static void storage_init(TsStorage *s, TsContext *c, int64_t nbytes) {
   s->ctx = c;
   s->release = NULL;
   s->version = 0;
-  s->symbolic = s->remote = s->pending = s->raw = 0;
+  s->symbolic = s->lost = s->remote = s->pending = s->raw = 0;
   s->held = 0;
 }
 
@@ -159,6 +160,7 @@ static int fetch_host(TsStorage *s) {
     return ts_error_hint(&s->ctx->err,
                          "choose by data with op.where, op.cond or op.while_loop");
   }
+  if (s->lost) return ts_mapped_lost(s);
   TsCopy *p = valid_copy(s);
   if (make_host(s)) return -1;
   if (p) {
@@ -217,7 +219,7 @@ static TsCopy *make_copy(TsStorage *s, int device) {
 static TsCopy *fetch_device(TsStorage *s, int device) {
   TsDevice *d = ts_device_at(device);
   TsError *err = &s->ctx->err;
-  if (s->symbolic && fetch_host(s)) return NULL;
+  if ((s->symbolic || s->lost) && fetch_host(s)) return NULL;
   TsCopy *p = make_copy(s, device);
   if (!p || (s->valid >> device & 1)) return p;
   TsCopy *from = s->valid & 1 ? NULL : neighbour(s, d);

@@ -11,6 +11,7 @@
 #include "vm/defer.h"
 #include "vm/random.h"
 #include "vm/exec.h"
+#include "vm/mapped.h"
 #include "vm/offload.h"
 #include "vm/tape.h"
 #include "vm/trap.h"
@@ -179,6 +180,7 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
   c->inside--;
   c->no_grad -= record;
   if (!failed && ts_cpu_interrupted()) failed = interrupted(c, call->op);
+  if (!failed && ts_mapped_changed()) failed = ts_mapped_check(c, call->nin, call->in);
   if (failed) {
     release(call->out, call->nout);
     return -1;
@@ -207,7 +209,30 @@ static int infer_call(TsCall *call, TsInfer *inf, const TsMeta **meta) {
   return 0;
 }
 
+/* Bare numbers as what the row takes them as: in[] becomes own[], of which the caller releases
+ * those that are not in[]'s. 0 where all are as they should be. */
+static int number_tensors(TsCall *call, const TsInfer *inf, TsTensor **own) {
+  TsTensor *const *in = call->in;
+  for (int i = 0; i < call->nin; i++) {
+    TsDtype d = ts_op_number_dtype(inf, i);
+    if (d == TS_DT_none) continue;
+    if (call->in == in) memcpy(own, in, sizeof *own * (size_t)call->nin);
+    call->in = own;
+    if (!(own[i] = ts_tensor_cast(call->ctx, in[i], d))) {
+      own[i] = in[i];
+      return -1;
+    }
+  }
+  return 0;
+}
+
+static void release_numbers(const TsCall *call, TsTensor *const *in) {
+  for (int i = 0; i < call->nin && call->in != in; i++)
+    if (call->in[i] != in[i]) ts_tensor_unref(call->in[i]);
+}
+
 static int call_general(TsCall *call, const TsOpInfo *o, int room) {
+  TsTensor *const *in = call->in, *own[TS_MAX_VARIADIC];
   const TsMeta *meta[TS_MAX_VARIADIC];
   TsAttr preset[TS_MAX_ATTR];
   TsInfer inf;
@@ -226,7 +251,9 @@ static int call_general(TsCall *call, const TsOpInfo *o, int room) {
   if (device < 0 || infer_call(call, &inf, meta)) return -1;
   TS_ASSERT(inf.nout <= room);
   for (int i = 0; i < inf.nout; i++) inf.out[i].device = (uint8_t)device, inf.out[i].weak = 0;
-  return execute(call, o, inf.out, inf.dynamic);
+  int failed = number_tensors(call, &inf, own) || execute(call, o, inf.out, inf.dynamic);
+  release_numbers(call, in);
+  return failed ? -1 : 0;
 }
 
 static int wrong_inputs(TsContext *c, const TsOpInfo *o, int nin) {
@@ -306,7 +333,8 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
   if (device < 0 || infer_call(&call, &inf, meta)) return -1;
   for (int i = 0; i < call.nout; i++) inf.out[i].device = (uint8_t)device;
   if (c->npending && (ts_defer_force_all(nin, in) || ts_defer_force_all(nout, out))) return -1;
-  int failed = 0;
+  TsTensor *own[TS_MAX_VARIADIC];
+  int failed = number_tensors(&call, &inf, own);
   for (int i = 0; i < call.nout && !failed; i++) {
     bool given = i < nout && fits(out[i], &inf.out[i]);
     made[i] = given ? ts_tensor_ref(out[i]) : ts_tensor_new(c, &inf.out[i]);
@@ -326,6 +354,7 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
       out[i]->storage->version++;
   }
   release(made, call.nout);
+  release_numbers(&call, in);
   return failed ? -1 : 0;
 }
 
@@ -428,6 +457,7 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
     else
       ts_convert_nd(m.ndim, m.dim, to, dd, ds, from, sd, ss);
   }
+  if (to && ts_mapped_changed() && ts_mapped_check(c, 1, &src)) to = NULL;
   ts_tensor_unref(own);
   return to ? 0 : -1;
 }

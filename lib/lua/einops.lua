@@ -5,7 +5,7 @@ local core = require "tessera.core"
 local einops = {}
 
 local function fail(pattern, what, ...)
-  error(("rearrange: \"%s\": %s"):format(pattern, what:format(...)), 3)
+  core.fail(("rearrange: \"%s\": %s"):format(pattern, what:format(...)))
 end
 
 -- { {"b"}, {"h", "d"}, {"s"} } from "b (h d) s".
@@ -53,7 +53,17 @@ local function expand(groups, names)
 end
 
 function einops.rearrange(x, pattern, sizes)
+  local function need(what, x)
+    core.fail(("rearrange: %s is needed, not %s\n  hint: op.rearrange(x, \"b (h d) s -> b h s d\", {h = 8})"):format(what,
+      x == nil and "nothing" or core.is_tensor(x) and "a tensor" or "a " .. type(x)))
+  end
+  if not core.is_tensor(x) then need("a tensor", x) end
+  if type(pattern) ~= "string" then need("a pattern", pattern) end
+  if sizes ~= nil and type(sizes) ~= "table" then need("a table of sizes", sizes) end
   sizes = sizes or {}
+  for name, n in pairs(sizes) do
+    if type(n) ~= "number" or n % 1 ~= 0 or n < 0 then fail(pattern, "the size of '%s' is %s", tostring(name), tostring(n)) end
+  end
   local left, right = pattern:match("^(.-)%->(.*)$")
   if not left then fail(pattern, "has no ->") end
   local from, to = parse(pattern, left), parse(pattern, right)

@@ -522,16 +522,20 @@ function Loaded:__tostring()
   return ("graph %s(%s)"):format(self.name, table.concat(self.types, ", "))
 end
 
---- A graph from a .tgraph file as a function: its parameters in order, those that were
+--- A graph from a .tgraph file, or from its text, as a function: its parameters in order, those that were
 --- captured last. sizes gives values to symbols, {B = 8}.
 function graph.load(path, sizes)
-  local file, why = io.open(path, "r")
-  if not file then fail("graph.load: " .. why) end
-  local text = file:read "*a"
-  file:close()
-  local g, types, name = core.graph_load(text, sizes)
-  if not g then fail(("graph.load: %s: %s"):format(path, types)) end
-  return setmetatable({ graph = g, types = types, name = name }, Loaded)
+  if type(path) ~= "string" then fail("graph.load: a path or the text of a graph is needed, not a " .. type(path)) end
+  local name = core.shown(path)
+  local text = path
+  if path:find "^%s*graph%s+@" or path:find "^%s*//" or path:find "\n" then
+    name = "text"
+  else
+    text = core.read_file(path, "graph.load")
+  end
+  local g, types, called = core.graph_load(text, sizes)
+  if not g then fail(("graph.load: %s: %s"):format(name, types)) end
+  return setmetatable({ graph = g, types = types, name = called }, Loaded)
 end
 
 -- ---- training

@@ -59,6 +59,18 @@ tessera.rng = rng
 
 -- op.pipeline{x, f, g, ...}: g(f(x)); a first function makes the whole a function.
 function core.op.pipeline(stages)
+  if type(stages) ~= "table" or core.is_tensor(stages) or #stages == 0 then
+    core.fail("op.pipeline: a list is needed, of a value and functions or of functions, not " ..
+      (stages == nil and "nothing" or core.is_tensor(stages) and "a tensor" or type(stages) == "table" and "an empty one" or
+        "a " .. type(stages)) .. "\n  hint: op.pipeline{x, f, g} is g(f(x))")
+  end
+  for i = 2, #stages do
+    local f = stages[i]
+    local meta = type(f) ~= "function" and getmetatable(f)
+    if type(f) ~= "function" and not (type(meta) == "table" and meta.__call) then
+      core.fail(("op.pipeline: stage %d is a %s, not a function"):format(i, core.is_tensor(f) and "tensor" or type(f)))
+    end
+  end
   local function run(x, from)
     for i = from, #stages do x = stages[i](x) end
     return x

@@ -1,5 +1,6 @@
--- Files of tensors: safetensors and NumPy's .npy. Loaded tensors lie over the
--- mapped file; saved files appear whole or not at all.
+-- Files of tensors: safetensors, NumPy's .npy and .npz. Loaded tensors lie over the mapped file
+-- where its elements are ours; saved files appear whole or not at all. What a file says is believed
+-- where it can be no other way: anything else is an error that says what and where.
 
 local core = require "tessera.core"
 local io_ = {}
@@ -10,8 +11,10 @@ local function get_json()
   return json
 end
 
+-- What comes from files is shown as a terminal may have it.
+local shown = core.shown
 local function failed(path, what, ...)
-  error(("%s: %s"):format(path, what:format(...)), 0)
+  core.fail(("%s: %s"):format(shown(path), what:format(...)))
 end
 
 -- safetensors names of dtypes, both ways.
@@ -19,13 +22,16 @@ local to_st, from_st = {}, {}
 local to_npy, from_npy = {}, {}
 for _, d in ipairs(core.dtypes()) do
   to_st[d.name], from_st[d.safetensors] = d.safetensors, d.name
-  if not d.npy:match("V") then to_npy[d.name], from_npy[d.npy] = d.npy, d.name end
+  if not d.npy:match("V") then to_npy[d.name], from_npy[d.npy:sub(2)] = d.npy, d.name end
 end
-from_npy["|i1"], from_npy["<i1"], from_npy["<u1"] = "i8", "i8", "u8"
+
+-- Unsigned integers that we have no type of: what holds them, and their bytes.
+local unsigned = { u2 = "i32", u4 = "i64", u8 = "i64", U16 = "i32", U32 = "i64", U64 = "i64" }
+local width = { u2 = 2, u4 = 4, u8 = 8, U16 = 2, U32 = 4, U64 = 8 }
 
 local MAX_HEADER = 100 * 1024 * 1024 -- the format's own limit
 
-local function little_endian(s)
+local function number_of(s)
   local v = 0
   for i = #s, 1, -1 do v = v * 256 + s:byte(i) end
   return v
@@ -40,119 +46,246 @@ local function bytes_of(v, n)
   return table.concat(out)
 end
 
+-- The tensor, or an error that names the file and the entry.
+local function tensor_of(path, what, map, method, ...)
+  local ok, t = pcall(map[method], map, ...)
+  if ok then return t end
+  local text = tostring(t):gsub("^[^\n]-:%d+: ", "")
+  failed(path, "%s%s", what, text)
+end
+
+local function is_size(v) return type(v) == "number" and v >= 0 and v % 1 == 0 and v <= 2 ^ 53 end
+
 -- ---- safetensors: 8 bytes of header length, JSON, data
 
-local function check_entry(path, name, e, nbytes)
-  if type(e) ~= "table" or type(e.shape) ~= "table" or type(e.data_offsets) ~= "table" then
-    failed(path, "entry '%s' has no dtype, shape and data_offsets", name)
+-- The first name that an object of the JSON text has twice, which its decoder does not tell.
+local function find_twice(text)
+  local seen, depth, at = {}, 0, 1
+  while true do
+    local from, _, sign = text:find('(["{}%[%]])', at)
+    if not from then return nil end
+    at = from + 1
+    if sign == '"' then
+      repeat -- the string's end: a quote behind no backslash, or behind pairs of them
+        local to = text:find('"', at, true)
+        local slashes = #text:sub(at, to - 1):match "\\*$"
+        at = to + 1
+      until slashes % 2 == 0
+      if seen[depth] and text:find("^%s*:", at) then
+        local name = get_json().decode("[" .. text:sub(from, at - 1) .. "]")[1]
+        if seen[depth][name] then return name end
+        seen[depth][name] = true
+      end
+    elseif sign == "{" or sign == "[" then
+      depth = depth + 1
+      seen[depth] = sign == "{" and {} or false
+    else
+      seen[depth], depth = nil, depth - 1
+    end
   end
-  local dtype = from_st[e.dtype]
-  if not dtype then failed(path, "entry '%s' has the unknown dtype '%s'", name, tostring(e.dtype)) end
+end
+
+local function is_list(t, n)
+  if type(t) ~= "table" then return false end
+  local count = 0
+  for _ in pairs(t) do count = count + 1 end
+  return count == #t and (not n or count == n)
+end
+
+local function check_entry(path, name, e, nbytes)
+  local what = ("entry '%s'"):format(shown(name))
+  if type(e) ~= "table" or not is_list(e.shape) or not is_list(e.data_offsets, 2) then
+    failed(path, "%s has no dtype, shape and data_offsets", what)
+  end
+  local dtype = from_st[e.dtype] or unsigned[e.dtype]
+  if not dtype then failed(path, "%s has the unknown dtype '%s'", what, shown(tostring(e.dtype))) end
   local first, last = e.data_offsets[1], e.data_offsets[2]
-  if type(first) ~= "number" or type(last) ~= "number" or first < 0 or last < first or last > nbytes then
-    failed(path, "entry '%s' lies outside the file", name)
+  if not is_size(first) or not is_size(last) or last < first or last > nbytes then
+    failed(path, "%s lies outside the file: data_offsets are %s and %s of %.0f bytes", what, shown(tostring(first)),
+      shown(tostring(last)), nbytes)
   end
   local n = 1
   for _, d in ipairs(e.shape) do
-    if type(d) ~= "number" or d < 0 or d % 1 ~= 0 then failed(path, "entry '%s' has a bad shape", name) end
+    if not is_size(d) then failed(path, "%s has a bad shape", what) end
     n = n * d
   end
-  if n > 2 ^ 53 then failed(path, "entry '%s' has a bad shape", name) end
-  return dtype, first, last
+  if n > 2 ^ 53 then failed(path, "%s has a bad shape", what) end
+  return { name = name, what = what, dtype = dtype, form = e.dtype, shape = e.shape, first = first, last = last }
+end
+
+-- All bytes belong to one tensor each.
+local function check_places(path, list, nbytes)
+  table.sort(list, function(a, b)
+    if a.first ~= b.first then return a.first < b.first end
+    return a.last < b.last
+  end)
+  local at, before = 0, nil
+  for _, e in ipairs(list) do
+    if e.first < at then failed(path, "%s overlaps %s", e.what, before.what) end
+    if e.first > at then failed(path, "bytes %.0f to %.0f, before %s, belong to no tensor", at, e.first, e.what) end
+    at, before = e.last, e
+  end
+  if at ~= nbytes then failed(path, "the last %.0f bytes belong to no tensor", nbytes - at) end
+end
+
+local function check_metadata(path, meta)
+  if meta == nil then return {} end
+  if type(meta) ~= "table" then failed(path, "__metadata__ is no table of strings") end
+  for k, v in pairs(meta) do
+    if type(k) ~= "string" or type(v) ~= "string" then failed(path, "__metadata__ is no table of strings") end
+  end
+  return meta
 end
 
 function io_.load_safetensors(path)
   local map = core.map_file(path)
   local size = map:size()
   if size < 8 then failed(path, "not a safetensors file: %d bytes", size) end
-  local n = little_endian(map:read(0, 8))
+  local n = number_of(map:read(0, 8))
   if n > MAX_HEADER or n > size - 8 then
     failed(path, "not a safetensors file: its header would have %.0f bytes", n)
   end
-  local header, err = get_json().decode(map:read(8, n))
-  if type(header) ~= "table" then failed(path, "the header is no JSON: %s", tostring(err or "not an object")) end
-  local tensors, base = {}, 8 + n
-  for name, e in pairs(header) do
-    if name ~= "__metadata__" then
-      local dtype, first, last = check_entry(path, tostring(name), e, size - base)
-      local ok, t = pcall(map.tensor, map, dtype, e.shape, base + first)
-      if not ok then failed(path, "entry '%s': %s", name, tostring(t)) end
-      if t.nbytes ~= last - first then
-        failed(path, "entry '%s' needs %.0f bytes and has %.0f", name, t.nbytes, last - first)
-      end
-      tensors[name] = t
-    end
+  local text = map:read(8, n)
+  local header, err = get_json().decode(text)
+  if type(header) ~= "table" or text:sub(1, 1) ~= "{" then
+    failed(path, "the header is no JSON: %s", shown(tostring(err or "not an object")))
   end
-  local meta = header.__metadata__
-  return tensors, type(meta) == "table" and meta or {}
+  local twice = find_twice(text)
+  if twice then failed(path, "'%s' stands twice in the header", shown(twice)) end
+  local list, base = {}, 8 + n
+  for name, e in pairs(header) do
+    if name ~= "__metadata__" then list[#list + 1] = check_entry(path, tostring(name), e, size - base) end
+  end
+  check_places(path, list, size - base)
+  local tensors = {}
+  for _, e in ipairs(list) do
+    local t
+    if unsigned[e.form] then
+      t = tensor_of(path, e.what .. ": ", map, "other", e.dtype, e.shape, base + e.first, width[e.form], false, true)
+    else
+      t = tensor_of(path, e.what .. ": ", map, "tensor", e.dtype, e.shape, base + e.first)
+    end
+    local need = unsigned[e.form] and t.numel * width[e.form] or t.nbytes
+    if need ~= e.last - e.first then failed(path, "%s needs %.0f bytes and has %.0f", e.what, need, e.last - e.first) end
+    tensors[e.name] = t
+  end
+  return tensors, check_metadata(path, header.__metadata__)
 end
 
-local function sorted_keys(t)
-  local keys = {}
-  for k in pairs(t) do keys[#keys + 1] = k end
-  table.sort(keys)
-  return keys
+-- Names in the order in which they are written. JSON is UTF-8.
+local function sorted_names(path, t)
+  local names, key = {}, {}
+  for k in pairs(t) do
+    local name = type(k) == "number" and tostring(k) or k
+    if type(name) ~= "string" then failed(path, "a name is a string, not a %s", type(name)) end
+    if key[name] ~= nil then failed(path, "'%s' is the name of two", shown(name)) end
+    if name:find "[\128-\255]" and not core.is_utf8(name) then failed(path, "the name '%s' is no UTF-8", shown(name)) end
+    names[#names + 1], key[name] = name, k
+  end
+  table.sort(names)
+  return names, key
 end
 
 -- tensors: a table by name. metadata: strings by name.
 function io_.save_safetensors(path, tensors, metadata)
   local encode = get_json().encode
   local entries, parts, at = {}, { "" }, 0
+  if type(tensors) ~= "table" then failed(path, "a table of tensors is needed, not a %s", type(tensors)) end
   if metadata and next(metadata) then
     local m = {}
-    for _, k in ipairs(sorted_keys(metadata)) do
-      m[#m + 1] = encode(k) .. ":" .. encode(tostring(metadata[k]))
+    local names, key = sorted_names(path, metadata)
+    for _, name in ipairs(names) do
+      local text = tostring(metadata[key[name]])
+      if not core.is_utf8(text) then failed(path, "the metadata '%s' is no UTF-8", shown(name)) end
+      m[#m + 1] = encode(name) .. ":" .. encode(text)
     end
     entries[1] = '"__metadata__":{' .. table.concat(m, ",") .. "}"
   end
-  for _, name in ipairs(sorted_keys(tensors)) do
-    local t = tensors[name]
-    if not core.is_tensor(t) then failed(path, "'%s' is a %s, not a tensor", tostring(name), type(t)) end
+  local names, key = sorted_names(path, tensors)
+  for _, name in ipairs(names) do
+    local t = tensors[key[name]]
+    if not core.is_tensor(t) then failed(path, "'%s' is a %s, not a tensor", shown(name), type(t)) end
+    if name == "__metadata__" then failed(path, "'__metadata__' is no name of a tensor: the format uses it") end
     local shape = {}
     for i, d in ipairs(t.shape) do shape[i] = ("%.0f"):format(d) end
     entries[#entries + 1] = ('%s:{"dtype":"%s","shape":[%s],"data_offsets":[%.0f,%.0f]}'):format(
-      encode(tostring(name)), to_st[t.dtype], table.concat(shape, ","), at, at + t.nbytes)
+      encode(name), to_st[t.dtype], table.concat(shape, ","), at, at + t.nbytes)
     parts[#parts + 1] = t
     at = at + t.nbytes
   end
   local header = "{" .. table.concat(entries, ",") .. "}"
   header = header .. (" "):rep(-#header % 8) -- data stays aligned
+  if #header > MAX_HEADER then
+    failed(path, "names and metadata take %.0f bytes, of which the format allows %.0f", #header, MAX_HEADER)
+  end
   parts[1] = bytes_of(#header, 8) .. header
   core.write_file(path, parts)
 end
 
 -- ---- .npy: magic, version, header length, a Python dict, data
 
-local function npy_header(path, map)
+local function npy_header(path, what, map)
   local size = map:size()
-  if size < 10 or map:read(0, 6) ~= "\147NUMPY" then failed(path, "not a .npy file") end
+  if size < 10 or map:read(0, 6) ~= "\147NUMPY" then failed(path, "%snot a .npy file", what) end
   local major = map:read(6, 1):byte()
-  local width = major == 1 and 2 or 4
-  if major < 1 or major > 3 or size < 8 + width then failed(path, "unknown .npy version %d", major) end
-  local n = little_endian(map:read(8, width))
-  if n > size - 8 - width then failed(path, "the header is cut off") end
-  return map:read(8 + width, n), 8 + width + n
+  local bytes = major == 1 and 2 or 4
+  if major < 1 or major > 3 or size < 8 + bytes then failed(path, "%sunknown .npy version %d", what, major) end
+  local n = number_of(map:read(8, bytes))
+  if n > size - 8 - bytes then failed(path, "%sthe header is cut off", what) end
+  return map:read(8 + bytes, n), 8 + bytes + n
 end
 
-function io_.load_npy(path)
-  local map = core.map_file(path)
-  local header, at = npy_header(path, map)
+local why_not = { O = "Python's objects", U = "text", S = "text", V = "records", M = "dates", m = "durations" }
+
+-- Our dtype, bytes of an element (of a part, where complex), most significant byte first, unsigned.
+local function npy_dtype(path, what, descr)
+  local order, form = descr:match "^([<>=|]?)(%a%d+)$"
+  local dtype = from_npy[form] or unsigned[form]
+  if not dtype then
+    local why = why_not[descr:match "^[<>=|]?(%a)"]
+    failed(path, "%sdtype '%s' is not supported%s", what, shown(descr), why and ": it is " .. why or "")
+  end
+  local size = tonumber(form:sub(2)) / (form:sub(1, 1) == "c" and 2 or 1)
+  return dtype, size, order == ">" and size > 1, unsigned[form] and not from_npy[form]
+end
+
+local function read_npy(path, what, map)
+  local header, at = npy_header(path, what, map)
   local descr = header:match("['\"]descr['\"]%s*:%s*['\"]([^'\"]+)['\"]")
   local order = header:match("['\"]fortran_order['\"]%s*:%s*(%a+)")
   local sizes = header:match("['\"]shape['\"]%s*:%s*%(([%d%s,L]*)%)")
-  if not (descr and order and sizes) then failed(path, "the header lacks descr, fortran_order or shape") end
-  local dtype = from_npy[descr] or from_npy[(descr:gsub("^=", "<"))]
-  if not dtype then failed(path, "dtype '%s' is not supported", descr) end
-  local shape = {}
-  for d in sizes:gmatch("%d+") do shape[#shape + 1] = tonumber(d) end
-  if order ~= "True" then return map:tensor(dtype, shape, at) end
-  local reversed, perm = {}, {}
-  for i = #shape, 1, -1 do
-    reversed[#reversed + 1] = shape[i]
-    perm[#perm + 1] = i - 1
+  if not (order and sizes and (descr or header:match "['\"]descr['\"]%s*:")) then
+    failed(path, "%sthe header lacks descr, fortran_order or shape", what)
   end
-  return map:tensor(dtype, reversed, at):permute(perm)
+  if not descr then failed(path, "%sthe dtype is a record, not a number", what) end
+  if order ~= "True" and order ~= "False" then failed(path, "%sfortran_order is '%s'", what, order) end
+  local dtype, size, turned, natural = npy_dtype(path, what, descr)
+  local shape, n = {}, 1
+  for d in sizes:gmatch("%d+") do
+    shape[#shape + 1] = tonumber(d)
+    n = n * shape[#shape]
+  end
+  local complex = dtype:find "^complex" and 2 or 1
+  local all = map:size() - at
+  if n * size * complex > all then failed(path, "%sits shape needs %.0f bytes, there are %.0f", what, n * size * complex, all) end
+  local dims = shape
+  if order == "True" then
+    dims = {}
+    for i = #shape, 1, -1 do dims[#dims + 1] = shape[i] end
+  end
+  local t
+  if turned or natural then
+    t = tensor_of(path, what, map, "other", dtype, dims, at, size, turned, natural)
+  else
+    t = tensor_of(path, what, map, "tensor", dtype, dims, at)
+  end
+  if order ~= "True" then return t end
+  local perm = {}
+  for i = #shape, 1, -1 do perm[#perm + 1] = i - 1 end
+  return t:permute(perm)
 end
+
+function io_.load_npy(path) return read_npy(path, "", core.map_file(path)) end
 
 function io_.save_npy(path, t)
   if not core.is_tensor(t) then failed(path, "a %s is not a tensor", type(t)) end
@@ -166,35 +299,139 @@ function io_.save_npy(path, t)
   core.write_file(path, { "\147NUMPY\1\0" .. bytes_of(#header, 2) .. header, t })
 end
 
+-- ---- .npz: a ZIP archive of .npy files. Its directory stands at the end.
+
+local END, END64, AT64, ENTRY, LOCAL = "PK\5\6", "PK\6\6", "PK\6\7", "PK\1\2", "PK\3\4"
+local TOO_LARGE = 0xffffffff -- the number stands in 64 bits elsewhere
+
+local function zip_directory(path, map)
+  local size = map:size()
+  local from = math.max(0, size - 22 - 65535)
+  local tail = map:read(from, size - from)
+  local at
+  for i = #tail - 21, 1, -1 do -- behind it a comment of any length
+    if tail:sub(i, i + 3) == END and i + 21 + number_of(tail:sub(i + 20, i + 21)) == #tail then
+      at = i
+      break
+    end
+  end
+  if not at then failed(path, "not a .npz file: it has no directory") end
+  local function field(i, n) return number_of(tail:sub(at + i, at + i + n - 1)) end
+  local count, nbytes, where = field(10, 2), field(12, 4), field(16, 4)
+  local pointer = from + at - 1 - 20
+  if (where == TOO_LARGE or count == 0xffff) and pointer >= 0 and map:read(pointer, 4) == AT64 then
+    local there = number_of(map:read(pointer + 8, 8))
+    if there + 56 > size or map:read(there, 4) ~= END64 then failed(path, "its directory is damaged") end
+    local record = map:read(there, 56)
+    count, nbytes, where = number_of(record:sub(33, 40)), number_of(record:sub(41, 48)), number_of(record:sub(49, 56))
+  end
+  if where + nbytes > size then failed(path, "its directory lies outside the file") end
+  return map:read(where, nbytes), count
+end
+
+-- Sizes and the place that did not fit into 32 bits: an extra field.
+local function widen(extra, packed, size, where)
+  local at = 1
+  while at + 3 <= #extra do
+    local id, n = number_of(extra:sub(at, at + 1)), number_of(extra:sub(at + 2, at + 3))
+    if id == 1 then
+      local p = at + 4
+      local function wide(v)
+        if v ~= TOO_LARGE then return v end
+        v, p = number_of(extra:sub(p, p + 7)), p + 8
+        return v
+      end
+      size = wide(size)
+      packed = wide(packed)
+      return packed, size, wide(where)
+    end
+    at = at + 4 + n
+  end
+  return packed, size, where
+end
+
+-- A part of a mapped file, as a file.
+local Part = {}
+Part.__index = Part
+function Part:size() return self.n end
+function Part:inside(at, n)
+  if at + n > self.n then core.fail(("bytes %.0f..%.0f lie outside it"):format(at, at + n)) end
+  return self.from + at
+end
+function Part:read(at, n) return self.map:read(self:inside(at, n), n) end
+function Part:tensor(dtype, shape, at) return self.map:tensor(dtype, shape, self:inside(at, 0)) end
+function Part:other(dtype, shape, at, ...) return self.map:other(dtype, shape, self:inside(at, 0), ...) end
+
+-- The archive's file as a map of its own, and where its bytes stand in the archive.
+local function zip_member(path, map, e)
+  if e.where + 30 > map:size() or map:read(e.where, 4) ~= LOCAL then failed(path, "%s is not where the directory says", e.what) end
+  local head = map:read(e.where, 30)
+  local at = e.where + 30 + number_of(head:sub(27, 28)) + number_of(head:sub(29, 30))
+  if at + e.packed > map:size() then failed(path, "%s lies outside the file", e.what) end
+  e.from, e.to = e.where, at + e.packed
+  if e.method == 0 then
+    if e.packed ~= e.size then failed(path, "%s has two sizes", e.what) end
+    return setmetatable({ map = map, from = at, n = e.size }, Part)
+  end
+  if e.method ~= 8 then failed(path, "%s is packed by method %d; NumPy uses 8", e.what, e.method) end
+  return tensor_of(path, e.what .. ": ", map, "inflate", at, e.packed, e.size, e.crc)
+end
+
+function io_.load_npz(path)
+  local map = core.map_file(path)
+  if map:size() < 22 then failed(path, "not a .npz file: %d bytes", map:size()) end
+  local directory, count = zip_directory(path, map)
+  local tensors, at, list = {}, 1, {}
+  for _ = 1, count do
+    local function field(i, n) return number_of(directory:sub(at + i, at + i + n - 1)) end
+    if directory:sub(at, at + 3) ~= ENTRY or #directory < at + 45 then failed(path, "its directory is damaged") end
+    local long, extra, comment = field(28, 2), field(30, 2), field(32, 2)
+    local name = directory:sub(at + 46, at + 45 + long)
+    local e = { what = ("'%s'"):format(shown(name)), method = field(10, 2), crc = field(16, 4) }
+    if field(8, 2) % 2 == 1 then failed(path, "%s is encrypted", e.what) end
+    e.packed, e.size, e.where = widen(directory:sub(at + 46 + long, at + 45 + long + extra), field(20, 4), field(24, 4), field(42, 4))
+    name = name:match "^(.*)%.npy$"
+    if not name then failed(path, "%s is no .npy file", e.what) end
+    if tensors[name] then failed(path, "%s stands twice in it", e.what) end
+    tensors[name] = read_npy(path, e.what .. ": ", zip_member(path, map, e))
+    list[#list + 1] = e
+    at = at + 46 + long + extra + comment
+  end
+  table.sort(list, function(a, b) return a.from < b.from end)
+  for i = 2, #list do
+    if list[i].from < list[i - 1].to then failed(path, "%s overlaps %s", list[i].what, list[i - 1].what) end
+  end
+  return tensors
+end
+
 -- ---- by the file's name
 
-local function extension(path)
+local function extension(what, path)
+  if type(path) ~= "string" then
+    core.fail(("%s: a path is needed, not %s"):format(what, path == nil and "nothing" or "a " .. type(path)))
+  end
   local ext = path:match("%.(%w+)$")
-  if ext ~= "npy" and ext ~= "safetensors" then
-    failed(path, "the name must end in .safetensors or .npy")
+  if ext ~= "npy" and ext ~= "safetensors" and not (what == "load" and ext == "npz") then
+    failed(path, "the name must end in .safetensors or .npy%s", what == "load" and " or .npz" or "")
   end
   return ext
 end
 
--- A tensor from .npy; a table of tensors by name, and the metadata, from .safetensors.
+-- A tensor from .npy; a table of tensors by name from .npz; that and the metadata from .safetensors.
 function io_.load(path)
-  if extension(path) == "npy" then return io_.load_npy(path) end
-  return io_.load_safetensors(path)
+  return io_["load_" .. extension("load", path)](path)
 end
 
 function io_.save(path, value, metadata)
-  if extension(path) == "npy" then return io_.save_npy(path, value) end
+  if extension("save", path) == "npy" then return io_.save_npy(path, value) end
   if core.is_tensor(value) then value = { tensor = value } end
   return io_.save_safetensors(path, value, metadata)
 end
 
 -- JSON files, such as a model's config.json.
 function io_.load_json(path)
-  local f = assert(io.open(path, "rb"))
-  local text = f:read("*a")
-  f:close()
-  local value, err = get_json().decode(text)
-  if value == nil then failed(path, "no JSON: %s", tostring(err)) end
+  local value, err = get_json().decode(core.read_file(path, "load_json"))
+  if value == nil then failed(path, "no JSON: %s", shown(tostring(err))) end
   return value
 end
 

@@ -20,6 +20,7 @@ local escapes = {["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\\"] = "\\\\"
 local function quote(s)
   local cut = #s > LONGEST_STRING and s:sub(1, LONGEST_STRING) or s
   cut = cut:gsub('[%c\\"]', function(c) return escapes[c] or ("\\%03d"):format(c:byte()) end)
+  cut = core.shown(cut, 10000)
   if #s > LONGEST_STRING then return ('"%s"... (%d bytes)'):format(cut, #s) end
   return '"' .. cut .. '"'
 end

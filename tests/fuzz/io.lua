@@ -146,6 +146,16 @@ for _ = 1, 1000 do
   bad = bad or why
 end
 bad --> nil
+local npz = base .. ".npz"
+for _, name in ipairs { "stored", "packed" } do
+  good = read("tests/fuzz/" .. name .. ".npz")
+  for _ = 1, 1000 do
+    local why = try(npz, damage(good, #good))
+    bad = bad or why
+  end
+end
+os.remove(npz)
+bad --> nil
 
 -- ---- particular lies
 local function safetensors(json, data)

@@ -81,7 +81,8 @@ static TsMeta some_type(void) {
   TsMeta m = {.dtype = (uint8_t)(below(3) ? TS_DT_f32 : below(TS_DT_COUNT)),
               .ndim = (uint8_t)below(5)};
   for (int i = 0; i < m.ndim; i++) m.dim[i] = sizes[below(11)];
-  if (!below(12)) m = (TsMeta){.dtype = TS_DT_f64, .weak = 1};
+  if (m.dtype == TS_DT_mxfp4 && !m.ndim) m.dtype = TS_DT_bf16;
+  if (m.dtype == TS_DT_mxfp4) m.dim[m.ndim - 1] = TS_MXFP4_BLOCK;
   return m;
 }
 
@@ -127,6 +128,14 @@ static TsVal some_value(TsGraph *g) {
   }
 }
 
+/* Numbers are operands of operators only. */
+static TsVal some_tensor(TsGraph *g) {
+  for (;;) {
+    TsVal v = some_value(g);
+    if (v->node->op != TS_NODE_number) return v;
+  }
+}
+
 static void some_op(TsGraph *g) {
   TsOp op = (TsOp)below(TS_OP_COUNT);
   const TsOpInfo *o = ts_op_info(op);
@@ -159,7 +168,7 @@ static void fill(TsGraph *g, int nparam, int nop) {
   for (int i = 0; i < nop; i++) some_op(g);
   for (int i = 0; i < 2 && g->nparam; i++) {
     int p = below(g->nparam);
-    TsVal v = some_value(g);
+    TsVal v = some_tensor(g);
     if (ts_meta_same_shape(&v->meta, &g->param[p]->meta) &&
         v->meta.dtype == g->param[p]->meta.dtype)
       ts_graph_update(g, p, v);
@@ -194,7 +203,7 @@ static void some_custom(TsGraph *g, const TsVal *in, const TsAttr *name, const T
 
 static void some_control(TsGraph *g) {
   TsMeta cond = {.dtype = TS_DT_bool}, out = some_type();
-  TsVal in[3] = {ts_graph_param(g, &cond, some_name(), NULL), some_value(g), some_value(g)};
+  TsVal in[3] = {ts_graph_param(g, &cond, some_name(), NULL), some_tensor(g), some_tensor(g)};
   if (out.dtype == TS_DT_mxfp4) out.dtype = TS_DT_bf16;
   out.weak = 0;
   TsGraph *region[2] = {some_region(g, 2, in + 1, &out), some_region(g, 2, in + 1, &out)};
@@ -321,7 +330,7 @@ static TsGraph *small(void) {
   static const char text[] =
       "graph @f(%x: f32[2,3], %y: f32[2,3], %c: bool[]; %w: f32[2,3]) -> %b {\n"
       "  %a = add %x, %y\n  %b = pad %a {pads=[1,1] mode=reflect}\n"
-      "  %d = cond %c do () -> 1 { } do () -> 2 { } : f32[]\n"
+      "  %d = cond %c do () -> %o { %o = ones {shape=[]} } do () -> %z { %z = zeros {shape=[]} } : f32[]\n"
       "  update %w = %a\n}\n";
   TsError err = {0};
   TsGraph *g = ts_graph_parse(text, &err);

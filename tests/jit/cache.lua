@@ -37,6 +37,17 @@ tiers.directory(function(dir)
     tiers.shell("chmod -R u+rwX " .. dir .. "; rm -rf " .. dir .. "/*")
     assert(program(environment).hash == first.hash, damage)
   end
+  -- A folder to which others may write is not used, and the log says so.
+  tiers.shell("chmod 777 " .. dir)
+  local open = program(environment)
+  assert(open.from_disk == 0 and open.hash == first.hash)
+  assert(tiers.run(PROGRAM, "-jv", environment):find("cache " .. dir .. ": not used: others may write to it", 1, true))
+  tiers.shell("chmod 700 " .. dir)
+  -- Entries under each other's names are not run: all are the first one.
+  program(environment)
+  tiers.shell(("cd %s && set -- *.o && for f in *.o; do [ $f = $1 ] || cp $1 $f; done"):format(dir))
+  local swapped = program(environment)
+  assert(swapped.hash == first.hash and swapped.from_disk <= 1)
   local off = program "TESSERA_CACHE=off"
   assert(off.from_disk == 0 and off.kernels == first.kernels and off.hash == first.hash)
   assert(program("TESSERA_CACHE=/proc/none").hash == first.hash)

@@ -1,5 +1,5 @@
-/* The disk cache: what is written is read, damage is noticed and mended, several processes
- * write at once, the bound holds, and folders that cannot be used are silent. SHA-256 against
+/* The disk cache: what is written is read, damage is noticed and mended, what others could have
+ * written is not used, several processes write at once, the bound holds, and folders that cannot be used are silent. SHA-256 against
  * the examples of FIPS 180-4. */
 #include <dirent.h>
 #include <pthread.h>
@@ -85,21 +85,23 @@ static void name_of(int i, char path[256]) {
   snprintf(path + n, 256 - (size_t)n, ".o");
 }
 
+enum { HEAD = 88, ALL = HEAD + 400 };
+
 static void damage(TsCache *c) {
   char path[256];
   name_of(7, path);
-  for (long at = 0; at < 500; at += 9) {
+  for (long at = 0; at < ALL + 40; at += 9) {
     put(c, 7, 400);
     CHECK(look(c, 7, 400) == 1);
     FILE *f = fopen(path, "r+b");
     if (!f) return (void)failed++;
     int was = 0;
-    if (at < 464)
+    if (at < ALL)
       fseek(f, at, SEEK_SET), was = fgetc(f), fseek(f, at, SEEK_SET), fputc(was ^ 16, f);
     fclose(f);
     /* the head has bytes that mean nothing */
-    CHECK(look(c, 7, 400) == 0 || at >= 464 || (at >= 12 && at < 16) || (at >= 56 && at < 64));
-    if (truncate(path, at < 464 ? at : 463)) failed++;
+    CHECK(look(c, 7, 400) == 0 || at >= ALL || (at >= 12 && at < 16));
+    if (truncate(path, at < ALL ? at : ALL - 1)) failed++;
     CHECK(look(c, 7, 400) == 0);
   }
   put(c, 7, 400);
@@ -121,6 +123,56 @@ static void pipes(TsCache *c) {
   }
 }
 
+/* An entry under another one's name is none. */
+static void swapped(TsCache *c) {
+  char one[256], other[256];
+  put(c, 20, 300), put(c, 21, 300);
+  name_of(20, one), name_of(21, other);
+  CHECK(!rename(one, other) && look(c, 21, 300) == 0 && look(c, 20, 300) == 0);
+  uint8_t key[TS_CACHE_KEY];
+  key_of(21, key);
+  CHECK(!ts_cache_has(c, key));
+  unlink(other);
+}
+
+static void give(const char *path, uid_t to) {
+  if (!geteuid()) CHECK(!chown(path, to, (gid_t)-1));
+}
+
+/* What others own, or may write to, is not used: neither read nor written nor tidied up. */
+static void foreign(TsCache *c) {
+  static const mode_t open_to[] = {0620, 0602, 0666, 0777};
+  char path[256], elsewhere[300];
+  size_t n;
+  uint8_t key[TS_CACHE_KEY];
+  key_of(30, key), name_of(30, path);
+  put(c, 30, 100);
+  CHECK(look(c, 30, 100) == 1);
+  for (size_t i = 0; i < sizeof open_to / sizeof *open_to; i++) {
+    CHECK(!chmod(path, open_to[i]) && look(c, 30, 100) == 0 && !ts_cache_has(c, key));
+    CHECK(!chmod(path, 0600) && look(c, 30, 100) == 1);
+    CHECK(!chmod(folder, 0700 | (open_to[i] & 022)) && look(c, 30, 100) == 0);
+    put(c, 31, 100);
+    ts_cache_write_text(c, key, "text", 4);
+    ts_cache_clear_texts(c), ts_cache_trim(c);
+    CHECK(!chmod(folder, 0700) && look(c, 31, 100) == 0 && look(c, 30, 100) == 1);
+    CHECK(!ts_cache_read_text(c, key, &n));
+  }
+  if (!geteuid()) {
+    give(path, 1);
+    CHECK(look(c, 30, 100) == 0);
+    give(path, 0), give(folder, 1);
+    CHECK(look(c, 30, 100) == 0);
+    give(folder, 0);
+  }
+  snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", folder);
+  CHECK(!rename(path, elsewhere) && !symlink(elsewhere, path) && look(c, 30, 100) == 0);
+  struct stat st;
+  put(c, 30, 100); /* takes the link's place */
+  CHECK(look(c, 30, 100) == 1 && !lstat(path, &st) && (st.st_mode & 07777) == 0600);
+  unlink(elsewhere);
+}
+
 /* Two threads find the folder missing at the same time. */
 static void *put_many(void *c) {
   for (int i = 0; i < 20; i++) put(c, 200 + i, 100);
@@ -136,7 +188,7 @@ static void threads(void) {
   c.unseen = 0; /* it begins anywhere */
   CHECK(!pthread_create(&other, NULL, put_many, &c));
   put_many(&c);
-  CHECK(!pthread_join(other, NULL) && c.unseen == 2 * 20 * (64 + 100));
+  CHECK(!pthread_join(other, NULL) && c.unseen == 2 * 20 * (HEAD + 100));
   for (int i = 0; i < 20; i++) CHECK(look(&c, 200 + i, 100) == 1);
 }
 
@@ -238,12 +290,15 @@ int main(void) {
   ts_cache_open_at(&c, deep, 1 << 20); /* folders are made when they are needed */
   CHECK(look(&c, 1, 10) == 0);
   put(&c, 1, 10);
-  CHECK(look(&c, 1, 10) == 1);
+  struct stat st;
+  CHECK(look(&c, 1, 10) == 1 && !stat(deep, &st) && (st.st_mode & 0777) == 0700);
   ts_cache_open_at(&c, folder, 1 << 20);
   put(&c, 2, 0);
   CHECK(look(&c, 2, 0) == 1 && look(&c, 3, 0) == 0);
   damage(&c);
   pipes(&c);
+  swapped(&c);
+  foreign(&c);
   threads();
   together(&c);
   bound();

@@ -1,0 +1,42 @@
+/* Files on which more depends than their text: whose they are, seen through the descriptor and
+ * never through a name that may mean another file a moment later; and files that are replaced
+ * whole or not at all. Failures leave errno. */
+#ifndef TS_LIB_FILE_H
+#define TS_LIB_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { TS_FILE_NAME = 256, TS_FILE_PATH = 4096 };
+
+/* NULL if the open file (or folder) belongs to the user this process acts as and nobody else may
+ * write to it; else what is wrong with it. */
+const char *ts_file_foreign(int fd, bool folder);
+
+/* All n bytes. */
+bool ts_file_read(int fd, void *to, size_t n);
+bool ts_file_write(int fd, const void *from, size_t n);
+
+/* A new file for writing in the folder, under a name that nobody can guess. */
+int ts_file_new(int folder, const char *before, int mode, char name[TS_FILE_NAME]);
+
+/* A plain file for reading, which waits for nobody at the other end of a pipe; of others -1, with
+ * *why (else NULL) where errno does not tell. */
+int ts_file_open(const char *path, const char **why);
+
+/* What becomes path. Links are followed; mode, owner and group of the file that was there are
+ * kept. What replacements that were killed have left behind in the folder is removed. */
+typedef struct TsReplace {
+  int fd;          /* to write to, by ts_file_write */
+  int folder;
+  const char *why; /* of a failure that errno does not tell, or NULL */
+  char base[TS_FILE_NAME], name[TS_FILE_NAME];
+  bool there;
+  unsigned mode, group, owner;
+} TsReplace;
+
+int ts_replace_begin(TsReplace *r, const char *path);
+/* The new file in place of the old one, on the disk; or, if not `good`, all as it was. */
+int ts_replace_end(TsReplace *r, bool good);
+
+#endif

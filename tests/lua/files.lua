@@ -1,0 +1,231 @@
+-- Files that are replaced, changed by others, or say what cannot be: every one is an error with a reason,
+-- or as it was.
+package.path = "tests/jit/?.lua;" .. package.path
+local tiers = require "_tiers"
+local tessera = require "tessera"
+local op, core = tessera.op, tessera.core
+local dir = tiers.shell "mktemp -d":gsub("%s", "")
+local function sh(command) return (tiers.shell("cd " .. dir .. " && " .. command):gsub("%s+$", "")) end
+local function at(name) return dir .. "/" .. name end
+local x = op.arange(4096):cast "f32"
+local none, failed = nil, nil
+-- The message without the folder, which has another name each time.
+local function try(f, ...)
+  local ok, why = pcall(f, ...)
+  return ok and "fine" or (tostring(why):gsub(dir:gsub("%p", "%%%0") .. "/?", ""):gsub("^[^\n]-:%d+: ", ""))
+end
+
+-- ---- what a save keeps
+tessera.save(at "a.npy", x)
+sh "umask 022; stat -c %a a.npy" --> 644
+sh "chmod 640 a.npy"
+tessera.save(at "a.npy", x)
+sh "stat -c %a a.npy" --> 640
+sh "mkdir d && mv a.npy d/b.npy && ln -s d/b.npy a.npy"
+tessera.save(at "a.npy", x + 1)
+sh "readlink a.npy; stat -c %a d/b.npy; ls -A d" --> d/b.npy
+--> 640
+--> b.npy
+tessera.load(at "d/b.npy"):hash() == (x + 1):hash() --> true
+sh "ln -s d/new.npy dangling.npy"
+tessera.save(at "dangling.npy", x)
+sh "readlink dangling.npy; ls -A d" --> d/new.npy
+--> b.npy
+--> new.npy
+sh "ln -s loop.npy loop.npy"
+try(tessera.save, at "loop.npy", x) --> cannot write loop.npy: Too many levels of symbolic links
+
+-- ---- what is no file
+sh "mkfifo pipe.npy; mkdir folder.npy; ln -s /dev/full full.npy"
+try(tessera.load, at "pipe.npy") --> cannot open pipe.npy: not a plain file
+try(tessera.save, at "pipe.npy", x) --> cannot write pipe.npy: it is no plain file
+try(tessera.save, at "full.npy", x) --> cannot write full.npy: it is no plain file
+try(tessera.load, at "folder.npy") --> cannot open folder.npy: it is a folder
+try(tessera.save, at "folder.npy", x) --> cannot write folder.npy: it is a folder
+try(tessera.load, at "d/b.npy\0.npy") --> load: a zero byte stands in the path, behind 'd/b.npy'
+try(tessera.save, at "d/b.npy\0.npy", x) --> save: a zero byte stands in the path, behind 'd/b.npy'
+try(tessera.load) --> load: a path is needed, not nothing
+try(tessera.load, {}) --> load: a path is needed, not a table
+try(tessera.load, "/nowhere/\27[31m\226\128\174x.npy") --> cannot open /nowhere/\x1b[31m\u{202e}x.npy: No such file or directory
+
+-- ---- what killed saves leave behind goes with the next one; other files, and those that somebody writes, stay
+sh "touch .tessera-new-0123456789abcdef .tessera-new-0123456789abcdeg other; ln -s other .tessera-new-0000000000000000"
+sh "touch .tessera-new-ffffffffffffffff"
+local busy = io.popen(("cd %s && exec 9< .tessera-new-ffffffffffffffff && flock 9 && echo held && sleep 100 & echo $!; wait"):format(dir))
+local child = busy:read "*l"
+busy:read "*l" --> held
+tessera.save(at "plain.npy", x)
+sh "ls -A | grep tessera-new | LC_ALL=C sort" --> .tessera-new-0000000000000000
+--> .tessera-new-0123456789abcdeg
+--> .tessera-new-ffffffffffffffff
+sh("kill " .. child .. "; pkill -P " .. child .. " sleep; true")
+busy:close()
+tessera.save(at "plain.npy", x)
+sh "ls -A | grep -c tessera-new" --> 2
+-- A save that fails leaves nothing.
+try(tessera.save, at "plain.npy", "x") --> plain.npy: a string is not a tensor
+try(core.write_file, at "plain.npy", { "x", {} }):match "^cannot write" --> cannot write
+sh "ls -A | grep -c tessera-new" --> 2
+tessera.load(at "plain.npy"):hash() == x:hash() --> true
+
+-- ---- a loaded file that somebody cuts: pages that are gone, and bytes within a page
+local LOST = "was changed by another program while it was in use"
+local function lost(f)
+  local ok, why = pcall(f)
+  return not ok and why:find(LOST, 1, true) ~= nil
+end
+tessera.save(at "big.safetensors", { first = op.ones { 100000 }, last = op.ones { 100000 } })
+local big = tessera.load(at "big.safetensors")
+big.last:sum():item() --> 100000
+sh "truncate -s 300000 big.safetensors"
+lost(function() return big.last:sum():item() end) --> true
+lost(function() return (big.last * 2):sum():item() end) --> true
+lost(function() return big.last:hash() end) --> true
+lost(function() return big.last:bytes() end) --> true
+lost(function() return big.last[99999]:item() end) --> true
+lost(function() big.last:add_(1) end) --> true
+lost(function() return op.ones { 100000 }:copy_(big.last) end) --> true
+lost(function() tessera.save(at "copy.npy", big.last) end) --> true
+tostring(big.last):find(LOST, 1, true) ~= nil --> true
+op.ones { 3 }:sum():item() --> 3
+sh "ls copy.npy" --> ls: cannot access 'copy.npy': No such file or directory
+for _, way in ipairs { "item", "hash", "bytes", "save", "function", "print" } do
+  tessera.save(at "big.safetensors", { first = op.ones { 100000 }, last = op.ones { 100000 } })
+  local again = tessera.load(at "big.safetensors").last
+  sh "truncate -s 0 big.safetensors"
+  local f = tessera.graph.module("f", function(v) return v + 1 end)
+  local good = lost(({ item = function() return again[99999]:item() end, hash = function() return again:hash() end,
+    bytes = function() return again:bytes() end, save = function() tessera.save(at "copy.npy", again) end,
+    ["function"] = function() return f(again) end, print = function() error(tostring(again)) end })[way])
+  if not good or not lost(function() return again:sum() end) then failed = failed or way end
+end
+failed --> nil
+-- Within a page no signal comes; what tells of it may take a moment.
+for _, how in ipairs { "truncate -s 200 small.npy", "printf xx | dd of=small.npy bs=1 seek=200 conv=notrunc" } do
+  tessera.save(at "small.npy", op.ones { 100 })
+  local small = tessera.load(at "small.npy")
+  small:sum():item()
+  sh(how)
+  local found
+  for _ = 1, 100 do
+    found = found or lost(function() return small:sum():item() end)
+    if found then break end
+    sh "sleep 0.05"
+  end
+  if not found then failed = failed or how end
+end
+failed --> nil
+-- Files that are replaced, and those that only are read, are as they were.
+tessera.save(at "kept.npy", op.ones { 100 })
+local kept = tessera.load(at "kept.npy")
+tessera.save(at "kept.npy", op.zeros { 100 })
+kept:sum():item() --> 100
+sh "cat kept.npy > /dev/null; touch kept.npy; rm kept.npy"
+kept:sum():item() --> 100
+
+-- ---- safetensors that say what cannot be
+local function safetensors(json, data)
+  local f = io.open(at "bad.safetensors", "wb")
+  f:write(string.char(#json % 256, math.floor(#json / 256), 0, 0, 0, 0, 0, 0), json, data or ("\0"):rep(16))
+  f:close()
+  return try(tessera.load, at "bad.safetensors")
+end
+local function two(a, b)
+  return safetensors(('{"a":{"dtype":"U8","shape":[%s],"data_offsets":[%s]},"b":{"dtype":"U8","shape":[%s],"data_offsets":[%s]}}'):format(
+    a[1], a[2], b[1], b[2]))
+end
+two({ "8", "0,8" }, { "8", "8,16" }) --> fine
+two({ "8", "0,8" }, { "0", "8,8" }) --> bad.safetensors: the last 8 bytes belong to no tensor
+two({ "12", "0,12" }, { "8", "8,16" }) --> bad.safetensors: entry 'b' overlaps entry 'a'
+two({ "16", "0,16" }, { "16", "0,16" }):match "overlaps" --> overlaps
+two({ "4", "0,4" }, { "8", "8,16" }) --> bad.safetensors: bytes 4 to 8, before entry 'b', belong to no tensor
+two({ "8", "-1,7" }, { "8", "8,16" }) --> bad.safetensors: entry 'a' lies outside the file: data_offsets are -1 and 7 of 16 bytes
+two({ "8", "0.5,8.5" }, { "8", "8,16" }) --> bad.safetensors: entry 'a' lies outside the file: data_offsets are 0.5 and 8.5 of 16 bytes
+two({ "8", "0,8,9" }, { "8", "8,16" }) --> bad.safetensors: entry 'a' has no dtype, shape and data_offsets
+two({ '"8"', "0,8" }, { "8", "8,16" }) --> bad.safetensors: entry 'a' has a bad shape
+two({ "9", "0,8" }, { "8", "8,16" }):match "^[^.]+.%a+: entry 'a' needs 9" --> bad.safetensors: entry 'a' needs 9
+local entry = '{"dtype":"U8","shape":[16],"data_offsets":[0,16]}'
+safetensors('{"a":' .. entry .. ',"\\u0061":' .. entry .. "}") --> bad.safetensors: 'a' stands twice in the header
+safetensors('{"a":{"dtype":"U8","dtype":"I8","shape":[16],"data_offsets":[0,16]}}') --> bad.safetensors: 'dtype' stands twice in the header
+safetensors('{"shape\\\\":' .. entry:gsub("16]}", '16],"\\\\":0,"x":["\\\\"]}') .. "}") --> fine
+safetensors('{"\\u001b[31m":{"dtype":"X"}}') --> bad.safetensors: entry '\x1b[31m' has no dtype, shape and data_offsets
+safetensors('{"__metadata__":{"a":1},"a":' .. entry .. "}") --> bad.safetensors: __metadata__ is no table of strings
+safetensors('{"a":{"dtype":"MXFP4","shape":[4,2,1],"data_offsets":[0,0]}}', "") --> bad.safetensors: entry 'a': load: mxfp4 needs a last axis of a multiple of 32 elements, not mxfp4[4,2,1]
+safetensors('{"a":{"dtype":"MXFP4","shape":[],"data_offsets":[0,0]}}', "") --> bad.safetensors: entry 'a': load: mxfp4 needs a last axis of a multiple of 32 elements, not mxfp4[]
+safetensors('{"a":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}}', "\0\1\2") --> fine
+tessera.load(at "bad.safetensors").a --> [false  true  true]
+--> bool[3]
+core.from_bytes("\1\7\0", "bool", { 3 }) --> [ true  true false]
+--> bool[3]
+safetensors('{"a":{"dtype":"U16","shape":[2],"data_offsets":[0,4]}}', "\255\255\1\0") --> fine
+tessera.load(at "bad.safetensors").a --> [65535     1]
+--> i32[2]
+safetensors('{"a":{"dtype":"U64","shape":[1],"data_offsets":[0,8]}}', ("\255"):rep(8)) --> bad.safetensors: entry 'a': element 0 is 18446744073709551615, which i64 cannot hold
+
+-- ---- and those that are not written
+local function save(...) return try(tessera.save, at "new.safetensors", ...) end
+save { __metadata__ = x } --> new.safetensors: '__metadata__' is no name of a tensor: the format uses it
+save { ["\255"] = x } --> new.safetensors: the name '\xff' is no UTF-8
+save { [1] = x, ["1"] = x } --> new.safetensors: '1' is the name of two
+save { [true] = x } --> new.safetensors: a name is a string, not a boolean
+save({ a = x }, { k = "\192\128" }) --> new.safetensors: the metadata 'k' is no UTF-8
+save({ a = x }, { k = ("x"):rep(100 * 2 ^ 20) }):match "^(.-) %d" --> new.safetensors: names and metadata take
+save { ["\27é\"\\/"] = x } --> fine
+next((tessera.load(at "new.safetensors"))) == "\27é\"\\/" --> true
+sh "ls new.safetensors" --> new.safetensors
+
+-- ---- NumPy's, written by tests/fuzz/make_files.py
+for name, dtype in pairs { turned = "f64", turned_complex = "complex64", turned_half = "f16", turned_long = "i64", u2 = "i32", u4 = "i64", u8 = "i64" } do
+  local t = tessera.load("tests/fuzz/" .. name .. ".npy")
+  if t.dtype ~= dtype or t:hash() ~= op.arange(6):reshape(2, 3):cast(dtype):hash() then failed = failed or name end
+end
+failed --> nil
+try(tessera.load, "tests/fuzz/u8_large.npy") --> tests/fuzz/u8_large.npy: element 1 is 9223372036854775808, which i64 cannot hold
+local stored, packed = tessera.load "tests/fuzz/stored.npz", tessera.load "tests/fuzz/packed.npz"
+stored.a:hash() == op.arange(6):reshape(2, 3):cast "f64":hash() and packed.a:hash() == stored.a:hash() --> true
+stored.b:hash() == op.arange(6):reshape(2, 3):cast "f32":hash() --> true
+stored.c --> [    1 65535]
+--> i32[2]
+packed.big.dtype, #packed.big.shape, packed.big:abs():sum():item() --> i32, 2, 0
+packed.d --> [[0 1 2]
+-->  [3 4 5]]
+--> i16[2,3]
+packed.e --> [ true false]
+--> bool[2]
+local function damaged(name, from, to)
+  local text = core.read_file("tests/fuzz/" .. name)
+  local changed = text:gsub(from, to, 1)
+  core.write_file(at "bad.npz", { changed })
+  return try(tessera.load, at "bad.npz")
+end
+damaged("packed.npz", "big%.npy", "big.txt") --> fine
+damaged("stored.npz", "PK\5\6", "PK\5\7") --> bad.npz: not a .npz file: it has no directory
+damaged("stored.npz", "PK\3\4", "PK\3\5") --> bad.npz: 'a.npy' is not where the directory says
+damaged("packed.npz", "\147NUMPY", "\147NUMPY"):match "fine" --> fine
+sh "head -c 400 /dev/zero > z.npz"
+try(tessera.load, at "z.npz") --> z.npz: not a .npz file: it has no directory
+try(tessera.save, at "z.npz", { x = x }) --> z.npz: the name must end in .safetensors or .npy
+
+-- ---- text of graphs
+tessera.graph.load "graph @f(%x: f32[2]) -> %0 { %0 = neg %x }"(op.ones { 2 }) --> [-1. -1.]
+--> f32[2]
+try(tessera.graph.load, "/") --> cannot open /: it is a folder
+try(tessera.graph.load) --> graph.load: a path or the text of a graph is needed, not a nil
+try(op.pipeline, print):match "^[^\n]+" --> op.pipeline: a list is needed, of a value and functions or of functions, not a function
+try(op.pipeline, { x, 3 }) --> op.pipeline: stage 2 is a number, not a function
+try(op.rearrange):match "^[^\n]+" --> rearrange: a tensor is needed, not nothing
+try(op.rearrange, x):match "^[^\n]+" --> rearrange: a pattern is needed, not nothing
+try(op.rearrange, x, "a -> a", { a = "x" }) --> rearrange: "a -> a": the size of 'a' is x
+try(tessera.rng.seed, {}) --> rng.seed: a number is needed, not table
+try(tessera.rng.seed, 1.5) --> rng.seed: a seed has at most 64 bits and no fraction, not 1.5
+
+-- ---- what is printed arrives, or the program fails
+for _, code in ipairs { "print(1)", "io.write(1)", "io.write(1) os.exit(0)", "io.stdout:setvbuf('no') print(1)", "for i = 1, 9999 do print(i) end",
+  "print(1) os.exit(true, true)" } do
+  local _, status = tiers.shell(("%s -e \"%s\" > /dev/full 2>&1"):format(tiers.program, code))
+  if status ~= 1 then failed = failed or code .. " " .. tostring(status) end
+end
+select(2, tiers.shell(tiers.program .. " --version > /dev/full 2>&1")) --> 1
+select(2, tiers.shell(tiers.program .. " -e 'print(1) os.exit(3)' > /dev/full 2>&1")) --> 3
+failed --> nil
+sh("rm -rf " .. dir)
