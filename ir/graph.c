@@ -176,8 +176,9 @@ static bool same_node(const TsNode *a, const TsNode *b) {
   return true;
 }
 
+/* A copy is there to be another tensor: no two are one. */
 static TsNode *find(const TsGraph *g, const TsNode *n) {
-  if (!g->nbucket) return NULL;
+  if (!g->nbucket || n->op == TS_OP_clone) return NULL;
   for (int32_t i = g->bucket[n->hash & (uint32_t)(g->nbucket - 1)]; i >= 0;
        i = g->node[i]->next)
     if (same_node(g->node[i], n)) return g->node[i];
@@ -429,7 +430,13 @@ int ts_graph_results(TsGraph *g, int n, const TsVal *v) {
   g->result = ts_arena_copy(&g->unit->arena, v, sizeof *v * (size_t)n);
   if (!g->result) return no_memory(g);
   g->nresult = n;
+  g->bytes = NULL;
   return 0;
+}
+
+int ts_graph_result_bytes(TsGraph *g, const int *bytes) {
+  g->bytes = ts_arena_copy(&g->unit->arena, bytes, sizeof *bytes * (size_t)g->nresult);
+  return g->bytes ? 0 : no_memory(g);
 }
 
 int ts_graph_update(TsGraph *g, int param, TsVal v) {

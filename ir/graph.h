@@ -90,6 +90,7 @@ struct TsGraph {
   void **bound; /* by parameter: the handle of a captured value, else NULL */
   int nparam, capparam;
   TsVal *result;
+  int *bytes; /* by result, whose bytes the program gave it: see ts_graph_result_bytes; NULL */
   int nresult;
   TsUpdate *update;
   int nupdate, capupdate;
@@ -131,6 +132,11 @@ TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *co
 TsNode *ts_graph_raw(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
                      const TsAttr *attr, double number, const TsMeta *out);
 int ts_graph_results(TsGraph *g, int n, const TsVal *v);
+/* Which results shared bytes where the program ran operator by operator, as values alone do not
+ * tell: equal calls are one value, and rules take copies away. Results with one number do; the
+ * numbers below nparam are those of parameters. Copies of the graph keep it. Of a graph without
+ * it, what shares is what its views say. */
+int ts_graph_result_bytes(TsGraph *g, const int *bytes);
 int ts_graph_update(TsGraph *g, int param, TsVal v);
 
 /* v as a value of g: itself, or the parameter of the region g that stands for it, entered

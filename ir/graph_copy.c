@@ -96,6 +96,7 @@ int ts_graph_map_finish(TsGraphMap *m) {
   for (int i = 0; i < from->nresult; i++) v[i] = ts_graph_mapped(m, from->result[i]);
   int failed = ts_graph_results(m->to, from->nresult, v);
   free(v);
+  if (!failed && from->bytes) failed = ts_graph_result_bytes(m->to, from->bytes);
   for (int i = 0; i < from->nupdate && !failed; i++)
     failed = ts_graph_update(m->to, from->update[i].param,
                              ts_graph_mapped(m, from->update[i].value));

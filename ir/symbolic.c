@@ -171,6 +171,9 @@ static bool join_graph(Join *j, TsGraph *g, const TsGraph *a, const TsGraph *b) 
     fine = (a->result[i]->node->id == b->result[i]->node->id &&
             a->result[i]->index == b->result[i]->index) ||
            differ(j, a->result[i]->node, "another result");
+  for (int i = 0; i < a->nresult && fine; i++)
+    fine = (!a->bytes && !b->bytes) || (a->bytes && b->bytes && a->bytes[i] == b->bytes[i]) ||
+           differ(j, a->result[i]->node, "a result that shares other bytes");
   for (int i = 0; i < a->nupdate && fine; i++)
     fine = (a->update[i].param == b->update[i].param &&
             a->update[i].value->node->id == b->update[i].value->node->id &&

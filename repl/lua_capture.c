@@ -143,7 +143,7 @@ static int values_of(lua_State *L, TsContext *c, int table, TsVal **out);
 static int push_outputs(lua_State *L, TsContext *c, TsNode *n) {
   luaL_checkstack(L, n->nout + 4, "results");
   for (int i = 0; i < n->nout; i++) {
-    TsTensor *t = ts_capture_own_symbol(c, &n->out[i]);
+    TsTensor *t = ts_capture_symbol(c, &n->out[i]);
     if (!t) return ts_lua_raise(L);
     ts_lua_push(L, t);
   }
@@ -210,7 +210,7 @@ static int capture_reset(lua_State *L) {
 static int push_values(lua_State *L, TsContext *c, int n, TsVal const *v) {
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
-    TsTensor *t = v[i] ? ts_capture_own_symbol(c, v[i]) : NULL;
+    TsTensor *t = v[i] ? ts_capture_symbol(c, v[i]) : NULL;
     if (v[i] && !t) return ts_lua_raise(L);
     if (t)
       ts_lua_push(L, t);
