@@ -155,6 +155,9 @@ static inline TsVal ts_graph_now(TsVal v) {
 
 static inline const TsMeta *ts_val_meta(TsVal v) { return &v->meta; }
 const char *ts_node_name(const TsNode *n);
+static inline bool ts_node_is_view(const TsNode *n) {
+  return n->op < TS_OP_COUNT && ts_op_info((TsOp)n->op)->cls == TS_CLASS_VIEW;
+}
 
 /* The gradients of y by x, emitted into g: dx[i] is NULL where y does not depend on x[i].
  * dy[i] NULL: ones. -1 with the error, which names the operator and its line. */

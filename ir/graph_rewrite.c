@@ -392,6 +392,21 @@ static int *count_uses(const TsGraph *g, const unsigned char *live) {
   return uses;
 }
 
+/* By node, the views through which results share bytes, or could, with an argument of other strides:
+ * what they look at has to stay there. NULL when memory runs out. */
+static unsigned char *shared_views(const TsGraph *g) {
+  unsigned char *mark = calloc((size_t)g->nnode + 1, 1);
+  for (int i = 0; mark && g->bytes && i < g->nresult; i++) {
+    const TsNode *n = g->result[i]->node, *root = n;
+    while (ts_node_is_view(root)) root = root->in[0]->node;
+    bool shares = g->bytes[i] < g->nparam || root->op == TS_NODE_param;
+    for (int k = 0; k < g->nresult && !shares; k++)
+      shares = k != i && g->bytes[k] == g->bytes[i];
+    for (; shares && ts_node_is_view(n); n = n->in[0]->node) mark[n->id] = 1;
+  }
+  return mark;
+}
+
 static int rewrite_graph(TsRewrite *r, TsGraphMap *m);
 
 /* The live nodes of a region alone, in the same unit. */
@@ -489,7 +504,7 @@ static int narrow_gradient(TsRewrite *r, TsGraphMap *m, const TsNode *n) {
   return 0;
 }
 
-static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses) {
+static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses, bool stays) {
   if (n->nregion ? map_holder(r, m, n) : ts_graph_map_node(m, n)) return -1;
   if (n->nout == 0) return 0;
   if (is_step(n) && narrow_gradient(r, m, n)) return -1;
@@ -497,7 +512,7 @@ static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses) 
   if (!room(r, v->node->id)) return -1;
   r->g->line = v->node->line;
   r->g->backward = v->node->backward;
-  if (n->nout == 1) v = simplify(r, v);
+  if (n->nout == 1 && !stays) v = simplify(r, v);
   if (!v || r->b.failed) return -1;
   m->value[m->start[n->id]] = v;
   if (!room(r, v->node->id)) return -1;
@@ -510,7 +525,8 @@ static int rewrite_graph(TsRewrite *r, TsGraphMap *m) {
   const TsGraph *from = m->from;
   unsigned char *live = ts_graph_live(from);
   int *uses = live ? count_uses(from, live) : NULL;
-  int failed = !uses;
+  unsigned char *stays = uses ? shared_views(from) : NULL;
+  int failed = !stays;
   for (int i = 0; i < from->nparam && !failed; i++) {
     uint32_t id = ts_graph_mapped(m, from->param[i])->node->id;
     failed = !room(r, id);
@@ -518,7 +534,8 @@ static int rewrite_graph(TsRewrite *r, TsGraphMap *m) {
   }
   for (int i = 0; i < from->nnode && !failed; i++)
     if (live[i] && from->node[i]->op != TS_NODE_param)
-      failed = rewrite_node(r, m, from->node[i], uses[i]);
+      failed = rewrite_node(r, m, from->node[i], uses[i], stays[i]);
+  free(stays);
   free(uses);
   free(live);
   free(r->uses);

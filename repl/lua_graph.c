@@ -12,6 +12,7 @@
 #include "vm/compile.h"
 #include "vm/defer.h"
 #include "vm/lower.h"
+#include "vm/overlap.h"
 #include "vm/tape.h"
 
 static const char *const TYPE = "tessera.graph";
@@ -77,14 +78,17 @@ static int ready(lua_State *L, Function *f) {
 }
 
 /* What is changed in place must not be seen through another parameter: the code reads
- * each where it stands. Captured tensors were compared when they were captured. */
+ * each where it stands. Captured tensors were compared when they were captured. Parts of one
+ * tensor that have no element in common are as good as two tensors. */
 static int check_apart(lua_State *L, const Function *f, TsTensor *const *all, int narg,
                        TsTensor *const *arg) {
   for (int u = 0; u < f->g->nupdate; u++) {
     int p = f->g->update[u].param, seen = 0;
     bool bound = f->code->bound[p] != NULL;
-    for (int i = 0; i < (bound ? narg : f->code->nparam); i++)
-      seen += (bound ? arg[i] : all[i])->storage == all[p]->storage;
+    for (int i = 0; i < (bound ? narg : f->code->nparam); i++) {
+      const TsTensor *t = bound ? arg[i] : all[i];
+      if (t->storage == all[p]->storage) seen += (i == p && !bound) || ts_tensors_overlap(t, all[p]);
+    }
     if (seen > !bound)
       return luaL_error(L,
                         "%s: two arguments share elements, and one of them is changed in place",

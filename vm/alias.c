@@ -4,8 +4,8 @@
  * and `zeros_like(x)` twice is one node. Inside of a function that is as good, since nothing is
  * written there; what leaves it may be written by whoever called. So capture notes which results
  * were one tensor or views of one (ts_graph_result_bytes), every copy of the graph keeps the note,
- * and when all rules have fired what shares too much is copied. What shared in the program and
- * does no longer needs nothing but its views, which no rule takes from a result.
+ * and when all rules have fired what shares too much is copied. What shared in the program still
+ * does, since no rule takes the views between results and what they look at.
  *
  * *Rejected:* copies of all results while the function is captured, taken away where they are not
  * needed (rules, schedules and kernels would have to look through them), and comparing results
@@ -19,10 +19,6 @@
 #include <string.h>
 
 #include "vm/exec.h"
-
-static bool is_view(const TsNode *n) {
-  return n->op < TS_OP_COUNT && ts_op_info((TsOp)n->op)->cls == TS_CLASS_VIEW;
-}
 
 bool ts_alias_view(TsContext *c, const TsNode *n, TsTensor *from, TsTensor **out) {
   TsTensor *in[TS_MAX_IN] = {from, from};
@@ -69,7 +65,7 @@ TsVal ts_alias_root(TsContext *c, TsVal v, TsTensor *(*given)(void *arg, TsVal v
   TsVal root = v;
   TsTensor *t = NULL;
   int n = 0, room = 0;
-  while (!(t = given(arg, root)) && is_view(root->node)) root = root->node->in[0], room++;
+  while (!(t = given(arg, root)) && ts_node_is_view(root->node)) root = root->node->in[0], room++;
   if (room > 16 && !(chain = malloc(sizeof *chain * (size_t)room)))
     return ts_error_set(&c->err, TS_ERR_memory, "out of memory"), NULL;
   for (TsVal k = v; k != root; k = k->node->in[0]) chain[n++] = k->node;

@@ -7,6 +7,7 @@
 #include "ir/graph_recognise.h"
 #include "vm/alias.h"
 #include "vm/defer.h"
+#include "vm/overlap.h"
 
 /* A tensor from before, or the symbol of an argument, and its value at this point of the
  * function. */
@@ -20,7 +21,7 @@ typedef struct Bound {
 /* The bytes that a symbol would have if the function ran: views share those of what they look
  * at. A symbol's storage has the number of its memory, from 1, for a version. */
 typedef struct Memory {
-  const TsStorage *outside; /* of a tensor from before, else NULL */
+  const TsTensor *outside; /* a tensor from before, else NULL */
   int param;                /* of the root, or -1 */
   uint64_t owner;           /* the tensor that is no view there, 0: none */
   uint64_t changed;         /* tensors that were made before show what was there before */
@@ -92,7 +93,7 @@ static void mark_line(TsContext *c, TsGraph *g) {
 }
 
 /* ---- symbols and their memory */
-static Memory *new_memory(TsContext *c, const TsStorage *outside, int param, uint64_t owner) {
+static Memory *new_memory(TsContext *c, const TsTensor *outside, int param, uint64_t owner) {
   TsCapture *k = c->capture;
   if (k->nmemory == k->capmemory) {
     int cap = k->capmemory ? k->capmemory * 2 : 32;
@@ -174,7 +175,7 @@ static Bound *bind(TsContext *c, TsTensor *t) {
   if (b) return b;
   if (ts_defer_force(t)) return NULL;
   for (int i = 0; i < k->nbound; i++)
-    if (k->bound[i].updated && k->bound[i].t->storage == t->storage)
+    if (k->bound[i].updated && ts_tensors_overlap(k->bound[i].t, t))
       return refuse_view(c, "a view of a tensor that was changed in place is used"), NULL;
   TsMeta m = t->meta;
   m.device = 0;
@@ -232,9 +233,9 @@ static uint32_t memory_number(TsContext *c, const TsTensor *t) {
   TsCapture *k = c->capture;
   if (is_symbol(t)) return t->storage->version;
   for (int i = 0; i < k->nmemory; i++)
-    if (k->memory[i].outside == t->storage) return (uint32_t)i + 1;
+    if (k->memory[i].outside == t) return (uint32_t)i + 1;
   const Bound *b = find(k, t);
-  return new_memory(c, t->storage, b ? b->param : -1, t->id) ? (uint32_t)k->nmemory : 0;
+  return new_memory(c, t, b ? b->param : -1, t->id) ? (uint32_t)k->nmemory : 0;
 }
 
 /* What a call was given and what it gave. */
@@ -308,10 +309,10 @@ static TsVal fitted(TsGraph *g, TsVal v, const TsMeta *m) {
   return v;
 }
 
-/* Another captured tensor of the same bytes would not see the change. */
+/* Another captured tensor with some of its elements would not see the change. */
 static bool is_shared(const TsCapture *k, const Bound *b) {
   for (int i = 0; i < k->nbound; i++)
-    if (&k->bound[i] != b && k->bound[i].t->storage == b->t->storage) return true;
+    if (&k->bound[i] != b && ts_tensors_overlap(k->bound[i].t, b->t)) return true;
   return false;
 }
 
@@ -368,7 +369,7 @@ static int set_results(TsContext *c, TsGraph *g, int n, TsTensor *const *result)
 /* The parameter whose bytes these are, or -1. Captured tensors may be views of one. */
 static int param_of(const TsCapture *k, const Memory *m) {
   for (int i = 0; m->outside && i < k->nbound; i++)
-    if (k->bound[i].t->storage == m->outside) return k->bound[i].param;
+    if (k->bound[i].t->storage == m->outside->storage) return k->bound[i].param;
   return m->param;
 }
 

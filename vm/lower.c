@@ -32,11 +32,21 @@ static int put_clone(TsLowering *l, TsVal v, uint32_t from, int line, TsLowering
   return out->layout ? 0 : -1;
 }
 
+/* Whether n leaves the function as a view of an argument: whether it is one depends on strides that
+ * only the run knows, and its handler copies where it is none. */
+static bool leaves_argument(const TsLowering *l, const TsNode *n, uint32_t from) {
+  if (l->code->failed || l->last_use[n->id] != l->g->nnode) return false;
+  while (l->code->reg[from].kind == TS_REG_view) from = l->code->reg[from].of;
+  return l->code->reg[from].kind == TS_REG_param && !l->code->bound[from];
+}
+
 /* View n of what lies in `from`, or of a copy of it. */
 static int put_view_of(TsLowering *l, const TsNode *n, TsLoweringPlace from,
                        TsLoweringPlace *to) {
   TsTensor *layout;
-  if (!ts_alias_view(l->c, n, from.layout, &layout)) {
+  if (!ts_alias_view(l->c, n, from.layout, &layout) && leaves_argument(l, n, from.reg)) {
+    if (!(layout = ts_tensor_symbol(l->c, &n->out[0].meta, NULL))) return -1;
+  } else if (!layout) {
     TsLoweringPlace copy = {0};
     if (put_clone(l, n->in[0], from.reg, n->line, &copy)) return -1;
     bool fits = ts_alias_view(l->c, n, copy.layout, &layout);
