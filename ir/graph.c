@@ -228,7 +228,7 @@ static TsNode *intern(TsGraph *g, TsNode *n, int nout, const TsMeta *out, bool u
   TsArena *a = &g->unit->arena;
   n->hash = hash_node(n);
   TsNode *made = unique || g->apart ? NULL : find(g, n);
-  if (made) return made;
+  if (made) return made->runs |= n->runs, made;
   if (!rehash(g) || !grow(g, &g->node, g->nnode, &g->capnode, sizeof *g->node)) return NULL;
   made = ts_arena_alloc(a, sizeof *made + sizeof(TsValue) * (size_t)(nout ? nout : 1));
   if (!made) return no_memory(g), NULL;
@@ -378,6 +378,26 @@ static int infer(TsGraph *g, TsInfer *inf, const TsMeta **m, const TsVal *in) {
   return 0;
 }
 
+/* A number that does not fit beside integers is an error of the call, which rules and dead code
+ * must not take away. What a region holds may never run. */
+static int check_numbers(TsGraph *g, const TsInfer *inf, const TsVal *in) {
+  int64_t lo, hi;
+  if (!g->calling || g->parent || ts_op_info(inf->op)->cls != TS_CLASS_POINTWISE ||
+      !ts_dtype_is(inf->compute, TS_KIND_B | TS_KIND_U | TS_KIND_I) ||
+      !ts_meta_numel(&inf->out[0]))
+    return 0;
+  ts_dtype_int_range(inf->compute, &lo, &hi);
+  for (int i = 0; i < inf->nin; i++) {
+    if (!in[i] || in[i]->node->op != TS_NODE_number || in[i]->meta.dtype != TS_DT_i64) continue;
+    double v = in[i]->node->number;
+    if (v >= (double)lo && v <= (double)hi) continue;
+    ts_error_set(g->err, TS_ERR_value, "%s: %lld does not fit into %s",
+                 ts_op_info(inf->op)->name, (long long)v, ts_dtype_name(inf->compute));
+    return ts_error_hint(g->err, "cast the tensor to a wider type first");
+  }
+  return 0;
+}
+
 static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr) {
   const TsOpInfo *o = ts_op_info(op);
   const TsMeta *few[16], **m = nin <= 16 ? few : malloc(sizeof *m * (size_t)nin);
@@ -391,7 +411,7 @@ static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAtt
   TsNode *made = NULL;
   if (!m) return no_memory(g), NULL;
   n.hash = hash_node(&n);
-  if (!(made = find(g, &n)) && !infer(g, &inf, m, in))
+  if (!(made = find(g, &n)) && !infer(g, &inf, m, in) && !check_numbers(g, &inf, in))
     made = intern(g, &n, inf.nout, inf.out, true);
   if (m != few) free(m);
   return made;

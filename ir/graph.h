@@ -54,6 +54,7 @@ struct TsNode {
   TsGraph **region; /* of a call: the graph called */
   double number;
   bool backward; /* the reverse pass made it: its line is that of the operator differentiated */
+  bool runs;     /* although nothing may read it: its error is the program's (ir/failing.h) */
   struct TsCustom *ref; /* custom: whom to call; call: whom to ask for the derivative */
   TsValue out[];
 };
@@ -100,6 +101,7 @@ struct TsGraph {
   bool replaced;    /* some value has another one instead */
   bool apart;       /* nodes to come are new ones, although equal ones are there */
   bool numbers_fit; /* bare numbers beside integers fit their types: who calls looks */
+  bool calling;     /* nodes to come are a call of the program: numbers are looked at now */
   TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
   struct TsRecursion *recursion; /* while the adjoint of its body is built (ir/recursion.h) */
   TsError *err;

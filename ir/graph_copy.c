@@ -113,6 +113,7 @@ unsigned char *ts_graph_live(const TsGraph *g) {
   for (int i = 0; i < g->nupdate; i++) mark[g->update[i].value->node->id] = 1;
   for (int i = g->nnode; i-- > 0;) {
     const TsNode *n = g->node[i];
+    mark[i] |= n->runs;
     for (int k = 0; mark[i] && k < n->nin; k++)
       if (n->in[k]) mark[n->in[k]->node->id] = 1;
   }

@@ -512,7 +512,7 @@ static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses, 
   if (!room(r, v->node->id)) return -1;
   r->g->line = v->node->line;
   r->g->backward = v->node->backward;
-  if (n->nout == 1 && !stays) v = simplify(r, v);
+  if (n->nout == 1 && !stays && !n->runs) v = simplify(r, v);
   if (!v || r->b.failed) return -1;
   m->value[m->start[n->id]] = v;
   if (!room(r, v->node->id)) return -1;

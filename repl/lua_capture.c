@@ -261,6 +261,7 @@ static int gradient(lua_State *L) {
   TsVal *dx = lua_newuserdata(L, sizeof *dx * (size_t)(nx + 1));
   TsGraph *g = ts_capture_graph(c);
   g->b.failed = false;
+  if (ts_capture_use(c, ny, y)) return ts_lua_raise(L);
   if (recognise(L, c, g, ny, y, nx, x, lua_istable(L, 4) ? 4 : 0)) return ts_lua_raise(L);
   if (ts_graph_gradient(g, ny, y, dy, nx, x, dx)) return ts_lua_raise(L);
   return push_values(L, c, nx, dx);
@@ -277,7 +278,7 @@ static int jvp(lua_State *L) {
   TsVal *dy = lua_newuserdata(L, sizeof *dy * (size_t)(ny + 1));
   TsGraph *g = ts_capture_graph(c);
   g->b.failed = false;
-  if (ts_graph_jvp(g, nx, x, v, ny, y, dy)) return ts_lua_raise(L);
+  if (ts_capture_use(c, ny, y) || ts_graph_jvp(g, nx, x, v, ny, y, dy)) return ts_lua_raise(L);
   return push_values(L, c, ny, dy);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/failing.h"
 #include "ir/graph_recognise.h"
 #include "vm/alias.h"
 #include "vm/defer.h"
@@ -33,6 +34,8 @@ struct TsCapture {
   int nbound, capbound;
   Memory *memory;
   int nmemory, capmemory;
+  TsVal *used; /* what was differentiated: its errors are those of the reverse pass */
+  int nused, capused;
   uint64_t serial; /* tells this capture's symbols from those of others */
 };
 
@@ -76,6 +79,7 @@ static void close_capture(TsContext *c) {
     if (is_symbol(k->bound[i].t)) ts_tensor_unref(k->bound[i].t);
   free(k->bound);
   free(k->memory);
+  free(k->used);
   free(k);
   c->capture = NULL;
 }
@@ -294,7 +298,9 @@ int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
     failed = in[i] && !v[i];
   }
   mark_line(c, g);
+  g->calling = true;
   if (!failed) failed = !ts_graph_emit(g, op, nin, v, attr, made, nout);
+  g->calling = false;
   TS_ASSERT(failed || *nout <= room);
   if (!failed) failed = !symbols(c, &(Given){nin, *nout, in, v, made}, out);
   if (v != few) free(v);
@@ -350,11 +356,25 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
 }
 
 /* ---- results */
+int ts_capture_use(TsContext *c, int n, const TsVal *v) {
+  TsCapture *k = c->capture;
+  if (k->nused + n > k->capused) {
+    int cap = 2 * k->capused + n;
+    TsVal *more = realloc(k->used, (size_t)cap * sizeof *more);
+    if (!more) return no_memory(c);
+    k->used = more;
+    k->capused = cap;
+  }
+  for (int i = 0; i < n; i++) k->used[k->nused++] = v[i];
+  return 0;
+}
+
 static int set_results(TsContext *c, TsGraph *g, int n, TsTensor *const *result) {
   TsVal *v = malloc(sizeof *v * (size_t)(n + 1));
   int failed = v ? 0 : no_memory(c);
   for (int i = 0; i < n && !failed; i++)
-    failed = !(v[i] = ts_graph_now(ts_capture_value(c, result[i])));
+    failed = !(v[i] = ts_capture_value(c, result[i])) || ts_capture_use(c, 1, &v[i]) ||
+             !(v[i] = ts_graph_now(v[i]));
   /* A bare number is a tensor when it leaves. */
   g->b.failed = false;
   for (int i = 0; i < n && !failed; i++)
@@ -410,6 +430,7 @@ TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result) {
   int failed = set_results(c, g, n, result) || note_bytes(c, g, n, result);
   for (int i = 0; i < k->nbound && !failed; i++)
     if (k->bound[i].updated) failed = ts_graph_update(g, k->bound[i].param, k->bound[i].value);
+  if (!failed) failed = ts_graph_keep_failing(g, k->nused, k->used);
   TsGraph *settled = failed ? NULL : ts_graph_settle(g);
   if (!settled) {
     ts_capture_abort(c);
@@ -429,7 +450,8 @@ int ts_capture_region(TsContext *c, const char *name) {
 
 TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result) {
   TsGraph *g = c->capture->g;
-  int failed = set_results(c, g, n, result);
+  int failed = set_results(c, g, n, result) ||
+               ts_graph_keep_failing(g, c->capture->nused, c->capture->used);
   c->capture->g = g->parent;
   return failed ? NULL : g;
 }
@@ -463,6 +485,7 @@ void ts_capture_back(TsContext *c, const TsCaptureInto *before) {
   if (before->made) {
     free(before->made->bound);
     free(before->made->memory);
+    free(before->made->used);
     free(before->made);
   }
   c->capture = before->capture;

@@ -54,6 +54,9 @@ int ts_capture_name(TsContext *c, TsTensor *t, const char *name);
 /* The values so far of what the function changes in place, to v unless it is NULL: how many. */
 int ts_capture_updated(TsContext *c, TsVal *v);
 
+/* The values are read, as far as errors go: by a reverse pass, which finds what is wrong again. */
+int ts_capture_use(TsContext *c, int n, const TsVal *v);
+
 /* What vm.c does instead of running. */
 int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
                     int room, int *nout, TsTensor **out);
