@@ -421,7 +421,7 @@ static int solve(lua_State *L) {
   return 1;
 }
 
-/* s:at({values}) -> the function for these sizes */
+/* s:at({values}) -> the function for these sizes; or nil and why they are no case of it */
 static int at(lua_State *L) {
   Symbolic *s = check_symbolic(L);
   TsContext *c = ts_lua_context(L);
@@ -432,7 +432,13 @@ static int at(lua_State *L) {
     lua_pop(L, 1);
   }
   TsGraph *raw = ts_symbolic_at(s->raw, value, &c->err);
-  if (!raw) return ts_lua_raise(L);
+  if (!raw && c->err.code == TS_ERR_memory) return ts_lua_raise(L);
+  if (!raw) {
+    lua_pushnil(L);
+    lua_pushstring(L, c->err.message);
+    ts_error_clear(&c->err);
+    return 2;
+  }
   refer(raw, true);
   ts_lua_push_captured(L, c, raw);
   return 1;
