@@ -206,6 +206,25 @@ static int capture_reset(lua_State *L) {
   return 0;
 }
 
+/* ---- control operators that run at once */
+/* tensor_mark() -> a mark for tensor_own: tensors are older or younger. */
+static int tensor_mark(lua_State *L) {
+  lua_pushnumber(L, (double)ts_lua_context(L)->next_id);
+  return 1;
+}
+
+/* tensor_own(x, mark) -> x if it was made since and nobody else has its bytes, else a copy. What
+ * garbage still looks at is copied as well; of what is pending nobody knows. */
+static int tensor_own(lua_State *L) {
+  const TsTensor *x = ts_lua_check_tensor(L, 1, "tensor_own");
+  const TsStorage *s = x->storage;
+  bool young = x->id >= (uint64_t)luaL_checknumber(L, 2);
+  int holders = 1 + (x->origin != NULL); /* the tape looks at what it has recorded */
+  lua_settop(L, 1);
+  if (s->symbolic || (young && !s->pending && s->refs <= holders && x->refs == 1)) return 1;
+  return ts_lua_call(L, TS_OP_clone, 1, false);
+}
+
 /* ---- derivatives inside a capture */
 static int push_values(lua_State *L, TsContext *c, int n, TsVal const *v) {
   lua_createtable(L, n, 0);
@@ -308,6 +327,8 @@ static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
                                      {"region_end", region_end},
                                      {"control", control},
                                      {"recur", recur},
+                                     {"tensor_mark", tensor_mark},
+                                     {"tensor_own", tensor_own},
                                      {"capture_mark", capture_mark},
                                      {"capture_reset", capture_reset},
                                      {"gradient", gradient},
