@@ -115,13 +115,13 @@ static int save_updated(lua_State *L, const Function *f, TsTensor **before) {
   return 0;
 }
 
+/* A parameter that comes out is what it was; one that was changed is a result of the call. */
 static int record_run(TsContext *c, const Function *f, TsTensor *const *before,
                       TsTensor *const *all, TsTensor **results, uint64_t stream) {
-  for (int i = 0; i < f->code->nresult;
-       i++) /* a parameter that comes out is no result of the call */
+  for (int i = 0; i < f->code->nresult; i++)
     for (int k = 0; k < f->code->nparam; k++) {
       TsTensor *t = results[i];
-      if (t != all[k]) continue;
+      if (t != all[k] || before[k] == all[k]) continue;
       if (!(results[i] = ts_tensor_view(t, &t->meta, t->stride, t->offset)))
         return results[i] = t, -1;
       ts_tensor_unref(t);

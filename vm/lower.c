@@ -278,20 +278,31 @@ static const TsUpdate *updated_result(const TsGraph *g, int i) {
   return u && v == u->value ? u : NULL;
 }
 
+static uint32_t root_register(const TsLowering *l, uint32_t r) {
+  while (!l->code->failed && l->code->reg[r].kind == TS_REG_view) r = l->code->reg[r].of;
+  return r;
+}
+
+/* Whether a result of a region has the bytes of one before it: a control operator's results are
+ * tensors of their own. */
+static bool seen_before(const TsLowering *l, const uint32_t *r, int i, uint32_t root) {
+  for (int k = 0; l->code->region && k < i; k++)
+    if (root_register(l, r[k]) == root) return true;
+  return false;
+}
+
 /* The registers of the results that are no updated parameters, before those get their values. */
 static int put_results(TsLowering *l, uint32_t *r) {
   const TsGraph *g = l->g;
   int failed = 0;
   for (int i = 0; i < g->nresult && !failed; i++) {
     TsLoweringPlace copy = *place_of(l, g->result[i]);
-    uint32_t root = copy.reg;
     if (updated_result(g, i)) continue;
-    while (!l->code->failed && l->code->reg[root].kind == TS_REG_view)
-      root = l->code->reg[root].of;
+    uint32_t root = root_register(l, copy.reg);
     /* Constants stay ours, and what a region was given its caller's. */
     int kind = l->code->failed ? TS_REG_slab : l->code->reg[root].kind;
     bool param = kind == TS_REG_param && (l->code->region || update_of(g, root));
-    if (kind == TS_REG_const || param) {
+    if (kind == TS_REG_const || param || seen_before(l, r, i, root)) {
       failed = put_clone(l, g->result[i], copy.reg, 0, &copy);
       ts_tensor_unref(copy.layout);
     }

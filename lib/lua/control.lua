@@ -66,20 +66,26 @@ local function flatten_all(...)
   return list, specs
 end
 
--- What a captured operator returns has bytes of its own, and so has what it returns eagerly.
-local function own(value, mark)
-  local list, names = {}, {}
-  local spec = tree.flatten(value, list, names, "")
-  if spec.kind == "module" then return value end
-  for i, t in ipairs(list) do list[i] = core.tensor_own(t, mark) end
-  return tree.unflatten(spec, list)
+-- What a captured operator returns has bytes of its own, and so has what it returns eagerly; of
+-- one tensor that is there twice one is a copy. Modules stay what they are.
+local function own(value, mark, seen)
+  if core.is_tensor(value) then
+    local twice = false
+    for _, t in ipairs(seen) do twice = twice or rawequal(t, value) end
+    seen[#seen + 1] = value
+    if twice then return value:clone() end
+    return core.tensor_own(value, mark)
+  end
+  if type(value) ~= "table" or getmetatable(value) then return value end
+  local t = {}
+  for key, v in pairs(value) do t[key] = own(v, mark, seen) end
+  return t
 end
 
 local function own_all(mark, ...)
-  if select("#", ...) == 1 and core.is_tensor((...)) then return core.tensor_own((...), mark) end
-  local values = { ... }
-  for i = 1, select("#", ...) do values[i] = own(values[i], mark) end
-  return unpack(values, 1, select("#", ...))
+  local values, seen, n = { ... }, {}, select("#", ...)
+  for i = 1, n do values[i] = own(values[i], mark, seen) end
+  return unpack(values, 1, n)
 end
 
 -- Inside of a recursion calls stay tail calls: what leaves it is copied there.
@@ -249,7 +255,7 @@ function control.fixed_point(f, x0, options)
       local x = f(x0)
       local moved = (x - x0):abs():max():item()
       x0 = x
-      if moved <= tol then return own(x0, mark) end
+      if moved <= tol then return (own_all(mark, x0)) end
     end
     error(("fixed_point: not found in %d rounds"):format(max), 2)
   end
