@@ -392,17 +392,19 @@ static int *count_uses(const TsGraph *g, const unsigned char *live) {
   return uses;
 }
 
-/* By node, the views through which results share bytes, or could, with an argument of other strides:
- * what they look at has to stay there. NULL when memory runs out. */
-static unsigned char *shared_views(const TsGraph *g) {
+/* By node, what no rule may take: the views through which results share bytes, or could, with an
+ * argument of other strides, and what several results look at, of which a view that is a rule's
+ * may have to be a copy. NULL when memory runs out. */
+static unsigned char *shared_by_results(const TsGraph *g) {
   unsigned char *mark = calloc((size_t)g->nnode + 1, 1);
   for (int i = 0; mark && g->bytes && i < g->nresult; i++) {
     const TsNode *n = g->result[i]->node, *root = n;
     while (ts_node_is_view(root)) root = root->in[0]->node;
-    bool shares = g->bytes[i] < g->nparam || root->op == TS_NODE_param;
-    for (int k = 0; k < g->nresult && !shares; k++)
-      shares = k != i && g->bytes[k] == g->bytes[i];
-    for (; shares && ts_node_is_view(n); n = n->in[0]->node) mark[n->id] = 1;
+    bool several = false;
+    for (int k = 0; k < g->nresult; k++) several |= k != i && g->bytes[k] == g->bytes[i];
+    if (root == n || !(several || root->op == TS_NODE_param || g->bytes[i] < g->nparam)) continue;
+    for (; n != root; n = n->in[0]->node) mark[n->id] = 1;
+    mark[root->id] = 1;
   }
   return mark;
 }
@@ -525,7 +527,7 @@ static int rewrite_graph(TsRewrite *r, TsGraphMap *m) {
   const TsGraph *from = m->from;
   unsigned char *live = ts_graph_live(from);
   int *uses = live ? count_uses(from, live) : NULL;
-  unsigned char *stays = uses ? shared_views(from) : NULL;
+  unsigned char *stays = uses ? shared_by_results(from) : NULL;
   int failed = !stays;
   for (int i = 0; i < from->nparam && !failed; i++) {
     uint32_t id = ts_graph_mapped(m, from->param[i])->node->id;

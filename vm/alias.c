@@ -5,7 +5,7 @@
  * written there; what leaves it may be written by whoever called. So capture notes which results
  * were one tensor or views of one (ts_graph_result_bytes), every copy of the graph keeps the note,
  * and when all rules have fired what shares too much is copied. What shared in the program still
- * does, since no rule takes the views between results and what they look at.
+ * does, since no rule takes the views between results, nor what several of them look at.
  *
  * *Rejected:* copies of all results while the function is captured, taken away where they are not
  * needed (rules, schedules and kernels would have to look through them), and comparing results

@@ -352,6 +352,8 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
     return ts_error_set(&c->err, TS_ERR_value,
                         "a tensor from outside is changed in place in a region");
   if (b && is_shared(k, b)) return refuse_view(c, "a view is changed in place");
+  /* A tensor of the function's own lies row by row, whatever it is filled from. */
+  if (!b && ts_node_is_view(v->node) && !(v = ts_build1(&g->b, TS_OP_clone, v))) return -1;
   return set_value(c, dst, b, v);
 }
 
