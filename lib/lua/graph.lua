@@ -10,7 +10,9 @@
 --
 -- A function is captured once for each combination of types, shapes and values that are no
 -- tensors (a specialisation). Its Lua code may branch on shapes; what depends on data is
--- written with op.where, op.cond, op.while_loop, op.scan.
+-- written with op.where, op.cond, op.while_loop, op.scan. Its results share bytes with its
+-- arguments, with captured tensors and with each other where they would eagerly, and calls that
+-- fail on what elements are do so although nobody reads what they give.
 
 local core = require "tessera.core"
 local fail = core.fail
