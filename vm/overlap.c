@@ -72,13 +72,14 @@ static int64_t add_axes(Sum *s, const TsTensor *t, int64_t *reach) {
   return at;
 }
 
-bool ts_tensors_overlap(const TsTensor *a, const TsTensor *b) {
-  Sum s = {.n = 0};
+bool ts_overlap_within(const TsTensor *a, const TsTensor *b) {
+  Sum s;
   int64_t ra, rb;
-  if (a->storage != b->storage || a->storage->pending) return false;
+  s.n = s.steps = 0;
   if (!ts_tensor_numel(a) || !ts_tensor_numel(b)) return false;
   if (a->meta.dtype == TS_DT_mxfp4 || b->meta.dtype == TS_DT_mxfp4) return true; /* blocks */
   int64_t oa = add_axes(&s, a, &ra), ob = add_axes(&s, b, &rb);
+  s.reach[s.n] = s.gcd[s.n] = 0;
   for (int i = s.n; i-- > 0;) {
     s.reach[i] = s.reach[i + 1] + s.term[i].stride * s.term[i].most;
     s.gcd[i] = gcd(s.term[i].stride, s.gcd[i + 1]);
