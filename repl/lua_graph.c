@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/failing.h"
 #include "ir/graph_export.h"
 #include "ir/symbolic.h"
 #include "jit/jit.h"
@@ -318,7 +317,7 @@ static int graph_load(lua_State *L) {
     lua_pop(L, 1);
   }
   TsGraph *g = strlen(text) == len ? ts_graph_parse_at(text, symbol, e) : NULL;
-  if (!g || ts_graph_check(g, e) || ts_graph_keep_failing(g, 0, NULL)) {
+  if (!g || ts_graph_check(g, e)) {
     ts_graph_free(g);
     lua_pushnil(L);
     lua_pushfstring(L, *e->hint ? "%s%s\n  hint: %s" : "%s%s",
