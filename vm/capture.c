@@ -23,6 +23,8 @@ typedef struct Bound {
  * at. A symbol's storage has the number of its memory, from 1, for a version. */
 typedef struct Memory {
   const TsTensor *outside; /* a tensor from before, else NULL */
+  const TsGraph *home;     /* the function or region where it was made */
+  bool given;              /* to that region: the caller's */
   int param;                /* of the root, or -1 */
   uint64_t owner;           /* the tensor that is no view there, 0: none */
   uint64_t changed;         /* tensors that were made before show what was there before */
@@ -106,7 +108,7 @@ static Memory *new_memory(TsContext *c, const TsTensor *outside, int param, uint
     k->memory = m;
     k->capmemory = cap;
   }
-  k->memory[k->nmemory] = (Memory){outside, param, owner, 0};
+  k->memory[k->nmemory] = (Memory){outside, k->g, false, param, owner, 0};
   return &k->memory[k->nmemory++];
 }
 
@@ -161,6 +163,7 @@ TsTensor *ts_capture_param(TsContext *c, const TsMeta *m, const char *name) {
   plain.weak = 0, plain.device = 0;
   TsVal v = ts_graph_param(k->g, &plain, name, NULL);
   TsTensor *t = v ? ts_capture_symbol(c, v) : NULL;
+  if (t) memory_of(k, t)->given = k->g != k->root;
   if (!t || k->g != k->root) return t;
   memory_of(k, t)->param = k->root->nparam - 1;
   if (enter(c, t, v)) return t;
@@ -203,6 +206,12 @@ int ts_capture_name(TsContext *c, TsTensor *t, const char *name) {
 
 static bool looks_at(const TsCapture *k, const TsTensor *symbol) {
   return memory_of(k, symbol)->owner != symbol->id;
+}
+
+/* In a region: a tensor of those around it, or one that its caller gave it, or a view of one. */
+static bool from_outside(const TsCapture *k, const TsTensor *symbol) {
+  const Memory *m = memory_of(k, symbol);
+  return k->g != k->root && (m->outside || m->given || m->home != k->g);
 }
 
 /* Eagerly, t would show the change that was made to what it looks at. */
@@ -347,8 +356,7 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (is_symbol(dst) && !symbol_value(c, dst)) return -1;
   Bound *b = is_symbol(dst) ? find(k, dst) : bind(c, dst);
   if (!b && !is_symbol(dst)) return -1;
-  bool outside = b || ((TsVal)dst->origin)->graph != g;
-  if (outside && g != k->root)
+  if (g != k->root && (b || from_outside(k, dst)))
     return ts_error_set(&c->err, TS_ERR_value,
                         "a tensor from outside is changed in place in a region");
   if (b && is_shared(k, b)) return refuse_view(c, "a view is changed in place");
