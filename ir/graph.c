@@ -104,6 +104,7 @@ void ts_graph_free(TsGraph *g) {
   TsUnit *u = g->unit;
   for (int i = 0; i < u->nheld; i++) ts_custom_unref(u->held[i]);
   ts_text_free(&u->recognised);
+  ts_graph_free(u->whole);
   ts_arena_free(&u->arena);
   free(u);
 }
@@ -348,6 +349,19 @@ static void pin_stream(TsGraph *g, const TsOpInfo *o, TsAttr *attr) {
   *stream = ts_b_int(-++g->unit->nrandom);
 }
 
+/* Random calls have streams of their own and become something else each time. */
+static int note_call(TsGraph *g, const TsCompose *k) {
+  TsArena *a = &g->unit->arena;
+  TsCalled c = {.op = k->op, .nin = k->nin, .nout = k->nout};
+  c.in = ts_arena_copy(a, k->in, sizeof *k->in * (size_t)k->nin);
+  c.out = ts_arena_copy(a, k->out, sizeof *k->out * (size_t)k->nout);
+  c.attr = copy_attrs(g, ts_op_info(k->op)->nattr, k->attr);
+  if (!c.in || !c.out || !c.attr) return no_memory(g);
+  if (!grow(g, &g->called, g->ncalled, &g->capcalled, sizeof *g->called)) return -1;
+  g->called[g->ncalled++] = c;
+  return 0;
+}
+
 static int expand(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out,
                   int *nout) {
   TsCompose k = {.b = &g->b,
@@ -358,9 +372,14 @@ static int expand(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *a
                  .nout = 1,
                  .room = 1024,
                  .out = out};
-  if (ts_compose_table[op](&k) || g->b.failed) return -1;
+  bool inner = g->expanding;
+  int nrandom = g->unit->nrandom;
+  g->expanding = true;
+  int failed = ts_compose_table[op](&k) || g->b.failed;
+  g->expanding = inner;
   *nout = k.nout;
-  return 0;
+  if (failed || inner || !g->calling || g->unit->nrandom != nrandom) return failed ? -1 : 0;
+  return note_call(g, &k);
 }
 
 static int infer(TsGraph *g, TsInfer *inf, const TsMeta **m, const TsVal *in) {

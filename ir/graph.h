@@ -65,6 +65,14 @@ typedef struct TsUpdate {
   TsVal value;
 } TsUpdate;
 
+/* A composed call of the program and what it became: for other sizes it has to become the same. */
+typedef struct TsCalled {
+  TsOp op;
+  int nin, nout;
+  const TsVal *in, *out;
+  const TsAttr *attr;
+} TsCalled;
+
 /* What the graphs of one function share. */
 typedef struct TsUnit {
   TsArena arena;
@@ -74,6 +82,7 @@ typedef struct TsUnit {
   struct TsCustom **held; /* by the unit's nodes, a reference each */
   int nheld, capheld;
   TsText recognised; /* a line for each rule that fired while it was captured */
+  TsGraph *whole;    /* its graph before it was settled (ir/graph_recognise.h), or NULL */
   int refs;
 } TsUnit;
 
@@ -95,6 +104,8 @@ struct TsGraph {
   int nresult;
   TsUpdate *update;
   int nupdate, capupdate;
+  TsCalled *called;
+  int ncalled, capcalled;
   int line;         /* of the nodes to come */
   bool forward;     /* while forward mode is built */
   bool backward;    /* as well: a reverse pass runs */
@@ -102,6 +113,7 @@ struct TsGraph {
   bool apart;       /* nodes to come are new ones, although equal ones are there */
   bool numbers_fit; /* bare numbers beside integers fit their types: who calls looks */
   bool calling;     /* nodes to come are a call of the program: numbers are looked at now */
+  bool expanding;   /* they are what a composed row becomes */
   TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
   struct TsRecursion *recursion; /* while the adjoint of its body is built (ir/recursion.h) */
   TsError *err;

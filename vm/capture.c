@@ -446,7 +446,7 @@ TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result) {
     ts_capture_abort(c);
     return NULL;
   }
-  if (settled != g) ts_graph_free(g); /* its bound tensors belong to the other one now */
+  if (settled != g) settled->unit->whole = g; /* its bound tensors belong to the other one now */
   close_capture(c);
   return settled;
 }

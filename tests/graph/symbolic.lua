@@ -150,3 +150,50 @@ local pairs_of = graph.module("pairs_of", function(x) return x:reshape(-1, 2) en
 for _, n in ipairs { 4, 6, 8 } do pairs_of(op.ones { n }) end
 pairs_of(op.ones { 7 }) --! reshape
 pairs_of(op.ones { 10 }).shape --> {5, 2}
+-- Random programs over sizes that follow each other in any order. SIZES_COUNT in the environment
+-- makes it longer, SIZES_SEED chooses others.
+local fuzz = dofile "tests/fuzz/_text.lua"
+local count, random, pick = fuzz.open("SIZES", 40, 977), fuzz.random, fuzz.pick
+local step = {
+  function() local k = 1 + random(3) return function(x) return x["::" .. k] end end,
+  function() local k = 1 + random(3) return function(x) return x[k .. "::2"] end end,
+  function() local k = 1 + random(3) return function(x) return x["::-" .. k] end end,
+  function() local k = 1 + random(3) return function(x) return x[":-" .. k] end end,
+  function() local n, k = 2 + random(3), random(2) return function(x) local parts = { op.chunk(x, n) } return parts[1 + k * (#parts - 1)] end end,
+  function() local k = 2 + random(2) return function(x) return op.max_pool(x:reshape(1, 1, -1), { window = { k } }):reshape(-1) end end,
+  function() local k = 1 + random(3) return function(x) return op.avg_pool(x:reshape(1, 1, -1), { window = { 3 }, stride = { k }, padding = { 1 } }):reshape(-1) end end,
+  function() local k = 2 + random(2) return function(x) return op.conv1d(x:reshape(1, 1, -1), op.ones { 1, 1, 2 }, nil, { stride = { k } }):reshape(-1) end end,
+  function() return function(x) return op.rfft(x):abs() end end,
+  function() return function(x) return op.concat { x, x * 2 } end end,
+  function() local k = 1 + random(2) return function(x) return x:pad { k, 0 } end end,
+  function() local n = 2 + random(9) return function(x) return x[":" .. n] end end,
+  function() return function(x) return x - x:mean() end end,
+  function() return function(x) return op.softmax(x) + x:cumsum { axis = 0 } end end,
+  function() local k = 2 + random(3) return function(x) return x:reshape(-1, k):sum { axis = 1 } end end,
+}
+local function outcome(f, x)
+  local ok, y = pcall(f, x)
+  return ok and core.type_text(y) .. y:hash() or (tostring(y):gsub("\n.*", ""):gsub("^.-:%d+: ", ""):gsub(" %(in .*", ""))
+end
+local apart = {}
+tessera.numerics.profile "strict"
+for _ = 1, count do
+  local steps = {}
+  for i = 1, 1 + random(3) do steps[i] = pick(step)() end
+  local function f(x)
+    for _, s in ipairs(steps) do x = s(x) end
+    return x
+  end
+  local g, unit, said = graph.module("g", f), 1 + random(4), nil
+  for i = 1, 9 do
+    local n = i < 5 and 4 * unit * (i + 1) or 2 + random(60)
+    local x = op.uniform({ n }, { seed = 5, stream = n })
+    local want, got = outcome(f, x), outcome(g, x)
+    if want ~= got and not said then
+      said = true
+      apart[#apart + 1] = ("%d: %s, captured %s"):format(n, want, got)
+    end
+  end
+end
+tessera.numerics.profile "deterministic"
+table.concat(apart, "\n") --> 
