@@ -217,7 +217,9 @@ int ts_adjoint_by_definition(TsAdjoint *a, TsComposeFn *definition) {
                  .dy = dy,
                  .nx = nx,
                  .x = x,
-                 .dx = dx};
+                 .dx = dx,
+                 .nheld = nx, /* one of them may be computed from another */
+                 .held = x};
   if (!failed) failed = ts_reverse(&v);
   for (int i = 0; i < nx && !failed; i++) a->grad_in[at[i]] = dx[i];
   free(r.tape);

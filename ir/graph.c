@@ -104,6 +104,7 @@ void ts_graph_free(TsGraph *g) {
   TsUnit *u = g->unit;
   for (int i = 0; i < u->nheld; i++) ts_custom_unref(u->held[i]);
   ts_text_free(&u->recognised);
+  ts_graph_free(u->whole);
   ts_arena_free(&u->arena);
   free(u);
 }
@@ -176,8 +177,9 @@ static bool same_node(const TsNode *a, const TsNode *b) {
   return true;
 }
 
+/* A copy is there to be another tensor: no two are one. */
 static TsNode *find(const TsGraph *g, const TsNode *n) {
-  if (!g->nbucket) return NULL;
+  if (!g->nbucket || n->op == TS_OP_clone) return NULL;
   for (int32_t i = g->bucket[n->hash & (uint32_t)(g->nbucket - 1)]; i >= 0;
        i = g->node[i]->next)
     if (same_node(g->node[i], n)) return g->node[i];
@@ -227,7 +229,7 @@ static TsNode *intern(TsGraph *g, TsNode *n, int nout, const TsMeta *out, bool u
   TsArena *a = &g->unit->arena;
   n->hash = hash_node(n);
   TsNode *made = unique || g->apart ? NULL : find(g, n);
-  if (made) return made;
+  if (made) return made->runs |= n->runs, made;
   if (!rehash(g) || !grow(g, &g->node, g->nnode, &g->capnode, sizeof *g->node)) return NULL;
   made = ts_arena_alloc(a, sizeof *made + sizeof(TsValue) * (size_t)(nout ? nout : 1));
   if (!made) return no_memory(g), NULL;
@@ -346,6 +348,19 @@ static void pin_stream(TsGraph *g, const TsOpInfo *o, TsAttr *attr) {
   *stream = ts_b_int(-++g->unit->nrandom);
 }
 
+/* Random calls have streams of their own and become something else each time. */
+static int note_call(TsGraph *g, const TsCompose *k) {
+  TsArena *a = &g->unit->arena;
+  TsCalled c = {.op = k->op, .nin = k->nin, .nout = k->nout};
+  c.in = ts_arena_copy(a, k->in, sizeof *k->in * (size_t)k->nin);
+  c.out = ts_arena_copy(a, k->out, sizeof *k->out * (size_t)k->nout);
+  c.attr = copy_attrs(g, ts_op_info(k->op)->nattr, k->attr);
+  if (!c.in || !c.out || !c.attr) return no_memory(g);
+  if (!grow(g, &g->called, g->ncalled, &g->capcalled, sizeof *g->called)) return -1;
+  g->called[g->ncalled++] = c;
+  return 0;
+}
+
 static int expand(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out,
                   int *nout) {
   TsCompose k = {.b = &g->b,
@@ -356,9 +371,14 @@ static int expand(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *a
                  .nout = 1,
                  .room = 1024,
                  .out = out};
-  if (ts_compose(&k)) return -1;
+  bool inner = g->expanding;
+  int nrandom = g->unit->nrandom;
+  g->expanding = true;
+  int failed = ts_compose(&k) || g->b.failed;
+  g->expanding = inner;
   *nout = k.nout;
-  return 0;
+  if (failed || inner || !g->calling || g->unit->nrandom != nrandom) return failed ? -1 : 0;
+  return note_call(g, &k);
 }
 
 static int infer(TsGraph *g, TsInfer *inf, const TsMeta **m, const TsVal *in) {
@@ -454,7 +474,13 @@ int ts_graph_results(TsGraph *g, int n, const TsVal *v) {
   g->result = ts_arena_copy(&g->unit->arena, v, sizeof *v * (size_t)n);
   if (!g->result) return no_memory(g);
   g->nresult = n;
+  g->bytes = NULL;
   return 0;
+}
+
+int ts_graph_result_bytes(TsGraph *g, const int *bytes) {
+  g->bytes = ts_arena_copy(&g->unit->arena, bytes, sizeof *bytes * (size_t)g->nresult);
+  return g->bytes ? 0 : no_memory(g);
 }
 
 int ts_graph_update(TsGraph *g, int param, TsVal v) {

@@ -54,6 +54,7 @@ struct TsNode {
   TsGraph **region; /* of a call: the graph called */
   double number;
   bool backward; /* the reverse pass made it: its line is that of the operator differentiated */
+  bool runs;     /* although nothing may read it: its error is the program's (ir/failing.h) */
   struct TsCustom *ref; /* custom: whom to call; call: whom to ask for the derivative */
   TsValue out[];
 };
@@ -64,6 +65,14 @@ typedef struct TsUpdate {
   TsVal value;
 } TsUpdate;
 
+/* A composed call of the program and what it became: for other sizes it has to become the same. */
+typedef struct TsCalled {
+  TsOp op;
+  int nin, nout;
+  const TsVal *in, *out;
+  const TsAttr *attr;
+} TsCalled;
+
 /* What the graphs of one function share. */
 typedef struct TsUnit {
   TsArena arena;
@@ -73,6 +82,7 @@ typedef struct TsUnit {
   struct TsCustom **held; /* by the unit's nodes, a reference each */
   int nheld, capheld;
   TsText recognised; /* a line for each rule that fired while it was captured */
+  TsGraph *whole;    /* its graph before it was settled (ir/graph_recognise.h), or NULL */
   int refs;
 } TsUnit;
 
@@ -90,15 +100,20 @@ struct TsGraph {
   void **bound; /* by parameter: the handle of a captured value, else NULL */
   int nparam, capparam;
   TsVal *result;
+  int *bytes; /* by result, whose bytes the program gave it: see ts_graph_result_bytes; NULL */
   int nresult;
   TsUpdate *update;
   int nupdate, capupdate;
+  TsCalled *called;
+  int ncalled, capcalled;
   int line;         /* of the nodes to come */
   bool forward;     /* while forward mode is built */
   bool backward;    /* as well: a reverse pass runs */
   bool replaced;    /* some value has another one instead */
   bool apart;       /* nodes to come are new ones, although equal ones are there */
   bool numbers_fit; /* bare numbers beside integers fit their types: who calls looks */
+  bool calling;     /* nodes to come are a call of the program: numbers are looked at now */
+  bool expanding;   /* they are what a composed row becomes */
   TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
   struct TsRecursion *recursion; /* while the adjoint of its body is built (ir/recursion.h) */
   TsError *err;
@@ -131,6 +146,11 @@ TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *co
 TsNode *ts_graph_raw(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *const *region,
                      const TsAttr *attr, double number, const TsMeta *out);
 int ts_graph_results(TsGraph *g, int n, const TsVal *v);
+/* Which results shared bytes where the program ran operator by operator, as values alone do not
+ * tell: equal calls are one value, and rules take copies away. Results with one number do; the
+ * numbers below nparam are those of parameters. Copies of the graph keep it. Of a graph without
+ * it, what shares is what its views say. */
+int ts_graph_result_bytes(TsGraph *g, const int *bytes);
 int ts_graph_update(TsGraph *g, int param, TsVal v);
 
 /* v as a value of g: itself, or the parameter of the region g that stands for it, entered
@@ -149,6 +169,9 @@ static inline TsVal ts_graph_now(TsVal v) {
 
 static inline const TsMeta *ts_val_meta(TsVal v) { return &v->meta; }
 const char *ts_node_name(const TsNode *n);
+static inline bool ts_node_is_view(const TsNode *n) {
+  return n->op < TS_OP_COUNT && ts_op_info((TsOp)n->op)->cls == TS_CLASS_VIEW;
+}
 
 /* The gradients of y by x, emitted into g: dx[i] is NULL where y does not depend on x[i].
  * dy[i] NULL: ones. -1 with the error, which names the operator and its line. */

@@ -96,6 +96,7 @@ int ts_graph_map_finish(TsGraphMap *m) {
   for (int i = 0; i < from->nresult; i++) v[i] = ts_graph_mapped(m, from->result[i]);
   int failed = ts_graph_results(m->to, from->nresult, v);
   free(v);
+  if (!failed && from->bytes) failed = ts_graph_result_bytes(m->to, from->bytes);
   for (int i = 0; i < from->nupdate && !failed; i++)
     failed = ts_graph_update(m->to, from->update[i].param,
                              ts_graph_mapped(m, from->update[i].value));
@@ -112,6 +113,7 @@ unsigned char *ts_graph_live(const TsGraph *g) {
   for (int i = 0; i < g->nupdate; i++) mark[g->update[i].value->node->id] = 1;
   for (int i = g->nnode; i-- > 0;) {
     const TsNode *n = g->node[i];
+    mark[i] |= n->runs;
     for (int k = 0; mark[i] && k < n->nin; k++)
       if (n->in[k]) mark[n->in[k]->node->id] = 1;
   }

@@ -4,7 +4,7 @@
 
 #include "ir/graph.h"
 
-/* Nodes of g that its results and updates need: mark[id], for the caller to free. NULL when
+/* Nodes of g that its results and updates need, and those that run anyway: mark[id], for the caller to free. NULL when
  * memory runs out. */
 unsigned char *ts_graph_live(const TsGraph *g);
 

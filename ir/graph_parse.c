@@ -2,6 +2,7 @@
  * functions as a capture does, so that wrong text gets the operator's own message, with the
  * line in front. Every step is linear in the text, and regions nest to a limit. */
 #include "ir/custom.h"
+#include "ir/failing.h"
 #include "ir/graph_check.h"
 #include "ir/text_line.h"
 #include "ir/text_value.h"
@@ -373,8 +374,8 @@ static int body(Parser *p, Scope *s) {
       return ts_read_unexpected(&p->r, "a line or '}'");
     if (ts_read_is_word(&p->r, "update") ? update_line(p, s) : node_line(p, s)) return -1;
   }
-  if (ts_read_next(&p->r)) return -1;
-  return resolve_results(p, s, from);
+  if (ts_read_next(&p->r) || resolve_results(p, s, from)) return -1;
+  return ts_graph_keep_failing(s->g, 0, NULL) ? ts_read_no_memory(&p->r) : 0;
 }
 
 /* ---- the text */

@@ -164,6 +164,8 @@ static int mark_live(Settle *s) {
     if (push_live(s, g->result[i])) return -1;
   for (int i = 0; i < g->nupdate; i++)
     if (push_live(s, g->update[i].value)) return -1;
+  for (int i = 0; i < g->nnode; i++)
+    if (g->node[i]->runs && push_live(s, &g->node[i]->out[0])) return -1;
   while (s->n) {
     const TsNode *n = s->stack[--s->n];
     for (int k = 0; k < n->nin; k++)

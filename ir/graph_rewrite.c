@@ -445,6 +445,23 @@ static int *count_uses(const TsGraph *g, const unsigned char *live) {
   return uses;
 }
 
+/* By node, what no rule may take: the views through which results share bytes, or could, with an
+ * argument of other strides, and what several results look at, of which a view that is a rule's
+ * may have to be a copy. NULL when memory runs out. */
+static unsigned char *shared_by_results(const TsGraph *g) {
+  unsigned char *mark = calloc((size_t)g->nnode + 1, 1);
+  for (int i = 0; mark && g->bytes && i < g->nresult; i++) {
+    const TsNode *n = g->result[i]->node, *root = n;
+    while (ts_node_is_view(root)) root = root->in[0]->node;
+    bool several = false;
+    for (int k = 0; k < g->nresult; k++) several |= k != i && g->bytes[k] == g->bytes[i];
+    if (root == n || !(several || root->op == TS_NODE_param || g->bytes[i] < g->nparam)) continue;
+    for (; n != root; n = n->in[0]->node) mark[n->id] = 1;
+    mark[root->id] = 1;
+  }
+  return mark;
+}
+
 static int rewrite_graph(TsRewrite *r, TsGraphMap *m);
 
 /* The live nodes of a region alone, in the same unit. */
@@ -543,7 +560,7 @@ static int narrow_gradient(TsRewrite *r, TsGraphMap *m, const TsNode *n) {
   return 0;
 }
 
-static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses) {
+static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses, bool stays) {
   if (n->nregion ? map_holder(r, m, n) : ts_graph_map_node(m, n)) return -1;
   if (n->nout == 0) return 0;
   if (is_step(n) && narrow_gradient(r, m, n)) return -1;
@@ -551,7 +568,7 @@ static int rewrite_node(TsRewrite *r, TsGraphMap *m, const TsNode *n, int uses) 
   if (!room(r, v->node->id)) return -1;
   r->g->line = v->node->line;
   r->g->backward = v->node->backward;
-  if (n->nout == 1) v = simplify(r, v);
+  if (n->nout == 1 && !stays && !n->runs) v = simplify(r, v);
   if (!v || r->b.failed) return -1;
   m->value[m->start[n->id]] = v;
   if (!room(r, v->node->id)) return -1;
@@ -564,7 +581,8 @@ static int rewrite_graph(TsRewrite *r, TsGraphMap *m) {
   const TsGraph *from = m->from;
   unsigned char *live = ts_graph_live(from);
   int *uses = live ? count_uses(from, live) : NULL;
-  int failed = !uses;
+  unsigned char *stays = uses ? shared_by_results(from) : NULL;
+  int failed = !stays;
   for (int i = 0; i < from->nparam && !failed; i++) {
     uint32_t id = ts_graph_mapped(m, from->param[i])->node->id;
     failed = !room(r, id);
@@ -572,7 +590,8 @@ static int rewrite_graph(TsRewrite *r, TsGraphMap *m) {
   }
   for (int i = 0; i < from->nnode && !failed; i++)
     if (live[i] && from->node[i]->op != TS_NODE_param)
-      failed = rewrite_node(r, m, from->node[i], uses[i]);
+      failed = rewrite_node(r, m, from->node[i], uses[i], stays[i]);
+  free(stays);
   free(uses);
   free(live);
   free(r->uses);

@@ -9,6 +9,7 @@ typedef struct Slot {
   TsVal value, grad;
   bool active; /* depends on an x */
   bool held;
+  int maker; /* the first entry that gives it, from 1 */
 } Slot;
 
 typedef struct Map {
@@ -42,7 +43,10 @@ static bool differentiable(TsBuild *b, TsVal v) {
   return ts_dtype_is((TsDtype)b->meta(b, v)->dtype, TS_KIND_F | TS_KIND_C);
 }
 
-/* Marks what depends on x. Integers and truth values carry no derivative. */
+/* Marks what depends on x. Integers and truth values carry no derivative. A builder that
+ * interns gives one value for equal calls, so several entries may stand for one call: the
+ * first of them does, since all that reads the value comes behind it, and the value's gradient
+ * is passed on once. */
 static void mark(Map *m, const TsReverse *r) {
   for (int i = 0; i < r->nx; i++) enter(m, r->x[i])->active = true;
   for (int i = 0; i < r->nheld; i++) enter(m, r->held[i])->held = true;
@@ -50,9 +54,12 @@ static void mark(Map *m, const TsReverse *r) {
     const TsTapeEntry *t = &r->tape[i];
     bool active = false;
     for (int k = 0; k < t->nin && !active; k++) active = t->in[k] && find(m, t->in[k])->active;
-    for (int k = 0; active && k < t->nout; k++)
-      if (t->out[k] && differentiable(r->b, t->out[k]) && !find(m, t->out[k])->held)
-        enter(m, t->out[k])->active = true;
+    for (int k = 0; active && k < t->nout; k++) {
+      if (!t->out[k] || !differentiable(r->b, t->out[k]) || find(m, t->out[k])->held) continue;
+      Slot *s = enter(m, t->out[k]);
+      s->active = true;
+      if (!s->maker) s->maker = i + 1;
+    }
   }
 }
 
@@ -108,7 +115,8 @@ static int step(TsReverse *r, Map *m, const TsTapeEntry *t, TsVal *grads, bool *
   bool any = false;
   for (int k = 0; k < t->nout; k++) {
     Slot *s = t->out[k] ? find(m, t->out[k]) : NULL;
-    grad[k] = s && s->value && s->active && !s->held ? s->grad : NULL;
+    bool ours = s && s->value && s->active && !s->held && s->maker == t - r->tape + 1;
+    grad[k] = ours ? s->grad : NULL;
     any |= grad[k] != NULL;
   }
   if (!any) return 0;

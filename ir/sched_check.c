@@ -131,11 +131,13 @@ static void need(unsigned char *needed, TsVal v) {
   if (v->index < 8) needed[v->node->id] |= (unsigned char)(1u << v->index);
 }
 
-/* Marks by node and output what has to be in memory: what other groups read, and results. */
+/* Marks by node and output what has to be in memory: what other groups read, results, and what runs
+ * although nobody reads it. */
 static void find_needed(const TsSched *s, const unsigned char *live, unsigned char *needed) {
   const TsGraph *g = s->g;
   for (int i = 0; i < g->nnode; i++) {
     const TsNode *n = g->node[i];
+    if (n->runs) need(needed, (TsVal)&n->out[0]);
     for (int k = 0; live[i] && !ts_sched_is_view(n) && k < n->nin; k++) {
       TsVal v = origin(n->in[k]);
       if (v && s->of[v->node->id] != s->of[i]) need(needed, v);

@@ -259,6 +259,7 @@ static void find_readers(const Fuse *f, int *reader) {
   for (int i = 0; i < g->nnode; i++) {
     const TsNode *n = g->node[i];
     int own = f->s->of[i];
+    if (n->runs && own >= 0) reader[own] = MANY;
     for (int k = 0; f->runs[i] && k < n->nin; k++) {
       int from = n->in[k] ? group_of(f, n->in[k]) : -1;
       if (from >= 0 && from != own)
@@ -361,9 +362,12 @@ static void put_user(Users *u, bool counting, TsVal v, int user) {
 
 static void put_users(const Fuse *f, Users *u, bool counting) {
   const TsGraph *g = f->g;
-  for (int i = 0; i < g->nnode; i++)
-    for (int k = 0; f->runs[i] && k < g->node[i]->nin; k++)
-      if (g->node[i]->in[k]) put_user(u, counting, g->node[i]->in[k], i);
+  for (int i = 0; i < g->nnode; i++) {
+    const TsNode *n = g->node[i];
+    for (int k = 0; f->runs[i] && k < n->nin; k++)
+      if (n->in[k]) put_user(u, counting, n->in[k], i);
+    if (n->runs) put_user(u, counting, (TsVal)&n->out[0], -1);
+  }
   for (int i = 0; i < g->nresult; i++) put_user(u, counting, g->result[i], -1);
   for (int i = 0; i < g->nupdate; i++) put_user(u, counting, g->update[i].value, -1);
 }
@@ -646,8 +650,10 @@ static void note_operands(Fuse *f, const TsNode *n) {
 
 static void find_operands(Fuse *f) {
   const TsGraph *g = f->g;
-  for (int i = 0; i < g->nnode && !f->failed; i++)
+  for (int i = 0; i < g->nnode && !f->failed; i++) {
     if (f->runs[i]) note_operands(f, g->node[i]);
+    if (g->node[i]->runs) note_output(f, (TsVal)&g->node[i]->out[0]);
+  }
   for (int i = 0; i < g->nresult; i++) note_output(f, g->result[i]);
   for (int i = 0; i < g->nupdate; i++) note_output(f, g->update[i].value);
 }

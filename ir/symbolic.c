@@ -154,6 +154,46 @@ static bool join_node(Join *j, TsGraphMap *m, const TsNode *x, const TsNode *y) 
   return made != NULL;
 }
 
+static bool same_value(TsVal x, TsVal y) {
+  return !x == !y && (!x || (x->node->id == y->node->id && x->index == y->index));
+}
+
+static bool same_option(const TsAttr *a, const TsAttr *b) {
+  if (a->type != b->type || a->n != b->n) return false;
+  if (a->type == TS_ATTR_ints || a->type == TS_ATTR_floats)
+    return !a->n || !memcmp(a->ints, b->ints, 8 * (size_t)a->n);
+  if (a->type == TS_ATTR_str) return !strcmp(a->str, b->str);
+  return a->type == TS_ATTR_none || a->i == b->i;
+}
+
+static TsVal *mapped_list(const TsGraphMap *m, int n, const TsVal *v) {
+  TsVal *to = ts_arena_alloc(&m->to->unit->arena, sizeof *to * (size_t)(n + 1));
+  for (int i = 0; to && i < n; i++) to[i] = ts_graph_mapped(m, v[i]);
+  return to;
+}
+
+/* The program's composed calls, whose options do not follow from sizes. */
+static bool join_calls(Join *j, TsGraphMap *m, const TsGraph *a, const TsGraph *b) {
+  TsGraph *g = m->to;
+  if (!(g->called = ts_arena_alloc(&g->unit->arena, sizeof *g->called * (size_t)(a->ncalled + 1))))
+    return false;
+  bool fine = a->ncalled == b->ncalled;
+  for (int i = 0; i < a->ncalled && fine; i++) {
+    const TsCalled *x = &a->called[i], *y = &b->called[i];
+    fine = x->op == y->op && x->nin == y->nin && x->nout == y->nout;
+    for (int k = 0; k < x->nin && fine; k++) fine = same_value(x->in[k], y->in[k]);
+    for (int k = 0; k < x->nout && fine; k++) fine = same_value(x->out[k], y->out[k]);
+    for (int k = 0; k < ts_op_info(x->op)->nattr && fine; k++)
+      fine = same_option(&x->attr[k], &y->attr[k]);
+    TsCalled c = *x;
+    c.in = mapped_list(m, c.nin, x->in), c.out = mapped_list(m, c.nout, x->out);
+    if (!c.in || !c.out) return false;
+    g->called[g->ncalled++] = c;
+  }
+  if (!fine && j->why && !j->why->len) ts_text_str(j->why, "other calls");
+  return fine;
+}
+
 /* Parameters of g are there; values by the map from a. */
 static bool join_graph(Join *j, TsGraph *g, const TsGraph *a, const TsGraph *b) {
   TsGraphMap m;
@@ -171,32 +211,47 @@ static bool join_graph(Join *j, TsGraph *g, const TsGraph *a, const TsGraph *b) 
     fine = (a->result[i]->node->id == b->result[i]->node->id &&
             a->result[i]->index == b->result[i]->index) ||
            differ(j, a->result[i]->node, "another result");
+  for (int i = 0; i < a->nresult && fine; i++)
+    fine = (!a->bytes && !b->bytes) || (a->bytes && b->bytes && a->bytes[i] == b->bytes[i]) ||
+           differ(j, a->result[i]->node, "a result that shares other bytes");
   for (int i = 0; i < a->nupdate && fine; i++)
     fine = (a->update[i].param == b->update[i].param &&
             a->update[i].value->node->id == b->update[i].value->node->id &&
             a->update[i].value->index == b->update[i].value->index) ||
            differ(j, a->update[i].value->node, "another update");
-  if (fine) fine = !ts_graph_map_finish(&m);
+  if (fine) fine = join_calls(j, &m, a, b) && !ts_graph_map_finish(&m);
   ts_graph_map_close(&m);
   return fine;
+}
+
+static TsGraph *join_whole(Join *j) {
+  const TsGraph *a = j->a, *b = j->b;
+  TsGraph *g = ts_graph_new(a->name, a->err);
+  bool fine = g != NULL && a->nparam == b->nparam;
+  for (int i = 0; fine && i < a->nparam; i++) {
+    TsMeta m;
+    fine = a->bound[i] == b->bound[i] &&
+           join_meta(j, a->param[i]->node, &a->param[i]->meta, &b->param[i]->meta, &m) &&
+           ts_graph_param(g, &m, a->param[i]->name, a->bound[i]);
+  }
+  if (fine) g->unit->nrandom = a->unit->nrandom;
+  if (fine && join_graph(j, g, a, b)) return g;
+  ts_graph_free(g);
+  return NULL;
 }
 
 TsSymbolic *ts_graph_generalise(const TsGraph *a, const TsGraph *b, TsText *why) {
   TsSymbolic *s = calloc(1, sizeof *s);
   Join j = {.a = a, .b = b, .s = s, .why = why};
+  const TsGraph *wa = a->unit->whole, *wb = b->unit->whole;
   if (!s) return NULL;
-  bool fine = a->nparam == b->nparam && find_symbols(&j);
-  if (fine) fine = (s->g = ts_graph_new(a->name, a->err)) != NULL;
-  for (int i = 0; fine && i < a->nparam; i++) {
-    TsMeta m;
-    fine = a->bound[i] == b->bound[i] &&
-           join_meta(&j, a->param[i]->node, &a->param[i]->meta, &b->param[i]->meta, &m) &&
-           ts_graph_param(s->g, &m, a->param[i]->name, a->bound[i]);
-  }
-  if (fine) s->g->unit->nrandom = a->unit->nrandom;
+  bool fine = a->nparam == b->nparam && find_symbols(&j) && !wa == !wb;
+  if (fine) fine = (s->g = join_whole(&j)) != NULL;
   if (fine && a->unit->recognised.at)
     ts_text_str(&s->g->unit->recognised, a->unit->recognised.at);
-  if (fine && join_graph(&j, s->g, a, b)) return s;
+  j.a = wa, j.b = wb;
+  if (fine && wa) fine = (s->g->unit->whole = join_whole(&j)) != NULL;
+  if (fine) return s;
   if (why && !why->len) ts_text_str(why, "other captured tensors");
   ts_symbolic_free(s);
   return NULL;
@@ -240,6 +295,7 @@ bool ts_symbolic_solve(const TsSymbolic *s, int n, const TsMeta *const *arg,
 typedef struct Concrete {
   const int64_t *value;
   TsError *err;
+  bool calls; /* composed calls are repeated: nodes that they add mean nothing */
 } Concrete;
 
 static bool number_at(const Concrete *c, int64_t v, int64_t *out) {
@@ -349,6 +405,25 @@ static bool node_at(const Concrete *c, TsGraphMap *m, const TsNode *n) {
   return true;
 }
 
+/* The numbers in what a composed call became were fitted to a few cases. The call itself says what
+ * they are for these sizes: repeated it gives the values that are there, or the fit was wrong, as
+ * it is for what rounds a size up or down. */
+static bool calls_agree(TsGraphMap *m, const TsGraph *from) {
+  for (int i = 0; i < from->ncalled; i++) {
+    const TsCalled *k = &from->called[i];
+    TsVal out[1024], *in = mapped_list(m, k->nin, k->in);
+    int nout = 0;
+    if (!in || !ts_graph_emit(m->to, k->op, k->nin, in, k->attr, out, &nout)) return false;
+    bool same = nout == k->nout;
+    for (int n = 0; n < nout && same; n++) same = out[n] == ts_graph_mapped(m, k->out[n]);
+    if (same) continue;
+    ts_error_set(m->to->err, TS_ERR_shape, "%s does not follow from the sizes as expected",
+                 ts_op_info(k->op)->name);
+    return false;
+  }
+  return true;
+}
+
 static bool graph_at(const Concrete *c, TsGraph *g, const TsGraph *from) {
   TsGraphMap m;
   if (ts_graph_map_open(&m, g, from)) return false;
@@ -356,27 +431,37 @@ static bool graph_at(const Concrete *c, TsGraph *g, const TsGraph *from) {
   bool fine = true;
   for (int i = 0; i < from->nnode && fine; i++)
     if (from->node[i]->op != TS_NODE_param) fine = node_at(c, &m, from->node[i]);
+  if (fine && c->calls) fine = calls_agree(&m, from);
   if (fine) fine = !ts_graph_map_finish(&m);
   ts_graph_map_close(&m);
   return fine;
 }
 
-TsGraph *ts_symbolic_at(const TsSymbolic *s, const int64_t value[TS_SYMBOLS], TsError *err) {
-  Concrete c = {value, err};
-  TsGraph *g = ts_graph_new(s->g->name, err);
+static TsGraph *whole_at(const Concrete *c, const TsGraph *from) {
+  TsGraph *g = ts_graph_new(from->name, c->err);
   bool fine = g != NULL;
-  for (int i = 0; fine && i < s->g->nparam; i++) {
+  for (int i = 0; fine && i < from->nparam; i++) {
     TsMeta m;
-    fine = meta_at(&c, &s->g->param[i]->meta, &m) &&
-           ts_graph_param(g, &m, s->g->param[i]->name, s->g->bound[i]);
+    fine = meta_at(c, &from->param[i]->meta, &m) &&
+           ts_graph_param(g, &m, from->param[i]->name, from->bound[i]);
   }
-  if (fine) g->unit->nrandom = s->g->unit->nrandom;
-  if (fine && s->g->unit->recognised.at)
-    ts_text_str(&g->unit->recognised, s->g->unit->recognised.at);
-  if (fine && graph_at(&c, g, s->g)) return g;
-  if (!err->code) ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (fine) g->unit->nrandom = from->unit->nrandom;
+  if (fine && graph_at(c, g, from)) return g;
+  if (!c->err->code) ts_error_set(c->err, TS_ERR_memory, "out of memory");
   ts_graph_free(g);
   return NULL;
+}
+
+TsGraph *ts_symbolic_at(const TsSymbolic *s, const int64_t value[TS_SYMBOLS], TsError *err) {
+  const TsGraph *whole = s->g->unit->whole ? s->g->unit->whole : s->g;
+  Concrete c = {value, err, true};
+  TsGraph *g = whole_at(&c, whole);
+  if (!g) return NULL;
+  ts_graph_free(g);
+  c.calls = false;
+  if ((g = whole_at(&c, s->g)) && s->g->unit->recognised.at)
+    ts_text_str(&g->unit->recognised, s->g->unit->recognised.at);
+  return g;
 }
 
 /* ---- what must divide: products of symbols, each by the least multiple of its divisors */

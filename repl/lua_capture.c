@@ -143,7 +143,7 @@ static int values_of(lua_State *L, TsContext *c, int table, TsVal **out);
 static int push_outputs(lua_State *L, TsContext *c, TsNode *n) {
   luaL_checkstack(L, n->nout + 4, "results");
   for (int i = 0; i < n->nout; i++) {
-    TsTensor *t = ts_capture_own_symbol(c, &n->out[i]);
+    TsTensor *t = ts_capture_symbol(c, &n->out[i]);
     if (!t) return ts_lua_raise(L);
     ts_lua_push(L, t);
   }
@@ -206,11 +206,30 @@ static int capture_reset(lua_State *L) {
   return 0;
 }
 
+/* ---- control operators that run at once */
+/* tensor_mark() -> a mark for tensor_own: tensors are older or younger. */
+static int tensor_mark(lua_State *L) {
+  lua_pushnumber(L, (double)ts_lua_context(L)->next_id);
+  return 1;
+}
+
+/* tensor_own(x, mark) -> x if it was made since and nobody else has its bytes, else a copy. What
+ * garbage still looks at is copied as well; of what is pending nobody knows. */
+static int tensor_own(lua_State *L) {
+  const TsTensor *x = ts_lua_check_tensor(L, 1, "tensor_own");
+  const TsStorage *s = x->storage;
+  bool young = x->id >= (uint64_t)luaL_checknumber(L, 2);
+  int holders = 1 + (x->origin != NULL); /* the tape looks at what it has recorded */
+  lua_settop(L, 1);
+  if (s->symbolic || (young && !s->pending && s->refs <= holders && x->refs == 1)) return 1;
+  return ts_lua_call(L, TS_OP_clone, 1, false);
+}
+
 /* ---- derivatives inside a capture */
 static int push_values(lua_State *L, TsContext *c, int n, TsVal const *v) {
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
-    TsTensor *t = v[i] ? ts_capture_own_symbol(c, v[i]) : NULL;
+    TsTensor *t = v[i] ? ts_capture_symbol(c, v[i]) : NULL;
     if (v[i] && !t) return ts_lua_raise(L);
     if (t)
       ts_lua_push(L, t);
@@ -261,6 +280,7 @@ static int gradient(lua_State *L) {
   TsVal *dx = lua_newuserdata(L, sizeof *dx * (size_t)(nx + 1));
   TsGraph *g = ts_capture_graph(c);
   g->b.failed = false;
+  if (ts_capture_use(c, ny, y)) return ts_lua_raise(L);
   if (recognise(L, c, g, ny, y, nx, x, lua_istable(L, 4) ? 4 : 0)) return ts_lua_raise(L);
   if (ts_graph_gradient(g, ny, y, dy, nx, x, dx)) return ts_lua_raise(L);
   return push_values(L, c, nx, dx);
@@ -277,7 +297,7 @@ static int jvp(lua_State *L) {
   TsVal *dy = lua_newuserdata(L, sizeof *dy * (size_t)(ny + 1));
   TsGraph *g = ts_capture_graph(c);
   g->b.failed = false;
-  if (ts_graph_jvp(g, nx, x, v, ny, y, dy)) return ts_lua_raise(L);
+  if (ts_capture_use(c, ny, y) || ts_graph_jvp(g, nx, x, v, ny, y, dy)) return ts_lua_raise(L);
   return push_values(L, c, ny, dy);
 }
 
@@ -307,6 +327,8 @@ static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
                                      {"region_end", region_end},
                                      {"control", control},
                                      {"recur", recur},
+                                     {"tensor_mark", tensor_mark},
+                                     {"tensor_own", tensor_own},
                                      {"capture_mark", capture_mark},
                                      {"capture_reset", capture_reset},
                                      {"gradient", gradient},

@@ -106,8 +106,18 @@ static void push_tensors(lua_State *L, int n, TsTensor *const *t) {
 }
 
 /* ---- forward in Lua */
+/* A result that others have too, as when the function returns what it was given: an operator's
+ * results are tensors of their own. mark: tensors before it are older than the call. */
+static bool is_others(const TsTensor *t, uint64_t mark, int n, TsTensor *const *before) {
+  if (t->id < mark || t->storage->refs > 1 || t->requires_grad || t->origin) return true;
+  for (int i = 0; i < n; i++)
+    if (before[i] == t) return true;
+  return false;
+}
+
 typedef struct Forward {
   Custom *f;
+  uint64_t mark;
   int nin, nout;
   TsTensor *const *in;
   TsTensor **out;
@@ -126,9 +136,12 @@ static int forward_body(lua_State *L) {
                       k->nout);
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, -1, i + 1);
-    k->out[i] = ts_tensor_contiguous(c, ts_lua_check_tensor(L, -1, k->f->name));
+    TsTensor *t = ts_lua_check_tensor(L, -1, k->f->name);
+    if (ts_defer_force(t)) return ts_lua_raise(L);
+    bool copy = !t->contiguous || is_others(t, k->mark, i, k->out);
+    k->out[i] = copy ? ts_tensor_copy(c, t) : ts_tensor_ref(t);
     lua_pop(L, 1);
-    if (!k->out[i] || ts_defer_force(k->out[i])) return ts_lua_raise(L);
+    if (!k->out[i]) return ts_lua_raise(L);
   }
   return 0;
 }
@@ -152,7 +165,7 @@ static int run_lua(TsCustom *base, TsContext *c, int nin, TsTensor *const *in, i
   c->capture = NULL;
   c->no_grad++;
   for (int i = 0; i < nout; i++) out[i] = NULL;
-  Forward k = {(Custom *)base, nin, nout, own, out};
+  Forward k = {(Custom *)base, c->next_id, nin, nout, own, out};
   int failed = copy_inputs(c, ((Custom *)base)->eager, nin, in, own);
   if (!failed) failed = call_protected(c, base->name, forward_body, &k);
   c->capture = capture;
@@ -537,21 +550,21 @@ static int custom_region(lua_State *L) {
   return push_node(L, c, n);
 }
 
-/* custom_record(f, {inputs}, {outputs}) -> the outputs as made by f: others of their bytes
- * where they were there before */
+/* custom_record(f, {inputs}, {outputs}, mark) -> the outputs as made by f: copies where they are
+ * older than the mark or have bytes of others */
 static int custom_record(lua_State *L) {
   Custom *f = check_custom(L, 1);
   TsContext *c = ts_lua_context(L);
   TsTensor **in, **out;
   int nin = tensor_list(L, 2, &in), nout = tensor_list(L, 3, &out), failed = 0;
   TsTensor **own = lua_newuserdata(L, sizeof *own * (size_t)(nout + 1));
+  uint64_t mark = (uint64_t)luaL_checknumber(L, 4);
   int n = 0;
   for (; n < nout && !failed; n++) {
     if ((failed = ts_defer_force(out[n]))) break;
-    bool old = out[n]->requires_grad || out[n]->origin;
-    for (int i = 0; i < nin; i++) old |= out[n] == in[i];
-    own[n] = old ? ts_tensor_view(out[n], &out[n]->meta, out[n]->stride, out[n]->offset)
-                 : ts_tensor_ref(out[n]);
+    bool copy = is_others(out[n], mark, n, own);
+    for (int i = 0; i < nin; i++) copy |= out[n] == in[i];
+    own[n] = copy ? ts_tensor_copy(c, out[n]) : ts_tensor_ref(out[n]);
     failed = !own[n];
   }
   if (!failed && ts_tape_wants(c, nin, in))

@@ -12,6 +12,7 @@
 #include "vm/compile.h"
 #include "vm/defer.h"
 #include "vm/lower.h"
+#include "vm/overlap.h"
 #include "vm/tape.h"
 
 static const char *const TYPE = "tessera.graph";
@@ -77,14 +78,17 @@ static int ready(lua_State *L, Function *f) {
 }
 
 /* What is changed in place must not be seen through another parameter: the code reads
- * each where it stands. Captured tensors were compared when they were captured. */
+ * each where it stands. Captured tensors were compared when they were captured. Parts of one
+ * tensor that have no element in common are as good as two tensors. */
 static int check_apart(lua_State *L, const Function *f, TsTensor *const *all, int narg,
                        TsTensor *const *arg) {
   for (int u = 0; u < f->g->nupdate; u++) {
     int p = f->g->update[u].param, seen = 0;
     bool bound = f->code->bound[p] != NULL;
-    for (int i = 0; i < (bound ? narg : f->code->nparam); i++)
-      seen += (bound ? arg[i] : all[i])->storage == all[p]->storage;
+    for (int i = 0; i < (bound ? narg : f->code->nparam); i++) {
+      const TsTensor *t = bound ? arg[i] : all[i];
+      if (t->storage == all[p]->storage) seen += (i == p && !bound) || ts_tensors_overlap(t, all[p]);
+    }
     if (seen > !bound)
       return luaL_error(L,
                         "%s: two arguments share elements, and one of them is changed in place",
@@ -110,13 +114,13 @@ static int save_updated(lua_State *L, const Function *f, TsTensor **before) {
   return 0;
 }
 
+/* A parameter that comes out is what it was; one that was changed is a result of the call. */
 static int record_run(TsContext *c, const Function *f, TsTensor *const *before,
                       TsTensor *const *all, TsTensor **results, uint64_t stream) {
-  for (int i = 0; i < f->code->nresult;
-       i++) /* a parameter that comes out is no result of the call */
+  for (int i = 0; i < f->code->nresult; i++)
     for (int k = 0; k < f->code->nparam; k++) {
       TsTensor *t = results[i];
-      if (t != all[k]) continue;
+      if (t != all[k] || before[k] == all[k]) continue;
       if (!(results[i] = ts_tensor_view(t, &t->meta, t->stride, t->offset)))
         return results[i] = t, -1;
       ts_tensor_unref(t);
@@ -416,7 +420,7 @@ static int solve(lua_State *L) {
   return 1;
 }
 
-/* s:at({values}) -> the function for these sizes */
+/* s:at({values}) -> the function for these sizes; or nil and why they are no case of it */
 static int at(lua_State *L) {
   Symbolic *s = check_symbolic(L);
   TsContext *c = ts_lua_context(L);
@@ -427,7 +431,13 @@ static int at(lua_State *L) {
     lua_pop(L, 1);
   }
   TsGraph *raw = ts_symbolic_at(s->raw, value, &c->err);
-  if (!raw) return ts_lua_raise(L);
+  if (!raw && c->err.code == TS_ERR_memory) return ts_lua_raise(L);
+  if (!raw) {
+    lua_pushnil(L);
+    lua_pushstring(L, c->err.message);
+    ts_error_clear(&c->err);
+    return 2;
+  }
   refer(raw, true);
   ts_lua_push_captured(L, c, raw);
   return 1;

@@ -4,8 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/failing.h"
 #include "ir/graph_recognise.h"
+#include "vm/alias.h"
 #include "vm/defer.h"
+#include "vm/overlap.h"
 
 /* A tensor from before, or the symbol of an argument, and its value at this point of the
  * function. */
@@ -16,12 +19,25 @@ typedef struct Bound {
   bool updated;
 } Bound;
 
+/* The bytes that a symbol would have if the function ran: views share those of what they look
+ * at. A symbol's storage has the number of its memory, from 1, for a version. */
+typedef struct Memory {
+  const TsTensor *outside; /* a tensor from before, else NULL */
+  const TsGraph *home;     /* the function or region where it was made */
+  bool given;              /* to that region: the caller's */
+  int param;                /* of the root, or -1 */
+  uint64_t owner;           /* the tensor that is no view there, 0: none */
+  uint64_t changed;         /* tensors that were made before show what was there before */
+} Memory;
+
 struct TsCapture {
   TsGraph *root, *g; /* g: the region that calls go into */
   Bound *bound;
   int nbound, capbound;
-  TsVal *stale; /* values that a tensor had before it was changed */
-  int nstale, capstale;
+  Memory *memory;
+  int nmemory, capmemory;
+  TsVal *used; /* what was differentiated: its errors are those of the reverse pass */
+  int nused, capused;
   uint64_t serial; /* tells this capture's symbols from those of others */
 };
 
@@ -57,10 +73,6 @@ void ts_capture_release(TsGraph *g) {
   ts_graph_free(g);
 }
 
-/* The version of a symbol's storage: OWN if it is a tensor of its own, although its value may
- * be what a view gives. */
-enum { OWN = 1 };
-
 static bool is_symbol(const TsTensor *t) { return t->storage->symbolic; }
 
 static void close_capture(TsContext *c) {
@@ -68,7 +80,8 @@ static void close_capture(TsContext *c) {
   for (int i = 0; i < k->nbound; i++)
     if (is_symbol(k->bound[i].t)) ts_tensor_unref(k->bound[i].t);
   free(k->bound);
-  free(k->stale);
+  free(k->memory);
+  free(k->used);
   free(k);
   c->capture = NULL;
 }
@@ -85,15 +98,37 @@ static void mark_line(TsContext *c, TsGraph *g) {
   if (place && *place) g->line = ts_graph_place(g->unit, place);
 }
 
-TsTensor *ts_capture_symbol(TsContext *c, TsVal v) {
-  TsTensor *t = v ? ts_tensor_symbol(c, &v->meta, v) : NULL;
-  if (t) t->storage->release_arg = (void *)(uintptr_t)c->capture->serial;
+/* ---- symbols and their memory */
+static Memory *new_memory(TsContext *c, const TsTensor *outside, int param, uint64_t owner) {
+  TsCapture *k = c->capture;
+  if (k->nmemory == k->capmemory) {
+    int cap = k->capmemory ? k->capmemory * 2 : 32;
+    Memory *m = realloc(k->memory, (size_t)cap * sizeof *m);
+    if (!m) return no_memory(c), NULL;
+    k->memory = m;
+    k->capmemory = cap;
+  }
+  k->memory[k->nmemory] = (Memory){outside, k->g, false, param, owner, 0};
+  return &k->memory[k->nmemory++];
+}
+
+static Memory *memory_of(const TsCapture *k, const TsTensor *symbol) {
+  return &k->memory[symbol->storage->version - 1];
+}
+
+/* A symbol of v whose bytes are those of memory number m. */
+static TsTensor *symbol_in(TsContext *c, TsVal v, uint32_t m) {
+  TsTensor *t = ts_tensor_symbol(c, &v->meta, v);
+  if (!t) return NULL;
+  t->storage->release_arg = (void *)(uintptr_t)c->capture->serial;
+  t->storage->version = m;
   return t;
 }
 
-TsTensor *ts_capture_own_symbol(TsContext *c, TsVal v) {
-  TsTensor *t = ts_capture_symbol(c, v);
-  if (t) t->storage->version = OWN;
+TsTensor *ts_capture_symbol(TsContext *c, TsVal v) {
+  Memory *m = v ? new_memory(c, NULL, -1, 0) : NULL;
+  TsTensor *t = m ? symbol_in(c, v, (uint32_t)c->capture->nmemory) : NULL;
+  if (t) memory_of(c->capture, t)->owner = t->id;
   return t;
 }
 
@@ -128,11 +163,12 @@ TsTensor *ts_capture_param(TsContext *c, const TsMeta *m, const char *name) {
   plain.weak = 0, plain.device = 0;
   TsVal v = ts_graph_param(k->g, &plain, name, NULL);
   TsTensor *t = v ? ts_capture_symbol(c, v) : NULL;
-  if (t && k->g == k->root && !enter(c, t, v)) {
-    ts_tensor_unref(t);
-    return NULL;
-  }
-  return t;
+  if (t) memory_of(k, t)->given = k->g != k->root;
+  if (!t || k->g != k->root) return t;
+  memory_of(k, t)->param = k->root->nparam - 1;
+  if (enter(c, t, v)) return t;
+  ts_tensor_unref(t);
+  return NULL;
 }
 
 static int refuse_view(TsContext *c, const char *what) {
@@ -146,7 +182,7 @@ static Bound *bind(TsContext *c, TsTensor *t) {
   if (b) return b;
   if (ts_defer_force(t)) return NULL;
   for (int i = 0; i < k->nbound; i++)
-    if (k->bound[i].updated && k->bound[i].t->storage == t->storage)
+    if (k->bound[i].updated && ts_tensors_overlap(k->bound[i].t, t))
       return refuse_view(c, "a view of a tensor that was changed in place is used"), NULL;
   TsMeta m = t->meta;
   m.device = 0;
@@ -168,22 +204,19 @@ int ts_capture_name(TsContext *c, TsTensor *t, const char *name) {
   return 0;
 }
 
-static bool is_view(TsVal v) {
-  return v->node->op < TS_OP_COUNT && ts_op_info((TsOp)v->node->op)->cls == TS_CLASS_VIEW;
+static bool looks_at(const TsCapture *k, const TsTensor *symbol) {
+  return memory_of(k, symbol)->owner != symbol->id;
 }
 
-static bool looks_at(const TsTensor *symbol) {
-  return is_view(symbol->origin) && symbol->storage->version != OWN;
+/* In a region: a tensor of those around it, or one that its caller gave it, or a view of one. */
+static bool from_outside(const TsCapture *k, const TsTensor *symbol) {
+  const Memory *m = memory_of(k, symbol);
+  return k->g != k->root && (m->outside || m->given || m->home != k->g);
 }
 
 /* Eagerly, t would show the change that was made to what it looks at. */
 static bool is_stale(const TsCapture *k, const TsTensor *t) {
-  TsVal v = t->origin;
-  if (!looks_at(t)) return false;
-  while (is_view(v)) v = v->node->in[0];
-  for (int i = 0; i < k->nstale; i++)
-    if (k->stale[i] == v) return true;
-  return false;
+  return looks_at(k, t) && t->id < memory_of(k, t)->changed;
 }
 
 static TsVal symbol_value(TsContext *c, const TsTensor *t) {
@@ -208,13 +241,59 @@ TsVal ts_capture_value(TsContext *c, TsTensor *t) {
 }
 
 /* ---- calls */
-static TsTensor **symbols(TsContext *c, int n, const TsVal *v, TsTensor **out) {
-  for (int i = 0; i < n; i++) {
-    if ((out[i] = ts_capture_symbol(c, v[i]))) continue;
-    while (i-- > 0) ts_tensor_unref(out[i]);
-    return NULL;
+/* The memory of tensor t, which a call is given; 0 with the error. */
+static uint32_t memory_number(TsContext *c, const TsTensor *t) {
+  TsCapture *k = c->capture;
+  if (is_symbol(t)) return t->storage->version;
+  for (int i = 0; i < k->nmemory; i++)
+    if (k->memory[i].outside == t) return (uint32_t)i + 1;
+  const Bound *b = find(k, t);
+  return new_memory(c, t, b ? b->param : -1, t->id) ? (uint32_t)k->nmemory : 0;
+}
+
+/* What a call was given and what it gave. */
+typedef struct Given {
+  int nin, nout;
+  TsTensor *const *in;
+  const TsVal *v, *made;
+} Given;
+
+static TsTensor *given_tensor(void *arg, TsVal v) {
+  const Given *k = arg;
+  for (int i = 0; i < k->nin; i++)
+    if (k->v[i] == v && k->in[i] && !k->in[i]->meta.weak) return k->in[i];
+  return NULL;
+}
+
+/* Output i as a symbol: a view of what the call was given, or of what it made, lies there as it
+ * would eagerly. The roots of outputs before it are known. */
+static TsTensor *output_symbol(TsContext *c, const Given *k, int i, TsVal *root,
+                               TsTensor *const *out) {
+  TsTensor *layout = NULL, *of, *t;
+  root[i] = ts_alias_root(c, k->made[i], given_tensor, (void *)(uintptr_t)k, &layout);
+  if (!root[i]) return NULL;
+  uint32_t m = (of = given_tensor((void *)(uintptr_t)k, root[i])) ? memory_number(c, of) : 0;
+  for (int j = 0; j < i && !m && !of; j++) {
+    if (root[j] != root[i]) continue;
+    m = out[j]->storage->version;
+    memory_of(c->capture, out[j])->owner = 0; /* several, of nothing that is seen */
   }
-  return out;
+  t = m ? symbol_in(c, k->made[i], m) : of ? NULL : ts_capture_symbol(c, k->made[i]);
+  if (t) memcpy(t->stride, layout->stride, sizeof t->stride);
+  if (t) t->contiguous = layout->contiguous;
+  ts_tensor_unref(layout);
+  return t;
+}
+
+static TsTensor **symbols(TsContext *c, const Given *k, TsTensor **out) {
+  TsVal few[16], *root = k->nout <= 16 ? few : malloc(sizeof *root * (size_t)k->nout);
+  int i = 0;
+  if (!root) return no_memory(c), NULL;
+  while (i < k->nout && (out[i] = output_symbol(c, k, i, root, out))) i++;
+  bool whole = i == k->nout;
+  while (!whole && i-- > 0) ts_tensor_unref(out[i]);
+  if (root != few) free(root);
+  return whole ? out : NULL;
 }
 
 int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
@@ -228,9 +307,11 @@ int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
     failed = in[i] && !v[i];
   }
   mark_line(c, g);
+  g->calling = true;
   if (!failed) failed = !ts_graph_emit(g, op, nin, v, attr, made, nout);
+  g->calling = false;
   TS_ASSERT(failed || *nout <= room);
-  if (!failed) failed = !symbols(c, *nout, made, out);
+  if (!failed) failed = !symbols(c, &(Given){nin, *nout, in, v, made}, out);
   if (v != few) free(v);
   return failed ? -1 : 0;
 }
@@ -243,26 +324,20 @@ static TsVal fitted(TsGraph *g, TsVal v, const TsMeta *m) {
   return v;
 }
 
-/* Another captured tensor of the same bytes would not see the change. */
+/* Another captured tensor with some of its elements would not see the change. */
 static bool is_shared(const TsCapture *k, const Bound *b) {
   for (int i = 0; i < k->nbound; i++)
-    if (&k->bound[i] != b && k->bound[i].t->storage == b->t->storage) return true;
+    if (&k->bound[i] != b && ts_tensors_overlap(k->bound[i].t, b->t)) return true;
   return false;
 }
 
-/* The value that a tensor had so far is remembered: views of it are stale. */
+/* Views that were made before are stale from now on. */
 static int set_value(TsContext *c, TsTensor *t, Bound *b, TsVal v) {
-  TsCapture *k = c->capture;
-  if (k->nstale == k->capstale) {
-    int cap = k->capstale ? k->capstale * 2 : 16;
-    TsVal *more = realloc(k->stale, (size_t)cap * sizeof *more);
-    if (!more) return no_memory(c);
-    k->stale = more;
-    k->capstale = cap;
-  }
-  k->stale[k->nstale++] = b ? b->value : t->origin;
+  uint32_t m = memory_number(c, t);
+  if (!m) return -1;
+  c->capture->memory[m - 1].changed = c->next_id++;
   if (b) b->value = v, b->updated = true;
-  if (is_symbol(t)) t->origin = v, t->storage->version = OWN;
+  if (is_symbol(t)) t->origin = v;
   return 0;
 }
 
@@ -276,25 +351,40 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (!v || ts_meta_broadcast(&m, &v->meta, &m) || !(v = fitted(g, v, &dst->meta)))
     return c->err.code ? -1
                        : ts_error_set(&c->err, TS_ERR_shape, "assignment: shapes do not fit");
-  if (is_symbol(dst) && is_ours(k, dst) && looks_at(dst))
+  if (is_symbol(dst) && is_ours(k, dst) && looks_at(k, dst))
     return refuse_view(c, "a view is changed in place");
   if (is_symbol(dst) && !symbol_value(c, dst)) return -1;
   Bound *b = is_symbol(dst) ? find(k, dst) : bind(c, dst);
   if (!b && !is_symbol(dst)) return -1;
-  bool outside = b || ((TsVal)dst->origin)->graph != g;
-  if (outside && g != k->root)
+  if (g != k->root && (b || from_outside(k, dst)))
     return ts_error_set(&c->err, TS_ERR_value,
                         "a tensor from outside is changed in place in a region");
   if (b && is_shared(k, b)) return refuse_view(c, "a view is changed in place");
+  /* A tensor of the function's own lies row by row, whatever it is filled from. */
+  if (!b && ts_node_is_view(v->node) && !(v = ts_build1(&g->b, TS_OP_clone, v))) return -1;
   return set_value(c, dst, b, v);
 }
 
 /* ---- results */
+int ts_capture_use(TsContext *c, int n, const TsVal *v) {
+  TsCapture *k = c->capture;
+  if (k->nused + n > k->capused) {
+    int cap = 2 * k->capused + n;
+    TsVal *more = realloc(k->used, (size_t)cap * sizeof *more);
+    if (!more) return no_memory(c);
+    k->used = more;
+    k->capused = cap;
+  }
+  for (int i = 0; i < n; i++) k->used[k->nused++] = v[i];
+  return 0;
+}
+
 static int set_results(TsContext *c, TsGraph *g, int n, TsTensor *const *result) {
   TsVal *v = malloc(sizeof *v * (size_t)(n + 1));
   int failed = v ? 0 : no_memory(c);
   for (int i = 0; i < n && !failed; i++)
-    failed = !(v[i] = ts_graph_now(ts_capture_value(c, result[i])));
+    failed = !(v[i] = ts_capture_value(c, result[i])) || ts_capture_use(c, 1, &v[i]) ||
+             !(v[i] = ts_graph_now(v[i]));
   /* A bare number is a tensor when it leaves. */
   g->b.failed = false;
   for (int i = 0; i < n && !failed; i++)
@@ -304,6 +394,33 @@ static int set_results(TsContext *c, TsGraph *g, int n, TsTensor *const *result)
   if (!failed) failed = ts_graph_results(g, n, v);
   free(v);
   return failed;
+}
+
+/* The parameter whose bytes these are, or -1. Captured tensors may be views of one. */
+static int param_of(const TsCapture *k, const Memory *m) {
+  for (int i = 0; m->outside && i < k->nbound; i++)
+    if (k->bound[i].t->storage == m->outside->storage) return k->bound[i].param;
+  return m->param;
+}
+
+/* Which results share bytes, and with which parameters. */
+static int note_bytes(TsContext *c, TsGraph *g, int n, TsTensor *const *result) {
+  int *bytes = malloc(sizeof *bytes * (size_t)(n + 1)), failed = bytes ? 0 : no_memory(c);
+  uint32_t *m = malloc(sizeof *m * (size_t)(n + 1));
+  if (!m) failed = no_memory(c);
+  for (int i = 0; i < n && !failed; i++) {
+    int same = i, param = -1;
+    m[i] = result[i]->meta.weak ? 0 : memory_number(c, result[i]);
+    if (m[i]) param = param_of(c->capture, &c->capture->memory[m[i] - 1]);
+    for (int k = i; m[i] && k-- > 0;)
+      if (m[k] == m[i]) same = k;
+    bytes[i] = param >= 0 ? param : g->nparam + same;
+    failed = !m[i] && !result[i]->meta.weak;
+  }
+  if (!failed) failed = ts_graph_result_bytes(g, bytes);
+  free(bytes);
+  free(m);
+  return failed ? -1 : 0;
 }
 
 int ts_capture_updated(TsContext *c, TsVal *v) {
@@ -320,15 +437,16 @@ int ts_capture_updated(TsContext *c, TsVal *v) {
 TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result) {
   TsCapture *k = c->capture;
   TsGraph *g = k->root;
-  int failed = set_results(c, g, n, result);
+  int failed = set_results(c, g, n, result) || note_bytes(c, g, n, result);
   for (int i = 0; i < k->nbound && !failed; i++)
     if (k->bound[i].updated) failed = ts_graph_update(g, k->bound[i].param, k->bound[i].value);
+  if (!failed) failed = ts_graph_keep_failing(g, k->nused, k->used);
   TsGraph *settled = failed ? NULL : ts_graph_settle(g);
   if (!settled) {
     ts_capture_abort(c);
     return NULL;
   }
-  if (settled != g) ts_graph_free(g); /* its bound tensors belong to the other one now */
+  if (settled != g) settled->unit->whole = g; /* its bound tensors belong to the other one now */
   close_capture(c);
   return settled;
 }
@@ -342,7 +460,8 @@ int ts_capture_region(TsContext *c, const char *name) {
 
 TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result) {
   TsGraph *g = c->capture->g;
-  int failed = set_results(c, g, n, result);
+  int failed = set_results(c, g, n, result) ||
+               ts_graph_keep_failing(g, c->capture->nused, c->capture->used);
   c->capture->g = g->parent;
   return failed ? NULL : g;
 }
@@ -364,6 +483,7 @@ int ts_capture_into(TsContext *c, TsGraph *g, TsCaptureInto *before) {
   if (!k || k->root->unit != g->unit) {
     if (!(k = before->made = calloc(1, sizeof *k))) return no_memory(c);
     for (k->root = g; k->root->parent;) k->root = k->root->parent;
+    k->serial = c->next_id++;
   }
   c->capture = k;
   c->where = NULL;
@@ -374,6 +494,8 @@ int ts_capture_into(TsContext *c, TsGraph *g, TsCaptureInto *before) {
 void ts_capture_back(TsContext *c, const TsCaptureInto *before) {
   if (before->made) {
     free(before->made->bound);
+    free(before->made->memory);
+    free(before->made->used);
     free(before->made);
   }
   c->capture = before->capture;

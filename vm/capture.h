@@ -43,17 +43,19 @@ typedef struct TsCaptureInto {
 int ts_capture_into(TsContext *c, TsGraph *g, TsCaptureInto *before);
 void ts_capture_back(TsContext *c, const TsCaptureInto *before);
 
-/* The graph that calls go into; the value of a tensor in it; a symbol of a value. */
+/* The graph that calls go into; the value of a tensor in it. */
 TsGraph *ts_capture_graph(TsContext *c);
 TsVal ts_capture_value(TsContext *c, TsTensor *t);
+/* A symbol of a value that eagerly would be a tensor with bytes of its own. */
 TsTensor *ts_capture_symbol(TsContext *c, TsVal v);
-/* The same for a result that eagerly is no view, whatever gave the value. */
-TsTensor *ts_capture_own_symbol(TsContext *c, TsVal v);
 /* Names a captured tensor for the text: a parameter's path in its module. */
 int ts_capture_name(TsContext *c, TsTensor *t, const char *name);
 
 /* The values so far of what the function changes in place, to v unless it is NULL: how many. */
 int ts_capture_updated(TsContext *c, TsVal *v);
+
+/* The values are read, as far as errors go: by a reverse pass, which finds what is wrong again. */
+int ts_capture_use(TsContext *c, int n, const TsVal *v);
 
 /* What vm.c does instead of running. */
 int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,

@@ -5,6 +5,7 @@
 
 #include "ir/graph_recognise.h"
 #include "ir/text_value.h"
+#include "vm/alias.h"
 
 static bool same(double a, double b) { return isnan(a) ? isnan(b) : ts_number_same(a, b); }
 
@@ -54,8 +55,12 @@ static TsGraph *rewrite(TsContext *c, const TsGraph *g, TsRewriteKind most, TsTe
   return made;
 }
 
-TsGraph *ts_compile_rewrite(TsContext *c, const TsGraph *g, TsText *log) {
-  return rewrite(c, g, most_of(c), log);
+TsGraph *ts_compile_rewrite(TsContext *c, TsGraph *g, TsText *log) {
+  if (ts_alias_note(c, g)) return NULL;
+  TsGraph *made = rewrite(c, g, most_of(c), log);
+  if (!made || !ts_alias_part(c, made)) return made;
+  ts_capture_release(made);
+  return NULL;
 }
 
 TsGraph *ts_compile_exact(TsContext *c, const TsGraph *g) {

@@ -7,8 +7,9 @@
 #include "vm/capture.h"
 
 /* The rewritten graph, with references of its own to bound tensors. log: a line a rule, or
- * NULL. Rounding rules apply unless the context's profile is strict. */
-TsGraph *ts_compile_rewrite(TsContext *c, const TsGraph *g, TsText *log);
+ * NULL. Rounding rules apply unless the context's profile is strict. Results share bytes where
+ * those of g do (vm/alias.h). */
+TsGraph *ts_compile_rewrite(TsContext *c, TsGraph *g, TsText *log);
 
 /* n values of g, to be differentiated by nx others or kept, by recognised operators
  * (ir/graph_recognise.h), while g is captured. Not in the strict profile: there a gradient is

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/graph_copy.h"
+#include "vm/alias.h"
 #include "vm/lower_state.h"
 #include "vm/optim.h"
 
@@ -23,10 +24,9 @@ static uint32_t new_value(TsLowering *l, TsVal v) {
   return p->reg;
 }
 
-/* A row-major copy of v in a register of its own; of a bare number, the tensor as which it
- * leaves. */
-static int put_clone(TsLowering *l, TsVal v, int line, TsLoweringPlace *out) {
-  uint32_t from = place_of(l, v)->reg;
+/* A row-major copy of v, which lies in `from`, in a register of its own; of a bare number, the
+ * tensor as which it leaves. */
+static int put_clone(TsLowering *l, TsVal v, uint32_t from, int line, TsLoweringPlace *out) {
   TsMeta m = v->meta;
   if (m.weak) m.weak = 0, m.dtype = m.dtype == TS_DT_i64 ? TS_DT_i64 : TS_DT_f32;
   out->reg = ts_code_register(l->code, &m);
@@ -37,32 +37,24 @@ static int put_clone(TsLowering *l, TsVal v, int line, TsLoweringPlace *out) {
   return out->layout ? 0 : -1;
 }
 
-/* The view's strides, or false if the elements would have to be copied. */
-static bool view_layout(TsLowering *l, const TsNode *n, TsTensor *from, TsTensor **out) {
-  TsTensor *in[TS_MAX_IN] = {from, from};
-  TsCall call = {.ctx = l->c,
-                 .op = (TsOp)n->op,
-                 .nin = n->nin,
-                 .nout = 1,
-                 .in = in,
-                 .out = out,
-                 .attr = n->attr};
-  *out = NULL;
-  int failed = ts_vm_handler[n->op](&call);
-  if (!failed && (*out)->storage == from->storage) return true;
-  if (!failed) ts_tensor_unref(*out);
-  ts_error_clear(&l->c->err);
-  *out = NULL;
-  return false;
+/* Whether n leaves the function as a view of an argument: whether it is one depends on strides that
+ * only the run knows, and its handler copies where it is none. */
+static bool leaves_argument(const TsLowering *l, const TsNode *n, uint32_t from) {
+  if (l->code->failed || l->last_use[n->id] != l->g->nnode) return false;
+  while (l->code->reg[from].kind == TS_REG_view) from = l->code->reg[from].of;
+  return l->code->reg[from].kind == TS_REG_param && !l->code->bound[from];
 }
 
-static int put_view(TsLowering *l, const TsNode *n) {
-  TsLoweringPlace from = *place_of(l, n->in[0]), *to = &l->place[l->start[n->id]];
+/* View n of what lies in `from`, or of a copy of it. */
+static int put_view_of(TsLowering *l, const TsNode *n, TsLoweringPlace from,
+                       TsLoweringPlace *to) {
   TsTensor *layout;
-  if (!view_layout(l, n, from.layout, &layout)) {
+  if (!ts_alias_view(l->c, n, from.layout, &layout) && leaves_argument(l, n, from.reg)) {
+    if (!(layout = ts_tensor_symbol(l->c, &n->out[0].meta, NULL))) return -1;
+  } else if (!layout) {
     TsLoweringPlace copy = {0};
-    if (put_clone(l, n->in[0], n->line, &copy)) return -1;
-    bool fits = view_layout(l, n, copy.layout, &layout);
+    if (put_clone(l, n->in[0], from.reg, n->line, &copy)) return -1;
+    bool fits = ts_alias_view(l->c, n, copy.layout, &layout);
     ts_tensor_unref(copy.layout);
     if (!fits)
       return ts_error_set(&l->c->err, TS_ERR_value, "%s cannot look at a copy",
@@ -79,6 +71,10 @@ static int put_view(TsLowering *l, const TsNode *n) {
   for (int k = 1; k < n->nin; k++) in[k] = n->in[k] ? place_of(l, n->in[k])->reg : TS_CODE_NONE;
   ts_code_add(l->code, n->op, n->nin, in, row_of(n)->nattr, n->attr, 1, &to->reg, n->line);
   return 0;
+}
+
+static int put_view(TsLowering *l, const TsNode *n) {
+  return put_view_of(l, n, *place_of(l, n->in[0]), &l->place[l->start[n->id]]);
 }
 
 static int vm_op_of(const TsNode *n) {
@@ -257,7 +253,7 @@ static int put_updates(TsLowering *l) {
       TsLoweringPlace copy = {.reg = place_of(l, v)->reg};
       /* What may change before it is copied is put aside first. */
       if (pass == 0 && root->node->op == TS_NODE_param) {
-        failed = put_clone(l, v, v->node->line, &copy);
+        failed = put_clone(l, v, copy.reg, v->node->line, &copy);
         ts_tensor_unref(copy.layout);
       }
       if (pass == 0) from[i] = copy.reg;
@@ -271,26 +267,48 @@ static int put_updates(TsLowering *l) {
   return failed;
 }
 
-static bool is_updated(const TsGraph *g, uint32_t param) {
+static const TsUpdate *update_of(const TsGraph *g, uint32_t param) {
   for (int i = 0; i < g->nupdate; i++)
-    if ((uint32_t)g->update[i].param == param) return true;
+    if ((uint32_t)g->update[i].param == param) return &g->update[i];
+  return NULL;
+}
+
+/* The update of the parameter that result i is, or looks at, when the function ends; or NULL. */
+static const TsUpdate *updated_result(const TsGraph *g, int i) {
+  const TsUpdate *u = g->bytes && g->bytes[i] < g->nparam
+                          ? update_of(g, (uint32_t)g->bytes[i])
+                          : NULL;
+  TsVal v = g->result[i];
+  while (u && v != u->value && is_view(v->node)) v = v->node->in[0];
+  return u && v == u->value ? u : NULL;
+}
+
+static uint32_t root_register(const TsLowering *l, uint32_t r) {
+  while (!l->code->failed && l->code->reg[r].kind == TS_REG_view) r = l->code->reg[r].of;
+  return r;
+}
+
+/* Whether a result of a region has the bytes of one before it: a control operator's results are
+ * tensors of their own. */
+static bool seen_before(const TsLowering *l, const uint32_t *r, int i, uint32_t root) {
+  for (int k = 0; l->code->region && k < i; k++)
+    if (root_register(l, r[k]) == root) return true;
   return false;
 }
 
-/* The registers of the results, before parameters get their new values. */
+/* The registers of the results that are no updated parameters, before those get their values. */
 static int put_results(TsLowering *l, uint32_t *r) {
   const TsGraph *g = l->g;
   int failed = 0;
   for (int i = 0; i < g->nresult && !failed; i++) {
     TsLoweringPlace copy = *place_of(l, g->result[i]);
-    uint32_t root = copy.reg;
-    while (!l->code->failed && l->code->reg[root].kind == TS_REG_view)
-      root = l->code->reg[root].of;
+    if (updated_result(g, i)) continue;
+    uint32_t root = root_register(l, copy.reg);
     /* Constants stay ours, and what a region was given its caller's. */
     int kind = l->code->failed ? TS_REG_slab : l->code->reg[root].kind;
-    bool param = kind == TS_REG_param && (l->code->region || is_updated(g, root));
-    if (kind == TS_REG_const || param) {
-      failed = put_clone(l, g->result[i], 0, &copy);
+    bool param = kind == TS_REG_param && (l->code->region || update_of(g, root));
+    if (kind == TS_REG_const || param || seen_before(l, r, i, root)) {
+      failed = put_clone(l, g->result[i], copy.reg, 0, &copy);
       ts_tensor_unref(copy.layout);
     }
     r[i] = copy.reg;
@@ -298,9 +316,36 @@ static int put_results(TsLowering *l, uint32_t *r) {
   return failed;
 }
 
+/* v, a view of `root`, as a view of what lies in `from`. */
+static int put_seen(TsLowering *l, TsVal v, TsVal root, TsLoweringPlace from,
+                    TsLoweringPlace *to) {
+  *to = from;
+  if (v == root) return to->layout = ts_tensor_ref(from.layout), 0;
+  TsLoweringPlace under = {0};
+  int failed = put_seen(l, v->node->in[0], root, from, &under) ||
+               put_view_of(l, v->node, under, to);
+  ts_tensor_unref(under.layout);
+  return failed ? -1 : 0;
+}
+
+/* Results that are updated parameters, or views of them, are so for the caller too. */
+static int put_updated_results(TsLowering *l, uint32_t *r) {
+  const TsGraph *g = l->g;
+  for (int i = 0; i < g->nresult; i++) {
+    const TsUpdate *u = updated_result(g, i);
+    TsLoweringPlace to;
+    if (!u) continue;
+    if (put_seen(l, g->result[i], u->value, *place_of(l, g->param[u->param]), &to)) return -1;
+    ts_tensor_unref(to.layout);
+    r[i] = to.reg;
+  }
+  return 0;
+}
+
 static int put_end(TsLowering *l) {
   uint32_t *r = malloc(sizeof *r * ((size_t)l->g->nresult + 1));
-  int failed = r ? put_results(l, r) || put_updates(l) : no_memory(l);
+  int failed = r ? put_results(l, r) || put_updates(l) || put_updated_results(l, r)
+                 : no_memory(l);
   if (!failed && ts_code_finish(l->code, l->g->nresult, r)) failed = no_memory(l);
   free(r);
   return failed;

@@ -13,10 +13,22 @@ static bool constant_inputs(const TsLowering *l, const TsNode *n) {
   return true;
 }
 
+/* Results that are views of one value shall share bytes, and those of constants stay ours: the
+ * value is made by every run then. */
+static bool is_shared(const TsGraph *g, const TsNode *n) {
+  int seen = 0;
+  for (int i = 0; i < g->nresult; i++) {
+    const TsNode *r = g->result[i]->node;
+    while (r != n && is_view(r)) r = r->in[0]->node;
+    seen += r == n;
+  }
+  return seen > 1;
+}
+
 static bool is_constant(const TsLowering *l, const TsNode *n) {
   const TsOpInfo *o = row_of(n);
   return o && o->cls != TS_CLASS_RANDOM && constant_inputs(l, n) &&
-         node_nbytes(n) <= MOST_CONSTANT;
+         node_nbytes(n) <= MOST_CONSTANT && !is_shared(l->g, n);
 }
 
 static int trap_constant(TsLowering *l, const TsNode *n, TsTensor *const *in, int nout,

@@ -40,10 +40,11 @@ static bool reads_directly(const TsNode *n, TsVal p) {
   return true;
 }
 
-/* A result must not change with the parameter. */
-static bool leaves(const TsGraph *g, TsVal v) {
+/* A result must not change with the parameter, unless it is the parameter. */
+static bool leaves(const TsGraph *g, TsVal v, int param) {
   for (int i = 0; i < g->nresult; i++) {
     TsVal r = g->result[i];
+    if (g->bytes && g->bytes[i] == param) continue;
     while (r != v && is_view(r->node)) r = r->node->in[0];
     if (r == v) return true;
   }
@@ -95,7 +96,7 @@ static void find_targets(TsLowering *l) {
     int param = g->update[i].param;
     TsVal v = g->update[i].value;
     const TsTensor *bound = l->code->bound[param];
-    if (bound && bound->contiguous && !leaves(g, v) && may_take(l, v, g->param[param]))
+    if (bound && bound->contiguous && !leaves(g, v, param) && may_take(l, v, g->param[param]))
       l->target[value_index(l, v)] = (uint32_t)param;
   }
 }

@@ -142,6 +142,13 @@ static TsRecord *new_record(const TsCall *call, TsGraph *g, TsCustom *f) {
   return NULL;
 }
 
+/* A function that returns what it was given has not made it. */
+static bool is_given(const TsCall *call, const TsTensor *t) {
+  for (int i = 0; i < call->nin; i++)
+    if (call->in[i] == t) return true;
+  return false;
+}
+
 static int record(const TsCall *call, TsGraph *g, TsCustom *f, uint64_t stream) {
   bool any = false;
   for (int i = 0; i < call->nout; i++) any |= differentiable(call->out[i]);
@@ -152,6 +159,7 @@ static int record(const TsCall *call, TsGraph *g, TsCustom *f, uint64_t stream) 
   r->stream = stream;
   for (int i = 0; i < call->nout; i++) {
     if (!differentiable(call->out[i]) || call->out[i]->origin) continue;
+    if (g && is_given(call, call->out[i])) continue;
     call->out[i]->requires_grad = 1;
     call->out[i]->origin = &r->out[i];
     r->refs++;

@@ -9,6 +9,7 @@
 --   op.recursive(f, {max})                 a function that calls itself: f(self, args...)
 --
 -- Carries, xs and results may be tables of tensors. Functions may use tensors from outside.
+-- Results are tensors of their own: where a function returns what it was given, a copy.
 
 local core = require "tessera.core"
 local tree = require "tessera.tree"
@@ -65,6 +66,36 @@ local function flatten_all(...)
   return list, specs
 end
 
+-- What a captured operator returns has bytes of its own, and so has what it returns eagerly; of
+-- one tensor that is there twice one is a copy. Modules stay what they are.
+local function own(value, mark, seen)
+  if core.is_tensor(value) then
+    local twice = false
+    for _, t in ipairs(seen) do twice = twice or rawequal(t, value) end
+    seen[#seen + 1] = value
+    if twice then return value:clone() end
+    return core.tensor_own(value, mark)
+  end
+  if type(value) ~= "table" or getmetatable(value) then return value end
+  local t = {}
+  for key, v in pairs(value) do t[key] = own(v, mark, seen) end
+  return t
+end
+
+local function own_all(mark, ...)
+  local values, seen, n = { ... }, {}, select("#", ...)
+  for i = 1, n do values[i] = own(values[i], mark, seen) end
+  return unpack(values, 1, n)
+end
+
+-- Inside of a recursion calls stay tail calls: what leaves it is copied there.
+local recursing = 0
+
+local function owned(f, ...)
+  if recursing > 0 then return f(...) end
+  return own_all(core.tensor_mark(), f(...))
+end
+
 local function true_value(p, name)
   if core.is_tensor(p) then
     if p.numel ~= 1 then error(("op.%s: the condition is %s, not one bool"):format(name, core.type_text(p)), 3) end
@@ -110,10 +141,8 @@ end
 function control.cond(p, f, g, ...)
   need_function(f, "cond")
   need_function(g, "cond")
-  if not core.capturing() or not core.is_tensor(p) then
-    if true_value(p, "cond") then return f(...) end
-    return g(...)
-  end
+  if not core.is_tensor(p) then return (true_value(p, "cond") and f or g)(...) end
+  if not core.capturing() then return owned(true_value(p, "cond") and f or g, ...) end
   local list, specs = flatten_all(...)
   local numbers = {}
   local first, spec, results = branch("if", f, specs, list, nil, nil, numbers)
@@ -147,7 +176,7 @@ function control.while_loop(test, body, ...)
   local values, options = { ... }, {}
   local last = values[#values]
   if type(last) == "table" and not core.is_tensor(last) and last.max then options = table.remove(values) end
-  if not core.capturing() then return eager_while(test, body, options.max or math.huge, values) end
+  if not core.capturing() then return owned(eager_while, test, body, options.max or math.huge, values) end
   for i, v in ipairs(values) do
     if type(v) == "number" then values[i] = core.tensor(v, { dtype = v % 1 == 0 and "i64" or "f32" }) end
   end
@@ -195,7 +224,7 @@ function control.scan(f, carry, xs, options)
       error(("op.scan: xs have lengths %d and %s along axis 0"):format(length, tostring(list[i].shape[1])), 2)
     end
   end
-  if not core.capturing() then return eager_scan(f, carry, xs, length, options.reverse) end
+  if not core.capturing() then return owned(eager_scan, f, carry, xs, length, options.reverse) end
   local slices = {}
   for i = 1, #list do slices[i] = i > carries end
   local body, spec = region("scan", function(c, x)
@@ -221,11 +250,12 @@ function control.fixed_point(f, x0, options)
   options = options or {}
   local tol, max = options.tol or 1e-6, options.max or 100
   if not core.capturing() then
+    local mark = core.tensor_mark()
     for _ = 1, max do
       local x = f(x0)
       local moved = (x - x0):abs():max():item()
       x0 = x
-      if moved <= tol then return x0 end
+      if moved <= tol then return (own_all(mark, x0)) end
     end
     error(("fixed_point: not found in %d rounds"):format(max), 2)
   end
@@ -323,6 +353,13 @@ local function captured(f, options, ...)
   return unpack(tree.unflatten(spec, out))
 end
 
+local function leave_recursion(mark, fine, ...)
+  recursing = recursing - 1
+  if not fine then error((...), 0) end
+  if recursing > 0 then return ... end
+  return own_all(mark, ...)
+end
+
 --- A function that gets itself as first argument: f(self, args...). At most max calls (10000)
 --- stand inside each other. In a captured function the recursion is one node if op.cond on
 --- tensors ends it and all levels have the same types, and f is captured twice; otherwise,
@@ -332,7 +369,9 @@ function control.recursive(f, options)
   options = options or {}
   return function(...)
     if core.capturing() then return captured(f, options, ...) end
-    return unrolled(f, options.max or 10000)(...)
+    local mark = core.tensor_mark()
+    recursing = recursing + 1
+    return leave_recursion(mark, pcall(unrolled(f, options.max or 10000), ...))
   end
 end
 
@@ -343,7 +382,7 @@ for name, f in pairs(control) do rawset(op, name, f) end
 function control.checkpoint(f)
   need_function(f, "checkpoint")
   return function(...)
-    if not core.capturing() then return f(...) end
+    if not core.capturing() then return owned(f, ...) end
     local list, specs = flatten_all(...)
     local body, spec = region("checkpoint", f, specs, list)
     return unpack(tree.unflatten(spec, { core.control("call", list, { body }, {}) }))

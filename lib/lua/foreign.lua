@@ -322,10 +322,10 @@ local function as_region(f, specs, list, handle, name)
 end
 
 local function at_once(f, specs, list, handle)
-  local made = {}
+  local made, mark = {}, core.tensor_mark()
   local out
   require("tessera").no_grad(function() out = results_of(f, specs, list, made) end)
-  return out, { core.custom_record(handle, list, made) }
+  return out, { core.custom_record(handle, list, made, mark) }
 end
 
 --- f with another derivative: graph.custom_adjoint(f, adjoint). adjoint(arguments...,

@@ -10,7 +10,9 @@
 --
 -- A function is captured once for each combination of types, shapes and values that are no
 -- tensors (a specialisation). Its Lua code may branch on shapes; what depends on data is
--- written with op.where, op.cond, op.while_loop, op.scan.
+-- written with op.where, op.cond, op.while_loop, op.scan. Its results share bytes with its
+-- arguments, with captured tensors and with each other where they would eagerly, and calls that
+-- fail on what elements are do so although nobody reads what they give.
 
 local core = require "tessera.core"
 local fail = core.fail
@@ -90,7 +92,8 @@ end
 -- A family has the same types, ranks and values; its members differ in sizes. From the second
 -- member on the sizes that differ are symbols of one graph. A further member is captured once
 -- more to confirm that graph; after that it is made of the graph without running any Lua,
--- unless the function asks for sizes and so may branch on them.
+-- unless the function asks for sizes and so may branch on them. What the symbols do not fit, as
+-- half of an odd size, is captured for itself, and stands apart of a graph that is confirmed.
 
 local HISTORY = 64 -- lines of what became of it
 local LIMIT = 32 -- members of one function that are kept; the one unused for longest goes
@@ -188,29 +191,28 @@ end
 local function from_symbols(family, list)
   if not family.symbolic or not family.confirmed or family.reads then return nil end
   local values = family.symbolic:solve(list)
-  if not values then return nil end
-  return { graph = family.symbolic:at(values), spec = family.sample.spec, n = family.sample.n }
+  local made = values and family.symbolic:at(values)
+  return made and { graph = made, spec = family.sample.spec, n = family.sample.n }
 end
 
 -- Two cases may agree on a wrong expression; a third shows it, and the two newest are
 -- compared instead, a few times.
 local MOST_TRIES = 4
 
-local function confirms(symbolic, values, special)
-  local made, concrete = pcall(symbolic.at, symbolic, values)
-  return made and concrete:same(special.graph)
-end
-
+-- What a member that was captured means for the graph with symbols; why it stands apart of it.
 local function join(family, special, list)
   if not family.sample then return end
   local values = family.symbolic and family.symbolic:solve(list)
   if family.symbolic and not values then return "no case of the symbolic sizes" end
-  if values and confirms(family.symbolic, values, special) then
+  local made, why = nil, nil
+  if values then made, why = family.symbolic:at(values) end
+  if made and made:same(special.graph) then
     family.confirmed = true
     return
   end
+  if values and not made and family.confirmed then return why end
   family.tries = (family.tries or 0) + 1
-  family.symbolic = nil
+  family.symbolic, family.confirmed = nil, nil
   if family.tries <= MOST_TRIES then
     family.symbolic, family.why = core.generalise(family.sample.graph, special.graph)
   end

@@ -1,5 +1,6 @@
 -- Derivatives against central differences in f64: first order of every input, and the
--- derivative of the derivative. Library of the tests in this folder.
+-- derivative of the derivative. Inputs that are alike are one tensor as well, in a captured
+-- function, where equal calls are one. Library of the tests in this folder.
 --
 --   local check = dofile("tests/grad/_check.lua")
 --   check("softmax", { check.random{3, 5} }, { axis = -1 })
@@ -9,6 +10,7 @@
 
 local core = require "tessera.core"
 local op = core.op
+local graph = require "tessera.graph"
 local M = {}
 local seed = 0
 
@@ -114,6 +116,77 @@ local function weighted(outputs, u)
   return sum
 end
 
+-- ---- one tensor in several places: captured, as the sum of what copies of it get
+local function pair_tensor(a, b)
+  if not is_complex(a) and not is_complex(b) then return (a * b):sum() end
+  return (a:real() * b:real() + a:imag() * b:imag()):sum()
+end
+
+local function with(inputs, places, xs)
+  local args = {}
+  for i = 1, inputs.n do args[i] = inputs[i] end
+  for k, i in ipairs(places) do args[i] = xs[k] or xs[1] end
+  return args
+end
+
+local function total(g)
+  local sum = g[1]
+  for k = 2, #g do sum = sum + g[k] end
+  return sum
+end
+
+local function near(what, got, want, tolerance)
+  local a, b = flat_numbers(got), flat_numbers(want)
+  for k = 1, #b do
+    local fine = math.abs(a[k] - b[k]) <= tolerance * math.max(1, math.abs(b[k])) or (a[k] ~= a[k] and b[k] ~= b[k])
+      or a[k] == b[k]
+    if not fine then error(("%s, element %d: %.12g, of copies %.12g"):format(what, k - 1, a[k], b[k]), 0) end
+  end
+end
+
+local function repeated_at(name, inputs, options, more, places)
+  local x, n = inputs[places[1]], #places
+  local u = cotangents(call(name, with(inputs, places, { x }), options), more.only)
+  local function value(...)
+    local sum
+    for i, y in ipairs(call(name, with(inputs, places, { ... }), options)) do
+      local part = u[i] and pair_tensor(y, u[i])
+      sum = part and (sum and sum + part or part) or sum
+    end
+    return sum
+  end
+  local all, copies = {}, {}
+  for k = 1, n do all[k], copies[k] = k, x:clone() end
+  local same, apart = graph.grad(function(a) return value(a) end), graph.grad(value, all)
+  local what = ("%s with inputs %s the same tensor: "):format(name, table.concat(places, ", "))
+  near(what .. "gradient", same(x), total { apart(unpack(copies)) }, 1e-9)
+  if more.second == false then return end
+  local v = is_complex(x) and M.complex(x.shape) or M.random(x.shape)
+  local same2 = graph.grad(function(a) return pair_tensor(same.body(a), v) end)
+  local apart2 = graph.grad(function(...) return pair_tensor(total { apart.body(...) }, v) end, all)
+  near(what .. "second gradient", same2(x), total { apart2(unpack(copies)) }, 1e-8)
+  near(what .. "second gradient, forwards", graph.hvp(function(a) return value(a) end)(x, v), same2(x), 1e-8)
+end
+
+local function repeated(name, inputs, options, more)
+  local before = seed
+  local function alike(i, j)
+    local a, b = inputs[i], inputs[j]
+    return differentiable(a) and differentiable(b) and a.numel > 0 and core.type_text(a) == core.type_text(b)
+  end
+  for i = 1, inputs.n do
+    local all = { i }
+    for j = i + 1, inputs.n do
+      if alike(i, j) then
+        all[#all + 1] = j
+        repeated_at(name, inputs, options, more, { i, j })
+      end
+    end
+    if #all > 2 then repeated_at(name, inputs, options, more, all) end
+  end
+  seed = before -- what other checks draw stays what it is
+end
+
 --- Checks the row `name` at inputs; options are those of the call. more: {tolerance = 1e-7,
 --- second = false (first order only), inputs = number of inputs when the last are absent,
 --- hermitian = true (the inputs are Hermitian matrices and change as such), only = the one
@@ -132,6 +205,7 @@ function M.check(name, inputs, options, more)
       compare(("%s: gradient of input %d"):format(name, i), g[i], want, inputs[i], tolerance)
     end
   end
+  repeated(name, inputs, options, more)
   if more.second == false then return end
   local v = {}
   for i = 1, n do

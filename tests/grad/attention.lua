@@ -125,3 +125,7 @@ for _, dtype in ipairs { "f32", "bf16" } do
   end
 end
 op.attention_grad(q, k, v, nil, nil, out, g:narrow(2, 0, 7)) --! shape
+-- One tensor in two and in all three places.
+check("attention", { random { 3, 4 }, random { 3, 4 }, random { 3, 4 } })
+check("attention", { random { 1, 3, 4 }, random { 1, 3, 4 }, random { 1, 3, 4 } }, { causal = true })
+check("attention", { random { 2, 3, 4 }, random { 2, 3, 4 }, random { 2, 3, 4 }, random { 3, 3 }, random { 2 } })

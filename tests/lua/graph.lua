@@ -25,7 +25,8 @@ g:ir("captured"):match("^(.-)%s*$") --> graph @g(%a: f64[1]) -> %2 {
 -->   %1 = neg %0 : f64[1]
 -->   %2 = neg %1 : f64[1]
 --> }
-g:ir("graph"):match("^(.-)%s*$") --> graph @g(%a: f64[1]) -> %a {
+g:ir("graph"):match("^(.-)%s*$") --> graph @g(%a: f64[1]) -> %0 {
+-->   %0 = clone %a : f64[1]
 --> }
 g:ir("nonsense") --! there is no level 'nonsense'
 local slope = graph.grad(function(a, b) return (a * b):sum() end)
