@@ -20,10 +20,14 @@ static const Rule rules[] = {
 #define RULE(name, kind, types, pattern, guard, result, reason)                                \
   {#name, types, pattern, result, reason, TS_REWRITE_##kind, ts_rule_guard_##guard, NULL},
 #define MAKE(name, kind, types, pattern, guard, reason)                                        \
-  {#name,  types,                                                                              \
-   pattern, NULL,                                                                              \
-   reason, TS_REWRITE_##kind,                                                                  \
-   ts_rule_guard_##guard, ts_rule_make_##name},
+  {#name,                                                                                      \
+   types,                                                                                      \
+   pattern,                                                                                    \
+   NULL,                                                                                       \
+   reason,                                                                                     \
+   TS_REWRITE_##kind,                                                                          \
+   ts_rule_guard_##guard,                                                                      \
+   ts_rule_make_##name},
 #include "ir/rules.def"
 #undef RULE
 #undef MAKE

@@ -108,8 +108,9 @@ bool ts_rule_step(const TsRewrite *r, TsVal v, int64_t *last, double *upto, doub
 /* v at one index of an axis along which alone it varies, if v is made from constants. */
 bool ts_rule_element(const TsRewrite *r, TsVal v, int axis, int64_t at, double *value);
 
-#define RULE(name, kind, types, pattern, guard, result, reason) TsRuleGuard ts_rule_guard_##guard;
-#define MAKE(name, kind, types, pattern, guard, reason)                                               \
+#define RULE(name, kind, types, pattern, guard, result, reason)                                \
+  TsRuleGuard ts_rule_guard_##guard;
+#define MAKE(name, kind, types, pattern, guard, reason)                                        \
   TsRuleGuard ts_rule_guard_##guard;                                                           \
   TsRuleMake ts_rule_make_##name;
 #include "ir/rules.def"

@@ -273,8 +273,8 @@ static bool shows_all_rows(const TsRewrite *r, const Attend *a) {
   int64_t last, s = p->dim[p->ndim - 2], t = p->dim[p->ndim - 1];
   double upto, beyond, far = -INFINITY;
   const TsMeta *m = mask ? &mask->meta : NULL;
-  if (!mask || a->causal || m->ndim < 2 || m->dim[m->ndim - 2] != s || m->dim[m->ndim - 1] != t ||
-      !ts_rule_step(r, mask, &last, &upto, &beyond))
+  if (!mask || a->causal || m->ndim < 2 || m->dim[m->ndim - 2] != s ||
+      m->dim[m->ndim - 1] != t || !ts_rule_step(r, mask, &last, &upto, &beyond))
     return false;
   bool first = a->add ? upto > far : (upto != 0) != a->hides;
   bool rest = a->add ? beyond > far : (beyond != 0) != a->hides;
@@ -300,9 +300,10 @@ static TsVal sees(TsRewrite *r, const Attend *a, TsVal mask) {
     TsMeta m = s->meta;
     const TsMeta *p = &a->probs;
     m.ndim = m.ndim < 2 ? 2 : m.ndim;
-    for (int i = 1; i <= m.ndim; i++) m.dim[m.ndim - i] = i <= 2 ? p->dim[p->ndim - i] : s->meta.dim[s->meta.ndim - i];
-    s = ts_build(b, TS_OP_broadcast_to, TS_IN(s),
-                 TS_ATTRS({"shape", ts_b_ints(m.dim, m.ndim)}), NULL);
+    for (int i = 1; i <= m.ndim; i++)
+      m.dim[m.ndim - i] = i <= 2 ? p->dim[p->ndim - i] : s->meta.dim[s->meta.ndim - i];
+    s = ts_build(b, TS_OP_broadcast_to, TS_IN(s), TS_ATTRS({"shape", ts_b_ints(m.dim, m.ndim)}),
+                 NULL);
     int64_t diagonal = p->dim[p->ndim - 1] - p->dim[p->ndim - 2];
     s = ts_build(b, TS_OP_tril, TS_IN(s), TS_ATTRS({"diagonal", ts_b_int(diagonal)}), NULL);
   }

@@ -52,7 +52,8 @@ static TsRuleSign sign_of(TsVal v, int depth) {
   case TS_OP_norm:
   case TS_OP_relu:
   case TS_OP_hypot: return TS_SIGN_none;
-  case TS_OP_sqrt: return operand(n, 0, depth) == TS_SIGN_none ? TS_SIGN_none : TS_SIGN_minus_zero;
+  case TS_OP_sqrt:
+    return operand(n, 0, depth) == TS_SIGN_none ? TS_SIGN_none : TS_SIGN_minus_zero;
   case TS_OP_add: /* -0 is the sum of two -0 alone */
     if (operand(n, 0, depth) == TS_SIGN_any || operand(n, 1, depth) == TS_SIGN_any)
       return TS_SIGN_any;
@@ -252,9 +253,7 @@ static double bound_of(TsVal v, int depth) {
   case TS_OP_cast:
   case TS_OP_narrow:
   case TS_OP_neg: return bound_of(n->in[0], depth + 1);
-  case TS_OP_square:
-    bound = bound_of(n->in[0], depth + 1);
-    return bound * bound;
+  case TS_OP_square: bound = bound_of(n->in[0], depth + 1); return bound * bound;
   case TS_OP_mul: return bound_of(n->in[0], depth + 1) * bound_of(n->in[1], depth + 1);
   case TS_OP_complex: /* of each part */
     return fmax(bound_of(n->in[0], depth + 1), bound_of(n->in[1], depth + 1));
@@ -263,8 +262,7 @@ static double bound_of(TsVal v, int depth) {
   case TS_OP_div:
     if (!ts_rule_fill(n->in[1], &value) || !value) return INFINITY;
     return bound_of(n->in[0], depth + 1) / fabs(value);
-  case TS_OP_where:
-    return fmax(bound_of(n->in[1], depth + 1), bound_of(n->in[2], depth + 1));
+  case TS_OP_where: return fmax(bound_of(n->in[1], depth + 1), bound_of(n->in[2], depth + 1));
   case TS_OP_concat:
     for (int i = 0; i < n->nin; i++) bound = fmax(bound, bound_of(n->in[i], depth + 1));
     return bound;
