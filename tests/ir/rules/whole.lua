@@ -10,7 +10,7 @@ local x = op.normal({ 4, 6 }, { seed = 6, stream = 1 })
 ops(function(x) return op.exp(x) + 1, op.exp(x) * 2 end, x) --> exp add mul
 ops(function(x) local unused = op.tanh(x) return op.exp(x) end, x) --> exp
 -- Equal only after rewriting.
-ops(function(x) return op.exp(x * 1), op.exp(-(-x)) end, x) --> exp
+ops(function(x) return op.exp(x * 1) + op.exp(-(-x)) end, x) --> exp add
 -- Random calls are never the same.
 ops(function(x) return x + op.normal { 4, 6 }, x + op.normal { 4, 6 } end, x) --> normal add normal add
 -- A rule may leave something dead behind.
