@@ -352,7 +352,7 @@ static void pin_stream(TsGraph *g, const TsOpInfo *o, TsAttr *attr) {
 static int note_call(TsGraph *g, const TsCompose *k) {
   TsArena *a = &g->unit->arena;
   TsCalled c = {.op = k->op, .nin = k->nin, .nout = k->nout};
-  c.in = ts_arena_copy(a, k->in, sizeof *k->in * (size_t)k->nin);
+  c.in = ts_arena_copy(a, k->given, sizeof *k->given * (size_t)k->nin);
   c.out = ts_arena_copy(a, k->out, sizeof *k->out * (size_t)k->nout);
   c.attr = copy_attrs(g, ts_op_info(k->op)->nattr, k->attr);
   if (!c.in || !c.out || !c.attr) return no_memory(g);

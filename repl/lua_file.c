@@ -230,6 +230,7 @@ static bool write_part(lua_State *L, int fd) {
   }
   bool good = s && ts_file_write(fd, s, len);
   int saved = errno;
+  if (!good && saved == EFAULT) ts_mapped_doubt();
   if (t && ts_mapped_changed() && ts_mapped_check(c, 1, &t)) good = false;
   ts_tensor_unref(y);
   errno = saved;

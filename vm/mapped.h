@@ -27,6 +27,8 @@ TsTensor *ts_mapped_tensor(TsContext *c, TsMapped *m, const TsMeta *meta, size_t
 
 /* Whether a file may have changed since the last ts_mapped_settle. */
 bool ts_mapped_changed(void);
+/* The system could not read there, which raises no signal: the files are looked at. */
+void ts_mapped_doubt(void);
 /* Looks after the files: tensors over those that have changed cannot be read any more. -1 with the
  * error, in place of any other, if what ran since the last time has read bytes that were gone. */
 int ts_mapped_settle(TsContext *c);

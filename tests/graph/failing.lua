@@ -72,7 +72,8 @@ for _, h in ipairs {
 } do
   outcome(graph.module("h", h), u) == outcome(h, u) and outcome(h, u):match "does not fit into u8$" --> does not fit into u8
 end
--- Where there is nothing to compute, there is nothing wrong; and a branch that does not run is not.
+-- That is of the types: also where there is nothing to compute, and in a branch that would not run.
 local empty = op.zeros({ 0 }, { dtype = "u8" })
-outcome(graph.module("h", function(a) return a * -1 end), empty) --> fine
-outcome(graph.module("h", function(a) return op.cond(a:sum():gt(99), function() return a + 300 end, function() return a end) end), u) --> fine
+outcome(graph.module("h", function(a) return a * -1 end), empty) --> mul: -1 does not fit into u8
+outcome(function(a) return a * -1 end, empty) --> mul: -1 does not fit into u8
+outcome(graph.module("h", function(a) return op.cond(a:sum():gt(99), function() return a + 300 end, function() return a end) end), u) --> add: 300 does not fit into u8

@@ -13,7 +13,7 @@ check("ifft_fft", function(z) return op.ifft(op.fft(z)) end, function(z) return 
 check("fft_ifft", function(z) return op.fft(op.ifft(z)) end, function(z) return op.fft(op.ifft(z, { axis = 0 })) end, z) --> ok
 check("irfft_rfft", function(x) return op.irfft(op.rfft(x)) end, function(x) return op.irfft(op.rfft(x), { n = 30 }) end, even) --> ok
 ops(function(x) return op.irfft(op.rfft(x)) end, odd) --> rfft irfft
-rules.fast.ops(function(x) return op.irfft(op.rfft(x), { n = 33 }) end, odd) -->
+rules.fast.ops(function(x) return op.irfft(op.rfft(x), { n = 33 }) end, odd) --> clone
 check("idct_dct", function(x) return op.idct(op.dct(x)) end, function(x) return op.idct(op.dct(x), { axis = 0 }) end, even) --> ok
 check("dct_idct", function(x) return op.dct(op.idct(x)) end, function(x) return op.dct(op.idct(x), { n = 30 }) end, even) --> ok
 
