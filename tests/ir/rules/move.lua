@@ -3,33 +3,36 @@ local tessera = require "tessera"
 local op, graph = tessera.op, tessera.graph
 local rules = dofile "tests/ir/rules/_rules.lua"
 local check, ops, line = rules.check, rules.ops, rules.line
+-- Views of an argument that come out share its bytes and stay as they are: these are read.
+local function read(f) return f and function(...) return f(...):clone() end end
+local function check_view(name, yes, no, ...) return check(name, read(yes), read(no), ...) end
 local x = op.normal({ 4, 6 }, { seed = 4, stream = 1 })
 local y = op.normal({ 2, 3, 4 }, { seed = 4, stream = 2 })
 local h = x:cast "bf16"
 local index = op.randint({ 3 }, { low = 0, high = 4, seed = 4, stream = 3 })
 
 -- ---- one form
-check("reshape_same", function(x) return x:reshape(4, 6):exp() end, function(x) return x:reshape(6, 4):exp() end, x) --> ok
-check("expand_same", function(x) return op.broadcast_to(x, { 4, 6 }):exp() end, function(x) return op.broadcast_to(x, { 2, 4, 6 }):exp() end, x) --> ok
+check_view("reshape_same", function(x) return x:reshape(4, 6) end, function(x) return x:reshape(6, 4) end, x) --> ok
+check_view("expand_same", function(x) return op.broadcast_to(x, { 4, 6 }) end, function(x) return op.broadcast_to(x, { 2, 4, 6 }) end, x) --> ok
 check("cast_same", function(x) return x:cast "f32" end, function(x) return x:cast "f64" end, x) --> ok
-check("contiguous_contiguous", function(x) return x:T():contiguous():contiguous() end, function(x) return x:T():contiguous() end, x) --> ok
-check("squeeze_reshape", function(x) return x:reshape(4, 1, 6):squeeze(1) end, nil, x) --> ok
-check("unsqueeze_reshape", function(x) return x:unsqueeze(1) end, nil, x) --> ok
-check("flatten_reshape", function(x) return op.flatten(x) end, nil, x) --> ok
-check("expand_broadcast", function(x) return op.expand(x, { 2, -1, -1 }) end, nil, x) --> ok
-check("reshape_reshape", function(x) return x:reshape(24):reshape(2, 12) end, function(x) return x:reshape(2, 12) end, x) --> ok
-check("expand_expand", function(x) return op.broadcast_to(op.broadcast_to(x, { 1, 4, 6 }), { 3, 4, 6 }) end, nil, x) --> ok
+check_view("contiguous_contiguous", function(x) return x:T():contiguous():contiguous() end, function(x) return x:T():contiguous() end, x) --> ok
+check_view("squeeze_reshape", function(x) return x:reshape(4, 1, 6):squeeze(1) end, nil, x) --> ok
+check_view("unsqueeze_reshape", function(x) return x:unsqueeze(1) end, nil, x) --> ok
+check_view("flatten_reshape", function(x) return op.flatten(x) end, nil, x) --> ok
+check_view("expand_broadcast", function(x) return op.expand(x, { 2, -1, -1 }) end, nil, x) --> ok
+check_view("reshape_reshape", function(x) return x:reshape(24):reshape(2, 12) end, function(x) return x:reshape(2, 12) end, x) --> ok
+check_view("expand_expand", function(x) return op.broadcast_to(op.broadcast_to(x, { 1, 4, 6 }), { 3, 4, 6 }) end, nil, x) --> ok
 check("reduce_reshape", function(x) return x:sum({ axis = 1, keepdims = true }):squeeze(1) end, function(x) local s = x:sum { axis = 1, keepdims = true } return s:squeeze(1), x / s end, x) --> ok
 ops(function(x) return op.argmax(x, { axis = 1 }):unsqueeze(1) end, x) --> argmax
 ops(function(x) return x:sum({ axis = 1, keepdims = true }):reshape(2, 2) end, x) --> sum reshape
 
 -- ---- permutations
-check("transpose_transpose", function(x) return x:T():T() end, function(y) return y:reshape(2, 3, 4):transpose(0, 1):transpose(1, 2) end, y) --> ok
-check("transpose_other", function(y) return y:transpose(0, 1):transpose(1, 2) end, function(y) return y:transpose(0, 1):transpose(1, 0) end, y) --> ok
-check("permute_permute", function(y) return y:permute(2, 0, 1):permute(2, 0, 1) end, function(y) return y:permute(2, 0, 1) end, y) --> ok
-check("permute_none", function(y) return y:permute(0, 1, 2) end, function(y) return y:permute(0, 2, 1) end, y) --> ok
-check("permute_transpose", function(y) return y:transpose(0, 1):permute(1, 0, 2) end, nil, y) --> ok
-check("transpose_permute", function(y) return y:permute(1, 0, 2):transpose(1, 2) end, nil, y) --> ok
+check_view("transpose_transpose", function(x) return x:T():T() end, function(y) return y:reshape(2, 3, 4):transpose(0, 1):transpose(1, 2) end, y) --> ok
+check_view("transpose_other", function(y) return y:transpose(0, 1):transpose(1, 2) end, function(y) return y:transpose(0, 1):transpose(1, 0) end, y) --> ok
+check_view("permute_permute", function(y) return y:permute(2, 0, 1):permute(2, 0, 1) end, function(y) return y:permute(2, 0, 1) end, y) --> ok
+check_view("permute_none", function(y) return y:permute(0, 1, 2) end, function(y) return y:permute(0, 2, 1) end, y) --> ok
+check_view("permute_transpose", function(y) return y:transpose(0, 1):permute(1, 0, 2) end, nil, y) --> ok
+check_view("transpose_permute", function(y) return y:permute(1, 0, 2):transpose(1, 2) end, nil, y) --> ok
 line(function(y) return y:transpose(0, 1):permute(2, 0, 1) end, "permute", y) --> permute %y {perm=[2,1,0]} : f32[4,3,2]
 ops(function(y) return op.exp(y:transpose(0, 1):permute(1, 0, 2)) end, y) --> exp
 
@@ -80,7 +83,7 @@ ops(function(x) return op.pad(x, { 0, 6 }) + op.pad(x, { 6, 0 }, { value = 1 }) 
 check("concat_concat", function(x, z) return op.concat { op.concat { x, z }, x } end, function(x, z) return op.concat({ op.concat { x, z }, op.concat { z, x } }, { axis = 1 }) end, x, x + 1) --> ok
 check("permute_concat", function(x, z) return op.stack({ x, z }):permute(1, 0, 2) end, function(x, z) return op.stack({ x, z }):permute(1, 2, 0) end, x, x + 1) --> ok
 check("select_concat", function(x, z) return op.concat({ x, z })[5] end, function(x, z) return op.concat({ x, z }, { axis = 1 })[3] end, x, x + 1) --> ok
-check("select_reshape", function(x) return x:reshape(4, 1, 6):select(1, 0) end, function(x) return x:select(1, 0) end, x) --> ok
+check_view("select_reshape", function(x) return x:reshape(4, 1, 6):select(1, 0) end, function(x) return x:select(1, 0) end, x) --> ok
 ops(function(x, z) return op.stack({ x, z })[1] * 2 end, x, x + 1) --> mul
 check("narrow_concat", function(x, z) return op.concat({ x, z }):narrow(0, 4, 2) end, function(x, z) return op.concat({ x, z }):narrow(0, 3, 2) end, x, x + 1) --> ok
 
