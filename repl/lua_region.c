@@ -1,5 +1,7 @@
 /* Control operators that run eagerly (lib/lua/control.lua): what their functions may change, and
  * which random numbers they draw. See vm/write.h. */
+#include <string.h>
+
 #include "repl/lua_graph.h"
 #include "vm/control.h"
 #include "vm/defer.h"
@@ -18,6 +20,7 @@ static TsRegion *enter(lua_State *L, TsContext *c, const char *name) {
                   .name = name,
                   .since = c->next_id,
                   .level = c->region ? c->region->level + 1 : 0,
+                  .nested = c->region ? c->region->nested + 1 : 0,
                   .inside = c->inside,
                   .depth = c->stream_depth,
                   .before = c->stream,
@@ -29,7 +32,13 @@ static TsRegion *enter(lua_State *L, TsContext *c, const char *name) {
   return r;
 }
 
-/* region_enter(name [, plain]) -> region, level. What was put off before gets its bytes: when they were asked for
+/* The call of a recursion that r is in, or NULL. */
+static TsRegion *recursion_of(TsRegion *r) {
+  while (r && r->first >= 0) r = r->up;
+  return r;
+}
+
+/* region_enter(name [, plain]) -> region, how many are around it. What was put off before gets its bytes: when they were asked for
  * would otherwise say when a tensor was made. */
 static int region_enter(lua_State *L) {
   TsContext *c = ts_lua_context(L);
@@ -38,22 +47,25 @@ static int region_enter(lua_State *L) {
   bool plain = lua_toboolean(L, 2);
   TsRegion *r = enter(L, c, name);
   r->plain = plain;
-  lua_pushinteger(L, r->level);
+  TsRegion *of = strcmp(name, "recursive") ? recursion_of(r->up) : NULL;
+  r->first = of ? of->sites : strcmp(name, "recursive") ? 0 : -1;
+  lua_pushinteger(L, r->nested);
   return 2;
 }
 
-/* region_inner(region, site) -> region, level: a call of a recursion in itself. Its random calls are those
+/* region_inner(region) -> as region_enter: a call of a recursion in itself. Its random calls are those
  * of the outermost one, moved. */
 static int region_inner(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsRegion *outer = check(L);
-  int64_t site = (int64_t)luaL_checknumber(L, 2);
   TsRegion *r = enter(L, c, outer->name);
   r->inner = true;
   r->origin = outer->origin;
-  r->moved += ts_control_distance(c->stream_depth++, site);
+  r->level = outer->level;
+  r->first = -1;
+  r->moved += ts_control_distance(c->stream_depth++, outer->sites++);
   c->stream = r->origin + r->moved;
-  lua_pushinteger(L, r->level);
+  lua_pushinteger(L, r->nested);
   return 2;
 }
 
@@ -73,6 +85,8 @@ static int region_round(lua_State *L) {
   lua_rawseti(L, -2, 2);
   r->given = given, r->ngiven = n;
   r->since = c->next_id;
+  TsRegion *of = recursion_of(r);
+  if (of && of != r) of->sites = r->first;
   if (!r->inner) {
     r->moved = r->up ? r->up->moved : 0;
     if (moves) r->moved += ts_control_distance(r->depth, (int64_t)lua_tonumber(L, 2));

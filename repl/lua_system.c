@@ -116,8 +116,17 @@ static uint64_t check_u64(lua_State *L, int index, const char *function) {
   return v < 0 ? (uint64_t)(int64_t)v : (uint64_t)v;
 }
 
+/* It would be set when the function is captured, and no more when it runs. */
+static void need_running(lua_State *L, TsContext *c) {
+  if (!c->capture) return;
+  ts_error_set(&c->err, TS_ERR_value, "rng.seed: it cannot be set in a captured function");
+  ts_error_hint(&c->err, "set it before the call, or give draws {seed = n, stream = k}");
+  ts_lua_raise(L);
+}
+
 static int seed(lua_State *L) {
   TsContext *c = ts_lua_context(L);
+  need_running(L, c);
   c->seed = check_u64(L, 1, "rng.seed");
   c->stream = 0;
   return 0;
@@ -126,6 +135,7 @@ static int seed(lua_State *L) {
 static int rng_state(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   if (lua_gettop(L) >= 2) {
+    need_running(L, c);
     c->seed = check_u64(L, 1, "rng.state");
     c->stream = check_u64(L, 2, "rng.state");
   }

@@ -82,8 +82,7 @@ bool ts_write_is_outside(const TsContext *c, const TsTensor *t) {
 int ts_write_refuse(TsContext *c, const char *name) {
   ts_error_set(&c->err, TS_ERR_value,
                "%s: its function changes a tensor from outside in place", name);
-  return ts_error_hint(&c->err,
-                       "return the new value, and assign it outside: x:copy_(op.%s(...))", name);
+  return ts_error_hint(&c->err, "return the new value, and assign it outside: x:copy_(new)");
 }
 
 int ts_write_check(TsContext *c, const TsTensor *t) {

@@ -89,16 +89,16 @@ local function ended(thread, ok, ...)
   return ok, ...
 end
 
-local function protected(level, run, ...)
-  if level % SEGMENT ~= SEGMENT - 1 then return xpcall(run, keep, ...) end
+local function protected(nested, run, ...)
+  if nested % SEGMENT ~= SEGMENT - 1 then return xpcall(run, keep, ...) end
   local thread = coroutine.create(run)
   return ended(thread, coroutine.resume(thread, ...))
 end
 
 -- run(region, ...) as an operator's call.
 local function inside(name, run, ...)
-  local region, level = core.region_enter(name, name == "checkpoint")
-  return leave(region, protected(level, run, region, ...))
+  local region, nested = core.region_enter(name, name == "checkpoint")
+  return leave(region, protected(nested, run, region, ...))
 end
 
 -- The functions run now, in this round of a loop, with these values.
@@ -169,14 +169,20 @@ function control.cond(p, f, g, ...)
   end
   if not core.capturing() then return inside("cond", eager_call, true_value(p, "cond") and f or g, ...) end
   local list, specs = flatten_all(...)
-  local numbers, streams = {}, core.capture_streams()
+  local numbers, streams, rec = {}, core.capture_streams(), open[#open]
+  local before = rec and rec.calls
   local first, spec, results = branch("if", f, specs, list, nil, nil, numbers)
   core.capture_streams(streams)
+  local calls = rec and rec.calls
+  if rec then rec.calls = before end
   local second, other, others = branch("else", g, specs, list, nil, results, numbers)
+  if rec then rec.calls = math.max(calls, rec.calls) end -- one of them runs: they count alike
   if not first and not second then error(ENDLESS, 0) end
   if first and second and renumbered(numbers, results, others) then
     core.capture_streams(streams)
+    if rec then rec.calls = before end
     first, spec = branch("if", f, specs, list, nil, others)
+    if rec then rec.calls = math.max(calls, rec.calls) end
   end
   core.capture_streams(streams, true)
   first, second, spec, other = first or second, second or first, spec or other, other or spec
@@ -330,12 +336,10 @@ end
 -- Eagerly every call is one of Lua. What an inner one draws and may change is its own.
 local function eager_recursion(region, f, limit, ...)
   local function call(of, depth, ...)
-    local site = -1
     local function self(...)
       if depth == limit then deeper(limit) end
-      site = site + 1
-      local inner, level = core.region_inner(of, site)
-      return leave(inner, protected(level, call, inner, depth + 1, ...))
+      local inner, nested = core.region_inner(of)
+      return leave(inner, protected(nested, call, inner, depth + 1, ...))
     end
     round(of, false, ...)
     return own(f(self, ...))
