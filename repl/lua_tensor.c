@@ -402,6 +402,9 @@ static int metamethod(lua_State *L) {
   return ts_lua_call(L, op, 1, false);
 }
 
+bool ts_lua_is_metamethod(lua_CFunction f) { return f == metamethod; }
+bool ts_lua_is_getter(lua_CFunction f) { return f == get; }
+
 void ts_lua_open_tensor(lua_State *L) {
   static const luaL_Reg method[] = {{"item", item},
                                     {"totable", totable},
