@@ -12,6 +12,7 @@
 #include "jit/jit.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
+#include "repl/tail.h"
 #include "vm/defer.h"
 #include "vm/fft.h"
 #include "vm/gemm.h"
@@ -130,6 +131,15 @@ static int seed(lua_State *L) {
   c->seed = check_u64(L, 1, "rng.seed");
   c->stream = 0;
   return 0;
+}
+
+/* keep_line(f) -> f: the library's function or callable table f keeps the line of its call where that
+ * is a tail call. keep_line(t, true): those in the table as well. */
+static int keep_line(lua_State *L) {
+  bool all = lua_istable(L, 1) && lua_toboolean(L, 2);
+  lua_settop(L, 1);
+  ts_tail_keep(L, 1, all);
+  return 1;
 }
 
 static int rng_state(lua_State *L) {
@@ -362,6 +372,7 @@ void ts_lua_open_system(lua_State *L) {
                                     {"threads", threads},
                                     {"seed", seed},
                                     {"rng_state", rng_state},
+                                    {"keep_line", keep_line},
                                     {"isa", isa},
                                     {"memory", memory},
                                     {"trim", trim},

@@ -343,15 +343,6 @@ static int set_value(TsContext *c, TsTensor *t, Bound *b, TsVal v) {
   return 0;
 }
 
-/* In a region: a symbol of a value around it or one of its parameters, or a view of one. */
-static bool from_outside(const TsCapture *k, const TsTensor *symbol) {
-  TsVal v = symbol->origin;
-  if (k->g == k->root) return false;
-  if (!looks_at(symbol)) return symbol->storage->version == GIVEN || v->graph != k->g;
-  while (v->graph == k->g && is_view(v)) v = v->node->in[0];
-  return v->graph != k->g || v->node->op == TS_NODE_param;
-}
-
 /* Whose function a region is. */
 static const char *operator_of(const TsGraph *region) {
   static const char *const of[][2] = {{"if", "cond"},

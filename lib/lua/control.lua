@@ -428,24 +428,25 @@ end
 function control.recursive(f, options)
   need_function(f, "recursive")
   options = options or {}
-  return function(...)
+  return core.keep_line(function(...)
     if core.capturing() then return captured(f, options, ...) end
     return inside("recursive", eager_recursion, f, options.max or 10000, ...)
-  end
+  end)
 end
 
 for name, f in pairs(control) do rawset(op, name, f) end
+core.keep_line(op, true)
 
 --- f as one call of a captured function: its inner values are not kept for the derivative
 --- but computed again when it is made. graph.checkpoint(f)(args...) is f(args...).
 function control.checkpoint(f)
   need_function(f, "checkpoint")
-  return function(...)
+  return core.keep_line(function(...)
     if not core.capturing() then return inside("checkpoint", eager_call, f, ...) end
     local list, specs = flatten_all(...)
     local body, spec = region("checkpoint", f, specs, list)
     return unpack(tree.unflatten(spec, { core.control("call", list, { body }, {}) }))
-  end
+  end)
 end
 
 return control

@@ -84,7 +84,7 @@ end]]
 -- Each operator's text is loaded by itself: compiled code sees the number as a constant.
 local function made(text, id, slow)
   local chunk = assert(loadstring(head .. text:gsub("OP", id), "=tessera.fast"))
-  return chunk(pool, type, select, one, two, left, right, slow)
+  return core.keep_line(chunk(pool, type, select, one, two, left, right, slow))
 end
 
 local arithmetic = { add = "__add", sub = "__sub", mul = "__mul", div = "__div", mod = "__mod",

@@ -348,8 +348,8 @@ function graph.module(name, f, options)
     local info = debug.getinfo(f, "S")
     name = ("line%d"):format(info.linedefined)
   end
-  return setmetatable({ name = name, body = f, params = parameter_names(f, 16), cache = {}, order = {},
-    families = {}, history = {}, donate = options and options.donate or {} }, Function)
+  return core.keep_line(setmetatable({ name = name, body = f, params = parameter_names(f, 16), cache = {}, order = {},
+    families = {}, history = {}, donate = options and options.donate or {} }, Function))
 end
 
 -- ---- derivatives
@@ -537,7 +537,7 @@ function graph.load(path, sizes)
   end
   local g, types, called = core.graph_load(text, sizes)
   if not g then fail(("graph.load: %s: %s"):format(name, types)) end
-  return setmetatable({ graph = g, types = types, name = called }, Loaded)
+  return core.keep_line(setmetatable({ graph = g, types = types, name = called }, Loaded))
 end
 
 -- ---- training
@@ -601,8 +601,8 @@ function graph.training_step(model, loss, optimizer, options)
   end
   step.__index = function(_, key) return f[key] end
   step.__tostring = function() return tostring(f) end
-  return setmetatable({ ir = function(_, ...) return f:ir(...) end, stats = function() return f:stats() end,
-    rewrites = function() return f:rewrites() end }, step)
+  return core.keep_line(setmetatable({ ir = function(_, ...) return f:ir(...) end, stats = function() return f:stats() end,
+    rewrites = function() return f:rewrites() end }, step))
 end
 
 --- f with another derivative: adjoint(arguments..., results..., gradients...) returns a
