@@ -12,6 +12,7 @@
 #include "jit/jit.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
+#include "repl/report.h"
 #include "repl/tail.h"
 #include "vm/defer.h"
 #include "vm/fft.h"
@@ -373,6 +374,7 @@ void ts_lua_open_system(lua_State *L) {
                                     {"seed", seed},
                                     {"rng_state", rng_state},
                                     {"keep_line", keep_line},
+                                    {"keep_calls", ts_report_keep},
                                     {"isa", isa},
                                     {"memory", memory},
                                     {"trim", trim},

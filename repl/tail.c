@@ -325,7 +325,8 @@ static void keep_frame(Change *c, const Tail *t) {
   bool many = op_at(p, t->last) == code.op[CALLMT];
   for (uint32_t i = 0; i < t->nload; i++) copy(c, t->load + i);
   for (uint32_t i = t->first; i < t->last; i++) copy(c, i);
-  emit(c, t->last, code.op[many ? CALLM : CALL], slot, d_at(p, t->last) & 0xff);
+  uint32_t line_of = t->nload ? t->load + t->nload - 1 : t->last; /* as of calls elsewhere */
+  emit(c, line_of, code.op[many ? CALLM : CALL], slot, d_at(p, t->last) & 0xff);
   emit(c, t->last, code.op[RETM], slot, 0);
 }
 

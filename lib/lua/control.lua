@@ -77,8 +77,6 @@ local function leave(region, ok, ...)
   return ...
 end
 
-local function keep(message) return message end
-
 -- A stack of Lua holds some thousand calls inside each other: every so often a new one begins.
 local SEGMENT = 128
 
@@ -90,7 +88,7 @@ local function ended(thread, ok, ...)
 end
 
 local function protected(nested, run, ...)
-  if nested % SEGMENT ~= SEGMENT - 1 then return xpcall(run, keep, ...) end
+  if nested % SEGMENT ~= SEGMENT - 1 then return xpcall(run, core.keep_calls, ...) end
   local thread = coroutine.create(run)
   return ended(thread, coroutine.resume(thread, ...))
 end

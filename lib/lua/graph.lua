@@ -46,7 +46,6 @@ local function parameter_names(f, n)
   return names
 end
 
-local function message_itself(message) return message end
 
 local function capture(name, f, specs, list, names, n)
   core.capture_begin(name)
@@ -65,7 +64,7 @@ local function capture(name, f, specs, list, names, n)
     local spec = {}
     for i = 1, out.n do spec[i] = flatten(out[i], leaves, where, "result" .. i) end
     return { spec = spec, n = out.n, graph = core.capture_end(leaves) }
-  end, message_itself) }
+  end, core.keep_calls) }
   for i = 1, n do set_modules(specs[i], list) end
   if not results[1] then
     core.capture_abort()
@@ -550,7 +549,7 @@ local function without_tape(f, ...)
     return ...
   end
   core.no_grad_enter()
-  return leave(xpcall(f, message_itself, ...))
+  return leave(xpcall(f, core.keep_calls, ...))
 end
 
 --- One step of training as one captured function: step(batch...) computes loss(model,

@@ -24,7 +24,7 @@ function tessera.device(name, f, ...)
     if not ok then error((...), 0) end
     return ...
   end
-  return leave(xpcall(f, function(message) return message end, ...))
+  return leave(xpcall(f, core.keep_calls, ...))
 end
 
 -- The devices there are: a list of {name, text}, with the reasons for kinds that are missing by
@@ -49,7 +49,7 @@ function tessera.no_grad(f, ...)
     if not ok then error((...), 0) end
     return ...
   end
-  return leave(xpcall(f, function(message) return message end, ...))
+  return leave(xpcall(f, core.keep_calls, ...))
 end
 
 -- Random operators, also as op.normal and so on; rng.seed sets the generator.
