@@ -147,7 +147,8 @@ static int tables(lua_State *L) {
 /* core.fast_is_usual(f, id): f is what the library has for the operator, or for x[key] without an
  * id. What a program put in its place stays. */
 static int is_usual(lua_State *L) {
-  lua_pushboolean(L, ts_lua_is_usual(L, 1, lua_isnoneornil(L, 2) ? -1 : (int)luaL_checkinteger(L, 2)));
+  lua_pushboolean(
+      L, ts_lua_is_usual(L, 1, lua_isnoneornil(L, 2) ? -1 : (int)luaL_checkinteger(L, 2)));
   return 1;
 }
 

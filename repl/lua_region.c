@@ -38,8 +38,8 @@ static TsRegion *recursion_of(TsRegion *r) {
   return r;
 }
 
-/* region_enter(name [, plain]) -> region, how many are around it. What was put off before gets its bytes: when they were asked for
- * would otherwise say when a tensor was made. */
+/* region_enter(name [, plain]) -> region, how many are around it. What was put off before gets its
+ * bytes: when they were asked for would otherwise say when a tensor was made. */
 static int region_enter(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   const char *name = luaL_checkstring(L, 1);
@@ -53,8 +53,8 @@ static int region_enter(lua_State *L) {
   return 2;
 }
 
-/* region_inner(region) -> as region_enter: a call of a recursion in itself. Its random calls are those
- * of the outermost one, moved. */
+/* region_inner(region) -> as region_enter: a call of a recursion in itself. Its random calls are
+ * those of the outermost one, moved. */
 static int region_inner(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsRegion *outer = check(L);
@@ -132,12 +132,10 @@ static int region_own(lua_State *L) {
 }
 
 void ts_lua_open_region(lua_State *L) {
-  static const luaL_Reg functions[] = {{"region_enter", region_enter},
-                                       {"region_inner", region_inner},
-                                       {"region_round", region_round},
-                                       {"region_leave", region_leave},
-                                       {"region_own", region_own},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"region_enter", region_enter}, {"region_inner", region_inner},
+      {"region_round", region_round}, {"region_leave", region_leave},
+      {"region_own", region_own},     {NULL, NULL}};
   luaL_newmetatable(L, REGION);
   lua_pop(L, 1);
   luaL_register(L, NULL, functions);

@@ -6,7 +6,8 @@
 #include <lua.h>
 #include <stdbool.h>
 
-/* Before anything is loaded; load, loadstring, loadfile, dofile and require change what they load. */
+/* Before anything is loaded: load, loadstring, loadfile, dofile and require change what they
+ * load. */
 void ts_tail_open(lua_State *L);
 /* The chunk on top of the stack, just loaded, by one that keeps frames. */
 void ts_tail_change(lua_State *L);

@@ -10,8 +10,9 @@
  * where the reach of what is left bounds each step. */
 typedef struct Axes {
   int n;
-  int64_t step[TS_MAX_RANK], most[TS_MAX_RANK]; /* stride, largest number of steps; descending */
-  int64_t reach[TS_MAX_RANK + 1];               /* of the axes from there on */
+  int64_t step[TS_MAX_RANK],
+      most[TS_MAX_RANK];          /* stride, largest number of steps; descending */
+  int64_t reach[TS_MAX_RANK + 1]; /* of the axes from there on */
 } Axes;
 
 static void insert(Axes *a, int64_t step, int64_t most) {
@@ -80,8 +81,8 @@ bool ts_write_is_outside(const TsContext *c, const TsTensor *t) {
 }
 
 int ts_write_refuse(TsContext *c, const char *name) {
-  ts_error_set(&c->err, TS_ERR_value,
-               "%s: its function changes a tensor from outside in place", name);
+  ts_error_set(&c->err, TS_ERR_value, "%s: its function changes a tensor from outside in place",
+               name);
   return ts_error_hint(&c->err, "return the new value, and assign it outside: x:copy_(new)");
 }
 

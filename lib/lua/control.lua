@@ -8,7 +8,8 @@
 --   op.fixed_point(f, x, {tol, max})       x = f(x) until no element moves by more than tol
 --   op.recursive(f, {max})                 a function that calls itself: f(self, args...)
 --
--- Carries, xs and results may be tables of tensors. Functions may use tensors from outside.
+-- Carries, xs and results may be tables of tensors. Functions may use tensors from outside, and
+-- change none of them in place, nor their arguments: they return new values.
 -- Results are tensors of their own: where a function returns what it was given, a copy.
 
 local core = require "tessera.core"

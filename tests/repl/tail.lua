@@ -1,4 +1,4 @@
--- Errors behind `return f(...)` name the line of the call (repl/tail.c), and nothing else of what a
+-- Errors behind `return f(...)` name the line of the call (repl/tail_code.c), and nothing else of what a
 -- program does changes.
 local tessera = require "tessera"
 local op, graph, nn = tessera.op, tessera.graph, tessera.nn
