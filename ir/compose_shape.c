@@ -100,12 +100,13 @@ int ts_compose_chunk(TsCompose *k) {
 }
 
 /* [a, b] by {r, s}: as [1, a, 1, b] stretched to [r, a, s, b], merged to [r a, s b].
- * The copy is the last step's. */
+ * The copy is the last step's, if it has two axes to merge; without them there are only views. */
 int ts_compose_tile(TsCompose *k) {
   TsBuild *b = k->b;
   const TsMeta *x = b->meta(b, k->in[0]);
   const TsAttr *reps = &k->attr[0];
   int nd = reps->n > x->ndim ? reps->n : x->ndim, n = 0;
+  bool merges = false;
   int64_t one[2 * TS_MAX_RANK], wide[2 * TS_MAX_RANK], last[TS_MAX_RANK];
   if (nd > TS_MAX_RANK)
     return ts_build_fail(b, TS_ERR_shape, "tile: more than %d axes", TS_MAX_RANK);
@@ -116,12 +117,14 @@ int ts_compose_tile(TsCompose *k) {
       return ts_build_fail(b, TS_ERR_value, "tile: %lld repetitions", (long long)rep);
     if (__builtin_mul_overflow(size, rep, &last[i]))
       return ts_build_fail(b, TS_ERR_memory, "tile: the result is larger than any memory");
+    merges |= rep > 1 && size > 1;
     if (rep != 1) one[n] = 1, wide[n++] = rep;
     if (rep == 1 || size != 1) one[n] = wide[n] = size, n++;
   }
   TsVal v = ts_build_reshape(b, k->in[0], one, n);
   v = ts_build(b, TS_OP_broadcast_to, TS_IN(v), TS_ATTRS({"shape", ts_b_ints(wide, n)}), NULL);
-  k->out[0] = ts_build_reshape(b, v, last, nd);
+  v = ts_build_reshape(b, v, last, nd);
+  k->out[0] = merges || b->failed ? v : ts_build(b, TS_OP_clone, TS_IN(v), TS_NO_ATTRS, NULL);
   return b->failed ? -1 : 0;
 }
 

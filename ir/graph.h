@@ -78,7 +78,7 @@ typedef struct TsUnit {
   TsArena arena;
   const char **place; /* "file.lua:12" by line number of nodes; [0] is "" */
   int nplace, capplace;
-  int nrandom;            /* random calls so far: each has a stream of its own */
+  int64_t nrandom;        /* streams so far: each random call has one of its own */
   struct TsCustom **held; /* by the unit's nodes, a reference each */
   int nheld, capheld;
   TsText recognised; /* a line for each rule that fired while it was captured */

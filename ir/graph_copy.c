@@ -155,7 +155,7 @@ static int inline_at(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *
 }
 
 int ts_graph_inline(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results) {
-  int stream = g->unit != from->unit ? g->unit->nrandom : 0;
+  int64_t stream = g->unit != from->unit ? g->unit->nrandom : 0;
   if (g->unit != from->unit) g->unit->nrandom += from->unit->nrandom;
   return inline_at(g, from, args, results, stream, NULL);
 }

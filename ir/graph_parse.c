@@ -256,8 +256,8 @@ static void count_stream(Parser *p, const Line *n) {
   if (ts_op_info((TsOp)n->op)->cls != TS_CLASS_RANDOM) return;
   const TsAttr *stream = &n->attr[n->nattr - 1];
   if (stream->type != TS_ATTR_int) return;
-  if (stream->i < -p->unit->nrandom && stream->i > -(1 << 30))
-    p->unit->nrandom = (int)-stream->i;
+  if (stream->i < -p->unit->nrandom && stream->i > -(INT64_C(1) << 60))
+    p->unit->nrandom = -stream->i;
 }
 
 static int absent_operand(Parser *p, const Line *n, int nin, const TsVal *in) {

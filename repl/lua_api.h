@@ -29,6 +29,12 @@ int ts_lua_fail(lua_State *L, TsErrorCode code, const char *format, ...)
  * the first argument receives the result. */
 int ts_lua_call(lua_State *L, TsOp op, int first, bool into);
 
+/* The function at this index is the library's own of an operator: op.name, x:name or arithmetic;
+ * with -1, its x[key]. */
+bool ts_lua_is_usual(lua_State *L, int index, int op);
+bool ts_lua_is_metamethod(lua_CFunction f);
+bool ts_lua_is_getter(lua_CFunction f);
+
 /* A whole number of 64 bits, and none that the IR takes for a symbolic size (ir/size.h). */
 bool ts_lua_whole(double v, int64_t *out);
 /* A tensor from a Lua value: number, boolean, nested tables; dtype may be

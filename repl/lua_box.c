@@ -9,9 +9,10 @@
  * finalizer this runs while the collector works, in any allocation, so what ends a tensor calls
  * no Lua.
  *
- * LuaJIT's compiled code cannot make userdata. Results of calls that it makes itself are boxes
- * in cdata, which are the same in every other respect, and which may hold a loose value
- * (vm/defer.h) instead of a tensor. */
+ * LuaJIT's compiled code cannot make userdata. For the results of calls that it makes itself there
+ * are empty ones made beforehand (repl/lua_fast.c), which then may hold a loose value (vm/defer.h)
+ * instead of a tensor. *Rejected:* cdata, which compiled code can make: half of Lua's library and
+ * of its errors tell it from userdata. */
 #include <luajit.h>
 #include <stdint.h>
 #include <time.h>
@@ -22,12 +23,6 @@ typedef struct Spare {
   struct Spare *next;
 } Spare;
 
-/* Blocks of one kind of value. */
-typedef struct Kind {
-  size_t nbytes, offset; /* of a block, and in it of the box; nothing: 0 */
-  Spare *spare;
-} Kind;
-
 typedef struct Block {
   char *at;
   size_t nbytes;
@@ -36,16 +31,16 @@ typedef struct Block {
 static struct {
   lua_Alloc alloc; /* the state's own */
   void *arg;
-  Kind full, light; /* userdata; cdata of compiled calls (repl/lua_fast.c) */
-  Block seen[64];   /* given most recently, in a ring */
+  size_t nbytes, offset; /* of a block, and in it of the box; nothing: 0 */
+  Spare *spare;
+  Block seen[64]; /* given most recently, in a ring */
   unsigned nseen;
   const TsDefer *defer;
 } boxes;
 
 TsTensor *ts_lua_tensor(lua_State *L, int index) {
   TsBox *b = lua_touserdata(L, index); /* light ones have no length */
-  if (b ? lua_objlen(L, index) != sizeof *b : lua_type(L, index) != TS_LUA_CDATA) return NULL;
-  if (!b) b = (TsBox *)(uintptr_t)lua_topointer(L, index); /* no block is smaller than a key */
+  if (!b || lua_objlen(L, index) != sizeof *b) return NULL;
   if (b->key != ts_box_key(b)) return NULL;
   if (!ts_word_is_loose(b->word)) return ts_word_tensor(b->word);
   TsTensor *t = boxes.defer->show(b->word);
@@ -140,30 +135,24 @@ static void end(TsBox *b) {
 }
 
 /* True if the block was a tensor's, and is kept. */
-static bool take_back(Kind *k, void *at) {
-  TsBox *b = (TsBox *)((char *)at + k->offset);
+static bool take_back(void *at) {
+  TsBox *b = (TsBox *)((char *)at + boxes.offset);
   if (b->key != ts_box_key(b)) return false;
   end(b);
   Spare *s = at;
-  s->next = k->spare;
-  k->spare = s;
+  s->next = boxes.spare;
+  boxes.spare = s;
   return true;
-}
-
-static void *give_again(Kind *k) {
-  Spare *s = k->spare;
-  k->spare = s->next;
-  return s;
 }
 
 static void *give(void *arg, void *at, size_t before, size_t after) {
   (void)arg;
   if (at && !after) {
-    if (before == boxes.full.nbytes && take_back(&boxes.full, at)) return NULL;
-    if (before == boxes.light.nbytes && take_back(&boxes.light, at)) return NULL;
-  } else if (!at) {
-    if (after == boxes.full.nbytes && boxes.full.spare) return give_again(&boxes.full);
-    if (after == boxes.light.nbytes && boxes.light.spare) return give_again(&boxes.light);
+    if (before == boxes.nbytes && take_back(at)) return NULL;
+  } else if (!at && after == boxes.nbytes && boxes.spare) {
+    Spare *s = boxes.spare;
+    boxes.spare = s->next;
+    return s;
   }
   return boxes.alloc(boxes.arg, at, before, after);
 }
@@ -178,17 +167,17 @@ static void *watch(void *arg, void *at, size_t before, size_t after) {
 /* How large the block of a value is, and where its bytes are, is LuaJIT's matter: one is made
  * to see. Its block need not be the last that was given: the collector may move tables and the
  * compiler ask for room before the value's maker returns. */
-static void measure(Kind *k, TsBox *b) {
+static void measure(TsBox *b) {
   b->key = 0;
-  k->nbytes = 0;
-  for (unsigned i = 1; i <= 64 && i <= boxes.nseen && !k->nbytes; i++) {
+  boxes.nbytes = 0;
+  for (unsigned i = 1; i <= 64 && i <= boxes.nseen && !boxes.nbytes; i++) {
     Block *s = &boxes.seen[(boxes.nseen - i) % 64];
     if ((char *)b < s->at || (char *)(b + 1) > s->at + s->nbytes) continue;
-    k->offset = (size_t)((char *)b - s->at);
-    k->nbytes = s->nbytes;
+    boxes.offset = (size_t)((char *)b - s->at);
+    boxes.nbytes = s->nbytes;
   }
   boxes.nseen = 0;
-  if (!k->nbytes) TS_BUG("LuaJIT's values are not where they were allocated");
+  if (!boxes.nbytes) TS_BUG("LuaJIT's values are not where they were allocated");
 }
 
 void ts_lua_open_box(lua_State *L) {
@@ -197,20 +186,11 @@ void ts_lua_open_box(lua_State *L) {
   lua_setallocf(L, watch, NULL);
   TsBox *b = lua_newuserdata(L, sizeof *b);
   lua_setallocf(L, give, NULL);
-  measure(&boxes.full, b);
+  measure(b);
   lua_pop(L, 1);
 }
 
-/* make: a function at this index that makes an empty cdata. */
-void ts_lua_open_light_box(lua_State *L, int make, const TsDefer *defer) {
-  boxes.defer = defer;
-  lua_pushvalue(L, make);
-  lua_setallocf(L, watch, NULL);
-  lua_call(L, 0, 1);
-  lua_setallocf(L, give, NULL);
-  measure(&boxes.light, (TsBox *)(uintptr_t)lua_topointer(L, -1));
-  lua_pop(L, 1);
-}
+void ts_lua_loose_boxes(const TsDefer *defer) { boxes.defer = defer; }
 
 void ts_lua_close_box(lua_State *L) {
   if (boxes.alloc) lua_setallocf(L, boxes.alloc, boxes.arg);
@@ -222,6 +202,19 @@ static int metatable_ref = LUA_NOREF; /* in the registry; by number it is fastes
 void ts_lua_box_metatable(lua_State *L) { metatable_ref = luaL_ref(L, LUA_REGISTRYINDEX); }
 
 void ts_lua_push_metatable(lua_State *L) { lua_rawgeti(L, LUA_REGISTRYINDEX, metatable_ref); }
+
+void ts_lua_fill_boxes(lua_State *L, int n, TsBox **box) {
+  int table = lua_gettop(L);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, metatable_ref);
+  for (int i = 0; i < n; i++) {
+    box[i] = lua_newuserdata(L, sizeof *box[i]);
+    box[i]->key = 0;
+    lua_pushvalue(L, table + 1);
+    lua_setmetatable(L, table + 2);
+    lua_rawseti(L, table, i + 1);
+  }
+  lua_settop(L, table);
+}
 
 void ts_lua_push(lua_State *L, TsTensor *t) {
   TsBox *b = lua_newuserdata(L, sizeof *b);

@@ -5,8 +5,6 @@
 #include "repl/lua_api.h"
 #include "vm/defer.h"
 
-enum { TS_LUA_CDATA = 10 }; /* lua_type of LuaJIT's cdata, which its headers do not name */
-
 /* The first word tells our values from others', so that checking a type needs no look-up of
  * metatables. */
 typedef struct TsBox {
@@ -21,6 +19,10 @@ static inline uint64_t ts_box_key(const TsBox *b) {
 /* So much memory of tensors was made since the last collection that the next push collects. */
 void ts_lua_push_metatable(lua_State *L);
 bool ts_lua_box_is_due(const TsContext *c);
-void ts_lua_open_light_box(lua_State *L, int make, const TsDefer *defer);
+/* Boxes may hold what this puts off. */
+void ts_lua_loose_boxes(const TsDefer *defer);
+/* Boxes of no tensor yet into places 1..n of the table on top. They may not be seen before they
+ * have a word and a key. */
+void ts_lua_fill_boxes(lua_State *L, int n, TsBox **box);
 
 #endif

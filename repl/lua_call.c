@@ -496,7 +496,7 @@ static int call_plain(lua_State *L, TsOp op, int first, int nargs) {
 }
 
 int ts_lua_call(lua_State *L, TsOp op, int first, bool into) {
-  if (ts_lua_fast_is_left()) ts_lua_fast_leave(L);
+  if (ts_lua_fast_asks()) ts_lua_fast_attend(L);
   const TsOpInfo *o = ts_op_info(op);
   int nargs = lua_gettop(L) - first + 1;
   if (!into && o->nattr == 0 && nargs == o->nin && nargs >= 1 && nargs <= 2 && !o->variadic) {
@@ -508,6 +508,16 @@ int ts_lua_call(lua_State *L, TsOp op, int first, bool into) {
 
 static int call_op(lua_State *L) {
   return ts_lua_call(L, (TsOp)lua_tointeger(L, lua_upvalueindex(1)), 1, false);
+}
+
+bool ts_lua_is_usual(lua_State *L, int index, int op) {
+  lua_CFunction f = lua_tocfunction(L, index);
+  if (op < 0) return ts_lua_is_getter(f);
+  if (!f || (f != call_op && !ts_lua_is_metamethod(f))) return false;
+  lua_getupvalue(L, index, 1);
+  bool same = lua_tointeger(L, -1) == op;
+  lua_pop(L, 1);
+  return same;
 }
 
 static int list_tensors(lua_State *L, int table, int most, TsTensor **out) {

@@ -194,7 +194,7 @@ static int capture_mark(lua_State *L) {
   need_capture(L, c);
   TsCaptureMark mark = ts_capture_mark(c);
   lua_pushlightuserdata(L, mark.g);
-  lua_pushinteger(L, mark.nrandom);
+  lua_pushnumber(L, (double)mark.nrandom);
   return 2;
 }
 
@@ -202,11 +202,11 @@ static int capture_reset(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   need_capture(L, c);
   luaL_checktype(L, 1, LUA_TLIGHTUSERDATA);
-  ts_capture_reset(c, (TsCaptureMark){lua_touserdata(L, 1), (int)luaL_checkinteger(L, 2)});
+  ts_capture_reset(c, (TsCaptureMark){lua_touserdata(L, 1), (int64_t)luaL_checknumber(L, 2)});
   return 0;
 }
 
-/* ---- control operators that run at once */
+/* ---- functions that run at once */
 /* tensor_mark() -> a mark for tensor_own: tensors are older or younger. */
 static int tensor_mark(lua_State *L) {
   lua_pushnumber(L, (double)ts_lua_context(L)->next_id);
@@ -223,6 +223,15 @@ static int tensor_own(lua_State *L) {
   lua_settop(L, 1);
   if (s->symbolic || (young && !s->pending && s->refs <= holders && x->refs == 1)) return 1;
   return ts_lua_call(L, TS_OP_clone, 1, false);
+}
+
+/* capture_streams([next [, behind]]) -> number: see ts_capture_streams */
+static int capture_streams(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  need_capture(L, c);
+  int64_t next = (int64_t)luaL_optnumber(L, 1, -1);
+  lua_pushnumber(L, (double)ts_capture_streams(c, next, lua_toboolean(L, 2)));
+  return 1;
 }
 
 /* ---- derivatives inside a capture */
@@ -331,6 +340,7 @@ static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
                                      {"tensor_own", tensor_own},
                                      {"capture_mark", capture_mark},
                                      {"capture_reset", capture_reset},
+                                     {"capture_streams", capture_streams},
                                      {"gradient", gradient},
                                      {"jvp", jvp},
                                      {NULL, NULL}};

@@ -3,7 +3,7 @@
  * A function of Lua's C interface ends LuaJIT's compiled code, and a userdata, its stack and
  * its metatable cost more than the call that is put off. So when an operator's calls are put
  * off again and again, Lua code takes its place that calls the functions below directly and
- * keeps results in cdata. They decide without Lua: a call that they do not take is made again
+ * keeps results in userdata that were made beforehand, many at once. They decide without Lua: a call that they do not take is made again
  * in the usual way, which also has all errors. In the interpreter such calls cost more than the
  * usual ones, and where calls are not put off they are made for nothing: both are counted, and
  * the usual functions come back when it does not pay. *Rejected:* all tensors as cdata, which a
@@ -16,6 +16,7 @@ enum {
   WINDOW = 4096,     /* calls of the functions below that are judged together */
   FIRST_CALLS = 512, /* of an operator, put off, before its function is replaced */
   MOST_CALLS = 1 << 17,
+  BOXES = 512,      /* made at once */
   GOOD_WINDOWS = 4, /* and it was right: the next loop may have it as soon */
 };
 
@@ -32,6 +33,8 @@ static struct {
   bool learning;
   const void *interpreter; /* where it calls from */
   int module;              /* tessera.fast, in the registry */
+  int pool, nbox;          /* a table of empty boxes there, and how many are left */
+  TsBox *box[BOXES];
 } fast = {.least = FIRST_CALLS};
 
 /* ---- what compiled code calls */
@@ -87,39 +90,44 @@ static bool general(TsBox *y, TsOp op, int nin, const TsWord *w, double number) 
   return true;
 }
 
-static bool call(TsBox *y, int op, int nin, const TsWord *w, double number) {
+/* The place of the result's box in the pool; 0: not taken. */
+static int call(int op, int nin, const TsWord *w, double number) {
+  if (!fast.nbox) return 0;
+  TsBox *y = fast.box[fast.nbox - 1];
   if (!fast.c->defer->quick(fast.c, (TsOp)op, nin, w, number, &y->word) &&
       !general(y, (TsOp)op, nin, w, number))
-    return false;
+    return 0;
   y->key = ts_box_key(y);
-  return true;
+  return fast.nbox--;
 }
 
 static bool is_tensor(const TsBox *b) { return b->key == ts_box_key(b); }
 
-static int one(int op, const TsBox *a, TsBox *y) {
+static int one(int op, const TsBox *a) {
   const void *caller = __builtin_return_address(0);
   if (fast.learning) return fast.interpreter = caller, 0;
-  return may(caller) && is_tensor(a) && call(y, op, 1, &a->word, 0);
+  if (!may(caller) || !is_tensor(a)) return 0;
+  return call(op, 1, &a->word, 0);
 }
 
-static int two(int op, const TsBox *a, const TsBox *b, TsBox *y) {
+static int two(int op, const TsBox *a, const TsBox *b) {
   if (!may(__builtin_return_address(0)) || !is_tensor(a) || !is_tensor(b)) return 0;
-  return call(y, op, 2, (TsWord[]){a->word, b->word}, 0);
+  return call(op, 2, (TsWord[]){a->word, b->word}, 0);
 }
 
-static int left(int op, double number, const TsBox *b, TsBox *y) {
+static int left(int op, double number, const TsBox *b) {
   if (!may(__builtin_return_address(0)) || !is_tensor(b)) return 0;
-  return call(y, op, 2, (TsWord[]){0, b->word}, number);
+  return call(op, 2, (TsWord[]){0, b->word}, number);
 }
 
-static int right(int op, const TsBox *a, double number, TsBox *y) {
+static int right(int op, const TsBox *a, double number) {
   if (!may(__builtin_return_address(0)) || !is_tensor(a)) return 0;
-  return call(y, op, 2, (TsWord[]){a->word, 0}, number);
+  return call(op, 2, (TsWord[]){a->word, 0}, number);
 }
 
 /* ---- when operators are replaced */
-/* core.fast_tables(): the metatable, the methods, the operators, and the functions above. */
+/* core.fast_tables(): the metatable, the methods, the operators, the functions above, and the pool
+ * of boxes for results. */
 static int tables(lua_State *L) {
   static void *const address[] = {(void *)one, (void *)two, (void *)left, (void *)right};
   ts_lua_push_metatable(L);
@@ -130,7 +138,18 @@ static int tables(lua_State *L) {
     lua_pushlightuserdata(L, address[i]);
     lua_rawseti(L, -2, i + 1);
   }
-  return 4;
+  lua_createtable(L, BOXES, 0);
+  lua_pushvalue(L, -1);
+  fast.pool = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 5;
+}
+
+/* core.fast_is_usual(f, id): f is what the library has for the operator, or for x[key] without an
+ * id. What a program put in its place stays. */
+static int is_usual(lua_State *L) {
+  lua_pushboolean(
+      L, ts_lua_is_usual(L, 1, lua_isnoneornil(L, 2) ? -1 : (int)luaL_checkinteger(L, 2)));
+  return 1;
 }
 
 static int id(lua_State *L) {
@@ -142,6 +161,14 @@ static void push_function(lua_State *L, const char *name) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, fast.module);
   lua_getfield(L, -1, name);
   lua_remove(L, -2);
+}
+
+static void refill(lua_State *L) {
+  luaL_checkstack(L, 8, "tensors");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, fast.pool);
+  ts_lua_fill_boxes(L, BOXES, fast.box);
+  lua_pop(L, 1);
+  fast.nbox = BOXES;
 }
 
 /* Whether LuaJIT compiles anything. */
@@ -158,9 +185,7 @@ static bool load(lua_State *L, TsContext *c) {
   if (!compiles(L) || lua_pcall(L, 1, 1, 0)) return false;
   fast.module = luaL_ref(L, LUA_REGISTRYINDEX);
   fast.c = c;
-  push_function(L, "make");
-  ts_lua_open_light_box(L, lua_gettop(L), c->defer);
-  lua_pop(L, 1);
+  ts_lua_loose_boxes(c->defer);
   push_function(L, "learn");
   fast.learning = true;
   bool learnt = !lua_pcall(L, 0, 0, 0) && fast.interpreter;
@@ -196,11 +221,16 @@ void ts_lua_fast_put_off(lua_State *L, TsContext *c, TsOp op) {
     fast.opened = true;
     fast.absent = !load(L, c);
   }
+  if (!fast.absent && !fast.nbox) refill(L);
   if (!fast.absent) replace(L);
   lua_settop(L, top);
 }
 
-void ts_lua_fast_leave(lua_State *L) {
+void ts_lua_fast_attend(lua_State *L) {
+  if (fast.on) {
+    refill(L);
+    return;
+  }
   fast.installed = false;
   for (int i = 0; i < TS_OP_COUNT; i++) fast.replaced[i] = false, fast.put_off[i] = 0;
   luaL_checkstack(L, 4, "tensors");
@@ -213,28 +243,7 @@ void ts_lua_fast_eager(bool on) {
   fast.least = on ? 4 : FIRST_CALLS;
 }
 
-bool ts_lua_fast_is_left(void) { return fast.installed && !fast.on; }
-
-/* The names of types do not tell boxes from other tensors. */
-static const char names[] =
-    "local core = ...\n"
-    "local type, getmetatable, loaded = type, getmetatable, package.loaded\n"
-    "core.raw_type = type\n"
-    "local function boxed(x) return loaded['tessera.fast'].is_box(x) end\n"
-    "function _G.type(...)\n"
-    "  local name = type(...)\n"
-    "  if name == 'cdata' and loaded['tessera.fast'] and boxed(...) then\n"
-    "    return 'userdata'\n"
-    "  end\n"
-    "  return name\n"
-    "end\n"
-    "function _G.getmetatable(...)\n"
-    "  local meta = getmetatable(...)\n"
-    "  if meta == 'ffi' and loaded['tessera.fast'] and boxed(...) then\n"
-    "    return 'tensor'\n"
-    "  end\n"
-    "  return meta\n"
-    "end\n";
+bool ts_lua_fast_asks(void) { return fast.installed && (!fast.on || !fast.nbox); }
 
 void ts_lua_open_fast(lua_State *L) {
   lua_getfield(L, -1, "op");
@@ -242,7 +251,6 @@ void ts_lua_open_fast(lua_State *L) {
   lua_setfield(L, -2, "fast_tables");
   lua_pushcfunction(L, id);
   lua_setfield(L, -2, "fast_id");
-  if (luaL_loadbuffer(L, names, sizeof names - 1, "=tessera")) lua_error(L);
-  lua_pushvalue(L, -2);
-  lua_call(L, 1, 0);
+  lua_pushcfunction(L, is_usual);
+  lua_setfield(L, -2, "fast_is_usual");
 }

@@ -6,9 +6,10 @@
 
 /* A call of op, an operator without options, was put off. */
 void ts_lua_fast_put_off(lua_State *L, TsContext *c, TsOp op);
-/* It did not pay: the usual functions have to come back, by ts_lua_fast_leave. */
-bool ts_lua_fast_is_left(void);
-void ts_lua_fast_leave(lua_State *L);
+/* Asked at each usual call. Whether it has to be attended to: the usual functions come back if it
+ * did not pay, and what compiled code cannot make is made. */
+bool ts_lua_fast_asks(void);
+void ts_lua_fast_attend(lua_State *L);
 void ts_lua_fast_eager(bool on); /* at the fourth call, and for good: for tests */
 
 #endif

@@ -14,6 +14,7 @@
 #include "vm/lower.h"
 #include "vm/overlap.h"
 #include "vm/tape.h"
+#include "vm/write.h"
 
 static const char *const TYPE = "tessera.graph";
 
@@ -156,6 +157,8 @@ static int run(lua_State *L) {
   TsTensor **before = all;
   bool record = ts_tape_wants(c, code->nparam, all);
   check_apart(L, f, all, k, args);
+  for (int u = 0; u < f->g->nupdate; u++)
+    if (ts_write_check(c, all[f->g->update[u].param])) return ts_lua_raise(L);
   if (record && f->g->nupdate) {
     luaL_checkstack(L, f->g->nupdate + 4, "updates");
     before = lua_newuserdata(L, sizeof *before * (size_t)(code->nparam + 1));
@@ -495,5 +498,6 @@ void ts_lua_open_graph(lua_State *L) {
   }
   luaL_register(L, NULL, functions);
   ts_lua_open_capture(L);
+  ts_lua_open_region(L);
   ts_lua_open_tape(L);
 }

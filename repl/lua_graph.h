@@ -17,6 +17,7 @@ static inline int ts_lua_raise_unless(lua_State *L, bool fine) {
 
 /* Openers: each registers its part in the table on top. */
 void ts_lua_open_capture(lua_State *L);
+void ts_lua_open_region(lua_State *L);
 void ts_lua_open_tape(lua_State *L);
 
 #endif

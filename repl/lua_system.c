@@ -12,6 +12,8 @@
 #include "jit/jit.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
+#include "repl/report.h"
+#include "repl/tail.h"
 #include "vm/defer.h"
 #include "vm/fft.h"
 #include "vm/gemm.h"
@@ -116,16 +118,35 @@ static uint64_t check_u64(lua_State *L, int index, const char *function) {
   return v < 0 ? (uint64_t)(int64_t)v : (uint64_t)v;
 }
 
+/* It would be set when the function is captured, and no more when it runs. */
+static void need_running(lua_State *L, TsContext *c) {
+  if (!c->capture) return;
+  ts_error_set(&c->err, TS_ERR_value, "rng.seed: it cannot be set in a captured function");
+  ts_error_hint(&c->err, "set it before the call, or give draws {seed = n, stream = k}");
+  ts_lua_raise(L);
+}
+
 static int seed(lua_State *L) {
   TsContext *c = ts_lua_context(L);
+  need_running(L, c);
   c->seed = check_u64(L, 1, "rng.seed");
   c->stream = 0;
   return 0;
 }
 
+/* keep_line(f) -> f: the library's function or callable table f keeps the line of its call where that
+ * is a tail call. keep_line(t, true): those in the table as well. */
+static int keep_line(lua_State *L) {
+  bool all = lua_istable(L, 1) && lua_toboolean(L, 2);
+  lua_settop(L, 1);
+  ts_tail_keep(L, 1, all);
+  return 1;
+}
+
 static int rng_state(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   if (lua_gettop(L) >= 2) {
+    need_running(L, c);
     c->seed = check_u64(L, 1, "rng.state");
     c->stream = check_u64(L, 2, "rng.state");
   }
@@ -352,6 +373,8 @@ void ts_lua_open_system(lua_State *L) {
                                     {"threads", threads},
                                     {"seed", seed},
                                     {"rng_state", rng_state},
+                                    {"keep_line", keep_line},
+                                    {"keep_calls", ts_report_keep},
                                     {"isa", isa},
                                     {"memory", memory},
                                     {"trim", trim},

@@ -8,6 +8,7 @@
 #include "lib/text.h"
 #include "repl/display.h"
 #include "repl/lua_api.h"
+#include "repl/tail.h"
 #include "vm/defer.h"
 #include "vm/mapped.h"
 
@@ -169,6 +170,7 @@ static bool in_place_method(lua_State *L, const char *key) {
   if (op == TS_OP_COUNT || ts_op_info(op)->nin == 0) return false;
   lua_pushinteger(L, op);
   lua_pushcclosure(L, in_place, 1);
+  ts_tail_keep(L, -1, false);
   return true;
 }
 
@@ -402,6 +404,9 @@ static int metamethod(lua_State *L) {
   return ts_lua_call(L, op, 1, false);
 }
 
+bool ts_lua_is_metamethod(lua_CFunction f) { return f == metamethod; }
+bool ts_lua_is_getter(lua_CFunction f) { return f == get; }
+
 void ts_lua_open_tensor(lua_State *L) {
   static const luaL_Reg method[] = {{"item", item},
                                     {"totable", totable},
@@ -464,7 +469,12 @@ static int open_core(lua_State *L) {
   ts_lua_open_kernel(L);
   ts_lua_open_profile(L);
   ts_lua_open_fast(L);
+  ts_tail_keep(L, -1, true);
+  lua_getfield(L, -1, "op");
+  ts_tail_keep(L, -1, true);
+  lua_pop(L, 1);
   ts_lua_push_methods(L);
+  ts_tail_keep(L, -1, true);
   lua_setfield(L, -2, "methods");
   return 1;
 }

@@ -17,6 +17,7 @@
 #include "repl/options.h"
 #include "repl/prompt.h"
 #include "repl/run.h"
+#include "repl/tail.h"
 
 /* ---- the parts that look like luajit's */
 /* arg[0] is the script, arg[1] its first argument, arg[-1] what stands before it. */
@@ -227,6 +228,7 @@ int main(int argc, char **argv) {
   luaL_openlibs(L);
   ts_lua_open(L, c);
   ts_run_open(L);
+  ts_tail_open(L);
   ts_prompt_open(L);
   set_arg(L, &o);
   code = ts_run_require(L, "tessera.luajit");

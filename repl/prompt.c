@@ -223,7 +223,7 @@ static int load_prefixed(lua_State *L, const char *prefix, const char *text, siz
   TsText t = {0};
   ts_text_str(&t, prefix);
   ts_text_add(&t, text, size);
-  int status = luaL_loadbuffer(L, t.at, t.len, name);
+  int status = ts_run_compile(L, t.at, t.len, name);
   ts_text_free(&t);
   return status;
 }
@@ -238,12 +238,12 @@ static int load_statements(lua_State *L, const char *text, size_t size, const ch
                            bool *locals) {
   TsText changed = {0};
   *locals = without_locals(text, size, &changed);
-  int status = *locals ? luaL_loadbuffer(L, changed.at, changed.len, name) : 1;
+  int status = *locals ? ts_run_compile(L, changed.at, changed.len, name) : 1;
   ts_text_free(&changed);
   if (!status) return 0;
   if (*locals) lua_pop(L, 1);
   *locals = false;
-  return luaL_loadbuffer(L, text, size, name);
+  return ts_run_compile(L, text, size, name);
 }
 
 /* What the input turned out to be. */

@@ -187,12 +187,83 @@ static void put_traceback(lua_State *L, TsText *out) {
   }
 }
 
+static void push_text(lua_State *L, TsText *t) {
+  lua_pushlstring(L, t->at ? t->at : "", t->len);
+  ts_text_free(t);
+}
+
+/* ---- errors that the library hands on: their calls are gone when the report is made */
+static char kept_key;
+
+int ts_report_keep(lua_State *L) {
+  TsText out = {0};
+  if (!lua_isstring(L, 1)) return 1;
+  lua_settop(L, 1);
+  lua_pushlightuserdata(L, &kept_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (lua_istable(L, 2)) lua_rawgeti(L, 2, 1);
+  bool again = lua_gettop(L) > 2 && lua_rawequal(L, 1, 3);
+  lua_settop(L, 1);
+  if (again) return 1; /* handed on once more */
+  put_traceback(L, &out);
+  lua_pushlightuserdata(L, &kept_key);
+  lua_createtable(L, 2, 0);
+  lua_pushvalue(L, 1);
+  lua_rawseti(L, -2, 1);
+  push_text(L, &out);
+  lua_rawseti(L, -2, 2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  lua_settop(L, 1);
+  return 1;
+}
+
+/* The calls of the error in slot 1. */
+static void put_calls(lua_State *L, TsText *out) {
+  lua_pushlightuserdata(L, &kept_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  int kept = lua_gettop(L);
+  if (lua_istable(L, kept)) {
+    lua_rawgeti(L, kept, 1);
+    lua_rawgeti(L, kept, 2);
+    if (lua_rawequal(L, 1, kept + 1)) ts_text_str(out, lua_tostring(L, kept + 2));
+    bool same = lua_rawequal(L, 1, kept + 1);
+    lua_settop(L, kept - 1);
+    lua_pushlightuserdata(L, &kept_key);
+    lua_pushnil(L);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+    if (same) return;
+  }
+  put_traceback(L, out);
+}
+
 /* ---- together */
 typedef struct Place {
   char source[LINE_ROOM]; /* as in lua_Debug: "@file", "=name" or text; "" if unknown */
   int line;
   size_t prefix; /* length of "file:line: " in the message */
 } Place;
+
+/* A position that the message begins with and no call that is left has. */
+static Place place_in_text(lua_State *L, const char *message) {
+  Place place = {.line = 0};
+  size_t n = strcspn(message, "\n");
+  for (const char *p = message; (p = memchr(p, ':', n - (size_t)(p - message))); p++) {
+    char *end, line[LINE_ROOM];
+    long number = strtol(p + 1, &end, 10);
+    if (end == p + 1 || number <= 0 || strncmp(end, ": ", 2)) continue;
+    size_t size = (size_t)(p - message);
+    if (size + 2 > sizeof place.source) break;
+    memcpy(place.source + 1, message, size);
+    for (const char *kind = "@="; *kind && !place.prefix; kind++) {
+      place.source[0] = *kind;
+      if (source_line(L, place.source, (int)number, line))
+        place.line = (int)number, place.prefix = (size_t)(end + 2 - message);
+    }
+    break;
+  }
+  if (!place.prefix) place.source[0] = 0;
+  return place;
+}
 
 /* The frame whose position the message begins with. */
 static Place find_place(lua_State *L, const char *message) {
@@ -209,7 +280,7 @@ static Place find_place(lua_State *L, const char *message) {
     if (strlen(ar.source) < sizeof place.source) strcpy(place.source, ar.source);
     return place;
   }
-  return place;
+  return place_in_text(L, message);
 }
 
 /* A module's name that is no global in scripts. */
@@ -247,11 +318,6 @@ static void put_report(lua_State *L, TsText *out, const char *message, const Pla
     put_module_hint(out, message);
 }
 
-static void push_text(lua_State *L, TsText *t) {
-  lua_pushlstring(L, t->at ? t->at : "", t->len);
-  ts_text_free(t);
-}
-
 int ts_report_handler(lua_State *L) {
   TsText out = {0};
   if (!lua_isstring(L, 1)) {
@@ -267,7 +333,7 @@ int ts_report_handler(lua_State *L) {
   const char *message = lua_tostring(L, 1);
   Place place = find_place(L, message);
   put_report(L, &out, message, &place);
-  put_traceback(L, &out);
+  put_calls(L, &out);
   push_text(L, &out);
   return 1;
 }

@@ -17,6 +17,7 @@
 #include "repl/embed.h"
 #include "repl/lua_api.h"
 #include "repl/report.h"
+#include "repl/tail.h"
 
 /* ---- modules */
 static const TsEmbedded *find_embedded(const char *module) {
@@ -111,8 +112,14 @@ const char *ts_run_text(lua_State *L, const char *chunkname, size_t *size) {
   return text;
 }
 
-int ts_run_load(lua_State *L, const char *text, size_t size, const char *chunkname) {
+int ts_run_compile(lua_State *L, const char *text, size_t size, const char *chunkname) {
   int status = luaL_loadbuffer(L, text, size, chunkname);
+  if (!status) ts_tail_change(L);
+  return status;
+}
+
+int ts_run_load(lua_State *L, const char *text, size_t size, const char *chunkname) {
+  int status = ts_run_compile(L, text, size, chunkname);
   if (!status) ts_run_keep_text(L, chunkname, text, size);
   return status;
 }
@@ -244,7 +251,7 @@ static int load_stdin(lua_State *L) {
   const char *text = lua_tolstring(L, -1, &size);
   size_t skip = size && text[0] == '#' ? strcspn(text, "\n") : 0;
   ts_run_keep_text(L, "=stdin", text, size);
-  int status = luaL_loadbuffer(L, text + skip, size - skip, "=stdin");
+  int status = ts_run_compile(L, text + skip, size - skip, "=stdin");
   lua_remove(L, -2);
   return status;
 }
@@ -252,6 +259,7 @@ static int load_stdin(lua_State *L) {
 int ts_run_script(lua_State *L, const char *path, char **argv) {
   bool standard = !path || !strcmp(path, "-");
   int status = standard ? load_stdin(L) : luaL_loadfile(L, path), n = 0;
+  if (!status && !standard) ts_tail_change(L);
   if (status) {
     lua_pushfstring(L, "@%s", path ? path : "");
     const char *name = standard ? "=stdin" : lua_tostring(L, -1);

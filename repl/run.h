@@ -16,9 +16,10 @@ void ts_run_open(lua_State *L);
 /* Is there an embedded module of that name? */
 bool ts_run_embeds(const char *module);
 
-/* Loads a chunk and keeps its text for reports under chunkname ("=input 3"). 0, or
- * a Lua status with the message on the stack; nothing is kept then. */
+/* Loads a chunk (repl/tail.h) and keeps its text for reports under chunkname ("=input 3"). 0, or
+ * a Lua status with the message on the stack; nothing is kept then, and never by _compile. */
 int ts_run_load(lua_State *L, const char *text, size_t size, const char *chunkname);
+int ts_run_compile(lua_State *L, const char *text, size_t size, const char *chunkname);
 void ts_run_keep_text(lua_State *L, const char *chunkname, const char *text, size_t size);
 /* The text of a kept chunk or embedded module (chunkname with its "="), or NULL. */
 const char *ts_run_text(lua_State *L, const char *chunkname, size_t *size);

@@ -71,7 +71,7 @@ typedef struct TsCode {
   int nresult;
   char **place; /* "file.lua:12", by line number */
   int nplace;
-  int nrandom;          /* streams that a run uses */
+  int64_t nrandom;      /* streams that a run uses */
   int64_t slab_nbytes;  /* of the plan */
   int64_t bound_nbytes; /* the least that any plan needs: most bytes alive at once */
   int64_t sum_nbytes;   /* of all values that have a place of their own */

@@ -7,8 +7,10 @@
 #include "ir/failing.h"
 #include "ir/graph_recognise.h"
 #include "vm/alias.h"
+#include "vm/control.h"
 #include "vm/defer.h"
 #include "vm/overlap.h"
+#include "vm/write.h"
 
 /* A tensor from before, or the symbol of an argument, and its value at this point of the
  * function. */
@@ -341,6 +343,18 @@ static int set_value(TsContext *c, TsTensor *t, Bound *b, TsVal v) {
   return 0;
 }
 
+/* Whose function a region is. */
+static const char *operator_of(const TsGraph *region) {
+  static const char *const of[][2] = {{"if", "cond"},
+                                      {"else", "cond"},
+                                      {"while", "while_loop"},
+                                      {"do", "while_loop"},
+                                      {"round", "fixed_point"}};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+    if (!strcmp(region->name, of[i][0])) return of[i][1];
+  return region->name;
+}
+
 int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   TsCapture *k = c->capture;
   TsGraph *g = k->g;
@@ -351,14 +365,14 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (!v || ts_meta_broadcast(&m, &v->meta, &m) || !(v = fitted(g, v, &dst->meta)))
     return c->err.code ? -1
                        : ts_error_set(&c->err, TS_ERR_shape, "assignment: shapes do not fit");
+  if (is_symbol(dst) && is_ours(k, dst) && from_outside(k, dst))
+    return ts_write_refuse(c, operator_of(g));
   if (is_symbol(dst) && is_ours(k, dst) && looks_at(k, dst))
     return refuse_view(c, "a view is changed in place");
   if (is_symbol(dst) && !symbol_value(c, dst)) return -1;
   Bound *b = is_symbol(dst) ? find(k, dst) : bind(c, dst);
   if (!b && !is_symbol(dst)) return -1;
-  if (g != k->root && (b || from_outside(k, dst)))
-    return ts_error_set(&c->err, TS_ERR_value,
-                        "a tensor from outside is changed in place in a region");
+  if (b && g != k->root) return ts_write_refuse(c, operator_of(g));
   if (b && is_shared(k, b)) return refuse_view(c, "a view is changed in place");
   /* A tensor of the function's own lies row by row, whatever it is filled from. */
   if (!b && ts_node_is_view(v->node) && !(v = ts_build1(&g->b, TS_OP_clone, v))) return -1;
@@ -469,6 +483,15 @@ TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result) {
 TsCaptureMark ts_capture_mark(TsContext *c) {
   TsGraph *g = c->capture->g;
   return (TsCaptureMark){g, g->unit->nrandom};
+}
+
+int64_t ts_capture_streams(TsContext *c, int64_t next, bool behind) {
+  TsUnit *u = c->capture->g->unit;
+  int level = 0;
+  for (const TsGraph *g = c->capture->g; behind && g->parent; g = g->parent) level++;
+  if (next >= 0) u->nrandom = next;
+  if (behind) u->nrandom += (int64_t)ts_control_block(level);
+  return u->nrandom;
 }
 
 void ts_capture_reset(TsContext *c, TsCaptureMark mark) {

@@ -28,10 +28,14 @@ TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result);
 /* Regions opened since the mark are given up, and the random calls in them. */
 typedef struct TsCaptureMark {
   TsGraph *g;
-  int nrandom;
+  int64_t nrandom;
 } TsCaptureMark;
 TsCaptureMark ts_capture_mark(TsContext *c);
 void ts_capture_reset(TsContext *c, TsCaptureMark mark);
+
+/* How many streams the function's random calls have so far. next >= 0 sets it; behind: then
+ * come those of an operator that has regions (ts_control_block). */
+int64_t ts_capture_streams(TsContext *c, int64_t next, bool behind);
 
 /* Calls go into g, of the capture that is open or another, until _back: adjoints written in
  * Lua. The nodes keep the line that g has. */

@@ -14,7 +14,7 @@
  * its forward one: from those outside, moved by a distance that the round and the number of
  * loops around it determine. Not a hash of the streams outside: backward() runs functions
  * again that began at another stream, and then all of them have to move alike. */
-static uint64_t distance_of(int depth, int64_t round) {
+uint64_t ts_control_distance(int depth, int64_t round) {
   uint64_t z =
       0x9e3779b97f4a7c15u * (uint64_t)(round + 1) + 0xd1b54a32d192ed03u * (uint64_t)depth;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -23,7 +23,7 @@ static uint64_t distance_of(int depth, int64_t round) {
 }
 
 void ts_control_move_streams(TsContext *c, int64_t round) {
-  c->stream_base += distance_of(c->stream_depth++, round);
+  c->stream_base += ts_control_distance(c->stream_depth++, round);
 }
 
 static int run_round(TsContext *c, int64_t round, TsFrame *f, TsTensor *const *in,

@@ -26,7 +26,7 @@ typedef struct TsStorage {
   TsCopy *copies; /* on other devices */
   TsContext *ctx;
   void (*release)(void *arg); /* of memory that is not ours, else NULL */
-  void *release_arg;
+  void *release_arg; /* without release the id of its first tensor: when it was made */
   uint32_t version;     /* changes in place so far: who kept a value can tell */
   uint8_t symbolic : 1; /* of a value in a graph: there are no bytes */
   uint8_t lost : 1;     /* lay over a file that has changed (vm/mapped.h) */

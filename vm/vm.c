@@ -15,6 +15,7 @@
 #include "vm/offload.h"
 #include "vm/tape.h"
 #include "vm/trap.h"
+#include "vm/write.h"
 
 /* The handler of a row by its class; a row without its function does not link. */
 #define HANDLER_POINTWISE(name) ts_exec_pointwise
@@ -331,6 +332,8 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
   TsCall call = {.ctx = c, .op = op, .nin = nin, .in = in, .out = made, .attr = attr};
   int device = check_inputs(c, o, nin, in) ? -1 : device_of(&call);
   if (device < 0 || infer_call(&call, &inf, meta)) return -1;
+  for (int i = 0; i < nout; i++)
+    if (ts_write_check(c, out[i])) return -1;
   for (int i = 0; i < call.nout; i++) inf.out[i].device = (uint8_t)device;
   if (c->npending && (ts_defer_force_all(nin, in) || ts_defer_force_all(nout, out))) return -1;
   TsTensor *own[TS_MAX_VARIADIC];
@@ -413,6 +416,7 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (number && ts_dtype_check_number(type, ts_tensor_number_value(src), "assignment", &c->err))
     return -1;
   if (c->capture) return ts_capture_assign(c, dst, src);
+  if (ts_write_check(c, dst)) return -1;
   if (ts_defer_force(src) || ts_defer_force(dst)) return -1;
   if (c->watched) c->defer->wrote(dst);
   if (dst->origin && !c->no_grad) {

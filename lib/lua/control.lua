@@ -8,7 +8,8 @@
 --   op.fixed_point(f, x, {tol, max})       x = f(x) until no element moves by more than tol
 --   op.recursive(f, {max})                 a function that calls itself: f(self, args...)
 --
--- Carries, xs and results may be tables of tensors. Functions may use tensors from outside.
+-- Carries, xs and results may be tables of tensors. Functions may use tensors from outside, and
+-- change none of them in place, nor their arguments: they return new values.
 -- Results are tensors of their own: where a function returns what it was given, a copy.
 
 local core = require "tessera.core"
@@ -66,34 +67,54 @@ local function flatten_all(...)
   return list, specs
 end
 
--- What a captured operator returns has bytes of its own, and so has what it returns eagerly; of
--- one tensor that is there twice one is a copy. Modules stay what they are.
-local function own(value, mark, seen)
-  if core.is_tensor(value) then
-    local twice = false
-    for _, t in ipairs(seen) do twice = twice or rawequal(t, value) end
-    seen[#seen + 1] = value
-    if twice then return value:clone() end
-    return core.tensor_own(value, mark)
+-- ---- eagerly
+-- What a function of a control operator does is the same as in a captured function (vm/write.h):
+-- it changes nothing from outside, its random calls have streams of their own, and results are
+-- tensors of their own.
+
+local function leave(region, ok, ...)
+  core.region_leave(region)
+  if not ok then error((...), 0) end
+  return ...
+end
+
+-- A stack of Lua holds some thousand calls inside each other: every so often a new one begins.
+local SEGMENT = 128
+
+local function ended(thread, ok, ...)
+  if ok and coroutine.status(thread) ~= "dead" then
+    return false, "a function of a control operator yields"
   end
-  if type(value) ~= "table" or getmetatable(value) then return value end
-  local t = {}
-  for key, v in pairs(value) do t[key] = own(v, mark, seen) end
-  return t
+  return ok, ...
 end
 
-local function own_all(mark, ...)
-  local values, seen, n = { ... }, {}, select("#", ...)
-  for i = 1, n do values[i] = own(values[i], mark, seen) end
-  return unpack(values, 1, n)
+local function protected(nested, run, ...)
+  if nested % SEGMENT ~= SEGMENT - 1 then return xpcall(run, core.keep_calls, ...) end
+  local thread = coroutine.create(run)
+  return ended(thread, coroutine.resume(thread, ...))
 end
 
--- Inside of a recursion calls stay tail calls: what leaves it is copied there.
-local recursing = 0
+-- run(region, ...) as an operator's call.
+local function inside(name, run, ...)
+  local region, nested = core.region_enter(name, name == "checkpoint")
+  return leave(region, protected(nested, run, region, ...))
+end
 
-local function owned(f, ...)
-  if recursing > 0 then return f(...) end
-  return own_all(core.tensor_mark(), f(...))
+-- The functions run now, in this round of a loop, with these values.
+local function round(region, n, ...)
+  core.region_round(region, n, (flatten_all(...)))
+end
+
+local function own(...)
+  local list, specs = flatten_all(...)
+  if not core.region_own(list) then return ... end
+  for i, spec in ipairs(specs) do specs[i] = tree.unflatten(spec, list) end
+  return unpack(specs, 1, select("#", ...))
+end
+
+local function eager_call(region, f, ...)
+  round(region, false, ...)
+  return own(f(...))
 end
 
 local function true_value(p, name)
@@ -141,16 +162,28 @@ end
 function control.cond(p, f, g, ...)
   need_function(f, "cond")
   need_function(g, "cond")
-  if not core.is_tensor(p) then return (true_value(p, "cond") and f or g)(...) end
-  if not core.capturing() then return owned(true_value(p, "cond") and f or g, ...) end
+  if not core.is_tensor(p) then
+    if true_value(p, "cond") then return f(...) end
+    return g(...)
+  end
+  if not core.capturing() then return inside("cond", eager_call, true_value(p, "cond") and f or g, ...) end
   local list, specs = flatten_all(...)
-  local numbers = {}
+  local numbers, streams, rec = {}, core.capture_streams(), open[#open]
+  local before = rec and rec.calls
   local first, spec, results = branch("if", f, specs, list, nil, nil, numbers)
+  core.capture_streams(streams)
+  local calls = rec and rec.calls
+  if rec then rec.calls = before end
   local second, other, others = branch("else", g, specs, list, nil, results, numbers)
+  if rec then rec.calls = math.max(calls, rec.calls) end -- one of them runs: they count alike
   if not first and not second then error(ENDLESS, 0) end
   if first and second and renumbered(numbers, results, others) then
+    core.capture_streams(streams)
+    if rec then rec.calls = before end
     first, spec = branch("if", f, specs, list, nil, others)
+    if rec then rec.calls = math.max(calls, rec.calls) end
   end
+  core.capture_streams(streams, true)
   first, second, spec, other = first or second, second or first, spec or other, other or spec
   local inputs = { p }
   for i, t in ipairs(list) do inputs[i + 1] = t end
@@ -159,13 +192,15 @@ function control.cond(p, f, g, ...)
   return unpack(tree.unflatten(spec, out))
 end
 
-local function eager_while(test, body, max, values)
+local function eager_while(region, test, body, max, values)
   local n = 0
-  while n < max and true_value(test(unpack(values)), "while_loop") do
+  while n < max do
+    round(region, n, unpack(values))
+    if not true_value(test(unpack(values)), "while_loop") then break end
     values = { body(unpack(values)) }
     n = n + 1
   end
-  return unpack(values)
+  return own(unpack(values))
 end
 
 --- values = body(values...) while test(values...). A last argument {max = n} bounds the
@@ -176,17 +211,19 @@ function control.while_loop(test, body, ...)
   local values, options = { ... }, {}
   local last = values[#values]
   if type(last) == "table" and not core.is_tensor(last) and last.max then options = table.remove(values) end
-  if not core.capturing() then return owned(eager_while, test, body, options.max or math.huge, values) end
+  if not core.capturing() then return inside("while_loop", eager_while, test, body, options.max or math.huge, values) end
   for i, v in ipairs(values) do
     if type(v) == "number" then values[i] = core.tensor(v, { dtype = v % 1 == 0 and "i64" or "f32" }) end
   end
   local list, specs = flatten_all(unpack(values))
+  local streams = core.capture_streams()
   local first = region("while", test, specs, list)
   local second, spec = region("do", body, specs, list, nil, list)
+  core.capture_streams(streams, true)
   return unpack(tree.unflatten(spec, { core.control("while_loop", list, { first, second }, { options.max or false }) }))
 end
 
-local function eager_scan(f, carry, xs, length, reverse)
+local function eager_scan(region, f, carry, xs, length, reverse)
   local list, names = {}, {}
   local spec = tree.flatten(xs, list, names, "")
   local outs, out_spec = {}, nil
@@ -194,8 +231,9 @@ local function eager_scan(f, carry, xs, length, reverse)
     local at = reverse and length - 1 - i or i
     local slices = {}
     for k, x in ipairs(list) do slices[k] = x:select(0, at) end
-    local y
-    carry, y = f(carry, tree.unflatten(spec, slices))
+    local x, y = tree.unflatten(spec, slices)
+    round(region, at, carry, x)
+    carry, y = f(carry, x)
     local ys = {}
     out_spec = tree.flatten(y, ys, {}, "")
     for k, t in ipairs(ys) do
@@ -205,7 +243,12 @@ local function eager_scan(f, carry, xs, length, reverse)
   end
   local stacked = {}
   for k, ts in ipairs(outs) do stacked[k] = op.stack(ts, { axis = 0 }) end
-  return carry, out_spec and tree.unflatten(out_spec, stacked)
+  return own(carry), out_spec and tree.unflatten(out_spec, stacked)
+end
+
+-- Without a round nobody knows the types of what f returns: they are captured.
+local function empty_scan(f, carry, xs, options)
+  return require("tessera.graph").module("scan", function(c, x) return control.scan(f, c, x, options) end)(carry, xs)
 end
 
 --- carry, y = f(carry, x) along axis 0 of xs: the last carry, and the ys stacked. {length = n}
@@ -224,13 +267,17 @@ function control.scan(f, carry, xs, options)
       error(("op.scan: xs have lengths %d and %s along axis 0"):format(length, tostring(list[i].shape[1])), 2)
     end
   end
-  if not core.capturing() then return owned(eager_scan, f, carry, xs, length, options.reverse) end
-  local slices = {}
+  if not core.capturing() then
+    if length == 0 then return empty_scan(f, carry, xs, options) end
+    return inside("scan", eager_scan, f, carry, xs, length, options.reverse)
+  end
+  local slices, streams = {}, core.capture_streams()
   for i = 1, #list do slices[i] = i > carries end
   local body, spec = region("scan", function(c, x)
     local next_carry, y = f(c, x)
     return next_carry, y
   end, specs, list, slices, first)
+  core.capture_streams(streams, true)
   local out = { core.control("scan", list, { body }, { carries, #list - carries, options.length or false, options.reverse or false }) }
   local values = tree.unflatten(spec, out)
   return values[1], values[2]
@@ -243,24 +290,29 @@ function control.map(f, xs)
   return y
 end
 
+local function eager_fixed_point(region, f, x0, tol, max)
+  for n = 1, max do
+    round(region, false, x0)
+    local x = f(x0)
+    local moved = (x - x0):abs():max():item()
+    x0 = x
+    if moved <= tol then return own(x0) end
+    if moved ~= moved then fail_outside(("fixed_point: a value is NaN after %d rounds"):format(n)) end
+  end
+  fail_outside(("fixed_point: not found in %d rounds"):format(max))
+end
+
 --- x = f(x, args...) from x0 until no element moves by more than tol (1e-6 by default), at
 --- most max rounds (100). Differentiated implicitly, by what f uses, not by x0.
 function control.fixed_point(f, x0, options)
   need_function(f, "fixed_point")
   options = options or {}
   local tol, max = options.tol or 1e-6, options.max or 100
-  if not core.capturing() then
-    local mark = core.tensor_mark()
-    for _ = 1, max do
-      local x = f(x0)
-      local moved = (x - x0):abs():max():item()
-      x0 = x
-      if moved <= tol then return (own_all(mark, x0)) end
-    end
-    error(("fixed_point: not found in %d rounds"):format(max), 2)
-  end
+  if not core.capturing() then return inside("fixed_point", eager_fixed_point, f, x0, tol, max) end
   local list, specs = flatten_all(x0)
+  local streams = core.capture_streams()
   local body = region("round", f, specs, list)
+  core.capture_streams(streams, true)
   return (core.control("fixed_point", list, { body }, { tol, max }))
 end
 
@@ -278,6 +330,20 @@ end
 
 local function deeper(limit, why)
   fail_outside(("op.recursive: recursion deeper than %d calls%s"):format(limit, why or ""))
+end
+
+-- Eagerly every call is one of Lua. What an inner one draws and may change is its own.
+local function eager_recursion(region, f, limit, ...)
+  local function call(of, depth, ...)
+    local function self(...)
+      if depth == limit then deeper(limit) end
+      local inner, nested = core.region_inner(of)
+      return leave(inner, protected(nested, call, inner, depth + 1, ...))
+    end
+    round(of, false, ...)
+    return own(f(self, ...))
+  end
+  return call(region, 1, ...)
 end
 
 --- f with itself as first argument, called where it stands.
@@ -339,7 +405,7 @@ end
 
 local function captured(f, options, ...)
   local list, specs = flatten_all(...)
-  local rec = { args = describe_args(specs, list) }
+  local rec, streams = { args = describe_args(specs, list) }, core.capture_streams()
   local known, spec, likes = capture_function(rec, f, list, specs)
   local body
   if known and rec.calls > 0 then
@@ -349,15 +415,9 @@ local function captured(f, options, ...)
   if not body then
     return unrolled(f, options.max or 64, rec.why and (" (unrolled: %s)"):format(rec.why))(...)
   end
+  core.capture_streams(streams, true)
   local out = { core.control("recursive", list, { body }, { options.max or 10000, false }) }
   return unpack(tree.unflatten(spec, out))
-end
-
-local function leave_recursion(mark, fine, ...)
-  recursing = recursing - 1
-  if not fine then error((...), 0) end
-  if recursing > 0 then return ... end
-  return own_all(mark, ...)
 end
 
 --- A function that gets itself as first argument: f(self, args...). At most max calls (10000)
@@ -367,26 +427,25 @@ end
 function control.recursive(f, options)
   need_function(f, "recursive")
   options = options or {}
-  return function(...)
+  return core.keep_line(function(...)
     if core.capturing() then return captured(f, options, ...) end
-    local mark = core.tensor_mark()
-    recursing = recursing + 1
-    return leave_recursion(mark, pcall(unrolled(f, options.max or 10000), ...))
-  end
+    return inside("recursive", eager_recursion, f, options.max or 10000, ...)
+  end)
 end
 
 for name, f in pairs(control) do rawset(op, name, f) end
+core.keep_line(op, true)
 
 --- f as one call of a captured function: its inner values are not kept for the derivative
 --- but computed again when it is made. graph.checkpoint(f)(args...) is f(args...).
 function control.checkpoint(f)
   need_function(f, "checkpoint")
-  return function(...)
-    if not core.capturing() then return owned(f, ...) end
+  return core.keep_line(function(...)
+    if not core.capturing() then return inside("checkpoint", eager_call, f, ...) end
     local list, specs = flatten_all(...)
     local body, spec = region("checkpoint", f, specs, list)
     return unpack(tree.unflatten(spec, { core.control("call", list, { body }, {}) }))
-  end
+  end)
 end
 
 return control

@@ -216,7 +216,7 @@ function foreign.foreign(library, symbol, signature, options)
   for _, p in ipairs(def.params) do
     if p.kind == "in" or p.kind == "each" then def.inputs[#def.inputs + 1] = p end
   end
-  return function(...) return call_foreign(def, ...) end
+  return core.keep_line(function(...) return call_foreign(def, ...) end)
 end
 
 -- ---- Lua functions
@@ -298,7 +298,7 @@ function foreign.custom(name, options)
   local def = {}
   for field, value in pairs(options) do def[field] = value end
   define(name, def)
-  return function(...) return call_custom(def, ...) end
+  return core.keep_line(function(...) return call_custom(def, ...) end)
 end
 
 -- ---- functions with a derivative of their own
@@ -336,7 +336,7 @@ function foreign.custom_adjoint(f, adjoint)
   need_function(adjoint, "graph.custom_adjoint", "the second argument")
   local name = ("line%d"):format(debug.getinfo(f, "S").linedefined)
   local def = define(name, { adjoint = adjoint })
-  return function(...)
+  return core.keep_line(function(...)
     local args, n = { ... }, select("#", ...)
     local list, specs = flatten_all(name, args, n)
     local identity = identity_of(def, (describe_all(specs)))
@@ -345,7 +345,7 @@ function foreign.custom_adjoint(f, adjoint)
     local out, made = run(f, specs, list, handle, name)
     local results = unflatten_all(out, made, {})
     return unpack(results, 1, #out)
-  end
+  end)
 end
 
 -- For tessera.kernel, whose operators are made in the same way.
@@ -353,4 +353,5 @@ foreign.define, foreign.identity_of, foreign.adjoint_of = define, identity_of, a
 
 rawset(op, "foreign", foreign.foreign)
 rawset(op, "custom", foreign.custom)
+core.keep_line(op, true)
 return foreign

@@ -46,7 +46,6 @@ local function parameter_names(f, n)
   return names
 end
 
-local function message_itself(message) return message end
 
 local function capture(name, f, specs, list, names, n)
   core.capture_begin(name)
@@ -65,7 +64,7 @@ local function capture(name, f, specs, list, names, n)
     local spec = {}
     for i = 1, out.n do spec[i] = flatten(out[i], leaves, where, "result" .. i) end
     return { spec = spec, n = out.n, graph = core.capture_end(leaves) }
-  end, message_itself) }
+  end, core.keep_calls) }
   for i = 1, n do set_modules(specs[i], list) end
   if not results[1] then
     core.capture_abort()
@@ -348,8 +347,8 @@ function graph.module(name, f, options)
     local info = debug.getinfo(f, "S")
     name = ("line%d"):format(info.linedefined)
   end
-  return setmetatable({ name = name, body = f, params = parameter_names(f, 16), cache = {}, order = {},
-    families = {}, history = {}, donate = options and options.donate or {} }, Function)
+  return core.keep_line(setmetatable({ name = name, body = f, params = parameter_names(f, 16), cache = {}, order = {},
+    families = {}, history = {}, donate = options and options.donate or {} }, Function))
 end
 
 -- ---- derivatives
@@ -537,7 +536,7 @@ function graph.load(path, sizes)
   end
   local g, types, called = core.graph_load(text, sizes)
   if not g then fail(("graph.load: %s: %s"):format(name, types)) end
-  return setmetatable({ graph = g, types = types, name = called }, Loaded)
+  return core.keep_line(setmetatable({ graph = g, types = types, name = called }, Loaded))
 end
 
 -- ---- training
@@ -550,7 +549,7 @@ local function without_tape(f, ...)
     return ...
   end
   core.no_grad_enter()
-  return leave(xpcall(f, message_itself, ...))
+  return leave(xpcall(f, core.keep_calls, ...))
 end
 
 --- One step of training as one captured function: step(batch...) computes loss(model,
@@ -601,8 +600,8 @@ function graph.training_step(model, loss, optimizer, options)
   end
   step.__index = function(_, key) return f[key] end
   step.__tostring = function() return tostring(f) end
-  return setmetatable({ ir = function(_, ...) return f:ir(...) end, stats = function() return f:stats() end,
-    rewrites = function() return f:rewrites() end }, step)
+  return core.keep_line(setmetatable({ ir = function(_, ...) return f:ir(...) end, stats = function() return f:stats() end,
+    rewrites = function() return f:rewrites() end }, step))
 end
 
 --- f with another derivative: adjoint(arguments..., results..., gradients...) returns a

@@ -24,7 +24,7 @@ function tessera.device(name, f, ...)
     if not ok then error((...), 0) end
     return ...
   end
-  return leave(xpcall(f, function(message) return message end, ...))
+  return leave(xpcall(f, core.keep_calls, ...))
 end
 
 -- The devices there are: a list of {name, text}, with the reasons for kinds that are missing by
@@ -49,7 +49,7 @@ function tessera.no_grad(f, ...)
     if not ok then error((...), 0) end
     return ...
   end
-  return leave(xpcall(f, function(message) return message end, ...))
+  return leave(xpcall(f, core.keep_calls, ...))
 end
 
 -- Random operators, also as op.normal and so on; rng.seed sets the generator.
@@ -76,7 +76,7 @@ function core.op.pipeline(stages)
     return x
   end
   if type(stages[1]) == "function" then
-    return function(x) return run(x, 1) end
+    return core.keep_line(function(x) return run(x, 1) end)
   end
   return run(stages[1], 2)
 end
@@ -110,6 +110,11 @@ setmetatable(core.op, {
   end,
 })
 
+core.keep_line(tessera, true)
+core.keep_line(rng, true)
+core.keep_line(core.op, true)
+core.keep_line(core.methods, true)
+
 return setmetatable(tessera, {
   __index = function(t, key)
     local name = parts[key]
@@ -118,7 +123,7 @@ return setmetatable(tessera, {
     end
     if not name then return nil end
     local part = require(name)
-    rawset(t, key, part)
+    rawset(t, key, core.keep_line(part, true))
     return part
   end,
 })

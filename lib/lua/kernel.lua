@@ -797,9 +797,9 @@ function kernels.kernel(name, inputs, outputs, f, options)
     error((handle:gsub("^[^\n]-: (@.-), at ([^\n]-:%d+)\n", "%2: %1\n")), 0) -- it has its place
   end
   local sizes, params, ninputs = handle:describe()
-  return setmetatable({ name = title, handle = handle, sizes = sizes, params = params,
-    ninputs = ninputs, def = foreign.define(title, { adjoint = options.adjoint }) }, Kernel)
+  return core.keep_line(setmetatable({ name = title, handle = handle, sizes = sizes, params = params,
+    ninputs = ninputs, def = foreign.define(title, { adjoint = options.adjoint }) }, Kernel))
 end
 
-rawset(op, "kernel", kernels.kernel)
+rawset(op, "kernel", core.keep_line(kernels.kernel))
 return kernels

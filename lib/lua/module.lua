@@ -34,7 +34,7 @@ local function newindex(self, key, value)
 end
 
 local function construct(class, ...)
-  local self = setmetatable({ [ORDER] = {}, [BUFFERS] = {}, training = true }, class)
+  local self = core.keep_line(setmetatable({ [ORDER] = {}, [BUFFERS] = {}, training = true }, class))
   self:init(...)
   return self
 end
@@ -53,7 +53,7 @@ function Module:extend(name)
   class.__newindex = newindex
   class.__call = function(module, ...) return module:forward(...) end
   class.__tostring = Module.describe
-  return setmetatable(class, class_meta)
+  return core.keep_line(setmetatable(class, class_meta))
 end
 
 function Module:init() end

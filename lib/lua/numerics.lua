@@ -34,7 +34,7 @@ function numerics.trap(on, ...)
     if not ok then error((...), 0) end
     return ...
   end
-  return finish(xpcall(on, function(message) return message end, ...))
+  return finish(xpcall(on, core.keep_calls, ...))
 end
 
 -- Hash of the logical elements, the same for equal values in any layout.
