@@ -53,7 +53,9 @@ end
 --- A row that has cases.
 function M.row(R)
   load_cases()
-  return R:pick(M.rows)
+  local row = R:pick(M.rows)
+  if row.class == "pointwise" and R:chance(0.6) then row = R:pick(M.rows) end -- there are many of them
+  return row
 end
 
 local function literal(v)
@@ -97,7 +99,7 @@ function M.call(R, row, change, gradient)
     sizes[d] = sizes[d] or R:pick { d, d, d + 1, math.max(d - 1, 1), d * 2, R(9), 1, R:chance(0.25) and 0 or d }
     return sizes[d]
   end
-  local keep = not change or R:chance(0.4)
+  local keep, none = not change or R:chance(0.3), R:chance(0.15)
   for i, x in ipairs(c.inputs) do
     if not x then
       holes[i] = "nil"
@@ -106,7 +108,8 @@ function M.call(R, row, change, gradient)
       for k, d in ipairs(x.shape) do
         if keep then s[k] = d
         else
-          sizes[d] = sizes[d] or size(d)
+          sizes[d] = sizes[d] or (none and 0) or size(d)
+          none = none and sizes[d] ~= 0
           s[k] = sizes[d]
         end
       end

@@ -87,7 +87,7 @@ return function(o)
     local path = ("%s/%d.lua"):format(keep, seed)
     write(path, text)
     found[#found + 1] = { seed = seed, way = way[1], what = what, sort = sort, body = body, path = path }
-    if first or o.chatty then
+    if first or (o.each or 1) >= sorts[sort] then
       told = told + 1
       if told <= (o.most or 20) then
         print(("seed %d, %s: %s\n  %s\n  %s\n%s"):format(seed, way[1], what, ways.command(list[1], path, "/tmp/fuzz-cache"),
@@ -130,7 +130,7 @@ return function(o)
   local last = seed + (o.count or math.huge) - 1
   while seed <= last and os.time() - start < (o.seconds or math.huge) do
     local n = math.min(chunk, last - seed + 1)
-    local generate = ("timeout -k 1 100 %s --no-jit --threads=1 %s_generate.lua %s"):format(ways.program, here, folder)
+    local generate = ("timeout -k 1 60 %s --no-jit --threads=1 %s_generate.lua %s"):format(ways.program, here, folder)
     local complaint, status = ways.shell(("%s %d %d %s"):format(generate, seed, n, o.kinds or ""))
     if complaint ~= "" and o.chatty then print(complaint) end
     local lists = {}

@@ -32,6 +32,7 @@ for seed = first, first + count - 1 do
   local R = Random(seed)
   local kind = R:weighed(weights)
   local W = Writer(R, prelude)
+  if W.trace then os.remove(W.trace) end
   core.seed(seed)
   local fine, why = pcall(kinds[kind], W)
   restore()

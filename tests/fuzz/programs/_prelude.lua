@@ -215,9 +215,12 @@ local function same(label, build, sets, rounds)
       end
       if r[1] and s[1] and round ~= 2 then
         local one, two = aliases(r, a), aliases(s, b)
+        local more = {}
         for what in pairs(two) do
-          if not one[what] then wrong("captured shares memory", place, what) end
+          if not one[what] then more[#more + 1] = what end
         end
+        table.sort(more)
+        if more[1] then wrong("captured shares memory", place, table.concat(more, ", ")) end
       end
     end
     if round == 1 then settle() end

@@ -86,10 +86,11 @@ function expression.move(W, x)
   local n = W:of(x).ndim
   local a = R:between(-n, math.max(n - 1, 0))
   local y = R:chance(0.5) and x or partner(W, x)
+  local pass = W.gradient and "clone" or "stop_gradient"
   return R:pick { ("op.concat({%s, %s}, {axis = %d})"):format(x, y, a), ("op.stack({%s, %s}, {axis = %d})"):format(x, y, a), ("%s:roll(%d, %d)"):format(x, R:between(-3, 3), a),
     ("%s:pad{pads = {%d, %d}, value = %s}"):format(x, R(3) - 1, R(3) - 1, number(W)), ("%s:tile{%d, %d}"):format(x, R(3), R(2)), ("%s:repeat_interleave(%d, %d)"):format(x, R(3), a),
     ("%s:masked_fill(%s:%s(0), {value = %s})"):format(x, y, R:pick { "gt", "lt", "eq" }, number(W)), ("%s:index_select(op.arange(%d), {axis = %d})"):format(x, R(3) - 1, a),
-    ("(%s:sort{axis = %d})"):format(x, a), ("(%s:topk(%d, {axis = %d}))"):format(x, R(3), a), ("%s:clone()"):format(x), ("op.stop_gradient(%s)"):format(x), ("op.barrier(%s, %s)"):format(x, y),
+    ("(%s:sort{axis = %d})"):format(x, a), ("(%s:topk(%d, {axis = %d}))"):format(x, R(3), a), ("%s:clone()"):format(x), ("op.%s(%s)"):format(pass, x), ("op.barrier(%s, %s)"):format(x, y),
     ("op.softmax(%s, {axis = %d})"):format(x, a), ("op.layernorm(%s)"):format(x), ("op.matmul(%s, %s:T())"):format(x, x), ("op.matmul(%s, %s)"):format(x, y), ("%s:cumsum{axis = %d}"):format(x, a),
     ("op.tril(%s)"):format(x), ("op.einsum(\"%s\", %s)"):format(R:pick { "ii->", "ii->i", "ij->ji", "i->", "ij->j" }, x), ("op.attention(%s, %s, %s)"):format(x, x, y) }
 end
@@ -101,7 +102,9 @@ end
 --- A row of the table, with values in place of some of its inputs.
 function expression.row(W)
   local R = W.R
-  local c = calls.call(R, calls.row(R), R:chance(0.7), W.gradient)
+  local row = calls.row(R)
+  if W.gradient and (row.name == "stop_gradient" or row.adjoint == "none") then return "nil" end
+  local c = calls.call(R, row, R:chance(0.7), W.gradient)
   local given, first = {}, {}
   for i, x in ipairs(c.inputs) do
     local shape = words.list(x.shape)

@@ -47,7 +47,7 @@ return function(W)
   W:line 'graph.eager = how == "eager"'
   W:line "local step = graph.training_step(model, loss, optimizer)"
   W:line "rng.seed(8)"
-  W:open("for i = 1, %d do", R:pick { 8, 14, 14, 40 })
+  W:open("for i = 1, %d do", name == "LBFGS" and 4 or R:pick { 8, 12, 14, 30 })
   W:line("local n = %s", R:pick { "3", "i % 3 == 0 and 2 or 4", "i % 4 + 1", "i < 6 and 4 or 5", "i % 5 == 0 and 1 or 2" })
   if R:chance(0.3) then W:line "optimizer.lr = optimizer.lr * 0.97" end
   if R:chance(0.2) then W:line "if i == 5 then settle() end" end

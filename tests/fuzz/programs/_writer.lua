@@ -38,8 +38,8 @@ end
 --- Runs text in the sandbox: true and results, or false and the message. Variables are global in it.
 function Writer:run(text)
   if self.trace then
-    local file = assert(io.open(self.trace, "w"))
-    file:write(table.concat(self.out, "\n"), "\n-- and then\n", text, "\n")
+    local file = assert(io.open(self.trace, "a"))
+    file:write(text, "\n")
     file:close()
   end
   local f, why = loadstring(text, "=trial")
