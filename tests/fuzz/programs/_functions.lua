@@ -86,8 +86,8 @@ local function add_control(W)
   end
 end
 
-local exact = { infix = 3, number = 9, unary = 8, negate = 4, binary = 3, ternary = 3, cast = 4, fill = 7, view = 3, move = 3, slice = 1, reduce = 1 }
-local ragged = { slice = 8, view = 6, move = 7, reduce = 4, unary = 2, number = 2, infix = 3, row = 5 }
+local exact = { infix = 3, number = 9, unary = 8, negate = 4, binary = 3, ternary = 3, cast = 4, fill = 7, view = 3, move = 3, slice = 1, reduce = 1, rule = 12, layer = 2 }
+local ragged = { slice = 8, view = 6, move = 7, reduce = 4, unary = 2, number = 2, infix = 3, row = 5, layer = 2 }
 
 -- how: "mixed", "control", "exact" (special values in short expressions), "sizes" (many of them)
 return function(W, how)

@@ -3,7 +3,7 @@
 local steps = dofile "tests/fuzz/programs/_steps.lua"
 local words, calls = steps.words, steps.calls
 
-local smooth = { infix = 8, number = 6, unary = 9, binary = 5, ternary = 2, reduce = 5, slice = 6, view = 6, move = 7, row = 8 }
+local smooth = { infix = 8, number = 6, unary = 9, binary = 5, ternary = 2, reduce = 5, slice = 6, view = 6, move = 9, row = 8, rule = 3, layer = 4 }
 local ends = { ":sin():sum()", ":square():sum()", ":tanh():sum()", ":sum()" }
 
 local function finite(t) return t.numel == 0 or t:isfinite():all():item() end
@@ -26,7 +26,7 @@ return function(W)
           holes[i] = by[key]
         else
           holes[i] = "x" .. #texts + 1
-          texts[#texts + 1], by[key] = words.data(R, x.shape, "f64", R:pick { "unit", "pos" }), holes[i]
+          texts[#texts + 1], by[key] = words.data(R, x.shape, "f64", R:pick { "unit", "pos" }, true), holes[i]
           W:run(holes[i] .. " = " .. texts[#texts])
         end
       end
@@ -48,7 +48,7 @@ return function(W)
   if #params == 0 then
     local count, shape = R:pick { 1, 1, 2 }, words.shape(R, R:pick { 1, 2, 2, 3 }, { 2, 3, 4, 5 })
     for i = 1, count do
-      params[i], given[i] = "x" .. i, words.data(R, shape, "f64", R:pick { "unit", "unit", "pos" })
+      params[i], given[i] = "x" .. i, words.data(R, shape, "f64", R:pick { "unit", "unit", "pos" }, true)
       W:run(params[i] .. " = " .. given[i])
       W.values[i] = params[i]
     end

@@ -26,11 +26,12 @@ local replaced = { "tanh", "sigmoid", "abs", "add", "mul", "softmax", "sum", "re
 local function body(W, carried, deep)
   local R, leave = W.R, W:enter()
   for _ = 1, R:between(deep > 0 and 1 or 3, deep > 0 and 4 or 10) do
-    local what = R:weighed { value = 12, write = deep == 0 and 3 or 2, carry = 3, note = 3, branch = deep < 2 and 1.5 or 0, inner = deep < 1 and 0.5 or 0, call = 0.7, set = 0.4, twice = 0.6 }
+    local what = R:weighed { value = 12, write = deep == 0 and 3 or 2, carry = 3, note = 3, branch = deep < 2 and 1.5 or 0, inner = deep < 1 and 0.5 or 0, call = 0.7, set = 0.4, twice = 0.6, misuse = 0.25 }
     if what == "value" then steps.value(W)
     elseif what == "write" then steps.write(W)
     elseif what == "carry" then carry(W, carried)
     elseif what == "note" then W:line("%s", notes(W))
+    elseif what == "misuse" then steps.misuse(W)
     elseif what == "twice" then -- one call, two results that are written to apart
       local x = W:pick()
       local a, b = W:value(("op.zeros_like(%s)"):format(x)), W:value(("op.zeros_like(%s)"):format(x))

@@ -68,7 +68,7 @@ local function fails(label, f)
   local info = debug.getinfo(f, "S")
   local line = tonumber(text:match "^[^\n:]*:(%d+): ")
   if not line or line < info.linedefined or line > info.lastlinedefined then wrong("an error names another line", label, line or "none", text) end
-  if text:find "cdata" or text:find "struct %d" or text:find "attempt to" then wrong("not a message for users", label, text) end
+  if text:find "cdata" or text:find "struct %d" then wrong("not a message for users", label, text) end
 end
 
 -- ---- data: a function of seed and shape alone
@@ -173,7 +173,16 @@ local function aliases(r, args)
   return found
 end
 
-local refusals = { "changed in place", "a view is changed in place", "a view of a tensor that was changed", "share elements", "depends on data", "not known while",
+-- Whether arguments have elements in common.
+local function shared(args)
+  for i = 1, args.n do
+    for what in pairs(aliases({ args[i], args[i], n = 2 }, args)) do
+      if what:match "argument (%d+)" ~= tostring(i) then return true end
+    end
+  end
+end
+
+local refusals = { "changed in place", "a view is changed in place", "a view of a tensor that was changed", "depends on data", "not known while",
   "cannot be captured", "is captured", "while a function" }
 local function refused(text)
   for _, words in ipairs(refusals) do
@@ -200,7 +209,7 @@ local function same(label, build, sets, rounds)
       note(place, got)
       if s[1] and r[1] and show { rng.state() } ~= state then wrong("the generator stands elsewhere", place) end
       local rounding = s[1] and g.current and core.profile() ~= "strict" and g:rewrites():find "(rounding)" ~= nil
-      if not s[1] and refused(got) then
+      if not s[1] and (refused(got) or (got:find "share elements" and shared(b))) then
         note(place .. " is refused")
         break
       elseif r[1] and s[1] and rounding then
@@ -209,6 +218,8 @@ local function same(label, build, sets, rounds)
           if core.is_tensor(r[i]) then fine, why = near(s[i], r[i]) end
           if not fine and core.profile() ~= "fast" then wrong("a rounding rule goes " .. (why or "far"), place, r[i], s[i]) end
         end
+      elseif not r[1] and not s[1] and texts(r) == texts(s) then
+        return -- what was written before the error is not compared
       elseif want ~= got and not (core.profile() == "fast" and r[1] and s[1]) then
         wrong("captured is not eager", place, "eager: " .. want, "captured: " .. got)
         break
@@ -234,7 +245,9 @@ end
 local function steps(value, h) return (8 * (value(h) - value(-h)) - (value(2 * h) - value(-2 * h))) / (12 * h) end
 
 local function believed(value)
-  local a, b = steps(value, 2e-4), steps(value, 7e-5)
+  local a, b, at, h = steps(value, 2e-4), steps(value, 7e-5), value(0), 1e-5
+  local left, right = (at - value(-h)) / h, (value(h) - at) / h
+  if not (math.abs(left - right) <= 1e-3 * math.max(1, math.abs(a))) then return nil end
   if a ~= a or math.abs(a) > 1e6 or math.abs(a - b) > 1e-6 * math.max(1, math.abs(a)) then return nil end
   return b
 end

@@ -3,6 +3,7 @@
 local core = require "tessera.core"
 local words = dofile "tests/fuzz/programs/_words.lua"
 local calls = dofile "tests/fuzz/programs/_calls.lua"
+local patterns = dofile "tests/fuzz/programs/_patterns.lua"
 local M = { words = words, calls = calls }
 
 local pointwise = { {}, {}, {} } -- rows by the number of inputs
@@ -117,7 +118,20 @@ function expression.row(W)
   return "(" .. c.text:format(unpack(given)) .. ")"
 end
 
-local usual = { infix = 12, number = 10, unary = 9, negate = 2, binary = 7, ternary = 4, reduce = 7, slice = 7, cast = 5, fill = 4, view = 8, move = 9, draw = 3, row = 9 }
+function expression.rule(W, x)
+  return patterns.rule(W.R, function() return W.R:chance(0.6) and x or partner(W, x) end, function()
+    return W.R:chance(0.5) and "(" .. number(W) .. ")" or ("op.full_like(%s, %s)"):format(x, number(W))
+  end)
+end
+function expression.layer(W, x) return "(" .. patterns.layer(W.R, function() return W.R:chance(0.5) and x or partner(W, x) end) .. ")" end
+-- What is no operator at all: Lua's own messages must not tell how values are kept.
+function expression.misuse(W, x)
+  return W.R:pick { x .. "()", x .. " < 1", x .. " <= " .. x, x .. ".foo", x .. ":nosuch()", x .. ' .. "a"', "math.floor(" .. x .. ")", "table.concat{" .. x .. "}", "pairs(" .. x .. ")", "ipairs(" .. x .. ")",
+    '("%d"):format(' .. x .. ")", "math.max(" .. x .. ", 1)", x .. " + {}", x .. ' * "a"', x .. "[{}]", x .. "[true]", "rawget(" .. x .. ", 1)", "setmetatable(" .. x .. ", {})", "op.nosuch(" .. x .. ")", x .. "[99]", x .. " + nil",
+    "unpack(" .. x .. ")", "next(" .. x .. ")", "string.rep(" .. x .. ", 2)", "select(" .. x .. ", 1)", "tostring(" .. x .. " == " .. x .. ")", "error(" .. x .. ")", "-" .. x .. " % nil", "op.tanh(" .. x .. ", {nosuch = 1})", "tonumber(" .. x .. ")" }
+end
+
+local usual = { infix = 12, number = 10, unary = 9, negate = 2, binary = 7, ternary = 4, reduce = 7, slice = 7, cast = 5, fill = 4, view = 8, move = 9, draw = 3, row = 9, rule = 4, layer = 3 }
 
 --- A new value by one of the expressions (weights: of their names); its name. Errors are kept as such, now and then.
 function M.value(W, weights)
@@ -131,6 +145,8 @@ function M.value(W, weights)
     end
   end
 end
+--- A line that fails, or not, for reasons that are not an operator's.
+function M.misuse(W) W:line('fails("%s", function() return (%s) end)', W:fresh "m", expression.misuse(W, W:pick())) end
 M.expression, M.usual = expression, usual
 
 -- ---- writes

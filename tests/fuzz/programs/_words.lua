@@ -37,14 +37,14 @@ end
 
 local kinds = { unit = 5, special = 3, ties = 2, pos = 1, wide = 1 }
 
---- T(..) of this shape; kind and layout by chance.
-function M.data(R, shape, dtype, kind)
+--- T(..) of this shape; kind and layout by chance; apart: no element stands for several.
+function M.data(R, shape, dtype, kind, apart)
   kind = kind or R:weighed(kinds)
   local function plain(s) return ("T(%d, %s, %q%s)"):format(R(999), M.list(s), dtype, kind ~= "unit" and (", %q"):format(kind) or "") end
   local n = #shape
   if n == 0 or R:chance(0.6) then return plain(shape) end
   local other, at = { unpack(shape) }, R(n)
-  local layout = R(5)
+  local layout = R(apart and 3 or 5)
   if layout == 1 and n >= 2 then
     other[n], other[n - 1] = other[n - 1], other[n]
     return plain(other) .. ":T()"
