@@ -46,7 +46,7 @@ return function(o)
   ways.limit = o.limit
   local list, cache = ways.all(o.device), folder .. "/cache"
   local start, found, sorts, told = os.time(), {}, {}, 0
-  local programs, checks = 0, 0
+  local programs, checks, mismatches, failed = 0, 0, 0, {}
 
   local function of_seed(seed) -- the ways of this seed
     local chosen = { list[1] }
@@ -86,6 +86,7 @@ return function(o)
     end
     local path = ("%s/%d.lua"):format(keep, seed)
     write(path, text)
+    if not failed[seed] then failed[seed], mismatches = true, mismatches + 1 end
     found[#found + 1] = { seed = seed, way = way[1], what = what, sort = sort, body = body, path = path }
     if first or (o.each or 1) >= sorts[sort] then
       told = told + 1
@@ -101,11 +102,14 @@ return function(o)
     local outs = {}
     for i, r in ipairs(runs) do outs[i] = ways.output(r.out, r.way) end
     checks = checks + #runs
-    local own = outs[1]:match "WRONG[^\n]*"
-    if own then
-      -- What is known of a program is known of it as a whole.
-      local sought = text:find("\nknown(f", 1, true) and own or own:match "^WRONG .- %-%- "
-      report(seed, list[1], own, text, function(t) return run_alone(t, { list[1] })[1]:find(sought, 1, true) ~= nil end)
+    local sorts_here = {}
+    for own in outs[1]:gmatch "WRONG[^\n]*" do
+      if not sorts_here[signature(own)] then
+        sorts_here[signature(own)] = true
+        -- What is known of a program is known of it as a whole.
+        local sought = text:find("\nknown(f", 1, true) and own or own:match "^WRONG .- %-%- "
+        report(seed, list[1], own, text, function(t) return run_alone(t, { list[1] })[1]:find(sought, 1, true) ~= nil end)
+      end
     end
     if tonumber(outs[1]:match "exit (%d+)%s*$" or 255) >= 124 then
       return report(seed, list[1], "the reference ends with " .. outs[1]:sub(-200), text, nil)
@@ -153,8 +157,8 @@ return function(o)
     for _, runs in ipairs(lists) do judge(runs.seed, runs.text, runs) end
     ways.shell(("rm -f %s/*.lua %s/*.[0-9]*"):format(o.keep and folder or "/nonexistent", folder))
     seed = seed + n
-    if o.chatty then print(("... %d programs, %d mismatches, %d s"):format(programs, #found, os.time() - start)) io.stdout:flush() end
+    if o.chatty then print(("... %d programs, %d mismatches, %d s"):format(programs, mismatches, os.time() - start)) io.stdout:flush() end
   end
   if #found == 0 or o.keep then ways.shell("rm -rf " .. folder) end
-  return { programs = programs, runs = checks, found = found, sorts = sorts }
+  return { programs = programs, runs = checks, mismatches = mismatches, found = found, sorts = sorts }
 end

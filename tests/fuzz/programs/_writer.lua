@@ -6,7 +6,7 @@ Writer.__index = Writer
 local MOST = 6000 -- elements of a value that goes on
 
 local names = { "tessera", "core", "op", "rng", "jit", "graph", "nn", "optim", "profile", "settle", "note", "wrong", "fails", "T", "same",
-  "slopes", "expect", "known", "means", "steady" }
+  "slopes", "expect", "known", "overlaps", "means", "steady" }
 
 --- R: choices; prelude: its text.
 local function new(R, prelude)
