@@ -32,7 +32,8 @@ return function(W)
       end
       local text = c.text:format(unpack(holes))
       local fine, y = W:run("return " .. text)
-      if fine and #texts > 0 and W:fits(y) and y.numel < 400 and row.adjoint ~= "none" and row.name ~= "stop_gradient" then
+      if fine and #texts > 0 and W:fits(y) and y.numel < 400 and row.adjoint ~= "none" and row.name ~= "stop_gradient"
+        and row.name ~= "attention_grad" then -- its out has to be the result of attention
         for i = 1, #texts do params[i] = "x" .. i end
         given = texts
         local fin = ":cast('f64')" .. R:pick(ends)

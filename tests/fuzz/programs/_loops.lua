@@ -110,7 +110,7 @@ return function(W)
     W:line("%s", off)
     local x = W:pick()
     local arguments = ({ add = "%s, 1", mul = "%s, 0.5", where = "%s:gt(0), %s, 0", matmul = "%s, %s:T()" })[row] or "%s"
-    W:line('fails("replaced", function() return op.%s(%s) end)', row, arguments:gsub("%%s", x))
+    W:line('fails("replaced", function() return op.%s(%s) end, true)', row, arguments:gsub("%%s", x))
     W:line 'note("calls", calls)'
   end
   if co then W:open("local step = coroutine.wrap(function(a, i)") W:line "a = coroutine.yield(a)" end

@@ -59,14 +59,16 @@ local function wrong(what, ...) -- what: as general as the fault; the rest: this
   io.stdout:flush()
 end
 
--- The message, and whether it names a line of f, and is in words of the program.
-local function fails(label, f)
+-- The message, and whether it names a line of f (or of another function of the program), and is in
+-- words of the program.
+local function fails(label, f, anywhere)
   local r = pack(pcall(f))
   if r[1] then return note(label, unpack(r, 2, r.n)) end
   local text = tostring(r[2])
   note(label .. " fails", text)
   local info = debug.getinfo(f, "S")
   local line = tonumber(text:match "^[^\n:]*:(%d+): ")
+  if anywhere then line = info.linedefined end
   if not line or line < info.linedefined or line > info.lastlinedefined then wrong("an error names another line", label, line or "none", text) end
   if text:find "cdata" or text:find "struct %d" then wrong("not a message for users", label, text) end
 end
@@ -182,7 +184,7 @@ local function shared(args)
   end
 end
 
-local refusals = { "changed in place", "a view is changed in place", "a view of a tensor that was changed", "depends on data", "not known while",
+local refusals = { "changed in place", "changes a tensor from outside", "it should be", "a view is changed in place", "a view of a tensor that was changed", "depends on data", "not known while",
   "cannot be captured", "is captured", "while a function" }
 local function refused(text)
   for _, words in ipairs(refusals) do
@@ -248,7 +250,7 @@ local function believed(value)
   local a, b, at, h = steps(value, 2e-4), steps(value, 7e-5), value(0), 1e-5
   local left, right = (at - value(-h)) / h, (value(h) - at) / h
   if not (math.abs(left - right) <= 1e-3 * math.max(1, math.abs(a))) then return nil end
-  if a ~= a or math.abs(a) > 1e6 or math.abs(a - b) > 1e-6 * math.max(1, math.abs(a)) then return nil end
+  if a ~= a or math.abs(at) > 1e4 or math.abs(a) > 1e6 or math.abs(a - b) > 1e-6 * math.max(1, math.abs(a)) then return nil end
   return b
 end
 

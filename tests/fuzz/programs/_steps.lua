@@ -104,7 +104,7 @@ end
 function expression.row(W)
   local R = W.R
   local row = calls.row(R)
-  if W.gradient and (row.name == "stop_gradient" or row.adjoint == "none") then return "nil" end
+  if W.gradient and (row.name == "stop_gradient" or row.name == "attention_grad" or row.adjoint == "none") then return "nil" end
   local c = calls.call(R, row, R:chance(0.7), W.gradient)
   local given, first = {}, {}
   for i, x in ipairs(c.inputs) do
@@ -128,7 +128,7 @@ function expression.layer(W, x) return "(" .. patterns.layer(W.R, function() ret
 function expression.misuse(W, x)
   return W.R:pick { x .. "()", x .. " < 1", x .. " <= " .. x, x .. ".foo", x .. ":nosuch()", x .. ' .. "a"', "math.floor(" .. x .. ")", "table.concat{" .. x .. "}", "pairs(" .. x .. ")", "ipairs(" .. x .. ")",
     '("%d"):format(' .. x .. ")", "math.max(" .. x .. ", 1)", x .. " + {}", x .. ' * "a"', x .. "[{}]", x .. "[true]", "rawget(" .. x .. ", 1)", "setmetatable(" .. x .. ", {})", "op.nosuch(" .. x .. ")", x .. "[99]", x .. " + nil",
-    "unpack(" .. x .. ")", "next(" .. x .. ")", "string.rep(" .. x .. ", 2)", "select(" .. x .. ", 1)", "tostring(" .. x .. " == " .. x .. ")", "error(" .. x .. ")", "-" .. x .. " % nil", "op.tanh(" .. x .. ", {nosuch = 1})", "tonumber(" .. x .. ")" }
+    "unpack(" .. x .. ")", "next(" .. x .. ")", "string.rep(" .. x .. ", 2)", "select(" .. x .. ", 1)", "tostring(" .. x .. " == " .. x .. ")", "-" .. x .. " % nil", "op.tanh(" .. x .. ", {nosuch = 1})", "tonumber(" .. x .. ")" }
 end
 
 local usual = { infix = 12, number = 10, unary = 9, negate = 2, binary = 7, ternary = 4, reduce = 7, slice = 7, cast = 5, fill = 4, view = 8, move = 9, draw = 3, row = 9, rule = 4, layer = 3 }
