@@ -38,6 +38,7 @@ local function each(dtype, f, x, y, z)
     local v = f(get(x, i), y and get(y, i), z and get(z, i))
     if v == nil then error(UNKNOWN) end
     if dtype ~= "bool" then v = numbers.round(v, dtype) end
+    if v == 0 and not numbers.is_float(dtype) then v = 0 end
     if v == nil then error(UNKNOWN) end
     list[i] = v
   end
@@ -281,8 +282,9 @@ function step.reduce(R, x)
     if math.abs(sum) > 2 ^ 53 or math.abs(product) > 2 ^ 53 then error(UNKNOWN) end
   end
   local dtype = numbers.is_float(x.dtype) and x.dtype or "i64"
-  if R:chance(0.5) then return x.name .. ":sum()", fresh(dtype, {}, { sum }) end
-  return x.name .. ":prod()", fresh(dtype, {}, { product })
+  -- 0 is no -0 where the dtype has none.
+  if R:chance(0.5) then return x.name .. ":sum()", fresh(dtype, {}, { sum + 0 }) end
+  return x.name .. ":prod()", fresh(dtype, {}, { product + 0 })
 end
 
 -- ---- writes: the statement, and the store is changed

@@ -35,7 +35,11 @@ end
 
 local expression = {}
 
-function expression.infix(W, x) return ("%s %s %s"):format(x, W.R:pick { "+", "-", "*", "/", "+", "-", "*", "%", "^" }, partner(W, x)) end
+function expression.infix(W, x)
+  local signs = { "+", "-", "*", "/", "+", "-", "*", "%", "^" }
+  if W.gradient then signs[9] = "*" end -- by an exponent the power of what is negative has none
+  return ("%s %s %s"):format(x, W.R:pick(signs), partner(W, x))
+end
 function expression.number(W, x)
   local o, c = W.R:pick { "+", "-", "*", "/", "*", "-", "+", "^", "%" }, number(W)
   if W.R:chance(0.25) then return ("(%s) %s %s"):format(c, o, x) end
@@ -48,6 +52,7 @@ end
 function expression.negate(W, x) return "-" .. x end
 function expression.binary(W, x)
   local o, y = W.R:pick(pointwise[2]), partner(W, x)
+  if W.gradient and o.name == "pow" then o = W.R:pick(pointwise[2]) end
   if W.R:chance(0.2) then y = number(W) end
   if W.R:chance(0.1) then x, y = y, x end
   return ("op.%s(%s, %s)"):format(o.name, x, y)
