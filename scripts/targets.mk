@@ -71,6 +71,11 @@ test: $(BIN) $(CTEST_BIN) layers
 test-long: $(BIN) $(CTEST_BIN) layers
 	@$(BIN) scripts/check.lua --c $(CTEST_LONG) $(FUSED) -- $(ONLY)
 
+# Whole programs, generated, run in every way: an hour, or FUZZ_SECONDS or FUZZ_COUNT of them from
+# FUZZ_SEED on; DEV=cuda:0: on that device beside the CPU (tests/fuzz/programs).
+fuzz: $(BIN)
+	@$(BIN) tests/fuzz/programs/_main.lua
+
 # What tests expect, rewritten to what comes out: read the difference. Of ONLY, or of all; what
 # fails all the same, such as an error that is none, is said by `make test`.
 golden: $(BIN)
@@ -127,6 +132,7 @@ help:
 	@echo "make check      set up, build, run all tests"
 	@echo "make test       the tests without installing anything (ONLY=word for some)"
 	@echo "                DEV=cuda: those in tests/devices on a GPU, else on a simulated one"
+	@echo "make fuzz       generated programs in every way for an hour (FUZZ_SECONDS, FUZZ_COUNT, FUZZ_SEED, DEV)"
 	@echo "make golden     rewrite what tests expect to what comes out (ONLY=word); then git diff"
 	@echo "make test-long  the tests with more cases"
 	@echo "make ulp        measure the accuracy of every pointwise row: tests/elem/ulp.txt"
@@ -139,5 +145,5 @@ help:
 	@echo "make install    PREFIX=/usr/local DESTDIR="
 	@echo "VARIANT=asan|tsan|debug and CC=clang choose another build"
 
-.PHONY: check test test-long golden ulp jit-speed rows-speed demo setup layers bench docs format install clean help
+.PHONY: check test test-long fuzz golden ulp jit-speed rows-speed demo setup layers bench docs format install clean help
 .SECONDARY: $(CTEST_OBJ)
