@@ -33,7 +33,7 @@ check_view("permute_permute", function(y) return y:permute(2, 0, 1):permute(2, 0
 check_view("permute_none", function(y) return y:permute(0, 1, 2) end, function(y) return y:permute(0, 2, 1) end, y) --> ok
 check_view("permute_transpose", function(y) return y:transpose(0, 1):permute(1, 0, 2) end, nil, y) --> ok
 check_view("transpose_permute", function(y) return y:permute(1, 0, 2):transpose(1, 2) end, nil, y) --> ok
-line(function(y) return y:transpose(0, 1):permute(2, 0, 1) end, "permute", y) --> permute %y {perm=[2,1,0]} : f32[4,3,2]
+line(function(y) return y:transpose(0, 1):permute(2, 0, 1):clone() end, "permute", y) --> permute %y {perm=[2,1,0]} : f32[4,3,2]
 ops(function(y) return op.exp(y:transpose(0, 1):permute(1, 0, 2)) end, y) --> exp
 
 -- ---- what is filled
