@@ -286,16 +286,16 @@ static int run(TsContext *c, const Form *f, const Plan *p) {
   return launch(c, f, p, arg, dim) ? -1 : 1;
 }
 
-/* Results without elements need no kernel. */
+/* Results without elements need no kernel; but a draw uses up its stream, and an index may lead
+ * outside: the VM sees to that. */
 static bool is_empty(const Form *f) {
   for (int i = 0; i < f->nout; i++)
     if (ts_tensor_numel(f->out[i].t)) return false;
   return true;
 }
 
-/* An index may lead outside all the same, a mask be too short: the VM looks. */
-static bool has_index(const Form *f) {
-  if (f->op == TS_OP_masked_scatter) return true;
+static bool needs_vm(const Form *f) {
+  if (ts_op_info((TsOp)f->op)->cls == TS_CLASS_RANDOM) return true;
   for (int i = 0; i < f->nin && !ts_trace_allowed((TsOp)f->op); i++)
     if (f->in[i].kind == OPERAND_tensor && ts_index_takes(f->in[i].t) &&
         ts_tensor_numel(f->in[i].t))
@@ -336,7 +336,7 @@ static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
 
 static int run_form(TsContext *c, const Form *f, bool in_place) {
   Plan *p;
-  if (is_empty(f)) return !has_index(f);
+  if (is_empty(f)) return !needs_vm(f);
   int done = find_plan(c, f, in_place, &p);
   return done == 1 ? run(c, f, p) : done;
 }
@@ -468,7 +468,7 @@ int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *
   Plan *p;
   *l = (TsOffloadLaunch){.kernel = NULL};
   if (!numbers_fit(call) || !ts_offload_form(call, device, &f)) return 0;
-  if (is_empty(&f)) return !has_index(&f);
+  if (is_empty(&f)) return !needs_vm(&f);
   int done = find_plan(o->c, &f, true, &p);
   if (done != 1) return done;
   if (p->nparam > OFFLOAD_IN + OFFLOAD_OUT) return 0;

@@ -46,3 +46,19 @@ for _, n in ipairs { 5, 64, 5003 } do
     drawn("bernoulli " .. d, function() return op.bernoulli({ n }, { p = 0.3, dtype = d }) end)
   end
 end
+
+-- A draw of nothing uses up its stream there as well.
+local function behind(draw, on)
+  return tessera.device(on, function()
+    rng.seed(5)
+    draw()
+    return rng.uniform { 3 }:to "cpu":hash()
+  end)
+end
+for _, draw in ipairs {
+  function() return rng.normal { 0, 4 } end, function() return rng.uniform { 3, 0 } end, function() return rng.bernoulli { 0 } end,
+  function() return rng.randint({ 0 }, 0, 4) end, function() return op.dropout(op.ones { 0, 2 }, 0.3) end,
+  function() return tessera.graph.module("f", function(x) return op.dropout(x, 0.3) end)(op.ones { 0, 2 }) end,
+} do
+  behind(draw, name) == behind(draw, "cpu") --> true
+end

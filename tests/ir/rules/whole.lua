@@ -75,7 +75,7 @@ for _, name in ipairs { "numbers", "rows", "attention", "move", "spectral" } do
 end
 local untested = {}
 for _, name in ipairs(rules.names) do
-  if not text:find('check("' .. name .. '"', 1, true) then untested[#untested + 1] = name end
+  if not text:find("check[_view]*%(\"" .. name .. "\"") then untested[#untested + 1] = name end
 end
 table.concat(untested, " ") -->
 #rules.names > 90 --> true
