@@ -36,12 +36,13 @@ local function load_patterns()
     return true
   end
   for line in io.lines "ir/rules.def" do
-    local text = line:match '^%u+%(%s*[%w_]+,%s*%w+,%s*"([^"]*)"'
+    local text = line:match '^%u+%(%s*[%w_]+,%s*%w+,%s*"[^"]*",%s*"([^"]*)"'
     if text then
       local tree = parse(text)
       if type(tree) == "table" and all_known(tree) then patterns[#patterns + 1] = tree end
     end
   end
+  assert(#patterns > 50, "ir/rules.def has another form")
 end
 
 -- given: texts of ?x, #a, .. so far; value() and number() make more of them.
@@ -51,7 +52,7 @@ local function text_of(t, given, value, number)
     for i = 2, #t do parts[i - 1] = text_of(t[i], given, value, number) end
     return ("op.%s(%s)"):format(t[1], table.concat(parts, ", "))
   end
-  if t:match "^%?" then
+  if t:match "^[?%%]" then
     given[t] = given[t] or value()
     return given[t]
   end
