@@ -15,6 +15,7 @@ M.shell = shell
 --- the order in which they fill it: the second one finds it warm. device: of a GPU that is there, or nil.
 function M.all(device)
   local list = { { "reference", "--no-jit --threads=1", "vm" } }
+  M.beside = device
   if device then
     list[#list + 1] = { "eager on " .. device, "", "eager", device }
     list[#list + 1] = { "plain on " .. device, "", "plain", device }
@@ -43,7 +44,7 @@ end
 --- The shell command of a program in a way.
 function M.command(way, path, cache)
   local how = way[3] == "block" and "WAY=interp FORM=block" or "WAY=" .. way[3]
-  return ("%s DEV=%s TESSERA_CACHE=%s timeout -k 1 %d %s %s %s"):format(how, way[4] or "", cache, M.limit or 30, M.program, way[2], path)
+  return ("%s DEV=%s%s TESSERA_CACHE=%s timeout -k 1 %d %s %s %s"):format(how, way[4] or "", M.beside and " BESIDE=" .. M.beside or "", cache, M.limit or 30, M.program, way[2], path)
 end
 
 --- Runs {path, way, out} in order, `jobs` lists of them at a time.
