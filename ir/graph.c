@@ -372,7 +372,7 @@ static int expand(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *a
                  .room = 1024,
                  .out = out};
   bool inner = g->expanding;
-  int nrandom = g->unit->nrandom;
+  int64_t nrandom = g->unit->nrandom;
   g->expanding = true;
   int failed = ts_compose(&k) || g->b.failed;
   g->expanding = inner;
