@@ -145,7 +145,9 @@ void ts_cpu_set_threads(int n) {
 static void start_workers(void) {
   sigset_t all, old;
   sigfillset(&all);
-  sigdelset(&all, SIGBUS); /* of the thread that reads (vm/mapped.h): blocked, it would end the process */
+  sigdelset(
+      &all,
+      SIGBUS); /* of the thread that reads (vm/mapped.h): blocked, it would end the process */
   pthread_sigmask(SIG_SETMASK, &all, &old);
   while (pool.nstarted < pool.nthreads - 1) {
     int i = pool.nstarted;

@@ -431,8 +431,7 @@ static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAtt
   if (!m) return no_memory(g), NULL;
   n.hash = hash_node(&n);
   bool known = (made = find(g, &n)) || infer(g, &inf, m, in), numbers = false;
-  for (int i = 0; i < nin && !known; i++)
-    numbers |= ts_op_number_dtype(&inf, i) != TS_DT_none;
+  for (int i = 0; i < nin && !known; i++) numbers |= ts_op_number_dtype(&inf, i) != TS_DT_none;
   if (numbers)
     made = with_tensors(g, &inf, in, attr);
   else if (!known)

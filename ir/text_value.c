@@ -284,7 +284,8 @@ int ts_read_type(TsReader *r, TsMeta *out) {
     if (r->now.kind == ']') return ts_read_unexpected(r, "a size");
   }
   if (ts_read_expect(r, ']', "',' or ']'")) return -1;
-  if (r->now.kind == '~') return ts_read_fail(r, r->now.at, "only bare numbers have such a type");
+  if (r->now.kind == '~')
+    return ts_read_fail(r, r->now.at, "only bare numbers have such a type");
   return r->failed ? -1 : 0;
 }
 

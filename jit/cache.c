@@ -1,5 +1,6 @@
 /* Entries are files <key in hex>.o, or .t for text; the former with a head that says under which
- * key they were written, how long they are and what their hash is. The time of last change is that of last use, to the hour. */
+ * key they were written, how long they are and what their hash is. The time of last change is
+ * that of last use, to the hour. */
 #include "jit/cache.h"
 
 #include <dirent.h>
@@ -51,7 +52,8 @@ static void make_folders(const TsCache *c) {
 
 static void refuse(TsCache *c, const char *name, const char *why) {
   if (c->verbose)
-    fprintf(stderr, "[jit cache %s%s%s: not used: %s]\n", c->folder, *name ? "/" : "", name, why);
+    fprintf(stderr, "[jit cache %s%s%s: not used: %s]\n", c->folder, *name ? "/" : "", name,
+            why);
 }
 
 /* Looked at each time, by the descriptor that is then used: what the name means may change. Links

@@ -56,7 +56,9 @@ static void start(TsQueue *q) {
   sigset_t all, before;
   pthread_attr_t attr;
   sigfillset(&all);
-  sigdelset(&all, SIGBUS); /* of the thread that reads (vm/mapped.h): blocked, it would end the process */
+  sigdelset(
+      &all,
+      SIGBUS); /* of the thread that reads (vm/mapped.h): blocked, it would end the process */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_attr_init(&attr);
   pthread_attr_setstacksize(&attr, 8 << 20); /* LLVM recurses deeply */

@@ -27,7 +27,7 @@ int ts_file_open(const char *path, const char **why);
 /* What becomes path. Links are followed; mode, owner and group of the file that was there are
  * kept. What replacements that were killed have left behind in the folder is removed. */
 typedef struct TsReplace {
-  int fd;          /* to write to, by ts_file_write */
+  int fd; /* to write to, by ts_file_write */
   int folder;
   const char *why; /* of a failure that errno does not tell, or NULL */
   char base[TS_FILE_NAME], name[TS_FILE_NAME];

@@ -18,11 +18,13 @@ static const char *unpack(z_stream *z, const char *from, size_t n, char *to, siz
     if (!z->avail_in) z->avail_in = n < PIECE ? (uInt)n : PIECE, n -= z->avail_in;
     if (!z->avail_out) z->avail_out = size < PIECE ? (uInt)size : PIECE, size -= z->avail_out;
     code = inflate(z, Z_NO_FLUSH);
-    if (code == Z_BUF_ERROR) return "its packed bytes end too soon, or unpack to more than they say";
+    if (code == Z_BUF_ERROR)
+      return "its packed bytes end too soon, or unpack to more than they say";
   }
   if (code == Z_MEM_ERROR) return "out of memory";
   if (code != Z_STREAM_END) return "its packed bytes are damaged";
-  return size || z->avail_out || n || z->avail_in ? "its packed bytes have another length" : NULL;
+  return size || z->avail_out || n || z->avail_in ? "its packed bytes have another length"
+                                                  : NULL;
 }
 
 const char *ts_inflate(const char *from, size_t n, char *to, size_t size, uint32_t crc) {

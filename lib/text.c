@@ -85,7 +85,11 @@ int ts_text_distance(const char *a, const char *b) {
 /* The character at s: its bytes, or 0 where that is no UTF-8. */
 static int utf8(const unsigned char *s, unsigned *c) {
   static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
-  int n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : *s >> 4 == 0xe ? 3 : *s >> 3 == 0x1e ? 4 : 0;
+  int n = *s < 0x80                 ? 1
+          : *s >= 0xc2 && *s < 0xe0 ? 2
+          : *s >> 4 == 0xe          ? 3
+          : *s >> 3 == 0x1e         ? 4
+                                    : 0;
   *c = n < 2 ? *s : *s & (0x7fu >> n);
   for (int i = 1; i < n; i++) {
     if (s[i] >> 6 != 2) return 0;

@@ -114,7 +114,8 @@ static void make_parents(const char *path) {
 }
 
 static int open_file(const char *path) {
-  int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, fd = open(path, flags, 0600);
+  int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW,
+      fd = open(path, flags, 0600);
   if (fd < 0 && errno == ENOENT) {
     make_parents(path);
     fd = open(path, flags, 0600);

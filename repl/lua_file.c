@@ -26,7 +26,8 @@ static TsMapped *check_map(lua_State *L) {
 static int io_failure(lua_State *L, const char *what, const char *path, const char *why) {
   char name[200];
   if (!why && errno == ENOMEM)
-    return ts_lua_fail(L, TS_ERR_memory, "%s %s: out of memory", what, ts_text_shown(path, name, sizeof name));
+    return ts_lua_fail(L, TS_ERR_memory, "%s %s: out of memory", what,
+                       ts_text_shown(path, name, sizeof name));
   return ts_lua_fail(L, TS_ERR_io, "%s %s: %s", what, ts_text_shown(path, name, sizeof name),
                      why ? why : strerror(errno));
 }
@@ -104,7 +105,8 @@ static int map_size(lua_State *L) {
 static const char *check_range(lua_State *L, TsMapped *m, double offset, double n) {
   size_t len;
   const char *at = ts_mapped_bytes(m, &len);
-  if (!(offset >= 0) || !(n >= 0) || offset + n > (double)len || offset != (double)(size_t)offset)
+  if (!(offset >= 0) || !(n >= 0) || offset + n > (double)len ||
+      offset != (double)(size_t)offset)
     ts_lua_fail(L, TS_ERR_format, "bytes %.0f..%.0f lie outside the file of %zu bytes", offset,
                 offset + n, len);
   return at + (size_t)offset;
@@ -165,17 +167,18 @@ static uint64_t element(const char *at, int size, bool turned) {
   return v;
 }
 
-/* map:other(dtype, shape, offset, size, turned, natural): a tensor of the values of elements of `size`
- * bytes, `turned` if the most significant byte stands first. Unsigned (`natural`) ones of 16, 32, 64
- * bits become the next wider integers, or i64, and are refused where that cannot hold them. Parts of
- * complex numbers are elements. */
+/* map:other(dtype, shape, offset, size, turned, natural): a tensor of the values of elements of
+ * `size` bytes, `turned` if the most significant byte stands first. Unsigned (`natural`) ones of
+ * 16, 32, 64 bits become the next wider integers, or i64, and are refused where that cannot hold
+ * them. Parts of complex numbers are elements. */
 static int map_other(lua_State *L) {
   TsMapped *f = check_map(L);
   TsContext *c = ts_lua_context(L);
   TsMeta m = check_meta(L);
   double offset = luaL_checknumber(L, 4);
   int size = (int)luaL_checkinteger(L, 5);
-  bool turned = lua_toboolean(L, 6), natural = lua_toboolean(L, 7), complex = ts_dtype_is((TsDtype)m.dtype, TS_KIND_C);
+  bool turned = lua_toboolean(L, 6), natural = lua_toboolean(L, 7),
+       complex = ts_dtype_is((TsDtype)m.dtype, TS_KIND_C);
   int wide = ts_dtypes[m.dtype].nbytes / (complex ? 2 : 1);
   int64_t n = ts_meta_numel(&m) * (complex ? 2 : 1);
   if (size < 1 || size > wide || (size & (size - 1)))
@@ -196,11 +199,12 @@ static int map_other(lua_State *L) {
   return ts_mapped_settle(c) ? ts_lua_raise(L) : 1;
 }
 
-/* map:inflate(offset, n, size, crc) -> a file of `size` bytes in memory: what n bytes from `offset` on
- * are when they are unpacked. */
+/* map:inflate(offset, n, size, crc) -> a file of `size` bytes in memory: what n bytes from
+ * `offset` on are when they are unpacked. */
 static int map_inflate(lua_State *L) {
   TsMapped *f = check_map(L);
-  double offset = luaL_checknumber(L, 2), n = luaL_checknumber(L, 3), size = luaL_checknumber(L, 4);
+  double offset = luaL_checknumber(L, 2), n = luaL_checknumber(L, 3),
+         size = luaL_checknumber(L, 4);
   const char *from = check_range(L, f, offset, n);
   if (!(size >= 0 && size <= 1040 * n + 64)) /* deflate packs 1032 to 1 at best */
     return ts_lua_fail(L, TS_ERR_format, "%.0f packed bytes cannot be %.0f", n, size);
@@ -287,9 +291,9 @@ static int now(lua_State *L) {
 int luaopen_cjson_safe(lua_State *L);
 
 void ts_lua_open_files(lua_State *L) {
-  static const luaL_Reg method[] = {
-      {"size", map_size}, {"read", map_read}, {"tensor", map_tensor}, {"other", map_other},
-      {"inflate", map_inflate}, {NULL, NULL}};
+  static const luaL_Reg method[] = {{"size", map_size},       {"read", map_read},
+                                    {"tensor", map_tensor},   {"other", map_other},
+                                    {"inflate", map_inflate}, {NULL, NULL}};
   static const luaL_Reg function[] = {{"map_file", map_file},
                                       {"read_file", read_file},
                                       {"write_file", write_file},

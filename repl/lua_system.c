@@ -114,7 +114,8 @@ static uint64_t check_u64(lua_State *L, int index, const char *function) {
                 lua_isnoneornil(L, index) ? "nothing" : luaL_typename(L, index));
   double v = lua_tonumber(L, index);
   if (!(v >= -0x1p63 && v < 0x1p64) || v != trunc(v))
-    ts_lua_fail(L, TS_ERR_value, "%s: a seed has at most 64 bits and no fraction, not %.14g", function, v);
+    ts_lua_fail(L, TS_ERR_value, "%s: a seed has at most 64 bits and no fraction, not %.14g",
+                function, v);
   return v < 0 ? (uint64_t)(int64_t)v : (uint64_t)v;
 }
 

@@ -329,7 +329,8 @@ int64_t ts_frame_shortest(const TsFrame *f, int node) {
 
 /* What lies over a file that another program has changed meanwhile. */
 static int check_files(TsContext *c, const TsCode *code, TsTensor *const *args) {
-  return ts_mapped_check(c, code->nparam, code->bound) || ts_mapped_check(c, code->nparam, args);
+  return ts_mapped_check(c, code->nparam, code->bound) ||
+         ts_mapped_check(c, code->nparam, args);
 }
 
 int ts_frame_run(TsFrame *f, TsTensor *const *args, TsTensor **results) {

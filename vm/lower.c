@@ -32,8 +32,8 @@ static int put_clone(TsLowering *l, TsVal v, uint32_t from, int line, TsLowering
   out->reg = ts_code_register(l->code, &m);
   out->layout = ts_tensor_symbol(l->c, &m, NULL);
   TsAttr dtype = {.type = TS_ATTR_dtype, .i = m.dtype};
-  ts_code_add(l->code, v->meta.weak ? TS_OP_cast : TS_OP_clone, 1, &from, v->meta.weak, &dtype, 1,
-              &out->reg, line);
+  ts_code_add(l->code, v->meta.weak ? TS_OP_cast : TS_OP_clone, 1, &from, v->meta.weak != 0, &dtype,
+              1, &out->reg, line);
   return out->layout ? 0 : -1;
 }
 

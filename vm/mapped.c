@@ -46,10 +46,11 @@ static void on_bus(int number, siginfo_t *info, void *context) {
     if (!from || at < from || at >= from + m->len) continue;
     char *page = (char *)((uintptr_t)at & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1));
     size_t cut = (size_t)(page - from), was = m->cut;
-    if (mmap(page, m->len - cut, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-             -1, 0) == MAP_FAILED)
+    if (mmap(page, m->len - cut, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
       break;
-    while (cut < was && !atomic_compare_exchange_weak(&m->cut, &was, cut)) {}
+    while (cut < was && !atomic_compare_exchange_weak(&m->cut, &was, cut)) {
+    }
     changed = true;
     ts_cpu_lose();
     return;
@@ -137,7 +138,8 @@ TsMapped *ts_mapped_open(int fd, const char *path, size_t len) {
   m->refs = 1, m->len = len, m->cut = len;
   if (fd >= 0) m->changed = st.st_mtim;
   size_t n = strlen(path), kept = sizeof m->name - 1;
-  snprintf(m->name, sizeof m->name, "%s%s", n > kept ? ".." : "", n > kept ? path + n - kept + 2 : path);
+  snprintf(m->name, sizeof m->name, "%s%s", n > kept ? ".." : "",
+           n > kept ? path + n - kept + 2 : path);
   m->at = at;
   return m;
 }
@@ -185,9 +187,7 @@ TsTensor *ts_mapped_tensor(TsContext *c, TsMapped *m, const TsMeta *meta, size_t
 }
 
 /* ---- losses */
-bool ts_mapped_changed(void) {
-  return atomic_load_explicit(&changed, memory_order_relaxed);
-}
+bool ts_mapped_changed(void) { return atomic_load_explicit(&changed, memory_order_relaxed); }
 
 void ts_mapped_doubt(void) { changed = true; }
 
@@ -208,8 +208,10 @@ static void look(TsMapped *m) {
 }
 
 static int explain(TsContext *c, const TsMapped *m) {
-  ts_error_set(&c->err, TS_ERR_io, "%s was changed by another program while it was in use", m->name);
-  return ts_error_hint(&c->err, "load it again; tessera.save never changes a file that is loaded");
+  ts_error_set(&c->err, TS_ERR_io, "%s was changed by another program while it was in use",
+               m->name);
+  return ts_error_hint(&c->err,
+                       "load it again; tessera.save never changes a file that is loaded");
 }
 
 int ts_mapped_settle(TsContext *c) {
@@ -231,4 +233,6 @@ int ts_mapped_check(TsContext *c, int n, TsTensor *const *in) {
   return 0;
 }
 
-int ts_mapped_lost(const TsStorage *s) { return explain(s->ctx, ((Over *)s->release_arg)->file); }
+int ts_mapped_lost(const TsStorage *s) {
+  return explain(s->ctx, ((Over *)s->release_arg)->file);
+}

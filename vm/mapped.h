@@ -1,14 +1,14 @@
-/* Tensors over the bytes of a file, without copying them. The mapping is private and writable: what
- * is changed in place changes memory, never the file.
+/* Tensors over the bytes of a file, without copying them. The mapping is private and writable:
+ * what is changed in place changes memory, never the file.
  *
- * Another program may change the file meanwhile. If it cuts it, pages are gone and reading them is
- * SIGBUS: the handler puts zeros in their place, stops what runs as Ctrl-C does, and the error at the
- * end of it says what happened. What was cut within a page, or written over, reads as other bytes
- * without a signal: inotify tells, and from then on reading such a tensor is an error, too, until the
- * file is loaded again. (Rejected: copies of all that is loaded, since models are larger than what is
- * left of memory; looking at the file's size before each use, since it may be cut a moment later;
- * leases, which hold up whoever writes.) Where inotify knows nothing, on network file systems, what
- * is cut within a page is not noticed. */
+ * Another program may change the file meanwhile. If it cuts it, pages are gone and reading them
+ * is SIGBUS: the handler puts zeros in their place, stops what runs as Ctrl-C does, and the error
+ * at the end of it says what happened. What was cut within a page, or written over, reads as
+ * other bytes without a signal: inotify tells, and from then on reading such a tensor is an
+ * error, too, until the file is loaded again. (Rejected: copies of all that is loaded, since
+ * models are larger than what is left of memory; looking at the file's size before each use,
+ * since it may be cut a moment later; leases, which hold up whoever writes.) Where inotify knows
+ * nothing, on network file systems, what is cut within a page is not noticed. */
 #ifndef TS_VM_MAPPED_H
 #define TS_VM_MAPPED_H
 

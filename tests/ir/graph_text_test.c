@@ -330,7 +330,8 @@ static TsGraph *small(void) {
   static const char text[] =
       "graph @f(%x: f32[2,3], %y: f32[2,3], %c: bool[]; %w: f32[2,3]) -> %b {\n"
       "  %a = add %x, %y\n  %b = pad %a {pads=[1,1] mode=reflect}\n"
-      "  %d = cond %c do () -> %o { %o = ones {shape=[]} } do () -> %z { %z = zeros {shape=[]} } : f32[]\n"
+      "  %d = cond %c do () -> %o { %o = ones {shape=[]} } do () -> %z { %z = zeros {shape=[]} "
+      "} : f32[]\n"
       "  update %w = %a\n}\n";
   TsError err = {0};
   TsGraph *g = ts_graph_parse(text, &err);

@@ -81,6 +81,7 @@ local grown = resident() - before
 assert(grown < 60000, "grown by " .. grown .. " kB")
 jit.eager(true)
 for n = 1, 60 do f(op.ones{3, n}) end
+jit.wait()
 assert(jit.stats().jobs == 0)
 print "fine"
 ]], "", "TESSERA_CACHE=off ASAN_OPTIONS=$ASAN_OPTIONS:quarantine_size_mb=1")

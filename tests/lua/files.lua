@@ -51,14 +51,13 @@ try(tessera.load, "/nowhere/\27[31m\226\128\174x.npy") --> cannot open /nowhere/
 -- ---- what killed saves leave behind goes with the next one; other files, and those that somebody writes, stay
 sh "touch .tessera-new-0123456789abcdef .tessera-new-0123456789abcdeg other; ln -s other .tessera-new-0000000000000000"
 sh "touch .tessera-new-ffffffffffffffff"
-local busy = io.popen(("cd %s && exec 9< .tessera-new-ffffffffffffffff && flock 9 && echo held && sleep 100 & echo $!; wait"):format(dir))
+local busy = io.popen(("cd %s && exec 9< .tessera-new-ffffffffffffffff && flock 9 && echo $$ && exec sleep 100"):format(dir))
 local child = busy:read "*l"
-busy:read "*l" --> held
 tessera.save(at "plain.npy", x)
 sh "ls -A | grep tessera-new | LC_ALL=C sort" --> .tessera-new-0000000000000000
 --> .tessera-new-0123456789abcdeg
 --> .tessera-new-ffffffffffffffff
-sh("kill " .. child .. "; pkill -P " .. child .. " sleep; true")
+sh("kill " .. child)
 busy:close()
 tessera.save(at "plain.npy", x)
 sh "ls -A | grep -c tessera-new" --> 2
