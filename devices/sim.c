@@ -27,7 +27,9 @@ static struct {
   } * of;
 } held;
 
-static size_t size_of(int64_t nbytes) { return nbytes ? ((size_t)nbytes + 511) & ~(size_t)511 : 512; }
+static size_t size_of(int64_t nbytes) {
+  return nbytes ? ((size_t)nbytes + 511) & ~(size_t)511 : 512;
+}
 
 /* With what put-off launches will find there. */
 static void *held_again(size_t size) {

@@ -459,7 +459,8 @@ static unsigned char *shared_by_results(const TsGraph *g) {
     while (ts_node_is_view(root)) root = root->in[0]->node;
     bool several = false;
     for (int k = 0; k < g->nresult; k++) several |= k != i && g->bytes[k] == g->bytes[i];
-    if (root == n || !(several || root->op == TS_NODE_param || g->bytes[i] < g->nparam)) continue;
+    if (root == n || !(several || root->op == TS_NODE_param || g->bytes[i] < g->nparam))
+      continue;
     for (; n != root; n = n->in[0]->node) mark[n->id] = 1;
     mark[root->id] = 1;
   }

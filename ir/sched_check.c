@@ -176,8 +176,8 @@ static int check_group(const TsSched *s, const TsGroup *g, int index,
   for (int k = 0; k < g->nnode; k++) {
     if (check_node(s, g, k, err)) return -1;
     const TsNode *n = g->node[k];
-    products += g->kind != TS_GROUP_vm && (ts_sched_kind_in(s, n) == TS_GROUP_matmul ||
-                                           ts_sched_leads(s->target, n));
+    products += g->kind != TS_GROUP_vm &&
+                (ts_sched_kind_in(s, n) == TS_GROUP_matmul || ts_sched_leads(s->target, n));
     convs += g->kind != TS_GROUP_vm && ts_sched_kind_in(s, n) == TS_GROUP_conv;
   }
   if (convs != (g->kind == TS_GROUP_conv))

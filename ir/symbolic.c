@@ -175,7 +175,8 @@ static TsVal *mapped_list(const TsGraphMap *m, int n, const TsVal *v) {
 /* The program's composed calls, whose options do not follow from sizes. */
 static bool join_calls(Join *j, TsGraphMap *m, const TsGraph *a, const TsGraph *b) {
   TsGraph *g = m->to;
-  if (!(g->called = ts_arena_alloc(&g->unit->arena, sizeof *g->called * (size_t)(a->ncalled + 1))))
+  if (!(g->called =
+            ts_arena_alloc(&g->unit->arena, sizeof *g->called * (size_t)(a->ncalled + 1))))
     return false;
   bool fine = a->ncalled == b->ncalled;
   for (int i = 0; i < a->ncalled && fine; i++) {

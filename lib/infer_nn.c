@@ -406,8 +406,8 @@ int ts_shape_rule_attention(TsInfer *inf) {
 
 static int rope_positions(TsInfer *inf, const TsMeta *x, const TsMeta *p) {
   bool own = p->ndim == 1 && p->dim[0] == x->dim[x->ndim - 2];
-  bool each = p->ndim == 2 && x->ndim > 2 && p->dim[0] == x->dim[0] &&
-              p->dim[1] == x->dim[x->ndim - 2];
+  bool each =
+      p->ndim == 2 && x->ndim > 2 && p->dim[0] == x->dim[0] && p->dim[1] == x->dim[x->ndim - 2];
   char tx[TS_META_TEXT], tp[TS_META_TEXT];
   if (own || each) return 0;
   ts_error_set(inf->err, TS_ERR_shape, "%s: positions %s do not fit %s", opname(inf),

@@ -50,7 +50,8 @@ int ts_meta_check_size(const TsMeta *m, const char *what, TsError *err) {
   if (large)
     return ts_error_set(err, TS_ERR_memory, "%s: %s is larger than any memory", what,
                         ts_meta_text(m, text));
-  if (m->dtype != TS_DT_mxfp4 || (m->ndim && m->dim[m->ndim - 1] % TS_MXFP4_BLOCK == 0)) return 0;
+  if (m->dtype != TS_DT_mxfp4 || (m->ndim && m->dim[m->ndim - 1] % TS_MXFP4_BLOCK == 0))
+    return 0;
   return ts_error_set(err, TS_ERR_shape,
                       "%s: mxfp4 needs a last axis of a multiple of %d elements, not %s", what,
                       TS_MXFP4_BLOCK, ts_meta_text(m, text));

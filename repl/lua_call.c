@@ -94,8 +94,7 @@ static int narrow_values(Args *a) {
     if (!a->owned[i] || a->in[i]->meta.weak) continue;
     TsDtype d = ts_tensor_dtype(a->in[i]);
     if (d != TS_DT_f64 && d != TS_DT_complex128) continue;
-    TsTensor *t =
-        ts_tensor_cast(a->c, a->in[i], d == TS_DT_f64 ? TS_DT_f32 : TS_DT_complex64);
+    TsTensor *t = ts_tensor_cast(a->c, a->in[i], d == TS_DT_f64 ? TS_DT_f32 : TS_DT_complex64);
     if (!t) return -1;
     ts_tensor_unref(a->in[i]);
     a->in[i] = t;

@@ -153,7 +153,8 @@ static int map_tensor(lua_State *L) {
   const char *at = check_range(L, f, offset, (double)nbytes);
   bool odd = m.dtype == TS_DT_bool && !ts_bools_are_tidy(at, nbytes);
   TsTensor *t = odd ? ts_tensor_new(c, &m) : ts_mapped_tensor(c, f, &m, (size_t)offset);
-  if (t && odd) memcpy(t->storage->host, at, (size_t)nbytes), ts_bools_tidy(t->storage->host, nbytes);
+  if (t && odd)
+    memcpy(t->storage->host, at, (size_t)nbytes), ts_bools_tidy(t->storage->host, nbytes);
   if (!t) return ts_lua_raise(L);
   ts_lua_push(L, t);
   return ts_mapped_settle(c) ? ts_lua_raise(L) : 1;

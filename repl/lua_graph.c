@@ -88,7 +88,8 @@ static int check_apart(lua_State *L, const Function *f, TsTensor *const *all, in
     bool bound = f->code->bound[p] != NULL;
     for (int i = 0; i < (bound ? narg : f->code->nparam); i++) {
       const TsTensor *t = bound ? arg[i] : all[i];
-      if (t->storage == all[p]->storage) seen += (i == p && !bound) || ts_tensors_overlap(t, all[p]);
+      if (t->storage == all[p]->storage)
+        seen += (i == p && !bound) || ts_tensors_overlap(t, all[p]);
     }
     if (seen > !bound)
       return luaL_error(L,

@@ -65,7 +65,8 @@ TsVal ts_alias_root(TsContext *c, TsVal v, TsTensor *(*given)(void *arg, TsVal v
   TsVal root = v;
   TsTensor *t = NULL;
   int n = 0, room = 0;
-  while (!(t = given(arg, root)) && ts_node_is_view(root->node)) root = root->node->in[0], room++;
+  while (!(t = given(arg, root)) && ts_node_is_view(root->node))
+    root = root->node->in[0], room++;
   if (room > 16 && !(chain = malloc(sizeof *chain * (size_t)room)))
     return ts_error_set(&c->err, TS_ERR_memory, "out of memory"), NULL;
   for (TsVal k = v; k != root; k = k->node->in[0]) chain[n++] = k->node;

@@ -27,9 +27,9 @@ typedef struct Memory {
   const TsTensor *outside; /* a tensor from before, else NULL */
   const TsGraph *home;     /* the function or region where it was made */
   bool given;              /* to that region: the caller's */
-  int param;                /* of the root, or -1 */
-  uint64_t owner;           /* the tensor that is no view there, 0: none */
-  uint64_t changed;         /* tensors that were made before show what was there before */
+  int param;               /* of the root, or -1 */
+  uint64_t owner;          /* the tensor that is no view there, 0: none */
+  uint64_t changed;        /* tensors that were made before show what was there before */
 } Memory;
 
 struct TsCapture {
@@ -460,7 +460,8 @@ TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result) {
     ts_capture_abort(c);
     return NULL;
   }
-  if (settled != g) settled->unit->whole = g; /* its bound tensors belong to the other one now */
+  if (settled != g)
+    settled->unit->whole = g; /* its bound tensors belong to the other one now */
   close_capture(c);
   return settled;
 }

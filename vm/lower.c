@@ -32,8 +32,8 @@ static int put_clone(TsLowering *l, TsVal v, uint32_t from, int line, TsLowering
   out->reg = ts_code_register(l->code, &m);
   out->layout = ts_tensor_symbol(l->c, &m, NULL);
   TsAttr dtype = {.type = TS_ATTR_dtype, .i = m.dtype};
-  ts_code_add(l->code, v->meta.weak ? TS_OP_cast : TS_OP_clone, 1, &from, v->meta.weak != 0, &dtype,
-              1, &out->reg, line);
+  ts_code_add(l->code, v->meta.weak ? TS_OP_cast : TS_OP_clone, 1, &from, v->meta.weak != 0,
+              &dtype, 1, &out->reg, line);
   return out->layout ? 0 : -1;
 }
 
@@ -275,9 +275,8 @@ static const TsUpdate *update_of(const TsGraph *g, uint32_t param) {
 
 /* The update of the parameter that result i is, or looks at, when the function ends; or NULL. */
 static const TsUpdate *updated_result(const TsGraph *g, int i) {
-  const TsUpdate *u = g->bytes && g->bytes[i] < g->nparam
-                          ? update_of(g, (uint32_t)g->bytes[i])
-                          : NULL;
+  const TsUpdate *u =
+      g->bytes && g->bytes[i] < g->nparam ? update_of(g, (uint32_t)g->bytes[i]) : NULL;
   TsVal v = g->result[i];
   while (u && v != u->value && is_view(v->node)) v = v->node->in[0];
   return u && v == u->value ? u : NULL;
@@ -322,8 +321,8 @@ static int put_seen(TsLowering *l, TsVal v, TsVal root, TsLoweringPlace from,
   *to = from;
   if (v == root) return to->layout = ts_tensor_ref(from.layout), 0;
   TsLoweringPlace under = {0};
-  int failed = put_seen(l, v->node->in[0], root, from, &under) ||
-               put_view_of(l, v->node, under, to);
+  int failed =
+      put_seen(l, v->node->in[0], root, from, &under) || put_view_of(l, v->node, under, to);
   ts_tensor_unref(under.layout);
   return failed ? -1 : 0;
 }
@@ -344,8 +343,8 @@ static int put_updated_results(TsLowering *l, uint32_t *r) {
 
 static int put_end(TsLowering *l) {
   uint32_t *r = malloc(sizeof *r * ((size_t)l->g->nresult + 1));
-  int failed = r ? put_results(l, r) || put_updates(l) || put_updated_results(l, r)
-                 : no_memory(l);
+  int failed =
+      r ? put_results(l, r) || put_updates(l) || put_updated_results(l, r) : no_memory(l);
   if (!failed && ts_code_finish(l->code, l->g->nresult, r)) failed = no_memory(l);
   free(r);
   return failed;

@@ -26,14 +26,14 @@ typedef struct TsStorage {
   TsCopy *copies; /* on other devices */
   TsContext *ctx;
   void (*release)(void *arg); /* of memory that is not ours, else NULL */
-  void *release_arg; /* without release the id of its first tensor: when it was made */
-  uint32_t version;     /* changes in place so far: who kept a value can tell */
-  uint8_t symbolic : 1; /* of a value in a graph: there are no bytes */
-  uint8_t lost : 1;     /* lay over a file that has changed (vm/mapped.h) */
-  uint8_t remote : 1;   /* made on another device: its first copy stands behind the header */
-  uint8_t raw : 1;      /* of bools that the program writes by address: any byte may stand there */
-  uint8_t pending;      /* of calls that are put off: no bytes yet (vm/defer.h) */
-  uint16_t held;        /* calls put off read it: whoever writes asks first (vm/defer.h) */
+  void *release_arg;          /* without release the id of its first tensor: when it was made */
+  uint32_t version;           /* changes in place so far: who kept a value can tell */
+  uint8_t symbolic : 1;       /* of a value in a graph: there are no bytes */
+  uint8_t lost : 1;           /* lay over a file that has changed (vm/mapped.h) */
+  uint8_t remote : 1; /* made on another device: its first copy stands behind the header */
+  uint8_t raw : 1; /* of bools that the program writes by address: any byte may stand there */
+  uint8_t pending; /* of calls that are put off: no bytes yet (vm/defer.h) */
+  uint16_t held;   /* calls put off read it: whoever writes asks first (vm/defer.h) */
 } TsStorage;
 
 /* Fields stand in the order of use, so that small tensors touch few cache lines. */

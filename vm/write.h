@@ -18,7 +18,7 @@ typedef struct TsRegion {
   int inside; /* TsContext.inside, while its functions run and not what they call */
   int nested, level, depth;       /* regions around it; those of the function's text; loops */
   uint64_t before, origin, moved; /* the stream at the call; see above */
-  int sites; /* of a call of a recursion: its inner calls so far, as its text has them; */
+  int sites;  /* of a call of a recursion: its inner calls so far, as its text has them; */
   int first;  /* else those at the call, of the recursion around it */
   bool inner; /* a call of a recursion within itself */
   bool plain; /* behind it the streams go on where its functions left them */
