@@ -23,6 +23,10 @@ CFLAGS   += -std=gnu11 $(WARN) $(MODE_$(VARIANT)) -ffp-contract=off -fno-math-er
 CPPFLAGS += -I. -D_GNU_SOURCE -DTS_VERSION='"$(VERSION)"'
 LDFLAGS  += -no-pie -Wl,--gc-sections $(if $(filter asan tsan,$(VARIANT)),,-static-libgcc) $(filter -fsanitize%,$(MODE_$(VARIANT)))
 
+# Every malloc of the program, and of the libraries in it, is that of devices/heap.c.
+HEAP := $(foreach f,malloc calloc realloc aligned_alloc posix_memalign strdup strndup \
+        __register_frame,-Wl,--wrap=$(f))
+
 # LuaJIT and LAPACK are linked statically: one program, and bits that do not
 # depend on which BLAS a machine has installed.
 LUA_CFLAGS := $(shell pkg-config --cflags luajit 2>/dev/null || echo -I/usr/include/luajit-2.1)
@@ -82,7 +86,7 @@ all: $(BIN)
 $(BIN): $(OBJ)
 	@mkdir -p $(@D)
 	@echo "  link   $@"
-	@$(CC) $(LDFLAGS) $(FOLD) -o $@ $(OBJ) $(LIBS)
+	@$(CC) $(LDFLAGS) $(HEAP) $(FOLD) -o $@ $(OBJ) $(LIBS)
 
 $(BUILD)/repl/%.o: CPPFLAGS += $(LUA_CFLAGS)
 $(BUILD)/jit/%.o: CPPFLAGS += $(LLVM_CFLAGS)

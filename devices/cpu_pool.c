@@ -42,18 +42,64 @@ static struct {
 
 static pthread_mutex_t one_loop = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local int worker_id = -1; /* >= 0 inside a task */
+
+/* ---- Ctrl-C: set by a handler of signals, read by all threads. What is wanted while interrupts
+ * are held back is told when they are let through. */
 enum { BY_USER = 1, BY_LOSS = 2 };
-static atomic_uint interrupted; /* set by handlers of signals, read by all threads */
+static atomic_uint interrupted;
+static volatile sig_atomic_t wanted, held;
 
 bool ts_cpu_interrupted(void) {
   return atomic_load_explicit(&interrupted, memory_order_relaxed);
 }
-void ts_cpu_interrupt(void) { atomic_fetch_or(&interrupted, BY_USER); }
-void ts_cpu_clear_interrupt(void) { atomic_fetch_and(&interrupted, ~(unsigned)BY_USER); }
+static void tell(bool yes) {
+  if (yes)
+    atomic_fetch_or(&interrupted, BY_USER);
+  else if (ts_cpu_interrupted())
+    atomic_fetch_and(&interrupted, ~(unsigned)BY_USER);
+}
 void ts_cpu_lose(void) { atomic_fetch_or(&interrupted, BY_LOSS); }
 bool ts_cpu_take_loss(void) {
   return atomic_fetch_and(&interrupted, ~(unsigned)BY_LOSS) & BY_LOSS;
 }
+void ts_cpu_interrupt(void) {
+  wanted = 1;
+  if (!held) tell(true);
+}
+void ts_cpu_clear_interrupt(void) {
+  wanted = 0;
+  tell(false);
+}
+
+/* Each line may be followed by the handler: the count is first when it grows, and last looked at
+ * when it falls. */
+int ts_cpu_hold_interrupts(void) {
+  int before = held;
+  held = before + 1;
+  tell(false);
+  return before;
+}
+void ts_cpu_let_interrupts(int before) {
+  held = before;
+  if (!before && wanted) tell(true);
+}
+bool ts_cpu_holds_interrupts(void) { return held > 0; }
+
+static _Thread_local sigjmp_buf *volatile escape;
+
+void ts_cpu_leave(void) {
+  sigjmp_buf *out = escape;
+  if (!out || held) return;
+  escape = NULL;
+  siglongjmp(*out, 1);
+}
+
+void ts_cpu_escape(sigjmp_buf *out) {
+  escape = out;
+  if (out && ts_cpu_interrupted()) ts_cpu_leave();
+}
+
+/* ---- the loop */
 
 static void take_span(Span *s, int worker) {
   while (atomic_load_explicit(&s->next, memory_order_relaxed) < s->end) {

@@ -3,6 +3,7 @@
 #ifndef TS_DEVICES_CPU_POOL_H
 #define TS_DEVICES_CPU_POOL_H
 
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,5 +27,19 @@ void ts_cpu_clear_interrupt(void);
  * said since the last time. */
 void ts_cpu_lose(void);
 bool ts_cpu_take_loss(void);
+
+/* While out is set, an interrupt leaves what this thread does by a jump there: for code of others
+ * that looks at no flag, and owns nothing. _leave is the jump, for the end of a handler of signals,
+ * which must leave signals as they were before it. */
+void ts_cpu_escape(sigjmp_buf *out);
+void ts_cpu_leave(void);
+
+/* What must be done as a whole or not at all, such as writing into a tensor that the program has,
+ * is done while interrupts are held back: nobody sees one until they are let through, and then
+ * everybody. From the context's thread; _let takes what _hold gave, so an error that left
+ * somebody's pair open is mended by the next pair around it. */
+int ts_cpu_hold_interrupts(void);
+void ts_cpu_let_interrupts(int before);
+bool ts_cpu_holds_interrupts(void);
 
 #endif

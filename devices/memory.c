@@ -7,12 +7,16 @@
  * raises the peak: when it would, the blocks unused for longest are unmapped. */
 #include "devices/memory.h"
 
-#include <stdbool.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "devices/work.h"
 
 enum {
   ALIGN = 64,
@@ -38,14 +42,54 @@ static struct {
 static int nslot;
 static uint64_t clock_now;
 static TsMemoryStats stats;
-static int64_t fail_after;
+static pthread_t owner; /* of all this: who took the first block */
+static bool owned;
+
+/* ---- allocations that fail, for tests */
+static _Thread_local struct {
+  int64_t left; /* so many go well before one fails; -1: that has been */
+  bool on;      /* and all behind it */
+  void (*instead)(void);
+  int spared;
+} trial;
+static atomic_llong elsewhere;
+
+static int64_t begin_trial(int64_t n, bool on, void (*instead)(void)) {
+  int64_t left = trial.left;
+  trial.left = n, trial.on = on, trial.instead = instead;
+  return left;
+}
+
+int64_t ts_memory_fail_after(int64_t n, bool on) { return begin_trial(n, on, NULL); }
+int64_t ts_memory_call_after(int64_t n, void (*call)(void)) {
+  return begin_trial(n, false, call);
+}
+void ts_memory_fail_elsewhere(int64_t n) { atomic_store(&elsewhere, n); }
+void ts_memory_spare(bool on) { trial.spared += on ? 1 : -1; }
+
+static bool fails_elsewhere(void) {
+  if (owned && pthread_equal(pthread_self(), owner)) return false;
+  return atomic_fetch_sub(&elsewhere, 1) == 1;
+}
+
+static bool fails_here(void) {
+  if (trial.spared) return false;
+  if (trial.left < 0) return trial.on;
+  if (--trial.left) return false;
+  trial.left = -1;
+  if (!trial.instead) return true;
+  trial.instead();
+  return false;
+}
+
+int ts_memory_should_fail(void) {
+  if (trial.left && fails_here()) return true;
+  return atomic_load_explicit(&elsewhere, memory_order_relaxed) > 0 && fails_elsewhere();
+}
 
 static int poison;
-static bool tested; /* one of the two is on: all that allocations ask */
 
-void ts_memory_fail_after(int64_t n) { fail_after = n, tested = n > 0 || poison; }
-int ts_memory_should_fail(void) { return fail_after > 0 && --fail_after == 0; }
-void ts_memory_poison(int byte) { poison = byte, tested = byte || fail_after > 0; }
+void ts_memory_poison(int byte) { poison = byte; }
 void *ts_memory_spoiled(void *at, int64_t nbytes) {
   if (poison && at) memset(at, poison, (size_t)nbytes);
   return at;
@@ -84,6 +128,7 @@ int64_t ts_memory_machine(void) {
  * and trimmed at both ends. */
 void *ts_memory_map(int64_t nbytes) {
   bool huge = nbytes >= 2 * HUGE_PAGE;
+  if (!ts_memory_may_grow(nbytes)) return NULL;
   size_t len = (size_t)nbytes + (huge ? HUGE_PAGE : 0);
   char *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return NULL;
@@ -95,11 +140,17 @@ void *ts_memory_map(int64_t nbytes) {
   return p + head;
 }
 
+static char *new_chunk(void) {
+  if (!owned) owner = pthread_self(), owned = true;
+  return ts_memory_map(CHUNK);
+}
+
 static void *cut_small(int c) {
   int64_t size = small_size(c);
   if (chunk_end - chunk_at < size) {
-    char *p = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return NULL;
+    char *p = new_chunk();
+    if (!p && ts_memory_reclaim()) p = new_chunk();
+    if (!p) return NULL;
     chunk_at = p;
     chunk_end = p + CHUNK;
   }
@@ -125,13 +176,21 @@ void ts_memory_trim(void) {
   while (nslot) drop_slot(nslot - 1);
 }
 
+bool ts_memory_reclaim(void) {
+  int64_t before = ts_work_kept();
+  bool ours = owned && pthread_equal(pthread_self(), owner);
+  if (ours) before += stats.cached;
+  ts_work_trim();
+  if (ours) ts_memory_trim();
+  return malloc_trim(0) || before > 0;
+}
+
 static void count_live(int64_t size) {
   stats.live += size;
   if (stats.live > stats.peak) stats.peak = stats.live;
 }
 
-/* More than the machine has is refused at once: the system would grant it and end
- * the process when it is written. */
+/* More than the machine has is refused without asking. */
 static bool is_absurd(int64_t size) { return stats.live + size > ts_memory_machine(); }
 
 static void *alloc_large(int64_t size) {
@@ -147,11 +206,7 @@ static void *alloc_large(int64_t size) {
   }
   while (nslot && stats.live + stats.cached + size > stats.peak + RESERVE) drop_oldest();
   void *at = ts_memory_map(size);
-  if (!at && nslot) {
-    ts_memory_trim();
-    at = ts_memory_map(size);
-  }
-  return at;
+  return at || !ts_memory_reclaim() ? at : ts_memory_map(size);
 }
 
 static inline void *alloc(int64_t nbytes) {
@@ -181,8 +236,9 @@ static inline void *alloc(int64_t nbytes) {
 }
 
 void *ts_memory_alloc(int64_t nbytes) {
-  if (tested) return ts_memory_should_fail() ? NULL : ts_memory_spoiled(alloc(nbytes), nbytes);
-  return alloc(nbytes);
+  if (ts_memory_should_fail()) return NULL;
+  void *at = alloc(nbytes);
+  return poison ? ts_memory_spoiled(at, nbytes) : at;
 }
 
 void ts_memory_free(void *at, int64_t nbytes) {

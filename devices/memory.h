@@ -3,6 +3,7 @@
 #ifndef TS_DEVICES_MEMORY_H
 #define TS_DEVICES_MEMORY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* nbytes >= 0; NULL when the system has no more memory. The contents are
@@ -11,8 +12,22 @@ void *ts_memory_alloc(int64_t nbytes);
 void ts_memory_free(void *at, int64_t nbytes);
 /* Gives every cached block back to the system. */
 void ts_memory_trim(void);
+/* Gives back what is cached anywhere, as far as this thread may, before a request is made again;
+ * whether that was anything. */
+bool ts_memory_reclaim(void);
 
 int64_t ts_memory_machine(void); /* bytes of memory that this machine has */
+/* ---- devices/memory_left.c, for all threads */
+int64_t ts_memory_left(void); /* bytes that the program may still take; some microseconds */
+/* Counts n bytes that are about to be asked of the system; false if too few are left. */
+bool ts_memory_may_grow(int64_t n);
+/* While set, malloc calls this in the calling thread instead of giving NULL: it must not return.
+ * For libraries that end the process where memory runs out. Gives what was set. */
+typedef void TsRefusal(void);
+TsRefusal *ts_memory_on_refusal(TsRefusal *leave);
+/* For tests: so many are left and nothing comes back; -1: what the system says. */
+void ts_memory_pretend(int64_t left);
+bool ts_memory_pretends(void);
 
 /* Whole pages from the system, huge ones where they fit; NULL when it has no more. Safe from all
  * threads; munmap gives them back. */
@@ -25,9 +40,13 @@ typedef struct TsMemoryStats {
 } TsMemoryStats;
 TsMemoryStats ts_memory_stats(void);
 
-/* For tests: the n-th allocation from now fails (0: none does), counting
- * ts_memory_should_fail() of other allocators as well. */
-void ts_memory_fail_after(int64_t n);
+/* For tests: the n-th allocation of this thread from now fails (0: none does), whoever asks for
+ * it: ts_memory_alloc, malloc (devices/heap.c), other allocators by ts_memory_should_fail(); on:
+ * and all behind it. They give what is left of the number set before, -1 if it has come. */
+int64_t ts_memory_fail_after(int64_t n, bool on);
+int64_t ts_memory_call_after(int64_t n, void (*call)(void)); /* it goes well, behind a call */
+void ts_memory_fail_elsewhere(int64_t n);                    /* of all threads but the owner's */
+void ts_memory_spare(bool on); /* what stands for hardware: its allocations do not count */
 int ts_memory_should_fail(void);
 /* For tests: from now on what is handed out is full of this byte (0: as it happens to be), so
  * that a result that nobody wrote shows; of work memory and the null device as well. */

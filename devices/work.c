@@ -93,9 +93,8 @@ static void *take(int64_t nbytes) {
 #ifndef __SANITIZE_ADDRESS__
   if (nbytes >= LEAST) nbytes = (nbytes + PAGE - 1) / PAGE * PAGE;
 #endif
-  if ((at = make(nbytes))) return at;
-  ts_work_trim();
-  return make(nbytes);
+  at = make(nbytes);
+  return at || !ts_memory_reclaim() ? at : make(nbytes);
 }
 
 void *ts_work_take(int64_t nbytes) { return ts_memory_spoiled(take(nbytes), nbytes); }

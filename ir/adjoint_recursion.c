@@ -44,7 +44,7 @@ static TsGraph *back_region(TsAdjoint *a, TsRecursion *k) {
     of[ny] = y[i];
     failed = !(dy[ny++] = ts_graph_param(r, &body->result[i]->meta, NULL, NULL));
   }
-  for (int i = 0; i < n->nin; i++)
+  for (int i = 0; i < n->nin && !failed; i++)
     if (k->wanted[i]) by[nx++] = x[i];
   if (r) r->recursion = k;
   if (!failed) failed = ts_graph_gradient(r, ny, of, dy, nx, by, dx);

@@ -85,8 +85,7 @@ static void costs(TsText *t, const TsGroup *g) {
   ts_text_str(t, "  // ");
   ts_sched_what(g, t);
   ts_sched_choice_text(&g->choice, &choice);
-  if (choice.len) ts_text_format(t, " with %s", choice.at);
-  ts_text_free(&choice);
+  ts_text_take(t, " with ", &choice);
   ts_text_str(t, ": ");
   amount(t, g->bytes, "B");
   ts_text_str(t, ", ");
@@ -94,8 +93,7 @@ static void costs(TsText *t, const TsGroup *g) {
   ts_text_str(t, ", ");
   ts_text_format(t, "%.3g us", g->usec);
   ts_sched_where(g, &where);
-  if (where.len) ts_text_format(t, " at %s", where.at);
-  ts_text_free(&where);
+  ts_text_take(t, " at ", &where);
 }
 
 static void group(TsText *t, const TsNames *names, const TsGroup *g, bool notes) {

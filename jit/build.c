@@ -98,10 +98,9 @@ static const char *label(TsArena *a, const TsGroup *g) {
   TsText what = {0}, where = {0};
   ts_sched_what(g, &what);
   ts_sched_where(g, &where);
-  if (where.len) ts_text_format(&what, " at %s", where.at);
-  const char *s = what.at ? ts_arena_text(a, what.at) : NULL;
+  ts_text_take(&what, " at ", &where);
+  const char *s = what.at && !what.failed ? ts_arena_text(a, what.at) : NULL;
   ts_text_free(&what);
-  ts_text_free(&where);
   return s;
 }
 

@@ -33,7 +33,7 @@ static TsKernel *kernel_of(const TsTile *k, const TsJitTarget *t, bool compile, 
   uint8_t key[TS_CACHE_KEY];
   char salt[64];
   TsKernel *kernel = calloc(1, sizeof *kernel);
-  if (!kernel) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
+  if (!kernel) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
   snprintf(salt, sizeof salt, "code %s llvm %s", ts_code_version(), ts_llvm_version());
   ts_kernel_key(k, t, salt, key);
   bool outlined = !ts_kernel_outline(kernel, k, t, err);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "devices/memory.h"
 #include "devices/sim.h"
 #include "ir/tile_copy.h"
 #include "jit/device_parts.h"
@@ -323,8 +324,11 @@ static int run_simulated(const TsDeviceKernel *d, void *const *arg, const int64_
     at[i] = ts_sim_host(arg[i]);
     low |= (uintptr_t)at[i];
   }
-  return d->emulated ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)
-                     : ts_tile_run(k, at, dim, err);
+  ts_memory_spare(true);
+  int failed = d->emulated ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)
+                           : ts_tile_run(k, at, dim, err);
+  ts_memory_spare(false);
+  return failed;
 }
 
 /* Kernels of several phases leave something in memory of the device that they take for it.
@@ -404,7 +408,10 @@ static int emulate_many(const TsTile *k, int n, void *const *arg, const int64_t 
   if (n * k->nparam > TS_GPU_BATCH_WORDS)
     return ts_error_set(err, TS_ERR_value, "%s: too many runs in a launch", k->name);
   for (int i = 0; i < n * k->nparam; i++) at[i] = ts_sim_host(arg[i]);
-  return ts_gpu_emulate_many(k, n, at, dim, err);
+  ts_memory_spare(true);
+  int failed = ts_gpu_emulate_many(k, n, at, dim, err);
+  ts_memory_spare(false);
+  return failed;
 }
 
 int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,

@@ -58,7 +58,7 @@ static Common *find_common(TsDevice *d, uint64_t name, int64_t nbytes) {
 
 static Common *new_common(TsDevice *d, uint64_t name, int64_t nbytes, TsError *err) {
   Common *c = calloc(1, sizeof *c);
-  if (!c) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
+  if (!c) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
   *c = (Common){.device = d, .name = name, .nbytes = nbytes, .next = commons.first};
   if (!(c->at = d->alloc(d, nbytes, err))) return free(c), NULL;
   return commons.first = c;
@@ -96,7 +96,7 @@ static void leave(TsDeviceParts *p, Common *c, bool writes) {
 static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
   int64_t nbytes = p->of.temp[i].nbytes;
   void *zero = calloc(1, (size_t)nbytes);
-  if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   p->kept[i] = p->device->alloc(p->device, nbytes, err);
   int failed = p->kept[i] ? p->device->upload(p->device, p->kept[i], zero, nbytes, err) : -1;
   free(zero);
@@ -130,7 +130,7 @@ static TsDeviceKernel *open_part(TsDevice *d, const TsTile *k, TsQueue *queue, T
 TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsQueue *queue,
                                     TsOpening how, TsError *err) {
   TsDeviceParts *p = calloc(1, sizeof *p);
-  if (!p) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
+  if (!p) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
   int failed = ts_device_use(d, err);
   p->device = d, p->of = *from;
   for (int i = 0; i < from->n && !failed; i++) {

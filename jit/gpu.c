@@ -144,7 +144,7 @@ int ts_gpu_code(const TsTile *k, const TsGpuTarget *t, TsGpuForm how, TsGpuCode 
   TsText text = {0};
   double begun = now_usec();
   int failed = emit(k, t, how, TS_LLVM_assembly, code, &text, err);
-  if (!failed && text.failed) failed = ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  if (!failed && text.failed) failed = ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   if (failed) return ts_text_free(&text), -1;
   code->ptx = text.at, code->size = text.len;
   code->usec = now_usec() - begun;

@@ -94,14 +94,14 @@ static int run_blocks(const TsGpuCode *code, void **fn, void **list, const int64
                       const int64_t *blocks, const int64_t *shared, TsError *err) {
   Block *b = calloc(1, sizeof *b);
   int failed = 0;
-  if (!b) return ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  if (!b) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   b->meet = meet;
   b->exchange = calloc(MOST_THREADS, sizeof *b->exchange);
   b->room = open_room();
   b->stacks = malloc((size_t)MOST_THREADS * STACK);
   b->arg = list, b->dim = dim;
   if (!b->exchange || !b->room || !b->stacks)
-    failed = ts_error_set(err, TS_ERR_memory, "jit: no memory");
+    failed = ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   for (int i = 0; i < code->nphase && !failed; i++) {
     memcpy(&b->fn, &fn[i], sizeof b->fn);
     b->blocks = blocks[i];
@@ -117,7 +117,7 @@ static int run_one(const TsGpuCode *code, void **fn, void *const *arg, const int
   int64_t rounds[TS_GPU_PHASES];
   void *list[256];
   int failed = ts_gpu_rounds(code, dim, rounds), n = code->nparam + code->nscratch;
-  if (n > 256) return ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  if (n > 256) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   memcpy(list, arg, sizeof *list * (size_t)code->nparam);
   for (int i = 0; i < code->nscratch; i++)
     list[code->nparam + i] =

@@ -91,7 +91,7 @@ static int compile(TsGpuExplicit *g, const uint8_t *key, TsError *err) {
 static int zeros(TsGpuExplicit *g, TsError *err) {
   if (!g->info.scratch || g->scratch) return 0;
   void *zero = calloc(1, (size_t)g->info.scratch);
-  if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   g->scratch = g->d->alloc(g->d, g->info.scratch, err);
   int failed =
       !g->scratch || g->d->upload(g->d, g->scratch, zero, g->info.scratch, err) ? -1 : 0;
@@ -114,7 +114,7 @@ TsGpuExplicit *ts_gpu_explicit_open(TsDevice *d, const TsTile *k, TsError *err) 
     return ts_error_set(err, TS_ERR_device, "jit: no kernels on %s", d->name), NULL;
   if (ts_device_use(d, err)) return NULL;
   TsGpuExplicit *g = calloc(1, sizeof *g);
-  if (!g) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
+  if (!g) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
   g->d = d;
   g->k = ts_tile_share(k);
   if (!load(g, err)) return g;

@@ -153,7 +153,7 @@ TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, const uint8_t dige
   if (!t) return ts_error_set(err, TS_ERR_device, "jit: no code for %s", d->name), NULL;
   if (ts_device_use(d, err)) return NULL;
   TsGpuKernel *g = calloc(1, sizeof *g);
-  if (!g) return ts_error_set(err, TS_ERR_memory, "jit: no memory"), NULL;
+  if (!g) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
   g->d = d, g->target = t;
   if (digest)
     memcpy(g->digest, digest, sizeof g->digest);

@@ -41,7 +41,7 @@ int ts_gpu_mma_text(const TsTile *k, bool llvm, TsGpuMma *info, TsText *text, Ts
                             emit, info, text, err);
   ts_tile_free(expanded);
   if (failed) return -1;
-  return text->failed ? ts_error_set(err, TS_ERR_memory, "jit: no memory") : 0;
+  return text->failed ? ts_error_set(err, TS_ERR_memory, "jit: out of memory") : 0;
 }
 
 #else

@@ -95,7 +95,7 @@ static int outline_marks(TsKernel *kernel, const TsTile *k, TsError *err) {
   kernel->marks_at = kernel->local_bytes;
   if (!n) return 0;
   kernel->mark = calloc((size_t)n, sizeof *kernel->mark);
-  if (!kernel->mark) return ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  if (!kernel->mark) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   for (int i = 0; i < n; i++) {
     TsKernelMark *m = &kernel->mark[i];
     m->stage = ts_tile_stage_name(mark[i].stage);
@@ -287,14 +287,14 @@ int ts_kernel_run_timed(const TsKernel *kernel, void *const *arg, const int64_t 
     failed = run_phases(kernel, arg, dim, spans);
   } else {
     if (n > FEW && !(all = malloc(sizeof *all * (size_t)n)))
-      return ts_error_set(err, TS_ERR_memory, "jit: no memory");
+      return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
     memcpy(all, arg, sizeof *arg * (size_t)kernel->nparam);
     block = take_scratch(kernel, dim, all + kernel->nparam);
     failed = block ? run_phases(kernel, all, dim, spans) : -1;
   }
   ts_work_give(block);
   if (all != few) free(all);
-  return failed ? ts_error_set(err, TS_ERR_memory, "jit: no memory for a kernel's buffers") : 0;
+  return failed ? ts_error_set(err, TS_ERR_memory, "jit: out of memory for a kernel's buffers") : 0;
 }
 
 int ts_kernel_run(const TsKernel *kernel, void *const *arg, const int64_t *dim, TsError *err) {

@@ -1,8 +1,9 @@
 /* Context, verification, passes, machine code. See jit/llvm.h.
  *
- * LLVM ends the process where it cannot go on. Its handler leaves by longjmp instead: over
- * frames of C++ that are not unwound, so what they own is lost, and the context with it. That
- * is some memory for a kernel that could not be compiled, and the program lives. */
+ * LLVM ends the process where it cannot go on, and where memory runs out. Its handler, and the
+ * one of malloc, leave by longjmp instead: over frames of C++ that are not unwound, so what they
+ * own is lost, and the context with it. That is some memory for a kernel that could not be
+ * compiled, and the program lives. Where there is little left nothing is begun. */
 #include "jit/llvm.h"
 
 #ifdef TS_LLVM
@@ -18,7 +19,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#include "devices/memory.h"
 #include "jit/emit.h"
 
 /* What the emitter writes is already in vectors and registers, with what does not change before
@@ -51,6 +54,21 @@ static void fatal(const char *reason) {
   if (!current) return; /* LLVM ends the process */
   ts_error_set(current->err, TS_ERR_device, "jit: LLVM: %s", reason);
   longjmp(current->out, 2);
+}
+
+enum { LEAST_LEFT = 64 << 20 /* bytes, before a compile begins: a kernel takes up to a third */ };
+
+static void refused(void) {
+  ts_memory_on_refusal(NULL);
+  ts_error_set(current->err, TS_ERR_memory, "jit: out of memory while LLVM compiles");
+  longjmp(current->out, 2);
+}
+
+/* What the system would give now, if it were asked. */
+static bool is_room(void) {
+  void *p = ts_memory_map(LEAST_LEFT);
+  if (p) munmap(p, LEAST_LEFT);
+  return p != NULL;
 }
 
 static void diagnose(LLVMDiagnosticInfoRef info, void *arg) {
@@ -216,7 +234,12 @@ static Work *begin(const TsTile *k, const TsJitTarget *t, const char *passes, Ts
   Work *w = t->triple ? calloc(1, sizeof *w) : NULL;
   if (!w) {
     ts_error_set(err, TS_ERR_device,
-                 t->triple ? "jit: no memory" : "jit: no code for this machine");
+                 t->triple ? "jit: out of memory" : "jit: no code for this machine");
+    return NULL;
+  }
+  if (!is_room()) {
+    free(w);
+    ts_error_set(err, TS_ERR_memory, "jit: out of memory, before LLVM begins");
     return NULL;
   }
   pthread_once(&once, start);
@@ -233,7 +256,11 @@ static Work *begin(const TsTile *k, const TsJitTarget *t, const char *passes, Ts
 static int guarded(Work *w, bool as_ir) {
   current = w;
   int how = setjmp(w->out);
-  if (!how) how = compile(w, as_ir) ? 1 : 0;
+  if (!how) {
+    ts_memory_on_refusal(refused);
+    how = compile(w, as_ir) ? 1 : 0;
+  }
+  ts_memory_on_refusal(NULL);
   current = NULL;
   return how;
 }
@@ -268,7 +295,7 @@ int ts_llvm_object(const TsTile *k, const TsJitTarget *t, const char *passes, vo
     if (*object)
       memcpy(*object, LLVMGetBufferStart(w->object), *nbytes);
     else
-      how = 1, ts_error_set(err, TS_ERR_memory, "jit: no memory");
+      how = 1, ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   }
   end(w, how == 2);
   return how ? -1 : 0;

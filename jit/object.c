@@ -115,7 +115,7 @@ static int place_sections(Load *l) {
   if (l->end < 0) return bad(l, "too large");
   void *at =
       mmap(NULL, (size_t)l->end, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) return ts_error_set(l->err, TS_ERR_memory, "jit: no memory for code");
+  if (at == MAP_FAILED) return ts_error_set(l->err, TS_ERR_memory, "jit: out of memory for code");
   l->at = at;
   for (int i = 0; i < l->head->e_shnum; i++)
     if (l->place[i] >= 0 && l->sec[i].sh_type != SHT_NOBITS)
@@ -219,7 +219,7 @@ static int load(Load *l, int n, const char *const *name, void **address) {
 int ts_object_load(TsObject *o, const void *elf, size_t nbytes, int n, const char *const *name,
                    void **address, TsError *err) {
   Load *l = calloc(1, sizeof *l);
-  if (!l) return ts_error_set(err, TS_ERR_memory, "jit: no memory");
+  if (!l) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   l->elf = elf, l->nbytes = nbytes, l->err = err;
   int failed = load(l, n, name, address);
   *o = (TsObject){.at = l->at, .nbytes = (size_t)l->end};

@@ -2,6 +2,8 @@
  * are rounded. Those with one kernel are launched as one (jit/emit_gpu_batch.c). */
 #include <string.h>
 
+#include "devices/memory.h"
+#include "devices/work.h"
 #include "jit/offload_state.h"
 #include "jit/profile.h"
 #include "vm/offload.h"
@@ -30,6 +32,11 @@ static int launch(Batch *b) {
   for (int i = 0; i < n * l->nparam && b->said; i++)
     ts_offload_touch_bytes(b->c, b->arg[i], b->size[i], i % l->nparam >= l->nread);
   if (ts_profile_on()) ts_profile_label(ts_op_info(b->op)->name, b->nbytes, 0);
+  TsError *err = &b->c->err;
+  if (!ts_offload_launch_many(b->c, l->kernel, n, l->nparam, b->arg, l->ndim, b->dim)) return 0;
+  if (err->code != TS_ERR_memory) return -1;
+  ts_error_clear(err); /* nothing was queued: what others keep may be enough */
+  ts_memory_reclaim();
   return ts_offload_launch_many(b->c, l->kernel, n, l->nparam, b->arg, l->ndim, b->dim);
 }
 
@@ -73,19 +80,35 @@ static Batch *batch_for(Batch *b, const TsOffloadLaunch *l, int turn) {
   return &b[turn % SIDE_BY_SIDE];
 }
 
+/* What may fail for want of memory is asked for before anything is launched. */
+static int ready_all(TsOffloader *o, int n, TsCall *const *call, int device,
+                     TsOffloadLaunch *l) {
+  int done = 1, i = 0;
+  for (; i < n && done == 1; i++)
+    done = ts_optim_groups(call[i]->op) ? ts_offload_optim_ready(o, call[i], device, &l[i])
+                                        : ts_offload_ready(o, call[i], device, &l[i]);
+  return done < 0 ? -1 : done ? n : i - 1;
+}
+
+static int launch_all(TsContext *c, int n, TsCall *const *call, const TsOffloadLaunch *l) {
+  Batch b[SIDE_BY_SIDE];
+  int failed = 0;
+  for (int k = 0; k < SIDE_BY_SIDE; k++) b[k].c = c, b[k].n = 0;
+  for (int i = 0; i < n && !failed; i++)
+    if (l[i].kernel) failed = add(batch_for(b, &l[i], i), call[i]->op, &l[i]);
+  for (int k = 0; k < SIDE_BY_SIDE && !failed; k++) failed |= launch(&b[k]);
+  return failed;
+}
+
 int ts_offload_group(TsContext *c, int n, TsCall *const *call, int device) {
   TsOffloader *o = c->offloader;
-  Batch b[SIDE_BY_SIDE];
-  int done = 1, i = 0, failed = 0;
   if (!o->on) return 0;
-  for (int k = 0; k < SIDE_BY_SIDE; k++) b[k].c = c, b[k].n = 0;
-  for (; i < n && done == 1; i++) {
-    TsOffloadLaunch l;
-    done = ts_optim_groups(call[i]->op) ? ts_offload_optim_ready(o, call[i], device, &l)
-                                        : ts_offload_ready(o, call[i], device, &l);
-    if (done == 1 && l.kernel && add(batch_for(b, &l, i), call[i]->op, &l)) return -1;
-  }
-  for (int k = 0; k < SIDE_BY_SIDE; k++) failed |= launch(&b[k]);
-  if (failed || done < 0) return -1;
-  return done ? n : i - 1;
+  TsOffloadLaunch *l = ts_work_take(sizeof *l * (int64_t)n);
+  if (!l) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  int ready = ready_all(o, n, call, device, l);
+  int failed = ready > 0 ? launch_all(c, ready, call, l) : 0;
+  ts_work_give(l);
+  /* Some of it may have been launched: nobody shall do it once more. */
+  if (failed && c->err.code == TS_ERR_memory) c->err.code = TS_ERR_device;
+  return failed ? -1 : ready;
 }

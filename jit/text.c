@@ -15,8 +15,7 @@ static void head(const TsGroup *g, TsText *text) {
   ts_sched_what(g, text);
   TsText where = {0};
   ts_sched_where(g, &where);
-  if (where.len) ts_text_format(text, " at %s", where.at);
-  ts_text_free(&where);
+  ts_text_take(text, " at ", &where);
   ts_text_char(text, '\n');
 }
 
@@ -121,8 +120,7 @@ static int groups_text(const TsBuildJob *b, TsText *text) {
       ts_text_format(text, "  %-3d ", i);
       ts_sched_what(g, text);
       ts_sched_where(g, &where);
-      if (where.len) ts_text_format(text, " at %s", where.at);
-      ts_text_free(&where);
+      ts_text_take(text, " at ", &where);
       ts_text_str(text, ": ");
       reason(f, g, text);
       ts_text_format(text, ", %.3g us expected\n", g->usec);

@@ -11,10 +11,13 @@ typedef struct TsArenaBlock {
 
 enum { FIRST = 4 << 10, LARGEST = 1 << 20, ALIGN = 16 };
 
+static bool single;
+void ts_arena_single(bool on) { single = on; }
+
 static bool add_block(TsArena *a, size_t need) {
   size_t size = a->room ? a->room * 2 : FIRST;
   if (size > LARGEST) size = LARGEST;
-  if (size < need) size = need;
+  if (size < need || single) size = need;
   TsArenaBlock *b = calloc(1, sizeof *b + size);
   if (!b) return false;
   b->next = a->block;

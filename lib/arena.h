@@ -16,5 +16,7 @@ void *ts_arena_alloc(TsArena *a, size_t nbytes);
 void *ts_arena_copy(TsArena *a, const void *from, size_t nbytes);
 char *ts_arena_text(TsArena *a, const char *s);
 void ts_arena_free(TsArena *a);
+/* For tests: blocks hold one allocation each, so that each may be the one that fails. */
+void ts_arena_single(bool on);
 
 #endif

@@ -50,6 +50,12 @@ void ts_text_format(TsText *t, const char *format, ...) {
   va_end(ap);
 }
 
+void ts_text_take(TsText *t, const char *before, TsText *part) {
+  if (part->len) ts_text_format(t, "%s%s", before, part->at);
+  t->failed |= part->failed;
+  ts_text_free(part);
+}
+
 void ts_text_free(TsText *t) {
   free(t->at);
   memset(t, 0, sizeof *t);

@@ -15,6 +15,8 @@ void ts_text_str(TsText *t, const char *s);
 void ts_text_char(TsText *t, char c);
 void ts_text_pad(TsText *t, char c, int n);
 void ts_text_format(TsText *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Appends part behind `before`, if it has anything, and frees it; what it lacks t lacks. */
+void ts_text_take(TsText *t, const char *before, TsText *part);
 void ts_text_free(TsText *t);
 
 /* s for a terminal: control bytes, what turns the direction of text, and what is no UTF-8 as \x1b or

@@ -24,6 +24,10 @@ int ts_lua_raise(lua_State *L);
 int ts_lua_fail(lua_State *L, TsErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Pushes the text and frees it; one that is incomplete is an error. */
+struct TsText;
+void ts_lua_push_text(lua_State *L, struct TsText *text);
+
 /* Calls op with the arguments on the stack, from `first` to the top, and pushes
  * its outputs; returns their number. Raises on errors. `into`: the in-place form,
  * the first argument receives the result. */
@@ -56,6 +60,8 @@ void ts_lua_push_element(lua_State *L, TsTensor *x, int64_t index);
 void ts_lua_open_box(lua_State *L);
 void ts_lua_close_box(lua_State *L);
 void ts_lua_box_metatable(lua_State *L);
+void ts_lua_keep_memory(void); /* for Lua, should there be no other */
+int64_t ts_lua_fail_after(int64_t n); /* as ts_memory_fail_after, of what Lua asks for itself */
 /* A full collection behind which LuaJIT's traces hold nothing; from a C function of Lua. */
 void ts_lua_release_traces(lua_State *L);
 
@@ -80,7 +86,6 @@ struct TsUserKernel *ts_lua_kernel(lua_State *L, int at);
 void ts_lua_kernel_sizes(lua_State *L, int at, int64_t *dim);
 
 /* Prints x for a terminal of `width` columns into text. */
-struct TsText;
 void ts_display_tensor(TsContext *c, TsTensor *x, int width, struct TsText *text);
 /* Help of one operator, or a suggestion; -1 if there is none of that name. */
 int ts_help_operator(const char *name, int width, struct TsText *text);

@@ -15,9 +15,12 @@
  * of its errors tell it from userdata. */
 #include <luajit.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <time.h>
 
+#include "devices/memory.h"
 #include "repl/lua_box.h"
+#include "repl/run.h"
 
 typedef struct Spare {
   struct Spare *next;
@@ -145,6 +148,48 @@ static bool take_back(void *at) {
   return true;
 }
 
+/* What Lua asks for itself. Code that LuaJIT has compiled does not survive being refused, so it is
+ * given a little more, from what was kept for that, and the program gets its error at the next
+ * instruction that is interpreted. */
+enum { KEPT = 1 << 20, LENIENCE = 16 << 20, LITTLE = 1 << 20 };
+
+static struct {
+  void *kept;     /* goes back to the system when it has no more */
+  int64_t beyond; /* bytes given although too few are left */
+  int64_t until;  /* for tests: so many requests go well before one is refused */
+} last;
+
+int64_t ts_lua_fail_after(int64_t n) {
+  int64_t left = last.until;
+  last.until = n;
+  return left;
+}
+
+void ts_lua_keep_memory(void) {
+  last.beyond = 0;
+  if (!last.kept) last.kept = ts_memory_map(KEPT);
+}
+
+static bool may_have(int64_t more) {
+  bool refused = last.until > 0 && --last.until == 0;
+  if (refused) last.until = -1;
+  if (!refused && (ts_memory_pretends() || ts_memory_may_grow(more))) return true;
+  ts_run_out_of_memory();
+  return more <= LITTLE && (last.beyond += more) <= LENIENCE;
+}
+
+static void *ask(void *at, size_t before, size_t after) {
+  if (after > before && !may_have((int64_t)(after - before))) return NULL;
+  void *p = boxes.alloc(boxes.arg, at, before, after);
+  if (p || !after) return p;
+  if (ts_memory_reclaim()) p = boxes.alloc(boxes.arg, at, before, after);
+  if (p || !last.kept) return p;
+  munmap(last.kept, KEPT);
+  last.kept = NULL;
+  ts_run_out_of_memory();
+  return boxes.alloc(boxes.arg, at, before, after);
+}
+
 static void *give(void *arg, void *at, size_t before, size_t after) {
   (void)arg;
   if (at && !after) {
@@ -154,7 +199,7 @@ static void *give(void *arg, void *at, size_t before, size_t after) {
     boxes.spare = s->next;
     return s;
   }
-  return boxes.alloc(boxes.arg, at, before, after);
+  return ask(at, before, after);
 }
 
 /* As ever, for the collector may run meanwhile and free tensors. */

@@ -15,6 +15,7 @@
 #include "lib/text.h"
 #include "repl/lua_api.h"
 #include "repl/lua_fast.h"
+#include "repl/lua_together.h"
 #include "vm/scratch.h"
 
 enum { LIST_ROOM = 64, FEW = 8 };
@@ -530,6 +531,18 @@ static int list_tensors(lua_State *L, int table, int most, TsTensor **out) {
   return n;
 }
 
+/* Now, or with others at their end. Rows of optimisers have no lists among their options. */
+static int step_with(Args *a, int nout, TsTensor *const *out) {
+  if (!ts_lua_together_open() || a->c->capture)
+    return ts_vm_call_out(a->c, a->op, a->nin, a->in, a->attr, nout, out);
+  TsTogether t = {.op = a->op, .nin = a->nin, .nout = nout};
+  TS_ASSERT(a->nin <= TS_MAX_IN && nout <= TS_MAX_OUT && !a->nlist);
+  memcpy(t.in, a->in, sizeof *t.in * (size_t)a->nin);
+  memcpy(t.out, out, sizeof *t.out * (size_t)nout);
+  memcpy(t.attr, a->attr, sizeof t.attr);
+  return ts_lua_together_add(a->c, &t);
+}
+
 /* step(name, {inputs}, {outputs}, {options}): an operator whose results go into
  * tensors that exist (vm/vm.h, ts_vm_call_out). */
 static int step(lua_State *L) {
@@ -542,8 +555,7 @@ static int step(lua_State *L) {
   int nout = list_tensors(L, 3, TS_MAX_OUT, out);
   luaL_checktype(L, 4, LUA_TTABLE);
   ts_op_defaults(a.op, a.attr);
-  if (set_options(&a, 4) || ts_op_check_attrs(a.op, a.attr, &a.c->err) ||
-      ts_vm_call_out(a.c, a.op, a.nin, a.in, a.attr, nout, out))
+  if (set_options(&a, 4) || ts_op_check_attrs(a.op, a.attr, &a.c->err) || step_with(&a, nout, out))
     return ts_lua_raise(L);
   return 0;
 }

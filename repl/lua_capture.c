@@ -49,11 +49,6 @@ static int capture_end(lua_State *L) {
   return 1;
 }
 
-static int capture_abort(lua_State *L) {
-  ts_capture_abort(ts_lua_context(L));
-  return 0;
-}
-
 static int capturing(lua_State *L) {
   TsGraph *g = ts_capture_graph(ts_lua_context(L));
   if (!g) return 0;
@@ -329,7 +324,6 @@ static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
                                      {"capture_param", capture_param},
                                      {"capture_name", capture_name},
                                      {"capture_end", capture_end},
-                                     {"capture_abort", capture_abort},
                                      {"capturing", capturing},
                                      {"region_begin", region_begin},
                                      {"region_param", region_param},

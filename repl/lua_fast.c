@@ -70,8 +70,10 @@ static bool general(TsBox *y, TsOp op, int nin, const TsWord *w, double number) 
   for (int i = 0; i < nin; i++) {
     in[i] = ts_word_is_loose(w[i]) ? c->defer->show(w[i]) : ts_word_tensor(w[i]);
     if (!w[i]) in[i] = made = ts_tensor_number(c, number);
-    if (!in[i]) ts_error_clear(&c->err);
-    if (!in[i]) return false;
+    if (in[i]) continue;
+    ts_error_clear(&c->err);
+    ts_tensor_unref(made);
+    return false;
   }
   TsAttr preset[TS_MAX_ATTR];
   const TsOpInfo *o = ts_op_info(op);
@@ -90,13 +92,18 @@ static bool general(TsBox *y, TsOp op, int nin, const TsWord *w, double number) 
   return true;
 }
 
-/* The place of the result's box in the pool; 0: not taken. */
+/* The place of the result's box in the pool; 0: not taken. The collector must not run here: compiled
+ * code does not show it what it holds. */
 static int call(int op, int nin, const TsWord *w, double number) {
   if (!fast.nbox) return 0;
+  TsContext *c = fast.c;
   TsBox *y = fast.box[fast.nbox - 1];
-  if (!fast.c->defer->quick(fast.c, (TsOp)op, nin, w, number, &y->word) &&
-      !general(y, (TsOp)op, nin, w, number))
-    return 0;
+  void (*collect)(void *) = c->collect;
+  c->collect = NULL;
+  bool taken = c->defer->quick(c, (TsOp)op, nin, w, number, &y->word) ||
+               general(y, (TsOp)op, nin, w, number);
+  c->collect = collect;
+  if (!taken) return 0;
   y->key = ts_box_key(y);
   return fast.nbox--;
 }

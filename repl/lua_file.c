@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "devices/memory.h"
 #include "lib/file.h"
 #include "lib/inflate.h"
 #include "lib/text.h"
@@ -289,7 +290,46 @@ static int now(lua_State *L) {
   return 1;
 }
 
+/* ---- JSON, by a library that ends the process where memory runs out: it is left by an error of
+ * Lua's instead. What it holds then is lost, so it must keep nothing from call to call. */
 int luaopen_cjson_safe(lua_State *L);
+
+static lua_State *json_state;
+
+static void leave_json(void) {
+  ts_memory_on_refusal(NULL);
+  luaL_error(json_state, "out of memory");
+}
+
+static int call_json(lua_State *L) {
+  int n = lua_gettop(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  json_state = L;
+  TsRefusal *before = ts_memory_on_refusal(leave_json);
+  int status = lua_pcall(L, n, LUA_MULTRET, 0);
+  ts_memory_on_refusal(before);
+  bool raises = lua_toboolean(L, lua_upvalueindex(2));
+  return status || (raises && lua_isnil(L, 1)) ? lua_error(L) : lua_gettop(L);
+}
+
+/* {encode, decode}; decode gives nil and a message where the text is wrong. */
+static int open_json(lua_State *L) {
+  lua_settop(L, 0);
+  luaopen_cjson_safe(L);
+  lua_getfield(L, 1, "encode_keep_buffer");
+  lua_pushboolean(L, 0);
+  lua_call(L, 1, 0);
+  for (int i = 0; i < 2; i++) {
+    const char *name = i ? "encode" : "decode";
+    lua_getfield(L, 1, name);
+    lua_pushboolean(L, i);
+    lua_pushcclosure(L, call_json, 2);
+    lua_setfield(L, 1, name);
+  }
+  lua_settop(L, 1);
+  return 1;
+}
 
 void ts_lua_open_files(lua_State *L) {
   static const luaL_Reg method[] = {{"size", map_size},       {"read", map_read},
@@ -311,6 +351,6 @@ void ts_lua_open_files(lua_State *L) {
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
   luaL_register(L, NULL, function);
-  lua_pushcfunction(L, luaopen_cjson_safe);
+  lua_pushcfunction(L, open_json);
   lua_setfield(L, -2, "open_json");
 }

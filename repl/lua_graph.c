@@ -54,7 +54,9 @@ void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw) {
   TsText log = {0};
   if (raw->unit->recognised.at) ts_text_str(&log, raw->unit->recognised.at);
   TsGraph *g = ts_compile_rewrite(c, raw, &log);
-  if (!g) {
+  if (!g || log.failed) {
+    if (g) ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+    ts_capture_release(g);
     ts_capture_release(raw);
     ts_text_free(&log);
     ts_lua_raise(L);
@@ -250,8 +252,7 @@ static int text_of(lua_State *L) {
         "places",
         what);
   }
-  lua_pushlstring(L, t.at ? t.at : "", t.len);
-  ts_text_free(&t);
+  ts_lua_push_text(L, &t);
   return 1;
 }
 
@@ -396,10 +397,11 @@ static int generalise(lua_State *L) {
     s->shown = ts_graph_generalise(a->g, b->g, NULL);
   } else {
     lua_pushnil(L);
-    lua_pushlstring(L, why.at ? why.at : "", why.len);
+    ts_lua_push_text(L, &why);
+    return 2;
   }
   ts_text_free(&why);
-  return s->raw ? 1 : 2;
+  return 1;
 }
 
 static Symbolic *check_symbolic(lua_State *L) { return luaL_checkudata(L, 1, SYMBOLIC); }
@@ -456,9 +458,9 @@ static int symbolic_text(lua_State *L) {
   TsText all = {0};
   if (any) ts_text_format(&all, "// %s\n", t.at);
   ts_graph_text(shown->g, &all);
-  lua_pushlstring(L, all.at ? all.at : "", all.len);
+  all.failed |= t.failed;
   ts_text_free(&t);
-  ts_text_free(&all);
+  ts_lua_push_text(L, &all);
   return 1;
 }
 

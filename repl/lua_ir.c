@@ -34,8 +34,7 @@ static int graph_parse(lua_State *L) {
   if (!illegal) print[form](g, &t);
   ts_graph_free(g);
   if (illegal) return failed(L, &e, "illegal: ");
-  lua_pushlstring(L, t.at ? t.at : "", t.len);
-  ts_text_free(&t);
+  ts_lua_push_text(L, &t);
   return 1;
 }
 
@@ -78,9 +77,9 @@ static int sched_parse(lua_State *L) {
   int bad = !s || print_schedule(s, &t, &e);
   ts_sched_free(s);
   ts_graph_free(g);
-  if (!bad) lua_pushlstring(L, t.at ? t.at : "", t.len);
+  if (!bad) return ts_lua_push_text(L, &t), 1;
   ts_text_free(&t);
-  return bad ? failed(L, &e, "") : 1;
+  return failed(L, &e, "");
 }
 
 void ts_lua_open_ir(lua_State *L) {

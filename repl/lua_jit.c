@@ -142,8 +142,7 @@ static int jit_loop_text(lua_State *L) {
     ts_code_text(l->code, &t);
     ts_text_str(&t, "// tier 0\n");
   }
-  lua_pushlstring(L, t.at ? t.at : "", t.len);
-  ts_text_free(&t);
+  ts_lua_push_text(L, &t);
   return 1;
 }
 
@@ -334,8 +333,7 @@ static int autotune_device(lua_State *L) {
   TsDevice *d = ts_device_find(luaL_checkstring(L, 1), &err);
   if (!d || ts_device_use(d, &err)) return luaL_error(L, "%s", err.message);
   ts_tune_device_kind(d, &kind);
-  lua_pushstring(L, kind.at ? kind.at : "");
-  ts_text_free(&kind);
+  ts_lua_push_text(L, &kind);
   return 1;
 }
 

@@ -139,8 +139,7 @@ static int text(lua_State *L) {
     ts_text_free(&t);
     return ts_lua_raise(L);
   }
-  lua_pushlstring(L, t.at ? t.at : "", t.len);
-  ts_text_free(&t);
+  ts_lua_push_text(L, &t);
   return 1;
 }
 

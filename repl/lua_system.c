@@ -13,6 +13,7 @@
 #include "lib/text.h"
 #include "repl/lua_api.h"
 #include "repl/report.h"
+#include "repl/run.h"
 #include "repl/tail.h"
 #include "vm/defer.h"
 #include "vm/fft.h"
@@ -196,9 +197,37 @@ static int trim(lua_State *L) {
   return 0;
 }
 
+/* fail_after(n): the n-th allocation from now fails; 0: none. Gives what is left of the number
+ * before, -1 if it has come. fail_after(n, "on"): and all behind it; "elsewhere": of the threads
+ * that compile; "lua": of Lua's own. */
 static int fail_after(lua_State *L) {
-  ts_memory_fail_after((int64_t)luaL_checknumber(L, 1));
-  return 0;
+  static const char *const how[] = {"once", "on", "elsewhere", "lua", NULL};
+  int64_t n = (int64_t)luaL_checknumber(L, 1);
+  int way = luaL_checkoption(L, 2, "once", how);
+  if (way == 2) return ts_memory_fail_elsewhere(n), 0;
+  lua_pushnumber(L, (double)(way == 3 ? ts_lua_fail_after(n) : ts_memory_fail_after(n, way == 1)));
+  return 1;
+}
+
+/* interrupt_after(n): Ctrl-C at the n-th allocation from now; interrupt_after(n, "instructions"):
+ * at that of Lua's; 0: none, and the one that was is over. As fail_after gives. */
+static int interrupt_after(lua_State *L) {
+  int n = (int)luaL_checknumber(L, 1);
+  int64_t left = ts_memory_call_after(lua_toboolean(L, 2) ? 0 : n, ts_run_interrupt);
+  if (!n)
+    ts_run_forget(L);
+  else if (lua_toboolean(L, 2))
+    ts_run_interrupt_after(L, n);
+  lua_pushnumber(L, (double)left);
+  return 1;
+}
+
+/* memory_left([n]) -> bytes that the program may take; n: as if so many were left
+ * and nothing came back, for all but Lua itself; -1: no more. */
+static int memory_left(lua_State *L) {
+  if (!lua_isnoneornil(L, 1)) ts_memory_pretend((int64_t)luaL_checknumber(L, 1));
+  lua_pushnumber(L, (double)ts_memory_left());
+  return 1;
 }
 
 static int poison(lua_State *L) {
@@ -292,8 +321,7 @@ static int trace(lua_State *L) {
 static int help(lua_State *L) {
   TsText t = {0};
   int failed = ts_help_operator(luaL_checkstring(L, 1), (int)luaL_optinteger(L, 2, 80), &t);
-  lua_pushlstring(L, t.at ? t.at : "", t.len);
-  ts_text_free(&t);
+  ts_lua_push_text(L, &t);
   lua_pushboolean(L, !failed);
   return 2;
 }
@@ -322,8 +350,7 @@ static int display(lua_State *L) {
   TsText t = {0};
   ts_display_tensor(ts_lua_context(L), ts_lua_check_tensor(L, 1, "display"),
                     (int)luaL_optinteger(L, 2, 80), &t);
-  lua_pushlstring(L, t.at ? t.at : "", t.len);
-  ts_text_free(&t);
+  ts_lua_push_text(L, &t);
   return 1;
 }
 
@@ -381,6 +408,8 @@ void ts_lua_open_system(lua_State *L) {
                                     {"trim", trim},
                                     {"fail_after", fail_after},
                                     {"poison", poison},
+                                    {"interrupt_after", interrupt_after},
+                                    {"memory_left", memory_left},
                                     {"devices", devices},
                                     {"default_device", default_device},
                                     {"synchronize", synchronize},

@@ -42,18 +42,6 @@ static int tape_graph(lua_State *L) {
   return 2;
 }
 
-/* no_grad_enter(), no_grad_leave(): calls in between are not recorded. */
-static int no_grad_enter(lua_State *L) {
-  ts_lua_context(L)->no_grad++;
-  return 0;
-}
-
-static int no_grad_leave(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  if (c->no_grad) c->no_grad--;
-  return 0;
-}
-
 static int recording(lua_State *L) {
   lua_pushboolean(L, !ts_lua_context(L)->no_grad);
   return 1;
@@ -76,8 +64,6 @@ static int trap(lua_State *L) {
 
 static const luaL_Reg functions[] = {{"type_text", type_text},
                                      {"tape_graph", tape_graph},
-                                     {"no_grad_enter", no_grad_enter},
-                                     {"no_grad_leave", no_grad_leave},
                                      {"recording", recording},
                                      {"trap", trap},
                                      {NULL, NULL}};

@@ -8,6 +8,9 @@
 #include "lib/text.h"
 #include "repl/display.h"
 #include "repl/lua_api.h"
+#include "repl/lua_guard.h"
+#include "repl/lua_together.h"
+#include "repl/run.h"
 #include "repl/tail.h"
 #include "vm/defer.h"
 #include "vm/mapped.h"
@@ -54,6 +57,8 @@ int ts_lua_raise(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsError *e = &c->err;
   ts_mapped_settle(c); /* if bytes were gone, whatever else went wrong follows from that */
+  if (e->code == TS_OK) ts_error_set(e, TS_ERR_memory, "out of memory");
+  if (e->code == TS_ERR_interrupt) ts_run_stops(L);
   push_where(L);
   lua_pushstring(L, e->message);
   if (e->hint[0]) {
@@ -73,6 +78,23 @@ int ts_lua_fail(lua_State *L, TsErrorCode code, const char *format, ...) {
   va_end(ap);
   ts_error_set(&ts_lua_context(L)->err, code, "%s", text);
   return ts_lua_raise(L);
+}
+
+static int push_whole(lua_State *L) {
+  const TsText *t = lua_touserdata(L, 1);
+  lua_pushlstring(L, t->at ? t->at : "", t->len);
+  return 1;
+}
+
+void ts_lua_push_text(lua_State *L, TsText *t) {
+  bool whole = !t->failed;
+  luaL_checkstack(L, 4, "text");
+  lua_pushcfunction(L, push_whole);
+  lua_pushlightuserdata(L, t);
+  int status = whole ? lua_pcall(L, 1, 1, 0) : 0; /* Lua's memory may run out */
+  ts_text_free(t);
+  if (!whole) ts_lua_fail(L, TS_ERR_memory, "out of memory for a text");
+  if (status) lua_error(L);
 }
 
 /* ---- properties and methods */
@@ -242,8 +264,7 @@ static int text(lua_State *L) {
   TsText t = {0};
   TsTensor *x = ts_lua_check_tensor(L, 1, "tostring");
   ts_display_tensor(ts_lua_context(L), x, ts_display_width(), &t);
-  lua_pushlstring(L, t.at ? t.at : "", t.len);
-  ts_text_free(&t);
+  ts_lua_push_text(L, &t);
   return 1;
 }
 
@@ -461,6 +482,8 @@ static int open_core(lua_State *L) {
   ts_lua_open_ops(L);
   ts_lua_open_system(L);
   ts_lua_open_files(L);
+  ts_lua_open_guard(L);
+  ts_lua_open_together(L);
   ts_lua_open_graph(L);
   ts_lua_open_foreign(L);
   ts_lua_open_ir(L);

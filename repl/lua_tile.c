@@ -23,8 +23,7 @@ static TsTile *parse(lua_State *L, int index, TsError *e) {
 }
 
 static int push_text(lua_State *L, TsText *t) {
-  lua_pushlstring(L, t->at ? t->at : "", t->len);
-  ts_text_free(t);
+  ts_lua_push_text(L, t);
   return 1;
 }
 

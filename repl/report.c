@@ -187,8 +187,12 @@ static void put_traceback(lua_State *L, TsText *out) {
   }
 }
 
-static void push_text(lua_State *L, TsText *t) {
-  lua_pushlstring(L, t->at ? t->at : "", t->len);
+/* The text; where there was no memory for it, the message behind our name. */
+static void push_text(lua_State *L, TsText *t, const char *message) {
+  if (message && (t->failed || !t->at))
+    lua_pushfstring(L, "tessera: %s", message);
+  else
+    lua_pushlstring(L, t->at ? t->at : "", t->len);
   ts_text_free(t);
 }
 
@@ -210,7 +214,7 @@ int ts_report_keep(lua_State *L) {
   lua_createtable(L, 2, 0);
   lua_pushvalue(L, 1);
   lua_rawseti(L, -2, 1);
-  push_text(L, &out);
+  push_text(L, &out, NULL);
   lua_rawseti(L, -2, 2);
   lua_rawset(L, LUA_REGISTRYINDEX);
   lua_settop(L, 1);
@@ -334,7 +338,7 @@ int ts_report_handler(lua_State *L) {
   Place place = find_place(L, message);
   put_report(L, &out, message, &place);
   put_calls(L, &out);
-  push_text(L, &out);
+  push_text(L, &out, message);
   return 1;
 }
 
@@ -355,6 +359,6 @@ void ts_report_load(lua_State *L, const char *chunkname) {
   }
   if (place.prefix && strlen(chunkname) < sizeof place.source) strcpy(place.source, chunkname);
   put_report(L, &out, message, &place);
-  lua_pop(L, 1);
-  push_text(L, &out);
+  push_text(L, &out, message);
+  lua_remove(L, -2);
 }

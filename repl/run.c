@@ -15,7 +15,7 @@
 #include "devices/cpu_pool.h"
 #include "jit/jit.h"
 #include "repl/embed.h"
-#include "repl/lua_api.h"
+#include "repl/lua_guard.h"
 #include "repl/report.h"
 #include "repl/tail.h"
 
@@ -70,6 +70,8 @@ void ts_run_open(lua_State *L) {
   lua_getglobal(L, "os");
   lua_pushcfunction(L, leave);
   lua_setfield(L, -2, "exit");
+  lua_pushcfunction(L, ts_run_execute);
+  lua_setfield(L, -2, "execute");
   lua_pop(L, 1);
   lua_getglobal(L, "package");
   add_loader(L);
@@ -127,27 +129,67 @@ int ts_run_load(lua_State *L, const char *text, size_t size, const char *chunkna
 /* ---- Ctrl-C. The handler asks the operators to stop and sets a hook, which raises
  * the error at the next Lua instruction. Loops that LuaJIT has compiled look at no
  * hook: a timer ends scripts in such a loop, and tells at the prompt what helps. */
-enum { BOUNCE_MS = 150, PATIENCE_S = 1, STUBBORN = 1000 };
+enum { BOUNCE_MS = 150, PATIENCE_S = 1, STUBBORN = 1000, SPARED = 10, MOST_SPARED = 100000 };
 
 static struct {
   lua_State *volatile L;
   volatile sig_atomic_t pending; /* asked to stop, not stopped yet */
   struct timespec since;
-  bool stopped, impatient;
+  bool stopped, impatient, full;
+  int spared; /* instructions of the library since */
 } control;
 
 bool ts_run_interrupted(void) { return control.stopped; }
 void ts_run_set_impatient(bool impatient) { control.impatient = impatient; }
 
+/* The library ends what it has begun, so that none of its own lines stand half done; should that
+ * take long, it is stopped as well. Operators that it calls hear of Ctrl-C themselves. */
+static bool is_spared(lua_State *L, lua_Debug *ar) {
+  lua_getinfo(L, "S", ar);
+  if (strncmp(ar->source, "=tessera", 8)) return false;
+  return (control.spared += SPARED) < MOST_SPARED;
+}
+
 /* Stays set until the call has ended, so that a pcall around a loop does not keep
- * it running. */
+ * it running. What must be done whole comes first (ts_cpu_hold_interrupts). */
 static void stop_here(lua_State *L, lua_Debug *ar) {
-  (void)ar;
-  lua_sethook(L, stop_here, LUA_MASKCOUNT, STUBBORN);
+  bool later = ts_cpu_holds_interrupts() || is_spared(L, ar);
+  lua_sethook(L, stop_here, LUA_MASKCOUNT, later ? SPARED : STUBBORN);
+  if (later) return;
+  bool full = control.full;
+  control.full = false;
+  control.spared = 0;
+  if (!control.pending) lua_sethook(L, NULL, 0, 0);
+  if (!control.pending && !full) return;
   ts_report_where(L, 0);
-  lua_pushliteral(L, "interrupted");
+  lua_pushstring(L, control.pending ? "interrupted" : "out of memory for values of Lua");
   lua_concat(L, 2);
   lua_error(L);
+}
+
+void ts_run_stops(lua_State *L) {
+  if (control.pending) lua_sethook(L, stop_here, LUA_MASKCOUNT, STUBBORN);
+}
+
+void ts_run_interrupt(void) {
+  control.pending = 1;
+  ts_cpu_interrupt();
+  lua_sethook(control.L, stop_here, LUA_MASKCOUNT, 1);
+}
+
+void ts_run_out_of_memory(void) {
+  if (!control.L) return;
+  control.full = true;
+  lua_sethook(control.L, stop_here, LUA_MASKCOUNT, 1);
+}
+
+static void interrupt_here(lua_State *L, lua_Debug *ar) {
+  ts_run_interrupt();
+  stop_here(L, ar);
+}
+
+void ts_run_interrupt_after(lua_State *L, int instructions) {
+  lua_sethook(L, interrupt_here, LUA_MASKCOUNT, instructions);
 }
 
 static long elapsed_ms(const struct timespec *since) {
@@ -177,18 +219,28 @@ static void on_interrupt(int number) {
     raise(number);
     return;
   }
-  control.pending = 1;
   clock_gettime(CLOCK_MONOTONIC, &control.since);
-  ts_cpu_interrupt();
-  lua_sethook(control.L, stop_here, LUA_MASKCOUNT, 1);
+  ts_run_interrupt();
   signal(SIGALRM, on_alarm);
   set_timer(PATIENCE_S);
+  ts_cpu_leave();
+}
+
+void ts_run_forget(lua_State *L) {
+  control.pending = 0;
+  control.full = false;
+  lua_sethook(L, NULL, 0, 0);
+  ts_cpu_clear_interrupt();
+  set_timer(0);
 }
 
 int ts_run_call(lua_State *L, int nargs, int nresults) {
-  struct sigaction action = {.sa_handler = on_interrupt}, before;
+  /* The handler may jump, so it blocks nothing. */
+  struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_NODEFER}, before;
   sigemptyset(&action.sa_mask);
   int base = lua_gettop(L) - nargs;
+  TsLuaState state = ts_lua_state(L);
+  ts_lua_keep_memory();
   lua_pushcfunction(L, ts_report_handler);
   lua_insert(L, base);
   control.L = L, control.pending = 0;
@@ -197,14 +249,13 @@ int ts_run_call(lua_State *L, int nargs, int nresults) {
   int status = lua_pcall(L, nargs, nresults, base);
   sigaction(SIGINT, &before, NULL);
   control.stopped = control.pending && status;
-  if (control.pending) {
-    lua_sethook(L, NULL, 0, 0);
-    ts_cpu_clear_interrupt();
-    set_timer(0);
-  }
+  ts_cpu_let_interrupts(0);
+  if (control.pending || control.full) ts_run_forget(L);
+  if (status) ts_lua_restore(L, &state);
   lua_remove(L, base);
   if (status == LUA_ERRERR || status == LUA_ERRMEM) { /* the handler has not run */
-    lua_pushfstring(L, "tessera: %s", lua_isstring(L, -1) ? lua_tostring(L, -1) : "error");
+    lua_pushfstring(L, "tessera: %s", control.stopped ? "interrupted"
+                    : lua_isstring(L, -1) ? lua_tostring(L, -1) : "error");
     lua_remove(L, -2);
   }
   return status;

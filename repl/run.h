@@ -28,6 +28,16 @@ const char *ts_run_text(lua_State *L, const char *chunkname, size_t *size);
  * Ctrl-C ends the running operator and the Lua code with the error "interrupted".
  * A second one, while nothing stops, ends the process. */
 int ts_run_call(lua_State *L, int nargs, int nresults);
+int ts_run_execute(lua_State *L); /* os.execute */
+/* What Ctrl-C does while ts_run_call runs, for tests; _forget: as if it had not been. */
+void ts_run_interrupt(void);
+void ts_run_interrupt_after(lua_State *L, int instructions);
+void ts_run_forget(lua_State *L);
+/* Memory has run out in Lua: an error at the next instruction. */
+void ts_run_out_of_memory(void);
+/* An operator was interrupted and its error is about to be raised: handlers of errors in Lua have
+ * some time before the code that goes on is stopped as well. */
+void ts_run_stops(lua_State *L);
 /* Did Ctrl-C end the last ts_run_call? */
 bool ts_run_interrupted(void);
 /* Scripts do not outlive Ctrl-C by more than a second, whatever they do. */

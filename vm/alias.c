@@ -36,7 +36,7 @@ bool ts_alias_view(TsContext *c, const TsNode *n, TsTensor *from, TsTensor **out
   c->capture = open;
   if (!failed && (*out)->storage == from->storage) return true;
   if (!failed) ts_tensor_unref(*out);
-  ts_error_clear(&c->err);
+  if (c->err.code != TS_ERR_memory) ts_error_clear(&c->err);
   *out = NULL;
   return false;
 }
@@ -75,7 +75,7 @@ TsVal ts_alias_root(TsContext *c, TsVal v, TsTensor *(*given)(void *arg, TsVal v
     TsTensor *next;
     if (!ts_alias_view(c, chain[n], t, &next)) {
       root = (TsVal)(uintptr_t)&chain[n]->out[0];
-      next = ts_tensor_symbol(c, &root->meta, NULL);
+      next = c->err.code == TS_ERR_memory ? NULL : ts_tensor_symbol(c, &root->meta, NULL);
     }
     ts_tensor_unref(t);
     t = next;

@@ -12,6 +12,7 @@ TsCode *ts_code_new(const char *name) {
     free(code);
     code = NULL;
   }
+  if (code) code->commit = -1;
   return code;
 }
 
@@ -67,6 +68,7 @@ uint32_t ts_code_register(TsCode *code, const TsMeta *m) {
 }
 
 uint32_t ts_code_param(TsCode *code, const TsMeta *m, TsTensor *bound) {
+  if (code->failed) return 0;
   TS_ASSERT(code->nparam == code->nreg);
   uint32_t r = ts_code_register(code, m);
   TsTensor **b = realloc(code->bound, ((size_t)code->nparam + 1) * sizeof *b);

@@ -75,6 +75,7 @@ typedef struct TsCode {
   int64_t slab_nbytes;  /* of the plan */
   int64_t bound_nbytes; /* the least that any plan needs: most bytes alive at once */
   int64_t sum_nbytes;   /* of all values that have a place of their own */
+  int commit; /* the first instruction that changes a parameter, as all from there on; -1: none */
   bool region;          /* runs inside another: random calls count from there */
   bool backward;        /* the instructions to come are of the reverse pass */
   bool planned, failed; /* failed: an allocation failed while it was put together */

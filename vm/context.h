@@ -36,6 +36,7 @@ typedef struct TsContext {
   int runs;             /* of functions inside each other on the C stack */
   int stream_depth;     /* loops around what runs, in that function */
   TsProfile profile;
+  uint64_t commits; /* how often something that the program has was changed as a whole */
   int no_grad;      /* > 0: calls are not recorded (vm/tape.h) */
   bool trap;        /* stop at the first NaN or infinity (vm/trap.h) */
   int device;       /* where new tensors are made */

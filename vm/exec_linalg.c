@@ -2,22 +2,31 @@
  *
  * LAPACK's reference routines, linked statically, run single threaded in one
  * order, so their bits are the same on every machine. Matrices go through
- * column-major copies; 16-bit floats through f32. */
+ * column-major copies; 16-bit floats through f32.
+ *
+ * They look at nothing while they compute, for minutes if a matrix is large, so Ctrl-C leaves
+ * them by a jump (ts_cpu_escape): they hold no lock, allocate nothing, and what they write is
+ * work memory of ours. *Rejected:* a thread that is let alone when nobody waits for it any more
+ * (it goes on taking a processor, and copies of all operands). */
 #include <complex.h>
 #undef complex
 #include <math.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "vm/exec.h"
 #include "vm/lapack.h"
 #include "vm/scratch.h"
 
 #define CALL4(name, ...)                                                                       \
-  (w->d == TS_DT_f32         ? s##name##_(__VA_ARGS__)                                         \
+  (ts_cpu_escape(&w->out),                                                                     \
+   w->d == TS_DT_f32         ? s##name##_(__VA_ARGS__)                                         \
    : w->d == TS_DT_f64       ? d##name##_(__VA_ARGS__)                                         \
    : w->d == TS_DT_complex64 ? c##name##_(__VA_ARGS__)                                         \
-                             : z##name##_(__VA_ARGS__))
+                             : z##name##_(__VA_ARGS__),                                        \
+   ts_cpu_escape(NULL))
 
 /* One call: operands in the working type, and workspace that grows as asked. */
 typedef struct Work {
@@ -29,7 +38,10 @@ typedef struct Work {
   void *block[8]; /* workspaces, freed at the end */
   int nblock;
   bool failed;
+  sigjmp_buf out; /* where an interrupt leaves to; of each handler, behind open_work */
 } Work;
+
+#define IS_LEFT(w) sigsetjmp((w)->out, 0)
 
 static void *take(Work *w, int64_t nbytes) {
   void *p = w->nblock < 8 ? ts_work_take(nbytes > 0 ? nbytes : 16) : NULL;
@@ -58,6 +70,12 @@ static int close_work(Work *w, int failed) {
   ts_tensor_unref(w->a);
   ts_tensor_unref(w->b);
   return failed || w->failed ? -1 : 0;
+}
+
+static int left(Work *w) {
+  ts_error_set(&w->call->ctx->err, TS_ERR_interrupt, "%s: interrupted",
+               ts_op_info(w->call->op)->name);
+  return close_work(w, -1);
 }
 
 static int64_t rows_of(const TsTensor *t) { return t->meta.dim[t->meta.ndim - 2]; }
@@ -149,11 +167,12 @@ static const int ASK = -1;
 int ts_exec_cholesky(TsCall *call) {
   Work work, *w = &work;
   int failed = open_work(w, call), info = 0;
-  int64_t count = failed ? 0 : count_of(w->a, 2);
-  int n = failed ? 0 : (int)cols_of(w->a);
+  if (failed) return close_work(w, failed);
+  if (IS_LEFT(w)) return left(w);
+  int64_t count = count_of(w->a, 2);
+  int n = (int)cols_of(w->a);
   bool upper = call->attr[0].i;
-  void *a = failed ? NULL : take(w, (int64_t)n * n * w->es),
-       *s = a ? take(w, (int64_t)n * n * w->es) : NULL;
+  void *a = take(w, (int64_t)n * n * w->es), *s = a ? take(w, (int64_t)n * n * w->es) : NULL;
   for (int64_t i = 0; s && n && i < count && !failed; i++) {
     flip(w, n, n, a, matrix(w, w->a, i, n, n));
     CALL4(potrf, upper ? "U" : "L", &n, a, &n, &info, 1);
@@ -169,6 +188,7 @@ static int solve_all(TsCall *call, bool triangular) {
   Work work, *w = &work;
   int failed = open_work(w, call), info = 0;
   if (failed) return close_work(w, failed);
+  if (IS_LEFT(w)) return left(w);
   TsTensor *y = call->out[0];
   bool vector = w->b->meta.ndim == 1;
   int n = (int)cols_of(w->a), k = vector ? 1 : (int)cols_of(w->b), ny = vector ? 1 : 2;
@@ -197,6 +217,7 @@ int ts_exec_inv(TsCall *call) {
   Work work, *w = &work;
   int failed = open_work(w, call), info = 0;
   if (failed) return close_work(w, failed);
+  if (IS_LEFT(w)) return left(w);
   int n = (int)cols_of(w->a), lwork = n * 64 + 1;
   int64_t count = count_of(w->a, 2);
   void *a = take(w, (int64_t)n * n * w->es), *s = take(w, (int64_t)n * n * w->es);
@@ -232,6 +253,7 @@ int ts_exec_det(TsCall *call) {
   Work work, *w = &work;
   int failed = open_work(w, call), info = 0;
   if (failed) return close_work(w, failed);
+  if (IS_LEFT(w)) return left(w);
   int n = (int)cols_of(w->a);
   int64_t count = count_of(w->a, 2);
   void *a = take(w, (int64_t)n * n * w->es);
@@ -250,6 +272,7 @@ int ts_exec_lu(TsCall *call) {
   Work work, *w = &work;
   int failed = open_work(w, call), info = 0;
   if (failed) return close_work(w, failed);
+  if (IS_LEFT(w)) return left(w);
   int m = (int)rows_of(w->a), n = (int)cols_of(w->a), k = m < n ? m : n;
   int64_t count = count_of(w->a, 2), most = (int64_t)(m > n ? m : n) * m + (int64_t)m * n;
   char *a = take(w, (int64_t)m * n * w->es), *part = take(w, most * w->es),
@@ -287,6 +310,7 @@ int ts_exec_lu(TsCall *call) {
 static void make_q(Work *w, int m, int n, int k, void *a, const void *tau, void *space,
                    int lwork) {
   int info = 0;
+  ts_cpu_escape(&w->out);
   if (w->d == TS_DT_f32)
     sorgqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
   else if (w->d == TS_DT_f64)
@@ -295,12 +319,14 @@ static void make_q(Work *w, int m, int n, int k, void *a, const void *tau, void 
     cungqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
   else
     zungqr_(&m, &n, &k, a, &m, tau, space, &lwork, &info);
+  ts_cpu_escape(NULL);
 }
 
 int ts_exec_qr(TsCall *call) {
   Work work, *w = &work;
   int failed = open_work(w, call), info = 0;
   if (failed) return close_work(w, failed);
+  if (IS_LEFT(w)) return left(w);
   int m = (int)rows_of(w->a), n = (int)cols_of(w->a), k = m < n ? m : n;
   int q = call->attr[0].i == 1 ? m : k, wide = n > q ? n : q, lwork = (wide + m) * 64 + 1;
   int64_t count = count_of(w->a, 2), most = (int64_t)m * wide + (int64_t)q * n;
@@ -330,6 +356,7 @@ typedef struct Svd {
 static int gesdd(Work *w, Svd *v, void *space, TsInt lwork) {
   int info = 0;
 #define REAL v->job, &v->m, &v->n, v->a, &v->m, v->s, v->u, &v->m, v->vt, &v->ldvt, space, lwork
+  ts_cpu_escape(&w->out);
   if (w->d == TS_DT_f32)
     sgesdd_(REAL, v->iwork, &info, 1);
   else if (w->d == TS_DT_f64)
@@ -339,6 +366,7 @@ static int gesdd(Work *w, Svd *v, void *space, TsInt lwork) {
   else
     zgesdd_(REAL, v->rwork, v->iwork, &info, 1);
 #undef REAL
+  ts_cpu_escape(NULL);
   return info;
 }
 
@@ -346,6 +374,7 @@ int ts_exec_svd(TsCall *call) {
   Work work, *w = &work;
   int failed = open_work(w, call);
   if (failed) return close_work(w, failed);
+  if (IS_LEFT(w)) return left(w);
   Svd v = {
       .m = (int)rows_of(w->a), .n = (int)cols_of(w->a), .job = call->attr[0].i ? "A" : "S"};
   int m = v.m, n = v.n, big = m > n ? m : n;
@@ -441,6 +470,7 @@ int ts_exec_cofactor(TsCall *call) {
   Work work, *w = &work;
   int failed = open_work(w, call), info = 0;
   if (failed) return close_work(w, failed);
+  if (IS_LEFT(w)) return left(w);
   int n = (int)cols_of(w->a);
   int64_t nn = (int64_t)n * n, bytes = nn * w->es, count = n ? count_of(w->a, 2) : 0;
   Svd v = {.m = n, .n = n, .k = n, .ldvt = n, .job = "A"};
@@ -478,6 +508,7 @@ static int evd(Work *w, int n, void *a, void *values, void *space, int lwork, vo
                int lrwork, int *iwork, int liwork) {
   int info = 0;
 #define ARGS "V", "L", &n, a, &n, values, space, &lwork
+  ts_cpu_escape(&w->out);
   if (w->d == TS_DT_f32)
     ssyevd_(ARGS, iwork, &liwork, &info, 1, 1);
   else if (w->d == TS_DT_f64)
@@ -487,6 +518,7 @@ static int evd(Work *w, int n, void *a, void *values, void *space, int lwork, vo
   else
     zheevd_(ARGS, rwork, &lrwork, iwork, &liwork, &info, 1, 1);
 #undef ARGS
+  ts_cpu_escape(NULL);
   return info;
 }
 
@@ -494,6 +526,7 @@ int ts_exec_eigh(TsCall *call) {
   Work work, *w = &work;
   int failed = open_work(w, call);
   if (failed) return close_work(w, failed);
+  if (IS_LEFT(w)) return left(w);
   int n = (int)cols_of(w->a), lrwork = 1 + 5 * n + 2 * n * n, liwork = 3 + 5 * n;
   int lwork = w->complex ? 2 * n + n * n + 1 : 1 + 6 * n + 2 * n * n;
   int64_t count = n ? count_of(w->a, 2) : 0;

@@ -12,9 +12,13 @@
  * frames and no C stack. Loops (vm/control.c) run their functions by a C call each, which
  * bounds how often a recursion may pass through loops.
  *
+ * Instructions that change parameters stand at the end, behind all that may fail
+ * (vm/lower_late.c): they run as a whole, without interrupts.
+ *
  * vm/frame_bind.c binds, vm/frame_call.c has what a run and a call begin and end with. */
 #include <stdlib.h>
 
+#include "devices/memory.h"
 #include "vm/control.h"
 #include "vm/defer.h"
 #include "vm/frame_state.h"
@@ -33,7 +37,7 @@ static int allocate_fresh(TsFrame *f, TsStep *s) {
   const TsCode *code = f->code;
   for (uint32_t k = 0; k < s->instr->nout; k++) {
     uint32_t r = code->operand[s->instr->at + s->instr->nin + k];
-    if (code->reg[r].kind != TS_REG_fresh) continue;
+    if (code->reg[r].kind != TS_REG_fresh || f->reg[r]) continue;
     TsMeta m = code->reg[r].meta;
     m.device = (uint8_t)f->device;
     TsTensor *t = ts_tensor_new(f->ctx, &m);
@@ -71,13 +75,30 @@ static int run_there(TsFrame *f, TsStep *s) {
   return done ? (done == 1 ? 0 : -1) : ts_offload_here(s->run, &s->call);
 }
 
+/* Memory that runs out when parameters are being changed is looked for among what nobody uses:
+ * whether there is reason to try once more. */
+static bool look_for_memory(TsContext *c) {
+  if (c->err.code != TS_ERR_memory) return false;
+  ts_error_clear(&c->err);
+  ts_memory_reclaim();
+  if (c->collect) c->collect(c->where_arg);
+  return true;
+}
+
+/* Pieces that are done are not done again. */
 static int run_group_there(TsFrame *f, int n, TsStep *s, TsCall *const *call) {
-  const TsOffload *o = f->ctx->offload;
+  TsContext *c = f->ctx;
+  const TsOffload *o = c->offload;
+  bool again = true;
   for (int i = 0; i < n;) {
-    int done = o ? o->group(f->ctx, n - i, call + i, f->device) : 0;
-    if (done < 0) return -1;
-    i += done;
-    if (!done && run_there(f, &s[i++])) return -1;
+    int done = o ? o->group(c, n - i, call + i, f->device) : 0;
+    if (!done) done = run_there(f, &s[i]) ? -1 : 1;
+    if (done < 0 && !(again && look_for_memory(c))) {
+      if (i && c->err.code == TS_ERR_memory) c->err.code = TS_ERR_device;
+      return -1;
+    }
+    again = done >= 0;
+    if (done > 0) i += done;
   }
   return 0;
 }
@@ -179,10 +200,57 @@ static bool is_call(const TsInstr *i) {
          i->op == TS_VM_recur;
 }
 
+static int check_trap(TsFrame *f, TsStep *s) {
+  uint32_t more = s->instr->op == TS_VM_group ? s->instr->sub : 0;
+  for (uint32_t k = 0; k <= more; k++)
+    if (s[k].run && ts_trap_check(&s[k].call, s[k].instr->backward))
+      return ts_frame_explain(f, s + k);
+  return 0;
+}
+
+static TsStep *behind(TsStep *s) {
+  return s + 1 + (s->instr->op == TS_VM_group ? s->instr->sub : 0);
+}
+
+static int run_and_time(TsFrame *f, TsStep *s) {
+  return f->measured ? run_measured(f, s) : run_one(f, s);
+}
+
+static int run_surely(TsFrame *f, TsStep *s) {
+  f->at = s;
+  if (!run_and_time(f, s)) return 0;
+  return look_for_memory(f->ctx) ? run_and_time(f, s) : -1;
+}
+
+/* What changes parameters, from s on: all of it or nothing. A trap is told when it is done. */
+static int commit(TsFrame *f, TsStep *s) {
+  TsContext *c = f->ctx;
+  TsError trapped = {0};
+  if (interrupted(f)) return -1;
+  int held = ts_cpu_hold_interrupts(), failed = 0;
+  TsStep *first = s;
+  for (TsStep *end = f->step + f->code->ninstr; s < end && !failed; s = behind(s)) {
+    if ((failed = run_surely(f, s))) continue;
+    if (c->trap && !trapped.code && check_trap(f, s)) trapped = c->err;
+  }
+  ts_cpu_let_interrupts(held);
+  if (failed) {
+    if (f->at != first)
+      ts_error_hint(&c->err, "some of what %s changes in place has changed, some has not",
+                    f->code->name);
+    return ts_frame_explain(f, f->at);
+  }
+  c->commits++;
+  c->err = trapped;
+  return trapped.code ? -1 : 0;
+}
+
 /* Runs f to its end, or to a call: then callee is the frame to go on with. */
 static int advance(TsFrame *f, TsFrame **callee) {
   TsContext *c = f->ctx;
-  for (TsStep *s = f->at, *end = f->step + f->code->ninstr; s < end; s++) {
+  const TsCode *code = f->code;
+  TsStep *end = f->step + (code->commit < 0 ? code->ninstr : code->commit);
+  for (TsStep *s = f->at; s < end; s = behind(s)) {
     f->at = s;
     if (is_call(s->instr)) {
       if (ts_frame_begin_call(f, callee)) return ts_frame_explain(f, s);
@@ -190,15 +258,11 @@ static int advance(TsFrame *f, TsFrame **callee) {
       take_results(f, s);
       continue;
     }
-    if (f->measured ? run_measured(f, s) : run_one(f, s)) return ts_frame_explain(f, s);
+    if (run_and_time(f, s)) return ts_frame_explain(f, s);
     if (interrupted(f)) return -1;
-    uint32_t more = s->instr->op == TS_VM_group ? s->instr->sub : 0;
-    for (uint32_t k = 0; c->trap && k <= more; k++)
-      if (s[k].run && ts_trap_check(&s[k].call, s[k].instr->backward))
-        return ts_frame_explain(f, s + k);
-    s += more;
+    if (c->trap && check_trap(f, s)) return -1;
   }
-  return 0;
+  return code->commit < 0 ? 0 : commit(f, end);
 }
 
 static int run_bound(TsFrame *top, TsTensor *const *args, TsTensor **results) {
@@ -227,6 +291,11 @@ static int prepare(const TsFrame *f, TsTensor *const *args) {
   for (int r = 0; r < code->nreg; r++) {
     if (code->reg[r].kind != TS_REG_into || in_room(code, (uint32_t)r)) continue;
     uint32_t p = code->reg[r].of;
+    if (ts_defer_touch((code->bound[p] ? code->bound[p] : args[p])->storage)) return -1;
+  }
+  for (int i = code->commit < 0 ? code->ninstr : code->commit; i < code->ninstr; i++) {
+    if (code->instr[i].op != TS_VM_update) continue;
+    uint32_t p = code->operand[code->instr[i].at];
     if (ts_defer_touch((code->bound[p] ? code->bound[p] : args[p])->storage)) return -1;
   }
   return 0;

@@ -215,7 +215,7 @@ void ts_frame_free(TsFrame *f) {
   ts_frame_free_deeper(f, 0);
   ts_frame_free(f->there);
   if (f->launches && f->ctx->offload) f->ctx->offload->forget(f->launches);
-  for (int r = 0; f->reg && r < f->code->nreg; r++)
+  for (int r = 0; f->reg && f->changes && r < f->code->nreg; r++)
     if (!f->changes[r]) ts_tensor_unref(f->reg[r]);
   for (int i = 0; f->sub && i < f->code->nsub; i++) ts_frame_free(f->sub[i]);
   free(f->reg);

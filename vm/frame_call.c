@@ -160,6 +160,14 @@ static TsFrame *recursive_frame(TsFrame *f, int64_t *site) {
   return to;
 }
 
+/* Memory ran out in a recursion: it may be one without an end. */
+static int too_deep(TsFrame *f) {
+  TsError *err = &f->ctx->err;
+  if (f->at->instr->op != TS_VM_recur || err->code != TS_ERR_memory || *err->hint) return -1;
+  return ts_error_hint(err, "%lld calls stand inside each other: does it come to an end?",
+                       (long long)f->owner->level);
+}
+
 int ts_frame_begin_call(TsFrame *f, TsFrame **callee) {
   const TsStep *s = f->at;
   const TsInstr *i = s->instr;
@@ -179,7 +187,7 @@ int ts_frame_begin_call(TsFrame *f, TsFrame **callee) {
   } else {
     to = ts_frame_sub(f, i->sub, false);
   }
-  if (!to || ts_frame_enter(to, args, site)) return -1;
+  if (!to || ts_frame_enter(to, args, site)) return too_deep(f);
   to->caller = f;
   *callee = to;
   return 0;
@@ -197,7 +205,7 @@ int ts_frame_end_call(TsFrame *f, int failed) {
     ts_frame_free_deeper(f->sub[s->instr->sub], MOST_KEPT);
     if (!f->owner) ts_frame_forget_inner(f->ctx);
   }
-  if (failed) return ts_frame_explain(f, s);
+  if (failed) return too_deep(f), ts_frame_explain(f, s);
   if (inner && f->owner->saves) {
     TsMemoKey key = key_of(f, f->owner->code, s->call.attr[TS_RECUR_site].i);
     ts_memo_keep(f->ctx, &f->ctx->memo, &key, s->call.nin, s->call.in, s->call.nout,

@@ -1,6 +1,6 @@
 /* Graph IR to bytecode: one instruction a node, but for what is known before any run
- * (vm/lower_constant.c). vm/lower_order.c says when nodes run, vm/lower_place.c which of them write
- * over parameters or into parts of wholes. */
+ * (vm/lower_constant.c). vm/lower_order.c says when nodes run, vm/lower_late.c which of them wait for
+ * all that may fail, vm/lower_place.c which write over parameters or into parts of wholes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +17,7 @@ static uint32_t new_value(TsLowering *l, TsVal v) {
   if (over == TS_CODE_NONE) over = ts_rooms_of(&l->rooms, l->code, v, v->node->line, &layout);
   p->reg = ts_code_register(l->code, &v->meta);
   p->layout = layout ? layout : ts_tensor_symbol(l->c, &v->meta, NULL);
+  if (!p->layout) l->code->failed = true;
   if (over != TS_CODE_NONE && !l->code->failed) {
     l->code->reg[p->reg].kind = TS_REG_into;
     l->code->reg[p->reg].of = over;
@@ -34,6 +35,7 @@ static int put_clone(TsLowering *l, TsVal v, uint32_t from, int line, TsLowering
   TsAttr dtype = {.type = TS_ATTR_dtype, .i = m.dtype};
   ts_code_add(l->code, v->meta.weak ? TS_OP_cast : TS_OP_clone, 1, &from, v->meta.weak != 0,
               &dtype, 1, &out->reg, line);
+  if (out->layout && l->code->failed) return no_memory(l);
   return out->layout ? 0 : -1;
 }
 
@@ -49,13 +51,16 @@ static bool leaves_argument(const TsLowering *l, const TsNode *n, uint32_t from)
 static int put_view_of(TsLowering *l, const TsNode *n, TsLoweringPlace from,
                        TsLoweringPlace *to) {
   TsTensor *layout;
-  if (!ts_alias_view(l->c, n, from.layout, &layout) && leaves_argument(l, n, from.reg)) {
+  bool is = ts_alias_view(l->c, n, from.layout, &layout);
+  if (l->c->err.code == TS_ERR_memory) return -1;
+  if (!is && leaves_argument(l, n, from.reg)) {
     if (!(layout = ts_tensor_symbol(l->c, &n->out[0].meta, NULL))) return -1;
-  } else if (!layout) {
+  } else if (!is) {
     TsLoweringPlace copy = {0};
     if (put_clone(l, n->in[0], from.reg, n->line, &copy)) return -1;
     bool fits = ts_alias_view(l->c, n, copy.layout, &layout);
     ts_tensor_unref(copy.layout);
+    if (l->c->err.code == TS_ERR_memory) return -1;
     if (!fits)
       return ts_error_set(&l->c->err, TS_ERR_value, "%s cannot look at a copy",
                           ts_node_name(n));
@@ -70,7 +75,7 @@ static int put_view_of(TsLowering *l, const TsNode *n, TsLoweringPlace from,
   uint32_t in[TS_MAX_IN] = {from.reg};
   for (int k = 1; k < n->nin; k++) in[k] = n->in[k] ? place_of(l, n->in[k])->reg : TS_CODE_NONE;
   ts_code_add(l->code, n->op, n->nin, in, row_of(n)->nattr, n->attr, 1, &to->reg, n->line);
-  return 0;
+  return l->code->failed ? no_memory(l) : 0;
 }
 
 static int put_view(TsLowering *l, const TsNode *n) {
@@ -97,6 +102,7 @@ static int put_subs(TsLowering *l, const TsNode *n, TsInstr *i) {
     TsCode *sub = ts_lower_fused(l->c, n->region[k], NULL, l->all);
     if (!sub) return -1;
     uint32_t s = ts_code_sub(l->code, sub);
+    if (l->code->failed) return no_memory(l);
     if (k == 0) l->code->instr[at].sub = s;
   }
   return 0;
@@ -113,8 +119,8 @@ static int put_node(TsLowering *l, const TsNode *n) {
   TsInstr *i =
       ts_code_add(l->code, op, n->nin, v, n->nattr, n->attr, n->nout, v + n->nin, n->line);
   if (v != few) free(v);
-  if (!i) return no_memory(l);
-  if (n->op == TS_NODE_custom) return ts_code_ref(l->code, i, n->ref);
+  if (!i || l->code->failed) return no_memory(l);
+  if (n->op == TS_NODE_custom) return ts_code_ref(l->code, i, n->ref) ? no_memory(l) : 0;
   return n->nregion ? put_subs(l, n, i) : 0;
 }
 
@@ -192,7 +198,7 @@ static int put_turned(TsLowering *l, TsVal v, const TsMeta *m, uint32_t from, in
     l->code->reg[to->reg].of = from;
   }
   ts_code_add(l->code, TS_OP_transpose, 1, &from, 2, axes, 1, &to->reg, line);
-  return 0;
+  return l->code->failed ? no_memory(l) : 0;
 }
 
 /* A kernel stands where the first of its nodes would. */
@@ -208,7 +214,7 @@ static int put_fused(TsLowering *l, const TsFusedGroup *u) {
     r[i] = turned ? turned_value(l, v, &m) : new_value(l, v);
   }
   TsInstr *i = ts_code_add(l->code, TS_VM_fused, nin, r, 0, NULL, nout, r + nin, first->line);
-  if (!i || ts_code_fused(l->code, i, u->fused)) return no_memory(l);
+  if (!i || l->code->failed || ts_code_fused(l->code, i, u->fused)) return no_memory(l);
   return turned ? put_turned(l, u->value[nin], &m, r[nin], first->line) : 0;
 }
 
@@ -217,10 +223,10 @@ static void come_from(TsLowering *l, int from, const TsNode *n) {
   for (int i = from; i < l->code->ninstr; i++) l->code->instr[i].node = n->id;
 }
 
-static int lower_nodes(TsLowering *l) {
-  int end = -1;
-  for (int at = 0; at < l->norder; at++) {
-    const TsNode *n = l->g->node[l->order[at]];
+/* The nodes from place *at on, up to the late ones, or those. */
+static int lower_nodes(TsLowering *l, int *at, bool late) {
+  for (int end = -1; *at < l->norder && l->late[l->order[*at]] == late; ++*at) {
+    const TsNode *n = l->g->node[l->order[*at]];
     const TsFusedGroup *u = fused_group(l, n);
     int from = l->code->ninstr;
     if (u) {
@@ -228,43 +234,52 @@ static int lower_nodes(TsLowering *l) {
       come_from(l, from, n);
       continue;
     }
-    if (at > end && (end = group_end(l, at)) > at) {
+    if (*at > end && (end = group_end(l, *at)) > *at) {
       TsInstr *group = ts_code_add(l->code, TS_VM_group, 0, NULL, 0, NULL, 0, NULL, n->line);
-      if (group) group->sub = (uint32_t)(end - at + 1);
+      if (!group) return no_memory(l);
+      group->sub = (uint32_t)(end - *at + 1);
       from = l->code->ninstr;
     }
     if (lower_node(l, n)) return -1;
     come_from(l, from, n);
   }
-  return 0;
+  return l->code->failed ? no_memory(l) : 0;
 }
 
 /* ---- ends */
-static int put_updates(TsLowering *l) {
+static bool is_over(const TsLowering *l, int u) {
+  return l->target[value_index(l, l->g->update[u].value)] == (uint32_t)l->g->update[u].param;
+}
+
+/* The registers of new values of parameters. What may change before it is copied is put aside. */
+static int put_aside(TsLowering *l, uint32_t *from) {
   const TsGraph *g = l->g;
-  uint32_t *from = malloc(sizeof *from * ((size_t)g->nupdate + 1));
-  if (!from) return no_memory(l);
   int failed = 0;
-  for (int pass = 0; pass < 2; pass++) {
-    for (int i = 0; i < g->nupdate && !failed; i++) {
-      TsVal v = g->update[i].value, root = v;
-      if (l->target[value_index(l, v)] == (uint32_t)g->update[i].param) continue;
-      while (is_view(root->node)) root = root->node->in[0];
-      TsLoweringPlace copy = {.reg = place_of(l, v)->reg};
-      /* What may change before it is copied is put aside first. */
-      if (pass == 0 && root->node->op == TS_NODE_param) {
-        failed = put_clone(l, v, copy.reg, v->node->line, &copy);
-        ts_tensor_unref(copy.layout);
-      }
-      if (pass == 0) from[i] = copy.reg;
-      if (pass == 1)
-        ts_code_add(l->code, TS_VM_update, 2,
-                    (uint32_t[]){place_of(l, g->param[g->update[i].param])->reg, from[i]}, 0,
-                    NULL, 0, NULL, v->node->line);
+  for (int i = 0; i < g->nupdate && !failed; i++) {
+    TsVal v = g->update[i].value, root = v;
+    if (l->late[v->node->id]) continue;
+    while (is_view(root->node)) root = root->node->in[0];
+    TsLoweringPlace copy = {.reg = place_of(l, v)->reg};
+    if (root->node->op == TS_NODE_param) {
+      failed = put_clone(l, v, copy.reg, v->node->line, &copy);
+      ts_tensor_unref(copy.layout);
     }
+    from[i] = copy.reg;
   }
-  free(from);
   return failed;
+}
+
+static int put_updates(TsLowering *l, const uint32_t *from) {
+  const TsGraph *g = l->g;
+  for (int i = 0; i < g->nupdate; i++) {
+    TsVal v = g->update[i].value;
+    if (is_over(l, i)) continue;
+    uint32_t in[2] = {place_of(l, g->param[g->update[i].param])->reg,
+                      l->late[v->node->id] ? place_of(l, v)->reg : from[i]};
+    if (!ts_code_add(l->code, TS_VM_update, 2, in, 0, NULL, 0, NULL, v->node->line))
+      return no_memory(l);
+  }
+  return 0;
 }
 
 static const TsUpdate *update_of(const TsGraph *g, uint32_t param) {
@@ -295,16 +310,17 @@ static bool seen_before(const TsLowering *l, const uint32_t *r, int i, uint32_t 
   return false;
 }
 
-/* The registers of the results that are no updated parameters, before those get their values. */
-static int put_results(TsLowering *l, uint32_t *r) {
+/* The registers of results that are no updated parameters, late ones or others. Constants stay ours, and what a region was given
+ * its caller's. */
+static int put_results(TsLowering *l, uint32_t *r, bool late) {
   const TsGraph *g = l->g;
   int failed = 0;
   for (int i = 0; i < g->nresult && !failed; i++) {
+    if (l->late[g->result[i]->node->id] != late) continue;
     TsLoweringPlace copy = *place_of(l, g->result[i]);
     if (updated_result(g, i)) continue;
     uint32_t root = root_register(l, copy.reg);
-    /* Constants stay ours, and what a region was given its caller's. */
-    int kind = l->code->failed ? TS_REG_slab : l->code->reg[root].kind;
+    int kind = l->code->reg[root].kind;
     bool param = kind == TS_REG_param && (l->code->region || update_of(g, root));
     if (kind == TS_REG_const || param || seen_before(l, r, i, root)) {
       failed = put_clone(l, g->result[i], copy.reg, 0, &copy);
@@ -341,11 +357,19 @@ static int put_updated_results(TsLowering *l, uint32_t *r) {
   return 0;
 }
 
-static int put_end(TsLowering *l) {
-  uint32_t *r = malloc(sizeof *r * ((size_t)l->g->nresult + 1));
-  int failed =
-      r ? put_results(l, r) || put_updates(l) || put_updated_results(l, r) : no_memory(l);
-  if (!failed && ts_code_finish(l->code, l->g->nresult, r)) failed = no_memory(l);
+/* All that may fail, then what changes parameters. */
+static int put_all(TsLowering *l) {
+  const TsGraph *g = l->g;
+  uint32_t *r = malloc(sizeof *r * ((size_t)g->nresult + (size_t)g->nupdate + 1));
+  uint32_t *from = r ? r + g->nresult : NULL;
+  int at = 0;
+  int failed = r ? lower_nodes(l, &at, false) : no_memory(l);
+  if (!failed) failed = put_results(l, r, false) || put_aside(l, from);
+  l->code->commit = g->nupdate ? l->code->ninstr : -1;
+  if (!failed) failed = lower_nodes(l, &at, true);
+  if (!failed)
+    failed = put_results(l, r, true) || put_updates(l, from) || put_updated_results(l, r);
+  if (!failed && ts_code_finish(l->code, g->nresult, r)) failed = no_memory(l);
   free(r);
   return failed;
 }
@@ -359,7 +383,7 @@ static int put_params(TsLowering *l) {
     p->layout = bound ? ts_tensor_ref(bound) : ts_tensor_symbol(l->c, &g->param[i]->meta, NULL);
     if (!p->layout) return -1;
   }
-  return 0;
+  return l->code->failed ? no_memory(l) : 0;
 }
 
 static int put_places(TsLowering *l) {
@@ -402,6 +426,7 @@ static void close_lower(TsLowering *l) {
   free(l->last_use);
   free(l->order);
   free(l->when);
+  free(l->late);
   free(l->live);
   ts_rooms_close(&l->rooms);
   free(l->place);
@@ -413,9 +438,10 @@ static int lower_all(TsLowering *l) {
   if (put_params(l) || put_places(l)) return -1;
   if (ts_lower_constants(l)) return -1;
   ts_lower_order(l);
+  if (ts_lower_late(l)) return -1;
   ts_lower_targets(l);
-  if (ts_rooms_open(&l->rooms, l->c, g, ts_lower_may_be_part, l) || lower_nodes(l)) return -1;
-  return put_end(l) ? -1 : 0;
+  if (ts_rooms_open(&l->rooms, l->c, g, ts_lower_may_be_part, l)) return -1;
+  return put_all(l) ? -1 : 0;
 }
 
 TsCode *ts_lower(TsContext *c, const TsGraph *g) { return ts_lower_donating(c, g, NULL); }

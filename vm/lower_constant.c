@@ -86,7 +86,7 @@ static int enter_constants(TsLowering *l) {
       l->place[v].layout = ts_tensor_ref(l->place[v].known);
     }
   free(read);
-  return 0;
+  return l->code->failed ? no_memory(l) : 0;
 }
 
 int ts_lower_constants(TsLowering *l) {

@@ -1,8 +1,7 @@
 /* Where values are made: updates and results straight in the bytes of a parameter, parts of wholes
  * in their places. See vm/lower.c. */
-#include <string.h>
-
 #include "vm/lower_state.h"
+#include "vm/optim.h"
 
 /* ---- updates: which results may be written straight into their parameter */
 static void find_last_uses(TsLowering *l) {
@@ -24,9 +23,10 @@ static void find_last_uses(TsLowering *l) {
   }
 }
 
+/* What works on memory of its own meanwhile might have to stop half way. */
 static bool writes_in_place(const TsNode *n) {
   const TsOpInfo *o = row_of(n);
-  return o && (o->cls == TS_CLASS_POINTWISE || !strcmp(o->family, "optim"));
+  return o && (o->cls == TS_CLASS_POINTWISE || ts_optim_groups((TsOp)n->op));
 }
 
 /* No other operand of the node may be a view of the parameter. */
@@ -83,10 +83,22 @@ static bool takes_operand(const TsLowering *l, TsVal v, TsVal p) {
 
 /* v may be written over p where it is made: p has its type, is read no later and in no other
  * way, and nothing else is written there. */
-static bool may_take(const TsLowering *l, TsVal v, TsVal p) {
+static bool could_take(const TsLowering *l, TsVal v, TsVal p) {
   return v->meta.dtype == p->meta.dtype && ts_meta_same_shape(&v->meta, &p->meta) &&
-         l->last_use[p->node->id] <= end_of(l, v->node) && takes_operand(l, v, p) &&
-         !place_of(l, v)->known && l->target[value_index(l, v)] == TS_CODE_NONE;
+         takes_operand(l, v, p) && !place_of(l, v)->known;
+}
+
+static bool may_take(const TsLowering *l, TsVal v, TsVal p) {
+  return could_take(l, v, p) && l->last_use[p->node->id] <= end_of(l, v->node) &&
+         l->target[value_index(l, v)] == TS_CODE_NONE;
+}
+
+bool ts_lower_may_update(const TsLowering *l, int u) {
+  const TsGraph *g = l->g;
+  int param = g->update[u].param;
+  TsVal v = g->update[u].value;
+  const TsTensor *bound = l->code->bound[param];
+  return bound && bound->contiguous && !leaves(g, v, param) && could_take(l, v, g->param[param]);
 }
 
 static void find_targets(TsLowering *l) {
@@ -95,8 +107,7 @@ static void find_targets(TsLowering *l) {
   for (int i = 0; i < g->nupdate; i++) {
     int param = g->update[i].param;
     TsVal v = g->update[i].value;
-    const TsTensor *bound = l->code->bound[param];
-    if (bound && bound->contiguous && !leaves(g, v, param) && may_take(l, v, g->param[param]))
+    if (l->late[v->node->id] && ts_lower_may_update(l, i) && may_take(l, v, g->param[param]))
       l->target[value_index(l, v)] = (uint32_t)param;
   }
 }

@@ -26,6 +26,7 @@ typedef struct TsLowering {
   const TsFusion *all;    /* and of the functions inside */
   int *order, norder;     /* live nodes as they run; with kernels not in the graph's order */
   int *when;              /* by node: its place in the order */
+  unsigned char *late;    /* by node: runs behind all that may fail (vm/lower_late.c) */
   int *last_use;          /* by node: the last place of a node that reads it or a view of it */
   uint32_t *target;       /* by value: the parameter it is written into, or NONE */
   const bool *donated;    /* by parameter, or NULL */
@@ -41,7 +42,11 @@ int ts_lower_constants(TsLowering *l); /* computes them and gives them registers
 bool ts_lower_is_joined(const TsLowering *l, const TsNode *n);
 void ts_lower_order(TsLowering *l);
 
+/* ---- vm/lower_late.c */
+int ts_lower_late(TsLowering *l);
+
 /* ---- vm/lower_place.c */
+bool ts_lower_may_update(const TsLowering *l, int u); /* update u, but for the order of nodes */
 void ts_lower_targets(TsLowering *l); /* which values are written over parameters */
 /* Kernels write as they were made for, and read so what jit/build.c chose to lie with strides.
  * Of the VM's handlers those of pointwise rows write with strides. For ts_rooms_open. */

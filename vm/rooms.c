@@ -83,6 +83,7 @@ static int put_view(TsRooms *r, TsCode *code, int op, const TsAttr *attr, int na
   }
   ts_code_add(code, op, 1, from, nattr, attr, 1, &to, line);
   *from = to;
+  if (failed) code->failed = true; /* of memory: nothing else can be wrong with it */
   return failed ? -1 : 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "ir/adjoint_node.h"
 #include "ir/custom.h"
 #include "ir/graph_copy.h"
@@ -61,7 +62,7 @@ static TsRecord *pending; /* a stack through `serial`, which nobody reads any mo
 static bool releasing;
 
 static void release_now(TsRecord *r) {
-  for (int i = 0; i < r->nin; i++) ts_tensor_unref(r->in[i]);
+  for (int i = 0; r->in && i < r->nin; i++) ts_tensor_unref(r->in[i]);
   for (int i = 0; i < r->nout; i++) ts_tensor_unref(r->out[i].saved);
   free_attrs(r);
   free(r->place);
@@ -503,15 +504,32 @@ TsGraph *ts_tape_graph(TsContext *c, TsTensor *y, TsTensor *dy, int *nleaf, TsTe
   return b.g;
 }
 
-static int add_grad(TsContext *c, TsTensor *x, TsTensor *g) {
+/* What x.grad becomes when g arrives: a new reference. */
+static TsTensor *added(TsContext *c, TsTensor *x, TsTensor *g) {
   /* It may be changed in place: nobody else's bytes, and no broadcast. */
   bool own = g->contiguous && g->refs == 1 && g->storage->refs == 1;
-  if (!x->grad) return (x->grad = own ? ts_tensor_ref(g) : ts_tensor_copy(c, g)) ? 0 : -1;
-  TsTensor *in[2] = {x->grad, g}, *sum = ts_vm_call1(c, TS_OP_add, 2, in, NULL);
-  if (!sum) return -1;
-  ts_tensor_unref(x->grad);
-  x->grad = sum;
-  return 0;
+  if (!x->grad) return own ? ts_tensor_ref(g) : ts_tensor_copy(c, g);
+  TsTensor *in[2] = {x->grad, g};
+  return ts_vm_call1(c, TS_OP_add, 2, in, NULL);
+}
+
+/* All of them, or none. */
+static int add_grads(TsContext *c, int n, TsTensor *const *leaf, TsTensor **grad) {
+  int failed = 0, made = 0;
+  for (; made < n && !failed; made++) {
+    TsTensor *sum = added(c, leaf[made], grad[made]);
+    if (!sum) failed = -1;
+    ts_tensor_unref(grad[made]);
+    grad[made] = sum;
+  }
+  if (!failed && ts_cpu_interrupted())
+    failed = ts_error_set(&c->err, TS_ERR_interrupt, "backward: interrupted");
+  for (int i = 0; i < n && !failed; i++) {
+    ts_tensor_unref(leaf[i]->grad);
+    leaf[i]->grad = grad[i];
+    grad[i] = NULL;
+  }
+  return failed;
 }
 
 int ts_tape_backward(TsContext *c, TsTensor *y, TsTensor *dy) {
@@ -532,7 +550,7 @@ int ts_tape_backward(TsContext *c, TsTensor *y, TsTensor *dy) {
     failed = ts_frame_run(f, args, grad);
     c->stream = stream;
   }
-  for (int i = 0; i < n && !failed; i++) failed = add_grad(c, leaf[i], grad[i]);
+  if (!failed) failed = add_grads(c, n, leaf, grad);
   for (int i = 0; i < n; i++) {
     if (grad) ts_tensor_unref(grad[i]);
     ts_tensor_unref(leaf[i]);

@@ -6,6 +6,7 @@
 
 #include "devices/device.h"
 #include "devices/memory.h"
+#include "devices/work.h"
 #include "vm/copy.h"
 #include "vm/defer.h"
 #include "vm/mapped.h"
@@ -291,9 +292,22 @@ bool ts_tensor_is_contiguous(const TsMeta *m, const int64_t *stride) {
 }
 
 static void *out_of_memory(TsContext *c, int64_t nbytes) {
-  ts_error_set(&c->err, TS_ERR_memory, "out of memory: %lld bytes for a tensor, %lld in use",
-               (long long)nbytes, (long long)c->live_bytes);
+  TsMemoryStats s = ts_memory_stats();
+  ts_error_set(&c->err, TS_ERR_memory,
+               "out of memory: %lld bytes for a tensor; tensors hold %lld, caches %lld, and the "
+               "machine has %lld left",
+               (long long)nbytes, (long long)c->live_bytes,
+               (long long)(s.cached + ts_work_kept()), (long long)ts_memory_left());
   return NULL;
+}
+
+/* Tensors that nobody refers to any more wait for the collector of Lua, which does not see how
+ * full memory is: it is asked once. */
+static TsStorage *storage_found(TsContext *c, int64_t nbytes) {
+  TsStorage *s = storage_new(c, nbytes);
+  if (s || !c->collect || nbytes > ts_memory_machine()) return s;
+  c->collect(c->where_arg);
+  return storage_new(c, nbytes);
 }
 
 static TsTensor *tensor_on(TsContext *c, const TsMeta *m, TsStorage *s) {
@@ -315,7 +329,7 @@ static TsTensor *tensor_on(TsContext *c, const TsMeta *m, TsStorage *s) {
 TsTensor *ts_tensor_new(TsContext *c, const TsMeta *m) {
   int64_t nbytes = ts_meta_nbytes(m);
   bool remote = ts_offload_on(c, m->device);
-  TsStorage *s = remote ? storage_remote(c, nbytes, m->device) : storage_new(c, nbytes);
+  TsStorage *s = remote ? storage_remote(c, nbytes, m->device) : storage_found(c, nbytes);
   TsTensor *t = tensor_on(c, m, s);
   if (!t) {
     if (s) storage_free(s);

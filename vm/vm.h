@@ -44,6 +44,15 @@ int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
 int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
                    int nout, TsTensor *const *out);
 
+/* Several of them, which are all done or, if anything is wrong with one, none. */
+typedef struct TsTogether {
+  TsOp op;
+  int nin, nout;
+  TsTensor *in[TS_MAX_IN], *out[TS_MAX_OUT];
+  TsAttr attr[TS_MAX_ATTR];
+} TsTogether;
+int ts_vm_together(TsContext *c, int n, const TsTogether *steps);
+
 /* Gradients of one call (ts_vjp of ir/adjoint.h), computed at once. in: inputs, then the
  * gradients of the outputs, NULL where zero. grad_in[0..nin + ngrad): a reference or NULL. */
 int ts_vm_vjp(TsContext *c, TsOp op, int nin, int ngrad, TsTensor *const *in,
@@ -51,6 +60,8 @@ int ts_vm_vjp(TsContext *c, TsOp op, int nin, int ngrad, TsTensor *const *in,
 
 /* Copies src, broadcast and converted, into the elements of dst. */
 int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src);
+/* All of them or, if one does not fit or memory runs out, none. Not while a function is captured. */
+int ts_vm_assign_all(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src);
 
 /* The options of a call, by name, for C callers:
  *   TsAttr a[TS_MAX_ATTR]; ts_op_defaults(op, a); a[i] = ts_attr_int(3); */

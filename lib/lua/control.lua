@@ -49,16 +49,19 @@ local function tensors(values, like, numbers)
   return list, spec
 end
 
--- f(symbols...) as a region; returns it and the structure of its results.
+-- f(symbols...) as a region; returns it and the structure of its results. An error gives it up:
+-- calls go where they went before.
 local function region(name, f, specs, likes, slices, out_like, numbers)
-  core.region_begin(name)
-  local symbols = {}
-  for i, t in ipairs(likes) do symbols[i] = core.region_param(t, slices and slices[i] or false) end
-  local args = {}
-  for i, spec in ipairs(specs) do args[i] = tree.unflatten(spec, symbols) end
-  local results = { f(unpack(args, 1, #specs)) }
-  local list, spec = tensors(results, out_like, numbers)
-  return core.region_end(list), spec, list
+  return core.guarded(false, function()
+    core.region_begin(name)
+    local symbols = {}
+    for i, t in ipairs(likes) do symbols[i] = core.region_param(t, slices and slices[i] or false) end
+    local args = {}
+    for i, spec in ipairs(specs) do args[i] = tree.unflatten(spec, symbols) end
+    local results = { f(unpack(args, 1, #specs)) }
+    local list, spec = tensors(results, out_like, numbers)
+    return core.region_end(list), spec, list
+  end)
 end
 
 local function flatten_all(...)
@@ -133,10 +136,8 @@ local open = {} -- recursions whose functions are being captured, the innermost 
 local function branch(...)
   local rec = open[#open]
   if not rec or rec.likes then return region(...) end
-  local graph, streams = core.capture_mark()
   local found = { pcall(region, ...) }
   if found[1] then return unpack(found, 2, 4) end
-  core.capture_reset(graph, streams)
   if found[2] ~= ENDLESS then error(found[2], 0) end
 end
 
@@ -391,13 +392,18 @@ end
 -- of self, and one that only gives types, are thrown away.
 local function capture_function(rec, f, list, specs)
   local graph, streams = core.capture_mark()
+  local inside = #open
   rec.calls = 0
-  open[#open + 1] = rec
-  local fine, body, spec, results = pcall(region, "recursive", function(...)
-    return f(function(...) return call_self(rec, ...) end, ...)
-  end, specs, list, nil, rec.likes)
-  open[#open] = nil
-  if not fine or not rec.likes then core.capture_reset(graph, streams) end
+  local function leave()
+    for i = #open, inside + 1, -1 do open[i] = nil end
+  end
+  local fine, body, spec, results = pcall(core.guarded, leave, function()
+    open[inside + 1] = rec
+    return region("recursive", function(...)
+      return f(function(...) return call_self(rec, ...) end, ...)
+    end, specs, list, nil, rec.likes)
+  end)
+  if fine and not rec.likes then core.capture_reset(graph, streams) end
   if not fine and body == ENDLESS then rec.why = "no branch ends it" end
   if not fine and body ~= ENDLESS and body ~= UNROLL then error(body, 0) end
   if fine then return body, spec, results end

@@ -314,11 +314,14 @@ local function results_of(f, specs, inputs, list)
 end
 
 local function as_region(f, specs, list, handle, name)
-  local symbols, made = {}, {}
-  core.region_begin(name)
-  for i, t in ipairs(list) do symbols[i] = core.region_param(t) end
-  local out = results_of(f, specs, symbols, made)
-  return out, { core.custom_region(handle, list, core.region_end(made)) }
+  local out, body = core.guarded(false, function()
+    local symbols, made = {}, {}
+    core.region_begin(name)
+    for i, t in ipairs(list) do symbols[i] = core.region_param(t) end
+    local out = results_of(f, specs, symbols, made)
+    return out, core.region_end(made)
+  end)
+  return out, { core.custom_region(handle, list, body) }
 end
 
 local function at_once(f, specs, list, handle)

@@ -46,31 +46,27 @@ local function parameter_names(f, n)
   return names
 end
 
-
+-- The modules among the arguments hold symbols meanwhile, and their tensors again behind it,
+-- whatever happens.
 local function capture(name, f, specs, list, names, n)
-  core.capture_begin(name)
-  local symbols = {}
-  for i, t in ipairs(list) do symbols[i] = core.capture_param(t, names[i]) end
-  local args = {}
-  for i = 1, n do
-    args[i] = unflatten(specs[i], symbols)
-    set_modules(specs[i], symbols)
+  local function leave()
+    for i = 1, n do set_modules(specs[i], list) end
   end
-  local results = { xpcall(function()
+  return core.guarded(leave, function()
+    core.capture_begin(name)
+    local symbols, args = {}, {}
+    for i, t in ipairs(list) do symbols[i] = core.capture_param(t, names[i]) end
+    for i = 1, n do
+      args[i] = unflatten(specs[i], symbols)
+      set_modules(specs[i], symbols)
+    end
     name_captured(f)
     local function pack(...) return { n = select("#", ...), ... } end
     local out = pack(f(unpack(args, 1, n)))
-    local leaves, where = {}, {}
-    local spec = {}
+    local leaves, where, spec = {}, {}, {}
     for i = 1, out.n do spec[i] = flatten(out[i], leaves, where, "result" .. i) end
     return { spec = spec, n = out.n, graph = core.capture_end(leaves) }
-  end, core.keep_calls) }
-  for i = 1, n do set_modules(specs[i], list) end
-  if not results[1] then
-    core.capture_abort()
-    error(results[2], 0)
-  end
-  return results[2]
+  end)
 end
 
 -- ---- modules
@@ -541,17 +537,6 @@ end
 
 -- ---- training
 
--- A step has its gradients in itself: backward() has nothing to do there.
-local function without_tape(f, ...)
-  local function leave(fine, ...)
-    core.no_grad_leave()
-    if not fine then error((...), 0) end
-    return ...
-  end
-  core.no_grad_enter()
-  return leave(xpcall(f, core.keep_calls, ...))
-end
-
 --- One step of training as one captured function: step(batch...) computes loss(model,
 --- batch...), its gradients by the model's parameters, and lets the optimiser update them.
 --- Returns what loss returned: the loss first. opt.lr may change between steps; schedule is
@@ -585,18 +570,22 @@ function graph.training_step(model, loss, optimizer, options)
     local grads = {}
     for i, p in ipairs(params) do grads[i] = p.grad or false end
     optimizer:zero_grad()
-    without_tape(optimizer.step, optimizer, grads)
+    core.no_grad(optimizer.step, optimizer, grads)
     for i, r in ipairs(results) do results[i] = core.is_tensor(r) and r:detach() or r end
     return unpack(results)
+  end
+  -- A step has its gradients in itself: backward() has nothing to do there.
+  local function captured_step(...)
+    optimizer:tick()
+    if not optimizer.search then return core.no_grad(f, ...) end
+    local args, n = { ... }, select("#", ...)
+    return optimizer:step(function() return core.no_grad(f, unpack(args, 1, n)) end)
   end
   local step = {}
   function step.__call(_, ...)
     if options.schedule then optimizer.lr = options.schedule(optimizer.steps) end
     if graph.eager and not optimizer.search then return eager_step(...) end
-    optimizer:tick()
-    if not optimizer.search then return without_tape(f, ...) end
-    local args, n = { ... }, select("#", ...)
-    return optimizer:step(function() return without_tape(f, unpack(args, 1, n)) end)
+    return optimizer:counting(captured_step, ...)
   end
   step.__index = function(_, key) return f[key] end
   step.__tostring = function() return tostring(f) end

@@ -18,13 +18,11 @@ local tessera = {
 -- the default: the CPU, and what gets hot moves to a GPU where that pays.
 function tessera.device(name, f, ...)
   if f == nil then return core.default_device(name) end
-  local before = core.default_device(name)
-  local function leave(ok, ...)
-    core.default_device(before)
-    if not ok then error((...), 0) end
-    return ...
-  end
-  return leave(xpcall(f, core.keep_calls, ...))
+  local before = core.default_device()
+  return core.guarded(function() core.default_device(before) end, function(...)
+    core.default_device(name)
+    return f(...)
+  end, ...)
 end
 
 -- The devices there are: a list of {name, text}, with the reasons for kinds that are missing by
@@ -41,16 +39,8 @@ function Devices.__tostring(list)
 end
 function tessera.devices() return setmetatable(core.devices(), Devices) end
 
--- Calls f(...) without recording what it computes for backward().
-function tessera.no_grad(f, ...)
-  core.no_grad_enter()
-  local function leave(ok, ...)
-    core.no_grad_leave()
-    if not ok then error((...), 0) end
-    return ...
-  end
-  return leave(xpcall(f, core.keep_calls, ...))
-end
+-- tessera.no_grad(f, ...): f(...) without recording what it computes for backward().
+tessera.no_grad = core.no_grad
 
 -- Random operators, also as op.normal and so on; rng.seed sets the generator.
 local rng = { seed = core.seed, state = core.rng_state }

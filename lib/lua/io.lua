@@ -72,7 +72,9 @@ local function find_twice(text)
         at = to + 1
       until slashes % 2 == 0
       if seen[depth] and text:find("^%s*:", at) then
-        local name = get_json().decode("[" .. text:sub(from, at - 1) .. "]")[1]
+        local list, why = get_json().decode("[" .. text:sub(from, at - 1) .. "]")
+        if not list then error(why, 0) end
+        local name = list[1]
         if seen[depth][name] then return name end
         seen[depth][name] = true
       end

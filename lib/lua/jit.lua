@@ -115,10 +115,11 @@ function jit.device_profile(f, ...)
   if type(f) ~= "function" and not (meta and meta.__call) then
     error("jit.device_profile takes a function and its arguments", 2)
   end
-  core.jit_profile(true)
-  local ok, err = pcall(f, ...)
-  local rows = core.jit_profile(false)
-  if not ok then error(err, 0) end
+  local rows
+  core.guarded(function() rows = core.jit_profile(false) end, function(...)
+    core.jit_profile(true)
+    f(...)
+  end, ...)
   return setmetatable(rows, Profile)
 end
 

@@ -34,6 +34,13 @@ end
 
 function LBFGS:prepare() return self end
 function LBFGS:tick() self.steps = self.steps + 1 end
+-- step puts everything else back itself.
+function LBFGS:counting(f, ...)
+  local steps = self.steps
+  return core.guarded(function(fine)
+    if not fine then self.steps = steps end
+  end, f, ...)
+end
 
 -- One vector of values like the parameters'; what is missing counts as 0.
 local function flat(self, values)
@@ -48,13 +55,12 @@ local function dot(a, b) return (a * b):sum():item() end
 
 -- Moves the parameters to a place; returns the place that they can hold.
 local function move(self, place)
-  core.no_grad_enter()
-  local at = 0
-  for _, p in ipairs(self.params) do
-    p:copy_(place:narrow(0, at, p.numel):reshape(p.shape))
+  local parts, at = {}, 0
+  for i, p in ipairs(self.params) do
+    parts[i] = place:narrow(0, at, p.numel):reshape(p.shape)
     at = at + p.numel
   end
-  core.no_grad_leave()
+  core.no_grad(core.assign_all, self.params, parts)
   return flat(self, self.params)
 end
 
@@ -103,9 +109,7 @@ local function descend(self, evaluate, place, now)
   move(self, place)
 end
 
---- closure() returns the list of gradients, then the loss and whatever else. Returns the
---- latter as they are after the last iteration.
-function LBFGS:step(closure)
+local function search(self, closure)
   local function evaluate()
     local results = { closure() }
     local value = results[2]
@@ -124,6 +128,18 @@ function LBFGS:step(closure)
     end
   end
   return unpack(now.results, 2)
+end
+
+--- closure() returns the list of gradients, then the loss and whatever else. Returns the
+--- latter as they are after the last iteration. After an error parameters and memory are those
+--- of before.
+function LBFGS:step(closure)
+  local moves, bends, restore = { unpack(self.moves) }, { unpack(self.bends) }, core.snapshot(self.params)
+  return core.guarded(function(fine)
+    if fine then return end
+    self.moves, self.bends = moves, bends
+    restore()
+  end, search, self, closure)
 end
 
 function LBFGS:state_dict()

@@ -185,30 +185,34 @@ function Module:load_state_dict(state, options)
       #missing > 0 and #unknown > 0 and "; " or "",
       #unknown > 0 and "unknown " .. list_some(unknown) or ""), 2)
   end
+  local to, from = {}, {}
   for name, tensor in pairs(mine) do
-    if state[name] then tensor:copy_(state[name]) end
+    if state[name] then to[#to + 1], from[#from + 1] = tensor, state[name] end
   end
+  core.assign_all(to, from)
   return { missing = missing, unknown = unknown }
 end
 
--- All parameters and buffers converted to a dtype, or moved to a device.
+-- All parameters and buffers converted to a dtype, or moved to a device; or an error, and all stay.
 function Module:to(where)
-  visit(self, "", nil, function(_, module)
-    for _, key in ipairs(rawget(module, ORDER)) do
-      local value = rawget(module, key)
-      if core.is_tensor(value) and (value.dtype:match("^[bf]") or value.dtype:match("^complex")) then
-        local moved = value:to(where)
-        moved.requires_grad = value.requires_grad
-        rawset(module, key, moved)
-      end
+  local fields = {}
+  for _, field in ipairs(self:tensors()) do
+    local value = field.tensor
+    if value.dtype:match("^[bf]") or value.dtype:match("^complex") then
+      local moved = value:to(where)
+      moved.requires_grad = value.requires_grad
+      fields[#fields + 1] = { field.module, field.key, moved }
     end
+  end
+  core.held(function()
+    for _, field in ipairs(fields) do rawset(field[1], field[2], field[3]) end
   end)
   return self
 end
 
 function Module:train(on)
   on = on == nil or on
-  visit(self, "", nil, function(_, module) rawset(module, "training", on) end)
+  core.held(visit, self, "", nil, function(_, module) rawset(module, "training", on) end)
   return self
 end
 

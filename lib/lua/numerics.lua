@@ -7,14 +7,12 @@ local numerics = {}
 -- returns the old one; with a function, it holds while that runs.
 function numerics.profile(name, f)
   if not name then return core.profile() end
-  local old = core.profile(name)
-  if not f then return old end
-  local function finish(ok, ...)
-    core.profile(old)
-    if not ok then error((...), 0) end
-    return ...
-  end
-  return finish(pcall(f))
+  if not f then return core.profile(name) end
+  local old = core.profile()
+  return core.guarded(function() core.profile(old) end, function()
+    core.profile(name)
+    return f()
+  end)
 end
 
 -- The generator that random operators without seed= use.
@@ -28,13 +26,11 @@ function numerics.seed(seed) core.seed(seed) end
 -- --nan-trap sets it for a whole run.
 function numerics.trap(on, ...)
   if type(on) ~= "function" then return core.trap(on) end
-  local old = core.trap(true)
-  local function finish(ok, ...)
-    core.trap(old)
-    if not ok then error((...), 0) end
-    return ...
-  end
-  return finish(xpcall(on, core.keep_calls, ...))
+  local old = core.trap()
+  return core.guarded(function() core.trap(old) end, function(...)
+    core.trap(true)
+    return on(...)
+  end, ...)
 end
 
 -- Hash of the logical elements, the same for equal values in any layout.

@@ -77,8 +77,7 @@ function Optimizer:zero_grad()
   for _, p in ipairs(self.params) do p.grad = nil end
 end
 
--- One step. grads: list of tensors (false or nil entries are skipped).
-function Optimizer:step(grads)
+local function update_all(self, grads)
   if core.capturing() then self:clock_tensor() else self.steps = self.steps + 1 end
   if self.clip and grads then optim.clip_grad_norm(grads, self.clip) end
   for i, p in ipairs(self.params) do
@@ -86,6 +85,22 @@ function Optimizer:step(grads)
     if not grads then g = p.grad end
     if g then self:update(i, p, g) end
   end
+end
+
+-- f(...) is a step of the optimiser: if it changes nothing, since it fails, its number is that of
+-- before.
+function Optimizer:counting(f, ...)
+  local steps, commits = self.steps, core.commits()
+  return core.guarded(function(fine)
+    if not fine and core.commits() == commits then self.steps = steps end
+  end, f, ...)
+end
+
+-- One step. grads: list of tensors (false or nil entries are skipped). All parameters move, or
+-- none.
+function Optimizer:step(grads)
+  if core.capturing() then return update_all(self, grads) end
+  return self:counting(core.together, update_all, self, grads)
 end
 
 function Optimizer:state_dict()
@@ -99,17 +114,26 @@ function Optimizer:state_dict()
   return state
 end
 
+-- All of it, or an error and nothing. In place where it exists: a captured step holds these tensors.
 function Optimizer:load_state_dict(state)
-  self.steps = state.steps and state.steps:item() or 0
+  local steps, to, from, new = state.steps and state.steps:item() or 0, {}, {}, {}
   for key, t in pairs(state) do
     local i, name = key:match("^(%d+)%.(%w+)$")
-    if i then
-      local s = self.state[tonumber(i) + 1] or {}
-      self.state[tonumber(i) + 1] = s
-      -- In place where it exists: a captured step holds these tensors.
-      if s[name] then s[name]:copy_(t) else s[name] = t:clone() end
+    local s = i and self.state[tonumber(i) + 1]
+    if s and s[name] then
+      to[#to + 1], from[#from + 1] = s[name], t
+    elseif i then
+      new[#new + 1] = { tonumber(i) + 1, name, t:clone() }
     end
   end
+  core.held(function()
+    core.assign_all(to, from)
+    for _, n in ipairs(new) do
+      self.state[n[1]] = self.state[n[1]] or {}
+      self.state[n[1]][n[2]] = n[3]
+    end
+    self.steps = steps
+  end)
 end
 
 -- The clock is an input of captured steps only; there the attributes are not looked at.
@@ -187,7 +211,9 @@ function optim.clip_grad_norm(grads, max_norm)
   -- The factor is a tensor, so that a captured step does the same.
   local norm = sum:sqrt()
   local factor = op.minimum(max_norm / (norm + 1e-6), 1)
-  for _, g in ipairs(grads) do g:mul_(factor) end
+  core.held(function()
+    for _, g in ipairs(grads) do g:mul_(factor) end
+  end)
   return core.capturing() and norm or norm:item()
 end
 

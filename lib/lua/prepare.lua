@@ -111,8 +111,8 @@ return function(device)
   local function empty(dtype, ...) return op.empty({ ... }, { dtype = dtype, device = device }) end
   local before, begun = core.jit_device(), core.now()
   local x = empty("f32", 1)
-  core.jit_prepare(true)
-  local ok, err = pcall(function()
+  core.guarded(function() core.jit_prepare(false) end, function()
+    core.jit_prepare(true)
     op.neg(x)
     if core.jit_device().calls == before.calls then
       core.fail(("jit.prepare: %s runs no kernels that could be compiled beforehand\n  hint: a GPU such as 'cuda:0'"):format(x.device))
@@ -123,9 +123,7 @@ return function(device)
     attention(empty)
     gradients(empty)
   end)
-  core.jit_prepare(false)
   core.jit_wait()
-  if not ok then error(err, 0) end
   local after = core.jit_device()
   return {
     kernels = after.kernels - before.kernels,

@@ -134,18 +134,19 @@ end
 
 local MARKED = 5
 local function stages_of(f, args)
-  if not (f.marks and f:marks(true)) then return nil end
+  if not f.marks then return nil end
   local by, times = {}, {}
-  local ok, why = pcall(function()
+  local marked = core.guarded(function() f:marks(false) end, function()
+    if not f:marks(true) then return false end
     f(unpack(args))
     for r = 1, MARKED do
       local spans, usec = core.spans(function() f(unpack(args)) end, true)
       times[r] = usec
       for _, step in ipairs(instructions(spans)) do add_stages(by, step) end
     end
+    return true
   end)
-  f:marks(false)
-  if not ok then error(why, 0) end
+  if not marked then return nil end
   for _, row in pairs(by) do
     for _, phase in pairs(row) do
       local rest = phase.usec

@@ -24,10 +24,10 @@ static void test_blocks(void) {
   }
   CHECK(!ts_work_take(-1) && !ts_work_take((int64_t)1 << 60));
   ts_work_give(NULL);
-  ts_memory_fail_after(2);
+  ts_memory_fail_after(2, false);
   void *first = ts_work_take(1 * MIB);
   CHECK(first && !ts_work_take(1 * MIB));
-  ts_memory_fail_after(0);
+  ts_memory_fail_after(0, false);
   ts_work_give(first);
   ts_work_trim();
   CHECK(ts_work_kept() == 0);

@@ -39,11 +39,10 @@ local function walk(f)
   local before, held = live()
   for n = 1, MOST do
     core.seed(1)
-    core.fail_after(n)
+    core.fail_after(n, "on")
     local done, e = pcall(f)
-    core.fail_after(0)
-    local failed = not done
-    if failed and not tostring(e):find("out of memory", 1, true) then
+    local failed = core.fail_after(0) < 0
+    if not done and not tostring(e):find("out of memory", 1, true) then
       return ("allocation %d: %s"):format(n, tostring(e))
     end
     e = nil

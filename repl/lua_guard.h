@@ -1,0 +1,23 @@
+/* What a function of Lua may leave set when an error ends it, and its end. See repl/lua_guard.c. */
+#ifndef TS_REPL_LUA_GUARD_H
+#define TS_REPL_LUA_GUARD_H
+
+#include "repl/lua_api.h"
+#include "vm/capture.h"
+
+/* What the context was set to. */
+typedef struct TsLuaState {
+  int no_grad;
+  int stream_depth;
+  struct TsRegion *region;
+  struct TsCapture *capture;
+  TsCaptureMark mark; /* of the capture that was open */
+} TsLuaState;
+
+TsLuaState ts_lua_state(lua_State *L);
+/* As it was; a capture that was begun since is given up. */
+void ts_lua_restore(lua_State *L, const TsLuaState *s);
+
+void ts_lua_open_guard(lua_State *L); /* core.guarded, core.no_grad, core.held */
+
+#endif

@@ -1,0 +1,128 @@
+-- What a program has set for a while is as before when an error ends it; what ends is told with its
+-- line; parameters are never mixed.
+local tessera = require "tessera"
+local core, op, nn, optim, graph = tessera.core, tessera.op, tessera.nn, tessera.optim, tessera.graph
+local tiers = dofile "tests/jit/_tiers.lua"
+
+local function error_of(f, ...)
+  local ok, why = pcall(f, ...)
+  return not ok and tostring(why) or nil
+end
+
+-- ---- a coroutine that yields out of what is set
+local f = graph.module("yields", function(x)
+  coroutine.yield(x)
+  return x
+end)
+local co = coroutine.create(function(x) return f(x) end)
+local ok, why = coroutine.resume(co, op.ones(3))
+ok --> false
+why:match "a coroutine yields inside of a function that is captured.*" --> a coroutine yields inside of a function that is captured, or has set something (no_grad, device, ..) for the time that it runs
+-->   hint: yield outside of it
+core.capturing() --> 
+op.ones(3):sum():item() --> 3
+co = coroutine.wrap(function() tessera.no_grad(coroutine.yield) end)
+(error_of(co) or ""):find "yields inside" ~= nil --> true
+core.recording() --> true
+-- Inside of what is run whole it may.
+local generator = graph.module("generator", function(x)
+  local sum = x
+  for y in coroutine.wrap(function() coroutine.yield(x * 2) coroutine.yield(x * 3) end) do sum = sum + y end
+  return sum
+end)
+generator(op.ones(2)):sum():item() --> 12
+
+-- ---- errors
+local model = nn.Linear(3, 2)
+local weight = model.weight
+local fails = graph.module("fails", function() error "here" end)
+error_of(fails, model, op.ones { 1, 3 }):match "%d+: .*" --> 38: here
+rawequal(model.weight, weight) and model.weight:hash() == weight:hash() --> true
+graph.module("works", function(m, x) return m(x) end)(model, op.ones { 1, 3 }).shape --> {1, 2}
+error_of(tessera.device, "null:0", function() error("there", 0) end) --> there
+core.default_device() --> auto
+error_of(tessera.numerics.profile, "strict", function() error("then", 0) end) --> then
+core.profile() --> deterministic
+error_of(tessera.numerics.trap, function() error("why", 0) end) --> why
+core.trap() --> false
+-- An error that the function itself catches gives up the region, not the function.
+local catches = graph.module("catches", function(x)
+  pcall(op.cond, x:sum():gt(0), function() error "no" end, function(y) return y end, x)
+  return x + 1
+end)
+catches(op.ones(2)):sum():item() --> 4
+
+local w = op.ones(4)
+local opt = optim.LBFGS { w }
+local step = graph.training_step({}, function() error("bad loss", 0) end, opt)
+error_of(step) --> bad loss
+core.recording() --> true
+opt.steps --> 0
+
+-- ---- parameters: a loss that fails behind a change, a gradient that does not fit
+local mean, index = op.zeros(3), core.tensor({ 5 }, { dtype = "i64" })
+local norm = graph.module("norm", function(x, i)
+  mean:copy_(mean * 0.5 + x:mean { axis = 0 })
+  return x:select(0, 0):index_select(i)
+end)
+error_of(norm, op.ones { 2, 3 }, index) ~= nil --> true
+mean --> [0. 0. 0.]
+--> f32[3]
+norm(op.ones { 2, 3 }, core.tensor({ 1 }, { dtype = "i64" })) --> [1.]
+--> f32[1]
+mean --> [1. 1. 1.]
+--> f32[3]
+
+local a, b = op.ones(3), op.ones(2)
+local sgd = optim.SGD({ a, b }, { lr = 1 })
+error_of(sgd.step, sgd, { op.ones(3), op.ones(5) }) ~= nil --> true
+a:sum():item() --> 3
+sgd.steps --> 0
+sgd:step { op.ones(3), op.ones(2) }
+a:sum():item() + b:sum():item() --> 0
+error_of(model.load_state_dict, model, { weight = op.zeros { 2, 3 }, bias = op.zeros { 3 } }) ~= nil --> true
+model.weight:hash() == weight:hash() --> true
+
+-- Moved only when all can be: what reads a parameter behind its change, and may fail, sees it in time.
+local p, q = op.ones(3), op.ones(3)
+local both = graph.module("both", function(g)
+  p:sub_(g)
+  q:sub_(p * 2)
+  return p:sum(), op.cumsum(q):sum()
+end)
+tessera.no_grad(both, op.full({ 3 }, 0.5)):item() --> 1.5
+p:sum():item() + q:sum():item() --> 1.5
+
+-- ---- memory is bounded by what is left
+local endless = graph.module("endless", function(x)
+  return op.recursive(function(self, n, y)
+    return op.cond(n:ge(0), function(m, z) return self(m + 1, z * 0.5) end, function(_, z) return z end, n, y)
+  end, { max = 3037000500 })(op.full({}, 1, { dtype = "i64" }), x)
+end)
+core.memory_left(24 * 2 ^ 20)
+why = error_of(endless, op.ones(100))
+core.memory_left(-1)
+why:find "out of memory" and why:match "does it come to an end.*" --> does it come to an end?
+core.memory_left(16 * 2 ^ 20)
+local list = {}
+why = error_of(function() while true do list[#list + 1] = op.ones(100000) end end)
+core.memory_left(-1)
+list = nil
+why:match "out of memory: %d+ bytes for a tensor; tensors hold %d+, caches %d+, and the machine has %d+ left" ~= nil --> true
+-- Garbage goes before anybody is refused.
+collectgarbage()
+core.trim()
+core.memory_left(48 * 2 ^ 20)
+for _ = 1, 200 do op.ones(1000000) end
+core.memory_left(-1)
+
+-- ---- what Ctrl-C ends says where
+local function interrupted(code, seconds)
+  local out, status = tiers.shell(("env --default-signal=INT timeout -s INT --preserve-status %s %s -e '%s'"):format(seconds, tiers.program, code))
+  return status, ((out:match "^%s*(.-)\n" or out):gsub("%(command line%)", ""))
+end
+interrupted([[os.execute "sleep 60"]], 0.5) --> 130, :1: os.execute: interrupted
+interrupted([[local op = require "tessera".op op.svd(op.normal({1500, 1500}, {seed = 1}))]], 1) --> 130, :1: svd: interrupted
+interrupted([[local op = require "tessera".op local function loop() while true do op.ones(9) end end xpcall(loop, function(e) for i = 1, 50 do tostring(i) end return e end) loop()]], 0.5) --> 130, :1: ones: interrupted
+tiers.run [[print(os.execute("exit 3"), os.execute(), os.execute("true"))]] --> 768	1	0
+--> , 0

@@ -1,0 +1,330 @@
+/* Calls whose results go into tensors that exist, and assignments. What the program has is written
+ * without interrupts: it has all of its old elements, or all of the new ones. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/cpu_pool.h"
+#include "devices/memory.h"
+#include "vm/call.h"
+#include "vm/capture.h"
+#include "vm/copy.h"
+#include "vm/defer.h"
+#include "vm/exec.h"
+#include "vm/mapped.h"
+#include "vm/offload.h"
+#include "vm/optim.h"
+#include "vm/tape.h"
+#include "vm/trap.h"
+#include "vm/write.h"
+
+static void release(TsTensor **t, int n) {
+  for (int i = 0; i < n; i++) {
+    ts_tensor_unref(t[i]);
+    t[i] = NULL;
+  }
+}
+
+static bool fits(const TsTensor *t, const TsMeta *m) {
+  return t->contiguous && t->meta.dtype == m->dtype && ts_meta_same_shape(&t->meta, m);
+}
+
+static int capture_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+                       int nout, TsTensor *const *out) {
+  TsTensor *made[TS_MAX_OUT];
+  int n = 0;
+  if (ts_capture_call(c, op, nin, in, attr, TS_MAX_OUT, &n, made)) return -1;
+  int failed = 0;
+  for (int i = 0; i < nout && i < n && !failed; i++)
+    failed = ts_capture_assign(c, out[i], made[i]);
+  release(made, n);
+  return failed;
+}
+
+/* ---- calls with their outputs: made ready, run, and what is left to do */
+typedef struct Into {
+  TsCall call;
+  TsTensor *made[TS_MAX_OUT], *const *out;
+  TsTensor *const *in, *own[TS_MAX_IN]; /* as they were given; numbers as tensors */
+  int nout, device;
+} Into;
+
+/* Whatever may be wrong is found here, and what memory is known to be needed is taken. apart: no
+ * result may be made in the bytes of what is given. */
+static int make_ready(Into *t, bool apart) {
+  TsContext *c = t->call.ctx;
+  TsCall *call = &t->call;
+  const TsMeta *meta[TS_MAX_VARIADIC];
+  TsInfer inf;
+  int bad = ts_call_check(c, ts_op_info(call->op), call->nin, call->in);
+  t->device = bad ? -1 : ts_call_device(call);
+  if (t->device < 0 || ts_call_infer(call, &inf, meta)) return -1;
+  for (int i = 0; i < t->nout; i++)
+    if (ts_write_check(c, t->out[i])) return -1;
+  for (int i = 0; i < call->nout; i++) inf.out[i].device = (uint8_t)t->device;
+  if (c->npending &&
+      (ts_defer_force_all(call->nin, call->in) || ts_defer_force_all(t->nout, t->out)))
+    return -1;
+  t->in = call->in;
+  if (call->nin <= TS_MAX_IN && ts_call_numbers(call, &inf, t->own)) return -1;
+  for (int i = 0; i < call->nout; i++) {
+    bool given = i < t->nout && !apart && fits(t->out[i], &inf.out[i]);
+    t->made[i] = given ? ts_tensor_ref(t->out[i]) : ts_tensor_new(c, &inf.out[i]);
+    if (!t->made[i] || ts_defer_touch(t->made[i]->storage)) return -1;
+  }
+  return 0;
+}
+
+static void close(Into *t) {
+  if (t->in) ts_call_release_numbers(&t->call, t->in);
+  release(t->made, TS_MAX_OUT);
+}
+
+static int run_into(const Into *t) {
+  TsCall *call = (TsCall *)(uintptr_t)&t->call;
+  TsContext *c = call->ctx;
+  int done = ts_offload_on(c, t->device) ? c->offload->call(call, t->device, true) : 0;
+  if (done) return done == 1 ? 0 : -1;
+  if (t->device) return ts_offload_here(ts_vm_handler[call->op], call);
+  return ts_call_fetch(call) ? -1 : ts_vm_handler[call->op](call);
+}
+
+static int run_quietly(const Into *t, int n) {
+  TsContext *c = t->call.ctx;
+  int failed = 0;
+  c->no_grad++;
+  c->inside++;
+  for (int i = 0; i < n && !failed; i++) failed = run_into(&t[i]);
+  c->inside--;
+  c->no_grad--;
+  return failed;
+}
+
+static int finish(Into *t) {
+  TsContext *c = t->call.ctx;
+  int failed = 0;
+  ts_call_note(&t->call);
+  for (int i = 0; i < t->nout && i < t->call.nout && !failed; i++) {
+    if (t->made[i] != t->out[i])
+      failed = ts_vm_assign(c, t->out[i], t->made[i]);
+    else
+      t->out[i]->storage->version++;
+  }
+  return failed;
+}
+
+int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+                   int nout, TsTensor *const *out) {
+  if (c->capture) return capture_out(c, op, nin, in, attr, nout, out);
+  Into t = {.call = {.ctx = c, .op = op, .nin = nin, .in = in, .attr = attr},
+            .out = out,
+            .nout = nout};
+  t.call.out = t.made;
+  int failed = make_ready(&t, false);
+  if (!failed) {
+    int held = ts_cpu_hold_interrupts();
+    failed = run_quietly(&t, 1) || finish(&t);
+    ts_cpu_let_interrupts(held);
+  }
+  if (!failed && c->trap) failed = ts_trap_check(&t.call, false);
+  close(&t);
+  return failed ? -1 : 0;
+}
+
+/* ---- several, all of them or none */
+/* As one piece of work, whose memory is taken before anything is written. */
+static bool is_group(const Into *t, int n) {
+  for (int i = 0; i < n; i++) {
+    if (t[i].call.op != t->call.op || t[i].device || !ts_optim_groups(t->call.op)) return false;
+    for (int k = 0; k < t[i].call.nout; k++)
+      if (k >= t[i].nout || t[i].made[k] != t[i].out[k]) return false;
+  }
+  return true;
+}
+
+static int run_group(Into *t, int n) {
+  TsCall **call = malloc(sizeof *call * (size_t)n);
+  if (!call) return ts_error_set(&t->call.ctx->err, TS_ERR_memory, "out of memory");
+  int failed = 0;
+  for (int i = 0; i < n; i++) call[i] = &t[i].call;
+  for (int i = 0; i < n && !failed; i++) failed = ts_call_fetch(call[i]);
+  if (!failed) failed = ts_optim_group(n, call);
+  free(call);
+  return failed;
+}
+
+/* Memory that runs out when something has been written is looked for once more. */
+static int run_surely(TsContext *c, const Into *t) {
+  if (!run_quietly(t, 1)) return 0;
+  if (c->err.code != TS_ERR_memory) return -1;
+  ts_error_clear(&c->err);
+  ts_memory_reclaim();
+  if (c->collect) c->collect(c->where_arg);
+  return run_quietly(t, 1);
+}
+
+static int run_all(TsContext *c, Into *t, int n) {
+  int failed = 0, held = ts_cpu_hold_interrupts();
+  if (n > 1 && is_group(t, n))
+    failed = run_group(t, n);
+  else
+    for (int i = 0; i < n && !failed; i++) failed = run_surely(c, &t[i]);
+  for (int i = 0; i < n && !failed; i++) failed = finish(&t[i]);
+  ts_cpu_let_interrupts(held);
+  if (!failed) c->commits++;
+  for (int i = 0; i < n && !failed && c->trap; i++) failed = ts_trap_check(&t[i].call, false);
+  return failed;
+}
+
+int ts_vm_together(TsContext *c, int n, const TsTogether *steps) {
+  Into *t = n ? calloc((size_t)n, sizeof *t) : NULL;
+  if (!n) return 0;
+  int failed = t ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  for (int i = 0; i < n && !failed; i++) {
+    const TsTogether *s = &steps[i];
+    t[i] = (Into){.call = {.ctx = c, .op = s->op, .nin = s->nin, .in = s->in, .attr = s->attr},
+                  .out = s->out,
+                  .nout = s->nout};
+    t[i].call.out = t[i].made;
+    failed = make_ready(&t[i], !ts_optim_groups(s->op));
+  }
+  if (!failed) failed = run_all(c, t, n);
+  for (int i = 0; t && i < n; i++) close(&t[i]);
+  free(t);
+  return failed ? -1 : 0;
+}
+
+/* An elementwise call whose result has x's type and that reads nothing else of x's bytes: on a
+ * device one launch instead of two, and no memory. */
+static bool goes_straight(TsContext *c, TsOp op, int nin, TsTensor *const *in,
+                          const TsAttr *attr, const TsTensor *x) {
+  const TsMeta *meta[TS_MAX_VARIADIC];
+  const TsOpInfo *o = ts_op_info(op);
+  TsInfer inf;
+  TsCall call = {.ctx = c, .op = op, .nin = nin, .in = in, .attr = attr};
+  if (c->capture || !ts_offload_on(c, x->meta.device) || o->cls != TS_CLASS_POINTWISE ||
+      (!attr && o->nattr) || !x->contiguous || x->origin || x->storage->symbolic ||
+      nin < o->nrequired || nin > o->nin || ts_tape_wants(c, nin, in))
+    return false;
+  for (int i = 0; i < nin; i++) {
+    if (!in[i] || in[i]->storage->pending) return false;
+    if (in[i]->storage == x->storage && (in[i]->offset != x->offset || !fits(in[i], &x->meta)))
+      return false;
+  }
+  bool well = ts_call_device(&call) == x->meta.device && !ts_call_infer(&call, &inf, meta);
+  ts_error_clear(&c->err);
+  return well && call.nout == 1 && !inf.dynamic && fits(x, &inf.out[0]);
+}
+
+int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+                    TsTensor *x) {
+  if (goes_straight(c, op, nin, in, attr, x)) {
+    if (c->watched) c->defer->wrote(x);
+    if (ts_vm_call_out(c, op, nin, in, attr, 1, &x)) return -1;
+    return ts_cpu_interrupted() ? ts_call_interrupted(c, op) : 0;
+  }
+  TsTensor *y = ts_vm_call1(c, op, nin, in, attr);
+  if (!y) return -1;
+  int failed = 0;
+  char a[TS_META_TEXT], b[TS_META_TEXT];
+  if (ts_dtype_rank(ts_tensor_dtype(y)) > ts_dtype_rank(ts_tensor_dtype(x))) {
+    failed = ts_error_set(&c->err, TS_ERR_dtype, "%s_: the result %s cannot be stored as %s",
+                          ts_op_info(op)->name, ts_meta_text(&y->meta, a),
+                          ts_dtype_name(ts_tensor_dtype(x)));
+    ts_error_hint(&c->err, "use x = x:%s(...) and let the dtype change", ts_op_info(op)->name);
+  } else if (!ts_meta_same_shape(&x->meta, &y->meta)) {
+    failed = ts_error_set(&c->err, TS_ERR_shape, "%s_: the result %s does not fit into %s",
+                          ts_op_info(op)->name, ts_meta_text(&y->meta, a),
+                          ts_meta_text(&x->meta, b));
+  } else {
+    failed = ts_vm_assign(c, x, y);
+  }
+  ts_tensor_unref(y);
+  return failed;
+}
+
+int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
+  TsDtype type = ts_tensor_dtype(dst);
+  bool number = src->meta.weak && !src->storage->symbolic;
+  if (number && ts_dtype_check_number(type, ts_tensor_number_value(src), "assignment", &c->err))
+    return -1;
+  if (c->capture) return ts_capture_assign(c, dst, src);
+  if (ts_write_check(c, dst)) return -1;
+  if (ts_defer_force(src) || ts_defer_force(dst)) return -1;
+  if (c->watched) c->defer->wrote(dst);
+  if (dst->origin && !c->no_grad) {
+    ts_error_set(
+        &c->err, TS_ERR_value,
+        "a tensor that was computed from others that require gradients is changed in place");
+    return ts_error_hint(&c->err,
+                         "write x = x * 2 instead of x:mul_(2), or use tessera.no_grad");
+  }
+  dst->storage->version++;
+  TsMeta m = dst->meta;
+  char a[TS_META_TEXT], b[TS_META_TEXT];
+  if (ts_meta_broadcast(&dst->meta, &src->meta, &m) || !ts_meta_same_shape(&m, &dst->meta))
+    return ts_error_set(&c->err, TS_ERR_shape, "assignment: %s does not fit into %s",
+                        ts_meta_text(&src->meta, a), ts_meta_text(&dst->meta, b));
+  if ((dst->meta.dtype == TS_DT_mxfp4 || src->meta.dtype == TS_DT_mxfp4) &&
+      !ts_meta_same_shape(&dst->meta, &src->meta))
+    return ts_error_set(&c->err, TS_ERR_dtype, "assignment: mxfp4 is not broadcast");
+  TsTensor *own = NULL; /* overlapping views must not see their own writes */
+  if (src->storage == dst->storage && !(own = ts_tensor_copy(c, src))) return -1;
+  if (own) src = own;
+  int done = ts_offload_on(c, dst->meta.device) ? c->offload->assign(c, dst, src) : 0;
+  if (done) {
+    ts_tensor_unref(own);
+    return done == 1 ? 0 : -1;
+  }
+  const void *from = ts_tensor_read(src);
+  void *to = from ? ts_tensor_write(dst) : NULL;
+  int held = ts_cpu_hold_interrupts();
+  if (to) {
+    int64_t ds[TS_MAX_RANK], ss[TS_MAX_RANK];
+    int skip = dst->meta.ndim - src->meta.ndim;
+    TsDtype dd = ts_tensor_dtype(dst), sd = ts_tensor_dtype(src);
+    for (int i = 0; i < dst->meta.ndim; i++) {
+      bool spread = i < skip || src->meta.dim[i - skip] == 1;
+      ds[i] = ts_dtype_nbytes(dd, dst->stride[i]);
+      ss[i] = spread ? 0 : ts_dtype_nbytes(sd, src->stride[i - skip]);
+    }
+    if (dd == TS_DT_mxfp4 && sd == dd)
+      memcpy(to, from, (size_t)ts_meta_nbytes(&m)); /* it has no views */
+    else if (dd == sd)
+      ts_copy_nd(m.ndim, m.dim, to, ds, from, ss, ts_dtypes[dd].nbytes);
+    else
+      ts_convert_nd(m.ndim, m.dim, to, dd, ds, from, sd, ss);
+  }
+  ts_cpu_let_interrupts(held);
+  if (to && ts_mapped_changed() && ts_mapped_check(c, 1, &src)) to = NULL;
+  ts_tensor_unref(own);
+  return to ? 0 : -1;
+}
+
+/* src as it is copied into dst without more memory. */
+static TsTensor *fitting(TsContext *c, TsTensor *dst, TsTensor *src) {
+  TsMeta m = dst->meta;
+  char a[TS_META_TEXT], b[TS_META_TEXT];
+  if (ts_meta_broadcast(&dst->meta, &src->meta, &m) || !ts_meta_same_shape(&m, &dst->meta)) {
+    ts_error_set(&c->err, TS_ERR_shape, "assignment: %s does not fit into %s",
+                 ts_meta_text(&src->meta, a), ts_meta_text(&dst->meta, b));
+    return NULL;
+  }
+  if (ts_defer_force(src) || ts_defer_force(dst) || ts_defer_touch(dst->storage)) return NULL;
+  bool other = ts_offload_on(c, dst->meta.device) || ts_offload_on(c, src->meta.device);
+  if (other && dst->meta.device != src->meta.device)
+    return ts_tensor_to(c, src, dst->meta.device);
+  return src->storage == dst->storage ? ts_tensor_copy(c, src) : ts_tensor_ref(src);
+}
+
+int ts_vm_assign_all(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src) {
+  TsTensor **from = calloc((size_t)n + 1, sizeof *from);
+  int failed = from ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  for (int i = 0; i < n && !failed; i++) failed = !(from[i] = fitting(c, dst[i], src[i]));
+  int held = ts_cpu_hold_interrupts();
+  for (int i = 0; i < n && !failed; i++) failed = ts_vm_assign(c, dst[i], from[i]);
+  ts_cpu_let_interrupts(held);
+  if (!failed) c->commits++;
+  for (int i = 0; from && i < n; i++) ts_tensor_unref(from[i]);
+  free(from);
+  return failed ? -1 : 0;
+}
