@@ -346,6 +346,19 @@ int ts_exec_qr(TsCall *call) {
   return close_work(w, failed);
 }
 
+/* n numbers, or pairs of them. LAPACK's iterations need not end where one is not. */
+static bool is_finite(const Work *w, const void *a, int64_t n) {
+  bool finite = true;
+  for (int64_t i = 0; i < n * (1 + w->complex); i++)
+    finite &= w->rs == 8 ? isfinite(((const double *)a)[i]) : isfinite(((const float *)a)[i]);
+  return finite;
+}
+
+static int not_finite(Work *w, const char *name, int64_t i) {
+  return ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrix %lld has a NaN or an infinity",
+                      name, (long long)i);
+}
+
 typedef struct Svd {
   int m, n, k, ldvt;
   const char *job;
@@ -398,7 +411,9 @@ int ts_exec_svd(TsCall *call) {
   void *space = lapack_work(w, lwork), *s = take(w, (int64_t)big * big * es);
   for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
     flip(w, m, n, v.a, matrix(w, w->a, i, m, n));
-    if (gesdd(w, &v, space, &lwork))
+    if (!is_finite(w, v.a, (int64_t)m * n))
+      failed = not_finite(w, "svd", i);
+    else if (gesdd(w, &v, space, &lwork))
       failed = ts_error_set(&call->ctx->err, TS_ERR_value, "svd: matrix %lld does not converge",
                             (long long)i);
     put_matrix(w, call->out[0], i, m, ucols, v.u, s);
@@ -488,6 +503,11 @@ int ts_exec_cofactor(TsCall *call) {
   for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
     double d[2];
     flip(w, n, n, v.a, matrix(w, w->a, i, n, n));
+    if (!is_finite(w, v.a, nn)) { /* nor are the cofactors */
+      for (int64_t k = 0; k < nn; k++) c[k] = NAN;
+      put(w, call->out[0], i * nn, nn, c, TS_DT_complex128);
+      continue;
+    }
     CALL4(getrf, &n, &n, v.a, &n, pivot, &info);
     if (regular(w, v.a, n)) {
       diagonal_product(w, v.a, n, pivot, d);
@@ -536,7 +556,9 @@ int ts_exec_eigh(TsCall *call) {
   int *iwork = take(w, (int64_t)liwork * 4);
   for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
     flip(w, n, n, a, matrix(w, w->a, i, n, n));
-    if (evd(w, n, a, values, space, lwork, rwork, lrwork, iwork, liwork))
+    if (!is_finite(w, a, (int64_t)n * n))
+      failed = not_finite(w, "eigh", i);
+    else if (evd(w, n, a, values, space, lwork, rwork, lrwork, iwork, liwork))
       failed = ts_error_set(&call->ctx->err, TS_ERR_value,
                             "eigh: matrix %lld does not converge", (long long)i);
     put(w, call->out[0], i * n, n, values, ts_dtype_real(w->d));

@@ -58,6 +58,7 @@ end
 for _, draw in ipairs {
   function() return rng.normal { 0, 4 } end, function() return rng.uniform { 3, 0 } end, function() return rng.bernoulli { 0 } end,
   function() return rng.randint({ 0 }, 0, 4) end, function() return op.dropout(op.ones { 0, 2 }, 0.3) end,
+  function() return op.categorical(op.zeros { 0, 2, 1 }) end,
   function() return tessera.graph.module("f", function(x) return op.dropout(x, 0.3) end)(op.ones { 0, 2 }) end,
 } do
   behind(draw, name) == behind(draw, "cpu") --> true
