@@ -358,13 +358,10 @@ static const char *operator_of(const TsGraph *region) {
 int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   TsCapture *k = c->capture;
   TsGraph *g = k->g;
-  TsMeta m = dst->meta;
   g->b.failed = false;
   mark_line(c, g);
   TsVal v = ts_capture_value(c, src);
-  if (!v || ts_meta_broadcast(&m, &v->meta, &m) || !(v = fitted(g, v, &dst->meta)))
-    return c->err.code ? -1
-                       : ts_error_set(&c->err, TS_ERR_shape, "assignment: shapes do not fit");
+  if (!v || !(v = fitted(g, v, &dst->meta))) return -1;
   if (is_symbol(dst) && is_ours(k, dst) && from_outside(k, dst))
     return ts_write_refuse(c, operator_of(g));
   if (is_symbol(dst) && is_ours(k, dst) && looks_at(k, dst))

@@ -242,7 +242,20 @@ int ts_vm_call_into(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
   return failed;
 }
 
+/* src is stretched to dst, never dst. */
+static int check_fit(TsContext *c, const TsMeta *dst, const TsMeta *src) {
+  TsMeta m = *dst;
+  char a[TS_META_TEXT], b[TS_META_TEXT];
+  if (ts_meta_broadcast(dst, src, &m) || !ts_meta_same_shape(&m, dst))
+    return ts_error_set(&c->err, TS_ERR_shape, "assignment: %s does not fit into %s",
+                        ts_meta_text(src, a), ts_meta_text(dst, b));
+  if ((dst->dtype == TS_DT_mxfp4 || src->dtype == TS_DT_mxfp4) && !ts_meta_same_shape(dst, src))
+    return ts_error_set(&c->err, TS_ERR_dtype, "assignment: mxfp4 is not broadcast");
+  return 0;
+}
+
 int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
+  if (check_fit(c, &dst->meta, &src->meta)) return -1;
   TsDtype type = ts_tensor_dtype(dst);
   bool number = src->meta.weak && !src->storage->symbolic;
   if (number && ts_dtype_check_number(type, ts_tensor_number_value(src), "assignment", &c->err))
@@ -259,14 +272,6 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
                          "write x = x * 2 instead of x:mul_(2), or use tessera.no_grad");
   }
   dst->storage->version++;
-  TsMeta m = dst->meta;
-  char a[TS_META_TEXT], b[TS_META_TEXT];
-  if (ts_meta_broadcast(&dst->meta, &src->meta, &m) || !ts_meta_same_shape(&m, &dst->meta))
-    return ts_error_set(&c->err, TS_ERR_shape, "assignment: %s does not fit into %s",
-                        ts_meta_text(&src->meta, a), ts_meta_text(&dst->meta, b));
-  if ((dst->meta.dtype == TS_DT_mxfp4 || src->meta.dtype == TS_DT_mxfp4) &&
-      !ts_meta_same_shape(&dst->meta, &src->meta))
-    return ts_error_set(&c->err, TS_ERR_dtype, "assignment: mxfp4 is not broadcast");
   TsTensor *own = NULL; /* overlapping views must not see their own writes */
   if (src->storage == dst->storage && !(own = ts_tensor_copy(c, src))) return -1;
   if (own) src = own;
@@ -288,11 +293,11 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
       ss[i] = spread ? 0 : ts_dtype_nbytes(sd, src->stride[i - skip]);
     }
     if (dd == TS_DT_mxfp4 && sd == dd)
-      memcpy(to, from, (size_t)ts_meta_nbytes(&m)); /* it has no views */
+      memcpy(to, from, (size_t)ts_meta_nbytes(&dst->meta)); /* it has no views */
     else if (dd == sd)
-      ts_copy_nd(m.ndim, m.dim, to, ds, from, ss, ts_dtypes[dd].nbytes);
+      ts_copy_nd(dst->meta.ndim, dst->meta.dim, to, ds, from, ss, ts_dtypes[dd].nbytes);
     else
-      ts_convert_nd(m.ndim, m.dim, to, dd, ds, from, sd, ss);
+      ts_convert_nd(dst->meta.ndim, dst->meta.dim, to, dd, ds, from, sd, ss);
   }
   ts_cpu_let_interrupts(held);
   if (to && ts_mapped_changed() && ts_mapped_check(c, 1, &src)) to = NULL;
@@ -302,13 +307,7 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
 
 /* src as it is copied into dst without more memory. */
 static TsTensor *fitting(TsContext *c, TsTensor *dst, TsTensor *src) {
-  TsMeta m = dst->meta;
-  char a[TS_META_TEXT], b[TS_META_TEXT];
-  if (ts_meta_broadcast(&dst->meta, &src->meta, &m) || !ts_meta_same_shape(&m, &dst->meta)) {
-    ts_error_set(&c->err, TS_ERR_shape, "assignment: %s does not fit into %s",
-                 ts_meta_text(&src->meta, a), ts_meta_text(&dst->meta, b));
-    return NULL;
-  }
+  if (check_fit(c, &dst->meta, &src->meta)) return NULL;
   if (ts_defer_force(src) || ts_defer_force(dst) || ts_defer_touch(dst->storage)) return NULL;
   bool other = ts_offload_on(c, dst->meta.device) || ts_offload_on(c, src->meta.device);
   if (other && dst->meta.device != src->meta.device)

@@ -77,3 +77,12 @@ local empty = op.zeros({ 0 }, { dtype = "u8" })
 outcome(graph.module("h", function(a) return a * -1 end), empty) --> mul: -1 does not fit into u8
 outcome(function(a) return a * -1 end, empty) --> mul: -1 does not fit into u8
 outcome(graph.module("h", function(a) return op.cond(a:sum():gt(99), function() return a + 300 end, function() return a end) end), u) --> add: 300 does not fit into u8
+
+-- What is assigned fits, or is refused with the same words.
+for _, h in ipairs {
+  function() return op.zeros({}, { dtype = "u8" }):copy_(op.ones({ 1 }, { dtype = "f64" })) end,
+  function() local t = op.zeros { 2, 3 } t["0"] = op.ones { 2, 2 } return t end,
+  function() return op.zeros({ 2, 3 }):copy_(op.ones { 4, 2, 3 }) end,
+} do
+  outcome(graph.module("h", h)) == outcome(h) and outcome(h):match "does not fit into" --> does not fit into
+end
