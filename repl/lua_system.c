@@ -10,6 +10,7 @@
 #include "devices/memory.h"
 #include "devices/work.h"
 #include "jit/jit.h"
+#include "lib/arena.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
 #include "repl/report.h"
@@ -222,6 +223,12 @@ static int interrupt_after(lua_State *L) {
   return 1;
 }
 
+/* arena_single(on): each allocation of an arena may be the one that fails. */
+static int arena_single(lua_State *L) {
+  ts_arena_single(lua_toboolean(L, 1));
+  return 0;
+}
+
 /* memory_left([n]) -> bytes that the program may take; n: as if so many were left
  * and nothing came back, for all but Lua itself; -1: no more. */
 static int memory_left(lua_State *L) {
@@ -410,6 +417,7 @@ void ts_lua_open_system(lua_State *L) {
                                     {"poison", poison},
                                     {"interrupt_after", interrupt_after},
                                     {"memory_left", memory_left},
+                                    {"arena_single", arena_single},
                                     {"devices", devices},
                                     {"default_device", default_device},
                                     {"synchronize", synchronize},

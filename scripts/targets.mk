@@ -82,6 +82,12 @@ golden: $(BIN)
 	@GOLDEN=1 $(BIN) scripts/check.lua -- $(ONLY) | tail -1
 	@git diff --stat -- tests
 
+# Memory that runs out at every allocation, Ctrl-C at every point (tests/upsets); some hours. FUZZ_COUNT: points
+# of a scenario at most; UPSET=word: scenarios whose names contain it.
+upsets: $(BIN)
+	@for t in memory interrupts signals compilers; do \
+	  FUZZ_COUNT=$${FUZZ_COUNT:-20000} $(BIN) scripts/run_test.lua tests/upsets/$$t.lua || exit 1; done
+
 # The accuracy of every pointwise row over all f32 numbers; hours, so not a test.
 ulp: $(BUILD)/tests/elem/ulp
 	@$< --step 1 --random 10000000 --out tests/elem/ulp.txt
@@ -133,6 +139,7 @@ help:
 	@echo "make test       the tests without installing anything (ONLY=word for some)"
 	@echo "                DEV=cuda: those in tests/devices on a GPU, else on a simulated one"
 	@echo "make fuzz       generated programs in every way for an hour (FUZZ_SECONDS, FUZZ_COUNT, FUZZ_SEED, DEV)"
+	@echo "make upsets     memory that runs out, and Ctrl-C, at every point of many scenarios (FUZZ_COUNT, UPSET)"
 	@echo "make golden     rewrite what tests expect to what comes out (ONLY=word); then git diff"
 	@echo "make test-long  the tests with more cases"
 	@echo "make ulp        measure the accuracy of every pointwise row: tests/elem/ulp.txt"
@@ -145,5 +152,5 @@ help:
 	@echo "make install    PREFIX=/usr/local DESTDIR="
 	@echo "VARIANT=asan|tsan|debug and CC=clang choose another build"
 
-.PHONY: check test test-long fuzz golden ulp jit-speed rows-speed demo setup layers bench docs format install clean help
+.PHONY: check test test-long fuzz upsets golden ulp jit-speed rows-speed demo setup layers bench docs format install clean help
 .SECONDARY: $(CTEST_OBJ)
