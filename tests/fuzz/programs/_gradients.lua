@@ -35,7 +35,8 @@ return function(W)
       end
       local text = c.text:format(unpack(holes))
       local fine, y = W:run("return " .. text)
-      if fine and #texts > 0 and W:fits(y) and y.numel < 400 and steps.differentiable(row) then
+      if fine and #texts > 0 and W:fits(y) and y.numel < 400 and steps.differentiable(row)
+        and (y.dtype == "f64" or y.dtype == "complex128") then
         for i = 1, #texts do params[i] = "x" .. i end
         given = texts
         local fin = ":cast('f64')" .. R:pick(ends)
