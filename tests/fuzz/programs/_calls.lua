@@ -1,4 +1,5 @@
--- Calls of every row of the operator table, new ones too: from the agreement cases, which every row has,
+-- Calls of every row of the operator table, new ones too: from the agreement cases, which every row
+-- has,
 -- with other sizes, dtypes and attributes.
 package.path = "tests/agree/?.lua;" .. package.path
 local core = require "tessera.core"
@@ -72,7 +73,8 @@ local function literal(v)
 end
 
 local float = { f16 = true, bf16 = true, f32 = true, f64 = true, fp8_e4m3 = true, fp8_e5m2 = true }
-local takes = { { 1, { "bool" } }, { 2, words.wholes }, { 4, words.wholes }, { 8, words.floats }, { 16, { "complex64", "complex128" } } }
+local takes = { { 1, { "bool" } }, { 2, words.wholes }, { 4, words.wholes }, { 8, words.floats }, { 16,
+  { "complex64", "complex128" } } }
 
 -- Another dtype for what is a float there, or any that the row takes.
 local function another(R, row, dtype, gradient)
@@ -88,7 +90,8 @@ local function another(R, row, dtype, gradient)
   return R:pick(pool)
 end
 
---- A call: {text = "op.name(%s, %s, {..})" with holes for the inputs, inputs = {{dtype, shape, low, high}}}.
+--- A call: {text = "op.name(%s, %s, {..})" with holes for the inputs, inputs = {{dtype, shape, low,
+--- high}}}.
 --- change: sizes, dtypes and attributes differ from the case. gradient: floats are f64.
 function M.call(R, row, change, gradient)
   load_cases()
@@ -96,7 +99,8 @@ function M.call(R, row, change, gradient)
   local sizes, dtypes, inputs, holes = {}, {}, {}, {}
   local function size(d)
     if not change or R:chance(0.4) then return d end
-    sizes[d] = sizes[d] or R:pick { d, d, d + 1, math.max(d - 1, 1), d * 2, R(9), 1, R:chance(0.25) and 0 or d }
+    sizes[d] = sizes[d] or R:pick { d, d, d + 1, math.max(d - 1, 1), d * 2, R(9), 1,
+      R:chance(0.25) and 0 or d }
     return sizes[d]
   end
   local keep, none = not change or R:chance(0.3), R:chance(0.15)
@@ -114,7 +118,8 @@ function M.call(R, row, change, gradient)
         end
       end
       dtypes[x.dtype] = dtypes[x.dtype] or another(R, row, x.dtype, gradient)
-      inputs[#inputs + 1] = { dtype = dtypes[x.dtype], shape = s, low = x.low, high = x.high, index = not float[x.dtype] }
+      inputs[#inputs + 1] = { dtype = dtypes[x.dtype], shape = s, low = x.low, high = x.high,
+        index = not float[x.dtype] }
       holes[i] = "%s"
     end
   end
@@ -122,20 +127,24 @@ function M.call(R, row, change, gradient)
   for k, v in pairs(c.o) do given[k] = literal(v) end
   if change then
     for _, a in ipairs(words.attributes(row)) do
-      if R:chance(0.3) then given[a.name] = words.one(R, a.name, a.kind, inputs[1] and { ndim = #inputs[1].shape, shape = inputs[1].shape }) end
+      if R:chance(0.3) then given[a.name] = words.one(R, a.name, a.kind,
+        inputs[1] and { ndim = #inputs[1].shape, shape = inputs[1].shape }) end
     end
   end
   for _, a in ipairs(words.attributes(row)) do
     if given[a.name] then parts[#parts + 1] = a.name .. " = " .. given[a.name] end
   end
-  if #parts > 0 then holes[#holes + 1] = ("{" .. table.concat(parts, ", ") .. "}"):gsub("%%", "%%%%") end
-  return { text = ("op.%s(%s)"):format(row.name, table.concat(holes, ", ")), inputs = inputs, row = row }
+  if #parts > 0 then holes[#holes + 1] = ("{" .. table.concat(parts, ", ") .. "}"):gsub("%%",
+    "%%%%") end
+  return { text = ("op.%s(%s)"):format(row.name, table.concat(holes, ", ")), inputs = inputs,
+    row = row }
 end
 
 --- Data for an input of a call.
 function M.data(R, x, kind)
   if x.index or (x.low and not kind and R:chance(0.4)) then
-    return ("T(%d, %s, %q, nil, %s, %s)"):format(R(999), words.list(x.shape), x.dtype, literal(x.low or 0), literal(x.high or 1))
+    return ("T(%d, %s, %q, nil, %s, %s)"):format(R(999), words.list(x.shape), x.dtype,
+      literal(x.low or 0), literal(x.high or 1))
   end
   return words.data(R, x.shape, x.dtype, kind)
 end

@@ -1,7 +1,8 @@
 -- Generates programs, runs each in every way, compares what they print line by line with the reference,
 -- shrinks those that differ.
 --   local found = dofile "tests/fuzz/programs/_drive.lua"{ first = 1, count = 100, seconds = 100, .. }
--- More: kinds (a list with commas), device (a GPU beside the CPU), jobs, ways (so many a program, by turns; nil:
+-- More: kinds (a list with commas), device (a GPU beside the CPU), jobs, ways (so many a program, by
+-- turns; nil:
 -- all), shrink (seconds a program), keep (the folder of programs that fail), chatty.
 local here = "tests/fuzz/programs/"
 local ways, shrink = dofile(here .. "_ways.lua"), dofile(here .. "_shrink.lua")
@@ -26,7 +27,8 @@ local function difference(want, got)
   local a, b = want:gmatch "([^\n]*)\n?", got:gmatch "([^\n]*)\n?"
   while true do
     local p, q = a(), b()
-    if p ~= q then return ("want %s\n     got  %s"):format(tostring(p):sub(1, 600), tostring(q):sub(1, 600)) end
+    if p ~= q then return ("want %s\n     got  %s"):format(tostring(p):sub(1, 600), tostring(q):sub(1,
+      600)) end
     if not p then return nil end
   end
 end
@@ -35,7 +37,8 @@ end
 local function signature(text)
   if text:match "^WRONG" then return (text:gsub("\n.*", ""):gsub(" %-%- .*", "")) end
   local want, got = text:match "want ([^:\n]*)[^\n]*\n +got +([^:\n]*)"
-  if want then text = text:match "^[^w\n]*" .. "'" .. want .. "' is '" .. (got == want and "other" or got) .. "'" end
+  if want then text = text:match "^[^w\n]*" .. "'" .. want .. "' is '" .. (got == want and "other"
+    or got) .. "'" end
   return (text:gsub("\n.*", ""):gsub("%x%x%x%x%x%x%x%x+", "#"):gsub("%d+", "#"):sub(1, 90))
 end
 
@@ -87,12 +90,15 @@ return function(o)
     local path = ("%s/%d.lua"):format(keep, seed)
     write(path, text)
     if not failed[seed] then failed[seed], mismatches = true, mismatches + 1 end
-    found[#found + 1] = { seed = seed, way = way[1], what = what, sort = sort, body = body, path = path }
+    found[#found + 1] = { seed = seed, way = way[1], what = what, sort = sort, body = body,
+      path = path }
     if first or (o.each or 1) >= sorts[sort] then
       told = told + 1
       if told <= (o.most or 20) then
-        print(("seed %d, %s: %s\n  %s\n  %s\n%s"):format(seed, way[1], what, ways.command(list[1], path, "/tmp/fuzz-cache"),
-          way == list[1] and "" or ways.command(way, path, "/tmp/fuzz-cache"), (body or ""):gsub("%f[^\n%z]", "    ")))
+        print(("seed %d, %s: %s\n  %s\n  %s\n%s"):format(seed, way[1], what, ways.command(list[1], path,
+          "/tmp/fuzz-cache"),
+          way == list[1] and "" or ways.command(way, path, "/tmp/fuzz-cache"),
+            (body or ""):gsub("%f[^\n%z]", "    ")))
         io.stdout:flush()
       end
     end
@@ -108,7 +114,8 @@ return function(o)
         sorts_here[signature(own)] = true
         -- What is known of a program is known of it as a whole.
         local sought = text:find("\nknown(f", 1, true) and own or own:match "^WRONG .- %-%- "
-        report(seed, list[1], own, text, function(t) return run_alone(t, { list[1] })[1]:find(sought, 1, true) ~= nil end)
+        report(seed, list[1], own, text, function(t) return run_alone(t, { list[1] })[1]:find(sought, 1,
+          true) ~= nil end)
       end
     end
     if tonumber(outs[1]:match "exit (%d+)%s*$" or 255) >= 124 then
@@ -134,21 +141,25 @@ return function(o)
   local last = seed + (o.count or math.huge) - 1
   while seed <= last and os.time() - start < (o.seconds or math.huge) do
     local n = math.min(chunk, last - seed + 1)
-    local generate = ("timeout -k 1 60 %s --no-jit --threads=1 %s_generate.lua %s"):format(ways.program, here, folder)
+    local generate = ("timeout -k 1 60 %s --no-jit --threads=1 %s_generate.lua %s"):format(ways.program,
+      here, folder)
     local complaint, status = ways.shell(("%s %d %d %s"):format(generate, seed, n, o.kinds or ""))
     if complaint ~= "" and o.chatty then print(complaint) end
     local lists = {}
     for s = seed, seed + n - 1 do
       local path = ("%s/%d.lua"):format(folder, s)
       if not read(path) then -- it ended before: one by one
-        local out, code = ways.shell(("FUZZ_TRACE=%s/trace %s %d 1 %s"):format(folder, generate, s, o.kinds or ""))
-        if code ~= 0 then report(s, list[1], ("the generator ends with %s: %s"):format(code, out:sub(-300)), read(folder .. "/trace") or "", nil) end
+        local out, code = ways.shell(("FUZZ_TRACE=%s/trace %s %d 1 %s"):format(folder, generate, s,
+          o.kinds or ""))
+        if code ~= 0 then report(s, list[1], ("the generator ends with %s: %s"):format(code,
+          out:sub(-300)), read(folder .. "/trace") or "", nil) end
       end
       local text = read(path)
       if text and text:find(MARK, 1, true) then
         programs = programs + 1
         local runs = {}
-        for i, w in ipairs(of_seed(s)) do runs[i] = { path = path, way = w, out = ("%s/%d.%d"):format(folder, s, i) } end
+        for i, w in ipairs(of_seed(s)) do runs[i] = { path = path, way = w,
+          out = ("%s/%d.%d"):format(folder, s, i) } end
         lists[#lists + 1] = runs
         runs.seed, runs.text = s, text
       end
@@ -157,7 +168,8 @@ return function(o)
     for _, runs in ipairs(lists) do judge(runs.seed, runs.text, runs) end
     ways.shell(("rm -f %s/*.lua %s/*.[0-9]*"):format(o.keep and folder or "/nonexistent", folder))
     seed = seed + n
-    if o.chatty then print(("... %d programs, %d mismatches, %d s"):format(programs, mismatches, os.time() - start)) io.stdout:flush() end
+    if o.chatty then print(("... %d programs, %d mismatches, %d s"):format(programs, mismatches,
+      os.time() - start)) io.stdout:flush() end
   end
   if #found == 0 or o.keep then ways.shell("rm -rf " .. folder) end
   return { programs = programs, runs = checks, mismatches = mismatches, found = found, sorts = sorts }

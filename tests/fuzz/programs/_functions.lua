@@ -1,8 +1,10 @@
--- Captured functions beside the functions themselves: arguments that are given twice, overlap, are views,
+-- Captured functions beside the functions themselves: arguments that are given twice, overlap, are
+-- views,
 -- have other sizes and types; parameters that are changed; results that are written to afterwards;
 -- control operators with writes and draws inside.
 local steps = dofile "tests/fuzz/programs/_steps.lua"
 local words = steps.words
+local control = dofile "tests/fuzz/programs/_control.lua"
 
 -- Arguments like those of the first set: the text of a function that makes them.
 local function variant(W, types, which)
@@ -20,79 +22,34 @@ local function variant(W, types, which)
   end
   if which == "twice" then
     before = "local x = " .. parts[1] .. " "
-    for i = 1, #parts do parts[i] = (i == 1 or R:chance(0.6)) and "x" or R:chance(0.5) and R:pick { "x:flip()", "x:reshape(-1)", "x:T()", "x * 1", "x:clone()" } or parts[i] end
+    for i = 1, #parts do parts[i] = (i == 1 or R:chance(0.6)) and "x" or R:chance(0.5)
+      and R:pick { "x:flip()", "x:reshape(-1)", "x:T()", "x * 1", "x:clone()" } or parts[i] end
   elseif which == "parts" and #types[1].shape > 0 then
     local s = { unpack(types[1].shape) }
     s[1] = 2 * s[1] + 1
     before = "local x = " .. words.data(R, s, types[1].dtype) .. " "
     local n = types[1].shape[1]
-    for i = 1, #parts do parts[i] = R:pick { ('x["0:%d"]'):format(n), ('x["%d:%d"]'):format(n, 2 * n), ('x["1:%d"]'):format(n + 1), parts[i] } end
+    for i = 1, #parts do parts[i] = R:pick { ('x["0:%d"]'):format(n), ('x["%d:%d"]'):format(n, 2 * n),
+      ('x["1:%d"]'):format(n + 1), parts[i] } end
   elseif which == "stretched" and #types[1].shape > 0 then
     local s = { unpack(types[1].shape) }
     s[1] = 1
-    parts[1] = ("T(%d, %s, %q):expand%s"):format(R(99), words.list(s), types[1].dtype, words.list(types[1].shape))
+    parts[1] = ("T(%d, %s, %q):expand%s"):format(R(99), words.list(s), types[1].dtype,
+      words.list(types[1].shape))
   end
   return ("function() %sreturn %s end"):format(before, table.concat(parts, ", "))
 end
 
--- ---- control operators
-local function inner(W, name, text) -- a statement of a control function's body, one line
-  local R = W.R
-  local u = R:pick { "tanh", "sin", "relu", "neg", "abs", "square" }
-  local what = R(8)
-  if what == 1 then return ("%s:add_(1)"):format(name) end
-  if what == 2 then return ("%s:mul_(%s)"):format(name, text) end
-  if what == 3 then return ("k:add_(%s:sum())"):format(name) end
-  if what == 4 then return ("%s = %s + rng.uniform(%s.shape)"):format(name, name, name) end
-  if what == 5 then return ("%s = op.dropout(%s, 0.4)"):format(name, name) end
-  if what == 6 then return ('%s["::2"] = 1'):format(name) end
-  return ("%s = (%s * %s):%s()"):format(name, name, R:pick { "0.5", "1.1", text }, u)
-end
-
-local control = {}
-function control.cond(W, x, y)
-  local test = W.R:pick { ("%s:sum():gt(0)"):format(x), ("%s:max():lt(1)"):format(x), ("op.any(%s:ne(%s))"):format(x, x) }
-  return ("op.cond(%s, function(a, b) %s return a, b * 2 end, function(a, b) %s return b, a end, %s, %s)"):format(test, inner(W, "a", "b"), inner(W, "b", "a"), x, y)
-end
-function control.scan(W, x, y)
-  return ("op.scan(function(c, v) %s %s return c, %s end, %s, %s%s)"):format(inner(W, "c", "v"), W.R:chance(0.4) and inner(W, "v", "c") or "",
-    W.R:pick { "c", "v", "c + v", "v * v", "{c, v}", "rng.uniform(c.shape)" }, W.R:pick { y .. "[0] * 0.5", "op.zeros{}", y .. "[0]", y .. "[0]:clone()" }, x, W.R:chance(0.3) and ", {reverse = true}" or "")
-end
-function control.map(W, x)
-  return ("op.map(function(v) %s return %s end, %s)"):format(inner(W, "v", "v"), W.R:pick { "v", "v:sum()", "v * 2", "{v, v + 1}", "v + rng.normal(v.shape)" }, W.R:pick { x, x .. '["0:0"]', x .. '["::2"]', x .. '["::-1"]' })
-end
-function control.while_loop(W, x, y)
-  return ("op.while_loop(function(a, b, n) return n:lt(%d) end, function(a, b, n) %s %s return a, b, n + 1 end, %s, %s, tessera.tensor(0))"):format(W.R(5) - 1, inner(W, "a", "b"), W.R:chance(0.4) and inner(W, "b", "a") or "", x, y)
-end
-function control.recursive(W, x)
-  return ("op.recursive(function(self, a, n) %s return op.cond(n:lt(%d), function(a, n) return self(a, n + 1) end, function(a, n) return a end, a, n) end)(%s, tessera.tensor(0))"):format(inner(W, "a", "a"), W.R(5) - 1, x)
-end
-
-local function add_control(W)
-  local R = W.R
-  local x = W:pick(function(t) return t.ndim > 0 and t.dtype:match "^b?f%d" end)
-  if not x then return end
-  local shape = words.list(W:of(x).shape)
-  local y = R:chance(0.3) and x or W:pick(function(t) return words.list(t.shape) == shape and t.dtype == W:of(x).dtype end) or x
-  local kind = R:pick { "cond", "scan", "map", "while_loop", "recursive" }
-  local text = control[kind](W, x, y)
-  local name = W:fresh "r"
-  local fine, v = W:run("return {" .. text .. "}")
-  if not fine then return end
-  W:line("local %s = {%s}", name, text)
-  W.env[name] = v
-  for i, t in ipairs(v) do
-    if W:fits(t) then W:value(("%s[%d]"):format(name, i)) end
-  end
-end
-
-local exact = { infix = 3, number = 9, unary = 8, negate = 4, binary = 3, ternary = 3, cast = 4, fill = 7, view = 3, move = 3, slice = 1, reduce = 1, rule = 12, layer = 2 }
-local ragged = { slice = 8, view = 6, move = 7, reduce = 4, unary = 2, number = 2, infix = 3, row = 5, layer = 2 }
+local exact = { infix = 3, number = 9, unary = 8, negate = 4, binary = 3, ternary = 3, cast = 4,
+  fill = 7, view = 3, move = 3, slice = 1, reduce = 1, rule = 12, layer = 2 }
+local ragged = { slice = 8, view = 6, move = 7, reduce = 4, unary = 2, number = 2, infix = 3, row = 5,
+  layer = 2 }
 
 -- how: "mixed", "control", "exact" (special values in short expressions), "sizes" (many of them)
 return function(W, how)
   local R = W.R
-  local sizes = how == "sizes" and { R:pick { 2, 4, 6, 8 }, R:pick { 4, 6, 16 }, 4, 3 } or words.sizes(R)
+  local sizes = how == "sizes" and { R:pick { 2, 4, 6, 8 }, R:pick { 4, 6, 16 }, 4,
+    3 } or words.sizes(R)
   local weights = how == "exact" and exact or how == "sizes" and ragged or nil
   W.wild = how == "exact"
   W.errors = how == "sizes" and 0 or 0.02
@@ -102,12 +59,14 @@ return function(W, how)
   local params, kept = {}, how ~= "exact" and R:chance(how == "sizes" and 0.1 or 0.5)
   for i = 1, count do params[i] = "x" .. i end
   W:open "local function build()"
-  if kept or how == "control" then steps.inputs(W, { "k" }, { 1, 1, sizes[1] }, how == "control" and "f32" or nil) end
+  if kept or how == "control" then steps.inputs(W, { "k" }, { 1, 1, sizes[1] },
+    how == "control" and "f32" or nil) end
   local main = R:chance(0.5) and words.dtype(R) or nil
   local types, shape = {}, words.shape(R, how == "exact" and 1 or R:pick { 1, 1, 2, 2, 3 }, sizes)
   if how == "exact" then shape[1] = R:pick { 16, 17, 33 } end
   for i, name in ipairs(params) do
-    local s, dtype = { unpack(shape) }, how == "control" and R:pick { "f32", "f32", "f64" } or main or words.dtype(R)
+    local s, dtype = { unpack(shape) }, how == "control" and R:pick { "f32", "f32",
+      "f64" } or main or words.dtype(R)
     if R:chance(0.2) and how ~= "control" and #s > 0 then s[R(#s)] = 1 end
     if R:chance(0.1) and how ~= "control" then s = words.shape(R, nil, sizes) end
     types[i] = { shape = s, dtype = dtype }
@@ -118,10 +77,11 @@ return function(W, how)
   end
   W:open("return function(%s)", table.concat(params, ", "))
   for _ = 1, R:between(1, how == "exact" and 4 or 8) do
-    local what = R:weighed { value = 10, write = how == "mixed" and 3 or how == "control" and 1 or 0.3, control = how == "control" and 5 or how == "mixed" and 0.3 or 0 }
+    local what = R:weighed { value = 10, write = how == "mixed" and 3 or how == "control" and 1 or 0.3,
+      control = how == "control" and 5 or how == "mixed" and 0.3 or 0 }
     if what == "value" then steps.value(W, weights)
     elseif what == "write" then steps.write(W)
-    else add_control(W) end
+    else control.add(W) end
   end
   local results, seen = {}, {}
   for _ = 1, R:between(1, 4) do
@@ -132,7 +92,8 @@ return function(W, how)
   if how == "exact" then results = { W.values[#W.values], R:chance(0.5) and W:pick() or nil } end
   if R:chance(0.15) then
     local x = W:pick()
-    results[#results + 1], results[#results + 2] = ("op.zeros_like(%s)"):format(x), ("op.zeros_like(%s)"):format(x)
+    results[#results + 1], results[#results + 2] = ("op.zeros_like(%s)"):format(x),
+      ("op.zeros_like(%s)"):format(x)
   end
   if kept or how == "control" then results[#results + 1] = R:pick { "k", "k * 1" } end
   W:line("return %s", table.concat(results, ", "))
@@ -140,7 +101,9 @@ return function(W, how)
   W:close "end"
   local sets = { variant(W, types, how == "exact" and "special" or nil) }
   for _ = 1, how == "sizes" and R:between(3, 8) or R:between(0, 3) do
-    sets[#sets + 1] = variant(W, types, how == "sizes" and "sizes" or how == "exact" and R:pick { "special", "types", "twice" } or R:pick { "plain", "sizes", "twice", "parts", "types", "special", "stretched" })
+    sets[#sets + 1] = variant(W, types, how == "sizes" and "sizes" or how == "exact"
+      and R:pick { "special", "types", "twice" } or R:pick { "plain", "sizes", "twice", "parts",
+      "types", "special", "stretched" })
   end
   W:open 'same("f", build, {'
   for _, set in ipairs(sets) do W:line("%s,", set) end

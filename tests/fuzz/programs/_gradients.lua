@@ -1,9 +1,11 @@
--- Smooth functions in f64 and what they say of their derivatives: differences, the tape, second derivatives,
+-- Smooth functions in f64 and what they say of their derivatives: differences, the tape, second
+-- derivatives,
 -- inputs that are given twice; also rows of the table one at a time.
 local steps = dofile "tests/fuzz/programs/_steps.lua"
 local words, calls = steps.words, steps.calls
 
-local smooth = { infix = 8, number = 6, unary = 9, binary = 5, ternary = 2, reduce = 5, slice = 6, view = 6, move = 9, row = 8, rule = 3, layer = 4 }
+local smooth = { infix = 8, number = 6, unary = 9, binary = 5, ternary = 2, reduce = 5, slice = 6,
+  view = 6, move = 9, row = 8, rule = 3, layer = 4 }
 local ends = { ":sin():sum()", ":square():sum()", ":tanh():sum()", ":sum()" }
 
 local function finite(t) return t.numel == 0 or t:isfinite():all():item() end
@@ -26,14 +28,15 @@ return function(W)
           holes[i] = by[key]
         else
           holes[i] = "x" .. #texts + 1
-          texts[#texts + 1], by[key] = words.data(R, x.shape, "f64", R:pick { "unit", "pos" }, true), holes[i]
+          texts[#texts + 1], by[key] = words.data(R, x.shape, "f64", R:pick { "unit", "pos" }, true),
+            holes[i]
           W:run(holes[i] .. " = " .. texts[#texts])
         end
       end
       local text = c.text:format(unpack(holes))
       local fine, y = W:run("return " .. text)
-      if fine and #texts > 0 and W:fits(y) and y.numel < 400 and row.adjoint ~= "none" and row.name ~= "stop_gradient"
-        and row.name ~= "attention_grad" then -- its out has to be the result of attention
+      if fine and #texts > 0 and W:fits(y) and y.numel < 400 and steps.differentiable(row)
+        and (y.dtype == "f64" or y.dtype == "complex128") then
         for i = 1, #texts do params[i] = "x" .. i end
         given = texts
         local fin = ":cast('f64')" .. R:pick(ends)
@@ -49,7 +52,8 @@ return function(W)
   if #params == 0 then
     local count, shape = R:pick { 1, 1, 2 }, words.shape(R, R:pick { 1, 2, 2, 3 }, { 2, 3, 4, 5 })
     for i = 1, count do
-      params[i], given[i] = "x" .. i, words.data(R, shape, "f64", R:pick { "unit", "unit", "pos" }, true)
+      params[i], given[i] = "x" .. i, words.data(R, shape, "f64", R:pick { "unit", "unit", "pos" },
+        true)
       W:run(params[i] .. " = " .. given[i])
       W.values[i] = params[i]
     end
@@ -60,7 +64,8 @@ return function(W)
       if t and (t.dtype ~= "f64" or t.numel > 300 or not finite(t)) then table.remove(W.values) end
     end
     local parts = {}
-    for i = math.max(1, #W.values - 1), #W.values do parts[#parts + 1] = ("(%s * 0.3)%s"):format(W.values[i], R:pick(ends)) end
+    for i = math.max(1, #W.values - 1),
+      #W.values do parts[#parts + 1] = ("(%s * 0.3)%s"):format(W.values[i], R:pick(ends)) end
     W:line("return %s", table.concat(parts, " + "))
     W:close "end"
   end

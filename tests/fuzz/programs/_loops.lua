@@ -1,4 +1,5 @@
--- Plain code in hot loops: values carried from round to round, kept for later, written to; draws, branches,
+-- Plain code in hot loops: values carried from round to round, kept for later, written to; draws,
+-- branches,
 -- errors in the middle, closures and coroutines, operators that the program replaces, the tape.
 local steps = dofile "tests/fuzz/programs/_steps.lua"
 local words = steps.words
@@ -7,26 +8,34 @@ local function carry(W, carried)
   local R = W.R
   local c = R:pick(carried)
   local t = W:of(c)
-  local v = W:pick(function(u) return u.dtype == t.dtype and words.list(u.shape) == words.list(t.shape) end)
+  local v = W:pick(function(u) return u.dtype == t.dtype
+    and words.list(u.shape) == words.list(t.shape) end)
   if not v then return end
   if not t.dtype:match "^b?f%d" then return W:statement(("%s = %s"):format(c, v)) end
-  W:statement(R:pick { ("%s = op.clamp(%s, -3, 3)"):format(c, v), ("%s = %s * 0.5 + (%s * 0.5):tanh()"):format(c, c, v), ("%s = op.where(%s:isfinite(), op.clamp(%s, -2, 2), 0.5)"):format(c, v, v),
+  W:statement(R:pick { ("%s = op.clamp(%s, -3, 3)"):format(c, v),
+    ("%s = %s * 0.5 + (%s * 0.5):tanh()"):format(c, c, v),
+    ("%s = op.where(%s:isfinite(), op.clamp(%s, -2, 2), 0.5)"):format(c, v, v),
     ("%s:copy_(op.clamp(%s, -3, 3))"):format(c, v) })
 end
 
 local function notes(W)
   local R = W.R
   local x, k = W:pick(), R:pick { 1, 3, 7 }
-  return R:pick { ('if i %% %d == 0 then note("%s", i, %s) end'):format(k, x, x), ('note("%s", %s)'):format(x, x), ("if i %% %d == 0 then kept[#kept + 1] = %s end"):format(k, x),
-    ('if i %% %d == 0 then note("sum", %s:sum():item()) end'):format(k, x), ('if i %% %d == 0 then collectgarbage() end'):format(k * 3 + 2) }
+  return R:pick { ('if i %% %d == 0 then note("%s", i, %s) end'):format(k, x, x),
+    ('note("%s", %s)'):format(x, x), ("if i %% %d == 0 then kept[#kept + 1] = %s end"):format(k, x),
+    ('if i %% %d == 0 then note("sum", %s:sum():item()) end'):format(k, x),
+      ('if i %% %d == 0 then collectgarbage() end'):format(k * 3 + 2) }
 end
 
-local replaced = { "tanh", "sigmoid", "abs", "add", "mul", "softmax", "sum", "relu", "matmul", "exp", "where", "clamp", "neg" }
+local replaced = { "tanh", "sigmoid", "abs", "add", "mul", "softmax", "sum", "relu", "matmul", "exp",
+  "where", "clamp", "neg" }
 
 local function body(W, carried, deep)
   local R, leave = W.R, W:enter()
   for _ = 1, R:between(deep > 0 and 1 or 3, deep > 0 and 4 or 10) do
-    local what = R:weighed { value = 12, write = deep == 0 and 3 or 2, carry = 3, note = 3, branch = deep < 2 and 1.5 or 0, inner = deep < 1 and 0.5 or 0, call = 0.7, set = 0.4, twice = 0.6, misuse = 0.25 }
+    local what = R:weighed { value = 12, write = deep == 0 and 3 or 2, carry = 3, note = 3,
+      branch = deep < 2 and 1.5 or 0, inner = deep < 1 and 0.5 or 0, call = 0.7, set = 0.4, twice = 0.6,
+      misuse = 0.25 }
     if what == "value" then steps.value(W)
     elseif what == "write" then steps.write(W)
     elseif what == "carry" then carry(W, carried)
@@ -38,7 +47,8 @@ local function body(W, carried, deep)
       if a and b then W:statement(("%s:add_(1)"):format(a)) W:line('note("twice", %s, %s)', a, b) end
     elseif what == "branch" then
       local x = W:pick()
-      W:open("if %s then", R:pick { "i % 2 == 0", "i % 5 ~= 3", "i > 9", ("(%s:sum():item()) == 0"):format(x), ("%s:isnan():any():item()"):format(x) })
+      W:open("if %s then", R:pick { "i % 2 == 0", "i % 5 ~= 3", "i > 9",
+        ("(%s:sum():item()) == 0"):format(x), ("%s:isnan():any():item()"):format(x) })
       body(W, carried, deep + 1)
       if R:chance(0.4) then
         W:close "else"
@@ -62,7 +72,8 @@ local function body(W, carried, deep)
       end
     elseif what == "set" then
       local c = R:pick(carried)
-      W:line("if i == %d then %s = %s end", R(20), c, ("op.full_like(%s, %s)"):format(c, R:pick { "1", "0", "-0.5" }))
+      W:line("if i == %d then %s = %s end", R(20), c, ("op.full_like(%s, %s)"):format(c, R:pick { "1",
+        "0", "-0.5" }))
     end
   end
   leave()
@@ -73,7 +84,8 @@ local function replace(W, n)
   local o = R:pick(replaced)
   local at = R(n - 5)
   W:line("local old, calls = op.%s, 0", o)
-  return ("if i == %d then op.%s = function(...) calls = calls + 1 return old(...) end end"):format(at, o),
+  return ("if i == %d then op.%s = function(...) calls = calls + 1 return old(...) end end"):format(at,
+    o),
     ("if i == %d then op.%s = old end"):format(at + R(9), o), o
 end
 
@@ -83,9 +95,12 @@ local function tape(W)
   if not x or W:of(x).numel == 0 then return end
   W:line("local w = T(5, %s, %q)", words.list(W:of(x).shape), W:of(x).dtype)
   W:line "w.requires_grad = true"
-  return { ("local loss = ((%s * %s) * w):%s():sum() + w%s:sum()"):format(x, R:pick { "0.5", "(i % 3)" }, R:pick { "tanh", "sin", "square", "sigmoid", "softplus" },
-    R:pick { "", '["::2"]', ":flip()", ":abs()", ":reshape(-1)", '["1:"]' }), "loss:backward()", 'note("w", loss, w.grad)',
-    R:pick { "tessera.no_grad(function() w:sub_(w.grad * 0.05) end) w.grad = nil", "if i % 3 == 0 then w.grad = nil end", "w.grad = nil" } }
+  return { ("local loss = ((%s * %s) * w):%s():sum() + w%s:sum()"):format(x, R:pick { "0.5",
+    "(i % 3)" }, R:pick { "tanh", "sin", "square", "sigmoid", "softplus" },
+    R:pick { "", '["::2"]', ":flip()", ":abs()", ":reshape(-1)", '["1:"]' }), "loss:backward()",
+      'note("w", loss, w.grad)',
+    R:pick { "tessera.no_grad(function() w:sub_(w.grad * 0.05) end) w.grad = nil",
+      "if i % 3 == 0 then w.grad = nil end", "w.grad = nil" } }
 end
 
 return function(W)
@@ -109,7 +124,8 @@ return function(W)
     W:line("%s", on)
     W:line("%s", off)
     local x = W:pick()
-    local arguments = ({ add = "%s, 1", mul = "%s, 0.5", where = "%s:gt(0), %s, 0", matmul = "%s, %s:T()" })[row] or "%s"
+    local arguments = ({ add = "%s, 1", mul = "%s, 0.5", where = "%s:gt(0), %s, 0",
+      matmul = "%s, %s:T()" })[row] or "%s"
     W:line('fails("replaced", function() return op.%s(%s) end, true)', row, arguments:gsub("%%s", x))
     W:line 'note("calls", calls)'
   end

@@ -1,5 +1,7 @@
--- make fuzz: an hour of programs, or FUZZ_SECONDS or FUZZ_COUNT of them from FUZZ_SEED on. DEV=cuda:0: on that
--- device beside the CPU. FUZZ_KINDS=loops,rows: only such; FUZZ_WAYS: ways for each program, by turns (all);
+-- make fuzz: an hour of programs, or FUZZ_SECONDS or FUZZ_COUNT of them from FUZZ_SEED on. DEV=cuda:0:
+-- on that
+-- device beside the CPU. FUZZ_KINDS=loops,rows: only such; FUZZ_WAYS: ways for each program, by turns
+-- (all);
 -- FUZZ_JOBS: programs at a time; FUZZ_KEEP: where those that fail go.
 local function number(name) return tonumber(os.getenv("FUZZ_" .. name) or "") end
 local device = os.getenv "DEV" or ""
@@ -20,7 +22,8 @@ local r = dofile "tests/fuzz/programs/_drive.lua" {
 }
 local names = {}
 for sort in pairs(r.sorts) do names[#names + 1] = sort end
-table.sort(names, function(a, b) return r.sorts[a] > r.sorts[b] or (r.sorts[a] == r.sorts[b] and a < b) end)
+table.sort(names, function(a, b) return r.sorts[a] > r.sorts[b] or (r.sorts[a] == r.sorts[b]
+  and a < b) end)
 for _, sort in ipairs(names) do print(("%5d %s"):format(r.sorts[sort], sort)) end
 print(("%d runs"):format(r.runs))
 print(("%d programs, %d mismatches"):format(r.programs, r.mismatches))

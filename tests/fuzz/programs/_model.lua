@@ -1,4 +1,5 @@
--- Programs whose results are known: views, writes, integers that wrap, rounding, signs of zero, fills and
+-- Programs whose results are known: views, writes, integers that wrap, rounding, signs of zero, fills
+-- and
 -- assignments are computed here as well, in plain Lua, and stand in the program as literals. So faults
 -- show that all ways share.
 local numbers = dofile "tests/fuzz/programs/_numbers.lua"
@@ -20,7 +21,8 @@ local function count(shape)
   for _, d in ipairs(shape) do n = n * d end
   return n
 end
-local function view(x, shape, at) return { dtype = x.dtype, shape = shape, store = x.store, at = at, base = x } end
+local function view(x, shape, at) return { dtype = x.dtype, shape = shape, store = x.store, at = at,
+  base = x } end
 local function get(x, i) return x.store[x.at[i]] end
 local function apart(x)
   local seen = {}
@@ -48,7 +50,8 @@ end
 -- A number that every dtype of this kind holds, as text and value.
 local function operand(R, dtype)
   local v
-  if numbers.is_float(dtype) then v = R:pick { 0, -0.0, 1, -1, 0.5, 2, -2, 1 / 0, -1 / 0, 0 / 0, 4, -0.25 }
+  if numbers.is_float(dtype) then v = R:pick { 0, -0.0, 1, -1, 0.5, 2, -2, 1 / 0, -1 / 0, 0 / 0, 4,
+    -0.25 }
   else v = R:pick(dtype == "u8" and { 0, 1, 2, 3, 7 } or { 0, 1, 2, 3, -1, -2, 7 }) end
   return numbers.text(v), v
 end
@@ -64,7 +67,8 @@ local function filling(R, dtype)
     if v < numbers.least(dtype) or v > numbers.most(dtype) then v = 5 end
     return numbers.text(v), v
   end
-  local v = R:pick { 0, -0.0, 0.1, 1.0005, 16777217, 1 / 3, -1 / 0, 0 / 0, 1e-45, 5e-324, 2049, 257, -2.7 }
+  local v = R:pick { 0, -0.0, 0.1, 1.0005, 16777217, 1 / 3, -1 / 0, 0 / 0, 1e-45, 5e-324, 2049, 257,
+    -2.7 }
   return numbers.text(v), numbers.round(v, dtype)
 end
 
@@ -77,7 +81,8 @@ local step = {}
 function step.arithmetic(R, x, y)
   if x.dtype == "bool" then return end
   local o = R:pick(numbers.is_float(x.dtype) and { "+", "-", "*", "/" } or { "+", "-", "*" })
-  local f = ({ ["+"] = function(a, b) return a + b end, ["-"] = function(a, b) return a - b end, ["*"] = signed, ["/"] = function(a, b) return a / b end })[o]
+  local f = ({ ["+"] = function(a, b) return a + b end, ["-"] = function(a, b) return a - b end,
+    ["*"] = signed, ["/"] = function(a, b) return a / b end })[o]
   if x.dtype == "i64" then -- what doubles do not hold for sure
     local exact = f
     f = function(a, b)
@@ -87,7 +92,8 @@ function step.arithmetic(R, x, y)
   end
   if R:chance(0.5) then
     local text, c = operand(R, x.dtype)
-    if R:chance(0.3) then return ("(%s) %s %s"):format(text, o, x.name), each(x.dtype, function(a) return f(c, a) end, x) end
+    if R:chance(0.3) then return ("(%s) %s %s"):format(text, o, x.name), each(x.dtype,
+      function(a) return f(c, a) end, x) end
     return ("%s %s (%s)"):format(x.name, o, text), each(x.dtype, function(a) return f(a, c) end, x)
   end
   return ("%s %s %s"):format(x.name, o, y.name), each(x.dtype, f, x, y)
@@ -106,10 +112,13 @@ function step.order(R, x, y)
   return ("op.%s(%s, %s)"):format(o, x.name, y.name), each(x.dtype, f, x, y)
 end
 function step.unary(R, x)
-  if x.dtype == "bool" then return x.name .. ":logical_not()", each("bool", function(a) return not a end, x) end
+  if x.dtype == "bool" then return x.name .. ":logical_not()", each("bool",
+    function(a) return not a end, x) end
   local float = numbers.is_float(x.dtype)
   if x.dtype == "i64" and R:chance(0.7) then return end
-  local list = { neg = function(a) if not float and a == 0 then return 0 end return -a end, abs = math.abs, square = function(a) return (x.dtype ~= "i64" or math.abs(a) < 2 ^ 26) and a * a or nil end, relu = function(a) if a ~= a then return a end return a > 0 and a or 0 end,
+  local list = { neg = function(a) if not float and a == 0 then return 0 end return -a end,
+    abs = math.abs, square = function(a) return (x.dtype ~= "i64" or math.abs(a) < 2 ^ 26) and a * a
+    or nil end, relu = function(a) if a ~= a then return a end return a > 0 and a or 0 end,
     floor = math.floor, ceil = math.ceil, clone = function(a) return a end }
   local o = R:pick { "neg", "abs", "square", "relu", "floor", "ceil", "clone", "neg", "abs" }
   local text = o == "neg" and R:chance(0.5) and "-" .. x.name or ("%s:%s()"):format(x.name, o)
@@ -118,14 +127,17 @@ end
 function step.test(R, x, y)
   if x.dtype == "bool" then return end
   local o = R:pick { "eq", "ne", "lt", "le", "gt", "ge" }
-  local f = ({ eq = function(a, b) return a == b end, ne = function(a, b) return a ~= b end, lt = function(a, b) return a < b end, le = function(a, b) return a <= b end,
+  local f = ({ eq = function(a, b) return a == b end, ne = function(a, b) return a ~= b end,
+    lt = function(a, b) return a < b end, le = function(a, b) return a <= b end,
     gt = function(a, b) return a > b end, ge = function(a, b) return a >= b end })[o]
   return ("%s:%s(%s)"):format(x.name, o, y.name), each("bool", f, x, y)
 end
 function step.where(R, x, y, pick)
-  local c = pick(function(v) return v.dtype == "bool" and words.list(v.shape) == words.list(x.shape) end)
+  local c = pick(function(v) return v.dtype == "bool"
+    and words.list(v.shape) == words.list(x.shape) end)
   if not c then return end
-  return ("op.where(%s, %s, %s)"):format(c.name, x.name, y.name), each(x.dtype, function(b, a, d) if b then return a end return d end, c, x, y)
+  return ("op.where(%s, %s, %s)"):format(c.name, x.name, y.name), each(x.dtype, function(b, a,
+    d) if b then return a end return d end, c, x, y)
 end
 function step.cast(R, x)
   local to = R:pick(dtypes)
@@ -138,11 +150,14 @@ end
 function step.fill(R, x)
   local text, v = filling(R, x.dtype)
   local what = R(4)
-  if what == 1 then return ("op.full_like(%s, %s)"):format(x.name, text), each(x.dtype, function() return v end, x) end
-  if what == 2 then return ('op.full(%s, %s, {dtype = "%s"})'):format(words.list(x.shape), text, x.dtype), each(x.dtype, function() return v end, x) end
+  if what == 1 then return ("op.full_like(%s, %s)"):format(x.name, text), each(x.dtype,
+    function() return v end, x) end
+  if what == 2 then return ('op.full(%s, %s, {dtype = "%s"})'):format(words.list(x.shape), text,
+    x.dtype), each(x.dtype, function() return v end, x) end
   local zero, one = 0, 1
   if x.dtype == "bool" then zero, one = false, true end
-  if what == 3 then return ("op.zeros_like(%s)"):format(x.name), each(x.dtype, function() return zero end, x) end
+  if what == 3 then return ("op.zeros_like(%s)"):format(x.name), each(x.dtype,
+    function() return zero end, x) end
   return ("op.ones_like(%s)"):format(x.name), each(x.dtype, function() return one end, x)
 end
 
@@ -190,7 +205,8 @@ end
 function step.shape(R, x)
   if not x.whole then return end
   local t = { unpack(x.shape) }
-  return R:pick { x.name .. ":reshape(-1)", x.name .. ":flatten()" }, view(x, { count(t) }, { unpack(x.at) })
+  return R:pick { x.name .. ":reshape(-1)", x.name .. ":flatten()" }, view(x, { count(t) },
+    { unpack(x.at) })
 end
 function step.flip(R, x)
   if #x.shape == 0 then return end
@@ -210,7 +226,8 @@ function step.expand(R, x)
   for _ = 1, n do
     for _, p in ipairs(x.at) do at[#at + 1] = p end
   end
-  return ("%s:expand%s"):format(x.name, words.list { n, unpack(x.shape) }), view(x, { n, unpack(x.shape) }, at)
+  return ("%s:expand%s"):format(x.name, words.list { n, unpack(x.shape) }), view(x, { n,
+    unpack(x.shape) }, at)
 end
 
 -- ---- copies
@@ -255,7 +272,9 @@ function step.reduce(R, x)
       any, all, sum = any or get(x, i), all and get(x, i), sum + (get(x, i) and 1 or 0)
     end
     local o = R:pick { "any", "all", "sum", "count_nonzero" }
-    return ("%s:%s()"):format(x.name, o), fresh(({ any = "bool", all = "bool", sum = "i64", count_nonzero = "i64" })[o], {}, { ({ any = any, all = all, sum = sum, count_nonzero = sum })[o] })
+    return ("%s:%s()"):format(x.name, o), fresh(({ any = "bool", all = "bool", sum = "i64",
+      count_nonzero = "i64" })[o], {}, { ({ any = any, all = all, sum = sum,
+      count_nonzero = sum })[o] })
   end
   if R:chance(0.5) and n > 0 then
     local o, best, place = R:pick { "max", "min", "argmax", "argmin" }, get(x, 1), 0
@@ -295,7 +314,8 @@ local function assigned(x, v, where)
 end
 local function write(R, x, y)
   if not apart(x) then
-    return R:pick { "overlaps(function() %s:add_(1) end)", "overlaps(function() %s:copy_(0) end)", "overlaps(function() %s:add_(%s) end)" }:gsub("%%s", x.name), nil
+    return R:pick { "overlaps(function() %s:add_(1) end)", "overlaps(function() %s:copy_(0) end)",
+      "overlaps(function() %s:add_(%s) end)" }:gsub("%%s", x.name), nil
   end
   local what = R(6)
   local text, v = filling(R, x.dtype)
@@ -313,7 +333,8 @@ local function write(R, x, y)
   elseif what == 4 and x.dtype ~= "bool" then
     local new = each(x.dtype, function(a, b)
       local v = a + b
-      return (x.dtype ~= "i64" or math.max(math.abs(a), math.abs(b), math.abs(v)) <= 2 ^ 53) and v or nil
+      return (x.dtype ~= "i64" or math.max(math.abs(a), math.abs(b),
+        math.abs(v)) <= 2 ^ 53) and v or nil
     end, x, y)
     for i = 1, #x.at do x.store[x.at[i]] = new.store[i] end
     return ("%s:add_(%s)"):format(x.name, y.name)
@@ -329,7 +350,9 @@ local function write(R, x, y)
   end
 end
 
-local weights = { arithmetic = 6, order = 2, unary = 5, test = 2, where = 2, cast = 3, fill = 4, slice = 4, turn = 2, shape = 2, flip = 2, select = 2, expand = 1, tile = 1, roll = 1, concat = 1, reduce = 3 }
+local weights = { arithmetic = 6, order = 2, unary = 5, test = 2, where = 2, cast = 3, fill = 4,
+  slice = 4, turn = 2, shape = 2, flip = 2, select = 2, expand = 1, tile = 1, roll = 1, concat = 1,
+  reduce = 3 }
 
 local function pool(dtype)
   if dtype == "bool" then return { true, false } end
@@ -354,7 +377,8 @@ return function(W)
   local R = W.R
   W:line 'profile "strict"'
   local values, lines, inputs = {}, {}, {}
-  local main, dtype = words.shape(R, R:pick { 1, 1, 2, 2 }, { 1, 2, 3, 4, R:chance(0.1) and 0 or 5 }), R:pick(dtypes)
+  local main, dtype = words.shape(R, R:pick { 1, 1, 2, 2 }, { 1, 2, 3, 4, R:chance(0.1) and 0 or 5 }),
+    R:pick(dtypes)
   for i = 1, R:pick { 1, 2, 2, 3 } do
     local d, list = R:chance(0.7) and dtype or R:pick(dtypes), {}
     local from = pool(d)
@@ -362,7 +386,8 @@ return function(W)
     local x = fresh(d, main, list)
     x.name, values[i] = "x" .. i, x
     inputs[i] = #list == 0 and ("op.zeros(%s, {dtype = %q})"):format(words.list(main), d)
-      or ("tessera.tensor({%s}, {dtype = %q}):reshape(%s)"):format(literal(x):match "{([^{}]*)}}$", d, words.list(main))
+      or ("tessera.tensor({%s}, {dtype = %q}):reshape(%s)"):format(literal(x):match "{([^{}]*)}}$", d,
+        words.list(main))
   end
   local function pick(ok)
     local list = {}
@@ -373,7 +398,8 @@ return function(W)
   end
   for _ = 1, R:between(2, 12) do
     local x = pick()
-    local y = pick(function(v) return v.dtype == x.dtype and words.list(v.shape) == words.list(x.shape) end)
+    local y = pick(function(v) return v.dtype == x.dtype
+      and words.list(v.shape) == words.list(x.shape) end)
     if R:chance(0.2) then
       local saved = { unpack(x.store) }
       local fine, text = pcall(write, R, x, y)

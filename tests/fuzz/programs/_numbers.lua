@@ -1,4 +1,5 @@
--- Numbers as the dtypes hold them, in plain Lua: what the model of the programs computes with. Nothing of
+-- Numbers as the dtypes hold them, in plain Lua: what the model of the programs computes with. Nothing
+-- of
 -- the program that is tested is used.
 local ffi = require "ffi"
 local M = {}

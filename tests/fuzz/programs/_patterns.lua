@@ -1,4 +1,5 @@
--- Expressions that rewriting rules look for: the patterns of ir/rules.def as calls, new ones too, and layers
+-- Expressions that rewriting rules look for: the patterns of ir/rules.def as calls, new ones too, and
+-- layers
 -- written out by hand.
 local core = require "tessera.core"
 local M = {}
@@ -15,7 +16,8 @@ local function parse(text)
     end
     at = at + 1
     local list = {}
-    while text:match("^%s*()", at) <= #text and text:sub(text:match("^%s*()", at), text:match("^%s*()", at)) ~= ")" do list[#list + 1] = one() end
+    while text:match("^%s*()", at) <= #text and text:sub(text:match("^%s*()", at), text:match("^%s*()",
+      at)) ~= ")" do list[#list + 1] = one() end
     at = text:match("^%s*()", at) + 1
     return list
   end
@@ -36,13 +38,13 @@ local function load_patterns()
     return true
   end
   for line in io.lines "ir/rules.def" do
-    local text = line:match '^%u+%(%s*[%w_]+,%s*%w+,%s*"[^"]*",%s*"([^"]*)"'
+    local text = line:match "^%u+%(" and line:match '"(%b())"'
     if text then
       local tree = parse(text)
       if type(tree) == "table" and all_known(tree) then patterns[#patterns + 1] = tree end
     end
   end
-  assert(#patterns > 50, "ir/rules.def has another form")
+  assert(#patterns > 40, "ir/rules.def is written otherwise")
 end
 
 -- given: texts of ?x, #a, .. so far; value() and number() make more of them.
@@ -84,8 +86,10 @@ local layers = {
   "X / (1 + (-X):exp())",
   "op.where(X:gt(0), X:log():exp(), Y)",
   "(X * Y):sum{axis = -1}", "-(op.log_softmax(X) * op.softmax(Y)):sum{axis = -1}:mean()",
-  "op.concat({X, Y}, {axis = 0}):sum{axis = 0}", "(X * 2 + Y * 2) - (X - Y) * 2", "X:sum{axis = 0} / X.shape[1]",
-  "op.irfft(op.rfft(X) * 0.5)", "op.ifft(op.fft(X) * op.fft(Y)):real()", "X:unsqueeze(0):expand{3, -1, -1} * Y",
+  "op.concat({X, Y}, {axis = 0}):sum{axis = 0}", "(X * 2 + Y * 2) - (X - Y) * 2",
+    "X:sum{axis = 0} / X.shape[1]",
+  "op.irfft(op.rfft(X) * 0.5)", "op.ifft(op.fft(X) * op.fft(Y)):real()",
+    "X:unsqueeze(0):expand{3, -1, -1} * Y",
 }
 
 --- A layer that is written out.

@@ -45,7 +45,8 @@ function Random:shuffle(list)
 end
 
 return function(seed)
-  local self = setmetatable({ a = (seed * 7919 + 521288629) % 4294967291 + 1, b = (seed * 104729 + 362436069) % 4294967279 + 1 }, Random)
+  local self = setmetatable({ a = (seed * 7919 + 521288629) % 4294967291 + 1,
+    b = (seed * 104729 + 362436069) % 4294967279 + 1 }, Random)
   for _ = 1, 8 do step(self) end
   return self
 end

@@ -1,4 +1,5 @@
--- Single rows of the operator table with every attribute, dtype and special value: does a result depend on
+-- Single rows of the operator table with every attribute, dtype and special value: does a result
+-- depend on
 -- where its inputs lie, on what lay in memory, on how often it is computed?
 local steps = dofile "tests/fuzz/programs/_steps.lua"
 local words, calls = steps.words, steps.calls

@@ -44,14 +44,16 @@ return function(lines, fails, seconds)
       local head, tail = (lines[i] or ""):match "^(%s*local t%d+ = )(.+)$"
       if head then
         for _, v in ipairs { "x1", "c1", "t1", "x2" } do
-          if tail ~= v and table.concat(lines, "\n"):find("%f[%w]" .. v .. "%f[%W]") and better(with(lines, i, head .. v)) then
+          if tail ~= v and table.concat(lines, "\n"):find("%f[%w]" .. v .. "%f[%W]")
+            and better(with(lines, i, head .. v)) then
             any = true
             break
           end
         end
       end
       -- a result or a part of a list less
-      for _, pattern in ipairs { "^(%s*return .*), [^,(){}]+$", "^(%s*return )[^,(){}]+, (.*)$", "^(.*):%l[%w_]*%b()([^()]*)$" } do
+      for _, pattern in ipairs { "^(%s*return .*), [^,(){}]+$", "^(%s*return )[^,(){}]+, (.*)$",
+        "^(.*):%l[%w_]*%b()([^()]*)$" } do
         local a, b = (lines[i] or ""):match(pattern)
         if a and better(with(lines, i, a .. (b or ""))) then any = true end
       end
@@ -69,7 +71,8 @@ return function(lines, fails, seconds)
     for _, n in ipairs(numbers) do
       for _, m in ipairs { 1, 2, 3, math.floor(n / 2), n - 1 } do
         local t = {}
-        for i, l in ipairs(lines) do t[i] = l:find "means%(" and l or l:gsub("%f[%w.]" .. n .. "%f[^%w.]", tostring(m)) end
+        for i, l in ipairs(lines) do t[i] = l:find "means%(" and l or l:gsub("%f[%w.]" .. n ..
+          "%f[^%w.]", tostring(m)) end
         if m < n and better(t) then
           any = true
           break

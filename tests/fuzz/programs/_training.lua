@@ -1,4 +1,5 @@
--- Training steps with each optimiser and batches of changing sizes: captured, eager, by the tape; in the
+-- Training steps with each optimiser and batches of changing sizes: captured, eager, by the tape; in
+-- the
 -- strict profile captured and eager steps leave the same bits.
 local words = dofile "tests/fuzz/programs/_words.lua"
 local tessera = require "tessera"
@@ -14,12 +15,14 @@ local function options(R, name)
   local w = tessera.op.zeros { 1 }
   local _, why = pcall(tessera.optim[name], { w }, { nosuch = 1 })
   local parts = { "lr = " .. R:pick { "0.02", "0.1", "1e-3" } }
-  local values = { momentum = { "0.5", "0.9" }, nesterov = { "true" }, weight_decay = { "0.01" }, dampening = { "0.1" }, betas = { "{0.8, 0.95}" }, decay = { "0.7" }, eps = { "1e-6" },
+  local values = { momentum = { "0.5", "0.9" }, nesterov = { "true" }, weight_decay = { "0.01" },
+    dampening = { "0.1" }, betas = { "{0.8, 0.95}" }, decay = { "0.7" }, eps = { "1e-6" },
     clip_threshold = { "0.5" }, scale_parameter = { "false" }, clip = { "0.5" } }
   for key in (tostring(why):match "options are (.*)" or ""):gmatch "[%w_]+" do
     if values[key] and R:chance(0.4) then parts[#parts + 1] = key .. " = " .. R:pick(values[key]) end
   end
-  if tostring(why):find "clip" or R:chance(0.15) and name ~= "LBFGS" then parts[#parts + 1] = "clip = 0.5" end
+  if tostring(why):find "clip" or R:chance(0.15)
+    and name ~= "LBFGS" then parts[#parts + 1] = "clip = 0.5" end
   return words.list(parts)
 end
 
@@ -31,7 +34,9 @@ return function(W)
     local n = R:between(1, 7)
     layers[#layers + 1] = ("nn.Linear(%d, %d)"):format(at, n)
     at = n
-    if R:chance(0.8) then layers[#layers + 1] = R:pick { "op.tanh", "op.relu", "op.sigmoid", "op.gelu", "op.silu", "function(x) return x * x end", ("nn.LayerNorm(%d)"):format(n), 'function(x) return op.concat({x["::2"], x["1::2"]}) end',
+    if R:chance(0.8) then layers[#layers + 1] = R:pick { "op.tanh", "op.relu", "op.sigmoid", "op.gelu",
+      "op.silu", "function(x) return x * x end", ("nn.LayerNorm(%d)"):format(n),
+      'function(x) return op.concat({x["::2"], x["1::2"]}) end',
       "function(x) return op.softmax(x) + x end" } end
   end
   layers[#layers + 1] = ("nn.Linear(%d, %d)"):format(at, output)
@@ -42,13 +47,17 @@ return function(W)
   W:line("local model = nn.Sequential(%s)", table.concat(layers, ", "))
   if R:chance(0.15) then W:line 'for _, p in ipairs(model:parameters()) do p:copy_(p * 2) end' end
   W:line("local optimizer = optim.%s(model:parameters(), %s)", name, options(R, name))
-  W:line("local function loss(m, x, y) return %s end", R:pick { "op.mse(m(x), y)", "op.l1(m(x), y)", "op.huber(m(x), y)", "op.bce_with_logits(m(x), y:sigmoid())", "op.cross_entropy(m(x), op.softmax(y))", "(m(x) * y):tanh():mean()",
-    "op.mse(op.dropout(m(x), 0.2), y)", "op.cross_entropy(m(x), y:argmax{axis = 1})", 'op.mse(m(x)["::2"], y["::2"])', "op.kl_divergence(op.log_softmax(m(x)), op.softmax(y))" })
+  W:line("local function loss(m, x, y) return %s end", R:pick { "op.mse(m(x), y)", "op.l1(m(x), y)",
+    "op.huber(m(x), y)", "op.bce_with_logits(m(x), y:sigmoid())",
+    "op.cross_entropy(m(x), op.softmax(y))", "(m(x) * y):tanh():mean()",
+    "op.mse(op.dropout(m(x), 0.2), y)", "op.cross_entropy(m(x), y:argmax{axis = 1})",
+      'op.mse(m(x)["::2"], y["::2"])', "op.kl_divergence(op.log_softmax(m(x)), op.softmax(y))" })
   W:line 'graph.eager = how == "eager"'
   W:line "local step = graph.training_step(model, loss, optimizer)"
   W:line "rng.seed(8)"
   W:open("for i = 1, %d do", name == "LBFGS" and 4 or R:pick { 8, 12, 14, 30 })
-  W:line("local n = %s", R:pick { "3", "i % 3 == 0 and 2 or 4", "i % 4 + 1", "i < 6 and 4 or 5", "i % 5 == 0 and 1 or 2" })
+  W:line("local n = %s", R:pick { "3", "i % 3 == 0 and 2 or 4", "i % 4 + 1", "i < 6 and 4 or 5",
+    "i % 5 == 0 and 1 or 2" })
   if R:chance(0.3) then W:line "optimizer.lr = optimizer.lr * 0.97" end
   if R:chance(0.2) then W:line "if i == 5 then settle() end" end
   W:line("local x, y = T(i %% 7, {n, %d}, 'f32'), T(i %% 7 + 50, {n, %d}, 'f32')", input, output)

@@ -11,8 +11,9 @@ local function shell(command)
 end
 M.shell = shell
 
---- Ways as {name, options, WAY, cache, device}; the first one is the reference. Those that share a cache come in
---- the order in which they fill it: the second one finds it warm. device: of a GPU that is there, or nil.
+--- Ways as {name, options, WAY, cache, device}; the first one is the reference. Those that share a
+--- cache come in the order in which they fill it: the second one finds it warm. device: of a GPU that
+--- is there, or nil.
 function M.all(device)
   local list = { { "reference", "--no-jit --threads=1", "vm" } }
   M.beside = device
@@ -44,7 +45,9 @@ end
 --- The shell command of a program in a way.
 function M.command(way, path, cache)
   local how = way[3] == "block" and "WAY=interp FORM=block" or "WAY=" .. way[3]
-  return ("%s DEV=%s%s TESSERA_CACHE=%s timeout -k 1 %d %s %s %s"):format(how, way[4] or "", M.beside and " BESIDE=" .. M.beside or "", cache, M.limit or 30, M.program, way[2], path)
+  local beside = M.beside and " BESIDE=" .. M.beside or ""
+  return ("%s DEV=%s%s TESSERA_CACHE=%s timeout -k 1 %d %s %s %s"):format(how, way[4] or "", beside, cache,
+    M.limit or 30, M.program, way[2], path)
 end
 
 --- Runs {path, way, out} in order, `jobs` lists of them at a time.
@@ -54,7 +57,8 @@ function M.run(lists, cache, jobs)
     local script = os.tmpname()
     local file = assert(io.open(script, "w"))
     for _, r in ipairs(list) do
-      file:write(("%s >%s 2>&1; echo \"exit $?\" >>%s\n"):format(M.command(r.way, r.path, cache), r.out, r.out))
+      file:write(("%s >%s 2>&1; echo \"exit $?\" >>%s\n"):format(M.command(r.way, r.path, cache), r.out,
+        r.out))
     end
     file:close()
     return { pipe = io.popen("sh " .. script .. " 2>&1"), script = script }

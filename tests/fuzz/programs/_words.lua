@@ -3,12 +3,14 @@ local M = {}
 
 M.floats = { "f32", "f64", "f16", "bf16" }
 M.wholes = { "i32", "i64", "u8", "i8", "i16" }
-local weights = { f32 = 40, f64 = 14, f16 = 7, bf16 = 7, i32 = 6, i64 = 6, u8 = 5, i8 = 4, i16 = 2, bool = 5, complex64 = 3, complex128 = 1,
+local weights = { f32 = 40, f64 = 14, f16 = 7, bf16 = 7, i32 = 6, i64 = 6, u8 = 5, i8 = 4, i16 = 2,
+  bool = 5, complex64 = 3, complex128 = 1,
   fp8_e4m3 = 1, fp8_e5m2 = 1 }
 
 function M.dtype(R) return R:weighed(weights) end
 
-local numbers = { "0", "-0.0", "1", "-1", "2", "0.5", "-2.5", "0.1", "3", "1/0", "-1/0", "0/0", "1e-45", "-1e-310", "70000", "1.0005", "300",
+local numbers = { "0", "-0.0", "1", "-1", "2", "0.5", "-2.5", "0.1", "3", "1/0", "-1/0", "0/0", "1e-45",
+  "-1e-310", "70000", "1.0005", "300",
   "-1e30", "2^31", "16777217", "256", "2^-130", "2^100", "-128", "1 + 2^-40", "65504", "4", "-0.25" }
 local tame = { "0.5", "2", "-1.25", "0.1", "3", "1", "-1", "0.9", "0.25" }
 local turning = { "i", "i / 3", "-i", "i % 2", "(i % 5) * 0.25", "i % 3 - 1" }
@@ -40,7 +42,8 @@ local kinds = { unit = 5, special = 3, ties = 2, pos = 1, wide = 1 }
 --- T(..) of this shape; kind and layout by chance; apart: no element stands for several.
 function M.data(R, shape, dtype, kind, apart)
   kind = kind or R:weighed(kinds)
-  local function plain(s) return ("T(%d, %s, %q%s)"):format(R(999), M.list(s), dtype, kind ~= "unit" and (", %q"):format(kind) or "") end
+  local function plain(s) return ("T(%d, %s, %q%s)"):format(R(999), M.list(s), dtype,
+    kind ~= "unit" and (", %q"):format(kind) or "") end
   local n = #shape
   if n == 0 or R:chance(0.6) then return plain(shape) end
   local other, at = { unpack(shape) }, R(n)
@@ -65,7 +68,9 @@ end
 function M.slice(R, shape)
   local parts = {}
   for i, d in ipairs(shape) do
-    parts[i] = R:pick { ":", "::2", "::-1", "1:", ":-1", "1::2", "::3", "-2:", "::-2", ":3", "-3::2", d > 0 and tostring(R(d) - 1) or ":", "1:-1", ("%d:%d"):format(R(d + 2) - 2, R(d + 2) - 1), "5:1:-1" }
+    parts[i] = R:pick { ":", "::2", "::-1", "1:", ":-1", "1::2", "::3", "-2:", "::-2", ":3", "-3::2",
+      d > 0 and tostring(R(d) - 1) or ":", "1:-1", ("%d:%d"):format(R(d + 2) - 2, R(d + 2) - 1),
+      "5:1:-1" }
     if i < #shape and R:chance(0.2) then break end
   end
   return table.concat(parts, ", ")
@@ -97,7 +102,8 @@ local function one(R, attribute, kind, x)
     for i = 1, R:chance(0.6) and rank or R(3) do t[i] = R:pick { 0, 1, 1, 2, 3 } end
     return M.list(t)
   end
-  if kind == "str" then return R:pick { '"ij->ji"', '"ii->i"', '"i,i->"', '"ij,kj->ik"', '"relu"', '"...->..."', '"ii->"', '"i->"' } end
+  if kind == "str" then return R:pick { '"ij->ji"', '"ii->i"', '"i,i->"', '"ij,kj->ik"', '"relu"',
+    '"...->..."', '"ii->"', '"i->"' } end
   local words = {}
   for w in kind:gmatch "[%w_]+" do words[#words + 1] = w end
   return ("%q"):format(R:pick(words))
@@ -117,7 +123,8 @@ end
 function M.options(R, row, x, more)
   local parts = {}
   for _, a in ipairs(M.attributes(row)) do
-    if a.required or R:chance(more or 0.4) then parts[#parts + 1] = a.name .. " = " .. one(R, a.name, a.kind, x) end
+    if a.required or R:chance(more or 0.4) then parts[#parts + 1] = a.name .. " = " .. one(R, a.name,
+      a.kind, x) end
   end
   return #parts > 0 and "{" .. table.concat(parts, ", ") .. "}" or nil
 end

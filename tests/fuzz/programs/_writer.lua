@@ -5,7 +5,8 @@ local Writer = {}
 Writer.__index = Writer
 local MOST = 6000 -- elements of a value that goes on
 
-local names = { "tessera", "core", "op", "rng", "jit", "graph", "nn", "optim", "profile", "settle", "note", "wrong", "fails", "T", "same",
+local names = { "tessera", "core", "op", "rng", "jit", "graph", "nn", "optim", "profile", "settle",
+  "note", "wrong", "fails", "T", "same",
   "slopes", "expect", "known", "overlaps", "means", "steady" }
 
 --- R: choices; prelude: its text.
@@ -15,7 +16,8 @@ local function new(R, prelude)
   local source = prelude .. "\nreturn {" .. table.concat(fields, ", ") .. "}"
   local env = assert(loadstring(source, "=prelude"))()
   setmetatable(env, { __index = _G })
-  return setmetatable({ R = R, env = env, out = {}, indent = "", values = {}, count = 0, numbers = {}, trace = os.getenv "FUZZ_TRACE" }, Writer)
+  return setmetatable({ R = R, env = env, out = {}, indent = "", values = {}, count = 0, numbers = {},
+    trace = os.getenv "FUZZ_TRACE" }, Writer)
 end
 
 function Writer:line(text, ...)
