@@ -31,13 +31,13 @@ int ts_graph_place(TsUnit *u, const char *place) {
   if (u->nplace == u->capplace) {
     int cap = u->capplace ? u->capplace * 2 : 16;
     const char **p = ts_arena_alloc(&u->arena, sizeof *p * (size_t)cap);
-    if (!p) return 0;
+    if (!p) return u->lacking = true, 0;
     if (u->nplace) memcpy(p, u->place, sizeof *p * (size_t)u->nplace);
     u->place = p;
     u->capplace = cap;
   }
   char *text = ts_arena_text(&u->arena, place);
-  if (!text) return 0;
+  if (!text) return u->lacking = true, 0;
   u->place[u->nplace] = text;
   return u->nplace++;
 }
@@ -305,6 +305,7 @@ TsNode *ts_graph_again(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *co
   if (attr) same.attr = attr;
   same.region = (TsGraph **)(uintptr_t)region;
   int line = g->line;
+  g->unit->lacking |= n->out[0].graph->unit->lacking;
   if (n->line > 0 && n->out[0].graph->unit == g->unit)
     g->line = n->line;
   else if (n->line > 0)
@@ -320,6 +321,7 @@ TsNode *ts_graph_raw(TsGraph *g, const TsNode *n, const TsVal *in, TsGraph *cons
   TsNode same = *n;
   same.in = in, same.attr = attr, same.number = number;
   same.region = (TsGraph **)(uintptr_t)region;
+  g->unit->lacking |= n->out[0].graph->unit->lacking;
   g->line = n->line > 0 ? ts_graph_place(g->unit, ts_graph_where(n)) : 0;
   return intern(g, &same, n->nout, out, false);
 }

@@ -84,6 +84,7 @@ typedef struct TsUnit {
   TsText recognised; /* a line for each rule that fired while it was captured */
   TsGraph *whole;    /* its graph before it was settled (ir/graph_recognise.h), or NULL */
   int refs;
+  bool lacking; /* there was no memory for a line: whoever keeps the graph refuses it */
 } TsUnit;
 
 struct TsGraph {

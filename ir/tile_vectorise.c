@@ -347,7 +347,10 @@ static TsTile *vectorise(const TsTile *k, const TsTarget *target, TsError *err) 
     for (uint32_t i = 0; i < k->nvalue; i++) v.val[i].row = -1, v.val[i].segment = VEC_CARRIED;
     number(&v, k->body, 0);
     find_kept(&v, k->body, 0);
-    if (copy_head(&v)) region(&v, k->body, 0, NULL);
+    if (copy_head(&v))
+      region(&v, k->body, 0, NULL);
+    else
+      v.k->failed = true;
   }
   bool lost = !v.k || !v.val || v.k->failed;
   if (lost && !v.failed) ts_error_set(err, TS_ERR_memory, "out of memory");

@@ -54,7 +54,7 @@ void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw) {
   TsText log = {0};
   if (raw->unit->recognised.at) ts_text_str(&log, raw->unit->recognised.at);
   TsGraph *g = ts_compile_rewrite(c, raw, &log);
-  if (!g || log.failed) {
+  if (!g || log.failed || raw->unit->lacking || g->unit->lacking) {
     if (g) ts_error_set(&c->err, TS_ERR_memory, "out of memory");
     ts_capture_release(g);
     ts_capture_release(raw);
