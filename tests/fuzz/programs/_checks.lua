@@ -1,6 +1,17 @@
 -- The second part of what every program begins with: functions that find faults without a second way.
 -- Read on: _prelude.lua, which is the first.
 
+-- Of indices that a device has made the error comes when somebody waits for it.
+local at_once = pcall
+local function pcall(...)
+  local r = pack(at_once(...))
+  if device ~= "" and r[1] then
+    local fine, why = at_once(tessera.synchronize)
+    if not fine then return false, why end
+  end
+  return unpack(r, 1, r.n)
+end
+
 -- ---- comparing
 local function near(a, b, scale)
   if a.dtype ~= b.dtype or table.concat(a.shape, ",") ~= table.concat(b.shape,
@@ -16,7 +27,7 @@ local function near(a, b, scale)
 end
 
 local function words(e)
-  return (tostring(e):gsub("\n.*", ""):gsub("^[^:]*:%d+: ", ""):gsub(" %(in .*", ""))
+  return (tostring(e):gsub("\n.*", ""):gsub("^[^:]*:%d+: ", ""):gsub(" %([ia][nt] .*", ""))
 end
 
 local function texts(r)
