@@ -45,7 +45,7 @@ TsMemoryStats ts_memory_stats(void);
  * and all behind it. They give what is left of the number set before, -1 if it has come. */
 int64_t ts_memory_fail_after(int64_t n, bool on);
 int64_t ts_memory_call_after(int64_t n, void (*call)(void)); /* it goes well, behind a call */
-void ts_memory_fail_elsewhere(int64_t n);                    /* of all threads but the owner's */
+void ts_memory_fail_elsewhere(int64_t n); /* of all threads but the owner's */
 void ts_memory_spare(bool on); /* what stands for hardware: its allocations do not count */
 int ts_memory_should_fail(void);
 /* For tests: from now on what is handed out is full of this byte (0: as it happens to be), so

@@ -56,7 +56,9 @@ static void fatal(const char *reason) {
   longjmp(current->out, 2);
 }
 
-enum { LEAST_LEFT = 64 << 20 /* bytes, before a compile begins: a kernel takes up to a third */ };
+enum {
+  LEAST_LEFT = 64 << 20 /* bytes, before a compile begins: a kernel takes up to a third */
+};
 
 static void refused(void) {
   ts_memory_on_refusal(NULL);

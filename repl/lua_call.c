@@ -555,7 +555,8 @@ static int step(lua_State *L) {
   int nout = list_tensors(L, 3, TS_MAX_OUT, out);
   luaL_checktype(L, 4, LUA_TTABLE);
   ts_op_defaults(a.op, a.attr);
-  if (set_options(&a, 4) || ts_op_check_attrs(a.op, a.attr, &a.c->err) || step_with(&a, nout, out))
+  if (set_options(&a, 4) || ts_op_check_attrs(a.op, a.attr, &a.c->err) ||
+      step_with(&a, nout, out))
     return ts_lua_raise(L);
   return 0;
 }

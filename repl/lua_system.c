@@ -206,7 +206,8 @@ static int fail_after(lua_State *L) {
   int64_t n = (int64_t)luaL_checknumber(L, 1);
   int way = luaL_checkoption(L, 2, "once", how);
   if (way == 2) return ts_memory_fail_elsewhere(n), 0;
-  lua_pushnumber(L, (double)(way == 3 ? ts_lua_fail_after(n) : ts_memory_fail_after(n, way == 1)));
+  lua_pushnumber(L,
+                 (double)(way == 3 ? ts_lua_fail_after(n) : ts_memory_fail_after(n, way == 1)));
   return 1;
 }
 

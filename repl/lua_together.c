@@ -133,8 +133,10 @@ static int commits(lua_State *L) {
 }
 
 void ts_lua_open_together(lua_State *L) {
-  static const luaL_Reg functions[] = {
-      {"together", together}, {"assign_all", assign_all}, {"snapshot", snapshot},
-                                       {"commits", commits}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"together", together},
+                                       {"assign_all", assign_all},
+                                       {"snapshot", snapshot},
+                                       {"commits", commits},
+                                       {NULL, NULL}};
   luaL_register(L, NULL, functions);
 }

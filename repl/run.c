@@ -254,8 +254,10 @@ int ts_run_call(lua_State *L, int nargs, int nresults) {
   if (status) ts_lua_restore(L, &state);
   lua_remove(L, base);
   if (status == LUA_ERRERR || status == LUA_ERRMEM) { /* the handler has not run */
-    lua_pushfstring(L, "tessera: %s", control.stopped ? "interrupted"
-                    : lua_isstring(L, -1) ? lua_tostring(L, -1) : "error");
+    lua_pushfstring(L, "tessera: %s",
+                    control.stopped       ? "interrupted"
+                    : lua_isstring(L, -1) ? lua_tostring(L, -1)
+                                          : "error");
     lua_remove(L, -2);
   }
   return status;

@@ -355,8 +355,8 @@ static bool is_finite(const Work *w, const void *a, int64_t n) {
 }
 
 static int not_finite(Work *w, const char *name, int64_t i) {
-  return ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrix %lld has a NaN or an infinity",
-                      name, (long long)i);
+  return ts_error_set(&w->call->ctx->err, TS_ERR_value,
+                      "%s: matrix %lld has a NaN or an infinity", name, (long long)i);
 }
 
 typedef struct Svd {

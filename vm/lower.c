@@ -310,8 +310,8 @@ static bool seen_before(const TsLowering *l, const uint32_t *r, int i, uint32_t 
   return false;
 }
 
-/* The registers of results that are no updated parameters, late ones or others. Constants stay ours, and what a region was given
- * its caller's. */
+/* The registers of results that are no updated parameters, late ones or others. Constants stay
+ * ours, and what a region was given its caller's. */
 static int put_results(TsLowering *l, uint32_t *r, bool late) {
   const TsGraph *g = l->g;
   int failed = 0;

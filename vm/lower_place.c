@@ -98,7 +98,8 @@ bool ts_lower_may_update(const TsLowering *l, int u) {
   int param = g->update[u].param;
   TsVal v = g->update[u].value;
   const TsTensor *bound = l->code->bound[param];
-  return bound && bound->contiguous && !leaves(g, v, param) && could_take(l, v, g->param[param]);
+  return bound && bound->contiguous && !leaves(g, v, param) &&
+         could_take(l, v, g->param[param]);
 }
 
 static void find_targets(TsLowering *l) {

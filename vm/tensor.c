@@ -293,11 +293,12 @@ bool ts_tensor_is_contiguous(const TsMeta *m, const int64_t *stride) {
 
 static void *out_of_memory(TsContext *c, int64_t nbytes) {
   TsMemoryStats s = ts_memory_stats();
-  ts_error_set(&c->err, TS_ERR_memory,
-               "out of memory: %lld bytes for a tensor; tensors hold %lld, caches %lld, and the "
-               "machine has %lld left",
-               (long long)nbytes, (long long)c->live_bytes,
-               (long long)(s.cached + ts_work_kept()), (long long)ts_memory_left());
+  ts_error_set(
+      &c->err, TS_ERR_memory,
+      "out of memory: %lld bytes for a tensor; tensors hold %lld, caches %lld, and the "
+      "machine has %lld left",
+      (long long)nbytes, (long long)c->live_bytes, (long long)(s.cached + ts_work_kept()),
+      (long long)ts_memory_left());
   return NULL;
 }
 
