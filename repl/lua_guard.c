@@ -44,8 +44,8 @@ static int raise(lua_State *L) {
   const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
   if (text && strstr(text, boundary))
     luaL_gsub(L, text, boundary,
-              "a coroutine yields inside of a function that is captured, or has set something "
-              "(no_grad, device, ..) for the time that it runs\n"
+              "a coroutine yields inside of a function that is captured, that a control operator "
+              "runs, or that has set something (no_grad, device, ..) meanwhile\n"
               "  hint: yield outside of it");
   return lua_error(L);
 }

@@ -81,6 +81,14 @@ static bool is_first(const TsStorage *s, const TsCopy *p) {
   return s->remote && (const char *)p == (const char *)s + HEADER;
 }
 
+/* Of the tensors of a context in the order in which they were made. */
+static uint64_t *date_of(TsStorage *s) { return (uint64_t *)(void *)((char *)s + HEADER); }
+
+uint64_t ts_tensor_made(const TsTensor *t) {
+  TsStorage *s = t->storage;
+  return s->dated ? *date_of(s) : s->release ? t->id : (uint64_t)(uintptr_t)s->release_arg;
+}
+
 static void storage_free(TsStorage *s) {
   for (TsCopy *p = s->copies, *next; p; p = next) {
     next = p->next;
@@ -97,7 +105,10 @@ static void storage_free(TsStorage *s) {
     if (!inlined) ts_memory_free(s->host, s->nbytes);
     count(s, -s->nbytes);
   }
-  int64_t behind = s->remote ? (int64_t)sizeof(TsCopy) : inlined ? s->nbytes : 0;
+  int64_t behind = s->remote  ? (int64_t)sizeof(TsCopy)
+                   : inlined  ? s->nbytes
+                   : s->dated ? (int64_t)sizeof *date_of(s)
+                              : 0;
   ts_memory_free(s, HEADER + behind);
 }
 
@@ -409,19 +420,21 @@ TsTensor *ts_tensor_symbol(TsContext *c, const TsMeta *m, void *origin) {
 
 TsTensor *ts_tensor_wrap(TsContext *c, const TsMeta *m, void *host, void (*release)(void *),
                          void *arg) {
-  TsStorage *s = ts_memory_alloc(HEADER);
+  TsStorage *s = ts_memory_alloc(HEADER + (int64_t)sizeof *date_of(NULL));
   TsTensor *t = tensor_on(c, m, s);
   if (!t) {
-    ts_memory_free(s, HEADER);
+    ts_memory_free(s, HEADER + (int64_t)sizeof *date_of(NULL));
     return out_of_memory(c, (int64_t)sizeof *t);
   }
+  *date_of(s) = t->id;
   *s = (TsStorage){.refs = 1,
                    .valid = 1,
                    .nbytes = ts_meta_nbytes(m),
                    .host = host,
                    .ctx = c,
                    .release = release ? release : keep,
-                   .release_arg = arg};
+                   .release_arg = arg,
+                   .dated = 1};
   t->contiguous = 1;
   ts_strides_rowmajor(m, t->stride);
   return t;

@@ -29,6 +29,7 @@ typedef struct TsStorage {
   void *release_arg;          /* without release the id of its first tensor: when it was made */
   uint32_t version;           /* changes in place so far: who kept a value can tell */
   uint8_t symbolic : 1;       /* of a value in a graph: there are no bytes */
+  uint8_t dated : 1;          /* made around memory of others: when, stands behind the header */
   uint8_t lost : 1;           /* lay over a file that has changed (vm/mapped.h) */
   uint8_t remote : 1; /* made on another device: its first copy stands behind the header */
   uint8_t raw : 1; /* of bools that the program writes by address: any byte may stand there */
@@ -69,6 +70,8 @@ void ts_tensor_place(TsTensor *t, void *at);
 void *ts_tensor_room(TsContext *c, int device, int64_t nbytes);
 TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, int64_t offset);
 TsTensor *ts_tensor_number(TsContext *c, double value); /* weak 0-d f64 or, if whole, i64 */
+/* When the memory of t was made: the id of its first tensor. */
+uint64_t ts_tensor_made(const TsTensor *t);
 TsTensor *ts_tensor_wrap(TsContext *c, const TsMeta *m, void *host, void (*release)(void *),
                          void *arg);
 /* A value of a graph that is being captured: type and origin, no bytes. Reading fails. */

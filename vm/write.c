@@ -64,12 +64,6 @@ static int refuse_overlap(TsContext *c, const TsTensor *t) {
 }
 
 /* ---- regions */
-/* Of the tensors of a context in the order in which they were made; memory that is not ours has
- * no number, but its first tensor does. */
-static uint64_t made_at(const TsTensor *t) {
-  return t->storage->release ? t->id : (uint64_t)(uintptr_t)t->storage->release_arg;
-}
-
 bool ts_write_is_outside(const TsContext *c, const TsTensor *t) {
   const TsRegion *r = c->region;
   if (!r) return false;
@@ -77,7 +71,7 @@ bool ts_write_is_outside(const TsContext *c, const TsTensor *t) {
     const TsTensor *g = r->given[i];
     if (g == t || (g->storage == t->storage && !g->storage->pending)) return true;
   }
-  return !t->storage->pending && made_at(t) < r->since;
+  return !t->storage->pending && ts_tensor_made(t) < r->since;
 }
 
 int ts_write_refuse(TsContext *c, const char *name) {

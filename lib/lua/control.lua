@@ -81,12 +81,21 @@ local function leave(region, ok, ...)
   return ...
 end
 
+-- Nobody may leave such a function but by its end: a coroutine that yields could be resumed
+-- anywhere, or never. In one of the program's the calls go through C, which cannot be left so; a
+-- thread of ours sees who yields.
+local segments = setmetatable({}, { __mode = "k" })
+local function may_yield()
+  local thread = coroutine.running()
+  return thread and not segments[thread]
+end
+
 -- A stack of Lua holds some thousand calls inside each other: every so often a new one begins.
 local SEGMENT = 128
 
 local function ended(thread, ok, ...)
   if ok and coroutine.status(thread) ~= "dead" then
-    return false, "a function of a control operator yields"
+    return false, "a coroutine yields inside of a function of a control operator\n  hint: yield outside of it"
   end
   return ok, ...
 end
@@ -94,13 +103,19 @@ end
 local function protected(nested, run, ...)
   if nested % SEGMENT ~= SEGMENT - 1 then return xpcall(run, core.keep_calls, ...) end
   local thread = coroutine.create(run)
+  segments[thread] = true
   return ended(thread, coroutine.resume(thread, ...))
+end
+
+local function run_inside(region, nested, run, ...)
+  if may_yield() then return core.guarded(function() core.region_leave(region) end, run, ...) end
+  return leave(region, protected(nested, run, ...))
 end
 
 -- run(region, ...) as an operator's call.
 local function inside(name, run, ...)
   local region, nested = core.region_enter(name, name == "checkpoint")
-  return leave(region, protected(nested, run, region, ...))
+  return run_inside(region, nested, run, region, ...)
 end
 
 -- The functions run now, in this round of a loop, with these values.
@@ -339,7 +354,7 @@ local function eager_recursion(region, f, limit, ...)
     local function self(...)
       if depth == limit then deeper(limit) end
       local inner, nested = core.region_inner(of)
-      return leave(inner, protected(nested, call, inner, depth + 1, ...))
+      return run_inside(inner, nested, call, inner, depth + 1, ...)
     end
     round(of, false, ...)
     return own(f(self, ...))

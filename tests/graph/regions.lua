@@ -162,3 +162,14 @@ total:backward()
 t.grad --> [1. 1. 1. 1.]
 --> f32[4]
 e.grad --> [] f32[0,4]
+
+-- Memory of others is from outside as well, whichever view of it is changed.
+local path = os.tmpname() .. ".safetensors"
+tessera.save(path, { x = op.ones { 4, 4 } })
+local loaded = tessera.load(path).x
+op.cond(op.ones {}:gt(0), function() loaded["0"]:mul_(2) return op.ones {} end, function() return op.ones {} end) --! changes a tensor from outside in place
+op.map(function(y) loaded:reshape { 16 }:add_(1) return y end, op.ones { 2 }) --! changes a tensor from outside in place
+loaded:sum():item() --> 16
+op.map(function(y) local own = tessera.load(path).x own["1"]:add_(y) return own:sum() end, op.ones { 2 }) --> [20. 20.]
+--> f32[2]
+os.remove(path)

@@ -17,7 +17,7 @@ end)
 local co = coroutine.create(function(x) return f(x) end)
 local ok, why = coroutine.resume(co, op.ones(3))
 ok --> false
-why:match "a coroutine yields inside of a function that is captured.*" --> a coroutine yields inside of a function that is captured, or has set something (no_grad, device, ..) for the time that it runs
+why:match "a coroutine yields inside of a function that is captured.*" --> a coroutine yields inside of a function that is captured, that a control operator runs, or that has set something (no_grad, device, ..) meanwhile
 -->   hint: yield outside of it
 core.capturing() --> 
 op.ones(3):sum():item() --> 3
@@ -132,3 +132,23 @@ status --> 130
 said:match "^:3: .*interrupted$" ~= nil --> true
 tiers.run [[print(os.execute("exit 3"), os.execute(), os.execute("true"))]] --> 768	1	0
 --> , 0
+
+-- ---- a coroutine that yields out of a control operator: an error there, and the session goes on
+local a = op.ones { 2 }
+for _, run in ipairs {
+  function(f) return op.map(f, a) end, function(f) return op.cond(a:sum():gt(0), f, f, a) end,
+  function(f) return op.scan(function(c, x) return c, f(x) end, a, a) end,
+  function(f) return op.while_loop(function(i) return i:lt(3) end, function(i) f(i) return i + 1 end, op.zeros {}) end,
+  function(f) return op.fixed_point(function(x) return f(x) * 0.5 end, a) end,
+  function(f) return op.recursive(function(self, x) f(x) return x end)(a) end,
+} do
+  local thread = coroutine.create(function() return run(function(x) coroutine.yield(x) return x end) end)
+  local fine, said = coroutine.resume(thread)
+  (not fine and said or ""):find "yields inside of a function" ~= nil --> true
+  a:add_(1)[0]:item() > 1 --> true
+  -- one that yields to the function itself may
+  local inside = coroutine.create(function()
+    return run(function(x) local next_one = coroutine.wrap(function() coroutine.yield(x * 1) end) return next_one() end)
+  end)
+  (coroutine.resume(inside)) --> true
+end
