@@ -99,7 +99,7 @@ void ts_tail_keep(lua_State *L, int value, bool all) {
 
 /* Lua's own functions, but those that call others for the program. */
 static void keep_library(lua_State *L) {
-  static const char *const not [] = {"pcall", "xpcall", "dofile", "require"};
+  static const char *const calls_back[] = {"pcall", "xpcall", "dofile", "require"};
   static const char *const libraries[] = {"_G", "math", "string", "table", "io", "os", "bit"};
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "loaded");
@@ -110,7 +110,7 @@ static void keep_library(lua_State *L) {
   }
   ts_tail_push_kept(L);
   for (size_t i = 0; i < sizeof not / sizeof *not ; i++) {
-    lua_getglobal(L, not [i]);
+    lua_getglobal(L, calls_back[i]);
     lua_pushnil(L);
     lua_rawset(L, -3);
   }

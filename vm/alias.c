@@ -9,7 +9,7 @@
  *
  * *Rejected:* copies of all results while the function is captured, taken away where they are not
  * needed (rules, schedules and kernels would have to look through them), and comparing results
- * with arguments after each run (a run of a small function is 100 ns).
+ * with arguments after each run (which a small function would feel).
  *
  * Whether a reshape is a view depends on strides. Those of arguments are taken to be row-major,
  * here as in capture: both then mean the same, and the run does what the caller's strides ask. */
