@@ -109,7 +109,7 @@ static void keep_library(lua_State *L) {
     lua_pop(L, 1);
   }
   ts_tail_push_kept(L);
-  for (size_t i = 0; i < sizeof not / sizeof *not ; i++) {
+  for (size_t i = 0; i < sizeof calls_back / sizeof *calls_back; i++) {
     lua_getglobal(L, calls_back[i]);
     lua_pushnil(L);
     lua_rawset(L, -3);
