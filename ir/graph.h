@@ -107,6 +107,7 @@ struct TsGraph {
   int nupdate, capupdate;
   TsCalled *called;
   int ncalled, capcalled;
+  uint64_t since;   /* while it is captured: tensors made from then on are its own */
   int line;         /* of the nodes to come */
   bool forward;     /* while forward mode is built */
   bool backward;    /* as well: a reverse pass runs */

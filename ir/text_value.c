@@ -465,7 +465,7 @@ bool ts_attr_same(const TsAttr *a, const TsAttr *b) {
 }
 
 bool ts_type_same(const TsMeta *a, const TsMeta *b) {
-  return a->dtype == b->dtype && !a->weak == !b->weak && ts_meta_same_shape(a, b);
+  return a->dtype == b->dtype && a->weak == b->weak && ts_meta_same_shape(a, b);
 }
 
 bool ts_attr_legal(const TsAttrSpec *s, const TsAttr *a) {

@@ -136,7 +136,8 @@ static void put_attr(Form *f, const TsAttr *a) {
 static void put_operand(Form *f, const Operand *o) {
   const TsMeta *m = &o->meta;
   bool tensor = o->kind == OPERAND_tensor, one = tensor && m->ndim && m->dim[0] == 1;
-  put(f, o->kind | m->dtype << 8 | (tensor ? m->ndim : 0) << 16 | o->strided << 24 | one << 25);
+  put(f, o->kind | m->dtype << 8 | (tensor ? m->ndim : 0) << 16 | o->strided << 24 | one << 25 |
+             m->weak << 26);
   if (!tensor) return;
   for (int i = f->collapsed; i < m->ndim; i++) put(f, m->dim[i]);
   for (int i = 0; i < m->ndim && o->strided; i++) put(f, o->stride[i]);

@@ -13,12 +13,13 @@
 #include "vm/write.h"
 
 /* A tensor from before, or the symbol of an argument, and its value at this point of the
- * function. */
+ * function. One that was made of Lua's numbers meanwhile is made anew in each run: what the
+ * function changes is no change of the tensor. */
 typedef struct Bound {
   TsTensor *t;
   TsVal value;
   int param;
-  bool updated;
+  bool updated, anew;
 } Bound;
 
 /* The bytes that a symbol would have if the function ran: views share those of what they look
@@ -57,7 +58,7 @@ int ts_capture_begin(TsContext *c, const char *name) {
     return no_memory(c);
   }
   k->g = k->root;
-  k->serial = c->next_id++;
+  k->serial = k->root->since = c->next_id++;
   c->capture = k;
   return 0;
 }
@@ -76,6 +77,11 @@ void ts_capture_release(TsGraph *g) {
 }
 
 static bool is_symbol(const TsTensor *t) { return t->storage->symbolic; }
+
+/* A tensor with bytes that was made while g was captured. */
+static bool made_in(const TsGraph *g, const TsTensor *t) {
+  return g->since && !is_symbol(t) && ts_tensor_made(t) >= g->since;
+}
 
 static void close_capture(TsContext *c) {
   TsCapture *k = c->capture;
@@ -155,7 +161,8 @@ static Bound *enter(TsContext *c, TsTensor *t, TsVal v) {
     k->bound = b;
     k->capbound = cap;
   }
-  k->bound[k->nbound] = (Bound){ts_tensor_ref(t), v, k->root->nparam - 1, false};
+  k->bound[k->nbound] =
+      (Bound){ts_tensor_ref(t), v, k->root->nparam - 1, .anew = made_in(k->root, t)};
   return &k->bound[k->nbound++];
 }
 
@@ -248,9 +255,12 @@ static uint32_t memory_number(TsContext *c, const TsTensor *t) {
   TsCapture *k = c->capture;
   if (is_symbol(t)) return t->storage->version;
   for (int i = 0; i < k->nmemory; i++)
-    if (k->memory[i].outside == t) return (uint32_t)i + 1;
+    if (k->memory[i].outside == t || (!is_symbol(t) && k->memory[i].owner == t->id))
+      return (uint32_t)i + 1;
   const Bound *b = find(k, t);
-  return new_memory(c, t, b ? b->param : -1, t->id) ? (uint32_t)k->nmemory : 0;
+  bool own = b && b->anew;
+  return new_memory(c, own ? NULL : t, b && !own ? b->param : -1, t->id) ? (uint32_t)k->nmemory
+                                                                         : 0;
 }
 
 /* What a call was given and what it gave. */
@@ -369,7 +379,7 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (is_symbol(dst) && !symbol_value(c, dst)) return -1;
   Bound *b = is_symbol(dst) ? find(k, dst) : bind(c, dst);
   if (!b && !is_symbol(dst)) return -1;
-  if (b && g != k->root) return ts_write_refuse(c, operator_of(g));
+  if (b && g != k->root && !made_in(g, b->t)) return ts_write_refuse(c, operator_of(g));
   if (b && is_shared(k, b)) return refuse_view(c, "a view is changed in place");
   /* A tensor of the function's own lies row by row, whatever it is filled from. */
   if (!b && ts_node_is_view(v->node) && !(v = ts_build1(&g->b, TS_OP_clone, v))) return -1;
@@ -438,7 +448,7 @@ int ts_capture_updated(TsContext *c, TsVal *v) {
   const TsCapture *k = c->capture;
   int n = 0;
   for (int i = 0; k->g == k->root && i < k->nbound; i++)
-    if (k->bound[i].updated) {
+    if (k->bound[i].updated && !k->bound[i].anew) {
       if (v) v[n] = k->bound[i].value;
       n++;
     }
@@ -450,7 +460,8 @@ TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result) {
   TsGraph *g = k->root;
   int failed = set_results(c, g, n, result) || note_bytes(c, g, n, result);
   for (int i = 0; i < k->nbound && !failed; i++)
-    if (k->bound[i].updated) failed = ts_graph_update(g, k->bound[i].param, k->bound[i].value);
+    if (k->bound[i].updated && !k->bound[i].anew)
+      failed = ts_graph_update(g, k->bound[i].param, k->bound[i].value);
   if (!failed) failed = ts_graph_keep_failing(g, k->nused, k->used);
   TsGraph *settled = failed ? NULL : ts_graph_settle(g);
   if (!settled) {
@@ -466,14 +477,23 @@ TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result) {
 int ts_capture_region(TsContext *c, const char *name) {
   TsGraph *g = ts_graph_region(c->capture->g, name);
   if (!g) return -1;
+  g->since = c->next_id++;
   c->capture->g = g;
   return 0;
+}
+
+/* What was made in a region and changed there is as it was made for those around it. */
+static void forget_changes(TsCapture *k, const TsGraph *region) {
+  for (int i = 0; i < k->nbound; i++)
+    if (k->bound[i].updated && made_in(region, k->bound[i].t))
+      k->bound[i].value = k->root->param[k->bound[i].param], k->bound[i].updated = false;
 }
 
 TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result) {
   TsGraph *g = c->capture->g;
   int failed = set_results(c, g, n, result) ||
                ts_graph_keep_failing(g, c->capture->nused, c->capture->used);
+  forget_changes(c->capture, g);
   c->capture->g = g->parent;
   return failed ? NULL : g;
 }

@@ -272,3 +272,32 @@ for _ = 1, count do
 end
 #odd, odd[1] --> 0, nil
 ran > count / 3 --> true
+
+-- ---- a tensor that is made of numbers in the function is another one in each run
+do
+  local x = op.arange(6, { dtype = "f32" }):reshape { 3, 2 }
+  for _, f in ipairs {
+    function(y) local t = tessera.tensor { 1, 2 } t:add_(y[0]) return t end,
+    function() return tessera.tensor { 1, 2 } end,
+    function(y) local t = tessera.tensor(0.) for i = 0, 2 do t:add_(y[i]:sum()) end return t, t + y end,
+    function(y) local t = tessera.tensor { 1, 2 } return t, t:reshape { 2, 1 }, y + t end,
+    function(y) return op.scan(function(c, a) local t = tessera.tensor(1.) t:add_(c:sum()) return c + t, t + a end, op.zeros {}, y) end,
+    function(y) return op.map(function(a) local t = tessera.tensor { 0, 0 } t:add_(a) t:mul_(2) return t end, y) end,
+    function(y) return op.cond(y:sum():gt(0), function() local t = tessera.tensor(3.) t:sub_(1) return t end, function() return tessera.tensor(1.) end) end,
+  } do
+    local g = graph.module("anew", f)
+    local wrong
+    for _ = 1, 4 do
+      local want, got = { f(x) }, { g(x) }
+      for i, t in ipairs(want) do
+        if t:hash() ~= got[i]:hash() then wrong = wrong or i end
+      end
+      got[1]:add_(100)
+      want[1]:add_(100)
+      for i, t in ipairs(want) do
+        if t:hash() ~= got[i]:hash() then wrong = wrong or -i end
+      end
+    end
+    wrong --> nil
+  end
+end
