@@ -143,6 +143,15 @@ local function true_value(p, name)
   return p ~= false and p ~= nil and p ~= 0
 end
 
+-- f(list), of concat or stack, along axis 0. A call takes no more than MOST tensors.
+local MOST = 1024
+local function joined(f, list)
+  if #list <= MOST then return f(list, { axis = 0 }) end
+  local parts = {}
+  for i = 1, #list, MOST do parts[#parts + 1] = f({ unpack(list, i, math.min(i + MOST - 1, #list)) }, { axis = 0 }) end
+  return joined(op.concat, parts)
+end
+
 local ENDLESS, UNROLL = {}, {} -- errors in a recursion: no types yet; it is not one node
 local open = {} -- recursions whose functions are being captured, the innermost last
 
@@ -257,9 +266,8 @@ local function eager_scan(region, f, carry, xs, length, reverse)
       outs[k][at + 1] = t
     end
   end
-  local stacked = {}
-  for k, ts in ipairs(outs) do stacked[k] = op.stack(ts, { axis = 0 }) end
-  return own(carry), out_spec and tree.unflatten(out_spec, stacked)
+  for k, ts in ipairs(outs) do outs[k] = joined(op.stack, ts) end
+  return own(carry), out_spec and tree.unflatten(out_spec, outs)
 end
 
 -- Without a round nobody knows the types of what f returns: they are captured.

@@ -173,3 +173,10 @@ loaded:sum():item() --> 16
 op.map(function(y) local own = tessera.load(path).x own["1"]:add_(y) return own:sum() end, op.ones { 2 }) --> [20. 20.]
 --> f32[2]
 os.remove(path)
+
+-- As many rounds as there are.
+for _, n in ipairs { 1024, 1025, 4100 } do
+  local long = op.arange(n, { dtype = "f32" })
+  same(function(x) return op.map(function(y) return y * 2 end, x) end, long) --> true
+  same(function(x) return op.scan(function(c, y) return c + y, c * y end, op.zeros {}, x) end, long) --> true
+end
