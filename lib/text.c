@@ -160,7 +160,10 @@ const char *ts_text_closest(const char *wanted, int n, const char *(*next)(const
   for (int i = 0; i < n; i++) {
     const char *name = next(arg, i);
     int d = ts_text_distance(wanted, name);
-    if (d < least && d < (int)strlen(name)) least = d, best = i;
+    if (d >= (int)strlen(name) || d > least) continue;
+    char own[64];
+    snprintf(own, sizeof own, "%s", name);
+    if (d < least || (best >= 0 && strcmp(own, next(arg, best)) < 0)) least = d, best = i;
   }
   return best < 0 ? NULL : next(arg, best);
 }

@@ -30,8 +30,8 @@ int ts_text_is_utf8(const char *s, size_t len);
  * compared without case; for names up to 63 characters. */
 int ts_text_distance(const char *a, const char *b);
 
-/* The closest of n names by distance, or NULL when none is close enough to be
- * a likely slip. next(arg, i) gives name i, which lasts until its next call. */
+/* The closest of n names by distance, of several the first by the alphabet, or NULL when none is
+ * close enough to be a likely slip. next(arg, i) gives name i, which lasts until its next call. */
 const char *ts_text_closest(const char *wanted, int n, const char *(*next)(const void *, int),
                             const void *arg);
 
