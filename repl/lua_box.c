@@ -150,7 +150,7 @@ static bool take_back(void *at) {
 
 /* What Lua asks for itself. Code that LuaJIT has compiled does not survive being refused, so it is
  * given a little more, from what was kept for that, and the program gets its error at the next
- * instruction that is interpreted. */
+ * instruction that is interpreted. Whoever is refused gets LuaJIT's error at once, and no other. */
 enum { KEPT = 1 << 20, LENIENCE = 16 << 20, LITTLE = 1 << 20 };
 
 static struct {
@@ -174,8 +174,9 @@ static bool may_have(int64_t more) {
   bool refused = last.until > 0 && --last.until == 0;
   if (refused) last.until = -1;
   if (!refused && (ts_memory_pretends() || ts_memory_may_grow(more))) return true;
+  if (more > LITTLE || (last.beyond += more) > LENIENCE) return false;
   ts_run_out_of_memory();
-  return more <= LITTLE && (last.beyond += more) <= LENIENCE;
+  return true;
 }
 
 static void *ask(void *at, size_t before, size_t after) {
@@ -186,8 +187,9 @@ static void *ask(void *at, size_t before, size_t after) {
   if (p || !last.kept) return p;
   munmap(last.kept, KEPT);
   last.kept = NULL;
-  ts_run_out_of_memory();
-  return boxes.alloc(boxes.arg, at, before, after);
+  p = boxes.alloc(boxes.arg, at, before, after);
+  if (p) ts_run_out_of_memory();
+  return p;
 }
 
 static void *give(void *arg, void *at, size_t before, size_t after) {

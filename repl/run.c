@@ -3,6 +3,7 @@
 #include "repl/run.h"
 
 #include <lauxlib.h>
+#include <luajit.h>
 #include <lualib.h>
 #include <signal.h>
 #include <stdio.h>
@@ -129,7 +130,7 @@ int ts_run_load(lua_State *L, const char *text, size_t size, const char *chunkna
 /* ---- Ctrl-C. The handler asks the operators to stop and sets a hook, which raises
  * the error at the next Lua instruction. Loops that LuaJIT has compiled look at no
  * hook: a timer ends scripts in such a loop, and tells at the prompt what helps. */
-enum { BOUNCE_MS = 150, PATIENCE_S = 1, STUBBORN = 1000, SPARED = 10, MOST_SPARED = 100000 };
+enum { BOUNCE_MS = 150, PATIENCE_S = 1, STUBBORN = 1000, HELD = 10, MOST_SPARED = 100000 };
 
 static struct {
   lua_State *volatile L;
@@ -146,16 +147,22 @@ void ts_run_set_impatient(bool impatient) { control.impatient = impatient; }
  * take long, it is stopped as well. Operators that it calls hear of Ctrl-C themselves. */
 static bool is_spared(lua_State *L, lua_Debug *ar) {
   lua_getinfo(L, "S", ar);
-  if (strncmp(ar->source, "=tessera", 8)) return false;
-  return (control.spared += SPARED) < MOST_SPARED;
+  return !strncmp(ar->source, "=tessera", 8) && control.spared < MOST_SPARED;
+}
+
+/* The next line of the program is where it stops: the hook sees each instruction, and none hides in
+ * compiled code, which the interpreter leaves and enters again around calls in the library. */
+static void spare(lua_State *L) {
+  if (!control.spared++) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
 }
 
 /* Stays set until the call has ended, so that a pcall around a loop does not keep
  * it running. What must be done whole comes first (ts_cpu_hold_interrupts). */
 static void stop_here(lua_State *L, lua_Debug *ar) {
-  bool later = ts_cpu_holds_interrupts() || is_spared(L, ar);
-  lua_sethook(L, stop_here, LUA_MASKCOUNT, later ? SPARED : STUBBORN);
-  if (later) return;
+  bool held = ts_cpu_holds_interrupts(), spared = !held && is_spared(L, ar);
+  lua_sethook(L, stop_here, LUA_MASKCOUNT, held ? HELD : spared ? 1 : STUBBORN);
+  if (spared) spare(L);
+  if (held || spared) return;
   bool full = control.full;
   control.full = false;
   control.spared = 0;
@@ -229,6 +236,7 @@ static void on_interrupt(int number) {
 void ts_run_forget(lua_State *L) {
   control.pending = 0;
   control.full = false;
+  control.spared = 0;
   lua_sethook(L, NULL, 0, 0);
   ts_cpu_clear_interrupt();
   set_timer(0);

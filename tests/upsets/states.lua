@@ -116,6 +116,38 @@ core.memory_left(48 * 2 ^ 20)
 for _ = 1, 200 do op.ones(1000000) end
 core.memory_left(-1)
 
+-- What Lua is refused at once is one error: the pcall around it has it, and nothing comes behind.
+local long = ("x"):rep(2 ^ 22)
+local function too_long()
+  core.fail_after(1, "lua")
+  return #(long .. long)
+end
+local refused = { pcall(too_long) }
+local twice = { pcall(pcall, too_long) }
+refused --> {false, not enough memory}
+twice --> {true, false, not enough memory}
+core.fail_after(0, "lua") --> -1
+
+-- ---- Ctrl-C while a loop of the program calls the library, all compiled, is not put off: it comes
+-- where the library returns, at whichever instruction of the library it was
+local stack = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
+local most, told = 0, 0
+for at = 1, 40 do
+  local rounds = 0
+  why = error_of(function()
+    for i = 1, 3000 do
+      if i == 150 then core.interrupt_after(at, "instructions") end
+      if i > 150 then rounds = rounds + 1 end
+      tostring(stack)
+    end
+  end)
+  core.interrupt_after(0)
+  most = math.max(most, rounds)
+  if why and why:match "states.lua:%d+: interrupted" then told = told + 1 end
+end
+most <= 1 or most --> true
+told --> 40
+
 -- ---- what Ctrl-C ends says where
 local function interrupted(code, seconds)
   local out, status = tiers.shell(("env --default-signal=INT timeout -s INT --preserve-status %s %s -e '%s'"):format(seconds, tiers.program, code))
