@@ -3,7 +3,6 @@
 #include "repl/run.h"
 
 #include <lauxlib.h>
-#include <luajit.h>
 #include <lualib.h>
 #include <signal.h>
 #include <stdio.h>
@@ -130,12 +129,12 @@ int ts_run_load(lua_State *L, const char *text, size_t size, const char *chunkna
 /* ---- Ctrl-C. The handler asks the operators to stop and sets a hook, which raises
  * the error at the next Lua instruction. Loops that LuaJIT has compiled look at no
  * hook: a timer ends scripts in such a loop, and tells at the prompt what helps. */
-enum { BOUNCE_MS = 150, PATIENCE_S = 1, STUBBORN = 1000, HELD = 10, MOST_SPARED = 100000 };
+enum { BOUNCE_MS = 150, PATIENCE_S = 1, STUBBORN = 1000, HELD = 10, MOST_SPARED = 100000, SPARED_MS = 50 };
 
 static struct {
   lua_State *volatile L;
   volatile sig_atomic_t pending; /* asked to stop, not stopped yet */
-  struct timespec since;
+  struct timespec since, spared_since;
   bool stopped, impatient, full;
   int spared; /* instructions of the library since */
 } control;
@@ -143,17 +142,20 @@ static struct {
 bool ts_run_interrupted(void) { return control.stopped; }
 void ts_run_set_impatient(bool impatient) { control.impatient = impatient; }
 
-/* The library ends what it has begun, so that none of its own lines stand half done; should that
- * take long, it is stopped as well. Operators that it calls hear of Ctrl-C themselves. */
-static bool is_spared(lua_State *L, lua_Debug *ar) {
-  lua_getinfo(L, "S", ar);
-  return !strncmp(ar->source, "=tessera", 8) && control.spared < MOST_SPARED;
+static long elapsed_ms(const struct timespec *since) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (now.tv_sec - since->tv_sec) * 1000 + (now.tv_nsec - since->tv_nsec) / 1000000;
 }
 
-/* The next line of the program is where it stops: the hook sees each instruction, and none hides in
- * compiled code, which the interpreter leaves and enters again around calls in the library. */
-static void spare(lua_State *L) {
-  if (!control.spared++) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
+/* The library ends what it has begun, so that none of its own lines stand half done; should that
+ * take long, it is stopped as well: a loop of the program that is all compiled shows the hook
+ * nothing but the library's calls. Operators that it calls hear of Ctrl-C themselves. */
+static bool is_spared(lua_State *L, lua_Debug *ar) {
+  lua_getinfo(L, "S", ar);
+  if (strncmp(ar->source, "=tessera", 8)) return false;
+  if (!control.spared++) clock_gettime(CLOCK_MONOTONIC, &control.spared_since);
+  return control.spared < MOST_SPARED && elapsed_ms(&control.spared_since) < SPARED_MS;
 }
 
 /* Stays set until the call has ended, so that a pcall around a loop does not keep
@@ -161,7 +163,6 @@ static void spare(lua_State *L) {
 static void stop_here(lua_State *L, lua_Debug *ar) {
   bool held = ts_cpu_holds_interrupts(), spared = !held && is_spared(L, ar);
   lua_sethook(L, stop_here, LUA_MASKCOUNT, held ? HELD : spared ? 1 : STUBBORN);
-  if (spared) spare(L);
   if (held || spared) return;
   bool full = control.full;
   control.full = false;
@@ -197,12 +198,6 @@ static void interrupt_here(lua_State *L, lua_Debug *ar) {
 
 void ts_run_interrupt_after(lua_State *L, int instructions) {
   lua_sethook(L, interrupt_here, LUA_MASKCOUNT, instructions);
-}
-
-static long elapsed_ms(const struct timespec *since) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (now.tv_sec - since->tv_sec) * 1000 + (now.tv_nsec - since->tv_nsec) / 1000000;
 }
 
 static void on_alarm(int number) {
