@@ -385,7 +385,7 @@ static bool is_aside(const TsTracer *t, const Run *r, const TsCall *call) {
 static bool take(TsCall *call) {
   TsContext *c = call->ctx;
   TsTracer *t = tracer_of(c);
-  if (c->trap || c->device) return false;
+  if (c->trap || c->device || ts_trace_places_draw(call)) return false;
   Run *r = t->run;
   if (r) {
     Node *n = next_node(t, r, r->end, call);

@@ -390,9 +390,14 @@ void ts_trace_end_record(TsTracer *t) {
                known || !t->verbose ? "" : likeness_text(t, tr, like));
 }
 
+bool ts_trace_places_draw(const TsCall *call) {
+  return call->ctx->region && ts_op_info(call->op)->cls == TS_CLASS_RANDOM;
+}
+
 static bool fits(const Recorder *rec, const TsCall *call) {
-  if (!ts_trace_allowed(call->op) || call->nin > TRACE_MOST_INPUTS ||
-      ts_tape_wants(call->ctx, call->nin, call->in) || call->ctx->device || call->ctx->trap)
+  if (!ts_trace_allowed(call->op) || ts_trace_places_draw(call) ||
+      call->nin > TRACE_MOST_INPUTS || ts_tape_wants(call->ctx, call->nin, call->in) ||
+      call->ctx->device || call->ctx->trap)
     return false;
   for (int i = 0; i < call->nin; i++) {
     const TsTensor *x = call->in[i];

@@ -174,6 +174,8 @@ void ts_trace_sleep(TsTracer *t, bool found);
 bool ts_trace_counts(TsOp op); /* calls of it are compared */
 
 /* trace_record.c */
+/* A draw in a function of a control operator, which says from which stream: a run counts its own. */
+bool ts_trace_places_draw(const TsCall *call);
 void ts_trace_begin(TsTracer *t, int ncalls);
 void ts_trace_branch(TsTracer *t, Run *r, Node *at);
 void ts_trace_record_call(TsTracer *t, const TsCall *call);

@@ -62,9 +62,12 @@ static void order_gathered(TsLowering *l, int k) {
 void ts_lower_order(TsLowering *l) {
   const TsGraph *g = l->g;
   for (int i = 0; i < g->nnode; i++) l->when[i] = -1;
-  for (int i = 0; i < g->nnode; i++) /* what is there before any kernel */
-    if (l->live[i] && (!l->fusion || (l->fusion->sched->of[i] < 0 && !is_view(g->node[i]))))
-      put_in_order(l, g->node[i]);
+  for (int i = 0; i < g->nnode; i++) { /* what is there before any kernel */
+    const TsNode *n = g->node[i];
+    if (!l->live[i] || (l->fusion && (l->fusion->sched->of[i] >= 0 || is_view(n)))) continue;
+    for (int k = 0; k < n->nin; k++) order_view(l, n->in[k]);
+    put_in_order(l, n);
+  }
   for (int k = 0; l->fusion && k < l->fusion->sched->ngroup; k++) {
     const TsGroup *group = l->fusion->sched->group[k];
     if (!ts_sched_gathered(l->fusion->sched, group))

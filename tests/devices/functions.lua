@@ -143,3 +143,21 @@ shown:ir "bytecode":match("// tier 2 on (%S+):") == name --> true
 shown:ir "tiles":match(" on (%S+)") == name --> true
 shown:ir "llvm":match "nvptx" or tessera.jit.status() --> nvptx
 shown:ir "why":match("// tier 2 on (%S+):") == name --> true
+
+-- A constant that several results share, with a copy of it, beside a kernel.
+do
+  tessera.jit.eager(true)
+  local function f(x, y)
+    y:copy_(-1)
+    x:add_(x)
+    return y, y:cast "i8", y, x * 1
+  end
+  local g = tessera.graph.module("shared", f)
+  local function arguments(on) return tessera.tensor({ -2.5, 0.5 }):to(on), tessera.tensor({ -1, 2 }, { dtype = "i8" }):to(on) end
+  local want = { f(arguments "cpu") }
+  for turn = 1, 6 do
+    for i, y in ipairs { g(arguments(name)) } do assert(y:to "cpu":hash() == want[i]:hash(), ("turn %d, result %d"):format(turn, i)) end
+    if turn == 3 then tessera.jit.wait() end
+  end
+  tessera.jit.eager(false)
+end

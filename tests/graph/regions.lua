@@ -180,3 +180,22 @@ for _, n in ipairs { 1024, 1025, 4100 } do
   same(function(x) return op.map(function(y) return y * 2 end, x) end, long) --> true
   same(function(x) return op.scan(function(c, y) return c + y, c * y end, op.zeros {}, x) end, long) --> true
 end
+
+-- Draws of an eager recursion are where it says in hot loops, too.
+do
+  jit.traces(true)
+  local function step(self, a, n)
+    a = a * 0.5
+    a = a + rng.uniform(a.shape)
+    return op.cond(n:lt(3), function(b, k) return self(b, k + 1) end, function(b) return b end, a, n)
+  end
+  local first, wrong
+  for i = 1, 60 do
+    rng.seed(101)
+    local v = (op.recursive(step)(op.ones({ 1 }, { dtype = "f64" }), tessera.tensor(0)) * 1.5):item()
+    first = first or v
+    if v ~= first then wrong = wrong or i end
+  end
+  wrong --> nil
+  jit.traces(false)
+end
