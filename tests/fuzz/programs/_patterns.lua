@@ -84,7 +84,7 @@ local layers = {
   "op.softmax(op.where(X:gt(Y), -1 / 0, X))",
   "X * 0.5 * (1 + (X * 0.7071067811865476):erf())",
   "X / (1 + (-X):exp())",
-  "op.where(X:gt(0), X:log():exp(), Y)",
+  "op.where(X:gt(0), (X:abs() + 0.5):log():exp(), Y)",
   "(X * Y):sum{axis = -1}", "-(op.log_softmax(X) * op.softmax(Y)):sum{axis = -1}:mean()",
   "op.concat({X, Y}, {axis = 0}):sum{axis = 0}", "(X * 2 + Y * 2) - (X - Y) * 2",
     "X:sum{axis = 0} / X.shape[1]",

@@ -123,9 +123,9 @@ expression.move = one_of(moves)
 expression.draw = one_of { "rng.uniform($s)", "rng.normal($s)", "rng.bernoulli($s, {p = 0.4})",
   "rng.randint($s, -2, 3)", "op.dropout($x, 0.3)", "rng.permutation($n)", "op.categorical($x)" }
 
--- Rows whose derivative differences say nothing of: no gradient flows, or an input has to be a result
--- of others.
-local apart = { stop_gradient = true, attention_grad = true }
+-- Rows whose derivative differences say nothing of: no gradient flows, an input has to be a result of
+-- others, or one half of a matrix is read for both.
+local apart = { stop_gradient = true, attention_grad = true, eigh = true, cholesky = true }
 function M.differentiable(row) return row.adjoint ~= "none" and not apart[row.name] end
 
 --- A row of the table, with values in place of some of its inputs.
