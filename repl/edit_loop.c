@@ -107,9 +107,18 @@ void ts_edit_loop_set_reading(TsEdit *e, int reading) {
   pthread_mutex_unlock(&e->lock);
 }
 
+/* What was typed before Ctrl-C. */
+static void forget_keys(TsEdit *e) {
+  ts_edit_term_forget(&e->term);
+  e->keys.begin = e->keys.end;
+}
+
 static void handle_events(TsEdit *e) {
   unsigned events = ts_edit_term_events(&e->term);
-  if (events & TS_EDIT_EVENT_interrupt) ts_edit_loop_stop(e, TS_EDIT_INTERRUPTED);
+  if (events & TS_EDIT_EVENT_interrupt) {
+    forget_keys(e);
+    ts_edit_loop_stop(e, TS_EDIT_INTERRUPTED);
+  }
   if (events & TS_EDIT_EVENT_stop) ts_edit_loop_suspend(e);
   if (events & TS_EDIT_EVENT_resume) {
     if (ts_edit_term_enter(&e->term) < 0) ts_edit_loop_stop(e, TS_EDIT_FAILED);
@@ -170,6 +179,11 @@ static char *end(TsEdit *e) {
   e->text.cursor = e->text.size;
   finish(e, e->status == TS_EDIT_INTERRUPTED ? "^C" : "");
   ts_edit_term_leave(&e->term);
+  if (ts_edit_term_events(&e->term) & TS_EDIT_EVENT_interrupt && e->status == TS_EDIT_LINE) {
+    forget_keys(e);
+    e->status = TS_EDIT_INTERRUPTED; /* right behind Enter */
+    ts_edit_term_write(e->out, "^C\n", 3);
+  }
   ts_edit_loop_set_reading(e, 0);
   char *copy = e->status == TS_EDIT_LINE ? strdup(ts_edit_text_string(&e->text)) : NULL;
   if (!copy && e->status == TS_EDIT_LINE) e->status = TS_EDIT_FAILED, why = ENOMEM;

@@ -95,12 +95,23 @@ void ts_edit_term_close(TsEditTerm *t) {
   close(t->wake[0]), close(t->wake[1]);
 }
 
+/* Ctrl-C is a signal, so that it is heard at once: as a key behind a line's end it would wait for
+   what that line begins. Where the terminal is not ours it has nobody to send a signal to, and
+   Ctrl-C is a key. */
+static void set_interrupt(const TsEditTerm *t, struct termios *raw) {
+  raw->c_lflag &= (tcflag_t)~ISIG;
+  if (tcgetsid(t->in) != getsid(0)) return;
+  raw->c_lflag |= ISIG | NOFLSH; /* who reads forgets what came before: ts_edit_term_forget */
+  raw->c_cc[VINTR] = 'C' & 0x1f, raw->c_cc[VQUIT] = raw->c_cc[VSUSP] = _POSIX_VDISABLE;
+}
+
 static int set_raw(const TsEditTerm *t) {
   struct termios raw = t->cooked;
   raw.c_iflag &= (tcflag_t) ~(BRKINT | ICRNL | INPCK | ISTRIP | IXON | INLCR | IGNCR);
   raw.c_oflag &= (tcflag_t)~OPOST;
   raw.c_cflag = (raw.c_cflag & (tcflag_t)~CSIZE) | CS8;
-  raw.c_lflag &= (tcflag_t) ~(ECHO | ICANON | IEXTEN | ISIG);
+  raw.c_lflag &= (tcflag_t) ~(ECHO | ICANON | IEXTEN);
+  set_interrupt(t, &raw);
   raw.c_cc[VMIN] = 1, raw.c_cc[VTIME] = 0;
   return tcsetattr(t->in, TCSADRAIN, &raw);
 }
@@ -150,6 +161,8 @@ int ts_edit_term_suspend(TsEditTerm *t) {
   kill(0, SIGTSTP);
   return ts_edit_term_enter(t);
 }
+
+void ts_edit_term_forget(TsEditTerm *t) { tcflush(t->in, TCIFLUSH); }
 
 void ts_edit_term_wake(TsEditTerm *t) { wake_fd(t->wake[1]); }
 

@@ -7,7 +7,7 @@
 
 /* What happened while raw, as bits. */
 enum {
-  TS_EDIT_EVENT_interrupt = 1, /* SIGINT from outside; Ctrl-C is a key */
+  TS_EDIT_EVENT_interrupt = 1, /* SIGINT: from outside, or Ctrl-C */
   TS_EDIT_EVENT_stop = 2,      /* SIGTSTP from outside; Ctrl-Z is a key */
   TS_EDIT_EVENT_resume = 4,    /* continued, or the mode got lost: enter again and redraw */
   TS_EDIT_EVENT_resize = 8,
@@ -30,6 +30,7 @@ void ts_edit_term_leave(TsEditTerm *t); /* all as it was before */
 /* Stops the process group as the shell expects, and returns, raw again, once it goes on. */
 int ts_edit_term_suspend(TsEditTerm *t);
 
+void ts_edit_term_forget(TsEditTerm *t);     /* what was typed and is not read yet */
 void ts_edit_term_wake(TsEditTerm *t);       /* makes the pipe readable; from any thread */
 unsigned ts_edit_term_events(TsEditTerm *t); /* takes the events and empties the pipe */
 void ts_edit_term_size(const TsEditTerm *t, int *columns, int *rows);

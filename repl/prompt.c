@@ -440,12 +440,11 @@ static void print_banner(lua_State *L) {
   fflush(stdout);
 }
 
-static void ignore(int number) { (void)number; }
-
-/* Between the editor and ts_run_call, which have handlers of their own, Ctrl-C does
- * nothing. Where there is no editor it abandons the line being read. */
+/* Between the editor and ts_run_call, which have handlers of their own, Ctrl-C is kept for the
+ * call; behind the call it does nothing. Where there is no editor it abandons the line being
+ * read. */
 static void catch_interrupts(void) {
-  struct sigaction action = {.sa_handler = ignore};
+  struct sigaction action = {.sa_handler = ts_run_keep_interrupt};
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
 }
@@ -470,6 +469,7 @@ int ts_prompt_run(lua_State *L) {
   if (terminal) catch_interrupts();
   ts_run_set_impatient(false);
   while (!prompt.quit) {
+    ts_run_drop_interrupt();
     char *text = ts_edit_read(prompt.edit, "> ", ". ");
     if (!text && ts_edit_status(prompt.edit) == TS_EDIT_INTERRUPTED) {
       if (!ts_edit_interactive(prompt.edit)) printf("\n"), fflush(stdout);

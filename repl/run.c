@@ -129,14 +129,22 @@ int ts_run_load(lua_State *L, const char *text, size_t size, const char *chunkna
 /* ---- Ctrl-C. The handler asks the operators to stop and sets a hook, which raises
  * the error at the next Lua instruction. Loops that LuaJIT has compiled look at no
  * hook: a timer ends scripts in such a loop, and tells at the prompt what helps. */
-enum { BOUNCE_MS = 150, PATIENCE_S = 1, STUBBORN = 1000, HELD = 10, MOST_SPARED = 100000, SPARED_MS = 50 };
+enum {
+  BOUNCE_MS = 150,
+  PATIENCE_S = 1,
+  STUBBORN = 1000,
+  HELD = 10,
+  MOST_SPARED = 100000,
+  SPARED_MS = 50
+};
 
 static struct {
   lua_State *volatile L;
   volatile sig_atomic_t pending; /* asked to stop, not stopped yet */
   struct timespec since, spared_since;
   bool stopped, impatient, full;
-  int spared; /* instructions of the library since */
+  volatile sig_atomic_t kept; /* asked to stop before anything ran */
+  int spared;                 /* instructions of the library since */
 } control;
 
 bool ts_run_interrupted(void) { return control.stopped; }
@@ -190,6 +198,12 @@ void ts_run_out_of_memory(void) {
   control.full = true;
   lua_sethook(control.L, stop_here, LUA_MASKCOUNT, 1);
 }
+
+void ts_run_keep_interrupt(int number) {
+  (void)number;
+  control.kept = 1;
+}
+void ts_run_drop_interrupt(void) { control.kept = 0; }
 
 static void interrupt_here(lua_State *L, lua_Debug *ar) {
   ts_run_interrupt();
@@ -249,6 +263,8 @@ int ts_run_call(lua_State *L, int nargs, int nresults) {
   control.L = L, control.pending = 0;
   sigaction(SIGINT, NULL, &before);
   if (before.sa_handler != SIG_IGN) sigaction(SIGINT, &action, NULL);
+  if (control.kept) raise(SIGINT);
+  control.kept = 0;
   int status = lua_pcall(L, nargs, nresults, base);
   sigaction(SIGINT, &before, NULL);
   control.stopped = control.pending && status;

@@ -31,6 +31,10 @@ int ts_run_call(lua_State *L, int nargs, int nresults);
 int ts_run_execute(lua_State *L); /* os.execute */
 /* What Ctrl-C does while ts_run_call runs, for tests; _forget: as if it had not been. */
 void ts_run_interrupt(void);
+/* A handler of SIGINT while nothing runs: the next ts_run_call is interrupted as it begins, unless
+ * the interrupt is dropped before. */
+void ts_run_keep_interrupt(int number);
+void ts_run_drop_interrupt(void);
 void ts_run_interrupt_after(lua_State *L, int instructions);
 void ts_run_forget(lua_State *L);
 /* Memory has run out in Lua: an error at the next instruction. */

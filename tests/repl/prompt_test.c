@@ -161,6 +161,16 @@ static void test_interrupt(const char *term) {
   expect("> ");
   type("x:mul(x)\r");
   expect("[1.]");
+  for (int i = 0; i < 20; i++) { /* typed before the line runs */
+    expect("> ");
+    type("while true do end\r");
+    usleep((useconds_t)(i % 5) * 1000);
+    type("\x03");
+    expect("^C");
+  }
+  expect("> ");
+  type("kept + 2\r");
+  expect("\n43\n");
   type("\x04");
   int code = finish();
   if (code) printf("prompt: exit code %d\n", code);
