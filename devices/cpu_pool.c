@@ -16,7 +16,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 256, SPINS = 2000, RANGES_PER_THREAD = 4 };
+enum {
+  MAX_THREADS = 256,
+  SPINS = 2000,
+  RANGES_PER_THREAD = 4,
+  GRAINS_PER_CALL = 16 /* between two looks for an interrupt */
+};
 
 /* The items of one worker, on a cache line of their own. */
 typedef struct Span {
@@ -33,7 +38,7 @@ static struct {
   atomic_int inside; /* workers that are in the open loop */
   Span span[MAX_THREADS];
   int nspans;
-  int64_t step; /* items of one range */
+  int64_t step, piece; /* items of one range, of one call of the task */
   TsTask *task;
   void *arg;
   int nsleeping;
@@ -45,17 +50,31 @@ static _Thread_local int worker_id = -1; /* >= 0 inside a task */
 
 /* ---- Ctrl-C: set by a handler of signals, read by all threads. What is wanted while interrupts
  * are held back is told when they are let through. */
-enum { BY_USER = 1, BY_LOSS = 2 };
+enum { BY_USER = 1, BY_LOSS = 2, COUNTED = 4 /* for tests: looks are counted */ };
 static atomic_uint interrupted;
 static volatile sig_atomic_t wanted, held;
+static atomic_llong looks_left;
+static void (*at_last_look)(void);
 
+static bool look(unsigned now) {
+  if (now & COUNTED && atomic_fetch_sub(&looks_left, 1) == 1) at_last_look();
+  return atomic_load_explicit(&interrupted, memory_order_relaxed) & (BY_USER | BY_LOSS);
+}
 bool ts_cpu_interrupted(void) {
-  return atomic_load_explicit(&interrupted, memory_order_relaxed);
+  unsigned now = atomic_load_explicit(&interrupted, memory_order_relaxed);
+  return now && look(now);
+}
+int64_t ts_cpu_call_at_look(int64_t n, void (*call)(void)) {
+  atomic_fetch_and(&interrupted, ~(unsigned)COUNTED);
+  at_last_look = call;
+  int64_t left = atomic_exchange(&looks_left, n);
+  if (n > 0) atomic_fetch_or(&interrupted, COUNTED);
+  return left;
 }
 static void tell(bool yes) {
   if (yes)
     atomic_fetch_or(&interrupted, BY_USER);
-  else if (ts_cpu_interrupted())
+  else if (atomic_load(&interrupted) & BY_USER)
     atomic_fetch_and(&interrupted, ~(unsigned)BY_USER);
 }
 void ts_cpu_lose(void) { atomic_fetch_or(&interrupted, BY_LOSS); }
@@ -101,12 +120,19 @@ void ts_cpu_escape(sigjmp_buf *out) {
 
 /* ---- the loop */
 
+/* Items lo..hi-1 in calls of `piece` items. */
+static void call_task(TsTask *task, void *arg, int64_t lo, int64_t hi, int64_t piece,
+                      int worker) {
+  for (; lo < hi && !ts_cpu_interrupted(); lo += piece)
+    task(arg, lo, lo + piece < hi ? lo + piece : hi, worker);
+}
+
 static void take_span(Span *s, int worker) {
   while (atomic_load_explicit(&s->next, memory_order_relaxed) < s->end) {
     int64_t lo = atomic_fetch_add(&s->next, pool.step);
     if (lo >= s->end || ts_cpu_interrupted()) return;
     int64_t hi = lo + pool.step < s->end ? lo + pool.step : s->end;
-    pool.task(pool.arg, lo, hi, worker);
+    call_task(pool.task, pool.arg, lo, hi, pool.piece, worker);
   }
 }
 
@@ -216,6 +242,7 @@ static void set_spans(int64_t n, int64_t grain) {
   }
   pool.nspans = count;
   pool.step = (each + RANGES_PER_THREAD) / RANGES_PER_THREAD * grain;
+  pool.piece = GRAINS_PER_CALL * grain;
 }
 
 static void run_loop(int64_t n, int64_t grain, TsTask *task, void *arg) {
@@ -239,9 +266,7 @@ void ts_cpu_parallel(int64_t n, int64_t grain, TsTask *task, void *arg) {
   if (grain < 1) grain = 1;
   int threads = ts_cpu_threads();
   if (worker_id >= 0 || threads == 1 || n <= grain || pthread_mutex_trylock(&one_loop)) {
-    int64_t step = n <= grain ? n : grain * 16;
-    for (int64_t lo = 0; lo < n && !ts_cpu_interrupted(); lo += step)
-      task(arg, lo, lo + step < n ? lo + step : n, worker_id < 0 ? 0 : worker_id);
+    call_task(task, arg, 0, n, grain * GRAINS_PER_CALL, worker_id < 0 ? 0 : worker_id);
     return;
   }
   if (pool.nstarted < threads - 1) start_workers();

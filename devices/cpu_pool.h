@@ -12,7 +12,8 @@ typedef void TsTask(void *arg, int64_t lo, int64_t hi, int worker);
 
 /* Calls task on disjoint ranges that cover [0, n), each of at least grain items
  * but the last. Returns when all are done. A call from inside a task runs in that
- * thread. After ts_cpu_interrupt() the ranges not yet begun are skipped. */
+ * thread. After ts_cpu_interrupt() the ranges not yet begun are skipped: a task whose
+ * items take more than a millisecond looks for itself, about as often. */
 void ts_cpu_parallel(int64_t n, int64_t grain, TsTask *task, void *arg);
 
 int ts_cpu_threads(void);
@@ -23,6 +24,15 @@ void ts_cpu_set_threads(int n);
 void ts_cpu_interrupt(void);
 bool ts_cpu_interrupted(void);
 void ts_cpu_clear_interrupt(void);
+/* For tests: call() at the n-th time from now that somebody looks; 0: no more. Gives what was
+ * left of the number before. */
+int64_t ts_cpu_call_at_look(int64_t n, void (*call)(void));
+/* for (int64_t i = lo; i < hi; i++), left where somebody looks and is interrupted, for loops of
+ * nanoseconds a round. */
+enum { TS_CPU_ROUNDS = 1 << 16 };
+#define TS_CPU_LOOKING(i, lo, hi)                                                              \
+  for (int64_t i = (lo), i##_end = i; i < (hi) && !ts_cpu_interrupted();)                      \
+    for (i##_end = (hi)-i < TS_CPU_ROUNDS ? (hi) : i + TS_CPU_ROUNDS; i < i##_end; i++)
 /* The same for what reads bytes that are gone (vm/mapped.h), apart from Ctrl-C: whether it was
  * said since the last time. */
 void ts_cpu_lose(void);

@@ -238,12 +238,14 @@ static void run_timed(Run *r, int64_t lo, int64_t hi, int worker, void *local) {
 static void run_rounds(void *p, int64_t lo, int64_t hi, int worker) {
   Run *r = p;
   void *local = local_memory(r->kernel->local_bytes);
+  int64_t step = r->kernel->grain[r->at] > 1 ? hi - lo : 1; /* long rounds one by one */
   if (!local && r->kernel->local_bytes)
     __atomic_store_n(&r->failed, true, __ATOMIC_RELAXED);
   else if (r->spans)
     run_timed(r, lo, hi, worker, local);
   else
-    r->phase(r->arg, r->dim, lo, hi, local);
+    for (; lo < hi && !ts_cpu_interrupted(); lo += step)
+      r->phase(r->arg, r->dim, lo, lo + step < hi ? lo + step : hi, local);
 }
 
 int64_t ts_kernel_scratch_bytes(const TsKernel *kernel, int i, const int64_t *dim) {

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "devices/cpu_pool.h"
 #include "devices/memory.h"
 #include "lib/file.h"
 #include "lib/inflate.h"
@@ -191,13 +192,14 @@ static int map_other(lua_State *L) {
   char *to = t ? ts_tensor_write(t) : NULL;
   if (!to) return ts_tensor_unref(t), ts_lua_raise(L);
   ts_lua_push(L, t);
-  for (int64_t i = 0; i < n; i++) {
+  TS_CPU_LOOKING(i, 0, n) {
     uint64_t v = element(from + i * size, size, turned);
     if (natural && size == 8 && v >> 63)
       return ts_lua_fail(L, TS_ERR_value, "element %lld is %llu, which i64 cannot hold",
                          (long long)i, (unsigned long long)v);
     memcpy(to + i * wide, &v, (size_t)wide);
   }
+  if (ts_cpu_interrupted()) return ts_lua_fail(L, TS_ERR_interrupt, "load: interrupted");
   return ts_mapped_settle(c) ? ts_lua_raise(L) : 1;
 }
 
@@ -215,12 +217,26 @@ static int map_inflate(lua_State *L) {
     return ts_lua_fail(L, TS_ERR_memory, "out of memory: %.0f bytes to unpack", size);
   size_t len;
   char *to = (char *)(uintptr_t)ts_mapped_bytes(*box, &len);
-  const char *why = ts_inflate(from, (size_t)n, to, len, (uint32_t)luaL_checknumber(L, 5));
+  const char *why = ts_inflate(from, (size_t)n, to, len, (uint32_t)luaL_checknumber(L, 5),
+                               ts_cpu_interrupted);
+  if (ts_cpu_interrupted()) return ts_lua_fail(L, TS_ERR_interrupt, "load: interrupted");
   if (ts_mapped_settle(ts_lua_context(L))) return ts_lua_raise(L);
   return why ? ts_lua_fail(L, TS_ERR_format, "%s", why) : 1;
 }
 
 /* ---- writing */
+static bool write_pieces(TsContext *c, int fd, const char *s, size_t len) {
+  enum { PIECE = 16 << 20 }; /* between looks for interrupts */
+  for (size_t at = 0; at < len; at += PIECE) {
+    if (ts_cpu_interrupted()) {
+      ts_error_set(&c->err, TS_ERR_interrupt, "save: interrupted");
+      return false;
+    }
+    if (!ts_file_write(fd, s + at, len - at < PIECE ? len - at : PIECE)) return false;
+  }
+  return true;
+}
+
 /* One part of the file: a string, or a tensor's bytes in row-major order. */
 static bool write_part(lua_State *L, int fd) {
   size_t len = 0;
@@ -234,7 +250,7 @@ static bool write_part(lua_State *L, int fd) {
   } else if (lua_type(L, -1) == LUA_TSTRING) {
     s = lua_tolstring(L, -1, &len);
   }
-  bool good = s && ts_file_write(fd, s, len);
+  bool good = s && write_pieces(c, fd, s, len);
   int saved = errno;
   if (!good && saved == EFAULT) ts_mapped_doubt();
   if (t && ts_mapped_changed() && ts_mapped_check(c, 1, &t)) good = false;

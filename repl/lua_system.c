@@ -212,15 +212,20 @@ static int fail_after(lua_State *L) {
 }
 
 /* interrupt_after(n): Ctrl-C at the n-th allocation from now; interrupt_after(n, "instructions"):
- * at that of Lua's; 0: none, and the one that was is over. As fail_after gives. */
+ * at that of Lua's; "looks": at the n-th time that an operator looks for one; 0: none, and the one
+ * that was is over. Gives what is left of the number before, of that kind, <= 0 if it has come. */
 static int interrupt_after(lua_State *L) {
-  int n = (int)luaL_checknumber(L, 1);
-  int64_t left = ts_memory_call_after(lua_toboolean(L, 2) ? 0 : n, ts_run_interrupt);
+  static const char *const kinds[] = {"allocations", "instructions", "looks", NULL};
+  enum { ALLOCATIONS, INSTRUCTIONS, LOOKS };
+  int64_t n = (int64_t)luaL_checknumber(L, 1);
+  int kind = luaL_checkoption(L, 2, "allocations", kinds);
+  int64_t allocations = ts_memory_call_after(kind == ALLOCATIONS ? n : 0, ts_run_interrupt);
+  int64_t looks = ts_cpu_call_at_look(kind == LOOKS ? n : 0, ts_run_interrupt);
   if (!n)
     ts_run_forget(L);
-  else if (lua_toboolean(L, 2))
-    ts_run_interrupt_after(L, n);
-  lua_pushnumber(L, (double)left);
+  else if (kind == INSTRUCTIONS)
+    ts_run_interrupt_after(L, (int)n);
+  lua_pushnumber(L, (double)(kind == LOOKS ? looks : allocations));
   return 1;
 }
 

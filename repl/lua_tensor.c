@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "devices/device.h"
 #include "lib/text.h"
 #include "repl/display.h"
@@ -318,6 +319,7 @@ static void push_nested(lua_State *L, TsTensor *x, int axis, int64_t at) {
   luaL_checkstack(L, 4, "totable");
   lua_createtable(L, (int)x->meta.dim[axis], 0);
   for (int64_t i = 0; i < x->meta.dim[axis]; i++) {
+    if (ts_cpu_interrupted()) ts_lua_fail(L, TS_ERR_interrupt, "totable: interrupted");
     push_nested(L, x, axis + 1, at * x->meta.dim[axis] + i);
     lua_rawseti(L, -2, (int)i + 1);
   }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "ir/size.h"
 #include "repl/lua_api.h"
 #include "vm/copy.h"
@@ -146,6 +147,8 @@ static int read_nested(Reader *r, int index, int axis) {
         r->what, axis, (long long)n,
         (long long)(lua_type(L, index) == LUA_TTABLE ? lua_objlen(L, index) : 0));
   for (int64_t i = 0; i < n; i++) {
+    if (ts_cpu_interrupted())
+      return ts_error_set(&r->c->err, TS_ERR_interrupt, "%s: interrupted", r->what);
     lua_rawgeti(L, index, (int)i + 1);
     int failed = read_nested(r, lua_gettop(L), axis + 1);
     lua_pop(L, 1);

@@ -301,7 +301,7 @@ static void run_item(Item *t) {
   for (int r = 0; r < t->rows; r += (int)width)
     j->pack_wide(t->qp + r * a->d * j->wide, (int)width, t->q + r * a->d * j->wide, a->d, 1,
                  min64(width, t->rows - r), a->d);
-  for (int64_t first = lo / KEYS * KEYS; first < hi; first += KEYS) {
+  for (int64_t first = lo / KEYS * KEYS; first < hi && !ts_cpu_interrupted(); first += KEYS) {
     Block b = {.first = first, .n = (int)min64(KEYS, a->t - first)};
     if (few)
       few_rows(t, &b);
@@ -334,7 +334,7 @@ static void items(void *arg, int64_t lo, int64_t hi, int worker) {
   Item t = {.j = j};
   lay_out(j, j->mem + worker * j->worker_bytes, &t);
   char *few_p = t.p;
-  for (int64_t i = lo; i < hi; i++) {
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
     t.p = few_p;
     t.head = i / j->items_per_head;
     t.first = i % j->items_per_head * j->item_rows;

@@ -448,12 +448,12 @@ static void block_of_rows(Item *t, int64_t query_head, int64_t first) {
   for (int i = 0; i < t->rows; i++)
     if (t->lo[i] < t->hi[i]) lo = min64(lo, t->lo[i]), hi = max64(hi, t->hi[i]);
   int from = (int)max64(t->block0, lo / KEYS), to = (int)min64(t->block1, up(hi, KEYS) / KEYS);
-  for (int b = from; b < to && t->for_q; b++) statistics(t, b);
+  for (int b = from; b < to && t->for_q && !ts_cpu_interrupted(); b++) statistics(t, b);
   if (t->for_q)
     end_statistics(t);
   else
     load_statistics(t);
-  for (int b = from; b < to; b++) block_of_keys(t, b);
+  for (int b = from; b < to && !ts_cpu_interrupted(); b++) block_of_keys(t, b);
   close_rows(t);
 }
 
@@ -489,11 +489,12 @@ static void whole_heads(void *arg, int64_t lo, int64_t hi, int worker) {
   const TsAttention *a = j->a;
   Item t = {.j = j, .block1 = (int)j->blocks, .for_q = true, .for_k = true};
   lay_out(j, j->mem + worker * j->worker_bytes, &t);
-  for (int64_t i = lo; i < hi; i++) {
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
     open_head(&t, i);
     int64_t first = i / a->kv_heads * a->heads + i % a->kv_heads * j->group;
     for (int64_t h = 0; h < j->group; h++)
-      for (int64_t r = 0; r < a->s; r += ROWS) block_of_rows(&t, first + h, r);
+      for (int64_t r = 0; r < a->s && !ts_cpu_interrupted(); r += ROWS)
+        block_of_rows(&t, first + h, r);
     close_head(&t);
   }
 }
@@ -504,7 +505,7 @@ static void some_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   int64_t per_head = (a->s + ROWS - 1) / ROWS, open = -1;
   Item t = {.j = j, .block1 = (int)j->blocks, .for_q = true};
   lay_out(j, j->mem + worker * j->worker_bytes, &t);
-  for (int64_t i = lo; i < hi; i++) {
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
     int64_t h = i / per_head, kv = h / a->heads * a->kv_heads + h % a->heads / j->group;
     if (open != kv) open_head(&t, kv);
     open = kv;
@@ -517,13 +518,14 @@ static void some_keys(void *arg, int64_t lo, int64_t hi, int worker) {
   const TsAttention *a = j->a;
   Item t = {.j = j, .for_k = true};
   lay_out(j, j->mem + worker * j->worker_bytes, &t);
-  for (int64_t i = lo; i < hi; i++) {
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
     int64_t kv = i / j->blocks,
             first = kv / a->kv_heads * a->heads + kv % a->kv_heads * j->group;
     t.block0 = (int)(i % j->blocks), t.block1 = t.block0 + 1;
     open_head(&t, kv);
     for (int64_t h = 0; h < j->group; h++)
-      for (int64_t r = 0; r < a->s; r += ROWS) block_of_rows(&t, first + h, r);
+      for (int64_t r = 0; r < a->s && !ts_cpu_interrupted(); r += ROWS)
+        block_of_rows(&t, first + h, r);
     close_head(&t);
   }
 }

@@ -51,7 +51,7 @@ static void pad_planes(void *arg, int64_t lo, int64_t hi, int worker) {
   const TsConv *c = p->c;
   int64_t channels = c->groups * c->cg, rows = p->full[0] * p->full[1];
   (void)worker;
-  for (int64_t i = lo; i < hi; i++) {
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
     const char *x = p->from + i / channels * p->xs_n + i % channels * p->xs_c;
     char *y = p->to + i * rows * p->row * p->size;
     for (int64_t r = 0; r < rows; r++, y += p->row * p->size) {
@@ -126,4 +126,13 @@ void ts_conv_positions(const TsConvImage *m, const int64_t size[3], const int64_
     w = 0;
     if (++h == size[1]) h = 0, d++;
   }
+}
+
+void ts_conv_direct(const TsKernels *k, int64_t size, char *y, int64_t n, const char *x,
+                    const char *w, const int64_t *tap, int64_t ntap) {
+  enum { WORK = 1 << 26, VECTORS = 64 };
+  int64_t part = n * ntap <= WORK ? n : (WORK / ntap / VECTORS + 1) * VECTORS;
+  for (int64_t i = 0; i < n && !ts_cpu_interrupted(); i += part)
+    k->conv.direct[size == 8](y + i * size, n - i < part ? n - i : part, x + i * size, w, tap,
+                              ntap);
 }

@@ -38,4 +38,9 @@ int64_t ts_conv_offset(const TsConvImage *m, int64_t channel, const int64_t pos[
 void ts_conv_positions(const TsConvImage *m, const int64_t size[3], const int64_t step[2],
                        int64_t p, int64_t n, int64_t *at);
 
+/* One row of n outputs in registers: k->conv.direct of accumulators of `size` bytes, in parts
+ * between which interrupts are looked for. */
+void ts_conv_direct(const TsKernels *k, int64_t size, char *y, int64_t n, const char *x,
+                    const char *w, const int64_t *tap, int64_t ntap);
+
 #endif

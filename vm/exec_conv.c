@@ -151,8 +151,8 @@ static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
           j->image.at +
           (image * j->image.step_n + o / c->og * c->cg * j->image.step_c + at) * j->size;
       char *to = acc + (o - o0) * width * j->size;
-      j->k->conv.direct[j->size == 8](to, width, x, j->weights + o * j->taps * j->size, j->tap,
-                                      j->taps);
+      ts_conv_direct(j->k, j->size, to, width, x, j->weights + o * j->taps * j->size, j->tap,
+                     j->taps);
     }
     if (j->last) {
       char *turned = y + ((image * rows + row) * width * j->channels_out + o0) * size;

@@ -138,7 +138,7 @@ static int complex_product(Job *j) {
   char *columns = ts_work_take(j->taps * j->positions * j->size + 64);
   int failed = !at || !columns ? no_memory(j) : 0;
   if (!failed) ts_conv_positions(&j->image, j->count, j->step, 0, j->positions, at);
-  for (int64_t i = 0; i < c->batch * c->groups && !failed; i++) {
+  for (int64_t i = 0; i < c->batch * c->groups && !failed && !ts_cpu_interrupted(); i++) {
     int64_t first = i / c->groups * j->image.step_n + i % c->groups * c->cg * j->image.step_c;
     j->k->conv.panel[j->size == 8 ? 1 : 2](columns, j->positions, j->image.at + first * j->size,
                                            j->tap, j->taps, at, j->positions);
@@ -176,8 +176,8 @@ static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
     ts_conv_positions(&j->image, j->count, j->step, i % rows * width, 1, &at);
     at += n * j->image.step_n + o / c->og * c->cg * j->image.step_c;
     char *to = j->part + i * width * j->size;
-    j->k->conv.direct[j->size == 8](to, width, j->image.at + at * j->size,
-                                    j->weights + o * j->taps * j->size, j->tap, j->taps);
+    ts_conv_direct(j->k, j->size, to, width, j->image.at + at * j->size,
+                   j->weights + o * j->taps * j->size, j->tap, j->taps);
     if (j->bias) finish((void *)j, to, n * c->groups + o / c->og, o % c->og, 0, width);
   }
 }
@@ -198,7 +198,7 @@ static void spread_planes(void *arg, int64_t lo, int64_t hi, int worker) {
   int64_t rows = j->count[0] * j->count[1], plane = c->out[0] * c->out[1] * c->out[2];
   const char *from = j->part + lo * j->positions * j->size;
   (void)worker;
-  for (int64_t i = lo; i < hi; i++)
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++)
     for (int64_t r = 0; r < rows; r++, from += j->count[2] * j->size) {
       int64_t d = j->first[0] + r / j->count[1] * c->stride[0],
               h = j->first[1] + r % j->count[1] * c->stride[1];

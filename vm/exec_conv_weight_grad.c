@@ -239,7 +239,7 @@ static int complex_product(Job *j, TsTensor *y) {
   const char *left = g.a;
   int failed = !to ? -1 : !at || !columns ? no_memory(j) : 0;
   if (!failed) list_positions(j, 0, j->steps, at);
-  for (int64_t i = 0; i < j->c.groups && !failed; i++) {
+  for (int64_t i = 0; i < j->c.groups && !failed && !ts_cpu_interrupted(); i++) {
     j->k->conv.panel[j->size == 8 ? 1 : 2](columns, j->taps, j->image + i * j->c.cg * j->size,
                                            at, j->steps, j->tap, j->taps);
     g.a = left + i * j->c.og * j->size, g.b = columns, g.b_rs = j->taps, g.b_cs = 1;
@@ -260,7 +260,7 @@ static void lane_taps(void *arg, int64_t lo, int64_t hi, int worker) {
   const Lanes *l = arg;
   const Job *j = l->j;
   const void **from = ts_scratch_part(&j->scratch, worker);
-  for (int64_t t = lo; t < hi; t++) {
+  for (int64_t t = lo; t < hi && !ts_cpu_interrupted(); t++) {
     int64_t at[TOGETHER];
     for (int64_t p = 0; p < j->steps; p += TOGETHER) {
       int64_t n = j->steps - p < TOGETHER ? j->steps - p : TOGETHER;

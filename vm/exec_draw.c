@@ -106,6 +106,7 @@ static int64_t largest(const Job *j, int64_t draw, bool ties, double *value) {
   double most = -INFINITY;
   int64_t best = -1;
   for (int64_t at = 0; at < j->classes; at += BLOCK) {
+    if (ts_cpu_interrupted()) return -1;
     Staged y;
     int64_t n = j->classes - at < BLOCK ? j->classes - at : BLOCK;
     add_noise(j, draw, at, n, ties, &y);

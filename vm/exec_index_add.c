@@ -27,10 +27,11 @@ struct Job {
                          int64_t from, int64_t to) {                                           \
     T *y = (T *)(void *)to_y + col;                                                            \
     const T *x = (const T *)(const void *)from_x + col;                                        \
-    for (int64_t i = 0; i < j->count; i++, x += j->inner) {                                    \
+    TS_CPU_LOOKING(i, 0, j->count) {                                                           \
       if (j->index[i] < from || j->index[i] >= to) continue;                                   \
       T *restrict at = y + j->index[i] * j->inner;                                             \
-      for (int64_t k = 0; k < n; k++) at[k] = (T)(at[k] + x[k]);                               \
+      const T *add = x + i * j->inner;                                                         \
+      for (int64_t k = 0; k < n; k++) at[k] = (T)(at[k] + add[k]);                             \
     }                                                                                          \
   }
 TS_INDEX_SUMS(PIECE_OF)
@@ -43,7 +44,7 @@ static Piece *const adder[TS_INDEX_SUM_COUNT] = {TS_INDEX_SUMS(PIECE_ROW)};
 static void units(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   (void)worker;
-  for (int64_t u = lo; u < hi; u++) {
+  for (int64_t u = lo; u < hi && !ts_cpu_interrupted(); u++) {
     int64_t part = u % j->parts, rest = u / j->parts;
     int64_t col = rest % j->pieces * PIECE, outer = rest / j->pieces;
     int64_t n = j->inner - col < PIECE ? j->inner - col : PIECE;

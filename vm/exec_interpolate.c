@@ -232,8 +232,9 @@ static void join_rows(const Job *j, const Axis *a, char *to, const char *g, int6
   TsPointwiseFn *fma =
       j->wide ? j->k->pointwise.f64[TS_PW_fma] : j->k->pointwise.f32[TS_PW_fma];
   int64_t bytes = n * j->size;
-  memset(to, 0, (size_t)(a->in * bytes));
-  for (int64_t o = 0; o < a->out; o++)
+  for (int64_t i = 0; i < a->in && !ts_cpu_interrupted(); i++)
+    memset(to + i * bytes, 0, (size_t)bytes);
+  for (int64_t o = 0; o < a->out && !ts_cpu_interrupted(); o++)
     for (int t = 0; t < j->taps; t++) {
       double w = weight(j, a, t, o);
       float w32 = (float)w;
@@ -249,14 +250,14 @@ static void planes_back(void *arg, int64_t lo, int64_t hi, int worker) {
   const Axis *d = &j->axis[0], *h = &j->axis[1], *w = &j->axis[2];
   char *deep = ts_scratch_part(&j->scratch, worker);
   char *high = deep + (identity(d) ? 0 : d->in * h->out * w->out) * j->size;
-  for (int64_t i = lo; i < hi; i++) {
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
     const char *g = b->g + i * d->out * h->out * w->out * j->size;
     char *x = b->x + i * d->in * h->in * w->in * j->size;
     if (!identity(d)) join_rows(j, d, deep, g, h->out * w->out), g = deep;
     for (int64_t p = 0; p < d->in; p++, g += h->out * w->out * j->size) {
       const char *rows_in = g;
       if (!identity(h)) join_rows(j, h, high, g, w->out), rows_in = high;
-      for (int64_t r = 0; r < h->in; r++, x += w->in * j->size)
+      for (int64_t r = 0; r < h->in && !ts_cpu_interrupted(); r++, x += w->in * j->size)
         j->k->pool.collect[j->wide](x, rows_in + r * w->out * j->size, w->in, b->last.first,
                                     b->last.at, b->last.w);
     }

@@ -106,7 +106,7 @@ static int64_t meets(const TsTensor *x, int nx, const TsTensor *y, int ny, int64
 static void flip(const Work *w, int64_t rows, int64_t cols, void *dst, const void *src) {
   char *to = dst;
   const char *from = src;
-  for (int64_t i = 0; i < rows; i++)
+  for (int64_t i = 0; i < rows && !ts_cpu_interrupted(); i++)
     for (int64_t j = 0; j < cols; j++)
       memcpy(to + (j * rows + i) * w->es, from + (i * cols + j) * w->es, (size_t)w->es);
 }

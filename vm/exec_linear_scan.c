@@ -21,17 +21,17 @@ static void few(const Job *j) {
   if (j->size == 4) {
     const float *a = (const void *)j->a, *b = (const void *)j->b;
     float *y = (void *)j->y;
-    for (int64_t i = j->chains; i < end; i++) y[i] = fmaf(a[i], y[i - j->chains], b[i]);
+    TS_CPU_LOOKING(i, j->chains, end) y[i] = fmaf(a[i], y[i - j->chains], b[i]);
   } else {
     const double *a = (const void *)j->a, *b = (const void *)j->b;
     double *y = (void *)j->y;
-    for (int64_t i = j->chains; i < end; i++) y[i] = fma(a[i], y[i - j->chains], b[i]);
+    TS_CPU_LOOKING(i, j->chains, end) y[i] = fma(a[i], y[i - j->chains], b[i]);
   }
 }
 
 static void unit(const Job *j, int64_t col, int64_t n) {
   int64_t row = j->chains * j->size;
-  for (int64_t i = 1; i < j->n; i++) {
+  for (int64_t i = 1; i < j->n && !ts_cpu_interrupted(); i++) {
     int64_t at = i * row + col * j->size;
     char *y = j->y + at;
     const void *in[3] = {j->a + at, y - row, j->b + at}, *sum[2] = {y, j->b + at};

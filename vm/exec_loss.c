@@ -66,7 +66,7 @@ static double total(const Job *j, Sum *s) {
 /* ---- one row */
 static double sum_of_exps(const Job *j, const char *x, double m, char *leaf) {
   Sum s = {.depth = 0};
-  for (int64_t i = 0; i < j->n; i += LEAF) {
+  for (int64_t i = 0; i < j->n && !ts_cpu_interrupted(); i += LEAF) {
     int64_t n = j->n - i < LEAF ? j->n - i : LEAF;
     j->k->rows.exp[j->w](leaf, x + i * j->size, n, m, NULL);
     add_leaf(j, &s, leaf, n);
@@ -135,7 +135,7 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
   TsConvertFn *load = j->d == j->wide ? NULL : j->k->convert.convert[j->d][j->wide];
   double leaf[2 * LEAF];
   char *wide = ts_scratch_part(&j->scratch, worker);
-  for (int64_t i = lo; i < hi; i++) {
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
     const char *x = j->x + i * j->n * esize;
     if (load) load(j->n, wide, x), x = wide;
     double v = row_loss(j, i, x, (char *)leaf);

@@ -99,7 +99,7 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
   int64_t nbytes = j->n * j->size, row[TS_GRAD_ROWS];
   char *wide = ts_scratch_part(&j->scratch, worker), *list = wide + nbytes;
   int most = j->load || j->n > 1024 ? 1 : TS_GRAD_ROWS;
-  for (int64_t i = lo; i < hi;) {
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted();) {
     double sums[TS_GRAD_ROWS];
     char *dx[TS_GRAD_ROWS];
     int n = take_rows(j, &i, hi, most, row);

@@ -1,6 +1,7 @@
 /* matmul: batches, broadcasting and the epilogue around vm/gemm.h. */
 #include <stdlib.h>
 
+#include "devices/cpu_pool.h"
 #include "vm/epilogue.h"
 #include "vm/exec.h"
 #include "vm/gemm.h"
@@ -74,12 +75,13 @@ static TsDtype accumulate_dtype(TsDtype in, TsDtype out) {
   return in == TS_DT_i64 || out == TS_DT_i64 ? TS_DT_i64 : TS_DT_i32;
 }
 
-/* Element offsets of each matrix of x for every batch index of the result. */
+/* Element offsets of each matrix of x for every batch index of the result; NULL: no memory, or
+ * interrupted. */
 static int64_t *batch_offsets(const TsTensor *x, int nx, const TsMeta *out, int nbatch,
                               int64_t count) {
   int64_t *at = malloc((size_t)(count + 1) * sizeof *at);
   int axes = x->meta.ndim - nx, skip = nbatch - axes;
-  for (int64_t i = 0; at && i < count; i++) {
+  TS_CPU_LOOKING(i, 0, at ? count : 0) {
     int64_t r = i, offset = 0;
     for (int a = nbatch; a-- > 0; r /= out->dim[a]) {
       bool spread_axis = a < skip || x->meta.dim[a - skip] == 1;
@@ -87,7 +89,9 @@ static int64_t *batch_offsets(const TsTensor *x, int nx, const TsMeta *out, int 
     }
     at[i] = offset;
   }
-  return at;
+  if (!ts_cpu_interrupted()) return at;
+  free(at);
+  return NULL;
 }
 
 /* All rows of a's batch as one tall matrix, where strides allow it and b is one

@@ -7,6 +7,7 @@
 #include "devices/cpu_pool.h"
 #include "devices/memory.h"
 #include "vm/axis.h"
+#include "vm/call.h"
 #include "vm/exec.h"
 #include "vm/sort.h"
 
@@ -31,7 +32,7 @@ static double value_of(const Quantile *j, uint64_t key) {
 static uint64_t key_after(const uint64_t *key, int64_t n, int64_t k, uint64_t x) {
   int64_t upto = 0;
   uint64_t next = UINT64_MAX;
-  for (int64_t i = 0; i < n; i++) {
+  TS_CPU_LOOKING(i, 0, n) {
     upto += key[i] <= x;
     next = key[i] > x && key[i] < next ? key[i] : next;
   }
@@ -40,7 +41,7 @@ static uint64_t key_after(const uint64_t *key, int64_t n, int64_t k, uint64_t x)
 
 static bool has_key(const uint64_t *key, int64_t n, uint64_t x) {
   bool found = false;
-  for (int64_t i = 0; i < n; i++) found |= key[i] == x;
+  TS_CPU_LOOKING(i, 0, n) found |= key[i] == x;
   return found;
 }
 
@@ -51,7 +52,7 @@ static double quantile_of(const Quantile *j, const void *x, uint64_t *key) {
   if (ts_dtype_is(j->dtype, TS_KIND_F) && has_key(key, n, ts_sort_nan(j->dtype))) return NAN;
   double at = j->q * (double)(n - 1), t = at - floor(at);
   int64_t k = (int64_t)at;
-  memcpy(spare, key, (size_t)n * sizeof *key);
+  TS_CPU_LOOKING(i, 0, n) spare[i] = key[i];
   uint64_t low = ts_sort_select(n, k, ts_sort_bits(j->dtype), spare);
   double a = value_of(j, low);
   if (t == 0) return a;
@@ -65,7 +66,7 @@ static void quantiles(void *arg, int64_t lo, int64_t hi, int worker) {
   const Quantile *j = arg;
   uint64_t *key = (uint64_t *)j->scratch + 2 * j->x.n * worker;
   int in = ts_dtypes[j->dtype].nbytes, out = ts_dtypes[j->to].nbytes;
-  for (int64_t r = lo; r < hi; r++) {
+  for (int64_t r = lo; r < hi && !ts_cpu_interrupted(); r++) {
     double v = quantile_of(j, j->x.at + r * j->x.n * in, key);
     if (j->to == TS_DT_f64)
       memcpy(j->out + r * out, &v, sizeof v);
@@ -112,7 +113,7 @@ static TsTensor *new_tensor(TsContext *c, const TsTensor *like, TsDtype d, bool 
 
 static int64_t count_runs(int64_t n, const uint64_t *key) {
   int64_t runs = n > 0;
-  for (int64_t i = 1; i < n; i++) runs += key[i] != key[i - 1];
+  TS_CPU_LOOKING(i, 1, n) runs += key[i] != key[i - 1];
   return runs;
 }
 
@@ -120,7 +121,7 @@ static int64_t count_runs(int64_t n, const uint64_t *key) {
 static void write_runs(int64_t n, const uint64_t *key, const int64_t *index, const char *x,
                        int size, char *value, int64_t *inverse, int64_t *count) {
   int64_t run = -1;
-  for (int64_t i = 0; i < n; i++) {
+  TS_CPU_LOOKING(i, 0, n) {
     if (i == 0 || key[i] != key[i - 1]) {
       run++;
       memcpy(value + run * size, x + index[i] * size, (size_t)size);
@@ -139,9 +140,8 @@ static int unique(TsCall *call, TsTensor *x, const char *at, char *scratch) {
   int64_t *index = (int64_t *)scratch + n;
   ts_sort_keys(d, false, n, at, key);
   ts_sort_index_parallel(n, ts_sort_bits(d), key, index, index + n);
-  if (ts_cpu_interrupted())
-    return ts_error_set(&c->err, TS_ERR_interrupt, "unique: interrupted");
   int64_t runs = count_runs(n, key);
+  if (ts_cpu_interrupted()) return ts_call_interrupted(c, call->op);
   call->out[0] = new_tensor(c, x, d, true, runs);
   call->out[1] = call->out[0] ? new_tensor(c, x, TS_DT_i64, false, 0) : NULL;
   call->out[2] = call->out[1] ? new_tensor(c, x, TS_DT_i64, true, runs) : NULL;

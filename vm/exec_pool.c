@@ -13,6 +13,8 @@
 #include "vm/exec.h"
 #include "vm/scratch.h"
 
+enum { LOOK = 16 }; /* taps of a row between looks for interrupts */
+
 typedef struct Job {
   TsCall *call;
   const TsKernels *k;
@@ -87,7 +89,7 @@ static void pool_row(const Job *j, const char *plane, int64_t d, int64_t h, char
       int64_t id = reach(j, 0, d, a), ih = reach(j, 1, h, b), lo, hi;
       if (id < 0 || ih < 0) continue;
       const char *row = plane + (id * j->in[1] + ih) * j->in[2] * j->size;
-      for (int64_t k = 0; k < j->window[2]; k++) {
+      for (int64_t k = 0; k < j->window[2] && (k % LOOK || !ts_cpu_interrupted()); k++) {
         span(j, 2, k, &lo, &hi);
         int64_t at = lo * j->stride[2] + k * j->dilation[2] - j->padding[2];
         if (lo < hi) join(j, acc + lo * j->size, row + at * j->size, hi - lo, j->stride[2]);
@@ -208,7 +210,7 @@ static void index_row(const Job *j, const char *plane, int64_t d, int64_t h, cha
       int64_t id = reach(j, 0, d, a), ih = reach(j, 1, h, b), lo, hi;
       if (id < 0 || ih < 0) continue;
       int64_t row = (id * j->in[1] + ih) * j->in[2];
-      for (int64_t k = 0; k < j->window[2]; k++) {
+      for (int64_t k = 0; k < j->window[2] && (k % LOOK || !ts_cpu_interrupted()); k++) {
         span(j, 2, k, &lo, &hi);
         int64_t at = row + lo * j->stride[2] + k * j->dilation[2] - j->padding[2];
         if (lo < hi)
@@ -283,7 +285,7 @@ static Range window_of(const Job *j, int a, int64_t o) {
   static T mean_##t(const Job *j, const T *x, Range d, Range h, Range w) {                     \
     T sum = 0;                                                                                 \
     for (int64_t a = d.lo; a < d.hi; a++)                                                      \
-      for (int64_t b = h.lo; b < h.hi; b++)                                                    \
+      for (int64_t b = h.lo; b < h.hi && !ts_cpu_interrupted(); b++)                           \
         for (int64_t c = w.lo; c < w.hi; c++) sum += x[(a * j->in[1] + b) * j->in[2] + c];     \
     return sum / (T)((d.hi - d.lo) * (h.hi - h.lo) * (w.hi - w.lo));                           \
   }
@@ -296,7 +298,7 @@ static void adaptive_planes(void *arg, int64_t lo, int64_t hi, int worker) {
   int64_t in = j->in[0] * j->in[1] * j->in[2], out = j->out[0] * j->out[1] * j->out[2];
   (void)worker;
   for (int64_t i = lo; i < hi; i++)
-    for (int64_t o = 0; o < out; o++) {
+    for (int64_t o = 0; o < out && !ts_cpu_interrupted(); o++) {
       Range d = window_of(j, 0, o / j->out[2] / j->out[1]),
             h = window_of(j, 1, o / j->out[2] % j->out[1]), w = window_of(j, 2, o % j->out[2]);
       const char *x = j->x + i * in * j->size;

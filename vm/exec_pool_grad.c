@@ -10,7 +10,10 @@
 #include "vm/exec.h"
 #include "vm/scratch.h"
 
-enum { PIECE = 64 }; /* channels of a unit where they stand last */
+enum {
+  PIECE = 64, /* channels of a unit where they stand last */
+  LOOK = 16   /* taps of a row between looks for interrupts */
+};
 
 typedef struct Job {
   TsCall *call;
@@ -80,7 +83,7 @@ static void spread_row(const Job *j, char *plane, int64_t d, int64_t h, const ch
     for (int64_t b = 0; b < j->window[1]; b++) {
       int64_t id = reach(j, 0, d, a), ih = reach(j, 1, h, b), lo, hi;
       if (id < 0 || ih < 0) continue;
-      for (int64_t k = j->window[2]; k-- > 0;) {
+      for (int64_t k = j->window[2]; k-- > 0 && (k % LOOK || !ts_cpu_interrupted());) {
         span(j, k, &lo, &hi);
         int64_t at = (id * j->in[1] + ih) * j->in[2] + lo * j->stride[2] + k * j->dilation[2] -
                      j->padding[2];
@@ -89,14 +92,20 @@ static void spread_row(const Job *j, char *plane, int64_t d, int64_t h, const ch
     }
 }
 
+static void clear_rows(const Job *j, char *plane) {
+  int64_t row = j->in[2] * j->size;
+  for (int64_t r = 0; r < j->in[0] * j->in[1] && !ts_cpu_interrupted(); r++)
+    memset(plane + r * row, 0, (size_t)row);
+}
+
 static void planes(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   int64_t in = j->in[0] * j->in[1] * j->in[2], rows = j->out[0] * j->out[1];
   char *v = ts_scratch_part(&j->scratch, worker);
   for (int64_t i = lo; i < hi; i++) {
     char *plane = j->x + i * in * j->size;
-    memset(plane, 0, (size_t)(in * j->size));
-    for (int64_t r = 0; r < rows; r++)
+    clear_rows(j, plane);
+    for (int64_t r = 0; r < rows && !ts_cpu_interrupted(); r++)
       spread_row(j, plane, r / j->out[1], r % j->out[1],
                  j->g + (i * rows + r) * j->out[2] * j->size, v);
   }
@@ -128,7 +137,7 @@ static void pieces(void *arg, int64_t lo, int64_t hi, int worker) {
     const char *g = j->g + (i / each * out * j->channels + first) * j->size;
     for (int64_t p = 0; p < in; p++)
       memset(image + p * j->channels * j->size, 0, (size_t)(n * j->size));
-    for (int64_t p = 0; p < out; p++) {
+    for (int64_t p = 0; p < out && !ts_cpu_interrupted(); p++) {
       int64_t o[3] = {p / j->out[2] / j->out[1], p / j->out[2] % j->out[1], p % j->out[2]};
       spread_pixel(j, image, o, g + p * j->channels * j->size, n, v);
     }
@@ -155,8 +164,8 @@ static void adaptive_planes(void *arg, int64_t lo, int64_t hi, int worker) {
   (void)worker;
   for (int64_t i = lo; i < hi; i++) {
     char *plane = j->x + i * in * j->size;
-    memset(plane, 0, (size_t)(in * j->size));
-    for (int64_t p = 0; p < out; p++) {
+    clear_rows(j, plane);
+    for (int64_t p = 0; p < out && !ts_cpu_interrupted(); p++) {
       int64_t d = p / j->out[2] / j->out[1], h = p / j->out[2] % j->out[1], w = p % j->out[2];
       int64_t d0 = from(j, 0, d), d1 = upto(j, 0, d), h0 = from(j, 1, h), h1 = upto(j, 1, h);
       int64_t w0 = from(j, 2, w), n = upto(j, 2, w) - w0;

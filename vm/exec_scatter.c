@@ -38,7 +38,7 @@ struct Job {
                    int64_t sx, int64_t n, int64_t from, int64_t span) {                        \
     T *y = (T *)(void *)to;                                                                    \
     const T *x = (const T *)(const void *)from_x;                                              \
-    for (int64_t i = 0; i < n; i++) {                                                          \
+    TS_CPU_LOOKING(i, 0, n) {                                                                  \
       if ((uint64_t)(index[i] - from) >= (uint64_t)span) continue;                             \
       T *at = y + index[i] * j->step + i * j->along;                                           \
       put;                                                                                     \
@@ -83,7 +83,7 @@ static void unit(const Job *j, int64_t u) {
     span = j->size_of_axis * (part + 1) / j->parts - from;
   }
   y += start * j->along, x += start * j->xs[last], at += start;
-  for (int64_t a = 0; a < walk; a++) {
+  for (int64_t a = 0; a < walk && !ts_cpu_interrupted(); a++) {
     j->row(j, j->index + at, j->y + y * j->size, j->x + x * j->size, j->xs[last], n, from,
            span);
     x += j->xs[j->axis], at += j->is[j->axis];
@@ -92,7 +92,7 @@ static void unit(const Job *j, int64_t u) {
 
 static void units(void *arg, int64_t lo, int64_t hi, int worker) {
   (void)worker;
-  for (int64_t u = lo; u < hi; u++) unit(arg, u);
+  for (int64_t u = lo; u < hi && !ts_cpu_interrupted(); u++) unit(arg, u);
 }
 
 static void set_strides(Job *j, const TsTensor *y, const TsTensor *x, const TsMeta *index) {

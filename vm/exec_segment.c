@@ -42,13 +42,13 @@ static void combine(const Job *j, int64_t col, int64_t n, int64_t from, int64_t 
     if (j->count[s] == 0)
       for (int64_t i = 0; i < n; i++)
         memcpy(y + s * row + i * j->size, j->empty, (size_t)j->size);
-  for (int64_t i = 0; i < j->n; i++, x += row) {
+  TS_CPU_LOOKING(i, 0, j->n) {
     int64_t s = j->id[i] >> 1;
     if (s < from || s >= to) continue;
     char *at = y + s * row;
-    const void *in[2] = {at, x};
+    const void *in[2] = {at, x + i * row};
     if (j->id[i] & 1)
-      memcpy(at, x, (size_t)bytes);
+      memcpy(at, in[1], (size_t)bytes);
     else
       j->step(n, at, in, NULL, 0);
   }
@@ -67,7 +67,7 @@ static void divide(const Job *j, int64_t col, int64_t n, int64_t from, int64_t t
 static void units(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   (void)worker;
-  for (int64_t u = lo; u < hi; u++) {
+  for (int64_t u = lo; u < hi && !ts_cpu_interrupted(); u++) {
     int64_t part = u % j->parts, col = u / j->parts * PIECE;
     int64_t n = j->cols - col < PIECE ? j->cols - col : PIECE;
     int64_t from = j->segments * part / j->parts, to = j->segments * (part + 1) / j->parts;

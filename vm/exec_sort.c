@@ -30,9 +30,7 @@ static void pick(const Job *j, int64_t row, const int64_t *index) {
   char *y = j->value.at + row * j->k * j->size;
   switch (j->size) {
 #define CASE(bytes, U)                                                                         \
-  case bytes:                                                                                  \
-    for (int64_t i = 0; i < j->k; i++) ((U *)y)[i] = ((const U *)x)[index[i]];                 \
-    break;
+  case bytes: TS_CPU_LOOKING(i, 0, j->k)((U *)y)[i] = ((const U *)x)[index[i]]; break;
     CASE(1, uint8_t)
     CASE(2, uint16_t)
     CASE(4, uint32_t)
@@ -44,7 +42,7 @@ static void pick(const Job *j, int64_t row, const int64_t *index) {
 static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   uint64_t *key = keys_of(j, worker);
-  for (int64_t r = lo; r < hi; r++) {
+  for (int64_t r = lo; r < hi && !ts_cpu_interrupted(); r++) {
     int64_t *index = (int64_t *)j->place.at + r * j->k;
     const char *x = j->x.at + r * j->x.n * j->size;
     if (j->k < j->x.n) {
@@ -53,7 +51,7 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
       ts_sort_keys(j->dtype, j->descending, j->x.n, x, key);
       ts_sort_index(j->x.n, j->bits, key, index, key + j->x.n);
     }
-    if (j->value.at) pick(j, r, index);
+    if (j->value.at && !ts_cpu_interrupted()) pick(j, r, index);
   }
 }
 

@@ -137,7 +137,7 @@ static int64_t filter_offset(const Filter *f, const Box *b, int64_t row) {
 static void multiply(const Filter *f, const Box *b) {
   TsPointwiseFn *mul = f->k->pointwise_complex.fn[f->wide][TS_PW_mul];
   int64_t size = 2 * real_size(f), rows = b->count * f->inner;
-  for (int64_t r = 0; r < rows; r++) {
+  for (int64_t r = 0; r < rows && !ts_cpu_interrupted(); r++) {
     char *t = b->terms + r * f->block * size;
     const void *in[2] = {t, f->h + filter_offset(f, b, r) * size};
     mul(f->block, t, in, NULL, 0);
@@ -163,7 +163,7 @@ static Box box_of(const Filter *f, int64_t index, char *terms) {
 
 static void task(void *arg, int64_t lo, int64_t hi, int worker) {
   Filter *f = arg;
-  for (int64_t i = lo; i < hi && !f->code; i++) {
+  for (int64_t i = lo; i < hi && !f->code && !ts_cpu_interrupted(); i++) {
     Box b = box_of(f, i, ts_scratch_part(&f->scratch, worker));
     int code = forward(f, &b);
     if (!code) multiply(f, &b);

@@ -105,7 +105,7 @@ static void line_task(void *arg, int64_t lo, int64_t hi, int worker) {
   TsFftBench w;
   (void)worker;
   if (!ts_fft_bench_take(&f->there, &w)) return;
-  for (int64_t i = lo; i < hi; i++) line(f, &w, i);
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) line(f, &w, i);
   ts_fft_bench_give(&w);
 }
 

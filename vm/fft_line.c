@@ -75,7 +75,7 @@ static void half_task(const Line *a, int64_t lo, int64_t hi,
     atomic_store(&a->j->failed, 1);
     return;
   }
-  for (int64_t b = lo; b < hi; b++) half(a, b, work);
+  for (int64_t b = lo; b < hi && !ts_cpu_interrupted(); b++) half(a, b, work);
   ts_work_give(work);
 }
 
@@ -101,8 +101,10 @@ static void tree_line(const Line *a, char *work) {
     ts_cpu_parallel(ts_fft_blocks(j, t->n2), 1, columns_task, (void *)(uintptr_t)a);
     ts_cpu_parallel(ts_fft_blocks(j, t->n1), 1, columns2_task, (void *)(uintptr_t)a);
   } else {
-    for (int64_t b = 0; b < ts_fft_blocks(j, t->n2); b++) columns(a, b, work);
-    for (int64_t b = 0; b < ts_fft_blocks(j, t->n1); b++) columns2(a, b, work);
+    for (int64_t b = 0; b < ts_fft_blocks(j, t->n2) && !ts_cpu_interrupted(); b++)
+      columns(a, b, work);
+    for (int64_t b = 0; b < ts_fft_blocks(j, t->n1) && !ts_cpu_interrupted(); b++)
+      columns2(a, b, work);
   }
 }
 
@@ -246,6 +248,6 @@ void ts_fft_line_task(void *arg, int64_t lo, int64_t hi, int worker) {
   TsFftBench b;
   (void)worker;
   if (!ts_fft_bench_take(j, &b)) return;
-  for (int64_t i = lo; i < hi; i++) line_transform(j, &b, i);
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) line_transform(j, &b, i);
   ts_fft_bench_give(&b);
 }

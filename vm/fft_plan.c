@@ -1,6 +1,8 @@
-/* Plans of Fourier transforms: how a length is cut, the roots, the cache. */
+/* Plans of Fourier transforms: how a length is cut, the roots, the cache. One that was interrupted
+ * while it was made is none, as one without memory. */
 #include "vm/fft_plan.h"
 
+#include "devices/cpu_pool.h"
 #include "devices/memory.h"
 #include "vm/fft.h"
 
@@ -13,6 +15,7 @@
 enum {
   PLANS = 64,             /* plans kept */
   PLAN_BYTES = 160 << 20, /* bytes of tables kept */
+  CLEARED = 16 << 20      /* at once */
 };
 
 static int real_size(int type) { return type == TS_FFT_f64 ? 8 : 4; }
@@ -30,9 +33,12 @@ typedef struct Roots {
 /* Zeroed and aligned to 64 bytes; NULL when there is no memory or a test says so. By the
  * thread that makes the plan. */
 static void *take(size_t nbytes) {
-  size_t whole = (nbytes + 63) / 64 * 64;
+  size_t whole = (nbytes + 63) / 64 * 64, at = 0, n;
   void *p = ts_memory_should_fail() ? NULL : aligned_alloc(64, whole ? whole : 64);
-  if (p) memset(p, 0, whole);
+  do { /* the first bytes in any case, as they may be a struct */
+    n = whole - at < CLEARED ? whole - at : CLEARED;
+    if (p) memset((char *)p + at, 0, n);
+  } while ((at += n) < whole && !ts_cpu_interrupted());
   return p;
 }
 
@@ -191,12 +197,12 @@ static int make_twist(TsFftPlan *p, TsFftNode *t) {
   t->step = blocks * TS_FFT_ROW;
   t->twist = table(p, t->n1 * blocks * 2 * lanes);
   if (!t->twist || !roots_open(&roots, t->n)) return 0;
-  for (int64_t k = 0; k < t->n1; k++)
+  for (int64_t k = 0; k < t->n1 && !ts_cpu_interrupted(); k++)
     for (int64_t j = 0; j < t->n2; j++)
       set_root(p->type, t->twist + k * t->step + j / lanes * TS_FFT_ROW, j % lanes, lanes,
                &roots, k * j);
   roots_close(&roots);
-  return 1;
+  return !ts_cpu_interrupted();
 }
 
 static TsFftNode *make_node(TsFftPlan *p, int64_t n) {
@@ -238,11 +244,12 @@ static int make_bluestein(TsFftPlan *p, const TsFftKernels *k) {
   p->kernel = table(p, 2 * p->m);
   if (!p->chirp || !p->kernel || !(p->root = make_node(p, p->m))) return 0;
   if (!roots_open(&roots, 2 * p->n)) return 0;
-  for (int64_t j = 0, square = 0; j < p->n; j++) {
+  int64_t square = 0;
+  TS_CPU_LOOKING(j, 0, p->n) {
     set_root(p->type, p->chirp, 2 * j, 1, &roots, square);
     square = (square + 2 * j + 1) % (2 * p->n);
   }
-  int ok = make_kernel(p, &roots, k);
+  int ok = !ts_cpu_interrupted() && make_kernel(p, &roots, k);
   roots_close(&roots);
   return ok;
 }
@@ -252,9 +259,9 @@ static int make_line(TsFftPlan *p) {
   Roots roots;
   p->line = table(p, 2 * count);
   if (!p->line || !roots_open(&roots, order)) return 0;
-  for (int64_t i = 0; i < count; i++) set_root(p->type, p->line, 2 * i, 1, &roots, i % order);
+  TS_CPU_LOOKING(i, 0, count) set_root(p->type, p->line, 2 * i, 1, &roots, i % order);
   roots_close(&roots);
-  return 1;
+  return !ts_cpu_interrupted();
 }
 
 static void free_plan(TsFftPlan *p) {
@@ -365,7 +372,8 @@ static int make_kernel(TsFftPlan *p, const Roots *roots, const TsFftKernels *k) 
   int64_t m = p->m, n = p->n;
   double *b = take((size_t)(16 * m));
   if (!b) return 0;
-  for (int64_t j = 0, square = 0; j < n; j++) {
+  int64_t square = 0;
+  TS_CPU_LOOKING(j, 0, n) {
     long double c, s;
     root_at(roots, square, &c, &s);
     set(TS_FFT_f64, b, 2 * j, c);
@@ -382,7 +390,7 @@ static int make_kernel(TsFftPlan *p, const Roots *roots, const TsFftKernels *k) 
              .out = b,
              .in_stride = 1,
              .out_stride = 1};
-  int ok = ts_fft(&f, k) == TS_FFT_ok;
+  int ok = ts_fft(&f, k) == TS_FFT_ok && !ts_cpu_interrupted();
   for (int64_t i = 0; ok && i < 2 * m; i++) set(p->type, p->kernel, i, b[i]);
   free(b);
   return ok;

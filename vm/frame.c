@@ -258,8 +258,9 @@ static int advance(TsFrame *f, TsFrame **callee) {
       take_results(f, s);
       continue;
     }
-    if (run_and_time(f, s)) return ts_frame_explain(f, s);
-    if (interrupted(f)) return -1;
+    int failed = run_and_time(f, s);
+    if (interrupted(f)) return -1; /* and what failed, failed of that */
+    if (failed) return ts_frame_explain(f, s);
     if (c->trap && check_trap(f, s)) return -1;
   }
   return code->commit < 0 ? 0 : commit(f, end);

@@ -8,16 +8,17 @@
 #include "vm/gemm_job.h"
 
 enum {
-  L2_BYTES = 384 << 10,    /* packed rows of a worker, and a strip of columns */
-  SHARED_BYTES = 3 << 20,  /* packed columns */
-  SMALL_BYTES = 512 << 10, /* both operands of a small product */
-  ACC_BYTES = 8 << 20,     /* accumulators beside C */
-  MIN_PANELS = 4,          /* of columns, in a group */
-  ITEMS = 8,               /* of a worker, at least */
-  SERIAL_WORK = 1 << 20,   /* multiply-adds not worth a second thread */
-  SERIAL_BYTES = 1 << 20,  /* of B, and few rows: the same */
-  SKINNY_K = 8192,         /* steps of k of a skinny product's packed rows */
-  SKINNY_UNIT = 384,       /* columns that all its kernels take without a rest */
+  L2_BYTES = 384 << 10,     /* packed rows of a worker, and a strip of columns */
+  SHARED_BYTES = 3 << 20,   /* packed columns */
+  SMALL_BYTES = 512 << 10,  /* both operands of a small product */
+  ACC_BYTES = 8 << 20,      /* accumulators beside C */
+  MIN_PANELS = 4,           /* of columns, in a group */
+  ITEMS = 8,                /* of a worker, at least */
+  SERIAL_WORK = 1 << 20,    /* multiply-adds not worth a second thread */
+  SERIAL_BYTES = 1 << 20,   /* of B, and few rows: the same */
+  SKINNY_K = 8192,          /* steps of k of a skinny product's packed rows */
+  SKINNY_UNIT = 384,        /* columns that all its kernels take without a rest */
+  SKINNY_BYTES = 256 << 20, /* of B that one strip reads, between looks for interrupts */
 };
 
 static const uint8_t sizes[TS_GEMM_COUNT] = {4, 8, 2, 2, 1, 1, 1, 1, 2, 4, 8, 8, 16};
@@ -181,7 +182,8 @@ static void plan_skinny(const GemmJob *j, GemmPlan *p, int threads) {
   int64_t pieces = threads > 1 && j->n >= 4096 * threads ? 2 * threads : threads;
   int64_t unit = j->n >= 768 * threads ? SKINNY_UNIT : 64;
   p->kc = SKINNY_K;
-  p->strip = j->y.is == 1 ? gemm_up(gemm_div(j->n, pieces), unit) : 32;
+  int64_t most = gemm_up(SKINNY_BYTES / (gemm_min(j->k, p->kc) * j->y.size + 1), unit);
+  p->strip = j->y.is == 1 ? gemm_min(gemm_up(gemm_div(j->n, pieces), unit), most) : 32;
   /* Packing stores whole vectors: 64 bytes more. */
   int64_t rows = gemm_up(j->m, ts_gemm_skinny_width(j->m));
   int64_t nbytes = gemm_min(j->k, p->kc) * rows * j->acc->nbytes;
@@ -224,7 +226,7 @@ typedef struct Batch {
 static void run(void *arg, int64_t lo, int64_t hi, int worker) {
   const Batch *b = arg;
   char *mem = b->mem + (size_t)worker * b->p->nbytes;
-  for (int64_t i = lo; i < hi; i++) {
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
     if (b->p->way == GEMM_SMALL)
       ts_gemm_small(b->j, b->p, i, mem);
     else if (b->p->way == GEMM_SKINNY)

@@ -94,7 +94,7 @@ static void part(const Round *r, int64_t k0, int64_t nk) {
   for (int64_t i = 0; i < r->m && !p->in_place; i += MR)
     p->k->gemm_amx.pack_rows(r->own_rows + i * p->kc * 2, r->a + i * g->a_rs + k0 * g->a_cs,
                              g->a_rs, g->a_cs, gemm_min(MR, r->m - i), nk);
-  for (int64_t col = 0; col < r->n; col += GROUP * NR) {
+  for (int64_t col = 0; col < r->n && !ts_cpu_interrupted(); col += GROUP * NR) {
     pack_columns(r, col, k0, nk);
     for (int64_t j = 0; j < GROUP && col + j * NR < r->n; j++)
       panel(r, r->columns + j * (p->kc / 2 * NR), col + j * NR, k0, nk);
@@ -121,7 +121,7 @@ static void round_of(const Amx *p, int64_t i, int worker) {
 static void rounds(void *arg, int64_t lo, int64_t hi, int worker) {
   const Amx *p = arg;
   p->k->gemm_amx.open(MR);
-  for (int64_t i = lo; i < hi; i++) round_of(p, i, worker);
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) round_of(p, i, worker);
   p->k->gemm_amx.close();
 }
 

@@ -20,7 +20,8 @@ static void small_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   const TsGemmAcc *acc = j->acc;
   int mr = acc->mr, nr = acc->nr;
   (void)worker;
-  for (int64_t i = lo * mr; i < gemm_min(hi * mr, j->m); i += mr) {
+  int64_t end = gemm_min(hi * mr, j->m);
+  for (int64_t i = lo * mr; i < end && !ts_cpu_interrupted(); i += mr) {
     int rows = (int)gemm_min(mr, j->m - i);
     const char *x = s->x + i * j->x.is * acc->nbytes, *y = s->y;
     char *c = ts_gemm_at(j, s->batch, i, 0);
@@ -73,11 +74,9 @@ static const char *skinny_rows(const Skinny *s, int worker) {
   return x;
 }
 
-static void skinny_columns(void *arg, int64_t lo, int64_t hi, int worker) {
-  const Skinny *s = arg;
+static void skinny_strip(const Skinny *s, int64_t col, int64_t cols, int worker) {
   const GemmJob *j = s->j;
   const GemmSide *y = &j->y;
-  int64_t strip = s->p->strip, col = lo * strip, cols = gemm_min(hi * strip, j->n) - col;
   int64_t ld = s->acc ? j->n : j->c_rs;
   char *c = s->acc ? s->acc + col * j->acc->nbytes : ts_gemm_at(j, s->batch, 0, col);
   const char *b = base(y, s->batch) + (col * y->is + s->k0 * y->ks) * y->size;
@@ -90,6 +89,15 @@ static void skinny_columns(void *arg, int64_t lo, int64_t hi, int worker) {
   if (s->k0 + s->k == j->k && j->ends) ts_gemm_end(j, s->batch, 0, j->m, col, cols, c, ld);
 }
 
+/* Long strips one by one. */
+static void skinny_columns(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Skinny *s = arg;
+  int64_t strip = s->p->strip, step = s->j->y.is == 1 ? strip : (hi - lo) * strip;
+  int64_t end = gemm_min(hi * strip, s->j->n);
+  for (int64_t col = lo * strip; col < end && !ts_cpu_interrupted(); col += step)
+    skinny_strip(s, col, gemm_min(step, end - col), worker);
+}
+
 void ts_gemm_skinny(const GemmJob *j, const GemmPlan *p, int64_t batch, char *mem) {
   Skinny s = {.j = j, .p = p, .batch = batch};
   int64_t per_strip = p->strip * gemm_min(j->k, p->kc), grain = 65536 / (per_strip + 1) + 1;
@@ -97,7 +105,7 @@ void ts_gemm_skinny(const GemmJob *j, const GemmPlan *p, int64_t batch, char *me
   s.workers = mem + p->acc_bytes;
   for (int i = 0; i < (p->serial ? 1 : ts_cpu_threads()); i++)
     *(int64_t *)(s.workers + (size_t)i * p->worker_bytes) = -1;
-  for (; s.k0 < j->k; s.k0 += p->kc) {
+  for (; s.k0 < j->k && !ts_cpu_interrupted(); s.k0 += p->kc) {
     s.k = gemm_min(p->kc, j->k - s.k0);
     gemm_spread(p->serial, gemm_div(j->n, p->strip), grain, skinny_columns, &s);
   }

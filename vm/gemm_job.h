@@ -68,10 +68,12 @@ static inline int64_t gemm_up(int64_t n, int64_t unit) { return (n + unit - 1) /
 static inline int64_t gemm_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 
 static inline void gemm_spread(bool serial, int64_t n, int64_t grain, TsTask *task, void *arg) {
-  if (serial)
-    task(arg, 0, n, 0);
-  else
+  if (!serial) {
     ts_cpu_parallel(n, grain, task, arg);
+    return;
+  }
+  for (int64_t i = 0; i < n && !ts_cpu_interrupted(); i += grain)
+    task(arg, i, gemm_min(i + grain, n), 0);
 }
 
 /* Packs elements [i0, i0 + n) x [k0, k0 + nk) of a side as one panel. */

@@ -54,7 +54,8 @@ static void pack_columns(void *arg, int64_t lo, int64_t hi, int worker) {
   const TsGemmAcc *acc = b->j->acc;
   int64_t step = b->p->pack_columns;
   (void)worker;
-  for (int64_t col = lo * step; col < gemm_min(hi * step, b->n); col += step) {
+  int64_t end = gemm_min(hi * step, b->n);
+  for (int64_t col = lo * step; col < end && !ts_cpu_interrupted(); col += step) {
     pack(b, &b->j->y, b->y + col * b->k * acc->nbytes, acc->nr, b->n0 + col,
          gemm_min(step, b->n - col));
   }
@@ -118,7 +119,7 @@ static void items(void *arg, int64_t lo, int64_t hi, int worker) {
     int64_t rows = gemm_min((i % count + 1) * panels / count * mr, b->m) - row;
     int64_t col = i / count * b->p->group, end = gemm_min(col + b->p->group, b->n);
     const char *x = item_rows(b, row, rows, mem);
-    for (; col < end; col += b->p->strip) {
+    for (; col < end && !ts_cpu_interrupted(); col += b->p->strip) {
       strip(b, x, row, rows, col, gemm_min(b->p->strip, end - col), own);
     }
   }
@@ -136,7 +137,7 @@ static void blocks_of_k(Block *b) {
   const GemmJob *j = b->j;
   const GemmPlan *p = b->p;
   int64_t n_items = items_of_group(b) * gemm_div(b->n, p->group);
-  for (int64_t k = 0; k == 0 || k < j->k; k += p->kc) {
+  for (int64_t k = 0; (k == 0 || k < j->k) && !ts_cpu_interrupted(); k += p->kc) {
     set_block(b, k);
     gemm_spread(p->serial, gemm_div(b->n, p->pack_columns), 1, pack_columns, b);
     gemm_spread(p->serial, n_items, 1, items, b);

@@ -41,7 +41,7 @@ static void step(const Round *r, int64_t k0, int64_t nk) {
   const TsGemmPairsKernels *k = &r->p->k->gemm_pairs;
   bool last = k0 + nk >= g->k;
   k->pack(r->columns, NR, r->b + k0 * g->b_rs, g->b_cs, g->b_rs, r->n, nk);
-  for (int64_t i = 0; i < r->m; i += MR) {
+  for (int64_t i = 0; i < r->m && !ts_cpu_interrupted(); i += MR) {
     int rows = (int)gemm_min(MR, r->m - i);
     const uint16_t *a = r->a + i * g->a_rs + k0 * g->a_cs;
     float *sums = r->sums + (g->k > KC ? i * NR : 0);
@@ -77,7 +77,7 @@ static void round_of(const Pairs *p, int64_t i, int worker) {
 }
 
 static void rounds(void *arg, int64_t lo, int64_t hi, int worker) {
-  for (int64_t i = lo; i < hi; i++) round_of(arg, i, worker);
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) round_of(arg, i, worker);
 }
 
 /* ---- few rows against a B with contiguous rows: it is read once and not packed */
@@ -99,7 +99,7 @@ static void few_strip(const Pairs *p, int64_t i, int worker) {
   for (int64_t m = 0; m < g->m; m += MR)
     k->pack(rows + m * pairs, MR, a + m * g->a_rs, g->a_rs, g->a_cs, gemm_min(MR, g->m - m),
             g->k);
-  for (int64_t k0 = 0; k0 < g->k; k0 += STEPS)
+  for (int64_t k0 = 0; k0 < g->k && !ts_cpu_interrupted(); k0 += STEPS)
     for (int64_t m = 0; m < g->m; m += MR)
       k->few((int)gemm_min(MR, g->m - m), n, gemm_min(STEPS, g->k - k0),
              rows + m * pairs + k0 / 2 * MR, 4, 4 * MR, b + k0 * g->b_rs, g->b_rs,
@@ -109,7 +109,7 @@ static void few_strip(const Pairs *p, int64_t i, int worker) {
 }
 
 static void few_strips(void *arg, int64_t lo, int64_t hi, int worker) {
-  for (int64_t i = lo; i < hi; i++) few_strip(arg, i, worker);
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) few_strip(arg, i, worker);
 }
 
 static void plan_few(Pairs *p, int threads) {
@@ -155,7 +155,7 @@ static int run(Pairs *p, int threads, int64_t count, TsTask *task) {
 static void last_panels(void *arg, int64_t lo, int64_t hi, int worker) {
   const Pairs *p = arg;
   for (int64_t i = lo; i < hi; i++)
-    for (int64_t r = 0; r < p->pieces; r++)
+    for (int64_t r = 0; r < p->pieces && !ts_cpu_interrupted(); r++)
       round_of(p, ((i + 1) * p->panels - 1) * p->pieces + r, worker);
 }
 

@@ -188,7 +188,7 @@ static void step(Round *r) {
   int64_t mr = j->acc->round_mr, size = j->acc->nbytes;
   bool last = r->k0 + r->k >= j->k;
   pack_columns(r);
-  for (int64_t i = 0; i < r->m; i += mr) {
+  for (int64_t i = 0; i < r->m && !ts_cpu_interrupted(); i += mr) {
     int rows = (int)gemm_min(mr, r->m - i);
     int64_t ld = j->direct ? j->c_rs : r->p->strip;
     char *c = r->own + (j->k > r->p->kc ? i * ld * size : 0);
@@ -211,7 +211,7 @@ static void rounds(void *arg, int64_t lo, int64_t hi, int worker) {
   r.y += (size_t)worker * p->worker_bytes;
   r.own = r.y + p->worker_bytes - p->own_bytes;
   r.x = r.y + (size_t)(p->strip * p->kc * r.j->acc->nbytes);
-  for (int64_t i = lo; i < hi; i++) {
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++) {
     set_rows(&r, i % p->pieces);
     r.n0 = i / p->pieces * p->strip;
     r.n = gemm_min(p->strip, r.j->n - r.n0);

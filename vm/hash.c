@@ -2,6 +2,7 @@
  * and the device; every NaN counts as the canonical quiet NaN. */
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "vm/mapped.h"
 
 static uint64_t fnv(uint64_t h, const unsigned char *p, int64_t n) {
@@ -37,7 +38,7 @@ int ts_tensor_hash(TsContext *c, TsTensor *t, uint64_t *hash) {
   int64_t left = ts_meta_nbytes(&t->meta), size = ts_dtypes[d].nbytes;
   _Alignas(16) unsigned char block[4080]; /* a multiple of every element size */
   uint64_t h = UINT64_C(0xcbf29ce484222325);
-  while (left > 0) {
+  while (left > 0 && !ts_cpu_interrupted()) {
     int64_t n = left < (int64_t)sizeof block ? left : (int64_t)sizeof block;
     memcpy(block, p, (size_t)n);
     fix_nans(d, block, n / size);
@@ -47,5 +48,6 @@ int ts_tensor_hash(TsContext *c, TsTensor *t, uint64_t *hash) {
   }
   ts_tensor_unref(y);
   *hash = h;
+  if (left > 0) return ts_error_set(&c->err, TS_ERR_interrupt, "hash: interrupted");
   return ts_mapped_changed() ? ts_mapped_check(c, 1, &t) : 0;
 }

@@ -165,7 +165,7 @@ void ts_norm_grad_rows(void *arg, int64_t lo, int64_t hi, int worker) {
   }
   char *wide = ts_scratch_part(&j->scratch, worker);
   TsGradBatch b = {.rows = 0};
-  for (int64_t i = lo; i < hi; i += b.rows) {
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i += b.rows) {
     b.rows = (int)ts_grad_min(ts_grad_batch_rows(j), hi - i);
     for (int r = 0; r < b.rows; r++) {
       b.row[r] = i + r;

@@ -113,7 +113,7 @@ static int64_t walk_group(const Group *g, TsNormRows *r) {
 
 /* Lanes that no row of the leaf reaches. */
 static void clear_rest(const Group *g) {
-  for (int64_t i = 0; i < g->runs * g->length; i++)
+  for (int64_t i = 0; i < g->runs * g->length && !ts_cpu_interrupted(); i++)
     if (start_of(g, i) >= g->m) clear(g->j, lane_at(g, i));
 }
 
@@ -132,7 +132,7 @@ static bool open_group(Group *g, int64_t i) {
 static void close_group(const Group *g) {
   const TsGradJob *j = g->j;
   int64_t row = j->sums * j->size;
-  for (int64_t h = g->runs * g->length / 2; h >= g->length; h /= 2)
+  for (int64_t h = g->runs * g->length / 2; h >= g->length && !ts_cpu_interrupted(); h /= 2)
     j->rk->add[j->w](g->lane, lane_at(g, h), h * j->sums);
   memcpy(j->part + (g->leaf * j->lanes + g->first) * row, g->lane, (size_t)(g->length * row));
 }
@@ -144,7 +144,8 @@ static void groups(void *arg, int64_t lo, int64_t hi, int worker) {
   for (int64_t i = lo; i < hi; i++) {
     if (!open_group(&g, i)) continue;
     clear_rest(&g);
-    for (int64_t k = 0; k < g.m; k += g.w) one_step(&g, k);
+    for (int64_t k = 0; k < g.m && !ts_cpu_interrupted(); k += g.w) one_step(&g, k);
+    if (ts_cpu_interrupted()) break;
     close_group(&g);
   }
   if (j->past) ts_copy_fence();
@@ -165,7 +166,7 @@ static void lane_groups(void *arg, int64_t lo, int64_t hi, int worker) {
     if (!open_group(&g, i)) continue;
     clear_rest(&g);
     int64_t count = g.runs * g.length;
-    for (int64_t l = 0; l < count; l++) {
+    for (int64_t l = 0; l < count && !ts_cpu_interrupted(); l++) {
       TsNormRun run = run_from(&g, start_of(&g, l));
       TsNormRun next = run_from(&g, l + 1 < count ? start_of(&g, l + 1) : g.first + g.length);
       char *to = lane_at(&g, l), *db = j->want_b ? to + j->db_at * j->size : NULL;
@@ -205,10 +206,10 @@ static void walk_groups(void *arg, int64_t lo, int64_t hi, int worker) {
 /* The rest of the halves of each leaf, then the leaves pairwise; the total stands first. */
 static void merge(const TsGradJob *j, int64_t leaves) {
   int64_t row = j->sums * j->size;
-  for (int64_t i = 0; i < leaves; i++) {
+  for (int64_t i = 0; i < leaves && !ts_cpu_interrupted(); i++) {
     int64_t w = lanes_of(j, ts_grad_min(TS_RED_LEAF, j->rows - i * TS_RED_LEAF));
     char *from = j->part + i * j->lanes * row;
-    for (int64_t h = w / ts_grad_min(RUNS, w) / 2; h > 0; h /= 2)
+    for (int64_t h = w / ts_grad_min(RUNS, w) / 2; h > 0 && !ts_cpu_interrupted(); h /= 2)
       j->rk->add[j->w](from, from + h * row, h * j->sums);
     if (i) memmove(j->part + i * row, from, (size_t)row);
   }
@@ -240,6 +241,7 @@ int ts_norm_grad_sums(TsCall *call, TsGradJob *j) {
                                      : groups,
                   j);
   merge(j, leaves);
+  if (ts_cpu_interrupted()) return 0;
   if (j->want_w && store_sum(call, j, call->out[next++], j->part)) return -1;
   return j->want_b ? store_sum(call, j, call->out[next], j->part + j->db_at * j->size) : 0;
 }

@@ -7,7 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TILE = 64, PANEL = 512, GRAIN = 1 << 15 };
+enum {
+  TILE = 64,
+  PANEL = 512,
+  ROWS = 1 << 14 /* between looks for interrupts */,
+  GRAIN = 1 << 15
+};
 
 typedef struct Job {
   const TsScan *s;
@@ -41,12 +46,15 @@ static void panel_task(void *arg, int64_t lo, int64_t hi, int worker) {
   for (int64_t i = lo; i < hi; i++) {
     int64_t col = i % j->panels * PANEL;
     offsets(s, i / j->panels * j->columns + col, &ox, &oy);
-    TsScanArgs a = {.op = (int)s->op, .acc = acc, .index = index, .m = s->n, .base = 0};
+    TsScanArgs a = {.op = (int)s->op, .acc = acc, .index = index};
     a.n = min64(PANEL, j->columns - col), a.ldx = s->x_step, a.ldy = s->y_step;
-    a.x = (const char *)s->x + ox * j->esize;
-    a.y = (char *)s->y + oy * j->ysize;
-    a.yi = s->index ? s->index + oy : NULL;
-    j->scan(&a);
+    for (int64_t r = 0; r < s->n && !ts_cpu_interrupted(); r += ROWS) {
+      a.base = r, a.m = min64(ROWS, s->n - r);
+      a.x = (const char *)s->x + (ox + r * s->x_step) * j->esize;
+      a.y = (char *)s->y + (oy + r * s->y_step) * j->ysize;
+      a.yi = s->index ? s->index + oy + r * s->y_step : NULL;
+      j->scan(&a);
+    }
   }
 }
 
@@ -100,7 +108,7 @@ static void tile_task(void *arg, int64_t lo, int64_t hi, int worker) {
   Tile t;
   (void)worker;
   for (int64_t o = lo; o < hi; o += TILE)
-    for (int64_t i = 0; i < j->s->n; i += TILE)
+    for (int64_t i = 0; i < j->s->n && !ts_cpu_interrupted(); i += TILE)
       one_tile(j, &t, o, min64(TILE, hi - o), i, min64(TILE, j->s->n - i));
 }
 

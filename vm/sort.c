@@ -55,7 +55,7 @@ typedef struct Pair {
 
 /* u: the pattern; inf: the pattern above which a magnitude is NaN. */
 #define FLOAT_KEYS(U, sign, inf)                                                               \
-  for (int64_t i = 0; i < n; i++) {                                                            \
+  TS_CPU_LOOKING(i, 0, n) {                                                                    \
     U u = ((const U *)x)[i], a = u & (U)((sign)-1);                                            \
     U k = (U)FLIP_BITS(u, (U)(sign));                                                          \
     k = a == 0 ? (U)(sign) : k;                                                                \
@@ -64,7 +64,7 @@ typedef struct Pair {
   }
 
 #define INT_KEYS(U, sign)                                                                      \
-  for (int64_t i = 0; i < n; i++) key[i] = (U)(((const U *)x)[i] ^ (U)(sign) ^ (U)flip);
+  TS_CPU_LOOKING(i, 0, n) key[i] = (U)(((const U *)x)[i] ^ (U)(sign) ^ (U)flip);
 
 /* Largest pattern that is a number or infinity. */
 static uint64_t last_number(TsDtype d) {
@@ -116,9 +116,9 @@ static uint64_t *sort_words(int64_t n, int bits, uint64_t *a, uint64_t *b, bool 
 static void sort_lower(int64_t n, int bits, uint64_t *key, int64_t *index, uint64_t *spare,
                        bool together) {
   uint64_t upper = n ? key[0] >> 32 << 32 : 0;
-  for (int64_t i = 0; i < n; i++) key[i] = key[i] << 32 | (uint64_t)i;
+  TS_CPU_LOOKING(i, 0, n) key[i] = key[i] << 32 | (uint64_t)i;
   const uint64_t *r = sort_words(n, bits, key, spare, together);
-  for (int64_t i = 0; i < n; i++) {
+  TS_CPU_LOOKING(i, 0, n) {
     uint64_t word = r[i];
     index[i] = (int64_t)(word & UINT32_MAX);
     key[i] = upper | word >> 32;
@@ -150,31 +150,32 @@ static bool is_spread(int64_t n, const uint64_t *key) {
 static bool sort_upper(int64_t n, uint64_t *key, int64_t *index, uint64_t *spare,
                        bool together) {
   uint64_t *a = spare, *b = spare + n;
-  for (int64_t i = 0; i < n; i++) a[i] = key[i] >> 32 << 32 | (uint64_t)i;
+  TS_CPU_LOOKING(i, 0, n) a[i] = key[i] >> 32 << 32 | (uint64_t)i;
   const uint64_t *r = sort_words(n, 32, a, b, together);
-  if (together && ts_cpu_interrupted()) return true;
-  for (int64_t i = 0; i < n; i++) index[i] = (int64_t)(r[i] & UINT32_MAX);
-  for (int64_t i = 1, start = 0; i <= n; i++) {
+  TS_CPU_LOOKING(i, 0, n) index[i] = (int64_t)(r[i] & UINT32_MAX);
+  int64_t start = 0;
+  TS_CPU_LOOKING(i, 1, n + 1) {
     if (i < n && r[i] >> 32 == r[start] >> 32) continue;
     if (i - start > FEW) return false;
     sort_run(i - start, key, index + start);
     start = i;
   }
-  for (int64_t i = 0; i < n; i++) spare[i] = key[index[i]];
-  memcpy(key, spare, (size_t)n * sizeof *key);
+  TS_CPU_LOOKING(i, 0, n) spare[i] = key[index[i]];
+  if (ts_cpu_interrupted()) return true;
+  TS_CPU_LOOKING(i, 0, n) key[i] = spare[i];
   return true;
 }
 
 static void sort_pairs(int64_t n, uint64_t *key, int64_t *index, Pair *a, bool together) {
-  for (int64_t i = 0; i < n; i++) a[i] = (Pair){key[i], i};
+  TS_CPU_LOOKING(i, 0, n) a[i] = (Pair){key[i], i};
   const Pair *r = together ? pair_parallel(n, 64, a, a + n) : pair_serial(n, 64, a, a + n);
-  for (int64_t i = 0; i < n; i++) key[i] = r[i].key, index[i] = r[i].index;
+  TS_CPU_LOOKING(i, 0, n) key[i] = r[i].key, index[i] = r[i].index;
 }
 
 static void sort(int64_t n, int bits, uint64_t *key, int64_t *index, void *spare,
                  bool together) {
   uint64_t differ = 0;
-  for (int64_t i = 0; bits > 32 && i < n; i++) differ |= key[i] ^ key[0];
+  TS_CPU_LOOKING(i, 0, bits > 32 ? n : 0) differ |= key[i] ^ key[0];
   if (n <= UINT32_MAX && differ >> 32 == 0)
     sort_lower(n, bits < 32 ? bits : 32, key, index, spare, together);
   else if (n <= SMALL || n > UINT32_MAX || !is_spread(n, key) ||
@@ -195,11 +196,12 @@ uint64_t ts_sort_select(int64_t n, int64_t k, int bits, uint64_t *key) {
   for (int shift = bits - 8; shift >= 0 && n > 1; shift -= 8) {
     int64_t count[RADIX] = {0}, m = 0;
     uint64_t d = 0;
-    for (int64_t i = 0; i < n; i++) count[key[i] >> shift & 255]++;
+    TS_CPU_LOOKING(i, 0, n) count[key[i] >> shift & 255]++;
+    if (ts_cpu_interrupted()) break;
     for (; k >= count[d]; d++) k -= count[d];
     if (count[d] == n) continue;
-    for (int64_t i = 0; i < n; i++)
-      if ((key[i] >> shift & 255) == d) key[m++] = key[i];
+    TS_CPU_LOOKING(i, 0, n)
+    if ((key[i] >> shift & 255) == d) key[m++] = key[i];
     n = m;
   }
   return key[0];
@@ -277,7 +279,7 @@ static void first_few(TsDtype d, bool descending, int64_t n, const char *x, int 
                       int64_t *index, uint64_t *block) {
   uint64_t best[FEW];
   int have = 0;
-  for (int64_t i = 0; i < n && k > 0; i += BLOCK) {
+  for (int64_t i = 0; i < n && k > 0 && !ts_cpu_interrupted(); i += BLOCK) {
     int64_t m = n - i < BLOCK ? n - i : BLOCK;
     ts_sort_keys(d, descending, m, x + i * ts_dtypes[d].nbytes, block);
     have = few_of(best, have, k, block, m, i, index);
@@ -296,7 +298,7 @@ void ts_sort_first(TsDtype d, bool descending, int64_t n, const void *x, int64_t
   Kept c = {.key = block + BLOCK};
   c.work = c.key + room, c.place = (int64_t *)(c.work + room);
   bool full = false;
-  for (int64_t i = 0; i < n; i += BLOCK) {
+  for (int64_t i = 0; i < n && !ts_cpu_interrupted(); i += BLOCK) {
     int64_t m = n - i < BLOCK ? n - i : BLOCK;
     ts_sort_keys(d, descending, m, (const char *)x + i * size, block);
     if (full)
@@ -309,5 +311,6 @@ void ts_sort_first(TsDtype d, bool descending, int64_t n, const void *x, int64_t
   }
   if (c.n > k) keep_first(&c, k, bits);
   ts_sort_index(k, bits, c.key, index, c.place + room);
+  if (ts_cpu_interrupted()) return; /* index may be anything */
   for (int64_t i = 0; i < k; i++) index[i] = c.place[index[i]];
 }

@@ -1,6 +1,7 @@
 /* Sorting rows of numbers by integer keys: a total order in which NaN is largest, all
  * NaNs are equal and -0 equals +0, as in NumPy. Every sort is stable, so the result is
- * one, whatever the algorithm and the number of threads. */
+ * one, whatever the algorithm and the number of threads. After an interrupt results are
+ * anything, indices out of range too. */
 #ifndef TS_VM_SORT_H
 #define TS_VM_SORT_H
 
@@ -26,7 +27,7 @@ int64_t ts_sort_spare(int64_t n, int bits);
 
 /* Puts key[0..n) in increasing order; index[i] tells where the key at i stood. */
 void ts_sort_index(int64_t n, int bits, uint64_t *key, int64_t *index, void *spare);
-/* The same with all threads, from the context's thread. Not valid after an interrupt. */
+/* The same with all threads, from the context's thread. */
 void ts_sort_index_parallel(int64_t n, int bits, uint64_t *key, int64_t *index, void *spare);
 
 /* Where the first k of x[0..n) stood when sorted, in order; 0 <= k <= n. spare: of

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices/cpu_pool.h"
 #include "devices/device.h"
 #include "devices/memory.h"
 #include "devices/work.h"
@@ -492,7 +493,10 @@ static TsTensor *converted(TsContext *c, TsTensor *x, TsDtype d) {
   else
     ts_convert_nd(m.ndim, m.dim, y->storage->host, d, ys, src, from, xs);
   if (!c->on_host) y->meta.device = (uint8_t)device;
-  return y;
+  if (!ts_cpu_interrupted()) return y;
+  ts_tensor_unref(y); /* part of it: its numbers may be somebody's indices */
+  ts_error_set(&c->err, TS_ERR_interrupt, "interrupted");
+  return NULL;
 }
 
 TsTensor *ts_tensor_copy(TsContext *c, TsTensor *x) {

@@ -179,7 +179,8 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
   int failed = elsewhere ? run_elsewhere(call, out, allocate) : run(call, o, out, allocate);
   c->inside--;
   c->no_grad -= record;
-  if (!failed && ts_cpu_interrupted()) failed = ts_call_interrupted(c, call->op);
+  /* What is said of work that was left half done is not worth reading. */
+  if (ts_cpu_interrupted()) failed = ts_call_interrupted(c, call->op);
   if (!failed && ts_mapped_changed()) failed = ts_mapped_check(c, call->nin, call->in);
   if (failed) {
     release(call->out, call->nout);

@@ -88,6 +88,11 @@ upset.kinds = {
     clear = function() return core.interrupt_after(0) < 0 end,
     expects = function(why) return why:find "interrupted" and why:find ":%d+:" end,
   },
+  look = {
+    set = function(n) core.interrupt_after(n, "looks") end,
+    clear = function() return core.interrupt_after(0, "looks") <= 0 end,
+    expects = function(why) return why:find "interrupted" and why:find ":%d+:" end,
+  },
   instruction = {
     set = function(n) core.interrupt_after(n, "instructions") end,
     clear = function()

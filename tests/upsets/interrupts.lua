@@ -4,4 +4,5 @@ package.path = "tests/upsets/?.lua;" .. package.path
 local walk = require "_walk"
 
 walk "interrupt" --> all is well
+walk "look" --> all is well
 walk "instruction" --> all is well
