@@ -442,6 +442,13 @@ static TsNode *add_op(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAtt
   return made;
 }
 
+/* A call that fails has drawn nothing. */
+static TsVal failed_call(TsGraph *g, int64_t nrandom) {
+  g->unit->nrandom = nrandom;
+  g->b.failed = true;
+  return NULL;
+}
+
 TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr *attr,
                     TsVal *out, int *nout) {
   const TsOpInfo *o = ts_op_info(op);
@@ -456,12 +463,13 @@ TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr 
   g->b.failed = wrong_inputs(g, o, nin, in) || ts_op_check_attrs(op, full, g->err);
   if (g->b.failed) return NULL;
   while (nin > o->nrequired && !in[nin - 1]) nin--; /* one form for absent inputs */
+  int64_t nrandom = g->unit->nrandom;
   if (o->cls == TS_CLASS_COMPOSE) {
-    if (expand(g, op, nin, in, full, own, &made)) return g->b.failed = true, NULL;
+    if (expand(g, op, nin, in, full, own, &made)) return failed_call(g, nrandom);
   } else {
     pin_stream(g, o, full);
     TsNode *n = add_op(g, op, nin, in, full);
-    if (!n) return g->b.failed = true, NULL;
+    if (!n) return failed_call(g, nrandom);
     made = n->nout;
     for (int i = 0; i < made; i++) own[i] = &n->out[i];
   }

@@ -286,16 +286,20 @@ static int run(TsContext *c, const Form *f, const Plan *p) {
   return launch(c, f, p, arg, dim) ? -1 : 1;
 }
 
-/* Results without elements need no kernel; but a draw uses up its stream, and an index may lead
- * outside: the VM sees to that. */
+/* Results without elements need no kernel. */
 static bool is_empty(const Form *f) {
   for (int i = 0; i < f->nout; i++)
     if (ts_tensor_numel(f->out[i].t)) return false;
   return true;
 }
 
+/* Of an empty result the VM has still to say what is wrong: draws move the generator, indices
+ * may be out of range, texts are read by handlers. */
 static bool needs_vm(const Form *f) {
-  if (ts_op_info((TsOp)f->op)->cls == TS_CLASS_RANDOM) return true;
+  const TsOpInfo *o = ts_op_info((TsOp)f->op);
+  if (o->cls == TS_CLASS_RANDOM) return true;
+  for (int i = 0; f->attr && i < o->nattr; i++)
+    if (f->attr[i].type == TS_ATTR_str) return true;
   for (int i = 0; i < f->nin && !ts_trace_allowed((TsOp)f->op); i++)
     if (f->in[i].kind == OPERAND_tensor && ts_index_takes(f->in[i].t) &&
         ts_tensor_numel(f->in[i].t))

@@ -115,7 +115,9 @@ static V value(Make *m, V x) {
     return reduced(m, TS_TILE_sum, ts_tile_cast(&m->b, nonzero(m, x), TS_DT_i64));
   case TS_OP_logsumexp: return logsumexp(m, x);
   case TS_OP_norm: return norm(m, x);
-  default: return or_small(m, variance, x, m->s->op == TS_OP_var ? 2 : 1);
+  default:
+    if ((double)m->s->n <= m->s->number) return variance(m, x); /* divided by nothing */
+    return or_small(m, variance, x, m->s->op == TS_OP_var ? 2 : 1);
   }
 }
 

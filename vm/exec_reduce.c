@@ -126,11 +126,14 @@ static int reduce_into(TsCall *call, TsTensor *x, void *buffer, int64_t n) {
   return 0;
 }
 
-/* ---- squares beyond the type's range, vm/reduce.h: once more with small elements */
-static bool squares(const TsCall *call, TsDtype x) {
+/* ---- squares beyond the type's range, vm/reduce.h: once more with small elements. A variance
+ * that is divided by nothing is infinite or NaN for that reason. */
+static bool squares(const TsCall *call, const TsReduce *r, int64_t count) {
+  TsDtype x = r->dtype;
   bool far = x == TS_DT_f64 || x == TS_DT_f32 || x == TS_DT_bf16; /* others cannot overflow */
   bool norm = call->op == TS_OP_norm && call->attr[0].f == 2;
-  return far && (norm || call->op == TS_OP_var || call->op == TS_OP_std);
+  bool variance = call->op == TS_OP_var || call->op == TS_OP_std;
+  return far && (norm || (variance && (double)count > r->correction));
 }
 
 static double number_at(TsDtype d, const void *at, int64_t i) {
@@ -184,7 +187,7 @@ static int reduce(TsCall *call, TsTensor *x, TsTensor *y) {
   int64_t n = ts_tensor_numel(y);
   void *to = ts_tensor_write(y), *buffer = acc == out ? to : ts_work_take((n + 1) * 16);
   int failed = !to ? -1 : !buffer ? ts_scratch_failed(call) : reduce_into(call, x, buffer, n);
-  if (!failed && squares(call, ts_tensor_dtype(x)) && !all_finite(acc, buffer, n))
+  if (!failed && n && squares(call, &r, ts_tensor_numel(x) / n) && !all_finite(acc, buffer, n))
     failed = again(call, x, acc, buffer, n);
   if (failed) {
     if (buffer != to) ts_work_give(buffer);

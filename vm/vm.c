@@ -284,10 +284,12 @@ int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr
   if (later && c->defer->call(&call)) return *nout = call.nout, 0;
   const TsOpInfo *o = ts_op_info(op);
   if (ts_call_check(c, o, nin, in)) return -1;
-  if (o->cls == TS_CLASS_COMPOSE) return ts_vm_compose(&call, room, nout);
-  int failed = nin && !o->npar && infer_simple(&call, o, &m) ? execute(&call, o, &m, false)
-                                                             : call_general(&call, o, room);
-  *nout = call.nout;
+  uint64_t stream = c->stream; /* what fails has drawn nothing */
+  int failed = o->cls == TS_CLASS_COMPOSE ? ts_vm_compose(&call, room, nout)
+               : nin && !o->npar && infer_simple(&call, o, &m) ? execute(&call, o, &m, false)
+                                                               : call_general(&call, o, room);
+  if (o->cls != TS_CLASS_COMPOSE) *nout = call.nout;
+  if (failed) c->stream = stream;
   return failed;
 }
 
