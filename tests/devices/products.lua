@@ -258,7 +258,7 @@ do
 end
 core.profile "deterministic"
 do -- words that nobody can read, also where nothing is computed
-  local x, w, b = unpack(there { op.ones { 0, 4 }, op.ones { 4, 3 }, op.ones { 3 } })
+  local x, w, b = unpack(there { op.ones { 0, 4 }, op.ones { 3, 4 }, op.ones { 3 } })
   local read, why = pcall(op.linear, x, w, b, { epilogue = "bias_reul" })
   passed, failed = passed + (read and 0 or 1), failed + (read and 1 or 0)
   assert(tostring(why):find "cannot read the epilogue", why)
