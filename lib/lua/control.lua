@@ -282,7 +282,8 @@ function control.scan(f, carry, xs, options)
     local next_carry, y = f(c, x)
     return next_carry, y
   end, specs, list, { from = carries + 1, like = first })
-  return node("scan", spec, list, { body }, { carries, #list - carries, options.length or false, options.reverse or false })
+  local last, ys = node("scan", spec, list, { body }, { carries, #list - carries, options.length or false, options.reverse or false })
+  return last, ys -- two values, as eagerly
 end
 
 --- f(x) for each x along axis 0 of xs, stacked.
