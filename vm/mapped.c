@@ -149,8 +149,9 @@ TsMapped *ts_mapped_memory(size_t len) {
 
 static TsMapped *read_small(int fd, size_t len) {
   TsMapped *m = ts_mapped_memory(len);
+  if (!m) return NULL;
   errno = EIO; /* of a file that has become shorter */
-  if (!m || ts_file_read(fd, m->at, len)) return m;
+  if (ts_file_read(fd, m->at, len)) return m;
   int saved = errno;
   ts_mapped_unref(m);
   return errno = saved, NULL;
