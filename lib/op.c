@@ -175,11 +175,7 @@ enum { PLACES = 1024 };
 _Static_assert(2 * TS_OP_COUNT <= PLACES, "few names share a place");
 static uint16_t by_name[PLACES]; /* 1 + the operator */
 
-static unsigned place_of(const char *name) {
-  uint32_t h = 2166136261u;
-  for (; *name; name++) h = (h ^ (unsigned char)*name) * 16777619u;
-  return (h ^ h >> 16) % PLACES;
-}
+static unsigned place_of(const char *name) { return ts_text_hash(name, strlen(name)) % PLACES; }
 
 static void enter_name(int op) {
   unsigned at = place_of(table[op].name);
