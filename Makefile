@@ -88,7 +88,7 @@ $(BIN): $(OBJ)
 	@echo "  link   $@"
 	@$(CC) $(LDFLAGS) $(HEAP) $(FOLD) -o $@ $(OBJ) $(LIBS)
 
-$(BUILD)/repl/%.o: CPPFLAGS += $(LUA_CFLAGS)
+$(BUILD)/repl/%.o $(BUILD)/tests/repl/%.o: CPPFLAGS += $(LUA_CFLAGS)
 $(BUILD)/jit/%.o: CPPFLAGS += $(LLVM_CFLAGS)
 $(BUILD)/lib/inflate.o: CPPFLAGS += $(if $(Z_LIB),-DTS_ZLIB)
 $(BUILD)/embed.o: CPPFLAGS += $(LUA_CFLAGS)

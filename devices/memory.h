@@ -3,6 +3,7 @@
 #ifndef TS_DEVICES_MEMORY_H
 #define TS_DEVICES_MEMORY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,7 +21,12 @@ int64_t ts_memory_machine(void); /* bytes of memory that this machine has */
 /* ---- devices/memory_left.c, for all threads */
 int64_t ts_memory_left(void); /* bytes that the program may still take; some microseconds */
 /* Counts n bytes that are about to be asked of the system; false if too few are left. */
-bool ts_memory_may_grow(int64_t n);
+extern _Thread_local int64_t ts_memory_credit; /* what this thread may take without looking */
+bool ts_memory_look(int64_t n);
+static inline bool ts_memory_may_grow(int64_t n) {
+  if (n <= ts_memory_credit) return ts_memory_credit -= n, true;
+  return ts_memory_look(n);
+}
 /* While set, malloc calls this in the calling thread instead of giving NULL: it must not return.
  * For libraries that end the process where memory runs out. Gives what was set. */
 typedef void TsRefusal(void);
@@ -46,8 +52,12 @@ TsMemoryStats ts_memory_stats(void);
 int64_t ts_memory_fail_after(int64_t n, bool on);
 int64_t ts_memory_call_after(int64_t n, void (*call)(void)); /* it goes well, behind a call */
 void ts_memory_fail_elsewhere(int64_t n); /* of all threads but the owner's */
-void ts_memory_spare(bool on); /* what stands for hardware: its allocations do not count */
-int ts_memory_should_fail(void);
+void ts_memory_spare(bool on);      /* what stands for hardware: its allocations do not count */
+extern atomic_bool ts_memory_tried; /* one of these was called, or _poison */
+bool ts_memory_is_to_fail(void);
+static inline bool ts_memory_should_fail(void) {
+  return atomic_load_explicit(&ts_memory_tried, memory_order_relaxed) && ts_memory_is_to_fail();
+}
 /* For tests: from now on what is handed out is full of this byte (0: as it happens to be), so
  * that a result that nobody wrote shows; of work memory and the null device as well. */
 void ts_memory_poison(int byte);

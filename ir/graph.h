@@ -108,6 +108,7 @@ struct TsGraph {
   TsCalled *called;
   int ncalled, capcalled;
   uint64_t since;   /* while it is captured: tensors made from then on are its own */
+  int64_t streams;  /* a region's: how many the function had before it */
   int line;         /* of the nodes to come */
   bool forward;     /* while forward mode is built */
   bool backward;    /* as well: a reverse pass runs */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ir/graph.h"
+#include "lib/text.h"
 
 enum { NNODE = TS_NODE_END - TS_OP_COUNT, NSLOT = 1024 };
 
@@ -24,17 +25,11 @@ static const char *word_of(int op) {
   return op < TS_OP_COUNT ? ts_op_info((TsOp)op)->name : node[op - TS_OP_COUNT].name;
 }
 
-static unsigned hash_of(const char *word, size_t len) {
-  unsigned h = 0x811c9dc5u;
-  for (size_t i = 0; i < len; i++) h = (h ^ (unsigned char)word[i]) * 0x01000193u;
-  return h ^ h >> 15;
-}
-
 static void fill(void) {
   TS_ASSERT(TS_NODE_END * 2 <= NSLOT);
   for (int op = 0; op < TS_NODE_END; op++) {
     const char *word = word_of(op);
-    unsigned i = hash_of(word, strlen(word)) % NSLOT;
+    unsigned i = ts_text_hash(word, strlen(word)) % NSLOT;
     while (slot[i]) i = (i + 1) % NSLOT;
     slot[i] = op + 1;
   }
@@ -48,7 +43,7 @@ static void once(void) {
 
 int ts_node_find(const char *word, int len) {
   once();
-  for (unsigned i = hash_of(word, (size_t)len) % NSLOT; slot[i]; i = (i + 1) % NSLOT) {
+  for (unsigned i = ts_text_hash(word, (size_t)len) % NSLOT; slot[i]; i = (i + 1) % NSLOT) {
     const char *name = word_of(slot[i] - 1);
     if (strlen(name) == (size_t)len && !memcmp(name, word, (size_t)len)) return slot[i] - 1;
   }

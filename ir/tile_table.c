@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ir/tile.h"
+#include "lib/text.h"
 
 enum { NROW = TS_TILE_END - TS_OP_COUNT, NSLOT = 1024 };
 
@@ -26,12 +27,6 @@ static bool pointwise(int op) {
   return op < TS_OP_COUNT && ts_op_info((TsOp)op)->cls == TS_CLASS_POINTWISE;
 }
 
-static unsigned hash_of(const char *word, size_t len) {
-  unsigned h = 0x811c9dc5u;
-  for (size_t i = 0; i < len; i++) h = (h ^ (unsigned char)word[i]) * 0x01000193u;
-  return h ^ h >> 15;
-}
-
 /* Rows of ir/tile.def come first, so that sum is the tile's and not an operator's. */
 static void fill(void) {
   TS_ASSERT(TS_TILE_END * 2 <= NSLOT);
@@ -39,7 +34,7 @@ static void fill(void) {
     int op = (k + TS_OP_COUNT) % TS_TILE_END;
     if (op < TS_OP_COUNT && !pointwise(op)) continue;
     const char *word = ts_tile_op_name(op);
-    unsigned i = hash_of(word, strlen(word)) % NSLOT;
+    unsigned i = ts_text_hash(word, strlen(word)) % NSLOT;
     while (slot[i]) i = (i + 1) % NSLOT;
     slot[i] = op + 1;
   }
@@ -57,7 +52,7 @@ const char *ts_tile_op_name(int op) {
 
 int ts_tile_op_find(const char *word, int len) {
   once();
-  for (unsigned i = hash_of(word, (size_t)len) % NSLOT; slot[i]; i = (i + 1) % NSLOT) {
+  for (unsigned i = ts_text_hash(word, (size_t)len) % NSLOT; slot[i]; i = (i + 1) % NSLOT) {
     const char *name = ts_tile_op_name(slot[i] - 1);
     if (strlen(name) == (size_t)len && !memcmp(name, word, (size_t)len)) return slot[i] - 1;
   }

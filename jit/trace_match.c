@@ -309,6 +309,7 @@ static int hold_inputs(TsTracer *t, Run *r, const Node *n, const TsCall *call) {
 static int make_outputs(TsTracer *t, Run *r, const Node *n, TsCall *call) {
   for (int i = 0; i < n->nout; i++) {
     int value = n->first_out + i;
+    r->made[value] = t->c->next_id++;
     if (!(call->out[i] = ts_run_pend(r, &n->out[i], value))) return -1;
     r->out[value] = ts_word_of(call->out[i]);
     r->alive++;
@@ -468,6 +469,7 @@ static const TsDefer defer = {.call = take,
                               .look = ts_trace_look,
                               .force = force,
                               .forget = forget,
+                              .made = ts_run_made,
                               .touch = ts_run_touch,
                               .settle = settle};
 

@@ -74,6 +74,7 @@ bool ts_trace_quick(TsContext *c, TsOp op, int nin, const TsWord *in, double num
   r->end = n;
   *home = loose_of(r, n->first_out);
   r->out[n->first_out] = (TsWord)(uintptr_t)home | 1;
+  r->made[n->first_out] = c->next_id++;
   r->alive++;
   c->npending++;
   t->stats.quick++;

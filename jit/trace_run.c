@@ -105,10 +105,12 @@ Run *ts_run_new(Trace *tr) {
     tr->spare = r->next;
   } else {
     size_t next = (size_t)tr->max_ext, nout = (size_t)tr->max_out;
-    r = malloc(sizeof *r + (next + 1) * sizeof(Ext) + (nout + 1) * sizeof(TsWord));
+    r = malloc(sizeof *r + (next + 1) * sizeof(Ext) +
+               (nout + 1) * (sizeof(TsWord) + sizeof(uint64_t)));
     if (!r) return NULL;
     r->ext = (Ext *)(r + 1);
     r->out = (TsWord *)(r->ext + next + 1);
+    r->made = (uint64_t *)(r->out + nout + 1);
     r->cap_ext = tr->max_ext, r->cap_out = tr->max_out;
   }
   r->trace = tr;
@@ -153,7 +155,7 @@ TsTensor *ts_run_pend(Run *r, const Made *m, int value) {
   p->requires_grad = 0;
   p->storage = &t->pending;
   p->offset = value;
-  p->id = t->c->next_id++;
+  p->id = r->made[value];
   p->origin = r;
   p->grad = NULL;
   memcpy(&p->meta, &m->meta, 4);
@@ -170,10 +172,22 @@ TsTensor *ts_run_show(Run *r, int value) {
   return p;
 }
 
+uint64_t ts_run_made(const TsTensor *p) {
+  const Run *r = p->origin;
+  return r->made[made_of(r, (int)p->offset)->base];
+}
+
+/* Memory is as old as it would be if the call had run at once. */
+static void date(TsStorage *s, uint64_t made) {
+  if (!s->release && (uint64_t)(uintptr_t)s->release_arg > made)
+    s->release_arg = (void *)(uintptr_t)made;
+}
+
 /* P shows the bytes of y from now on. */
 static int adopt(Run *r, int value, TsTensor *y) {
   TsTensor *p = ts_run_show(r, value);
   if (!p) return ts_error_set(&r->trace->t->c->err, TS_ERR_memory, "out of memory");
+  date(y->storage, ts_run_made(p));
   r->out[value] = 0;
   r->alive--;
   r->trace->t->c->npending--;

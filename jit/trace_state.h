@@ -124,6 +124,7 @@ struct Run {
   TsWord
       *out; /* by value: its tensor; or with the lowest bit, the address of its holder's word;
                   0: not pending any more */
+  uint64_t *made; /* by value: the id that its tensor has, or would have */
 };
 
 typedef struct Recorder {
@@ -191,6 +192,7 @@ void ts_run_free(Run *r);
 int ts_run_hold(TsTracer *t, Ext *e, TsTensor *x);
 TsTensor *ts_run_pend(Run *r, const Made *m, int value); /* a tensor for a pending value */
 TsTensor *ts_run_show(Run *r, int value); /* a value's tensor, made now if it was loose */
+uint64_t ts_run_made(const TsTensor *p);  /* see TsDefer.made */
 int ts_run_touch(TsStorage *s);
 int ts_run_force(Run *r, int value); /* of a run that has ended */
 int ts_run_all(Run *r);

@@ -151,17 +151,19 @@ static bool take_back(void *at) {
 /* What Lua asks for itself. Code that LuaJIT has compiled does not survive being refused, so it is
  * given a little more, from what was kept for that, and the program gets its error at the next
  * instruction that is interpreted. Whoever is refused gets LuaJIT's error at once, and no other. */
-enum { KEPT = 1 << 20, LENIENCE = 16 << 20, LITTLE = 1 << 20 };
+enum { KEPT = 1 << 20, LENIENCE = 16 << 20, LITTLE = 1 << 20, AHEAD = 64 << 10 };
 
 static struct {
   void *kept;     /* goes back to the system when it has no more */
   int64_t beyond; /* bytes given although too few are left */
   int64_t until;  /* for tests: so many requests go well before one is refused */
+  int64_t asked;  /* bytes that may still be given without asking; none while `until` counts */
 } last;
 
 int64_t ts_lua_fail_after(int64_t n) {
   int64_t left = last.until;
   last.until = n;
+  last.asked = 0;
   return left;
 }
 
@@ -173,17 +175,17 @@ void ts_lua_keep_memory(void) {
 static bool may_have(int64_t more) {
   bool refused = last.until > 0 && --last.until == 0;
   if (refused) last.until = -1;
-  if (!refused && (ts_memory_pretends() || ts_memory_may_grow(more))) return true;
+  int64_t n = last.until > 0 ? more : more + AHEAD;
+  if (!refused && (ts_memory_pretends() || ts_memory_may_grow(n)))
+    return last.asked += n - more, true;
   if (more > LITTLE || (last.beyond += more) > LENIENCE) return false;
   ts_run_out_of_memory();
   return true;
 }
 
-static void *ask(void *at, size_t before, size_t after) {
-  if (after > before && !may_have((int64_t)(after - before))) return NULL;
-  void *p = boxes.alloc(boxes.arg, at, before, after);
-  if (p || !after) return p;
-  if (ts_memory_reclaim()) p = boxes.alloc(boxes.arg, at, before, after);
+/* The system had no more. */
+static void *ask_again(void *at, size_t before, size_t after) {
+  void *p = ts_memory_reclaim() ? boxes.alloc(boxes.arg, at, before, after) : NULL;
   if (p || !last.kept) return p;
   munmap(last.kept, KEPT);
   last.kept = NULL;
@@ -194,14 +196,22 @@ static void *ask(void *at, size_t before, size_t after) {
 
 static void *give(void *arg, void *at, size_t before, size_t after) {
   (void)arg;
-  if (at && !after) {
-    if (before == boxes.nbytes && take_back(at)) return NULL;
-  } else if (!at && after == boxes.nbytes && boxes.spare) {
+  if (!after) {
+    if (at && before == boxes.nbytes && take_back(at)) return NULL;
+    return boxes.alloc(boxes.arg, at, before, 0);
+  }
+  if (!at && after == boxes.nbytes && boxes.spare) {
     Spare *s = boxes.spare;
     boxes.spare = s->next;
     return s;
   }
-  return ask(at, before, after);
+  int64_t more = after > before ? (int64_t)(after - before) : 0;
+  if (more <= last.asked)
+    last.asked -= more;
+  else if (!may_have(more))
+    return NULL;
+  void *p = boxes.alloc(boxes.arg, at, before, after);
+  return p ? p : ask_again(at, before, after);
 }
 
 /* As ever, for the collector may run meanwhile and free tensors. */

@@ -29,6 +29,7 @@ typedef struct Args {
   TsTensor **in;    /* few; more room for variadic rows */
   int nin, attr_at; /* inputs so far; next attribute to fill by position */
   int nlist, device;
+  bool values; /* owned ones that are no numbers */
   bool given[TS_MAX_ATTR], owned[FEW];
   /* What stands from here on is not cleared. */
   TsTensor *few[FEW];
@@ -103,8 +104,16 @@ static int narrow_values(Args *a) {
   return 0;
 }
 
+/* A tensor of a number, a boolean, a table; NULL with the error filled. */
+static TsTensor *made_of(Args *a, int index) {
+  if (lua_type(a->L, index) == LUA_TNUMBER)
+    return ts_tensor_number(a->c, lua_tonumber(a->L, index));
+  a->values = true;
+  return ts_lua_operand(a->L, index, a->o->name);
+}
+
 static int add_value(Args *a, int index) {
-  TsTensor *t = ts_lua_operand(a->L, index, a->o->name);
+  TsTensor *t = made_of(a, index);
   return t ? add_input(a, t, true) : -1;
 }
 
@@ -230,7 +239,7 @@ static int unknown_option(Args *a, const char *name) {
 static int set_input(Args *a, int i, int index) {
   TsTensor *t = ts_lua_tensor(a->L, index);
   bool owned = !t;
-  if (!t && !(t = ts_lua_operand(a->L, index, a->o->name))) return -1;
+  if (!t && !(t = made_of(a, index))) return -1;
   while (a->nin <= i) {
     a->owned[a->nin] = false;
     a->in[a->nin++] = NULL;
@@ -453,7 +462,7 @@ static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   Args a;
   begin(&a, L, real_operator(op, last - first + 1, L, first));
   ts_op_defaults(a.op, a.attr);
-  int failed = positional(&a, first, last) || narrow_values(&a) ||
+  int failed = positional(&a, first, last) || (a.values && narrow_values(&a)) ||
                ts_op_check_attrs(a.op, a.attr, &a.c->err);
   int device = a.c->device;
   if (a.device >= 0) a.c->device = a.device;
@@ -533,14 +542,10 @@ static int list_tensors(lua_State *L, int table, int most, TsTensor **out) {
 
 /* Now, or with others at their end. Rows of optimisers have no lists among their options. */
 static int step_with(Args *a, int nout, TsTensor *const *out) {
-  if (!ts_lua_together_open() || a->c->capture)
+  if (!a->c->steps || a->c->capture)
     return ts_vm_call_out(a->c, a->op, a->nin, a->in, a->attr, nout, out);
-  TsTogether t = {.op = a->op, .nin = a->nin, .nout = nout};
-  TS_ASSERT(a->nin <= TS_MAX_IN && nout <= TS_MAX_OUT && !a->nlist);
-  memcpy(t.in, a->in, sizeof *t.in * (size_t)a->nin);
-  memcpy(t.out, out, sizeof *t.out * (size_t)nout);
-  memcpy(t.attr, a->attr, sizeof t.attr);
-  return ts_lua_together_add(a->c, &t);
+  TS_ASSERT(!a->nlist);
+  return ts_lua_together_add(a->c, a->op, a->nin, a->in, a->attr, nout, out);
 }
 
 /* step(name, {inputs}, {outputs}, {options}): an operator whose results go into

@@ -57,10 +57,12 @@ static int capturing(lua_State *L) {
 }
 
 /* ---- regions: light userdata until the node that holds them is made */
+/* region_begin(name [, region]): one that runs instead of that one draws where it does. */
 static int region_begin(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   need_capture(L, c);
-  return ts_lua_raise_unless(L, !ts_capture_region(c, luaL_checkstring(L, 1)));
+  const char *name = luaL_checkstring(L, 1);
+  return ts_lua_raise_unless(L, !ts_capture_region(c, name, lua_touserdata(L, 2)));
 }
 
 /* region_param(like [, slice]) -> a parameter of the region: of like's type, or of a slice
@@ -159,6 +161,7 @@ static int control(lua_State *L) {
   control_attrs(L, 4, op, attr);
   TsNode *made = ts_graph_control(g, op, n, in, nregion, region, attr);
   if (!made) return ts_lua_raise(L);
+  if (op != TS_NODE_call) ts_capture_behind(c, region[0]);
   return push_outputs(L, c, made);
 }
 
@@ -218,15 +221,6 @@ static int tensor_own(lua_State *L) {
   lua_settop(L, 1);
   if (s->symbolic || (young && !s->pending && s->refs <= holders && x->refs == 1)) return 1;
   return ts_lua_call(L, TS_OP_clone, 1, false);
-}
-
-/* capture_streams([next [, behind]]) -> number: see ts_capture_streams */
-static int capture_streams(lua_State *L) {
-  TsContext *c = ts_lua_context(L);
-  need_capture(L, c);
-  int64_t next = (int64_t)luaL_optnumber(L, 1, -1);
-  lua_pushnumber(L, (double)ts_capture_streams(c, next, lua_toboolean(L, 2)));
-  return 1;
 }
 
 /* ---- derivatives inside a capture */
@@ -334,7 +328,6 @@ static const luaL_Reg functions[] = {{"capture_begin", capture_begin},
                                      {"tensor_own", tensor_own},
                                      {"capture_mark", capture_mark},
                                      {"capture_reset", capture_reset},
-                                     {"capture_streams", capture_streams},
                                      {"gradient", gradient},
                                      {"jvp", jvp},
                                      {NULL, NULL}};

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -59,23 +58,24 @@ static TsMapped **new_file(lua_State *L) {
 
 static int map_file(lua_State *L) {
   const char *path = check_path(L, "load"), *why;
-  struct stat st;
+  size_t size;
   TsMapped **box = new_file(L);
-  int fd = ts_file_open(path, &why);
+  int fd = ts_file_open(path, &size, &why);
   if (fd < 0) return io_failure(L, "cannot open", path, why);
-  if (!fstat(fd, &st) && (*box = ts_mapped_open(fd, path, (size_t)st.st_size))) return 1;
+  *box = ts_mapped_open(fd, path, size);
   int saved = errno;
   close(fd);
   errno = saved;
-  return io_failure(L, "cannot map", path, NULL);
+  return *box ? 1 : io_failure(L, "cannot read", path, NULL);
 }
 
 /* read_file(path) -> its text: of a plain file. */
 static int read_file(lua_State *L) {
   const char *path = check_path(L, luaL_optstring(L, 2, "read_file")), *why;
   luaL_Buffer b;
+  size_t size;
   luaL_buffinit(L, &b);
-  int fd = ts_file_open(path, &why);
+  int fd = ts_file_open(path, &size, &why);
   if (fd < 0) return io_failure(L, "cannot open", path, why);
   ssize_t n;
   while ((n = read(fd, luaL_prepbuffer(&b), LUAL_BUFFERSIZE)) > 0 || (n < 0 && errno == EINTR))
@@ -211,7 +211,7 @@ static int map_inflate(lua_State *L) {
   if (!(size >= 0 && size <= 1040 * n + 64)) /* deflate packs 1032 to 1 at best */
     return ts_lua_fail(L, TS_ERR_format, "%.0f packed bytes cannot be %.0f", n, size);
   TsMapped **box = new_file(L);
-  if (!(*box = ts_mapped_open(-1, "", (size_t)size)))
+  if (!(*box = ts_mapped_memory((size_t)size)))
     return ts_lua_fail(L, TS_ERR_memory, "out of memory: %.0f bytes to unpack", size);
   size_t len;
   char *to = (char *)(uintptr_t)ts_mapped_bytes(*box, &len);
@@ -236,7 +236,7 @@ static bool write_part(lua_State *L, int fd) {
   }
   bool good = s && ts_file_write(fd, s, len);
   int saved = errno;
-  if (!good && saved == EFAULT) ts_mapped_doubt();
+  if (!good && saved == EFAULT && t) ts_mapped_doubt(t);
   if (t && ts_mapped_changed() && ts_mapped_check(c, 1, &t)) good = false;
   ts_tensor_unref(y);
   errno = saved;
@@ -332,9 +332,10 @@ static int open_json(lua_State *L) {
 }
 
 void ts_lua_open_files(lua_State *L) {
-  static const luaL_Reg method[] = {{"size", map_size},       {"read", map_read},
-                                    {"tensor", map_tensor},   {"other", map_other},
-                                    {"inflate", map_inflate}, {NULL, NULL}};
+  static const luaL_Reg method[] = {
+      {"size", map_size},   {"read", map_read},       {"tensor", map_tensor},
+      {"other", map_other}, {"inflate", map_inflate}, {"close", map_collect},
+      {NULL, NULL}};
   static const luaL_Reg function[] = {{"map_file", map_file},
                                       {"read_file", read_file},
                                       {"write_file", write_file},

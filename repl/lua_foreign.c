@@ -16,7 +16,7 @@
 #include "vm/defer.h"
 #include "vm/foreign.h"
 #include "vm/tape.h"
-#include "vm/write.h"
+#include "vm/region.h"
 
 static const char *const FOREIGN = "tessera.foreign", *const CUSTOM = "tessera.custom";
 
@@ -159,16 +159,8 @@ static int copy_inputs(TsContext *c, bool eager, int n, TsTensor *const *in, TsT
 
 static int run_lua(TsCustom *base, TsContext *c, int nin, TsTensor *const *in, int nout,
                    const TsMeta *const *type, TsTensor **out) {
-  TsTensor **own = malloc(sizeof *own * (size_t)(nin + 1));
+  TsTensor **own = calloc((size_t)nin + 1, sizeof *own);
   TsCapture *capture = c->capture;
-  TsRegion *up = c->region, region = {.up = up,
-                                      .name = base->name,
-                                      .since = up ? up->since : 0,
-                                      .given = own,
-                                      .ngiven = nin,
-                                      .inside = c->inside,
-                                      .level = up ? up->level : 0,
-                                      .moved = up ? up->moved : 0};
   (void)type;
   if (!own) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
   c->capture = NULL;
@@ -176,9 +168,9 @@ static int run_lua(TsCustom *base, TsContext *c, int nin, TsTensor *const *in, i
   for (int i = 0; i < nout; i++) out[i] = NULL;
   Forward k = {(Custom *)base, c->next_id, nin, nout, own, out};
   int failed = copy_inputs(c, ((Custom *)base)->eager, nin, in, own);
-  c->region = &region;
-  if (!failed) failed = call_protected(c, base->name, forward_body, &k);
-  c->region = up;
+  TsRegion *r = failed ? NULL : ts_region_enter_foreign(c, base->name, nin, own);
+  if (!failed) failed = !r || call_protected(c, base->name, forward_body, &k);
+  if (r) ts_region_leave(c, r);
   c->capture = capture;
   c->no_grad--;
   for (int i = 0; i < nin; i++) ts_tensor_unref(own[i]);

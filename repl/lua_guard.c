@@ -4,6 +4,7 @@
  *   core.guarded(leave, f, ...)   f(...); then leave(fine), which is not interrupted
  *   core.no_grad(f, ...)          f(...), and what it calls is not recorded
  *   core.held(f, ...)             f(...) without interrupts: it is short, and done whole
+ *   core.unrecorded()             until the innermost of these ends, calls are not recorded
  *
  * All restore what the context itself was set to (TsLuaState), so a function that switches
  * something needs no care, and what lies in Lua's hands is `leave`'s. The protected call is one of
@@ -43,10 +44,11 @@ static int raise(lua_State *L) {
   static const char boundary[] = "attempt to yield across C-call boundary";
   const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
   if (text && strstr(text, boundary))
-    luaL_gsub(L, text, boundary,
-              "a coroutine yields inside of a function that is captured, that a control operator "
-              "runs, or that has set something (no_grad, device, ..) meanwhile\n"
-              "  hint: yield outside of it");
+    luaL_gsub(
+        L, text, boundary,
+        "a coroutine yields inside of a function that is captured, that a control operator "
+        "runs, or that has set something (no_grad, device, ..) meanwhile\n"
+        "  hint: yield outside of it");
   return lua_error(L);
 }
 
@@ -96,8 +98,16 @@ static int held(lua_State *L) {
   return status ? raise(L) : lua_gettop(L);
 }
 
+static int unrecorded(lua_State *L) {
+  ts_lua_context(L)->no_grad++;
+  return 0;
+}
+
 void ts_lua_open_guard(lua_State *L) {
-  static const luaL_Reg functions[] = {
-      {"guarded", guarded}, {"no_grad", no_grad}, {"held", held}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"guarded", guarded},
+                                       {"no_grad", no_grad},
+                                       {"held", held},
+                                       {"unrecorded", unrecorded},
+                                       {NULL, NULL}};
   luaL_register(L, NULL, functions);
 }

@@ -16,11 +16,11 @@
 #include "vm/mapped.h"
 
 /* One Lua state has one context; the registry keys are the addresses of these. */
-static char context_key, methods_key;
+static char methods_key;
+static int context_ref = LUA_NOREF; /* in the registry; by number it is fastest */
 
 TsContext *ts_lua_context(lua_State *L) {
-  lua_pushlightuserdata(L, &context_key);
-  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, context_ref);
   TsContext *c = lua_touserdata(L, -1);
   lua_pop(L, 1);
   c->where_arg = L; /* a coroutine's lines are its own, and what it calls runs in it */
@@ -503,9 +503,8 @@ static int open_core(lua_State *L) {
 }
 
 void ts_lua_open(lua_State *L, TsContext *c) {
-  lua_pushlightuserdata(L, &context_key);
   lua_pushlightuserdata(L, c);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  context_ref = luaL_ref(L, LUA_REGISTRYINDEX);
   c->collect = collect_all;
   ts_lua_open_tensor(L);
   lua_getglobal(L, "package");

@@ -7,37 +7,40 @@
 #include "repl/lua_guard.h"
 #include "repl/lua_together.h"
 
-static struct {
-  TsTogether *step; /* with references to their tensors */
+/* Calls that wait for the end of core.together, with references to their tensors. */
+typedef struct TsSteps {
+  TsTogether *step;
   int n, cap;
-  bool open;
-} waiting;
+} TsSteps;
 
-bool ts_lua_together_open(void) { return waiting.open; }
-
-static void drop(void) {
-  for (int i = 0; i < waiting.n; i++) {
-    TsTogether *s = &waiting.step[i];
+static void drop(TsSteps *w) {
+  for (int i = 0; i < w->n; i++) {
+    TsTogether *s = &w->step[i];
     for (int k = 0; k < s->nin; k++) ts_tensor_unref(s->in[k]);
     for (int k = 0; k < s->nout; k++) ts_tensor_unref(s->out[k]);
   }
-  waiting.n = 0;
-  waiting.open = false;
+  free(w->step);
 }
 
-int ts_lua_together_add(TsContext *c, const TsTogether *step) {
-  if (waiting.n == waiting.cap) {
-    int cap = waiting.cap ? waiting.cap * 2 : 64;
-    TsTogether *more = realloc(waiting.step, sizeof *more * (size_t)cap);
+static void take(int n, TsTensor *const *from, TsTensor **to) {
+  for (int i = 0; i < n; i++) to[i] = from[i] ? ts_tensor_ref(from[i]) : NULL;
+}
+
+int ts_lua_together_add(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+                        int nout, TsTensor *const *out) {
+  TsSteps *w = c->steps;
+  if (w->n == w->cap) {
+    int cap = w->cap ? w->cap * 2 : 64;
+    TsTogether *more = realloc(w->step, sizeof *more * (size_t)cap);
     if (!more) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
-    waiting.step = more, waiting.cap = cap;
+    w->step = more, w->cap = cap;
   }
-  TsTogether *s = &waiting.step[waiting.n++];
-  *s = *step;
-  for (int k = 0; k < s->nin; k++)
-    if (s->in[k]) ts_tensor_ref(s->in[k]);
-  for (int k = 0; k < s->nout; k++)
-    if (s->out[k]) ts_tensor_ref(s->out[k]);
+  TsTogether *s = &w->step[w->n++];
+  TS_ASSERT(nin <= TS_MAX_IN && nout <= TS_MAX_OUT);
+  s->op = op, s->nin = nin, s->nout = nout;
+  take(nin, in, s->in);
+  take(nout, out, s->out);
+  memcpy(s->attr, attr, sizeof *attr * ts_op_info(op)->nattr);
   return 0;
 }
 
@@ -45,15 +48,17 @@ int ts_lua_together_add(TsContext *c, const TsTogether *step) {
 static int together(lua_State *L) {
   TsLuaState state = ts_lua_state(L);
   TsContext *c = ts_lua_context(L);
-  if (waiting.open || c->capture) {
+  TsSteps waiting = {NULL, 0, 0};
+  if (c->steps || c->capture) {
     lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
     return lua_gettop(L);
   }
-  waiting.open = true;
+  c->steps = &waiting;
   int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  c->steps = NULL;
   ts_lua_restore(L, &state);
   int failed = status ? 0 : ts_vm_together(c, waiting.n, waiting.step);
-  drop();
+  drop(&waiting);
   if (status) return lua_error(L);
   return failed ? ts_lua_raise(L) : lua_gettop(L);
 }
@@ -76,6 +81,21 @@ static int assign_all(lua_State *L) {
   TsTensor **to = list_of(L, 1, &n), **from = list_of(L, 2, &m);
   if (n != m) return luaL_error(L, "assign_all: %d tensors for %d", m, n);
   return ts_vm_assign_all(ts_lua_context(L), n, to, from) ? ts_lua_raise(L) : 0;
+}
+
+/* fill_numbers(t, number...): its elements. */
+static int fill_numbers(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsTensor *t = ts_lua_check_tensor(L, 1, "fill_numbers");
+  int n = lua_gettop(L) - 1;
+  TsMeta m = {.dtype = TS_DT_f64, .ndim = 1, .dim = {n}};
+  TsTensor *numbers = ts_tensor_new(c, &m);
+  if (!numbers) return ts_lua_raise(L);
+  double *to = numbers->storage->host;
+  for (int i = 0; i < n; i++) to[i] = lua_tonumber(L, i + 2);
+  int failed = ts_vm_assign(c, t, numbers);
+  ts_tensor_unref(numbers);
+  return failed ? ts_lua_raise(L) : 0;
 }
 
 /* ---- snapshots */
@@ -133,10 +153,8 @@ static int commits(lua_State *L) {
 }
 
 void ts_lua_open_together(lua_State *L) {
-  static const luaL_Reg functions[] = {{"together", together},
-                                       {"assign_all", assign_all},
-                                       {"snapshot", snapshot},
-                                       {"commits", commits},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"together", together}, {"assign_all", assign_all}, {"fill_numbers", fill_numbers},
+      {"snapshot", snapshot}, {"commits", commits},       {NULL, NULL}};
   luaL_register(L, NULL, functions);
 }

@@ -4,9 +4,9 @@
 
 #include "repl/lua_api.h"
 
-bool ts_lua_together_open(void);
-/* While it is open: a step that waits for its end. -1 with the error. */
-int ts_lua_together_add(TsContext *c, const TsTogether *step);
+/* While c->steps is open: ts_vm_call_out that waits for its end. -1 with the error. */
+int ts_lua_together_add(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
+                        int nout, TsTensor *const *out);
 void ts_lua_open_together(lua_State *L);
 
 #endif

@@ -197,20 +197,20 @@ static void push_text(lua_State *L, TsText *t, const char *message) {
 }
 
 /* ---- errors that the library hands on: their calls are gone when the report is made */
-static char kept_key;
+static char calls_key;
 
 int ts_report_keep(lua_State *L) {
   TsText out = {0};
   if (!lua_isstring(L, 1)) return 1;
   lua_settop(L, 1);
-  lua_pushlightuserdata(L, &kept_key);
+  lua_pushlightuserdata(L, &calls_key);
   lua_rawget(L, LUA_REGISTRYINDEX);
   if (lua_istable(L, 2)) lua_rawgeti(L, 2, 1);
   bool again = lua_gettop(L) > 2 && lua_rawequal(L, 1, 3);
   lua_settop(L, 1);
   if (again) return 1; /* handed on once more */
   put_traceback(L, &out);
-  lua_pushlightuserdata(L, &kept_key);
+  lua_pushlightuserdata(L, &calls_key);
   lua_createtable(L, 2, 0);
   lua_pushvalue(L, 1);
   lua_rawseti(L, -2, 1);
@@ -223,7 +223,7 @@ int ts_report_keep(lua_State *L) {
 
 /* The calls of the error in slot 1. */
 static void put_calls(lua_State *L, TsText *out) {
-  lua_pushlightuserdata(L, &kept_key);
+  lua_pushlightuserdata(L, &calls_key);
   lua_rawget(L, LUA_REGISTRYINDEX);
   int kept = lua_gettop(L);
   if (lua_istable(L, kept)) {
@@ -232,7 +232,7 @@ static void put_calls(lua_State *L, TsText *out) {
     if (lua_rawequal(L, 1, kept + 1)) ts_text_str(out, lua_tostring(L, kept + 2));
     bool same = lua_rawequal(L, 1, kept + 1);
     lua_settop(L, kept - 1);
-    lua_pushlightuserdata(L, &kept_key);
+    lua_pushlightuserdata(L, &calls_key);
     lua_pushnil(L);
     lua_rawset(L, LUA_REGISTRYINDEX);
     if (same) return;

@@ -474,9 +474,11 @@ TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result) {
   return settled;
 }
 
-int ts_capture_region(TsContext *c, const char *name) {
+int ts_capture_region(TsContext *c, const char *name, const TsGraph *instead) {
   TsGraph *g = ts_graph_region(c->capture->g, name);
   if (!g) return -1;
+  if (instead) g->unit->nrandom = instead->streams;
+  g->streams = g->unit->nrandom;
   g->since = c->next_id++;
   c->capture->g = g;
   return 0;
@@ -498,18 +500,15 @@ TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result) {
   return failed ? NULL : g;
 }
 
+void ts_capture_behind(TsContext *c, const TsGraph *first_region) {
+  int level = 0;
+  for (const TsGraph *g = c->capture->g; g->parent; g = g->parent) level++;
+  first_region->unit->nrandom = first_region->streams + (int64_t)ts_control_block(level);
+}
+
 TsCaptureMark ts_capture_mark(TsContext *c) {
   TsGraph *g = c->capture->g;
   return (TsCaptureMark){g, g->unit->nrandom};
-}
-
-int64_t ts_capture_streams(TsContext *c, int64_t next, bool behind) {
-  TsUnit *u = c->capture->g->unit;
-  int level = 0;
-  for (const TsGraph *g = c->capture->g; behind && g->parent; g = g->parent) level++;
-  if (next >= 0) u->nrandom = next;
-  if (behind) u->nrandom += (int64_t)ts_control_block(level);
-  return u->nrandom;
 }
 
 void ts_capture_reset(TsContext *c, TsCaptureMark mark) {

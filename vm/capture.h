@@ -21,9 +21,13 @@ void ts_capture_abort(TsContext *c); /* all of it, regions too */
 void ts_capture_ref(TsGraph *g);
 void ts_capture_release(TsGraph *g); /* the last one unrefs bound tensors, frees the graph */
 
-/* A region of a control operator. While it is open, calls go into it. */
-int ts_capture_region(TsContext *c, const char *name);
+/* A region of a control operator. While it is open, calls go into it. Its random calls come behind
+ * those before it, or begin where those of `instead` do: one of the two runs. */
+int ts_capture_region(TsContext *c, const char *name, const TsGraph *instead);
 TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result);
+/* The operator of these regions is complete: random calls come behind its block of streams
+ * (ts_control_block), whatever they draw. */
+void ts_capture_behind(TsContext *c, const TsGraph *first_region);
 
 /* Regions opened since the mark are given up, and the random calls in them. */
 typedef struct TsCaptureMark {
@@ -32,10 +36,6 @@ typedef struct TsCaptureMark {
 } TsCaptureMark;
 TsCaptureMark ts_capture_mark(TsContext *c);
 void ts_capture_reset(TsContext *c, TsCaptureMark mark);
-
-/* How many streams the function's random calls have so far. next >= 0 sets it; behind: then
- * come those of an operator that has regions (ts_control_block). */
-int64_t ts_capture_streams(TsContext *c, int64_t next, bool behind);
 
 /* Calls go into g, of the capture that is open or another, until _back: adjoints written in
  * Lua. The nodes keep the line that g has. */

@@ -32,6 +32,8 @@ typedef struct TsDefer {
   void (*look)(TsContext *c);      /* trace.countdown reached zero */
   int (*force)(TsTensor *t);       /* -1 with the error */
   void (*forget)(TsTensor *t);     /* nobody refers to this pending tensor any more */
+  uint64_t (*made)(
+      const TsTensor *t); /* when a pending one's call was put off, a view's base's */
   /* Somebody writes into a storage that calls put off will read: they get what it holds. */
   int (*touch)(TsStorage *s);
   int (*settle)(TsContext *c, bool all); /* computes all pending tensors; not those of calls
@@ -52,6 +54,11 @@ static inline int ts_defer_force_all(int n, TsTensor *const *t) {
   for (int i = 0; i < n; i++)
     if (t[i] && ts_defer_force(t[i])) return -1;
   return 0;
+}
+
+/* When the memory of t was made, or would have been if no call were put off. */
+static inline uint64_t ts_defer_made(const TsTensor *t) {
+  return t->storage->pending ? t->storage->ctx->defer->made(t) : ts_tensor_made(t);
 }
 
 /* Before statistics of memory are read, or what decides about results changes. */

@@ -106,15 +106,16 @@ static void take_root(const TsCall *call, TsDtype d, void *at, int64_t n) {
 }
 
 /* x reduced to n values of the accumulator's type. */
-static int reduce_into(TsCall *call, TsTensor *x, void *buffer, int64_t n) {
+static int reduce_into(TsCall *call, const TsReduce *kind, TsTensor *x, void *buffer,
+                       int64_t n) {
   TsContext *c = call->ctx;
   bool reduced[TS_MAX_RANK];
   Axes axes;
-  TsReduce r = {.dtype = ts_tensor_dtype(x)};
+  TsReduce r = *kind;
   TsReduceTables tables = {&c->k->reduce, &c->k->convert};
+  r.dtype = ts_tensor_dtype(x);
   reduced_axes(call, x->meta.ndim, reduced);
   split_axes(&axes, x, reduced);
-  meaning(call, &r);
   r.nouter = axes.nouter, r.outer_dim = axes.outer_dim, r.outer_stride = axes.outer_stride;
   r.ninner = axes.ninner, r.inner_dim = axes.inner_dim, r.inner_stride = axes.inner_stride;
   TsDtype acc = accumulator(&r);
@@ -164,13 +165,14 @@ static void take_back(const TsCall *call, TsDtype d, void *buffer, const void *s
   }
 }
 
-static int again(TsCall *call, TsTensor *x, TsDtype d, void *buffer, int64_t n) {
+static int again(TsCall *call, const TsReduce *kind, TsTensor *x, TsDtype d, void *buffer,
+                 int64_t n) {
   TsContext *c = call->ctx;
   TsTensor *in[2] = {ts_tensor_cast(c, x, d), ts_tensor_number(c, ts_reduce_small(d))};
   TsTensor *scaled = in[0] && in[1] ? ts_vm_call1(c, TS_OP_mul, 2, in, NULL) : NULL;
   void *small = scaled ? ts_work_take(n * 8) : NULL;
   int failed = !scaled ? -1 : !small ? ts_scratch_failed(call) : 0;
-  if (!failed) failed = reduce_into(call, scaled, small, n);
+  if (!failed) failed = reduce_into(call, kind, scaled, small, n);
   if (!failed) take_back(call, d, buffer, small, n);
   ts_work_give(small);
   ts_tensor_unref(scaled);
@@ -186,9 +188,11 @@ static int reduce(TsCall *call, TsTensor *x, TsTensor *y) {
   TsDtype acc = accumulator(&r), out = ts_tensor_dtype(y);
   int64_t n = ts_tensor_numel(y);
   void *to = ts_tensor_write(y), *buffer = acc == out ? to : ts_work_take((n + 1) * 16);
-  int failed = !to ? -1 : !buffer ? ts_scratch_failed(call) : reduce_into(call, x, buffer, n);
+  int failed = !to       ? -1
+               : !buffer ? ts_scratch_failed(call)
+                         : reduce_into(call, &r, x, buffer, n);
   if (!failed && n && squares(call, &r, ts_tensor_numel(x) / n) && !all_finite(acc, buffer, n))
-    failed = again(call, x, acc, buffer, n);
+    failed = again(call, &r, x, acc, buffer, n);
   if (failed) {
     if (buffer != to) ts_work_give(buffer);
     return -1;

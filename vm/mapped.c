@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
@@ -14,6 +15,7 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/work.h"
+#include "lib/file.h"
 
 /* A tensor's storage over the file. */
 typedef struct Over {
@@ -22,16 +24,24 @@ typedef struct Over {
   TsStorage *storage;
 } Over;
 
+/* One over a file is in a list and never freed, but used again: handler and thread may walk at any
+ * time. It keeps no descriptor, of which a process has few. */
 struct TsMapped {
-  TsMapped *next; /* never freed, but used again: the handler may walk at any time */
+  TsMapped *next;
   _Atomic(char *) at;
   size_t len;
-  int refs, fd, watch;
-  struct timespec changed; /* when the file was, last */
-  _Atomic size_t cut;      /* from here on its bytes are gone; len: none are */
+  int refs;
+  bool memory;        /* of no file: the bytes stand behind this */
+  atomic_int watch;   /* inotify's number, or -1 */
+  atomic_bool told;   /* the file may have changed */
+  _Atomic size_t cut; /* from here on its bytes are gone; len: none are */
+  size_t lost;        /* from here on they cannot be read any more */
+  struct stat state;  /* when it was mapped */
+  char *path;
   Over *over;
-  char name[160]; /* for messages */
 };
+
+enum { SMALL = 64 << 10, HEADER = (sizeof(TsMapped) + 63) / 64 * 64 };
 
 static _Atomic(TsMapped *) first;
 static atomic_bool changed; /* look after the files */
@@ -51,7 +61,7 @@ static void on_bus(int number, siginfo_t *info, void *context) {
       break;
     while (cut < was && !atomic_compare_exchange_weak(&m->cut, &was, cut)) {
     }
-    changed = true;
+    m->told = changed = true;
     ts_cpu_lose();
     return;
   }
@@ -65,15 +75,22 @@ static void on_bus(int number, siginfo_t *info, void *context) {
   }
 }
 
+static void tell(int number) {
+  for (TsMapped *m = first; m; m = m->next)
+    if (number < 0 || m->watch == number) m->told = changed = true;
+}
+
 static void *watch(void *arg) {
   (void)arg;
   _Alignas(struct inotify_event) char events[4096];
   for (;;) {
     ssize_t n = read(notify, events, sizeof events);
-    if (n > 0)
-      changed = true;
-    else if (errno != EINTR)
-      return NULL;
+    if (n <= 0 && errno != EINTR) return NULL;
+    for (char *at = events; at < events + n;) {
+      const struct inotify_event *e = (void *)at;
+      if (e->mask & (IN_MODIFY | IN_Q_OVERFLOW)) tell(e->wd); /* -1: some were lost */
+      at += sizeof *e + e->len;
+    }
   }
 }
 
@@ -96,18 +113,19 @@ static void start(void) {
   notify = -1;
 }
 
-static void begin_watch(TsMapped *m) {
+static int begin_watch(int fd) {
   char path[40];
-  snprintf(path, sizeof path, "/proc/self/fd/%d", m->fd);
-  m->watch = notify < 0 ? -1 : inotify_add_watch(notify, path, IN_MODIFY);
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  return notify < 0 ? -1 : inotify_add_watch(notify, path, IN_MODIFY);
 }
 
 /* A file that is mapped twice has one watch. */
 static void end_watch(TsMapped *m) {
-  if (m->watch < 0) return;
-  for (TsMapped *o = first; o; o = o->next)
-    if (o != m && o->refs && o->watch == m->watch) return;
-  inotify_rm_watch(notify, m->watch);
+  int number = m->watch;
+  m->watch = -1;
+  for (TsMapped *o = first; o && number >= 0; o = o->next)
+    if (o->watch == number) return;
+  if (number >= 0) inotify_rm_watch(notify, number);
 }
 
 /* ---- mappings */
@@ -116,46 +134,79 @@ static TsMapped *take_entry(void) {
     if (!m->refs) return m;
   TsMapped *m = ts_work_take(sizeof *m);
   if (!m) return NULL;
-  *m = (TsMapped){.next = first};
+  *m = (TsMapped){.next = first, .watch = -1};
   first = m;
   return m;
 }
 
+TsMapped *ts_mapped_memory(size_t len) {
+  TsMapped *m = ts_work_take((int64_t)(HEADER + len));
+  if (!m) return errno = ENOMEM, NULL;
+  *m = (TsMapped){.refs = 1, .memory = true, .len = len, .cut = len, .lost = len};
+  m->at = (char *)m + HEADER;
+  return m;
+}
+
+static TsMapped *read_small(int fd, size_t len) {
+  TsMapped *m = ts_mapped_memory(len);
+  if (!m) return NULL;
+  errno = EIO; /* of a file that has become shorter */
+  if (ts_file_read(fd, m->at, len)) return m;
+  int saved = errno;
+  ts_mapped_unref(m);
+  return errno = saved, NULL;
+}
+
+static void end(TsMapped *m) {
+  end_watch(m);
+  free(m->path);
+  m->path = NULL;
+}
+
 TsMapped *ts_mapped_open(int fd, const char *path, size_t len) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  static char nothing[1];
-  struct stat st;
+  if (len <= SMALL) return read_small(fd, len);
   pthread_once(&once, start);
   TsMapped *m = take_entry();
-  if (!m) return errno = ENOMEM, NULL;
-  m->fd = fd, m->over = NULL, m->watch = -1;
-  if (fd >= 0) begin_watch(m); /* before its state is read: what changes from then on is told */
-  bool failed = fd >= 0 && fstat(fd, &st);
-  int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_PRIVATE;
-  char *at = failed ? MAP_FAILED : nothing;
-  if (len && !failed) at = mmap(NULL, len, PROT_READ | PROT_WRITE, flags, fd, 0);
-  if (at == MAP_FAILED) return NULL;
-  m->refs = 1, m->len = len, m->cut = len;
-  if (fd >= 0) m->changed = st.st_mtim;
-  size_t n = strlen(path), kept = sizeof m->name - 1;
-  snprintf(m->name, sizeof m->name, "%s%s", n > kept ? ".." : "",
-           n > kept ? path + n - kept + 2 : path);
+  if (!m || !(m->path = strdup(path))) return errno = ENOMEM, NULL;
+  m->over = NULL;
+  m->told = false;
+  m->watch = begin_watch(fd); /* before its state is read: what changes from then on is told */
+  char *at = MAP_FAILED;
+  if (!fstat(fd, &m->state)) at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+  if (at == MAP_FAILED) {
+    int saved = errno;
+    end(m);
+    return errno = saved, NULL;
+  }
+  m->refs = 1, m->len = m->lost = len, m->cut = len;
   m->at = at;
   return m;
 }
 
 void ts_mapped_unref(TsMapped *m) {
   if (--m->refs) return;
+  if (m->memory) {
+    ts_work_give(m);
+    return;
+  }
   char *at = m->at;
-  end_watch(m);
+  end(m);
   m->at = NULL;
-  if (m->len) munmap(at, m->len);
-  if (m->fd >= 0) close(m->fd);
+  munmap(at, m->len);
 }
 
 const char *ts_mapped_bytes(const TsMapped *m, size_t *len) { return *len = m->len, m->at; }
 
 /* ---- tensors */
+/* Of bytes that cannot be read any more. A copy on another device stays. */
+static void lose(Over *o) {
+  TsStorage *s = o->storage;
+  if ((size_t)((char *)s->host - o->file->at) + (size_t)s->nbytes <= o->file->lost) return;
+  s->valid &= ~1u;
+  s->lost = !s->valid;
+}
+
 static void leave(void *arg) {
   Over *o = arg;
   *o->link = o->next;
@@ -173,6 +224,7 @@ static TsTensor *tensor_over(TsContext *c, TsMapped *m, const TsMeta *meta, char
   if (m->over) m->over->link = &o->next;
   m->over = o;
   m->refs++;
+  lose(o);
   return t;
 }
 
@@ -180,7 +232,9 @@ TsTensor *ts_mapped_tensor(TsContext *c, TsMapped *m, const TsMeta *meta, size_t
   size_t nbytes = (size_t)ts_meta_nbytes(meta);
   char *at = m->at + offset;
   int align = meta->dtype == TS_DT_mxfp4 ? 1 : ts_dtypes[meta->dtype].nbytes;
-  if (nbytes && (uintptr_t)at % (uintptr_t)align == 0) return tensor_over(c, m, meta, at);
+  bool few = m->memory && nbytes <= SMALL;
+  if (nbytes && !few && (uintptr_t)at % (uintptr_t)align == 0)
+    return tensor_over(c, m, meta, at);
   TsTensor *t = ts_tensor_new(c, meta);
   if (t && nbytes) memcpy(t->storage->host, at, nbytes);
   return t;
@@ -189,27 +243,29 @@ TsTensor *ts_mapped_tensor(TsContext *c, TsMapped *m, const TsMeta *meta, size_t
 /* ---- losses */
 bool ts_mapped_changed(void) { return atomic_load_explicit(&changed, memory_order_relaxed); }
 
-void ts_mapped_doubt(void) { changed = true; }
+void ts_mapped_doubt(const TsTensor *t) {
+  const TsStorage *s = t->storage;
+  if (s->release == leave) ((Over *)s->release_arg)->file->told = changed = true;
+}
 
-/* A copy on another device stays. */
-static void lose(TsStorage *s) {
-  s->valid &= ~1u;
-  s->lost = !s->valid;
+/* Of one that was replaced or removed nobody can tell but who told. */
+static bool is_changed(const TsMapped *m) {
+  const struct stat *was = &m->state;
+  struct stat st;
+  if (stat(m->path, &st) || st.st_ino != was->st_ino || st.st_dev != was->st_dev) return true;
+  return st.st_mtim.tv_sec != was->st_mtim.tv_sec || st.st_mtim.tv_nsec != was->st_mtim.tv_nsec;
 }
 
 static void look(TsMapped *m) {
-  struct stat st;
-  bool other = !fstat(m->fd, &st) && (st.st_mtim.tv_sec != m->changed.tv_sec ||
-                                      st.st_mtim.tv_nsec != m->changed.tv_nsec);
-  size_t from = other ? 0 : m->cut;
-  for (Over *o = m->over; o; o = o->next)
-    if ((size_t)((char *)o->storage->host - m->at) + (size_t)o->storage->nbytes > from)
-      lose(o->storage);
+  size_t from = is_changed(m) ? 0 : m->cut;
+  if (from < m->lost) m->lost = from;
+  for (Over *o = m->over; o; o = o->next) lose(o);
 }
 
 static int explain(TsContext *c, const TsMapped *m) {
-  ts_error_set(&c->err, TS_ERR_io, "%s was changed by another program while it was in use",
-               m->name);
+  size_t n = strlen(m->path), most = 160;
+  ts_error_set(&c->err, TS_ERR_io, "%s%s was changed by another program while it was in use",
+               n > most ? ".." : "", n > most ? m->path + n - most : m->path);
   return ts_error_hint(&c->err,
                        "load it again; tessera.save never changes a file that is loaded");
 }
@@ -219,8 +275,8 @@ int ts_mapped_settle(TsContext *c) {
   changed = false;
   const TsMapped *cut = NULL;
   for (TsMapped *m = first; m; m = m->next) {
-    if (!m->refs || m->fd < 0) continue;
-    look(m);
+    if (!m->refs) continue;
+    if (atomic_exchange(&m->told, false)) look(m);
     if (m->cut < m->len) cut = m;
   }
   return ts_cpu_take_loss() && cut ? explain(c, cut) : 0;

@@ -1,5 +1,6 @@
 /* Tensors over the bytes of a file, without copying them. The mapping is private and writable:
- * what is changed in place changes memory, never the file.
+ * what is changed in place changes memory, never the file. Small files are read instead, in less
+ * time than a mapping takes, and their tensors are as all others.
  *
  * Another program may change the file meanwhile. If it cuts it, pages are gone and reading them
  * is SIGBUS: the handler puts zeros in their place, stops what runs as Ctrl-C does, and the error
@@ -16,19 +17,19 @@
 
 typedef struct TsMapped TsMapped;
 
-/* fd, which is the mapping's from then on, or -1: memory for what a file is unpacked to. NULL with
- * errno. */
+/* A file of so many bytes, which is open; memory for what one is unpacked to. NULL with errno. */
 TsMapped *ts_mapped_open(int fd, const char *path, size_t len);
+TsMapped *ts_mapped_memory(size_t len);
 void ts_mapped_unref(TsMapped *m); /* tensors over it have references of their own */
 const char *ts_mapped_bytes(const TsMapped *m, size_t *len);
-/* A tensor of m's bytes from `offset` on: over them, or where they are not aligned to its
- * elements, a copy. They lie inside. */
+/* A tensor of m's bytes from `offset` on, which lie inside: over them, or a copy where they are not
+ * aligned to its elements, or few in memory. */
 TsTensor *ts_mapped_tensor(TsContext *c, TsMapped *m, const TsMeta *meta, size_t offset);
 
 /* Whether a file may have changed since the last ts_mapped_settle. */
 bool ts_mapped_changed(void);
-/* The system could not read there, which raises no signal: the files are looked at. */
-void ts_mapped_doubt(void);
+/* The system could not read t, which raises no signal: its file is looked at. */
+void ts_mapped_doubt(const TsTensor *t);
 /* Looks after the files: tensors over those that have changed cannot be read any more. -1 with the
  * error, in place of any other, if what ran since the last time has read bytes that were gone. */
 int ts_mapped_settle(TsContext *c);

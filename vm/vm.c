@@ -214,7 +214,7 @@ int ts_call_infer(TsCall *call, TsInfer *inf, const TsMeta **meta) {
 int ts_call_numbers(TsCall *call, const TsInfer *inf, TsTensor **own) {
   TsTensor *const *in = call->in;
   for (int i = 0; i < call->nin; i++) {
-    TsDtype d = ts_op_number_dtype(inf, i);
+    TsDtype d = in[i] && in[i]->meta.weak ? ts_op_number_dtype(inf, i) : TS_DT_none;
     if (d == TS_DT_none) continue;
     if (call->in == in) memcpy(own, in, sizeof *own * (size_t)call->nin);
     call->in = own;

@@ -1,5 +1,6 @@
 /* Calls whose results go into tensors that exist, and assignments. What the program has is written
  * without interrupts: it has all of its old elements, or all of the new ones. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,9 +45,18 @@ static int capture_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, cons
 typedef struct Into {
   TsCall call;
   TsTensor *made[TS_MAX_OUT], *const *out;
-  TsTensor *const *in, *own[TS_MAX_IN]; /* as they were given; numbers as tensors */
+  TsTensor *const *in; /* as they were given; */
   int nout, device;
+  TsTensor *own[TS_MAX_IN]; /* numbers as tensors */
 } Into;
+
+static void begin(Into *t, TsContext *c, TsOp op, int nin, TsTensor *const *in,
+                  const TsAttr *attr, int nout, TsTensor *const *out) {
+  memset(t, 0, offsetof(Into, own));
+  t->call = (TsCall){.ctx = c, .op = op, .nin = nin, .in = in, .attr = attr, .out = t->made};
+  t->out = out;
+  t->nout = nout;
+}
 
 /* Whatever may be wrong is found here, and what memory is known to be needed is taken. apart: no
  * result may be made in the bytes of what is given. */
@@ -115,10 +125,8 @@ static int finish(Into *t) {
 int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
                    int nout, TsTensor *const *out) {
   if (c->capture) return capture_out(c, op, nin, in, attr, nout, out);
-  Into t = {.call = {.ctx = c, .op = op, .nin = nin, .in = in, .attr = attr},
-            .out = out,
-            .nout = nout};
-  t.call.out = t.made;
+  Into t;
+  begin(&t, c, op, nin, in, attr, nout, out);
   int failed = make_ready(&t, false);
   if (!failed) {
     int held = ts_cpu_hold_interrupts();
@@ -176,19 +184,17 @@ static int run_all(TsContext *c, Into *t, int n) {
 }
 
 int ts_vm_together(TsContext *c, int n, const TsTogether *steps) {
-  Into *t = n ? calloc((size_t)n, sizeof *t) : NULL;
+  Into *t = n ? malloc(sizeof *t * (size_t)n) : NULL;
   if (!n) return 0;
-  int failed = t ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
-  for (int i = 0; i < n && !failed; i++) {
-    const TsTogether *s = &steps[i];
-    t[i] = (Into){.call = {.ctx = c, .op = s->op, .nin = s->nin, .in = s->in, .attr = s->attr},
-                  .out = s->out,
-                  .nout = s->nout};
-    t[i].call.out = t[i].made;
-    failed = make_ready(&t[i], !ts_optim_groups(s->op));
+  int failed = t ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory"), begun = 0;
+  while (begun < n && !failed) {
+    const TsTogether *s = &steps[begun];
+    Into *into = &t[begun++];
+    begin(into, c, s->op, s->nin, s->in, s->attr, s->nout, s->out);
+    failed = make_ready(into, !ts_optim_groups(s->op));
   }
   if (!failed) failed = run_all(c, t, n);
-  for (int i = 0; t && i < n; i++) close(&t[i]);
+  while (begun > 0) close(&t[--begun]);
   free(t);
   return failed ? -1 : 0;
 }

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "vm/region.h"
+
 /* ---- overlap: is there a step, not zero, between two places of the layout whose distance is
  * zero? Steps along an axis of n elements are -(n - 1) .. n - 1, so this is an equation in
  * bounded integers. Sorted by stride, an axis that steps over all that the smaller ones reach
@@ -63,17 +65,7 @@ static int refuse_overlap(TsContext *c, const TsTensor *t) {
   return ts_error_hint(&c->err, "change the tensor that it is a view of, or a copy: x:clone()");
 }
 
-/* ---- regions */
-bool ts_write_is_outside(const TsContext *c, const TsTensor *t) {
-  const TsRegion *r = c->region;
-  if (!r) return false;
-  for (int i = 0; i < r->ngiven; i++) {
-    const TsTensor *g = r->given[i];
-    if (g == t || (g->storage == t->storage && !g->storage->pending)) return true;
-  }
-  return !t->storage->pending && ts_tensor_made(t) < r->since;
-}
-
+/* ---- who may */
 int ts_write_refuse(TsContext *c, const char *name) {
   ts_error_set(&c->err, TS_ERR_value, "%s: its function changes a tensor from outside in place",
                name);
@@ -83,5 +75,5 @@ int ts_write_refuse(TsContext *c, const char *name) {
 int ts_write_check(TsContext *c, const TsTensor *t) {
   if (c->inside != (c->region ? c->region->inside : 0)) return 0;
   if (!t->contiguous && ts_write_overlaps(t)) return refuse_overlap(c, t);
-  return c->region && ts_write_is_outside(c, t) ? ts_write_refuse(c, c->region->name) : 0;
+  return c->region && ts_region_is_outside(c, t) ? ts_write_refuse(c, c->region->name) : 0;
 }

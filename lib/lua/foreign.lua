@@ -64,7 +64,7 @@ local function flatten_all(name, args, n)
     if Module.is_module(args[i]) then
       error(("%s: argument %d is a module: pass its tensors"):format(name, i), 4)
     end
-    specs[i] = tree.flatten(args[i], list, {}, "")
+    specs[i] = tree.flatten(args[i], list)
   end
   return list, specs
 end
@@ -309,7 +309,7 @@ local function results_of(f, specs, inputs, list)
   local function keep(...) results = { n = select("#", ...), ... } end
   keep(f(unpack(args, 1, n)))
   local out = {}
-  for i = 1, results.n do out[i] = tree.flatten(results[i], list, {}, "") end
+  for i = 1, results.n do out[i] = tree.flatten(results[i], list) end
   return out
 end
 

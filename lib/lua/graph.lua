@@ -245,11 +245,17 @@ local function new_member(self, n, specs, list, names, keys)
   return special
 end
 
+-- What the tensors of the arguments are called.
+local function names_of(self, n, ...)
+  local names = {}
+  for i = 1, n do flatten((select(i, ...)), {}, names, self.params[i] or ("arg" .. i)) end
+  return names
+end
+
 local function specialise(self, n, ...)
-  local list, names, specs, keys = {}, {}, {}, {}
-  local params = self.params
+  local list, specs, keys = {}, {}, {}
   for i = 1, n do
-    specs[i] = flatten((select(i, ...)), list, names, params[i] or ("arg" .. i))
+    specs[i] = flatten((select(i, ...)), list)
     keys[i] = describe(specs[i], list)
   end
   local key = table.concat(keys, ", ")
@@ -257,7 +263,7 @@ local function specialise(self, n, ...)
   if special then
     touch(self, key)
   else
-    special = new_member(self, n, specs, list, names, keys)
+    special = new_member(self, n, specs, list, names_of(self, n, ...), keys)
     special.key = key
     remember(self, key, special)
   end
@@ -577,9 +583,10 @@ function graph.training_step(model, loss, optimizer, options)
   -- A step has its gradients in itself: backward() has nothing to do there.
   local function captured_step(...)
     optimizer:tick()
-    if not optimizer.search then return core.no_grad(f, ...) end
+    core.unrecorded()
+    if not optimizer.search then return f(...) end
     local args, n = { ... }, select("#", ...)
-    return optimizer:step(function() return core.no_grad(f, unpack(args, 1, n)) end)
+    return optimizer:step(function() return f(unpack(args, 1, n)) end)
   end
   local step = {}
   function step.__call(_, ...)

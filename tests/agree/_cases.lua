@@ -64,7 +64,7 @@ local stored = {}
 -- A stored tensor by "dtype offset sizes": a piece of the flat tensor of its dtype.
 local function stored_tensor(family, key)
   stored[family] = stored[family] or
-    (require "tessera.io").load_safetensors("tests/vectors/" .. family .. ".safetensors")
+    (require "tessera.io").load("tests/vectors/" .. family .. ".safetensors")
   local dtype, rest = key:match("^(%S+) (.*)$")
   local at, shape = nil, {}
   for n in rest:gmatch("%d+") do
