@@ -24,8 +24,6 @@ typedef struct TsRegion {
   bool plain; /* behind it the streams go on where its functions left them */
 } TsRegion;
 
-/* Whether two elements of t are one. */
-bool ts_write_overlaps(const TsTensor *t);
 /* t comes from outside of the innermost region. */
 bool ts_write_is_outside(const TsContext *c, const TsTensor *t);
 /* Before a change of t: -1 with the error if it is the program's own, and it may not. */
