@@ -108,11 +108,9 @@ static Plan *make(TsOffloader *o, const Form *f) {
 /* ---- running */
 /* Kernels that need memory of their own may find none where garbage holds it. */
 static int run_kernel(TsContext *c, TsDeviceKernel *k, void *const *arg, const int64_t *dim) {
-  if (!ts_device_kernel_run(k, arg, dim, &c->err)) return 0;
-  if (c->err.code != TS_ERR_memory || !c->collect) return -1;
-  ts_error_clear(&c->err);
-  c->collect(c->where_arg);
-  return ts_device_kernel_run(k, arg, dim, &c->err);
+  int failed = ts_device_kernel_run(k, arg, dim, &c->err);
+  return failed && ts_context_once_more(c) ? ts_device_kernel_run(k, arg, dim, &c->err)
+                                           : failed;
 }
 
 void ts_offload_touch_bytes(TsContext *c, const void *at, int64_t nbytes, bool write) {

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
-#include "devices/memory.h"
 #include "vm/call.h"
 #include "vm/capture.h"
 #include "vm/copy.h"
@@ -154,12 +153,8 @@ static int run_group(Into *t, int n) {
 
 /* Memory that runs out when something has been written is looked for once more. */
 static int run_surely(TsContext *c, const Into *t) {
-  if (!run_quietly(t, 1)) return 0;
-  if (c->err.code != TS_ERR_memory) return -1;
-  ts_error_clear(&c->err);
-  ts_memory_reclaim();
-  if (c->collect) c->collect(c->where_arg);
-  return run_quietly(t, 1);
+  int failed = run_quietly(t, 1);
+  return failed && ts_context_once_more(c) ? run_quietly(t, 1) : failed;
 }
 
 static int run_all(TsContext *c, Into *t, int n) {
