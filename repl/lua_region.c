@@ -77,7 +77,7 @@ static int region_round(lua_State *L) {
   TsTensor **given;
   bool moves = lua_type(L, 2) == LUA_TNUMBER;
   lua_settop(L, 3);
-  int n = ts_lua_list(L, 3, &given);
+  int n = ts_lua_list(L, 3, NULL, &given);
   lua_getfenv(L, 1);
   lua_insert(L, -2);
   lua_rawseti(L, -2, 1);
@@ -113,7 +113,7 @@ static int region_own(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsTensor **t;
   lua_settop(L, 1);
-  int n = ts_lua_list(L, 1, &t);
+  int n = ts_lua_list(L, 1, NULL, &t);
   bool any = false;
   for (int i = 0; i < n; i++) {
     bool copy = ts_write_is_outside(c, t[i]);

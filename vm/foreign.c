@@ -13,6 +13,7 @@
 #include "vm/vm.h"
 
 struct TsForeign {
+  int refs;
   TsForeignText text;
   char *symbol;
   void (*call)(void);
@@ -118,15 +119,21 @@ TsForeign *ts_foreign_open(TsError *err, const char *library, const char *symbol
     free(f);
     return no_memory(err), NULL;
   }
+  f->refs = 1;
   if (!ts_foreign_read(&f->text, err, symbol, signature) && !find_symbol(f, err, library) &&
       !prepare(f, err))
     return f;
-  ts_foreign_close(f);
+  ts_foreign_unref(f);
   return NULL;
 }
 
-void ts_foreign_close(TsForeign *f) {
-  if (!f) return;
+TsForeign *ts_foreign_ref(TsForeign *f) {
+  f->refs++;
+  return f;
+}
+
+void ts_foreign_unref(TsForeign *f) {
+  if (!f || --f->refs) return;
   free(f->symbol);
   free(f);
 }
