@@ -39,6 +39,8 @@ static const unsigned char fails[TS_OP_COUNT] = {
 #undef YES
 };
 
+bool ts_op_may_fail(TsOp op) { return fails[op]; }
+
 bool ts_node_may_fail(const TsNode *n) {
   if (n->op < TS_OP_COUNT) return fails[n->op];
   if (n->op == TS_NODE_custom || n->op == TS_NODE_fixed_point || n->op == TS_NODE_recursive)

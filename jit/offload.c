@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ir/failing.h"
 #include "jit/ahead.h"
 #include "jit/offload_index.h"
 #include "jit/profile.h"
@@ -284,8 +285,8 @@ static int run(TsContext *c, const Form *f, const Plan *p) {
   return launch(c, f, p, arg, dim) ? -1 : 1;
 }
 
-/* Results without elements need no kernel; but a draw uses up its stream, and an index may lead
- * outside: the VM sees to that. */
+/* Results without elements need no kernel; but a draw uses up its stream, and operands may be
+ * wrong: the VM sees to that. */
 static bool is_empty(const Form *f) {
   for (int i = 0; i < f->nout; i++)
     if (ts_tensor_numel(f->out[i].t)) return false;
@@ -293,7 +294,8 @@ static bool is_empty(const Form *f) {
 }
 
 static bool needs_vm(const Form *f) {
-  if (ts_op_info((TsOp)f->op)->cls == TS_CLASS_RANDOM) return true;
+  if (ts_op_info((TsOp)f->op)->cls == TS_CLASS_RANDOM || ts_op_may_fail((TsOp)f->op))
+    return true;
   for (int i = 0; i < f->nin && !ts_trace_allowed((TsOp)f->op); i++)
     if (f->in[i].kind == OPERAND_tensor && ts_index_takes(f->in[i].t) &&
         ts_tensor_numel(f->in[i].t))
