@@ -89,23 +89,9 @@ end
 wrong --> 0
 refused > 300 and refused < 2500 --> true
 
--- Windows of windows have any strides. These are 3^i of numbers counted modulo something, times a
--- number: all sums of up to two of each differ, which no order of trying them shows soon.
-local function strided(strides, dtype)
-  local left = 1
-  for _, s in ipairs(strides) do left = left + 2 * s end
-  local t = op.zeros({ left }, { dtype = dtype })
-  for i = 1, #strides - 1 do
-    left = left - 2 * strides[i]
-    t = t:unfold(i - 1, left, { step = strides[i] })
-  end
-  return t[(":,"):rep(#strides - 1) .. "::" .. strides[#strides]]
-end
-local function scattered(n)
-  local list, s = {}, 100003
-  for i = 1, n do list[i], s = s, s * 3 % (3 ^ n + 10) end
-  return list
-end
+-- Windows of windows.
+local windows = dofile "tests/vm/_windows.lua"
+local strided, scattered = windows.strided, windows.scattered
 overlaps(strided(scattered(9), "u8")) --> false
 strided(scattered(9), "u8"):copy_(1):sum():item() --> 19683
 local far = scattered(12)
