@@ -103,7 +103,7 @@ int ts_offload_group(TsContext *c, int n, TsCall *const *call, int device) {
   TsOffloader *o = c->offloader;
   if (!o->on) return 0;
   TsOffloadLaunch *l = ts_work_take(sizeof *l * (int64_t)n);
-  if (!l) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  if (!l) return ts_error_memory(&c->err);
   int ready = ready_all(o, n, call, device, l);
   int failed = ready > 0 ? launch_all(c, ready, call, l) : 0;
   ts_work_give(l);

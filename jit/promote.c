@@ -275,8 +275,7 @@ int ts_jit_pin(TsJitFunction *f, bool on) {
     return ts_error_set(&j->c->err, TS_ERR_device, "nothing is compiled: %s", absent);
   f->pinned = on;
   if (!on) return f->state == LIVE;
-  if (f->state == COLD && ts_jit_begin(f))
-    return ts_error_set(&j->c->err, TS_ERR_memory, "out of memory");
+  if (f->state == COLD && ts_jit_begin(f)) return ts_error_memory(&j->c->err);
   if (f->state == QUEUED) ts_queue_wait(j->queue), finish(f);
   return f->state == LIVE;
 }

@@ -173,7 +173,7 @@ TsTensor *ts_run_show(Run *r, int value) {
 /* P shows the bytes of y from now on. */
 static int adopt(Run *r, int value, TsTensor *y) {
   TsTensor *p = ts_run_show(r, value);
-  if (!p) return ts_error_set(&r->trace->t->c->err, TS_ERR_memory, "out of memory");
+  if (!p) return ts_error_memory(&r->trace->t->c->err);
   r->out[value] = 0;
   r->alive--;
   r->trace->t->c->npending--;

@@ -158,7 +158,7 @@ static int run_lua(TsCustom *base, TsContext *c, int nin, TsTensor *const *in, i
                                       .level = up ? up->level : 0,
                                       .moved = up ? up->moved : 0};
   (void)type;
-  if (!own) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  if (!own) return ts_error_memory(&c->err);
   c->capture = NULL;
   c->no_grad++;
   for (int i = 0; i < nout; i++) out[i] = NULL;

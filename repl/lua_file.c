@@ -280,25 +280,33 @@ static int now(lua_State *L) {
   return 1;
 }
 
-/* ---- JSON, by a library that ends the process where memory runs out: it is left by an error of
- * Lua's instead. What it holds then is lost, so it must keep nothing from call to call. */
+/* ---- JSON, by a library that ends the process where memory runs out, and loses what it holds when
+ * it is left: it gets a little more than there is, and the error comes behind it. Where that is not
+ * enough, it is left by an error of Lua's. It must keep nothing from call to call. */
 int luaopen_cjson_safe(lua_State *L);
 
-static lua_State *json_state;
+static struct {
+  lua_State *L;
+  size_t beyond; /* bytes that it got */
+} json;
 
-static void leave_json(void) {
+enum { LITTLE = 1 << 20 };
+
+static void json_refused(size_t n) {
+  if (n <= LITTLE - json.beyond) return (void)(json.beyond += n);
   ts_memory_on_refusal(NULL);
-  luaL_error(json_state, "out of memory");
+  luaL_error(json.L, "out of memory");
 }
 
 static int call_json(lua_State *L) {
   int n = lua_gettop(L);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
-  json_state = L;
-  TsRefusal *before = ts_memory_on_refusal(leave_json);
+  json.L = L, json.beyond = 0;
+  TsRefusal *before = ts_memory_on_refusal(json_refused);
   int status = lua_pcall(L, n, LUA_MULTRET, 0);
   ts_memory_on_refusal(before);
+  if (!status && json.beyond) return luaL_error(L, "out of memory");
   bool raises = lua_toboolean(L, lua_upvalueindex(2));
   return status || (raises && lua_isnil(L, 1)) ? lua_error(L) : lua_gettop(L);
 }

@@ -42,7 +42,7 @@ void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw) {
   if (raw->unit->recognised.at) ts_text_str(&log, raw->unit->recognised.at);
   TsGraph *g = ts_compile_rewrite(c, raw, &log);
   if (!g || log.failed || raw->unit->lacking || g->unit->lacking) {
-    if (g) ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+    if (g) ts_error_memory(&c->err);
     ts_capture_release(g);
     ts_capture_release(raw);
     ts_text_free(&log);

@@ -57,7 +57,7 @@ int ts_lua_raise(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsError *e = &c->err;
   ts_mapped_settle(c); /* if bytes were gone, whatever else went wrong follows from that */
-  if (e->code == TS_OK) ts_error_set(e, TS_ERR_memory, "out of memory");
+  if (e->code == TS_OK) ts_error_memory(e);
   if (e->code == TS_ERR_interrupt) ts_run_stops(L);
   push_where(L);
   lua_pushstring(L, e->message);

@@ -29,7 +29,7 @@ int ts_lua_together_add(TsContext *c, const TsTogether *step) {
   if (waiting.n == waiting.cap) {
     int cap = waiting.cap ? waiting.cap * 2 : 64;
     TsTogether *more = realloc(waiting.step, sizeof *more * (size_t)cap);
-    if (!more) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+    if (!more) return ts_error_memory(&c->err);
     waiting.step = more, waiting.cap = cap;
   }
   TsTogether *s = &waiting.step[waiting.n++];

@@ -34,8 +34,6 @@ typedef union Cell {
   double f64;
 } Cell;
 
-static int no_memory(TsError *e) { return ts_error_set(e, TS_ERR_memory, "out of memory"); }
-
 const char *ts_foreign_name(const TsForeign *f) { return f->symbol; }
 
 int ts_foreign_params(const TsForeign *f, const TsForeignParam **param) {
@@ -117,7 +115,7 @@ TsForeign *ts_foreign_open(TsError *err, const char *library, const char *symbol
   TsForeign *f = calloc(1, sizeof *f);
   if (!f || !(f->symbol = strdup(symbol))) {
     free(f);
-    return no_memory(err), NULL;
+    return ts_error_memory(err), NULL;
   }
   f->refs = 1;
   if (!ts_foreign_read(&f->text, err, symbol, signature) && !find_symbol(f, err, library) &&

@@ -103,7 +103,7 @@ static int run_group_here(int n, TsCall *const *call) {
 static int run_group(TsFrame *f, TsStep *s) {
   int n = (int)s->instr->sub;
   TsCall *few[64] = {NULL}, **call = n <= 64 ? few : malloc(sizeof *call * (size_t)n);
-  if (!call) return no_memory(f->ctx);
+  if (!call) return ts_error_memory(&f->ctx->err);
   for (int i = 0; i < n; i++) call[i] = &s[1 + i].call;
   int failed = f->device ? run_group_there(f, n, s + 1, call) : run_group_here(n, call);
   if (call != few) free(call);
@@ -313,7 +313,7 @@ static int run_owned(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   for (int i = 0; code->donated && i < code->nparam; i++) any |= code->donated[i];
   if (!any) return run_bound(f, args, results);
   TsTensor **own = calloc((size_t)code->nparam + 1, sizeof *own);
-  int failed = own ? own_donated(f, args, own) : no_memory(f->ctx);
+  int failed = own ? own_donated(f, args, own) : ts_error_memory(&f->ctx->err);
   if (!failed) failed = run_bound(f, own, results);
   for (int i = 0; own && i < code->nparam; i++) {
     if (own[i] && code->donated[i]) own[i]->storage->version++;

@@ -112,7 +112,7 @@ bool ts_overlap_within(const TsTensor *a, const TsTensor *b) {
 static int mark(TsContext *c, const Sum *s, int i) {
   int64_t at = 0, k[MOST_TERMS] = {0}, stride[MOST_TERMS];
   uint64_t *seen = calloc((size_t)(s->reach[i] / s->gcd[i] / 64 + 1), sizeof *seen);
-  int twice = seen ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  int twice = seen ? 0 : ts_error_memory(&c->err);
   for (int j = i; j < s->n; j++) stride[j] = s->term[j].stride / s->gcd[i];
   for (int j = i; !twice && j >= i;) {
     uint64_t *word = &seen[at / 64], bit = 1ull << at % 64;

@@ -142,7 +142,7 @@ static bool is_group(const Into *t, int n) {
 
 static int run_group(Into *t, int n) {
   TsCall **call = malloc(sizeof *call * (size_t)n);
-  if (!call) return ts_error_set(&t->call.ctx->err, TS_ERR_memory, "out of memory");
+  if (!call) return ts_error_memory(&t->call.ctx->err);
   int failed = 0;
   for (int i = 0; i < n; i++) call[i] = &t[i].call;
   for (int i = 0; i < n && !failed; i++) failed = ts_call_fetch(call[i]);
@@ -173,7 +173,7 @@ static int run_all(TsContext *c, Into *t, int n) {
 int ts_vm_together(TsContext *c, int n, const TsTogether *steps) {
   Into *t = n ? calloc((size_t)n, sizeof *t) : NULL;
   if (!n) return 0;
-  int failed = t ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  int failed = t ? 0 : ts_error_memory(&c->err);
   for (int i = 0; i < n && !failed; i++) {
     const TsTogether *s = &steps[i];
     t[i] = (Into){.call = {.ctx = c, .op = s->op, .nin = s->nin, .in = s->in, .attr = s->attr},
@@ -312,7 +312,7 @@ static TsTensor *fitting(TsContext *c, TsTensor *dst, TsTensor *src) {
 
 int ts_vm_assign_all(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src) {
   TsTensor **from = calloc((size_t)n + 1, sizeof *from);
-  int failed = from ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  int failed = from ? 0 : ts_error_memory(&c->err);
   for (int i = 0; i < n && !failed; i++) failed = !(from[i] = fitting(c, dst[i], src[i]));
   int held = ts_cpu_hold_interrupts();
   for (int i = 0; i < n && !failed; i++) failed = ts_vm_assign(c, dst[i], from[i]);
