@@ -24,20 +24,23 @@ char *__wrap_strndup(const char *text, size_t n);
 
 static _Thread_local TsRefusal *refusal;
 
-TsRefusal *ts_memory_on_refusal(TsRefusal *leave) {
+TsRefusal *ts_memory_on_refusal(TsRefusal *now) {
   TsRefusal *before = refusal;
-  refusal = leave;
+  refusal = now;
   return before;
 }
 
 static void *none(void) {
-  if (refusal) refusal();
+  if (refusal) refusal(SIZE_MAX);
   errno = ENOMEM;
   return NULL;
 }
 
 static bool refused(size_t n) {
-  return ts_memory_should_fail() || n > INT64_MAX || !ts_memory_may_grow((int64_t)n);
+  if (!ts_memory_should_fail() && n <= INT64_MAX && ts_memory_may_grow((int64_t)n))
+    return false;
+  if (refusal && n <= INT64_MAX) return refusal(n), false;
+  return true;
 }
 
 /* p, or what a second request gives. */

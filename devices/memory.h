@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* nbytes >= 0; NULL when the system has no more memory. The contents are
@@ -27,10 +28,12 @@ static inline bool ts_memory_may_grow(int64_t n) {
   if (n <= ts_memory_credit) return ts_memory_credit -= n, true;
   return ts_memory_look(n);
 }
-/* While set, malloc calls this in the calling thread instead of giving NULL: it must not return.
- * For libraries that end the process where memory runs out. Gives what was set. */
-typedef void TsRefusal(void);
-TsRefusal *ts_memory_on_refusal(TsRefusal *leave);
+/* While set, malloc calls this in the calling thread instead of giving NULL: for libraries that end
+ * the process where memory runs out, or lose what they hold when they are left. It leaves by a
+ * jump; or it returns, if n bytes matter little, and they are taken all the same. n is SIZE_MAX
+ * when the system has none: then it must not return. Gives what was set. */
+typedef void TsRefusal(size_t n);
+TsRefusal *ts_memory_on_refusal(TsRefusal *refusal);
 /* For tests: so many are left and nothing comes back; -1: what the system says. */
 void ts_memory_pretend(int64_t left);
 bool ts_memory_pretends(void);

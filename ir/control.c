@@ -25,7 +25,7 @@ static int collect(TsGraph *g, Outer *o, const TsGraph *region) {
     if (o->n == o->cap) {
       int cap = o->cap ? o->cap * 2 : 16;
       TsVal *more = realloc(o->v, sizeof *more * (size_t)cap);
-      if (!more) return ts_error_set(g->err, TS_ERR_memory, "out of memory");
+      if (!more) return ts_error_memory(g->err);
       o->v = more;
       o->cap = cap;
     }
@@ -108,7 +108,7 @@ static int drop_unread(TsGraph *g, TsNodeOp op, int nin, TsVal *in, int nregion,
   int offset = op == TS_NODE_cond, left = 0, first = first_optional(op, nout, attr), xs = 0;
   int sliced = op == TS_NODE_scan ? first + (int)attr[TS_SCAN_xs].i : 0;
   unsigned char *read = calloc((size_t)nin + 1, 1);
-  if (!read) return ts_error_set(g->err, TS_ERR_memory, "out of memory");
+  if (!read) return ts_error_memory(g->err);
   int failed = op == TS_NODE_recursive ? ts_recursion_read(r[0], read)
                                        : mark_read(nregion, r, offset, read);
   for (int i = 0; i < nin; i++) {
@@ -262,7 +262,7 @@ TsNode *ts_graph_control(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, int 
   }
   TsVal *all = malloc(sizeof *all * (size_t)(nin + o.n + 1));
   TsMeta *out = malloc(sizeof *out * (size_t)most);
-  if (!failed && (!all || !out)) failed = ts_error_set(g->err, TS_ERR_memory, "out of memory");
+  if (!failed && (!all || !out)) failed = ts_error_memory(g->err);
   if (!failed) {
     memcpy(all, in, sizeof *in * (size_t)nin);
     if (o.n) memcpy(all + nin, o.v, sizeof *o.v * (size_t)o.n);

@@ -39,6 +39,8 @@ static const unsigned char fails[TS_OP_COUNT] = {
 #undef YES
 };
 
+bool ts_op_may_fail(TsOp op) { return fails[op]; }
+
 bool ts_node_may_fail(const TsNode *n) {
   if (n->op < TS_OP_COUNT) return fails[n->op];
   if (n->op == TS_NODE_custom || n->op == TS_NODE_fixed_point || n->op == TS_NODE_recursive)
@@ -57,7 +59,7 @@ static void mark(const TsGraph *g, unsigned char *read, TsVal v) {
 
 int ts_graph_keep_failing(TsGraph *g, int n, const TsVal *used) {
   unsigned char *read = calloc((size_t)g->nnode + 1, 1);
-  if (!read) return ts_error_set(g->err, TS_ERR_memory, "out of memory");
+  if (!read) return ts_error_memory(g->err);
   for (int i = 0; i < n; i++) mark(g, read, used[i]);
   for (int i = 0; i < g->nresult; i++) mark(g, read, g->result[i]);
   for (int i = 0; i < g->nupdate; i++) mark(g, read, g->update[i].value);

@@ -20,7 +20,7 @@ const char *ts_node_name(const TsNode *n) {
 
 static int no_memory(TsGraph *g) {
   g->b.failed = true;
-  return ts_error_set(g->err, TS_ERR_memory, "out of memory");
+  return ts_error_memory(g->err);
 }
 
 /* ---- units */
@@ -66,10 +66,7 @@ TsGraph *ts_graph_in_unit(TsUnit *u, const char *name, TsError *err) {
   static atomic_uint_fast64_t last;
   TsGraph *g = ts_arena_alloc(&u->arena, sizeof *g);
   char *own = g ? ts_arena_text(&u->arena, name) : NULL;
-  if (!own) {
-    ts_error_set(err, TS_ERR_memory, "out of memory");
-    return NULL;
-  }
+  if (!own) return ts_error_memory(err), NULL;
   g->b = (TsBuild){.emit = emit, .meta = meta, .number = number, .err = err};
   g->unit = u;
   g->serial = atomic_fetch_add(&last, 1) + 1;
@@ -84,7 +81,7 @@ TsGraph *ts_graph_new(const char *name, TsError *err) {
   if (!g) {
     if (u) ts_arena_free(&u->arena);
     free(u);
-    ts_error_set(err, TS_ERR_memory, "out of memory");
+    ts_error_memory(err);
     return NULL;
   }
   u->refs = 1;

@@ -217,8 +217,7 @@ static int check_op(const TsNode *n, TsError *err) {
   if (n->nregion) return wrong(n, err, "has no regions");
   if (n->nin < o->nrequired || (o->variadic ? n->nin < 1 : n->nin > o->nin))
     return wrong(n, err, "wrong number of operands");
-  if (n->nin > 16 && !(m = malloc(sizeof *m * (size_t)n->nin)))
-    return ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (n->nin > 16 && !(m = malloc(sizeof *m * (size_t)n->nin))) return ts_error_memory(err);
   for (int i = 0; i < n->nin; i++) m[i] = n->in[i] ? &n->in[i]->meta : NULL;
   inf.in = m;
   int bad = ts_op_infer(&inf) || check_types(n, &inf, err);
@@ -336,7 +335,7 @@ int ts_graph_check(const TsGraph *g, TsError *err) {
   TsNames names;
   int bad = 0;
   if (ts_names_open(&names, g))
-    bad = ts_error_set(err, TS_ERR_memory, "out of memory");
+    bad = ts_error_memory(err);
   else if (names.recursive)
     bad = ts_error_set(err, TS_ERR_value, "@%.40s: a graph calls itself", g->name);
   for (int i = 0; i < names.ngraph && !bad; i++)

@@ -15,7 +15,7 @@ int ts_graph_map_open(TsGraphMap *m, TsGraph *to, const TsGraph *from) {
   m->value = calloc((size_t)n + 1, sizeof *m->value);
   if (m->start && m->value) return 0;
   ts_graph_map_close(m);
-  return ts_error_set(from->err, TS_ERR_memory, "out of memory");
+  return ts_error_memory(from->err);
 }
 
 void ts_graph_map_close(TsGraphMap *m) {
@@ -59,7 +59,7 @@ int ts_graph_map_node(TsGraphMap *m, const TsNode *n) {
   TsGraph *region[4];
   TsAttr attr[TS_MAX_ATTR];
   TsNode *made = NULL;
-  if (!in) return ts_error_set(m->to->err, TS_ERR_memory, "out of memory");
+  if (!in) return ts_error_memory(m->to->err);
   TS_ASSERT(n->nregion <= 4);
   for (int i = 0; i < n->nin; i++) in[i] = ts_graph_mapped(m, n->in[i]);
   bool whole = true;
@@ -92,7 +92,7 @@ TsGraph *ts_graph_map_shell(TsGraphMap *m, TsUnit *u, const TsGraph *from, TsErr
 int ts_graph_map_finish(TsGraphMap *m) {
   const TsGraph *from = m->from;
   TsVal *v = malloc(sizeof *v * (size_t)(from->nresult + 1));
-  if (!v) return ts_error_set(m->to->err, TS_ERR_memory, "out of memory");
+  if (!v) return ts_error_memory(m->to->err);
   for (int i = 0; i < from->nresult; i++) v[i] = ts_graph_mapped(m, from->result[i]);
   int failed = ts_graph_results(m->to, from->nresult, v);
   free(v);
@@ -105,10 +105,7 @@ int ts_graph_map_finish(TsGraphMap *m) {
 
 unsigned char *ts_graph_live(const TsGraph *g) {
   unsigned char *mark = calloc((size_t)g->nnode + 1, 1);
-  if (!mark) {
-    ts_error_set(g->err, TS_ERR_memory, "out of memory");
-    return NULL;
-  }
+  if (!mark) return ts_error_memory(g->err), NULL;
   for (int i = 0; i < g->nresult; i++) mark[g->result[i]->node->id] = 1;
   for (int i = 0; i < g->nupdate; i++) mark[g->update[i].value->node->id] = 1;
   for (int i = g->nnode; i-- > 0;) {

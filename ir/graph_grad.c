@@ -87,7 +87,7 @@ int ts_graph_gradient_held(TsGraph *g, int ny, const TsVal *y, const TsVal *dy, 
   }
   int ntape = g->nnode;
   if (!failed && !tape_of(g, &tape)) failed = 1;
-  if (failed && !g->err->code) ts_error_set(g->err, TS_ERR_memory, "out of memory");
+  if (failed && !g->err->code) ts_error_memory(g->err);
   if (!failed) {
     TsReverse r = {.b = &g->b,
                    .ntape = ntape,
@@ -127,7 +127,7 @@ static TsVal cotangent(TsGraph *g, TsVal y) {
 static int check_linear(const TsGraph *g, int from, int n, const TsVal *v) {
   unsigned char *mark = calloc((size_t)g->nnode + 1, 1);
   int failed = 0;
-  if (!mark) return ts_error_set(g->err, TS_ERR_memory, "out of memory");
+  if (!mark) return ts_error_memory(g->err);
   for (int i = 0; i < n; i++)
     if (v[i]) mark[v[i]->node->id] = 1;
   for (int i = g->nnode; i-- > from;) {
@@ -148,7 +148,7 @@ int ts_graph_jvp(TsGraph *g, int nx, const TsVal *x, const TsVal *v, int ny, con
                  TsVal *dy) {
   int from = g->nnode, n = 0;
   TsVal *u = calloc((size_t)(2 * ny + 3 * nx + 1), sizeof *u);
-  if (!u) return ts_error_set(g->err, TS_ERR_memory, "out of memory");
+  if (!u) return ts_error_memory(g->err);
   TsVal *dx = u + ny, *back = dx + nx, *along = back + nx, *du = along + nx;
   int failed = 0;
   for (int i = 0; i < ny && !failed; i++) failed = !(u[i] = cotangent(g, y[i]));

@@ -10,10 +10,6 @@
 
 #include "ir/graph_copy.h"
 
-static int no_memory(const TsGraph *g) {
-  return ts_error_set(g->err, TS_ERR_memory, "out of memory");
-}
-
 /* ---- the part */
 typedef struct Part {
   TsGraph *g, *part;
@@ -64,7 +60,7 @@ static int copy_part(Part *p) {
       if (is_cut(p, (TsVal)&n->out[k]) && add_param(p, (TsVal)&n->out[k])) return -1;
   }
   TsVal *result = malloc(sizeof *result * (size_t)(p->n + 1));
-  if (!result) return no_memory(g);
+  if (!result) return ts_error_memory(g->err);
   for (int i = 0; i < p->n; i++) result[i] = ts_graph_mapped(&p->map, p->v[i]);
   int failed = ts_graph_results(p->part, p->n, result);
   free(result);
@@ -78,7 +74,7 @@ static int take_out(Part *p) {
   p->cut = calloc(n, 1);
   p->arg = calloc(n + (size_t)p->nx, sizeof *p->arg);
   p->part = ts_graph_new(g->name, g->err);
-  if (!p->live || !p->cut || !p->arg || !p->part) return no_memory(g);
+  if (!p->live || !p->cut || !p->arg || !p->part) return ts_error_memory(g->err);
   if (ts_graph_map_open(&p->map, p->part, g)) return -1;
   p->part->unit->nrandom = g->unit->nrandom;
   mark(p);
@@ -92,7 +88,7 @@ static int take_out(Part *p) {
 static int put_back(Part *p, TsVal *v, const TsGraph *from) {
   TsGraph *g = p->g;
   TsVal *result = malloc(sizeof *result * (size_t)(p->n + 1));
-  if (!result) return no_memory(g);
+  if (!result) return ts_error_memory(g->err);
   int line = g->line;
   g->apart = true;
   int failed = ts_graph_inline_part(g, from, p->arg, result);
@@ -143,7 +139,7 @@ static int push(Settle *s, const TsNode *n) {
   if (s->n == s->cap) {
     size_t cap = s->cap ? s->cap * 2 : 64;
     const TsNode **more = realloc(s->stack, cap * sizeof *more);
-    if (!more) return no_memory(s->map.from);
+    if (!more) return ts_error_memory(s->map.from->err);
     s->stack = more;
     s->cap = cap;
   }
@@ -220,7 +216,7 @@ TsGraph *ts_graph_settle(TsGraph *g) {
   if (ts_graph_map_open(&s.map, NULL, g)) return NULL;
   s.seen = calloc((size_t)g->nnode + 1, 1);
   TsGraph *made = s.seen ? ts_graph_map_shell(&s.map, NULL, g, g->err) : NULL;
-  if (!s.seen) no_memory(g);
+  if (!s.seen) ts_error_memory(g->err);
   if (made && settle(&s, g)) {
     ts_graph_free(made);
     made = NULL;

@@ -50,8 +50,16 @@ typedef struct TsRewrite {
   const TsNode *root; /* what a rule matched, and its variables by letter */
   TsVal var[26];
   TsRuleFacts *facts;
-  unsigned types; /* of the rule that is tried: kinds as bits (ir/graph_rewrite.c) */
+  unsigned types; /* of the rule that is tried: kinds as bits (ir/rules.c) */
 } TsRewrite;
+
+/* ---- ir/rules.c */
+void ts_rules_read(void); /* before the first of them is tried */
+/* What a rule makes of v, the result of an operator, or NULL. */
+TsVal ts_rules_apply(TsRewrite *r, TsVal v);
+/* A rule has fired at n. rounds: not exactly the same bits. */
+void ts_rules_log(TsRewrite *r, const char *name, const char *reason, bool rounds,
+                  const TsNode *n);
 
 typedef bool TsRuleGuard(const TsRewrite *r);
 typedef TsVal TsRuleMake(TsRewrite *r);

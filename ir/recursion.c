@@ -7,10 +7,6 @@
 #include "ir/control.h"
 #include "ir/graph_copy.h"
 
-static int no_memory(const TsGraph *g) {
-  return ts_error_set(g->err, TS_ERR_memory, "out of memory");
-}
-
 /* Regions that are part of the body: not a graph that is called, nor another recursion. */
 static bool has_parts(const TsNode *n) {
   return n->nregion && n->op != TS_NODE_call && n->op != TS_NODE_recursive;
@@ -114,7 +110,7 @@ static bool mark_parts(const TsNode *n, const unsigned char *keep, unsigned char
 /* Nodes that the results need when inner calls need the kept operands alone. */
 static unsigned char *live_nodes(const TsGraph *g, const unsigned char *keep) {
   unsigned char *mark = calloc((size_t)g->nnode + 1, 1);
-  if (!mark) return no_memory(g), NULL;
+  if (!mark) return ts_error_memory(g->err), NULL;
   for (int i = 0; i < g->nresult; i++) mark[g->result[i]->node->id] = 1;
   for (int i = g->nnode; i-- > 0;) {
     const TsNode *n = g->node[i];
@@ -164,7 +160,7 @@ static int copy_recur(TsGraphMap *m, const TsNode *n, const TsRecurEdit *e) {
   int more = e->top ? e->top->nparam - e->more : 0, nin = 0, failed = 0;
   TsVal *in = malloc(sizeof *in * (size_t)(n->nin + more + 1));
   TsMeta *out = malloc(sizeof *out * (size_t)(n->nout + 1));
-  if (!in || !out) failed = no_memory(g);
+  if (!in || !out) failed = ts_error_memory(g->err);
   for (int i = 0; i < n->nin && !failed; i++)
     if (!e->keep || e->keep[i]) in[nin++] = ts_graph_mapped(m, n->in[i]);
   for (int i = 0; i < more && !failed; i++)
@@ -222,7 +218,7 @@ static int copy_holder(TsGraphMap *m, const TsNode *n, const TsRecurEdit *e) {
   TsAttr attr[TS_SCAN_nattr];
   int own = own_operands(n), nin = 0, failed = 0;
   TsVal *in = malloc(sizeof *in * (size_t)(own + 1));
-  if (!in) return no_memory(m->to);
+  if (!in) return ts_error_memory(m->to->err);
   TS_ASSERT(n->nregion <= 4 && n->nattr <= TS_SCAN_nattr);
   keep_place(m->to, n);
   for (int i = 0; i < own; i++)

@@ -18,7 +18,7 @@ TsSched *ts_sched_open(const TsGraph *g, const TsTarget *target, int threads, Ts
     ts_sched_free(s);
     s = NULL;
   }
-  if (!s) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  if (!s) return ts_error_memory(err), NULL;
   for (int i = 0; i < g->nnode; i++) s->of[i] = -1;
   return s;
 }

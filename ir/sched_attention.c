@@ -493,8 +493,7 @@ int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn 
   l.rows = group->choice.rows ? group->choice.rows : ROWS;
   if (l.rows > l.s) l.rows = l.s;
   l.nq = (l.s + l.rows - 1) / l.rows;
-  if (!(l.k = ts_tile_new("attention")))
-    return ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!(l.k = ts_tile_new("attention"))) return ts_error_memory(err);
   if (s->target) l.k->target = s->target->name;
   l.k->ntile = 2, l.k->tile[0] = l.rows, l.k->tile[1] = KEYS;
   ts_sched_choice_head(&group->choice, l.k);
@@ -505,5 +504,5 @@ int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn 
   attend(&l);
   if (!l.k->failed) return give(&l, out);
   ts_tile_free(l.k);
-  return ts_error_set(err, TS_ERR_memory, "out of memory");
+  return ts_error_memory(err);
 }

@@ -350,8 +350,7 @@ int ts_sched_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayo
   if (group->nout != 3)
     return ts_error_set(err, TS_ERR_value, "a gradient of attention that nobody wants");
   read_node(&l, group->node[0]);
-  if (!(l.k = ts_tile_new("attention_grad")))
-    return ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!(l.k = ts_tile_new("attention_grad"))) return ts_error_memory(err);
   if (s->target) l.k->target = s->target->name;
   l.k->ntile = 2, l.k->tile[0] = GROUP, l.k->tile[1] = GROUP;
   ts_sched_choice_head(&group->choice, l.k);
@@ -364,7 +363,7 @@ int ts_sched_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayo
   of_keys(&l);
   if (l.k->failed) {
     ts_tile_free(l.k);
-    return ts_error_set(err, TS_ERR_memory, "out of memory");
+    return ts_error_memory(err);
   }
   *out = (TsSchedKernel){.tile = l.k, .dim = {l.batch}};
   for (int i = 0; i < 5; i++) out->value[i] = l.n->in[place[i]];

@@ -204,8 +204,7 @@ static int check(const TsSched *s, const unsigned char *runs, unsigned char *nee
 
 int ts_sched_check(const TsSched *s, TsError *err) {
   unsigned char *runs = ts_sched_runs(s->g), *needed = calloc((size_t)s->g->nnode + 1, 1);
-  int failed = runs && needed ? check(s, runs, needed, err)
-                              : ts_error_set(err, TS_ERR_memory, "out of memory");
+  int failed = runs && needed ? check(s, runs, needed, err) : ts_error_memory(err);
   free(runs);
   free(needed);
   return failed;

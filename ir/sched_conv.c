@@ -212,7 +212,7 @@ static int open_part(TsConvKernel *p, TsGroup *part, TsLower *l, const TsMeta *m
   *part = (TsGroup){.kind = TS_GROUP_map, .index = p->g->index, .naxis = m->ndim};
   memcpy(part->axis, m->dim, sizeof *m->dim * m->ndim);
   part->node = ts_arena_alloc(&p->k->arena, sizeof *part->node * ((size_t)p->g->nnode + 1));
-  if (!part->node) return ts_error_set(p->err, TS_ERR_memory, "out of memory");
+  if (!part->node) return ts_error_memory(p->err);
   for (int i = 0; i < p->g->nnode; i++)
     if (p->g->node[i] != p->conv && (mask >> i & 1) == before)
       part->node[part->nnode++] = p->g->node[i];
@@ -228,7 +228,7 @@ static int open_part(TsConvKernel *p, TsGroup *part, TsLower *l, const TsMeta *m
   if (!before) part->node[part->nnode++] = p->conv;
   l->made =
       ts_arena_alloc(&p->k->arena, sizeof *l->made * (size_t)(part->nnode + 1) * TS_MAX_OUT);
-  return l->made ? 0 : ts_error_set(p->err, TS_ERR_memory, "out of memory");
+  return l->made ? 0 : ts_error_memory(p->err);
 }
 
 static int moves_of(TsConvKernel *p, TsVal v, int64_t *moves) {
@@ -332,7 +332,7 @@ static int put_rounds(TsConvKernel *p) {
   ts_sched_conv_sums(p);
   if (ts_sched_conv_end(p)) return -1;
   ts_tile_for_end(b, &loop, NULL, NULL);
-  return p->k->failed ? ts_error_set(p->err, TS_ERR_memory, "out of memory") : 0;
+  return p->k->failed ? ts_error_memory(p->err) : 0;
 }
 
 static int lower(TsConvKernel *p) {
@@ -340,8 +340,7 @@ static int lower(TsConvKernel *p) {
   if (!p->conv || !p->s->target || p->g->nnode > 64)
     return ts_error_set(p->err, TS_ERR_value, "no convolution");
   p->x = p->conv->in[0], p->weights = p->conv->in[1];
-  if (!(p->k = ts_tile_new(p->s->g->name)))
-    return ts_error_set(p->err, TS_ERR_memory, "out of memory");
+  if (!(p->k = ts_tile_new(p->s->g->name))) return ts_error_memory(p->err);
   p->k->target = p->s->target->name;
   p->k->form = TS_FORM_explicit;
   p->k->marks = p->s->marks;

@@ -58,7 +58,7 @@ static bool same_space(const TsGroup *g, const TsSpaceAxes *a) {
 
 static void no_memory(Fuse *f) {
   f->failed = true;
-  ts_error_set(f->err, TS_ERR_memory, "out of memory");
+  ts_error_memory(f->err);
 }
 
 static TsGroup *new_group(Fuse *f, TsGroupKind kind) {

@@ -335,8 +335,7 @@ int ts_sched_lower_index(const TsSched *s, const TsGroup *g, TsLayoutFn *layout,
       return ts_error_set(err, TS_ERR_value, "%s of a view", ts_node_name(n));
   if (!plain(layout, arg, (TsVal)(uintptr_t)&n->out[0]))
     return ts_error_set(err, TS_ERR_value, "%s into a view", ts_node_name(n));
-  if (!(x.k = ts_tile_new(ts_op_info((TsOp)n->op)->name)))
-    return ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!(x.k = ts_tile_new(ts_op_info((TsOp)n->op)->name))) return ts_error_memory(err);
   if (s->target) x.k->target = s->target->name;
   x.k->ntile = 1, x.k->tile[0] = piece_of(&x);
   if (x.adds)
@@ -345,7 +344,7 @@ int ts_sched_lower_index(const TsSched *s, const TsGroup *g, TsLayoutFn *layout,
     put_reading(&x);
   if (x.k->failed) {
     ts_tile_free(x.k);
-    return ts_error_set(err, TS_ERR_memory, "out of memory");
+    return ts_error_memory(err);
   }
   *out = (TsSchedKernel){.tile = x.k, .function = s->g->name};
   int count = 0;

@@ -448,7 +448,7 @@ static TsGraph *whole_at(const Concrete *c, const TsGraph *from) {
   }
   if (fine) g->unit->nrandom = from->unit->nrandom;
   if (fine && graph_at(c, g, from)) return g;
-  if (!c->err->code) ts_error_set(c->err, TS_ERR_memory, "out of memory");
+  if (!c->err->code) ts_error_memory(c->err);
   ts_graph_free(g);
   return NULL;
 }

@@ -63,7 +63,7 @@ int ts_read_fail(TsReader *r, const char *at, const char *format, ...) {
 }
 
 int ts_read_no_memory(TsReader *r) {
-  ts_error_set(r->err, TS_ERR_memory, "out of memory");
+  ts_error_memory(r->err);
   return ts_read_blame(r, r->now.at);
 }
 

@@ -49,7 +49,7 @@ static int define(Walk *w, const TsTileStmt *s, TsTileVal v) {
   if (v->id >= k->nvalue || w->ids[v->id]) return wrong(w, s, "a value has the id of another");
   w->ids[v->id] = 1;
   TsMapSlot *slot = ts_text_map_enter(&w->seen, v, TS_KEY_ADDRESS);
-  if (!slot) return ts_error_set(w->c.err, TS_ERR_memory, "out of memory");
+  if (!slot) return ts_error_memory(w->c.err);
   slot->count = 1;
   return 0;
 }
@@ -245,8 +245,7 @@ static int check_kernel_params(Walk *w) {
 int ts_tile_check(const TsTile *k, const TsTarget *target, TsError *err) {
   if (check_head(k, err)) return -1;
   Walk w = {.c = {.k = k, .target = target, .err = err, .cpu = is_cpu(k->target)}};
-  if (!(w.ids = calloc((size_t)k->nvalue + 1, 1)))
-    return ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!(w.ids = calloc((size_t)k->nvalue + 1, 1))) return ts_error_memory(err);
   int bad = check_kernel_params(&w) ? quote(&w, NULL) : 0;
   if (!bad && (k->body->owner || k->body->outer || k->body->nparam))
     bad = ts_error_set(err, TS_ERR_value, "@%.40s: the body is no outermost region", k->name);

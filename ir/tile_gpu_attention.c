@@ -397,14 +397,14 @@ static void body(Attention *a) {
 TsTile *ts_tile_gpu_attention(const TsGpuAttention *x, TsError *err) {
   if (legal(x, err)) return NULL;
   TsTile *k = ts_tile_new("attention");
-  if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  if (!k) return ts_error_memory(err), NULL;
   Attention a = {.x = *x, .b = ts_tile_build(k)};
   ts_gpu_attend_params(&a);
   head(&a);
   if (!k->failed) (x->warps ? ts_gpu_attend_by_warps : body)(&a);
   if (!k->failed) return k;
   ts_tile_free(k);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return ts_error_memory(err), NULL;
 }
 
 TsGpuAttention ts_gpu_attention(TsDtype dtype, int d, bool causal, int64_t window, bool sink) {

@@ -25,7 +25,7 @@ static V heads(TsTile *k, const char *name, TsDtype d, const TsGpuHeads *h, bool
 static TsTile *finished(TsTile *k, TsError *err) {
   if (k && !k->failed) return k;
   ts_tile_free(k);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return ts_error_memory(err), NULL;
 }
 
 /* ---- sums of g times the result */

@@ -444,14 +444,14 @@ static void body(Grad *a) {
 TsTile *ts_tile_gpu_attention_grad(const TsGpuAttentionGrad *x, TsError *err) {
   if (legal(x, err)) return NULL;
   TsTile *k = ts_tile_new("attention_grad");
-  if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  if (!k) return ts_error_memory(err), NULL;
   Grad a = {.x = *x, .b = ts_tile_build(k)};
   params(&a);
   head(&a);
   if (!k->failed) body(&a);
   if (!k->failed) return k;
   ts_tile_free(k);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return ts_error_memory(err), NULL;
 }
 
 TsGpuAttentionGrad ts_gpu_attention_grad(TsDtype dtype, int d, bool causal, int64_t window) {

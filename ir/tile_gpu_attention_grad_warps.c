@@ -293,7 +293,7 @@ static TsTile *kernel(const TsGpuAttentionGrad *x, bool of_queries, TsError *err
                         ts_dtype_name(x->dtype)),
            NULL;
   TsTile *k = ts_tile_new(of_queries ? "attention_grad_queries" : "attention_grad_keys");
-  if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  if (!k) return ts_error_memory(err), NULL;
   Warps w = {.g = {.x = *x, .b = ts_tile_build(k)}, .of_queries = of_queries};
   w.g.keys_axis = of_queries;
   params(&w);
@@ -301,7 +301,7 @@ static TsTile *kernel(const TsGpuAttentionGrad *x, bool of_queries, TsError *err
   if (!k->failed) body(&w);
   if (!k->failed) return k;
   ts_tile_free(k);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return ts_error_memory(err), NULL;
 }
 
 TsTile *ts_tile_gpu_attention_grad_keys(const TsGpuAttentionGrad *x, TsError *err) {

@@ -84,7 +84,7 @@ static V as_number(TsTileBuild *b, V x, TsDtype d) {
 TsTile *ts_tile_gpu_mask(const TsGpuMask *m, const TsGpuMaskFrom *from, TsDtype inputs,
                          bool turned, TsError *err) {
   TsTile *k = ts_tile_new("attention_mask");
-  if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  if (!k) return ts_error_memory(err), NULL;
   V x = operand(k, from, turned && !is_line(m)), y = param(k, m, inputs, true);
   int64_t rows = is_line(m) ? 1 : ROWS, all = m->dim[0] * m->dim[1];
   TsTileBuild b = ts_tile_build(k);
@@ -104,7 +104,7 @@ TsTile *ts_tile_gpu_mask(const TsGpuMask *m, const TsGpuMaskFrom *from, TsDtype 
   }
   if (!k->failed) return k;
   ts_tile_free(k);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return ts_error_memory(err), NULL;
 }
 
 /* ---- in kernels that read it */

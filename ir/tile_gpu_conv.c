@@ -247,7 +247,7 @@ TsTile *ts_tile_gpu_conv(const TsGpuConv *x, TsError *err) {
                         ts_dtype_name(x->in), (long long)x->channels),
            NULL;
   TsTile *k = ts_tile_new("conv");
-  if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  if (!k) return ts_error_memory(err), NULL;
   ts_gpu_conv_choose(&p.x, ROWS, x->n);
   p.b = ts_tile_build(k);
   params(&p);
@@ -258,5 +258,5 @@ TsTile *ts_tile_gpu_conv(const TsGpuConv *x, TsError *err) {
   if (!k->failed) body(&p);
   if (!k->failed) return k;
   ts_tile_free(k);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return ts_error_memory(err), NULL;
 }

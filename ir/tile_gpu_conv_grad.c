@@ -171,7 +171,7 @@ TsTile *ts_tile_gpu_conv_grad(const TsGpuConv *x, TsError *err) {
                         ts_dtype_name(x->in), (long long)x->channels),
            NULL;
   TsTile *k = ts_tile_new("conv_weight_grad");
-  if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  if (!k) return ts_error_memory(err), NULL;
   ts_gpu_conv_choose(&p.x, ROWS, x->channels);
   p.taps = x->window[0] * x->window[1] * x->window[2];
   p.tn = (x->n + ROWS - 1) / ROWS, p.tc = (x->channels + p.x.cols - 1) / p.x.cols;
@@ -184,5 +184,5 @@ TsTile *ts_tile_gpu_conv_grad(const TsGpuConv *x, TsError *err) {
   if (!k->failed) body(&p);
   if (!k->failed) return k;
   ts_tile_free(k);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return ts_error_memory(err), NULL;
 }

@@ -268,7 +268,7 @@ static void body(Decode *a) {
 TsTile *ts_tile_gpu_decode(const TsGpuDecode *x, TsError *err) {
   if (legal(x, err)) return NULL;
   TsTile *k = ts_tile_new("decode");
-  if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  if (!k) return ts_error_memory(err), NULL;
   Decode a = {.x = *x, .b = ts_tile_build(k)};
   params(&a);
   k->form = TS_FORM_explicit;
@@ -280,5 +280,5 @@ TsTile *ts_tile_gpu_decode(const TsGpuDecode *x, TsError *err) {
   if (!k->failed) body(&a);
   if (!k->failed) return k;
   ts_tile_free(k);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return ts_error_memory(err), NULL;
 }

@@ -575,7 +575,7 @@ static void begin_rows(Product *p) {
 TsTile *ts_tile_gpu_mma(const TsGpuWarpProduct *x, const char *target, TsError *err) {
   if (legal(x, err)) return NULL;
   TsTile *k = ts_tile_new("matmul");
-  if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  if (!k) return ts_error_memory(err), NULL;
   Product p = {.x = *x, .fma = x->unit == TS_GPU_UNIT_fma, .cursor = CURSOR - !x->ragged};
   p.piece = p.fma ? x->cols : 16 * ts_gpu_warps_across(x->rows, x->warps);
   p.b = ts_tile_build(k);
@@ -586,5 +586,5 @@ TsTile *ts_tile_gpu_mma(const TsGpuWarpProduct *x, const char *target, TsError *
   free(p.rows_of.made);
   if (!k->failed) return k;
   ts_tile_free(k);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return ts_error_memory(err), NULL;
 }

@@ -497,7 +497,7 @@ TsTile *ts_tile_gpu_product(const TsGpuProduct *x, TsError *err) {
   bool unit = ts_dtypes[x->in].nbytes <= 2 || x->tf32;
   if (legal(x, unit, err)) return NULL;
   TsTile *k = ts_tile_new("matmul");
-  if (!k) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  if (!k) return ts_error_memory(err), NULL;
   Product p = {.x = *x, .unit = unit, .rows = (int64_t)x->rows * x->cluster};
   p.width = TS_GPU_PATTERN / ts_dtypes[x->out].nbytes;
   p.b = ts_tile_build(k);
@@ -519,5 +519,5 @@ TsTile *ts_tile_gpu_product(const TsGpuProduct *x, TsError *err) {
   free(p.rows_of.made);
   if (!k->failed) return k;
   ts_tile_free(k);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return ts_error_memory(err), NULL;
 }

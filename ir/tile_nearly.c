@@ -222,7 +222,7 @@ static int put_quick(TsTileCopy *c, const TsTileStmt *s) {
   const TsTileStmt *f = s->in[0]->stmt;
   V x = ts_tile_copy_get(c, f->in[0]), y = x ? ts_gpu_quick(&c->b, f->op, &x) : NULL;
   V z = y ? ts_tile_cast(&c->b, y, TS_DT_bf16) : NULL;
-  if (!z) return ts_error_set(c->err, TS_ERR_memory, "out of memory");
+  if (!z) return ts_error_memory(c->err);
   ts_tile_copy_set(c, s->out[0], z);
   return 1;
 }
@@ -240,14 +240,14 @@ static int each(TsTileCopy *c, const TsTileStmt *s, void *arg) {
   in[2] = ts_tile_cast(n.b, ts_tile_copy_get(c, from), TS_DT_bf16);
   TsTileStmt *rare =
       in[0] && in[2] ? ts_tile_emit(n.b, TS_TILE_rare, 3, in, NULL, 1, &z->type) : NULL;
-  if (!rare) return ts_error_set(c->err, TS_ERR_memory, "out of memory");
+  if (!rare) return ts_error_memory(c->err);
   ts_tile_copy_set(c, s->out[0], rare->out[0]);
   return 1;
 }
 
 TsTile *ts_tile_nearly(const TsTile *k, TsError *err) {
   int *uses = calloc(k->nvalue + 1, sizeof *uses);
-  if (!uses) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  if (!uses) return ts_error_memory(err), NULL;
   count_uses(k->body, uses);
   TsTile *copy = ts_tile_copy(k, each, uses, err);
   free(uses);

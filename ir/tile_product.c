@@ -221,5 +221,5 @@ TsTile *ts_tile_product(const TsTile *k, const TsTarget *target, TsError *err) {
   y->target = ts_arena_text(&y->arena, target->name);
   if (y->target) return ts_tile_dce(y), y;
   ts_tile_free(y);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return ts_error_memory(err), NULL;
 }

@@ -443,7 +443,7 @@ TsTile *ts_tile_pipeline(const TsTile *k, const TsTarget *target, TsError *err) 
   p.fact = calloc((size_t)k->nvalue + 1, sizeof *p.fact);
   p.at = calloc((size_t)k->nvalue + 1, sizeof *p.at * STAGES);
   if (!p.fact || !p.at)
-    ts_error_set(err, TS_ERR_memory, "out of memory");
+    ts_error_memory(err);
   else if (any(&p))
     piped = ts_tile_copy(k, each, &p, err);
   if (piped && k->grain) piped->grain = 1;

@@ -353,7 +353,7 @@ static TsTile *vectorise(const TsTile *k, const TsTarget *target, TsError *err) 
       v.k->failed = true;
   }
   bool lost = !v.k || !v.val || v.k->failed;
-  if (lost && !v.failed) ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (lost && !v.failed) ts_error_memory(err);
   if (lost || v.failed) {
     ts_tile_free(v.k);
     v.k = NULL;

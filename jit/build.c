@@ -144,7 +144,7 @@ static TsFused *unit(TsBuildJob *b, Work *w, TsError *err) {
   TsFused *f =
       interpreted ? ts_unit_interpreted(w->plain, &w->k, l) : ts_unit_new(w->kernel, &w->k, l);
   if (!f)
-    ts_error_set(err, TS_ERR_memory, "out of memory");
+    ts_error_memory(err);
   else if (interpreted)
     w->plain = NULL;
   else
@@ -159,7 +159,7 @@ static TsFused *unit_there(TsBuildJob *b, Work *w, TsError *err) {
   if (f)
     w->there = NULL;
   else
-    ts_error_set(err, TS_ERR_memory, "out of memory");
+    ts_error_memory(err);
   return f;
 }
 
@@ -334,15 +334,14 @@ static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) 
   f->of = ts_arena_alloc(&s->arena, sizeof *f->of * ((size_t)s->ngroup + 1));
   bool whole = f->of && !turn_layouts(b, s) && !spread_parts(b, s) &&
                (!b->device || !ts_build_join(b, f));
-  if (!whole) return ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!whole) return ts_error_memory(err);
   return ts_sched_check(s, err);
 }
 
 int ts_build_schedule(TsBuildJob *b, TsError *err) {
   TsFusion *f = &b->fusion;
   for (TsLayouts *l = b->layouts; l; l = l->next) {
-    if (l != b->layouts && !(f = f->next = calloc(1, sizeof *f)))
-      return ts_error_set(err, TS_ERR_memory, "out of memory");
+    if (l != b->layouts && !(f = f->next = calloc(1, sizeof *f))) return ts_error_memory(err);
     if (schedule(b, f, l->g, err)) return -1;
   }
   if (b->tuner) ts_tune_apply(b->tuner, b);
@@ -371,7 +370,7 @@ int ts_build_run(TsBuildJob *b, TsError *err) {
   int n = 0;
   if (!b->fusion.sched && ts_build_schedule(b, err)) return -1;
   Work *work = find_work(b, &n);
-  if (!work) return ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!work) return ts_error_memory(err);
   for (int i = 0; i < n; i++) prepare(b, &work[i]);
   TsDeviceSet *set = b->device ? device_set(b, work, n) : NULL;
   double cost = cost_msec(b, work, n, set);

@@ -104,7 +104,7 @@ static TsTile *whole_of(const Problem *p, TsError *err) {
   }
   if (k && !k->failed && ts_tile_parts(k)) return k;
   ts_tile_free(k);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return ts_error_memory(err), NULL;
 }
 
 /* The kernel as one of several: behind its mask, with its logarithms, if it has them, in memory

@@ -282,7 +282,7 @@ static TsTile *whole(Problem *p, TsError *err) {
   if (k) add_params(p, k, Q, DQ, SINK), add_params(p, k, DQ, OPERANDS, DSINK);
   if (!k || k->failed || !(p->parts = ts_tile_parts(k))) {
     ts_tile_free(k);
-    return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+    return ts_error_memory(err), NULL;
   }
   temporaries(p);
   if (add_forward(p, err) && add_begin(p, err) &&

@@ -98,7 +98,7 @@ static TsTile *behind_mask(const Problem *p, const TsGpuDecode *x, TsTile *k,
   TsTileParts *to = all && !all->failed ? ts_tile_parts(all) : NULL;
   int arg[6] = {0, 1, 2, INT_MIN, 4, 5};
   if (to) arg[3] = ts_device_mask_part(to, &x->mask, &p->from, x->dtype, false, 3, 0, err);
-  if (!to) ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!to) ts_error_memory(err);
   if (arg[3] > INT_MIN && ts_tile_parts_add(to, k, arg, dim)) return all;
   if (arg[3] == INT_MIN) ts_tile_free(k);
   ts_tile_free(all);

@@ -111,7 +111,7 @@ static bool open_into(TsDeviceKernel *made, const TsTile *k, const uint8_t *key,
 
 static TsDeviceKernel *new_kernel(TsDevice *d, TsError *err) {
   TsDeviceKernel *made = calloc(1, sizeof *made);
-  if (!made) return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  if (!made) return ts_error_memory(err), NULL;
   made->device = d, made->refs = 1;
   return made;
 }

@@ -78,5 +78,5 @@ TsTile *ts_device_turned(TsTile *product, const bool turns[2], const int64_t siz
   if (to && add_parts(to, product, turns, size, dim)) return all;
   if (!to) ts_tile_free(product);
   ts_tile_free(all);
-  return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+  return ts_error_memory(err), NULL;
 }

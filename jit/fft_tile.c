@@ -491,12 +491,12 @@ int ts_fft_tile(const TsFftForm *f, const TsFftKernels *k, TsFftTile *t, TsError
   m.k = t->tile = p && (roots || !even_real) ? ts_tile_new("fft") : NULL;
   int failed = -1;
   if (!m.k) {
-    ts_error_set(err, TS_ERR_memory, "out of memory");
+    ts_error_memory(err);
   } else {
     m.k->target = "sm_90a";
     m.b = ts_tile_build(m.k);
     failed = build(&m, p, roots, err);
-    if (!failed && m.k->failed) failed = ts_error_set(err, TS_ERR_memory, "out of memory");
+    if (!failed && m.k->failed) failed = ts_error_memory(err);
   }
   if (p) ts_fft_plan_give(p);
   if (roots) ts_fft_plan_give(roots);

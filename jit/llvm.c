@@ -60,7 +60,8 @@ enum {
   LEAST_LEFT = 64 << 20 /* bytes, before a compile begins: a kernel takes up to a third */
 };
 
-static void refused(void) {
+static void refused(size_t n) {
+  (void)n;
   ts_memory_on_refusal(NULL);
   ts_error_set(current->err, TS_ERR_memory, "jit: out of memory while LLVM compiles");
   longjmp(current->out, 2);

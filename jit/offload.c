@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ir/failing.h"
 #include "jit/ahead.h"
 #include "jit/offload_index.h"
 #include "jit/profile.h"
@@ -108,11 +109,9 @@ static Plan *make(TsOffloader *o, const Form *f) {
 /* ---- running */
 /* Kernels that need memory of their own may find none where garbage holds it. */
 static int run_kernel(TsContext *c, TsDeviceKernel *k, void *const *arg, const int64_t *dim) {
-  if (!ts_device_kernel_run(k, arg, dim, &c->err)) return 0;
-  if (c->err.code != TS_ERR_memory || !c->collect) return -1;
-  ts_error_clear(&c->err);
-  c->collect(c->where_arg);
-  return ts_device_kernel_run(k, arg, dim, &c->err);
+  int failed = ts_device_kernel_run(k, arg, dim, &c->err);
+  return failed && ts_context_once_more(c) ? ts_device_kernel_run(k, arg, dim, &c->err)
+                                           : failed;
 }
 
 void ts_offload_touch_bytes(TsContext *c, const void *at, int64_t nbytes, bool write) {
@@ -297,7 +296,7 @@ static bool is_empty(const Form *f) {
  * may be out of range, texts are read by handlers. */
 static bool needs_vm(const Form *f) {
   const TsOpInfo *o = ts_op_info((TsOp)f->op);
-  if (o->cls == TS_CLASS_RANDOM) return true;
+  if (o->cls == TS_CLASS_RANDOM || ts_op_may_fail((TsOp)f->op)) return true;
   for (int i = 0; f->attr && i < o->nattr; i++)
     if (f->attr[i].type == TS_ATTR_str) return true;
   for (int i = 0; i < f->nin && !ts_trace_allowed((TsOp)f->op); i++)

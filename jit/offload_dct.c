@@ -165,7 +165,7 @@ static int transform(TsOffloader *o, const TsCall *call, const TsFft *f, TsTenso
   TsFft inner = {
       .kind = back ? TS_FFT_c2r : TS_FFT_r2c, .type = f->type, .n = f->n, .scale = 1};
   TsTensor *w = ts_offload_fft_quarter(o, f->type, f->n);
-  if (!w) return ts_error_set(&o->c->err, TS_ERR_memory, "out of memory");
+  if (!w) return ts_error_memory(&o->c->err);
   if (back) inner.inverse = true, inner.scale = f->scale;
   done = launch(o, call, form, back ? BEGIN : SPREAD, x, w, back ? half : spare, rows, device);
   if (done == 1)

@@ -154,8 +154,7 @@ static int run(TsOffloader *o, TsOp op, const Step *s, int device) {
   int64_t dim[TS_TILE_DIMS] = {s->outer, ts_tensor_numel(s->x)};
   Kept *k = o->fft;
   while (k && !same(k, &s->f, device)) k = k->next;
-  if (!k && !(k = make(o, op, &s->f, device)))
-    return ts_error_set(&o->c->err, TS_ERR_memory, "out of memory");
+  if (!k && !(k = make(o, op, &s->f, device))) return ts_error_memory(&o->c->err);
   if (!is_made(o, k, op)) return 0;
   if (!k->kernel || !ts_offload_can(o, op, device, &k->kernel)) return 0;
   if (s->f.type == TS_FFT_f64 && s->f.kind == TS_FFT_c2r) dim[1] *= 2;

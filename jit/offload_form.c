@@ -13,8 +13,8 @@ static void set_operand(Operand *o, TsTensor *t) {
   o->t = t;
   o->kind = OPERAND_none;
   o->strided = false;
+  o->meta = t ? t->meta : (TsMeta){0}; /* it is part of the key */
   if (!t) return;
-  o->meta = t->meta;
   if (t->meta.weak && t->meta.ndim == 0) {
     o->kind = OPERAND_number;
     o->number = number_of(t);

@@ -2,7 +2,6 @@
  * are rounded. Those with one kernel are launched as one (jit/emit_gpu_batch.c). */
 #include <string.h>
 
-#include "devices/memory.h"
 #include "devices/work.h"
 #include "jit/offload_state.h"
 #include "jit/profile.h"
@@ -32,12 +31,12 @@ static int launch(Batch *b) {
   for (int i = 0; i < n * l->nparam && b->said; i++)
     ts_offload_touch_bytes(b->c, b->arg[i], b->size[i], i % l->nparam >= l->nread);
   if (ts_profile_on()) ts_profile_label(ts_op_info(b->op)->name, b->nbytes, 0);
-  TsError *err = &b->c->err;
-  if (!ts_offload_launch_many(b->c, l->kernel, n, l->nparam, b->arg, l->ndim, b->dim)) return 0;
-  if (err->code != TS_ERR_memory) return -1;
-  ts_error_clear(err); /* nothing was queued: what others keep may be enough */
-  ts_memory_reclaim();
-  return ts_offload_launch_many(b->c, l->kernel, n, l->nparam, b->arg, l->ndim, b->dim);
+  bool again = true; /* nothing was queued then */
+  while (ts_offload_launch_many(b->c, l->kernel, n, l->nparam, b->arg, l->ndim, b->dim)) {
+    if (!again || !ts_context_once_more(b->c)) return -1;
+    again = false;
+  }
+  return 0;
 }
 
 /* All parameters begin at multiples of 16 bytes. */
@@ -104,7 +103,7 @@ int ts_offload_group(TsContext *c, int n, TsCall *const *call, int device) {
   TsOffloader *o = c->offloader;
   if (!o->on) return 0;
   TsOffloadLaunch *l = ts_work_take(sizeof *l * (int64_t)n);
-  if (!l) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  if (!l) return ts_error_memory(&c->err);
   int ready = ready_all(o, n, call, device, l);
   int failed = ready > 0 ? launch_all(c, ready, call, l) : 0;
   ts_work_give(l);

@@ -20,7 +20,7 @@ static TsDeviceKernel *added(TsOffloader *o, const TsDevice *d, const uint8_t ke
   Shared *s = calloc(1, sizeof *s), **at = bucket(o, key);
   if (!s) {
     ts_device_kernel_free(kernel);
-    return ts_error_set(err, TS_ERR_memory, "out of memory"), NULL;
+    return ts_error_memory(err), NULL;
   }
   *s = (Shared){.next = *at, .device = d->index, .kernel = kernel};
   memcpy(s->key, key, sizeof s->key);

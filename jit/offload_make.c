@@ -194,7 +194,7 @@ static void make_fill(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
   p->number[0] = -1, p->number[1] = 0;
   p->sized = true;
   if (!k)
-    ts_error_set(err, TS_ERR_memory, "out of memory");
+    ts_error_memory(err);
   else
     p->kernel = ts_offload_kernel(o, ts_device_at(f->device), k, err);
   ts_tile_free(k);
@@ -206,7 +206,7 @@ static void make_transpose(TsOffloader *o, const Form *f, Plan *p, TsError *err)
   p->arg[0] = 0, p->arg[1] = -1;
   p->sized = false;
   if (!k)
-    ts_error_set(err, TS_ERR_memory, "out of memory");
+    ts_error_memory(err);
   else
     p->kernel = ts_offload_kernel(o, ts_device_at(f->device), k, err);
   ts_tile_free(k);

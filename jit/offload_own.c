@@ -81,8 +81,7 @@ int ts_own_run(TsOffloader *o, const TsCall *call, int device, const TsOwn *k) {
   int length;
   Kept *p = find(o, call->op, device, k, &length);
   if (!p && length >= MOST) ts_own_flush(o);
-  if (!p && !(p = make(o, call, device, k)))
-    return ts_error_set(&o->c->err, TS_ERR_memory, "out of memory");
+  if (!p && !(p = make(o, call, device, k))) return ts_error_memory(&o->c->err);
   if (!p->kernel || !ts_offload_can(o, p->op, p->device, &p->kernel)) return 0;
   int n = 0;
   for (int i = 0; i < k->nin; i++)

@@ -165,7 +165,7 @@ static bool same(const TsAttr *x, const TsAttr *y) {
 static TsTensor *frequencies(TsOffloader *o, TsCall *call, Rope *r, const TsRope *of) {
   Kept *k = o->rope ? o->rope : (o->rope = calloc(1, sizeof *k));
   TsMeta m = {.dtype = TS_DT_f64, .ndim = 1, .dim = {of->half}};
-  if (!k) return ts_error_set(&o->c->err, TS_ERR_memory, "out of memory"), NULL;
+  if (!k) return ts_error_memory(&o->c->err), NULL;
   r->concentration = of->concentration;
   for (int i = 0; i < KEPT; i++)
     if (k->f[i] && k->row[i] == r->n && same(k->attr[i], call->attr)) return k->f[i];

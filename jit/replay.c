@@ -250,7 +250,7 @@ static bool order_of(const Sequence *s, TsReplayOrder *o) {
 static int put_after(TsReplay *r, const TsReplayOrder *o, const int *last, int i,
                      TsError *err) {
   int n = o->first[i + 1] - o->first[i], *node = malloc(sizeof *node * ((size_t)n + 1));
-  if (!node) return ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!node) return ts_error_memory(err);
   for (int k = 0; k < n; k++) node[k] = last[o->wait[o->first[i] + k]];
   int failed = r->d->run->record_after(r->d, n, node, err);
   free(node);

@@ -83,7 +83,7 @@ static TsDeviceKernel *functions_of(TsDevice *d, TsError *err) {
   if (*at) return *at;
   TsTile *k = ts_stand_in_functions();
   if (!k)
-    ts_error_set(err, TS_ERR_memory, "out of memory");
+    ts_error_memory(err);
   else
     *at = ts_device_kernel_open(d, k, err);
   ts_tile_free(k);
@@ -171,8 +171,7 @@ static char *host_of(const Pieces *p, const char *at) {
 static int fetch(TsDevice *d, Pieces *p, TsError *err) {
   for (int i = 0; i < p->n; i++) {
     Piece *x = &p->of[i];
-    if (!(x->host = malloc((size_t)x->nbytes)))
-      return ts_error_set(err, TS_ERR_memory, "out of memory");
+    if (!(x->host = malloc((size_t)x->nbytes))) return ts_error_memory(err);
     if (d->download(d, x->host, x->at, x->nbytes, err)) return -1;
   }
   return 0;

@@ -186,7 +186,7 @@ static void date(TsStorage *s, uint64_t made) {
 /* P shows the bytes of y from now on. */
 static int adopt(Run *r, int value, TsTensor *y) {
   TsTensor *p = ts_run_show(r, value);
-  if (!p) return ts_error_set(&r->trace->t->c->err, TS_ERR_memory, "out of memory");
+  if (!p) return ts_error_memory(&r->trace->t->c->err);
   date(y->storage, ts_run_made(p));
   r->out[value] = 0;
   r->alive--;

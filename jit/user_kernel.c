@@ -58,7 +58,7 @@ static int suitable(const TsTile *k, TsError *err) {
 TsUserKernel *ts_user_kernel_new(TsTile *k, bool interpret, TsError *err) {
   TsUserKernel *u = NULL;
   if (!ts_tile_check(k, NULL, err) && !suitable(k, err) && !(u = calloc(1, sizeof *u)))
-    ts_error_set(err, TS_ERR_memory, "out of memory");
+    ts_error_memory(err);
   if (!u) {
     ts_tile_free(k);
     return NULL;

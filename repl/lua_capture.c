@@ -42,7 +42,7 @@ static int capture_end(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsTensor **t;
   need_capture(L, c);
-  int n = ts_lua_list(L, 1, &t);
+  int n = ts_lua_list(L, 1, NULL, &t);
   TsGraph *raw = ts_capture_end(c, n, t);
   if (!raw) return ts_lua_raise(L);
   ts_lua_push_captured(L, c, raw);
@@ -54,6 +54,54 @@ static int capturing(lua_State *L) {
   if (!g) return 0;
   lua_pushstring(L, g->name);
   return 1;
+}
+
+/* ---- values of what is captured */
+TsGraph *ts_lua_graph_here(lua_State *L, TsContext *c) {
+  need_capture(L, c);
+  TsGraph *g = ts_capture_graph(c);
+  const char *place = c->where ? c->where(c->where_arg) : NULL; /* none in an adjoint */
+  g->b.failed = false;
+  if (place) g->line = ts_graph_place(g->unit, place);
+  return g;
+}
+
+TsVal *ts_lua_values(lua_State *L, TsContext *c, int n, TsTensor *const *t) {
+  TsVal *v = lua_newuserdata(L, sizeof *v * (size_t)(n + 1));
+  for (int i = 0; i < n; i++)
+    if (!(v[i] = t[i] ? ts_capture_value(c, t[i]) : NULL) && t[i]) ts_lua_raise(L);
+  return v;
+}
+
+static int values_of(lua_State *L, TsContext *c, int table, TsVal **out) {
+  TsTensor **t;
+  int n = ts_lua_list(L, table, NULL, &t);
+  *out = ts_lua_values(L, c, n, t);
+  return n;
+}
+
+int ts_lua_push_values(lua_State *L, TsContext *c, int n, const TsVal *v) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    TsTensor *t = v[i] ? ts_capture_symbol(c, v[i]) : NULL;
+    if (v[i] && !t) return ts_lua_raise(L);
+    if (t)
+      ts_lua_push(L, t);
+    else
+      lua_pushboolean(L, 0);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+int ts_lua_push_outputs(lua_State *L, TsContext *c, TsNode *n) {
+  luaL_checkstack(L, n->nout + 4, "results");
+  for (int i = 0; i < n->nout; i++) {
+    TsTensor *t = ts_capture_symbol(c, &n->out[i]);
+    if (!t) return ts_lua_raise(L);
+    ts_lua_push(L, t);
+  }
+  return n->nout;
 }
 
 /* ---- regions: light userdata until the node that holds them is made */
@@ -88,7 +136,7 @@ static int region_end(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsTensor **t;
   need_capture(L, c);
-  int n = ts_lua_list(L, 1, &t);
+  int n = ts_lua_list(L, 1, NULL, &t);
   TsGraph *g = ts_capture_region_end(c, n, t);
   if (!g) return ts_lua_raise(L);
   lua_pushlightuserdata(L, g);
@@ -135,55 +183,35 @@ static void control_attrs(lua_State *L, int table, TsNodeOp op, TsAttr *attr) {
   }
 }
 
-static int values_of(lua_State *L, TsContext *c, int table, TsVal **out);
-
-static int push_outputs(lua_State *L, TsContext *c, TsNode *n) {
-  luaL_checkstack(L, n->nout + 4, "results");
-  for (int i = 0; i < n->nout; i++) {
-    TsTensor *t = ts_capture_symbol(c, &n->out[i]);
-    if (!t) return ts_lua_raise(L);
-    ts_lua_push(L, t);
-  }
-  return n->nout;
-}
-
 static int control(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsNodeOp op = control_op(L, luaL_checkstring(L, 1));
-  TsGraph *region[2] = {NULL, NULL}, *g = ts_capture_graph(c);
+  TsGraph *region[2] = {NULL, NULL}, *g = ts_lua_graph_here(L, c);
   TsAttr attr[8] = {{0}};
   TsVal *in;
-  need_capture(L, c);
-  g->b.failed = false;
-  const char *place = c->where(c->where_arg);
-  if (place) g->line = ts_graph_place(g->unit, place);
   int n = values_of(L, c, 2, &in), nregion = region_list(L, 3, region);
   control_attrs(L, 4, op, attr);
   TsNode *made = ts_graph_control(g, op, n, in, nregion, region, attr);
   if (!made) return ts_lua_raise(L);
   if (op != TS_NODE_call) ts_capture_behind(c, region[0]);
-  return push_outputs(L, c, made);
+  return ts_lua_push_outputs(L, c, made);
 }
 
 /* recur({inputs}, {likes}, site) -> outputs of the types of likes: an inner call in the
  * function of a recursion that is being captured */
 static int recur(lua_State *L) {
   TsContext *c = ts_lua_context(L);
-  TsGraph *g = ts_capture_graph(c);
+  TsGraph *g = ts_lua_graph_here(L, c);
   TsAttr site = ts_attr_int(luaL_checkinteger(L, 3));
   TsTensor **like;
   TsVal *in;
-  need_capture(L, c);
-  g->b.failed = false;
-  const char *place = c->where(c->where_arg);
-  if (place) g->line = ts_graph_place(g->unit, place);
-  int n = values_of(L, c, 1, &in), nout = ts_lua_list(L, 2, &like);
+  int n = values_of(L, c, 1, &in), nout = ts_lua_list(L, 2, NULL, &like);
   TsMeta *out = lua_newuserdata(L, sizeof *out * (size_t)(nout + 1));
   for (int i = 0; i < nout; i++) out[i] = like[i]->meta, out[i].weak = out[i].device = 0;
   TsNode *made =
       ts_graph_node(g, TS_NODE_recur, n, in, 0, NULL, TS_RECUR_nattr, &site, nout, out, NULL);
   if (!made) return ts_lua_raise(L);
-  return push_outputs(L, c, made);
+  return ts_lua_push_outputs(L, c, made);
 }
 
 /* capture_mark() -> graph, streams: for capture_reset, which gives up what was begun since */
@@ -224,30 +252,6 @@ static int tensor_own(lua_State *L) {
 }
 
 /* ---- derivatives inside a capture */
-static int push_values(lua_State *L, TsContext *c, int n, TsVal const *v) {
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    TsTensor *t = v[i] ? ts_capture_symbol(c, v[i]) : NULL;
-    if (v[i] && !t) return ts_lua_raise(L);
-    if (t)
-      ts_lua_push(L, t);
-    else
-      lua_pushboolean(L, 0);
-    lua_rawseti(L, -2, i + 1);
-  }
-  return 1;
-}
-
-static int values_of(lua_State *L, TsContext *c, int table, TsVal **out) {
-  TsTensor **t;
-  int n = ts_lua_list(L, table, &t);
-  TsVal *v = lua_newuserdata(L, sizeof *v * (size_t)(n + 1));
-  for (int i = 0; i < n; i++)
-    if (!(v[i] = t[i] ? ts_capture_value(c, t[i]) : NULL) && t[i]) return ts_lua_raise(L);
-  *out = v;
-  return n;
-}
-
 /* The ys with what the program keeps beside them, recognised before they are differentiated.
  * kept: an index of a list, or 0. */
 static int recognise(lua_State *L, TsContext *c, TsGraph *g, int ny, TsVal *y, int nx,
@@ -281,7 +285,7 @@ static int gradient(lua_State *L) {
   if (ts_capture_use(c, ny, y)) return ts_lua_raise(L);
   if (recognise(L, c, g, ny, y, nx, x, lua_istable(L, 4) ? 4 : 0)) return ts_lua_raise(L);
   if (ts_graph_gradient(g, ny, y, dy, nx, x, dx)) return ts_lua_raise(L);
-  return push_values(L, c, nx, dx);
+  return ts_lua_push_values(L, c, nx, dx);
 }
 
 /* jvp({x...}, {v...}, {y...}) -> {dy or false...} */
@@ -296,7 +300,7 @@ static int jvp(lua_State *L) {
   TsGraph *g = ts_capture_graph(c);
   g->b.failed = false;
   if (ts_capture_use(c, ny, y) || ts_graph_jvp(g, nx, x, v, ny, y, dy)) return ts_lua_raise(L);
-  return push_values(L, c, ny, dy);
+  return ts_lua_push_values(L, c, ny, dy);
 }
 
 /* ---- the place of the program, for nodes */

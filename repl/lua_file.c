@@ -143,25 +143,6 @@ static TsMeta check_meta(lua_State *L) {
   return m;
 }
 
-/* map:tensor(dtype, shape, offset): a tensor over the file's bytes, without copying
- * where they are aligned to its elements. */
-static int map_tensor(lua_State *L) {
-  TsMapped *f = check_map(L);
-  TsContext *c = ts_lua_context(L);
-  TsMeta m = check_meta(L);
-  double offset = luaL_checknumber(L, 4);
-  int64_t nbytes = ts_meta_nbytes(&m);
-  const char *at = check_range(L, f, offset, (double)nbytes);
-  bool odd = m.dtype == TS_DT_bool && !ts_bools_are_tidy(at, nbytes);
-  TsTensor *t = odd ? ts_tensor_new(c, &m) : ts_mapped_tensor(c, f, &m, (size_t)offset);
-  if (t && odd)
-    memcpy(t->storage->host, at, (size_t)nbytes), ts_bools_tidy(t->storage->host, nbytes);
-  if (!t) return ts_lua_raise(L);
-  ts_lua_push(L, t);
-  return ts_mapped_settle(c) ? ts_lua_raise(L) : 1;
-}
-
-/* ---- elements of other forms */
 static uint64_t element(const char *at, int size, bool turned) {
   uint64_t v = 0;
   for (int i = 0; i < size; i++)
@@ -169,35 +150,44 @@ static uint64_t element(const char *at, int size, bool turned) {
   return v;
 }
 
-/* map:other(dtype, shape, offset, size, turned, natural): a tensor of the values of elements of
- * `size` bytes, `turned` if the most significant byte stands first. Unsigned (`natural`) ones of
- * 16, 32, 64 bits become the next wider integers, or i64, and are refused where that cannot hold
- * them. Parts of complex numbers are elements. */
-static int map_other(lua_State *L) {
-  TsMapped *f = check_map(L);
-  TsContext *c = ts_lua_context(L);
-  TsMeta m = check_meta(L);
-  double offset = luaL_checknumber(L, 4);
-  int size = (int)luaL_checkinteger(L, 5);
-  bool turned = lua_toboolean(L, 6), natural = lua_toboolean(L, 7),
-       complex = ts_dtype_is((TsDtype)m.dtype, TS_KIND_C);
-  int wide = ts_dtypes[m.dtype].nbytes / (complex ? 2 : 1);
-  int64_t n = ts_meta_numel(&m) * (complex ? 2 : 1);
-  if (size < 1 || size > wide || (size & (size - 1)))
-    return ts_lua_fail(L, TS_ERR_argument, "elements of %d bytes are no %s", size,
-                       ts_dtype_name((TsDtype)m.dtype));
-  const char *from = check_range(L, f, offset, (double)n * size);
-  TsTensor *t = ts_tensor_new(c, &m);
-  char *to = t ? ts_tensor_write(t) : NULL;
-  if (!to) return ts_tensor_unref(t), ts_lua_raise(L);
-  ts_lua_push(L, t);
+/* n elements, or parts of complex ones, as map_tensor says. */
+static void widen(lua_State *L, int64_t n, char *to, int wide, const char *from, int size,
+                  bool turned, bool natural) {
   for (int64_t i = 0; i < n; i++) {
     uint64_t v = element(from + i * size, size, turned);
     if (natural && size == 8 && v >> 63)
-      return ts_lua_fail(L, TS_ERR_value, "element %lld is %llu, which i64 cannot hold",
-                         (long long)i, (unsigned long long)v);
+      ts_lua_fail(L, TS_ERR_value, "element %lld is %llu, which i64 cannot hold", (long long)i,
+                  (unsigned long long)v);
     memcpy(to + i * wide, &v, (size_t)wide);
   }
+}
+
+/* map:tensor(dtype, shape, offset [, size, turned, natural]): a tensor over the file's bytes,
+ * without copying where they are its elements, and aligned to them. Else elements, or parts of
+ * complex ones, have `size` bytes, the most significant one first if `turned`, and are unsigned if
+ * `natural`: those of 16, 32, 64 bits become the next wider integers, or i64, and are refused
+ * where that cannot hold them. */
+static int map_tensor(lua_State *L) {
+  TsMapped *f = check_map(L);
+  TsContext *c = ts_lua_context(L);
+  TsMeta m = check_meta(L);
+  TsDtype d = (TsDtype)m.dtype;
+  double offset = luaL_checknumber(L, 4);
+  int parts = ts_dtype_is(d, TS_KIND_C) ? 2 : 1, wide = ts_dtypes[d].nbytes / parts,
+      size = (int)luaL_optinteger(L, 5, wide);
+  bool turned = lua_toboolean(L, 6), natural = lua_toboolean(L, 7),
+       same = size == wide && !turned && !natural;
+  if (!same && (size < 1 || size > wide || (size & (size - 1))))
+    return ts_lua_fail(L, TS_ERR_argument, "elements of %d bytes are no %s", size,
+                       ts_dtype_name(d));
+  int64_t n = ts_meta_numel(&m) * parts, nbytes = same ? ts_meta_nbytes(&m) : n * size;
+  const char *from = check_range(L, f, offset, (double)nbytes);
+  if (d == TS_DT_bool) same &= ts_bools_are_tidy(from, nbytes);
+  TsTensor *t = same ? ts_mapped_tensor(c, f, &m, (size_t)offset) : ts_tensor_new(c, &m);
+  if (!t) return ts_lua_raise(L);
+  ts_lua_push(L, t);
+  if (!same) widen(L, n, t->storage->host, wide, from, size, turned, natural);
+  if (!same && d == TS_DT_bool) ts_bools_tidy(t->storage->host, nbytes);
   return ts_mapped_settle(c) ? ts_lua_raise(L) : 1;
 }
 
@@ -290,25 +280,33 @@ static int now(lua_State *L) {
   return 1;
 }
 
-/* ---- JSON, by a library that ends the process where memory runs out: it is left by an error of
- * Lua's instead. What it holds then is lost, so it must keep nothing from call to call. */
+/* ---- JSON, by a library that ends the process where memory runs out, and loses what it holds when
+ * it is left: it gets a little more than there is, and the error comes behind it. Where that is not
+ * enough, it is left by an error of Lua's. It must keep nothing from call to call. */
 int luaopen_cjson_safe(lua_State *L);
 
-static lua_State *json_state;
+static struct {
+  lua_State *L;
+  size_t beyond; /* bytes that it got */
+} json;
 
-static void leave_json(void) {
+enum { LITTLE = 1 << 20 };
+
+static void json_refused(size_t n) {
+  if (n <= LITTLE - json.beyond) return (void)(json.beyond += n);
   ts_memory_on_refusal(NULL);
-  luaL_error(json_state, "out of memory");
+  luaL_error(json.L, "out of memory");
 }
 
 static int call_json(lua_State *L) {
   int n = lua_gettop(L);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
-  json_state = L;
-  TsRefusal *before = ts_memory_on_refusal(leave_json);
+  json.L = L, json.beyond = 0;
+  TsRefusal *before = ts_memory_on_refusal(json_refused);
   int status = lua_pcall(L, n, LUA_MULTRET, 0);
   ts_memory_on_refusal(before);
+  if (!status && json.beyond) return luaL_error(L, "out of memory");
   bool raises = lua_toboolean(L, lua_upvalueindex(2));
   return status || (raises && lua_isnil(L, 1)) ? lua_error(L) : lua_gettop(L);
 }
@@ -332,10 +330,10 @@ static int open_json(lua_State *L) {
 }
 
 void ts_lua_open_files(lua_State *L) {
-  static const luaL_Reg method[] = {
-      {"size", map_size},   {"read", map_read},       {"tensor", map_tensor},
-      {"other", map_other}, {"inflate", map_inflate}, {"close", map_collect},
-      {NULL, NULL}};
+  static const luaL_Reg method[] = {{"size", map_size},       {"read", map_read},
+                                    {"tensor", map_tensor},   {"inflate", map_inflate},
+                                    {"close", map_collect},   {"__gc", map_collect},
+                                    {NULL, NULL}};
   static const luaL_Reg function[] = {{"map_file", map_file},
                                       {"read_file", read_file},
                                       {"write_file", write_file},
@@ -344,13 +342,7 @@ void ts_lua_open_files(lua_State *L) {
                                       {"is_terminal", is_terminal},
                                       {"now", now},
                                       {NULL, NULL}};
-  luaL_newmetatable(L, FILE_TYPE);
-  lua_pushcfunction(L, map_collect);
-  lua_setfield(L, -2, "__gc");
-  lua_newtable(L);
-  luaL_register(L, NULL, method);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  ts_lua_metatable(L, FILE_TYPE, method);
   luaL_register(L, NULL, function);
   lua_pushcfunction(L, open_json);
   lua_setfield(L, -2, "open_json");

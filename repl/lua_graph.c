@@ -30,19 +30,6 @@ typedef struct Function {
   TsJitFunction *hot;
 } Function;
 
-int ts_lua_list(lua_State *L, int table, TsTensor ***out) {
-  luaL_checktype(L, table, LUA_TTABLE);
-  int n = (int)lua_objlen(L, table);
-  TsTensor **t = lua_newuserdata(L, sizeof *t * (size_t)(n + 1));
-  for (int i = 0; i < n; i++) {
-    lua_rawgeti(L, table, i + 1);
-    t[i] = ts_lua_tensor(L, -1);
-    lua_pop(L, 1);
-  }
-  *out = t;
-  return n;
-}
-
 void ts_lua_push_graph(lua_State *L, TsGraph *g) {
   Function *f = lua_newuserdata(L, sizeof *f);
   *f = (Function){.g = g};
@@ -55,7 +42,7 @@ void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw) {
   if (raw->unit->recognised.at) ts_text_str(&log, raw->unit->recognised.at);
   TsGraph *g = ts_compile_rewrite(c, raw, &log);
   if (!g || log.failed || raw->unit->lacking || g->unit->lacking) {
-    if (g) ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+    if (g) ts_error_memory(&c->err);
     ts_capture_release(g);
     ts_capture_release(raw);
     ts_text_free(&log);
@@ -141,7 +128,7 @@ static int run(lua_State *L) {
   TsTensor **args, **results;
   ready(L, f);
   const TsCode *code = f->code;
-  int n = ts_lua_list(L, 2, &args), k = 0;
+  int n = ts_lua_list(L, 2, NULL, &args), k = 0;
   if (ts_defer_force_all(n, args)) return ts_lua_raise(L);
   TsTensor **all = lua_newuserdata(L, sizeof *all * (size_t)(code->nparam + code->nresult + 1));
   results = all + code->nparam;
@@ -411,7 +398,7 @@ static int solve(lua_State *L) {
   Symbolic *s = check_symbolic(L);
   TsTensor **t;
   int64_t value[TS_SYMBOLS];
-  int n = ts_lua_list(L, 2, &t);
+  int n = ts_lua_list(L, 2, NULL, &t);
   const TsMeta **m = lua_newuserdata(L, sizeof *m * (size_t)(n + 1));
   for (int i = 0; i < n; i++) {
     if (!t[i]) return 0;
@@ -488,17 +475,8 @@ static const luaL_Reg functions[] = {
     {"generalise", generalise}, {"graph_load", graph_load}, {NULL, NULL}};
 
 void ts_lua_open_graph(lua_State *L) {
-  const struct {
-    const char *type;
-    const luaL_Reg *method;
-  } types[] = {{TYPE, methods}, {SYMBOLIC, symbolic_methods}};
-  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-    luaL_newmetatable(L, types[i].type);
-    luaL_register(L, NULL, types[i].method);
-    lua_pushvalue(L, -1);
-    lua_setfield(L, -2, "__index");
-    lua_pop(L, 1);
-  }
+  ts_lua_metatable(L, TYPE, methods);
+  ts_lua_metatable(L, SYMBOLIC, symbolic_methods);
   luaL_register(L, NULL, functions);
   ts_lua_open_capture(L);
   ts_lua_open_region(L);

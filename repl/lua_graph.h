@@ -5,8 +5,6 @@
 #include "ir/graph.h"
 #include "repl/lua_api.h"
 
-/* The tensors of a list, NULL where it has none; the array is on the stack. */
-int ts_lua_list(lua_State *L, int table, TsTensor ***out);
 /* Pushes a function of g, which is taken over. */
 void ts_lua_push_graph(lua_State *L, TsGraph *g);
 /* The same of what was captured, raw: it is rewritten first. */
@@ -14,6 +12,14 @@ void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw);
 static inline int ts_lua_raise_unless(lua_State *L, bool fine) {
   return fine ? 0 : ts_lua_raise(L);
 }
+
+/* The graph that is being captured, at the program's place. Raises if there is none. */
+TsGraph *ts_lua_graph_here(lua_State *L, TsContext *c);
+/* Values of n tensors in it, NULL for NULL; the array is on the stack. */
+TsVal *ts_lua_values(lua_State *L, TsContext *c, int n, TsTensor *const *t);
+int ts_lua_push_values(lua_State *L, TsContext *c, int n,
+                       const TsVal *v);                         /* a list of symbols, */
+int ts_lua_push_outputs(lua_State *L, TsContext *c, TsNode *n); /* or one by one */
 
 /* Openers: each registers its part in the table on top. */
 void ts_lua_open_capture(lua_State *L);

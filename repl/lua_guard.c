@@ -39,8 +39,12 @@ void ts_lua_restore(lua_State *L, const TsLuaState *s) {
     ts_capture_reset(c, s->mark);
 }
 
-/* The error on the top as one of what was guarded. */
-static int raise(lua_State *L) {
+TsLuaState ts_lua_guard_begin(lua_State *L) {
+  luaL_checkstack(L, 8, "results");
+  return ts_lua_state(L);
+}
+
+int ts_lua_guard_raise(lua_State *L) {
   static const char boundary[] = "attempt to yield across C-call boundary";
   const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
   if (text && strstr(text, boundary))
@@ -52,8 +56,7 @@ static int raise(lua_State *L) {
   return lua_error(L);
 }
 
-/* Calls the function under its n arguments on the top. */
-static int call(lua_State *L, int n, const TsLuaState *s) {
+int ts_lua_guard(lua_State *L, int n, const TsLuaState *s) {
   int at = lua_gettop(L) - n;
   lua_pushcfunction(L, ts_report_keep);
   lua_insert(L, at);
@@ -64,9 +67,8 @@ static int call(lua_State *L, int n, const TsLuaState *s) {
 }
 
 static int guarded(lua_State *L) {
-  TsLuaState s = ts_lua_state(L);
-  luaL_checkstack(L, 8, "results");
-  int status = call(L, lua_gettop(L) - 2, &s);
+  TsLuaState s = ts_lua_guard_begin(L);
+  int status = ts_lua_guard(L, lua_gettop(L) - 2, &s);
   if (lua_toboolean(L, 1)) {
     int held = ts_cpu_hold_interrupts();
     lua_pushvalue(L, 1);
@@ -76,26 +78,24 @@ static int guarded(lua_State *L) {
     if (failed && !status) return lua_error(L);
     if (failed) lua_pop(L, 1); /* what happened first is told */
   }
-  return status ? raise(L) : lua_gettop(L) - 1;
+  return status ? ts_lua_guard_raise(L) : lua_gettop(L) - 1;
 }
 
 static int no_grad(lua_State *L) {
-  TsLuaState s = ts_lua_state(L);
+  TsLuaState s = ts_lua_guard_begin(L);
   luaL_checkany(L, 1);
-  luaL_checkstack(L, 8, "results");
   ts_lua_context(L)->no_grad++;
-  int status = call(L, lua_gettop(L) - 1, &s);
-  return status ? raise(L) : lua_gettop(L);
+  int status = ts_lua_guard(L, lua_gettop(L) - 1, &s);
+  return status ? ts_lua_guard_raise(L) : lua_gettop(L);
 }
 
 static int held(lua_State *L) {
-  TsLuaState s = ts_lua_state(L);
+  TsLuaState s = ts_lua_guard_begin(L);
   luaL_checkany(L, 1);
-  luaL_checkstack(L, 8, "results");
   int before = ts_cpu_hold_interrupts();
-  int status = call(L, lua_gettop(L) - 1, &s);
+  int status = ts_lua_guard(L, lua_gettop(L) - 1, &s);
   ts_cpu_let_interrupts(before);
-  return status ? raise(L) : lua_gettop(L);
+  return status ? ts_lua_guard_raise(L) : lua_gettop(L);
 }
 
 static int unrecorded(lua_State *L) {

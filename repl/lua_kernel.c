@@ -76,40 +76,20 @@ static int describe(lua_State *L) {
   return 3;
 }
 
-static void push_type(lua_State *L, const TsMeta *m) {
-  lua_createtable(L, 0, 2);
-  lua_pushstring(L, ts_dtype_name((TsDtype)m->dtype));
-  lua_setfield(L, -2, "dtype");
-  lua_createtable(L, m->ndim, 0);
-  for (int i = 0; i < m->ndim; i++) {
-    lua_pushnumber(L, (double)m->dim[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_setfield(L, -2, "shape");
-}
-
 /* k:infer({inputs}, {sizes, false where they are solved}) -> {types} */
 static int infer(lua_State *L) {
   TsUserKernel *u = check(L);
   TsContext *c = ts_lua_context(L);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  int n = (int)lua_objlen(L, 2),
+  TsTensor **t;
+  int n = ts_lua_list(L, 2, "a kernel", &t),
       nout = ts_user_kernel_tile(u)->nparam - ts_user_kernel_tile(u)->nin;
   const TsMeta **in = lua_newuserdata(L, sizeof *in * (size_t)(n + 1));
   TsMeta *out = lua_newuserdata(L, sizeof *out * (size_t)(nout + 1));
   int64_t dim[TS_TILE_DIMS];
-  for (int i = 0; i < n; i++) {
-    lua_rawgeti(L, 2, i + 1);
-    in[i] = &ts_lua_check_tensor(L, -1, "a kernel")->meta;
-    lua_pop(L, 1);
-  }
+  for (int i = 0; i < n; i++) in[i] = &t[i]->meta;
   ts_lua_kernel_sizes(L, 3, dim);
   if (ts_user_kernel_infer(u, n, in, dim, out, &c->err)) return ts_lua_raise(L);
-  lua_createtable(L, nout, 0);
-  for (int i = 0; i < nout; i++) {
-    push_type(L, &out[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
+  ts_lua_push_types(L, nout, out);
   return 1;
 }
 
@@ -117,15 +97,9 @@ static int infer(lua_State *L) {
 static int tune(lua_State *L) {
   TsUserKernel *u = check(L);
   TsContext *c = ts_lua_context(L);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  int n = (int)lua_objlen(L, 2);
-  TsTensor **in = lua_newuserdata(L, sizeof *in * (size_t)(n + 1));
+  TsTensor **in;
   int64_t dim[TS_TILE_DIMS];
-  for (int i = 0; i < n; i++) {
-    lua_rawgeti(L, 2, i + 1);
-    in[i] = ts_lua_check_tensor(L, -1, "a kernel");
-    lua_pop(L, 1);
-  }
+  int n = ts_lua_list(L, 2, "a kernel", &in);
   ts_lua_kernel_sizes(L, 3, dim);
   return ts_user_kernel_tune(u, c, n, in, dim) ? ts_lua_raise(L) : 0;
 }
@@ -183,10 +157,6 @@ void ts_lua_open_kernel(lua_State *L) {
       {"tune", tune},         {"__gc", collect}, {NULL, NULL}};
   static const luaL_Reg functions[] = {
       {"kernel", kernel}, {"tile_result", tile_result}, {NULL, NULL}};
-  luaL_newmetatable(L, KERNEL);
-  luaL_register(L, NULL, methods);
-  lua_pushvalue(L, -1);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  ts_lua_metatable(L, KERNEL, methods);
   luaL_register(L, NULL, functions);
 }

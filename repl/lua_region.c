@@ -67,7 +67,7 @@ static int region_own(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsTensor **t;
   lua_settop(L, 1);
-  int n = ts_lua_list(L, 1, &t);
+  int n = ts_lua_list(L, 1, NULL, &t);
   for (int i = 0; i < n; i++) {
     if (ts_region_is_own(c, t, i)) continue;
     TsTensor *own = ts_vm_call1(c, TS_OP_clone, 1, &t[i], NULL);

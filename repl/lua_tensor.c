@@ -57,7 +57,7 @@ int ts_lua_raise(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsError *e = &c->err;
   ts_mapped_settle(c); /* if bytes were gone, whatever else went wrong follows from that */
-  if (e->code == TS_OK) ts_error_set(e, TS_ERR_memory, "out of memory");
+  if (e->code == TS_OK) ts_error_memory(e);
   if (e->code == TS_ERR_interrupt) ts_run_stops(L);
   push_where(L);
   lua_pushstring(L, e->message);
@@ -98,14 +98,6 @@ void ts_lua_push_text(lua_State *L, TsText *t) {
 }
 
 /* ---- properties and methods */
-static void push_list(lua_State *L, const int64_t *v, int n) {
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    lua_pushnumber(L, (double)v[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-}
-
 /* A program that asks for sizes may branch on them: another shape is captured anew. */
 static void note_sizes(TsTensor *x, const char *key) {
   static const char *const sizes[] = {"shape", "strides", "numel", "nbytes"};
@@ -116,9 +108,9 @@ static void note_sizes(TsTensor *x, const char *key) {
 static bool property(lua_State *L, TsTensor *x, const char *key) {
   if (x->storage->symbolic) note_sizes(x, key);
   if (!strcmp(key, "shape"))
-    push_list(L, x->meta.dim, x->meta.ndim);
+    ts_lua_push_sizes(L, x->meta.ndim, x->meta.dim);
   else if (!strcmp(key, "strides"))
-    push_list(L, x->stride, x->meta.ndim);
+    ts_lua_push_sizes(L, x->meta.ndim, x->stride);
   else if (!strcmp(key, "dtype"))
     lua_pushstring(L, ts_dtype_name(ts_tensor_dtype(x)));
   else if (!strcmp(key, "ndim"))
@@ -486,6 +478,7 @@ static int open_core(lua_State *L) {
   ts_lua_open_together(L);
   ts_lua_open_graph(L);
   ts_lua_open_foreign(L);
+  ts_lua_open_custom(L);
   ts_lua_open_ir(L);
   ts_lua_open_jit(L);
   ts_lua_open_tile(L);

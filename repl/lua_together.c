@@ -32,7 +32,7 @@ int ts_lua_together_add(TsContext *c, TsOp op, int nin, TsTensor *const *in, con
   if (w->n == w->cap) {
     int cap = w->cap ? w->cap * 2 : 64;
     TsTogether *more = realloc(w->step, sizeof *more * (size_t)cap);
-    if (!more) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+    if (!more) return ts_error_memory(&c->err);
     w->step = more, w->cap = cap;
   }
   TsTogether *s = &w->step[w->n++];
@@ -46,7 +46,7 @@ int ts_lua_together_add(TsContext *c, TsOp op, int nin, TsTensor *const *in, con
 
 /* together(f, ...): f(...), whose core.step calls wait for its end and are then run together. */
 static int together(lua_State *L) {
-  TsLuaState state = ts_lua_state(L);
+  TsLuaState state = ts_lua_guard_begin(L);
   TsContext *c = ts_lua_context(L);
   TsSteps waiting = {NULL, 0, 0};
   if (c->steps || c->capture) {
@@ -54,31 +54,18 @@ static int together(lua_State *L) {
     return lua_gettop(L);
   }
   c->steps = &waiting;
-  int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  int status = ts_lua_guard(L, lua_gettop(L) - 1, &state);
   c->steps = NULL;
-  ts_lua_restore(L, &state);
   int failed = status ? 0 : ts_vm_together(c, waiting.n, waiting.step);
   drop(&waiting);
-  if (status) return lua_error(L);
+  if (status) return ts_lua_guard_raise(L);
   return failed ? ts_lua_raise(L) : lua_gettop(L);
-}
-
-static TsTensor **list_of(lua_State *L, int table, int *n) {
-  luaL_checktype(L, table, LUA_TTABLE);
-  *n = (int)lua_objlen(L, table);
-  TsTensor **t = lua_newuserdata(L, sizeof *t * (size_t)(*n + 1));
-  for (int i = 0; i < *n; i++) {
-    lua_rawgeti(L, table, i + 1);
-    t[i] = ts_lua_check_tensor(L, -1, "assign_all");
-    lua_pop(L, 1);
-  }
-  return t;
 }
 
 /* assign_all({to...}, {from...}): all of them, or an error and none. */
 static int assign_all(lua_State *L) {
-  int n, m;
-  TsTensor **to = list_of(L, 1, &n), **from = list_of(L, 2, &m);
+  TsTensor **to, **from;
+  int n = ts_lua_list(L, 1, "assign_all", &to), m = ts_lua_list(L, 2, "assign_all", &from);
   if (n != m) return luaL_error(L, "assign_all: %d tensors for %d", m, n);
   return ts_vm_assign_all(ts_lua_context(L), n, to, from) ? ts_lua_raise(L) : 0;
 }
@@ -127,8 +114,8 @@ static int restore(lua_State *L) {
 /* snapshot({tensor...}) -> a function that gives them back the elements that they have now */
 static int snapshot(lua_State *L) {
   TsContext *c = ts_lua_context(L);
-  int n;
-  TsTensor **t = list_of(L, 1, &n);
+  TsTensor **t;
+  int n = ts_lua_list(L, 1, "snapshot", &t);
   Snapshot *s = lua_newuserdata(L, sizeof *s);
   *s = (Snapshot){0, NULL};
   lua_newtable(L);

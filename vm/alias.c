@@ -68,7 +68,7 @@ TsVal ts_alias_root(TsContext *c, TsVal v, TsTensor *(*given)(void *arg, TsVal v
   while (!(t = given(arg, root)) && ts_node_is_view(root->node))
     root = root->node->in[0], room++;
   if (room > 16 && !(chain = malloc(sizeof *chain * (size_t)room)))
-    return ts_error_set(&c->err, TS_ERR_memory, "out of memory"), NULL;
+    return ts_error_memory(&c->err), NULL;
   for (TsVal k = v; k != root; k = k->node->in[0]) chain[n++] = k->node;
   t = t ? lies_as(c, t) : ts_tensor_symbol(c, &root->meta, NULL);
   while (t && n-- > 0) {
@@ -119,8 +119,7 @@ int ts_alias_note(TsContext *c, TsGraph *g) {
   if (g->bytes || !g->nresult) return 0;
   TsVal *root = malloc(sizeof *root * (size_t)g->nresult);
   int *number = malloc(sizeof *number * (size_t)g->nresult);
-  int failed = root && number ? numbers(c, g, root, number)
-                              : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  int failed = root && number ? numbers(c, g, root, number) : ts_error_memory(&c->err);
   if (!failed) failed = ts_graph_result_bytes(g, number);
   free(root);
   free(number);
@@ -193,7 +192,7 @@ int ts_alias_part(TsContext *c, TsGraph *g) {
   TsVal *root = malloc(sizeof *root * n * 2);
   int *number = malloc(sizeof *number * n * 2);
   int failed = root && number ? part(c, g, root, root + n, number, number + n)
-                              : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+                              : ts_error_memory(&c->err);
   free(root);
   free(number);
   return failed ? -1 : 0;

@@ -94,7 +94,7 @@ static int verify_plan(const TsCode *code, TsError *err) {
 int ts_code_verify(const TsCode *code, TsError *err) {
   bool *written = calloc((size_t)code->nreg + 1, 1);
   int failed = 0;
-  if (!written) return ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!written) return ts_error_memory(err);
   for (int r = 0; r < code->nreg; r++)
     written[r] = code->reg[r].kind == TS_REG_param || code->reg[r].kind == TS_REG_const;
   for (int at = 0; at < code->ninstr && !failed; at++) {

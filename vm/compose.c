@@ -23,7 +23,7 @@ static TsVal keep(Eager *e, TsTensor *t) {
         ts_memory_should_fail() ? NULL : realloc(e->made, (size_t)cap * sizeof *made);
     if (!made) {
       ts_tensor_unref(t);
-      ts_error_set(&e->ctx->err, TS_ERR_memory, "out of memory");
+      ts_error_memory(&e->ctx->err);
       t = NULL;
     } else {
       e->made = made;

@@ -35,6 +35,13 @@ void ts_context_resume(TsContext *c, TsAside was) {
   c->device = was.device;
 }
 
+bool ts_context_once_more(TsContext *c) {
+  if (c->err.code != TS_ERR_memory || !c->collect) return false;
+  ts_error_clear(&c->err);
+  c->collect(c->where_arg);
+  return true;
+}
+
 void ts_context_close(TsContext *c) {
   if (!c) return;
   ts_region_free_all(c);

@@ -52,7 +52,7 @@ typedef struct TsContext {
   bool replaying; /* it may put launches of a function off, */
   bool waiting;   /* or has put off eager ones */
   int on_host; /* > 0: what runs and what it makes is on the CPU, whatever device its inputs have */
-  /* A device has no room: lets go of what nobody refers to; or NULL. */
+  /* For ts_context_once_more; or NULL. */
   void (*collect)(void *where_arg);
   const struct TsDefer *defer; /* who puts calls off (vm/defer.h), or NULL */
   void *deferrer;
@@ -74,6 +74,12 @@ typedef struct TsAside {
 
 TsAside ts_context_aside(TsContext *c);
 void ts_context_resume(TsContext *c, TsAside was);
+
+/* Memory ran out, as err says: lets go of what nobody refers to any more, which waits for a
+ * collector that does not see how full memory or a device is, and forgets the error. Whoever gets
+ * true asks once more, and not again; what is cached, allocators give back by themselves. False:
+ * the error is another one and stays, or nobody collects. */
+bool ts_context_once_more(TsContext *c);
 
 TsContext *ts_context_open(void); /* NULL: out of memory */
 void ts_context_close(TsContext *c);

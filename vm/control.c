@@ -61,7 +61,7 @@ static int run_while(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame
                      TsTensor *const *in, TsTensor **out) {
   int n = (int)i->nout, all = (int)i->nin;
   TsTensor **v = malloc(sizeof *v * (size_t)(all + n + 1)), *test = NULL;
-  int failed = v ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  int failed = v ? 0 : ts_error_memory(&c->err);
   for (int k = 0; !failed && k < all; k++) v[k] = in[k];
   for (int k = 0; !failed && k < n; k++) ts_tensor_ref(v[k]);
   TsTensor **next = v + all;
@@ -134,7 +134,7 @@ static int run_scan(TsContext *c, const TsInstr *i, const TsCode *code, TsFrame 
   s.length =
       a[TS_SCAN_length].type == TS_ATTR_int ? a[TS_SCAN_length].i : in[s.ncarry]->meta.dim[0];
   s.v = calloc((size_t)(s.nin + s.nout) + 1, sizeof *s.v);
-  if (!s.v) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  if (!s.v) return ts_error_memory(&c->err);
   s.made = s.v + s.nin;
   int failed = 0;
   for (int k = 0; k < s.ncarry; k++) s.v[k] = ts_tensor_ref(in[k]);
@@ -168,7 +168,7 @@ static int run_fixed_point(TsContext *c, const TsInstr *i, const TsCode *code,
                            TsFrame *const *sub, TsTensor *const *in, TsTensor **out) {
   const TsAttr *a = code->attr + i->attr;
   TsTensor **v = malloc(sizeof *v * (i->nin + 1)), *next = NULL;
-  if (!v) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  if (!v) return ts_error_memory(&c->err);
   memcpy(v, in, sizeof *v * i->nin);
   ts_tensor_ref(v[0]);
   int failed = 0;
@@ -220,7 +220,7 @@ int ts_control_custom(TsContext *c, struct TsCustom *f, int nin, TsTensor *const
 static int run_custom(TsContext *c, const TsInstr *i, const TsCode *code, TsTensor *const *in,
                       TsTensor **out) {
   const TsMeta **type = malloc(sizeof *type * (i->nout + 1));
-  if (!type) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  if (!type) return ts_error_memory(&c->err);
   for (uint32_t k = 0; k < i->nout; k++)
     type[k] = &code->reg[code->operand[i->at + i->nin + k]].meta;
   int failed = ts_control_custom(c, code->ref[i->sub], (int)i->nin, in, (int)i->nout, type, out,

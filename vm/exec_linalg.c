@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "vm/call.h"
 #include "vm/exec.h"
 #include "vm/lapack.h"
 #include "vm/scratch.h"
@@ -38,10 +39,8 @@ typedef struct Work {
   void *block[8]; /* workspaces, freed at the end */
   int nblock;
   bool failed;
-  sigjmp_buf out; /* where an interrupt leaves to; of each handler, behind open_work */
+  sigjmp_buf out; /* where an interrupt leaves to */
 } Work;
-
-#define IS_LEFT(w) sigsetjmp((w)->out, 0)
 
 static void *take(Work *w, int64_t nbytes) {
   void *p = w->nblock < 8 ? ts_work_take(nbytes > 0 ? nbytes : 16) : NULL;
@@ -65,17 +64,16 @@ static int open_work(Work *w, TsCall *call) {
   return w->a && (call->nin < 2 || w->b) ? 0 : -1;
 }
 
-static int close_work(Work *w, int failed) {
-  for (int i = 0; i < w->nblock; i++) ts_work_give(w->block[i]);
-  ts_tensor_unref(w->a);
-  ts_tensor_unref(w->b);
-  return failed || w->failed ? -1 : 0;
-}
-
-static int left(Work *w) {
-  ts_error_set(&w->call->ctx->err, TS_ERR_interrupt, "%s: interrupted",
-               ts_op_info(w->call->op)->name);
-  return close_work(w, -1);
+/* The body of a handler, which an interrupt leaves. */
+static int run(TsCall *call, int (*body)(Work *w)) {
+  Work w;
+  int failed = open_work(&w, call);
+  if (!failed)
+    failed = sigsetjmp(w.out, 0) ? ts_call_interrupted(call->ctx, call->op) : body(&w);
+  for (int i = 0; i < w.nblock; i++) ts_work_give(w.block[i]);
+  ts_tensor_unref(w.a);
+  ts_tensor_unref(w.b);
+  return failed || w.failed ? -1 : 0;
 }
 
 static int64_t rows_of(const TsTensor *t) { return t->meta.dim[t->meta.ndim - 2]; }
@@ -148,6 +146,11 @@ static void zero_triangle(const Work *w, char *a, int64_t m, int64_t n, bool upp
       if (upper ? i > j : i < j) memset(a + (j * m + i) * w->es, 0, (size_t)w->es);
 }
 
+static int refuse(const Work *w, int64_t i, const char *what) {
+  return ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrix %lld %s",
+                      ts_op_info(w->call->op)->name, (long long)i, what);
+}
+
 static int singular(Work *w, int64_t i, const char *what, int info) {
   ts_error_set(&w->call->ctx->err, TS_ERR_value, "%s: matrix %lld is %s (at pivot %d)",
                ts_op_info(w->call->op)->name, (long long)i, what, info - 1);
@@ -164,11 +167,9 @@ static double answer(const Work *w, const void *query) {
 
 static const int ASK = -1;
 
-int ts_exec_cholesky(TsCall *call) {
-  Work work, *w = &work;
-  int failed = open_work(w, call), info = 0;
-  if (failed) return close_work(w, failed);
-  if (IS_LEFT(w)) return left(w);
+static int cholesky(Work *w) {
+  TsCall *call = w->call;
+  int failed = 0, info = 0;
   int64_t count = count_of(w->a, 2);
   int n = (int)cols_of(w->a);
   bool upper = call->attr[0].i;
@@ -180,15 +181,15 @@ int ts_exec_cholesky(TsCall *call) {
     zero_triangle(w, a, n, n, upper);
     if (!failed) put_matrix(w, call->out[0], i, n, n, a, s);
   }
-  return close_work(w, failed);
+  return failed;
 }
 
+int ts_exec_cholesky(TsCall *call) { return run(call, cholesky); }
+
 /* a x = b; the loop that tri_solve and solve share. */
-static int solve_all(TsCall *call, bool triangular) {
-  Work work, *w = &work;
-  int failed = open_work(w, call), info = 0;
-  if (failed) return close_work(w, failed);
-  if (IS_LEFT(w)) return left(w);
+static int solve_all(Work *w, bool triangular) {
+  TsCall *call = w->call;
+  int failed = 0, info = 0;
   TsTensor *y = call->out[0];
   bool vector = w->b->meta.ndim == 1;
   int n = (int)cols_of(w->a), k = vector ? 1 : (int)cols_of(w->b), ny = vector ? 1 : 2;
@@ -207,17 +208,17 @@ static int solve_all(TsCall *call, bool triangular) {
     if (info) failed = singular(w, i, "singular", info);
     if (!failed) put_matrix(w, y, i, n, k, b, s);
   }
-  return close_work(w, failed);
+  return failed;
 }
 
-int ts_exec_tri_solve(TsCall *call) { return solve_all(call, true); }
-int ts_exec_solve(TsCall *call) { return solve_all(call, false); }
+static int tri_solve(Work *w) { return solve_all(w, true); }
+static int solve(Work *w) { return solve_all(w, false); }
+int ts_exec_tri_solve(TsCall *call) { return run(call, tri_solve); }
+int ts_exec_solve(TsCall *call) { return run(call, solve); }
 
-int ts_exec_inv(TsCall *call) {
-  Work work, *w = &work;
-  int failed = open_work(w, call), info = 0;
-  if (failed) return close_work(w, failed);
-  if (IS_LEFT(w)) return left(w);
+static int inv(Work *w) {
+  TsCall *call = w->call;
+  int failed = 0, info = 0;
   int n = (int)cols_of(w->a), lwork = n * 64 + 1;
   int64_t count = count_of(w->a, 2);
   void *a = take(w, (int64_t)n * n * w->es), *s = take(w, (int64_t)n * n * w->es);
@@ -230,8 +231,10 @@ int ts_exec_inv(TsCall *call) {
     if (info) failed = singular(w, i, "singular", info);
     if (!failed) put_matrix(w, call->out[0], i, n, n, a, s);
   }
-  return close_work(w, failed);
+  return failed;
 }
+
+int ts_exec_inv(TsCall *call) { return run(call, inv); }
 
 /* The product of the diagonal, in increasing order, with the permutation's sign. */
 static void diagonal_product(const Work *w, const char *a, int n, const int *pivot,
@@ -249,11 +252,9 @@ static void diagonal_product(const Work *w, const char *a, int n, const int *piv
   out[0] = re, out[1] = im;
 }
 
-int ts_exec_det(TsCall *call) {
-  Work work, *w = &work;
-  int failed = open_work(w, call), info = 0;
-  if (failed) return close_work(w, failed);
-  if (IS_LEFT(w)) return left(w);
+static int det(Work *w) {
+  TsCall *call = w->call;
+  int info = 0;
   int n = (int)cols_of(w->a);
   int64_t count = count_of(w->a, 2);
   void *a = take(w, (int64_t)n * n * w->es);
@@ -265,14 +266,14 @@ int ts_exec_det(TsCall *call) {
     if (n) diagonal_product(w, a, n, pivot, value);
     put(w, call->out[0], i, 1, value, TS_DT_complex128);
   }
-  return close_work(w, failed);
+  return 0;
 }
 
-int ts_exec_lu(TsCall *call) {
-  Work work, *w = &work;
-  int failed = open_work(w, call), info = 0;
-  if (failed) return close_work(w, failed);
-  if (IS_LEFT(w)) return left(w);
+int ts_exec_det(TsCall *call) { return run(call, det); }
+
+static int lu(Work *w) {
+  TsCall *call = w->call;
+  int info = 0;
   int m = (int)rows_of(w->a), n = (int)cols_of(w->a), k = m < n ? m : n;
   int64_t count = count_of(w->a, 2), most = (int64_t)(m > n ? m : n) * m + (int64_t)m * n;
   char *a = take(w, (int64_t)m * n * w->es), *part = take(w, most * w->es),
@@ -304,8 +305,10 @@ int ts_exec_lu(TsCall *call) {
     zero_triangle(w, part, k, n, true);
     put_matrix(w, call->out[2], i, k, n, part, s);
   }
-  return close_work(w, failed);
+  return 0;
 }
+
+int ts_exec_lu(TsCall *call) { return run(call, lu); }
 
 static void make_q(Work *w, int m, int n, int k, void *a, const void *tau, void *space,
                    int lwork) {
@@ -322,11 +325,9 @@ static void make_q(Work *w, int m, int n, int k, void *a, const void *tau, void 
   ts_cpu_escape(NULL);
 }
 
-int ts_exec_qr(TsCall *call) {
-  Work work, *w = &work;
-  int failed = open_work(w, call), info = 0;
-  if (failed) return close_work(w, failed);
-  if (IS_LEFT(w)) return left(w);
+static int qr(Work *w) {
+  TsCall *call = w->call;
+  int info = 0;
   int m = (int)rows_of(w->a), n = (int)cols_of(w->a), k = m < n ? m : n;
   int q = call->attr[0].i == 1 ? m : k, wide = n > q ? n : q, lwork = (wide + m) * 64 + 1;
   int64_t count = count_of(w->a, 2), most = (int64_t)m * wide + (int64_t)q * n;
@@ -343,8 +344,10 @@ int ts_exec_qr(TsCall *call) {
     if (q) make_q(w, m, q, k, a, tau, space, lwork);
     if (q) put_matrix(w, call->out[0], i, m, q, a, s);
   }
-  return close_work(w, failed);
+  return 0;
 }
+
+int ts_exec_qr(TsCall *call) { return run(call, qr); }
 
 /* n numbers, or pairs of them. LAPACK's iterations need not end where one is not. */
 static bool is_finite(const Work *w, const void *a, int64_t n) {
@@ -352,11 +355,6 @@ static bool is_finite(const Work *w, const void *a, int64_t n) {
   for (int64_t i = 0; i < n * (1 + w->complex); i++)
     finite &= w->rs == 8 ? isfinite(((const double *)a)[i]) : isfinite(((const float *)a)[i]);
   return finite;
-}
-
-static int not_finite(Work *w, const char *name, int64_t i) {
-  return ts_error_set(&w->call->ctx->err, TS_ERR_value,
-                      "%s: matrix %lld has a NaN or an infinity", name, (long long)i);
 }
 
 typedef struct Svd {
@@ -383,11 +381,9 @@ static int gesdd(Work *w, Svd *v, void *space, TsInt lwork) {
   return info;
 }
 
-int ts_exec_svd(TsCall *call) {
-  Work work, *w = &work;
-  int failed = open_work(w, call);
-  if (failed) return close_work(w, failed);
-  if (IS_LEFT(w)) return left(w);
+static int svd(Work *w) {
+  TsCall *call = w->call;
+  int failed = 0;
   Svd v = {
       .m = (int)rows_of(w->a), .n = (int)cols_of(w->a), .job = call->attr[0].i ? "A" : "S"};
   int m = v.m, n = v.n, big = m > n ? m : n;
@@ -412,16 +408,17 @@ int ts_exec_svd(TsCall *call) {
   for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
     flip(w, m, n, v.a, matrix(w, w->a, i, m, n));
     if (!is_finite(w, v.a, (int64_t)m * n))
-      failed = not_finite(w, "svd", i);
+      failed = refuse(w, i, "has a NaN or an infinity");
     else if (gesdd(w, &v, space, &lwork))
-      failed = ts_error_set(&call->ctx->err, TS_ERR_value, "svd: matrix %lld does not converge",
-                            (long long)i);
+      failed = refuse(w, i, "does not converge");
     put_matrix(w, call->out[0], i, m, ucols, v.u, s);
     put(w, call->out[1], i * k, k, v.s, ts_dtype_real(w->d));
     put_matrix(w, call->out[2], i, v.ldvt, n, v.vt, s);
   }
-  return close_work(w, failed);
+  return failed;
 }
+
+int ts_exec_svd(TsCall *call) { return run(call, svd); }
 
 /* ---- cofactors */
 static double _Complex join(const double part[2]) {
@@ -481,11 +478,9 @@ static int cofactors_by_svd(Work *w, Svd *v, void *space, int lwork, int *pivot,
   return 0;
 }
 
-int ts_exec_cofactor(TsCall *call) {
-  Work work, *w = &work;
-  int failed = open_work(w, call), info = 0;
-  if (failed) return close_work(w, failed);
-  if (IS_LEFT(w)) return left(w);
+static int cofactor(Work *w) {
+  TsCall *call = w->call;
+  int failed = 0, info = 0;
   int n = (int)cols_of(w->a);
   int64_t nn = (int64_t)n * n, bytes = nn * w->es, count = n ? count_of(w->a, 2) : 0;
   Svd v = {.m = n, .n = n, .k = n, .ldvt = n, .job = "A"};
@@ -516,13 +511,14 @@ int ts_exec_cofactor(TsCall *call) {
     } else {
       flip(w, n, n, v.a, matrix(w, w->a, i, n, n));
       if (cofactors_by_svd(w, &v, space, lwork, pivot, c))
-        failed = ts_error_set(&call->ctx->err, TS_ERR_value,
-                              "cofactor: matrix %lld does not converge", (long long)i);
+        failed = refuse(w, i, "does not converge");
     }
     if (!failed) put(w, call->out[0], i * nn, nn, c, TS_DT_complex128);
   }
-  return close_work(w, failed);
+  return failed;
 }
+
+int ts_exec_cofactor(TsCall *call) { return run(call, cofactor); }
 
 static int evd(Work *w, int n, void *a, void *values, void *space, int lwork, void *rwork,
                int lrwork, int *iwork, int liwork) {
@@ -542,11 +538,9 @@ static int evd(Work *w, int n, void *a, void *values, void *space, int lwork, vo
   return info;
 }
 
-int ts_exec_eigh(TsCall *call) {
-  Work work, *w = &work;
-  int failed = open_work(w, call);
-  if (failed) return close_work(w, failed);
-  if (IS_LEFT(w)) return left(w);
+static int eigh(Work *w) {
+  TsCall *call = w->call;
+  int failed = 0;
   int n = (int)cols_of(w->a), lrwork = 1 + 5 * n + 2 * n * n, liwork = 3 + 5 * n;
   int lwork = w->complex ? 2 * n + n * n + 1 : 1 + 6 * n + 2 * n * n;
   int64_t count = n ? count_of(w->a, 2) : 0;
@@ -557,12 +551,13 @@ int ts_exec_eigh(TsCall *call) {
   for (int64_t i = 0; !w->failed && i < count && !failed; i++) {
     flip(w, n, n, a, matrix(w, w->a, i, n, n));
     if (!is_finite(w, a, (int64_t)n * n))
-      failed = not_finite(w, "eigh", i);
+      failed = refuse(w, i, "has a NaN or an infinity");
     else if (evd(w, n, a, values, space, lwork, rwork, lrwork, iwork, liwork))
-      failed = ts_error_set(&call->ctx->err, TS_ERR_value,
-                            "eigh: matrix %lld does not converge", (long long)i);
+      failed = refuse(w, i, "does not converge");
     put(w, call->out[0], i * n, n, values, ts_dtype_real(w->d));
     put_matrix(w, call->out[1], i, n, n, a, s);
   }
-  return close_work(w, failed);
+  return failed;
 }
+
+int ts_exec_eigh(TsCall *call) { return run(call, eigh); }

@@ -18,7 +18,6 @@
  * vm/frame_bind.c binds, vm/frame_call.c has what a run and a call begin and end with. */
 #include <stdlib.h>
 
-#include "devices/memory.h"
 #include "vm/control.h"
 #include "vm/defer.h"
 #include "vm/frame_state.h"
@@ -75,16 +74,6 @@ static int run_there(TsFrame *f, TsStep *s) {
   return done ? (done == 1 ? 0 : -1) : ts_offload_here(s->run, &s->call);
 }
 
-/* Memory that runs out when parameters are being changed is looked for among what nobody uses:
- * whether there is reason to try once more. */
-static bool look_for_memory(TsContext *c) {
-  if (c->err.code != TS_ERR_memory) return false;
-  ts_error_clear(&c->err);
-  ts_memory_reclaim();
-  if (c->collect) c->collect(c->where_arg);
-  return true;
-}
-
 /* Pieces that are done are not done again. */
 static int run_group_there(TsFrame *f, int n, TsStep *s, TsCall *const *call) {
   TsContext *c = f->ctx;
@@ -93,7 +82,7 @@ static int run_group_there(TsFrame *f, int n, TsStep *s, TsCall *const *call) {
   for (int i = 0; i < n;) {
     int done = o ? o->group(c, n - i, call + i, f->device) : 0;
     if (!done) done = run_there(f, &s[i]) ? -1 : 1;
-    if (done < 0 && !(again && look_for_memory(c))) {
+    if (done < 0 && !(again && ts_context_once_more(c))) {
       if (i && c->err.code == TS_ERR_memory) c->err.code = TS_ERR_device;
       return -1;
     }
@@ -114,7 +103,7 @@ static int run_group_here(int n, TsCall *const *call) {
 static int run_group(TsFrame *f, TsStep *s) {
   int n = (int)s->instr->sub;
   TsCall *few[64] = {NULL}, **call = n <= 64 ? few : malloc(sizeof *call * (size_t)n);
-  if (!call) return no_memory(f->ctx);
+  if (!call) return ts_error_memory(&f->ctx->err);
   for (int i = 0; i < n; i++) call[i] = &s[1 + i].call;
   int failed = f->device ? run_group_there(f, n, s + 1, call) : run_group_here(n, call);
   if (call != few) free(call);
@@ -219,7 +208,7 @@ static int run_and_time(TsFrame *f, TsStep *s) {
 static int run_surely(TsFrame *f, TsStep *s) {
   f->at = s;
   if (!run_and_time(f, s)) return 0;
-  return look_for_memory(f->ctx) ? run_and_time(f, s) : -1;
+  return ts_context_once_more(f->ctx) ? run_and_time(f, s) : -1;
 }
 
 /* What changes parameters, from s on: all of it or nothing. A trap is told when it is done. */
@@ -324,7 +313,7 @@ static int run_owned(TsFrame *f, TsTensor *const *args, TsTensor **results) {
   for (int i = 0; code->donated && i < code->nparam; i++) any |= code->donated[i];
   if (!any) return run_bound(f, args, results);
   TsTensor **own = calloc((size_t)code->nparam + 1, sizeof *own);
-  int failed = own ? own_donated(f, args, own) : no_memory(f->ctx);
+  int failed = own ? own_donated(f, args, own) : ts_error_memory(&f->ctx->err);
   if (!failed) failed = run_bound(f, own, results);
   for (int i = 0; own && i < code->nparam; i++) {
     if (own[i] && code->donated[i]) own[i]->storage->version++;

@@ -109,7 +109,7 @@ static int bind_call(TsFrame *f, TsStep *s, const TsInstr *i) {
   const TsCode *code = f->code;
   const uint32_t *v = code->operand + i->at;
   const TsMeta **m = malloc(sizeof *m * (i->nin + 1));
-  if (!m) return no_memory(f->ctx);
+  if (!m) return ts_error_memory(&f->ctx->err);
   for (uint32_t k = 0; k < i->nin; k++)
     m[k] = v[k] == TS_CODE_NONE ? NULL : &code->reg[v[k]].meta;
   TsInfer inf = {.op = (TsOp)i->op,
@@ -184,13 +184,13 @@ static int bind(TsFrame *f) {
 TsFrame *ts_frame_bind(TsContext *c, const TsCode *code, int device) {
   TsFrame *f = calloc(1, sizeof *f);
   TS_ASSERT(code->planned);
-  if (!f) return no_memory(c), NULL;
+  if (!f) return ts_error_memory(&c->err), NULL;
   f->ctx = c;
   f->code = code;
   f->device = device;
   f->slab = (TsStorage){
       .refs = 1, .valid = 1, .ctx = c, .release = keep, .nbytes = code->slab_nbytes};
-  int failed = allocate(f) ? bind(f) : no_memory(c);
+  int failed = allocate(f) ? bind(f) : ts_error_memory(&c->err);
   if (!failed) return f;
   ts_frame_free(f);
   return NULL;

@@ -28,7 +28,7 @@ static int take_slab(TsFrame *f) {
     place_registers(f, f->slab_at);
   } else {
     f->slab.host = f->code->slab_nbytes ? ts_memory_alloc(f->code->slab_nbytes) : nothing;
-    if (!f->slab.host) return no_memory(f->ctx);
+    if (!f->slab.host) return ts_error_memory(&f->ctx->err);
   }
   f->ctx->live_bytes += f->code->slab_nbytes;
   if (f->device) f->ctx->live_there += f->code->slab_nbytes;

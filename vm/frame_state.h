@@ -68,10 +68,6 @@ void ts_frame_forget_inner(TsContext *c); /* results that the memo keeps */
 int ts_frame_explain(TsFrame *f, const TsStep *s);
 
 /* ---- short names of its files */
-static inline int no_memory(TsContext *c) {
-  return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
-}
-
 static inline void put(TsFrame *f, uint32_t r, TsTensor *t) {
   f->reg[r] = t;
   for (int k = f->first_reader[r]; k >= 0; k = f->reader[k]) f->slot[k] = t;

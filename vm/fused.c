@@ -135,7 +135,7 @@ static TsLayouts *layouts_of(TsContext *c, const TsGraph *g) {
   free(f.at);
   if (!failed) return f.l;
   ts_layouts_free(f.l);
-  ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  ts_error_memory(&c->err);
   return NULL;
 }
 

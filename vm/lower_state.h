@@ -54,7 +54,7 @@ int ts_lower_may_be_part(void *arg, const TsPart *p);
 
 /* ---- short names of its files */
 static inline int no_memory(TsLowering *l) {
-  return ts_error_set(&l->c->err, TS_ERR_memory, "out of memory");
+  return ts_error_memory(&l->c->err);
 }
 
 static inline int value_index(const TsLowering *l, TsVal v) {

@@ -218,7 +218,7 @@ static void leave(void *arg) {
 static TsTensor *tensor_over(TsContext *c, TsMapped *m, const TsMeta *meta, char *at) {
   Over *o = ts_work_take(sizeof *o);
   TsTensor *t = o ? ts_tensor_wrap(c, meta, at, leave, o) : NULL;
-  if (!o) ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  if (!o) ts_error_memory(&c->err);
   if (!t) return ts_work_give(o), NULL;
   *o = (Over){.next = m->over, .link = &m->over, .file = m, .storage = t->storage};
   if (m->over) m->over->link = &o->next;

@@ -218,7 +218,7 @@ int ts_code_plan(TsCode *code, TsError *err) {
   free(p.next);
   free(p.by_last);
   free(p.free);
-  if (!whole) return ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!whole) return ts_error_memory(err);
   code->planned = true;
   for (int i = 0; i < code->nsub; i++)
     if (!code->sub[i]->planned && ts_code_plan(code->sub[i], err)) return -1;

@@ -22,7 +22,7 @@ static int64_t used_bytes(const TsRooms *r, const TsNode *whole, bool *must, con
 int ts_rooms_open(TsRooms *r, TsContext *c, const TsGraph *g,
                   int (*may)(void *arg, const TsPart *p), void *arg) {
   *r = (TsRooms){.c = c};
-  if (ts_parts_find(g, &r->parts)) return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  if (ts_parts_find(g, &r->parts)) return ts_error_memory(&c->err);
   size_t n = (size_t)r->parts.n + 1;
   int *how = malloc(sizeof *how * n);
   r->used = calloc(n, sizeof *r->used);
@@ -30,7 +30,7 @@ int ts_rooms_open(TsRooms *r, TsContext *c, const TsGraph *g,
   if (!how || !r->used || !r->room) {
     free(how);
     ts_rooms_close(r);
-    return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+    return ts_error_memory(&c->err);
   }
   for (int i = 0; i < r->parts.n; i++) {
     r->room[i] = TS_CODE_NONE;

@@ -37,10 +37,6 @@ struct TsRecord {
   Output out[];
 };
 
-static int no_memory(TsContext *c) {
-  return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
-}
-
 /* ---- life: a chain of records is released without recursion */
 static const char *name_of(const TsRecord *r) {
   return r->graph ? r->graph->name : r->custom ? r->custom->name : ts_op_info(r->op)->name;
@@ -155,7 +151,7 @@ static int record(const TsCall *call, TsGraph *g, TsCustom *f, uint64_t stream) 
   for (int i = 0; i < call->nout; i++) any |= differentiable(call->out[i]);
   if (!any) return 0;
   TsRecord *r = new_record(call, g, f);
-  if (!r) return no_memory(call->ctx);
+  if (!r) return ts_error_memory(&call->ctx->err);
   r->seed = call->ctx->seed;
   r->stream = stream;
   for (int i = 0; i < call->nout; i++) {
@@ -210,7 +206,7 @@ static int push(Walk *w, TsRecord *r) {
   if (w->n == w->cap) {
     int cap = w->cap ? w->cap * 2 : 64;
     TsRecord **more = realloc(w->record, (size_t)cap * sizeof *more);
-    if (!more) return no_memory(w->c);
+    if (!more) return ts_error_memory(&w->c->err);
     w->record = more;
     w->cap = cap;
   }
@@ -309,7 +305,7 @@ static int room(Back *b) {
   if (b->ntape < b->captape) return 0;
   int cap = b->captape ? b->captape * 2 : 64;
   TsTapeEntry *more = realloc(b->tape, sizeof *more * (size_t)cap);
-  if (!more) return no_memory(b->c);
+  if (!more) return ts_error_memory(&b->c->err);
   b->tape = more;
   b->captape = cap;
   return 0;
@@ -321,7 +317,7 @@ static int enter_nodes(Back *b, int first) {
     const TsNode *n = b->g->node[i];
     if (n->op == TS_NODE_param || n->op == TS_NODE_number) continue;
     TsVal *out = ts_arena_alloc(&b->g->unit->arena, sizeof *out * (size_t)(n->nout + 1));
-    if (!out) return no_memory(b->c);
+    if (!out) return ts_error_memory(&b->c->err);
     if (room(b)) return -1;
     b->tape[b->ntape++] = ts_graph_entry(n, out);
   }
@@ -438,7 +434,8 @@ static int build(Back *b, const Walk *w, TsTensor *y, TsTensor *dy) {
   b->leaf_value = malloc((nvalue + 1) * sizeof *b->leaf_value);
   TsVal *values = malloc((nvalue + 1) * sizeof *values),
         *dx = malloc((nvalue + 1) * sizeof *dx);
-  int failed = b->entry && b->leaf && b->leaf_value && values && dx ? 0 : no_memory(b->c);
+  int failed =
+      b->entry && b->leaf && b->leaf_value && values && dx ? 0 : ts_error_memory(&b->c->err);
   if (!failed) failed = fill_tape(b, w, values);
   b->g->line = 0;
   TsVal seed = failed ? NULL : seed_of(b, y, dy),
@@ -542,7 +539,7 @@ int ts_tape_backward(TsContext *c, TsTensor *y, TsTensor *dy) {
   TsFrame *f = code ? ts_frame_new(c, code) : NULL;
   int failed = !f, nparam = code ? code->nparam : 0;
   TsTensor **args = calloc((size_t)nparam + (size_t)n + 1, sizeof *args);
-  if (!failed && !args) failed = no_memory(c);
+  if (!failed && !args) failed = ts_error_memory(&c->err);
   if (!failed) {
     grad = args + nparam;
     uint64_t stream = c->stream;

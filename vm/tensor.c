@@ -195,15 +195,12 @@ static TsCopy *neighbour(TsStorage *s, const TsDevice *d) {
   return NULL;
 }
 
-/* The collector does not see how full a device is: it is asked once. */
+/* Memory of launches that wait stays the device's, so they are queued before it is asked again. */
 void *ts_tensor_room(TsContext *c, int device, int64_t nbytes) {
   TsDevice *d = ts_device_at(device);
   if (ts_device_use(d, &c->err)) return NULL;
   void *at = d->alloc(d, nbytes, &c->err);
-  if (at || c->err.code != TS_ERR_memory) return at;
-  ts_error_clear(&c->err);
-  if (settle(c, false)) return NULL; /* memory of launches that wait stays the device's */
-  if (c->collect) c->collect(c->where_arg);
+  if (at || !ts_context_once_more(c) || settle(c, false)) return at;
   return d->alloc(d, nbytes, &c->err);
 }
 
@@ -313,13 +310,11 @@ static void *out_of_memory(TsContext *c, int64_t nbytes) {
   return NULL;
 }
 
-/* Tensors that nobody refers to any more wait for the collector of Lua, which does not see how
- * full memory is: it is asked once. */
 static TsStorage *storage_found(TsContext *c, int64_t nbytes) {
   TsStorage *s = storage_new(c, nbytes);
-  if (s || !c->collect || nbytes > ts_memory_machine()) return s;
-  c->collect(c->where_arg);
-  return storage_new(c, nbytes);
+  if (s || nbytes > ts_memory_machine()) return s;
+  out_of_memory(c, nbytes);
+  return ts_context_once_more(c) ? storage_new(c, nbytes) : NULL;
 }
 
 static TsTensor *tensor_on(TsContext *c, const TsMeta *m, TsStorage *s) {

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
-#include "devices/memory.h"
 #include "vm/call.h"
 #include "vm/capture.h"
 #include "vm/copy.h"
@@ -151,7 +150,7 @@ static bool is_group(const Into *t, int n) {
 
 static int run_group(Into *t, int n) {
   TsCall **call = malloc(sizeof *call * (size_t)n);
-  if (!call) return ts_error_set(&t->call.ctx->err, TS_ERR_memory, "out of memory");
+  if (!call) return ts_error_memory(&t->call.ctx->err);
   int failed = 0;
   for (int i = 0; i < n; i++) call[i] = &t[i].call;
   for (int i = 0; i < n && !failed; i++) failed = ts_call_fetch(call[i]);
@@ -162,12 +161,8 @@ static int run_group(Into *t, int n) {
 
 /* Memory that runs out when something has been written is looked for once more. */
 static int run_surely(TsContext *c, const Into *t) {
-  if (!run_quietly(t, 1)) return 0;
-  if (c->err.code != TS_ERR_memory) return -1;
-  ts_error_clear(&c->err);
-  ts_memory_reclaim();
-  if (c->collect) c->collect(c->where_arg);
-  return run_quietly(t, 1);
+  int failed = run_quietly(t, 1);
+  return failed && ts_context_once_more(c) ? run_quietly(t, 1) : failed;
 }
 
 static int run_all(TsContext *c, Into *t, int n) {
@@ -186,7 +181,7 @@ static int run_all(TsContext *c, Into *t, int n) {
 int ts_vm_together(TsContext *c, int n, const TsTogether *steps) {
   Into *t = n ? malloc(sizeof *t * (size_t)n) : NULL;
   if (!n) return 0;
-  int failed = t ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory"), begun = 0;
+  int failed = t ? 0 : ts_error_memory(&c->err), begun = 0;
   while (begun < n && !failed) {
     const TsTogether *s = &steps[begun];
     Into *into = &t[begun++];
@@ -323,7 +318,7 @@ static TsTensor *fitting(TsContext *c, TsTensor *dst, TsTensor *src) {
 
 int ts_vm_assign_all(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src) {
   TsTensor **from = calloc((size_t)n + 1, sizeof *from);
-  int failed = from ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  int failed = from ? 0 : ts_error_memory(&c->err);
   for (int i = 0; i < n && !failed; i++) failed = !(from[i] = fitting(c, dst[i], src[i]));
   int held = ts_cpu_hold_interrupts();
   for (int i = 0; i < n && !failed; i++) failed = ts_vm_assign(c, dst[i], from[i]);

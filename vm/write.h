@@ -5,8 +5,6 @@
 
 #include "vm/tensor.h"
 
-/* Whether two elements of t are one. */
-bool ts_write_overlaps(const TsTensor *t);
 /* Before a change of t: -1 with the error if it is the program's own, and it may not. */
 int ts_write_check(TsContext *c, const TsTensor *t);
 int ts_write_refuse(TsContext *c, const char *name); /* -1 with the error for what is outside */

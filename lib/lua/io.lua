@@ -27,7 +27,7 @@ end
 
 -- Unsigned integers that we have no type of: what holds them, and their bytes.
 local unsigned = { u2 = "i32", u4 = "i64", u8 = "i64", U16 = "i32", U32 = "i64", U64 = "i64" }
-local width = { u2 = 2, u4 = 4, u8 = 8, U16 = 2, U32 = 4, U64 = 8 }
+local width = { U16 = 2, U32 = 4, U64 = 8 }
 
 local MAX_HEADER = 100 * 1024 * 1024 -- the format's own limit
 
@@ -175,13 +175,9 @@ function read.safetensors(path, map)
   check_places(path, list, size - base)
   local tensors = {}
   for _, e in ipairs(list) do
-    local t
-    if unsigned[e.form] then
-      t = tensor_of(path, e.what .. ": ", map, "other", e.dtype, e.shape, base + e.first, width[e.form], false, true)
-    else
-      t = tensor_of(path, e.what .. ": ", map, "tensor", e.dtype, e.shape, base + e.first)
-    end
-    local need = unsigned[e.form] and t.numel * width[e.form] or t.nbytes
+    local size = width[e.form]
+    local t = tensor_of(path, e.what .. ": ", map, "tensor", e.dtype, e.shape, base + e.first, size, false, size ~= nil)
+    local need = size and t.numel * size or t.nbytes
     if need ~= e.last - e.first then failed(path, "%s needs %.0f bytes and has %.0f", e.what, need, e.last - e.first) end
     tensors[e.name] = t
   end
@@ -289,12 +285,7 @@ local function read_npy(path, what, map)
     dims = {}
     for i = #shape, 1, -1 do dims[#dims + 1] = shape[i] end
   end
-  local t
-  if turned or natural then
-    t = tensor_of(path, what, map, "other", dtype, dims, at, size, turned, natural)
-  else
-    t = tensor_of(path, what, map, "tensor", dtype, dims, at)
-  end
+  local t = tensor_of(path, what, map, "tensor", dtype, dims, at, size, turned, natural)
   if order ~= "True" then return t end
   local perm = {}
   for i = #shape, 1, -1 do perm[#perm + 1] = i - 1 end
@@ -375,8 +366,7 @@ function Part:inside(at, n)
   return self.from + at
 end
 function Part:read(at, n) return self.map:read(self:inside(at, n), n) end
-function Part:tensor(dtype, shape, at) return self.map:tensor(dtype, shape, self:inside(at, 0)) end
-function Part:other(dtype, shape, at, ...) return self.map:other(dtype, shape, self:inside(at, 0), ...) end
+function Part:tensor(dtype, shape, at, ...) return self.map:tensor(dtype, shape, self:inside(at, 0), ...) end
 
 -- The archive's file as a map of its own, and where its bytes stand in the archive.
 local function zip_member(path, map, e)
