@@ -23,7 +23,7 @@ void ts_cpu_set_threads(int n);
 void ts_cpu_interrupt(void);
 bool ts_cpu_interrupted(void);
 void ts_cpu_clear_interrupt(void);
-/* The same for what reads bytes that are gone (vm/mapped.h), apart from Ctrl-C: whether it was
+/* The same for what reads bytes that are gone (vm/core/mapped.h), apart from Ctrl-C: whether it was
  * said since the last time. */
 void ts_cpu_lose(void);
 bool ts_cpu_take_loss(void);

@@ -19,7 +19,7 @@ struct TsDevice {
   const char *kind;   /* "cpu", "cuda", ... */
   int index;          /* place in the registry, TsMeta.device */
   bool host_memory;   /* addresses are plain pointers that CPU kernels may use */
-  bool runs_kernels;  /* calls are lowered for it (jit/offload.h); else the CPU runs them */
+  bool runs_kernels;  /* calls are lowered for it (jit/eager/offload.h); else the CPU runs them */
   bool opened;        /* open() was called and went well */
   int driver;         /* its version, once the device is counted */
   int major, minor;   /* compute capability of an NVIDIA GPU, known before it is opened */

@@ -1,5 +1,5 @@
 /* A GPU that is not there: it has memory of its own, at addresses that fault when the CPU
- * follows them, and its kernels are run by the interpreter of Tile IR (jit/device_kernel.c). So
+ * follows them, and its kernels are run by the interpreter of Tile IR (jit/device/kernel.c). So
  * placement, residency and every kernel's block form are tested without a GPU. */
 #include "devices/sim.h"
 

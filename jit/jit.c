@@ -6,9 +6,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "jit/cache.h"
-#include "jit/device_kernel.h"
-#include "jit/llvm.h"
+#include "jit/code/cache.h"
+#include "jit/device/kernel.h"
+#include "jit/compile/llvm.h"
 
 int64_t ts_jit_now(void) {
   struct timespec t;

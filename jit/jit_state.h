@@ -5,13 +5,13 @@
 #include <stdatomic.h>
 
 #include "devices/device.h"
-#include "jit/build.h"
+#include "jit/build/build.h"
 #include "jit/jit.h"
-#include "jit/offload.h"
-#include "jit/queue.h"
-#include "jit/warm.h"
-#include "jit/trace.h"
-#include "jit/tune.h"
+#include "jit/eager/offload.h"
+#include "jit/code/queue.h"
+#include "jit/build/warm.h"
+#include "jit/trace/trace.h"
+#include "jit/tune/tune.h"
 
 typedef enum State { COLD, QUEUED, LIVE } State;
 

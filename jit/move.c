@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "devices/device.h"
-#include "jit/device_kernel.h"
+#include "jit/device/kernel.h"
 #include "jit/jit_state.h"
 
 enum {

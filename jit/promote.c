@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #include "devices/cpu_pool.h"
-#include "jit/known.h"
-#include "vm/lower.h"
+#include "jit/device/known.h"
+#include "vm/code/lower.h"
 
 enum {
   HOT_USEC = 2000, /* spent in a function before it is looked at */
@@ -72,6 +72,7 @@ TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec) {
                       .device = f->device,
                       .profile = j->c->profile,
                       .threads = ts_cpu_threads(),
+                      .choose = j->tuner ? ts_tune_apply : NULL,
                       .tuner = j->tuner,
                       .spent_msec = spent_msec};
 }

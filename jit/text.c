@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "devices/device.h"
-#include "jit/build.h"
-#include "jit/gpu.h"
-#include "jit/llvm.h"
-#include "jit/unit.h"
+#include "jit/build/build.h"
+#include "jit/gpu/gpu.h"
+#include "jit/compile/llvm.h"
+#include "jit/build/unit.h"
 
 typedef int LevelFn(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err);
 

@@ -6,14 +6,14 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
-#include "ir/tile_copy.h"
-#include "ir/tile_text.h"
-#include "jit/build.h"
+#include "ir/tile/copy.h"
+#include "ir/tile/text.h"
+#include "jit/build/build.h"
 #include "jit/jit.h"
-#include "jit/llvm.h"
-#include "jit/tune.h"
-#include "vm/context.h"
-#include "vm/profile.h"
+#include "jit/compile/llvm.h"
+#include "jit/tune/tune.h"
+#include "vm/core/context.h"
+#include "vm/core/profile.h"
 
 /* A kernel for one instruction set and these sizes (-1: for any), or why there is none. */
 typedef struct Compiled {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "devices/device.h"
-#include "vm/mapped.h"
+#include "vm/core/mapped.h"
 
 enum { MOST_ELEMENTS = 1000, MOST_LINES = 60, EDGE = 3, GAP = 1, CELL = 128 };
 

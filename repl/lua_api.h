@@ -7,7 +7,7 @@
 #include <lua.h>
 #include <lualib.h>
 
-#include "vm/vm.h"
+#include "vm/core/vm.h"
 
 /* The state's context. One Lua state has one. */
 TsContext *ts_lua_context(lua_State *L);
@@ -24,7 +24,7 @@ int ts_lua_raise(lua_State *L);
 int ts_lua_fail(lua_State *L, TsErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- lists and types, repl/lua_list.c */
+/* ---- lists and types, repl/lua/list.c */
 /* The tensors of a list; the array is on the stack. Where it has none: NULL, or, if a function is
  * named, an error. */
 int ts_lua_list(lua_State *L, int table, const char *function, TsTensor ***out);
@@ -50,7 +50,7 @@ bool ts_lua_is_usual(lua_State *L, int index, int op);
 bool ts_lua_is_metamethod(lua_CFunction f);
 bool ts_lua_is_getter(lua_CFunction f);
 
-/* A whole number of 64 bits, and none that the IR takes for a symbolic size (ir/size.h). */
+/* A whole number of 64 bits, and none that the IR takes for a symbolic size (ir/text/size.h). */
 bool ts_lua_whole(double v, int64_t *out);
 /* A tensor from a Lua value: number, boolean, nested tables; dtype may be
  * TS_DT_none. NULL with the context's error filled, its message headed by `what`. */
@@ -66,7 +66,7 @@ int ts_lua_assign(lua_State *L, TsTensor *x, int key, int value);
 /* Pushes element `index` (row-major) as a Lua number, boolean, or int64/complex. */
 void ts_lua_push_element(lua_State *L, TsTensor *x, int64_t index);
 
-/* repl/lua_box.c: tensors that Lua no longer has are freed by the state's allocator. After
+/* repl/lua/box.c: tensors that Lua no longer has are freed by the state's allocator. After
  * _close tensors that are alive stay so. _metatable takes the one on the stack. */
 void ts_lua_open_box(lua_State *L);
 void ts_lua_close_box(lua_State *L);

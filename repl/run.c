@@ -15,7 +15,7 @@
 #include "devices/cpu_pool.h"
 #include "jit/jit.h"
 #include "repl/embed.h"
-#include "repl/lua_guard.h"
+#include "repl/guard.h"
 #include "repl/report.h"
 #include "repl/tail.h"
 

@@ -1,15 +1,15 @@
 /* Capture: operator calls as nodes. */
-#include "vm/capture.h"
+#include "vm/core/capture.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/failing.h"
-#include "ir/graph_recognise.h"
-#include "vm/alias.h"
-#include "vm/control.h"
-#include "vm/defer.h"
-#include "vm/overlap.h"
+#include "ir/graph/failing.h"
+#include "ir/rules/recognise.h"
+#include "vm/code/alias.h"
+#include "vm/code/control.h"
+#include "vm/core/defer.h"
+#include "vm/core/overlap.h"
 #include "vm/write.h"
 
 /* A tensor from before, or the symbol of an argument, and its value at this point of the

@@ -1,11 +1,11 @@
-/* COMPOSE rows run eagerly: the builder of ir/build.h over the VM. Every value
+/* COMPOSE rows run eagerly: the builder of ir/compose/build.h over the VM. Every value
  * made on the way is kept in a list and released at the end but for the outputs. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "devices/memory.h"
-#include "ir/adjoint.h"
-#include "vm/exec.h"
+#include "ir/adjoint/adjoint.h"
+#include "vm/core/exec.h"
 
 typedef struct Eager {
   TsBuild b; /* first: the builder is found from it */

@@ -10,7 +10,7 @@
 
 #include "devices/cpu_pool.h"
 #include "vm/foreign_text.h"
-#include "vm/vm.h"
+#include "vm/core/vm.h"
 
 struct TsForeign {
   int refs;

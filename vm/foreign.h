@@ -20,7 +20,7 @@
 #ifndef TS_VM_FOREIGN_H
 #define TS_VM_FOREIGN_H
 
-#include "vm/tensor.h"
+#include "vm/core/tensor.h"
 
 enum { TS_FOREIGN_PARAMS = 16 };
 

@@ -1,11 +1,11 @@
-/* See vm/region.h. */
-#include "vm/region.h"
+/* See vm/core/region.h. */
+#include "vm/core/region.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "vm/control.h"
-#include "vm/defer.h"
+#include "vm/code/control.h"
+#include "vm/core/defer.h"
 
 enum { KEPT = 64 }; /* how deep inside each other regions' memory is kept */
 

@@ -1,18 +1,18 @@
 /* Recording calls, and the backward graph of a recording. */
-#include "vm/tape.h"
+#include "vm/core/tape.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"
-#include "ir/adjoint_node.h"
-#include "ir/custom.h"
-#include "ir/graph_copy.h"
-#include "ir/graph_recognise.h"
-#include "vm/capture.h"
-#include "vm/defer.h"
-#include "vm/lower.h"
+#include "ir/adjoint/node.h"
+#include "ir/graph/custom.h"
+#include "ir/graph/copy.h"
+#include "ir/rules/recognise.h"
+#include "vm/core/capture.h"
+#include "vm/core/defer.h"
+#include "vm/code/lower.h"
 
 /* An output as the record knows it; a tensor's origin points here. */
 typedef struct Output {

@@ -1,20 +1,20 @@
 /* One call of one operator: types by the row's rules, outputs, the handler, the
  * trace. Into tensors that exist: vm/vm_into.c. */
-#include "vm/vm.h"
+#include "vm/core/vm.h"
 
 #include <string.h>
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
-#include "vm/capture.h"
-#include "vm/defer.h"
-#include "vm/random.h"
-#include "vm/call.h"
-#include "vm/exec.h"
-#include "vm/mapped.h"
-#include "vm/offload.h"
-#include "vm/tape.h"
-#include "vm/trap.h"
+#include "vm/core/capture.h"
+#include "vm/core/defer.h"
+#include "vm/drive/random.h"
+#include "vm/core/call.h"
+#include "vm/core/exec.h"
+#include "vm/core/mapped.h"
+#include "vm/core/offload.h"
+#include "vm/core/tape.h"
+#include "vm/core/trap.h"
 
 /* The handler of a row by its class; a row without its function does not link. */
 #define HANDLER_POINTWISE(name) ts_exec_pointwise
@@ -107,7 +107,7 @@ static int make_outputs(TsCall *call, const TsMeta *out, bool allocate) {
   return 0;
 }
 
-/* By the device: as call of vm/offload.h. */
+/* By the device: as call of vm/core/offload.h. */
 static int run_there(TsCall *call, const TsMeta *out) {
   if (make_outputs(call, out, true)) return -1; /* the caller releases */
   int done = call->ctx->offload->call(call, out[0].device, false);

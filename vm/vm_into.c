@@ -5,16 +5,16 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
-#include "vm/call.h"
-#include "vm/capture.h"
-#include "vm/copy.h"
-#include "vm/defer.h"
-#include "vm/exec.h"
-#include "vm/mapped.h"
-#include "vm/offload.h"
-#include "vm/optim.h"
-#include "vm/tape.h"
-#include "vm/trap.h"
+#include "vm/core/call.h"
+#include "vm/core/capture.h"
+#include "vm/core/copy.h"
+#include "vm/core/defer.h"
+#include "vm/core/exec.h"
+#include "vm/core/mapped.h"
+#include "vm/core/offload.h"
+#include "vm/drive/optim.h"
+#include "vm/core/tape.h"
+#include "vm/core/trap.h"
 #include "vm/write.h"
 
 static void release(TsTensor **t, int n) {

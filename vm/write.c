@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#include "vm/overlap.h"
-#include "vm/region.h"
+#include "vm/core/overlap.h"
+#include "vm/core/region.h"
 
 static int refuse_overlap(TsContext *c, const TsTensor *t) {
   char type[TS_META_TEXT], list[24 * TS_MAX_RANK] = "";

@@ -1,9 +1,9 @@
 /* Who may change a tensor in place. A destination whose elements overlap has no defined result,
- * and functions that run for an operator change nothing from outside (vm/region.h). */
+ * and functions that run for an operator change nothing from outside (vm/core/region.h). */
 #ifndef TS_VM_WRITE_H
 #define TS_VM_WRITE_H
 
-#include "vm/tensor.h"
+#include "vm/core/tensor.h"
 
 /* Before a change of t: -1 with the error if it is the program's own, and it may not. */
 int ts_write_check(TsContext *c, const TsTensor *t);

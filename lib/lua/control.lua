@@ -76,7 +76,7 @@ local function flatten_all(...)
 end
 
 -- ---- eagerly
--- What a function of a control operator does is the same as in a captured function (vm/region.h):
+-- What a function of a control operator does is the same as in a captured function (vm/core/region.h):
 -- it changes nothing from outside, its random calls have streams of their own, and results are
 -- tensors of their own.
 

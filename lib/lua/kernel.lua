@@ -12,7 +12,7 @@
 --   norm(x, w)           -- as any operator: at once, or in a captured function
 --   norm:ir "explicit"   -- also "tile", "llvm", "asm"
 --
--- The Lua function runs once, on symbols. ir/tile.h says what a kernel is, docs/kernels.md how
+-- The Lua function runs once, on symbols. ir/tile/tile.h says what a kernel is, docs/kernels.md how
 -- one is written.
 
 local core = require "tessera.core"

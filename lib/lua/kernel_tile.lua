@@ -161,7 +161,7 @@ local function pointwise(t, row, nin, ...)
   return emit(t, row .. " " .. names(list, nin + #more), result, shape)
 end
 
--- Rows of integers that elementary functions use: of ir/tile.def.
+-- Rows of integers that elementary functions use: of ir/tile/tile.def.
 local integer_rows = { shl = true, shr = true, sar = true, mulhi = true, ult = true }
 
 -- The method of this name: a pointwise row, or nil.

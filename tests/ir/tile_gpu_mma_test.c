@@ -1,10 +1,10 @@
-/* Matrix products of warps (ir/tile_gpu_mma.c) in the interpreter: layouts, tiles, edges,
+/* Matrix products of warps (ir/tile/gpu/mma.c) in the interpreter: layouts, tiles, edges,
  * stages, more tiles than blocks, rows behind the product. Sums against a chain of fmaf in
  * plain C, bit by bit, those of i8 against whole numbers. The text reads back. */
 #include <math.h>
 #include <string.h>
 
-#include "ir/tile_gpu_mma.h"
+#include "ir/tile/gpu/mma.h"
 #include "tests/ir/gpu_follow.h"
 #include "tests/ir/gpu_roles.h"
 

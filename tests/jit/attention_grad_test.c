@@ -2,9 +2,9 @@
  * block form and the explicit form in the interpreter, and compiled code of every instruction
  * set with one thread and two. Argument: how many cases. */
 #include "devices/cpu_pool.h"
-#include "ir/sched_attention.h"
+#include "ir/sched/attention.h"
 #include "tests/jit/jit_test.h"
-#include "vm/attention_grad.h"
+#include "vm/drive/attention_grad.h"
 
 static int64_t upto(int64_t n) { return 1 + (int64_t)(rnd() % (uint64_t)n); }
 

@@ -5,10 +5,10 @@
 #include <math.h>
 
 #include "devices/cpu_pool.h"
-#include "ir/sched_attention.h"
+#include "ir/sched/attention.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/jit_test.h"
-#include "vm/attention.h"
+#include "vm/drive/attention.h"
 
 static int64_t upto(int64_t n) { return 1 + (int64_t)(rnd() % (uint64_t)n); }
 

@@ -1,5 +1,5 @@
-/* The gradients of attention on a GPU (ir/tile_gpu_attention_grad.c), and those by warps
- * (ir/tile_gpu_attention_grad_warps.c). Without one it says so.
+/* The gradients of attention on a GPU (ir/tile/gpu/attention_grad.c), and those by warps
+ * (ir/tile/gpu/attention_grad_warps.c). Without one it says so.
  *
  * With no argument: correctness of heads of 64 and 128, causal, window, groups of heads, ragged
  * sizes, operands that lie otherwise, against f64 on the host; and the same bits at every run,
@@ -16,10 +16,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ir/tile_gpu_attention.h"
-#include "ir/tile_gpu_attention_ends.h"
-#include "ir/tile_gpu_attention_grad_warps.h"
-#include "jit/gpu.h"
+#include "ir/tile/gpu/attention.h"
+#include "ir/tile/gpu/attention_ends.h"
+#include "ir/tile/gpu/attention_grad_warps.h"
+#include "jit/gpu/gpu.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
 

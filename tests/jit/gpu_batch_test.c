@@ -3,8 +3,8 @@
  * installed. */
 #include <stdint.h>
 
-#include "jit/gpu.h"
-#include "jit/llvm.h"
+#include "jit/gpu/gpu.h"
+#include "jit/compile/llvm.h"
 #include "tests/jit/gpu_ptxas.h"
 
 /* Rounds of a warp, of which a block does several, and of a block; a size that all share. */

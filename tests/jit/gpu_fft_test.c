@@ -1,12 +1,12 @@
 /* Kernels of Fourier transforms for GPUs: legal, their text reads back, and PTX of each is
  * taken by ptxas where there is one. "print n kind inner batch" prints the PTX of one, "tile
  * ..." its Tile IR. PTXAS=1 prints registers. Bits are compared by tests/devices/agree.lua. */
-#include "ir/tile_text.h"
-#include "jit/fft_tile.h"
-#include "jit/gpu.h"
+#include "ir/tile/text.h"
+#include "jit/eager/family/fft_tile.h"
+#include "jit/gpu/gpu.h"
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "tests/jit/gpu_ptxas.h"
-#include "vm/kernels.h"
+#include "vm/core/kernels.h"
 
 static int failed;
 

@@ -1,4 +1,4 @@
-/* Rows behind products on a GPU (ir/tile_gpu_follow.h). Without one it says so.
+/* Rows behind products on a GPU (ir/tile/gpu/follow.h). Without one it says so.
  *
  * Checks that the fused kernels, with rows between products and behind them, have the bits of
  * the product alone and the function's definition, at every run. With --bench: TFLOP/s in

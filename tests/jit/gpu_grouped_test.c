@@ -1,9 +1,9 @@
-/* PTX of products of groups of rows (ir/tile_gpu_ragged.h): made for both kinds of kernels,
+/* PTX of products of groups of rows (ir/tile/gpu/ragged.h): made for both kinds of kernels,
  * layouts and types, and assembled where ptxas is found, which must not spill. "print i" prints
  * the PTX of case i, "llvm i" its LLVM IR. */
-#include "ir/tile_gpu_mma.h"
-#include "ir/tile_gpu_product.h"
-#include "jit/llvm.h"
+#include "ir/tile/gpu/mma.h"
+#include "ir/tile/gpu/product.h"
+#include "jit/compile/llvm.h"
 #include "tests/jit/gpu_ptxas.h"
 
 static int failed;

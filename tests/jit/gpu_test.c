@@ -1,9 +1,9 @@
 /* Kernels of a GPU where there is none: the code of a thread emulated on the host beside the
  * interpreter of Tile IR, bit by bit, and PTX through ptxas if that is installed.
  * [count] [seed] */
-#include "jit/gpu.h"
-#include "jit/llvm.h"
-#include "jit/stand_in.h"
+#include "jit/gpu/gpu.h"
+#include "jit/compile/llvm.h"
+#include "jit/device/stand_in.h"
 #include "tests/ir/tile_random.h"
 #include "tests/jit/gpu_bench.h"
 #include "tests/jit/gpu_families.h"

@@ -1,10 +1,10 @@
-/* One step of the matrix unit on a GPU of compute capability 9.0, beside ir/tile_run_unit.c, bit by
+/* One step of the matrix unit on a GPU of compute capability 9.0, beside ir/tile/run/unit.c, bit by
  * bit: sums of 16 products of bf16 and f16 of every kind of number. Without a GPU it says so.
  * With --vectors it prints tests/ir/unit_vectors.h. */
 #include <math.h>
 #include <string.h>
 
-#include "ir/tile_run.h"
+#include "ir/tile/run/run.h"
 #include "tests/jit/gpu_device.h"
 
 enum { M = 16, N = 8, K = 16, STEPS = 512, KINDS = 5, KEPT = 8 };

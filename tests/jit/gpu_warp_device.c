@@ -1,4 +1,4 @@
-/* Products of warps (ir/tile_gpu_mma.c) on a GPU. Without one it says so.
+/* Products of warps (ir/tile/gpu/mma.c) on a GPU. Without one it says so.
  *
  * With no argument, or a word (bits, f32, i8, tf32, steps, peak) for a part: 16 bits on the
  * matrix unit near f64, with the same bits for all tiles and layouts, and how many of them are
@@ -12,12 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ir/tile_gpu_product.h"
-#include "ir/tile_gpu_mma.h"
+#include "ir/tile/gpu/product.h"
+#include "ir/tile/gpu/mma.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
-#include "vm/gemm.h"
-#include "vm/kernels.h"
+#include "vm/gemm/gemm.h"
+#include "vm/core/kernels.h"
 
 static TsGpuRoom room;
 

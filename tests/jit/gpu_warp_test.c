@@ -1,10 +1,10 @@
-/* PTX of products of warps (ir/tile_gpu_mma.c) for sm_80: made for every layout, tile and type,
+/* PTX of products of warps (ir/tile/gpu/mma.c) for sm_80: made for every layout, tile and type,
  * and assembled where ptxas is found, which must not spill. "print i" prints the PTX of case i,
  * "llvm i" its LLVM IR. */
 #include <time.h>
 
-#include "ir/tile_gpu_mma.h"
-#include "jit/llvm.h"
+#include "ir/tile/gpu/mma.h"
+#include "jit/compile/llvm.h"
 #include "tests/ir/gpu_follow.h"
 #include "tests/jit/gpu_ptxas.h"
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "jit/compile.h"
-#include "jit/llvm.h"
+#include "jit/compile/compile.h"
+#include "jit/compile/llvm.h"
 
 static int failed;
 

@@ -5,10 +5,10 @@
 #include <pthread.h>
 
 #include "devices/cpu_pool.h"
-#include "ir/tile.h"
+#include "ir/tile/tile.h"
 #include "tests/jit/jit_test.h"
-#include "vm/copy.h"
-#include "vm/kernels.h"
+#include "vm/core/copy.h"
+#include "vm/core/kernels.h"
 
 static TsTileVal at_(Made *m, int64_t i) { return ts_tile_index(&m->b, i); }
 

@@ -1,4 +1,4 @@
-/* Products of bf16 by pairs of steps (ir/tile_pairs.h) in Tile IR: block form and explicit form in
+/* Products of bf16 by pairs of steps (ir/tile/pairs.h) in Tile IR: block form and explicit form in
  * the interpreter, and where the processor has the instruction its code, on one thread and two,
  * have the bits of a model that is written from the definition. Sizes at all edges, several parts of
  * k, turned operands, a prologue whose value behind the end of k is infinite, numbers that are
@@ -6,8 +6,8 @@
 #include "tests/jit/jit_test.h"
 
 #include "devices/cpu_pool.h"
-#include "ir/tile_pairs.h"
-#include "ir/tile_product.h"
+#include "ir/tile/pairs.h"
+#include "ir/tile/product/product.h"
 #include "lib/convert_bits.h"
 
 typedef struct Case {

@@ -1,11 +1,11 @@
-/* Products of blocks (ir/tile_product.c): sizes at the edges of register tiles and blocks,
+/* Products of blocks (ir/tile/product/product.c): sizes at the edges of register tiles and blocks,
  * straight and turned operands, cheap and dear rows behind the product. The block form and the
  * explicit form in the interpreter, machine code of every instruction set on one thread and on
  * two, and a chain of fmaf in plain C have the same bits. */
 #include "tests/jit/jit_test.h"
 
 #include "devices/cpu_pool.h"
-#include "ir/tile_product.h"
+#include "ir/tile/product/product.h"
 
 typedef struct Case {
   int m, n, k, mb, nb;

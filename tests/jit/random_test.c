@@ -1,7 +1,7 @@
 /* Compiled kernels beside the interpreter: the kernels of tests/ir/tile_random.h, for every
  * instruction set of this machine; every bit of the results must agree. [count] [seed] */
-#include "jit/compile.h"
-#include "jit/llvm.h"
+#include "jit/compile/compile.h"
+#include "jit/compile/llvm.h"
 #include "tests/ir/tile_random.h"
 
 static int complain(const TsTile *k, const char *target, const char *why) {

@@ -1,7 +1,7 @@
 /* Primitive rows and casts: one vector of a length that fits no register, through compiled
  * code, against plain C and the kernels of the VM. */
 #include "tests/jit/jit_test.h"
-#include "vm/kernels.h"
+#include "vm/core/kernels.h"
 
 enum { N = 45 };
 

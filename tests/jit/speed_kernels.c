@@ -6,8 +6,8 @@
  *   -t target  the instruction set */
 #include "devices/cpu_pool.h"
 #include "devices/memory.h"
-#include "ir/tile_product.h"
-#include "jit/build.h"
+#include "ir/tile/product/product.h"
+#include "jit/build/build.h"
 #include "tests/jit/jit_test.h"
 
 enum { MOST = 64, ROWS = 4096 };

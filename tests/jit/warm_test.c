@@ -1,9 +1,9 @@
-/* What a process compiles to have the compiler at hand (jit/warm.c) can be compiled for every
+/* What a process compiles to have the compiler at hand (jit/build/warm.c) can be compiled for every
  * processor that there is code for. */
 #include <stdio.h>
 
-#include "jit/llvm.h"
-#include "jit/warm.h"
+#include "jit/compile/llvm.h"
+#include "jit/build/warm.h"
 
 int main(void) {
   static const char *const name[] = {"avx512", "avx2", "base"};
