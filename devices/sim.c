@@ -111,6 +111,9 @@ void ts_sim_device(TsDevice *d) {
   const char *most = getenv("TESSERA_SIM_BYTES");
   limit = most ? atoll(most) : 0;
   d->runs_kernels = true;
+  d->target = ts_target_with(TS_UNIT_roles);
+  d->processors = 2;
+  d->most_work = 1 << 22; /* which the interpreter does in a wink */
   d->alloc = sim_alloc;
   d->free = sim_free;
   d->upload = sim_upload;

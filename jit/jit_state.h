@@ -78,7 +78,7 @@ struct TsJit {
   TsQueue *queue, *tunes;
   TsWarm warm;
   TsTuner *tuner;
-  const TsJitTarget *target; /* NULL: nothing can be compiled */
+  const TsTarget *target; /* NULL: nothing can be compiled */
   bool on, verbose, eager;
   TsBuildHow how;
   TsJitFunction *first;

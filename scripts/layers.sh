@@ -11,6 +11,7 @@ ir/graph
 ir/adjoint ir/tile
 ir/rules ir/tile/gpu ir/tile/product ir/tile/run
 ir/tile/pass ir/sched
+ir/lower
 vm/kernels/simd
 vm/kernels
 vm/kernels/attention vm/kernels/fft vm/kernels/gemm vm/kernels/pointwise vm/kernels/rows
@@ -22,7 +23,7 @@ vm
 jit/code
 jit/gpu
 jit/emit/cpu jit/emit/simt jit/emit/roles
-jit/compile jit/lower
+jit/compile
 jit/device
 jit/launch
 jit/build jit/tune jit/eager jit/eager/family jit/trace jit

@@ -199,7 +199,7 @@ typedef struct Place {
 static bool streams(const TsLower *l, const TsAccess *a) {
   int chosen = l->g->choice.stream;
   int64_t span = 1;
-  if (l->s->target && l->s->target->shared_bytes) return false;
+  if (ts_target_gpu(l->s->target)) return false;
   for (int i = 0; i < l->space.naxis; i++) span += (l->space.axis[i] - 1) * a->moves[i];
   return chosen ? chosen == 2 : span * ts_dtypes[a->v->meta.dtype].nbytes >= STREAM;
 }

@@ -458,7 +458,7 @@ static bool wanted_in_order(const TsGraph *g, const unsigned char *live, TsVal v
  * fma products call functions. Kernels of a GPU write 16 bits wherever they are to lie. */
 static bool pays(const TsTarget *t, const TsNode *n) {
   const TsMeta *q = &n->in[0]->meta;
-  if (t && t->bare_products) return ts_dtypes[q->dtype].nbytes == 2;
+  if (ts_target_gpu(t)) return ts_dtypes[q->dtype].nbytes == 2;
   if (q->dtype != TS_DT_f32) return false;
   return !t || (t->fma && (t->vector_bytes < 64 || q->dim[q->ndim - 1] <= 64));
 }

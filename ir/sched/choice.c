@@ -214,7 +214,7 @@ static void order(List *l) {
 
 int ts_sched_choices(const TsSched *s, const TsGroup *g, TsSchedChoice out[TS_SCHED_CHOICES]) {
   List l = {.s = s, .g = g, .at = out};
-  if (s->target && s->target->shared_bytes) return ts_sched_choices_gpu(g, out);
+  if (ts_target_gpu(s->target)) return ts_sched_choices_gpu(g, out);
   add(&l, (TsSchedChoice){0});
   if (!s->target || g->kind == TS_GROUP_vm) return l.n;
   if (g->kind == TS_GROUP_matmul || g->kind == TS_GROUP_attention) {

@@ -138,7 +138,7 @@ static int put_ends(Few *p, TsTileVal const *sum) {
 
 bool ts_few_fit(TsLower *l) {
   Few p = {.l = l};
-  return l->s->target && l->s->target->shared_bytes && find(&p);
+  return ts_target_gpu(l->s->target) && find(&p);
 }
 
 int ts_few_put(TsLower *l) {

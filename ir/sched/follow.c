@@ -17,13 +17,13 @@ static bool is_half(const TsMeta *m) { return m->dtype == TS_DT_bf16 || m->dtype
 
 static int64_t last(const TsMeta *m) { return m->dim[m->ndim - 1]; }
 
-/* Products of 8 bits have a kernel on sm_90a alone (and the simulated GPU). */
+/* Products of 8 bits have a kernel with roles alone. */
 static bool has_eight(const TsTarget *t) {
-  return !strcmp(t->name, "sm_90a") || !strcmp(t->name, "sim");
+  return ts_target_has(t, TS_UNIT_roles);
 }
 
 bool ts_sched_leads(const TsTarget *target, const TsNode *n) {
-  if (!target || !target->bare_products || n->op != TS_OP_matmul || n->nin < 2) return false;
+  if (!ts_target_gpu(target) || n->op != TS_OP_matmul || n->nin < 2) return false;
   const TsMeta *a = &n->in[0]->meta, *b = &n->in[1]->meta, *y = &n->out[0].meta;
   bool eight = ts_dtypes[a->dtype].nbytes == 1 && ts_dtype_is((TsDtype)a->dtype, TS_KIND_F);
   if (a->dtype != b->dtype || (eight && !has_eight(target)) ||

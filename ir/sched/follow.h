@@ -1,4 +1,4 @@
-/* What the fuser puts behind a product whose kernel is one with roles (TsTarget.bare_products):
+/* What the fuser puts behind a product whose kernel is one with roles (a GPU's):
  * what ir/tile/gpu/follow.h can make again on pieces, and nothing else. */
 #ifndef TS_IR_SCHED_FOLLOW_H
 #define TS_IR_SCHED_FOLLOW_H

@@ -195,7 +195,7 @@ static int64_t column_length(const TsSpaceAxes *a) {
 }
 
 static bool bare(const Fuse *f, const TsGroup *g) {
-  return g->kind == TS_GROUP_matmul && f->s->target && f->s->target->bare_products;
+  return g->kind == TS_GROUP_matmul && ts_target_gpu(f->s->target);
 }
 
 static bool fits(const Fuse *f, const TsGroup *g, const TsNode *n, TsSpaceAxes *space) {
@@ -525,7 +525,7 @@ static void join_operands(Fuse *f, const Users *u, TsGroup *g, const TsNode *pro
 static void join_prologues(Fuse *f) {
   Users u = {0};
   const TsTarget *t = f->s->target;
-  if (!t || t->shared_bytes || t->bare_products) return;
+  if (!t || ts_target_gpu(t)) return;
   find_users(f, &u);
   for (int i = 0; i < f->s->ngroup && !f->failed; i++) {
     TsGroup *g = f->s->group[i];

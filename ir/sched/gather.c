@@ -15,7 +15,7 @@ static bool leaves(const TsGraph *g, const TsValue *v) {
 
 bool ts_sched_gathered(const TsSched *s, const TsGroup *group) {
   const TsNode *n = group->nnode == 1 ? group->node[0] : NULL;
-  bool device = s->target && s->target->shared_bytes;
+  bool device = ts_target_gpu(s->target);
   return device && n && group->kind == TS_GROUP_map && n->op == TS_OP_cast &&
          n->in[0]->node->op == TS_NODE_param && !leaves(s->g, &n->out[0]);
 }

@@ -80,7 +80,7 @@ static bool read_node(const TsNode *n, Index *x) {
 
 bool ts_sched_is_index(const TsTarget *t, const TsNode *n) {
   Index x;
-  if (!t || !t->shared_bytes) return false;
+  if (!ts_target_gpu(t)) return false;
   switch (n->op) {
   case TS_OP_embedding:
   case TS_OP_index_select:

@@ -90,7 +90,7 @@ static bool find(Lanes *p) {
 }
 
 bool ts_lanes_fit(TsLower *l, bool *must) {
-  bool gpu = l->s->target && l->s->target->shared_bytes;
+  bool gpu = ts_target_gpu(l->s->target);
   Lanes p = {.l = l};
   *must = has_norms(l);
   return gpu && (*must || l->space.axis[0] >= LONG) && find(&p);

@@ -297,7 +297,7 @@ static TsTileVal element(TsLower *l, TsTileVal x, TsTileVal at) {
 /* A GPU walks a long row once more for each of its reductions. A target that is none is the
  * first element: nobody looks at what comes of it. */
 static TsTileVal element_at_target(TsLower *l, const TsRowCall *c) {
-  bool gpu = l->s->target && l->s->target->shared_bytes;
+  bool gpu = ts_target_gpu(l->s->target);
   if (!gpu || !indexed(c->node) || !c->in[1] || c->in[1]->type.rank) return NULL;
   TsTileVal to = c->in[1], zero = ts_tile_index(&l->b, 0), n = ts_tile_index(&l->b, c->n);
   if (c->node->op == TS_OP_gather) /* from the end */

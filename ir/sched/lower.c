@@ -95,7 +95,7 @@ static TsTileLoop open_rounds(TsLower *l) {
 /* On a GPU, 16 bytes for each thread of a small block: 128 of them for 16-bit elements. */
 static int64_t usual_piece(const TsLower *l) {
   int64_t least = 4;
-  if (!l->s->target || !l->s->target->shared_bytes) return PIECE;
+  if (!ts_target_gpu(l->s->target)) return PIECE;
   for (int i = 0; i < l->naccess; i++) {
     int64_t size = ts_dtypes[l->access[i].v->meta.dtype].nbytes;
     if (size < least) least = size;
@@ -150,7 +150,7 @@ static int64_t side_of(int64_t n, int64_t most) {
 static void find_turned(TsLower *l) {
   int last = l->space.naxis - 1, across = -1, count = 0;
   int64_t all = 1, side = 2 * TURNED;
-  if (!l->s->target || !l->s->target->shared_bytes || l->s->sizes_vary) return;
+  if (!ts_target_gpu(l->s->target) || l->s->sizes_vary) return;
   if (l->g->kind != TS_GROUP_map || l->row || l->one_size || draws(l)) return;
   if (last < 1 || l->g->choice.piece) return;
   for (int i = 0; i <= last; i++) all *= l->space.axis[i];

@@ -186,7 +186,7 @@ static int pairs(Parser *p) {
   if (!ts_tile_pairs_named(name))
     return ts_read_fail(&p->r, at, "there is no instruction '%s' for pairs of bf16", name);
   t->pairs = name;
-  p->s->fast = true;
+  p->s->profile = TS_PROFILE_fast;
   return 0;
 }
 

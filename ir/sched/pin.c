@@ -33,7 +33,7 @@ void ts_sched_pin(const TsSched *s, TsGroup *g) {
   TsSchedChoice c = {.rows = clip(a->ints[0])};
   if (g->kind == TS_GROUP_matmul && a->n > 1) c.columns = clip(a->ints[1]);
   if (g->kind == TS_GROUP_matmul && a->n > 2) c.steps = clip(a->ints[2]);
-  if (s->target->shared_bytes) {
+  if (ts_target_gpu(s->target)) {
     g->pinned = find_tile(g, &c);
     return;
   }

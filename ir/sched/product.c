@@ -64,7 +64,7 @@ bool ts_sched_is_product(const TsNode *n) {
 }
 
 bool ts_sched_by_pairs(const TsSched *s, const TsNode *n) {
-  return s->fast && s->target && s->target->pairs && n->op == TS_OP_matmul && n->nin > 1 &&
+  return s->profile == TS_PROFILE_fast && s->target && s->target->pairs && n->op == TS_OP_matmul && n->nin > 1 &&
          n->in[0]->meta.dtype == TS_DT_bf16;
 }
 
@@ -575,7 +575,7 @@ static int put_rounds(Lower *l) {
   TsProductSize size = size_of(l);
   const TsSchedChoice *c = &l->g->choice;
   ts_sched_choice_head(c, l->tile);
-  if (l->s->target->shared_bytes)
+  if (ts_target_gpu(l->s->target))
     gpu_block(size.n, l->block);
   else
     ts_tile_product_near(l->s->target, l->d, &size, c->rows, c->columns, l->block);

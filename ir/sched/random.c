@@ -109,7 +109,7 @@ static TsTileVal bits_of(TsLower *l, const TsNode *n) {
   const TsSchedDraw *d = draw_of(l, n);
   if (!d) return NULL;
   bool full = ts_access_full(l, &n->out[0].meta) && ts_meta_numel(&n->out[0].meta) > 1;
-  bool cpu = !l->s->target || !l->s->target->shared_bytes;
+  bool cpu = !ts_target_gpu(l->s->target);
   TsTileVal in[3] = {number_of(l, d->dim), number_of(l, d->dim + 1), first_of(l, full)};
   TsTileType t = ts_nodes_type(l, TS_DT_i32, full);
   if (full && cpu && !even(l)) return shifted_row(l, in, &t);

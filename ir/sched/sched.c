@@ -14,6 +14,7 @@
 TsSched *ts_sched_open(const TsGraph *g, const TsTarget *target, int threads, TsError *err) {
   TsSched *s = calloc(1, sizeof *s);
   if (s) *s = (TsSched){.g = g, .target = target, .threads = threads};
+  if (s && target) s->processors = target->processors;
   if (s && !(s->of = ts_arena_alloc(&s->arena, sizeof *s->of * ((size_t)g->nnode + 1)))) {
     ts_sched_free(s);
     s = NULL;
@@ -137,10 +138,10 @@ TsGroupKind ts_sched_kind(const TsNode *n) {
 TsGroupKind ts_sched_kind_in(const TsSched *s, const TsNode *n) {
   TsGroupKind kind = ts_sched_kind(n);
   const TsTarget *t = s->target;
-  bool cpu = kind == TS_GROUP_vm && t && !t->shared_bytes;
+  bool cpu = kind == TS_GROUP_vm && t && !ts_target_gpu(t);
   if (cpu && ts_sched_is_conv(n)) return TS_GROUP_conv;
   if (cpu && ts_sched_by_pairs(s, n) && ts_sched_is_large_product(n)) return TS_GROUP_matmul;
-  bool gpu = kind == TS_GROUP_vm && t && t->shared_bytes && n->op < TS_OP_COUNT;
+  bool gpu = kind == TS_GROUP_vm && ts_target_gpu(t) && n->op < TS_OP_COUNT;
   if (!gpu || !handled_types(n)) return kind;
   if (ts_sched_is_any_product(n)) return TS_GROUP_matmul;
   return ts_sched_norm_grad(n) ? TS_GROUP_columns : kind;

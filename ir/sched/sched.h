@@ -23,6 +23,7 @@
 
 #include "ir/graph/graph.h"
 #include "ir/tile/tile.h"
+#include "lib/profile.h"
 
 typedef enum TsGroupKind {
   TS_GROUP_vm,        /* one node, by the VM's handler */
@@ -84,8 +85,13 @@ typedef struct TsSched {
   /* Bare numbers are given when a kernel runs: sizes of it, as the bits of an f64. So calls that
    * differ by a number share a kernel. */
   bool numbers_vary;
-  /* The profile "fast": products of bf16 by the target's instruction for them, if it has one. */
-  bool fast;
+  /* Strict: sums of products are the CPU's chains, whatever the matrix units do. Fast: products of
+   * bf16 by the CPU's instruction for pairs of steps, if it has one, of f32 by matrix units. */
+  TsProfile profile;
+  /* What runs the kernels, as TsDevice has it. */
+  int processors;
+  int64_t most_work;
+  bool plain; /* kernels in block form alone, which are compiled soonest */
   bool marks; /* kernels that begin in explicit form get profile marks (ir/tile/marks.h) */
   /* The kernel of a map is for any outermost size, whoever asks for it. */
   bool sizes_vary;

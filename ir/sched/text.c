@@ -120,7 +120,7 @@ static void text_of(const TsSched *s, TsText *text, bool notes) {
   ts_text_format(text, "schedule @%s", ts_names_of(&names, s->g));
   if (s->target) ts_text_format(text, " target %s", s->target->name);
   ts_text_format(text, " threads %d", s->threads);
-  if (s->fast && s->target && s->target->pairs)
+  if (s->profile == TS_PROFILE_fast && s->target && s->target->pairs)
     ts_text_format(text, " pairs %s", s->target->pairs);
   ts_text_str(text, " {\n");
   for (int i = 0; i < s->ngroup; i++) group(text, &names, s->group[i], notes);

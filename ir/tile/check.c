@@ -16,11 +16,9 @@ typedef struct Walk {
   unsigned char *ids; /* by id: a value has it */
 } Walk;
 
-static bool is_cpu(const char *target) {
-  static const char *const names[] = {"cpu", "avx512", "avx2", "base"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (!strcmp(target, names[i])) return true;
-  return false;
+static bool is_cpu(const char *name) {
+  const TsTarget *t = ts_target(name);
+  return t ? !ts_target_gpu(t) : !strcmp(name, "cpu");
 }
 
 /* The line behind the message, cut to what the slot holds. */

@@ -29,6 +29,7 @@
 
 #include <stdatomic.h>
 
+#include "devices/target.h"
 #include "lib/arena.h"
 #include "lib/op.h"
 #include "lib/text.h"
@@ -238,21 +239,6 @@ void ts_tile_text(const TsTile *k, TsText *text);
 void ts_tile_text_places(const TsTile *k, TsText *text);
 TsTile *ts_tile_parse(const char *text, TsError *err);
 bool ts_tile_equal(const TsTile *a, const TsTile *b, TsText *why);
-
-/* What a target can do: numbers, no driver. */
-typedef struct TsTarget {
-  const char *name; /* "avx512", "avx2", "base", "sm_90a" */
-  int vector_bytes; /* of a register */
-  int registers;    /* vectors that the register file holds */
-  bool fma;
-  int64_t cache[3];     /* bytes of the cache levels of one core */
-  bool drops;           /* requests for lines that come faster than memory answers */
-  int64_t shared_bytes; /* of a block */
-  bool bare_products;   /* kernels of products are their own: nothing is fused to them */
-  /* Of a CPU the instruction for products of bf16 in the profile "fast" (ir/tile/pairs.h), or
-   * NULL: then they are chains of f32's there too. */
-  const char *pairs;
-} TsTarget;
 
 /* ir/tile/check.c: types, shapes, dominance, what each form allows; messages quote the line. */
 int ts_tile_check(const TsTile *k, const TsTarget *target, TsError *err);

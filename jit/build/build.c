@@ -12,7 +12,7 @@
 #include "jit/build/device.h"
 #include "jit/build/join.h"
 #include "jit/compile/compile.h"
-#include "jit/lower/product.h"
+#include "ir/lower/lower.h"
 #include "jit/build/device_unit.h"
 #include "jit/build/unit.h"
 
@@ -41,16 +41,10 @@ bool ts_build_worth(const TsGroup *g) {
   return g->kind == TS_GROUP_rows && gains_rows(g->node[0]);
 }
 
-static bool is_index(const TsSched *s, const TsGroup *g) {
-  return g->kind == TS_GROUP_vm && ts_sched_is_index(s->target, g->node[0]);
-}
-
 int ts_build_tile(const TsBuildJob *b, const TsFusion *u, const TsGroup *group,
                   TsSchedKernel *out, TsError *err) {
   TsLayouts *l = ts_build_layouts(b, u->g);
-  int failed = is_index(u->sched, group)
-                   ? ts_sched_lower_index(u->sched, group, ts_layouts_of, l, out, err)
-                   : ts_sched_lower(u->sched, group, ts_layouts_of, l, out, err);
+  int failed = ts_lower_group(u->sched, group, ts_layouts_of, l, out, err);
   if (!failed) out->tile->marks = b->marks;
   return failed;
 }
@@ -66,19 +60,19 @@ static TsTile *to_vectors(const TsTile *k, const TsTarget *t, TsError *err) {
   return ts_tile_is_product(k) ? ts_tile_product(k, t, err) : ts_tile_vectorise(k, t, err);
 }
 
-TsTile *ts_build_explicit(const TsTile *k, const TsJitTarget *t, bool rows, TsError *err) {
-  if (ts_tile_check(k, &t->tile, err)) return NULL;
-  TsTile *vectors = k->form == TS_FORM_block ? to_vectors(k, &t->tile, err) : NULL;
+TsTile *ts_build_explicit(const TsTile *k, const TsTarget *t, bool rows, TsError *err) {
+  if (ts_tile_check(k, t, err)) return NULL;
+  TsTile *vectors = k->form == TS_FORM_block ? to_vectors(k, t, err) : NULL;
   if (k->form == TS_FORM_block && (!vectors || rows)) return vectors;
   if (rows) return ts_tile_copy(k, NULL, NULL, err);
   TsTile *plain = ts_tile_expand(vectors ? vectors : k, err);
   ts_tile_free(vectors);
-  if (!plain || !ts_tile_check(plain, &t->tile, err)) return plain;
+  if (!plain || !ts_tile_check(plain, t, err)) return plain;
   ts_tile_free(plain);
   return NULL;
 }
 
-TsKernel *ts_build_compile(const TsTile *k, const TsJitTarget *t, TsError *err) {
+TsKernel *ts_build_compile(const TsTile *k, const TsTarget *t, TsError *err) {
   TsTile *plain = ts_build_explicit(k, t, false, err);
   TsKernel *kernel = plain ? ts_kernel_compile(plain, t, err) : NULL;
   ts_tile_free(plain);
@@ -115,17 +109,9 @@ typedef struct Work {
 
 static void prepare(TsBuildJob *b, Work *w) {
   TsError err = {0};
-  TsLayouts *l = ts_build_layouts(b, w->f->g);
-  bool roles =
-      b->device && (ts_device_product(b->device, w->f->sched, w->g, b->profile, ts_layouts_of,
-                                      l, &w->k, &err) ||
-                    ts_device_attention(b->device, w->g, b->profile == TS_PROFILE_strict,
-                                        ts_layouts_of, l, &w->k, &err) ||
-                    ts_device_attention_grad(b->device, w->g, b->profile == TS_PROFILE_strict,
-                                             ts_layouts_of, l, &w->k, &err));
-  if (!roles && w->g->kind == TS_GROUP_vm && !is_index(w->f->sched, w->g)) return;
-  if (!roles && ts_build_tile(b, w->f, w->g, &w->k, &err)) {
+  if (ts_build_tile(b, w->f, w->g, &w->k, &err)) {
     w->k.tile = NULL;
+    if (w->g->kind == TS_GROUP_vm && err.code != TS_ERR_memory) return;
     return refuse(b, w->g, &err);
   }
   if (b->device) return;
@@ -305,25 +291,20 @@ static int spread_parts(const TsBuildJob *b, TsSched *s) {
 static void keep_straight(const TsBuildJob *b, const TsSched *s) {
   TsLayouts *l = ts_build_layouts(b, s->g);
   for (int i = 0; i < s->ngroup; i++) {
-    TsSchedKernel k = {.tile = NULL};
-    TsError err = {0};
-    if (!s->group[i]->turned) continue;
-    if (b->profile != TS_PROFILE_strict &&
-        ts_device_decode(b->device, s->group[i], ts_layouts_of, l, &k, &err))
+    if (s->group[i]->turned && ts_lower_straight(s, s->group[i], ts_layouts_of, l))
       s->group[i]->turned = false;
-    ts_tile_free(k.tile);
-    ts_error_clear(&err);
   }
 }
 
 static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) {
   const char *why;
   const TsTarget *target = b->device   ? ts_device_target(b->device, &why)
-                           : b->target ? &b->target->tile
+                           : b->target ? b->target
                                        : NULL;
   TsSched *s = ts_sched_open(g, target, b->threads, err);
   if (!s) return -1;
-  s->fast = b->profile == TS_PROFILE_fast;
+  s->profile = b->profile;
+  if (b->device) ts_lower_for(s, b->device);
   s->marks = b->marks;
   if (ts_sched_fuse(s, err)) return ts_sched_free(s), -1;
   ts_sched_cost(s);

@@ -17,7 +17,7 @@ typedef struct TsBuildJob {
   TsBuildHow how;
   const TsGraph *g;
   TsLayouts *layouts;
-  const TsJitTarget *target; /* NULL: only schedules are made */
+  const TsTarget *target; /* NULL: only schedules are made */
   struct TsDevice *device;   /* whose kernels are made; NULL: the CPU's */
   TsProfile profile;         /* strict: products of 16 bits keep the chain of the CPU; fast:
                               * those of bf16 are by the target's instruction (ir/tile/pairs.h) */
@@ -54,8 +54,8 @@ int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError 
 
 /* The pipeline below the schedule: block form (or explicit form already) to explicit form, with
  * its pointwise rows expanded unless `rows`. NULL with the error. */
-TsTile *ts_build_explicit(const TsTile *k, const TsJitTarget *t, bool rows, TsError *err);
-TsKernel *ts_build_compile(const TsTile *k, const TsJitTarget *t, TsError *err);
+TsTile *ts_build_explicit(const TsTile *k, const TsTarget *t, bool rows, TsError *err);
+TsKernel *ts_build_compile(const TsTile *k, const TsTarget *t, TsError *err);
 
 /* Whether a group is worth a kernel: the VM's own kernels of most single operators are as
  * good. */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "jit/lower/product.h"
+#include "ir/lower/lower.h"
 
 typedef struct Parts {
   const TsNode *from, *into;
@@ -122,12 +122,11 @@ static const TsNode *joiner(const TsFusion *f, const TsNode *n) {
 }
 
 /* Whether the kernel can write so. */
-static bool can(const TsBuildJob *b, const TsGroup *g, TsLayouts *l) {
+static bool can(const TsFusion *f, const TsGroup *g, TsLayouts *l) {
   TsSchedKernel k = {.tile = NULL};
   TsError err = {0};
-  bool fine = ts_device_attention_grad(b->device, g, b->profile == TS_PROFILE_strict,
-                                       ts_layouts_of, l, &k, &err);
-  if (fine) ts_tile_free(k.tile);
+  bool fine = !ts_lower_group(f->sched, g, ts_layouts_of, l, &k, &err) && ts_lower_own(&k);
+  ts_tile_free(k.tile);
   return fine;
 }
 
@@ -139,7 +138,7 @@ int ts_build_join(const TsBuildJob *b, TsFusion *f) {
     if (g->nnode != 1 || p.from->op != TS_OP_attention_grad) continue;
     if (!(p.into = joiner(f, p.from)) || !find(f, &p)) continue;
     if (ts_layouts_lie(l, &p.from->out[0], p.stride)) return -1;
-    if (!can(b, g, l)) {
+    if (!can(f, g, l)) {
       ts_layouts_lie(l, &p.from->out[0], NULL);
       continue;
     }

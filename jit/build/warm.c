@@ -34,7 +34,7 @@ static const char *const usual[] = {
     "  }\n"
     "}\n"};
 
-static int compile(const char *text, const TsJitTarget *t, TsError *err) {
+static int compile(const char *text, const TsTarget *t, TsError *err) {
   void *object = NULL;
   size_t n;
   TsTile *k = ts_tile_parse(text, err);
@@ -46,7 +46,7 @@ static int compile(const char *text, const TsJitTarget *t, TsError *err) {
   return failed;
 }
 
-int ts_warm_compile(const TsJitTarget *target, TsError *err) {
+int ts_warm_compile(const TsTarget *target, TsError *err) {
   int failed = 0;
   for (size_t i = 0; i < sizeof usual / sizeof *usual && !failed; i++)
     failed = compile(usual[i], target, err);
@@ -58,7 +58,7 @@ static void run(TsQueueJob *job) {
   ts_warm_compile(((TsWarm *)job)->target, &ignored);
 }
 
-void ts_warm_begin(TsWarm *w, TsQueue *queue, const TsJitTarget *target) {
+void ts_warm_begin(TsWarm *w, TsQueue *queue, const TsTarget *target) {
   if (w->begun || !target || ts_queue_length(queue)) return;
   w->begun = true;
   w->target = target;

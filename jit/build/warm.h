@@ -8,16 +8,17 @@
 
 #include "jit/code/queue.h"
 #include "jit/code/target.h"
+#include "lib/error.h"
 
 typedef struct TsWarm {
   TsQueueJob job; /* first */
-  const TsJitTarget *target;
+  const TsTarget *target;
   bool begun;
 } TsWarm;
 
 /* Compiles them in this thread. -1 with the error. */
-int ts_warm_compile(const TsJitTarget *target, TsError *err);
+int ts_warm_compile(const TsTarget *target, TsError *err);
 /* Once: the queue is idle now. w stays until the queue is stopped. */
-void ts_warm_begin(TsWarm *w, TsQueue *queue, const TsJitTarget *target);
+void ts_warm_begin(TsWarm *w, TsQueue *queue, const TsTarget *target);
 
 #endif

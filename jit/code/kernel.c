@@ -119,9 +119,9 @@ static int outline_memory(TsKernel *kernel, const TsTile *k, TsError *err) {
   return outline_marks(kernel, k, err);
 }
 
-int ts_kernel_outline(TsKernel *kernel, const TsTile *k, const TsJitTarget *t, TsError *err) {
+int ts_kernel_outline(TsKernel *kernel, const TsTile *k, const TsTarget *t, TsError *err) {
   TsTileStmt *phase[TS_KERNEL_PHASES];
-  *kernel = (TsKernel){.target = t->tile.name, .nparam = k->nparam, .ndim = k->ndim};
+  *kernel = (TsKernel){.target = t->name, .nparam = k->nparam, .ndim = k->ndim};
   kernel->nphase = ts_kernel_phases(k, phase);
   if (!kernel->nphase || kernel->nphase > TS_KERNEL_PHASES)
     return ts_error_set(err, TS_ERR_device, "jit: a kernel has 1 to %d phases, this one %d",

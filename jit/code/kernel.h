@@ -47,7 +47,7 @@ typedef struct TsKernel {
 } TsKernel;
 
 /* What of a kernel can be told without compiling it: phases, scratch, local memory. */
-int ts_kernel_outline(TsKernel *kernel, const TsTile *k, const TsJitTarget *t, TsError *err);
+int ts_kernel_outline(TsKernel *kernel, const TsTile *k, const TsTarget *t, TsError *err);
 /* Where the local memory of an alloc begins; -1 for other values. Memory of a region is used
  * again after it. */
 int64_t ts_kernel_local_at(const TsTile *k, const TsTileValue *alloc);
@@ -76,13 +76,13 @@ const char *ts_code_version(void);
 
 /* The name of a kernel's code: what it does, not how its values are called nor where it comes
  * from, with `salt` (the code generator's version) and the target. */
-void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint8_t key[32]);
+void ts_kernel_key(const TsTile *k, const TsTarget *t, const char *salt, uint8_t key[32]);
 /* The same in two steps, so that a kernel is walked once: what it does, then for whom. */
 void ts_kernel_digest(const TsTile *k, uint8_t digest[32]);
 /* Of its code alone: strides that only views of the copy engine have (jit/gpu/map.c) are not part
  * of it, so that attention over parts of any matrix is one entry on disk. */
 void ts_kernel_code_digest(const TsTile *k, uint8_t digest[32]);
-void ts_kernel_key_of(const uint8_t digest[32], const TsJitTarget *t, const char *salt,
+void ts_kernel_key_of(const uint8_t digest[32], const TsTarget *t, const char *salt,
                       uint8_t key[32]);
 
 #endif

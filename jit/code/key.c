@@ -94,8 +94,7 @@ static void region(Walk *w, const TsTileRegion *r) {
 
 /* Each by the key of its own. */
 static void parts(Walk *w, const TsTileParts *p) {
-  static const TsJitTarget none = {
-      .tile = {.name = ""}, .triple = "", .cpu = "", .features = ""};
+  static const TsTarget none = {.name = "", .triple = "", .cpu = "", .features = ""};
   uint8_t key[32];
   for (int i = 0; i < p->n; i++) {
     const TsTile *k = p->part[i].k;
@@ -116,9 +115,9 @@ static void begin(Walk *w, const TsTile *k) {
   if (!w->number) word(w, (int64_t)(intptr_t)k); /* no memory: a name that nothing else has */
 }
 
-static void target(Walk *w, const TsJitTarget *t, const char *salt) {
+static void target(Walk *w, const TsTarget *t, const char *salt) {
   string(w, salt);
-  string(w, t->tile.name);
+  string(w, t->name);
   string(w, t->triple);
   string(w, t->cpu);
   string(w, t->features);
@@ -141,7 +140,7 @@ static void end(Walk *w, uint8_t key[32]) {
   ts_sha256_end(&w->s, key);
 }
 
-void ts_kernel_key(const TsTile *k, const TsJitTarget *t, const char *salt, uint8_t key[32]) {
+void ts_kernel_key(const TsTile *k, const TsTarget *t, const char *salt, uint8_t key[32]) {
   Walk w = {.next = 0};
   begin(&w, k);
   target(&w, t, salt);
@@ -188,7 +187,7 @@ void ts_kernel_code_digest(const TsTile *k, uint8_t digest[32]) {
   digest_of(k, views_of(k), digest);
 }
 
-void ts_kernel_key_of(const uint8_t digest[32], const TsJitTarget *t, const char *salt,
+void ts_kernel_key_of(const uint8_t digest[32], const TsTarget *t, const char *salt,
                       uint8_t key[32]) {
   Walk w = {.next = 0};
   ts_sha256_begin(&w.s);

@@ -17,7 +17,7 @@ static bool from_disk(TsKernel *kernel, const uint8_t *key) {
   return kernel->cached;
 }
 
-static int from_llvm(TsKernel *kernel, const TsTile *k, const TsJitTarget *t,
+static int from_llvm(TsKernel *kernel, const TsTile *k, const TsTarget *t,
                      const uint8_t *key, TsError *err) {
   void *object = NULL;
   size_t n;
@@ -29,7 +29,7 @@ static int from_llvm(TsKernel *kernel, const TsTile *k, const TsJitTarget *t,
 }
 
 /* From disk, or by LLVM if `compile`. */
-static TsKernel *kernel_of(const TsTile *k, const TsJitTarget *t, bool compile, TsError *err) {
+static TsKernel *kernel_of(const TsTile *k, const TsTarget *t, bool compile, TsError *err) {
   uint8_t key[TS_CACHE_KEY];
   char salt[64];
   TsKernel *kernel = calloc(1, sizeof *kernel);
@@ -44,11 +44,11 @@ static TsKernel *kernel_of(const TsTile *k, const TsJitTarget *t, bool compile, 
   return NULL;
 }
 
-TsKernel *ts_kernel_compile(const TsTile *k, const TsJitTarget *t, TsError *err) {
+TsKernel *ts_kernel_compile(const TsTile *k, const TsTarget *t, TsError *err) {
   return kernel_of(k, t, true, err);
 }
 
-TsKernel *ts_kernel_find(const TsTile *k, const TsJitTarget *t) {
+TsKernel *ts_kernel_find(const TsTile *k, const TsTarget *t) {
   TsError ignored = {0};
   return kernel_of(k, t, false, &ignored);
 }

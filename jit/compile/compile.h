@@ -6,9 +6,9 @@
 
 /* k: explicit form, expanded. In any thread. NULL with the error, which is no more than that:
  * the program goes on without the kernel. */
-TsKernel *ts_kernel_compile(const TsTile *k, const TsJitTarget *t, TsError *err);
+TsKernel *ts_kernel_compile(const TsTile *k, const TsTarget *t, TsError *err);
 
 /* The same from the disk cache alone: NULL where it is not there. */
-TsKernel *ts_kernel_find(const TsTile *k, const TsJitTarget *t);
+TsKernel *ts_kernel_find(const TsTile *k, const TsTarget *t);
 
 #endif

@@ -10,81 +10,6 @@
 #include "jit/gpu/code.h"
 #include "jit/compile/llvm.h"
 
-#define NUMBERS .vector_bytes = 16, .registers = 255, .fma = true
-
-static const TsGpuTarget target[] = {
-    {8,
-     0,
-     "sm_80",
-     "+ptx80",
-     {.name = "sm_80", NUMBERS, .shared_bytes = 166912, .bare_products = true}},
-    {8,
-     6,
-     "sm_80",
-     "+ptx80",
-     {.name = "sm_80", NUMBERS, .shared_bytes = 101376, .bare_products = true}},
-    {9,
-     0,
-     "sm_90a",
-     "+ptx83",
-     {.name = "sm_90a", NUMBERS, .shared_bytes = 232448, .bare_products = true}},
-    {9,
-     0,
-     "sm_90",
-     "+ptx83",
-     {.name = "sm_90", NUMBERS, .shared_bytes = 232448, .bare_products = true}},
-    {12,
-     0,
-     "sm_90",
-     "+ptx83",
-     {.name = "sm_90", NUMBERS, .shared_bytes = 101376, .bare_products = true}},
-};
-enum { SM_80, SM_86, SM_90A, SM_90, SM_120 };
-
-bool ts_gpu_oldest(void) {
-  const char *s = getenv("TESSERA_GPU");
-  return s && !strcmp(s, "sm_80");
-}
-
-/* Code for sm_90a runs there alone; the driver compiles that of sm_80 and sm_90 for all that
- * came later. */
-const TsGpuTarget *ts_gpu_target(int major, int minor) {
-  if (major < 8) return NULL;
-  if (ts_gpu_oldest()) return &target[SM_80];
-  if (major == 8) return &target[minor == 6 || minor == 9 ? SM_86 : SM_80];
-  if (major == 9 && minor == 0) return &target[SM_90A];
-  return &target[major == 12 ? SM_120 : SM_90];
-}
-
-const TsJitTarget *ts_gpu_jit_target(const TsGpuTarget *t) {
-  static const TsJitTarget list[] = {
-      {.tile = {.name = "sm_80"},
-       .triple = "nvptx64-nvidia-cuda",
-       .cpu = "sm_80",
-       .features = "+ptx80",
-       .half = true,
-       .brain = true,
-       .round = true},
-      {.tile = {.name = "sm_90a"},
-       .triple = "nvptx64-nvidia-cuda",
-       .cpu = "sm_90a",
-       .features = "+ptx83",
-       .half = true,
-       .brain = true,
-       .round = true},
-      {.tile = {.name = "sm_90"},
-       .triple = "nvptx64-nvidia-cuda",
-       .cpu = "sm_90",
-       .features = "+ptx83",
-       .half = true,
-       .brain = true,
-       .round = true},
-  };
-  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-    if (!strcmp(list[i].cpu, t->cpu)) return &list[i];
-  return NULL;
-}
-
 static double now_usec(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -119,7 +44,7 @@ static TsTile *expanded(const TsTile *k, TsError *err) {
   return e;
 }
 
-static int emit(const TsTile *k, const TsGpuTarget *t, TsGpuForm how, TsLlvmForm form,
+static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm form,
                 TsGpuCode *code, TsText *text, TsError *err) {
   TsGpuPlan plan;
   int64_t shared[TS_GPU_PHASES];
@@ -128,10 +53,10 @@ static int emit(const TsTile *k, const TsGpuTarget *t, TsGpuForm how, TsLlvmForm
   int failed = ts_gpu_code_outline(e, how != TS_GPU_loose, code, &plan, err);
   TsGpuJob job = {.plan = &plan, .form = how, .shared = shared};
   if (!failed)
-    failed = ts_llvm_emit(e, ts_gpu_jit_target(t), NULL, form, ts_gpu_emit, &job, text, err);
+    failed = ts_llvm_emit(e, t, NULL, form, ts_gpu_emit, &job, text, err);
   for (int i = 0; !failed && i < plan.nphase; i++) {
     code->phase[i].shared = (uint32_t)(shared[i] * plan.phase[i].rounds);
-    if (code->phase[i].shared > t->tile.shared_bytes)
+    if (code->phase[i].shared > t->shared_bytes)
       failed = ts_error_set(err, TS_ERR_device, "jit: a block needs %u bytes of shared memory",
                             code->phase[i].shared);
   }
@@ -139,7 +64,7 @@ static int emit(const TsTile *k, const TsGpuTarget *t, TsGpuForm how, TsLlvmForm
   return failed;
 }
 
-int ts_gpu_code(const TsTile *k, const TsGpuTarget *t, TsGpuForm how, TsGpuCode *code,
+int ts_gpu_code(const TsTile *k, const TsTarget *t, TsGpuForm how, TsGpuCode *code,
                 TsError *err) {
   TsText text = {0};
   double begun = now_usec();
@@ -156,7 +81,7 @@ void ts_gpu_code_free(TsGpuCode *code) {
   code->ptx = NULL;
 }
 
-int ts_gpu_text(const TsTile *k, const TsGpuTarget *t, const char *level, TsText *out,
+int ts_gpu_text(const TsTile *k, const TsTarget *t, const char *level, TsText *out,
                 TsError *err) {
   TsGpuCode code;
   bool llvm = !strcmp(level, "llvm");

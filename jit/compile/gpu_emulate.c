@@ -142,7 +142,7 @@ static int emulate(const TsTile *k, TsGpuForm form, int n, void *const *arg, con
   static const char *const name[TS_GPU_PHASES] = {
       "phase0", "phase1", "phase2",  "phase3",  "phase4",  "phase5",  "phase6",  "phase7",
       "phase8", "phase9", "phase10", "phase11", "phase12", "phase13", "phase14", "phase15"};
-  const TsJitTarget *t = ts_jit_target("avx2");
+  const TsTarget *t = ts_jit_target("avx2");
   TsGpuPlan plan;
   TsGpuCode code = {0};
   TsText object = {0};

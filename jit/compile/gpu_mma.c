@@ -15,24 +15,10 @@ static const char passes[] =
 
 static void emit(TsEmit *e, void *info) { ts_emit_mma_module(e, info); }
 
-#define GPU(cpu_name, ptx)                                                                     \
-  {                                                                                            \
-    .tile = {.name = cpu_name, .fma = true}, .triple = "nvptx64-nvidia-cuda", .cpu = cpu_name, \
-    .features = ptx, .half = true, .round = true                                               \
-  }
-
 /* What a kernel uses beyond its target ptxas refuses; nothing here asks. */
-static const TsJitTarget *target_of(const char *name) {
-  static const TsJitTarget list[] = {GPU("sm_80", "+ptx80"), GPU("sm_90", "+ptx83"),
-                                     GPU("sm_90a", "+ptx83")};
-  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-    if (!strcmp(list[i].cpu, name)) return &list[i];
-  return NULL;
-}
-
 int ts_gpu_mma_text(const TsTile *k, bool llvm, TsGpuMma *info, TsText *text, TsError *err) {
-  const TsJitTarget *target = k->target ? target_of(k->target) : NULL;
-  if (!target)
+  const TsTarget *target = k->target ? ts_target(k->target) : NULL;
+  if (!ts_target_gpu(target))
     return ts_error_set(err, TS_ERR_device, "jit: kernels with roles are for GPUs, not %s",
                         k->target ? k->target : "no target");
   TsTile *expanded = ts_tile_expand(k, err);

@@ -120,7 +120,7 @@ static struct {
 
 enum { IDLE = sizeof machines.idle / sizeof *machines.idle };
 
-static LLVMTargetMachineRef take_machine(const TsJitTarget *t) {
+static LLVMTargetMachineRef take_machine(const TsTarget *t) {
   LLVMTargetMachineRef found = NULL;
   pthread_mutex_lock(&machines.lock);
   for (int i = 0; i < IDLE && !found; i++)
@@ -133,7 +133,7 @@ static LLVMTargetMachineRef take_machine(const TsJitTarget *t) {
   return found;
 }
 
-static void put_machine(const TsJitTarget *t, LLVMTargetMachineRef machine) {
+static void put_machine(const TsTarget *t, LLVMTargetMachineRef machine) {
   pthread_mutex_lock(&machines.lock);
   for (int i = 0; i < IDLE && machine; i++) {
     if (machines.idle[i].machine) continue;
@@ -150,7 +150,7 @@ static void put_machine(const TsJitTarget *t, LLVMTargetMachineRef machine) {
 /* No flag here or in the IR lets LLVM change a rounding: contraction needs the flag `contract`,
  * and denormals are kept unless an attribute says otherwise. */
 static int make_machine(Work *w) {
-  const TsJitTarget *t = w->e.target;
+  const TsTarget *t = w->e.target;
   LLVMTargetRef target;
   char *text = NULL;
   if ((w->machine = take_machine(t))) return 0;
@@ -232,7 +232,7 @@ static void emit_cpu(TsEmit *e, void *arg) {
   ts_emit_module(e);
 }
 
-static Work *begin(const TsTile *k, const TsJitTarget *t, const char *passes, TsError *err) {
+static Work *begin(const TsTile *k, const TsTarget *t, const char *passes, TsError *err) {
   static pthread_once_t once = PTHREAD_ONCE_INIT, nvptx = PTHREAD_ONCE_INIT;
   Work *w = t->triple ? calloc(1, sizeof *w) : NULL;
   if (!w) {
@@ -268,7 +268,7 @@ static int guarded(Work *w, bool as_ir) {
   return how;
 }
 
-int ts_llvm_emit(const TsTile *k, const TsJitTarget *t, const char *passes, TsLlvmForm form,
+int ts_llvm_emit(const TsTile *k, const TsTarget *t, const char *passes, TsLlvmForm form,
                  TsLlvmEmit *emit, void *arg, TsText *text, TsError *err) {
   Work *w = begin(k, t, passes, err);
   if (!w) return -1;
@@ -287,7 +287,7 @@ int ts_llvm_emit(const TsTile *k, const TsJitTarget *t, const char *passes, TsLl
 bool ts_llvm_present(void) { return true; }
 const char *ts_llvm_version(void) { return LLVM_VERSION_STRING; }
 
-int ts_llvm_object(const TsTile *k, const TsJitTarget *t, const char *passes, void **object,
+int ts_llvm_object(const TsTile *k, const TsTarget *t, const char *passes, void **object,
                    size_t *nbytes, TsError *err) {
   Work *w = begin(k, t, passes, err);
   if (!w) return -1;
@@ -304,7 +304,7 @@ int ts_llvm_object(const TsTile *k, const TsJitTarget *t, const char *passes, vo
   return how ? -1 : 0;
 }
 
-int ts_llvm_text(const TsTile *k, const TsJitTarget *t, bool assembly, TsText *text,
+int ts_llvm_text(const TsTile *k, const TsTarget *t, bool assembly, TsText *text,
                  TsError *err) {
   Work *w = begin(k, t, NULL, err);
   if (!w) return -1;
@@ -331,19 +331,19 @@ bool ts_llvm_present(void) { return false; }
 const char *ts_llvm_version(void) { return ""; }
 void ts_llvm_break(int compiles) { (void)compiles; }
 
-int ts_llvm_object(const TsTile *k, const TsJitTarget *t, const char *passes, void **object,
+int ts_llvm_object(const TsTile *k, const TsTarget *t, const char *passes, void **object,
                    size_t *nbytes, TsError *err) {
   (void)k, (void)t, (void)passes, (void)object, (void)nbytes;
   return absent(err);
 }
 
-int ts_llvm_emit(const TsTile *k, const TsJitTarget *t, const char *passes, TsLlvmForm form,
+int ts_llvm_emit(const TsTile *k, const TsTarget *t, const char *passes, TsLlvmForm form,
                  TsLlvmEmit *emit, void *arg, TsText *text, TsError *err) {
   (void)k, (void)t, (void)passes, (void)form, (void)emit, (void)arg, (void)text;
   return absent(err);
 }
 
-int ts_llvm_text(const TsTile *k, const TsJitTarget *t, bool assembly, TsText *text,
+int ts_llvm_text(const TsTile *k, const TsTarget *t, bool assembly, TsText *text,
                  TsError *err) {
   (void)k, (void)t, (void)assembly, (void)text;
   return absent(err);

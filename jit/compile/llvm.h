@@ -16,17 +16,17 @@ const char *ts_llvm_version(void);
 
 /* A relocatable object, for free(). The kernel is in explicit form and expanded. passes: NULL
  * for the usual ones, or a pipeline in the words of opt, for measurements. */
-int ts_llvm_object(const TsTile *k, const TsJitTarget *t, const char *passes, void **object,
+int ts_llvm_object(const TsTile *k, const TsTarget *t, const char *passes, void **object,
                    size_t *nbytes, TsError *err);
 /* Code that is not the CPU's phases: emit adds functions to the empty module of e. The result
  * is added to text: an object's bytes, assembly (of NVPTX: PTX), or IR. passes as above. */
 struct TsEmit;
 typedef void TsLlvmEmit(struct TsEmit *e, void *arg);
 typedef enum TsLlvmForm { TS_LLVM_object, TS_LLVM_assembly, TS_LLVM_ir } TsLlvmForm;
-int ts_llvm_emit(const TsTile *k, const TsJitTarget *t, const char *passes, TsLlvmForm form,
+int ts_llvm_emit(const TsTile *k, const TsTarget *t, const char *passes, TsLlvmForm form,
                  TsLlvmEmit *emit, void *arg, TsText *text, TsError *err);
 /* The LLVM IR after the passes, or the assembly. */
-int ts_llvm_text(const TsTile *k, const TsJitTarget *t, bool assembly, TsText *text,
+int ts_llvm_text(const TsTile *k, const TsTarget *t, bool assembly, TsText *text,
                  TsError *err);
 /* For tests: of so many compiles from now on each ends within LLVM, which would end the process:
  * an instruction of another machine is asked for. */

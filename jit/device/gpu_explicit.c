@@ -34,14 +34,12 @@ static double now_usec(void) {
 static void key_of(const TsDevice *d, const TsTile *k, uint8_t *key) {
   char salt[128];
   uint8_t digest[32];
-  TsJitTarget t = {.tile = {.name = k->target},
-                   .triple = "nvptx64-nvidia-cuda",
-                   .cpu = k->target,
-                   .features = ""};
+  static const TsTarget none = {.name = "", .triple = "", .cpu = "", .features = ""};
+  const TsTarget *t = ts_target(k->target);
   ts_kernel_code_digest(k, digest);
-  snprintf(salt, sizeof salt, "gpu roles %s llvm %s driver %d sm %d.%d", ts_code_version(),
-           ts_llvm_version(), d->driver, d->major, d->minor);
-  ts_kernel_key_of(digest, &t, salt, key);
+  snprintf(salt, sizeof salt, "gpu roles %s llvm %s driver %d %s", ts_code_version(),
+           ts_llvm_version(), d->driver, d->target->name);
+  ts_kernel_key_of(digest, t ? t : &none, salt, key);
 }
 
 bool ts_gpu_explicit_known(const TsDevice *d, const TsTile *k) {

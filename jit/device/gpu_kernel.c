@@ -27,7 +27,7 @@ struct TsGpuKernel {
   TsDevice *d;
   TsTile *k;
   uint8_t digest[32];
-  const TsGpuTarget *target;
+  const TsTarget *target;
   Variant aligned, other, many;
   pthread_mutex_t lock;
   bool cached;
@@ -81,17 +81,17 @@ static void to_disk(const TsGpuCode *code, const uint8_t *key) {
   free(data);
 }
 
-static void key_of(const uint8_t *digest, const TsGpuTarget *t, TsGpuForm form, uint8_t *key) {
+static void key_of(const uint8_t *digest, const TsTarget *t, TsGpuForm form, uint8_t *key) {
   static const char *const word[] = {"", "aligned", "batch"};
   char salt[80];
   snprintf(salt, sizeof salt, "gpu code %s llvm %s %s", ts_code_version(), ts_llvm_version(),
            word[form]);
-  ts_kernel_key_of(digest, ts_gpu_jit_target(t), salt, key);
+  ts_kernel_key_of(digest, t, salt, key);
 }
 
 bool ts_gpu_kernel_known(const TsDevice *d, const uint8_t digest[32]) {
   uint8_t key[TS_CACHE_KEY];
-  const TsGpuTarget *t = ts_gpu_target(d->major, d->minor);
+  const TsTarget *t = ts_target_of(d);
   if (t) key_of(digest, t, TS_GPU_aligned, key);
   return t && ts_cache_has(ts_cache_usual(), key);
 }
@@ -149,8 +149,8 @@ static int make(TsGpuKernel *g, Variant *v, TsGpuForm form, TsError *err) {
 
 TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, const uint8_t digest[32],
                                 TsError *err) {
-  const TsGpuTarget *t = d->run ? ts_gpu_target(d->major, d->minor) : NULL;
-  if (!t) return ts_error_set(err, TS_ERR_device, "jit: no code for %s", d->name), NULL;
+  const TsTarget *t = d->run ? ts_target_of(d) : NULL;
+  if (!ts_target_gpu(t)) return ts_error_set(err, TS_ERR_device, "jit: no code for %s", d->name), NULL;
   if (ts_device_use(d, err)) return NULL;
   TsGpuKernel *g = calloc(1, sizeof *g);
   if (!g) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
@@ -207,8 +207,8 @@ static int launch(TsGpuKernel *g, Variant *v, void **args, const int64_t *dim, T
                   .grid = {(uint32_t)blocks, 1, 1},
                   .block = {(uint32_t)p->threads, 1, 1},
                   .shared = p->shared,
-                  .early = before >= MANY_BLOCKS && g->target->major >= 9,
-                  .ahead = i == 0 && blocks >= MANY_BLOCKS && g->target->major >= 9,
+                  .early = before >= MANY_BLOCKS && ts_target_has(g->target, TS_UNIT_early),
+                  .ahead = i == 0 && blocks >= MANY_BLOCKS && ts_target_has(g->target, TS_UNIT_early),
                   .args = args};
     if (g->d->run->launch(g->d, &l, err)) return -1;
     before = blocks;

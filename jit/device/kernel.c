@@ -40,7 +40,7 @@ struct TsDeviceKernel {
 /* Kernels with roles are the device's own explicit form. */
 static bool has_roles(const TsTile *k) { return k->form == TS_FORM_explicit && k->threads; }
 
-static bool is_sim(const TsDevice *d) { return !strcmp(d->kind, "sim"); }
+static bool is_sim(const TsDevice *d) { return d->most_work; }
 
 /* TESSERA_SIM=emulate: the simulated GPU runs the code of a real one, thread by thread. For
  * tests of that code; a thousand times slower than the interpreter. */
@@ -49,41 +49,33 @@ static bool emulates(void) {
   return how && !strcmp(how, "emulate");
 }
 
-/* What schedules ask for: that products have fused multiply-adds, and the room of a block. */
-static const TsTarget simulated = {.name = "sim",
-                                   .vector_bytes = 16,
-                                   .registers = 255,
-                                   .fma = true,
-                                   .cache = {128 << 10, 32 << 20, 32 << 20},
-                                   .shared_bytes = 227 << 10,
-                                   .bare_products = true};
-
 const TsTarget *ts_device_target(TsDevice *d, const char **why) {
+  const TsTarget *t = ts_target_of(d);
   *why = NULL;
-  if (is_sim(d)) return &simulated;
-  const TsGpuTarget *t = !strcmp(d->kind, "cuda") ? ts_gpu_target(d->major, d->minor) : NULL;
+  if (is_sim(d)) return t;
   if (!ts_llvm_present())
     *why = "the program was built without LLVM";
-  else if (!t)
+  else if (!ts_target_gpu(t))
     *why = "there is no code generator for this device";
-  return *why ? NULL : &t->tile;
+  return *why ? NULL : t;
 }
 
-/* TESSERA_SIM_PTX names a folder: the code for the oldest GPU of each kernel goes there, for
- * tests that give it to an assembler. Kernels of newer ones are left out. */
+/* TESSERA_SIM_PTX names a folder: the code of each kernel goes there, for tests that give it to an
+ * assembler. Of block form it is that for the oldest GPU; kernels with roles of newer ones are left out. */
 static void keep_ptx(const TsTile *k) {
   static atomic_uint count;
-  const char *folder = getenv("TESSERA_SIM_PTX"), *oldest = ts_gpu_target(8, 0)->cpu;
+  bool roles = has_roles(k);
+  const char *folder = getenv("TESSERA_SIM_PTX");
+  const TsTarget *oldest = ts_target_with(TS_UNIT_mma), *own = roles ? ts_target(k->target) : oldest;
   TsGpuCode code = {0};
   TsGpuMma info;
   TsText text = {0};
   TsError err;
   char path[512];
-  bool roles = has_roles(k);
-  if (!folder || (roles && strcmp(k->target, oldest))) return;
+  if (!folder || !own || strcmp(own->cpu, oldest->cpu)) return;
   snprintf(path, sizeof path, "%s/%s-%u.ptx", folder, k->name, atomic_fetch_add(&count, 1));
   bool made = roles ? !ts_gpu_mma_text(k, false, &info, &text, &err)
-                    : !ts_gpu_code(k, ts_gpu_target(8, 0), true, &code, &err);
+                    : !ts_gpu_code(k, oldest, true, &code, &err);
   FILE *f = fopen(path, "w");
   if (f) fputs(!made ? err.message : roles ? text.at : code.ptx, f), fclose(f);
   ts_gpu_code_free(&code);
@@ -95,7 +87,7 @@ static int simulate(TsDeviceKernel *made, const TsTile *k, TsError *err) {
   if (ts_tile_check(k, NULL, err)) return -1;
   keep_ptx(k);
   made->emulated = emulates() && !has_roles(k);
-  if (made->emulated && ts_gpu_code(k, ts_gpu_target(9, 0), TS_GPU_aligned, &code, err))
+  if (made->emulated && ts_gpu_code(k, ts_target_of(made->device), TS_GPU_aligned, &code, err))
     return -1;
   ts_gpu_code_free(&code);
   made->tile = made->emulated ? ts_tile_copy(k, NULL, NULL, err) : ts_tile_expand(k, err);
@@ -253,7 +245,7 @@ TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err
 
 /* ---- kernels that are opened while the program goes on. They are in the table from the
  * beginning, so that each is compiled once. */
-bool ts_device_kernel_takes_time(const TsDevice *d) { return !strcmp(d->kind, "cuda"); }
+bool ts_device_kernel_takes_time(const TsDevice *d) { return !d->most_work; }
 
 static TsDeviceKernel *begin(TsDevice *d, const TsTile *k, const uint8_t key[32],
                              TsQueue *queue, bool soon, bool known, TsError *err) {

@@ -10,7 +10,7 @@
 static bool key_of(const TsDevice *d, const TsGraph *g, uint8_t key[TS_CACHE_KEY]) {
   TsText text = {0};
   TsSha256 s;
-  ts_text_format(&text, "promoted on %s %d.%d driver %d\n", d->kind, d->major, d->minor,
+  ts_text_format(&text, "promoted on %s %s driver %d\n", d->kind, ts_target_of(d)->name,
                  d->driver);
   ts_graph_text(g, &text);
   bool whole = !text.failed;

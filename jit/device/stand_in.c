@@ -24,7 +24,7 @@ static bool is_known(const TsTileRegion *r) {
 }
 
 bool ts_stand_in_can(const TsDevice *d, const TsTile *k) {
-  return !strcmp(d->kind, "cuda") && d->major == 9 && !k->parts && k->nparam <= MOST &&
+  return !d->most_work && ts_target_has(ts_target_of(d), TS_UNIT_wgmma) && !k->parts && k->nparam <= MOST &&
          is_known(k->body);
 }
 
@@ -61,7 +61,7 @@ static TsTileVal chosen(TsTileBuild *b, TsTileVal x, TsTileVal which) {
 TsTile *ts_stand_in_functions(void) {
   TsTile *k = ts_tile_new("functions");
   if (!k) return NULL;
-  k->target = "sm_90a";
+  k->target = ts_target_with(TS_UNIT_wgmma)->name;
   int64_t n = ts_tile_size(k, "N");
   ts_tile_size(k, "W");
   TsTileType memory = ts_tile_type(TS_DT_f32, 1, &n), tile = ts_tile_vector(TS_DT_f32, PIECE);

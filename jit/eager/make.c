@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "ir/graph/graph.h"
-#include "ir/sched/index.h"
-#include "jit/lower/product.h"
+#include "ir/lower/lower.h"
 #include "jit/eager/state.h"
 #include "jit/tune/device.h"
 
@@ -117,23 +116,15 @@ static void find_guards(const Making *m, const TsSchedKernel *k, Plan *p) {
 
 static bool is_half(const Form *f) { return ts_dtypes[f->in[0].meta.dtype].nbytes == 2; }
 
-/* Kernels with roles, where the group has one. Of the quick ones only those with small
- * tiles. */
-static bool has_roles(Making *m, const TsSched *s, TsGroup *g, TsSchedKernel *k, TsError *err) {
-  TsDevice *d = ts_device_at(m->f->device);
+/* What is known of the group, or of the quick ones the smallest tiles. */
+static void choose(const Making *m, TsSched *s, TsGroup *g) {
   TsTuneEntry known;
-  bool strict = m->f->profile == TS_PROFILE_strict;
-  if (m->quick) {
+  s->plain = m->quick && !is_half(m->f);
+  if (m->quick)
     g->choice = (TsSchedChoice){.rows = 64, .columns = 64, .cluster = 1};
-    return is_half(m->f) && ts_device_product(d, s, g, m->f->profile, layout_of, m, k, err);
-  }
-  if (g->kind == TS_GROUP_matmul && !g->pinned &&
-      ts_tune_device_known(d, s, g, layout_of, m, &known))
+  else if (g->kind == TS_GROUP_matmul && !g->pinned &&
+           ts_tune_device_known(ts_device_at(m->f->device), s, g, layout_of, (void *)m, &known))
     g->choice = known.choice;
-  m->roles = ts_device_product(d, s, g, m->f->profile, layout_of, m, k, err) ||
-             ts_device_attention(d, g, strict, layout_of, m, k, err) ||
-             ts_device_attention_grad(d, g, strict, layout_of, m, k, err);
-  return m->roles;
 }
 
 static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *err) {
@@ -141,13 +132,13 @@ static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *e
   if (!s) return -1;
   s->numbers_vary = true;
   s->sizes_vary = m->f->collapsed;
+  s->profile = m->f->profile;
+  ts_lower_for(s, ts_device_at(m->f->device));
   TsGroup *g = s->ngroup == 1 ? s->group[0] : NULL;
-  int failed = 0;
-  if (!g || !has_roles(m, s, g, k, err))
-    failed = g && g->kind != TS_GROUP_vm ? ts_sched_lower(s, g, layout_of, m, k, err)
-             : g && ts_sched_is_index(target, g->node[0])
-                 ? ts_sched_lower_index(s, g, layout_of, m, k, err)
+  if (g) choose(m, s, g);
+  int failed = g ? ts_lower_group(s, g, layout_of, m, k, err)
                  : refuse(err, "there is no kernel of this operator");
+  m->roles = !failed && ts_lower_own(k);
   ts_sched_free(s);
   if (!failed && k->ndraw) return refuse(err, "random numbers are drawn by the CPU");
   return failed;

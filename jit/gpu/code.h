@@ -17,7 +17,6 @@ typedef struct TsGpuJob {
 /* For ts_llvm_emit: the functions of all phases; arg is a TsGpuJob. */
 void ts_gpu_emit(struct TsEmit *e, void *arg);
 
-const TsJitTarget *ts_gpu_jit_target(const TsGpuTarget *t);
 /* Everything of the code but the PTX and the bytes of shared memory. */
 int ts_gpu_code_outline(const TsTile *k, bool aligned, TsGpuCode *code, TsGpuPlan *plan,
                         TsError *err);

@@ -11,18 +11,6 @@
 #include "ir/tile/tile.h"
 #include "lib/text.h"
 
-typedef struct TsGpuTarget {
-  int major, minor;
-  const char *cpu;      /* "sm_90a" */
-  const char *features; /* "+ptx83" */
-  TsTarget tile;        /* numbers for passes */
-} TsGpuTarget;
-
-/* The best that we can generate for a GPU of this compute capability; NULL: too old. */
-const TsGpuTarget *ts_gpu_target(int major, int minor);
-/* TESSERA_GPU=sm_80: newer GPUs run the code of the oldest, for tests of that code. */
-bool ts_gpu_oldest(void);
-
 enum { TS_GPU_PHASES = 16, TS_GPU_SCRATCH = 16, TS_GPU_PREFIX = 256 };
 
 typedef struct TsGpuPhase {
@@ -61,11 +49,11 @@ typedef enum TsGpuForm {
 } TsGpuForm;
 
 /* -1 with the error: there is no code for this kernel, nothing else. */
-int ts_gpu_code(const TsTile *k, const TsGpuTarget *t, TsGpuForm form, TsGpuCode *code,
+int ts_gpu_code(const TsTile *k, const TsTarget *t, TsGpuForm form, TsGpuCode *code,
                 TsError *err);
 void ts_gpu_code_free(TsGpuCode *code);
 /* Of block form, "llvm" or "ptx". */
-int ts_gpu_text(const TsTile *k, const TsGpuTarget *t, const char *level, TsText *out,
+int ts_gpu_text(const TsTile *k, const TsTarget *t, const char *level, TsText *out,
                 TsError *err);
 /* The rounds of each phase for these sizes; -1: a size that makes no sense. */
 int ts_gpu_rounds(const TsGpuCode *code, const int64_t *dim, int64_t rounds[TS_GPU_PHASES]);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "jit/build/device.h"
-#include "jit/lower/product.h"
+#include "ir/lower/lower.h"
 #include "jit/tune/state.h"
 #include "jit/tune/turns.h"
 
@@ -50,13 +50,10 @@ static bool over(const Session *m) { return ts_tune_msec() > m->end; }
 /* ---- kernels */
 static bool build(Session *m, int entry, TsSchedKernel *k) {
   TsError err = {0};
-  TsLayouts *l = ts_build_layouts(m->b, m->f->g);
   TsSchedChoice before = m->g->choice;
   memset(k, 0, sizeof *k);
   m->g->choice = m->r->at[entry].choice;
-  bool made =
-      ts_device_product(m->d, m->f->sched, m->g, m->b->profile, ts_layouts_of, l, k, &err) ||
-      !ts_build_tile(m->b, m->f, m->g, k, &err);
+  bool made = !ts_build_tile(m->b, m->f, m->g, k, &err);
   m->g->choice = before;
   return made && !k->tile->parts && !k->ndraw && !k->nguard;
 }

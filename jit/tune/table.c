@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "devices/cuda_api.h"
 #include "jit/code/sha256.h"
 #include "jit/tune/device.h"
 
@@ -47,13 +46,8 @@ void ts_tune_device_name(const TsGroup *g, TsLayoutFn *layout, void *arg, TsText
   for (int i = 0; i < g->nout; i++) put_value(t, g->out[i], layout, arg);
 }
 
-static int processors(const TsDevice *d) {
-  return d->state && !strcmp(d->kind, "cuda") ? ((const TsCuda *)d->state)->sms : 0;
-}
-
 void ts_tune_device_kind(const TsDevice *d, TsText *kind) {
-  bool a = d->major == 9 && !d->minor;
-  ts_text_format(kind, "sm_%d%d%s %d", d->major, d->minor, a ? "a" : "", processors(d));
+  ts_text_format(kind, "%s %d", d->target ? d->target->name : d->kind, d->processors);
 }
 
 /* ---- the program's own */

@@ -43,7 +43,7 @@ typedef struct TsTuneSubject {
   int (*tile)(void *arg, const TsSchedChoice *c, TsSchedKernel *k, TsError *err);
   void *arg;
   void *const *in; /* what the kernel reads; NULL: it is made up */
-  const TsJitTarget *target;
+  const TsTarget *target;
   int threads;
   char what[160];
 } TsTuneSubject;

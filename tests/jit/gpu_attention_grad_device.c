@@ -545,7 +545,7 @@ int main(int argc, char **argv) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   gpu = ts_device_find("cuda:0", &err);
   bool warps = argc > 1 && !strcmp(argv[1], "warps");
-  if (!gpu || !gpu->run || ((TsCuda *)gpu->state)->major < (warps ? 8 : 9)) {
+  if (!gpu || !gpu->run || !ts_target_has(gpu->target, warps ? TS_UNIT_mma : TS_UNIT_roles)) {
     printf("skipped: no GPU\n");
     return 0;
   }

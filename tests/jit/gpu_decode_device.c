@@ -303,7 +303,7 @@ static void bench_all(void) {
 int main(int argc, char **argv) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   gpu = ts_device_find("cuda:0", &err);
-  if (!gpu || !gpu->run || ((TsCuda *)gpu->state)->major != 9) {
+  if (!gpu || !gpu->run || !ts_target_has(gpu->target, TS_UNIT_roles)) {
     printf("skipped: no GPU\n");
     return 0;
   }

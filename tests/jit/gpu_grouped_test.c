@@ -18,8 +18,8 @@ typedef struct Case {
   int spills; /* bytes that may be spilled outside of the loop of products */
 } Case;
 
-static const TsGpuRoom ampere = {.target = "sm_80", .processors = 108, .shared = 166912};
 static const TsTarget target = {.name = "sm_80", .shared_bytes = 166912};
+static const TsGpuMachine ampere = {&target, 108};
 
 static TsTile *kernel(const Case *c) {
   TsError err = {0};
@@ -91,7 +91,7 @@ static void refused(void) {
   TsGpuWarpProduct w = ts_gpu_warp_product(TS_DT_bf16, TS_DT_bf16, TS_GPU_UNIT_mma, true, false,
                                            128, 128, &ampere);
   w.ragged = TS_GPU_RAGGED_depth;
-  if (ts_tile_gpu_mma(&w, "sm_80", &err)) failed++, printf("whole stages of parts of k\n");
+  if (ts_tile_gpu_mma(&w, &target, &err)) failed++, printf("whole stages of parts of k\n");
 }
 
 int main(int argc, char **argv) {

@@ -121,7 +121,7 @@ int main(int argc, char **argv) {
   void *module, *function;
   gpu = ts_device_find("cuda:0", &err);
   if (!gpu) return printf("skipped: no GPU\n"), 0;
-  if (gpu->major != 9) return printf("skipped: compute capability %d\n", gpu->major), 0;
+  if (!ts_target_has(gpu->target, TS_UNIT_wgmma)) return printf("skipped: no wgmma on %s\n", gpu->name), 0;
   MUST(ts_device_use(gpu, &err));
   MUST(gpu->run->module_new(gpu, ptx, &module, &err));
   MUST(gpu->run->kernel(gpu, module, "unit", 0, &function, &err));

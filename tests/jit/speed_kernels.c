@@ -85,7 +85,7 @@ static void measure(const char *path, const Options *o) {
   TsError err = {0};
   double explicit_ms[MOST], code_ms[MOST];
   char *text = whole(path);
-  const TsJitTarget *t = ts_jit_target(o->target);
+  const TsTarget *t = ts_jit_target(o->target);
   TsTile *k = text ? ts_tile_parse(text, &err) : NULL, *plain = NULL;
   void *object = NULL;
   size_t n = 0;

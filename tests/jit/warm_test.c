@@ -10,7 +10,7 @@ int main(void) {
   int failed = 0;
   if (!ts_llvm_present()) return puts("skipped: built without LLVM"), 0;
   for (int i = 0; i < 3; i++) {
-    const TsJitTarget *t = ts_jit_target(name[i]);
+    const TsTarget *t = ts_jit_target(name[i]);
     TsError err = {0};
     if (!t || !ts_warm_compile(t, &err)) continue;
     failed++;

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "lib/error.h"
+#include "lib/profile.h"
 #include "vm/core/kernels.h"
 #include "vm/core/trace.h"
 
@@ -14,12 +15,6 @@ struct TsTensor;
 struct TsDefer;
 struct TsOffload;
 struct TsSpans;
-
-typedef enum TsProfile {
-  TS_PROFILE_strict,
-  TS_PROFILE_deterministic,
-  TS_PROFILE_fast
-} TsProfile;
 
 typedef struct TsContext {
   TsError err;

@@ -126,7 +126,7 @@ TsTile *ts_tile_gpu_attention_begin(const TsGpuAttentionGrad *x, const TsGpuHead
   a.lse2 = ts_tile_param(k, "lse2", &line, true);
   a.delta = ts_tile_param(k, "delta", &line, true);
   k->form = TS_FORM_explicit, k->threads = 32 * WARPS;
-  k->target = x->warps ? x->warps : "sm_90a";
+  k->target = x->warps ? x->warps : ts_target_with(TS_UNIT_roles)->name;
   if (k->failed) return finished(k, err);
   V zero = number(&a, 0), h = ts_gpu_size(&a.b, HEADS, "h");
   V end = ts_gpu_size(&a.b, BLOCKS, "p");

@@ -421,7 +421,7 @@ static int legal(const TsGpuAttentionGrad *x, TsError *err) {
 static void head(const Grad *a) {
   TsTile *k = a->b.k;
   k->form = TS_FORM_explicit;
-  k->target = "sm_90a";
+  k->target = ts_target_with(TS_UNIT_roles)->name;
   k->ntile = 3;
   k->tile[0] = a->x.rows, k->tile[1] = KEYS, k->tile[2] = a->x.d;
   k->stages = a->x.stages;

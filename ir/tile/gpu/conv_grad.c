@@ -178,7 +178,7 @@ TsTile *ts_tile_gpu_conv_grad(const TsGpuConv *x, TsError *err) {
   p.b = ts_tile_build(k);
   params(&p);
   k->form = TS_FORM_explicit;
-  k->target = "sm_90a";
+  k->target = ts_target_with(TS_UNIT_roles)->name;
   k->ntile = 3, k->tile[0] = ROWS, k->tile[1] = p.x.cols, k->tile[2] = DEPTH;
   k->stages = p.x.stages, k->threads = 32 * (ROWS / 16 + LOAD_WARPS);
   if (!k->failed) body(&p);

@@ -272,7 +272,7 @@ TsTile *ts_tile_gpu_decode(const TsGpuDecode *x, TsError *err) {
   Decode a = {.x = *x, .b = ts_tile_build(k)};
   params(&a);
   k->form = TS_FORM_explicit;
-  k->target = "sm_90a";
+  k->target = ts_target_with(TS_UNIT_roles)->name;
   k->ntile = 3;
   k->tile[0] = ROWS, k->tile[1] = KEYS, k->tile[2] = x->d;
   k->stages = x->stages;

@@ -535,11 +535,11 @@ static int legal(const TsGpuWarpProduct *x, TsError *err) {
   return fits ? 0 : refuse(x, err);
 }
 
-static void head(Product *p, const char *target) {
+static void head(Product *p, const TsTarget *target) {
   TsTile *k = p->b.k;
   const TsGpuWarpProduct *x = &p->x;
   k->form = TS_FORM_explicit;
-  k->target = target;
+  k->target = target->name;
   k->ntile = 3;
   k->tile[0] = x->rows, k->tile[1] = x->cols, k->tile[2] = x->depth;
   k->stages = x->stages;
@@ -572,7 +572,7 @@ static void begin_rows(Product *p) {
   if (!made) p->b.k->failed = true;
 }
 
-TsTile *ts_tile_gpu_mma(const TsGpuWarpProduct *x, const char *target, TsError *err) {
+TsTile *ts_tile_gpu_mma(const TsGpuWarpProduct *x, const TsTarget *target, TsError *err) {
   if (legal(x, err)) return NULL;
   TsTile *k = ts_tile_new("matmul");
   if (!k) return ts_error_memory(err), NULL;

@@ -34,22 +34,21 @@ typedef struct TsGpuWarpProduct {
   TsGpuRagged ragged;
 } TsGpuWarpProduct;
 
-/* What a GPU has. */
-typedef struct TsGpuRoom {
-  const char *target; /* "sm_80" */
+/* A GPU: shared memory of a processor is about as much as a block's. */
+typedef struct TsGpuMachine {
+  const TsTarget *target;
   int processors;
-  int64_t shared; /* bytes of a block, at most; of a multiprocessor about as many */
-} TsGpuRoom;
+} TsGpuMachine;
 
 /* With this tile, or one by the sizes if rows is 0; at_a_time: how many blocks a GPU runs. */
 TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit, bool turned_a,
-                                     bool turned_b, int rows, int cols, const TsGpuRoom *room);
+                                     bool turned_b, int rows, int cols, const TsGpuMachine *gpu);
 TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
                                          bool turned_a, bool turned_b, int64_t m, int64_t n,
-                                         const TsGpuRoom *room);
-int ts_gpu_warp_product_blocks(const TsGpuWarpProduct *p, const TsGpuRoom *room);
+                                         const TsGpuMachine *gpu);
+int ts_gpu_warp_product_blocks(const TsGpuWarpProduct *p, const TsGpuMachine *gpu);
 /* NULL with the error. */
-TsTile *ts_tile_gpu_mma(const TsGpuWarpProduct *p, const char *target, TsError *err);
+TsTile *ts_tile_gpu_mma(const TsGpuWarpProduct *p, const TsTarget *target, TsError *err);
 
 /* Warps of a block that stand side by side: each has up to 64 rows of the tile, and of its
  * columns every so many'th block of 16. */

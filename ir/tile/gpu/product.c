@@ -467,7 +467,7 @@ static void head(const Product *p) {
   TsTile *k = p->b.k;
   const TsGpuProduct *x = &p->x;
   k->form = TS_FORM_explicit;
-  k->target = "sm_90a";
+  k->target = ts_target_with(TS_UNIT_roles)->name;
   k->ntile = 3;
   k->tile[0] = p->rows, k->tile[1] = x->cols, k->tile[2] = x->depth;
   k->stages = x->stages;

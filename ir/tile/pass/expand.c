@@ -177,7 +177,7 @@ static int each(TsTileCopy *c, const TsTileStmt *s, void *arg) {
 }
 
 TsTile *ts_tile_expand(const TsTile *k, TsError *err) {
-  bool gpu = k->target && !strncmp(k->target, "sm_", 3);
+  bool gpu = k->target && ts_target_gpu(ts_target(k->target));
   TsTileExpand x = {.branches = k->form == TS_FORM_explicit,
                     .rare = k->form == TS_FORM_block && gpu};
   TsTile *y = ts_tile_copy(k, each, &x, err);

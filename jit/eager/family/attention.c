@@ -2,19 +2,17 @@
  * them, or may not use it (profile strict): widened, by the kernel for f32, rounded at the end.
  * That is the definition of vm/drive/attention_grad.c, so the bits are the VM's. It takes sizes that
  * the kernel for f32 takes (ir/sched/attention_grad.c). */
-#include "jit/lower/product.h"
 #include "jit/eager/family/own.h"
 
 enum { INPUTS = 7, RESULTS = 3 };
 
-/* Whether its matrix units do it (jit/lower/attention_grad.c). */
-static bool has_kernel(const TsCall *call, TsDevice *d) {
+/* Whether its matrix units do it (ir/lower/attention_grad.c). */
+static bool has_kernel(const TsCall *call, int device) {
   const TsMeta *q = &call->in[0]->meta, *k = &call->in[1]->meta;
-  TsError err = {0};
-  TsGpuRoom room;
+  TsGpuMachine gpu;
   int64_t width = q->dim[q->ndim - 1];
-  if (ts_device_processors(d, true, &err) > 0) return true;
-  return ts_device_room(d, true, &room, &err) && (width == 64 || width == 128) &&
+  if (ts_own_roles(device, 0) > 0) return true;
+  return ts_own_warps(device, 0, &gpu) && (width == 64 || width == 128) &&
          !(call->attr[0].i && k->dim[k->ndim - 2] < q->dim[q->ndim - 2]);
 }
 
@@ -26,7 +24,7 @@ static bool takes(const TsCall *call, int device) {
   if (!half || call->nout != RESULTS || !ts_device_target(ts_device_at(device), &why))
     return false;
   if (q->ndim < 2 ||
-      (call->ctx->profile != TS_PROFILE_strict && has_kernel(call, ts_device_at(device))))
+      (call->ctx->profile != TS_PROFILE_strict && has_kernel(call, device)))
     return false;
   bool plain = !call->in[3] && !call->in[4] && call->attr[1].type != TS_ATTR_int;
   return plain && q->ndim <= 4 && ts_meta_numel(q) > 0 && ts_meta_numel(k) > 0 &&

@@ -3,12 +3,10 @@
  * away that lie well already. */
 #include "jit/eager/family/conv_unit.h"
 
-#include "jit/lower/product.h"
 
 enum {
   LEAST = 32, /* channels that a stage of 64 is worth */
   UNIT = 8,   /* numbers of 16 bytes */
-  SIM_WORK = 1 << 22,
 };
 
 /* ---- weights: [out, taps, channels], with zeros behind the channels */
@@ -113,9 +111,7 @@ bool ts_conv_plan(TsConvJob *j) {
 int ts_conv_processors(const TsConvJob *j) {
   const TsConv *c = &j->u->c;
   int64_t taps = c->window[0] * c->window[1] * c->window[2];
-  bool small = j->rows * j->n * j->k.channels * taps <= SIM_WORK;
-  TsError err = {0};
-  return ts_device_processors(ts_device_at(j->device), small, &err);
+  return ts_own_roles(j->device, (double)(j->rows * j->n * j->k.channels * taps));
 }
 
 /* Whole stages of channels. */

@@ -493,7 +493,7 @@ int ts_fft_tile(const TsFftForm *f, const TsFftKernels *k, TsFftTile *t, TsError
   if (!m.k) {
     ts_error_memory(err);
   } else {
-    m.k->target = "sm_90a";
+    m.k->target = ts_target_with(TS_UNIT_mma)->name;
     m.b = ts_tile_build(m.k);
     failed = build(&m, p, roots, err);
     if (!failed && m.k->failed) failed = ts_error_memory(err);

@@ -11,12 +11,11 @@
  * more), and one launch a group (the host would have to know the sizes). */
 #include "ir/tile/gpu/build.h"
 #include "ir/tile/gpu/product.h"
-#include "jit/lower/product.h"
 #include "jit/eager/family/index.h"
 
 typedef TsTileVal V;
 
-enum { PIECE = 256, AHEAD = 8, WIDE = 1024, ALIGN = 16, STAGE = 64, SIM_WORK = 1 << 22 };
+enum { PIECE = 256, AHEAD = 8, WIDE = 1024, ALIGN = 16, STAGE = 64 };
 
 typedef struct Grouped {
   TsOffloader *o;
@@ -184,7 +183,7 @@ static TsTile *build_roles(const void *arg) {
 
 typedef struct Warps {
   TsGpuWarpProduct w;
-  const char *target;
+  const TsTarget *target;
 } Warps;
 
 static TsTile *build_warps(const void *arg) {
@@ -248,22 +247,21 @@ static int step_of(const Grouped *g) {
 }
 
 static int by_warps(Grouped *g) {
-  TsGpuRoom room;
-  TsError err = {0};
+  TsGpuMachine gpu;
   int64_t m = g->depth ? g->m * g->groups : g->rows;
   int64_t rows = g->depth ? g->m : g->turned ? g->n : g->k;
   if (step_of(g) < 4 ||
-      !ts_device_room(ts_device_at(g->device), m * g->n * g->k <= SIM_WORK, &room, &err))
+      !ts_own_warps(g->device, (double)(m * g->n * g->k), &gpu))
     return 0;
-  Warps x = {.target = room.target};
+  Warps x = {.target = gpu.target};
   x.w = ts_gpu_warp_product_for(g->in, g->out, unit_of(g), g->depth, g->turned,
                                 g->depth ? m : mean_rows(g), g->depth ? g->n : g->n * g->groups,
-                                &room);
+                                &gpu);
   x.w.bytes = step_of(g), x.w.ragged = g->depth ? TS_GPU_RAGGED_depth : TS_GPU_RAGGED_rows;
   TsOwn own = {.build = build_warps, .arg = &x, .ndim = 6};
   int done = run_product(g, &own, g->depth ? 0 : x.w.rows);
   if (done != 1) return done;
-  own.dim[5] = ts_gpu_warp_product_blocks(&x.w, &room);
+  own.dim[5] = ts_gpu_warp_product_blocks(&x.w, &gpu);
   own.dim[3] = ts_tensor_numel(g->places), own.dim[4] = rows * g->groups;
   ts_own_word(&own, 'W' << 8), ts_own_word(&own, x.w.rows | x.w.cols << 16);
   ts_own_word(&own, x.w.unit | x.w.warps << 8 | x.w.stages << 16 | (int64_t)x.w.group << 24);
@@ -302,12 +300,11 @@ static bool takes(const TsCall *call) {
 
 static int run(Grouped *g) {
   TsCall *call = g->call;
-  TsError err = {0};
   g->x = ready(g, call->in[0]);
   g->w = !g->x ? NULL : g->depth ? ready(g, call->in[1]) : matrices(g, call->in[1]);
   if (!g->w || !(g->sizes = ts_own_ready(call, call->in[2]))) return -1;
   int64_t work = g->rows * g->n * (g->depth ? g->m : g->k);
-  g->nsm = ts_device_processors(ts_device_at(g->device), work <= SIM_WORK, &err);
+  g->nsm = ts_own_roles(g->device, (double)work);
   return wants_warps(g) ? by_warps(g) : by_roles(g);
 }
 

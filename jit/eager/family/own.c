@@ -55,7 +55,7 @@ static Kept *make(TsOffloader *o, const TsCall *call, int device, const TsOwn *k
   TsTile *t = k->build(k->arg);
   if (t && !t->failed) {
     snprintf(p->name, sizeof p->name, "%.15s %.15s", ts_op_info(call->op)->name, t->name);
-    if (t->form != TS_FORM_explicit) t->target = "sm_90a";
+    if (t->form != TS_FORM_explicit) t->target = ts_target_of(ts_device_at(device))->name;
     p->kernel = ts_offload_kernel(o, ts_device_at(device), t, &err);
   }
   ts_tile_free(t);
@@ -196,4 +196,20 @@ TsDtype ts_own_bits(TsDtype d) {
   case 8: return TS_DT_i64;
   default: return d;
   }
+}
+
+/* ---- what a device runs */
+static bool fits(const TsDevice *d, double work) {
+  return !d->most_work || work <= (double)d->most_work;
+}
+
+int ts_own_roles(int device, double work) {
+  const TsDevice *d = ts_device_at(device);
+  return ts_target_has(ts_target_of(d), TS_UNIT_roles) && fits(d, work) ? d->processors : 0;
+}
+
+bool ts_own_warps(int device, double work, TsGpuMachine *gpu) {
+  const TsDevice *d = ts_device_at(device);
+  *gpu = (TsGpuMachine){ts_target_of(d), d->processors};
+  return ts_target_has(gpu->target, TS_UNIT_mma) && fits(d, work);
 }

@@ -4,6 +4,7 @@
 #ifndef TS_JIT_OFFLOAD_OWN_H
 #define TS_JIT_OFFLOAD_OWN_H
 
+#include "ir/tile/gpu/mma.h"
 #include "jit/eager/state.h"
 
 enum { TS_OWN_WORDS = 96, TS_OWN_PARAMS = 8 };
@@ -38,6 +39,10 @@ typedef struct TsOwnAxis {
   int64_t outer, n, inner;
 } TsOwnAxis;
 TsOwnAxis ts_own_axis(const TsMeta *m, int64_t axis);
+
+/* Processors that run kernels with roles of so much work, 0: none; whether those by warps run. */
+int ts_own_roles(int device, double work);
+bool ts_own_warps(int device, double work, TsGpuMachine *gpu);
 
 /* ---- families: 1, 0 or -1 as above, 0 for operators of others */
 int ts_offload_scan(TsOffloader *o, TsCall *call, int device);

@@ -189,7 +189,7 @@ static void begin_function(TsEmit *e, const char *name, int nin, LLVMTypeRef *in
   LLVMAddAttributeAtIndex(e->fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
                           LLVMCreateEnumAttribute(e->ctx, nounwind, 0));
   char width[16], features[200];
-  snprintf(width, sizeof width, "%d", e->target->tile.vector_bytes * 8);
+  snprintf(width, sizeof width, "%d", e->target->vector_bytes * 8);
   snprintf(features, sizeof features, "%s%s", e->target->features, ts_emit_more_features(e));
   ts_emit_attribute(e, "target-cpu", e->target->cpu);
   ts_emit_attribute(e, "target-features", features);

@@ -49,7 +49,7 @@ typedef struct TsEmitLoop {
 
 typedef struct TsEmit {
   const TsTile *k;
-  const TsJitTarget *target;
+  const TsTarget *target;
   LLVMContextRef ctx;
   LLVMModuleRef module;
   LLVMBuilderRef b;

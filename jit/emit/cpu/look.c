@@ -111,7 +111,7 @@ static V loaded(TsEmit *e, V tables, int number, V index) {
 
 V ts_emit_look(TsEmit *e, const TsTileStmt *s, V index, int space) {
   const double *table = ts_tile_attr(s, "table")->floats;
-  const char *vectors = e->target ? e->target->tile.name : "";
+  const char *vectors = e->target ? e->target->name : "";
   int lanes = ts_emit_lanes(index);
   if (lanes && !strcmp(vectors, "avx512")) return shuffles(e, table, 16, index);
   if (lanes && !strcmp(vectors, "avx2")) return shuffles(e, table, 8, index);
@@ -233,7 +233,7 @@ void ts_emit_looks(TsEmit *e, const TsTileStmt *s) {
   const TsTileStmt *of[ROW];
   int n = group_of(s, of);
   V *in = ts_emit_parts(e, s->in[0]);
-  bool rows = n >= FEW && !strcmp(e->target->tile.name, "avx2") && ts_emit_lanes(*in) >= ROW;
+  bool rows = n >= FEW && !strcmp(e->target->name, "avx2") && ts_emit_lanes(*in) >= ROW;
   if (rows && s != of[0]) return; /* the first one has made them all */
   if (rows) {
     row_group(e, of, n);

@@ -204,8 +204,8 @@ static V fill_of(TsEmit *e, const TsTileStmt *s, TsDtype d, int lanes) {
 /* ---- edges without masked instructions: LLVM would make a branch for each element, hundreds
  * of blocks for one load. The elements go through a place on the stack instead. */
 static bool has_masks(const TsEmit *e, TsDtype d) {
-  return e->target->tile.vector_bytes == 64 ||
-         (e->target->tile.vector_bytes == 32 && ts_dtypes[d].nbytes >= 4);
+  return e->target->vector_bytes == 64 ||
+         (e->target->vector_bytes == 32 && ts_dtypes[d].nbytes >= 4);
 }
 
 static V stack_place(TsEmit *e, LLVMTypeRef t) {
@@ -355,7 +355,7 @@ static void past_caches(TsEmit *e, V stored) {
 /* Past the caches whole aligned vectors only; what stands elsewhere is found when it runs. */
 static void stream_store(TsEmit *e, const Access *a, V x, V at) {
   LLVMTypeRef i64 = ts_emit_int_type(e, 64, 0);
-  int width = e->target->tile.vector_bytes, align = ts_dtypes[a->d].nbytes;
+  int width = e->target->vector_bytes, align = ts_dtypes[a->d].nbytes;
   if (a->lanes * align % width) {
     plain_store(e, x, at, (unsigned)align);
     return;

@@ -21,7 +21,7 @@ bool ts_emit_is_crowded(const TsTileStmt *loop) {
 static bool fits_register(const TsEmit *e, const TsTileType *t) {
   TsDtype d = (TsDtype)t->dtype;
   return t->rank == 1 && (d == TS_DT_f32 || d == TS_DT_f64) &&
-         t->dim[0] * ts_dtypes[d].nbytes == e->target->tile.vector_bytes;
+         t->dim[0] * ts_dtypes[d].nbytes == e->target->vector_bytes;
 }
 
 void ts_emit_computed(TsEmit *e, TsTileVal v) {

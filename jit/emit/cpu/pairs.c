@@ -118,7 +118,7 @@ void ts_emit_dot2(TsEmit *e, const TsTileStmt *s) {
   const TsTileType *t = &s->out[0]->type;
   LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(e->ctx), 2 * WORDS);
   V *in[3], *out;
-  if (ts_emit_width(t) != WORDS || e->target->tile.vector_bytes != 64)
+  if (ts_emit_width(t) != WORDS || e->target->vector_bytes != 64)
     ts_emit_fail(e, "dot2 takes vectors of %d words", WORDS);
   for (int i = 0; i < 3; i++) in[i] = ts_emit_parts(e, s->in[i]);
   out = ts_emit_define(e, s->out[0]);

@@ -61,7 +61,7 @@ static V halves(TsEmit *e, int op, TsDtype d, V x, bool alone) {
     }
     x = sum, n = most;
   }
-  int each = e->target->tile.vector_bytes / ts_dtypes[d].nbytes;
+  int each = e->target->vector_bytes / ts_dtypes[d].nbytes;
   for (int h = pow2ceil(n) / 2; h; n = h, h /= 2) {
     if (alone && n == each) seam(e);
     V low = ts_emit_span(e, x, 0, h), high = ts_emit_span(e, x, h, n - h);

@@ -88,7 +88,7 @@ static LLVMValueRef vectors(TsEmit *e, bool wide, LLVMValueRef x, LLVMValueRef n
 
 LLVMValueRef ts_emit_scale(TsEmit *e, const TsTileStmt *s, LLVMValueRef x, LLVMValueRef n) {
   bool wide = s->in[0]->type.dtype == TS_DT_f64;
-  if (!strcmp(e->target->tile.name, "avx512"))
+  if (!strcmp(e->target->name, "avx512"))
     return (ts_emit_lanes(x) ? vectors : scalar)(e, wide, x, n);
   return (ts_tile_attr(s, "down")->i ? down : by_halves)(e, wide, x, n);
 }

@@ -201,7 +201,7 @@ void ts_emit_mma_module(TsEmit *e, TsGpuMma *info) {
   memset(known, 0, 2 * (size_t)k->nparam + 1);
   int nmap = count_maps(k->body, known);
   info->scratch = ts_mma_scratch_bytes(&m, NULL);
-  info->ahead = ts_mma_find(k->body, TS_TILE_follow) && !strncmp(k->target, "sm_9", 4);
+  info->ahead = ts_mma_find(k->body, TS_TILE_follow) && ts_target_has(e->target, TS_UNIT_early);
   if (nmap > TS_GPU_MAPS || k->nparam + nmap + k->ndim > 39) ts_emit_fail(e, "too many views");
   function(&m, nmap);
   m.smem = dynamic_memory(&m);

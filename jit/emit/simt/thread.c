@@ -138,9 +138,8 @@ static bool is_last(const TsGpuEmit *g) {
 
 static void order_phases(TsGpuEmit *g) {
   bool first = g->phase == g->plan->phase;
-  int sm = 0;
   g->after = NULL, g->followed = NULL, g->awaited = false;
-  g->follows = !g->batch && sscanf(g->e->target->cpu, "sm_%d", &sm) == 1 && sm >= 90;
+  g->follows = !g->batch && ts_target_has(g->e->target, TS_UNIT_early);
   if (!g->follows) return;
   if (!first)
     g->after = control(g, "griddepcontrol.wait; mov.u64 $0, 0;", "=l,~{memory}", i64(g));

@@ -1,6 +1,6 @@
-/* See jit/lower/turn.h. The copies are memory's work: beside a product of 4096 cubed they take
+/* See ir/lower/turn.h. The copies are memory's work: beside a product of 4096 cubed they take
  * a tenth of its time. */
-#include "jit/lower/turn.h"
+#include "ir/lower/turn.h"
 
 #include "ir/tile/gpu/build.h"
 #include "ir/tile/parts.h"
@@ -69,7 +69,7 @@ static bool add_parts(TsTileParts *to, TsTile *product, const bool turns[2],
   return false;
 }
 
-TsTile *ts_device_turned(TsTile *product, const bool turns[2], const int64_t size[3],
+TsTile *ts_lower_turned(TsTile *product, const bool turns[2], const int64_t size[3],
                          const int64_t *dim, TsError *err) {
   TsTile *all = product->nparam <= TS_TILE_PART_PARAMS ? ts_tile_new("matmul") : NULL;
   for (int i = 0; all && i < product->nparam; i++)

@@ -1,21 +1,21 @@
 /* Operands of attention as the copy engine of a GPU sees them: heads of rows in batches. */
-#ifndef TS_JIT_DEVICE_HEADS_H
-#define TS_JIT_DEVICE_HEADS_H
+#ifndef TS_IR_LOWER_HEADS_H
+#define TS_IR_LOWER_HEADS_H
 
 #include "ir/sched/sched.h"
 
-typedef struct TsDeviceHeads {
+typedef struct TsLowerHeads {
   int64_t dim[4], stride[4]; /* batches, heads, rows, numbers of a row; in elements */
   bool plain;                /* row-major */
-} TsDeviceHeads;
+} TsLowerHeads;
 
 /* False: the copy engine cannot fetch it. The last axis has to be adjacent, rows to begin at
  * multiples of 16 bytes, and axes before the heads to be as good as one. */
-bool ts_device_heads(TsDeviceHeads *h, TsVal v, TsLayoutFn *layout, void *arg);
+bool ts_lower_heads(TsLowerHeads *h, TsVal v, TsLayoutFn *layout, void *arg);
 /* Whether kernels of attention take these. */
-bool ts_device_heads_fit(const TsDeviceHeads *q, const TsDeviceHeads *k,
-                         const TsDeviceHeads *v);
+bool ts_lower_heads_fit(const TsLowerHeads *q, const TsLowerHeads *k,
+                         const TsLowerHeads *v);
 /* The parameter lies so. */
-void ts_device_heads_lie(const TsDeviceHeads *h, TsTileVal param);
+void ts_lower_heads_lie(const TsLowerHeads *h, TsTileVal param);
 
 #endif

@@ -1,5 +1,5 @@
-/* See jit/lower/heads.h. */
-#include "jit/lower/heads.h"
+/* See ir/lower/heads.h. */
+#include "ir/lower/heads.h"
 
 #include <string.h>
 
@@ -24,12 +24,12 @@ static bool join(const TsMeta *m, const int64_t *stride, int last, int64_t *size
   return true;
 }
 
-bool ts_device_heads(TsDeviceHeads *h, TsVal v, TsLayoutFn *layout, void *arg) {
+bool ts_lower_heads(TsLowerHeads *h, TsVal v, TsLayoutFn *layout, void *arg) {
   const TsMeta *m = &v->meta;
   int64_t stride[TS_MAX_RANK], all = 1, n = m->ndim, bytes = ts_dtypes[m->dtype].nbytes;
   if (n < 2) return false;
   strides_of(v, layout, arg, stride);
-  *h = (TsDeviceHeads){.plain = true};
+  *h = (TsLowerHeads){.plain = true};
   for (int i = 1; i < 4; i++) {
     int at = (int)n - 4 + i;
     h->dim[i] = at < 0 ? 1 : m->dim[at], h->stride[i] = at < 0 ? 0 : stride[at];
@@ -43,8 +43,8 @@ bool ts_device_heads(TsDeviceHeads *h, TsVal v, TsLayoutFn *layout, void *arg) {
   return h->stride[3] == 1;
 }
 
-bool ts_device_heads_fit(const TsDeviceHeads *q, const TsDeviceHeads *k,
-                         const TsDeviceHeads *v) {
+bool ts_lower_heads_fit(const TsLowerHeads *q, const TsLowerHeads *k,
+                         const TsLowerHeads *v) {
   const int64_t *a = q->dim, *b = k->dim;
   if (memcmp(b, v->dim, sizeof k->dim) || (a[3] != 64 && a[3] != 128) || a[3] != b[3])
     return false;
@@ -52,7 +52,7 @@ bool ts_device_heads_fit(const TsDeviceHeads *q, const TsDeviceHeads *k,
          b[2] > 0;
 }
 
-void ts_device_heads_lie(const TsDeviceHeads *h, TsTileVal param) {
+void ts_lower_heads_lie(const TsLowerHeads *h, TsTileVal param) {
   if (h->plain) return;
   param->type.strided = true;
   memcpy(param->type.stride, h->stride, sizeof h->stride);

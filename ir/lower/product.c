@@ -1,20 +1,16 @@
-/* See jit/lower/product.h. */
-#include "jit/lower/product.h"
+/* Matrix products on matrix units. See ir/lower/row.h. */
+#include "ir/lower/row.h"
 
 #include <string.h>
 
-#include "devices/cuda_api.h"
 #include "ir/graph/graph.h"
 #include "ir/sched/product.h"
 #include "ir/tile/gpu/product.h"
-#include "jit/lower/turn.h"
-#include "jit/gpu/gpu.h"
+#include "ir/lower/turn.h"
 
 enum {
-  UNIT = 16,         /* bytes that rows and addresses are multiples of */
-  EPILOGUE = 2,      /* the attribute of matmul */
-  SIM_BLOCKS = 2,    /* of a simulated device: that run at a time */
-  SIM_WORK = 1 << 22 /* multiply-adds that the interpreter does in a wink */
+  UNIT = 16,    /* bytes that rows and addresses are multiples of */
+  EPILOGUE = 2, /* the attribute of matmul */
 };
 
 typedef struct Problem {
@@ -38,17 +34,8 @@ static void strides_of(const Problem *p, TsVal v, int64_t *stride) {
   for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i]) stride[i] = step;
 }
 
-bool ts_device_row_major(TsLayoutFn *layout, void *arg, TsVal v) {
-  Problem p = {.layout = layout, .arg = arg};
-  int64_t stride[TS_MAX_RANK], step = 1;
-  strides_of(&p, v, stride);
-  for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i])
-    if (v->meta.dim[i] > 1 && stride[i] != step) return false;
-  return true;
-}
-
 static bool row_major(const Problem *p, TsVal v) {
-  return ts_device_row_major(p->layout, p->arg, v);
+  return ts_lower_row_major(p->layout, p->arg, v);
 }
 
 /* ---- operands: rows that are apart, matrices that are apart in up to two ways */
@@ -270,25 +257,6 @@ static bool in_whole_rows(const Problem *p) {
   return p->bytes == UNIT && wide_rows(p->cols, (TsDtype)p->n->out[0].meta.dtype);
 }
 
-/* ---- the device */
-int ts_device_processors(TsDevice *d, bool small, TsError *err) {
-  if (!strcmp(d->kind, "sim")) return small && !ts_gpu_oldest() ? SIM_BLOCKS : 0;
-  if (strcmp(d->kind, "cuda") || d->major != 9 || d->minor != 0 || ts_gpu_oldest()) return 0;
-  return ts_device_use(d, err) ? 0 : ((const TsCuda *)d->state)->sms;
-}
-
-bool ts_device_room(TsDevice *d, bool small, TsGpuRoom *room, TsError *err) {
-  bool sim = !strcmp(d->kind, "sim");
-  const TsGpuTarget *t = sim                        ? ts_gpu_target(8, 0)
-                         : !strcmp(d->kind, "cuda") ? ts_gpu_target(d->major, d->minor)
-                                                    : NULL;
-  if (!t || (sim ? !small : ts_device_use(d, err))) return false;
-  *room = (TsGpuRoom){.target = t->cpu,
-                      .processors = sim ? SIM_BLOCKS : ((const TsCuda *)d->state)->sms,
-                      .shared = t->tile.shared_bytes};
-  return true;
-}
-
 /* One matmul of the group, which others may follow. */
 static const TsNode *product_of(const TsGroup *g) {
   for (int i = 0; i < g->nnode; i++)
@@ -307,11 +275,11 @@ static void put_sizes(const Problem *p, const TsGpuProduct *x, int nsm, TsSchedK
 typedef struct Chosen {
   TsGpuProduct *x;
   TsGpuWarpProduct *w;
-  const TsGpuRoom *room;
+  const TsGpuMachine *gpu;
 } Chosen;
 
 static TsTile *kernel_of(const Chosen *c, TsError *err) {
-  return c->x ? ts_tile_gpu_product(c->x, err) : ts_tile_gpu_mma(c->w, c->room->target, err);
+  return c->x ? ts_tile_gpu_product(c->x, err) : ts_tile_gpu_mma(c->w, c->gpu->target, err);
 }
 
 /* The product, and behind it what the block form of the group has. */
@@ -368,21 +336,19 @@ static bool made(Problem *p, const Chosen *c, bool alone, const TsSched *s,
 }
 
 /* Two columns are stored at a time by the unit. */
-static bool by_warps(TsDevice *d, Problem *p, bool alone, const TsSched *s,
-                     const TsGroup *group, TsGpuWarpUnit unit, TsSchedKernel *out,
-                     TsError *err) {
+static bool by_warps(Problem *p, bool alone, const TsSched *s, const TsGroup *group,
+                     TsGpuWarpUnit unit, TsSchedKernel *out, TsError *err) {
   TsDtype in = (TsDtype)p->n->in[0]->meta.dtype, y = (TsDtype)p->n->out[0].meta.dtype;
-  TsGpuRoom room;
+  TsGpuMachine gpu;
   bool fits = p->bytes >= 4 && (unit == TS_GPU_UNIT_fma || p->cols % 2 == 0);
-  if (!fits || !ts_device_room(d, p->rows * p->cols * p->k <= SIM_WORK, &room, err))
-    return false;
+  if (!fits || !ts_lower_warps(s, (double)(p->rows * p->cols * p->k), &gpu)) return false;
   TsGpuWarpProduct w =
-      ts_gpu_warp_product_for(in, y, unit, p->turned[0], p->turned[1], p->rows, p->cols, &room);
+      ts_gpu_warp_product_for(in, y, unit, p->turned[0], p->turned[1], p->rows, p->cols, &gpu);
   w.bytes = p->bytes;
   while (w.bytes > 4 && p->cols * ts_dtypes[y].nbytes % w.bytes) w.bytes /= 2;
-  if (!made(p, &(Chosen){.w = &w, .room = &room}, alone, s, group, out, err)) return false;
+  if (!made(p, &(Chosen){.w = &w, .gpu = &gpu}, alone, s, group, out, err)) return false;
   out->dim[0] = p->rows, out->dim[1] = p->cols, out->dim[2] = p->k;
-  out->dim[3] = ts_gpu_warp_product_blocks(&w, &room);
+  out->dim[3] = ts_gpu_warp_product_blocks(&w, &gpu);
   return true;
 }
 
@@ -399,16 +365,16 @@ static bool wants_warps(const Problem *p, bool roles, TsProfile profile, TsGpuWa
   return !roles || exact || (tf32 && !along_k(p)) || !in_whole_rows(p);
 }
 
-static bool multiply(TsDevice *d, Problem *p, const TsSched *s, const TsGroup *group,
-                     TsProfile profile, int nsm, TsSchedKernel *out, TsError *err) {
+static bool multiply(Problem *p, const TsSched *s, const TsGroup *group, int nsm,
+                     TsSchedKernel *out, TsError *err) {
   TsGpuWarpUnit unit;
   TsDtype in = (TsDtype)p->n->in[0]->meta.dtype, y = (TsDtype)p->n->out[0].meta.dtype;
   int64_t count = p->many[0] ? p->many[0] * p->many[1] : 1;
   bool alone = group->nnode == 1 && find_epilogue(p);
   if (in == TS_DT_i8 && !along_k(p)) return false;
-  if (wants_warps(p, nsm > 0, profile, &unit))
-    return !is_apart(p) && by_warps(d, p, alone, s, group, unit, out, err);
-  if (!nsm || !in_whole_rows(p) || (is_eight(in) && profile == TS_PROFILE_strict)) return false;
+  if (wants_warps(p, nsm > 0, s->profile, &unit))
+    return !is_apart(p) && by_warps(p, alone, s, group, unit, out, err);
+  if (!nsm || !in_whole_rows(p) || (is_eight(in) && s->profile == TS_PROFILE_strict)) return false;
   bool tf32 = unit == TS_GPU_UNIT_tf32;
   if (tf32 && is_apart(p)) return false;
   TsGpuProduct x = tf32 ? ts_gpu_product_tf32(p->rows, p->cols, p->k, nsm)
@@ -421,15 +387,15 @@ static bool multiply(TsDevice *d, Problem *p, const TsSched *s, const TsGroup *g
   return true;
 }
 
-bool ts_device_product(TsDevice *d, const TsSched *s, const TsGroup *group, TsProfile profile,
-                       TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err) {
+int ts_lower_product(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                     TsSchedKernel *out, TsError *err) {
   Problem p = {.n = product_of(group), .layout = layout, .arg = arg};
-  if (!describe(&p)) return false;
+  if (!describe(&p)) return 0;
   int64_t count = p.many[0] ? p.many[0] * p.many[1] : 1;
-  int nsm = ts_device_processors(d, p.rows * p.cols * p.k * count <= SIM_WORK, err);
-  if (is_turned_first(&p, nsm > 0, profile)) turn(&p);
-  if (!multiply(d, &p, s, group, profile, nsm, out, err)) return false;
-  if (!p.turns[0] && !p.turns[1]) return true;
+  int nsm = ts_lower_roles(s, (double)(p.rows * p.cols * p.k * count));
+  if (is_turned_first(&p, nsm > 0, s->profile)) turn(&p);
+  if (!multiply(&p, s, group, nsm, out, err)) return 0;
+  if (!p.turns[0] && !p.turns[1]) return 1;
   int64_t size[3] = {p.rows, p.cols, p.k};
-  return (out->tile = ts_device_turned(out->tile, p.turns, size, out->dim, err)) != NULL;
+  return (out->tile = ts_lower_turned(out->tile, p.turns, size, out->dim, err)) ? 1 : ts_lower_refused(err);
 }

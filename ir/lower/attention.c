@@ -1,4 +1,4 @@
-/* Attention of a schedule as a kernel with roles. See jit/lower/product.h. */
+/* Attention of a schedule as a kernel with roles. See ir/lower/lower.h. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -6,15 +6,14 @@
 #include "ir/graph/graph.h"
 #include "ir/tile/gpu/attention.h"
 #include "ir/tile/parts.h"
-#include "jit/lower/heads.h"
-#include "jit/lower/mask.h"
-#include "jit/lower/product.h"
+#include "ir/lower/heads.h"
+#include "ir/lower/mask.h"
+#include "ir/lower/row.h"
 
-enum { SIM_WORK = 1 << 22 /* of scores and head that the interpreter does in a wink */ };
 
 typedef struct Problem {
   const TsNode *n;
-  TsDeviceHeads q, k, v, y;
+  TsLowerHeads q, k, v, y;
   bool causal;
   int64_t window;
   double scale;
@@ -28,11 +27,11 @@ static bool find_sizes(Problem *p, TsLayoutFn *layout, void *arg) {
   const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
   for (int i = 0; i + 3 < q->ndim; i++)
     if (k->ndim != q->ndim || q->dim[i] != k->dim[i]) return false;
-  return ts_device_heads(&p->q, n->in[0], layout, arg) &&
-         ts_device_heads(&p->k, n->in[1], layout, arg) &&
-         ts_device_heads(&p->v, n->in[2], layout, arg) &&
-         ts_device_heads(&p->y, (TsVal)(uintptr_t)&n->out[0], layout, arg) &&
-         ts_device_heads_fit(&p->q, &p->k, &p->v);
+  return ts_lower_heads(&p->q, n->in[0], layout, arg) &&
+         ts_lower_heads(&p->k, n->in[1], layout, arg) &&
+         ts_lower_heads(&p->v, n->in[2], layout, arg) &&
+         ts_lower_heads(&p->y, (TsVal)(uintptr_t)&n->out[0], layout, arg) &&
+         ts_lower_heads_fit(&p->q, &p->k, &p->v);
 }
 
 static bool good_types(const TsNode *n) {
@@ -50,10 +49,10 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   p->mask = n->nin > 3 ? n->in[3] : NULL, p->sink = n->nin > 4 ? n->in[4] : NULL;
   if (p->mask &&
       (n->in[0]->meta.ndim > 4 ||
-       !ts_device_mask(&p->from, p->mask, (TsDtype)n->in[0]->meta.dtype, layout, arg)))
+       !ts_lower_mask(&p->from, p->mask, (TsDtype)n->in[0]->meta.dtype, layout, arg)))
     return false;
   if (p->sink && (p->sink->meta.dtype != TS_DT_f32 || p->sink->meta.weak ||
-                  !ts_device_row_major(layout, arg, p->sink)))
+                  !ts_lower_row_major(layout, arg, p->sink)))
     return false;
   return p->scale > 0 &&
          (p->causal ? p->k.dim[2] >= p->q.dim[2] && p->window >= 0 : p->window == 0);
@@ -64,7 +63,7 @@ static bool same_option(const TsAttr *a, const TsAttr *b) {
   return a->type == b->type && (a->type == TS_ATTR_none || a->i == b->i);
 }
 
-bool ts_device_attention_pair(const TsNode *n, const TsNode *grad) {
+bool ts_lower_attention_pair(const TsNode *n, const TsNode *grad) {
   if (n->op != TS_OP_attention || grad->op != TS_OP_attention_grad || grad->nin != 7 ||
       grad->nout != (grad->in[4] ? 4 : 3) || grad->attr[3].i ||
       grad->in[5] != (TsVal)(uintptr_t)&n->out[0] || n->out[0].graph != grad->out[0].graph ||
@@ -77,7 +76,7 @@ bool ts_device_attention_pair(const TsNode *n, const TsNode *grad) {
 }
 
 /* What runs between the two is no other run of the same graph. */
-uint64_t ts_device_attention_name(const TsNode *n) {
+uint64_t ts_lower_attention_name(const TsNode *n) {
   const TsGraph *g = n->out[0].graph;
   for (int i = 0; i < g->nnode; i++)
     if (g->node[i]->nregion) return 0;
@@ -87,18 +86,18 @@ uint64_t ts_device_attention_name(const TsNode *n) {
 static uint64_t wanted(const TsNode *n) {
   const TsGraph *g = n->out[0].graph;
   for (int i = 0; i < g->nnode; i++)
-    if (ts_device_attention_pair(n, g->node[i])) return ts_device_attention_name(n);
+    if (ts_lower_attention_pair(n, g->node[i])) return ts_lower_attention_name(n);
   return 0;
 }
 
 /* q k v, mask, sink, y of the whole. */
 static TsTile *whole_of(const Problem *p, TsError *err) {
-  const TsDeviceHeads *operand[] = {&p->q, &p->k, &p->v, &p->q};
+  const TsLowerHeads *operand[] = {&p->q, &p->k, &p->v, &p->q};
   TsTile *k = ts_tile_new("attention");
   TsTileType line = ts_tile_vector(TS_DT_f32, p->q.dim[1]);
   for (int i = 0; k && i < 4; i++) {
     TsTileType t = ts_tile_type((TsDtype)p->n->in[0]->meta.dtype, 4, operand[i]->dim);
-    if (i == 3 && p->mask) ts_device_mask_param(k, &p->from);
+    if (i == 3 && p->mask) ts_lower_mask_param(k, &p->from);
     if (i == 3 && p->sink) ts_tile_param(k, NULL, &line, false);
     ts_tile_param(k, NULL, &t, i == 3);
   }
@@ -116,7 +115,7 @@ static TsTile *in_parts(const Problem *p, const TsGpuAttention *x, TsTile *k, ui
   if (!all) return ts_tile_free(k), NULL;
   TsTileParts *to = all->parts;
   if (p->mask)
-    arg[n++] = ts_device_mask_part(to, &x->mask, &p->from, x->dtype, false, from++, 0, err);
+    arg[n++] = ts_lower_mask_part(to, &x->mask, &p->from, x->dtype, false, from++, 0, err);
   if (p->sink) arg[n++] = from++;
   arg[n++] = from;
   if (!x->alone) {
@@ -134,54 +133,54 @@ static TsTileVal result_of(const Problem *p, const TsTile *k) {
   return k->param[3 + (p->mask != NULL) + (p->sink != NULL)];
 }
 
-/* room: of a GPU whose warps copy and multiply; NULL: with roles. */
-static TsGpuAttention kind_of(const Problem *p, const TsGpuRoom *room, uint64_t name) {
+/* gpu: whose warps copy and multiply; NULL: with roles. */
+static TsGpuAttention kind_of(const Problem *p, const TsGpuMachine *gpu, uint64_t name) {
   TsDtype d = (TsDtype)p->n->in[0]->meta.dtype;
   const int64_t *q = p->q.dim;
   bool sink = p->sink;
   TsGpuAttention x = ts_gpu_attention(d, (int)q[3], p->causal, p->window, sink);
   ts_gpu_attention_fit(&x, q[2], p->mask != NULL);
-  if (room)
-    x = ts_gpu_attention_by_warps(d, (int)q[3], p->causal, p->window, sink, room->target,
-                                  room->shared);
-  x.scale = p->scale, x.alone = !name && (room || !p->mask);
+  if (gpu)
+    x = ts_gpu_attention_by_warps(d, (int)q[3], p->causal, p->window, sink, gpu->target->name,
+                                  gpu->target->shared_bytes);
+  x.scale = p->scale, x.alone = !name && (gpu || !p->mask);
   if (p->mask) x.mask = ts_gpu_mask(&p->from, q[2], p->k.dim[2], x.rows, false);
   return x;
 }
 
-static bool attention(const Problem *p, int64_t nsm, const TsGpuRoom *room, TsSchedKernel *out,
+static bool attention(const Problem *p, int64_t nsm, const TsGpuMachine *gpu, TsSchedKernel *out,
                       TsError *err) {
   const int64_t *q = p->q.dim, *k = p->k.dim;
   uint64_t name = wanted(p->n);
-  TsGpuAttention x = kind_of(p, room, name);
+  TsGpuAttention x = kind_of(p, gpu, name);
   if (!(out->tile = ts_tile_gpu_attention(&x, err))) return false;
-  const TsDeviceHeads *operand[] = {&p->q, &p->k, &p->v};
-  for (int i = 0; i < 3; i++) ts_device_heads_lie(operand[i], out->tile->param[i]);
-  ts_device_heads_lie(&p->y, result_of(p, out->tile));
+  const TsLowerHeads *operand[] = {&p->q, &p->k, &p->v};
+  for (int i = 0; i < 3; i++) ts_lower_heads_lie(operand[i], out->tile->param[i]);
+  ts_lower_heads_lie(&p->y, result_of(p, out->tile));
   int64_t tiles = ts_gpu_attention_tiles(&x, q[0] * q[1], q[2]);
   int64_t g = ts_gpu_attention_heads(&x, q[0] * q[1], k[0] * k[1], k[2]);
-  int64_t dim[] = {q[0], q[1], k[1], q[2], k[2], g, room || tiles < nsm ? tiles : nsm};
+  int64_t dim[] = {q[0], q[1], k[1], q[2], k[2], g, gpu || tiles < nsm ? tiles : nsm};
   memcpy(out->dim, dim, sizeof dim);
   if (!x.alone || p->mask) out->tile = in_parts(p, &x, out->tile, name, dim, err);
   return out->tile != NULL;
 }
 
-bool ts_device_attention(TsDevice *d, const TsGroup *group, bool strict, TsLayoutFn *layout,
-                         void *arg, TsSchedKernel *out, TsError *err) {
-  if (!strict && ts_device_decode(d, group, layout, arg, out, err)) return true;
+int ts_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                       TsSchedKernel *out, TsError *err) {
   Problem p = {.n = group->node[0]};
-  if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return false;
+  bool strict = s->profile == TS_PROFILE_strict;
+  if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return 0;
   const int64_t *q = p.q.dim;
-  int64_t work = q[0] * q[1] * q[2] * p.k.dim[2] * q[3];
-  int64_t nsm = ts_device_processors(d, work <= SIM_WORK, err);
-  TsGpuRoom room;
-  if (!nsm && !ts_device_room(d, work <= SIM_WORK, &room, err)) return false;
+  double work = (double)(q[0] * q[1] * q[2] * p.k.dim[2] * q[3]);
+  int64_t nsm = ts_lower_roles(s, work);
+  TsGpuMachine gpu;
+  if (!nsm && !ts_lower_warps(s, work, &gpu)) return 0;
   memset(out, 0, sizeof *out);
-  if (!attention(&p, nsm, nsm ? NULL : &room, out, err)) return false;
+  if (!attention(&p, nsm, nsm ? NULL : &gpu, out, err)) return ts_lower_refused(err);
   int n = 0;
   for (; n < 3; n++) out->value[n] = p.n->in[n];
   if (p.mask) out->value[n++] = p.mask;
   if (p.sink) out->value[n++] = p.sink;
   out->value[n] = (TsVal)(uintptr_t)&p.n->out[0];
-  return true;
+  return 1;
 }

@@ -1,10 +1,10 @@
-/* See jit/lower/mask.h. */
-#include "jit/lower/mask.h"
+/* See ir/lower/mask.h. */
+#include "ir/lower/mask.h"
 
 #include <limits.h>
 #include <string.h>
 
-bool ts_device_mask(TsGpuMaskFrom *from, TsVal mask, TsDtype inputs, TsLayoutFn *layout,
+bool ts_lower_mask(TsGpuMaskFrom *from, TsVal mask, TsDtype inputs, TsLayoutFn *layout,
                     void *arg) {
   const TsMeta *m = &mask->meta;
   int64_t stride[TS_MAX_RANK], step = 1, all = 1;
@@ -21,14 +21,14 @@ bool ts_device_mask(TsGpuMaskFrom *from, TsVal mask, TsDtype inputs, TsLayoutFn 
   return true;
 }
 
-void ts_device_mask_param(TsTile *whole, const TsGpuMaskFrom *from) {
+void ts_lower_mask_param(TsTile *whole, const TsGpuMaskFrom *from) {
   TsTileType t = ts_tile_type(from->dtype, 4, from->dim);
   t.strided = true;
   memcpy(t.stride, from->stride, sizeof from->stride);
   ts_tile_param(whole, NULL, &t, false);
 }
 
-int ts_device_mask_part(TsTileParts *to, const TsGpuMask *m, const TsGpuMaskFrom *from,
+int ts_lower_mask_part(TsTileParts *to, const TsGpuMask *m, const TsGpuMaskFrom *from,
                         TsDtype inputs, bool turned, int arg, int unless, TsError *err) {
   if (!turned && ts_gpu_mask_lies(m, from, inputs)) return arg;
   int made = ts_tile_parts_temp(to, ts_gpu_mask_bytes(m), false);

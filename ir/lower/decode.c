@@ -1,4 +1,4 @@
-/* Attention of few queries of a schedule as a kernel with roles. See jit/lower/product.h. */
+/* Attention of few queries of a schedule as a kernel with roles. See ir/lower/lower.h. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -6,10 +6,9 @@
 #include "ir/graph/graph.h"
 #include "ir/tile/gpu/decode.h"
 #include "ir/tile/parts.h"
-#include "jit/lower/mask.h"
-#include "jit/lower/product.h"
+#include "ir/lower/mask.h"
+#include "ir/lower/row.h"
 
-enum { SIM_WORK = 1 << 22 /* of scores and head that the interpreter does in a wink */ };
 
 typedef struct Problem {
   const TsNode *n;
@@ -61,7 +60,7 @@ static bool find_mask(Problem *p, TsLayoutFn *layout, void *arg) {
   p->mask = n->nin > 3 ? n->in[3] : NULL;
   if (!p->mask) return true;
   return n->in[0]->meta.ndim <= 4 &&
-         ts_device_mask(&p->from, p->mask, (TsDtype)n->in[0]->meta.dtype, layout, arg) &&
+         ts_lower_mask(&p->from, p->mask, (TsDtype)n->in[0]->meta.dtype, layout, arg) &&
          p->from.dim[1] == 1 && p->from.dim[2] == 1;
 }
 
@@ -73,12 +72,12 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   p->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)p->d);
   p->sink = n->nin > 4 ? n->in[4] : NULL;
   if (p->sink && (p->sink->meta.dtype != TS_DT_f32 || p->sink->meta.weak ||
-                  !ts_device_row_major(layout, arg, p->sink)))
+                  !ts_lower_row_major(layout, arg, p->sink)))
     return false;
   for (int i = 0; i < 3; i++)
-    if (!ts_device_row_major(layout, arg, n->in[i])) return false;
+    if (!ts_lower_row_major(layout, arg, n->in[i])) return false;
   return find_mask(p, layout, arg) && are_few(p) &&
-         ts_device_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]) && p->scale > 0 &&
+         ts_lower_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]) && p->scale > 0 &&
          (p->causal ? p->t >= p->s && p->window >= 0 : p->window == 0) &&
          !has_gradient(n->out[0].graph);
 }
@@ -91,13 +90,13 @@ static TsTile *behind_mask(const Problem *p, const TsGpuDecode *x, TsTile *k,
   for (int i = 0; all && i < 4; i++) {
     int64_t rows = i == 1 || i == 2 ? p->t : dim[1];
     TsTileType t = ts_tile_type(x->dtype, 3, (int64_t[]){p->key_heads, rows, p->d});
-    if (i == 3) ts_device_mask_param(all, &p->from);
+    if (i == 3) ts_lower_mask_param(all, &p->from);
     if (i == 3 && p->sink) ts_tile_param(all, NULL, &line, false);
     ts_tile_param(all, NULL, &t, i == 3);
   }
   TsTileParts *to = all && !all->failed ? ts_tile_parts(all) : NULL;
   int arg[6] = {0, 1, 2, INT_MIN, 4, 5};
-  if (to) arg[3] = ts_device_mask_part(to, &x->mask, &p->from, x->dtype, false, 3, 0, err);
+  if (to) arg[3] = ts_lower_mask_part(to, &x->mask, &p->from, x->dtype, false, 3, 0, err);
   if (!to) ts_error_memory(err);
   if (arg[3] > INT_MIN && ts_tile_parts_add(to, k, arg, dim)) return all;
   if (arg[3] == INT_MIN) ts_tile_free(k);
@@ -105,12 +104,13 @@ static TsTile *behind_mask(const Problem *p, const TsGpuDecode *x, TsTile *k,
   return NULL;
 }
 
-bool ts_device_decode(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, void *arg,
-                      TsSchedKernel *out, TsError *err) {
+int ts_lower_decode(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                    TsSchedKernel *out, TsError *err) {
   Problem p = {.n = group->node[0]};
-  if (group->nnode != 1 || !describe(&p, layout, arg)) return false;
-  int64_t nsm = ts_device_processors(d, p.all * p.s * p.t * p.d <= SIM_WORK, err), n = 0;
-  if (!nsm) return false;
+  bool strict = s->profile == TS_PROFILE_strict;
+  if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return 0;
+  int64_t nsm = ts_lower_roles(s, (double)(p.all * p.s * p.t * p.d)), n = 0;
+  if (!nsm) return 0;
   if (nsm > TS_GPU_DECODE_BLOCKS) nsm = TS_GPU_DECODE_BLOCKS;
   int64_t rows = p.all / p.key_heads * p.s, chunk = ts_gpu_decode_chunk(p.t);
   TsGpuDecode x = {.queries = (int)p.s, .window = p.window};
@@ -121,7 +121,7 @@ bool ts_device_decode(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, voi
   x.sink = p.sink != NULL, x.scale = p.scale;
   if (p.mask) x.mask = ts_gpu_mask(&p.from, p.s, p.t, TS_GPU_DECODE_ROWS, false);
   memset(out, 0, sizeof *out);
-  if (!(out->tile = ts_tile_gpu_decode(&x, err))) return false;
+  if (!(out->tile = ts_tile_gpu_decode(&x, err))) return ts_lower_refused(err);
   for (; n < 3; n++) out->value[n] = p.n->in[n];
   if (p.mask) out->value[n++] = p.mask;
   if (p.sink) out->value[n++] = p.sink;
@@ -130,5 +130,5 @@ bool ts_device_decode(TsDevice *d, const TsGroup *group, TsLayoutFn *layout, voi
                    parts.n,     parts.longs, p.heads, parts.all < nsm ? parts.all : nsm};
   memcpy(out->dim, dim, sizeof dim);
   if (p.mask) out->tile = behind_mask(&p, &x, out->tile, dim, err);
-  return out->tile != NULL;
+  return out->tile ? 1 : ts_lower_refused(err);
 }

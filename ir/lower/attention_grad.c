@@ -1,7 +1,7 @@
 /* The gradients of attention as kernels one after another (ir/tile/gpu/attention_grad.h; of a
  * GPU without a copy engine ir/tile/gpu/attention_grad_warps.h). The operator has no logarithms
  * of the forward pass. Where that is a kernel of the same graph it leaves them in memory that
- * both know; else it is run once more for them. See jit/lower/product.h. */
+ * both know; else it is run once more for them. See ir/lower/lower.h. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -11,22 +11,21 @@
 #include "ir/tile/gpu/attention_ends.h"
 #include "ir/tile/gpu/attention_grad_warps.h"
 #include "ir/tile/parts.h"
-#include "jit/lower/heads.h"
-#include "jit/lower/mask.h"
-#include "jit/lower/product.h"
+#include "ir/lower/heads.h"
+#include "ir/lower/mask.h"
+#include "ir/lower/row.h"
 
-enum { SIM_WORK = 1 << 20 /* of scores and head that the interpreter does in a wink */ };
 enum { Q, K, V, Y, G, DQ, DK, DV, OPERANDS, SINK = OPERANDS, DSINK, MASK, ALL };
 
 typedef struct Problem {
   const TsNode *n;
   TsVal value[ALL]; /* of sinks and masks NULL: there are none */
   TsGpuMaskFrom from;
-  TsDeviceHeads of[OPERANDS];
+  TsLowerHeads of[OPERANDS];
   TsGpuAttentionGrad x;
-  int64_t nsm; /* 0: by warps, in a room */
-  TsGpuRoom room;
-  bool sim;
+  int64_t nsm; /* 0: by warps of gpu */
+  TsGpuMachine gpu;
+  bool in_turn;
   TsTileParts *parts;
   int lse, lse2, delta, sums, y, turn, counter; /* temporaries */
   int mask[2];                                  /* arguments: one that all read, turned */
@@ -44,14 +43,14 @@ static bool find_sink(Problem *p, TsLayoutFn *layout, void *arg) {
   if (!x) return true;
   p->value[SINK] = x, p->value[DSINK] = (TsVal)(uintptr_t)&n->out[3];
   return x->meta.dtype == TS_DT_f32 && !x->meta.weak && x->meta.ndim == 1 &&
-         ts_device_row_major(layout, arg, x) &&
-         ts_device_row_major(layout, arg, p->value[DSINK]);
+         ts_lower_row_major(layout, arg, x) &&
+         ts_lower_row_major(layout, arg, p->value[DSINK]);
 }
 
 static bool find_mask(Problem *p, TsLayoutFn *layout, void *arg) {
   const TsMeta *q = &p->n->in[0]->meta;
   TsVal x = p->value[MASK] = p->n->in[3];
-  return !x || (q->ndim <= 4 && ts_device_mask(&p->from, x, (TsDtype)q->dtype, layout, arg));
+  return !x || (q->ndim <= 4 && ts_lower_mask(&p->from, x, (TsDtype)q->dtype, layout, arg));
 }
 
 static bool find_operands(Problem *p, TsLayoutFn *layout, void *arg) {
@@ -64,7 +63,7 @@ static bool find_operands(Problem *p, TsLayoutFn *layout, void *arg) {
     p->value[i] = i < DQ ? n->in[from[i]] : (TsVal)(uintptr_t)&n->out[i - DQ];
     if (!p->value[i] || p->value[i]->meta.dtype != n->in[0]->meta.dtype ||
         p->value[i]->meta.ndim != n->in[0]->meta.ndim ||
-        !ts_device_heads(&p->of[i], p->value[i], layout, arg))
+        !ts_lower_heads(&p->of[i], p->value[i], layout, arg))
       return false;
   }
   const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
@@ -72,7 +71,7 @@ static bool find_operands(Problem *p, TsLayoutFn *layout, void *arg) {
     if (q->dim[i] != k->dim[i]) return false;
   return same_dims(p, Q, Y) && same_dims(p, Q, G) && same_dims(p, Q, DQ) &&
          same_dims(p, K, DK) && same_dims(p, K, DV) &&
-         ts_device_heads_fit(&p->of[Q], &p->of[K], &p->of[V]);
+         ts_lower_heads_fit(&p->of[Q], &p->of[K], &p->of[V]);
 }
 
 static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
@@ -112,8 +111,8 @@ static void temporaries(Problem *p) {
   int64_t heads = q[0] * q[1], blocks = blocks_of(p);
   TsTileParts *to = p->parts;
   const TsNode *forward = p->value[Y]->node;
-  bool pair = forward && ts_device_attention_pair(forward, p->n);
-  uint64_t name = pair ? ts_device_attention_name(forward) : 0;
+  bool pair = forward && ts_lower_attention_pair(forward, p->n);
+  uint64_t name = pair ? ts_lower_attention_name(forward) : 0;
   p->y = ts_tile_parts_temp(to, bytes_of(p, Q, 2), false);
   p->lse = ts_tile_parts_shared(to, heads * q[2] * 4, name, false);
   p->lse2 = ts_tile_parts_temp(to, blocks * p->x.rows * 4, false);
@@ -125,7 +124,7 @@ static void temporaries(Problem *p) {
 }
 
 static void lie(const Problem *p, TsTile *k, int param, int operand) {
-  if (k) ts_device_heads_lie(&p->of[operand], k->param[param]);
+  if (k) ts_lower_heads_lie(&p->of[operand], k->param[param]);
 }
 
 static int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
@@ -136,7 +135,7 @@ static int add_mask(Problem *p, const TsGpuMask *m, bool turned, TsError *err) {
   bool line = m->dim[2] == 1, always = line || turned || !p->nsm;
   int *is = &p->mask[turned && !line];
   if (*is) return *is;
-  int at = ts_device_mask_part(p->parts, m, &p->from, p->x.dtype, turned && !line,
+  int at = ts_lower_mask_part(p->parts, m, &p->from, p->x.dtype, turned && !line,
                                param_of(p, MASK), always ? 0 : p->lse, err);
   if (at != INT_MIN) *is = at;
   return at;
@@ -149,8 +148,8 @@ static TsGpuAttention forward_of(const Problem *p) {
   TsGpuAttention x = ts_gpu_attention(d, p->x.d, causal, p->x.window, sink);
   ts_gpu_attention_fit(&x, p->of[Q].dim[2], p->value[MASK] != NULL);
   if (!p->nsm)
-    x = ts_gpu_attention_by_warps(d, p->x.d, causal, p->x.window, sink, p->room.target,
-                                  p->room.shared);
+    x = ts_gpu_attention_by_warps(d, p->x.d, causal, p->x.window, sink, p->gpu.target->name,
+                                  p->gpu.target->shared_bytes);
   x.scale = p->x.scale;
   return x;
 }
@@ -183,7 +182,7 @@ static bool add_forward(Problem *p, TsError *err) {
 }
 
 static TsGpuHeads heads_of(const Problem *p, int operand) {
-  const TsDeviceHeads *of = &p->of[operand];
+  const TsLowerHeads *of = &p->of[operand];
   TsGpuHeads h = {.stride = of->plain ? NULL : of->stride};
   memcpy(h.dim, of->dim, sizeof h.dim);
   return h;
@@ -201,8 +200,8 @@ static bool add_begin(Problem *p, TsError *err) {
 static bool add_grad(Problem *p, TsError *err) {
   const int64_t *q = p->of[Q].dim, *k = p->of[K].dim;
   int64_t j = k[0] * k[1];
-  /* The interpreter runs block after block, and none may wait for another one. */
-  int64_t most = p->sim ? 1 : p->nsm, tiles = ts_gpu_attention_grad_tiles(&p->x, j, k[2]);
+  /* In turn none may wait for another one. */
+  int64_t most = p->in_turn ? 1 : p->nsm, tiles = ts_gpu_attention_grad_tiles(&p->x, j, k[2]);
   int64_t dim[] = {q[0],
                    q[1],
                    k[1],
@@ -273,7 +272,7 @@ static void add_params(Problem *p, TsTile *k, int from, int to, int sink) {
     TsTileType t = ts_tile_type(p->x.dtype, 4, p->of[i].dim);
     ts_tile_param(k, NULL, &t, i >= DQ);
   }
-  if (p->value[MASK] && sink == SINK) ts_device_mask_param(k, &p->from);
+  if (p->value[MASK] && sink == SINK) ts_lower_mask_param(k, &p->from);
   if (p->value[sink]) ts_tile_param(k, NULL, &line, sink == DSINK);
 }
 
@@ -295,25 +294,27 @@ static TsTile *whole(Problem *p, TsError *err) {
 }
 
 /* On GPUs without a copy engine. */
-static bool by_warps(Problem *p, TsDevice *d, bool small, TsError *err) {
+static bool by_warps(Problem *p, const TsSched *s, double work) {
   double scale = p->x.scale;
-  if (!ts_device_room(d, small, &p->room, err)) return false;
+  if (!ts_lower_warps(s, work, &p->gpu)) return false;
   p->x = ts_gpu_attention_grad_by_warps(p->x.dtype, p->x.d, p->x.causal, p->x.window,
-                                        p->room.target, p->room.shared);
+                                        p->gpu.target->name, p->gpu.target->shared_bytes);
   p->x.scale = scale;
   return true;
 }
 
-bool ts_device_attention_grad(TsDevice *d, const TsGroup *group, bool strict,
-                              TsLayoutFn *layout, void *arg, TsSchedKernel *out, TsError *err) {
-  Problem p = {.n = group->node[0], .sim = !strcmp(d->kind, "sim")};
-  if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return false;
-  bool small = bytes_of(&p, Q, p.of[K].dim[2]) <= SIM_WORK;
-  p.nsm = ts_device_processors(d, small, err);
-  if (!p.nsm && !by_warps(&p, d, small, err)) return false;
+int ts_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
+                            void *arg, TsSchedKernel *out, TsError *err) {
+  Problem p = {.n = group->node[0], .in_turn = s->most_work != 0};
+  bool strict = s->profile == TS_PROFILE_strict;
+  if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return 0;
+  /* Five products, where attention has two. */
+  double work = 4 * (double)bytes_of(&p, Q, p.of[K].dim[2]);
+  p.nsm = ts_lower_roles(s, work);
+  if (!p.nsm && !by_warps(&p, s, work)) return 0;
   memset(out, 0, sizeof *out);
-  if (!(out->tile = whole(&p, err))) return false;
+  if (!(out->tile = whole(&p, err))) return ts_lower_refused(err);
   for (int i = 0; i < ALL; i++)
     if (p.value[i]) out->value[param_of(&p, i)] = p.value[i];
-  return true;
+  return 1;
 }

@@ -1,0 +1,91 @@
+/* Which kernel a group has. See ir/lower/lower.h. */
+#include "ir/lower/row.h"
+
+#include "devices/device.h"
+#include "ir/sched/index.h"
+
+/* Of a node in its group; the first one that takes the operands makes the kernel. */
+typedef struct Row {
+  int op;
+  unsigned units; /* of the target: all of them */
+  bool straight;  /* writes row by row alone */
+  TsLowerFn *make;
+} Row;
+
+static const Row row[] = {
+    {TS_OP_matmul, TS_UNIT_mma, false, ts_lower_product},
+    {TS_OP_attention, TS_UNIT_roles, true, ts_lower_decode},
+    {TS_OP_attention, TS_UNIT_mma, false, ts_lower_attention},
+    {TS_OP_attention_grad, TS_UNIT_mma, false, ts_lower_attention_grad},
+};
+enum { ROWS = sizeof row / sizeof *row };
+
+static bool has(const TsGroup *g, int op) {
+  for (int i = 0; i < g->nnode; i++)
+    if (g->node[i]->op == op) return true;
+  return false;
+}
+
+/* 1 with the kernel; 0: no row has one; -1. */
+static int from_table(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
+                      TsSchedKernel *out, const Row **by, TsError *err) {
+  for (int i = 0; i < ROWS; i++) {
+    if (s->plain || !ts_target_has(s->target, row[i].units) || !has(g, row[i].op)) continue;
+    int made = row[i].make(s, g, layout, arg, out, err);
+    if (made) return *by = &row[i], made;
+  }
+  return 0;
+}
+
+int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
+             TsSchedKernel *out, TsError *err) {
+  const Row *by;
+  int made = from_table(s, g, layout, arg, out, &by, err);
+  if (made) return made < 0 ? -1 : 0;
+  if (g->kind != TS_GROUP_vm) return ts_sched_lower(s, g, layout, arg, out, err);
+  if (ts_sched_is_index(s->target, g->node[0]))
+    return ts_sched_lower_index(s, g, layout, arg, out, err);
+  return ts_error_set(err, TS_ERR_value, "there is no kernel of this operator");
+}
+
+void ts_lower_for(TsSched *s, const TsDevice *d) {
+  s->processors = d->processors;
+  s->most_work = d->most_work;
+}
+
+bool ts_lower_straight(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg) {
+  TsSchedKernel k = {.tile = NULL};
+  const Row *by = NULL;
+  TsError err = {0};
+  int made = from_table(s, g, layout, arg, &k, &by, &err);
+  ts_tile_free(k.tile);
+  return made > 0 && by->straight;
+}
+
+/* ---- what rows ask */
+int ts_lower_refused(TsError *err) {
+  if (err->code == TS_ERR_memory) return -1;
+  ts_error_clear(err);
+  return 0;
+}
+
+static bool fits(const TsSched *s, double work) {
+  return !s->most_work || work <= (double)s->most_work;
+}
+
+int ts_lower_roles(const TsSched *s, double work) {
+  return ts_target_has(s->target, TS_UNIT_roles) && fits(s, work) ? s->processors : 0;
+}
+
+bool ts_lower_warps(const TsSched *s, double work, TsGpuMachine *gpu) {
+  *gpu = (TsGpuMachine){s->target, s->processors};
+  return ts_target_has(s->target, TS_UNIT_mma) && fits(s, work);
+}
+
+bool ts_lower_row_major(TsLayoutFn *layout, void *arg, TsVal v) {
+  int64_t stride[TS_MAX_RANK], step = 1;
+  if (!layout || !layout(arg, v, stride)) return true;
+  for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i])
+    if (v->meta.dim[i] > 1 && stride[i] != step) return false;
+  return true;
+}
