@@ -9,8 +9,7 @@
 
 /* What no processor of the last ten years goes below. */
 #define CPU                                                                                    \
-  .triple = "x86_64-unknown-linux-gnu", .cpu = "x86-64",                                       \
-  .cache = {32 << 10, 256 << 10, 2 << 20}
+  .triple = "x86_64-unknown-linux-gnu", .cpu = "x86-64", .cache = {32 << 10, 256 << 10, 2 << 20}
 #define NVIDIA                                                                                 \
   .triple = "nvptx64-nvidia-cuda", .vector_bytes = 16, .registers = 255, .lanes = 32,          \
   .fma = true, .half = true, .brain = true, .round = true
@@ -41,35 +40,35 @@ static const TsTarget target[] = {
      .cpu = "sm_80",
      .features = "+ptx80",
      .shared_bytes = 163 << 10,
-     .units = TS_UNIT_mma},
+     .units = TS_UNIT_blocks | TS_UNIT_mma},
     {.name = "sm_86",
      NVIDIA,
      .processors = 84,
      .cpu = "sm_80",
      .features = "+ptx80",
      .shared_bytes = 99 << 10,
-     .units = TS_UNIT_mma},
+     .units = TS_UNIT_blocks | TS_UNIT_mma},
     {.name = "sm_90a",
      NVIDIA,
      .processors = 132,
      .cpu = "sm_90a",
      .features = "+ptx83",
      .shared_bytes = 227 << 10,
-     .units = TS_UNIT_mma | TS_UNIT_roles | TS_UNIT_early},
+     .units = TS_UNIT_blocks | TS_UNIT_mma | TS_UNIT_roles | TS_UNIT_early},
     {.name = "sm_100",
      NVIDIA,
      .processors = 148,
      .cpu = "sm_90",
      .features = "+ptx83",
      .shared_bytes = 227 << 10,
-     .units = TS_UNIT_mma | TS_UNIT_early},
+     .units = TS_UNIT_blocks | TS_UNIT_mma | TS_UNIT_early},
     {.name = "sm_120",
      NVIDIA,
      .processors = 170,
      .cpu = "sm_90",
      .features = "+ptx83",
      .shared_bytes = 99 << 10,
-     .units = TS_UNIT_mma | TS_UNIT_early},
+     .units = TS_UNIT_blocks | TS_UNIT_mma | TS_UNIT_early},
 };
 
 const TsTarget *ts_target_at(int i) {

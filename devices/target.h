@@ -13,6 +13,7 @@ typedef enum TsTargetUnit {
   TS_UNIT_wgmma = 1 << 1, /* of four warps, operands in shared memory: 64 x 8 .. 256 */
   TS_UNIT_copy = 1 << 2,  /* an engine that copies boxes of a matrix, and signals a barrier */
   TS_UNIT_early = 1 << 3, /* a launch may begin before the one in front of it ends, and waits */
+  TS_UNIT_blocks = 1 << 4, /* threads of a block share memory, meet, and vote */
   /* Both that kernels with roles are made of. */
   TS_UNIT_roles = TS_UNIT_wgmma | TS_UNIT_copy,
 } TsTargetUnit;
@@ -23,9 +24,9 @@ typedef struct TsTarget {
   const char *cpu;      /* the oldest one, features come on top of it */
   const char *features; /* "+avx2,+fma" */
   bool fma;
-  bool half;  /* has instructions between f16 and f32 */
-  bool brain; /* between bf16 and f32 */
-  bool round; /* has floor, ceil, trunc and round as instructions */
+  bool half;        /* has instructions between f16 and f32 */
+  bool brain;       /* between bf16 and f32 */
+  bool round;       /* has floor, ceil, trunc and round as instructions */
   int vector_bytes; /* of a register */
   int registers;    /* vectors that the register file holds */
 

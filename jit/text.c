@@ -73,7 +73,8 @@ static int device_text(const TsDevice *d, const TsTile *block, bool assembly, Ts
   TsGpuMma info;
   if (!ts_target_gpu(t))
     return ts_error_set(err, TS_ERR_device, "there is no code for %s", d->name);
-  if (block->form == TS_FORM_explicit) return ts_gpu_mma_text(block, !assembly, &info, text, err);
+  if (block->form == TS_FORM_explicit)
+    return ts_gpu_mma_text(block, !assembly, &info, text, err);
   return ts_gpu_text(block, t, assembly ? "ptx" : "llvm", text, err);
 }
 
@@ -104,7 +105,8 @@ static void group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
     ts_text_format(text, "// no kernel: %s\n", err.message);
     return;
   }
-  if (each_part(b, level, k.tile, text, &err)) ts_text_format(text, "// no kernel: %s\n", err.message);
+  if (each_part(b, level, k.tile, text, &err))
+    ts_text_format(text, "// no kernel: %s\n", err.message);
   ts_tile_free(k.tile);
 }
 

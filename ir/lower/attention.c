@@ -10,7 +10,6 @@
 #include "ir/lower/mask.h"
 #include "ir/lower/row.h"
 
-
 typedef struct Problem {
   const TsNode *n;
   TsLowerHeads q, k, v, y;
@@ -148,8 +147,8 @@ static TsGpuAttention kind_of(const Problem *p, const TsGpuMachine *gpu, uint64_
   return x;
 }
 
-static bool attention(const Problem *p, int64_t nsm, const TsGpuMachine *gpu, TsSchedKernel *out,
-                      TsError *err) {
+static bool attention(const Problem *p, int64_t nsm, const TsGpuMachine *gpu,
+                      TsSchedKernel *out, TsError *err) {
   const int64_t *q = p->q.dim, *k = p->k.dim;
   uint64_t name = wanted(p->n);
   TsGpuAttention x = kind_of(p, gpu, name);

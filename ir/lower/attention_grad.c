@@ -43,8 +43,7 @@ static bool find_sink(Problem *p, TsLayoutFn *layout, void *arg) {
   if (!x) return true;
   p->value[SINK] = x, p->value[DSINK] = (TsVal)(uintptr_t)&n->out[3];
   return x->meta.dtype == TS_DT_f32 && !x->meta.weak && x->meta.ndim == 1 &&
-         ts_lower_row_major(layout, arg, x) &&
-         ts_lower_row_major(layout, arg, p->value[DSINK]);
+         ts_lower_row_major(layout, arg, x) && ts_lower_row_major(layout, arg, p->value[DSINK]);
 }
 
 static bool find_mask(Problem *p, TsLayoutFn *layout, void *arg) {
@@ -136,7 +135,7 @@ static int add_mask(Problem *p, const TsGpuMask *m, bool turned, TsError *err) {
   int *is = &p->mask[turned && !line];
   if (*is) return *is;
   int at = ts_lower_mask_part(p->parts, m, &p->from, p->x.dtype, turned && !line,
-                               param_of(p, MASK), always ? 0 : p->lse, err);
+                              param_of(p, MASK), always ? 0 : p->lse, err);
   if (at != INT_MIN) *is = at;
   return at;
 }

@@ -9,7 +9,6 @@
 #include "ir/lower/mask.h"
 #include "ir/lower/row.h"
 
-
 typedef struct Problem {
   const TsNode *n;
   int64_t heads, key_heads, all, s, t, d; /* heads: of a batch; the others of all */

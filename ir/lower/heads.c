@@ -43,8 +43,7 @@ bool ts_lower_heads(TsLowerHeads *h, TsVal v, TsLayoutFn *layout, void *arg) {
   return h->stride[3] == 1;
 }
 
-bool ts_lower_heads_fit(const TsLowerHeads *q, const TsLowerHeads *k,
-                         const TsLowerHeads *v) {
+bool ts_lower_heads_fit(const TsLowerHeads *q, const TsLowerHeads *k, const TsLowerHeads *v) {
   const int64_t *a = q->dim, *b = k->dim;
   if (memcmp(b, v->dim, sizeof k->dim) || (a[3] != 64 && a[3] != 128) || a[3] != b[3])
     return false;

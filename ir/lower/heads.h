@@ -13,8 +13,7 @@ typedef struct TsLowerHeads {
  * multiples of 16 bytes, and axes before the heads to be as good as one. */
 bool ts_lower_heads(TsLowerHeads *h, TsVal v, TsLayoutFn *layout, void *arg);
 /* Whether kernels of attention take these. */
-bool ts_lower_heads_fit(const TsLowerHeads *q, const TsLowerHeads *k,
-                         const TsLowerHeads *v);
+bool ts_lower_heads_fit(const TsLowerHeads *q, const TsLowerHeads *k, const TsLowerHeads *v);
 /* The parameter lies so. */
 void ts_lower_heads_lie(const TsLowerHeads *h, TsTileVal param);
 

@@ -17,6 +17,10 @@ static const Row row[] = {
     {TS_OP_attention, TS_UNIT_roles, true, ts_lower_decode},
     {TS_OP_attention, TS_UNIT_mma, false, ts_lower_attention},
     {TS_OP_attention_grad, TS_UNIT_mma, false, ts_lower_attention_grad},
+    {TS_OP_cumsum, TS_UNIT_blocks, false, ts_lower_scan},
+    {TS_OP_cumprod, TS_UNIT_blocks, false, ts_lower_scan},
+    {TS_OP_cummax, TS_UNIT_blocks, false, ts_lower_scan},
+    {TS_OP_linear_scan, TS_UNIT_blocks, false, ts_lower_scan},
 };
 enum { ROWS = sizeof row / sizeof *row };
 
@@ -38,7 +42,7 @@ static int from_table(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, vo
 }
 
 int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
-             TsSchedKernel *out, TsError *err) {
+                   TsSchedKernel *out, TsError *err) {
   const Row *by;
   int made = from_table(s, g, layout, arg, out, &by, err);
   if (made) return made < 0 ? -1 : 0;
@@ -46,6 +50,12 @@ int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void 
   if (ts_sched_is_index(s->target, g->node[0]))
     return ts_sched_lower_index(s, g, layout, arg, out, err);
   return ts_error_set(err, TS_ERR_value, "there is no kernel of this operator");
+}
+
+bool ts_lower_has(const TsTarget *t, const TsNode *n) {
+  for (int i = 0; i < ROWS; i++)
+    if (row[i].op == n->op && ts_target_has(t, row[i].units)) return true;
+  return ts_sched_is_index(t, n);
 }
 
 void ts_lower_for(TsSched *s, const TsDevice *d) {

@@ -15,7 +15,9 @@ struct TsDevice;
 /* -1 with the error: why there is no kernel. A caller that runs kernels where it can neither draw
  * nor look at indices before refuses those that want it. */
 int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
-             TsSchedKernel *out, TsError *err);
+                   TsSchedKernel *out, TsError *err);
+/* Whether a node that is a group by itself may have a kernel there. */
+bool ts_lower_has(const TsTarget *t, const TsNode *n);
 /* What runs the kernels of s. */
 void ts_lower_for(TsSched *s, const struct TsDevice *d);
 /* The kernel is one of the table's, which have looked at how all operands lie. */

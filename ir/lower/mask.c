@@ -5,7 +5,7 @@
 #include <string.h>
 
 bool ts_lower_mask(TsGpuMaskFrom *from, TsVal mask, TsDtype inputs, TsLayoutFn *layout,
-                    void *arg) {
+                   void *arg) {
   const TsMeta *m = &mask->meta;
   int64_t stride[TS_MAX_RANK], step = 1, all = 1;
   if (m->ndim > 4 || m->weak || (m->dtype != TS_DT_bool && m->dtype != inputs)) return false;
@@ -29,7 +29,7 @@ void ts_lower_mask_param(TsTile *whole, const TsGpuMaskFrom *from) {
 }
 
 int ts_lower_mask_part(TsTileParts *to, const TsGpuMask *m, const TsGpuMaskFrom *from,
-                        TsDtype inputs, bool turned, int arg, int unless, TsError *err) {
+                       TsDtype inputs, bool turned, int arg, int unless, TsError *err) {
   if (!turned && ts_gpu_mask_lies(m, from, inputs)) return arg;
   int made = ts_tile_parts_temp(to, ts_gpu_mask_bytes(m), false);
   TsTile *k = ts_tile_gpu_mask(m, from, inputs, turned, err);

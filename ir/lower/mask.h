@@ -9,13 +9,13 @@
 
 /* False: no kernel takes it. Expanded axes count as those that do not move. */
 bool ts_lower_mask(TsGpuMaskFrom *from, TsVal mask, TsDtype inputs, TsLayoutFn *layout,
-                    void *arg);
+                   void *arg);
 /* A parameter of the whole that lies so. */
 void ts_lower_mask_param(TsTile *whole, const TsGpuMaskFrom *from);
 
 /* Adds the part that makes m of the argument `from`, to be run unless `unless` is written by
  * others; none where the operand lies so. The argument that has m; INT_MIN with the error. */
 int ts_lower_mask_part(TsTileParts *to, const TsGpuMask *m, const TsGpuMaskFrom *from,
-                        TsDtype inputs, bool turned, int arg, int unless, TsError *err);
+                       TsDtype inputs, bool turned, int arg, int unless, TsError *err);
 
 #endif

@@ -374,7 +374,8 @@ static bool multiply(Problem *p, const TsSched *s, const TsGroup *group, int nsm
   if (in == TS_DT_i8 && !along_k(p)) return false;
   if (wants_warps(p, nsm > 0, s->profile, &unit))
     return !is_apart(p) && by_warps(p, alone, s, group, unit, out, err);
-  if (!nsm || !in_whole_rows(p) || (is_eight(in) && s->profile == TS_PROFILE_strict)) return false;
+  if (!nsm || !in_whole_rows(p) || (is_eight(in) && s->profile == TS_PROFILE_strict))
+    return false;
   bool tf32 = unit == TS_GPU_UNIT_tf32;
   if (tf32 && is_apart(p)) return false;
   TsGpuProduct x = tf32 ? ts_gpu_product_tf32(p->rows, p->cols, p->k, nsm)
@@ -397,5 +398,7 @@ int ts_lower_product(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
   if (!multiply(&p, s, group, nsm, out, err)) return 0;
   if (!p.turns[0] && !p.turns[1]) return 1;
   int64_t size[3] = {p.rows, p.cols, p.k};
-  return (out->tile = ts_lower_turned(out->tile, p.turns, size, out->dim, err)) ? 1 : ts_lower_refused(err);
+  return (out->tile = ts_lower_turned(out->tile, p.turns, size, out->dim, err))
+             ? 1
+             : ts_lower_refused(err);
 }

@@ -70,7 +70,7 @@ static bool add_parts(TsTileParts *to, TsTile *product, const bool turns[2],
 }
 
 TsTile *ts_lower_turned(TsTile *product, const bool turns[2], const int64_t size[3],
-                         const int64_t *dim, TsError *err) {
+                        const int64_t *dim, TsError *err) {
   TsTile *all = product->nparam <= TS_TILE_PART_PARAMS ? ts_tile_new("matmul") : NULL;
   for (int i = 0; all && i < product->nparam; i++)
     parameter(all, product, i, i < 2 && turns[i], dim);

@@ -8,6 +8,6 @@
 /* product: of A [M,K] and B [N,K], which it takes over; size: M, N, K; turns: A lies as [K,M],
  * B as [K,N]; dim: sizes of the product's kernel. NULL with the error. */
 TsTile *ts_lower_turned(TsTile *product, const bool turns[2], const int64_t size[3],
-                         const int64_t *dim, TsError *err);
+                        const int64_t *dim, TsError *err);
 
 #endif

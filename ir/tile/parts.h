@@ -5,7 +5,7 @@
 
 #include "ir/tile/tile.h"
 
-enum { TS_TILE_PARTS = 7, TS_TILE_TEMPS = 9, TS_TILE_PART_PARAMS = 16 };
+enum { TS_TILE_PART_PARAMS = 16 };
 
 typedef struct TsTilePart {
   TsTile *k;
@@ -23,17 +23,18 @@ typedef struct TsTileTemp {
 } TsTileTemp;
 
 struct TsTileParts {
+  TsTile *whole;
   int n, ntemp;
-  TsTilePart part[TS_TILE_PARTS];
-  TsTileTemp temp[TS_TILE_TEMPS];
+  TsTilePart *part; /* in the whole's arena, as is temp */
+  TsTileTemp *temp;
 };
 
 /* Parts of k, none yet; NULL: out of memory. */
 TsTileParts *ts_tile_parts(TsTile *k);
-/* The next part, which takes k over. arg: as many as k has parameters. False: too many, or k is
- * NULL; k is freed. */
+/* The next part, which takes k over. arg: as many as k has parameters. False: those are too many, k
+ * is NULL, or memory ran out; k is freed. */
 bool ts_tile_parts_add(TsTileParts *p, TsTile *k, const int *arg, const int64_t *dim);
-/* The argument that stands for a new temporary. */
+/* The argument that stands for a new temporary; the whole has failed where memory ran out. */
 int ts_tile_parts_temp(TsTileParts *p, int64_t nbytes, bool zero);
 /* The same for one that kernels share: what one left there the others find. */
 int ts_tile_parts_shared(TsTileParts *p, int64_t nbytes, uint64_t name, bool writes);

@@ -199,12 +199,9 @@ static bool writes_part(const TsBuildJob *b, const TsGroup *g) {
 
 /* A device has no kernels of the VM's. */
 bool ts_build_worth_on(const TsBuildJob *b, const TsGroup *g) {
-  uint16_t op = g->nnode == 1 ? g->node[0]->op : TS_OP_COUNT;
   const TsFusion *f = &b->fusion;
-  bool roles =
-      op == TS_OP_matmul || op == TS_OP_attention || op == TS_OP_attention_grad ||
-      (op < TS_OP_COUNT && f->sched && ts_sched_is_index(f->sched->target, g->node[0]));
-  if (b->device) return g->kind != TS_GROUP_vm || roles;
+  if (b->device)
+    return g->kind != TS_GROUP_vm || (f->sched && ts_lower_has(f->sched->target, g->node[0]));
   return ts_build_worth(g) || writes_part(b, g);
 }
 

@@ -8,8 +8,13 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { ALIGN = 256 };
+enum {
+  ALIGN = 256,
+  KEPT =
+      1 << 30, /* bytes of temporaries that are kept; larger ones are asked for at each run */
+};
 
 /* What kernels share, by name, while one of them lives; 0: room for temporaries. */
 typedef struct Common {
@@ -29,13 +34,20 @@ static struct {
 /* Runs do not come between the parts of another one, which use the same room. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
+/* Where a temporary is, as far as it has a place of its own. */
+typedef struct Place {
+  void *kept, *placed; /* own or shared by name; in the room */
+  Common *common;
+} Place;
+
 struct TsDeviceParts {
   TsDevice *device;
-  TsTileParts of; /* whose kernels are not used */
-  TsDeviceKernel *part[TS_TILE_PARTS];
-  int nparam[TS_TILE_PARTS];
-  void *kept[TS_TILE_TEMPS], *placed[TS_TILE_TEMPS]; /* own or shared by name; in the room */
-  Common *common[TS_TILE_TEMPS], *room;
+  TsTileParts of; /* copies of its lists, whose kernels are not used */
+  TsDeviceKernel **part;
+  int *nparam;
+  Place *place;         /* of each temporary */
+  void **at, **nowhere; /* of a run, under the lock; NULL of each */
+  Common *room;
 };
 
 /* Used by no part but those that run if a shared temporary has no writer. */
@@ -75,9 +87,9 @@ static Common *join(TsDevice *d, uint64_t name, int64_t nbytes, bool writes, TsE
 
 static int share(TsDeviceParts *p, int i, TsError *err) {
   const TsTileTemp *t = &p->of.temp[i];
-  p->common[i] = join(p->device, t->shared, t->nbytes, t->writes, err);
-  if (p->common[i]) p->kept[i] = p->common[i]->at;
-  return p->common[i] ? 0 : -1;
+  p->place[i].common = join(p->device, t->shared, t->nbytes, t->writes, err);
+  if (p->place[i].common) p->place[i].kept = p->place[i].common->at;
+  return p->place[i].common ? 0 : -1;
 }
 
 static void leave(TsDeviceParts *p, Common *c, bool writes) {
@@ -97,8 +109,9 @@ static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
   int64_t nbytes = p->of.temp[i].nbytes;
   void *zero = calloc(1, (size_t)nbytes);
   if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
-  p->kept[i] = p->device->alloc(p->device, nbytes, err);
-  int failed = p->kept[i] ? p->device->upload(p->device, p->kept[i], zero, nbytes, err) : -1;
+  p->place[i].kept = p->device->alloc(p->device, nbytes, err);
+  int failed =
+      p->place[i].kept ? p->device->upload(p->device, p->place[i].kept, zero, nbytes, err) : -1;
   free(zero);
   return failed;
 }
@@ -107,15 +120,17 @@ static int64_t aligned(int64_t nbytes) { return (nbytes + ALIGN - 1) / ALIGN * A
 
 /* One behind the other in the room of all. */
 static int place(TsDeviceParts *p, TsError *err) {
-  int64_t at[TS_TILE_TEMPS], end = 0;
-  for (int i = 0; i < p->of.ntemp; i++) {
-    at[i] = end;
-    if (!p->kept[i] && !is_rare(p, i)) end += aligned(p->of.temp[i].nbytes);
-  }
-  if (!end) return 0;
-  if (!(p->room = join(p->device, 0, end, false, err))) return -1;
+  int64_t end = 0;
   for (int i = 0; i < p->of.ntemp; i++)
-    if (!p->kept[i] && !is_rare(p, i)) p->placed[i] = (char *)p->room->at + at[i];
+    if (!p->place[i].kept && !is_rare(p, i)) end += aligned(p->of.temp[i].nbytes);
+  if (!end || end > KEPT) return 0;
+  if (!(p->room = join(p->device, 0, end, false, err))) return -1;
+  char *at = p->room->at;
+  for (int i = 0; i < p->of.ntemp; i++) {
+    if (p->place[i].kept || is_rare(p, i)) continue;
+    p->place[i].placed = at;
+    at += aligned(p->of.temp[i].nbytes);
+  }
   return 0;
 }
 
@@ -127,12 +142,36 @@ static TsDeviceKernel *open_part(TsDevice *d, const TsTile *k, TsQueue *queue, T
                : ts_device_kernel_open_as(d, k, key, err);
 }
 
+static void free_lists(TsDeviceParts *p) {
+  free(p->of.part), free(p->of.temp);
+  free(p->part), free(p->nparam), free(p->place), free(p->at);
+  free(p);
+}
+
+static TsDeviceParts *copy_of(TsDevice *d, const TsTileParts *from) {
+  size_t n = (size_t)from->n, m = (size_t)from->ntemp;
+  TsDeviceParts *p = calloc(1, sizeof *p);
+  if (!p) return NULL;
+  *p = (TsDeviceParts){.device = d, .of = *from};
+  p->of.part = malloc(sizeof *p->of.part * (n + 1));
+  p->of.temp = malloc(sizeof *p->of.temp * (m + 1));
+  p->part = calloc(n + 1, sizeof *p->part);
+  p->nparam = calloc(n + 1, sizeof *p->nparam);
+  p->place = calloc(m + 1, sizeof *p->place);
+  p->at = calloc(2 * m + 1, sizeof *p->at);
+  p->nowhere = p->at ? p->at + m : NULL;
+  if (!p->of.part || !p->of.temp || !p->part || !p->nparam || !p->place || !p->at)
+    return free_lists(p), NULL;
+  if (n) memcpy(p->of.part, from->part, sizeof *from->part * n);
+  if (m) memcpy(p->of.temp, from->temp, sizeof *from->temp * m);
+  return p;
+}
+
 TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsQueue *queue,
                                     TsOpening how, TsError *err) {
-  TsDeviceParts *p = calloc(1, sizeof *p);
+  TsDeviceParts *p = copy_of(d, from);
   if (!p) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
   int failed = ts_device_use(d, err);
-  p->device = d, p->of = *from;
   for (int i = 0; i < from->n && !failed; i++) {
     p->nparam[i] = from->part[i].k->nparam;
     failed = !(p->part[i] = open_part(d, from->part[i].k, queue, how, err));
@@ -150,12 +189,12 @@ void ts_device_parts_free(TsDeviceParts *p) {
   if (!p) return;
   for (int i = 0; i < p->of.n; i++) ts_device_kernel_free(p->part[i]);
   for (int i = 0; i < p->of.ntemp; i++)
-    if (p->common[i])
-      leave(p, p->common[i], p->of.temp[i].writes);
-    else if (p->kept[i])
-      p->device->free(p->device, p->kept[i], p->of.temp[i].nbytes);
+    if (p->place[i].common)
+      leave(p, p->place[i].common, p->of.temp[i].writes);
+    else if (p->place[i].kept)
+      p->device->free(p->device, p->place[i].kept, p->of.temp[i].nbytes);
   if (p->room) leave(p, p->room, false);
-  free(p);
+  free_lists(p);
 }
 
 bool ts_device_parts_ready(const TsDeviceParts *p) {
@@ -180,7 +219,7 @@ bool ts_device_parts_stand_in(const TsDeviceParts *p) {
 /* Whether the part has something to do. */
 static bool runs(const TsDeviceParts *p, int i) {
   int unless = p->of.part[i].unless;
-  return !unless || !p->common[-1 - unless] || !p->common[-1 - unless]->writers;
+  return !unless || !p->place[-1 - unless].common || !p->place[-1 - unless].common->writers;
 }
 
 static bool is_used(const TsDeviceParts *p, int temp) {
@@ -203,32 +242,31 @@ static void arguments(const TsDeviceParts *p, int i, void *const *arg, void *con
 static int64_t find_temps(const TsDeviceParts *p, char *scratch, void **temp) {
   int64_t end = 0;
   for (int i = 0; i < p->of.ntemp; i++) {
-    temp[i] = p->kept[i] ? p->kept[i] : p->placed[i];
-    if (temp[i] || !is_used(p, i)) continue;
-    temp[i] = scratch ? scratch + end : NULL;
-    end += aligned(p->of.temp[i].nbytes);
+    void *own = p->place[i].kept ? p->place[i].kept : p->place[i].placed;
+    bool here = !own && is_used(p, i);
+    if (temp) temp[i] = here && scratch ? scratch + end : own;
+    if (here) end += aligned(p->of.temp[i].nbytes);
   }
   return end;
 }
 
 int64_t ts_device_parts_scratch_bytes(const TsDeviceParts *p) {
-  void *temp[TS_TILE_TEMPS];
   int64_t most = 0;
   for (int i = 0; i < p->of.n; i++) {
     int64_t n = runs(p, i) ? ts_device_kernel_scratch_bytes(p->part[i], p->of.part[i].dim) : 0;
     if (n > most) most = n;
   }
-  return find_temps(p, NULL, temp) + most;
+  return find_temps(p, NULL, NULL) + most;
 }
 
 static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, TsError *err) {
-  void *temp[TS_TILE_TEMPS], *list[TS_TILE_PART_PARAMS];
-  int64_t rest = find_temps(p, scratch, temp);
+  void *list[TS_TILE_PART_PARAMS];
   int failed = 0;
   pthread_mutex_lock(&turn);
+  int64_t rest = find_temps(p, scratch, p->at);
   for (int i = 0; i < p->of.n && !failed; i++) {
     if (!runs(p, i)) continue;
-    arguments(p, i, arg, temp, list);
+    arguments(p, i, arg, p->at, list);
     failed = ts_device_kernel_run_in(p->part[i], scratch ? scratch + rest : NULL, list,
                                      p->of.part[i].dim, err);
   }
@@ -260,9 +298,9 @@ bool ts_device_parts_cached(const TsDeviceParts *p) {
 
 /* Memory of the device itself lies well. */
 bool ts_device_parts_record(const TsDeviceParts *p, void *const *arg) {
-  void *temp[TS_TILE_TEMPS] = {NULL}, *list[TS_TILE_PART_PARAMS];
+  void *list[TS_TILE_PART_PARAMS];
   for (int i = 0; i < p->of.n; i++) {
-    arguments(p, i, arg, temp, list);
+    arguments(p, i, arg, p->nowhere, list);
     if (!ts_device_kernel_records(p->part[i], list)) return false;
   }
   return true;

@@ -32,11 +32,11 @@ typedef struct Look {
 
 static V outside(TsTileBuild *b, const Look *k, V v) {
   if (!v) return NULL;
-  V size = ts_own_splat(b, &v->type, ts_own_dim(b, 2)), at = v;
-  V below = ts_own_by(b, TS_OP_lt, v, 0);
+  V size = ts_short_splat(b, &v->type, ts_short_dim(b, 2)), at = v;
+  V below = ts_short_by(b, TS_OP_lt, v, 0);
   if (k->wraps) at = ts_tile_op3(b, TS_OP_where, below, ts_tile_op2(b, TS_OP_add, v, size), v);
   V wrong = ts_tile_op1(b, TS_OP_logical_not, ts_tile_op2(b, TS_TILE_ult, at, size));
-  V ignored = ts_own_splat(b, &v->type, ts_own_dim(b, 3));
+  V ignored = ts_short_splat(b, &v->type, ts_short_dim(b, 3));
   return k->loss
              ? ts_tile_op2(b, TS_OP_logical_and, wrong, ts_tile_op2(b, TS_OP_ne, v, ignored))
              : wrong;
@@ -46,13 +46,13 @@ static V outside(TsTileBuild *b, const Look *k, V v) {
 static V first_wrong(TsTileBuild *b, const Look *k, V index, V first) {
   TsTileType t = ts_tile_vector(TS_DT_i64, PIECE), own = ts_tile_vector(k->index, PIECE);
   TsTileAccess edge = {.edge = true};
-  V count = ts_own_dim(b, 0), none = ts_own_splat(b, &t, count), least = NULL;
-  TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_own_dim(b, 1), PIECE, false, 1, &none);
+  V count = ts_short_dim(b, 0), none = ts_short_splat(b, &t, count), least = NULL;
+  TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 1), PIECE, false, 1, &none);
   if (!l.stmt) return NULL;
   V start = ts_tile_op2(b, TS_OP_add, first, l.i);
-  V at = ts_tile_op2(b, TS_OP_add, ts_own_iota(b, &t, 0), ts_own_splat(b, &t, start));
+  V at = ts_tile_op2(b, TS_OP_add, ts_short_iota(b, &t, 0), ts_short_splat(b, &t, start));
   V v = ts_tile_cast(b, ts_tile_load(b, index, &start, &own, &edge), TS_DT_i64);
-  V in = ts_tile_op2(b, TS_OP_lt, at, ts_own_splat(b, &t, count));
+  V in = ts_tile_op2(b, TS_OP_lt, at, ts_short_splat(b, &t, count));
   V wrong = ts_tile_op2(b, TS_OP_logical_and, in, outside(b, k, v));
   at = ts_tile_op3(b, TS_OP_where, wrong, at, l.carry[0]);
   V next = ts_tile_op2(b, TS_OP_minimum, at, l.carry[0]);
@@ -77,8 +77,8 @@ static TsTile *build(const void *arg) {
   k->threads = 256, k->vector = 8;
   TsTileLoop l =
       ts_tile_for(&b, ts_tile_index(&b, 0), ts_tile_index(&b, PARTS), 1, true, 0, NULL);
-  V first = ts_tile_op2(&b, TS_OP_mul, l.i, ts_own_dim(&b, 1));
-  V place = first_wrong(&b, how, index, first), count = ts_own_dim(&b, 0);
+  V first = ts_tile_op2(&b, TS_OP_mul, l.i, ts_short_dim(&b, 1));
+  V place = first_wrong(&b, how, index, first), count = ts_short_dim(&b, 0);
   V some = ts_tile_cast(&b, ts_tile_op2(&b, TS_OP_lt, place, count), TS_DT_i64);
   TsTileLoop once = ts_tile_for(&b, ts_tile_index(&b, 0), some, 1, false, 0, NULL);
   TsTileType one = ts_tile_scalar(how->index);

@@ -21,7 +21,7 @@ typedef struct Make {
 } Make;
 
 static V op2(Make *m, int op, V x, V y) { return ts_tile_op2(&m->b, op, x, y); }
-static V by(Make *m, int op, V x, int64_t y) { return ts_own_by(&m->b, op, x, y); }
+static V by(Make *m, int op, V x, int64_t y) { return ts_short_by(&m->b, op, x, y); }
 static V both(Make *m, V x, V y) { return op2(m, TS_OP_logical_and, x, y); }
 
 static int64_t numel(const int64_t n[3]) { return n[0] * n[1] * n[2]; }
@@ -40,15 +40,15 @@ static V read(Make *m, const V at[3], const int64_t size[3], V in) {
   V i = op2(m, TS_OP_add, by(m, TS_OP_mul, at[0], size[1]), at[1]);
   i = op2(m, TS_OP_add, by(m, TS_OP_mul, i, size[2]), at[2]);
   i = op2(m, TS_OP_add, i, m->base);
-  i = ts_tile_op3(&m->b, TS_OP_where, in, i, ts_own_int(&m->b, &m->t, -1));
-  return ts_tile_cast(&m->b, ts_own_gather(&m->b, m->from, i, true), m->p->acc);
+  i = ts_tile_op3(&m->b, TS_OP_where, in, i, ts_short_int(&m->b, &m->t, -1));
+  return ts_tile_cast(&m->b, ts_short_gather(&m->b, m->from, i, true), m->p->acc);
 }
 
 /* ---- forward */
 static V mean(Make *m, const V o[3]) {
   const Pool *p = m->p;
   TsTileBuild *b = &m->b;
-  V begin[3], length[3], count = NULL, acc = ts_own_number(b, &m->t, p->acc, 0);
+  V begin[3], length[3], count = NULL, acc = ts_short_number(b, &m->t, p->acc, 0);
   TsTileLoop l[3];
   for (int a = 0; a < 3; a++) {
     begin[a] = low(m, o[a], p->in[a], p->out[a]);
@@ -69,7 +69,7 @@ static V mean(Make *m, const V o[3]) {
     V k[3] = {l[0].i, l[1].i, ts_tile_op2(b, TS_OP_add, l[2].i, ts_tile_index(b, i))}, at[3];
     in[i] = NULL;
     for (int a = 0; a < 3; a++) {
-      V own = ts_own_splat(b, &m->t, k[a]), ok = op2(m, TS_OP_lt, own, length[a]);
+      V own = ts_short_splat(b, &m->t, k[a]), ok = op2(m, TS_OP_lt, own, length[a]);
       at[a] = op2(m, TS_OP_add, begin[a], own);
       in[i] = in[i] ? both(m, in[i], ok) : ok;
     }
@@ -88,7 +88,7 @@ static int64_t windows(const Pool *p, int a) {
 
 static V shares(Make *m, const V i[3]) {
   const Pool *p = m->p;
-  V acc = ts_own_number(&m->b, &m->t, p->acc, 0), first[3], end[3];
+  V acc = ts_short_number(&m->b, &m->t, p->acc, 0), first[3], end[3];
   int64_t all = windows(p, 0) * windows(p, 1) * windows(p, 2);
   for (int a = 0; a < 3; a++) {
     first[a] = low(m, i[a], p->out[a], p->in[a]);
@@ -127,7 +127,7 @@ static TsTile *build(const void *arg) {
   k->threads = PIECE / 2, k->vector = 8;
   TsTileBuild *b = &m.b;
   TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, n), PIECE, true, 0, NULL);
-  V rest = op2(&m, TS_OP_add, ts_own_iota(b, &m.t, 0), ts_own_splat(b, &m.t, l.i));
+  V rest = op2(&m, TS_OP_add, ts_short_iota(b, &m.t, 0), ts_short_splat(b, &m.t, l.i));
   rest = by(&m, TS_OP_minimum, rest, n - 1);
   for (int a = 3; a-- > 0; rest = by(&m, TS_OP_floordiv, rest, to[a]))
     at[a] = by(&m, TS_OP_mod, rest, to[a]);

@@ -99,7 +99,7 @@ static void put_leaves(Make *m) {
   TsTileLoop o = ts_tile_for(b, zero, m->count, 1, true, 0, NULL);
   TsTileLoop k = ts_tile_for(b, zero, ts_tile_index(b, s->leaves), 1, true, 0, NULL);
   TsTileLoop j = ts_tile_for(b, zero, inner, s->width, true, 0, NULL);
-  V at[3] = {o.i, ts_own_by(b, TS_OP_mul, k.i, LEAF), j.i}, place[3] = {o.i, k.i, j.i};
+  V at[3] = {o.i, ts_short_by(b, TS_OP_mul, k.i, LEAF), j.i}, place[3] = {o.i, k.i, j.i};
   V x = ts_tile_cast(b, ts_tile_load(b, m->x, at, &tile, &from), s->acc);
   x = sum_down(m, x);
   if (m->leaf)
@@ -153,7 +153,7 @@ static TsTile *build(const void *arg) {
   m.y = ts_tile_param(k, "y", &y, true);
   m.b = ts_tile_build(k);
   if (s->leaves > 1) m.leaf = ts_tile_alloc(&m.b, TS_SPACE_scratch, &leaf);
-  m.count = ts_own_dim(&m.b, 0);
+  m.count = ts_short_dim(&m.b, 0);
   if (s->axis.n < FEW)
     put_few(&m);
   else

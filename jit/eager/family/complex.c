@@ -44,11 +44,11 @@ static TsDtype stored(TsDtype d) { return is_complex(d) ? ts_dtype_real(d) : d; 
 
 static V place(Make *m, const Part *p) {
   const TsMeta *y = &m->s->y;
-  V rest = m->i, at = ts_own_int(&m->b, &m->t, 0);
+  V rest = m->i, at = ts_short_int(&m->b, &m->t, 0);
   for (int a = y->ndim; a-- > 0;) {
-    V c = a ? ts_own_by(&m->b, TS_OP_mod, rest, y->dim[a]) : rest;
-    if (a) rest = ts_own_by(&m->b, TS_OP_floordiv, rest, y->dim[a]);
-    if (p->stride[a]) at = op2(m, TS_OP_add, at, ts_own_by(&m->b, TS_OP_mul, c, p->stride[a]));
+    V c = a ? ts_short_by(&m->b, TS_OP_mod, rest, y->dim[a]) : rest;
+    if (a) rest = ts_short_by(&m->b, TS_OP_floordiv, rest, y->dim[a]);
+    if (p->stride[a]) at = op2(m, TS_OP_add, at, ts_short_by(&m->b, TS_OP_mul, c, p->stride[a]));
   }
   return at;
 }
@@ -57,9 +57,9 @@ static V part_of(Make *m, int k, V at, int which) {
   const Part *p = &m->s->in[k];
   static const int64_t axes[1] = {0};
   if (!p->plain) {
-    if (is_complex(p->d)) at = ts_own_by(&m->b, TS_OP_mul, at, 2);
-    if (which) at = ts_own_by(&m->b, TS_OP_add, at, 1);
-    return ts_own_gather(&m->b, m->x[k], at, false);
+    if (is_complex(p->d)) at = ts_short_by(&m->b, TS_OP_mul, at, 2);
+    if (which) at = ts_short_by(&m->b, TS_OP_add, at, 1);
+    return ts_short_gather(&m->b, m->x[k], at, false);
   }
   TsTileType t = ts_tile_vector(stored(p->d), PIECE);
   V to[2] = {m->first, ts_tile_index(&m->b, which)};
@@ -70,10 +70,10 @@ static V part_of(Make *m, int k, V at, int which) {
 static Cx operand(Make *m, int k) {
   const Part *p = &m->s->in[k];
   TsTileBuild *b = &m->b;
-  V zero = ts_own_number(b, &m->t, m->s->real, 0);
+  V zero = ts_short_number(b, &m->t, m->s->real, 0);
   if (p->number) {
-    V bits = ts_tile_bitcast(b, ts_own_dim(b, 1 + k), TS_DT_f64);
-    return (Cx){ts_own_splat(b, &m->t, ts_tile_cast(b, bits, m->s->real)), zero};
+    V bits = ts_tile_bitcast(b, ts_short_dim(b, 1 + k), TS_DT_f64);
+    return (Cx){ts_short_splat(b, &m->t, ts_tile_cast(b, bits, m->s->real)), zero};
   }
   V at = p->plain ? NULL : place(m, p);
   V re = ts_tile_cast(b, part_of(m, k, at, 0), m->s->real);
@@ -137,13 +137,13 @@ static TsTile *build(const void *arg) {
   m.b = ts_tile_build(k);
   k->threads = PIECE / 4, k->vector = 8;
   TsTileBuild *b = &m.b;
-  V count = ts_own_dim(b, 0);
+  V count = ts_short_dim(b, 0);
   TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), count, PIECE, true, 0, NULL);
   TsTileAccess a = {.edge = true, .naxis = wide, .axes = axes};
   m.first = l.i;
-  m.i = op2(&m, TS_OP_add, ts_own_iota(b, &m.t, 0), ts_own_splat(b, &m.t, l.i));
+  m.i = op2(&m, TS_OP_add, ts_short_iota(b, &m.t, 0), ts_short_splat(b, &m.t, l.i));
   V last = ts_tile_op2(b, TS_OP_sub, count, ts_tile_index(b, 1));
-  m.i = op2(&m, TS_OP_minimum, m.i, ts_own_splat(b, &m.t, last));
+  m.i = op2(&m, TS_OP_minimum, m.i, ts_short_splat(b, &m.t, last));
   Cx v = value(&m);
   for (int i = 0; i < 1 + wide && !k->failed; i++) {
     V at[2] = {l.i, ts_tile_index(b, i)};

@@ -73,9 +73,9 @@ static V spread(TsTileBuild *b, V i, const int64_t size[3], const int64_t by[3])
   V sum = NULL;
   for (int a = 3; a-- > 0;) {
     if (size[a] == 1) continue;
-    V own = ts_own_by(b, TS_OP_mul, ts_own_by(b, TS_OP_mod, i, size[a]), by[a]);
+    V own = ts_short_by(b, TS_OP_mul, ts_short_by(b, TS_OP_mod, i, size[a]), by[a]);
     sum = sum ? ts_tile_op2(b, TS_OP_add, sum, own) : own;
-    i = ts_own_by(b, TS_OP_floordiv, i, size[a]);
+    i = ts_short_by(b, TS_OP_floordiv, i, size[a]);
   }
   return sum;
 }
@@ -90,31 +90,31 @@ static void steps_of(const Conv *s, bool window, int64_t by[3]) {
 static V offsets(TsTileBuild *b, const Conv *s, V i, bool columns) {
   int64_t by[3], inner = columns == s->grad ? s->window : s->positions;
   steps_of(s, columns == s->grad, by);
-  V sum = spread(b, ts_own_by(b, TS_OP_mod, i, inner),
+  V sum = spread(b, ts_short_by(b, TS_OP_mod, i, inner),
                  columns == s->grad ? s->c.window : s->c.out, by);
-  V outer = ts_own_by(b, TS_OP_floordiv, i, inner);
-  outer = ts_own_by(b, TS_OP_mul, outer, columns == s->grad ? s->at_c : s->at_n);
+  V outer = ts_short_by(b, TS_OP_floordiv, i, inner);
+  outer = ts_short_by(b, TS_OP_mul, outer, columns == s->grad ? s->at_c : s->at_n);
   return sum ? ts_tile_op2(b, TS_OP_add, sum, outer) : outer;
 }
 
 static void columns(Make *m) {
   const Conv *s = m->s;
   TsTileBuild *b = &m->b;
-  V i = plus(m, ts_own_iota(b, &m->line, 1), ts_own_splat(b, &m->line, m->col));
-  i = ts_own_by(b, TS_OP_minimum, i, s->cols - 1);
+  V i = plus(m, ts_short_iota(b, &m->line, 1), ts_short_splat(b, &m->line, m->col));
+  i = ts_short_by(b, TS_OP_minimum, i, s->cols - 1);
   V first = scalar(m, TS_OP_mul, m->group, s->c.cg * s->at_c);
   if (!s->grad) first = plus(m, first, scalar(m, TS_OP_mul, m->image, s->at_n));
   first = plus(m, first, ts_tile_index(b, s->first));
-  m->base = plus(m, offsets(b, s, i, true), ts_own_splat(b, &m->line, first));
+  m->base = plus(m, offsets(b, s, i, true), ts_short_splat(b, &m->line, first));
 }
 
 /* From k on; behind the last one it is that one again. */
 static V right_at(Make *m, V k) {
   TsTileBuild *b = &m->b;
-  V i = plus(m, ts_own_iota(b, &m->line, 0), ts_own_splat(b, &m->line, k));
-  i = ts_own_by(b, TS_OP_minimum, i, m->s->k - 1);
-  V at = ts_tile_cast(b, ts_own_gather(b, m->table, i, false), TS_DT_i64);
-  return ts_own_gather(b, m->x, plus(m, m->base, at), false);
+  V i = plus(m, ts_short_iota(b, &m->line, 0), ts_short_splat(b, &m->line, k));
+  i = ts_short_by(b, TS_OP_minimum, i, m->s->k - 1);
+  V at = ts_tile_cast(b, ts_short_gather(b, m->table, i, false), TS_DT_i64);
+  return ts_short_gather(b, m->x, plus(m, m->base, at), false);
 }
 
 /* ---- the left operand: [rows, step] from k on */
@@ -128,22 +128,22 @@ static V left_at(Make *m, V k) {
     V at[3] = {m->group, m->row, k};
     return ts_tile_load(b, m->left, at, &t, &edge);
   }
-  V o = plus(m, ts_own_iota(b, &t, 0), ts_own_splat(b, &t, m->row));
-  V i = plus(m, ts_own_iota(b, &t, 1), ts_own_splat(b, &t, k));
-  o = ts_own_by(b, TS_OP_minimum, o, s->c.og - 1);
-  i = ts_own_by(b, TS_OP_minimum, i, s->k - 1);
+  V o = plus(m, ts_short_iota(b, &t, 0), ts_short_splat(b, &t, m->row));
+  V i = plus(m, ts_short_iota(b, &t, 1), ts_short_splat(b, &t, k));
+  o = ts_short_by(b, TS_OP_minimum, o, s->c.og - 1);
+  i = ts_short_by(b, TS_OP_minimum, i, s->k - 1);
   if (s->transposed) { /* [groups, channels in, channels out, window] */
-    V c = plus(m, ts_own_by(b, TS_OP_floordiv, i, s->window),
-               ts_own_splat(b, &t, scalar(m, TS_OP_mul, m->group, s->c.cg)));
-    V at = plus(m, ts_own_by(b, TS_OP_mul, c, s->c.og), o);
-    at = plus(m, ts_own_by(b, TS_OP_mul, at, s->window), ts_own_by(b, TS_OP_mod, i, s->window));
-    return ts_own_gather(b, m->left, at, false);
+    V c = plus(m, ts_short_by(b, TS_OP_floordiv, i, s->window),
+               ts_short_splat(b, &t, scalar(m, TS_OP_mul, m->group, s->c.cg)));
+    V at = plus(m, ts_short_by(b, TS_OP_mul, c, s->c.og), o);
+    at = plus(m, ts_short_by(b, TS_OP_mul, at, s->window), ts_short_by(b, TS_OP_mod, i, s->window));
+    return ts_short_gather(b, m->left, at, false);
   }
-  V first = ts_own_splat(b, &t, scalar(m, TS_OP_mul, m->group, s->c.og));
-  V n = ts_own_by(b, TS_OP_floordiv, i, s->positions),
-    p = ts_own_by(b, TS_OP_mod, i, s->positions);
-  V at = plus(m, ts_own_by(b, TS_OP_mul, n, s->c.og * s->c.groups), plus(m, first, o));
-  return ts_own_gather(b, m->left, plus(m, ts_own_by(b, TS_OP_mul, at, s->positions), p),
+  V first = ts_short_splat(b, &t, scalar(m, TS_OP_mul, m->group, s->c.og));
+  V n = ts_short_by(b, TS_OP_floordiv, i, s->positions),
+    p = ts_short_by(b, TS_OP_mod, i, s->positions);
+  V at = plus(m, ts_short_by(b, TS_OP_mul, n, s->c.og * s->c.groups), plus(m, first, o));
+  return ts_short_gather(b, m->left, plus(m, ts_short_by(b, TS_OP_mul, at, s->positions), p),
                        false);
 }
 
@@ -375,7 +375,7 @@ static TsTile *build_table(const void *arg) {
   TsTileBuild b = ts_tile_build(k);
   TsTileLoop l =
       ts_tile_for(&b, ts_tile_index(&b, 0), ts_tile_index(&b, s->k), PIECE, true, 0, NULL);
-  V i = ts_tile_op2(&b, TS_OP_add, ts_own_iota(&b, &t, 0), ts_own_splat(&b, &t, l.i));
+  V i = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
   ts_tile_store(&b, to, &l.i, ts_tile_cast(&b, offsets(&b, s, i, false), TS_DT_i32), &edge);
   ts_tile_for_end(&b, &l, NULL, NULL);
   return k;

@@ -25,17 +25,17 @@ static TsTile *build_sum(const void *arg) {
   TsTileBuild b = ts_tile_build(k);
   TsTileAccess edge = {.edge = true};
   k->threads = PIECE / 4, k->vector = 4;
-  V zero = ts_tile_index(&b, 0), step = ts_own_dim(&b, 1);
+  V zero = ts_tile_index(&b, 0), step = ts_short_dim(&b, 1);
   TsTileLoop l = ts_tile_for(&b, zero, step, PIECE, true, 0, NULL);
-  V e = ts_tile_op2(&b, TS_OP_add, ts_own_iota(&b, &t, 0), ts_own_splat(&b, &t, l.i));
-  V sum = ts_own_number(&b, &t, TS_DT_f32, -0.0), x[AHEAD];
-  TsTileLoop leaf = ts_tile_for(&b, zero, ts_own_dim(&b, 2), AHEAD, false, 1, &sum);
+  V e = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V sum = ts_short_number(&b, &t, TS_DT_f32, -0.0), x[AHEAD];
+  TsTileLoop leaf = ts_tile_for(&b, zero, ts_short_dim(&b, 2), AHEAD, false, 1, &sum);
   if (!leaf.stmt) return k;
   sum = leaf.carry[0];
   for (int i = 0; i < AHEAD; i++) {
     V at = ts_tile_op2(&b, TS_OP_add, leaf.i, ts_tile_index(&b, i));
-    at = ts_own_splat(&b, &t, ts_tile_op2(&b, TS_OP_mul, at, step));
-    x[i] = ts_own_gather(&b, d, ts_tile_op2(&b, TS_OP_add, e, at), true);
+    at = ts_short_splat(&b, &t, ts_tile_op2(&b, TS_OP_mul, at, step));
+    x[i] = ts_short_gather(&b, d, ts_tile_op2(&b, TS_OP_add, e, at), true);
   }
   for (int i = 0; i < AHEAD; i++) sum = ts_tile_op2(&b, TS_OP_add, sum, x[i]);
   ts_tile_for_end(&b, &leaf, &sum, &sum);

@@ -30,24 +30,24 @@ typedef struct Make {
 } Make;
 
 static V op2(Make *m, int op, V x, V y) { return ts_tile_op2(&m->b, op, x, y); }
-static V by(Make *m, int op, V x, int64_t y) { return ts_own_by(&m->b, op, x, y); }
+static V by(Make *m, int op, V x, int64_t y) { return ts_short_by(&m->b, op, x, y); }
 static V where(Make *m, V c, V x, V y) { return ts_tile_op3(&m->b, TS_OP_where, c, x, y); }
 static V number(Make *m, double v) {
-  return ts_own_number(&m->b, &m->t, m->f->d, m->f->d == TS_DT_f32 ? (float)v : v);
+  return ts_short_number(&m->b, &m->t, m->f->d, m->f->d == TS_DT_f32 ? (float)v : v);
 }
 static V neg(Make *m, V x) { return ts_tile_op1(&m->b, TS_OP_neg, x); }
 
 /* Elements of rows of `wide` numbers. */
 static V take(Make *m, V memory, int64_t wide, V at) {
-  V first = ts_own_splat(&m->b, &m->t, by(m, TS_OP_mul, m->row, wide));
-  return ts_own_gather(&m->b, memory, op2(m, TS_OP_add, first, at), true);
+  V first = ts_short_splat(&m->b, &m->t, by(m, TS_OP_mul, m->row, wide));
+  return ts_short_gather(&m->b, memory, op2(m, TS_OP_add, first, at), true);
 }
 
 static V below(Make *m, V at, int64_t n) {
-  return op2(m, TS_OP_lt, at, ts_own_int(&m->b, &m->t, n));
+  return op2(m, TS_OP_lt, at, ts_short_int(&m->b, &m->t, n));
 }
 static V clipped(Make *m, V at, int64_t n) {
-  V zero = ts_own_int(&m->b, &m->t, 0), last = ts_own_int(&m->b, &m->t, n - 1);
+  V zero = ts_short_int(&m->b, &m->t, 0), last = ts_short_int(&m->b, &m->t, n - 1);
   return op2(m, TS_OP_minimum, op2(m, TS_OP_maximum, at, zero), last);
 }
 
@@ -59,12 +59,12 @@ static V given(Make *m, V at) {
 
 /* n - k */
 static V mirror(Make *m, V k) {
-  return op2(m, TS_OP_sub, ts_own_int(&m->b, &m->t, m->f->n), k);
+  return op2(m, TS_OP_sub, ts_short_int(&m->b, &m->t, m->f->n), k);
 }
 
 static void product(Make *m, V re, V im, V k, bool back, V *to) {
-  V at = by(m, TS_OP_mul, k, 2), wr = ts_own_gather(&m->b, m->w, at, true);
-  V wi = ts_own_gather(&m->b, m->w, by(m, TS_OP_add, at, 1), true);
+  V at = by(m, TS_OP_mul, k, 2), wr = ts_short_gather(&m->b, m->w, at, true);
+  V wi = ts_short_gather(&m->b, m->w, by(m, TS_OP_add, at, 1), true);
   if (back) wi = neg(m, wi);
   to[0] = ts_tile_op3(&m->b, TS_OP_fma, re, wr, neg(m, op2(m, TS_OP_mul, im, wi)));
   to[1] = ts_tile_op3(&m->b, TS_OP_fma, re, wi, op2(m, TS_OP_mul, im, wr));
@@ -74,14 +74,14 @@ static void product(Make *m, V re, V im, V k, bool back, V *to) {
 static V spread(Make *m) {
   int64_t n = m->f->n;
   V even = by(m, TS_OP_mul, m->at, 2);
-  V odd = op2(m, TS_OP_sub, ts_own_int(&m->b, &m->t, 2 * n - 1), even);
+  V odd = op2(m, TS_OP_sub, ts_short_int(&m->b, &m->t, 2 * n - 1), even);
   return given(m, where(m, below(m, m->at, (n + 1) / 2), even, odd));
 }
 
 static V gather(Make *m) {
   V half = by(m, TS_OP_floordiv, m->at, 2), odd = by(m, TS_OP_mod, m->at, 2);
-  V back = op2(m, TS_OP_sub, ts_own_int(&m->b, &m->t, m->f->n - 1), half);
-  V even = op2(m, TS_OP_eq, odd, ts_own_int(&m->b, &m->t, 0));
+  V back = op2(m, TS_OP_sub, ts_short_int(&m->b, &m->t, m->f->n - 1), half);
+  V even = op2(m, TS_OP_eq, odd, ts_short_int(&m->b, &m->t, 0));
   return take(m, m->x, m->f->n, clipped(m, where(m, even, half, back), m->f->n));
 }
 
@@ -103,7 +103,7 @@ static V begin(Make *m) {
   const Dct *f = m->f;
   V k = clipped(m, by(m, TS_OP_floordiv, m->at, 2), f->n), p[2];
   V re = given(m, k), im = neg(m, given(m, mirror(m, k)));
-  V odd = op2(m, TS_OP_eq, by(m, TS_OP_mod, m->at, 2), ts_own_int(&m->b, &m->t, 1));
+  V odd = op2(m, TS_OP_eq, by(m, TS_OP_mod, m->at, 2), ts_short_int(&m->b, &m->t, 1));
   product(m, re, im, k, true, p);
   V first = where(m, odd, number(m, 0), op2(m, TS_OP_mul, re, number(m, f->dc)));
   return where(m, below(m, m->at, 2), first, where(m, odd, p[1], p[0]));
@@ -128,12 +128,12 @@ static TsTile *build(const void *arg) {
   if (f->work == FINISH || f->work == BEGIN) m.w = ts_tile_param(k, "w", &w, false);
   V to = ts_tile_param(k, "y", &y, true);
   m.b = ts_tile_build(k);
-  V zero = ts_tile_index(&m.b, 0), end = ts_own_dim(&m.b, 1);
+  V zero = ts_tile_index(&m.b, 0), end = ts_short_dim(&m.b, 1);
   TsTileLoop r = ts_tile_for(&m.b, zero, end, 1, true, 0, NULL);
   TsTileLoop c = ts_tile_for(&m.b, zero, ts_tile_index(&m.b, wide), PIECE, true, 0, NULL);
   if (k->failed) return k;
   m.row = r.i;
-  m.at = op2(&m, TS_OP_add, ts_own_iota(&m.b, &m.t, 0), ts_own_splat(&m.b, &m.t, c.i));
+  m.at = op2(&m, TS_OP_add, ts_short_iota(&m.b, &m.t, 0), ts_short_splat(&m.b, &m.t, c.i));
   V at[2] = {r.i, c.i};
   ts_tile_store(&m.b, to, at, work[f->work](&m), &edge);
   ts_tile_for_end(&m.b, &c, NULL, NULL), ts_tile_for_end(&m.b, &r, NULL, NULL);

@@ -27,7 +27,7 @@ typedef struct Make {
 static V op2(Make *m, int op, V x, V y) { return ts_tile_op2(&m->b, op, x, y); }
 
 static V f32(Make *m, V like, double v) {
-  return like ? ts_own_number(&m->b, &like->type, TS_DT_f32, (double)(float)v) : NULL;
+  return like ? ts_short_number(&m->b, &like->type, TS_DT_f32, (double)(float)v) : NULL;
 }
 
 static V shifted(Make *m, int op, V x, int n) {
@@ -73,7 +73,7 @@ static void put_normal(Make *m, V bits, V first) {
   TsTileAccess side = {.naxis = 2, .axes = sides};
   V zero = ts_tile_index(b, 0), shared = ts_tile_alloc(b, TS_SPACE_shared, &all), at[2];
   ts_tile_store(b, shared, &zero, bits, NULL);
-  V view = ts_own_view(b, shared, 3, dim);
+  V view = ts_short_view(b, shared, 3, dim);
   for (int i = 0; i < 2; i++)
     at[i] = ts_tile_load(b, view, (V[]){zero, ts_tile_index(b, i), zero}, &t, &side);
   V above = shifted(m, TS_TILE_shr, at[0], 1);
@@ -81,13 +81,13 @@ static void put_normal(Make *m, V bits, V first) {
   V angle = times(m, shifted(m, TS_TILE_sar, at[1], 8), 0x1.921fb54442d18p-22);
   V r = ts_tile_op1(b, TS_OP_sqrt, times(m, ts_tile_op1(b, TS_OP_log, above), -2.0));
   TsTileType index = ts_tile_type(TS_DT_i64, 2, half);
-  V e = op2(m, TS_OP_add, ts_own_by(b, TS_OP_mul, ts_own_iota(b, &index, 0), GROUP),
-            ts_own_iota(b, &index, 1));
-  e = op2(m, TS_OP_add, e, ts_own_splat(b, &index, first));
+  V e = op2(m, TS_OP_add, ts_short_by(b, TS_OP_mul, ts_short_iota(b, &index, 0), GROUP),
+            ts_short_iota(b, &index, 1));
+  e = op2(m, TS_OP_add, e, ts_short_splat(b, &index, first));
   for (int i = 0; i < 2; i++) {
     V z = op2(m, TS_OP_mul, r, ts_tile_op1(b, i ? TS_OP_sin : TS_OP_cos, angle));
     z = op2(m, TS_OP_add, f32(m, z, m->s->a), times(m, z, m->s->b));
-    V in[3] = {m->y, ts_own_by(b, TS_OP_add, e, i * HALF), ts_tile_cast(b, z, m->s->d)};
+    V in[3] = {m->y, ts_short_by(b, TS_OP_add, e, i * HALF), ts_tile_cast(b, z, m->s->d)};
     TsAttr edge = {.type = TS_ATTR_bool, .i = true};
     if (in[2]) ts_tile_emit(b, TS_TILE_scatter, 3, in, &edge, 0, NULL);
   }
@@ -107,9 +107,9 @@ static TsTile *build(const void *arg) {
   m.b = ts_tile_build(k);
   TsTileBuild *b = &m.b;
   k->threads = PIECE / 4;
-  TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_own_dim(b, 0), PIECE, true, 0, NULL);
+  TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 0), PIECE, true, 0, NULL);
   TsAttr aligned = {.type = TS_ATTR_bool}; /* blocks side by side would be for all threads */
-  V in[3] = {ts_own_dim(b, 1), ts_own_dim(b, 2), l.i}, y = NULL;
+  V in[3] = {ts_short_dim(b, 1), ts_short_dim(b, 2), l.i}, y = NULL;
   V bits = ts_tile_emit1(b, TS_TILE_random, 3, in, &aligned, &bits_type);
   TsTileAccess edge = {.edge = true};
   switch (s->op) {

@@ -44,14 +44,14 @@ static V by(TsTileBuild *b, int op, V x, int64_t y) { return ts_gpu_by(b, op, x,
 /* A group of so many rows and items, which A has from `from` on or, if NULL, where they are. */
 static void walk(TsTileBuild *b, const Places *p, V item, V rows, V n, V group, V from, V *w) {
   if (!item || !rows) return;
-  V in = ts_tile_op2(b, TS_OP_sub, item, ts_own_splat(b, &item->type, w[W_item]));
-  V mine = ts_tile_op2(b, TS_TILE_ult, in, ts_own_splat(b, &item->type, n));
-  V row = ts_own_splat(b, &item->type, w[W_row]),
+  V in = ts_tile_op2(b, TS_OP_sub, item, ts_short_splat(b, &item->type, w[W_item]));
+  V mine = ts_tile_op2(b, TS_TILE_ult, in, ts_short_splat(b, &item->type, n));
+  V row = ts_short_splat(b, &item->type, w[W_row]),
     end = ts_tile_op2(b, TS_OP_add, w[W_row], rows);
-  if (p->tile) row = ts_tile_op2(b, TS_OP_add, row, ts_own_by(b, TS_OP_mul, in, p->tile));
-  V to[TS_GPU_PLACE_count] = {row, ts_own_splat(b, &item->type, end),
-                              ts_own_splat(b, &item->type, group),
-                              from ? ts_own_splat(b, &item->type, from) : row};
+  if (p->tile) row = ts_tile_op2(b, TS_OP_add, row, ts_short_by(b, TS_OP_mul, in, p->tile));
+  V to[TS_GPU_PLACE_count] = {row, ts_short_splat(b, &item->type, end),
+                              ts_short_splat(b, &item->type, group),
+                              from ? ts_short_splat(b, &item->type, from) : row};
   for (int i = 0; i < TS_GPU_PLACE_count; i++)
     w[W_place + i] = ts_tile_op3(b, TS_OP_where, mine, to[i], w[W_place + i]);
   w[W_row] = end, w[W_item] = ts_tile_op2(b, TS_OP_add, w[W_item], n);
@@ -59,8 +59,8 @@ static void walk(TsTileBuild *b, const Places *p, V item, V rows, V n, V group, 
 
 /* Group i: its rows as far as there are so many, none behind the last group. */
 static void walk_one(TsTileBuild *b, const Places *p, V item, V i, V size, V *w) {
-  V zero = ts_tile_index(b, 0), left = ts_tile_op2(b, TS_OP_sub, ts_own_dim(b, 2), w[W_row]);
-  V is = ts_tile_op2(b, TS_OP_lt, i, ts_own_dim(b, 0));
+  V zero = ts_tile_index(b, 0), left = ts_tile_op2(b, TS_OP_sub, ts_short_dim(b, 2), w[W_row]);
+  V is = ts_tile_op2(b, TS_OP_lt, i, ts_short_dim(b, 0));
   V rows = ts_tile_op2(b, TS_OP_maximum, ts_tile_op2(b, TS_OP_minimum, size, left), zero);
   V n = p->tile ? ts_gpu_div_up(b, rows, p->tile) : ts_tile_index(b, 1);
   rows = ts_tile_op3(b, TS_OP_where, is, rows, zero);
@@ -70,7 +70,7 @@ static void walk_one(TsTileBuild *b, const Places *p, V item, V i, V size, V *w)
 /* Some sizes at a time, for whose loads nothing waits. */
 static void walk_all(TsTileBuild *b, const Places *p, V sizes, V item, V *w) {
   TsTileType one = ts_tile_scalar(p->sizes);
-  V groups = ts_own_dim(b, 0), all = ts_own_dim(b, 2), zero = ts_tile_index(b, 0);
+  V groups = ts_short_dim(b, 0), all = ts_short_dim(b, 2), zero = ts_tile_index(b, 0);
   V last = by(b, TS_OP_sub, groups, 1);
   TsTileLoop l = ts_tile_for(b, zero, groups, AHEAD, false, W_STATE, w);
   if (!l.stmt) return;
@@ -102,12 +102,12 @@ static TsTile *build_places(const void *arg) {
   TsTileAccess edge = {.edge = true};
   k->threads = PIECE, k->vector = 1;
   V zero = ts_tile_index(&b, 0);
-  TsTileLoop l = ts_tile_for(&b, zero, ts_own_dim(&b, 1), PIECE, true, 0, NULL);
-  V item = ts_tile_op2(&b, TS_OP_add, ts_own_iota(&b, &t, 0), ts_own_splat(&b, &t, l.i));
-  V none = ts_own_int(&b, &t, 0), w[W_STATE] = {zero, zero, none, none, none, none};
+  TsTileLoop l = ts_tile_for(&b, zero, ts_short_dim(&b, 1), PIECE, true, 0, NULL);
+  V item = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V none = ts_short_int(&b, &t, 0), w[W_STATE] = {zero, zero, none, none, none, none};
   walk_all(&b, p, sizes, item, w);
   for (int i = 0; i < TS_GPU_PLACES; i++) {
-    V what = i < TS_GPU_PLACE_count ? w[W_place + i] : ts_own_splat(&b, &t, w[W_item]);
+    V what = i < TS_GPU_PLACE_count ? w[W_place + i] : ts_short_splat(&b, &t, w[W_item]);
     ts_tile_store(&b, to, (V[]){ts_tile_index(&b, i), l.i}, what, &edge);
   }
   ts_tile_for_end(&b, &l, NULL, NULL);
@@ -146,10 +146,10 @@ static TsTile *build_tail(const void *arg) {
   TsTileBuild b = ts_tile_build(k);
   TsTileAccess edge = {.edge = true};
   k->threads = WIDE / 8, k->vector = 8;
-  V zero = ts_tile_index(&b, 0), end = ts_own_dim(&b, 0);
-  TsTileLoop l = ts_tile_for(&b, zero, ts_own_dim(&b, 2), 1, true, 0, NULL);
-  TsTileLoop c = ts_tile_for(&b, zero, ts_own_dim(&b, 1), WIDE, true, 0, NULL);
-  V items = ts_gpu_items(&b, ts_own_dim(&b, 3)), group = by(&b, TS_OP_floordiv, l.i, STAGE);
+  V zero = ts_tile_index(&b, 0), end = ts_short_dim(&b, 0);
+  TsTileLoop l = ts_tile_for(&b, zero, ts_short_dim(&b, 2), 1, true, 0, NULL);
+  TsTileLoop c = ts_tile_for(&b, zero, ts_short_dim(&b, 1), WIDE, true, 0, NULL);
+  V items = ts_gpu_items(&b, ts_short_dim(&b, 3)), group = by(&b, TS_OP_floordiv, l.i, STAGE);
   V lo = ts_gpu_place(&b, places, items, TS_GPU_PLACE_row, group);
   V hi = ts_gpu_place(&b, places, items, TS_GPU_PLACE_end, group);
   V whole = by(&b, TS_OP_floordiv, ts_tile_op2(&b, TS_OP_sub, hi, lo), STAGE);

@@ -18,18 +18,18 @@ static V op2(TsTileBuild *b, int op, V x, V y) { return ts_tile_op2(b, op, x, y)
 
 /* How many of n elements in order are less than each edge, or as large where `equal`. */
 static V below(TsTileBuild *b, V x, V edge, V equal, V n) {
-  V lo = ts_own_int(b, &edge->type, 0), hi = ts_own_splat(b, &edge->type, n), out[2];
+  V lo = ts_short_int(b, &edge->type, 0), hi = ts_short_splat(b, &edge->type, n), out[2];
   TsTileLoop l =
       ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, 63), 1, false, 2, (V[]){lo, hi});
   if (!l.stmt) return NULL;
   lo = l.carry[0], hi = l.carry[1];
-  V mid = ts_own_by(b, TS_OP_floordiv, op2(b, TS_OP_add, lo, hi), 2);
-  V v = ts_tile_cast(b, ts_own_gather(b, x, mid, true), TS_DT_f64);
+  V mid = ts_short_by(b, TS_OP_floordiv, op2(b, TS_OP_add, lo, hi), 2);
+  V v = ts_tile_cast(b, ts_short_gather(b, x, mid, true), TS_DT_f64);
   V less = op2(b, TS_OP_logical_and, equal, op2(b, TS_OP_eq, v, edge));
   less = op2(b, TS_OP_logical_or, less, op2(b, TS_OP_lt, v, edge));
   V open = op2(b, TS_OP_lt, lo, hi), up = op2(b, TS_OP_logical_and, open, less);
   V down = op2(b, TS_OP_logical_and, open, ts_tile_op1(b, TS_OP_logical_not, less));
-  lo = ts_tile_op3(b, TS_OP_where, up, ts_own_by(b, TS_OP_add, mid, 1), lo);
+  lo = ts_tile_op3(b, TS_OP_where, up, ts_short_by(b, TS_OP_add, mid, 1), lo);
   hi = ts_tile_op3(b, TS_OP_where, down, mid, hi);
   ts_tile_for_end(b, &l, (V[]){lo, hi}, out);
   return out[0];
@@ -47,15 +47,15 @@ static TsTile *build(const void *arg) {
   TsTileBuild b = ts_tile_build(k);
   TsTileType t = ts_tile_vector(TS_DT_i64, PIECE);
   TsTileAccess access = {.edge = true};
-  V n = ts_own_dim(&b, 0), end = ts_own_dim(&b, 1);
+  V n = ts_short_dim(&b, 0), end = ts_short_dim(&b, 1);
   TsTileLoop l = ts_tile_for(&b, ts_tile_index(&b, 0), end, PIECE, true, 0, NULL);
   if (k->failed) return k;
-  V bin = op2(&b, TS_OP_add, ts_own_iota(&b, &t, 0), ts_own_splat(&b, &t, l.i));
-  V next = ts_own_by(&b, TS_OP_add, bin, 1);
-  V last = op2(&b, TS_OP_eq, next, ts_own_splat(&b, &t, end));
-  V never = op2(&b, TS_OP_lt, bin, ts_own_int(&b, &t, 0));
-  V from = below(&b, x, ts_own_gather(&b, edge, bin, true), never, n);
-  V to = below(&b, x, ts_own_gather(&b, edge, next, true), last, n);
+  V bin = op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V next = ts_short_by(&b, TS_OP_add, bin, 1);
+  V last = op2(&b, TS_OP_eq, next, ts_short_splat(&b, &t, end));
+  V never = op2(&b, TS_OP_lt, bin, ts_short_int(&b, &t, 0));
+  V from = below(&b, x, ts_short_gather(&b, edge, bin, true), never, n);
+  V to = below(&b, x, ts_short_gather(&b, edge, next, true), last, n);
   ts_tile_store(&b, y, &l.i, op2(&b, TS_OP_sub, to, from), &access);
   ts_tile_for_end(&b, &l, NULL, NULL);
   return k;

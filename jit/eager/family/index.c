@@ -43,29 +43,29 @@ void ts_index_map_words(TsOwn *k, const TsIndexMap *m) {
 
 static V plus_times(TsTileBuild *b, V sum, V c, int64_t n) {
   if (!n || !c) return sum;
-  V x = n == 1 ? c : ts_own_by(b, TS_OP_mul, c, n);
+  V x = n == 1 ? c : ts_short_by(b, TS_OP_mul, c, n);
   return sum ? ts_tile_op2(b, TS_OP_add, sum, x) : x;
 }
 
 V ts_index_map_at(TsTileBuild *b, const TsIndexMap *m, V index, V e) {
   if (!e) return NULL;
-  V rest = e, own = NULL, at = NULL, none = ts_own_int(b, &e->type, -1);
-  V inside = ts_own_by(b, TS_TILE_ult, e, ts_index_map_count(m));
+  V rest = e, own = NULL, at = NULL, none = ts_short_int(b, &e->type, -1);
+  V inside = ts_short_by(b, TS_TILE_ult, e, ts_index_map_count(m));
   for (int a = m->ndim; a-- > 0;) {
     bool first = true;
     for (int i = 0; i < a; i++) first &= m->dim[i] == 1;
-    V c = first ? rest : ts_own_by(b, TS_OP_mod, rest, m->dim[a]);
+    V c = first ? rest : ts_short_by(b, TS_OP_mod, rest, m->dim[a]);
     if (m->dim[a] > 1) own = plus_times(b, own, c, m->stride[a]);
     if (m->dim[a] > 1) at = plus_times(b, at, c, m->istride[a]);
     if (first) break;
-    rest = ts_own_by(b, TS_OP_floordiv, rest, m->dim[a]);
+    rest = ts_short_by(b, TS_OP_floordiv, rest, m->dim[a]);
   }
-  if (!at) at = ts_own_int(b, &e->type, 0);
+  if (!at) at = ts_short_int(b, &e->type, 0);
   at = ts_tile_op3(b, TS_OP_where, inside, at, none);
-  V i = ts_tile_cast(b, ts_own_gather(b, index, at, true), TS_DT_i64);
-  V below = ts_own_by(b, TS_OP_lt, i, 0);
-  i = ts_tile_op3(b, TS_OP_where, below, ts_own_by(b, TS_OP_add, i, m->size), i);
-  inside = ts_tile_op2(b, TS_OP_logical_and, inside, ts_own_by(b, TS_TILE_ult, i, m->size));
+  V i = ts_tile_cast(b, ts_short_gather(b, index, at, true), TS_DT_i64);
+  V below = ts_short_by(b, TS_OP_lt, i, 0);
+  i = ts_tile_op3(b, TS_OP_where, below, ts_short_by(b, TS_OP_add, i, m->size), i);
+  inside = ts_tile_op2(b, TS_OP_logical_and, inside, ts_short_by(b, TS_TILE_ult, i, m->size));
   own = plus_times(b, own, i, m->step);
   return ts_tile_op3(b, TS_OP_where, inside, own, none);
 }
@@ -84,13 +84,13 @@ typedef struct Reading {
 
 static V numbers(TsTileBuild *b, V first) {
   TsTileType t = ts_tile_vector(TS_DT_i64, PIECE);
-  return ts_tile_op2(b, TS_OP_add, ts_own_iota(b, &t, 0), ts_own_splat(b, &t, first));
+  return ts_tile_op2(b, TS_OP_add, ts_short_iota(b, &t, 0), ts_short_splat(b, &t, first));
 }
 
 /* Of each class whether it is the index's. */
 static V of_class(TsTileBuild *b, const Reading *r, V index, V e) {
-  V i = ts_own_gather(b, index, ts_own_by(b, TS_OP_floordiv, e, r->classes), true);
-  V c = ts_own_by(b, TS_OP_mod, e, r->classes);
+  V i = ts_short_gather(b, index, ts_short_by(b, TS_OP_floordiv, e, r->classes), true);
+  V c = ts_short_by(b, TS_OP_mod, e, r->classes);
   return ts_tile_cast(b, ts_tile_op2(b, TS_OP_eq, ts_tile_cast(b, i, TS_DT_i64), c), r->d);
 }
 
@@ -106,11 +106,11 @@ static TsTile *build(const void *arg) {
   V index = ts_tile_param(k, "index", &ti, false), y = ts_tile_param(k, "y", &ty, true);
   TsTileBuild b = ts_tile_build(k);
   k->threads = PIECE / 4, k->vector = 8;
-  V zero = ts_tile_index(&b, 0), count = ts_own_dim(&b, 2);
+  V zero = ts_tile_index(&b, 0), count = ts_short_dim(&b, 2);
   TsTileLoop l = ts_tile_for(&b, zero, count, PIECE, true, 0, NULL);
   TsTileAccess edge = {.edge = true};
   V e = numbers(&b, l.i);
-  V value = x ? ts_own_gather(&b, x, ts_index_map_at(&b, &r->map, index, e), true)
+  V value = x ? ts_short_gather(&b, x, ts_index_map_at(&b, &r->map, index, e), true)
               : of_class(&b, r, index, e);
   ts_tile_store(&b, y, &l.i, value, &edge);
   ts_tile_for_end(&b, &l, NULL, NULL);
@@ -141,7 +141,7 @@ static int gather(TsOffloader *o, TsCall *call, int device) {
   int axis = (int)(call->attr[0].i < 0 ? call->attr[0].i + m->ndim : call->attr[0].i);
   if (d == TS_DT_mxfp4 || ts_dtypes[d].nbytes > 8 || !m->ndim || !ts_meta_numel(m)) return 0;
   int done = ts_offload_in_range(o, call, device, 1, axis, m->dim[axis]);
-  Reading r = {.op = call->op, .d = ts_own_bits(d)};
+  Reading r = {.op = call->op, .d = ts_short_bits(d)};
   r.map = ts_index_map(m, &call->in[1]->meta, axis);
   return done == 1 ? run(o, call, device, &r, 1) : done;
 }

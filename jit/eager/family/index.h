@@ -21,7 +21,7 @@ TsIndexMap ts_index_map_slices(const TsOwnAxis *a, int64_t count, TsDtype index)
 int64_t ts_index_map_count(const TsIndexMap *m);
 void ts_index_map_words(TsOwn *k, const TsIndexMap *m);
 /* e: i64; -1 where the index is out of range, or e is not in [0, count). */
-TsOwnVal ts_index_map_at(TsTileBuild *b, const TsIndexMap *m, TsOwnVal index, TsOwnVal e);
+TsTileVal ts_index_map_at(TsTileBuild *b, const TsIndexMap *m, TsTileVal index, TsTileVal e);
 
 bool ts_index_takes(const TsTensor *index); /* whole numbers */
 

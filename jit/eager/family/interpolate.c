@@ -29,11 +29,11 @@ typedef struct Taps {
 } Taps;
 
 static V op2(Make *m, int op, V x, V y) { return ts_tile_op2(&m->b, op, x, y); }
-static V by(Make *m, int op, V x, int64_t y) { return ts_own_by(&m->b, op, x, y); }
+static V by(Make *m, int op, V x, int64_t y) { return ts_short_by(&m->b, op, x, y); }
 
 /* Of f64. */
 static V with(Make *m, int op, V x, double y) {
-  return op2(m, op, x, ts_own_number(&m->b, &m->t, TS_DT_f64, y));
+  return op2(m, op, x, ts_short_number(&m->b, &m->t, TS_DT_f64, y));
 }
 
 /* ---- positions */
@@ -41,14 +41,14 @@ static V position(Make *m, int a, V o) {
   const Resample *r = m->r;
   V p = ts_tile_cast(&m->b, o, TS_DT_f64);
   if (r->corners) {
-    if (r->out[a] < 2) return ts_own_number(&m->b, &m->t, TS_DT_f64, 0);
+    if (r->out[a] < 2) return ts_short_number(&m->b, &m->t, TS_DT_f64, 0);
     p = with(m, TS_OP_mul, p, (double)(r->in[a] - 1));
     return with(m, TS_OP_div, p, (double)(r->out[a] - 1));
   }
   double step = r->scale[a] > 0 ? 1 / r->scale[a] : (double)r->in[a] / (double)r->out[a];
   p = with(m, TS_OP_sub, with(m, TS_OP_mul, with(m, TS_OP_add, p, 0.5), step), 0.5);
   if (r->mode != LINEAR) return p;
-  V zero = ts_own_number(&m->b, &m->t, TS_DT_f64, 0);
+  V zero = ts_short_number(&m->b, &m->t, TS_DT_f64, 0);
   return ts_tile_op3(&m->b, TS_OP_where, op2(m, TS_OP_lt, p, zero), zero, p);
 }
 
@@ -83,12 +83,12 @@ static Taps taps_of(Make *m, int a, V o) {
   bool alone = r->taps == 1 || (a < 2 && r->in[a] == 1 && r->out[a] == 1);
   if (r->mode == NEAREST || alone) {
     t.at[0] =
-        r->mode == NEAREST ? limited(m, a, nearest(m, a, o)) : ts_own_int(&m->b, &m->t, 0);
+        r->mode == NEAREST ? limited(m, a, nearest(m, a, o)) : ts_short_int(&m->b, &m->t, 0);
     return t;
   }
   V p = position(m, a, o), i = ts_tile_op1(&m->b, TS_OP_floor, p);
   V rest = op2(m, TS_OP_sub, p, i), w[MOST_TAPS];
-  V one = ts_own_number(&m->b, &m->t, TS_DT_f64, 1), less = op2(m, TS_OP_sub, one, rest);
+  V one = ts_short_number(&m->b, &m->t, TS_DT_f64, 1), less = op2(m, TS_OP_sub, one, rest);
   V first = ts_tile_cast(&m->b, i, TS_DT_i64);
   if (r->mode == CUBIC) {
     w[0] = far_weight(m, rest), w[1] = near_weight(m, rest);
@@ -110,7 +110,7 @@ static V blend(Make *m, const Taps *t, int axis, V at) {
   const Resample *r = m->r;
   V sum = NULL;
   if (axis == 3) {
-    V x = ts_own_gather(&m->b, m->x, op2(m, TS_OP_add, m->base, at), true);
+    V x = ts_short_gather(&m->b, m->x, op2(m, TS_OP_add, m->base, at), true);
     return ts_tile_cast(&m->b, x, r->acc);
   }
   /* Sums of the first axis stand innermost: the order of axes is turned, not that of places. */
@@ -143,7 +143,7 @@ static TsTile *build(const void *arg) {
   TsTileBuild *b = &m.b;
   TsTileLoop l =
       ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, ny), PIECE, true, 0, NULL);
-  V rest = op2(&m, TS_OP_add, ts_own_iota(b, &m.t, 0), ts_own_splat(b, &m.t, l.i));
+  V rest = op2(&m, TS_OP_add, ts_short_iota(b, &m.t, 0), ts_short_splat(b, &m.t, l.i));
   rest = by(&m, TS_OP_minimum, rest, ny - 1);
   Taps taps[3];
   for (int a = 3; a-- > 0; rest = by(&m, TS_OP_floordiv, rest, r->out[a]))

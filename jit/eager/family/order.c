@@ -40,7 +40,7 @@ static V float_key(TsTileBuild *b, const TsOrderKey *k, V x) {
   uint64_t sign = k->wide ? 1ull << 63 : 1ull << 31, all = 2 * sign - 1;
   TsTileType t = x->type;
   x = ts_tile_cast(b, x, f);
-  V zero = ts_own_number(b, &t, f, 0), nan = ts_tile_op2(b, TS_OP_ne, x, x);
+  V zero = ts_short_number(b, &t, f, 0), nan = ts_tile_op2(b, TS_OP_ne, x, x);
   x = ts_tile_op3(b, TS_OP_where, ts_tile_op2(b, TS_OP_eq, x, zero), zero, x);
   V bits = ts_tile_bitcast(b, x, i);
   V below = ts_tile_op2(b, TS_OP_lt, bits, num(b, bits, 0));
@@ -82,17 +82,17 @@ TsTileType ts_order_type(const TsOrderTile *t, TsDtype d) {
 
 V ts_order_position(TsTileBuild *b, const TsOrderTile *t) {
   TsTileType type = ts_order_type(t, TS_DT_i64);
-  V chunk = ts_own_by(b, TS_OP_mul, ts_own_iota(b, &type, 0), 32);
-  V warp = ts_own_by(b, TS_OP_mul, ts_own_iota(b, &type, 1), 32 * t->chunks);
+  V chunk = ts_short_by(b, TS_OP_mul, ts_short_iota(b, &type, 0), 32);
+  V warp = ts_short_by(b, TS_OP_mul, ts_short_iota(b, &type, 1), 32 * t->chunks);
   return ts_tile_op2(b, TS_OP_add, ts_tile_op2(b, TS_OP_add, warp, chunk),
-                     ts_own_iota(b, &type, 2));
+                     ts_short_iota(b, &type, 2));
 }
 
 static const int64_t turned[3] = {1, 0, 2};
 
 static V in_order(TsTileBuild *b, const TsOrderTile *t, V shared) {
   int64_t dim[3] = {t->warps, t->chunks, 32};
-  return ts_own_view(b, shared, 3, dim);
+  return ts_short_view(b, shared, 3, dim);
 }
 
 V ts_order_load(TsTileBuild *b, const TsOrderTile *t, V shared) {
@@ -111,7 +111,7 @@ void ts_order_store(TsTileBuild *b, const TsOrderTile *t, V shared, V x) {
 
 V ts_order_digit(TsTileBuild *b, V key, V low, int bits) {
   if (!key) return NULL;
-  V by = ts_own_splat(b, &key->type, ts_tile_cast(b, low, (TsDtype)key->type.dtype));
+  V by = ts_short_splat(b, &key->type, ts_tile_cast(b, low, (TsDtype)key->type.dtype));
   V x = shift(b, TS_TILE_shr, key, by);
   x = ts_tile_op2(b, TS_OP_bitwise_and, x, num(b, x, (1ull << bits) - 1));
   return ts_tile_cast(b, x, TS_DT_i32);

@@ -20,27 +20,27 @@ typedef struct TsOrderKey {
 
 bool ts_order_has(TsDtype d); /* values of this type have keys */
 TsOrderKey ts_order_key(TsDtype d, bool descending);
-TsOwnVal ts_order_key_of(TsTileBuild *b, const TsOrderKey *k, TsOwnVal x);
+TsTileVal ts_order_key_of(TsTileBuild *b, const TsOrderKey *k, TsTileVal x);
 /* The largest key, which stands behind all that come before it. */
-TsOwnVal ts_order_last(TsTileBuild *b, const TsOrderKey *k, const TsTileType *like);
+TsTileVal ts_order_last(TsTileBuild *b, const TsOrderKey *k, const TsTileType *like);
 
 typedef struct TsOrderTile {
   int chunks, warps;
 } TsOrderTile;
 
 TsTileType ts_order_type(const TsOrderTile *t, TsDtype d);
-TsOwnVal ts_order_position(TsTileBuild *b, const TsOrderTile *t); /* i64 */
+TsTileVal ts_order_position(TsTileBuild *b, const TsOrderTile *t); /* i64 */
 /* Tiles of shared memory that has their elements in order. */
-TsOwnVal ts_order_load(TsTileBuild *b, const TsOrderTile *t, TsOwnVal shared);
-void ts_order_store(TsTileBuild *b, const TsOrderTile *t, TsOwnVal shared, TsOwnVal x);
+TsTileVal ts_order_load(TsTileBuild *b, const TsOrderTile *t, TsTileVal shared);
+void ts_order_store(TsTileBuild *b, const TsOrderTile *t, TsTileVal shared, TsTileVal x);
 /* The digit of keys from bit `low` (i64 scalar) on: i32. */
-TsOwnVal ts_order_digit(TsTileBuild *b, TsOwnVal key, TsOwnVal low, int bits);
+TsTileVal ts_order_digit(TsTileBuild *b, TsTileVal key, TsTileVal low, int bits);
 typedef struct TsOrderPlaces {
-  TsOwnVal place, start, count; /* i32 */
+  TsTileVal place, start, count; /* i32 */
 } TsOrderPlaces;
-TsOrderPlaces ts_order_places(TsTileBuild *b, TsOwnVal digit, int bins);
+TsOrderPlaces ts_order_places(TsTileBuild *b, TsTileVal digit, int bins);
 /* `edge`: elements at negative positions are dropped. */
-void ts_order_scatter(TsTileBuild *b, TsOwnVal memory, TsOwnVal at, TsOwnVal x, bool edge);
+void ts_order_scatter(TsTileBuild *b, TsTileVal memory, TsTileVal at, TsTileVal x, bool edge);
 
 /* Rows of n keys, row-major: *key (i32 or i64 tensor of the device) becomes the sorted ones and
  * *place (i32; NULL: the elements' own numbers) where each stood. References are given and

@@ -135,69 +135,6 @@ TsOwnAxis ts_own_axis(const TsMeta *m, int64_t axis) {
   return a;
 }
 
-/* ---- short forms */
-TsOwnVal ts_own_dim(TsTileBuild *b, int i) {
-  TsTileType index = ts_tile_scalar(TS_DT_i64);
-  TsAttr which = {.type = TS_ATTR_int, .i = i};
-  return ts_tile_emit1(b, TS_TILE_dim, 0, NULL, &which, &index);
-}
-
-static TsTileType of(const TsTileType *like, TsDtype d) {
-  return ts_tile_type(d, like->rank, like->dim);
-}
-
-TsOwnVal ts_own_iota(TsTileBuild *b, const TsTileType *t, int axis) {
-  TsTileType type = of(t, TS_DT_i64);
-  TsAttr a = {.type = TS_ATTR_int, .i = axis};
-  return ts_tile_emit1(b, TS_TILE_iota, 0, NULL, &a, &type);
-}
-
-TsOwnVal ts_own_int(TsTileBuild *b, const TsTileType *like, int64_t v) {
-  TsTileType type = of(like, TS_DT_i64);
-  return ts_tile_bits(b, (uint64_t)v, &type);
-}
-
-TsOwnVal ts_own_number(TsTileBuild *b, const TsTileType *like, TsDtype d, double v) {
-  TsTileType type = of(like, d);
-  return ts_tile_const(b, v, &type);
-}
-
-TsOwnVal ts_own_splat(TsTileBuild *b, const TsTileType *like, TsOwnVal scalar) {
-  if (!scalar) return NULL;
-  TsTileType type = of(like, (TsDtype)scalar->type.dtype);
-  return ts_tile_broadcast(b, scalar, &type, NULL);
-}
-
-TsOwnVal ts_own_by(TsTileBuild *b, int op, TsOwnVal x, int64_t y) {
-  return x ? ts_tile_op2(b, op, x, ts_own_int(b, &x->type, y)) : NULL;
-}
-
-TsOwnVal ts_own_gather(TsTileBuild *b, TsOwnVal memory, TsOwnVal at, bool edge) {
-  TsAttr attr[3] = {
-      {.type = TS_ATTR_int}, {.type = TS_ATTR_bool, .i = edge}, {.type = TS_ATTR_f}};
-  if (!memory || !at) return NULL;
-  TsTileType t = of(&at->type, (TsDtype)memory->type.dtype);
-  TsTileVal in[2] = {memory, at};
-  return ts_tile_emit1(b, TS_TILE_gather, 2, in, attr, &t);
-}
-
-TsOwnVal ts_own_view(TsTileBuild *b, TsOwnVal memory, int rank, const int64_t *dim) {
-  if (!memory) return NULL;
-  TsTileType t = ts_tile_type((TsDtype)memory->type.dtype, rank, dim);
-  t.space = memory->type.space;
-  return ts_tile_emit1(b, TS_TILE_view, 1, &memory, NULL, &t);
-}
-
-TsDtype ts_own_bits(TsDtype d) {
-  switch (ts_dtypes[d].nbytes) {
-  case 1: return d == TS_DT_bool ? d : TS_DT_u8;
-  case 2: return TS_DT_i16;
-  case 4: return TS_DT_i32;
-  case 8: return TS_DT_i64;
-  default: return d;
-  }
-}
-
 /* ---- what a device runs */
 static bool fits(const TsDevice *d, double work) {
   return !d->most_work || work <= (double)d->most_work;

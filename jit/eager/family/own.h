@@ -4,6 +4,7 @@
 #ifndef TS_JIT_OFFLOAD_OWN_H
 #define TS_JIT_OFFLOAD_OWN_H
 
+#include "ir/lower/short.h"
 #include "ir/tile/gpu/mma.h"
 #include "jit/eager/state.h"
 
@@ -45,7 +46,6 @@ int ts_own_roles(int device, double work);
 bool ts_own_warps(int device, double work, TsGpuMachine *gpu);
 
 /* ---- families: 1, 0 or -1 as above, 0 for operators of others */
-int ts_offload_scan(TsOffloader *o, TsCall *call, int device);
 int ts_offload_sort(TsOffloader *o, TsCall *call, int device);
 int ts_offload_quantile(TsOffloader *o, TsCall *call, int device);
 int ts_offload_masked(TsOffloader *o, TsCall *call, int device);
@@ -67,17 +67,5 @@ int ts_offload_scatter(TsOffloader *o, TsCall *call, int device);
 int ts_offload_draw(TsOffloader *o, TsCall *call, int device);
 int ts_offload_rope(TsOffloader *o, TsCall *call, int device);
 void ts_offload_rope_flush(TsOffloader *o);
-
-/* ---- short forms over a builder */
-typedef TsTileVal TsOwnVal;
-TsOwnVal ts_own_dim(TsTileBuild *b, int i);
-TsOwnVal ts_own_iota(TsTileBuild *b, const TsTileType *t, int axis); /* i64 */
-TsOwnVal ts_own_int(TsTileBuild *b, const TsTileType *like, int64_t v);
-TsOwnVal ts_own_number(TsTileBuild *b, const TsTileType *like, TsDtype d, double v);
-TsOwnVal ts_own_splat(TsTileBuild *b, const TsTileType *like, TsOwnVal scalar);
-TsOwnVal ts_own_by(TsTileBuild *b, int op, TsOwnVal x, int64_t y); /* x of i64 */
-TsOwnVal ts_own_gather(TsTileBuild *b, TsOwnVal memory, TsOwnVal at, bool edge);
-TsOwnVal ts_own_view(TsTileBuild *b, TsOwnVal memory, int rank, const int64_t *dim);
-TsDtype ts_own_bits(TsDtype d); /* the integer of as many bytes, or d */
 
 #endif

@@ -35,7 +35,7 @@ typedef struct Make {
 } Make;
 
 static V op2(Make *m, int op, V x, V y) { return ts_tile_op2(&m->b, op, x, y); }
-static V by(Make *m, int op, V x, int64_t y) { return ts_own_by(&m->b, op, x, y); }
+static V by(Make *m, int op, V x, int64_t y) { return ts_short_by(&m->b, op, x, y); }
 static V sel(Make *m, V c, V x, V y) { return ts_tile_op3(&m->b, TS_OP_where, c, x, y); }
 
 static void coordinates(Make *m) {
@@ -66,10 +66,10 @@ static V source(Make *m, int a, V c, V *in) {
       return c;
     }
     if (p->mode == PAD_reflect) {
-      before = op2(m, TS_OP_sub, ts_own_int(&m->b, &m->t, 0), c);
-      after = op2(m, TS_OP_sub, ts_own_int(&m->b, &m->t, 2 * n - 2), c);
+      before = op2(m, TS_OP_sub, ts_short_int(&m->b, &m->t, 0), c);
+      after = op2(m, TS_OP_sub, ts_short_int(&m->b, &m->t, 2 * n - 2), c);
     } else if (p->mode == PAD_replicate) {
-      before = ts_own_int(&m->b, &m->t, 0), after = ts_own_int(&m->b, &m->t, n - 1);
+      before = ts_short_int(&m->b, &m->t, 0), after = ts_short_int(&m->b, &m->t, n - 1);
     } else {
       before = by(m, TS_OP_add, c, n), after = by(m, TS_OP_sub, c, n);
     }
@@ -89,7 +89,7 @@ static V fill(Make *m) {
 
 static V moved(Make *m, V x) {
   const Places *p = m->p;
-  V at = ts_own_int(&m->b, &m->t, 0), in = NULL;
+  V at = ts_short_int(&m->b, &m->t, 0), in = NULL;
   int64_t stride = 1;
   for (int a = p->y.ndim; a-- > 0;) {
     V own = NULL, c = source(m, a, m->c[a], &own);
@@ -104,16 +104,16 @@ static V moved(Make *m, V x) {
   }
   /* Elements behind the last one read nothing. */
   V there = by(m, TS_OP_lt, m->i, ts_meta_numel(&p->y));
-  at = sel(m, both(m, in, there), at, ts_own_int(&m->b, &m->t, -1));
-  V y = ts_own_gather(&m->b, x, at, true);
+  at = sel(m, both(m, in, there), at, ts_short_int(&m->b, &m->t, -1));
+  V y = ts_short_gather(&m->b, x, at, true);
   return in ? sel(m, in, y, fill(m)) : y;
 }
 
 /* x with src at start, start + step, .. */
 static V updated(Make *m, V x, V src) {
   const Places *p = m->p;
-  V at = ts_own_int(&m->b, &m->t, 0), in = by(m, TS_OP_lt, m->i, ts_meta_numel(&p->y));
-  V none = ts_own_int(&m->b, &m->t, -1), from = sel(m, in, m->i, none);
+  V at = ts_short_int(&m->b, &m->t, 0), in = by(m, TS_OP_lt, m->i, ts_meta_numel(&p->y));
+  V none = ts_short_int(&m->b, &m->t, -1), from = sel(m, in, m->i, none);
   int64_t stride = 1;
   int skip = p->y.ndim - p->src.ndim;
   for (int a = p->y.ndim; a-- > 0;) {
@@ -128,8 +128,8 @@ static V updated(Make *m, V x, V src) {
     if (size > 1) at = op2(m, TS_OP_add, at, by(m, TS_OP_mul, k, stride));
     stride *= size;
   }
-  V y = ts_own_gather(&m->b, src, sel(m, in, at, none), true);
-  return sel(m, in, y, ts_own_gather(&m->b, x, from, true));
+  V y = ts_short_gather(&m->b, src, sel(m, in, at, none), true);
+  return sel(m, in, y, ts_short_gather(&m->b, x, from, true));
 }
 
 static V numbers(Make *m) {
@@ -144,11 +144,11 @@ static V numbers(Make *m) {
     return ts_tile_cast(
         b, by(m, TS_OP_add, by(m, TS_OP_mul, m->i, (int64_t)p->step), (int64_t)p->start), d);
   V x = op2(m, TS_OP_mul, ts_tile_cast(b, m->i, TS_DT_f64),
-            ts_own_number(b, &m->t, TS_DT_f64, p->step));
-  x = op2(m, TS_OP_add, x, ts_own_number(b, &m->t, TS_DT_f64, p->start));
+            ts_short_number(b, &m->t, TS_DT_f64, p->step));
+  x = op2(m, TS_OP_add, x, ts_short_number(b, &m->t, TS_DT_f64, p->start));
   if (!isnan(p->last)) {
     V end = by(m, TS_OP_eq, m->i, ts_meta_numel(&p->y) - 1);
-    x = sel(m, end, ts_own_number(b, &m->t, TS_DT_f64, p->last), x);
+    x = sel(m, end, ts_short_number(b, &m->t, TS_DT_f64, p->last), x);
   }
   return ts_tile_cast(b, x, d);
 }
@@ -174,7 +174,7 @@ static TsTile *build(const void *arg) {
   TsTileBuild *b = &m.b;
   TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, n), PIECE, true, 0, NULL);
   TsTileAccess edge = {.edge = true};
-  m.i = op2(&m, TS_OP_add, ts_own_iota(b, &m.t, 0), ts_own_splat(b, &m.t, l.i));
+  m.i = op2(&m, TS_OP_add, ts_short_iota(b, &m.t, 0), ts_short_splat(b, &m.t, l.i));
   coordinates(&m);
   V value = makes(p->op) ? numbers(&m) : update ? updated(&m, x, src) : moved(&m, x);
   ts_tile_store(b, y, &l.i, value, &edge);
@@ -307,7 +307,7 @@ int ts_offload_places(TsOffloader *o, TsCall *call, int device) {
   TsTensor *y = call->out[0];
   TsDtype d = ts_tensor_dtype(y);
   int n = makes(call->op) ? 0 : call->op == TS_OP_slice_update ? 2 : 1, done = 0;
-  Places p = {.op = call->op, .y = y->meta, .d = makes(call->op) ? d : ts_own_bits(d)};
+  Places p = {.op = call->op, .y = y->meta, .d = makes(call->op) ? d : ts_short_bits(d)};
   if (ts_dtypes[d].nbytes > 8 || d == TS_DT_mxfp4 || !y->contiguous) return 0;
   if (!ts_tensor_numel(y) || !y->meta.ndim) return 0;
   if (makes(call->op) && ts_dtype_is(d, TS_KIND_C)) return 0;

@@ -26,7 +26,7 @@ typedef struct Make {
 } Make;
 
 static V op2(Make *m, int op, V x, V y) { return ts_tile_op2(&m->b, op, x, y); }
-static V by(Make *m, int op, V x, int64_t y) { return ts_own_by(&m->b, op, x, y); }
+static V by(Make *m, int op, V x, int64_t y) { return ts_short_by(&m->b, op, x, y); }
 
 static int64_t numel(const int64_t n[3]) { return n[0] * n[1] * n[2]; }
 
@@ -58,8 +58,8 @@ static V tap(Make *m, const int64_t k[3], V *in, V *at) {
   }
   *at = where;
   V from = op2(m, TS_OP_add, m->base, by(m, TS_OP_mul, where, p->last ? p->channels : 1));
-  from = ts_tile_op3(&m->b, TS_OP_where, *in, from, ts_own_int(&m->b, &m->t, -1));
-  return ts_tile_cast(&m->b, ts_own_gather(&m->b, m->x, from, true), p->acc);
+  from = ts_tile_op3(&m->b, TS_OP_where, *in, from, ts_short_int(&m->b, &m->t, -1));
+  return ts_tile_cast(&m->b, ts_short_gather(&m->b, m->x, from, true), p->acc);
 }
 
 static V windows(Make *m) {
@@ -74,7 +74,7 @@ static V windows(Make *m) {
   V acc = mean    ? ts_tile_const(b, 0, &t)
           : whole ? ts_tile_bits(b, least, &t)
                   : ts_tile_const(b, -INFINITY, &t);
-  V to = ts_own_int(b, &m->t, -1), count = ts_own_int(b, &m->t, 0);
+  V to = ts_short_int(b, &m->t, -1), count = ts_short_int(b, &m->t, 0);
   for (int64_t i = 0; i < numel(p->window); i++) {
     int64_t k[3] = {i / (p->window[1] * p->window[2]), i / p->window[2] % p->window[1],
                     i % p->window[2]};
@@ -115,7 +115,7 @@ static TsTile *build(const void *arg) {
   k->threads = PIECE / 2, k->vector = 8;
   TsTileBuild *b = &m.b;
   TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, n), PIECE, true, 0, NULL);
-  V i = op2(&m, TS_OP_add, ts_own_iota(b, &m.t, 0), ts_own_splat(b, &m.t, l.i));
+  V i = op2(&m, TS_OP_add, ts_short_iota(b, &m.t, 0), ts_short_splat(b, &m.t, l.i));
   TsTileAccess edge = {.edge = true};
   place(&m, by(&m, TS_OP_minimum, i, n - 1));
   V v = windows(&m);

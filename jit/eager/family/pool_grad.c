@@ -29,14 +29,14 @@ typedef struct Reach {
 } Reach;
 
 static V op2(Make *m, int op, V x, V y) { return ts_tile_op2(&m->b, op, x, y); }
-static V by(Make *m, int op, V x, int64_t y) { return ts_own_by(&m->b, op, x, y); }
+static V by(Make *m, int op, V x, int64_t y) { return ts_short_by(&m->b, op, x, y); }
 static V both(Make *m, V x, V y) { return op2(m, TS_OP_logical_and, x, y); }
 
 static int64_t numel(const int64_t n[3]) { return n[0] * n[1] * n[2]; }
 
 static V inside(Make *m, int a, V output) {
   const Pool *p = m->p;
-  V count = ts_own_int(&m->b, &m->t, 0);
+  V count = ts_short_int(&m->b, &m->t, 0);
   V first = by(m, TS_OP_sub, by(m, TS_OP_mul, output, p->stride[a]), p->padding[a]);
   for (int64_t k = 0; k < p->window[a]; k++) {
     V i = by(m, TS_OP_add, first, k * p->dilation[a]);
@@ -67,16 +67,16 @@ static V share(Make *m, const Reach *r, V *in) {
     if (!p->count_padding) count = count ? op2(m, TS_OP_mul, count, r[a].count) : r[a].count;
   }
   at = op2(m, TS_OP_add, m->base, by(m, TS_OP_mul, at, p->last ? p->channels : 1));
-  at = ts_tile_op3(&m->b, TS_OP_where, *in, at, ts_own_int(&m->b, &m->t, -1));
-  V g = ts_tile_cast(&m->b, ts_own_gather(&m->b, m->g, at, true), p->acc);
+  at = ts_tile_op3(&m->b, TS_OP_where, *in, at, ts_short_int(&m->b, &m->t, -1));
+  V g = ts_tile_cast(&m->b, ts_short_gather(&m->b, m->g, at, true), p->acc);
   V n = count ? ts_tile_cast(&m->b, count, p->acc)
-              : ts_own_number(&m->b, &m->t, p->acc, (double)numel(p->window));
+              : ts_short_number(&m->b, &m->t, p->acc, (double)numel(p->window));
   return op2(m, TS_OP_div, g, n);
 }
 
 static V sum(Make *m, const V i[3]) {
   const Pool *p = m->p;
-  V acc = ts_own_number(&m->b, &m->t, p->acc, 0), in;
+  V acc = ts_short_number(&m->b, &m->t, p->acc, 0), in;
   Reach r[3];
   for (int64_t a = p->window[0]; a-- > 0;) {
     r[0] = reach(m, 0, i[0], a);
@@ -105,7 +105,7 @@ static TsTile *build(const void *arg) {
   k->threads = PIECE / 2, k->vector = 8;
   TsTileBuild *b = &m.b;
   TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, n), PIECE, true, 0, NULL);
-  V rest = op2(&m, TS_OP_add, ts_own_iota(b, &m.t, 0), ts_own_splat(b, &m.t, l.i));
+  V rest = op2(&m, TS_OP_add, ts_short_iota(b, &m.t, 0), ts_short_splat(b, &m.t, l.i));
   rest = by(&m, TS_OP_minimum, rest, n - 1);
   if (p->last) {
     channel = by(&m, TS_OP_mod, rest, p->channels);

@@ -17,12 +17,12 @@ typedef struct Quantile {
 
 static V op2(TsTileBuild *b, int op, V x, V y) { return ts_tile_op2(b, op, x, y); }
 static V number(TsTileBuild *b, V like, double v) {
-  return like ? ts_own_number(b, &like->type, TS_DT_f64, v) : NULL;
+  return like ? ts_short_number(b, &like->type, TS_DT_f64, v) : NULL;
 }
 
 /* Element k of rows; -0 counts as +0. */
 static V element(TsTileBuild *b, V x, V first, int64_t k) {
-  V v = ts_own_gather(b, x, ts_own_by(b, TS_OP_add, first, k), true);
+  V v = ts_short_gather(b, x, ts_short_by(b, TS_OP_add, first, k), true);
   v = ts_tile_cast(b, v, TS_DT_f64);
   return ts_tile_op3(b, TS_OP_where, op2(b, TS_OP_eq, v, number(b, v, 0)), number(b, v, 0), v);
 }
@@ -48,9 +48,9 @@ static TsTile *build(const void *arg) {
   TsTileBuild b = ts_tile_build(k);
   TsTileType t = ts_tile_vector(TS_DT_i64, PIECE);
   TsTileAccess edge = {.edge = true};
-  TsTileLoop l = ts_tile_for(&b, ts_tile_index(&b, 0), ts_own_dim(&b, 1), PIECE, true, 0, NULL);
-  V row = op2(&b, TS_OP_add, ts_own_iota(&b, &t, 0), ts_own_splat(&b, &t, l.i));
-  V first = ts_own_by(&b, TS_OP_mul, row, q->n), v = element(&b, x, first, q->k);
+  TsTileLoop l = ts_tile_for(&b, ts_tile_index(&b, 0), ts_short_dim(&b, 1), PIECE, true, 0, NULL);
+  V row = op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V first = ts_short_by(&b, TS_OP_mul, row, q->n), v = element(&b, x, first, q->k);
   if (q->t > 0) v = between(&b, q, v, element(&b, x, first, q->k + 1));
   V last = element(&b, x, first, q->n - 1); /* NaN is the largest */
   v = ts_tile_op3(&b, TS_OP_where, op2(&b, TS_OP_ne, last, last), last, v);

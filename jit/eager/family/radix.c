@@ -38,10 +38,10 @@ typedef struct Make {
 } Make;
 
 static V op2(Make *m, int op, V x, V y) { return ts_tile_op2(&m->b, op, x, y); }
-static V dim(Make *m, int i) { return ts_own_dim(&m->b, i); }
+static V dim(Make *m, int i) { return ts_short_dim(&m->b, i); }
 static V num(Make *m, int64_t i) { return ts_tile_index(&m->b, i); }
 static V splat(Make *m, V like, V x) {
-  return like ? ts_own_splat(&m->b, &like->type, x) : NULL;
+  return like ? ts_short_splat(&m->b, &like->type, x) : NULL;
 }
 
 /* ---- a piece's keys; behind the row's end the largest number */
@@ -58,8 +58,8 @@ static Piece load_piece(Make *m) {
   V first = op2(m, TS_OP_mul, m->row, dim(m, DIM_n));
   p.at = op2(m, TS_OP_add, pos, splat(m, pos, first));
   if (!p.at) return p;
-  p.at = ts_tile_op3(b, TS_OP_where, p.in, p.at, ts_own_int(b, &p.at->type, -1));
-  V key = ts_own_gather(b, m->key, p.at, true);
+  p.at = ts_tile_op3(b, TS_OP_where, p.in, p.at, ts_short_int(b, &p.at->type, -1));
+  V key = ts_short_gather(b, m->key, p.at, true);
   if (!key) return p;
   uint64_t last = m->s->wide ? UINT64_MAX : UINT32_MAX;
   p.key = ts_tile_op3(b, TS_OP_where, p.in, key, ts_tile_bits(b, last, &key->type));
@@ -74,13 +74,13 @@ static V counts_at(Make *m, V digit, V piece) {
   V first = op2(m, TS_OP_mul, m->row, op2(m, TS_OP_mul, dim(m, DIM_pieces), num(m, BINS)));
   first = op2(m, TS_OP_add, first, op2(m, TS_OP_mul, piece, by_piece));
   if (!digit) return NULL;
-  V at = op2(m, TS_OP_mul, digit, ts_own_splat(b, &digit->type, by_digit));
-  return op2(m, TS_OP_add, at, ts_own_splat(b, &digit->type, first));
+  V at = op2(m, TS_OP_mul, digit, ts_short_splat(b, &digit->type, by_digit));
+  return op2(m, TS_OP_add, at, ts_short_splat(b, &digit->type, first));
 }
 
 static V digits(Make *m) {
   TsTileType t = ts_tile_vector(TS_DT_i64, BINS);
-  return ts_own_iota(&m->b, &t, 0);
+  return ts_short_iota(&m->b, &t, 0);
 }
 
 static void put_count(Make *m) {
@@ -137,7 +137,7 @@ static void scan_few(Make *m) {
   V total = ts_tile_bits(b, 0, &t);
   l = ts_tile_for(b, num(m, 0), dim(m, DIM_pieces), 1, false, 1, &total);
   if (!l.stmt) return;
-  V at = counts_at(m, digits(m), l.i), here = ts_own_gather(b, m->count, at, false);
+  V at = counts_at(m, digits(m), l.i), here = ts_short_gather(b, m->count, at, false);
   ts_order_scatter(b, m->count, at, l.carry[0], false);
   total = op2(m, TS_OP_add, l.carry[0], here);
   V end = NULL;
@@ -156,12 +156,12 @@ static void scan_digit(Make *m, V digit) {
                 dim(m, DIM_pieces));
   TsTileLoop l = ts_tile_for(b, num(m, 0), dim(m, DIM_pieces), LINE, false, 1, &carry);
   if (!l.stmt) return;
-  V i = ts_own_iota(b, &t, 0);
-  i = op2(m, TS_OP_add, i, ts_own_splat(b, &t, l.i));
-  V in = op2(m, TS_OP_lt, i, ts_own_splat(b, &t, dim(m, DIM_pieces)));
-  V at = op2(m, TS_OP_add, i, ts_own_splat(b, &t, first));
-  at = ts_tile_op3(b, TS_OP_where, in, at, ts_own_int(b, &t, -1));
-  V here = ts_own_gather(b, m->count, at, true), upto = sums(m, shared, here, LINE),
+  V i = ts_short_iota(b, &t, 0);
+  i = op2(m, TS_OP_add, i, ts_short_splat(b, &t, l.i));
+  V in = op2(m, TS_OP_lt, i, ts_short_splat(b, &t, dim(m, DIM_pieces)));
+  V at = op2(m, TS_OP_add, i, ts_short_splat(b, &t, first));
+  at = ts_tile_op3(b, TS_OP_where, in, at, ts_short_int(b, &t, -1));
+  V here = ts_short_gather(b, m->count, at, true), upto = sums(m, shared, here, LINE),
     end = num(m, LINE);
   ts_tile_store(b, shared, &end, upto, NULL);
   V before = op2(m, TS_OP_add, op2(m, TS_OP_sub, upto, here), splat(m, upto, l.carry[0]));
@@ -182,7 +182,7 @@ static void scan_many(Make *m) {
   ts_tile_for_end(b, &l, NULL, NULL);
   ts_tile_for_end(b, &rows, NULL, NULL);
   m->row = rows_loop(m, &rows); /* the second phase */
-  put_bases(m, ts_own_gather(b, m->base, base_at(m, digits(m)), false));
+  put_bases(m, ts_short_gather(b, m->base, base_at(m, digits(m)), false));
   ts_tile_for_end(b, &rows, NULL, NULL);
 }
 
@@ -197,7 +197,7 @@ static void put_move(Make *m) {
   Piece p = load_piece(m);
   V keys = shared_of(m, m->s->wide ? TS_DT_i64 : TS_DT_i32, PIECE), zero = num(m, 0);
   V places = shared_of(m, TS_DT_i32, PIECE), bases = shared_of(m, TS_DT_i32, BINS);
-  V place = m->s->first || !p.at ? NULL : ts_own_gather(b, m->place, p.at, true);
+  V place = m->s->first || !p.at ? NULL : ts_short_gather(b, m->place, p.at, true);
   if (m->s->first) {
     V i = ts_order_position(b, &m->tile);
     i = op2(m, TS_OP_add, i, splat(m, i, op2(m, TS_OP_mul, m->piece, num(m, PIECE))));
@@ -205,21 +205,21 @@ static void put_move(Make *m) {
   }
   TsOrderPlaces o =
       ts_order_places(b, ts_order_digit(b, p.key, dim(m, DIM_low), TS_ORDER_DIGIT), BINS);
-  V i = digits(m), base = ts_own_gather(b, m->base, base_at(m, i), false);
-  base = op2(m, TS_OP_add, base, ts_own_gather(b, m->count, counts_at(m, i, m->piece), false));
+  V i = digits(m), base = ts_short_gather(b, m->base, base_at(m, i), false);
+  base = op2(m, TS_OP_add, base, ts_short_gather(b, m->count, counts_at(m, i, m->piece), false));
   ts_tile_store(b, bases, &zero, op2(m, TS_OP_sub, base, o.start), NULL);
   ts_order_scatter(b, keys, o.place, p.key, false);
   ts_order_scatter(b, places, o.place, place, false);
   /* Now neighbours have neighbouring places in memory, but for where digits begin. */
   V key = ts_order_load(b, &m->tile, keys);
   V digit = ts_order_digit(b, key, dim(m, DIM_low), TS_ORDER_DIGIT);
-  V to = digit ? ts_own_gather(b, bases, ts_tile_cast(b, digit, TS_DT_i64), false) : NULL;
+  V to = digit ? ts_short_gather(b, bases, ts_tile_cast(b, digit, TS_DT_i64), false) : NULL;
   to = op2(m, TS_OP_add, ts_tile_cast(b, to, TS_DT_i64), ts_order_position(b, &m->tile));
   if (!to) return;
   V in = op2(m, TS_OP_lt, to, splat(m, to, dim(m, DIM_n)));
   V first = op2(m, TS_OP_mul, m->row, dim(m, DIM_n));
   to = ts_tile_op3(b, TS_OP_where, in, op2(m, TS_OP_add, to, splat(m, to, first)),
-                   ts_own_int(b, &to->type, -1));
+                   ts_short_int(b, &to->type, -1));
   ts_order_scatter(b, m->to_key, to, key, true);
   ts_order_scatter(b, m->to_place, to, ts_order_load(b, &m->tile, places), true);
 }
@@ -232,7 +232,7 @@ static void put_block(Make *m) {
     pos = ts_order_position(b, &m->tile);
   V places = shared_of(m, TS_DT_i32, PIECE);
   V place = m->s->first || !p.at ? ts_tile_cast(b, pos, TS_DT_i32)
-                                 : ts_own_gather(b, m->place, p.at, true);
+                                 : ts_short_gather(b, m->place, p.at, true);
   ts_order_store(b, &m->tile, keys, p.key);
   ts_order_store(b, &m->tile, places, place);
   TsTileLoop l = ts_tile_for(b, num(m, 0), dim(m, DIM_low), TS_ORDER_DIGIT, false, 0, NULL);

@@ -144,7 +144,7 @@ static TsTile *build(const void *arg) {
   m.b = ts_tile_build(k);
   TsTileBuild *b = &m.b;
   V zero = ts_tile_index(b, 0);
-  TsTileLoop l = ts_tile_for(b, zero, ts_own_dim(b, 0), s->rows, true, 0, NULL);
+  TsTileLoop l = ts_tile_for(b, zero, ts_short_dim(b, 0), s->rows, true, 0, NULL);
   TsTileAccess edge = {.edge = many};
   V at[2] = {l.i, zero};
   V v = ts_tile_cast(b, ts_tile_load(b, x, at, &m.t, &edge), s->acc);

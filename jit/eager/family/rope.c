@@ -23,8 +23,8 @@ typedef struct Rope {
 
 /* ---- tables: sizes half * positions, positions, offset */
 static V position_of(TsTileBuild *b, V given, V row) {
-  if (given) return ts_tile_cast(b, ts_own_gather(b, given, row, true), TS_DT_f64);
-  V offset = ts_own_splat(b, &row->type, ts_own_dim(b, 2));
+  if (given) return ts_tile_cast(b, ts_short_gather(b, given, row, true), TS_DT_f64);
+  V offset = ts_short_splat(b, &row->type, ts_short_dim(b, 2));
   return ts_tile_cast(b, ts_tile_op2(b, TS_OP_add, row, offset), TS_DT_f64);
 }
 
@@ -53,10 +53,10 @@ static TsTile *build_tables(const void *arg) {
   TsTileBuild b = ts_tile_build(k);
   TsTileType t = ts_tile_vector(TS_DT_i64, PIECE);
   TsTileAccess edge = {.edge = true};
-  TsTileLoop l = ts_tile_for(&b, ts_tile_index(&b, 0), ts_own_dim(&b, 0), PIECE, true, 0, NULL);
-  V e = ts_tile_op2(&b, TS_OP_add, ts_own_iota(&b, &t, 0), ts_own_splat(&b, &t, l.i));
-  V own = ts_own_gather(&b, f, ts_own_by(&b, TS_OP_mod, e, r->half), true);
-  V at = position_of(&b, p, ts_own_by(&b, TS_OP_floordiv, e, r->half));
+  TsTileLoop l = ts_tile_for(&b, ts_tile_index(&b, 0), ts_short_dim(&b, 0), PIECE, true, 0, NULL);
+  V e = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  V own = ts_short_gather(&b, f, ts_short_by(&b, TS_OP_mod, e, r->half), true);
+  V at = position_of(&b, p, ts_short_by(&b, TS_OP_floordiv, e, r->half));
   V angle = ts_tile_op2(&b, TS_OP_mul, at, own);
   ts_tile_store(&b, cos, &l.i, table(&b, r, TS_OP_cos, angle), &edge);
   ts_tile_store(&b, sin, &l.i, table(&b, r, TS_OP_sin, angle), &edge);
@@ -129,10 +129,10 @@ static TsTile *build(const void *arg) {
   m.y = ts_tile_param(k, "y", &x, true);
   m.b = ts_tile_build(k);
   TsTileBuild *b = &m.b;
-  TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_own_dim(b, 0), 1, true, 0, NULL);
-  TsTileLoop i = ts_tile_for(b, ts_tile_index(b, 0), ts_own_dim(b, 1), ROWS, true, 0, NULL);
+  TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 0), 1, true, 0, NULL);
+  TsTileLoop i = ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 1), ROWS, true, 0, NULL);
   m.outer = l.i, m.row = i.i;
-  m.batch = ts_tile_op2(b, TS_OP_floordiv, l.i, ts_own_dim(b, 3));
+  m.batch = ts_tile_op2(b, TS_OP_floordiv, l.i, ts_short_dim(b, 3));
   put_turn(&m);
   ts_tile_for_end(b, &i, NULL, NULL);
   ts_tile_for_end(b, &l, NULL, NULL);

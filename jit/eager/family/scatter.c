@@ -150,7 +150,7 @@ static int scatter(Job *j, bool add) {
   if (done != 1) return done;
   TsScatter *s = &j->s;
   s->meet = add ? MEET_sum : MEET_last;
-  s->d = s->src = add ? d : ts_own_bits(d);
+  s->d = s->src = add ? d : ts_short_bits(d);
   s->acc = add ? (TsDtype)ts_dtypes[d].compute : s->d;
   s->map = ts_index_map(&y->meta, &index->meta, axis);
   s->axis = axis;

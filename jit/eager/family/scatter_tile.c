@@ -23,10 +23,10 @@ typedef struct Make {
 static V op2(Make *m, int op, V x, V y) { return ts_tile_op2(&m->b, op, x, y); }
 static V pick(Make *m, V c, V x, V y) { return ts_tile_op3(&m->b, TS_OP_where, c, x, y); }
 static V num(Make *m, int64_t i) { return ts_tile_index(&m->b, i); }
-static V whole(Make *m, int64_t i) { return ts_own_int(&m->b, &m->t, i); }
-static V splat(Make *m, V x) { return ts_own_splat(&m->b, &m->t, x); }
-static V dim(Make *m, int i) { return ts_own_dim(&m->b, i); }
-static V gather(Make *m, V from, V at) { return ts_own_gather(&m->b, from, at, true); }
+static V whole(Make *m, int64_t i) { return ts_short_int(&m->b, &m->t, i); }
+static V splat(Make *m, V x) { return ts_short_splat(&m->b, &m->t, x); }
+static V dim(Make *m, int i) { return ts_short_dim(&m->b, i); }
+static V gather(Make *m, V from, V at) { return ts_short_gather(&m->b, from, at, true); }
 static V wide(Make *m, V x) { return ts_tile_cast(&m->b, x, TS_DT_i64); }
 
 static V param(TsTile *k, const char *name, TsDtype d, int64_t n, bool written) {
@@ -41,7 +41,7 @@ static Make begin(const TsScatter *s, TsTile *k, int64_t n) {
 }
 
 static V elements(Make *m, V first) {
-  return op2(m, TS_OP_add, ts_own_iota(&m->b, &m->t, 0), splat(m, first));
+  return op2(m, TS_OP_add, ts_short_iota(&m->b, &m->t, 0), splat(m, first));
 }
 
 static V taken(Make *m, V src, V at) {
@@ -83,9 +83,9 @@ static V on_line(Make *m, V line, V i) {
   const TsIndexMap *map = &m->s->map;
   int64_t inner = 1, n = map->dim[m->s->axis];
   for (int a = m->s->axis + 1; a < map->ndim; a++) inner *= map->dim[a];
-  V in = ts_own_by(&m->b, TS_OP_mod, line, inner);
-  V at = ts_own_by(&m->b, TS_OP_mul, ts_own_by(&m->b, TS_OP_floordiv, line, inner), n);
-  at = ts_own_by(&m->b, TS_OP_mul, op2(m, TS_OP_add, at, splat(m, i)), inner);
+  V in = ts_short_by(&m->b, TS_OP_mod, line, inner);
+  V at = ts_short_by(&m->b, TS_OP_mul, ts_short_by(&m->b, TS_OP_floordiv, line, inner), n);
+  at = ts_short_by(&m->b, TS_OP_mul, op2(m, TS_OP_add, at, splat(m, i)), inner);
   return op2(m, TS_OP_add, at, in);
 }
 
@@ -159,9 +159,9 @@ static V divided(Make *m, V sum, V count) {
   if (!sum || !count) return NULL;
   TsTileType t = sum->type;
   V n = ts_tile_cast(&m->b, count, m->s->acc);
-  if (n && n->type.rank != t.rank) n = ts_own_splat(&m->b, &t, n);
-  V several = op2(m, TS_OP_gt, count, ts_own_int(&m->b, &count->type, 1));
-  if (several && several->type.rank != t.rank) several = ts_own_splat(&m->b, &t, several);
+  if (n && n->type.rank != t.rank) n = ts_short_splat(&m->b, &t, n);
+  V several = op2(m, TS_OP_gt, count, ts_short_int(&m->b, &count->type, 1));
+  if (several && several->type.rank != t.rank) several = ts_short_splat(&m->b, &t, several);
   return pick(m, several, op2(m, TS_OP_div, sum, n), sum);
 }
 
@@ -261,7 +261,7 @@ static V walk_slices(Make *m, const Slice *p, V acc, V lo, V hi, V place, V src)
     x[i] = slice_of(m, p, src, row);
   }
   for (int i = 0; i < AHEAD && acc; i++)
-    acc = pick(m, ts_own_splat(&m->b, &acc->type, in[i]), met(m, acc, x[i]), acc);
+    acc = pick(m, ts_short_splat(&m->b, &acc->type, in[i]), met(m, acc, x[i]), acc);
   ts_tile_for_end(&m->b, &l, &acc, &end);
   return end;
 }
@@ -272,7 +272,7 @@ static V slice_value(Make *m, const Slice *p, V row, V lo, V hi, V place, V src,
   /* Without a run, slice 0 is read and dropped. */
   V at = pick(m, some, lo, zero), first = slice_of(m, p, src, scalar_at(m, place, at));
   if (!first) return NULL;
-  first = pick(m, ts_own_splat(&m->b, &first->type, some), first, empty(m, &first->type));
+  first = pick(m, ts_short_splat(&m->b, &first->type, some), first, empty(m, &first->type));
   V sum = walk_slices(m, p, first, op2(m, TS_OP_add, lo, num(m, 1)), hi, place, src);
   return m->s->meet == MEET_mean ? divided(m, sum, op2(m, TS_OP_sub, hi, lo)) : sum;
 }

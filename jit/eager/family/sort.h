@@ -31,6 +31,6 @@ int ts_sort_long(TsOffloader *o, TsCall *call, int device, TsTensor *x, TsSort *
                  TsTensor *place);
 
 /* The network in shared memory [rows, m] of i64. */
-void ts_sort_network_put(TsTileBuild *b, TsOwnVal shared, int64_t rows, int64_t m);
+void ts_sort_network_put(TsTileBuild *b, TsTileVal shared, int64_t rows, int64_t m);
 
 #endif

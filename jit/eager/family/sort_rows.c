@@ -17,9 +17,9 @@ typedef struct Make {
 } Make;
 
 static V op2(Make *m, int op, V x, V y) { return ts_tile_op2(&m->b, op, x, y); }
-static V by(Make *m, int op, V x, int64_t y) { return ts_own_by(&m->b, op, x, y); }
+static V by(Make *m, int op, V x, int64_t y) { return ts_short_by(&m->b, op, x, y); }
 static V splat(Make *m, V like, V x) {
-  return like ? ts_own_splat(&m->b, &like->type, x) : NULL;
+  return like ? ts_short_splat(&m->b, &like->type, x) : NULL;
 }
 static V pick(Make *m, V c, V x, V y) { return ts_tile_op3(&m->b, TS_OP_where, c, x, y); }
 
@@ -47,8 +47,8 @@ static void find_row(Make *m) {
 static V keys_at(Make *m, V pos) {
   V in = op2(m, TS_OP_lt, pos, splat(m, pos, m->len));
   if (!in) return NULL;
-  V at = pick(m, in, in_x(m, pos), ts_own_int(&m->b, &pos->type, -1));
-  V x = ts_own_gather(&m->b, m->x, at, true), key = ts_order_key_of(&m->b, &m->how, x);
+  V at = pick(m, in, in_x(m, pos), ts_short_int(&m->b, &pos->type, -1));
+  V x = ts_short_gather(&m->b, m->x, at, true), key = ts_order_key_of(&m->b, &m->how, x);
   return pick(m, in, key, ts_order_last(&m->b, &m->how, &pos->type));
 }
 
@@ -57,8 +57,8 @@ static void put_results(Make *m, V pos, V from) {
   TsTileBuild *b = &m->b;
   V in = by(m, TS_OP_lt, pos, m->s->k);
   if (!in) return;
-  V to = pick(m, in, in_results(m, pos), ts_own_int(b, &pos->type, -1));
-  if (m->y) ts_order_scatter(b, m->y, to, ts_own_gather(b, m->x, in_x(m, from), true), true);
+  V to = pick(m, in, in_results(m, pos), ts_short_int(b, &pos->type, -1));
+  if (m->y) ts_order_scatter(b, m->y, to, ts_short_gather(b, m->x, in_x(m, from), true), true);
   if (m->shift) from = op2(m, TS_OP_add, from, splat(m, from, m->shift));
   ts_order_scatter(b, m->place, to, from, true);
 }
@@ -96,7 +96,7 @@ static void put_sorted(Make *m) {
 static V last_chosen(Make *m) {
   TsTileBuild *b = &m->b;
   TsTileType line = ts_tile_vector(TS_DT_i64, m->s->m), one = ts_tile_scalar(TS_DT_i32);
-  V key = keys_at(m, ts_own_iota(b, &line, 0)), bound = ts_tile_bits(b, 0, &one);
+  V key = keys_at(m, ts_short_iota(b, &line, 0)), bound = ts_tile_bits(b, 0, &one);
   V bit = ts_tile_bits(b, 1ull << (m->how.bits - 1), &one);
   V carry[2] = {bound, bit}, out[2] = {NULL, NULL};
   TsTileLoop l =
@@ -123,7 +123,7 @@ static V word_of(Make *m, V key, V pos) {
     key = op2(m, TS_OP_bitwise_xor, key, ts_tile_bits(b, 1ull << 31, &key->type));
   key = ts_tile_cast(b, key, TS_DT_i64);
   if (!key) return NULL;
-  V in[2] = {key, ts_own_int(b, &key->type, 32)};
+  V in[2] = {key, ts_short_int(b, &key->type, 32)};
   V high = ts_tile_emit1(b, TS_TILE_shl, 2, in, NULL, &key->type);
   return op2(m, TS_OP_bitwise_or, high, pos);
 }
@@ -134,7 +134,7 @@ static void put_chosen(Make *m) {
   while (n < m->s->k) n *= 2;
   TsTileType list = ts_tile_vector(TS_DT_i64, n);
   V words = shared(m, TS_DT_i64, n), zero = ts_tile_index(b, 0);
-  ts_tile_store(b, words, &zero, ts_own_int(b, &list, INT64_MAX), NULL);
+  ts_tile_store(b, words, &zero, ts_short_int(b, &list, INT64_MAX), NULL);
   V last = last_chosen(m), pos = ts_order_position(b, &m->s->tile), key = keys_at(m, pos);
   if (!key || !last) return;
   V bound = splat(m, key, last), two = ts_tile_bits(b, 2, &key->type);
@@ -142,11 +142,11 @@ static void put_chosen(Make *m) {
   digit = pick(m, op2(m, TS_TILE_ult, key, bound), ts_tile_bits(b, 0, &key->type), digit);
   V place = ts_tile_cast(b, ts_order_places(b, digit, 1 << CHOICE_BITS).place, TS_DT_i64);
   if (!place) return;
-  V to = pick(m, by(m, TS_OP_lt, place, m->s->k), place, ts_own_int(b, &place->type, -1));
+  V to = pick(m, by(m, TS_OP_lt, place, m->s->k), place, ts_short_int(b, &place->type, -1));
   ts_order_scatter(b, words, to, word_of(m, key, pos), true);
   ts_sort_network_put(b, words, 1, n);
   V sorted = ts_tile_load(b, words, &zero, &list, NULL);
-  put_results(m, ts_own_iota(b, &list, 0), by(m, TS_OP_bitwise_and, sorted, 0xffffffff));
+  put_results(m, ts_short_iota(b, &list, 0), by(m, TS_OP_bitwise_and, sorted, 0xffffffff));
 }
 
 static TsTile *build(const TsSort *s, void (*put)(Make *)) {
@@ -163,7 +163,7 @@ static TsTile *build(const TsSort *s, void (*put)(Make *)) {
   m.b = ts_tile_build(k);
   k->threads = 32 * s->tile.warps, k->vector = 4;
   TsTileLoop l =
-      ts_tile_for(&m.b, ts_tile_index(&m.b, 0), ts_own_dim(&m.b, 0), 1, true, 0, NULL);
+      ts_tile_for(&m.b, ts_tile_index(&m.b, 0), ts_short_dim(&m.b, 0), 1, true, 0, NULL);
   m.row = l.i;
   find_row(&m);
   put(&m);

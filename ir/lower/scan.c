@@ -2,7 +2,8 @@
  * of the other axes, in increasing index, as vm/kernels/rows/rows.h has them. Where the axis is the
  * last one, a block takes rows by pieces through shared memory, so that lines are read
  * whole. */
-#include "jit/eager/family/own.h"
+#include "ir/lower/short.h"
+#include "ir/lower/steps.h"
 
 typedef TsTileVal V;
 
@@ -11,7 +12,7 @@ enum { ROWS = 16, PIECE = 32, COLUMNS = 128, AHEAD = 8 };
 typedef struct Scan {
   TsOp op;
   TsDtype in, acc, out;
-  TsOwnAxis axis;
+  TsStepsAxis axis;
   bool index; /* cummax gives places too */
 } Scan;
 
@@ -55,13 +56,13 @@ static V begin(Make *m) {
 static void advance(Make *m, V i, V *carry, const V *x) {
   TsTileBuild *b = &m->b;
   if (m->s->op != TS_OP_cummax) {
-    V first = ts_own_splat(b, &m->chains, ts_tile_op2(b, TS_OP_lt, i, ts_tile_index(b, 1)));
+    V first = ts_short_splat(b, &m->chains, ts_tile_op2(b, TS_OP_lt, i, ts_tile_index(b, 1)));
     carry[0] = step(m, first, carry[0], x);
     return;
   }
   V up = rises(m, x[0], carry[0]);
   carry[0] = ts_tile_op3(b, TS_OP_where, up, x[0], carry[0]);
-  carry[1] = ts_tile_op3(b, TS_OP_where, up, ts_own_splat(b, &m->chains, i), carry[1]);
+  carry[1] = ts_tile_op3(b, TS_OP_where, up, ts_short_splat(b, &m->chains, i), carry[1]);
 }
 
 static int inputs(const Scan *s) { return s->op == TS_OP_linear_scan ? 2 : 1; }
@@ -79,7 +80,7 @@ static void columns(Make *m, V outer_count) {
   TsTileLoop outer = ts_tile_for(b, ts_tile_index(b, 0), outer_count, 1, true, 0, NULL);
   TsTileLoop inner =
       ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, s->axis.inner), c, true, 0, NULL);
-  V carry[2] = {begin(m), ts_own_int(b, &m->chains, 0)};
+  V carry[2] = {begin(m), ts_short_int(b, &m->chains, 0)};
   int ncarry = s->op == TS_OP_cummax ? 2 : 1, each = n % AHEAD ? 1 : AHEAD;
   TsTileLoop l =
       ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, n), each, false, ncarry, carry);
@@ -116,7 +117,7 @@ static void rows(Make *m, V count) {
   memory.space = index.space = TS_SPACE_shared;
   for (int j = 0; j < inputs(s); j++) buffer[j] = ts_tile_alloc(b, TS_SPACE_shared, &memory);
   if (m->place) places = ts_tile_alloc(b, TS_SPACE_shared, &index);
-  V carry[4] = {begin(m), ts_own_int(b, &m->chains, 0)}, corner[2] = {zero, zero};
+  V carry[4] = {begin(m), ts_short_int(b, &m->chains, 0)}, corner[2] = {zero, zero};
   V begins[2] = {outer.i, zero};
   int ncarry = s->op == TS_OP_cummax ? 2 : 1, all = ncarry + inputs(s);
   for (int j = 0; j < inputs(s); j++)
@@ -154,8 +155,7 @@ static void rows(Make *m, V count) {
   ts_tile_for_end(b, &outer, NULL, NULL);
 }
 
-static TsTile *build(const void *arg) {
-  const Scan *s = arg;
+static TsTile *build(const Scan *s) {
   TsTile *k = ts_tile_new(ts_op_info(s->op)->name);
   if (!k) return NULL;
   Make m = {.s = s};
@@ -169,7 +169,7 @@ static TsTile *build(const void *arg) {
   m.b = ts_tile_build(k);
   k->vector = 4;
   k->threads = rank == 3 ? COLUMNS : 64;
-  V count = ts_own_dim(&m.b, 0);
+  V count = ts_short_dim(&m.b, 0);
   if (rank == 3)
     columns(&m, count);
   else
@@ -181,39 +181,25 @@ static bool takes(TsDtype d) {
   return ts_dtype_is(d, TS_KIND_F | TS_KIND_I | TS_KIND_U | TS_KIND_B) && d != TS_DT_mxfp4;
 }
 
-int ts_offload_scan(TsOffloader *o, TsCall *call, int device) {
-  TsOp op = call->op;
-  if (op != TS_OP_cumsum && op != TS_OP_cumprod && op != TS_OP_cummax &&
-      op != TS_OP_linear_scan)
-    return 0;
-  TsTensor *y = call->out[0], *x[2] = {NULL, NULL};
-  int n = op == TS_OP_linear_scan ? 2 : 1, done = 0;
-  TsDtype in = ts_tensor_dtype(call->in[0]), out = ts_tensor_dtype(y);
-  if (!takes(in) || !takes(out) || !y->meta.ndim || !ts_tensor_numel(y)) return 0;
-  Scan s = {.op = op, .in = in, .out = out, .axis = ts_own_axis(&y->meta, call->attr[0].i)};
-  s.acc = (TsDtype)ts_dtypes[n == 2 ? out : in].accum;
-  if (n == 2) s.acc = (TsDtype)ts_dtypes[out].compute;
-  s.index = op == TS_OP_cummax;
-  if (n == 2 && !ts_dtype_is(out, TS_KIND_F)) return 0;
-  for (int i = 0; i < call->nout; i++)
-    if (!call->out[i]->contiguous) return 0;
-  TsOwn k = {.build = build, .arg = &s, .nin = n, .nout = call->nout, .ndim = 1};
-  for (int i = 0; i < n; i++) {
-    if (!ts_meta_same_shape(&call->in[i]->meta, &y->meta)) goto end;
-    if (ts_tensor_dtype(call->in[i]) != in) goto end;
-    if (!(k.in[i] = x[i] = ts_own_ready(call, call->in[i]))) {
-      done = -1;
-      goto end;
-    }
-  }
-  k.out[0] = y;
-  if (s.index) k.out[1] = call->out[1];
-  k.dim[0] = s.axis.outer;
-  ts_own_word(&k, s.in | s.acc << 8 | s.out << 16 | s.index << 24);
-  ts_own_word(&k, s.axis.n);
-  ts_own_word(&k, s.axis.inner);
-  done = ts_own_run(o, call, device, &k);
-end:
-  ts_tensor_unref(x[0]), ts_tensor_unref(x[1]);
-  return done;
+int ts_lower_scan(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
+                  TsSchedKernel *out, TsError *err) {
+  const TsNode *n = g->node[0];
+  const TsMeta *y = &n->out[0].meta;
+  TsDtype in = (TsDtype)n->in[0]->meta.dtype, to = (TsDtype)y->dtype;
+  Scan s = {.op = (TsOp)n->op, .in = in, .out = to, .index = n->op == TS_OP_cummax};
+  if (!takes(in) || !takes(to) || !y->ndim || !ts_meta_numel(y)) return 0;
+  s.acc = (TsDtype)ts_dtypes[in].accum;
+  if (inputs(&s) == 2) s.acc = (TsDtype)ts_dtypes[to].compute;
+  if (inputs(&s) == 2 && !ts_dtype_is(to, TS_KIND_F)) return 0;
+  for (int i = 0; i < inputs(&s); i++)
+    if (!ts_meta_same_shape(&n->in[i]->meta, y) || n->in[i]->meta.dtype != in) return 0;
+  s.axis = ts_steps_axis(y, n->attr[0].i);
+  TsSteps x;
+  ts_steps_begin(&x, sched, layout, arg, n, err);
+  int args[4], count = 0;
+  for (int i = 0; i < inputs(&s); i++) args[count++] = ts_steps_in(&x, i, TS_STEPS_AS_IT_IS);
+  args[count++] = ts_steps_out(&x, 0, TS_STEPS_AS_IT_IS);
+  if (s.index) args[count++] = ts_steps_out(&x, 1, TS_STEPS_AS_IT_IS);
+  ts_steps_add(&x, build(&s), args, &s.axis.outer);
+  return ts_steps_end(&x, out);
 }

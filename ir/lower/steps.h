@@ -1,0 +1,63 @@
+/* Operators that a GPU does in steps: kernels of Tile IR one behind the other, what they leave to each
+ * other in memory of their own. A family of operators (ir/lower/<family>.c) says which kernels
+ * those are, of a node, types and sizes; here is where operands lie otherwise than a kernel wants
+ * them, which parameter is whose, and that a single step is an ordinary kernel.
+ *
+ *   TsSteps x;
+ *   ts_steps_begin(&x, s, layout, arg, n, err);
+ *   int arg[] = {ts_steps_in(&x, 0, axis), ts_steps_temp(&x, nbytes), ts_steps_out(&x, 0, axis)};
+ *   ts_steps_add(&x, kernel, arg, dim);
+ *   return ts_steps_end(&x, out);
+ *
+ * After a failure all calls do nothing, and the end says so. */
+#ifndef TS_IR_LOWER_STEPS_H
+#define TS_IR_LOWER_STEPS_H
+
+#include "ir/lower/row.h"
+#include "ir/tile/parts.h"
+
+enum { TS_STEPS_AS_IT_IS = -1 };
+
+typedef struct TsSteps {
+  const TsSched *s;
+  TsLayoutFn *layout;
+  void *layout_arg;
+  const TsNode *n;
+  TsError *err;
+  TsTile *whole;
+  TsTileParts *parts;
+  int nin, nout; /* parameters so far: inputs, results */
+  TsVal in[TS_TILE_PART_PARAMS], out[TS_TILE_PART_PARAMS];
+  int nback; /* results that are brought to their places at the end */
+  struct TsStepsBack {
+    int from, axis;
+    TsVal to;
+  } back[TS_TILE_PART_PARAMS];
+  TsSchedKernel kernel; /* guards and draws, by argument, until the end */
+  bool failed;
+} TsSteps;
+
+bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
+                    const TsNode *n, TsError *err);
+
+/* An argument that has operand i of the node (result i) row-major, with axis `axis` moved behind the
+ * others, or TS_STEPS_AS_IT_IS: the parameter where it lies so, else a copy of its own. */
+int ts_steps_in(TsSteps *x, int i, int axis);
+int ts_steps_out(TsSteps *x, int i, int axis);
+/* Memory between steps. */
+int ts_steps_temp(TsSteps *x, int64_t nbytes);
+/* The next step, which takes k over. arg: one a parameter of k; dim: its sizes. */
+void ts_steps_add(TsSteps *x, TsTile *k, const int *arg, const int64_t *dim);
+/* Operand i of the node, an argument of a step, holds places that must be in range. */
+void ts_steps_guard(TsSteps *x, int i);
+/* 1 with the kernel; -1 with the error. */
+int ts_steps_end(TsSteps *x, TsSchedKernel *out);
+
+/* Sizes before, along and behind an axis, which may count from the end. */
+typedef struct TsStepsAxis {
+  int at;
+  int64_t outer, n, inner;
+} TsStepsAxis;
+TsStepsAxis ts_steps_axis(const TsMeta *m, int64_t axis);
+
+#endif
