@@ -4,29 +4,44 @@
 #include "devices/device.h"
 #include "ir/sched/index.h"
 
-/* Of a node in its group; the first one that takes the operands makes the kernel. */
+/* Of a node, alone or with others in its group; the first one that takes the operands makes the
+ * kernel. */
 typedef struct Row {
   int op;
   unsigned units; /* of the target: all of them */
-  bool straight;  /* writes row by row alone */
+  enum {
+    ALONE,
+    STRAIGHT,
+    JOINS
+  } how; /* STRAIGHT: writes row by row alone; JOINS: with others */
   TsLowerFn *make;
 } Row;
 
 static const Row row[] = {
-    {TS_OP_matmul, TS_UNIT_mma, false, ts_lower_product},
-    {TS_OP_attention, TS_UNIT_roles, true, ts_lower_decode},
-    {TS_OP_attention, TS_UNIT_mma, false, ts_lower_attention},
-    {TS_OP_attention_grad, TS_UNIT_mma, false, ts_lower_attention_grad},
-    {TS_OP_cumsum, TS_UNIT_blocks, false, ts_lower_scan},
-    {TS_OP_cumprod, TS_UNIT_blocks, false, ts_lower_scan},
-    {TS_OP_cummax, TS_UNIT_blocks, false, ts_lower_scan},
-    {TS_OP_linear_scan, TS_UNIT_blocks, false, ts_lower_scan},
+    {TS_OP_matmul, TS_UNIT_mma, JOINS, ts_lower_product},
+    {TS_OP_attention, TS_UNIT_roles, STRAIGHT, ts_lower_decode},
+    {TS_OP_attention, TS_UNIT_mma, ALONE, ts_lower_attention},
+    {TS_OP_attention_grad, TS_UNIT_mma, ALONE, ts_lower_attention_grad},
+    {TS_OP_argmin, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_argmax, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_any, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_all, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_count_nonzero, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_var, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_std, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_norm, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_logsumexp, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_cumsum, TS_UNIT_blocks, ALONE, ts_lower_scan},
+    {TS_OP_cumprod, TS_UNIT_blocks, ALONE, ts_lower_scan},
+    {TS_OP_cummax, TS_UNIT_blocks, ALONE, ts_lower_scan},
+    {TS_OP_linear_scan, TS_UNIT_blocks, ALONE, ts_lower_scan},
 };
 enum { ROWS = sizeof row / sizeof *row };
 
-static bool has(const TsGroup *g, int op) {
+static bool is_of(const TsGroup *g, const Row *r) {
+  if (r->how != JOINS) return g->nnode == 1 && g->node[0]->op == r->op;
   for (int i = 0; i < g->nnode; i++)
-    if (g->node[i]->op == op) return true;
+    if (g->node[i]->op == r->op) return true;
   return false;
 }
 
@@ -34,7 +49,7 @@ static bool has(const TsGroup *g, int op) {
 static int from_table(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
                       TsSchedKernel *out, const Row **by, TsError *err) {
   for (int i = 0; i < ROWS; i++) {
-    if (s->plain || !ts_target_has(s->target, row[i].units) || !has(g, row[i].op)) continue;
+    if (s->plain || !ts_target_has(s->target, row[i].units) || !is_of(g, &row[i])) continue;
     int made = row[i].make(s, g, layout, arg, out, err);
     if (made) return *by = &row[i], made;
   }
@@ -69,7 +84,7 @@ bool ts_lower_straight(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, v
   TsError err = {0};
   int made = from_table(s, g, layout, arg, &k, &by, &err);
   ts_tile_free(k.tile);
-  return made > 0 && by->straight;
+  return made > 0 && by->how == STRAIGHT;
 }
 
 /* ---- what rows ask */

@@ -197,9 +197,9 @@ int ts_lower_scan(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, vo
   TsSteps x;
   ts_steps_begin(&x, sched, layout, arg, n, err);
   int args[4], count = 0;
-  for (int i = 0; i < inputs(&s); i++) args[count++] = ts_steps_in(&x, i, TS_STEPS_AS_IT_IS);
-  args[count++] = ts_steps_out(&x, 0, TS_STEPS_AS_IT_IS);
-  if (s.index) args[count++] = ts_steps_out(&x, 1, TS_STEPS_AS_IT_IS);
+  for (int i = 0; i < inputs(&s); i++) args[count++] = ts_steps_in(&x, i, NULL);
+  args[count++] = ts_steps_out(&x, 0, NULL);
+  if (s.index) args[count++] = ts_steps_out(&x, 1, NULL);
   ts_steps_add(&x, build(&s), args, &s.axis.outer);
   return ts_steps_end(&x, out);
 }

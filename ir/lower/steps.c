@@ -31,17 +31,19 @@ static void strides_of(const TsSteps *x, TsVal v, int64_t *stride) {
   for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i]) stride[i] = step;
 }
 
-/* Axis i of what a step sees is this one of v. */
-static int axis_at(int i, int n, int axis) {
-  if (axis < 0) return i;
-  return i == n - 1 ? axis : i < axis ? i : i + 1;
+static int axis_at(int i, const TsStepsOrder *order) { return order ? order->at[i] : i; }
+
+TsStepsOrder ts_steps_last(const TsMeta *m, int axis) {
+  TsStepsOrder o = {{0}};
+  for (int i = 0; i < m->ndim; i++) o.at[i] = i == m->ndim - 1 ? axis : i < axis ? i : i + 1;
+  return o;
 }
 
-static bool lies_so(const TsSteps *x, TsVal v, int axis) {
+static bool lies_so(const TsSteps *x, TsVal v, const TsStepsOrder *order) {
   int64_t stride[TS_MAX_RANK], step = 1;
   strides_of(x, v, stride);
   for (int i = v->meta.ndim; i-- > 0;) {
-    int at = axis_at(i, v->meta.ndim, axis);
+    int at = axis_at(i, order);
     if (v->meta.dim[at] > 1 && stride[at] != step) return false;
     step *= v->meta.dim[at];
   }
@@ -51,7 +53,7 @@ static bool lies_so(const TsSteps *x, TsVal v, int axis) {
 static TsTileType memory_of(const TsSteps *x, TsVal v) {
   TsTileType t = ts_tile_type((TsDtype)v->meta.dtype, v->meta.ndim, v->meta.dim);
   int64_t stride[TS_MAX_RANK];
-  t.strided = !lies_so(x, v, TS_STEPS_AS_IT_IS);
+  t.strided = !lies_so(x, v, NULL);
   if (!t.strided) return t;
   strides_of(x, v, stride);
   memcpy(t.stride, stride, sizeof *stride * v->meta.ndim);
@@ -91,8 +93,9 @@ static int copy_kernel(TsSteps *x, const TsMeta *m, Copy *c, TsSchedKernel *k) {
   return failed ? -1 : 0;
 }
 
-/* From one argument to another, `axis` of v being the last one of the other. */
-static void add_copy(TsSteps *x, TsVal v, int axis, int from, int to, bool back) {
+/* From one argument to another, of which one lies as v does, the other row-major in that order. */
+static void add_copy(TsSteps *x, TsVal v, const TsStepsOrder *order, int from, int to,
+                     bool back) {
   Copy c = {.from = NULL};
   TsSchedKernel k = {.tile = NULL};
   TsMeta m = v->meta;
@@ -100,7 +103,7 @@ static void add_copy(TsSteps *x, TsVal v, int axis, int from, int to, bool back)
                                *other = back ? c.from_stride : c.to_stride, step = 1;
   strides_of(x, v, stride);
   for (int i = m.ndim; i-- > 0; step *= m.dim[i]) {
-    int at = axis_at(i, m.ndim, axis);
+    int at = axis_at(i, order);
     m.dim[i] = v->meta.dim[at], own[i] = stride[at], other[i] = step;
   }
   if (x->failed || copy_kernel(x, &m, &c, &k)) {
@@ -118,23 +121,25 @@ static int param(TsVal *list, int *n, TsVal v) {
   return (*n)++;
 }
 
-int ts_steps_in(TsSteps *x, int i, int axis) {
+int ts_steps_in(TsSteps *x, int i, const TsStepsOrder *order) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
   if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return fail(x);
   int own = param(x->in, &x->nin, v);
-  if (lies_so(x, v, axis)) return own;
+  if (lies_so(x, v, order)) return own;
   int copy = ts_steps_temp(x, ts_meta_nbytes(&v->meta));
-  add_copy(x, v, axis, own, copy, false);
+  add_copy(x, v, order, own, copy, false);
   return copy;
 }
 
-int ts_steps_out(TsSteps *x, int i, int axis) {
+int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order) {
   TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
   if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return fail(x);
   int own = RESULT + param(x->out, &x->nout, v);
-  if (lies_so(x, v, axis)) return own;
+  if (lies_so(x, v, order)) return own;
   int copy = ts_steps_temp(x, ts_meta_nbytes(&v->meta));
-  x->back[x->nback++] = (struct TsStepsBack){copy, axis, v};
+  x->back[x->nback] = (struct TsStepsBack){.from = copy, .turned = order != NULL, .to = v};
+  if (order) x->back[x->nback].order = *order;
+  x->nback++;
   return copy;
 }
 
@@ -187,7 +192,8 @@ static bool is_single(const TsSteps *x) {
 int ts_steps_end(TsSteps *x, TsSchedKernel *out) {
   for (int i = 0; i < x->nback && !x->failed; i++) {
     const struct TsStepsBack *b = &x->back[i];
-    add_copy(x, b->to, b->axis, b->from, RESULT + param(x->out, &x->nout, b->to), true);
+    add_copy(x, b->to, b->turned ? &b->order : NULL, b->from,
+             RESULT + param(x->out, &x->nout, b->to), true);
   }
   if (!x->failed) put_params(x);
   if (x->failed || x->whole->failed) {

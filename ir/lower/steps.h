@@ -5,7 +5,7 @@
  *
  *   TsSteps x;
  *   ts_steps_begin(&x, s, layout, arg, n, err);
- *   int arg[] = {ts_steps_in(&x, 0, axis), ts_steps_temp(&x, nbytes), ts_steps_out(&x, 0, axis)};
+ *   int arg[] = {ts_steps_in(&x, 0, NULL), ts_steps_temp(&x, nbytes), ts_steps_out(&x, 0, NULL)};
  *   ts_steps_add(&x, kernel, arg, dim);
  *   return ts_steps_end(&x, out);
  *
@@ -16,7 +16,12 @@
 #include "ir/lower/row.h"
 #include "ir/tile/parts.h"
 
-enum { TS_STEPS_AS_IT_IS = -1 };
+/* Axes of a value in another order: axis i of what a step sees is axis at[i] of the value. */
+typedef struct TsStepsOrder {
+  int at[TS_MAX_RANK];
+} TsStepsOrder;
+/* Axis `axis` behind the others. */
+TsStepsOrder ts_steps_last(const TsMeta *m, int axis);
 
 typedef struct TsSteps {
   const TsSched *s;
@@ -30,7 +35,9 @@ typedef struct TsSteps {
   TsVal in[TS_TILE_PART_PARAMS], out[TS_TILE_PART_PARAMS];
   int nback; /* results that are brought to their places at the end */
   struct TsStepsBack {
-    int from, axis;
+    int from;
+    bool turned;
+    TsStepsOrder order;
     TsVal to;
   } back[TS_TILE_PART_PARAMS];
   TsSchedKernel kernel; /* guards and draws, by argument, until the end */
@@ -40,10 +47,10 @@ typedef struct TsSteps {
 bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
                     const TsNode *n, TsError *err);
 
-/* An argument that has operand i of the node (result i) row-major, with axis `axis` moved behind the
- * others, or TS_STEPS_AS_IT_IS: the parameter where it lies so, else a copy of its own. */
-int ts_steps_in(TsSteps *x, int i, int axis);
-int ts_steps_out(TsSteps *x, int i, int axis);
+/* An argument that has operand i of the node (result i) row-major in that order of its axes, NULL: its
+ * own: the parameter where it lies so, else a copy. */
+int ts_steps_in(TsSteps *x, int i, const TsStepsOrder *order);
+int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order);
 /* Memory between steps. */
 int ts_steps_temp(TsSteps *x, int64_t nbytes);
 /* The next step, which takes k over. arg: one a parameter of k; dim: its sizes. */

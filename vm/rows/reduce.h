@@ -4,6 +4,7 @@
 #ifndef TS_VM_REDUCE_H
 #define TS_VM_REDUCE_H
 
+#include "lib/reduce.h"
 #include "lib/dtype.h"
 #include "vm/kernels/convert.h"
 #include "vm/kernels/rows/reduce.h"
@@ -42,11 +43,6 @@ typedef struct TsReduce {
   double p;      /* the exponent of map pow */
   double correction;
 } TsReduce;
-
-/* Squares of large numbers leave the type where a variance, its root or a norm does not. Such
- * a result, one that is not finite, is made once more of elements times a power of two that
- * even the largest sum of squares of them fits, and scaled back. */
-static inline double ts_reduce_small(TsDtype d) { return d == TS_DT_f64 ? 0x1p-600 : 0x1p-80; }
 
 typedef struct TsReduceTables {
   const TsReduceKernels *reduce;

@@ -53,7 +53,6 @@ int ts_offload_histogram(TsOffloader *o, TsCall *call, int device);
 int ts_offload_attention(TsOffloader *o, TsCall *call, int device);
 int ts_offload_dct(TsOffloader *o, TsCall *call, int device);
 int ts_offload_places(TsOffloader *o, TsCall *call, int device);
-int ts_offload_reduce(TsOffloader *o, TsCall *call, int device);
 int ts_offload_columns(TsOffloader *o, TsCall *call, int device);
 int ts_offload_pool(TsOffloader *o, TsCall *call, int device);
 int ts_offload_interpolate(TsOffloader *o, TsCall *call, int device);

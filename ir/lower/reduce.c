@@ -1,12 +1,13 @@
 /* Reductions that schedules have no kernels for: argmin, argmax, any, all, count_nonzero, var,
  * std, norm, logsumexp. The reduced axes come last, as a copy where they do not lie so; then a
  * round of the kernel is a row, or some short ones. What is computed stands in vm/rows/reduce.c. */
-#include "jit/eager/family/own.h"
+#include "ir/lower/short.h"
+#include "ir/lower/steps.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "vm/rows/reduce.h"
+#include "lib/reduce.h"
 
 typedef TsTileVal V;
 
@@ -131,8 +132,7 @@ static V least(Make *m, V x) {
                      place);
 }
 
-static TsTile *build(const void *arg) {
-  const Rows *s = arg;
+static TsTile *build(const Rows *s) {
   TsTile *k = ts_tile_new(ts_op_info(s->op)->name);
   if (!k) return NULL;
   bool many = s->rows > 1;
@@ -154,40 +154,24 @@ static TsTile *build(const void *arg) {
   return k;
 }
 
-/* ---- calls */
-static bool is_of(TsOp op) {
-  switch (op) {
-  case TS_OP_argmin:
-  case TS_OP_argmax:
-  case TS_OP_any:
-  case TS_OP_all:
-  case TS_OP_count_nonzero:
-  case TS_OP_var:
-  case TS_OP_std:
-  case TS_OP_norm:
-  case TS_OP_logsumexp: return true;
-  default: return false;
-  }
-}
-
-/* x with the reduced axes last. */
-static TsTensor *turned(TsTensor *x, const TsAttr *axes, int64_t *n) {
+/* ---- nodes */
+/* The reduced axes last; n: their elements. */
+static TsStepsOrder reduced_last(const TsMeta *m, const TsAttr *axes, int64_t *n) {
+  TsStepsOrder o = {{0}};
   bool gone[TS_MAX_RANK] = {false};
-  TsMeta m = x->meta;
-  int64_t stride[TS_MAX_RANK];
-  int nd = m.ndim, at = 0;
+  int nd = m->ndim, at = 0;
   for (int i = 0; i < nd; i++) gone[i] = axes->type == TS_ATTR_none;
   if (axes->type == TS_ATTR_int) gone[axes->i < 0 ? axes->i + nd : axes->i] = true;
   for (int i = 0; axes->type == TS_ATTR_ints && i < axes->n; i++)
     gone[axes->ints[i] < 0 ? axes->ints[i] + nd : axes->ints[i]] = true;
   *n = 1;
   for (int last = 0; last < 2; last++)
-    for (int i = 0; i < nd; i++)
-      if (gone[i] == last) {
-        m.dim[at] = x->meta.dim[i], stride[at++] = x->stride[i];
-        if (last) *n *= x->meta.dim[i];
-      }
-  return ts_tensor_view(x, &m, stride, x->offset);
+    for (int i = 0; i < nd; i++) {
+      if (gone[i] != last) continue;
+      o.at[at++] = i;
+      if (last) *n *= m->dim[i];
+    }
+  return o;
 }
 
 /* The type in which a row is computed. */
@@ -198,28 +182,23 @@ static TsDtype working(TsOp op, TsDtype d) {
   return d == TS_DT_bool ? TS_DT_i32 : d;
 }
 
-int ts_offload_reduce(TsOffloader *o, TsCall *call, int device) {
-  TsOp op = call->op;
-  if (!is_of(op)) return 0;
-  TsTensor *x = call->in[0], *y = call->out[0], *view = NULL, *rows = NULL;
-  TsDtype d = ts_tensor_dtype(x);
-  int done = -1;
-  if (ts_dtype_is(d, TS_KIND_C) || d == TS_DT_mxfp4 || !y->contiguous) return 0;
-  if (!ts_tensor_numel(x) || !ts_tensor_numel(y)) return 0;
-  Rows s = {.op = op, .in = d, .acc = working(op, d), .out = ts_tensor_dtype(y), .rows = 1};
-  if (op == TS_OP_norm) s.number = call->attr[0].f;
-  if (op == TS_OP_var || op == TS_OP_std) s.number = call->attr[2].f;
-  if ((view = turned(x, &call->attr[op == TS_OP_norm ? 1 : 0], &s.n)))
-    rows = ts_own_ready(call, view);
-  int64_t count = ts_tensor_numel(y);
+int ts_lower_reduce(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
+                    TsSchedKernel *out, TsError *err) {
+  const TsNode *n = g->node[0];
+  TsOp op = (TsOp)n->op;
+  const TsMeta *m = &n->in[0]->meta, *y = &n->out[0].meta;
+  TsDtype d = (TsDtype)m->dtype;
+  if (ts_dtype_is(d, TS_KIND_C) || d == TS_DT_mxfp4) return 0;
+  int64_t count = ts_meta_numel(y);
+  if (!ts_meta_numel(m) || !count) return 0;
+  Rows s = {.op = op, .in = d, .acc = working(op, d), .out = (TsDtype)y->dtype, .rows = 1};
+  if (op == TS_OP_norm) s.number = n->attr[0].f;
+  if (op == TS_OP_var || op == TS_OP_std) s.number = n->attr[2].f;
+  TsStepsOrder order = reduced_last(m, &n->attr[op == TS_OP_norm ? 1 : 0], &s.n);
   while (s.n <= SHORT && 2 * s.rows * s.n <= TOGETHER && 2 * s.rows <= count) s.rows *= 2;
-  TsOwn k = {.build = build, .arg = &s, .nin = 1, .nout = 1, .ndim = 1, .out = {y}};
-  k.in[0] = rows, k.dim[0] = count;
-  int64_t bits;
-  memcpy(&bits, &s.number, 8);
-  ts_own_word(&k, s.in | s.out << 8);
-  ts_own_word(&k, s.n), ts_own_word(&k, s.rows), ts_own_word(&k, bits);
-  if (rows) done = ts_own_run(o, call, device, &k);
-  ts_tensor_unref(rows), ts_tensor_unref(view);
-  return done;
+  TsSteps x;
+  ts_steps_begin(&x, sched, layout, arg, n, err);
+  int args[] = {ts_steps_in(&x, 0, &order), ts_steps_out(&x, 0, NULL)};
+  ts_steps_add(&x, build(&s), args, &count);
+  return ts_steps_end(&x, out);
 }
