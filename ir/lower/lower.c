@@ -35,6 +35,15 @@ static const Row row[] = {
     {TS_OP_cumprod, TS_UNIT_blocks, ALONE, ts_lower_scan},
     {TS_OP_cummax, TS_UNIT_blocks, ALONE, ts_lower_scan},
     {TS_OP_linear_scan, TS_UNIT_blocks, ALONE, ts_lower_scan},
+    {TS_OP_sum, TS_UNIT_blocks, ALONE, ts_lower_columns},
+    {TS_OP_mean, TS_UNIT_blocks, ALONE, ts_lower_columns},
+    {TS_OP_max_pool, TS_UNIT_blocks, ALONE, ts_lower_pool},
+    {TS_OP_max_pool_index, TS_UNIT_blocks, ALONE, ts_lower_pool},
+    {TS_OP_avg_pool, TS_UNIT_blocks, ALONE, ts_lower_pool},
+    {TS_OP_avg_pool_grad, TS_UNIT_blocks, ALONE, ts_lower_pool_grad},
+    {TS_OP_adaptive_avg_pool, TS_UNIT_blocks, ALONE, ts_lower_adaptive},
+    {TS_OP_adaptive_avg_pool_grad, TS_UNIT_blocks, ALONE, ts_lower_adaptive},
+    {TS_OP_interpolate, TS_UNIT_blocks, ALONE, ts_lower_interpolate},
 };
 enum { ROWS = sizeof row / sizeof *row };
 

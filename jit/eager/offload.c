@@ -417,11 +417,10 @@ static int concat(const TsCall *call) {
 /* Operators with kernels of their own; 0: of another family, or not of these operands. */
 typedef int Family(TsOffloader *, TsCall *, int);
 static Family *const family[] = {
-    ts_offload_fft,         ts_offload_sort,      ts_offload_conv,      ts_offload_places,
-    ts_offload_pool,        ts_offload_complex,   ts_offload_columns,   ts_offload_index,
-    ts_offload_scatter,     ts_offload_rope,      ts_offload_draw,      ts_offload_pool_grad,
-    ts_offload_interpolate, ts_offload_adaptive,  ts_offload_quantile,  ts_offload_dct,
-    ts_offload_masked,      ts_offload_histogram, ts_offload_attention, ts_offload_grouped};
+    ts_offload_fft,       ts_offload_sort,      ts_offload_conv,    ts_offload_places,
+    ts_offload_complex,   ts_offload_index,     ts_offload_scatter, ts_offload_rope,
+    ts_offload_draw,      ts_offload_quantile,  ts_offload_dct,     ts_offload_masked,
+    ts_offload_histogram, ts_offload_attention, ts_offload_grouped};
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) {
   Form f;

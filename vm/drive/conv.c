@@ -6,13 +6,6 @@
 #include "devices/cpu_pool.h"
 #include "vm/core/scratch.h"
 
-void ts_conv_list(const TsAttr *a, int nd, int64_t absent, int64_t out[3]) {
-  for (int i = 0; i < 3; i++) {
-    int at = i - (3 - nd);
-    out[i] = at < 0 ? absent : a->ints[a->n == 1 ? 0 : at];
-  }
-}
-
 typedef struct Padding {
   const TsConv *c;
   const TsCopyKernels *copy;

@@ -4,6 +4,7 @@
 #ifndef TS_VM_CONV_H
 #define TS_VM_CONV_H
 
+#include "lib/window.h"
 #include "vm/gemm/gemm.h"
 #include "vm/core/vm.h"
 
@@ -22,9 +23,6 @@ typedef struct TsConvImage {
   int64_t step_n, step_c, step[2], phase, stride;
   void *own; /* for ts_work_give, or NULL */
 } TsConvImage;
-
-/* Lists of the call's attributes, one number meaning all axes, right-aligned to three. */
-void ts_conv_list(const TsAttr *a, int nd, int64_t absent, int64_t out[3]);
 
 /* The image of x (of c->acc; its channel axis, its first space axis), padded by before
  * and after, or x itself where it needs nothing. -1: error filled. */

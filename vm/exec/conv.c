@@ -308,9 +308,9 @@ static void read_geometry(Job *j) {
   int nd = x->ndim - 2, space = j->last ? 1 : 2, channel = j->last ? nd + 1 : 1;
   c->nd = nd, c->batch = x->dim[0], c->groups = a[3].i;
   c->cg = w->dim[channel], c->og = w->dim[0] / c->groups;
-  ts_conv_list(&a[0], nd, 1, c->stride);
-  ts_conv_list(&a[1], nd, 0, c->before);
-  ts_conv_list(&a[2], nd, 1, c->dilation);
+  ts_window_list(&a[0], nd, 1, c->stride);
+  ts_window_list(&a[1], nd, 0, c->before);
+  ts_window_list(&a[2], nd, 1, c->dilation);
   j->taps = c->cg, j->positions = 1, j->channels_out = w->dim[0];
   for (int i = 0; i < 3; i++) {
     int at = i - (3 - nd);

@@ -238,9 +238,9 @@ static void read_geometry(Job *j) {
   TsConv *c = &j->c;
   c->nd = x->ndim - 2, c->batch = x->dim[0], c->groups = a[4].i;
   c->cg = x->dim[1] / c->groups, c->og = w->dim[1], j->channels_out = y->dim[1];
-  ts_conv_list(&a[0], c->nd, 1, c->stride);
-  ts_conv_list(&a[1], c->nd, 0, j->padding);
-  ts_conv_list(&a[3], c->nd, 1, c->dilation);
+  ts_window_list(&a[0], c->nd, 1, c->stride);
+  ts_window_list(&a[1], c->nd, 0, j->padding);
+  ts_window_list(&a[3], c->nd, 1, c->dilation);
   for (int i = 0; i < 3; i++) {
     int at = i - (3 - c->nd);
     c->in[i] = at < 0 ? 1 : x->dim[2 + at];

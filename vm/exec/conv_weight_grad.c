@@ -317,10 +317,10 @@ static void read_geometry(Job *j) {
   j->channels = x->dim[channel];
   c->nd = nd, c->batch = x->dim[0], c->groups = a[GROUPS].i;
   c->cg = j->channels / c->groups, c->og = g->dim[channel] / c->groups;
-  ts_conv_list(&a[WINDOW], nd, 1, c->window);
-  ts_conv_list(&a[STRIDE], nd, 1, c->stride);
-  ts_conv_list(&a[PADDING], nd, 0, c->before);
-  ts_conv_list(&a[DILATION], nd, 1, c->dilation);
+  ts_window_list(&a[WINDOW], nd, 1, c->window);
+  ts_window_list(&a[STRIDE], nd, 1, c->stride);
+  ts_window_list(&a[PADDING], nd, 0, c->before);
+  ts_window_list(&a[DILATION], nd, 1, c->dilation);
   j->taps = c->cg, j->positions = 1;
   for (int i = 0; i < 3; i++) {
     int at = i - (3 - nd);

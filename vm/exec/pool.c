@@ -180,10 +180,10 @@ static void read_window(Job *j) {
   const TsAttr *a = j->call->attr;
   int nd = j->call->in[0]->meta.ndim - 2;
   read_sizes(j, &j->call->in[0]->meta, &j->call->out[0]->meta);
-  ts_conv_list(&a[0], nd, 1, j->window);
-  ts_conv_list(a[1].type == TS_ATTR_ints ? &a[1] : &a[0], nd, 1, j->stride);
-  ts_conv_list(&a[2], nd, 0, j->padding);
-  ts_conv_list(&a[3], nd, 1, j->dilation);
+  ts_window_list(&a[0], nd, 1, j->window);
+  ts_window_list(a[1].type == TS_ATTR_ints ? &a[1] : &a[0], nd, 1, j->stride);
+  ts_window_list(&a[2], nd, 0, j->padding);
+  ts_window_list(&a[3], nd, 1, j->dilation);
 }
 
 static int pool(TsCall *call, bool max) {

@@ -210,10 +210,10 @@ int ts_exec_avg_pool_grad(TsCall *call) {
   Job j = {
       .call = call, .k = call->ctx->k, .last = a[LAYOUT].i == 1, .count_padding = a[COUNT].i};
   read_sizes(&j);
-  ts_conv_list(&a[WINDOW], nd, 1, j.window);
-  ts_conv_list(a[STRIDE].type == TS_ATTR_ints ? &a[STRIDE] : &a[WINDOW], nd, 1, j.stride);
-  ts_conv_list(&a[PADDING], nd, 0, j.padding);
-  ts_conv_list(&a[DILATION], nd, 1, j.dilation);
+  ts_window_list(&a[WINDOW], nd, 1, j.window);
+  ts_window_list(a[STRIDE].type == TS_ATTR_ints ? &a[STRIDE] : &a[WINDOW], nd, 1, j.stride);
+  ts_window_list(&a[PADDING], nd, 0, j.padding);
+  ts_window_list(&a[DILATION], nd, 1, j.dilation);
   if (j.last) return run(&j, pieces, j.batch * ((j.channels + PIECE - 1) / PIECE));
   return run(&j, planes, j.batch * j.channels);
 }

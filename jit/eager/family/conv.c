@@ -320,9 +320,9 @@ static void geometry(Conv *s, const TsCall *call, const TsMeta *x, const TsMeta 
   TsConv *c = &s->c;
   int nd = x->ndim - 2;
   c->nd = nd, c->batch = x->dim[0], c->groups = a[3].i;
-  ts_conv_list(&a[0], nd, 1, c->stride);
-  ts_conv_list(&a[1], nd, 0, c->before);
-  ts_conv_list(&a[2], nd, 1, c->dilation);
+  ts_window_list(&a[0], nd, 1, c->stride);
+  ts_window_list(&a[1], nd, 0, c->before);
+  ts_window_list(&a[2], nd, 1, c->dilation);
   s->positions = 1, s->channels = x->dim[last ? nd + 1 : 1], s->at_c = 1;
   for (int i = 3; i-- > 0;) {
     int at = i - (3 - nd);
@@ -524,7 +524,7 @@ static int transposed(TsOffloader *o, TsCall *call, int device) {
   geometry(&s, call, &x->meta, &y->meta, 0, false);
   c->groups = call->attr[4].i, s.bias = bias != NULL, s.window = 1;
   c->cg = x->meta.dim[1] / c->groups, c->og = w->meta.dim[1];
-  ts_conv_list(&call->attr[3], c->nd, 1, c->dilation);
+  ts_window_list(&call->attr[3], c->nd, 1, c->dilation);
   for (int i = 0; i < 3; i++) {
     int at = i - (3 - c->nd);
     if (c->stride[i] != 1) return 0;

@@ -4,11 +4,10 @@
 #ifndef TS_VM_KERNELS_REDUCE_H
 #define TS_VM_KERNELS_REDUCE_H
 
-#include "lib/dtype.h"
-
 #include <stdint.h>
 
-enum { TS_RED_LEAF = 4096, TS_RED_LANES_f32 = 256, TS_RED_LANES_f64 = 128 };
+#include "lib/dtype.h"
+#include "lib/reduce.h"
 
 /* What combines two values, and the accumulator (the index into the tables). */
 enum { TS_RED_SUM, TS_RED_PROD, TS_RED_MIN, TS_RED_MAX };

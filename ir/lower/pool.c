@@ -1,10 +1,11 @@
 /* max_pool, max_pool_index, avg_pool on a device: each thread goes over the windows of some
  * elements of the result, in row-major order, as vm/exec/pool.c does. */
-#include "jit/eager/family/own.h"
+#include "ir/lower/short.h"
+#include "ir/lower/steps.h"
 
 #include <math.h>
 
-#include "vm/drive/conv.h"
+#include "lib/window.h"
 
 typedef TsTileVal V;
 
@@ -101,8 +102,7 @@ static V windows(Make *m) {
   return op2(m, TS_OP_div, acc, by_count);
 }
 
-static TsTile *build(const void *arg) {
-  const Pool *p = arg;
+static TsTile *build(const Pool *p) {
   TsTile *k = ts_tile_new(ts_op_info(p->op)->name);
   if (!k) return NULL;
   Make m = {.p = p, .t = ts_tile_vector(TS_DT_i64, PIECE)};
@@ -124,37 +124,32 @@ static TsTile *build(const void *arg) {
   return k;
 }
 
-int ts_offload_pool(TsOffloader *o, TsCall *call, int device) {
-  TsOp op = call->op;
-  if (op != TS_OP_max_pool && op != TS_OP_max_pool_index && op != TS_OP_avg_pool) return 0;
-  TsTensor *x = call->in[0], *y = call->out[0];
-  const TsAttr *a = call->attr;
-  TsDtype d = ts_tensor_dtype(x);
-  Pool p = {.op = op, .in = d, .out = ts_tensor_dtype(y), .last = a[4].i};
+int ts_lower_pool(const TsSched *sched, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                  TsSchedKernel *out, TsError *err) {
+  const TsNode *n = group->node[0];
+  const TsMeta *from = &n->in[0]->meta, *to = &n->out[0].meta;
+  const TsAttr *a = n->attr;
+  TsDtype d = (TsDtype)from->dtype;
+  Pool p = {.op = (TsOp)n->op, .in = d, .out = (TsDtype)to->dtype, .last = a[4].i};
   bool real = ts_dtype_is(d, TS_KIND_F | TS_KIND_I | TS_KIND_U) && d != TS_DT_mxfp4;
-  if (!real || !y->contiguous || !ts_tensor_numel(y) || !ts_tensor_numel(x)) return 0;
+  if (!real || !ts_meta_numel(to) || !ts_meta_numel(from)) return 0;
   p.acc = ts_dtype_is(d, TS_KIND_F) ? (TsDtype)ts_dtypes[d].accum : d;
-  p.count_padding = op != TS_OP_avg_pool || a[5].i;
-  int nd = x->meta.ndim - 2, space = p.last ? 1 : 2;
-  p.batch = x->meta.dim[0], p.channels = x->meta.dim[p.last ? nd + 1 : 1];
-  ts_conv_list(&a[0], nd, 1, p.window);
-  ts_conv_list(a[1].type == TS_ATTR_ints ? &a[1] : &a[0], nd, 1, p.stride);
-  ts_conv_list(&a[2], nd, 0, p.padding);
-  ts_conv_list(&a[3], nd, 1, p.dilation);
-  TsOwn k = {.build = build, .arg = &p, .nin = 1, .nout = 1, .out = {y}};
-  ts_own_word(&k, p.in | p.out << 8 | p.last << 16 | p.count_padding << 17);
-  ts_own_word(&k, p.batch), ts_own_word(&k, p.channels);
+  p.count_padding = p.op != TS_OP_avg_pool || a[5].i;
+  int nd = from->ndim - 2, space = p.last ? 1 : 2;
+  p.batch = from->dim[0], p.channels = from->dim[p.last ? nd + 1 : 1];
+  ts_window_list(&a[0], nd, 1, p.window);
+  ts_window_list(a[1].type == TS_ATTR_ints ? &a[1] : &a[0], nd, 1, p.stride);
+  ts_window_list(&a[2], nd, 0, p.padding);
+  ts_window_list(&a[3], nd, 1, p.dilation);
   for (int i = 0; i < 3; i++) {
     int at = i - (3 - nd);
-    p.in_size[i] = at < 0 ? 1 : x->meta.dim[space + at];
-    p.out_size[i] = at < 0 ? 1 : y->meta.dim[space + at];
-    int64_t w[] = {p.in_size[i], p.out_size[i], p.window[i],
-                   p.stride[i],  p.padding[i],  p.dilation[i]};
-    for (int j = 0; j < 6; j++) ts_own_word(&k, w[j]);
+    p.in_size[i] = at < 0 ? 1 : from->dim[space + at];
+    p.out_size[i] = at < 0 ? 1 : to->dim[space + at];
   }
   if (numel(p.window) > TAPS) return 0;
-  if (!(k.in[0] = ts_own_ready(call, x))) return -1;
-  int done = ts_own_run(o, call, device, &k);
-  ts_tensor_unref(k.in[0]);
-  return done;
+  TsSteps x;
+  ts_steps_begin(&x, sched, layout, arg, n, err);
+  int args[] = {ts_steps_in(&x, 0, NULL), ts_steps_out(&x, 0, NULL)};
+  ts_steps_add(&x, build(&p), args, NULL);
+  return ts_steps_end(&x, out);
 }

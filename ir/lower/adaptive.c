@@ -1,7 +1,8 @@
 /* adaptive_avg_pool and its gradient on a device: windows floor(o n / s) .. ceil((o + 1) n /
  * s). Chains are those of vm/exec/pool.c and vm/exec/pool_grad.c: the window's elements in
  * row-major order, and for an element of x the windows that hold it in theirs. */
-#include "jit/eager/family/own.h"
+#include "ir/lower/short.h"
+#include "ir/lower/steps.h"
 
 typedef TsTileVal V;
 
@@ -112,8 +113,7 @@ static V shares(Make *m, const V i[3]) {
   return acc;
 }
 
-static TsTile *build(const void *arg) {
-  const Pool *p = arg;
+static TsTile *build(const Pool *p) {
   TsTile *k = ts_tile_new(ts_op_info(p->op)->name);
   if (!k) return NULL;
   bool back = p->op == TS_OP_adaptive_avg_pool_grad;
@@ -139,27 +139,26 @@ static TsTile *build(const void *arg) {
   return k;
 }
 
-int ts_offload_adaptive(TsOffloader *o, TsCall *call, int device) {
-  bool back = call->op == TS_OP_adaptive_avg_pool_grad;
-  if (!back && call->op != TS_OP_adaptive_avg_pool) return 0;
-  TsTensor *x = call->in[0], *y = call->out[0];
-  TsDtype d = ts_tensor_dtype(y);
-  Pool p = {.op = call->op, .d = d, .acc = (TsDtype)ts_dtypes[d].accum};
-  if (!ts_dtype_is(d, TS_KIND_F) || d == TS_DT_mxfp4 || ts_tensor_dtype(x) != d) return 0;
-  if (!y->contiguous || !ts_tensor_numel(y) || !ts_tensor_numel(x)) return 0;
-  const TsMeta *in = back ? &y->meta : &x->meta, *out = back ? &x->meta : &y->meta;
-  int nd = in->ndim - 2;
-  p.images = in->dim[0] * in->dim[1];
-  TsOwn k = {.build = build, .arg = &p, .nin = 1, .nout = 1, .out = {y}};
-  ts_own_word(&k, d), ts_own_word(&k, p.images);
+int ts_lower_adaptive(const TsSched *sched, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                      TsSchedKernel *out, TsError *err) {
+  const TsNode *n = group->node[0];
+  bool back = n->op == TS_OP_adaptive_avg_pool_grad;
+  const TsMeta *from = &n->in[0]->meta, *to = &n->out[0].meta;
+  TsDtype d = (TsDtype)to->dtype;
+  Pool p = {.op = (TsOp)n->op, .d = d, .acc = (TsDtype)ts_dtypes[d].accum};
+  if (!ts_dtype_is(d, TS_KIND_F) || d == TS_DT_mxfp4 || from->dtype != d) return 0;
+  if (!ts_meta_numel(to) || !ts_meta_numel(from)) return 0;
+  const TsMeta *wide = back ? to : from, *few = back ? from : to;
+  int nd = wide->ndim - 2;
+  p.images = wide->dim[0] * wide->dim[1];
   for (int i = 0; i < 3; i++) {
     int at = i - (3 - nd);
-    p.in[i] = at < 0 ? 1 : in->dim[2 + at], p.out[i] = at < 0 ? 1 : out->dim[2 + at];
-    ts_own_word(&k, p.in[i]), ts_own_word(&k, p.out[i]);
+    p.in[i] = at < 0 ? 1 : wide->dim[2 + at], p.out[i] = at < 0 ? 1 : few->dim[2 + at];
   }
   if (back && windows(&p, 0) * windows(&p, 1) * windows(&p, 2) > MOST) return 0;
-  if (!(k.in[0] = ts_own_ready(call, x))) return -1;
-  int done = ts_own_run(o, call, device, &k);
-  ts_tensor_unref(k.in[0]);
-  return done;
+  TsSteps x;
+  ts_steps_begin(&x, sched, layout, arg, n, err);
+  int args[] = {ts_steps_in(&x, 0, NULL), ts_steps_out(&x, 0, NULL)};
+  ts_steps_add(&x, build(&p), args, NULL);
+  return ts_steps_end(&x, out);
 }

@@ -5,8 +5,9 @@
  * go to scratch, and a second loop brings them together in pairs. Elements behind the end are
  * -0, which changes no sum. Short columns are one leaf, without the second loop; those of few
  * rows are a tree of rows in registers. */
-#include "jit/eager/family/own.h"
-#include "vm/kernels/rows/reduce.h"
+#include "ir/lower/short.h"
+#include "ir/lower/steps.h"
+#include "lib/reduce.h"
 
 typedef TsTileVal V;
 
@@ -26,7 +27,7 @@ enum {
 typedef struct Columns {
   TsOp op;
   TsDtype in, acc, out;
-  TsOwnAxis axis;
+  TsStepsAxis axis;
   int64_t leaves, rows, width; /* rows: of a round */
 } Columns;
 
@@ -140,8 +141,7 @@ static void put_ends(Make *m) {
   ts_tile_for_end(b, &o, NULL, NULL);
 }
 
-static TsTile *build(const void *arg) {
-  const Columns *s = arg;
+static TsTile *build(const Columns *s) {
   TsTile *k = ts_tile_new(ts_op_info(s->op)->name);
   if (!k) return NULL;
   Make m = {.s = s};
@@ -162,14 +162,14 @@ static TsTile *build(const void *arg) {
   return k;
 }
 
-/* ---- calls */
+/* ---- nodes */
 /* The reduced axes as one: they are neighbours, and there is one that is kept behind them. */
-static bool one_axis(const TsMeta *m, const TsAttr *axes, TsOwnAxis *a) {
+static bool one_axis(const TsMeta *m, const TsAttr *axes, TsStepsAxis *a) {
   bool gone[TS_MAX_RANK] = {false};
   if (axes->type != TS_ATTR_ints) return false;
   for (int i = 0; i < axes->n; i++)
     gone[axes->ints[i] < 0 ? axes->ints[i] + m->ndim : axes->ints[i]] = true;
-  *a = (TsOwnAxis){1, 1, 1};
+  *a = (TsStepsAxis){0, 1, 1, 1};
   int64_t *at = &a->outer;
   for (int i = 0; i < m->ndim; i++) {
     if (m->dim[i] == 1) continue;
@@ -199,22 +199,24 @@ static void choose(Columns *s) {
     s->width /= 2;
 }
 
-int ts_offload_columns(TsOffloader *o, TsCall *call, int device) {
-  if (call->op != TS_OP_sum && call->op != TS_OP_mean) return 0;
-  TsTensor *x = call->in[0], *y = call->out[0];
-  TsDtype in = ts_tensor_dtype(x), out = ts_tensor_dtype(y);
-  Columns s = {.op = call->op, .in = in, .acc = (TsDtype)ts_dtypes[in].compute, .out = out};
+int ts_lower_columns(const TsSched *sched, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                     TsSchedKernel *out, TsError *err) {
+  const TsNode *n = group->node[0];
+  const TsMeta *from = &n->in[0]->meta;
+  TsDtype in = (TsDtype)from->dtype, to = (TsDtype)n->out[0].meta.dtype;
+  Columns s = {.op = (TsOp)n->op, .in = in, .acc = (TsDtype)ts_dtypes[in].compute, .out = to};
   if (s.acc != TS_DT_f32 && s.acc != TS_DT_f64) return 0;
-  if (!x->contiguous || !y->contiguous || x->storage == y->storage) return 0;
-  if (!ts_dtype_is(in, TS_KIND_F) || in == TS_DT_mxfp4 || !ts_dtype_is(out, TS_KIND_F))
+  if (!ts_lower_row_major(layout, arg, n->in[0]) ||
+      !ts_lower_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]))
     return 0;
-  if (!one_axis(&x->meta, &call->attr[0], &s.axis) || !ts_tensor_numel(x)) return 0;
+  if (!ts_dtype_is(in, TS_KIND_F) || in == TS_DT_mxfp4 || !ts_dtype_is(to, TS_KIND_F)) return 0;
+  if (!one_axis(from, &n->attr[0], &s.axis) || !ts_meta_numel(from)) return 0;
   if (s.axis.n < 2 || s.axis.inner < (s.axis.n < FEW ? LINE / 4 : NARROW)) return 0;
   choose(&s);
   if (s.leaves > MOST_LEAVES) return 0;
-  TsOwn k = {.build = build, .arg = &s, .nin = 1, .nout = 1, .ndim = 1};
-  k.in[0] = x, k.out[0] = y, k.dim[0] = s.axis.outer;
-  ts_own_word(&k, s.in | s.acc << 8 | s.out << 16);
-  ts_own_word(&k, s.axis.n), ts_own_word(&k, s.axis.inner), ts_own_word(&k, s.width);
-  return ts_own_run(o, call, device, &k);
+  TsSteps x;
+  ts_steps_begin(&x, sched, layout, arg, n, err);
+  int args[] = {ts_steps_in(&x, 0, NULL), ts_steps_out(&x, 0, NULL)};
+  ts_steps_add(&x, build(&s), args, &s.axis.outer);
+  return ts_steps_end(&x, out);
 }

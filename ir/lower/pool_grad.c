@@ -1,9 +1,10 @@
 /* avg_pool_grad on a device: an element of x goes over the windows that hold it, in increasing
  * order of outputs, as vm/exec/pool_grad.c adds them; that is from the last tap to the
  * first. */
-#include "jit/eager/family/own.h"
+#include "ir/lower/short.h"
+#include "ir/lower/steps.h"
 
-#include "vm/drive/conv.h"
+#include "lib/window.h"
 
 typedef TsTileVal V;
 
@@ -92,8 +93,7 @@ static V sum(Make *m, const V i[3]) {
   return acc;
 }
 
-static TsTile *build(const void *arg) {
-  const Pool *p = arg;
+static TsTile *build(const Pool *p) {
   TsTile *k = ts_tile_new("avg_pool_grad");
   if (!k) return NULL;
   Make m = {.p = p, .t = ts_tile_vector(TS_DT_i64, PIECE)};
@@ -121,34 +121,31 @@ static TsTile *build(const void *arg) {
   return k;
 }
 
-int ts_offload_pool_grad(TsOffloader *o, TsCall *call, int device) {
-  if (call->op != TS_OP_avg_pool_grad) return 0;
-  TsTensor *g = call->in[0], *x = call->out[0];
-  const TsAttr *a = call->attr;
-  TsDtype d = ts_tensor_dtype(x);
+int ts_lower_pool_grad(const TsSched *sched, const TsGroup *group, TsLayoutFn *layout,
+                       void *arg, TsSchedKernel *out, TsError *err) {
+  const TsNode *n = group->node[0];
+  const TsMeta *from = &n->in[0]->meta, *to = &n->out[0].meta;
+  const TsAttr *a = n->attr;
+  TsDtype d = (TsDtype)to->dtype;
   Pool p = {
       .d = d, .acc = (TsDtype)ts_dtypes[d].accum, .last = a[5].i, .count_padding = a[6].i};
-  bool real = ts_dtype_is(d, TS_KIND_F) && d != TS_DT_mxfp4 && ts_tensor_dtype(g) == d;
-  if (!real || !x->contiguous || !ts_tensor_numel(x) || !ts_tensor_numel(g)) return 0;
-  int nd = x->meta.ndim - 2, space = p.last ? 1 : 2;
-  p.batch = x->meta.dim[0], p.channels = x->meta.dim[p.last ? nd + 1 : 1];
-  ts_conv_list(&a[1], nd, 1, p.window);
-  ts_conv_list(a[2].type == TS_ATTR_ints ? &a[2] : &a[1], nd, 1, p.stride);
-  ts_conv_list(&a[3], nd, 0, p.padding);
-  ts_conv_list(&a[4], nd, 1, p.dilation);
-  TsOwn k = {.build = build, .arg = &p, .nin = 1, .nout = 1, .out = {x}};
-  ts_own_word(&k, d | p.last << 16 | p.count_padding << 17);
-  ts_own_word(&k, p.batch), ts_own_word(&k, p.channels);
+  bool real = ts_dtype_is(d, TS_KIND_F) && d != TS_DT_mxfp4 && from->dtype == d;
+  if (!real || !ts_meta_numel(to) || !ts_meta_numel(from)) return 0;
+  int nd = to->ndim - 2, space = p.last ? 1 : 2;
+  p.batch = to->dim[0], p.channels = to->dim[p.last ? nd + 1 : 1];
+  ts_window_list(&a[1], nd, 1, p.window);
+  ts_window_list(a[2].type == TS_ATTR_ints ? &a[2] : &a[1], nd, 1, p.stride);
+  ts_window_list(&a[3], nd, 0, p.padding);
+  ts_window_list(&a[4], nd, 1, p.dilation);
   for (int i = 0; i < 3; i++) {
     int at = i - (3 - nd);
-    p.in[i] = at < 0 ? 1 : x->meta.dim[space + at];
-    p.out[i] = at < 0 ? 1 : g->meta.dim[space + at];
-    int64_t w[] = {p.in[i], p.out[i], p.window[i], p.stride[i], p.padding[i], p.dilation[i]};
-    for (int j = 0; j < 6; j++) ts_own_word(&k, w[j]);
+    p.in[i] = at < 0 ? 1 : to->dim[space + at];
+    p.out[i] = at < 0 ? 1 : from->dim[space + at];
   }
   if (numel(p.window) > TAPS) return 0;
-  if (!(k.in[0] = ts_own_ready(call, g))) return -1;
-  int done = ts_own_run(o, call, device, &k);
-  ts_tensor_unref(k.in[0]);
-  return done;
+  TsSteps x;
+  ts_steps_begin(&x, sched, layout, arg, n, err);
+  int args[] = {ts_steps_in(&x, 0, NULL), ts_steps_out(&x, 0, NULL)};
+  ts_steps_add(&x, build(&p), args, NULL);
+  return ts_steps_end(&x, out);
 }

@@ -1,8 +1,7 @@
 /* interpolate on a device: each element of the result from its taps, axis after axis, with the
  * positions and weights of vm/exec/interpolate.c. */
-#include "jit/eager/family/own.h"
-
-#include <string.h>
+#include "ir/lower/short.h"
+#include "ir/lower/steps.h"
 
 typedef TsTileVal V;
 
@@ -128,8 +127,7 @@ static V blend(Make *m, const Taps *t, int axis, V at) {
   return sum;
 }
 
-static TsTile *build(const void *arg) {
-  const Resample *r = arg;
+static TsTile *build(const Resample *r) {
   TsTile *k = ts_tile_new("interpolate");
   if (!k) return NULL;
   Make m = {.r = r, .t = ts_tile_vector(TS_DT_i64, PIECE)};
@@ -156,38 +154,28 @@ static TsTile *build(const void *arg) {
   return k;
 }
 
-static void words(TsOwn *k, const Resample *r) {
-  ts_own_word(k, r->d | r->mode << 8 | r->corners << 10);
-  ts_own_word(k, r->images);
-  for (int a = 0; a < 3; a++) {
-    int64_t scale;
-    memcpy(&scale, &r->scale[a], 8);
-    ts_own_word(k, r->in[a]), ts_own_word(k, r->out[a]), ts_own_word(k, scale);
-  }
-}
-
-int ts_offload_interpolate(TsOffloader *o, TsCall *call, int device) {
+int ts_lower_interpolate(const TsSched *sched, const TsGroup *group, TsLayoutFn *layout,
+                         void *arg, TsSchedKernel *out, TsError *err) {
   static const int taps[] = {1, 2, 4};
-  if (call->op != TS_OP_interpolate) return 0;
-  TsTensor *x = call->in[0], *y = call->out[0];
-  const TsAttr *scale = &call->attr[1];
-  TsDtype d = ts_tensor_dtype(y);
-  Resample r = {.d = d, .acc = (TsDtype)ts_dtypes[d].accum, .mode = (int)call->attr[2].i};
-  if (d == TS_DT_mxfp4 || ts_tensor_dtype(x) != d || !y->contiguous) return 0;
-  if (!ts_tensor_numel(x) || !ts_tensor_numel(y)) return 0;
-  int nd = x->meta.ndim - 2;
-  r.taps = taps[r.mode], r.corners = call->attr[3].i;
-  r.images = x->meta.dim[0] * x->meta.dim[1];
+  const TsNode *n = group->node[0];
+  const TsMeta *from = &n->in[0]->meta, *to = &n->out[0].meta;
+  const TsAttr *scale = &n->attr[1];
+  TsDtype d = (TsDtype)to->dtype;
+  Resample r = {.d = d, .acc = (TsDtype)ts_dtypes[d].accum, .mode = (int)n->attr[2].i};
+  if (d == TS_DT_mxfp4 || from->dtype != d) return 0;
+  if (!ts_meta_numel(from) || !ts_meta_numel(to)) return 0;
+  int nd = from->ndim - 2;
+  r.taps = taps[r.mode], r.corners = n->attr[3].i;
+  r.images = from->dim[0] * from->dim[1];
   for (int i = 0; i < 3; i++) {
     int at = i - (3 - nd);
-    r.in[i] = at < 0 ? 1 : x->meta.dim[2 + at], r.out[i] = at < 0 ? 1 : y->meta.dim[2 + at];
+    r.in[i] = at < 0 ? 1 : from->dim[2 + at], r.out[i] = at < 0 ? 1 : to->dim[2 + at];
     if (at >= 0 && scale->type == TS_ATTR_floats)
       r.scale[i] = scale->floats[scale->n == 1 ? 0 : at];
   }
-  TsOwn k = {.build = build, .arg = &r, .nin = 1, .nout = 1, .out = {y}};
-  words(&k, &r);
-  if (!(k.in[0] = ts_own_ready(call, x))) return -1;
-  int done = ts_own_run(o, call, device, &k);
-  ts_tensor_unref(k.in[0]);
-  return done;
+  TsSteps x;
+  ts_steps_begin(&x, sched, layout, arg, n, err);
+  int args[] = {ts_steps_in(&x, 0, NULL), ts_steps_out(&x, 0, NULL)};
+  ts_steps_add(&x, build(&r), args, NULL);
+  return ts_steps_end(&x, out);
 }
