@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "vm/tape.h"
+
 TsContext *ts_context_open(void) {
   TsContext *c = calloc(1, sizeof *c);
   uint64_t *ring = malloc(TS_TRACE_WORDS * sizeof *ring);
@@ -35,6 +37,7 @@ void ts_context_resume(TsContext *c, TsAside was) {
 
 void ts_context_close(TsContext *c) {
   if (!c) return;
+  ts_tape_close(c);
   free(c->trace.word);
   free(c);
 }

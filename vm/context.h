@@ -42,9 +42,10 @@ typedef struct TsContext {
   int device;       /* where new tensors are made */
   bool device_auto; /* and what gets hot may move elsewhere by itself */
   bool sizes_read;  /* by the program while a function is captured: it may branch on them */
-  struct TsRegion *region;   /* of a control operator that runs eagerly (vm/write.h), or NULL */
-  struct TsCapture *capture; /* calls become nodes of its graph; NULL: they run */
-  struct TsJit *jit;         /* of the tiers above, or NULL */
+  struct TsRegion *region; /* of a control operator that runs eagerly (vm/write.h), or NULL */
+  struct TsTapedTable *taped;      /* what storages hold, as far as the tape knows, or NULL */
+  struct TsCapture *capture;       /* calls become nodes of its graph; NULL: they run */
+  struct TsJit *jit;               /* of the tiers above, or NULL */
   const struct TsOffload *offload; /* who runs calls on other devices (vm/offload.h), or NULL */
   void *offloader;
   bool replaying; /* it may put launches of a function off, */

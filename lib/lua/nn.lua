@@ -109,8 +109,8 @@ function BatchNorm:forward(x)
   local wide = x.dtype == "f64" and x or x:to "f32" -- narrow statistics would be rounded
   local mean, var = wide:mean { axis = axes }, wide:var { axis = axes }
   local n, m = x.numel / x.shape[2], self.momentum
-  self.running_mean:copy_(self.running_mean * (1 - m) + mean * m)
-  self.running_var:copy_(self.running_var * (1 - m) + var * (m * n / math.max(n - 1, 1)))
+  self.running_mean:copy_(self.running_mean * (1 - m) + mean:detach() * m)
+  self.running_var:copy_(self.running_var * (1 - m) + var:detach() * (m * n / math.max(n - 1, 1)))
   return op.batch_norm(x, mean, var, self.weight, self.bias, { eps = self.eps })
 end
 function BatchNorm:extra() return tostring(self.weight.shape[1]) end
