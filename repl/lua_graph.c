@@ -96,9 +96,9 @@ static int check_apart(lua_State *L, const Function *f, TsTensor *const *all, in
         seen += (i == p && !bound) || ts_tensors_overlap(t, all[p]);
     }
     if (seen > !bound)
-      return luaL_error(L,
-                        "%s: two arguments share elements, and one of them is changed in place",
-                        f->g->name);
+      return ts_lua_fail(L, TS_ERR_value,
+                         "%s: two arguments share elements, and one of them is changed in place",
+                         f->g->name);
   }
   return 0;
 }
@@ -174,12 +174,12 @@ static int run(lua_State *L) {
   for (int i = 0; i < code->nparam; i++) {
     all[i] = code->bound[i];
     if (all[i]) continue;
-    if (k == n || !args[k]) return luaL_error(L, "run: argument %d is missing", k + 1);
+    if (k == n || !args[k]) return ts_lua_fail(L, TS_ERR_argument, "run: argument %d is missing", k + 1);
     const TsMeta *want = &code->reg[i].meta, *have = &args[k]->meta;
     char a[TS_META_TEXT], b[TS_META_TEXT];
     if (want->dtype != have->dtype || !ts_meta_same_shape(want, have))
-      return luaL_error(L, "run: argument %d is %s, not %s", k + 1, ts_meta_text(have, a),
-                        ts_meta_text(want, b));
+      return ts_lua_fail(L, TS_ERR_argument, "run: argument %d is %s, not %s", k + 1,
+                         ts_meta_text(have, a), ts_meta_text(want, b));
     all[i] = args[k++];
   }
   TsContext *c = ts_lua_context(L);

@@ -587,7 +587,7 @@ local stages = { load = true, wait = true, mma = true, epilogue = true, store = 
 --- A stage of the kernel for profiles: local a = t:stage("load", function() return x[r] end), or with
 --- a few words behind the name. Elsewhere it costs nothing.
 function builder.stage(t, name, what, f)
-  if type(what) == "function" then what, f = nil, what end
+  if core.callable(what) then what, f = nil, what end
   if not stages[name] then fail("stage: load, wait, mma, epilogue, store or other, not '%s'", tostring(name)) end
   if what and (type(what) ~= "string" or what:find '[%c"\\]') then fail "stage: words behind the name" end
   local words = what and (' what="%s"'):format(what) or ""
@@ -789,7 +789,7 @@ function kernels.kernel(name, inputs, outputs, f, options)
       error(("op.kernel: there is no option '%s'"):format(tostring(key)), 2)
     end
   end
-  if options.adjoint ~= nil and type(options.adjoint) ~= "function" then
+  if options.adjoint ~= nil and not core.callable(options.adjoint) then
     error(("op.kernel: adjoint is a function, not a %s"):format(type(options.adjoint)), 2)
   end
   local ok, handle, title = pcall(core.kernel, text, options.interpret or false)

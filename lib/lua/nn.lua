@@ -7,7 +7,10 @@ local op, rng = core.op, core.op
 
 local nn = { Module = Module }
 
-local function options(o) return o or {} end
+local function options(o)
+  if o ~= nil and type(o) ~= "table" then core.fail(("nn: options are a table, as {bias = false}, not a %s"):format(type(o))) end
+  return o or {}
+end
 
 local function define(name)
   local class = Module:extend(name)
@@ -232,7 +235,7 @@ local Sequential = define "Sequential"
 
 -- Sequential{a, b, c} or Sequential(a, b, c): modules or plain functions, one after the other.
 function Sequential:init(layers, ...)
-  if Module.is_module(layers) or type(layers) == "function" then layers = { layers, ... } end
+  if core.callable(layers) then layers = { layers, ... } end
   if type(layers) ~= "table" then
     core.fail(("Sequential: modules or functions are needed, not a %s"):format(type(layers)))
   end
