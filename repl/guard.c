@@ -81,9 +81,20 @@ static int guarded(lua_State *L) {
   return status ? ts_lua_guard_raise(L) : lua_gettop(L) - 1;
 }
 
+/* Functions, and what has __call as captured functions and layers have. */
+static bool is_callable(lua_State *L, int index) {
+  if (lua_isfunction(L, index)) return true;
+  if (!luaL_getmetafield(L, index, "__call")) return false;
+  lua_pop(L, 1);
+  return true;
+}
+
 static int no_grad(lua_State *L) {
   TsLuaState s = ts_lua_guard_begin(L);
-  luaL_checkany(L, 1);
+  if (!is_callable(L, 1))
+    return ts_lua_fail(L, TS_ERR_argument, "no_grad: a function is needed, not a %s",
+                       luaL_typename(L, 1));
+  luaL_checkstack(L, 8, "results");
   ts_lua_context(L)->no_grad++;
   int status = ts_lua_guard(L, lua_gettop(L) - 1, &s);
   return status ? ts_lua_guard_raise(L) : lua_gettop(L);
@@ -103,11 +114,31 @@ static int unrecorded(lua_State *L) {
   return 0;
 }
 
+/* callable(f) */
+static int callable(lua_State *L) {
+  lua_pushboolean(L, is_callable(L, 1));
+  return 1;
+}
+
+/* need_function(f, "op.map"): f, or an error at the program's line; who: what it is for. */
+static int need_function(lua_State *L) {
+  if (!is_callable(L, 1))
+    return ts_lua_fail(L, TS_ERR_argument, "%s: a function is needed, not %s",
+                       luaL_checkstring(L, 2),
+                       lua_isnoneornil(L, 1)     ? "nothing"
+                       : ts_lua_tensor(L, 1)     ? "a tensor"
+                                                 : lua_pushfstring(L, "a %s", luaL_typename(L, 1)));
+  lua_settop(L, 1);
+  return 1;
+}
+
 void ts_lua_open_guard(lua_State *L) {
   static const luaL_Reg functions[] = {{"guarded", guarded},
                                        {"no_grad", no_grad},
                                        {"held", held},
                                        {"unrecorded", unrecorded},
+                                       {"callable", callable},
+                                       {"need_function", need_function},
                                        {NULL, NULL}};
   luaL_register(L, NULL, functions);
 }

@@ -23,6 +23,8 @@
 #include "repl/prompt.h"
 #include "repl/run.h"
 
+static const char OVERFLOW[] = "stack overflow"; /* without a line, of code that is interpreted */
+
 enum { LINE_ROOM = 512, LONGEST_SHOWN = 160, FRAMES_FIRST = 10, FRAMES_LAST = 4 };
 
 static bool is_users(const lua_Debug *ar) {
@@ -307,6 +309,35 @@ static void put_module_hint(TsText *out, const char *message) {
   }
 }
 
+/* "name: what is wrong", or what tells where Lua's stack ends. */
+static bool is_named(const char *text, const char *name) {
+  size_t n = strlen(name);
+  return (!strncmp(text, name, n) && text[n] == ':') || !strcmp(text, OVERFLOW);
+}
+
+/* A line of the library is none of the program's: the message gets that of the call that led there,
+ * and the name of what was called. Pushes it; the old one stays on the stack. */
+static const char *at_users_line(lua_State *L, const char *message, Place *place) {
+  lua_Debug ar;
+  const char *called = NULL;
+  for (int level = 1; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sln", &ar);
+    if (ar.currentline <= 0 || !is_users(&ar)) {
+      called = ar.name;
+      continue;
+    }
+    const char *text = message + place->prefix;
+    if (called && !is_named(text, called)) text = lua_pushfstring(L, "%s: %s", called, text);
+    place->source[0] = 0;
+    if (strlen(ar.source) < sizeof place->source) strcpy(place->source, ar.source);
+    place->line = ar.currentline;
+    message = lua_pushfstring(L, "%s:%d: %s", ar.short_src, ar.currentline, text);
+    place->prefix = strlen(message) - strlen(text);
+    return message;
+  }
+  return message;
+}
+
 static void put_report(lua_State *L, TsText *out, const char *message, const Place *place) {
   static const char hint_mark[] = "\n  hint: ";
   char line[LINE_ROOM];
@@ -336,6 +367,8 @@ int ts_report_handler(lua_State *L) {
   }
   const char *message = lua_tostring(L, 1);
   Place place = find_place(L, message);
+  if (!strncmp(place.source, "=tessera", 8) || !strcmp(message, OVERFLOW))
+    message = at_users_line(L, message, &place);
   put_report(L, &out, message, &place);
   put_calls(L, &out);
   push_text(L, &out, message);

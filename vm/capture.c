@@ -324,7 +324,7 @@ int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
   return failed ? -1 : 0;
 }
 
-static TsVal fitted(TsGraph *g, TsVal v, const TsMeta *m) {
+TsVal ts_capture_fitted(TsGraph *g, TsVal v, const TsMeta *m) {
   if (v->meta.weak || v->meta.dtype != m->dtype) v = ts_build_cast(&g->b, v, (TsDtype)m->dtype);
   if (v && !ts_meta_same_shape(&v->meta, m))
     v = ts_build(&g->b, TS_OP_broadcast_to, TS_IN(v),
@@ -367,7 +367,7 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   g->b.failed = false;
   mark_line(c, g);
   TsVal v = ts_capture_value(c, src);
-  if (!v || !(v = fitted(g, v, &dst->meta))) return -1;
+  if (!v || !(v = ts_capture_fitted(g, v, &dst->meta))) return -1;
   if (is_symbol(dst) && is_ours(k, dst) && from_outside(k, dst))
     return ts_write_refuse(c, operator_of(g));
   if (is_symbol(dst) && is_ours(k, dst) && looks_at(k, dst))

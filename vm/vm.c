@@ -186,6 +186,7 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
     return -1;
   }
   ts_call_note(call);
+  if (!record && !c->inside && o->cls == TS_CLASS_VIEW) ts_tape_unrecorded(call);
   if ((record && ts_tape_record(call)) || (c->trap && ts_trap_check(call, false))) {
     release(call->out, call->nout);
     return -1;

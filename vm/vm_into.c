@@ -203,8 +203,8 @@ static bool goes_straight(TsContext *c, TsOp op, int nin, TsTensor *const *in,
   TsInfer inf;
   TsCall call = {.ctx = c, .op = op, .nin = nin, .in = in, .attr = attr};
   if (c->capture || !ts_offload_on(c, x->meta.device) || o->cls != TS_CLASS_POINTWISE ||
-      (!attr && o->nattr) || !x->contiguous || x->origin || x->storage->symbolic ||
-      nin < o->nrequired || nin > o->nin || ts_tape_wants(c, nin, in))
+      (!attr && o->nattr) || !x->contiguous || x->origin || x->storage->taped ||
+      x->storage->symbolic || nin < o->nrequired || nin > o->nin || ts_tape_wants(c, nin, in))
     return false;
   for (int i = 0; i < nin; i++) {
     if (!in[i] || in[i]->storage->pending) return false;
@@ -255,32 +255,9 @@ static int check_fit(TsContext *c, const TsMeta *dst, const TsMeta *src) {
   return 0;
 }
 
-int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
-  if (check_fit(c, &dst->meta, &src->meta)) return -1;
-  TsDtype type = ts_tensor_dtype(dst);
-  bool number = src->meta.weak && !src->storage->symbolic;
-  if (number && ts_dtype_check_number(type, ts_tensor_number_value(src), "assignment", &c->err))
-    return -1;
-  if (c->capture) return ts_capture_assign(c, dst, src);
-  if (ts_write_check(c, dst)) return -1;
-  if (ts_defer_force(src) || ts_defer_force(dst)) return -1;
-  if (c->watched) c->defer->wrote(dst);
-  if (dst->origin && !c->no_grad) {
-    ts_error_set(
-        &c->err, TS_ERR_value,
-        "a tensor that was computed from others that require gradients is changed in place");
-    return ts_error_hint(&c->err,
-                         "write x = x * 2 instead of x:mul_(2), or use tessera.no_grad");
-  }
-  dst->storage->version++;
-  TsTensor *own = NULL; /* overlapping views must not see their own writes */
-  if (src->storage == dst->storage && !(own = ts_tensor_copy(c, src))) return -1;
-  if (own) src = own;
+static int copy_elements(TsContext *c, TsTensor *dst, TsTensor *src) {
   int done = ts_offload_on(c, dst->meta.device) ? c->offload->assign(c, dst, src) : 0;
-  if (done) {
-    ts_tensor_unref(own);
-    return done == 1 ? 0 : -1;
-  }
+  if (done) return done == 1 ? 0 : -1;
   const void *from = ts_tensor_read(src);
   void *to = from ? ts_tensor_write(dst) : NULL;
   int held = ts_cpu_hold_interrupts();
@@ -302,18 +279,62 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   }
   ts_cpu_let_interrupts(held);
   if (to && ts_mapped_changed() && ts_mapped_check(c, 1, &src)) to = NULL;
-  ts_tensor_unref(own);
   return to ? 0 : -1;
 }
 
-/* src as it is copied into dst without more memory. */
+/* A leaf takes what has no gradients as it is: it goes on as a leaf with other elements. */
+static bool is_taped(const TsContext *c, const TsTensor *dst, const TsTensor *src) {
+  bool leaf = dst->requires_grad && !dst->origin;
+  if (c->no_grad || !ts_dtype_is(ts_tensor_dtype(dst), TS_KIND_F | TS_KIND_C)) return false;
+  return ts_tape_asks(src) || (ts_tape_asks(dst) && !leaf);
+}
+
+static TsRecord *begin_taped(TsContext *c, TsTensor *dst, TsTensor *src) {
+  TsRecord *w = ts_tape_begin_write(c, dst);
+  if (!w || !ts_tape_take_write(w, src)) return w;
+  ts_record_free(w);
+  return NULL;
+}
+
+int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
+  if (check_fit(c, &dst->meta, &src->meta)) return -1;
+  TsDtype type = ts_tensor_dtype(dst);
+  bool number = src->meta.weak && !src->storage->symbolic;
+  if (number && ts_dtype_check_number(type, ts_tensor_number_value(src), "assignment", &c->err))
+    return -1;
+  if (c->capture) return ts_capture_assign(c, dst, src);
+  if (ts_write_check(c, dst)) return -1;
+  if (ts_defer_force(src) || ts_defer_force(dst)) return -1;
+  if (c->watched) c->defer->wrote(dst);
+  TsTensor *own = NULL; /* overlapping views must not see their own writes */
+  if (src->storage == dst->storage && !(own = ts_tensor_copy(c, src))) return -1;
+  TsRecord *record = NULL;
+  int failed = is_taped(c, dst, src) && !(record = begin_taped(c, dst, src));
+  if (!failed) {
+    dst->storage->version++;
+    failed = copy_elements(c, dst, own ? own : src);
+  }
+  if (record && !failed)
+    ts_tape_end_write(record, dst);
+  else
+    ts_record_free(record);
+  ts_tensor_unref(own);
+  return failed;
+}
+
+/* src as it is copied into dst without more memory, and without gradients: what is assigned
+ * together is what was saved, or found by a search. */
 static TsTensor *fitting(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (check_fit(c, &dst->meta, &src->meta)) return NULL;
   if (ts_defer_force(src) || ts_defer_force(dst) || ts_defer_touch(dst->storage)) return NULL;
   bool other = ts_offload_on(c, dst->meta.device) || ts_offload_on(c, src->meta.device);
   if (other && dst->meta.device != src->meta.device)
     return ts_tensor_to(c, src, dst->meta.device);
-  return src->storage == dst->storage ? ts_tensor_copy(c, src) : ts_tensor_ref(src);
+  if (src->storage == dst->storage) return ts_tensor_copy(c, src);
+  if (!ts_tape_asks(src)) return ts_tensor_ref(src);
+  TsTensor *t = ts_tensor_view(src, &src->meta, src->stride, src->offset);
+  if (t) t->apart = 1;
+  return t;
 }
 
 int ts_vm_assign_all(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src) {

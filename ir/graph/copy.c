@@ -117,6 +117,22 @@ unsigned char *ts_graph_live(const TsGraph *g) {
   return mark;
 }
 
+unsigned char *ts_graph_moves(const TsGraph *g, TsVal v) {
+  unsigned char *mark = calloc((size_t)g->nnode + 1, 1);
+  unsigned char *moves = calloc((size_t)g->nparam + 1, 1);
+  if (mark && moves) mark[v->node->id] = 1;
+  for (int i = g->nnode; mark && moves && i-- > 0;) {
+    const TsNode *n = g->node[i];
+    for (int k = 0; mark[i] && n->op != TS_OP_stop_gradient && k < n->nin; k++)
+      if (n->in[k] && ts_dtype_is((TsDtype)n->in[k]->meta.dtype, TS_KIND_F | TS_KIND_C))
+        mark[n->in[k]->node->id] = 1;
+  }
+  for (int i = 0; i < g->nparam && mark && moves; i++) moves[i] = mark[g->param[i]->node->id];
+  if (!mark) free(moves), moves = NULL;
+  free(mark);
+  return moves;
+}
+
 /* Dead ones too: what a later node is equal to stands where it was made first, as it does when
  * everything is captured at once. The order of sums of gradients depends on it. */
 static int copy_all(TsGraphMap *m) {
@@ -147,6 +163,8 @@ static int inline_at(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *
   int failed = seed ? copy_all(&m) : copy_live(&m);
   for (int i = 0; i < from->nresult && !failed; i++)
     results[i] = ts_graph_mapped(&m, from->result[i]);
+  for (int i = 0; i < from->nupdate && seed && !failed; i++)
+    results[from->nresult + i] = ts_graph_mapped(&m, from->update[i].value);
   ts_graph_map_close(&m);
   return failed;
 }

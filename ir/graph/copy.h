@@ -8,12 +8,15 @@
  * memory runs out. */
 unsigned char *ts_graph_live(const TsGraph *g);
 
+/* Parameters by which v can be differentiated: mark[i], for the caller to free. NULL likewise. */
+unsigned char *ts_graph_moves(const TsGraph *g, TsVal v);
+
 /* The nodes that from's results need, emitted into g with args for the parameters. Random
  * calls of another unit get streams of their own; of the same one they keep theirs, so that
  * a second copy repeats the first. Updates are not copied. */
 int ts_graph_inline(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results);
 /* The same where g runs from stream 0 on and repeats a run of from that began at this seed
- * and stream. */
+ * and stream. What the updates give stands behind the results. */
 int ts_graph_inline_run(TsGraph *g, const TsGraph *from, const TsVal *args, TsVal *results,
                         uint64_t seed, uint64_t stream);
 

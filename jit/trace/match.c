@@ -57,6 +57,7 @@
 
 #include "devices/memory.h"
 #include "jit/trace/state.h"
+#include "vm/core/tape.h"
 
 enum {
   HOT_EXITS = 3,      /* before another way on is recorded */
@@ -145,7 +146,7 @@ static bool fits_source(const TsTracer *t, const Run *r, const Node *n, const Ts
   case SOURCE_new:
     if (!ts_trace_same_meta(&x->meta, s->meta) || (pending && x->origin == r)) return false;
     return x->storage->held != TS_HELD_NEVER && !x->storage->symbolic &&
-           (pending || x->storage->valid) && (!x->requires_grad || t->c->no_grad);
+           (pending || x->storage->valid) && (!ts_tape_asks(x) || t->c->no_grad);
   case SOURCE_number:
     if (!is_number(x)) return false;
     if (number_bits(x) == s->bits) return true;
@@ -379,7 +380,7 @@ static bool is_aside(const TsTracer *t, const Run *r, const TsCall *call) {
   const TsTensor *x = view ? call->in[0] : NULL;
   if (view && (!x || x->storage != &t->pending || x->origin != r)) return true;
   for (int i = 0; i < call->nin; i++)
-    if (call->in[i] && call->in[i]->requires_grad && !t->c->no_grad) return true;
+    if (call->in[i] && ts_tape_asks(call->in[i]) && !t->c->no_grad) return true;
   return false;
 }
 

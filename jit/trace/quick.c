@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "jit/trace/state.h"
+#include "vm/core/tape.h"
 
 static bool fits_tensor(const TsTracer *t, const Source *s, TsWord w) {
   const TsTensor *x = ts_word_tensor(w);
   if (!w || ts_word_is_loose(w) || x->storage == &t->pending) return false;
   return ts_trace_same_meta(&x->meta, s->meta) && x->storage->held != TS_HELD_NEVER &&
-         !x->storage->symbolic && x->storage->valid && (!x->requires_grad || t->c->no_grad);
+         !x->storage->symbolic && x->storage->valid && (!ts_tape_asks(x) || t->c->no_grad);
 }
 
 static bool fits_made(const TsTracer *t, const Run *r, int at, TsWord w) {

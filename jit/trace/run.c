@@ -152,7 +152,7 @@ TsTensor *ts_run_pend(Run *r, const Made *m, int value) {
   if (!p) return NULL;
   p->refs = 1;
   p->contiguous = m->contiguous;
-  p->requires_grad = 0;
+  p->requires_grad = p->apart = p->recorded = 0;
   p->storage = &t->pending;
   p->offset = value;
   p->id = r->made[value];

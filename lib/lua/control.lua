@@ -28,11 +28,7 @@ local function fail_outside(text)
   error(text, level)
 end
 
-local function need_function(f, name)
-  local mt = getmetatable(f)
-  if type(f) == "function" or (type(mt) == "table" and mt.__call) then return end
-  error(("op.%s: a function is needed, not a %s"):format(name, type(f)), 3)
-end
+local function need_function(f, name) core.need_function(f, "op." .. name) end
 
 -- Regions hold tensors: numbers that a function returns become tensors, of the dtype of like
 -- where it says one. numbers, where given, gets the places of the others, which are i64 or f32.
@@ -93,6 +89,10 @@ local segments = setmetatable({}, { __mode = "k" })
 local function ended(thread, ok, ...)
   if ok and coroutine.status(thread) ~= "dead" then
     return false, "a coroutine yields inside of a function of a control operator\n  hint: yield outside of it"
+  end
+  local why = ...
+  if not ok and type(why) == "string" and why:find "^op%." then -- no line of the program was left in there
+    return false, select(2, pcall(core.fail, why))
   end
   return ok, ...
 end
@@ -289,6 +289,7 @@ end
 --- f(x) for each x along axis 0 of xs, stacked.
 function control.map(f, xs)
   need_function(f, "map")
+  if next((flatten_all(xs))) == nil then fail_outside "op.map: a tensor, or tensors in a table, are needed" end
   local _, y = control.scan(function(_, x) return {}, f(x) end, {}, xs)
   return y
 end

@@ -112,7 +112,7 @@ function kernels.kernel(name, inputs, outputs, f, options)
       error(("op.kernel: there is no option '%s'"):format(tostring(key)), 2)
     end
   end
-  if options.adjoint ~= nil and type(options.adjoint) ~= "function" then
+  if options.adjoint ~= nil and not core.callable(options.adjoint) then
     error(("op.kernel: adjoint is a function, not a %s"):format(type(options.adjoint)), 2)
   end
   local ok, handle, title = pcall(core.kernel, text, options.interpret or false)

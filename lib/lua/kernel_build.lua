@@ -291,7 +291,7 @@ local stages = { load = true, wait = true, mma = true, epilogue = true, store = 
 --- A stage of the kernel for profiles: local a = t:stage("load", function() return x[r] end), or with
 --- a few words behind the name. Elsewhere it costs nothing.
 function builder.stage(t, name, what, f)
-  if type(what) == "function" then what, f = nil, what end
+  if core.callable(what) then what, f = nil, what end
   if not stages[name] then fail("stage: load, wait, mma, epilogue, store or other, not '%s'", tostring(name)) end
   if what and (type(what) ~= "string" or what:find '[%c"\\]') then fail "stage: words behind the name" end
   local words = what and (' what="%s"'):format(what) or ""

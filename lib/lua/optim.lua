@@ -9,6 +9,7 @@
 -- graph serves all steps; opt:tick() sets it before each run.
 
 local core = require "tessera.core"
+local Module = require "tessera.module"
 local op = core.op
 local optim = {}
 
@@ -33,6 +34,10 @@ local function define(name, defaults, state_names, new_state, update)
         error(("%s: unknown option '%s'; options are %s"):format(name, k, table.concat(known, ", ")), 2)
       end
       self[k] = v
+    end
+    if type(params) ~= "table" or Module.is_module(params) then
+      core.fail(("%s: a list of parameters is needed, not a %s\n  hint: optim.%s(model:parameters(), ...)"):format(
+        name, Module.is_module(params) and "module" or type(params), name))
     end
     if #params == 0 then core.fail(name .. ": the list of parameters is empty") end
     for i, p in ipairs(params) do

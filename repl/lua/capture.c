@@ -7,6 +7,7 @@
 #include "repl/lua/graph.h"
 #include "vm/core/capture.h"
 #include "vm/compile.h"
+#include "vm/core/tape.h"
 
 static int need_capture(lua_State *L, TsContext *c) {
   if (!c->capture) return luaL_error(L, "no function is being captured");
@@ -26,7 +27,7 @@ static int capture_param(lua_State *L) {
   need_capture(L, c);
   TsTensor *s = ts_capture_param(c, &t->meta, luaL_optstring(L, 2, NULL));
   if (!s) return ts_lua_raise(L);
-  s->requires_grad = t->requires_grad;
+  s->requires_grad = ts_tape_asks(t);
   ts_lua_push(L, s);
   return 1;
 }

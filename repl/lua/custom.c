@@ -99,7 +99,7 @@ static void push_tensors(lua_State *L, int n, TsTensor *const *t) {
 /* A result that others have too, as when the function returns what it was given: an operator's
  * results are tensors of their own. mark: tensors before it are older than the call. */
 static bool is_others(const TsTensor *t, uint64_t mark, int n, TsTensor *const *before) {
-  if (t->id < mark || t->storage->refs > 1 || t->requires_grad || t->origin) return true;
+  if (t->id < mark || t->storage->refs > 1 || ts_tape_asks(t) || t->origin) return true;
   for (int i = 0; i < n; i++)
     if (before[i] == t) return true;
   return false;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/graph/copy.h"
 #include "ir/graph/export.h"
 #include "ir/graph/symbolic.h"
 #include "jit/jit.h"
@@ -23,8 +24,9 @@ typedef struct Function {
   TsGraph *g;
   TsGraph *raw; /* before rewriting: what is generalised */
   bool sizes_read;
-  bool *donated;   /* by parameter, or NULL */
-  TsText rewrites; /* a line for each rule that fired */
+  bool *donated;         /* by parameter, or NULL */
+  unsigned char **moves; /* by update: see ts_graph_moves; NULL until somebody asks */
+  TsText rewrites;       /* a line for each rule that fired */
   TsCode *code;
   TsFrame *frame;
   TsJitFunction *hot;
@@ -81,45 +83,69 @@ static int check_apart(lua_State *L, const Function *f, TsTensor *const *all, in
         seen += (i == p && !bound) || ts_tensors_overlap(t, all[p]);
     }
     if (seen > !bound)
-      return luaL_error(L,
-                        "%s: two arguments share elements, and one of them is changed in place",
-                        f->g->name);
+      return ts_lua_fail(L, TS_ERR_value,
+                         "%s: two arguments share elements, and one of them is changed in place",
+                         f->g->name);
   }
   return 0;
 }
 
-/* The tape holds what the run read: copies of what it is about to change. */
-static int save_updated(lua_State *L, const Function *f, TsTensor **before) {
-  for (int u = 0; u < f->g->nupdate; u++) {
-    TsTensor **t = &before[f->g->update[u].param];
-    if ((*t)->requires_grad) {
-      ts_error_set(&ts_lua_context(L)->err, TS_ERR_value,
-                   "%s changes a tensor that requires gradients in place", f->g->name);
-      ts_error_hint(&ts_lua_context(L)->err,
-                    "use graph.training_step, or call it by tessera.no_grad");
-      return ts_lua_raise(L);
-    }
-    if (!(*t = ts_tensor_copy(ts_lua_context(L), *t))) return ts_lua_raise(L);
-    ts_lua_push(L, *t); /* the stack owns it */
-  }
+/* ---- runs on the tape */
+typedef struct Taped {
+  TsRecord *call, **update; /* by update: NULL where nothing with gradients is written */
+} Taped;
+
+/* Whether what update u gives, or replaces, has gradients. */
+static int update_asks(Function *f, int u, TsTensor *const *all) {
+  const TsGraph *g = f->g;
+  if (ts_tape_asks(all[g->update[u].param])) return 1;
+  if (!f->moves && !(f->moves = calloc((size_t)g->nupdate, sizeof *f->moves))) return -1;
+  if (!f->moves[u] && !(f->moves[u] = ts_graph_moves(g, g->update[u].value))) return -1;
+  for (int i = 0; i < g->nparam; i++)
+    if (f->moves[u][i] && ts_tape_asks(all[i])) return 1;
   return 0;
 }
 
-/* A parameter that comes out is what it was; one that was changed is a result of the call. */
-static int record_run(TsContext *c, const Function *f, TsTensor *const *before,
-                      TsTensor *const *all, TsTensor **results, uint64_t stream) {
-  for (int i = 0; i < f->code->nresult; i++)
-    for (int k = 0; k < f->code->nparam; k++) {
-      TsTensor *t = results[i];
-      if (t != all[k] || before[k] == all[k]) continue;
-      if (!(results[i] = ts_tensor_view(t, &t->meta, t->stride, t->offset)))
-        return results[i] = t, -1;
-      ts_tensor_unref(t);
-      break;
-    }
+static int refuse_update(TsContext *c, const Function *f) {
+  ts_error_set(&c->err, TS_ERR_value, "%s changes a tensor that requires gradients in place",
+               f->g->name);
+  return ts_error_hint(&c->err, "use graph.training_step, or call it by tessera.no_grad");
+}
+
+static void drop_taped(const Function *f, Taped *t) {
+  for (int u = 0; t->update && u < f->g->nupdate; u++) ts_record_free(t->update[u]);
+  free(t->update);
+  ts_record_free(t->call);
+}
+
+/* What the run reads, and what its updates replace. */
+static int begin_taped(TsContext *c, Function *f, TsTensor *const *all, Taped *t) {
   /* Strict: the gradients of what the program wrote, as captured ones are. */
   TsGraph *g = f->raw && c->profile == TS_PROFILE_strict ? f->raw : f->g;
-  return ts_tape_record_function(c, g, before, results, stream);
+  int failed = 0;
+  *t = (Taped){NULL, calloc((size_t)f->g->nupdate + 1, sizeof *t->update)};
+  if (!t->update) failed = ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  for (int u = 0; u < f->g->nupdate && !failed; u++) {
+    TsTensor *x = all[f->g->update[u].param];
+    int asks = update_asks(f, u, all);
+    if (x->storage->leaf) failed = refuse_update(c, f);
+    if (asks < 0) failed = ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+    if (asks && !failed) failed = !(t->update[u] = ts_tape_begin_write(c, x));
+  }
+  if (!failed) failed = !(t->call = ts_tape_begin_function(c, g, all));
+  if (failed) drop_taped(f, t);
+  return failed;
+}
+
+static int end_taped(TsContext *c, Taped *t, TsTensor *const *all, TsTensor *const *results) {
+  int failed = ts_tape_end_function(c, t->call, all, results, t->update);
+  free(t->update);
+  return failed;
+}
+
+/* Whoever has kept values of what is changed can tell. */
+static void note_updates(const Function *f, TsTensor *const *all) {
+  for (int u = 0; u < f->g->nupdate; u++) all[f->g->update[u].param]->storage->version++;
 }
 
 /* f:run({arguments}) -> results; the arguments are the parameters that are not captured. */
@@ -135,34 +161,29 @@ static int run(lua_State *L) {
   for (int i = 0; i < code->nparam; i++) {
     all[i] = code->bound[i];
     if (all[i]) continue;
-    if (k == n || !args[k]) return luaL_error(L, "run: argument %d is missing", k + 1);
+    if (k == n || !args[k]) return ts_lua_fail(L, TS_ERR_argument, "run: argument %d is missing", k + 1);
     const TsMeta *want = &code->reg[i].meta, *have = &args[k]->meta;
     char a[TS_META_TEXT], b[TS_META_TEXT];
     if (want->dtype != have->dtype || !ts_meta_same_shape(want, have))
-      return luaL_error(L, "run: argument %d is %s, not %s", k + 1, ts_meta_text(have, a),
-                        ts_meta_text(want, b));
+      return ts_lua_fail(L, TS_ERR_argument, "run: argument %d is %s, not %s", k + 1,
+                         ts_meta_text(have, a), ts_meta_text(want, b));
     all[i] = args[k++];
   }
   TsContext *c = ts_lua_context(L);
-  TsTensor **before = all;
+  Taped taped = {NULL, NULL};
   bool record = ts_tape_wants(c, code->nparam, all);
   check_apart(L, f, all, k, args);
   for (int u = 0; u < f->g->nupdate; u++)
     if (ts_write_check(c, all[f->g->update[u].param])) return ts_lua_raise(L);
-  if (record && f->g->nupdate) {
-    luaL_checkstack(L, f->g->nupdate + 4, "updates");
-    before = lua_newuserdata(L, sizeof *before * (size_t)(code->nparam + 1));
-    memcpy(before, all, sizeof *before * (size_t)code->nparam);
-    save_updated(L, f, before);
-  }
-  uint64_t stream = c->stream;
   int device = ts_frame_place(c, code, all);
-  if (device < 0) return ts_lua_raise(L);
+  if (device < 0 || (record && begin_taped(c, f, all, &taped))) return ts_lua_raise(L);
   TsFrame *frame = ts_jit_enter(f->hot, f->frame, device);
   int failed = ts_frame_run(frame, all, results);
   ts_jit_leave(f->hot, frame, device, failed);
+  if (!failed) note_updates(f, all);
+  if (failed && record) drop_taped(f, &taped);
   if (failed) return ts_lua_raise(L);
-  if (record && record_run(c, f, before, all, results, stream)) {
+  if (record && end_taped(c, &taped, all, results)) {
     for (int i = 0; i < code->nresult; i++) ts_tensor_unref(results[i]);
     return ts_lua_raise(L);
   }
@@ -283,6 +304,8 @@ static int collect(lua_State *L) {
   ts_jit_function_free(f->hot);
   ts_frame_free(f->frame);
   ts_code_free(f->code);
+  for (int u = 0; f->moves && u < f->g->nupdate; u++) free(f->moves[u]);
+  free(f->moves);
   ts_capture_release(f->g);
   ts_capture_release(f->raw);
   ts_text_free(&f->rewrites);

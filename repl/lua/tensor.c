@@ -14,6 +14,7 @@
 #include "repl/tail.h"
 #include "vm/core/defer.h"
 #include "vm/core/mapped.h"
+#include "vm/core/tape.h"
 
 /* One Lua state has one context; the registry keys are the addresses of these. */
 static char methods_key;
@@ -122,7 +123,7 @@ static bool property(lua_State *L, TsTensor *x, const char *key) {
   else if (!strcmp(key, "device"))
     lua_pushstring(L, ts_device_at(x->meta.device)->name);
   else if (!strcmp(key, "requires_grad"))
-    lua_pushboolean(L, x->requires_grad);
+    lua_pushboolean(L, ts_tape_asks(x));
   else if (!strcmp(key, "grad")) {
     if (x->grad)
       ts_lua_push(L, ts_tensor_ref(x->grad));
@@ -237,8 +238,16 @@ static int require_grad(lua_State *L, TsTensor *x, bool on) {
     ts_error_hint(e, "cast it first, x:cast(\"f32\")");
     return ts_lua_raise(L);
   }
-  if (ts_defer_force(x)) return ts_lua_raise(L);
-  x->requires_grad = on;
+  if (ts_defer_force(x) || ts_tape_refresh(x)) return ts_lua_raise(L);
+  if (!x->origin || x->storage->symbolic) {
+    x->requires_grad = on;
+    x->storage->leaf = on;
+  } else if (!on) { /* as detach() */
+    ts_record_unref(x->origin);
+    x->origin = NULL;
+    x->requires_grad = 0;
+    x->apart = 1;
+  }
   return 0;
 }
 
@@ -328,6 +337,17 @@ static int transposed(lua_State *L) {
   return ts_lua_call(L, TS_OP_transpose, 1, false);
 }
 
+/* x on another device; on the tape it is a view. */
+static TsTensor *moved(TsContext *c, TsTensor *x, int device) {
+  TsTensor *there = ts_tensor_to(c, x, device);
+  if (!there || there == x || !ts_tape_wants(c, 1, &x)) return there;
+  TsAttr shape = ts_attr_ints(x->meta.dim, x->meta.ndim);
+  TsTensor *y = ts_vm_call1(c, TS_OP_reshape, 1, &x, &shape);
+  if (y) y->meta.device = (uint8_t)device;
+  ts_tensor_unref(there);
+  return y;
+}
+
 static int to(lua_State *L) {
   TsTensor *x = ts_lua_check_tensor(L, 1, "to");
   TsContext *c = ts_lua_context(L);
@@ -336,7 +356,7 @@ static int to(lua_State *L) {
   TsDevice *dev = d == TS_DT_none ? ts_device_find(where, &c->err) : NULL;
   if (d == TS_DT_none && !dev) return ts_lua_raise(L);
   TsAttr a = ts_attr_dtype(d);
-  TsTensor *y = dev ? ts_tensor_to(c, x, dev->index)
+  TsTensor *y = dev ? moved(c, x, dev->index)
                 : d == ts_tensor_dtype(x) && !x->meta.weak
                     ? ts_tensor_ref(x)
                     : ts_vm_call1(c, TS_OP_cast, 1, &x, &a);
@@ -407,6 +427,7 @@ static int detach(lua_State *L) {
   if (x->storage->symbolic) return ts_lua_call(L, TS_OP_stop_gradient, 1, false);
   TsTensor *y = ts_tensor_view(x, &x->meta, x->stride, x->offset);
   if (!y) return ts_lua_raise(L);
+  y->apart = 1;
   ts_lua_push(L, y);
   return 1;
 }

@@ -65,5 +65,7 @@ int ts_capture_use(TsContext *c, int n, const TsVal *v);
 int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
                     int room, int *nout, TsTensor **out);
 int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src);
+/* v as it is assigned to a tensor of type m: cast and stretched. NULL after a failure. */
+TsVal ts_capture_fitted(TsGraph *g, TsVal v, const TsMeta *m);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "vm/core/region.h"
+#include "vm/core/tape.h"
 
 TsContext *ts_context_open(void) {
   TsContext *c = calloc(1, sizeof *c);
@@ -45,6 +46,7 @@ bool ts_context_once_more(TsContext *c) {
 void ts_context_close(TsContext *c) {
   if (!c) return;
   ts_region_free_all(c);
+  ts_tape_close(c);
   free(c->trace.word);
   free(c);
 }

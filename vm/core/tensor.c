@@ -39,6 +39,8 @@ static void storage_init(TsStorage *s, TsContext *c, int64_t nbytes) {
   s->release_arg = (void *)(uintptr_t)c->next_id;
   s->version = 0;
   s->symbolic = s->dated = s->lost = s->remote = s->pending = s->raw = 0;
+  s->leaf = s->computed = s->taped = 0;
+  s->recorded = 0;
   s->held = 0;
 }
 
@@ -324,7 +326,7 @@ static TsTensor *tensor_on(TsContext *c, const TsMeta *m, TsStorage *s) {
   t->meta.weak = m->weak, t->meta.device = m->device;
   for (int i = 0; i < m->ndim; i++) t->meta.dim[i] = m->dim[i];
   t->refs = 1;
-  t->requires_grad = 0;
+  t->requires_grad = t->apart = t->recorded = 0;
   t->origin = NULL;
   t->grad = NULL;
   t->id = c->next_id++;
@@ -381,6 +383,7 @@ TsTensor *ts_tensor_view(TsTensor *x, const TsMeta *m, const int64_t *stride, in
   TsTensor *t = tensor_on(c, m, x->storage);
   if (!t) return out_of_memory(c, (int64_t)sizeof *t);
   x->storage->refs++;
+  t->apart = x->apart;
   t->meta.device = x->meta.device;
   t->offset = offset;
   memcpy(t->stride, stride, m->ndim * sizeof *stride);
@@ -445,7 +448,12 @@ void ts_tensor_unref(TsTensor *t) {
   }
   if (t->origin && !t->storage->symbolic) ts_record_unref(t->origin);
   if (t->grad) ts_tensor_unref(t->grad);
-  if (--t->storage->refs == 0) storage_free(t->storage);
+  TsStorage *s = t->storage;
+  s->recorded -= t->recorded;
+  if (--s->refs == 0)
+    storage_free(s);
+  else if (s->taped && s->refs == s->recorded)
+    ts_tape_forget(s);
   ts_memory_free(t, sizeof *t);
 }
 

@@ -20,7 +20,8 @@ typedef struct TsCopy {
 
 typedef struct TsStorage {
   int32_t refs;
-  uint32_t valid; /* bit d: the copy on device d is current */
+  uint16_t valid;    /* bit d: the copy on device d is current */
+  uint16_t recorded; /* tensors of it that records of the tape hold (vm/core/tape.h) */
   int64_t nbytes;
   void *host;     /* the copy on cpu:0, or NULL: not made yet */
   TsCopy *copies; /* on other devices */
@@ -32,9 +33,12 @@ typedef struct TsStorage {
   uint8_t dated : 1;          /* made around memory of others: when, stands behind the header */
   uint8_t lost : 1;           /* lay over a file that has changed (vm/core/mapped.h) */
   uint8_t remote : 1; /* made on another device: its first copy stands behind the header */
-  uint8_t raw : 1; /* of bools that the program writes by address: any byte may stand there */
-  uint8_t pending; /* of calls that are put off: no bytes yet (vm/core/defer.h) */
-  uint16_t held;   /* calls put off read it: whoever writes asks first (vm/core/defer.h) */
+  uint8_t raw : 1;  /* of bools that the program writes by address: any byte may stand there */
+  uint8_t leaf : 1; /* of a tensor whose requires_grad was set */
+  uint8_t computed : 1; /* a record of the tape has made what it holds, or some of it */
+  uint8_t taped : 1; /* and what it holds as a whole is known to the tape (vm/tape_write.c) */
+  uint8_t pending;   /* of calls that are put off: no bytes yet (vm/core/defer.h) */
+  uint16_t held;     /* calls put off read it: whoever writes asks first (vm/core/defer.h) */
 } TsStorage;
 
 /* Fields stand in the order of use, so that small tensors touch few cache lines. */
@@ -42,6 +46,8 @@ typedef struct TsTensor {
   int32_t refs;
   uint8_t contiguous;
   uint8_t requires_grad;
+  uint8_t apart;    /* shows elements without how they were made: detach() and the like */
+  uint8_t recorded; /* the tape's own */
   TsStorage *storage;
   int64_t offset; /* bytes from the storage's start; pending: which value of its run */
   uint64_t id;    /* unique in the context */
