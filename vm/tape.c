@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/adjoint/adjoint.h"
 #include "vm/core/capture.h"
 #include "vm/core/defer.h"
 #include "vm/tape_state.h"
