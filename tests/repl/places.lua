@@ -40,5 +40,5 @@ for n = 0, 5 do
   local text = overflows(("jit.off() local function r(%sz) return 1 + r() end r()"):format(("a, "):rep(n)))
   first[text:match "^[^\n]*"] = true
 end
-next(first), next(first, (next(first))) --> (command line):1: stack overflow	nil
+(next(first)), next(first, (next(first))) --> (command line):1: stack overflow, nil
 os.remove(script)
