@@ -42,7 +42,7 @@ LIBS       := $(CJSON_LIB) $(LUA_LIB) $(FFI_LIB) $(LAPACK_LIB) -Wl,-Bstatic -lgf
 
 # LLVM generates code while the program runs: the newest that is there, linked statically. Without
 # it the program is the same but for that. A target is one word more in LLVM_PARTS and three calls
-# in jit/llvm.c. LLVM= builds without.
+# in jit/compile/llvm.c. LLVM= builds without.
 LLVM       ?= $(firstword $(wildcard $(foreach v,22 21 20 19,/usr/lib/llvm-$(v)/bin/llvm-config)))
 LLVM_PARTS := x86codegen x86asmparser nvptxcodegen passes
 LLVM_HAVE  := $(if $(LLVM),$(and $(wildcard $(shell $(LLVM) --libdir)/libLLVMPasses.a),\
@@ -52,7 +52,7 @@ LLVM_CFLAGS := -isystem $(shell $(LLVM) --includedir) -DTS_LLVM
 LIBS        += $(shell $(LLVM) --link-static --libfiles $(LLVM_PARTS)) \
                $(foreach l,z zstd stdc++,-l:lib$(l).a) -lm -ldl -lpthread
 else
-NO_LLVM     := jit/emit%.c
+NO_LLVM     := jit/emit/%.c
 endif
 
 # lld folds equal functions, but not those that are told apart by their address, and keeps what
@@ -64,7 +64,7 @@ LDFLAGS += -B$(dir $(LLD)) -fuse-ld=lld
 FOLD    := -Wl,--icf=all -Wl,-z,keep-text-section-prefix $(UNIQUE:%=-Wl,--keep-unique=%)
 endif
 
-# Instruction sets of the CPU kernels (vm/kernels/isa.h).
+# Instruction sets of the CPU kernels (vm/kernels/simd/isa.h).
 ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
 ISA  := $(if $(filter x86_64,$(ARCH)),avx512 avx2) base
 ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd -mfma -mf16c -mavx2 -mbmi \
@@ -73,9 +73,10 @@ ISA_avx2   := -mavx2 -mfma -mf16c -mbmi -mbmi2 -mlzcnt
 ISA_base   :=
 KFLAGS     := $(if $(filter release,$(VARIANT)),$(filter-out -O2,$(CFLAGS)) -O3,$(CFLAGS))
 
-SRC  := $(filter-out $(NO_LLVM),$(wildcard lib/*.c devices/*.c devices/mesh/*.c ir/*.c vm/*.c jit/*.c \
-        repl/*.c))
-KSRC := $(wildcard vm/kernels/*.c)
+# A folder's rooms are its folders, at most two deep.
+files = $(foreach d,$(1),$(wildcard $(foreach r,$(d) $(d)/* $(d)/*/*,$(r)/*.$(2))))
+KSRC := $(call files,vm/kernels,c)
+SRC  := $(filter-out $(KSRC) $(NO_LLVM),$(call files,lib devices ir vm jit repl,c))
 LUA  := $(wildcard lib/lua/*.lua lib/lua/*/*.lua)
 OBJ  := $(SRC:%.c=$(BUILD)/%.o) $(foreach i,$(ISA),$(KSRC:%.c=$(BUILD)/%.$(i).o)) \
         $(BUILD)/embed.o
@@ -88,7 +89,7 @@ $(BIN): $(OBJ)
 	@echo "  link   $@"
 	@$(CC) $(LDFLAGS) $(HEAP) $(FOLD) -o $@ $(OBJ) $(LIBS)
 
-$(BUILD)/repl/%.o: CPPFLAGS += $(LUA_CFLAGS)
+$(BUILD)/repl/%.o $(BUILD)/tests/repl/%.o: CPPFLAGS += $(LUA_CFLAGS)
 $(BUILD)/jit/%.o: CPPFLAGS += $(LLVM_CFLAGS)
 $(BUILD)/lib/inflate.o: CPPFLAGS += $(if $(Z_LIB),-DTS_ZLIB)
 $(BUILD)/embed.o: CPPFLAGS += $(LUA_CFLAGS)
@@ -101,9 +102,9 @@ $(BUILD)/prefix: FORCE
 	@echo '$(PREFIX)' | cmp -s - $@ || echo '$(PREFIX)' > $@
 
 # Generated code on disk is that of these sources: other sources, other names.
-CODE := $(sort $(wildcard ir/*.[ch] ir/*.inc ir/*.def jit/*.[ch] lib/elem/*.inc lib/elem/*.h lib/ops/*.def lib/*.h))
-$(BUILD)/jit/version.o: CPPFLAGS += -DTS_CODE='"$(shell cat $(CODE) | sha256sum | cut -c1-16)"'
-$(BUILD)/jit/version.o: $(CODE)
+CODE := $(sort $(foreach e,c h inc def,$(call files,ir jit,$(e))) $(wildcard lib/elem/*.inc lib/elem/*.h lib/ops/*.def lib/*.h))
+$(BUILD)/jit/code/version.o: CPPFLAGS += -DTS_CODE='"$(shell cat $(CODE) | sha256sum | cut -c1-16)"'
+$(BUILD)/jit/code/version.o: $(CODE)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

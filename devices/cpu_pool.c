@@ -219,7 +219,7 @@ static void start_workers(void) {
   sigfillset(&all);
   sigdelset(
       &all,
-      SIGBUS); /* of the thread that reads (vm/mapped.h): blocked, it would end the process */
+      SIGBUS); /* of the thread that reads (vm/core/mapped.h): blocked, it would end the process */
   pthread_sigmask(SIG_SETMASK, &all, &old);
   while (pool.nstarted < pool.nthreads - 1) {
     int i = pool.nstarted;

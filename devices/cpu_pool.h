@@ -33,7 +33,7 @@ enum { TS_CPU_ROUNDS = 1 << 16 };
 #define TS_CPU_LOOKING(i, lo, hi)                                                              \
   for (int64_t i = (lo), i##_end = i; i < (hi) && !ts_cpu_interrupted();)                      \
     for (i##_end = (hi)-i < TS_CPU_ROUNDS ? (hi) : i + TS_CPU_ROUNDS; i < i##_end; i++)
-/* The same for what reads bytes that are gone (vm/mapped.h), apart from Ctrl-C: whether it was
+/* The same for what reads bytes that are gone (vm/core/mapped.h), apart from Ctrl-C: whether it was
  * said since the last time. */
 void ts_cpu_lose(void);
 bool ts_cpu_take_loss(void);

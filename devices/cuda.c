@@ -97,6 +97,14 @@ static int attribute(CUdevice device, int which) {
   return value;
 }
 
+/* NULL: it is too old. */
+static const TsTarget *target_of(int major, int minor) {
+  if (major < 8) return NULL;
+  if (major == 8) return ts_target(minor == 6 || minor == 9 ? "sm_86" : "sm_80");
+  if (major == 9 && !minor) return ts_target("sm_90a");
+  return ts_target(major == 12 ? "sm_120" : "sm_100");
+}
+
 void ts_cuda_device(TsDevice *d) {
   int number = atoi(strchr(d->name, ':') + 1);
   TsCuda *s = &gpu[number];
@@ -109,7 +117,8 @@ void ts_cuda_device(TsDevice *d) {
   s->sms = attribute(s->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   s->khz = attribute(s->device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
   ts_cuda.cuDeviceTotalMem(&s->total, s->device);
-  d->major = s->major, d->minor = s->minor;
+  d->target = target_of(s->major, s->minor);
+  d->processors = s->sms;
   d->runs_kernels = true;
   ts_cuda.cuDriverGetVersion(&d->driver);
   d->open = cuda_open;

@@ -40,7 +40,7 @@ static void drop(TsCudaRecord *r) {
 int ts_cuda_record_begin(TsDevice *d, TsError *err) {
   TsCuda *s = d->state;
   TsCudaRecord *r = calloc(1, sizeof *r);
-  if (!r) return ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!r) return ts_error_memory(err);
   CUresult failed = ts_cuda_enter(d, err) ? -1 : ts_cuda.cuGraphCreate(&r->graph, 0);
   if (!failed) {
     s->recording = r;
@@ -56,7 +56,7 @@ static int add(TsDevice *d, TsCudaRecord *r, const TsLaunch *l, TsError *err) {
   if (r->n == r->cap) {
     int cap = r->cap ? 2 * r->cap : 32;
     CUgraphNode *more = realloc(r->node, sizeof *more * (size_t)cap);
-    if (!more) return ts_error_set(err, TS_ERR_memory, "out of memory");
+    if (!more) return ts_error_memory(err);
     r->node = more, r->cap = cap;
   }
   const CUgraphNode *after = r->said ? r->after : r->n ? &r->node[r->n - 1] : NULL;
@@ -88,7 +88,7 @@ int ts_cuda_record_add(TsDevice *d, const TsLaunch *l, TsError *err) {
 int ts_cuda_record_after(TsDevice *d, int n, const int *launch, TsError *err) {
   TsCudaRecord *r = ((TsCuda *)d->state)->recording;
   CUgraphNode *list = realloc(r->after, sizeof *list * ((size_t)n + 1));
-  if (!list) return ts_error_set(err, TS_ERR_memory, "out of memory");
+  if (!list) return ts_error_memory(err);
   for (int i = 0; i < n; i++) list[i] = r->node[launch[i]];
   r->after = list, r->nafter = n, r->said = true;
   return 0;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "devices/target.h"
 #include "lib/error.h"
 
 enum { TS_MAX_DEVICES = 16 };
@@ -19,10 +20,16 @@ struct TsDevice {
   const char *kind;   /* "cpu", "cuda", ... */
   int index;          /* place in the registry, TsMeta.device */
   bool host_memory;   /* addresses are plain pointers that CPU kernels may use */
-  bool runs_kernels;  /* calls are lowered for it (jit/offload.h); else the CPU runs them */
+  bool runs_kernels;  /* calls are lowered for it (jit/eager/offload.h); else the CPU runs them */
   bool opened;        /* open() was called and went well */
   int driver;         /* its version, once the device is counted */
-  int major, minor;   /* compute capability of an NVIDIA GPU, known before it is opened */
+  /* What its kernels are made for, known before it is opened; NULL: none are. Who schedules asks
+   * ts_target_of. */
+  const TsTarget *target;
+  int processors;    /* that run blocks of threads */
+  /* Of one whose kernels are interpreted, block after block, so that none may wait for another:
+   * multiply-adds above which kernels with roles take too long. 0: kernels are code. */
+  int64_t most_work;
   void *state;        /* the backend's */
   int64_t live, peak; /* bytes allocated now, and at most */
   uint64_t queued;    /* how often something was put into its order */
@@ -125,6 +132,9 @@ struct TsDeviceRun {
  * Index 0 is cpu:0 and always there. */
 int ts_device_count(void);
 TsDevice *ts_device_at(int index);
+/* What kernels of d are made for now; NULL: none are. TESSERA_GPU=sm_80 makes newer GPUs run the
+ * code of that one, for tests of it. */
+const TsTarget *ts_target_of(const TsDevice *d);
 /* Kinds that could be here and are not: 0.. gives kind and sentence; NULL: no more. */
 const char *ts_device_missing(int i, const char **why);
 /* Opens the device, if that was not done. */

@@ -24,20 +24,27 @@ char *__wrap_strndup(const char *text, size_t n);
 
 static _Thread_local TsRefusal *refusal;
 
-TsRefusal *ts_memory_on_refusal(TsRefusal *leave) {
+TsRefusal *ts_memory_on_refusal(TsRefusal *now) {
   TsRefusal *before = refusal;
-  refusal = leave;
+  refusal = now;
   return before;
 }
 
 static void *none(void) {
-  if (refusal) refusal();
+  if (refusal) refusal(SIZE_MAX);
   errno = ENOMEM;
   return NULL;
 }
 
+/* What is asked for meanwhile is given, as long as the system has it. */
+static _Thread_local bool needed;
+
 static bool refused(size_t n) {
-  return ts_memory_should_fail() || n > INT64_MAX || !ts_memory_may_grow((int64_t)n);
+  if (needed) return false;
+  if (!ts_memory_should_fail() && n <= INT64_MAX && ts_memory_may_grow((int64_t)n))
+    return false;
+  if (refusal && n <= INT64_MAX) return refusal(n), false;
+  return true;
 }
 
 /* p, or what a second request gives. */
@@ -90,12 +97,11 @@ static char *copy_of(const char *text, size_t len) {
 char *__wrap_strndup(const char *text, size_t n) { return copy_of(text, strnlen(text, n)); }
 char *__wrap_strdup(const char *text) { return copy_of(text, strlen(text)); }
 
-/* LuaJIT tells the unwinder of its code, which does not expect to be refused the few bytes for it:
- * tests leave it alone. */
+/* LuaJIT tells the unwinder of its code, which crashes when it is refused the few bytes for it. */
 void __real___register_frame(void *begin);
 void __wrap___register_frame(void *begin);
 void __wrap___register_frame(void *begin) {
-  ts_memory_spare(true);
+  needed = true;
   __real___register_frame(begin);
-  ts_memory_spare(false);
+  needed = false;
 }

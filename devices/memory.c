@@ -54,8 +54,11 @@ static _Thread_local struct {
 } trial;
 static atomic_llong elsewhere;
 
+atomic_bool ts_memory_tried;
+
 static int64_t begin_trial(int64_t n, bool on, void (*instead)(void)) {
   int64_t left = trial.left;
+  ts_memory_tried = true;
   trial.left = n, trial.on = on, trial.instead = instead;
   return left;
 }
@@ -64,7 +67,10 @@ int64_t ts_memory_fail_after(int64_t n, bool on) { return begin_trial(n, on, NUL
 int64_t ts_memory_call_after(int64_t n, void (*call)(void)) {
   return begin_trial(n, false, call);
 }
-void ts_memory_fail_elsewhere(int64_t n) { atomic_store(&elsewhere, n); }
+void ts_memory_fail_elsewhere(int64_t n) {
+  ts_memory_tried = true;
+  atomic_store(&elsewhere, n);
+}
 void ts_memory_spare(bool on) { trial.spared += on ? 1 : -1; }
 
 static bool fails_elsewhere(void) {
@@ -82,14 +88,17 @@ static bool fails_here(void) {
   return false;
 }
 
-int ts_memory_should_fail(void) {
+bool ts_memory_is_to_fail(void) {
   if (trial.left && fails_here()) return true;
   return atomic_load_explicit(&elsewhere, memory_order_relaxed) > 0 && fails_elsewhere();
 }
 
 static int poison;
 
-void ts_memory_poison(int byte) { poison = byte; }
+void ts_memory_poison(int byte) {
+  ts_memory_tried = true;
+  poison = byte;
+}
 void *ts_memory_spoiled(void *at, int64_t nbytes) {
   if (poison && at) memset(at, poison, (size_t)nbytes);
   return at;
@@ -235,10 +244,13 @@ static inline void *alloc(int64_t nbytes) {
   return at;
 }
 
+static void *alloc_tried(int64_t nbytes) {
+  return ts_memory_should_fail() ? NULL : ts_memory_spoiled(alloc(nbytes), nbytes);
+}
+
 void *ts_memory_alloc(int64_t nbytes) {
-  if (ts_memory_should_fail()) return NULL;
-  void *at = alloc(nbytes);
-  return poison ? ts_memory_spoiled(at, nbytes) : at;
+  if (atomic_load_explicit(&ts_memory_tried, memory_order_relaxed)) return alloc_tried(nbytes);
+  return alloc(nbytes);
 }
 
 void ts_memory_free(void *at, int64_t nbytes) {

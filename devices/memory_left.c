@@ -22,7 +22,7 @@ enum {
   MOST_REST = 1 << 30     /* but not more than this */
 };
 
-static _Thread_local int64_t credit = MOST_CREDIT;
+_Thread_local int64_t ts_memory_credit = MOST_CREDIT;
 static atomic_llong pretended = -1;
 
 /* ---- what the system says. No call here allocates. */
@@ -83,7 +83,7 @@ int64_t ts_memory_left(void) {
 /* ---- what may be taken */
 void ts_memory_pretend(int64_t left) {
   atomic_store(&pretended, left);
-  credit = left < 0 ? MOST_CREDIT : 0;
+  ts_memory_credit = left < 0 ? MOST_CREDIT : 0;
 }
 
 /* For tests: nothing is given back. */
@@ -97,17 +97,12 @@ bool ts_memory_pretends(void) {
   return atomic_load_explicit(&pretended, memory_order_relaxed) >= 0;
 }
 
-static bool ask(int64_t n) {
+bool ts_memory_look(int64_t n) {
   bool real = !ts_memory_pretends();
   int64_t left = real ? ts_memory_left() : pretend_less(n);
-  credit = 0;
+  ts_memory_credit = 0;
   if (n > left) return false;
   int64_t part = (left - n) / PART;
-  if (real) credit = part < MOST_CREDIT ? part : MOST_CREDIT;
+  if (real) ts_memory_credit = part < MOST_CREDIT ? part : MOST_CREDIT;
   return true;
-}
-
-bool ts_memory_may_grow(int64_t n) {
-  if (n <= credit) return credit -= n, true;
-  return ask(n);
 }

@@ -72,6 +72,12 @@ TsDevice *ts_device_at(int index) {
   return &device[index];
 }
 
+const TsTarget *ts_target_of(const TsDevice *d) {
+  const char *name = ts_target_gpu(d->target) ? getenv("TESSERA_GPU") : NULL;
+  const TsTarget *t = name && *name ? ts_target(name) : NULL;
+  return ts_target_gpu(t) ? t : d->target;
+}
+
 static TsDevice *by_name(const char *name) {
   for (int i = 0; i < count; i++)
     if (!strcmp(device[i].name, name)) return &device[i];

@@ -1,5 +1,5 @@
 /* A GPU that is not there: it has memory of its own, at addresses that fault when the CPU
- * follows them, and its kernels are run by the interpreter of Tile IR (jit/device_kernel.c). So
+ * follows them, and its kernels are run by the interpreter of Tile IR (jit/device/kernel.c). So
  * placement, residency and every kernel's block form are tested without a GPU. */
 #include "devices/sim.h"
 
@@ -111,6 +111,9 @@ void ts_sim_device(TsDevice *d) {
   const char *most = getenv("TESSERA_SIM_BYTES");
   limit = most ? atoll(most) : 0;
   d->runs_kernels = true;
+  d->target = ts_target_with(TS_UNIT_roles);
+  d->processors = 2;
+  d->most_work = 1 << 22; /* which the interpreter does in a wink */
   d->alloc = sim_alloc;
   d->free = sim_free;
   d->upload = sim_upload;

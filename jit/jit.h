@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "lib/text.h"
-#include "vm/bytecode.h"
+#include "vm/code/bytecode.h"
 
 typedef struct TsJit TsJit;
 typedef struct TsJitFunction TsJitFunction;
@@ -40,9 +40,9 @@ void ts_jit_eager(TsJit *j, bool on);
 /* The interpreter of Tile IR runs kernels instead of compiled code, in "block" or "explicit" form;
  * NULL: compiled code again. Forgets all kernels. For tests. -1: there is no such form. */
 int ts_jit_interpret(TsJit *j, const char *form);
-struct TsTracer *ts_jit_tracer(TsJit *j);       /* hot traces (jit/trace.h) */
-struct TsOffloader *ts_jit_offloader(TsJit *j); /* calls on other devices (jit/offload.h) */
-struct TsTuner *ts_jit_tuner(TsJit *j);         /* jit/tune.h */
+struct TsTracer *ts_jit_tracer(TsJit *j);       /* hot traces (jit/trace/trace.h) */
+struct TsOffloader *ts_jit_offloader(TsJit *j); /* calls on other devices (jit/eager/offload.h) */
+struct TsTuner *ts_jit_tuner(TsJit *j);         /* jit/tune/tune.h */
 /* Until no job is under way. */
 void ts_jit_wait(TsJit *j);
 /* Forgets all compiled code; counting begins anew, for the instruction set of now. */

@@ -1,17 +1,17 @@
-/* What jit/jit.c and jit/move.c share. */
+/* What the files of the tiers share: jit/jit.c, promote.c, why.c, move.c, marks.c, weigh.c. */
 #ifndef TS_JIT_JIT_STATE_H
 #define TS_JIT_JIT_STATE_H
 
 #include <stdatomic.h>
 
 #include "devices/device.h"
-#include "jit/build.h"
+#include "jit/build/build.h"
 #include "jit/jit.h"
-#include "jit/offload.h"
-#include "jit/queue.h"
-#include "jit/warm.h"
-#include "jit/trace.h"
-#include "jit/tune.h"
+#include "jit/eager/offload.h"
+#include "jit/code/queue.h"
+#include "jit/build/warm.h"
+#include "jit/trace/trace.h"
+#include "jit/tune/tune.h"
 
 typedef enum State { COLD, QUEUED, LIVE } State;
 
@@ -78,7 +78,7 @@ struct TsJit {
   TsQueue *queue, *tunes;
   TsWarm warm;
   TsTuner *tuner;
-  const TsJitTarget *target; /* NULL: nothing can be compiled */
+  const TsTarget *target; /* NULL: nothing can be compiled */
   bool on, verbose, eager;
   TsBuildHow how;
   TsJitFunction *first;
@@ -94,6 +94,20 @@ struct TsJit {
 void ts_jit_say(TsJitFunction *f, const char *what, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void ts_jit_say_lines(const TsJit *j, const char *text); /* that belong to the line before */
+
+/* jit/jit.c: what runs f, on a device if nothing does here, or it moved there; where it is used,
+ * live or not. */
+TsJitFunction *ts_jit_shown(TsJitFunction *f);
+TsJitFunction *ts_jit_used(TsJitFunction *f);
+
+/* jit/promote.c */
+enum { TS_JIT_TRIAL = 12 };         /* calls that judge new code, in turns with the old */
+void ts_jit_cool(TsJitFunction *f); /* counting begins */
+/* Before a call: what there is to do about f. own: its frame without kernels. */
+void ts_jit_advance(TsJitFunction *f, const TsFrame *own);
+void ts_jit_forget(TsJitFunction *f); /* jobs and kernels; it is cold again */
+void ts_jit_reap(TsJit *j);           /* jobs whose function is gone, if they are done */
+void ts_jit_free_jobs(TsJit *j);      /* all, when nothing runs them any more */
 TsBuildJob ts_jit_build_of(TsJitFunction *f, double spent_msec);
 /* f on a device; NULL where nothing is compiled for it. */
 TsJitFunction *ts_jit_on(TsJitFunction *f, TsDevice *d);

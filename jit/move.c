@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "devices/device.h"
-#include "jit/device_kernel.h"
+#include "jit/device/kernel.h"
 #include "jit/jit_state.h"
 
 enum {
@@ -36,7 +36,7 @@ static TsDevice *candidate(const TsJit *j) {
   if (j->move_to) return ts_device_find(j->move_to, &ignored);
   for (int i = 0; i < ts_device_count(); i++) {
     TsDevice *d = ts_device_at(i);
-    if (!strcmp(d->kind, "cuda") && d->runs_kernels) return d;
+    if (ts_target_gpu(d->target) && !d->most_work) return d;
   }
   return NULL;
 }

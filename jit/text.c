@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "devices/device.h"
-#include "jit/build.h"
-#include "jit/gpu.h"
-#include "jit/llvm.h"
-#include "jit/unit.h"
+#include "jit/build/build.h"
+#include "ir/tile/parts.h"
+#include "jit/gpu/gpu.h"
+#include "jit/gpu/mma.h"
+#include "jit/compile/llvm.h"
+#include "jit/build/unit.h"
 
 typedef int LevelFn(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err);
 
@@ -20,13 +22,42 @@ static void head(const TsGroup *g, TsText *text) {
 }
 
 /* ---- levels of one kernel */
+/* What a part is given: parameters of the whole by name, temporaries by number. */
+static void part_head(const TsTile *k, int i, TsText *text) {
+  const TsTilePart *p = &k->parts->part[i];
+  ts_text_format(text, "// part %d of %d: @%s(", i + 1, k->parts->n, p->k->name);
+  for (int a = 0; a < p->k->nparam; a++) {
+    int of = p->arg[a];
+    const char *name = of >= 0 ? k->param[of]->name : NULL;
+    if (a) ts_text_str(text, ", ");
+    if (name)
+      ts_text_format(text, "%%%s", name);
+    else if (of >= 0)
+      ts_text_format(text, "parameter %d", of);
+    else
+      ts_text_format(text, "temporary %d", -1 - of);
+  }
+  ts_text_str(text, ")\n");
+}
+
+/* The kernel, or each that it is made of. */
+static int each_part(const TsBuildJob *b, LevelFn *level, const TsTile *k, TsText *text,
+                     TsError *err) {
+  if (!k->parts) return level(b, k, text, err);
+  for (int i = 0; i < k->parts->n; i++) {
+    part_head(k, i, text);
+    if (level(b, k->parts->part[i].k, text, err)) return -1;
+  }
+  return 0;
+}
+
 static int block_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err) {
   (void)b, (void)err;
   ts_tile_text_places(block, text);
   return 0;
 }
 
-/* A device's kernels stay in block form; what its threads do is told by LLVM. */
+/* A device's kernels of block form stay so; what its threads do is told by LLVM. */
 static int explicit_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err) {
   if (b->device) return block_text(b, block, text, err);
   TsTile *k = ts_build_explicit(block, b->target, true, err);
@@ -38,8 +69,12 @@ static int explicit_text(const TsBuildJob *b, const TsTile *block, TsText *text,
 
 static int device_text(const TsDevice *d, const TsTile *block, bool assembly, TsText *text,
                        TsError *err) {
-  const TsGpuTarget *t = ts_gpu_target(d->major ? d->major : 9, d->minor);
-  if (!t) return ts_error_set(err, TS_ERR_device, "there is no code for %s", d->name);
+  const TsTarget *t = ts_target_of(d);
+  TsGpuMma info;
+  if (!ts_target_gpu(t))
+    return ts_error_set(err, TS_ERR_device, "there is no code for %s", d->name);
+  if (block->form == TS_FORM_explicit)
+    return ts_gpu_mma_text(block, !assembly, &info, text, err);
   return ts_gpu_text(block, t, assembly ? "ptx" : "llvm", text, err);
 }
 
@@ -70,7 +105,8 @@ static void group_text(const TsBuildJob *b, const TsFusion *f, const TsGroup *g,
     ts_text_format(text, "// no kernel: %s\n", err.message);
     return;
   }
-  if (level(b, k.tile, text, &err)) ts_text_format(text, "// no kernel: %s\n", err.message);
+  if (each_part(b, level, k.tile, text, &err))
+    ts_text_format(text, "// no kernel: %s\n", err.message);
   ts_tile_free(k.tile);
 }
 

@@ -6,14 +6,14 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
-#include "ir/tile_copy.h"
-#include "ir/tile_text.h"
-#include "jit/build.h"
+#include "ir/tile/copy.h"
+#include "ir/tile/text.h"
+#include "jit/build/build.h"
 #include "jit/jit.h"
-#include "jit/llvm.h"
-#include "jit/tune.h"
-#include "vm/context.h"
-#include "vm/profile.h"
+#include "jit/compile/llvm.h"
+#include "jit/tune/tune.h"
+#include "vm/core/context.h"
+#include "vm/core/profile.h"
 
 /* A kernel for one instruction set and these sizes (-1: for any), or why there is none. */
 typedef struct Compiled {
@@ -58,7 +58,7 @@ static int suitable(const TsTile *k, TsError *err) {
 TsUserKernel *ts_user_kernel_new(TsTile *k, bool interpret, TsError *err) {
   TsUserKernel *u = NULL;
   if (!ts_tile_check(k, NULL, err) && !suitable(k, err) && !(u = calloc(1, sizeof *u)))
-    ts_error_set(err, TS_ERR_memory, "out of memory");
+    ts_error_memory(err);
   if (!u) {
     ts_tile_free(k);
     return NULL;
@@ -171,8 +171,8 @@ int ts_user_kernel_infer(const TsUserKernel *u, int nin, const TsMeta *const *in
 }
 
 /* ---- compiling */
-static const TsJitTarget *target_of(TsContext *c, TsError *err) {
-  const TsJitTarget *t = ts_llvm_present() ? ts_jit_target(c->k->isa) : NULL;
+static const TsTarget *target_of(TsContext *c, TsError *err) {
+  const TsTarget *t = ts_llvm_present() ? ts_jit_target(c->k->isa) : NULL;
   if (t && t->triple) return t;
   ts_error_set(err, TS_ERR_device, "%s",
                ts_llvm_present() ? "there is no code generator for this processor"
@@ -234,16 +234,16 @@ static int tile_of(void *arg, const TsSchedChoice *c, TsSchedKernel *k, TsError 
   return 0;
 }
 
-static TsTuneSubject subject_of(Sized *s, const TsJitTarget *t) {
+static TsTuneSubject subject_of(Sized *s, const TsTarget *t) {
   int threads = ts_cpu_threads();
   TsTuneSubject x = {.tile = tile_of, .arg = s, .target = t, .threads = threads};
-  x.n = ts_sched_choices_tile(s->u->tile, &t->tile, threads, s->dim, x.choice);
+  x.n = ts_sched_choices_tile(s->u->tile, t, threads, s->dim, x.choice);
   snprintf(x.what, sizeof x.what, "kernel %s", s->u->tile->name);
   return x;
 }
 
 /* With the winner of the tuner, if there is one. */
-static TsKernel *compile(TsUserKernel *u, const TsContext *c, Compiled *p, const TsJitTarget *t,
+static TsKernel *compile(TsUserKernel *u, const TsContext *c, Compiled *p, const TsTarget *t,
                          const int64_t *dim, bool marks) {
   Sized s = {.u = u, .dim = dim};
   TsSchedChoice choice = {0};
@@ -259,7 +259,7 @@ static TsKernel *compile(TsUserKernel *u, const TsContext *c, Compiled *p, const
 }
 
 static void attempt(TsUserKernel *u, TsContext *c, Compiled *p, const int64_t *dim) {
-  const TsJitTarget *t = target_of(c, &p->why);
+  const TsTarget *t = target_of(c, &p->why);
   if (t && !u->sized) p->kernel = compile(u, c, p, t, dim, false);
   if (t && !p->kernel) {
     u->sized = true;
@@ -289,7 +289,7 @@ static int interpret(TsUserKernel *u, TsContext *c, void **arg, const int64_t *d
 /* The same with profile marks, if they can be. */
 static const TsKernel *marked(TsUserKernel *u, TsContext *c, const int64_t *dim) {
   TsError ignored = {0};
-  const TsJitTarget *t = compiled(u, c, dim) ? target_of(c, &ignored) : NULL;
+  const TsTarget *t = compiled(u, c, dim) ? target_of(c, &ignored) : NULL;
   Compiled *p = u->last;
   if (t && !p->marked) p->marked = compile(u, c, p, t, dim, true);
   return p->marked ? p->marked : p->kernel;
@@ -304,7 +304,7 @@ TsUserKernelStatus ts_user_kernel_status(const TsUserKernel *u) {
                               .why = p->kernel ? NULL : p->why.message};
 }
 
-static int explicit_text(const TsTile *k, const TsJitTarget *t, const char *level, TsText *text,
+static int explicit_text(const TsTile *k, const TsTarget *t, const char *level, TsText *text,
                          TsError *err) {
   TsTile *plain = ts_build_explicit(k, t, !strcmp(level, "explicit"), err);
   if (!plain) return -1;
@@ -325,7 +325,7 @@ int ts_user_kernel_text(const TsUserKernel *u, TsContext *c, const char *level, 
                         "there is no level '%.40s'; levels are tile, explicit, llvm, asm",
                         level);
   /* Passes to explicit form need a target's numbers but no code generator. */
-  const TsJitTarget *t =
+  const TsTarget *t =
       strcmp(level, "explicit") ? target_of(c, err) : ts_jit_target(c->k->isa);
   if (!t) {
     if (!err->code) ts_error_set(err, TS_ERR_device, "there are no vectors on this processor");
@@ -397,7 +397,7 @@ static void forget(TsUserKernel *u, const TsContext *c, const int64_t *dim) {
 
 static int measure(TsUserKernel *u, TsContext *c, const int64_t *dim, void *const *arg) {
   TsError *err = &c->err;
-  const TsJitTarget *t = u->interpret ? NULL : target_of(c, err);
+  const TsTarget *t = u->interpret ? NULL : target_of(c, err);
   if (u->interpret)
     ts_error_set(err, TS_ERR_argument, "%.60s: it is interpreted", u->tile->name);
   if (!t || !c->jit) return -1;

@@ -4,9 +4,9 @@
 #ifndef TS_JIT_USER_KERNEL_H
 #define TS_JIT_USER_KERNEL_H
 
-#include "ir/tile.h"
+#include "ir/tile/tile.h"
 #include "lib/text.h"
-#include "vm/tensor.h"
+#include "vm/core/tensor.h"
 
 typedef struct TsUserKernel TsUserKernel;
 
@@ -26,7 +26,7 @@ int ts_user_kernel_infer(const TsUserKernel *u, int nin, const TsMeta *const *in
 int ts_user_kernel_call(TsUserKernel *u, TsContext *c, int nin, TsTensor *const *in,
                         const int64_t *given, TsTensor **out);
 
-/* Measures what could be chosen for it (jit/tune.h) on these inputs, and runs the best from then
+/* Measures what could be chosen for it (jit/tune/tune.h) on these inputs, and runs the best from then
  * on. */
 int ts_user_kernel_tune(TsUserKernel *u, TsContext *c, int nin, TsTensor *const *in,
                         const int64_t *given);

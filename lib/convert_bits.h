@@ -1,7 +1,7 @@
 /* Scalar definitions of the conversions between f32 and the narrower floats, and
  * of the float to integer conversions. They are free of branches, so that loops
  * over them become vector code; vm/kernels/convert.c builds all pairs from them for arrays,
- * ir/tile_run_ops.c for tiles. */
+ * ir/tile/run/ops.c for tiles. */
 #ifndef TS_LIB_CONVERT_BITS_H
 #define TS_LIB_CONVERT_BITS_H
 

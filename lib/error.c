@@ -23,6 +23,8 @@ int ts_error_set(TsError *e, TsErrorCode code, const char *format, ...) {
   return -1;
 }
 
+int ts_error_memory(TsError *e) { return ts_error_set(e, TS_ERR_memory, "out of memory"); }
+
 int ts_error_hint(TsError *e, const char *format, ...) {
   va_list ap;
   va_start(ap, format);

@@ -20,6 +20,7 @@ typedef struct TsError {
 /* Fills the slot and returns -1, so that a failure is one statement. */
 int ts_error_set(TsError *e, TsErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+int ts_error_memory(TsError *e); /* the same, "out of memory" */
 /* Adds the hint; returns -1 as well. */
 int ts_error_hint(TsError *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds function and place of the program, " (in f, model.lua:12)", unless there is one; -1. */

@@ -62,7 +62,7 @@ int ts_file_new(int folder, const char *before, int mode, char name[TS_FILE_NAME
   return -1;
 }
 
-int ts_file_open(const char *path, const char **why) {
+int ts_file_open(const char *path, size_t *size, const char **why) {
   struct stat st;
   *why = NULL;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -70,7 +70,7 @@ int ts_file_open(const char *path, const char **why) {
     if (errno == ENXIO) *why = "not a plain file"; /* a socket, a device that is not there */
     return -1;
   }
-  if (!fstat(fd, &st) && S_ISREG(st.st_mode)) return fd;
+  if (!fstat(fd, &st) && S_ISREG(st.st_mode)) return *size = (size_t)st.st_size, fd;
   close(fd);
   *why = S_ISDIR(st.st_mode) ? "it is a folder" : "not a plain file";
   return -1;

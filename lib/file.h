@@ -20,9 +20,9 @@ bool ts_file_write(int fd, const void *from, size_t n);
 /* A new file for writing in the folder, under a name that nobody can guess. */
 int ts_file_new(int folder, const char *before, int mode, char name[TS_FILE_NAME]);
 
-/* A plain file for reading, which waits for nobody at the other end of a pipe; of others -1, with
- * *why (else NULL) where errno does not tell. */
-int ts_file_open(const char *path, const char **why);
+/* A plain file for reading, and its size; it waits for nobody at the other end of a pipe. Of others
+ * -1, with *why (else NULL) where errno does not tell. */
+int ts_file_open(const char *path, size_t *size, const char **why);
 
 /* What becomes path. Links are followed; mode, owner and group of the file that was there are
  * kept. What replacements that were killed have left behind in the folder is removed. */

@@ -3,6 +3,7 @@
 #include "lib/op.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,21 @@ static bool keeps_float(TsRule *r) {
          r == ts_dtype_rule_promote || r == ts_dtype_rule_real || r == ts_dtype_rule_angle;
 }
 
+static atomic_bool parsed;
+
+/* Operators by name: places by a hash of it, the next free ones where several have one. */
+enum { PLACES = 1024 };
+_Static_assert(2 * TS_OP_COUNT <= PLACES, "few names share a place");
+static uint16_t by_name[PLACES]; /* 1 + the operator */
+
+static unsigned place_of(const char *name) { return ts_text_hash(name, strlen(name)) % PLACES; }
+
+static void enter_name(int op) {
+  unsigned at = place_of(table[op].name);
+  while (by_name[at]) at = (at + 1) % PLACES;
+  by_name[at] = (uint16_t)(op + 1);
+}
+
 static void parse_table(void) {
   for (int i = 0; i < TS_OP_COUNT; i++) {
     TsOpInfo *o = &table[i];
@@ -176,17 +192,21 @@ static void parse_table(void) {
     parse_inputs(o);
     o->nattr = (uint8_t)ts_attr_specs(o->attrs, o->attr);
   }
+  for (int i = 0; i < TS_OP_COUNT; i++) enter_name(i);
+  atomic_store_explicit(&parsed, true, memory_order_release);
 }
 
+/* pthread_once for every call of an operator would be a tenth of it. */
 const TsOpInfo *ts_op_info(TsOp op) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, parse_table);
+  if (!atomic_load_explicit(&parsed, memory_order_acquire)) pthread_once(&once, parse_table);
   return &table[op];
 }
 
 TsOp ts_op_find(const char *name) {
-  for (int i = 0; i < TS_OP_COUNT; i++)
-    if (!strcmp(table[i].name, name)) return (TsOp)i;
+  ts_op_info((TsOp)0); /* the names are entered */
+  for (unsigned at = place_of(name); by_name[at]; at = (at + 1) % PLACES)
+    if (!strcmp(table[by_name[at] - 1].name, name)) return (TsOp)(by_name[at] - 1);
   return TS_OP_COUNT;
 }
 
@@ -287,8 +307,7 @@ static int check_kinds(TsInfer *inf, const TsOpInfo *o) {
   return ts_error_hint(inf->err, "convert with x:cast(\"f32\") first");
 }
 
-int ts_op_infer_types(TsInfer *inf) {
-  const TsOpInfo *o = ts_op_info(inf->op);
+static inline int infer_types(TsInfer *inf, const TsOpInfo *o) {
   inf->nout = 1;
   inf->dynamic = false;
   inf->compute = inf->nin && inf->in[0] ? (TsDtype)inf->in[0]->dtype : TS_DT_f32;
@@ -296,9 +315,11 @@ int ts_op_infer_types(TsInfer *inf) {
   return check_blocks(inf, o) || o->dtype(inf) || check_kinds(inf, o) ? -1 : 0;
 }
 
+int ts_op_infer_types(TsInfer *inf) { return infer_types(inf, ts_op_info(inf->op)); }
+
 int ts_op_infer(TsInfer *inf) {
   const TsOpInfo *o = ts_op_info(inf->op);
-  if (ts_op_infer_types(inf) || o->shape(inf)) return -1;
+  if (infer_types(inf, o) || o->shape(inf)) return -1;
   for (int i = 0; i < inf->nout; i++)
     if (ts_meta_check_size(&inf->out[i], o->name, inf->err)) return -1;
   return 0;

@@ -15,7 +15,7 @@ typedef enum TsOp {
 
 /* How an operator is executed. KERNEL: a function of its own, ts_exec_<name>,
  * into outputs that the VM allocated. COMPOSE: defined by other operators,
- * ts_compose_<name> (ir/compose_*.c). */
+ * ts_compose_<name> (ir/compose/). */
 typedef enum TsClass {
   TS_CLASS_POINTWISE,
   TS_CLASS_REDUCE,

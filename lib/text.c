@@ -167,3 +167,9 @@ const char *ts_text_closest(const char *wanted, int n, const char *(*next)(const
   }
   return best < 0 ? NULL : next(arg, best);
 }
+
+uint32_t ts_text_hash(const char *s, size_t n) {
+  uint32_t h = 0x811c9dc5u;
+  for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)s[i]) * 0x01000193u;
+  return h ^ h >> 15;
+}

@@ -3,6 +3,7 @@
 #define TS_LIB_TEXT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct TsText {
   char *at; /* NUL-terminated, or NULL while empty */
@@ -34,5 +35,8 @@ int ts_text_distance(const char *a, const char *b);
  * close enough to be a likely slip. next(arg, i) gives name i, which lasts until its next call. */
 const char *ts_text_closest(const char *wanted, int n, const char *(*next)(const void *, int),
                             const void *arg);
+
+/* For tables by name: FNV-1a, whose low bits are mixed. */
+uint32_t ts_text_hash(const char *s, size_t n);
 
 #endif

@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 #include "devices/device.h"
-#include "vm/mapped.h"
+#include "vm/core/mapped.h"
+#include "vm/core/tape.h"
 
 enum { MOST_ELEMENTS = 1000, MOST_LINES = 60, EDGE = 3, GAP = 1, CELL = 128 };
 
@@ -207,7 +208,7 @@ static void put_type(TsContext *c, TsTensor *x, TsText *out) {
   ts_text_str(out, ts_meta_text(&x->meta, meta));
   if (x->meta.device != c->device)
     ts_text_format(out, " %s", ts_device_at(x->meta.device)->name);
-  if (x->requires_grad) ts_text_str(out, " requires_grad");
+  if (ts_tape_asks(x)) ts_text_str(out, " requires_grad");
 }
 
 void ts_display_tensor(TsContext *c, TsTensor *x, int width, TsText *text) {

@@ -3,7 +3,7 @@
 #define TS_REPL_DISPLAY_H
 
 #include "lib/text.h"
-#include "vm/tensor.h"
+#include "vm/core/tensor.h"
 
 /* The elements of x as nested rows that fit `width` columns, then a line with
  * dtype, shape and, where it is not the default one, the device; no line end

@@ -7,7 +7,7 @@
 #include <lua.h>
 #include <lualib.h>
 
-#include "vm/vm.h"
+#include "vm/core/vm.h"
 
 /* The state's context. One Lua state has one. */
 TsContext *ts_lua_context(lua_State *L);
@@ -24,6 +24,17 @@ int ts_lua_raise(lua_State *L);
 int ts_lua_fail(lua_State *L, TsErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* ---- lists and types, repl/lua/list.c */
+/* The tensors of a list; the array is on the stack. Where it has none: NULL, or, if a function is
+ * named, an error. */
+int ts_lua_list(lua_State *L, int table, const char *function, TsTensor ***out);
+void ts_lua_push_sizes(lua_State *L, int n, const int64_t *size); /* a list */
+void ts_lua_push_types(lua_State *L, int n, const TsMeta *m);     /* {{dtype, shape}...} */
+void ts_lua_check_shape(lua_State *L, TsMeta *m,
+                        const char *function); /* m's, of the list on top */
+/* The metatable of a type whose methods stand in itself. */
+void ts_lua_metatable(lua_State *L, const char *name, const luaL_Reg *methods);
+
 /* Pushes the text and frees it; one that is incomplete is an error. */
 struct TsText;
 void ts_lua_push_text(lua_State *L, struct TsText *text);
@@ -39,7 +50,7 @@ bool ts_lua_is_usual(lua_State *L, int index, int op);
 bool ts_lua_is_metamethod(lua_CFunction f);
 bool ts_lua_is_getter(lua_CFunction f);
 
-/* A whole number of 64 bits, and none that the IR takes for a symbolic size (ir/size.h). */
+/* A whole number of 64 bits, and none that the IR takes for a symbolic size (ir/text/size.h). */
 bool ts_lua_whole(double v, int64_t *out);
 /* A tensor from a Lua value: number, boolean, nested tables; dtype may be
  * TS_DT_none. NULL with the context's error filled, its message headed by `what`. */
@@ -55,12 +66,12 @@ int ts_lua_assign(lua_State *L, TsTensor *x, int key, int value);
 /* Pushes element `index` (row-major) as a Lua number, boolean, or int64/complex. */
 void ts_lua_push_element(lua_State *L, TsTensor *x, int64_t index);
 
-/* repl/lua_box.c: tensors that Lua no longer has are freed by the state's allocator. After
+/* repl/lua/box.c: tensors that Lua no longer has are freed by the state's allocator. After
  * _close tensors that are alive stay so. _metatable takes the one on the stack. */
 void ts_lua_open_box(lua_State *L);
 void ts_lua_close_box(lua_State *L);
 void ts_lua_box_metatable(lua_State *L);
-void ts_lua_keep_memory(void); /* for Lua, should there be no other */
+void ts_lua_keep_memory(void);        /* for Lua, should there be no other */
 int64_t ts_lua_fail_after(int64_t n); /* as ts_memory_fail_after, of what Lua asks for itself */
 /* A full collection behind which LuaJIT's traces hold nothing; from a C function of Lua. */
 void ts_lua_release_traces(lua_State *L);
@@ -71,7 +82,8 @@ void ts_lua_open_tensor(lua_State *L);        /* metatable; leaves nothing */
 void ts_lua_push_methods(lua_State *L);       /* the methods of tensors */
 void ts_lua_open_ops(lua_State *L);           /* op table into the table on top */
 void ts_lua_open_graph(lua_State *L);         /* capture and graphs */
-void ts_lua_open_foreign(lua_State *L);       /* functions from outside */
+void ts_lua_open_foreign(lua_State *L);       /* C functions */
+void ts_lua_open_custom(lua_State *L);        /* functions from outside as operators */
 void ts_lua_open_files(lua_State *L);         /* mapping and writing files */
 void ts_lua_open_system(lua_State *L);        /* threads, memory, hash, isa, ... */
 void ts_lua_open_ir(lua_State *L);            /* the text of graphs */
@@ -84,6 +96,7 @@ void ts_lua_open_fast(lua_State *L);          /* operators that compiled Lua cod
 /* A kernel that a program wrote, or NULL; sizes that a call gives, -1 of those it does not. */
 struct TsUserKernel *ts_lua_kernel(lua_State *L, int at);
 void ts_lua_kernel_sizes(lua_State *L, int at, int64_t *dim);
+struct TsForeign *ts_lua_foreign(lua_State *L, int at); /* a C function, or an error */
 
 /* Prints x for a terminal of `width` columns into text. */
 void ts_display_tensor(TsContext *c, TsTensor *x, int width, struct TsText *text);

@@ -5,7 +5,7 @@
 #include <lua.h>
 #include <stdbool.h>
 
-#include "repl/edit.h"
+#include "repl/edit/edit.h"
 
 /* The module tessera.console, on which lib/lua/prompt.lua stands, into preload. */
 void ts_prompt_open(lua_State *L);

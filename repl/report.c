@@ -23,6 +23,8 @@
 #include "repl/prompt.h"
 #include "repl/run.h"
 
+static const char OVERFLOW[] = "stack overflow"; /* without a line, of code that is interpreted */
+
 enum { LINE_ROOM = 512, LONGEST_SHOWN = 160, FRAMES_FIRST = 10, FRAMES_LAST = 4 };
 
 static bool is_users(const lua_Debug *ar) {
@@ -197,20 +199,20 @@ static void push_text(lua_State *L, TsText *t, const char *message) {
 }
 
 /* ---- errors that the library hands on: their calls are gone when the report is made */
-static char kept_key;
+static char calls_key;
 
 int ts_report_keep(lua_State *L) {
   TsText out = {0};
   if (!lua_isstring(L, 1)) return 1;
   lua_settop(L, 1);
-  lua_pushlightuserdata(L, &kept_key);
+  lua_pushlightuserdata(L, &calls_key);
   lua_rawget(L, LUA_REGISTRYINDEX);
   if (lua_istable(L, 2)) lua_rawgeti(L, 2, 1);
   bool again = lua_gettop(L) > 2 && lua_rawequal(L, 1, 3);
   lua_settop(L, 1);
   if (again) return 1; /* handed on once more */
   put_traceback(L, &out);
-  lua_pushlightuserdata(L, &kept_key);
+  lua_pushlightuserdata(L, &calls_key);
   lua_createtable(L, 2, 0);
   lua_pushvalue(L, 1);
   lua_rawseti(L, -2, 1);
@@ -223,7 +225,7 @@ int ts_report_keep(lua_State *L) {
 
 /* The calls of the error in slot 1. */
 static void put_calls(lua_State *L, TsText *out) {
-  lua_pushlightuserdata(L, &kept_key);
+  lua_pushlightuserdata(L, &calls_key);
   lua_rawget(L, LUA_REGISTRYINDEX);
   int kept = lua_gettop(L);
   if (lua_istable(L, kept)) {
@@ -232,7 +234,7 @@ static void put_calls(lua_State *L, TsText *out) {
     if (lua_rawequal(L, 1, kept + 1)) ts_text_str(out, lua_tostring(L, kept + 2));
     bool same = lua_rawequal(L, 1, kept + 1);
     lua_settop(L, kept - 1);
-    lua_pushlightuserdata(L, &kept_key);
+    lua_pushlightuserdata(L, &calls_key);
     lua_pushnil(L);
     lua_rawset(L, LUA_REGISTRYINDEX);
     if (same) return;
@@ -307,6 +309,35 @@ static void put_module_hint(TsText *out, const char *message) {
   }
 }
 
+/* "name: what is wrong", or what tells where Lua's stack ends. */
+static bool is_named(const char *text, const char *name) {
+  size_t n = strlen(name);
+  return (!strncmp(text, name, n) && text[n] == ':') || !strcmp(text, OVERFLOW);
+}
+
+/* A line of the library is none of the program's: the message gets that of the call that led there,
+ * and the name of what was called. Pushes it; the old one stays on the stack. */
+static const char *at_users_line(lua_State *L, const char *message, Place *place) {
+  lua_Debug ar;
+  const char *called = NULL;
+  for (int level = 1; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sln", &ar);
+    if (ar.currentline <= 0 || !is_users(&ar)) {
+      called = ar.name;
+      continue;
+    }
+    const char *text = message + place->prefix;
+    if (called && !is_named(text, called)) text = lua_pushfstring(L, "%s: %s", called, text);
+    place->source[0] = 0;
+    if (strlen(ar.source) < sizeof place->source) strcpy(place->source, ar.source);
+    place->line = ar.currentline;
+    message = lua_pushfstring(L, "%s:%d: %s", ar.short_src, ar.currentline, text);
+    place->prefix = strlen(message) - strlen(text);
+    return message;
+  }
+  return message;
+}
+
 static void put_report(lua_State *L, TsText *out, const char *message, const Place *place) {
   static const char hint_mark[] = "\n  hint: ";
   char line[LINE_ROOM];
@@ -336,6 +367,8 @@ int ts_report_handler(lua_State *L) {
   }
   const char *message = lua_tostring(L, 1);
   Place place = find_place(L, message);
+  if (!strncmp(place.source, "=tessera", 8) || !strcmp(message, OVERFLOW))
+    message = at_users_line(L, message, &place);
   put_report(L, &out, message, &place);
   put_calls(L, &out);
   push_text(L, &out, message);

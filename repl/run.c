@@ -15,7 +15,7 @@
 #include "devices/cpu_pool.h"
 #include "jit/jit.h"
 #include "repl/embed.h"
-#include "repl/lua_guard.h"
+#include "repl/guard.h"
 #include "repl/report.h"
 #include "repl/tail.h"
 
@@ -251,11 +251,33 @@ void ts_run_forget(lua_State *L) {
   set_timer(0);
 }
 
+/* Where the last call fits Lua's stack to the slot, no room is left for the handler of the
+ * overflow. What is known then is the chunk, and of a chunk of one line the line. */
+static void explain_overflow(lua_State *L, const lua_Debug *chunk) {
+  size_t size;
+  const char *text = *chunk->source == '=' ? ts_run_text(L, chunk->source, &size) : NULL;
+  bool one = text && !memchr(text, '\n', size);
+  lua_pushfstring(L, "%s%s: stack overflow", chunk->short_src, one ? ":1" : "");
+  ts_report_load(L, chunk->source);
+  lua_remove(L, -2);
+}
+
+/* The handler has not run. */
+static void explain_unhandled(lua_State *L, const lua_Debug *chunk) {
+  const char *why = lua_isstring(L, -1) ? lua_tostring(L, -1) : "error";
+  if (!control.stopped && !strcmp(why, "stack overflow")) return explain_overflow(L, chunk);
+  lua_pushfstring(L, "tessera: %s", control.stopped ? "interrupted" : why);
+  lua_remove(L, -2);
+}
+
 int ts_run_call(lua_State *L, int nargs, int nresults) {
   /* The handler may jump, so it blocks nothing. */
   struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_NODEFER}, before;
   sigemptyset(&action.sa_mask);
   int base = lua_gettop(L) - nargs;
+  lua_Debug chunk;
+  lua_pushvalue(L, base);
+  lua_getinfo(L, ">S", &chunk);
   TsLuaState state = ts_lua_state(L);
   ts_lua_keep_memory();
   lua_pushcfunction(L, ts_report_handler);
@@ -272,13 +294,7 @@ int ts_run_call(lua_State *L, int nargs, int nresults) {
   if (control.pending || control.full) ts_run_forget(L);
   if (status) ts_lua_restore(L, &state);
   lua_remove(L, base);
-  if (status == LUA_ERRERR || status == LUA_ERRMEM) { /* the handler has not run */
-    lua_pushfstring(L, "tessera: %s",
-                    control.stopped       ? "interrupted"
-                    : lua_isstring(L, -1) ? lua_tostring(L, -1)
-                                          : "error");
-    lua_remove(L, -2);
-  }
+  if (status == LUA_ERRERR || status == LUA_ERRMEM) explain_unhandled(L, &chunk);
   return status;
 }
 

@@ -2,10 +2,13 @@
  * them. */
 #include "repl/tail.h"
 
+#include <ctype.h>
 #include <lauxlib.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/jit.h"
+#include "repl/lua_api.h"
 #include "repl/tail_code.h"
 
 /* ---- chunks */
@@ -47,10 +50,21 @@ static void give_table(lua_State *L, int f) {
   lua_setupvalue(L, f, n);
 }
 
+static void tell_unknown(lua_State *L) {
+  static bool told;
+  if (!told)
+    told =
+        ts_jit_tell(ts_lua_context(L)->jit, "refused", "tail calls", "",
+                    "the instructions of this LuaJIT are not known; errors behind them do not "
+                    "name the line of the call");
+}
+
 void ts_tail_change(lua_State *L) {
-  TsTailBytes dump = {0}, out = {0};
+  uint8_t few[1024], more[1536];
+  TsTailBytes dump = TS_TAIL_BYTES(few), out = TS_TAIL_BYTES(more);
   int f = lua_gettop(L);
   lua_Debug ar;
+  if (!known) tell_unknown(L);
   if (!known || lua_iscfunction(L, f)) return;
   luaL_checkstack(L, 6, "a chunk");
   lua_pushvalue(L, f);
@@ -67,7 +81,47 @@ void ts_tail_change(lua_State *L) {
     lua_replace(L, f);
   }
   lua_settop(L, f);
-  free(dump.at), free(out.at);
+  ts_tail_free(&dump), ts_tail_free(&out);
+}
+
+/* ---- texts without tail calls, which are most, stay as they are loaded */
+static bool goes_on(unsigned char c) { return isalnum(c) || c == '_' || c >= 0x80; }
+
+static const char *skip_space(const char *at, const char *end) {
+  while (at < end && isspace((unsigned char)*at)) at++;
+  return at;
+}
+
+/* Whether what stands behind a `return` may be a call, and nothing behind it. */
+static bool is_call(const char *at, const char *end) {
+  static const char *const others[] = {"nil", "true", "false", "not", "function"};
+  for (bool first = true;; first = false) {
+    const char *name = at = skip_space(at, end);
+    while (at < end && goes_on((unsigned char)*at)) at++;
+    size_t n = (size_t)(at - name);
+    for (size_t i = 0; first && i < sizeof others / sizeof *others; i++)
+      if (n == strlen(others[i]) && !memcmp(name, others[i], n)) return false;
+    at = skip_space(at, end);
+    if (at == end) return false;
+    if (n && *at == '.' && end - at > 1 && at[1] != '.') { /* a field of what it names */
+      at++;
+      continue;
+    }
+    if (*at == '-')
+      return end - at > 1 && at[1] == '-'; /* behind a comment anything may come */
+    return *at == '(' || (n && strchr(":[{\"'", *at));
+  }
+}
+
+static bool may_have_tail_calls(const char *text, size_t n) {
+  static const char word[] = "return";
+  if (n && *text == LUA_SIGNATURE[0]) return true; /* a dump */
+  for (const char *end = text + n, *at = text;
+       (at = memmem(at, (size_t)(end - at), word, sizeof word - 1));) {
+    at += sizeof word - 1;
+    if (is_call(at, end)) return true;
+  }
+  return false;
 }
 
 /* ---- who is kept */
@@ -117,9 +171,16 @@ static void keep_library(lua_State *L) {
   lua_pop(L, 3);
 }
 
-/* ---- Lua's loaders, with the change: the function in upvalue 1 under its name, upvalue 2. */
+/* ---- Lua's loaders, with the change: the function in upvalue 1 under its name, upvalue 2. 3: its
+ * argument may be the text itself. */
 static int load_changed(lua_State *L) {
   int n = lua_gettop(L);
+  size_t size;
+  bool same = lua_toboolean(L, lua_upvalueindex(3)) && lua_type(L, 1) == LUA_TSTRING;
+  if (same) {
+    const char *chunk = lua_tolstring(L, 1, &size);
+    same = !may_have_tail_calls(chunk, size);
+  }
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
   if (lua_pcall(L, n, LUA_MULTRET, 0)) {
@@ -131,7 +192,7 @@ static int load_changed(lua_State *L) {
     lua_concat(L, 2);
     return lua_error(L);
   }
-  if (lua_isfunction(L, 1)) {
+  if (lua_isfunction(L, 1) && !same) {
     lua_settop(L, 1);
     ts_tail_change(L);
   }
@@ -147,10 +208,11 @@ static int do_file(lua_State *L) {
   return lua_gettop(L);
 }
 
-static void wrap(lua_State *L, const char *name) {
+static void wrap(lua_State *L, const char *name, bool text) {
   lua_pushvalue(L, -1);
   lua_pushstring(L, name);
-  lua_pushcclosure(L, load_changed, 2);
+  lua_pushboolean(L, text);
+  lua_pushcclosure(L, load_changed, 3);
   lua_replace(L, -2);
 }
 
@@ -166,7 +228,7 @@ void ts_tail_open(lua_State *L) {
   lua_settop(L, top);
   for (size_t i = 0; i < sizeof loaders / sizeof *loaders; i++) {
     lua_getglobal(L, loaders[i]);
-    wrap(L, loaders[i]);
+    wrap(L, loaders[i], i < 2);
     lua_setglobal(L, loaders[i]);
   }
   lua_pushcfunction(L, do_file);
@@ -175,7 +237,7 @@ void ts_tail_open(lua_State *L) {
   lua_getfield(L, -1, "loaders");
   for (int i = 1; i <= (int)lua_objlen(L, -1); i++) { /* Lua's own, for files */
     lua_rawgeti(L, -1, i);
-    wrap(L, "require");
+    wrap(L, "require", false);
     lua_rawseti(L, -2, i);
   }
   lua_settop(L, top);

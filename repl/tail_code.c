@@ -81,24 +81,38 @@ bool ts_tail_learn(lua_State *L) {
 }
 
 /* ---- reading and writing bytes */
+/* For n more bytes; NULL: no memory. */
+static uint8_t *room(TsTailBytes *b, size_t n) {
+  if (b->failed || b->n + n <= b->cap) return b->failed ? NULL : b->at + b->n;
+  size_t cap = (b->n + n) * 2;
+  uint8_t *at = realloc(b->at == b->few ? NULL : b->at, cap);
+  if ((b->failed = !at)) return NULL;
+  if (b->at == b->few) memcpy(at, b->few, b->n);
+  b->at = at, b->cap = cap;
+  return at + b->n;
+}
+
+void ts_tail_free(TsTailBytes *b) {
+  if (b->at != b->few) free(b->at);
+}
+
 void ts_tail_put(TsTailBytes *b, const void *from, size_t n) {
-  if (b->failed || n == 0) return;
-  if (b->n + n > b->cap) {
-    size_t cap = (b->n + n) * 2;
-    uint8_t *at = realloc(b->at, cap);
-    if (!at) {
-      b->failed = true;
-      return;
-    }
-    b->at = at, b->cap = cap;
-  }
-  memcpy(b->at + b->n, from, n);
+  uint8_t *to = n ? room(b, n) : NULL;
+  if (!to) return;
+  memcpy(to, from, n);
   b->n += n;
 }
 
 static void put_number(TsTailBytes *b, uint32_t v) {
-  for (; v >= 0x80; v >>= 7) ts_tail_put(b, &(uint8_t){(uint8_t)(v | 0x80)}, 1);
-  ts_tail_put(b, &(uint8_t){(uint8_t)v}, 1);
+  uint8_t *to = room(b, 5);
+  for (; to && v >= 0x80; v >>= 7) *to++ = (uint8_t)(v | 0x80);
+  if (to) *to++ = (uint8_t)v, b->n = (size_t)(to - b->at);
+}
+
+static uint32_t length_of(uint32_t number) {
+  uint32_t n = 1;
+  for (; number >= 0x80; number >>= 7) n++;
+  return n;
 }
 
 typedef struct Reader {
@@ -137,13 +151,14 @@ typedef struct Proto {
   int parent; /* -1: the chunk itself */
   uint8_t head[3];
   uint32_t nuv, nkgc, nkn, nbc, ndebug, first, lines;
-  const uint8_t *bc, *uv, *constant, *debug;
-  size_t nconstant;
-  bool calls, shares; /* has tail calls, or a function in it has; has the upvalue */
+  const uint8_t *whole, *bc, *uv, *constant, *debug;
+  size_t nwhole, nconstant;
+  uint32_t ncall;     /* tail calls */
+  bool calls, shares; /* has some, or a function in it has; has the upvalue */
 } Proto;
 
 typedef struct Dump {
-  Proto *p;
+  Proto few[16], *p;
   int n, cap;
   const uint8_t *head;
   size_t nhead;
@@ -215,7 +230,7 @@ static bool read_proto(Dump *d, Reader *all, int *open, int *nopen) {
   if (!at || d->n == d->cap) return false;
   Reader r = {at, at + size, false};
   Proto *p = &d->p[d->n];
-  *p = (Proto){.parent = -1};
+  *p = (Proto){.parent = -1, .whole = at, .nwhole = size};
   const uint8_t *head = take(&r, 3);
   if (!head) return false;
   memcpy(p->head, head, 3);
@@ -227,7 +242,8 @@ static bool read_proto(Dump *d, Reader *all, int *open, int *nopen) {
   read_constants(d, p, &r, open, nopen);
   p->debug = take(&r, p->ndebug);
   if (r.failed || r.at != r.end) return false;
-  for (uint32_t i = 0; i < p->nbc && p->ndebug; i++) p->calls |= is_tail_call(p, i);
+  for (uint32_t i = 0; i < p->nbc && p->ndebug; i++) p->ncall += is_tail_call(p, i);
+  p->calls = p->ncall > 0;
   open[(*nopen)++] = d->n++;
   return true;
 }
@@ -241,28 +257,38 @@ static bool read_dump(Dump *d, const uint8_t *at, size_t n) {
   if ((flags & (BIG_ENDIAN_DUMP | STRIPPED)) || !(flags & FR2)) return false;
   take(&r, number(&r));
   d->head = at, d->nhead = (size_t)(r.at - at);
-  d->cap = 16 + (int)(n / 16); /* no function is shorter */
-  d->p = malloc(sizeof *d->p * (size_t)d->cap);
-  int *open = malloc(sizeof *open * (size_t)d->cap), nopen = 0;
+  enum { FEW = sizeof d->few / sizeof *d->few };
+  int few[FEW], *open = few, nopen = 0;
+  d->cap = 1 + (int)(n / 16); /* no function is shorter */
+  d->p = d->few;
+  if (d->cap > FEW) {
+    d->p = malloc(sizeof *d->p * (size_t)d->cap);
+    open = malloc(sizeof *open * (size_t)d->cap);
+  }
   bool fine = d->p && open && !r.failed;
   while (fine && r.at < r.end && *r.at) fine = read_proto(d, &r, open, &nopen);
   fine = fine && nopen == 1 && r.at + 1 == r.end;
-  free(open);
+  if (open != few) free(open);
   return fine;
 }
 
 /* ---- changing it */
+/* One function after the other: what was made of the last one is written over. */
 typedef struct Change {
   const Proto *p;
-  uint32_t *to; /* where instructions are now; those put in front of one belong to it */
-  TsTailBytes bc, line;
-  int width; /* bytes of a line number */
+  TsTailBytes bc, line, names;
+  TsTailBytes room; /* of `to` */
+  uint32_t *to;     /* where instructions are now; those put in front of one belong to it */
+  size_t width;     /* bytes of a line number */
 } Change;
 
+/* There is room. */
 static void emit(Change *c, uint32_t line_of, uint8_t op, uint32_t a, uint32_t d) {
   uint8_t ins[4] = {op, (uint8_t)a, (uint8_t)d, (uint8_t)(d >> 8)};
-  ts_tail_put(&c->bc, ins, 4);
-  ts_tail_put(&c->line, c->p->debug + (size_t)line_of * (size_t)c->width, (size_t)c->width);
+  const uint8_t *from = c->p->debug + line_of * c->width;
+  memcpy(c->bc.at + c->bc.n, ins, 4);
+  for (size_t i = 0; i < c->width; i++) c->line.at[c->line.n + i] = from[i];
+  c->bc.n += 4, c->line.n += c->width;
 }
 
 static void copy(Change *c, uint32_t i) {
@@ -370,11 +396,20 @@ static bool move_names(const Change *c, TsTailBytes *out) {
   return !r.failed && r.at == r.end;
 }
 
+/* Besides what was there a tail call has a test and an end of ten instructions, and what gave its
+ * callee and its arguments once more: together no more than the code. */
+static bool begin_code(Change *c, const Proto *p) {
+  size_t most = 2 * (size_t)p->nbc + 10 * (size_t)p->ncall;
+  c->p = p;
+  c->width = p->lines < 256 ? 1 : p->lines < 65536 ? 2 : 4;
+  c->bc.n = c->line.n = c->names.n = 0;
+  c->to = (void *)room(&c->room, sizeof *c->to * ((size_t)p->nbc + 1));
+  return p->nbc * c->width <= p->ndebug && c->to && room(&c->bc, 4 * most) &&
+         room(&c->line, c->width * most);
+}
+
 static bool change_code(Change *c) {
   const Proto *p = c->p;
-  c->width = p->lines < 256 ? 1 : p->lines < 65536 ? 2 : 4;
-  c->to = malloc(sizeof *c->to * ((size_t)p->nbc + 1));
-  if (!c->to || (size_t)p->nbc * (size_t)c->width > p->ndebug) return false;
   Tail next = {.last = 0};
   bool found = false, sought = false;
   for (uint32_t i = 0; i < p->nbc; i++) {
@@ -392,74 +427,67 @@ static bool change_code(Change *c) {
     if (i == next.last) sought = false;
   }
   c->to[p->nbc] = (uint32_t)(c->bc.n / 4);
-  return !c->bc.failed && move_jumps(c);
+  return move_jumps(c);
 }
 
-static bool write_changed(const Dump *d, const Proto *p, TsTailBytes *out) {
-  Change c = {.p = p};
-  TsTailBytes names_of = {0};
-  bool fine = change_code(&c) && move_names(&c, &names_of);
-  if (fine) {
-    uint32_t uv =
-        p->parent < 0 ? 0x4000 : d->p[p->parent].nuv; /* never assigned; the outer one */
-    ts_tail_put(out, p->head, 3);
-    ts_tail_put(out, &(uint8_t){(uint8_t)(p->nuv + 1)}, 1);
-    put_number(out, p->nkgc), put_number(out, p->nkn), put_number(out, (uint32_t)(c.bc.n / 4));
-    put_number(out, (uint32_t)(c.line.n + names_of.n));
-    put_number(out, p->first), put_number(out, p->lines);
-    ts_tail_put(out, c.bc.at, c.bc.n);
-    ts_tail_put(out, p->uv, 2 * (size_t)p->nuv);
-    ts_tail_put(out, (uint8_t[]){(uint8_t)uv, (uint8_t)(uv >> 8)}, 2);
-    ts_tail_put(out, p->constant, p->nconstant);
-    ts_tail_put(out, c.line.at, c.line.n);
-    ts_tail_put(out, names_of.at, names_of.n);
-  }
-  free(c.to), free(c.bc.at), free(c.line.at), free(names_of.at);
-  return fine;
-}
-
-static void write_same(const Proto *p, TsTailBytes *out) {
+static bool write_changed(const Dump *d, const Proto *p, Change *c, TsTailBytes *out) {
+  if (!begin_code(c, p) || !change_code(c) || !move_names(c, &c->names)) return false;
+  /* never assigned; the outer one */
+  uint32_t uv = p->parent < 0 ? 0x4000 : d->p[p->parent].nuv;
+  uint32_t nbc = (uint32_t)(c->bc.n / 4), ndebug = (uint32_t)(c->line.n + c->names.n);
+  uint32_t numbers[] = {p->nkgc, p->nkn, nbc, ndebug, p->first, p->lines};
+  enum { N = sizeof numbers / sizeof *numbers };
+  size_t size = 4 + c->bc.n + 2 * ((size_t)p->nuv + 1) + p->nconstant + ndebug;
+  for (int i = 0; i < N; i++) size += length_of(numbers[i]);
+  put_number(out, (uint32_t)size);
   ts_tail_put(out, p->head, 3);
-  ts_tail_put(out, &(uint8_t){(uint8_t)p->nuv}, 1);
-  put_number(out, p->nkgc), put_number(out, p->nkn), put_number(out, p->nbc);
-  put_number(out, p->ndebug);
-  if (p->ndebug) put_number(out, p->first), put_number(out, p->lines);
-  ts_tail_put(out, p->bc, 4 * (size_t)p->nbc);
+  ts_tail_put(out, &(uint8_t){(uint8_t)(p->nuv + 1)}, 1);
+  for (int i = 0; i < N; i++) put_number(out, numbers[i]);
+  ts_tail_put(out, c->bc.at, c->bc.n);
   ts_tail_put(out, p->uv, 2 * (size_t)p->nuv);
+  ts_tail_put(out, (uint8_t[]){(uint8_t)uv, (uint8_t)(uv >> 8)}, 2);
   ts_tail_put(out, p->constant, p->nconstant);
-  ts_tail_put(out, p->debug, p->ndebug);
+  ts_tail_put(out, c->line.at, c->line.n);
+  ts_tail_put(out, c->names.at, c->names.n);
+  return !c->names.failed;
 }
 
 /* False if nothing is to be changed, or could be. */
 static bool change_dump(Dump *d, TsTailBytes *out) {
   for (int i = 0; i < d->n; i++)
     if (d->p[i].calls && d->p[i].parent >= 0) d->p[d->p[i].parent].calls = true;
-  if (!d->p[d->n - 1].calls) return false;
+  if (!d->p[d->n - 1].calls || !room(out, 2 * (size_t)(d->p[d->n - 1].debug - d->head)))
+    return false;
   ts_tail_put(out, d->head, d->nhead);
   for (int i = d->n; i-- > 0;) {
     Proto *p = &d->p[i];
     bool above = p->parent < 0 || d->p[p->parent].shares;
     p->shares = p->calls && above && p->nuv < MOST_UPVALUES && p->ndebug;
   }
+  uint8_t bc[512], line[128], live[256];
+  uint32_t to[128];
+  Change c = {
+      .bc = TS_TAIL_BYTES(bc), .line = TS_TAIL_BYTES(line), .names = TS_TAIL_BYTES(live)};
+  c.room = (TsTailBytes){.at = (void *)to, .few = (void *)to, .cap = sizeof to};
   bool fine = d->p[d->n - 1].shares;
   for (int i = 0; i < d->n && fine; i++) {
-    TsTailBytes one = {0};
-    if (d->p[i].shares)
-      fine = write_changed(d, &d->p[i], &one);
-    else
-      write_same(&d->p[i], &one);
-    put_number(out, (uint32_t)one.n);
-    ts_tail_put(out, one.at, one.n);
-    fine = fine && !one.failed;
-    free(one.at);
+    const Proto *p = &d->p[i];
+    if (p->shares) {
+      fine = write_changed(d, p, &c, out);
+    } else {
+      put_number(out, (uint32_t)p->nwhole);
+      ts_tail_put(out, p->whole, p->nwhole);
+    }
   }
+  ts_tail_free(&c.room), ts_tail_free(&c.bc), ts_tail_free(&c.line), ts_tail_free(&c.names);
   ts_tail_put(out, "", 1);
   return fine && !out->failed;
 }
 
 bool ts_tail_rewrite(const TsTailBytes *dump, TsTailBytes *out) {
-  Dump d = {0};
+  Dump d;
+  d.p = NULL, d.n = 0;
   bool done = read_dump(&d, dump->at, dump->n) && change_dump(&d, out);
-  free(d.p);
+  if (d.p != d.few) free(d.p);
   return done;
 }

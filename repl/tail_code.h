@@ -7,13 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Most chunks are short: their bytes are in memory of the caller, others in some of the heap. */
 typedef struct TsTailBytes {
-  uint8_t *at; /* malloc'd */
+  uint8_t *at, *few;
   size_t n, cap;
   bool failed; /* no memory */
 } TsTailBytes;
 
+#define TS_TAIL_BYTES(array)                                                                   \
+  { .at = (array), .few = (array), .cap = sizeof(array) }
 void ts_tail_put(TsTailBytes *b, const void *from, size_t n);
+void ts_tail_free(TsTailBytes *b);
 /* Once, before the others: the numbers of LuaJIT's instructions. False if they are not known. */
 bool ts_tail_learn(lua_State *L);
 /* A chunk as lua_dump writes it, changed; its last upvalue, (tail), is the table of callees. False

@@ -1,31 +1,51 @@
 #!/bin/sh
-# Checks the include direction: lib <- devices <- ir <- vm <- jit <- repl. Each
-# folder includes itself and what stands left of it; only repl includes LuaJIT,
-# only jit LLVM, only devices/ names a driver's API.
+# Checks the include direction. Folders: lib <- devices <- ir <- vm <- jit <- repl; rooms of a folder as
+# they stand in `rooms`, a line of which may include itself and the lines above it. Only repl
+# includes LuaJIT, only jit LLVM, only devices/ names a driver's API.
 set -eu
 cd "$(dirname "$0")/.."
-order="lib devices ir vm jit repl"
+rooms="lib/elem lib/ops lib/lua lib
+devices
+ir/text ir/compose
+ir/graph
+ir/adjoint ir/tile
+ir/rules ir/tile/gpu ir/tile/product ir/tile/run
+ir/tile/pass ir/sched
+ir/lower
+vm/kernels/simd
+vm/kernels
+vm/kernels/attention vm/kernels/fft vm/kernels/gemm vm/kernels/pointwise vm/kernels/rows
+vm/core
+vm/fft vm/gemm vm/rows
+vm/drive
+vm/code vm/exec
+vm
+jit/code
+jit/gpu
+jit/emit/cpu jit/emit/simt jit/emit/roles
+jit/compile
+jit/device
+jit/launch
+jit/build jit/tune jit/eager jit/eager/family jit/trace jit
+repl/edit
+repl
+repl/lua"
 bad=0
-rank() {
-  n=0
-  for d in $order; do
-    [ "$d" = "$1" ] && { echo $n; return; }
-    n=$((n + 1))
-  done
-  echo -1
-}
-for from in $order; do
-  [ -d "$from" ] || continue
-  mine=$(rank "$from")
-  for hit in $(grep -rnoE --include='*.[ch]' --include='*.inc' --include='*.def' \
-      '^#include "[a-z_]+/' "$from" | sed -E 's/:#include "/:/; s,/$,,'); do
-    to=${hit##*:}
-    theirs=$(rank "$to")
-    if [ "$theirs" -lt 0 ] || [ "$theirs" -gt "$mine" ]; then
-      echo "layers: ${hit%:*}: $from must not include $to" >&2
-      bad=1
-    fi
-  done
+includes=$(grep -rnE --include='*.[ch]' --include='*.inc' --include='*.def' '^#include "[a-z_]+/' \
+  lib devices ir vm jit repl | sed -E 's/^([^:]*):([0-9]+):#include "([^"]*)".*/\1 \2 \3/')
+printf '%s\n--\n%s\n' "$rooms" "$includes" | awk '
+  $1 == "--" { list = 1; next }
+  !list { n++; for (i = 1; i <= NF; i++) rank[$i] = n; next }
+  {
+    from = $1; to = $3
+    sub("/[^/]*$", "", from); sub("/[^/]*$", "", to)
+    if (!(from in rank)) { print "layers: " $1 ": the room " from " is not in scripts/layers.sh"; bad = 1 }
+    else if (!(to in rank) || rank[to] > rank[from]) {
+      print "layers: " $1 ":" $2 ": " from " must not include " to; bad = 1
+    }
+  }
+  END { exit bad }' >&2 || bad=1
+for from in lib devices ir vm jit repl; do
   if [ "$from" != repl ] && grep -rnE --include='*.[ch]' '<(lua|lualib|lauxlib|luajit)\.h>' "$from" >&2; then
     echo "layers: only repl includes LuaJIT" >&2
     bad=1
@@ -34,7 +54,7 @@ for from in $order; do
     echo "layers: only jit includes LLVM" >&2
     bad=1
   fi
-  if [ "$from" != devices ] && grep -rnE --include='*.[ch]' '<(cuda|hip/|level_zero/)' "$from" >&2; then
+  if [ "$from" != devices ] && grep -rnE --include='*.[ch]' '<(cuda|hip/|level_zero/)|"devices/cuda' "$from" >&2; then
     echo "layers: only devices names a driver" >&2
     bad=1
   fi
@@ -43,6 +63,10 @@ for from in $order; do
     echo "layers: only devices/cuda*.c calls CUDA's driver" >&2
     bad=1
   fi
+done
+for room in $(find lib devices ir vm jit repl -type d); do
+  n=$(find "$room" -maxdepth 1 -type f | wc -l)
+  [ "$n" -le 60 ] || { echo "layers: $room has $n files" >&2; bad=1; }
 done
 [ $bad = 0 ] && echo "layers: in order"
 exit $bad

@@ -1,15 +1,15 @@
 /* Capture: operator calls as nodes. */
-#include "vm/capture.h"
+#include "vm/core/capture.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/failing.h"
-#include "ir/graph_recognise.h"
-#include "vm/alias.h"
-#include "vm/control.h"
-#include "vm/defer.h"
-#include "vm/overlap.h"
+#include "ir/graph/failing.h"
+#include "ir/rules/recognise.h"
+#include "vm/code/alias.h"
+#include "vm/code/control.h"
+#include "vm/core/defer.h"
+#include "vm/core/overlap.h"
 #include "vm/write.h"
 
 /* A tensor from before, or the symbol of an argument, and its value at this point of the
@@ -46,16 +46,12 @@ struct TsCapture {
 
 TsGraph *ts_capture_graph(TsContext *c) { return c->capture ? c->capture->g : NULL; }
 
-static int no_memory(TsContext *c) {
-  return ts_error_set(&c->err, TS_ERR_memory, "out of memory");
-}
-
 int ts_capture_begin(TsContext *c, const char *name) {
   TsCapture *k = calloc(1, sizeof *k);
   TS_ASSERT(!c->capture);
   if (!k || !(k->root = ts_graph_new(name, &c->err))) {
     free(k);
-    return no_memory(c);
+    return ts_error_memory(&c->err);
   }
   k->g = k->root;
   k->serial = k->root->since = c->next_id++;
@@ -112,7 +108,7 @@ static Memory *new_memory(TsContext *c, const TsTensor *outside, int param, uint
   if (k->nmemory == k->capmemory) {
     int cap = k->capmemory ? k->capmemory * 2 : 32;
     Memory *m = realloc(k->memory, (size_t)cap * sizeof *m);
-    if (!m) return no_memory(c), NULL;
+    if (!m) return ts_error_memory(&c->err), NULL;
     k->memory = m;
     k->capmemory = cap;
   }
@@ -157,7 +153,7 @@ static Bound *enter(TsContext *c, TsTensor *t, TsVal v) {
   if (k->nbound == k->capbound) {
     int cap = k->capbound ? k->capbound * 2 : 16;
     Bound *b = realloc(k->bound, (size_t)cap * sizeof *b);
-    if (!b) return no_memory(c), NULL;
+    if (!b) return ts_error_memory(&c->err), NULL;
     k->bound = b;
     k->capbound = cap;
   }
@@ -208,7 +204,7 @@ int ts_capture_name(TsContext *c, TsTensor *t, const char *name) {
   Bound *b = bind(c, t);
   if (!b) return -1;
   char *own = ts_arena_text(&c->capture->root->unit->arena, name);
-  if (!own) return no_memory(c);
+  if (!own) return ts_error_memory(&c->err);
   b->value->name = own;
   return 0;
 }
@@ -300,7 +296,7 @@ static TsTensor *output_symbol(TsContext *c, const Given *k, int i, TsVal *root,
 static TsTensor **symbols(TsContext *c, const Given *k, TsTensor **out) {
   TsVal few[16], *root = k->nout <= 16 ? few : malloc(sizeof *root * (size_t)k->nout);
   int i = 0;
-  if (!root) return no_memory(c), NULL;
+  if (!root) return ts_error_memory(&c->err), NULL;
   while (i < k->nout && (out[i] = output_symbol(c, k, i, root, out))) i++;
   bool whole = i == k->nout;
   while (!whole && i-- > 0) ts_tensor_unref(out[i]);
@@ -312,7 +308,7 @@ int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
                     int room, int *nout, TsTensor **out) {
   TsGraph *g = c->capture->g;
   TsVal few[16], *v = nin <= 16 ? few : malloc(sizeof *v * (size_t)nin), made[TS_MAX_VARIADIC];
-  int failed = v ? 0 : no_memory(c);
+  int failed = v ? 0 : ts_error_memory(&c->err);
   g->b.failed = false;
   for (int i = 0; i < nin && !failed; i++) {
     v[i] = in[i] ? ts_capture_value(c, in[i]) : NULL;
@@ -328,7 +324,7 @@ int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
   return failed ? -1 : 0;
 }
 
-static TsVal fitted(TsGraph *g, TsVal v, const TsMeta *m) {
+TsVal ts_capture_fitted(TsGraph *g, TsVal v, const TsMeta *m) {
   if (v->meta.weak || v->meta.dtype != m->dtype) v = ts_build_cast(&g->b, v, (TsDtype)m->dtype);
   if (v && !ts_meta_same_shape(&v->meta, m))
     v = ts_build(&g->b, TS_OP_broadcast_to, TS_IN(v),
@@ -371,7 +367,7 @@ int ts_capture_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   g->b.failed = false;
   mark_line(c, g);
   TsVal v = ts_capture_value(c, src);
-  if (!v || !(v = fitted(g, v, &dst->meta))) return -1;
+  if (!v || !(v = ts_capture_fitted(g, v, &dst->meta))) return -1;
   if (is_symbol(dst) && is_ours(k, dst) && from_outside(k, dst))
     return ts_write_refuse(c, operator_of(g));
   if (is_symbol(dst) && is_ours(k, dst) && looks_at(k, dst))
@@ -392,7 +388,7 @@ int ts_capture_use(TsContext *c, int n, const TsVal *v) {
   if (k->nused + n > k->capused) {
     int cap = 2 * k->capused + n;
     TsVal *more = realloc(k->used, (size_t)cap * sizeof *more);
-    if (!more) return no_memory(c);
+    if (!more) return ts_error_memory(&c->err);
     k->used = more;
     k->capused = cap;
   }
@@ -402,7 +398,7 @@ int ts_capture_use(TsContext *c, int n, const TsVal *v) {
 
 static int set_results(TsContext *c, TsGraph *g, int n, TsTensor *const *result) {
   TsVal *v = malloc(sizeof *v * (size_t)(n + 1));
-  int failed = v ? 0 : no_memory(c);
+  int failed = v ? 0 : ts_error_memory(&c->err);
   for (int i = 0; i < n && !failed; i++)
     failed = !(v[i] = ts_capture_value(c, result[i])) || ts_capture_use(c, 1, &v[i]) ||
              !(v[i] = ts_graph_now(v[i]));
@@ -426,9 +422,10 @@ static int param_of(const TsCapture *k, const Memory *m) {
 
 /* Which results share bytes, and with which parameters. */
 static int note_bytes(TsContext *c, TsGraph *g, int n, TsTensor *const *result) {
-  int *bytes = malloc(sizeof *bytes * (size_t)(n + 1)), failed = bytes ? 0 : no_memory(c);
+  int *bytes = malloc(sizeof *bytes * (size_t)(n + 1)),
+      failed = bytes ? 0 : ts_error_memory(&c->err);
   uint32_t *m = malloc(sizeof *m * (size_t)(n + 1));
-  if (!m) failed = no_memory(c);
+  if (!m) failed = ts_error_memory(&c->err);
   for (int i = 0; i < n && !failed; i++) {
     int same = i, param = -1;
     m[i] = result[i]->meta.weak ? 0 : memory_number(c, result[i]);
@@ -474,9 +471,11 @@ TsGraph *ts_capture_end(TsContext *c, int n, TsTensor *const *result) {
   return settled;
 }
 
-int ts_capture_region(TsContext *c, const char *name) {
+int ts_capture_region(TsContext *c, const char *name, const TsGraph *instead) {
   TsGraph *g = ts_graph_region(c->capture->g, name);
   if (!g) return -1;
+  if (instead) g->unit->nrandom = instead->streams;
+  g->streams = g->unit->nrandom;
   g->since = c->next_id++;
   c->capture->g = g;
   return 0;
@@ -498,18 +497,15 @@ TsGraph *ts_capture_region_end(TsContext *c, int n, TsTensor *const *result) {
   return failed ? NULL : g;
 }
 
+void ts_capture_behind(TsContext *c, const TsGraph *first_region) {
+  int level = 0;
+  for (const TsGraph *g = c->capture->g; g->parent; g = g->parent) level++;
+  first_region->unit->nrandom = first_region->streams + (int64_t)ts_control_block(level);
+}
+
 TsCaptureMark ts_capture_mark(TsContext *c) {
   TsGraph *g = c->capture->g;
   return (TsCaptureMark){g, g->unit->nrandom};
-}
-
-int64_t ts_capture_streams(TsContext *c, int64_t next, bool behind) {
-  TsUnit *u = c->capture->g->unit;
-  int level = 0;
-  for (const TsGraph *g = c->capture->g; behind && g->parent; g = g->parent) level++;
-  if (next >= 0) u->nrandom = next;
-  if (behind) u->nrandom += (int64_t)ts_control_block(level);
-  return u->nrandom;
 }
 
 void ts_capture_reset(TsContext *c, TsCaptureMark mark) {
@@ -522,7 +518,7 @@ int ts_capture_into(TsContext *c, TsGraph *g, TsCaptureInto *before) {
   TsCapture *k = c->capture;
   *before = (TsCaptureInto){.capture = k, .g = k ? k->g : NULL, .where = c->where};
   if (!k || k->root->unit != g->unit) {
-    if (!(k = before->made = calloc(1, sizeof *k))) return no_memory(c);
+    if (!(k = before->made = calloc(1, sizeof *k))) return ts_error_memory(&c->err);
     for (k->root = g; k->root->parent;) k->root = k->root->parent;
     k->serial = c->next_id++;
   }

@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-#include "ir/graph_recognise.h"
-#include "ir/text_value.h"
-#include "vm/alias.h"
+#include "ir/rules/recognise.h"
+#include "ir/text/value.h"
+#include "vm/code/alias.h"
 
 static bool same(double a, double b) { return isnan(a) ? isnan(b) : ts_number_same(a, b); }
 

@@ -3,16 +3,16 @@
 #ifndef TS_VM_COMPILE_H
 #define TS_VM_COMPILE_H
 
-#include "ir/graph.h"
-#include "vm/capture.h"
+#include "ir/graph/graph.h"
+#include "vm/core/capture.h"
 
 /* The rewritten graph, with references of its own to bound tensors. log: a line a rule, or
  * NULL. Rounding rules apply unless the context's profile is strict. Results share bytes where
- * those of g do (vm/alias.h). */
+ * those of g do (vm/code/alias.h). */
 TsGraph *ts_compile_rewrite(TsContext *c, TsGraph *g, TsText *log);
 
 /* n values of g, to be differentiated by nx others or kept, by recognised operators
- * (ir/graph_recognise.h), while g is captured. Not in the strict profile: there a gradient is
+ * (ir/rules/recognise.h), while g is captured. Not in the strict profile: there a gradient is
  * that of the operators that the program wrote. -1 with the error. */
 int ts_compile_recognise(TsContext *c, TsGraph *g, int n, TsVal *v, int nx, const TsVal *x);
 

@@ -1,11 +1,11 @@
-/* COMPOSE rows run eagerly: the builder of ir/build.h over the VM. Every value
+/* COMPOSE rows run eagerly: the builder of ir/compose/build.h over the VM. Every value
  * made on the way is kept in a list and released at the end but for the outputs. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "devices/memory.h"
-#include "ir/adjoint.h"
-#include "vm/exec.h"
+#include "ir/adjoint/adjoint.h"
+#include "vm/core/exec.h"
 
 typedef struct Eager {
   TsBuild b; /* first: the builder is found from it */
@@ -23,7 +23,7 @@ static TsVal keep(Eager *e, TsTensor *t) {
         ts_memory_should_fail() ? NULL : realloc(e->made, (size_t)cap * sizeof *made);
     if (!made) {
       ts_tensor_unref(t);
-      ts_error_set(&e->ctx->err, TS_ERR_memory, "out of memory");
+      ts_error_memory(&e->ctx->err);
       t = NULL;
     } else {
       e->made = made;

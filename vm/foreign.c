@@ -10,9 +10,10 @@
 
 #include "devices/cpu_pool.h"
 #include "vm/foreign_text.h"
-#include "vm/vm.h"
+#include "vm/core/vm.h"
 
 struct TsForeign {
+  int refs;
   TsForeignText text;
   char *symbol;
   void (*call)(void);
@@ -32,8 +33,6 @@ typedef union Cell {
   float f32;
   double f64;
 } Cell;
-
-static int no_memory(TsError *e) { return ts_error_set(e, TS_ERR_memory, "out of memory"); }
 
 const char *ts_foreign_name(const TsForeign *f) { return f->symbol; }
 
@@ -116,17 +115,23 @@ TsForeign *ts_foreign_open(TsError *err, const char *library, const char *symbol
   TsForeign *f = calloc(1, sizeof *f);
   if (!f || !(f->symbol = strdup(symbol))) {
     free(f);
-    return no_memory(err), NULL;
+    return ts_error_memory(err), NULL;
   }
+  f->refs = 1;
   if (!ts_foreign_read(&f->text, err, symbol, signature) && !find_symbol(f, err, library) &&
       !prepare(f, err))
     return f;
-  ts_foreign_close(f);
+  ts_foreign_unref(f);
   return NULL;
 }
 
-void ts_foreign_close(TsForeign *f) {
-  if (!f) return;
+TsForeign *ts_foreign_ref(TsForeign *f) {
+  f->refs++;
+  return f;
+}
+
+void ts_foreign_unref(TsForeign *f) {
+  if (!f || --f->refs) return;
   free(f->symbol);
   free(f);
 }

@@ -20,7 +20,7 @@
 #ifndef TS_VM_FOREIGN_H
 #define TS_VM_FOREIGN_H
 
-#include "vm/tensor.h"
+#include "vm/core/tensor.h"
 
 enum { TS_FOREIGN_PARAMS = 16 };
 
@@ -55,7 +55,8 @@ typedef struct TsForeign TsForeign;
  * program has. NULL with the error. */
 TsForeign *ts_foreign_open(TsError *err, const char *library, const char *symbol,
                            const char *signature);
-void ts_foreign_close(TsForeign *f);
+TsForeign *ts_foreign_ref(TsForeign *f);
+void ts_foreign_unref(TsForeign *f); /* NULL is fine */
 
 const char *ts_foreign_name(const TsForeign *f);
 int ts_foreign_params(const TsForeign *f, const TsForeignParam **param);

@@ -2,7 +2,7 @@
  * shape comes from the row's shape rule; here stand only strides and offsets. */
 #include <string.h>
 
-#include "vm/exec.h"
+#include "vm/core/exec.h"
 
 static int view(TsCall *call, const TsMeta *m, const int64_t *stride, int64_t start) {
   TsTensor *x = call->in[0];
@@ -208,7 +208,7 @@ int ts_view_unfold(TsCall *call) {
   return view(call, &m, stride, 0);
 }
 
-/* A result is never the operand itself: a tape (ir/reverse.c) knows values by address. */
+/* A result is never the operand itself: a tape (ir/adjoint/reverse.c) knows values by address. */
 int ts_view_contiguous(TsCall *call) {
   TsTensor *x = call->in[0];
   call->out[0] = x->contiguous ? ts_tensor_view(x, &x->meta, x->stride, x->offset)

@@ -1,20 +1,20 @@
 /* One call of one operator: types by the row's rules, outputs, the handler, the
  * trace. Into tensors that exist: vm/vm_into.c. */
-#include "vm/vm.h"
+#include "vm/core/vm.h"
 
 #include <string.h>
 
 #include "devices/cpu_pool.h"
 #include "devices/device.h"
-#include "vm/capture.h"
-#include "vm/defer.h"
-#include "vm/random.h"
-#include "vm/call.h"
-#include "vm/exec.h"
-#include "vm/mapped.h"
-#include "vm/offload.h"
-#include "vm/tape.h"
-#include "vm/trap.h"
+#include "vm/core/capture.h"
+#include "vm/core/defer.h"
+#include "vm/drive/random.h"
+#include "vm/core/call.h"
+#include "vm/core/exec.h"
+#include "vm/core/mapped.h"
+#include "vm/core/offload.h"
+#include "vm/core/tape.h"
+#include "vm/core/trap.h"
 
 /* The handler of a row by its class; a row without its function does not link. */
 #define HANDLER_POINTWISE(name) ts_exec_pointwise
@@ -107,7 +107,7 @@ static int make_outputs(TsCall *call, const TsMeta *out, bool allocate) {
   return 0;
 }
 
-/* By the device: as call of vm/offload.h. */
+/* By the device: as call of vm/core/offload.h. */
 static int run_there(TsCall *call, const TsMeta *out) {
   if (make_outputs(call, out, true)) return -1; /* the caller releases */
   int done = call->ctx->offload->call(call, out[0].device, false);
@@ -187,6 +187,7 @@ static int execute(TsCall *call, const TsOpInfo *o, const TsMeta *out, bool dyna
     return -1;
   }
   ts_call_note(call);
+  if (!record && !c->inside && o->cls == TS_CLASS_VIEW) ts_tape_unrecorded(call);
   if ((record && ts_tape_record(call)) || (c->trap && ts_trap_check(call, false))) {
     release(call->out, call->nout);
     return -1;
@@ -215,7 +216,7 @@ int ts_call_infer(TsCall *call, TsInfer *inf, const TsMeta **meta) {
 int ts_call_numbers(TsCall *call, const TsInfer *inf, TsTensor **own) {
   TsTensor *const *in = call->in;
   for (int i = 0; i < call->nin; i++) {
-    TsDtype d = ts_op_number_dtype(inf, i);
+    TsDtype d = in[i] && in[i]->meta.weak ? ts_op_number_dtype(inf, i) : TS_DT_none;
     if (d == TS_DT_none) continue;
     if (call->in == in) memcpy(own, in, sizeof *own * (size_t)call->nin);
     call->in = own;
@@ -285,10 +286,12 @@ int ts_vm_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr
   if (later && c->defer->call(&call)) return *nout = call.nout, 0;
   const TsOpInfo *o = ts_op_info(op);
   if (ts_call_check(c, o, nin, in)) return -1;
-  if (o->cls == TS_CLASS_COMPOSE) return ts_vm_compose(&call, room, nout);
-  int failed = nin && !o->npar && infer_simple(&call, o, &m) ? execute(&call, o, &m, false)
-                                                             : call_general(&call, o, room);
-  *nout = call.nout;
+  uint64_t stream = c->stream; /* what fails has drawn nothing */
+  int failed = o->cls == TS_CLASS_COMPOSE ? ts_vm_compose(&call, room, nout)
+               : nin && !o->npar && infer_simple(&call, o, &m) ? execute(&call, o, &m, false)
+                                                               : call_general(&call, o, room);
+  if (o->cls != TS_CLASS_COMPOSE) *nout = call.nout;
+  if (failed) c->stream = stream;
   return failed;
 }
 

@@ -1,20 +1,20 @@
 /* Calls whose results go into tensors that exist, and assignments. What the program has is written
  * without interrupts: it has all of its old elements, or all of the new ones. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "devices/cpu_pool.h"
-#include "devices/memory.h"
-#include "vm/call.h"
-#include "vm/capture.h"
-#include "vm/copy.h"
-#include "vm/defer.h"
-#include "vm/exec.h"
-#include "vm/mapped.h"
-#include "vm/offload.h"
-#include "vm/optim.h"
-#include "vm/tape.h"
-#include "vm/trap.h"
+#include "vm/core/call.h"
+#include "vm/core/capture.h"
+#include "vm/core/copy.h"
+#include "vm/core/defer.h"
+#include "vm/core/exec.h"
+#include "vm/core/mapped.h"
+#include "vm/core/offload.h"
+#include "vm/drive/optim.h"
+#include "vm/core/tape.h"
+#include "vm/core/trap.h"
 #include "vm/write.h"
 
 static void release(TsTensor **t, int n) {
@@ -44,9 +44,18 @@ static int capture_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, cons
 typedef struct Into {
   TsCall call;
   TsTensor *made[TS_MAX_OUT], *const *out;
-  TsTensor *const *in, *own[TS_MAX_IN]; /* as they were given; numbers as tensors */
+  TsTensor *const *in; /* as they were given; */
   int nout, device;
+  TsTensor *own[TS_MAX_IN]; /* numbers as tensors */
 } Into;
+
+static void begin(Into *t, TsContext *c, TsOp op, int nin, TsTensor *const *in,
+                  const TsAttr *attr, int nout, TsTensor *const *out) {
+  memset(t, 0, offsetof(Into, own));
+  t->call = (TsCall){.ctx = c, .op = op, .nin = nin, .in = in, .attr = attr, .out = t->made};
+  t->out = out;
+  t->nout = nout;
+}
 
 /* Whatever may be wrong is found here, and what memory is known to be needed is taken. apart: no
  * result may be made in the bytes of what is given. */
@@ -115,10 +124,8 @@ static int finish(Into *t) {
 int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const TsAttr *attr,
                    int nout, TsTensor *const *out) {
   if (c->capture) return capture_out(c, op, nin, in, attr, nout, out);
-  Into t = {.call = {.ctx = c, .op = op, .nin = nin, .in = in, .attr = attr},
-            .out = out,
-            .nout = nout};
-  t.call.out = t.made;
+  Into t;
+  begin(&t, c, op, nin, in, attr, nout, out);
   int failed = make_ready(&t, false);
   if (!failed) {
     int held = ts_cpu_hold_interrupts();
@@ -143,7 +150,7 @@ static bool is_group(const Into *t, int n) {
 
 static int run_group(Into *t, int n) {
   TsCall **call = malloc(sizeof *call * (size_t)n);
-  if (!call) return ts_error_set(&t->call.ctx->err, TS_ERR_memory, "out of memory");
+  if (!call) return ts_error_memory(&t->call.ctx->err);
   int failed = 0;
   for (int i = 0; i < n; i++) call[i] = &t[i].call;
   for (int i = 0; i < n && !failed; i++) failed = ts_call_fetch(call[i]);
@@ -154,12 +161,8 @@ static int run_group(Into *t, int n) {
 
 /* Memory that runs out when something has been written is looked for once more. */
 static int run_surely(TsContext *c, const Into *t) {
-  if (!run_quietly(t, 1)) return 0;
-  if (c->err.code != TS_ERR_memory) return -1;
-  ts_error_clear(&c->err);
-  ts_memory_reclaim();
-  if (c->collect) c->collect(c->where_arg);
-  return run_quietly(t, 1);
+  int failed = run_quietly(t, 1);
+  return failed && ts_context_once_more(c) ? run_quietly(t, 1) : failed;
 }
 
 static int run_all(TsContext *c, Into *t, int n) {
@@ -176,19 +179,17 @@ static int run_all(TsContext *c, Into *t, int n) {
 }
 
 int ts_vm_together(TsContext *c, int n, const TsTogether *steps) {
-  Into *t = n ? calloc((size_t)n, sizeof *t) : NULL;
+  Into *t = n ? malloc(sizeof *t * (size_t)n) : NULL;
   if (!n) return 0;
-  int failed = t ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
-  for (int i = 0; i < n && !failed; i++) {
-    const TsTogether *s = &steps[i];
-    t[i] = (Into){.call = {.ctx = c, .op = s->op, .nin = s->nin, .in = s->in, .attr = s->attr},
-                  .out = s->out,
-                  .nout = s->nout};
-    t[i].call.out = t[i].made;
-    failed = make_ready(&t[i], !ts_optim_groups(s->op));
+  int failed = t ? 0 : ts_error_memory(&c->err), begun = 0;
+  while (begun < n && !failed) {
+    const TsTogether *s = &steps[begun];
+    Into *into = &t[begun++];
+    begin(into, c, s->op, s->nin, s->in, s->attr, s->nout, s->out);
+    failed = make_ready(into, !ts_optim_groups(s->op));
   }
   if (!failed) failed = run_all(c, t, n);
-  for (int i = 0; t && i < n; i++) close(&t[i]);
+  while (begun > 0) close(&t[--begun]);
   free(t);
   return failed ? -1 : 0;
 }
@@ -202,8 +203,8 @@ static bool goes_straight(TsContext *c, TsOp op, int nin, TsTensor *const *in,
   TsInfer inf;
   TsCall call = {.ctx = c, .op = op, .nin = nin, .in = in, .attr = attr};
   if (c->capture || !ts_offload_on(c, x->meta.device) || o->cls != TS_CLASS_POINTWISE ||
-      (!attr && o->nattr) || !x->contiguous || x->origin || x->storage->symbolic ||
-      nin < o->nrequired || nin > o->nin || ts_tape_wants(c, nin, in))
+      (!attr && o->nattr) || !x->contiguous || x->origin || x->storage->taped ||
+      x->storage->symbolic || nin < o->nrequired || nin > o->nin || ts_tape_wants(c, nin, in))
     return false;
   for (int i = 0; i < nin; i++) {
     if (!in[i] || in[i]->storage->pending) return false;
@@ -254,32 +255,9 @@ static int check_fit(TsContext *c, const TsMeta *dst, const TsMeta *src) {
   return 0;
 }
 
-int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
-  if (check_fit(c, &dst->meta, &src->meta)) return -1;
-  TsDtype type = ts_tensor_dtype(dst);
-  bool number = src->meta.weak && !src->storage->symbolic;
-  if (number && ts_dtype_check_number(type, ts_tensor_number_value(src), "assignment", &c->err))
-    return -1;
-  if (c->capture) return ts_capture_assign(c, dst, src);
-  if (ts_write_check(c, dst)) return -1;
-  if (ts_defer_force(src) || ts_defer_force(dst)) return -1;
-  if (c->watched) c->defer->wrote(dst);
-  if (dst->origin && !c->no_grad) {
-    ts_error_set(
-        &c->err, TS_ERR_value,
-        "a tensor that was computed from others that require gradients is changed in place");
-    return ts_error_hint(&c->err,
-                         "write x = x * 2 instead of x:mul_(2), or use tessera.no_grad");
-  }
-  dst->storage->version++;
-  TsTensor *own = NULL; /* overlapping views must not see their own writes */
-  if (src->storage == dst->storage && !(own = ts_tensor_copy(c, src))) return -1;
-  if (own) src = own;
+static int copy_elements(TsContext *c, TsTensor *dst, TsTensor *src) {
   int done = ts_offload_on(c, dst->meta.device) ? c->offload->assign(c, dst, src) : 0;
-  if (done) {
-    ts_tensor_unref(own);
-    return done == 1 ? 0 : -1;
-  }
+  if (done) return done == 1 ? 0 : -1;
   const void *from = ts_tensor_read(src);
   void *to = from ? ts_tensor_write(dst) : NULL;
   int held = ts_cpu_hold_interrupts();
@@ -301,23 +279,67 @@ int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   }
   ts_cpu_let_interrupts(held);
   if (to && ts_mapped_changed() && ts_mapped_check(c, 1, &src)) to = NULL;
-  ts_tensor_unref(own);
   return to ? 0 : -1;
 }
 
-/* src as it is copied into dst without more memory. */
+/* A leaf takes what has no gradients as it is: it goes on as a leaf with other elements. */
+static bool is_taped(const TsContext *c, const TsTensor *dst, const TsTensor *src) {
+  bool leaf = dst->requires_grad && !dst->origin;
+  if (c->no_grad || !ts_dtype_is(ts_tensor_dtype(dst), TS_KIND_F | TS_KIND_C)) return false;
+  return ts_tape_asks(src) || (ts_tape_asks(dst) && !leaf);
+}
+
+static TsRecord *begin_taped(TsContext *c, TsTensor *dst, TsTensor *src) {
+  TsRecord *w = ts_tape_begin_write(c, dst);
+  if (!w || !ts_tape_take_write(w, src)) return w;
+  ts_record_free(w);
+  return NULL;
+}
+
+int ts_vm_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
+  if (check_fit(c, &dst->meta, &src->meta)) return -1;
+  TsDtype type = ts_tensor_dtype(dst);
+  bool number = src->meta.weak && !src->storage->symbolic;
+  if (number && ts_dtype_check_number(type, ts_tensor_number_value(src), "assignment", &c->err))
+    return -1;
+  if (c->capture) return ts_capture_assign(c, dst, src);
+  if (ts_write_check(c, dst)) return -1;
+  if (ts_defer_force(src) || ts_defer_force(dst)) return -1;
+  if (c->watched) c->defer->wrote(dst);
+  TsTensor *own = NULL; /* overlapping views must not see their own writes */
+  if (src->storage == dst->storage && !(own = ts_tensor_copy(c, src))) return -1;
+  TsRecord *record = NULL;
+  int failed = is_taped(c, dst, src) && !(record = begin_taped(c, dst, src));
+  if (!failed) {
+    dst->storage->version++;
+    failed = copy_elements(c, dst, own ? own : src);
+  }
+  if (record && !failed)
+    ts_tape_end_write(record, dst);
+  else
+    ts_record_free(record);
+  ts_tensor_unref(own);
+  return failed;
+}
+
+/* src as it is copied into dst without more memory, and without gradients: what is assigned
+ * together is what was saved, or found by a search. */
 static TsTensor *fitting(TsContext *c, TsTensor *dst, TsTensor *src) {
   if (check_fit(c, &dst->meta, &src->meta)) return NULL;
   if (ts_defer_force(src) || ts_defer_force(dst) || ts_defer_touch(dst->storage)) return NULL;
   bool other = ts_offload_on(c, dst->meta.device) || ts_offload_on(c, src->meta.device);
   if (other && dst->meta.device != src->meta.device)
     return ts_tensor_to(c, src, dst->meta.device);
-  return src->storage == dst->storage ? ts_tensor_copy(c, src) : ts_tensor_ref(src);
+  if (src->storage == dst->storage) return ts_tensor_copy(c, src);
+  if (!ts_tape_asks(src)) return ts_tensor_ref(src);
+  TsTensor *t = ts_tensor_view(src, &src->meta, src->stride, src->offset);
+  if (t) t->apart = 1;
+  return t;
 }
 
 int ts_vm_assign_all(TsContext *c, int n, TsTensor *const *dst, TsTensor *const *src) {
   TsTensor **from = calloc((size_t)n + 1, sizeof *from);
-  int failed = from ? 0 : ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  int failed = from ? 0 : ts_error_memory(&c->err);
   for (int i = 0; i < n && !failed; i++) failed = !(from[i] = fitting(c, dst[i], src[i]));
   int held = ts_cpu_hold_interrupts();
   for (int i = 0; i < n && !failed; i++) failed = ts_vm_assign(c, dst[i], from[i]);

@@ -28,17 +28,13 @@ local function fail_outside(text)
   error(text, level)
 end
 
-local function need_function(f, name)
-  local mt = getmetatable(f)
-  if type(f) == "function" or (type(mt) == "table" and mt.__call) then return end
-  error(("op.%s: a function is needed, not a %s"):format(name, type(f)), 3)
-end
+local function need_function(f, name) core.need_function(f, "op." .. name) end
 
 -- Regions hold tensors: numbers that a function returns become tensors, of the dtype of like
 -- where it says one. numbers, where given, gets the places of the others, which are i64 or f32.
 local function tensors(values, like, numbers)
-  local list, names = {}, {}
-  local spec = tree.flatten(values, list, names, "", function(v, i)
+  local list = {}
+  local spec = tree.flatten(values, list, nil, nil, function(v, i)
     if type(v) ~= "number" then return end
     local dtype = like and like[i] and like[i].dtype
     if numbers and (not dtype or (numbers[i] and dtype == "i64" and v % 1 ~= 0)) then
@@ -49,29 +45,34 @@ local function tensors(values, like, numbers)
   return list, spec
 end
 
--- f(symbols...) as a region; returns it and the structure of its results. An error gives it up:
--- calls go where they went before.
-local function region(name, f, specs, likes, slices, out_like, numbers)
+-- f(symbols...) as a region, of the types of list; returns it and the structure of its results.
+-- how.from: from there on the types are those of slices; how.like, how.numbers: see tensors;
+-- how.instead: a region that does not run if this one does. An error gives it up: calls go where
+-- they went before.
+local function region(name, f, specs, list, how)
   return core.guarded(false, function()
-    core.region_begin(name)
-    local symbols = {}
-    for i, t in ipairs(likes) do symbols[i] = core.region_param(t, slices and slices[i] or false) end
-    local args = {}
+    core.region_begin(name, how.instead)
+    local symbols, args = {}, {}
+    for i, t in ipairs(list) do symbols[i] = core.region_param(t, i >= (how.from or math.huge)) end
     for i, spec in ipairs(specs) do args[i] = tree.unflatten(spec, symbols) end
-    local results = { f(unpack(args, 1, #specs)) }
-    local list, spec = tensors(results, out_like, numbers)
-    return core.region_end(list), spec, list
+    local results, spec = tensors({ f(unpack(args, 1, #specs)) }, how.like, how.numbers)
+    return core.region_end(results), spec, results
   end)
+end
+
+-- An operator of regions as a node; spec is the structure of their results.
+local function node(kind, spec, list, regions, attrs)
+  return unpack(tree.unflatten(spec, { core.control(kind, list, regions, attrs) }))
 end
 
 local function flatten_all(...)
   local list, specs = {}, {}
-  for i = 1, select("#", ...) do specs[i] = tree.flatten((select(i, ...)), list, {}, "") end
+  for i = 1, select("#", ...) do specs[i] = tree.flatten((select(i, ...)), list) end
   return list, specs
 end
 
 -- ---- eagerly
--- What a function of a control operator does is the same as in a captured function (vm/write.h):
+-- What a function of a control operator does is the same as in a captured function (vm/core/region.h):
 -- it changes nothing from outside, its random calls have streams of their own, and results are
 -- tensors of their own.
 
@@ -81,21 +82,17 @@ local function leave(region, ok, ...)
   return ...
 end
 
--- Nobody may leave such a function but by its end: a coroutine that yields could be resumed
--- anywhere, or never. In one of the program's the calls go through C, which cannot be left so; a
--- thread of ours sees who yields.
-local segments = setmetatable({}, { __mode = "k" })
-local function may_yield()
-  local thread = coroutine.running()
-  return thread and not segments[thread]
-end
-
 -- A stack of Lua holds some thousand calls inside each other: every so often a new one begins.
 local SEGMENT = 128
+local segments = setmetatable({}, { __mode = "k" })
 
 local function ended(thread, ok, ...)
   if ok and coroutine.status(thread) ~= "dead" then
     return false, "a coroutine yields inside of a function of a control operator\n  hint: yield outside of it"
+  end
+  local why = ...
+  if not ok and type(why) == "string" and why:find "^op%." then -- no line of the program was left in there
+    return false, select(2, pcall(core.fail, why))
   end
   return ok, ...
 end
@@ -107,33 +104,31 @@ local function protected(nested, run, ...)
   return ended(thread, coroutine.resume(thread, ...))
 end
 
-local function run_inside(region, nested, run, ...)
-  if may_yield() then return core.guarded(function() core.region_leave(region) end, run, ...) end
-  return leave(region, protected(nested, run, ...))
+-- run(region, ...) in a region that was entered. Nobody may leave it but by its end: a coroutine
+-- that yields could be resumed anywhere, or never. In one of the program's the call goes through
+-- C, which cannot be left so; a thread of ours sees who yields.
+local function run_inside(run, region, nested, thread, ...)
+  if thread and not segments[thread] then
+    return core.guarded(function() core.region_leave(region) end, run, region, ...)
+  end
+  return leave(region, protected(nested, run, region, ...))
 end
 
--- run(region, ...) as an operator's call.
+-- As an operator's call.
 local function inside(name, run, ...)
-  local region, nested = core.region_enter(name, name == "checkpoint")
-  return run_inside(region, nested, run, region, ...)
-end
-
--- The functions run now, in this round of a loop, with these values.
-local function round(region, n, ...)
-  core.region_round(region, n, (flatten_all(...)))
+  local region, nested, thread = core.region_enter(name)
+  return run_inside(run, region, nested, thread, ...)
 end
 
 local function own(...)
+  if core.region_are_own(...) then return ... end
   local list, specs = flatten_all(...)
-  if not core.region_own(list) then return ... end
+  core.region_own(list)
   for i, spec in ipairs(specs) do specs[i] = tree.unflatten(spec, list) end
   return unpack(specs, 1, select("#", ...))
 end
 
-local function eager_call(region, f, ...)
-  round(region, false, ...)
-  return own(f(...))
-end
+local function eager_call(_, f, ...) return own(f(...)) end
 
 local function true_value(p, name)
   if core.is_tensor(p) then
@@ -155,14 +150,17 @@ end
 local ENDLESS, UNROLL = {}, {} -- errors in a recursion: no types yet; it is not one node
 local open = {} -- recursions whose functions are being captured, the innermost last
 
--- A branch as a region. While the types of a recursion are looked for, nil if they are needed
--- to capture it.
-local function branch(...)
+-- A branch as a region. One of several runs: they count inner calls of a recursion alike. While
+-- its types are looked for, nil if they are needed to capture the branch.
+local function branch(before, ...)
   local rec = open[#open]
-  if not rec or rec.likes then return region(...) end
+  if not rec then return region(...) end
+  local calls = rec.calls
+  rec.calls = before
   local found = { pcall(region, ...) }
+  rec.calls = math.max(calls, rec.calls)
   if found[1] then return unpack(found, 2, 4) end
-  if found[2] ~= ENDLESS then error(found[2], 0) end
+  if rec.likes or found[2] ~= ENDLESS then error(found[2], 0) end
 end
 
 -- Whether a number that the first function gave has another dtype in the second one.
@@ -193,26 +191,16 @@ function control.cond(p, f, g, ...)
   end
   if not core.capturing() then return inside("cond", eager_call, true_value(p, "cond") and f or g, ...) end
   local list, specs = flatten_all(...)
-  local numbers, streams, rec = {}, core.capture_streams(), open[#open]
-  local before = rec and rec.calls
-  local first, spec, results = branch("if", f, specs, list, nil, nil, numbers)
-  core.capture_streams(streams)
-  local calls = rec and rec.calls
-  if rec then rec.calls = before end
-  local second, other, others = branch("else", g, specs, list, nil, results, numbers)
-  if rec then rec.calls = math.max(calls, rec.calls) end -- one of them runs: they count alike
+  local numbers, before = {}, open[1] and open[#open].calls
+  local first, spec, results = branch(before, "if", f, specs, list, { numbers = numbers })
+  local second, other, others = branch(before, "else", g, specs, list, { like = results, numbers = numbers, instead = first })
   if not first and not second then error(ENDLESS, 0) end
   if first and second and renumbered(numbers, results, others) then
-    core.capture_streams(streams)
-    if rec then rec.calls = before end
-    first, spec = branch("if", f, specs, list, nil, others)
-    if rec then rec.calls = math.max(calls, rec.calls) end
+    first, spec = branch(before, "if", f, specs, list, { like = others, instead = second })
   end
-  core.capture_streams(streams, true)
   first, second, spec, other = first or second, second or first, spec or other, other or spec
-  local inputs = { p }
-  for i, t in ipairs(list) do inputs[i + 1] = t end
-  local out = { core.control("cond", inputs, { first, second }, {}) }
+  table.insert(list, 1, p)
+  local out = { core.control("cond", list, { first, second }, {}) }
   if not same_form(spec, other) then fail_outside "op.cond: the functions' results have different forms" end
   return unpack(tree.unflatten(spec, out))
 end
@@ -220,7 +208,7 @@ end
 local function eager_while(region, test, body, max, values)
   local n = 0
   while n < max do
-    round(region, n, unpack(values))
+    core.region_round(region, n)
     if not true_value(test(unpack(values)), "while_loop") then break end
     values = { body(unpack(values)) }
     n = n + 1
@@ -241,29 +229,24 @@ function control.while_loop(test, body, ...)
     if type(v) == "number" then values[i] = core.tensor(v, { dtype = v % 1 == 0 and "i64" or "f32" }) end
   end
   local list, specs = flatten_all(unpack(values))
-  local streams = core.capture_streams()
-  local first = region("while", test, specs, list)
-  local second, spec = region("do", body, specs, list, nil, list)
-  core.capture_streams(streams, true)
-  return unpack(tree.unflatten(spec, { core.control("while_loop", list, { first, second }, { options.max or false }) }))
+  local first = region("while", test, specs, list, {})
+  local second, spec = region("do", body, specs, list, { like = list })
+  return node("while_loop", spec, list, { first, second }, { options.max or false })
 end
 
 local function eager_scan(region, f, carry, xs, length, reverse)
-  local list, names = {}, {}
-  local spec = tree.flatten(xs, list, names, "")
+  local list, slices = {}, {}
+  local spec = tree.flatten(xs, list)
   local outs, out_spec = {}, nil
   for i = 0, length - 1 do
-    local at = reverse and length - 1 - i or i
-    local slices = {}
-    for k, x in ipairs(list) do slices[k] = x:select(0, at) end
-    local x, y = tree.unflatten(spec, slices)
-    round(region, at, carry, x)
-    carry, y = f(carry, x)
-    local ys = {}
-    out_spec = tree.flatten(y, ys, {}, "")
-    for k, t in ipairs(ys) do
+    local at, ys, y = reverse and length - 1 - i or i, {}, nil
+    for k = 1, #list do slices[k] = list[k]:select(0, at) end
+    core.region_round(region, at)
+    carry, y = f(carry, tree.unflatten(spec, slices))
+    out_spec = tree.flatten(y, ys)
+    for k = 1, #ys do
       outs[k] = outs[k] or {}
-      outs[k][at + 1] = t
+      outs[k][at + 1] = ys[k]
     end
   end
   for k, ts in ipairs(outs) do outs[k] = joined(op.stack, ts) end
@@ -282,7 +265,7 @@ function control.scan(f, carry, xs, options)
   options = options or {}
   local list, specs = flatten_all(carry, xs)
   local first = {}
-  tree.flatten(carry, first, {}, "")
+  tree.flatten(carry, first)
   local carries = #first
   local length = options.length or (list[carries + 1] and list[carries + 1].shape[1])
   if not length then error("op.scan: xs or {length = n} is needed", 2) end
@@ -295,28 +278,25 @@ function control.scan(f, carry, xs, options)
     if length == 0 then return empty_scan(f, carry, xs, options) end
     return inside("scan", eager_scan, f, carry, xs, length, options.reverse)
   end
-  local slices, streams = {}, core.capture_streams()
-  for i = 1, #list do slices[i] = i > carries end
   local body, spec = region("scan", function(c, x)
     local next_carry, y = f(c, x)
     return next_carry, y
-  end, specs, list, slices, first)
-  core.capture_streams(streams, true)
-  local out = { core.control("scan", list, { body }, { carries, #list - carries, options.length or false, options.reverse or false }) }
-  local values = tree.unflatten(spec, out)
-  return values[1], values[2]
+  end, specs, list, { from = carries + 1, like = first })
+  local last, ys = node("scan", spec, list, { body }, { carries, #list - carries, options.length or false, options.reverse or false })
+  return last, ys -- two values, as eagerly
 end
 
 --- f(x) for each x along axis 0 of xs, stacked.
 function control.map(f, xs)
   need_function(f, "map")
+  if next((flatten_all(xs))) == nil then fail_outside "op.map: a tensor, or tensors in a table, are needed" end
   local _, y = control.scan(function(_, x) return {}, f(x) end, {}, xs)
   return y
 end
 
 local function eager_fixed_point(region, f, x0, tol, max)
   for n = 1, max do
-    round(region, false, x0)
+    core.region_round(region)
     local x = f(x0)
     local moved = (x - x0):abs():max():item()
     x0 = x
@@ -334,9 +314,7 @@ function control.fixed_point(f, x0, options)
   local tol, max = options.tol or 1e-6, options.max or 100
   if not core.capturing() then return inside("fixed_point", eager_fixed_point, f, x0, tol, max) end
   local list, specs = flatten_all(x0)
-  local streams = core.capture_streams()
-  local body = region("round", f, specs, list)
-  core.capture_streams(streams, true)
+  local body = region("round", f, specs, list, {})
   return (core.control("fixed_point", list, { body }, { tol, max }))
 end
 
@@ -356,18 +334,17 @@ local function deeper(limit, why)
   fail_outside(("op.recursive: recursion deeper than %d calls%s"):format(limit, why or ""))
 end
 
+local OUTSIDE = "op.recursive: the inner call stands outside of its function"
+
 -- Eagerly every call is one of Lua. What an inner one draws and may change is its own.
-local function eager_recursion(region, f, limit, ...)
-  local function call(of, depth, ...)
-    local function self(...)
-      if depth == limit then deeper(limit) end
-      local inner, nested = core.region_inner(of)
-      return run_inside(inner, nested, call, inner, depth + 1, ...)
-    end
-    round(of, false, ...)
-    return own(f(self, ...))
+local function eager_recursion(region, f, limit, depth, ...)
+  local function self(...)
+    if depth == limit then deeper(limit) end
+    local inner, nested, thread = core.region_enter_again(region)
+    if not inner then fail_outside(OUTSIDE) end
+    return run_inside(eager_recursion, inner, nested, thread, f, limit, depth + 1, ...)
   end
-  return call(region, 1, ...)
+  return own(f(self, ...))
 end
 
 --- f with itself as first argument, called where it stands.
@@ -397,7 +374,7 @@ end
 
 local function call_self(rec, ...)
   local innermost = open[#open]
-  if not innermost then fail_outside "op.recursive: the inner call stands outside of its function" end
+  if not innermost then fail_outside(OUTSIDE) end
   if innermost ~= rec then give_up(innermost, "it calls the recursion around it") end
   local list, specs = flatten_all(...)
   local now, before = describe_args(specs, list), rec.args
@@ -424,7 +401,7 @@ local function capture_function(rec, f, list, specs)
     open[inside + 1] = rec
     return region("recursive", function(...)
       return f(function(...) return call_self(rec, ...) end, ...)
-    end, specs, list, nil, rec.likes)
+    end, specs, list, { like = rec.likes })
   end)
   if fine and not rec.likes then core.capture_reset(graph, streams) end
   if not fine and body == ENDLESS then rec.why = "no branch ends it" end
@@ -434,7 +411,7 @@ end
 
 local function captured(f, options, ...)
   local list, specs = flatten_all(...)
-  local rec, streams = { args = describe_args(specs, list) }, core.capture_streams()
+  local rec = { args = describe_args(specs, list) }
   local known, spec, likes = capture_function(rec, f, list, specs)
   local body
   if known and rec.calls > 0 then
@@ -444,9 +421,7 @@ local function captured(f, options, ...)
   if not body then
     return unrolled(f, options.max or 64, rec.why and (" (unrolled: %s)"):format(rec.why))(...)
   end
-  core.capture_streams(streams, true)
-  local out = { core.control("recursive", list, { body }, { options.max or 10000, false }) }
-  return unpack(tree.unflatten(spec, out))
+  return node("recursive", spec, list, { body }, { options.max or 10000, false })
 end
 
 --- A function that gets itself as first argument: f(self, args...). At most max calls (10000)
@@ -458,7 +433,7 @@ function control.recursive(f, options)
   options = options or {}
   return core.keep_line(function(...)
     if core.capturing() then return captured(f, options, ...) end
-    return inside("recursive", eager_recursion, f, options.max or 10000, ...)
+    return inside("recursive", eager_recursion, f, options.max or 10000, 1, ...)
   end)
 end
 
@@ -472,8 +447,8 @@ function control.checkpoint(f)
   return core.keep_line(function(...)
     if not core.capturing() then return inside("checkpoint", eager_call, f, ...) end
     local list, specs = flatten_all(...)
-    local body, spec = region("checkpoint", f, specs, list)
-    return unpack(tree.unflatten(spec, { core.control("call", list, { body }, {}) }))
+    local body, spec = region("checkpoint", f, specs, list, {})
+    return node("call", spec, list, { body }, {})
   end)
 end
 

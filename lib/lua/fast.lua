@@ -1,5 +1,5 @@
 -- tessera.fast: operators as functions that LuaJIT compiles, for loops whose calls are put off.
--- repl/lua_fast.c loads it when there is such a loop, and says which operators it has. Each gets a
+-- repl/lua/fast.c loads it when there is such a loop, and says which operators it has. Each gets a
 -- function here that stands before the usual one: it lets the tracer's next call be compared with
 -- this one, by a function of C that compiled code calls directly and that gives the place of the
 -- result in a pool of tensors that were made beforehand. What is not put off goes to the usual

@@ -64,7 +64,7 @@ local function flatten_all(name, args, n)
     if Module.is_module(args[i]) then
       error(("%s: argument %d is a module: pass its tensors"):format(name, i), 4)
     end
-    specs[i] = tree.flatten(args[i], list, {}, "")
+    specs[i] = tree.flatten(args[i], list)
   end
   return list, specs
 end
@@ -106,7 +106,7 @@ local function adjoint_of(def, specs, more, moren)
 end
 
 local function need_function(f, name, what, optional)
-  if type(f) == "function" or (optional and f == nil) then return end
+  if core.callable(f) or (optional and f == nil) then return end
   error(("%s: %s is a function, not a %s"):format(name, what, type(f)), 4)
 end
 
@@ -147,7 +147,7 @@ end
 -- The shapes that the definition gives, or nil.
 local function shapes_of(def, inputs, n, options)
   local shape = def.shape
-  if type(shape) == "function" then
+  if core.callable(shape) then
     local args = {}
     for i = 1, n do args[i] = inputs[i] end
     args[n + 1] = options
@@ -239,14 +239,14 @@ end
 local function infer_custom(def, args, n, list)
   local like, infer = list[1], def.infer
   local made
-  if type(infer) == "function" then made = { infer(unpack(args, 1, n)) }
+  if core.callable(infer) then made = { infer(unpack(args, 1, n)) }
   elseif infer ~= nil then
     local one = type(infer) ~= "table" or infer.dtype or infer.shape
     made = one and { infer } or infer
   else
     local shape, dtype = def.shape, def.dtype
-    if type(shape) == "function" then shape = shape(unpack(args, 1, n)) end
-    if type(dtype) == "function" then dtype = dtype(unpack(args, 1, n)) end
+    if core.callable(shape) then shape = shape(unpack(args, 1, n)) end
+    if core.callable(dtype) then dtype = dtype(unpack(args, 1, n)) end
     if not like and not (shape and dtype) then
       error(def.name .. ": without tensors among its arguments, shape and dtype are needed", 0)
     end
@@ -309,7 +309,7 @@ local function results_of(f, specs, inputs, list)
   local function keep(...) results = { n = select("#", ...), ... } end
   keep(f(unpack(args, 1, n)))
   local out = {}
-  for i = 1, results.n do out[i] = tree.flatten(results[i], list, {}, "") end
+  for i = 1, results.n do out[i] = tree.flatten(results[i], list) end
   return out
 end
 
@@ -337,7 +337,7 @@ end
 function foreign.custom_adjoint(f, adjoint)
   need_function(f, "graph.custom_adjoint", "the first argument")
   need_function(adjoint, "graph.custom_adjoint", "the second argument")
-  local name = ("line%d"):format(debug.getinfo(f, "S").linedefined)
+  local name = type(f) == "function" and ("line%d"):format(debug.getinfo(f, "S").linedefined) or f.name or "function"
   local def = define(name, { adjoint = adjoint })
   return core.keep_line(function(...)
     local args, n = { ... }, select("#", ...)

@@ -245,11 +245,17 @@ local function new_member(self, n, specs, list, names, keys)
   return special
 end
 
+-- What the tensors of the arguments are called.
+local function names_of(self, n, ...)
+  local names = {}
+  for i = 1, n do flatten((select(i, ...)), {}, names, self.params[i] or ("arg" .. i)) end
+  return names
+end
+
 local function specialise(self, n, ...)
-  local list, names, specs, keys = {}, {}, {}, {}
-  local params = self.params
+  local list, specs, keys = {}, {}, {}
   for i = 1, n do
-    specs[i] = flatten((select(i, ...)), list, names, params[i] or ("arg" .. i))
+    specs[i] = flatten((select(i, ...)), list)
     keys[i] = describe(specs[i], list)
   end
   local key = table.concat(keys, ", ")
@@ -257,7 +263,7 @@ local function specialise(self, n, ...)
   if special then
     touch(self, key)
   else
-    special = new_member(self, n, specs, list, names, keys)
+    special = new_member(self, n, specs, list, names_of(self, n, ...), keys)
     special.key = key
     remember(self, key, special)
   end
@@ -325,16 +331,12 @@ function Function:__tostring()
   return ("graph.module %s (%d specialisation%s)"):format(self.name, n, n == 1 and "" or "s")
 end
 
-local function callable(f) return type(f) == "function" or (getmetatable(f) or {}).__call ~= nil end
-
 --- A captured function. f takes and returns tensors, tables of tensors and nn modules; all
 --- else among the arguments is part of the specialisation. {donate = {2}} gives the tensors of
 --- argument 2 away: results may take over their bytes, so the caller must not use them again.
 function graph.module(name, f, options)
   if type(name) ~= "string" then name, f, options = nil, name, f end
-  if not callable(f) then
-    fail(("graph.module: a function is needed, not a %s"):format(type(f)))
-  end
+  core.need_function(f, "graph.module")
   if type(f) ~= "function" then
     local callee = f
     f = function(...) return callee(...) end
@@ -413,7 +415,10 @@ local function gradient_of(f, wrt, with_value)
   end
 end
 
-local function body_of(f) return getmetatable(f) == Function and f.body or f end
+local function body_of(f, what)
+  core.need_function(f, "graph." .. what)
+  return getmetatable(f) == Function and f.body or f
+end
 -- A derivative's arguments have the names of the function's own.
 local function named_like(f, derivative)
   if getmetatable(f) == Function then derivative.params = f.params end
@@ -431,17 +436,17 @@ end
 --- The gradient of a function that returns one number, by its arguments wrt (1 by default;
 --- a list of positions). Returns one value for each.
 function graph.grad(f, wrt)
-  return named_like(f, derivative(name_of(f, "grad"), gradient_of(body_of(f), wrt, false)))
+  return named_like(f, derivative(name_of(f, "grad"), gradient_of(body_of(f, "grad"), wrt, false)))
 end
 
 --- As grad, with the function's value in front.
 function graph.value_and_grad(f, wrt)
-  return named_like(f, derivative(name_of(f, "value_and_grad"), gradient_of(body_of(f), wrt, true)))
+  return named_like(f, derivative(name_of(f, "value_and_grad"), gradient_of(body_of(f, "value_and_grad"), wrt, true)))
 end
 
 --- vjp(f)(args..., u): u times the Jacobian, one result for each argument.
 function graph.vjp(f)
-  local body = body_of(f)
+  local body = body_of(f, "vjp")
   return derivative(name_of(f, "vjp"), function(...)
     local n = select("#", ...)
     local args = { ... }
@@ -458,7 +463,7 @@ end
 --- jvp(f)(args..., v...): the value and its derivative when the arguments move along v. An
 --- argument whose v is false stays where it is; a number stands for all elements of v.
 function graph.jvp(f)
-  local body = body_of(f)
+  local body = body_of(f, "jvp")
   return derivative(name_of(f, "jvp"), function(...)
     local n = select("#", ...)
     if n % 2 ~= 0 then fail("graph.jvp: as many directions as arguments are needed") end
@@ -480,7 +485,7 @@ end
 
 --- hvp(f)(x, v): the Hessian of a function with one number as result, times v.
 function graph.hvp(f)
-  local slope = gradient_of(body_of(f), 1, false)
+  local slope = gradient_of(body_of(f, "hvp"), 1, false)
   return derivative(name_of(f, "hvp"), function(x, v)
     local g = slope(x)
     return filled(core.jvp({ x }, { v }, { g }), { g })[1]
@@ -488,7 +493,7 @@ function graph.hvp(f)
 end
 
 --- f whose inner values are computed again for the derivative instead of being kept.
-function graph.checkpoint(f) return require("tessera.control").checkpoint(body_of(f)) end
+function graph.checkpoint(f) return require("tessera.control").checkpoint(body_of(f, "checkpoint")) end
 
 -- ---- files
 
@@ -498,8 +503,11 @@ local FORMS = { dot = "dot", json = "json", tgraph = "graph" }
 --- "x.tgraph", which graph.load reads, with symbols for sizes that have differed. Captured
 --- tensors become further parameters.
 function graph.export(f, path)
-  local form = FORMS[path:match "%.(%w+)$" or ""]
-  if not form then fail(("graph.export: '%s' does not end in .dot, .json or .tgraph"):format(path)) end
+  local form = FORMS[tostring(path):match "%.(%w+)$" or ""]
+  if not form then fail(("graph.export: '%s' does not end in .dot, .json or .tgraph"):format(tostring(path))) end
+  if type(f) ~= "table" or not f.ir then
+    fail(("graph.export: a captured function is needed, as graph.module makes it, not a %s"):format(type(f)))
+  end
   core.write_file(path, { f:ir(form) })
   return path
 end
@@ -543,7 +551,7 @@ end
 --- a function from the step, counted from 0, to the rate.
 function graph.training_step(model, loss, optimizer, options)
   options = options or {}
-  if not callable(loss) then fail(("graph.training_step: loss is a function, not a %s"):format(type(loss))) end
+  if not core.callable(loss) then fail(("graph.training_step: loss is a function, not a %s"):format(type(loss))) end
   if type(optimizer) ~= "table" or not optimizer.params then
     fail(("graph.training_step: an optimiser is needed, as optim.AdamW makes it, not a %s"):format(type(optimizer)))
   end
@@ -577,9 +585,10 @@ function graph.training_step(model, loss, optimizer, options)
   -- A step has its gradients in itself: backward() has nothing to do there.
   local function captured_step(...)
     optimizer:tick()
-    if not optimizer.search then return core.no_grad(f, ...) end
+    core.unrecorded()
+    if not optimizer.search then return f(...) end
     local args, n = { ... }, select("#", ...)
-    return optimizer:step(function() return core.no_grad(f, unpack(args, 1, n)) end)
+    return optimizer:step(function() return f(unpack(args, 1, n)) end)
   end
   local step = {}
   function step.__call(_, ...)

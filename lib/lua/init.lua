@@ -18,6 +18,7 @@ local tessera = {
 -- the default: the CPU, and what gets hot moves to a GPU where that pays.
 function tessera.device(name, f, ...)
   if f == nil then return core.default_device(name) end
+  core.need_function(f, "tessera.device")
   local before = core.default_device()
   return core.guarded(function() core.default_device(before) end, function(...)
     core.default_device(name)
@@ -56,8 +57,7 @@ function core.op.pipeline(stages)
   end
   for i = 2, #stages do
     local f = stages[i]
-    local meta = type(f) ~= "function" and getmetatable(f)
-    if type(f) ~= "function" and not (type(meta) == "table" and meta.__call) then
+    if not core.callable(f) then
       core.fail(("op.pipeline: stage %d is a %s, not a function"):format(i, core.is_tensor(f) and "tensor" or type(f)))
     end
   end
@@ -65,7 +65,7 @@ function core.op.pipeline(stages)
     for i = from, #stages do x = stages[i](x) end
     return x
   end
-  if type(stages[1]) == "function" then
+  if core.callable(stages[1]) then
     return core.keep_line(function(x) return run(x, 1) end)
   end
   return run(stages[1], 2)

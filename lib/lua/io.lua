@@ -1,5 +1,5 @@
--- Files of tensors: safetensors, NumPy's .npy and .npz. Loaded tensors lie over the mapped file
--- where its elements are ours; saved files appear whole or not at all. What a file says is believed
+-- Files of tensors: safetensors, NumPy's .npy and .npz. Tensors of large files lie over them, mapped,
+-- where their elements are ours; saved files appear whole or not at all. What a file says is believed
 -- where it can be no other way: anything else is an error that says what and where.
 
 local core = require "tessera.core"
@@ -27,7 +27,7 @@ end
 
 -- Unsigned integers that we have no type of: what holds them, and their bytes.
 local unsigned = { u2 = "i32", u4 = "i64", u8 = "i64", U16 = "i32", U32 = "i64", U64 = "i64" }
-local width = { u2 = 2, u4 = 4, u8 = 8, U16 = 2, U32 = 4, U64 = 8 }
+local width = { U16 = 2, U32 = 4, U64 = 8 }
 
 local MAX_HEADER = 100 * 1024 * 1024 -- the format's own limit
 
@@ -58,8 +58,21 @@ local function is_size(v) return type(v) == "number" and v >= 0 and v % 1 == 0 a
 
 -- ---- safetensors: 8 bytes of header length, JSON, data
 
--- The first name that an object of the JSON text has twice, which its decoder does not tell.
-local function find_twice(text)
+local function count_names(object)
+  local n = 0
+  for k, v in pairs(object) do
+    if type(k) == "string" then n = n + 1 end
+    if type(v) == "table" then n = n + count_names(v) end
+  end
+  return n
+end
+
+-- The first name that an object of the JSON text has twice, which its decoder does not tell. There
+-- is none where the text has no more names than what was decoded.
+local function find_twice(text, decoded)
+  local names = 0
+  for _ in text:gmatch '"%s*:' do names = names + 1 end
+  if names == count_names(decoded) then return nil end
   local seen, depth, at = {}, 0, 1
   while true do
     local from, _, sign = text:find('(["{}%[%]])', at)
@@ -139,8 +152,9 @@ local function check_metadata(path, meta)
   return meta
 end
 
-function io_.load_safetensors(path)
-  local map = core.map_file(path)
+local read = {} -- by the file's kind
+
+function read.safetensors(path, map)
   local size = map:size()
   if size < 8 then failed(path, "not a safetensors file: %d bytes", size) end
   local n = number_of(map:read(0, 8))
@@ -152,7 +166,7 @@ function io_.load_safetensors(path)
   if type(header) ~= "table" or text:sub(1, 1) ~= "{" then
     failed(path, "the header is no JSON: %s", shown(tostring(err or "not an object")))
   end
-  local twice = find_twice(text)
+  local twice = find_twice(text, header)
   if twice then failed(path, "'%s' stands twice in the header", shown(twice)) end
   local list, base = {}, 8 + n
   for name, e in pairs(header) do
@@ -161,13 +175,9 @@ function io_.load_safetensors(path)
   check_places(path, list, size - base)
   local tensors = {}
   for _, e in ipairs(list) do
-    local t
-    if unsigned[e.form] then
-      t = tensor_of(path, e.what .. ": ", map, "other", e.dtype, e.shape, base + e.first, width[e.form], false, true)
-    else
-      t = tensor_of(path, e.what .. ": ", map, "tensor", e.dtype, e.shape, base + e.first)
-    end
-    local need = unsigned[e.form] and t.numel * width[e.form] or t.nbytes
+    local size = width[e.form]
+    local t = tensor_of(path, e.what .. ": ", map, "tensor", e.dtype, e.shape, base + e.first, size, false, size ~= nil)
+    local need = size and t.numel * size or t.nbytes
     if need ~= e.last - e.first then failed(path, "%s needs %.0f bytes and has %.0f", e.what, need, e.last - e.first) end
     tensors[e.name] = t
   end
@@ -275,19 +285,14 @@ local function read_npy(path, what, map)
     dims = {}
     for i = #shape, 1, -1 do dims[#dims + 1] = shape[i] end
   end
-  local t
-  if turned or natural then
-    t = tensor_of(path, what, map, "other", dtype, dims, at, size, turned, natural)
-  else
-    t = tensor_of(path, what, map, "tensor", dtype, dims, at)
-  end
+  local t = tensor_of(path, what, map, "tensor", dtype, dims, at, size, turned, natural)
   if order ~= "True" then return t end
   local perm = {}
   for i = #shape, 1, -1 do perm[#perm + 1] = i - 1 end
   return t:permute(perm)
 end
 
-function io_.load_npy(path) return read_npy(path, "", core.map_file(path)) end
+function read.npy(path, map) return read_npy(path, "", map) end
 
 function io_.save_npy(path, t)
   if not core.is_tensor(t) then failed(path, "a %s is not a tensor", type(t)) end
@@ -361,8 +366,7 @@ function Part:inside(at, n)
   return self.from + at
 end
 function Part:read(at, n) return self.map:read(self:inside(at, n), n) end
-function Part:tensor(dtype, shape, at) return self.map:tensor(dtype, shape, self:inside(at, 0)) end
-function Part:other(dtype, shape, at, ...) return self.map:other(dtype, shape, self:inside(at, 0), ...) end
+function Part:tensor(dtype, shape, at, ...) return self.map:tensor(dtype, shape, self:inside(at, 0), ...) end
 
 -- The archive's file as a map of its own, and where its bytes stand in the archive.
 local function zip_member(path, map, e)
@@ -379,8 +383,7 @@ local function zip_member(path, map, e)
   return tensor_of(path, e.what .. ": ", map, "inflate", at, e.packed, e.size, e.crc)
 end
 
-function io_.load_npz(path)
-  local map = core.map_file(path)
+function read.npz(path, map)
   if map:size() < 22 then failed(path, "not a .npz file: %d bytes", map:size()) end
   local directory, count = zip_directory(path, map)
   local tensors, at, list = {}, 1, {}
@@ -419,9 +422,15 @@ local function extension(what, path)
   return ext
 end
 
+local function closing(map, ...)
+  map:close() -- what is read from it lives on
+  return ...
+end
+
 -- A tensor from .npy; a table of tensors by name from .npz; that and the metadata from .safetensors.
 function io_.load(path)
-  return io_["load_" .. extension("load", path)](path)
+  local kind, map = extension("load", path), core.map_file(path)
+  return closing(map, read[kind](path, map))
 end
 
 function io_.save(path, value, metadata)

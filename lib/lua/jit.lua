@@ -111,10 +111,7 @@ function Profile.__tostring(rows)
 end
 
 function jit.device_profile(f, ...)
-  local meta = getmetatable(f)
-  if type(f) ~= "function" and not (meta and meta.__call) then
-    error("jit.device_profile takes a function and its arguments", 2)
-  end
+  core.need_function(f, "jit.device_profile")
   local rows
   core.guarded(function() rows = core.jit_profile(false) end, function(...)
     core.jit_profile(true)

@@ -8,6 +8,7 @@
 -- Vectors are f64, whatever the parameters are; places are those that parameters can hold.
 
 local core = require "tessera.core"
+local Module = require "tessera.module"
 local op = core.op
 
 local LBFGS = { name = "LBFGS" }
@@ -27,6 +28,10 @@ local function new(params, options)
       error(("LBFGS: unknown option '%s'; options are history, iterations, lr"):format(k), 2)
     end
     self[k] = v
+  end
+  if type(params) ~= "table" or Module.is_module(params) then
+    core.fail(("LBFGS: a list of parameters is needed, not a %s\n  hint: optim.LBFGS(model:parameters(), ...)"):format(
+      Module.is_module(params) and "module" or type(params)))
   end
   for i, p in ipairs(params) do self.params[i] = p end
   return self

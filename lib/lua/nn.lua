@@ -7,7 +7,10 @@ local op, rng = core.op, core.op
 
 local nn = { Module = Module }
 
-local function options(o) return o or {} end
+local function options(o)
+  if o ~= nil and type(o) ~= "table" then core.fail(("nn: options are a table, as {bias = false}, not a %s"):format(type(o))) end
+  return o or {}
+end
 
 local function define(name)
   local class = Module:extend(name)
@@ -109,8 +112,8 @@ function BatchNorm:forward(x)
   local wide = x.dtype == "f64" and x or x:to "f32" -- narrow statistics would be rounded
   local mean, var = wide:mean { axis = axes }, wide:var { axis = axes }
   local n, m = x.numel / x.shape[2], self.momentum
-  self.running_mean:copy_(self.running_mean * (1 - m) + mean * m)
-  self.running_var:copy_(self.running_var * (1 - m) + var * (m * n / math.max(n - 1, 1)))
+  self.running_mean:copy_(self.running_mean * (1 - m) + mean:detach() * m)
+  self.running_var:copy_(self.running_var * (1 - m) + var:detach() * (m * n / math.max(n - 1, 1)))
   return op.batch_norm(x, mean, var, self.weight, self.bias, { eps = self.eps })
 end
 function BatchNorm:extra() return tostring(self.weight.shape[1]) end
@@ -232,7 +235,7 @@ local Sequential = define "Sequential"
 
 -- Sequential{a, b, c} or Sequential(a, b, c): modules or plain functions, one after the other.
 function Sequential:init(layers, ...)
-  if Module.is_module(layers) or type(layers) == "function" then layers = { layers, ... } end
+  if core.callable(layers) then layers = { layers, ... } end
   if type(layers) ~= "table" then
     core.fail(("Sequential: modules or functions are needed, not a %s"):format(type(layers)))
   end

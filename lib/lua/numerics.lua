@@ -4,15 +4,16 @@ local core = require "tessera.core"
 local numerics = {}
 
 -- numerics.profile() tells the profile, numerics.profile("strict") sets it and
--- returns the old one; with a function, it holds while that runs.
-function numerics.profile(name, f)
+-- returns the old one; numerics.profile("strict", f, ...) holds while f(...) runs.
+function numerics.profile(name, f, ...)
   if not name then return core.profile() end
-  if not f then return core.profile(name) end
+  if f == nil then return core.profile(name) end
+  core.need_function(f, "numerics.profile")
   local old = core.profile()
-  return core.guarded(function() core.profile(old) end, function()
+  return core.guarded(function() core.profile(old) end, function(...)
     core.profile(name)
-    return f()
-  end)
+    return f(...)
+  end, ...)
 end
 
 -- The generator that random operators without seed= use.
@@ -25,7 +26,8 @@ function numerics.seed(seed) core.seed(seed) end
 -- while f(...) runs; numerics.trap() tells, numerics.trap(false) ends it. tessera
 -- --nan-trap sets it for a whole run.
 function numerics.trap(on, ...)
-  if type(on) ~= "function" then return core.trap(on) end
+  if on == nil or type(on) == "boolean" then return core.trap(on) end
+  core.need_function(on, "numerics.trap")
   local old = core.trap()
   return core.guarded(function() core.trap(old) end, function(...)
     core.trap(true)
@@ -34,7 +36,10 @@ function numerics.trap(on, ...)
 end
 
 -- Hash of the logical elements, the same for equal values in any layout.
-function numerics.hash(x) return x:hash() end
+function numerics.hash(x)
+  if not core.is_tensor(x) then core.fail(("numerics.hash: a tensor is needed, not a %s"):format(type(x))) end
+  return x:hash()
+end
 
 -- The instruction set of the CPU kernels: "avx512", "avx2", "base". All give the
 -- same bits.

@@ -9,6 +9,7 @@
 -- graph serves all steps; opt:tick() sets it before each run.
 
 local core = require "tessera.core"
+local Module = require "tessera.module"
 local op = core.op
 local optim = {}
 
@@ -33,6 +34,10 @@ local function define(name, defaults, state_names, new_state, update)
         error(("%s: unknown option '%s'; options are %s"):format(name, k, table.concat(known, ", ")), 2)
       end
       self[k] = v
+    end
+    if type(params) ~= "table" or Module.is_module(params) then
+      core.fail(("%s: a list of parameters is needed, not a %s\n  hint: optim.%s(model:parameters(), ...)"):format(
+        name, Module.is_module(params) and "module" or type(params), name))
     end
     if #params == 0 then core.fail(name .. ": the list of parameters is empty") end
     for i, p in ipairs(params) do
@@ -69,7 +74,7 @@ end
 -- The next step begins: its number and rate are put into the clock.
 function Optimizer:tick()
   self.steps = self.steps + 1
-  self:clock_tensor():copy_(core.tensor({ self.lr, self.steps }, { dtype = "f64", device = "cpu" }))
+  core.fill_numbers(self:clock_tensor(), self.lr, self.steps)
 end
 
 -- Forgets the gradients that backward() added up.
@@ -88,12 +93,13 @@ local function update_all(self, grads)
 end
 
 -- f(...) is a step of the optimiser: if it changes nothing, since it fails, its number is that of
--- before.
+-- before. What is behind it is made once: a step of a small model is short.
 function Optimizer:counting(f, ...)
-  local steps, commits = self.steps, core.commits()
-  return core.guarded(function(fine)
-    if not fine and core.commits() == commits then self.steps = steps end
-  end, f, ...)
+  self.before, self.commits = self.steps, core.commits()
+  self.behind = self.behind or function(fine)
+    if not fine and core.commits() == self.commits then self.steps = self.before end
+  end
+  return core.guarded(self.behind, f, ...)
 end
 
 -- One step. grads: list of tensors (false or nil entries are skipped). All parameters move, or

@@ -16,21 +16,21 @@ local function sorted_keys(t)
   return numbers
 end
 
---- Appends the tensors of value to list and their paths to names; returns what is left, a
---- spec for unflatten. convert(v, i) may give a tensor for a leaf that is none.
+--- Appends the tensors of value to list and, if there are names, their paths to those; returns what
+--- is left, a spec for unflatten. convert(v, i) may give a tensor for a leaf that is none.
 function tree.flatten(value, list, names, path, convert)
   local made = convert and not core.is_tensor(value) and convert(value, #list + 1)
   if made then value = made end
   if core.is_tensor(value) then
     list[#list + 1] = value
-    names[#names + 1] = path
+    if names then names[#names + 1] = path end
     return { kind = "tensor", at = #list }
   end
   if Module.is_module(value) then
     local spec = { kind = "module", module = value, at = #list }
     for _, field in ipairs(value:tensors()) do
       list[#list + 1] = field.tensor
-      names[#names + 1] = path .. "." .. field.name
+      if names then names[#names + 1] = path .. "." .. field.name end
       spec[#spec + 1] = field
     end
     return spec
@@ -38,7 +38,7 @@ function tree.flatten(value, list, names, path, convert)
   if type(value) ~= "table" then return { kind = "value", value = value } end
   local spec = { kind = "table", keys = sorted_keys(value) }
   for i, key in ipairs(spec.keys) do
-    spec[i] = tree.flatten(value[key], list, names, path .. "." .. tostring(key), convert)
+    spec[i] = tree.flatten(value[key], list, names, names and path .. "." .. tostring(key), convert)
   end
   return spec
 end

@@ -1,4 +1,4 @@
--- Measures what could be chosen for kernels on a GPU and prints what won, as rows of jit/tuned.def:
+-- Measures what could be chosen for kernels on a GPU and prints what won, as rows of jit/tune/tuned.def:
 --
 --   tessera scripts/bench/gpu_tune.lua [--device cuda:0] [--seconds 60] [--percent 3] > rows
 --

@@ -41,7 +41,4 @@ function M.text_of(out)
   return table.concat(h, " ")
 end
 
--- Elements of these are whatever was in memory.
-M.skipped = { empty = true, empty_like = true }
-
 return M

@@ -33,11 +33,12 @@ local function unit(i, seed)
   return (hash32(i, seed) * 2097152 + bit.rshift(hash32(i, seed + 40503), 11)) * 2 ^ -53
 end
 
-local function count(shape)
+function M.count(shape)
   local n = 1
   for _, d in ipairs(shape) do n = n * d end
   return n
 end
+local count = M.count
 
 --- Uniform numbers in [lo, hi), integers in lo..hi: core.tensor of that dtype and shape.
 function M.generate(dtype, shape, seed, lo, hi)
@@ -64,7 +65,7 @@ local stored = {}
 -- A stored tensor by "dtype offset sizes": a piece of the flat tensor of its dtype.
 local function stored_tensor(family, key)
   stored[family] = stored[family] or
-    (require "tessera.io").load_safetensors("tests/vectors/" .. family .. ".safetensors")
+    (require "tessera.io").load("tests/vectors/" .. family .. ".safetensors")
   local dtype, rest = key:match("^(%S+) (.*)$")
   local at, shape = nil, {}
   for n in rest:gmatch("%d+") do
@@ -81,6 +82,12 @@ function M.manifest(family)
 end
 
 function M.name(c) return ("%s case %d (%s)"):format(c.row, c.number, c.family) end
+
+--- Rows whose elements are whatever was in memory: nothing to compare.
+M.skipped = { empty = true, empty_like = true }
+
+--- An error without its place and its hint.
+function M.words(e) return (tostring(e):gsub("^[^\n]-:%d+: ", ""):gsub("\n.*", ""):gsub(" %(in .*", "")) end
 
 --- The input tensors of a case, false where an optional one is absent.
 function M.inputs(c)
@@ -136,7 +143,7 @@ local function doubles(x)
 end
 M.doubles = doubles
 
-local function same_shape(a, b)
+function M.same_shape(a, b)
   if #a ~= #b then return false end
   for i = 1, #a do
     if a[i] ~= b[i] then return false end
@@ -212,7 +219,7 @@ end
 --- Compares one output: the error in ulp (0 if exact), or nil and what is wrong.
 function M.compare(c, got, wanted, low)
   if not core.is_tensor(got) then return nil, "no such output" end
-  if not same_shape(got.shape, wanted.shape) then
+  if not M.same_shape(got.shape, wanted.shape) then
     return nil, ("%s, not of shape %s"):format(shape_text(got), shape_text(wanted))
   end
   if not c.ulp then

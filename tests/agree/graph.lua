@@ -9,14 +9,11 @@ local cases = require "_cases"
 local shared = require "_captured"
 local larger = require "_larger"
 local op = core.op
-local present, captured, text_of = shared.present, shared.captured, shared.text_of
+local present, captured, text_of, words = shared.present, shared.captured, shared.text_of, cases.words
 
 local default_threads = core.threads()
 local counted, refused = { graphs = 0, refused = 0, rounded = 0 }, {}
 local slab, bound = 0, 0
-
--- An error without its place and its hint.
-local function words(e) return (tostring(e):gsub("^[^\n]-:%d+: ", ""):gsub("\n.*", ""):gsub(" %(in .*", "")) end
 
 local function eager(c, x)
   core.seed(17)
@@ -105,7 +102,7 @@ local function check(c, profile)
   cases.expect(cases.name(c) .. ", " .. profile, ok and not why, why)
 end
 
-local skipped = shared.skipped
+local skipped = cases.skipped
 local done = {}
 for c in cases.each() do
   local spec = c.x[1]

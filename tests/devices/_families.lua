@@ -1,4 +1,4 @@
--- Operators with kernels of their own on a device (jit/offload_<family>.c) against the CPU, and
+-- Operators with kernels of their own on a device (jit/eager/family/<family>.c) against the CPU, and
 -- that the device ran them: what the files of the families share. false where there is no device.
 local tessera = require "tessera"
 local core, op, rng = tessera.core, tessera.op, tessera.rng

@@ -46,4 +46,18 @@ n:add_(1.5) --! add_: the result
 n:sum():item() --> 6
 local w = op.ones { 3 }:to(device.name)
 w.requires_grad = true
-(w * 2):add_(1) --! is changed in place
+w:add_(w) --! is changed in place
+local u = op.zeros { 3 }:to(device.name)
+u:copy_(w * 2)
+u[1] = u[0] * w[1]
+u["1:"]:exp_()
+;(u * u):sum():backward()
+local near = w.grad:to "cpu":sum():item()
+math.abs(near - (8 + 12 * math.exp(4))) < 1e-2 --> true
+w.grad.device == device.name --> true
+-- A tensor that is moved passes gradients on, to where it came from.
+local here = tessera.tensor { 1, 2, 3 }:requires_grad_()
+local there = here:to(device.name)
+;(there * there):sum():backward()
+here.grad --> [2. 4. 6.]
+--> f32[3]

@@ -257,5 +257,11 @@ do
   end
 end
 core.profile "deterministic"
+do -- words that nobody can read, also where nothing is computed
+  local x, w, b = unpack(there { op.ones { 0, 4 }, op.ones { 3, 4 }, op.ones { 3 } })
+  local read, why = pcall(op.linear, x, w, b, { epilogue = "bias_reul" })
+  passed, failed = passed + (read and 0 or 1), failed + (read and 1 or 0)
+  assert(tostring(why):find "cannot read the epilogue", why)
+end
 print(("%d passed, %d failed"):format(passed, failed))
 assert(failed == 0, failed .. " failed")

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "vm/kernels/pointwise.h"
+#include "vm/kernels/pointwise/pointwise.h"
 
 enum { MOST = 70, GUARD = 64 };
 

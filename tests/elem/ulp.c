@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vm/kernels/pointwise.h"
+#include "vm/kernels/pointwise/pointwise.h"
 
 enum { ISA_avx512, ISA_avx2, ISA_base, ISA_COUNT };
 static const char *const isa_names[ISA_COUNT] = {"avx512", "avx2", "base"};

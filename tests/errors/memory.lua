@@ -1,6 +1,6 @@
 -- Memory that runs out: the n-th allocation of every row fails, for n = 1, 2, .. until
 -- the call succeeds. Each failure is the clean error, and nothing leaks. Allocations are
--- those of tensors, of scratch memory (vm/scratch.h) and of the plans of transforms.
+-- those of tensors, of scratch memory (vm/core/scratch.h) and of the plans of transforms.
 package.path = "tests/errors/?.lua;tests/agree/?.lua;" .. package.path
 local core = require "tessera.core"
 local cases = require "_cases"

@@ -98,6 +98,35 @@ local thrice = ("cond: its function changes a tensor from outside in place;"):re
 hot(function(a) a:add_(1) end) == thrice --> true
 hot(function(_, b) b:add_(1) end) == thrice --> true
 hot(function(_, _, v) v:add_(1) end) == thrice --> true
+-- Whether its call was put off or not: what this round made may be changed, what the one before made may not.
+do
+  jit.traces(true)
+  local function written(pick)
+    local said
+    for i = 1, 40 do
+      local before
+      local ok, why = pcall(op.scan, function(c, v)
+        local a = c * 0.5 + v
+        local b = a * 2
+        if i == 40 and before then pick(a, b, before):add_(1) end
+        before = b
+        return a, b
+      end, s, x)
+      said = ok or why:find "its function changes a tensor from outside in place" ~= nil and "refused"
+    end
+    return said
+  end
+  written(function(a) return a end) --> true
+  written(function(_, b) return b end) --> true
+  written(function(_, b) return b["1:3"] end) --> true
+  written(function(_, _, before) return before end) --> refused
+  written(function(_, _, before) return before["1:3"] end) --> refused
+  jit.traces(false)
+end
+-- A recursion's function cannot be called from outside, as in a captured function.
+local own_call
+op.recursive(function(self, v) own_call = self return v end)(s):hash() == s:hash() --> true
+own_call(s) --! op.recursive: the inner call stands outside of its function
 
 -- ---- results
 same(function(u, t) local r = op.cond(yes(u), function(v) return v end, function(v) return v end, t) r:add_(1) return r, t end, x, s) --> true

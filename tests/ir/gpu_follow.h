@@ -1,10 +1,10 @@
-/* Block forms with rows behind a product, for tests of ir/tile_gpu_follow.h. */
+/* Block forms with rows behind a product, for tests of ir/tile/gpu/follow.h. */
 #ifndef TESTS_IR_GPU_FOLLOW_H
 #define TESTS_IR_GPU_FOLLOW_H
 
 #include <stdio.h>
 
-#include "ir/tile_gpu_product.h"
+#include "ir/tile/gpu/product.h"
 
 /* What stands behind `%c = mma ..` for names %x .. of parameters. */
 typedef struct FollowCase {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ir/tile_text.h"
+#include "ir/tile/text.h"
 #include "lib/convert_bits.h"
 
 static int failed;

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "ir/custom.h"
-#include "ir/graph.h"
-#include "ir/graph_export.h"
+#include "ir/graph/custom.h"
+#include "ir/graph/graph.h"
+#include "ir/graph/export.h"
 #include "tests/ir/failing.h"
 
 static int failed;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/tile.h"
-#include "vm/vm.h"
+#include "ir/tile/tile.h"
+#include "vm/core/vm.h"
 
 enum { SIDE = 48, N = SIDE * SIDE + 1600, CHUNK = 300 };
 

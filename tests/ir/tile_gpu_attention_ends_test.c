@@ -1,4 +1,4 @@
-/* What stands before and behind the gradients of attention (ir/tile_gpu_attention_ends.c) in
+/* What stands before and behind the gradients of attention (ir/tile/gpu/attention_ends.c) in
  * the interpreter of Tile IR, against plain C: ragged sizes, rows that see nothing, strides,
  * sinks. */
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/tile_gpu_attention_ends.h"
+#include "ir/tile/gpu/attention_ends.h"
 #include "lib/convert_bits.h"
 
 enum { B = 2, H = 3, S = 70, D = 64, ROWS = 64, LINES = B * H * 2 };

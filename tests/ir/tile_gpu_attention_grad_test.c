@@ -1,4 +1,4 @@
-/* The gradients of attention for GPUs (ir/tile_gpu_attention_grad.c) in the interpreter:
+/* The gradients of attention for GPUs (ir/tile/gpu/attention_grad.c) in the interpreter:
  * causal, window, groups of heads, ragged sizes; bit by bit against plain C in the same order,
  * which is near the gradients in f64. The text reads back. */
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/tile_gpu_attention_grad.h"
+#include "ir/tile/gpu/attention_grad.h"
 #include "tests/ir/gpu_roles.h"
 
 enum { KEYS = 128, MOST = 128 };

@@ -1,4 +1,4 @@
-/* The gradients of attention by warps (ir/tile_gpu_attention_grad_warps.c) in the interpreter:
+/* The gradients of attention by warps (ir/tile/gpu/attention_grad_warps.c) in the interpreter:
  * both kernels, of both numbers of warps, against gradients in f64: causal, window, groups of
  * heads, ragged sizes, masks. The text reads back. */
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/tile_gpu_attention_grad_warps.h"
+#include "ir/tile/gpu/attention_grad_warps.h"
 #include "tests/ir/gpu_roles.h"
 
 typedef struct Case {

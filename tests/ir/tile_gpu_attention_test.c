@@ -1,4 +1,4 @@
-/* Attention for GPUs (ir/tile_gpu_attention.c) in the interpreter: causal, window, sink, groups
+/* Attention for GPUs (ir/tile/gpu/attention.c) in the interpreter: causal, window, sink, groups
  * of heads, ragged sizes, more tiles than blocks; bit by bit against plain C in the same order,
  * and near the right numbers. The text reads back. */
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/tile_gpu_attention.h"
+#include "ir/tile/gpu/attention.h"
 #include "tests/ir/gpu_roles.h"
 
 typedef struct Case {

@@ -1,4 +1,4 @@
-/* Attention of few queries (ir/tile_gpu_decode.c) in the interpreter: groups of heads, several
+/* Attention of few queries (ir/tile/gpu/decode.c) in the interpreter: groups of heads, several
  * queries, window, sink, ragged sizes, more parts than blocks; bit by bit against plain C in
  * the same order. The text reads back, and the scratch is left as it was found. */
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/tile_gpu_decode.h"
+#include "ir/tile/gpu/decode.h"
 #include "tests/ir/gpu_roles.h"
 
 typedef struct Case {

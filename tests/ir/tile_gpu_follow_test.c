@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/tile_gpu_build.h"
-#include "ir/tile_gpu_quick.h"
+#include "ir/tile/gpu/build.h"
+#include "ir/tile/gpu/quick.h"
 #include "lib/convert_bits.h"
 #include "tests/ir/gpu_follow.h"
 

@@ -1,4 +1,4 @@
-/* Matrix products for GPUs (ir/tile_gpu_product.c) in the interpreter: layouts, tiles, edges,
+/* Matrix products for GPUs (ir/tile/gpu/product.c) in the interpreter: layouts, tiles, edges,
  * stages, rows behind the product. f32 against a chain of fmaf in plain C, bit by bit; 16-bit
  * floats against sums in f64, and the same bits for every tile. The text reads back. */
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/tile_gpu_product.h"
+#include "ir/tile/gpu/product.h"
 #include "lib/convert_bits.h"
 
 static int failed;

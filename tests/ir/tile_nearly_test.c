@@ -1,4 +1,4 @@
-/* Short forms of functions that are rounded to bf16 (ir/tile_nearly.c): the same bits as the
+/* Short forms of functions that are rounded to bf16 (ir/tile/pass/nearly.c): the same bits as the
  * long ones in the interpreter, for every bf16 as argument, for numbers of f32 of all sizes,
  * and where sums cancel; and few elements need the long form. Other casts stay as they are, and
  * gelu of bf16 has its quick form. */
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/tile_nearly.h"
+#include "ir/tile/pass/nearly.h"
 
 enum { N = 65536 };
 

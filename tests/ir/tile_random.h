@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/tile.h"
+#include "ir/tile/tile.h"
 
 static uint64_t state = 1;
 static uint32_t rnd(uint32_t n) {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/tile.h"
-#include "vm/vm.h"
+#include "ir/tile/tile.h"
+#include "vm/core/vm.h"
 #include "tests/ir/failing.h"
 
 static int failures, checks;

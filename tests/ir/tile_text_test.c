@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/tile.h"
+#include "ir/tile/tile.h"
 #include "tests/ir/failing.h"
 
 static int failed;

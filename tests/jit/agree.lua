@@ -142,7 +142,7 @@ local function check(c, number)
   cases.expect(cases.name(c) .. ", tiers", ok and not why, why)
 end
 
-local skipped = shared.skipped
+local skipped = cases.skipped
 local done, total, of_row = {}, 0, {}
 local every = os.getenv "ALL" and 1e9 or 1
 for c in cases.each() do

@@ -2,9 +2,9 @@
  * block form and the explicit form in the interpreter, and compiled code of every instruction
  * set with one thread and two. Argument: how many cases. */
 #include "devices/cpu_pool.h"
-#include "ir/sched_attention.h"
+#include "ir/sched/attention.h"
 #include "tests/jit/jit_test.h"
-#include "vm/attention_grad.h"
+#include "vm/drive/attention_grad.h"
 
 static int64_t upto(int64_t n) { return 1 + (int64_t)(rnd() % (uint64_t)n); }
 
@@ -126,35 +126,35 @@ static void interpret(const Case *c, const Data *x, const TsTile *k, void **arg,
   compare(c, x, what);
 }
 
-static void all_ways(const Case *c, const Data *x, const TsJitTarget *t, const TsSchedKernel *k,
+static void all_ways(const Case *c, const Data *x, const TsTarget *t, const TsSchedKernel *k,
                      bool slow) {
   TsError err = {0};
   void *arg[8];
   for (int i = 0; i < 8; i++) arg[i] = i < 5 ? x->in[i] : x->got[i - 5];
   if (slow) interpret(c, x, k->tile, arg, k->dim, "block form");
-  TsTile *v = ts_tile_check(k->tile, &t->tile, &err)
+  TsTile *v = ts_tile_check(k->tile, t, &err)
                   ? NULL
-                  : ts_tile_vectorise(k->tile, &t->tile, &err);
+                  : ts_tile_vectorise(k->tile, t, &err);
   if (v && slow) interpret(c, x, v, arg, k->dim, "explicit form");
   TsTile *plain = v ? ts_tile_expand(v, &err) : NULL;
   TsKernel *kernel =
-      plain && !ts_tile_check(plain, &t->tile, &err) ? ts_kernel_compile(plain, t, &err) : NULL;
-  if (!kernel) failed++, printf("%s: %s\n", t->tile.name, err.message);
+      plain && !ts_tile_check(plain, t, &err) ? ts_kernel_compile(plain, t, &err) : NULL;
+  if (!kernel) failed++, printf("%s: %s\n", t->name, err.message);
   for (int threads = 1; kernel && threads <= 2; threads++) {
     ts_cpu_set_threads(threads);
     clear(x);
     CHECK(ts_kernel_run(kernel, arg, k->dim, &err) == 0);
-    compare(c, x, t->tile.name);
+    compare(c, x, t->name);
   }
   ts_tile_free(v);
   ts_tile_free(plain);
   ts_kernel_free(kernel);
 }
 
-static void one(const Case *c, const TsJitTarget *t, bool slow) {
+static void one(const Case *c, const TsTarget *t, bool slow) {
   TsError err = {0};
   TsGraph *g = graph_of(c);
-  TsSched *s = g ? ts_sched_new(g, &t->tile, 1, &err) : NULL;
+  TsSched *s = g ? ts_sched_new(g, t, 1, &err) : NULL;
   TsSchedKernel k;
   if (!s || s->ngroup != 1 || s->group[0]->kind != TS_GROUP_attention) {
     failed++, printf("no group of attention\n");
@@ -190,7 +190,7 @@ int main(int argc, char **argv) {
   setenv("TESSERA_CACHE", "off", 1);
   for (int i = 0; i < cases; i++) {
     bool small = i % 3 == 0;
-    const TsJitTarget *t = ts_jit_target(small ? name[i / 3 % 3] : name[i % 2]);
+    const TsTarget *t = ts_jit_target(small ? name[i / 3 % 3] : name[i % 2]);
     Case c = random_case(small);
     if (t && t->triple) one(&c, t, small);
   }

@@ -5,10 +5,10 @@
 #include <math.h>
 
 #include "devices/cpu_pool.h"
-#include "ir/sched_attention.h"
+#include "ir/sched/attention.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/jit_test.h"
-#include "vm/attention.h"
+#include "vm/drive/attention.h"
 
 static int64_t upto(int64_t n) { return 1 + (int64_t)(rnd() % (uint64_t)n); }
 
@@ -177,18 +177,18 @@ static void compare(const Case *c, const void *want, const char *got, const char
   }
 }
 
-static TsKernel *compiled(const TsTile *block, const TsJitTarget *t, TsError *err) {
+static TsKernel *compiled(const TsTile *block, const TsTarget *t, TsError *err) {
   TsTile *v =
-      ts_tile_check(block, &t->tile, err) ? NULL : ts_tile_vectorise(block, &t->tile, err);
+      ts_tile_check(block, t, err) ? NULL : ts_tile_vectorise(block, t, err);
   TsTile *k = v ? ts_tile_expand(v, err) : NULL;
   TsKernel *kernel =
-      k && !ts_tile_check(k, &t->tile, err) ? ts_kernel_compile(k, t, err) : NULL;
+      k && !ts_tile_check(k, t, err) ? ts_kernel_compile(k, t, err) : NULL;
   ts_tile_free(v);
   ts_tile_free(k);
   return kernel;
 }
 
-static void all_ways(const Case *c, const TsJitTarget *t, const TsSchedKernel *k, void **arg,
+static void all_ways(const Case *c, const TsTarget *t, const TsSchedKernel *k, void **arg,
                      const void *want, bool interpret) {
   TsError err = {0};
   char *y = arg[k->tile->nparam - 1];
@@ -199,20 +199,20 @@ static void all_ways(const Case *c, const TsJitTarget *t, const TsSchedKernel *k
     compare(c, want, y, "interpreter");
   }
   TsKernel *kernel = compiled(k->tile, t, &err);
-  if (!kernel) failed++, printf("%s\n", err.message), say(c, t->tile.name);
+  if (!kernel) failed++, printf("%s\n", err.message), say(c, t->name);
   for (int threads = 1; kernel && threads <= 2; threads++) {
     ts_cpu_set_threads(threads);
     memset(y, 0x5a, (size_t)nbytes);
     CHECK(ts_kernel_run(kernel, arg, k->dim, &err) == 0);
-    compare(c, want, y, t->tile.name);
+    compare(c, want, y, t->name);
   }
   ts_kernel_free(kernel);
 }
 
-static void one(const Case *c, const TsJitTarget *t, bool interpret) {
+static void one(const Case *c, const TsTarget *t, bool interpret) {
   TsError err = {0};
   TsGraph *g = graph_of(c);
-  TsSched *s = g ? ts_sched_new(g, &t->tile, 1, &err) : NULL;
+  TsSched *s = g ? ts_sched_new(g, t, 1, &err) : NULL;
   TsSchedKernel k;
   if (!s || s->ngroup != 1 || s->group[0]->kind != TS_GROUP_attention) {
     failed++, say(c, "no group of attention");
@@ -259,7 +259,7 @@ int main(int argc, char **argv) {
   setenv("TESSERA_CACHE", "off", 1);
   for (int i = 0; i < cases; i++) {
     bool small = i % 3 == 0;
-    const TsJitTarget *t = ts_jit_target(small ? name[i / 3 % 3] : name[i % 2]);
+    const TsTarget *t = ts_jit_target(small ? name[i / 3 % 3] : name[i % 2]);
     Case c = random_case(small);
     if (t && t->triple) one(&c, t, small);
   }

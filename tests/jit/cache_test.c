@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "jit/cache.h"
-#include "jit/sha256.h"
+#include "jit/code/cache.h"
+#include "jit/code/sha256.h"
 
 static int failed;
 static char folder[64] = "/tmp/tessera-cache-XXXXXX";

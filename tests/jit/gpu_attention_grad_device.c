@@ -1,5 +1,5 @@
-/* The gradients of attention on a GPU (ir/tile_gpu_attention_grad.c), and those by warps
- * (ir/tile_gpu_attention_grad_warps.c). Without one it says so.
+/* The gradients of attention on a GPU (ir/tile/gpu/attention_grad.c), and those by warps
+ * (ir/tile/gpu/attention_grad_warps.c). Without one it says so.
  *
  * With no argument: correctness of heads of 64 and 128, causal, window, groups of heads, ragged
  * sizes, operands that lie otherwise, against f64 on the host; and the same bits at every run,
@@ -16,10 +16,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ir/tile_gpu_attention.h"
-#include "ir/tile_gpu_attention_ends.h"
-#include "ir/tile_gpu_attention_grad_warps.h"
-#include "jit/gpu.h"
+#include "ir/tile/gpu/attention.h"
+#include "ir/tile/gpu/attention_ends.h"
+#include "ir/tile/gpu/attention_grad_warps.h"
+#include "jit/gpu/gpu.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
 
@@ -545,7 +545,7 @@ int main(int argc, char **argv) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   gpu = ts_device_find("cuda:0", &err);
   bool warps = argc > 1 && !strcmp(argv[1], "warps");
-  if (!gpu || !gpu->run || ((TsCuda *)gpu->state)->major < (warps ? 8 : 9)) {
+  if (!gpu || !gpu->run || !ts_target_has(gpu->target, warps ? TS_UNIT_mma : TS_UNIT_roles)) {
     printf("skipped: no GPU\n");
     return 0;
   }

@@ -2,8 +2,8 @@
  * assembled where ptxas is found, which must not spill in the roles that multiply, serialise
  * asynchronous products, or refuse. "print i" prints the PTX of case i, "llvm i" its LLVM
  * IR. */
-#include "ir/tile_gpu_attention_ends.h"
-#include "jit/llvm.h"
+#include "ir/tile/gpu/attention_ends.h"
+#include "jit/compile/llvm.h"
 #include "tests/jit/gpu_ptxas.h"
 
 /* Roles of one thread have few registers, and may spill. */

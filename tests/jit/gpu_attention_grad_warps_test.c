@@ -1,10 +1,10 @@
-/* PTX of the gradients of attention by warps (ir/tile_gpu_attention_grad_warps.c), and of what
+/* PTX of the gradients of attention by warps (ir/tile/gpu/attention_grad_warps.c), and of what
  * stands before: made for every head size, mask and type, and assembled for several GPUs where
  * ptxas is found, which must not spill. "print i" prints the PTX of case i, "llvm i" its LLVM
  * IR; odd cases are of queries. */
-#include "ir/tile_gpu_attention_ends.h"
-#include "ir/tile_gpu_attention_grad_warps.h"
-#include "jit/llvm.h"
+#include "ir/tile/gpu/attention_ends.h"
+#include "ir/tile/gpu/attention_grad_warps.h"
+#include "jit/compile/llvm.h"
 #include "tests/jit/gpu_ptxas.h"
 
 enum { SPILLS = 0 };

@@ -3,9 +3,9 @@
  * the PTX of case i, "llvm i" its LLVM IR. */
 #include <time.h>
 
-#include "ir/tile_gpu_attention.h"
-#include "jit/kernel.h"
-#include "jit/llvm.h"
+#include "ir/tile/gpu/attention.h"
+#include "jit/code/kernel.h"
+#include "jit/compile/llvm.h"
 #include "tests/jit/gpu_ptxas.h"
 
 /* Heads of 64 may spill outside of the loop over keys. */

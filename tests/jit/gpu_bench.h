@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/gpu.h"
+#include "jit/gpu/gpu.h"
 
 /* D: the type in memory, N: a row's length, R: rows, P: elements of a piece. The first
  * BENCH_ROWS work along rows. */

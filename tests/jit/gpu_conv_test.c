@@ -1,7 +1,7 @@
 /* PTX of convolutions on a matrix unit: made for windows, strides, layouts of channels, and
  * assembled where ptxas is found, which must not spill. "i" prints the PTX of case i. */
-#include "ir/tile_gpu_conv.h"
-#include "jit/llvm.h"
+#include "ir/tile/gpu/conv.h"
+#include "jit/compile/llvm.h"
 #include "tests/jit/gpu_ptxas.h"
 
 static int failed;

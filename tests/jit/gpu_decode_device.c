@@ -1,4 +1,4 @@
-/* Attention of few queries on a GPU (ir/tile_gpu_decode.c). Without one it says so.
+/* Attention of few queries on a GPU (ir/tile/gpu/decode.c). Without one it says so.
  *
  * With no argument: correctness of heads of 64 and 128, groups of heads, several queries,
  * window, sink and ragged sizes against f64 on the host; and the same bits on other numbers of
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ir/tile_gpu_decode.h"
+#include "ir/tile/gpu/decode.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
 
@@ -303,7 +303,7 @@ static void bench_all(void) {
 int main(int argc, char **argv) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   gpu = ts_device_find("cuda:0", &err);
-  if (!gpu || !gpu->run || ((TsCuda *)gpu->state)->major != 9) {
+  if (!gpu || !gpu->run || !ts_target_has(gpu->target, TS_UNIT_roles)) {
     printf("skipped: no GPU\n");
     return 0;
   }

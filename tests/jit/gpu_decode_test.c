@@ -1,8 +1,8 @@
-/* PTX of attention of few queries (ir/tile_gpu_decode.c): made for every head size, number of
+/* PTX of attention of few queries (ir/tile/gpu/decode.c): made for every head size, number of
  * rows, mask and type, and assembled where ptxas is found, which must not spill, serialise
  * products, or refuse. "print i" prints the PTX of case i, "llvm i" its LLVM IR. */
-#include "ir/tile_gpu_decode.h"
-#include "jit/llvm.h"
+#include "ir/tile/gpu/decode.h"
+#include "jit/compile/llvm.h"
 #include "tests/jit/gpu_ptxas.h"
 
 static int failed;

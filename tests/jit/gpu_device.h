@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "devices/cuda_api.h"
-#include "jit/gpu_mma.h"
+#include "jit/gpu/mma.h"
 
 static int failed;
 static TsDevice *gpu;

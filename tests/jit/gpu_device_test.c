@@ -4,8 +4,8 @@
  *   gpu_device_test [part] [count] [seed]   compares; parts: families rows operators random
  *   gpu_device_test --bench [word]          speed of kernels bound by memory, beside a copy's
  */
-#include "jit/gpu.h"
-#include "jit/llvm.h"
+#include "jit/gpu/gpu.h"
+#include "jit/compile/llvm.h"
 #include "tests/ir/tile_random.h"
 #include "tests/jit/gpu_bench.h"
 #include "tests/jit/gpu_families.h"

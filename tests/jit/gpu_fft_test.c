@@ -1,12 +1,12 @@
 /* Kernels of Fourier transforms for GPUs: legal, their text reads back, and PTX of each is
  * taken by ptxas where there is one. "print n kind inner batch" prints the PTX of one, "tile
  * ..." its Tile IR. PTXAS=1 prints registers. Bits are compared by tests/devices/agree.lua. */
-#include "ir/tile_text.h"
-#include "jit/fft_tile.h"
-#include "jit/gpu.h"
+#include "ir/tile/text.h"
+#include "jit/eager/family/fft_tile.h"
+#include "jit/gpu/gpu.h"
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "tests/jit/gpu_ptxas.h"
-#include "vm/kernels.h"
+#include "vm/core/kernels.h"
 
 static int failed;
 
@@ -42,7 +42,7 @@ static void one(const TsFftForm *f, bool ptxas) {
   TsError err = {0};
   if (!made(f, &t)) return;
   reads_back(f, t.tile);
-  if (ts_gpu_code(t.tile, ts_gpu_target(9, 0), TS_GPU_aligned, &code, &err)) {
+  if (ts_gpu_code(t.tile, ts_target("sm_90a"), TS_GPU_aligned, &code, &err)) {
     failed++, say(f, err.message);
   } else {
     TsText ptx = {.at = code.ptx, .len = code.size - (code.size && !code.ptx[code.size - 1])};
@@ -67,7 +67,7 @@ static void columns_have_registers(void) {
   TsText ptx = {0};
   TsError err = {0};
   if (!made(&f, &t)) return;
-  if (ts_gpu_text(t.tile, ts_gpu_target(9, 0), "ptx", &ptx, &err))
+  if (ts_gpu_text(t.tile, ts_target("sm_90a"), "ptx", &ptx, &err))
     failed++, say(&f, err.message);
   else if (strstr(ptx.at, "maxnreg"))
     failed++, say(&f, "is limited in registers");
@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
     if (!made(&f, &t)) return 1;
     if (!strcmp(argv[1], "tile"))
       ts_tile_text(t.tile, &text);
-    else if (ts_gpu_text(t.tile, ts_gpu_target(9, 0), argv[1][0] == 'l' ? "llvm" : "ptx", &text,
+    else if (ts_gpu_text(t.tile, ts_target("sm_90a"), argv[1][0] == 'l' ? "llvm" : "ptx", &text,
                          &err))
       puts(err.message);
     puts(text.at ? text.at : "");

@@ -1,4 +1,4 @@
-/* Rows behind products on a GPU (ir/tile_gpu_follow.h). Without one it says so.
+/* Rows behind products on a GPU (ir/tile/gpu/follow.h). Without one it says so.
  *
  * Checks that the fused kernels, with rows between products and behind them, have the bits of
  * the product alone and the function's definition, at every run. With --bench: TFLOP/s in
@@ -218,7 +218,7 @@ static void bench(int64_t m, int64_t n, int64_t k, float scale) {
 int main(int argc, char **argv) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   gpu = ts_device_find("cuda:0", &err);
-  if (!gpu || !gpu->run || ((TsCuda *)gpu->state)->major != 9) {
+  if (!gpu || !gpu->run || !ts_target_has(gpu->target, TS_UNIT_roles)) {
     printf("skipped: no GPU\n");
     return 0;
   }

@@ -1,9 +1,9 @@
-/* PTX of products of groups of rows (ir/tile_gpu_ragged.h): made for both kinds of kernels,
+/* PTX of products of groups of rows (ir/tile/gpu/ragged.h): made for both kinds of kernels,
  * layouts and types, and assembled where ptxas is found, which must not spill. "print i" prints
  * the PTX of case i, "llvm i" its LLVM IR. */
-#include "ir/tile_gpu_mma.h"
-#include "ir/tile_gpu_product.h"
-#include "jit/llvm.h"
+#include "ir/tile/gpu/mma.h"
+#include "ir/tile/gpu/product.h"
+#include "jit/compile/llvm.h"
 #include "tests/jit/gpu_ptxas.h"
 
 static int failed;
@@ -18,8 +18,8 @@ typedef struct Case {
   int spills; /* bytes that may be spilled outside of the loop of products */
 } Case;
 
-static const TsGpuRoom ampere = {.target = "sm_80", .processors = 108, .shared = 166912};
 static const TsTarget target = {.name = "sm_80", .shared_bytes = 166912};
+static const TsGpuMachine ampere = {&target, 108};
 
 static TsTile *kernel(const Case *c) {
   TsError err = {0};
@@ -91,7 +91,7 @@ static void refused(void) {
   TsGpuWarpProduct w = ts_gpu_warp_product(TS_DT_bf16, TS_DT_bf16, TS_GPU_UNIT_mma, true, false,
                                            128, 128, &ampere);
   w.ragged = TS_GPU_RAGGED_depth;
-  if (ts_tile_gpu_mma(&w, "sm_80", &err)) failed++, printf("whole stages of parts of k\n");
+  if (ts_tile_gpu_mma(&w, &target, &err)) failed++, printf("whole stages of parts of k\n");
 }
 
 int main(int argc, char **argv) {

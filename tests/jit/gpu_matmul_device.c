@@ -1,4 +1,4 @@
-/* Matrix products on a GPU (ir/tile_gpu_product.c, jit/gpu_mma.h). Without one it says so.
+/* Matrix products on a GPU (ir/tile/gpu/product.c, jit/gpu/mma.h). Without one it says so.
  *
  * With no argument, or a word (bf16, epilogue, f32) for a part: correctness of every layout,
  * tile and type and of ragged sizes. 16 bits against f64 on the host, within a bound, and with
@@ -14,11 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ir/tile_gpu_product.h"
+#include "ir/tile/gpu/product.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
-#include "vm/gemm.h"
-#include "vm/kernels.h"
+#include "vm/gemm/gemm.h"
+#include "vm/core/kernels.h"
 
 /* ---- kernels */
 typedef Loaded Kernel;
@@ -569,7 +569,7 @@ int main(int argc, char **argv) {
   const char *word = argc > 2 ? argv[2] : "";
   setvbuf(stdout, NULL, _IOLBF, 0);
   gpu = ts_device_find("cuda:0", &err);
-  if (!gpu || !gpu->run || ((TsCuda *)gpu->state)->major != 9) {
+  if (!gpu || !gpu->run || !ts_target_has(gpu->target, TS_UNIT_roles)) {
     printf("skipped: no GPU\n");
     return 0;
   }

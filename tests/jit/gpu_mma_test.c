@@ -3,8 +3,8 @@
  * prints the PTX of case i, "llvm i" its LLVM IR. */
 #include <time.h>
 
-#include "ir/tile_gpu_product.h"
-#include "jit/llvm.h"
+#include "ir/tile/gpu/product.h"
+#include "jit/compile/llvm.h"
 #include "tests/ir/gpu_follow.h"
 #include "tests/jit/gpu_ptxas.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "jit/gpu_mma.h"
+#include "jit/gpu/mma.h"
 
 static bool has_ptxas(void) { return !system("ptxas --version > /dev/null 2>&1"); }
 

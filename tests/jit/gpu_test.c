@@ -1,9 +1,9 @@
 /* Kernels of a GPU where there is none: the code of a thread emulated on the host beside the
  * interpreter of Tile IR, bit by bit, and PTX through ptxas if that is installed.
  * [count] [seed] */
-#include "jit/gpu.h"
-#include "jit/llvm.h"
-#include "jit/stand_in.h"
+#include "jit/gpu/gpu.h"
+#include "jit/compile/llvm.h"
+#include "jit/device/stand_in.h"
 #include "tests/ir/tile_random.h"
 #include "tests/jit/gpu_bench.h"
 #include "tests/jit/gpu_families.h"
@@ -97,14 +97,14 @@ static bool waits_to_write(const char *ptx) {
 }
 
 /* PTX is legal, and keeps what is in registers there. */
-static int assemble(const TsTile *k, int major, bool local) {
-  const TsGpuTarget *t = ts_gpu_target(major, 0);
+static int assemble(const TsTile *k, const char *target, bool local) {
+  const TsTarget *t = ts_target(target);
   TsGpuCode code;
   TsError err = {0};
   if (ts_gpu_code(k, t, TS_GPU_aligned, &code, &err)) return complain(k, t->cpu, err.message);
   int bad = 0;
   if (!local && strstr(code.ptx, ".local")) bad = complain(k, t->cpu, "uses local memory");
-  if (major >= 9 && !waits_to_write(code.ptx))
+  if (ts_target_has(t, TS_UNIT_early) && !waits_to_write(code.ptx))
     bad = complain(k, t->cpu, "writes before the launch in front of it is over");
   if (!bad && have_ptxas) {
     char path[] = "/tmp/tsXXXXXX", line[400];
@@ -128,7 +128,7 @@ static int check(const TsTile *k, bool corners, bool ptx) {
   for (int i = 0; i < k->nin && corners; i++) fill_corners(&k->param[i]->type, arg[i]);
   int bad = ts_tile_run(k, arg, extent, &err) ? complain(k, "interpreter", err.message) : 0;
   if (!bad) bad = compare(k, arg, true) || compare(k, arg, false);
-  if (!bad && ptx) bad = assemble(k, 8, true) || assemble(k, 9, true);
+  if (!bad && ptx) bad = assemble(k, "sm_80", true) || assemble(k, "sm_90a", true);
   for (int i = 0; i < k->nparam; i++) free(arg[i]);
   return bad;
 }
@@ -193,7 +193,7 @@ static int bounded(void) {
   TsGpuCode code;
   TsTile *k = ts_tile_parse(text, &err);
   if (!k) return printf("%s\n%s\n", err.message, text), 1;
-  int bad = ts_gpu_code(k, ts_gpu_target(9, 0), TS_GPU_aligned, &code, &err)
+  int bad = ts_gpu_code(k, ts_target("sm_90a"), TS_GPU_aligned, &code, &err)
                 ? complain(k, "bounded", err.message)
                 : 0;
   if (!bad && (strstr(code.ptx, "rcp.rn") || strstr(code.ptx, "div.rn")))
@@ -207,7 +207,7 @@ static int bounded(void) {
 static bool refused(const TsTile *k) {
   TsGpuCode code;
   TsError err = {0};
-  if (ts_gpu_code(k, ts_gpu_target(9, 0), TS_GPU_aligned, &code, &err))
+  if (ts_gpu_code(k, ts_target("sm_90a"), TS_GPU_aligned, &code, &err))
     return strstr(err.message, "pairs of more than one row") != NULL;
   ts_gpu_code_free(&code);
   return false;
@@ -220,8 +220,8 @@ static int functions(void) {
   TsError err = {0};
   TsGpuCode code;
   TsTile *k = ts_stand_in_functions();
-  int bad = !k || ts_tile_check(k, NULL, &err) || assemble(k, 9, false);
-  if (!bad && !ts_gpu_code(k, ts_gpu_target(9, 0), TS_GPU_aligned, &code, &err)) {
+  int bad = !k || ts_tile_check(k, NULL, &err) || assemble(k, "sm_90a", false);
+  if (!bad && !ts_gpu_code(k, ts_target("sm_90a"), TS_GPU_aligned, &code, &err)) {
     for (int i = 0; i < 3; i++)
       if (!strstr(code.ptx, word[i])) bad = complain(k, word[i], "is not there");
     ts_gpu_code_free(&code);

@@ -1,10 +1,10 @@
-/* One step of the matrix unit on a GPU of compute capability 9.0, beside ir/tile_run_unit.c, bit by
+/* One step of the matrix unit on a GPU of compute capability 9.0, beside ir/tile/run/unit.c, bit by
  * bit: sums of 16 products of bf16 and f16 of every kind of number. Without a GPU it says so.
  * With --vectors it prints tests/ir/unit_vectors.h. */
 #include <math.h>
 #include <string.h>
 
-#include "ir/tile_run.h"
+#include "ir/tile/run/run.h"
 #include "tests/jit/gpu_device.h"
 
 enum { M = 16, N = 8, K = 16, STEPS = 512, KINDS = 5, KEPT = 8 };
@@ -121,7 +121,7 @@ int main(int argc, char **argv) {
   void *module, *function;
   gpu = ts_device_find("cuda:0", &err);
   if (!gpu) return printf("skipped: no GPU\n"), 0;
-  if (gpu->major != 9) return printf("skipped: compute capability %d\n", gpu->major), 0;
+  if (!ts_target_has(gpu->target, TS_UNIT_wgmma)) return printf("skipped: no wgmma on %s\n", gpu->name), 0;
   MUST(ts_device_use(gpu, &err));
   MUST(gpu->run->module_new(gpu, ptx, &module, &err));
   MUST(gpu->run->kernel(gpu, module, "unit", 0, &function, &err));

@@ -1,4 +1,4 @@
-/* Products of warps (ir/tile_gpu_mma.c) on a GPU. Without one it says so.
+/* Products of warps (ir/tile/gpu/mma.c) on a GPU. Without one it says so.
  *
  * With no argument, or a word (bits, f32, i8, tf32, steps, peak) for a part: 16 bits on the
  * matrix unit near f64, with the same bits for all tiles and layouts, and how many of them are
@@ -12,14 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ir/tile_gpu_product.h"
-#include "ir/tile_gpu_mma.h"
+#include "ir/tile/gpu/product.h"
+#include "ir/tile/gpu/mma.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
-#include "vm/gemm.h"
-#include "vm/kernels.h"
+#include "vm/gemm/gemm.h"
+#include "vm/core/kernels.h"
 
-static TsGpuRoom room;
+static TsGpuMachine machine;
 
 /* ---- data */
 static float get(TsDtype d, const void *x, int64_t i) {
@@ -110,28 +110,28 @@ static int granularity(const Problem *p, bool ta, bool tb) {
 
 static void by_warps(Problem *p, TsGpuWarpUnit unit, int layout, int rows, int cols) {
   bool ta = layout & 1, tb = layout & 2;
-  TsGpuWarpProduct x = ts_gpu_warp_product(p->in, p->out, unit, ta, tb, rows, cols, &room);
+  TsGpuWarpProduct x = ts_gpu_warp_product(p->in, p->out, unit, ta, tb, rows, cols, &machine);
   x.bytes = granularity(p, ta, tb);
-  compute(p, ts_tile_gpu_mma(&x, "sm_80", &err), ta, tb, ts_gpu_warp_product_blocks(&x, &room));
+  compute(p, ts_tile_gpu_mma(&x, machine.target, &err), ta, tb, ts_gpu_warp_product_blocks(&x, &machine));
 }
 
 /* The kernel with roles that this GPU has for the same; tile NULL: it has none. */
 static TsGpuProduct roles_of(TsGpuWarpUnit unit, TsDtype in, TsDtype out, int layout, int64_t m,
                              int64_t n, int64_t k) {
   bool ta = layout & 1, tb = layout & 2;
-  if (unit == TS_GPU_UNIT_tf32) return ts_gpu_product_tf32(m, n, k, room.processors);
-  return ts_gpu_product_for(in, out, ta, tb, m, n, k, 1, room.processors);
+  if (unit == TS_GPU_UNIT_tf32) return ts_gpu_product_tf32(m, n, k, machine.processors);
+  return ts_gpu_product_for(in, out, ta, tb, m, n, k, 1, machine.processors);
 }
 
 static void by_roles(Problem *p, TsGpuWarpUnit unit, int layout) {
   TsGpuProduct x = roles_of(unit, p->in, p->out, layout, p->m, p->n, p->k);
   compute(p, ts_tile_gpu_product(&x, &err), layout & 1, layout & 2,
-          room.processors / x.cluster);
+          machine.processors / x.cluster);
 }
 
 static bool has_roles(const Problem *p) {
   int64_t a = ts_dtypes[p->in].nbytes, c = ts_dtypes[p->out].nbytes;
-  return ((TsCuda *)gpu->state)->major == 9 && p->m * a % 16 == 0 && p->k * a % 16 == 0 &&
+  return ts_target_has(gpu->target, TS_UNIT_roles) && p->m * a % 16 == 0 && p->k * a % 16 == 0 &&
          p->n * a % 16 == 0 && p->n * c % 16 == 0;
 }
 
@@ -309,7 +309,7 @@ static void check_peak(void) {
   MUST(gpu->run->event_new(gpu, &to, &err));
   void *y = on_device(NULL, 512), *args[1] = {&y};
   TsLaunch l = {.kernel = function, .block = {256, 1, 1}, .args = args};
-  l.grid[0] = (uint32_t)room.processors, l.grid[1] = l.grid[2] = 1;
+  l.grid[0] = (uint32_t)machine.processors, l.grid[1] = l.grid[2] = 1;
   for (int i = 0; i < CALLS; i++) {
     usleep(50000);
     MUST(gpu->run->event_record(gpu, from, NULL, &err));
@@ -317,7 +317,7 @@ static void check_peak(void) {
     MUST(gpu->run->event_record(gpu, to, NULL, &err));
     MUST(gpu->run->event_wait(gpu, to, &err));
     MUST(gpu->run->event_usec(gpu, from, to, &usec, &err));
-    double speed = 4096.0 * SUMS * ROUNDS * 8 * room.processors / usec * 1e-6;
+    double speed = 4096.0 * SUMS * ROUNDS * 8 * machine.processors / usec * 1e-6;
     if (speed > most) most = speed;
   }
   printf("mma.sync of registers: %.1f TFLOP/s\n", most);
@@ -440,12 +440,12 @@ typedef struct Plan {
 static Runner runner(const Shape *s, const Plan *x) {
   bool ta = s->layout & 1, tb = s->layout & 2;
   TsGpuWarpProduct p =
-      ts_gpu_warp_product_for(s->in, s->out, s->unit, ta, tb, s->m, s->n, &room);
-  if (x->rows) p = ts_gpu_warp_product(s->in, s->out, s->unit, ta, tb, x->rows, x->cols, &room);
+      ts_gpu_warp_product_for(s->in, s->out, s->unit, ta, tb, s->m, s->n, &machine);
+  if (x->rows) p = ts_gpu_warp_product(s->in, s->out, s->unit, ta, tb, x->rows, x->cols, &machine);
   if (x->stages) p.stages = x->stages;
   if (x->group) p.group = x->group;
-  Runner r = {.kernel = load_tile(ts_tile_gpu_mma(&p, room.target, &err)),
-              .blocks = ts_gpu_warp_product_blocks(&p, &room)};
+  Runner r = {.kernel = load_tile(ts_tile_gpu_mma(&p, machine.target, &err)),
+              .blocks = ts_gpu_warp_product_blocks(&p, &machine)};
   snprintf(r.name, sizeof r.name, "%s", x->name);
   return r;
 }
@@ -454,7 +454,7 @@ static Runner with_roles(const Shape *s) {
   TsGpuProduct p = roles_of(s->unit, s->in, s->out, s->layout, s->m, s->n, s->k);
   return (Runner){.name = "roles",
                   .kernel = load_tile(ts_tile_gpu_product(&p, &err)),
-                  .blocks = room.processors / p.cluster};
+                  .blocks = machine.processors / p.cluster};
 }
 
 static void bench(TsGpuWarpUnit unit, TsDtype in, TsDtype out, int layout, int64_t m, int64_t n,
@@ -489,7 +489,7 @@ static void bench_all(const char *word) {
 #define WANTED(w) (!*word || !strcmp(word, w))
   TsDtype b = TS_DT_bf16, f = TS_DT_f32, i8 = TS_DT_i8, i32 = TS_DT_i32;
   TsGpuWarpUnit mma = TS_GPU_UNIT_mma, fma = TS_GPU_UNIT_fma, tf32 = TS_GPU_UNIT_tf32;
-  bool roles = ((TsCuda *)gpu->state)->major == 9;
+  bool roles = ts_target_has(gpu->target, TS_UNIT_roles);
   for (int l = 0; l < 4 && WANTED("bf16"); l++) {
     bench(mma, b, b, l, 4096, 4096, 4096, 500, roles, 1, chosen);
     bench(mma, b, b, l, 8192, 8192, 8192, 500, roles && l == 2, 1, chosen);
@@ -545,15 +545,15 @@ int main(int argc, char **argv) {
   bool measures = argc > 1 && !strcmp(argv[1], "--bench");
   setvbuf(stdout, NULL, _IOLBF, 0);
   gpu = ts_device_find("cuda:0", &err);
-  if (!gpu || !gpu->run || ((TsCuda *)gpu->state)->major < 8) {
+  if (!gpu || !gpu->run || !ts_target_has(gpu->target, TS_UNIT_mma)) {
     printf("skipped: no GPU\n");
     return 0;
   }
   MUST(ts_device_use(gpu, &err));
-  int major = ((TsCuda *)gpu->state)->major;
-  room = (TsGpuRoom){.target = "sm_80",
-                     .processors = ((TsCuda *)gpu->state)->sms,
-                     .shared = major == 8 ? 101376 : 232448};
+  static TsTarget oldest;
+  oldest = *ts_target("sm_80");
+  oldest.shared_bytes = gpu->target->shared_bytes;
+  machine = (TsGpuMachine){&oldest, gpu->processors};
   if (measures) {
     find_blas();
     bench_all(argc > 2 ? argv[2] : "");

@@ -1,10 +1,10 @@
-/* PTX of products of warps (ir/tile_gpu_mma.c) for sm_80: made for every layout, tile and type,
+/* PTX of products of warps (ir/tile/gpu/mma.c) for sm_80: made for every layout, tile and type,
  * and assembled where ptxas is found, which must not spill. "print i" prints the PTX of case i,
  * "llvm i" its LLVM IR. */
 #include <time.h>
 
-#include "ir/tile_gpu_mma.h"
-#include "jit/llvm.h"
+#include "ir/tile/gpu/mma.h"
+#include "jit/compile/llvm.h"
 #include "tests/ir/gpu_follow.h"
 #include "tests/jit/gpu_ptxas.h"
 
@@ -19,8 +19,8 @@ typedef struct Case {
   int spills;
 } Case;
 
-static const TsGpuRoom ampere = {.target = "sm_80", .processors = 108, .shared = 166912};
 static const TsTarget target = {.name = "sm_80", .shared_bytes = 166912};
+static const TsGpuMachine ampere = {&target, 108};
 
 static TsTile *kernel(const Case *c) {
   static const int64_t size[3] = {512, 512, 512};
@@ -36,7 +36,7 @@ static TsTile *kernel(const Case *c) {
     block = follow_block(c->follow, c->in, size, &err);
     if (block && ts_gpu_follow_find(block, &f)) p.follow = &f;
   }
-  if (c->follow < 0 || p.follow) k = ts_tile_gpu_mma(&p, "sm_80", &err);
+  if (c->follow < 0 || p.follow) k = ts_tile_gpu_mma(&p, &target, &err);
   if (!k || ts_tile_check(k, &target, &err)) failed++, printf("%s\n", err.message);
   ts_tile_free(block);
   return k;
@@ -76,14 +76,15 @@ static void chosen(TsGpuWarpUnit unit, TsDtype in, TsDtype out) {
   bool eight = in == TS_DT_i8;
   for (int i = 0; i < 3; i++)
     for (int at = 0; at < 36 * 4; at++) {
-      TsGpuRoom room = {.target = "sm_80", .processors = 84, .shared = shared[i]};
+      const TsTarget small = {.name = "sm_80", .shared_bytes = shared[i]};
+      TsGpuMachine gpu = {&small, 84};
       bool ta = !eight && at & 1, tb = eight || at & 2;
       TsError err = {0};
       TsGpuWarpProduct p = ts_gpu_warp_product_for(in, out, unit, ta, tb, size[at / 4 % 6],
-                                                   size[at / 24], &room);
+                                                   size[at / 24], &gpu);
       int64_t bytes = (int64_t)p.stages * (p.rows + p.cols) * p.depth * ts_dtypes[in].nbytes;
-      TsTile *k = ts_tile_gpu_mma(&p, "sm_80", &err);
-      if (!k || bytes > room.shared || ts_gpu_warp_product_blocks(&p, &room) < 84)
+      TsTile *k = ts_tile_gpu_mma(&p, &small, &err);
+      if (!k || bytes > small.shared_bytes || ts_gpu_warp_product_blocks(&p, &gpu) < 84)
         failed++, printf("%s %dx%d stages %d: %s\n", ts_dtype_name(in), p.rows, p.cols,
                          p.stages, k ? "too large" : err.message);
       ts_tile_free(k);

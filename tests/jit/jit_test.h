@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "jit/compile.h"
-#include "jit/llvm.h"
+#include "jit/compile/compile.h"
+#include "jit/compile/llvm.h"
 
 static int failed;
 
@@ -48,15 +48,15 @@ static inline double msec(void) {
 }
 
 /* Compiles, runs on one set of arguments, frees both. */
-static inline void run(Made *m, const TsJitTarget *t, void *const *arg, const int64_t *dim) {
+static inline void run(Made *m, const TsTarget *t, void *const *arg, const int64_t *dim) {
   TsError err = {0};
   double begun = msec();
   TsKernel *kernel = ts_kernel_compile(m->k, t, &err);
   if (getenv("JIT_TIMES") && kernel)
-    printf("%s %s %.1f ms %zu bytes\n", m->k->name, t->tile.name, msec() - begun,
+    printf("%s %s %.1f ms %zu bytes\n", m->k->name, t->name, msec() - begun,
            kernel->object_bytes);
   if (!kernel)
-    failed++, printf("%s: %s: %s\n", m->k->name, t->tile.name, err.message);
+    failed++, printf("%s: %s: %s\n", m->k->name, t->name, err.message);
   else if (ts_kernel_run(kernel, arg, dim, &err))
     failed++, printf("%s\n", err.message);
   ts_kernel_free(kernel);
@@ -78,7 +78,7 @@ static inline bool same_number(TsDtype d, const void *a, const void *b) {
   return !memcmp(a, b, ts_dtypes[d].nbytes);
 }
 
-static inline bool same(const char *what, const TsJitTarget *t, TsDtype d, int64_t n,
+static inline bool same(const char *what, const TsTarget *t, TsDtype d, int64_t n,
                         const void *got, const void *want) {
   int size = ts_dtypes[d].nbytes;
   for (int64_t i = 0; i < n; i++) {
@@ -86,7 +86,7 @@ static inline bool same(const char *what, const TsJitTarget *t, TsDtype d, int64
     if (same_number(d, x, y)) continue;
     uint64_t u = 0, v = 0;
     memcpy(&u, x, (size_t)size), memcpy(&v, y, (size_t)size);
-    printf("%s: %s: %s: element %lld: %llx, not %llx\n", what, t->tile.name, ts_dtype_name(d),
+    printf("%s: %s: %s: element %lld: %llx, not %llx\n", what, t->name, ts_dtype_name(d),
            (long long)i, (unsigned long long)u, (unsigned long long)v);
     return failed++, false;
   }

@@ -5,10 +5,10 @@
 #include <pthread.h>
 
 #include "devices/cpu_pool.h"
-#include "ir/tile.h"
+#include "ir/tile/tile.h"
 #include "tests/jit/jit_test.h"
-#include "vm/copy.h"
-#include "vm/kernels.h"
+#include "vm/core/copy.h"
+#include "vm/core/kernels.h"
 
 static TsTileVal at_(Made *m, int64_t i) { return ts_tile_index(&m->b, i); }
 
@@ -44,7 +44,7 @@ static float pairs_f32(const float *x, int n) {
 }
 
 /* ---- c = a + b over a symbolic length; the last tile hangs over the end */
-static void add_edge(const TsJitTarget *t) {
+static void add_edge(const TsTarget *t) {
   enum { MOST = 1000 };
   static float a[MOST], b[MOST], c[MOST + 64], want[MOST + 64];
   for (int n = 0; n < MOST; n += n < 70 ? 1 : 311) {
@@ -70,7 +70,7 @@ static void add_edge(const TsJitTarget *t) {
 }
 
 /* Loads whose tile begins before the memory, or beside it in another axis. */
-static void edges_all_round(const TsJitTarget *t) {
+static void edges_all_round(const TsTarget *t) {
   static float x[5 * 9], got[9 * 13 * 16], want[9 * 13 * 16];
   int64_t dim[2] = {5, 9}, out[3] = {9, 13, 16};
   Made m = make("edges");
@@ -99,7 +99,7 @@ static void edges_all_round(const TsJitTarget *t) {
 }
 
 /* ---- rows: sixteen accumulators in a carried tile, then the tree */
-static void row_sum(const TsJitTarget *t, int n) {
+static void row_sum(const TsTarget *t, int n) {
   enum { M = 5 };
   float *x = malloc(sizeof *x * (size_t)(M * n)), got[M], want[M];
   int64_t dim[2] = {M, n}, rows = M;
@@ -126,7 +126,7 @@ static void row_sum(const TsJitTarget *t, int n) {
 }
 
 /* Every reduction of one vector, of rows and of columns. */
-static void reductions(const TsJitTarget *t, int n) {
+static void reductions(const TsTarget *t, int n) {
   enum { M = 3, OPS = 5 };
   static const int op[OPS] = {TS_TILE_sum, TS_TILE_pairs, TS_TILE_max, TS_TILE_min,
                               TS_TILE_argmax};
@@ -204,7 +204,7 @@ static void reductions(const TsJitTarget *t, int n) {
 }
 
 /* ---- a tile of a matrix product: outer products of packed panels, and mma */
-static void product(const TsJitTarget *t, bool mma) {
+static void product(const TsTarget *t, bool mma) {
   enum { R = 5, C = 24, K = 37 };
   static float a[K * R], b[K * C], c[R * C], want[R * C];
   int64_t da[2] = {K, R}, db[2] = {K, C}, dc[2] = {R, C};
@@ -240,7 +240,7 @@ static void product(const TsJitTarget *t, bool mma) {
 
 /* ---- registers: transpose, part, join, iota, broadcast, bool through memory, gather,
  * scatter */
-static void moves(const TsJitTarget *t, int r, int c) {
+static void moves(const TsTarget *t, int r, int c) {
   int64_t dim[2] = {r, c}, turned[2] = {c, r}, n = r * c, rows = r;
   int32_t *x = calloc((size_t)n, 4), *got = calloc((size_t)n, 4), *want = calloc((size_t)n, 4);
   int32_t *half = calloc((size_t)n, 4), *scattered = calloc((size_t)n, 4);
@@ -295,7 +295,7 @@ static void moves(const TsJitTarget *t, int r, int c) {
 }
 
 /* ---- two phases over scratch, local memory, if, strided columns, streaming stores, threads */
-static void phases(const TsJitTarget *t, int n) {
+static void phases(const TsTarget *t, int n) {
   enum { W = 32 };
   float *x = aligned_alloc(64, (size_t)(n * W * 4)),
         *got = aligned_alloc(64, (size_t)(n * W * 4)),
@@ -346,7 +346,7 @@ static void phases(const TsJitTarget *t, int n) {
 }
 
 /* A tile down a column of row-major memory: gathers and scatters, at an edge too. */
-static void columns(const TsJitTarget *t) {
+static void columns(const TsTarget *t) {
   enum { R = 21, C = 6 };
   static double x[R * C], got[R * C];
   int64_t dim[2] = {R, C}, axis = 0;
@@ -380,7 +380,7 @@ static Made doubled(TsDtype d, int rank) {
   return m;
 }
 
-static void must_fail(Made m, const TsJitTarget *t, const char *word) {
+static void must_fail(Made m, const TsTarget *t, const char *word) {
   TsError err = {0};
   TsKernel *k = ts_kernel_compile(m.k, t, &err);
   if (k || !strstr(err.message, word)) failed++, printf("no failure: %s\n", err.message);
@@ -389,7 +389,7 @@ static void must_fail(Made m, const TsJitTarget *t, const char *word) {
 }
 
 /* Whatever the bytes are, they load or do not. */
-static void load(const TsTile *k, const TsJitTarget *t, const char *object, size_t n) {
+static void load(const TsTile *k, const TsTarget *t, const char *object, size_t n) {
   TsError err = {0};
   TsKernel kernel;
   ts_kernel_outline(&kernel, k, t, &err);
@@ -398,7 +398,7 @@ static void load(const TsTile *k, const TsJitTarget *t, const char *object, size
 
 /* Objects that are cut off or damaged. A section without bytes lies nowhere, so that nothing
  * may be read at its place, such as names of symbols. */
-static void damaged(const TsTile *k, const TsJitTarget *t, const char *object, size_t n) {
+static void damaged(const TsTile *k, const TsTarget *t, const char *object, size_t n) {
   Elf64_Ehdr head;
   memcpy(&head, object, sizeof head);
   for (size_t len = 0; len < n; len += 7) {
@@ -422,7 +422,7 @@ static void damaged(const TsTile *k, const TsJitTarget *t, const char *object, s
   }
 }
 
-static void failures(const TsJitTarget *t) {
+static void failures(const TsTarget *t) {
   must_fail(doubled(TS_DT_complex64, 1), t, "complex64");
   must_fail(doubled(TS_DT_f32, 3), t, "cannot reach");
   must_fail(doubled(TS_DT_bf16, 1), t, "storage type");
@@ -431,7 +431,7 @@ static void failures(const TsJitTarget *t) {
   ts_tile_emit(&(TsTileBuild){.k = nowhere.k, .at = nowhere.k->body->last->region[0]},
                TS_TILE_barrier, 0, NULL, NULL, 0, NULL);
   must_fail(nowhere, t, "barrier");
-  TsJitTarget odd = *t; /* LLVM itself gives up: no registers for these numbers */
+  TsTarget odd = *t; /* LLVM itself gives up: no registers for these numbers */
   odd.features = "-sse,-sse2,-x87";
   Made call = doubled(TS_DT_f32, 1);
   TsError err = {0};
@@ -458,7 +458,7 @@ static void failures(const TsJitTarget *t) {
 
 /* ---- compiles in two threads while a third runs kernels */
 static void *compile_many(void *arg) {
-  const TsJitTarget *t = arg;
+  const TsTarget *t = arg;
   intptr_t bad = 0;
   for (int i = 0; i < 12; i++) {
     Made m = doubled(i % 3 == 2 ? TS_DT_complex64 : TS_DT_f32, 1);
@@ -473,7 +473,7 @@ static void *compile_many(void *arg) {
   return (void *)bad;
 }
 
-static void threads(const TsJitTarget *t) {
+static void threads(const TsTarget *t) {
   pthread_t thread[2];
   void *bad;
   for (int i = 0; i < 2; i++)
@@ -484,7 +484,7 @@ static void threads(const TsJitTarget *t) {
 
 /* ---- y[p, q] = x[p, q] + x[p, q + 1] + .. + x[p + 2, q + 2], a row of 16 at a time: constants
  * times a stride that is known later, in loops of which some surely begin */
-static void neighbours(const TsJitTarget *t, int n) {
+static void neighbours(const TsTarget *t, int n) {
   enum { P = 5, MOST = 40 };
   static float x[P * MOST * 16], y[P * MOST * 16], want[P * MOST * 16];
   Made m = make("neighbours");
@@ -518,7 +518,7 @@ static void neighbours(const TsJitTarget *t, int n) {
   CHECK(!memcmp(y, want, sizeof(float) * (size_t)(P * n * 16)));
 }
 
-static void test(const TsJitTarget *t) {
+static void test(const TsTarget *t) {
   add_edge(t);
   edges_all_round(t);
   for (int n = 1; n < 5000; n = n * 3 + 1) row_sum(t, n);

@@ -1,4 +1,4 @@
-/* Products of bf16 by pairs of steps (ir/tile_pairs.h) in Tile IR: block form and explicit form in
+/* Products of bf16 by pairs of steps (ir/tile/pairs.h) in Tile IR: block form and explicit form in
  * the interpreter, and where the processor has the instruction its code, on one thread and two,
  * have the bits of a model that is written from the definition. Sizes at all edges, several parts of
  * k, turned operands, a prologue whose value behind the end of k is infinite, numbers that are
@@ -6,8 +6,8 @@
 #include "tests/jit/jit_test.h"
 
 #include "devices/cpu_pool.h"
-#include "ir/tile_pairs.h"
-#include "ir/tile_product.h"
+#include "ir/tile/pairs.h"
+#include "ir/tile/product/product.h"
 #include "lib/convert_bits.h"
 
 typedef struct Case {
@@ -112,49 +112,49 @@ static void agree(const Case *x, const char *unit, const char *what) {
          x->k, x->n, x->ta, x->tb, x->steps, x->pack, x->prologue, x->odd);
 }
 
-static void code(const Case *x, const TsTile *explicit_form, const TsJitTarget *t, void **arg) {
+static void code(const Case *x, const TsTile *explicit_form, const TsTarget *t, void **arg) {
   TsError err = {0};
   TsTile *k = ts_tile_expand(explicit_form, &err);
   TsKernel *kernel = k ? ts_kernel_compile(k, t, &err) : NULL;
-  if (!kernel) failed++, printf("%s: %s\n", t->tile.pairs, err.message);
+  if (!kernel) failed++, printf("%s: %s\n", t->pairs, err.message);
   for (int threads = 1; kernel && threads <= 2; threads++) {
     ts_cpu_set_threads(threads);
     clear();
     CHECK(!ts_kernel_run(kernel, arg, NULL, &err));
-    agree(x, t->tile.pairs, "code");
+    agree(x, t->pairs, "code");
   }
   ts_kernel_free(kernel);
   ts_tile_free(k);
 }
 
 /* Where the instruction is missing its code is still made. */
-static void assembly(const TsTile *explicit_form, const TsJitTarget *t) {
+static void assembly(const TsTile *explicit_form, const TsTarget *t) {
   TsError err = {0};
   TsText text = {0};
   TsTile *k = ts_tile_expand(explicit_form, &err);
-  const char *word = strcmp(t->tile.pairs, "amx_bf16") ? "vdpbf16ps" : "tdpbf16ps";
+  const char *word = strcmp(t->pairs, "amx_bf16") ? "vdpbf16ps" : "tdpbf16ps";
   CHECK(k && !ts_llvm_text(k, t, true, &text, &err));
   CHECK(text.at && strstr(text.at, word));
   ts_text_free(&text);
   ts_tile_free(k);
 }
 
-static void one(const Case *x, const char *unit, const TsJitTarget *real) {
+static void one(const Case *x, const char *unit, const TsTarget *real) {
   TsError err = {0};
   void *arg[5] = {a, b, c, got[0], got[1]};
-  TsJitTarget t = real ? *real : (TsJitTarget){.tile = {.name = "avx512", .vector_bytes = 64}};
-  bool has = real && real->tile.pairs &&
-             (!strcmp(unit, "avx512_bf16") || !strcmp(unit, real->tile.pairs));
-  t.tile.registers = 32, t.tile.fma = true, t.tile.pairs = unit;
+  TsTarget t = real ? *real : (TsTarget){.name = "avx512", .vector_bytes = 64};
+  bool has = real && real->pairs &&
+             (!strcmp(unit, "avx512_bf16") || !strcmp(unit, real->pairs));
+  t.registers = 32, t.fma = true, t.pairs = unit;
   TsTile *block = block_form(x, unit);
   if (!block) return;
   models(x, ts_tile_pairs_named(unit));
-  if (ts_tile_check(block, &t.tile, &err)) failed++, printf("%s\n", err.message);
+  if (ts_tile_check(block, &t, &err)) failed++, printf("%s\n", err.message);
   clear();
   if (ts_tile_run(block, arg, NULL, &err)) failed++, printf("block: %s\n", err.message);
   agree(x, unit, "block");
-  TsTile *k = ts_tile_product(block, &t.tile, &err);
-  if (!k || ts_tile_check(k, &t.tile, &err)) failed++, printf("%s\n", err.message);
+  TsTile *k = ts_tile_product(block, &t, &err);
+  if (!k || ts_tile_check(k, &t, &err)) failed++, printf("%s\n", err.message);
   clear();
   if (k && ts_tile_run(k, arg, NULL, &err)) failed++, printf("explicit: %s\n", err.message);
   agree(x, unit, "explicit");
@@ -167,7 +167,7 @@ static int below(int n) { return (int)(rnd() % (unsigned)n); }
 
 int main(void) {
   static const char *const unit[] = {"amx_bf16", "avx512_bf16"};
-  const TsJitTarget *real = ts_jit_target("avx512");
+  const TsTarget *real = ts_jit_target("avx512");
   setenv("TESSERA_CACHE", "off", 1);
   for (int i = 0; i < 40; i++) {
     Case x = {.m = 1 + below(70), .n = 1 + below(70), .k = 1 + below(100)};
@@ -181,7 +181,7 @@ int main(void) {
     for (int k = 0; k < MOST; k++) b[k] = value(x.odd), c[k] = value(x.odd);
     for (int u = 0; u < 2; u++) one(&x, unit[u], real);
   }
-  if (!real || !real->tile.pairs)
+  if (!real || !real->pairs)
     printf("this processor has no instruction for pairs of bf16: their code was not run\n");
   if (failed) printf("%d failed\n", failed);
   return failed != 0;

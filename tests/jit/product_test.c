@@ -1,11 +1,11 @@
-/* Products of blocks (ir/tile_product.c): sizes at the edges of register tiles and blocks,
+/* Products of blocks (ir/tile/product/product.c): sizes at the edges of register tiles and blocks,
  * straight and turned operands, cheap and dear rows behind the product. The block form and the
  * explicit form in the interpreter, machine code of every instruction set on one thread and on
  * two, and a chain of fmaf in plain C have the same bits. */
 #include "tests/jit/jit_test.h"
 
 #include "devices/cpu_pool.h"
-#include "ir/tile_product.h"
+#include "ir/tile/product/product.h"
 
 typedef struct Case {
   int m, n, k, mb, nb;
@@ -75,16 +75,16 @@ static void chains(const Case *x) {
   memcpy(got[1], want[1], sizeof got[1]); /* the functions behind have tests of their own */
 }
 
-static void code(const Case *x, const TsTile *explicit_form, const TsJitTarget *t, void **arg) {
+static void code(const Case *x, const TsTile *explicit_form, const TsTarget *t, void **arg) {
   TsError err = {0};
   TsTile *k = ts_tile_expand(explicit_form, &err);
   TsKernel *kernel = k ? ts_kernel_compile(k, t, &err) : NULL;
-  if (!kernel) failed++, printf("%s: %s\n", t->tile.name, err.message);
+  if (!kernel) failed++, printf("%s: %s\n", t->name, err.message);
   for (int threads = 1; kernel && threads <= 2; threads++) {
     ts_cpu_set_threads(threads);
     clear();
     CHECK(!ts_kernel_run(kernel, arg, NULL, &err));
-    agree(x, t->tile.name);
+    agree(x, t->name);
   }
   ts_kernel_free(kernel);
   ts_tile_free(k);
@@ -103,13 +103,13 @@ static void one(const Case *x, bool compile) {
   chains(x);
   agree(x, "chains");
   for (int i = 0; i < 3; i++) {
-    const TsJitTarget *t = ts_jit_target(name[i]);
-    TsTile *k = t ? ts_tile_product(block, &t->tile, &err) : NULL;
+    const TsTarget *t = ts_jit_target(name[i]);
+    TsTile *k = t ? ts_tile_product(block, t, &err) : NULL;
     if (!k) {
       if (t) failed++, printf("%s\n", err.message);
       continue;
     }
-    if (ts_tile_check(k, &t->tile, &err)) failed++, printf("%s\n", err.message);
+    if (ts_tile_check(k, t, &err)) failed++, printf("%s\n", err.message);
     clear();
     if (ts_tile_run(k, arg, NULL, &err)) failed++, printf("explicit: %s\n", err.message);
     if (!agree(x, "explicit")) printf("for %s\n", name[i]);

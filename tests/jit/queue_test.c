@@ -1,6 +1,6 @@
 /* The compile queue: order, jobs before others, several threads at a time, taking jobs back,
  * waiting for one. */
-#include "jit/queue.h"
+#include "jit/code/queue.h"
 
 #include <pthread.h>
 #include <stddef.h>

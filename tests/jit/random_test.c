@@ -1,7 +1,7 @@
 /* Compiled kernels beside the interpreter: the kernels of tests/ir/tile_random.h, for every
  * instruction set of this machine; every bit of the results must agree. [count] [seed] */
-#include "jit/compile.h"
-#include "jit/llvm.h"
+#include "jit/compile/compile.h"
+#include "jit/compile/llvm.h"
 #include "tests/ir/tile_random.h"
 
 static int complain(const TsTile *k, const char *target, const char *why) {
@@ -12,9 +12,9 @@ static int complain(const TsTile *k, const char *target, const char *why) {
   return 1;
 }
 
-static TsKernel *compiled(const TsTile *k, const TsJitTarget *t, TsError *err) {
-  TsTile *v = ts_tile_vectorise(k, &t->tile, err), *e = v ? ts_tile_expand(v, err) : NULL;
-  bool legal = e && !ts_tile_check(e, &t->tile, err);
+static TsKernel *compiled(const TsTile *k, const TsTarget *t, TsError *err) {
+  TsTile *v = ts_tile_vectorise(k, t, err), *e = v ? ts_tile_expand(v, err) : NULL;
+  bool legal = e && !ts_tile_check(e, t, err);
   TsKernel *made = legal ? ts_kernel_compile(e, t, err) : NULL;
   ts_tile_free(v);
   ts_tile_free(e);
@@ -22,14 +22,14 @@ static TsKernel *compiled(const TsTile *k, const TsJitTarget *t, TsError *err) {
 }
 
 /* Streaming stores ask for alignment, so results lie at several places within a vector. */
-static int compare(const TsTile *k, const TsJitTarget *t, void *const *arg, int64_t shift) {
+static int compare(const TsTile *k, const TsTarget *t, void *const *arg, int64_t shift) {
   TsError err = {0};
   char *block[16] = {0};
   void *got[16];
   int64_t where;
   int bad = 0;
   TsKernel *kernel = compiled(k, t, &err);
-  if (!kernel) return complain(k, t->tile.name, err.message);
+  if (!kernel) return complain(k, t->name, err.message);
   for (int i = 0; i < k->nparam; i++) {
     int64_t nbytes = bytes_of(&k->param[i]->type);
     got[i] = arg[i];
@@ -38,12 +38,12 @@ static int compare(const TsTile *k, const TsJitTarget *t, void *const *arg, int6
     got[i] = block[i] + shift * ts_dtypes[k->param[i]->type.dtype].nbytes;
     memset(got[i], 0x5a, (size_t)nbytes);
   }
-  if (ts_kernel_run(kernel, got, extent, &err)) bad = complain(k, t->tile.name, err.message);
+  if (ts_kernel_run(kernel, got, extent, &err)) bad = complain(k, t->name, err.message);
   for (int i = k->nin; i < k->nparam; i++) {
     if (!bad && !same(&k->param[i]->type, got[i], arg[i], &where)) {
       char why[100];
       snprintf(why, sizeof why, "parameter %d differs at %lld", i, (long long)where);
-      bad = complain(k, t->tile.name, why);
+      bad = complain(k, t->name, why);
     }
     free(block[i]);
   }
@@ -58,7 +58,7 @@ static int check(const TsTile *k) {
   make_arguments(k, arg);
   int bad = ts_tile_run(k, arg, extent, &err) ? complain(k, "interpreter", err.message) : 0;
   for (int i = 0; i < 3 && !bad; i++) {
-    const TsJitTarget *t = ts_jit_target(name[i]);
+    const TsTarget *t = ts_jit_target(name[i]);
     if (t) bad = compare(k, t, arg, rnd(3) ? 0 : rnd(4));
   }
   for (int i = 0; i < k->nparam; i++) free(arg[i]);

@@ -16,6 +16,16 @@ near(everywhere(of("std", {}), tensor({ 3e200, -3e200 }, { dtype = "f64" })), 3e
 near(everywhere(of("norm", {}), tensor({ 3e200, 4e200 }, { dtype = "f64" })), 5e200) --> true
 everywhere(of("std", {}), tensor({ 2 ^ 100, -2 ^ 100 }, { dtype = "bf16" })):item() == 2 ^ 100 --> true
 everywhere(of("var", {}), tensor { 1e20, -1e20 }):item() --> inf
+-- Divided by nothing, a variance is infinite, or NaN where all elements are equal.
+local few = tensor { { 1, 0, 1 }, { 0, 0, 1 } }
+for _, dtype in ipairs { "f32", "f64", "bf16", "u8", "bool" } do
+  for _, correction in ipairs { 2, 3 } do
+    for _, name in ipairs { "var", "std" } do
+      local y = everywhere(of(name, { axis = 0, correction = correction }), few:cast(dtype))
+      assert(y[0]:item() == 1 / 0 and y[1]:isnan():item() and y[2]:isnan():item(), name .. dtype)
+    end
+  end
+end
 -- Beside others: rows and columns, what is not a number and what is infinite stay so.
 local mixed = tensor { { 1, 2, 4 }, { 2e19, -1e19, 0 }, { 1 / 0, 1, 1 }, { 0 / 0, 1, 1 }, { 1, 2, 4 } }
 local rows = everywhere(of("var", { axis = 1 }), mixed)

@@ -1,7 +1,7 @@
 /* Primitive rows and casts: one vector of a length that fits no register, through compiled
  * code, against plain C and the kernels of the VM. */
 #include "tests/jit/jit_test.h"
-#include "vm/kernels.h"
+#include "vm/core/kernels.h"
 
 enum { N = 45 };
 
@@ -148,7 +148,7 @@ static int operands(int op) {
   return ts_tile_op_operands(op, &more);
 }
 
-static void rows(const TsJitTarget *t, TsDtype d, const int *op, int nop) {
+static void rows(const TsTarget *t, TsDtype d, const int *op, int nop) {
   enum { MOST = 24 };
   int64_t n = N;
   Made m = make("rows");
@@ -199,7 +199,7 @@ static void rows(const TsJitTarget *t, TsDtype d, const int *op, int nop) {
 }
 
 /* ---- casts between all types that have code */
-static void casts(const TsJitTarget *t, TsDtype from) {
+static void casts(const TsTarget *t, TsDtype from) {
   static const TsDtype to[] = {TS_DT_bool, TS_DT_u8,   TS_DT_i8,       TS_DT_i16,
                                TS_DT_i32,  TS_DT_i64,  TS_DT_fp8_e4m3, TS_DT_fp8_e5m2,
                                TS_DT_f16,  TS_DT_bf16, TS_DT_f32,      TS_DT_f64};
@@ -231,7 +231,7 @@ static void casts(const TsJitTarget *t, TsDtype from) {
 }
 
 /* ---- numbers of some tables, by vectors of several lengths and by scalars (width 0) */
-static void looks(const TsJitTarget *t, int width, int tables) {
+static void looks(const TsTarget *t, int width, int tables) {
   enum { NTABLE = 32, NAT = 35 * 6, MOST = 11 };
   int64_t n = NAT, step = width ? width : 1;
   double table[MOST][NTABLE];
@@ -262,7 +262,7 @@ static void looks(const TsJitTarget *t, int width, int tables) {
   for (int k = 0; k < tables; k++) same("look", t, TS_DT_f32, NAT, got[k], want[k]);
 }
 
-static void test(const TsJitTarget *t) {
+static void test(const TsTarget *t) {
   static const int widths[] = {0, 2, 6, 7, 14, 30, 35};
   static const int tables[] = {1, 2, 3, 8, 11};
   for (int i = 0; i < 7; i++)

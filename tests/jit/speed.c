@@ -6,7 +6,7 @@
 
 #include "devices/cpu_pool.h"
 #include "tests/jit/jit_test.h"
-#include "vm/kernels.h"
+#include "vm/core/kernels.h"
 
 /* y = gelu_tanh's shape of work over f32: a chain of `steps` multiply-adds and a division */
 static Made chain(int64_t n, int steps) {

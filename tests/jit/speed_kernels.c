@@ -6,8 +6,8 @@
  *   -t target  the instruction set */
 #include "devices/cpu_pool.h"
 #include "devices/memory.h"
-#include "ir/tile_product.h"
-#include "jit/build.h"
+#include "ir/tile/product/product.h"
+#include "jit/build/build.h"
 #include "tests/jit/jit_test.h"
 
 enum { MOST = 64, ROWS = 4096 };
@@ -85,7 +85,7 @@ static void measure(const char *path, const Options *o) {
   TsError err = {0};
   double explicit_ms[MOST], code_ms[MOST];
   char *text = whole(path);
-  const TsJitTarget *t = ts_jit_target(o->target);
+  const TsTarget *t = ts_jit_target(o->target);
   TsTile *k = text ? ts_tile_parse(text, &err) : NULL, *plain = NULL;
   void *object = NULL;
   size_t n = 0;

@@ -1,16 +1,16 @@
-/* What a process compiles to have the compiler at hand (jit/warm.c) can be compiled for every
+/* What a process compiles to have the compiler at hand (jit/build/warm.c) can be compiled for every
  * processor that there is code for. */
 #include <stdio.h>
 
-#include "jit/llvm.h"
-#include "jit/warm.h"
+#include "jit/compile/llvm.h"
+#include "jit/build/warm.h"
 
 int main(void) {
   static const char *const name[] = {"avx512", "avx2", "base"};
   int failed = 0;
   if (!ts_llvm_present()) return puts("skipped: built without LLVM"), 0;
   for (int i = 0; i < 3; i++) {
-    const TsJitTarget *t = ts_jit_target(name[i]);
+    const TsTarget *t = ts_jit_target(name[i]);
     TsError err = {0};
     if (!t || !ts_warm_compile(t, &err)) continue;
     failed++;

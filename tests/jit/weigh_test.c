@@ -1,11 +1,11 @@
 /* Which kernels go back to the operators they stand for (jit/weigh.c), by times that are written
- * here, and how instructions are timed (vm/frame.c). Kernels are interpreted. */
+ * here, and how instructions are timed (vm/code/frame.c). Kernels are interpreted. */
 #include <stdio.h>
 #include <string.h>
 
 #include "jit/jit_state.h"
-#include "vm/frame_state.h"
-#include "vm/lower.h"
+#include "vm/code/frame_state.h"
+#include "vm/code/lower.h"
 
 static int failures;
 #define CHECK(x)                                                                               \

@@ -100,27 +100,40 @@ for _, way in ipairs { "item", "hash", "bytes", "save", "function", "print" } do
 end
 failed --> nil
 -- Within a page no signal comes; what tells of it may take a moment.
-for _, how in ipairs { "truncate -s 200 small.npy", "printf xx | dd of=small.npy bs=1 seek=200 conv=notrunc" } do
-  tessera.save(at "small.npy", op.ones { 100 })
-  local small = tessera.load(at "small.npy")
-  small:sum():item()
+for _, how in ipairs { "truncate -s 400010 page.npy", "printf xx | dd of=page.npy bs=1 seek=200 conv=notrunc" } do
+  tessera.save(at "page.npy", op.ones { 100000 })
+  local page = tessera.load(at "page.npy")
+  page:sum():item()
   sh(how)
   local found
   for _ = 1, 100 do
-    found = found or lost(function() return small:sum():item() end)
+    found = found or lost(function() return page:sum():item() end)
     if found then break end
     sh "sleep 0.05"
   end
   if not found then failed = failed or how end
 end
 failed --> nil
--- Files that are replaced, and those that only are read, are as they were.
-tessera.save(at "kept.npy", op.ones { 100 })
-local kept = tessera.load(at "kept.npy")
-tessera.save(at "kept.npy", op.zeros { 100 })
-kept:sum():item() --> 100
-sh "cat kept.npy > /dev/null; touch kept.npy; rm kept.npy"
-kept:sum():item() --> 100
+-- The file as it is now, loaded again, is not lost with the older mapping.
+lost(function() return tessera.load(at "page.npy"):sum():item() end) --> false
+-- Files that are replaced, and those that only are read, are as they were; small ones are read at once.
+for _, n in ipairs { 100, 100000 } do
+  tessera.save(at "kept.npy", op.ones { n })
+  local kept = tessera.load(at "kept.npy")
+  tessera.save(at "kept.npy", op.zeros { n })
+  if kept:sum():item() ~= n then failed = failed or n end
+  sh "cat kept.npy > /dev/null; touch kept.npy; rm kept.npy"
+  if kept:sum():item() ~= n then failed = failed or n end
+end
+failed --> nil
+tessera.save(at "small.npy", op.ones { 100 })
+local small = tessera.load(at "small.npy")
+sh "truncate -s 200 small.npy; sleep 0.1"
+small:sum():item() --> 100
+-- As many files as one likes stay loaded, however few may be open.
+tessera.save(at "big.npy", op.ones { 100000 })
+local many = "local t = {} for i = 1, 200 do t[i] = require 'tessera'.load '%s' end io.write(t[1]:sum():item() + t[200]:sum():item())"
+(tiers.run(many:format(at "big.npy"), nil, "ulimit -n 64;")) --> 200000
 
 -- ---- safetensors that say what cannot be
 local function safetensors(json, data)

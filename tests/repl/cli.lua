@@ -140,7 +140,7 @@ run "-e 'x = op.ones{2}'" --> (command line):1: attempt to index global 'op' (a 
 -->         ^
 -->   hint: scripts write: local op = require("tessera").op; with -l tessera it is a global
 --> exit 1
-run "-l tessera -e 'tessera.jit.device_profile(3)'" --> (command line):1: jit.device_profile takes a function and its arguments
+run "-l tessera -e 'tessera.jit.device_profile(3)'" --> (command line):1: jit.device_profile: a function is needed, not a number
 -->     tessera.jit.device_profile(3)
 -->     ^
 --> exit 1

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <utmp.h>
 
-#include "repl/edit.h"
+#include "repl/edit/edit.h"
 
 int failures;
 const char *subject = "";

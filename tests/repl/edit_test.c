@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "repl/edit.h"
+#include "repl/edit/edit.h"
 #include "tests/repl/edit_session.h"
 
 /* ---- editing: keys in, text out ---- */

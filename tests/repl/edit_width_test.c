@@ -5,8 +5,8 @@
 #include <string.h>
 #include <wchar.h>
 
-#include "repl/edit_utf8.h"
-#include "repl/edit_width.h"
+#include "repl/edit/utf8.h"
+#include "repl/edit/width.h"
 
 int wcwidth(wchar_t c);
 

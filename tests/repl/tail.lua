@@ -42,6 +42,40 @@ line "local ok, why = pcall(function()\n return op.matmul(x, w)\n end)\n error(w
 line "local ok, why = xpcall(function()\n return op.matmul(x, w)\n end, function(e) return e end)\n error(why, 0)" --> t:3: matmul
 line "local f = loadstring('\\nlocal a, b = ... return a:matmul(b)', '=t')\n f(x, w)" --> t:2: matmul
 
+-- What has a tail call is changed, whatever stands between `return` and the call, and nothing else: LuaJIT's own listing says
+-- what has one.
+local list_code = require "jit.bc".dump
+local function mismatch(text)
+  local has, changed, n = false, false, 1
+  list_code(assert(plain(text)), { write = function(_, part) has = has or part:find "CALLM?T" ~= nil end, flush = function() end }, true)
+  local f = loadstring(text)
+  while debug.getupvalue(f, n) do
+    changed = changed or debug.getupvalue(f, n) == "(tail)"
+    n = n + 1
+  end
+  return has ~= changed and text
+end
+local ends = { "", " ", "\n", " --\n", " --[[ ( ]] ", "--[==[\n]==]" }
+local wrong
+for _, between in ipairs(ends) do
+  for _, value in ipairs { "f@(x)", "f@'x'", 'f@"x"', "f@{x}", "f@[[x]]", "f@[=[x]=]", "f@[1]@(x)", "f@.@g@(x)", "f@.g@:@h@(x)", "(@f@)@(x)", "f(x)@(x)",
+    "f(@x) + 1", "f(x)@.@y", "(@f(x))", "f", "f@.@g", "f@, f(x)", "f(x)@, f", "f@..@g(x)", "not@ f(x)", "-@ f(x)", "#@f(x)", "{@f(x)}", "'x'", "[[x]]", "1", "1.5", ".5",
+    "0x1p3", "nil", "true", "false", "...", "function@() end", "function() return@ f(x) end", "nilly@(x)", "truest.x(x)", "a and@ f(x)", "f@ == f(x)", "'return f(x)'",
+    "f@ --return f(x)", "_@(x)", "\195\164@(x)", "", "f@;" } do
+    for _, before in ipairs { "%s", "do %s end", "local function h(f, x) %s end", "local s = 'return f(x)' %s", "local returned = f %s", "if x then %s else return end" } do
+      local text = before:format("return@ " .. value .. "@\n"):gsub("@", (between:gsub("%%", "%%%%")))
+      if plain(text) then wrong = wrong or mismatch(text) end
+    end
+  end
+end
+wrong or nil --> nil
+for path in io.popen "ls lib/lua/*.lua examples/*.lua scripts/*.lua":lines() do
+  local file = io.open(path)
+  if mismatch(file:read "*a") then wrong = wrong or path end
+  file:close()
+end
+wrong or nil --> nil
+
 -- Names in messages.
 local function said(text)
   return (select(2, pcall(assert(loadstring(text, "=t")))))

@@ -57,7 +57,7 @@ local function read(path)
 end
 local golden, missing = "", {}
 for path in io.popen("ls tests/tile/*.tile"):lines() do golden = golden .. read(path) end
-for word in read "ir/tile.def":gmatch "\nTILE%(([%w_]+)" do
+for word in read "ir/tile/tile.def":gmatch "\nTILE%(([%w_]+)" do
   if not golden:find("[ {]" .. word .. "%f[^%w_]") then missing[#missing + 1] = word end
 end
 missing --> {}

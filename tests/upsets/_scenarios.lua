@@ -70,6 +70,18 @@ local function two_layers(a, b)
   return (w * w):sum(), w:softmax()
 end
 
+add("in place, windows of windows", function()
+  local windows = dofile "tests/vm/_windows.lua"
+  local t = windows.strided(windows.scattered(12), "u8")
+  return {
+    run = function()
+      t:copy_(t["..., 1"]:sum():item() % 100 + 1)
+      return hashes(t)
+    end,
+    weights = function() return { t } end,
+  }
+end)
+
 add("capture", function()
   local f = graph.module("two", two_layers)
   return { run = function() return hashes(f(x, y)) end }

@@ -1,4 +1,4 @@
-/* Attention against a plain reading of its definition in vm/attention.c, bit for bit:
+/* Attention against a plain reading of its definition in vm/drive/attention.c, bit for bit:
  * every instruction set, one thread and two, every way of computing it (few rows, many
  * rows, packed blocks kept or not), masks, sinks, and parts of a batch alone. exp comes
  * from the portable kernels, one number at a time; it is tested elsewhere. */
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
-#include "vm/attention.h"
+#include "vm/drive/attention.h"
 
 static int failures, checks;
 static const TsKernels *base;

@@ -1,5 +1,5 @@
 /* Bytecode put together by hand: planned, run, checked, printed. */
-#include "vm/bytecode.h"
+#include "vm/code/bytecode.h"
 
 #include <stdio.h>
 #include <stdlib.h>

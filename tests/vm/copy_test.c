@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
-#include "vm/copy.h"
+#include "vm/core/copy.h"
 
 static int failures;
 static const char *isa;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vm/fft.h"
+#include "vm/fft/fft.h"
 
 typedef struct Num {
   long double re, im;

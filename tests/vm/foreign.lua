@@ -221,6 +221,10 @@ local n1 = graph.module(noise)
 (n1(z) - n1(z)):abs():max():item() > 0 --> true
 
 -- ---- derivatives that replace
+-- Control operators in an adjoint.
+local half = op.custom("half", { forward = function(x) return x * 0.5 end, adjoint = function(_, _, dy)
+  return op.cond(dy:sum():gt(0), function(g) return g * 0.5 end, function(g) return g end, dy) end })
+graph.grad(function(x) return half(x):sum() end)(op.ones { 3 }):sum():item() --> 1.5
 local clip = graph.custom_adjoint(function(x) return x * 1 end, function(_, _, dy) return dy:clamp(-1, 1) end)
 graph.grad(function(x) return (clip(x) * 5):sum() end)(z) --> [1. 1. 1.]
 --> f32[3]

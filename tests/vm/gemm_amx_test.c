@@ -9,7 +9,7 @@
 
 #include "devices/cpu_pool.h"
 #include "lib/convert_bits.h"
-#include "vm/gemm_pairs_job.h"
+#include "vm/gemm/pairs_job.h"
 
 static int failures, checks;
 static uint64_t seed = 1;

@@ -11,7 +11,7 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/work.h"
-#include "vm/gemm.h"
+#include "vm/gemm/gemm.h"
 
 /* ---- random numbers, and the pool ---- */
 

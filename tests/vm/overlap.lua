@@ -89,6 +89,18 @@ end
 wrong --> 0
 refused > 300 and refused < 2500 --> true
 
+-- Windows of windows.
+local windows = dofile "tests/vm/_windows.lua"
+local strided, scattered = windows.strided, windows.scattered
+overlaps(strided(scattered(9), "u8")) --> false
+strided(scattered(9), "u8"):copy_(1):sum():item() --> 19683
+local far = scattered(12)
+local t = strided(far, "i32")
+t:copy_(op.arange(t.numel, { dtype = "i32" }):reshape(t.shape))
+t:reshape { -1 }:eq(op.arange(t.numel, { dtype = "i32" })):all():item() --> true
+far[12] = far[1] + far[2] + far[3] - far[4] - far[5]
+strided(far, "u8"):copy_(1) --! overlap
+
 -- tile copies, also where nothing is repeated but axes of one element.
 local y = op.ones { 1, 2 }
 local t = y:tile { 3, 1 }

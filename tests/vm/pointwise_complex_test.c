@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vm/kernels/pointwise_complex.h"
+#include "vm/kernels/pointwise/complex.h"
 
 typedef long double Real;
 typedef long double complex Wide;

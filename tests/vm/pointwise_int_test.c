@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vm/kernels/pointwise_int.h"
+#include "vm/kernels/pointwise/int.h"
 
 typedef __int128 Big;
 

@@ -96,3 +96,31 @@ end
 rng.categorical(tessera.tensor { 1, 1 / 0, 2 }, { count = 3 }) --> [1 1 1]
 --> i64[3]
 rng.categorical(tessera.tensor { 1 / 0, 0 / 0 }) --! no class to draw
+
+-- A call that fails has drawn nothing, also while a function is captured.
+local function state() return table.concat({ rng.state() }, " ") end
+local wrong = {
+  function() return rng.uniform({ 2 }, { dtype = "i32" }) end,
+  function() return op.dropout(tessera.tensor { 1 }:cast "complex64", 0.3) end,
+  function() return rng.categorical(tessera.tensor { 1 / 0, 0 / 0 }) end,
+  function() return rng.normal({ 2 }, { std = -1 }) end,
+  function() return op.dropout(tessera.tensor { 1 }, 2) end,
+  function() return rng.bernoulli({ 2 }, { p = 2 }) end,
+  function() return rng.randint({ 2 }, 3, 3) end,
+}
+for k, f in ipairs(wrong) do
+  rng.seed(7)
+  local at = state()
+  assert(not pcall(f) and state() == at, k)
+  local g = tessera.graph.module("g", function(x)
+    if pcall(f) then return x:item() end -- known when it runs: this one is no use here
+    return x + rng.uniform { 2 }
+  end)
+  local x = tessera.tensor { 1, 2 }
+  rng.seed(7)
+  local want = (x + rng.uniform { 2 }):hash()
+  local after = state()
+  rng.seed(7)
+  local fine, y = pcall(g, x)
+  assert(not fine or (y:hash() == want and state() == after), k)
+end

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "vm/kernels.h"
+#include "vm/core/kernels.h"
 
 enum { N = 1024 };
 

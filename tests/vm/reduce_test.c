@@ -1,7 +1,7 @@
 /* Reductions against a scalar reading of the order in numerics: bit for bit, for every
  * instruction set, thread count and layout; and their accuracy against long double. */
 #include "devices/cpu_pool.h"
-#include "vm/reduce.h"
+#include "vm/rows/reduce.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
  * every instruction set, thread count and layout. exp, log and log1p are defined (and
  * tested) elsewhere: they come from the portable kernels, one element at a time. */
 #include "devices/cpu_pool.h"
-#include "vm/rows.h"
-#include "vm/scan.h"
+#include "vm/rows/rows.h"
+#include "vm/drive/scan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ static double one_exp(double x) {
   return f32 ? y : x;
 }
 
-/* One row by the definitions in vm/rows.h. */
+/* One row by the definitions in vm/rows/rows.h. */
 static void naive_row(const TsRows *a, const double *x, const double *w, const double *b,
                       double *y) {
   int64_t n = a->n;

@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "devices/cpu_pool.h"
-#include "vm/kernels.h"
-#include "vm/rows.h"
+#include "vm/core/kernels.h"
+#include "vm/rows/rows.h"
 
 enum { N = 4096, ROWS = 4096, FEW = 16, TURNS = 15, COPY = TS_ROWS_rmsnorm + 1, WORKS };
 

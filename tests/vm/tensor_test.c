@@ -5,8 +5,8 @@
 
 #include "devices/device.h"
 #include "devices/memory.h"
-#include "vm/scratch.h"
-#include "vm/vm.h"
+#include "vm/core/scratch.h"
+#include "vm/core/vm.h"
 
 static int failures;
 #define CHECK(x)                                                                               \

@@ -2,7 +2,7 @@
  * memory, so a group of columns is a few runs, the same for every tap: each is one
  * masked load, and where there is one run for all, a plain one. */
 #include "vm/kernels/conv.h"
-#include "vm/kernels/isa.h"
+#include "vm/kernels/simd/isa.h"
 
 #include <string.h>
 #ifndef TS_ISA_base

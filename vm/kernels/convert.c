@@ -13,7 +13,7 @@
 #include <immintrin.h>
 
 #include "lib/convert_bits.h"
-#include "vm/kernels/isa.h"
+#include "vm/kernels/simd/isa.h"
 
 typedef uint8_t u8;
 typedef int8_t i8;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "vm/kernels/copy_element.h"
-#include "vm/kernels/isa.h"
+#include "vm/kernels/simd/isa.h"
 
 /* Steps of -1 and 2 elements, and up to 4 arrays interleaved or parted: the compiler
  * makes shuffles of these. */

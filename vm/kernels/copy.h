@@ -1,7 +1,7 @@
 /* Moving elements without looking at them: strided gathers and scatters, fills,
  * non-temporal copies and transposes. Elements have 1, 2, 4, 8 or 16 bytes and
  * need no alignment; strides are in bytes, of any sign, zero in a source too.
- * The n-dimensional engine on top is vm/copy.h. */
+ * The n-dimensional engine on top is vm/core/copy.h. */
 #ifndef TS_VM_KERNELS_COPY_H
 #define TS_VM_KERNELS_COPY_H
 

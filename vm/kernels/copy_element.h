@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#include "vm/kernels/isa.h"
+#include "vm/kernels/simd/isa.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

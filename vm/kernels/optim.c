@@ -1,6 +1,6 @@
 /* The table of optimiser passes; the passes: optim.inc. */
 #include "vm/kernels/optim.h"
-#include "vm/kernels/isa.h"
+#include "vm/kernels/simd/isa.h"
 
 void TS_ISA(ts_kernels_optim)(TsOptimKernels *k) {
   k->sgd[0] = TS_ISA(ts_optim_sgd_f32), k->sgd[1] = TS_ISA(ts_optim_sgd_f64);

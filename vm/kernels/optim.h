@@ -1,5 +1,5 @@
 /* One pass of an optimiser's step over n numbers. What each computes stands in
- * vm/exec_optim.c. Outputs may be the inputs of their own kind exactly. */
+ * vm/exec/optim.c. Outputs may be the inputs of their own kind exactly. */
 #ifndef TS_VM_KERNELS_OPTIM_H
 #define TS_VM_KERNELS_OPTIM_H
 

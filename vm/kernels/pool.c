@@ -1,6 +1,6 @@
 /* Rows of pools and of resampling: plain loops that compilers vectorise. */
 #include "vm/kernels/pool.h"
-#include "vm/kernels/isa.h"
+#include "vm/kernels/simd/isa.h"
 
 #include <stdbool.h>
 #include <string.h>

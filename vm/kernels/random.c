@@ -1,9 +1,9 @@
 /* Philox 4x32-10 on the 64-bit lanes of simd_f64.h: a lane holds one 32-bit word in
  * its low half, since the product that a round needs is 64 bits wide; what the upper
  * half holds does not matter until the end. Layout of the bits: random.h. */
-#include "vm/kernels/isa.h"
+#include "vm/kernels/simd/isa.h"
 #include "vm/kernels/random.h"
-#include "vm/kernels/simd_f64.h"
+#include "vm/kernels/simd/f64.h"
 
 enum { SIDE = 16, VECTORS = SIDE / V_LANES, ROUNDS = 10 };
 

@@ -1,7 +1,7 @@
 /* Random f32: definitions from lib/elem/, loops from random_float.inc. */
-#include "vm/kernels/isa.h"
+#include "vm/kernels/simd/isa.h"
 #include "vm/kernels/random.h"
-#include "vm/kernels/simd_f32.h"
+#include "vm/kernels/simd/f32.h"
 
 #include "lib/elem/elem_f32.inc"
 

@@ -1,8 +1,8 @@
 /* Random f64: definitions from lib/elem/, loops from random_float.inc; and the normal
  * distribution function with its inverse, which f32 uses as well. */
-#include "vm/kernels/isa.h"
+#include "vm/kernels/simd/isa.h"
 #include "vm/kernels/random.h"
-#include "vm/kernels/simd_f64.h"
+#include "vm/kernels/simd/f64.h"
 
 #include "lib/elem/elem_f64.inc"
 

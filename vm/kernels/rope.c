@@ -1,6 +1,6 @@
 /* Rotation of pairs: plain loops that compilers vectorise. */
 #include "vm/kernels/rope.h"
-#include "vm/kernels/isa.h"
+#include "vm/kernels/simd/isa.h"
 
 /* In place, a pair is read before it is written: no dependence between rounds. */
 #ifdef __clang__

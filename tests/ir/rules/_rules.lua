@@ -12,9 +12,9 @@ local graph = require "tessera.graph"
 local numerics = require "tessera.numerics"
 local M = { seen = {} }
 
---- Every rule's kind, types and pattern by its name, in the order of ir/rules.def.
+--- Every rule's kind, types and pattern by its name, in the order of ir/rules/rules.def.
 M.kind, M.types, M.pattern, M.names = {}, {}, {}, {}
-for line in io.lines "ir/rules.def" do
+for line in io.lines "ir/rules/rules.def" do
   local name, kind, types, pattern = line:match '^%u+%(([%w_]+), +(%l+), "([^"]*)", "([^"]*)"'
   if name then
     M.kind[name], M.types[name], M.pattern[name] = kind, types, pattern

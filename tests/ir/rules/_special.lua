@@ -1,4 +1,4 @@
--- Special values of every type, and what a rule of ir/rules.def says of them: programs made of the
+-- Special values of every type, and what a rule of ir/rules/rules.def says of them: programs made of the
 -- rule's pattern, and the comparison of what they give eagerly and captured. Library of this folder.
 local tessera = require "tessera"
 local core = require "tessera.core"

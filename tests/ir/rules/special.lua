@@ -14,7 +14,7 @@ end
 -- Rules whose guards look at values or constants say where they fire in other tests. What others
 -- take away first: pow_minus_half is a rule for square roots of what is known.
 local guarded, told = {}, {}
-for line in io.lines "ir/rules.def" do
+for line in io.lines "ir/rules/rules.def" do
   local name, guard = line:match '^%u+%(([%w_]+),.-"%(.-%)", ([%w_]+),'
   if name then guarded[name] = guard ~= "always" end
 end

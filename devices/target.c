@@ -1,0 +1,88 @@
+/* The targets. See devices/target.h. */
+#include "devices/target.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define AVX2   "+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt"
+#define AVX512 AVX2 ",+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512cd"
+
+/* What no processor of the last ten years goes below. */
+#define CPU                                                                                    \
+  .triple = "x86_64-unknown-linux-gnu", .cpu = "x86-64", .cache = {32 << 10, 256 << 10, 2 << 20}
+#define NVIDIA                                                                                 \
+  .triple = "nvptx64-nvidia-cuda", .vector_bytes = 16, .registers = 255, .lanes = 32,          \
+  .fma = true, .half = true, .brain = true, .round = true
+
+/* Code for sm_90a runs there alone; the driver compiles that of sm_80 and sm_90 for all that came
+ * later. */
+static const TsTarget target[] = {
+    {.name = "avx512",
+     CPU,
+     .features = AVX512,
+     .vector_bytes = 64,
+     .registers = 32,
+     .fma = true,
+     .half = true,
+     .round = true},
+    {.name = "avx2",
+     CPU,
+     .features = AVX2,
+     .vector_bytes = 32,
+     .registers = 16,
+     .fma = true,
+     .half = true,
+     .round = true},
+    {.name = "base", CPU, .features = "", .vector_bytes = 16, .registers = 16},
+    {.name = "sm_80",
+     NVIDIA,
+     .processors = 108,
+     .cpu = "sm_80",
+     .features = "+ptx80",
+     .shared_bytes = 163 << 10,
+     .units = TS_UNIT_blocks | TS_UNIT_mma},
+    {.name = "sm_86",
+     NVIDIA,
+     .processors = 84,
+     .cpu = "sm_80",
+     .features = "+ptx80",
+     .shared_bytes = 99 << 10,
+     .units = TS_UNIT_blocks | TS_UNIT_mma},
+    {.name = "sm_90a",
+     NVIDIA,
+     .processors = 132,
+     .cpu = "sm_90a",
+     .features = "+ptx83",
+     .shared_bytes = 227 << 10,
+     .units = TS_UNIT_blocks | TS_UNIT_mma | TS_UNIT_roles | TS_UNIT_early},
+    {.name = "sm_100",
+     NVIDIA,
+     .processors = 148,
+     .cpu = "sm_90",
+     .features = "+ptx83",
+     .shared_bytes = 227 << 10,
+     .units = TS_UNIT_blocks | TS_UNIT_mma | TS_UNIT_early},
+    {.name = "sm_120",
+     NVIDIA,
+     .processors = 170,
+     .cpu = "sm_90",
+     .features = "+ptx83",
+     .shared_bytes = 99 << 10,
+     .units = TS_UNIT_blocks | TS_UNIT_mma | TS_UNIT_early},
+};
+
+const TsTarget *ts_target_at(int i) {
+  return i >= 0 && i < (int)(sizeof target / sizeof *target) ? &target[i] : NULL;
+}
+
+const TsTarget *ts_target(const char *name) {
+  for (size_t i = 0; i < sizeof target / sizeof *target; i++)
+    if (!strcmp(target[i].name, name)) return &target[i];
+  return NULL;
+}
+
+const TsTarget *ts_target_with(unsigned units) {
+  for (size_t i = 0; i < sizeof target / sizeof *target; i++)
+    if (ts_target_has(&target[i], units)) return &target[i];
+  return NULL;
+}

@@ -1,0 +1,59 @@
+/* What code is generated for: one row a target (devices/target.c), numbers and words, no driver. Whoever
+ * schedules or generates asks for what a target has, never which one it is; so a new one is a row,
+ * and, where it has units of its own, what feeds these. */
+#ifndef TS_DEVICES_TARGET_H
+#define TS_DEVICES_TARGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Matrix units, and what moves data for them. */
+typedef enum TsTargetUnit {
+  TS_UNIT_mma = 1 << 0,   /* mma.sync of warps: fragments of 16 x 8, sums in f32, tf32, i32 */
+  TS_UNIT_wgmma = 1 << 1, /* of four warps, operands in shared memory: 64 x 8 .. 256 */
+  TS_UNIT_copy = 1 << 2,  /* an engine that copies boxes of a matrix, and signals a barrier */
+  TS_UNIT_early = 1 << 3, /* a launch may begin before the one in front of it ends, and waits */
+  TS_UNIT_blocks = 1 << 4, /* threads of a block share memory, meet, and vote */
+  /* Both that kernels with roles are made of. */
+  TS_UNIT_roles = TS_UNIT_wgmma | TS_UNIT_copy,
+} TsTargetUnit;
+
+typedef struct TsTarget {
+  const char *name;     /* "avx512", "avx2", "base", "sm_90a": of the row */
+  const char *triple;   /* LLVM's words; NULL: no code can be generated */
+  const char *cpu;      /* the oldest one, features come on top of it */
+  const char *features; /* "+avx2,+fma" */
+  bool fma;
+  bool half;        /* has instructions between f16 and f32 */
+  bool brain;       /* between bf16 and f32 */
+  bool round;       /* has floor, ceil, trunc and round as instructions */
+  int vector_bytes; /* of a register */
+  int registers;    /* vectors that the register file holds */
+
+  /* Of a CPU; of the machine where it is the machine's own row. */
+  int64_t cache[3]; /* bytes of the cache levels of one core */
+  bool drops;       /* requests for lines that come faster than memory answers */
+  /* The instruction for products of bf16 in the profile "fast" (ir/tile/pairs.h), or NULL: then
+   * they are chains of f32's there too. */
+  const char *pairs;
+
+  /* Of a GPU, whose rounds are blocks of threads. */
+  int lanes;            /* threads that run together; 0: a CPU */
+  int processors;       /* of the usual one: where no device says how many it has */
+  int64_t shared_bytes; /* of a block */
+  unsigned units;       /* of TsTargetUnit */
+} TsTarget;
+
+/* The row of this name; NULL: there is none. */
+const TsTarget *ts_target(const char *name);
+/* The first row that has these units: of kernels that are for no other target. */
+const TsTarget *ts_target_with(unsigned units);
+/* Row i, in the order of the table; NULL behind the last one. */
+const TsTarget *ts_target_at(int i);
+
+static inline bool ts_target_gpu(const TsTarget *t) { return t && t->lanes; }
+static inline bool ts_target_has(const TsTarget *t, unsigned units) {
+  return t && (t->units & units) == units;
+}
+
+#endif

@@ -1,0 +1,127 @@
+/* Short forms of building, and the table of COMPOSE definitions. */
+#include "ir/compose/compose.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ENTRY_POINTWISE(name)
+#define ENTRY_REDUCE(name)
+#define ENTRY_SCAN(name)
+#define ENTRY_RANDOM(name)
+#define ENTRY_VIEW(name)
+#define ENTRY_KERNEL(name)
+#define ENTRY_COMPOSE(name) [TS_OP_##name] = ts_compose_##name,
+
+TsComposeFn *const ts_compose_table[TS_OP_COUNT] = {
+#define OP(name, cls, ...) ENTRY_##cls(name)
+#include "lib/ops.def"
+#undef OP
+};
+
+static bool is_float(const TsMeta *m) {
+  return !m->weak && ts_dtype_is((TsDtype)m->dtype, TS_KIND_F | TS_KIND_C);
+}
+
+/* Rows that take no integers, and something given to one that is no float. */
+static bool needs_floats(const TsCompose *k) {
+  if (ts_op_info(k->op)->types & (TS_KIND_B | TS_KIND_U | TS_KIND_I)) return false;
+  for (int i = 0; i < k->nin; i++)
+    if (k->given[i] && !is_float(k->b->meta(k->b, k->given[i]))) return true;
+  return false;
+}
+
+/* Real and complex floats alone are what definitions of such rows are made of. */
+static int as_floats(TsCompose *k, TsVal *in) {
+  TsBuild *b = k->b;
+  const TsMeta *m[TS_MAX_IN];
+  for (int i = 0; i < k->nin; i++) {
+    in[i] = k->given[i];
+    m[i] = in[i] ? b->meta(b, in[i]) : NULL;
+  }
+  TsInfer inf = {.op = k->op, .nin = k->nin, .in = m, .attr = k->attr, .err = b->err};
+  if (ts_op_infer_types(&inf)) return b->failed = true, -1;
+  TsDtype d = ts_dtype_float(ts_dtype_real(inf.compute));
+  for (int i = 0; i < k->nin; i++) {
+    if (!m[i] || !ts_op_is_value(k->op, i)) continue;
+    bool number = m[i]->weak && d != TS_DT_f32; /* in f32 a number is what it is anyway */
+    if (number || (!m[i]->weak && !is_float(m[i]))) in[i] = ts_build_cast(b, in[i], d);
+  }
+  return b->failed ? -1 : 0;
+}
+
+int ts_compose(TsCompose *k) {
+  TsVal in[TS_MAX_IN];
+  bool floats = needs_floats(k);
+  if (floats && as_floats(k, in)) return -1;
+  k->in = floats ? in : k->given;
+  int failed = ts_compose_table[k->op](k) || k->b->failed;
+  k->in = NULL;
+  return failed ? -1 : 0;
+}
+
+static void set_attr(TsAttr *attr, const TsOpInfo *o, const TsBuildAttr *a) {
+  for (int i = 0; i < o->nattr; i++) {
+    const TsAttrSpec *s = &o->attr[i];
+    if (strlen(a->name) != (size_t)s->namelen || memcmp(a->name, s->name, (size_t)s->namelen))
+      continue;
+    if (a->value.type != TS_ATTR_none && a->value.type != s->type)
+      TS_BUG("%s: attribute %s has another type", o->name, a->name);
+    attr[i] = a->value;
+    return;
+  }
+  TS_BUG("%s has no attribute %s", o->name, a->name);
+}
+
+TsVal ts_build(TsBuild *b, TsOp op, int nin, const TsVal *in, int nattr,
+               const TsBuildAttr *attr, TsVal *out) {
+  TsAttr full[TS_MAX_ATTR];
+  if (b->failed) return NULL;
+  ts_op_defaults(op, full);
+  for (int i = 0; i < nattr; i++) set_attr(full, ts_op_info(op), &attr[i]);
+  return b->emit(b, op, nin, in, full, out);
+}
+
+TsVal ts_build1(TsBuild *b, TsOp op, TsVal x) {
+  return ts_build(b, op, TS_IN(x), TS_NO_ATTRS, NULL);
+}
+
+TsVal ts_build2(TsBuild *b, TsOp op, TsVal x, TsVal y) {
+  return ts_build(b, op, TS_IN(x, y), TS_NO_ATTRS, NULL);
+}
+
+TsVal ts_build_reshape(TsBuild *b, TsVal x, const int64_t *dim, int ndim) {
+  return ts_build(b, TS_OP_reshape, TS_IN(x), TS_ATTRS({"shape", ts_b_ints(dim, ndim)}), NULL);
+}
+
+TsVal ts_build_permute(TsBuild *b, TsVal x, const int64_t *perm, int n) {
+  return ts_build(b, TS_OP_permute, TS_IN(x), TS_ATTRS({"perm", ts_b_ints(perm, n)}), NULL);
+}
+
+TsVal ts_build_narrow(TsBuild *b, TsVal x, int axis, int64_t start, int64_t length) {
+  return ts_build(b, TS_OP_narrow, TS_IN(x),
+                  TS_ATTRS({"axis", ts_b_int(axis)}, {"start", ts_b_int(start)},
+                           {"length", ts_b_int(length)}),
+                  NULL);
+}
+
+TsVal ts_build_cast(TsBuild *b, TsVal x, TsDtype d) {
+  return ts_build(b, TS_OP_cast, TS_IN(x), TS_ATTRS({"dtype", ts_b_dtype(d)}), NULL);
+}
+
+TsVal ts_build_sum(TsBuild *b, TsVal x, const int64_t *axis, int naxis, bool keepdims) {
+  return ts_build(b, TS_OP_sum, TS_IN(x),
+                  TS_ATTRS({"axis", ts_b_ints(axis, naxis)}, {"keepdims", ts_b_bool(keepdims)}),
+                  NULL);
+}
+
+int ts_build_fail(TsBuild *b, TsErrorCode code, const char *format, ...) {
+  va_list ap;
+  if (b->failed) return -1;
+  va_start(ap, format);
+  char text[sizeof b->err->message];
+  vsnprintf(text, sizeof text, format, ap);
+  va_end(ap);
+  b->failed = true;
+  return ts_error_set(b->err, code, "%s", text);
+}

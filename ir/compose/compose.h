@@ -1,0 +1,25 @@
+/* The definitions of COMPOSE rows (ir/compose/<family>.c), one a row. */
+#ifndef TS_IR_COMPOSE_H
+#define TS_IR_COMPOSE_H
+
+#include "ir/compose/build.h"
+
+#define DECLARE_POINTWISE(name)
+#define DECLARE_REDUCE(name)
+#define DECLARE_SCAN(name)
+#define DECLARE_RANDOM(name)
+#define DECLARE_VIEW(name)
+#define DECLARE_KERNEL(name)
+#define DECLARE_COMPOSE(name) TsComposeFn ts_compose_##name;
+#define OP(name, cls, ...)    DECLARE_##cls(name)
+#include "lib/ops.def"
+#undef OP
+#undef DECLARE_POINTWISE
+#undef DECLARE_REDUCE
+#undef DECLARE_SCAN
+#undef DECLARE_RANDOM
+#undef DECLARE_VIEW
+#undef DECLARE_KERNEL
+#undef DECLARE_COMPOSE
+
+#endif

@@ -1,0 +1,212 @@
+/* Derivatives of fields on regular grids.
+ *
+ * fd: the central differences of second order, f' = (f[i+1] - f[i-1]) / 2h and
+ * f'' = (f[i+1] - 2 f[i] + f[i-1]) / h^2 (Fornberg 1988, table 1); at an edge the
+ * one-sided ones of second order. spectral: multiplication of the transform by
+ * (i k)^order, the Nyquist term of odd derivatives being zero for even n. */
+#include <math.h>
+
+#include "ir/compose/compose.h"
+
+enum { FD, SPECTRAL };
+enum { PERIODIC, EDGE };
+
+typedef struct Scheme {
+  TsBuild *b;
+  int64_t method, boundary;
+} Scheme;
+
+static TsVal add(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_add, x, y); }
+static TsVal sub(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_sub, x, y); }
+static TsVal scaled(TsBuild *b, TsVal x, double s) {
+  return ts_build2(b, TS_OP_mul, x, b->number(b, s));
+}
+
+static TsVal rolled(TsBuild *b, TsVal f, int axis, int64_t shift) {
+  int64_t a = axis;
+  return ts_build(b, TS_OP_roll, TS_IN(f),
+                  TS_ATTRS({"shift", ts_b_ints(&shift, 1)}, {"axis", ts_b_ints(&a, 1)}), NULL);
+}
+
+static TsVal at(TsBuild *b, TsVal f, int axis, int64_t i) {
+  return ts_build_narrow(b, f, axis, i, 1);
+}
+
+static TsVal joined(TsBuild *b, TsVal x, TsVal y, TsVal z, int axis) {
+  return ts_build(b, TS_OP_concat, TS_IN(x, y, z), TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
+}
+
+/* Weighted sum of the elements i, i+d, i+2d, ... along axis. */
+static TsVal one_sided(TsBuild *b, TsVal f, int axis, int64_t i, int64_t d, const double *w,
+                       int n) {
+  TsVal s = scaled(b, at(b, f, axis, i), w[0]);
+  for (int j = 1; j < n; j++) s = add(b, s, scaled(b, at(b, f, axis, i + j * d), w[j]));
+  return s;
+}
+
+static TsVal difference(Scheme s, TsVal f, int axis, int order, double h) {
+  static const double first[3] = {-1.5, 2, -0.5}, first_end[3] = {1.5, -2, 0.5};
+  static const double second[4] = {2, -5, 4, -1};
+  TsBuild *b = s.b;
+  int64_t n = b->meta(b, f)->dim[axis];
+  double unit = order == 1 ? 1 / (2 * h) : 1 / (h * h);
+  TsVal lo, hi, mid = f;
+  if (s.boundary == PERIODIC) {
+    lo = rolled(b, f, axis, 1), hi = rolled(b, f, axis, -1);
+  } else {
+    lo = ts_build_narrow(b, f, axis, 0, n - 2), hi = ts_build_narrow(b, f, axis, 2, n - 2);
+    mid = ts_build_narrow(b, f, axis, 1, n - 2);
+  }
+  TsVal inner = order == 1 ? sub(b, hi, lo) : add(b, sub(b, hi, scaled(b, mid, 2)), lo);
+  inner = scaled(b, inner, unit);
+  if (s.boundary == PERIODIC) return inner;
+  double end = order == 1 ? 1 / h : unit;
+  int terms = order == 1 ? 3 : 4;
+  TsVal begin = one_sided(b, f, axis, 0, 1, order == 1 ? first : second, terms);
+  TsVal stop = one_sided(b, f, axis, n - 1, -1, order == 1 ? first_end : second, terms);
+  return joined(b, scaled(b, begin, end), inner, scaled(b, stop, end), axis);
+}
+
+/* (2 pi / (n h)) * (0, 1, .., n/2) along axis, shaped to broadcast. */
+static TsVal wave_numbers(TsBuild *b, TsDtype d, int64_t n, int axis, int ndim, double h) {
+  int64_t dim[TS_MAX_RANK];
+  TsVal k = ts_build(b, TS_OP_arange, 0, NULL,
+                     TS_ATTRS({"start", ts_b_f((double)(n / 2 + 1))}, {"dtype", ts_b_dtype(d)}),
+                     NULL);
+  for (int i = 0; i < ndim; i++) dim[i] = i == axis ? n / 2 + 1 : 1;
+  return scaled(b, ts_build_reshape(b, k, dim, ndim), 2 * M_PI / ((double)n * h));
+}
+
+/* 1 everywhere but 0 at the last of n/2 + 1 terms. */
+static TsVal without_nyquist(TsBuild *b, TsVal k, int64_t n, int axis) {
+  TsVal head = ts_build_narrow(b, k, axis, 0, n / 2);
+  TsVal last = scaled(b, ts_build_narrow(b, k, axis, n / 2, 1), 0);
+  return ts_build(b, TS_OP_concat, TS_IN(head, last), TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
+}
+
+static TsVal spectral(TsBuild *b, TsVal f, int axis, int order, double h) {
+  TsMeta m = *b->meta(b, f);
+  int64_t n = m.dim[axis];
+  TsDtype d = m.dtype == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32;
+  TsVal k = wave_numbers(b, d, n, axis, m.ndim, h);
+  if (order == 1 && n % 2 == 0) k = without_nyquist(b, k, n, axis);
+  TsVal zero = scaled(b, k, 0), factor;
+  if (order == 1)
+    factor = ts_build2(b, TS_OP_complex, zero, k);
+  else
+    factor = ts_build1(b, TS_OP_neg, ts_build1(b, TS_OP_square, k));
+  TsVal t = ts_build(b, TS_OP_rfft, TS_IN(f), TS_ATTRS({"axis", ts_b_int(axis)}), NULL);
+  t = ts_build2(b, TS_OP_mul, t, factor);
+  TsVal y = ts_build(b, TS_OP_irfft, TS_IN(t),
+                     TS_ATTRS({"axis", ts_b_int(axis)}, {"n", ts_b_int(n)}), NULL);
+  return m.dtype == d ? y : ts_build_cast(b, y, (TsDtype)m.dtype);
+}
+
+/* Derivative along axis; fails where the grid is too small for the scheme. */
+static TsVal derivative(Scheme s, TsVal f, int axis, int order, double h) {
+  TsBuild *b = s.b;
+  const TsMeta *m = b->meta(b, f);
+  char text[TS_META_TEXT];
+  int64_t least = s.method == FD && s.boundary == EDGE ? 4 : 1;
+  if (m->dim[axis] < least) {
+    ts_build_fail(b, TS_ERR_shape, "derivative: axis %d of %s has fewer than %lld points", axis,
+                  ts_meta_text(m, text), (long long)least);
+    return NULL;
+  }
+  return s.method == SPECTRAL ? spectral(b, f, axis, order, h)
+                              : difference(s, f, axis, order, h);
+}
+
+static double spacing(const TsAttr *a, int i) {
+  return a->type == TS_ATTR_none ? 1 : a->floats[a->n == 1 ? 0 : i];
+}
+
+static int check_spacing(TsCompose *k, const TsAttr *a, int n) {
+  if (a->type == TS_ATTR_none || a->n == 1 || a->n == n) return 0;
+  return ts_build_fail(k->b, TS_ERR_attribute, "%s: %d spacings for %d axes",
+                       ts_op_info(k->op)->name, a->n, n);
+}
+
+static int finish(TsCompose *k, TsVal v) {
+  k->out[0] = v;
+  return k->b->failed ? -1 : 0;
+}
+
+int ts_compose_d(TsCompose *k) {
+  const TsAttr *a = k->attr;
+  const TsMeta *m = k->b->meta(k->b, k->in[0]);
+  char text[TS_META_TEXT];
+  int64_t axis = a[0].i < 0 ? a[0].i + m->ndim : a[0].i;
+  if (axis < 0 || axis >= m->ndim)
+    return ts_build_fail(k->b, TS_ERR_index, "d: axis %lld is out of range for %s",
+                         (long long)a[0].i, ts_meta_text(m, text));
+  if (a[2].i != 1 && a[2].i != 2)
+    return ts_build_fail(k->b, TS_ERR_value, "d: order must be 1 or 2, not %lld",
+                         (long long)a[2].i);
+  Scheme s = {k->b, a[3].i, a[4].i};
+  return finish(k, derivative(s, k->in[0], (int)axis, (int)a[2].i, a[1].f));
+}
+
+static TsVal part(TsBuild *b, TsVal v, int64_t i) {
+  return ts_build(b, TS_OP_select, TS_IN(v),
+                  TS_ATTRS({"axis", ts_b_int(0)}, {"index", ts_b_int(i)}), NULL);
+}
+
+static int check_field(TsCompose *k, int least, int most) {
+  const TsMeta *m = k->b->meta(k->b, k->in[0]);
+  char text[TS_META_TEXT];
+  int n = m->ndim - 1;
+  if (n >= least && n <= most && m->dim[0] == n) return check_spacing(k, &k->attr[0], n);
+  return ts_build_fail(k->b, TS_ERR_shape,
+                       "%s: a field [n, x1, .., xn] has n components, not %s",
+                       ts_op_info(k->op)->name, ts_meta_text(m, text));
+}
+
+int ts_compose_divergence(TsCompose *k) {
+  if (check_field(k, 1, TS_MAX_RANK)) return -1;
+  Scheme s = {k->b, k->attr[1].i, k->attr[2].i};
+  int n = k->b->meta(k->b, k->in[0])->ndim - 1;
+  TsVal sum = NULL;
+  for (int i = 0; i < n; i++) {
+    TsVal d = derivative(s, part(k->b, k->in[0], i), i, 1, spacing(&k->attr[0], i));
+    sum = i ? add(k->b, sum, d) : d;
+  }
+  return finish(k, sum);
+}
+
+int ts_compose_curl(TsCompose *k) {
+  if (check_field(k, 2, 3)) return -1;
+  TsBuild *b = k->b;
+  Scheme s = {b, k->attr[1].i, k->attr[2].i};
+  const TsAttr *h = &k->attr[0];
+  TsVal v = k->in[0];
+#define D(component, axis) derivative(s, part(b, v, component), axis, 1, spacing(h, axis))
+  if (b->meta(b, v)->ndim == 3) return finish(k, sub(b, D(1, 0), D(0, 1)));
+  TsVal x = sub(b, D(2, 1), D(1, 2)), y = sub(b, D(0, 2), D(2, 0)),
+        z = sub(b, D(1, 0), D(0, 1));
+#undef D
+  return finish(k, ts_build(b, TS_OP_stack, TS_IN(x, y, z), TS_NO_ATTRS, NULL));
+}
+
+int ts_compose_laplacian(TsCompose *k) {
+  TsBuild *b = k->b;
+  const TsMeta *m = b->meta(b, k->in[0]);
+  const TsAttr *axes = &k->attr[1];
+  int n = axes->type == TS_ATTR_none ? m->ndim : axes->n, nd = m->ndim;
+  char text[TS_META_TEXT];
+  Scheme s = {b, k->attr[2].i, k->attr[3].i};
+  TsVal sum = NULL;
+  if (n < 1)
+    return ts_build_fail(b, TS_ERR_shape, "laplacian: no axes in %s", ts_meta_text(m, text));
+  if (check_spacing(k, &k->attr[0], n)) return -1;
+  for (int i = 0; i < n; i++) {
+    int64_t axis =
+        axes->type == TS_ATTR_none ? i : axes->ints[i] + (axes->ints[i] < 0 ? nd : 0);
+    if (axis < 0 || axis >= nd)
+      return ts_build_fail(b, TS_ERR_index, "laplacian: axis %lld is out of range for %s",
+                           (long long)axis, ts_meta_text(m, text));
+    TsVal d = derivative(s, k->in[0], (int)axis, 2, spacing(&k->attr[0], i));
+    sum = i ? add(b, sum, d) : d;
+  }
+  return finish(k, sum);
+}

@@ -1,0 +1,133 @@
+/* Attention of few queries of a schedule as a kernel with roles. See ir/lower/lower.h. */
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "ir/graph/graph.h"
+#include "ir/tile/gpu/decode.h"
+#include "ir/tile/parts.h"
+#include "ir/lower/mask.h"
+#include "ir/lower/row.h"
+
+typedef struct Problem {
+  const TsNode *n;
+  int64_t heads, key_heads, all, s, t, d; /* heads: of a batch; the others of all */
+  int64_t window;
+  bool causal;
+  double scale;
+  TsVal mask, sink; /* or NULL */
+  TsGpuMaskFrom from;
+} Problem;
+
+/* Gradients want the logarithms of the sums, which this kernel has not. */
+static bool has_gradient(const TsGraph *g) {
+  for (int i = 0; i < g->nnode; i++)
+    if (g->node[i]->op == TS_OP_attention_grad) return true;
+  return false;
+}
+
+static bool good_types(const TsNode *n) {
+  uint8_t d = n->in[0]->meta.dtype;
+  return (d == TS_DT_bf16 || d == TS_DT_f16) && n->in[1]->meta.dtype == d &&
+         n->in[2]->meta.dtype == d && n->out[0].meta.dtype == d;
+}
+
+static bool find_sizes(Problem *p) {
+  const TsNode *n = p->n;
+  if (n->op != TS_OP_attention || n->nin < 3) return false;
+  const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta, *v = &n->in[2]->meta;
+  int nd = q->ndim;
+  if (nd < 2 || k->ndim != nd || !ts_meta_same_shape(k, v) || !good_types(n)) return false;
+  p->d = q->dim[nd - 1], p->s = q->dim[nd - 2], p->t = k->dim[nd - 2];
+  if ((p->d != 64 && p->d != 128) || k->dim[nd - 1] != p->d || p->s < 1 || p->t < 1)
+    return false;
+  for (int i = 0; i + 3 < nd; i++)
+    if (q->dim[i] != k->dim[i]) return false;
+  p->heads = nd > 2 ? q->dim[nd - 3] : 1;
+  p->all = ts_meta_numel(q) / (p->s * p->d), p->key_heads = ts_meta_numel(k) / (p->t * p->d);
+  return p->key_heads > 0 && p->all > 0 && p->all % p->key_heads == 0;
+}
+
+/* Query rows that share keys are so few that keys are read once for all of them. */
+static bool are_few(const Problem *p) {
+  return p->all / p->key_heads * p->s <= TS_GPU_DECODE_ROWS && (!p->sink || p->s == 1);
+}
+
+/* One number for each key of a batch, which all its heads have. */
+static bool find_mask(Problem *p, TsLayoutFn *layout, void *arg) {
+  const TsNode *n = p->n;
+  p->mask = n->nin > 3 ? n->in[3] : NULL;
+  if (!p->mask) return true;
+  return n->in[0]->meta.ndim <= 4 &&
+         ts_lower_mask(&p->from, p->mask, (TsDtype)n->in[0]->meta.dtype, layout, arg) &&
+         p->from.dim[1] == 1 && p->from.dim[2] == 1;
+}
+
+static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
+  const TsNode *n = p->n;
+  if (!find_sizes(p)) return false;
+  p->causal = n->attr[0].i;
+  p->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
+  p->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)p->d);
+  p->sink = n->nin > 4 ? n->in[4] : NULL;
+  if (p->sink && (p->sink->meta.dtype != TS_DT_f32 || p->sink->meta.weak ||
+                  !ts_lower_row_major(layout, arg, p->sink)))
+    return false;
+  for (int i = 0; i < 3; i++)
+    if (!ts_lower_row_major(layout, arg, n->in[i])) return false;
+  return find_mask(p, layout, arg) && are_few(p) &&
+         ts_lower_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]) && p->scale > 0 &&
+         (p->causal ? p->t >= p->s && p->window >= 0 : p->window == 0) &&
+         !has_gradient(n->out[0].graph);
+}
+
+/* The kernel behind one that lays the mask out. */
+static TsTile *behind_mask(const Problem *p, const TsGpuDecode *x, TsTile *k,
+                           const int64_t *dim, TsError *err) {
+  TsTile *all = ts_tile_new("decode");
+  TsTileType line = ts_tile_vector(TS_DT_f32, p->heads);
+  for (int i = 0; all && i < 4; i++) {
+    int64_t rows = i == 1 || i == 2 ? p->t : dim[1];
+    TsTileType t = ts_tile_type(x->dtype, 3, (int64_t[]){p->key_heads, rows, p->d});
+    if (i == 3) ts_lower_mask_param(all, &p->from);
+    if (i == 3 && p->sink) ts_tile_param(all, NULL, &line, false);
+    ts_tile_param(all, NULL, &t, i == 3);
+  }
+  TsTileParts *to = all && !all->failed ? ts_tile_parts(all) : NULL;
+  int arg[6] = {0, 1, 2, INT_MIN, 4, 5};
+  if (to) arg[3] = ts_lower_mask_part(to, &x->mask, &p->from, x->dtype, false, 3, 0, err);
+  if (!to) ts_error_memory(err);
+  if (arg[3] > INT_MIN && ts_tile_parts_add(to, k, arg, dim)) return all;
+  if (arg[3] == INT_MIN) ts_tile_free(k);
+  ts_tile_free(all);
+  return NULL;
+}
+
+int ts_lower_decode(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                    TsSchedKernel *out, TsError *err) {
+  Problem p = {.n = group->node[0]};
+  bool strict = s->profile == TS_PROFILE_strict;
+  if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return 0;
+  int64_t nsm = ts_lower_roles(s, (double)(p.all * p.s * p.t * p.d)), n = 0;
+  if (!nsm) return 0;
+  if (nsm > TS_GPU_DECODE_BLOCKS) nsm = TS_GPU_DECODE_BLOCKS;
+  int64_t rows = p.all / p.key_heads * p.s, chunk = ts_gpu_decode_chunk(p.t);
+  TsGpuDecode x = {.queries = (int)p.s, .window = p.window};
+  int64_t chunks = ts_gpu_decode_chunks(&x, p.key_heads, p.t, chunk);
+  TsGpuDecodeParts parts = ts_gpu_decode_parts(&x, p.key_heads, p.t, chunk, nsm);
+  x = ts_gpu_decode((TsDtype)p.n->in[0]->meta.dtype, (int)p.d, (int)rows, chunks);
+  x.queries = (int)p.s, x.causal = p.causal, x.window = p.window;
+  x.sink = p.sink != NULL, x.scale = p.scale;
+  if (p.mask) x.mask = ts_gpu_mask(&p.from, p.s, p.t, TS_GPU_DECODE_ROWS, false);
+  memset(out, 0, sizeof *out);
+  if (!(out->tile = ts_tile_gpu_decode(&x, err))) return ts_lower_refused(err);
+  for (; n < 3; n++) out->value[n] = p.n->in[n];
+  if (p.mask) out->value[n++] = p.mask;
+  if (p.sink) out->value[n++] = p.sink;
+  out->value[n] = (TsVal)(uintptr_t)&p.n->out[0];
+  int64_t dim[] = {p.key_heads, rows,        p.t,     chunk,
+                   parts.n,     parts.longs, p.heads, parts.all < nsm ? parts.all : nsm};
+  memcpy(out->dim, dim, sizeof dim);
+  if (p.mask) out->tile = behind_mask(&p, &x, out->tile, dim, err);
+  return out->tile ? 1 : ts_lower_refused(err);
+}

@@ -1,0 +1,125 @@
+/* Which kernel a group has. See ir/lower/lower.h. */
+#include "ir/lower/row.h"
+
+#include "devices/device.h"
+#include "ir/sched/index.h"
+
+/* Of a node, alone or with others in its group; the first one that takes the operands makes the
+ * kernel. */
+typedef struct Row {
+  int op;
+  unsigned units; /* of the target: all of them */
+  enum {
+    ALONE,
+    STRAIGHT,
+    JOINS
+  } how; /* STRAIGHT: writes row by row alone; JOINS: with others */
+  TsLowerFn *make;
+} Row;
+
+static const Row row[] = {
+    {TS_OP_matmul, TS_UNIT_mma, JOINS, ts_lower_product},
+    {TS_OP_attention, TS_UNIT_roles, STRAIGHT, ts_lower_decode},
+    {TS_OP_attention, TS_UNIT_mma, ALONE, ts_lower_attention},
+    {TS_OP_attention_grad, TS_UNIT_mma, ALONE, ts_lower_attention_grad},
+    {TS_OP_argmin, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_argmax, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_any, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_all, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_count_nonzero, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_var, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_std, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_norm, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_logsumexp, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_cumsum, TS_UNIT_blocks, ALONE, ts_lower_scan},
+    {TS_OP_cumprod, TS_UNIT_blocks, ALONE, ts_lower_scan},
+    {TS_OP_cummax, TS_UNIT_blocks, ALONE, ts_lower_scan},
+    {TS_OP_linear_scan, TS_UNIT_blocks, ALONE, ts_lower_scan},
+    {TS_OP_sum, TS_UNIT_blocks, ALONE, ts_lower_columns},
+    {TS_OP_mean, TS_UNIT_blocks, ALONE, ts_lower_columns},
+    {TS_OP_max_pool, TS_UNIT_blocks, ALONE, ts_lower_pool},
+    {TS_OP_max_pool_index, TS_UNIT_blocks, ALONE, ts_lower_pool},
+    {TS_OP_avg_pool, TS_UNIT_blocks, ALONE, ts_lower_pool},
+    {TS_OP_avg_pool_grad, TS_UNIT_blocks, ALONE, ts_lower_pool_grad},
+    {TS_OP_adaptive_avg_pool, TS_UNIT_blocks, ALONE, ts_lower_adaptive},
+    {TS_OP_adaptive_avg_pool_grad, TS_UNIT_blocks, ALONE, ts_lower_adaptive},
+    {TS_OP_interpolate, TS_UNIT_blocks, ALONE, ts_lower_interpolate},
+};
+enum { ROWS = sizeof row / sizeof *row };
+
+static bool is_of(const TsGroup *g, const Row *r) {
+  if (r->how != JOINS) return g->nnode == 1 && g->node[0]->op == r->op;
+  for (int i = 0; i < g->nnode; i++)
+    if (g->node[i]->op == r->op) return true;
+  return false;
+}
+
+/* 1 with the kernel; 0: no row has one; -1. */
+static int from_table(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
+                      TsSchedKernel *out, const Row **by, TsError *err) {
+  for (int i = 0; i < ROWS; i++) {
+    if (s->plain || !ts_target_has(s->target, row[i].units) || !is_of(g, &row[i])) continue;
+    int made = row[i].make(s, g, layout, arg, out, err);
+    if (made) return *by = &row[i], made;
+  }
+  return 0;
+}
+
+int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
+                   TsSchedKernel *out, TsError *err) {
+  const Row *by;
+  int made = from_table(s, g, layout, arg, out, &by, err);
+  if (made) return made < 0 ? -1 : 0;
+  if (g->kind != TS_GROUP_vm) return ts_sched_lower(s, g, layout, arg, out, err);
+  if (ts_sched_is_index(s->target, g->node[0]))
+    return ts_sched_lower_index(s, g, layout, arg, out, err);
+  return ts_error_set(err, TS_ERR_value, "there is no kernel of this operator");
+}
+
+bool ts_lower_has(const TsTarget *t, const TsNode *n) {
+  for (int i = 0; i < ROWS; i++)
+    if (row[i].op == n->op && ts_target_has(t, row[i].units)) return true;
+  return ts_sched_is_index(t, n);
+}
+
+void ts_lower_for(TsSched *s, const TsDevice *d) {
+  s->processors = d->processors;
+  s->most_work = d->most_work;
+}
+
+bool ts_lower_straight(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg) {
+  TsSchedKernel k = {.tile = NULL};
+  const Row *by = NULL;
+  TsError err = {0};
+  int made = from_table(s, g, layout, arg, &k, &by, &err);
+  ts_tile_free(k.tile);
+  return made > 0 && by->how == STRAIGHT;
+}
+
+/* ---- what rows ask */
+int ts_lower_refused(TsError *err) {
+  if (err->code == TS_ERR_memory) return -1;
+  ts_error_clear(err);
+  return 0;
+}
+
+static bool fits(const TsSched *s, double work) {
+  return !s->most_work || work <= (double)s->most_work;
+}
+
+int ts_lower_roles(const TsSched *s, double work) {
+  return ts_target_has(s->target, TS_UNIT_roles) && fits(s, work) ? s->processors : 0;
+}
+
+bool ts_lower_warps(const TsSched *s, double work, TsGpuMachine *gpu) {
+  *gpu = (TsGpuMachine){s->target, s->processors};
+  return ts_target_has(s->target, TS_UNIT_mma) && fits(s, work);
+}
+
+bool ts_lower_row_major(TsLayoutFn *layout, void *arg, TsVal v) {
+  int64_t stride[TS_MAX_RANK], step = 1;
+  if (!layout || !layout(arg, v, stride)) return true;
+  for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i])
+    if (v->meta.dim[i] > 1 && stride[i] != step) return false;
+  return true;
+}

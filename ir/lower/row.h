@@ -1,0 +1,32 @@
+/* Rows of the table in ir/lower/lower.c, and what they ask. */
+#ifndef TS_IR_LOWER_ROW_H
+#define TS_IR_LOWER_ROW_H
+
+#include "ir/lower/lower.h"
+#include "ir/tile/gpu/mma.h"
+
+/* As ts_lower_group. 1: made; 0: not for these operands; -1 with the error. */
+typedef int TsLowerFn(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg,
+                      TsSchedKernel *out, TsError *err);
+
+/* Products, with rows behind them: with roles (ir/tile/gpu/product.h) where the target has a copy
+ * engine and the unit of four warps, and operands lie as these want them; else by warps that copy and
+ * multiply (ir/tile/gpu/mma.h). Attention, with a few queries by pieces of the keys, and its
+ * gradients, which are several kernels. */
+TsLowerFn ts_lower_product, ts_lower_decode, ts_lower_attention, ts_lower_attention_grad;
+
+/* Families of operators, each in the file of its name. */
+TsLowerFn ts_lower_adaptive, ts_lower_columns, ts_lower_interpolate, ts_lower_pool,
+    ts_lower_pool_grad, ts_lower_reduce, ts_lower_scan;
+
+/* What a generator refused: 0, or -1 where memory ran out. */
+int ts_lower_refused(TsError *err);
+
+/* Processors that run kernels with roles of so much work; 0: none. */
+int ts_lower_roles(const TsSched *s, double work);
+/* For kernels by warps; false: there are none. */
+bool ts_lower_warps(const TsSched *s, double work, TsGpuMachine *gpu);
+
+bool ts_lower_row_major(TsLayoutFn *layout, void *arg, TsVal v);
+
+#endif

@@ -1,0 +1,64 @@
+/* See ir/lower/short.h. */
+#include "ir/lower/short.h"
+
+TsTileVal ts_short_dim(TsTileBuild *b, int i) {
+  TsTileType index = ts_tile_scalar(TS_DT_i64);
+  TsAttr which = {.type = TS_ATTR_int, .i = i};
+  return ts_tile_emit1(b, TS_TILE_dim, 0, NULL, &which, &index);
+}
+
+static TsTileType of(const TsTileType *like, TsDtype d) {
+  return ts_tile_type(d, like->rank, like->dim);
+}
+
+TsTileVal ts_short_iota(TsTileBuild *b, const TsTileType *t, int axis) {
+  TsTileType type = of(t, TS_DT_i64);
+  TsAttr a = {.type = TS_ATTR_int, .i = axis};
+  return ts_tile_emit1(b, TS_TILE_iota, 0, NULL, &a, &type);
+}
+
+TsTileVal ts_short_int(TsTileBuild *b, const TsTileType *like, int64_t v) {
+  TsTileType type = of(like, TS_DT_i64);
+  return ts_tile_bits(b, (uint64_t)v, &type);
+}
+
+TsTileVal ts_short_number(TsTileBuild *b, const TsTileType *like, TsDtype d, double v) {
+  TsTileType type = of(like, d);
+  return ts_tile_const(b, v, &type);
+}
+
+TsTileVal ts_short_splat(TsTileBuild *b, const TsTileType *like, TsTileVal scalar) {
+  if (!scalar) return NULL;
+  TsTileType type = of(like, (TsDtype)scalar->type.dtype);
+  return ts_tile_broadcast(b, scalar, &type, NULL);
+}
+
+TsTileVal ts_short_by(TsTileBuild *b, int op, TsTileVal x, int64_t y) {
+  return x ? ts_tile_op2(b, op, x, ts_short_int(b, &x->type, y)) : NULL;
+}
+
+TsTileVal ts_short_gather(TsTileBuild *b, TsTileVal memory, TsTileVal at, bool edge) {
+  TsAttr attr[3] = {
+      {.type = TS_ATTR_int}, {.type = TS_ATTR_bool, .i = edge}, {.type = TS_ATTR_f}};
+  if (!memory || !at) return NULL;
+  TsTileType t = of(&at->type, (TsDtype)memory->type.dtype);
+  TsTileVal in[2] = {memory, at};
+  return ts_tile_emit1(b, TS_TILE_gather, 2, in, attr, &t);
+}
+
+TsTileVal ts_short_view(TsTileBuild *b, TsTileVal memory, int rank, const int64_t *dim) {
+  if (!memory) return NULL;
+  TsTileType t = ts_tile_type((TsDtype)memory->type.dtype, rank, dim);
+  t.space = memory->type.space;
+  return ts_tile_emit1(b, TS_TILE_view, 1, &memory, NULL, &t);
+}
+
+TsDtype ts_short_bits(TsDtype d) {
+  switch (ts_dtypes[d].nbytes) {
+  case 1: return d == TS_DT_bool ? d : TS_DT_u8;
+  case 2: return TS_DT_i16;
+  case 4: return TS_DT_i32;
+  case 8: return TS_DT_i64;
+  default: return d;
+  }
+}

@@ -1,0 +1,17 @@
+/* Short forms over a builder of Tile IR, for families of operators: i64 positions, numbers, gathers. */
+#ifndef TS_IR_LOWER_SHORT_H
+#define TS_IR_LOWER_SHORT_H
+
+#include "ir/tile/tile.h"
+
+TsTileVal ts_short_dim(TsTileBuild *b, int i);
+TsTileVal ts_short_iota(TsTileBuild *b, const TsTileType *t, int axis); /* i64 */
+TsTileVal ts_short_int(TsTileBuild *b, const TsTileType *like, int64_t v);
+TsTileVal ts_short_number(TsTileBuild *b, const TsTileType *like, TsDtype d, double v);
+TsTileVal ts_short_splat(TsTileBuild *b, const TsTileType *like, TsTileVal scalar);
+TsTileVal ts_short_by(TsTileBuild *b, int op, TsTileVal x, int64_t y); /* x of i64 */
+TsTileVal ts_short_gather(TsTileBuild *b, TsTileVal memory, TsTileVal at, bool edge);
+TsTileVal ts_short_view(TsTileBuild *b, TsTileVal memory, int rank, const int64_t *dim);
+TsDtype ts_short_bits(TsDtype d); /* the integer of as many bytes, or d */
+
+#endif

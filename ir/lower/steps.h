@@ -1,0 +1,70 @@
+/* Operators that a GPU does in steps: kernels of Tile IR one behind the other, what they leave to each
+ * other in memory of their own. A family of operators (ir/lower/<family>.c) says which kernels
+ * those are, of a node, types and sizes; here is where operands lie otherwise than a kernel wants
+ * them, which parameter is whose, and that a single step is an ordinary kernel.
+ *
+ *   TsSteps x;
+ *   ts_steps_begin(&x, s, layout, arg, n, err);
+ *   int arg[] = {ts_steps_in(&x, 0, NULL), ts_steps_temp(&x, nbytes), ts_steps_out(&x, 0, NULL)};
+ *   ts_steps_add(&x, kernel, arg, dim);
+ *   return ts_steps_end(&x, out);
+ *
+ * After a failure all calls do nothing, and the end says so. */
+#ifndef TS_IR_LOWER_STEPS_H
+#define TS_IR_LOWER_STEPS_H
+
+#include "ir/lower/row.h"
+#include "ir/tile/parts.h"
+
+/* Axes of a value in another order: axis i of what a step sees is axis at[i] of the value. */
+typedef struct TsStepsOrder {
+  int at[TS_MAX_RANK];
+} TsStepsOrder;
+/* Axis `axis` behind the others. */
+TsStepsOrder ts_steps_last(const TsMeta *m, int axis);
+
+typedef struct TsSteps {
+  const TsSched *s;
+  TsLayoutFn *layout;
+  void *layout_arg;
+  const TsNode *n;
+  TsError *err;
+  TsTile *whole;
+  TsTileParts *parts;
+  int nin, nout; /* parameters so far: inputs, results */
+  TsVal in[TS_TILE_PART_PARAMS], out[TS_TILE_PART_PARAMS];
+  int nback; /* results that are brought to their places at the end */
+  struct TsStepsBack {
+    int from;
+    bool turned;
+    TsStepsOrder order;
+    TsVal to;
+  } back[TS_TILE_PART_PARAMS];
+  TsSchedKernel kernel; /* guards and draws, by argument, until the end */
+  bool failed;
+} TsSteps;
+
+bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
+                    const TsNode *n, TsError *err);
+
+/* An argument that has operand i of the node (result i) row-major in that order of its axes, NULL: its
+ * own: the parameter where it lies so, else a copy. */
+int ts_steps_in(TsSteps *x, int i, const TsStepsOrder *order);
+int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order);
+/* Memory between steps. */
+int ts_steps_temp(TsSteps *x, int64_t nbytes);
+/* The next step, which takes k over. arg: one a parameter of k; dim: its sizes. */
+void ts_steps_add(TsSteps *x, TsTile *k, const int *arg, const int64_t *dim);
+/* Operand i of the node, an argument of a step, holds places that must be in range. */
+void ts_steps_guard(TsSteps *x, int i);
+/* 1 with the kernel; -1 with the error. */
+int ts_steps_end(TsSteps *x, TsSchedKernel *out);
+
+/* Sizes before, along and behind an axis, which may count from the end. */
+typedef struct TsStepsAxis {
+  int at;
+  int64_t outer, n, inner;
+} TsStepsAxis;
+TsStepsAxis ts_steps_axis(const TsMeta *m, int64_t axis);
+
+#endif

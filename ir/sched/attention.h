@@ -1,0 +1,24 @@
+/* Attention as a kernel of Tile IR; the bits are those of vm/drive/attention.c. */
+#ifndef TS_IR_SCHED_ATTENTION_H
+#define TS_IR_SCHED_ATTENTION_H
+
+#include "ir/sched/sched.h"
+
+/* Whether n is attention of sizes and types that the kernel is made for. */
+bool ts_sched_is_attention(const TsNode *n);
+
+/* Whether all that reads n's result looks at it with heads and rows exchanged, to put each
+ * row's heads beside each other, and the kernel that writes it so is faster on the target than
+ * the VM's with the copy behind it. */
+bool ts_sched_turned(const TsSched *s, const unsigned char *live, const TsNode *n);
+
+/* Whether n is a gradient of attention of sizes and options that the kernel is made for. */
+bool ts_sched_is_attention_grad(const TsNode *n);
+int ts_sched_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
+                                  void *arg, TsSchedKernel *out, TsError *err);
+
+/* As ts_sched_lower, of a group of kind attention. */
+int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
+                             void *arg, TsSchedKernel *out, TsError *err);
+
+#endif

@@ -1,0 +1,372 @@
+/* The gradients of attention as a kernel of Tile IR in block form: the definition of
+ * vm/drive/attention_grad.c, whose score matrix is never in memory.
+ *
+ * Three phases. The first turns keys and values of each block of 128 to [d, key], so that
+ * scores and dp read vectors of keys. In the second a round is a block of 32 query rows of one
+ * head: it makes the rows' statistics u, r, delta (over blocks of 128 keys, as the forward
+ * pass), leaves them in memory, and walks the keys once more for dq. In the third a round is 32
+ * keys of one kv head: it walks the query heads and rows upwards and carries dk and dv. So no
+ * two rounds add to one element, and each chain is in its order.
+ *
+ * The definition lets a row and a key meet where the row sees something of the key's group
+ * of 32. Blocks here are such groups, cut at multiples of 32, so that all rows of a block see a
+ * group or none does, and what is not walked needs no choice. Other sizes, masks, windows and
+ * sinks are the VM's. */
+#include <math.h>
+#include <string.h>
+
+#include "ir/sched/attention.h"
+
+enum { KEYS = 128, GROUP = 32 };
+
+typedef struct Lower {
+  const TsNode *n;
+  TsLayoutFn *layout;
+  void *arg;
+  TsTile *k;
+  TsTileBuild b;
+  int64_t batch, heads, kv_heads, s, t, d, dv;
+  bool causal;
+  double scale;
+  TsTileVal in[5], out[3];                   /* q k v out g; dq dk dv */
+  TsTileVal turned_k, turned_v, u, r, delta; /* scratch */
+} Lower;
+
+/* A block of query rows and one of keys. */
+typedef struct Pair {
+  TsTileVal b, h, kv, row, key; /* positions */
+  TsTileVal q, g, u, r, delta;  /* of the rows */
+} Pair;
+
+/* ---- short forms */
+static TsTileVal num(Lower *l, int64_t i) { return ts_tile_index(&l->b, i); }
+static TsTileVal op2(Lower *l, int op, TsTileVal x, TsTileVal y) {
+  return ts_tile_op2(&l->b, op, x, y);
+}
+static TsTileVal times(Lower *l, TsTileVal x, int64_t i) {
+  return op2(l, TS_OP_mul, x, num(l, i));
+}
+static TsTileVal plus(Lower *l, TsTileVal x, int64_t i) {
+  return i ? op2(l, TS_OP_add, x, num(l, i)) : x;
+}
+static TsTileType tile2(int64_t m, int64_t n) {
+  return ts_tile_type(TS_DT_f32, 2, (int64_t[]){m, n});
+}
+static TsTileType rows_type(void) { return ts_tile_vector(TS_DT_f32, GROUP); }
+static TsTileVal full(Lower *l, double v, TsTileType t) { return ts_tile_const(&l->b, v, &t); }
+
+/* A number for each row over a tile of n columns. */
+static TsTileVal over(Lower *l, TsTileVal x, int64_t n) {
+  TsTileType t = tile2(GROUP, n);
+  if (x) t.dtype = x->type.dtype;
+  return x ? ts_tile_broadcast(&l->b, x, &t, (int64_t[]){0}) : NULL;
+}
+
+static TsTileVal choose(Lower *l, TsTileVal cond, TsTileVal x, TsTileVal y) {
+  return ts_tile_op3(&l->b, TS_OP_where, cond, x, y);
+}
+
+static TsTileVal reduced(Lower *l, int op, TsTileVal x) {
+  TsTileType t = rows_type();
+  TsAttr axis = {.type = TS_ATTR_int, .i = 1};
+  return x ? ts_tile_emit1(&l->b, op, 1, &x, &axis, &t) : NULL;
+}
+
+static TsTileVal product(Lower *l, TsTileVal a, TsTileVal b, TsTileVal acc) {
+  TsTileVal in[3] = {a, b, acc};
+  TsAttr unit = {.type = TS_ATTR_none};
+  return a && b && acc ? ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &acc->type) : NULL;
+}
+
+static TsTileVal turned(Lower *l, TsTileVal x) {
+  TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
+  if (!x) return NULL;
+  TsTileType t = tile2(x->type.dim[1], x->type.dim[0]);
+  return ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &t);
+}
+
+static TsTileVal load(Lower *l, TsTileVal m, TsTileVal b, TsTileVal h, TsTileVal row,
+                      int64_t nrow, int64_t ncol) {
+  TsTileVal at[4] = {b, h, row, num(l, 0)};
+  TsTileType t = tile2(nrow, ncol);
+  return ts_tile_load(&l->b, m, at, &t, NULL);
+}
+
+static void store(Lower *l, TsTileVal m, TsTileVal b, TsTileVal h, TsTileVal row, TsTileVal x) {
+  TsTileVal at[4] = {b, h, row, num(l, 0)};
+  ts_tile_store(&l->b, m, at, x, NULL);
+}
+
+/* x scale + 0 */
+static TsTileVal ended(Lower *l, TsTileVal x, double scale) {
+  if (!x) return NULL;
+  if (scale != 1) x = op2(l, TS_OP_mul, x, full(l, scale, x->type));
+  return op2(l, TS_OP_add, x, full(l, 0, x->type));
+}
+
+/* ---- parameters */
+static TsTileVal param(Lower *l, TsVal v, const char *name, bool written) {
+  const TsMeta *m = &v->meta;
+  int64_t own[TS_MAX_RANK], step = 1, size = ts_tile_size(l->k, "M");
+  TsTileType t = {.dtype = m->dtype, .rank = 4};
+  bool known = !written && l->layout && l->layout(l->arg, v, own);
+  for (int i = m->ndim; !known && i-- > 0;) own[i] = step, step *= m->dim[i];
+  for (int i = 0; i < 4; i++) {
+    int axis = i - (4 - m->ndim);
+    t.dim[i] = axis < 0 ? 1 : m->dim[axis];
+    t.stride[i] = axis < 0 ? ts_meta_numel(m) : own[axis];
+  }
+  t.dim[0] = size;
+  t.strided = known;
+  if (!known) memset(t.stride, 0, sizeof t.stride);
+  return ts_tile_param(l->k, name, &t, written);
+}
+
+static void put_params(Lower *l) {
+  static const char *const in[] = {"q", "k", "v", "out", "g"}, *const out[] = {"dq", "dk",
+                                                                               "dv"};
+  static const int place[] = {0, 1, 2, 5, 6};
+  for (int i = 0; i < 5; i++) l->in[i] = param(l, l->n->in[place[i]], in[i], false);
+  for (int i = 0; i < 3; i++)
+    l->out[i] = param(l, (TsVal)(uintptr_t)&l->n->out[i], out[i], true);
+}
+
+static TsTileVal scratch(Lower *l, int rank, const int64_t *dim) {
+  TsTileType t = ts_tile_type(TS_DT_f32, rank, dim);
+  return ts_tile_alloc(&l->b, TS_SPACE_scratch, &t);
+}
+
+static void put_scratch(Lower *l) {
+  int64_t m = ts_tile_dim(0), nb = l->t / KEYS;
+  l->turned_k = scratch(l, 5, (int64_t[]){m, l->kv_heads, nb, l->d, KEYS});
+  l->turned_v = scratch(l, 5, (int64_t[]){m, l->kv_heads, nb, l->dv, KEYS});
+  TsTileVal *list[3] = {&l->u, &l->r, &l->delta};
+  for (int i = 0; i < 3; i++) *list[i] = scratch(l, 3, (int64_t[]){m, l->heads, l->s});
+}
+
+/* Rounds 0 .. M * outer * inner, as batch, outer and inner. */
+static TsTileLoop open_rounds(Lower *l, int64_t outer, int64_t inner, TsTileVal at[3]) {
+  TsAttr first = {.type = TS_ATTR_int, .i = 0};
+  TsTileType index = ts_tile_scalar(TS_DT_i64);
+  TsTileVal m = ts_tile_emit1(&l->b, TS_TILE_dim, 0, NULL, &first, &index);
+  TsTileLoop r = ts_tile_for(&l->b, num(l, 0), times(l, m, outer * inner), 1, true, 0, NULL);
+  at[2] = op2(l, TS_OP_mod, r.i, num(l, inner));
+  TsTileVal rest = op2(l, TS_OP_floordiv, r.i, num(l, inner));
+  at[1] = op2(l, TS_OP_mod, rest, num(l, outer));
+  at[0] = op2(l, TS_OP_floordiv, rest, num(l, outer));
+  return r;
+}
+
+/* ---- the first phase */
+static void pack(Lower *l) {
+  TsTileVal at[3];
+  TsTileLoop r = open_rounds(l, l->kv_heads, l->t / KEYS, at);
+  TsTileVal row = times(l, at[2], KEYS), to[5] = {at[0], at[1], at[2], num(l, 0), num(l, 0)};
+  TsTileVal k = load(l, l->in[1], at[0], at[1], row, KEYS, l->d);
+  ts_tile_store(&l->b, l->turned_k, to, turned(l, k), NULL);
+  TsTileVal v = load(l, l->in[2], at[0], at[1], row, KEYS, l->dv);
+  ts_tile_store(&l->b, l->turned_v, to, turned(l, v), NULL);
+  ts_tile_for_end(&l->b, &r, NULL, NULL);
+}
+
+/* ---- scores */
+/* The n keys from `key` on, of memory with blocks of [width, 128]. */
+static TsTileVal load_turned(Lower *l, TsTileVal m, const Pair *p, TsTileVal key, int64_t width,
+                             int64_t n) {
+  TsTileVal block = op2(l, TS_OP_floordiv, key, num(l, KEYS));
+  TsTileVal col = n == KEYS ? num(l, 0) : op2(l, TS_OP_mod, key, num(l, KEYS));
+  TsTileVal at[5] = {p->b, p->kv, block, num(l, 0), col};
+  TsTileType t = tile2(width, n);
+  return ts_tile_load(&l->b, m, at, &t, NULL);
+}
+
+/* Which of n keys from `key` on each row sees; NULL: all. */
+static TsTileVal seen(Lower *l, const Pair *p, TsTileVal key, int64_t n) {
+  if (!l->causal) return NULL;
+  TsTileType row = ts_tile_vector(TS_DT_i32, GROUP),
+             t = ts_tile_type(TS_DT_i32, 2, (int64_t[]){GROUP, n});
+  TsAttr axis[2] = {{.type = TS_ATTR_int, .i = 0}, {.type = TS_ATTR_int, .i = 1}};
+  TsTileVal last = op2(l, TS_OP_sub, plus(l, p->row, l->t - l->s), key);
+  last = ts_tile_broadcast(&l->b, ts_tile_cast(&l->b, last, TS_DT_i32), &row, NULL);
+  last = op2(l, TS_OP_add, last, ts_tile_emit1(&l->b, TS_TILE_iota, 0, NULL, &axis[0], &row));
+  TsTileVal i = ts_tile_emit1(&l->b, TS_TILE_iota, 0, NULL, &axis[1], &t);
+  return op2(l, TS_OP_le, i, over(l, last, n));
+}
+
+static TsTileVal scores(Lower *l, const Pair *p, TsTileVal key, int64_t n) {
+  TsTileType t = tile2(GROUP, n);
+  TsTileVal x = product(l, p->q, load_turned(l, l->turned_k, p, key, l->d, n), full(l, 0, t));
+  return x ? op2(l, TS_OP_mul, x, full(l, l->scale, t)) : NULL;
+}
+
+/* p and dt of the rows and the 32 keys from p->key on. */
+static void slopes(Lower *l, const Pair *p, TsTileVal *prob, TsTileVal *dt) {
+  TsTileType t = tile2(GROUP, GROUP);
+  TsTileVal x = scores(l, p, p->key, GROUP), see = seen(l, p, p->key, GROUP),
+            zero = full(l, 0, t);
+  TsTileVal e = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, over(l, p->u, GROUP)));
+  e = op2(l, TS_OP_mul, e, over(l, p->r, GROUP));
+  TsTileVal v = load_turned(l, l->turned_v, p, p->key, l->dv, GROUP);
+  TsTileVal dp = product(l, p->g, v, full(l, 0, t));
+  *dt = op2(l, TS_OP_mul, e, op2(l, TS_OP_sub, dp, over(l, p->delta, GROUP)));
+  if (see) *dt = choose(l, see, *dt, zero), e = choose(l, see, e, zero);
+  *prob = e;
+}
+
+/* ---- the second phase */
+/* Groups of n keys that a block of rows sees: [0, ..). */
+static TsTileVal groups_seen(Lower *l, const Pair *p, int64_t n) {
+  if (!l->causal) return num(l, l->t / n);
+  TsTileVal end = plus(l, p->row, l->t - l->s + GROUP + n - 1);
+  return op2(l, TS_OP_maximum, op2(l, TS_OP_floordiv, end, num(l, n)), num(l, 0));
+}
+
+static TsTileVal base_of(Lower *l, TsTileVal m) {
+  TsTileVal none = op2(l, TS_OP_eq, m, full(l, -INFINITY, rows_type()));
+  return choose(l, none, full(l, 0, rows_type()), m);
+}
+
+/* u and r */
+static void statistics(Lower *l, Pair *p) {
+  TsTileType row = rows_type();
+  TsTileVal state[2] = {full(l, -INFINITY, row), full(l, 0, row)};
+  TsTileLoop j = ts_tile_for(&l->b, num(l, 0), groups_seen(l, p, KEYS), 1, false, 2, state);
+  if (!j.carry) return;
+  TsTileVal key = times(l, j.i, KEYS), x = scores(l, p, key, KEYS), see = seen(l, p, key, KEYS);
+  if (x && see) x = choose(l, see, x, full(l, -INFINITY, x->type));
+  TsTileVal m = op2(l, TS_OP_maximum, j.carry[0], reduced(l, TS_TILE_max, x)),
+            base = base_of(l, m);
+  TsTileVal alpha = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, j.carry[0], base));
+  TsTileVal e = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, over(l, base, KEYS)));
+  TsTileVal sum = op2(l, TS_OP_mul, j.carry[1], alpha);
+  TsTileVal next[2] = {m, op2(l, TS_OP_add, sum, reduced(l, TS_TILE_sum, e))};
+  ts_tile_for_end(&l->b, &j, next, state);
+  p->u = base_of(l, state[0]);
+  TsTileVal none = op2(l, TS_OP_eq, state[1], full(l, 0, row));
+  TsTileVal r = op2(l, TS_OP_div, full(l, 1, row), state[1]);
+  p->r = choose(l, none, full(l, 0, row), r);
+}
+
+static void keep(Lower *l, const Pair *p) {
+  TsTileVal at[3] = {p->b, p->h, p->row};
+  ts_tile_store(&l->b, l->u, at, p->u, NULL);
+  ts_tile_store(&l->b, l->r, at, p->r, NULL);
+  ts_tile_store(&l->b, l->delta, at, p->delta, NULL);
+}
+
+static void load_rows(Lower *l, Pair *p) {
+  p->q = load(l, l->in[0], p->b, p->h, p->row, GROUP, l->d);
+  p->g = load(l, l->in[4], p->b, p->h, p->row, GROUP, l->dv);
+}
+
+static void of_queries(Lower *l) {
+  TsTileVal at[3], prob, dt, dq = NULL;
+  TsTileLoop r = open_rounds(l, l->heads, l->s / GROUP, at);
+  int64_t group = l->heads / l->kv_heads;
+  Pair p = {.b = at[0], .h = at[1], .kv = at[1], .row = times(l, at[2], GROUP)};
+  if (group > 1) p.kv = op2(l, TS_OP_floordiv, at[1], num(l, group));
+  load_rows(l, &p);
+  TsTileVal out = load(l, l->in[3], p.b, p.h, p.row, GROUP, l->dv);
+  p.delta = reduced(l, TS_TILE_sum, op2(l, TS_OP_mul, p.g, out));
+  statistics(l, &p);
+  keep(l, &p);
+  TsTileVal start = full(l, 0, tile2(GROUP, l->d));
+  TsTileLoop j = ts_tile_for(&l->b, num(l, 0), groups_seen(l, &p, GROUP), 1, false, 1, &start);
+  if (!j.carry) return;
+  p.key = times(l, j.i, GROUP);
+  slopes(l, &p, &prob, &dt);
+  TsTileVal k = load(l, l->in[1], p.b, p.kv, p.key, GROUP, l->d);
+  TsTileVal next = product(l, dt, k, j.carry[0]);
+  ts_tile_for_end(&l->b, &j, &next, &dq);
+  store(l, l->out[0], p.b, p.h, p.row, ended(l, dq, l->scale));
+  ts_tile_for_end(&l->b, &r, NULL, NULL);
+}
+
+/* ---- the third phase */
+static TsTileVal load_numbers(Lower *l, TsTileVal m, const Pair *p) {
+  TsTileVal at[3] = {p->b, p->h, p->row};
+  TsTileType t = rows_type();
+  return ts_tile_load(&l->b, m, at, &t, NULL);
+}
+
+static void of_keys(Lower *l) {
+  TsTileVal at[3], sums[2], prob, dt;
+  TsTileLoop r = open_rounds(l, l->kv_heads, l->t / GROUP, at);
+  int64_t group = l->heads / l->kv_heads, nrow = l->s / GROUP;
+  Pair p = {.b = at[0], .kv = at[1], .key = times(l, at[2], GROUP)};
+  TsTileVal first = num(l, 0);
+  if (l->causal) /* the block of rows whose last one sees the first key */
+    first = op2(l, TS_OP_maximum, first, plus(l, at[2], -(l->t - l->s) / GROUP));
+  sums[0] = full(l, 0, tile2(GROUP, l->d)), sums[1] = full(l, 0, tile2(GROUP, l->dv));
+  TsTileLoop h = ts_tile_for(&l->b, num(l, 0), num(l, group), 1, false, 2, sums);
+  if (!h.carry) return;
+  p.h = group > 1 ? op2(l, TS_OP_add, times(l, at[1], group), h.i) : at[1];
+  TsTileLoop j = ts_tile_for(&l->b, first, num(l, nrow), 1, false, 2, h.carry);
+  if (!j.carry) return;
+  p.row = times(l, j.i, GROUP);
+  load_rows(l, &p);
+  p.u = load_numbers(l, l->u, &p), p.r = load_numbers(l, l->r, &p);
+  p.delta = load_numbers(l, l->delta, &p);
+  slopes(l, &p, &prob, &dt);
+  TsTileVal next[2] = {product(l, turned(l, dt), p.q, j.carry[0]),
+                       product(l, turned(l, prob), p.g, j.carry[1])};
+  ts_tile_for_end(&l->b, &j, next, sums);
+  ts_tile_for_end(&l->b, &h, sums, sums);
+  store(l, l->out[1], p.b, p.kv, p.key, ended(l, sums[0], l->scale));
+  store(l, l->out[2], p.b, p.kv, p.key, ended(l, sums[1], 1));
+  ts_tile_for_end(&l->b, &r, NULL, NULL);
+}
+
+/* ---- the node */
+bool ts_sched_is_attention_grad(const TsNode *n) {
+  if (n->op != TS_OP_attention_grad || n->nin != 7 || n->nout != 3) return false;
+  const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta, *v = &n->in[2]->meta;
+  int nd = q->ndim;
+  if (nd < 2 || nd > 4 || n->in[3] || n->in[4] || n->attr[1].type == TS_ATTR_int) return false;
+  for (int i = 0; i < 7; i++)
+    if (n->in[i] && n->in[i]->meta.dtype != TS_DT_f32) return false;
+  int64_t s = q->dim[nd - 2], t = k->dim[nd - 2];
+  return ts_meta_numel(q) > 0 && ts_meta_numel(v) > 0 && s > 0 && t > 0 && s % GROUP == 0 &&
+         t % KEYS == 0;
+}
+
+static void read_node(Lower *l, const TsNode *n) {
+  const TsMeta *q = &n->in[0]->meta, *k = &n->in[1]->meta;
+  int nd = q->ndim;
+  l->n = n;
+  l->batch = nd > 3 ? q->dim[0] : 1;
+  l->heads = nd > 2 ? q->dim[nd - 3] : 1, l->kv_heads = nd > 2 ? k->dim[nd - 3] : 1;
+  l->s = q->dim[nd - 2], l->t = k->dim[nd - 2], l->d = q->dim[nd - 1];
+  l->dv = n->in[2]->meta.dim[nd - 1];
+  l->causal = n->attr[0].i;
+  l->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)l->d);
+  l->scale = (double)(float)l->scale;
+}
+
+int ts_sched_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
+                                  void *arg, TsSchedKernel *out, TsError *err) {
+  static const int place[] = {0, 1, 2, 5, 6};
+  Lower l = {.layout = layout, .arg = arg};
+  if (group->nout != 3)
+    return ts_error_set(err, TS_ERR_value, "a gradient of attention that nobody wants");
+  read_node(&l, group->node[0]);
+  if (!(l.k = ts_tile_new("attention_grad"))) return ts_error_memory(err);
+  if (s->target) l.k->target = s->target->name;
+  l.k->ntile = 2, l.k->tile[0] = GROUP, l.k->tile[1] = GROUP;
+  ts_sched_choice_head(&group->choice, l.k);
+  put_params(&l);
+  l.b = ts_tile_build(l.k);
+  l.b.line = ts_tile_place(l.k, ts_graph_where(l.n));
+  put_scratch(&l);
+  pack(&l);
+  of_queries(&l);
+  of_keys(&l);
+  if (l.k->failed) {
+    ts_tile_free(l.k);
+    return ts_error_memory(err);
+  }
+  *out = (TsSchedKernel){.tile = l.k, .dim = {l.batch}};
+  for (int i = 0; i < 5; i++) out->value[i] = l.n->in[place[i]];
+  for (int i = 0; i < 3; i++) out->value[5 + i] = (TsVal)(uintptr_t)&l.n->out[i];
+  return 0;
+}

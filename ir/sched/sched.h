@@ -1,0 +1,220 @@
+/* Schedule IR: how a graph is cut into kernels.
+ *
+ *   schedule @block target avx512 threads 2 {
+ *     vm     %h                                                          // matmul
+ *     rows   %t, %n, %y  space [1536,128] row 1 in %h, %b, %w out %y     // 1.5 MiB, 3 MFLOP
+ *     vm     %z
+ *   }
+ *
+ * A schedule stands over a graph and never changes it. Every live node that is no view belongs
+ * to one group; groups run in their order, and each needs only what groups before it made. A
+ * group is one node that the VM runs as it is, or several that become one kernel. A node is named
+ * by its first value.
+ *
+ * The nodes of a kernel share a space: axes, walked in row-major order, of which the last `nrow`
+ * make a row. A value of the group is full (an element for every point of the space), a row value
+ * (one for every row) or a number. In a group of columns the last `nrow` axes are the columns,
+ * those before are reduced, and a row value is one for every column. Shapes may differ as long as they are products of the same
+ * axes: [6,4] and [2,3,4] share the space [2,3,4]. The space of a product is its result's: the
+ * last two axes are rows and columns; what makes its operands has their shapes instead
+ * (ir/sched/prologue.h). */
+#ifndef TS_IR_SCHED_H
+#define TS_IR_SCHED_H
+
+#include "ir/graph/graph.h"
+#include "ir/tile/tile.h"
+#include "lib/profile.h"
+
+typedef enum TsGroupKind {
+  TS_GROUP_vm,        /* one node, by the VM's handler */
+  TS_GROUP_map,       /* pointwise rows over the space */
+  TS_GROUP_rows,      /* and reductions along rows, and what is done with their results */
+  TS_GROUP_attention, /* one node of attention (ir/sched/attention.c) */
+  TS_GROUP_matmul,    /* one matrix product, pointwise rows on its result and its operands */
+  TS_GROUP_columns,   /* pointwise rows, and reductions along the axes before the columns */
+  TS_GROUP_conv,      /* one convolution, pointwise rows on its images and on its result */
+} TsGroupKind;
+
+/* What of a group's kernel is free: no bit of a result depends on it. 0: as the passes do it. */
+typedef struct TsSchedChoice {
+  int piece;   /* elements of a round of a long axis, of a map; columns of one of columns */
+  int unroll;  /* vectors of a turn of a loop over elements */
+  int vector;  /* bytes of a vector */
+  int grain;   /* rounds that a thread takes at a time */
+  int stages;  /* of rows that are reduced, at most (ir/tile/pass/vec_pipeline.c) */
+  int stream;  /* stores past the caches: 1 never, 2 always; 0: by the size of the result */
+  int rows;    /* of a round's block, of products; query rows of a round, of attention */
+  int columns; /* of a round's block, of products */
+  int high;    /* rows of the register tile, of products */
+  int steps;   /* of k between two visits of a sum, of products */
+  int pack;    /* rows of A, of products: 1 read where they lie, 2 packed */
+  /* of a GPU, where rows and columns are those of a product's tile */
+  int threads; /* of a round */
+  int cluster; /* blocks that share columns */
+  int group;   /* tiles of rows that are done column by column */
+  int limit;   /* stages between two waits for each other, 1: none */
+} TsSchedChoice;
+
+typedef struct TsGroup {
+  uint8_t kind;
+  int index; /* in the schedule */
+  int nnode, capnode;
+  const TsNode **node; /* in the order of the graph */
+  int nin, nout;
+  TsVal *in, *out; /* read from and written to memory */
+  int naxis, nrow;
+  int64_t axis[TS_TILE_RANK];
+  bool
+      turned; /* attention: the result lies in memory as [.., S, H, D], as its reader wants it */
+  double bytes, flops; /* moved and done at least; a function of lib/elem counts as its steps */
+  double usec;         /* expected on the target */
+  TsSchedChoice choice;
+  bool pinned; /* the program's own choice */
+} TsGroup;
+
+typedef struct TsSched {
+  TsArena arena;
+  const TsGraph *g;
+  const TsTarget *target;
+  int threads;
+  int ngroup, capgroup;
+  TsGroup **group;
+  int *of; /* by node: its group, or -1: a parameter, a view, a constant, dead */
+  unsigned char
+      *spread; /* by node: written with strides, as a part of a whole; NULL: none is */
+  /* Bare numbers are given when a kernel runs: sizes of it, as the bits of an f64. So calls that
+   * differ by a number share a kernel. */
+  bool numbers_vary;
+  /* Strict: sums of products are the CPU's chains, whatever the matrix units do. Fast: products of
+   * bf16 by the CPU's instruction for pairs of steps, if it has one, of f32 by matrix units. */
+  TsProfile profile;
+  /* What runs the kernels, as TsDevice has it. */
+  int processors;
+  int64_t most_work;
+  bool plain; /* kernels in block form alone, which are compiled soonest */
+  bool marks; /* kernels that begin in explicit form get profile marks (ir/tile/marks.h) */
+  /* The kernel of a map is for any outermost size, whoever asks for it. */
+  bool sizes_vary;
+} TsSched;
+
+/* Strides of a value in elements where it is memory; NULL or false: row-major. A result of a map
+ * or rows lies so as well. */
+typedef bool TsLayoutFn(void *arg, TsVal v, int64_t *stride);
+
+/* Cuts g (concrete sizes) into groups. NULL with the error when memory runs out. */
+TsSched *ts_sched_new(const TsGraph *g, const TsTarget *target, int threads, TsError *err);
+void ts_sched_free(TsSched *s);
+int ts_sched_fuse(TsSched *s, TsError *err); /* the pass that makes the groups */
+void ts_sched_cost(TsSched *s);              /* fills bytes, flops, usec of every group */
+double ts_sched_steps(int op);               /* of one element: an addition is one */
+/* How many steps take as long as moving so many bytes of a whole of that size. */
+double ts_sched_steps_of_bytes(const TsSched *s, double whole, double nbytes);
+int ts_sched_check(const TsSched *s, TsError *err);
+void ts_sched_text(const TsSched *s, TsText *text);
+/* With what the cost model says, and the program's lines, as comments. */
+void ts_sched_text_notes(const TsSched *s, TsText *text);
+/* A schedule of g, whose values have the names of g's text: parse(print(s)) is s. Without costs. */
+TsSched *ts_sched_parse(const TsGraph *g, const char *text, TsError *err);
+/* If not, why (may be NULL) gets the first difference. */
+bool ts_sched_equal(const TsSched *a, const TsSched *b, TsText *why);
+const char *ts_group_kind_name(int kind); /* NULL: there is no such kind */
+/* "add gelu sum", and the lines that they came from, "model.lua:3,4", or nothing. */
+void ts_sched_what(const TsGroup *g, TsText *text);
+void ts_sched_where(const TsGroup *g, TsText *text);
+
+/* Seed and stream of random rows: the attributes of a node, from which the numbers come when the
+ * kernel runs; symbolic size dim is the seed, dim + 1 the stream. */
+enum { TS_SCHED_DRAWS = 3 };
+typedef struct TsSchedDraw {
+  TsAttr at[2];
+  int dim;
+} TsSchedDraw;
+
+/* Parameter `param` holds places in rows of node's first operand, which must be in range. */
+enum { TS_SCHED_GUARDS = 4 };
+typedef struct TsSchedGuard {
+  int param;
+  const TsNode *node;
+} TsSchedGuard;
+
+/* The kernel of a group, in block form. value: for each parameter the value of the graph that it
+ * is; one stands twice where nodes look at it in different ways. dim: the symbolic sizes for this
+ * graph's shapes. */
+enum { TS_SCHED_PARAMS = 40 };
+typedef struct TsSchedKernel {
+  TsTile *tile;
+  TsVal value[TS_SCHED_PARAMS];
+  int64_t dim[TS_TILE_DIMS];
+  TsVal number[TS_TILE_DIMS]; /* by size: the number that it is; NULL: a size */
+  /* By output: a bit for each input over whose bytes it may be written, because each element
+   * is read where that of the output is written, and not after. */
+  uint64_t over[TS_SCHED_PARAMS];
+  int ndraw;
+  TsSchedDraw draw[TS_SCHED_DRAWS];
+  const char *function; /* the graph's name */
+  int nguard;
+  TsSchedGuard guard[TS_SCHED_GUARDS];
+} TsSchedKernel;
+
+/* -1 with the error, which says why there is no kernel. A caller that runs kernels where it can
+ * neither draw nor look at indices before refuses those that want it. */
+int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                   TsSchedKernel *out, TsError *err);
+
+/* ---- what could be chosen (ir/sched/choice.c) */
+enum { TS_SCHED_CHOICES = 32 };
+int ts_sched_choices_gpu(const TsGroup *g, TsSchedChoice out[TS_SCHED_CHOICES]);
+/* The choices that are worth a look for a group on s's target: the first is that of the passes,
+ * the others follow by the time that the cost model expects. */
+int ts_sched_choices(const TsSched *s, const TsGroup *g, TsSchedChoice out[TS_SCHED_CHOICES]);
+/* The same for a kernel in block form whose rounds are given (ir/sched/choice_product.c): what
+ * its head can say. dim: its sizes. */
+int ts_sched_choices_tile(const TsTile *k, const TsTarget *t, int threads, const int64_t *dim,
+                          TsSchedChoice out[TS_SCHED_CHOICES]);
+/* Says the choice in the head of a kernel. */
+void ts_sched_choice_head(const TsSchedChoice *c, TsTile *k);
+double ts_sched_choice_usec(const TsSched *s, const TsGroup *g, const TsSchedChoice *c);
+/* ir/sched/pin.c: whether a node has a tile shape of the program's; g's choice, if one has. */
+bool ts_sched_is_pinned(const TsNode *n);
+void ts_sched_pin(const TsSched *s, TsGroup *g);
+bool ts_sched_choice_same(const TsSchedChoice *a, const TsSchedChoice *b);
+/* "piece 4096 unroll 2", or nothing; and back, false if it is no such text. */
+void ts_sched_choice_text(const TsSchedChoice *c, TsText *text);
+bool ts_sched_choice_parse(const char *text, TsSchedChoice *c);
+
+/* ---- for passes */
+/* Without groups. */
+TsSched *ts_sched_open(const TsGraph *g, const TsTarget *target, int threads, TsError *err);
+/* By node: whether it must be in a group, as no view, nor computed before any run, nor dead. For
+ * free(); NULL: out of memory. */
+unsigned char *ts_sched_runs(const TsGraph *g);
+/* A node without anything to do: it gives the elements of its input in another shape. */
+bool ts_sched_is_view(const TsNode *n);
+/* v, or what it shows through views that keep the row-major order of the elements. */
+TsVal ts_sched_root(TsVal v);
+/* How a node can be part of a kernel: map, rows, columns, matmul, or vm if it cannot (of a
+ * convolution, which only CPUs have, the next one). */
+TsGroupKind ts_sched_kind(const TsNode *n);
+/* The same in s, for its target and profile: gradients of norms are columns where blocks hold their
+ * rows, products by a unit for pairs of bf16 are kernels of any depth. */
+TsGroupKind ts_sched_kind_in(const TsSched *s, const TsNode *n);
+
+/* The shape that a node walks: its first input's where it reduces, else its result's. */
+const TsMeta *ts_sched_at(const TsNode *n);
+
+/* A random row that can be part of a kernel (ir/sched/random.c). */
+bool ts_sched_draws(const TsNode *n);
+
+/* n reads its rows at the places that v holds, which must lie in memory before. */
+bool ts_sched_indexes(const TsNode *n, TsVal v);
+/* The shape with which operand v of n walks the space. */
+const TsMeta *ts_sched_operand_at(const TsNode *n, TsVal v);
+
+/* A cast of a parameter that a device does with others of its kind (ir/sched/gather.c). */
+bool ts_sched_gathered(const TsSched *s, const TsGroup *group);
+
+typedef enum TsRole { TS_ROLE_full, TS_ROLE_row, TS_ROLE_number, TS_ROLE_none } TsRole;
+/* What a value of this shape is in the group's space: from its size alone. */
+TsRole ts_sched_role(const TsGroup *group, const TsMeta *m);
+
+#endif

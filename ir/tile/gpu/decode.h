@@ -1,0 +1,60 @@
+/* Attention of few queries over many keys, for a GPU with a copy engine, in explicit form
+ * (ir/tile/gpu/decode.c): what a model does for each new token. It is bound by reading keys and
+ * values, so the query rows that share them go together, and the keys are divided into chunks,
+ * of which blocks take some at a time: a part. Sums of a chunk are as in
+ * ir/tile/gpu/attention.h; those of chunks are joined in the order of the keys. Chunks begin at
+ * multiples of their length, which only the number of keys decides (ts_gpu_decode_chunk): bits
+ * are the same whatever else is computed beside it, in parts of any length, and on however many
+ * blocks.
+ *
+ * Sizes: J key heads of all batches, E query rows of a key head (its heads, each with the same
+ * queries), T keys, C blocks of TS_GPU_DECODE_KEYS keys in a chunk, N chunks in each of the
+ * first L parts of a head, others have one, H query heads of a batch, P blocks that run at a
+ * time, at most the number of parts (ts_gpu_decode_parts).
+ * Parameters: q [J,E,D], k [J,T,D], v [J,T,D], with a mask that, with a sink that [H] in f32;
+ * y [J,E,D]. */
+#ifndef TS_IR_TILE_GPU_DECODE_H
+#define TS_IR_TILE_GPU_DECODE_H
+
+#include "ir/tile/gpu/attention_mask.h"
+
+enum {
+  TS_GPU_DECODE_KEYS = 128,
+  TS_GPU_DECODE_ROWS = 64,   /* most of a key head */
+  TS_GPU_DECODE_BLOCKS = 256 /* most that run at a time */
+};
+
+typedef struct TsGpuDecode {
+  TsDtype dtype;  /* bf16, f16 */
+  int d;          /* 64, 128 */
+  bool causal;    /* query i of n stands at position i + T - n among the keys */
+  int queries;    /* of a head: row r is query r mod queries */
+  int rows;       /* of a partial result: 8, 16, 32, 64, at least E */
+  bool sink;      /* of one query only */
+  int64_t window; /* 0: none */
+  double scale;   /* above 0 */
+  int stages;     /* of keys, and of values */
+  TsGpuMask mask; /* one number for each key, of all heads */
+  int64_t room;   /* chunks that there is scratch for; at least those of a run */
+} TsGpuDecode;
+
+/* The usual numbers, for `rows` query rows of a key head and so many chunks. */
+TsGpuDecode ts_gpu_decode(TsDtype dtype, int d, int rows, int64_t chunks);
+/* NULL with the error. */
+TsTile *ts_tile_gpu_decode(const TsGpuDecode *x, TsError *err);
+
+/* C for so many keys; chunks of all key heads. */
+int64_t ts_gpu_decode_chunk(int64_t t);
+int64_t ts_gpu_decode_chunks(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk);
+
+typedef struct TsGpuDecodeParts {
+  int64_t n, longs; /* N, L */
+  int64_t all;      /* of all heads */
+} TsGpuDecodeParts;
+/* For so many blocks that run at a time; or for so long parts, of which a head has as many. */
+TsGpuDecodeParts ts_gpu_decode_parts(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk,
+                                     int64_t blocks);
+TsGpuDecodeParts ts_gpu_decode_parts_of(const TsGpuDecode *x, int64_t j, int64_t t,
+                                        int64_t chunk, int64_t n, int64_t longs);
+
+#endif

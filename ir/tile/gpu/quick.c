@@ -1,0 +1,83 @@
+/* Functions of 16-bit floats, rounded to 16 bits: ir/tile/gpu/quick.h.
+ *
+ * There are 65536 arguments, so what is quick can be known to be right: the polynomials are fit
+ * to the intervals that round to the right result, for all arguments at once, and the least
+ * room that is left is twelve times what the processor's 2^x and the roundings on the way
+ * can be off by. tests/ir/tile_gpu_follow_test.c goes through all arguments.
+ *
+ * gelu(x) = max(x, 0) - a Phi(-a), a = |x|; 2^12 Phi(-a) = 2^p(b), b = -a 2^-12: without the
+ * factors small results would be lost on the way. p(0) = 11 exactly, so that denormals are
+ * halved exactly. From 13.5 on the result is x or -0. Other gates have their definition, with
+ * the processor's functions. */
+#include "ir/tile/gpu/quick.h"
+
+#include "ir/tile/gpu/build.h"
+
+typedef TsTileVal V;
+
+enum { GELU_DEGREE = 9 };
+static const double SCALE = -0x1p-12;
+static const double gelu[GELU_DEGREE + 1] = {11,
+                                             0x1.26b0e8p+12,
+                                             -0x1.d5ea98p+22,
+                                             0x1.b6cc0ep+31,
+                                             0x1.132b46p+41,
+                                             0x1.eb2160p+49,
+                                             0x1.23f396p+58,
+                                             0x1.a9b126p+65,
+                                             0x1.4924c8p+72,
+                                             0x1.77b37cp+77};
+
+/* The larger one, NaN if one is: +0 is above -0. */
+static V larger(TsTileBuild *b, V x, V y) {
+  TsAttr nan = {.type = TS_ATTR_bool, .i = 1};
+  return ts_gpu_give(b, TS_TILE_larger, TS_GPU_IN(x, y), TS_GPU_SET({"nan", nan}), &x->type);
+}
+
+/* -a 2^-12, not below end. */
+static V low_of(TsTileBuild *b, V x, double end) {
+  const TsTileType *t = &x->type;
+  V a = ts_tile_op1(b, TS_OP_abs, x);
+  V low = ts_tile_op2(b, TS_OP_mul, a, ts_gpu_all(b, SCALE, t));
+  return larger(b, low, ts_gpu_all(b, end * SCALE, t));
+}
+
+/* max(x, 0) + low q, q = 2^12 times the share of -a. */
+static V joined(TsTileBuild *b, V x, V low, V q) {
+  V most = larger(b, x, ts_gpu_all(b, -0.0, &x->type));
+  return ts_tile_op3(b, TS_OP_fma, low, q, most);
+}
+
+static V function(TsTileBuild *b, int op, V x) {
+  return ts_gpu_give(b, op, TS_GPU_IN(x), TS_GPU_PLAIN, &x->type);
+}
+
+static V fma3(TsTileBuild *b, V x, V y, double z) {
+  return ts_tile_op3(b, TS_OP_fma, x, y, ts_gpu_all(b, z, &x->type));
+}
+
+static V quick_gelu(TsTileBuild *b, V x) {
+  V low = low_of(b, x, 13.75), p = ts_gpu_all(b, gelu[GELU_DEGREE], &x->type);
+  for (int i = GELU_DEGREE; i-- > 0;) p = fma3(b, p, low, gelu[i]);
+  return joined(b, x, low, function(b, TS_TILE_ex2, p));
+}
+
+/* x / (1 + e^-w) of w = x (c1 + c2 x^2): e / (1 + e) is the share of -a, e = e^-|w|. */
+static V quick_gelu_tanh(TsTileBuild *b, V x) {
+  const double log2_e = 1.4426950408889634, c1 = 1.5957691216057308 * log2_e; /* 2 sqrt(2/pi) */
+  const TsTileType *t = &x->type;
+  V low = low_of(b, x, 10.75), square = ts_tile_op2(b, TS_OP_mul, low, low);
+  V g =
+      fma3(b, square, ts_gpu_all(b, c1 * 0.044715 / -(SCALE * SCALE * SCALE), t), c1 / -SCALE);
+  V e = function(b, TS_TILE_ex2, fma3(b, low, g, 12));
+  V below = fma3(b, e, ts_gpu_all(b, -SCALE, t), 1);
+  return joined(b, x, low, ts_tile_op2(b, TS_OP_mul, e, function(b, TS_TILE_inv, below)));
+}
+
+bool ts_gpu_quick_has(int op, TsDtype d) {
+  return d == TS_DT_bf16 && (op == TS_OP_gelu_erf || op == TS_OP_gelu_tanh);
+}
+
+V ts_gpu_quick(TsTileBuild *b, int op, const V *in) {
+  return op == TS_OP_gelu_tanh ? quick_gelu_tanh(b, in[0]) : quick_gelu(b, in[0]);
+}

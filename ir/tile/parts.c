@@ -1,0 +1,50 @@
+/* See ir/tile/parts.h. */
+#include "ir/tile/parts.h"
+
+#include <string.h>
+
+TsTileParts *ts_tile_parts(TsTile *k) {
+  TsTileParts *p = ts_arena_alloc(&k->arena, sizeof *p);
+  if (p) *p = (TsTileParts){.whole = k};
+  return k->parts = p;
+}
+
+/* An array of the arena whose size is a power of two whenever it is full. */
+static void *grown(TsTile *k, void *list, int n, size_t each) {
+  if (n & (n - 1)) return list;
+  void *p = ts_arena_alloc(&k->arena, each * (size_t)(n ? 2 * n : 1));
+  if (p && n) memcpy(p, list, each * (size_t)n);
+  if (!p) k->failed = true;
+  return p;
+}
+
+bool ts_tile_parts_add(TsTileParts *p, TsTile *k, const int *arg, const int64_t *dim) {
+  bool fits = k && k->nparam <= TS_TILE_PART_PARAMS;
+  TsTilePart *list = fits ? grown(p->whole, p->part, p->n, sizeof *list) : NULL;
+  if (!list) {
+    ts_tile_free(k);
+    return false;
+  }
+  p->part = list;
+  TsTilePart *to = &p->part[p->n++];
+  *to = (TsTilePart){.k = k};
+  memcpy(to->arg, arg, sizeof *arg * (size_t)k->nparam);
+  if (k->ndim) memcpy(to->dim, dim, sizeof *dim * (size_t)k->ndim);
+  return true;
+}
+
+int ts_tile_parts_temp(TsTileParts *p, int64_t nbytes, bool zero) {
+  TsTileTemp *list = grown(p->whole, p->temp, p->ntemp, sizeof *list);
+  if (!list) return -1;
+  p->temp = list;
+  p->temp[p->ntemp] = (TsTileTemp){.nbytes = nbytes, .zero = zero};
+  return -1 - p->ntemp++;
+}
+
+int ts_tile_parts_shared(TsTileParts *p, int64_t nbytes, uint64_t name, bool writes) {
+  int arg = ts_tile_parts_temp(p, nbytes, false);
+  if (p->whole->failed) return arg;
+  p->temp[-1 - arg].shared = name;
+  p->temp[-1 - arg].writes = writes;
+  return arg;
+}

@@ -1,0 +1,42 @@
+/* A kernel that is several ones, run one after another: what a device does in steps which want
+ * different forms (ir/tile/tile.h). The whole has parameters and no statements. */
+#ifndef TS_IR_TILE_PARTS_H
+#define TS_IR_TILE_PARTS_H
+
+#include "ir/tile/tile.h"
+
+enum { TS_TILE_PART_PARAMS = 16 };
+
+typedef struct TsTilePart {
+  TsTile *k;
+  int unless; /* a shared temporary: it runs only if no other kernel writes that; 0: always */
+  int arg[TS_TILE_PART_PARAMS]; /* a parameter of the whole, or -1 - a temporary */
+  int64_t dim[TS_TILE_DIMS];    /* the symbolic sizes */
+} TsTilePart;
+
+/* Memory that parts share. */
+typedef struct TsTileTemp {
+  int64_t nbytes;
+  bool zero; /* zeros when the first part begins, and again when the last one is done */
+  bool writes;
+  uint64_t shared; /* by all kernels that name it so, of which one writes it; 0: its own */
+} TsTileTemp;
+
+struct TsTileParts {
+  TsTile *whole;
+  int n, ntemp;
+  TsTilePart *part; /* in the whole's arena, as is temp */
+  TsTileTemp *temp;
+};
+
+/* Parts of k, none yet; NULL: out of memory. */
+TsTileParts *ts_tile_parts(TsTile *k);
+/* The next part, which takes k over. arg: as many as k has parameters. False: those are too many, k
+ * is NULL, or memory ran out; k is freed. */
+bool ts_tile_parts_add(TsTileParts *p, TsTile *k, const int *arg, const int64_t *dim);
+/* The argument that stands for a new temporary; the whole has failed where memory ran out. */
+int ts_tile_parts_temp(TsTileParts *p, int64_t nbytes, bool zero);
+/* The same for one that kernels share: what one left there the others find. */
+int ts_tile_parts_shared(TsTileParts *p, int64_t nbytes, uint64_t name, bool writes);
+
+#endif

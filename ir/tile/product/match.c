@@ -1,0 +1,160 @@
+/* A product recognised: its loop, its operands, the size of a round, and that what follows is
+ * something that can be done with pieces of rows. See ir/tile/product/product.h for the form. */
+#include "ir/tile/product/state.h"
+
+static bool is_zero(const TsTileValue *v) {
+  return v->stmt && v->stmt->op == TS_TILE_const && ts_tile_attr(v->stmt, "value")->f == 0;
+}
+
+/* One cast: several may round in between. */
+static const TsTileStmt *load_of(const TsTileValue *v) {
+  if (v->stmt && v->stmt->op == TS_TILE_cast) v = v->stmt->in[0];
+  return v->stmt && v->stmt->op == TS_TILE_load ? v->stmt : NULL;
+}
+
+static bool has_axes(const TsTileStmt *s) {
+  const TsAttr *a = ts_tile_attr(s, "axes");
+  return a->type == TS_ATTR_ints && a->n;
+}
+
+static bool known(const TsTileType *t) {
+  for (int i = 0; i < t->rank; i++)
+    if (ts_tile_dim_is(t->dim[i])) return false;
+  return true;
+}
+
+/* A load of all of one axis, at position 0, and of a block of another. */
+static bool good_load(const TsTileStmt *s, int whole) {
+  const TsTileType *m = &s->in[0]->type, *t = &s->out[0]->type;
+  if (m->rank < 2 || t->rank != 2 || !known(m) || has_axes(s)) return false;
+  int axis = m->rank - 2 + whole;
+  return is_zero(s->in[1 + axis]) && t->dim[whole] == m->dim[axis];
+}
+
+/* What follows the product, in terms of a block: [mb,nb], [nb], [mb] or a number. */
+static bool good_end(const TsTileStmt *s, const TsProductMatch *x) {
+  bool writes = s->op == TS_TILE_store, reads = s->op == TS_TILE_load;
+  bool plain = s->op < TS_OP_COUNT || s->op == TS_TILE_cast || s->op == TS_TILE_const ||
+               s->op == TS_TILE_bits || s->op == TS_TILE_broadcast || s->op == TS_TILE_bitcast;
+  if (!writes && !reads && !plain) return false;
+  if ((writes || reads) && has_axes(s)) return false;
+  const TsTileType *t = writes ? &s->in[s->nin - 1]->type : &s->out[0]->type;
+  if (writes && t->rank != 2) return false;
+  if (t->rank == 2) return t->dim[0] == x->mb && t->dim[1] == x->nb;
+  return t->rank == 0 || (t->rank == 1 && (t->dim[0] == x->nb || t->dim[0] == x->mb));
+}
+
+/* ---- prologues: tiles before the product, of which each belongs to one operand by its shape */
+static bool is_of(const TsProductMatch *x, const TsTileType *t, TsProductOf of) {
+  const TsTileType *whole = &x->mma->in[of]->type;
+  return t->rank == 2 && t->dim[0] == whole->dim[0] && t->dim[1] == whole->dim[1];
+}
+
+/* Position and size of an axis of an operand: that of k is read from 0 on, all of it. */
+static bool good_axis(const TsProductMatch *x, TsProductOf of, int axis, TsTileVal at,
+                      int64_t size) {
+  if (axis == (of == TS_PRODUCT_a)) return is_zero(at) && size == x->k;
+  return of == TS_PRODUCT_a ? at == x->m0 && size == x->m : at == x->n0 && size == x->n;
+}
+
+static bool good_whole(const TsTileStmt *s, const TsProductMatch *x) {
+  const TsTileType *m = &s->in[0]->type, *t = &s->out[0]->type;
+  for (int of = 0; of < 2; of++) {
+    if (!is_of(x, t, (TsProductOf)of)) continue;
+    bool good = m->rank >= 2 && known(m) && !has_axes(s);
+    for (int i = 0, axis; i < 2 && good; i++) {
+      axis = m->rank - 2 + i;
+      good = good_axis(x, (TsProductOf)of, i, s->in[1 + axis], m->dim[axis]);
+    }
+    return good;
+  }
+  return false;
+}
+
+/* s repeats what is loaded for each row or each column of an operand. */
+static bool good_line(const TsTileStmt *s, const TsProductMatch *x) {
+  const TsTileStmt *from = s->in[0]->stmt;
+  if (!from || from->op != TS_TILE_load || has_axes(from)) return false;
+  const TsTileType *m = &from->in[0]->type;
+  int axis = (int)ts_tile_attr(s, "axes")->ints[0], last = m->rank - 1;
+  for (int of = 0; of < 2; of++)
+    if (is_of(x, &s->out[0]->type, (TsProductOf)of))
+      return m->rank && known(m) &&
+             good_axis(x, (TsProductOf)of, axis, from->in[1 + last], m->dim[last]);
+  return false;
+}
+
+static bool reads_only_round(const TsTileStmt *s) {
+  for (int i = 0; i < s->nin; i++) {
+    const TsTileValue *v = s->in[i];
+    if (v->type.rank && !ts_tile_memory(&v->type) &&
+        (!v->stmt || v->stmt->in_region != s->in_region))
+      return false;
+  }
+  return true;
+}
+
+static bool good_prologue(const TsTileStmt *s, const TsProductMatch *x) {
+  const TsTileType *t = s->nout == 1 ? &s->out[0]->type : NULL;
+  if (t && !t->rank) return true;
+  if (!t || ts_tile_memory(t) || !reads_only_round(s)) return false;
+  if (s->op == TS_TILE_load) return t->rank == 1 || good_whole(s, x);
+  if (t->rank != 2) return false;
+  if (s->op == TS_TILE_broadcast && s->in[0]->type.rank) return good_line(s, x);
+  return s->op < TS_OP_COUNT || s->op == TS_TILE_cast || s->op == TS_TILE_const ||
+         s->op == TS_TILE_bits || s->op == TS_TILE_broadcast || s->op == TS_TILE_bitcast;
+}
+
+/* The first load of all elements of an operand that has a prologue. */
+static const TsTileStmt *first_whole(const TsProductMatch *x, TsProductOf of) {
+  for (const TsTileStmt *s = x->loop->region[0]->first; s != x->mma; s = s->next)
+    if (s->op == TS_TILE_load && is_of(x, &s->out[0]->type, of)) return s;
+  return NULL;
+}
+
+static bool good_prologues(const TsProductMatch *x) {
+  for (const TsTileStmt *s = x->mma->prev; s; s = s->prev)
+    if (!good_prologue(s, x)) return false;
+  return true;
+}
+
+/* ---- the product */
+static bool match_product(const TsTileStmt *s, TsProductMatch *x) {
+  x->mma = s;
+  for (int of = 0; of < 2; of++) {
+    x->of[of] = load_of(s->in[of]);
+    x->prologue[of] = !x->of[of];
+    if (x->prologue[of]) x->of[of] = first_whole(x, (TsProductOf)of);
+    if (!x->of[of] || !good_load(x->of[of], of == TS_PRODUCT_a)) return false;
+  }
+  if (!is_zero(s->in[2])) return false;
+  const TsTileStmt *a = x->of[TS_PRODUCT_a], *b = x->of[TS_PRODUCT_b];
+  const TsTileType *ma = &a->in[0]->type, *mb = &b->in[0]->type;
+  x->m = ma->dim[ma->rank - 2], x->k = ma->dim[ma->rank - 1], x->n = mb->dim[mb->rank - 1];
+  x->mb = s->out[0]->type.dim[0], x->nb = s->out[0]->type.dim[1];
+  x->m0 = a->in[ma->rank - 1], x->n0 = b->in[mb->rank];
+  if ((x->prologue[0] || x->prologue[1]) && !good_prologues(x)) return false;
+  /* A tile that is as long both ways is told apart by nothing else. */
+  return x->m0 != x->n0 && x->mb != x->nb && x->k > 0;
+}
+
+bool ts_tile_product_match(const TsTile *k, TsProductMatch *x) {
+  *x = (TsProductMatch){.loop = NULL};
+  if (k->form != TS_FORM_block) return false;
+  for (const TsTileStmt *s = k->body->first; s; s = s->next) {
+    if (s->nregion && (s->op != TS_TILE_for || x->loop)) return false;
+    if (s->op == TS_TILE_for) x->loop = s;
+  }
+  if (!x->loop || x->loop->nout || !ts_tile_attr(x->loop, "parallel")->i) return false;
+  for (const TsTileStmt *s = x->loop->region[0]->first; s; s = s->next) {
+    if (s->nregion) return false;
+    if (s->op == TS_TILE_mma && (x->mma || !match_product(s, x))) return false;
+    if (s->op != TS_TILE_mma && x->mma && !good_end(s, x)) return false;
+  }
+  return x->mma != NULL;
+}
+
+bool ts_tile_is_product(const TsTile *k) {
+  TsProductMatch x;
+  return ts_tile_product_match(k, &x);
+}

@@ -1,0 +1,117 @@
+/* The state of one run of the interpreter of Tile IR, shared by its files. */
+#ifndef TS_IR_TILE_RUN_STATE_H
+#define TS_IR_TILE_RUN_STATE_H
+
+#include <ucontext.h>
+
+#include "ir/tile/run/run.h"
+
+enum {
+  TS_TILE_RUN_AXES = 8,     /* parallel loops around each other */
+  TS_TILE_RUN_BARRIERS = 16 /* named ones */
+};
+
+/* Where the elements of a value are. Values are single-assignment and control is structured, so
+ * each needs one place, which the rounds of a loop use again. */
+typedef struct TsTileRunPlace {
+  char *at;    /* of memory its first element; NULL: not made yet */
+  bool filled; /* a constant, which stays */
+  int64_t n, dim[TS_TILE_RANK], stride[TS_TILE_RANK];
+} TsTileRunPlace;
+
+/* An element of memory of space barrier. A phase is complete when all have arrived and no bytes
+ * are due. */
+typedef struct TsTileRunBarrier {
+  int64_t arrived, bytes, parity;
+} TsTileRunBarrier;
+
+/* A copy under way: done as late as waiting allows, so that a kernel which waits too little
+ * reads what was there before. */
+typedef struct TsTileRunCopy {
+  struct TsTileRunCopy *next;
+  const TsTileStmt *stmt;
+  int64_t group;
+  TsTileRunBarrier *barrier;
+  int64_t to[TS_TILE_RANK], from[TS_TILE_RANK];
+} TsTileRunCopy;
+
+typedef struct TsTileRunCopies {
+  TsTileRunCopy *first, *last;
+} TsTileRunCopies;
+
+typedef struct TsTileRunRole {
+  const TsTileStmt *stmt;
+  ucontext_t context;
+  char *stack;
+  bool done;
+  int64_t threads;
+  const TsTileStmt *waits; /* at which it stands, for messages */
+  int64_t waits_slot, waits_parity;
+  TsTileRunCopies copies, stores;
+  int64_t group, store_group; /* numbers of the groups that are open */
+} TsTileRunRole;
+
+typedef struct TsTileRun {
+  const TsTile *k;
+  const int64_t *dim;
+  TsError *err;
+  TsTileRunAs as;
+  bool failed;
+  TsArena arena;
+  TsTileRunPlace *place; /* by the id of the value */
+  char *work;            /* of one statement */
+  size_t room;
+  int64_t round[TS_TILE_RUN_AXES];
+  int depth;
+  TsTileRunRole *now; /* who runs: a role, or `self`, which is all that is in no role */
+  TsTileRunRole self, role[TS_TILE_ROLES];
+  int nrole;
+  ucontext_t scheduler;
+  bool progress; /* somebody went on */
+  struct {
+    int64_t arrived, generation;
+  } barrier[TS_TILE_RUN_BARRIERS];
+  TsTileRunCopies engine; /* of the copy engine */
+  TsTileRunCopy *spare;
+} TsTileRun;
+
+/* Every row of ir/tile/tile.def. 0, or -1 with the error filled. */
+typedef int TsTileRunAction(TsTileRun *r, const TsTileStmt *s);
+#define TILE(name, ...) TsTileRunAction ts_tile_do_##name;
+#include "ir/tile/tile.def"
+#undef TILE
+
+/* "k: load: ...", at the statement's place; -1. */
+int ts_tile_run_fail(TsTileRun *r, const TsTileStmt *s, TsErrorCode code, const char *format,
+                     ...) __attribute__((format(printf, 4, 5)));
+
+int ts_tile_run_region(TsTileRun *r, const TsTileRegion *region);
+
+/* to[i to_step] = from[i from_step], i < n, elements of size bytes that do not overlap. */
+void ts_tile_run_line(void *to, int64_t to_step, const void *from, int64_t from_step, int64_t n,
+                      int64_t size);
+
+/* The place of a value, made at its first use; NULL with the error. */
+TsTileRunPlace *ts_tile_run_place(TsTileRun *r, TsTileVal v);
+/* The place of memory that is another's, which begins at `at`. */
+TsTileRunPlace *ts_tile_run_alias(TsTileRun *r, TsTileVal v, char *at);
+/* Elements of a tile. */
+void *ts_tile_run_tile(TsTileRun *r, TsTileVal v);
+int64_t ts_tile_run_scalar(TsTileRun *r, TsTileVal v);
+/* The first nbytes of the work space; it may move at the next call. */
+void *ts_tile_run_work(TsTileRun *r, const TsTileStmt *s, int64_t nbytes);
+static inline int64_t ts_tile_run_size(TsTileVal v) { return ts_dtypes[v->type.dtype].nbytes; }
+
+/* ---- tile_run_memory.c */
+/* Moves the tile of a copy. */
+int ts_tile_run_copy(TsTileRun *r, const TsTileRunCopy *c);
+/* Bytes of its tile. */
+int64_t ts_tile_run_copy_bytes(TsTileRun *r, const TsTileStmt *s);
+
+/* ---- tile_run_sync.c */
+/* The roles from s on, side by side, until all are done; *last is the last of them. */
+int ts_tile_run_roles(TsTileRun *r, const TsTileStmt *s, const TsTileStmt **last);
+/* Finishes what is under way, at the end of a block. */
+int ts_tile_run_drain(TsTileRun *r);
+
+#endif

@@ -1,0 +1,91 @@
+/* From Tile IR in block form to PTX. See jit/gpu/gpu.h. */
+#include "jit/gpu/gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ir/tile/pass/nearly.h"
+#include "jit/gpu/code.h"
+#include "jit/compile/llvm.h"
+
+static double now_usec(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* ---- the outline with what is planned */
+static void put_phases(const TsGpuPlan *plan, TsGpuCode *code) {
+  for (int i = 0; i < plan->nphase; i++) {
+    TsGpuPhase *p = &code->phase[i];
+    snprintf(p->name, sizeof p->name, "phase%d", i);
+    p->threads = plan->phase[i].threads * plan->phase[i].rounds;
+    p->rounds = plan->phase[i].rounds;
+  }
+}
+
+int ts_gpu_code_outline(const TsTile *k, bool aligned, TsGpuCode *code, TsGpuPlan *plan,
+                        TsError *err) {
+  *code = (TsGpuCode){0};
+  if (k->form != TS_FORM_block)
+    return ts_error_set(err, TS_ERR_device, "jit: no kernel in block form");
+  if (ts_gpu_plan(k, aligned, plan, err) || ts_gpu_outline(k, plan, code, err)) return -1;
+  put_phases(plan, code);
+  return 0;
+}
+
+/* ---- code */
+static TsTile *expanded(const TsTile *k, TsError *err) {
+  TsTile *n = ts_tile_nearly(k, err), *e = n ? ts_tile_expand(n, err) : NULL;
+  ts_tile_free(n);
+  if (e) ts_tile_dce(e);
+  return e;
+}
+
+static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm form,
+                TsGpuCode *code, TsText *text, TsError *err) {
+  TsGpuPlan plan;
+  int64_t shared[TS_GPU_PHASES];
+  TsTile *e = expanded(k, err);
+  if (!e) return -1;
+  int failed = ts_gpu_code_outline(e, how != TS_GPU_loose, code, &plan, err);
+  TsGpuJob job = {.plan = &plan, .form = how, .shared = shared};
+  if (!failed)
+    failed = ts_llvm_emit(e, t, NULL, form, ts_gpu_emit, &job, text, err);
+  for (int i = 0; !failed && i < plan.nphase; i++) {
+    code->phase[i].shared = (uint32_t)(shared[i] * plan.phase[i].rounds);
+    if (code->phase[i].shared > t->shared_bytes)
+      failed = ts_error_set(err, TS_ERR_device, "jit: a block needs %u bytes of shared memory",
+                            code->phase[i].shared);
+  }
+  ts_tile_free(e);
+  return failed;
+}
+
+int ts_gpu_code(const TsTile *k, const TsTarget *t, TsGpuForm how, TsGpuCode *code,
+                TsError *err) {
+  TsText text = {0};
+  double begun = now_usec();
+  int failed = emit(k, t, how, TS_LLVM_assembly, code, &text, err);
+  if (!failed && text.failed) failed = ts_error_set(err, TS_ERR_memory, "jit: out of memory");
+  if (failed) return ts_text_free(&text), -1;
+  code->ptx = text.at, code->size = text.len;
+  code->usec = now_usec() - begun;
+  return 0;
+}
+
+void ts_gpu_code_free(TsGpuCode *code) {
+  free(code->ptx);
+  code->ptx = NULL;
+}
+
+int ts_gpu_text(const TsTile *k, const TsTarget *t, const char *level, TsText *out,
+                TsError *err) {
+  TsGpuCode code;
+  bool llvm = !strcmp(level, "llvm");
+  if (!llvm && strcmp(level, "ptx"))
+    return ts_error_set(err, TS_ERR_argument, "levels of a GPU's kernel are llvm and ptx");
+  return emit(k, t, TS_GPU_aligned, llvm ? TS_LLVM_ir : TS_LLVM_assembly, &code, out, err);
+}

@@ -1,0 +1,290 @@
+/* Kernels on a device: the disk cache, modules, launches. See jit/gpu/gpu.h. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ir/tile/check.h"
+#include "jit/code/cache.h"
+#include "jit/gpu/code.h"
+#include "jit/code/kernel.h"
+#include "jit/compile/llvm.h"
+
+enum { MOST_ARGS = 128 };
+/* For which the next launch is started early: with less to do the host is late anyway, and such
+ * a launch costs it 0.3 us more. */
+enum { MANY_BLOCKS = 128 };
+
+/* Code for parameters that begin at multiples of 16 bytes, and for others once they come. */
+typedef struct Variant {
+  bool made;
+  TsGpuCode code;
+  void *module, *phase[TS_GPU_PHASES];
+} Variant;
+
+struct TsGpuKernel {
+  TsDevice *d;
+  TsTile *k;
+  uint8_t digest[32];
+  const TsTarget *target;
+  Variant aligned, other, many;
+  pthread_mutex_t lock;
+  bool cached;
+  double llvm_usec, driver_usec;
+};
+
+static double now_usec(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* ---- the disk cache: what LLVM found out, then PTX */
+typedef struct Head {
+  char mark[8];
+  uint32_t nphase;
+  TsGpuPhase phase[TS_GPU_PHASES];
+} Head;
+
+static const char mark[8] = "tsptx1";
+
+static bool from_disk(TsGpuCode *code, const uint8_t *key) {
+  size_t n;
+  Head head;
+  char *data = ts_cache_read(ts_cache_usual(), key, &n);
+  if (!data) return false;
+  bool whole = n > sizeof head;
+  if (whole) memcpy(&head, data, sizeof head);
+  whole =
+      whole && !memcmp(head.mark, mark, sizeof mark) && head.nphase == (uint32_t)code->nphase;
+  if (whole) whole = (code->ptx = malloc(n - sizeof head + 1)) != NULL;
+  if (whole) {
+    code->size = n - sizeof head;
+    memcpy(code->ptx, data + sizeof head, code->size);
+    code->ptx[code->size] = 0;
+    memcpy(code->phase, head.phase, sizeof code->phase);
+  }
+  free(data);
+  return whole;
+}
+
+static void to_disk(const TsGpuCode *code, const uint8_t *key) {
+  Head head = {.nphase = (uint32_t)code->nphase};
+  memcpy(head.mark, mark, sizeof mark);
+  memcpy(head.phase, code->phase, sizeof head.phase);
+  char *data = malloc(sizeof head + code->size);
+  if (!data) return;
+  memcpy(data, &head, sizeof head);
+  memcpy(data + sizeof head, code->ptx, code->size);
+  ts_cache_write(ts_cache_usual(), key, data, sizeof head + code->size);
+  free(data);
+}
+
+static void key_of(const uint8_t *digest, const TsTarget *t, TsGpuForm form, uint8_t *key) {
+  static const char *const word[] = {"", "aligned", "batch"};
+  char salt[80];
+  snprintf(salt, sizeof salt, "gpu code %s llvm %s %s", ts_code_version(), ts_llvm_version(),
+           word[form]);
+  ts_kernel_key_of(digest, t, salt, key);
+}
+
+bool ts_gpu_kernel_known(const TsDevice *d, const uint8_t digest[32]) {
+  uint8_t key[TS_CACHE_KEY];
+  const TsTarget *t = ts_target_of(d);
+  if (t) key_of(digest, t, TS_GPU_aligned, key);
+  return t && ts_cache_has(ts_cache_usual(), key);
+}
+
+/* Threads belong to what is on disk: they follow from the expanded kernel. */
+static int find_code(TsGpuKernel *g, TsGpuForm form, TsGpuCode *code, TsError *err) {
+  uint8_t key[TS_CACHE_KEY];
+  TsGpuPlan plan;
+  key_of(g->digest, g->target, form, key);
+  if (ts_gpu_code_outline(g->k, form != TS_GPU_loose, code, &plan, err)) return -1;
+  if (from_disk(code, key)) return g->cached = true, 0;
+  if (ts_tile_check(g->k, NULL, err) || ts_gpu_code(g->k, g->target, form, code, err))
+    return -1;
+  g->cached = false;
+  g->llvm_usec += code->usec;
+  return 0;
+}
+
+/* Once it is loaded: what is on disk costs no compiling, the driver's neither. */
+static void keep(const TsGpuKernel *g, TsGpuForm form, const TsGpuCode *code) {
+  uint8_t key[TS_CACHE_KEY];
+  key_of(g->digest, g->target, form, key);
+  to_disk(code, key);
+}
+
+/* ---- loading */
+/* The driver compiles PTX as it loads it, beside what else goes on, and has a cache of its own on
+ * disk. Its linker would give code that could be kept here, but compiles for others to link to:
+ * with up to twice the registers. */
+static int load(TsGpuKernel *g, Variant *v, TsError *err) {
+  TsDevice *d = g->d;
+  double begun = now_usec();
+  if (d->run->module_new(d, v->code.ptx, &v->module, err)) return -1;
+  for (int i = 0; i < v->code.nphase; i++)
+    if (d->run->kernel(d, v->module, v->code.phase[i].name, (int)v->code.phase[i].shared,
+                       &v->phase[i], err))
+      return -1;
+  g->driver_usec += now_usec() - begun;
+  return 0;
+}
+
+static void drop(TsGpuKernel *g, Variant *v) {
+  if (v->module) g->d->run->module_free(g->d, v->module);
+  ts_gpu_code_free(&v->code);
+  *v = (Variant){0};
+}
+
+static int make(TsGpuKernel *g, Variant *v, TsGpuForm form, TsError *err) {
+  if (v->made) return 0;
+  if (find_code(g, form, &v->code, err) || load(g, v, err)) return drop(g, v), -1;
+  if (!g->cached) keep(g, form, &v->code);
+  v->made = true;
+  return 0;
+}
+
+TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, const uint8_t digest[32],
+                                TsError *err) {
+  const TsTarget *t = d->run ? ts_target_of(d) : NULL;
+  if (!ts_target_gpu(t)) return ts_error_set(err, TS_ERR_device, "jit: no code for %s", d->name), NULL;
+  if (ts_device_use(d, err)) return NULL;
+  TsGpuKernel *g = calloc(1, sizeof *g);
+  if (!g) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
+  g->d = d, g->target = t;
+  if (digest)
+    memcpy(g->digest, digest, sizeof g->digest);
+  else
+    ts_kernel_digest(k, g->digest);
+  pthread_mutex_init(&g->lock, NULL);
+  g->k = ts_tile_share(k);
+  if (!make(g, &g->aligned, TS_GPU_aligned, err)) return g;
+  ts_gpu_kernel_free(g);
+  return NULL;
+}
+
+void ts_gpu_kernel_free(TsGpuKernel *g) {
+  if (!g) return;
+  drop(g, &g->aligned);
+  drop(g, &g->other);
+  drop(g, &g->many);
+  ts_tile_free(g->k);
+  pthread_mutex_destroy(&g->lock);
+  free(g);
+}
+
+bool ts_gpu_kernel_cached(const TsGpuKernel *g) { return g->cached; }
+const TsGpuCode *ts_gpu_kernel_code(const TsGpuKernel *g) { return &g->aligned.code; }
+
+void ts_gpu_kernel_times(const TsGpuKernel *g, double *llvm_usec, double *driver_usec) {
+  *llvm_usec = g->llvm_usec, *driver_usec = g->driver_usec;
+}
+
+/* ---- launches */
+static int64_t bytes_of(const TsTileType *t, const int64_t *dim) {
+  int64_t n = ts_dtypes[t->dtype].nbytes;
+  for (int i = 0; i < t->rank; i++)
+    n *= ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
+  return n;
+}
+
+static int launch(TsGpuKernel *g, Variant *v, void **args, const int64_t *dim, TsError *err) {
+  int64_t rounds[TS_GPU_PHASES], before = 0;
+  if (ts_gpu_rounds(&v->code, dim, rounds))
+    return ts_error_set(err, TS_ERR_value, "jit: sizes are too large");
+  for (int i = 0; i < v->code.nphase; i++) {
+    const TsGpuPhase *p = &v->code.phase[i];
+    int64_t blocks = (rounds[i] + p->rounds - 1) / p->rounds;
+    if (!blocks) {
+      g->d->skipped++; /* for which the phase before may have let others come */
+      continue;
+    }
+    if (blocks > INT32_MAX) return ts_error_set(err, TS_ERR_value, "jit: sizes are too large");
+    TsLaunch l = {.kernel = v->phase[i],
+                  .grid = {(uint32_t)blocks, 1, 1},
+                  .block = {(uint32_t)p->threads, 1, 1},
+                  .shared = p->shared,
+                  .early = before >= MANY_BLOCKS && ts_target_has(g->target, TS_UNIT_early),
+                  .ahead = i == 0 && blocks >= MANY_BLOCKS && ts_target_has(g->target, TS_UNIT_early),
+                  .args = args};
+    if (g->d->run->launch(g->d, &l, err)) return -1;
+    before = blocks;
+  }
+  return 0;
+}
+
+static Variant *variant_for(TsGpuKernel *g, void *const *arg, TsError *err) {
+  uintptr_t low = 0;
+  for (int i = 0; i < g->aligned.code.nparam; i++) low |= (uintptr_t)arg[i];
+  if (low % 16 == 0) return &g->aligned;
+  pthread_mutex_lock(&g->lock);
+  int failed = make(g, &g->other, TS_GPU_loose, err);
+  pthread_mutex_unlock(&g->lock);
+  return failed ? NULL : &g->other;
+}
+
+static int64_t scratch_of(const TsGpuCode *c, int i, const int64_t *dim) {
+  return (bytes_of(&c->scratch[i], dim) + 255) & ~(int64_t)255;
+}
+
+int64_t ts_gpu_kernel_scratch(const TsGpuKernel *g, const int64_t *dim) {
+  const TsGpuCode *c = &g->aligned.code;
+  int64_t n = 0;
+  for (int i = 0; i < c->nscratch; i++) n += scratch_of(c, i, dim);
+  return n;
+}
+
+int ts_gpu_kernel_run(TsGpuKernel *g, void *scratch, void *const *arg, const int64_t *dim,
+                      TsError *err) {
+  Variant *v = variant_for(g, arg, err);
+  void *pointer[MOST_ARGS], *list[MOST_ARGS + TS_TILE_DIMS];
+  int64_t size[TS_TILE_DIMS], nbytes = ts_gpu_kernel_scratch(g, dim);
+  int n = 0;
+  if (!v) return -1;
+  const TsGpuCode *c = &v->code;
+  if (c->nparam + c->nscratch > MOST_ARGS)
+    return ts_error_set(err, TS_ERR_value, "jit: too many parameters");
+  void *own = scratch || !nbytes ? NULL : g->d->alloc(g->d, nbytes, err);
+  char *at = scratch ? scratch : own;
+  if (nbytes && !at) return -1;
+  for (; n < c->nparam; n++) pointer[n] = arg[n], list[n] = &pointer[n];
+  for (int i = 0; i < c->nscratch; i++, n++) {
+    pointer[n] = at, list[n] = &pointer[n];
+    at += scratch_of(c, i, dim);
+  }
+  for (int i = 0; i < c->ndim; i++) size[i] = dim[i], list[n + i] = &size[i];
+  int failed = launch(g, v, list, dim, err);
+  if (own) g->d->free(g->d, own, nbytes);
+  return failed;
+}
+
+/* ---- many runs */
+int ts_gpu_kernel_most(const TsGpuKernel *g) { return ts_gpu_batch_most(&g->aligned.code); }
+
+static int launch_many(TsGpuKernel *g, int64_t blocks, uint64_t *table, const int64_t *dim,
+                       TsError *err) {
+  const TsGpuPhase *p = &g->many.code.phase[0];
+  int64_t size[TS_TILE_DIMS];
+  void *list[1 + TS_TILE_DIMS] = {table};
+  for (int i = 1; i < g->many.code.ndim; i++) size[i] = dim[i], list[i] = &size[i];
+  TsLaunch l = {.kernel = g->many.phase[0],
+                .grid = {(uint32_t)blocks, 1, 1},
+                .block = {(uint32_t)p->threads, 1, 1},
+                .shared = p->shared,
+                .args = list};
+  return blocks ? g->d->run->launch(g->d, &l, err) : 0;
+}
+
+int ts_gpu_kernel_run_many(TsGpuKernel *g, int n, void *const *arg, const int64_t *dim,
+                           TsError *err) {
+  uint64_t table[TS_GPU_BATCH_WORDS] = {0};
+  pthread_mutex_lock(&g->lock);
+  int failed = make(g, &g->many, TS_GPU_batch, err);
+  pthread_mutex_unlock(&g->lock);
+  if (failed) return -1;
+  int64_t blocks = ts_gpu_batch_table(&g->many.code, n, arg, dim, table, err);
+  return blocks < 0 ? -1 : launch_many(g, blocks, table, dim, err);
+}

@@ -1,0 +1,478 @@
+/* Kernels of GPUs, and of the simulated one, whose kernels the interpreter runs. */
+#include "jit/device/kernel.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "devices/memory.h"
+#include "devices/sim.h"
+#include "ir/tile/copy.h"
+#include "jit/device/parts.h"
+#include "jit/gpu/gpu.h"
+#include "jit/device/gpu_explicit.h"
+#include "jit/code/kernel.h"
+#include "jit/compile/llvm.h"
+#include "jit/device/stand_in.h"
+
+struct TsDeviceKernel {
+  TsDevice *device;
+  int refs;
+  TsDeviceKernel *next; /* of those that are shared */
+  uint8_t key[32];
+  TsTile *tile;  /* of a simulated device: expanded once, for the interpreter */
+  bool emulated; /* or as it is, for the emulator of GPU code */
+  TsGpuKernel *gpu;
+  TsGpuExplicit *roles; /* of a kernel with roles */
+  TsDeviceParts *parts; /* of one that is several */
+  TsQueueJob job;       /* that opens it; holds a reference */
+  TsQueue *queue;       /* of the job, NULL when it is done */
+  TsTile *wanted;       /* what it opens, until it has code */
+  TsError why;          /* that it could not be */
+  bool from_disk;       /* the job only loads it */
+  atomic_bool pending;
+};
+
+/* Kernels with roles are the device's own explicit form. */
+static bool has_roles(const TsTile *k) { return k->form == TS_FORM_explicit && k->threads; }
+
+static bool is_sim(const TsDevice *d) { return d->most_work; }
+
+/* TESSERA_SIM=emulate: the simulated GPU runs the code of a real one, thread by thread. For
+ * tests of that code; a thousand times slower than the interpreter. */
+static bool emulates(void) {
+  const char *how = getenv("TESSERA_SIM");
+  return how && !strcmp(how, "emulate");
+}
+
+const TsTarget *ts_device_target(TsDevice *d, const char **why) {
+  const TsTarget *t = ts_target_of(d);
+  *why = NULL;
+  if (is_sim(d)) return t;
+  if (!ts_llvm_present())
+    *why = "the program was built without LLVM";
+  else if (!ts_target_gpu(t))
+    *why = "there is no code generator for this device";
+  return *why ? NULL : t;
+}
+
+/* TESSERA_SIM_PTX names a folder: the code of each kernel goes there, for tests that give it to an
+ * assembler. Of block form it is that for the oldest GPU; kernels with roles of newer ones are left out. */
+static void keep_ptx(const TsTile *k) {
+  static atomic_uint count;
+  bool roles = has_roles(k);
+  const char *folder = getenv("TESSERA_SIM_PTX");
+  const TsTarget *oldest = ts_target_with(TS_UNIT_mma), *own = roles ? ts_target(k->target) : oldest;
+  TsGpuCode code = {0};
+  TsGpuMma info;
+  TsText text = {0};
+  TsError err;
+  char path[512];
+  if (!folder || !own || strcmp(own->cpu, oldest->cpu)) return;
+  snprintf(path, sizeof path, "%s/%s-%u.ptx", folder, k->name, atomic_fetch_add(&count, 1));
+  bool made = roles ? !ts_gpu_mma_text(k, false, &info, &text, &err)
+                    : !ts_gpu_code(k, oldest, true, &code, &err);
+  FILE *f = fopen(path, "w");
+  if (f) fputs(!made ? err.message : roles ? text.at : code.ptx, f), fclose(f);
+  ts_gpu_code_free(&code);
+  ts_text_free(&text);
+}
+
+static int simulate(TsDeviceKernel *made, const TsTile *k, TsError *err) {
+  TsGpuCode code = {0};
+  if (ts_tile_check(k, NULL, err)) return -1;
+  keep_ptx(k);
+  made->emulated = emulates() && !has_roles(k);
+  if (made->emulated && ts_gpu_code(k, ts_target_of(made->device), TS_GPU_aligned, &code, err))
+    return -1;
+  ts_gpu_code_free(&code);
+  made->tile = made->emulated ? ts_tile_copy(k, NULL, NULL, err) : ts_tile_expand(k, err);
+  return made->tile ? 0 : -1;
+}
+
+static bool open_into(TsDeviceKernel *made, const TsTile *k, const uint8_t *key, TsError *err) {
+  TsDevice *d = made->device;
+  if (is_sim(d)) return !simulate(made, k, err);
+  if (has_roles(k)) return (made->roles = ts_gpu_explicit_open(d, k, err)) != NULL;
+  return (made->gpu = ts_gpu_kernel_open(d, k, key, err)) != NULL;
+}
+
+static TsDeviceKernel *new_kernel(TsDevice *d, TsError *err) {
+  TsDeviceKernel *made = calloc(1, sizeof *made);
+  if (!made) return ts_error_memory(err), NULL;
+  made->device = d, made->refs = 1;
+  return made;
+}
+
+/* queue: as of ts_device_parts_open. */
+static TsDeviceKernel *open_parts(TsDevice *d, const TsTile *k, TsQueue *queue, TsOpening how,
+                                  TsError *err) {
+  TsDeviceKernel *made = new_kernel(d, err);
+  if (!made || (made->parts = ts_device_parts_open(d, k->parts, queue, how, err))) return made;
+  free(made);
+  return NULL;
+}
+
+static TsDeviceKernel *open_new(TsDevice *d, const TsTile *k, const uint8_t *key,
+                                TsError *err) {
+  TsDeviceKernel *made = new_kernel(d, err);
+  if (!made || open_into(made, k, key, err)) return made;
+  free(made);
+  return NULL;
+}
+
+/* ---- kernels that are open, by what they do: layers of a model have the same ones. What is
+ * several has memory of its own, its parts are shared. */
+static struct {
+  pthread_mutex_t lock;
+  pthread_cond_t opened;
+  TsDeviceKernel *first;
+  double usec[2]; /* that opening took so far, of new ones and from disk; how many these were */
+  double count[2];
+} table = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .opened = PTHREAD_COND_INITIALIZER,
+           .usec = {30000, 2000},
+           .count = {1, 1}};
+
+void ts_device_kernel_key(const TsTile *k, uint8_t key[32]) { ts_kernel_digest(k, key); }
+
+static TsDeviceKernel *find(const TsDevice *d, const uint8_t *key) {
+  TsDeviceKernel *k = table.first;
+  while (k && (k->device != d || memcmp(k->key, key, sizeof k->key))) k = k->next;
+  return k;
+}
+
+static TsDeviceKernel *take(const TsDevice *d, const uint8_t *key) {
+  pthread_mutex_lock(&table.lock);
+  TsDeviceKernel *k = find(d, key);
+  if (k) k->refs++;
+  pthread_mutex_unlock(&table.lock);
+  return k;
+}
+
+/* Who comes second takes the first one's. */
+static TsDeviceKernel *put(TsDeviceKernel *made, const uint8_t *key, double usec) {
+  bool cached = ts_device_kernel_cached(made);
+  pthread_mutex_lock(&table.lock);
+  TsDeviceKernel *rival = find(made->device, key);
+  if (rival) {
+    rival->refs++;
+  } else {
+    memcpy(made->key, key, sizeof made->key);
+    made->next = table.first;
+    table.first = made;
+  }
+  table.usec[cached] += usec, table.count[cached]++;
+  pthread_mutex_unlock(&table.lock);
+  if (!rival) return made;
+  ts_device_kernel_free(made);
+  return rival;
+}
+
+static double now_usec(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* ---- kernels that another thread opens */
+bool ts_device_kernel_ready(const TsDeviceKernel *k) {
+  return !atomic_load(&k->pending) && (!k->parts || ts_device_parts_ready(k->parts));
+}
+
+static void settle(TsDeviceKernel *k, bool well, double usec) {
+  pthread_mutex_lock(&table.lock);
+  if (well) ts_tile_free(k->wanted), k->wanted = NULL;
+  k->queue = NULL;
+  if (well) table.usec[k->from_disk] += usec, table.count[k->from_disk]++;
+  atomic_store(&k->pending, false);
+  pthread_cond_broadcast(&table.opened);
+  pthread_mutex_unlock(&table.lock);
+  ts_device_kernel_free(k);
+}
+
+static void open_job(TsQueueJob *job) {
+  TsDeviceKernel *k = (TsDeviceKernel *)((char *)job - offsetof(TsDeviceKernel, job));
+  double begun = now_usec();
+  bool well = open_into(k, k->wanted, k->key, &k->why);
+  if (!well && !k->why.code) ts_error_set(&k->why, TS_ERR_device, "jit: no kernel");
+  settle(k, well, now_usec() - begun);
+}
+
+int ts_device_kernel_wait(TsDeviceKernel *k, TsError *err) {
+  if (k->parts) return ts_device_parts_wait(k->parts, err);
+  if (!ts_device_kernel_ready(k)) {
+    pthread_mutex_lock(&table.lock);
+    TsQueue *queue = k->queue;
+    pthread_mutex_unlock(&table.lock);
+    if (queue && ts_queue_cancel(queue, &k->job)) open_job(&k->job);
+    pthread_mutex_lock(&table.lock);
+    while (atomic_load(&k->pending)) pthread_cond_wait(&table.opened, &table.lock);
+    pthread_mutex_unlock(&table.lock);
+  }
+  if (!k->why.code) return 0;
+  *err = k->why;
+  return -1;
+}
+
+/* A reference to one that another thread may be opening. */
+static TsDeviceKernel *opened(TsDeviceKernel *k, TsError *err) {
+  if (!ts_device_kernel_wait(k, err)) return k;
+  ts_device_kernel_free(k);
+  return NULL;
+}
+
+TsDeviceKernel *ts_device_kernel_open_as(TsDevice *d, const TsTile *k, const uint8_t key[32],
+                                         TsError *err) {
+  if (k->parts) return open_parts(d, k, NULL, (TsOpening){0}, err);
+  TsDeviceKernel *made = take(d, key);
+  if (made) return opened(made, err);
+  double begun = now_usec();
+  made = open_new(d, k, key, err);
+  made = made ? put(made, key, now_usec() - begun) : NULL;
+  return made ? opened(made, err) : NULL;
+}
+
+TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err) {
+  uint8_t key[32];
+  ts_device_kernel_key(k, key);
+  return ts_device_kernel_open_as(d, k, key, err);
+}
+
+/* ---- kernels that are opened while the program goes on. They are in the table from the
+ * beginning, so that each is compiled once. */
+bool ts_device_kernel_takes_time(const TsDevice *d) { return !d->most_work; }
+
+static TsDeviceKernel *begin(TsDevice *d, const TsTile *k, const uint8_t key[32],
+                             TsQueue *queue, bool soon, bool known, TsError *err) {
+  TsDeviceKernel *made = new_kernel(d, err);
+  if (!made) return NULL;
+  made->wanted = ts_tile_share(k);
+  made->from_disk = known;
+  made->refs = 2, made->queue = queue;
+  made->job = (TsQueueJob){.run = open_job, .frees = true};
+  memcpy(made->key, key, sizeof made->key);
+  atomic_store(&made->pending, true);
+  pthread_mutex_lock(&table.lock);
+  made->next = table.first;
+  table.first = made;
+  pthread_mutex_unlock(&table.lock);
+  if ((soon ? ts_queue_add_first : ts_queue_add)(queue, &made->job)) open_job(&made->job);
+  return made;
+}
+
+TsDeviceKernel *ts_device_kernel_open_later(TsDevice *d, const TsTile *k, const uint8_t key[32],
+                                            TsQueue *queue, TsOpening how, TsError *err) {
+  if (k->parts) return open_parts(d, k, queue, how, err);
+  TsDeviceKernel *made = take(d, key);
+  if (made) return made;
+  bool known = !ts_device_kernel_takes_time(d) || ts_device_kernel_known(d, k, key);
+  if (!ts_device_kernel_takes_time(d) || (known && how.known_now))
+    return ts_device_kernel_open_as(d, k, key, err);
+  return begin(d, k, key, queue, how.soon, known, err);
+}
+
+void ts_device_kernel_abandon(TsQueue *queue) {
+  for (TsDeviceKernel *k = NULL;;) {
+    pthread_mutex_lock(&table.lock);
+    for (k = table.first; k && k->queue != queue;) k = k->next;
+    pthread_mutex_unlock(&table.lock);
+    if (!k) return;
+    ts_queue_cancel(queue, &k->job);
+    ts_error_set(&k->why, TS_ERR_device, "jit: the program ends");
+    settle(k, false, 0);
+  }
+}
+
+bool ts_device_kernel_known(const TsDevice *d, const TsTile *k, const uint8_t key[32]) {
+  if (is_sim(d)) return true;
+  return has_roles(k) ? ts_gpu_explicit_known(d, k) : ts_gpu_kernel_known(d, key);
+}
+
+double ts_device_kernel_cost(TsDevice *d, const TsTile *k, const uint8_t key[32]) {
+  if (is_sim(d)) return 0;
+  bool known = ts_device_kernel_known(d, k, key);
+  pthread_mutex_lock(&table.lock);
+  const TsDeviceKernel *open = find(d, key);
+  double usec =
+      open && ts_device_kernel_ready(open) ? 0 : table.usec[known] / table.count[known];
+  pthread_mutex_unlock(&table.lock);
+  return usec;
+}
+
+static int run_simulated(const TsDeviceKernel *d, void *const *arg, const int64_t *dim,
+                         TsError *err) {
+  enum { FEW = 64 };
+  void *at[FEW];
+  uintptr_t low = 0;
+  const TsTile *k = d->tile;
+  if (k->nparam > FEW)
+    return ts_error_set(err, TS_ERR_value, "%s: more than %d parameters", k->name, FEW);
+  for (int i = 0; i < k->nparam; i++) {
+    at[i] = ts_sim_host(arg[i]);
+    low |= (uintptr_t)at[i];
+  }
+  ts_memory_spare(true);
+  int failed = d->emulated ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)
+                           : ts_tile_run(k, at, dim, err);
+  ts_memory_spare(false);
+  return failed;
+}
+
+/* Kernels of several phases leave something in memory of the device that they take for it.
+ * Each simulated one does, so that whoever gives it the memory of somebody else is seen. */
+enum { SIM_SCRATCH = 512 };
+
+static int run_in_scratch(const TsDeviceKernel *k, void *scratch, void *const *arg,
+                          const int64_t *dim, TsError *err) {
+  TsDevice *d = k->device;
+  void *own = scratch ? scratch : d->alloc(d, SIM_SCRATCH, err);
+  if (!own) return -1;
+  memset(ts_sim_host(own), 0xff, SIM_SCRATCH);
+  int failed = run_simulated(k, arg, dim, err);
+  if (!scratch) d->free(d, own, SIM_SCRATCH);
+  return failed;
+}
+
+int ts_device_kernel_run(TsDeviceKernel *k, void *const *arg, const int64_t *dim,
+                         TsError *err) {
+  return ts_device_kernel_run_in(k, NULL, arg, dim, err);
+}
+
+/* Its Tile IR, the caller's, while there is no code. */
+static TsTile *without_code(TsDeviceKernel *k) {
+  pthread_mutex_lock(&table.lock);
+  TsTile *wanted = k->wanted ? ts_tile_share(k->wanted) : NULL;
+  pthread_mutex_unlock(&table.lock);
+  return wanted;
+}
+
+bool ts_device_kernel_stands_in(TsDeviceKernel *k) {
+  if (k->parts) return ts_device_parts_stand_in(k->parts);
+  if (ts_device_kernel_ready(k) || k->from_disk) return false; /* a moment's wait at most */
+  TsTile *wanted = without_code(k);
+  bool can = wanted && ts_stand_in_can(k->device, wanted);
+  ts_tile_free(wanted);
+  return can;
+}
+
+/* Where that fails, for want of memory, or cannot be, its code is waited for: nothing was
+ * written. */
+static int stand_in(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsError *err) {
+  TsTile *wanted = without_code(k);
+  bool can = wanted && ts_stand_in_can(k->device, wanted);
+  int failed = can ? ts_stand_in_run(k->device, wanted, arg, dim, err) : -1;
+  ts_tile_free(wanted);
+  if (!failed) return 0;
+  ts_error_clear(err);
+  return ts_device_kernel_wait(k, err) ? -1 : ts_device_kernel_run(k, arg, dim, err);
+}
+
+int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
+                            const int64_t *dim, TsError *err) {
+  if (k->parts) return ts_device_parts_run(k->parts, scratch, arg, err);
+  if (!ts_device_kernel_ready(k) || k->why.code) return stand_in(k, arg, dim, err);
+  if (k->tile) return run_in_scratch(k, scratch, arg, dim, err);
+  return k->roles ? ts_gpu_explicit_run(k->roles, arg, dim, err)
+                  : ts_gpu_kernel_run(k->gpu, scratch, arg, dim, err);
+}
+
+int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *dim) {
+  if (k->parts) return ts_device_parts_scratch_bytes(k->parts);
+  if (k->tile) return SIM_SCRATCH;
+  return k->gpu ? ts_gpu_kernel_scratch(k->gpu, dim) : 0;
+}
+
+/* A simulated launch has few, so that tests have several. */
+int ts_device_kernel_most(const TsDeviceKernel *k) {
+  enum { SIMULATED = 5 };
+  if (k->tile) return !has_roles(k->tile) && k->tile->ndim ? SIMULATED : 1;
+  return k->gpu ? ts_gpu_kernel_most(k->gpu) : 1;
+}
+
+static int emulate_many(const TsTile *k, int n, void *const *arg, const int64_t *dim,
+                        TsError *err) {
+  void *at[TS_GPU_BATCH_WORDS];
+  if (n * k->nparam > TS_GPU_BATCH_WORDS)
+    return ts_error_set(err, TS_ERR_value, "%s: too many runs in a launch", k->name);
+  for (int i = 0; i < n * k->nparam; i++) at[i] = ts_sim_host(arg[i]);
+  ts_memory_spare(true);
+  int failed = ts_gpu_emulate_many(k, n, at, dim, err);
+  ts_memory_spare(false);
+  return failed;
+}
+
+int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,
+                              TsError *err) {
+  int failed = 0;
+  if (k->gpu) return ts_gpu_kernel_run_many(k->gpu, n, arg, dim, err);
+  if (k->emulated) return emulate_many(k->tile, n, arg, dim, err);
+  for (int i = 0; i < n && !failed; i++)
+    failed = run_simulated(k, arg + i * k->tile->nparam, dim + i * k->tile->ndim, err);
+  return failed;
+}
+
+static atomic_uint freed;
+
+unsigned ts_device_kernel_freed(void) { return atomic_load(&freed); }
+
+static bool last(TsDeviceKernel *k) {
+  pthread_mutex_lock(&table.lock);
+  bool gone = !--k->refs;
+  TsDeviceKernel **at = &table.first;
+  while (gone && *at && *at != k) at = &(*at)->next;
+  if (gone && *at) *at = k->next;
+  pthread_mutex_unlock(&table.lock);
+  return gone;
+}
+
+void ts_device_kernel_free(TsDeviceKernel *k) {
+  if (!k || !last(k)) return;
+  atomic_fetch_add(&freed, 1);
+  ts_tile_free(k->tile);
+  ts_tile_free(k->wanted);
+  if (k->gpu) ts_gpu_kernel_free(k->gpu);
+  ts_gpu_explicit_free(k->roles);
+  ts_device_parts_free(k->parts);
+  free(k);
+}
+
+/* Kernels of several parts have one room for all of them. */
+const void *ts_device_kernel_memory(const TsDeviceKernel *k) {
+  static const char room;
+  if (k->parts) return &room;
+  return k->roles && ts_gpu_explicit_scratch(k->roles) ? k->roles : NULL;
+}
+
+bool ts_device_kernel_simple(const TsDeviceKernel *k) {
+  return ts_device_kernel_ready(k) && !k->roles && !k->parts &&
+         !(k->gpu && ts_gpu_kernel_code(k->gpu)->nscratch) && ts_device_kernel_launches(k) == 1;
+}
+
+int ts_device_kernel_launches(const TsDeviceKernel *k) {
+  if (k->parts) return ts_device_parts_launches(k->parts);
+  return k->gpu ? ts_gpu_kernel_code(k->gpu)->nphase : 1;
+}
+
+bool ts_device_kernel_cached(const TsDeviceKernel *k) {
+  if (k->parts) return ts_device_parts_cached(k->parts);
+  if (!ts_device_kernel_ready(k)) return k->from_disk;
+  return k->roles ? ts_gpu_explicit_cached(k->roles) : k->gpu && ts_gpu_kernel_cached(k->gpu);
+}
+
+void ts_device_kernel_times(const TsDeviceKernel *k, double *llvm_usec, double *driver_usec) {
+  *llvm_usec = *driver_usec = 0;
+  if (k->gpu) ts_gpu_kernel_times(k->gpu, llvm_usec, driver_usec);
+  if (k->roles) ts_gpu_explicit_times(k->roles, llvm_usec, driver_usec);
+}
+
+TsDevice *ts_device_kernel_device(const TsDeviceKernel *k) { return k->device; }
+
+bool ts_device_kernel_records(const TsDeviceKernel *k, void *const *arg) {
+  if (k->parts) return ts_device_parts_record(k->parts, arg);
+  return !k->roles || ts_gpu_explicit_plain(k->roles, arg);
+}

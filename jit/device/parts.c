@@ -1,0 +1,307 @@
+/* See jit/device/parts.h. Temporaries of all kernels of a device lie in the same memory, one
+ * run behind the other: work of a device is in one order. It is kept, so that recorded launches
+ * find it, and so that large blocks are not asked for and given back at every run. What begins
+ * as zeros and ends so is a kernel's own; what kernels share by name one leaves there for
+ * another one of the same function, in the same run. What only parts use that may have nothing
+ * to do is asked for when they have. */
+#include "jit/device/parts.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  ALIGN = 256,
+  KEPT =
+      1 << 30, /* bytes of temporaries that are kept; larger ones are asked for at each run */
+};
+
+/* What kernels share, by name, while one of them lives; 0: room for temporaries. */
+typedef struct Common {
+  struct Common *next;
+  TsDevice *device;
+  uint64_t name;
+  int64_t nbytes;
+  void *at;
+  int refs, writers;
+} Common;
+
+static struct {
+  pthread_mutex_t lock;
+  Common *first;
+} commons = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Runs do not come between the parts of another one, which use the same room. */
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+/* Where a temporary is, as far as it has a place of its own. */
+typedef struct Place {
+  void *kept, *placed; /* own or shared by name; in the room */
+  Common *common;
+} Place;
+
+struct TsDeviceParts {
+  TsDevice *device;
+  TsTileParts of; /* copies of its lists, whose kernels are not used */
+  TsDeviceKernel **part;
+  int *nparam;
+  Place *place;         /* of each temporary */
+  void **at, **nowhere; /* of a run, under the lock; NULL of each */
+  Common *room;
+};
+
+/* Used by no part but those that run if a shared temporary has no writer. */
+static bool is_rare(const TsDeviceParts *p, int temp) {
+  for (int i = 0; i < p->of.n; i++) {
+    const TsTilePart *part = &p->of.part[i];
+    if (part->unless && p->of.temp[-1 - part->unless].shared) continue;
+    for (int a = 0; a < p->nparam[i]; a++)
+      if (part->arg[a] == -1 - temp) return false;
+  }
+  return true;
+}
+
+static Common *find_common(TsDevice *d, uint64_t name, int64_t nbytes) {
+  for (Common *c = commons.first; c; c = c->next)
+    if (c->device == d && c->name == name && (name ? c->nbytes == nbytes : c->nbytes >= nbytes))
+      return c;
+  return NULL;
+}
+
+static Common *new_common(TsDevice *d, uint64_t name, int64_t nbytes, TsError *err) {
+  Common *c = calloc(1, sizeof *c);
+  if (!c) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
+  *c = (Common){.device = d, .name = name, .nbytes = nbytes, .next = commons.first};
+  if (!(c->at = d->alloc(d, nbytes, err))) return free(c), NULL;
+  return commons.first = c;
+}
+
+static Common *join(TsDevice *d, uint64_t name, int64_t nbytes, bool writes, TsError *err) {
+  pthread_mutex_lock(&commons.lock);
+  Common *c = find_common(d, name, nbytes);
+  if (!c) c = new_common(d, name, nbytes, err);
+  if (c) c->refs++, c->writers += writes;
+  pthread_mutex_unlock(&commons.lock);
+  return c;
+}
+
+static int share(TsDeviceParts *p, int i, TsError *err) {
+  const TsTileTemp *t = &p->of.temp[i];
+  p->place[i].common = join(p->device, t->shared, t->nbytes, t->writes, err);
+  if (p->place[i].common) p->place[i].kept = p->place[i].common->at;
+  return p->place[i].common ? 0 : -1;
+}
+
+static void leave(TsDeviceParts *p, Common *c, bool writes) {
+  Common **at = &commons.first;
+  pthread_mutex_lock(&commons.lock);
+  c->writers -= writes;
+  bool last = !--c->refs;
+  while (last && *at != c) at = &(*at)->next;
+  if (last) *at = c->next;
+  pthread_mutex_unlock(&commons.lock);
+  if (!last) return;
+  p->device->free(p->device, c->at, c->nbytes);
+  free(c);
+}
+
+static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
+  int64_t nbytes = p->of.temp[i].nbytes;
+  void *zero = calloc(1, (size_t)nbytes);
+  if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
+  p->place[i].kept = p->device->alloc(p->device, nbytes, err);
+  int failed =
+      p->place[i].kept ? p->device->upload(p->device, p->place[i].kept, zero, nbytes, err) : -1;
+  free(zero);
+  return failed;
+}
+
+static int64_t aligned(int64_t nbytes) { return (nbytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+/* One behind the other in the room of all. */
+static int place(TsDeviceParts *p, TsError *err) {
+  int64_t end = 0;
+  for (int i = 0; i < p->of.ntemp; i++)
+    if (!p->place[i].kept && !is_rare(p, i)) end += aligned(p->of.temp[i].nbytes);
+  if (!end || end > KEPT) return 0;
+  if (!(p->room = join(p->device, 0, end, false, err))) return -1;
+  char *at = p->room->at;
+  for (int i = 0; i < p->of.ntemp; i++) {
+    if (p->place[i].kept || is_rare(p, i)) continue;
+    p->place[i].placed = at;
+    at += aligned(p->of.temp[i].nbytes);
+  }
+  return 0;
+}
+
+static TsDeviceKernel *open_part(TsDevice *d, const TsTile *k, TsQueue *queue, TsOpening how,
+                                 TsError *err) {
+  uint8_t key[32];
+  ts_device_kernel_key(k, key);
+  return queue ? ts_device_kernel_open_later(d, k, key, queue, how, err)
+               : ts_device_kernel_open_as(d, k, key, err);
+}
+
+static void free_lists(TsDeviceParts *p) {
+  free(p->of.part), free(p->of.temp);
+  free(p->part), free(p->nparam), free(p->place), free(p->at);
+  free(p);
+}
+
+static TsDeviceParts *copy_of(TsDevice *d, const TsTileParts *from) {
+  size_t n = (size_t)from->n, m = (size_t)from->ntemp;
+  TsDeviceParts *p = calloc(1, sizeof *p);
+  if (!p) return NULL;
+  *p = (TsDeviceParts){.device = d, .of = *from};
+  p->of.part = malloc(sizeof *p->of.part * (n + 1));
+  p->of.temp = malloc(sizeof *p->of.temp * (m + 1));
+  p->part = calloc(n + 1, sizeof *p->part);
+  p->nparam = calloc(n + 1, sizeof *p->nparam);
+  p->place = calloc(m + 1, sizeof *p->place);
+  p->at = calloc(2 * m + 1, sizeof *p->at);
+  p->nowhere = p->at ? p->at + m : NULL;
+  if (!p->of.part || !p->of.temp || !p->part || !p->nparam || !p->place || !p->at)
+    return free_lists(p), NULL;
+  if (n) memcpy(p->of.part, from->part, sizeof *from->part * n);
+  if (m) memcpy(p->of.temp, from->temp, sizeof *from->temp * m);
+  return p;
+}
+
+TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsQueue *queue,
+                                    TsOpening how, TsError *err) {
+  TsDeviceParts *p = copy_of(d, from);
+  if (!p) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
+  int failed = ts_device_use(d, err);
+  for (int i = 0; i < from->n && !failed; i++) {
+    p->nparam[i] = from->part[i].k->nparam;
+    failed = !(p->part[i] = open_part(d, from->part[i].k, queue, how, err));
+  }
+  for (int i = 0; i < from->ntemp && !failed; i++)
+    failed = from->temp[i].zero     ? make_zeros(p, i, err)
+             : from->temp[i].shared ? share(p, i, err)
+                                    : 0;
+  if (!failed && !place(p, err)) return p;
+  ts_device_parts_free(p);
+  return NULL;
+}
+
+void ts_device_parts_free(TsDeviceParts *p) {
+  if (!p) return;
+  for (int i = 0; i < p->of.n; i++) ts_device_kernel_free(p->part[i]);
+  for (int i = 0; i < p->of.ntemp; i++)
+    if (p->place[i].common)
+      leave(p, p->place[i].common, p->of.temp[i].writes);
+    else if (p->place[i].kept)
+      p->device->free(p->device, p->place[i].kept, p->of.temp[i].nbytes);
+  if (p->room) leave(p, p->room, false);
+  free_lists(p);
+}
+
+bool ts_device_parts_ready(const TsDeviceParts *p) {
+  for (int i = 0; i < p->of.n; i++)
+    if (!ts_device_kernel_ready(p->part[i])) return false;
+  return true;
+}
+
+int ts_device_parts_wait(const TsDeviceParts *p, TsError *err) {
+  for (int i = 0; i < p->of.n; i++)
+    if (ts_device_kernel_wait(p->part[i], err)) return -1;
+  return 0;
+}
+
+bool ts_device_parts_stand_in(const TsDeviceParts *p) {
+  for (int i = 0; i < p->of.n; i++)
+    if (!ts_device_kernel_ready(p->part[i]) && !ts_device_kernel_stands_in(p->part[i]))
+      return false;
+  return true;
+}
+
+/* Whether the part has something to do. */
+static bool runs(const TsDeviceParts *p, int i) {
+  int unless = p->of.part[i].unless;
+  return !unless || !p->place[-1 - unless].common || !p->place[-1 - unless].common->writers;
+}
+
+static bool is_used(const TsDeviceParts *p, int temp) {
+  for (int i = 0; i < p->of.n; i++)
+    for (int a = 0; a < p->nparam[i] && runs(p, i); a++)
+      if (p->of.part[i].arg[a] == -1 - temp) return true;
+  return false;
+}
+
+static void arguments(const TsDeviceParts *p, int i, void *const *arg, void *const *temp,
+                      void **out) {
+  for (int a = 0; a < p->nparam[i]; a++) {
+    int from = p->of.part[i].arg[a];
+    out[a] = from >= 0 ? arg[from] : temp[-1 - from];
+  }
+}
+
+/* Where temporaries are, those that have no place of their own one behind the other in
+ * `scratch`; behind them is what one part at a time takes. Gives its offset. */
+static int64_t find_temps(const TsDeviceParts *p, char *scratch, void **temp) {
+  int64_t end = 0;
+  for (int i = 0; i < p->of.ntemp; i++) {
+    void *own = p->place[i].kept ? p->place[i].kept : p->place[i].placed;
+    bool here = !own && is_used(p, i);
+    if (temp) temp[i] = here && scratch ? scratch + end : own;
+    if (here) end += aligned(p->of.temp[i].nbytes);
+  }
+  return end;
+}
+
+int64_t ts_device_parts_scratch_bytes(const TsDeviceParts *p) {
+  int64_t most = 0;
+  for (int i = 0; i < p->of.n; i++) {
+    int64_t n = runs(p, i) ? ts_device_kernel_scratch_bytes(p->part[i], p->of.part[i].dim) : 0;
+    if (n > most) most = n;
+  }
+  return find_temps(p, NULL, NULL) + most;
+}
+
+static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, TsError *err) {
+  void *list[TS_TILE_PART_PARAMS];
+  int failed = 0;
+  pthread_mutex_lock(&turn);
+  int64_t rest = find_temps(p, scratch, p->at);
+  for (int i = 0; i < p->of.n && !failed; i++) {
+    if (!runs(p, i)) continue;
+    arguments(p, i, arg, p->at, list);
+    failed = ts_device_kernel_run_in(p->part[i], scratch ? scratch + rest : NULL, list,
+                                     p->of.part[i].dim, err);
+  }
+  pthread_mutex_unlock(&turn);
+  return failed ? -1 : 0;
+}
+
+int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, TsError *err) {
+  TsDevice *d = p->device;
+  int64_t nbytes = scratch ? 0 : ts_device_parts_scratch_bytes(p);
+  if (!nbytes) return run_parts(p, scratch, arg, err);
+  void *own = d->alloc(d, nbytes, err);
+  int failed = own ? run_parts(p, own, arg, err) : -1;
+  if (own) d->free(d, own, nbytes);
+  return failed;
+}
+
+int ts_device_parts_launches(const TsDeviceParts *p) {
+  int n = 0;
+  for (int i = 0; i < p->of.n; i++) n += runs(p, i) ? ts_device_kernel_launches(p->part[i]) : 0;
+  return n;
+}
+
+bool ts_device_parts_cached(const TsDeviceParts *p) {
+  bool all = true;
+  for (int i = 0; i < p->of.n; i++) all &= ts_device_kernel_cached(p->part[i]);
+  return all;
+}
+
+/* Memory of the device itself lies well. */
+bool ts_device_parts_record(const TsDeviceParts *p, void *const *arg) {
+  void *list[TS_TILE_PART_PARAMS];
+  for (int i = 0; i < p->of.n; i++) {
+    arguments(p, i, arg, p->nowhere, list);
+    if (!ts_device_kernel_records(p->part[i], list)) return false;
+  }
+  return true;
+}

@@ -1,0 +1,65 @@
+/* Operators that have kernels of their own on a device, beside those that schedules make: each
+ * file jit/eager/family/<family>.c builds Tile IR in block form for a call and says what it depends
+ * on. Here is what they share. */
+#ifndef TS_JIT_OFFLOAD_OWN_H
+#define TS_JIT_OFFLOAD_OWN_H
+
+#include "ir/lower/short.h"
+#include "ir/tile/gpu/mma.h"
+#include "jit/eager/state.h"
+
+enum { TS_OWN_WORDS = 96, TS_OWN_PARAMS = 8 };
+
+/* A kernel and its operands: row-major tensors. Outputs may be NULL where nobody wants them,
+ * but then build leaves them out too. */
+typedef struct TsOwn {
+  int nword;
+  int64_t word[TS_OWN_WORDS]; /* all that the kernel depends on, beside the operator */
+  TsTile *(*build)(const void *arg);
+  const void *arg;
+  int nin, nout, ndim;
+  TsTensor *in[TS_OWN_PARAMS], *out[TS_OWN_PARAMS];
+  int64_t dim[TS_TILE_DIMS];
+} TsOwn;
+
+/* 1: queued; 0: no kernel; -1 with the error. As call of vm/core/offload.h. */
+int ts_own_run(TsOffloader *o, const TsCall *call, int device, const TsOwn *k);
+void ts_own_flush(TsOffloader *o);
+void ts_own_word(TsOwn *k, int64_t w);
+
+/* x row-major, apart from y; a new reference. */
+TsTensor *ts_own_ready(const TsCall *call, TsTensor *x);
+
+/* x with the axis last, as a view. */
+TsTensor *ts_own_turned(TsTensor *x, int axis);
+/* from, whose last axis is to's `axis`, to there. Not 0: failed. */
+int ts_own_turn_back(const TsCall *call, TsTensor *from, TsTensor *to, int axis);
+
+/* Sizes before, along and behind an axis. */
+typedef struct TsOwnAxis {
+  int64_t outer, n, inner;
+} TsOwnAxis;
+TsOwnAxis ts_own_axis(const TsMeta *m, int64_t axis);
+
+/* Processors that run kernels with roles of so much work, 0: none; whether those by warps run. */
+int ts_own_roles(int device, double work);
+bool ts_own_warps(int device, double work, TsGpuMachine *gpu);
+
+/* ---- families: 1, 0 or -1 as above, 0 for operators of others */
+int ts_offload_sort(TsOffloader *o, TsCall *call, int device);
+int ts_offload_quantile(TsOffloader *o, TsCall *call, int device);
+int ts_offload_masked(TsOffloader *o, TsCall *call, int device);
+int ts_offload_histogram(TsOffloader *o, TsCall *call, int device);
+int ts_offload_attention(TsOffloader *o, TsCall *call, int device);
+int ts_offload_dct(TsOffloader *o, TsCall *call, int device);
+int ts_offload_places(TsOffloader *o, TsCall *call, int device);
+int ts_offload_complex(TsOffloader *o, TsCall *call, int device);
+int ts_offload_conv(TsOffloader *o, TsCall *call, int device);
+int ts_offload_index(TsOffloader *o, TsCall *call, int device);
+int ts_offload_grouped(TsOffloader *o, TsCall *call, int device);
+int ts_offload_scatter(TsOffloader *o, TsCall *call, int device);
+int ts_offload_draw(TsOffloader *o, TsCall *call, int device);
+int ts_offload_rope(TsOffloader *o, TsCall *call, int device);
+void ts_offload_rope_flush(TsOffloader *o);
+
+#endif

@@ -1,0 +1,224 @@
+/* Indices that only a device has, looked at by the device. A kernel writes the first number
+ * that is out of range, if there is one, into memory of the device; the host looks there before
+ * it reads anything else, and raises the error of the operator then. Until that, what is read
+ * at such an index is some element, and nothing is written there.
+ *
+ * Rejected: fetching the index before each launch (the host waits, and no function can be
+ * replayed), and a flag that every kernel writes (each would have one parameter more). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/eager/family/index.h"
+#include "vm/drive/index.h"
+
+typedef TsTileVal V;
+
+/* Guards that are told apart; parts of an index, which blocks look at; numbers of a part. */
+enum { SLOTS = 8, PARTS = 512, NUMBERS = 2, PIECE = 1024 };
+
+typedef struct TsGuards {
+  int device, n;
+  bool pending, telling;
+  TsTensor *found; /* [SLOTS, PARTS, NUMBERS]: place and number; place -1: none */
+  TsGuard of[SLOTS];
+} TsGuards;
+
+/* ---- the kernel */
+typedef struct Look {
+  TsDtype index;
+  bool wraps, loss;
+} Look;
+
+static V outside(TsTileBuild *b, const Look *k, V v) {
+  if (!v) return NULL;
+  V size = ts_short_splat(b, &v->type, ts_short_dim(b, 2)), at = v;
+  V below = ts_short_by(b, TS_OP_lt, v, 0);
+  if (k->wraps) at = ts_tile_op3(b, TS_OP_where, below, ts_tile_op2(b, TS_OP_add, v, size), v);
+  V wrong = ts_tile_op1(b, TS_OP_logical_not, ts_tile_op2(b, TS_TILE_ult, at, size));
+  V ignored = ts_short_splat(b, &v->type, ts_short_dim(b, 3));
+  return k->loss
+             ? ts_tile_op2(b, TS_OP_logical_and, wrong, ts_tile_op2(b, TS_OP_ne, v, ignored))
+             : wrong;
+}
+
+/* The least place of what is outside among `each` numbers from `first` on; count: none. */
+static V first_wrong(TsTileBuild *b, const Look *k, V index, V first) {
+  TsTileType t = ts_tile_vector(TS_DT_i64, PIECE), own = ts_tile_vector(k->index, PIECE);
+  TsTileAccess edge = {.edge = true};
+  V count = ts_short_dim(b, 0), none = ts_short_splat(b, &t, count), least = NULL;
+  TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 1), PIECE, false, 1, &none);
+  if (!l.stmt) return NULL;
+  V start = ts_tile_op2(b, TS_OP_add, first, l.i);
+  V at = ts_tile_op2(b, TS_OP_add, ts_short_iota(b, &t, 0), ts_short_splat(b, &t, start));
+  V v = ts_tile_cast(b, ts_tile_load(b, index, &start, &own, &edge), TS_DT_i64);
+  V in = ts_tile_op2(b, TS_OP_lt, at, ts_short_splat(b, &t, count));
+  V wrong = ts_tile_op2(b, TS_OP_logical_and, in, outside(b, k, v));
+  at = ts_tile_op3(b, TS_OP_where, wrong, at, l.carry[0]);
+  V next = ts_tile_op2(b, TS_OP_minimum, at, l.carry[0]);
+  ts_tile_for_end(b, &l, &next, &least);
+  TsAttr axis = {.type = TS_ATTR_int, .i = 0};
+  TsTileType one = ts_tile_scalar(TS_DT_i64);
+  return least ? ts_tile_emit1(b, TS_TILE_min, 1, &least, &axis, &one) : NULL;
+}
+
+/* Sizes: count, numbers of a part, size of the axis, the number that is ignored. */
+static TsTile *build(const void *arg) {
+  static const char *const name[] = {"N", "each", "size", "ignored"};
+  const Look *how = arg;
+  TsTile *k = ts_tile_new("indices");
+  int64_t size[4];
+  if (!k) return NULL;
+  for (int i = 0; i < 4; i++) size[i] = ts_tile_size(k, name[i]);
+  TsTileType ti = ts_tile_vector(how->index, size[0]);
+  TsTileType tf = ts_tile_type(TS_DT_i64, 2, (int64_t[]){PARTS, NUMBERS});
+  V index = ts_tile_param(k, "index", &ti, false), found = ts_tile_param(k, "found", &tf, true);
+  TsTileBuild b = ts_tile_build(k);
+  k->threads = 256, k->vector = 8;
+  TsTileLoop l =
+      ts_tile_for(&b, ts_tile_index(&b, 0), ts_tile_index(&b, PARTS), 1, true, 0, NULL);
+  V first = ts_tile_op2(&b, TS_OP_mul, l.i, ts_short_dim(&b, 1));
+  V place = first_wrong(&b, how, index, first), count = ts_short_dim(&b, 0);
+  V some = ts_tile_cast(&b, ts_tile_op2(&b, TS_OP_lt, place, count), TS_DT_i64);
+  TsTileLoop once = ts_tile_for(&b, ts_tile_index(&b, 0), some, 1, false, 0, NULL);
+  TsTileType one = ts_tile_scalar(how->index);
+  V value = ts_tile_cast(&b, ts_tile_load(&b, index, &place, &one, NULL), TS_DT_i64);
+  V zero = ts_tile_index(&b, 0);
+  ts_tile_store(&b, found, (V[]){l.i, zero}, place, NULL);
+  ts_tile_store(&b, found, (V[]){l.i, ts_tile_index(&b, 1)}, value, NULL);
+  ts_tile_for_end(&b, &once, NULL, NULL);
+  ts_tile_for_end(&b, &l, NULL, NULL);
+  return k;
+}
+
+/* ---- what was found */
+static int forget(TsGuards *g) {
+  int64_t *at = ts_tensor_write(g->found);
+  if (at) memset(at, 0xff, SLOTS * PARTS * NUMBERS * sizeof *at);
+  g->n = 0;
+  return at ? 0 : -1;
+}
+
+static TsGuards *open(TsOffloader *o, int device) {
+  TsGuards *g = o->guards;
+  TsMeta m = {.dtype = TS_DT_i64, .ndim = 1, .device = (uint8_t)device};
+  if (g) return g->device == device ? g : NULL;
+  if (!(g = calloc(1, sizeof *g))) return NULL;
+  g->device = device;
+  m.dim[0] = SLOTS * PARTS * NUMBERS;
+  g->found = ts_tensor_new(o->c, &m);
+  if (g->found && !forget(g)) return o->guards = g;
+  ts_tensor_unref(g->found);
+  free(g);
+  return NULL;
+}
+
+void ts_offload_guards_drop(TsOffloader *o) {
+  TsGuards *g = o->guards;
+  o->guards = NULL;
+  if (!g) return;
+  ts_tensor_unref(g->found);
+  free(g);
+}
+
+bool ts_offload_guards_wait(const TsOffloader *o) { return o->guards && o->guards->pending; }
+
+/* The first wrong number of a slot. */
+static const int64_t *wrong_of(const int64_t *found, int slot) {
+  const int64_t *at = found + slot * PARTS * NUMBERS;
+  for (int i = 0; i < PARTS; i++)
+    if (at[i * NUMBERS] >= 0) return at + i * NUMBERS;
+  return NULL;
+}
+
+int ts_offload_guards_tell(TsOffloader *o) {
+  TsGuards *g = o->guards;
+  if (!g || !g->pending || g->telling) return 0;
+  g->telling = true;
+  const int64_t *found = ts_tensor_read(g->found), *wrong = NULL;
+  TsGuard of = g->of[0];
+  int64_t at[NUMBERS] = {0};
+  for (int i = 0; found && i < g->n && !wrong; i++)
+    if ((wrong = wrong_of(found, i))) of = g->of[i];
+  if (wrong) memcpy(at, wrong, sizeof at);
+  int failed = !found || (wrong && forget(g)) ? -1 : 0;
+  g->telling = g->pending = false;
+  o->c->waiting = o->streak.on;
+  return failed || !wrong ? failed : ts_guard_wrong(&of, o->c, at[0], at[1]);
+}
+
+/* ---- looking */
+static bool same(const TsGuard *x, const TsGuard *y) {
+  return x->op == y->op && x->axis == y->axis && x->size == y->size &&
+         x->ignored == y->ignored && x->x.dtype == y->x.dtype &&
+         ts_meta_same_shape(&x->x, &y->x) && !strcmp(x->place, y->place) &&
+         !strcmp(x->function, y->function);
+}
+
+/* A slot's number; -1 with the error, which may be that of a number that was wrong before. */
+static int slot_of(TsOffloader *o, TsGuards *g, const TsGuard *guard) {
+  for (int i = 0; i < g->n; i++)
+    if (same(&g->of[i], guard)) return i;
+  if (g->n == SLOTS && (ts_offload_guards_tell(o) || forget(g))) return -1;
+  g->of[g->n] = *guard;
+  return g->n++;
+}
+
+static int look(TsOffloader *o, TsGuards *g, int slot, TsTensor *index) {
+  const TsGuard *guard = &g->of[slot];
+  int64_t n = ts_tensor_numel(index), each = (n + PARTS - 1) / PARTS, stride = 1;
+  Look how = {ts_tensor_dtype(index), ts_guard_wraps(guard), ts_guard_of_loss(guard)};
+  TsMeta m = g->found->meta;
+  m.dim[0] = PARTS * NUMBERS;
+  TsTensor *to = ts_tensor_view(g->found, &m, &stride, (int64_t)slot * PARTS * NUMBERS * 8);
+  TsCall call = {.ctx = o->c, .op = guard->op};
+  TsOwn k = {.build = build, .arg = &how, .nin = 1, .in = {index}, .nout = 1, .out = {to}};
+  k.ndim = 4;
+  k.dim[0] = n, k.dim[1] = (each + PIECE - 1) / PIECE * PIECE;
+  k.dim[2] = guard->size, k.dim[3] = guard->ignored;
+  ts_own_word(&k, 'G' << 8);
+  ts_own_word(&k, how.index | how.wraps << 8 | how.loss << 9);
+  bool outermost = ts_offload_begin(o, (Meanwhile){.dst = index});
+  int done = to ? ts_own_run(o, &call, g->device, &k) : -1;
+  ts_offload_end(o, outermost);
+  if (done == 1) o->stats.calls--; /* no call of the program's */
+  ts_tensor_unref(to);
+  return done;
+}
+
+/* Eager calls say where they stand: the error comes later. */
+static TsGuard placed(TsContext *c, const TsGuard *guard) {
+  TsGuard g = *guard;
+  const char *place = c->where && !*g.function ? c->where(c->where_arg) : NULL;
+  if (place) snprintf(g.place, sizeof g.place, "%s", place);
+  return g;
+}
+
+int ts_offload_guard(TsContext *c, const TsGuard *guard, TsTensor *index) {
+  TsOffloader *o = c->offloader;
+  TsGuard own = placed(c, guard);
+  if (!ts_tensor_numel(index) || !index->contiguous || !ts_index_takes(index)) return 0;
+  if (!o->on) return 0;
+  TsGuards *g = open(o, index->meta.device);
+  if (!g) return 0;
+  int slot = slot_of(o, g, &own), done = slot < 0 ? -1 : look(o, g, slot, index);
+  if (done == 1) g->pending = c->waiting = true;
+  return done;
+}
+
+int ts_offload_in_range(TsOffloader *o, const TsCall *call, int device, int input, int axis,
+                        int64_t size) {
+  TsGuard g = {.op = call->op, .x = call->in[0]->meta, .axis = axis, .size = size};
+  (void)device;
+  TsTensor *index = call->in[input];
+  if (!index->contiguous && !(index->storage->valid & 1)) {
+    TsTensor *ready = ts_own_ready(call, index);
+    int failed = !ready || ts_guard_check(&g, o->c, ready);
+    ts_tensor_unref(ready);
+    if (!failed) return 1;
+  } else if (!ts_guard_check(&g, o->c, index)) {
+    return 1;
+  }
+  ts_error_clear(&o->c->err);
+  return 0;
+}

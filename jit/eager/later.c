@@ -1,0 +1,157 @@
+/* Calls that the CPU runs while their kernels are compiled in the background.
+ *
+ * A kernel takes 20 ms to half a second from its Tile IR to the GPU, most of it in the driver's
+ * compiler, and what a call waits for is not its kernel but its result. Where both have the
+ * same bits and the CPU needs a fraction of that time, it runs the call, over fetched bytes, as
+ * it runs what has no kernel. Each such call costs at most BUDGET_NS more than its kernel
+ * would, and they end when the kernel is there. A call of several kernels that has to wait is
+ * gone through once without launches, so that they are compiled side by side. Rejected: a
+ * second, quicker kernel for each operator (the driver needs 5 to 13 ms for one that is empty, and
+ * there would be twice as many to test). */
+#include "jit/eager/state.h"
+#include "jit/launch/profile.h"
+
+static const double BUDGET_NS = 5e6, BYTE_NS = 0.2, PRODUCT_NS = 0.2;
+/* Of the interpreter. What attention stands in for takes the compiler far longer. */
+static const double UNIT_NS = 0.45, TILE_NS = 10, SCORE_NS = 20;
+static const double STAND_NS = 20e6, STAND_ATTENTION_NS = 100e6;
+
+static double numel(const TsTensor *t) { return t ? (double)ts_tensor_numel(t) : 0; }
+
+/* Products of 16 bits are sums in another order on a matrix unit. */
+static bool is_narrow(const TsTensor *t) {
+  return t && ts_dtype_is((TsDtype)t->meta.dtype, TS_KIND_F | TS_KIND_X) &&
+         ts_dtypes[t->meta.dtype].nbytes < 4;
+}
+
+static double rest(const TsTensor *t, int axis) {
+  double d = axis < t->meta.ndim ? (double)t->meta.dim[axis] : 1;
+  return d > 0 ? numel(t) / d : 0;
+}
+
+static double keys_of(const TsTensor *k) {
+  return k->meta.ndim > 1 ? (double)k->meta.dim[k->meta.ndim - 2] : 1;
+}
+
+/* Multiply-adds of a call; 0: it has none. */
+static double products_of(const TsCall *c) {
+  const TsTensor *a = c->in[0], *b = c->nin > 1 ? c->in[1] : NULL;
+  if (!a || !b) return 0;
+  switch (c->op) {
+  case TS_OP_matmul: return numel(c->out[0]) * (double)a->meta.dim[a->meta.ndim - 1];
+  case TS_OP_grouped_matmul: return numel(c->out[0]) * (double)a->meta.dim[1];
+  case TS_OP_grouped_matmul_weight_grad: return numel(a) * (double)b->meta.dim[1];
+  case TS_OP_attention: return 2 * numel(a) * keys_of(b);
+  case TS_OP_attention_grad: return 7 * numel(a) * keys_of(b);
+  case TS_OP_conv1d:
+  case TS_OP_conv2d:
+  case TS_OP_conv3d: return numel(c->out[0]) * rest(b, 0);
+  case TS_OP_conv_transpose: return numel(a) * rest(b, 0);
+  case TS_OP_conv_weight_grad: return numel(c->out[0]) * rest(b, 1);
+  default: return 0;
+  }
+}
+
+/* Per element of operands and results: slow by a factor rather than quick. */
+static double element_ns(const TsCall *c) {
+  switch (c->op) {
+  case TS_OP_sort:
+  case TS_OP_argsort:
+  case TS_OP_topk:
+  case TS_OP_fft:
+  case TS_OP_ifft:
+  case TS_OP_rfft:
+  case TS_OP_irfft:
+  case TS_OP_fft2:
+  case TS_OP_ifft2:
+  case TS_OP_fftn:
+  case TS_OP_ifftn: return 50;
+  default: return 3;
+  }
+}
+
+static double call_ns(const TsCall *c, double products) {
+  double ns = products * PRODUCT_NS, each = products ? 0 : element_ns(c);
+  for (int i = 0; i < c->nin + c->nout; i++) {
+    const TsTensor *t = i < c->nin ? c->in[i] : c->out[i - c->nin];
+    if (t) ns += numel(t) * each + (double)ts_meta_nbytes(&t->meta) * BYTE_NS;
+  }
+  return ns;
+}
+
+static bool is_narrow_call(const TsCall *c) {
+  for (int i = 0; i < c->nin; i++)
+    if (is_narrow(c->in[i])) return true;
+  return false;
+}
+
+static bool is_brief_call(const TsOffloader *o, const TsCall *c) {
+  double products = products_of(c);
+  if (o->c->profile == TS_PROFILE_fast) return false;
+  if (products && is_narrow_call(c)) return false;
+  return call_ns(c, products) < BUDGET_NS;
+}
+
+/* Who measures kernels, or wants them at once, waits for them. */
+bool ts_offload_defers(const TsOffloader *o) {
+  return o->prepares || (o->later && !o->eager && !ts_profile_on());
+}
+
+bool ts_offload_brief(const TsOffloader *o) {
+  const Meanwhile *m = &o->at;
+  if (!ts_offload_defers(o) || o->prepares || m->in_place) return false;
+  if (m->call) return is_brief_call(o, m->call);
+  return m->dst && (double)ts_meta_nbytes(&m->dst->meta) * BYTE_NS * 2 < BUDGET_NS;
+}
+
+/* What is recorded has to be launched. */
+bool ts_offload_unhurried(const TsOffloader *o) {
+  const TsCall *c = o->at.call;
+  if (!ts_offload_defers(o) || o->prepares || o->replay || !c || !is_narrow_call(c))
+    return false;
+  bool attends = c->op == TS_OP_attention || c->op == TS_OP_attention_grad;
+  double products = products_of(c), ns = products * UNIT_NS;
+  if (attends) ns += rest(c->in[0], c->in[0]->meta.ndim - 1) * keys_of(c->in[1]) * SCORE_NS;
+  for (int i = 0; i < c->nin + c->nout; i++)
+    ns += numel(i < c->nin ? c->in[i] : c->out[i - c->nin]) * TILE_NS;
+  return products && ns < (attends ? STAND_ATTENTION_NS : STAND_NS);
+}
+
+/* Calls of several kernels; what they draw or read on the way they can do twice. */
+static bool has_several(const TsCall *c) {
+  switch (c->op) {
+  case TS_OP_conv1d:
+  case TS_OP_conv2d:
+  case TS_OP_conv3d:
+  case TS_OP_conv_transpose:
+  case TS_OP_conv_weight_grad:
+  case TS_OP_grouped_matmul:
+  case TS_OP_grouped_matmul_weight_grad:
+  case TS_OP_index_add:
+  case TS_OP_scatter_add:
+  case TS_OP_segment_reduce:
+  case TS_OP_sort:
+  case TS_OP_argsort:
+  case TS_OP_topk: return true;
+  default: return false;
+  }
+}
+
+bool ts_offload_rehearsable(const TsOffloader *o) {
+  const Meanwhile *m = &o->at;
+  bool again = !m->in_place || !m->launched;
+  if (o->prepares) return m->call;
+  return ts_offload_defers(o) && m->call && !m->all && again && has_several(m->call);
+}
+
+bool ts_offload_rehearse(TsOffloader *o) { return o->at.rehearses = ts_offload_rehearsable(o); }
+
+bool ts_offload_begin(TsOffloader *o, Meanwhile call) {
+  if (o->at.call || o->at.dst) return false;
+  o->at = call;
+  return true;
+}
+
+void ts_offload_end(TsOffloader *o, bool outermost) {
+  if (outermost) o->at = (Meanwhile){.call = NULL};
+}

@@ -1,0 +1,526 @@
+/* See jit/eager/offload.h: the table of plans, and running them. */
+#include "jit/eager/offload.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ir/graph/failing.h"
+#include "jit/launch/ahead.h"
+#include "jit/eager/family/index.h"
+#include "jit/launch/profile.h"
+#include "jit/device/stand_in.h"
+#include "jit/trace/trace.h"
+#include "vm/core/offload.h"
+#include "vm/drive/optim.h"
+
+enum { MOST_PLANS = 4096 };
+
+static TsOffloader *of(TsContext *c) { return c->offloader; }
+
+static double now_msec(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* ---- the table */
+static Plan *find(const TsOffloader *o, const Form *f) {
+  for (Plan *p = o->bucket[f->hash % OFFLOAD_BUCKETS]; p; p = p->next)
+    if (p->hash == f->hash && p->nword == f->nword &&
+        !memcmp(p->word, f->word, sizeof *f->word * (size_t)f->nword))
+      return p;
+  return NULL;
+}
+
+static int end_streak(TsContext *c) {
+  c->waiting = ts_offload_guards_wait(of(c));
+  return ts_streak_end(&of(c)->streak, &c->err);
+}
+
+void ts_offload_flush(TsOffloader *o) {
+  for (int i = 0; i < OFFLOAD_BUCKETS; i++) {
+    for (Plan *p = o->bucket[i], *next; p; p = next) {
+      next = p->next;
+      free(p->quick);
+      free(p);
+    }
+    o->bucket[i] = NULL;
+  }
+  o->nplan = 0;
+  memset(o->optim, 0, sizeof o->optim);
+  ts_offload_fft_flush(o);
+  ts_own_flush(o);
+  ts_offload_guards_drop(o);
+  ts_offload_rope_flush(o);
+  if (end_streak(o->c)) ts_error_clear(&o->c->err);
+  ts_offload_drop_kernels(o);
+  ts_stand_in_close();
+}
+
+/* Once an operator: it is the same reason for most calls of it. */
+void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why) {
+  uint64_t *told = &o->told[op / 64], bit = 1ull << op % 64;
+  if (!o->verbose || (*told & bit)) return;
+  *told |= bit;
+  fprintf(stderr, "[jit device: %s of %s runs on the CPU: %s]\n", ts_op_info(op)->name,
+          ts_device_at(device)->name, why);
+}
+
+static Plan *make(TsOffloader *o, const Form *f) {
+  TsError err = {0};
+  double start = now_msec();
+  if (o->nplan == MOST_PLANS) ts_offload_flush(o);
+  size_t nbytes = sizeof *f->word * (size_t)f->nword;
+  Plan *p = malloc(sizeof *p + nbytes);
+  if (!p) return NULL;
+  int64_t kernels = o->stats.kernels, cached = o->stats.cached;
+  ts_offload_make(o, f, p, &err);
+  p->hash = f->hash;
+  p->nword = f->nword;
+  memcpy(p->word, f->word, nbytes);
+  p->next = o->bucket[f->hash % OFFLOAD_BUCKETS];
+  o->bucket[f->hash % OFFLOAD_BUCKETS] = p;
+  o->nplan++;
+  double msec = now_msec() - start;
+  o->stats.compile_msec += msec;
+  if (!p->kernel) {
+    o->stats.refused++;
+    ts_offload_refused(o, (TsOp)f->op, f->device, err.message);
+    return p;
+  }
+  if (o->verbose && !ts_device_kernel_ready(p->kernel))
+    fprintf(stderr, "[jit device: the kernel of %s for %s is %s meanwhile]\n",
+            ts_op_info((TsOp)f->op)->name, ts_device_at(f->device)->name,
+            ts_device_kernel_cached(p->kernel) ? "loaded" : "compiled");
+  if (!ts_device_kernel_ready(p->kernel)) return p;
+  double llvm, driver;
+  ts_device_kernel_times(p->kernel, &llvm, &driver);
+  if (o->verbose && o->stats.kernels > kernels)
+    fprintf(stderr,
+            "[jit device: a kernel of %s for %s%s in %.2f ms; LLVM %.2f, the driver %.2f]\n",
+            ts_op_info((TsOp)f->op)->name, ts_device_at(f->device)->name,
+            o->stats.cached > cached ? " from disk" : "", msec, llvm * 1e-3, driver * 1e-3);
+  return p;
+}
+
+/* ---- running */
+/* Kernels that need memory of their own may find none where garbage holds it. */
+static int run_kernel(TsContext *c, TsDeviceKernel *k, void *const *arg, const int64_t *dim) {
+  int failed = ts_device_kernel_run(k, arg, dim, &c->err);
+  return failed && ts_context_once_more(c) ? ts_device_kernel_run(k, arg, dim, &c->err)
+                                           : failed;
+}
+
+void ts_offload_touch_bytes(TsContext *c, const void *at, int64_t nbytes, bool write) {
+  Touched *t = &of(c)->touched;
+  if (of(c)->at.rehearses) return;
+  if (of(c)->replay) {
+    ts_replay_touch(of(c)->replay, at, nbytes, write);
+  } else if (nbytes > 0 && t->n >= 0) {
+    bool room = t->n < OFFLOAD_TOUCHES;
+    if (room) t->of[t->n] = (TsAccess){(uintptr_t)at, (uint64_t)nbytes, write};
+    t->n = room ? t->n + 1 : -1;
+  }
+}
+
+/* What was said is of this launch alone. */
+static int run_touching(TsContext *c, TsDeviceKernel *k, void *const *arg, const int64_t *dim) {
+  TsDevice *d = ts_device_kernel_device(k);
+  TsAccesses a = {of(c)->touched.of, of(c)->touched.n};
+  ts_ahead_begin(d, &a);
+  int failed = run_kernel(c, k, arg, dim);
+  ts_ahead_end(d, &a, failed);
+  of(c)->touched.n = 0;
+  return failed;
+}
+
+/* From the first element on, or before it where strides are negative. */
+void ts_offload_touch(TsContext *c, const TsTensor *t, const void *at, bool write) {
+  int64_t below = 0, above = ts_tensor_numel(t) > 0, size = ts_dtypes[t->meta.dtype].nbytes;
+  for (int i = 0; i < t->meta.ndim && above; i++) {
+    int64_t far = (t->meta.dim[i] - 1) * t->stride[i];
+    *(far < 0 ? &below : &above) += far;
+  }
+  bool whole = t->meta.dtype == TS_DT_mxfp4;
+  ts_offload_touch_bytes(c, (const char *)at + below * size,
+                         whole ? t->storage->nbytes : (above - below) * size, write);
+}
+
+int ts_offload_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
+                      const int64_t *dim) {
+  TsReplay *r = of(c)->replay;
+  if (of(c)->at.rehearses) return 0;
+  of(c)->at.launched = true;
+  if (end_streak(c)) return -1;
+  if (ts_profile_on()) return ts_profile_launch(k, arg, dim, &c->err);
+  return r ? ts_replay_launch(r, k, nparam, arg, ndim, dim, &c->err)
+           : run_touching(c, k, arg, dim);
+}
+
+int ts_offload_launch_many(TsContext *c, TsDeviceKernel *k, int n, int nparam, void *const *arg,
+                           int ndim, const int64_t *dim) {
+  TsReplay *r = of(c)->replay;
+  if (n == 1) return ts_offload_launch(c, k, nparam, arg, ndim, dim);
+  of(c)->touched.n = 0;
+  if (end_streak(c)) return -1;
+  if (ts_profile_on()) return ts_profile_launch_many(k, n, arg, dim, &c->err);
+  return r ? ts_replay_launch_many(r, k, n, n * nparam, arg, n * ndim, dim, &c->err)
+           : ts_device_kernel_run_many(k, n, arg, dim, &c->err);
+}
+
+static void enter(TsContext *c, int device, void **slot) {
+  TsOffloader *o = of(c);
+  if (end_streak(c)) ts_error_clear(&c->err); /* whoever waits for the device is told again */
+  if (!*slot) *slot = ts_replay_new(ts_device_at(device));
+  o->replay = *slot;
+  c->replaying = o->replay != NULL;
+  if (o->replay) ts_replay_begin(o->replay);
+}
+
+static int leave(TsContext *c) {
+  TsReplay *r = of(c)->replay;
+  of(c)->replay = NULL;
+  c->replaying = false;
+  return r ? ts_replay_end(r, &c->err) : 0;
+}
+
+static void forget(void *slot) { ts_replay_free(slot); }
+
+static int flush(TsContext *c, bool fetched) {
+  int failed = end_streak(c);
+  if (of(c)->replay && !failed) failed = ts_replay_flush(of(c)->replay, &c->err);
+  return fetched && !failed ? ts_offload_guards_tell(of(c)) : failed;
+}
+
+static bool shares(const Form *f, const Plan *p, int k) {
+  const TsTensor *y = f->out[k].t;
+  for (int i = 0; i < f->nin; i++) {
+    const TsTensor *x = f->in[i].kind == OPERAND_tensor ? f->in[i].t : NULL;
+    if (!x || x->storage != y->storage) continue;
+    if (!(p->over[k] >> i & 1) || x->offset != y->offset) return true;
+  }
+  return false;
+}
+
+static double bytes_of(const Form *f) {
+  double bytes = 0;
+  for (int i = 0; i < f->nin; i++)
+    if (f->in[i].kind == OPERAND_tensor) bytes += (double)ts_meta_nbytes(&f->in[i].meta);
+  for (int i = 0; i < f->nout; i++) bytes += (double)ts_meta_nbytes(&f->out[i].meta);
+  return bytes;
+}
+
+/* Work in proportion to elements. */
+static bool is_linear(const Form *f) {
+  switch (f->op) {
+  case TS_OP_softmax:
+  case TS_OP_log_softmax:
+  case TS_OP_layernorm:
+  case TS_OP_rmsnorm: return true;
+  default: return f->collapsed || ts_op_info((TsOp)f->op)->cls == TS_CLASS_REDUCE;
+  }
+}
+
+/* Over in a moment, so that nobody minds when it is put off. */
+static bool is_brief(const Form *f, const Plan *p) {
+  enum { FEW = 8192 };
+  bool small = is_linear(f);
+  int64_t n = 0;
+  for (int i = 0; i < f->nin && small; i++)
+    if (f->in[i].kind == OPERAND_tensor) n += ts_tensor_numel(f->in[i].t);
+  for (int i = 0; i < f->nout && small; i++) n += ts_tensor_numel(f->out[i].t);
+  return small && n <= FEW && ts_device_kernel_simple(p->kernel);
+}
+
+static void touch(TsContext *c, const Form *f, const Plan *p, void *const *arg) {
+  for (int i = 0; i < p->nparam; i++) {
+    int k = p->arg[i];
+    ts_offload_touch(c, k >= 0 ? f->in[k].t : f->out[-1 - k].t, arg[i], k < 0);
+  }
+}
+
+static int launch(TsContext *c, const Form *f, const Plan *p, void *const *arg,
+                  const int64_t *dim) {
+  TsStreak *s = &of(c)->streak;
+  if (of(c)->at.rehearses) return 0;
+  of(c)->at.launched = true;
+  if (of(c)->replay || ts_profile_on() || !is_brief(f, p)) {
+    touch(c, f, p, arg);
+    return ts_offload_launch(c, p->kernel, p->nparam, arg, p->ndim, dim);
+  }
+  int failed = ts_streak_launch(s, ts_device_at(f->device), p->kernel, p->nparam, arg, p->ndim,
+                                dim, &c->err);
+  c->waiting = s->on || ts_offload_guards_wait(of(c));
+  return failed;
+}
+
+/* Addresses and sizes of a run. */
+static int arguments(const Form *f, const Plan *p, void **arg, int64_t *dim) {
+  void *in[OFFLOAD_IN], *out[OFFLOAD_OUT];
+  for (int i = 0; i < f->nin; i++)
+    if (f->in[i].kind == OPERAND_tensor && !(in[i] = ts_tensor_read_on(f->in[i].t, f->device)))
+      return -1;
+  for (int i = 0; i < f->nout; i++) {
+    TsTensor *y = f->out[i].t;
+    bool whole = y->contiguous && ts_meta_nbytes(&y->meta) == y->storage->nbytes;
+    if (!(out[i] = ts_tensor_write_on(y, f->device, whole))) return -1;
+  }
+  for (int i = 0; i < p->nparam; i++)
+    arg[i] = p->arg[i] >= 0 ? in[p->arg[i]] : out[-1 - p->arg[i]];
+  memcpy(dim, p->dim, sizeof p->dim);
+  if (p->sized) dim[0] = f->out[0].meta.dim[0];
+  for (int d = 0; d < p->ndim; d++)
+    if (p->number[d] >= 0) memcpy(&dim[d], &f->in[p->number[d]].number, sizeof *dim);
+  return 0;
+}
+
+static int run(TsContext *c, const Form *f, const Plan *p) {
+  void *arg[TS_SCHED_PARAMS];
+  int64_t dim[TS_TILE_DIMS];
+  if (arguments(f, p, arg, dim)) return -1;
+  if (ts_profile_on()) ts_profile_label(ts_op_info((TsOp)f->op)->name, bytes_of(f), 0);
+  return launch(c, f, p, arg, dim) ? -1 : 1;
+}
+
+/* Results without elements need no kernel. */
+static bool is_empty(const Form *f) {
+  for (int i = 0; i < f->nout; i++)
+    if (ts_tensor_numel(f->out[i].t)) return false;
+  return true;
+}
+
+/* Of an empty result the VM has still to say what is wrong: draws move the generator, indices
+ * may be out of range, texts are read by handlers. */
+static bool needs_vm(const Form *f) {
+  const TsOpInfo *o = ts_op_info((TsOp)f->op);
+  if (o->cls == TS_CLASS_RANDOM || ts_op_may_fail((TsOp)f->op)) return true;
+  for (int i = 0; f->attr && i < o->nattr; i++)
+    if (f->attr[i].type == TS_ATTR_str) return true;
+  for (int i = 0; i < f->nin && !ts_trace_allowed((TsOp)f->op); i++)
+    if (f->in[i].kind == OPERAND_tensor && ts_index_takes(f->in[i].t) &&
+        ts_tensor_numel(f->in[i].t))
+      return true;
+  return false;
+}
+
+/* If not, the VM says so. */
+static bool in_range(TsContext *c, const Form *f, const Plan *p) {
+  for (int i = 0; i < p->nguard; i++) {
+    if (!ts_guard_check(&p->guard[i], c, f->in[p->guarded[i]].t)) continue;
+    ts_error_clear(&c->err);
+    return false;
+  }
+  return true;
+}
+
+/* 1 with the plan of f; 0: the VM runs it. */
+static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
+  TsOffloader *o = of(c);
+  Plan *p = *found = find(o, f);
+  if (!p && end_streak(c)) return -1;
+  if (!p && !(p = *found = make(o, f))) return 0;
+  bool apart = true, waits = p->kernel && !ts_device_kernel_ready(p->kernel);
+  Plan *quick =
+      waits && !o->prepares && !ts_offload_brief(o) ? ts_offload_quick(o, f, p) : NULL;
+  if (quick) p = *found = quick;
+  if (p->kernel && !ts_offload_can(o, f->op, f->device, &p->kernel)) return 0;
+  if (p->kernel && !in_range(c, f, p)) return 0;
+  for (int k = 0; in_place && k < f->nout; k++) apart &= !shares(f, p, k);
+  if (!p->kernel || !apart) {
+    o->stats.fallback++;
+    return 0;
+  }
+  o->stats.calls++;
+  return 1;
+}
+
+static int run_form(TsContext *c, const Form *f, bool in_place) {
+  Plan *p;
+  if (is_empty(f)) return !needs_vm(f);
+  int done = find_plan(c, f, in_place, &p);
+  return done == 1 ? run(c, f, p) : done;
+}
+
+/* ---- the hook */
+/* A number beside integers must fit their type: if not, the VM has the words. */
+static bool numbers_fit(const TsCall *call) {
+  int64_t lo, hi;
+  if (!ts_dtype_is(call->compute, TS_KIND_B | TS_KIND_U | TS_KIND_I)) return true;
+  ts_dtype_int_range(call->compute, &lo, &hi);
+  for (int i = 0; i < call->nin; i++) {
+    const TsTensor *t = call->in[i];
+    if (!t || !t->meta.weak || t->meta.ndim || t->meta.dtype != TS_DT_i64) continue;
+    int64_t v = *(const int64_t *)t->storage->host;
+    if (v < lo || v > hi) return false;
+  }
+  return true;
+}
+
+static int assign_there(TsContext *c, TsTensor *dst, TsTensor *src) {
+  Form f;
+  TsOffloader *o = of(c);
+  if (!o->on) return 0;
+  bool outermost = ts_offload_begin(o, (Meanwhile){.dst = dst});
+  int done = ts_offload_form_assign(dst, src, &f) ? run_form(c, &f, false) : 0;
+  ts_offload_end(o, outermost);
+  return done;
+}
+
+static int assign_number(TsContext *c, TsTensor *dst, double value) {
+  TsTensor *x = ts_tensor_number(c, value);
+  Form f;
+  int done = x && ts_offload_form_assign(dst, x, &f) ? run_form(c, &f, false) : 0;
+  ts_tensor_unref(x);
+  return done;
+}
+
+/* Copies, and tensors of one number. */
+static int create(const TsCall *call) {
+  switch (call->op) {
+  case TS_OP_empty:
+  case TS_OP_empty_like: return 1;
+  case TS_OP_zeros:
+  case TS_OP_zeros_like: return assign_number(call->ctx, call->out[0], 0);
+  case TS_OP_ones:
+  case TS_OP_ones_like: return assign_number(call->ctx, call->out[0], 1);
+  case TS_OP_full: return assign_number(call->ctx, call->out[0], call->attr[1].f);
+  case TS_OP_clone: return assign_there(call->ctx, call->out[0], call->in[0]);
+  case TS_OP_full_like: return assign_number(call->ctx, call->out[0], call->attr[0].f);
+  default: return 0;
+  }
+}
+
+/* The elements of y's axis from `start` on are x's. */
+static int place_part(TsContext *c, TsTensor *y, TsTensor *x, int axis, int64_t start) {
+  TsMeta m = y->meta;
+  m.dim[axis] = x->meta.dim[axis];
+  int64_t offset = y->offset + start * y->stride[axis] * ts_dtypes[m.dtype].nbytes;
+  if (x->storage == y->storage && x->offset == offset && x->meta.dtype == m.dtype) return 1;
+  TsTensor *part = ts_tensor_numel(x) ? ts_tensor_view(y, &m, y->stride, offset) : NULL;
+  int done = !ts_tensor_numel(x) ? 1 : part ? assign_there(c, part, x) : -1;
+  ts_tensor_unref(part);
+  return done;
+}
+
+static int concat(const TsCall *call) {
+  TsTensor *y = call->out[0];
+  int axis = (int)(call->attr[0].i < 0 ? call->attr[0].i + y->meta.ndim : call->attr[0].i);
+  int done = y->meta.dtype != TS_DT_mxfp4;
+  for (int64_t i = 0, at = 0; i < call->nin && done == 1; at += call->in[i++]->meta.dim[axis])
+    done = place_part(call->ctx, y, call->in[i], axis, at);
+  return done;
+}
+
+/* Operators with kernels of their own; 0: of another family, or not of these operands. */
+typedef int Family(TsOffloader *, TsCall *, int);
+static Family *const family[] = {
+    ts_offload_fft,       ts_offload_sort,      ts_offload_conv,    ts_offload_places,
+    ts_offload_complex,   ts_offload_index,     ts_offload_scatter, ts_offload_rope,
+    ts_offload_draw,      ts_offload_quantile,  ts_offload_dct,     ts_offload_masked,
+    ts_offload_histogram, ts_offload_attention, ts_offload_grouped};
+
+static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) {
+  Form f;
+  if (ts_optim_groups(call->op)) return ts_offload_optim(o, call, device);
+  int done = call->op == TS_OP_concat ? concat(call) : create(call);
+  int64_t before = o->stats.meanwhile;
+  for (size_t i = 0; !done && i < sizeof family / sizeof *family; i++)
+    done = family[i](o, call, device);
+  if (done || o->stats.meanwhile != before) return done;
+  if (o->at.call == call) o->at.in_place = false; /* nothing ran: what comes is one kernel */
+  if (!numbers_fit(call) || !ts_offload_form(call, device, &f)) {
+    o->stats.fallback++;
+    return 0;
+  }
+  return run_form(call->ctx, &f, in_place);
+}
+
+static int call_there(TsCall *call, int device, bool in_place) {
+  TsOffloader *o = of(call->ctx);
+  if (!o->on) return 0;
+  Meanwhile at = {.call = call, .in_place = in_place, .rehearses = o->prepares};
+  bool outermost = ts_offload_begin(o, at);
+  int64_t calls = o->stats.calls;
+  int done = call_device(o, call, device, in_place);
+  if (outermost && o->at.rehearses && !o->prepares) {
+    ts_error_clear(&o->c->err);
+    o->stats.calls = calls;
+    o->at = at, o->at.all = true;
+    done = call_device(o, call, device, in_place);
+  }
+  ts_offload_end(o, outermost);
+  return o->prepares && !done ? 1 : done; /* nor is it the CPU's, which would take minutes */
+}
+
+static void say_sizes(const Form *f, const Plan *p, TsOffloadLaunch *l) {
+  for (int i = 0; i < p->nparam; i++) {
+    const TsTensor *t = p->arg[i] >= 0 ? f->in[p->arg[i]].t : f->out[-1 - p->arg[i]].t;
+    l->size[i] = ts_meta_nbytes(&t->meta);
+    if (p->arg[i] >= 0 && l->nread == i) l->nread = i + 1;
+    if (!t->contiguous) l->nread = -1;
+  }
+}
+
+int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l) {
+  Form f;
+  Plan *p;
+  *l = (TsOffloadLaunch){.kernel = NULL};
+  if (!numbers_fit(call) || !ts_offload_form(call, device, &f)) return 0;
+  if (is_empty(&f)) return !needs_vm(&f);
+  int done = find_plan(o->c, &f, true, &p);
+  if (done != 1) return done;
+  if (p->nparam > OFFLOAD_IN + OFFLOAD_OUT) return 0;
+  if (arguments(&f, p, l->arg, l->dim)) return -1;
+  l->kernel = p->kernel, l->nparam = p->nparam, l->ndim = p->ndim;
+  l->nbytes = bytes_of(&f);
+  say_sizes(&f, p, l);
+  return 1;
+}
+
+static const TsOffload hook = {call_there, assign_there,     enter,           leave, forget,
+                               flush,      ts_offload_guard, ts_offload_group};
+
+/* ---- life */
+/* The program goes on meanwhile. */
+static int half_of_processors(void) {
+  long n = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+  return n < 1 ? 1 : n > TS_QUEUE_THREADS ? TS_QUEUE_THREADS : (int)n;
+}
+
+TsOffloader *ts_offload_open(TsContext *c) {
+  TsOffloader *o = calloc(1, sizeof *o);
+  if (!o || !(o->queue = ts_queue_open(half_of_processors()))) return free(o), NULL;
+  o->c = c;
+  o->on = o->later = true;
+  c->offload = &hook;
+  c->offloader = o;
+  return o;
+}
+
+void ts_offload_wait(TsOffloader *o) { ts_queue_wait(o->queue); }
+
+void ts_offload_stop(TsOffloader *o) {
+  ts_queue_stop(o->queue);
+  ts_device_kernel_abandon(o->queue);
+}
+
+void ts_offload_close(TsOffloader *o) {
+  if (!o) return;
+  ts_offload_stop(o);
+  ts_offload_flush(o);
+  ts_streak_close(&o->streak);
+  o->c->offload = NULL;
+  o->c->offloader = NULL;
+  ts_queue_close(o->queue);
+  free(o);
+}
+
+void ts_offload_verbose(TsOffloader *o, bool on) { o->verbose = on; }
+void ts_offload_later(TsOffloader *o, bool on) { o->later = on; }
+void ts_offload_eager(TsOffloader *o, bool on) { o->eager = on; }
+void ts_offload_prepare(TsOffloader *o, bool on) { o->prepares = on; }
+void ts_offload_enable(TsOffloader *o, bool on) { o->on = on; }
+TsOffloadStats ts_offload_stats(const TsOffloader *o) { return o->stats; }

@@ -1,0 +1,200 @@
+/* What the files of jit/eager share. */
+#ifndef TS_JIT_OFFLOAD_STATE_H
+#define TS_JIT_OFFLOAD_STATE_H
+
+#include "ir/sched/sched.h"
+#include "jit/device/kernel.h"
+#include "jit/eager/offload.h"
+#include "jit/launch/replay.h"
+#include "jit/launch/streak.h"
+#include "vm/drive/guard.h"
+#include "vm/core/vm.h"
+
+enum { OFFLOAD_IN = 8, OFFLOAD_OUT = 8, OFFLOAD_WORDS = 160, OFFLOAD_BUCKETS = 1024 };
+
+typedef enum OperandKind { OPERAND_none, OPERAND_number, OPERAND_tensor } OperandKind;
+
+/* An operand as a plan sees it: in the call's own axes, or in the fewest. */
+typedef struct Operand {
+  uint8_t kind;
+  bool strided; /* stride[] holds; else row-major */
+  TsTensor *t;
+  TsMeta meta;
+  int64_t stride[TS_MAX_RANK]; /* in elements */
+  double number;
+} Operand;
+
+/* A call in the form that plans are made of. */
+typedef struct Form {
+  int op, device;
+  const TsAttr *attr;
+  bool collapsed; /* meta.dim[0] of all operands is a size of the kernel */
+  TsProfile profile;
+  int nin, nout;
+  Operand in[OFFLOAD_IN], out[OFFLOAD_OUT];
+  TsAttr own[TS_MAX_ATTR]; /* attr of calls whose axes were put in another order */
+  int64_t axis[TS_MAX_RANK];
+  uint64_t hash;
+  int nword;
+  int64_t word[OFFLOAD_WORDS]; /* the key */
+} Form;
+
+/* Kernels of plans, by what they do: plans for other shapes often share one. */
+typedef struct Shared {
+  struct Shared *next;
+  int device;
+  uint8_t key[32];
+  TsDeviceKernel *kernel;
+} Shared;
+
+typedef struct Plan {
+  struct Plan *next; /* in its bucket */
+  uint64_t hash;
+  TsDeviceKernel *kernel; /* of the table of kernels; NULL: the VM runs it */
+  int nparam, ndim;
+  int8_t arg[TS_SCHED_PARAMS]; /* by parameter: input, or -1 - output */
+  int8_t number[TS_TILE_DIMS]; /* by size: the input whose number it is; -1: a size */
+  int64_t dim[TS_TILE_DIMS];
+  bool sized;                 /* size 0 is dim[0] of the form */
+  uint64_t over[OFFLOAD_OUT]; /* by output: the inputs over which it may be written */
+  int nguard;                 /* inputs that are indices, which are looked at before */
+  int8_t guarded[TS_SCHED_GUARDS];
+  TsGuard guard[TS_SCHED_GUARDS];
+  struct Plan *quick; /* of the same bits, while the kernel is compiled; NULL: none so far */
+  bool twin;          /* there may be one */
+  int nquick;         /* how often it ran */
+  int nword;
+  int64_t word[];
+} Plan;
+
+enum { OFFLOAD_OPTIM = 32 };
+
+/* A kernel of an optimiser's step. */
+typedef struct OptimPlan {
+  uint64_t key;
+  TsDeviceKernel *kernel; /* NULL: the VM runs it */
+} OptimPlan;
+
+/* A launch before it is made, of a call that is one of many (jit/eager/group.c). */
+typedef struct TsOffloadLaunch {
+  TsDeviceKernel *kernel; /* NULL: there is nothing to do */
+  int nparam, ndim;
+  void *arg[OFFLOAD_IN + OFFLOAD_OUT];
+  int64_t dim[TS_TILE_DIMS];
+  int nread; /* parameters that are read, before those that are written; -1: not said */
+  int64_t size[OFFLOAD_IN + OFFLOAD_OUT]; /* of each, in bytes from its address on */
+  double nbytes;
+} TsOffloadLaunch;
+
+/* The call, or the copy into dst, for which kernels are wanted; outermost. */
+typedef struct Meanwhile {
+  const TsCall *call;
+  const TsTensor *dst;
+  bool in_place;  /* what was launched of it cannot be launched again */
+  bool launched;  /* some of it */
+  bool all;       /* its kernels were asked for */
+  bool rehearses; /* nothing is launched, and nothing that is compiled waited for */
+} Meanwhile;
+
+/* What the next launch touches, as far as it was said; n < 0: that is not all. */
+enum { OFFLOAD_TOUCHES = 32 };
+typedef struct Touched {
+  int n;
+  TsAccess of[OFFLOAD_TOUCHES];
+} Touched;
+
+struct TsOffloader {
+  TsContext *c;
+  bool on, verbose;
+  TsReplay *replay; /* of the function that runs, or NULL */
+  TsStreak streak;  /* of small eager calls */
+  Plan *bucket[OFFLOAD_BUCKETS];
+  int nplan;
+  Shared *shared[OFFLOAD_BUCKETS];
+  OptimPlan optim[OFFLOAD_OPTIM];
+  int noptim;
+  uint64_t
+      told[TS_OP_COUNT / 64 + 1]; /* operators of which it was said that the CPU runs them */
+  struct TsFftDevicePlan *fft;    /* jit/eager/family/fft.c */
+  struct TsOwnPlan *own;          /* jit/eager/family/own.c */
+  struct TsGuards *guards;        /* jit/eager/guard.c */
+  struct TsRopeKept *rope;        /* jit/eager/family/rope.c */
+  TsOffloadStats stats;
+  TsQueue *queue; /* that compiles kernels while the CPU runs their calls */
+  bool later;     /* whether it may */
+  bool eager;     /* as of ts_jit_eager: it may not */
+  bool prepares;  /* calls only ask for kernels */
+  Meanwhile at;   /* the call at hand */
+  Touched touched;
+};
+
+/* jit/eager/form.c. False: of a kind that is not for plans (too many operands). */
+bool ts_offload_form(const TsCall *call, int device, Form *f);
+/* jit/eager/family/turn.c: rows of kernels lie along the last axes, so others are moved there. */
+void ts_offload_turn(Form *f);
+bool ts_offload_form_assign(TsTensor *dst, TsTensor *src, Form *f);
+
+/* jit/eager/make.c: fills in all but the key; kernel NULL with the reason in err. */
+void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err);
+/* A plan with less code and the same bits, for as long as that of p is not ready, or NULL. */
+Plan *ts_offload_quick(TsOffloader *o, const Form *f, Plan *p);
+
+/* jit/eager/kernel.c: the kernel of k, which stays the caller's, opened or found. Of a brief
+ * call it need not be ready. */
+TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err);
+/* The same of one that another thread has opened by its key: it becomes the table's. */
+TsDeviceKernel *ts_offload_opened(TsOffloader *o, TsDevice *d, const uint8_t key[32],
+                                  TsDeviceKernel *kernel, TsError *err);
+/* It need not be ready, whatever the call. */
+TsDeviceKernel *ts_offload_kernel_later(TsOffloader *o, TsDevice *d, const TsTile *k,
+                                        TsError *err);
+/* Whether *k can be launched now, as itself or stood in for, or the call is rehearsed; waits for it
+ * where none of that is. False: the CPU runs the call, meanwhile or, where it could not be
+ * compiled, always, and then *k is NULL. */
+bool ts_offload_can(TsOffloader *o, int op, int device, TsDeviceKernel **k);
+/* jit/eager/later.c: whether the CPU may run the call at hand while kernels are compiled. The
+ * outermost call is at hand from begin to end. */
+bool ts_offload_defers(const TsOffloader *o);
+bool ts_offload_brief(const TsOffloader *o);
+/* Whether its kernels may be stood in for (jit/device/stand_in.h): products of 16 bits, and few. */
+bool ts_offload_unhurried(const TsOffloader *o);
+/* Whether a kernel that is not ready need not be waited for, since the call runs again; begins
+ * the rehearsal. */
+bool ts_offload_rehearsable(const TsOffloader *o);
+bool ts_offload_rehearse(TsOffloader *o);
+bool ts_offload_begin(TsOffloader *o, Meanwhile call); /* whether it is the outermost */
+void ts_offload_end(TsOffloader *o, bool outermost);
+void ts_offload_drop_kernels(TsOffloader *o);
+
+/* jit/eager/offload.c, jit/eager/family/optim.c: what a call would launch; as call of vm/core/offload.h. */
+int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l);
+int ts_offload_optim_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l);
+/* jit/eager/group.c: as group of vm/core/offload.h. */
+int ts_offload_group(TsContext *c, int n, TsCall *const *call, int device);
+/* jit/eager/family/optim.c: sgd_step, adam_step, lion_step; as call of vm/core/offload.h. */
+int ts_offload_optim(TsOffloader *o, TsCall *call, int device);
+
+/* jit/eager/family/fft.c: fft .. ifftn; as call of vm/core/offload.h, 0 for other operators. */
+int ts_offload_fft(TsOffloader *o, TsCall *call, int device);
+void ts_offload_fft_flush(TsOffloader *o);
+
+/* jit/eager/guard.c: indices that a device looks at. guard: as of vm/core/offload.h; whether some
+ * were looked at of which nobody knows yet; and what is wrong with one of them, if it is. */
+int ts_offload_guard(TsContext *c, const TsGuard *g, TsTensor *index);
+bool ts_offload_guards_wait(const TsOffloader *o);
+int ts_offload_guards_tell(TsOffloader *o);
+void ts_offload_guards_drop(TsOffloader *o);
+
+/* Says once that the CPU runs an operator. */
+void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why);
+
+/* jit/eager/fill.c: the kernel that sets every element of a row-major tensor to a number. */
+TsTile *ts_offload_fill(TsDtype d);
+
+/* jit/eager/transpose.c: whether an operand has another fastest axis than the result, so that
+ * all sizes of the kernel are constants; whether it is a copy besides, and its kernel. */
+bool ts_offload_turns(const Form *f);
+bool ts_offload_transposes(const Form *f);
+TsTile *ts_offload_transpose(const Form *f);
+
+#endif

@@ -1,0 +1,217 @@
+/* The walk over a kernel with roles: its statements, its function. See jit/emit/roles/emit.h. */
+#include "jit/emit/roles/emit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef LLVMValueRef V;
+
+/* ---- statements */
+static void size(TsMma *m, const TsTileStmt *s) {
+  V d = m->e->dim[ts_tile_attr(s, "index")->i];
+  *ts_mma_define(m, s->out[0], 1) = LLVMBuildTrunc(m->e->b, d, ts_mma_i32(m), "");
+}
+
+/* The next launch relies on all before this one being over, so it may come behind the wait. */
+static void follow(TsMma *m) {
+  if (!m->info->ahead) return;
+  ts_mma_asm(m, NULL, "griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;", "~{memory}",
+             0, NULL, true);
+}
+
+static void statement(TsMma *m, const TsTileStmt *s) {
+  if (ts_mma_of_lanes(m, s)) return;
+  if (s->op < TS_OP_COUNT) {
+    ts_mma_pointwise(m, s);
+    return;
+  }
+  switch (s->op) {
+  case TS_TILE_for: ts_mma_loop(m, s); return;
+  case TS_TILE_repeat: ts_mma_repeat(m, s); return;
+  case TS_TILE_if: ts_mma_branch(m, s); return;
+  case TS_TILE_alloc: ts_mma_alloc(m, s); return;
+  case TS_TILE_dim: size(m, s); return;
+  case TS_TILE_const:
+  case TS_TILE_bits: ts_mma_constant(m, s); return;
+  case TS_TILE_load: ts_mma_load(m, s); return;
+  case TS_TILE_store:
+  case TS_TILE_store_below: ts_mma_store(m, s); return;
+  case TS_TILE_cast: ts_mma_cast(m, s); return;
+  case TS_TILE_part: ts_mma_part(m, s); return;
+  case TS_TILE_broadcast: ts_mma_broadcast(m, s); return;
+  case TS_TILE_mma: ts_mma_product(m, s); return;
+  case TS_TILE_outer: ts_mma_outer(m, s); return;
+  case TS_TILE_await: ts_mma_await(m, s); return;
+  case TS_TILE_arrive: ts_mma_arrive(m, s); return;
+  case TS_TILE_expect: ts_mma_expect(m, s); return;
+  case TS_TILE_copy_bulk: ts_mma_copy_bulk(m, s); return;
+  case TS_TILE_copy_async: ts_mma_copy_async(m, s); return;
+  case TS_TILE_store_bulk: ts_mma_store_bulk(m, s); return;
+  case TS_TILE_commit: ts_mma_commit(m, s); return;
+  case TS_TILE_wait: ts_mma_wait(m, s); return;
+  case TS_TILE_sync: ts_mma_sync(m); return;
+  case TS_TILE_pace: ts_mma_pace(m, s); return;
+  case TS_TILE_ex2:
+  case TS_TILE_lg2:
+  case TS_TILE_inv:
+  case TS_TILE_larger: ts_mma_function_of(m, s); return;
+  case TS_TILE_iota: ts_mma_iota(m, s); return;
+  case TS_TILE_quarter: ts_mma_quarter(m, s); return;
+  case TS_TILE_row: ts_mma_row(m, s); return;
+  case TS_TILE_claim: ts_mma_claim(m, s); return;
+  case TS_TILE_own: ts_mma_own_of(m, s); return;
+  case TS_TILE_turn: ts_mma_turn(m, s); return;
+  case TS_TILE_barrier: ts_mma_barrier(m, s); return;
+  case TS_TILE_until: ts_mma_until(m, s); return;
+  case TS_TILE_signal: ts_mma_signal(m, s); return;
+  case TS_TILE_follow: follow(m); return;
+  case TS_TILE_fence:
+    ts_mma_asm(m, NULL, "fence.proxy.async.shared::cta;", "~{memory}", 0, NULL, true);
+    return;
+  case TS_TILE_bitcast: ts_mma_same_bits(m, s); return;
+  case TS_TILE_shl:
+  case TS_TILE_shr:
+  case TS_TILE_sar:
+  case TS_TILE_mulhi:
+  case TS_TILE_look:
+  case TS_TILE_scale:
+  case TS_TILE_ult: ts_mma_pointwise(m, s); return;
+  case TS_TILE_registers: /* at the beginning of the role */
+  case TS_TILE_yield:
+  case TS_TILE_mark: return;
+  default: ts_emit_fail(m->e, "%s has no code with roles", ts_tile_op_name(s->op));
+  }
+}
+
+void ts_emit_mma_region(TsMma *m, const TsTileRegion *r) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) statement(m, s);
+}
+
+/* ---- the kernel */
+static V special(TsMma *m, const char *name) {
+  char text[64];
+  snprintf(text, sizeof text, "mov.u32 $0, %%%s;", name);
+  return ts_mma_asm(m, ts_mma_i32(m), text, "=r", 0, NULL, false);
+}
+
+/* A round of the grid's loop. */
+static void block_of(TsMma *m, const TsTileStmt *s) {
+  LLVMBuilderRef b = m->e->b;
+  V number = LLVMBuildUDiv(b, special(m, "ctaid.x"), ts_mma_int(m, m->info->cluster), "");
+  V step = ts_mma_muli(m, number, ts_tile_attr(s, "step")->i);
+  *ts_mma_define(m, s->region[0]->param[0], 1) =
+      ts_mma_add(m, ts_emit_scalar(m->e, s->in[0]), step);
+  const TsTileStmt *x = s->region[0]->first;
+  for (; x && x->op != TS_TILE_role; x = x->next) statement(m, x);
+  ts_mma_barriers(m, s->region[0]);
+  LLVMBasicBlockRef end = ts_mma_block(m);
+  ts_mma_roles(m, x, end);
+  LLVMPositionBuilderAtEnd(b, end);
+}
+
+static void map_parameter(TsMma *m, unsigned index) {
+  LLVMContextRef ctx = m->e->ctx;
+  LLVMTypeRef bytes = LLVMArrayType2(LLVMInt8TypeInContext(ctx), 128);
+  LLVMAttributeRef list[2] = {
+      LLVMCreateTypeAttribute(ctx, LLVMGetEnumAttributeKindForName("byval", 5), bytes),
+      LLVMCreateEnumAttribute(ctx, LLVMGetEnumAttributeKindForName("align", 5), 64)};
+  for (int i = 0; i < 2; i++) LLVMAddAttributeAtIndex(m->e->fn, index + 1, list[i]);
+}
+
+enum { PTX_KERNEL = 71 };
+
+/* How many maps there are is known when the copies were seen: room for all, a first walk
+ * counts. */
+static void function(TsMma *m, int nmap) {
+  TsEmit *e = m->e;
+  const TsTile *k = e->k;
+  LLVMTypeRef type[40], global = LLVMPointerTypeInContext(e->ctx, 1);
+  unsigned n = 0, first = (unsigned)k->nparam + (m->info->scratch > 0);
+  for (unsigned i = 0; i < first; i++) type[n++] = global;
+  for (int i = 0; i < nmap; i++) type[n++] = LLVMPointerTypeInContext(e->ctx, 0);
+  for (int i = 0; i < k->ndim; i++) type[n++] = ts_emit_int_type(e, 64, 0);
+  e->fn = LLVMAddFunction(e->module, m->info->name,
+                          LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), type, n, 0));
+  LLVMSetFunctionCallConv(e->fn, PTX_KERNEL);
+  ts_emit_launch(e, "nvvm.maxntid", "maxntidx", m->info->threads);
+  ts_emit_launch(e, "nvvm.minctasm", "minctasm", 1);
+  if (m->info->cluster > 1)
+    ts_emit_launch(e, "nvvm.cluster_dim", "cluster_dim_x", m->info->cluster);
+  ts_emit_grid_constants(e, (int)first, nmap);
+  for (int i = 0; i < nmap; i++) {
+    map_parameter(m, first + (unsigned)i);
+    m->map[i] = LLVMGetParam(e->fn, first + (unsigned)i);
+  }
+  for (int i = 0; i < k->ndim; i++)
+    e->dim[i] = LLVMGetParam(e->fn, first + (unsigned)(nmap + i));
+  LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, e->fn, ""));
+  for (int i = 0; i < k->nparam; i++)
+    *ts_mma_define(m, k->param[i], 1) = LLVMGetParam(e->fn, (unsigned)i);
+  if (m->info->scratch) m->scratch = LLVMGetParam(e->fn, (unsigned)k->nparam);
+}
+
+static V dynamic_memory(TsMma *m) {
+  TsEmit *e = m->e;
+  LLVMTypeRef t = LLVMArrayType2(LLVMInt8TypeInContext(e->ctx), 0);
+  V memory = LLVMAddGlobalInAddressSpace(e->module, t, "shared_memory", 3);
+  LLVMSetLinkage(memory, LLVMExternalLinkage);
+  LLVMSetAlignment(memory, TS_MMA_SWIZZLED);
+  return LLVMBuildPtrToInt(e->b, memory, ts_mma_i32(m), "");
+}
+
+static const TsTileStmt *grid_of(TsMma *m) {
+  const TsTileStmt *grid = NULL;
+  for (const TsTileStmt *s = m->e->k->body->first; s; s = s->next) {
+    if (s->op != TS_TILE_for) continue;
+    if (grid) ts_emit_fail(m->e, "one phase, not two");
+    grid = s;
+  }
+  if (!grid || !ts_mma_find(grid->region[0], TS_TILE_role)) ts_emit_fail(m->e, "no roles");
+  return grid;
+}
+
+/* Views that copies need, each once: of a parameter one for fetching, one for storing. */
+static int count_maps(const TsTileRegion *r, bool *known) {
+  int n = 0;
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    bool fetch = s->op == TS_TILE_copy_bulk;
+    bool line = fetch && s->in[0]->type.rank == 2; /* needs none */
+    if ((fetch && !line) || s->op == TS_TILE_store_bulk) {
+      bool *is = &known[2 * s->in[fetch]->index + fetch];
+      n += !*is;
+      *is = true;
+    }
+    for (int i = 0; i < s->nregion; i++) n += count_maps(s->region[i], known);
+  }
+  return n;
+}
+
+void ts_emit_mma_module(TsEmit *e, TsGpuMma *info) {
+  TsMma m = {.e = e, .info = info};
+  const TsTile *k = e->k;
+  *info = (TsGpuMma){.threads = k->threads, .cluster = k->cluster > 1 ? k->cluster : 1};
+  info->nparam = k->nparam, info->ndim = k->ndim;
+  snprintf(info->name, sizeof info->name, "%s", k->name);
+  e->value = ts_emit_take(e, sizeof *e->value * (k->nvalue + 1));
+  memset(e->value, 0, sizeof *e->value * (k->nvalue + 1));
+  m.axis = ts_emit_take(e, k->nvalue + 1);
+  memset(m.axis, 0, k->nvalue + 1);
+  ts_mma_axes(&m, k->body);
+  bool *known = ts_emit_take(e, 2 * (size_t)k->nparam + 1);
+  memset(known, 0, 2 * (size_t)k->nparam + 1);
+  int nmap = count_maps(k->body, known);
+  info->scratch = ts_mma_scratch_bytes(&m, NULL);
+  info->ahead = ts_mma_find(k->body, TS_TILE_follow) && ts_target_has(e->target, TS_UNIT_early);
+  if (nmap > TS_GPU_MAPS || k->nparam + nmap + k->ndim > 39) ts_emit_fail(e, "too many views");
+  function(&m, nmap);
+  m.smem = dynamic_memory(&m);
+  m.tid = special(&m, "tid.x");
+  m.rank = info->cluster > 1 ? special(&m, "cluster_ctarank") : ts_mma_int(&m, 0);
+  const TsTileStmt *grid = grid_of(&m);
+  for (const TsTileStmt *s = k->body->first; s != grid; s = s->next) statement(&m, s);
+  block_of(&m, grid);
+  if (info->nmap != nmap) ts_emit_fail(e, "%d views, not %d", info->nmap, nmap);
+  if (info->cluster > 1) ts_mma_meet(&m); /* others still write into this block's memory */
+  LLVMBuildRetVoid(e->b);
+  info->shared = m.shared;
+}

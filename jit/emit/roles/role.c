@@ -1,0 +1,104 @@
+/* Roles: which warps do what, each role a way of its own from the same branch to the same end. See
+ * jit/emit/roles/emit.h. */
+#include "jit/emit/roles/emit.h"
+
+#include <stdio.h>
+
+typedef LLVMValueRef V;
+
+enum { WARP = 32, GROUP = 128, GROUP_WARPS = 4 };
+
+const TsTileStmt *ts_mma_find(const TsTileRegion *r, int op) {
+  for (const TsTileStmt *s = r->first; s; s = s->next) {
+    if (s->op == op) return s;
+    for (int i = 0; i < s->nregion; i++) {
+      const TsTileStmt *inner = ts_mma_find(s->region[i], op);
+      if (inner) return inner;
+    }
+  }
+  return NULL;
+}
+
+/* The pool has what threads get at the start; a role that wants fewer gives some back. */
+static void set_registers(TsMma *m) {
+  const TsTileStmt *s = ts_mma_find(m->role->region[0], TS_TILE_registers);
+  char text[80];
+  if (!s) return;
+  int64_t count = ts_tile_attr(s, "count")->i;
+  snprintf(text, sizeof text, "setmaxnreg.%s.sync.aligned.u32 %d;",
+           count < 65536 / m->info->threads ? "dec" : "inc", (int)count);
+  ts_mma_asm(m, NULL, text, "~{memory}", 0, NULL, true);
+}
+
+static void begin_role(TsMma *m, const TsTileStmt *s, int first) {
+  m->role = s;
+  m->warps = (int)ts_tile_attr(s, "warps")->i;
+  m->mma = ts_mma_find(s->region[0], TS_TILE_mma);
+  m->single = ts_mma_is_single(s);
+  m->npending = m->ngroup = 0;
+  m->copied = 16;
+  m->t = ts_mma_addi(m, m->tid, -(int64_t)first * WARP);
+  m->group = ts_mma_shri(m, m->t, 7);
+  m->lane = ts_mma_andi(m, m->t, WARP - 1);
+  m->warp = ts_mma_andi(m, ts_mma_shri(m, m->t, 5), 3);
+  m->leader = ts_mma_flag(m, ts_mma_equal(m, ts_mma_andi(m, m->t, GROUP - 1), 0));
+  m->unit = TS_MMA_none;
+  if (m->warps % GROUP_WARPS == 0) set_registers(m);
+}
+
+static void role(TsMma *m, const TsTileStmt *s, int first, LLVMBasicBlockRef end) {
+  LLVMBuilderRef b = m->e->b;
+  begin_role(m, s, first);
+  if (m->single) {
+    LLVMBasicBlockRef body = ts_mma_block(m);
+    LLVMBuildCondBr(b, ts_mma_equal(m, m->t, 0), body, end);
+    LLVMPositionBuilderAtEnd(b, body);
+  } else {
+    if (ts_mma_has_lanes(s))
+      ts_mma_lanes_layout(m);
+    else
+      ts_mma_layout(m);
+    if (ts_mma_find(s->region[0], TS_TILE_turn)) ts_mma_first_turn(m);
+  }
+  ts_emit_mma_region(m, s->region[0]);
+  LLVMBuildBr(b, end);
+}
+
+/* Roles that make up whole groups of four warps from s on: their warps. */
+static int together(const TsTileStmt *s, int *count) {
+  int warps = 0;
+  for (*count = 0; s && s->op == TS_TILE_role; s = s->next) {
+    warps += (int)ts_tile_attr(s, "warps")->i, ++*count;
+    if (warps % GROUP_WARPS == 0) break;
+  }
+  return warps;
+}
+
+void ts_mma_roles(TsMma *m, const TsTileStmt *s, LLVMBasicBlockRef end) {
+  LLVMBuilderRef b = m->e->b;
+  V warp = ts_mma_shri(m, m->tid, 5);
+  int first = 0, count;
+  while (s && s->op == TS_TILE_role) {
+    int behind = first + together(s, &count);
+    LLVMBasicBlockRef mine = ts_mma_block(m), next = ts_mma_block(m);
+    V in = LLVMBuildICmp(b, LLVMIntULT, warp, ts_mma_int(m, behind), "");
+    LLVMBuildCondBr(b, in, mine, next);
+    LLVMPositionBuilderAtEnd(b, mine);
+    m->role = s;
+    if (count > 1) set_registers(m); /* by the whole group */
+    for (; count > 0; count--, s = s->next) {
+      int warps = (int)ts_tile_attr(s, "warps")->i;
+      LLVMBasicBlockRef one = ts_mma_block(m), others = count > 1 ? ts_mma_block(m) : end;
+      in = LLVMBuildICmp(b, LLVMIntULT, warp, ts_mma_int(m, first + warps), "");
+      LLVMBuildCondBr(b, in, one, others);
+      LLVMPositionBuilderAtEnd(b, one);
+      role(m, s, first, end);
+      LLVMPositionBuilderAtEnd(b, others);
+      first += warps;
+    }
+    LLVMPositionBuilderAtEnd(b, next);
+  }
+  if (s) ts_emit_fail(m->e, "%s stands behind the roles", ts_tile_op_name(s->op));
+  if (first * WARP != m->info->threads) ts_emit_fail(m->e, "roles of %d warps", first);
+  LLVMBuildBr(b, end);
+}

@@ -1,0 +1,24 @@
+/* How code is made, between what compiles and what launches. */
+#ifndef TS_JIT_GPU_CODE_H
+#define TS_JIT_GPU_CODE_H
+
+#include "jit/gpu/plan.h"
+#include "jit/code/target.h"
+
+struct TsEmit;
+
+typedef struct TsGpuJob {
+  const TsGpuPlan *plan;
+  TsGpuForm form;
+  bool host;
+  int64_t *shared; /* out, by phase: bytes of a round */
+} TsGpuJob;
+
+/* For ts_llvm_emit: the functions of all phases; arg is a TsGpuJob. */
+void ts_gpu_emit(struct TsEmit *e, void *arg);
+
+/* Everything of the code but the PTX and the bytes of shared memory. */
+int ts_gpu_code_outline(const TsTile *k, bool aligned, TsGpuCode *code, TsGpuPlan *plan,
+                        TsError *err);
+
+#endif

@@ -1,0 +1,109 @@
+/* See jit/launch/profile.h. The thread of the context alone launches, so nothing here is locked. */
+#include "jit/launch/profile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static struct {
+  bool on;
+  TsProfileRow next; /* what is launched next */
+  TsProfileRow *row;
+  int n, cap;
+} profile;
+
+bool ts_profile_on(void) { return profile.on; }
+
+void ts_profile_start(void) {
+  profile.n = 0;
+  profile.on = true;
+}
+
+void ts_profile_stop(void) { profile.on = false; }
+
+void ts_profile_label(const char *name, double bytes, double flops) {
+  if (!profile.on) return;
+  profile.next = (TsProfileRow){.bytes = bytes, .flops = flops};
+  snprintf(profile.next.name, sizeof profile.next.name, "%s", name ? name : "");
+}
+
+static TsProfileRow *row_of(const char *name) {
+  for (int i = 0; i < profile.n; i++)
+    if (!strcmp(profile.row[i].name, name)) return &profile.row[i];
+  if (profile.n == profile.cap) {
+    int cap = profile.cap ? 2 * profile.cap : 64;
+    TsProfileRow *more = realloc(profile.row, sizeof *more * (size_t)cap);
+    if (!more) return NULL;
+    profile.row = more, profile.cap = cap;
+  }
+  TsProfileRow *r = &profile.row[profile.n++];
+  *r = (TsProfileRow){.count = 0};
+  memcpy(r->name, name, sizeof r->name);
+  return r;
+}
+
+static void note(double usec) {
+  TsProfileRow *next = &profile.next;
+  if (!next->name[0]) snprintf(next->name, sizeof next->name, "without a name");
+  TsProfileRow *r = row_of(next->name);
+  if (r) {
+    r->count++;
+    r->usec += usec, r->bytes += next->bytes, r->flops += next->flops;
+  }
+  *next = (TsProfileRow){.count = 0};
+}
+
+static double now_usec(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* Events of the device, made once; of one without events, the host's clock. */
+static bool events_of(TsDevice *d, void *event[2]) {
+  static void *kept[TS_MAX_DEVICES][2];
+  TsError err = {0};
+  if (!d->run || !d->run->event_new) return false;
+  for (int i = 0; i < 2; i++) {
+    if (!kept[d->index][i] && d->run->event_new(d, &kept[d->index][i], &err)) return false;
+    event[i] = kept[d->index][i];
+  }
+  return true;
+}
+
+static int run(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim, TsError *err) {
+  return n > 1 ? ts_device_kernel_run_many(k, n, arg, dim, err)
+               : ts_device_kernel_run(k, arg, dim, err);
+}
+
+int ts_profile_launch_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,
+                           TsError *err) {
+  TsDevice *d = ts_device_kernel_device(k);
+  void *event[2];
+  bool events = events_of(d, event);
+  double usec = now_usec();
+  if (events && d->run->event_record(d, event[0], NULL, err)) return -1;
+  if (run(k, n, arg, dim, err)) return -1;
+  if (!events) return note(now_usec() - usec), 0;
+  if (d->run->event_record(d, event[1], NULL, err) || d->run->event_wait(d, event[1], err) ||
+      d->run->event_usec(d, event[0], event[1], &usec, err))
+    return -1;
+  note(usec);
+  return 0;
+}
+
+int ts_profile_launch(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsError *err) {
+  return ts_profile_launch_many(k, 1, arg, dim, err);
+}
+
+static int dearer(const void *a, const void *b) {
+  double x = ((const TsProfileRow *)a)->usec, y = ((const TsProfileRow *)b)->usec;
+  return (x < y) - (x > y);
+}
+
+const TsProfileRow *ts_profile_rows(int *n) {
+  if (profile.n) qsort(profile.row, (size_t)profile.n, sizeof *profile.row, dearer);
+  *n = profile.n;
+  return profile.row;
+}

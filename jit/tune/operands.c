@@ -1,0 +1,32 @@
+/* Made-up operands of kernels that are measured: see jit/tune/state.h. */
+#include <string.h>
+
+#include "jit/tune/state.h"
+
+void ts_tune_reach(const TsTileType *t, const int64_t *dim, int64_t *below, int64_t *above) {
+  int64_t step = 1;
+  *below = 0, *above = 1;
+  for (int i = t->rank; i-- > 0;) {
+    int64_t n = ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
+    int64_t stride = t->strided ? t->stride[i] : step, far = (n - 1) * stride;
+    *(far < 0 ? below : above) += far;
+    step *= n;
+  }
+  *below *= -(int64_t)ts_dtypes[t->dtype].nbytes;
+  *above *= ts_dtypes[t->dtype].nbytes;
+}
+
+void ts_tune_fill(TsDtype d, char *at, int64_t nbytes) {
+  uint64_t x = 88172645463325252ull;
+  int each = ts_dtypes[d].nbytes;
+  for (int64_t i = 0; i + each <= nbytes; i += each) {
+    x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+    uint64_t v = (x >> 20) % 7 + 1, sign = x >> 63;
+    if (d == TS_DT_f32) v = 0x3f000000u | (x >> 41 & 0x7fffff) | sign << 31;
+    if (d == TS_DT_f64) v = 0x3fe0000000000000ull | (x >> 12 & 0xfffffffffffffull) | sign << 63;
+    if (d == TS_DT_f16) v = 0x3800u | (x >> 30 & 0x3ff) | sign << 15;
+    if (d == TS_DT_bf16) v = 0x3f00u | (x >> 30 & 0x7f) | sign << 15;
+    if (d == TS_DT_bool) v = sign;
+    memcpy(at + i, &v, (size_t)each);
+  }
+}

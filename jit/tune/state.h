@@ -1,0 +1,42 @@
+/* What jit/tune/tune.c and jit/tune/measure.c share. */
+#ifndef TS_JIT_TUNE_STATE_H
+#define TS_JIT_TUNE_STATE_H
+
+#include <pthread.h>
+#include <time.h>
+
+#include "jit/tune/tune.h"
+
+typedef struct Known {
+  uint8_t key[32];
+  TsTuneEntry e;
+} Known;
+
+struct TsTuner {
+  pthread_mutex_t lock; /* of all but what is atomic */
+  TsTuneMode mode;
+  int forced; /* -1: none */
+  TsTuneBudget budget;
+  double spent_msec;
+  Known *known;
+  int nknown, capknown;
+  TsTuneRecord *record;
+  int nrecord, caprecord;
+  clockid_t program; /* processor time of the program's thread */
+  bool has_program;
+  atomic_bool stop;
+};
+
+double ts_tune_msec(void); /* now */
+
+/* Bytes that an operand has before its first element, as a number below 0, and from it on. */
+void ts_tune_reach(const TsTileType *t, const int64_t *dim, int64_t *below, int64_t *above);
+/* Floats in (-1, 1), away from 0; small integers above 0, which divide anything. */
+void ts_tune_fill(TsDtype d, char *at, int64_t nbytes);
+
+/* Measures s within the budget, into r, whose choices are s's; r->why says why not. Gives the
+ * milliseconds that were spent, without waiting. */
+double ts_tune_measure(TsTuner *t, const TsTuneSubject *s, const TsSchedKernel *usual,
+                       bool wait, const atomic_bool *cancel, TsTuneRecord *r);
+
+#endif

@@ -1,0 +1,312 @@
+/* See jit/tune/tune.h. */
+#include "jit/tune/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/compile/llvm.h"
+#include "jit/tune/device.h"
+
+double ts_tune_msec(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* ---- opening, settings */
+TsTuner *ts_tuner_open(void) {
+  TsTuner *t = calloc(1, sizeof *t);
+  if (!t) return NULL;
+  pthread_mutex_init(&t->lock, NULL);
+  t->mode = TS_TUNE_cached;
+  t->forced = -1;
+  t->budget = (TsTuneBudget){
+      .group_msec = 1000, .total_msec = 20000, .bytes = 256 << 20, .candidates = 6};
+  t->has_program = !pthread_getcpuclockid(pthread_self(), &t->program);
+  return t;
+}
+
+void ts_tuner_close(TsTuner *t) {
+  if (!t) return;
+  free(t->known);
+  free(t->record);
+  pthread_mutex_destroy(&t->lock);
+  free(t);
+}
+
+TsTuneMode ts_tuner_mode(const TsTuner *t) { return t->mode; }
+void ts_tuner_set_mode(TsTuner *t, TsTuneMode mode) {
+  pthread_mutex_lock(&t->lock);
+  t->mode = mode;
+  pthread_mutex_unlock(&t->lock);
+  ts_tune_device_enable(mode != TS_TUNE_off);
+}
+
+TsTuneBudget ts_tuner_budget(const TsTuner *t) { return t->budget; }
+void ts_tuner_set_budget(TsTuner *t, TsTuneBudget b) {
+  pthread_mutex_lock(&t->lock);
+  t->budget = b;
+  t->spent_msec = 0;
+  pthread_mutex_unlock(&t->lock);
+}
+
+void ts_tuner_force(TsTuner *t, int i) {
+  pthread_mutex_lock(&t->lock);
+  t->forced = i;
+  pthread_mutex_unlock(&t->lock);
+}
+
+void ts_tuner_stop(TsTuner *t) { atomic_store(&t->stop, true); }
+
+void ts_tuner_clear(TsTuner *t) {
+  pthread_mutex_lock(&t->lock);
+  t->nknown = t->nrecord = 0;
+  t->spent_msec = 0;
+  pthread_mutex_unlock(&t->lock);
+  ts_tune_forget();
+  ts_tune_device_forget();
+}
+
+/* ---- what is known. A list that doubles; -1: no memory. */
+static int grow(void *list, int n, int *cap, size_t size) {
+  void *at, *more;
+  memcpy(&at, list, sizeof at);
+  if (n < *cap) return 0;
+  int want = *cap ? 2 * *cap : 16;
+  if (!(more = realloc(at, size * (size_t)want))) return -1;
+  memcpy(list, &more, sizeof more);
+  *cap = want;
+  return 0;
+}
+
+static Known *find_known(TsTuner *t, const uint8_t *key) {
+  for (int i = 0; i < t->nknown; i++)
+    if (!memcmp(t->known[i].key, key, 32)) return &t->known[i];
+  return NULL;
+}
+
+static void remember(TsTuner *t, const uint8_t *key, const TsTuneEntry *e) {
+  pthread_mutex_lock(&t->lock);
+  Known *k = find_known(t, key);
+  if (!k && !grow(&t->known, t->nknown, &t->capknown, sizeof *k)) k = &t->known[t->nknown++];
+  if (k) memcpy(k->key, key, 32), k->e = *e;
+  pthread_mutex_unlock(&t->lock);
+}
+
+/* A choice that is not among the candidates of this program is nobody's. */
+static bool lookup(TsTuner *t, const TsTuneSubject *s, const uint8_t *key, TsTuneEntry *e) {
+  pthread_mutex_lock(&t->lock);
+  Known *k = find_known(t, key);
+  if (k) *e = k->e;
+  pthread_mutex_unlock(&t->lock);
+  if (k) return true;
+  if (!ts_tune_read(key, e)) return false;
+  for (int i = s->n; i-- > 0;)
+    if (ts_sched_choice_same(&s->choice[i], &e->choice)) return remember(t, key, e), true;
+  return false;
+}
+
+/* What the kernel does, its sizes, and where it runs. */
+static void key_of(const TsTuneSubject *s, const TsSchedKernel *k, uint8_t key[32]) {
+  TsText salt = {0};
+  ts_text_format(&salt, "tune 2 llvm %s threads %d on %s", ts_llvm_version(), s->threads,
+                 ts_tune_machine());
+  for (int i = 0; i < k->tile->ndim; i++) ts_text_format(&salt, " %lld", (long long)k->dim[i]);
+  ts_kernel_key(k->tile, s->target, salt.at ? salt.at : "", key);
+  ts_text_free(&salt);
+}
+
+/* The kernel with the passes' own choice, and its key. */
+static int usual(const TsTuneSubject *s, TsSchedKernel *k, uint8_t key[32]) {
+  TsError err = {0};
+  TsSchedChoice none = {0};
+  if (s->tile(s->arg, &none, k, &err)) return -1;
+  key_of(s, k, key);
+  return 0;
+}
+
+bool ts_tune_known(TsTuner *t, const TsTuneSubject *s, TsSchedChoice *choice) {
+  TsSchedKernel k;
+  TsTuneEntry e;
+  uint8_t key[32];
+  if (t->forced >= 0) {
+    bool has = t->forced < s->n;
+    if (has) *choice = s->choice[t->forced];
+    return has;
+  }
+  if (ts_tuner_mode(t) == TS_TUNE_off || usual(s, &k, key)) return false;
+  bool known = lookup(t, s, key, &e);
+  if (known) *choice = e.choice;
+  ts_tile_free(k.tile);
+  return known;
+}
+
+static void keep(TsTuner *t, const TsTuneRecord *r, double spent_msec) {
+  pthread_mutex_lock(&t->lock);
+  t->spent_msec += spent_msec;
+  if (!grow(&t->record, t->nrecord, &t->caprecord, sizeof *r)) t->record[t->nrecord++] = *r;
+  pthread_mutex_unlock(&t->lock);
+}
+
+static void conclude(TsTuner *t, const TsTuneSubject *s, const TsTuneRecord *r,
+                     const uint8_t *key, TsSchedChoice *choice) {
+  TsTuneEntry e = {
+      .choice = r->at[r->best].choice, .was_usec = r->at[0].usec, .usec = r->at[r->best].usec};
+  *choice = e.choice;
+  remember(t, key, &e);
+  ts_tune_write(key, &e, r->what, s->threads, ts_tune_machine());
+}
+
+void ts_tune_subject(TsTuner *t, const TsTuneSubject *s, bool wait, const atomic_bool *cancel,
+                     TsSchedChoice *choice) {
+  TsSchedKernel k;
+  uint8_t key[32];
+  TsTuneEntry e;
+  if (usual(s, &k, key)) return;
+  TsTuneRecord *r = calloc(1, sizeof *r);
+  if (wait && lookup(t, s, key, &e)) {
+    *choice = e.choice;
+  } else if (r) {
+    snprintf(r->what, sizeof r->what, "%s", s->what);
+    double spent = ts_tune_measure(t, s, &k, wait, cancel, r);
+    if (!*r->why) conclude(t, s, r, key, choice);
+    keep(t, r, spent);
+  }
+  free(r);
+  ts_tile_free(k.tile);
+}
+
+/* ---- groups */
+typedef struct Group {
+  TsBuildJob *b;
+  const TsFusion *f;
+  TsGroup *g;
+} Group;
+
+static int tile_of_group(void *arg, const TsSchedChoice *c, TsSchedKernel *k, TsError *err) {
+  Group *o = arg;
+  TsSchedChoice before = o->g->choice;
+  o->g->choice = *c;
+  int failed = ts_build_tile(o->b, o->f, o->g, k, err);
+  o->g->choice = before;
+  return failed;
+}
+
+static void describe(const TsGroup *g, char *what, size_t room) {
+  TsText t = {0};
+  ts_sched_what(g, &t);
+  size_t plain = t.len;
+  ts_text_str(&t, " at ");
+  ts_sched_where(g, &t);
+  if (t.len <= plain + 4 && t.at) t.at[plain] = 0;
+  snprintf(what, room, "%s", t.at ? t.at : "");
+  ts_text_free(&t);
+}
+
+static TsTuneSubject subject_of(Group *o) {
+  TsTuneSubject s = {
+      .tile = tile_of_group, .arg = o, .target = o->b->target, .threads = o->b->threads};
+  s.n = ts_sched_choices(o->f->sched, o->g, s.choice);
+  describe(o->g, s.what, sizeof s.what);
+  return s;
+}
+
+static bool tunable(const TsBuildJob *b, const TsGroup *g) {
+  if (g->pinned) return false;
+  if (b->device)
+    return g->kind == TS_GROUP_matmul || g->kind == TS_GROUP_map || g->kind == TS_GROUP_rows ||
+           g->kind == TS_GROUP_columns;
+  return b->target && g->kind != TS_GROUP_vm && ts_build_worth_on(b, g);
+}
+
+static void apply_forced(const TsTuner *t, TsBuildJob *b) {
+  for (const TsFusion *f = &b->fusion; f; f = f->next)
+    for (int i = 0; i < f->sched->ngroup; i++) {
+      TsSchedChoice all[TS_SCHED_CHOICES];
+      TsGroup *g = f->sched->group[i];
+      if (tunable(b, g) && t->forced < ts_sched_choices(f->sched, g, all))
+        g->choice = all[t->forced];
+    }
+}
+
+static void apply_device(const TsBuildJob *b) {
+  for (const TsFusion *f = &b->fusion; f; f = f->next)
+    for (int i = 0; i < f->sched->ngroup; i++) {
+      TsGroup *g = f->sched->group[i];
+      TsLayouts *l = ts_build_layouts(b, f->g);
+      TsTuneEntry e;
+      if (!g->pinned && ts_tune_device_known(b->device, f->sched, g, ts_layouts_of, l, &e))
+        g->choice = e.choice;
+    }
+}
+
+void ts_tune_apply(TsTuner *t, TsBuildJob *b) {
+  if (t->forced >= 0) return apply_forced(t, b);
+  if (ts_tuner_mode(t) == TS_TUNE_off) return;
+  if (b->device) return apply_device(b);
+  for (const TsFusion *f = &b->fusion; f; f = f->next)
+    for (int i = 0; i < f->sched->ngroup; i++) {
+      Group o = {b, f, f->sched->group[i]};
+      if (!tunable(b, o.g)) continue;
+      TsTuneSubject s = subject_of(&o);
+      ts_tune_known(t, &s, &o.g->choice);
+    }
+}
+
+/* Whether the group's choice is another one now. */
+static bool tune_group(TsTuner *t, Group *o, bool wait, const atomic_bool *cancel) {
+  TsTuneSubject s = subject_of(o);
+  TsSchedChoice before = o->g->choice;
+  ts_tune_subject(t, &s, wait, cancel, &o->g->choice);
+  return !ts_sched_choice_same(&before, &o->g->choice);
+}
+
+/* Groups with one name are measured once. */
+static bool tune_on_device(TsTuner *t, Group *o) {
+  TsGroup *g = o->g;
+  TsSchedChoice before = g->choice;
+  TsText name = {0};
+  TsTuneRecord *r = calloc(1, sizeof *r);
+  ts_tune_device_name(g, ts_layouts_of, ts_build_layouts(o->b, o->f->g), &name);
+  pthread_mutex_lock(&t->lock);
+  TsTuneBudget budget = t->budget;
+  double left = budget.total_msec - t->spent_msec;
+  const TsTuneRecord *old = NULL;
+  for (int i = 0; i < t->nrecord && name.at; i++)
+    if (!strcmp(t->record[i].what, name.at)) old = &t->record[i];
+  if (old && !*old->why) g->choice = old->at[old->best].choice;
+  pthread_mutex_unlock(&t->lock);
+  double start = ts_tune_msec(), each = left < budget.group_msec ? left : budget.group_msec;
+  if (!old && r && each > 0) {
+    g->choice = (TsSchedChoice){0};
+    ts_tune_device_group(o->b, o->f, g, &budget, each, r);
+    if (*r->why) g->choice = before;
+    keep(t, r, ts_tune_msec() - start);
+  }
+  ts_text_free(&name);
+  free(r);
+  return !ts_sched_choice_same(&before, &g->choice);
+}
+
+int ts_tune_run(TsTuner *t, TsBuildJob *b, bool wait, const atomic_bool *cancel) {
+  int changed = 0;
+  for (const TsFusion *f = &b->fusion; f; f = f->next)
+    for (int i = 0; i < f->sched->ngroup; i++) {
+      Group o = {b, f, f->sched->group[i]};
+      if (atomic_load(&t->stop) || (cancel && atomic_load(cancel))) return changed;
+      if (!tunable(b, o.g) || (b->device && ts_sched_gathered(f->sched, o.g))) continue;
+      changed += b->device ? tune_on_device(t, &o) : tune_group(t, &o, wait, cancel);
+    }
+  return changed;
+}
+
+int ts_tune_records(TsTuner *t, int from, int n, TsTuneRecord *out) {
+  pthread_mutex_lock(&t->lock);
+  if (from < 0) from = 0;
+  int have = t->nrecord - from;
+  if (have > n) have = n;
+  if (have > 0) memcpy(out, t->record + from, sizeof *out * (size_t)have);
+  pthread_mutex_unlock(&t->lock);
+  return have > 0 ? have : 0;
+}

@@ -1,0 +1,73 @@
+/* Inside the editor: its state, and what its parts call of each other. */
+#ifndef TS_EDIT_STATE_H
+#define TS_EDIT_STATE_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "repl/edit/edit.h"
+#include "repl/edit/history.h"
+#include "repl/edit/keys.h"
+#include "repl/edit/screen.h"
+#include "repl/edit/term.h"
+#include "repl/edit/text.h"
+
+struct TsEdit {
+  TsEditHooks hooks;
+  TsEditStatus status;
+  int interactive, in, out;
+  FILE *stream; /* of plain reading, opened when needed */
+
+  TsEditTerm term;
+  TsEditKeys keys;
+  TsEditScreen screen;
+  TsEditText text;
+  const char *prompt, *continuation;
+
+  /* What the moment adds to the view. */
+  const char *search_prompt; /* stands in for the prompt */
+  size_t match, match_size;  /* bytes shown as TS_EDIT_MATCH */
+  const char *below;
+  int below_rows;
+  TsEditText attributes;
+
+  TsEditText killed;
+  int killing, killed_before; /* this command, the one before, was a kill */
+  int done;                   /* ts_edit_read returns; status says how */
+
+  TsEditHistory history;
+  long place;       /* of the entry shown; history.count: the draft */
+  TsEditText draft; /* what was being written before history was walked */
+  size_t goal;      /* column that vertical moves keep */
+  int goal_kept;
+
+  pthread_mutex_t lock; /* of the two below */
+  int reading;          /* the screen is the editor's: others leave messages */
+  TsEditText messages;
+};
+
+/* edit_loop.c: draws unless more input waits, and returns the next key that is a user's. */
+uint32_t ts_edit_loop_key(TsEdit *e);
+void ts_edit_loop_view(TsEdit *e, TsEditView *view);
+void ts_edit_loop_suspend(TsEdit *e);
+void ts_edit_loop_stop(TsEdit *e, TsEditStatus status);
+char *ts_edit_loop_read(TsEdit *e);
+void ts_edit_loop_set_reading(TsEdit *e, int reading);
+void ts_edit_loop_write_messages(TsEdit *e); /* as they are; the lock is held */
+
+/* edit_commands.c: does what a key stands for. */
+void ts_edit_commands_run(TsEdit *e, uint32_t key);
+/* edit_plain.c: reading without editing. */
+char *ts_edit_plain_read(TsEdit *e);
+/* edit_complete.c, edit_search.c: run until a key ends them, and return that key. */
+uint32_t ts_edit_complete_run(TsEdit *e);
+uint32_t ts_edit_search_run(TsEdit *e);
+
+/* edit_indent.c: blanks that begin the line after text[0..size). */
+size_t ts_edit_indent_after(const char *text, size_t size);
+/* Takes two blanks off the line around the cursor if it closes a block and is indented as its
+   predecessor suggested. */
+void ts_edit_indent_close(TsEditText *t);
+
+#endif

@@ -1,0 +1,34 @@
+/* Arguments of operators from Lua: what was given becomes inputs and attributes by the row. */
+#ifndef TS_REPL_LUA_ARGS_H
+#define TS_REPL_LUA_ARGS_H
+
+#include "repl/lua_api.h"
+
+enum { TS_LUA_LIST = 64, TS_LUA_FEW = 8 };
+
+/* A call being put together. Tensors made from numbers are owned until the end. */
+typedef struct TsLuaArgs {
+  lua_State *L;
+  TsContext *c;
+  const TsOpInfo *o;
+  TsOp op;
+  TsTensor **in;    /* few; more room for variadic rows */
+  int nin, attr_at; /* inputs so far; next attribute to fill by position */
+  int nlist, device;
+  bool values; /* owned ones that are no numbers */
+  bool given[TS_MAX_ATTR], owned[TS_LUA_FEW];
+  /* What stands from here on is not cleared. */
+  TsTensor *few[TS_LUA_FEW];
+  TsAttr attr[TS_MAX_ATTR];
+  int64_t list[TS_LUA_LIST];
+  double reals[TS_LUA_LIST];
+} TsLuaArgs;
+
+void ts_lua_args_begin(TsLuaArgs *a, lua_State *L, TsOp op);
+/* The arguments from first to last; of a table only its options. -1 with the error: what a holds
+ * is released all the same. */
+int ts_lua_args_read(TsLuaArgs *a, int first, int last);
+int ts_lua_args_options(TsLuaArgs *a, int table);
+void ts_lua_args_release(TsLuaArgs *a);
+
+#endif

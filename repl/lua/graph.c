@@ -1,0 +1,507 @@
+/* Captured functions in Lua: their runs, texts, symbolic sizes. What lib/lua/graph.lua stands
+ * on, with lua_capture.c and lua_tape.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/graph/copy.h"
+#include "ir/graph/export.h"
+#include "ir/graph/symbolic.h"
+#include "jit/jit.h"
+#include "lib/text.h"
+#include "repl/lua/graph.h"
+#include "vm/compile.h"
+#include "vm/core/defer.h"
+#include "vm/code/lower.h"
+#include "vm/core/overlap.h"
+#include "vm/core/tape.h"
+#include "vm/write.h"
+
+static const char *const TYPE = "tessera.graph";
+
+/* A captured function: its graph, and its code when it ran. */
+typedef struct Function {
+  TsGraph *g;
+  TsGraph *raw; /* before rewriting: what is generalised */
+  bool sizes_read;
+  bool *donated;         /* by parameter, or NULL */
+  unsigned char **moves; /* by update: see ts_graph_moves; NULL until somebody asks */
+  TsText rewrites;       /* a line for each rule that fired */
+  TsCode *code;
+  TsFrame *frame;
+  TsJitFunction *hot;
+} Function;
+
+void ts_lua_push_graph(lua_State *L, TsGraph *g) {
+  Function *f = lua_newuserdata(L, sizeof *f);
+  *f = (Function){.g = g};
+  luaL_getmetatable(L, TYPE);
+  lua_setmetatable(L, -2);
+}
+
+void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw) {
+  TsText log = {0};
+  if (raw->unit->recognised.at) ts_text_str(&log, raw->unit->recognised.at);
+  TsGraph *g = ts_compile_rewrite(c, raw, &log);
+  if (!g || log.failed || raw->unit->lacking || g->unit->lacking) {
+    if (g) ts_error_memory(&c->err);
+    ts_capture_release(g);
+    ts_capture_release(raw);
+    ts_text_free(&log);
+    ts_lua_raise(L);
+  }
+  ts_lua_push_graph(L, g);
+  Function *f = lua_touserdata(L, -1);
+  f->rewrites = log;
+  f->raw = raw;
+  f->sizes_read = c->sizes_read;
+}
+
+/* ---- functions */
+static Function *check(lua_State *L) { return luaL_checkudata(L, 1, TYPE); }
+
+static int ready(lua_State *L, Function *f) {
+  TsContext *c = ts_lua_context(L);
+  if (!f->code && !(f->code = ts_lower_donating(c, f->g, f->donated))) return ts_lua_raise(L);
+  if (!f->frame && !(f->frame = ts_frame_new(c, f->code))) return ts_lua_raise(L);
+  if (!f->hot && !(f->hot = ts_jit_function(c->jit, f->g, f->donated)))
+    return luaL_error(L, "out of memory");
+  return 0;
+}
+
+/* What is changed in place must not be seen through another parameter: the code reads
+ * each where it stands. Captured tensors were compared when they were captured. Parts of one
+ * tensor that have no element in common are as good as two tensors. */
+static int check_apart(lua_State *L, const Function *f, TsTensor *const *all, int narg,
+                       TsTensor *const *arg) {
+  for (int u = 0; u < f->g->nupdate; u++) {
+    int p = f->g->update[u].param, seen = 0;
+    bool bound = f->code->bound[p] != NULL;
+    for (int i = 0; i < (bound ? narg : f->code->nparam); i++) {
+      const TsTensor *t = bound ? arg[i] : all[i];
+      if (t->storage == all[p]->storage)
+        seen += (i == p && !bound) || ts_tensors_overlap(t, all[p]);
+    }
+    if (seen > !bound)
+      return ts_lua_fail(L, TS_ERR_value,
+                         "%s: two arguments share elements, and one of them is changed in place",
+                         f->g->name);
+  }
+  return 0;
+}
+
+/* ---- runs on the tape */
+typedef struct Taped {
+  TsRecord *call, **update; /* by update: NULL where nothing with gradients is written */
+} Taped;
+
+/* Whether what update u gives, or replaces, has gradients. */
+static int update_asks(Function *f, int u, TsTensor *const *all) {
+  const TsGraph *g = f->g;
+  if (ts_tape_asks(all[g->update[u].param])) return 1;
+  if (!f->moves && !(f->moves = calloc((size_t)g->nupdate, sizeof *f->moves))) return -1;
+  if (!f->moves[u] && !(f->moves[u] = ts_graph_moves(g, g->update[u].value))) return -1;
+  for (int i = 0; i < g->nparam; i++)
+    if (f->moves[u][i] && ts_tape_asks(all[i])) return 1;
+  return 0;
+}
+
+static int refuse_update(TsContext *c, const Function *f) {
+  ts_error_set(&c->err, TS_ERR_value, "%s changes a tensor that requires gradients in place",
+               f->g->name);
+  return ts_error_hint(&c->err, "use graph.training_step, or call it by tessera.no_grad");
+}
+
+static void drop_taped(const Function *f, Taped *t) {
+  for (int u = 0; t->update && u < f->g->nupdate; u++) ts_record_free(t->update[u]);
+  free(t->update);
+  ts_record_free(t->call);
+}
+
+/* What the run reads, and what its updates replace. */
+static int begin_taped(TsContext *c, Function *f, TsTensor *const *all, Taped *t) {
+  /* Strict: the gradients of what the program wrote, as captured ones are. */
+  TsGraph *g = f->raw && c->profile == TS_PROFILE_strict ? f->raw : f->g;
+  int failed = 0;
+  *t = (Taped){NULL, calloc((size_t)f->g->nupdate + 1, sizeof *t->update)};
+  if (!t->update) failed = ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+  for (int u = 0; u < f->g->nupdate && !failed; u++) {
+    TsTensor *x = all[f->g->update[u].param];
+    int asks = update_asks(f, u, all);
+    if (x->storage->leaf) failed = refuse_update(c, f);
+    if (asks < 0) failed = ts_error_set(&c->err, TS_ERR_memory, "out of memory");
+    if (asks && !failed) failed = !(t->update[u] = ts_tape_begin_write(c, x));
+  }
+  if (!failed) failed = !(t->call = ts_tape_begin_function(c, g, all));
+  if (failed) drop_taped(f, t);
+  return failed;
+}
+
+static int end_taped(TsContext *c, Taped *t, TsTensor *const *all, TsTensor *const *results) {
+  int failed = ts_tape_end_function(c, t->call, all, results, t->update);
+  free(t->update);
+  return failed;
+}
+
+/* Whoever has kept values of what is changed can tell. */
+static void note_updates(const Function *f, TsTensor *const *all) {
+  for (int u = 0; u < f->g->nupdate; u++) all[f->g->update[u].param]->storage->version++;
+}
+
+/* f:run({arguments}) -> results; the arguments are the parameters that are not captured. */
+static int run(lua_State *L) {
+  Function *f = check(L);
+  TsTensor **args, **results;
+  ready(L, f);
+  const TsCode *code = f->code;
+  int n = ts_lua_list(L, 2, NULL, &args), k = 0;
+  if (ts_defer_force_all(n, args)) return ts_lua_raise(L);
+  TsTensor **all = lua_newuserdata(L, sizeof *all * (size_t)(code->nparam + code->nresult + 1));
+  results = all + code->nparam;
+  for (int i = 0; i < code->nparam; i++) {
+    all[i] = code->bound[i];
+    if (all[i]) continue;
+    if (k == n || !args[k]) return ts_lua_fail(L, TS_ERR_argument, "run: argument %d is missing", k + 1);
+    const TsMeta *want = &code->reg[i].meta, *have = &args[k]->meta;
+    char a[TS_META_TEXT], b[TS_META_TEXT];
+    if (want->dtype != have->dtype || !ts_meta_same_shape(want, have))
+      return ts_lua_fail(L, TS_ERR_argument, "run: argument %d is %s, not %s", k + 1,
+                         ts_meta_text(have, a), ts_meta_text(want, b));
+    all[i] = args[k++];
+  }
+  TsContext *c = ts_lua_context(L);
+  Taped taped = {NULL, NULL};
+  bool record = ts_tape_wants(c, code->nparam, all);
+  check_apart(L, f, all, k, args);
+  for (int u = 0; u < f->g->nupdate; u++)
+    if (ts_write_check(c, all[f->g->update[u].param])) return ts_lua_raise(L);
+  int device = ts_frame_place(c, code, all);
+  if (device < 0 || (record && begin_taped(c, f, all, &taped))) return ts_lua_raise(L);
+  TsFrame *frame = ts_jit_enter(f->hot, f->frame, device);
+  int failed = ts_frame_run(frame, all, results);
+  ts_jit_leave(f->hot, frame, device, failed);
+  if (!failed) note_updates(f, all);
+  if (failed && record) drop_taped(f, &taped);
+  if (failed) return ts_lua_raise(L);
+  if (record && end_taped(c, &taped, all, results)) {
+    for (int i = 0; i < code->nresult; i++) ts_tensor_unref(results[i]);
+    return ts_lua_raise(L);
+  }
+  luaL_checkstack(L, code->nresult + 4, "results");
+  for (int i = 0; i < code->nresult; i++) ts_lua_push(L, results[i]);
+  return code->nresult;
+}
+
+/* f:marks(on): its kernels get profile marks, or run as they were; gives whether they have
+ * them. */
+static int marks(lua_State *L) {
+  Function *f = check(L);
+  int marked = f->hot ? ts_jit_marks(f->hot, lua_toboolean(L, 2)) : 0;
+  if (marked < 0) return ts_lua_raise(L);
+  lua_pushboolean(L, marked > 0);
+  return 1;
+}
+
+/* f:tune(): measures the candidates of its kernels and runs the best from then on. */
+static int tune(lua_State *L) {
+  Function *f = check(L);
+  ready(L, f);
+  return ts_jit_tune(f->hot) ? ts_lua_raise(L) : 0;
+}
+
+/* f:pin(on) -> whether kernels run. */
+static int pin(lua_State *L) {
+  Function *f = check(L);
+  ready(L, f);
+  int live = ts_jit_pin(f->hot, lua_toboolean(L, 2));
+  if (live < 0) return ts_lua_raise(L);
+  lua_pushboolean(L, live);
+  return 1;
+}
+
+/* Levels of the code that runs, or would run. */
+static int code_text(lua_State *L, Function *f, const char *level, TsText *t) {
+  static const char *const levels[] = {"schedule", "tile",     "explicit", "llvm",
+                                       "asm",      "bytecode", "tiles",    "why"};
+  for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+    if (strcmp(level, levels[i])) continue;
+    ready(L, f);
+    if (ts_jit_text(f->hot, level, t)) return ts_text_free(t), ts_lua_raise(L);
+    if (!strcmp(level, "bytecode") && !ts_jit_live(f->hot)) {
+      ts_code_text(f->code, t);
+      ts_text_str(t, "// tier 0\n");
+    }
+    return 1;
+  }
+  return 0;
+}
+
+static int text_of(lua_State *L) {
+  Function *f = check(L);
+  TsText t = {0};
+  const char *what = luaL_optstring(L, 2, "graph");
+  if (!strcmp(what, "rewrites")) {
+    ts_text_str(&t, f->rewrites.at ? f->rewrites.at : "");
+  } else if (!strcmp(what, "dot")) {
+    ts_graph_dot(f->g, &t);
+  } else if (!strcmp(what, "json")) {
+    ts_graph_json(f->g, &t);
+  } else if (!strcmp(what, "places")) {
+    ts_graph_text_places(f->g, &t);
+  } else if (!strcmp(what, "captured")) {
+    ts_graph_text(f->raw ? f->raw : f->g, &t);
+  } else if (!strcmp(what, "graph")) {
+    ts_graph_text(f->g, &t);
+  } else if (!code_text(L, f, what, &t)) {
+    return ts_lua_fail(
+        L, TS_ERR_argument,
+        "there is no level '%s'; levels are captured, rewrites, graph, concrete, "
+        "schedule, tile, explicit, llvm, asm, bytecode, tiles, why, dot, json, "
+        "places",
+        what);
+  }
+  ts_lua_push_text(L, &t);
+  return 1;
+}
+
+/* f:stats() -> {nodes, instructions, slab, bound, sum} */
+static int stats(lua_State *L) {
+  Function *f = check(L);
+  ready(L, f);
+  const struct {
+    const char *name;
+    double v;
+  } row[] = {{"nodes", f->g->nnode},
+             {"instructions", f->code->ninstr},
+             {"slab", (double)f->code->slab_nbytes},
+             {"bound", (double)f->code->bound_nbytes},
+             {"sum", (double)f->code->sum_nbytes},
+             {"registers", f->code->nreg}};
+  lua_newtable(L);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    lua_pushnumber(L, row[i].v);
+    lua_setfield(L, -2, row[i].name);
+  }
+  return 1;
+}
+
+/* f:captured() -> the tensors that it captured, in order. */
+static int captured(lua_State *L) {
+  Function *f = check(L);
+  int n = 0;
+  lua_newtable(L);
+  for (int i = 0; i < f->g->nparam; i++) {
+    TsTensor *t = f->g->bound[i];
+    if (!t || t == TS_GRAPH_UNBOUND) continue;
+    ts_lua_push(L, ts_tensor_ref(t));
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+static int collect(lua_State *L) {
+  Function *f = check(L);
+  ts_jit_function_free(f->hot);
+  ts_frame_free(f->frame);
+  ts_code_free(f->code);
+  for (int u = 0; f->moves && u < f->g->nupdate; u++) free(f->moves[u]);
+  free(f->moves);
+  ts_capture_release(f->g);
+  ts_capture_release(f->raw);
+  ts_text_free(&f->rewrites);
+  free(f->donated);
+  memset(f, 0, sizeof *f);
+  return 0;
+}
+
+/* graph_load(text, {values of B, T, N, M}) -> function, {types of its parameters}, name; or nil
+ * and what is wrong. Captured parameters are ordinary ones. */
+static int graph_load(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  size_t len;
+  const char *text = luaL_checklstring(L, 1, &len);
+  TsError *e = &c->err;
+  int64_t symbol[TS_SYMBOLS] = {0};
+  for (int i = 0; i < TS_SYMBOLS && lua_istable(L, 2); i++) {
+    char name[2] = {ts_size_symbol[i], 0};
+    lua_getfield(L, 2, name);
+    bool given = !lua_isnil(L, -1); /* 0: there is none */
+    if (given && !(lua_isnumber(L, -1) && ts_lua_whole(lua_tonumber(L, -1), &symbol[i]) &&
+                   symbol[i] >= 0))
+      ts_lua_fail(L, TS_ERR_value, "graph.load: the size %s is a whole number from 1 on", name);
+    lua_pop(L, 1);
+  }
+  TsGraph *g = strlen(text) == len ? ts_graph_parse_at(text, symbol, e) : NULL;
+  if (!g || ts_graph_check(g, e)) {
+    ts_graph_free(g);
+    lua_pushnil(L);
+    lua_pushfstring(L, *e->hint ? "%s%s\n  hint: %s" : "%s%s",
+                    strlen(text) == len ? "" : "a zero byte", e->message, e->hint);
+    ts_error_clear(e);
+    return 2;
+  }
+  for (int i = 0; i < g->nparam; i++) g->bound[i] = NULL;
+  ts_lua_push_captured(L, c, g);
+  lua_createtable(L, g->nparam, 0);
+  for (int i = 0; i < g->nparam; i++) {
+    char type[TS_META_TEXT];
+    lua_pushstring(L, ts_meta_text(&g->param[i]->meta, type));
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushstring(L, g->name);
+  return 3;
+}
+
+/* f:donate(n): result tensors may take over the bytes of argument n (from 1, as flattened). */
+static int donate(lua_State *L) {
+  Function *f = check(L);
+  int n = (int)luaL_checkinteger(L, 2), at = 0;
+  if (!f->donated) f->donated = calloc((size_t)f->g->nparam + 1, sizeof *f->donated);
+  if (!f->donated) return luaL_error(L, "out of memory");
+  for (int i = 0; i < f->g->nparam; i++)
+    if (!f->g->bound[i] && ++at == n) f->donated[i] = true;
+  return 0;
+}
+
+/* f:reads_sizes() -> whether its Lua code asked for sizes; f:same(other) before rewriting */
+static int reads_sizes(lua_State *L) {
+  lua_pushboolean(L, check(L)->sizes_read);
+  return 1;
+}
+
+static int same(lua_State *L) {
+  Function *f = check(L), *other = luaL_checkudata(L, 2, TYPE);
+  lua_pushboolean(L, f->raw && other->raw && ts_graph_equal(f->raw, other->raw, NULL));
+  return 1;
+}
+
+/* ---- graphs with symbolic sizes */
+static const char *const SYMBOLIC = "tessera.symbolic";
+
+typedef struct Symbolic {
+  TsSymbolic *raw, *shown; /* before and after rewriting; shown may be NULL */
+} Symbolic;
+
+static void refer(const TsGraph *g, bool more) {
+  for (int i = 0; g && i < g->nparam; i++) {
+    TsTensor *t = g->bound[i];
+    if (!t || t == TS_GRAPH_UNBOUND) continue;
+    if (more)
+      ts_tensor_ref(t);
+    else
+      ts_tensor_unref(t);
+  }
+}
+
+/* generalise(f, g) -> a symbolic graph; or nil and why there is none */
+static int generalise(lua_State *L) {
+  Function *a = check(L), *b = luaL_checkudata(L, 2, TYPE);
+  TsText why = {0};
+  Symbolic *s = lua_newuserdata(L, sizeof *s);
+  *s = (Symbolic){NULL, NULL};
+  luaL_getmetatable(L, SYMBOLIC);
+  lua_setmetatable(L, -2);
+  if (a->raw && b->raw) s->raw = ts_graph_generalise(a->raw, b->raw, &why);
+  if (s->raw) {
+    refer(s->raw->g, true);
+    s->shown = ts_graph_generalise(a->g, b->g, NULL);
+  } else {
+    lua_pushnil(L);
+    ts_lua_push_text(L, &why);
+    return 2;
+  }
+  ts_text_free(&why);
+  return 1;
+}
+
+static Symbolic *check_symbolic(lua_State *L) { return luaL_checkudata(L, 1, SYMBOLIC); }
+
+/* s:solve({arguments}) -> {values of the symbols}, or nil */
+static int solve(lua_State *L) {
+  Symbolic *s = check_symbolic(L);
+  TsTensor **t;
+  int64_t value[TS_SYMBOLS];
+  int n = ts_lua_list(L, 2, NULL, &t);
+  const TsMeta **m = lua_newuserdata(L, sizeof *m * (size_t)(n + 1));
+  for (int i = 0; i < n; i++) {
+    if (!t[i]) return 0;
+    m[i] = &t[i]->meta;
+  }
+  if (!ts_symbolic_solve(s->raw, n, m, value)) return 0;
+  lua_createtable(L, TS_SYMBOLS, 0);
+  for (int i = 0; i < TS_SYMBOLS; i++) {
+    lua_pushnumber(L, (double)value[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* s:at({values}) -> the function for these sizes; or nil and why they are no case of it */
+static int at(lua_State *L) {
+  Symbolic *s = check_symbolic(L);
+  TsContext *c = ts_lua_context(L);
+  int64_t value[TS_SYMBOLS];
+  for (int i = 0; i < TS_SYMBOLS; i++) {
+    lua_rawgeti(L, 2, i + 1);
+    if (!ts_lua_whole(lua_tonumber(L, -1), &value[i])) value[i] = 0; /* has none */
+    lua_pop(L, 1);
+  }
+  TsGraph *raw = ts_symbolic_at(s->raw, value, &c->err);
+  if (!raw && c->err.code == TS_ERR_memory) return ts_lua_raise(L);
+  if (!raw) {
+    lua_pushnil(L);
+    lua_pushstring(L, c->err.message);
+    ts_error_clear(&c->err);
+    return 2;
+  }
+  refer(raw, true);
+  ts_lua_push_captured(L, c, raw);
+  return 1;
+}
+
+static int symbolic_text(lua_State *L) {
+  Symbolic *s = check_symbolic(L);
+  const TsSymbolic *shown = s->shown ? s->shown : s->raw;
+  TsText t = {0};
+  ts_symbolic_constraints(shown, &t);
+  bool any = t.len != 0;
+  TsText all = {0};
+  if (any) ts_text_format(&all, "// %s\n", t.at);
+  ts_graph_text(shown->g, &all);
+  all.failed |= t.failed;
+  ts_text_free(&t);
+  ts_lua_push_text(L, &all);
+  return 1;
+}
+
+static int collect_symbolic(lua_State *L) {
+  Symbolic *s = check_symbolic(L);
+  if (s->raw) refer(s->raw->g, false);
+  ts_symbolic_free(s->raw);
+  ts_symbolic_free(s->shown);
+  *s = (Symbolic){NULL, NULL};
+  return 0;
+}
+
+static const luaL_Reg methods[] = {
+    {"tune", tune},         {"pin", pin},       {"marks", marks},
+    {"run", run},           {"text", text_of},  {"stats", stats},
+    {"captured", captured}, {"donate", donate}, {"reads_sizes", reads_sizes},
+    {"same", same},         {"__gc", collect},  {NULL, NULL}};
+static const luaL_Reg symbolic_methods[] = {{"solve", solve},
+                                            {"at", at},
+                                            {"text", symbolic_text},
+                                            {"__gc", collect_symbolic},
+                                            {NULL, NULL}};
+
+static const luaL_Reg functions[] = {
+    {"generalise", generalise}, {"graph_load", graph_load}, {NULL, NULL}};
+
+void ts_lua_open_graph(lua_State *L) {
+  ts_lua_metatable(L, TYPE, methods);
+  ts_lua_metatable(L, SYMBOLIC, symbolic_methods);
+  luaL_register(L, NULL, functions);
+  ts_lua_open_capture(L);
+  ts_lua_open_region(L);
+  ts_lua_open_tape(L);
+}

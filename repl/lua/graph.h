@@ -1,0 +1,29 @@
+/* Captured functions in Lua: what the files of their binding share. */
+#ifndef TS_REPL_LUA_GRAPH_H
+#define TS_REPL_LUA_GRAPH_H
+
+#include "ir/graph/graph.h"
+#include "repl/lua_api.h"
+
+/* Pushes a function of g, which is taken over. */
+void ts_lua_push_graph(lua_State *L, TsGraph *g);
+/* The same of what was captured, raw: it is rewritten first. */
+void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw);
+static inline int ts_lua_raise_unless(lua_State *L, bool fine) {
+  return fine ? 0 : ts_lua_raise(L);
+}
+
+/* The graph that is being captured, at the program's place. Raises if there is none. */
+TsGraph *ts_lua_graph_here(lua_State *L, TsContext *c);
+/* Values of n tensors in it, NULL for NULL; the array is on the stack. */
+TsVal *ts_lua_values(lua_State *L, TsContext *c, int n, TsTensor *const *t);
+int ts_lua_push_values(lua_State *L, TsContext *c, int n,
+                       const TsVal *v);                         /* a list of symbols, */
+int ts_lua_push_outputs(lua_State *L, TsContext *c, TsNode *n); /* or one by one */
+
+/* Openers: each registers its part in the table on top. */
+void ts_lua_open_capture(lua_State *L);
+void ts_lua_open_region(lua_State *L);
+void ts_lua_open_tape(lua_State *L);
+
+#endif

@@ -1,0 +1,375 @@
+/* tessera.core for the tiers: what lib/lua/jit.lua stands on. */
+#include <stdio.h>
+#include <string.h>
+
+#include "devices/device.h"
+#include "jit/jit.h"
+#include "jit/compile/llvm.h"
+#include "jit/eager/offload.h"
+#include "jit/launch/profile.h"
+#include "jit/launch/replay.h"
+#include "jit/trace/trace.h"
+#include "jit/tune/tune.h"
+#include "jit/tune/device.h"
+#include "repl/lua_api.h"
+#include "repl/lua/fast.h"
+
+static TsJit *jit_of(lua_State *L) { return ts_lua_context(L)->jit; }
+
+/* What is neither true nor false is a mistake, such as "off", which Lua takes for true. */
+static bool check_on(lua_State *L, const char *function) {
+  if (!lua_isboolean(L, 1))
+    ts_lua_fail(L, TS_ERR_argument, "%s takes true or false, not %s", function,
+                luaL_typename(L, 1));
+  return lua_toboolean(L, 1);
+}
+
+/* jit(on): whether kernels run; returns what it was, and why there are none if so. */
+static int jit(lua_State *L) {
+  TsJit *j = jit_of(L);
+  bool before = ts_jit_enabled(j);
+  if (!lua_isnoneornil(L, 1)) ts_jit_enable(j, check_on(L, "jit"));
+  lua_pushboolean(L, before);
+  lua_pushstring(L, ts_jit_absent(j));
+  return 2;
+}
+
+/* jit_overlap(on): kernels of a function side by side on a device */
+static int jit_overlap(lua_State *L) {
+  ts_replay_overlap(check_on(L, "jit.overlap"));
+  return 0;
+}
+
+/* jit_shuffle(on): functions on a device that is simulated launch in another order; for
+ * tests */
+static int jit_shuffle(lua_State *L) {
+  ts_replay_shuffle(check_on(L, "jit_shuffle"));
+  return 0;
+}
+
+static int jit_verbose(lua_State *L) {
+  ts_jit_verbose(jit_of(L), lua_isnoneornil(L, 1) || check_on(L, "jit.v"));
+  return 0;
+}
+
+/* jit_tell(what, name, place, text): a line of the log; whether anybody listens */
+static int jit_tell(lua_State *L) {
+  lua_pushboolean(L, ts_jit_tell(jit_of(L), luaL_checkstring(L, 1), luaL_checkstring(L, 2),
+                                 luaL_checkstring(L, 3), luaL_checkstring(L, 4)));
+  return 1;
+}
+
+/* jit_now(): milliseconds of a clock that never goes back */
+static int jit_now(lua_State *L) {
+  lua_pushnumber(L, (double)ts_jit_now() / 1e6);
+  return 1;
+}
+
+static int jit_eager(lua_State *L) {
+  ts_jit_eager(jit_of(L), check_on(L, "jit.eager"));
+  return 0;
+}
+
+/* jit_interpret(form or nil): kernels run by the interpreter of Tile IR, "block",
+ * "explicit". */
+static int jit_interpret(lua_State *L) {
+  const char *form = luaL_optstring(L, 1, NULL);
+  if (ts_jit_interpret(jit_of(L), form)) return luaL_error(L, "there is no form '%s'", form);
+  return 0;
+}
+
+/* jit_traces([eager]): statistics of hot traces; eager: everything that repeats is one. */
+static int jit_traces(lua_State *L) {
+  TsTracer *t = ts_jit_tracer(jit_of(L));
+  if (!lua_isnoneornil(L, 1)) {
+    bool eager = check_on(L, "jit.traces");
+    ts_tracer_eager(t, eager);
+    ts_lua_fast_eager(eager);
+  }
+  TsTracerStats s = ts_tracer_stats(t);
+  const struct {
+    const char *name;
+    double v;
+  } row[] = {{"traces", s.traces},
+             {"deferred", (double)s.deferred},
+             {"quick", (double)s.quick},
+             {"runs", (double)s.runs},
+             {"exits", (double)s.exits},
+             {"observed", (double)s.observed},
+             {"replayed", (double)s.replayed}};
+  lua_newtable(L);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    lua_pushnumber(L, row[i].v);
+    lua_setfield(L, -2, row[i].name);
+  }
+  return 1;
+}
+
+enum { MOST_LOOPS = 256 };
+
+/* jit_loops() -> {{id, where, calls, runs, live}, ..} of hot traces */
+static int jit_loops(lua_State *L) {
+  TsTracerLoop loop[MOST_LOOPS];
+  int n = ts_tracer_loops(ts_jit_tracer(jit_of(L)), loop, MOST_LOOPS);
+  lua_newtable(L);
+  for (int i = 0; i < n && i < MOST_LOOPS; i++) {
+    lua_newtable(L);
+    lua_pushnumber(L, loop[i].id), lua_setfield(L, -2, "id");
+    lua_pushstring(L, loop[i].where), lua_setfield(L, -2, "where");
+    lua_pushnumber(L, loop[i].calls), lua_setfield(L, -2, "calls");
+    lua_pushnumber(L, loop[i].runs), lua_setfield(L, -2, "runs");
+    lua_pushboolean(L, ts_jit_live(loop[i].hot)), lua_setfield(L, -2, "live");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* jit_loop_text(id, level): nil if there is no such loop any more */
+static int jit_loop_text(lua_State *L) {
+  TsTracerLoop loop[MOST_LOOPS];
+  int n = ts_tracer_loops(ts_jit_tracer(jit_of(L)), loop, MOST_LOOPS), i = 0;
+  const char *level = luaL_checkstring(L, 2);
+  TsText t = {0};
+  while (i < n && i < MOST_LOOPS && loop[i].id != luaL_checknumber(L, 1)) i++;
+  if (i == n || i == MOST_LOOPS) return 0;
+  const TsTracerLoop *l = &loop[i];
+  if (!strcmp(level, "graph")) {
+    ts_graph_text_places(l->g, &t);
+  } else if (ts_jit_text(l->hot, level, &t)) {
+    ts_text_free(&t);
+    return ts_lua_raise(L);
+  } else if (!strcmp(level, "bytecode") && !ts_jit_live(l->hot)) {
+    ts_code_text(l->code, &t);
+    ts_text_str(&t, "// tier 0\n");
+  }
+  ts_lua_push_text(L, &t);
+  return 1;
+}
+
+/* jit_device([on]): statistics of eager calls on devices; on: whether they run there. */
+static int jit_device(lua_State *L) {
+  TsOffloader *o = ts_jit_offloader(jit_of(L));
+  if (!lua_isnoneornil(L, 1)) ts_offload_enable(o, check_on(L, "jit.device"));
+  TsOffloadStats s = ts_offload_stats(o);
+  TsReplayStats r = ts_replay_stats();
+  const struct {
+    const char *name;
+    double v;
+  } row[] = {{"calls", (double)s.calls},         {"fallback", (double)s.fallback},
+             {"kernels", (double)s.kernels},     {"from_disk", (double)s.cached},
+             {"refused", (double)s.refused},     {"compile_ms", s.compile_msec},
+             {"meanwhile", (double)s.meanwhile}, {"replays", (double)r.runs},
+             {"replayed", (double)r.launches}};
+  lua_newtable(L);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    lua_pushnumber(L, row[i].v);
+    lua_setfield(L, -2, row[i].name);
+  }
+  return 1;
+}
+
+/* jit_later(on): small calls on devices run on the CPU while their kernels are compiled. */
+static int jit_later(lua_State *L) {
+  ts_offload_later(ts_jit_offloader(jit_of(L)), check_on(L, "jit.later"));
+  return 0;
+}
+
+/* jit_prepare(on): calls on devices ask for their kernels and do nothing else. */
+static int jit_prepare(lua_State *L) {
+  ts_offload_prepare(ts_jit_offloader(jit_of(L)), check_on(L, "jit.prepare"));
+  return 0;
+}
+
+/* jit_profile(on): kernels of devices are measured from now on; off: what was measured, the
+ * dearest first. */
+static int jit_profile(lua_State *L) {
+  int n = 0;
+  if (lua_toboolean(L, 1)) return ts_profile_start(), 0;
+  ts_profile_stop();
+  const TsProfileRow *r = ts_profile_rows(&n);
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_createtable(L, 0, 5);
+    lua_pushstring(L, r[i].name), lua_setfield(L, -2, "name");
+    lua_pushnumber(L, (double)r[i].count), lua_setfield(L, -2, "count");
+    lua_pushnumber(L, r[i].usec), lua_setfield(L, -2, "us");
+    lua_pushnumber(L, r[i].bytes), lua_setfield(L, -2, "bytes");
+    lua_pushnumber(L, r[i].flops), lua_setfield(L, -2, "flops");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* jit_move(device or nil): functions of the CPU go there at once, for tests. */
+static int jit_move(lua_State *L) {
+  static char name[24];
+  const char *d = luaL_optstring(L, 1, NULL);
+  if (d && !ts_device_find(d, &ts_lua_context(L)->err)) return ts_lua_raise(L);
+  if (d) snprintf(name, sizeof name, "%s", d);
+  ts_jit_move_to(jit_of(L), d ? name : NULL);
+  return 0;
+}
+
+/* jit_returns(n): every n-th kernel goes back to operators at once, for tests; 0: none. */
+static int jit_returns(lua_State *L) {
+  ts_jit_returns(jit_of(L), (int)luaL_checkinteger(L, 1));
+  return 0;
+}
+
+/* jit_break(n): the next n compiles end within LLVM, for tests */
+static int jit_break(lua_State *L) {
+  ts_llvm_break((int)luaL_checkinteger(L, 1));
+  return 0;
+}
+
+static int jit_wait(lua_State *L) {
+  ts_jit_wait(jit_of(L));
+  return 0;
+}
+
+static int jit_flush(lua_State *L) {
+  ts_jit_flush(jit_of(L));
+  return 0;
+}
+
+static int jit_stats(lua_State *L) {
+  TsJitStats s = ts_jit_stats(jit_of(L));
+  const struct {
+    const char *name;
+    double v;
+  } row[] = {{"functions", s.functions},
+             {"promoted", s.promoted},
+             {"jobs", s.jobs},
+             {"kernels", (double)s.kernels},
+             {"from_disk", (double)s.cached},
+             {"refused", (double)s.failed},
+             {"compile_ms", s.compile_msec},
+             {"install_ms_max", s.install_msec_max}};
+  lua_newtable(L);
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    lua_pushnumber(L, row[i].v);
+    lua_setfield(L, -2, row[i].name);
+  }
+  return 1;
+}
+
+/* ---- the tuner: what lib/lua/autotune.lua stands on */
+static TsTuner *tuner_of(lua_State *L) { return ts_jit_tuner(jit_of(L)); }
+
+/* autotune_mode([mode]) -> mode */
+static int autotune_mode(lua_State *L) {
+  static const char *const modes[] = {"off", "cached", "on", NULL};
+  TsTuner *t = tuner_of(L);
+  if (!lua_isnoneornil(L, 1))
+    ts_tuner_set_mode(t, (TsTuneMode)luaL_checkoption(L, 1, NULL, modes));
+  lua_pushstring(L, modes[ts_tuner_mode(t)]);
+  return 1;
+}
+
+/* Any number as one of 0 to `most`. */
+static double within(double v, double most) { return v >= 0 ? (v < most ? v : most) : 0; }
+
+/* autotune_budget([ms, total_ms, bytes, candidates]) -> the same; nil keeps one */
+static int autotune_budget(lua_State *L) {
+  TsTuner *t = tuner_of(L);
+  TsTuneBudget b = ts_tuner_budget(t);
+  bool any = false;
+  for (int i = 1; i <= 4; i++) any |= !lua_isnoneornil(L, i);
+  b.group_msec = luaL_optnumber(L, 1, b.group_msec);
+  b.total_msec = luaL_optnumber(L, 2, b.total_msec);
+  b.bytes = (int64_t)within(luaL_optnumber(L, 3, (double)b.bytes), 0x1p53);
+  b.candidates = (int)within(luaL_optnumber(L, 4, b.candidates), 1 << 20);
+  if (any) ts_tuner_set_budget(t, b);
+  lua_pushnumber(L, b.group_msec);
+  lua_pushnumber(L, b.total_msec);
+  lua_pushnumber(L, (double)b.bytes);
+  lua_pushnumber(L, b.candidates);
+  return 4;
+}
+
+static void push_record(lua_State *L, const TsTuneRecord *r) {
+  lua_newtable(L);
+  lua_pushstring(L, r->what);
+  lua_setfield(L, -2, "kernel");
+  if (*r->why) lua_pushstring(L, r->why), lua_setfield(L, -2, "why");
+  lua_pushinteger(L, r->differing);
+  lua_setfield(L, -2, "differing");
+  for (int i = 0; i < r->n; i++) {
+    TsText t = {0};
+    ts_sched_choice_text(&r->at[i].choice, &t);
+    lua_newtable(L);
+    lua_pushstring(L, t.len ? t.at : "as it was");
+    ts_text_free(&t);
+    lua_setfield(L, -2, "choice");
+    if (r->at[i].usec > 0) lua_pushnumber(L, r->at[i].usec), lua_setfield(L, -2, "us");
+    if (i == r->best && !*r->why) lua_pushboolean(L, true), lua_setfield(L, -2, "best");
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* autotune_records(from) -> list of what was measured, from number `from` on (0 is the
+ * first) */
+static int autotune_records(lua_State *L) {
+  int from = (int)luaL_optinteger(L, 1, 0);
+  TsTuneRecord *r = lua_newuserdata(L, sizeof *r);
+  lua_newtable(L);
+  for (int i = 0; ts_tune_records(tuner_of(L), from + i, 1, r); i++) {
+    push_record(L, r);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* autotune_force([i]): every kernel is candidate i from then on; for tests. */
+static int autotune_force(lua_State *L) {
+  ts_tuner_force(tuner_of(L), (int)luaL_optinteger(L, 1, -1));
+  return 0;
+}
+
+/* autotune_device(name) -> how the program's table calls the device */
+static int autotune_device(lua_State *L) {
+  TsError err = {0};
+  TsText kind = {0};
+  TsDevice *d = ts_device_find(luaL_checkstring(L, 1), &err);
+  if (!d || ts_device_use(d, &err)) return luaL_error(L, "%s", err.message);
+  ts_tune_device_kind(d, &kind);
+  ts_lua_push_text(L, &kind);
+  return 1;
+}
+
+static int autotune_clear(lua_State *L) {
+  ts_tuner_clear(tuner_of(L));
+  return 0;
+}
+
+void ts_lua_open_jit(lua_State *L) {
+  static const luaL_Reg functions[] = {{"jit", jit},
+                                       {"jit_verbose", jit_verbose},
+                                       {"jit_tell", jit_tell},
+                                       {"jit_now", jit_now},
+                                       {"jit_eager", jit_eager},
+                                       {"jit_wait", jit_wait},
+                                       {"jit_flush", jit_flush},
+                                       {"jit_stats", jit_stats},
+                                       {"jit_traces", jit_traces},
+                                       {"jit_loops", jit_loops},
+                                       {"jit_loop_text", jit_loop_text},
+                                       {"jit_device", jit_device},
+                                       {"jit_later", jit_later},
+                                       {"jit_prepare", jit_prepare},
+                                       {"jit_overlap", jit_overlap},
+                                       {"jit_shuffle", jit_shuffle},
+                                       {"jit_profile", jit_profile},
+                                       {"jit_move", jit_move},
+                                       {"jit_returns", jit_returns},
+                                       {"jit_break", jit_break},
+                                       {"jit_interpret", jit_interpret},
+                                       {"autotune_mode", autotune_mode},
+                                       {"autotune_budget", autotune_budget},
+                                       {"autotune_records", autotune_records},
+                                       {"autotune_clear", autotune_clear},
+                                       {"autotune_force", autotune_force},
+                                       {"autotune_device", autotune_device},
+                                       {NULL, NULL}};
+  luaL_register(L, NULL, functions);
+}

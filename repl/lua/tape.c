@@ -1,0 +1,77 @@
+/* The tape and the NaN trap in Lua. */
+#include <stdlib.h>
+
+#include "repl/lua/graph.h"
+#include "vm/core/tape.h"
+
+/* y:backward(dy): gradients of y, a single number unless dy is given, into x.grad of all x
+ * below it that require them. */
+static int backward(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsTensor *y = ts_lua_check_tensor(L, 1, "backward"), *dy = ts_lua_tensor(L, 2);
+  char a[TS_META_TEXT], b[TS_META_TEXT];
+  if (c->capture)
+    return ts_lua_fail(
+        L, TS_ERR_value,
+        "backward: use graph.grad or graph.training_step in a captured function");
+  if (!dy && ts_tensor_numel(y) != 1)
+    return ts_lua_fail(L, TS_ERR_shape,
+                       "backward: %s is not one number; give its gradient, y:backward(dy)",
+                       ts_meta_text(&y->meta, a));
+  if (dy && (!ts_meta_same_shape(&y->meta, &dy->meta) || y->meta.dtype != dy->meta.dtype))
+    return ts_lua_fail(L, TS_ERR_shape, "backward: the gradient is %s, the tensor %s",
+                       ts_meta_text(&dy->meta, b), ts_meta_text(&y->meta, a));
+  return ts_lua_raise_unless(L, !ts_tape_backward(c, y, dy));
+}
+
+/* tape_graph(y) -> the backward graph of y, as a function without arguments; its leaves */
+static int tape_graph(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  TsTensor **leaf = NULL;
+  int n = 0;
+  TsGraph *g =
+      ts_tape_graph(c, ts_lua_check_tensor(L, 1, "tape_graph"), ts_lua_tensor(L, 2), &n, &leaf);
+  if (!g) return ts_lua_raise(L);
+  ts_lua_push_graph(L, g);
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    ts_lua_push(L, leaf[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  free(leaf);
+  return 2;
+}
+
+static int recording(lua_State *L) {
+  lua_pushboolean(L, !ts_lua_context(L)->no_grad);
+  return 1;
+}
+
+/* type_text(tensor) -> "f32[2,3]" */
+static int type_text(lua_State *L) {
+  char text[TS_META_TEXT];
+  lua_pushstring(L, ts_meta_text(&ts_lua_check_tensor(L, 1, "type_text")->meta, text));
+  return 1;
+}
+
+/* trap(on): the NaN trap; returns what it was. */
+static int trap(lua_State *L) {
+  TsContext *c = ts_lua_context(L);
+  lua_pushboolean(L, c->trap);
+  if (!lua_isnoneornil(L, 1)) c->trap = lua_toboolean(L, 1);
+  return 1;
+}
+
+static const luaL_Reg functions[] = {{"type_text", type_text},
+                                     {"tape_graph", tape_graph},
+                                     {"recording", recording},
+                                     {"trap", trap},
+                                     {NULL, NULL}};
+
+void ts_lua_open_tape(lua_State *L) {
+  luaL_register(L, NULL, functions);
+  ts_lua_push_methods(L);
+  lua_pushcfunction(L, backward);
+  lua_setfield(L, -2, "backward");
+  lua_pop(L, 1);
+}

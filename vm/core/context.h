@@ -1,0 +1,83 @@
+/* What one user of the VM owns: the error slot, the trace ring, the random
+ * generator, the numerics profile. A context and its tensors belong to one thread. */
+#ifndef TS_VM_CONTEXT_H
+#define TS_VM_CONTEXT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/error.h"
+#include "lib/profile.h"
+#include "vm/core/kernels.h"
+#include "vm/core/trace.h"
+
+struct TsTensor;
+struct TsDefer;
+struct TsOffload;
+struct TsSpans;
+
+typedef struct TsContext {
+  TsError err;
+  const TsKernels *k; /* the CPU's kernels for the chosen instruction set */
+  TsTrace trace;
+  uint64_t next_id;                    /* of the next tensor */
+  int64_t live_bytes;                  /* of all copies of all storages, on any device */
+  int64_t downloaded;                  /* bytes fetched from devices */
+  int64_t allocated;                   /* bytes of such copies made since the start */
+  int64_t live_there, allocated_there; /* of both, what is on devices */
+  uint64_t seed, stream;               /* the generator: stream counts random operators */
+  uint64_t stream_base; /* of the function that runs: where its random calls count from */
+  struct TsMemo *memo;  /* of the recursion that runs (vm/code/memo.h), or NULL */
+  int runs;             /* of functions inside each other on the C stack */
+  int stream_depth;     /* loops around what runs, in that function */
+  TsProfile profile;
+  uint64_t commits; /* how often something that the program has was changed as a whole */
+  int no_grad;      /* > 0: calls are not recorded (vm/core/tape.h) */
+  bool trap;        /* stop at the first NaN or infinity (vm/core/trap.h) */
+  int device;       /* where new tensors are made */
+  bool device_auto; /* and what gets hot may move elsewhere by itself */
+  bool sizes_read;  /* by the program while a function is captured: it may branch on them */
+  struct TsRegion *region;    /* of functions that run for an operator (vm/core/region.h), or NULL */
+  struct TsRegion *regions;   /* room for the outermost one, or NULL */
+  struct TsSteps *steps;      /* steps of optimisers wait to be run together, or NULL */
+  struct TsTapedTable *taped; /* what storages hold, as far as the tape knows, or NULL */
+  struct TsCapture *capture;  /* calls become nodes of its graph; NULL: they run */
+  struct TsJit *jit;          /* of the tiers above, or NULL */
+  const struct TsOffload *offload; /* who runs calls on other devices (vm/core/offload.h), or NULL */
+  void *offloader;
+  bool replaying; /* it may put launches of a function off, */
+  bool waiting;   /* or has put off eager ones */
+  int on_host; /* > 0: what runs and what it makes is on the CPU, whatever device its inputs have */
+  /* For ts_context_once_more; or NULL. */
+  void (*collect)(void *where_arg);
+  const struct TsDefer *defer; /* who puts calls off (vm/core/defer.h), or NULL */
+  void *deferrer;
+  struct TsSpans *spans; /* where what runs is recorded (vm/core/profile.h), or NULL */
+  bool watched;          /* calls are shown to it */
+  int inside;            /* > 0: a handler or a compiler runs, whose calls are its own matter */
+  int64_t npending;      /* tensors without bytes */
+  const char *(*where)(void *arg); /* the program's place, "file.lua:12", or NULL */
+  void *where_arg;
+} TsContext;
+
+/* What a compiler or a tier above computes for itself is no call of the program's: nobody is
+ * shown it, and it is neither recorded, captured, trapped, put off nor moved. */
+typedef struct TsAside {
+  struct TsCapture *capture;
+  bool trap, watched;
+  int device;
+} TsAside;
+
+TsAside ts_context_aside(TsContext *c);
+void ts_context_resume(TsContext *c, TsAside was);
+
+/* Memory ran out, as err says: lets go of what nobody refers to any more, which waits for a
+ * collector that does not see how full memory or a device is, and forgets the error. Whoever gets
+ * true asks once more, and not again; what is cached, allocators give back by themselves. False:
+ * the error is another one and stays, or nobody collects. */
+bool ts_context_once_more(TsContext *c);
+
+TsContext *ts_context_open(void); /* NULL: out of memory */
+void ts_context_close(TsContext *c);
+
+#endif

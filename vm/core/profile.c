@@ -1,0 +1,51 @@
+/* Recording of spans. */
+#include "vm/core/profile.h"
+
+#include <time.h>
+
+int64_t ts_spans_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+void ts_spans_add(TsSpans *s, const TsSpan *span) {
+  int at = atomic_fetch_add_explicit(&s->n, 1, memory_order_relaxed);
+  if (at < s->room) s->span[at] = *span;
+}
+
+static int64_t bytes_of(int n, TsTensor *const *t) {
+  int64_t sum = 0;
+  for (int i = 0; i < n; i++) {
+    bool again = !t[i];
+    for (int k = 0; k < i && !again; k++) again = t[k] == t[i];
+    if (!again) sum += ts_meta_nbytes(&t[i]->meta);
+  }
+  return sum;
+}
+
+/* A product's multiply-adds are two each, of groups as if no row were outside of all; a
+ * pointwise row is one an element. */
+static double flops_of(const TsCall *call) {
+  double n = call->nout && call->out[0] ? (double)ts_meta_numel(&call->out[0]->meta) : 0;
+  if (call->op >= TS_OP_COUNT) return 0;
+  const TsMeta *a = call->nin && call->in[0] ? &call->in[0]->meta : NULL;
+  bool rows = call->op == TS_OP_matmul || call->op == TS_OP_grouped_matmul;
+  if (rows && a && a->ndim) return 2 * n * (double)a->dim[a->ndim - 1];
+  if (call->op == TS_OP_grouped_matmul_weight_grad && call->out[0])
+    return 2 * (double)ts_meta_numel(a) * (double)call->out[0]->meta.dim[2];
+  return ts_op_info((TsOp)call->op)->cls == TS_CLASS_POINTWISE ? n : 0;
+}
+
+void ts_spans_step(TsSpans *s, const TsCall *call, const char *what, const char *place,
+                   int64_t start, double flops) {
+  TsSpan span = {.start = start,
+                 .end = ts_spans_now(),
+                 .what = what,
+                 .place = place,
+                 .phase = -1,
+                 .depth = s->depth,
+                 .flops = flops > 0 ? flops : flops_of(call),
+                 .nbytes = bytes_of(call->nin, call->in) + bytes_of(call->nout, call->out)};
+  ts_spans_add(s, &span);
+}

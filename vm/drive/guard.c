@@ -1,0 +1,118 @@
+/* Indices of rows and sizes of groups before a kernel runs. */
+#include "vm/drive/guard.h"
+
+#include <stdio.h>
+
+#include "vm/core/exec.h"
+#include "vm/drive/index.h"
+#include "vm/core/offload.h"
+
+static bool is_loss(int op) {
+  return op == TS_OP_cross_entropy || op == TS_OP_cross_entropy_grad;
+}
+
+static bool is_grouped(int op) {
+  return op == TS_OP_grouped_matmul || op == TS_OP_grouped_matmul_weight_grad;
+}
+
+static int axis_of(const TsNode *n) {
+  int nd = n->in[0]->meta.ndim;
+  if (is_grouped(n->op)) return 0;
+  if (n->op == TS_OP_take) return TS_INDEX_FLAT;
+  if (n->op == TS_OP_embedding) return 0;
+  if (is_loss(n->op)) return nd - 1;
+  return (int)(n->attr[0].i < 0 ? n->attr[0].i + nd : n->attr[0].i);
+}
+
+TsGuard ts_guard_of(const TsNode *n, const char *function) {
+  TsGuard g = {.op = (TsOp)n->op, .x = n->in[0]->meta, .axis = axis_of(n)};
+  g.size = g.axis < 0 ? ts_meta_numel(&g.x) : g.x.dim[g.axis];
+  if (is_grouped(n->op)) g.size++; /* all rows may be one group's */
+  if (is_loss(n->op)) g.ignored = n->attr[1].i;
+  snprintf(g.function, sizeof g.function, "%s", function);
+  snprintf(g.place, sizeof g.place, "%s", ts_graph_where(n));
+  return g;
+}
+
+static int gathered(const TsGuard *g, TsContext *c, TsTensor *index) {
+  TsIndex ix;
+  TsTensor *x = ts_tensor_symbol(c, &g->x, NULL), *in[2] = {x, index};
+  TsCall call = {.ctx = c, .op = g->op, .nin = 2, .in = in};
+  int failed = !x || ts_index_open(&call, 1, g->axis, g->size, &ix);
+  if (!failed) ts_index_close(&ix);
+  ts_tensor_unref(x);
+  return failed ? -1 : 0;
+}
+
+static int wrong_target(const TsGuard *g, TsContext *c, int64_t row, int64_t value) {
+  return ts_error_set(
+      &c->err, TS_ERR_index, "%s: target %lld of row %lld is not one of %lld classes",
+      ts_op_info(g->op)->name, (long long)value, (long long)row, (long long)g->size);
+}
+
+static int targets(const TsGuard *g, TsContext *c, TsTensor *index) {
+  TsTensor *t = ts_tensor_cast(c, index, TS_DT_i64);
+  const int64_t *at = t ? ts_tensor_read(t) : NULL;
+  int64_t n = t ? ts_tensor_numel(t) : 0, wrong = -1;
+  for (int64_t i = 0; at && i < n && wrong < 0; i++)
+    if (at[i] != g->ignored && (uint64_t)at[i] >= (uint64_t)g->size) wrong = i;
+  if (wrong >= 0) wrong_target(g, c, wrong, at[wrong]);
+  ts_tensor_unref(t);
+  return at && wrong < 0 ? 0 : -1;
+}
+
+static int wrong_group(TsContext *c, TsOp op, int64_t rows, int64_t group, int64_t value) {
+  return ts_error_set(&c->err, TS_ERR_index, "%s: group %lld has %lld rows, x has %lld",
+                      ts_op_info(op)->name, (long long)group, (long long)value,
+                      (long long)rows);
+}
+
+int ts_guard_groups(TsContext *c, TsOp op, int64_t rows, const int64_t *size, int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    if (size[i] < 0 || size[i] > rows) return wrong_group(c, op, rows, i, size[i]);
+  return 0;
+}
+
+static int groups(const TsGuard *g, TsContext *c, TsTensor *sizes) {
+  TsTensor *t = ts_tensor_cast(c, sizes, TS_DT_i64);
+  const int64_t *at = t ? ts_tensor_read(t) : NULL;
+  int failed = at ? ts_guard_groups(c, g->op, g->size - 1, at, ts_tensor_numel(t)) : -1;
+  ts_tensor_unref(t);
+  return failed;
+}
+
+bool ts_guard_wraps(const TsGuard *g) {
+  return !is_loss(g->op) && !is_grouped(g->op) && g->axis >= TS_INDEX_FLAT;
+}
+bool ts_guard_of_loss(const TsGuard *g) { return is_loss(g->op); }
+
+int ts_guard_wrong(const TsGuard *g, TsContext *c, int64_t row, int64_t value) {
+  if (is_loss(g->op)) {
+    wrong_target(g, c, row, value);
+  } else if (is_grouped(g->op)) {
+    wrong_group(c, g->op, g->size - 1, row, value);
+  } else {
+    TsTensor *x = ts_tensor_symbol(c, &g->x, NULL), *in[2] = {x, NULL};
+    TsCall call = {.ctx = c, .op = g->op, .nin = 2, .in = in};
+    if (x) ts_index_wrong(&call, g->axis, g->size, value);
+    ts_tensor_unref(x);
+  }
+  return ts_error_where(&c->err, g->function, g->place);
+}
+
+/* Bytes that only a device has. */
+static bool is_there(const TsContext *c, const TsTensor *index) {
+  return ts_offload_on(c, index->meta.device) && c->offload->guard &&
+         !(index->storage->valid & 1) && (index->storage->valid >> index->meta.device & 1);
+}
+
+int ts_guard_check(const TsGuard *g, TsContext *c, TsTensor *index) {
+  int looked = is_there(c, index) ? c->offload->guard(c, g, index) : 0;
+  if (looked) return looked == 1 ? 0 : -1;
+  c->on_host++; /* what is made of the index on the way */
+  int failed = is_loss(g->op)      ? targets(g, c, index)
+               : is_grouped(g->op) ? groups(g, c, index)
+                                   : gathered(g, c, index);
+  c->on_host--;
+  return failed ? ts_error_where(&c->err, g->function, g->place) : 0;
+}

@@ -1,0 +1,308 @@
+/* conv_transpose, the adjoint of conv, in gathered form. The definition, for every
+ * output element: one chain of fused multiply-adds from +0 over the channels of its
+ * group and, within a channel, those positions k of the window in row-major order that
+ * meet an input along every axis, that is, where q + padding - k * dilation is a
+ * multiple of the stride for output position q. Inputs beyond the borders are zeros,
+ * and they are elements of the chain. Then the bias, then one rounding.
+ *
+ * Outputs whose q leaves the same remainders by the stride, one phase, are met by the
+ * same positions k, at inputs that step by one: each phase is a convolution of stride
+ * one with fewer taps, a matrix product or direct sums as in vm/exec/conv.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/cpu_pool.h"
+#include "vm/drive/conv.h"
+#include "vm/drive/epilogue.h"
+#include "vm/core/exec.h"
+#include "vm/core/scratch.h"
+
+enum { FEW_CHANNELS = 7 }; /* most output channels of a group that are summed directly */
+
+typedef struct Job {
+  TsCall *call;
+  const TsKernels *k;
+  TsConv c;
+  TsTensor *x, *w, *bias; /* in the accumulate type; w row-major */
+  TsConvImage image;
+  char *y; /* [batch][channels][..] in the accumulate type */
+  int64_t size, channels_out, padding[3];
+  /* of a phase: */
+  int64_t first[3], count[3], positions, taps;
+  int64_t *tap, *at[2], step[2];
+  char *weights, *part;
+} Job;
+
+static int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+
+static int no_memory(const Job *j) { return ts_scratch_failed(j->call); }
+
+static void fill(void *arg, void *dst, int width, int64_t batch, int64_t i0, int64_t n,
+                 int64_t k0, int64_t nk) {
+  const Job *j = arg;
+  int64_t at[64], first = batch / j->c.groups * j->image.step_n +
+                          batch % j->c.groups * j->c.cg * j->image.step_c;
+  ts_conv_positions(&j->image, j->count, j->step, i0, n, at);
+  j->k->conv.panel[j->size == 4 ? 0 : 1](dst, width, j->image.at + first * j->size, j->tap + k0,
+                                         nk, at, n);
+}
+
+static void finish(void *arg, void *acc, int64_t batch, int64_t row, int64_t col, int64_t n) {
+  const Job *j = arg;
+  int64_t o = batch % j->c.groups * j->c.og + row;
+  (void)col;
+  ts_epilogue_add(j->k, j->c.acc, acc, (const char *)ts_tensor_read(j->bias) + o * j->size,
+                  true, n);
+}
+
+/* Taps of the phase: offsets in the padded image and the weights that go with them,
+ * [out channel][channel, position] for each group. */
+static void list_taps(Job *j) {
+  const TsConv *c = &j->c;
+  const char *w = ts_tensor_read(j->w);
+  int64_t window = c->window[0] * c->window[1] * c->window[2], used = 0;
+  int64_t *kept = j->at[0], *base = j->at[1]; /* scratch of `window` numbers each */
+  for (int64_t k = 0; k < window; k++) {
+    int64_t pos[3], r = k;
+    bool meets = true;
+    for (int a = 2; a >= 0; a--) {
+      int64_t reach = j->first[a] + j->padding[a] - r % c->window[a] * c->dilation[a];
+      r /= c->window[a];
+      meets = meets && reach - floor_div(reach, c->stride[a]) * c->stride[a] == 0;
+      pos[a] = floor_div(reach, c->stride[a]) + c->before[a];
+    }
+    if (!meets) continue;
+    kept[used] = k;
+    base[used++] = ts_conv_offset(&j->image, 0, pos);
+  }
+  j->taps = used * c->cg;
+  for (int64_t i = 0; i < j->taps; i++) j->tap[i] = i / used * j->image.step_c + base[i % used];
+  for (int64_t o = 0; o < j->channels_out; o++)
+    for (int64_t i = 0; i < j->taps; i++) {
+      int64_t channel = o / c->og * c->cg + i / used;
+      int64_t from = (channel * c->og + o % c->og) * window + kept[i % used];
+      memcpy(j->weights + (o * j->taps + i) * j->size, w + from * j->size, (size_t)j->size);
+    }
+}
+
+/* A window of one element at stride one: the image itself is the right operand. */
+static bool is_product(const Job *j) {
+  const TsConv *c = &j->c;
+  for (int i = 0; i < 3; i++)
+    if (c->window[i] != 1 || c->stride[i] != 1 || j->padding[i] || c->in[i] != c->out[i])
+      return false;
+  return true;
+}
+
+static int multiply(Job *j) {
+  const TsConv *c = &j->c;
+  TsGemmType type = ts_gemm_type(c->acc);
+  TsGemm g = {.in = type,
+              .out = type,
+              .batch = c->batch * c->groups,
+              .m = c->og,
+              .n = j->positions,
+              .k = j->taps,
+              .a = j->weights,
+              .a_rs = j->taps,
+              .a_cs = 1,
+              .c = j->part,
+              .c_rs = j->positions,
+              .c_cs = 1,
+              .fill_b = fill,
+              .fill_b_arg = j};
+  int64_t *at[3];
+  int failed = 0;
+  for (int i = 0; i < 3; i++)
+    if (!(at[i] = ts_work_take((g.batch + 1) * 8))) failed = no_memory(j);
+  for (int64_t i = 0; i < g.batch && !failed; i++) {
+    at[0][i] = i % c->groups * c->og * j->taps;
+    at[1][i] = i * c->og * j->positions;
+    at[2][i] = i / c->groups * j->image.step_n + i % c->groups * c->cg * j->image.step_c;
+  }
+  if (is_product(j)) {
+    g.fill_b = NULL;
+    g.b = j->image.at, g.b_rs = j->image.step_c, g.b_cs = 1, g.b_batch = at[2];
+  }
+  g.a_batch = at[0], g.c_batch = at[1];
+  if (j->bias) g.finish = finish, g.finish_arg = j;
+  if (!failed) failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
+  for (int i = 0; i < 3; i++) ts_work_give(at[i]);
+  return failed;
+}
+
+/* Complex: the matrix of taps and positions is made, image by image. */
+static int complex_product(Job *j) {
+  const TsConv *c = &j->c;
+  int64_t *at = ts_work_take((j->positions + 1) * 8);
+  char *columns = ts_work_take(j->taps * j->positions * j->size + 64);
+  int failed = !at || !columns ? no_memory(j) : 0;
+  if (!failed) ts_conv_positions(&j->image, j->count, j->step, 0, j->positions, at);
+  for (int64_t i = 0; i < c->batch * c->groups && !failed && !ts_cpu_interrupted(); i++) {
+    int64_t first = i / c->groups * j->image.step_n + i % c->groups * c->cg * j->image.step_c;
+    j->k->conv.panel[j->size == 8 ? 1 : 2](columns, j->positions, j->image.at + first * j->size,
+                                           j->tap, j->taps, at, j->positions);
+    TsGemm g = {.in = ts_gemm_type(c->acc),
+                .out = ts_gemm_type(c->acc),
+                .batch = 1,
+                .m = c->og,
+                .n = j->positions,
+                .k = j->taps,
+                .a_rs = j->taps,
+                .a_cs = 1,
+                .b = columns,
+                .b_rs = j->positions,
+                .b_cs = 1,
+                .c_rs = j->positions,
+                .c_cs = 1};
+    g.a = j->weights + i % c->groups * c->og * j->taps * j->size;
+    g.c = j->part + i * c->og * j->positions * j->size;
+    failed = ts_gemm(&g, &j->k->gemm) ? no_memory(j) : 0;
+    for (int64_t o = 0; o < c->og && !failed && j->bias; o++)
+      finish((void *)j, (char *)g.c + o * j->positions * j->size, i, o, 0, j->positions);
+  }
+  ts_work_give(at), ts_work_give(columns);
+  return failed;
+}
+
+/* With few output channels in a group: a row of outputs is summed in registers. */
+static void direct_rows(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  const TsConv *c = &j->c;
+  int64_t rows = j->count[0] * j->count[1], width = j->count[2];
+  (void)worker;
+  for (int64_t i = lo; i < hi; i++) {
+    int64_t o = i / rows % j->channels_out, n = i / rows / j->channels_out, at;
+    ts_conv_positions(&j->image, j->count, j->step, i % rows * width, 1, &at);
+    at += n * j->image.step_n + o / c->og * c->cg * j->image.step_c;
+    char *to = j->part + i * width * j->size;
+    ts_conv_direct(j->k, j->size, to, width, j->image.at + at * j->size,
+                   j->weights + o * j->taps * j->size, j->tap, j->taps);
+    if (j->bias) finish((void *)j, to, n * c->groups + o / c->og, o % c->og, 0, width);
+  }
+}
+
+static int sum_up(Job *j) {
+  const TsConv *c = &j->c;
+  if (ts_dtype_is(c->acc, TS_KIND_C)) return complex_product(j);
+  if (c->og > FEW_CHANNELS) return multiply(j);
+  int64_t rows = c->batch * j->channels_out * j->count[0] * j->count[1];
+  ts_cpu_parallel(rows, (1 << 15) / (j->count[2] * j->taps + 1) + 1, direct_rows, j);
+  return 0;
+}
+
+/* The phase's outputs to their places. */
+static void spread_planes(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  const TsConv *c = &j->c;
+  int64_t rows = j->count[0] * j->count[1], plane = c->out[0] * c->out[1] * c->out[2];
+  const char *from = j->part + lo * j->positions * j->size;
+  (void)worker;
+  for (int64_t i = lo; i < hi && !ts_cpu_interrupted(); i++)
+    for (int64_t r = 0; r < rows; r++, from += j->count[2] * j->size) {
+      int64_t d = j->first[0] + r / j->count[1] * c->stride[0],
+              h = j->first[1] + r % j->count[1] * c->stride[1];
+      int64_t to = i * plane + (d * c->out[1] + h) * c->out[2] + j->first[2];
+      j->k->copy.scatter(j->count[2], j->y + to * j->size, c->stride[2] * j->size, from,
+                         (int)j->size);
+    }
+}
+
+/* Phases that have outputs: strides may be larger than the image. */
+static int phases(Job *j) {
+  const TsConv *c = &j->c;
+  int64_t n = 1, each[3];
+  for (int a = 0; a < 3; a++)
+    n *= each[a] = c->stride[a] < c->out[a] ? c->stride[a] : c->out[a];
+  for (int64_t i = 0; i < n; i++) {
+    int64_t r = i;
+    j->positions = 1;
+    for (int a = 2; a >= 0; a--) {
+      j->first[a] = r % each[a], r /= each[a];
+      j->count[a] = (c->out[a] - j->first[a] + c->stride[a] - 1) / c->stride[a];
+      j->positions *= j->count[a];
+    }
+    list_taps(j);
+    if (sum_up(j)) return -1;
+    if (n > 1)
+      ts_cpu_parallel(c->batch * j->channels_out, (1 << 15) / j->positions + 1, spread_planes,
+                      j);
+  }
+  return 0;
+}
+
+static void read_geometry(Job *j) {
+  const TsAttr *a = j->call->attr;
+  const TsMeta *x = &j->call->in[0]->meta, *w = &j->call->in[1]->meta,
+               *y = &j->call->out[0]->meta;
+  TsConv *c = &j->c;
+  c->nd = x->ndim - 2, c->batch = x->dim[0], c->groups = a[4].i;
+  c->cg = x->dim[1] / c->groups, c->og = w->dim[1], j->channels_out = y->dim[1];
+  ts_window_list(&a[0], c->nd, 1, c->stride);
+  ts_window_list(&a[1], c->nd, 0, j->padding);
+  ts_window_list(&a[3], c->nd, 1, c->dilation);
+  for (int i = 0; i < 3; i++) {
+    int at = i - (3 - c->nd);
+    c->in[i] = at < 0 ? 1 : x->dim[2 + at];
+    c->window[i] = at < 0 ? 1 : w->dim[2 + at];
+    c->out[i] = at < 0 ? 1 : y->dim[2 + at];
+    /* The inputs that outputs 0 and out - 1 reach for. */
+    int64_t low = floor_div(j->padding[i] - c->dilation[i] * (c->window[i] - 1), c->stride[i]);
+    int64_t high = floor_div(c->out[i] - 1 + j->padding[i], c->stride[i]);
+    c->before[i] = low < 0 ? -low : 0;
+    c->after[i] = high > c->in[i] - 1 ? high - (c->in[i] - 1) : 0;
+  }
+  j->step[0] = j->step[1] = 1;
+}
+
+/* Scratch for the largest phase. */
+static int take_memory(Job *j) {
+  const TsConv *c = &j->c;
+  int64_t window = c->window[0] * c->window[1] * c->window[2], most = 1;
+  int64_t n = c->stride[0] * c->stride[1] * c->stride[2];
+  for (int i = 0; i < 3; i++) most *= (c->out[i] + c->stride[i] - 1) / c->stride[i];
+  j->tap = ts_work_take((window * c->cg + 1) * 8);
+  for (int i = 0; i < 2; i++) j->at[i] = ts_work_take((window + 1) * 8);
+  j->weights = ts_work_take(window * c->cg * j->channels_out * j->size + 64);
+  /* A single phase is the result. */
+  j->part = n == 1 ? j->y : ts_work_take(c->batch * j->channels_out * most * j->size + 64);
+  bool all = j->tap && j->at[0] && j->at[1] && j->weights && j->part;
+  return all ? 0 : no_memory(j);
+}
+
+static int run(Job *j) {
+  TsConv *c = &j->c;
+  TsTensor *y = j->call->out[0];
+  TsDtype d = ts_tensor_dtype(y);
+  int64_t n = ts_tensor_numel(y);
+  char *to = ts_tensor_write(y);
+  read_geometry(j);
+  if (!to || ts_conv_image(j->call, c, j->x, 1, 2, false, &j->image)) return -1;
+  j->y = d == c->acc ? to : ts_work_take(n * j->size + 64);
+  int failed = !j->y ? no_memory(j) : take_memory(j) || phases(j);
+  if (!failed && d != c->acc) j->k->convert.convert[c->acc][d](n, to, j->y);
+  if (j->part != j->y) ts_work_give(j->part);
+  if (j->y != to) ts_work_give(j->y);
+  ts_work_give(j->tap), ts_work_give(j->at[0]), ts_work_give(j->at[1]),
+      ts_work_give(j->weights);
+  ts_work_give(j->image.own);
+  return failed ? -1 : 0;
+}
+
+int ts_exec_conv_transpose(TsCall *call) {
+  TsContext *ctx = call->ctx;
+  Job j = {.call = call, .k = ctx->k};
+  TsTensor *bias = call->nin > 2 ? call->in[2] : NULL;
+  j.c.acc = ts_dtype_is(call->compute, TS_KIND_C) ? call->compute
+                                                  : (TsDtype)ts_dtypes[call->compute].accum;
+  j.size = ts_dtypes[j.c.acc].nbytes;
+  if (ts_tensor_numel(call->out[0]) == 0) return 0;
+  j.x = ts_tensor_cast(ctx, call->in[0], j.c.acc);
+  j.w = j.x ? ts_tensor_cast(ctx, call->in[1], j.c.acc) : NULL;
+  if (j.w && bias) j.bias = ts_tensor_cast(ctx, bias, j.c.acc);
+  int failed = !j.w || (bias && !j.bias) || run(&j);
+  ts_tensor_unref(j.x);
+  ts_tensor_unref(j.w);
+  ts_tensor_unref(j.bias);
+  return failed ? -1 : 0;
+}

@@ -1,0 +1,372 @@
+/* Pointwise operators over strided, broadcast operands of any dtype.
+ *
+ * Kernels (vm/kernels/pointwise*.c) see contiguous runs of their compute type, or
+ * one number for a whole run. Everything else is staged here, a block at a time
+ * in the first-level cache: strided operands are gathered, storage types widened,
+ * results narrowed and scattered. So one kernel a row and compute type serves
+ * every layout and every storage type. Large results go past the caches, which
+ * spares reading the destination first: the kernels of floats store so themselves,
+ * the results of others leave a block by non-temporal stores. */
+#include <string.h>
+
+#include "devices/cpu_pool.h"
+#include "vm/core/exec.h"
+
+_Static_assert((int)TS_OP_where == (int)TS_PW_where, "pointwise rows stand first");
+
+enum {
+  MAX_OPERANDS = 4,   /* three inputs and the output */
+  BLOCK = 1024,       /* elements staged at a time: four buffers of 16 KiB at most */
+  STREAM_BLOCK = 256, /* when the result is streamed out: loads and stores interleave */
+  LINE = 64,
+  SHORT_RUN = 16,       /* inner runs below this are staged across rows */
+  GRAIN = 1 << 15,      /* elements that one thread takes at least */
+  STREAM = 12 << 20,    /* bytes of a result that goes past the caches */
+  COPY_FIRST = 1 << 16, /* elements of an operand worth a transposing copy */
+};
+
+typedef struct Operand {
+  char *base;
+  int64_t stride[TS_MAX_RANK]; /* bytes; 0 where broadcast */
+  int size;                    /* bytes of a stored element */
+  int ksize;                   /* bytes of an element as the kernel sees it */
+  TsConvertFn *convert;        /* stored -> kernel (inputs), kernel -> stored (output) */
+} Operand;
+
+typedef struct Job {
+  const TsKernels *k;
+  TsPointwiseFn *fn;
+  int nin, ndim;
+  int64_t dim[TS_MAX_RANK];
+  Operand operand[MAX_OPERANDS]; /* inputs, then the output */
+  const double *par;
+  double number[MAX_OPERANDS];
+  bool stream; /* the result goes past the caches .. */
+  bool past;   /* .. by the kernel's own stores */
+} Job;
+
+/* Kernels may read whole vectors at the end of a staged run. */
+typedef struct Buffers {
+  _Alignas(64) char stored[BLOCK * 16 + 64];
+  _Alignas(64) char value[MAX_OPERANDS][BLOCK * 16 + 64];
+} Buffers;
+
+/* ---- setting up */
+static TsPointwiseFn *find_kernel(const TsKernels *k, TsOp op, TsDtype compute) {
+  if (compute == TS_DT_f32) return k->pointwise.f32[op];
+  if (compute == TS_DT_f64) return k->pointwise.f64[op];
+  if (ts_dtype_is(compute, TS_KIND_C))
+    return k->pointwise_complex.fn[compute - TS_DT_complex64][op];
+  return k->pointwise_int.fn[compute][op];
+}
+
+static void set_operand(Operand *o, const TsTensor *t, char *base, const TsMeta *shape) {
+  int skip = shape->ndim - t->meta.ndim;
+  o->base = base;
+  o->size = ts_dtypes[t->meta.dtype].nbytes;
+  for (int i = 0; i < shape->ndim; i++) {
+    bool spread = i < skip || t->meta.dim[i - skip] == 1;
+    o->stride[i] = spread ? 0 : t->stride[i - skip] * o->size;
+  }
+}
+
+/* Drops axes of size 1 and merges neighbours that every operand walks evenly. */
+static void merge_axes(Job *j, const TsMeta *shape) {
+  int n = 0;
+  for (int i = 0; i < shape->ndim; i++) {
+    if (shape->dim[i] == 1) continue;
+    bool joins = n > 0;
+    for (int p = 0; joins && p <= j->nin; p++)
+      joins = j->operand[p].stride[n - 1] == j->operand[p].stride[i] * shape->dim[i];
+    if (joins) n--;
+    j->dim[n] = joins ? j->dim[n] * shape->dim[i] : shape->dim[i];
+    for (int p = 0; p <= j->nin; p++) j->operand[p].stride[n] = j->operand[p].stride[i];
+    n++;
+  }
+  if (n == 0) {
+    j->dim[0] = 1;
+    for (int p = 0; p <= j->nin; p++) j->operand[p].stride[0] = j->operand[p].size;
+    for (int p = 0; p < j->nin; p++) j->operand[p].stride[0] = 0;
+    n = 1;
+  }
+  j->ndim = n;
+}
+
+static int set_input(Job *j, TsCall *call, int i, TsTensor *t, TsDtype compute,
+                     TsDtype kernel) {
+  TsDtype stored = ts_tensor_dtype(t);
+  bool condition = call->op == TS_OP_where && i == 0;
+  if (condition) kernel = TS_DT_bool;
+  char *base = ts_tensor_read(t);
+  if (!base) return -1;
+  set_operand(&j->operand[i], t, base, &call->out[0]->meta);
+  if (t->meta.weak && compute != kernel && ts_op_hands_on(call->op)) {
+    j->number[i] = ts_dtype_stored(compute, ts_tensor_number_value(t));
+    j->operand[i].base = (char *)&j->number[i];
+    stored = TS_DT_f64;
+  }
+  j->operand[i].ksize = ts_dtypes[kernel].nbytes;
+  j->operand[i].convert = stored == kernel ? NULL : j->k->convert.convert[stored][kernel];
+  return 0;
+}
+
+static int set_output(Job *j, TsTensor *t) {
+  TsDtype stored = ts_tensor_dtype(t), kernel = (TsDtype)ts_dtypes[stored].compute;
+  char *base = ts_tensor_write(t);
+  if (!base) return -1;
+  Operand *o = &j->operand[j->nin];
+  set_operand(o, t, base, &t->meta);
+  o->ksize = ts_dtypes[kernel].nbytes;
+  o->convert = stored == kernel ? NULL : j->k->convert.convert[kernel][stored];
+  return 0;
+}
+
+/* ---- rows: the inner axis is long enough to be worth a kernel call */
+static bool is_direct(const Operand *o, int64_t stride) {
+  return !o->convert && stride == o->size;
+}
+
+static bool whole_lines(const char *at, int64_t nbytes) {
+  return ((uintptr_t)at | (uintptr_t)nbytes) % LINE == 0;
+}
+
+/* n elements from `at` as the kernel wants them: in place, or staged into value. */
+static const void *load_run(const Job *j, const Operand *o, const char *at, int64_t n,
+                            char *value, char *stored, bool *scalar) {
+  int64_t stride = o->stride[j->ndim - 1];
+  *scalar = stride == 0;
+  if (*scalar) n = 1;
+  if (!o->convert) {
+    if (*scalar || stride == o->size) return at;
+    j->k->copy.gather(n, value, at, stride, o->size);
+    return value;
+  }
+  if (!*scalar && stride != o->size) {
+    j->k->copy.gather(n, stored, at, stride, o->size);
+    at = stored;
+  }
+  o->convert(n, value, at);
+  return value;
+}
+
+static void store_run(const Job *j, const Operand *o, char *at, int64_t n, char *value,
+                      char *stored) {
+  int64_t stride = o->stride[j->ndim - 1];
+  char *from = value;
+  if (o->convert) {
+    char *to = stride == o->size && !j->stream ? at : stored;
+    o->convert(n, to, value);
+    if (to == at) return;
+    from = stored;
+  }
+  if (stride != o->size)
+    j->k->copy.scatter(n, at, stride, from, o->size);
+  else
+    j->k->copy.stream(n * o->size, at, from);
+}
+
+static void run(const Job *j, char *const *at, int64_t n, Buffers *b) {
+  const void *in[MAX_OPERANDS];
+  unsigned scalars = 0;
+  for (int p = 0; p < j->nin; p++) {
+    bool scalar;
+    in[p] = load_run(j, &j->operand[p], at[p], n, b->value[p], b->stored, &scalar);
+    scalars |= (unsigned)scalar << p;
+  }
+  const Operand *o = &j->operand[j->nin];
+  bool direct = j->past || (is_direct(o, o->stride[j->ndim - 1]) && !j->stream);
+  if (j->past && whole_lines(at[j->nin], n * o->size)) scalars |= TS_PW_PAST;
+  void *out = direct ? at[j->nin] : b->value[j->nin];
+  j->fn(n, out, in, j->par, scalars);
+  if (!direct) store_run(j, o, at[j->nin], n, out, b->stored);
+}
+
+static void seek(const Job *j, int64_t row, char **at) {
+  for (int p = 0; p <= j->nin; p++) at[p] = j->operand[p].base;
+  for (int i = j->ndim - 2; i >= 0; i--) {
+    int64_t r = row % j->dim[i];
+    row /= j->dim[i];
+    for (int p = 0; p <= j->nin; p++) at[p] += r * j->operand[p].stride[i];
+  }
+}
+
+static bool all_direct(const Job *j) {
+  for (int p = 0; p <= j->nin; p++) {
+    const Operand *o = &j->operand[p];
+    int64_t stride = o->stride[j->ndim - 1];
+    bool scalar = p < j->nin && stride == 0 && !o->convert;
+    if (!scalar && !is_direct(o, stride)) return false;
+  }
+  return j->past || !j->stream;
+}
+
+/* The elements of a block of at most n. Kernels that store past the caches get whole
+ * lines of the result; what lies before and after them are blocks of their own. */
+static int64_t block_size(const Job *j, char *const *at, int64_t n) {
+  if (!j->past) return n;
+  int64_t size = j->operand[j->nin].size, line = LINE / size;
+  int64_t lead = (int64_t)(-(uintptr_t)at[j->nin] % LINE) / size;
+  if (lead) return lead < n ? lead : n;
+  return n < line ? n : n - n % line;
+}
+
+/* Elements lo..hi-1 in row-major order, row by row, in blocks. */
+static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  Buffers b;
+  char *at[MAX_OPERANDS];
+  int inner = j->ndim - 1;
+  int64_t len = j->dim[inner];
+  int64_t block = all_direct(j) ? INT64_C(1) << 40 : j->stream ? STREAM_BLOCK : BLOCK;
+  (void)worker;
+  for (int64_t i = lo; i < hi;) {
+    int64_t col = i % len, n = len - col;
+    if (n > hi - i) n = hi - i;
+    seek(j, i / len, at);
+    for (int p = 0; p <= j->nin; p++) at[p] += col * j->operand[p].stride[inner];
+    for (int64_t done = 0; done < n;) {
+      int64_t m = block_size(j, at, n - done < block ? n - done : block);
+      run(j, at, m, &b);
+      for (int p = 0; p <= j->nin; p++) at[p] += m * j->operand[p].stride[inner];
+      done += m;
+    }
+    i += n;
+  }
+  if (j->stream) ts_copy_fence();
+}
+
+/* ---- short inner runs: blocks are staged across rows */
+static void step_index(const Job *j, int64_t *index) {
+  for (int i = j->ndim - 2; i >= 0; i--) {
+    if (++index[i] < j->dim[i]) return;
+    index[i] = 0;
+  }
+}
+
+static char *row_start(const Job *j, const Operand *o, const int64_t *index) {
+  char *at = o->base;
+  for (int i = 0; i < j->ndim - 1; i++) at += index[i] * o->stride[i];
+  return at;
+}
+
+/* Moves elements lo..lo+n-1 of an operand between its place and a buffer. */
+static void move_block(const Job *j, const Operand *o, int64_t lo, int64_t n, char *buffer,
+                       bool out) {
+  int64_t len = j->dim[j->ndim - 1], stride = o->stride[j->ndim - 1], row = lo / len,
+          col = lo % len, index[TS_MAX_RANK];
+  for (int i = j->ndim - 2; i >= 0; i--) {
+    index[i] = row % j->dim[i];
+    row /= j->dim[i];
+  }
+  while (n > 0) {
+    int64_t m = len - col < n ? len - col : n;
+    char *at = row_start(j, o, index) + col * stride;
+    if (out)
+      j->k->copy.scatter(m, at, stride, buffer, o->size);
+    else
+      j->k->copy.gather(m, buffer, at, stride, o->size);
+    buffer += m * o->size;
+    n -= m;
+    col = 0;
+    step_index(j, index);
+  }
+}
+
+static void short_block(const Job *j, int64_t lo, int64_t n, Buffers *b) {
+  const void *in[MAX_OPERANDS];
+  for (int p = 0; p < j->nin; p++) {
+    const Operand *o = &j->operand[p];
+    move_block(j, o, lo, n, o->convert ? b->stored : b->value[p], false);
+    if (o->convert) o->convert(n, b->value[p], b->stored);
+    in[p] = b->value[p];
+  }
+  const Operand *o = &j->operand[j->nin];
+  char *result = b->value[j->nin];
+  j->fn(n, result, in, j->par, 0);
+  if (o->convert) o->convert(n, b->stored, result);
+  move_block(j, o, lo, n, o->convert ? b->stored : result, true);
+}
+
+static void short_rows(void *arg, int64_t lo, int64_t hi, int worker) {
+  const Job *j = arg;
+  Buffers b;
+  (void)worker;
+  for (; lo < hi; lo += BLOCK) short_block(j, lo, hi - lo < BLOCK ? hi - lo : BLOCK, &b);
+}
+
+/* ---- the handler */
+static void execute(Job *j, int64_t n) {
+  const Operand *o = &j->operand[j->nin];
+  bool runs = j->ndim == 1 || j->dim[j->ndim - 1] >= SHORT_RUN;
+  bool in_place = false;
+  for (int p = 0; p < j->nin; p++) in_place |= j->operand[p].base == o->base;
+  j->stream = n * o->size >= STREAM && o->stride[j->ndim - 1] == o->size && !in_place;
+  j->past &= j->stream;
+  ts_cpu_parallel(n, GRAIN, runs ? rows : short_rows, j);
+}
+
+/* Contiguous operands of the kernel's own type and one shape need none of this. */
+static bool execute_plain(TsCall *call, TsPointwiseFn *fn, TsDtype kernel, int64_t n) {
+  TsTensor *y = call->out[0];
+  const void *in[MAX_OPERANDS];
+  if (n > GRAIN || !y->contiguous || ts_dtypes[y->meta.dtype].compute != y->meta.dtype)
+    return false;
+  for (int i = 0; i < call->nin; i++) {
+    TsTensor *x = call->in[i];
+    if (ts_tensor_dtype(x) != kernel || !x->contiguous || !(x->storage->valid & 1))
+      return false;
+    if (x->meta.weak || !ts_meta_same_shape(&x->meta, &y->meta)) return false;
+    in[i] = (char *)x->storage->host + x->offset;
+  }
+  void *out = ts_tensor_write(y);
+  if (!out) return false;
+  fn(n, out, in, NULL, 0);
+  return true;
+}
+
+/* A large operand whose inner axis is not adjacent is transposed once instead of
+ * being gathered row by row. */
+static TsTensor *prepared(TsCall *call, int i) {
+  TsTensor *x = call->in[i];
+  int last = x->meta.ndim - 1;
+  bool far = last >= 0 && x->meta.dim[last] > 1 && x->stride[last] != 1 && x->stride[last] != 0;
+  if (!far || ts_tensor_numel(x) < COPY_FIRST) return ts_tensor_ref(x);
+  for (int a = 0; a < last; a++)
+    if (x->stride[a] == 0 && x->meta.dim[a] > 1) return ts_tensor_ref(x);
+  return ts_tensor_contiguous(call->ctx, x);
+}
+
+static int execute_strided(TsCall *call, const TsOpInfo *o, TsPointwiseFn *fn, TsDtype kernel,
+                           int64_t n) {
+  double par[2] = {0, 0};
+  Job j = {.k = call->ctx->k, .fn = fn, .nin = call->nin, .par = par};
+  for (int i = 0; i < o->npar; i++) {
+    par[i] = call->attr[i].f;
+    if (ts_op_hands_on(call->op)) par[i] = ts_dtype_stored(call->compute, par[i]);
+  }
+  TsTensor *in[MAX_OPERANDS] = {NULL};
+  int failed = set_output(&j, call->out[0]);
+  for (int i = 0; i < call->nin && !failed; i++)
+    failed =
+        !(in[i] = prepared(call, i)) || set_input(&j, call, i, in[i], call->compute, kernel);
+  if (!failed) {
+    bool own = kernel == TS_DT_f32 || kernel == TS_DT_f64;
+    j.past = own && call->out[0]->meta.dtype == kernel && j.k->pointwise.past;
+    merge_axes(&j, &call->out[0]->meta);
+    execute(&j, n);
+  }
+  for (int i = 0; i < call->nin; i++) ts_tensor_unref(in[i]);
+  return failed ? -1 : 0;
+}
+
+int ts_exec_pointwise(TsCall *call) {
+  TsContext *c = call->ctx;
+  const TsOpInfo *o = ts_op_info(call->op);
+  TsDtype kernel = (TsDtype)ts_dtypes[call->compute].compute;
+  int64_t n = ts_tensor_numel(call->out[0]);
+  TsPointwiseFn *fn = find_kernel(c->k, call->op, kernel);
+  if (!fn) TS_BUG("%s has no kernel for %s", o->name, ts_dtype_name(kernel));
+  if (n == 0) return 0;
+  if (!o->npar && call->op != TS_OP_where && execute_plain(call, fn, kernel, n)) return 0;
+  return execute_strided(call, o, fn, kernel, n);
+}

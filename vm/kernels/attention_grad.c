@@ -1,8 +1,0 @@
-/* The table of kernels of attention_grad.h. */
-#include "vm/kernels/attention_grad.h"
-#include "vm/kernels/isa.h"
-
-void TS_ISA(ts_kernels_attention_grad)(TsAttentionGradKernels *k) {
-  TS_ISA(ts_attention_grad_fill_f32)(k);
-  TS_ISA(ts_attention_grad_fill_f64)(k);
-}

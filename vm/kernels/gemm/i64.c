@@ -1,0 +1,55 @@
+/* The i64 table: all integer inputs, widened; arithmetic wraps. */
+#include <stdint.h>
+
+typedef uint64_t T;
+
+#include "vm/kernels/gemm/simd_int.h"
+#include "vm/kernels/gemm/acc.h"
+#include "vm/kernels/gemm/tile.inc"
+#include "vm/kernels/gemm/round.inc"
+
+static inline V own_load(const T *p) { return v_load(p); }
+
+#define ELEM     T
+#define FN(name) own_##name
+#include "vm/kernels/gemm/first.inc"
+#undef ELEM
+#undef FN
+
+PACK(i64_pack, int64_t)
+
+static void store_i64(void *dst, int64_t ds, const void *acc, int64_t n) {
+  uint64_t *d = dst;
+  const uint64_t *a = acc;
+  for (int64_t j = 0; j < n; j++) d[j * ds] = a[j];
+}
+
+const TsGemmAcc TS_ISA(ts_gemm_i64) = {
+    .nbytes = 8,
+    .mr = MR,
+    .nr = NR,
+    .kc = 256,
+    .round_mr = RM,
+    .round_nr = RN,
+    .round_turned = TURNED_STAYS,
+    .round = round_tile,
+    .round_first = {[TS_GEMM_i64] = own_first},
+    .tile = tile,
+    .full = full,
+    .pack_a = {[TS_GEMM_i8] = i8_pack,
+               [TS_GEMM_u8] = u8_pack,
+               [TS_GEMM_i16] = i16_pack,
+               [TS_GEMM_i32] = i32_pack,
+               [TS_GEMM_i64] = i64_pack},
+    .pack_b = {[TS_GEMM_i8] = i8_pack,
+               [TS_GEMM_u8] = u8_pack,
+               [TS_GEMM_i16] = i16_pack,
+               [TS_GEMM_i32] = i32_pack,
+               [TS_GEMM_i64] = i64_pack},
+    .store = {[TS_GEMM_i8] = store_i8,
+              [TS_GEMM_u8] = store_i8,
+              [TS_GEMM_i16] = store_i16,
+              [TS_GEMM_i32] = store_i32,
+              [TS_GEMM_i64] = store_i64},
+    .bias = add_bias,
+};

@@ -1,8 +1,0 @@
-/* The table of kernels of rows_grad.h. */
-#include "vm/kernels/isa.h"
-#include "vm/kernels/rows_grad.h"
-
-void TS_ISA(ts_kernels_rows_grad)(TsRowsGradKernels *k) {
-  TS_ISA(ts_rows_grad_fill_f32)(k);
-  TS_ISA(ts_rows_grad_fill_f64)(k);
-}
