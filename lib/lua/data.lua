@@ -1,13 +1,25 @@
 -- Text, tokens, batches, and the progress bar of long loops.
 
 local core = require "tessera.core"
+local options = require "tessera.options"
 local op = core.op
 local data = {}
 
+local need, FLAG, COUNT = options.argument, options.flag, options.whole { least = 1 }
+local SEED, FROM = options.whole(), options.whole { least = 0 }
+
+-- Rows of a tensor, or elements of a vector.
+local function need_rows(what, name, x)
+  need(what, name, options.tensor, x)
+  if x.ndim == 0 then core.fail(("%s: %s is %s, without an axis"):format(what, name, core.type_text(x))) end
+  return x.shape[1]
+end
+
 -- The whole of a file as a string.
 function data.text(path)
+  need("data.text", "the path", options.text, path)
   local f, err = io.open(path, "rb")
-  if not f then error("data.text: " .. err, 2) end
+  if not f then core.fail("data.text: " .. err) end
   local s = f:read("*a")
   f:close()
   return s
@@ -20,6 +32,7 @@ CharTokenizer.__index = CharTokenizer
 
 -- A tokenizer whose vocabulary are the bytes that occur in text, in order.
 function data.CharTokenizer(text)
+  need("data.CharTokenizer", "the text", options.text, text)
   local seen, chars = {}, {}
   for i = 1, #text do seen[text:byte(i)] = true end
   for b = 0, 255 do
@@ -32,6 +45,7 @@ end
 
 -- Ids as an i64 vector. A character outside the vocabulary is an error.
 function CharTokenizer:encode(text)
+  need("encode", "the text", options.text, text)
   local bytes = core.from_bytes(text, "u8", { #text }):cast("i64")
   self.table = self.table or self:make_table()
   local ids = op.take(self.table, bytes)
@@ -40,7 +54,7 @@ function CharTokenizer:encode(text)
     if least < 0 then
       for i = 1, #text do
         if not self.id[text:sub(i, i)] then
-          error(("encode: character %q at %d is not in the vocabulary"):format(text:sub(i, i), i), 2)
+          core.fail(("encode: character %q at %d is not in the vocabulary"):format(text:sub(i, i), i))
         end
       end
     end
@@ -57,8 +71,12 @@ end
 -- Text from a vector of ids, or a list of numbers.
 function CharTokenizer:decode(ids)
   if core.is_tensor(ids) then ids = ids:flatten():totable() end
+  need("decode", "the ids", options.table, ids)
   local out = {}
-  for i, v in ipairs(ids) do out[i] = self.chars[v + 1] end
+  for i, v in ipairs(ids) do
+    out[i] = type(v) == "number" and self.chars[v + 1] or
+      core.fail(("decode: id %s at %d is not in the vocabulary of %d"):format(tostring(v), i, self.size))
+  end
   return table.concat(out)
 end
 
@@ -66,16 +84,21 @@ end
 
 -- Slices [0, first) and [first, n) of a vector or of the rows of a tensor.
 function data.split(x, fraction)
-  local n = x.shape[1]
+  local n = need_rows("data.split", "x", x)
+  need("data.split", "the fraction", options.number { least = 0, most = 1 }, fraction)
   local first = math.floor(n * fraction)
   return x:narrow(0, 0, first), x:narrow(0, first, n - first)
 end
 
+local read_windows = options.of("data.windows", { length = options.needed(COUNT), batch = options.needed(COUNT), seed = SEED,
+  start = FROM }, { seed = 0, start = 0 })
+
 -- Random windows of a token vector for language models: an endless iterator of
 -- x, y [batch, length] with y one token ahead. Starts are f(seed, batch number).
 function data.windows(tokens, o)
-  local last = tokens.shape[1] - o.length - 1
-  if last < 0 then error("data.windows: the text is shorter than one window", 2) end
+  o = read_windows(o)
+  local last = need_rows("data.windows", "tokens", tokens) - o.length - 1
+  if last < 0 then core.fail("data.windows: the text is shorter than one window") end
   local offsets = op.arange(o.length):unsqueeze(0)
   local n = o.start or 0
   return function()
@@ -86,15 +109,20 @@ function data.windows(tokens, o)
   end
 end
 
+local read_batches = options.of("data.batches", { batch = options.needed(COUNT), shuffle = FLAG, seed = SEED, drop_last = FLAG },
+  { shuffle = false, seed = 0, drop_last = false })
+
 -- Batches of rows of one or several tensors of equal length, one pass:
 --   for x, y in data.batches({X, Y}, {batch = 32, shuffle = true, seed = epoch}) do
 function data.batches(tensors, o)
+  o = read_batches(o)
   if core.is_tensor(tensors) then tensors = { tensors } end
-  local n, at = tensors[1].shape[1], 0
+  options.tensors("data.batches", "tensor", tensors)
+  if #tensors == 0 then core.fail "data.batches: the list of tensors is empty" end
+  local n, at = need_rows("data.batches", "tensor 1", tensors[1]), 0
   for i, t in ipairs(tensors) do
-    if t.shape[1] ~= n then
-      error(("data.batches: tensor %d has %d rows, the first %d"):format(i, t.shape[1], n), 2)
-    end
+    local rows = need_rows("data.batches", "tensor " .. i, t)
+    if rows ~= n then core.fail(("data.batches: tensor %d has %d rows, the first %d"):format(i, rows, n)) end
   end
   local order = o.shuffle and op.permutation(n, { seed = o.seed or 0, stream = 0 })
   return function()
@@ -128,11 +156,16 @@ local function rate(r)
   return r >= 100 and ("%.0f"):format(r) or ("%.2f"):format(r)
 end
 
+local read_progress = options.of("data.progress", { label = options.text, unit = options.text, scale = options.number { above = 0 },
+  out = options.any, terminal = FLAG }, { unit = "it", scale = 1 })
+local TOTAL = options.number { least = 0 }
+
 -- A bar on a terminal, plain lines now and then in a pipe, on stderr:
 --   local bar = data.progress(steps, {label = "train", unit = "tok", scale = tokens_per_step})
 --   bar:update(step, {loss = 1.23});  bar:finish()
 function data.progress(total, o)
-  o = o or {}
+  o = read_progress(o)
+  if total ~= nil then need("data.progress", "total", TOTAL, total) end
   local self = setmetatable({ total = total, label = o.label or "", unit = o.unit or "it",
     scale = o.scale or 1, out = o.out or io.stderr, start = core.now(), shown = 0, at = 0, next_line = 0 }, Progress)
   self.terminal = o.terminal
@@ -195,6 +228,7 @@ end
 
 -- for i in data.range(n, {label = ..}) do ... end: counts 0..n-1 with a bar.
 function data.range(n, o)
+  need("data.range", "n", options.whole { least = 0 }, n)
   local bar, i = data.progress(n, o), -1
   return function()
     i = i + 1

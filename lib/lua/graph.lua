@@ -17,6 +17,7 @@
 local core = require "tessera.core"
 local fail = core.fail
 local Module = require "tessera.module"
+local options = require "tessera.options"
 local tree = require "tessera.tree"
 local flatten, unflatten, describe, set_modules = tree.flatten, tree.unflatten, tree.describe, tree.set_modules
 
@@ -331,11 +332,13 @@ function Function:__tostring()
   return ("graph.module %s (%d specialisation%s)"):format(self.name, n, n == 1 and "" or "s")
 end
 
+local read_module = options.of("graph.module", { donate = options.list(options.whole { least = 1 }) })
+
 --- A captured function. f takes and returns tensors, tables of tensors and nn modules; all
 --- else among the arguments is part of the specialisation. {donate = {2}} gives the tensors of
 --- argument 2 away: results may take over their bytes, so the caller must not use them again.
-function graph.module(name, f, options)
-  if type(name) ~= "string" then name, f, options = nil, name, f end
+function graph.module(name, f, given)
+  if type(name) ~= "string" then name, f, given = nil, name, f end
   core.need_function(f, "graph.module")
   if type(f) ~= "function" then
     local callee = f
@@ -346,7 +349,7 @@ function graph.module(name, f, options)
     name = ("line%d"):format(info.linedefined)
   end
   return core.keep_line(setmetatable({ name = name, body = f, params = parameter_names(f, 16), cache = {}, order = {},
-    families = {}, history = {}, donate = options and options.donate or {} }, Function))
+    families = {}, history = {}, donate = read_module(given).donate or {} }, Function))
 end
 
 -- ---- derivatives
@@ -545,12 +548,15 @@ end
 
 -- ---- training
 
+local read_step = options.of("graph.training_step", { name = options.text, schedule = options.callable })
+local RATE = options.number()
+
 --- One step of training as one captured function: step(batch...) computes loss(model,
 --- batch...), its gradients by the model's parameters, and lets the optimiser update them.
 --- Returns what loss returned: the loss first. opt.lr may change between steps; schedule is
 --- a function from the step, counted from 0, to the rate.
-function graph.training_step(model, loss, optimizer, options)
-  options = options or {}
+function graph.training_step(model, loss, optimizer, given)
+  local o = read_step(given)
   if not core.callable(loss) then fail(("graph.training_step: loss is a function, not a %s"):format(type(loss))) end
   if type(optimizer) ~= "table" or not optimizer.params then
     fail(("graph.training_step: an optimiser is needed, as optim.AdamW makes it, not a %s"):format(type(optimizer)))
@@ -570,7 +576,7 @@ function graph.training_step(model, loss, optimizer, options)
     optimizer:step(grads)
     return unpack(results)
   end
-  local f = derivative(options.name or "training_step", body)
+  local f = derivative(o.name or "training_step", body)
   local function eager_step(...)
     optimizer:zero_grad()
     local results = { loss(model, ...) }
@@ -592,7 +598,9 @@ function graph.training_step(model, loss, optimizer, options)
   end
   local step = {}
   function step.__call(_, ...)
-    if options.schedule then optimizer.lr = options.schedule(optimizer.steps) end
+    if o.schedule then
+      optimizer.lr = options.argument("graph.training_step", "the schedule's rate", RATE, o.schedule(optimizer.steps))
+    end
     if graph.eager and not optimizer.search then return eager_step(...) end
     return optimizer:counting(captured_step, ...)
   end

@@ -7,6 +7,7 @@
 
 local core = require "tessera.core"
 local bit = require "bit"
+local options = require "tessera.options"
 local op = core.op
 local image = {}
 
@@ -14,13 +15,13 @@ local bxor, band, rshift = bit.bxor, bit.band, bit.rshift
 
 -- u8 [height, width, channels] of what may lie between.
 local function pixels(picture)
-  if not core.is_tensor(picture) then error(("image: a %s is not a tensor"):format(type(picture)), 3) end
+  options.argument("image.save", "the picture", options.tensor, picture)
   local p = picture:detach()
   if p.ndim == 2 then p = p:unsqueeze(2) end
   local channels = p.ndim == 3 and p.shape[3] or 0
   if p.numel == 0 or channels < 1 or channels > 4 then
-    error(("image: %s is no picture: [height, width] or [height, width, 1 to 4] is needed"):format(
-      core.type_text(picture)), 3)
+    core.fail(("image.save: %s is no picture: [height, width] or [height, width, 1 to 4] is needed"):format(
+      core.type_text(picture)))
   end
   if p.dtype == "bool" then p = p:cast("u8") * 255 end
   if p.dtype ~= "u8" then
@@ -91,14 +92,15 @@ local function png(bytes, height, width, channels)
 end
 
 local function pnm(bytes, height, width, channels)
-  if channels == 2 or channels == 4 then error("image: .ppm and .pgm have no alpha channel", 3) end
+  if channels == 2 or channels == 4 then core.fail "image.save: .ppm and .pgm have no alpha channel" end
   return { ("P%d %d %d 255\n"):format(channels == 1 and 5 or 6, width, height), bytes }
 end
 
 --- Writes a tensor [height, width] or [height, width, channels] by the name's ending.
 function image.save(path, picture)
+  options.argument("image.save", "the path", options.text, path)
   local write = ({ png = png, ppm = pnm, pgm = pnm })[path:match "%.(%w+)$" or ""]
-  if not write then error(path .. ": the name must end in .png, .ppm or .pgm", 2) end
+  if not write then core.fail(core.shown(path) .. ": the name must end in .png, .ppm or .pgm") end
   core.write_file(path, write(pixels(picture)))
 end
 
@@ -116,6 +118,8 @@ end
 
 --- Blue below 0, white at 0, red above; limit is the size of the strongest colour.
 function image.diverging(x, limit)
+  options.argument("image.diverging", "x", options.tensor, x)
+  if limit ~= nil then options.argument("image.diverging", "limit", options.number { above = 0 }, limit) end
   limit = limit or math.max(x:abs():max():item(), 1e-30)
   return interpolate((x / limit + 1) * 0.5, { { 0.02, 0.19, 0.38 }, { 0.26, 0.58, 0.76 }, { 0.97, 0.97, 0.97 },
     { 0.84, 0.38, 0.30 }, { 0.40, 0, 0.12 } })
@@ -123,6 +127,9 @@ end
 
 --- Dark to bright from low to high, by default the smallest and largest element.
 function image.sequential(x, low, high)
+  options.argument("image.sequential", "x", options.tensor, x)
+  if low ~= nil then options.argument("image.sequential", "low", options.number(), low) end
+  if high ~= nil then options.argument("image.sequential", "high", options.number(), high) end
   low, high = low or x:min():item(), high or x:max():item()
   return interpolate((x - low) / math.max(high - low, 1e-30), { { 0.27, 0, 0.33 }, { 0.23, 0.32, 0.55 },
     { 0.13, 0.57, 0.55 }, { 0.37, 0.79, 0.38 }, { 0.99, 0.91, 0.14 } })

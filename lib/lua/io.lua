@@ -3,6 +3,7 @@
 -- where it can be no other way: anything else is an error that says what and where.
 
 local core = require "tessera.core"
+local options = require "tessera.options"
 local io_ = {}
 
 local json -- opened when first needed
@@ -200,6 +201,7 @@ end
 
 -- tensors: a table by name. metadata: strings by name.
 function io_.save_safetensors(path, tensors, metadata)
+  if metadata ~= nil then options.argument("save", "the metadata", options.table, metadata) end
   local encode = get_json().encode
   local entries, parts, at = {}, { "" }, 0
   if type(tensors) ~= "table" then failed(path, "a table of tensors is needed, not a %s", type(tensors)) end
@@ -207,7 +209,11 @@ function io_.save_safetensors(path, tensors, metadata)
     local m = {}
     local names, key = sorted_names(path, metadata)
     for _, name in ipairs(names) do
-      local text = tostring(metadata[key[name]])
+      local value = metadata[key[name]]
+      if type(value) == "table" or type(value) == "function" or core.is_tensor(value) then
+        failed(path, "the metadata '%s' is a %s, not a string", shown(name), core.is_tensor(value) and "tensor" or type(value))
+      end
+      local text = tostring(value)
       if not core.is_utf8(text) then failed(path, "the metadata '%s' is no UTF-8", shown(name)) end
       m[#m + 1] = encode(name) .. ":" .. encode(text)
     end
@@ -434,7 +440,10 @@ function io_.load(path)
 end
 
 function io_.save(path, value, metadata)
-  if extension("save", path) == "npy" then return io_.save_npy(path, value) end
+  if extension("save", path) == "npy" then
+    if metadata ~= nil then failed(path, "an .npy file holds no metadata") end
+    return io_.save_npy(path, value)
+  end
   if core.is_tensor(value) then value = { tensor = value } end
   return io_.save_safetensors(path, value, metadata)
 end

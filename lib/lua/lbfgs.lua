@@ -8,7 +8,7 @@
 -- Vectors are f64, whatever the parameters are; places are those that parameters can hold.
 
 local core = require "tessera.core"
-local Module = require "tessera.module"
+local options = require "tessera.options"
 local op = core.op
 
 local LBFGS = { name = "LBFGS" }
@@ -18,21 +18,16 @@ LBFGS.__tostring = function(self)
 end
 
 local defaults = { lr = 1, iterations = 20, history = 20 }
+local read = options.of("LBFGS", { lr = options.number { above = 0 }, iterations = options.whole { least = 1 },
+  history = options.whole { least = 0 } }, defaults)
 
 -- lr: the length that is tried first. history: how many changes are remembered.
-local function new(params, options)
+local function new(params, given)
   local self = setmetatable({ params = {}, steps = 0, moves = {}, bends = {}, search = true }, LBFGS)
   for k, v in pairs(defaults) do self[k] = v end
-  for k, v in pairs(options or {}) do
-    if not defaults[k] then
-      error(("LBFGS: unknown option '%s'; options are history, iterations, lr"):format(k), 2)
-    end
-    self[k] = v
-  end
-  if type(params) ~= "table" or Module.is_module(params) then
-    core.fail(("LBFGS: a list of parameters is needed, not a %s\n  hint: optim.LBFGS(model:parameters(), ...)"):format(
-      Module.is_module(params) and "module" or type(params)))
-  end
+  for k, v in pairs(read(given)) do self[k] = v end
+  options.tensors("LBFGS", "parameter", params, "optim.LBFGS(model:parameters(), ...)")
+  if #params == 0 then core.fail "LBFGS: the list of parameters is empty" end
   for i, p in ipairs(params) do self.params[i] = p end
   return self
 end

@@ -13,6 +13,9 @@
 -- self:buffer(name, tensor). Names in state dicts are paths: "up.weight".
 
 local core = require "tessera.core"
+local options = require "tessera.options"
+
+local read_load = options.of("load_state_dict", { strict = options.flag }, { strict = true })
 
 local Module = { class = "Module" }
 Module.__index = Module
@@ -165,12 +168,16 @@ end
 
 -- Copies values in by path. With {strict = false} names may be missing or unknown;
 -- shapes must fit always. Nothing is changed when something does not fit.
-function Module:load_state_dict(state, options)
+function Module:load_state_dict(state, given)
+  options.argument("load_state_dict", "the state", options.table, state)
+  local strict = read_load(given).strict
   local missing, unknown, mine = {}, {}, self:state_dict()
   for name, tensor in pairs(mine) do
     local value = state[name]
     if value == nil then
       missing[#missing + 1] = name
+    elseif not core.is_tensor(value) then
+      core.fail(("load_state_dict: %s is a %s in the state, not a tensor"):format(name, type(value)))
     elseif not same_shape(tensor.shape, value.shape) then
       error(("load_state_dict: %s has shape [%s] here and [%s] in the state"):format(name,
         table.concat(tensor.shape, ","), table.concat(value.shape, ",")), 2)
@@ -179,7 +186,7 @@ function Module:load_state_dict(state, options)
   for name in pairs(state) do
     if mine[name] == nil then unknown[#unknown + 1] = name end
   end
-  if not (options and options.strict == false) and (#missing > 0 or #unknown > 0) then
+  if strict ~= false and (#missing > 0 or #unknown > 0) then
     error(("load_state_dict: %s%s%s"):format(
       #missing > 0 and "missing " .. list_some(missing) or "",
       #missing > 0 and #unknown > 0 and "; " or "",

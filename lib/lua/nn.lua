@@ -3,14 +3,15 @@
 
 local core = require "tessera.core"
 local Module = require "tessera.module"
+local options = require "tessera.options"
 local op, rng = core.op, core.op
 
 local nn = { Module = Module }
 
-local function options(o)
-  if o ~= nil and type(o) ~= "table" then core.fail(("nn: options are a table, as {bias = false}, not a %s"):format(type(o))) end
-  return o or {}
-end
+-- ---- what may be given
+local FLAG, DTYPE, need = options.flag, options.dtype, options.argument
+local SIZE, COUNT = options.whole { least = 0 }, options.whole { least = 1 }
+local EPS, SHARE = options.number { least = 0 }, options.number { least = 0, most = 1 }
 
 local function define(name)
   local class = Module:extend(name)
@@ -29,9 +30,13 @@ end
 
 local Linear = define "Linear"
 
+local read_linear = options.of("Linear", { bias = FLAG, dtype = DTYPE })
+
 -- Linear(inputs, outputs, {bias = true, dtype = "f32"}): y = x w^T + b.
 function Linear:init(inputs, outputs, o)
-  o = options(o)
+  need("Linear", "inputs", SIZE, inputs)
+  need("Linear", "outputs", SIZE, outputs)
+  o = read_linear(o)
   local bound = 1 / math.sqrt(math.max(inputs, 1))
   self.inputs, self.outputs = inputs, outputs
   self.weight = rng.uniform({ outputs, inputs }, { low = -bound, high = bound, dtype = o.dtype })
@@ -46,11 +51,12 @@ function Linear:extra()
 end
 
 local Embedding = define "Embedding"
+local read_embedding = options.of("Embedding", { dtype = DTYPE })
 
--- Embedding(count, width): rows of a table by index.
+-- Embedding(count, width, {dtype = "f32"}): rows of a table by index.
 function Embedding:init(count, width, o)
-  self.count, self.width = count, width
-  self.weight = rng.normal({ count, width }, { dtype = options(o).dtype })
+  self.count, self.width = need("Embedding", "count", SIZE, count), need("Embedding", "width", SIZE, width)
+  self.weight = rng.normal({ count, width }, { dtype = read_embedding(o).dtype })
 end
 
 function Embedding:forward(index) return op.embedding(self.weight, index) end
@@ -59,11 +65,13 @@ function Embedding:extra() return ("%d x %d"):format(self.count, self.width) end
 -- ---- normalisation
 
 local LayerNorm = define "LayerNorm"
+local read_layernorm = options.of("LayerNorm", { eps = EPS, bias = FLAG, dtype = DTYPE }, { eps = 1e-5 })
+local SHAPE = options.each(SIZE)
 
 -- LayerNorm(shape, {eps = 1e-5, bias = true}): over the last axes, which have that shape.
 function LayerNorm:init(shape, o)
-  o = options(o)
-  shape = list(shape, 1)
+  o = read_layernorm(o)
+  shape = list(need("LayerNorm", "shape", SHAPE, shape), 1)
   self.dims, self.eps = #shape, o.eps or 1e-5
   self.weight = op.ones(shape, { dtype = o.dtype })
   if o.bias ~= false then self.bias = op.zeros(shape, { dtype = o.dtype }) end
@@ -75,10 +83,11 @@ end
 function LayerNorm:extra() return table.concat(self.weight.shape, "x") end
 
 local RMSNorm = define "RMSNorm"
+local read_rmsnorm = options.of("RMSNorm", { eps = EPS, dtype = DTYPE }, { eps = 1e-5 })
 
 function RMSNorm:init(shape, o)
-  o = options(o)
-  shape = list(shape, 1)
+  o = read_rmsnorm(o)
+  shape = list(need("RMSNorm", "shape", SHAPE, shape), 1)
   self.dims, self.eps = #shape, o.eps or 1e-5
   self.weight = op.ones(shape, { dtype = o.dtype })
 end
@@ -87,11 +96,13 @@ function RMSNorm:forward(x) return op.rmsnorm(x, self.weight, { dims = self.dims
 function RMSNorm:extra() return table.concat(self.weight.shape, "x") end
 
 local BatchNorm = define "BatchNorm"
+local read_batchnorm = options.of("BatchNorm", { eps = EPS, momentum = SHARE }, { eps = 1e-5, momentum = 0.1 })
 
 -- BatchNorm(channels, {eps, momentum}): statistics of the batch while training,
 -- which also update the running ones used afterwards.
 function BatchNorm:init(channels, o)
-  o = options(o)
+  o = read_batchnorm(o)
+  need("BatchNorm", "channels", SIZE, channels)
   self.eps, self.momentum = o.eps or 1e-5, o.momentum or 0.1
   self.weight, self.bias = op.ones { channels }, op.zeros { channels }
   self:buffer("running_mean", op.zeros { channels })
@@ -119,9 +130,18 @@ end
 function BatchNorm:extra() return tostring(self.weight.shape[1]) end
 
 local GroupNorm = define "GroupNorm"
+local read_groupnorm = options.of("GroupNorm", { eps = EPS }, { eps = 1e-5 })
+
+-- A number of groups divides what is grouped.
+local function need_groups(what, groups, name, n)
+  if n % groups == 0 then return end
+  core.fail(("%s: %d groups do not divide %s = %d"):format(what, groups, name, n))
+end
 
 function GroupNorm:init(groups, channels, o)
-  self.groups, self.eps = groups, options(o).eps or 1e-5
+  need("GroupNorm", "groups", COUNT, groups)
+  need_groups("GroupNorm", groups, "channels", need("GroupNorm", "channels", SIZE, channels))
+  self.groups, self.eps = groups, read_groupnorm(o).eps or 1e-5
   self.weight, self.bias = op.ones { channels }, op.zeros { channels }
 end
 
@@ -131,12 +151,20 @@ end
 
 -- ---- convolution: Conv1d(in, out, kernel, {stride, padding, dilation, groups, bias, layout})
 
+local LAYOUT = options.one_of("nchw", "nhwc")
+
 local function define_conv(name, dims)
   local Conv = define(name)
+  local some, more = options.each(COUNT, dims), options.each(SIZE, dims)
+  local read = options.of(name, { stride = some, padding = more, dilation = some, groups = COUNT, bias = FLAG, layout = LAYOUT,
+    dtype = DTYPE }, { stride = 1, padding = 0, dilation = 1, groups = 1, layout = "nchw" })
 
   function Conv:init(inputs, outputs, kernel, o)
-    o = options(o)
+    o = read(o)
     local groups = o.groups or 1
+    need_groups(name, groups, "inputs", need(name, "inputs", COUNT, inputs))
+    need_groups(name, groups, "outputs", need(name, "outputs", COUNT, outputs))
+    need(name, "kernel", some, kernel)
     self.stride, self.padding = list(o.stride or 1, dims), list(o.padding or 0, dims)
     self.dilation, self.groups, self.layout = list(o.dilation or 1, dims), groups, o.layout or "nchw"
     local k, taps = list(kernel, dims), 1
@@ -165,11 +193,28 @@ define_conv("Conv2d", 2)
 define_conv("Conv3d", 3)
 
 local ConvTranspose = define "ConvTranspose"
+local DIMS, SOME, MORE = options.whole { least = 1, most = 3 }, options.each(COUNT), options.each(SIZE)
+local read_transpose = options.of("ConvTranspose", { dims = DIMS, stride = SOME, padding = MORE, output_padding = MORE,
+  dilation = SOME, groups = COUNT, bias = FLAG }, { dims = 2, stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1 })
+
+-- Lists are as long as there are axes.
+local function need_axes(what, dims, given)
+  for name, v in pairs(given) do
+    if type(v) == "table" and #v ~= dims then
+      core.fail(("%s: %s has %d numbers for %d axes"):format(what, name, #v, dims))
+    end
+  end
+end
 
 -- ConvTranspose(in, out, kernel, {dims = 2, stride, padding, output_padding, ...}).
 function ConvTranspose:init(inputs, outputs, kernel, o)
-  o = options(o)
+  o = read_transpose(o)
+  need("ConvTranspose", "kernel", SOME, kernel)
   local dims = o.dims or (type(kernel) == "table" and #kernel) or 2
+  need_axes("ConvTranspose", dims, { kernel = kernel, stride = o.stride, padding = o.padding,
+    output_padding = o.output_padding, dilation = o.dilation })
+  need("ConvTranspose", "inputs", COUNT, inputs)
+  need_groups("ConvTranspose", o.groups or 1, "outputs", need("ConvTranspose", "outputs", COUNT, outputs))
   local k, taps, groups = list(kernel, dims), 1, o.groups or 1
   self.o = { stride = list(o.stride or 1, dims), padding = list(o.padding or 0, dims), groups = groups,
     output_padding = list(o.output_padding or 0, dims), dilation = list(o.dilation or 1, dims) }
@@ -187,9 +232,12 @@ function ConvTranspose:forward(x) return op.conv_transpose(x, self.weight, self.
 
 local function define_pool(name, row)
   local Pool = define(name)
+  local read = options.of(name, { dims = DIMS, stride = SOME, padding = MORE }, { dims = 2, padding = 0 })
   function Pool:init(window, o)
-    o = options(o)
+    o = read(o)
+    need(name, "window", SOME, window)
     local dims = type(window) == "table" and #window or o.dims or 2
+    need_axes(name, dims, { window = window, stride = o.stride, padding = o.padding })
     self.o = { window = list(window, dims), stride = list(o.stride or window, dims),
       padding = list(o.padding or 0, dims) }
   end
@@ -212,11 +260,11 @@ for name, row in pairs { ReLU = "relu", GELU = "gelu", SiLU = "silu", Tanh = "ta
 end
 
 local Softmax = define "Softmax"
-function Softmax:init(axis) self.axis = axis or -1 end
+function Softmax:init(axis) self.axis = need("Softmax", "axis", options.whole(), axis or -1) end
 function Softmax:forward(x) return op.softmax(x, { axis = self.axis }) end
 
 local Dropout = define "Dropout"
-function Dropout:init(p) self.p = p or 0.5 end
+function Dropout:init(p) self.p = need("Dropout", "p", SHARE, p or 0.5) end
 function Dropout:forward(x)
   if not self.training or self.p == 0 then return x end
   return op.dropout(x, { p = self.p })
@@ -239,7 +287,12 @@ function Sequential:init(layers, ...)
   if type(layers) ~= "table" then
     core.fail(("Sequential: modules or functions are needed, not a %s"):format(type(layers)))
   end
-  for i, layer in ipairs(layers) do self[i] = layer end
+  for i, layer in ipairs(layers) do
+    if not core.callable(layer) then
+      core.fail(("Sequential: layer %d is a %s, not a module or a function"):format(i, core.is_tensor(layer) and "tensor" or type(layer)))
+    end
+    self[i] = layer
+  end
 end
 
 function Sequential:forward(x)
@@ -249,6 +302,7 @@ end
 
 local List = define "List"
 function List:init(modules)
+  need("List", "modules", options.table, modules or {})
   for i, m in ipairs(modules or {}) do self[i] = m end
 end
 
@@ -281,11 +335,17 @@ function KVCache:append(k, v)
 end
 
 local MultiHeadAttention = define "MultiHeadAttention"
+local attention_kinds = { kv_heads = COUNT, head_dim = COUNT, bias = FLAG, causal = FLAG, rope = options.table, window = COUNT,
+  dtype = DTYPE }
+local read_attention = options.of("MultiHeadAttention", attention_kinds)
+local read_call = options.of("MultiHeadAttention", { mask = options.tensor, cache = options.table })
 
 -- MultiHeadAttention(width, heads, {kv_heads, head_dim, bias = true, causal = false,
 -- rope = nil or options of op.rope, window}). forward(x, {mask, cache}): x [B, S, width].
 function MultiHeadAttention:init(width, heads, o)
-  o = options(o)
+  o = read_attention(o)
+  need("MultiHeadAttention", "width", COUNT, width)
+  need("MultiHeadAttention", "heads", COUNT, heads)
   local kv = o.kv_heads or heads
   local d = o.head_dim or width / heads
   if d % 1 ~= 0 then
@@ -302,7 +362,7 @@ function MultiHeadAttention:init(width, heads, o)
 end
 
 function MultiHeadAttention:forward(x, o)
-  o = options(o)
+  o = read_call(o)
   local q, k, v = op.qkv_projection(x, self.qkv.weight, self.qkv.bias,
     { heads = self.heads, kv_heads = self.kv_heads })
   if self.rope then
@@ -319,26 +379,42 @@ end
 function MultiHeadAttention:extra() return ("%d heads of %d"):format(self.heads, self.head_dim) end
 
 local MLP = define "MLP"
+local mlp_kinds = { activation = options.operator, bias = FLAG, dtype = DTYPE }
+local read_mlp = options.of("MLP", mlp_kinds, { activation = "gelu" })
 
 -- MLP(width, hidden, {activation = "gelu", bias = true}): two linear layers.
 function MLP:init(width, hidden, o)
-  o = options(o)
+  o = read_mlp(o)
   self.activation = o.activation or "gelu"
-  self.up = nn.Linear(width, hidden, o)
-  self.down = nn.Linear(hidden, width, o)
+  local linear = { bias = o.bias, dtype = o.dtype }
+  self.up = nn.Linear(need("MLP", "width", SIZE, width), need("MLP", "hidden", SIZE, hidden), linear)
+  self.down = nn.Linear(hidden, width, linear)
 end
 
 function MLP:forward(x) return self.down(op[self.activation](self.up(x))) end
 
 local TransformerBlock = define "TransformerBlock"
+local block_kinds = { hidden = SIZE, norm = options.one_of("layernorm", "rmsnorm"), dropout = SHARE }
+for _, kinds in ipairs { attention_kinds, mlp_kinds } do
+  for name, kind in pairs(kinds) do block_kinds[name] = kind end
+end
+local read_block = options.of("TransformerBlock", block_kinds, { norm = "layernorm", dropout = 0, activation = "gelu" })
+
+-- The options that are of these kinds.
+local function only(o, kinds)
+  local some = {}
+  for name in pairs(kinds) do some[name] = o[name] end
+  return some
+end
 
 -- TransformerBlock(width, heads, {hidden = 4 * width, norm = "layernorm", dropout = 0, ...}):
 -- pre-norm attention and MLP with residuals; options go to both.
 function TransformerBlock:init(width, heads, o)
-  o = options(o)
+  o = read_block(o)
+  need("TransformerBlock", "width", COUNT, width)
   local Norm = o.norm == "rmsnorm" and nn.RMSNorm or nn.LayerNorm
-  self.norm1, self.attention = Norm(width), nn.MultiHeadAttention(width, heads, o)
-  self.norm2, self.mlp = Norm(width), nn.MLP(width, o.hidden or 4 * width, o)
+  self.norm1, self.attention = Norm(width), nn.MultiHeadAttention(width, heads, only(o, attention_kinds))
+  self.norm2, self.mlp = Norm(width), nn.MLP(width, o.hidden or 4 * width, only(o, mlp_kinds))
   self.dropout = nn.Dropout(o.dropout or 0)
 end
 

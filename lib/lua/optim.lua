@@ -9,9 +9,15 @@
 -- graph serves all steps; opt:tick() sets it before each run.
 
 local core = require "tessera.core"
-local Module = require "tessera.module"
+local options = require "tessera.options"
 local op = core.op
 local optim = {}
+
+-- ---- what may be given
+local POSITIVE, SIZE, SHARE = options.number { above = 0 }, options.number { least = 0 }, options.number { least = 0, below = 1 }
+local kinds = { lr = SIZE, momentum = SIZE, dampening = options.number(), weight_decay = SIZE, nesterov = options.flag,
+  betas = options.list(SHARE, 2), eps = SIZE, decay = POSITIVE, eps1 = SIZE, eps2 = SIZE, clip_threshold = POSITIVE,
+  scale_parameter = options.flag, clip = POSITIVE }
 
 local Optimizer = {}
 Optimizer.__index = Optimizer
@@ -23,27 +29,16 @@ local function define(name, defaults, state_names, new_state, update)
     { __index = Optimizer })
   class.__index = class
   class.__tostring = function(self) return ("%s(lr = %g, %d parameters)"):format(name, self.lr, #self.params) end
-  optim[name] = function(params, options)
+  local own = { clip = kinds.clip }
+  for option in pairs(defaults) do own[option] = kinds[option] end
+  local read = options.of(name, own, defaults)
+  optim[name] = function(params, given)
     local self = setmetatable({ params = {}, state = {}, steps = 0 }, class)
     for k, v in pairs(defaults) do self[k] = v end
-    for k, v in pairs(options or {}) do
-      if defaults[k] == nil and k ~= "clip" then
-        local known = {}
-        for key in pairs(defaults) do known[#known + 1] = key end
-        table.sort(known)
-        error(("%s: unknown option '%s'; options are %s"):format(name, k, table.concat(known, ", ")), 2)
-      end
-      self[k] = v
-    end
-    if type(params) ~= "table" or Module.is_module(params) then
-      core.fail(("%s: a list of parameters is needed, not a %s\n  hint: optim.%s(model:parameters(), ...)"):format(
-        name, Module.is_module(params) and "module" or type(params), name))
-    end
+    for k, v in pairs(read(given)) do self[k] = v end
+    options.tensors(name, "parameter", params, ("optim.%s(model:parameters(), ...)"):format(name))
     if #params == 0 then core.fail(name .. ": the list of parameters is empty") end
-    for i, p in ipairs(params) do
-      if not core.is_tensor(p) then error(("%s: parameter %d is a %s"):format(name, i, type(p)), 2) end
-      self.params[i] = p
-    end
+    for i, p in ipairs(params) do self.params[i] = p end
     return self
   end
 end
@@ -82,9 +77,11 @@ function Optimizer:zero_grad()
   for _, p in ipairs(self.params) do p.grad = nil end
 end
 
+local clip_norm -- of gradients, below
+
 local function update_all(self, grads)
   if core.capturing() then self:clock_tensor() else self.steps = self.steps + 1 end
-  if self.clip and grads then optim.clip_grad_norm(grads, self.clip) end
+  if self.clip and grads then clip_norm(grads, self.clip) end
   for i, p in ipairs(self.params) do
     local g = grads and grads[i]
     if not grads then g = p.grad end
@@ -105,6 +102,7 @@ end
 -- One step. grads: list of tensors (false or nil entries are skipped). All parameters move, or
 -- none.
 function Optimizer:step(grads)
+  if grads ~= nil and type(grads) ~= "table" then options.tensors(self.name .. ":step", "gradient", grads) end
   if core.capturing() then return update_all(self, grads) end
   return self:counting(core.together, update_all, self, grads)
 end
@@ -122,6 +120,7 @@ end
 
 -- All of it, or an error and nothing. In place where it exists: a captured step holds these tensors.
 function Optimizer:load_state_dict(state)
+  options.argument(self.name .. ":load_state_dict", "state", options.table, state)
   local steps, to, from, new = state.steps and state.steps:item() or 0, {}, {}, {}
   for key, t in pairs(state) do
     local i, name = key:match("^(%d+)%.(%w+)$")
@@ -205,26 +204,36 @@ optim.LBFGS = require "tessera.lbfgs"
 
 -- ---- gradients
 
--- Scales the gradients in place so that their common 2-norm is at most max_norm;
--- returns the norm they had.
-function optim.clip_grad_norm(grads, max_norm)
+function clip_norm(grads, max_norm)
   local sum
   for _, g in ipairs(grads) do
-    local n = g:norm():square()
-    sum = sum and sum + n or n
+    local n = g and g:norm():square()
+    sum = n and sum and sum + n or n or sum
   end
   if not sum then return 0 end
   -- The factor is a tensor, so that a captured step does the same.
   local norm = sum:sqrt()
   local factor = op.minimum(max_norm / (norm + 1e-6), 1)
   core.held(function()
-    for _, g in ipairs(grads) do g:mul_(factor) end
+    for _, g in ipairs(grads) do
+      if g then g:mul_(factor) end
+    end
   end)
   return core.capturing() and norm or norm:item()
 end
 
+-- Scales the gradients in place so that their common 2-norm is at most max_norm;
+-- returns the norm they had.
+function optim.clip_grad_norm(grads, max_norm)
+  options.tensors("clip_grad_norm", "gradient", grads, nil, true)
+  options.argument("clip_grad_norm", "max_norm", POSITIVE, max_norm)
+  return clip_norm(grads, max_norm)
+end
+
 -- Limits every element to [-limit, limit], in place.
 function optim.clip_grad_value(grads, limit)
+  options.tensors("clip_grad_value", "gradient", grads)
+  options.argument("clip_grad_value", "limit", SIZE, limit)
   for _, g in ipairs(grads) do g:clamp_ { min = -limit, max = limit } end
 end
 
@@ -233,41 +242,41 @@ end
 local schedule = {}
 optim.schedule = schedule
 
-local function warm(step, o) return o.warmup and step < o.warmup and (step + 1) / o.warmup or nil end
-
-function schedule.constant(o)
-  return function(step) return o.lr * (warm(step, o) or 1) end
+-- factor(step, o): what the rate is multiplied by, or the rate itself where it ends elsewhere;
+-- before it the rate grows over o.warmup steps.
+local function define_schedule(name, own, rate)
+  own.lr, own.warmup = options.needed(SIZE), SIZE
+  local read = options.of("schedule." .. name, own)
+  schedule[name] = function(given)
+    local o = read(given)
+    return function(step)
+      if o.warmup and step < o.warmup then return o.lr * ((step + 1) / o.warmup) end
+      return rate(step, o)
+    end
+  end
 end
+
+local STEPS = options.needed(POSITIVE)
+local function part(step, o) return math.min((step - (o.warmup or 0)) / math.max(1, o.steps - (o.warmup or 0)), 1) end
+
+define_schedule("constant", {}, function(_, o) return o.lr end)
 
 -- From lr to final (0 by default) along half a cosine over `steps`.
-function schedule.cosine(o)
+define_schedule("cosine", { steps = STEPS, final = SIZE }, function(step, o)
   local final = o.final or 0
-  return function(step)
-    local w = warm(step, o)
-    if w then return o.lr * w end
-    local t = math.min((step - (o.warmup or 0)) / math.max(1, o.steps - (o.warmup or 0)), 1)
-    return final + (o.lr - final) * 0.5 * (1 + math.cos(math.pi * t))
-  end
-end
+  return final + (o.lr - final) * 0.5 * (1 + math.cos(math.pi * part(step, o)))
+end)
 
-function schedule.linear(o)
-  local final = o.final or 0
-  return function(step)
-    local w = warm(step, o)
-    if w then return o.lr * w end
-    local t = math.min((step - (o.warmup or 0)) / math.max(1, o.steps - (o.warmup or 0)), 1)
-    return o.lr + (final - o.lr) * t
-  end
-end
+define_schedule("linear", { steps = STEPS, final = SIZE }, function(step, o)
+  return o.lr + ((o.final or 0) - o.lr) * part(step, o)
+end)
 
 -- Multiplied by gamma every `every` steps.
-function schedule.step(o)
-  return function(step) return o.lr * (warm(step, o) or 1) * (o.gamma or 0.1) ^ math.floor(step / o.every) end
-end
+define_schedule("step", { every = STEPS, gamma = POSITIVE }, function(step, o)
+  return o.lr * (o.gamma or 0.1) ^ math.floor(step / o.every)
+end)
 
 -- lr * sqrt(warmup / step), the schedule of the first transformers.
-function schedule.inverse_sqrt(o)
-  return function(step) return warm(step, o) and o.lr * warm(step, o) or o.lr * math.sqrt((o.warmup or 1) / (step + 1)) end
-end
+define_schedule("inverse_sqrt", {}, function(step, o) return o.lr * math.sqrt((o.warmup or 1) / (step + 1)) end)
 
 return optim

@@ -16,6 +16,7 @@
 -- all spans; html: a page with all of it and the roofline of this machine.
 
 local core = require "tessera.core"
+local options = require "tessera.options"
 
 local profile = {}
 
@@ -279,15 +280,19 @@ local function sentence(rows, total)
   return ("%s; %.0f%% lies between instructions.\n"):format(text, math.max(0, 100 * (total - sum) / total))
 end
 
+local RUNS = options.whole { least = 1 }
+local read = options.of("profile.report", { args = options.table, warm = options.whole { least = 0 }, runs = RUNS, marks = options.flag,
+  html = options.text, trace = options.text, csv = options.text }, { warm = 3, runs = 20, marks = true })
+
 --- Runs a captured function and tells where its time goes, as text.
-function profile.report(f, options)
-  options = options or {}
-  local args, runs = options.args or {}, {}
+function profile.report(f, given)
+  local o, runs = read(given), {}
+  local args = o.args or {}
   if type(f) ~= "table" or not f.ir then
     error("profile.report takes a captured function, as graph.module and graph.grad make them", 2)
   end
-  for _ = 1, options.warm or 3 do f(unpack(args)) end
-  for r = 1, options.runs or 20 do
+  for _ = 1, o.warm or 3 do f(unpack(args)) end
+  for r = 1, o.runs or 20 do
     local spans, usec, lost = core.spans(function() f(unpack(args)) end)
     runs[r] = { steps = instructions(spans), usec = usec, lost = lost }
   end
@@ -296,17 +301,17 @@ function profile.report(f, options)
   local total, last = median(times), runs[#runs]
   local rows, notes = rows_of(runs), ""
   local stages, marked
-  if options.marks ~= false then stages, marked = stages_of(f, args) end
+  if o.marks ~= false then stages, marked = stages_of(f, args) end
   if stages then
     for _, row in ipairs(rows) do row.stages = stages[row.key] end
     notes = ("Stages: %d runs with marks, %.2f times as long.\n"):format(MARKED, marked / total)
   end
-  if options.html then
+  if o.html then
     local page = require "tessera.profile_html"
-    core.write_file(options.html, { page.text(f.name or "function", rows, last, total, sentence(rows, total) .. notes) })
+    core.write_file(o.html, { page.text(f.name or "function", rows, last, total, sentence(rows, total) .. notes) })
   end
-  if options.trace then core.write_file(options.trace, { trace_text(last) }) end
-  if options.csv then core.write_file(options.csv, { csv_text(runs) }) end
+  if o.trace then core.write_file(o.trace, { trace_text(last) }) end
+  if o.csv then core.write_file(o.csv, { csv_text(runs) }) end
   local lost = last.lost > 0 and ("%d spans found no room.\n"):format(last.lost) or ""
   return table_text(rows, total) .. timeline(last) .. lost .. notes .. sentence(rows, total)
 end

@@ -29,7 +29,7 @@ local large = written("png", op.ones { 300, 301, 3 })
 image.save(name .. ".jpg", ramp) --! must end in .png, .ppm or .pgm
 image.save(name .. ".png", op.ones { 3 }) --! f32[3] is no picture
 image.save(name .. ".ppm", op.ones { 3, 3, 4 }) --! no alpha channel
-image.save(name .. ".png", "x") --! a string is not a tensor
+image.save(name .. ".png", "x") --! the picture must be a tensor, not 'x'
 
 -- Numbers as colours; what is no number is as 0.
 (image.diverging(tessera.tensor { -1, 0, 1, 0 / 0 }, 1) * 100):round():cast("u8") --> [[ 2 19 38]

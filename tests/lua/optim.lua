@@ -33,7 +33,7 @@ os.remove(path)
 run(6, c, q)
 q:hash() == p:hash() --> true
 
-optim.AdamW({ p }, { learning_rate = 1 }) --! unknown option 'learning_rate'; options are betas, eps, lr
+optim.AdamW({ p }, { learning_rate = 1 }) --! AdamW: unknown option 'learning_rate'
 
 -- Clipping and schedules.
 local g = tessera.tensor { 3, 4 }
@@ -61,7 +61,7 @@ place:copy_(tessera.tensor({ -1.2, 1 }, { dtype = "f64" }))
 local step = graph.training_step({ place }, function(m) return valley(m[1]) end, optim.LBFGS { place })
 for _ = 1, 3 do value = step() end
 assert(value:item() < 1e-20)
-optim.LBFGS({ place }, { learning_rate = 1 }) --! unknown option 'learning_rate'; options are history, iterations, lr
+optim.LBFGS({ place }, { learning_rate = 1 }) --! LBFGS: unknown option 'learning_rate'
 -- A run that is saved in the middle goes on with the same bits.
 local function run_lbfgs(cut)
   local p = tessera.tensor({ -1.2, 1 }, { dtype = "f64" })

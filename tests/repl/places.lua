@@ -18,9 +18,9 @@ says "local x = op.zeros{1}\ngraph.module('g', function(a, b) a:add_(1) return a
 says "local y = op.map(function(x) return x * 2 end, 5)" --> {F}:3: op.map: a tensor, or tensors in a table, are needed
 says "local f = op.recursive(function(self, n) return self(n) end)\nprint(f(op.ones{1}))" --> {F}:4: op.recursive: recursion deeper than 10000 calls
 -- What a function of the library stumbles over is told with its name.
-says "\nlocal l = nn.Linear('a', 2)" --> {F}:4: Linear: bad argument #1 to 'max' (number expected, got string)
+says "\nlocal l = nn.Linear('a', 2)" --> {F}:4: Linear: inputs must be a whole number >= 0, not 'a'
 says "local b = nn.BatchNorm(3)\nb(5)" --> {F}:4: b: attempt to index local 'x' (a number value)
-says "nn.LayerNorm(3, 5)" --> {F}:3: nn: options are a table, as {bias = false}, not a number
+says "nn.LayerNorm(3, 5)" --> {F}:3: LayerNorm: options are a table, as {bias = ...}, not 5
 says "optim.AdamW(nn.Linear(2, 2), {lr = 1})" --> {F}:3: AdamW: a list of parameters is needed, not a module
 -->   hint: optim.AdamW(model:parameters(), ...)
 says "optim.LBFGS(nn.Linear(2, 2))" --> {F}:3: LBFGS: a list of parameters is needed, not a module

@@ -21,8 +21,6 @@ local function options(R, name)
   for key in (tostring(why):match "options are (.*)" or ""):gmatch "[%w_]+" do
     if values[key] and R:chance(0.4) then parts[#parts + 1] = key .. " = " .. R:pick(values[key]) end
   end
-  if tostring(why):find "clip" or R:chance(0.15)
-    and name ~= "LBFGS" then parts[#parts + 1] = "clip = 0.5" end
   return words.list(parts)
 end
 

@@ -1,0 +1,172 @@
+-- What functions of the library take by name, and by place: kinds of values with a text that
+-- completes "must be ..", and a check that says what is wrong, where, and what would be right, as
+-- operators do of their options.
+--
+--   local RATE = options.number { least = 0 }
+--   local read = options.of("SGD", { lr = RATE, nesterov = options.flag })
+--   local o = read(given)             -- given, or {}; SGD: option 'lr' must be a number >= 0, not 'x'
+--   options.argument("Linear", "inputs", options.whole { least = 0 }, inputs)
+
+local core = require "tessera.core"
+local options = {}
+
+-- ---- kinds
+
+local function kind(text, holds) return { text = text, holds = holds } end
+
+-- What is left of a kind when the option may not be missing.
+function options.needed(k) return { text = k.text, holds = k.holds, needed = true } end
+
+options.any = kind("something", function(v) return v ~= nil end)
+options.flag = kind("a boolean", function(v) return type(v) == "boolean" end)
+options.text = kind("a string", function(v) return type(v) == "string" end)
+options.tensor = kind("a tensor", core.is_tensor)
+options.callable = kind("a function", core.callable)
+options.table = kind("a table", function(v) return type(v) == "table" end)
+
+-- "number >= 0", "number in [0, 1)". range: least, above, most, below.
+local function in_range(noun, range)
+  local low = range.least and "[" .. range.least or range.above and "(" .. range.above
+  local high = range.most and range.most .. "]" or range.below and range.below .. ")"
+  if low and high then return ("%s in %s, %s"):format(noun, low, high) end
+  if low then return ("%s %s %s"):format(noun, range.least and ">=" or ">", low:sub(2)) end
+  if high then return ("%s %s %s"):format(noun, range.most and "<=" or "<", high:sub(1, -2)) end
+  return noun
+end
+
+local function numbers(noun, range, also)
+  range = range or {}
+  local least, most = range.least or range.above or -math.huge, range.most or range.below or math.huge
+  return kind("a " .. in_range(noun, range), function(v)
+    return type(v) == "number" and math.abs(v) < math.huge and v >= least and v <= most and v ~= range.above and
+      v ~= range.below and (not also or also(v))
+  end)
+end
+
+--- A finite number.
+function options.number(range) return numbers("number", range) end
+function options.whole(range) return numbers("whole number", range, function(v) return v % 1 == 0 and math.abs(v) <= 2 ^ 53 end) end
+
+function options.one_of(...)
+  local words, known = { ... }, {}
+  for i, w in ipairs(words) do
+    known[w] = true
+    words[i] = "'" .. w .. "'"
+  end
+  return kind("one of " .. table.concat(words, ", "), function(v) return known[v] == true end)
+end
+
+options.operator = kind("the name of an operator", function(v) return type(v) == "string" and rawget(core.op, v) ~= nil end)
+
+local dtypes
+options.dtype = kind("the name of a dtype", function(v)
+  if not dtypes then
+    dtypes = {}
+    for _, d in ipairs(core.dtypes()) do dtypes[d.name] = true end
+  end
+  return dtypes[v] == true
+end)
+
+local function plural(k)
+  local text, n = k.text:gsub("^an? ", ""):gsub("number", "numbers", 1)
+  return n > 0 and text or text .. "s"
+end
+
+--- A list of values of a kind; n of them, or at least `least`.
+function options.list(k, n, least)
+  local many = n and ("a list of %d %s"):format(n, plural(k)) or "a list of " .. plural(k)
+  return kind(many, function(v)
+    if type(v) ~= "table" or (n and #v ~= n) or #v < (least or 0) then return false end
+    for i = 1, #v do
+      if not k.holds(v[i]) then return false end
+    end
+    return true
+  end)
+end
+
+--- One value, or a list with one for each axis.
+function options.each(k, n)
+  local many = options.list(k, n, 1)
+  return kind(("%s, or %s"):format(k.text, n and "a list of " .. n or "a list"), function(v) return k.holds(v) or many.holds(v) end)
+end
+
+-- ---- the check
+
+local function shown(v)
+  if type(v) == "string" then return "'" .. core.shown(v, 60) .. "'" end
+  if type(v) == "number" then return ("%.14g"):format(v) end
+  if type(v) == "boolean" then return tostring(v) end
+  return v == nil and "nothing" or core.is_tensor(v) and "a tensor" or "a " .. type(v)
+end
+
+local function wrong(what, name, k, v, default)
+  core.fail(("%s: %s must be %s, not %s%s"):format(what, name, k.text, shown(v),
+    default ~= nil and ("\n  hint: %s if it is not given"):format(type(default) == "table" and "{" .. table.concat(default, ", ") .. "}" or
+      tostring(default)) or ""))
+end
+
+local function names_of(kinds)
+  local words = {}
+  for word in pairs(kinds) do words[#words + 1] = word end
+  table.sort(words)
+  return words
+end
+
+local function unknown(what, name, kinds)
+  local words = names_of(kinds)
+  local guess = type(name) == "string" and core.suggest(name, words)
+  local list = #words == 0 and "it has no options" or "options are " .. table.concat(words, ", ")
+  core.fail(("%s: unknown option '%s'\n  hint: %s"):format(what, core.shown(tostring(name), 60),
+    guess and ("did you mean '%s'?"):format(guess) or list))
+end
+
+-- Of several wrong ones the first by the alphabet.
+local function first_wrong(kinds, given)
+  local first
+  for name, v in pairs(given) do
+    local k = kinds[name]
+    if (not k or not k.holds(v)) and (first == nil or tostring(name) < tostring(first)) then first = name end
+  end
+  for name, k in pairs(kinds) do
+    if k.needed and given[name] == nil and (first == nil or name < tostring(first)) then first = name end
+  end
+  return first
+end
+
+--- A function that checks a table of options and gives it back, {} for none. defaults, where there
+--- are some, are told to who gives a wrong value.
+function options.of(what, kinds, defaults)
+  return function(given)
+    if given == nil then given = {} end
+    if type(given) ~= "table" or core.is_tensor(given) then
+      core.fail(("%s: options are a table, as {%s = ...}, not %s"):format(what, names_of(kinds)[1], shown(given)))
+    end
+    local name = first_wrong(kinds, given)
+    if name == nil then return given end
+    if not kinds[name] then unknown(what, name, kinds) end
+    wrong(what, ("option '%s'"):format(name), kinds[name], given[name], defaults and defaults[name])
+  end
+end
+
+--- A list of tensors, such as a model's parameters; noun is the word for one. holes: some may be
+--- false.
+function options.tensors(what, noun, list, hint, holes)
+  if type(list) ~= "table" or list.is_module then
+    core.fail(("%s: a list of %ss is needed, not %s%s"):format(what, noun, type(list) == "table" and "a module" or shown(list),
+      hint and "\n  hint: " .. hint or ""))
+  end
+  for i, t in ipairs(list) do
+    if not core.is_tensor(t) and not (holes and t == false) then
+      core.fail(("%s: %s %d is %s, not a tensor"):format(what, noun, i, shown(t)))
+    end
+  end
+  return list
+end
+
+--- An argument by place.
+function options.argument(what, name, k, v)
+  if not k.holds(v) then wrong(what, name, k, v) end
+  return v
+end
+
+return options
