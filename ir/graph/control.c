@@ -131,43 +131,51 @@ static int drop_unread(TsGraph *g, TsNodeOp op, int nin, TsVal *in, int nregion,
 }
 
 /* ---- types */
-static int wrong_type(TsGraph *g, const char *op, const char *what, int i, const TsMeta *a,
-                      const TsMeta *b) {
-  char x[TS_META_TEXT], y[TS_META_TEXT];
-  ts_error_set(g->err, TS_ERR_shape, "%s: %s %d is %s, it should be %s", op, what, i + 1,
-               ts_meta_text(a, x), ts_meta_text(b, y));
-  return ts_error_hint(g->err, "cast it or reshape it inside the function");
+int ts_control_check_count(TsError *err, const char *op, const char *what, int have, int want) {
+  if (have == want) return 0;
+  return ts_error_set(err, TS_ERR_argument, "%s: %s returns %d values, not %d", op, what, have,
+                      want);
 }
 
-static int wrong_count(TsGraph *g, const char *op, const char *what, int have, int want) {
-  return ts_error_set(g->err, TS_ERR_argument, "%s: %s returns %d values, not %d", op, what,
-                      have, want);
-}
-
-static bool same(const TsMeta *a, const TsMeta *b) {
+bool ts_control_same(const TsMeta *a, const TsMeta *b) {
   return a->dtype == b->dtype && ts_meta_same_shape(a, b);
+}
+
+int ts_control_check_type(TsError *err, const char *op, const char *what, int i,
+                          const TsMeta *have, const TsMeta *want) {
+  char x[TS_META_TEXT], y[TS_META_TEXT];
+  if (ts_control_same(have, want)) return 0;
+  ts_error_set(err, TS_ERR_shape, "%s: %s %d is %s, it should be %s", op, what, i + 1,
+               ts_meta_text(have, x), ts_meta_text(want, y));
+  return ts_error_hint(err, "cast it or reshape it inside the function");
+}
+
+int ts_control_check_condition(TsError *err, const char *op, const TsMeta *m) {
+  if (m->dtype == TS_DT_bool && ts_meta_numel(m) == 1) return 0;
+  char text[TS_META_TEXT];
+  ts_error_set(err, TS_ERR_dtype, "%s: the condition must be one bool, not %s", op,
+               ts_meta_text(m, text));
+  return ts_error_hint(err, "compare, as in x:gt(0), or reduce with :any() or :all()");
+}
+
+static int check_count(TsGraph *g, const char *op, const char *what, int have, int want) {
+  return ts_control_check_count(g->err, op, what, have, want);
 }
 
 static int check_results(TsGraph *g, const char *op, const char *what, const TsGraph *r, int n,
                          const TsMeta *want) {
   for (int i = 0; i < n; i++)
-    if (!same(&r->result[i]->meta, &want[i]))
-      return wrong_type(g, op, what, i, &r->result[i]->meta, &want[i]);
+    if (ts_control_check_type(g->err, op, what, i, &r->result[i]->meta, &want[i])) return -1;
   return 0;
 }
 
 static int check_test(TsGraph *g, const char *op, TsVal v) {
-  if (v->meta.dtype == TS_DT_bool && ts_meta_numel(&v->meta) == 1) return 0;
-  char text[TS_META_TEXT];
-  ts_error_set(g->err, TS_ERR_dtype, "%s: the condition must be one bool, not %s", op,
-               ts_meta_text(&v->meta, text));
-  return ts_error_hint(g->err, "compare, as in x:gt(0), or reduce with :any() or :all()");
+  return ts_control_check_condition(g->err, op, &v->meta);
 }
 
 static int cond_types(TsGraph *g, const TsVal *in, TsGraph *const *r, TsMeta *out, int *nout) {
   if (check_test(g, "cond", in[0])) return -1;
-  if (r[0]->nresult != r[1]->nresult)
-    return wrong_count(g, "cond", "the second function", r[1]->nresult, r[0]->nresult);
+  if (check_count(g, "cond", "the second function", r[1]->nresult, r[0]->nresult)) return -1;
   *nout = r[0]->nresult;
   for (int i = 0; i < *nout; i++) out[i] = r[0]->result[i]->meta;
   return check_results(g, "cond", "the second function's result", r[1], *nout, out);
@@ -175,10 +183,9 @@ static int cond_types(TsGraph *g, const TsVal *in, TsGraph *const *r, TsMeta *ou
 
 static int while_types(TsGraph *g, int nin, const TsVal *in, TsGraph *const *r, TsMeta *out,
                        int *nout) {
-  if (r[0]->nresult != 1)
-    return wrong_count(g, "while_loop", "the condition", r[0]->nresult, 1);
+  if (check_count(g, "while_loop", "the condition", r[0]->nresult, 1)) return -1;
   if (check_test(g, "while_loop", r[0]->result[0])) return -1;
-  if (r[1]->nresult > nin) return wrong_count(g, "while_loop", "the body", r[1]->nresult, nin);
+  if (r[1]->nresult > nin) return check_count(g, "while_loop", "the body", r[1]->nresult, nin);
   *nout = r[1]->nresult;
   for (int i = 0; i < *nout; i++) out[i] = in[i]->meta;
   return check_results(g, "while_loop", "the body's result", r[1], *nout, out);
@@ -195,7 +202,7 @@ static int scan_types(TsGraph *g, const TsVal *in, TsGraph *const *r, const TsAt
       return ts_error_set(g->err, TS_ERR_shape,
                           "scan: the xs have different lengths along axis 0");
   if (r[0]->nresult < carry)
-    return wrong_count(g, "scan", "the function", r[0]->nresult, carry);
+    return check_count(g, "scan", "the function", r[0]->nresult, carry);
   *nout = r[0]->nresult;
   for (int i = 0; i < *nout; i++) {
     TsMeta m = i < carry ? in[i]->meta : r[0]->result[i]->meta;
@@ -224,8 +231,7 @@ static int types_of(TsGraph *g, TsNodeOp op, int nin, const TsVal *in, TsGraph *
   case TS_NODE_while_loop: return while_types(g, nin, in, r, out, nout);
   case TS_NODE_scan: return scan_types(g, in, r, a, out, nout);
   case TS_NODE_fixed_point:
-    if (r[0]->nresult != 1)
-      return wrong_count(g, "fixed_point", "the function", r[0]->nresult, 1);
+    if (check_count(g, "fixed_point", "the function", r[0]->nresult, 1)) return -1;
     *nout = 1;
     out[0] = in[0]->meta;
     return check_results(g, "fixed_point", "the result", r[0], 1, out);

@@ -13,6 +13,7 @@
 -- Results are tensors of their own: where a function returns what it was given, a copy.
 
 local core = require "tessera.core"
+local options = require "tessera.options"
 local tree = require "tessera.tree"
 local op = core.op
 local control = {}
@@ -43,6 +44,54 @@ local function tensors(values, like, numbers)
     return dtype and core.tensor(v, { dtype = dtype })
   end)
   return list, spec
+end
+
+-- Numbers among the values of a loop, or among results, as tensors.
+local function no_numbers(...)
+  for i = 1, select("#", ...) do
+    local v = select(i, ...)
+    if type(v) == "number" or type(v) == "table" then
+      local list, spec = tensors({ ... }, nil, {})
+      return unpack(tree.unflatten(spec, list), 1, select("#", ...))
+    end
+  end
+  return ...
+end
+
+-- Results that are no tensors are those of the capture: they cannot depend on what runs.
+local function same_form(a, b)
+  if a.kind ~= b.kind or a.value ~= b.value or a.module ~= b.module then return false end
+  if a.kind ~= "table" then return true end
+  for i = 1, math.max(#a, #b) do
+    if not a[i] or not b[i] or a.keys[i] ~= b.keys[i] or not same_form(a[i], b[i]) then return false end
+  end
+  return true
+end
+
+local ONE = { kind = "tensor", at = 1 } -- the structure of a tensor
+
+-- What comes back of a loop's values: name, who gives it, what it is; the values of before, and
+-- their structures.
+local function values_of(name, who, what, list, specs)
+  local spec = { kind = "table", keys = {}, unpack(specs) }
+  for i = 1, #specs do spec.keys[i] = i end
+  return { name = name, who = who, what = what, list = list, spec = spec, flat = #list == #specs, nothing = ONE }
+end
+
+local function check_form(of, spec)
+  if not same_form(of.spec, spec) then
+    core.fail(("%s: %s returns values of another form than it gets"):format(of.name, of.who))
+  end
+end
+
+-- They have the types and the form of before, as in a captured function, which has one of each for
+-- all rounds.
+local function carried(of, ...)
+  if of.flat and core.region_alike(of.list, ...) or (...) == of.nothing then return ... end
+  local list, spec = tensors({ ... }, of.list)
+  core.region_check(of.name, of.who, of.what, list, of.list)
+  check_form(of, spec)
+  return unpack(tree.unflatten(spec, list), 1, #of.spec)
 end
 
 -- f(symbols...) as a region, of the types of list; returns it and the structure of its results.
@@ -130,14 +179,6 @@ end
 
 local function eager_call(_, f, ...) return own(f(...)) end
 
-local function true_value(p, name)
-  if core.is_tensor(p) then
-    if p.numel ~= 1 then error(("op.%s: the condition is %s, not one bool"):format(name, core.type_text(p)), 3) end
-    p = p:item()
-  end
-  return p ~= false and p ~= nil and p ~= 0
-end
-
 -- f(list), of concat or stack, along axis 0. A call takes no more than MOST tensors.
 local MOST = 1024
 local function joined(f, list)
@@ -171,25 +212,17 @@ local function renumbered(numbers, first, second)
   return false
 end
 
--- Results that are no tensors are those of the capture: they cannot depend on the condition.
-local function same_form(a, b)
-  if a.kind ~= b.kind or a.value ~= b.value or a.module ~= b.module then return false end
-  if a.kind ~= "table" then return true end
-  for i = 1, math.max(#a, #b) do
-    if a.keys[i] ~= b.keys[i] or not same_form(a[i], b[i]) then return false end
-  end
-  return true
-end
-
---- f(args...) or g(args...), by a bool tensor of one element.
+--- f(args...) or g(args...), by a bool tensor of one element. Eagerly the other function does not
+--- run, and is not looked at: a captured cond says where the types of their results differ, and
+--- gives numbers the type of the other's. A boolean of Lua is not data: the function is called as
+--- if it stood there alone.
 function control.cond(p, f, g, ...)
   need_function(f, "cond")
   need_function(g, "cond")
-  if not core.is_tensor(p) then
-    if true_value(p, "cond") then return f(...) end
-    return g(...)
-  end
-  if not core.capturing() then return inside("cond", eager_call, true_value(p, "cond") and f or g, ...) end
+  if p == true then return f(...) end
+  if p == false then return g(...) end
+  local _, yes = core.region_condition("cond", p)
+  if not core.capturing() then return inside("cond", eager_call, yes and f or g, ...) end
   local list, specs = flatten_all(...)
   local numbers, before = {}, open[1] and open[#open].calls
   local first, spec, results = branch(before, "if", f, specs, list, { numbers = numbers })
@@ -205,45 +238,57 @@ function control.cond(p, f, g, ...)
   return unpack(tree.unflatten(spec, out))
 end
 
-local function eager_while(region, test, body, max, values)
-  local n = 0
+local function eager_while(region, test, body, max, of, values)
+  local n, _, yes = 0, nil, nil
   while n < max do
     core.region_round(region, n)
-    if not true_value(test(unpack(values)), "while_loop") then break end
-    values = { body(unpack(values)) }
+    _, yes = core.region_condition("while_loop", test(unpack(values)))
+    if not yes then break end
+    values = { carried(of, body(unpack(values))) }
     n = n + 1
   end
   return own(unpack(values))
 end
 
+local read_while = options.of("while_loop", { max = options.whole { least = 0 } })
+
 --- values = body(values...) while test(values...). A last argument {max = n} bounds the
---- rounds, which makes the loop differentiable.
+--- rounds, which makes the loop differentiable. Numbers among the values become tensors.
 function control.while_loop(test, body, ...)
   need_function(test, "while_loop")
   need_function(body, "while_loop")
-  local values, options = { ... }, {}
+  local values, max = { ... }, nil
   local last = values[#values]
-  if type(last) == "table" and not core.is_tensor(last) and last.max then options = table.remove(values) end
-  if not core.capturing() then return inside("while_loop", eager_while, test, body, options.max or math.huge, values) end
-  for i, v in ipairs(values) do
-    if type(v) == "number" then values[i] = core.tensor(v, { dtype = v % 1 == 0 and "i64" or "f32" }) end
-  end
+  if type(last) == "table" and last.max and not core.is_tensor(last.max) then max = read_while(table.remove(values)).max end
+  values = { no_numbers(unpack(values)) }
   local list, specs = flatten_all(unpack(values))
-  local first = region("while", test, specs, list, {})
-  local second, spec = region("do", body, specs, list, { like = list })
-  return node("while_loop", spec, list, { first, second }, { options.max or false })
+  local of = values_of("while_loop", "the body", "the body's result", list, specs)
+  if not core.capturing() then return inside("while_loop", eager_while, test, body, max or math.huge, of, values) end
+  local first = region("while", function(...) return (core.region_condition("while_loop", test(...))) end, specs, list, {})
+  local second, spec, results = region("do", body, specs, list, { like = list })
+  core.region_check(of.name, of.who, of.what, results, list)
+  check_form(of, spec)
+  return node("while_loop", spec, list, { first, second }, { max or false })
 end
 
-local function eager_scan(region, f, carry, xs, length, reverse)
+local function eager_scan(region, f, of, carry, xs, length, reverse)
   local list, slices = {}, {}
   local spec = tree.flatten(xs, list)
-  local outs, out_spec = {}, nil
+  local outs, out_spec, first = {}, nil, nil
   for i = 0, length - 1 do
-    local at, ys, y = reverse and length - 1 - i or i, {}, nil
+    local at, y = reverse and length - 1 - i or i, nil
     for k = 1, #list do slices[k] = list[k]:select(0, at) end
     core.region_round(region, at)
     carry, y = f(carry, tree.unflatten(spec, slices))
-    out_spec = tree.flatten(y, ys)
+    carry = carried(of, carry)
+    local ys, now = { y }, ONE
+    if not core.is_tensor(y) then ys, now = tensors(y, nil, {}) end
+    if i == 0 then
+      first, out_spec = ys, now
+    elseif now ~= ONE or out_spec ~= ONE or not core.region_alike(first, y) then
+      core.region_check("scan", "the function", "the result", ys, first)
+      if not same_form(now, out_spec) then core.fail "scan: the function's results have another form than in the first round" end
+    end
     for k = 1, #ys do
       outs[k] = outs[k] or {}
       outs[k][at + 1] = ys[k]
@@ -258,16 +303,21 @@ local function empty_scan(f, carry, xs, options)
   return require("tessera.graph").module("scan", function(c, x) return control.scan(f, c, x, options) end)(carry, xs)
 end
 
+local read_scan = options.of("scan", { length = options.whole { least = 0 }, reverse = options.flag })
+
 --- carry, y = f(carry, x) along axis 0 of xs: the last carry, and the ys stacked. {length = n}
---- without xs, {reverse = true} from the end.
-function control.scan(f, carry, xs, options)
+--- without xs, {reverse = true} from the end. Numbers in the carry and in y become tensors.
+function control.scan(f, carry, xs, given)
   need_function(f, "scan")
-  options = options or {}
+  local o = read_scan(given)
+  carry = no_numbers(carry)
   local list, specs = flatten_all(carry, xs)
   local first = {}
   tree.flatten(carry, first)
   local carries = #first
-  local length = options.length or (list[carries + 1] and list[carries + 1].shape[1])
+  local of = values_of("scan", "the function", "the carry", first, { specs[1] })
+  if carries == 0 then of.nothing = carry end
+  local length = o.length or (list[carries + 1] and list[carries + 1].shape[1])
   if not length then error("op.scan: xs or {length = n} is needed", 2) end
   for i = carries + 1, #list do
     if list[i].shape[1] ~= length then
@@ -275,14 +325,15 @@ function control.scan(f, carry, xs, options)
     end
   end
   if not core.capturing() then
-    if length == 0 then return empty_scan(f, carry, xs, options) end
-    return inside("scan", eager_scan, f, carry, xs, length, options.reverse)
+    if length == 0 then return empty_scan(f, carry, xs, given) end
+    return inside("scan", eager_scan, f, of, carry, xs, length, o.reverse)
   end
   local body, spec = region("scan", function(c, x)
     local next_carry, y = f(c, x)
     return next_carry, y
-  end, specs, list, { from = carries + 1, like = first })
-  local last, ys = node("scan", spec, list, { body }, { carries, #list - carries, options.length or false, options.reverse or false })
+  end, specs, list, { from = carries + 1, like = first, numbers = {} })
+  local last, ys = node("scan", spec, list, { body }, { carries, #list - carries, o.length or false, o.reverse or false })
+  check_form(of, { kind = "table", keys = { 1 }, spec.keys[1] == 1 and spec[1] or nil })
   return last, ys -- two values, as eagerly
 end
 
@@ -290,14 +341,15 @@ end
 function control.map(f, xs)
   need_function(f, "map")
   if next((flatten_all(xs))) == nil then fail_outside "op.map: a tensor, or tensors in a table, are needed" end
-  local _, y = control.scan(function(_, x) return {}, f(x) end, {}, xs)
+  local nothing = {}
+  local _, y = control.scan(function(_, x) return nothing, f(x) end, nothing, xs)
   return y
 end
 
-local function eager_fixed_point(region, f, x0, tol, max)
+local function eager_fixed_point(region, f, of, x0, tol, max)
   for n = 1, max do
     core.region_round(region)
-    local x = f(x0)
+    local x = carried(of, f(x0))
     local moved = (x - x0):abs():max():item()
     x0 = x
     if moved <= tol then return own(x0) end
@@ -306,15 +358,20 @@ local function eager_fixed_point(region, f, x0, tol, max)
   fail_outside(("fixed_point: not found in %d rounds"):format(max))
 end
 
+local read_fixed = options.of("fixed_point", { tol = options.number { least = 0 }, max = options.whole { least = 1 } },
+  { tol = 1e-6, max = 100 })
+
 --- x = f(x, args...) from x0 until no element moves by more than tol (1e-6 by default), at
 --- most max rounds (100). Differentiated implicitly, by what f uses, not by x0.
-function control.fixed_point(f, x0, options)
+function control.fixed_point(f, x0, given)
   need_function(f, "fixed_point")
-  options = options or {}
-  local tol, max = options.tol or 1e-6, options.max or 100
-  if not core.capturing() then return inside("fixed_point", eager_fixed_point, f, x0, tol, max) end
+  local o = read_fixed(given)
+  local tol, max = o.tol or 1e-6, o.max or 100
+  x0 = options.argument("fixed_point", "the start", options.tensor, (no_numbers(x0)))
   local list, specs = flatten_all(x0)
-  local body = region("round", f, specs, list, {})
+  local of = values_of("fixed_point", "the function", "the result", list, specs)
+  if not core.capturing() then return inside("fixed_point", eager_fixed_point, f, of, x0, tol, max) end
+  local body = region("round", f, specs, list, { like = list })
   return (core.control("fixed_point", list, { body }, { tol, max }))
 end
 
@@ -409,7 +466,7 @@ local function capture_function(rec, f, list, specs)
   if fine then return body, spec, results end
 end
 
-local function captured(f, options, ...)
+local function captured(f, most, ...)
   local list, specs = flatten_all(...)
   local rec = { args = describe_args(specs, list) }
   local known, spec, likes = capture_function(rec, f, list, specs)
@@ -419,21 +476,23 @@ local function captured(f, options, ...)
     body = capture_function(rec, f, list, specs)
   end
   if not body then
-    return unrolled(f, options.max or 64, rec.why and (" (unrolled: %s)"):format(rec.why))(...)
+    return unrolled(f, most or 64, rec.why and (" (unrolled: %s)"):format(rec.why))(...)
   end
-  return node("recursive", spec, list, { body }, { options.max or 10000, false })
+  return node("recursive", spec, list, { body }, { most or 10000, false })
 end
+
+local read_recursive = options.of("recursive", { max = options.whole { least = 1 } })
 
 --- A function that gets itself as first argument: f(self, args...). At most max calls (10000)
 --- stand inside each other. In a captured function the recursion is one node if op.cond on
 --- tensors ends it and all levels have the same types, and f is captured twice; otherwise,
 --- as when a Lua number counts the levels, the calls are unrolled, at most max (64).
-function control.recursive(f, options)
+function control.recursive(f, given)
   need_function(f, "recursive")
-  options = options or {}
+  local most = read_recursive(given).max
   return core.keep_line(function(...)
-    if core.capturing() then return captured(f, options, ...) end
-    return inside("recursive", eager_recursion, f, options.max or 10000, 1, ...)
+    if core.capturing() then return captured(f, most, ...) end
+    return inside("recursive", eager_recursion, f, most or 10000, 1, ...)
   end)
 end
 
