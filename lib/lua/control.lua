@@ -51,7 +51,9 @@ local function no_numbers(...)
   for i = 1, select("#", ...) do
     local v = select(i, ...)
     if type(v) == "number" or type(v) == "table" then
-      local list, spec = tensors({ ... }, nil, {})
+      local numbers = {}
+      local list, spec = tensors({ ... }, nil, numbers)
+      if next(numbers) == nil then return ... end
       return unpack(tree.unflatten(spec, list), 1, select("#", ...))
     end
   end
