@@ -122,7 +122,7 @@ order(true) --> 2, 6
 local function sums(on)
   tessera.jit.overlap(on)
   local x, y = {}, {}
-  for i = 1, 6 do x[i] = make { 4096, 64 } end
+  for i = 1, 6 do x[i] = make { 16384, 64 } end
   local f = tessera.graph.module("sums", function(...)
     for i, v in ipairs { ... } do y[i] = v:sum { axis = 0 } end
     return unpack(y)
