@@ -36,6 +36,7 @@ static void part_head(const TsTile *k, int i, TsText *text) {
       ts_text_format(text, "parameter %d", of);
     else
       ts_text_format(text, "temporary %d", -1 - of);
+    if (p->byte[a]) ts_text_format(text, " from byte %lld", (long long)p->byte[a]);
   }
   ts_text_str(text, ")\n");
 }

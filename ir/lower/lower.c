@@ -35,6 +35,26 @@ static const Row row[] = {
     {TS_OP_cumprod, TS_UNIT_blocks, ALONE, ts_lower_scan},
     {TS_OP_cummax, TS_UNIT_blocks, ALONE, ts_lower_scan},
     {TS_OP_linear_scan, TS_UNIT_blocks, ALONE, ts_lower_scan},
+    {TS_OP_sort, TS_UNIT_blocks, ALONE, ts_lower_sort},
+    {TS_OP_argsort, TS_UNIT_blocks, ALONE, ts_lower_sort},
+    {TS_OP_topk, TS_UNIT_blocks, ALONE, ts_lower_sort},
+    {TS_OP_median, TS_UNIT_blocks, ALONE, ts_lower_quantile},
+    {TS_OP_quantile, TS_UNIT_blocks, ALONE, ts_lower_quantile},
+    {TS_OP_gather, TS_UNIT_blocks, ALONE, ts_lower_at_index},
+    {TS_OP_one_hot, TS_UNIT_blocks, ALONE, ts_lower_at_index},
+    {TS_OP_scatter, TS_UNIT_blocks, ALONE, ts_lower_scatter},
+    {TS_OP_scatter_add, TS_UNIT_blocks, ALONE, ts_lower_scatter},
+    {TS_OP_index_add, TS_UNIT_blocks, ALONE, ts_lower_scatter},
+    {TS_OP_segment_reduce, TS_UNIT_blocks, ALONE, ts_lower_scatter},
+    {TS_OP_roll, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_pad, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_repeat_interleave, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_tril, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_triu, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_slice_update, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_eye, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_arange, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_linspace, TS_UNIT_blocks, ALONE, ts_lower_places},
     {TS_OP_sum, TS_UNIT_blocks, ALONE, ts_lower_columns},
     {TS_OP_mean, TS_UNIT_blocks, ALONE, ts_lower_columns},
     {TS_OP_max_pool, TS_UNIT_blocks, ALONE, ts_lower_pool},
@@ -80,6 +100,11 @@ bool ts_lower_has(const TsTarget *t, const TsNode *n) {
   for (int i = 0; i < ROWS; i++)
     if (row[i].op == n->op && ts_target_has(t, row[i].units)) return true;
   return ts_sched_is_index(t, n);
+}
+
+int ts_lower_varies(int op) {
+  enum { OFFSET = 2 };
+  return op == TS_OP_rope || op == TS_OP_rope_grad ? OFFSET : -1;
 }
 
 void ts_lower_for(TsSched *s, const TsDevice *d) {

@@ -374,7 +374,7 @@ static int stand_in(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsE
 
 int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
                             const int64_t *dim, TsError *err) {
-  if (k->parts) return ts_device_parts_run(k->parts, scratch, arg, err);
+  if (k->parts) return ts_device_parts_run(k->parts, scratch, arg, dim, err);
   if (!ts_device_kernel_ready(k) || k->why.code) return stand_in(k, arg, dim, err);
   if (k->tile) return run_in_scratch(k, scratch, arg, dim, err);
   return k->roles ? ts_gpu_explicit_run(k->roles, arg, dim, err)
@@ -382,7 +382,7 @@ int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
 }
 
 int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *dim) {
-  if (k->parts) return ts_device_parts_scratch_bytes(k->parts);
+  if (k->parts) return ts_device_parts_scratch_bytes(k->parts, dim);
   if (k->tile) return SIM_SCRATCH;
   return k->gpu ? ts_gpu_kernel_scratch(k->gpu, dim) : 0;
 }

@@ -105,13 +105,17 @@ static void leave(TsDeviceParts *p, Common *c, bool writes) {
   free(c);
 }
 
-static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
+static int upload(TsDeviceParts *p, int i, const void *bytes, TsError *err) {
   int64_t nbytes = p->of.temp[i].nbytes;
-  void *zero = calloc(1, (size_t)nbytes);
-  if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   p->place[i].kept = p->device->alloc(p->device, nbytes, err);
-  int failed =
-      p->place[i].kept ? p->device->upload(p->device, p->place[i].kept, zero, nbytes, err) : -1;
+  return p->place[i].kept ? p->device->upload(p->device, p->place[i].kept, bytes, nbytes, err)
+                          : -1;
+}
+
+static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
+  void *zero = calloc(1, (size_t)p->of.temp[i].nbytes);
+  if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
+  int failed = upload(p, i, zero, err);
   free(zero);
   return failed;
 }
@@ -164,6 +168,7 @@ static TsDeviceParts *copy_of(TsDevice *d, const TsTileParts *from) {
     return free_lists(p), NULL;
   if (n) memcpy(p->of.part, from->part, sizeof *from->part * n);
   if (m) memcpy(p->of.temp, from->temp, sizeof *from->temp * m);
+  for (size_t i = 0; i < m; i++) p->of.temp[i].data = NULL; /* of the kernel's arena */
   return p;
 }
 
@@ -177,7 +182,8 @@ TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsQueu
     failed = !(p->part[i] = open_part(d, from->part[i].k, queue, how, err));
   }
   for (int i = 0; i < from->ntemp && !failed; i++)
-    failed = from->temp[i].zero     ? make_zeros(p, i, err)
+    failed = from->temp[i].data     ? upload(p, i, from->temp[i].data, err)
+             : from->temp[i].zero   ? make_zeros(p, i, err)
              : from->temp[i].shared ? share(p, i, err)
                                     : 0;
   if (!failed && !place(p, err)) return p;
@@ -233,8 +239,16 @@ static void arguments(const TsDeviceParts *p, int i, void *const *arg, void *con
                       void **out) {
   for (int a = 0; a < p->nparam[i]; a++) {
     int from = p->of.part[i].arg[a];
-    out[a] = from >= 0 ? arg[from] : temp[-1 - from];
+    char *at = from >= 0 ? arg[from] : temp[-1 - from];
+    out[a] = at ? at + p->of.part[i].byte[a] : NULL;
   }
+}
+
+/* The part's sizes, of a run with those of the whole. */
+static void sizes(const TsDeviceParts *p, int i, const int64_t *whole, int64_t *dim) {
+  const TsTilePart *part = &p->of.part[i];
+  for (int d = 0; d < TS_TILE_DIMS; d++)
+    dim[d] = part->of[d] ? whole[part->of[d] - 1] : part->dim[d];
 }
 
 /* Where temporaries are, those that have no place of their own one behind the other in
@@ -250,36 +264,41 @@ static int64_t find_temps(const TsDeviceParts *p, char *scratch, void **temp) {
   return end;
 }
 
-int64_t ts_device_parts_scratch_bytes(const TsDeviceParts *p) {
-  int64_t most = 0;
+int64_t ts_device_parts_scratch_bytes(const TsDeviceParts *p, const int64_t *whole) {
+  int64_t most = 0, dim[TS_TILE_DIMS];
   for (int i = 0; i < p->of.n; i++) {
-    int64_t n = runs(p, i) ? ts_device_kernel_scratch_bytes(p->part[i], p->of.part[i].dim) : 0;
+    sizes(p, i, whole, dim);
+    int64_t n = runs(p, i) ? ts_device_kernel_scratch_bytes(p->part[i], dim) : 0;
     if (n > most) most = n;
   }
   return find_temps(p, NULL, NULL) + most;
 }
 
-static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, TsError *err) {
+static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, const int64_t *whole,
+                     TsError *err) {
   void *list[TS_TILE_PART_PARAMS];
+  int64_t dim[TS_TILE_DIMS];
   int failed = 0;
   pthread_mutex_lock(&turn);
   int64_t rest = find_temps(p, scratch, p->at);
   for (int i = 0; i < p->of.n && !failed; i++) {
     if (!runs(p, i)) continue;
     arguments(p, i, arg, p->at, list);
-    failed = ts_device_kernel_run_in(p->part[i], scratch ? scratch + rest : NULL, list,
-                                     p->of.part[i].dim, err);
+    sizes(p, i, whole, dim);
+    failed =
+        ts_device_kernel_run_in(p->part[i], scratch ? scratch + rest : NULL, list, dim, err);
   }
   pthread_mutex_unlock(&turn);
   return failed ? -1 : 0;
 }
 
-int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, TsError *err) {
+int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, const int64_t *dim,
+                        TsError *err) {
   TsDevice *d = p->device;
-  int64_t nbytes = scratch ? 0 : ts_device_parts_scratch_bytes(p);
-  if (!nbytes) return run_parts(p, scratch, arg, err);
+  int64_t nbytes = scratch ? 0 : ts_device_parts_scratch_bytes(p, dim);
+  if (!nbytes) return run_parts(p, scratch, arg, dim, err);
   void *own = d->alloc(d, nbytes, err);
-  int failed = own ? run_parts(p, own, arg, err) : -1;
+  int failed = own ? run_parts(p, own, arg, dim, err) : -1;
   if (own) d->free(d, own, nbytes);
   return failed;
 }

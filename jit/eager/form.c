@@ -1,6 +1,7 @@
 /* Calls in the form of plans, and their keys. */
 #include <string.h>
 
+#include "ir/lower/lower.h"
 #include "jit/eager/state.h"
 
 /* ---- operands */
@@ -149,8 +150,15 @@ static bool make_key(Form *f) {
              (int64_t)f->collapsed << 40 | (int64_t)f->profile << 41);
   for (int i = 0; i < f->nin; i++) put_operand(f, &f->in[i]);
   for (int i = 0; i < f->nout; i++) put_operand(f, &f->out[i]);
-  int nattr = ts_op_info((TsOp)f->op)->nattr;
-  for (int i = 0; i < nattr && f->attr; i++) put_attr(f, &f->attr[i]);
+  const TsOpInfo *o = ts_op_info((TsOp)f->op);
+  /* Seed and stream of a draw, and what else kernels take as sizes, are given when they run. */
+  int nattr = o->cls == TS_CLASS_RANDOM ? o->nattr - 2 : o->nattr;
+  int varies = ts_lower_varies(f->op);
+  for (int i = 0; i < nattr && f->attr; i++)
+    if (i == varies)
+      put(f, f->attr[i].type);
+    else
+      put_attr(f, &f->attr[i]);
   if (f->nword > OFFLOAD_WORDS) return false;
   uint64_t h = 0;
   for (int i = 0; i < f->nword; i++) {
@@ -167,7 +175,7 @@ static bool is_elementwise(TsOp op) {
 }
 
 bool ts_offload_form(const TsCall *call, int device, Form *f) {
-  if (call->nin > OFFLOAD_IN || call->nout > OFFLOAD_OUT || !call->nin) return false;
+  if (call->nin > OFFLOAD_IN || call->nout > OFFLOAD_OUT) return false;
   f->op = call->op, f->device = device, f->attr = call->attr;
   f->nin = call->nin, f->nout = call->nout;
   f->collapsed = false;

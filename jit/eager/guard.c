@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/eager/family/index.h"
+#include "ir/lower/index/index.h"
+#include "jit/eager/family/own.h"
 #include "vm/drive/index.h"
 
 typedef TsTileVal V;
@@ -47,7 +48,8 @@ static V first_wrong(TsTileBuild *b, const Look *k, V index, V first) {
   TsTileType t = ts_tile_vector(TS_DT_i64, PIECE), own = ts_tile_vector(k->index, PIECE);
   TsTileAccess edge = {.edge = true};
   V count = ts_short_dim(b, 0), none = ts_short_splat(b, &t, count), least = NULL;
-  TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 1), PIECE, false, 1, &none);
+  TsTileLoop l =
+      ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 1), PIECE, false, 1, &none);
   if (!l.stmt) return NULL;
   V start = ts_tile_op2(b, TS_OP_add, first, l.i);
   V at = ts_tile_op2(b, TS_OP_add, ts_short_iota(b, &t, 0), ts_short_splat(b, &t, start));
@@ -197,11 +199,12 @@ static TsGuard placed(TsContext *c, const TsGuard *guard) {
 int ts_offload_guard(TsContext *c, const TsGuard *guard, TsTensor *index) {
   TsOffloader *o = c->offloader;
   TsGuard own = placed(c, guard);
-  if (!ts_tensor_numel(index) || !index->contiguous || !ts_index_takes(index)) return 0;
-  if (!o->on) return 0;
+  if (!ts_tensor_numel(index) || !ts_index_takes(&index->meta) || !o->on) return 0;
   TsGuards *g = open(o, index->meta.device);
-  if (!g) return 0;
-  int slot = slot_of(o, g, &own), done = slot < 0 ? -1 : look(o, g, slot, index);
+  TsTensor *lines = g ? ts_tensor_contiguous(c, index) : NULL;
+  if (!lines) return g ? -1 : 0;
+  int slot = slot_of(o, g, &own), done = slot < 0 ? -1 : look(o, g, slot, lines);
+  ts_tensor_unref(lines);
   if (done == 1) g->pending = c->waiting = true;
   return done;
 }

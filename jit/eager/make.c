@@ -4,6 +4,7 @@
 
 #include "ir/graph/graph.h"
 #include "ir/lower/lower.h"
+#include "ir/lower/short.h"
 #include "jit/eager/state.h"
 #include "jit/tune/device.h"
 
@@ -48,7 +49,7 @@ static int build_graph(Making *m, TsError *err) {
     if (!m->in[i]) return -1;
     ntensor += !number;
   }
-  if (!ntensor) return refuse(err, "it has no tensors");
+  if (f->nin && !ntensor) return refuse(err, "it has no tensors");
   if (!ts_graph_emit(m->g, (TsOp)f->op, f->nin, m->in, f->attr, m->out, &nout)) return -1;
   if (nout != f->nout) return refuse(err, "it has other results");
   for (int i = 0; i < nout; i++) {
@@ -81,9 +82,10 @@ static int find_args(const Making *m, const TsSchedKernel *k, Plan *p, TsError *
 static void find_sizes(const Making *m, const TsSchedKernel *k, Plan *p) {
   p->ndim = k->tile->ndim;
   p->sized = m->f->collapsed && p->ndim && !k->number[0];
+  p->draw = k->ndraw ? k->draw[0].dim : -1;
   for (int d = 0; d < p->ndim; d++) {
     p->dim[d] = k->dim[d];
-    p->number[d] = -1;
+    p->number[d] = -1, p->attr[d] = (int8_t)(k->attr[d] - 1);
     for (int j = 0; k->number[d] && j < m->f->nin; j++)
       if (m->in[j] == k->number[d]) p->number[d] = (int8_t)j;
   }
@@ -102,13 +104,12 @@ static void find_over(Plan *p) {
 }
 
 /* Without a function: the VM has the words of an error. */
-static void find_guards(const Making *m, const TsSchedKernel *k, Plan *p) {
+static void find_guards(const TsSchedKernel *k, Plan *p) {
   p->nguard = 0;
   for (int i = 0; i < k->nguard; i++) {
     int at = p->arg[k->guard[i].param];
     TsGuard g = ts_guard_of(k->guard[i].node, "");
-    const TsMeta *x = &m->f->in[0].meta;
-    if (at < 0 || g.axis >= x->ndim) continue;
+    if (at < 0) continue;
     p->guarded[p->nguard] = (int8_t)at;
     p->guard[p->nguard++] = g;
   }
@@ -140,7 +141,7 @@ static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *e
                  : refuse(err, "there is no kernel of this operator");
   m->roles = !failed && ts_lower_own(k);
   ts_sched_free(s);
-  if (!failed && k->ndraw) return refuse(err, "random numbers are drawn by the CPU");
+  if (!failed && k->ndraw > 1) return refuse(err, "it draws from several streams");
   return failed;
 }
 
@@ -166,7 +167,7 @@ static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, 
   if (!failed) {
     find_sizes(&m, &k, p);
     find_over(p);
-    find_guards(&m, &k, p);
+    find_guards(&k, p);
     p->twin = has_twin(&m);
     p->kernel = p->twin ? ts_offload_kernel_later(o, ts_device_at(f->device), k.tile, err)
                         : ts_offload_kernel(o, ts_device_at(f->device), k.tile, err);
@@ -178,10 +179,11 @@ static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, 
 
 /* One number everywhere. */
 static void make_fill(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
-  TsTile *k = ts_offload_fill((TsDtype)f->out[0].meta.dtype);
+  TsTile *k = ts_short_fill((TsDtype)f->out[0].meta.dtype);
   p->nparam = 1, p->ndim = 2;
   p->arg[0] = -1;
   p->number[0] = -1, p->number[1] = 0;
+  p->attr[0] = p->attr[1] = -1;
   p->sized = true;
   if (!k)
     ts_error_memory(err);
@@ -211,7 +213,7 @@ void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
   const char *why;
   const TsTarget *target = ts_device_target(ts_device_at(f->device), &why);
   p->kernel = NULL, p->quick = NULL, p->twin = false, p->nquick = 0;
-  p->nguard = 0;
+  p->nguard = 0, p->draw = -1;
   memset(p->over, 0, sizeof p->over);
   if (!target)
     refuse(err, why ? why : "the device has no kernels");

@@ -8,13 +8,15 @@
 #include <unistd.h>
 
 #include "ir/graph/failing.h"
+#include "ir/lower/index/index.h"
+#include "jit/eager/family/own.h"
 #include "jit/launch/ahead.h"
-#include "jit/eager/family/index.h"
 #include "jit/launch/profile.h"
 #include "jit/device/stand_in.h"
 #include "jit/trace/trace.h"
 #include "vm/core/offload.h"
 #include "vm/drive/optim.h"
+#include "vm/drive/random.h"
 
 enum { MOST_PLANS = 4096 };
 
@@ -257,8 +259,21 @@ static int launch(TsContext *c, const Form *f, const Plan *p, void *const *arg,
   return failed;
 }
 
+static void sizes(TsContext *c, const Form *f, const Plan *p, int64_t *dim) {
+  memcpy(dim, p->dim, sizeof p->dim);
+  if (p->sized) dim[0] = f->out[0].meta.dim[0];
+  for (int d = 0; d < p->ndim; d++) {
+    if (p->number[d] >= 0) memcpy(&dim[d], &f->in[p->number[d]].number, sizeof *dim);
+    if (p->attr[d] >= 0) dim[d] = f->attr[p->attr[d]].i;
+  }
+  if (p->draw < 0) return;
+  uint64_t seed, stream;
+  ts_random_pick(c, f->attr + ts_op_info((TsOp)f->op)->nattr - 2, &seed, &stream);
+  dim[p->draw] = (int64_t)seed, dim[p->draw + 1] = (int64_t)stream;
+}
+
 /* Addresses and sizes of a run. */
-static int arguments(const Form *f, const Plan *p, void **arg, int64_t *dim) {
+static int arguments(TsContext *c, const Form *f, const Plan *p, void **arg, int64_t *dim) {
   void *in[OFFLOAD_IN], *out[OFFLOAD_OUT];
   for (int i = 0; i < f->nin; i++)
     if (f->in[i].kind == OPERAND_tensor && !(in[i] = ts_tensor_read_on(f->in[i].t, f->device)))
@@ -270,19 +285,19 @@ static int arguments(const Form *f, const Plan *p, void **arg, int64_t *dim) {
   }
   for (int i = 0; i < p->nparam; i++)
     arg[i] = p->arg[i] >= 0 ? in[p->arg[i]] : out[-1 - p->arg[i]];
-  memcpy(dim, p->dim, sizeof p->dim);
-  if (p->sized) dim[0] = f->out[0].meta.dim[0];
-  for (int d = 0; d < p->ndim; d++)
-    if (p->number[d] >= 0) memcpy(&dim[d], &f->in[p->number[d]].number, sizeof *dim);
+  sizes(c, f, p, dim);
   return 0;
 }
 
 static int run(TsContext *c, const Form *f, const Plan *p) {
   void *arg[TS_SCHED_PARAMS];
   int64_t dim[TS_TILE_DIMS];
-  if (arguments(f, p, arg, dim)) return -1;
+  uint64_t stream = c->stream;
+  if (arguments(c, f, p, arg, dim)) return -1;
   if (ts_profile_on()) ts_profile_label(ts_op_info((TsOp)f->op)->name, bytes_of(f), 0);
-  return launch(c, f, p, arg, dim) ? -1 : 1;
+  int failed = launch(c, f, p, arg, dim);
+  if (failed || of(c)->at.rehearses) c->stream = stream; /* nothing was drawn */
+  return failed ? -1 : 1;
 }
 
 /* Results without elements need no kernel. */
@@ -300,7 +315,7 @@ static bool needs_vm(const Form *f) {
   for (int i = 0; f->attr && i < o->nattr; i++)
     if (f->attr[i].type == TS_ATTR_str) return true;
   for (int i = 0; i < f->nin && !ts_trace_allowed((TsOp)f->op); i++)
-    if (f->in[i].kind == OPERAND_tensor && ts_index_takes(f->in[i].t) &&
+    if (f->in[i].kind == OPERAND_tensor && ts_index_takes(&f->in[i].t->meta) &&
         ts_tensor_numel(f->in[i].t))
       return true;
   return false;
@@ -316,7 +331,8 @@ static bool in_range(TsContext *c, const Form *f, const Plan *p) {
   return true;
 }
 
-/* 1 with the plan of f; 0: the VM runs it. */
+/* 1 with the plan of f; 0: the VM runs it; SHARED: its results are over operands that it reads later. */
+enum { SHARED = 2 };
 static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
   TsOffloader *o = of(c);
   Plan *p = *found = find(o, f);
@@ -329,14 +345,13 @@ static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
   if (p->kernel && !ts_offload_can(o, f->op, f->device, &p->kernel)) return 0;
   if (p->kernel && !in_range(c, f, p)) return 0;
   for (int k = 0; in_place && k < f->nout; k++) apart &= !shares(f, p, k);
-  if (!p->kernel || !apart) {
-    o->stats.fallback++;
-    return 0;
-  }
+  if (!p->kernel) return o->stats.fallback++, 0;
+  if (!apart) return SHARED;
   o->stats.calls++;
   return 1;
 }
 
+/* 1, 0 or -1; or SHARED. */
 static int run_form(TsContext *c, const Form *f, bool in_place) {
   Plan *p;
   if (is_empty(f)) return !needs_vm(f);
@@ -416,11 +431,29 @@ static int concat(const TsCall *call) {
 
 /* Operators with kernels of their own; 0: of another family, or not of these operands. */
 typedef int Family(TsOffloader *, TsCall *, int);
-static Family *const family[] = {
-    ts_offload_fft,       ts_offload_sort,      ts_offload_conv,    ts_offload_places,
-    ts_offload_complex,   ts_offload_index,     ts_offload_scatter, ts_offload_rope,
-    ts_offload_draw,      ts_offload_quantile,  ts_offload_dct,     ts_offload_masked,
-    ts_offload_histogram, ts_offload_attention, ts_offload_grouped};
+static Family *const family[] = {ts_offload_fft,    ts_offload_conv,      ts_offload_complex,
+                                 ts_offload_rope,   ts_offload_draw,      ts_offload_dct,
+                                 ts_offload_masked, ts_offload_histogram, ts_offload_attention,
+                                 ts_offload_grouped};
+
+static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place);
+
+/* Over copies of the operands that share a result's bytes. */
+static int call_apart(TsOffloader *o, const TsCall *call, int device) {
+  TsTensor *in[OFFLOAD_IN], *copy[OFFLOAD_IN] = {NULL};
+  TsCall own = *call;
+  bool failed = false;
+  for (int i = 0; i < call->nin; i++) {
+    in[i] = call->in[i];
+    for (int k = 0; k < call->nout && in[i] && !copy[i] && !failed; k++)
+      if (in[i]->storage == call->out[k]->storage)
+        failed = !(in[i] = copy[i] = ts_tensor_copy(call->ctx, in[i]));
+  }
+  own.in = in;
+  int done = failed ? -1 : call_device(o, &own, device, false);
+  for (int i = 0; i < call->nin; i++) ts_tensor_unref(copy[i]);
+  return done;
+}
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) {
   Form f;
@@ -435,7 +468,8 @@ static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) 
     o->stats.fallback++;
     return 0;
   }
-  return run_form(call->ctx, &f, in_place);
+  done = run_form(call->ctx, &f, in_place);
+  return done == SHARED ? call_apart(o, call, device) : done;
 }
 
 static int call_there(TsCall *call, int device, bool in_place) {
@@ -471,9 +505,9 @@ int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *
   if (!numbers_fit(call) || !ts_offload_form(call, device, &f)) return 0;
   if (is_empty(&f)) return !needs_vm(&f);
   int done = find_plan(o->c, &f, true, &p);
-  if (done != 1) return done;
+  if (done != 1) return done < 0 ? -1 : 0;
   if (p->nparam > OFFLOAD_IN + OFFLOAD_OUT) return 0;
-  if (arguments(&f, p, l->arg, l->dim)) return -1;
+  if (arguments(o->c, &f, p, l->arg, l->dim)) return -1;
   l->kernel = p->kernel, l->nparam = p->nparam, l->ndim = p->ndim;
   l->nbytes = bytes_of(&f);
   say_sizes(&f, p, l);

@@ -54,6 +54,8 @@ typedef struct Plan {
   int nparam, ndim;
   int8_t arg[TS_SCHED_PARAMS]; /* by parameter: input, or -1 - output */
   int8_t number[TS_TILE_DIMS]; /* by size: the input whose number it is; -1: a size */
+  int8_t attr[TS_TILE_DIMS];   /* by size: the attribute that it is; -1: none */
+  int draw;                    /* the size that is the seed, before the stream; -1: none */
   int64_t dim[TS_TILE_DIMS];
   bool sized;                 /* size 0 is dim[0] of the form */
   uint64_t over[OFFLOAD_OUT]; /* by output: the inputs over which it may be written */
@@ -187,9 +189,6 @@ void ts_offload_guards_drop(TsOffloader *o);
 
 /* Says once that the CPU runs an operator. */
 void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why);
-
-/* jit/eager/fill.c: the kernel that sets every element of a row-major tensor to a number. */
-TsTile *ts_offload_fill(TsDtype d);
 
 /* jit/eager/transpose.c: whether an operand has another fastest axis than the result, so that
  * all sizes of the kernel are constants; whether it is a copy besides, and its kernel. */

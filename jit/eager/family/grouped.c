@@ -11,7 +11,8 @@
  * more), and one launch a group (the host would have to know the sizes). */
 #include "ir/tile/gpu/build.h"
 #include "ir/tile/gpu/product.h"
-#include "jit/eager/family/index.h"
+#include "ir/lower/index/index.h"
+#include "jit/eager/family/own.h"
 
 typedef TsTileVal V;
 
@@ -294,7 +295,7 @@ static TsTensor *matrices(Grouped *g, TsTensor *w) {
 static bool takes(const TsCall *call) {
   TsDtype d = ts_tensor_dtype(call->in[0]), y = ts_tensor_dtype(call->out[0]);
   bool half = d == TS_DT_bf16 || d == TS_DT_f16;
-  if (d != ts_tensor_dtype(call->in[1]) || !ts_index_takes(call->in[2])) return false;
+  if (d != ts_tensor_dtype(call->in[1]) || !ts_index_takes(&call->in[2]->meta)) return false;
   return half ? y == d || y == TS_DT_f32 : (d == TS_DT_f32 || d == TS_DT_f64) && y == d;
 }
 

@@ -1,7 +1,7 @@
 /* Short rows of elements of 32 bits or fewer, in shared memory. An element is one integer: its
  * key above, its index below. So all differ, whoever sorts them gives the one stable order, and
  * this is a bitonic network, a few levels at a time in registers. */
-#include "jit/eager/family/sort.h"
+#include "ir/lower/sort/sort.h"
 
 typedef TsTileVal V;
 
@@ -90,8 +90,7 @@ static void take(Make *m, V row) {
   ts_tile_store(b, ts_short_view(b, m->shared, 2, dim), at, key, NULL);
 }
 
-TsTile *ts_sort_network(const void *arg) {
-  const TsSort *s = arg;
+TsTile *ts_sort_network(const TsSort *s) {
   TsTile *k = ts_tile_new(ts_op_info(s->op)->name);
   if (!k) return NULL;
   Make m = {.s = s, .rows = s->rows, .m = s->m};

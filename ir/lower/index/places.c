@@ -2,12 +2,11 @@
  * numbers in order: pad, roll, repeat_interleave, tril, triu, slice_update, eye, arange,
  * linspace. A kernel goes over the result by pieces; each axis says where its coordinate comes
  * from, and whether there is anything. */
-#include "jit/eager/family/own.h"
+#include "ir/lower/short.h"
+#include "ir/lower/steps.h"
 
 #include <math.h>
 #include <string.h>
-
-#include "vm/core/element.h"
 
 typedef TsTileVal V;
 
@@ -20,7 +19,8 @@ typedef struct Places {
   int64_t a[TS_MAX_RANK]; /* roll: shift; pad: before; slice: start; repeat: count, or 0 */
   int64_t b[TS_MAX_RANK]; /* slice: step, which may go down */
   int64_t mode;           /* of pad; diagonal of tril and triu */
-  uint64_t fill;
+  double fill;
+  TsDtype of; /* of pad: whose bits those are */
   bool whole;
   double start, step, last;
 } Places;
@@ -81,10 +81,18 @@ static V source(Make *m, int a, V c, V *in) {
 
 static V both(Make *m, V x, V y) { return !x ? y : !y ? x : op2(m, TS_OP_logical_and, x, y); }
 
+/* The number that pads, rounded to its type, as bits. */
 static V fill(Make *m) {
+  const Places *p = m->p;
   TsTileType t = m->t;
-  t.dtype = (uint8_t)m->p->d;
-  return ts_tile_bits(&m->b, m->p->fill, &t);
+  float re = (float)p->fill;
+  uint32_t low;
+  memcpy(&low, &re, 4);
+  t.dtype = (uint8_t)p->d;
+  if (ts_dtype_is(p->of, TS_KIND_C)) return ts_tile_bits(&m->b, low, &t);
+  t.dtype = (uint8_t)p->of;
+  V x = ts_tile_const(&m->b, p->fill, &t);
+  return p->of == p->d ? x : ts_tile_bitcast(&m->b, x, p->d);
 }
 
 static V moved(Make *m, V x) {
@@ -157,8 +165,7 @@ static bool makes(TsOp op) {
   return op == TS_OP_eye || op == TS_OP_arange || op == TS_OP_linspace;
 }
 
-static TsTile *build(const void *arg) {
-  const Places *p = arg;
+static TsTile *build(const Places *p) {
   TsTile *k = ts_tile_new(ts_op_info(p->op)->name);
   if (!k) return NULL;
   Make m = {.p = p, .t = ts_tile_vector(TS_DT_i64, PIECE)};
@@ -182,7 +189,7 @@ static TsTile *build(const void *arg) {
   return k;
 }
 
-/* ---- calls */
+/* ---- nodes */
 static int axis_of(int64_t a, int nd) { return (int)(a < 0 ? a + nd : a); }
 
 static void flatten(TsMeta *m) {
@@ -190,40 +197,39 @@ static void flatten(TsMeta *m) {
   m->ndim = 1;
 }
 
-static bool set_roll(Places *p, const TsCall *call) {
-  const TsAttr *shift = &call->attr[0], *axes = &call->attr[1];
+static bool set_roll(Places *p, const TsNode *n) {
+  const TsAttr *shift = &n->attr[0], *axes = &n->attr[1];
   if (axes->type == TS_ATTR_none) flatten(&p->x), flatten(&p->y);
   for (int i = 0; i < shift->n; i++) {
     int a = axes->type == TS_ATTR_none ? 0 : axis_of(axes->ints[i], p->x.ndim);
-    int64_t n = p->x.dim[a], s = (p->a[a] + shift->ints[i] % n) % n;
-    p->a[a] = s < 0 ? s + n : s;
+    int64_t size = p->x.dim[a], s = (p->a[a] + shift->ints[i] % size) % size;
+    p->a[a] = s < 0 ? s + size : s;
   }
   return true;
 }
 
-static bool set_pad(Places *p, TsCall *call) {
-  const TsAttr *pads = &call->attr[0];
-  _Alignas(16) char element[16] = {0};
+static bool set_pad(Places *p, const TsNode *n) {
+  const TsAttr *pads = &n->attr[0];
+  TsError err;
   int first = p->y.ndim - pads->n / 2;
-  p->mode = call->attr[1].i;
+  p->mode = n->attr[1].i;
   for (int i = first; i < p->y.ndim; i++) p->a[i] = pads->ints[2 * (i - first)];
-  if (p->mode == PAD_constant &&
-      ts_element_make(call, ts_tensor_dtype(call->out[0]), call->attr[2].f, element))
-    return false;
-  memcpy(&p->fill, element, 8);
+  p->of = (TsDtype)p->y.dtype;
+  if (p->mode == PAD_constant) p->fill = n->attr[2].f;
+  if (ts_dtype_check_number(p->of, p->fill, "pad", &err)) return false; /* the VM says so */
   return ts_meta_numel(&p->x) > 0;
 }
 
-static bool set_repeat(Places *p, const TsCall *call) {
-  bool flat = call->attr[1].type == TS_ATTR_none;
+static bool set_repeat(Places *p, const TsNode *n) {
+  bool flat = n->attr[1].type == TS_ATTR_none;
   if (flat) flatten(&p->x);
-  p->a[flat ? 0 : axis_of(call->attr[1].i, p->x.ndim)] = call->attr[0].i;
+  p->a[flat ? 0 : axis_of(n->attr[1].i, p->x.ndim)] = n->attr[0].i;
   return p->x.ndim == p->y.ndim;
 }
 
-static bool set_slice(Places *p, const TsCall *call) {
-  const TsAttr *start = &call->attr[0], *stop = &call->attr[1], *step = &call->attr[2];
-  p->src = call->in[1]->meta;
+static bool set_slice(Places *p, const TsNode *n) {
+  const TsAttr *start = &n->attr[0], *stop = &n->attr[1], *step = &n->attr[2];
+  p->src = n->in[1]->meta;
   for (int i = 0; i < p->y.ndim; i++) {
     p->a[i] = 0, p->b[i] = 1, p->x.dim[i] = p->y.dim[i];
     if (i >= start->n) continue;
@@ -236,11 +242,11 @@ static bool set_slice(Places *p, const TsCall *call) {
 
 static bool is_whole(double v) { return v == floor(v) && fabs(v) < 9007199254740992.0; }
 
-static bool set_numbers(Places *p, const TsCall *call) {
-  const TsAttr *a = call->attr;
+static bool set_numbers(Places *p, const TsNode *n) {
+  const TsAttr *a = n->attr;
   p->last = NAN;
-  if (call->op == TS_OP_eye) return true;
-  if (call->op == TS_OP_linspace) {
+  if (n->op == TS_OP_eye) return true;
+  if (n->op == TS_OP_linspace) {
     double steps = (double)(a[2].i - 1);
     if (!isfinite(a[1].f - a[0].f)) return false;
     p->start = a[0].f, p->last = steps > 0 ? a[1].f : NAN;
@@ -259,67 +265,40 @@ static bool set_numbers(Places *p, const TsCall *call) {
          end <= (double)hi;
 }
 
-static bool set(Places *p, TsCall *call) {
-  switch (call->op) {
-  case TS_OP_roll: return set_roll(p, call);
-  case TS_OP_pad: return set_pad(p, call);
-  case TS_OP_repeat_interleave: return set_repeat(p, call);
+static bool set(Places *p, const TsNode *n) {
+  switch (n->op) {
+  case TS_OP_roll: return set_roll(p, n);
+  case TS_OP_pad: return set_pad(p, n);
+  case TS_OP_repeat_interleave: return set_repeat(p, n);
   case TS_OP_tril:
-  case TS_OP_triu: p->mode = call->attr[0].i; return p->y.ndim >= 2;
-  case TS_OP_slice_update: return set_slice(p, call);
+  case TS_OP_triu: p->mode = n->attr[0].i; return p->y.ndim >= 2;
+  case TS_OP_slice_update: return set_slice(p, n);
   case TS_OP_eye:
   case TS_OP_arange:
-  case TS_OP_linspace: return set_numbers(p, call);
+  case TS_OP_linspace: return set_numbers(p, n);
   default: return false;
   }
 }
 
-static void add_words(TsOwn *k, const Places *p) {
-  int64_t w[3];
-  memcpy(w, &p->start, 8), memcpy(w + 1, &p->step, 8), memcpy(w + 2, &p->last, 8);
-  ts_own_word(k, p->d | p->whole << 8 | p->y.ndim << 9 | p->src.ndim << 16);
-  ts_own_word(k, p->mode), ts_own_word(k, (int64_t)p->fill);
-  for (int i = 0; i < 3 && makes(p->op); i++) ts_own_word(k, w[i]);
-  for (int i = 0; i < p->y.ndim; i++) {
-    ts_own_word(k, p->x.dim[i]), ts_own_word(k, p->y.dim[i]);
-    ts_own_word(k, p->a[i]), ts_own_word(k, p->b[i]);
-  }
-  for (int i = 0; i < p->src.ndim; i++) ts_own_word(k, p->src.dim[i]);
-}
-
-static bool is_of(TsOp op) {
-  switch (op) {
-  case TS_OP_roll:
-  case TS_OP_pad:
-  case TS_OP_repeat_interleave:
-  case TS_OP_tril:
-  case TS_OP_triu:
-  case TS_OP_slice_update:
-  case TS_OP_eye:
-  case TS_OP_arange:
-  case TS_OP_linspace: return true;
-  default: return false;
-  }
-}
-
-int ts_offload_places(TsOffloader *o, TsCall *call, int device) {
-  if (!is_of(call->op)) return 0;
-  TsTensor *y = call->out[0];
-  TsDtype d = ts_tensor_dtype(y);
-  int n = makes(call->op) ? 0 : call->op == TS_OP_slice_update ? 2 : 1, done = 0;
-  Places p = {.op = call->op, .y = y->meta, .d = makes(call->op) ? d : ts_short_bits(d)};
-  if (ts_dtypes[d].nbytes > 8 || d == TS_DT_mxfp4 || !y->contiguous) return 0;
-  if (!ts_tensor_numel(y) || !y->meta.ndim) return 0;
-  if (makes(call->op) && ts_dtype_is(d, TS_KIND_C)) return 0;
-  for (int i = 0; i < n; i++)
-    if (ts_tensor_dtype(call->in[i]) != d) return 0;
-  if (n) p.x = call->in[0]->meta;
-  if (!set(&p, call)) return 0;
-  TsOwn k = {.build = build, .arg = &p, .nin = n, .nout = 1, .out = {y}};
-  add_words(&k, &p);
-  for (int i = 0; i < n && !done; i++)
-    if (!(k.in[i] = ts_own_ready(call, call->in[i]))) done = -1;
-  if (!done) done = ts_own_run(o, call, device, &k);
-  for (int i = 0; i < n; i++) ts_tensor_unref(k.in[i]);
-  return done;
+int ts_lower_places(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
+                    TsSchedKernel *out, TsError *err) {
+  const TsNode *n = g->node[0];
+  const TsMeta *y = &n->out[0].meta;
+  TsDtype d = (TsDtype)y->dtype;
+  bool numbers = makes((TsOp)n->op);
+  int nin = numbers ? 0 : n->op == TS_OP_slice_update ? 2 : 1;
+  Places p = {.op = (TsOp)n->op, .y = *y, .d = numbers ? d : ts_short_bits(d)};
+  if (ts_dtypes[d].nbytes > 8 || d == TS_DT_mxfp4 || !ts_meta_numel(y) || !y->ndim) return 0;
+  if (numbers && ts_dtype_is(d, TS_KIND_C)) return 0;
+  for (int i = 0; i < nin; i++)
+    if (n->in[i]->meta.dtype != d) return 0;
+  if (nin) p.x = n->in[0]->meta;
+  if (!set(&p, n)) return 0;
+  TsSteps x;
+  ts_steps_begin(&x, sched, layout, arg, n, err);
+  int list[3];
+  for (int i = 0; i < nin; i++) list[i] = ts_steps_in(&x, i, NULL);
+  list[nin] = ts_steps_out(&x, 0, NULL);
+  ts_steps_add(&x, build(&p), list, NULL);
+  return ts_steps_end(&x, out);
 }

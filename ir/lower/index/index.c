@@ -1,7 +1,5 @@
-/* gather, one_hot on a device, and where indices lead. See jit/eager/family/index.h. */
-#include "jit/eager/family/index.h"
-
-#include "vm/drive/index.h"
+/* gather, one_hot on a device, and where indices lead. See ir/lower/index/index.h. */
+#include "ir/lower/index/index.h"
 
 typedef TsTileVal V;
 
@@ -19,7 +17,7 @@ TsIndexMap ts_index_map(const TsMeta *shape, const TsMeta *index, int axis) {
   return m;
 }
 
-TsIndexMap ts_index_map_slices(const TsOwnAxis *a, int64_t count, TsDtype index) {
+TsIndexMap ts_index_map_slices(const TsStepsAxis *a, int64_t count, TsDtype index) {
   return (TsIndexMap){.ndim = 3,
                       .dim = {a->outer, count, a->inner},
                       .stride = {a->n * a->inner, 0, 1},
@@ -33,12 +31,6 @@ int64_t ts_index_map_count(const TsIndexMap *m) {
   int64_t n = 1;
   for (int a = 0; a < m->ndim; a++) n *= m->dim[a];
   return n;
-}
-
-void ts_index_map_words(TsOwn *k, const TsIndexMap *m) {
-  ts_own_word(k, m->ndim | m->index << 8), ts_own_word(k, m->step), ts_own_word(k, m->size);
-  for (int a = 0; a < m->ndim; a++)
-    ts_own_word(k, m->dim[a]), ts_own_word(k, m->stride[a]), ts_own_word(k, m->istride[a]);
 }
 
 static V plus_times(TsTileBuild *b, V sum, V c, int64_t n) {
@@ -70,8 +62,8 @@ V ts_index_map_at(TsTileBuild *b, const TsIndexMap *m, V index, V e) {
   return ts_tile_op3(b, TS_OP_where, inside, own, none);
 }
 
-bool ts_index_takes(const TsTensor *index) {
-  return ts_dtype_is(ts_tensor_dtype(index), TS_KIND_I | TS_KIND_U | TS_KIND_B);
+bool ts_index_takes(const TsMeta *index) {
+  return ts_dtype_is((TsDtype)index->dtype, TS_KIND_I | TS_KIND_U | TS_KIND_B);
 }
 
 /* ---- reading */
@@ -95,8 +87,7 @@ static V of_class(TsTileBuild *b, const Reading *r, V index, V e) {
 }
 
 /* Sizes: elements of x, of the index, of y. */
-static TsTile *build(const void *arg) {
-  const Reading *r = arg;
+static TsTile *build(const Reading *r) {
   TsTile *k = ts_tile_new(ts_op_info(r->op)->name);
   if (!k) return NULL;
   int64_t nx = ts_tile_size(k, "X"), ni = ts_tile_size(k, "I"), ny = ts_tile_size(k, "Y");
@@ -117,49 +108,39 @@ static TsTile *build(const void *arg) {
   return k;
 }
 
-static int run(TsOffloader *o, TsCall *call, int device, Reading *r, int which) {
-  TsTensor *y = call->out[0], *index = ts_own_ready(call, call->in[which]), *x = NULL;
-  TsOwn k = {.build = build, .arg = r, .nout = 1, .out = {y}, .ndim = 3};
-  int done = -1;
-  if (which) x = ts_own_ready(call, call->in[0]);
-  if (index && (x || !which)) {
-    if (x) k.in[k.nin++] = x;
-    k.in[k.nin++] = index;
-    k.dim[0] = x ? ts_tensor_numel(x) : 0, k.dim[1] = ts_tensor_numel(index);
-    k.dim[2] = ts_tensor_numel(y);
-    ts_own_word(&k, r->d), ts_own_word(&k, r->classes);
-    ts_index_map_words(&k, &r->map);
-    done = ts_own_run(o, call, device, &k);
-  }
-  ts_tensor_unref(index), ts_tensor_unref(x);
-  return done;
+static bool set_gather(Reading *r, const TsNode *n) {
+  const TsMeta *m = &n->in[0]->meta;
+  TsDtype d = (TsDtype)n->out[0].meta.dtype;
+  if (d == TS_DT_mxfp4 || ts_dtypes[d].nbytes > 8 || !m->ndim || !ts_meta_numel(m))
+    return false;
+  r->d = ts_short_bits(d);
+  r->map = ts_index_map(m, &n->in[1]->meta, ts_steps_axis(m, n->attr[0].i).at);
+  return true;
 }
 
-static int gather(TsOffloader *o, TsCall *call, int device) {
-  const TsMeta *m = &call->in[0]->meta;
-  TsDtype d = ts_tensor_dtype(call->out[0]);
-  int axis = (int)(call->attr[0].i < 0 ? call->attr[0].i + m->ndim : call->attr[0].i);
-  if (d == TS_DT_mxfp4 || ts_dtypes[d].nbytes > 8 || !m->ndim || !ts_meta_numel(m)) return 0;
-  int done = ts_offload_in_range(o, call, device, 1, axis, m->dim[axis]);
-  Reading r = {.op = call->op, .d = ts_short_bits(d)};
-  r.map = ts_index_map(m, &call->in[1]->meta, axis);
-  return done == 1 ? run(o, call, device, &r, 1) : done;
+static bool set_one_hot(Reading *r, const TsNode *n) {
+  r->d = (TsDtype)n->out[0].meta.dtype, r->classes = n->attr[0].i;
+  r->map.index = (TsDtype)n->in[0]->meta.dtype;
+  return r->d != TS_DT_mxfp4 && !ts_dtype_is(r->d, TS_KIND_C) && r->classes > 0;
 }
 
-static int one_hot(TsOffloader *o, TsCall *call, int device) {
-  TsDtype d = ts_tensor_dtype(call->out[0]);
-  int64_t classes = call->attr[0].i;
-  if (d == TS_DT_mxfp4 || ts_dtype_is(d, TS_KIND_C) || classes < 1) return 0;
-  int done = ts_offload_in_range(o, call, device, 0, TS_INDEX_CLASS, classes);
-  Reading r = {.op = call->op, .d = d, .classes = classes};
-  r.map.index = ts_tensor_dtype(call->in[0]);
-  return done == 1 ? run(o, call, device, &r, 0) : done;
-}
-
-int ts_offload_index(TsOffloader *o, TsCall *call, int device) {
-  bool one = call->op == TS_OP_one_hot;
-  if (!one && call->op != TS_OP_gather) return 0;
-  TsTensor *y = call->out[0];
-  if (!y->contiguous || !ts_tensor_numel(y) || !ts_index_takes(call->in[!one])) return 0;
-  return one ? one_hot(o, call, device) : gather(o, call, device);
+int ts_lower_at_index(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
+                      TsSchedKernel *out, TsError *err) {
+  const TsNode *n = g->node[0];
+  int which = n->op == TS_OP_gather;
+  const TsMeta *index = &n->in[which]->meta, *y = &n->out[0].meta;
+  Reading r = {.op = (TsOp)n->op};
+  if (!ts_meta_numel(y) || !ts_index_takes(index)) return 0;
+  if (!(which ? set_gather(&r, n) : set_one_hot(&r, n))) return 0;
+  TsSteps x;
+  ts_steps_begin(&x, sched, layout, arg, n, err);
+  int list[3], count = 0;
+  if (which) list[count++] = ts_steps_in(&x, 0, NULL);
+  list[count++] = ts_steps_in(&x, which, NULL);
+  list[count++] = ts_steps_out(&x, 0, NULL);
+  int64_t dim[3] = {which ? ts_meta_numel(&n->in[0]->meta) : 0, ts_meta_numel(index),
+                    ts_meta_numel(y)};
+  ts_steps_guard(&x, which);
+  ts_steps_add(&x, build(&r), list, dim);
+  return ts_steps_end(&x, out);
 }

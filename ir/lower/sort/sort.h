@@ -1,8 +1,8 @@
 /* Kernels that sort rows, or find the first of them: one for each length of rows. */
-#ifndef TS_JIT_OFFLOAD_SORT_H
-#define TS_JIT_OFFLOAD_SORT_H
+#ifndef TS_IR_LOWER_SORT_SORT_H
+#define TS_IR_LOWER_SORT_SORT_H
 
-#include "jit/eager/family/order.h"
+#include "ir/lower/sort/order.h"
 
 typedef struct TsSort {
   TsOp op;
@@ -16,19 +16,21 @@ typedef struct TsSort {
 
 /* Parameters x [N], y [M] if values are wanted, place [M]; sizes rows, N and, but for the
  * network, M. */
-TsTile *ts_sort_network(const void *sort);
-TsTile *ts_sort_counted(const void *sort);
-TsTile *ts_sort_chosen(const void *sort);
+TsTile *ts_sort_network(const TsSort *s);
+TsTile *ts_sort_counted(const TsSort *s);
+TsTile *ts_sort_chosen(const TsSort *s);
 
-/* As families. The kernel for rows that a block has room for. */
-int ts_sort_rows(TsOffloader *o, TsCall *call, int device, TsTensor *x, TsSort *s, TsTensor *y,
-                 TsTensor *place);
+/* Steps that sort row-major rows x: values to y if they are wanted, places to `place`, by whatever kernels
+ * suit their length. op, dtype, descending, value, count, n and k of s are set. */
+void ts_sort_steps(TsSteps *steps, TsSort *s, int x, int y, int place);
+bool ts_sort_takes(const TsSort *s);
+
+/* ---- of these: rows that a block has room for */
+void ts_sort_rows(TsSteps *steps, TsSort *s, int x, int y, int place);
 /* The first k of rows, by pieces of at most `most`, then of what these leave. */
-int ts_sort_pieces(TsOffloader *o, TsCall *call, int device, TsTensor *x, TsSort *s,
-                   TsTensor *y, TsTensor *place, int64_t most);
+void ts_sort_pieces(TsSteps *steps, TsSort *s, int x, int y, int place, int64_t most);
 /* Rows of any length, in memory. */
-int ts_sort_long(TsOffloader *o, TsCall *call, int device, TsTensor *x, TsSort *s, TsTensor *y,
-                 TsTensor *place);
+void ts_sort_long(TsSteps *steps, TsSort *s, int x, int y, int place);
 
 /* The network in shared memory [rows, m] of i64. */
 void ts_sort_network_put(TsTileBuild *b, TsTileVal shared, int64_t rows, int64_t m);

@@ -4,10 +4,11 @@
  *
  * Elements of a block are tiles [chunks, warps, 32] that stand in the order of axes 1, 0, 2:
  * each warp has neighbours. */
-#ifndef TS_JIT_OFFLOAD_ORDER_H
-#define TS_JIT_OFFLOAD_ORDER_H
+#ifndef TS_IR_LOWER_SORT_ORDER_H
+#define TS_IR_LOWER_SORT_ORDER_H
 
-#include "jit/eager/family/own.h"
+#include "ir/lower/short.h"
+#include "ir/lower/steps.h"
 
 enum { TS_ORDER_DIGIT = 8, TS_ORDER_BINS = 256 };
 
@@ -42,12 +43,14 @@ TsOrderPlaces ts_order_places(TsTileBuild *b, TsTileVal digit, int bins);
 /* `edge`: elements at negative positions are dropped. */
 void ts_order_scatter(TsTileBuild *b, TsTileVal memory, TsTileVal at, TsTileVal x, bool edge);
 
-/* Rows of n keys, row-major: *key (i32 or i64 tensor of the device) becomes the sorted ones and
- * *place (i32; NULL: the elements' own numbers) where each stood. References are given and
- * taken. As a family: 1, 0, -1. */
-int ts_order_rows(TsOffloader *o, const TsCall *call, int device, int64_t rows, int64_t n,
-                  int bits, TsTensor **key, TsTensor **place);
-/* A new tensor of one axis there. */
-TsTensor *ts_order_room(const TsCall *call, int device, TsDtype d, int64_t n);
+/* Steps that sort rows of n keys, row-major temporaries: key (i32, or i64 if wide) becomes the sorted
+ * ones and place (i32) where each stood, at first or, if `own`, the elements' own numbers. */
+typedef struct TsOrderRows {
+  int64_t rows, n;
+  int bits; /* of the keys */
+  bool wide, own;
+  int key, place; /* arguments; both change */
+} TsOrderRows;
+void ts_order_rows(TsSteps *x, TsOrderRows *r);
 
 #endif

@@ -1,5 +1,5 @@
-/* Keys of values and tiles in an order. See jit/eager/family/order.h. */
-#include "jit/eager/family/order.h"
+/* Keys of values and tiles in an order. See ir/lower/sort/order.h. */
+#include "ir/lower/sort/order.h"
 
 typedef TsTileVal V;
 

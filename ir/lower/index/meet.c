@@ -1,7 +1,7 @@
-/* See jit/eager/family/scatter.h. Elements that lead to one place meet in the order in which they
+/* See ir/lower/index/scatter.h. Elements that lead to one place meet in the order in which they
  * stand, as in vm/exec/scatter.c, exec_index_add.c and exec_segment.c: the keys are sorted by a
  * stable sort, and who owns a place of the result walks its run. */
-#include "jit/eager/family/scatter.h"
+#include "ir/lower/index/scatter.h"
 
 typedef TsTileVal V;
 
@@ -59,8 +59,7 @@ static V met(Make *m, V acc, V x) {
 }
 
 /* ---- where elements lead */
-TsTile *ts_scatter_leads(const void *arg) {
-  const TsScatter *s = arg;
+TsTile *ts_scatter_leads(const TsScatter *s) {
   TsTile *k = ts_tile_new("scatter_leads");
   if (!k) return NULL;
   int64_t ni = ts_tile_size(k, "I"), n = ts_tile_size(k, "N");
@@ -89,8 +88,7 @@ static V on_line(Make *m, V line, V i) {
   return op2(m, TS_OP_add, at, in);
 }
 
-TsTile *ts_scatter_lines(const void *arg) {
-  const TsScatter *s = arg;
+TsTile *ts_scatter_lines(const TsScatter *s) {
   TsTile *k = ts_tile_new("scatter_lines");
   if (!k) return NULL;
   int64_t ni = ts_tile_size(k, "I"), ns = ts_tile_size(k, "S"), ny = ts_tile_size(k, "Y");
@@ -187,8 +185,7 @@ static V owned(Make *m, V e, V lo, V hi, V place, V src, V x) {
   return s->meet == MEET_mean ? divided(m, sum, op2(m, TS_OP_sub, hi, lo)) : sum;
 }
 
-TsTile *ts_scatter_owners(const void *arg) {
-  const TsScatter *s = arg;
+TsTile *ts_scatter_owners(const TsScatter *s) {
   TsTile *k = ts_tile_new(ts_op_info(s->op)->name);
   if (!k) return NULL;
   int64_t n = ts_tile_size(k, "N"), ny = ts_tile_size(k, "Y"), ns = ts_tile_size(k, "S");
@@ -211,7 +208,7 @@ TsTile *ts_scatter_owners(const void *arg) {
 }
 
 /* ---- slices */
-TsTile *ts_scatter_starts(const void *arg) {
+TsTile *ts_scatter_starts(const TsScatter *s) {
   TsTile *k = ts_tile_new("scatter_starts");
   if (!k) return NULL;
   int64_t n = ts_tile_size(k, "N");
@@ -220,7 +217,7 @@ TsTile *ts_scatter_starts(const void *arg) {
   ts_tile_size(k, "steps");
   V key = param(k, "key", TS_DT_i32, n, false),
     start = param(k, "start", TS_DT_i32, ends, true);
-  Make m = begin(arg, k, PIECE);
+  Make m = begin(s, k, PIECE);
   TsTileLoop l = ts_tile_for(&m.b, num(&m, 0), dim(&m, 2), PIECE, true, 0, NULL);
   TsTileAccess edge = {.edge = true};
   V at = below(&m, key, elements(&m, l.i), dim(&m, 0), dim(&m, 3));
@@ -282,8 +279,7 @@ static V slices(const TsScatter *s, TsTile *k, const char *name, TsDtype d, int6
   return ts_tile_param(k, name, &t, w);
 }
 
-TsTile *ts_scatter_slices(const void *arg) {
-  const TsScatter *s = arg;
+TsTile *ts_scatter_slices(const TsScatter *s) {
   TsTile *k = ts_tile_new(ts_op_info(s->op)->name);
   if (!k) return NULL;
   int64_t n = ts_tile_size(k, "N"), ny = ts_tile_size(k, "Y"), ends = ts_tile_size(k, "ends");

@@ -1,7 +1,7 @@
 /* Rows of up to 16384 elements, one a block, in shared memory: sorted by counting digits, or
  * the first k of them found by halving what the last of these can be, bit by bit, and then
  * sorted alone. */
-#include "jit/eager/family/sort.h"
+#include "ir/lower/sort/sort.h"
 
 typedef TsTileVal V;
 
@@ -171,5 +171,5 @@ static TsTile *build(const TsSort *s, void (*put)(Make *)) {
   return k;
 }
 
-TsTile *ts_sort_counted(const void *arg) { return build(arg, put_sorted); }
-TsTile *ts_sort_chosen(const void *arg) { return build(arg, put_chosen); }
+TsTile *ts_sort_counted(const TsSort *s) { return build(s, put_sorted); }
+TsTile *ts_sort_chosen(const TsSort *s) { return build(s, put_chosen); }

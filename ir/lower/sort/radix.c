@@ -7,8 +7,10 @@
  *
  * A row that is one piece is sorted by all its digits at once, in shared memory (`block`).
  *
- * See jit/eager/family/order.h. */
-#include "jit/eager/family/order.h"
+ * See ir/lower/sort/order.h. */
+#include "ir/lower/sort/order.h"
+
+#include <string.h>
 
 typedef TsTileVal V;
 
@@ -206,7 +208,8 @@ static void put_move(Make *m) {
   TsOrderPlaces o =
       ts_order_places(b, ts_order_digit(b, p.key, dim(m, DIM_low), TS_ORDER_DIGIT), BINS);
   V i = digits(m), base = ts_short_gather(b, m->base, base_at(m, i), false);
-  base = op2(m, TS_OP_add, base, ts_short_gather(b, m->count, counts_at(m, i, m->piece), false));
+  base =
+      op2(m, TS_OP_add, base, ts_short_gather(b, m->count, counts_at(m, i, m->piece), false));
   ts_tile_store(b, bases, &zero, op2(m, TS_OP_sub, base, o.start), NULL);
   ts_order_scatter(b, keys, o.place, p.key, false);
   ts_order_scatter(b, places, o.place, place, false);
@@ -268,9 +271,8 @@ static void parameters(Make *m, TsTile *k) {
   if (move) m->to_place = param(k, "from", TS_DT_i32, size[DIM_all], true);
 }
 
-static TsTile *build(const void *arg) {
+static TsTile *build(const Radix *s) {
   static const char *const name[] = {"order_count", "order_scan", "order_move", "order_block"};
-  const Radix *s = arg;
   TsTile *k = ts_tile_new(name[s->step]);
   if (!k) return NULL;
   Make m = {.s = s, .tile = {CHUNKS, WARPS}};
@@ -291,76 +293,54 @@ static TsTile *build(const void *arg) {
   return k;
 }
 
-/* ---- running */
-TsTensor *ts_order_room(const TsCall *call, int device, TsDtype d, int64_t n) {
-  TsMeta m = {.dtype = (uint8_t)d, .ndim = 1, .device = (uint8_t)device, .dim = {n}};
-  return ts_tensor_new(call->ctx, &m);
-}
-
+/* ---- steps */
 typedef struct Pass {
-  TsOffloader *o;
-  const TsCall *call;
-  int device;
+  TsSteps *x;
   Radix s;
   int64_t dim[DIMS];
-  TsTensor *key, *place, *count, *base, *to_key, *to_place;
+  int key, place, count, base, to_key, to_place;
 } Pass;
 
-static int step(Pass *p, Step which) {
-  p->s.step = which;
-  TsOwn k = {.build = build, .arg = &p->s, .ndim = DIMS};
+static void step(Pass *p, Step which) {
+  int arg[6], n = 0;
   bool block = which == STEP_block, move = which == STEP_move || block;
-  if (which != STEP_scan) k.in[k.nin++] = p->key;
-  if (move && !p->s.first) k.in[k.nin++] = p->place;
-  if (move && !block) k.in[k.nin++] = p->count, k.in[k.nin++] = p->base;
-  if (!move) k.out[k.nout++] = p->count;
-  if (which == STEP_scan) k.out[k.nout++] = p->base;
-  if (move) k.out[k.nout++] = p->to_key, k.out[k.nout++] = p->to_place;
-  for (int i = 0; i < DIMS; i++) k.dim[i] = p->dim[i];
-  ts_own_word(&k, 'R' << 8 | which);
-  ts_own_word(&k, p->s.wide | p->s.first << 1 | p->s.few << 2);
-  return ts_own_run(p->o, p->call, p->device, &k);
+  p->s.step = which;
+  if (which != STEP_scan) arg[n++] = p->key;
+  if (move && !p->s.first) arg[n++] = p->place;
+  if (!block) arg[n++] = p->count;
+  if (which == STEP_scan || which == STEP_move) arg[n++] = p->base;
+  if (move) arg[n++] = p->to_key, arg[n++] = p->to_place;
+  ts_steps_add(p->x, build(&p->s), arg, p->dim);
 }
 
-static void swap(TsTensor **x, TsTensor **y) {
-  TsTensor *t = *x;
+static void swap(int *x, int *y) {
+  int t = *x;
   *x = *y, *y = t;
 }
 
 /* From the first step to the last one. */
-static int pass(Pass *p, int low, Step from, Step to) {
-  int done = 1;
-  p->dim[DIM_low] = low, p->s.first = !p->place;
-  if (!p->to_key) {
-    TsDtype d = p->s.wide ? TS_DT_i64 : TS_DT_i32;
-    p->to_key = ts_order_room(p->call, p->device, d, p->dim[DIM_all]);
-  }
-  if (!p->to_place) p->to_place = ts_order_room(p->call, p->device, TS_DT_i32, p->dim[DIM_all]);
-  if (!p->to_key || !p->to_place) return -1;
-  for (Step s = from; s <= to && done == 1; s++) done = step(p, s);
+static void pass(Pass *p, int low, Step from, Step to) {
+  p->dim[DIM_low] = low;
+  for (Step s = from; s <= to; s++) step(p, s);
   swap(&p->key, &p->to_key), swap(&p->place, &p->to_place);
-  return done;
+  p->s.first = false;
 }
 
-int ts_order_rows(TsOffloader *o, const TsCall *call, int device, int64_t rows, int64_t n,
-                  int bits, TsTensor **key, TsTensor **place) {
-  int64_t pieces = (n + PIECE - 1) / PIECE, counts = rows * pieces * BINS;
-  Pass p = {.o = o, .call = call, .device = device, .key = *key, .place = *place};
-  p.s = (Radix){.wide = ts_tensor_dtype(*key) == TS_DT_i64, .few = pieces <= FEW};
-  int64_t d[DIMS] = {rows, n, pieces, rows * n, 0, counts, rows * BINS};
-  for (int i = 0; i < DIMS; i++) p.dim[i] = d[i];
-  int done = 1;
+void ts_order_rows(TsSteps *x, TsOrderRows *r) {
+  int64_t pieces = (r->n + PIECE - 1) / PIECE, counts = r->rows * pieces * BINS;
+  int64_t all = r->rows * r->n;
+  Pass p = {.x = x, .key = r->key, .place = r->place};
+  p.s = (Radix){.wide = r->wide, .few = pieces <= FEW, .first = r->own};
+  int64_t d[DIMS] = {r->rows, r->n, pieces, all, 0, counts, r->rows * BINS};
+  memcpy(p.dim, d, sizeof d);
+  if (r->own) p.place = ts_steps_temp(x, 4 * all);
+  p.to_key = ts_steps_temp(x, (r->wide ? 8 : 4) * all), p.to_place = ts_steps_temp(x, 4 * all);
   if (pieces > 1) {
-    p.count = ts_order_room(call, device, TS_DT_i32, counts);
-    p.base = ts_order_room(call, device, TS_DT_i32, rows * BINS);
-    done = p.count && p.base ? 1 : -1;
+    p.count = ts_steps_temp(x, 4 * counts), p.base = ts_steps_temp(x, 4 * r->rows * BINS);
+    for (int low = 0; low < r->bits; low += TS_ORDER_DIGIT)
+      pass(&p, low, STEP_count, STEP_move);
   } else {
-    done = pass(&p, bits, STEP_block, STEP_block);
+    pass(&p, r->bits, STEP_block, STEP_block);
   }
-  for (int low = 0; pieces > 1 && low < bits && done == 1; low += TS_ORDER_DIGIT)
-    done = pass(&p, low, STEP_count, STEP_move);
-  *key = p.key, *place = p.place;
-  ts_tensor_unref(p.count), ts_tensor_unref(p.base);
-  ts_tensor_unref(p.to_key), ts_tensor_unref(p.to_place);
-  return done;
+  r->key = p.key, r->place = p.place;
 }
