@@ -36,7 +36,7 @@ static int build_graph(Making *m, TsError *err) {
   const Form *f = m->f;
   int nout = 0, ntensor = 0;
   if (!(m->g = ts_graph_new(ts_op_info((TsOp)f->op)->name, err))) return -1;
-  m->g->apart = m->g->numbers_fit = true;
+  m->g->apart = m->g->numbers_fit = m->g->runs_all = true;
   for (int i = 0; i < f->nin; i++) {
     const Operand *o = &f->in[i];
     TsMeta meta = o->meta;
