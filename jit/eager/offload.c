@@ -262,6 +262,7 @@ static int launch(TsContext *c, const Form *f, const Plan *p, void *const *arg,
 static void sizes(TsContext *c, const Form *f, const Plan *p, int64_t *dim) {
   memcpy(dim, p->dim, sizeof p->dim);
   if (p->sized) dim[0] = f->out[0].meta.dim[0];
+  if (p->elements >= 0) dim[p->elements] = ts_meta_numel(&f->out[0].meta);
   for (int d = 0; d < p->ndim; d++) {
     if (p->number[d] >= 0) memcpy(&dim[d], &f->in[p->number[d]].number, sizeof *dim);
     if (p->attr[d] >= 0) dim[d] = f->attr[p->attr[d]].i;
@@ -431,10 +432,9 @@ static int concat(const TsCall *call) {
 
 /* Operators with kernels of their own; 0: of another family, or not of these operands. */
 typedef int Family(TsOffloader *, TsCall *, int);
-static Family *const family[] = {ts_offload_fft,    ts_offload_conv,      ts_offload_complex,
-                                 ts_offload_rope,   ts_offload_draw,      ts_offload_dct,
-                                 ts_offload_masked, ts_offload_histogram, ts_offload_attention,
-                                 ts_offload_grouped};
+static Family *const family[] = {ts_offload_fft,       ts_offload_conv,   ts_offload_rope,
+                                 ts_offload_dct,       ts_offload_masked, ts_offload_histogram,
+                                 ts_offload_attention, ts_offload_grouped};
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place);
 

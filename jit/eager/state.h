@@ -55,6 +55,7 @@ typedef struct Plan {
   int8_t arg[TS_SCHED_PARAMS]; /* by parameter: input, or -1 - output */
   int8_t number[TS_TILE_DIMS]; /* by size: the input whose number it is; -1: a size */
   int8_t attr[TS_TILE_DIMS];   /* by size: the attribute that it is; -1: none */
+  int elements;                /* the size that is how many the result has; -1: none */
   int draw;                    /* the size that is the seed, before the stream; -1: none */
   int64_t dim[TS_TILE_DIMS];
   bool sized;                 /* size 0 is dim[0] of the form */

@@ -55,10 +55,8 @@ int ts_offload_masked(TsOffloader *o, TsCall *call, int device);
 int ts_offload_histogram(TsOffloader *o, TsCall *call, int device);
 int ts_offload_attention(TsOffloader *o, TsCall *call, int device);
 int ts_offload_dct(TsOffloader *o, TsCall *call, int device);
-int ts_offload_complex(TsOffloader *o, TsCall *call, int device);
 int ts_offload_conv(TsOffloader *o, TsCall *call, int device);
 int ts_offload_grouped(TsOffloader *o, TsCall *call, int device);
-int ts_offload_draw(TsOffloader *o, TsCall *call, int device);
 int ts_offload_rope(TsOffloader *o, TsCall *call, int device);
 void ts_offload_rope_flush(TsOffloader *o);
 
