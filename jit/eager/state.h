@@ -181,6 +181,12 @@ int ts_offload_optim(TsOffloader *o, TsCall *call, int device);
 int ts_offload_fft(TsOffloader *o, TsCall *call, int device);
 void ts_offload_fft_flush(TsOffloader *o);
 
+/* jit/eager/offload.c: copies into a tensor, as of vm/core/offload.h. */
+int ts_offload_assign(TsContext *c, TsTensor *dst, TsTensor *src);
+int ts_offload_assign_number(TsContext *c, TsTensor *dst, double value);
+/* jit/eager/several.c: 1, 0: it is none of these, or the VM's; -1 with the error. */
+int ts_offload_several(const TsCall *call);
+
 /* jit/eager/guard.c: indices that a device looks at. guard: as of vm/core/offload.h; whether some
  * were looked at of which nobody knows yet; and what is wrong with one of them, if it is. */
 int ts_offload_guard(TsContext *c, const TsGuard *g, TsTensor *index);
