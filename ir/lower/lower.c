@@ -12,8 +12,9 @@ typedef struct Row {
   enum {
     ALONE,
     STRAIGHT,
-    JOINS
-  } how; /* STRAIGHT: writes row by row alone; JOINS: with others */
+    JOINS,
+    TOGETHER
+  } how; /* STRAIGHT: writes row by row alone; JOINS: with others; TOGETHER: see ts_lower_has */
   TsLowerFn *make;
 } Row;
 
@@ -58,6 +59,9 @@ static const Row row[] = {
     {TS_OP_eq, TS_UNIT_blocks, ALONE, ts_lower_complex},
     {TS_OP_ne, TS_UNIT_blocks, ALONE, ts_lower_complex},
     {TS_OP_cast, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_sgd_step, TS_UNIT_blocks, TOGETHER, ts_lower_optim},
+    {TS_OP_adam_step, TS_UNIT_blocks, TOGETHER, ts_lower_optim},
+    {TS_OP_lion_step, TS_UNIT_blocks, TOGETHER, ts_lower_optim},
     {TS_OP_gather, TS_UNIT_blocks, ALONE, ts_lower_at_index},
     {TS_OP_one_hot, TS_UNIT_blocks, ALONE, ts_lower_at_index},
     {TS_OP_scatter, TS_UNIT_blocks, ALONE, ts_lower_scatter},
@@ -119,7 +123,8 @@ int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void 
 
 bool ts_lower_has(const TsTarget *t, const TsNode *n) {
   for (int i = 0; i < ROWS; i++)
-    if (row[i].op == n->op && ts_target_has(t, row[i].units)) return true;
+    if (row[i].op == n->op && row[i].how != TOGETHER && ts_target_has(t, row[i].units))
+      return true;
   return ts_sched_is_index(t, n);
 }
 

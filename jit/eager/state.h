@@ -169,12 +169,12 @@ bool ts_offload_begin(TsOffloader *o, Meanwhile call); /* whether it is the oute
 void ts_offload_end(TsOffloader *o, bool outermost);
 void ts_offload_drop_kernels(TsOffloader *o);
 
-/* jit/eager/offload.c, jit/eager/family/optim.c: what a call would launch; as call of vm/core/offload.h. */
+/* jit/eager/offload.c, jit/eager/optim.c: what a call would launch; as call of vm/core/offload.h. */
 int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l);
 int ts_offload_optim_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l);
 /* jit/eager/group.c: as group of vm/core/offload.h. */
 int ts_offload_group(TsContext *c, int n, TsCall *const *call, int device);
-/* jit/eager/family/optim.c: sgd_step, adam_step, lion_step; as call of vm/core/offload.h. */
+/* jit/eager/optim.c: sgd_step, adam_step, lion_step; as call of vm/core/offload.h. */
 int ts_offload_optim(TsOffloader *o, TsCall *call, int device);
 
 /* jit/eager/family/fft.c: fft .. ifftn; as call of vm/core/offload.h, 0 for other operators. */
