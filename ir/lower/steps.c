@@ -181,6 +181,23 @@ int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order) {
   return copy;
 }
 
+TsStepsView ts_steps_in_view(TsSteps *x, int i) {
+  TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
+  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = fail(x)};
+  TsStepsView own = {.arg = param(x->in, &x->nin, v), .dtype = (TsDtype)v->meta.dtype};
+  strides_of(x, v, own.stride);
+  return own;
+}
+
+TsStepsView ts_steps_out_view(TsSteps *x, int i) {
+  TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
+  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = fail(x)};
+  TsStepsView own = {.arg = RESULT + param(x->out, &x->nout, v),
+                     .dtype = (TsDtype)v->meta.dtype};
+  strides_of(x, v, own.stride);
+  return own;
+}
+
 int ts_steps_temp(TsSteps *x, int64_t nbytes) {
   return x->failed ? NOTHING : ts_tile_parts_temp(x->parts, nbytes ? nbytes : 1, false);
 }

@@ -431,10 +431,9 @@ static int concat(const TsCall *call) {
 
 /* Operators with kernels of their own; 0: of another family, or not of these operands. */
 typedef int Family(TsOffloader *, TsCall *, int);
-static Family *const family[] = {ts_offload_fft,    ts_offload_conv,      ts_offload_complex,
-                                 ts_offload_rope,   ts_offload_draw,      ts_offload_dct,
-                                 ts_offload_masked, ts_offload_histogram, ts_offload_attention,
-                                 ts_offload_grouped};
+static Family *const family[] = {ts_offload_fft,       ts_offload_complex,  ts_offload_rope,
+                                 ts_offload_draw,      ts_offload_dct,      ts_offload_masked,
+                                 ts_offload_histogram, ts_offload_attention};
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place);
 
