@@ -27,10 +27,14 @@ bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
 }
 
 /* ---- where values lie */
-static void strides_of(const TsSteps *x, TsVal v, int64_t *stride) {
+void ts_steps_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride) {
   int64_t step = 1;
-  if (x->layout && x->layout(x->layout_arg, v, stride)) return;
+  if (layout && layout(arg, v, stride)) return;
   for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i]) stride[i] = step;
+}
+
+static void strides_of(const TsSteps *x, TsVal v, int64_t *stride) {
+  ts_steps_strides(x->layout, x->layout_arg, v, stride);
 }
 
 static int axis_at(int i, const TsStepsOrder *order) { return order ? order->at[i] : i; }
@@ -131,6 +135,12 @@ static int param(TsVal *list, int *n, TsVal v) {
     if (list[i] == v) return i;
   list[*n] = v;
   return (*n)++;
+}
+
+int ts_steps_as_it_lies(TsSteps *x, int i) {
+  TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
+  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return fail(x);
+  return param(x->in, &x->nin, v);
 }
 
 int ts_steps_in_as(TsSteps *x, int i, const TsStepsOrder *order, TsDtype d) {
@@ -253,6 +263,7 @@ static int sized(TsSteps *x, int kind, int which) {
 }
 
 int ts_steps_number(TsSteps *x, int i) { return sized(x, TS_STEPS_NUMBER, i); }
+int ts_steps_elements(TsSteps *x) { return sized(x, TS_STEPS_ELEMENTS, 0); }
 int ts_steps_attr(TsSteps *x, int attr) { return sized(x, TS_STEPS_ATTR, attr); }
 int ts_steps_draw(TsSteps *x) {
   int seed = sized(x, TS_STEPS_SEED, 0);
@@ -302,6 +313,7 @@ static void put_size(TsSteps *x, TsSchedKernel *out, int d, int i) {
   switch (s->kind) {
   case TS_STEPS_NUMBER: out->number[d] = x->n->in[s->which]; break;
   case TS_STEPS_ATTR: out->attr[d] = (unsigned char)(1 + s->which); break;
+  case TS_STEPS_ELEMENTS: out->elements = (unsigned char)(1 + d); break;
   case TS_STEPS_SEED:
     out->draw[out->ndraw].dim = d;
     memcpy(out->draw[out->ndraw++].at, seed, sizeof out->draw[0].at);
@@ -321,7 +333,7 @@ static void be_single(TsSteps *x, TsSchedKernel *out) {
 }
 
 static void be_several(TsSteps *x, TsSchedKernel *out) {
-  static const char *const name[] = {"number", "attribute", "seed", "stream"};
+  static const char *const name[] = {"number", "attribute", "elements", "seed", "stream"};
   for (int i = 0; i < x->nsize; i++) {
     char text[32];
     snprintf(text, sizeof text, "%s%d", name[x->size[i].kind], x->size[i].which);

@@ -50,7 +50,13 @@ typedef struct TsSteps {
   TsSchedKernel kernel; /* guards and draws, by argument, until the end */
   int nsize;            /* sizes of the whole */
   struct TsStepsSize {
-    enum { TS_STEPS_NUMBER, TS_STEPS_ATTR, TS_STEPS_SEED, TS_STEPS_STREAM } kind;
+    enum {
+      TS_STEPS_NUMBER,
+      TS_STEPS_ATTR,
+      TS_STEPS_ELEMENTS,
+      TS_STEPS_SEED,
+      TS_STEPS_STREAM
+    } kind;
     int which; /* operand, attribute */
   } size[TS_TILE_DIMS];
   bool failed;
@@ -63,6 +69,9 @@ bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
  * own: the parameter where it lies so, else a copy. */
 int ts_steps_in(TsSteps *x, int i, const TsStepsOrder *order);
 int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order);
+/* Operand i as it lies, for steps that know its strides: those of a value, in elements. */
+int ts_steps_as_it_lies(TsSteps *x, int i);
+void ts_steps_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride);
 /* Memory between steps, and constants, which stay in memory; data is copied. */
 int ts_steps_temp(TsSteps *x, int64_t nbytes);
 int ts_steps_table(TsSteps *x, const void *data, int64_t nbytes);
@@ -95,6 +104,7 @@ void ts_steps_fill(TsSteps *x, int arg, TsDtype d, int64_t n, double v);
 /* Of an operand that is a bare number, its bits as f64; of attribute `attr`, a whole number; of a draw the
  * seed, the next one is the stream. */
 int ts_steps_number(TsSteps *x, int i);
+int ts_steps_elements(TsSteps *x); /* of the first result */
 int ts_steps_attr(TsSteps *x, int attr);
 int ts_steps_draw(TsSteps *x);
 /* Size d of the last step is number `of`. */

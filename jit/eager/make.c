@@ -36,7 +36,7 @@ static int build_graph(Making *m, TsError *err) {
   const Form *f = m->f;
   int nout = 0, ntensor = 0;
   if (!(m->g = ts_graph_new(ts_op_info((TsOp)f->op)->name, err))) return -1;
-  m->g->apart = m->g->numbers_fit = true;
+  m->g->apart = m->g->numbers_fit = m->g->runs_all = true;
   for (int i = 0; i < f->nin; i++) {
     const Operand *o = &f->in[i];
     TsMeta meta = o->meta;
@@ -81,7 +81,8 @@ static int find_args(const Making *m, const TsSchedKernel *k, Plan *p, TsError *
 
 static void find_sizes(const Making *m, const TsSchedKernel *k, Plan *p) {
   p->ndim = k->tile->ndim;
-  p->sized = m->f->collapsed && p->ndim && !k->number[0];
+  p->elements = k->elements - 1;
+  p->sized = m->f->collapsed && p->ndim && !k->number[0] && !k->elements;
   p->draw = k->ndraw ? k->draw[0].dim : -1;
   for (int d = 0; d < p->ndim; d++) {
     p->dim[d] = k->dim[d];
@@ -213,7 +214,7 @@ void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
   const char *why;
   const TsTarget *target = ts_device_target(ts_device_at(f->device), &why);
   p->kernel = NULL, p->quick = NULL, p->twin = false, p->nquick = 0;
-  p->nguard = 0, p->draw = -1;
+  p->nguard = 0, p->draw = p->elements = -1;
   memset(p->over, 0, sizeof p->over);
   if (!target)
     refuse(err, why ? why : "the device has no kernels");

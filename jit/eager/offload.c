@@ -262,6 +262,7 @@ static int launch(TsContext *c, const Form *f, const Plan *p, void *const *arg,
 static void sizes(TsContext *c, const Form *f, const Plan *p, int64_t *dim) {
   memcpy(dim, p->dim, sizeof p->dim);
   if (p->sized) dim[0] = f->out[0].meta.dim[0];
+  if (p->elements >= 0) dim[p->elements] = ts_meta_numel(&f->out[0].meta);
   for (int d = 0; d < p->ndim; d++) {
     if (p->number[d] >= 0) memcpy(&dim[d], &f->in[p->number[d]].number, sizeof *dim);
     if (p->attr[d] >= 0) dim[d] = f->attr[p->attr[d]].i;
@@ -374,7 +375,7 @@ static bool numbers_fit(const TsCall *call) {
   return true;
 }
 
-static int assign_there(TsContext *c, TsTensor *dst, TsTensor *src) {
+int ts_offload_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   Form f;
   TsOffloader *o = of(c);
   if (!o->on) return 0;
@@ -384,7 +385,7 @@ static int assign_there(TsContext *c, TsTensor *dst, TsTensor *src) {
   return done;
 }
 
-static int assign_number(TsContext *c, TsTensor *dst, double value) {
+int ts_offload_assign_number(TsContext *c, TsTensor *dst, double value) {
   TsTensor *x = ts_tensor_number(c, value);
   Form f;
   int done = x && ts_offload_form_assign(dst, x, &f) ? run_form(c, &f, false) : 0;
@@ -392,48 +393,9 @@ static int assign_number(TsContext *c, TsTensor *dst, double value) {
   return done;
 }
 
-/* Copies, and tensors of one number. */
-static int create(const TsCall *call) {
-  switch (call->op) {
-  case TS_OP_empty:
-  case TS_OP_empty_like: return 1;
-  case TS_OP_zeros:
-  case TS_OP_zeros_like: return assign_number(call->ctx, call->out[0], 0);
-  case TS_OP_ones:
-  case TS_OP_ones_like: return assign_number(call->ctx, call->out[0], 1);
-  case TS_OP_full: return assign_number(call->ctx, call->out[0], call->attr[1].f);
-  case TS_OP_clone: return assign_there(call->ctx, call->out[0], call->in[0]);
-  case TS_OP_full_like: return assign_number(call->ctx, call->out[0], call->attr[0].f);
-  default: return 0;
-  }
-}
-
-/* The elements of y's axis from `start` on are x's. */
-static int place_part(TsContext *c, TsTensor *y, TsTensor *x, int axis, int64_t start) {
-  TsMeta m = y->meta;
-  m.dim[axis] = x->meta.dim[axis];
-  int64_t offset = y->offset + start * y->stride[axis] * ts_dtypes[m.dtype].nbytes;
-  if (x->storage == y->storage && x->offset == offset && x->meta.dtype == m.dtype) return 1;
-  TsTensor *part = ts_tensor_numel(x) ? ts_tensor_view(y, &m, y->stride, offset) : NULL;
-  int done = !ts_tensor_numel(x) ? 1 : part ? assign_there(c, part, x) : -1;
-  ts_tensor_unref(part);
-  return done;
-}
-
-static int concat(const TsCall *call) {
-  TsTensor *y = call->out[0];
-  int axis = (int)(call->attr[0].i < 0 ? call->attr[0].i + y->meta.ndim : call->attr[0].i);
-  int done = y->meta.dtype != TS_DT_mxfp4;
-  for (int64_t i = 0, at = 0; i < call->nin && done == 1; at += call->in[i++]->meta.dim[axis])
-    done = place_part(call->ctx, y, call->in[i], axis, at);
-  return done;
-}
-
 /* Operators with kernels of their own; 0: of another family, or not of these operands. */
 typedef int Family(TsOffloader *, TsCall *, int);
-static Family *const family[] = {ts_offload_fft,       ts_offload_complex,  ts_offload_rope,
-                                 ts_offload_draw,      ts_offload_dct,      ts_offload_masked,
-                                 ts_offload_histogram, ts_offload_attention};
+static Family *const family[] = {ts_offload_fft, ts_offload_rope, ts_offload_dct};
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place);
 
@@ -457,7 +419,7 @@ static int call_apart(TsOffloader *o, const TsCall *call, int device) {
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) {
   Form f;
   if (ts_optim_groups(call->op)) return ts_offload_optim(o, call, device);
-  int done = call->op == TS_OP_concat ? concat(call) : create(call);
+  int done = ts_offload_several(call);
   int64_t before = o->stats.meanwhile;
   for (size_t i = 0; !done && i < sizeof family / sizeof *family; i++)
     done = family[i](o, call, device);
@@ -513,8 +475,8 @@ int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *
   return 1;
 }
 
-static const TsOffload hook = {call_there, assign_there,     enter,           leave, forget,
-                               flush,      ts_offload_guard, ts_offload_group};
+static const TsOffload hook = {call_there, ts_offload_assign, enter,           leave, forget,
+                               flush,      ts_offload_guard,  ts_offload_group};
 
 /* ---- life */
 /* The program goes on meanwhile. */

@@ -55,6 +55,7 @@ typedef struct Plan {
   int8_t arg[TS_SCHED_PARAMS]; /* by parameter: input, or -1 - output */
   int8_t number[TS_TILE_DIMS]; /* by size: the input whose number it is; -1: a size */
   int8_t attr[TS_TILE_DIMS];   /* by size: the attribute that it is; -1: none */
+  int elements;                /* the size that is how many the result has; -1: none */
   int draw;                    /* the size that is the seed, before the stream; -1: none */
   int64_t dim[TS_TILE_DIMS];
   bool sized;                 /* size 0 is dim[0] of the form */
@@ -168,17 +169,23 @@ bool ts_offload_begin(TsOffloader *o, Meanwhile call); /* whether it is the oute
 void ts_offload_end(TsOffloader *o, bool outermost);
 void ts_offload_drop_kernels(TsOffloader *o);
 
-/* jit/eager/offload.c, jit/eager/family/optim.c: what a call would launch; as call of vm/core/offload.h. */
+/* jit/eager/offload.c, jit/eager/optim.c: what a call would launch; as call of vm/core/offload.h. */
 int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l);
 int ts_offload_optim_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l);
 /* jit/eager/group.c: as group of vm/core/offload.h. */
 int ts_offload_group(TsContext *c, int n, TsCall *const *call, int device);
-/* jit/eager/family/optim.c: sgd_step, adam_step, lion_step; as call of vm/core/offload.h. */
+/* jit/eager/optim.c: sgd_step, adam_step, lion_step; as call of vm/core/offload.h. */
 int ts_offload_optim(TsOffloader *o, TsCall *call, int device);
 
 /* jit/eager/family/fft.c: fft .. ifftn; as call of vm/core/offload.h, 0 for other operators. */
 int ts_offload_fft(TsOffloader *o, TsCall *call, int device);
 void ts_offload_fft_flush(TsOffloader *o);
+
+/* jit/eager/offload.c: copies into a tensor, as of vm/core/offload.h. */
+int ts_offload_assign(TsContext *c, TsTensor *dst, TsTensor *src);
+int ts_offload_assign_number(TsContext *c, TsTensor *dst, double value);
+/* jit/eager/several.c: 1, 0: it is none of these, or the VM's; -1 with the error. */
+int ts_offload_several(const TsCall *call);
 
 /* jit/eager/guard.c: indices that a device looks at. guard: as of vm/core/offload.h; whether some
  * were looked at of which nobody knows yet; and what is wrong with one of them, if it is. */

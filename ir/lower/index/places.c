@@ -20,7 +20,7 @@ typedef struct Places {
   int64_t b[TS_MAX_RANK]; /* slice: step, which may go down */
   int64_t mode;           /* of pad; diagonal of tril and triu */
   double fill;
-  TsDtype of; /* of pad: whose bits those are */
+  TsDtype of; /* whose bits those are */
   bool whole;
   double start, step, last;
 } Places;
@@ -214,7 +214,6 @@ static bool set_pad(Places *p, const TsNode *n) {
   int first = p->y.ndim - pads->n / 2;
   p->mode = n->attr[1].i;
   for (int i = first; i < p->y.ndim; i++) p->a[i] = pads->ints[2 * (i - first)];
-  p->of = (TsDtype)p->y.dtype;
   if (p->mode == PAD_constant) p->fill = n->attr[2].f;
   if (ts_dtype_check_number(p->of, p->fill, "pad", &err)) return false; /* the VM says so */
   return ts_meta_numel(&p->x) > 0;
@@ -287,7 +286,7 @@ int ts_lower_places(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, 
   TsDtype d = (TsDtype)y->dtype;
   bool numbers = makes((TsOp)n->op);
   int nin = numbers ? 0 : n->op == TS_OP_slice_update ? 2 : 1;
-  Places p = {.op = (TsOp)n->op, .y = *y, .d = numbers ? d : ts_short_bits(d)};
+  Places p = {.op = (TsOp)n->op, .y = *y, .of = d, .d = numbers ? d : ts_short_bits(d)};
   if (ts_dtypes[d].nbytes > 8 || d == TS_DT_mxfp4 || !ts_meta_numel(y) || !y->ndim) return 0;
   if (numbers && ts_dtype_is(d, TS_KIND_C)) return 0;
   for (int i = 0; i < nin; i++)

@@ -5,7 +5,6 @@
 #define TS_JIT_OFFLOAD_OWN_H
 
 #include "ir/lower/short.h"
-#include "ir/tile/gpu/mma.h"
 #include "jit/eager/state.h"
 
 enum { TS_OWN_WORDS = 96, TS_OWN_PARAMS = 8 };
@@ -41,17 +40,8 @@ typedef struct TsOwnAxis {
 } TsOwnAxis;
 TsOwnAxis ts_own_axis(const TsMeta *m, int64_t axis);
 
-/* Processors that run kernels with roles of so much work, 0: none; whether those by warps run. */
-int ts_own_roles(int device, double work);
-bool ts_own_warps(int device, double work, TsGpuMachine *gpu);
-
 /* ---- families: 1, 0 or -1 as above, 0 for operators of others */
-int ts_offload_masked(TsOffloader *o, TsCall *call, int device);
-int ts_offload_histogram(TsOffloader *o, TsCall *call, int device);
-int ts_offload_attention(TsOffloader *o, TsCall *call, int device);
 int ts_offload_dct(TsOffloader *o, TsCall *call, int device);
-int ts_offload_complex(TsOffloader *o, TsCall *call, int device);
-int ts_offload_draw(TsOffloader *o, TsCall *call, int device);
 int ts_offload_rope(TsOffloader *o, TsCall *call, int device);
 void ts_offload_rope_flush(TsOffloader *o);
 

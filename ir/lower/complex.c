@@ -2,7 +2,8 @@
  * sub, mul, square, neg, conj, real, imag, complex, eq, ne, and casts. Operands may be real, be
  * views, and broadcast. What needs the planes of vm/kernels/pointwise/complex.inc is the
  * CPU's. */
-#include "jit/eager/family/own.h"
+#include "ir/lower/short.h"
+#include "ir/lower/steps.h"
 
 #include <string.h>
 
@@ -12,7 +13,7 @@ enum { PIECE = 1024, OPERANDS = 3 };
 
 typedef struct Part {
   TsDtype d;
-  bool number, plain;          /* a weak number; as the result lies */
+  bool number, plain;          /* a bare number; as the result lies */
   int64_t stride[TS_MAX_RANK]; /* in elements, along the result's axes */
 } Part;
 
@@ -48,7 +49,8 @@ static V place(Make *m, const Part *p) {
   for (int a = y->ndim; a-- > 0;) {
     V c = a ? ts_short_by(&m->b, TS_OP_mod, rest, y->dim[a]) : rest;
     if (a) rest = ts_short_by(&m->b, TS_OP_floordiv, rest, y->dim[a]);
-    if (p->stride[a]) at = op2(m, TS_OP_add, at, ts_short_by(&m->b, TS_OP_mul, c, p->stride[a]));
+    if (p->stride[a])
+      at = op2(m, TS_OP_add, at, ts_short_by(&m->b, TS_OP_mul, c, p->stride[a]));
   }
   return at;
 }
@@ -114,8 +116,7 @@ static Cx value(Make *m) {
   }
 }
 
-static TsTile *build(const void *arg) {
-  const Each *s = arg;
+static TsTile *build(const Each *s) {
   TsTile *k = ts_tile_new(ts_op_info(s->op)->name);
   if (!k) return NULL;
   static const int64_t axes[1] = {0};
@@ -153,83 +154,65 @@ static TsTile *build(const void *arg) {
   return k;
 }
 
-/* ---- calls */
-static bool is_of(TsOp op) {
-  switch (op) {
-  case TS_OP_add:
-  case TS_OP_sub:
-  case TS_OP_mul:
-  case TS_OP_square:
-  case TS_OP_neg:
-  case TS_OP_conj:
-  case TS_OP_real:
-  case TS_OP_imag:
-  case TS_OP_complex:
-  case TS_OP_eq:
-  case TS_OP_ne:
-  case TS_OP_cast: return true;
-  default: return false;
-  }
-}
-
-static double number_of(const TsTensor *t) {
-  return t->meta.dtype == TS_DT_i64 ? (double)*(int64_t *)t->storage->host
-                                    : *(double *)t->storage->host;
-}
-
+/* ---- nodes */
 /* False: not for these kernels. */
-static bool set_operand(Part *p, const TsTensor *x, const TsTensor *y) {
-  int skip = y->meta.ndim - x->meta.ndim;
-  p->d = ts_tensor_dtype(x);
-  p->number = x->meta.weak && !x->meta.ndim;
+static bool set_operand(Part *p, TsVal x, const TsMeta *y, TsLayoutFn *layout, void *arg) {
+  const TsMeta *m = &x->meta;
+  int64_t stride[TS_MAX_RANK];
+  int skip = y->ndim - m->ndim;
+  p->d = (TsDtype)m->dtype;
+  p->number = x->node->op == TS_NODE_number;
   if (p->number) return !is_complex(p->d);
   if (p->d == TS_DT_mxfp4 || skip < 0) return false;
-  for (int i = 0; i < y->meta.ndim; i++) {
-    bool repeated = i < skip || (x->meta.dim[i - skip] == 1 && y->meta.dim[i] != 1);
-    p->stride[i] = repeated ? 0 : x->stride[i - skip];
+  ts_steps_strides(layout, arg, x, stride);
+  for (int i = 0; i < y->ndim; i++) {
+    bool repeated = i < skip || (m->dim[i - skip] == 1 && y->dim[i] != 1);
+    p->stride[i] = repeated ? 0 : stride[i - skip];
     if (p->stride[i] < 0) return false;
   }
-  p->plain = x->contiguous && ts_meta_same_shape(&x->meta, &y->meta);
+  p->plain = ts_lower_row_major(layout, arg, x) && ts_meta_same_shape(m, y);
   return true;
 }
 
-int ts_offload_complex(TsOffloader *o, TsCall *call, int device) {
-  TsTensor *y = call->out[0];
-  TsDtype d = ts_tensor_dtype(y);
-  if (!is_of(call->op) || call->nin > OPERANDS || !y->contiguous || !ts_tensor_numel(y))
-    return 0;
-  if (call->op == TS_OP_cast && d == TS_DT_bool) return 0; /* both parts count */
-  bool any = is_complex(d);
-  Each s = {.op = call->op, .out = d, .nin = call->nin, .y = y->meta};
-  TsOwn k = {.build = build, .arg = &s, .nout = 1, .ndim = 1 + OPERANDS, .out = {y}};
-  TsDtype in = ts_tensor_dtype(call->in[0]);
-  for (int i = 0; i < call->nin; i++) {
-    const TsTensor *x = call->in[i];
-    if (!x) return 0;
-    any |= is_complex(ts_tensor_dtype(x));
-    if (!set_operand(&s.in[i], x, y)) return 0;
-    if (x->storage == y->storage && !(s.in[i].plain && x->offset == y->offset)) return 0;
-    if (x->storage == y->storage && ts_tensor_dtype(x) != d) return 0;
+/* Of the parts that are computed: as the operands are together, or the result. */
+static TsDtype computed(const Each *s) {
+  TsDtype in = s->in[0].d, both = in;
+  if (s->op == TS_OP_cast) return stored(in);
+  if (s->op == TS_OP_complex) return ts_dtype_real(s->out);
+  for (int i = 1; i < s->nin; i++)
+    if (!s->in[i].number)
+      both = s->in[0].number ? s->in[i].d : ts_dtype_promote(both, s->in[i].d);
+  return ts_dtype_real(is_complex(both) ? both : is_complex(s->out) ? s->out : in);
+}
+
+int ts_lower_complex(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
+                     TsSchedKernel *out, TsError *err) {
+  const TsNode *n = g->node[0];
+  const TsMeta *y = &n->out[0].meta;
+  TsDtype d = (TsDtype)y->dtype;
+  if (n->nin > OPERANDS || !ts_meta_numel(y)) return 0;
+  if (n->op == TS_OP_cast && d == TS_DT_bool) return 0; /* both parts count */
+  bool any = is_complex(d), tensors = false;
+  Each s = {.op = (TsOp)n->op, .out = d, .nin = n->nin, .y = *y};
+  for (int i = 0; i < n->nin; i++) {
+    if (!n->in[i] || !set_operand(&s.in[i], n->in[i], y, layout, arg)) return 0;
+    any |= is_complex(s.in[i].d), tensors |= !s.in[i].number;
   }
-  if (!any) return 0;
-  s.real = ts_dtype_real(is_complex(call->compute) ? call->compute : is_complex(d) ? d : in);
-  if (call->op == TS_OP_cast) s.real = stored(in);
-  if (call->op == TS_OP_complex) s.real = ts_dtype_real(d);
-  k.dim[0] = ts_tensor_numel(y);
-  ts_own_word(&k, s.out | s.real << 8 | s.nin << 16);
-  bool plain = true;
-  for (int i = 0; i < call->nin; i++) {
-    Part *p = &s.in[i];
-    TsTensor *x = call->in[i];
-    double v = p->number ? number_of(x) : 0;
-    if (p->number)
-      memcpy(&k.dim[1 + i], &v, 8);
-    else
-      k.dim[1 + i] = INT32_MAX, k.in[k.nin++] = x;
-    ts_own_word(&k, p->d | p->number << 8 | p->plain << 9);
-    for (int a = 0; a < s.y.ndim && !p->plain && !p->number; a++) ts_own_word(&k, p->stride[a]);
-    plain &= p->plain || p->number;
+  if (!any || !tensors) return 0;
+  s.real = computed(&s);
+  TsSteps x;
+  ts_steps_begin(&x, sched, layout, arg, n, err);
+  int list[OPERANDS + 1], count = 0;
+  int64_t dim[1 + OPERANDS] = {ts_meta_numel(y)};
+  for (int i = 0; i < n->nin; i++) {
+    if (!s.in[i].number) list[count++] = ts_steps_as_it_lies(&x, i);
+    dim[1 + i] = INT32_MAX;
+    if (s.in[i].number) memcpy(&dim[1 + i], &n->in[i]->node->number, 8);
   }
-  for (int a = 0; a < s.y.ndim && !plain; a++) ts_own_word(&k, s.y.dim[a]);
-  return k.nin ? ts_own_run(o, call, device, &k) : 0;
+  list[count++] = ts_steps_out(&x, 0, NULL);
+  ts_steps_add(&x, build(&s), list, dim);
+  if (sched->sizes_vary) ts_steps_bind(&x, 0, ts_steps_elements(&x));
+  for (int i = 0; i < n->nin && sched->numbers_vary; i++)
+    if (s.in[i].number) ts_steps_bind(&x, 1 + i, ts_steps_number(&x, i));
+  return ts_steps_end(&x, out);
 }

@@ -1,12 +1,10 @@
 /* uniform, normal, bernoulli, dropout on a device: an element's bits follow from seed, stream
  * and its index (row `random` of ir/tile/tile.def), and its number from them as
  * vm/kernels/random_float.inc says. */
-#include "jit/eager/family/own.h"
+#include "ir/lower/short.h"
+#include "ir/lower/steps.h"
 
 #include <math.h>
-#include <string.h>
-
-#include "vm/drive/random.h"
 
 typedef TsTileVal V;
 
@@ -94,8 +92,7 @@ static void put_normal(Make *m, V bits, V first) {
 }
 
 /* ---- the kernel: sizes N, seed, stream */
-static TsTile *build(const void *arg) {
-  const Draw *s = arg;
+static TsTile *build(const Draw *s) {
   TsTile *k = ts_tile_new(ts_op_info(s->op)->name);
   if (!k) return NULL;
   Make m = {.s = s};
@@ -123,12 +120,12 @@ static TsTile *build(const void *arg) {
   return k;
 }
 
-/* ---- calls */
+/* ---- nodes */
 static bool is_narrow(TsDtype d) { return d == TS_DT_f32 || d == TS_DT_f16 || d == TS_DT_bf16; }
 
 /* What is wrong with the numbers, the VM says. */
-static bool set(Draw *s, const TsCall *call) {
-  const TsAttr *a = call->attr;
+static bool set(Draw *s, const TsNode *n) {
+  const TsAttr *a = n->attr;
   switch (s->op) {
   case TS_OP_uniform:
     s->a = a[1].f, s->b = a[2].f;
@@ -141,30 +138,25 @@ static bool set(Draw *s, const TsCall *call) {
     return s->a >= 0 && s->a <= 1 && s->d != TS_DT_mxfp4 && !ts_dtype_is(s->d, TS_KIND_C);
   case TS_OP_dropout:
     s->a = a[0].f;
-    return is_narrow(s->d) && s->a >= 0 && s->a < 1 && ts_tensor_dtype(call->in[0]) == s->d;
+    return is_narrow(s->d) && s->a >= 0 && s->a < 1 && n->in[0]->meta.dtype == s->d;
   default: return false;
   }
 }
 
-int ts_offload_draw(TsOffloader *o, TsCall *call, int device) {
-  TsOp op = call->op;
-  if (op != TS_OP_uniform && op != TS_OP_normal && op != TS_OP_bernoulli && op != TS_OP_dropout)
-    return 0;
-  TsContext *c = call->ctx;
-  TsTensor *y = call->out[0], *x = NULL;
-  Draw s = {.op = op, .d = ts_tensor_dtype(y)};
-  uint64_t seed, stream, before = c->stream;
-  if (!y->contiguous || !ts_tensor_numel(y) || !set(&s, call)) return 0;
-  if (op == TS_OP_dropout && !(x = ts_own_ready(call, call->in[0]))) return -1;
-  ts_random_pick(c, call->attr + ts_op_info(op)->nattr - 2, &seed, &stream);
-  TsOwn k = {.build = build, .arg = &s, .nin = x != NULL, .nout = 1, .ndim = 3};
-  k.in[0] = x, k.out[0] = y;
-  k.dim[0] = ts_tensor_numel(y), k.dim[1] = (int64_t)seed, k.dim[2] = (int64_t)stream;
-  int64_t numbers[2];
-  memcpy(numbers, (double[]){s.a, s.b}, sizeof numbers);
-  ts_own_word(&k, s.d), ts_own_word(&k, numbers[0]), ts_own_word(&k, numbers[1]);
-  int done = ts_own_run(o, call, device, &k);
-  if (!done) c->stream = before; /* the VM draws it */
-  ts_tensor_unref(x);
-  return done;
+int ts_lower_draw(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
+                  TsSchedKernel *out, TsError *err) {
+  const TsNode *n = g->node[0];
+  const TsMeta *y = &n->out[0].meta;
+  Draw s = {.op = (TsOp)n->op, .d = (TsDtype)y->dtype};
+  int64_t dim[3] = {ts_meta_numel(y), 0, 0};
+  if (!dim[0] || !set(&s, n)) return 0;
+  TsSteps x;
+  ts_steps_begin(&x, sched, layout, arg, n, err);
+  int list[2], count = 0;
+  if (s.op == TS_OP_dropout) list[count++] = ts_steps_in(&x, 0, NULL);
+  list[count++] = ts_steps_out(&x, 0, NULL);
+  ts_steps_add(&x, build(&s), list, dim);
+  int seed = ts_steps_draw(&x);
+  ts_steps_bind(&x, 1, seed), ts_steps_bind(&x, 2, seed + 1);
+  return ts_steps_end(&x, out);
 }
