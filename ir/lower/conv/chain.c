@@ -1,4 +1,5 @@
-/* Convolutions and their weight gradients of any type, as products of which one operand exists only as a rule: sums of [rows] x [columns] over k, one chain of fused multiply-adds from +0
+/* Convolutions and their weight gradients of any type, as products of which one operand exists
+ * only as a rule: sums of [rows] x [columns] over k, one chain of fused multiply-adds from +0
  * for each, in the order that vm/exec/conv.c and vm/exec/conv_weight_grad.c say.
  *
  *   conv         rows: channels out of a group; columns: positions of an image;
