@@ -65,6 +65,7 @@ static const Row row[] = {
     {TS_OP_complex, TS_UNIT_blocks, ALONE, ts_lower_complex},
     {TS_OP_eq, TS_UNIT_blocks, ALONE, ts_lower_complex},
     {TS_OP_ne, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_cast, TS_UNIT_blocks, ALONE, ts_lower_transpose},
     {TS_OP_cast, TS_UNIT_blocks, ALONE, ts_lower_complex},
     {TS_OP_sgd_step, TS_UNIT_blocks, TOGETHER, ts_lower_optim},
     {TS_OP_adam_step, TS_UNIT_blocks, TOGETHER, ts_lower_optim},

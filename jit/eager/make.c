@@ -34,7 +34,7 @@ static bool layout_of(void *arg, TsVal v, int64_t *stride) {
 
 static int build_graph(Making *m, TsError *err) {
   const Form *f = m->f;
-  int nout = 0, ntensor = 0;
+  int nout = 0;
   if (!(m->g = ts_graph_new(ts_op_info((TsOp)f->op)->name, err))) return -1;
   m->g->apart = m->g->numbers_fit = m->g->runs_all = true;
   for (int i = 0; i < f->nin; i++) {
@@ -47,9 +47,7 @@ static int build_graph(Making *m, TsError *err) {
     m->in[i] =
         number ? ts_graph_number(m->g, o->number) : ts_graph_param(m->g, &meta, NULL, NULL);
     if (!m->in[i]) return -1;
-    ntensor += !number;
   }
-  if (f->nin && !ntensor) return refuse(err, "it has no tensors");
   if (!ts_graph_emit(m->g, (TsOp)f->op, f->nin, m->in, f->attr, m->out, &nout)) return -1;
   if (nout != f->nout) return refuse(err, "it has other results");
   for (int i = 0; i < nout; i++) {
@@ -178,7 +176,7 @@ static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, 
   return failed;
 }
 
-/* One number everywhere. */
+/* One number everywhere: a size of the kernel, as no node says it. */
 static void make_fill(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
   TsTile *k = ts_short_fill((TsDtype)f->out[0].meta.dtype);
   p->nparam = 1, p->ndim = 2;
@@ -186,18 +184,6 @@ static void make_fill(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
   p->number[0] = -1, p->number[1] = 0;
   p->attr[0] = p->attr[1] = -1;
   p->sized = true;
-  if (!k)
-    ts_error_memory(err);
-  else
-    p->kernel = ts_offload_kernel(o, ts_device_at(f->device), k, err);
-  ts_tile_free(k);
-}
-
-static void make_transpose(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
-  TsTile *k = ts_offload_transpose(f);
-  p->nparam = 2, p->ndim = 0;
-  p->arg[0] = 0, p->arg[1] = -1;
-  p->sized = false;
   if (!k)
     ts_error_memory(err);
   else
@@ -220,8 +206,6 @@ void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
     refuse(err, why ? why : "the device has no kernels");
   else if (is_fill(f))
     make_fill(o, f, p, err);
-  else if (ts_offload_transposes(f))
-    make_transpose(o, f, p, err);
   else
     make_of_graph(o, f, target, false, p, err);
 }

@@ -375,10 +375,24 @@ static bool numbers_fit(const TsCall *call) {
   return true;
 }
 
+/* x, a number, everywhere. Where elements lie apart, it is one element that all are copies of. */
+static int assign_element(TsContext *c, TsTensor *dst, TsTensor *x) {
+  const int64_t apart[TS_MAX_RANK] = {0};
+  TsMeta m = {.dtype = dst->meta.dtype, .ndim = 1, .device = dst->meta.device, .dim = {1}};
+  TsTensor *one = ts_tensor_new(c, &m), *all = NULL;
+  int done = one ? ts_offload_assign(c, one, x) : -1;
+  if (done == 1) done = (all = ts_tensor_view(one, &dst->meta, apart, one->offset)) ? 1 : -1;
+  if (done == 1) done = ts_offload_assign(c, dst, all);
+  ts_tensor_unref(one), ts_tensor_unref(all);
+  return done;
+}
+
 int ts_offload_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   Form f;
   TsOffloader *o = of(c);
   if (!o->on) return 0;
+  bool number = src->meta.weak && !src->meta.ndim;
+  if (number && !dst->contiguous) return assign_element(c, dst, src);
   bool outermost = ts_offload_begin(o, (Meanwhile){.dst = dst});
   int done = ts_offload_form_assign(dst, src, &f) ? run_form(c, &f, false) : 0;
   ts_offload_end(o, outermost);
@@ -387,8 +401,7 @@ int ts_offload_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
 
 int ts_offload_assign_number(TsContext *c, TsTensor *dst, double value) {
   TsTensor *x = ts_tensor_number(c, value);
-  Form f;
-  int done = x && ts_offload_form_assign(dst, x, &f) ? run_form(c, &f, false) : 0;
+  int done = x ? ts_offload_assign(c, dst, x) : -1;
   ts_tensor_unref(x);
   return done;
 }

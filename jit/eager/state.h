@@ -133,7 +133,7 @@ struct TsOffloader {
 
 /* jit/eager/form.c. False: of a kind that is not for plans (too many operands). */
 bool ts_offload_form(const TsCall *call, int device, Form *f);
-/* jit/eager/family/turn.c: rows of kernels lie along the last axes, so others are moved there. */
+/* jit/eager/turn.c: rows of kernels lie along the last axes, so others are moved there. */
 void ts_offload_turn(Form *f);
 bool ts_offload_form_assign(TsTensor *dst, TsTensor *src, Form *f);
 
@@ -196,11 +196,5 @@ void ts_offload_guards_drop(TsOffloader *o);
 
 /* Says once that the CPU runs an operator. */
 void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why);
-
-/* jit/eager/transpose.c: whether an operand has another fastest axis than the result, so that
- * all sizes of the kernel are constants; whether it is a copy besides, and its kernel. */
-bool ts_offload_turns(const Form *f);
-bool ts_offload_transposes(const Form *f);
-TsTile *ts_offload_transpose(const Form *f);
 
 #endif
