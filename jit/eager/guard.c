@@ -11,6 +11,7 @@
 
 #include "ir/lower/index/index.h"
 #include "ir/lower/short.h"
+#include "jit/build/build.h"
 #include "jit/eager/family/own.h"
 #include "jit/launch/profile.h"
 #include "vm/drive/index.h"
@@ -172,8 +173,9 @@ static int slot_of(TsOffloader *o, TsGuards *g, const TsGuard *guard) {
 static TsDeviceKernel *kernel_of(TsOffloader *o, TsGuards *g, const Look *how, TsOp op) {
   TsDeviceKernel **k = &g->kernel[how->index][how->wraps][how->loss];
   TsError err = {0};
-  TsTile *t = *k ? NULL : build(how);
-  if (t && !t->failed) *k = ts_offload_kernel(o, ts_device_at(g->device), t, &err);
+  TsTile *t = *k && !o->shown ? NULL : build(how);
+  if (t && o->shown) ts_build_kernel_text(ts_device_at(g->device), t, o->level, o->shown, &err);
+  if (t && !*k && !t->failed) *k = ts_offload_kernel(o, ts_device_at(g->device), t, &err);
   ts_tile_free(t);
   return *k && ts_offload_can(o, op, g->device, k) ? *k : NULL;
 }

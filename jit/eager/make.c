@@ -5,6 +5,7 @@
 #include "ir/graph/graph.h"
 #include "ir/lower/lower.h"
 #include "ir/lower/short.h"
+#include "jit/build/build.h"
 #include "jit/eager/state.h"
 #include "jit/tune/device.h"
 
@@ -157,12 +158,19 @@ static bool has_twin(const Making *m) {
   return is_half(f) ? work > large : ts_dtypes[a->dtype].nbytes >= 4 && work <= large;
 }
 
+static int lower_form(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *err) {
+  *k = (TsSchedKernel){.tile = NULL};
+  if (!build_graph(m, err) && !lower(m, target, k, err)) return 0;
+  ts_tile_free(k->tile);
+  k->tile = NULL;
+  return -1;
+}
+
 static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, bool quick,
                          Plan *p, TsError *err) {
   Making m = {.f = f, .quick = quick};
-  TsSchedKernel k = {.tile = NULL};
-  int failed = build_graph(&m, err) || lower(&m, target, &k, err);
-  if (!failed) failed = find_args(&m, &k, p, err);
+  TsSchedKernel k;
+  int failed = lower_form(&m, target, &k, err) || find_args(&m, &k, p, err);
   if (!failed) {
     find_sizes(&m, &k, p);
     find_over(p);
@@ -194,6 +202,36 @@ static void make_fill(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
 static bool is_fill(const Form *f) {
   return f->op == TS_OP_cast && f->in[0].kind == OPERAND_number && f->out[0].meta.ndim == 1 &&
          !f->out[0].strided;
+}
+
+static TsTile *tile_of(const Form *f, const TsTarget *target, TsGraph **g, TsError *err) {
+  Making m = {.f = f};
+  TsSchedKernel k;
+  if (is_fill(f)) return ts_short_fill((TsDtype)f->out[0].meta.dtype);
+  int failed = lower_form(&m, target, &k, err);
+  *g = m.g;
+  return failed ? NULL : k.tile;
+}
+
+int ts_offload_show(TsOffloader *o, const Form *f) {
+  const char *why;
+  TsDevice *d = ts_device_at(f->device);
+  TsError err = {0};
+  TsGraph *g = NULL;
+  const TsTarget *target = ts_device_target(d, &why);
+  TsTile *k = target ? tile_of(f, target, &g, &err) : NULL;
+  const char *name = ts_op_info((TsOp)f->op)->name;
+  int failed = 0;
+  if (k)
+    failed = ts_build_kernel_text(d, k, o->level, o->shown, &o->c->err);
+  else
+    ts_text_format(o->shown, "// %s: the CPU runs it: %s\n", name,
+                   target ? err.message
+                   : why  ? why
+                          : "the device has no kernels");
+  ts_tile_free(k);
+  if (g) ts_graph_free(g);
+  return failed;
 }
 
 void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err) {

@@ -356,6 +356,7 @@ static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
 static int run_form(TsContext *c, const Form *f, bool in_place) {
   Plan *p;
   if (is_empty(f)) return !needs_vm(f);
+  if (of(c)->shown && ts_offload_show(of(c), f)) return -1;
   int done = find_plan(c, f, in_place, &p);
   return done == 1 ? run(c, f, p) : done;
 }
@@ -431,7 +432,10 @@ static int call_apart(TsOffloader *o, const TsCall *call, int device) {
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) {
   Form f;
-  if (ts_optim_groups(call->op)) return ts_offload_optim(o, call, device);
+  if (ts_optim_groups(call->op)) {
+    bool shows = o->shown && ts_offload_form(call, device, &f);
+    return shows && ts_offload_show(o, &f) ? -1 : ts_offload_optim(o, call, device);
+  }
   int done = ts_offload_several(call);
   int64_t before = o->stats.meanwhile;
   for (size_t i = 0; !done && i < sizeof family / sizeof *family; i++)
@@ -530,5 +534,8 @@ void ts_offload_verbose(TsOffloader *o, bool on) { o->verbose = on; }
 void ts_offload_later(TsOffloader *o, bool on) { o->later = on; }
 void ts_offload_eager(TsOffloader *o, bool on) { o->eager = on; }
 void ts_offload_prepare(TsOffloader *o, bool on) { o->prepares = on; }
+void ts_offload_shows(TsOffloader *o, const char *level, TsText *to) {
+  o->shown = to, o->level = level;
+}
 void ts_offload_enable(TsOffloader *o, bool on) { o->on = on; }
 TsOffloadStats ts_offload_stats(const TsOffloader *o) { return o->stats; }

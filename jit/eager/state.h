@@ -127,7 +127,9 @@ struct TsOffloader {
   bool later;     /* whether it may */
   bool eager;     /* as of ts_jit_eager: it may not */
   bool prepares;  /* calls only ask for kernels */
-  Meanwhile at;   /* the call at hand */
+  TsText *shown;  /* calls say their kernels there; NULL: they do not */
+  const char *level;
+  Meanwhile at; /* the call at hand */
   Touched touched;
 };
 
@@ -186,6 +188,9 @@ int ts_offload_assign(TsContext *c, TsTensor *dst, TsTensor *src);
 int ts_offload_assign_number(TsContext *c, TsTensor *dst, double value);
 /* jit/eager/several.c: 1, 0: it is none of these, or the VM's; -1 with the error. */
 int ts_offload_several(const TsCall *call);
+
+/* jit/eager/make.c: the kernel of f at o->level, or why there is none, into o->shown. */
+int ts_offload_show(TsOffloader *o, const Form *f);
 
 /* jit/eager/guard.c: indices that a device looks at. guard: as of vm/core/offload.h; whether some
  * were looked at of which nobody knows yet; and what is wrong with one of them, if it is. */
