@@ -2,6 +2,7 @@
 #include "ir/lower/steps.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ir/graph/graph.h"
@@ -101,13 +102,35 @@ static int copy_kernel(TsSteps *x, const TsMeta *m, TsDtype d, Copy *c, TsSchedK
   return failed ? -1 : 0;
 }
 
+/* Axes of a copy in any order are the same copy: the last one is along which it writes neighbours, so that
+ * they are written in whole lines (find_turned of ir/sched/lower.c reads others so). */
+typedef struct CopyAxes {
+  TsMeta m;
+  int64_t to[TS_MAX_RANK], from[TS_MAX_RANK];
+} CopyAxes;
+
+static CopyAxes by_lines(int ndim, const int64_t *dim, const TsStepsView *to,
+                         const TsStepsView *from) {
+  CopyAxes a = {.m = {.dtype = (uint8_t)from->dtype}};
+  for (int i = 0; i < ndim; i++) {
+    int at = a.m.ndim;
+    if (dim[i] == 1) continue;
+    for (; at > 0 && llabs(a.to[at - 1]) < llabs(to->stride[i]); at--) {
+      a.m.dim[at] = a.m.dim[at - 1];
+      a.to[at] = a.to[at - 1], a.from[at] = a.from[at - 1];
+    }
+    a.m.dim[at] = dim[i], a.to[at] = to->stride[i], a.from[at] = from->stride[i];
+    a.m.ndim++;
+  }
+  return a;
+}
+
 void ts_steps_copy(TsSteps *x, int ndim, const int64_t *dim, const TsStepsView *to,
                    const TsStepsView *from) {
-  Copy c = {.from_stride = from->stride, .to_stride = to->stride};
+  CopyAxes a = by_lines(ndim, dim, to, from);
+  Copy c = {.from_stride = a.from, .to_stride = a.to};
   TsSchedKernel k = {.tile = NULL};
-  TsMeta m = {.dtype = (uint8_t)from->dtype, .ndim = (uint8_t)ndim};
-  if (ndim) memcpy(m.dim, dim, sizeof *dim * (size_t)ndim);
-  if (x->failed || copy_kernel(x, &m, to->dtype, &c, &k)) {
+  if (x->failed || copy_kernel(x, &a.m, to->dtype, &c, &k)) {
     fail(x);
     return;
   }
@@ -195,6 +218,23 @@ int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order) {
   if (order) x->back[x->nback].order = *order;
   x->nback++;
   return copy;
+}
+
+TsStepsView ts_steps_in_view(TsSteps *x, int i) {
+  TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
+  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = fail(x)};
+  TsStepsView own = {.arg = param(x->in, &x->nin, v), .dtype = (TsDtype)v->meta.dtype};
+  strides_of(x, v, own.stride);
+  return own;
+}
+
+TsStepsView ts_steps_out_view(TsSteps *x, int i) {
+  TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
+  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = fail(x)};
+  TsStepsView own = {.arg = RESULT + param(x->out, &x->nout, v),
+                     .dtype = (TsDtype)v->meta.dtype};
+  strides_of(x, v, own.stride);
+  return own;
 }
 
 int ts_steps_temp(TsSteps *x, int64_t nbytes) {

@@ -221,19 +221,3 @@ int ts_offload_guard(TsContext *c, const TsGuard *guard, TsTensor *index) {
   if (done == 1) g->pending = c->waiting = true;
   return done;
 }
-int ts_offload_in_range(TsOffloader *o, const TsCall *call, int device, int input, int axis,
-                        int64_t size) {
-  TsGuard g = {.op = call->op, .x = call->in[0]->meta, .axis = axis, .size = size};
-  (void)device;
-  TsTensor *index = call->in[input];
-  if (!index->contiguous && !(index->storage->valid & 1)) {
-    TsTensor *ready = ts_own_ready(call, index);
-    int failed = !ready || ts_guard_check(&g, o->c, ready);
-    ts_tensor_unref(ready);
-    if (!failed) return 1;
-  } else if (!ts_guard_check(&g, o->c, index)) {
-    return 1;
-  }
-  ts_error_clear(&o->c->err);
-  return 0;
-}

@@ -409,8 +409,7 @@ int ts_offload_assign_number(TsContext *c, TsTensor *dst, double value) {
 
 /* Operators with kernels of their own; 0: of another family, or not of these operands. */
 typedef int Family(TsOffloader *, TsCall *, int);
-static Family *const family[] = {ts_offload_fft, ts_offload_conv, ts_offload_rope,
-                                 ts_offload_dct, ts_offload_grouped};
+static Family *const family[] = {ts_offload_fft, ts_offload_rope, ts_offload_dct};
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place);
 

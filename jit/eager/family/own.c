@@ -134,19 +134,3 @@ TsOwnAxis ts_own_axis(const TsMeta *m, int64_t axis) {
     *(i < axis ? &a.outer : i == axis ? &a.n : &a.inner) *= m->dim[i];
   return a;
 }
-
-/* ---- what a device runs */
-static bool fits(const TsDevice *d, double work) {
-  return !d->most_work || work <= (double)d->most_work;
-}
-
-int ts_own_roles(int device, double work) {
-  const TsDevice *d = ts_device_at(device);
-  return ts_target_has(ts_target_of(d), TS_UNIT_roles) && fits(d, work) ? d->processors : 0;
-}
-
-bool ts_own_warps(int device, double work, TsGpuMachine *gpu) {
-  const TsDevice *d = ts_device_at(device);
-  *gpu = (TsGpuMachine){ts_target_of(d), d->processors};
-  return ts_target_has(gpu->target, TS_UNIT_mma) && fits(d, work);
-}

@@ -5,7 +5,6 @@
 #define TS_JIT_OFFLOAD_OWN_H
 
 #include "ir/lower/short.h"
-#include "ir/tile/gpu/mma.h"
 #include "jit/eager/state.h"
 
 enum { TS_OWN_WORDS = 96, TS_OWN_PARAMS = 8 };
@@ -41,19 +40,8 @@ typedef struct TsOwnAxis {
 } TsOwnAxis;
 TsOwnAxis ts_own_axis(const TsMeta *m, int64_t axis);
 
-/* Processors that run kernels with roles of so much work, 0: none; whether those by warps run. */
-int ts_own_roles(int device, double work);
-bool ts_own_warps(int device, double work, TsGpuMachine *gpu);
-
-/* Input `input` of the call holds numbers below size, as ts_index_open has them: 1, or it will
- * be told (jit/eager/guard.c); 0: it does not, the VM says so; -1. */
-int ts_offload_in_range(TsOffloader *o, const TsCall *call, int device, int input, int axis,
-                        int64_t size);
-
 /* ---- families: 1, 0 or -1 as above, 0 for operators of others */
 int ts_offload_dct(TsOffloader *o, TsCall *call, int device);
-int ts_offload_conv(TsOffloader *o, TsCall *call, int device);
-int ts_offload_grouped(TsOffloader *o, TsCall *call, int device);
 int ts_offload_rope(TsOffloader *o, TsCall *call, int device);
 void ts_offload_rope_flush(TsOffloader *o);
 
