@@ -57,6 +57,8 @@ static bool lies_so(const TsSteps *x, TsVal v, const TsStepsOrder *order) {
 }
 
 static TsTileType memory_of(const TsSteps *x, TsVal v) {
+  if (v->meta.ndim > TS_TILE_RANK) /* steps have their own view of it */
+    return ts_tile_vector((TsDtype)v->meta.dtype, ts_meta_numel(&v->meta));
   TsTileType t = ts_tile_type((TsDtype)v->meta.dtype, v->meta.ndim, v->meta.dim);
   int64_t stride[TS_MAX_RANK];
   t.strided = !lies_so(x, v, NULL);

@@ -62,14 +62,6 @@ static TsDeviceKernel *open_kernel(TsOffloader *o, TsDevice *d, const TsTile *k,
   return kernel ? added(o, d, key, kernel, err) : NULL;
 }
 
-TsDeviceKernel *ts_offload_opened(TsOffloader *o, TsDevice *d, const uint8_t key[32],
-                                  TsDeviceKernel *kernel, TsError *err) {
-  const Shared *s = find(o, d, key);
-  if (!s) return added(o, d, key, kernel, err);
-  ts_device_kernel_free(kernel);
-  return found(s, false, err);
-}
-
 TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err) {
   bool later = ts_offload_brief(o) || ts_offload_unhurried(o) || ts_offload_rehearsable(o);
   return open_kernel(o, d, k, later, err);

@@ -53,10 +53,8 @@ void ts_offload_flush(TsOffloader *o) {
   }
   o->nplan = 0;
   memset(o->optim, 0, sizeof o->optim);
-  ts_offload_fft_flush(o);
   ts_own_flush(o);
   ts_offload_guards_drop(o);
-  ts_offload_rope_flush(o);
   if (end_streak(o->c)) ts_error_clear(&o->c->err);
   ts_offload_drop_kernels(o);
   ts_stand_in_close();
@@ -432,9 +430,7 @@ static int concat(const TsCall *call) {
 
 /* Operators with kernels of their own; 0: of another family, or not of these operands. */
 typedef int Family(TsOffloader *, TsCall *, int);
-static Family *const family[] = {ts_offload_fft,       ts_offload_conv,   ts_offload_rope,
-                                 ts_offload_dct,       ts_offload_masked, ts_offload_histogram,
-                                 ts_offload_attention, ts_offload_grouped};
+static Family *const family[] = {ts_offload_conv, ts_offload_masked, ts_offload_histogram, ts_offload_attention, ts_offload_grouped};
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place);
 

@@ -118,10 +118,8 @@ struct TsOffloader {
   int noptim;
   uint64_t
       told[TS_OP_COUNT / 64 + 1]; /* operators of which it was said that the CPU runs them */
-  struct TsFftDevicePlan *fft;    /* jit/eager/family/fft.c */
   struct TsOwnPlan *own;          /* jit/eager/family/own.c */
   struct TsGuards *guards;        /* jit/eager/guard.c */
-  struct TsRopeKept *rope;        /* jit/eager/family/rope.c */
   TsOffloadStats stats;
   TsQueue *queue; /* that compiles kernels while the CPU runs their calls */
   bool later;     /* whether it may */
@@ -145,9 +143,6 @@ Plan *ts_offload_quick(TsOffloader *o, const Form *f, Plan *p);
 /* jit/eager/kernel.c: the kernel of k, which stays the caller's, opened or found. Of a brief
  * call it need not be ready. */
 TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err);
-/* The same of one that another thread has opened by its key: it becomes the table's. */
-TsDeviceKernel *ts_offload_opened(TsOffloader *o, TsDevice *d, const uint8_t key[32],
-                                  TsDeviceKernel *kernel, TsError *err);
 /* It need not be ready, whatever the call. */
 TsDeviceKernel *ts_offload_kernel_later(TsOffloader *o, TsDevice *d, const TsTile *k,
                                         TsError *err);
@@ -176,10 +171,6 @@ int ts_offload_optim_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLa
 int ts_offload_group(TsContext *c, int n, TsCall *const *call, int device);
 /* jit/eager/family/optim.c: sgd_step, adam_step, lion_step; as call of vm/core/offload.h. */
 int ts_offload_optim(TsOffloader *o, TsCall *call, int device);
-
-/* jit/eager/family/fft.c: fft .. ifftn; as call of vm/core/offload.h, 0 for other operators. */
-int ts_offload_fft(TsOffloader *o, TsCall *call, int device);
-void ts_offload_fft_flush(TsOffloader *o);
 
 /* jit/eager/guard.c: indices that a device looks at. guard: as of vm/core/offload.h; whether some
  * were looked at of which nobody knows yet; and what is wrong with one of them, if it is. */

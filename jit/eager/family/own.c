@@ -108,33 +108,6 @@ TsTensor *ts_own_ready(const TsCall *call, TsTensor *x) {
   return ts_tensor_contiguous(call->ctx, x);
 }
 
-TsTensor *ts_own_turned(TsTensor *x, int axis) {
-  TsMeta m = x->meta;
-  int64_t stride[TS_MAX_RANK];
-  int nd = m.ndim;
-  for (int i = 0; i < nd; i++) {
-    int from = i == nd - 1 ? axis : i < axis ? i : i + 1;
-    m.dim[i] = x->meta.dim[from];
-    stride[i] = x->stride[from];
-  }
-  return ts_tensor_view(x, &m, stride, x->offset);
-}
-
-int ts_own_turn_back(const TsCall *call, TsTensor *from, TsTensor *to, int axis) {
-  TsTensor *view = ts_own_turned(to, axis);
-  int failed = !view || ts_vm_assign(call->ctx, view, from);
-  ts_tensor_unref(view);
-  return failed;
-}
-
-TsOwnAxis ts_own_axis(const TsMeta *m, int64_t axis) {
-  TsOwnAxis a = {1, 1, 1};
-  if (axis < 0) axis += m->ndim;
-  for (int i = 0; i < m->ndim; i++)
-    *(i < axis ? &a.outer : i == axis ? &a.n : &a.inner) *= m->dim[i];
-  return a;
-}
-
 /* ---- what a device runs */
 static bool fits(const TsDevice *d, double work) {
   return !d->most_work || work <= (double)d->most_work;

@@ -30,17 +30,6 @@ void ts_own_word(TsOwn *k, int64_t w);
 /* x row-major, apart from y; a new reference. */
 TsTensor *ts_own_ready(const TsCall *call, TsTensor *x);
 
-/* x with the axis last, as a view. */
-TsTensor *ts_own_turned(TsTensor *x, int axis);
-/* from, whose last axis is to's `axis`, to there. Not 0: failed. */
-int ts_own_turn_back(const TsCall *call, TsTensor *from, TsTensor *to, int axis);
-
-/* Sizes before, along and behind an axis. */
-typedef struct TsOwnAxis {
-  int64_t outer, n, inner;
-} TsOwnAxis;
-TsOwnAxis ts_own_axis(const TsMeta *m, int64_t axis);
-
 /* Processors that run kernels with roles of so much work, 0: none; whether those by warps run. */
 int ts_own_roles(int device, double work);
 bool ts_own_warps(int device, double work, TsGpuMachine *gpu);
@@ -54,10 +43,7 @@ int ts_offload_in_range(TsOffloader *o, const TsCall *call, int device, int inpu
 int ts_offload_masked(TsOffloader *o, TsCall *call, int device);
 int ts_offload_histogram(TsOffloader *o, TsCall *call, int device);
 int ts_offload_attention(TsOffloader *o, TsCall *call, int device);
-int ts_offload_dct(TsOffloader *o, TsCall *call, int device);
 int ts_offload_conv(TsOffloader *o, TsCall *call, int device);
 int ts_offload_grouped(TsOffloader *o, TsCall *call, int device);
-int ts_offload_rope(TsOffloader *o, TsCall *call, int device);
-void ts_offload_rope_flush(TsOffloader *o);
 
 #endif

@@ -1,9 +1,8 @@
-/* Passes of a transform on tiles: butterflies, roots, exchanges. See jit/eager/family/fft_tile.h. */
+/* Passes of a transform on tiles: butterflies, roots, exchanges. See ir/lower/fft/tile.h. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/eager/family/fft_tile.h"
-#include "vm/fft/plan.h"
+#include "ir/lower/fft/tile.h"
 
 typedef TsTileVal V;
 typedef TsFftCx Cx;
