@@ -103,17 +103,29 @@ static int copy_kernel(TsSteps *x, const TsMeta *m, TsDtype d, Copy *c, TsSchedK
   return failed ? -1 : 0;
 }
 
+/* Elements of 16 bytes are pairs along one more axis. */
+static int halve(int ndim, int64_t *dim, TsStepsView *v) {
+  for (int i = 0; i < ndim; i++) v->stride[i] *= 2;
+  v->dtype = TS_DT_i64, v->stride[ndim] = 1, dim[ndim] = 2;
+  return ndim + 1;
+}
+
 void ts_steps_copy(TsSteps *x, int ndim, const int64_t *dim, const TsStepsView *to,
                    const TsStepsView *from) {
-  Copy c = {.from_stride = from->stride, .to_stride = to->stride};
+  TsStepsView a = *from, b = *to;
+  Copy c = {.from_stride = a.stride, .to_stride = b.stride};
   TsSchedKernel k = {.tile = NULL};
-  TsMeta m = {.dtype = (uint8_t)from->dtype, .ndim = (uint8_t)ndim};
-  if (ndim) memcpy(m.dim, dim, sizeof *dim * (size_t)ndim);
-  if (x->failed || copy_kernel(x, &m, to->dtype, &c, &k)) {
+  int64_t all[TS_MAX_RANK];
+  bool pairs = a.dtype == b.dtype && ts_dtypes[a.dtype].nbytes == 16 && ndim < TS_MAX_RANK;
+  if (ndim) memcpy(all, dim, sizeof *dim * (size_t)ndim);
+  if (pairs) halve(ndim, all, &a), ndim = halve(ndim, all, &b);
+  TsMeta m = {.dtype = (uint8_t)a.dtype, .ndim = (uint8_t)ndim};
+  memcpy(m.dim, all, sizeof *all * (size_t)ndim);
+  if (x->failed || copy_kernel(x, &m, b.dtype, &c, &k)) {
     fail(x);
     return;
   }
-  ts_steps_add(x, k.tile, (int[]){from->arg, to->arg}, k.dim);
+  ts_steps_add(x, k.tile, (int[]){a.arg, b.arg}, k.dim);
 }
 
 /* From one argument to another, of which one lies as v does, the other row-major in that order and of

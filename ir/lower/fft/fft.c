@@ -50,12 +50,30 @@ static int operand(Job *j) {
   return ts_steps_in_as(&j->x, 0, NULL, j->reals ? j->real : (TsDtype)j->in->dtype);
 }
 
+/* The operand as n elements along the axis, zeros behind those that are there, in type d. */
+static int padded(Job *j, TsStepsAxis *a, int64_t n, TsDtype d) {
+  int64_t count = a->outer * n * a->inner, dim[3] = {a->outer, a->n < n ? a->n : n, a->inner};
+  int parts = ts_dtype_is(d, TS_KIND_C) ? 2 : 1, each = j->reals ? parts : 1;
+  TsDtype moves = j->reals ? j->real : d;
+  TsStepsView from = {operand(j), moves, {a->n * a->inner, a->inner, 1}};
+  TsStepsView to = {.dtype = moves, .stride = {n * a->inner * each, a->inner * each, each}};
+  to.arg = ts_steps_temp(&j->x, count * ts_dtypes[d].nbytes);
+  if (a->n < n || each > 1) ts_steps_fill(&j->x, to.arg, j->real, count * parts, 0);
+  ts_steps_copy(&j->x, 3, dim, &to, &from);
+  a->n = n;
+  return to.arg;
+}
+
 static void one(Job *j, int kind, bool inverse) {
   const TsAttr *attr = j->n->attr;
   TsStepsAxis a = ts_steps_axis(j->in, attr[1].i);
-  int64_t n = j->y->dim[a.at];
+  int64_t n = j->y->dim[a.at], half = n / 2 + 1;
   if (kind == TS_FFT_r2c) n = attr[0].type == TS_ATTR_int ? attr[0].i : a.n;
-  int in = operand(j);
+  bool spectrum = kind == TS_FFT_c2r && (j->reals || a.n != half);
+  bool odd = kind == TS_FFT_r2c && n % 2 == 0 && a.n % 2;
+  int in = spectrum ? padded(j, &a, half, ts_dtype_complex(j->real))
+           : odd    ? padded(j, &a, n, j->real)
+                    : operand(j);
   along(j, kind, inverse, ts_fft_norm(attr[2].i), n, a, in, ts_steps_out(&j->x, 0, NULL));
 }
 
@@ -75,7 +93,7 @@ static bool takes(const Job *j) {
   TsDtype d = (TsDtype)j->in->dtype;
   if (!j->y->ndim || !ts_meta_numel(j->y) || !ts_meta_numel(j->in)) return false;
   if (axes->type == TS_ATTR_ints && !axes->n) return false;
-  if (j->reals) return d != TS_DT_mxfp4 && j->n->op != TS_OP_irfft;
+  if (j->reals) return d != TS_DT_mxfp4;
   return d == ts_dtype_complex(j->real);
 }
 

@@ -469,7 +469,7 @@ static int build(Make *m, const TsFftPlan *p, const TsFftPlan *roots, TsError *e
     two_phases(m, n);
     return 0;
   }
-  Core c = {.p = (TsFftPlan *)(uintptr_t)p, .guarded = f->kind != TS_FFT_c2r};
+  Core c = {.p = (TsFftPlan *)(uintptr_t)p, .guarded = f->kind != TS_FFT_c2r && f->in_n <= f->n};
   ts_fft_passes(m, n);
   cut_steps(m);
   choose(m, f->inner, f->batch);
