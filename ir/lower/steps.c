@@ -294,12 +294,15 @@ static void put_params(TsSteps *x) {
   }
 }
 
-/* The only step has the parameters of the whole, in their order. */
+/* The only step has the parameters of the whole, in their order and as elements of their size. */
 static bool is_single(const TsSteps *x) {
   const TsTilePart *p = &x->parts->part[0];
   if (x->parts->n != 1 || x->parts->ntemp || p->k->nparam != x->nin + x->nout) return false;
-  for (int a = 0; a < p->k->nparam; a++)
+  for (int a = 0; a < p->k->nparam; a++) {
+    const TsTileType *own = &p->k->param[a]->type, *whole = &x->whole->param[a]->type;
     if (p->arg[a] != a || p->byte[a]) return false;
+    if (ts_dtypes[own->dtype].nbytes > ts_dtypes[whole->dtype].nbytes) return false;
+  }
   return true;
 }
 

@@ -60,6 +60,13 @@ typedef struct TsFftStep {
   int64_t e, d, m;
 } TsFftStep;
 
+/* A table [rows, d, t] (or [rows, d] with t 1) of complex constants, a parameter. */
+typedef struct TsFftTable {
+  TsTileVal memory;
+  int64_t rows, d, t;
+  char *at; /* elements, until the next table is made */
+} TsFftTable;
+
 typedef struct TsFftMake {
   const TsFftForm *f;
   TsFftTile *out;
@@ -74,19 +81,20 @@ typedef struct TsFftMake {
   int npass, nstep;
   TsFftPass pass[TS_FFT_PASSES];
   TsFftStep step[TS_FFT_PASSES];
+  TsFftTable roots[TS_FFT_PASSES]; /* behind each pass, where they differ in a tile */
   TsTileVal shared[2]; /* flat */
   int64_t room;
   int64_t dim[4]; /* of the tiles now */
   TsTileVal at_row, at_col;
   bool edge_row, edge_col;
+  bool crowded; /* more tables than a kernel has parameters */
 } TsFftMake;
 
 /* ---- real.c. roots: w(n, k), k <= n/2. The packed spectrum of a half one, with re and im
  * exchanged, as the inverse transform takes it; and the half spectrum out of the packed one,
  * which lies in shared memory meanwhile. table: of the last step's roots. */
-struct TsFftTable;
 void ts_fft_load_half(TsFftMake *m, TsTileVal x, const void *roots, TsFftCx *v);
-void ts_fft_store_split(TsFftMake *m, TsTileVal y, const struct TsFftTable *table, TsFftCx *v);
+void ts_fft_store_split(TsFftMake *m, TsTileVal y, const TsFftTable *table, TsFftCx *v);
 
 /* ---- tile.c */
 /* base and up along an axis of the tile; whether x < n. */
@@ -117,12 +125,6 @@ static inline TsTileVal ts_fft_op(TsFftMake *m, int op, TsTileVal x, TsTileVal y
   return ts_tile_op2(&m->b, op, x, y);
 }
 
-/* A table [rows, d, t] (or [rows, d] with t 1) of complex constants, a parameter. */
-typedef struct TsFftTable {
-  TsTileVal memory;
-  int64_t rows, d, t;
-  char *at; /* elements, until the next table is made */
-} TsFftTable;
 TsFftTable ts_fft_table(TsFftMake *m, int64_t rows, int64_t d, int64_t t);
 /* Of a line of constants, at index j; zeros from n on. mirror: j > mirror/2 has that of mirror
  * - j. */
