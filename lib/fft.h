@@ -34,7 +34,8 @@ TsFftScale ts_fft_scale(int kind, bool inverse, int64_t n, int norm);
 
 /* ---- plans */
 enum {
-  TS_FFT_ROW = 128,  /* bytes of a row of work memory: real parts, 64 bytes further imaginary ones */
+  TS_FFT_ROW =
+      128, /* bytes of a row of work memory: real parts, 64 bytes further imaginary ones */
   TS_FFT_LEAF = 64,  /* longest chain */
   TS_FFT_PRIME = 61, /* largest direct prime */
   TS_FFT_CHAIN = 6

@@ -125,7 +125,8 @@ static TsTile *build_tables(const Rope *r) {
   TsTileBuild b = ts_tile_build(k);
   TsTileType t = ts_tile_vector(TS_DT_i64, PIECE);
   TsTileAccess edge = {.edge = true};
-  TsTileLoop l = ts_tile_for(&b, ts_tile_index(&b, 0), ts_short_dim(&b, 0), PIECE, true, 0, NULL);
+  TsTileLoop l =
+      ts_tile_for(&b, ts_tile_index(&b, 0), ts_short_dim(&b, 0), PIECE, true, 0, NULL);
   V e = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
   V own = ts_short_gather(&b, f, ts_short_by(&b, TS_OP_mod, e, r->half), true);
   V at = position_of(&b, p, ts_short_by(&b, TS_OP_floordiv, e, r->half));
@@ -213,7 +214,8 @@ static TsTile *build(const Rope *r) {
 /* ---- the operators */
 /* The offset of a loop that writes one word after the other is another one each time. */
 static void put_steps(TsSteps *x, const Rope *r, const TsMeta *m, int64_t positions) {
-  int64_t s = m->dim[m->ndim - 2], all = positions * r->half, outer = ts_meta_numel(m) / (s * r->n);
+  int64_t s = m->dim[m->ndim - 2], all = positions * r->half,
+          outer = ts_meta_numel(m) / (s * r->n);
   int64_t batches = positions / s, size = ts_dtypes[r->wide].nbytes;
   int f = ts_steps_temp(x, 8 * r->half), list[4] = {f}, n = 1;
   int cos = ts_steps_temp(x, all * size), sin = ts_steps_temp(x, all * size);

@@ -66,7 +66,8 @@ static void keep_ptx(const TsTile *k) {
   static atomic_uint count;
   bool roles = has_roles(k);
   const char *folder = getenv("TESSERA_SIM_PTX");
-  const TsTarget *oldest = ts_target_with(TS_UNIT_mma), *own = roles ? ts_target(k->target) : oldest;
+  const TsTarget *oldest = ts_target_with(TS_UNIT_mma),
+                 *own = roles ? ts_target(k->target) : oldest;
   TsGpuCode code = {0};
   TsGpuMma info;
   TsText text = {0};
@@ -304,6 +305,11 @@ double ts_device_kernel_cost(TsDevice *d, const TsTile *k, const uint8_t key[32]
   return usec;
 }
 
+/* A GPU stops there. */
+static bool begins_between(const TsTileType *t, const void *at) {
+  return t->dtype != TS_DT_mxfp4 && (uintptr_t)at % (uintptr_t)ts_dtypes[t->dtype].nbytes;
+}
+
 static int run_simulated(const TsDeviceKernel *d, void *const *arg, const int64_t *dim,
                          TsError *err) {
   enum { FEW = 64 };
@@ -315,6 +321,9 @@ static int run_simulated(const TsDeviceKernel *d, void *const *arg, const int64_
   for (int i = 0; i < k->nparam; i++) {
     at[i] = ts_sim_host(arg[i]);
     low |= (uintptr_t)at[i];
+    if (begins_between(&k->param[i]->type, at[i]))
+      return ts_error_set(err, TS_ERR_device, "%s: parameter %d begins between elements",
+                          k->name, i);
   }
   ts_memory_spare(true);
   int failed = d->emulated ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)

@@ -190,8 +190,10 @@ static void find_wider(TsDeviceParts *p, const TsTileParts *from) {
       if (arg < 0) continue;
       const TsTileType *whole = &k->param[arg]->type, *own = &from->part[i].k->param[a]->type;
       uintptr_t size = (uintptr_t)ts_dtypes[own->dtype].nbytes;
-      if (size <= (uintptr_t)ts_dtypes[whole->dtype].nbytes || size <= p->wider[arg].size) continue;
-      p->wider[arg] = (struct Wider){ts_tile_numel(whole) * ts_dtypes[whole->dtype].nbytes, size};
+      if (size <= (uintptr_t)ts_dtypes[whole->dtype].nbytes || size <= p->wider[arg].size)
+        continue;
+      p->wider[arg] =
+          (struct Wider){ts_tile_numel(whole) * ts_dtypes[whole->dtype].nbytes, size};
     }
 }
 

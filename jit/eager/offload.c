@@ -430,7 +430,8 @@ static int concat(const TsCall *call) {
 
 /* Operators with kernels of their own; 0: of another family, or not of these operands. */
 typedef int Family(TsOffloader *, TsCall *, int);
-static Family *const family[] = {ts_offload_conv, ts_offload_masked, ts_offload_histogram, ts_offload_attention, ts_offload_grouped};
+static Family *const family[] = {ts_offload_conv, ts_offload_masked, ts_offload_histogram,
+                                 ts_offload_attention, ts_offload_grouped};
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place);
 

@@ -14,7 +14,7 @@ typedef enum Work { SPREAD, FINISH, BEGIN, GATHER } Work; /* two of dct, two of 
 
 typedef struct Dct {
   Work work;
-  TsDtype d, out; /* in which it is done; of what comes out */
+  TsDtype d, out;   /* in which it is done; of what comes out */
   int64_t n, given; /* elements along the axis of the operand: zeros behind them */
   double scale, dc;
 } Dct;
@@ -170,7 +170,8 @@ static void transform(Job *j, bool back, TsDtype out, int in, int y) {
 
 static int roots(Job *j) {
   int64_t n = j->f.n;
-  TsFftPlan *p = ts_fft_plans_take(j->f.d == TS_DT_f64 ? TS_FFT_f64 : TS_FFT_f32, TS_FFT_QUARTER, n);
+  TsFftPlan *p =
+      ts_fft_plans_take(j->f.d == TS_DT_f64 ? TS_FFT_f64 : TS_FFT_f32, TS_FFT_QUARTER, n);
   int w = ts_steps_table(&j->x, p ? p->line : NULL, 2 * (n / 2 + 1) * ts_dtypes[j->f.d].nbytes);
   ts_fft_plans_give(p);
   return w;
@@ -186,7 +187,8 @@ int ts_lower_dct(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, voi
   if (!y->ndim || !ts_meta_numel(y) || !ts_meta_numel(x)) return 0;
   if (to == TS_DT_mxfp4 || x->dtype == TS_DT_mxfp4) return 0;
   TsStepsAxis from = ts_steps_axis(x, n->attr[1].i), a = ts_steps_axis(y, n->attr[1].i);
-  TsFftScale s = ts_fft_scale(back ? TS_FFT_dct3 : TS_FFT_dct2, back, a.n, ts_fft_norm(n->attr[2].i));
+  TsFftScale s =
+      ts_fft_scale(back ? TS_FFT_dct3 : TS_FFT_dct2, back, a.n, ts_fft_norm(n->attr[2].i));
   Job j = {.f = {.d = to == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32, .n = a.n, .given = from.n}};
   j.f.scale = s.scale, j.f.dc = s.dc;
   j.rows = a.outer * a.inner;

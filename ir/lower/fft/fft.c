@@ -19,8 +19,7 @@ void ts_fft_step(TsSteps *x, TsFftForm f, TsStepsAxis a, int in, int out) {
   f.in_n = a.n, f.inner = a.inner, f.batch = about(a.outer);
   if (!x->failed && !ts_fft_tile(&f, &t, x->err) && t.ntable)
     table = ts_steps_table(x, t.table, (int64_t)t.nbytes);
-  for (int i = 0; i < t.ntable; i++)
-    arg[1 + i] = ts_steps_from(x, table, (int64_t)t.offset[i]);
+  for (int i = 0; i < t.ntable; i++) arg[1 + i] = ts_steps_from(x, table, (int64_t)t.offset[i]);
   arg[1 + t.ntable] = out;
   int64_t parts = f.type == TS_FFT_f64 && f.kind == TS_FFT_c2r ? 2 : 1;
   ts_steps_add(x, t.tile, arg, (int64_t[]){a.outer, a.outer * a.n * a.inner * parts});

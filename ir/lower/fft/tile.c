@@ -8,7 +8,6 @@
 
 #include "ir/lower/fft/plans.h"
 
-
 typedef TsTileVal V;
 typedef TsFftCx Cx;
 typedef TsFftMake Make;
@@ -469,7 +468,8 @@ static int build(Make *m, const TsFftPlan *p, const TsFftPlan *roots, TsError *e
     two_phases(m, n);
     return 0;
   }
-  Core c = {.p = (TsFftPlan *)(uintptr_t)p, .guarded = f->kind != TS_FFT_c2r && f->in_n <= f->n};
+  Core c = {.p = (TsFftPlan *)(uintptr_t)p,
+            .guarded = f->kind != TS_FFT_c2r && f->in_n <= f->n};
   ts_fft_passes(m, n);
   cut_steps(m);
   choose(m, f->inner, f->batch);

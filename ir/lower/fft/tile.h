@@ -82,7 +82,7 @@ typedef struct TsFftMake {
   TsFftPass pass[TS_FFT_PASSES];
   TsFftStep step[TS_FFT_PASSES];
   TsFftTable roots[TS_FFT_PASSES]; /* behind each pass, where they differ in a tile */
-  TsTileVal shared[2]; /* flat */
+  TsTileVal shared[2];             /* flat */
   int64_t room;
   int64_t dim[4]; /* of the tiles now */
   TsTileVal at_row, at_col;
