@@ -157,6 +157,12 @@ int ts_steps_as_it_lies(TsSteps *x, int i) {
   return param(x->in, &x->nin, v);
 }
 
+int ts_steps_into(TsSteps *x, int i) {
+  TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
+  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return fail(x);
+  return RESULT + param(x->out, &x->nout, v);
+}
+
 int ts_steps_in_as(TsSteps *x, int i, const TsStepsOrder *order, TsDtype d) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
   if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return fail(x);

@@ -150,7 +150,8 @@ static int make(TsGpuKernel *g, Variant *v, TsGpuForm form, TsError *err) {
 TsGpuKernel *ts_gpu_kernel_open(TsDevice *d, const TsTile *k, const uint8_t digest[32],
                                 TsError *err) {
   const TsTarget *t = d->run ? ts_target_of(d) : NULL;
-  if (!ts_target_gpu(t)) return ts_error_set(err, TS_ERR_device, "jit: no code for %s", d->name), NULL;
+  if (!ts_target_gpu(t))
+    return ts_error_set(err, TS_ERR_device, "jit: no code for %s", d->name), NULL;
   if (ts_device_use(d, err)) return NULL;
   TsGpuKernel *g = calloc(1, sizeof *g);
   if (!g) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
@@ -208,7 +209,8 @@ static int launch(TsGpuKernel *g, Variant *v, void **args, const int64_t *dim, T
                   .block = {(uint32_t)p->threads, 1, 1},
                   .shared = p->shared,
                   .early = before >= MANY_BLOCKS && ts_target_has(g->target, TS_UNIT_early),
-                  .ahead = i == 0 && blocks >= MANY_BLOCKS && ts_target_has(g->target, TS_UNIT_early),
+                  .ahead = i == 0 && blocks >= MANY_BLOCKS &&
+                           ts_target_has(g->target, TS_UNIT_early),
                   .args = args};
     if (g->d->run->launch(g->d, &l, err)) return -1;
     before = blocks;

@@ -347,6 +347,39 @@ static int run_in_scratch(const TsDeviceKernel *k, void *scratch, void *const *a
   return failed;
 }
 
+/* ---- what ran */
+enum { WATCHED = 512 };
+static struct {
+  pthread_mutex_t lock;
+  atomic_bool on;
+  int n;
+  uint8_t key[WATCHED][32];
+} watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void ts_device_kernel_watch(bool on) {
+  pthread_mutex_lock(&watch.lock);
+  watch.n = 0;
+  atomic_store(&watch.on, on);
+  pthread_mutex_unlock(&watch.lock);
+}
+
+int ts_device_kernel_watched(uint8_t (*keys)[32], int most) {
+  pthread_mutex_lock(&watch.lock);
+  int n = watch.n;
+  memcpy(keys, watch.key, sizeof *watch.key * (size_t)(n < most ? n : most));
+  pthread_mutex_unlock(&watch.lock);
+  return n;
+}
+
+static void note(const TsDeviceKernel *k) {
+  if (!atomic_load_explicit(&watch.on, memory_order_relaxed)) return;
+  pthread_mutex_lock(&watch.lock);
+  int i = 0;
+  while (i < watch.n && memcmp(watch.key[i], k->key, sizeof k->key)) i++;
+  if (i == watch.n && i < WATCHED) memcpy(watch.key[watch.n++], k->key, sizeof k->key);
+  pthread_mutex_unlock(&watch.lock);
+}
+
 int ts_device_kernel_run(TsDeviceKernel *k, void *const *arg, const int64_t *dim,
                          TsError *err) {
   return ts_device_kernel_run_in(k, NULL, arg, dim, err);
@@ -384,6 +417,7 @@ static int stand_in(TsDeviceKernel *k, void *const *arg, const int64_t *dim, TsE
 int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
                             const int64_t *dim, TsError *err) {
   if (k->parts) return ts_device_parts_run(k->parts, scratch, arg, dim, err);
+  note(k);
   if (!ts_device_kernel_ready(k) || k->why.code) return stand_in(k, arg, dim, err);
   if (k->tile) return run_in_scratch(k, scratch, arg, dim, err);
   return k->roles ? ts_gpu_explicit_run(k->roles, arg, dim, err)
@@ -418,6 +452,7 @@ static int emulate_many(const TsTile *k, int n, void *const *arg, const int64_t 
 int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,
                               TsError *err) {
   int failed = 0;
+  note(k);
   if (k->gpu) return ts_gpu_kernel_run_many(k->gpu, n, arg, dim, err);
   if (k->emulated) return emulate_many(k->tile, n, arg, dim, err);
   for (int i = 0; i < n && !failed; i++)

@@ -10,7 +10,10 @@
 #include <string.h>
 
 #include "ir/lower/index/index.h"
+#include "ir/lower/short.h"
+#include "jit/build/build.h"
 #include "jit/eager/family/own.h"
+#include "jit/launch/profile.h"
 #include "vm/drive/index.h"
 
 typedef TsTileVal V;
@@ -23,6 +26,7 @@ typedef struct TsGuards {
   bool pending, telling;
   TsTensor *found; /* [SLOTS, PARTS, NUMBERS]: place and number; place -1: none */
   TsGuard of[SLOTS];
+  TsDeviceKernel *kernel[TS_DT_COUNT][2][2]; /* of the table of kernels, by what it looks at */
 } TsGuards;
 
 /* ---- the kernel */
@@ -65,9 +69,8 @@ static V first_wrong(TsTileBuild *b, const Look *k, V index, V first) {
 }
 
 /* Sizes: count, numbers of a part, size of the axis, the number that is ignored. */
-static TsTile *build(const void *arg) {
+static TsTile *build(const Look *how) {
   static const char *const name[] = {"N", "each", "size", "ignored"};
-  const Look *how = arg;
   TsTile *k = ts_tile_new("indices");
   int64_t size[4];
   if (!k) return NULL;
@@ -166,26 +169,36 @@ static int slot_of(TsOffloader *o, TsGuards *g, const TsGuard *guard) {
   return g->n++;
 }
 
+/* NULL: there is none, or it is compiled in the background and the CPU may look as well. */
+static TsDeviceKernel *kernel_of(TsOffloader *o, TsGuards *g, const Look *how, TsOp op) {
+  TsDeviceKernel **k = &g->kernel[how->index][how->wraps][how->loss];
+  TsError err = {0};
+  TsTile *t = *k && !o->shown ? NULL : build(how);
+  if (t && o->shown) ts_build_kernel_text(ts_device_at(g->device), t, o->level, o->shown, &err);
+  if (t && !*k && !t->failed) *k = ts_offload_kernel(o, ts_device_at(g->device), t, &err);
+  ts_tile_free(t);
+  return *k && ts_offload_can(o, op, g->device, k) ? *k : NULL;
+}
+
+/* 1; 0: the CPU looks; -1. index: row-major. */
 static int look(TsOffloader *o, TsGuards *g, int slot, TsTensor *index) {
   const TsGuard *guard = &g->of[slot];
-  int64_t n = ts_tensor_numel(index), each = (n + PARTS - 1) / PARTS, stride = 1;
+  int64_t n = ts_tensor_numel(index), each = (n + PARTS - 1) / PARTS;
+  int64_t bytes = (int64_t)PARTS * NUMBERS * 8;
   Look how = {ts_tensor_dtype(index), ts_guard_wraps(guard), ts_guard_of_loss(guard)};
-  TsMeta m = g->found->meta;
-  m.dim[0] = PARTS * NUMBERS;
-  TsTensor *to = ts_tensor_view(g->found, &m, &stride, (int64_t)slot * PARTS * NUMBERS * 8);
-  TsCall call = {.ctx = o->c, .op = guard->op};
-  TsOwn k = {.build = build, .arg = &how, .nin = 1, .in = {index}, .nout = 1, .out = {to}};
-  k.ndim = 4;
-  k.dim[0] = n, k.dim[1] = (each + PIECE - 1) / PIECE * PIECE;
-  k.dim[2] = guard->size, k.dim[3] = guard->ignored;
-  ts_own_word(&k, 'G' << 8);
-  ts_own_word(&k, how.index | how.wraps << 8 | how.loss << 9);
   bool outermost = ts_offload_begin(o, (Meanwhile){.dst = index});
-  int done = to ? ts_own_run(o, &call, g->device, &k) : -1;
+  TsDeviceKernel *k = kernel_of(o, g, &how, guard->op);
   ts_offload_end(o, outermost);
-  if (done == 1) o->stats.calls--; /* no call of the program's */
-  ts_tensor_unref(to);
-  return done;
+  if (!k) return 0;
+  int64_t dim[4] = {n, (each + PIECE - 1) / PIECE * PIECE, guard->size, guard->ignored};
+  void *arg[2] = {ts_tensor_read_on(index, g->device),
+                  ts_tensor_write_on(g->found, g->device, false)};
+  if (!arg[0] || !arg[1]) return -1;
+  arg[1] = (char *)arg[1] + slot * bytes;
+  ts_offload_touch(o->c, index, arg[0], false);
+  ts_offload_touch_bytes(o->c, arg[1], bytes, true);
+  if (ts_profile_on()) ts_profile_label("indices", (double)ts_meta_nbytes(&index->meta), 0);
+  return ts_offload_launch(o->c, k, 2, arg, 4, dim) ? -1 : 1;
 }
 
 /* Eager calls say where they stand: the error comes later. */
@@ -208,7 +221,6 @@ int ts_offload_guard(TsContext *c, const TsGuard *guard, TsTensor *index) {
   if (done == 1) g->pending = c->waiting = true;
   return done;
 }
-
 int ts_offload_in_range(TsOffloader *o, const TsCall *call, int device, int input, int axis,
                         int64_t size) {
   TsGuard g = {.op = call->op, .x = call->in[0]->meta, .axis = axis, .size = size};

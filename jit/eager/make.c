@@ -5,6 +5,7 @@
 #include "ir/graph/graph.h"
 #include "ir/lower/lower.h"
 #include "ir/lower/short.h"
+#include "jit/build/build.h"
 #include "jit/eager/state.h"
 #include "jit/tune/device.h"
 
@@ -34,7 +35,7 @@ static bool layout_of(void *arg, TsVal v, int64_t *stride) {
 
 static int build_graph(Making *m, TsError *err) {
   const Form *f = m->f;
-  int nout = 0, ntensor = 0;
+  int nout = 0;
   if (!(m->g = ts_graph_new(ts_op_info((TsOp)f->op)->name, err))) return -1;
   m->g->apart = m->g->numbers_fit = m->g->runs_all = true;
   for (int i = 0; i < f->nin; i++) {
@@ -47,9 +48,7 @@ static int build_graph(Making *m, TsError *err) {
     m->in[i] =
         number ? ts_graph_number(m->g, o->number) : ts_graph_param(m->g, &meta, NULL, NULL);
     if (!m->in[i]) return -1;
-    ntensor += !number;
   }
-  if (f->nin && !ntensor) return refuse(err, "it has no tensors");
   if (!ts_graph_emit(m->g, (TsOp)f->op, f->nin, m->in, f->attr, m->out, &nout)) return -1;
   if (nout != f->nout) return refuse(err, "it has other results");
   for (int i = 0; i < nout; i++) {
@@ -159,12 +158,19 @@ static bool has_twin(const Making *m) {
   return is_half(f) ? work > large : ts_dtypes[a->dtype].nbytes >= 4 && work <= large;
 }
 
+static int lower_form(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *err) {
+  *k = (TsSchedKernel){.tile = NULL};
+  if (!build_graph(m, err) && !lower(m, target, k, err)) return 0;
+  ts_tile_free(k->tile);
+  k->tile = NULL;
+  return -1;
+}
+
 static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, bool quick,
                          Plan *p, TsError *err) {
   Making m = {.f = f, .quick = quick};
-  TsSchedKernel k = {.tile = NULL};
-  int failed = build_graph(&m, err) || lower(&m, target, &k, err);
-  if (!failed) failed = find_args(&m, &k, p, err);
+  TsSchedKernel k;
+  int failed = lower_form(&m, target, &k, err) || find_args(&m, &k, p, err);
   if (!failed) {
     find_sizes(&m, &k, p);
     find_over(p);
@@ -178,7 +184,7 @@ static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, 
   return failed;
 }
 
-/* One number everywhere. */
+/* One number everywhere: a size of the kernel, as no node says it. */
 static void make_fill(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
   TsTile *k = ts_short_fill((TsDtype)f->out[0].meta.dtype);
   p->nparam = 1, p->ndim = 2;
@@ -193,21 +199,39 @@ static void make_fill(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
   ts_tile_free(k);
 }
 
-static void make_transpose(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
-  TsTile *k = ts_offload_transpose(f);
-  p->nparam = 2, p->ndim = 0;
-  p->arg[0] = 0, p->arg[1] = -1;
-  p->sized = false;
-  if (!k)
-    ts_error_memory(err);
-  else
-    p->kernel = ts_offload_kernel(o, ts_device_at(f->device), k, err);
-  ts_tile_free(k);
-}
-
 static bool is_fill(const Form *f) {
   return f->op == TS_OP_cast && f->in[0].kind == OPERAND_number && f->out[0].meta.ndim == 1 &&
          !f->out[0].strided;
+}
+
+static TsTile *tile_of(const Form *f, const TsTarget *target, TsGraph **g, TsError *err) {
+  Making m = {.f = f};
+  TsSchedKernel k;
+  if (is_fill(f)) return ts_short_fill((TsDtype)f->out[0].meta.dtype);
+  int failed = lower_form(&m, target, &k, err);
+  *g = m.g;
+  return failed ? NULL : k.tile;
+}
+
+int ts_offload_show(TsOffloader *o, const Form *f) {
+  const char *why;
+  TsDevice *d = ts_device_at(f->device);
+  TsError err = {0};
+  TsGraph *g = NULL;
+  const TsTarget *target = ts_device_target(d, &why);
+  TsTile *k = target ? tile_of(f, target, &g, &err) : NULL;
+  const char *name = ts_op_info((TsOp)f->op)->name;
+  int failed = 0;
+  if (k)
+    failed = ts_build_kernel_text(d, k, o->level, o->shown, &o->c->err);
+  else
+    ts_text_format(o->shown, "// %s: the CPU runs it: %s\n", name,
+                   target ? err.message
+                   : why  ? why
+                          : "the device has no kernels");
+  ts_tile_free(k);
+  if (g) ts_graph_free(g);
+  return failed;
 }
 
 void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
@@ -220,8 +244,6 @@ void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
     refuse(err, why ? why : "the device has no kernels");
   else if (is_fill(f))
     make_fill(o, f, p, err);
-  else if (ts_offload_transposes(f))
-    make_transpose(o, f, p, err);
   else
     make_of_graph(o, f, target, false, p, err);
 }

@@ -354,6 +354,7 @@ static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
 static int run_form(TsContext *c, const Form *f, bool in_place) {
   Plan *p;
   if (is_empty(f)) return !needs_vm(f);
+  if (of(c)->shown && ts_offload_show(of(c), f)) return -1;
   int done = find_plan(c, f, in_place, &p);
   return done == 1 ? run(c, f, p) : done;
 }
@@ -373,65 +374,40 @@ static bool numbers_fit(const TsCall *call) {
   return true;
 }
 
-static int assign_there(TsContext *c, TsTensor *dst, TsTensor *src) {
+/* x, a number, everywhere. Where elements lie apart, it is one element that all are copies of. */
+static int assign_element(TsContext *c, TsTensor *dst, TsTensor *x) {
+  const int64_t apart[TS_MAX_RANK] = {0};
+  TsMeta m = {.dtype = dst->meta.dtype, .ndim = 1, .device = dst->meta.device, .dim = {1}};
+  TsTensor *one = ts_tensor_new(c, &m), *all = NULL;
+  int done = one ? ts_offload_assign(c, one, x) : -1;
+  if (done == 1) done = (all = ts_tensor_view(one, &dst->meta, apart, one->offset)) ? 1 : -1;
+  if (done == 1) done = ts_offload_assign(c, dst, all);
+  ts_tensor_unref(one), ts_tensor_unref(all);
+  return done;
+}
+
+int ts_offload_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   Form f;
   TsOffloader *o = of(c);
   if (!o->on) return 0;
+  bool number = src->meta.weak && !src->meta.ndim;
+  if (number && !dst->contiguous) return assign_element(c, dst, src);
   bool outermost = ts_offload_begin(o, (Meanwhile){.dst = dst});
   int done = ts_offload_form_assign(dst, src, &f) ? run_form(c, &f, false) : 0;
   ts_offload_end(o, outermost);
   return done;
 }
 
-static int assign_number(TsContext *c, TsTensor *dst, double value) {
+int ts_offload_assign_number(TsContext *c, TsTensor *dst, double value) {
   TsTensor *x = ts_tensor_number(c, value);
-  Form f;
-  int done = x && ts_offload_form_assign(dst, x, &f) ? run_form(c, &f, false) : 0;
+  int done = x ? ts_offload_assign(c, dst, x) : -1;
   ts_tensor_unref(x);
-  return done;
-}
-
-/* Copies, and tensors of one number. */
-static int create(const TsCall *call) {
-  switch (call->op) {
-  case TS_OP_empty:
-  case TS_OP_empty_like: return 1;
-  case TS_OP_zeros:
-  case TS_OP_zeros_like: return assign_number(call->ctx, call->out[0], 0);
-  case TS_OP_ones:
-  case TS_OP_ones_like: return assign_number(call->ctx, call->out[0], 1);
-  case TS_OP_full: return assign_number(call->ctx, call->out[0], call->attr[1].f);
-  case TS_OP_clone: return assign_there(call->ctx, call->out[0], call->in[0]);
-  case TS_OP_full_like: return assign_number(call->ctx, call->out[0], call->attr[0].f);
-  default: return 0;
-  }
-}
-
-/* The elements of y's axis from `start` on are x's. */
-static int place_part(TsContext *c, TsTensor *y, TsTensor *x, int axis, int64_t start) {
-  TsMeta m = y->meta;
-  m.dim[axis] = x->meta.dim[axis];
-  int64_t offset = y->offset + start * y->stride[axis] * ts_dtypes[m.dtype].nbytes;
-  if (x->storage == y->storage && x->offset == offset && x->meta.dtype == m.dtype) return 1;
-  TsTensor *part = ts_tensor_numel(x) ? ts_tensor_view(y, &m, y->stride, offset) : NULL;
-  int done = !ts_tensor_numel(x) ? 1 : part ? assign_there(c, part, x) : -1;
-  ts_tensor_unref(part);
-  return done;
-}
-
-static int concat(const TsCall *call) {
-  TsTensor *y = call->out[0];
-  int axis = (int)(call->attr[0].i < 0 ? call->attr[0].i + y->meta.ndim : call->attr[0].i);
-  int done = y->meta.dtype != TS_DT_mxfp4;
-  for (int64_t i = 0, at = 0; i < call->nin && done == 1; at += call->in[i++]->meta.dim[axis])
-    done = place_part(call->ctx, y, call->in[i], axis, at);
   return done;
 }
 
 /* Operators with kernels of their own; 0: of another family, or not of these operands. */
 typedef int Family(TsOffloader *, TsCall *, int);
-static Family *const family[] = {ts_offload_conv, ts_offload_masked, ts_offload_histogram,
-                                 ts_offload_attention, ts_offload_grouped};
+static Family *const family[] = {ts_offload_conv, ts_offload_grouped};
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place);
 
@@ -454,8 +430,11 @@ static int call_apart(TsOffloader *o, const TsCall *call, int device) {
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) {
   Form f;
-  if (ts_optim_groups(call->op)) return ts_offload_optim(o, call, device);
-  int done = call->op == TS_OP_concat ? concat(call) : create(call);
+  if (ts_optim_groups(call->op)) {
+    bool shows = o->shown && ts_offload_form(call, device, &f);
+    return shows && ts_offload_show(o, &f) ? -1 : ts_offload_optim(o, call, device);
+  }
+  int done = ts_offload_several(call);
   int64_t before = o->stats.meanwhile;
   for (size_t i = 0; !done && i < sizeof family / sizeof *family; i++)
     done = family[i](o, call, device);
@@ -511,8 +490,8 @@ int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *
   return 1;
 }
 
-static const TsOffload hook = {call_there, assign_there,     enter,           leave, forget,
-                               flush,      ts_offload_guard, ts_offload_group};
+static const TsOffload hook = {call_there, ts_offload_assign, enter,           leave, forget,
+                               flush,      ts_offload_guard,  ts_offload_group};
 
 /* ---- life */
 /* The program goes on meanwhile. */
@@ -553,5 +532,8 @@ void ts_offload_verbose(TsOffloader *o, bool on) { o->verbose = on; }
 void ts_offload_later(TsOffloader *o, bool on) { o->later = on; }
 void ts_offload_eager(TsOffloader *o, bool on) { o->eager = on; }
 void ts_offload_prepare(TsOffloader *o, bool on) { o->prepares = on; }
+void ts_offload_shows(TsOffloader *o, const char *level, TsText *to) {
+  o->shown = to, o->level = level;
+}
 void ts_offload_enable(TsOffloader *o, bool on) { o->on = on; }
 TsOffloadStats ts_offload_stats(const TsOffloader *o) { return o->stats; }

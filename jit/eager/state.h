@@ -125,13 +125,15 @@ struct TsOffloader {
   bool later;     /* whether it may */
   bool eager;     /* as of ts_jit_eager: it may not */
   bool prepares;  /* calls only ask for kernels */
-  Meanwhile at;   /* the call at hand */
+  TsText *shown;  /* calls say their kernels there; NULL: they do not */
+  const char *level;
+  Meanwhile at; /* the call at hand */
   Touched touched;
 };
 
 /* jit/eager/form.c. False: of a kind that is not for plans (too many operands). */
 bool ts_offload_form(const TsCall *call, int device, Form *f);
-/* jit/eager/family/turn.c: rows of kernels lie along the last axes, so others are moved there. */
+/* jit/eager/turn.c: rows of kernels lie along the last axes, so others are moved there. */
 void ts_offload_turn(Form *f);
 bool ts_offload_form_assign(TsTensor *dst, TsTensor *src, Form *f);
 
@@ -164,13 +166,22 @@ bool ts_offload_begin(TsOffloader *o, Meanwhile call); /* whether it is the oute
 void ts_offload_end(TsOffloader *o, bool outermost);
 void ts_offload_drop_kernels(TsOffloader *o);
 
-/* jit/eager/offload.c, jit/eager/family/optim.c: what a call would launch; as call of vm/core/offload.h. */
+/* jit/eager/offload.c, jit/eager/optim.c: what a call would launch; as call of vm/core/offload.h. */
 int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l);
 int ts_offload_optim_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *l);
 /* jit/eager/group.c: as group of vm/core/offload.h. */
 int ts_offload_group(TsContext *c, int n, TsCall *const *call, int device);
-/* jit/eager/family/optim.c: sgd_step, adam_step, lion_step; as call of vm/core/offload.h. */
+/* jit/eager/optim.c: sgd_step, adam_step, lion_step; as call of vm/core/offload.h. */
 int ts_offload_optim(TsOffloader *o, TsCall *call, int device);
+
+/* jit/eager/offload.c: copies into a tensor, as of vm/core/offload.h. */
+int ts_offload_assign(TsContext *c, TsTensor *dst, TsTensor *src);
+int ts_offload_assign_number(TsContext *c, TsTensor *dst, double value);
+/* jit/eager/several.c: 1, 0: it is none of these, or the VM's; -1 with the error. */
+int ts_offload_several(const TsCall *call);
+
+/* jit/eager/make.c: the kernel of f at o->level, or why there is none, into o->shown. */
+int ts_offload_show(TsOffloader *o, const Form *f);
 
 /* jit/eager/guard.c: indices that a device looks at. guard: as of vm/core/offload.h; whether some
  * were looked at of which nobody knows yet; and what is wrong with one of them, if it is. */
@@ -181,11 +192,5 @@ void ts_offload_guards_drop(TsOffloader *o);
 
 /* Says once that the CPU runs an operator. */
 void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why);
-
-/* jit/eager/transpose.c: whether an operand has another fastest axis than the result, so that
- * all sizes of the kernel are constants; whether it is a copy besides, and its kernel. */
-bool ts_offload_turns(const Form *f);
-bool ts_offload_transposes(const Form *f);
-TsTile *ts_offload_transpose(const Form *f);
 
 #endif

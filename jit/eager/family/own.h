@@ -40,9 +40,6 @@ int ts_offload_in_range(TsOffloader *o, const TsCall *call, int device, int inpu
                         int64_t size);
 
 /* ---- families: 1, 0 or -1 as above, 0 for operators of others */
-int ts_offload_masked(TsOffloader *o, TsCall *call, int device);
-int ts_offload_histogram(TsOffloader *o, TsCall *call, int device);
-int ts_offload_attention(TsOffloader *o, TsCall *call, int device);
 int ts_offload_conv(TsOffloader *o, TsCall *call, int device);
 int ts_offload_grouped(TsOffloader *o, TsCall *call, int device);
 
