@@ -76,6 +76,11 @@ static void *open_simulated(TsDevice *d, const TsTile *k, const uint8_t *key, Ts
   return NULL;
 }
 
+/* A GPU stops there. */
+static bool begins_between(const TsTileType *t, const void *at) {
+  return t->dtype != TS_DT_mxfp4 && (uintptr_t)at % (uintptr_t)ts_dtypes[t->dtype].nbytes;
+}
+
 static int run_there(const Simulated *s, void *const *arg, const int64_t *dim, TsError *err) {
   void *at[MOST_PARAMS];
   uintptr_t low = 0;
@@ -85,6 +90,9 @@ static int run_there(const Simulated *s, void *const *arg, const int64_t *dim, T
   for (int i = 0; i < k->nparam; i++) {
     at[i] = ts_sim_host(arg[i]);
     low |= (uintptr_t)at[i];
+    if (begins_between(&k->param[i]->type, at[i]))
+      return ts_error_set(err, TS_ERR_device, "%s: parameter %d begins between elements",
+                          k->name, i);
   }
   ts_memory_spare(true);
   int failed = s->emulated ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)

@@ -12,7 +12,7 @@
 #include "ir/lower/index/index.h"
 #include "ir/lower/short.h"
 #include "jit/build/build.h"
-#include "jit/eager/family/own.h"
+#include "jit/eager/state.h"
 #include "jit/launch/profile.h"
 #include "vm/drive/index.h"
 

@@ -9,7 +9,7 @@
 
 #include "ir/graph/failing.h"
 #include "ir/lower/index/index.h"
-#include "jit/eager/family/own.h"
+#include "jit/eager/state.h"
 #include "jit/launch/ahead.h"
 #include "jit/launch/profile.h"
 #include "jit/device/stand_in.h"
@@ -53,10 +53,7 @@ void ts_offload_flush(TsOffloader *o) {
   }
   o->nplan = 0;
   memset(o->optim, 0, sizeof o->optim);
-  ts_offload_fft_flush(o);
-  ts_own_flush(o);
   ts_offload_guards_drop(o);
-  ts_offload_rope_flush(o);
   if (end_streak(o->c)) ts_error_clear(&o->c->err);
   ts_offload_drop_kernels(o);
   ts_stand_in_close();
@@ -118,7 +115,7 @@ static int run_kernel(TsContext *c, TsDeviceKernel *k, void *const *arg, const i
 
 void ts_offload_touch_bytes(TsContext *c, const void *at, int64_t nbytes, bool write) {
   Touched *t = &of(c)->touched;
-  if (of(c)->at.rehearses) return;
+  if (of(c)->prepares) return;
   if (of(c)->replay) {
     ts_replay_touch(of(c)->replay, at, nbytes, write);
   } else if (nbytes > 0 && t->n >= 0) {
@@ -154,8 +151,7 @@ void ts_offload_touch(TsContext *c, const TsTensor *t, const void *at, bool writ
 int ts_offload_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
                       const int64_t *dim) {
   TsReplay *r = of(c)->replay;
-  if (of(c)->at.rehearses) return 0;
-  of(c)->at.launched = true;
+  if (of(c)->prepares) return 0;
   if (end_streak(c)) return -1;
   if (ts_profile_on()) return ts_profile_launch(k, arg, dim, &c->err);
   return r ? ts_replay_launch(r, k, nparam, arg, ndim, dim, &c->err)
@@ -247,8 +243,7 @@ static void touch(TsContext *c, const Form *f, const Plan *p, void *const *arg) 
 static int launch(TsContext *c, const Form *f, const Plan *p, void *const *arg,
                   const int64_t *dim) {
   TsStreak *s = &of(c)->streak;
-  if (of(c)->at.rehearses) return 0;
-  of(c)->at.launched = true;
+  if (of(c)->prepares) return 0;
   if (of(c)->replay || ts_profile_on() || !is_brief(f, p)) {
     touch(c, f, p, arg);
     return ts_offload_launch(c, p->kernel, p->nparam, arg, p->ndim, dim);
@@ -297,7 +292,7 @@ static int run(TsContext *c, const Form *f, const Plan *p) {
   if (arguments(c, f, p, arg, dim)) return -1;
   if (ts_profile_on()) ts_profile_label(ts_op_info((TsOp)f->op)->name, bytes_of(f), 0);
   int failed = launch(c, f, p, arg, dim);
-  if (failed || of(c)->at.rehearses) c->stream = stream; /* nothing was drawn */
+  if (failed || of(c)->prepares) c->stream = stream; /* nothing was drawn */
   return failed ? -1 : 1;
 }
 
@@ -407,10 +402,6 @@ int ts_offload_assign_number(TsContext *c, TsTensor *dst, double value) {
   return done;
 }
 
-/* Operators with kernels of their own; 0: of another family, or not of these operands. */
-typedef int Family(TsOffloader *, TsCall *, int);
-static Family *const family[] = {ts_offload_fft, ts_offload_rope, ts_offload_dct};
-
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place);
 
 /* Over copies of the operands that share a result's bytes. */
@@ -438,10 +429,7 @@ static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) 
   }
   int done = ts_offload_several(call);
   int64_t before = o->stats.meanwhile;
-  for (size_t i = 0; !done && i < sizeof family / sizeof *family; i++)
-    done = family[i](o, call, device);
   if (done || o->stats.meanwhile != before) return done;
-  if (o->at.call == call) o->at.in_place = false; /* nothing ran: what comes is one kernel */
   if (!numbers_fit(call) || !ts_offload_form(call, device, &f)) {
     o->stats.fallback++;
     return 0;
@@ -453,16 +441,8 @@ static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) 
 static int call_there(TsCall *call, int device, bool in_place) {
   TsOffloader *o = of(call->ctx);
   if (!o->on) return 0;
-  Meanwhile at = {.call = call, .in_place = in_place, .rehearses = o->prepares};
-  bool outermost = ts_offload_begin(o, at);
-  int64_t calls = o->stats.calls;
+  bool outermost = ts_offload_begin(o, (Meanwhile){.call = call});
   int done = call_device(o, call, device, in_place);
-  if (outermost && o->at.rehearses && !o->prepares) {
-    ts_error_clear(&o->c->err);
-    o->stats.calls = calls;
-    o->at = at, o->at.all = true;
-    done = call_device(o, call, device, in_place);
-  }
   ts_offload_end(o, outermost);
   return o->prepares && !done ? 1 : done; /* nor is it the CPU's, which would take minutes */
 }
