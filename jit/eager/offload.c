@@ -423,10 +423,7 @@ static int call_apart(TsOffloader *o, const TsCall *call, int device) {
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) {
   Form f;
-  if (ts_optim_groups(call->op)) {
-    bool shows = o->shown && ts_offload_form(call, device, &f);
-    return shows && ts_offload_show(o, &f) ? -1 : ts_offload_optim(o, call, device);
-  }
+  if (ts_optim_groups(call->op)) return ts_offload_optim(o, call, device);
   int done = ts_offload_several(call);
   int64_t before = o->stats.meanwhile;
   if (done || o->stats.meanwhile != before) return done;
