@@ -12,6 +12,7 @@
 
 enum {
   ALIGN = 256,
+  LEAST = 1 << 16,                /* bytes of a room */
   ARGS = 2 * TS_TILE_PART_PARAMS, /* of the whole, at most */
   KEPT =
       1 << 30, /* bytes of temporaries that are kept; larger ones are asked for at each run */
@@ -134,6 +135,12 @@ static int place(TsDeviceParts *p, TsError *err) {
   for (int i = 0; i < p->of.ntemp; i++)
     if (!p->place[i].kept && !is_rare(p, i)) end += aligned(p->of.temp[i].nbytes);
   if (!end || end > KEPT) return 0;
+  for (int64_t least = LEAST;;
+       least *= 2) /* few sizes: larger ones do not pile up on smaller ones */
+    if (least >= end) {
+      end = least;
+      break;
+    }
   if (!(p->room = join(p->device, 0, end, false, err))) return -1;
   char *at = p->room->at;
   for (int i = 0; i < p->of.ntemp; i++) {
