@@ -129,19 +129,20 @@ static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
 
 static int64_t aligned(int64_t nbytes) { return (nbytes + ALIGN - 1) / ALIGN * ALIGN; }
 
+/* Of few sizes, so that larger ones do not pile up on smaller ones. */
+static int64_t room_for(int64_t nbytes) {
+  int64_t n = LEAST;
+  while (n < nbytes) n *= 2;
+  return n;
+}
+
 /* One behind the other in the room of all. */
 static int place(TsDeviceParts *p, TsError *err) {
   int64_t end = 0;
   for (int i = 0; i < p->of.ntemp; i++)
     if (!p->place[i].kept && !is_rare(p, i)) end += aligned(p->of.temp[i].nbytes);
   if (!end || end > KEPT) return 0;
-  for (int64_t least = LEAST;;
-       least *= 2) /* few sizes: larger ones do not pile up on smaller ones */
-    if (least >= end) {
-      end = least;
-      break;
-    }
-  if (!(p->room = join(p->device, 0, end, false, err))) return -1;
+  if (!(p->room = join(p->device, 0, room_for(end), false, err))) return -1;
   char *at = p->room->at;
   for (int i = 0; i < p->of.ntemp; i++) {
     if (p->place[i].kept || is_rare(p, i)) continue;
