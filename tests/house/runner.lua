@@ -3,7 +3,7 @@ local tessera = arg[-1] or "bin/tessera"
 local name = os.tmpname()
 
 local function sh(command)
-  local p = io.popen("{ " .. command .. "; } 2>&1; echo exit $?")
+  local p = io.popen("unset TIMES GOLDEN; { " .. command .. "; } 2>&1; echo exit $?")
   local out = p:read("*a"):gsub("%s+$", "")
   p:close()
   return (out:gsub("[^\n]*" .. name:gsub("%p", "%%%0"), "F"))
@@ -63,7 +63,7 @@ check "'sh -c \"echo checks 2 failed 0; echo skipped: half; true no-such-script\
 check("'false no-such-script'", "'true no-such-script'"):match "%d passed, %d failed\n.*" --> 1 passed, 1 failed
 --> exit 1
 local folder = name .. ".d"
-sh("mkdir -p " .. folder .. "/tests && ln -s $PWD/scripts $(realpath " .. tessera .. ") " .. folder)
+sh("mkdir -p " .. folder .. "/tests && ln -s $PWD/scripts " .. folder .. " && ln -s $(realpath " .. tessera .. ") " .. folder .. "/tessera")
 sh("echo 'os.exit(0, true)' > " .. folder .. "/tests/early.lua; echo '1 -" .. "-> 1' > " .. folder .. "/tests/fine.lua")
 sh("cd " .. folder .. " && ./tessera scripts/check.lua | grep -v '^$'; rm -r " .. folder) --> FAIL tests/early.lua
 --> it says no checks
