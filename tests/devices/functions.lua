@@ -8,6 +8,7 @@ local cases = require "_cases"
 local device = require "_device"
 local name = device.name
 if not name then return print(device.skipped) end
+if not tessera.jit.status() then print "skipped: nothing is compiled here: kernels" end
 local every = os.getenv "ALL" and 1 or 4 * (tonumber(os.getenv "SAMPLE") or 1) -- cases; all of them with ALL=1
 
 local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }

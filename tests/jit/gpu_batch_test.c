@@ -84,6 +84,8 @@ static int compare(const TsTile *k) {
   return bad != 0;
 }
 
+static bool ptxas;
+
 static int assembles(const TsTile *k, const TsTarget *t) {
   TsGpuCode code;
   TsError err = {0};
@@ -93,7 +95,7 @@ static int assembles(const TsTile *k, const TsTarget *t) {
   bool local = strstr(code.ptx, ".local") != NULL;
   if (local) printf("%s: uses local memory\n", k->name);
   Assembled a = {.spills = 0};
-  if (has_ptxas()) a = assemble(&ptx, t->cpu);
+  if (ptxas) a = assemble(&ptx, t->cpu);
   if (*a.complaint) printf("%s: %s\n%s\n", k->name, a.complaint, code.ptx);
   int most = ts_gpu_batch_most(&code);
   ts_gpu_code_free(&code);
@@ -103,7 +105,8 @@ static int assembles(const TsTile *k, const TsTarget *t) {
 int main(void) {
   int bad = 0;
   TsError err = {0};
-  if (!*ts_llvm_version()) return printf("no LLVM\n"), 0;
+  if (!*ts_llvm_version()) return skip("no LLVM");
+  ptxas = has_ptxas();
   for (size_t i = 0; i < sizeof kernels / sizeof *kernels && !bad; i++) {
     TsTile *k = ts_tile_parse(kernels[i], &err);
     if (!k) return printf("%s\n", err.message), 1;

@@ -3,6 +3,7 @@
  * ..." its Tile IR. PTXAS=1 prints registers. Bits are compared by tests/devices/agree.lua. */
 #include "ir/lower/fft/tile.h"
 #include "ir/tile/text.h"
+#include "jit/compile/llvm.h"
 #include "jit/gpu/gpu.h"
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "tests/jit/gpu_ptxas.h"
@@ -101,6 +102,7 @@ int main(int argc, char **argv) {
     puts(text.at ? text.at : "");
     return 0;
   }
+  if (!ts_llvm_present()) return skip("no LLVM");
   bool ptxas = has_ptxas();
   for (size_t i = 0; i < sizeof length / sizeof *length; i++)
     for (int kind = TS_FFT_c2c; kind <= TS_FFT_c2r; kind++)
