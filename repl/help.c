@@ -316,10 +316,13 @@ static void put_returns(TsOp op, const TsOpInfo *o, int width, TsText *out) {
 }
 
 /* ---- examples: a value for every option that has to be given */
-static const char *sample(const TsAttrSpec *s, char buffer[80]) {
+static const char *sample(const TsOpInfo *o, const TsAttrSpec *s, char buffer[80]) {
   static const struct {
     const char *name, *value;
   } named[] = {
+      {"roll.shift", "1"}, /* of one operator, or of all ("*"), instead of a list as well */
+      {"roll.axis", "0"},
+      {"*.stride", "2"},
       {"shape", "{2, 3}"},
       {"axis", "0"},
       {"axis", "{0, 1}"},
@@ -349,12 +352,17 @@ static const char *sample(const TsAttrSpec *s, char buffer[80]) {
       {"accumulate", "\"f64\""},
       {"tile_shape", "{128, 128, 64}"},
   };
-  char name[32], word[64];
+  char name[32], own[80], any[40], word[64];
   snprintf(name, sizeof name, "%.*s", s->namelen, s->name);
+  snprintf(own, sizeof own, "%s.%s", o->name, name);
+  snprintf(any, sizeof any, "*.%s", name);
   bool list = s->type == TS_ATTR_ints || s->type == TS_ATTR_floats;
-  for (size_t i = 0; i < sizeof named / sizeof *named; i++)
-    if (!strcmp(named[i].name, name) && list == (named[i].value[0] == '{'))
+  for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+    const char *of = named[i].name;
+    if (!strcmp(of, own) || !strcmp(of, any) ||
+        (!strcmp(of, name) && list == (named[i].value[0] == '{')))
       return named[i].value;
+  }
   switch (s->type) {
   case TS_ATTR_int: return "2";
   case TS_ATTR_f: return "0.5";
@@ -374,7 +382,7 @@ static void put_needed(const TsOpInfo *o, TsText *out) {
   char buffer[80];
   for (int i = 0; i < o->nattr; i++)
     if (is_needed(&o->attr[i]) && !leads(o, i))
-      ts_text_format(out, "%s%s", out->len ? ", " : "", sample(&o->attr[i], buffer));
+      ts_text_format(out, "%s%s", out->len ? ", " : "", sample(o, &o->attr[i], buffer));
 }
 
 /* What stands first in calls with any number of tensors, and two of them. */
@@ -382,16 +390,25 @@ static void put_leading(const TsOpInfo *o, TsText *out) {
   char buffer[80];
   for (int i = 0; i < o->nattr; i++)
     if (is_needed(&o->attr[i]) && leads(o, i))
-      ts_text_format(out, "%s, ", sample(&o->attr[i], buffer));
+      ts_text_format(out, "%s, ", sample(o, &o->attr[i], buffer));
   if (o->variadic) ts_text_str(out, "a, b");
+}
+
+static void put_option(const TsOpInfo *o, const TsAttrSpec *s, TsText *args) {
+  char buffer[80];
+  ts_text_format(args, "%s{%.*s = %s}", args->len ? ", " : "", s->namelen, s->name,
+                 sample(o, s, buffer));
 }
 
 static void put_plain_call(const TsOpInfo *o, TsText *out) {
   TsText args = {0};
+  bool one_of =
+      !strcmp(o->name, "interpolate"); /* size or scale: none has to be given, but one */
   put_leading(o, &args);
   for (int i = 0; !o->variadic && i < o->nrequired; i++)
     ts_text_format(&args, "%s%s", args.len ? ", " : "", o->input[i]);
   put_needed(o, &args);
+  if (one_of) put_option(o, &o->attr[0], &args);
   ts_text_format(out, "y = op.%s(%s)\n", o->name, args.len ? args.at : "");
   ts_text_free(&args);
 }
@@ -399,7 +416,6 @@ static void put_plain_call(const TsOpInfo *o, TsText *out) {
 /* The method form, or for rows without a first tensor the function, with an option.
  * A table that is the only argument needs no brackets. */
 static void put_option_call(const TsOpInfo *o, TsText *out) {
-  char buffer[80];
   TsText args = {0};
   const TsAttrSpec *option = NULL;
   for (int i = 0; i < o->nattr && !option; i++)
@@ -413,9 +429,7 @@ static void put_option_call(const TsOpInfo *o, TsText *out) {
     put_leading(o, &args);
   put_needed(o, &args);
   bool alone = option && !args.len;
-  if (option)
-    ts_text_format(&args, "%s{%.*s = %s}", args.len ? ", " : "", option->namelen, option->name,
-                   sample(option, buffer));
+  if (option) put_option(o, option, &args);
   put_heading(out, "");
   ts_text_format(out, alone ? "y = %s%s%s%s\n" : "y = %s%s%s(%s)\n",
                  method ? o->input[0] : "op", method ? ":" : ".", o->name,

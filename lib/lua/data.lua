@@ -113,7 +113,7 @@ local read_batches = options.of("data.batches", { batch = options.needed(COUNT),
   { shuffle = false, seed = 0, drop_last = false })
 
 -- Batches of rows of one or several tensors of equal length, one pass:
---   for x, y in data.batches({X, Y}, {batch = 32, shuffle = true, seed = epoch}) do
+--   for x, y in data.batches({X, Y}, {batch = 32, shuffle = true, seed = epoch}) do end
 function data.batches(tensors, o)
   o = read_batches(o)
   if core.is_tensor(tensors) then tensors = { tensors } end

@@ -1,7 +1,7 @@
 -- tessera.profile: where the time of a captured function goes.
 --
---   print(profile.report(f, {args = {x, w}}))   a table of instructions and a timeline
---   profile.report(f, {args = .., trace = "f.json", csv = "f.csv", html = "f.html"})
+--   print(profile.report(f, {args = {x, w}}))   -- a table of instructions and a timeline
+--   profile.report(f, {args = {x, w}, trace = "f.json", csv = "f.csv", html = "f.html"})
 --
 -- The function runs as it does otherwise: its kernels once it is hot, the VM's rows before. A line
 -- for each instruction of its bytecode: time of one run, its part, and bytes of its operands by
