@@ -11,6 +11,7 @@
 #include "repl/lua_api.h"
 #include "repl/guard.h"
 #include "repl/lua/together.h"
+#include "repl/report.h"
 #include "repl/run.h"
 #include "repl/tail.h"
 #include "vm/core/defer.h"
@@ -42,26 +43,14 @@ static void collect_all(void *L) {
   if (L) lua_gc(L, LUA_GCCOLLECT, 0);
 }
 
-/* ---- errors: the user's line is the first one that is not in our library */
-static void push_where(lua_State *L) {
-  lua_Debug ar;
-  for (int level = 1; lua_getstack(L, level, &ar); level++) {
-    lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline > 0 && strncmp(ar.source, "=tessera", 8)) {
-      lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
-      return;
-    }
-  }
-  lua_pushliteral(L, "");
-}
-
+/* ---- errors */
 int ts_lua_raise(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsError *e = &c->err;
   ts_mapped_settle(c); /* if bytes were gone, whatever else went wrong follows from that */
   if (e->code == TS_OK) ts_error_memory(e);
   if (e->code == TS_ERR_interrupt) ts_run_stops(L);
-  push_where(L);
+  ts_report_where(L, 1);
   lua_pushstring(L, e->message);
   if (e->hint[0]) {
     lua_pushliteral(L, "\n  hint: ");

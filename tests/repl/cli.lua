@@ -125,6 +125,34 @@ run "{F}/nosuch.lua" --> tessera: cannot open {F}/nosuch.lua: No such file or di
 -->     {F}/fails.lua:7: in function 'outer'
 -->     {F}/fails.lua:8: in main chunk
 --> exit 1
+-- A function that was called in tail position has its own name, not that of who called it so.
+write("tails.lua", [[
+local function inner(x)
+  error "here"
+end
+local M = {}
+function M.go(x)
+  return inner(x)
+end
+local go = M.go
+function M:method(x) return go(x) end
+local function each(f)
+  local y = f(1)
+  return y
+end
+each(function(x)
+  local y = M:method(x)
+  return y
+end)]])
+run "{F}/tails.lua" --> {F}/tails.lua:2: here
+-->     error "here"
+-->     ^
+--> stack traceback:
+-->     {F}/tails.lua:2: in function 'inner'
+-->     {F}/tails.lua:15: in function 'f'
+-->     {F}/tails.lua:11: in function 'each'
+-->     {F}/tails.lua:14: in main chunk
+--> exit 1
 run "-l tessera -e 'local t = tessera.tensor local a = t({1, 2, 3}) + t({1, 2})'" --> (command line):1: add: shapes do not broadcast: f32[3] x f32[2]
 -->     local t = tessera.tensor local a = t({1, 2, 3}) + t({1, 2})
 -->                                                     ^
