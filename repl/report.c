@@ -398,10 +398,14 @@ static Place find_place(lua_State *L, const char *message) {
   return place_in_text(L, message);
 }
 
-/* A module's name that is no global in scripts. */
-static void put_module_hint(TsText *out, const char *message) {
+/* Hints on errors of Lua's own: a tensor beside a number with < has no metamethod; a module's name is
+ * no global in scripts. */
+static void put_lua_hint(TsText *out, const char *message) {
   static const char mark[] = "attempt to index global '";
   const char *name = strstr(message, mark), *known;
+  if (strstr(message, "attempt to compare userdata with number") ||
+      strstr(message, "attempt to compare number with userdata"))
+    ts_text_str(out, "\n  hint: tensors are compared by x:lt(y), x:le(y), x:gt(y), x:ge(y)");
   if (!name) return;
   name += sizeof mark - 1;
   for (int i = 0; (known = ts_prompt_global(i)); i++) {
@@ -459,7 +463,7 @@ static void put_report(lua_State *L, TsText *out, const char *message, const Pla
   if (hint)
     ts_text_str(out, hint);
   else
-    put_module_hint(out, message);
+    put_lua_hint(out, message);
 }
 
 int ts_report_handler(lua_State *L) {

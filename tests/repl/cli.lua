@@ -251,6 +251,35 @@ run("-i", "nosuch()\nx = {}\nx.y.z\nif\n") --> input 1:1: attempt to call global
 --> input 4:1: unexpected symbol near '<eof>'
 -->     if
 -->     ^
+-- An input is read as values and as statements: the message is that of the reading that got furthest, and
+-- what one of them could go on with goes on.
+run("-i", "1 + * 2\n") --> input 1:1: unexpected symbol near '*'
+-->     1 + * 2
+-->         ^
+run("-i", "x = = 3\n") --> input 1:1: unexpected symbol near '='
+-->     x = = 3
+-->       ^
+run("-i", "x = 1 + * 3\n") --> input 1:1: unexpected symbol near '*'
+-->     x = 1 + * 3
+-->             ^
+run("-i", "{1, 2, = 3}\n") --> input 1:1: unexpected symbol near '='
+-->     {1, 2, = 3}
+-->            ^
+run("-i", "x y\n") --> input 1:1: '=' expected near 'y'
+-->     x y
+-->       ^
+run("-i", "#'abc' 3\n#'abc'\n") --> input 1:1: '<eof>' expected near '3'
+-->     #'abc' 3
+-->            ^
+--> 3
+run("-i", "1 +\n2\n") --> 3
+run("-i", "x = 1 +\n)\n") --> input 1:2: unexpected symbol near ')'
+-->     )
+-->     ^
+run("-i", "op.ones{2} < 1\n") --> input 1:1: attempt to compare userdata with number
+-->     op.ones{2} < 1
+-->     ^
+-->   hint: tensors are compared by x:lt(y), x:le(y), x:gt(y), x:ge(y)
 run("-i", "function f(x)\n  x:foo()\nend\ny = f(1)\n") --> input 1:2: attempt to index local 'x' (a number value)
 -->     x:foo()
 -->     ^
