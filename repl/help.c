@@ -131,8 +131,7 @@ static const char *sentence(const Sentence *list, size_t n, const char *rule) {
 #define SENTENCE(list, rule) sentence(list, sizeof(list) / sizeof *(list), rule)
 
 /* ---- lines */
-/* Words of s from the current column, later lines behind `indent` blanks. */
-static void put_wrapped(TsText *out, const char *s, int column, int indent, int width) {
+void ts_help_wrap(TsText *out, const char *s, int column, int indent, int width) {
   if (width < indent + 20) width = indent + 20;
   for (bool first = true; *s; first = false) {
     s += strspn(s, " ");
@@ -278,7 +277,7 @@ static void put_option_lines(const TsOpInfo *o, int width, TsText *out) {
     put_default(s, &line);
     if (s->optional) ts_text_str(&line, ", optional");
     if (is_needed(s)) ts_text_str(&line, ", needed");
-    put_wrapped(out, line.at, HEADING + names, HEADING + names, width);
+    ts_help_wrap(out, line.at, HEADING + names, HEADING + names, width);
     ts_text_free(&line);
   }
 }
@@ -311,7 +310,7 @@ static void put_returns(TsOp op, const TsOpInfo *o, int width, TsText *out) {
   ts_text_format(&line, "%s%s%s", dtype ? dtype : "", dtype && shape ? "; " : "",
                  shape ? shape : "");
   put_heading(out, "returns");
-  put_wrapped(out, line.at, HEADING, HEADING, width);
+  ts_help_wrap(out, line.at, HEADING, HEADING, width);
   ts_text_free(&line);
 }
 
@@ -442,14 +441,14 @@ static void put_operator(TsOp op, int width, TsText *out) {
   TsText kinds = {0};
   put_signature(o, width, out);
   ts_text_str(out, "    ");
-  put_wrapped(out, o->help, 4, 4, width);
+  ts_help_wrap(out, o->help, 4, 4, width);
   ts_text_char(out, '\n');
   put_inputs(o, out);
   put_option_lines(o, width, out);
   if (o->nin) {
     put_kinds(o, &kinds);
     put_heading(out, "dtypes");
-    put_wrapped(out, kinds.at, HEADING, HEADING, width);
+    ts_help_wrap(out, kinds.at, HEADING, HEADING, width);
     ts_text_free(&kinds);
   }
   put_returns(op, o, width, out);
@@ -467,7 +466,7 @@ static void put_families(int width, TsText *out) {
     for (; i < TS_OP_COUNT && !strcmp(ts_op_info((TsOp)i)->family, family); i++)
       ts_text_format(&names, "%s ", ts_op_info((TsOp)i)->name);
     ts_text_format(out, "%-*s", INDENT, family);
-    put_wrapped(out, names.at, INDENT, INDENT, width);
+    ts_help_wrap(out, names.at, INDENT, INDENT, width);
     ts_text_free(&names);
   }
 }
@@ -476,7 +475,7 @@ static void put_dtypes(TsDtype only, int width, TsText *out) {
   for (int d = 0; d < TS_DT_COUNT; d++) {
     if (only != TS_DT_none && d != (int)only) continue;
     ts_text_format(out, "%-*s", NAME, ts_dtypes[d].name);
-    put_wrapped(out, ts_dtypes[d].help, NAME, NAME, width);
+    ts_help_wrap(out, ts_dtypes[d].help, NAME, NAME, width);
   }
 }
 

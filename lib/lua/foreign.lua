@@ -189,8 +189,8 @@ end
 ---
 ---   const T *x         the next input, a tensor of dtype T, row-major
 ---   T *y               the next result, row-major, zero before the call
----   each T x           an element of the next input; inputs broadcast, and the function is
----                      called for each element of the result
+---   each T x           an element of the next input; inputs broadcast, and the
+---                      function is called for each element of the result
 ---   T a  or  T a = 1.5 a number that the call's options give: f(x, {a = 2})
 ---   T n = x.numel      also x.nbytes, x.ndim, x.shape[0]
 ---

@@ -221,6 +221,38 @@ run("-i", "1 + 1\nx = 3\nx\nx;\nlocal y = 4\ny\n'a\\n', nil\n_\n:quit 3\n") --> 
 --> nil
 --> "a\n"
 --> exit 3
+-- Commands take what their usage says, and nothing else.
+run("-i", ":quit abc\n:quit 256\n:quit 1.5\n:mem 3\n:devices x\n:reset all\n:time\n:threads 1e99\n:quit 4\n") --> tessera: :quit takes an exit code from 0 to 255, not 'abc'
+-->   usage: :quit [code]
+--> tessera: :quit takes an exit code from 0 to 255, not '256'
+-->   usage: :quit [code]
+--> tessera: :quit takes an exit code from 0 to 255, not '1.5'
+-->   usage: :quit [code]
+--> tessera: :mem takes nothing, not '3'
+-->   usage: :mem
+--> tessera: :devices takes nothing, not 'x'
+-->   usage: :devices
+--> tessera: :reset takes nothing, not 'all'
+-->   usage: :reset
+--> tessera: :time takes an expression
+-->   usage: :time expression
+--> tessera: :threads takes a whole number from 0 to 256, not '1e99'
+-->   usage: :threads [n]
+--> exit 4
+-- Help, and the timeline of a profile, fit the terminal.
+local function too_wide()
+  local wide
+  for _, columns in ipairs { 60, 80, 120 } do
+    local function typed(text) return shell(("COLUMNS=%d %s -i < %s"):format(columns, tessera, write("input", text))) end
+    for line in typed(":help\n"):gmatch "[^\n]+" do
+      if #line > columns and not line:find "y = " then wide = wide or line end
+    end
+    local said = typed "f = graph.module('f', function(x) return op.softmax(x) end)\n:profile f(op.ones{64})\n"
+    if #said:match "thread 0 [^\n]*" ~= columns then wide = wide or said end
+  end
+  return wide
+end
+too_wide() --> nil
 run("-i", "for i = 1, 2 do\nprint(i)\nend\n= 5\n") --> 1
 --> 2
 --> 5
@@ -292,7 +324,8 @@ run("-i", "\"open\n1\n") --> input 1:1: unfinished string near '<eof>'
 --> 1
 run("-i", ":thread\n:threads 1\n:threads x\n? :time\n") --> tessera: there is no command ':thread'; did you mean ':threads'?
 --> 1 thread
---> tessera: :threads takes a whole number, not 'x'
+--> tessera: :threads takes a whole number from 0 to 256, not 'x'
+-->   usage: :threads [n]
 --> :time expression
 -->     runs an expression repeatedly and tells the time of one run
 run("-i", "-- a comment\n? -- nothing\n"):match "no help on" --> no help on

@@ -69,15 +69,18 @@ local prompt, console, tessera = require "tessera.prompt", require "tessera.cons
 io.write = write
 local op, nn, graph = tessera.op, tessera.nn, tessera.graph
 local model, x = nn.Linear(4, 4), op.ones { 4, 4 }
-local given = { model = model, gradients = {}, vorticity = x, x = x, y = x, w = x, q = x, k = x, v = x, X = x, Y = x, epoch = 1,
-  steps = 2, step = 1, tokens_per_step = 1, print = tostring, f = graph.module("f", function(x, y) return (x * y):sum() end) }
+local given = { model = model, gradients = {}, vorticity = x, x = x, y = x, w = x, q = x, k = x, v = x, X = x, Y = x,
+  steps = 2, step = 1, print = tostring, f = graph.module("f", function(x, y) return (x * y):sum() end) }
 for i, p in ipairs(model:parameters()) do given.gradients[i] = p:detach() * 0 end
 local blocks = 0
 local function page(topic)
   got = {}
   prompt.help(topic)
   local text, code = table.concat(got) .. "\n", {}
-  if text:find "\n  example  " then return end -- an operator's
+  for line in text:gmatch "[^\n]+" do
+    if #line > 80 and not line:find "^%S" and not line:find " y = " then print(topic .. " is too wide: " .. line) end
+  end
+  if topic == "" or text:find "\n  example  " then return end -- the list, or an operator's
   for line in text:gmatch "([^\n]*)\n" do
     local example = line:match "^      +(%S.*)$"
     if example then code[#code + 1] = example
@@ -94,6 +97,8 @@ local function page(topic)
     end
   end
 end
+page("")
+for name in pairs(prompt.commands) do page(":" .. name) end
 for _, name in ipairs(console.globals()) do
   local t = name ~= "op" and tessera[name]
   if type(t) == "table" then
