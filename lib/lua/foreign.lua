@@ -224,10 +224,14 @@ end
 local function type_of(t, like, name)
   if core.is_tensor(t) then return { dtype = t.dtype, shape = t.shape } end
   if type(t) == "string" then
-    local dtype, sizes = t:match "^([%w_]+)%[([%d,%s]*)%]$"
-    if not dtype then error(('%s: \'%s\' is no type such as "f32[2,3]"'):format(name, t), 0) end
-    local shape = {}
-    for size in sizes:gmatch "%d+" do shape[#shape + 1] = tonumber(size) end
+    local dtype, sizes = t:match "^([%w_]+)%[%s*(.-)%s*%]$"
+    local shape, fine = {}, dtype ~= nil
+    for size in (sizes and sizes ~= "" and sizes .. "," or ""):gmatch "(.-)," do
+      local digits = size:match "^%s*(%d+)%s*$"
+      fine = fine and digits ~= nil and (digits == "0" or digits:sub(1, 1) ~= "0")
+      shape[#shape + 1] = tonumber(digits)
+    end
+    if not fine then error(('%s: \'%s\' is no type such as "f32[2,3]"'):format(name, t), 0) end
     return { dtype = dtype, shape = shape }
   end
   if type(t) ~= "table" then

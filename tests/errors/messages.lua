@@ -185,6 +185,17 @@ local t = {}
 t[1] = t
 T(t)                                         --! nested deeper
 
+-- ---- types as texts
+local function typed(text) return op.custom("t", { forward = function() return op.zeros { 2, 3 } end, infer = text })(x) end
+typed("f32[2,3]").shape[2]                   --> 3
+typed(" f32[2,3]")                           --! is no type such as "f32[2,3]"
+typed("f32[ 2 , 3 ]").shape[2]               --> 3
+typed("f32[2,,3]")                           --! t: 'f32[2,,3]' is no type such as "f32[2,3]"
+typed("f32[2,3,]")                           --! is no type such as "f32[2,3]"
+typed("f32[2 3]")                            --! is no type such as "f32[2,3]"
+typed("f32[02,3]")                           --! is no type such as "f32[2,3]"
+typed("f32[-2,3]")                           --! is no type such as "f32[2,3]"
+
 -- ---- rearrange
 op.rearrange(x, "a b")                       --! has no ->
 op.rearrange(x, "a b c -> a b c")            --! names 3 axes of [2,3]

@@ -105,6 +105,7 @@ run "--hash=1" --> tessera: option '--hash=1' takes no value
 run "--threads=many" --> tessera: --threads takes a number from 0 to 256, not 'many'
 -->   hint: tessera --help lists the options
 --> exit 1
+run "--threads=+2 -e 'print(1)'":match "^[^\n]+" --> tessera: --threads takes a number from 0 to 256, not '+2'
 run "--isa=mmx" --> tessera: --isa: this CPU has no instruction set 'mmx'
 -->   hint: avx512, avx2 and base are known; the best one is the default
 --> exit 1
