@@ -544,7 +544,7 @@ end
 function prompt.ir(f, level, target)
   local given = target and { target = target }
   if type(f) ~= "string" or level then
-    io.write(captured(f or "", "ir"):ir(level, given))
+    io.write(captured(f or "", "ir"):ir(level, unpack { given }))
     return
   end
   local text, word, of = f:match "^(.-)%s+(%S+)%s+(%S+)$"
@@ -557,7 +557,7 @@ function prompt.ir(f, level, target)
   local name = text:match "^(.-)%b()$"
   local known, found = pcall(captured, name or "", "ir")
   if not name or not known then
-    io.write(captured(text, "ir"):ir(word, given))
+    io.write(captured(text, "ir"):ir(word, unpack { given }))
     return
   end
   local _, args = call_of("ir", text)
