@@ -52,8 +52,7 @@ static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm fo
   if (!e) return -1;
   int failed = ts_gpu_code_outline(e, how != TS_GPU_loose, code, &plan, err);
   TsGpuJob job = {.plan = &plan, .form = how, .shared = shared};
-  if (!failed)
-    failed = ts_llvm_emit(e, t, NULL, form, ts_gpu_emit, &job, text, err);
+  if (!failed) failed = ts_llvm_emit(e, t, NULL, form, ts_gpu_emit, &job, text, err);
   for (int i = 0; !failed && i < plan.nphase; i++) {
     code->phase[i].shared = (uint32_t)(shared[i] * plan.phase[i].rounds);
     if (code->phase[i].shared > t->shared_bytes)

@@ -12,6 +12,7 @@
 
 enum {
   ALIGN = 256,
+  LEAST = 1 << 16,                /* bytes of a room */
   ARGS = 2 * TS_TILE_PART_PARAMS, /* of the whole, at most */
   KEPT =
       1 << 30, /* bytes of temporaries that are kept; larger ones are asked for at each run */
@@ -111,22 +112,54 @@ static void leave(TsDeviceParts *p, Common *c, bool writes) {
   free(c);
 }
 
-static int upload(TsDeviceParts *p, int i, const void *bytes, TsError *err) {
-  int64_t nbytes = p->of.temp[i].nbytes;
-  p->place[i].kept = p->device->alloc(p->device, nbytes, err);
-  return p->place[i].kept ? p->device->upload(p->device, p->place[i].kept, bytes, nbytes, err)
-                          : -1;
-}
-
 static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
-  void *zero = calloc(1, (size_t)p->of.temp[i].nbytes);
+  TsDevice *d = p->device;
+  int64_t nbytes = p->of.temp[i].nbytes;
+  void *zero = calloc(1, (size_t)nbytes);
   if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
-  int failed = upload(p, i, zero, err);
+  p->place[i].kept = d->alloc(d, nbytes, err);
+  int failed = p->place[i].kept ? d->upload(d, p->place[i].kept, zero, nbytes, err) : -1;
   free(zero);
   return failed;
 }
 
+/* Of bytes, never 0. */
+static uint64_t name_of(const char *at, int64_t n) {
+  uint64_t h = (uint64_t)n, w;
+  for (; n > 0; at += 8, n -= 8) {
+    w = 0;
+    memcpy(&w, at, n < 8 ? (size_t)n : 8);
+    h = (h ^ w) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 31;
+  }
+  return h | 1;
+}
+
+/* Kernels of other sizes often have the same constants, which lie there once. */
+static int make_table(TsDeviceParts *p, int i, const void *data, TsError *err) {
+  TsDevice *d = p->device;
+  int64_t nbytes = p->of.temp[i].nbytes;
+  uint64_t name = name_of(data, nbytes);
+  pthread_mutex_lock(&commons.lock);
+  Common *c = find_common(d, name, nbytes);
+  if (!c && (c = new_common(d, name, nbytes, err)) && d->upload(d, c->at, data, nbytes, err)) {
+    commons.first = c->next;
+    d->free(d, c->at, nbytes);
+    free(c), c = NULL;
+  }
+  if (c) c->refs++, p->place[i].common = c, p->place[i].kept = c->at;
+  pthread_mutex_unlock(&commons.lock);
+  return c ? 0 : -1;
+}
+
 static int64_t aligned(int64_t nbytes) { return (nbytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+/* Of few sizes, so that larger ones do not pile up on smaller ones. */
+static int64_t room_for(int64_t nbytes) {
+  int64_t n = LEAST;
+  while (n < nbytes) n *= 2;
+  return n;
+}
 
 /* One behind the other in the room of all. */
 static int place(TsDeviceParts *p, TsError *err) {
@@ -134,7 +167,7 @@ static int place(TsDeviceParts *p, TsError *err) {
   for (int i = 0; i < p->of.ntemp; i++)
     if (!p->place[i].kept && !is_rare(p, i)) end += aligned(p->of.temp[i].nbytes);
   if (!end || end > KEPT) return 0;
-  if (!(p->room = join(p->device, 0, end, false, err))) return -1;
+  if (!(p->room = join(p->device, 0, room_for(end), false, err))) return -1;
   char *at = p->room->at;
   for (int i = 0; i < p->of.ntemp; i++) {
     if (p->place[i].kept || is_rare(p, i)) continue;
@@ -211,7 +244,7 @@ TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsQueu
     failed = !(p->part[i] = open_part(d, from->part[i].k, queue, how, err));
   }
   for (int i = 0; i < from->ntemp && !failed; i++)
-    failed = from->temp[i].data     ? upload(p, i, from->temp[i].data, err)
+    failed = from->temp[i].data     ? make_table(p, i, from->temp[i].data, err)
              : from->temp[i].zero   ? make_zeros(p, i, err)
              : from->temp[i].shared ? share(p, i, err)
                                     : 0;

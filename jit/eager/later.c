@@ -94,12 +94,12 @@ static bool is_brief_call(const TsOffloader *o, const TsCall *c) {
 
 /* Who measures kernels, or wants them at once, waits for them. */
 bool ts_offload_defers(const TsOffloader *o) {
-  return o->prepares || (o->later && !o->eager && !ts_profile_on());
+  return o->launches.prepares || (o->later && !o->eager && !ts_profile_on());
 }
 
 bool ts_offload_brief(const TsOffloader *o) {
   const Meanwhile *m = &o->at;
-  if (!ts_offload_defers(o) || o->prepares) return false;
+  if (!ts_offload_defers(o) || o->launches.prepares) return false;
   if (m->call) return is_brief_call(o, m->call);
   return m->dst && (double)ts_meta_nbytes(&m->dst->meta) * BYTE_NS * 2 < BUDGET_NS;
 }
@@ -107,7 +107,8 @@ bool ts_offload_brief(const TsOffloader *o) {
 /* What is recorded has to be launched. */
 bool ts_offload_unhurried(const TsOffloader *o) {
   const TsCall *c = o->at.call;
-  if (!ts_offload_defers(o) || o->prepares || o->replay || !c || !is_narrow_call(c))
+  if (!ts_offload_defers(o) || o->launches.prepares || o->launches.replay || !c ||
+      !is_narrow_call(c))
     return false;
   bool attends = c->op == TS_OP_attention || c->op == TS_OP_attention_grad;
   double products = products_of(c), ns = products * UNIT_NS;

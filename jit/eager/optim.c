@@ -135,7 +135,7 @@ int ts_offload_optim(TsOffloader *o, TsCall *call, int device) {
   int done = ts_offload_optim_ready(o, call, device, &l);
   if (done != 1) return done;
   for (int i = 0; i < l.nparam; i++)
-    ts_offload_touch_bytes(call->ctx, l.arg[i], l.size[i], i >= l.nread);
+    ts_launch_touch_bytes(call->ctx, l.arg[i], l.size[i], i >= l.nread);
   if (ts_profile_on()) ts_profile_label(ts_op_info(call->op)->name, l.nbytes, 0);
-  return ts_offload_launch(call->ctx, l.kernel, l.nparam, l.arg, l.ndim, l.dim) ? -1 : 1;
+  return ts_launch(call->ctx, l.kernel, l.nparam, l.arg, l.ndim, l.dim) ? -1 : 1;
 }

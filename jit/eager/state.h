@@ -5,8 +5,7 @@
 #include "ir/sched/sched.h"
 #include "jit/device/kernel.h"
 #include "jit/eager/offload.h"
-#include "jit/launch/replay.h"
-#include "jit/launch/streak.h"
+#include "jit/launch/launch.h"
 #include "vm/drive/guard.h"
 #include "vm/core/vm.h"
 
@@ -95,18 +94,10 @@ typedef struct Meanwhile {
   const TsTensor *dst;
 } Meanwhile;
 
-/* What the next launch touches, as far as it was said; n < 0: that is not all. */
-enum { OFFLOAD_TOUCHES = 32 };
-typedef struct Touched {
-  int n;
-  TsAccess of[OFFLOAD_TOUCHES];
-} Touched;
-
 struct TsOffloader {
+  TsLaunches launches; /* first */
   TsContext *c;
   bool on, verbose;
-  TsReplay *replay; /* of the function that runs, or NULL */
-  TsStreak streak;  /* of small eager calls */
   Plan *bucket[OFFLOAD_BUCKETS];
   int nplan;
   Shared *shared[OFFLOAD_BUCKETS];
@@ -119,11 +110,9 @@ struct TsOffloader {
   TsQueue *queue; /* that compiles kernels while the CPU runs their calls */
   bool later;     /* whether it may */
   bool eager;     /* as of ts_jit_eager: it may not */
-  bool prepares;  /* calls only ask for kernels */
   TsText *shown;  /* calls say their kernels there; NULL: they do not */
   const char *level;
   Meanwhile at; /* the call at hand */
-  Touched touched;
 };
 
 /* jit/eager/form.c. False: of a kind that is not for plans (too many operands). */
@@ -174,10 +163,9 @@ int ts_offload_several(const TsCall *call);
 /* jit/eager/make.c: the kernel of f at o->level, or why there is none, into o->shown. */
 int ts_offload_show(TsOffloader *o, const Form *f);
 
-/* jit/eager/guard.c: indices that a device looks at. guard: as of vm/core/offload.h; whether some
- * were looked at of which nobody knows yet; and what is wrong with one of them, if it is. */
+/* jit/eager/guard.c: indices that a device looks at. guard: as of vm/core/offload.h;
+ * what is wrong with one of them, if it is. */
 int ts_offload_guard(TsContext *c, const TsGuard *g, TsTensor *index);
-bool ts_offload_guards_wait(const TsOffloader *o);
 int ts_offload_guards_tell(TsOffloader *o);
 void ts_offload_guards_drop(TsOffloader *o);
 
