@@ -66,7 +66,20 @@ static int leave(lua_State *L) {
   exit(code);
 }
 
+static char main_key;
+
+lua_State *ts_run_main(lua_State *L) {
+  lua_pushlightuserdata(L, &main_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_State *main = lua_tothread(L, -1);
+  lua_pop(L, 1);
+  return main;
+}
+
 void ts_run_open(lua_State *L) {
+  lua_pushlightuserdata(L, &main_key);
+  lua_pushthread(L);
+  lua_rawset(L, LUA_REGISTRYINDEX);
   lua_getglobal(L, "os");
   lua_pushcfunction(L, leave);
   lua_setfield(L, -2, "exit");

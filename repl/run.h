@@ -13,6 +13,8 @@ enum { TS_EXIT_OK = 0, TS_EXIT_ERROR = 1, TS_EXIT_INTERRUPTED = 130 };
 /* Serves the modules inside the program, and adds the installed library's folder
  * to package.path. */
 void ts_run_open(lua_State *L);
+/* The state that is no coroutine, or NULL before _open. */
+lua_State *ts_run_main(lua_State *L);
 /* Is there an embedded module of that name? */
 bool ts_run_embeds(const char *module);
 

@@ -4,7 +4,7 @@
 --   local attention = graph.module("attention", function(q, k, v)
 --     return op.matmul(op.softmax(op.matmul(q, k:T())), v)
 --   end)
---   local y = attention(q, k, v)        -- captured at the first call, run at every one
+--   local y = attention(q, k, v)   -- captured at the first call
 --   print(attention:ir("graph"))
 --   local grad = graph.grad(function(w) return (w * w):sum() end)
 --

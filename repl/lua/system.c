@@ -12,6 +12,7 @@
 #include "jit/jit.h"
 #include "lib/arena.h"
 #include "lib/text.h"
+#include "repl/help.h"
 #include "repl/lua_api.h"
 #include "repl/report.h"
 #include "repl/run.h"
@@ -331,6 +332,15 @@ static int trace(lua_State *L) {
   return 1;
 }
 
+/* wrapped(words, column, indent, width): lines, the first of which begins at the column. */
+static int wrapped(lua_State *L) {
+  TsText t = {0};
+  ts_help_wrap(&t, luaL_checkstring(L, 1), (int)luaL_checkinteger(L, 2),
+               (int)luaL_checkinteger(L, 3), (int)luaL_checkinteger(L, 4));
+  ts_lua_push_text(L, &t);
+  return 1;
+}
+
 static int help(lua_State *L) {
   TsText t = {0};
   int failed = ts_help_operator(luaL_checkstring(L, 1), (int)luaL_optinteger(L, 2, 80), &t);
@@ -430,6 +440,7 @@ void ts_lua_open_system(lua_State *L) {
                                     {"profile", profile},
                                     {"trace", trace},
                                     {"help", help},
+                                    {"wrapped", wrapped},
                                     {"display", display},
                                     {"operators", operators},
                                     {"dtypes", dtypes},
