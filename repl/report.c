@@ -31,15 +31,32 @@ static bool is_users(const lua_Debug *ar) {
   return strcmp(ar->what, "C") && strncmp(ar->source, "=tessera", 8);
 }
 
-void ts_report_where(lua_State *L, int level) {
+/* For handlers of signals, too: nothing is asked for, or pushed. */
+static void put_place(const lua_Debug *ar, char *place, size_t room) {
+  char digits[12], *d = digits + sizeof digits;
+  *--d = 0;
+  for (int n = ar->currentline; n; n /= 10) *--d = (char)('0' + n % 10);
+  *--d = ':';
+  size_t size = strnlen(ar->short_src, room - sizeof digits);
+  memcpy(place, ar->short_src, size);
+  strcpy(place + size, d);
+}
+
+bool ts_report_place(lua_State *L, int level, char *place, size_t room) {
   lua_Debug ar;
   for (; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
     if (ar.currentline <= 0 || !is_users(&ar)) continue;
-    lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
-    return;
+    put_place(&ar, place, room);
+    return true;
   }
-  lua_pushliteral(L, "");
+  return false;
+}
+
+void ts_report_where(lua_State *L, int level) {
+  char place[LUA_IDSIZE + 20];
+  bool found = ts_report_place(L, level, place, sizeof place);
+  lua_pushfstring(L, "%s%s", found ? place : "", found ? ": " : "");
 }
 
 /* ---- the source line */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "repl/interrupt.h"
 #include "repl/report.h"
 #include "repl/run.h"
 
@@ -82,8 +83,8 @@ int ts_run_execute(lua_State *L) {
   int status = start(command, &before, &pid) ? -1 : wait_for(pid, &set, &told);
   sigprocmask(SIG_SETMASK, &before, NULL);
   if (told && ended_by_interrupt(status)) {
-    ts_run_interrupt();
-    ts_run_stops(L);
+    ts_interrupt_ask();
+    ts_interrupt_raised(L);
     ts_report_where(L, 1);
     lua_pushliteral(L, "os.execute: interrupted");
     lua_concat(L, 2);
