@@ -56,7 +56,12 @@ static struct {
 bool ts_interrupt_stopped(void) { return control.stopped; }
 bool ts_interrupt_wanted(void) { return control.pending; }
 void ts_interrupt_set_script(bool script) { control.script = script; }
-void ts_interrupt_drop(void) { control.kept = 0; }
+
+bool ts_interrupt_drop(void) {
+  bool kept = control.kept;
+  control.kept = 0;
+  return kept;
+}
 
 void ts_interrupt_keep(int number) {
   (void)number;
@@ -119,7 +124,9 @@ static void stop_here(lua_State *L, lua_Debug *ar) {
   lua_error(L);
 }
 
-static void set_hook(void) { lua_sethook(control.L, stop_here, LUA_MASKCALL | LUA_MASKCOUNT, 1); }
+static void set_hook(void) {
+  lua_sethook(control.L, stop_here, LUA_MASKCALL | LUA_MASKCOUNT, 1);
+}
 
 void ts_interrupt_ask(void) {
   control.pending = 1;
@@ -173,7 +180,8 @@ static void handle_alarm(const ucontext_t *at) {
   static const char text[] = "(still running; Ctrl-C again ends tessera)\n";
   if (!control.pending) return;
   if (control.script && !ts_cpu_holds_interrupts()) end_process(at);
-  if (control.script) return (void)alarm(PATIENCE_S); /* it is done whole, and then it is heard */
+  if (control.script)
+    return (void)alarm(PATIENCE_S); /* it is done whole, and then it is heard */
   if (!control.told) say(text, sizeof text - 1);
   control.told = 1;
 }

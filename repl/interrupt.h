@@ -18,9 +18,9 @@ void ts_interrupt_close(lua_State *L, int status);
 /* Did Ctrl-C end the last call? */
 bool ts_interrupt_stopped(void);
 /* A handler of SIGINT between two calls: the next one is interrupted as it begins, unless the
- * interrupt is dropped before. */
+ * interrupt is dropped before; was there one? */
 void ts_interrupt_keep(int number);
-void ts_interrupt_drop(void);
+bool ts_interrupt_drop(void);
 /* Scripts are ended, the prompt is not. */
 void ts_interrupt_set_script(bool script);
 /* The program has ended, and only tidies up: where Ctrl-C ended it, what it waits for does not keep

@@ -27,7 +27,7 @@ const char *ts_run_text(lua_State *L, const char *chunkname, size_t *size);
 /* As lua_pcall. An error leaves its report, a string, on the stack. While it runs, Ctrl-C is
  * what repl/interrupt.h says. */
 int ts_run_call(lua_State *L, int nargs, int nresults);
-int ts_run_execute(lua_State *L); /* os.execute */
+int ts_run_execute(lua_State *L);     /* os.execute */
 void ts_run_open_lines(lua_State *L); /* io.lines */
 
 /* Turns the message of a failed load on the stack top into a report. */
