@@ -95,10 +95,10 @@ void ts_interrupt_raised(lua_State *L) {
   control.raised = true;
   control.spared = 0;
   if (control.through) return (void)(control.wait = control.grace, control.grace /= 10);
-  control.pending = 0;
   lua_sethook(L, NULL, 0, 0);
   ts_cpu_clear_interrupt();
   alarm(0);
+  control.pending = 0; /* the next one may come now: what it sets stays */
 }
 
 /* In a thread in which only the library runs, that of its caller. */

@@ -27,7 +27,7 @@ void ts_interrupt_set_script(bool script);
  * it. */
 void ts_interrupt_leave(int code);
 
-/* As Ctrl-C, for tests and os.execute; _forget: as if it had not been. */
+/* As Ctrl-C, for tests; _forget: as if it had not been. */
 void ts_interrupt_ask(void);
 void ts_interrupt_ask_after(lua_State *L, int instructions);
 void ts_interrupt_forget(lua_State *L);

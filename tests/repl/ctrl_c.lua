@@ -66,6 +66,12 @@ while true do
 end]], { 0.2, 0.4, 0.4 })
 stubborn:match "^130\ns.lua:[23]: interrupted\n" ~= nil --> true
 
+stubborn = run([[print "GO"
+while true do
+  pcall(os.execute, "sleep 9")
+end]], { 0.3, 0.5, 0.5 })
+stubborn:match "^130\ns.lua:[23]: .*interrupted\n" ~= nil --> true
+
 -- What hears none is ended by the second, or after a second, and says where it was.
 local deaf = [[local n = 0
 local function f()
