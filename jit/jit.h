@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "devices/target.h"
 #include "ir/graph/graph.h"
 #include "lib/text.h"
 #include "vm/code/bytecode.h"
@@ -40,9 +41,10 @@ void ts_jit_eager(TsJit *j, bool on);
 /* The interpreter of Tile IR runs kernels instead of compiled code, in "block" or "explicit" form;
  * NULL: compiled code again. Forgets all kernels. For tests. -1: there is no such form. */
 int ts_jit_interpret(TsJit *j, const char *form);
-struct TsTracer *ts_jit_tracer(TsJit *j);       /* hot traces (jit/trace/trace.h) */
-struct TsOffloader *ts_jit_offloader(TsJit *j); /* calls on other devices (jit/eager/offload.h) */
-struct TsTuner *ts_jit_tuner(TsJit *j);         /* jit/tune/tune.h */
+struct TsTracer *ts_jit_tracer(TsJit *j); /* hot traces (jit/trace/trace.h) */
+struct TsOffloader *
+ts_jit_offloader(TsJit *j);             /* calls on other devices (jit/eager/offload.h) */
+struct TsTuner *ts_jit_tuner(TsJit *j); /* jit/tune/tune.h */
 /* Until no job is under way. */
 void ts_jit_wait(TsJit *j);
 /* Forgets all compiled code; counting begins anew, for the instruction set of now. */
@@ -72,8 +74,10 @@ void ts_jit_stands_for(TsJitFunction *f, int calls);
 
 /* The text of a level, of the code that runs now or would run: "schedule", "tile" (block form),
  * "explicit", "llvm", "asm"; "bytecode": at tier 1 the code and what is in it; at tier 0
- * nothing, the code is the caller's; "tiles": a line for each kernel; "why": what was decided. -1 with the error. */
-int ts_jit_text(TsJitFunction *f, const char *level, TsText *text);
+ * nothing, the code is the caller's; "tiles": a line for each kernel; "why": what was decided. -1 with the error.
+ * target: what that one would run, compiled or not; NULL: here. */
+int ts_jit_text(TsJitFunction *f, const char *level, const struct TsTarget *target,
+                TsText *text);
 /* Measures the candidates of f's kernels now, in this thread, and runs the best from then on. */
 int ts_jit_tune(TsJitFunction *f);
 /* f's kernels are compiled now and stay, slower or not; off: as usual. 1: they run, 0: there are

@@ -9,6 +9,7 @@
 #include "jit/gpu/mma.h"
 #include "jit/compile/llvm.h"
 #include "jit/build/unit.h"
+#include "jit/device/kernel.h"
 
 typedef int LevelFn(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err);
 
@@ -36,6 +37,7 @@ static void part_head(const TsTile *k, int i, TsText *text) {
       ts_text_format(text, "parameter %d", of);
     else
       ts_text_format(text, "temporary %d", -1 - of);
+    if (p->byte[a]) ts_text_format(text, " from byte %lld", (long long)p->byte[a]);
   }
   ts_text_str(text, ")\n");
 }
@@ -59,7 +61,7 @@ static int block_text(const TsBuildJob *b, const TsTile *block, TsText *text, Ts
 
 /* A device's kernels of block form stay so; what its threads do is told by LLVM. */
 static int explicit_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err) {
-  if (b->device) return block_text(b, block, text, err);
+  if (ts_target_gpu(ts_build_target(b))) return block_text(b, block, text, err);
   TsTile *k = ts_build_explicit(block, b->target, true, err);
   if (!k) return -1;
   ts_tile_text_places(k, text);
@@ -67,12 +69,9 @@ static int explicit_text(const TsBuildJob *b, const TsTile *block, TsText *text,
   return 0;
 }
 
-static int device_text(const TsDevice *d, const TsTile *block, bool assembly, TsText *text,
-                       TsError *err) {
-  const TsTarget *t = ts_target_of(d);
+static int gpu_text(const TsTarget *t, const TsTile *block, bool assembly, TsText *text,
+                    TsError *err) {
   TsGpuMma info;
-  if (!ts_target_gpu(t))
-    return ts_error_set(err, TS_ERR_device, "there is no code for %s", d->name);
   if (block->form == TS_FORM_explicit)
     return ts_gpu_mma_text(block, !assembly, &info, text, err);
   return ts_gpu_text(block, t, assembly ? "ptx" : "llvm", text, err);
@@ -80,7 +79,10 @@ static int device_text(const TsDevice *d, const TsTile *block, bool assembly, Ts
 
 static int code_text(const TsBuildJob *b, const TsTile *block, bool assembly, TsText *text,
                      TsError *err) {
-  if (b->device) return device_text(b->device, block, assembly, text, err);
+  const TsTarget *t = ts_build_target(b);
+  if (ts_target_gpu(t)) return gpu_text(t, block, assembly, text, err);
+  if (b->device)
+    return ts_error_set(err, TS_ERR_device, "there is no code for %s", b->device->name);
   TsTile *k = ts_build_explicit(block, b->target, false, err);
   int failed = !k || ts_llvm_text(k, b->target, assembly, text, err);
   ts_tile_free(k);
@@ -93,6 +95,47 @@ static int llvm_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsE
 
 static int asm_text(const TsBuildJob *b, const TsTile *block, TsText *text, TsError *err) {
   return code_text(b, block, true, text, err);
+}
+
+/* The names under which kernels of devices are compiled and kept. */
+static void digests(const TsTile *k, TsText *text) {
+  int n = k->parts ? k->parts->n : 1;
+  ts_text_str(text, n > 1 ? " kernels" : " kernel");
+  for (int i = 0; i < n; i++) {
+    uint8_t key[32];
+    ts_device_kernel_key(k->parts ? k->parts->part[i].k : k, key);
+    ts_text_char(text, ' ');
+    for (int b = 0; b < 8; b++) ts_text_format(text, "%02x", key[b]);
+  }
+}
+
+static LevelFn *level_of(const char *level) {
+  static const struct {
+    const char *name;
+    LevelFn *of;
+  } levels[] = {{"tile", block_text},
+                {"explicit", explicit_text},
+                {"llvm", llvm_text},
+                {"asm", asm_text}};
+  for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+    if (!strcmp(level, levels[i].name)) return levels[i].of;
+  return NULL;
+}
+
+int ts_build_kernel_text(const TsDevice *d, const TsTile *k, const char *level, TsText *text,
+                         TsError *err) {
+  TsBuildJob b = {.device = (TsDevice *)(uintptr_t)d};
+  LevelFn *of = level_of(level);
+  if (of) return each_part(&b, of, k, text, err);
+  if (strcmp(level, "tiles"))
+    return ts_error_set(err, TS_ERR_argument,
+                        "there is no level '%.40s' of a call; levels are tile, explicit, "
+                        "llvm, asm, tiles",
+                        level);
+  ts_text_format(text, "  %s on %s", k->name, d->name);
+  digests(k, text);
+  ts_text_char(text, '\n');
+  return 0;
 }
 
 /* A group that has no kernel says so; the others are shown. */
@@ -186,6 +229,7 @@ static void tile_line(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, 
   const TsFused *u = f->of[g->index].fused;
   const TsKernel *code = u && !b->device ? ts_unit_kernel(u) : NULL;
   if (u && b->device) ts_text_format(text, " on %s", b->device->name);
+  if (ts_target_gpu(ts_build_target(b))) digests(k.tile, text);
   if (code)
     ts_text_format(text, " %s, %d phase%s, %zu bytes of code%s", code->target, code->nphase,
                    code->nphase == 1 ? "" : "s", code->object_bytes,
@@ -209,21 +253,11 @@ static int schedules_text(const TsBuildJob *b, TsText *text) {
 }
 
 int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError *err) {
-  static const struct {
-    const char *name;
-    LevelFn *of;
-  } levels[] = {{"tile", block_text},
-                {"explicit", explicit_text},
-                {"llvm", llvm_text},
-                {"asm", asm_text}};
+  LevelFn *of = level_of(level);
   if (!strcmp(level, "schedule")) return schedules_text(b, text);
   if (!strcmp(level, "groups")) return groups_text(b, text);
   if (!strcmp(level, "tiles")) return tiles_text(b, text);
-  for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
-    if (strcmp(level, levels[i].name)) continue;
-    if (b->target || b->device || levels[i].of == block_text)
-      return kernels_text(b, levels[i].of, text);
-    return ts_error_set(err, TS_ERR_value, "there is no %s: nothing is compiled here", level);
-  }
-  return ts_error_set(err, TS_ERR_argument, "there is no level '%s'", level);
+  if (!of) return ts_error_set(err, TS_ERR_argument, "there is no level '%s'", level);
+  if (b->target || b->device || of == block_text) return kernels_text(b, of, text);
+  return ts_error_set(err, TS_ERR_value, "there is no %s: nothing is compiled here", level);
 }

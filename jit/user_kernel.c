@@ -325,8 +325,7 @@ int ts_user_kernel_text(const TsUserKernel *u, TsContext *c, const char *level, 
                         "there is no level '%.40s'; levels are tile, explicit, llvm, asm",
                         level);
   /* Passes to explicit form need a target's numbers but no code generator. */
-  const TsTarget *t =
-      strcmp(level, "explicit") ? target_of(c, err) : ts_jit_target(c->k->isa);
+  const TsTarget *t = strcmp(level, "explicit") ? target_of(c, err) : ts_jit_target(c->k->isa);
   if (!t) {
     if (!err->code) ts_error_set(err, TS_ERR_device, "there are no vectors on this processor");
     return -1;

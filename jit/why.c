@@ -40,10 +40,25 @@ static int text_of(TsJitFunction *f, const TsBuildJob *b, const char *level, TsT
   return strcmp(level, "why") ? ts_build_text(b, level, text, err) : why_text(f, b, text, err);
 }
 
-int ts_jit_text(TsJitFunction *f, const char *level, TsText *text) {
+/* What another machine would run: its kernels are made, and not compiled. */
+static int text_for(TsJitFunction *f, const TsTarget *t, const char *level, TsText *text) {
+  TsError *err = &f->jit->c->err;
+  if (!strcmp(level, "why") || !strcmp(level, "bytecode"))
+    return ts_error_set(err, TS_ERR_argument, "level '%s' is of what runs here, not of %s",
+                        level, t->name);
+  TsBuildJob b = ts_jit_build_of(f, 0);
+  b.device = NULL, b.target = t, b.choose = NULL;
+  int failed = !b.layouts ? ts_error_memory(err)
+                          : ts_build_schedule(&b, err) || ts_build_text(&b, level, text, err);
+  ts_build_free(&b);
+  return failed ? -1 : 0;
+}
+
+int ts_jit_text(TsJitFunction *f, const char *level, const TsTarget *target, TsText *text) {
   TsJit *j = f->jit;
   f = ts_jit_shown(f);
   ts_jit_step(f);
+  if (target) return text_for(f, target, level, text);
   if (!strcmp(level, "bytecode")) {
     if (f->state != LIVE) return 0;
     ts_code_text(f->code, text);

@@ -93,6 +93,9 @@ void ts_lua_open_kernel(lua_State *L);        /* kernels that a program writes *
 void ts_lua_open_profile(lua_State *L);       /* spans of what runs */
 void ts_lua_open_fast(lua_State *L);          /* operators that compiled Lua code calls */
 
+/* The target whose name is there; nothing: NULL; an error if there is none. */
+const struct TsTarget *ts_lua_target(lua_State *L, int at);
+
 /* A kernel that a program wrote, or NULL; sizes that a call gives, -1 of those it does not. */
 struct TsUserKernel *ts_lua_kernel(lua_State *L, int at);
 void ts_lua_kernel_sizes(lua_State *L, int at, int64_t *dim);

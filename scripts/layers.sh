@@ -11,7 +11,7 @@ ir/graph
 ir/adjoint ir/tile
 ir/rules ir/tile/gpu ir/tile/product ir/tile/run
 ir/tile/pass ir/sched
-ir/lower
+ir/lower ir/lower/conv ir/lower/fft ir/lower/index ir/lower/sort
 vm/kernels/simd
 vm/kernels
 vm/kernels/attention vm/kernels/fft vm/kernels/gemm vm/kernels/pointwise vm/kernels/rows
@@ -26,7 +26,7 @@ jit/emit/cpu jit/emit/simt jit/emit/roles
 jit/compile
 jit/device
 jit/launch
-jit/build jit/tune jit/eager jit/eager/family jit/trace jit
+jit/build jit/tune jit/eager jit/trace jit
 repl/edit
 repl
 repl/lua"

@@ -114,6 +114,7 @@ struct TsGraph {
   bool backward;    /* as well: a reverse pass runs */
   bool replaced;    /* some value has another one instead */
   bool apart;       /* nodes to come are new ones, although equal ones are there */
+  bool runs_all;    /* what depends on no parameter is computed at each run as well */
   bool numbers_fit; /* bare numbers beside integers fit their types: who calls looks */
   bool calling;     /* nodes to come are a call of the program: numbers are looked at now */
   bool expanding;   /* they are what a composed row becomes */

@@ -12,8 +12,9 @@ typedef struct Row {
   enum {
     ALONE,
     STRAIGHT,
-    JOINS
-  } how; /* STRAIGHT: writes row by row alone; JOINS: with others */
+    JOINS,
+    TOGETHER
+  } how; /* STRAIGHT: writes row by row alone; JOINS: with others; TOGETHER: see ts_lower_has */
   TsLowerFn *make;
 } Row;
 
@@ -22,6 +23,14 @@ static const Row row[] = {
     {TS_OP_attention, TS_UNIT_roles, STRAIGHT, ts_lower_decode},
     {TS_OP_attention, TS_UNIT_mma, ALONE, ts_lower_attention},
     {TS_OP_attention_grad, TS_UNIT_mma, ALONE, ts_lower_attention_grad},
+    {TS_OP_attention_grad, TS_UNIT_blocks, ALONE, ts_lower_attention_wide},
+    {TS_OP_grouped_matmul, TS_UNIT_mma, ALONE, ts_lower_grouped},
+    {TS_OP_grouped_matmul_weight_grad, TS_UNIT_mma, ALONE, ts_lower_grouped},
+    {TS_OP_conv1d, TS_UNIT_blocks, ALONE, ts_lower_conv},
+    {TS_OP_conv2d, TS_UNIT_blocks, ALONE, ts_lower_conv},
+    {TS_OP_conv3d, TS_UNIT_blocks, ALONE, ts_lower_conv},
+    {TS_OP_conv_transpose, TS_UNIT_blocks, ALONE, ts_lower_conv},
+    {TS_OP_conv_weight_grad, TS_UNIT_blocks, ALONE, ts_lower_conv},
     {TS_OP_argmin, TS_UNIT_blocks, ALONE, ts_lower_reduce},
     {TS_OP_argmax, TS_UNIT_blocks, ALONE, ts_lower_reduce},
     {TS_OP_any, TS_UNIT_blocks, ALONE, ts_lower_reduce},
@@ -35,6 +44,62 @@ static const Row row[] = {
     {TS_OP_cumprod, TS_UNIT_blocks, ALONE, ts_lower_scan},
     {TS_OP_cummax, TS_UNIT_blocks, ALONE, ts_lower_scan},
     {TS_OP_linear_scan, TS_UNIT_blocks, ALONE, ts_lower_scan},
+    {TS_OP_sort, TS_UNIT_blocks, ALONE, ts_lower_sort},
+    {TS_OP_argsort, TS_UNIT_blocks, ALONE, ts_lower_sort},
+    {TS_OP_topk, TS_UNIT_blocks, ALONE, ts_lower_sort},
+    {TS_OP_histogram, TS_UNIT_blocks, ALONE, ts_lower_histogram},
+    {TS_OP_median, TS_UNIT_blocks, ALONE, ts_lower_quantile},
+    {TS_OP_quantile, TS_UNIT_blocks, ALONE, ts_lower_quantile},
+    {TS_OP_uniform, TS_UNIT_blocks, ALONE, ts_lower_draw},
+    {TS_OP_normal, TS_UNIT_blocks, ALONE, ts_lower_draw},
+    {TS_OP_bernoulli, TS_UNIT_blocks, ALONE, ts_lower_draw},
+    {TS_OP_dropout, TS_UNIT_blocks, ALONE, ts_lower_draw},
+    {TS_OP_add, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_sub, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_mul, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_square, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_neg, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_conj, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_real, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_imag, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_complex, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_eq, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_ne, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_cast, TS_UNIT_blocks, ALONE, ts_lower_transpose},
+    {TS_OP_cast, TS_UNIT_blocks, ALONE, ts_lower_complex},
+    {TS_OP_fft, TS_UNIT_blocks, ALONE, ts_lower_fft},
+    {TS_OP_ifft, TS_UNIT_blocks, ALONE, ts_lower_fft},
+    {TS_OP_rfft, TS_UNIT_blocks, ALONE, ts_lower_fft},
+    {TS_OP_irfft, TS_UNIT_blocks, ALONE, ts_lower_fft},
+    {TS_OP_fft2, TS_UNIT_blocks, ALONE, ts_lower_fft},
+    {TS_OP_ifft2, TS_UNIT_blocks, ALONE, ts_lower_fft},
+    {TS_OP_fftn, TS_UNIT_blocks, ALONE, ts_lower_fft},
+    {TS_OP_ifftn, TS_UNIT_blocks, ALONE, ts_lower_fft},
+    {TS_OP_dct, TS_UNIT_blocks, ALONE, ts_lower_dct},
+    {TS_OP_idct, TS_UNIT_blocks, ALONE, ts_lower_dct},
+    {TS_OP_rope, TS_UNIT_blocks, ALONE, ts_lower_rope},
+    {TS_OP_rope_grad, TS_UNIT_blocks, ALONE, ts_lower_rope},
+    {TS_OP_sgd_step, TS_UNIT_blocks, TOGETHER, ts_lower_optim},
+    {TS_OP_adam_step, TS_UNIT_blocks, TOGETHER, ts_lower_optim},
+    {TS_OP_lion_step, TS_UNIT_blocks, TOGETHER, ts_lower_optim},
+    {TS_OP_gather, TS_UNIT_blocks, ALONE, ts_lower_at_index},
+    {TS_OP_one_hot, TS_UNIT_blocks, ALONE, ts_lower_at_index},
+    {TS_OP_scatter, TS_UNIT_blocks, ALONE, ts_lower_scatter},
+    {TS_OP_scatter_add, TS_UNIT_blocks, ALONE, ts_lower_scatter},
+    {TS_OP_index_add, TS_UNIT_blocks, ALONE, ts_lower_scatter},
+    {TS_OP_segment_reduce, TS_UNIT_blocks, ALONE, ts_lower_scatter},
+    {TS_OP_roll, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_pad, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_repeat_interleave, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_tril, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_triu, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_slice_update, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_eye, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_arange, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_linspace, TS_UNIT_blocks, ALONE, ts_lower_places},
+    {TS_OP_sum, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_min, TS_UNIT_blocks, ALONE, ts_lower_reduce},
+    {TS_OP_max, TS_UNIT_blocks, ALONE, ts_lower_reduce},
     {TS_OP_sum, TS_UNIT_blocks, ALONE, ts_lower_columns},
     {TS_OP_mean, TS_UNIT_blocks, ALONE, ts_lower_columns},
     {TS_OP_max_pool, TS_UNIT_blocks, ALONE, ts_lower_pool},
@@ -78,8 +143,14 @@ int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void 
 
 bool ts_lower_has(const TsTarget *t, const TsNode *n) {
   for (int i = 0; i < ROWS; i++)
-    if (row[i].op == n->op && ts_target_has(t, row[i].units)) return true;
+    if (row[i].op == n->op && row[i].how != TOGETHER && ts_target_has(t, row[i].units))
+      return true;
   return ts_sched_is_index(t, n);
+}
+
+int ts_lower_varies(int op) {
+  enum { OFFSET = 2 };
+  return op == TS_OP_rope || op == TS_OP_rope_grad ? OFFSET : -1;
 }
 
 void ts_lower_for(TsSched *s, const TsDevice *d) {

@@ -1,5 +1,5 @@
 /* Reductions that schedules have no kernels for: argmin, argmax, any, all, count_nonzero, var,
- * std, norm, logsumexp. The reduced axes come last, as a copy where they do not lie so; then a
+ * std, norm, logsumexp, and sums and extremes of whole numbers. The reduced axes come last, as a copy where they do not lie so; then a
  * round of the kernel is a row, or some short ones. What is computed stands in vm/rows/reduce.c. */
 #include "ir/lower/short.h"
 #include "ir/lower/steps.h"
@@ -11,7 +11,7 @@
 
 typedef TsTileVal V;
 
-enum { SHORT = 256, TOGETHER = 2048 };
+enum { SHORT = 256, TOGETHER = 2048, LONG = 4096, PIECES = 1024 };
 
 typedef struct Rows {
   TsOp op;
@@ -110,6 +110,9 @@ static V norm(Make *m, V x) {
 static V value(Make *m, V x) {
   switch (m->s->op) {
   case TS_OP_argmax: return reduced(m, TS_TILE_argmax, x);
+  case TS_OP_sum: return reduced(m, TS_TILE_sum, x);
+  case TS_OP_max: return reduced(m, TS_TILE_max, x);
+  case TS_OP_min: return reduced(m, TS_TILE_min, x);
   case TS_OP_any:
   case TS_OP_all: return tests(m, x);
   case TS_OP_count_nonzero:
@@ -179,7 +182,39 @@ static TsDtype working(TsOp op, TsDtype d) {
   if (ts_dtype_is(d, TS_KIND_F)) return (TsDtype)ts_dtypes[d].accum;
   if (op == TS_OP_var || op == TS_OP_std || op == TS_OP_norm) return TS_DT_f64;
   if (op == TS_OP_logsumexp) return TS_DT_f32;
+  if (op == TS_OP_sum) return TS_DT_i64;
+  if ((op == TS_OP_min || op == TS_OP_max) && ts_dtypes[d].nbytes < 4) return TS_DT_i32;
   return d == TS_DT_bool ? TS_DT_i32 : d;
+}
+
+static bool is_whole(TsOp op) { return op == TS_OP_sum || op == TS_OP_min || op == TS_OP_max; }
+
+static void choose_rows(Rows *s, int64_t count) {
+  while (s->n <= SHORT && 2 * s->rows * s->n <= TOGETHER && 2 * s->rows <= count) s->rows *= 2;
+}
+
+/* A few long rows of whole numbers, in whatever order they meet: by pieces, then what these leave. */
+static int pieces_of(const Rows *s, int64_t count) {
+  int pieces = 1;
+  while (pieces < PIECES && count * pieces < PIECES && s->n % (2 * pieces) == 0 &&
+         s->n / pieces >= LONG)
+    pieces *= 2;
+  return pieces;
+}
+
+static void add_rows(TsSteps *x, Rows s, int64_t count, int from, int to) {
+  int pieces = is_whole(s.op) ? pieces_of(&s, count) : 1;
+  if (pieces > 1) {
+    Rows first = s;
+    int64_t many = count * pieces;
+    int left = ts_steps_temp(x, many * ts_dtypes[s.acc].nbytes);
+    first.n = s.n / pieces, first.out = s.acc;
+    choose_rows(&first, many);
+    ts_steps_add(x, build(&first), (int[]){from, left}, &many);
+    s.in = s.acc, s.n = pieces, from = left;
+  }
+  choose_rows(&s, count);
+  ts_steps_add(x, build(&s), (int[]){from, to}, &count);
 }
 
 int ts_lower_reduce(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
@@ -189,16 +224,16 @@ int ts_lower_reduce(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, 
   const TsMeta *m = &n->in[0]->meta, *y = &n->out[0].meta;
   TsDtype d = (TsDtype)m->dtype;
   if (ts_dtype_is(d, TS_KIND_C) || d == TS_DT_mxfp4) return 0;
+  if (is_whole(op) && !ts_dtype_is(d, TS_KIND_B | TS_KIND_U | TS_KIND_I)) return 0;
   int64_t count = ts_meta_numel(y);
   if (!ts_meta_numel(m) || !count) return 0;
   Rows s = {.op = op, .in = d, .acc = working(op, d), .out = (TsDtype)y->dtype, .rows = 1};
   if (op == TS_OP_norm) s.number = n->attr[0].f;
   if (op == TS_OP_var || op == TS_OP_std) s.number = n->attr[2].f;
   TsStepsOrder order = reduced_last(m, &n->attr[op == TS_OP_norm ? 1 : 0], &s.n);
-  while (s.n <= SHORT && 2 * s.rows * s.n <= TOGETHER && 2 * s.rows <= count) s.rows *= 2;
   TsSteps x;
   ts_steps_begin(&x, sched, layout, arg, n, err);
-  int args[] = {ts_steps_in(&x, 0, &order), ts_steps_out(&x, 0, NULL)};
-  ts_steps_add(&x, build(&s), args, &count);
+  int from = ts_steps_in(&x, 0, &order);
+  add_rows(&x, s, count, from, ts_steps_out(&x, 0, NULL));
   return ts_steps_end(&x, out);
 }

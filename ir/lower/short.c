@@ -62,3 +62,23 @@ TsDtype ts_short_bits(TsDtype d) {
   default: return d;
   }
 }
+
+enum { FILL_PIECE = 1024 };
+
+TsTile *ts_short_fill(TsDtype d) {
+  TsTile *k = ts_tile_new("fill");
+  if (!k) return NULL;
+  int64_t n = ts_tile_size(k, "N");
+  ts_tile_size(k, "value");
+  TsTileType memory = ts_tile_type(d, 1, &n), tile = ts_tile_vector(d, FILL_PIECE);
+  TsTileVal y = ts_tile_param(k, "y", &memory, true);
+  TsTileBuild b = ts_tile_build(k);
+  TsTileVal size = ts_short_dim(&b, 0);
+  TsTileLoop loop = ts_tile_for(&b, ts_tile_index(&b, 0), size, FILL_PIECE, true, 0, NULL);
+  TsTileVal value = ts_tile_cast(&b, ts_tile_bitcast(&b, ts_short_dim(&b, 1), TS_DT_f64), d);
+  TsTileVal x = ts_tile_broadcast(&b, value, &tile, NULL);
+  TsTileAccess edge = {.edge = true};
+  ts_tile_store(&b, y, &loop.i, x, &edge);
+  ts_tile_for_end(&b, &loop, NULL, NULL);
+  return k;
+}

@@ -14,4 +14,8 @@ TsTileVal ts_short_gather(TsTileBuild *b, TsTileVal memory, TsTileVal at, bool e
 TsTileVal ts_short_view(TsTileBuild *b, TsTileVal memory, int rank, const int64_t *dim);
 TsDtype ts_short_bits(TsDtype d); /* the integer of as many bytes, or d */
 
+/* @fill<N, value>() -> (y[N]): every element is the number whose bits, as an f64, are a size. NULL:
+ * out of memory. */
+TsTile *ts_short_fill(TsDtype d);
+
 #endif

@@ -1,13 +1,16 @@
 /* See ir/lower/steps.h. */
 #include "ir/lower/steps.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ir/graph/graph.h"
 #include "ir/lower/short.h"
 
-/* Arguments until the end: inputs from 0, results from here on; temporaries are negative. */
-enum { RESULT = 1 << 16, NOTHING = 1 << 20 };
+/* Arguments until the end: inputs from 0, results and those that begin later from here on;
+ * temporaries are negative. */
+enum { RESULT = 1 << 16, FROM = 1 << 18, NOTHING = 1 << 20 };
 
 static int fail(TsSteps *x) {
   if (!x->failed && !x->err->code) ts_error_set(x->err, TS_ERR_memory, "out of memory");
@@ -25,10 +28,14 @@ bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
 }
 
 /* ---- where values lie */
-static void strides_of(const TsSteps *x, TsVal v, int64_t *stride) {
+void ts_steps_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride) {
   int64_t step = 1;
-  if (x->layout && x->layout(x->layout_arg, v, stride)) return;
+  if (layout && layout(arg, v, stride)) return;
   for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i]) stride[i] = step;
+}
+
+static void strides_of(const TsSteps *x, TsVal v, int64_t *stride) {
+  ts_steps_strides(x->layout, x->layout_arg, v, stride);
 }
 
 static int axis_at(int i, const TsStepsOrder *order) { return order ? order->at[i] : i; }
@@ -51,6 +58,8 @@ static bool lies_so(const TsSteps *x, TsVal v, const TsStepsOrder *order) {
 }
 
 static TsTileType memory_of(const TsSteps *x, TsVal v) {
+  if (v->meta.ndim > TS_TILE_RANK) /* steps have their own view of it */
+    return ts_tile_vector((TsDtype)v->meta.dtype, ts_meta_numel(&v->meta));
   TsTileType t = ts_tile_type((TsDtype)v->meta.dtype, v->meta.ndim, v->meta.dim);
   int64_t stride[TS_MAX_RANK];
   t.strided = !lies_so(x, v, NULL);
@@ -60,10 +69,10 @@ static TsTileType memory_of(const TsSteps *x, TsVal v) {
   return t;
 }
 
-/* ---- copies: a schedule of one cast that changes nothing, between memory that lies as given */
+/* ---- copies: the kernel of one cast, between memory that lies as given */
 typedef struct Copy {
   TsVal from, to;
-  int64_t from_stride[TS_MAX_RANK], to_stride[TS_MAX_RANK];
+  const int64_t *from_stride, *to_stride;
 } Copy;
 
 static bool layout_of_copy(void *arg, TsVal v, int64_t *stride) {
@@ -73,44 +82,88 @@ static bool layout_of_copy(void *arg, TsVal v, int64_t *stride) {
   return known != NULL;
 }
 
-static int copy_kernel(TsSteps *x, const TsMeta *m, Copy *c, TsSchedKernel *k) {
-  TsMeta bits = *m;
-  bits.dtype = (uint8_t)ts_short_bits((TsDtype)m->dtype), bits.weak = bits.device = 0;
-  TsAttr to = ts_b_dtype((TsDtype)bits.dtype);
+/* The element type of a copy that changes nothing is that of its bits. */
+static int copy_kernel(TsSteps *x, const TsMeta *m, TsDtype d, Copy *c, TsSchedKernel *k) {
+  bool moves = m->dtype == d;
+  TsMeta from = *m;
+  if (moves) from.dtype = (uint8_t)ts_short_bits(d);
+  TsAttr to = ts_b_dtype(moves ? (TsDtype)from.dtype : d);
   TsGraph *g = ts_graph_new("copy", x->err);
   if (!g) return -1;
   g->apart = true;
-  c->from = ts_graph_param(g, &bits, NULL, NULL);
+  c->from = ts_graph_param(g, &from, NULL, NULL);
   TsVal y = NULL;
   int n = 0, failed = !c->from || !ts_graph_emit(g, TS_OP_cast, 1, &c->from, &to, &y, &n);
   c->to = y;
   if (!failed) failed = ts_graph_results(g, 1, &y);
   TsSched *s = failed ? NULL : ts_sched_new(g, x->s->target, 1, x->err);
   if (!s || s->ngroup != 1) failed = -1;
-  if (!failed) failed = ts_sched_lower(s, s->group[0], layout_of_copy, c, k, x->err);
+  if (!failed) failed = ts_lower_group(s, s->group[0], layout_of_copy, c, k, x->err);
   ts_sched_free(s);
   ts_graph_free(g);
   return failed ? -1 : 0;
 }
 
-/* From one argument to another, of which one lies as v does, the other row-major in that order. */
-static void add_copy(TsSteps *x, TsVal v, const TsStepsOrder *order, int from, int to,
-                     bool back) {
-  Copy c = {.from = NULL};
-  TsSchedKernel k = {.tile = NULL};
-  TsMeta m = v->meta;
-  int64_t stride[TS_MAX_RANK], *own = back ? c.to_stride : c.from_stride,
-                               *other = back ? c.from_stride : c.to_stride, step = 1;
-  strides_of(x, v, stride);
-  for (int i = m.ndim; i-- > 0; step *= m.dim[i]) {
-    int at = axis_at(i, order);
-    m.dim[i] = v->meta.dim[at], own[i] = stride[at], other[i] = step;
+/* Elements of 16 bytes are pairs along one more axis. */
+static int halve(int ndim, int64_t *dim, TsStepsView *v) {
+  for (int i = 0; i < ndim; i++) v->stride[i] *= 2;
+  v->dtype = TS_DT_i64, v->stride[ndim] = 1, dim[ndim] = 2;
+  return ndim + 1;
+}
+
+/* Axes of a copy in any order are the same copy: the last one is along which it writes neighbours, so that
+ * they are written in whole lines (find_turned of ir/sched/lower.c reads others so). */
+typedef struct CopyAxes {
+  TsMeta m;
+  int64_t to[TS_MAX_RANK], from[TS_MAX_RANK];
+} CopyAxes;
+
+static CopyAxes by_lines(int ndim, const int64_t *dim, const TsStepsView *to,
+                         const TsStepsView *from) {
+  CopyAxes a = {.m = {.dtype = (uint8_t)from->dtype}};
+  for (int i = 0; i < ndim; i++) {
+    int at = a.m.ndim;
+    if (dim[i] == 1) continue;
+    for (; at > 0 && llabs(a.to[at - 1]) < llabs(to->stride[i]); at--) {
+      a.m.dim[at] = a.m.dim[at - 1];
+      a.to[at] = a.to[at - 1], a.from[at] = a.from[at - 1];
+    }
+    a.m.dim[at] = dim[i], a.to[at] = to->stride[i], a.from[at] = from->stride[i];
+    a.m.ndim++;
   }
-  if (x->failed || copy_kernel(x, &m, &c, &k)) {
+  return a;
+}
+
+void ts_steps_copy(TsSteps *x, int ndim, const int64_t *dim, const TsStepsView *to,
+                   const TsStepsView *from) {
+  TsStepsView a = *from, b = *to;
+  int64_t all[TS_MAX_RANK];
+  bool pairs = a.dtype == b.dtype && ts_dtypes[a.dtype].nbytes == 16 && ndim < TS_MAX_RANK;
+  if (ndim) memcpy(all, dim, sizeof *dim * (size_t)ndim);
+  if (pairs) halve(ndim, all, &a), ndim = halve(ndim, all, &b);
+  CopyAxes axes = by_lines(ndim, all, &b, &a);
+  Copy c = {.from_stride = axes.from, .to_stride = axes.to};
+  TsSchedKernel k = {.tile = NULL};
+  if (x->failed || copy_kernel(x, &axes.m, b.dtype, &c, &k)) {
     fail(x);
     return;
   }
-  ts_steps_add(x, k.tile, (int[]){from, to}, k.dim);
+  ts_steps_add(x, k.tile, (int[]){a.arg, b.arg}, k.dim);
+}
+
+/* From one argument to another, of which one lies as v does, the other row-major in that order and of
+ * type d. */
+static void add_copy(TsSteps *x, TsVal v, const TsStepsOrder *order, TsDtype d, int from,
+                     int to, bool back) {
+  TsStepsView own = {.arg = back ? to : from, .dtype = (TsDtype)v->meta.dtype};
+  TsStepsView other = {.arg = back ? from : to, .dtype = d};
+  int64_t stride[TS_MAX_RANK], dim[TS_MAX_RANK], step = 1;
+  strides_of(x, v, stride);
+  for (int i = v->meta.ndim; i-- > 0; step *= dim[i]) {
+    int at = axis_at(i, order);
+    dim[i] = v->meta.dim[at], own.stride[i] = stride[at], other.stride[i] = step;
+  }
+  ts_steps_copy(x, v->meta.ndim, dim, back ? &own : &other, back ? &other : &own);
 }
 
 /* ---- arguments */
@@ -121,13 +174,51 @@ static int param(TsVal *list, int *n, TsVal v) {
   return (*n)++;
 }
 
-int ts_steps_in(TsSteps *x, int i, const TsStepsOrder *order) {
+int ts_steps_as_it_lies(TsSteps *x, int i) {
+  TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
+  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return fail(x);
+  return param(x->in, &x->nin, v);
+}
+
+int ts_steps_into(TsSteps *x, int i) {
+  TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
+  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return fail(x);
+  return RESULT + param(x->out, &x->nout, v);
+}
+
+int ts_steps_in_as(TsSteps *x, int i, const TsStepsOrder *order, TsDtype d) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
   if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return fail(x);
   int own = param(x->in, &x->nin, v);
-  if (lies_so(x, v, order)) return own;
-  int copy = ts_steps_temp(x, ts_meta_nbytes(&v->meta));
-  add_copy(x, v, order, own, copy, false);
+  if (lies_so(x, v, order) && v->meta.dtype == d) return own;
+  TsMeta m = v->meta;
+  m.dtype = (uint8_t)d;
+  int copy = ts_steps_temp(x, ts_meta_nbytes(&m));
+  add_copy(x, v, order, d, own, copy, false);
+  return copy;
+}
+
+int ts_steps_in(TsSteps *x, int i, const TsStepsOrder *order) {
+  TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
+  return ts_steps_in_as(x, i, order, v ? (TsDtype)v->meta.dtype : TS_DT_f32);
+}
+
+int ts_steps_in_spread(TsSteps *x, int i, const TsMeta *like) {
+  TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
+  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return fail(x);
+  if (ts_meta_same_shape(&v->meta, like)) return ts_steps_in(x, i, NULL);
+  TsMeta m = *like;
+  m.dtype = v->meta.dtype;
+  int64_t stride[TS_MAX_RANK], step = 1;
+  int skip = m.ndim - v->meta.ndim, copy = ts_steps_temp(x, ts_meta_nbytes(&m));
+  TsStepsView from = {.arg = param(x->in, &x->nin, v), .dtype = (TsDtype)m.dtype};
+  TsStepsView to = {.arg = copy, .dtype = (TsDtype)m.dtype};
+  strides_of(x, v, stride);
+  for (int a = m.ndim; a-- > 0; step *= m.dim[a]) {
+    bool repeats = a < skip || v->meta.dim[a - skip] == 1;
+    from.stride[a] = repeats ? 0 : stride[a - skip], to.stride[a] = step;
+  }
+  ts_steps_copy(x, m.ndim, m.dim, &to, &from);
   return copy;
 }
 
@@ -143,9 +234,40 @@ int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order) {
   return copy;
 }
 
+TsStepsView ts_steps_in_view(TsSteps *x, int i) {
+  TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
+  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = fail(x)};
+  TsStepsView own = {.arg = param(x->in, &x->nin, v), .dtype = (TsDtype)v->meta.dtype};
+  strides_of(x, v, own.stride);
+  return own;
+}
+
+TsStepsView ts_steps_out_view(TsSteps *x, int i) {
+  TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
+  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = fail(x)};
+  TsStepsView own = {.arg = RESULT + param(x->out, &x->nout, v),
+                     .dtype = (TsDtype)v->meta.dtype};
+  strides_of(x, v, own.stride);
+  return own;
+}
+
 int ts_steps_temp(TsSteps *x, int64_t nbytes) {
   return x->failed ? NOTHING : ts_tile_parts_temp(x->parts, nbytes ? nbytes : 1, false);
 }
+
+int ts_steps_table(TsSteps *x, const void *data, int64_t nbytes) {
+  if (x->failed || !data) return fail(x);
+  return nbytes ? ts_tile_parts_table(x->parts, data, nbytes) : ts_steps_temp(x, 1);
+}
+
+int ts_steps_from(TsSteps *x, int arg, int64_t byte) {
+  if (!byte) return arg;
+  if (x->failed || arg == NOTHING || x->nfrom == TS_STEPS_FROM) return fail(x);
+  x->from[x->nfrom] = (struct TsStepsFrom){arg, byte};
+  return FROM + x->nfrom++;
+}
+
+static bool begins_later(int arg) { return arg >= FROM && arg < NOTHING; }
 
 void ts_steps_add(TsSteps *x, TsTile *k, const int *arg, const int64_t *dim) {
   bool known = k && !x->failed;
@@ -154,9 +276,47 @@ void ts_steps_add(TsSteps *x, TsTile *k, const int *arg, const int64_t *dim) {
   if (!known) {
     ts_tile_free(k);
     fail(x);
-  } else if (k->failed || !ts_tile_parts_add(x->parts, k, arg, dim)) {
-    fail(x);
+    return;
   }
+  int own[TS_TILE_PART_PARAMS], n = k->nparam;
+  for (int i = 0; i < n && i < TS_TILE_PART_PARAMS; i++)
+    own[i] = begins_later(arg[i]) ? x->from[arg[i] - FROM].arg : arg[i];
+  if (k->failed || !ts_tile_parts_add(x->parts, k, own, dim)) {
+    fail(x);
+    return;
+  }
+  TsTilePart *p = &x->parts->part[x->parts->n - 1];
+  for (int i = 0; i < n; i++)
+    if (begins_later(arg[i])) p->byte[i] = x->from[arg[i] - FROM].byte;
+}
+
+void ts_steps_fill(TsSteps *x, int arg, TsDtype d, int64_t n, double v) {
+  int64_t dim[2] = {n, 0};
+  memcpy(&dim[1], &v, sizeof v);
+  ts_steps_add(x, ts_short_fill(d), &arg, dim);
+}
+
+/* ---- sizes of the whole */
+static int sized(TsSteps *x, int kind, int which) {
+  for (int i = 0; i < x->nsize; i++)
+    if ((int)x->size[i].kind == kind && x->size[i].which == which) return i;
+  if (x->nsize == TS_TILE_DIMS) return fail(x), 0;
+  x->size[x->nsize] = (struct TsStepsSize){kind, which};
+  return x->nsize++;
+}
+
+int ts_steps_number(TsSteps *x, int i) { return sized(x, TS_STEPS_NUMBER, i); }
+int ts_steps_elements(TsSteps *x) { return sized(x, TS_STEPS_ELEMENTS, 0); }
+int ts_steps_attr(TsSteps *x, int attr) { return sized(x, TS_STEPS_ATTR, attr); }
+int ts_steps_draw(TsSteps *x) {
+  int seed = sized(x, TS_STEPS_SEED, 0);
+  sized(x, TS_STEPS_STREAM, 0);
+  return seed;
+}
+
+void ts_steps_bind(TsSteps *x, int d, int of) {
+  if (x->failed) return;
+  x->parts->part[x->parts->n - 1].of[d] = (unsigned char)(1 + of);
 }
 
 void ts_steps_guard(TsSteps *x, int i) {
@@ -180,35 +340,71 @@ static void put_params(TsSteps *x) {
   }
 }
 
-/* The only step has the parameters of the whole, in their order. */
+/* The only step has the parameters of the whole, in their order and as elements of their size. */
 static bool is_single(const TsSteps *x) {
   const TsTilePart *p = &x->parts->part[0];
   if (x->parts->n != 1 || x->parts->ntemp || p->k->nparam != x->nin + x->nout) return false;
-  for (int a = 0; a < p->k->nparam; a++)
-    if (p->arg[a] != a) return false;
+  for (int a = 0; a < p->k->nparam; a++) {
+    const TsTileType *own = &p->k->param[a]->type, *whole = &x->whole->param[a]->type;
+    if (p->arg[a] != a || p->byte[a]) return false;
+    if (ts_dtypes[own->dtype].nbytes > ts_dtypes[whole->dtype].nbytes) return false;
+  }
   return true;
+}
+
+/* Size d of the kernel is number i of the whole. */
+static void put_size(TsSteps *x, TsSchedKernel *out, int d, int i) {
+  const struct TsStepsSize *s = &x->size[i];
+  const TsAttr *seed = x->n->attr + ts_op_info((TsOp)x->n->op)->nattr - 2;
+  switch (s->kind) {
+  case TS_STEPS_NUMBER: out->number[d] = x->n->in[s->which]; break;
+  case TS_STEPS_ATTR: out->attr[d] = (unsigned char)(1 + s->which); break;
+  case TS_STEPS_ELEMENTS: out->elements = (unsigned char)(1 + d); break;
+  case TS_STEPS_SEED:
+    out->draw[out->ndraw].dim = d;
+    memcpy(out->draw[out->ndraw++].at, seed, sizeof out->draw[0].at);
+    break;
+  case TS_STEPS_STREAM: break; /* behind the seed */
+  }
+}
+
+/* The kernel is the only step, whose sizes stand where it has them. */
+static void be_single(TsSteps *x, TsSchedKernel *out) {
+  const TsTilePart *p = &x->parts->part[0];
+  memcpy(out->dim, p->dim, sizeof out->dim);
+  for (int d = 0; d < p->k->ndim; d++)
+    if (p->of[d]) put_size(x, out, d, p->of[d] - 1);
+  out->tile = ts_tile_share(p->k);
+  ts_tile_free(x->whole);
+}
+
+static void be_several(TsSteps *x, TsSchedKernel *out) {
+  static const char *const name[] = {"number", "attribute", "elements", "seed", "stream"};
+  for (int i = 0; i < x->nsize; i++) {
+    char text[32];
+    snprintf(text, sizeof text, "%s%d", name[x->size[i].kind], x->size[i].which);
+    put_size(x, out, ts_tile_dim_index(ts_tile_size(x->whole, text)), i);
+  }
 }
 
 int ts_steps_end(TsSteps *x, TsSchedKernel *out) {
   for (int i = 0; i < x->nback && !x->failed; i++) {
     const struct TsStepsBack *b = &x->back[i];
-    add_copy(x, b->to, b->turned ? &b->order : NULL, b->from,
+    add_copy(x, b->to, b->turned ? &b->order : NULL, (TsDtype)b->to->meta.dtype, b->from,
              RESULT + param(x->out, &x->nout, b->to), true);
   }
   if (!x->failed) put_params(x);
+  bool single = !x->failed && is_single(x);
+  *out = x->kernel;
+  if (!x->failed && !single) be_several(x, out);
   if (x->failed || x->whole->failed) {
     ts_tile_free(x->whole);
     fail(x);
     return ts_lower_refused(x->err);
   }
-  *out = x->kernel;
   out->function = x->s->g->name;
   out->tile = x->whole;
-  if (!is_single(x)) return 1;
-  const TsTilePart *p = &x->parts->part[0];
-  memcpy(out->dim, p->dim, sizeof out->dim);
-  out->tile = ts_tile_share(p->k);
-  ts_tile_free(x->whole);
+  if (single) be_single(x, out);
   return 1;
 }
 

@@ -23,6 +23,8 @@ typedef struct TsStepsOrder {
 /* Axis `axis` behind the others. */
 TsStepsOrder ts_steps_last(const TsMeta *m, int axis);
 
+enum { TS_STEPS_FROM = 64 };
+
 typedef struct TsSteps {
   const TsSched *s;
   TsLayoutFn *layout;
@@ -33,6 +35,11 @@ typedef struct TsSteps {
   TsTileParts *parts;
   int nin, nout; /* parameters so far: inputs, results */
   TsVal in[TS_TILE_PART_PARAMS], out[TS_TILE_PART_PARAMS];
+  int nfrom; /* arguments that begin later than others */
+  struct TsStepsFrom {
+    int arg;
+    int64_t byte;
+  } from[TS_STEPS_FROM];
   int nback; /* results that are brought to their places at the end */
   struct TsStepsBack {
     int from;
@@ -41,6 +48,17 @@ typedef struct TsSteps {
     TsVal to;
   } back[TS_TILE_PART_PARAMS];
   TsSchedKernel kernel; /* guards and draws, by argument, until the end */
+  int nsize;            /* sizes of the whole */
+  struct TsStepsSize {
+    enum {
+      TS_STEPS_NUMBER,
+      TS_STEPS_ATTR,
+      TS_STEPS_ELEMENTS,
+      TS_STEPS_SEED,
+      TS_STEPS_STREAM
+    } kind;
+    int which; /* operand, attribute */
+  } size[TS_TILE_DIMS];
   bool failed;
 } TsSteps;
 
@@ -51,10 +69,47 @@ bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
  * own: the parameter where it lies so, else a copy. */
 int ts_steps_in(TsSteps *x, int i, const TsStepsOrder *order);
 int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order);
-/* Memory between steps. */
+/* Operand i as it lies, for steps that know its strides: those of a value, in elements. */
+int ts_steps_as_it_lies(TsSteps *x, int i);
+int ts_steps_into(TsSteps *x, int i); /* the same of result i */
+void ts_steps_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride);
+/* Memory between steps, and constants, which stay in memory; data is copied. */
 int ts_steps_temp(TsSteps *x, int64_t nbytes);
+int ts_steps_table(TsSteps *x, const void *data, int64_t nbytes);
+/* An argument that is another one from that byte on. */
+int ts_steps_from(TsSteps *x, int arg, int64_t byte);
 /* The next step, which takes k over. arg: one a parameter of k; dim: its sizes. */
 void ts_steps_add(TsSteps *x, TsTile *k, const int *arg, const int64_t *dim);
+
+/* ---- common steps */
+/* Elements of an argument as somebody sees them, strides in elements. */
+typedef struct TsStepsView {
+  int arg;
+  TsDtype dtype;
+  int64_t stride[TS_MAX_RANK];
+} TsStepsView;
+/* Operand i, result i, as it lies. */
+TsStepsView ts_steps_in_view(TsSteps *x, int i);
+TsStepsView ts_steps_out_view(TsSteps *x, int i);
+/* to becomes from, converted as operator cast does. */
+void ts_steps_copy(TsSteps *x, int ndim, const int64_t *dim, const TsStepsView *to,
+                   const TsStepsView *from);
+/* Operand i row-major in type d. */
+int ts_steps_in_as(TsSteps *x, int i, const TsStepsOrder *order, TsDtype d);
+/* Operand i broadcast to the axes of `like`, row-major. */
+int ts_steps_in_spread(TsSteps *x, int i, const TsMeta *like);
+/* n elements become v. */
+void ts_steps_fill(TsSteps *x, int arg, TsDtype d, int64_t n, double v);
+
+/* ---- sizes that are known when the kernel runs: numbers of the whole, by their place in it */
+/* Of an operand that is a bare number, its bits as f64; of attribute `attr`, a whole number; of a draw the
+ * seed, the next one is the stream. */
+int ts_steps_number(TsSteps *x, int i);
+int ts_steps_elements(TsSteps *x); /* of the first result */
+int ts_steps_attr(TsSteps *x, int attr);
+int ts_steps_draw(TsSteps *x);
+/* Size d of the last step is number `of`. */
+void ts_steps_bind(TsSteps *x, int d, int of);
 /* Operand i of the node, an argument of a step, holds places that must be in range. */
 void ts_steps_guard(TsSteps *x, int i);
 /* 1 with the kernel; -1 with the error. */

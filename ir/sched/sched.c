@@ -65,6 +65,7 @@ TsVal ts_sched_root(TsVal v) {
 static bool depends(const TsNode *n, const unsigned char *varies) {
   if (n->op == TS_NODE_param || n->nregion) return true;
   if (n->op >= TS_OP_COUNT) return n->op != TS_NODE_number;
+  if (n->nout && n->out[0].graph->runs_all) return true;
   if (ts_op_info((TsOp)n->op)->cls == TS_CLASS_RANDOM) return true;
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && varies[n->in[i]->node->id]) return true;

@@ -146,6 +146,11 @@ typedef struct TsSchedKernel {
   TsVal value[TS_SCHED_PARAMS];
   int64_t dim[TS_TILE_DIMS];
   TsVal number[TS_TILE_DIMS]; /* by size: the number that it is; NULL: a size */
+  unsigned char
+      attr[TS_TILE_DIMS]; /* 0, or 1 + the attribute of the node that it is; only where
+                                     * numbers vary */
+  unsigned char
+      elements; /* 0, or 1 + the size that is how many elements the result has; the same */
   /* By output: a bit for each input over whose bytes it may be written, because each element
    * is read where that of the output is written, and not after. */
   uint64_t over[TS_SCHED_PARAMS];

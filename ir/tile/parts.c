@@ -41,6 +41,14 @@ int ts_tile_parts_temp(TsTileParts *p, int64_t nbytes, bool zero) {
   return -1 - p->ntemp++;
 }
 
+int ts_tile_parts_table(TsTileParts *p, const void *data, int64_t nbytes) {
+  const void *own = ts_arena_copy(&p->whole->arena, data, (size_t)nbytes);
+  int arg = ts_tile_parts_temp(p, nbytes, false);
+  if (!own) p->whole->failed = true;
+  if (!p->whole->failed) p->temp[-1 - arg].data = own;
+  return arg;
+}
+
 int ts_tile_parts_shared(TsTileParts *p, int64_t nbytes, uint64_t name, bool writes) {
   int arg = ts_tile_parts_temp(p, nbytes, false);
   if (p->whole->failed) return arg;

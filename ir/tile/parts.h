@@ -10,8 +10,10 @@ enum { TS_TILE_PART_PARAMS = 16 };
 typedef struct TsTilePart {
   TsTile *k;
   int unless; /* a shared temporary: it runs only if no other kernel writes that; 0: always */
-  int arg[TS_TILE_PART_PARAMS]; /* a parameter of the whole, or -1 - a temporary */
-  int64_t dim[TS_TILE_DIMS];    /* the symbolic sizes */
+  int arg[TS_TILE_PART_PARAMS];      /* a parameter of the whole, or -1 - a temporary */
+  int64_t byte[TS_TILE_PART_PARAMS]; /* where in it the part's own parameter begins */
+  int64_t dim[TS_TILE_DIMS];         /* the symbolic sizes */
+  unsigned char of[TS_TILE_DIMS];    /* 0, or 1 + the whole's size that it is instead */
 } TsTilePart;
 
 /* Memory that parts share. */
@@ -19,7 +21,8 @@ typedef struct TsTileTemp {
   int64_t nbytes;
   bool zero; /* zeros when the first part begins, and again when the last one is done */
   bool writes;
-  uint64_t shared; /* by all kernels that name it so, of which one writes it; 0: its own */
+  uint64_t shared;  /* by all kernels that name it so, of which one writes it; 0: its own */
+  const void *data; /* constants that it holds, and keeps; NULL: none */
 } TsTileTemp;
 
 struct TsTileParts {
@@ -36,6 +39,8 @@ TsTileParts *ts_tile_parts(TsTile *k);
 bool ts_tile_parts_add(TsTileParts *p, TsTile *k, const int *arg, const int64_t *dim);
 /* The argument that stands for a new temporary; the whole has failed where memory ran out. */
 int ts_tile_parts_temp(TsTileParts *p, int64_t nbytes, bool zero);
+/* The same for constants, which are copied. */
+int ts_tile_parts_table(TsTileParts *p, const void *data, int64_t nbytes);
 /* The same for one that kernels share: what one left there the others find. */
 int ts_tile_parts_shared(TsTileParts *p, int64_t nbytes, uint64_t name, bool writes);
 

@@ -197,11 +197,17 @@ static bool writes_part(const TsBuildJob *b, const TsGroup *g) {
   return false;
 }
 
+const TsTarget *ts_build_target(const TsBuildJob *b) {
+  const char *why;
+  return b->device ? ts_device_target(b->device, &why) : b->target;
+}
+
+static bool is_gpu(const TsBuildJob *b) { return ts_target_gpu(ts_build_target(b)); }
+
 /* A device has no kernels of the VM's. */
 bool ts_build_worth_on(const TsBuildJob *b, const TsGroup *g) {
-  const TsFusion *f = &b->fusion;
-  if (b->device)
-    return g->kind != TS_GROUP_vm || (f->sched && ts_lower_has(f->sched->target, g->node[0]));
+  const TsTarget *t = ts_build_target(b);
+  if (ts_target_gpu(t)) return g->kind != TS_GROUP_vm || ts_lower_has(t, g->node[0]);
   return ts_build_worth(g) || writes_part(b, g);
 }
 
@@ -239,7 +245,7 @@ static bool can_spread(const TsBuildJob *b, const TsSched *s, const TsPart *p) {
   if (!g) return false;
   if (g->kind == TS_GROUP_rows || g->kind == TS_GROUP_columns) return true;
   if (!ts_build_worth_on(b, g))
-    return ts_op_info((TsOp)p->v->node->op)->cls == TS_CLASS_POINTWISE && !b->device;
+    return ts_op_info((TsOp)p->v->node->op)->cls == TS_CLASS_POINTWISE && !is_gpu(b);
   return g->kind == TS_GROUP_map;
 }
 
@@ -294,23 +300,22 @@ static void keep_straight(const TsBuildJob *b, const TsSched *s) {
 }
 
 static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) {
-  const char *why;
-  const TsTarget *target = b->device   ? ts_device_target(b->device, &why)
-                           : b->target ? b->target
-                                       : NULL;
-  TsSched *s = ts_sched_open(g, target, b->threads, err);
+  TsSched *s = ts_sched_open(g, ts_build_target(b), b->threads, err);
   if (!s) return -1;
   s->profile = b->profile;
-  if (b->device) ts_lower_for(s, b->device);
+  if (b->device)
+    ts_lower_for(s, b->device);
+  else if (is_gpu(b))
+    s->processors = b->target->processors;
   s->marks = b->marks;
   if (ts_sched_fuse(s, err)) return ts_sched_free(s), -1;
   ts_sched_cost(s);
   f->g = g;
   f->sched = s;
-  if (b->device) keep_straight(b, s);
+  if (is_gpu(b)) keep_straight(b, s);
   f->of = ts_arena_alloc(&s->arena, sizeof *f->of * ((size_t)s->ngroup + 1));
   bool whole = f->of && !turn_layouts(b, s) && !spread_parts(b, s) &&
-               (!b->device || !ts_build_join(b, f));
+               (!is_gpu(b) || !ts_build_join(b, f));
   if (!whole) return ts_error_memory(err);
   return ts_sched_check(s, err);
 }

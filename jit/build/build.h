@@ -17,17 +17,18 @@ typedef struct TsBuildJob {
   TsBuildHow how;
   const TsGraph *g;
   TsLayouts *layouts;
-  const TsTarget *target; /* NULL: only schedules are made */
-  struct TsDevice *device;   /* whose kernels are made; NULL: the CPU's */
-  TsProfile profile;         /* strict: products of 16 bits keep the chain of the CPU; fast:
+  const TsTarget
+      *target; /* NULL: only schedules are made; of another machine: for ts_build_text */
+  struct TsDevice *device; /* whose kernels are made; NULL: the CPU's */
+  TsProfile profile;       /* strict: products of 16 bits keep the chain of the CPU; fast:
                               * those of bf16 are by the target's instruction (ir/tile/pairs.h) */
-  bool marks;                /* kernels have profile marks */
+  bool marks;              /* kernels have profile marks */
   int threads;
   /* Gives the groups the choices that are known of them; NULL: what the passes do. */
   void (*choose)(struct TsTuner *t, struct TsBuildJob *b);
   struct TsTuner *tuner;
-  double spent_msec;     /* by the function so far: a compilation may cost as much */
-  bool at_hand;          /* of a device: only if all kernels are on disk, whatever was spent */
+  double spent_msec; /* by the function so far: a compilation may cost as much */
+  bool at_hand;      /* of a device: only if all kernels are on disk, whatever was spent */
   /* made */
   TsFusion fusion;                      /* its schedule and kernels are the caller's */
   int nkernel, ncached, nfailed, nnode; /* nnode: of the graph, in kernels */
@@ -47,10 +48,16 @@ int ts_build_tile(const TsBuildJob *b, const TsFusion *u, const TsGroup *group,
                   TsSchedKernel *out, TsError *err);
 TsLayouts *ts_build_layouts(const TsBuildJob *b, const TsGraph *g);
 
+/* What kernels are for: the device's, or target. */
+const TsTarget *ts_build_target(const TsBuildJob *b);
+
 /* What became of the groups, for people. Levels as in ts_jit_text, but for bytecode; "tiles",
  * a line for each kernel; "groups", a line for each group with the reason why the VM runs
  * it. */
 int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError *err);
+/* The same of one kernel of a device. */
+int ts_build_kernel_text(const struct TsDevice *d, const TsTile *k, const char *level,
+                         TsText *text, TsError *err);
 
 /* The pipeline below the schedule: block form (or explicit form already) to explicit form, with
  * its pointwise rows expanded unless `rows`. NULL with the error. */

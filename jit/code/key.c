@@ -100,12 +100,13 @@ static void parts(Walk *w, const TsTileParts *p) {
     const TsTile *k = p->part[i].k;
     ts_kernel_key(k, &none, "", key);
     bytes(w, key, sizeof key);
-    for (int a = 0; a < k->nparam; a++) word(w, p->part[i].arg[a]);
-    for (int d = 0; d < k->ndim; d++) word(w, p->part[i].dim[d]);
+    for (int a = 0; a < k->nparam; a++) word(w, p->part[i].arg[a]), word(w, p->part[i].byte[a]);
+    for (int d = 0; d < k->ndim; d++) word(w, p->part[i].dim[d]), word(w, p->part[i].of[d]);
   }
   for (int i = 0; i < p->ntemp; i++) {
     word(w, p->temp[i].nbytes << 2 | p->temp[i].zero << 1 | p->temp[i].writes);
     word(w, (int64_t)p->temp[i].shared);
+    if (p->temp[i].data) bytes(w, p->temp[i].data, (size_t)p->temp[i].nbytes);
   }
 }
 

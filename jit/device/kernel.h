@@ -52,6 +52,10 @@ int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
 int ts_device_kernel_most(const TsDeviceKernel *k);
 int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,
                               TsError *err);
+/* For tests: whether the keys of kernels that run are kept, each once; those kept since, at most so
+ * many; gives how many there are. */
+void ts_device_kernel_watch(bool on);
+int ts_device_kernel_watched(uint8_t (*keys)[32], int most);
 void ts_device_kernel_free(TsDeviceKernel *k);
 /* How many were freed so far: who remembers addresses of kernels forgets them when it
  * changes. */

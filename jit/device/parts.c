@@ -12,6 +12,7 @@
 
 enum {
   ALIGN = 256,
+  ARGS = 2 * TS_TILE_PART_PARAMS, /* of the whole, at most */
   KEPT =
       1 << 30, /* bytes of temporaries that are kept; larger ones are asked for at each run */
 };
@@ -48,6 +49,11 @@ struct TsDeviceParts {
   Place *place;         /* of each temporary */
   void **at, **nowhere; /* of a run, under the lock; NULL of each */
   Common *room;
+  int narg, nread;
+  struct Wider { /* of the whole's parameters: what parts see as wider elements */
+    int64_t nbytes;
+    uintptr_t size; /* of these; 0: none do */
+  } wider[ARGS];
 };
 
 /* Used by no part but those that run if a shared temporary has no writer. */
@@ -105,13 +111,17 @@ static void leave(TsDeviceParts *p, Common *c, bool writes) {
   free(c);
 }
 
-static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
+static int upload(TsDeviceParts *p, int i, const void *bytes, TsError *err) {
   int64_t nbytes = p->of.temp[i].nbytes;
-  void *zero = calloc(1, (size_t)nbytes);
-  if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   p->place[i].kept = p->device->alloc(p->device, nbytes, err);
-  int failed =
-      p->place[i].kept ? p->device->upload(p->device, p->place[i].kept, zero, nbytes, err) : -1;
+  return p->place[i].kept ? p->device->upload(p->device, p->place[i].kept, bytes, nbytes, err)
+                          : -1;
+}
+
+static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
+  void *zero = calloc(1, (size_t)p->of.temp[i].nbytes);
+  if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
+  int failed = upload(p, i, zero, err);
   free(zero);
   return failed;
 }
@@ -164,7 +174,31 @@ static TsDeviceParts *copy_of(TsDevice *d, const TsTileParts *from) {
     return free_lists(p), NULL;
   if (n) memcpy(p->of.part, from->part, sizeof *from->part * n);
   if (m) memcpy(p->of.temp, from->temp, sizeof *from->temp * m);
+  for (size_t i = 0; i < m; i++) p->of.temp[i].data = NULL; /* of the kernel's arena */
   return p;
+}
+
+/* Pairs of f32 as one number of 8 bytes: in the middle of memory these need not begin at a multiple
+ * of that. */
+static void find_wider(TsDeviceParts *p, const TsTileParts *from) {
+  const TsTile *k = from->whole;
+  TS_ASSERT(k->nparam <= ARGS);
+  p->narg = k->nparam, p->nread = k->nin;
+  for (int i = 0; i < from->n; i++)
+    for (int a = 0; a < p->nparam[i]; a++) {
+      int arg = from->part[i].arg[a];
+      if (arg < 0) continue;
+      const TsTileType *whole = &k->param[arg]->type, *own = &from->part[i].k->param[a]->type;
+      uintptr_t size = (uintptr_t)ts_dtypes[own->dtype].nbytes;
+      if (size <= (uintptr_t)ts_dtypes[whole->dtype].nbytes || size <= p->wider[arg].size)
+        continue;
+      p->wider[arg] =
+          (struct Wider){ts_tile_numel(whole) * ts_dtypes[whole->dtype].nbytes, size};
+    }
+}
+
+static bool lies_between(const TsDeviceParts *p, int i, const void *arg) {
+  return p->wider[i].size && (uintptr_t)arg % p->wider[i].size;
 }
 
 TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsQueue *queue,
@@ -177,9 +211,11 @@ TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsQueu
     failed = !(p->part[i] = open_part(d, from->part[i].k, queue, how, err));
   }
   for (int i = 0; i < from->ntemp && !failed; i++)
-    failed = from->temp[i].zero     ? make_zeros(p, i, err)
+    failed = from->temp[i].data     ? upload(p, i, from->temp[i].data, err)
+             : from->temp[i].zero   ? make_zeros(p, i, err)
              : from->temp[i].shared ? share(p, i, err)
                                     : 0;
+  if (!failed) find_wider(p, from);
   if (!failed && !place(p, err)) return p;
   ts_device_parts_free(p);
   return NULL;
@@ -233,8 +269,16 @@ static void arguments(const TsDeviceParts *p, int i, void *const *arg, void *con
                       void **out) {
   for (int a = 0; a < p->nparam[i]; a++) {
     int from = p->of.part[i].arg[a];
-    out[a] = from >= 0 ? arg[from] : temp[-1 - from];
+    char *at = from >= 0 ? arg[from] : temp[-1 - from];
+    out[a] = at ? at + p->of.part[i].byte[a] : NULL;
   }
+}
+
+/* The part's sizes, of a run with those of the whole. */
+static void sizes(const TsDeviceParts *p, int i, const int64_t *whole, int64_t *dim) {
+  const TsTilePart *part = &p->of.part[i];
+  for (int d = 0; d < TS_TILE_DIMS; d++)
+    dim[d] = part->of[d] ? whole[part->of[d] - 1] : part->dim[d];
 }
 
 /* Where temporaries are, those that have no place of their own one behind the other in
@@ -250,38 +294,64 @@ static int64_t find_temps(const TsDeviceParts *p, char *scratch, void **temp) {
   return end;
 }
 
-int64_t ts_device_parts_scratch_bytes(const TsDeviceParts *p) {
-  int64_t most = 0;
+int64_t ts_device_parts_scratch_bytes(const TsDeviceParts *p, const int64_t *whole) {
+  int64_t most = 0, dim[TS_TILE_DIMS];
   for (int i = 0; i < p->of.n; i++) {
-    int64_t n = runs(p, i) ? ts_device_kernel_scratch_bytes(p->part[i], p->of.part[i].dim) : 0;
+    sizes(p, i, whole, dim);
+    int64_t n = runs(p, i) ? ts_device_kernel_scratch_bytes(p->part[i], dim) : 0;
     if (n > most) most = n;
   }
   return find_temps(p, NULL, NULL) + most;
 }
 
-static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, TsError *err) {
+static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, const int64_t *whole,
+                     TsError *err) {
   void *list[TS_TILE_PART_PARAMS];
+  int64_t dim[TS_TILE_DIMS];
   int failed = 0;
   pthread_mutex_lock(&turn);
   int64_t rest = find_temps(p, scratch, p->at);
   for (int i = 0; i < p->of.n && !failed; i++) {
     if (!runs(p, i)) continue;
     arguments(p, i, arg, p->at, list);
-    failed = ts_device_kernel_run_in(p->part[i], scratch ? scratch + rest : NULL, list,
-                                     p->of.part[i].dim, err);
+    sizes(p, i, whole, dim);
+    failed =
+        ts_device_kernel_run_in(p->part[i], scratch ? scratch + rest : NULL, list, dim, err);
   }
   pthread_mutex_unlock(&turn);
   return failed ? -1 : 0;
 }
 
-int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, TsError *err) {
+static int run_whole(TsDeviceParts *p, void *scratch, void *const *arg, const int64_t *dim,
+                     TsError *err) {
   TsDevice *d = p->device;
-  int64_t nbytes = scratch ? 0 : ts_device_parts_scratch_bytes(p);
-  if (!nbytes) return run_parts(p, scratch, arg, err);
+  int64_t nbytes = scratch ? 0 : ts_device_parts_scratch_bytes(p, dim);
+  if (!nbytes) return run_parts(p, scratch, arg, dim, err);
   void *own = d->alloc(d, nbytes, err);
-  int failed = own ? run_parts(p, own, arg, err) : -1;
+  int failed = own ? run_parts(p, own, arg, dim, err) : -1;
   if (own) d->free(d, own, nbytes);
   return failed;
+}
+
+/* Over copies of what lies between elements as parts see them. */
+int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, const int64_t *dim,
+                        TsError *err) {
+  TsDevice *d = p->device;
+  void *at[ARGS];
+  int n = 0, failed = 0;
+  for (; n < p->narg && !failed; n++) {
+    bool moves = lies_between(p, n, arg[n]);
+    at[n] = moves ? d->alloc(d, p->wider[n].nbytes, err) : arg[n];
+    failed = !at[n];
+    if (moves && !failed && n < p->nread)
+      failed = d->copy(d, at[n], d, arg[n], p->wider[n].nbytes, err);
+  }
+  if (!failed) failed = run_whole(p, scratch, at, dim, err);
+  for (int i = p->nread; i < n && !failed; i++)
+    if (at[i] != arg[i]) failed = d->copy(d, arg[i], d, at[i], p->wider[i].nbytes, err);
+  while (n-- > 0)
+    if (at[n] && at[n] != arg[n]) d->free(d, at[n], p->wider[n].nbytes);
+  return failed ? -1 : 0;
 }
 
 int ts_device_parts_launches(const TsDeviceParts *p) {
@@ -299,6 +369,8 @@ bool ts_device_parts_cached(const TsDeviceParts *p) {
 /* Memory of the device itself lies well. */
 bool ts_device_parts_record(const TsDeviceParts *p, void *const *arg) {
   void *list[TS_TILE_PART_PARAMS];
+  for (int i = 0; i < p->narg; i++)
+    if (lies_between(p, i, arg[i])) return false;
   for (int i = 0; i < p->of.n; i++) {
     arguments(p, i, arg, p->nowhere, list);
     if (!ts_device_kernel_records(p->part[i], list)) return false;

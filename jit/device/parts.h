@@ -15,12 +15,13 @@ bool ts_device_parts_ready(const TsDeviceParts *p);
 int ts_device_parts_wait(const TsDeviceParts *p, TsError *err);
 /* Of those that are not ready, whether each stands in. */
 bool ts_device_parts_stand_in(const TsDeviceParts *p);
-/* scratch: as of ts_device_kernel_run_in. */
-int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, TsError *err);
+/* scratch and dim, the whole's sizes: as of ts_device_kernel_run_in. */
+int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, const int64_t *dim,
+                        TsError *err);
 void ts_device_parts_free(TsDeviceParts *p); /* NULL is fine */
 int ts_device_parts_launches(const TsDeviceParts *p);
 /* Bytes that a run takes beside what is its own. */
-int64_t ts_device_parts_scratch_bytes(const TsDeviceParts *p);
+int64_t ts_device_parts_scratch_bytes(const TsDeviceParts *p, const int64_t *dim);
 bool ts_device_parts_cached(const TsDeviceParts *p);
 bool ts_device_parts_record(const TsDeviceParts *p, void *const *arg);
 

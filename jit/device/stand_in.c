@@ -24,8 +24,8 @@ static bool is_known(const TsTileRegion *r) {
 }
 
 bool ts_stand_in_can(const TsDevice *d, const TsTile *k) {
-  return !d->most_work && ts_target_has(ts_target_of(d), TS_UNIT_wgmma) && !k->parts && k->nparam <= MOST &&
-         is_known(k->body);
+  return !d->most_work && ts_target_has(ts_target_of(d), TS_UNIT_wgmma) && !k->parts &&
+         k->nparam <= MOST && is_known(k->body);
 }
 
 /* ---- functions of the device: y[i] = f(x[i]), i < N. They are one kernel, which W chooses from:

@@ -1,6 +1,8 @@
 /* Calls in the form of plans, and their keys. */
 #include <string.h>
 
+#include "ir/lower/lower.h"
+#include "ir/lower/transpose.h"
 #include "jit/eager/state.h"
 
 /* ---- operands */
@@ -94,6 +96,30 @@ static void collapse(Form *f) {
   f->collapsed = true;
 }
 
+static void strides_of(const Operand *o, int64_t *stride) {
+  int64_t step = 1;
+  for (int i = o->meta.ndim; i-- > 0; step *= o->meta.dim[i])
+    stride[i] = o->strided ? o->stride[i] : step;
+}
+
+/* Whether its kernel may be for any outermost size: not if it goes through tiles of two axes, or has to
+ * bring the result to its place. */
+static bool is_any_size(const Form *f) {
+  int64_t x[TS_MAX_RANK], y[TS_MAX_RANK];
+  const TsMeta *m = &f->out[0].meta;
+  bool parts = ts_dtype_is((TsDtype)m->dtype, TS_KIND_C), tensors = false;
+  strides_of(&f->out[0], y);
+  for (int i = 0; i < f->nin; i++) {
+    const Operand *o = &f->in[i];
+    if (o->kind != OPERAND_tensor) continue;
+    tensors = true, parts |= ts_dtype_is((TsDtype)o->meta.dtype, TS_KIND_C);
+    if (o->meta.ndim != m->ndim) continue;
+    strides_of(o, x);
+    if (ts_lower_transposes(m, x, y)) return false;
+  }
+  return !f->out[0].strided || (tensors && !parts);
+}
+
 /* ---- the key */
 static void put(Form *f, int64_t w) {
   if (f->nword < OFFLOAD_WORDS) f->word[f->nword] = w;
@@ -149,8 +175,15 @@ static bool make_key(Form *f) {
              (int64_t)f->collapsed << 40 | (int64_t)f->profile << 41);
   for (int i = 0; i < f->nin; i++) put_operand(f, &f->in[i]);
   for (int i = 0; i < f->nout; i++) put_operand(f, &f->out[i]);
-  int nattr = ts_op_info((TsOp)f->op)->nattr;
-  for (int i = 0; i < nattr && f->attr; i++) put_attr(f, &f->attr[i]);
+  const TsOpInfo *o = ts_op_info((TsOp)f->op);
+  /* Seed and stream of a draw, and what else kernels take as sizes, are given when they run. */
+  int nattr = o->cls == TS_CLASS_RANDOM ? o->nattr - 2 : o->nattr;
+  int varies = ts_lower_varies(f->op);
+  for (int i = 0; i < nattr && f->attr; i++)
+    if (i == varies)
+      put(f, f->attr[i].type);
+    else
+      put_attr(f, &f->attr[i]);
   if (f->nword > OFFLOAD_WORDS) return false;
   uint64_t h = 0;
   for (int i = 0; i < f->nword; i++) {
@@ -167,7 +200,7 @@ static bool is_elementwise(TsOp op) {
 }
 
 bool ts_offload_form(const TsCall *call, int device, Form *f) {
-  if (call->nin > OFFLOAD_IN || call->nout > OFFLOAD_OUT || !call->nin) return false;
+  if (call->nin > OFFLOAD_IN || call->nout > OFFLOAD_OUT) return false;
   f->op = call->op, f->device = device, f->attr = call->attr;
   f->nin = call->nin, f->nout = call->nout;
   f->collapsed = false;
@@ -175,7 +208,7 @@ bool ts_offload_form(const TsCall *call, int device, Form *f) {
   for (int i = 0; i < call->nin; i++) set_operand(&f->in[i], call->in[i]);
   for (int i = 0; i < call->nout; i++) set_operand(&f->out[i], call->out[i]);
   if (call->nout == 1 && is_elementwise(call->op))
-    collapse(f), f->collapsed = !ts_offload_turns(f);
+    collapse(f), f->collapsed = is_any_size(f);
   else if (call->attr)
     ts_offload_turn(f);
   return make_key(f);
@@ -209,6 +242,6 @@ bool ts_offload_form_assign(TsTensor *dst, TsTensor *src, Form *f) {
   for (int i = 0; i < dst->meta.ndim; i++) /* elements on each other */
     if (dst->meta.dim[i] > 1 && dst->stride[i] == 0) return false;
   collapse(f);
-  f->collapsed = !ts_offload_turns(f);
+  f->collapsed = is_any_size(f);
   return make_key(f);
 }

@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/eager/family/index.h"
+#include "ir/lower/index/index.h"
+#include "ir/lower/short.h"
+#include "jit/build/build.h"
+#include "jit/eager/state.h"
+#include "jit/launch/profile.h"
 #include "vm/drive/index.h"
 
 typedef TsTileVal V;
@@ -22,6 +26,7 @@ typedef struct TsGuards {
   bool pending, telling;
   TsTensor *found; /* [SLOTS, PARTS, NUMBERS]: place and number; place -1: none */
   TsGuard of[SLOTS];
+  TsDeviceKernel *kernel[TS_DT_COUNT][2][2]; /* of the table of kernels, by what it looks at */
 } TsGuards;
 
 /* ---- the kernel */
@@ -47,7 +52,8 @@ static V first_wrong(TsTileBuild *b, const Look *k, V index, V first) {
   TsTileType t = ts_tile_vector(TS_DT_i64, PIECE), own = ts_tile_vector(k->index, PIECE);
   TsTileAccess edge = {.edge = true};
   V count = ts_short_dim(b, 0), none = ts_short_splat(b, &t, count), least = NULL;
-  TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 1), PIECE, false, 1, &none);
+  TsTileLoop l =
+      ts_tile_for(b, ts_tile_index(b, 0), ts_short_dim(b, 1), PIECE, false, 1, &none);
   if (!l.stmt) return NULL;
   V start = ts_tile_op2(b, TS_OP_add, first, l.i);
   V at = ts_tile_op2(b, TS_OP_add, ts_short_iota(b, &t, 0), ts_short_splat(b, &t, start));
@@ -63,9 +69,8 @@ static V first_wrong(TsTileBuild *b, const Look *k, V index, V first) {
 }
 
 /* Sizes: count, numbers of a part, size of the axis, the number that is ignored. */
-static TsTile *build(const void *arg) {
+static TsTile *build(const Look *how) {
   static const char *const name[] = {"N", "each", "size", "ignored"};
-  const Look *how = arg;
   TsTile *k = ts_tile_new("indices");
   int64_t size[4];
   if (!k) return NULL;
@@ -164,26 +169,36 @@ static int slot_of(TsOffloader *o, TsGuards *g, const TsGuard *guard) {
   return g->n++;
 }
 
+/* NULL: there is none, or it is compiled in the background and the CPU may look as well. */
+static TsDeviceKernel *kernel_of(TsOffloader *o, TsGuards *g, const Look *how, TsOp op) {
+  TsDeviceKernel **k = &g->kernel[how->index][how->wraps][how->loss];
+  TsError err = {0};
+  TsTile *t = *k && !o->shown ? NULL : build(how);
+  if (t && o->shown) ts_build_kernel_text(ts_device_at(g->device), t, o->level, o->shown, &err);
+  if (t && !*k && !t->failed) *k = ts_offload_kernel(o, ts_device_at(g->device), t, &err);
+  ts_tile_free(t);
+  return *k && ts_offload_can(o, op, g->device, k) ? *k : NULL;
+}
+
+/* 1; 0: the CPU looks; -1. index: row-major. */
 static int look(TsOffloader *o, TsGuards *g, int slot, TsTensor *index) {
   const TsGuard *guard = &g->of[slot];
-  int64_t n = ts_tensor_numel(index), each = (n + PARTS - 1) / PARTS, stride = 1;
+  int64_t n = ts_tensor_numel(index), each = (n + PARTS - 1) / PARTS;
+  int64_t bytes = (int64_t)PARTS * NUMBERS * 8;
   Look how = {ts_tensor_dtype(index), ts_guard_wraps(guard), ts_guard_of_loss(guard)};
-  TsMeta m = g->found->meta;
-  m.dim[0] = PARTS * NUMBERS;
-  TsTensor *to = ts_tensor_view(g->found, &m, &stride, (int64_t)slot * PARTS * NUMBERS * 8);
-  TsCall call = {.ctx = o->c, .op = guard->op};
-  TsOwn k = {.build = build, .arg = &how, .nin = 1, .in = {index}, .nout = 1, .out = {to}};
-  k.ndim = 4;
-  k.dim[0] = n, k.dim[1] = (each + PIECE - 1) / PIECE * PIECE;
-  k.dim[2] = guard->size, k.dim[3] = guard->ignored;
-  ts_own_word(&k, 'G' << 8);
-  ts_own_word(&k, how.index | how.wraps << 8 | how.loss << 9);
   bool outermost = ts_offload_begin(o, (Meanwhile){.dst = index});
-  int done = to ? ts_own_run(o, &call, g->device, &k) : -1;
+  TsDeviceKernel *k = kernel_of(o, g, &how, guard->op);
   ts_offload_end(o, outermost);
-  if (done == 1) o->stats.calls--; /* no call of the program's */
-  ts_tensor_unref(to);
-  return done;
+  if (!k) return 0;
+  int64_t dim[4] = {n, (each + PIECE - 1) / PIECE * PIECE, guard->size, guard->ignored};
+  void *arg[2] = {ts_tensor_read_on(index, g->device),
+                  ts_tensor_write_on(g->found, g->device, false)};
+  if (!arg[0] || !arg[1]) return -1;
+  arg[1] = (char *)arg[1] + slot * bytes;
+  ts_offload_touch(o->c, index, arg[0], false);
+  ts_offload_touch_bytes(o->c, arg[1], bytes, true);
+  if (ts_profile_on()) ts_profile_label("indices", (double)ts_meta_nbytes(&index->meta), 0);
+  return ts_offload_launch(o->c, k, 2, arg, 4, dim) ? -1 : 1;
 }
 
 /* Eager calls say where they stand: the error comes later. */
@@ -197,28 +212,12 @@ static TsGuard placed(TsContext *c, const TsGuard *guard) {
 int ts_offload_guard(TsContext *c, const TsGuard *guard, TsTensor *index) {
   TsOffloader *o = c->offloader;
   TsGuard own = placed(c, guard);
-  if (!ts_tensor_numel(index) || !index->contiguous || !ts_index_takes(index)) return 0;
-  if (!o->on) return 0;
+  if (!ts_tensor_numel(index) || !ts_index_takes(&index->meta) || !o->on) return 0;
   TsGuards *g = open(o, index->meta.device);
-  if (!g) return 0;
-  int slot = slot_of(o, g, &own), done = slot < 0 ? -1 : look(o, g, slot, index);
+  TsTensor *lines = g ? ts_tensor_contiguous(c, index) : NULL;
+  if (!lines) return g ? -1 : 0;
+  int slot = slot_of(o, g, &own), done = slot < 0 ? -1 : look(o, g, slot, lines);
+  ts_tensor_unref(lines);
   if (done == 1) g->pending = c->waiting = true;
   return done;
-}
-
-int ts_offload_in_range(TsOffloader *o, const TsCall *call, int device, int input, int axis,
-                        int64_t size) {
-  TsGuard g = {.op = call->op, .x = call->in[0]->meta, .axis = axis, .size = size};
-  (void)device;
-  TsTensor *index = call->in[input];
-  if (!index->contiguous && !(index->storage->valid & 1)) {
-    TsTensor *ready = ts_own_ready(call, index);
-    int failed = !ready || ts_guard_check(&g, o->c, ready);
-    ts_tensor_unref(ready);
-    if (!failed) return 1;
-  } else if (!ts_guard_check(&g, o->c, index)) {
-    return 1;
-  }
-  ts_error_clear(&o->c->err);
-  return 0;
 }

@@ -4,6 +4,8 @@
 
 #include "ir/graph/graph.h"
 #include "ir/lower/lower.h"
+#include "ir/lower/short.h"
+#include "jit/build/build.h"
 #include "jit/eager/state.h"
 #include "jit/tune/device.h"
 
@@ -33,9 +35,9 @@ static bool layout_of(void *arg, TsVal v, int64_t *stride) {
 
 static int build_graph(Making *m, TsError *err) {
   const Form *f = m->f;
-  int nout = 0, ntensor = 0;
+  int nout = 0;
   if (!(m->g = ts_graph_new(ts_op_info((TsOp)f->op)->name, err))) return -1;
-  m->g->apart = m->g->numbers_fit = true;
+  m->g->apart = m->g->numbers_fit = m->g->runs_all = true;
   for (int i = 0; i < f->nin; i++) {
     const Operand *o = &f->in[i];
     TsMeta meta = o->meta;
@@ -46,9 +48,7 @@ static int build_graph(Making *m, TsError *err) {
     m->in[i] =
         number ? ts_graph_number(m->g, o->number) : ts_graph_param(m->g, &meta, NULL, NULL);
     if (!m->in[i]) return -1;
-    ntensor += !number;
   }
-  if (!ntensor) return refuse(err, "it has no tensors");
   if (!ts_graph_emit(m->g, (TsOp)f->op, f->nin, m->in, f->attr, m->out, &nout)) return -1;
   if (nout != f->nout) return refuse(err, "it has other results");
   for (int i = 0; i < nout; i++) {
@@ -80,10 +80,12 @@ static int find_args(const Making *m, const TsSchedKernel *k, Plan *p, TsError *
 
 static void find_sizes(const Making *m, const TsSchedKernel *k, Plan *p) {
   p->ndim = k->tile->ndim;
-  p->sized = m->f->collapsed && p->ndim && !k->number[0];
+  p->elements = k->elements - 1;
+  p->sized = m->f->collapsed && p->ndim && !k->number[0] && !k->elements;
+  p->draw = k->ndraw ? k->draw[0].dim : -1;
   for (int d = 0; d < p->ndim; d++) {
     p->dim[d] = k->dim[d];
-    p->number[d] = -1;
+    p->number[d] = -1, p->attr[d] = (int8_t)(k->attr[d] - 1);
     for (int j = 0; k->number[d] && j < m->f->nin; j++)
       if (m->in[j] == k->number[d]) p->number[d] = (int8_t)j;
   }
@@ -102,13 +104,12 @@ static void find_over(Plan *p) {
 }
 
 /* Without a function: the VM has the words of an error. */
-static void find_guards(const Making *m, const TsSchedKernel *k, Plan *p) {
+static void find_guards(const TsSchedKernel *k, Plan *p) {
   p->nguard = 0;
   for (int i = 0; i < k->nguard; i++) {
     int at = p->arg[k->guard[i].param];
     TsGuard g = ts_guard_of(k->guard[i].node, "");
-    const TsMeta *x = &m->f->in[0].meta;
-    if (at < 0 || g.axis >= x->ndim) continue;
+    if (at < 0) continue;
     p->guarded[p->nguard] = (int8_t)at;
     p->guard[p->nguard++] = g;
   }
@@ -140,7 +141,7 @@ static int lower(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *e
                  : refuse(err, "there is no kernel of this operator");
   m->roles = !failed && ts_lower_own(k);
   ts_sched_free(s);
-  if (!failed && k->ndraw) return refuse(err, "random numbers are drawn by the CPU");
+  if (!failed && k->ndraw > 1) return refuse(err, "it draws from several streams");
   return failed;
 }
 
@@ -157,16 +158,23 @@ static bool has_twin(const Making *m) {
   return is_half(f) ? work > large : ts_dtypes[a->dtype].nbytes >= 4 && work <= large;
 }
 
+static int lower_form(Making *m, const TsTarget *target, TsSchedKernel *k, TsError *err) {
+  *k = (TsSchedKernel){.tile = NULL};
+  if (!build_graph(m, err) && !lower(m, target, k, err)) return 0;
+  ts_tile_free(k->tile);
+  k->tile = NULL;
+  return -1;
+}
+
 static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, bool quick,
                          Plan *p, TsError *err) {
   Making m = {.f = f, .quick = quick};
-  TsSchedKernel k = {.tile = NULL};
-  int failed = build_graph(&m, err) || lower(&m, target, &k, err);
-  if (!failed) failed = find_args(&m, &k, p, err);
+  TsSchedKernel k;
+  int failed = lower_form(&m, target, &k, err) || find_args(&m, &k, p, err);
   if (!failed) {
     find_sizes(&m, &k, p);
     find_over(p);
-    find_guards(&m, &k, p);
+    find_guards(&k, p);
     p->twin = has_twin(&m);
     p->kernel = p->twin ? ts_offload_kernel_later(o, ts_device_at(f->device), k.tile, err)
                         : ts_offload_kernel(o, ts_device_at(f->device), k.tile, err);
@@ -176,25 +184,14 @@ static int make_of_graph(TsOffloader *o, const Form *f, const TsTarget *target, 
   return failed;
 }
 
-/* One number everywhere. */
+/* One number everywhere: a size of the kernel, as no node says it. */
 static void make_fill(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
-  TsTile *k = ts_offload_fill((TsDtype)f->out[0].meta.dtype);
+  TsTile *k = ts_short_fill((TsDtype)f->out[0].meta.dtype);
   p->nparam = 1, p->ndim = 2;
   p->arg[0] = -1;
   p->number[0] = -1, p->number[1] = 0;
+  p->attr[0] = p->attr[1] = -1;
   p->sized = true;
-  if (!k)
-    ts_error_memory(err);
-  else
-    p->kernel = ts_offload_kernel(o, ts_device_at(f->device), k, err);
-  ts_tile_free(k);
-}
-
-static void make_transpose(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
-  TsTile *k = ts_offload_transpose(f);
-  p->nparam = 2, p->ndim = 0;
-  p->arg[0] = 0, p->arg[1] = -1;
-  p->sized = false;
   if (!k)
     ts_error_memory(err);
   else
@@ -207,18 +204,46 @@ static bool is_fill(const Form *f) {
          !f->out[0].strided;
 }
 
+static TsTile *tile_of(const Form *f, const TsTarget *target, TsGraph **g, TsError *err) {
+  Making m = {.f = f};
+  TsSchedKernel k;
+  if (is_fill(f)) return ts_short_fill((TsDtype)f->out[0].meta.dtype);
+  int failed = lower_form(&m, target, &k, err);
+  *g = m.g;
+  return failed ? NULL : k.tile;
+}
+
+int ts_offload_show(TsOffloader *o, const Form *f) {
+  const char *why;
+  TsDevice *d = ts_device_at(f->device);
+  TsError err = {0};
+  TsGraph *g = NULL;
+  const TsTarget *target = ts_device_target(d, &why);
+  TsTile *k = target ? tile_of(f, target, &g, &err) : NULL;
+  const char *name = ts_op_info((TsOp)f->op)->name;
+  int failed = 0;
+  if (k)
+    failed = ts_build_kernel_text(d, k, o->level, o->shown, &o->c->err);
+  else
+    ts_text_format(o->shown, "// %s: the CPU runs it: %s\n", name,
+                   target ? err.message
+                   : why  ? why
+                          : "the device has no kernels");
+  ts_tile_free(k);
+  if (g) ts_graph_free(g);
+  return failed;
+}
+
 void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
   const char *why;
   const TsTarget *target = ts_device_target(ts_device_at(f->device), &why);
   p->kernel = NULL, p->quick = NULL, p->twin = false, p->nquick = 0;
-  p->nguard = 0;
+  p->nguard = 0, p->draw = p->elements = -1;
   memset(p->over, 0, sizeof p->over);
   if (!target)
     refuse(err, why ? why : "the device has no kernels");
   else if (is_fill(f))
     make_fill(o, f, p, err);
-  else if (ts_offload_transposes(f))
-    make_transpose(o, f, p, err);
   else
     make_of_graph(o, f, target, false, p, err);
 }

@@ -8,13 +8,15 @@
 #include <unistd.h>
 
 #include "ir/graph/failing.h"
+#include "ir/lower/index/index.h"
+#include "jit/eager/state.h"
 #include "jit/launch/ahead.h"
-#include "jit/eager/family/index.h"
 #include "jit/launch/profile.h"
 #include "jit/device/stand_in.h"
 #include "jit/trace/trace.h"
 #include "vm/core/offload.h"
 #include "vm/drive/optim.h"
+#include "vm/drive/random.h"
 
 enum { MOST_PLANS = 4096 };
 
@@ -51,10 +53,7 @@ void ts_offload_flush(TsOffloader *o) {
   }
   o->nplan = 0;
   memset(o->optim, 0, sizeof o->optim);
-  ts_offload_fft_flush(o);
-  ts_own_flush(o);
   ts_offload_guards_drop(o);
-  ts_offload_rope_flush(o);
   if (end_streak(o->c)) ts_error_clear(&o->c->err);
   ts_offload_drop_kernels(o);
   ts_stand_in_close();
@@ -116,7 +115,7 @@ static int run_kernel(TsContext *c, TsDeviceKernel *k, void *const *arg, const i
 
 void ts_offload_touch_bytes(TsContext *c, const void *at, int64_t nbytes, bool write) {
   Touched *t = &of(c)->touched;
-  if (of(c)->at.rehearses) return;
+  if (of(c)->prepares) return;
   if (of(c)->replay) {
     ts_replay_touch(of(c)->replay, at, nbytes, write);
   } else if (nbytes > 0 && t->n >= 0) {
@@ -152,8 +151,7 @@ void ts_offload_touch(TsContext *c, const TsTensor *t, const void *at, bool writ
 int ts_offload_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
                       const int64_t *dim) {
   TsReplay *r = of(c)->replay;
-  if (of(c)->at.rehearses) return 0;
-  of(c)->at.launched = true;
+  if (of(c)->prepares) return 0;
   if (end_streak(c)) return -1;
   if (ts_profile_on()) return ts_profile_launch(k, arg, dim, &c->err);
   return r ? ts_replay_launch(r, k, nparam, arg, ndim, dim, &c->err)
@@ -245,8 +243,7 @@ static void touch(TsContext *c, const Form *f, const Plan *p, void *const *arg) 
 static int launch(TsContext *c, const Form *f, const Plan *p, void *const *arg,
                   const int64_t *dim) {
   TsStreak *s = &of(c)->streak;
-  if (of(c)->at.rehearses) return 0;
-  of(c)->at.launched = true;
+  if (of(c)->prepares) return 0;
   if (of(c)->replay || ts_profile_on() || !is_brief(f, p)) {
     touch(c, f, p, arg);
     return ts_offload_launch(c, p->kernel, p->nparam, arg, p->ndim, dim);
@@ -257,8 +254,22 @@ static int launch(TsContext *c, const Form *f, const Plan *p, void *const *arg,
   return failed;
 }
 
+static void sizes(TsContext *c, const Form *f, const Plan *p, int64_t *dim) {
+  memcpy(dim, p->dim, sizeof p->dim);
+  if (p->sized) dim[0] = f->out[0].meta.dim[0];
+  if (p->elements >= 0) dim[p->elements] = ts_meta_numel(&f->out[0].meta);
+  for (int d = 0; d < p->ndim; d++) {
+    if (p->number[d] >= 0) memcpy(&dim[d], &f->in[p->number[d]].number, sizeof *dim);
+    if (p->attr[d] >= 0) dim[d] = f->attr[p->attr[d]].i;
+  }
+  if (p->draw < 0) return;
+  uint64_t seed, stream;
+  ts_random_pick(c, f->attr + ts_op_info((TsOp)f->op)->nattr - 2, &seed, &stream);
+  dim[p->draw] = (int64_t)seed, dim[p->draw + 1] = (int64_t)stream;
+}
+
 /* Addresses and sizes of a run. */
-static int arguments(const Form *f, const Plan *p, void **arg, int64_t *dim) {
+static int arguments(TsContext *c, const Form *f, const Plan *p, void **arg, int64_t *dim) {
   void *in[OFFLOAD_IN], *out[OFFLOAD_OUT];
   for (int i = 0; i < f->nin; i++)
     if (f->in[i].kind == OPERAND_tensor && !(in[i] = ts_tensor_read_on(f->in[i].t, f->device)))
@@ -270,19 +281,19 @@ static int arguments(const Form *f, const Plan *p, void **arg, int64_t *dim) {
   }
   for (int i = 0; i < p->nparam; i++)
     arg[i] = p->arg[i] >= 0 ? in[p->arg[i]] : out[-1 - p->arg[i]];
-  memcpy(dim, p->dim, sizeof p->dim);
-  if (p->sized) dim[0] = f->out[0].meta.dim[0];
-  for (int d = 0; d < p->ndim; d++)
-    if (p->number[d] >= 0) memcpy(&dim[d], &f->in[p->number[d]].number, sizeof *dim);
+  sizes(c, f, p, dim);
   return 0;
 }
 
 static int run(TsContext *c, const Form *f, const Plan *p) {
   void *arg[TS_SCHED_PARAMS];
   int64_t dim[TS_TILE_DIMS];
-  if (arguments(f, p, arg, dim)) return -1;
+  uint64_t stream = c->stream;
+  if (arguments(c, f, p, arg, dim)) return -1;
   if (ts_profile_on()) ts_profile_label(ts_op_info((TsOp)f->op)->name, bytes_of(f), 0);
-  return launch(c, f, p, arg, dim) ? -1 : 1;
+  int failed = launch(c, f, p, arg, dim);
+  if (failed || of(c)->prepares) c->stream = stream; /* nothing was drawn */
+  return failed ? -1 : 1;
 }
 
 /* Results without elements need no kernel. */
@@ -300,7 +311,7 @@ static bool needs_vm(const Form *f) {
   for (int i = 0; f->attr && i < o->nattr; i++)
     if (f->attr[i].type == TS_ATTR_str) return true;
   for (int i = 0; i < f->nin && !ts_trace_allowed((TsOp)f->op); i++)
-    if (f->in[i].kind == OPERAND_tensor && ts_index_takes(f->in[i].t) &&
+    if (f->in[i].kind == OPERAND_tensor && ts_index_takes(&f->in[i].t->meta) &&
         ts_tensor_numel(f->in[i].t))
       return true;
   return false;
@@ -316,7 +327,8 @@ static bool in_range(TsContext *c, const Form *f, const Plan *p) {
   return true;
 }
 
-/* 1 with the plan of f; 0: the VM runs it. */
+/* 1 with the plan of f; 0: the VM runs it; SHARED: its results are over operands that it reads later. */
+enum { SHARED = 2 };
 static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
   TsOffloader *o = of(c);
   Plan *p = *found = find(o, f);
@@ -329,17 +341,17 @@ static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
   if (p->kernel && !ts_offload_can(o, f->op, f->device, &p->kernel)) return 0;
   if (p->kernel && !in_range(c, f, p)) return 0;
   for (int k = 0; in_place && k < f->nout; k++) apart &= !shares(f, p, k);
-  if (!p->kernel || !apart) {
-    o->stats.fallback++;
-    return 0;
-  }
+  if (!p->kernel) return o->stats.fallback++, 0;
+  if (!apart) return SHARED;
   o->stats.calls++;
   return 1;
 }
 
+/* 1, 0 or -1; or SHARED. */
 static int run_form(TsContext *c, const Form *f, bool in_place) {
   Plan *p;
   if (is_empty(f)) return !needs_vm(f);
+  if (of(c)->shown && ts_offload_show(of(c), f)) return -1;
   int done = find_plan(c, f, in_place, &p);
   return done == 1 ? run(c, f, p) : done;
 }
@@ -359,98 +371,75 @@ static bool numbers_fit(const TsCall *call) {
   return true;
 }
 
-static int assign_there(TsContext *c, TsTensor *dst, TsTensor *src) {
+/* x, a number, everywhere. Where elements lie apart, it is one element that all are copies of. */
+static int assign_element(TsContext *c, TsTensor *dst, TsTensor *x) {
+  const int64_t apart[TS_MAX_RANK] = {0};
+  TsMeta m = {.dtype = dst->meta.dtype, .ndim = 1, .device = dst->meta.device, .dim = {1}};
+  TsTensor *one = ts_tensor_new(c, &m), *all = NULL;
+  int done = one ? ts_offload_assign(c, one, x) : -1;
+  if (done == 1) done = (all = ts_tensor_view(one, &dst->meta, apart, one->offset)) ? 1 : -1;
+  if (done == 1) done = ts_offload_assign(c, dst, all);
+  ts_tensor_unref(one), ts_tensor_unref(all);
+  return done;
+}
+
+int ts_offload_assign(TsContext *c, TsTensor *dst, TsTensor *src) {
   Form f;
   TsOffloader *o = of(c);
   if (!o->on) return 0;
+  bool number = src->meta.weak && !src->meta.ndim;
+  if (number && !dst->contiguous) return assign_element(c, dst, src);
   bool outermost = ts_offload_begin(o, (Meanwhile){.dst = dst});
   int done = ts_offload_form_assign(dst, src, &f) ? run_form(c, &f, false) : 0;
   ts_offload_end(o, outermost);
   return done;
 }
 
-static int assign_number(TsContext *c, TsTensor *dst, double value) {
+int ts_offload_assign_number(TsContext *c, TsTensor *dst, double value) {
   TsTensor *x = ts_tensor_number(c, value);
-  Form f;
-  int done = x && ts_offload_form_assign(dst, x, &f) ? run_form(c, &f, false) : 0;
+  int done = x ? ts_offload_assign(c, dst, x) : -1;
   ts_tensor_unref(x);
   return done;
 }
 
-/* Copies, and tensors of one number. */
-static int create(const TsCall *call) {
-  switch (call->op) {
-  case TS_OP_empty:
-  case TS_OP_empty_like: return 1;
-  case TS_OP_zeros:
-  case TS_OP_zeros_like: return assign_number(call->ctx, call->out[0], 0);
-  case TS_OP_ones:
-  case TS_OP_ones_like: return assign_number(call->ctx, call->out[0], 1);
-  case TS_OP_full: return assign_number(call->ctx, call->out[0], call->attr[1].f);
-  case TS_OP_clone: return assign_there(call->ctx, call->out[0], call->in[0]);
-  case TS_OP_full_like: return assign_number(call->ctx, call->out[0], call->attr[0].f);
-  default: return 0;
+static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place);
+
+/* Over copies of the operands that share a result's bytes. */
+static int call_apart(TsOffloader *o, const TsCall *call, int device) {
+  TsTensor *in[OFFLOAD_IN], *copy[OFFLOAD_IN] = {NULL};
+  TsCall own = *call;
+  bool failed = false;
+  for (int i = 0; i < call->nin; i++) {
+    in[i] = call->in[i];
+    for (int k = 0; k < call->nout && in[i] && !copy[i] && !failed; k++)
+      if (in[i]->storage == call->out[k]->storage)
+        failed = !(in[i] = copy[i] = ts_tensor_copy(call->ctx, in[i]));
   }
-}
-
-/* The elements of y's axis from `start` on are x's. */
-static int place_part(TsContext *c, TsTensor *y, TsTensor *x, int axis, int64_t start) {
-  TsMeta m = y->meta;
-  m.dim[axis] = x->meta.dim[axis];
-  int64_t offset = y->offset + start * y->stride[axis] * ts_dtypes[m.dtype].nbytes;
-  if (x->storage == y->storage && x->offset == offset && x->meta.dtype == m.dtype) return 1;
-  TsTensor *part = ts_tensor_numel(x) ? ts_tensor_view(y, &m, y->stride, offset) : NULL;
-  int done = !ts_tensor_numel(x) ? 1 : part ? assign_there(c, part, x) : -1;
-  ts_tensor_unref(part);
+  own.in = in;
+  int done = failed ? -1 : call_device(o, &own, device, false);
+  for (int i = 0; i < call->nin; i++) ts_tensor_unref(copy[i]);
   return done;
 }
-
-static int concat(const TsCall *call) {
-  TsTensor *y = call->out[0];
-  int axis = (int)(call->attr[0].i < 0 ? call->attr[0].i + y->meta.ndim : call->attr[0].i);
-  int done = y->meta.dtype != TS_DT_mxfp4;
-  for (int64_t i = 0, at = 0; i < call->nin && done == 1; at += call->in[i++]->meta.dim[axis])
-    done = place_part(call->ctx, y, call->in[i], axis, at);
-  return done;
-}
-
-/* Operators with kernels of their own; 0: of another family, or not of these operands. */
-typedef int Family(TsOffloader *, TsCall *, int);
-static Family *const family[] = {
-    ts_offload_fft,       ts_offload_sort,      ts_offload_conv,    ts_offload_places,
-    ts_offload_complex,   ts_offload_index,     ts_offload_scatter, ts_offload_rope,
-    ts_offload_draw,      ts_offload_quantile,  ts_offload_dct,     ts_offload_masked,
-    ts_offload_histogram, ts_offload_attention, ts_offload_grouped};
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) {
   Form f;
   if (ts_optim_groups(call->op)) return ts_offload_optim(o, call, device);
-  int done = call->op == TS_OP_concat ? concat(call) : create(call);
+  int done = ts_offload_several(call);
   int64_t before = o->stats.meanwhile;
-  for (size_t i = 0; !done && i < sizeof family / sizeof *family; i++)
-    done = family[i](o, call, device);
   if (done || o->stats.meanwhile != before) return done;
-  if (o->at.call == call) o->at.in_place = false; /* nothing ran: what comes is one kernel */
   if (!numbers_fit(call) || !ts_offload_form(call, device, &f)) {
     o->stats.fallback++;
     return 0;
   }
-  return run_form(call->ctx, &f, in_place);
+  done = run_form(call->ctx, &f, in_place);
+  return done == SHARED ? call_apart(o, call, device) : done;
 }
 
 static int call_there(TsCall *call, int device, bool in_place) {
   TsOffloader *o = of(call->ctx);
   if (!o->on) return 0;
-  Meanwhile at = {.call = call, .in_place = in_place, .rehearses = o->prepares};
-  bool outermost = ts_offload_begin(o, at);
-  int64_t calls = o->stats.calls;
+  bool outermost = ts_offload_begin(o, (Meanwhile){.call = call});
   int done = call_device(o, call, device, in_place);
-  if (outermost && o->at.rehearses && !o->prepares) {
-    ts_error_clear(&o->c->err);
-    o->stats.calls = calls;
-    o->at = at, o->at.all = true;
-    done = call_device(o, call, device, in_place);
-  }
   ts_offload_end(o, outermost);
   return o->prepares && !done ? 1 : done; /* nor is it the CPU's, which would take minutes */
 }
@@ -471,17 +460,17 @@ int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *
   if (!numbers_fit(call) || !ts_offload_form(call, device, &f)) return 0;
   if (is_empty(&f)) return !needs_vm(&f);
   int done = find_plan(o->c, &f, true, &p);
-  if (done != 1) return done;
+  if (done != 1) return done < 0 ? -1 : 0;
   if (p->nparam > OFFLOAD_IN + OFFLOAD_OUT) return 0;
-  if (arguments(&f, p, l->arg, l->dim)) return -1;
+  if (arguments(o->c, &f, p, l->arg, l->dim)) return -1;
   l->kernel = p->kernel, l->nparam = p->nparam, l->ndim = p->ndim;
   l->nbytes = bytes_of(&f);
   say_sizes(&f, p, l);
   return 1;
 }
 
-static const TsOffload hook = {call_there, assign_there,     enter,           leave, forget,
-                               flush,      ts_offload_guard, ts_offload_group};
+static const TsOffload hook = {call_there, ts_offload_assign, enter,           leave, forget,
+                               flush,      ts_offload_guard,  ts_offload_group};
 
 /* ---- life */
 /* The program goes on meanwhile. */
@@ -522,5 +511,8 @@ void ts_offload_verbose(TsOffloader *o, bool on) { o->verbose = on; }
 void ts_offload_later(TsOffloader *o, bool on) { o->later = on; }
 void ts_offload_eager(TsOffloader *o, bool on) { o->eager = on; }
 void ts_offload_prepare(TsOffloader *o, bool on) { o->prepares = on; }
+void ts_offload_shows(TsOffloader *o, const char *level, TsText *to) {
+  o->shown = to, o->level = level;
+}
 void ts_offload_enable(TsOffloader *o, bool on) { o->on = on; }
 TsOffloadStats ts_offload_stats(const TsOffloader *o) { return o->stats; }

@@ -29,6 +29,10 @@ void ts_offload_eager(TsOffloader *o, bool on); /* each kernel is waited for */
 /* Calls on devices only ask for their kernels; what they give has no values. For filling the
  * disk cache. */
 void ts_offload_prepare(TsOffloader *o, bool on);
+/* Calls on devices say the kernels that they launch, at a level of ts_build_kernel_text. NULL: they do
+ * not. */
+struct TsText;
+void ts_offload_shows(TsOffloader *o, const char *level, struct TsText *to);
 void ts_offload_wait(TsOffloader *o);  /* until all are compiled */
 void ts_offload_stop(TsOffloader *o);  /* no kernel is compiled in the background any more */
 void ts_offload_flush(TsOffloader *o); /* forgets all plans */

@@ -279,20 +279,33 @@ function Function:__call(...)
   return run(special, list)
 end
 
+-- {target = "sm_90a"} behind the arguments, if it is there, and how many arguments there are.
+local function target_of(...)
+  local n = select("#", ...)
+  local last = n > 0 and select(n, ...)
+  if type(last) ~= "table" or type(last.target) ~= "string" then return nil, n end
+  for k in pairs(last) do
+    if k ~= "target" then return nil, n end
+  end
+  return last.target, n - 1
+end
+
 --- The text of a level: "captured", before rewriting; "graph", with symbols for sizes that
 --- have differed; "concrete", the graph for the sizes of the last call; "schedule", which
 --- nodes are one kernel; "tile", "explicit", "llvm", "asm", the kernels; "bytecode", of the
 --- tier that runs; "tiles", "why", "rewrites". With arguments, of the specialisation for them; without, of the last one that
---- ran.
+--- ran. {target = "sm_90a"} behind them: the kernels that another machine would run, which need not be here: avx512,
+--- avx2, base, sm_80, sm_86, sm_90a, sm_100, sm_120.
 function Function:ir(level, ...)
   local special = self.current
-  if select("#", ...) > 0 then special = specialise(self, select("#", ...), ...) end
+  local target, n = target_of(...)
+  if n > 0 then special = specialise(self, n, ...) end
   if not special and graph.eager then fail(self.name .. " is not captured while graph.eager is set") end
   if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
   level = level or "graph"
   local symbolic = special.family and special.family.symbolic
   if level == "graph" and symbolic then return symbolic:text() end
-  return special.graph:text(level == "concrete" and "graph" or tostring(level))
+  return special.graph:text(level == "concrete" and "graph" or tostring(level), target)
 end
 
 --- Measures what could be chosen for its kernels, for the sizes of the last call, or of the

@@ -17,7 +17,10 @@
 --                          traces; eager: whatever repeats twice is a trace at once, for tests
 --   tessera.jit.loops()    the loops of plain code that became functions: a list of {where, calls, runs, live}
 --                          which print as a line, and have loop:ir(level): "graph", "schedule", "tile",
---                          "explicit", "llvm", "asm", "bytecode", "tiles", "why"
+--                          "explicit", "llvm", "asm", "bytecode", "tiles", "why"; {target = "sm_90a"}: as f:ir
+--   tessera.jit.ir(level, f, ...)  calls f, an operator or a function of them, and gives the kernels that its
+--                          operators launch on devices, in their order: "tile", "explicit", "llvm", "asm", "tiles".
+--                          What is captured has f:ir
 --   tessera.jit.device([on])  {calls, fallback, kernels, from_disk, refused, compile_ms,
 --                          meanwhile, replays, replayed} of operators on GPUs; on = false: the CPU runs them, over fetched bytes
 --   tessera.jit.later(on)  the CPU runs small calls on a GPU (meanwhile) until their kernels are compiled,
@@ -33,6 +36,7 @@
 --                          on a GPU, from the next time that their launches are recorded. Off at first
 
 local core = require "tessera.core"
+local options = require "tessera.options"
 
 local jit = {}
 
@@ -51,19 +55,36 @@ jit.v, jit.wait, jit.flush, jit.stats, jit.eager =
 jit.traces, jit.device, jit.overlap = core.jit_traces, core.jit_device, core.jit_overlap
 jit.later = core.jit_later
 
+local LAUNCHED = options.one_of("tile", "explicit", "llvm", "asm", "tiles")
+local read_ir = options.of("loop:ir", { target = options.text })
+
+function jit.ir(level, f, ...)
+  options.argument("jit.ir", "level", LAUNCHED, level)
+  core.need_function(f, "jit.ir")
+  core.jit_show(level)
+  local ok, why = pcall(f, ...)
+  local text = core.jit_show()
+  if not ok then error(why, 0) end
+  if text == "" then
+    core.fail "jit.ir: no operator ran on a device; the CPU's are those of the VM\n  hint: x:to 'sim:0' has the kernels of a GPU; f:ir those of a captured function"
+  end
+  return text
+end
+
 local Loop = {}
 Loop.__index = Loop
 local levels = { "graph", "schedule", "tile", "explicit", "llvm", "asm", "bytecode", "tiles", "why" }
 
 --- The text of a level, of what runs now, as f:ir of a captured function gives it.
-function Loop:ir(level)
+function Loop:ir(level, given)
   level = level or "graph"
+  local target = read_ir(given).target
   local known = false
   for _, l in ipairs(levels) do known = known or l == level end
   if not known then
     error(("there is no level '%s'; levels are %s"):format(tostring(level), table.concat(levels, ", ")), 2)
   end
-  local text = core.jit_loop_text(self.id, level)
+  local text = core.jit_loop_text(self.id, level, target)
   if not text then
     error(("the loop at %s is no more: other code runs there, or it was not worth it; jit.loops() lists them")
       :format(self.where), 2)

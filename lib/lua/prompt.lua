@@ -502,22 +502,29 @@ local function call_of(command, f, ...)
 end
 
 --- Prints a captured function at a level, "graph" by default: "f tile", or "f(x, y) tile" for
---- these arguments; or f, level.
-function prompt.ir(f, level)
+--- these arguments; "f tile sm_90a", the kernels of another target; or f, level, target.
+function prompt.ir(f, level, target)
+  local given = target and { target = target }
   if type(f) ~= "string" or level then
-    io.write(captured(f or "", "ir"):ir(level))
+    io.write(captured(f or "", "ir"):ir(level, given))
     return
   end
-  local text, word = f:match "^(.-)%s+(%S+)$"
+  local text, word, of = f:match "^(.-)%s+(%S+)%s+(%S+)$"
+  if text and not of:find "[%])}]$" and not word:find "[,({[]$" then
+    given = { target = of }
+  else
+    text, word = f:match "^(.-)%s+(%S+)$"
+  end
   if not text or word:find "[%])}]$" then text, word = f, nil end
   local name = text:match "^(.-)%b()$"
-  local known, given = pcall(captured, name or "", "ir")
+  local known, found = pcall(captured, name or "", "ir")
   if not name or not known then
-    io.write(captured(text, "ir"):ir(word))
+    io.write(captured(text, "ir"):ir(word, given))
     return
   end
   local _, args = call_of("ir", text)
-  io.write(given:ir(word, unpack(args)))
+  args[#args + 1] = given
+  io.write(found:ir(word, unpack(args)))
 end
 
 --- Runs a captured function on arguments and prints where its time goes: "f(x, y)", or f, x, y.

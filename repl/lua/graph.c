@@ -83,9 +83,9 @@ static int check_apart(lua_State *L, const Function *f, TsTensor *const *all, in
         seen += (i == p && !bound) || ts_tensors_overlap(t, all[p]);
     }
     if (seen > !bound)
-      return ts_lua_fail(L, TS_ERR_value,
-                         "%s: two arguments share elements, and one of them is changed in place",
-                         f->g->name);
+      return ts_lua_fail(
+          L, TS_ERR_value,
+          "%s: two arguments share elements, and one of them is changed in place", f->g->name);
   }
   return 0;
 }
@@ -161,7 +161,8 @@ static int run(lua_State *L) {
   for (int i = 0; i < code->nparam; i++) {
     all[i] = code->bound[i];
     if (all[i]) continue;
-    if (k == n || !args[k]) return ts_lua_fail(L, TS_ERR_argument, "run: argument %d is missing", k + 1);
+    if (k == n || !args[k])
+      return ts_lua_fail(L, TS_ERR_argument, "run: argument %d is missing", k + 1);
     const TsMeta *want = &code->reg[i].meta, *have = &args[k]->meta;
     char a[TS_META_TEXT], b[TS_META_TEXT];
     if (want->dtype != have->dtype || !ts_meta_same_shape(want, have))
@@ -220,14 +221,15 @@ static int pin(lua_State *L) {
 }
 
 /* Levels of the code that runs, or would run. */
-static int code_text(lua_State *L, Function *f, const char *level, TsText *t) {
+static int code_text(lua_State *L, Function *f, const char *level, const TsTarget *target,
+                     TsText *t) {
   static const char *const levels[] = {"schedule", "tile",     "explicit", "llvm",
                                        "asm",      "bytecode", "tiles",    "why"};
   for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
     if (strcmp(level, levels[i])) continue;
     ready(L, f);
-    if (ts_jit_text(f->hot, level, t)) return ts_text_free(t), ts_lua_raise(L);
-    if (!strcmp(level, "bytecode") && !ts_jit_live(f->hot)) {
+    if (ts_jit_text(f->hot, level, target, t)) return ts_text_free(t), ts_lua_raise(L);
+    if (!strcmp(level, "bytecode") && !target && !ts_jit_live(f->hot)) {
       ts_code_text(f->code, t);
       ts_text_str(t, "// tier 0\n");
     }
@@ -236,10 +238,12 @@ static int code_text(lua_State *L, Function *f, const char *level, TsText *t) {
   return 0;
 }
 
+/* text(level, [target]): a target is for levels of code */
 static int text_of(lua_State *L) {
   Function *f = check(L);
   TsText t = {0};
   const char *what = luaL_optstring(L, 2, "graph");
+  const TsTarget *target = ts_lua_target(L, 3);
   if (!strcmp(what, "rewrites")) {
     ts_text_str(&t, f->rewrites.at ? f->rewrites.at : "");
   } else if (!strcmp(what, "dot")) {
@@ -252,7 +256,7 @@ static int text_of(lua_State *L) {
     ts_graph_text(f->raw ? f->raw : f->g, &t);
   } else if (!strcmp(what, "graph")) {
     ts_graph_text(f->g, &t);
-  } else if (!code_text(L, f, what, &t)) {
+  } else if (!code_text(L, f, what, target, &t)) {
     return ts_lua_fail(
         L, TS_ERR_argument,
         "there is no level '%s'; levels are captured, rewrites, graph, concrete, "

@@ -5,6 +5,7 @@
 #include "devices/device.h"
 #include "jit/jit.h"
 #include "jit/compile/llvm.h"
+#include "jit/device/kernel.h"
 #include "jit/eager/offload.h"
 #include "jit/launch/profile.h"
 #include "jit/launch/replay.h"
@@ -124,25 +125,74 @@ static int jit_loops(lua_State *L) {
   return 1;
 }
 
-/* jit_loop_text(id, level): nil if there is no such loop any more */
+const TsTarget *ts_lua_target(lua_State *L, int at) {
+  if (lua_isnoneornil(L, at)) return NULL;
+  const char *name = luaL_checkstring(L, at);
+  const TsTarget *t = ts_target(name);
+  if (t) return t;
+  TsText known = {0};
+  for (int i = 0; (t = ts_target_at(i)); i++)
+    ts_text_format(&known, "%s%s", i ? ", " : "", t->name);
+  ts_error_set(&ts_lua_context(L)->err, TS_ERR_argument,
+               "there is no target '%.40s'; targets are %s", name, known.at ? known.at : "");
+  ts_text_free(&known);
+  ts_lua_raise(L);
+  return NULL;
+}
+
+/* jit_loop_text(id, level, [target]): nil if there is no such loop any more */
 static int jit_loop_text(lua_State *L) {
   TsTracerLoop loop[MOST_LOOPS];
   int n = ts_tracer_loops(ts_jit_tracer(jit_of(L)), loop, MOST_LOOPS), i = 0;
   const char *level = luaL_checkstring(L, 2);
+  const TsTarget *target = ts_lua_target(L, 3);
   TsText t = {0};
   while (i < n && i < MOST_LOOPS && loop[i].id != luaL_checknumber(L, 1)) i++;
   if (i == n || i == MOST_LOOPS) return 0;
   const TsTracerLoop *l = &loop[i];
   if (!strcmp(level, "graph")) {
     ts_graph_text_places(l->g, &t);
-  } else if (ts_jit_text(l->hot, level, &t)) {
+  } else if (ts_jit_text(l->hot, level, target, &t)) {
     ts_text_free(&t);
     return ts_lua_raise(L);
-  } else if (!strcmp(level, "bytecode") && !ts_jit_live(l->hot)) {
+  } else if (!strcmp(level, "bytecode") && !target && !ts_jit_live(l->hot)) {
     ts_code_text(l->code, &t);
     ts_text_str(&t, "// tier 0\n");
   }
   ts_lua_push_text(L, &t);
+  return 1;
+}
+
+/* jit_show([level]): calls on devices keep the text of the kernels that they launch; without, they no
+ * longer do, and it is given: nil if they did not */
+static TsText shown;
+static char shown_level[16];
+
+static int jit_show(lua_State *L) {
+  TsOffloader *o = ts_jit_offloader(jit_of(L));
+  if (lua_isnoneornil(L, 1)) {
+    ts_offload_shows(o, NULL, NULL);
+    ts_lua_push_text(L, &shown);
+    return 1;
+  }
+  snprintf(shown_level, sizeof shown_level, "%s", luaL_checkstring(L, 1));
+  ts_text_free(&shown);
+  ts_offload_shows(o, shown_level, &shown);
+  return 0;
+}
+
+/* jit_watch(on): whether the names of kernels that devices run are kept; without, a list of them */
+static int jit_watch(lua_State *L) {
+  enum { MOST = 512 };
+  static uint8_t key[MOST][32];
+  if (!lua_isnoneornil(L, 1)) return ts_device_kernel_watch(check_on(L, "jit.watch")), 0;
+  int n = ts_device_kernel_watched(key, MOST);
+  lua_newtable(L);
+  for (int i = 0; i < n; i++) {
+    char text[17];
+    for (int b = 0; b < 8; b++) snprintf(text + 2 * b, 3, "%02x", key[i][b]);
+    lua_pushstring(L, text), lua_rawseti(L, -2, i + 1);
+  }
   return 1;
 }
 
@@ -354,6 +404,8 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_traces", jit_traces},
                                        {"jit_loops", jit_loops},
                                        {"jit_loop_text", jit_loop_text},
+                                       {"jit_show", jit_show},
+                                       {"jit_watch", jit_watch},
                                        {"jit_device", jit_device},
                                        {"jit_later", jit_later},
                                        {"jit_prepare", jit_prepare},

@@ -19,6 +19,8 @@ static int axis_of(const TsNode *n) {
   int nd = n->in[0]->meta.ndim;
   if (is_grouped(n->op)) return 0;
   if (n->op == TS_OP_take) return TS_INDEX_FLAT;
+  if (n->op == TS_OP_one_hot) return TS_INDEX_CLASS;
+  if (n->op == TS_OP_segment_reduce) return TS_INDEX_SEGMENT;
   if (n->op == TS_OP_embedding) return 0;
   if (is_loss(n->op)) return nd - 1;
   return (int)(n->attr[0].i < 0 ? n->attr[0].i + nd : n->attr[0].i);
@@ -26,7 +28,9 @@ static int axis_of(const TsNode *n) {
 
 TsGuard ts_guard_of(const TsNode *n, const char *function) {
   TsGuard g = {.op = (TsOp)n->op, .x = n->in[0]->meta, .axis = axis_of(n)};
-  g.size = g.axis < 0 ? ts_meta_numel(&g.x) : g.x.dim[g.axis];
+  g.size = g.axis >= 0               ? g.x.dim[g.axis]
+           : g.axis == TS_INDEX_FLAT ? ts_meta_numel(&g.x)
+                                     : n->attr[0].i;
   if (is_grouped(n->op)) g.size++; /* all rows may be one group's */
   if (is_loss(n->op)) g.ignored = n->attr[1].i;
   snprintf(g.function, sizeof g.function, "%s", function);

@@ -1,0 +1,101 @@
+-- What is shown is what runs: the names of the kernels that are printed are those of the kernels that a
+-- device has run, for each operator called by itself and for captured functions.
+package.path = "tests/agree/?.lua;tests/devices/?.lua;" .. package.path
+local tessera = require "tessera"
+local core, op, graph, jit = tessera.core, tessera.op, tessera.graph, tessera.jit
+local cases = require "_cases"
+local device = require "_device"
+local name = device.name
+if not name then return print(device.skipped) end
+local every = os.getenv "ALL" and 1 or 3 -- cases; all of them with ALL=1
+
+jit.later(false)
+
+-- The names of kernels in a text of level "tiles".
+local function names(text)
+  local set = {}
+  for list in text:gmatch "kernels? ([%x ]+)" do
+    for key in list:gmatch(("%x"):rep(16)) do set[key] = true end
+  end
+  return set
+end
+
+local function list_of(set)
+  local list = {}
+  for key in pairs(set) do list[#list + 1] = key end
+  table.sort(list)
+  return table.concat(list, " ")
+end
+
+-- Both sets are equal, or: what ran is what was shown, and perhaps more was shown (`some`).
+local function compare(what, text, some)
+  local shown, ran = names(text), {}
+  for _, key in ipairs(core.jit_watch()) do ran[key] = true end
+  for key in pairs(ran) do
+    assert(shown[key], ("%s: kernel %s ran and is not shown:\n%s"):format(what, key, text))
+  end
+  assert(some or list_of(shown) == list_of(ran), ("%s: shown %s, ran %s"):format(what, list_of(shown), list_of(ran)))
+  return next(ran) ~= nil
+end
+
+-- ---- operators
+local number, ran = 0, 0
+for c in cases.each() do
+  number = number + 1
+  if number % every == 0 then
+    local x, moved = cases.inputs(c), {}
+    for i, t in ipairs(x or {}) do moved[i] = t and t:to(name) end
+    core.jit_watch(true)
+    core.jit_show "tiles"
+    pcall(cases.call, c, moved)
+    local text = core.jit_show()
+    if compare(c.row .. " " .. cases.name(c), text, true) then ran = ran + 1 end
+  end
+end
+
+-- ---- captured functions
+jit.eager(true)
+local floats = { f16 = true, bf16 = true, f32 = true, f64 = true }
+local function captured(c, x)
+  return graph.module("case", function(...)
+    local given, k, full = { ... }, 0, {}
+    for i = 1, #x do
+      full[i] = false
+      if x[i] then
+        k = k + 1
+        full[i] = floats[x[i].dtype] and op.maximum(given[k] * 1.0625, given[k]) or given[k]
+      end
+    end
+    local out = cases.call(c, full)
+    for i, y in ipairs(out) do
+      if core.is_tensor(y) and floats[y.dtype] then out[i] = op.abs(y * 0.75) - y end
+    end
+    return unpack(out)
+  end)
+end
+
+local functions = 0
+number = 0
+for c in cases.each() do
+  number = number + 1
+  if number % (4 * every) == 1 and #c.x > 0 then
+    local x, list = cases.inputs(c), {}
+    for _, t in ipairs(x) do
+      if t then list[#list + 1] = t:to(name) end
+    end
+    local f = captured(c, x)
+    if pcall(function() return f(unpack(list)) end) then
+      local text = f:ir "tiles"
+      core.jit_watch(true)
+      core.jit_show "tiles"
+      f(unpack(list))
+      text = text .. core.jit_show()
+      if compare("captured " .. c.row .. " " .. cases.name(c), text, true) then functions = functions + 1 end
+    end
+  end
+end
+core.jit_watch(false)
+jit.eager(false)
+assert(functions > 50, functions .. " functions ran kernels")
+assert(ran > 100, ran .. " cases ran kernels")
+print(ran .. " cases")
