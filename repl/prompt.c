@@ -18,6 +18,7 @@
 #include "devices/cpu_pool.h"
 #include "repl/display.h"
 #include "repl/help.h"
+#include "repl/interrupt.h"
 #include "repl/lex.h"
 #include "repl/lua_api.h"
 #include "repl/run.h"
@@ -481,14 +482,15 @@ static void print_banner(lua_State *L) {
 /* Between the editor and ts_run_call, which have handlers of their own, Ctrl-C is kept for the
  * call; behind the call it does nothing. Where there is no editor it abandons the line being
  * read. */
-static void catch_interrupts(void) {
-  struct sigaction action = {.sa_handler = ts_run_keep_interrupt};
+static void catch_interrupts(int flags) {
+  struct sigaction action = {.sa_handler = ts_interrupt_keep, .sa_flags = flags};
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
 }
 
 int ts_prompt_run(lua_State *L) {
   bool terminal = isatty(STDIN_FILENO);
+  if (terminal) catch_interrupts(SA_RESTART); /* the banner comes whole */
   char *path = terminal ? history_path() : NULL;
   prompt.L = L;
   prompt.edit = ts_edit_open(STDIN_FILENO, STDOUT_FILENO, path);
@@ -504,10 +506,10 @@ int ts_prompt_run(lua_State *L) {
                                                 .highlight = highlight});
   keep_initial(L);
   if (terminal) print_banner(L);
-  if (terminal) catch_interrupts();
-  ts_run_set_impatient(false);
+  if (terminal) catch_interrupts(0);
+  ts_interrupt_set_script(false);
   while (!prompt.quit) {
-    ts_run_drop_interrupt();
+    if (ts_interrupt_drop() && terminal) printf("\n"), fflush(stdout); /* behind the "^C" */
     char *text = ts_edit_read(prompt.edit, "> ", ". ");
     if (!text && ts_edit_status(prompt.edit) == TS_EDIT_INTERRUPTED) {
       if (!ts_edit_interactive(prompt.edit)) printf("\n"), fflush(stdout);

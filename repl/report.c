@@ -33,15 +33,33 @@ static bool is_users(const lua_Debug *ar) {
   return strcmp(ar->what, "C") && strncmp(ar->source, "=tessera", 8);
 }
 
-static bool push_line(lua_State *to, lua_State *L, int level) {
+/* For handlers of signals, too: nothing is asked for, or pushed. */
+static void put_place(const lua_Debug *ar, char *place, size_t room) {
+  char digits[12], *d = digits + sizeof digits;
+  *--d = 0;
+  for (int n = ar->currentline; n; n /= 10) *--d = (char)('0' + n % 10);
+  *--d = ':';
+  size_t size = strnlen(ar->short_src, room - sizeof digits);
+  memcpy(place, ar->short_src, size);
+  strcpy(place + size, d);
+}
+
+bool ts_report_place(lua_State *L, int level, char *place, size_t room) {
   lua_Debug ar;
   for (; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
     if (ar.currentline <= 0 || !is_users(&ar)) continue;
-    lua_pushfstring(to, "%s:%d: ", ar.short_src, ar.currentline);
+    put_place(&ar, place, room);
     return true;
   }
   return false;
+}
+
+static bool push_line(lua_State *to, lua_State *L, int level) {
+  char place[LUA_IDSIZE + 20];
+  bool found = ts_report_place(L, level, place, sizeof place);
+  if (found) lua_pushfstring(to, "%s: ", place);
+  return found;
 }
 
 /* Whether the main program waits for a coroutine.wrap that a line of Lua has called, which puts that

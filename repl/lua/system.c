@@ -13,6 +13,7 @@
 #include "lib/arena.h"
 #include "lib/text.h"
 #include "repl/help.h"
+#include "repl/interrupt.h"
 #include "repl/lua_api.h"
 #include "repl/report.h"
 #include "repl/run.h"
@@ -220,12 +221,12 @@ static int interrupt_after(lua_State *L) {
   enum { ALLOCATIONS, INSTRUCTIONS, LOOKS };
   int64_t n = (int64_t)luaL_checknumber(L, 1);
   int kind = luaL_checkoption(L, 2, "allocations", kinds);
-  int64_t allocations = ts_memory_call_after(kind == ALLOCATIONS ? n : 0, ts_run_interrupt);
-  int64_t looks = ts_cpu_call_at_look(kind == LOOKS ? n : 0, ts_run_interrupt);
+  int64_t allocations = ts_memory_call_after(kind == ALLOCATIONS ? n : 0, ts_interrupt_ask);
+  int64_t looks = ts_cpu_call_at_look(kind == LOOKS ? n : 0, ts_interrupt_ask);
   if (!n)
-    ts_run_forget(L);
+    ts_interrupt_forget(L);
   else if (kind == INSTRUCTIONS)
-    ts_run_interrupt_after(L, (int)n);
+    ts_interrupt_ask_after(L, (int)n);
   lua_pushnumber(L, (double)(kind == LOOKS ? looks : allocations));
   return 1;
 }

@@ -8,6 +8,7 @@
 #include "devices/device.h"
 #include "lib/text.h"
 #include "repl/display.h"
+#include "repl/interrupt.h"
 #include "repl/lua_api.h"
 #include "repl/guard.h"
 #include "repl/lua/together.h"
@@ -49,7 +50,7 @@ int ts_lua_raise(lua_State *L) {
   TsError *e = &c->err;
   ts_mapped_settle(c); /* if bytes were gone, whatever else went wrong follows from that */
   if (e->code == TS_OK) ts_error_memory(e);
-  if (e->code == TS_ERR_interrupt) ts_run_stops(L);
+  if (e->code == TS_ERR_interrupt) ts_interrupt_raised(L);
   ts_report_where(L, 1);
   lua_pushstring(L, e->message);
   if (e->hint[0]) {

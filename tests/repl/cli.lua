@@ -342,7 +342,7 @@ local function interrupt(script)
                " {F}/loop.lua; test $? = 124 || echo wrong")
 end
 interrupt("local t = {} while true do t[1] = tostring(t) end"):match "interrupted" --> interrupted
-interrupt("while true do end") --> tessera: interrupted
+interrupt("while true do end") --> {F}/loop.lua:1: interrupted
 interrupt("while true do pcall(function() while true do tostring(1) end end) end"):match "interrupted" --> interrupted
 -- and in a captured recursion, of 2^60 calls
 local calls = [[local t = require "tessera"
