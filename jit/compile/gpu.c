@@ -52,8 +52,7 @@ static int emit(const TsTile *k, const TsTarget *t, TsGpuForm how, TsLlvmForm fo
   if (!e) return -1;
   int failed = ts_gpu_code_outline(e, how != TS_GPU_loose, code, &plan, err);
   TsGpuJob job = {.plan = &plan, .form = how, .shared = shared};
-  if (!failed)
-    failed = ts_llvm_emit(e, t, NULL, form, ts_gpu_emit, &job, text, err);
+  if (!failed) failed = ts_llvm_emit(e, t, NULL, form, ts_gpu_emit, &job, text, err);
   for (int i = 0; !failed && i < plan.nphase; i++) {
     code->phase[i].shared = (uint32_t)(shared[i] * plan.phase[i].rounds);
     if (code->phase[i].shared > t->shared_bytes)
@@ -68,7 +67,8 @@ int ts_gpu_code(const TsTile *k, const TsTarget *t, TsGpuForm how, TsGpuCode *co
                 TsError *err) {
   TsText text = {0};
   double begun = now_usec();
-  int failed = emit(k, t, how, TS_LLVM_assembly, code, &text, err);
+  TsLlvmForm form = t->object ? TS_LLVM_object : TS_LLVM_assembly;
+  int failed = emit(k, t, how, form, code, &text, err);
   if (!failed && text.failed) failed = ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   if (failed) return ts_text_free(&text), -1;
   code->ptx = text.at, code->size = text.len;
@@ -85,7 +85,7 @@ int ts_gpu_text(const TsTile *k, const TsTarget *t, const char *level, TsText *o
                 TsError *err) {
   TsGpuCode code;
   bool llvm = !strcmp(level, "llvm");
-  if (!llvm && strcmp(level, "ptx"))
-    return ts_error_set(err, TS_ERR_argument, "levels of a GPU's kernel are llvm and ptx");
+  if (!llvm && strcmp(level, "asm"))
+    return ts_error_set(err, TS_ERR_argument, "levels of a GPU's kernel are llvm and asm");
   return emit(k, t, TS_GPU_aligned, llvm ? TS_LLVM_ir : TS_LLVM_assembly, &code, out, err);
 }

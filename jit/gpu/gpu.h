@@ -52,7 +52,7 @@ typedef enum TsGpuForm {
 int ts_gpu_code(const TsTile *k, const TsTarget *t, TsGpuForm form, TsGpuCode *code,
                 TsError *err);
 void ts_gpu_code_free(TsGpuCode *code);
-/* Of block form, "llvm" or "ptx". */
+/* Of block form, "llvm" or "asm". */
 int ts_gpu_text(const TsTile *k, const TsTarget *t, const char *level, TsText *out,
                 TsError *err);
 /* The rounds of each phase for these sizes; -1: a size that makes no sense. */

@@ -67,7 +67,7 @@ static void columns_have_registers(void) {
   TsText ptx = {0};
   TsError err = {0};
   if (!made(&f, &t)) return;
-  if (ts_gpu_text(t.tile, ts_target("sm_90a"), "ptx", &ptx, &err))
+  if (ts_gpu_text(t.tile, ts_target("sm_90a"), "asm", &ptx, &err))
     failed++, say(&f, err.message);
   else if (strstr(ptx.at, "maxnreg"))
     failed++, say(&f, "is limited in registers");
@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
     if (!made(&f, &t)) return 1;
     if (!strcmp(argv[1], "tile"))
       ts_tile_text(t.tile, &text);
-    else if (ts_gpu_text(t.tile, ts_target("sm_90a"), argv[1][0] == 'l' ? "llvm" : "ptx", &text,
+    else if (ts_gpu_text(t.tile, ts_target("sm_90a"), argv[1][0] == 'l' ? "llvm" : "asm", &text,
                          &err))
       puts(err.message);
     puts(text.at ? text.at : "");
