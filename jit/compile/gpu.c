@@ -71,14 +71,14 @@ int ts_gpu_code(const TsTile *k, const TsTarget *t, TsGpuForm how, TsGpuCode *co
   int failed = emit(k, t, how, form, code, &text, err);
   if (!failed && text.failed) failed = ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   if (failed) return ts_text_free(&text), -1;
-  code->ptx = text.at, code->size = text.len;
+  code->image = text.at, code->size = text.len;
   code->usec = now_usec() - begun;
   return 0;
 }
 
 void ts_gpu_code_free(TsGpuCode *code) {
-  free(code->ptx);
-  code->ptx = NULL;
+  free(code->image);
+  code->image = NULL;
 }
 
 int ts_gpu_text(const TsTile *k, const TsTarget *t, const char *level, TsText *out,

@@ -30,7 +30,8 @@ typedef struct TsGpuStep {
 
 /* Code of one kernel; depends on kernel and target alone. */
 typedef struct TsGpuCode {
-  char *ptx; /* ends with NUL */
+  char *
+      image; /* what the driver takes: PTX, which ends with NUL, or an object (TsTarget.object) */
   size_t size;
   int nphase, nparam, ndim, nscratch, ntensormap;
   TsGpuPhase phase[TS_GPU_PHASES];

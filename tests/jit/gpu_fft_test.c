@@ -45,7 +45,7 @@ static void one(const TsFftForm *f, bool ptxas) {
   if (ts_gpu_code(t.tile, ts_target("sm_90a"), TS_GPU_aligned, &code, &err)) {
     failed++, say(f, err.message);
   } else {
-    TsText ptx = {.at = code.ptx, .len = code.size - (code.size && !code.ptx[code.size - 1])};
+    TsText ptx = {.at = code.image, .len = code.size - (code.size && !code.image[code.size - 1])};
     Assembled a = {.spills = 0};
     char line[160];
     if (ptxas) a = assemble(&ptx, "sm_90a");
