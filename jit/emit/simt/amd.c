@@ -77,10 +77,18 @@ static void sync(TsGpuEmit *g) {
     ts_emit_fail(g->e, "parts of a block cannot meet on %s", g->e->target->name);
 }
 
-/* Bits of a lane's number are changed among 32, which is this instruction's own idea of it. */
+/* Of the wave. */
+static V lane(TsGpuEmit *g) {
+  V thread = ts_emit_call(g->e, ts_gpu_amd.thread, 0, NULL, 0, NULL);
+  return LLVMBuildAnd(g->e->b, thread, ts_emit_int(g->e, i32(g), g->e->target->lanes - 1), "");
+}
+
+/* From the lane of this address, a lane having four bytes. */
 static V shuffle(TsGpuEmit *g, V x, int mask) {
-  V in[2] = {x, ts_emit_int(g->e, i32(g), mask << 10 | (TS_GPU_WARP - 1))};
-  return ts_emit_call(g->e, "llvm.amdgcn.ds.swizzle", 0, NULL, 2, in);
+  LLVMBuilderRef b = g->e->b;
+  V other = LLVMBuildXor(b, lane(g), ts_emit_int(g->e, i32(g), mask), "");
+  V in[2] = {LLVMBuildShl(b, other, ts_emit_int(g->e, i32(g), 2), ""), x};
+  return ts_emit_call(g->e, "llvm.amdgcn.ds.bpermute", 0, NULL, 2, in);
 }
 
 static V vote(TsGpuEmit *g, V is) {
@@ -88,8 +96,7 @@ static V vote(TsGpuEmit *g, V is) {
   LLVMTypeRef all = ts_emit_int_type(g->e, g->e->target->lanes, 0);
   V y = ts_emit_call(g->e, "llvm.amdgcn.ballot", 1, &all, 1, &is);
   if (g->e->target->lanes == TS_GPU_WARP) return y;
-  V thread = ts_emit_call(g->e, ts_gpu_amd.thread, 0, NULL, 0, NULL);
-  V half = LLVMBuildAnd(b, thread, ts_emit_int(g->e, i32(g), TS_GPU_WARP), "");
+  V half = LLVMBuildAnd(b, lane(g), ts_emit_int(g->e, i32(g), TS_GPU_WARP), "");
   return LLVMBuildTrunc(b, LLVMBuildLShr(b, y, LLVMBuildZExt(b, half, all, ""), ""), i32(g),
                         "");
 }
