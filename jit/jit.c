@@ -9,6 +9,7 @@
 #include "jit/code/cache.h"
 #include "jit/device/kernel.h"
 #include "jit/compile/llvm.h"
+#include "vm/fft/plan.h"
 
 int64_t ts_jit_now(void) {
   struct timespec t;
@@ -30,6 +31,7 @@ TsJit *ts_jit_open(TsContext *c) {
   j->c = c;
   j->on = true;
   find_target(j);
+  ts_fft_plan_serve(&c->k->fft);
   j->queue = ts_queue_open(1);
   j->tunes = ts_queue_open(1);
   j->tuner = ts_tuner_open();

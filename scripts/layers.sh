@@ -26,7 +26,10 @@ jit/emit/cpu jit/emit/simt jit/emit/roles
 jit/compile
 jit/device
 jit/launch
-jit/build jit/tune jit/eager jit/eager/family jit/trace jit
+jit/build
+jit/tune
+jit/eager
+jit/trace jit
 repl/edit
 repl
 repl/lua"

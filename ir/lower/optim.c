@@ -146,6 +146,7 @@ static bool set(TsLowerOptim *s, const TsNode *n, int *which) {
   int most = n->op == TS_OP_adam_step ? 4 : 3;
   *s = (TsLowerOptim){.op = (TsOp)n->op, .nout = n->nout};
   ts_lower_optim_flags(s, n->attr);
+  s->first |= n->op == TS_OP_sgd_step && !(n->nin > 2 && n->in[2]);
   for (int i = 0; i < most && i < n->nin; i++) {
     bool unread = n->op == TS_OP_sgd_step && i == 2 && (s->first || n->nout < 2);
     if (!n->in[i] || unread) continue;

@@ -2,6 +2,7 @@
 #include "ir/lower/steps.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ir/graph/graph.h"
@@ -57,6 +58,8 @@ static bool lies_so(const TsSteps *x, TsVal v, const TsStepsOrder *order) {
 }
 
 static TsTileType memory_of(const TsSteps *x, TsVal v) {
+  if (v->meta.ndim > TS_TILE_RANK) /* steps have their own view of it */
+    return ts_tile_vector((TsDtype)v->meta.dtype, ts_meta_numel(&v->meta));
   TsTileType t = ts_tile_type((TsDtype)v->meta.dtype, v->meta.ndim, v->meta.dim);
   int64_t stride[TS_MAX_RANK];
   t.strided = !lies_so(x, v, NULL);
@@ -66,7 +69,7 @@ static TsTileType memory_of(const TsSteps *x, TsVal v) {
   return t;
 }
 
-/* ---- copies: a schedule of one cast, between memory that lies as given */
+/* ---- copies: the kernel of one cast, between memory that lies as given */
 typedef struct Copy {
   TsVal from, to;
   const int64_t *from_stride, *to_stride;
@@ -95,23 +98,57 @@ static int copy_kernel(TsSteps *x, const TsMeta *m, TsDtype d, Copy *c, TsSchedK
   if (!failed) failed = ts_graph_results(g, 1, &y);
   TsSched *s = failed ? NULL : ts_sched_new(g, x->s->target, 1, x->err);
   if (!s || s->ngroup != 1) failed = -1;
-  if (!failed) failed = ts_sched_lower(s, s->group[0], layout_of_copy, c, k, x->err);
+  if (!failed) failed = ts_lower_group(s, s->group[0], layout_of_copy, c, k, x->err);
   ts_sched_free(s);
   ts_graph_free(g);
   return failed ? -1 : 0;
 }
 
+/* Elements of 16 bytes are pairs along one more axis. */
+static int halve(int ndim, int64_t *dim, TsStepsView *v) {
+  for (int i = 0; i < ndim; i++) v->stride[i] *= 2;
+  v->dtype = TS_DT_i64, v->stride[ndim] = 1, dim[ndim] = 2;
+  return ndim + 1;
+}
+
+/* Axes of a copy in any order are the same copy: the last one is along which it writes neighbours, so that
+ * they are written in whole lines (find_turned of ir/sched/lower.c reads others so). */
+typedef struct CopyAxes {
+  TsMeta m;
+  int64_t to[TS_MAX_RANK], from[TS_MAX_RANK];
+} CopyAxes;
+
+static CopyAxes by_lines(int ndim, const int64_t *dim, const TsStepsView *to,
+                         const TsStepsView *from) {
+  CopyAxes a = {.m = {.dtype = (uint8_t)from->dtype}};
+  for (int i = 0; i < ndim; i++) {
+    int at = a.m.ndim;
+    if (dim[i] == 1) continue;
+    for (; at > 0 && llabs(a.to[at - 1]) < llabs(to->stride[i]); at--) {
+      a.m.dim[at] = a.m.dim[at - 1];
+      a.to[at] = a.to[at - 1], a.from[at] = a.from[at - 1];
+    }
+    a.m.dim[at] = dim[i], a.to[at] = to->stride[i], a.from[at] = from->stride[i];
+    a.m.ndim++;
+  }
+  return a;
+}
+
 void ts_steps_copy(TsSteps *x, int ndim, const int64_t *dim, const TsStepsView *to,
                    const TsStepsView *from) {
-  Copy c = {.from_stride = from->stride, .to_stride = to->stride};
+  TsStepsView a = *from, b = *to;
+  int64_t all[TS_MAX_RANK];
+  bool pairs = a.dtype == b.dtype && ts_dtypes[a.dtype].nbytes == 16 && ndim < TS_MAX_RANK;
+  if (ndim) memcpy(all, dim, sizeof *dim * (size_t)ndim);
+  if (pairs) halve(ndim, all, &a), ndim = halve(ndim, all, &b);
+  CopyAxes axes = by_lines(ndim, all, &b, &a);
+  Copy c = {.from_stride = axes.from, .to_stride = axes.to};
   TsSchedKernel k = {.tile = NULL};
-  TsMeta m = {.dtype = (uint8_t)from->dtype, .ndim = (uint8_t)ndim};
-  if (ndim) memcpy(m.dim, dim, sizeof *dim * (size_t)ndim);
-  if (x->failed || copy_kernel(x, &m, to->dtype, &c, &k)) {
+  if (x->failed || copy_kernel(x, &axes.m, b.dtype, &c, &k)) {
     fail(x);
     return;
   }
-  ts_steps_add(x, k.tile, (int[]){from->arg, to->arg}, k.dim);
+  ts_steps_add(x, k.tile, (int[]){a.arg, b.arg}, k.dim);
 }
 
 /* From one argument to another, of which one lies as v does, the other row-major in that order and of
@@ -195,6 +232,23 @@ int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order) {
   if (order) x->back[x->nback].order = *order;
   x->nback++;
   return copy;
+}
+
+TsStepsView ts_steps_in_view(TsSteps *x, int i) {
+  TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
+  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = fail(x)};
+  TsStepsView own = {.arg = param(x->in, &x->nin, v), .dtype = (TsDtype)v->meta.dtype};
+  strides_of(x, v, own.stride);
+  return own;
+}
+
+TsStepsView ts_steps_out_view(TsSteps *x, int i) {
+  TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
+  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = fail(x)};
+  TsStepsView own = {.arg = RESULT + param(x->out, &x->nout, v),
+                     .dtype = (TsDtype)v->meta.dtype};
+  strides_of(x, v, own.stride);
+  return own;
 }
 
 int ts_steps_temp(TsSteps *x, int64_t nbytes) {
@@ -286,12 +340,15 @@ static void put_params(TsSteps *x) {
   }
 }
 
-/* The only step has the parameters of the whole, in their order. */
+/* The only step has the parameters of the whole, in their order and as elements of their size. */
 static bool is_single(const TsSteps *x) {
   const TsTilePart *p = &x->parts->part[0];
   if (x->parts->n != 1 || x->parts->ntemp || p->k->nparam != x->nin + x->nout) return false;
-  for (int a = 0; a < p->k->nparam; a++)
+  for (int a = 0; a < p->k->nparam; a++) {
+    const TsTileType *own = &p->k->param[a]->type, *whole = &x->whole->param[a]->type;
     if (p->arg[a] != a || p->byte[a]) return false;
+    if (ts_dtypes[own->dtype].nbytes > ts_dtypes[whole->dtype].nbytes) return false;
+  }
   return true;
 }
 

@@ -88,6 +88,9 @@ typedef struct TsStepsView {
   TsDtype dtype;
   int64_t stride[TS_MAX_RANK];
 } TsStepsView;
+/* Operand i, result i, as it lies. */
+TsStepsView ts_steps_in_view(TsSteps *x, int i);
+TsStepsView ts_steps_out_view(TsSteps *x, int i);
 /* to becomes from, converted as operator cast does. */
 void ts_steps_copy(TsSteps *x, int ndim, const int64_t *dim, const TsStepsView *to,
                    const TsStepsView *from);

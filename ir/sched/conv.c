@@ -70,8 +70,7 @@ static int word_of(const TsNode *conv, const char *word, size_t n) {
   return TS_CONV_unknown;
 }
 
-/* How many, -1: they are not those that the VM takes; it says why. */
-static int words_of(const TsNode *conv, int word[TS_CONV_WORDS]) {
+int ts_sched_conv_words(const TsNode *conv, int word[TS_CONV_WORDS]) {
   const TsAttr *text = &conv->attr[5];
   int n = 0, operands = 0, given = !!input(conv, 2) + !!input(conv, 3);
   if (text->type != TS_ATTR_str) {
@@ -104,7 +103,7 @@ bool ts_sched_is_conv(const TsNode *n) {
   const TsMeta *x = &n->in[0]->meta, *w = &n->in[1]->meta, *y = &n->out[0].meta;
   TsDtype d = (TsDtype)x->dtype;
   int word[TS_CONV_WORDS];
-  if (words_of(n, word) < 0 || n->attr[3].i != 1 || n->attr[4].i == 1) return false;
+  if (ts_sched_conv_words(n, word) < 0 || n->attr[3].i != 1 || n->attr[4].i == 1) return false;
   if ((d != TS_DT_f32 && d != TS_DT_f64) || !same_type(n, d)) return false;
   const TsAttr *pad = &n->attr[1];
   int64_t taps = 1, wide = x->dim[x->ndim - 1] + 2 * pad->ints[pad->n - 1];
@@ -266,7 +265,7 @@ static TsTileVal param(TsConvKernel *p, TsVal v, const char *name) {
 static int word_operands(TsConvKernel *p) {
   TsVal bias = input(p->conv, 2), residual = input(p->conv, 3);
   TsAccess *a = &p->post.access[p->post.naccess];
-  p->nword = words_of(p->conv, p->word);
+  p->nword = ts_sched_conv_words(p->conv, p->word);
   if ((bias && ts_access_inside(&p->post, bias)) ||
       (residual && ts_access_inside(&p->post, residual)))
     return ts_error_set(p->err, TS_ERR_value,

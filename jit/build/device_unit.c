@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/eager/offload.h"
+#include "jit/launch/launch.h"
 #include "jit/launch/profile.h"
 #include "jit/build/unit.h"
 
@@ -36,13 +36,13 @@ static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *o
     bool whole = ts_meta_nbytes(&out[i]->meta) == out[i]->storage->nbytes;
     if (!(arg[f->nin + i] = ts_tensor_write_on(out[i], u->device, whole))) return -1;
   }
-  for (int i = 0; i < f->nin; i++) ts_offload_touch(c, in[i], arg[i], false);
-  for (int i = 0; i < f->nout; i++) ts_offload_touch(c, out[i], arg[f->nin + i], true);
+  for (int i = 0; i < f->nin; i++) ts_launch_touch(c, in[i], arg[i], false);
+  for (int i = 0; i < f->nout; i++) ts_launch_touch(c, out[i], arg[f->nin + i], true);
   char *whole = u->npart ? arg[f->nin] : NULL;
   for (int i = 0; i < u->npart; i++) arg[f->nin + i] = whole + u->shift[i];
   int nout = u->npart ? u->npart : f->nout;
   if (ts_profile_on()) ts_profile_label(f->what, bytes_of(f, in, out), f->flops);
-  return ts_offload_launch(c, u->kernel, f->nin + nout, arg, u->ndim, u->dim);
+  return ts_launch(c, u->kernel, f->nin + nout, arg, u->ndim, u->dim);
 }
 
 static int before(TsFused *f, TsContext *c, TsTensor *const *in) {

@@ -296,7 +296,8 @@ int ts_kernel_run_timed(const TsKernel *kernel, void *const *arg, const int64_t 
   }
   ts_work_give(block);
   if (all != few) free(all);
-  return failed ? ts_error_set(err, TS_ERR_memory, "jit: out of memory for a kernel's buffers") : 0;
+  return failed ? ts_error_set(err, TS_ERR_memory, "jit: out of memory for a kernel's buffers")
+                : 0;
 }
 
 int ts_kernel_run(const TsKernel *kernel, void *const *arg, const int64_t *dim, TsError *err) {

@@ -115,7 +115,8 @@ static int place_sections(Load *l) {
   if (l->end < 0) return bad(l, "too large");
   void *at =
       mmap(NULL, (size_t)l->end, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) return ts_error_set(l->err, TS_ERR_memory, "jit: out of memory for code");
+  if (at == MAP_FAILED)
+    return ts_error_set(l->err, TS_ERR_memory, "jit: out of memory for code");
   l->at = at;
   for (int i = 0; i < l->head->e_shnum; i++)
     if (l->place[i] >= 0 && l->sec[i].sh_type != SHT_NOBITS)

@@ -17,8 +17,8 @@ static bool from_disk(TsKernel *kernel, const uint8_t *key) {
   return kernel->cached;
 }
 
-static int from_llvm(TsKernel *kernel, const TsTile *k, const TsTarget *t,
-                     const uint8_t *key, TsError *err) {
+static int from_llvm(TsKernel *kernel, const TsTile *k, const TsTarget *t, const uint8_t *key,
+                     TsError *err) {
   void *object = NULL;
   size_t n;
   if (ts_llvm_object(k, t, NULL, &object, &n, err)) return -1;

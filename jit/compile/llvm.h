@@ -26,8 +26,7 @@ typedef enum TsLlvmForm { TS_LLVM_object, TS_LLVM_assembly, TS_LLVM_ir } TsLlvmF
 int ts_llvm_emit(const TsTile *k, const TsTarget *t, const char *passes, TsLlvmForm form,
                  TsLlvmEmit *emit, void *arg, TsText *text, TsError *err);
 /* The LLVM IR after the passes, or the assembly. */
-int ts_llvm_text(const TsTile *k, const TsTarget *t, bool assembly, TsText *text,
-                 TsError *err);
+int ts_llvm_text(const TsTile *k, const TsTarget *t, bool assembly, TsText *text, TsError *err);
 /* For tests: of so many compiles from now on each ends within LLVM, which would end the process:
  * an instruction of another machine is asked for. */
 void ts_llvm_break(int compiles);

@@ -1,5 +1,6 @@
 /* See jit/device/gpu_explicit.h. */
 #include "jit/device/gpu_explicit.h"
+#include "jit/device/kind.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,3 +185,41 @@ int ts_gpu_explicit_run(TsGpuExplicit *g, void *const *arg, const int64_t *dim, 
   if (!aligned(g, arg)) return run_copies(g, arg, dim, err);
   return ts_gpu_mma_launch(g->d, g->function, g->k, &g->info, arg, g->scratch, dim, err);
 }
+
+/* ---- as a kind of kernels */
+static void *open_kind(TsDevice *d, const TsTile *k, const uint8_t *key, TsError *err) {
+  (void)key;
+  return ts_gpu_explicit_open(d, k, err);
+}
+static void free_kind(void *of) { ts_gpu_explicit_free(of); }
+static bool known_kind(const TsDevice *d, const TsTile *k, const uint8_t *key) {
+  (void)key;
+  return ts_gpu_explicit_known(d, k);
+}
+static bool cached_kind(const void *of) { return ts_gpu_explicit_cached(of); }
+static void times_kind(const void *of, double *llvm_usec, double *driver_usec) {
+  ts_gpu_explicit_times(of, llvm_usec, driver_usec);
+}
+static int run_kind(void *of, void *scratch, void *const *arg, const int64_t *dim,
+                    TsError *err) {
+  (void)scratch; /* it has its own */
+  return ts_gpu_explicit_run(of, arg, dim, err);
+}
+static const void *memory_kind(const void *of) {
+  return ts_gpu_explicit_scratch(of) ? of : NULL;
+}
+static bool simple_kind(const void *of) { return (void)of, false; }
+static bool records_kind(const void *of, void *const *arg) {
+  return ts_gpu_explicit_plain(of, arg);
+}
+
+const TsDeviceKind ts_device_roles = {.name = "roles",
+                                      .open = open_kind,
+                                      .free = free_kind,
+                                      .known = known_kind,
+                                      .cached = cached_kind,
+                                      .times = times_kind,
+                                      .run = run_kind,
+                                      .memory = memory_kind,
+                                      .simple = simple_kind,
+                                      .records = records_kind};

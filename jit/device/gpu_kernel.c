@@ -10,6 +10,7 @@
 #include "jit/gpu/code.h"
 #include "jit/code/kernel.h"
 #include "jit/compile/llvm.h"
+#include "jit/device/kind.h"
 
 enum { MOST_ARGS = 128 };
 /* For which the next launch is started early: with less to do the host is late anyway, and such
@@ -290,3 +291,46 @@ int ts_gpu_kernel_run_many(TsGpuKernel *g, int n, void *const *arg, const int64_
   int64_t blocks = ts_gpu_batch_table(&g->many.code, n, arg, dim, table, err);
   return blocks < 0 ? -1 : launch_many(g, blocks, table, dim, err);
 }
+
+/* ---- as a kind of kernels */
+static void *open_kind(TsDevice *d, const TsTile *k, const uint8_t *key, TsError *err) {
+  return ts_gpu_kernel_open(d, k, key, err);
+}
+static void free_kind(void *of) { ts_gpu_kernel_free(of); }
+static bool known_kind(const TsDevice *d, const TsTile *k, const uint8_t *key) {
+  (void)k;
+  return ts_gpu_kernel_known(d, key);
+}
+static bool cached_kind(const void *of) { return ts_gpu_kernel_cached(of); }
+static void times_kind(const void *of, double *llvm_usec, double *driver_usec) {
+  ts_gpu_kernel_times(of, llvm_usec, driver_usec);
+}
+static int run_kind(void *of, void *scratch, void *const *arg, const int64_t *dim,
+                    TsError *err) {
+  return ts_gpu_kernel_run(of, scratch, arg, dim, err);
+}
+static int64_t scratch_kind(const void *of, const int64_t *dim) {
+  return ts_gpu_kernel_scratch(of, dim);
+}
+static bool simple_kind(const void *of) {
+  const TsGpuCode *code = ts_gpu_kernel_code(of);
+  return !code->nscratch && code->nphase == 1;
+}
+static int launches_kind(const void *of) { return ts_gpu_kernel_code(of)->nphase; }
+static int most_kind(const void *of) { return ts_gpu_kernel_most(of); }
+static int run_many_kind(void *of, int n, void *const *arg, const int64_t *dim, TsError *err) {
+  return ts_gpu_kernel_run_many(of, n, arg, dim, err);
+}
+
+const TsDeviceKind ts_device_threads = {.name = "threads",
+                                        .open = open_kind,
+                                        .free = free_kind,
+                                        .known = known_kind,
+                                        .cached = cached_kind,
+                                        .times = times_kind,
+                                        .run = run_kind,
+                                        .scratch = scratch_kind,
+                                        .simple = simple_kind,
+                                        .launches = launches_kind,
+                                        .most = most_kind,
+                                        .run_many = run_many_kind};

@@ -1,4 +1,4 @@
-/* Kernels of GPUs, and of the simulated one, whose kernels the interpreter runs. */
+/* Kernels of devices that are open, of whatever kind (jit/device/kind.h), and of several parts. */
 #include "jit/device/kernel.h"
 
 #include <pthread.h>
@@ -9,12 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "devices/memory.h"
-#include "devices/sim.h"
-#include "ir/tile/copy.h"
+#include "jit/device/kind.h"
 #include "jit/device/parts.h"
-#include "jit/gpu/gpu.h"
-#include "jit/device/gpu_explicit.h"
 #include "jit/code/kernel.h"
 #include "jit/compile/llvm.h"
 #include "jit/device/stand_in.h"
@@ -24,10 +20,8 @@ struct TsDeviceKernel {
   int refs;
   TsDeviceKernel *next; /* of those that are shared */
   uint8_t key[32];
-  TsTile *tile;  /* of a simulated device: expanded once, for the interpreter */
-  bool emulated; /* or as it is, for the emulator of GPU code */
-  TsGpuKernel *gpu;
-  TsGpuExplicit *roles; /* of a kernel with roles */
+  const TsDeviceKind *kind; /* of `of`, its code, once it is open; or: */
+  void *of;
   TsDeviceParts *parts; /* of one that is several */
   TsQueueJob job;       /* that opens it; holds a reference */
   TsQueue *queue;       /* of the job, NULL when it is done */
@@ -37,22 +31,19 @@ struct TsDeviceKernel {
   atomic_bool pending;
 };
 
-/* Kernels with roles are the device's own explicit form. */
 static bool has_roles(const TsTile *k) { return k->form == TS_FORM_explicit && k->threads; }
 
-static bool is_sim(const TsDevice *d) { return d->most_work; }
+static bool is_simulated(const TsDevice *d) { return d->most_work; }
 
-/* TESSERA_SIM=emulate: the simulated GPU runs the code of a real one, thread by thread. For
- * tests of that code; a thousand times slower than the interpreter. */
-static bool emulates(void) {
-  const char *how = getenv("TESSERA_SIM");
-  return how && !strcmp(how, "emulate");
+const TsDeviceKind *ts_device_kind(const TsDevice *d, const TsTile *k) {
+  if (is_simulated(d)) return &ts_device_simulated;
+  return has_roles(k) ? &ts_device_roles : &ts_device_threads;
 }
 
 const TsTarget *ts_device_target(TsDevice *d, const char **why) {
   const TsTarget *t = ts_target_of(d);
   *why = NULL;
-  if (is_sim(d)) return t;
+  if (is_simulated(d)) return t;
   if (!ts_llvm_present())
     *why = "the program was built without LLVM";
   else if (!ts_target_gpu(t))
@@ -60,46 +51,11 @@ const TsTarget *ts_device_target(TsDevice *d, const char **why) {
   return *why ? NULL : t;
 }
 
-/* TESSERA_SIM_PTX names a folder: the code of each kernel goes there, for tests that give it to an
- * assembler. Of block form it is that for the oldest GPU; kernels with roles of newer ones are left out. */
-static void keep_ptx(const TsTile *k) {
-  static atomic_uint count;
-  bool roles = has_roles(k);
-  const char *folder = getenv("TESSERA_SIM_PTX");
-  const TsTarget *oldest = ts_target_with(TS_UNIT_mma),
-                 *own = roles ? ts_target(k->target) : oldest;
-  TsGpuCode code = {0};
-  TsGpuMma info;
-  TsText text = {0};
-  TsError err;
-  char path[512];
-  if (!folder || !own || strcmp(own->cpu, oldest->cpu)) return;
-  snprintf(path, sizeof path, "%s/%s-%u.ptx", folder, k->name, atomic_fetch_add(&count, 1));
-  bool made = roles ? !ts_gpu_mma_text(k, false, &info, &text, &err)
-                    : !ts_gpu_code(k, oldest, true, &code, &err);
-  FILE *f = fopen(path, "w");
-  if (f) fputs(!made ? err.message : roles ? text.at : code.image, f), fclose(f);
-  ts_gpu_code_free(&code);
-  ts_text_free(&text);
-}
-
-static int simulate(TsDeviceKernel *made, const TsTile *k, TsError *err) {
-  TsGpuCode code = {0};
-  if (ts_tile_check(k, NULL, err)) return -1;
-  keep_ptx(k);
-  made->emulated = emulates() && !has_roles(k);
-  if (made->emulated && ts_gpu_code(k, ts_target_of(made->device), TS_GPU_aligned, &code, err))
-    return -1;
-  ts_gpu_code_free(&code);
-  made->tile = made->emulated ? ts_tile_copy(k, NULL, NULL, err) : ts_tile_expand(k, err);
-  return made->tile ? 0 : -1;
-}
-
 static bool open_into(TsDeviceKernel *made, const TsTile *k, const uint8_t *key, TsError *err) {
-  TsDevice *d = made->device;
-  if (is_sim(d)) return !simulate(made, k, err);
-  if (has_roles(k)) return (made->roles = ts_gpu_explicit_open(d, k, err)) != NULL;
-  return (made->gpu = ts_gpu_kernel_open(d, k, key, err)) != NULL;
+  const TsDeviceKind *kind = ts_device_kind(made->device, k);
+  made->of = kind->open(made->device, k, key, err);
+  if (made->of) made->kind = kind;
+  return made->of;
 }
 
 static TsDeviceKernel *new_kernel(TsDevice *d, TsError *err) {
@@ -246,7 +202,7 @@ TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err
 
 /* ---- kernels that are opened while the program goes on. They are in the table from the
  * beginning, so that each is compiled once. */
-bool ts_device_kernel_takes_time(const TsDevice *d) { return !d->most_work; }
+bool ts_device_kernel_takes_time(const TsDevice *d) { return !is_simulated(d); }
 
 static TsDeviceKernel *begin(TsDevice *d, const TsTile *k, const uint8_t key[32],
                              TsQueue *queue, bool soon, bool known, TsError *err) {
@@ -290,12 +246,12 @@ void ts_device_kernel_abandon(TsQueue *queue) {
 }
 
 bool ts_device_kernel_known(const TsDevice *d, const TsTile *k, const uint8_t key[32]) {
-  if (is_sim(d)) return true;
-  return has_roles(k) ? ts_gpu_explicit_known(d, k) : ts_gpu_kernel_known(d, key);
+  const TsDeviceKind *kind = ts_device_kind(d, k);
+  return !kind->known || kind->known(d, k, key);
 }
 
 double ts_device_kernel_cost(TsDevice *d, const TsTile *k, const uint8_t key[32]) {
-  if (is_sim(d)) return 0;
+  if (ts_device_kind(d, k)->instant) return 0;
   bool known = ts_device_kernel_known(d, k, key);
   pthread_mutex_lock(&table.lock);
   const TsDeviceKernel *open = find(d, key);
@@ -303,40 +259,6 @@ double ts_device_kernel_cost(TsDevice *d, const TsTile *k, const uint8_t key[32]
       open && ts_device_kernel_ready(open) ? 0 : table.usec[known] / table.count[known];
   pthread_mutex_unlock(&table.lock);
   return usec;
-}
-
-static int run_simulated(const TsDeviceKernel *d, void *const *arg, const int64_t *dim,
-                         TsError *err) {
-  enum { FEW = 64 };
-  void *at[FEW];
-  uintptr_t low = 0;
-  const TsTile *k = d->tile;
-  if (k->nparam > FEW)
-    return ts_error_set(err, TS_ERR_value, "%s: more than %d parameters", k->name, FEW);
-  for (int i = 0; i < k->nparam; i++) {
-    at[i] = ts_sim_host(arg[i]);
-    low |= (uintptr_t)at[i];
-  }
-  ts_memory_spare(true);
-  int failed = d->emulated ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)
-                           : ts_tile_run(k, at, dim, err);
-  ts_memory_spare(false);
-  return failed;
-}
-
-/* Kernels of several phases leave something in memory of the device that they take for it.
- * Each simulated one does, so that whoever gives it the memory of somebody else is seen. */
-enum { SIM_SCRATCH = 512 };
-
-static int run_in_scratch(const TsDeviceKernel *k, void *scratch, void *const *arg,
-                          const int64_t *dim, TsError *err) {
-  TsDevice *d = k->device;
-  void *own = scratch ? scratch : d->alloc(d, SIM_SCRATCH, err);
-  if (!own) return -1;
-  memset(ts_sim_host(own), 0xff, SIM_SCRATCH);
-  int failed = run_simulated(k, arg, dim, err);
-  if (!scratch) d->free(d, own, SIM_SCRATCH);
-  return failed;
 }
 
 /* ---- what ran */
@@ -411,45 +333,22 @@ int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
   if (k->parts) return ts_device_parts_run(k->parts, scratch, arg, dim, err);
   note(k);
   if (!ts_device_kernel_ready(k) || k->why.code) return stand_in(k, arg, dim, err);
-  if (k->tile) return run_in_scratch(k, scratch, arg, dim, err);
-  return k->roles ? ts_gpu_explicit_run(k->roles, arg, dim, err)
-                  : ts_gpu_kernel_run(k->gpu, scratch, arg, dim, err);
+  return k->kind->run(k->of, scratch, arg, dim, err);
 }
 
 int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *dim) {
   if (k->parts) return ts_device_parts_scratch_bytes(k->parts, dim);
-  if (k->tile) return SIM_SCRATCH;
-  return k->gpu ? ts_gpu_kernel_scratch(k->gpu, dim) : 0;
+  return k->kind && k->kind->scratch ? k->kind->scratch(k->of, dim) : 0;
 }
 
-/* A simulated launch has few, so that tests have several. */
 int ts_device_kernel_most(const TsDeviceKernel *k) {
-  enum { SIMULATED = 5 };
-  if (k->tile) return !has_roles(k->tile) && k->tile->ndim ? SIMULATED : 1;
-  return k->gpu ? ts_gpu_kernel_most(k->gpu) : 1;
-}
-
-static int emulate_many(const TsTile *k, int n, void *const *arg, const int64_t *dim,
-                        TsError *err) {
-  void *at[TS_GPU_BATCH_WORDS];
-  if (n * k->nparam > TS_GPU_BATCH_WORDS)
-    return ts_error_set(err, TS_ERR_value, "%s: too many runs in a launch", k->name);
-  for (int i = 0; i < n * k->nparam; i++) at[i] = ts_sim_host(arg[i]);
-  ts_memory_spare(true);
-  int failed = ts_gpu_emulate_many(k, n, at, dim, err);
-  ts_memory_spare(false);
-  return failed;
+  return k->kind && k->kind->most ? k->kind->most(k->of) : 1;
 }
 
 int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,
                               TsError *err) {
-  int failed = 0;
   note(k);
-  if (k->gpu) return ts_gpu_kernel_run_many(k->gpu, n, arg, dim, err);
-  if (k->emulated) return emulate_many(k->tile, n, arg, dim, err);
-  for (int i = 0; i < n && !failed; i++)
-    failed = run_simulated(k, arg + i * k->tile->nparam, dim + i * k->tile->ndim, err);
-  return failed;
+  return k->kind->run_many(k->of, n, arg, dim, err);
 }
 
 static atomic_uint freed;
@@ -469,10 +368,8 @@ static bool last(TsDeviceKernel *k) {
 void ts_device_kernel_free(TsDeviceKernel *k) {
   if (!k || !last(k)) return;
   atomic_fetch_add(&freed, 1);
-  ts_tile_free(k->tile);
   ts_tile_free(k->wanted);
-  if (k->gpu) ts_gpu_kernel_free(k->gpu);
-  ts_gpu_explicit_free(k->roles);
+  if (k->kind) k->kind->free(k->of);
   ts_device_parts_free(k->parts);
   free(k);
 }
@@ -481,34 +378,32 @@ void ts_device_kernel_free(TsDeviceKernel *k) {
 const void *ts_device_kernel_memory(const TsDeviceKernel *k) {
   static const char room;
   if (k->parts) return &room;
-  return k->roles && ts_gpu_explicit_scratch(k->roles) ? k->roles : NULL;
+  return k->kind && k->kind->memory ? k->kind->memory(k->of) : NULL;
 }
 
 bool ts_device_kernel_simple(const TsDeviceKernel *k) {
-  return ts_device_kernel_ready(k) && !k->roles && !k->parts &&
-         !(k->gpu && ts_gpu_kernel_code(k->gpu)->nscratch) && ts_device_kernel_launches(k) == 1;
+  return ts_device_kernel_ready(k) && k->kind && (!k->kind->simple || k->kind->simple(k->of));
 }
 
 int ts_device_kernel_launches(const TsDeviceKernel *k) {
   if (k->parts) return ts_device_parts_launches(k->parts);
-  return k->gpu ? ts_gpu_kernel_code(k->gpu)->nphase : 1;
+  return k->kind && k->kind->launches ? k->kind->launches(k->of) : 1;
 }
 
 bool ts_device_kernel_cached(const TsDeviceKernel *k) {
   if (k->parts) return ts_device_parts_cached(k->parts);
   if (!ts_device_kernel_ready(k)) return k->from_disk;
-  return k->roles ? ts_gpu_explicit_cached(k->roles) : k->gpu && ts_gpu_kernel_cached(k->gpu);
+  return k->kind && k->kind->cached && k->kind->cached(k->of);
 }
 
 void ts_device_kernel_times(const TsDeviceKernel *k, double *llvm_usec, double *driver_usec) {
   *llvm_usec = *driver_usec = 0;
-  if (k->gpu) ts_gpu_kernel_times(k->gpu, llvm_usec, driver_usec);
-  if (k->roles) ts_gpu_explicit_times(k->roles, llvm_usec, driver_usec);
+  if (k->kind && k->kind->times) k->kind->times(k->of, llvm_usec, driver_usec);
 }
 
 TsDevice *ts_device_kernel_device(const TsDeviceKernel *k) { return k->device; }
 
 bool ts_device_kernel_records(const TsDeviceKernel *k, void *const *arg) {
   if (k->parts) return ts_device_parts_record(k->parts, arg);
-  return !k->roles || ts_gpu_explicit_plain(k->roles, arg);
+  return !k->kind || !k->kind->records || k->kind->records(k->of, arg);
 }

@@ -12,6 +12,8 @@
 
 enum {
   ALIGN = 256,
+  LEAST = 1 << 16,                /* bytes of a room */
+  ARGS = 2 * TS_TILE_PART_PARAMS, /* of the whole, at most */
   KEPT =
       1 << 30, /* bytes of temporaries that are kept; larger ones are asked for at each run */
 };
@@ -48,6 +50,11 @@ struct TsDeviceParts {
   Place *place;         /* of each temporary */
   void **at, **nowhere; /* of a run, under the lock; NULL of each */
   Common *room;
+  int narg, nread;
+  struct Wider { /* of the whole's parameters: what parts see as wider elements */
+    int64_t nbytes;
+    uintptr_t size; /* of these; 0: none do */
+  } wider[ARGS];
 };
 
 /* Used by no part but those that run if a shared temporary has no writer. */
@@ -105,22 +112,54 @@ static void leave(TsDeviceParts *p, Common *c, bool writes) {
   free(c);
 }
 
-static int upload(TsDeviceParts *p, int i, const void *bytes, TsError *err) {
-  int64_t nbytes = p->of.temp[i].nbytes;
-  p->place[i].kept = p->device->alloc(p->device, nbytes, err);
-  return p->place[i].kept ? p->device->upload(p->device, p->place[i].kept, bytes, nbytes, err)
-                          : -1;
-}
-
 static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
-  void *zero = calloc(1, (size_t)p->of.temp[i].nbytes);
+  TsDevice *d = p->device;
+  int64_t nbytes = p->of.temp[i].nbytes;
+  void *zero = calloc(1, (size_t)nbytes);
   if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
-  int failed = upload(p, i, zero, err);
+  p->place[i].kept = d->alloc(d, nbytes, err);
+  int failed = p->place[i].kept ? d->upload(d, p->place[i].kept, zero, nbytes, err) : -1;
   free(zero);
   return failed;
 }
 
+/* Of bytes, never 0. */
+static uint64_t name_of(const char *at, int64_t n) {
+  uint64_t h = (uint64_t)n, w;
+  for (; n > 0; at += 8, n -= 8) {
+    w = 0;
+    memcpy(&w, at, n < 8 ? (size_t)n : 8);
+    h = (h ^ w) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 31;
+  }
+  return h | 1;
+}
+
+/* Kernels of other sizes often have the same constants, which lie there once. */
+static int make_table(TsDeviceParts *p, int i, const void *data, TsError *err) {
+  TsDevice *d = p->device;
+  int64_t nbytes = p->of.temp[i].nbytes;
+  uint64_t name = name_of(data, nbytes);
+  pthread_mutex_lock(&commons.lock);
+  Common *c = find_common(d, name, nbytes);
+  if (!c && (c = new_common(d, name, nbytes, err)) && d->upload(d, c->at, data, nbytes, err)) {
+    commons.first = c->next;
+    d->free(d, c->at, nbytes);
+    free(c), c = NULL;
+  }
+  if (c) c->refs++, p->place[i].common = c, p->place[i].kept = c->at;
+  pthread_mutex_unlock(&commons.lock);
+  return c ? 0 : -1;
+}
+
 static int64_t aligned(int64_t nbytes) { return (nbytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+/* Of few sizes, so that larger ones do not pile up on smaller ones. */
+static int64_t room_for(int64_t nbytes) {
+  int64_t n = LEAST;
+  while (n < nbytes) n *= 2;
+  return n;
+}
 
 /* One behind the other in the room of all. */
 static int place(TsDeviceParts *p, TsError *err) {
@@ -128,7 +167,7 @@ static int place(TsDeviceParts *p, TsError *err) {
   for (int i = 0; i < p->of.ntemp; i++)
     if (!p->place[i].kept && !is_rare(p, i)) end += aligned(p->of.temp[i].nbytes);
   if (!end || end > KEPT) return 0;
-  if (!(p->room = join(p->device, 0, end, false, err))) return -1;
+  if (!(p->room = join(p->device, 0, room_for(end), false, err))) return -1;
   char *at = p->room->at;
   for (int i = 0; i < p->of.ntemp; i++) {
     if (p->place[i].kept || is_rare(p, i)) continue;
@@ -172,6 +211,29 @@ static TsDeviceParts *copy_of(TsDevice *d, const TsTileParts *from) {
   return p;
 }
 
+/* Pairs of f32 as one number of 8 bytes: in the middle of memory these need not begin at a multiple
+ * of that. */
+static void find_wider(TsDeviceParts *p, const TsTileParts *from) {
+  const TsTile *k = from->whole;
+  TS_ASSERT(k->nparam <= ARGS);
+  p->narg = k->nparam, p->nread = k->nin;
+  for (int i = 0; i < from->n; i++)
+    for (int a = 0; a < p->nparam[i]; a++) {
+      int arg = from->part[i].arg[a];
+      if (arg < 0) continue;
+      const TsTileType *whole = &k->param[arg]->type, *own = &from->part[i].k->param[a]->type;
+      uintptr_t size = (uintptr_t)ts_dtypes[own->dtype].nbytes;
+      if (size <= (uintptr_t)ts_dtypes[whole->dtype].nbytes || size <= p->wider[arg].size)
+        continue;
+      p->wider[arg] =
+          (struct Wider){ts_tile_numel(whole) * ts_dtypes[whole->dtype].nbytes, size};
+    }
+}
+
+static bool lies_between(const TsDeviceParts *p, int i, const void *arg) {
+  return p->wider[i].size && (uintptr_t)arg % p->wider[i].size;
+}
+
 TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsQueue *queue,
                                     TsOpening how, TsError *err) {
   TsDeviceParts *p = copy_of(d, from);
@@ -182,10 +244,11 @@ TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsQueu
     failed = !(p->part[i] = open_part(d, from->part[i].k, queue, how, err));
   }
   for (int i = 0; i < from->ntemp && !failed; i++)
-    failed = from->temp[i].data     ? upload(p, i, from->temp[i].data, err)
+    failed = from->temp[i].data     ? make_table(p, i, from->temp[i].data, err)
              : from->temp[i].zero   ? make_zeros(p, i, err)
              : from->temp[i].shared ? share(p, i, err)
                                     : 0;
+  if (!failed) find_wider(p, from);
   if (!failed && !place(p, err)) return p;
   ts_device_parts_free(p);
   return NULL;
@@ -292,8 +355,8 @@ static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, const in
   return failed ? -1 : 0;
 }
 
-int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, const int64_t *dim,
-                        TsError *err) {
+static int run_whole(TsDeviceParts *p, void *scratch, void *const *arg, const int64_t *dim,
+                     TsError *err) {
   TsDevice *d = p->device;
   int64_t nbytes = scratch ? 0 : ts_device_parts_scratch_bytes(p, dim);
   if (!nbytes) return run_parts(p, scratch, arg, dim, err);
@@ -301,6 +364,27 @@ int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, const
   int failed = own ? run_parts(p, own, arg, dim, err) : -1;
   if (own) d->free(d, own, nbytes);
   return failed;
+}
+
+/* Over copies of what lies between elements as parts see them. */
+int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, const int64_t *dim,
+                        TsError *err) {
+  TsDevice *d = p->device;
+  void *at[ARGS];
+  int n = 0, failed = 0;
+  for (; n < p->narg && !failed; n++) {
+    bool moves = lies_between(p, n, arg[n]);
+    at[n] = moves ? d->alloc(d, p->wider[n].nbytes, err) : arg[n];
+    failed = !at[n];
+    if (moves && !failed && n < p->nread)
+      failed = d->copy(d, at[n], d, arg[n], p->wider[n].nbytes, err);
+  }
+  if (!failed) failed = run_whole(p, scratch, at, dim, err);
+  for (int i = p->nread; i < n && !failed; i++)
+    if (at[i] != arg[i]) failed = d->copy(d, arg[i], d, at[i], p->wider[i].nbytes, err);
+  while (n-- > 0)
+    if (at[n] && at[n] != arg[n]) d->free(d, at[n], p->wider[n].nbytes);
+  return failed ? -1 : 0;
 }
 
 int ts_device_parts_launches(const TsDeviceParts *p) {
@@ -318,6 +402,8 @@ bool ts_device_parts_cached(const TsDeviceParts *p) {
 /* Memory of the device itself lies well. */
 bool ts_device_parts_record(const TsDeviceParts *p, void *const *arg) {
   void *list[TS_TILE_PART_PARAMS];
+  for (int i = 0; i < p->narg; i++)
+    if (lies_between(p, i, arg[i])) return false;
   for (int i = 0; i < p->of.n; i++) {
     arguments(p, i, arg, p->nowhere, list);
     if (!ts_device_kernel_records(p->part[i], list)) return false;

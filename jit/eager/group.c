@@ -29,10 +29,10 @@ static int launch(Batch *b) {
   b->n = 0;
   if (!n) return 0;
   for (int i = 0; i < n * l->nparam && b->said; i++)
-    ts_offload_touch_bytes(b->c, b->arg[i], b->size[i], i % l->nparam >= l->nread);
+    ts_launch_touch_bytes(b->c, b->arg[i], b->size[i], i % l->nparam >= l->nread);
   if (ts_profile_on()) ts_profile_label(ts_op_info(b->op)->name, b->nbytes, 0);
   bool again = true; /* nothing was queued then */
-  while (ts_offload_launch_many(b->c, l->kernel, n, l->nparam, b->arg, l->ndim, b->dim)) {
+  while (ts_launch_many(b->c, l->kernel, n, l->nparam, b->arg, l->ndim, b->dim)) {
     if (!again || !ts_context_once_more(b->c)) return -1;
     again = false;
   }

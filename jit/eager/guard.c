@@ -12,7 +12,7 @@
 #include "ir/lower/index/index.h"
 #include "ir/lower/short.h"
 #include "jit/build/build.h"
-#include "jit/eager/family/own.h"
+#include "jit/eager/state.h"
 #include "jit/launch/profile.h"
 #include "vm/drive/index.h"
 
@@ -23,7 +23,7 @@ enum { SLOTS = 8, PARTS = 512, NUMBERS = 2, PIECE = 1024 };
 
 typedef struct TsGuards {
   int device, n;
-  bool pending, telling;
+  bool telling;
   TsTensor *found; /* [SLOTS, PARTS, NUMBERS]: place and number; place -1: none */
   TsGuard of[SLOTS];
   TsDeviceKernel *kernel[TS_DT_COUNT][2][2]; /* of the table of kernels, by what it looks at */
@@ -121,12 +121,11 @@ static TsGuards *open(TsOffloader *o, int device) {
 void ts_offload_guards_drop(TsOffloader *o) {
   TsGuards *g = o->guards;
   o->guards = NULL;
+  o->launches.guarded = false;
   if (!g) return;
   ts_tensor_unref(g->found);
   free(g);
 }
-
-bool ts_offload_guards_wait(const TsOffloader *o) { return o->guards && o->guards->pending; }
 
 /* The first wrong number of a slot. */
 static const int64_t *wrong_of(const int64_t *found, int slot) {
@@ -138,7 +137,7 @@ static const int64_t *wrong_of(const int64_t *found, int slot) {
 
 int ts_offload_guards_tell(TsOffloader *o) {
   TsGuards *g = o->guards;
-  if (!g || !g->pending || g->telling) return 0;
+  if (!g || !o->launches.guarded || g->telling) return 0;
   g->telling = true;
   const int64_t *found = ts_tensor_read(g->found), *wrong = NULL;
   TsGuard of = g->of[0];
@@ -147,8 +146,8 @@ int ts_offload_guards_tell(TsOffloader *o) {
     if ((wrong = wrong_of(found, i))) of = g->of[i];
   if (wrong) memcpy(at, wrong, sizeof at);
   int failed = !found || (wrong && forget(g)) ? -1 : 0;
-  g->telling = g->pending = false;
-  o->c->waiting = o->streak.on;
+  g->telling = o->launches.guarded = false;
+  o->c->waiting = o->launches.streak.on;
   return failed || !wrong ? failed : ts_guard_wrong(&of, o->c, at[0], at[1]);
 }
 
@@ -195,10 +194,10 @@ static int look(TsOffloader *o, TsGuards *g, int slot, TsTensor *index) {
                   ts_tensor_write_on(g->found, g->device, false)};
   if (!arg[0] || !arg[1]) return -1;
   arg[1] = (char *)arg[1] + slot * bytes;
-  ts_offload_touch(o->c, index, arg[0], false);
-  ts_offload_touch_bytes(o->c, arg[1], bytes, true);
+  ts_launch_touch(o->c, index, arg[0], false);
+  ts_launch_touch_bytes(o->c, arg[1], bytes, true);
   if (ts_profile_on()) ts_profile_label("indices", (double)ts_meta_nbytes(&index->meta), 0);
-  return ts_offload_launch(o->c, k, 2, arg, 4, dim) ? -1 : 1;
+  return ts_launch(o->c, k, 2, arg, 4, dim) ? -1 : 1;
 }
 
 /* Eager calls say where they stand: the error comes later. */
@@ -218,22 +217,6 @@ int ts_offload_guard(TsContext *c, const TsGuard *guard, TsTensor *index) {
   if (!lines) return g ? -1 : 0;
   int slot = slot_of(o, g, &own), done = slot < 0 ? -1 : look(o, g, slot, lines);
   ts_tensor_unref(lines);
-  if (done == 1) g->pending = c->waiting = true;
+  if (done == 1) o->launches.guarded = c->waiting = true;
   return done;
-}
-int ts_offload_in_range(TsOffloader *o, const TsCall *call, int device, int input, int axis,
-                        int64_t size) {
-  TsGuard g = {.op = call->op, .x = call->in[0]->meta, .axis = axis, .size = size};
-  (void)device;
-  TsTensor *index = call->in[input];
-  if (!index->contiguous && !(index->storage->valid & 1)) {
-    TsTensor *ready = ts_own_ready(call, index);
-    int failed = !ready || ts_guard_check(&g, o->c, ready);
-    ts_tensor_unref(ready);
-    if (!failed) return 1;
-  } else if (!ts_guard_check(&g, o->c, index)) {
-    return 1;
-  }
-  ts_error_clear(&o->c->err);
-  return 0;
 }

@@ -41,7 +41,7 @@ bool ts_offload_can(TsOffloader *o, int op, int device, TsDeviceKernel **k) {
   if (!ts_device_kernel_ready(*k) && ts_offload_brief(o)) return o->stats.meanwhile++, false;
   if (!ts_device_kernel_ready(*k) && ts_offload_unhurried(o) && ts_device_kernel_stands_in(*k))
     return o->stats.meanwhile++, true;
-  if (!ts_device_kernel_ready(*k) && ts_offload_rehearse(o)) return true;
+  if (o->launches.prepares && o->at.call) return true; /* it is not launched */
   if (!ts_device_kernel_wait(*k, &err)) return true;
   o->stats.refused++;
   ts_offload_refused(o, (TsOp)op, device, err.message);
@@ -53,7 +53,7 @@ static TsDeviceKernel *open_kernel(TsOffloader *o, TsDevice *d, const TsTile *k,
                                    TsError *err) {
   uint8_t key[32];
   bool brief = ts_offload_brief(o);
-  TsOpening how = {.soon = !brief, .known_now = !brief && !ts_offload_rehearsable(o)};
+  TsOpening how = {.soon = !brief, .known_now = !brief && !o->launches.prepares};
   ts_device_kernel_key(k, key);
   const Shared *s = find(o, d, key);
   if (s) return found(s, later, err);
@@ -62,16 +62,10 @@ static TsDeviceKernel *open_kernel(TsOffloader *o, TsDevice *d, const TsTile *k,
   return kernel ? added(o, d, key, kernel, err) : NULL;
 }
 
-TsDeviceKernel *ts_offload_opened(TsOffloader *o, TsDevice *d, const uint8_t key[32],
-                                  TsDeviceKernel *kernel, TsError *err) {
-  const Shared *s = find(o, d, key);
-  if (!s) return added(o, d, key, kernel, err);
-  ts_device_kernel_free(kernel);
-  return found(s, false, err);
-}
-
 TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err) {
-  bool later = ts_offload_brief(o) || ts_offload_unhurried(o) || ts_offload_rehearsable(o);
+  bool side_by_side = k->parts && ts_offload_defers(o);
+  bool later =
+      ts_offload_brief(o) || ts_offload_unhurried(o) || side_by_side || o->launches.prepares;
   return open_kernel(o, d, k, later, err);
 }
 

@@ -4,8 +4,8 @@
  * compiler, and what a call waits for is not its kernel but its result. Where both have the
  * same bits and the CPU needs a fraction of that time, it runs the call, over fetched bytes, as
  * it runs what has no kernel. Each such call costs at most BUDGET_NS more than its kernel
- * would, and they end when the kernel is there. A call of several kernels that has to wait is
- * gone through once without launches, so that they are compiled side by side. Rejected: a
+ * would, and they end when the kernel is there. The parts of a kernel that is several are compiled
+ * side by side. Rejected: a
  * second, quicker kernel for each operator (the driver needs 5 to 13 ms for one that is empty, and
  * there would be twice as many to test). */
 #include "jit/eager/state.h"
@@ -94,12 +94,12 @@ static bool is_brief_call(const TsOffloader *o, const TsCall *c) {
 
 /* Who measures kernels, or wants them at once, waits for them. */
 bool ts_offload_defers(const TsOffloader *o) {
-  return o->prepares || (o->later && !o->eager && !ts_profile_on());
+  return o->launches.prepares || (o->later && !o->eager && !ts_profile_on());
 }
 
 bool ts_offload_brief(const TsOffloader *o) {
   const Meanwhile *m = &o->at;
-  if (!ts_offload_defers(o) || o->prepares || m->in_place) return false;
+  if (!ts_offload_defers(o) || o->launches.prepares) return false;
   if (m->call) return is_brief_call(o, m->call);
   return m->dst && (double)ts_meta_nbytes(&m->dst->meta) * BYTE_NS * 2 < BUDGET_NS;
 }
@@ -107,7 +107,8 @@ bool ts_offload_brief(const TsOffloader *o) {
 /* What is recorded has to be launched. */
 bool ts_offload_unhurried(const TsOffloader *o) {
   const TsCall *c = o->at.call;
-  if (!ts_offload_defers(o) || o->prepares || o->replay || !c || !is_narrow_call(c))
+  if (!ts_offload_defers(o) || o->launches.prepares || o->launches.replay || !c ||
+      !is_narrow_call(c))
     return false;
   bool attends = c->op == TS_OP_attention || c->op == TS_OP_attention_grad;
   double products = products_of(c), ns = products * UNIT_NS;
@@ -116,35 +117,6 @@ bool ts_offload_unhurried(const TsOffloader *o) {
     ns += numel(i < c->nin ? c->in[i] : c->out[i - c->nin]) * TILE_NS;
   return products && ns < (attends ? STAND_ATTENTION_NS : STAND_NS);
 }
-
-/* Calls of several kernels; what they draw or read on the way they can do twice. */
-static bool has_several(const TsCall *c) {
-  switch (c->op) {
-  case TS_OP_conv1d:
-  case TS_OP_conv2d:
-  case TS_OP_conv3d:
-  case TS_OP_conv_transpose:
-  case TS_OP_conv_weight_grad:
-  case TS_OP_grouped_matmul:
-  case TS_OP_grouped_matmul_weight_grad:
-  case TS_OP_index_add:
-  case TS_OP_scatter_add:
-  case TS_OP_segment_reduce:
-  case TS_OP_sort:
-  case TS_OP_argsort:
-  case TS_OP_topk: return true;
-  default: return false;
-  }
-}
-
-bool ts_offload_rehearsable(const TsOffloader *o) {
-  const Meanwhile *m = &o->at;
-  bool again = !m->in_place || !m->launched;
-  if (o->prepares) return m->call;
-  return ts_offload_defers(o) && m->call && !m->all && again && has_several(m->call);
-}
-
-bool ts_offload_rehearse(TsOffloader *o) { return o->at.rehearses = ts_offload_rehearsable(o); }
 
 bool ts_offload_begin(TsOffloader *o, Meanwhile call) {
   if (o->at.call || o->at.dst) return false;

@@ -9,11 +9,9 @@
 
 #include "ir/graph/failing.h"
 #include "ir/lower/index/index.h"
-#include "jit/eager/family/own.h"
-#include "jit/launch/ahead.h"
+#include "jit/eager/state.h"
 #include "jit/launch/profile.h"
 #include "jit/device/stand_in.h"
-#include "jit/trace/trace.h"
 #include "vm/core/offload.h"
 #include "vm/drive/optim.h"
 #include "vm/drive/random.h"
@@ -37,11 +35,6 @@ static Plan *find(const TsOffloader *o, const Form *f) {
   return NULL;
 }
 
-static int end_streak(TsContext *c) {
-  c->waiting = ts_offload_guards_wait(of(c));
-  return ts_streak_end(&of(c)->streak, &c->err);
-}
-
 void ts_offload_flush(TsOffloader *o) {
   for (int i = 0; i < OFFLOAD_BUCKETS; i++) {
     for (Plan *p = o->bucket[i], *next; p; p = next) {
@@ -53,11 +46,8 @@ void ts_offload_flush(TsOffloader *o) {
   }
   o->nplan = 0;
   memset(o->optim, 0, sizeof o->optim);
-  ts_offload_fft_flush(o);
-  ts_own_flush(o);
   ts_offload_guards_drop(o);
-  ts_offload_rope_flush(o);
-  if (end_streak(o->c)) ts_error_clear(&o->c->err);
+  if (ts_launch_small_ones(o->c)) ts_error_clear(&o->c->err);
   ts_offload_drop_kernels(o);
   ts_stand_in_close();
 }
@@ -109,91 +99,8 @@ static Plan *make(TsOffloader *o, const Form *f) {
 }
 
 /* ---- running */
-/* Kernels that need memory of their own may find none where garbage holds it. */
-static int run_kernel(TsContext *c, TsDeviceKernel *k, void *const *arg, const int64_t *dim) {
-  int failed = ts_device_kernel_run(k, arg, dim, &c->err);
-  return failed && ts_context_once_more(c) ? ts_device_kernel_run(k, arg, dim, &c->err)
-                                           : failed;
-}
-
-void ts_offload_touch_bytes(TsContext *c, const void *at, int64_t nbytes, bool write) {
-  Touched *t = &of(c)->touched;
-  if (of(c)->at.rehearses) return;
-  if (of(c)->replay) {
-    ts_replay_touch(of(c)->replay, at, nbytes, write);
-  } else if (nbytes > 0 && t->n >= 0) {
-    bool room = t->n < OFFLOAD_TOUCHES;
-    if (room) t->of[t->n] = (TsAccess){(uintptr_t)at, (uint64_t)nbytes, write};
-    t->n = room ? t->n + 1 : -1;
-  }
-}
-
-/* What was said is of this launch alone. */
-static int run_touching(TsContext *c, TsDeviceKernel *k, void *const *arg, const int64_t *dim) {
-  TsDevice *d = ts_device_kernel_device(k);
-  TsAccesses a = {of(c)->touched.of, of(c)->touched.n};
-  ts_ahead_begin(d, &a);
-  int failed = run_kernel(c, k, arg, dim);
-  ts_ahead_end(d, &a, failed);
-  of(c)->touched.n = 0;
-  return failed;
-}
-
-/* From the first element on, or before it where strides are negative. */
-void ts_offload_touch(TsContext *c, const TsTensor *t, const void *at, bool write) {
-  int64_t below = 0, above = ts_tensor_numel(t) > 0, size = ts_dtypes[t->meta.dtype].nbytes;
-  for (int i = 0; i < t->meta.ndim && above; i++) {
-    int64_t far = (t->meta.dim[i] - 1) * t->stride[i];
-    *(far < 0 ? &below : &above) += far;
-  }
-  bool whole = t->meta.dtype == TS_DT_mxfp4;
-  ts_offload_touch_bytes(c, (const char *)at + below * size,
-                         whole ? t->storage->nbytes : (above - below) * size, write);
-}
-
-int ts_offload_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
-                      const int64_t *dim) {
-  TsReplay *r = of(c)->replay;
-  if (of(c)->at.rehearses) return 0;
-  of(c)->at.launched = true;
-  if (end_streak(c)) return -1;
-  if (ts_profile_on()) return ts_profile_launch(k, arg, dim, &c->err);
-  return r ? ts_replay_launch(r, k, nparam, arg, ndim, dim, &c->err)
-           : run_touching(c, k, arg, dim);
-}
-
-int ts_offload_launch_many(TsContext *c, TsDeviceKernel *k, int n, int nparam, void *const *arg,
-                           int ndim, const int64_t *dim) {
-  TsReplay *r = of(c)->replay;
-  if (n == 1) return ts_offload_launch(c, k, nparam, arg, ndim, dim);
-  of(c)->touched.n = 0;
-  if (end_streak(c)) return -1;
-  if (ts_profile_on()) return ts_profile_launch_many(k, n, arg, dim, &c->err);
-  return r ? ts_replay_launch_many(r, k, n, n * nparam, arg, n * ndim, dim, &c->err)
-           : ts_device_kernel_run_many(k, n, arg, dim, &c->err);
-}
-
-static void enter(TsContext *c, int device, void **slot) {
-  TsOffloader *o = of(c);
-  if (end_streak(c)) ts_error_clear(&c->err); /* whoever waits for the device is told again */
-  if (!*slot) *slot = ts_replay_new(ts_device_at(device));
-  o->replay = *slot;
-  c->replaying = o->replay != NULL;
-  if (o->replay) ts_replay_begin(o->replay);
-}
-
-static int leave(TsContext *c) {
-  TsReplay *r = of(c)->replay;
-  of(c)->replay = NULL;
-  c->replaying = false;
-  return r ? ts_replay_end(r, &c->err) : 0;
-}
-
-static void forget(void *slot) { ts_replay_free(slot); }
-
 static int flush(TsContext *c, bool fetched) {
-  int failed = end_streak(c);
-  if (of(c)->replay && !failed) failed = ts_replay_flush(of(c)->replay, &c->err);
+  int failed = ts_launch_flush(c);
   return fetched && !failed ? ts_offload_guards_tell(of(c)) : failed;
 }
 
@@ -240,23 +147,16 @@ static bool is_brief(const Form *f, const Plan *p) {
 static void touch(TsContext *c, const Form *f, const Plan *p, void *const *arg) {
   for (int i = 0; i < p->nparam; i++) {
     int k = p->arg[i];
-    ts_offload_touch(c, k >= 0 ? f->in[k].t : f->out[-1 - k].t, arg[i], k < 0);
+    ts_launch_touch(c, k >= 0 ? f->in[k].t : f->out[-1 - k].t, arg[i], k < 0);
   }
 }
 
 static int launch(TsContext *c, const Form *f, const Plan *p, void *const *arg,
                   const int64_t *dim) {
-  TsStreak *s = &of(c)->streak;
-  if (of(c)->at.rehearses) return 0;
-  of(c)->at.launched = true;
-  if (of(c)->replay || ts_profile_on() || !is_brief(f, p)) {
-    touch(c, f, p, arg);
-    return ts_offload_launch(c, p->kernel, p->nparam, arg, p->ndim, dim);
-  }
-  int failed = ts_streak_launch(s, ts_device_at(f->device), p->kernel, p->nparam, arg, p->ndim,
-                                dim, &c->err);
-  c->waiting = s->on || ts_offload_guards_wait(of(c));
-  return failed;
+  if (!ts_launches(c)->replay && !ts_profile_on() && is_brief(f, p))
+    return ts_launch_small(c, p->kernel, p->nparam, arg, p->ndim, dim);
+  touch(c, f, p, arg);
+  return ts_launch(c, p->kernel, p->nparam, arg, p->ndim, dim);
 }
 
 static void sizes(TsContext *c, const Form *f, const Plan *p, int64_t *dim) {
@@ -297,7 +197,7 @@ static int run(TsContext *c, const Form *f, const Plan *p) {
   if (arguments(c, f, p, arg, dim)) return -1;
   if (ts_profile_on()) ts_profile_label(ts_op_info((TsOp)f->op)->name, bytes_of(f), 0);
   int failed = launch(c, f, p, arg, dim);
-  if (failed || of(c)->at.rehearses) c->stream = stream; /* nothing was drawn */
+  if (failed || of(c)->launches.prepares) c->stream = stream; /* nothing was drawn */
   return failed ? -1 : 1;
 }
 
@@ -308,6 +208,11 @@ static bool is_empty(const Form *f) {
   return true;
 }
 
+static bool may_index(const TsOpInfo *o) {
+  return o->cls != TS_CLASS_POINTWISE && o->cls != TS_CLASS_REDUCE && o->cls != TS_CLASS_SCAN &&
+         o->cls != TS_CLASS_VIEW;
+}
+
 /* Of an empty result the VM has still to say what is wrong: draws move the generator, indices
  * may be out of range, texts are read by handlers. */
 static bool needs_vm(const Form *f) {
@@ -315,7 +220,7 @@ static bool needs_vm(const Form *f) {
   if (o->cls == TS_CLASS_RANDOM || ts_op_may_fail((TsOp)f->op)) return true;
   for (int i = 0; f->attr && i < o->nattr; i++)
     if (f->attr[i].type == TS_ATTR_str) return true;
-  for (int i = 0; i < f->nin && !ts_trace_allowed((TsOp)f->op); i++)
+  for (int i = 0; i < f->nin && may_index(o); i++)
     if (f->in[i].kind == OPERAND_tensor && ts_index_takes(&f->in[i].t->meta) &&
         ts_tensor_numel(f->in[i].t))
       return true;
@@ -337,11 +242,11 @@ enum { SHARED = 2 };
 static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
   TsOffloader *o = of(c);
   Plan *p = *found = find(o, f);
-  if (!p && end_streak(c)) return -1;
+  if (!p && ts_launch_small_ones(c)) return -1;
   if (!p && !(p = *found = make(o, f))) return 0;
   bool apart = true, waits = p->kernel && !ts_device_kernel_ready(p->kernel);
   Plan *quick =
-      waits && !o->prepares && !ts_offload_brief(o) ? ts_offload_quick(o, f, p) : NULL;
+      waits && !o->launches.prepares && !ts_offload_brief(o) ? ts_offload_quick(o, f, p) : NULL;
   if (quick) p = *found = quick;
   if (p->kernel && !ts_offload_can(o, f->op, f->device, &p->kernel)) return 0;
   if (p->kernel && !in_range(c, f, p)) return 0;
@@ -407,11 +312,6 @@ int ts_offload_assign_number(TsContext *c, TsTensor *dst, double value) {
   return done;
 }
 
-/* Operators with kernels of their own; 0: of another family, or not of these operands. */
-typedef int Family(TsOffloader *, TsCall *, int);
-static Family *const family[] = {ts_offload_fft, ts_offload_conv, ts_offload_rope,
-                                 ts_offload_dct, ts_offload_grouped};
-
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place);
 
 /* Over copies of the operands that share a result's bytes. */
@@ -433,16 +333,10 @@ static int call_apart(TsOffloader *o, const TsCall *call, int device) {
 
 static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) {
   Form f;
-  if (ts_optim_groups(call->op)) {
-    bool shows = o->shown && ts_offload_form(call, device, &f);
-    return shows && ts_offload_show(o, &f) ? -1 : ts_offload_optim(o, call, device);
-  }
+  if (ts_optim_groups(call->op)) return ts_offload_optim(o, call, device);
   int done = ts_offload_several(call);
   int64_t before = o->stats.meanwhile;
-  for (size_t i = 0; !done && i < sizeof family / sizeof *family; i++)
-    done = family[i](o, call, device);
   if (done || o->stats.meanwhile != before) return done;
-  if (o->at.call == call) o->at.in_place = false; /* nothing ran: what comes is one kernel */
   if (!numbers_fit(call) || !ts_offload_form(call, device, &f)) {
     o->stats.fallback++;
     return 0;
@@ -454,18 +348,12 @@ static int call_device(TsOffloader *o, TsCall *call, int device, bool in_place) 
 static int call_there(TsCall *call, int device, bool in_place) {
   TsOffloader *o = of(call->ctx);
   if (!o->on) return 0;
-  Meanwhile at = {.call = call, .in_place = in_place, .rehearses = o->prepares};
-  bool outermost = ts_offload_begin(o, at);
-  int64_t calls = o->stats.calls;
+  bool outermost = ts_offload_begin(o, (Meanwhile){.call = call});
   int done = call_device(o, call, device, in_place);
-  if (outermost && o->at.rehearses && !o->prepares) {
-    ts_error_clear(&o->c->err);
-    o->stats.calls = calls;
-    o->at = at, o->at.all = true;
-    done = call_device(o, call, device, in_place);
-  }
   ts_offload_end(o, outermost);
-  return o->prepares && !done ? 1 : done; /* nor is it the CPU's, which would take minutes */
+  return o->launches.prepares && !done
+             ? 1
+             : done; /* nor is it the CPU's, which would take minutes */
 }
 
 static void say_sizes(const Form *f, const Plan *p, TsOffloadLaunch *l) {
@@ -493,8 +381,9 @@ int ts_offload_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLaunch *
   return 1;
 }
 
-static const TsOffload hook = {call_there, ts_offload_assign, enter,           leave, forget,
-                               flush,      ts_offload_guard,  ts_offload_group};
+static const TsOffload hook = {call_there,       ts_offload_assign, ts_launch_enter,
+                               ts_launch_leave,  ts_launch_forget,  flush,
+                               ts_offload_guard, ts_offload_group};
 
 /* ---- life */
 /* The program goes on meanwhile. */
@@ -524,7 +413,7 @@ void ts_offload_close(TsOffloader *o) {
   if (!o) return;
   ts_offload_stop(o);
   ts_offload_flush(o);
-  ts_streak_close(&o->streak);
+  ts_streak_close(&o->launches.streak);
   o->c->offload = NULL;
   o->c->offloader = NULL;
   ts_queue_close(o->queue);
@@ -534,7 +423,7 @@ void ts_offload_close(TsOffloader *o) {
 void ts_offload_verbose(TsOffloader *o, bool on) { o->verbose = on; }
 void ts_offload_later(TsOffloader *o, bool on) { o->later = on; }
 void ts_offload_eager(TsOffloader *o, bool on) { o->eager = on; }
-void ts_offload_prepare(TsOffloader *o, bool on) { o->prepares = on; }
+void ts_offload_prepare(TsOffloader *o, bool on) { o->launches.prepares = on; }
 void ts_offload_shows(TsOffloader *o, const char *level, TsText *to) {
   o->shown = to, o->level = level;
 }

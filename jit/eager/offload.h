@@ -37,20 +37,6 @@ void ts_offload_wait(TsOffloader *o);  /* until all are compiled */
 void ts_offload_stop(TsOffloader *o);  /* no kernel is compiled in the background any more */
 void ts_offload_flush(TsOffloader *o); /* forgets all plans */
 
-/* A kernel of a function or of a call. */
-struct TsDeviceKernel;
-int ts_offload_launch(TsContext *c, struct TsDeviceKernel *k, int nparam, void *const *arg,
-                      int ndim, const int64_t *dim);
-
-/* The next launch reads, or writes, the bytes of t. To be said of all that it touches, or of
- * nothing. */
-struct TsTensor;
-void ts_offload_touch(TsContext *c, const struct TsTensor *t, const void *at, bool write);
-void ts_offload_touch_bytes(TsContext *c, const void *at, int64_t nbytes, bool write);
-/* As ts_device_kernel_run_many; nparam and ndim are those of one run. */
-int ts_offload_launch_many(TsContext *c, struct TsDeviceKernel *k, int n, int nparam,
-                           void *const *arg, int ndim, const int64_t *dim);
-
 typedef struct TsOffloadStats {
   int64_t calls;     /* that ran on a device */
   int64_t fallback;  /* that the CPU ran for one */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/lower/optim.h"
+#include "jit/build/build.h"
 #include "jit/eager/state.h"
 #include "jit/launch/profile.h"
 
@@ -58,6 +59,20 @@ static TsLowerOptim form_of(TsOp op, const Operands *t, const TsOptimStep *s) {
   return o;
 }
 
+static TsTile *tile_of(int device, const TsLowerOptim *form) {
+  TsTile *k = ts_lower_optim_tile(form);
+  if (k) k->target = ts_target_of(ts_device_at(device))->name;
+  return k;
+}
+
+static int show(TsOffloader *o, int device, TsLowerOptim form) {
+  TsTile *k = tile_of(device, &form);
+  int failed = k ? ts_build_kernel_text(ts_device_at(device), k, o->level, o->shown, &o->c->err)
+                 : ts_error_memory(&o->c->err);
+  ts_tile_free(k);
+  return failed;
+}
+
 static OptimPlan *plan_of(TsOffloader *o, TsCall *call, const Operands *t, const TsOptimStep *s,
                           int device) {
   uint64_t key = key_of(call, t, s, device);
@@ -66,7 +81,7 @@ static OptimPlan *plan_of(TsOffloader *o, TsCall *call, const Operands *t, const
     if (o->optim[i].key == key) return &o->optim[i];
   OptimPlan *p = &o->optim[o->noptim++ % OFFLOAD_OPTIM];
   TsLowerOptim form = form_of(call->op, t, s);
-  TsTile *k = ts_lower_optim_tile(&form);
+  TsTile *k = tile_of(device, &form);
   *p = (OptimPlan){.key = key};
   if (k && !k->failed) p->kernel = ts_offload_kernel(o, ts_device_at(device), k, &err);
   if (!p->kernel) ts_offload_refused(o, call->op, device, err.message);
@@ -93,6 +108,7 @@ int ts_offload_optim_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLa
   *l = (TsOffloadLaunch){.kernel = NULL};
   if (ts_optim_constants(call, &s)) return -1;
   if (!collect(call, &s, &t)) return 0;
+  if (o->shown && show(o, device, form_of(call->op, &t, &s))) return -1;
   OptimPlan *p = plan_of(o, call, &t, &s, device);
   if (!p->kernel) return 0;
   for (int i = 0; i < t.nin; i++)
@@ -119,7 +135,7 @@ int ts_offload_optim(TsOffloader *o, TsCall *call, int device) {
   int done = ts_offload_optim_ready(o, call, device, &l);
   if (done != 1) return done;
   for (int i = 0; i < l.nparam; i++)
-    ts_offload_touch_bytes(call->ctx, l.arg[i], l.size[i], i >= l.nread);
+    ts_launch_touch_bytes(call->ctx, l.arg[i], l.size[i], i >= l.nread);
   if (ts_profile_on()) ts_profile_label(ts_op_info(call->op)->name, l.nbytes, 0);
-  return ts_offload_launch(call->ctx, l.kernel, l.nparam, l.arg, l.ndim, l.dim) ? -1 : 1;
+  return ts_launch(call->ctx, l.kernel, l.nparam, l.arg, l.ndim, l.dim) ? -1 : 1;
 }

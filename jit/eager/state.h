@@ -5,8 +5,7 @@
 #include "ir/sched/sched.h"
 #include "jit/device/kernel.h"
 #include "jit/eager/offload.h"
-#include "jit/launch/replay.h"
-#include "jit/launch/streak.h"
+#include "jit/launch/launch.h"
 #include "vm/drive/guard.h"
 #include "vm/core/vm.h"
 
@@ -93,24 +92,12 @@ typedef struct TsOffloadLaunch {
 typedef struct Meanwhile {
   const TsCall *call;
   const TsTensor *dst;
-  bool in_place;  /* what was launched of it cannot be launched again */
-  bool launched;  /* some of it */
-  bool all;       /* its kernels were asked for */
-  bool rehearses; /* nothing is launched, and nothing that is compiled waited for */
 } Meanwhile;
 
-/* What the next launch touches, as far as it was said; n < 0: that is not all. */
-enum { OFFLOAD_TOUCHES = 32 };
-typedef struct Touched {
-  int n;
-  TsAccess of[OFFLOAD_TOUCHES];
-} Touched;
-
 struct TsOffloader {
+  TsLaunches launches; /* first */
   TsContext *c;
   bool on, verbose;
-  TsReplay *replay; /* of the function that runs, or NULL */
-  TsStreak streak;  /* of small eager calls */
   Plan *bucket[OFFLOAD_BUCKETS];
   int nplan;
   Shared *shared[OFFLOAD_BUCKETS];
@@ -118,19 +105,14 @@ struct TsOffloader {
   int noptim;
   uint64_t
       told[TS_OP_COUNT / 64 + 1]; /* operators of which it was said that the CPU runs them */
-  struct TsFftDevicePlan *fft;    /* jit/eager/family/fft.c */
-  struct TsOwnPlan *own;          /* jit/eager/family/own.c */
   struct TsGuards *guards;        /* jit/eager/guard.c */
-  struct TsRopeKept *rope;        /* jit/eager/family/rope.c */
   TsOffloadStats stats;
   TsQueue *queue; /* that compiles kernels while the CPU runs their calls */
   bool later;     /* whether it may */
   bool eager;     /* as of ts_jit_eager: it may not */
-  bool prepares;  /* calls only ask for kernels */
   TsText *shown;  /* calls say their kernels there; NULL: they do not */
   const char *level;
   Meanwhile at; /* the call at hand */
-  Touched touched;
 };
 
 /* jit/eager/form.c. False: of a kind that is not for plans (too many operands). */
@@ -147,14 +129,11 @@ Plan *ts_offload_quick(TsOffloader *o, const Form *f, Plan *p);
 /* jit/eager/kernel.c: the kernel of k, which stays the caller's, opened or found. Of a brief
  * call it need not be ready. */
 TsDeviceKernel *ts_offload_kernel(TsOffloader *o, TsDevice *d, const TsTile *k, TsError *err);
-/* The same of one that another thread has opened by its key: it becomes the table's. */
-TsDeviceKernel *ts_offload_opened(TsOffloader *o, TsDevice *d, const uint8_t key[32],
-                                  TsDeviceKernel *kernel, TsError *err);
 /* It need not be ready, whatever the call. */
 TsDeviceKernel *ts_offload_kernel_later(TsOffloader *o, TsDevice *d, const TsTile *k,
                                         TsError *err);
-/* Whether *k can be launched now, as itself or stood in for, or the call is rehearsed; waits for it
- * where none of that is. False: the CPU runs the call, meanwhile or, where it could not be
+/* Whether *k can be launched now, as itself or stood in for; waits for it where none of that is.
+ * False: the CPU runs the call, meanwhile or, where it could not be
  * compiled, always, and then *k is NULL. */
 bool ts_offload_can(TsOffloader *o, int op, int device, TsDeviceKernel **k);
 /* jit/eager/later.c: whether the CPU may run the call at hand while kernels are compiled. The
@@ -163,10 +142,6 @@ bool ts_offload_defers(const TsOffloader *o);
 bool ts_offload_brief(const TsOffloader *o);
 /* Whether its kernels may be stood in for (jit/device/stand_in.h): products of 16 bits, and few. */
 bool ts_offload_unhurried(const TsOffloader *o);
-/* Whether a kernel that is not ready need not be waited for, since the call runs again; begins
- * the rehearsal. */
-bool ts_offload_rehearsable(const TsOffloader *o);
-bool ts_offload_rehearse(TsOffloader *o);
 bool ts_offload_begin(TsOffloader *o, Meanwhile call); /* whether it is the outermost */
 void ts_offload_end(TsOffloader *o, bool outermost);
 void ts_offload_drop_kernels(TsOffloader *o);
@@ -179,10 +154,6 @@ int ts_offload_group(TsContext *c, int n, TsCall *const *call, int device);
 /* jit/eager/optim.c: sgd_step, adam_step, lion_step; as call of vm/core/offload.h. */
 int ts_offload_optim(TsOffloader *o, TsCall *call, int device);
 
-/* jit/eager/family/fft.c: fft .. ifftn; as call of vm/core/offload.h, 0 for other operators. */
-int ts_offload_fft(TsOffloader *o, TsCall *call, int device);
-void ts_offload_fft_flush(TsOffloader *o);
-
 /* jit/eager/offload.c: copies into a tensor, as of vm/core/offload.h. */
 int ts_offload_assign(TsContext *c, TsTensor *dst, TsTensor *src);
 int ts_offload_assign_number(TsContext *c, TsTensor *dst, double value);
@@ -192,10 +163,9 @@ int ts_offload_several(const TsCall *call);
 /* jit/eager/make.c: the kernel of f at o->level, or why there is none, into o->shown. */
 int ts_offload_show(TsOffloader *o, const Form *f);
 
-/* jit/eager/guard.c: indices that a device looks at. guard: as of vm/core/offload.h; whether some
- * were looked at of which nobody knows yet; and what is wrong with one of them, if it is. */
+/* jit/eager/guard.c: indices that a device looks at. guard: as of vm/core/offload.h;
+ * what is wrong with one of them, if it is. */
 int ts_offload_guard(TsContext *c, const TsGuard *g, TsTensor *index);
-bool ts_offload_guards_wait(const TsOffloader *o);
 int ts_offload_guards_tell(TsOffloader *o);
 void ts_offload_guards_drop(TsOffloader *o);
 

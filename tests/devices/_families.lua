@@ -1,4 +1,4 @@
--- Operators with kernels of their own on a device (jit/eager/family/<family>.c) against the CPU, and
+-- Operators that are rows of ir/lower/lower.c, on a device against the CPU, and
 -- that the device ran them: what the files of the families share. false where there is no device.
 local tessera = require "tessera"
 local core, op, rng = tessera.core, tessera.op, tessera.rng

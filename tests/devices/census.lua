@@ -22,14 +22,14 @@ for row, n in ([[
  gelu=4 gelu_erf=2 gelu_erf_grad=4 gelu_tanh=2 gelu_tanh_grad=4 gemm=6 group_norm=4
  grouped_matmul=67 grouped_matmul_weight_grad=67 gt=2
  hardswish=2 huber=12 hypot=2 idct=4 ifft=4 ifft2=2 ifftn=2 imag=2 index_add=14
- index_select=6 interpolate_grad=47 inv=24 irfft=57 isfinite=4 isinf=4 isnan=4 
+ index_select=6 interpolate_grad=47 inv=24 irfft=4 isfinite=4 isinf=4 isnan=4
  kl_divergence=4 l1=10 laplacian=4 layernorm=10 layernorm_grad=23 le=2 leaky_relu=4
  linear_scan=12 log=4 log10=2 log1p=2 log2=2 log_softmax=7 log_softmax_grad=7
  logcumsumexp=28 logical_and=4 logical_not=4 logical_or=4 logical_xor=4 logsumexp=1 lt=2 lu=36
  masked_fill=6 masked_scatter=2 matmul=68 max=14 maximum=2 mean=44 min=14 minimum=2
  mish=2 mod=2 mse=10 mul=2 ne=2 neg=2 nll=4 norm=7 normal=5 one_hot=2 ones=2 ones_like=2 pad=9
  permutation=4 pow=4 prod=54 qkv_projection=4 qr=70 randint=9 real=2 reciprocal=4
- relu=2 repeat_interleave=2 rfft=6 rmsnorm=10 rmsnorm_grad=16 roll=2 round=2 rsqrt=2 scatter=1
+ relu=2 repeat_interleave=2 rfft=4 rmsnorm=10 rmsnorm_grad=16 roll=2 round=2 rsqrt=2 scatter=1
  scatter_add=7 segment_reduce=22 sigmoid=2 sign=4 silu=2 silu_grad=4 sin=4 sinh=4 slice_add=39
  slice_update=3 softmax=7 softmax_grad=7 softplus=2 solve=40 spectral_filter=24 sqrt=4
  square=2 stack=1 sub=2 sum=38 svd=70 take=4 tan=2 tanh=4 tri_solve=162 tril=5 triu=5

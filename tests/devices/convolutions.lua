@@ -40,6 +40,15 @@ for _, d in ipairs { "bf16", "f16" } do
     random({ 2, 32, 40 }, d), random({ 16, 32, 5 }, d))
   near("conv3d by the unit " .. d, function(a, b) return op.conv3d(a, b, nil, nil, { padding = 1 }) end,
     random({ 1, 32, 4, 4, 4 }, d), random({ 8, 32, 3, 3, 3 }, d))
+  near("conv3d of steps of all axes by the unit " .. d, function(a, b)
+    return op.conv3d(a, b, nil, nil, { padding = 1, stride = { 2, 3, 2 } })
+  end, random({ 2, 32, 5, 7, 5 }, d), random({ 8, 32, 2, 3, 2 }, d))
+  near("images that lie channels last " .. d, function(a, b)
+    return op.conv2d(a:permute(0, 3, 1, 2), b:permute(0, 3, 1, 2))
+  end, random({ 2, 5, 6, 64 }, d), random({ 16, 1, 1, 64 }, d))
+  near("images at odd addresses " .. d, function(a, b)
+    return op.conv2d(a["1:1921"]:reshape(1, 5, 6, 64), b["3:1027"]:reshape(16, 1, 1, 64), nil, nil, { layout = "nhwc" })
+  end, random({ 1925 }, d), random({ 1030 }, d))
   near("conv_transpose by the unit " .. d, function(a, b)
     return op.conv_transpose(a, b, nil, { padding = 1 })
   end, random({ 2, 32, 6, 8 }, d), random({ 32, 16, 3, 3 }, d))
@@ -58,6 +67,11 @@ for _, d in ipairs { "f32", "f64", "bf16" } do
     check("conv2d with bias " .. d, function(a, b, bias)
       return op.conv2d(a, b, bias, nil, o)
     end, x, w, random({ c[2][1] }, d))
+    check("conv2d with words " .. d, function(a, b, bias, more)
+      local all = { epilogue = "bias_residual_relu" }
+      for k, v in pairs(o) do all[k] = v end
+      return op.conv2d(a, b, bias, more, all)
+    end, x, w, random({ c[2][1] }, d), random(y.shape, d))
     check("conv_weight_grad " .. d, function(a, b) return op.conv_weight_grad(a, b, g) end, x, y)
   end
   check("conv1d " .. d, function(a, b) return op.conv1d(a, b) end, random({ 2, 3, 40 }, d),

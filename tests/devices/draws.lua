@@ -10,13 +10,25 @@ local name = on.name
 -- ---- rotary embeddings
 for _, d in ipairs { "f32", "bf16", "f64" } do
   for _, o in ipairs { {}, { dims = 8 }, { interleaved = true }, { offset = 100, theta = 5e5 },
-    { scaling = "yarn", factor = 4 } } do
+    { scaling = "yarn", factor = 4 }, { scaling = "linear", factor = 3, concentration = 0.5 },
+    { scaling = "yarn", factor = 40, beta_fast = 2, beta_slow = 2, theta = 150000, dims = 14 } } do
     local x = random({ 2, 3, 21, 16 }, d)
     check("rope " .. d, function(y) return op.rope(y, nil, o) end, x)
     check("rope at positions " .. d, function(y, p) return op.rope(y, p, o) end, x, op.arange(0, 21))
     check("rope at positions of batches " .. d, function(y, p) return op.rope_grad(y, p, o) end, x,
       op.cast(op.arange(0, 42), "i32"):reshape(2, 21))
   end
+end
+
+-- The offset is a size of the kernel: a loop that goes on has one kernel.
+do
+  local x = random { 2, 3, 1, 16 }
+  local there = x:to(name)
+  local function at(y, i) return op.rope(y, nil, { offset = i }) end
+  at(there, 0)
+  local kernels = core.jit_device().kernels
+  for i = 1, 5 do assert(at(there, i):hash() == at(x, i):hash(), "rope of word " .. i) end
+  assert(core.jit_device().kernels == kernels, "one kernel for all offsets")
 end
 
 -- ---- draws: seed and stream are the context's, on either side

@@ -129,17 +129,18 @@ lib.fake_hold(0)
 jit.later(false)
 waits("no more meanwhile", function() return there[1] ^ 3 end)
 
--- A transform's kernel is made by the thread that opens it: it is waited for too, and may be forgotten.
+-- A transform that is being compiled is waited for too, and may be forgotten meanwhile.
 jit.later(true)
 local row = op.zeros({ 3, 48 }, { device = gpu })
 lib.fake_hold(1)
 local z = op.rfft(row)
 lib.fake_hold(0)
 jit.later(false)
-waits("a transform that is being made", function() return op.rfft(row) end)
+waits("a transform that is being compiled", function() return op.rfft(row) end)
 jit.later(true)
 z = op.irfft(z, { n = 40 })
 jit.flush()
+jit.wait()
 jit.later(false)
 
 -- What the disk keeps the driver has compiled: a later process takes it for quick.

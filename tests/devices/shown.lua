@@ -49,7 +49,7 @@ for c in cases.each() do
     core.jit_show "tiles"
     pcall(cases.call, c, moved)
     local text = core.jit_show()
-    if not c.row:find "grouped" and compare(c.row .. " " .. cases.name(c), text, true) then ran = ran + 1 end
+    if compare(c.row .. " " .. cases.name(c), text, true) then ran = ran + 1 end
   end
 end
 

@@ -35,6 +35,27 @@ check("ifftn", op.ifftn, op.fft(random { 6, 10, 8 }))
 check("fft in two phases", op.fft, op.fft(random { 1, 32768 }))
 check("ifft in two phases", op.ifft, op.fft(random({ 2, 18000 }, "f64")))
 
+-- ---- operands that lie otherwise, or have other lengths than the transform wants
+for _, d in ipairs { "f32", "f64" } do
+  local z = op.fft(random({ 5, 6, 40 }, d))
+  local x = random({ 4, 29, 3 }, d)
+  check("fft of a view " .. d, op.fft, z["1:, ::2, 3:33"])
+  check("ifft of a turned one " .. d, op.ifft, z:T())
+  check("fft2 of a view " .. d, op.fft2, z:T()["::2"])
+  check("fft of few of many axes " .. d, op.fft, z:reshape(1, 5, 1, 6, 1, 8, 1, 5, 1))
+  for _, n in ipairs { 8, 30, 31, 67, 134 } do
+    local what = n .. " " .. d
+    check("fft cut or padded " .. what, function(y) return op.fft(y, { n = n }) end, z)
+    check("rfft of an odd number " .. what, function(y) return op.rfft(y, { n = n, axis = 1 }) end, x)
+    check("irfft of other terms " .. what, function(y) return op.irfft(y, { n = n }) end, z)
+    check("irfft of reals " .. what, function(y) return op.irfft(y, { n = n, axis = 1 }) end, x)
+  end
+end
+for _, d in ipairs { "f16", "i32", "bool" } do check("fft of " .. d, op.fft, random({ 3, 30 }, d)) end
+-- Pairs of f32 that begin in the middle of one.
+check("rfft of what begins between pairs", op.rfft, random { 65 }["1:"])
+check("rfft of few between pairs", function(y) return op.rfft(y["1:"], { n = 8 }) end, random { 9 })
+
 -- ---- cosine transforms
 for _, d in ipairs { "f32", "f64", "bf16" } do
   for _, n in ipairs(d == "f32" and { 1, 2, 3, 15, 30, 67 } or { 15, 30 }) do

@@ -1,12 +1,13 @@
 /* Kernels of Fourier transforms for GPUs: legal, their text reads back, and PTX of each is
  * taken by ptxas where there is one. "print n kind inner batch" prints the PTX of one, "tile
  * ..." its Tile IR. PTXAS=1 prints registers. Bits are compared by tests/devices/agree.lua. */
+#include "ir/lower/fft/tile.h"
 #include "ir/tile/text.h"
-#include "jit/eager/family/fft_tile.h"
 #include "jit/gpu/gpu.h"
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "tests/jit/gpu_ptxas.h"
 #include "vm/core/kernels.h"
+#include "vm/fft/plan.h"
 
 static int failed;
 
@@ -17,8 +18,7 @@ static void say(const TsFftForm *f, const char *what) {
 
 static bool made(const TsFftForm *f, TsFftTile *t) {
   TsError err = {0};
-  const TsKernels *k = ts_kernels_use(NULL);
-  if (!ts_fft_tile(f, &k->fft, t, &err) && !ts_tile_check(t->tile, NULL, &err)) return true;
+  if (!ts_fft_tile(f, t, &err) && !ts_tile_check(t->tile, NULL, &err)) return true;
   return failed++, say(f, err.message), false;
 }
 
@@ -78,6 +78,7 @@ static void columns_have_registers(void) {
 
 int main(int argc, char **argv) {
   static const int64_t length[] = {1, 8, 60, 61, 67, 1000, 1024, 4096, 16384};
+  ts_fft_plan_serve(&ts_kernels_use(NULL)->fft);
   if (argc > 5) {
     TsFftForm f = {.kind = atoi(argv[3]),
                    .n = atoll(argv[2]),

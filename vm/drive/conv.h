@@ -1,19 +1,11 @@
-/* The geometry of convolutions, and images laid out so that every tap of the window
- * meets neighbouring outputs in neighbouring numbers. Space axes are always three; an
- * axis that is not there has size 1. */
+/* Images of convolutions (lib/window.h) laid out so that every tap of the window meets
+ * neighbouring outputs in neighbouring numbers; their type, and that of weights, is c->acc. */
 #ifndef TS_VM_CONV_H
 #define TS_VM_CONV_H
 
 #include "lib/window.h"
 #include "vm/gemm/gemm.h"
 #include "vm/core/vm.h"
-
-typedef struct TsConv {
-  TsDtype acc; /* of images, weights and sums here */
-  int nd;
-  int64_t batch, groups, cg, og; /* channels of one group in and out */
-  int64_t in[3], out[3], window[3], stride[3], before[3], after[3], dilation[3];
-} TsConv;
 
 /* Element offsets: position p of channel c in image n lies at n*step_n + c*step_c +
  * sum of p*step[a] over the first two axes; along the last axis the positions of a

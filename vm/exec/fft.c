@@ -3,8 +3,6 @@
 #include "vm/fft/fft.h"
 #include "vm/core/scratch.h"
 
-static const int norm_of_choice[] = {TS_FFT_ortho, TS_FFT_backward, TS_FFT_forward};
-
 static bool is_double(TsDtype d) { return ts_dtype_real(d) == TS_DT_f64; }
 
 static int failure(TsCall *call, int code) {
@@ -61,7 +59,7 @@ static int along_axis(TsCall *call, int kind, bool inverse, bool complex_in) {
       ts_dtype_is(ts_tensor_dtype(y), TS_KIND_F) && ts_dtypes[y->meta.dtype].nbytes < 4;
   int failed = narrow && !(wide = ts_tensor_new(call->ctx, &m));
   if (!failed)
-    failed = transform(call, kind, inverse, norm_of_choice[call->attr[2].i], axis, n, x,
+    failed = transform(call, kind, inverse, ts_fft_norm(call->attr[2].i), axis, n, x,
                        wide ? wide : y);
   if (!failed && wide) failed = ts_vm_assign(call->ctx, y, wide);
   ts_tensor_unref(x);
@@ -80,7 +78,7 @@ int ts_exec_idct(TsCall *call) { return along_axis(call, TS_FFT_dct3, true, fals
 static int along_axes(TsCall *call, bool inverse) {
   TsTensor *x = ready(call, true), *y = call->out[0];
   const TsAttr *axes = &call->attr[0];
-  int nd = y->meta.ndim, norm = norm_of_choice[call->attr[1].i];
+  int nd = y->meta.ndim, norm = ts_fft_norm(call->attr[1].i);
   int count = axes->type == TS_ATTR_none ? nd : axes->n, failed = !x;
   bool done = false;
   for (int i = count; !failed && ts_tensor_numel(y) > 0 && i-- > 0;) {

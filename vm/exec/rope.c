@@ -19,7 +19,6 @@
 
 #include "devices/cpu_pool.h"
 #include "vm/core/exec.h"
-#include "vm/drive/rope.h"
 #include "vm/core/scratch.h"
 
 enum { THETA, DIMS, OFFSET, INTERLEAVED, SCALING, FACTOR, FAST, SLOW, CONTEXT, CONCENTRATION };
@@ -179,20 +178,6 @@ static int rope(TsCall *call, bool back) {
   ts_tensor_unref(wide_p);
   return failed ? -1 : 0;
 }
-
-int ts_rope_open(TsCall *call, TsRope *r) {
-  TsTensor *p = call->nin > 1 ? call->in[1] : NULL;
-  Job j = {.call = call, .k = call->ctx->k};
-  measure(&j, call->in[0], p);
-  *r = (TsRope){.half = j.half, .per_batch = j.per_batch};
-  if (!(r->frequency = j.frequency = ts_work_take((j.half + 1) * 8)))
-    return ts_scratch_failed(call);
-  set_frequencies(&j);
-  r->concentration = j.concentration;
-  return 0;
-}
-
-void ts_rope_close(TsRope *r) { ts_work_give(r->frequency); }
 
 int ts_exec_rope(TsCall *call) { return rope(call, false); }
 int ts_exec_rope_grad(TsCall *call) { return rope(call, true); }

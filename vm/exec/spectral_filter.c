@@ -315,10 +315,9 @@ static int filter(TsCall *call, Filter *f, TsTensor *x, TsTensor *y) {
 }
 
 int ts_exec_spectral_filter(TsCall *call) {
-  static const int norms[] = {TS_FFT_ortho, TS_FFT_backward, TS_FFT_forward};
   TsContext *c = call->ctx;
   TsTensor *y = call->out[0], *narrow = NULL;
-  Filter f = {.k = c->k, .norm = norms[call->attr[2].i]};
+  Filter f = {.k = c->k, .norm = ts_fft_norm(call->attr[2].i)};
   TsDtype d = ts_dtype_complex(call->compute);
   f.wide = d == TS_DT_complex128;
   f.real = ts_dtype_is(ts_tensor_dtype(call->in[0]), TS_KIND_F);

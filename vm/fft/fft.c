@@ -11,8 +11,6 @@
  * The choice is by cost and may change; bits do not. */
 #include "vm/fft/fft.h"
 
-#include <math.h>
-
 #include "devices/cpu_pool.h"
 #include "vm/fft/job.h"
 
@@ -139,16 +137,6 @@ int ts_fft(const TsFft *f, const TsFftKernels *k) {
 }
 
 void ts_fft_normalise(TsFft *f, int norm) {
-  int cosine = f->kind >= TS_FFT_dct2;
-  int plus =
-      f->kind == TS_FFT_c2r || f->kind == TS_FFT_dct3 || (f->kind == TS_FFT_c2c && f->inverse);
-  long double n = (long double)f->n * (cosine ? 2 : 1);
-  f->scale = f->dc = 1;
-  if (norm == TS_FFT_ortho) {
-    f->scale = (double)(1 / sqrtl(n));
-    if (f->kind == TS_FFT_dct2) f->dc = (double)sqrtl(0.5L);
-    if (f->kind == TS_FFT_dct3) f->dc = (double)sqrtl(2);
-  } else if (norm == (plus ? TS_FFT_backward : TS_FFT_forward)) {
-    f->scale = (double)(1 / n);
-  }
+  TsFftScale s = ts_fft_scale(f->kind, f->inverse, f->n, norm);
+  f->scale = s.scale, f->dc = s.dc;
 }

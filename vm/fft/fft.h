@@ -6,17 +6,6 @@
 
 #include "vm/kernels/fft/fft.h"
 
-/* c2c   complex to complex, out length n; inverse has the exponent's sign +
- * r2c   n reals to n/2 + 1 complex, sign -
- * c2r   n/2 + 1 complex to n reals, sign +; the imaginary parts of bin 0, and of bin n/2
- *       for even n, are ignored
- * dct2  y_k = 2 sum_j x_j cos(pi k (2j+1) / 2n)
- * dct3  y_j = x_0 + 2 sum_(k>0) x_k cos(pi k (2j+1) / 2n)
- * Each is as written (no 1/n), then times scale; inverse only matters to c2c. */
-enum { TS_FFT_c2c, TS_FFT_r2c, TS_FFT_c2r, TS_FFT_dct2, TS_FFT_dct3 };
-
-enum { TS_FFT_none, TS_FFT_ortho, TS_FFT_forward, TS_FFT_backward };
-
 enum { TS_FFT_ok = 0, TS_FFT_bad_argument = -1, TS_FFT_no_memory = -2 };
 
 /* A batch of transforms of length n >= 1. Strides count elements of their own array
@@ -40,9 +29,7 @@ typedef struct TsFft {
  * n and the transform's own elements only. Plans are made on first use and cached. */
 int ts_fft(const TsFft *f, const TsFftKernels *k);
 
-/* Sets scale and dc for a convention. forward puts 1/n on the transforms of sign - (and
- * dct2), backward on those of sign + (and dct3; 1/2n for both cosines); ortho makes each
- * kind orthogonal. Needs type, kind, inverse and n. */
+/* Sets scale and dc for a convention. Needs type, kind, inverse and n. */
 void ts_fft_normalise(TsFft *f, int norm);
 
 /* Transform, product with a filter, transform back: the terms stay in the cache. The bits are

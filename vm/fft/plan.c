@@ -4,10 +4,12 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/memory.h"
+#include "ir/lower/fft/plans.h"
 #include "vm/fft/fft.h"
 
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -359,6 +361,19 @@ void ts_fft_plan_give(TsFftPlan *p) {
   int last = --p->refs == 0 && !p->cached;
   pthread_mutex_unlock(&lock);
   if (last) free_plan(p);
+}
+
+/* ---- for who makes kernels of devices */
+static _Atomic(const TsFftKernels *) served;
+
+static TsFftPlan *take_served(int type, int what, int64_t n) {
+  return ts_fft_plan_take(type, what, n, atomic_load(&served));
+}
+
+void ts_fft_plan_serve(const TsFftKernels *k) {
+  static const TsFftPlans plans_of = {take_served, ts_fft_plan_give};
+  atomic_store(&served, k);
+  ts_fft_plans_use(&plans_of);
 }
 
 void ts_fft_clear(void) {

@@ -1,5 +1,5 @@
 /* Groups of rows with a matrix each, in kernels of products (ir/tile/gpu/ragged.c). A kernel
- * finds them in `places` i64[I], which jit/eager/family/grouped.c makes: TS_GPU_PLACES numbers of
+ * finds them in `places` i64[I], which ir/lower/grouped.c makes: TS_GPU_PLACES numbers of
  * each item, those of one kind side by side. */
 #ifndef TS_IR_TILE_GPU_RAGGED_H
 #define TS_IR_TILE_GPU_RAGGED_H

@@ -62,25 +62,9 @@
 #ifndef TS_VM_KERNELS_FFT_H
 #define TS_VM_KERNELS_FFT_H
 
-#include <stdint.h>
+#include "lib/fft.h"
 
-enum { TS_FFT_f32, TS_FFT_f64 };
-
-enum {
-  TS_FFT_ROW = 128, /* bytes of a row of work memory */
-  TS_FFT_LANES_MAX = 16,
-  TS_FFT_LEAF = 64,  /* longest chain */
-  TS_FFT_PRIME = 61, /* largest direct prime */
-  TS_FFT_CHAIN = 6
-};
-
-/* A leaf of the plan. w[i]: roots of pass i, (re, im) for p = 1.. and j = 1..r-1 in
- * order; root[i]: for odd r, cos then sin of 2 pi k / r, k < r. */
-typedef struct TsFftChain {
-  int n, count;
-  int radix[TS_FFT_CHAIN];
-  const void *w[TS_FFT_CHAIN], *root[TS_FFT_CHAIN];
-} TsFftChain;
+enum { TS_FFT_LANES_MAX = 16 };
 
 /* Roots that multiply output k of a node: at w + k*step the real part and 64 bytes
  * further the imaginary one; one value for all lanes or one each. w NULL: none. */

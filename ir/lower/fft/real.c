@@ -1,6 +1,6 @@
 /* Real transforms by complex ones of half the length: the packed spectrum out of a half
- * spectrum, and back (sections 5 and 6 of vm/kernels/fft/fft.h). See jit/eager/family/fft_tile.h. */
-#include "jit/eager/family/fft_tile.h"
+ * spectrum, and back (sections 5 and 6 of vm/kernels/fft/fft.h). See ir/lower/fft/tile.h. */
+#include "ir/lower/fft/tile.h"
 
 typedef TsTileVal V;
 typedef TsFftCx Cx;

@@ -1,22 +1,20 @@
 /* Cosine transforms on a device: a real transform of the reordered row between two kernels, the
  * dataflow of vm/fft/line.c with the products of vm/kernels/fft/body.h. Rows along another axis
  * are turned. */
-#include <string.h>
-
-#include "jit/eager/family/fft.h"
-#include "jit/eager/family/own.h"
+#include "ir/lower/fft/fft.h"
+#include "ir/lower/fft/plans.h"
+#include "ir/lower/short.h"
 
 typedef TsTileVal V;
 
 enum { PIECE = 256 };
-static const int norm_of_choice[] = {TS_FFT_ortho, TS_FFT_backward, TS_FFT_forward};
 
 /* What a kernel does: reorder and multiply rows of n. */
 typedef enum Work { SPREAD, FINISH, BEGIN, GATHER } Work; /* two of dct, two of idct */
 
 typedef struct Dct {
   Work work;
-  TsDtype d;
+  TsDtype d, out;   /* in which it is done; of what comes out */
   int64_t n, given; /* elements along the axis of the operand: zeros behind them */
   double scale, dc;
 } Dct;
@@ -114,14 +112,13 @@ static int64_t width(const Dct *f, bool out) {
   return !out && (f->work == SPREAD || f->work == BEGIN) ? f->given : f->n;
 }
 
-static TsTile *build(const void *arg) {
+static TsTile *build(const Dct *f) {
   static V (*const work[])(Make *) = {spread, finish, begin, gather};
-  const Dct *f = arg;
   TsTile *k = ts_tile_new("dct");
   if (!k) return NULL;
   int64_t in = ts_tile_size(k, "N"), rows = ts_tile_size(k, "R"), wide = width(f, true);
   TsTileType x = ts_tile_vector(f->d, in), w = ts_tile_vector(f->d, 2 * (f->n / 2 + 1));
-  TsTileType y = ts_tile_type(f->d, 2, (int64_t[]){rows, wide});
+  TsTileType y = ts_tile_type(f->out, 2, (int64_t[]){rows, wide});
   Make m = {.f = f, .t = ts_tile_vector(TS_DT_i64, PIECE)};
   TsTileAccess edge = {.edge = true};
   m.x = ts_tile_param(k, "x", &x, false);
@@ -135,88 +132,70 @@ static TsTile *build(const void *arg) {
   m.row = r.i;
   m.at = op2(&m, TS_OP_add, ts_short_iota(&m.b, &m.t, 0), ts_short_splat(&m.b, &m.t, c.i));
   V at[2] = {r.i, c.i};
-  ts_tile_store(&m.b, to, at, work[f->work](&m), &edge);
+  ts_tile_store(&m.b, to, at, ts_tile_cast(&m.b, work[f->work](&m), f->out), &edge);
   ts_tile_for_end(&m.b, &c, NULL, NULL), ts_tile_for_end(&m.b, &r, NULL, NULL);
   return k;
 }
 
-static int launch(TsOffloader *o, const TsCall *call, Dct f, Work work, TsTensor *x,
-                  TsTensor *w, TsTensor *y, int64_t rows, int device) {
-  f.work = work;
-  TsOwn k = {.build = build, .arg = &f, .nin = 1, .nout = 1, .in = {x}, .out = {y}, .ndim = 2};
-  if (work == FINISH || work == BEGIN) k.in[k.nin++] = w;
-  k.dim[0] = rows * width(&f, false), k.dim[1] = rows;
-  double number[2] = {f.scale, f.dc};
-  int64_t bits[2];
-  memcpy(bits, number, sizeof bits);
-  ts_own_word(&k, f.work | (int64_t)f.d << 8), ts_own_word(&k, f.n);
-  ts_own_word(&k, f.given), ts_own_word(&k, bits[0]), ts_own_word(&k, bits[1]);
-  return ts_own_run(o, call, device, &k);
+static bool has_roots(Work w) { return w == FINISH || w == BEGIN; }
+
+typedef struct Job {
+  TsSteps x;
+  Dct f;
+  int64_t rows;
+  int w; /* w(4n, k) for k <= n/2, re and im */
+} Job;
+
+static void step(Job *j, Work work, TsDtype out, int from, int to) {
+  Dct f = j->f;
+  f.work = work, f.out = out;
+  int with[] = {from, j->w, to}, without[] = {from, to};
+  ts_steps_add(&j->x, build(&f), has_roots(work) ? with : without,
+               (int64_t[]){j->rows * width(&f, false), j->rows});
 }
 
-/* x [.., n] of the type to y; spare: as x; half: the spectrum. */
-static int transform(TsOffloader *o, const TsCall *call, const TsFft *f, TsTensor *x,
-                     TsTensor *y, TsTensor *spare, TsTensor *half, int device) {
-  TsDtype d = f->type == TS_FFT_f64 ? TS_DT_f64 : TS_DT_f32;
-  Dct form = {.d = d, .n = f->n, .given = f->in_n, .scale = f->scale, .dc = f->dc};
-  bool back = f->kind == TS_FFT_dct3;
-  int64_t rows = ts_tensor_numel(y) / f->n;
-  int axis = y->meta.ndim - 1, done;
-  TsFft inner = {
-      .kind = back ? TS_FFT_c2r : TS_FFT_r2c, .type = f->type, .n = f->n, .scale = 1};
-  TsTensor *w = ts_offload_fft_quarter(o, f->type, f->n);
-  if (!w) return ts_error_memory(&o->c->err);
-  if (back) inner.inverse = true, inner.scale = f->scale;
-  done = launch(o, call, form, back ? BEGIN : SPREAD, x, w, back ? half : spare, rows, device);
-  if (done == 1)
-    done = ts_offload_fft_along(o, call, &inner, axis, back ? half : spare, back ? spare : half,
-                                device);
-  if (done == 1)
-    done =
-        launch(o, call, form, back ? GATHER : FINISH, back ? spare : half, w, y, rows, device);
-  return done;
+static void transform(Job *j, bool back, TsDtype out, int in, int y) {
+  const Dct *f = &j->f;
+  int64_t size = ts_dtypes[f->d].nbytes, bins = f->n / 2 + 1;
+  int half = ts_steps_temp(&j->x, j->rows * bins * 2 * size);
+  int spare = ts_steps_temp(&j->x, j->rows * f->n * size);
+  TsFftForm inner = {.kind = back ? TS_FFT_c2r : TS_FFT_r2c, .inverse = back, .n = f->n};
+  inner.type = f->d == TS_DT_f64 ? TS_FFT_f64 : TS_FFT_f32;
+  inner.scale = back ? f->scale : 1;
+  TsStepsAxis a = {.outer = j->rows, .n = back ? bins : f->n, .inner = 1};
+  step(j, back ? BEGIN : SPREAD, f->d, in, back ? half : spare);
+  ts_fft_step(&j->x, inner, a, back ? half : spare, back ? spare : half);
+  step(j, back ? GATHER : FINISH, out, back ? spare : half, y);
 }
 
-/* The operand with the axis last, in the type in which it goes in; row-major. */
-static TsTensor *ready(const TsCall *call, TsTensor *x, int axis, TsDtype d) {
-  TsTensor *view = ts_own_turned(x, axis), *cast = NULL;
-  if (view && ts_tensor_dtype(view) != d) {
-    cast = ts_tensor_cast(call->ctx, view, d);
-    ts_tensor_unref(view), view = cast;
-  }
-  TsTensor *y = view ? ts_tensor_contiguous(call->ctx, view) : NULL;
-  ts_tensor_unref(view);
-  return y;
+static int roots(Job *j) {
+  int64_t n = j->f.n;
+  TsFftPlan *p =
+      ts_fft_plans_take(j->f.d == TS_DT_f64 ? TS_FFT_f64 : TS_FFT_f32, TS_FFT_QUARTER, n);
+  int w = ts_steps_table(&j->x, p ? p->line : NULL, 2 * (n / 2 + 1) * ts_dtypes[j->f.d].nbytes);
+  ts_fft_plans_give(p);
+  return w;
 }
 
-int ts_offload_dct(TsOffloader *o, TsCall *call, int device) {
-  if (call->op != TS_OP_dct && call->op != TS_OP_idct) return 0;
-  TsTensor *y = call->out[0];
-  int nd = y->meta.ndim,
-      axis = nd ? (int)(call->attr[1].i + (call->attr[1].i < 0 ? nd : 0)) : 0;
-  const char *why;
-  if (!nd || !ts_tensor_numel(y) || !ts_tensor_numel(call->in[0]) ||
-      !ts_device_target(ts_device_at(device), &why))
-    return 0;
-  bool wide = ts_dtype_complex(call->compute) == TS_DT_complex128;
-  TsDtype d = wide ? TS_DT_f64 : TS_DT_f32;
-  TsFft f = {.kind = call->op == TS_OP_dct ? TS_FFT_dct2 : TS_FFT_dct3,
-             .type = wide ? TS_FFT_f64 : TS_FFT_f32,
-             .n = y->meta.dim[axis]};
-  f.inverse = f.kind == TS_FFT_dct3;
-  ts_fft_normalise(&f, norm_of_choice[call->attr[2].i]);
-  TsTensor *x = ready(call, call->in[0], axis, d), *half = NULL, *spare = NULL, *to = NULL;
-  int done = -1;
-  if (x) {
-    TsMeta m = x->meta, h = x->meta;
-    h.dim[nd - 1] = f.n / 2 + 1, h.dtype = (uint8_t)ts_dtype_complex(d);
-    f.in_n = m.dim[nd - 1], m.dim[nd - 1] = f.n;
-    spare = ts_tensor_new(call->ctx, &m), half = ts_tensor_new(call->ctx, &h);
-    bool as_it_is = axis == nd - 1 && y->contiguous && ts_tensor_dtype(y) == d;
-    to = as_it_is ? ts_tensor_ref(y) : ts_tensor_new(call->ctx, &m);
-    if (spare && half && to) done = transform(o, call, &f, x, to, spare, half, device);
-    if (done == 1 && to != y && ts_own_turn_back(call, to, y, axis)) done = -1;
-  }
-  ts_tensor_unref(x), ts_tensor_unref(spare), ts_tensor_unref(half), ts_tensor_unref(to);
-  return done;
+/* A result of 16 bits is made in f32 and rounded once. */
+int ts_lower_dct(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout, void *arg,
+                 TsSchedKernel *out, TsError *err) {
+  const TsNode *n = g->node[0];
+  const TsMeta *x = &n->in[0]->meta, *y = &n->out[0].meta;
+  bool back = n->op == TS_OP_idct;
+  TsDtype to = (TsDtype)y->dtype;
+  if (!y->ndim || !ts_meta_numel(y) || !ts_meta_numel(x)) return 0;
+  if (to == TS_DT_mxfp4 || x->dtype == TS_DT_mxfp4) return 0;
+  TsStepsAxis from = ts_steps_axis(x, n->attr[1].i), a = ts_steps_axis(y, n->attr[1].i);
+  TsFftScale s =
+      ts_fft_scale(back ? TS_FFT_dct3 : TS_FFT_dct2, back, a.n, ts_fft_norm(n->attr[2].i));
+  Job j = {.f = {.d = to == TS_DT_f64 ? TS_DT_f64 : TS_DT_f32, .n = a.n, .given = from.n}};
+  j.f.scale = s.scale, j.f.dc = s.dc;
+  j.rows = a.outer * a.inner;
+  TsStepsOrder last = ts_steps_last(x, a.at);
+  ts_steps_begin(&j.x, sched, layout, arg, n, err);
+  j.w = roots(&j);
+  int in = ts_steps_in_as(&j.x, 0, &last, j.f.d);
+  transform(&j, back, to, in, ts_steps_out(&j.x, 0, &last));
+  return ts_steps_end(&j.x, out);
 }

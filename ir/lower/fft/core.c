@@ -1,9 +1,8 @@
-/* Passes of a transform on tiles: butterflies, roots, exchanges. See jit/eager/family/fft_tile.h. */
+/* Passes of a transform on tiles: butterflies, roots, exchanges. See ir/lower/fft/tile.h. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/eager/family/fft_tile.h"
-#include "vm/fft/plan.h"
+#include "ir/lower/fft/tile.h"
 
 typedef TsTileVal V;
 typedef TsFftCx Cx;
@@ -173,7 +172,8 @@ TsFftTable ts_fft_table(Make *m, int64_t rows, int64_t d, int64_t t) {
   TsFftTable table = {.rows = rows, .d = d, .t = t};
   size_t at = (o->nbytes + 255) / 256 * 256;
   size_t n = (size_t)(rows * d * t) * 2 * (size_t)m->size;
-  char *all = o->ntable < TS_FFT_TABLES ? realloc(o->table, at + n) : NULL;
+  if (o->ntable == TS_FFT_TABLES) m->crowded = true;
+  char *all = m->crowded ? NULL : realloc(o->table, at + n);
   if (!all) return m->k->failed = true, table;
   memset(all + o->nbytes, 0, at + n - o->nbytes);
   o->table = all, o->nbytes = at + n;
@@ -312,13 +312,26 @@ typedef struct Local {
   const TsFftPass *p;
   int64_t done;       /* D of the step and the local digits before this pass */
   int64_t inner, all; /* local digits behind it, and their number times M */
+  TsFftTable *roots;  /* all of them where the passes run a second time */
+  bool again;
 } Local;
 
-static Cx twiddle(Make *m, const Local *l, TsFftTable *table, int slot, int64_t low, int k,
-                  int64_t tl, Cx x) {
+static void set_roots(Make *m, const Local *l, int64_t slot, int k, int64_t K0, int64_t T0) {
   const TsFftStep *s = l->s;
   double one[1] = {1}, zero[1] = {0};
   float one32 = 1, zero32 = 0;
+  for (int64_t d = 0; d < s->d; d++)
+    for (int64_t t = 0; t < s->m; t++) {
+      Root w = root_at(m, l->p, k, K0 + d, T0 + t, l->all);
+      const void *re = w.re, *im = w.im;
+      if (!re) re = m->wide ? (void *)one : (void *)&one32;
+      if (!im) im = m->wide ? (void *)zero : (void *)&zero32;
+      ts_fft_table_set(m, l->roots, (slot * s->d + d) * s->m + t, re, im);
+    }
+}
+
+static Cx twiddle(Make *m, const Local *l, int slot, int64_t low, int k, int64_t tl, Cx x) {
+  const TsFftStep *s = l->s;
   int64_t K0 = s->d * (low + l->done / s->d * k), T0 = tl * s->m;
   Root first = root_at(m, l->p, k, K0, T0, l->all);
   bool same = true, mixed = false;
@@ -330,16 +343,9 @@ static Cx twiddle(Make *m, const Local *l, TsFftTable *table, int slot, int64_t 
     }
   if (same && !first.re) return x;
   if (same) return ts_fft_cmul(m, x, constant(m, first.re), constant(m, first.im));
-  if (!table->memory) *table = ts_fft_table(m, s->e, s->d, s->m);
-  for (int64_t d = 0; d < s->d; d++)
-    for (int64_t t = 0; t < s->m; t++) {
-      Root w = root_at(m, l->p, k, K0 + d, T0 + t, l->all);
-      const void *re = w.re, *im = w.im;
-      if (!re) re = m->wide ? (void *)one : (void *)&one32;
-      if (!im) im = m->wide ? (void *)zero : (void *)&zero32;
-      ts_fft_table_set(m, table, (slot * s->d + d) * s->m + t, re, im);
-    }
-  Cx w = ts_fft_table_row(m, table, slot), y = ts_fft_cmul(m, x, w.re, w.im);
+  if (!l->roots->memory) *l->roots = ts_fft_table(m, s->e, s->d, s->m);
+  if (!l->again) set_roots(m, l, slot, k, K0, T0);
+  Cx w = ts_fft_table_row(m, l->roots, slot), y = ts_fft_cmul(m, x, w.re, w.im);
   if (!mixed) return y;
   V begins = ts_fft_ints(m, l->all / l->p->rest);
   return ts_fft_where(m, ts_fft_op(m, TS_OP_lt, ts_fft_iota(m, 2), begins), x, y);
@@ -350,10 +356,10 @@ static void run_step(Make *m, const TsFftStep *s, Cx *v) {
   int64_t low = 1; /* product of the local digits that are frequencies */
   for (int i = 0; i < s->count; i++) {
     const TsFftPass *p = &m->pass[s->first + i];
-    Local l = {s, p, s->d * low, s->e / low / p->r, 0};
-    TsFftTable table = {.memory = NULL};
+    Local l = {.s = s, .p = p, .done = s->d * low, .inner = s->e / low / p->r};
     Cx next[TS_FFT_LOCAL], a[TS_FFT_LOCAL];
     l.all = l.inner * s->m;
+    l.roots = &m->roots[s->first + i], l.again = l.roots->memory != NULL;
     /* v: [low in the order of frequencies][digits of time], time the faster. */
     for (int64_t f = 0; f < low; f++)
       for (int64_t t = 0; t < l.inner; t++) {
@@ -361,7 +367,7 @@ static void run_step(Make *m, const TsFftStep *s, Cx *v) {
         butterfly(m, p, a);
         for (int j = 0; j < p->r; j++) {
           int64_t slot = (f + low * j) * l.inner + t;
-          next[slot] = twiddle(m, &l, &table, (int)slot, f, j, t, a[j]);
+          next[slot] = twiddle(m, &l, (int)slot, f, j, t, a[j]);
         }
       }
     memcpy(v, next, sizeof *v * (size_t)s->e);
@@ -445,5 +451,6 @@ static void walk(Make *m, const TsFftNode *t, int64_t before, const TsFftNode *t
 
 void ts_fft_passes(Make *m, const TsFftNode *root) {
   m->npass = 0;
+  memset(m->roots, 0, sizeof m->roots);
   walk(m, root, 1, NULL, 1);
 }

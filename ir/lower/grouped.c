@@ -1,5 +1,5 @@
 /* Products of groups of rows with a matrix each, and the gradients of those matrices, on a
- * device. The sizes of groups are numbers that only the device may have, so a first kernel
+ * GPU. The sizes of groups are numbers that only the device may have, so a first kernel
  * writes down where groups and their tiles are (ir/tile/gpu/ragged.h) and the product reads it:
  * the host knows how many tiles there are at most, and need not wait. Tiles begin with their
  * group; a last one ends with it (store_below), and rows behind all groups are tiles of zeros.
@@ -9,25 +9,28 @@
  *
  * Rejected: rows moved so that groups begin with a tile (x and the result go through memory once
  * more), and one launch a group (the host would have to know the sizes). */
+#include "ir/lower/index/index.h"
+#include "ir/lower/short.h"
+#include "ir/lower/steps.h"
 #include "ir/tile/gpu/build.h"
 #include "ir/tile/gpu/product.h"
-#include "ir/lower/index/index.h"
-#include "jit/eager/family/own.h"
+#include "ir/tile/gpu/ragged.h"
 
 typedef TsTileVal V;
 
 enum { PIECE = 256, AHEAD = 8, WIDE = 1024, ALIGN = 16, STAGE = 64 };
 
 typedef struct Grouped {
-  TsOffloader *o;
-  TsCall *call;
-  int device, nsm;
+  const TsSched *s;
+  const TsNode *node;
+  TsSteps steps;
+  int nsm;
   bool depth, turned; /* the gradient of the matrices; w lies as [G, N, K] */
-  TsDtype in, out;
+  TsDtype in, out, sizes;
   int64_t rows, m, n, groups; /* rows in groups; of the result's matrices */
   int64_t k;                  /* what the product is summed over, of depth the rows */
-  TsTensor *x, *w, *sizes;    /* row-major */
-  TsTensor *places, *tail[2];
+  int64_t nplace;
+  int of_x, of_w, of_sizes, places; /* arguments */
 } Grouped;
 
 /* ---- where groups are */
@@ -90,8 +93,7 @@ static void walk_all(TsTileBuild *b, const Places *p, V sizes, V item, V *w) {
 }
 
 /* Sizes: groups, items, rows. */
-static TsTile *build_places(const void *arg) {
-  const Places *p = arg;
+static TsTile *build_places(const Places *p) {
   TsTile *k = ts_tile_new("groups");
   if (!k) return NULL;
   int64_t groups = ts_tile_size(k, "G"), items = ts_tile_size(k, "I");
@@ -115,27 +117,19 @@ static TsTile *build_places(const void *arg) {
   return k;
 }
 
-static TsTensor *room(const Grouped *g, TsDtype d, int64_t n) {
-  TsMeta m = {.dtype = (uint8_t)d, .ndim = 1, .device = (uint8_t)g->device, .dim = {n}};
-  return ts_tensor_new(g->call->ctx, &m);
-}
-
-static int make_places(Grouped *g, int tile) {
-  Places p = {ts_tensor_dtype(g->sizes), tile};
-  TsOwn k = {.build = build_places, .arg = &p, .nin = 1, .nout = 1, .ndim = 3};
+static void make_places(Grouped *g, int tile) {
+  Places p = {g->sizes, tile};
   int64_t items = tile ? g->rows / tile + g->groups + 1 : g->groups;
-  if (!(g->places = room(g, TS_DT_i64, items * TS_GPU_PLACES))) return -1;
-  k.in[0] = g->sizes, k.out[0] = g->places;
-  k.dim[0] = g->groups, k.dim[1] = items, k.dim[2] = g->rows;
-  ts_own_word(&k, 'P' << 8), ts_own_word(&k, p.sizes), ts_own_word(&k, tile);
-  return ts_own_run(g->o, g->call, g->device, &k);
+  g->nplace = items * TS_GPU_PLACES;
+  g->places = ts_steps_temp(&g->steps, g->nplace * ts_dtypes[TS_DT_i64].nbytes);
+  ts_steps_add(&g->steps, build_places(&p), (int[]){g->of_sizes, g->places},
+               (int64_t[]){g->groups, items, g->rows});
 }
 
 /* ---- last stages */
 /* Row r of the last stage of a group is its row `whole stages` + r, or zeros. Sizes: rows of x,
  * columns, rows of the stages, numbers of places. */
-static TsTile *build_tail(const void *arg) {
-  TsDtype d = *(const TsDtype *)arg;
+static TsTile *build_tail(TsDtype d) {
   TsTile *k = ts_tile_new("last_rows");
   if (!k) return NULL;
   int64_t rows = ts_tile_size(k, "T"), cols = ts_tile_size(k, "C"), all = ts_tile_size(k, "L");
@@ -164,71 +158,40 @@ static TsTile *build_tail(const void *arg) {
   return k;
 }
 
-static int make_tail(Grouped *g, int i) {
-  TsTensor *x = i ? g->w : g->x;
-  TsOwn k = {.build = build_tail, .arg = &g->in, .nin = 2, .nout = 1, .ndim = 4};
-  int64_t cols = x->meta.dim[1], rows = g->groups * STAGE;
-  if (!(g->tail[i] = room(g, g->in, rows * cols))) return -1;
-  k.in[0] = x, k.in[1] = g->places, k.out[0] = g->tail[i];
-  k.dim[0] = g->rows, k.dim[1] = cols, k.dim[2] = rows;
-  k.dim[3] = ts_tensor_numel(g->places);
-  ts_own_word(&k, 'L' << 8), ts_own_word(&k, g->in);
-  return ts_own_run(g->o, g->call, g->device, &k);
+static int make_tail(Grouped *g, int x, int64_t cols) {
+  int64_t rows = g->groups * STAGE;
+  int to = ts_steps_temp(&g->steps, rows * cols * ts_dtypes[g->in].nbytes);
+  ts_steps_add(&g->steps, build_tail(g->in), (int[]){x, g->places, to},
+               (int64_t[]){g->rows, cols, rows, g->nplace});
+  return to;
 }
 
 /* ---- products */
-static TsTile *build_roles(const void *arg) {
-  TsError err = {0};
-  return ts_tile_gpu_product(arg, &err);
-}
-
-typedef struct Warps {
-  TsGpuWarpProduct w;
-  const TsTarget *target;
-} Warps;
-
-static TsTile *build_warps(const void *arg) {
-  const Warps *x = arg;
-  TsError err = {0};
-  return ts_tile_gpu_mma(&x->w, x->target, &err);
-}
-
 static int64_t mean_rows(const Grouped *g) { return (g->rows + g->groups - 1) / g->groups; }
 
-static int run_product(Grouped *g, TsOwn *k, int tile) {
-  k->in[0] = g->x, k->in[1] = g->w, k->nin = 2, k->nout = 1, k->out[0] = g->call->out[0];
-  k->dim[0] = g->m, k->dim[1] = g->n, k->dim[2] = g->k;
-  int done = make_places(g, tile);
-  k->in[k->nin++] = g->places;
-  for (int i = 0; i < 2 && done == 1 && g->depth && k->build == build_roles; i++) {
-    if (ts_dtypes[g->in].nbytes > 2) break;
-    done = make_tail(g, i);
-    k->in[k->nin++] = g->tail[i];
-  }
-  return done;
-}
-
 /* By roles, where the copy engine takes rows and there is the unit that these are for. */
-static int by_roles(Grouped *g) {
+static void by_roles(Grouped *g) {
+  TsSteps *s = &g->steps;
   int64_t m = g->depth ? g->m : mean_rows(g), k = g->depth ? mean_rows(g) : g->k;
   TsGpuProduct x =
       ts_gpu_product_for(g->in, g->out, g->depth, g->turned, m, g->n, k, g->groups, g->nsm);
   x = ts_gpu_product(g->in, g->out, g->depth, g->turned, x.rows, x.cols);
   x.cluster = 1;
   x.ragged = g->depth ? TS_GPU_RAGGED_depth : TS_GPU_RAGGED_rows;
-  TsOwn own = {.build = build_roles, .arg = &x, .ndim = 7};
-  int done = run_product(g, &own, g->depth ? 0 : x.rows);
-  if (done != 1) return done;
-  own.dim[3] = g->groups, own.dim[4] = ts_tensor_numel(g->places), own.dim[6] = g->nsm;
-  own.dim[5] = g->groups * STAGE;
-  ts_own_word(&own, 'R' << 8), ts_own_word(&own, x.rows | x.cols << 16);
-  ts_own_word(&own, g->in | g->out << 8 | g->depth << 16 | g->turned << 17);
-  return ts_own_run(g->o, g->call, g->device, &own);
+  make_places(g, g->depth ? 0 : x.rows);
+  int list[6] = {g->of_x, g->of_w, g->places}, n = 3;
+  if (g->depth && ts_dtypes[g->in].nbytes <= 2) {
+    list[n++] = make_tail(g, g->of_x, g->m);
+    list[n++] = make_tail(g, g->of_w, g->n);
+  }
+  list[n++] = ts_steps_out(s, 0, NULL);
+  int64_t dim[7] = {g->m, g->n, g->k, g->groups, g->nplace, g->groups * STAGE, g->nsm};
+  ts_steps_add(s, ts_tile_gpu_product(&x, s->err), list, dim);
 }
 
 /* 16 bits may be summed in the order of a matrix unit. */
 static bool is_free(const Grouped *g) {
-  return ts_dtypes[g->in].nbytes == 2 && g->call->ctx->profile != TS_PROFILE_strict;
+  return ts_dtypes[g->in].nbytes == 2 && g->s->profile != TS_PROFILE_strict;
 }
 
 static TsGpuWarpUnit unit_of(const Grouped *g) {
@@ -247,27 +210,19 @@ static int step_of(const Grouped *g) {
   return bytes;
 }
 
-static int by_warps(Grouped *g) {
-  TsGpuMachine gpu;
+static void by_warps(Grouped *g, const TsGpuMachine *gpu) {
+  TsSteps *s = &g->steps;
   int64_t m = g->depth ? g->m * g->groups : g->rows;
   int64_t rows = g->depth ? g->m : g->turned ? g->n : g->k;
-  if (step_of(g) < 4 ||
-      !ts_own_warps(g->device, (double)(m * g->n * g->k), &gpu))
-    return 0;
-  Warps x = {.target = gpu.target};
-  x.w = ts_gpu_warp_product_for(g->in, g->out, unit_of(g), g->depth, g->turned,
-                                g->depth ? m : mean_rows(g), g->depth ? g->n : g->n * g->groups,
-                                &gpu);
-  x.w.bytes = step_of(g), x.w.ragged = g->depth ? TS_GPU_RAGGED_depth : TS_GPU_RAGGED_rows;
-  TsOwn own = {.build = build_warps, .arg = &x, .ndim = 6};
-  int done = run_product(g, &own, g->depth ? 0 : x.w.rows);
-  if (done != 1) return done;
-  own.dim[5] = ts_gpu_warp_product_blocks(&x.w, &gpu);
-  own.dim[3] = ts_tensor_numel(g->places), own.dim[4] = rows * g->groups;
-  ts_own_word(&own, 'W' << 8), ts_own_word(&own, x.w.rows | x.w.cols << 16);
-  ts_own_word(&own, x.w.unit | x.w.warps << 8 | x.w.stages << 16 | (int64_t)x.w.group << 24);
-  ts_own_word(&own, g->in | g->out << 8 | g->depth << 16 | g->turned << 17 | x.w.bytes << 18);
-  return ts_own_run(g->o, g->call, g->device, &own);
+  TsGpuWarpProduct w = ts_gpu_warp_product_for(g->in, g->out, unit_of(g), g->depth, g->turned,
+                                               g->depth ? m : mean_rows(g),
+                                               g->depth ? g->n : g->n * g->groups, gpu);
+  w.bytes = step_of(g), w.ragged = g->depth ? TS_GPU_RAGGED_depth : TS_GPU_RAGGED_rows;
+  make_places(g, g->depth ? 0 : w.rows);
+  int list[4] = {g->of_x, g->of_w, g->places, ts_steps_out(s, 0, NULL)};
+  int64_t dim[6] = {g->m, g->n, g->k, g->nplace, rows * g->groups};
+  dim[5] = ts_gpu_warp_product_blocks(&w, gpu);
+  ts_steps_add(s, ts_tile_gpu_mma(&w, gpu->target, s->err), list, dim);
 }
 
 static bool wants_warps(const Grouped *g) {
@@ -276,54 +231,54 @@ static bool wants_warps(const Grouped *g) {
 }
 
 /* ---- operands */
-static TsTensor *ready(const Grouped *g, TsTensor *x) {
-  if (x->contiguous && x->offset % ALIGN == 0) return ts_own_ready(g->call, x);
-  return ts_tensor_copy(g->call->ctx, x);
-}
-
-/* w as it lies, if that is [G, N, K] row-major; else row-major. */
-static TsTensor *matrices(Grouped *g, TsTensor *w) {
-  const TsMeta *m = &w->meta;
-  TsMeta t = *m;
-  int64_t stride[3] = {w->stride[0], w->stride[2], w->stride[1]};
-  t.dim[1] = m->dim[2], t.dim[2] = m->dim[1];
-  g->turned = stride[2] == 1 && stride[1] == t.dim[2] && stride[0] == t.dim[1] * t.dim[2] &&
-              w->offset % ALIGN == 0 && !w->contiguous;
-  return g->turned ? ts_tensor_view(w, &t, stride, w->offset) : ready(g, w);
-}
-
-static bool takes(const TsCall *call) {
-  TsDtype d = ts_tensor_dtype(call->in[0]), y = ts_tensor_dtype(call->out[0]);
+static bool takes(const TsNode *n) {
+  TsDtype d = (TsDtype)n->in[0]->meta.dtype, y = (TsDtype)n->out[0].meta.dtype;
   bool half = d == TS_DT_bf16 || d == TS_DT_f16;
-  if (d != ts_tensor_dtype(call->in[1]) || !ts_index_takes(&call->in[2]->meta)) return false;
+  if (n->in[1]->meta.dtype != d || !ts_index_takes(&n->in[2]->meta)) return false;
   return half ? y == d || y == TS_DT_f32 : (d == TS_DT_f32 || d == TS_DT_f64) && y == d;
 }
 
-static int run(Grouped *g) {
-  TsCall *call = g->call;
-  g->x = ready(g, call->in[0]);
-  g->w = !g->x ? NULL : g->depth ? ready(g, call->in[1]) : matrices(g, call->in[1]);
-  if (!g->w || !(g->sizes = ts_own_ready(call, call->in[2]))) return -1;
-  int64_t work = g->rows * g->n * (g->depth ? g->m : g->k);
-  g->nsm = ts_own_roles(g->device, (double)work);
-  return wants_warps(g) ? by_warps(g) : by_roles(g);
+static bool find_sizes(Grouped *g) {
+  const TsNode *n = g->node;
+  const TsMeta *x = &n->in[0]->meta, *w = &n->in[1]->meta;
+  g->depth = n->op == TS_OP_grouped_matmul_weight_grad;
+  g->in = (TsDtype)x->dtype, g->out = (TsDtype)n->out[0].meta.dtype;
+  g->sizes = (TsDtype)n->in[2]->meta.dtype;
+  g->rows = x->dim[0], g->groups = n->in[2]->meta.dim[0];
+  g->m = g->depth ? x->dim[1] : g->rows, g->k = g->depth ? g->rows : x->dim[1];
+  g->n = w->dim[w->ndim - 1];
+  if (!ts_meta_numel(&n->out[0].meta) || !g->k || !g->groups) return false;
+  return g->rows <= INT32_MAX && g->groups * (g->depth ? g->m : g->k) <= INT32_MAX;
 }
 
-int ts_offload_grouped(TsOffloader *o, TsCall *call, int device) {
-  Grouped g = {.o = o, .call = call, .device = device};
-  g.depth = call->op == TS_OP_grouped_matmul_weight_grad;
-  if ((!g.depth && call->op != TS_OP_grouped_matmul) || !takes(call)) return 0;
-  const TsMeta *x = &call->in[0]->meta, *w = &call->in[1]->meta;
-  g.in = ts_tensor_dtype(call->in[0]), g.out = ts_tensor_dtype(call->out[0]);
-  g.rows = x->dim[0], g.groups = call->in[2]->meta.dim[0];
-  g.m = g.depth ? x->dim[1] : g.rows, g.k = g.depth ? g.rows : x->dim[1];
-  g.n = w->dim[w->ndim - 1];
-  if (!call->out[0]->contiguous || !ts_tensor_numel(call->out[0]) || !g.k || !g.groups)
-    return 0;
-  if (g.rows > INT32_MAX || g.groups * (g.depth ? g.m : g.k) > INT32_MAX) return 0;
-  int done = ts_offload_in_range(o, call, device, 2, 0, g.rows + 1);
-  if (done == 1) done = run(&g);
-  TsTensor *made[] = {g.x, g.w, g.sizes, g.places, g.tail[0], g.tail[1]};
-  for (size_t i = 0; i < sizeof made / sizeof *made; i++) ts_tensor_unref(made[i]);
-  return done;
+/* w lies as [G, N, K], row-major. */
+static bool is_turned(const Grouped *g, TsLayoutFn *layout, void *arg) {
+  TsVal w = g->node->in[1];
+  int64_t stride[TS_MAX_RANK], rows = w->meta.dim[1], cols = w->meta.dim[2];
+  if (ts_lower_row_major(layout, arg, w) || !layout(arg, w, stride)) return false;
+  return stride[1] == 1 && stride[2] == rows && stride[0] == rows * cols;
+}
+
+int ts_lower_grouped(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
+                     TsSchedKernel *out, TsError *err) {
+  static const TsStepsOrder across = {{0, 2, 1}};
+  Grouped g = {.s = s, .node = group->node[0]};
+  TsSteps *x = &g.steps;
+  TsGpuMachine gpu;
+  if (!takes(g.node) || !find_sizes(&g)) return 0;
+  g.turned = !g.depth && is_turned(&g, layout, arg);
+  g.nsm = ts_lower_roles(s, (double)(g.rows * g.n * (g.depth ? g.m : g.k)));
+  bool warps = wants_warps(&g);
+  double work = (double)((g.depth ? g.m * g.groups : g.rows) * g.n * g.k);
+  if (warps && (step_of(&g) < 4 || !ts_lower_warps(s, work, &gpu))) return 0;
+  ts_steps_begin(x, s, layout, arg, g.node, err);
+  ts_steps_guard(x, 2);
+  g.of_x = ts_steps_in(x, 0, NULL);
+  g.of_w = ts_steps_in(x, 1, g.turned ? &across : NULL);
+  g.of_sizes = ts_steps_in(x, 2, NULL);
+  if (warps)
+    by_warps(&g, &gpu);
+  else
+    by_roles(&g);
+  return ts_steps_end(x, out);
 }

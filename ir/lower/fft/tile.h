@@ -8,13 +8,13 @@
  * some passes that follow one another on E elements in registers: its tiles are [R, D, M, C], R
  * transforms of the batch and C of those that lie side by side, and there are E of them.
  * Between steps everything goes through shared memory [R, D, M, C], with room behind M so that
- * neighbouring threads meet different banks. Roots come from the VM's own plans: where they
+ * neighbouring threads meet different banks. Roots come from plans (ir/lower/fft/plans.h): where they
  * differ from element to element of a tile, they are tables [E, D, M]. */
-#ifndef TS_JIT_FFT_TILE_H
-#define TS_JIT_FFT_TILE_H
+#ifndef TS_IR_LOWER_FFT_TILE_H
+#define TS_IR_LOWER_FFT_TILE_H
 
-#include "ir/tile/tile.h"
-#include "vm/fft/fft.h"
+#include "ir/tile/parts.h"
+#include "lib/fft.h"
 
 typedef struct TsFftForm {
   int kind, type;         /* TS_FFT_c2c, r2c, c2r; TS_FFT_f32, f64 */
@@ -24,7 +24,7 @@ typedef struct TsFftForm {
   double scale;
 } TsFftForm;
 
-enum { TS_FFT_TABLES = 40 };
+enum { TS_FFT_TABLES = TS_TILE_PART_PARAMS - 2 };
 
 /* Parameters: x, the tables, y. Sizes: transforms, elements of x along all axes. */
 typedef struct TsFftTile {
@@ -36,9 +36,9 @@ typedef struct TsFftTile {
 } TsFftTile;
 
 /* -1 with the error: no kernel for this form. */
-int ts_fft_tile(const TsFftForm *f, const TsFftKernels *k, TsFftTile *t, TsError *err);
+int ts_fft_tile(const TsFftForm *f, TsFftTile *t, TsError *err);
 
-/* ---- shared by jit/eager/family/fft_*.c */
+/* ---- of this folder */
 enum { TS_FFT_LOCAL = 64, TS_FFT_PASSES = 40, TS_FFT_MOST = 16384 };
 
 typedef struct TsFftCx {
@@ -52,13 +52,20 @@ typedef struct TsFftPass {
   const TsFftChain *chain;
   int index;
   int64_t rest, before;
-  const struct TsFftNode *twist;
+  const TsFftNode *twist;
 } TsFftPass;
 
 typedef struct TsFftStep {
   int first, count;
   int64_t e, d, m;
 } TsFftStep;
+
+/* A table [rows, d, t] (or [rows, d] with t 1) of complex constants, a parameter. */
+typedef struct TsFftTable {
+  TsTileVal memory;
+  int64_t rows, d, t;
+  char *at; /* elements, until the next table is made */
+} TsFftTable;
 
 typedef struct TsFftMake {
   const TsFftForm *f;
@@ -74,21 +81,22 @@ typedef struct TsFftMake {
   int npass, nstep;
   TsFftPass pass[TS_FFT_PASSES];
   TsFftStep step[TS_FFT_PASSES];
-  TsTileVal shared[2]; /* flat */
+  TsFftTable roots[TS_FFT_PASSES]; /* behind each pass, where they differ in a tile */
+  TsTileVal shared[2];             /* flat */
   int64_t room;
   int64_t dim[4]; /* of the tiles now */
   TsTileVal at_row, at_col;
   bool edge_row, edge_col;
+  bool crowded; /* more tables than a kernel has parameters */
 } TsFftMake;
 
-/* ---- fft_real.c. roots: w(n, k), k <= n/2. The packed spectrum of a half one, with re and im
+/* ---- real.c. roots: w(n, k), k <= n/2. The packed spectrum of a half one, with re and im
  * exchanged, as the inverse transform takes it; and the half spectrum out of the packed one,
  * which lies in shared memory meanwhile. table: of the last step's roots. */
-struct TsFftTable;
 void ts_fft_load_half(TsFftMake *m, TsTileVal x, const void *roots, TsFftCx *v);
-void ts_fft_store_split(TsFftMake *m, TsTileVal y, const struct TsFftTable *table, TsFftCx *v);
+void ts_fft_store_split(TsFftMake *m, TsTileVal y, const TsFftTable *table, TsFftCx *v);
 
-/* ---- fft_tile.c */
+/* ---- tile.c */
 /* base and up along an axis of the tile; whether x < n. */
 TsTileVal ts_fft_own_index(TsFftMake *m, int axis, int64_t base);
 TsTileVal ts_fft_below(TsFftMake *m, TsTileVal x, int64_t n);
@@ -99,8 +107,8 @@ TsFftCx ts_fft_scaled(TsFftMake *m, TsFftCx x);
 /* Whether an access that ends at `end` of n may leave the memory. */
 bool ts_fft_edge(const TsFftMake *m, int64_t end, int64_t n);
 
-/* ---- fft_core.c */
-void ts_fft_passes(TsFftMake *m, const struct TsFftNode *root);
+/* ---- core.c */
+void ts_fft_passes(TsFftMake *m, const TsFftNode *root);
 /* E tiles of the first step to those of the last. */
 void ts_fft_core(TsFftMake *m, TsFftCx *v);
 void ts_fft_set_dim(TsFftMake *m, int64_t r, int64_t d, int64_t t, int64_t c);
@@ -117,12 +125,6 @@ static inline TsTileVal ts_fft_op(TsFftMake *m, int op, TsTileVal x, TsTileVal y
   return ts_tile_op2(&m->b, op, x, y);
 }
 
-/* A table [rows, d, t] (or [rows, d] with t 1) of complex constants, a parameter. */
-typedef struct TsFftTable {
-  TsTileVal memory;
-  int64_t rows, d, t;
-  char *at; /* elements, until the next table is made */
-} TsFftTable;
 TsFftTable ts_fft_table(TsFftMake *m, int64_t rows, int64_t d, int64_t t);
 /* Of a line of constants, at index j; zeros from n on. mirror: j > mirror/2 has that of mirror
  * - j. */

@@ -1,12 +1,12 @@
 /* Kernels of whole transforms: how many threads and elements, what comes before and behind the
  * passes (real transforms, Bluestein), and transforms that need two phases. See
- * jit/eager/family/fft_tile.h. */
-#include "jit/eager/family/fft_tile.h"
+ * ir/lower/fft/tile.h. */
+#include "ir/lower/fft/tile.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "vm/fft/plan.h"
+#include "ir/lower/fft/plans.h"
 
 typedef TsTileVal V;
 typedef TsFftCx Cx;
@@ -468,7 +468,8 @@ static int build(Make *m, const TsFftPlan *p, const TsFftPlan *roots, TsError *e
     two_phases(m, n);
     return 0;
   }
-  Core c = {.p = (TsFftPlan *)(uintptr_t)p, .guarded = f->kind != TS_FFT_c2r};
+  Core c = {.p = (TsFftPlan *)(uintptr_t)p,
+            .guarded = f->kind != TS_FFT_c2r && f->in_n <= f->n};
   ts_fft_passes(m, n);
   cut_steps(m);
   choose(m, f->inner, f->batch);
@@ -477,15 +478,15 @@ static int build(Make *m, const TsFftPlan *p, const TsFftPlan *roots, TsError *e
   return 0;
 }
 
-int ts_fft_tile(const TsFftForm *f, const TsFftKernels *k, TsFftTile *t, TsError *err) {
+int ts_fft_tile(const TsFftForm *f, TsFftTile *t, TsError *err) {
   bool even_real = f->kind != TS_FFT_c2c && f->n % 2 == 0;
   int64_t h = f->n / 2;
   *t = (TsFftTile){.tile = NULL};
   if (f->kind == TS_FFT_r2c && even_real && f->in_n % 2)
     return refuse(err, "an odd number of reals of an even transform");
   if (f->kind == TS_FFT_c2r && f->in_n != h + 1) return refuse(err, "padded half spectra");
-  TsFftPlan *p = ts_fft_plan_take(f->type, TS_FFT_TREE, even_real ? h : f->n, k);
-  TsFftPlan *roots = even_real ? ts_fft_plan_take(f->type, TS_FFT_ROOTS, f->n, k) : NULL;
+  TsFftPlan *p = ts_fft_plans_take(f->type, TS_FFT_TREE, even_real ? h : f->n);
+  TsFftPlan *roots = even_real ? ts_fft_plans_take(f->type, TS_FFT_ROOTS, f->n) : NULL;
   Make m = {.f = f, .out = t, .wide = f->type == TS_FFT_f64};
   m.real = m.wide ? TS_DT_f64 : TS_DT_f32, m.size = m.wide ? 8 : 4;
   m.k = t->tile = p && (roots || !even_real) ? ts_tile_new("fft") : NULL;
@@ -496,10 +497,10 @@ int ts_fft_tile(const TsFftForm *f, const TsFftKernels *k, TsFftTile *t, TsError
     m.k->target = ts_target_with(TS_UNIT_mma)->name;
     m.b = ts_tile_build(m.k);
     failed = build(&m, p, roots, err);
-    if (!failed && m.k->failed) failed = ts_error_memory(err);
+    if (!failed && m.k->failed)
+      failed = m.crowded ? refuse(err, "too many tables of roots") : ts_error_memory(err);
   }
-  if (p) ts_fft_plan_give(p);
-  if (roots) ts_fft_plan_give(roots);
+  ts_fft_plans_give(p), ts_fft_plans_give(roots);
   if (!failed) return 0;
   ts_tile_free(t->tile);
   free(t->table);

@@ -1,0 +1,402 @@
+/* Convolutions and their weight gradients of any type, as products of which one operand exists
+ * only as a rule: sums of [rows] x [columns] over k, one chain of fused multiply-adds from +0
+ * for each, in the order that vm/exec/conv.c and vm/exec/conv_weight_grad.c say.
+ *
+ *   conv         rows: channels out of a group; columns: positions of an image;
+ *                k: channel in, then place in the window
+ *   weight grad  rows: the same; columns: channel in, then place in the window;
+ *                k: image, then position
+ *   transposed   as conv, with the window walked backwards; only of stride 1, since otherwise
+ *                sums of neighbouring positions have other terms
+ *
+ * Either way the right operand is x at the sum of what the column says and what k says: x is
+ * padded before, so that nobody asks whether it is inside, and what k says is a table in
+ * memory, since to find it takes longer than to multiply. A block has 8 x 16 threads, each with
+ * up to 8 x 8 sums, fewer where blocks would be few: sums are chains, so k is never divided.
+ * Steps of k go through shared memory, and the next step's elements are under way meanwhile. */
+#include "ir/lower/conv/conv.h"
+
+#include <string.h>
+
+typedef TsTileVal V;
+
+enum {
+  DOWN = 8,
+  ACROSS = 16,
+  EACH = 8,
+  KC = 8,
+  FEW = 4,
+  FEW_KC = 64,
+  BLOCKS = 264,
+  PIECE = 1024
+};
+
+typedef struct Chain {
+  const TsConvWork *w;
+  TsConv c; /* of x with room around it; of a transposed one walked backwards */
+  int64_t positions, window; /* their elements */
+  int64_t rows, cols, k;     /* of the product */
+  int64_t at_n, at_c, at[3]; /* strides of x */
+  int64_t first;             /* where position 0 of the window's place 0 is */
+  int down, across, step;    /* sums of a thread; of k at once */
+  TsConvRoom x;
+} Chain;
+
+typedef struct Make {
+  const Chain *s;
+  TsTileBuild b;
+  V x, table, left, bias, residual, y;
+  V image, group, row, col; /* positions of the block */
+  V base;                   /* of a step's columns: where in x */
+  V buffer[2], view[2];
+  TsTileType sums, line, side; /* [DOWN, ACROSS]; the right and the left operand's step */
+} Make;
+
+/* ---- x at the places of a step */
+static V scalar(Make *m, int op, V x, int64_t y) {
+  return y == 1 && (op == TS_OP_floordiv || op == TS_OP_mul)
+             ? x
+             : ts_tile_op2(&m->b, op, x, ts_tile_index(&m->b, y));
+}
+
+static V plus(Make *m, V x, V y) {
+  return !x ? y : !y ? x : ts_tile_op2(&m->b, TS_OP_add, x, y);
+}
+
+/* The sum of the row-major coordinates of i, a tile, over three sizes, each times a factor.
+ * NULL: zero. */
+static V spread(TsTileBuild *b, V i, const int64_t size[3], const int64_t by[3]) {
+  V sum = NULL;
+  for (int a = 3; a-- > 0;) {
+    if (size[a] == 1) continue;
+    V own = ts_short_by(b, TS_OP_mul, ts_short_by(b, TS_OP_mod, i, size[a]), by[a]);
+    sum = sum ? ts_tile_op2(b, TS_OP_add, sum, own) : own;
+    i = ts_short_by(b, TS_OP_floordiv, i, size[a]);
+  }
+  return sum;
+}
+
+/* Elements of x from one position, or one place of the window, to the next. */
+static void steps_of(const Chain *s, bool window, int64_t by[3]) {
+  const TsConv *c = &s->c;
+  for (int a = 0; a < 3; a++) by[a] = (window ? c->dilation[a] : c->stride[a]) * s->at[a];
+}
+
+/* What column `i` of the product says, and what k `i` says. */
+static V offsets(TsTileBuild *b, const Chain *s, V i, bool columns) {
+  int64_t by[3], inner = columns == s->w->grad ? s->window : s->positions;
+  steps_of(s, columns == s->w->grad, by);
+  V sum = spread(b, ts_short_by(b, TS_OP_mod, i, inner),
+                 columns == s->w->grad ? s->c.window : s->c.out, by);
+  V outer = ts_short_by(b, TS_OP_floordiv, i, inner);
+  outer = ts_short_by(b, TS_OP_mul, outer, columns == s->w->grad ? s->at_c : s->at_n);
+  return sum ? ts_tile_op2(b, TS_OP_add, sum, outer) : outer;
+}
+
+static void columns(Make *m) {
+  const Chain *s = m->s;
+  TsTileBuild *b = &m->b;
+  V i = plus(m, ts_short_iota(b, &m->line, 1), ts_short_splat(b, &m->line, m->col));
+  i = ts_short_by(b, TS_OP_minimum, i, s->cols - 1);
+  V first = scalar(m, TS_OP_mul, m->group, s->c.cg * s->at_c);
+  if (!s->w->grad) first = plus(m, first, scalar(m, TS_OP_mul, m->image, s->at_n));
+  first = plus(m, first, ts_tile_index(b, s->first));
+  m->base = plus(m, offsets(b, s, i, true), ts_short_splat(b, &m->line, first));
+}
+
+/* From k on; behind the last one it is that one again. */
+static V right_at(Make *m, V k) {
+  TsTileBuild *b = &m->b;
+  V i = plus(m, ts_short_iota(b, &m->line, 0), ts_short_splat(b, &m->line, k));
+  i = ts_short_by(b, TS_OP_minimum, i, m->s->k - 1);
+  V at = ts_tile_cast(b, ts_short_gather(b, m->table, i, false), TS_DT_i64);
+  return ts_short_gather(b, m->x, plus(m, m->base, at), false);
+}
+
+/* ---- the left operand: [rows, step] from k on */
+static V left_at(Make *m, V k) {
+  const Chain *s = m->s;
+  TsTileBuild *b = &m->b;
+  TsTileAccess edge = {.edge = true};
+  TsTileType t = m->side;
+  t.dtype = (uint8_t)s->w->d;
+  if (!s->w->grad && !s->w->transposed) {
+    V at[3] = {m->group, m->row, k};
+    return ts_tile_load(b, m->left, at, &t, &edge);
+  }
+  V o = plus(m, ts_short_iota(b, &t, 0), ts_short_splat(b, &t, m->row));
+  V i = plus(m, ts_short_iota(b, &t, 1), ts_short_splat(b, &t, k));
+  o = ts_short_by(b, TS_OP_minimum, o, s->c.og - 1);
+  i = ts_short_by(b, TS_OP_minimum, i, s->k - 1);
+  if (s->w->transposed) { /* [groups, channels in, channels out, window] */
+    V c = plus(m, ts_short_by(b, TS_OP_floordiv, i, s->window),
+               ts_short_splat(b, &t, scalar(m, TS_OP_mul, m->group, s->c.cg)));
+    V at = plus(m, ts_short_by(b, TS_OP_mul, c, s->c.og), o);
+    at = plus(m, ts_short_by(b, TS_OP_mul, at, s->window),
+              ts_short_by(b, TS_OP_mod, i, s->window));
+    return ts_short_gather(b, m->left, at, false);
+  }
+  V first = ts_short_splat(b, &t, scalar(m, TS_OP_mul, m->group, s->c.og));
+  V n = ts_short_by(b, TS_OP_floordiv, i, s->positions),
+    p = ts_short_by(b, TS_OP_mod, i, s->positions);
+  V at = plus(m, ts_short_by(b, TS_OP_mul, n, s->c.og * s->c.groups), plus(m, first, o));
+  return ts_short_gather(b, m->left, plus(m, ts_short_by(b, TS_OP_mul, at, s->positions), p),
+                         false);
+}
+
+/* ---- steps */
+typedef struct Held { /* of a step, in registers */
+  V left, right;
+} Held;
+
+static void fetch(Make *m, V k, Held *h) {
+  h->left = left_at(m, k);
+  h->right = right_at(m, k);
+}
+
+static void put(Make *m, const Held *h) {
+  static const int64_t turned[2] = {1, 0};
+  TsTileBuild *b = &m->b;
+  TsDtype acc = m->s->c.acc;
+  V zero = ts_tile_index(b, 0), corner[2] = {zero, zero};
+  TsTileAccess left = {.naxis = 2, .axes = turned};
+  ts_tile_store(b, m->buffer[0], corner, ts_tile_cast(b, h->left, acc), &left);
+  ts_tile_store(b, m->buffer[1], corner, ts_tile_cast(b, h->right, acc), NULL);
+}
+
+static void multiply(Make *m, int n, V *acc) {
+  static const int64_t first[2] = {1, 2}, second[2] = {0, 2};
+  TsTileBuild *b = &m->b;
+  const Chain *s = m->s;
+  TsTileAccess left = {.naxis = 2, .axes = first}, right = {.naxis = 2, .axes = second};
+  V zero = ts_tile_index(b, 0);
+  for (int k = 0; k < n; k++) {
+    V x[EACH], y[EACH], kk = ts_tile_index(b, k);
+    for (int j = 0; j < s->down; j++) {
+      V at[3] = {kk, ts_tile_index(b, j * DOWN), zero};
+      x[j] = ts_tile_load(b, m->view[0], at, &m->sums, &left);
+    }
+    for (int i = 0; i < s->across; i++) {
+      V at[3] = {zero, kk, ts_tile_index(b, i * ACROSS)};
+      y[i] = ts_tile_load(b, m->view[1], at, &m->sums, &right);
+    }
+    for (int j = 0; j < s->down; j++)
+      for (int i = 0; i < s->across; i++)
+        acc[j * s->across + i] = ts_tile_op3(b, TS_OP_fma, x[j], y[i], acc[j * s->across + i]);
+  }
+}
+
+static void all_steps(Make *m, V *acc) {
+  const Chain *s = m->s;
+  TsTileBuild *b = &m->b;
+  int n = s->down * s->across, step = s->step, rest = (int)(s->k % step);
+  Held h;
+  V carry[EACH * EACH + 2], out[EACH * EACH + 2];
+  fetch(m, ts_tile_index(b, 0), &h);
+  if (s->k >= step) {
+    memcpy(carry, acc, sizeof *acc * (size_t)n);
+    carry[n] = h.left, carry[n + 1] = h.right;
+    TsTileLoop l = ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, s->k - rest), step,
+                               false, n + 2, carry);
+    if (m->b.k->failed) return;
+    memcpy(carry, l.carry, sizeof *carry * (size_t)(n + 2));
+    h = (Held){carry[n], carry[n + 1]};
+    put(m, &h);
+    fetch(m, plus(m, l.i, ts_tile_index(b, step)), &h);
+    multiply(m, step, carry);
+    carry[n] = h.left, carry[n + 1] = h.right;
+    ts_tile_for_end(b, &l, carry, out);
+    memcpy(acc, out, sizeof *acc * (size_t)n);
+    h = (Held){out[n], out[n + 1]};
+  }
+  if (!rest) return;
+  put(m, &h);
+  multiply(m, rest, acc);
+}
+
+static void results(Make *m, const V *acc) {
+  const Chain *s = m->s;
+  TsTileBuild *b = &m->b;
+  static const int64_t rows[1] = {0};
+  TsTileAccess edge = {.edge = true};
+  for (int j = 0; j < s->down; j++)
+    for (int i = 0; i < s->across; i++) {
+      V row = plus(m, m->row, ts_tile_index(b, j * DOWN));
+      V col = plus(m, m->col, ts_tile_index(b, i * ACROSS)), x = acc[j * s->across + i];
+      V at[4] = {m->image, m->group, row, col}, to[2] = {m->group, row};
+      if (s->w->bias) {
+        TsTileType t = ts_tile_vector(s->w->d, DOWN);
+        V bias = ts_tile_cast(b, ts_tile_load(b, m->bias, to, &t, &edge), s->c.acc);
+        x = plus(m, x, ts_tile_broadcast(b, bias, &m->sums, rows));
+      }
+      if (s->w->residual) {
+        TsTileType t = m->sums;
+        t.dtype = (uint8_t)s->w->d;
+        x = plus(m, x, ts_tile_cast(b, ts_tile_load(b, m->residual, at, &t, &edge), s->c.acc));
+      }
+      if (s->w->relu) x = ts_tile_op1(b, TS_OP_relu, x);
+      ts_tile_store(b, m->y, at, ts_tile_cast(b, x, s->w->d), &edge);
+    }
+}
+
+static void buffers(Make *m) {
+  const Chain *s = m->s;
+  TsTileBuild *b = &m->b;
+  int64_t rows = s->down * DOWN, cols = s->across * ACROSS;
+  int64_t left[2] = {s->step, rows + 1}, right[2] = {s->step, cols};
+  TsTileType type[2] = {ts_tile_type(s->c.acc, 2, left), ts_tile_type(s->c.acc, 2, right)};
+  int64_t lv[3] = {s->step, rows, ACROSS}, rv[3] = {DOWN, s->step, cols};
+  TsTileType view[2] = {ts_tile_type(s->c.acc, 3, lv), ts_tile_type(s->c.acc, 3, rv)};
+  view[0].stride[0] = rows + 1, view[0].stride[1] = 1, view[0].stride[2] = 0;
+  view[1].stride[0] = 0, view[1].stride[1] = cols, view[1].stride[2] = 1;
+  for (int i = 0; i < 2; i++) {
+    m->buffer[i] = ts_tile_alloc(b, TS_SPACE_shared, &type[i]);
+    view[i].space = TS_SPACE_shared, view[i].strided = true;
+    m->view[i] = ts_tile_emit1(b, TS_TILE_view, 1, &m->buffer[i], NULL, &view[i]);
+  }
+}
+
+static void parameters(Make *m, TsTile *k) {
+  const Chain *s = m->s;
+  const TsConv *c = &s->c;
+  int64_t nx = ts_tile_size(k, "X"), nl = ts_tile_size(k, "L");
+  int64_t images = s->w->grad ? 1 : c->batch, w[3] = {c->groups, c->og, s->k};
+  int64_t y[4] = {images, c->groups, s->rows, s->cols}, bias[2] = {c->groups, c->og};
+  TsTileType tx = ts_tile_type(s->w->d, 1, &nx), ty = ts_tile_type(s->w->d, 4, y);
+  TsTileType tl = s->w->grad || s->w->transposed ? ts_tile_type(s->w->d, 1, &nl)
+                                                 : ts_tile_type(s->w->d, 3, w);
+  TsTileType tb = ts_tile_type(s->w->d, 2, bias);
+  TsTileType table = ts_tile_vector(TS_DT_i32, s->k);
+  m->x = ts_tile_param(k, "x", &tx, false);
+  m->table = ts_tile_param(k, "table", &table, false);
+  m->left = ts_tile_param(k, s->w->grad ? "g" : "w", &tl, false);
+  if (s->w->bias) m->bias = ts_tile_param(k, "bias", &tb, false);
+  if (s->w->residual) m->residual = ts_tile_param(k, "residual", &ty, false);
+  m->y = ts_tile_param(k, "y", &ty, true);
+}
+
+static TsTile *build(const Chain *s) {
+  TsTile *k = ts_tile_new(s->w->grad ? "conv_weight_grad" : "conv");
+  if (!k) return NULL;
+  Make m = {.s = s};
+  int64_t sums[2] = {DOWN, ACROSS}, side[2] = {s->down * DOWN, s->step};
+  m.sums = ts_tile_type(s->c.acc, 2, sums), m.side = ts_tile_type(s->w->d, 2, side);
+  int64_t line[2] = {s->step, s->across * ACROSS};
+  m.line = ts_tile_type(s->w->d, 2, line);
+  parameters(&m, k);
+  m.b = ts_tile_build(k);
+  k->threads = DOWN * ACROSS, k->vector = 1;
+  TsTileBuild *b = &m.b;
+  V zero = ts_tile_index(b, 0);
+  int64_t end[4] = {s->w->grad ? 1 : s->c.batch, s->c.groups, s->rows, s->cols};
+  int64_t step[4] = {1, 1, s->down * DOWN, s->across * ACROSS};
+  TsTileLoop l[4];
+  for (int i = 0; i < 4; i++)
+    l[i] = ts_tile_for(b, zero, ts_tile_index(b, end[i]), step[i], true, 0, NULL);
+  m.image = l[0].i, m.group = l[1].i, m.row = l[2].i, m.col = l[3].i;
+  buffers(&m);
+  columns(&m);
+  V acc[EACH * EACH];
+  for (int i = 0; i < s->down * s->across; i++) acc[i] = ts_tile_const(b, 0, &m.sums);
+  all_steps(&m, acc);
+  results(&m, acc);
+  for (int i = 4; i-- > 0;) ts_tile_for_end(b, &l[i], NULL, NULL);
+  return k;
+}
+
+/* ---- which steps */
+static int fit(int64_t n, int unit) {
+  int each = 1;
+  while (each < EACH && each * unit < n) each *= 2;
+  return each;
+}
+
+static int64_t blocks(const Chain *s) {
+  int64_t rows = s->down * DOWN, cols = s->across * ACROSS;
+  return (s->w->grad ? 1 : s->c.batch) * s->c.groups * ((s->rows + rows - 1) / rows) *
+         ((s->cols + cols - 1) / cols);
+}
+
+static void choose(Chain *s) {
+  s->down = fit(s->rows, DOWN), s->across = fit(s->cols, ACROSS);
+  while (blocks(s) < BLOCKS && s->down * s->across > 1)
+    *(s->down > s->across ? &s->down : &s->across) /= 2;
+  s->step = s->down * s->across <= FEW ? FEW_KC : KC;
+}
+
+static TsTile *build_table(const Chain *s) {
+  TsTile *k = ts_tile_new("conv_table");
+  if (!k) return NULL;
+  TsTileType t = ts_tile_vector(TS_DT_i64, PIECE), table = ts_tile_vector(TS_DT_i32, s->k);
+  TsTileAccess edge = {.edge = true};
+  V to = ts_tile_param(k, "table", &table, true);
+  TsTileBuild b = ts_tile_build(k);
+  TsTileLoop l =
+      ts_tile_for(&b, ts_tile_index(&b, 0), ts_tile_index(&b, s->k), PIECE, true, 0, NULL);
+  V i = ts_tile_op2(&b, TS_OP_add, ts_short_iota(&b, &t, 0), ts_short_splat(&b, &t, l.i));
+  ts_tile_store(&b, to, &l.i, ts_tile_cast(&b, offsets(&b, s, i, false), TS_DT_i32), &edge);
+  ts_tile_for_end(&b, &l, NULL, NULL);
+  return k;
+}
+
+/* Room for zeros around x as far as windows reach, which the geometry is of afterwards. */
+static void make_room(Chain *s) {
+  TsConv *c = &s->c;
+  const TsMeta *m = &s->w->n->in[0]->meta;
+  s->x = ts_conv_room(m, m->ndim - 1);
+  s->at_c = 1, s->first = 0;
+  for (int a = 3; a-- > 0; s->at_c *= c->in[a]) {
+    int64_t far = (c->window[a] - 1) * c->dilation[a], low = (far < 0 ? far : 0) - c->before[a];
+    int64_t high = (c->out[a] - 1) * c->stride[a] - c->before[a] + (far > 0 ? far : 0);
+    int64_t front = low < 0 ? -low : 0, back = high >= c->in[a] ? high + 1 - c->in[a] : 0;
+    int i = 2 + a - (3 - c->nd);
+    c->in[a] += front + back, c->before[a] -= front;
+    if (a >= 3 - c->nd) s->x.size[i] = c->in[a], s->x.first[i] = front;
+    s->at[a] = s->at_c;
+    s->first -= c->before[a] * s->at_c;
+  }
+  s->at_n = s->at_c * m->dim[1];
+}
+
+/* Windows may be dilated without end. */
+static bool fits(const Chain *s) {
+  double n = 1;
+  for (int i = 0; i < s->x.ndim; i++) n *= (double)s->x.size[i];
+  return n < INT32_MAX;
+}
+
+static bool plan(Chain *s) {
+  const TsConvWork *w = s->w;
+  TsConv *c = &s->c;
+  s->window = s->positions = 1;
+  for (int a = 0; a < 3; a++) {
+    s->window *= c->window[a], s->positions *= c->out[a];
+    if (w->transposed) c->dilation[a] = -c->dilation[a], c->before[a] = -c->before[a];
+  }
+  int64_t taps = c->cg * s->window;
+  s->rows = c->og, s->cols = w->grad ? taps : s->positions;
+  s->k = w->grad ? c->batch * s->positions : taps;
+  if (!s->k || !s->rows || !s->cols || !c->batch) return false;
+  choose(s);
+  make_room(s);
+  return fits(s);
+}
+
+int ts_conv_chain(const TsConvWork *w, const TsSched *sched, TsLayoutFn *layout, void *arg,
+                  TsSchedKernel *out, TsError *err) {
+  Chain s = {.w = w, .c = w->c};
+  if (w->last || !plan(&s)) return 0;
+  int64_t dim[2] = {ts_conv_room_numel(&s.x), ts_meta_numel(&w->n->in[1]->meta)};
+  int list[6], n = 0;
+  TsSteps x;
+  ts_steps_begin(&x, sched, layout, arg, w->n, err);
+  list[n++] = ts_conv_room_in(&x, 0, &s.x);
+  int table = list[n++] = ts_steps_temp(&x, s.k * ts_dtypes[TS_DT_i32].nbytes);
+  ts_steps_add(&x, build_table(&s), &table, NULL);
+  list[n++] = ts_steps_in(&x, 1, NULL);
+  if (w->bias) list[n++] = ts_steps_in(&x, 2, NULL);
+  if (w->residual) list[n++] = ts_steps_in(&x, 3, NULL);
+  list[n++] = ts_steps_out(&x, 0, NULL);
+  ts_steps_add(&x, build(&s), list, dim);
+  return ts_steps_end(&x, out);
+}

@@ -1,0 +1,67 @@
+/* Convolutions on a GPU: as products on the matrix unit (ir/lower/conv/unit.c), else as chains of
+ * multiply-adds, one an element (ir/lower/conv/chain.c). */
+#ifndef TS_IR_LOWER_CONV_H
+#define TS_IR_LOWER_CONV_H
+
+#include "ir/lower/short.h"
+#include "ir/lower/steps.h"
+#include "ir/tile/gpu/conv.h"
+#include "lib/window.h"
+
+/* A node: of conv1d .. conv3d, of the gradient of their weights, or a transposed one of stride 1, whose
+ * weights are [channels in, out, window]. */
+typedef struct TsConvWork {
+  const TsNode *n;
+  TsConv c;
+  TsDtype d; /* of operands and result */
+  bool grad, transposed;
+  bool last; /* channels are the last axis */
+  bool bias, residual, relu;
+} TsConvWork;
+
+/* Each as a row of the table: 1, 0 or -1. */
+int ts_conv_chain(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void *arg,
+                  TsSchedKernel *out, TsError *err);
+int ts_conv_unit(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void *arg,
+                 TsSchedKernel *out, TsError *err);
+int ts_conv_unit_grad(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void *arg,
+                      TsSchedKernel *out, TsError *err);
+
+/* ---- ir/lower/conv/room.c: values with room around them, row-major in an order of their axes. */
+typedef struct TsConvRoom {
+  TsStepsOrder order;
+  int ndim;
+  int64_t size[TS_MAX_RANK];  /* along each axis, in that order */
+  int64_t first[TS_MAX_RANK]; /* where the value's elements begin */
+  int64_t part[TS_MAX_RANK];  /* how many there are of them */
+} TsConvRoom;
+
+/* As large as the value; axis `axis` behind the others. */
+TsConvRoom ts_conv_room(const TsMeta *m, int axis);
+int64_t ts_conv_room_numel(const TsConvRoom *r);
+/* An argument that has operand i in the room, and zeros around it. */
+int ts_conv_room_in(TsSteps *x, int i, const TsConvRoom *r);
+/* An argument for the result in a room, whose elements go to the result by ts_conv_room_back, if they are
+ * not there. */
+int ts_conv_room_out(TsSteps *x, const TsConvRoom *r);
+void ts_conv_room_back(TsSteps *x, int arg, const TsConvRoom *r);
+
+/* ---- what convolutions on a unit and the gradients of their weights share */
+typedef struct TsConvUnit {
+  const TsConvWork *w;
+  TsSteps x;
+  int64_t channels, n;     /* in, out */
+  int64_t q[3], before[3]; /* positions of the result with the window's; of padding */
+  int64_t rows;            /* of all images */
+  TsGpuConv k;
+} TsConvUnit;
+
+/* Sizes of what the kernels read; false: it is not for them. */
+bool ts_conv_unit_plan(TsConvUnit *u, const TsConvWork *w, const TsSched *s);
+int ts_conv_unit_processors(const TsConvUnit *u, const TsSched *s); /* 0: none for this */
+/* The image, channels last and positions of a stride side by side. */
+int ts_conv_unit_image(TsConvUnit *u);
+/* Of m [batch, .. ], an operand or the result, with q positions. */
+TsConvRoom ts_conv_unit_room(const TsConvUnit *u, const TsMeta *m);
+
+#endif

@@ -1,0 +1,131 @@
+/* Around the kernels of ir/tile/gpu/conv.c: images with their channels last, weights tap by tap,
+ * and what of the result is an image. Copies of a few microseconds each, of which those go away that lie
+ * well already. */
+#include "ir/lower/conv/conv.h"
+
+enum {
+  LEAST = 32, /* channels that a stage of 64 is worth */
+  UNIT = 8,   /* numbers of 16 bytes */
+};
+
+/* ---- the image */
+TsConvRoom ts_conv_unit_room(const TsConvUnit *u, const TsMeta *m) {
+  int nd = u->w->c.nd;
+  TsConvRoom r = ts_conv_room(m, u->w->last ? m->ndim - 1 : 1);
+  for (int a = 3 - nd; a < 3; a++) r.size[1 + a - (3 - nd)] = u->q[a];
+  return r;
+}
+
+/* What windows see of x. */
+static TsConvRoom room_of_image(const TsConvUnit *u) {
+  const TsConv *c = &u->w->c;
+  TsConvRoom r = ts_conv_unit_room(u, &u->w->n->in[0]->meta);
+  for (int a = 3 - c->nd; a < 3; a++) {
+    int i = 1 + a - (3 - c->nd);
+    r.size[i] = u->q[a] * c->stride[a], r.first[i] = u->before[a];
+    r.part[i] = r.size[i] - r.first[i] < c->in[a] ? r.size[i] - r.first[i] : c->in[a];
+  }
+  return r;
+}
+
+typedef struct Axes {
+  int n;
+  int64_t dim[TS_MAX_RANK];
+  TsStepsView to, from;
+} Axes;
+
+static void axis(Axes *v, int64_t dim, int64_t to, int64_t from) {
+  v->dim[v->n] = dim;
+  v->to.stride[v->n] = to, v->from.stride[v->n++] = from;
+}
+
+/* Positions of a stride side by side. */
+static int phases(TsConvUnit *u, int from, int64_t numel) {
+  const TsConv *c = &u->w->c;
+  int64_t step = u->channels, own = step, far[3], near[3], at[3];
+  for (int a = 3; a-- > 0; step *= u->q[a] * c->stride[a]) far[a] = step;
+  for (int a = 3; a-- > 0; own *= c->stride[a]) near[a] = own;
+  for (int a = 3; a-- > 0; own *= u->q[a]) at[a] = own;
+  TsDtype d = u->w->d;
+  int to = ts_steps_temp(&u->x, numel * ts_dtypes[d].nbytes);
+  Axes v = {.to = {.arg = to, .dtype = d}, .from = {.arg = from, .dtype = d}};
+  axis(&v, c->batch, own, step);
+  for (int a = 3 - c->nd; a < 3; a++) {
+    axis(&v, u->q[a], at[a], far[a] * c->stride[a]);
+    if (c->stride[a] > 1) axis(&v, c->stride[a], near[a], far[a]);
+  }
+  axis(&v, u->channels, 1, 1);
+  ts_steps_copy(&u->x, v.n, v.dim, &v.to, &v.from);
+  return to;
+}
+
+int ts_conv_unit_image(TsConvUnit *u) {
+  const int64_t *stride = u->w->c.stride;
+  TsConvRoom r = room_of_image(u);
+  int image = ts_conv_room_in(&u->x, 0, &r);
+  bool strided = stride[0] > 1 || stride[1] > 1 || stride[2] > 1;
+  return strided ? phases(u, image, ts_conv_room_numel(&r)) : image;
+}
+
+/* ---- the product */
+bool ts_conv_unit_plan(TsConvUnit *u, const TsConvWork *w, const TsSched *s) {
+  const TsConv *c = &w->c;
+  TsGpuConv *k = &u->k;
+  bool narrow = w->d == TS_DT_bf16 || w->d == TS_DT_f16;
+  int64_t phases = 1, pitch = 1;
+  *u = (TsConvUnit){.w = w, .channels = c->cg, .n = c->og};
+  if (s->profile == TS_PROFILE_strict || !narrow || c->groups != 1) return false;
+  if (u->channels < LEAST || u->channels % UNIT || u->n % UNIT) return false;
+  for (int a = 3; a-- > 0;) {
+    int64_t step = c->stride[a], far = (c->window[a] - 1) * c->dilation[a];
+    if (step < 1) return false;
+    u->before[a] = w->transposed ? far - c->before[a] : c->before[a];
+    u->q[a] = c->out[a] + far / step;
+    if (u->before[a] < 0 || u->before[a] > u->q[a] * step) return false;
+    k->window[a] = c->window[a], k->pitch[a] = pitch, k->dilation[a] = c->dilation[a];
+    k->stride[a] = step;
+    pitch *= u->q[a], phases *= step;
+  }
+  u->rows = c->batch * pitch;
+  k->in = k->out = w->d, k->n = u->n, k->l = phases * u->channels, k->channels = u->channels;
+  k->backwards = w->transposed, k->bias = w->bias;
+  return u->rows > 0 && u->rows < INT32_MAX;
+}
+
+int ts_conv_unit_processors(const TsConvUnit *u, const TsSched *s) {
+  const int64_t *window = u->w->c.window;
+  int64_t taps = window[0] * window[1] * window[2];
+  return ts_lower_roles(s, (double)(u->rows * u->n * u->k.channels * taps));
+}
+
+/* Whole stages of channels. */
+static bool round_channels(TsConvUnit *u) {
+  enum { DEPTH = TS_GPU_CONV_DEPTH };
+  u->k.channels = (u->channels + DEPTH - 1) / DEPTH * DEPTH;
+  return u->k.l == u->channels || u->k.channels == u->channels;
+}
+
+/* [out, taps, channels], with zeros behind the channels. */
+static int weights(TsConvUnit *u) {
+  const TsMeta *m = &u->w->n->in[1]->meta;
+  TsConvRoom r = ts_conv_room(m, u->w->last ? m->ndim - 1 : !u->w->transposed);
+  r.size[r.ndim - 1] = u->k.channels;
+  return ts_conv_room_in(&u->x, 1, &r);
+}
+
+int ts_conv_unit(const TsConvWork *w, const TsSched *s, TsLayoutFn *layout, void *arg,
+                 TsSchedKernel *out, TsError *err) {
+  TsConvUnit u;
+  if (w->residual || w->relu || !ts_conv_unit_plan(&u, w, s) || !round_channels(&u)) return 0;
+  int nsm = ts_conv_unit_processors(&u, s), n = 0, list[4];
+  if (!nsm) return 0;
+  TsSteps *x = &u.x;
+  ts_steps_begin(x, s, layout, arg, w->n, err);
+  list[n++] = ts_conv_unit_image(&u), list[n++] = weights(&u);
+  if (w->bias) list[n++] = ts_steps_in_as(x, 2, NULL, TS_DT_f32);
+  TsConvRoom to = ts_conv_unit_room(&u, &w->n->out[0].meta);
+  int y = list[n++] = ts_conv_room_out(x, &to);
+  ts_steps_add(x, ts_tile_gpu_conv(&u.k, err), list, (int64_t[]){u.rows, nsm});
+  ts_conv_room_back(x, y, &to);
+  return ts_steps_end(x, out);
+}

@@ -1,0 +1,152 @@
+/* Kernels of the simulated device: the interpreter of Tile IR runs them, or the emulator of GPU code
+ * (TESSERA_SIM=emulate), thread by thread: for tests of that code, a thousand times slower. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/memory.h"
+#include "devices/sim.h"
+#include "ir/tile/copy.h"
+#include "jit/device/kind.h"
+#include "jit/gpu/gpu.h"
+#include "jit/gpu/mma.h"
+
+/* Kernels of several phases leave something in memory of the device that they take for it. Each
+ * simulated one does, so that whoever gives it the memory of somebody else is seen. A simulated launch
+ * has few runs, so that tests have several. */
+enum { SCRATCH = 512, MOST_RUNS = 5, MOST_PARAMS = 64 };
+
+typedef struct Simulated {
+  TsDevice *d;
+  TsTile *k; /* expanded once, for the interpreter; or as it is, for the emulator */
+  bool emulated;
+} Simulated;
+
+static bool has_roles(const TsTile *k) { return k->form == TS_FORM_explicit && k->threads; }
+
+static bool emulates(void) {
+  const char *how = getenv("TESSERA_SIM");
+  return how && !strcmp(how, "emulate");
+}
+
+/* TESSERA_SIM_PTX names a folder: the code of each kernel goes there, for tests that give it to an
+ * assembler. Of block form it is that for the oldest GPU; kernels with roles of newer ones are left
+ * out. */
+static void keep_ptx(const TsTile *k) {
+  static atomic_uint count;
+  bool roles = has_roles(k);
+  const char *folder = getenv("TESSERA_SIM_PTX");
+  const TsTarget *oldest = ts_target_with(TS_UNIT_mma),
+                 *own = roles ? ts_target(k->target) : oldest;
+  TsGpuCode code = {0};
+  TsGpuMma info;
+  TsText text = {0};
+  TsError err;
+  char path[512];
+  if (!folder || !own || strcmp(own->cpu, oldest->cpu)) return;
+  snprintf(path, sizeof path, "%s/%s-%u.ptx", folder, k->name, atomic_fetch_add(&count, 1));
+  bool made = roles ? !ts_gpu_mma_text(k, false, &info, &text, &err)
+                    : !ts_gpu_code(k, oldest, true, &code, &err);
+  FILE *f = fopen(path, "w");
+  if (f) fputs(!made ? err.message : roles ? text.at : code.image, f), fclose(f);
+  ts_gpu_code_free(&code);
+  ts_text_free(&text);
+}
+
+static void release(void *of) {
+  Simulated *s = of;
+  ts_tile_free(s->k);
+  free(s);
+}
+
+static void *open_simulated(TsDevice *d, const TsTile *k, const uint8_t *key, TsError *err) {
+  TsGpuCode code = {0};
+  (void)key;
+  if (ts_tile_check(k, NULL, err)) return NULL;
+  Simulated *s = calloc(1, sizeof *s);
+  if (!s) return ts_error_memory(err), NULL;
+  keep_ptx(k);
+  s->d = d, s->emulated = emulates() && !has_roles(k);
+  int failed = s->emulated && ts_gpu_code(k, ts_target_of(d), TS_GPU_aligned, &code, err);
+  ts_gpu_code_free(&code);
+  if (!failed) s->k = s->emulated ? ts_tile_copy(k, NULL, NULL, err) : ts_tile_expand(k, err);
+  if (s->k) return s;
+  release(s);
+  return NULL;
+}
+
+/* A GPU stops there. */
+static bool begins_between(const TsTileType *t, const void *at) {
+  return t->dtype != TS_DT_mxfp4 && (uintptr_t)at % (uintptr_t)ts_dtypes[t->dtype].nbytes;
+}
+
+static int run_there(const Simulated *s, void *const *arg, const int64_t *dim, TsError *err) {
+  void *at[MOST_PARAMS];
+  uintptr_t low = 0;
+  const TsTile *k = s->k;
+  if (k->nparam > MOST_PARAMS)
+    return ts_error_set(err, TS_ERR_value, "%s: more than %d parameters", k->name, MOST_PARAMS);
+  for (int i = 0; i < k->nparam; i++) {
+    at[i] = ts_sim_host(arg[i]);
+    low |= (uintptr_t)at[i];
+    if (begins_between(&k->param[i]->type, at[i]))
+      return ts_error_set(err, TS_ERR_device, "%s: parameter %d begins between elements",
+                          k->name, i);
+  }
+  ts_memory_spare(true);
+  int failed = s->emulated ? ts_gpu_emulate(k, low % 16 == 0, at, dim, err)
+                           : ts_tile_run(k, at, dim, err);
+  ts_memory_spare(false);
+  return failed;
+}
+
+static int run(void *of, void *scratch, void *const *arg, const int64_t *dim, TsError *err) {
+  Simulated *s = of;
+  void *own = scratch ? scratch : s->d->alloc(s->d, SCRATCH, err);
+  if (!own) return -1;
+  memset(ts_sim_host(own), 0xff, SCRATCH);
+  int failed = run_there(s, arg, dim, err);
+  if (!scratch) s->d->free(s->d, own, SCRATCH);
+  return failed;
+}
+
+static int64_t scratch_bytes(const void *of, const int64_t *dim) {
+  (void)of, (void)dim;
+  return SCRATCH;
+}
+
+static int most(const void *of) {
+  const TsTile *k = ((const Simulated *)of)->k;
+  return !has_roles(k) && k->ndim ? MOST_RUNS : 1;
+}
+
+static int emulate_many(const TsTile *k, int n, void *const *arg, const int64_t *dim,
+                        TsError *err) {
+  void *at[TS_GPU_BATCH_WORDS];
+  if (n * k->nparam > TS_GPU_BATCH_WORDS)
+    return ts_error_set(err, TS_ERR_value, "%s: too many runs in a launch", k->name);
+  for (int i = 0; i < n * k->nparam; i++) at[i] = ts_sim_host(arg[i]);
+  ts_memory_spare(true);
+  int failed = ts_gpu_emulate_many(k, n, at, dim, err);
+  ts_memory_spare(false);
+  return failed;
+}
+
+static int run_many(void *of, int n, void *const *arg, const int64_t *dim, TsError *err) {
+  const Simulated *s = of;
+  int failed = 0;
+  if (s->emulated) return emulate_many(s->k, n, arg, dim, err);
+  for (int i = 0; i < n && !failed; i++)
+    failed = run_there(s, arg + i * s->k->nparam, dim + i * s->k->ndim, err);
+  return failed;
+}
+
+const TsDeviceKind ts_device_simulated = {.name = "simulated",
+                                          .instant = true,
+                                          .open = open_simulated,
+                                          .free = release,
+                                          .run = run,
+                                          .scratch = scratch_bytes,
+                                          .most = most,
+                                          .run_many = run_many};

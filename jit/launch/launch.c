@@ -1,0 +1,115 @@
+/* See jit/launch/launch.h. */
+#include "jit/launch/launch.h"
+
+#include "jit/launch/ahead.h"
+#include "jit/launch/profile.h"
+#include "vm/core/tensor.h"
+
+int ts_launch_small_ones(TsContext *c) {
+  TsLaunches *l = ts_launches(c);
+  c->waiting = l->guarded;
+  return ts_streak_end(&l->streak, &c->err);
+}
+
+/* ---- what launches touch */
+void ts_launch_touch_bytes(TsContext *c, const void *at, int64_t nbytes, bool write) {
+  TsLaunches *l = ts_launches(c);
+  TsLaunchTouched *t = &l->touched;
+  if (l->prepares) return;
+  if (l->replay) {
+    ts_replay_touch(l->replay, at, nbytes, write);
+  } else if (nbytes > 0 && t->n >= 0) {
+    bool room = t->n < TS_LAUNCH_TOUCHES;
+    if (room) t->of[t->n] = (TsAccess){(uintptr_t)at, (uint64_t)nbytes, write};
+    t->n = room ? t->n + 1 : -1;
+  }
+}
+
+/* From the first element on, or before it where strides are negative. */
+void ts_launch_touch(TsContext *c, const TsTensor *t, const void *at, bool write) {
+  int64_t below = 0, above = ts_tensor_numel(t) > 0, size = ts_dtypes[t->meta.dtype].nbytes;
+  for (int i = 0; i < t->meta.ndim && above; i++) {
+    int64_t far = (t->meta.dim[i] - 1) * t->stride[i];
+    *(far < 0 ? &below : &above) += far;
+  }
+  bool whole = t->meta.dtype == TS_DT_mxfp4;
+  ts_launch_touch_bytes(c, (const char *)at + below * size,
+                        whole ? t->storage->nbytes : (above - below) * size, write);
+}
+
+/* ---- launches */
+/* Kernels that need memory of their own may find none where garbage holds it. */
+static int run_kernel(TsContext *c, TsDeviceKernel *k, void *const *arg, const int64_t *dim) {
+  int failed = ts_device_kernel_run(k, arg, dim, &c->err);
+  return failed && ts_context_once_more(c) ? ts_device_kernel_run(k, arg, dim, &c->err)
+                                           : failed;
+}
+
+/* What was said is of this launch alone. */
+static int run_touching(TsContext *c, TsDeviceKernel *k, void *const *arg, const int64_t *dim) {
+  TsDevice *d = ts_device_kernel_device(k);
+  TsLaunchTouched *t = &ts_launches(c)->touched;
+  TsAccesses a = {t->of, t->n};
+  ts_ahead_begin(d, &a);
+  int failed = run_kernel(c, k, arg, dim);
+  ts_ahead_end(d, &a, failed);
+  t->n = 0;
+  return failed;
+}
+
+int ts_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
+              const int64_t *dim) {
+  TsReplay *r = ts_launches(c)->replay;
+  if (ts_launches(c)->prepares) return 0;
+  if (ts_launch_small_ones(c)) return -1;
+  if (ts_profile_on()) return ts_profile_launch(k, arg, dim, &c->err);
+  return r ? ts_replay_launch(r, k, nparam, arg, ndim, dim, &c->err)
+           : run_touching(c, k, arg, dim);
+}
+
+int ts_launch_many(TsContext *c, TsDeviceKernel *k, int n, int nparam, void *const *arg,
+                   int ndim, const int64_t *dim) {
+  TsReplay *r = ts_launches(c)->replay;
+  if (n == 1) return ts_launch(c, k, nparam, arg, ndim, dim);
+  ts_launches(c)->touched.n = 0;
+  if (ts_launch_small_ones(c)) return -1;
+  if (ts_profile_on()) return ts_profile_launch_many(k, n, arg, dim, &c->err);
+  return r ? ts_replay_launch_many(r, k, n, n * nparam, arg, n * ndim, dim, &c->err)
+           : ts_device_kernel_run_many(k, n, arg, dim, &c->err);
+}
+
+int ts_launch_small(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
+                    const int64_t *dim) {
+  TsLaunches *l = ts_launches(c);
+  if (l->prepares) return 0;
+  int failed = ts_streak_launch(&l->streak, ts_device_kernel_device(k), k, nparam, arg, ndim,
+                                dim, &c->err);
+  c->waiting = l->streak.on || l->guarded;
+  return failed;
+}
+
+/* ---- functions */
+void ts_launch_enter(TsContext *c, int device, void **slot) {
+  TsLaunches *l = ts_launches(c);
+  if (ts_launch_small_ones(c)) /* whoever waits for the device is told again */
+    ts_error_clear(&c->err);
+  if (!*slot) *slot = ts_replay_new(ts_device_at(device));
+  l->replay = *slot;
+  c->replaying = l->replay != NULL;
+  if (l->replay) ts_replay_begin(l->replay);
+}
+
+int ts_launch_leave(TsContext *c) {
+  TsReplay *r = ts_launches(c)->replay;
+  ts_launches(c)->replay = NULL;
+  c->replaying = false;
+  return r ? ts_replay_end(r, &c->err) : 0;
+}
+
+void ts_launch_forget(void *slot) { ts_replay_free(slot); }
+
+int ts_launch_flush(TsContext *c) {
+  TsReplay *r = ts_launches(c)->replay;
+  int failed = ts_launch_small_ones(c);
+  return r && !failed ? ts_replay_flush(r, &c->err) : failed;
+}
