@@ -111,7 +111,8 @@ static int symbols(const TsTile *k, const TsTarget *t, const TsGpuCode *code,
 }
 
 /* The note tells the driver what a launch needs. */
-static int notes(const TsTile *k, const TsTarget *t, const TsGpuCode *code, const char *path) {
+static int notes(const TsTile *k, const TsTarget *t, const TsGpuCode *code, bool batch,
+                 const char *path) {
   char word[100];
   int bad = 0;
   snprintf(word, sizeof word, "--notes %s", path);
@@ -119,7 +120,8 @@ static int notes(const TsTile *k, const TsTarget *t, const TsGpuCode *code, cons
   snprintf(word, sizeof word, "amdgcn-amd-amdhsa--%s\n", t->cpu);
   if (!bad) bad = !strstr(text, word);
   const char *at = text;
-  int64_t bytes = 8 * (code->nparam + code->nscratch + code->ndim);
+  int64_t words = code->nparam + code->nscratch + code->ndim;
+  if (batch) words = TS_GPU_BATCH_WORDS + code->ndim - 1;
   for (int i = 0; i < code->nphase && !bad; i++) {
     snprintf(word, sizeof word, ".name:           %s\n", code->phase[i].name);
     const char *name = strstr(text, word);
@@ -127,7 +129,7 @@ static int notes(const TsTile *k, const TsTarget *t, const TsGpuCode *code, cons
     bad = !name || number_of(at, ".wavefront_size:") != t->lanes ||
           number_of(at, ".group_segment_fixed_size:") != 0 ||
           number_of(at, ".private_segment_fixed_size:") != 0 ||
-          number_of(at, ".kernarg_segment_size:") != bytes ||
+          number_of(at, ".kernarg_segment_size:") != 8 * words ||
           number_of(at, ".max_flat_workgroup_size:") != code->phase[i].threads;
   }
   if (bad) wrong(k, t, "notes", text);
@@ -198,7 +200,7 @@ static int check(const TsTile *k, const TsTarget *t, TsGpuForm form) {
   char path[64] = "/tmp/tsXXXXXX";
   if (ts_gpu_code(k, t, form, &code, &err)) return wrong(k, t, "no code", err.message);
   int bad = link_object(k, t, &code, path);
-  if (!bad && form != TS_GPU_batch) bad = notes(k, t, &code, path);
+  if (!bad) bad = notes(k, t, &code, form == TS_GPU_batch, path);
   if (!bad) bad = symbols(k, t, &code, path) || instructions(k, t, path);
   remove(path);
   ts_gpu_code_free(&code);
@@ -230,6 +232,7 @@ int main(int argc, char **argv) {
     if (!k) return printf("%s\n%s\n", err.message, kernel_at(i)), 1;
     for (int t = 0; t < 2 && !bad; t++) {
       bad = check(k, ts_target(target[t]), i % 3 ? TS_GPU_aligned : TS_GPU_loose);
+      if (!bad && k->ndim && k->nparam < 6) bad = check(k, ts_target(target[t]), TS_GPU_batch);
       if (!bad && i % 4 == t) bad = words(k, ts_target(target[t]));
     }
     ts_tile_free(k);
