@@ -62,7 +62,7 @@ typedef struct TsGpuMaker {
 
 extern const TsGpuMaker ts_gpu_nvidia, ts_gpu_amd, ts_gpu_host;
 
-/* What kernels of a device begin with; the bytes that those of its parameters in order lie at. */
+/* For rows of devices: a kernel with pointers and sizes as its parameters; that of a scratch. */
 void ts_gpu_begin(struct TsGpuEmit *g, const char *name);
 LLVMValueRef ts_gpu_scratch_argument(struct TsGpuEmit *g, int i);
 /* Element i of a list. */

@@ -20,7 +20,7 @@
 typedef LLVMValueRef V;
 
 enum {
-  WARP = 32,
+  WARP = TS_GPU_WARP,
   MOST = TS_RED_LANES_f32 / WARP, /* lanes of a thread */
   WORDS = 4,                      /* of what is read at once */
   ROOM = 112 << 10,               /* bytes of rows in shared memory: half of a processor's */
