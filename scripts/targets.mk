@@ -34,6 +34,9 @@ CTEST_LONG := $(foreach t,$(CTEST),"$(strip $(BUILD)/$(t) $(or $(LONG_$(t)),$(AR
 # binary128, which the exact values are computed in, is gcc's.
 $(BUILD)/tests/elem/ulp.o: override CC := gcc
 
+# LLVM's tools read what it writes.
+$(BUILD)/tests/jit/gpu_amd_test.o: CPPFLAGS += $(if $(LLVM),-DLLVM_TOOLS='"$(dir $(LLVM))"')
+
 # An archive of the program without its main: a test gets what it calls, and few call LLVM.
 CORE_LIB := $(BUILD)/core.a
 $(CORE_LIB): $(CORE)

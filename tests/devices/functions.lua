@@ -142,7 +142,7 @@ shown(a:to(name))
 tessera.jit.eager(false)
 shown:ir "bytecode":match("// tier 2 on (%S+):") == name --> true
 shown:ir "tiles":match(" on (%S+)") == name --> true
-shown:ir "llvm":match "nvptx" or tessera.jit.status() --> nvptx
+shown:ir "llvm":match "_kernel void" or tessera.jit.status() --> _kernel void
 shown:ir "why":match("// tier 2 on (%S+):") == name --> true
 
 -- A constant that several results share, with a copy of it, beside a kernel.

@@ -91,12 +91,12 @@ static int assembles(const TsTile *k, const TsTarget *t) {
   TsError err = {0};
   if (ts_gpu_code(k, t, TS_GPU_batch, &code, &err))
     return printf("%s: %s\n", k->name, err.message), 1;
-  TsText ptx = {.at = code.ptx, .len = code.size};
-  bool local = strstr(code.ptx, ".local") != NULL;
+  TsText ptx = {.at = code.image, .len = code.size};
+  bool local = strstr(code.image, ".local") != NULL;
   if (local) printf("%s: uses local memory\n", k->name);
   Assembled a = {.spills = 0};
   if (ptxas) a = assemble(&ptx, t->cpu);
-  if (*a.complaint) printf("%s: %s\n%s\n", k->name, a.complaint, code.ptx);
+  if (*a.complaint) printf("%s: %s\n%s\n", k->name, a.complaint, code.image);
   int most = ts_gpu_batch_most(&code);
   ts_gpu_code_free(&code);
   return local || *a.complaint || a.spills || most < RUNS;

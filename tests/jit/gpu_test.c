@@ -104,12 +104,12 @@ static int illegal(const TsTile *k, const char *target, bool local) {
   TsError err = {0};
   if (ts_gpu_code(k, t, TS_GPU_aligned, &code, &err)) return complain(k, t->cpu, err.message);
   int bad = 0;
-  if (!local && strstr(code.ptx, ".local")) bad = complain(k, t->cpu, "uses local memory");
-  if (ts_target_has(t, TS_UNIT_early) && !waits_to_write(code.ptx))
+  if (!local && strstr(code.image, ".local")) bad = complain(k, t->cpu, "uses local memory");
+  if (ts_target_has(t, TS_UNIT_early) && !waits_to_write(code.image))
     bad = complain(k, t->cpu, "writes before the launch in front of it is over");
   if (!bad && have_ptxas) {
-    Assembled a = assemble(&(TsText){.at = code.ptx, .len = code.size}, t->cpu);
-    if (*a.complaint) bad = complain(k, t->cpu, a.complaint), printf("%s\n", code.ptx);
+    Assembled a = assemble(&(TsText){.at = code.image, .len = code.size}, t->cpu);
+    if (*a.complaint) bad = complain(k, t->cpu, a.complaint), printf("%s\n", code.image);
   }
   ts_gpu_code_free(&code);
   return bad;
@@ -190,7 +190,7 @@ static int bounded(void) {
   int bad = ts_gpu_code(k, ts_target("sm_90a"), TS_GPU_aligned, &code, &err)
                 ? complain(k, "bounded", err.message)
                 : 0;
-  if (!bad && (strstr(code.ptx, "rcp.rn") || strstr(code.ptx, "div.rn")))
+  if (!bad && (strstr(code.image, "rcp.rn") || strstr(code.image, "div.rn")))
     bad = complain(k, "bounded", "divides by the way for all numbers");
   if (!bad) ts_gpu_code_free(&code);
   ts_tile_free(k);
@@ -217,7 +217,7 @@ static int functions(void) {
   int bad = !k || ts_tile_check(k, NULL, &err) || illegal(k, "sm_90a", false);
   if (!bad && !ts_gpu_code(k, ts_target("sm_90a"), TS_GPU_aligned, &code, &err)) {
     for (int i = 0; i < 3; i++)
-      if (!strstr(code.ptx, word[i])) bad = complain(k, word[i], "is not there");
+      if (!strstr(code.image, word[i])) bad = complain(k, word[i], "is not there");
     ts_gpu_code_free(&code);
   }
   ts_tile_free(k);
