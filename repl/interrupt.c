@@ -211,7 +211,7 @@ static void on_signal(int number, siginfo_t *info, void *at) {
 }
 
 void ts_interrupt_forget(lua_State *L) {
-  control.pending = control.through = 0;
+  control.pending = control.through = control.series = 0;
   control.full = false;
   control.spared = control.wait = 0;
   lua_sethook(L, NULL, 0, 0);

@@ -33,6 +33,7 @@ end
 if name then
   require "_cuda"(name, 2 ^ 30)
   if os.getenv "TESSERA_TEST_LONG" then exhaust() end
+  print("skipped: that there is no GPU")
 else
   print("skipped: " .. list.missing.cuda:gsub("\n.*", ""))
   op.ones(3):to "cuda:0" --! there is no device 'cuda:0':

@@ -67,6 +67,8 @@ where((z * op.ones { 6 })) --> there
 if sim then
   z + op.ones({ 4, 6 }, { device = "sim:1" }) --! add: inputs on sim:0 and sim:1
   z:to "sim:1":to "cpu":sum():item() --> 24
+else
+  print("skipped: two simulated devices on one machine")
 end
 
 -- All of it is the device's, whoever computes.
@@ -106,6 +108,8 @@ local function fill()
 end
 if sim then
   fill() --> false, out of memory: sim:0 has no room for 4000000 bytes
+else
+  print("skipped: a device that is full")
 end
 op.ones({ 1000000 }, { device = name }):sum():item() --> 1000000
 

@@ -20,7 +20,7 @@ op.zeros({}).shape --> {}
 -- An in-place result keeps the kind of its dtype.
 op.arange(3):add_(0.5) --! cannot be stored as i64
 op.ones({ 2 }):add_(op.ones({ 2 }):cast "f64").dtype --> f32
-op.zeros { 2 ^ 34 } --! out of memory
+op.zeros { 2 ^ 38 } --! out of memory
 -- The first wrong row is named, whichever thread meets one first.
 local many = op.full({ 40000 }, 7, { dtype = "i64" })
 op.cross_entropy(op.ones { 40000, 3 }, many) --! target 7 of row 0 is not one of 3 classes

@@ -81,7 +81,7 @@ run "--isa=base -l tessera -e 'print(tessera.core.isa())'" --> base
 local target = "f = graph.module(function(x) return x * 2 + 1 end) f(op.ones{8}) print(f:ir([[tile]]):match [[target (%w+)]])"
 run("--isa=base -l tessera -e '" .. target .. "'") --> base
 run("-l tessera -e 'numerics.isa [[base]] " .. target .. "'") --> base
-run "--devices=cpu:3 -l tessera -e 'print(#tessera.core.devices())'" --> 4
+run "--devices=cpu:3 -l tessera -e 'local n = 0 for _, d in ipairs(tessera.core.devices()) do n = n + (d.name:find [[^cpu]] and 1 or 0) end print(n)'" --> 3
 run "--no-jit -e 'print(1)'" --> 1
 run "--nan-trap -l tessera -e 'op.log(tessera.tensor{0})'":match "[^\n]*" --> (command line):1: log gives infinity at [0] of its result f32[1] in the forward pass
 run("-i", "? kernel\n"):match "[^\n]*" --> op.kernel(name, inputs, outputs, f, options)

@@ -34,7 +34,6 @@ static void scalar_row(TsGpuEmit *g, const TsTileStmt *s) {
     return;
   }
   for (int i = 0; i < s->nin; i++) in[i] = ts_gpu_scalar(g, s->in[i]);
-  TsDtype from = s->nin ? (TsDtype)s->in[s->op == TS_OP_where ? 1 : 0]->type.dtype : d;
   switch (s->op) {
   case TS_TILE_const: x = ts_emit_number(e, d, 0, ts_tile_attr(s, "value")->f); break;
   case TS_TILE_bits: {
@@ -43,9 +42,7 @@ static void scalar_row(TsGpuEmit *g, const TsTileStmt *s) {
     x = LLVMBuildBitCast(e->b, x, ts_emit_elem(e, d), "");
     break;
   }
-  case TS_TILE_cast: x = ts_emit_cast(e, d, from, in[0]); break;
-  case TS_TILE_bitcast: x = LLVMBuildBitCast(e->b, in[0], ts_emit_elem(e, d), ""); break;
-  default: x = ts_emit_pointwise(e, s->op, from, in);
+  default: x = ts_gpu_compute(g, s, in);
   }
   g->scalar[v->id] = x;
 }

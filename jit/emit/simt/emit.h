@@ -188,7 +188,8 @@ LLVMValueRef ts_gpu_scalar(TsGpuEmit *g, TsTileVal v);
 void ts_gpu_prepare(TsGpuEmit *g, TsTileVal v);
 TsGpuHome *ts_gpu_home(TsGpuEmit *g, TsTileVal v);
 
-/* ---- emit_gpu_short.c: the same value in fewer instructions; NULL: none known */
+/* What a row makes of its operands; and in fewer instructions (short.c), NULL: none known. */
+LLVMValueRef ts_gpu_compute(TsGpuEmit *g, const TsTileStmt *s, LLVMValueRef *in);
 LLVMValueRef ts_gpu_short_form(TsGpuEmit *g, const TsTileStmt *s, LLVMValueRef *in);
 /* The statement of the largest of a row, if v is the difference from it; NULL. */
 const TsTileStmt *ts_gpu_row_max(const TsTileValue *v);

@@ -52,10 +52,8 @@ static V bitcast(TsGpuEmit *g, const TsTileStmt *s, V x) {
   return LLVMBuildBitCast(g->e->b, x, ts_emit_elem(g->e, (TsDtype)s->out[0]->type.dtype), "");
 }
 
-static V compute(TsGpuEmit *g, const TsTileStmt *s, V *in) {
+V ts_gpu_compute(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   TsDtype d = (TsDtype)s->in[s->op == TS_OP_where ? 1 : 0]->type.dtype;
-  V x = ts_gpu_short_form(g, s, in);
-  if (x) return x;
   if (s->op == TS_TILE_ex2 || s->op == TS_TILE_inv || s->op == TS_TILE_lg2)
     return ts_gpu_function(g, s->op, in[0]);
   if (s->op == TS_TILE_look) return ts_emit_look(g->e, s, in[0], g->maker->global);
@@ -67,6 +65,11 @@ static V compute(TsGpuEmit *g, const TsTileStmt *s, V *in) {
     return ts_emit_cast(g->e, (TsDtype)s->out[0]->type.dtype, d, in[0]);
   if (s->op == TS_TILE_bitcast) return bitcast(g, s, in[0]);
   return ts_emit_pointwise(g->e, s->op, d, in);
+}
+
+static V compute(TsGpuEmit *g, const TsTileStmt *s, V *in) {
+  V x = ts_gpu_short_form(g, s, in);
+  return x ? x : ts_gpu_compute(g, s, in);
 }
 
 /* The operand's coordinates of a row that changes the shape. */
