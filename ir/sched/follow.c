@@ -62,9 +62,7 @@ static bool can_read(const TsGroup *g, const TsMeta *y, TsVal v) {
 /* What takes long holds up the threads that multiply, but where products take longer still. */
 static bool is_light(const TsNode *n) {
   TsDtype d = (TsDtype)n->out[0].meta.dtype;
-  if (n->op == TS_OP_div || n->op == TS_OP_sqrt) return false;
-  return n->op == TS_OP_cast || n->op == TS_OP_relu || n->op == TS_OP_square ||
-         ts_tile_primitive(n->op, TS_DT_f32) || ts_gpu_quick_has(n->op, d);
+  return n->op == TS_OP_cast || ts_op_info((TsOp)n->op)->code <= 2 || ts_gpu_quick_has(n->op, d);
 }
 
 static int tensors_read(const TsGroup *g) {
