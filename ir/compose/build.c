@@ -125,3 +125,9 @@ int ts_build_fail(TsBuild *b, TsErrorCode code, const char *format, ...) {
   b->failed = true;
   return ts_error_set(b->err, code, "%s", text);
 }
+
+int ts_compose_axis(TsCompose *k, int64_t axis, int ndim) {
+  if (axis >= -ndim && axis < ndim) return (int)(axis < 0 ? axis + ndim : axis);
+  return ts_build_fail(k->b, TS_ERR_index, "%s: axis %lld is out of range for %d axes",
+                       ts_op_info(k->op)->name, (long long)axis, ndim);
+}
