@@ -32,7 +32,7 @@ for row, n in ([[
  relu=2 repeat_interleave=2 rfft=4 rmsnorm=10 rmsnorm_grad=16 roll=2 round=2 rsqrt=2 scatter=1
  scatter_add=7 segment_reduce=22 sigmoid=2 sign=4 silu=2 silu_grad=4 sin=4 sinh=4 slice_add=39
  slice_update=3 softmax=7 softmax_grad=7 softplus=2 solve=40 spectral_filter=24 sqrt=4
- square=2 stack=1 sub=2 sum=38 svd=70 take=4 tan=2 tanh=4 tri_solve=162 tril=5 triu=5
+ square=2 stack=1 sub=2 sum=38 svd=70 take=4 tan=2 tanh=4 trapezoid=14 tri_solve=162 tril=5 triu=5
  trunc=2 truncated_normal=12 uniform=24 where=4 zeros=8 zeros_like=2
 ]]):gmatch "([%w_]+)=(%d+)" do known[row] = tonumber(n) end
 

@@ -61,7 +61,7 @@ def make():
     f.case("d", [x], [np.zeros(1)], ulp=1, t="f32", scale=1)
     for d in FLOATS + COMPLEX:
         part = {"complex64": "f32", "complex128": "f64"}.get(d, d)
-        y, line = f.gen(d, [3, 7, 2]), f.const(np.array([-2, -1, 0.5, 0.75, 2, 2, 5]), part)
+        y, line = f.gen(d, [3, 7, 4]), f.const(np.array([-2, -1, 0.5, 0.75, 2, 2, 5]), part)
         points = f.gen(part, [3, 7, 1])
         o = {"ulp": 8 if d in LOW else 16, "t": part, "scale": 4, "zero": False}
         f.case("trapezoid", [y], [np.trapezoid(y.w)], **o)
