@@ -12,7 +12,7 @@ enum {
   THREADS_NS = 3000, /* waking the pool */
 };
 
-/* Casts and copies are steps as well; nodes without a row have none of their own. */
+/* Nodes that are no rows count as one step. */
 double ts_sched_steps(int op) { return op < TS_OP_COUNT ? ts_op_info((TsOp)op)->steps : 1; }
 
 /* About 3 GHz: steps of a nanosecond. */
