@@ -41,10 +41,10 @@ LIBS       := $(CJSON_LIB) $(LUA_LIB) $(FFI_LIB) $(LAPACK_LIB) -Wl,-Bstatic -lgf
               $(Z_LIB) -lm -ldl -lpthread
 
 # LLVM generates code while the program runs: the newest that is there, linked statically. Without
-# it the program is the same but for that. A target is one word more in LLVM_PARTS and three calls
+# it the program is the same but for that. A target is one word more in LLVM_PARTS and four calls
 # in jit/compile/llvm.c. LLVM= builds without.
 LLVM       ?= $(firstword $(wildcard $(foreach v,22 21 20 19,/usr/lib/llvm-$(v)/bin/llvm-config)))
-LLVM_PARTS := x86codegen x86asmparser nvptxcodegen passes
+LLVM_PARTS := x86codegen x86asmparser nvptxcodegen amdgpucodegen passes
 LLVM_HAVE  := $(if $(LLVM),$(and $(wildcard $(shell $(LLVM) --libdir)/libLLVMPasses.a),\
               $(wildcard $(shell $(CC) -print-file-name=libstdc++.a))))
 ifneq ($(LLVM_HAVE),)

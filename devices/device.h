@@ -16,17 +16,18 @@ enum { TS_MAX_DEVICES = 16 };
 typedef struct TsDevice TsDevice;
 typedef struct TsDeviceRun TsDeviceRun;
 struct TsDevice {
-  char name[24];      /* "cpu:0", "cuda:1", "null:0" */
-  const char *kind;   /* "cpu", "cuda", ... */
-  int index;          /* place in the registry, TsMeta.device */
-  bool host_memory;   /* addresses are plain pointers that CPU kernels may use */
-  bool runs_kernels;  /* calls are lowered for it (jit/eager/offload.h); else the CPU runs them */
-  bool opened;        /* open() was called and went well */
-  int driver;         /* its version, once the device is counted */
+  char name[24];    /* "cpu:0", "cuda:1", "null:0" */
+  const char *kind; /* "cpu", "cuda", ... */
+  int index;        /* place in the registry, TsMeta.device */
+  bool host_memory; /* addresses are plain pointers that CPU kernels may use */
+  bool
+      runs_kernels; /* calls are lowered for it (jit/eager/offload.h); else the CPU runs them */
+  bool opened;      /* open() was called and went well */
+  int driver;       /* its version, once the device is counted */
   /* What its kernels are made for, known before it is opened; NULL: none are. Who schedules asks
    * ts_target_of. */
   const TsTarget *target;
-  int processors;    /* that run blocks of threads */
+  int processors; /* that run blocks of threads */
   /* Of one whose kernels are interpreted, block after block, so that none may wait for another:
    * multiply-adds above which kernels with roles take too long. 0: kernels are code. */
   int64_t most_work;
@@ -132,8 +133,8 @@ struct TsDeviceRun {
  * Index 0 is cpu:0 and always there. */
 int ts_device_count(void);
 TsDevice *ts_device_at(int index);
-/* What kernels of d are made for now; NULL: none are. TESSERA_GPU=sm_80 makes newer GPUs run the
- * code of that one, for tests of it. */
+/* What kernels of d are made for now; NULL: none are. TESSERA_GPU=sm_80 makes newer GPUs of
+ * its maker run the code of that one, and simulated ones that of any, for tests of it. */
 const TsTarget *ts_target_of(const TsDevice *d);
 /* Kinds that could be here and are not: 0.. gives kind and sentence; NULL: no more. */
 const char *ts_device_missing(int i, const char **why);

@@ -3,6 +3,7 @@
  * placement, residency and every kernel's block form are tested without a GPU. */
 #include "devices/sim.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,16 @@ static struct {
   } * of;
 } held;
 
+/* As a GPU's, its memory is one thread's, the program's: what others open, that one gives memory to. */
+static pthread_t program;
+static bool known;
+
+static void check_thread(void) {
+  if (!known) program = pthread_self(), known = true;
+  if (!pthread_equal(program, pthread_self()))
+    TS_BUG("another thread uses the memory of sim:0");
+}
+
 static size_t size_of(int64_t nbytes) {
   return nbytes ? ((size_t)nbytes + 511) & ~(size_t)511 : 512;
 }
@@ -44,6 +55,7 @@ static void *held_again(size_t size) {
 
 static void *sim_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
   size_t size = size_of(nbytes);
+  check_thread();
   bool full = limit && d->live + nbytes > limit;
   if (ts_memory_should_fail()) full = true;
   void *again = full || !held.on ? NULL : held_again(size);
@@ -56,6 +68,7 @@ static void *sim_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
 }
 
 static void sim_free(TsDevice *d, void *at, int64_t nbytes) {
+  check_thread();
   d->live -= nbytes;
   if (held.on && held.n == held.cap) {
     int cap = held.cap ? 2 * held.cap : 64;
@@ -81,12 +94,14 @@ static const TsDeviceRun sim_run = {.hold = sim_hold};
 
 static int sim_upload(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
   (void)d, (void)err;
+  check_thread();
   memcpy(ts_sim_host(to), from, (size_t)nbytes);
   return 0;
 }
 
 static int sim_download(TsDevice *d, void *to, const void *from, int64_t nbytes, TsError *err) {
   (void)d, (void)err;
+  check_thread();
   memcpy(to, ts_sim_host((void *)(uintptr_t)from), (size_t)nbytes);
   return 0;
 }

@@ -13,6 +13,11 @@
 #define NVIDIA                                                                                 \
   .triple = "nvptx64-nvidia-cuda", .vector_bytes = 16, .registers = 255, .lanes = 32,          \
   .fma = true, .half = true, .brain = true, .round = true
+/* Registers are a thread's, with as many threads as a block may have. Waves of 32 where there are
+ * such; compute units and not their pairs, so that each has a memory that is its blocks' own. */
+#define AMD                                                                                    \
+  .triple = "amdgcn-amd-amdhsa", .maker = TS_MAKER_amd, .object = true, .vector_bytes = 16,    \
+  .shared_bytes = 64 << 10, .units = TS_UNIT_blocks, .fma = true, .half = true, .round = true
 
 /* Code for sm_90a runs there alone; the driver compiles that of sm_80 and sm_90 for all that came
  * later. */
@@ -69,6 +74,20 @@ static const TsTarget target[] = {
      .features = "+ptx83",
      .shared_bytes = 99 << 10,
      .units = TS_UNIT_blocks | TS_UNIT_mma | TS_UNIT_early},
+    {.name = "gfx942",
+     AMD,
+     .processors = 304,
+     .cpu = "gfx942",
+     .features = "",
+     .lanes = 64,
+     .registers = 128},
+    {.name = "gfx1100",
+     AMD,
+     .processors = 96,
+     .cpu = "gfx1100",
+     .features = "+wavefrontsize32,+cumode",
+     .lanes = 32,
+     .registers = 96},
 };
 
 const TsTarget *ts_target_at(int i) {

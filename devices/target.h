@@ -18,6 +18,9 @@ typedef enum TsTargetUnit {
   TS_UNIT_roles = TS_UNIT_wgmma | TS_UNIT_copy,
 } TsTargetUnit;
 
+/* Whose GPU it is: what its instructions are called (jit/emit/simt/maker.h). */
+typedef enum TsTargetMaker { TS_MAKER_nvidia, TS_MAKER_amd } TsTargetMaker;
+
 typedef struct TsTarget {
   const char *name;     /* "avx512", "avx2", "base", "sm_90a": of the row */
   const char *triple;   /* LLVM's words; NULL: no code can be generated */
@@ -38,6 +41,8 @@ typedef struct TsTarget {
   const char *pairs;
 
   /* Of a GPU, whose rounds are blocks of threads. */
+  TsTargetMaker maker;
+  bool object;          /* drivers take code as an object that is linked; else as text */
   int lanes;            /* threads that run together; 0: a CPU */
   int processors;       /* of the usual one: where no device says how many it has */
   int64_t shared_bytes; /* of a block */

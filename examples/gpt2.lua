@@ -46,12 +46,8 @@ end
 
 local state
 if options.init then
-  local file = assert(io.open(options.init .. "/config.json", "r"))
-  local json = file:read "*a"
-  file:close()
-  for _, name in ipairs { "vocab_size", "n_positions", "n_embd", "n_layer", "n_head" } do
-    config[name] = tonumber(json:match('"' .. name .. '"%s*:%s*(%d+)'))
-  end
+  local given = require("tessera.io").load_json(options.init .. "/config.json")
+  for _, name in ipairs { "vocab_size", "n_positions", "n_embd", "n_layer", "n_head" } do config[name] = given[name] end
   state = tessera.load(options.init .. "/model.safetensors")
 end
 config.n_positions = config.n_positions or context

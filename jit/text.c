@@ -74,7 +74,7 @@ static int gpu_text(const TsTarget *t, const TsTile *block, bool assembly, TsTex
   TsGpuMma info;
   if (block->form == TS_FORM_explicit)
     return ts_gpu_mma_text(block, !assembly, &info, text, err);
-  return ts_gpu_text(block, t, assembly ? "ptx" : "llvm", text, err);
+  return ts_gpu_text(block, t, assembly ? "asm" : "llvm", text, err);
 }
 
 static int code_text(const TsBuildJob *b, const TsTile *block, bool assembly, TsText *text,

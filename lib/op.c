@@ -191,7 +191,9 @@ static void derive(TsOpInfo *o) {
   bool view = o->cls == TS_CLASS_VIEW;
   o->keeps_float = keeps_float(o->dtype);
   o->gives_bool = o->dtype == ts_dtype_rule_compare || o->dtype == ts_dtype_rule_bool;
-  o->moves = view && o->nin == 1 && o->dtype == ts_dtype_rule_same && strcmp(o->adjoint, "zero");
+  o->moves =
+      view && o->nin == 1 && o->dtype == ts_dtype_rule_same && strcmp(o->adjoint, "zero");
+  o->keeps_order = o->moves && !strcmp(o->adjoint, "reshape");
   if (!o->steps) o->steps = USUAL_STEPS;
   if (!o->code) o->code = USUAL_CODE;
   if (!o->fails) o->fails = takes_places(o) ? TS_FAILS_ELEMENTS : TS_FAILS_NOTHING;
@@ -329,12 +331,24 @@ static int check_blocks(TsInfer *inf, const TsOpInfo *o) {
   return 0;
 }
 
+/* How one comes from what a row does not take to what it does. */
+static const char *kinds_hint(TsDtype d, int kinds) {
+  if (ts_dtype_is(d, TS_KIND_C))
+    return "complex numbers have the parts x:real() and x:imag(), and the absolute value "
+           "x:abs()";
+  if (kinds & TS_KIND_F) return "convert with x:cast(\"f32\") first";
+  if (kinds & TS_KIND_I) return "convert with x:cast(\"i64\") first";
+  if (kinds & TS_KIND_C)
+    return "convert with x:cast(\"complex64\") first, or op.complex(re, im)";
+  return "convert with x:cast(\"bool\") first";
+}
+
 static int check_kinds(TsInfer *inf, const TsOpInfo *o) {
   char text[TS_META_TEXT], kinds[80];
   if (inf->nin == 0 || ts_dtype_is(inf->compute, o->types)) return 0;
   ts_error_set(inf->err, TS_ERR_dtype, "%s: takes %s, not %s", o->name,
                kinds_text(o->types, kinds), ts_meta_text(inf->in[0], text));
-  return ts_error_hint(inf->err, "convert with x:cast(\"f32\") first");
+  return ts_error_hint(inf->err, "%s", kinds_hint(inf->compute, o->types));
 }
 
 static inline int infer_types(TsInfer *inf, const TsOpInfo *o) {

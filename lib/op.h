@@ -111,10 +111,11 @@ typedef struct TsOpInfo {
   uint8_t variadic;       /* the last one repeats */
   uint8_t nattr;
   uint8_t steps, code, fails, finite;
-  bool slow, kernel, apart, picks, commutes, positive;
+  bool slow, wide, kernel, apart, picks, commutes, positive;
   bool keeps_float; /* float inputs of one dtype give that dtype */
   bool gives_bool;  /* whatever the inputs are */
-  bool moves;       /* of one input, whose elements it shows elsewhere */
+  bool moves;       /* a view of one input: its elements elsewhere */
+  bool keeps_order; /* a view of them in the same order, in another shape */
   char input[TS_MAX_IN][16];
   TsAttrSpec attr[TS_MAX_ATTR];
 } TsOpInfo;

@@ -153,8 +153,7 @@ static const char *sentence(const Sentence *list, size_t n, const char *rule) {
 #define SENTENCE(list, rule) sentence(list, sizeof(list) / sizeof *(list), rule)
 
 /* ---- lines */
-/* Words of s from the current column, later lines behind `indent` blanks. */
-static void put_wrapped(TsText *out, const char *s, int column, int indent, int width) {
+void ts_help_wrap(TsText *out, const char *s, int column, int indent, int width) {
   if (width < indent + 20) width = indent + 20;
   for (bool first = true; *s; first = false) {
     s += strspn(s, " ");
@@ -300,7 +299,7 @@ static void put_option_lines(const TsOpInfo *o, int width, TsText *out) {
     put_default(s, &line);
     if (s->optional) ts_text_str(&line, ", optional");
     if (is_needed(s)) ts_text_str(&line, ", needed");
-    put_wrapped(out, line.at, HEADING + names, HEADING + names, width);
+    ts_help_wrap(out, line.at, HEADING + names, HEADING + names, width);
     ts_text_free(&line);
   }
 }
@@ -333,15 +332,18 @@ static void put_returns(TsOp op, const TsOpInfo *o, int width, TsText *out) {
   ts_text_format(&line, "%s%s%s", dtype ? dtype : "", dtype && shape ? "; " : "",
                  shape ? shape : "");
   put_heading(out, "returns");
-  put_wrapped(out, line.at, HEADING, HEADING, width);
+  ts_help_wrap(out, line.at, HEADING, HEADING, width);
   ts_text_free(&line);
 }
 
 /* ---- examples: a value for every option that has to be given */
-static const char *sample(const TsAttrSpec *s, char buffer[80]) {
+static const char *sample(const TsOpInfo *o, const TsAttrSpec *s, char buffer[80]) {
   static const struct {
     const char *name, *value;
   } named[] = {
+      {"roll.shift", "1"}, /* of one operator, or of all ("*"), instead of a list as well */
+      {"roll.axis", "0"},
+      {"*.stride", "2"},
       {"shape", "{2, 3}"},
       {"axis", "0"},
       {"axis", "{0, 1}"},
@@ -371,12 +373,17 @@ static const char *sample(const TsAttrSpec *s, char buffer[80]) {
       {"accumulate", "\"f64\""},
       {"tile_shape", "{128, 128, 64}"},
   };
-  char name[32], word[64];
+  char name[32], own[80], any[40], word[64];
   snprintf(name, sizeof name, "%.*s", s->namelen, s->name);
+  snprintf(own, sizeof own, "%s.%s", o->name, name);
+  snprintf(any, sizeof any, "*.%s", name);
   bool list = s->type == TS_ATTR_ints || s->type == TS_ATTR_floats;
-  for (size_t i = 0; i < sizeof named / sizeof *named; i++)
-    if (!strcmp(named[i].name, name) && list == (named[i].value[0] == '{'))
+  for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+    const char *of = named[i].name;
+    if (!strcmp(of, own) || !strcmp(of, any) ||
+        (!strcmp(of, name) && list == (named[i].value[0] == '{')))
       return named[i].value;
+  }
   switch (s->type) {
   case TS_ATTR_int: return "2";
   case TS_ATTR_f: return "0.5";
@@ -396,7 +403,7 @@ static void put_needed(const TsOpInfo *o, TsText *out) {
   char buffer[80];
   for (int i = 0; i < o->nattr; i++)
     if (is_needed(&o->attr[i]) && !leads(o, i))
-      ts_text_format(out, "%s%s", out->len ? ", " : "", sample(&o->attr[i], buffer));
+      ts_text_format(out, "%s%s", out->len ? ", " : "", sample(o, &o->attr[i], buffer));
 }
 
 /* What stands first in calls with any number of tensors, and two of them. */
@@ -404,16 +411,25 @@ static void put_leading(const TsOpInfo *o, TsText *out) {
   char buffer[80];
   for (int i = 0; i < o->nattr; i++)
     if (is_needed(&o->attr[i]) && leads(o, i))
-      ts_text_format(out, "%s, ", sample(&o->attr[i], buffer));
+      ts_text_format(out, "%s, ", sample(o, &o->attr[i], buffer));
   if (o->variadic) ts_text_str(out, "a, b");
+}
+
+static void put_option(const TsOpInfo *o, const TsAttrSpec *s, TsText *args) {
+  char buffer[80];
+  ts_text_format(args, "%s{%.*s = %s}", args->len ? ", " : "", s->namelen, s->name,
+                 sample(o, s, buffer));
 }
 
 static void put_plain_call(const TsOpInfo *o, TsText *out) {
   TsText args = {0};
+  bool one_of =
+      !strcmp(o->name, "interpolate"); /* size or scale: none has to be given, but one */
   put_leading(o, &args);
   for (int i = 0; !o->variadic && i < o->nrequired; i++)
     ts_text_format(&args, "%s%s", args.len ? ", " : "", o->input[i]);
   put_needed(o, &args);
+  if (one_of) put_option(o, &o->attr[0], &args);
   ts_text_format(out, "y = op.%s(%s)\n", o->name, args.len ? args.at : "");
   ts_text_free(&args);
 }
@@ -421,7 +437,6 @@ static void put_plain_call(const TsOpInfo *o, TsText *out) {
 /* The method form, or for rows without a first tensor the function, with an option.
  * A table that is the only argument needs no brackets. */
 static void put_option_call(const TsOpInfo *o, TsText *out) {
-  char buffer[80];
   TsText args = {0};
   const TsAttrSpec *option = NULL;
   for (int i = 0; i < o->nattr && !option; i++)
@@ -435,9 +450,7 @@ static void put_option_call(const TsOpInfo *o, TsText *out) {
     put_leading(o, &args);
   put_needed(o, &args);
   bool alone = option && !args.len;
-  if (option)
-    ts_text_format(&args, "%s{%.*s = %s}", args.len ? ", " : "", option->namelen, option->name,
-                   sample(option, buffer));
+  if (option) put_option(o, option, &args);
   put_heading(out, "");
   ts_text_format(out, alone ? "y = %s%s%s%s\n" : "y = %s%s%s(%s)\n",
                  method ? o->input[0] : "op", method ? ":" : ".", o->name,
@@ -450,14 +463,14 @@ static void put_operator(TsOp op, int width, TsText *out) {
   TsText kinds = {0};
   put_signature(o, width, out);
   ts_text_str(out, "    ");
-  put_wrapped(out, o->help, 4, 4, width);
+  ts_help_wrap(out, o->help, 4, 4, width);
   ts_text_char(out, '\n');
   put_inputs(o, out);
   put_option_lines(o, width, out);
   if (o->nin) {
     put_kinds(o, &kinds);
     put_heading(out, "dtypes");
-    put_wrapped(out, kinds.at, HEADING, HEADING, width);
+    ts_help_wrap(out, kinds.at, HEADING, HEADING, width);
     ts_text_free(&kinds);
   }
   put_returns(op, o, width, out);
@@ -475,7 +488,7 @@ static void put_families(int width, TsText *out) {
     for (; i < TS_OP_COUNT && !strcmp(ts_op_info((TsOp)i)->family, family); i++)
       ts_text_format(&names, "%s ", ts_op_info((TsOp)i)->name);
     ts_text_format(out, "%-*s", INDENT, family);
-    put_wrapped(out, names.at, INDENT, INDENT, width);
+    ts_help_wrap(out, names.at, INDENT, INDENT, width);
     ts_text_free(&names);
   }
 }
@@ -484,7 +497,7 @@ static void put_dtypes(TsDtype only, int width, TsText *out) {
   for (int d = 0; d < TS_DT_COUNT; d++) {
     if (only != TS_DT_none && d != (int)only) continue;
     ts_text_format(out, "%-*s", NAME, ts_dtypes[d].name);
-    put_wrapped(out, ts_dtypes[d].help, NAME, NAME, width);
+    ts_help_wrap(out, ts_dtypes[d].help, NAME, NAME, width);
   }
 }
 

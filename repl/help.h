@@ -15,4 +15,8 @@ int ts_help_operator(const char *name, int width, TsText *text);
  * the first tensor. -1 if there is no such operator. */
 int ts_help_arguments(const char *name, bool method, TsText *text);
 
+/* Adds the words of s, the first at this column, later lines behind `indent` blanks, none longer
+ * than `width` where words are not; a newline at the end. */
+void ts_help_wrap(TsText *out, const char *s, int column, int indent, int width);
+
 #endif

@@ -103,7 +103,5 @@ struct TsForeign *ts_lua_foreign(lua_State *L, int at); /* a C function, or an e
 
 /* Prints x for a terminal of `width` columns into text. */
 void ts_display_tensor(TsContext *c, TsTensor *x, int width, struct TsText *text);
-/* Help of one operator, or a suggestion; -1 if there is none of that name. */
-int ts_help_operator(const char *name, int width, struct TsText *text);
 
 #endif

@@ -13,6 +13,7 @@
 #include "jit/jit.h"
 #include "lib/text.h"
 #include "repl/forget.h"
+#include "repl/interrupt.h"
 #include "repl/lua_api.h"
 #include "repl/options.h"
 #include "repl/prompt.h"
@@ -233,7 +234,7 @@ int main(int argc, char **argv) {
   set_arg(L, &o);
   code = ts_run_require(L, "tessera.luajit");
   lua_gc(L, LUA_GCRESTART, -1);
-  ts_run_set_impatient(true);
+  ts_interrupt_set_script(true);
   if (!code) code = apply(c, &o);
   if (!code) code = run(L, &o);
 #ifdef __SANITIZE_ADDRESS__
@@ -243,6 +244,7 @@ int main(int argc, char **argv) {
   free(o.step);
   exit(code); /* looks for leaks */
 #endif
+  ts_interrupt_leave(code);
   close_state(L);
   code = after_output(code);
   fflush(NULL);

@@ -116,7 +116,7 @@ static const char *value_of(int which, const char *arg, char **argv, int *i) {
 static int set_threads(TsOptions *o, const char *value) {
   char *end;
   long n = strtol(value, &end, 10);
-  if (*end || end == value || n < 0 || n > 256)
+  if (*end || *value < '0' || *value > '9' || n > 256) /* strtol would take " +2" */
     return wrong("--threads takes a number from 0 to 256, not '%s'", value);
   o->threads = (int)n;
   return -1;

@@ -18,6 +18,7 @@
 #include "devices/cpu_pool.h"
 #include "repl/display.h"
 #include "repl/help.h"
+#include "repl/interrupt.h"
 #include "repl/lex.h"
 #include "repl/lua_api.h"
 #include "repl/run.h"
@@ -234,6 +235,9 @@ static void tell_about_locals(void) {
   printf("(a local is kept as a global at the prompt)\n");
 }
 
+/* A first line that begins with # would be left out, as of a script. */
+static const char *statements_prefix(const char *text) { return *text == '#' ? " " : ""; }
+
 static int load_statements(lua_State *L, const char *text, size_t size, const char *name,
                            bool *locals) {
   TsText changed = {0};
@@ -243,7 +247,39 @@ static int load_statements(lua_State *L, const char *text, size_t size, const ch
   if (!status) return 0;
   if (*locals) lua_pop(L, 1);
   *locals = false;
-  return ts_run_compile(L, text, size, name);
+  return load_prefixed(L, statements_prefix(text), text, size, name);
+}
+
+/* Is the message on the top about the end of the text? Then more text could complete it. */
+static bool is_about_end(lua_State *L) {
+  static const char mark[] = "'<eof>'";
+  size_t n;
+  const char *message = lua_tolstring(L, -1, &n);
+  return message && n >= sizeof mark - 1 && !strcmp(message + n - (sizeof mark - 1), mark);
+}
+
+/* How far the compiler reads a text that it refuses: it asks for one byte after the other. */
+typedef struct Fed {
+  const char *prefix, *text;
+  size_t size, at;
+} Fed;
+
+static const char *feed(lua_State *L, void *data, size_t *n) {
+  Fed *fed = data;
+  (void)L;
+  *n = 1;
+  if (*fed->prefix) return fed->prefix++;
+  if (fed->at == fed->size) *n = 0;
+  return fed->at < fed->size ? &fed->text[fed->at++] : NULL;
+}
+
+static size_t reach(lua_State *L, const char *prefix, const char *text, size_t size) {
+  Fed fed = {prefix, text, size, 0};
+  lua_load(L, feed, &fed, "=input");
+  size_t end =
+      is_about_end(L) ? size + 1 : fed.at; /* a sign's end is seen by what follows it */
+  lua_pop(L, 1);
+  return end;
 }
 
 /* What the input turned out to be. */
@@ -253,13 +289,19 @@ typedef struct Input {
 } Input;
 
 /* A Lua status. The nil keeps a single call from being a tail call, whose frame, and
- * with it the line of an error, would be gone. */
+ * with it the line of an error, would be gone. Of two messages, that of the reading that got
+ * furthest is about what was meant. */
 static int load_input(lua_State *L, const char *text, size_t size, const char *name,
                       Input *in) {
-  *in = (Input){.values = !load_prefixed(L, "return nil, ", text, size, name)};
+  static const char values[] = "return nil, ";
+  *in = (Input){.values = !load_prefixed(L, values, text, size, name)};
   if (in->values) return 0;
-  lua_pop(L, 1);
-  return load_statements(L, text, size, name, &in->locals);
+  int status = load_statements(L, text, size, name, &in->locals);
+  if (status && reach(L, values, text, size) > reach(L, statements_prefix(text), text, size))
+    lua_pop(L, 1);
+  else
+    lua_remove(L, -2);
+  return status;
 }
 
 static bool is_command(const char *text) {
@@ -279,12 +321,10 @@ static bool breaks_string(const char *text, size_t size) {
   return quotes && t.open && text[size - 1] != '\\';
 }
 
-/* The compiler says "near '<eof>'" where more text could complete the chunk. */
 static int is_incomplete(void *arg, const char *text, size_t size) {
   lua_State *L = arg;
-  static const char mark[] = "'<eof>'";
   const char *start = skip_spaces(text);
-  size_t skipped = (size_t)(start - text), n;
+  size_t skipped = (size_t)(start - text);
   if (is_command(start) || skipped >= size || breaks_string(text, size)) return 0;
   if (*start == '=') start++, skipped++;
   Input in;
@@ -292,8 +332,7 @@ static int is_incomplete(void *arg, const char *text, size_t size) {
     lua_pop(L, 1);
     return 0;
   }
-  const char *message = lua_tolstring(L, -1, &n);
-  int more = n >= sizeof mark - 1 && !strcmp(message + n - (sizeof mark - 1), mark);
+  bool more = is_about_end(L);
   lua_pop(L, 1);
   return more;
 }
@@ -443,14 +482,15 @@ static void print_banner(lua_State *L) {
 /* Between the editor and ts_run_call, which have handlers of their own, Ctrl-C is kept for the
  * call; behind the call it does nothing. Where there is no editor it abandons the line being
  * read. */
-static void catch_interrupts(void) {
-  struct sigaction action = {.sa_handler = ts_run_keep_interrupt};
+static void catch_interrupts(int flags) {
+  struct sigaction action = {.sa_handler = ts_interrupt_keep, .sa_flags = flags};
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
 }
 
 int ts_prompt_run(lua_State *L) {
   bool terminal = isatty(STDIN_FILENO);
+  if (terminal) catch_interrupts(SA_RESTART); /* the banner comes whole */
   char *path = terminal ? history_path() : NULL;
   prompt.L = L;
   prompt.edit = ts_edit_open(STDIN_FILENO, STDOUT_FILENO, path);
@@ -466,10 +506,10 @@ int ts_prompt_run(lua_State *L) {
                                                 .highlight = highlight});
   keep_initial(L);
   if (terminal) print_banner(L);
-  if (terminal) catch_interrupts();
-  ts_run_set_impatient(false);
+  if (terminal) catch_interrupts(0);
+  ts_interrupt_set_script(false);
   while (!prompt.quit) {
-    ts_run_drop_interrupt();
+    if (ts_interrupt_drop() && terminal) printf("\n"), fflush(stdout); /* behind the "^C" */
     char *text = ts_edit_read(prompt.edit, "> ", ". ");
     if (!text && ts_edit_status(prompt.edit) == TS_EDIT_INTERRUPTED) {
       if (!ts_edit_interactive(prompt.edit)) printf("\n"), fflush(stdout);

@@ -22,8 +22,10 @@
 #include "lib/text.h"
 #include "repl/prompt.h"
 #include "repl/run.h"
+#include "repl/tail.h"
 
-static const char OVERFLOW[] = "stack overflow"; /* without a line, of code that is interpreted */
+static const char OVERFLOW[] =
+    "stack overflow"; /* without a line, of code that is interpreted */
 
 enum { LINE_ROOM = 512, LONGEST_SHOWN = 160, FRAMES_FIRST = 10, FRAMES_LAST = 4 };
 
@@ -31,14 +33,55 @@ static bool is_users(const lua_Debug *ar) {
   return strcmp(ar->what, "C") && strncmp(ar->source, "=tessera", 8);
 }
 
-void ts_report_where(lua_State *L, int level) {
+/* For handlers of signals, too: nothing is asked for, or pushed. */
+static void put_place(const lua_Debug *ar, char *place, size_t room) {
+  char digits[12], *d = digits + sizeof digits;
+  *--d = 0;
+  for (int n = ar->currentline; n; n /= 10) *--d = (char)('0' + n % 10);
+  *--d = ':';
+  size_t size = strnlen(ar->short_src, room - sizeof digits);
+  memcpy(place, ar->short_src, size);
+  strcpy(place + size, d);
+}
+
+bool ts_report_place(lua_State *L, int level, char *place, size_t room) {
   lua_Debug ar;
   for (; lua_getstack(L, level, &ar); level++) {
     lua_getinfo(L, "Sl", &ar);
     if (ar.currentline <= 0 || !is_users(&ar)) continue;
-    lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
-    return;
+    put_place(&ar, place, room);
+    return true;
   }
+  return false;
+}
+
+static bool push_line(lua_State *to, lua_State *L, int level) {
+  char place[LUA_IDSIZE + 20];
+  bool found = ts_report_place(L, level, place, sizeof place);
+  if (found) lua_pushfstring(to, "%s: ", place);
+  return found;
+}
+
+/* Whether the main program waits for a coroutine.wrap that a line of Lua has called, which puts that
+ * line in front of the message itself. */
+static bool is_told(lua_State *L, lua_State *main) {
+  lua_Debug ar;
+  if (!lua_getstack(main, 1, &ar)) return false;
+  lua_getinfo(main, "l", &ar);
+  if (ar.currentline <= 0) return false;
+  lua_getstack(main, 0, &ar);
+  lua_getinfo(main, "f", &ar);
+  lua_xmove(main, L, 1);
+  bool told = ts_tail_is_wrapped(L, -1);
+  lua_pop(L, 1);
+  return told;
+}
+
+/* A coroutine that is an operator has no lines: then it is that of the main program. */
+void ts_report_where(lua_State *L, int level) {
+  lua_State *main = ts_run_main(L);
+  if (push_line(L, L, level)) return;
+  if (main && main != L && !is_told(L, main) && push_line(L, main, 1)) return;
   lua_pushliteral(L, "");
 }
 
@@ -156,11 +199,95 @@ static void put_line(TsText *out, char *line, const char *message) {
   if (mark - start < LONGEST_SHOWN) ts_text_format(out, "\n    %*s^", column, "");
 }
 
-/* ---- the calls */
-static void put_frame(TsText *out, const lua_Debug *ar) {
+/* ---- the calls: which name is the function's */
+static const char *last_part(const char *name, size_t *n) {
+  for (size_t i = *n; i > 0; i--) {
+    if (in_name(name[i - 1])) continue;
+    *n -= i;
+    return name + i;
+  }
+  return name;
+}
+
+/* The name that the word `function` at this place defines: function a.b:name(, name = function(. */
+static const char *defined_name(const char *line, const char *word, size_t *n) {
+  const char *from = word + strlen("function");
+  from += strspn(from, " \t");
+  for (*n = 0; in_name(from[*n]) || from[*n] == '.' || from[*n] == ':';) (*n)++;
+  if (*n) return last_part(from, n);
+  const char *end = word;
+  while (end > line && strchr(" \t", end[-1])) end--;
+  if (end == line || *--end != '=') return NULL;
+  while (end > line && strchr(" \t", end[-1])) end--;
+  *n = (size_t)(end - line);
+  const char *name = last_part(line, n);
+  return *n ? name : NULL;
+}
+
+/* What the line where a function begins says of its name: a call's name, where it is one of those
+ * that stand there, else the only one. NULL if it does not tell. */
+static const char *name_by_line(const char *line, const char *called, char name[64]) {
+  const char *found = NULL;
+  size_t length = 0;
+  int functions = 0;
+  for (const char *p = line; (p = find_word(p, "function", 8, NULL)); p += 8) {
+    size_t n;
+    const char *own = defined_name(line, p, &n);
+    if (own && strlen(called) == n && !memcmp(own, called, n)) return called;
+    functions++;
+    found = own, length = n;
+  }
+  if (functions != 1 || !found || length >= 64) return NULL;
+  memcpy(name, found, length);
+  name[length] = 0;
+  return name;
+}
+
+/* Whether the function at this level is what the caller's variable holds by whose name it was called. */
+static bool holds(lua_State *L, int level, const lua_Debug *ar) {
+  lua_Debug self, caller;
+  int top = lua_gettop(L);
+  bool same = false;
+  if (*ar->namewhat == 'm' || *ar->namewhat == 'f')
+    return true; /* of a table that is unknown */
+  if (!lua_getstack(L, level, &self) || !lua_getstack(L, level + 1, &caller)) return false;
+  lua_getinfo(L, "f", &self);
+  lua_getinfo(L, "f", &caller);
+  const char *name;
+  for (int i = 1; *ar->namewhat == 'l' && (name = lua_getlocal(L, &caller, i)); i++) {
+    if (!strcmp(name, ar->name)) same |= lua_rawequal(L, top + 1, -1);
+    lua_pop(L, 1);
+  }
+  for (int i = 1; *ar->namewhat == 'u' && (name = lua_getupvalue(L, top + 2, i)); i++) {
+    if (!strcmp(name, ar->name)) same |= lua_rawequal(L, top + 1, -1);
+    lua_pop(L, 1);
+  }
+  if (*ar->namewhat == 'g') {
+    lua_getfenv(L, top + 2);
+    lua_pushstring(L, ar->name);
+    lua_rawget(L, -2);
+    same = lua_rawequal(L, top + 1, -1);
+  }
+  lua_settop(L, top);
+  return same;
+}
+
+/* Lua names a function by the instruction that called it: behind a tail call that is another's. */
+static const char *own_name(lua_State *L, int level, const lua_Debug *ar, char name[64]) {
+  char line[LINE_ROOM];
+  if (!*ar->namewhat || !ar->name) return NULL;
+  const char *own = source_line(L, ar->source, ar->linedefined, line)
+                        ? name_by_line(line, ar->name, name)
+                        : NULL;
+  return own ? own : holds(L, level, ar) ? ar->name : NULL;
+}
+
+static void put_frame(lua_State *L, int level, TsText *out, const lua_Debug *ar) {
+  char room[64];
   ts_text_format(out, "\n    %s:%d: in ", ar->short_src, ar->currentline);
-  if (*ar->namewhat)
-    ts_text_format(out, "function '%s'", ar->name);
+  const char *name = own_name(L, level, ar, room);
+  if (name)
+    ts_text_format(out, "function '%s'", name);
   else if (*ar->what == 'm')
     ts_text_str(out, "main chunk");
   else
@@ -183,7 +310,7 @@ static void put_traceback(lua_State *L, TsText *out) {
     if (!user_frame(L, level, &ar)) continue;
     k++;
     if (k <= FRAMES_FIRST || k > frames - FRAMES_LAST)
-      put_frame(out, &ar);
+      put_frame(L, level, out, &ar);
     else if (k == FRAMES_FIRST + 1)
       ts_text_format(out, "\n    ... (%d more)", frames - FRAMES_FIRST - FRAMES_LAST);
   }
@@ -289,10 +416,14 @@ static Place find_place(lua_State *L, const char *message) {
   return place_in_text(L, message);
 }
 
-/* A module's name that is no global in scripts. */
-static void put_module_hint(TsText *out, const char *message) {
+/* Hints on errors of Lua's own: a tensor beside a number with < has no metamethod; a module's name is
+ * no global in scripts. */
+static void put_lua_hint(TsText *out, const char *message) {
   static const char mark[] = "attempt to index global '";
   const char *name = strstr(message, mark), *known;
+  if (strstr(message, "attempt to compare userdata with number") ||
+      strstr(message, "attempt to compare number with userdata"))
+    ts_text_str(out, "\n  hint: tensors are compared by x:lt(y), x:le(y), x:gt(y), x:ge(y)");
   if (!name) return;
   name += sizeof mark - 1;
   for (int i = 0; (known = ts_prompt_global(i)); i++) {
@@ -350,7 +481,7 @@ static void put_report(lua_State *L, TsText *out, const char *message, const Pla
   if (hint)
     ts_text_str(out, hint);
   else
-    put_module_hint(out, message);
+    put_lua_hint(out, message);
 }
 
 int ts_report_handler(lua_State *L) {

@@ -3,6 +3,8 @@
 #define TS_REPL_REPORT_H
 
 #include <lua.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 /* The message handler of protected calls. */
 int ts_report_handler(lua_State *L);
@@ -13,5 +15,8 @@ int ts_report_keep(lua_State *L);
 void ts_report_load(lua_State *L, const char *chunkname);
 /* Pushes "file:line: " of the first frame, from `level` up, of the user's code. */
 void ts_report_where(lua_State *L, int level);
+/* The same without ": ", for a room of LUA_IDSIZE + 20 bytes; false, where there is none. It changes
+ * nothing of Lua's. */
+bool ts_report_place(lua_State *L, int level, char *place, size_t room);
 
 #endif

@@ -1,21 +1,19 @@
-/* Scripts, -e and -l: loading, protected calls, Ctrl-C. The text of reports is
- * made in repl/report.c. */
+/* Scripts, -e and -l: loading and protected calls. Ctrl-C is in repl/interrupt.c, the text of
+ * reports is made in repl/report.c. */
 #include "repl/run.h"
 
 #include <lauxlib.h>
 #include <lualib.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "devices/cpu_pool.h"
 #include "jit/jit.h"
 #include "repl/embed.h"
 #include "repl/guard.h"
+#include "repl/interrupt.h"
+#include "repl/interrupt_places.h"
 #include "repl/report.h"
 #include "repl/tail.h"
 
@@ -66,7 +64,20 @@ static int leave(lua_State *L) {
   exit(code);
 }
 
+static char main_key;
+
+lua_State *ts_run_main(lua_State *L) {
+  lua_pushlightuserdata(L, &main_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_State *main = lua_tothread(L, -1);
+  lua_pop(L, 1);
+  return main;
+}
+
 void ts_run_open(lua_State *L) {
+  lua_pushlightuserdata(L, &main_key);
+  lua_pushthread(L);
+  lua_rawset(L, LUA_REGISTRYINDEX);
   lua_getglobal(L, "os");
   lua_pushcfunction(L, leave);
   lua_setfield(L, -2, "exit");
@@ -81,6 +92,8 @@ void ts_run_open(lua_State *L) {
   lua_concat(L, 2);
   lua_setfield(L, -2, "path");
   lua_pop(L, 1);
+  ts_run_open_lines(L);
+  ts_interrupt_open_places(L);
 }
 
 /* ---- texts of chunks: a registry table by chunk name */
@@ -126,131 +139,7 @@ int ts_run_load(lua_State *L, const char *text, size_t size, const char *chunkna
   return status;
 }
 
-/* ---- Ctrl-C. The handler asks the operators to stop and sets a hook, which raises
- * the error at the next Lua instruction. Loops that LuaJIT has compiled look at no
- * hook: a timer ends scripts in such a loop, and tells at the prompt what helps. */
-enum {
-  BOUNCE_MS = 150,
-  PATIENCE_S = 1,
-  STUBBORN = 1000,
-  HELD = 10,
-  MOST_SPARED = 100000,
-  SPARED_MS = 50
-};
-
-static struct {
-  lua_State *volatile L;
-  volatile sig_atomic_t pending; /* asked to stop, not stopped yet */
-  struct timespec since, spared_since;
-  bool stopped, impatient, full;
-  volatile sig_atomic_t kept; /* asked to stop before anything ran */
-  int spared;                 /* instructions of the library since */
-} control;
-
-bool ts_run_interrupted(void) { return control.stopped; }
-void ts_run_set_impatient(bool impatient) { control.impatient = impatient; }
-
-static long elapsed_ms(const struct timespec *since) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (now.tv_sec - since->tv_sec) * 1000 + (now.tv_nsec - since->tv_nsec) / 1000000;
-}
-
-/* The library ends what it has begun, so that none of its own lines stand half done; should that
- * take long, it is stopped as well: a loop of the program that is all compiled shows the hook
- * nothing but the library's calls. Operators that it calls hear of Ctrl-C themselves. */
-static bool is_spared(lua_State *L, lua_Debug *ar) {
-  lua_getinfo(L, "S", ar);
-  if (strncmp(ar->source, "=tessera", 8)) return false;
-  if (!control.spared++) clock_gettime(CLOCK_MONOTONIC, &control.spared_since);
-  return control.spared < MOST_SPARED && elapsed_ms(&control.spared_since) < SPARED_MS;
-}
-
-/* Stays set until the call has ended, so that a pcall around a loop does not keep
- * it running. What must be done whole comes first (ts_cpu_hold_interrupts). */
-static void stop_here(lua_State *L, lua_Debug *ar) {
-  bool held = ts_cpu_holds_interrupts(), spared = !held && is_spared(L, ar);
-  lua_sethook(L, stop_here, LUA_MASKCOUNT, held ? HELD : spared ? 1 : STUBBORN);
-  if (held || spared) return;
-  bool full = control.full;
-  control.full = false;
-  control.spared = 0;
-  if (!control.pending) lua_sethook(L, NULL, 0, 0);
-  if (!control.pending && !full) return;
-  ts_report_where(L, 0);
-  lua_pushstring(L, control.pending ? "interrupted" : "out of memory for values of Lua");
-  lua_concat(L, 2);
-  lua_error(L);
-}
-
-void ts_run_stops(lua_State *L) {
-  if (control.pending) lua_sethook(L, stop_here, LUA_MASKCOUNT, STUBBORN);
-}
-
-void ts_run_interrupt(void) {
-  control.pending = 1;
-  ts_cpu_interrupt();
-  lua_sethook(control.L, stop_here, LUA_MASKCOUNT, 1);
-}
-
-void ts_run_out_of_memory(void) {
-  if (!control.L) return;
-  control.full = true;
-  lua_sethook(control.L, stop_here, LUA_MASKCOUNT, 1);
-}
-
-void ts_run_keep_interrupt(int number) {
-  (void)number;
-  control.kept = 1;
-}
-void ts_run_drop_interrupt(void) { control.kept = 0; }
-
-static void interrupt_here(lua_State *L, lua_Debug *ar) {
-  ts_run_interrupt();
-  stop_here(L, ar);
-}
-
-void ts_run_interrupt_after(lua_State *L, int instructions) {
-  lua_sethook(L, interrupt_here, LUA_MASKCOUNT, instructions);
-}
-
-static void on_alarm(int number) {
-  static const char ended[] = "tessera: interrupted\n";
-  static const char waits[] = "(still running; Ctrl-C again ends tessera)\n";
-  (void)number;
-  ssize_t written = control.impatient ? write(STDERR_FILENO, ended, sizeof ended - 1)
-                                      : write(STDERR_FILENO, waits, sizeof waits - 1);
-  if (control.impatient) _exit(written < 0 ? TS_EXIT_ERROR : TS_EXIT_INTERRUPTED);
-}
-
-static void set_timer(int seconds) {
-  struct itimerval timer = {.it_value = {.tv_sec = seconds}};
-  setitimer(ITIMER_REAL, &timer, NULL);
-}
-
-static void on_interrupt(int number) {
-  if (control.pending) {
-    if (elapsed_ms(&control.since) < BOUNCE_MS) return;
-    signal(number, SIG_DFL);
-    raise(number);
-    return;
-  }
-  clock_gettime(CLOCK_MONOTONIC, &control.since);
-  ts_run_interrupt();
-  signal(SIGALRM, on_alarm);
-  set_timer(PATIENCE_S);
-  ts_cpu_leave();
-}
-
-void ts_run_forget(lua_State *L) {
-  control.pending = 0;
-  control.full = false;
-  control.spared = 0;
-  lua_sethook(L, NULL, 0, 0);
-  ts_cpu_clear_interrupt();
-  set_timer(0);
-}
-
+/* ---- calls */
 /* Where the last call fits Lua's stack to the slot, no room is left for the handler of the
  * overflow. What is known then is the chunk, and of a chunk of one line the line. */
 static void explain_overflow(lua_State *L, const lua_Debug *chunk) {
@@ -265,15 +154,13 @@ static void explain_overflow(lua_State *L, const lua_Debug *chunk) {
 /* The handler has not run. */
 static void explain_unhandled(lua_State *L, const lua_Debug *chunk) {
   const char *why = lua_isstring(L, -1) ? lua_tostring(L, -1) : "error";
-  if (!control.stopped && !strcmp(why, "stack overflow")) return explain_overflow(L, chunk);
-  lua_pushfstring(L, "tessera: %s", control.stopped ? "interrupted" : why);
+  if (!ts_interrupt_stopped() && !strcmp(why, "stack overflow"))
+    return explain_overflow(L, chunk);
+  lua_pushfstring(L, "tessera: %s", ts_interrupt_stopped() ? "interrupted" : why);
   lua_remove(L, -2);
 }
 
 int ts_run_call(lua_State *L, int nargs, int nresults) {
-  /* The handler may jump, so it blocks nothing. */
-  struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_NODEFER}, before;
-  sigemptyset(&action.sa_mask);
   int base = lua_gettop(L) - nargs;
   lua_Debug chunk;
   lua_pushvalue(L, base);
@@ -282,16 +169,9 @@ int ts_run_call(lua_State *L, int nargs, int nresults) {
   ts_lua_keep_memory();
   lua_pushcfunction(L, ts_report_handler);
   lua_insert(L, base);
-  control.L = L, control.pending = 0;
-  sigaction(SIGINT, NULL, &before);
-  if (before.sa_handler != SIG_IGN) sigaction(SIGINT, &action, NULL);
-  if (control.kept) raise(SIGINT);
-  control.kept = 0;
+  ts_interrupt_open(L);
   int status = lua_pcall(L, nargs, nresults, base);
-  sigaction(SIGINT, &before, NULL);
-  control.stopped = control.pending && status;
-  ts_cpu_let_interrupts(0);
-  if (control.pending || control.full) ts_run_forget(L);
+  ts_interrupt_close(L, status);
   if (status) ts_lua_restore(L, &state);
   lua_remove(L, base);
   if (status == LUA_ERRERR || status == LUA_ERRMEM) explain_unhandled(L, &chunk);
@@ -304,7 +184,8 @@ void ts_run_explain(lua_State *L, const char *chunkname) { ts_report_load(L, chu
 void ts_run_print(lua_State *L) {
   const char *text = lua_tostring(L, -1);
   fflush(stdout);
-  if (control.stopped && isatty(STDERR_FILENO)) fputc('\n', stderr); /* behind the "^C" */
+  if (ts_interrupt_stopped() && isatty(STDERR_FILENO))
+    fputc('\n', stderr); /* behind the "^C" */
   fprintf(stderr, "%s\n", text ? text : "tessera: unknown error");
   fflush(stderr);
   lua_pop(L, 1);
@@ -319,7 +200,7 @@ static int failed_load(lua_State *L, const char *chunkname) {
 static int call_and_report(lua_State *L, int nargs, int nresults) {
   if (!ts_run_call(L, nargs, nresults)) return TS_EXIT_OK;
   ts_run_print(L);
-  return control.stopped ? TS_EXIT_INTERRUPTED : TS_EXIT_ERROR;
+  return ts_interrupt_stopped() ? TS_EXIT_INTERRUPTED : TS_EXIT_ERROR;
 }
 
 /* ---- what the command line runs */

@@ -13,6 +13,8 @@ enum { TS_EXIT_OK = 0, TS_EXIT_ERROR = 1, TS_EXIT_INTERRUPTED = 130 };
 /* Serves the modules inside the program, and adds the installed library's folder
  * to package.path. */
 void ts_run_open(lua_State *L);
+/* The state that is no coroutine, or NULL before _open. */
+lua_State *ts_run_main(lua_State *L);
 /* Is there an embedded module of that name? */
 bool ts_run_embeds(const char *module);
 
@@ -24,28 +26,11 @@ void ts_run_keep_text(lua_State *L, const char *chunkname, const char *text, siz
 /* The text of a kept chunk or embedded module (chunkname with its "="), or NULL. */
 const char *ts_run_text(lua_State *L, const char *chunkname, size_t *size);
 
-/* As lua_pcall. An error leaves its report, a string, on the stack. While it runs,
- * Ctrl-C ends the running operator and the Lua code with the error "interrupted".
- * A second one, while nothing stops, ends the process. */
+/* As lua_pcall. An error leaves its report, a string, on the stack. While it runs, Ctrl-C is
+ * what repl/interrupt.h says. */
 int ts_run_call(lua_State *L, int nargs, int nresults);
-int ts_run_execute(lua_State *L); /* os.execute */
-/* What Ctrl-C does while ts_run_call runs, for tests; _forget: as if it had not been. */
-void ts_run_interrupt(void);
-/* A handler of SIGINT while nothing runs: the next ts_run_call is interrupted as it begins, unless
- * the interrupt is dropped before. */
-void ts_run_keep_interrupt(int number);
-void ts_run_drop_interrupt(void);
-void ts_run_interrupt_after(lua_State *L, int instructions);
-void ts_run_forget(lua_State *L);
-/* Memory has run out in Lua: an error at the next instruction. */
-void ts_run_out_of_memory(void);
-/* An operator was interrupted and its error is about to be raised: handlers of errors in Lua have
- * some time before the code that goes on is stopped as well. */
-void ts_run_stops(lua_State *L);
-/* Did Ctrl-C end the last ts_run_call? */
-bool ts_run_interrupted(void);
-/* Scripts do not outlive Ctrl-C by more than a second, whatever they do. */
-void ts_run_set_impatient(bool impatient);
+int ts_run_execute(lua_State *L);     /* os.execute */
+void ts_run_open_lines(lua_State *L); /* io.lines */
 
 /* Turns the message of a failed load on the stack top into a report. */
 void ts_run_explain(lua_State *L, const char *chunkname);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "repl/interrupt.h"
 #include "repl/report.h"
 #include "repl/run.h"
 
@@ -69,8 +70,17 @@ static bool ended_by_interrupt(int status) {
          (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT);
 }
 
+static int interrupted(lua_State *L) {
+  ts_interrupt_raised(L);
+  ts_report_where(L, 1);
+  lua_pushliteral(L, "os.execute: interrupted");
+  lua_concat(L, 2);
+  return lua_error(L);
+}
+
 int ts_run_execute(lua_State *L) {
   const char *command = luaL_optstring(L, 1, NULL);
+  if (ts_interrupt_wanted()) return interrupted(L);
   if (!command) return lua_pushinteger(L, 1), 1; /* there is a shell */
   sigset_t set, before;
   pid_t pid;
@@ -81,14 +91,7 @@ int ts_run_execute(lua_State *L) {
   sigprocmask(SIG_BLOCK, &set, &before);
   int status = start(command, &before, &pid) ? -1 : wait_for(pid, &set, &told);
   sigprocmask(SIG_SETMASK, &before, NULL);
-  if (told && ended_by_interrupt(status)) {
-    ts_run_interrupt();
-    ts_run_stops(L);
-    ts_report_where(L, 1);
-    lua_pushliteral(L, "os.execute: interrupted");
-    lua_concat(L, 2);
-    return lua_error(L);
-  }
+  if (told && ended_by_interrupt(status)) return raise(SIGINT), interrupted(L); /* it counts */
   lua_pushinteger(L, status);
   return 1;
 }

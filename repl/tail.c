@@ -171,6 +171,45 @@ static void keep_library(lua_State *L) {
   lua_pop(L, 3);
 }
 
+/* ---- coroutine.wrap of who is kept gives what is kept, and known. Others add no line to errors in
+ * tail position, as Lua has it: those of a function have their own. */
+enum { WRAPPED = 2 }; /* a number in the table of those that are kept; others have true */
+
+static int wrap_coroutine(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
+  ts_tail_push_kept(L);
+  lua_pushvalue(L, 1);
+  lua_rawget(L, 2);
+  bool kept = lua_toboolean(L, 3);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 1);
+  if (!kept) return 1;
+  lua_pushvalue(L, 4);
+  lua_pushinteger(L, WRAPPED);
+  lua_rawset(L, 2);
+  return 1;
+}
+
+bool ts_tail_is_wrapped(lua_State *L, int value) {
+  lua_pushvalue(L, value);
+  ts_tail_push_kept(L);
+  lua_insert(L, -2);
+  lua_rawget(L, -2);
+  bool wrapped = lua_tointeger(L, -1) == WRAPPED;
+  lua_pop(L, 2);
+  return wrapped;
+}
+
+static void keep_coroutines(lua_State *L) {
+  lua_getglobal(L, "coroutine");
+  lua_getfield(L, -1, "wrap");
+  lua_pushcclosure(L, wrap_coroutine, 1);
+  lua_setfield(L, -2, "wrap");
+  lua_pop(L, 1);
+}
+
 /* ---- Lua's loaders, with the change: the function in upvalue 1 under its name, upvalue 2. 3: its
  * argument may be the text itself. */
 static int load_changed(lua_State *L) {
@@ -242,4 +281,5 @@ void ts_tail_open(lua_State *L) {
   }
   lua_settop(L, top);
   keep_library(L);
+  keep_coroutines(L);
 }

@@ -14,5 +14,7 @@ void ts_tail_change(lua_State *L);
 /* The function or callable table at this index is kept; all: those in the table there too. */
 void ts_tail_keep(lua_State *L, int value, bool all);
 void ts_tail_push_kept(lua_State *L);
+/* Is the function at this index one that coroutine.wrap made? */
+bool ts_tail_is_wrapped(lua_State *L, int value);
 
 #endif

@@ -3,13 +3,17 @@
 --   statement  --> text      compares what the statement prints
 --   code       --! text      expects an error whose message contains text
 -- A lone comment line "--> text" continues the expected text of the line above.
--- Prints a line for each failure and, last, "checks N failed M". GOLDEN=1 in the environment
--- writes what comes out as what is expected; errors stay as they are written.
+-- Prints a line for each failure and, last, "checks N failed M". Each expectation has to be reached,
+-- and something to be checked: an expectation, or an assert of the tests' own. A script that cannot
+-- do it here prints "skipped: why". GOLDEN=1 in the environment writes what comes out as what is
+-- expected; errors stay as they are written.
 
 local core = require "tessera.core"
 local path = arg[1]
 local failed, checks = 0, 0
 local golden = os.getenv "GOLDEN" and {} -- text by line
+local expected, reached = {}, {} -- lines with an expectation; those that ran
+local asserted, skipped = false, false
 
 local function fail(line, what, wanted, got)
   failed = failed + 1
@@ -51,14 +55,19 @@ end
 
 local check = {}
 
-function check.value(line, wanted, ...)
+local function count(line)
   checks = checks + 1
+  reached[line] = true
+end
+
+function check.value(line, wanted, ...)
+  count(line)
   local got = show_all(...)
   compare(line, "value", wanted, got)
 end
 
 function check.prints(line, wanted, run)
-  checks = checks + 1
+  count(line)
   local out, real = {}, print
   print = function(...)
     local parts = {}
@@ -72,7 +81,7 @@ function check.prints(line, wanted, run)
 end
 
 function check.fails(line, wanted, run)
-  checks = checks + 1
+  count(line)
   local ok, err = pcall(run)
   if ok then
     fail(line, "no error", wanted, "success")
@@ -117,6 +126,7 @@ local function translate(text)
         k = k + 1
       end
       wanted = wanted:gsub("%s+$", "")
+      expected[#expected + 1] = i
       local is_value = loadstring("return " .. code) ~= nil
       if mark == "!" then
         out[i] = ("__check.fails(%d, %q, function() %s%s end)"):format(i, wanted,
@@ -132,11 +142,35 @@ local function translate(text)
   return table.concat(out, "\n")
 end
 
+-- An assert of something true or false, in the script, a library of the tests or another script, is a check;
+-- that a file could be opened is none. What follows the first is not looked at.
+local function watch_asserts()
+  local real = assert
+  function assert(...)
+    local kind, source = type((...)), debug.getinfo(2, "S").source
+    if (kind == "boolean" or kind == "number" or kind == "string")
+      and (source == "@" .. path or source:match "[@/]_[^/]*%.lua$" or source:match "^@tests/") then
+      asserted, assert = true, real
+    end
+    return real(...)
+  end
+end
+
+local function watch_prints()
+  local real = print
+  function print(...)
+    skipped = skipped or tostring((...)):match "^skipped: %S" ~= nil
+    return real(...)
+  end
+end
+
 local file = assert(io.open(path, "rb"))
 local text = file:read "*a"
 local code = translate(text)
 file:close()
 __check = check
+watch_asserts()
+watch_prints()
 local chunk, err = loadstring(code, "@" .. path)
 if chunk then
   local ok
@@ -146,6 +180,15 @@ end
 if err then
   failed = failed + 1
   print(err)
+end
+if not err and not skipped then
+  for _, line in ipairs(expected) do
+    if not reached[line] then fail(line, "never reached", "an expectation that is compared", "none") end
+  end
+  if checks == 0 and not asserted then
+    failed = failed + 1
+    print(path .. ": nothing is checked: no expectation, no assert, no \"skipped: why\"")
+  end
 end
 if golden and next(golden) and not err then
   file = assert(io.open(path, "wb"))

@@ -34,6 +34,9 @@ CTEST_LONG := $(foreach t,$(CTEST),"$(strip $(BUILD)/$(t) $(or $(LONG_$(t)),$(AR
 # binary128, which the exact values are computed in, is gcc's.
 $(BUILD)/tests/elem/ulp.o: override CC := gcc
 
+# LLVM's tools read what it writes.
+$(BUILD)/tests/jit/gpu_amd_test.o: CPPFLAGS += $(if $(LLVM),-DLLVM_TOOLS='"$(dir $(LLVM))"')
+
 # An archive of the program without its main: a test gets what it calls, and few call LLVM.
 CORE_LIB := $(BUILD)/core.a
 $(CORE_LIB): $(CORE)
@@ -64,6 +67,8 @@ check:
 # ONLY=word runs the tests whose names contain the word. DEV=cuda, sim, cuda:1, ..: the device of
 # the tests in tests/devices; a simulated GPU if it is not given.
 export DEV
+# Programs of scripts/python.sh, in front of others: their version is known.
+export PATH := $(if $(wildcard build/python/programs),$(CURDIR)/build/python/programs:)$(PATH)
 FUSED = "sh tests/house/fused.sh $(BUILD)"
 test: $(BIN) $(CTEST_BIN) layers
 	@$(BIN) scripts/check.lua --c $(CTEST_RUN) $(FUSED) -- $(ONLY)
@@ -107,6 +112,9 @@ demo:
 setup:
 	@sh scripts/setup.sh
 
+python:
+	@sh scripts/python.sh
+
 layers:
 	@sh scripts/layers.sh
 
@@ -142,6 +150,7 @@ help:
 	@echo "make upsets     memory that runs out, and Ctrl-C, at every point of many scenarios (FUZZ_COUNT, UPSET)"
 	@echo "make golden     rewrite what tests expect to what comes out (ONLY=word); then git diff"
 	@echo "make test-long  the tests with more cases"
+	@echo "make python     set up what tests use of Python's package index, in build/python (ptxas)"
 	@echo "make ulp        measure the accuracy of every pointwise row: tests/elem/ulp.txt"
 	@echo "make jit-speed  compile times and speed of generated kernels"
 	@echo "make rows-speed  operators over rows, in memory and in the cache"
@@ -152,5 +161,5 @@ help:
 	@echo "make install    PREFIX=/usr/local DESTDIR="
 	@echo "VARIANT=asan|tsan|debug and CC=clang choose another build"
 
-.PHONY: check test test-long fuzz upsets golden ulp jit-speed rows-speed demo setup layers bench docs format install clean help
+.PHONY: check test test-long fuzz upsets golden ulp jit-speed rows-speed demo setup python layers bench docs format install clean help
 .SECONDARY: $(CTEST_OBJ)

@@ -178,7 +178,9 @@ TsTensor *ts_capture_param(TsContext *c, const TsMeta *m, const char *name) {
 
 static int refuse_view(TsContext *c, const char *what) {
   ts_error_set(&c->err, TS_ERR_value, "%s while a function is captured", what);
-  return ts_error_hint(&c->err, "build the new value with op.where, op.concat or op.scatter");
+  return ts_error_hint(&c->err,
+                       "build the new value: x = op.slice_update(x, part, {0}, {1}) puts "
+                       "a part in, others are op.where, op.concat and op.scatter");
 }
 
 static Bound *bind(TsContext *c, TsTensor *t) {

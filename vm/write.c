@@ -22,7 +22,8 @@ static int refuse_overlap(TsContext *c, const TsTensor *t) {
 int ts_write_refuse(TsContext *c, const char *name) {
   ts_error_set(&c->err, TS_ERR_value, "%s: its function changes a tensor from outside in place",
                name);
-  return ts_error_hint(&c->err, "return the new value, and assign it outside: x:copy_(new)");
+  return ts_error_hint(&c->err, "return the new value, and assign it outside: x:copy_(new); "
+                                "op.slice_update(x, part, {0}, {1}) puts a part into x");
 }
 
 int ts_write_check(TsContext *c, const TsTensor *t) {

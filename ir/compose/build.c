@@ -23,16 +23,22 @@ static bool is_float(const TsMeta *m) {
   return !m->weak && ts_dtype_is((TsDtype)m->dtype, TS_KIND_F | TS_KIND_C);
 }
 
-/* Rows that take no integers, and something given to one that is no float. */
-static bool needs_floats(const TsCompose *k) {
-  if (ts_op_info(k->op)->types & (TS_KIND_B | TS_KIND_U | TS_KIND_I)) return false;
-  for (int i = 0; i < k->nin; i++)
-    if (k->given[i] && !is_float(k->b->meta(k->b, k->given[i]))) return true;
+static bool is_narrow(const TsMeta *m) { return ts_dtypes[m->dtype].compute != m->dtype; }
+
+/* Whether an input is not of a type that the definition computes in. */
+static bool needs_casts(const TsCompose *k) {
+  bool floats = !(ts_op_info(k->op)->types & (TS_KIND_B | TS_KIND_U | TS_KIND_I));
+  bool wide = ts_op_info(k->op)->wide;
+  for (int i = 0; i < k->nin; i++) {
+    const TsMeta *m = k->given[i] ? k->b->meta(k->b, k->given[i]) : NULL;
+    if (m && ((floats && !is_float(m)) || (wide && is_narrow(m)))) return true;
+  }
   return false;
 }
 
-/* Real and complex floats alone are what definitions of such rows are made of. */
-static int as_floats(TsCompose *k, TsVal *in) {
+/* Real and complex floats alone are what definitions of such rows are made of. result: the type that
+ * the row promises. */
+static int casts(TsCompose *k, TsVal *in, TsDtype *result) {
   TsBuild *b = k->b;
   const TsMeta *m[TS_MAX_IN];
   for (int i = 0; i < k->nin; i++) {
@@ -42,22 +48,31 @@ static int as_floats(TsCompose *k, TsVal *in) {
   TsInfer inf = {.op = k->op, .nin = k->nin, .in = m, .attr = k->attr, .err = b->err};
   if (ts_op_infer_types(&inf)) return b->failed = true, -1;
   TsDtype d = ts_dtype_float(ts_dtype_real(inf.compute));
+  bool wide = ts_op_info(k->op)->wide;
+  *result = (TsDtype)inf.out[0].dtype;
+  if (wide) d = (TsDtype)ts_dtypes[d].compute;
   for (int i = 0; i < k->nin; i++) {
     if (!m[i] || !ts_op_is_value(k->op, i)) continue;
     bool number = m[i]->weak && d != TS_DT_f32; /* in f32 a number is what it is anyway */
-    if (number || (!m[i]->weak && !is_float(m[i]))) in[i] = ts_build_cast(b, in[i], d);
+    bool other = !m[i]->weak && (!is_float(m[i]) || (wide && is_narrow(m[i])));
+    if (number || other) in[i] = ts_build_cast(b, in[i], d);
   }
   return b->failed ? -1 : 0;
 }
 
 int ts_compose(TsCompose *k) {
   TsVal in[TS_MAX_IN];
-  bool floats = needs_floats(k);
-  if (floats && as_floats(k, in)) return -1;
-  k->in = floats ? in : k->given;
+  TsDtype result = TS_DT_none;
+  bool other = needs_casts(k);
+  if (other && casts(k, in, &result)) return -1;
+  k->in = other ? in : k->given;
   int failed = ts_compose_table[k->op](k) || k->b->failed;
   k->in = NULL;
-  return failed ? -1 : 0;
+  if (failed || !other || !ts_op_info(k->op)->wide) return failed ? -1 : 0;
+  for (int i = 0; i < k->nout; i++)
+    if (k->b->meta(k->b, k->out[i])->dtype != result)
+      k->out[i] = ts_build_cast(k->b, k->out[i], result);
+  return k->b->failed ? -1 : 0;
 }
 
 static void set_attr(TsAttr *attr, const TsOpInfo *o, const TsBuildAttr *a) {

@@ -9,6 +9,10 @@ static TsVal add(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_add, 
 static TsVal sub(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_sub, x, y); }
 static TsVal mul(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_mul, x, y); }
 
+static TsVal where(TsBuild *b, TsVal condition, TsVal x, TsVal y) {
+  return ts_build(b, TS_OP_where, TS_IN(condition, x, y), TS_NO_ATTRS, NULL);
+}
+
 static int finish(TsCompose *k, TsVal v, int64_t how) {
   TsBuild *b = k->b;
   if (how == BATCHMEAN) {
@@ -53,13 +57,16 @@ int ts_compose_huber(TsCompose *k) {
   TsVal near = mul(b, ts_build1(b, TS_OP_square, d), half);
   TsVal far = mul(b, sub(b, d, b->number(b, k->attr[0].f / 2)), delta);
   TsVal inside = ts_build2(b, TS_OP_le, d, delta);
-  return finish(k, ts_build(b, TS_OP_where, TS_IN(inside, near, far), TS_NO_ATTRS, NULL),
-                k->attr[1].i);
+  return finish(k, where(b, inside, near, far), k->attr[1].i);
 }
 
+/* log x >= -100. The logarithm of 0 is not taken: its slope is infinite, and infinity times the
+ * slope 0 of what limits it is no number. */
 static TsVal log_limited(TsBuild *b, TsVal x) {
-  return ts_build(b, TS_OP_clamp, TS_IN(ts_build1(b, TS_OP_log, x)),
-                  TS_ATTRS({"min", ts_b_f(-100)}), NULL);
+  TsVal none = ts_build2(b, TS_OP_eq, x, b->number(b, 0));
+  TsVal y = ts_build1(b, TS_OP_log, where(b, none, b->number(b, 1), x));
+  y = ts_build(b, TS_OP_clamp, TS_IN(y), TS_ATTRS({"min", ts_b_f(-100)}), NULL);
+  return where(b, none, b->number(b, -100), y);
 }
 
 int ts_compose_bce(TsCompose *k) {
@@ -76,13 +83,13 @@ int ts_compose_bce_with_logits(TsCompose *k) {
   return finish(k, sub(b, ts_build1(b, TS_OP_softplus, x), mul(b, x, k->in[1])), k->attr[0].i);
 }
 
+/* A term with q = 0 is 0 whatever logp is, and so are its slopes: it is computed at another place. */
 int ts_compose_kl_divergence(TsCompose *k) {
   TsBuild *b = k->b;
-  TsVal logp = k->in[0], q = k->in[1], zero = b->number(b, 0);
+  TsVal zero = b->number(b, 0), some = ts_build2(b, TS_OP_ne, k->in[1], zero);
+  TsVal q = where(b, some, k->in[1], b->number(b, 1)), logp = where(b, some, k->in[0], zero);
   TsVal term = mul(b, q, sub(b, ts_build1(b, TS_OP_log, q), logp));
-  TsVal some = ts_build2(b, TS_OP_gt, q, zero);
-  return finish(k, ts_build(b, TS_OP_where, TS_IN(some, term, zero), TS_NO_ATTRS, NULL),
-                k->attr[0].i);
+  return finish(k, where(b, some, term, zero), k->attr[0].i);
 }
 
 int ts_compose_nll(TsCompose *k) {

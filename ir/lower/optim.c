@@ -135,7 +135,7 @@ TsTile *ts_lower_optim_tile(const TsLowerOptim *s) {
 
 void ts_lower_optim_flags(TsLowerOptim *o, const TsAttr *attr) {
   bool sgd = o->op == TS_OP_sgd_step, adam = o->op == TS_OP_adam_step;
-  o->decays = attr[adam ? 4 : 3].f != 0;
+  o->decays = attr[adam ? 5 : 3].f != 0;
   o->nesterov = sgd && attr[4].i, o->first = sgd && attr[5].i;
   o->decoupled = adam && attr[6].i;
 }

@@ -174,6 +174,17 @@ static int param(TsVal *list, int *n, TsVal v) {
   return (*n)++;
 }
 
+/* A bare number as n elements of type d. */
+static int number_in(TsSteps *x, int i, TsDtype d, int64_t n) {
+  TsMeta m = {.dtype = (uint8_t)d, .ndim = 1, .dim = {n}};
+  int temp = ts_steps_temp(x, ts_meta_nbytes(&m));
+  ts_steps_fill(x, temp, d, n, x->n->in[i]->node->number);
+  if (x->s->numbers_vary) ts_steps_bind(x, 1, ts_steps_number(x, i));
+  return temp;
+}
+
+static bool is_number(TsVal v) { return v->node->op == TS_NODE_number; }
+
 int ts_steps_as_it_lies(TsSteps *x, int i) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
   if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return fail(x);
@@ -189,6 +200,7 @@ int ts_steps_into(TsSteps *x, int i) {
 int ts_steps_in_as(TsSteps *x, int i, const TsStepsOrder *order, TsDtype d) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
   if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return fail(x);
+  if (is_number(v)) return number_in(x, i, d, ts_meta_numel(&v->meta));
   int own = param(x->in, &x->nin, v);
   if (lies_so(x, v, order) && v->meta.dtype == d) return own;
   TsMeta m = v->meta;
@@ -203,10 +215,11 @@ int ts_steps_in(TsSteps *x, int i, const TsStepsOrder *order) {
   return ts_steps_in_as(x, i, order, v ? (TsDtype)v->meta.dtype : TS_DT_f32);
 }
 
-int ts_steps_in_spread(TsSteps *x, int i, const TsMeta *like) {
+int ts_steps_in_spread(TsSteps *x, int i, const TsMeta *like, TsDtype d) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
   if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return fail(x);
-  if (ts_meta_same_shape(&v->meta, like)) return ts_steps_in(x, i, NULL);
+  if (ts_meta_same_shape(&v->meta, like) && !is_number(v)) return ts_steps_in(x, i, NULL);
+  if (is_number(v)) return number_in(x, i, d, ts_meta_numel(like));
   TsMeta m = *like;
   m.dtype = v->meta.dtype;
   int64_t stride[TS_MAX_RANK], step = 1;

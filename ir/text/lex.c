@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/text.h"
@@ -94,7 +95,7 @@ static const char *skip(TsReader *r, const char *p) {
       p += n;
       same_line = false;
     }
-    if (!*p || !isspace((unsigned char)*p)) return p;
+    if (!*p || !strchr(" \t\r\n", *p)) return p;
   }
 }
 
@@ -114,13 +115,17 @@ static const char *digits(const char *p) {
   return p;
 }
 
+/* A number has one text: no zeros stand in front. */
+static bool is_padded(const char *p) { return *p == '0' && isdigit((unsigned char)p[1]); }
+
 static const char *end_of_shape(const char *p) {
-  while (*p == 'x' && isdigit((unsigned char)p[1])) p = digits(p + 1);
+  while (*p == 'x' && isdigit((unsigned char)p[1]) && !is_padded(p + 1)) p = digits(p + 1);
   return p;
 }
 
 static const char *end_of_number(TsReader *r, const char *p) {
-  const char *end = digits(p + (*p == '-')), *shape = end_of_shape(end);
+  const char *first = p + (*p == '-'), *end = digits(first), *shape = end_of_shape(end);
+  if (is_padded(first)) ts_read_fail(r, p, "a number does not begin with 0");
   if (shape > end && *p != '-' && !in_word(*shape)) {
     r->now.kind = TS_TOKEN_shape;
     return shape;
@@ -134,10 +139,18 @@ static const char *end_of_number(TsReader *r, const char *p) {
 
 static const char *end_of_string(TsReader *r, const char *p) {
   const char *end = p + 1;
-  for (; *end != '"'; end++) {
+  for (int n = 1; *end != '"'; end += n) {
     if (*end == '\\' && end[1]) end++;
-    if (*end && *end != '\n') continue;
-    ts_read_fail(r, p, "the string does not end on its line");
+    n = 1;
+    if (!*end || *end == '\n') {
+      ts_read_fail(r, p, "the string does not end on its line");
+      return p + 1;
+    }
+    if (isprint((unsigned char)*end)) continue;
+    n = abs(ts_text_sign(end)); /* its other bytes, if it is UTF-8 */
+    if (n > 1) continue;
+    ts_read_fail(r, end, "the byte %02x in a string is written \\x%02x", (unsigned char)*end,
+                 (unsigned char)*end);
     return p + 1;
   }
   return end + 1;

@@ -67,24 +67,25 @@ int ts_gpu_code(const TsTile *k, const TsTarget *t, TsGpuForm how, TsGpuCode *co
                 TsError *err) {
   TsText text = {0};
   double begun = now_usec();
-  int failed = emit(k, t, how, TS_LLVM_assembly, code, &text, err);
+  TsLlvmForm form = t->object ? TS_LLVM_object : TS_LLVM_assembly;
+  int failed = emit(k, t, how, form, code, &text, err);
   if (!failed && text.failed) failed = ts_error_set(err, TS_ERR_memory, "jit: out of memory");
   if (failed) return ts_text_free(&text), -1;
-  code->ptx = text.at, code->size = text.len;
+  code->image = text.at, code->size = text.len;
   code->usec = now_usec() - begun;
   return 0;
 }
 
 void ts_gpu_code_free(TsGpuCode *code) {
-  free(code->ptx);
-  code->ptx = NULL;
+  free(code->image);
+  code->image = NULL;
 }
 
 int ts_gpu_text(const TsTile *k, const TsTarget *t, const char *level, TsText *out,
                 TsError *err) {
   TsGpuCode code;
   bool llvm = !strcmp(level, "llvm");
-  if (!llvm && strcmp(level, "ptx"))
-    return ts_error_set(err, TS_ERR_argument, "levels of a GPU's kernel are llvm and ptx");
+  if (!llvm && strcmp(level, "asm"))
+    return ts_error_set(err, TS_ERR_argument, "levels of a GPU's kernel are llvm and asm");
   return emit(k, t, TS_GPU_aligned, llvm ? TS_LLVM_ir : TS_LLVM_assembly, &code, out, err);
 }

@@ -95,11 +95,27 @@ static void start(void) {
 #endif
 }
 
-static void start_nvptx(void) {
+static void start_nvidia(void) {
   LLVMInitializeNVPTXTargetInfo();
   LLVMInitializeNVPTXTarget();
   LLVMInitializeNVPTXTargetMC();
   LLVMInitializeNVPTXAsmPrinter();
+}
+
+static void start_amd(void) {
+  LLVMInitializeAMDGPUTargetInfo();
+  LLVMInitializeAMDGPUTarget();
+  LLVMInitializeAMDGPUTargetMC();
+  LLVMInitializeAMDGPUAsmPrinter();
+}
+
+static void start_gpu(TsTargetMaker maker) {
+  static struct {
+    void (*start)(void);
+    pthread_once_t once;
+  } row[] = {[TS_MAKER_nvidia] = {start_nvidia, PTHREAD_ONCE_INIT},
+             [TS_MAKER_amd] = {start_amd, PTHREAD_ONCE_INIT}};
+  pthread_once(&row[maker].once, row[maker].start);
 }
 
 static int failed(Work *w, const char *what, char *text) {
@@ -233,7 +249,7 @@ static void emit_cpu(TsEmit *e, void *arg) {
 }
 
 static Work *begin(const TsTile *k, const TsTarget *t, const char *passes, TsError *err) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT, nvptx = PTHREAD_ONCE_INIT;
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
   Work *w = t->triple ? calloc(1, sizeof *w) : NULL;
   if (!w) {
     ts_error_set(err, TS_ERR_device,
@@ -246,7 +262,7 @@ static Work *begin(const TsTile *k, const TsTarget *t, const char *passes, TsErr
     return NULL;
   }
   pthread_once(&once, start);
-  if (!strncmp(t->triple, "nvptx", 5)) pthread_once(&nvptx, start_nvptx);
+  if (ts_target_gpu(t)) start_gpu(t->maker);
   w->emit = emit_cpu;
   w->passes = passes ? passes : usual_passes;
   w->err = err;

@@ -59,11 +59,11 @@ static bool from_disk(TsGpuCode *code, const uint8_t *key) {
   if (whole) memcpy(&head, data, sizeof head);
   whole =
       whole && !memcmp(head.mark, mark, sizeof mark) && head.nphase == (uint32_t)code->nphase;
-  if (whole) whole = (code->ptx = malloc(n - sizeof head + 1)) != NULL;
+  if (whole) whole = (code->image = malloc(n - sizeof head + 1)) != NULL;
   if (whole) {
     code->size = n - sizeof head;
-    memcpy(code->ptx, data + sizeof head, code->size);
-    code->ptx[code->size] = 0;
+    memcpy(code->image, data + sizeof head, code->size);
+    code->image[code->size] = 0;
     memcpy(code->phase, head.phase, sizeof code->phase);
   }
   free(data);
@@ -77,7 +77,7 @@ static void to_disk(const TsGpuCode *code, const uint8_t *key) {
   char *data = malloc(sizeof head + code->size);
   if (!data) return;
   memcpy(data, &head, sizeof head);
-  memcpy(data + sizeof head, code->ptx, code->size);
+  memcpy(data + sizeof head, code->image, code->size);
   ts_cache_write(ts_cache_usual(), key, data, sizeof head + code->size);
   free(data);
 }
@@ -125,7 +125,7 @@ static void keep(const TsGpuKernel *g, TsGpuForm form, const TsGpuCode *code) {
 static int load(TsGpuKernel *g, Variant *v, TsError *err) {
   TsDevice *d = g->d;
   double begun = now_usec();
-  if (d->run->module_new(d, v->code.ptx, &v->module, err)) return -1;
+  if (d->run->module_new(d, v->code.image, &v->module, err)) return -1;
   for (int i = 0; i < v->code.nphase; i++)
     if (d->run->kernel(d, v->module, v->code.phase[i].name, (int)v->code.phase[i].shared,
                        &v->phase[i], err))

@@ -3,7 +3,8 @@
  * find it, and so that large blocks are not asked for and given back at every run. What begins
  * as zeros and ends so is a kernel's own; what kernels share by name one leaves there for
  * another one of the same function, in the same run. What only parts use that may have nothing
- * to do is asked for when they have. */
+ * to do is asked for when they have. All of it is asked for when the kernel first runs: kernels are
+ * opened by any thread, but a device's memory is the program's alone. */
 #include "jit/device/parts.h"
 
 #include <pthread.h>
@@ -49,6 +50,7 @@ struct TsDeviceParts {
   int *nparam;
   Place *place;         /* of each temporary */
   void **at, **nowhere; /* of a run, under the lock; NULL of each */
+  bool settled;         /* its memory is there */
   Common *room;
   int narg, nread;
   struct Wider { /* of the whole's parameters: what parts see as wider elements */
@@ -117,8 +119,10 @@ static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
   int64_t nbytes = p->of.temp[i].nbytes;
   void *zero = calloc(1, (size_t)nbytes);
   if (!zero) return ts_error_set(err, TS_ERR_memory, "jit: out of memory");
-  p->place[i].kept = d->alloc(d, nbytes, err);
-  int failed = p->place[i].kept ? d->upload(d, p->place[i].kept, zero, nbytes, err) : -1;
+  void *at = d->alloc(d, nbytes, err);
+  int failed = at ? d->upload(d, at, zero, nbytes, err) : -1;
+  if (at && failed) d->free(d, at, nbytes);
+  if (!failed) p->place[i].kept = at;
   free(zero);
   return failed;
 }
@@ -186,9 +190,21 @@ static TsDeviceKernel *open_part(TsDevice *d, const TsTile *k, TsQueue *queue, T
 }
 
 static void free_lists(TsDeviceParts *p) {
+  for (int i = 0; i < p->of.ntemp && p->of.temp; i++)
+    free((void *)(uintptr_t)p->of.temp[i].data);
   free(p->of.part), free(p->of.temp);
   free(p->part), free(p->nparam), free(p->place), free(p->at);
   free(p);
+}
+
+static int keep_constants(TsDeviceParts *p, const TsTileParts *from) {
+  for (int i = 0; i < from->ntemp; i++) {
+    const TsTileTemp *t = &from->temp[i];
+    void *own = t->data ? malloc((size_t)t->nbytes) : NULL;
+    if (t->data && !own) return -1;
+    if (own) p->of.temp[i].data = memcpy(own, t->data, (size_t)t->nbytes);
+  }
+  return 0;
 }
 
 static TsDeviceParts *copy_of(TsDevice *d, const TsTileParts *from) {
@@ -207,8 +223,9 @@ static TsDeviceParts *copy_of(TsDevice *d, const TsTileParts *from) {
     return free_lists(p), NULL;
   if (n) memcpy(p->of.part, from->part, sizeof *from->part * n);
   if (m) memcpy(p->of.temp, from->temp, sizeof *from->temp * m);
-  for (size_t i = 0; i < m; i++) p->of.temp[i].data = NULL; /* of the kernel's arena */
-  return p;
+  for (size_t i = 0; i < m; i++)
+    p->of.temp[i].data = NULL; /* those are of the kernel's arena */
+  return keep_constants(p, from) ? (free_lists(p), NULL) : p;
 }
 
 /* Pairs of f32 as one number of 8 bytes: in the middle of memory these need not begin at a multiple
@@ -243,15 +260,25 @@ TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsQueu
     p->nparam[i] = from->part[i].k->nparam;
     failed = !(p->part[i] = open_part(d, from->part[i].k, queue, how, err));
   }
-  for (int i = 0; i < from->ntemp && !failed; i++)
-    failed = from->temp[i].data     ? make_table(p, i, from->temp[i].data, err)
-             : from->temp[i].zero   ? make_zeros(p, i, err)
-             : from->temp[i].shared ? share(p, i, err)
-                                    : 0;
-  if (!failed) find_wider(p, from);
-  if (!failed && !place(p, err)) return p;
+  if (!failed) return find_wider(p, from), p;
   ts_device_parts_free(p);
   return NULL;
+}
+
+/* What a run that failed for want of memory has, the next one need not ask for. */
+static int settle(TsDeviceParts *p, TsError *err) {
+  int failed = 0;
+  for (int i = 0; i < p->of.ntemp && !failed && !p->settled; i++) {
+    const TsTileTemp *t = &p->of.temp[i];
+    if (p->place[i].kept) continue;
+    failed = t->data     ? make_table(p, i, t->data, err)
+             : t->zero   ? make_zeros(p, i, err)
+             : t->shared ? share(p, i, err)
+                         : 0;
+  }
+  if (!failed && !p->settled) failed = place(p, err);
+  p->settled |= !failed;
+  return failed;
 }
 
 void ts_device_parts_free(TsDeviceParts *p) {
@@ -327,8 +354,10 @@ static int64_t find_temps(const TsDeviceParts *p, char *scratch, void **temp) {
   return end;
 }
 
-int64_t ts_device_parts_scratch_bytes(const TsDeviceParts *p, const int64_t *whole) {
+int64_t ts_device_parts_scratch_bytes(TsDeviceParts *p, const int64_t *whole) {
   int64_t most = 0, dim[TS_TILE_DIMS];
+  TsError ignored = {0};
+  if (settle(p, &ignored)) return 0; /* the run says so */
   for (int i = 0; i < p->of.n; i++) {
     sizes(p, i, whole, dim);
     int64_t n = runs(p, i) ? ts_device_kernel_scratch_bytes(p->part[i], dim) : 0;
@@ -371,7 +400,7 @@ int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, const
                         TsError *err) {
   TsDevice *d = p->device;
   void *at[ARGS];
-  int n = 0, failed = 0;
+  int n = 0, failed = settle(p, err);
   for (; n < p->narg && !failed; n++) {
     bool moves = lies_between(p, n, arg[n]);
     at[n] = moves ? d->alloc(d, p->wider[n].nbytes, err) : arg[n];

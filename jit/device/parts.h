@@ -7,7 +7,7 @@
 
 typedef struct TsDeviceParts TsDeviceParts;
 
-/* p stays the caller's. queue: as of ts_device_kernel_open_later, NULL: all are ready then. NULL
+/* Any thread; p stays the caller's. queue: as of ts_device_kernel_open_later, NULL: all are ready then. NULL
  * with the error. */
 TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *p, TsQueue *queue,
                                     TsOpening how, TsError *err);
@@ -21,7 +21,7 @@ int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, const
 void ts_device_parts_free(TsDeviceParts *p); /* NULL is fine */
 int ts_device_parts_launches(const TsDeviceParts *p);
 /* Bytes that a run takes beside what is its own. */
-int64_t ts_device_parts_scratch_bytes(const TsDeviceParts *p, const int64_t *dim);
+int64_t ts_device_parts_scratch_bytes(TsDeviceParts *p, const int64_t *dim);
 bool ts_device_parts_cached(const TsDeviceParts *p);
 bool ts_device_parts_record(const TsDeviceParts *p, void *const *arg);
 

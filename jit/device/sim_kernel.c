@@ -49,7 +49,7 @@ static void keep_ptx(const TsTile *k) {
   bool made = roles ? !ts_gpu_mma_text(k, false, &info, &text, &err)
                     : !ts_gpu_code(k, oldest, true, &code, &err);
   FILE *f = fopen(path, "w");
-  if (f) fputs(!made ? err.message : roles ? text.at : code.ptx, f), fclose(f);
+  if (f) fputs(!made ? err.message : roles ? text.at : code.image, f), fclose(f);
   ts_gpu_code_free(&code);
   ts_text_free(&text);
 }

@@ -17,7 +17,7 @@ typedef struct TsGpuJob {
 /* For ts_llvm_emit: the functions of all phases; arg is a TsGpuJob. */
 void ts_gpu_emit(struct TsEmit *e, void *arg);
 
-/* Everything of the code but the PTX and the bytes of shared memory. */
+/* Everything of the code but its image and the bytes of shared memory. */
 int ts_gpu_code_outline(const TsTile *k, bool aligned, TsGpuCode *code, TsGpuPlan *plan,
                         TsError *err);
 

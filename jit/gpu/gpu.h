@@ -1,4 +1,4 @@
-/* Kernels of a GPU: from Tile IR to PTX, and launched.
+/* Kernels of a GPU: from Tile IR to PTX, or an object of AMD's, and launched.
  *
  * A kernel in block form says what a round does to tiles; here every tile is spread over the
  * threads of a block (jit/emit/simt/emit.h has the idea), the rounds of the parallel loop at the top
@@ -30,7 +30,7 @@ typedef struct TsGpuStep {
 
 /* Code of one kernel; depends on kernel and target alone. */
 typedef struct TsGpuCode {
-  char *ptx; /* ends with NUL */
+  char *image; /* PTX, which ends with NUL, or an object (TsTarget.object) */
   size_t size;
   int nphase, nparam, ndim, nscratch, ntensormap;
   TsGpuPhase phase[TS_GPU_PHASES];
@@ -52,7 +52,7 @@ typedef enum TsGpuForm {
 int ts_gpu_code(const TsTile *k, const TsTarget *t, TsGpuForm form, TsGpuCode *code,
                 TsError *err);
 void ts_gpu_code_free(TsGpuCode *code);
-/* Of block form, "llvm" or "ptx". */
+/* Of block form, "llvm" or "asm". */
 int ts_gpu_text(const TsTile *k, const TsTarget *t, const char *level, TsText *out,
                 TsError *err);
 /* The rounds of each phase for these sizes; -1: a size that makes no sense. */

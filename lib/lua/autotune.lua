@@ -1,16 +1,16 @@
 -- autotune: measures what could be chosen for a kernel, and remembers what was fastest. Results
 -- have the same bits whatever is chosen.
 --
---   autotune.mode("cached")    winners from disk are used, nothing is measured: the beginning
---   autotune.mode("on")        compiled functions are measured too, while the program is idle
---   autotune.mode("off")       every kernel is what the compiler chooses by itself
---   autotune.budget{ms = 1000}  the time for a kernel; total, mb, candidates: see ? autotune.budget
---   autotune.tune(f, x, y)     measures the kernels of a captured function now, or one of op.kernel
---   autotune.report()          what was measured, as text
---   autotune.clear()           forgets the winners, on disk too
+--   autotune.mode("cached")      -- only winners on disk: the beginning
+--   autotune.mode("on")          -- measures, while the program is idle
+--   autotune.mode("off")         -- kernels are what the compiler chooses
+--   autotune.budget{ms = 1000}   -- for a kernel; see ? autotune.budget
+--   autotune.tune(f, x, y)       -- measures a captured function's kernels
+--   print(autotune.report())     -- what was measured, as text
+--   autotune.clear()             -- forgets the winners, on disk too
 --
--- Of a function that runs on a GPU tune measures the kernels there; what was measured for some
--- GPUs comes with the program.
+-- tune takes kernels of op.kernel, too. Of a function that runs on a GPU it measures the kernels there;
+-- what was measured for some GPUs comes with the program.
 
 local core = require "tessera.core"
 

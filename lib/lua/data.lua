@@ -113,7 +113,7 @@ local read_batches = options.of("data.batches", { batch = options.needed(COUNT),
   { shuffle = false, seed = 0, drop_last = false })
 
 -- Batches of rows of one or several tensors of equal length, one pass:
---   for x, y in data.batches({X, Y}, {batch = 32, shuffle = true, seed = epoch}) do
+--   for x, y in data.batches({X, Y}, {batch = 32, shuffle = true}) do end
 function data.batches(tensors, o)
   o = read_batches(o)
   if core.is_tensor(tensors) then tensors = { tensors } end
@@ -161,7 +161,7 @@ local read_progress = options.of("data.progress", { label = options.text, unit =
 local TOTAL = options.number { least = 0 }
 
 -- A bar on a terminal, plain lines now and then in a pipe, on stderr:
---   local bar = data.progress(steps, {label = "train", unit = "tok", scale = tokens_per_step})
+--   local bar = data.progress(steps, {label = "train", unit = "tok"})
 --   bar:update(step, {loss = 1.23});  bar:finish()
 function data.progress(total, o)
   o = read_progress(o)

@@ -189,8 +189,8 @@ end
 ---
 ---   const T *x         the next input, a tensor of dtype T, row-major
 ---   T *y               the next result, row-major, zero before the call
----   each T x           an element of the next input; inputs broadcast, and the function is
----                      called for each element of the result
+---   each T x           an element of the next input; inputs broadcast, and the
+---                      function is called for each element of the result
 ---   T a  or  T a = 1.5 a number that the call's options give: f(x, {a = 2})
 ---   T n = x.numel      also x.nbytes, x.ndim, x.shape[0]
 ---
@@ -224,10 +224,14 @@ end
 local function type_of(t, like, name)
   if core.is_tensor(t) then return { dtype = t.dtype, shape = t.shape } end
   if type(t) == "string" then
-    local dtype, sizes = t:match "^([%w_]+)%[([%d,%s]*)%]$"
-    if not dtype then error(('%s: \'%s\' is no type such as "f32[2,3]"'):format(name, t), 0) end
-    local shape = {}
-    for size in sizes:gmatch "%d+" do shape[#shape + 1] = tonumber(size) end
+    local dtype, sizes = t:match "^([%w_]+)%[%s*(.-)%s*%]$"
+    local shape, fine = {}, dtype ~= nil
+    for size in (sizes and sizes ~= "" and sizes .. "," or ""):gmatch "(.-)," do
+      local digits = size:match "^%s*(%d+)%s*$"
+      fine = fine and digits ~= nil and (digits == "0" or digits:sub(1, 1) ~= "0")
+      shape[#shape + 1] = tonumber(digits)
+    end
+    if not fine then error(('%s: \'%s\' is no type such as "f32[2,3]"'):format(name, t), 0) end
     return { dtype = dtype, shape = shape }
   end
   if type(t) ~= "table" then

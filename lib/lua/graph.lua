@@ -4,7 +4,7 @@
 --   local attention = graph.module("attention", function(q, k, v)
 --     return op.matmul(op.softmax(op.matmul(q, k:T())), v)
 --   end)
---   local y = attention(q, k, v)        -- captured at the first call, run at every one
+--   local y = attention(q, k, v)   -- captured at the first call
 --   print(attention:ir("graph"))
 --   local grad = graph.grad(function(w) return (w * w):sum() end)
 --
@@ -295,7 +295,7 @@ end
 --- nodes are one kernel; "tile", "explicit", "llvm", "asm", the kernels; "bytecode", of the
 --- tier that runs; "tiles", "why", "rewrites". With arguments, of the specialisation for them; without, of the last one that
 --- ran. {target = "sm_90a"} behind them: the kernels that another machine would run, which need not be here: avx512,
---- avx2, base, sm_80, sm_86, sm_90a, sm_100, sm_120.
+--- avx2, base, sm_80, sm_86, sm_90a, sm_100, sm_120; gfx942, gfx1100, for which there is no device.
 function Function:ir(level, ...)
   local special = self.current
   local target, n = target_of(...)

@@ -1,6 +1,6 @@
 -- Pictures as files: .png and, without any coding, .ppm and .pgm.
 --
---   image.save("flow.png", image.diverging(vorticity))     -- [height, width, 3]
+--   image.save("flow.png", image.diverging(vorticity)) -- [height, width, 3]
 --
 -- The first row is on top. Floats count from 0 (black) to 1; u8 from 0 to 255. A file appears
 -- whole or not at all.

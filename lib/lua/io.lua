@@ -55,7 +55,7 @@ local function tensor_of(path, what, map, method, ...)
   failed(path, "%s%s", what, text)
 end
 
-local function is_size(v) return type(v) == "number" and v >= 0 and v % 1 == 0 and v <= 2 ^ 53 end
+local function is_size(v) return type(v) == "number" and v >= 0 and v % 1 == 0 and v < 2 ^ 53 end -- exactly what the text says
 
 -- ---- safetensors: 8 bytes of header length, JSON, data
 
@@ -101,6 +101,15 @@ local function find_twice(text, decoded)
   end
 end
 
+-- decode of JSON in which no object has a name twice.
+local function decode(path, text, where)
+  local value, err, fraction = get_json().decode(text)
+  if value == nil then return nil, shown(err) end
+  local twice = type(value) == "table" and find_twice(text, value)
+  if twice then failed(path, "'%s' stands twice %s", shown(twice), where) end
+  return value, nil, fraction
+end
+
 local function is_list(t, n)
   if type(t) ~= "table" then return false end
   local count = 0
@@ -125,7 +134,7 @@ local function check_entry(path, name, e, nbytes)
     if not is_size(d) then failed(path, "%s has a bad shape", what) end
     n = n * d
   end
-  if n > 2 ^ 53 then failed(path, "%s has a bad shape", what) end
+  if n >= 2 ^ 53 then failed(path, "%s has a bad shape", what) end
   return { name = name, what = what, dtype = dtype, form = e.dtype, shape = e.shape, first = first, last = last }
 end
 
@@ -163,17 +172,16 @@ function read.safetensors(path, map)
     failed(path, "not a safetensors file: its header would have %.0f bytes", n)
   end
   local text = map:read(8, n)
-  local header, err = get_json().decode(text)
-  if type(header) ~= "table" or text:sub(1, 1) ~= "{" then
-    failed(path, "the header is no JSON: %s", shown(tostring(err or "not an object")))
-  end
-  local twice = find_twice(text, header)
-  if twice then failed(path, "'%s' stands twice in the header", shown(twice)) end
+  local header, err, fraction = decode(path, text, "in the header")
+  if header == nil then failed(path, "the header is no JSON: %s", err) end
+  if text:sub(1, 1) ~= "{" then failed(path, "the header is no object of JSON that begins at once") end
   local list, base = {}, 8 + n
   for name, e in pairs(header) do
     if name ~= "__metadata__" then list[#list + 1] = check_entry(path, tostring(name), e, size - base) end
   end
   check_places(path, list, size - base)
+  local meta = check_metadata(path, header.__metadata__)
+  if fraction then failed(path, "a number of the header is %s", fraction:gsub("^(.-): (.*)", "%2: %1")) end
   local tensors = {}
   for _, e in ipairs(list) do
     local size = width[e.form]
@@ -182,7 +190,7 @@ function read.safetensors(path, map)
     if need ~= e.last - e.first then failed(path, "%s needs %.0f bytes and has %.0f", e.what, need, e.last - e.first) end
     tensors[e.name] = t
   end
-  return tensors, check_metadata(path, header.__metadata__)
+  return tensors, meta
 end
 
 -- Names in the order in which they are written. JSON is UTF-8.
@@ -245,9 +253,10 @@ end
 local function npy_header(path, what, map)
   local size = map:size()
   if size < 10 or map:read(0, 6) ~= "\147NUMPY" then failed(path, "%snot a .npy file", what) end
-  local major = map:read(6, 1):byte()
+  local major, minor = map:read(6, 2):byte(1, 2)
   local bytes = major == 1 and 2 or 4
-  if major < 1 or major > 3 or size < 8 + bytes then failed(path, "%sunknown .npy version %d", what, major) end
+  if major < 1 or major > 3 or minor ~= 0 then failed(path, "%sunknown .npy version %d.%d", what, major, minor) end
+  if size < 8 + bytes then failed(path, "%sthe header is cut off", what) end
   local n = number_of(map:read(8, bytes))
   if n > size - 8 - bytes then failed(path, "%sthe header is cut off", what) end
   return map:read(8 + bytes, n), 8 + bytes + n
@@ -267,22 +276,70 @@ local function npy_dtype(path, what, descr)
   return dtype, size, order == ">" and size > 1, unsigned[form] and not from_npy[form]
 end
 
+-- The header: a dict of Python's with descr, fortran_order and shape, each once. what: words in front of errors.
+local function npy_fields(path, what, text)
+  local at, fields = 1, {}
+  local function wrong_at(place, why, ...)
+    failed(path, "%sthe header, byte %d: %s", what, text:find("[^ \t\r\n]", place) or place, why:format(...))
+  end
+  local function wrong(...) wrong_at(at, ...) end
+  local function accept(pattern)
+    local from, to, word = text:find("^[ \t\r\n]*" .. pattern, at)
+    if from then at = to + 1 end
+    return from and (word or true)
+  end
+  local function need(pattern, why) return accept(pattern) or wrong("%s", why) end
+  local read = {}
+  function read.descr()
+    if accept "%[" then failed(path, "%sthe dtype is a record, not a number", what) end
+    return accept "'([^'\\]*)'" or accept '"([^"\\]*)"' or wrong "descr is no string"
+  end
+  function read.fortran_order()
+    local before, word = at, accept "(%a+)"
+    if word ~= "True" and word ~= "False" then wrong_at(before, "fortran_order is neither True nor False") end
+    return word
+  end
+  function read.shape()
+    need("%(", "shape is no tuple")
+    local sizes, comma = {}, true
+    while not accept "%)" do
+      if not comma then wrong "',' or ')' is missing in shape" end
+      local before = at
+      local digits = need("(%d+)", "a size is no whole number")
+      accept "L" -- Python 2
+      if #digits > 1 and digits:sub(1, 1) == "0" then wrong_at(before, "a size begins with 0") end
+      if not is_size(tonumber(digits)) then wrong_at(before, "the size %s is too large", digits) end
+      sizes[#sizes + 1], comma = tonumber(digits), accept ","
+    end
+    if #sizes == 1 and not comma then wrong "shape is no tuple" end
+    return sizes
+  end
+  need("{", "'{' is missing")
+  local comma = true
+  while not accept "}" do
+    if not comma then wrong "',' or '}' is missing" end
+    local before = at
+    local key = accept "'([%w_]+)'" or need('"([%w_]+)"', "the name of a field is missing")
+    if not read[key] then wrong_at(before, "there is no field '%s'", key) end
+    if fields[key] then wrong_at(before, "%s stands twice in it", key) end
+    need(":", "':' is missing")
+    fields[key], comma = read[key](), accept ","
+  end
+  accept ""
+  if at <= #text then wrong "text behind its end" end
+  for _, key in ipairs { "descr", "fortran_order", "shape" } do
+    if not fields[key] then failed(path, "%sthe header lacks %s", what, key) end
+  end
+  return fields
+end
+
 local function read_npy(path, what, map)
   local header, at = npy_header(path, what, map)
-  local descr = header:match("['\"]descr['\"]%s*:%s*['\"]([^'\"]+)['\"]")
-  local order = header:match("['\"]fortran_order['\"]%s*:%s*(%a+)")
-  local sizes = header:match("['\"]shape['\"]%s*:%s*%(([%d%s,L]*)%)")
-  if not (order and sizes and (descr or header:match "['\"]descr['\"]%s*:")) then
-    failed(path, "%sthe header lacks descr, fortran_order or shape", what)
-  end
-  if not descr then failed(path, "%sthe dtype is a record, not a number", what) end
-  if order ~= "True" and order ~= "False" then failed(path, "%sfortran_order is '%s'", what, order) end
-  local dtype, size, turned, natural = npy_dtype(path, what, descr)
-  local shape, n = {}, 1
-  for d in sizes:gmatch("%d+") do
-    shape[#shape + 1] = tonumber(d)
-    n = n * shape[#shape]
-  end
+  local fields = npy_fields(path, what, header)
+  local order, shape = fields.fortran_order, fields.shape
+  local dtype, size, turned, natural = npy_dtype(path, what, fields.descr)
+  local n = 1
+  for _, d in ipairs(shape) do n = n * d end
   local complex = dtype:find "^complex" and 2 or 1
   local all = map:size() - at
   if n * size * complex > all then failed(path, "%sits shape needs %.0f bytes, there are %.0f", what, n * size * complex, all) end
@@ -378,7 +435,11 @@ function Part:tensor(dtype, shape, at, ...) return self.map:tensor(dtype, shape,
 local function zip_member(path, map, e)
   if e.where + 30 > map:size() or map:read(e.where, 4) ~= LOCAL then failed(path, "%s is not where the directory says", e.what) end
   local head = map:read(e.where, 30)
-  local at = e.where + 30 + number_of(head:sub(27, 28)) + number_of(head:sub(29, 30))
+  local long = number_of(head:sub(27, 28))
+  local at = e.where + 30 + long + number_of(head:sub(29, 30))
+  if at > map:size() or map:read(e.where + 30, long) ~= e.name then
+    failed(path, "%s has another name where it stands", e.what)
+  end
   if at + e.packed > map:size() then failed(path, "%s lies outside the file", e.what) end
   e.from, e.to = e.where, at + e.packed
   if e.method == 0 then
@@ -398,7 +459,7 @@ function read.npz(path, map)
     if directory:sub(at, at + 3) ~= ENTRY or #directory < at + 45 then failed(path, "its directory is damaged") end
     local long, extra, comment = field(28, 2), field(30, 2), field(32, 2)
     local name = directory:sub(at + 46, at + 45 + long)
-    local e = { what = ("'%s'"):format(shown(name)), method = field(10, 2), crc = field(16, 4) }
+    local e = { name = name, what = ("'%s'"):format(shown(name)), method = field(10, 2), crc = field(16, 4) }
     if field(8, 2) % 2 == 1 then failed(path, "%s is encrypted", e.what) end
     e.packed, e.size, e.where = widen(directory:sub(at + 46 + long, at + 45 + long + extra), field(20, 4), field(24, 4), field(42, 4))
     name = name:match "^(.*)%.npy$"
@@ -408,6 +469,7 @@ function read.npz(path, map)
     list[#list + 1] = e
     at = at + 46 + long + extra + comment
   end
+  if at ~= #directory + 1 then failed(path, "its directory has more than its %.0f files", count) end
   table.sort(list, function(a, b) return a.from < b.from end)
   for i = 2, #list do
     if list[i].from < list[i - 1].to then failed(path, "%s overlaps %s", list[i].what, list[i - 1].what) end
@@ -450,8 +512,8 @@ end
 
 -- JSON files, such as a model's config.json.
 function io_.load_json(path)
-  local value, err = get_json().decode(core.read_file(path, "load_json"))
-  if value == nil then failed(path, "no JSON: %s", shown(tostring(err))) end
+  local value, err = decode(path, core.read_file(path, "load_json"), "in an object")
+  if value == nil then failed(path, "no JSON: %s", err) end
   return value
 end
 

@@ -235,11 +235,12 @@ for _, row in ipairs { "sum", "pairs", "prod", "max", "min", "argmax", "argmin" 
   value[row] = reduction(row)
 end
 
---- The sum over an axis divided by its size.
+--- The sum over an axis divided by its size; of integers f32, as the operator's.
 function value.mean(v, axis)
   axis = axis_of(v, axis, "mean")
-  local n = v.shape[axis + 1]
-  return v:sum(axis) / (type(n) == "string" and v.t[n] or n)
+  local n, sum = v.shape[axis + 1], v:sum(axis)
+  if kinds[v.dtype] ~= "float" then sum = cast(sum, "f32") end
+  return sum / (type(n) == "string" and v.t[n] or n)
 end
 
 function value.cast(v, dtype)

@@ -23,7 +23,7 @@ local read = options.of("LBFGS", { lr = options.number { above = 0 }, iterations
 
 -- lr: the length that is tried first. history: how many changes are remembered.
 local function new(params, given)
-  local self = setmetatable({ params = {}, steps = 0, moves = {}, bends = {}, search = true }, LBFGS)
+  local self = setmetatable({ params = {}, steps = 0, moves = {}, bends = {}, curves = {}, search = true }, LBFGS)
   for k, v in pairs(defaults) do self[k] = v end
   for k, v in pairs(read(given)) do self[k] = v end
   options.tensors("LBFGS", "parameter", params, "optim.LBFGS(model:parameters(), ...)")
@@ -66,26 +66,30 @@ end
 
 -- The two loops: the gradient times the estimate of the inverse Hessian.
 local function direction(self, gradient)
-  local moves, bends, q, a = self.moves, self.bends, gradient, {}
+  local moves, bends, curves, q, a = self.moves, self.bends, self.curves, gradient, {}
   for i = #moves, 1, -1 do
-    a[i] = dot(moves[i], q) / dot(moves[i], bends[i])
+    a[i] = dot(moves[i], q) / curves[i]
     q = q - bends[i] * a[i]
   end
   local n = #moves
   if n == 0 then return q * math.min(1, 1 / gradient:abs():sum():item()) end
-  q = q * (dot(moves[n], bends[n]) / dot(bends[n], bends[n]))
-  for i = 1, n do q = q + moves[i] * (a[i] - dot(bends[i], q) / dot(moves[i], bends[i])) end
+  q = q * (curves[n] / dot(bends[n], bends[n]))
+  for i = 1, n do q = q + moves[i] * (a[i] - dot(bends[i], q) / curves[i]) end
   return q
 end
 
+-- curves: the product of each move with its bend, a number that every direction needs.
 local function remember(self, moved, bend)
+  local curve = dot(moved, bend)
   -- Without positive curvature the estimate would stop being one of descent.
-  if dot(moved, bend) <= 1e-10 * dot(bend, bend) then return end
+  if curve <= 1e-10 * dot(bend, bend) then return end
   table.insert(self.moves, moved)
   table.insert(self.bends, bend)
+  table.insert(self.curves, curve)
   if #self.moves > self.history then
     table.remove(self.moves, 1)
     table.remove(self.bends, 1)
+    table.remove(self.curves, 1)
   end
 end
 
@@ -122,7 +126,7 @@ local function search(self, closure)
     if there then
       place, now = there, next_
     elseif #self.moves > 0 then
-      self.moves, self.bends = {}, {} -- once more along the gradient
+      self.moves, self.bends, self.curves = {}, {}, {} -- once more along the gradient
     else
       break
     end
@@ -134,10 +138,11 @@ end
 --- latter as they are after the last iteration. After an error parameters and memory are those
 --- of before.
 function LBFGS:step(closure)
-  local moves, bends, restore = { unpack(self.moves) }, { unpack(self.bends) }, core.snapshot(self.params)
+  local moves, bends, curves = { unpack(self.moves) }, { unpack(self.bends) }, { unpack(self.curves) }
+  local restore = core.snapshot(self.params)
   return core.guarded(function(fine)
     if fine then return end
-    self.moves, self.bends = moves, bends
+    self.moves, self.bends, self.curves = moves, bends, curves
     restore()
   end, search, self, closure)
 end
@@ -151,11 +156,11 @@ function LBFGS:state_dict()
 end
 
 function LBFGS:load_state_dict(state)
-  self.steps, self.moves, self.bends = state.steps and state.steps:item() or 0, {}, {}
+  self.steps, self.moves, self.bends, self.curves = state.steps and state.steps:item() or 0, {}, {}, {}
   for i = 1, self.history do
     local moved, bend = state[("%d.move"):format(i - 1)], state[("%d.bend"):format(i - 1)]
     if not moved then break end
-    self.moves[i], self.bends[i] = moved:clone(), bend:clone()
+    self.moves[i], self.bends[i], self.curves[i] = moved:clone(), bend:clone(), dot(moved, bend)
   end
 end
 

@@ -15,9 +15,10 @@
 local util, opt = require "jit.util", require "jit.opt"
 local attach, flush, off, status = jit.attach, jit.flush, jit.off, jit.status
 local start = opt.start
-local traceir, traceinfo, funcinfo = util.traceir, util.traceinfo, util.funcinfo
+local traceir, traceinfo, tracemc, funcinfo = util.traceir, util.traceinfo, util.tracemc, util.funcinfo
+local note, forget = require("tessera.interrupt").note, require("tessera.interrupt").forget
 local band, rshift = bit.band, bit.rshift
-local select, require, pcall = select, require, pcall
+local select, require, pcall, getinfo = select, require, pcall, debug.getinfo
 
 local I64, U64 = 21, 22 -- types of IR instructions
 local compares = { ["LT    "] = true, ["GE    "] = true, ["LE    "] = true, ["GT    "] = true, ["EQ    "] = true, ["NE    "] = true }
@@ -26,6 +27,8 @@ local plain = {}    -- loops that are recorded without the option, by their plac
 local other         -- whoever else listens to traces
 local trusted       -- the program wants the option as it is
 local place, suspended
+local line          -- of the program, where the trace that is being recorded begins
+local lines = {}    -- by trace
 
 local irnames
 local function name_of(ot)
@@ -63,9 +66,24 @@ local function has_loop_option()
   end
 end
 
-local function look(what, trace, func, pc)
+-- Ctrl-C in a loop that hears none tells where it is; of traces of the library the line of the trace
+-- around them.
+local function tell(trace)
+  local code, address = tracemc(trace)
+  lines[trace] = line
+  if line and code then note(address, #code, line) end
+end
+
+local function look(what, trace, func, pc, parent)
+  if what == "flush" then
+    lines = {}
+    return forget()
+  end
   if what == "start" then
-    place = funcinfo(func, pc).loc .. ":" .. pc
+    local info = funcinfo(func, pc)
+    place = info.loc .. ":" .. pc
+    line = lines[parent]
+    if not info.source:find "^=tessera" then line = getinfo(func, "S").short_src .. ":" .. info.currentline end
     suspended = plain[place] and has_loop_option()
     if suspended then start "-loop" end
     return
@@ -73,6 +91,7 @@ local function look(what, trace, func, pc)
   if what ~= "stop" and what ~= "abort" then return end
   if suspended then start "+loop" end
   suspended = nil
+  if what == "stop" then tell(trace) end
   if what == "abort" or trusted or not (irnames or load_names()) or not has_pair(trace) then return end
   if plain[place] then off(func, true) end -- it has it all the same: interpreted
   plain[place] = true

@@ -1,8 +1,8 @@
 -- Optimisers, learning-rate schedules, gradient clipping. An optimiser holds a list
 -- of parameters and updates them in place:
 --
---   local opt = optim.AdamW(model:parameters(), {lr = 3e-4, weight_decay = 0.1})
---   opt:step(gradients)          -- a list like the parameters'; or p.grad of each
+--   local opt = optim.AdamW(model:parameters(), {lr = 3e-4})
+--   opt:step(gradients)   -- a list like the parameters'; or p.grad of each
 --
 -- The state (moments, step count) is saved with opt:state_dict(). While a function is
 -- captured, learning rate and step count are read from a tensor, opt.clock, so that one

@@ -1,7 +1,7 @@
 -- tessera.profile: where the time of a captured function goes.
 --
---   print(profile.report(f, {args = {x, w}}))   a table of instructions and a timeline
---   profile.report(f, {args = .., trace = "f.json", csv = "f.csv", html = "f.html"})
+--   print(profile.report(f, {args = {x, w}}))   -- a table and a timeline
+--   profile.report(f, {args = {x, w}, trace = "f.json", html = "f.html"})
 --
 -- The function runs as it does otherwise: its kernels once it is hot, the VM's rows before. A line
 -- for each instruction of its bytecode: time of one run, its part, and bytes of its operands by
@@ -12,7 +12,7 @@
 -- that read the processor's counter where one begins and ends; how much longer they take is said.
 --
 -- Options: args, the arguments; runs (20), of which the medians count; warm (3), runs before; marks
--- (true): stages of kernels; trace: a file for Chrome and Perfetto with the last run; csv: a file with
+-- (true): stages of kernels; width (80) of the timeline in columns; trace: a file for Chrome and Perfetto with the last run; csv: a file with
 -- all spans; html: a page with all of it and the roofline of this machine.
 
 local core = require "tessera.core"
@@ -206,13 +206,15 @@ local function table_text(rows, total)
 end
 
 -- Threads from top to bottom, time from left to right: what a thread does most of in each column.
-local WIDTH = 72
-local function timeline(run)
+local function timeline(run, columns)
   local last = 0
   for _, s in ipairs(run.steps) do
     for _, p in ipairs(s.phases) do last = math.max(last, p.thread) end
   end
   local lines, names = {}, {}
+  local label = ("thread %%-%dd  "):format(#tostring(last))
+  local indent = #label:format(last)
+  local WIDTH = math.max(20, columns - indent)
   for t = 0, last do
     lines[t] = {}
     for i = 1, WIDTH do lines[t][i] = "." end
@@ -229,9 +231,10 @@ local function timeline(run)
     for _, p in ipairs(s.phases) do draw(p.thread, p, letter) end
   end
   local out = {}
-  for t = 0, last do out[#out + 1] = ("thread %d  %s\n"):format(t, table.concat(lines[t])) end
-  out[#out + 1] = ("          0%s%s\n"):format((" "):rep(WIDTH - 1 - #time_text(run.usec)), time_text(run.usec))
-  return table.concat(out) .. "          " .. table.concat(names, ", ") .. "\n"
+  for t = 0, last do out[#out + 1] = label:format(t) .. table.concat(lines[t]) .. "\n" end
+  local blank, usec = (" "):rep(indent), time_text(run.usec)
+  out[#out + 1] = blank .. "0" .. (" "):rep(WIDTH - 1 - #usec) .. usec .. "\n"
+  return table.concat(out) .. blank .. core.wrapped(table.concat(names, ", "), indent, indent, columns)
 end
 
 local function quoted(text) return '"' .. text:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end) .. '"' end
@@ -282,7 +285,7 @@ end
 
 local RUNS = options.whole { least = 1 }
 local read = options.of("profile.report", { args = options.table, warm = options.whole { least = 0 }, runs = RUNS, marks = options.flag,
-  html = options.text, trace = options.text, csv = options.text }, { warm = 3, runs = 20, marks = true })
+  width = options.whole { least = 20 }, html = options.text, trace = options.text, csv = options.text }, { warm = 3, runs = 20, marks = true, width = 80 })
 
 --- Runs a captured function and tells where its time goes, as text.
 function profile.report(f, given)
@@ -313,7 +316,7 @@ function profile.report(f, given)
   if o.trace then core.write_file(o.trace, { trace_text(last) }) end
   if o.csv then core.write_file(o.csv, { csv_text(runs) }) end
   local lost = last.lost > 0 and ("%d spans found no room.\n"):format(last.lost) or ""
-  return table_text(rows, total) .. timeline(last) .. lost .. notes .. sentence(rows, total)
+  return table_text(rows, total) .. timeline(last, o.width or 80) .. lost .. notes .. sentence(rows, total)
 end
 
 return profile

@@ -178,8 +178,28 @@ local function lines_of(text)
   return lines
 end
 
+-- A comment as a page: its paragraphs in lines of the terminal's width, what is indented as it is.
+local INDENT = 4
+local function page(lines, width)
+  local out, words = {}, {}
+  local function close()
+    if words[1] then out[#out + 1] = (" "):rep(INDENT) .. core.wrapped(concat(words, " "), INDENT, INDENT, width) end
+    words = {}
+  end
+  for _, line in ipairs(lines) do
+    if line:find "^%S" then
+      words[#words + 1] = line
+    else
+      close()
+      out[#out + 1] = (" "):rep(INDENT) .. line .. "\n"
+    end
+  end
+  close()
+  return concat(out)
+end
+
 -- The signature and the comment of a Lua function.
-local function function_help(name, f)
+local function function_help(name, f, width)
   local info = getinfo(f, "S")
   local text = info.what ~= "C" and source_of(info)
   if not text then return name .. ": " .. function_text(f) .. "\n" end
@@ -190,12 +210,10 @@ local function function_help(name, f)
   for i = first - 1, 1, -1 do
     local words = lines[i]:match "^%s*%-%-%-?%s?(.*)$"
     if not words then break end
-    table.insert(comment, 1, "    " .. words)
+    table.insert(comment, 1, words)
   end
-  local out = {name .. args}
-  for _, line in ipairs(comment) do out[#out + 1] = line end
-  if #comment == 0 then out[2] = "    " .. function_text(f) end
-  return concat(out, "\n") .. "\n"
+  if #comment == 0 then comment[1] = function_text(f) end
+  return name .. args .. "\n" .. page(comment, width)
 end
 
 local function operator_of(f)
@@ -217,23 +235,23 @@ local function columns(names, width)
 end
 
 -- The comment that opens an embedded module's file.
-local function module_comment(name)
+local function module_comment(name, width)
   local text = console.text("=tessera." .. name)
   local out = {}
   for line in (text or ""):gmatch "([^\n]*)\n" do
     local words = line:match "^%-%-%s?(.*)$"
     if not words then break end
-    out[#out + 1] = "    " .. words
+    out[#out + 1] = words
   end
-  return out[1] and concat(out, "\n") .. "\n" or ""
+  return page(out, width)
 end
 
 local function table_help(name, t, width)
   local meta = getmetatable(t)
   local make = rawget(t, "new") or rawget(t, "init") or
                (type(meta) == "table" and rawget(meta, "__call")) or rawget(t, "__call")
-  local text = type(make) == "function" and function_help(name, make) or
-               name .. "\n" .. module_comment(name)
+  local text = type(make) == "function" and function_help(name, make, width) or
+               name .. "\n" .. module_comment(name, width)
   local names = {}
   local functions = type(make) == "function"
   for k, v in pairs(t) do
@@ -249,7 +267,7 @@ local function value_help(name, value, width)
   if type(value) == "function" then
     local op = operator_of(value)
     local text, found = core.help(op or "", width)
-    return op and found and text or function_help(op and "op." .. op or name, value)
+    return op and found and text or function_help(op and "op." .. op or name, value, width)
   end
   if core.is_tensor(value) then
     return tensor_type(value) .. ": x: and Tab lists the methods; ? name explains one\n"
@@ -284,19 +302,34 @@ local function at_path(path)
   return value
 end
 
-local general = [[
-
-? name tells more about any of these, of a module's functions, of your own.
-Lua with tensors: an expression's value is shown, ';' at the end keeps it quiet,
-_ is the last value. Tab completes; Up and Ctrl-R search the history; Ctrl-C stops.
+local general = {
+  "? name tells more about any of these, of a module's functions, of your own.",
+  "Lua with tensors: an expression's value is shown, ';' at the end keeps it quiet, _ is the last value. " ..
+    "Tab completes; Up and Ctrl-R search the history; Ctrl-C stops.",
+}
+local general_example = [[
 
   x = op.arange(6):reshape(2, 3)   y = x:mean{axis = 0}   x[0], x["0:2, -1"]
 ]]
 
-local function command_help(name)
+local function command_list(width)
+  local names, parts, heading = {}, {}, "%-14s%s"
+  for name in pairs(prompt.commands) do names[#names + 1] = name end
+  sort(names)
+  parts[1] = heading:format("modules", core.wrapped(concat(console.globals(), " "), 14, 14, width))
+  parts[2] = heading:format("commands", core.wrapped(":" .. concat(names, " :"), 14, 14, width))
+  parts[3] = "\n"
+  for _, words in ipairs(general) do parts[#parts + 1] = core.wrapped(words, 0, 0, width) end
+  return concat(parts) .. general_example
+end
+
+local function usage(name)
   local arguments = prompt.arguments[name]
-  return (":%s%s\n    %s\n"):format(name, arguments and " " .. arguments or "",
-                                   prompt.commands[name])
+  return (":%s%s"):format(name, arguments and " " .. arguments or "")
+end
+
+local function command_help(name, width)
+  return ("%s\n    %s"):format(usage(name), core.wrapped(prompt.commands[name], INDENT, INDENT, width))
 end
 
 --- help(topic): an operator ("softmax"), a module's function ("nn.Linear"), a
@@ -305,15 +338,11 @@ function prompt.help(topic)
   local width = console.width()
   local text
   if topic == nil or topic == "" then
-    local names = {}
-    for name in pairs(prompt.commands) do names[#names + 1] = name end
-    sort(names)
-    text = core.help("", width) .. "modules       " .. concat(console.globals(), " ") .. "\n"
-    text = text .. "commands      :" .. concat(names, " :") .. "\n" .. general
+    text = core.help("", width) .. command_list(width)
   elseif type(topic) ~= "string" then
     text = value_help("value", topic, width) or prompt.text(topic, width) .. "\n"
   elseif topic:sub(1, 1) == ":" and prompt.commands[topic:sub(2)] then
-    text = command_help(topic:sub(2))
+    text = command_help(topic:sub(2), width)
   else
     local found
     text, found = core.help((topic:gsub("^x:", "")), width)
@@ -323,7 +352,7 @@ function prompt.help(topic)
       local more = ok and value ~= nil and value_help(topic, value, width)
       text, found = more or text, more
       if not found and prompt.commands[topic] then
-        text = command_help(topic)
+        text = command_help(topic, width)
       end
     end
   end
@@ -350,12 +379,21 @@ prompt.commands = {
   tune = "measures what could be chosen for a captured function's kernels, or for k(x) of op.kernel, and runs the best",
 }
 
-prompt.arguments = {help = "[topic]", device = "[name]", threads = "[n]", time = "expression", load = "file", ir = "f [level]",
+prompt.arguments = {help = "[topic]", quit = "[code]", device = "[name]", threads = "[n]", time = "expression", load = "file", ir = "f [level]",
                     rewrites = "f", tiles = "f", tune = "f", why = "f",
                     profile = "f(..)"}
 
+-- An error that shows how the command is written.
+local function wrong(name, text, ...) fail(text:format(...) .. "\n  usage: " .. usage(name)) end
+
 --- Leaves the prompt with an exit code.
-function prompt.quit(code) console.quit(tonumber(code) or 0) end
+function prompt.quit(code)
+  local number = code == nil and 0 or tonumber(tostring(code):match "^%d+$")
+  if not number or number > 255 then
+    wrong("quit", ":quit takes an exit code from 0 to 255, not '%s'", tostring(code))
+  end
+  console.quit(number)
+end
 
 --- Prints the devices.
 function prompt.devices() print(tostring(require("tessera").devices())) end
@@ -370,8 +408,8 @@ end
 function prompt.threads(n)
   if n ~= nil and n ~= "" then
     local wanted = tonumber(n)
-    if not wanted or wanted < 0 or wanted ~= floor(wanted) then
-      fail((":threads takes a whole number, not '%s'"):format(tostring(n)))
+    if not wanted or wanted < 0 or wanted > 256 or wanted ~= floor(wanted) then
+      wrong("threads", ":threads takes a whole number from 0 to 256, not '%s'", tostring(n))
     end
     core.threads(wanted)
   end
@@ -419,8 +457,8 @@ end
 --- time(f) or time("expression"): runs it for about a third of a second, at least
 --- once, prints the median time of a run, and returns it in seconds.
 function prompt.time(f)
+  if f == nil or f == "" then wrong("time", ":time takes an expression") end
   if type(f) == "string" then
-    if f == "" then fail(":time takes an expression") end
     local text = f
     f = loadstring("return " .. text, "=:time")
     if not f then
@@ -449,7 +487,7 @@ end
 
 --- Runs a file.
 function prompt.load(path)
-  if not path or path == "" then fail(":load takes a file") end
+  if not path or path == "" then wrong("load", ":load takes a file") end
   local home = os.getenv "HOME"
   path = path:gsub('^["\'](.*)["\']$', "%1")
   if home then path = path:gsub("^~/", function() return home .. "/" end) end
@@ -478,7 +516,7 @@ local function captured(f, command)
     f = chunk()
   end
   if type(f) ~= "table" or not f.ir then
-    fail((":%s takes a captured function, as graph.module and graph.grad make them"):format(command))
+    wrong(command, ":%s takes a captured function, as graph.module and graph.grad make them", command)
   end
   return f
 end
@@ -506,7 +544,7 @@ end
 function prompt.ir(f, level, target)
   local given = target and { target = target }
   if type(f) ~= "string" or level then
-    io.write(captured(f or "", "ir"):ir(level, given))
+    io.write(captured(f or "", "ir"):ir(level, unpack { given }))
     return
   end
   local text, word, of = f:match "^(.-)%s+(%S+)%s+(%S+)$"
@@ -519,7 +557,7 @@ function prompt.ir(f, level, target)
   local name = text:match "^(.-)%b()$"
   local known, found = pcall(captured, name or "", "ir")
   if not name or not known then
-    io.write(captured(text, "ir"):ir(word, given))
+    io.write(captured(text, "ir"):ir(word, unpack { given }))
     return
   end
   local _, args = call_of("ir", text)
@@ -530,7 +568,8 @@ end
 --- Runs a captured function on arguments and prints where its time goes: "f(x, y)", or f, x, y.
 function prompt.profile(f, ...)
   local name, args = call_of("profile", f, ...)
-  io.write(require("tessera.profile").report(captured(name, "profile"), {args = args}))
+  io.write(require("tessera.profile").report(captured(name, "profile"),
+    {args = args, width = console.width()}))
 end
 
 --- Measures the candidates of a captured function's kernels, or of a kernel of op.kernel with
@@ -562,14 +601,15 @@ end
 
 --- What ":name rest" does; the prompt calls it.
 function prompt.command(name, rest)
+  if name == "q" or name == "exit" then name = "quit" end
   local f = prompt.commands[name] and prompt[name]
-  if name == "q" or name == "exit" then f = prompt.quit end
   if not f then
     local guess = nearest(name)
     fail(("there is no command ':%s'%s"):format(
       name, guess and "; did you mean ':" .. guess .. "'?" or "; :help lists them"))
   end
   if rest == "" then return f() end
+  if not prompt.arguments[name] then wrong(name, ":%s takes nothing, not '%s'", name, rest) end
   return f(rest)
 end
 

@@ -19,8 +19,8 @@
 #include <time.h>
 
 #include "devices/memory.h"
+#include "repl/interrupt.h"
 #include "repl/lua/box.h"
-#include "repl/run.h"
 
 typedef struct Spare {
   struct Spare *next;
@@ -179,7 +179,7 @@ static bool may_have(int64_t more) {
   if (!refused && (ts_memory_pretends() || ts_memory_may_grow(n)))
     return last.asked += n - more, true;
   if (more > LITTLE || (last.beyond += more) > LENIENCE) return false;
-  ts_run_out_of_memory();
+  ts_interrupt_out_of_memory();
   return true;
 }
 
@@ -190,7 +190,7 @@ static void *ask_again(void *at, size_t before, size_t after) {
   munmap(last.kept, KEPT);
   last.kept = NULL;
   p = boxes.alloc(boxes.arg, at, before, after);
-  if (p) ts_run_out_of_memory();
+  if (p) ts_interrupt_out_of_memory();
   return p;
 }
 

@@ -222,7 +222,7 @@ static void replace(lua_State *L) {
 
 void ts_lua_fast_put_off(lua_State *L, TsContext *c, TsOp op) {
   if (fast.absent || fast.replaced[op] || ++fast.put_off[op] < fast.least) return;
-  int top = lua_gettop(L);
+  int top = lua_gettop(L), held = ts_cpu_hold_interrupts(); /* errors in here are nobody's */
   luaL_checkstack(L, 8, "tensors");
   if (!fast.opened) {
     fast.opened = true;
@@ -231,6 +231,7 @@ void ts_lua_fast_put_off(lua_State *L, TsContext *c, TsOp op) {
   if (!fast.absent && !fast.nbox) refill(L);
   if (!fast.absent) replace(L);
   lua_settop(L, top);
+  ts_cpu_let_interrupts(held);
 }
 
 void ts_lua_fast_attend(lua_State *L) {
@@ -241,8 +242,10 @@ void ts_lua_fast_attend(lua_State *L) {
   fast.installed = false;
   for (int i = 0; i < TS_OP_COUNT; i++) fast.replaced[i] = false, fast.put_off[i] = 0;
   luaL_checkstack(L, 4, "tensors");
+  int held = ts_cpu_hold_interrupts();
   push_function(L, "remove");
   if (lua_pcall(L, 0, 0, 0)) lua_pop(L, 1);
+  ts_cpu_let_interrupts(held);
 }
 
 void ts_lua_fast_eager(bool on) {

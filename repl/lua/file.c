@@ -10,6 +10,7 @@
 #include "devices/memory.h"
 #include "lib/file.h"
 #include "lib/inflate.h"
+#include "lib/json.h"
 #include "lib/text.h"
 #include "repl/lua_api.h"
 #include "vm/core/mapped.h"
@@ -314,6 +315,37 @@ static void json_refused(size_t n) {
   luaL_error(json.L, "out of memory");
 }
 
+/* Where byte `at` of a text is. */
+static const char *push_place(lua_State *L, const char *s, const TsJsonFault *f) {
+  size_t line = 1, begin = 0;
+  for (size_t i = 0; i < f->at; i++)
+    if (s[i] == '\n') line++, begin = i + 1;
+  return lua_pushfstring(L, "line %d, byte %d: %s", (int)line, (int)(f->at - begin + 1),
+                         f->why);
+}
+
+/* decode(text) -> the value, or nil and what is wrong, where; then what is wrong of the first number
+ * that has more than digits, if there is one. The library takes much that is no JSON, so it is
+ * asked only when the text is known to be some. */
+static int decode_json(lua_State *L) {
+  TsJsonFault fault, fraction;
+  size_t n;
+  const char *s = luaL_checklstring(L, 1, &n);
+  int wrong = ts_json_check(s, n, &fault, &fraction);
+  lua_settop(L, 1);
+  if (wrong) {
+    lua_pushnil(L);
+    push_place(L, s, &fault);
+    return 2;
+  }
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 2);
+  if (!fraction.why) return 2;
+  push_place(L, s, &fraction);
+  return 3;
+}
+
 static int call_json(lua_State *L) {
   int n = lua_gettop(L);
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -327,7 +359,7 @@ static int call_json(lua_State *L) {
   return status || (raises && lua_isnil(L, 1)) ? lua_error(L) : lua_gettop(L);
 }
 
-/* {encode, decode}; decode gives nil and a message where the text is wrong. */
+/* {encode, decode} */
 static int open_json(lua_State *L) {
   lua_settop(L, 0);
   luaopen_cjson_safe(L);
@@ -339,6 +371,7 @@ static int open_json(lua_State *L) {
     lua_getfield(L, 1, name);
     lua_pushboolean(L, i);
     lua_pushcclosure(L, call_json, 2);
+    if (!i) lua_pushcclosure(L, decode_json, 1);
     lua_setfield(L, 1, name);
   }
   lua_settop(L, 1);
@@ -346,9 +379,12 @@ static int open_json(lua_State *L) {
 }
 
 void ts_lua_open_files(lua_State *L) {
-  static const luaL_Reg method[] = {{"size", map_size},       {"read", map_read},
-                                    {"tensor", map_tensor},   {"inflate", map_inflate},
-                                    {"close", map_collect},   {"__gc", map_collect},
+  static const luaL_Reg method[] = {{"size", map_size},
+                                    {"read", map_read},
+                                    {"tensor", map_tensor},
+                                    {"inflate", map_inflate},
+                                    {"close", map_collect},
+                                    {"__gc", map_collect},
                                     {NULL, NULL}};
   static const luaL_Reg function[] = {{"map_file", map_file},
                                       {"read_file", read_file},

@@ -12,6 +12,8 @@
 #include "jit/jit.h"
 #include "lib/arena.h"
 #include "lib/text.h"
+#include "repl/help.h"
+#include "repl/interrupt.h"
 #include "repl/lua_api.h"
 #include "repl/report.h"
 #include "repl/run.h"
@@ -219,12 +221,12 @@ static int interrupt_after(lua_State *L) {
   enum { ALLOCATIONS, INSTRUCTIONS, LOOKS };
   int64_t n = (int64_t)luaL_checknumber(L, 1);
   int kind = luaL_checkoption(L, 2, "allocations", kinds);
-  int64_t allocations = ts_memory_call_after(kind == ALLOCATIONS ? n : 0, ts_run_interrupt);
-  int64_t looks = ts_cpu_call_at_look(kind == LOOKS ? n : 0, ts_run_interrupt);
+  int64_t allocations = ts_memory_call_after(kind == ALLOCATIONS ? n : 0, ts_interrupt_ask);
+  int64_t looks = ts_cpu_call_at_look(kind == LOOKS ? n : 0, ts_interrupt_ask);
   if (!n)
-    ts_run_forget(L);
+    ts_interrupt_forget(L);
   else if (kind == INSTRUCTIONS)
-    ts_run_interrupt_after(L, (int)n);
+    ts_interrupt_ask_after(L, (int)n);
   lua_pushnumber(L, (double)(kind == LOOKS ? looks : allocations));
   return 1;
 }
@@ -331,6 +333,15 @@ static int trace(lua_State *L) {
   return 1;
 }
 
+/* wrapped(words, column, indent, width): lines, the first of which begins at the column. */
+static int wrapped(lua_State *L) {
+  TsText t = {0};
+  ts_help_wrap(&t, luaL_checkstring(L, 1), (int)luaL_checkinteger(L, 2),
+               (int)luaL_checkinteger(L, 3), (int)luaL_checkinteger(L, 4));
+  ts_lua_push_text(L, &t);
+  return 1;
+}
+
 static int help(lua_State *L) {
   TsText t = {0};
   int failed = ts_help_operator(luaL_checkstring(L, 1), (int)luaL_optinteger(L, 2, 80), &t);
@@ -430,6 +441,7 @@ void ts_lua_open_system(lua_State *L) {
                                     {"profile", profile},
                                     {"trace", trace},
                                     {"help", help},
+                                    {"wrapped", wrapped},
                                     {"display", display},
                                     {"operators", operators},
                                     {"dtypes", dtypes},

@@ -8,9 +8,11 @@
 #include "devices/device.h"
 #include "lib/text.h"
 #include "repl/display.h"
+#include "repl/interrupt.h"
 #include "repl/lua_api.h"
 #include "repl/guard.h"
 #include "repl/lua/together.h"
+#include "repl/report.h"
 #include "repl/run.h"
 #include "repl/tail.h"
 #include "vm/core/defer.h"
@@ -42,26 +44,14 @@ static void collect_all(void *L) {
   if (L) lua_gc(L, LUA_GCCOLLECT, 0);
 }
 
-/* ---- errors: the user's line is the first one that is not in our library */
-static void push_where(lua_State *L) {
-  lua_Debug ar;
-  for (int level = 1; lua_getstack(L, level, &ar); level++) {
-    lua_getinfo(L, "Sl", &ar);
-    if (ar.currentline > 0 && strncmp(ar.source, "=tessera", 8)) {
-      lua_pushfstring(L, "%s:%d: ", ar.short_src, ar.currentline);
-      return;
-    }
-  }
-  lua_pushliteral(L, "");
-}
-
+/* ---- errors */
 int ts_lua_raise(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   TsError *e = &c->err;
   ts_mapped_settle(c); /* if bytes were gone, whatever else went wrong follows from that */
   if (e->code == TS_OK) ts_error_memory(e);
-  if (e->code == TS_ERR_interrupt) ts_run_stops(L);
-  push_where(L);
+  if (e->code == TS_ERR_interrupt) ts_interrupt_raised(L);
+  ts_report_where(L, 1);
   lua_pushstring(L, e->message);
   if (e->hint[0]) {
     lua_pushliteral(L, "\n  hint: ");
@@ -190,10 +180,57 @@ static bool in_place_method(lua_State *L, const char *key) {
   return true;
 }
 
+/* Names that people bring along from other libraries, and what is here for them. */
+static const char *at_home(const char *key) {
+  static const char *const names[][2] = {
+      {"cuda", "x:to \"cuda:0\" moves it; tessera.devices() lists what there is"},
+      {"gpu", "x:to \"cuda:0\" moves it; tessera.devices() lists what there is"},
+      {"cpu", "x:to \"cpu\" moves it"},
+      {"is_cuda", "x.device is \"cpu\", \"cuda:0\", .."},
+      {"numpy",
+       "x:totable() gives a table; tessera.save(\"x.npy\", x) a file that NumPy reads"},
+      {"tolist", "x:totable() gives a table"},
+      {"astype", "x:cast(\"f32\")"},
+      {"type", "x.dtype is its type; x:cast(\"f32\") gives another"},
+      {"float", "x:cast(\"f32\")"},
+      {"double", "x:cast(\"f64\")"},
+      {"half", "x:cast(\"f16\")"},
+      {"bfloat16", "x:cast(\"bf16\")"},
+      {"bool", "x:cast(\"bool\")"},
+      {"byte", "x:cast(\"u8\")"},
+      {"char", "x:cast(\"i8\")"},
+      {"short", "x:cast(\"i16\")"},
+      {"int", "x:cast(\"i32\")"},
+      {"long", "x:cast(\"i64\")"},
+      {"size", "x.shape is a table of sizes: x.shape[1] is that of axis 0"},
+      {"dim", "x.ndim"},
+      {"nelement", "x.numel"},
+      {"data", "x:detach()"},
+      {"view", "x:reshape{2, -1}"},
+      {"view_as", "x:reshape(y.shape)"},
+      {"expand_as", "x:expand(y.shape)"},
+      {"view_as_real", "x:real_view()"},
+      {"view_as_complex", "op.complex(re, im)"},
+      {"repeat", "x:tile{2, 1} repeats the whole, x:repeat_interleave(2) each element"},
+      {"swapaxes", "x:transpose(0, 1)"},
+      {"mm", "x:matmul(y)"},
+      {"bmm", "x:matmul(y)"},
+      {"mv", "x:matmul(y)"},
+      {"addmm", "op.gemm(a, b, c)"},
+      {"fill_", "x:copy_(1)"},
+      {"zero_", "x:copy_(0)"},
+      {"view_real", "x:real_view()"},
+  };
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(names[i][0], key)) return names[i][1];
+  return NULL;
+}
+
 static int unknown_key(lua_State *L, const char *key) {
   TsError *e = &ts_lua_context(L)->err;
-  const char *guess = closest_method(L, key);
+  const char *known = at_home(key), *guess = known ? NULL : closest_method(L, key);
   ts_error_set(e, TS_ERR_attribute, "a tensor has no field or method '%s'", key);
+  if (known) ts_error_hint(e, "%s", known);
   if (guess) ts_error_hint(e, "did you mean '%s'?", guess);
   return ts_lua_raise(L);
 }

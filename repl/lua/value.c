@@ -82,6 +82,10 @@ static int shape_of(Reader *r, int index) {
 }
 
 static int cannot_hold(Reader *r, int index) {
+  if (ts_lua_tensor(r->L, index)) {
+    ts_error_set(&r->c->err, TS_ERR_value, "%s: a table of numbers holds no tensor", r->what);
+    return ts_error_hint(&r->c->err, "op.stack{x, y} makes one tensor of several");
+  }
   return ts_error_set(&r->c->err, TS_ERR_value, "%s: a tensor cannot hold a %s", r->what,
                       luaL_typename(r->L, index));
 }
@@ -451,7 +455,11 @@ static int assign_masked(TsContext *c, TsTensor *x, TsTensor *mask, TsTensor *v)
     return ts_vm_call_into(c, TS_OP_masked_fill, 2, in, &value, x);
   }
   TsTensor *in[3] = {mask, v, x};
-  return ts_vm_call_into(c, TS_OP_where, 3, in, NULL, x);
+  int failed = ts_vm_call_into(c, TS_OP_where, 3, in, NULL, x);
+  if (failed && c->err.code == TS_ERR_shape)
+    ts_error_hint(&c->err, "values for the true places alone, one after the other, go in by "
+                           "x = op.masked_scatter(x, mask, values)");
+  return failed;
 }
 
 int ts_lua_assign(lua_State *L, TsTensor *x, int key, int value) {

@@ -224,7 +224,8 @@ function report.write(path, parts, alone)
   file:close()
   local _, last = text:find(MARK, 1, true)
   assert(last, path .. " lacks its mark")
-  local other = text:find("\n<!%-%- What follows", last) or #text + 1
+  -- Up to the next tables, or the heading before them.
+  local other = math.min(text:find("\n<!%-%- What follows", last) or #text + 1, text:find("\n## ", last) or #text + 1)
   local old, new = text:sub(last + 1, other - 1), "\n"
   for _, part in ipairs(parts) do
     if alone and part.title then old = with_section(old, part) end

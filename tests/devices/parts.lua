@@ -6,6 +6,7 @@ local op, graph = tessera.op, tessera.graph
 local device = require "_device"
 local name = device.name
 if not name then return print(device.skipped) end
+if not tessera.jit.status() then print "skipped: nothing is compiled here: kernels" end
 
 local function u(shape, stream) return op.uniform(shape, { low = -2, high = 2, seed = 3, stream = stream }) end
 local function cat(axis, ...) return op.concat({ ... }, { axis = axis }) end

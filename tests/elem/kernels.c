@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/skip.h"
 #include "vm/kernels/pointwise/pointwise.h"
 
 enum { MOST = 70, GUARD = 64 };
@@ -129,6 +130,7 @@ int main(void) {
   int has[3] = {1, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"),
                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")};
   static const char *const isas[] = {"base", "avx2", "avx512"};
+  skip_isas();
   ts_kernels_pointwise_base(&k[0]);
   if (has[1]) ts_kernels_pointwise_avx2(&k[1]);
   if (has[2]) ts_kernels_pointwise_avx512(&k[2]);

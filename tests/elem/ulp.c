@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/skip.h"
 #include "vm/kernels/pointwise/pointwise.h"
 
 enum { ISA_avx512, ISA_avx2, ISA_base, ISA_COUNT };
@@ -192,6 +193,7 @@ int main(int argc, char **argv) {
   }
   /* What fills a table is compiled for its instruction set as well. */
   int best = isas_first();
+  skip_isas();
   if (best == ISA_avx512) ts_kernels_pointwise_avx512(&kernels[ISA_avx512]);
   if (best != ISA_base) ts_kernels_pointwise_avx2(&kernels[ISA_avx2]);
   ts_kernels_pointwise_base(&kernels[ISA_base]);

@@ -138,6 +138,39 @@ op.matmul(x, x:T(), {epilogue = "bias"})     --! bias
 op.matmul(x, x:T(), {epilogue = "tanh"})     --! tanh
 op.matmul(x, x:T(), x:sum(), nil, {epilogue = "bias_bias"}) --! the epilogue names bias twice
 
+-- ---- names that people bring along
+x:cuda()                                     --! hint: x:to "cuda:0" moves it
+x:cpu()                                      --! hint: x:to "cpu" moves it
+x:numpy()                                    --! x:totable() gives a table; tessera.save("x.npy", x)
+x:float()                                    --! hint: x:cast("f32")
+x:view(6)                                    --! hint: x:reshape
+x:view_as_real()                             --! hint: x:real_view()
+x:fill_(3)                                   --! hint: x:copy_(1)
+
+-- ---- what a hint says helps
+local leaf = op.ones { 4, 3 }
+leaf.requires_grad = true
+leaf[0] = 5                                  --! tessera.no_grad(function() ... end), or a copy of it, y = x:clone()
+tessera.graph.module("f", function(v) v[0] = 5 return v end)(op.ones { 4, 3 }) --! op.slice_update(x, part, {0}, {1})
+tessera.graph.module("f", function(v) v["1:2"] = 5 return v end)(op.ones { 4, 3 }) --! op.slice_update(x, part, {0}, {1})
+op.map(function(u) u[0] = 5 return u end, op.ones { 4, 3 }) --! op.slice_update(x, part, {0}, {1})
+op.slice_update(op.ones { 2, 2 }, op.zeros { 1, 2 }, { 0 }, { 1 }) --> [[0. 0.]
+-->  [1. 1.]]
+--> f32[2,2]
+local y = op.ones { 2, 2 }
+y[y:gt(0)] = op.arange(4)                    --! x = op.masked_scatter(x, mask, values)
+op.masked_scatter(y, y:gt(0), op.arange(4):cast "f32") --> [[0. 1.]
+-->  [2. 3.]]
+--> f32[2,2]
+T{y[0], y[1]}                                --! hint: op.stack{x, y} makes one tensor of several
+T{{y[0]}, {y[1]}}                            --! tensor: a table of numbers holds no tensor
+op.stack{y[0], y[1]}.shape[2]                --> 2
+x:cast("complex64"):lt(x)                    --! the parts x:real() and x:imag(), and the absolute value x:abs()
+x:cast("complex64"):max()                    --! x:real()
+x:real_view()                                --! hint: convert with x:cast("complex64") first
+x:bitwise_not()                              --! hint: convert with x:cast("i64") first
+i:real_view()                                --! complex64
+
 -- ---- tensors from tables
 T{{1, 2}, {3}}                               --! tensor: uneven table: axis 1 has 2 elements in one place, 1 in another
 T{{1, 2}, 3}                                 --! tensor: uneven table
@@ -151,6 +184,17 @@ T{{{{{{{{{{{{{{{{{{1}}}}}}}}}}}}}}}}}}        --! nested deeper
 local t = {}
 t[1] = t
 T(t)                                         --! nested deeper
+
+-- ---- types as texts
+local function typed(text) return op.custom("t", { forward = function() return op.zeros { 2, 3 } end, infer = text })(x) end
+typed("f32[2,3]").shape[2]                   --> 3
+typed(" f32[2,3]")                           --! is no type such as "f32[2,3]"
+typed("f32[ 2 , 3 ]").shape[2]               --> 3
+typed("f32[2,,3]")                           --! t: 'f32[2,,3]' is no type such as "f32[2,3]"
+typed("f32[2,3,]")                           --! is no type such as "f32[2,3]"
+typed("f32[2 3]")                            --! is no type such as "f32[2,3]"
+typed("f32[02,3]")                           --! is no type such as "f32[2,3]"
+typed("f32[-2,3]")                           --! is no type such as "f32[2,3]"
 
 -- ---- rearrange
 op.rearrange(x, "a b")                       --! has no ->

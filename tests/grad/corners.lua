@@ -95,3 +95,28 @@ for name, o in pairs { layernorm = {}, rmsnorm = {}, softmax = {}, log_softmax =
   local off = second(name, o, inputs)
   if not (off < 4) then print(name, off) end
 end
+
+-- What does not count has neither value nor slope (PyTorch's kl_div and binary_cross_entropy have
+-- these values; the slopes are those of the terms that are left).
+local q, logp = tensor({ 0, 0.5, 0.5, 0 }, { dtype = "f64" }), tensor({ -1, -0.7, -0.8, -inf }, { dtype = "f64" })
+q.requires_grad, logp.requires_grad = true, true
+local each = op.kl_divergence(logp, q, { reduction = "none" })
+each:detach() --> [0.0000 0.0034 0.0534 0.0000]
+--> f64[4]
+each:sum():backward()
+q.grad --> [0.0000 1.0069 1.1069 0.0000]
+--> f64[4]
+logp.grad --> [ 0.0000 -0.5000 -0.5000  0.0000]
+--> f64[4]
+op.kl_divergence(tensor { -1, -2 }, tensor { 0, 0 / 0 }):isnan():item() --> true
+local p, y = tensor({ 0, 0, 1, 1, 0.3 }, { dtype = "f64" }), tensor({ 0, 1, 0, 1, 0.4 }, { dtype = "f64" })
+p.requires_grad, y.requires_grad = true, true
+op.bce(p, y, { reduction = "sum" }):backward()
+p.grad:add(0) --> [ 1.0000  0.0000  0.0000 -1.0000 -0.4762]
+--> f64[5]
+y.grad --> [ 100.0000  100.0000 -100.0000 -100.0000    0.8473]
+--> f64[5]
+op.bce(tensor { 0 / 0 }, tensor { 1 }):isnan():item() --> true
+local captured = tessera.graph.grad(function(q) return op.kl_divergence(logp:detach(), q, { reduction = "sum" }) end)
+captured(q:detach()) --> [0.0000 1.0069 1.1069 0.0000]
+--> f64[4]

@@ -3,7 +3,9 @@
  * set with one thread and two. Argument: how many cases. */
 #include "devices/cpu_pool.h"
 #include "ir/sched/attention.h"
+#include "jit/compile/llvm.h"
 #include "tests/jit/jit_test.h"
+#include "tests/skip.h"
 #include "vm/drive/attention_grad.h"
 
 static int64_t upto(int64_t n) { return 1 + (int64_t)(rnd() % (uint64_t)n); }
@@ -132,9 +134,7 @@ static void all_ways(const Case *c, const Data *x, const TsTarget *t, const TsSc
   void *arg[8];
   for (int i = 0; i < 8; i++) arg[i] = i < 5 ? x->in[i] : x->got[i - 5];
   if (slow) interpret(c, x, k->tile, arg, k->dim, "block form");
-  TsTile *v = ts_tile_check(k->tile, t, &err)
-                  ? NULL
-                  : ts_tile_vectorise(k->tile, t, &err);
+  TsTile *v = ts_tile_check(k->tile, t, &err) ? NULL : ts_tile_vectorise(k->tile, t, &err);
   if (v && slow) interpret(c, x, v, arg, k->dim, "explicit form");
   TsTile *plain = v ? ts_tile_expand(v, &err) : NULL;
   TsKernel *kernel =
@@ -188,6 +188,8 @@ int main(int argc, char **argv) {
   static const char *const name[] = {"avx512", "avx2", "base"};
   int cases = argc > 1 ? atoi(argv[1]) : 12;
   setenv("TESSERA_CACHE", "off", 1);
+  if (!ts_llvm_present()) return skip("no LLVM");
+  skip_isas();
   for (int i = 0; i < cases; i++) {
     bool small = i % 3 == 0;
     const TsTarget *t = ts_jit_target(small ? name[i / 3 % 3] : name[i % 2]);

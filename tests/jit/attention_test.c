@@ -6,8 +6,10 @@
 
 #include "devices/cpu_pool.h"
 #include "ir/sched/attention.h"
+#include "jit/compile/llvm.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/jit_test.h"
+#include "tests/skip.h"
 #include "vm/drive/attention.h"
 
 static int64_t upto(int64_t n) { return 1 + (int64_t)(rnd() % (uint64_t)n); }
@@ -178,11 +180,9 @@ static void compare(const Case *c, const void *want, const char *got, const char
 }
 
 static TsKernel *compiled(const TsTile *block, const TsTarget *t, TsError *err) {
-  TsTile *v =
-      ts_tile_check(block, t, err) ? NULL : ts_tile_vectorise(block, t, err);
+  TsTile *v = ts_tile_check(block, t, err) ? NULL : ts_tile_vectorise(block, t, err);
   TsTile *k = v ? ts_tile_expand(v, err) : NULL;
-  TsKernel *kernel =
-      k && !ts_tile_check(k, t, err) ? ts_kernel_compile(k, t, err) : NULL;
+  TsKernel *kernel = k && !ts_tile_check(k, t, err) ? ts_kernel_compile(k, t, err) : NULL;
   ts_tile_free(v);
   ts_tile_free(k);
   return kernel;
@@ -257,6 +257,8 @@ int main(int argc, char **argv) {
   static const char *const name[] = {"avx512", "avx2", "base"};
   int cases = argc > 1 ? atoi(argv[1]) : 24;
   setenv("TESSERA_CACHE", "off", 1);
+  if (!ts_llvm_present()) return skip("no LLVM");
+  skip_isas();
   for (int i = 0; i < cases; i++) {
     bool small = i % 3 == 0;
     const TsTarget *t = ts_jit_target(small ? name[i / 3 % 3] : name[i % 2]);

@@ -22,6 +22,7 @@
 #include "jit/gpu/gpu.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
+#include "tests/skip.h"
 
 static uint16_t narrow(TsDtype d, float v) {
   return d == TS_DT_bf16 ? bf16_of_f32(v) : f16_of_f32(v);
@@ -545,10 +546,8 @@ int main(int argc, char **argv) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   gpu = ts_device_find("cuda:0", &err);
   bool warps = argc > 1 && !strcmp(argv[1], "warps");
-  if (!gpu || !gpu->run || !ts_target_has(gpu->target, warps ? TS_UNIT_mma : TS_UNIT_roles)) {
-    printf("skipped: no GPU\n");
-    return 0;
-  }
+  if (!gpu || !gpu->run || !ts_target_has(gpu->target, warps ? TS_UNIT_mma : TS_UNIT_roles))
+    return skip("no GPU that has the unit");
   MUST(ts_device_use(gpu, &err));
   if (argc > 2) only = atoll(argv[2]);
   if (argc > 1 && !strcmp(argv[1], "--bench")) return bench_warps(), bench_all(), 0;

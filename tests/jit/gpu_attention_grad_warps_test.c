@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
     print_code(k, argv[1][0] == 'l');
     return ts_tile_free(k), 0;
   }
-  if (!ts_llvm_present()) return 0;
+  if (!ts_llvm_present()) return skip("no LLVM");
   bool ptxas = has_ptxas();
   for (int i = 0; i < n; i++) one(i, ptxas);
   begin(64, ptxas), begin(128, ptxas);

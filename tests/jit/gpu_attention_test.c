@@ -123,7 +123,7 @@ static void print(const Case *c, bool llvm) {
 int main(int argc, char **argv) {
   int n = sizeof all / sizeof *all;
   if (argc > 2) return print(&all[atoi(argv[2]) % n], argv[1][0] == 'l'), 0;
-  if (!ts_llvm_present()) return 0;
+  if (!ts_llvm_present()) return skip("no LLVM");
   bool ptxas = has_ptxas();
   for (int i = 0; i < n; i++) one(&all[i], ptxas);
   for (int i = 0; i < n; i++) part(&all[i], i % 3);

@@ -84,17 +84,19 @@ static int compare(const TsTile *k) {
   return bad != 0;
 }
 
+static bool ptxas;
+
 static int assembles(const TsTile *k, const TsTarget *t) {
   TsGpuCode code;
   TsError err = {0};
   if (ts_gpu_code(k, t, TS_GPU_batch, &code, &err))
     return printf("%s: %s\n", k->name, err.message), 1;
-  TsText ptx = {.at = code.ptx, .len = code.size};
-  bool local = strstr(code.ptx, ".local") != NULL;
+  TsText ptx = {.at = code.image, .len = code.size};
+  bool local = strstr(code.image, ".local") != NULL;
   if (local) printf("%s: uses local memory\n", k->name);
   Assembled a = {.spills = 0};
-  if (has_ptxas()) a = assemble(&ptx, t->cpu);
-  if (*a.complaint) printf("%s: %s\n%s\n", k->name, a.complaint, code.ptx);
+  if (ptxas) a = assemble(&ptx, t->cpu);
+  if (*a.complaint) printf("%s: %s\n%s\n", k->name, a.complaint, code.image);
   int most = ts_gpu_batch_most(&code);
   ts_gpu_code_free(&code);
   return local || *a.complaint || a.spills || most < RUNS;
@@ -103,7 +105,8 @@ static int assembles(const TsTile *k, const TsTarget *t) {
 int main(void) {
   int bad = 0;
   TsError err = {0};
-  if (!*ts_llvm_version()) return printf("no LLVM\n"), 0;
+  if (!*ts_llvm_version()) return skip("no LLVM");
+  ptxas = has_ptxas();
   for (size_t i = 0; i < sizeof kernels / sizeof *kernels && !bad; i++) {
     TsTile *k = ts_tile_parse(kernels[i], &err);
     if (!k) return printf("%s\n", err.message), 1;

@@ -123,7 +123,7 @@ static void refused(void) {
 
 int main(int argc, char **argv) {
   size_t n = sizeof all / sizeof *all;
-  if (!ts_llvm_present()) return 0;
+  if (!ts_llvm_present()) return skip("no LLVM");
   if (argc > 1) {
     TsError err = {0};
     TsTile *k = kernel(&all[(size_t)atoi(argv[1]) % n], &err);

@@ -16,6 +16,7 @@
 #include "ir/tile/gpu/decode.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
+#include "tests/skip.h"
 
 static uint16_t narrow(TsDtype d, float v) {
   return d == TS_DT_bf16 ? bf16_of_f32(v) : f16_of_f32(v);
@@ -303,10 +304,8 @@ static void bench_all(void) {
 int main(int argc, char **argv) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   gpu = ts_device_find("cuda:0", &err);
-  if (!gpu || !gpu->run || !ts_target_has(gpu->target, TS_UNIT_roles)) {
-    printf("skipped: no GPU\n");
-    return 0;
-  }
+  if (!gpu || !gpu->run || !ts_target_has(gpu->target, TS_UNIT_roles))
+    return skip("no GPU that has the unit");
   MUST(ts_device_use(gpu, &err));
   if (argc > 1 && !strcmp(argv[1], "--bench"))
     return argc > 2 ? bench_some(argc - 2, argv + 2) : bench_all(), 0;

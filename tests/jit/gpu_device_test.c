@@ -10,6 +10,7 @@
 #include "tests/jit/gpu_bench.h"
 #include "tests/jit/gpu_families.h"
 #include "tests/jit/gpu_ops.h"
+#include "tests/skip.h"
 
 static TsDevice *gpu;
 static int bad, done, refused;
@@ -156,10 +157,10 @@ static void report(const char *part) {
 int main(int argc, char **argv) {
   TsError err = {0};
   const char *part = argc > 1 ? argv[1] : "";
-  if (!*ts_llvm_version()) return printf("skipped: no LLVM\n"), 0;
+  if (!*ts_llvm_version()) return skip("no LLVM");
   for (int i = 0; i < ts_device_count(); i++)
     if (!gpu && !strcmp(ts_device_at(i)->kind, "cuda")) gpu = ts_device_at(i);
-  if (!gpu) return printf("skipped: no GPU\n"), 0;
+  if (!gpu) return skip("no GPU");
   if (ts_device_use(gpu, &err)) return printf("%s\n", err.message), 1;
   if (!strcmp(part, "--bench")) return bench_all(gpu, argc > 2 ? argv[2] : "");
   if (argc > 3) state = (uint64_t)atoll(argv[3]);

@@ -3,6 +3,7 @@
  * ..." its Tile IR. PTXAS=1 prints registers. Bits are compared by tests/devices/agree.lua. */
 #include "ir/lower/fft/tile.h"
 #include "ir/tile/text.h"
+#include "jit/compile/llvm.h"
 #include "jit/gpu/gpu.h"
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "tests/jit/gpu_ptxas.h"
@@ -45,7 +46,7 @@ static void one(const TsFftForm *f, bool ptxas) {
   if (ts_gpu_code(t.tile, ts_target("sm_90a"), TS_GPU_aligned, &code, &err)) {
     failed++, say(f, err.message);
   } else {
-    TsText ptx = {.at = code.ptx, .len = code.size - (code.size && !code.ptx[code.size - 1])};
+    TsText ptx = {.at = code.image, .len = code.size - (code.size && !code.image[code.size - 1])};
     Assembled a = {.spills = 0};
     char line[160];
     if (ptxas) a = assemble(&ptx, "sm_90a");
@@ -67,7 +68,7 @@ static void columns_have_registers(void) {
   TsText ptx = {0};
   TsError err = {0};
   if (!made(&f, &t)) return;
-  if (ts_gpu_text(t.tile, ts_target("sm_90a"), "ptx", &ptx, &err))
+  if (ts_gpu_text(t.tile, ts_target("sm_90a"), "asm", &ptx, &err))
     failed++, say(&f, err.message);
   else if (strstr(ptx.at, "maxnreg"))
     failed++, say(&f, "is limited in registers");
@@ -95,12 +96,13 @@ int main(int argc, char **argv) {
     if (!made(&f, &t)) return 1;
     if (!strcmp(argv[1], "tile"))
       ts_tile_text(t.tile, &text);
-    else if (ts_gpu_text(t.tile, ts_target("sm_90a"), argv[1][0] == 'l' ? "llvm" : "ptx", &text,
+    else if (ts_gpu_text(t.tile, ts_target("sm_90a"), argv[1][0] == 'l' ? "llvm" : "asm", &text,
                          &err))
       puts(err.message);
     puts(text.at ? text.at : "");
     return 0;
   }
+  if (!ts_llvm_present()) return skip("no LLVM");
   bool ptxas = has_ptxas();
   for (size_t i = 0; i < sizeof length / sizeof *length; i++)
     for (int kind = TS_FFT_c2c; kind <= TS_FFT_c2r; kind++)

@@ -11,6 +11,7 @@
 #include "lib/convert_bits.h"
 #include "tests/ir/gpu_follow.h"
 #include "tests/jit/gpu_device.h"
+#include "tests/skip.h"
 
 enum { ARGUMENTS = 65536, AGAIN = 5, BURSTS = 7, MOST = 8 };
 
@@ -218,10 +219,8 @@ static void bench(int64_t m, int64_t n, int64_t k, float scale) {
 int main(int argc, char **argv) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   gpu = ts_device_find("cuda:0", &err);
-  if (!gpu || !gpu->run || !ts_target_has(gpu->target, TS_UNIT_roles)) {
-    printf("skipped: no GPU\n");
-    return 0;
-  }
+  if (!gpu || !gpu->run || !ts_target_has(gpu->target, TS_UNIT_roles))
+    return skip("no GPU that has the unit");
   MUST(ts_device_use(gpu, &err));
   if (argc > 1 && !strcmp(argv[1], "--bench")) {
     bench(8192, 16384, 4096, 1 / 64.0f);

@@ -96,7 +96,7 @@ static void refused(void) {
 
 int main(int argc, char **argv) {
   size_t n = sizeof all / sizeof *all;
-  if (!ts_llvm_present()) return 0;
+  if (!ts_llvm_present()) return skip("no LLVM");
   if (argc > 2) {
     TsTile *k = kernel(&all[(size_t)atoi(argv[2]) % n]);
     if (k) print_code(k, argv[1][0] == 'l');

@@ -17,6 +17,7 @@
 #include "ir/tile/gpu/product.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
+#include "tests/skip.h"
 #include "vm/gemm/gemm.h"
 #include "vm/core/kernels.h"
 
@@ -569,10 +570,8 @@ int main(int argc, char **argv) {
   const char *word = argc > 2 ? argv[2] : "";
   setvbuf(stdout, NULL, _IOLBF, 0);
   gpu = ts_device_find("cuda:0", &err);
-  if (!gpu || !gpu->run || !ts_target_has(gpu->target, TS_UNIT_roles)) {
-    printf("skipped: no GPU\n");
-    return 0;
-  }
+  if (!gpu || !gpu->run || !ts_target_has(gpu->target, TS_UNIT_roles))
+    return skip("no GPU that has the unit");
   MUST(ts_device_use(gpu, &err));
   if (!measures) {
     word = argc > 1 ? argv[1] : "";

@@ -185,7 +185,7 @@ int main(int argc, char **argv) {
     return ts_tile_free(k), 0;
   }
   if (argc > 2) return print(&all[atoi(argv[2]) % n], argv[1][0] == 'l'), 0;
-  if (!ts_llvm_present()) return 0;
+  if (!ts_llvm_present()) return skip("no LLVM");
   bool ptxas = has_ptxas();
   for (int i = 0; i < n; i++) one(&all[i], ptxas);
   for (int i = 0; i < 2; i++) one(&tf32[i], ptxas);

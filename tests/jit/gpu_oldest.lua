@@ -85,6 +85,7 @@ for _ = 1, 3 do step(random { 32, 48 }, random { 32, 16 }) end
 local files = {}
 for file in io.popen("ls " .. folder):lines() do files[#files + 1] = folder .. "/" .. file end
 local have = os.execute "ptxas --version > /dev/null 2>&1" == 0
+if not have then print "skipped: no ptxas: PTX is made, not assembled" end
 local bad = 0
 for _, file in ipairs(files) do
   local f = io.open(file)

@@ -8,6 +8,7 @@
 #include "tests/jit/gpu_bench.h"
 #include "tests/jit/gpu_families.h"
 #include "tests/jit/gpu_ops.h"
+#include "tests/jit/gpu_ptxas.h"
 
 static int complain(const TsTile *k, const char *what, const char *why) {
   TsText t = {0};
@@ -97,25 +98,18 @@ static bool waits_to_write(const char *ptx) {
 }
 
 /* PTX is legal, and keeps what is in registers there. */
-static int assemble(const TsTile *k, const char *target, bool local) {
+static int illegal(const TsTile *k, const char *target, bool local) {
   const TsTarget *t = ts_target(target);
   TsGpuCode code;
   TsError err = {0};
   if (ts_gpu_code(k, t, TS_GPU_aligned, &code, &err)) return complain(k, t->cpu, err.message);
   int bad = 0;
-  if (!local && strstr(code.ptx, ".local")) bad = complain(k, t->cpu, "uses local memory");
-  if (ts_target_has(t, TS_UNIT_early) && !waits_to_write(code.ptx))
+  if (!local && strstr(code.image, ".local")) bad = complain(k, t->cpu, "uses local memory");
+  if (ts_target_has(t, TS_UNIT_early) && !waits_to_write(code.image))
     bad = complain(k, t->cpu, "writes before the launch in front of it is over");
   if (!bad && have_ptxas) {
-    char path[] = "/tmp/tsXXXXXX", line[400];
-    int fd = mkstemp(path);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
-    if (f) {
-      fwrite(code.ptx, 1, code.size, f), fclose(f);
-      snprintf(line, sizeof line, "ptxas -O1 -arch=%s -o /dev/null %s", t->cpu, path);
-      if (system(line)) bad = complain(k, t->cpu, "ptxas refuses it"), printf("%s\n", code.ptx);
-      remove(path);
-    }
+    Assembled a = assemble(&(TsText){.at = code.image, .len = code.size}, t->cpu);
+    if (*a.complaint) bad = complain(k, t->cpu, a.complaint), printf("%s\n", code.image);
   }
   ts_gpu_code_free(&code);
   return bad;
@@ -128,7 +122,7 @@ static int check(const TsTile *k, bool corners, bool ptx) {
   for (int i = 0; i < k->nin && corners; i++) fill_corners(&k->param[i]->type, arg[i]);
   int bad = ts_tile_run(k, arg, extent, &err) ? complain(k, "interpreter", err.message) : 0;
   if (!bad) bad = compare(k, arg, true) || compare(k, arg, false);
-  if (!bad && ptx) bad = assemble(k, "sm_80", true) || assemble(k, "sm_90a", true);
+  if (!bad && ptx) bad = illegal(k, "sm_80", true) || illegal(k, "sm_90a", true);
   for (int i = 0; i < k->nparam; i++) free(arg[i]);
   return bad;
 }
@@ -196,7 +190,7 @@ static int bounded(void) {
   int bad = ts_gpu_code(k, ts_target("sm_90a"), TS_GPU_aligned, &code, &err)
                 ? complain(k, "bounded", err.message)
                 : 0;
-  if (!bad && (strstr(code.ptx, "rcp.rn") || strstr(code.ptx, "div.rn")))
+  if (!bad && (strstr(code.image, "rcp.rn") || strstr(code.image, "div.rn")))
     bad = complain(k, "bounded", "divides by the way for all numbers");
   if (!bad) ts_gpu_code_free(&code);
   ts_tile_free(k);
@@ -220,10 +214,10 @@ static int functions(void) {
   TsError err = {0};
   TsGpuCode code;
   TsTile *k = ts_stand_in_functions();
-  int bad = !k || ts_tile_check(k, NULL, &err) || assemble(k, "sm_90a", false);
+  int bad = !k || ts_tile_check(k, NULL, &err) || illegal(k, "sm_90a", false);
   if (!bad && !ts_gpu_code(k, ts_target("sm_90a"), TS_GPU_aligned, &code, &err)) {
     for (int i = 0; i < 3; i++)
-      if (!strstr(code.ptx, word[i])) bad = complain(k, word[i], "is not there");
+      if (!strstr(code.image, word[i])) bad = complain(k, word[i], "is not there");
     ts_gpu_code_free(&code);
   }
   ts_tile_free(k);
@@ -233,9 +227,8 @@ static int functions(void) {
 int main(int argc, char **argv) {
   int without = 0, n = argc > 1 ? atoi(argv[1]) : 24;
   if (argc > 2) state = (uint64_t)atoll(argv[2]);
-  if (!*ts_llvm_version()) return printf("no LLVM\n"), 0;
-  have_ptxas = !system("ptxas --version > /dev/null 2>&1");
-  if (!have_ptxas) printf("no ptxas: PTX is made, not assembled\n");
+  if (!*ts_llvm_version()) return skip("no LLVM");
+  have_ptxas = has_ptxas();
   int bad = texts(families, sizeof families / sizeof *families) ||
             texts(written, sizeof written / sizeof *written) || rows() || operators() ||
             bounded() || functions();

@@ -6,6 +6,7 @@
 
 #include "ir/tile/run/run.h"
 #include "tests/jit/gpu_device.h"
+#include "tests/skip.h"
 
 enum { M = 16, N = 8, K = 16, STEPS = 512, KINDS = 5, KEPT = 8 };
 
@@ -120,8 +121,8 @@ int main(int argc, char **argv) {
   bool vectors = argc > 1 && !strcmp(argv[1], "--vectors");
   void *module, *function;
   gpu = ts_device_find("cuda:0", &err);
-  if (!gpu) return printf("skipped: no GPU\n"), 0;
-  if (!ts_target_has(gpu->target, TS_UNIT_wgmma)) return printf("skipped: no wgmma on %s\n", gpu->name), 0;
+  if (!gpu) return skip("no GPU");
+  if (!ts_target_has(gpu->target, TS_UNIT_wgmma)) return skip("a GPU without wgmma");
   MUST(ts_device_use(gpu, &err));
   MUST(gpu->run->module_new(gpu, ptx, &module, &err));
   MUST(gpu->run->kernel(gpu, module, "unit", 0, &function, &err));

@@ -16,6 +16,7 @@
 #include "ir/tile/gpu/mma.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
+#include "tests/skip.h"
 #include "vm/gemm/gemm.h"
 #include "vm/core/kernels.h"
 
@@ -112,7 +113,8 @@ static void by_warps(Problem *p, TsGpuWarpUnit unit, int layout, int rows, int c
   bool ta = layout & 1, tb = layout & 2;
   TsGpuWarpProduct x = ts_gpu_warp_product(p->in, p->out, unit, ta, tb, rows, cols, &machine);
   x.bytes = granularity(p, ta, tb);
-  compute(p, ts_tile_gpu_mma(&x, machine.target, &err), ta, tb, ts_gpu_warp_product_blocks(&x, &machine));
+  compute(p, ts_tile_gpu_mma(&x, machine.target, &err), ta, tb,
+          ts_gpu_warp_product_blocks(&x, &machine));
 }
 
 /* The kernel with roles that this GPU has for the same; tile NULL: it has none. */
@@ -131,8 +133,8 @@ static void by_roles(Problem *p, TsGpuWarpUnit unit, int layout) {
 
 static bool has_roles(const Problem *p) {
   int64_t a = ts_dtypes[p->in].nbytes, c = ts_dtypes[p->out].nbytes;
-  return ts_target_has(gpu->target, TS_UNIT_roles) && p->m * a % 16 == 0 && p->k * a % 16 == 0 &&
-         p->n * a % 16 == 0 && p->n * c % 16 == 0;
+  return ts_target_has(gpu->target, TS_UNIT_roles) && p->m * a % 16 == 0 &&
+         p->k * a % 16 == 0 && p->n * a % 16 == 0 && p->n * c % 16 == 0;
 }
 
 static void wrong(const Problem *p, const char *what, double value) {
@@ -441,7 +443,8 @@ static Runner runner(const Shape *s, const Plan *x) {
   bool ta = s->layout & 1, tb = s->layout & 2;
   TsGpuWarpProduct p =
       ts_gpu_warp_product_for(s->in, s->out, s->unit, ta, tb, s->m, s->n, &machine);
-  if (x->rows) p = ts_gpu_warp_product(s->in, s->out, s->unit, ta, tb, x->rows, x->cols, &machine);
+  if (x->rows)
+    p = ts_gpu_warp_product(s->in, s->out, s->unit, ta, tb, x->rows, x->cols, &machine);
   if (x->stages) p.stages = x->stages;
   if (x->group) p.group = x->group;
   Runner r = {.kernel = load_tile(ts_tile_gpu_mma(&p, machine.target, &err)),
@@ -545,10 +548,8 @@ int main(int argc, char **argv) {
   bool measures = argc > 1 && !strcmp(argv[1], "--bench");
   setvbuf(stdout, NULL, _IOLBF, 0);
   gpu = ts_device_find("cuda:0", &err);
-  if (!gpu || !gpu->run || !ts_target_has(gpu->target, TS_UNIT_mma)) {
-    printf("skipped: no GPU\n");
-    return 0;
-  }
+  if (!gpu || !gpu->run || !ts_target_has(gpu->target, TS_UNIT_mma))
+    return skip("no GPU that has the unit");
   MUST(ts_device_use(gpu, &err));
   static TsTarget oldest;
   oldest = *ts_target("sm_80");

@@ -80,8 +80,8 @@ static void chosen(TsGpuWarpUnit unit, TsDtype in, TsDtype out) {
       TsGpuMachine gpu = {&small, 84};
       bool ta = !eight && at & 1, tb = eight || at & 2;
       TsError err = {0};
-      TsGpuWarpProduct p = ts_gpu_warp_product_for(in, out, unit, ta, tb, size[at / 4 % 6],
-                                                   size[at / 24], &gpu);
+      TsGpuWarpProduct p =
+          ts_gpu_warp_product_for(in, out, unit, ta, tb, size[at / 4 % 6], size[at / 24], &gpu);
       int64_t bytes = (int64_t)p.stages * (p.rows + p.cols) * p.depth * ts_dtypes[in].nbytes;
       TsTile *k = ts_tile_gpu_mma(&p, &small, &err);
       if (!k || bytes > small.shared_bytes || ts_gpu_warp_product_blocks(&p, &gpu) < 84)
@@ -138,7 +138,7 @@ int main(int argc, char **argv) {
     print_code(k, argv[1][0] == 'l');
     return ts_tile_free(k), 0;
   }
-  if (!ts_llvm_present()) return 0;
+  if (!ts_llvm_present()) return skip("no LLVM");
   bool ptxas = has_ptxas();
   for (int i = 0; i < n; i++) one(&all[i], ptxas);
   chosen(MMA, BF16, BF16), chosen(MMA, TS_DT_i8, TS_DT_i32), chosen(TF32, F32, F32);

@@ -5,6 +5,7 @@
 local tessera = require "tessera"
 local core = require "tessera.core"
 local graph, op, jit = tessera.graph, tessera.op, tessera.jit
+if not jit.status() then print "skipped: nothing is compiled here: kernels" end
 
 local state
 local function random(n) -- of 0 .. n-1

@@ -6,6 +6,7 @@
 
 #include "devices/cpu_pool.h"
 #include "ir/tile/product/product.h"
+#include "tests/skip.h"
 
 typedef struct Case {
   int m, n, k, mb, nb;
@@ -121,6 +122,8 @@ static void one(const Case *x, bool compile) {
 
 int main(void) {
   setenv("TESSERA_CACHE", "off", 1);
+  if (!ts_llvm_present()) skip("no LLVM: nothing is compiled");
+  skip_isas();
   fill(a), fill(b), fill(c), fill(r);
   for (int i = 0; i < 40; i++) {
     Case x = {.m = 1 + (int)(rnd() % 70),

@@ -3,6 +3,7 @@
 #include "jit/compile/compile.h"
 #include "jit/compile/llvm.h"
 #include "tests/ir/tile_random.h"
+#include "tests/skip.h"
 
 static int complain(const TsTile *k, const char *target, const char *why) {
   TsText t = {0};
@@ -69,7 +70,7 @@ int main(int argc, char **argv) {
   int bad = 0, n = argc > 1 ? atoi(argv[1]) : 48;
   TsError err = {0};
   if (argc > 2) state = (uint64_t)atoll(argv[2]);
-  if (!*ts_llvm_version()) return printf("no LLVM\n"), 0;
+  if (!*ts_llvm_version()) return skip("no LLVM");
   for (size_t i = 0; i < sizeof written / sizeof *written && !bad; i++) {
     TsTile *k = ts_tile_parse(written[i], &err);
     bad = !k || check(k);

@@ -1,6 +1,8 @@
 /* Primitive rows and casts: one vector of a length that fits no register, through compiled
  * code, against plain C and the kernels of the VM. */
+#include "jit/compile/llvm.h"
 #include "tests/jit/jit_test.h"
+#include "tests/skip.h"
 #include "vm/core/kernels.h"
 
 enum { N = 45 };
@@ -278,7 +280,9 @@ static void test(const TsTarget *t) {
 int main(void) {
   static const char *const name[] = {"avx512", "avx2", "base"};
   setenv("TESSERA_CACHE", "off", 1);
-  for (int i = 0; i < 3 && ts_llvm_present(); i++)
+  if (!ts_llvm_present()) return skip("no LLVM");
+  skip_isas();
+  for (int i = 0; i < 3; i++)
     if (ts_jit_target(name[i])) test(ts_jit_target(name[i]));
   if (failed) printf("%d failed\n", failed);
   return failed != 0;

@@ -4,11 +4,12 @@
 
 #include "jit/compile/llvm.h"
 #include "jit/build/warm.h"
+#include "tests/skip.h"
 
 int main(void) {
   static const char *const name[] = {"avx512", "avx2", "base"};
   int failed = 0;
-  if (!ts_llvm_present()) return puts("skipped: built without LLVM"), 0;
+  if (!ts_llvm_present()) return skip("no LLVM");
   for (int i = 0; i < 3; i++) {
     const TsTarget *t = ts_jit_target(name[i]);
     TsError err = {0};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "jit/jit_state.h"
+#include "tests/skip.h"
 #include "vm/code/frame_state.h"
 #include "vm/code/lower.h"
 
@@ -68,7 +69,7 @@ static void test_weigh(TsJitFunction *f, TsFrame *own, TsTensor **args) {
 int main(void) {
   TsContext *c = ts_context_open();
   TsJit *j = ts_jit_open(c);
-  if (ts_jit_interpret(j, "block") || ts_jit_absent(j)) return puts("skipped: no target"), 0;
+  if (ts_jit_interpret(j, "block") || ts_jit_absent(j)) return skip("no code generator");
   TsGraph *g = ts_graph_parse(text, &c->err);
   CHECK(g);
   TsMeta m[2] = {{.dtype = TS_DT_f32, .ndim = 2, .dim = {4, 4}},

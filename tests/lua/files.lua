@@ -174,6 +174,88 @@ tessera.load(at "bad.safetensors").a --> [65535     1]
 --> i32[2]
 safetensors('{"a":{"dtype":"U64","shape":[1],"data_offsets":[0,8]}}', ("\255"):rep(8)) --> bad.safetensors: entry 'a': element 0 is 18446744073709551615, which i64 cannot hold
 
+-- The header is JSON, and nothing that only looks like it. Every text here is refused by Python's
+-- json with allow_nan off, or (halves of surrogates) by encoding what it gives as UTF-8.
+local function header(shape, tail)
+  return (safetensors(('{"a":{"dtype":"U8","shape":[%s],"data_offsets":[0,16]}}%s'):format(shape, tail or "")):gsub("^bad.safetensors: ", ""))
+end
+header "16" --> fine
+header("16", "  ") --> fine
+header "0x10" --> the header is no JSON: line 1, byte 30: ',' or ']' is missing
+header "+16" --> the header is no JSON: line 1, byte 29: no value begins so
+header "016" --> the header is no JSON: line 1, byte 29: a number does not begin with 0
+header "1.6e1" --> a number of the header is not digits alone: line 1, byte 29
+header "16.0" --> a number of the header is not digits alone: line 1, byte 29
+header "16." --> the header is no JSON: line 1, byte 32: a digit is missing
+header "16," --> the header is no JSON: line 1, byte 32: no value begins so
+header "NaN" --> the header is no JSON: line 1, byte 29: no value begins so
+header "0,9007199254740993" --> entry 'a' has a bad shape
+header("16", "x") --> the header is no JSON: line 1, byte 56: text behind the end
+header("16", "\0") --> the header is no JSON: line 1, byte 56: text behind the end
+local function named(name)
+  return (safetensors(('{"%s":%s}'):format(name, entry)):gsub("^bad.safetensors: the header is no JSON: ", ""))
+end
+named "\195\169\\u00e9\\ud83d\\ude00\240\159\152\128" --> fine
+named "\1" --> line 1, byte 3: a control character in a string
+named "a\n" --> line 1, byte 4: a control character in a string
+named "\255" --> line 1, byte 3: no UTF-8
+named "\237\160\128" --> line 1, byte 3: no UTF-8
+named "\192\175" --> line 1, byte 3: no UTF-8
+named "\\ud83d" --> line 1, byte 3: half of a pair of surrogates
+named "\\ud83d\\n" --> line 1, byte 3: half of a pair of surrogates
+named "\\ude00" --> line 1, byte 3: half of a pair of surrogates
+named "\\x41" --> line 1, byte 3: no such escape
+named "\\u12g4" --> line 1, byte 3: no such escape
+safetensors "" --> bad.safetensors: the header is no JSON: line 1, byte 1: a value is missing
+safetensors "[]" --> bad.safetensors: the header is no object of JSON that begins at once
+safetensors(' {"a":' .. entry .. "}") --> bad.safetensors: the header is no object of JSON that begins at once
+local function json(text)
+  core.write_file(at "c.json", { text })
+  local ok, value = pcall(require "tessera.io".load_json, at "c.json")
+  return ok and value or try(require "tessera.io".load_json, at "c.json")
+end
+json '{"n": [1, -0, 2.5e+3]}'.n[3] --> 2500
+json '{"n": 1,\n "m": 01}' --> c.json: no JSON: line 2, byte 7: a number does not begin with 0
+json '{"n": 1, "n": 2}' --> c.json: 'n' stands twice in an object
+json '{"n": 1,}' --> c.json: no JSON: line 1, byte 9: a name in quotes is missing
+json "{'n': 1}" --> c.json: no JSON: line 1, byte 2: a name in quotes is missing
+json '{"n": Infinity}' --> c.json: no JSON: line 1, byte 7: no value begins so
+json '{"n": 1} // one' --> c.json: no JSON: line 1, byte 10: text behind the end
+json '\239\187\191{"n": 1}' --> c.json: no JSON: line 1, byte 1: no value begins so
+json(("["):rep(1001) .. ("]"):rep(1001)) --> c.json: no JSON: line 1, byte 1001: arrays and objects stand too deep
+json '[1' --> c.json: no JSON: line 1, byte 3: ',' or ']' is missing
+
+-- So is the header of NumPy's files: a dict with three fields, each once.
+local function npy(fields, version)
+  local text = fields .. (" "):rep(-(#fields + 11) % 64) .. "\n"
+  core.write_file(at "bad.npy", { "\147NUMPY" .. (version or "\1\0") .. string.char(#text, 0) .. text .. ("\0"):rep(64) })
+  return (try(tessera.load, at "bad.npy"):gsub("^bad.npy: ", ""))
+end
+local function shaped(shape) return npy(("{'descr': '<f4', 'fortran_order': False, 'shape': %s, }"):format(shape)) end
+npy '{"shape":(2,3,),"descr":"=f4","fortran_order":True}' --> fine
+shaped "(2L, 3L)" --> fine
+shaped "()" --> fine
+shaped "(2)" --> the header, byte 54: shape is no tuple
+shaped "[2]" --> the header, byte 51: shape is no tuple
+shaped "(2,, 3)" --> the header, byte 54: a size is no whole number
+shaped "(2 3)" --> the header, byte 54: ',' or ')' is missing in shape
+shaped "(02,)" --> the header, byte 52: a size begins with 0
+shaped "(-2,)" --> the header, byte 52: a size is no whole number
+shaped "(0x2,)" --> the header, byte 53: ',' or ')' is missing in shape
+shaped "(2.0,)" --> the header, byte 53: ',' or ')' is missing in shape
+shaped "(0, 9007199254740993)" --> the header, byte 55: the size 9007199254740993 is too large
+local rest = "'fortran_order': False, 'shape': (2,)"
+npy("{'descr': '<f4', 'descr': '<i4', " .. rest .. "}") --> the header, byte 18: descr stands twice in it
+npy("{'descr': '<f4', 'other': 1, " .. rest .. "}") --> the header, byte 18: there is no field 'other'
+npy("{'descr': 4, " .. rest .. "}") --> the header, byte 11: descr is no string
+npy("{'descr': [('a', '<f4')], " .. rest .. "}") --> the dtype is a record, not a number
+npy("{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}") --> the header, byte 35: fortran_order is neither True nor False
+npy("{'descr': '<f4', 'shape': (2,)}") --> the header lacks fortran_order
+npy("{'descr': '<f4' " .. rest .. "}") --> the header, byte 17: ',' or '}' is missing
+npy("{'descr': '<f4', " .. rest .. "} + {}") --> the header, byte 57: text behind its end
+npy(rest) --> the header, byte 1: '{' is missing
+npy("{'descr': '<f4', " .. rest .. "}", "\1\1") --> unknown .npy version 1.1
+
 -- ---- and those that are not written
 local function save(...) return try(tessera.save, at "new.safetensors", ...) end
 save { __metadata__ = x } --> new.safetensors: '__metadata__' is no name of a tensor: the format uses it
@@ -210,7 +292,9 @@ local function damaged(name, from, to)
   core.write_file(at "bad.npz", { changed })
   return try(tessera.load, at "bad.npz")
 end
-damaged("packed.npz", "big%.npy", "big.txt") --> fine
+damaged("packed.npz", "big%.npy", "big.txt") --> bad.npz: 'big.npy' has another name where it stands
+damaged("stored.npz", "'fortran_order'", "'descr' : '<u1'") --> bad.npz: 'a.npy': the header, byte 18: descr stands twice in it
+damaged("stored.npz", "'fortran_order'", "'fortran_ordre'") --> bad.npz: 'a.npy': the header, byte 18: there is no field 'fortran_ordre'
 damaged("stored.npz", "PK\5\6", "PK\5\7") --> bad.npz: not a .npz file: it has no directory
 damaged("stored.npz", "PK\3\4", "PK\3\5") --> bad.npz: 'a.npy' is not where the directory says
 damaged("packed.npz", "\147NUMPY", "\147NUMPY"):match "fine" --> fine

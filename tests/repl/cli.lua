@@ -105,6 +105,7 @@ run "--hash=1" --> tessera: option '--hash=1' takes no value
 run "--threads=many" --> tessera: --threads takes a number from 0 to 256, not 'many'
 -->   hint: tessera --help lists the options
 --> exit 1
+run "--threads=+2 -e 'print(1)'":match "^[^\n]+" --> tessera: --threads takes a number from 0 to 256, not '+2'
 run "--isa=mmx" --> tessera: --isa: this CPU has no instruction set 'mmx'
 -->   hint: avx512, avx2 and base are known; the best one is the default
 --> exit 1
@@ -124,6 +125,34 @@ run "{F}/nosuch.lua" --> tessera: cannot open {F}/nosuch.lua: No such file or di
 -->     {F}/fails.lua:4: in function 'inner'
 -->     {F}/fails.lua:7: in function 'outer'
 -->     {F}/fails.lua:8: in main chunk
+--> exit 1
+-- A function that was called in tail position has its own name, not that of who called it so.
+write("tails.lua", [[
+local function inner(x)
+  error "here"
+end
+local M = {}
+function M.go(x)
+  return inner(x)
+end
+local go = M.go
+function M:method(x) return go(x) end
+local function each(f)
+  local y = f(1)
+  return y
+end
+each(function(x)
+  local y = M:method(x)
+  return y
+end)]])
+run "{F}/tails.lua" --> {F}/tails.lua:2: here
+-->     error "here"
+-->     ^
+--> stack traceback:
+-->     {F}/tails.lua:2: in function 'inner'
+-->     {F}/tails.lua:15: in function 'f'
+-->     {F}/tails.lua:11: in function 'each'
+-->     {F}/tails.lua:14: in main chunk
 --> exit 1
 run "-l tessera -e 'local t = tessera.tensor local a = t({1, 2, 3}) + t({1, 2})'" --> (command line):1: add: shapes do not broadcast: f32[3] x f32[2]
 -->     local t = tessera.tensor local a = t({1, 2, 3}) + t({1, 2})
@@ -193,6 +222,38 @@ run("-i", "1 + 1\nx = 3\nx\nx;\nlocal y = 4\ny\n'a\\n', nil\n_\n:quit 3\n") --> 
 --> nil
 --> "a\n"
 --> exit 3
+-- Commands take what their usage says, and nothing else.
+run("-i", ":quit abc\n:quit 256\n:quit 1.5\n:mem 3\n:devices x\n:reset all\n:time\n:threads 1e99\n:quit 4\n") --> tessera: :quit takes an exit code from 0 to 255, not 'abc'
+-->   usage: :quit [code]
+--> tessera: :quit takes an exit code from 0 to 255, not '256'
+-->   usage: :quit [code]
+--> tessera: :quit takes an exit code from 0 to 255, not '1.5'
+-->   usage: :quit [code]
+--> tessera: :mem takes nothing, not '3'
+-->   usage: :mem
+--> tessera: :devices takes nothing, not 'x'
+-->   usage: :devices
+--> tessera: :reset takes nothing, not 'all'
+-->   usage: :reset
+--> tessera: :time takes an expression
+-->   usage: :time expression
+--> tessera: :threads takes a whole number from 0 to 256, not '1e99'
+-->   usage: :threads [n]
+--> exit 4
+-- Help, and the timeline of a profile, fit the terminal.
+local function too_wide()
+  local wide
+  for _, columns in ipairs { 60, 80, 120 } do
+    local function typed(text) return shell(("COLUMNS=%d %s -i < %s"):format(columns, tessera, write("input", text))) end
+    for line in typed(":help\n"):gmatch "[^\n]+" do
+      if #line > columns and not line:find "y = " then wide = wide or line end
+    end
+    local said = typed "f = graph.module('f', function(x) return op.softmax(x) end)\n:profile f(op.ones{64})\n"
+    if #said:match "thread 0 [^\n]*" ~= columns then wide = wide or said end
+  end
+  return wide
+end
+too_wide() --> nil
 run("-i", "for i = 1, 2 do\nprint(i)\nend\n= 5\n") --> 1
 --> 2
 --> 5
@@ -223,6 +284,35 @@ run("-i", "nosuch()\nx = {}\nx.y.z\nif\n") --> input 1:1: attempt to call global
 --> input 4:1: unexpected symbol near '<eof>'
 -->     if
 -->     ^
+-- An input is read as values and as statements: the message is that of the reading that got furthest, and
+-- what one of them could go on with goes on.
+run("-i", "1 + * 2\n") --> input 1:1: unexpected symbol near '*'
+-->     1 + * 2
+-->         ^
+run("-i", "x = = 3\n") --> input 1:1: unexpected symbol near '='
+-->     x = = 3
+-->       ^
+run("-i", "x = 1 + * 3\n") --> input 1:1: unexpected symbol near '*'
+-->     x = 1 + * 3
+-->             ^
+run("-i", "{1, 2, = 3}\n") --> input 1:1: unexpected symbol near '='
+-->     {1, 2, = 3}
+-->            ^
+run("-i", "x y\n") --> input 1:1: '=' expected near 'y'
+-->     x y
+-->       ^
+run("-i", "#'abc' 3\n#'abc'\n") --> input 1:1: '<eof>' expected near '3'
+-->     #'abc' 3
+-->            ^
+--> 3
+run("-i", "1 +\n2\n") --> 3
+run("-i", "x = 1 +\n)\n") --> input 1:2: unexpected symbol near ')'
+-->     )
+-->     ^
+run("-i", "op.ones{2} < 1\n") --> input 1:1: attempt to compare userdata with number
+-->     op.ones{2} < 1
+-->     ^
+-->   hint: tensors are compared by x:lt(y), x:le(y), x:gt(y), x:ge(y)
 run("-i", "function f(x)\n  x:foo()\nend\ny = f(1)\n") --> input 1:2: attempt to index local 'x' (a number value)
 -->     x:foo()
 -->     ^
@@ -235,7 +325,8 @@ run("-i", "\"open\n1\n") --> input 1:1: unfinished string near '<eof>'
 --> 1
 run("-i", ":thread\n:threads 1\n:threads x\n? :time\n") --> tessera: there is no command ':thread'; did you mean ':threads'?
 --> 1 thread
---> tessera: :threads takes a whole number, not 'x'
+--> tessera: :threads takes a whole number from 0 to 256, not 'x'
+-->   usage: :threads [n]
 --> :time expression
 -->     runs an expression repeatedly and tells the time of one run
 run("-i", "-- a comment\n? -- nothing\n"):match "no help on" --> no help on
@@ -251,7 +342,7 @@ local function interrupt(script)
                " {F}/loop.lua; test $? = 124 || echo wrong")
 end
 interrupt("local t = {} while true do t[1] = tostring(t) end"):match "interrupted" --> interrupted
-interrupt("while true do end") --> tessera: interrupted
+interrupt("while true do end") --> {F}/loop.lua:1: interrupted
 interrupt("while true do pcall(function() while true do tostring(1) end end) end"):match "interrupted" --> interrupted
 -- and in a captured recursion, of 2^60 calls
 local calls = [[local t = require "tessera"

@@ -26,7 +26,7 @@ help("op.full", 60) --> op.full(shape, value [, {dtype}])
 -->            y = op.full({2, 3}, 0.5, {dtype = "f64"})
 
 help "var":match "y = x:[^\n]*" --> y = x:var{axis = {0, 1}}
-help "roll":match "y = x:[^\n]*" --> y = x:roll({2, 2}, {axis = {0, 1}})
+help "roll":match "y = x:[^\n]*" --> y = x:roll(1, {axis = 0})
 help "concat":match "[^\n]*" --> op.concat(xs... [, {axis}])
 help "einsum":match "example +([^\n]*)" --> y = op.einsum("bij,bjk->bik", a, b)
 help "sofmax" --> no help on 'sofmax'; did you mean 'softmax'?

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,6 +113,7 @@ static void test_values(void) {
   expect("a tensor has no field or method 'nosuch'");
   type("? relu\r");
   expect("max(x, 0)");
+  expect("> ");
   type("\x04");
   check(finish() == 0, "Ctrl-D leaves with 0");
 }
@@ -171,10 +173,63 @@ static void test_interrupt(const char *term) {
   expect("> ");
   type("kept + 2\r");
   expect("\n43\n");
+  expect("> ");
   type("\x04");
   int code = finish();
   if (code) printf("prompt: exit code %d\n", code);
   check(code == 0, "the session goes on after Ctrl-C");
+}
+
+/* A loop that catches errors hears the first Ctrl-C as an error, and is left by the second. */
+static void test_stubborn(void) {
+  start(80, 20, "xterm");
+  expect("> ");
+  type("n, w = 0, tessera.op.ones{3}\r");
+  expect("> ");
+  type("f = function() n = n + 1; for i = 1, 1e4 do tostring(i) end "
+       "io.write('round ', n, '\\n') io.flush() while true do w:add_(1) end end\r");
+  expect("> ");
+  type("while true do pcall(f) end\r");
+  expect("round 1\n");
+  type("\x03");
+  expect("round 2\n");
+  usleep(300000); /* one that follows at once is the same */
+  type("\x03");
+  expect("interrupted");
+  expect("> ");
+  type("(w:max() - w:min()):item()\r");
+  expect("\n0\n");
+  expect("> ");
+  type("\x04");
+  check(finish() == 0, "the session goes on after a loop that catches Ctrl-C");
+}
+
+/* Does the program wait until it can write? -1: the system does not say. */
+static int is_writing(void) {
+  char path[40], text[32] = "", *end;
+  snprintf(path, sizeof path, "/proc/%d/syscall", (int)child);
+  FILE *f = fopen(path, "r");
+  if (!f) return -1;
+  size_t n = fread(text, 1, sizeof text - 1, f);
+  fclose(f);
+  if (!n) return -1;
+  return strtol(text, &end, 10) == SYS_write && !strncmp(end, " 0x1 ", 5);
+}
+
+/* Ctrl-C behind the banner, whose writing waits for a terminal that is stopped. */
+static void test_banner(void) {
+  int state;
+  start(80, 20, "xterm");
+  type("\x13");
+  while (!(state = is_writing())) usleep(1000);
+  type(state > 0 ? "\x03" : "\x11"); /* it goes on with either */
+  expect("to leave\n");
+  expect("> ");
+  type("6 * 7\r");
+  expect("42");
+  expect("> ");
+  type("\x04");
+  check(finish() == 0, "the session begins after Ctrl-C behind the banner");
 }
 
 static void test_history(void) {
@@ -182,12 +237,14 @@ static void test_history(void) {
   expect("> ");
   type("'first' .. 'line'\r");
   expect("\"firstline\"");
+  expect("> ");
   type("\x04");
   finish();
   start(80, 20, "xterm");
   expect("> ");
   type("\x1b[A\r");
   expect("\"firstline\"");
+  expect("> ");
   type("\x04");
   finish();
 }
@@ -203,6 +260,8 @@ int main(int argc, char **argv) {
   test_completion();
   test_interrupt("xterm");
   test_interrupt("dumb");
+  test_stubborn();
+  test_banner();
   test_history();
   char command[200];
   snprintf(command, sizeof command, "rm -r %s", home);

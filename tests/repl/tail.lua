@@ -38,6 +38,15 @@ line "local function f()\n return ('a'):rep(x)\n end\n f()" --> t:3: bad
 line "local function f()\n return op.nothing(x)\n end\n f()" --> t:3: there
 line "local function f()\n return nothing(x)\n end\n f()" --> t:3: attempt
 line "return coroutine.wrap(function()\n return op.matmul(x, w)\n end)()" --> t:3: matmul
+-- A coroutine that is an operator has no line of its own: that of who runs it.
+line "return coroutine.wrap(op.matmul)(x, w)" --> t:2: matmul
+line "local function f()\n return coroutine.wrap(op.matmul)(x, w)\n end\n f()" --> t:3: matmul
+line "local y = coroutine.wrap(op.matmul)(x, w)" --> t:2: matmul
+line "local ok, why = pcall(coroutine.wrap(op.matmul), x, w)\n error(why, 0)" --> t:2: matmul
+line "local c = coroutine.create(op.matmul)\n local ok, why = coroutine.resume(c, x, w)\n error(why, 0)" --> t:3: matmul
+line "local c = coroutine.create(x.matmul)\n error(select(2, coroutine.resume(c, x, w)), 0)" --> t:3: matmul
+line "return coroutine.wrap(coroutine.wrap(op.matmul))(x, w)" --> t:2: matmul
+local co = coroutine.wrap(3) --! bad argument #1 to 'wrap' (function expected, got number)
 line "local ok, why = pcall(function()\n return op.matmul(x, w)\n end)\n error(why, 0)" --> t:3: matmul
 line "local ok, why = xpcall(function()\n return op.matmul(x, w)\n end, function(e) return e end)\n error(why, 0)" --> t:3: matmul
 line "local f = loadstring('\\nlocal a, b = ... return a:matmul(b)', '=t')\n f(x, w)" --> t:2: matmul

@@ -155,11 +155,13 @@ local function interrupted(code, seconds)
 end
 interrupted([[os.execute "sleep 60"]], 0.5) --> 130, :1: os.execute: interrupted
 interrupted([[local op = require "tessera".op op.svd(op.normal({1500, 1500}, {seed = 1}))]], 1) --> 130, :1: svd: interrupted
-interrupted([[local op = require "tessera".op local function loop() while true do op.ones(9) end end xpcall(loop, function(e) for i = 1, 50 do tostring(i) end return e end) loop()]], 0.5) --> 130, :1: ones: interrupted
+local status, said = interrupted([[local op = require "tessera".op local function loop() while true do op.ones(9) end end error(select(2, xpcall(loop, function(e) for i = 1, 50 do tostring(i) end return e end)), 0)]], 0.5)
+status --> 130
+said:match "^:1: .*interrupted$" ~= nil --> true
 local training = [[local t = require "tessera" local m = t.nn.Linear(4, 2)
 local step = t.graph.training_step(m, function(m, x) return m(x):square():sum() end, t.optim.Adam(m:parameters()))
 local x = t.op.ones { 3, 4 } while true do step(x) end]]
-local status, said = interrupted(training, 0.7)
+status, said = interrupted(training, 0.7)
 status --> 130
 said:match "^:3: .*interrupted$" ~= nil --> true
 tiers.run [[print(os.execute("exit 3"), os.execute(), os.execute("true"))]] --> 768	1	0

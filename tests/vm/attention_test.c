@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "tests/skip.h"
 #include "vm/drive/attention.h"
 
 static int failures, checks;
@@ -242,6 +243,7 @@ int main(void) {
       {1, 2, 2, 150, 260, 6, 5, 64, false, false, true, 0},
       {2, 2, 2, 140, 140, 6, 5, 0, true, true, true, 1},
       {1, 1, 1, 20, 4200, 64, 64, 0, true, false, false, 0}};
+  skip_isas();
   base = ts_kernels_use("base");
   for (int type = 0; type < 2; type++) {
     f32 = type == 0;

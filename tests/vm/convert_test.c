@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/skip.h"
 #include "vm/kernels/convert.h"
 
 typedef long double Real;
@@ -355,6 +356,7 @@ static void add_set(const char *isa, void fill(TsConvertKernels *)) {
 }
 
 int main(void) {
+  skip_isas();
   add_set("base", ts_kernels_convert_base);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     add_set("avx2", ts_kernels_convert_avx2);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "devices/cpu_pool.h"
+#include "tests/skip.h"
 #include "vm/core/copy.h"
 
 static int failures;
@@ -284,6 +285,7 @@ static void suite(const char *name, void copy(TsCopyKernels *),
 }
 
 int main(void) {
+  skip_isas();
   ts_cpu_set_threads(2);
   suite("base", ts_kernels_copy_base, ts_kernels_convert_base);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/skip.h"
 #include "vm/fft/fft.h"
 
 typedef struct Num {
@@ -403,6 +404,7 @@ static void add_set(int has, void (*fill)(TsFftKernels *), const char *name) {
 }
 
 int main(void) {
+  skip_isas();
   setvbuf(stdout, NULL, _IOLBF, 0);
   add_set(__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"),
           ts_kernels_fft_avx512, "avx512");

@@ -273,6 +273,7 @@ void conj(const float _Complex *z, float _Complex *w, int n) { for (int i = 0; i
   has_cc = os.execute(("gcc -shared -fPIC -include stddef.h -o %s/own.so %s/own.c 2>/dev/null"):format(dir, dir)) == 0
 end
 local own = has_cc and function(symbol, signature, options) return op.foreign(dir .. "/own.so", symbol, signature, options) end
+if not own then print "skipped: no C compiler: functions of C of our own" end
 local function compiled(f) if own then return f() end return true end
 local function scales()
   local scale = own("scale", "void (const f32 *x, f32 *y, i64 rows = x.shape[0], i32 columns = x.shape[-1], f64 by = 2, bool minus = 0)")

@@ -11,6 +11,7 @@
 
 #include "devices/cpu_pool.h"
 #include "devices/work.h"
+#include "tests/skip.h"
 #include "vm/gemm/gemm.h"
 
 /* ---- random numbers, and the pool ---- */
@@ -460,6 +461,7 @@ static const int64_t large[][4] = {{1, 191, 65, 513}, {1, 193, 33, 9},   {1, 17,
 int main(int argc, char **argv) {
   int rounds = argc > 1 ? atoi(argv[1]) : 40, bad = 0, n_isas = 0, n_cases = 0;
   if (argc > 2) seed = strtoull(argv[2], NULL, 10);
+  skip_isas();
   Isa isas[3] = {{"base", {0}}};
   ts_kernels_gemm_base(&isas[n_isas++].k);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {

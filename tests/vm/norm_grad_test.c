@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/skip.h"
 #include "vm/rows/norm_walk.h"
 
 enum { ROWS = 7, LEAF = 4096 };
@@ -170,6 +171,7 @@ static void test(const Case *c) {
 }
 
 int main(void) {
+  skip_isas();
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
     ts_kernels_rows_grad_avx512(&kernels[0]);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/skip.h"
 #include "vm/kernels/pointwise/complex.h"
 
 typedef long double Real;
@@ -373,6 +374,7 @@ static void add_set(const char *isa, void fill(TsPointwiseComplexKernels *)) {
 int main(int argc, char **argv) {
   (void)argv;
   verbose = argc > 1;
+  skip_isas();
   add_set("base", ts_kernels_pointwise_complex_base);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     add_set("avx2", ts_kernels_pointwise_complex_avx2);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/skip.h"
 #include "vm/kernels/pointwise/int.h"
 
 typedef __int128 Big;
@@ -245,6 +246,7 @@ static void suite(const char *name, void fill(TsPointwiseIntKernels *)) {
 }
 
 int main(void) {
+  skip_isas();
   suite("base", ts_kernels_pointwise_int_base);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
     suite("avx2", ts_kernels_pointwise_int_avx2);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/skip.h"
 #include "vm/core/kernels.h"
 
 enum { N = 1024 };
@@ -138,6 +139,7 @@ int main(void) {
   static const char *const name[] = {"base", "avx2", "avx512"};
   static Results first, r;
   bool have = false;
+  skip_isas();
   for (int i = 0; i < 3; i++) {
     const TsKernels *k = ts_kernels_use(name[i]);
     if (!k) continue;

@@ -1,6 +1,7 @@
 /* Reductions against a scalar reading of the order in numerics: bit for bit, for every
  * instruction set, thread count and layout; and their accuracy against long double. */
 #include "devices/cpu_pool.h"
+#include "tests/skip.h"
 #include "vm/rows/reduce.h"
 
 #include <math.h>
@@ -548,6 +549,7 @@ static void test_accuracy(void) {
 }
 
 int main(void) {
+  skip_isas();
   isa_ok[0] = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl");
   isa_ok[1] = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

@@ -2,6 +2,7 @@
  * every instruction set, thread count and layout. exp, log and log1p are defined (and
  * tested) elsewhere: they come from the portable kernels, one element at a time. */
 #include "devices/cpu_pool.h"
+#include "tests/skip.h"
 #include "vm/rows/rows.h"
 #include "vm/drive/scan.h"
 
@@ -393,6 +394,7 @@ static void test_accuracy(void) {
       ts_kernels_convert_##set(&converts[i]), ts_kernels_copy_##set(&copies[i])
 
 int main(void) {
+  skip_isas();
   isa_ok[0] = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl");
   isa_ok[1] = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

@@ -151,8 +151,8 @@ int ts_exec_sgd_step(TsCall *call) {
 static int set_adam(TsCall *call, Job *j) {
   const TsAttr *a = call->attr;
   j->fn = call->ctx->k->optim.adam[wide_index(call)];
-  Clock now = clock_of(call, a[0].f, a[5].i);
-  double lr = now.lr, b1 = a[1].f, b2 = a[2].f, decay = a[4].f;
+  Clock now = clock_of(call, a[0].f, a[1].i);
+  double lr = now.lr, b1 = a[2].f, b2 = a[3].f, decay = a[5].f;
   int64_t t = now.step;
   if (t < 1)
     return ts_error_set(&call->ctx->err, TS_ERR_value, "adam_step: step %lld; the first is 1",
@@ -162,7 +162,7 @@ static int set_adam(TsCall *call, Job *j) {
                           .rest1 = 1 - b1,
                           .beta2 = b2,
                           .rest2 = 1 - b2,
-                          .eps = a[3].f,
+                          .eps = a[4].f,
                           .correction = 1 / sqrt(1 - power(b2, t)),
                           .decay = decay,
                           .decoupled = (int)a[6].i};

@@ -34,8 +34,9 @@ static int64_t numel(const Job *j, int i) { return ts_meta_numel(&j->n->in[i]->m
 static int src(Job *j) {
   const TsMeta *index = &j->n->in[1]->meta;
   bool by_element = j->n->op == TS_OP_scatter || j->n->op == TS_OP_scatter_add;
-  return by_element ? ts_steps_in_spread(&j->x, j->of_src, index)
-                    : ts_steps_in(&j->x, j->of_src, NULL);
+  return by_element
+             ? ts_steps_in_spread(&j->x, j->of_src, index, (TsDtype)j->n->out[0].meta.dtype)
+             : ts_steps_in(&j->x, j->of_src, NULL);
 }
 
 /* ---- steps */
@@ -99,7 +100,13 @@ static bool adds(TsDtype d) {
   }
 }
 
-static bool is_type(const TsNode *n, int i, TsDtype d) { return n->in[i]->meta.dtype == d; }
+/* Bare numbers become of the result's type, if they fit it. */
+static bool is_type(const TsNode *n, int i, TsDtype d) {
+  TsError err = {0};
+  if (n->in[i]->node->op != TS_NODE_number) return n->in[i]->meta.dtype == d;
+  return !ts_dtype_is(d, TS_KIND_C) &&
+         !ts_dtype_check_number(d, n->in[i]->node->number, "", &err);
+}
 
 /* Of elements along an axis of equal rank. */
 static Steps *scatter(Job *j, TsDtype d) {
@@ -139,7 +146,7 @@ static Steps *meet_slices(Job *j, TsStepsAxis a) {
 static Steps *index_add(Job *j, TsDtype d) {
   const TsNode *n = j->n;
   const TsMeta *y = &n->out[0].meta;
-  if (!adds(d) || !is_type(n, 0, d) || !is_type(n, 2, d) || !y->ndim) return NULL;
+  if (!adds(d) || !is_type(n, 0, d) || n->in[2]->meta.dtype != d || !y->ndim) return NULL;
   j->s.meet = MEET_sum, j->of_src = 2;
   return meet_slices(j, ts_steps_axis(y, n->attr[0].i));
 }

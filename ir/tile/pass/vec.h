@@ -201,7 +201,7 @@ typedef struct VecFold {
   VecRoot *root;
   VecFoldKind kind;
   int op;        /* of the statement */
-  TsDtype dtype; /* of the operand */
+  TsDtype dtype; /* of the partial results */
   TsDtype bits;  /* the integer of its size */
   int parts;     /* vectors of one partial result */
   int copies;    /* partial results */

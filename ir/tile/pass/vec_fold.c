@@ -26,6 +26,8 @@ void ts_tile_vec_fold_of(TsVec *v, VecFold *f, VecRoot *r) {
     ts_tile_vec_fail(v, r->stmt, "a reduction of this type");
   f->parts = f->copies = 1;
   if (f->dtype == TS_DT_bool) f->dtype = TS_DT_u8;
+  if (adds)
+    f->dtype = (TsDtype)ts_dtypes[f->dtype].accum; /* of integers i64, which they may need */
   f->bits = bits_type(f->dtype);
   if (is_arg(f->op))
     f->kind = VEC_ARG, f->parts = 2;
@@ -72,7 +74,7 @@ TsTileVal ts_tile_vec_fold_start(TsVec *v, const VecFold *f, int part, const TsT
     return part ? integer(v, TS_DT_i64, 0, like) : integer(v, f->bits, low_of(f->bits), like);
   case VEC_FREE: break;
   }
-  if (f->op == TS_TILE_sum || f->op == TS_TILE_prod)
+  if (f->op == TS_TILE_sum || f->op == TS_TILE_prod || f->op == TS_TILE_pairs)
     return integer(v, f->dtype, f->op == TS_TILE_prod, like);
   return integer(v, f->dtype, f->op == TS_TILE_max ? low_of(f->dtype) : high_of(f->dtype),
                  like);
@@ -152,7 +154,7 @@ static void step_arg(TsVec *v, VecFold *f, int slot, TsTileVal x, TsTileVal inde
 void ts_tile_vec_fold_step(TsVec *v, VecFold *f, int slot, TsTileVal x, TsTileVal index) {
   if (!x) return;
   ts_tile_vec_line(v, f->root);
-  if (x->type.dtype == TS_DT_bool) x = ts_tile_cast(&v->b, x, TS_DT_u8);
+  if (x->type.dtype == TS_DT_bool || f->kind == VEC_FREE) x = ts_tile_cast(&v->b, x, f->dtype);
   if (f->kind == VEC_ORDER)
     step_order(v, f, slot, x);
   else if (f->kind == VEC_ARG)

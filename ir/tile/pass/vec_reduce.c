@@ -461,6 +461,10 @@ void ts_tile_vec_reduce(TsVec *v, VecPass *p) {
 }
 
 /* ---- the end of a sum in two phases: the elements are leaves */
+static TsTileVal addend(TsVec *v, const VecFold *f, const VecRoot *r) {
+  return ts_tile_cast(&v->b, ts_tile_vec_eval(v, r->value, &r->map), f->dtype);
+}
+
 static void pairs_vectors(TsVec *v, VecPass *p, VecFold *f, int64_t n, TsTileVal *x) {
   VecRoot *r = p->root[0];
   int w = p->lanes;
@@ -475,7 +479,7 @@ static void pairs_vectors(TsVec *v, VecPass *p, VecFold *f, int64_t n, TsTileVal
       ts_tile_for(&v->b, ts_tile_vec_int(v, 0), ts_tile_vec_int(v, whole), 1, false, 0, NULL);
   int mark = ts_tile_vec_mark(v);
   ts_tile_vec_at(v, ts_tile_op2(&v->b, TS_OP_mul, l.i, ts_tile_vec_int(v, w)), 0, w, true);
-  TsTileVal y = ts_tile_vec_eval(v, r->value, &r->map);
+  TsTileVal y = addend(v, f, r);
   y = ts_tile_emit1(&v->b, TS_TILE_pairs, 1, &y, &axis, &one);
   ts_tile_vec_counter_push(v, &c, l.i, &y);
   ts_tile_vec_drop(v, mark);
@@ -483,7 +487,7 @@ static void pairs_vectors(TsVec *v, VecPass *p, VecFold *f, int64_t n, TsTileVal
   if (n % w) {
     mark = ts_tile_vec_mark(v);
     ts_tile_vec_at(v, NULL, whole * w, (int)(n % w), true);
-    y = ts_tile_vec_eval(v, r->value, &r->map);
+    y = addend(v, f, r);
     TsTileType t = ts_tile_vector(f->dtype, w);
     y = ts_tile_vec_live(v, y, ts_tile_vec_fold_start(v, f, 0, &t));
     y = ts_tile_emit1(&v->b, TS_TILE_pairs, 1, &y, &axis, &one);
@@ -502,7 +506,7 @@ static void pairs_elements(TsVec *v, VecPass *p, VecFold *f, int64_t n, TsTileVa
   TsTileLoop l = ts_tile_for(&v->b, ts_tile_vec_int(v, 0), size, 1, false, 0, NULL);
   int mark = ts_tile_vec_mark(v);
   v->at.base[axis] = l.i;
-  TsTileVal y = ts_tile_vec_eval(v, r->value, &r->map);
+  TsTileVal y = addend(v, f, r);
   ts_tile_vec_counter_push(v, &c, l.i, &y);
   ts_tile_vec_drop(v, mark);
   ts_tile_for_end(&v->b, &l, NULL, NULL);

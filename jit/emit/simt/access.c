@@ -143,6 +143,11 @@ bool ts_gpu_in_global(const Access *a) {
   return a->memory->type.space != TS_SPACE_local && a->memory->type.space != TS_SPACE_shared;
 }
 
+/* Whether accesses there have predicates. */
+bool ts_gpu_guards(const TsGpuEmit *g, const Access *a) {
+  return g->maker->read_guarded && ts_gpu_in_global(a);
+}
+
 /* A vector is inside or outside as a whole. */
 bool ts_gpu_undivided(const Access *a, int n) {
   int last = a->rank ? a->axis[a->rank - 1] : -1;
@@ -155,8 +160,7 @@ bool ts_gpu_undivided(const Access *a, int n) {
  * fewest instructions that the driver's compiler has to look at. */
 bool ts_gpu_by_predicates(const TsGpuEmit *g, const Access *a) {
   int size = ts_dtypes[a->d].nbytes;
-  return !g->host && ts_gpu_in_global(a) && ts_gpu_along(a) && size <= 8 &&
-         (size & (size - 1)) == 0;
+  return ts_gpu_guards(g, a) && ts_gpu_along(a) && size <= 8 && (size & (size - 1)) == 0;
 }
 
 /* For each of n elements at these coordinates whether it is inside, if valid. */

@@ -9,7 +9,6 @@
  * runs. Rejected: a table in the device's memory (it has to be moved when an address changes,
  * in the order of launches that are recorded), a row of blocks for each run (all would have as
  * many as the largest). */
-#include <stdio.h>
 #include <string.h>
 
 #include "jit/emit/simt/emit.h"
@@ -24,30 +23,14 @@ LLVMTypeRef ts_gpu_batch_type(TsGpuEmit *g) {
 
 void ts_gpu_batch_declare(TsGpuEmit *g) {
   LLVMAttributeRef a = LLVMCreateTypeAttribute(
-      g->e->ctx, LLVMGetEnumAttributeKindForName("byval", 5), ts_gpu_batch_type(g));
+      g->e->ctx, LLVMGetEnumAttributeKindForName(g->maker->by, strlen(g->maker->by)),
+      ts_gpu_batch_type(g));
   LLVMAddAttributeAtIndex(g->e->fn, 1, a);
   a = LLVMCreateEnumAttribute(g->e->ctx, LLVMGetEnumAttributeKindForName("align", 5), 8);
   LLVMAddAttributeAtIndex(g->e->fn, 1, a);
 }
 
-/* Arguments cannot be indexed in LLVM IR without a copy of all of them. */
-static V word(TsGpuEmit *g, V i) {
-  LLVMBuilderRef b = g->e->b;
-  LLVMTypeRef t = i64(g);
-  if (g->host) {
-    V at = LLVMBuildInBoundsGEP2(b, t, g->e->args, &i, 1, "");
-    return LLVMBuildLoad2(b, t, at, "");
-  }
-  char text[200];
-  int n = snprintf(text, sizeof text,
-                   "{ .reg .b64 %%at; mov.b64 %%at, %s_param_0; add.s64 %%at, %%at, $1; "
-                   "ld.param.b64 $0, [%%at]; }",
-                   LLVMGetValueName(g->e->fn));
-  LLVMTypeRef f = LLVMFunctionType(t, &t, 1, 0);
-  V load = LLVMGetInlineAsm(f, text, (size_t)n, "=l,l", 4, 0, 0, LLVMInlineAsmDialectATT, 0);
-  V at = ts_gpu_mul(g, i, 8);
-  return LLVMBuildCall2(b, f, load, &at, 1, "");
-}
+static V word(TsGpuEmit *g, V i) { return g->maker->word(g, i); }
 
 /* The last run whose first block is not behind this one; the table ends with the largest
  * number. */
@@ -65,7 +48,7 @@ static V find_run(TsGpuEmit *g) {
 void ts_gpu_batch_begin(TsGpuEmit *g) {
   TsEmit *e = g->e;
   const TsTile *k = e->k;
-  LLVMTypeRef p = LLVMPointerTypeInContext(e->ctx, (unsigned)g->global);
+  LLVMTypeRef p = LLVMPointerTypeInContext(e->ctx, (unsigned)g->maker->global);
   V run = find_run(g);
   V row = ts_gpu_add(g, ts_gpu_mul(g, run, k->nparam + 1), ts_gpu_i64(g, TS_GPU_BATCH_RUNS));
   e->dim[0] = word(g, ts_gpu_add(g, row, ts_gpu_i64(g, k->nparam)));

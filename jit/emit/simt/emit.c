@@ -345,13 +345,16 @@ static void put_phase(TsGpuEmit *g, int index) {
   ts_gpu_thread_end(g);
 }
 
+static const TsGpuMaker *const maker[] = {
+    [TS_MAKER_nvidia] = &ts_gpu_nvidia, [TS_MAKER_amd] = &ts_gpu_amd};
+
 void ts_gpu_emit(TsEmit *e, void *arg) {
   const TsGpuJob *job = arg;
   size_t n = e->k->nvalue + 1;
   TsGpuEmit *g = ts_emit_take(e, sizeof *g);
-  *g = (TsGpuEmit){.e = e, .plan = job->plan, .host = job->host};
+  *g = (TsGpuEmit){.e = e, .plan = job->plan};
+  g->maker = job->host ? &ts_gpu_host : maker[e->target->maker];
   g->aligned = job->form != TS_GPU_loose, g->batch = job->form == TS_GPU_batch;
-  g->global = job->host ? 0 : 1, g->shared_space = job->host ? 0 : 3;
   g->scalar = ts_emit_take(e, sizeof *g->scalar * n);
   g->memory = ts_emit_take(e, sizeof *g->memory * n);
   g->uses = ts_emit_take(e, n);

@@ -18,19 +18,17 @@
  * computed twice.
  *
  * Control is the same in all threads of a group, so they may meet (ts_gpu_sync) anywhere but
- * in the blocks that guard one access. What differs between a GPU and its emulation on the host
- * is in jit/emit/simt/thread.c. */
+ * in the blocks that guard one access. What makers of GPUs have in ways of their own is a row of
+ * functions each (jit/emit/simt/maker.h); their emulation on the host is such a row too. */
 #ifndef TS_JIT_EMIT_GPU_H
 #define TS_JIT_EMIT_GPU_H
 
 #include "jit/emit/cpu/emit.h"
+#include "jit/emit/simt/maker.h"
 #include "jit/gpu/gpu.h"
 #include "jit/gpu/plan.h"
 
-enum {
-  TS_GPU_ELEMS = 64,         /* most elements of a tile in one thread's registers */
-  TS_GPU_SHARED = 163 << 10, /* of a block of sm_80 */
-};
+enum { TS_GPU_ELEMS = 64 /* most elements of a tile in one thread's registers */ };
 
 /* A coordinate: a number that is known, plus one that is not (NULL: none). */
 typedef struct TsGpuCoord {
@@ -66,16 +64,15 @@ enum { TS_GPU_WRITTEN = 1, TS_GPU_READ = 2 }; /* of TsGpuEmit.uses */
 typedef struct TsGpuEmit {
   TsEmit *e;
   const TsGpuPlan *plan;
-  bool host;                /* for the emulation */
-  bool batch;               /* many runs in one launch */
-  bool aligned;             /* parameters begin at multiples of 16 bytes */
-  int global, shared_space; /* address spaces */
+  const TsGpuMaker *maker; /* of the target, or the emulation */
+  bool batch;              /* many runs in one launch */
+  bool aligned;            /* parameters begin at multiples of 16 bytes */
   const TsGpuPhasePlan *phase;
   int threads;                /* of a group: T */
   LLVMValueRef tid;           /* in the group, i32 */
   LLVMValueRef tid64, lane;   /* lane of the warp, i32 */
   LLVMValueRef shared;        /* the group's shared memory */
-  LLVMValueRef env;           /* host: what the emulator gives */
+  LLVMValueRef env;           /* what the emulator gives */
   LLVMValueRef group;         /* i64, of the groups of a block */
   LLVMValueRef after;         /* i64, 0 once the phase before has written; NULL: it had ended */
   bool follows;               /* the launch before may still run */
@@ -127,6 +124,7 @@ LLVMValueRef ts_gpu_equals(TsGpuEmit *g, LLVMValueRef x, int bits);
 LLVMValueRef ts_gpu_scratch(TsGpuEmit *g, int i);
 /* Bytes of the group's shared memory, at multiples of 16; given back by setting shared_used. */
 int64_t ts_gpu_shared_take(TsGpuEmit *g, int64_t nbytes);
+int64_t ts_gpu_shared_most(const TsGpuEmit *g); /* that a group could have */
 LLVMValueRef ts_gpu_shared_at(TsGpuEmit *g, int64_t offset, LLVMTypeRef elem, LLVMValueRef i);
 
 /* ---- emit_gpu_batch.c: of a kernel of many runs, its table, and whose block this is */

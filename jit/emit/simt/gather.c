@@ -27,7 +27,7 @@ static V gathered(TsGpuEmit *g, const TsTileStmt *s, V valid, V at) {
   }
   V fill = ts_gpu_to_stored(g, d, ts_emit_number(g->e, d, 0, ts_tile_attr(s, "fill")->f)), x;
   Access a = {.memory = s->in[0], .d = d, .width = 1};
-  if (!g->host && ts_gpu_in_global(&a)) {
+  if (ts_gpu_guards(g, &a)) {
     ts_gpu_read_guarded(g, &a, p, 0, ts_gpu_and(g, valid, in), 1, &fill);
     return ts_gpu_from_stored(g, d, fill);
   }

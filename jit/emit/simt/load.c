@@ -82,7 +82,7 @@ static void read_elems(TsGpuEmit *g, const TsTileStmt *s, const Access *a, V val
   if (a->edge) all = ts_gpu_all_inside(g, a, at[0], n, &some);
   if (!all && !valid) {
     read_plain(g, a, at, n, out);
-  } else if (!g->host && ts_gpu_in_global(a) && ts_gpu_undivided(a, n)) {
+  } else if (ts_gpu_guards(g, a) && ts_gpu_undivided(a, n)) {
     memcpy(out, fill, sizeof *out * (size_t)n);
     ts_gpu_read_guarded(g, a, ts_gpu_pointer(g, a, at[0]), 0, ts_gpu_and(g, valid, all), n,
                         out);

@@ -1,9 +1,6 @@
 /* Elements and vectors in memory: of up to 16 bytes where positions allow, elements with
  * predicates at edges. What is read and written there: jit/emit/simt/load.c, _store.c,
  * _gather.c. */
-#include <stdio.h>
-#include <string.h>
-
 #include "jit/emit/simt/memory.h"
 
 typedef LLVMValueRef V;
@@ -57,26 +54,9 @@ static V lane_of(TsGpuEmit *g, V x, int i) {
                                  ts_emit_int(g->e, ts_emit_int_type(g->e, 32, 0), i), "");
 }
 
-/* What all rounds read stays in the first cache. What is read once, and what is written, has no
- * hint: with L1::no_allocate for both a norm took 132 or 137 us, by what ran before it. */
-static V read_hinted(TsGpuEmit *g, V p, bool once, int count) {
-  const char *two[] = {"ld.global.nc.L1::evict_last.v2.b32 {$0, $1}, [$2];",
-                       "ld.global.v2.b32 {$0, $1}, [$2];"};
-  const char *four[] = {"ld.global.nc.L1::evict_last.v4.b32 {$0, $1, $2, $3}, [$4];",
-                        "ld.global.v4.b32 {$0, $1, $2, $3}, [$4];"};
-  const char *text = count == 4 ? four[once] : two[once];
-  const char *constraints = count == 4 ? "=r,=r,=r,=r,l" : "=r,=r,l";
-  LLVMTypeRef i32 = ts_emit_int_type(g->e, 32, 0), list[4] = {i32, i32, i32, i32};
-  LLVMTypeRef all = LLVMStructTypeInContext(g->e->ctx, list, (unsigned)count, 0);
-  LLVMTypeRef from = LLVMTypeOf(p), t = LLVMFunctionType(all, &from, 1, 0);
-  V f = LLVMGetInlineAsm(t, text, strlen(text), constraints, strlen(constraints), g->stays, 0,
-                         LLVMInlineAsmDialectATT, 0);
-  return LLVMBuildCall2(g->e->b, t, f, &p, 1, "");
-}
-
 /* Two or four words of 32 bits in the memory that all blocks see. */
 static bool takes_hints(const TsGpuEmit *g, const Access *a, LLVMTypeRef t) {
-  if (g->host || a->memory->type.space != TS_SPACE_global) return false;
+  if (!g->maker->read_hinted || a->memory->type.space != TS_SPACE_global) return false;
   if (LLVMGetTypeKind(t) != LLVMVectorTypeKind) return false;
   if (LLVMGetVectorSize(t) != 2 && LLVMGetVectorSize(t) != 4) return false;
   LLVMTypeRef word = LLVMGetElementType(t);
@@ -90,7 +70,7 @@ void ts_gpu_read_vector(TsGpuEmit *g, const Access *a, V p, int n, V *out) {
   bool hint = !g->after && (g->once || a->all) && takes_hints(g, a, t);
   for (int i = 0; i < n; i += w) {
     V at = ts_gpu_moved(g, a, p, ts_gpu_i64(g, i));
-    V x = hint ? read_hinted(g, at, g->once, (int)LLVMGetVectorSize(t))
+    V x = hint ? g->maker->read_hinted(g, at, g->once, (int)LLVMGetVectorSize(t))
                : LLVMBuildLoad2(g->e->b, t, at, "");
     if (!hint) LLVMSetAlignment(x, (unsigned)(w * size));
     for (int k = 0; k < w; k++) {
@@ -137,46 +117,24 @@ void ts_gpu_write_vector(TsGpuEmit *g, const Access *a, V p, int n, const V *x) 
 }
 
 /* One vector, `by` bytes behind p, where c holds, else `out` as it is: loads without branches
- * between them are under way together. As text, for LLVM has no such load. */
+ * between them are under way together. */
 void ts_gpu_read_guarded(TsGpuEmit *g, const Access *a, V p, int by, V c, int n, V *out) {
   int per, size = ts_dtypes[a->d].nbytes;
   LLVMBuilderRef b = g->e->b;
   LLVMTypeRef elem = ts_gpu_stored(g, a->d);
   words(g, a, n, &per);
   int count = n / per, bits = 8 * size * per;
-  LLVMTypeRef whole = ts_emit_int_type(g->e, bits < 32 ? 32 : bits, 0), types[6],
-              result = whole;
-  char text[160], constraints[64];
-  const char *r = bits == 64 ? "l" : "r";
-  int at = count > 1
-               ? snprintf(text, sizeof text, "@$%d ld.global.v%d.b%d {", count + 1, count, bits)
-               : snprintf(text, sizeof text, "@$%d ld.global.b%d ", count + 1, bits);
-  for (int i = 0; i < count; i++)
-    at += snprintf(text + at, sizeof text - (size_t)at, i ? ", $%d" : "$%d", i);
-  snprintf(text + at, sizeof text - (size_t)at, "%s, [$%d+%d];", count > 1 ? "}" : "", count,
-           by);
-  at = 0;
-  for (int i = 0; i < count; i++) at += snprintf(constraints + at, 8, i ? ",=%s" : "=%s", r);
-  at += snprintf(constraints + at, 8, ",l,b");
-  V in[6] = {p, c};
-  types[0] = LLVMTypeOf(p), types[1] = LLVMTypeOf(c);
+  LLVMTypeRef whole = ts_emit_int_type(g->e, bits < 32 ? 32 : bits, 0);
+  V old[4];
   for (int i = 0; i < count; i++) {
-    at += snprintf(constraints + at, 8, ",%d", i);
     V x = packed(g, out + i * per, per, size, whole);
     if (per == 1) {
       x = LLVMBuildBitCast(b, x, ts_emit_int_type(g->e, 8 * size, 0), "");
       if (size < 4) x = LLVMBuildZExt(b, x, whole, "");
     }
-    in[2 + i] = x, types[2 + i] = whole;
+    old[i] = x;
   }
-  if (count > 1) {
-    LLVMTypeRef list[4] = {whole, whole, whole, whole};
-    result = LLVMStructTypeInContext(g->e->ctx, list, (unsigned)count, 0);
-  }
-  LLVMTypeRef ft = LLVMFunctionType(result, types, (unsigned)(2 + count), 0);
-  V f = LLVMGetInlineAsm(ft, text, strlen(text), constraints, strlen(constraints), 1, 0,
-                         LLVMInlineAsmDialectATT, 0);
-  V y = LLVMBuildCall2(b, ft, f, in, (unsigned)(2 + count), "");
+  V y = g->maker->read_guarded(g, p, by, c, count, bits, old);
   for (int i = 0; i < n; i++) {
     V w = count > 1 ? LLVMBuildExtractValue(b, y, (unsigned)(i / per), "") : y;
     if (i % per) w = LLVMBuildLShr(b, w, ts_emit_int(g->e, whole, i % per * 8 * size), "");
@@ -189,14 +147,7 @@ void ts_gpu_read_guarded(TsGpuEmit *g, const Access *a, V p, int by, V c, int n,
 void ts_gpu_write_guarded(TsGpuEmit *g, const Access *a, V p, int by, V c, V x) {
   int size = ts_dtypes[a->d].nbytes;
   LLVMBuilderRef b = g->e->b;
-  char text[64], constraints[16];
-  V in[3] = {p, LLVMBuildBitCast(b, x, ts_emit_int_type(g->e, 8 * size, 0), ""), c};
-  if (size < 4) in[1] = LLVMBuildZExt(b, in[1], ts_emit_int_type(g->e, 32, 0), "");
-  snprintf(text, sizeof text, "@$2 st.global.b%d [$0+%d], $1;", 8 * size, by);
-  snprintf(constraints, sizeof constraints, "l,%s,b", size == 8 ? "l" : "r");
-  LLVMTypeRef types[3] = {LLVMTypeOf(in[0]), LLVMTypeOf(in[1]), LLVMTypeOf(in[2])};
-  LLVMTypeRef ft = LLVMFunctionType(LLVMVoidTypeInContext(g->e->ctx), types, 3, 0);
-  V f = LLVMGetInlineAsm(ft, text, strlen(text), constraints, strlen(constraints), 1, 0,
-                         LLVMInlineAsmDialectATT, 0);
-  LLVMBuildCall2(b, ft, f, in, 3, "");
+  x = LLVMBuildBitCast(b, x, ts_emit_int_type(g->e, 8 * size, 0), "");
+  if (size < 4) x = LLVMBuildZExt(b, x, ts_emit_int_type(g->e, 32, 0), "");
+  g->maker->write_guarded(g, p, by, c, size, x);
 }

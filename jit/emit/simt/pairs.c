@@ -4,7 +4,7 @@
 
 typedef LLVMValueRef V;
 
-enum { WARP = 32, MOST = 8 }; /* sums that a thread takes at the end */
+enum { WARP = TS_GPU_WARP, MOST = 8 }; /* sums that a thread takes at the end */
 
 /* By way of shared memory, level by level, all threads having read before one writes. */
 static void by_levels(TsGpuEmit *g, const TsTileStmt *s) {

@@ -7,7 +7,7 @@
 
 typedef LLVMValueRef V;
 
-enum { WARP = 32 };
+enum { WARP = TS_GPU_WARP };
 
 typedef struct Places {
   TsGpuEmit *g;

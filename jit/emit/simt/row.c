@@ -17,7 +17,7 @@
 
 typedef LLVMValueRef V;
 
-enum { WARP = 32, TOGETHER = 4 /* sums for which threads meet once */ };
+enum { WARP = TS_GPU_WARP, TOGETHER = 4 /* sums for which threads meet once */ };
 
 static V lane64(TsGpuEmit *g) {
   return LLVMBuildZExt(g->e->b, g->lane, ts_emit_int_type(g->e, 64, 0), "");

@@ -3,8 +3,6 @@
  *
  * NaN is one value, so what chooses between NaN and something else may as well compute it. */
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "jit/emit/simt/emit.h"
 
@@ -114,13 +112,6 @@ static V power(TsGpuEmit *g, V k) {
   return LLVMBuildBitCast(b, u, ts_emit_elem(g->e, TS_DT_f32), "");
 }
 
-static V of_two(TsGpuEmit *g, const char *text, V x, V k) {
-  LLVMTypeRef f32 = LLVMTypeOf(x), in[2] = {f32, LLVMTypeOf(k)};
-  LLVMTypeRef t = LLVMFunctionType(f32, in, 2, 0);
-  V f = LLVMGetInlineAsm(t, text, strlen(text), "=f,f,r", 6, 0, 0, LLVMInlineAsmDialectATT, 0);
-  return LLVMBuildCall2(g->e->b, t, f, (V[]){x, k}, 2, "");
-}
-
 /* The n of e^x for an x that is never positive: -150 to 0, beside a factor near 1. Gives the
  * largest of the row, which x is below; NULL: another n. */
 static const TsTileStmt *low_of(const TsTileValue *n) {
@@ -151,15 +142,8 @@ static bool is_gate(const TsTileValue *k) {
 /* 2^(n + far), which is a normal number, and 2^-far, whose product is the one that rounds. */
 static V scale_far(TsGpuEmit *g, V x, V k, int far) {
   LLVMBuilderRef b = g->e->b;
-  unsigned up = (127u + (unsigned)far) << 23, down = (127u - (unsigned)far) << 23;
-  char text[160];
-  snprintf(text, sizeof text,
-           "{ .reg .b32 a; .reg .f32 y; shl.b32 a, $2, 23;"
-           " add.s32 a, a, 0x%08x; mul.rn.f32 y, $1, a;"
-           " mul.rn.f32 $0, y, 0f%08X; }",
-           up, down);
-  if (!g->host) return of_two(g, text, x, k);
-  V y = LLVMBuildAdd(b, LLVMBuildShl(b, k, i32(g, 23), ""), i32(g, up), "");
+  if (g->maker->scale_far) return g->maker->scale_far(g, x, k, far);
+  V y = LLVMBuildAdd(b, LLVMBuildShl(b, k, i32(g, 23), ""), i32(g, (127 + far) << 23), "");
   y = LLVMBuildBitCast(b, y, LLVMTypeOf(x), "");
   return LLVMBuildFMul(b, LLVMBuildFMul(b, x, y, ""),
                        ts_emit_number(g->e, TS_DT_f32, 0, ldexp(1, -far)), "");
@@ -171,16 +155,10 @@ static V scale_gate(TsGpuEmit *g, V x, V k) { return scale_far(g, x, k, 64); }
 static V scale_low(TsGpuEmit *g, V x, V k) { return scale_far(g, x, k, 32); }
 
 /* Two factors, the first of which is exact. What magic adds is even and far above the bits that
- * become exponents. A GPU gets it as text: LLVM's search for common parts of sums takes a time
- * that grows with their square. */
+ * become exponents. */
 static V scale_by_two(TsGpuEmit *g, V x, V k) {
-  static const char text[] =
-      "{ .reg .b32 a, b; .reg .f32 y; shr.s32 a, $2, 1; sub.s32 b, $2, a;"
-      " shl.b32 a, a, 23; shl.b32 b, b, 23; add.s32 a, a, 0x3f800000;"
-      " add.s32 b, b, 0x3f800000; mul.rn.f32 y, $1, a;"
-      " mul.rn.f32 $0, y, b; }";
   LLVMBuilderRef b = g->e->b;
-  if (!g->host) return of_two(g, text, x, k);
+  if (g->maker->scale_by_two) return g->maker->scale_by_two(g, x, k);
   V half = LLVMBuildAShr(b, k, i32(g, 1), "");
   V y = LLVMBuildFMul(b, x, power(g, half), "");
   return LLVMBuildFMul(b, y, power(g, LLVMBuildSub(b, k, half, "")), "");
@@ -224,36 +202,29 @@ static bool is_gate_sum(const TsTileStmt *sum) {
   return low && (int32_t)ts_tile_attr(low, "value")->i == -100 && is_gate(most->in[2]);
 }
 
-/* What the driver's compiler makes of 1 / x for an x that is neither large nor small, without
- * the branch that finds out. */
+/* Neither large nor small. */
 static bool is_moderate(const TsTileValue *v) {
   Range x;
   return range_of(v, 0, &x) && x.low > 0x1p-100 && x.high < 0x1p100;
 }
 
 static V quotient(TsGpuEmit *g, const TsTileStmt *s, V *in) {
-  static const char text[] = "{ .reg .f32 n, r, e; neg.f32 n, $1; rcp.approx.ftz.f32 r, $1;"
-                             " fma.rn.f32 e, n, r, 0f3F800000; fma.rn.f32 $0, r, e, r; }";
   double one;
-  if (g->host || !number_of(s->in[0], &one) || one != 1) return NULL;
+  if (!g->maker->inverse || !number_of(s->in[0], &one) || one != 1) return NULL;
   if (!is_gate_sum(made_by(s->in[1], TS_OP_add)) && !is_moderate(s->in[1])) return NULL;
-  LLVMTypeRef f32 = LLVMTypeOf(in[1]), t = LLVMFunctionType(f32, &f32, 1, 0);
-  V f = LLVMGetInlineAsm(t, text, sizeof text - 1, "=f,f", 4, 0, 0, LLVMInlineAsmDialectATT, 0);
-  return LLVMBuildCall2(g->e->b, t, f, &in[1], 1, "");
+  return g->maker->inverse(g, in[1]);
 }
 
 /* Where no other number is rounded with it: the conversion of one alone has a quarter of the
  * speed of that of two. */
 static V round_single(TsGpuEmit *g, V x) {
-  V in[2] = {ts_emit_number(g->e, TS_DT_f32, 0, 0), x};
-  V pair = ts_emit_call(g->e, "llvm.nvvm.ff2bf16x2.rn", 0, NULL, 2, in);
-  pair = LLVMBuildBitCast(g->e->b, pair, ts_emit_int_type(g->e, 32, 0), "");
+  V pair = g->maker->round_two(g, ts_emit_number(g->e, TS_DT_f32, 0, 0), x);
   return LLVMBuildTrunc(g->e->b, pair, ts_emit_elem(g->e, TS_DT_bf16), "");
 }
 
 V ts_gpu_short_form(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   TsDtype to = (TsDtype)s->out[0]->type.dtype;
-  if (s->op == TS_TILE_cast && to == TS_DT_bf16 && !g->host &&
+  if (s->op == TS_TILE_cast && to == TS_DT_bf16 && g->maker->round_two &&
       s->in[0]->type.dtype == TS_DT_f32) {
     if (g->single) return round_single(g, in[0]);
     V h = LLVMBuildFPTrunc(g->e->b, in[0], LLVMBFloatTypeInContext(g->e->ctx), "");
@@ -266,13 +237,9 @@ V ts_gpu_short_form(TsGpuEmit *g, const TsTileStmt *s, V *in) {
 }
 
 V ts_gpu_function(TsGpuEmit *g, int op, V x) {
-  const char *text = op == TS_TILE_ex2   ? "ex2.approx.ftz.f32 $0, $1;"
-                     : op == TS_TILE_lg2 ? "lg2.approx.ftz.f32 $0, $1;"
-                                         : "rcp.approx.ftz.f32 $0, $1;";
-  LLVMTypeRef f32 = LLVMTypeOf(x), t = LLVMFunctionType(f32, &f32, 1, 0);
-  if (g->host) ts_emit_fail(g->e, "%s is an instruction of GPUs", ts_tile_op_name(op));
-  V f = LLVMGetInlineAsm(t, text, strlen(text), "=f,f", 4, 0, 0, LLVMInlineAsmDialectATT, 0);
-  return LLVMBuildCall2(g->e->b, t, f, &x, 1, "");
+  if (!g->maker->function)
+    ts_emit_fail(g->e, "%s is an instruction of GPUs", ts_tile_op_name(op));
+  return g->maker->function(g, op, x);
 }
 
 /* ---- two at once */
@@ -287,8 +254,6 @@ static V rounded_from(TsGpuEmit *g, V x) {
 }
 
 V ts_gpu_short_pair(TsGpuEmit *g, V low, V high) {
-  V in[2] = {rounded_from(g, high), rounded_from(g, low)};
-  if (g->host || !in[0] || !in[1]) return NULL;
-  V pair = ts_emit_call(g->e, "llvm.nvvm.ff2bf16x2.rn", 0, NULL, 2, in);
-  return LLVMBuildBitCast(g->e->b, pair, ts_emit_int_type(g->e, 32, 0), "");
+  V x = rounded_from(g, high), y = rounded_from(g, low);
+  return g->maker->round_two && x && y ? g->maker->round_two(g, x, y) : NULL;
 }

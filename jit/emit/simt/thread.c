@@ -1,13 +1,11 @@
-/* Threads of a group: who they are, how they meet, what they share; small pieces of IR. Here,
- * and nowhere else, a GPU and its emulation on the host differ. */
+/* Threads of a group: who they are, how they meet, what they share; small pieces of IR. What
+ * makers have in their own ways is in their files (jit/emit/simt/maker.h). */
 #include <stdio.h>
 #include <string.h>
 
 #include "jit/emit/simt/emit.h"
 
 typedef LLVMValueRef V;
-
-enum { KERNEL_CALL = 71 }; /* LLVM's calling convention of PTX kernels */
 
 static LLVMTypeRef i32(TsGpuEmit *g) { return ts_emit_int_type(g->e, 32, 0); }
 static LLVMTypeRef i64(TsGpuEmit *g) { return ts_emit_int_type(g->e, 64, 0); }
@@ -94,57 +92,19 @@ void ts_gpu_if_end(TsGpuEmit *g, LLVMBasicBlockRef after) {
 }
 
 /* ---- functions */
-static V special(TsGpuEmit *g, const char *name) {
-  return ts_emit_call(g->e, name, 0, NULL, 0, NULL);
-}
-
-static V read_at(TsGpuEmit *g, LLVMTypeRef t, V list, int i) {
+V ts_gpu_read_at(TsGpuEmit *g, LLVMTypeRef t, V list, int i) {
   V at = ts_gpu_i64(g, i);
   return LLVMBuildLoad2(g->e->b, t, LLVMBuildInBoundsGEP2(g->e->b, t, list, &at, 1, ""), "");
 }
 
-/* Kernels on sm_90 and newer may begin while the launch before still runs. A phase behind another
- * one of its kernel waits before it reads; addresses come out of the waiting, so that no load is
- * moved before it. The first phase reads at once and waits before it writes (TsLaunch.ahead).
- * Blocks say that the next launch may come: before phases of their own kernel at their begin,
- * others when they have waited, since that launch relies on all before this one being over. */
-static V control(TsGpuEmit *g, const char *text, const char *constraints, LLVMTypeRef out) {
-  LLVMTypeRef t = LLVMFunctionType(out, NULL, 0, 0);
-  V f = LLVMGetInlineAsm(t, text, strlen(text), constraints, strlen(constraints), 1, 0,
-                         LLVMInlineAsmDialectATT, 0);
-  return LLVMBuildCall2(g->e->b, t, f, NULL, 0, "");
-}
-
-/* By the last blocks alone: to say it takes 1.2 ns a block, whichever processor it is on, and those
- * before have ended by then, which says the same. */
-static void say_next(TsGpuEmit *g) {
-  enum { LAST = 2048 }; /* as many as run at a time */
-  static const char text[] = "@$0 griddepcontrol.launch_dependents;", how[] = "b,~{memory}";
-  LLVMBuilderRef b = g->e->b;
-  V all = special(g, "llvm.nvvm.read.ptx.sreg.nctaid.x"),
-    this = special(g, "llvm.nvvm.read.ptx.sreg.ctaid.x");
-  V left = LLVMBuildSub(b, all, this, "");
-  V in = LLVMBuildICmp(b, LLVMIntULE, left, ts_emit_int(g->e, i32(g), LAST), "");
-  LLVMTypeRef from = LLVMTypeOf(in),
-              t = LLVMFunctionType(LLVMVoidTypeInContext(g->e->ctx), &from, 1, 0);
-  V f = LLVMGetInlineAsm(t, text, sizeof text - 1, how, sizeof how - 1, 1, 0,
-                         LLVMInlineAsmDialectATT, 0);
-  LLVMBuildCall2(b, t, f, &in, 1, "");
-}
-
-static bool is_last(const TsGpuEmit *g) {
-  return g->phase == &g->plan->phase[g->plan->nphase - 1];
+static V special(TsGpuEmit *g, const char *name) {
+  return ts_emit_call(g->e, name, 0, NULL, 0, NULL);
 }
 
 static void order_phases(TsGpuEmit *g) {
-  bool first = g->phase == g->plan->phase;
   g->after = NULL, g->followed = NULL, g->awaited = false;
-  g->follows = !g->batch && ts_target_has(g->e->target, TS_UNIT_early);
-  if (!g->follows) return;
-  if (!first)
-    g->after = control(g, "griddepcontrol.wait; mov.u64 $0, 0;", "=l,~{memory}", i64(g));
-  if (!first || !is_last(g)) say_next(g);
-  g->follows = first;
+  g->follows = !g->batch && g->maker->order && ts_target_has(g->e->target, TS_UNIT_early);
+  if (g->follows) g->maker->order(g);
 }
 
 /* To wait again costs nothing, so what comes in another block of code need not know. */
@@ -152,8 +112,7 @@ void ts_gpu_await_last(TsGpuEmit *g) {
   LLVMBasicBlockRef here = LLVMGetInsertBlock(g->e->b);
   if (!g->follows || g->followed == here) return;
   g->followed = here;
-  control(g, "griddepcontrol.wait;", "~{memory}", LLVMVoidTypeInContext(g->e->ctx));
-  if (is_last(g)) say_next(g);
+  g->maker->await_last(g);
 }
 
 static V behind(TsGpuEmit *g, V p) {
@@ -161,56 +120,38 @@ static V behind(TsGpuEmit *g, V p) {
   return LLVMBuildInBoundsGEP2(g->e->b, ts_emit_int_type(g->e, 8, 0), p, &g->after, 1, "");
 }
 
-static void begin_device(TsGpuEmit *g, const char *name) {
+void ts_gpu_begin(TsGpuEmit *g, const char *name) {
   TsEmit *e = g->e;
   const TsTile *k = e->k;
+  const TsGpuMaker *m = g->maker;
   int n = g->batch ? 1 : k->nparam + g->nscratch, own = g->batch; /* sizes of each run */
   LLVMTypeRef *in = ts_emit_take(e, sizeof *in * (size_t)(n + k->ndim + 1));
-  for (int i = 0; i < n; i++) in[i] = pointer(g, g->batch ? 0 : g->global);
+  for (int i = 0; i < n; i++) in[i] = pointer(g, g->batch ? m->table : m->global);
   for (int i = own; i < k->ndim; i++) in[n + i - own] = i64(g);
   LLVMTypeRef t =
       LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), in, (unsigned)(n + k->ndim - own), 0);
   e->fn = LLVMAddFunction(e->module, name, t);
-  LLVMSetFunctionCallConv(e->fn, KERNEL_CALL);
+  LLVMSetFunctionCallConv(e->fn, m->call);
   if (g->batch) ts_gpu_batch_declare(g);
-  ts_emit_launch(e, "nvvm.maxntid", "maxntidx", g->threads * g->phase->rounds);
-  if (g->phase->registers) ts_emit_launch(e, "nvvm.maxnreg", "maxnreg", g->phase->registers);
+  m->kernel(g);
   LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, e->fn, ""));
   order_phases(g);
   for (int i = own; i < k->ndim; i++) e->dim[i] = LLVMGetParam(e->fn, (unsigned)(n + i - own));
   for (int i = 0; !g->batch && i < k->nparam; i++)
     ts_gpu_memory_begin(g, k->param[i], behind(g, LLVMGetParam(e->fn, (unsigned)i)));
-  g->tid = special(g, "llvm.nvvm.read.ptx.sreg.tid.x");
-  g->block = LLVMBuildZExt(e->b, special(g, "llvm.nvvm.read.ptx.sreg.ctaid.x"), i64(g), "");
+  g->tid = special(g, m->thread);
+  g->block = LLVMBuildZExt(e->b, special(g, m->block), i64(g), "");
   V memory = LLVMGetNamedGlobal(e->module, "shared");
   if (!memory) {
-    memory =
-        LLVMAddGlobalInAddressSpace(e->module, LLVMArrayType2(ts_emit_int_type(e, 8, 0), 0),
-                                    "shared", (unsigned)g->shared_space);
+    memory = LLVMAddGlobalInAddressSpace(
+        e->module, LLVMArrayType2(ts_emit_int_type(e, 8, 0), 0), "shared", (unsigned)m->shared);
     LLVMSetAlignment(memory, 16);
   }
   g->shared = memory;
 }
 
-/* void phase(void **arg, int64_t *dim, int64_t block, int32_t thread, void *shared,
- * void *env) */
-static void begin_host(TsGpuEmit *g, const char *name) {
-  TsEmit *e = g->e;
-  LLVMTypeRef p = pointer(g, 0), in[] = {p, p, i64(g), i32(g), p, p};
-  e->fn = LLVMAddFunction(e->module, name,
-                          LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), in, 6, 0));
-  ts_emit_attribute(e, "target-cpu", e->target->cpu);
-  ts_emit_attribute(e, "target-features", e->target->features);
-  LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->ctx, e->fn, ""));
-  for (int i = 0; i < e->k->ndim; i++)
-    e->dim[i] = read_at(g, i64(g), LLVMGetParam(e->fn, 1), i);
-  e->args = LLVMGetParam(e->fn, 0);
-  for (int i = 0; !g->batch && i < e->k->nparam; i++)
-    ts_gpu_memory_begin(g, e->k->param[i], read_at(g, p, e->args, i));
-  g->block = LLVMGetParam(e->fn, 2);
-  g->tid = LLVMGetParam(e->fn, 3);
-  g->shared = LLVMGetParam(e->fn, 4);
-  g->env = LLVMGetParam(e->fn, 5);
+V ts_gpu_scratch_argument(TsGpuEmit *g, int i) {
+  return behind(g, LLVMGetParam(g->e->fn, (unsigned)(g->e->k->nparam + i)));
 }
 
 void ts_gpu_thread_begin(TsGpuEmit *g, int phase) {
@@ -219,10 +160,7 @@ void ts_gpu_thread_begin(TsGpuEmit *g, int phase) {
   snprintf(name, sizeof name, "phase%d", phase);
   g->threads = g->phase->threads;
   g->shared_used = g->shared_most = 0;
-  if (g->host)
-    begin_host(g, name);
-  else
-    begin_device(g, name);
+  g->maker->begin(g, name);
   if (g->batch) ts_gpu_batch_begin(g);
   g->round = g->block;
   if (g->phase->rounds > 1) {
@@ -236,7 +174,7 @@ void ts_gpu_thread_begin(TsGpuEmit *g, int phase) {
     g->shared = LLVMBuildInBoundsGEP2(e->b, ts_emit_int_type(e, 8, 0), g->shared, &by, 1, "");
   }
   g->tid64 = LLVMBuildZExt(e->b, g->tid, i64(g), "");
-  g->lane = LLVMBuildAnd(e->b, g->tid, ts_emit_int(e, i32(g), 31), "");
+  g->lane = LLVMBuildAnd(e->b, g->tid, ts_emit_int(e, i32(g), TS_GPU_WARP - 1), "");
 }
 
 void ts_gpu_thread_end(TsGpuEmit *g) {
@@ -250,124 +188,40 @@ void ts_gpu_thread_end(TsGpuEmit *g) {
   g->shared_bytes[g->phase - g->plan->phase] = most;
 }
 
-V ts_gpu_scratch(TsGpuEmit *g, int i) {
-  int at = g->e->k->nparam + i;
-  return g->host ? read_at(g, pointer(g, 0), g->e->args, at)
-                 : behind(g, LLVMGetParam(g->e->fn, (unsigned)at));
-}
+V ts_gpu_scratch(TsGpuEmit *g, int i) { return g->maker->scratch(g, i); }
 
 /* ---- meeting */
-static V convergent(TsGpuEmit *g, V call) {
-  unsigned kind = LLVMGetEnumAttributeKindForName("convergent", 10);
-  LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                           LLVMCreateEnumAttribute(g->e->ctx, kind, 0));
-  return call;
-}
-
-static void call_asm(TsGpuEmit *g, const char *text, const char *constraints, int nin, V *in) {
-  LLVMTypeRef list[4];
-  for (int i = 0; i < nin; i++) list[i] = LLVMTypeOf(in[i]);
-  LLVMTypeRef t = LLVMFunctionType(LLVMVoidTypeInContext(g->e->ctx), list, (unsigned)nin, 0);
-  V f = LLVMGetInlineAsm(t, text, strlen(text), constraints, strlen(constraints), 1, 0,
-                         LLVMInlineAsmDialectATT, 0);
-  convergent(g, LLVMBuildCall2(g->e->b, t, f, in, (unsigned)nin, ""));
-}
-
-static void meet_host(TsGpuEmit *g) {
-  LLVMTypeRef p = pointer(g, 0);
-  LLVMTypeRef t = LLVMFunctionType(LLVMVoidTypeInContext(g->e->ctx), &p, 1, 0);
-  LLVMBuildCall2(g->e->b, t, read_at(g, p, g->env, 0), &g->env, 1, "");
-}
-
 void ts_gpu_sync(TsGpuEmit *g) {
   g->wrote = g->read = false;
   g->meetings++;
   if (!g->followed) ts_gpu_await_last(g); /* behind the first loads: the next launch may come */
-  if (g->host) {
-    meet_host(g);
-  } else if (g->phase->rounds == 1) {
-    call_asm(g, "bar.sync 0;", "~{memory}", 0, NULL);
-  } else if (g->threads == 32) {
-    call_asm(g, "bar.warp.sync 0xffffffff;", "~{memory}", 0, NULL);
-  } else {
-    V id = LLVMBuildTrunc(g->e->b, ts_gpu_add(g, g->group, ts_gpu_i64(g, 1)), i32(g), "");
-    V in[2] = {id, ts_emit_int(g->e, i32(g), g->threads)};
-    call_asm(g, "bar.sync $0, $1;", "r,r,~{memory}", 2, in);
-  }
+  g->maker->sync(g);
 }
 
-void ts_gpu_warp_sync(TsGpuEmit *g) {
-  if (g->host)
-    meet_host(g);
-  else
-    call_asm(g, "bar.warp.sync 0xffffffff;", "~{memory}", 0, NULL);
-}
-
-/* The exchange holds what every thread said. */
-static V equals_host(TsGpuEmit *g, V x) {
-  LLVMBuilderRef b = g->e->b;
-  V list = read_at(g, pointer(g, 0), g->env, 1), y = ts_emit_int(g->e, i32(g), 0);
-  V wide = LLVMBuildZExt(b, x, i64(g), "");
-  LLVMBuildStore(b, wide, LLVMBuildInBoundsGEP2(b, i64(g), list, &g->tid64, 1, ""));
-  meet_host(g);
-  V first = LLVMBuildAnd(b, g->tid64, ts_gpu_i64(g, -32), "");
-  for (int i = 0; i < 32; i++) {
-    V at = ts_gpu_add(g, first, ts_gpu_i64(g, i));
-    V other = LLVMBuildLoad2(b, i64(g), LLVMBuildInBoundsGEP2(b, i64(g), list, &at, 1, ""), "");
-    LLVMSetVolatile(other, 1);
-    V same = LLVMBuildICmp(b, LLVMIntEQ, other, wide, "");
-    same = LLVMBuildZExt(b, same, i32(g), "");
-    y = LLVMBuildOr(b, y, LLVMBuildShl(b, same, ts_emit_int(g->e, i32(g), i), ""), "");
-  }
-  meet_host(g);
-  return y;
-}
+void ts_gpu_warp_sync(TsGpuEmit *g) { g->maker->warp_sync(g); }
 
 /* Bit by bit, by votes. */
 V ts_gpu_equals(TsGpuEmit *g, V x, int bits) {
   LLVMBuilderRef b = g->e->b;
   V y = ts_emit_int(g->e, i32(g), -1), zero = ts_emit_int(g->e, i32(g), 0);
-  if (g->host) return equals_host(g, x);
+  if (g->maker->equals) return g->maker->equals(g, x);
   for (int i = 0; i < bits; i++) {
     V bit = LLVMBuildAnd(b, x, ts_emit_int(g->e, i32(g), (int64_t)1 << i), "");
-    V set = LLVMBuildICmp(b, LLVMIntNE, bit, zero, "");
-    V in[2] = {ts_emit_int(g->e, i32(g), -1), set};
-    V vote = ts_emit_call(g->e, "llvm.nvvm.vote.ballot.sync", 0, NULL, 2, in);
+    V set = LLVMBuildICmp(b, LLVMIntNE, bit, zero, ""), vote = g->maker->vote(g, set);
     y = LLVMBuildAnd(b, y, LLVMBuildSelect(b, set, vote, LLVMBuildNot(b, vote, ""), ""), "");
   }
   return y;
 }
 
 /* ---- shuffles */
-static V shuffle_word(TsGpuEmit *g, V x, int mask) {
-  TsEmit *e = g->e;
-  V in[4] = {ts_emit_int(e, i32(g), -1), x, ts_emit_int(e, i32(g), mask),
-             ts_emit_int(e, i32(g), 31)};
-  return ts_emit_call(e, "llvm.nvvm.shfl.sync.bfly.i32", 0, NULL, 4, in);
-}
-
-static V shuffle_host(TsGpuEmit *g, V x, int mask) {
-  LLVMBuilderRef b = g->e->b;
-  V list = read_at(g, pointer(g, 0), g->env, 1);
-  V own = LLVMBuildInBoundsGEP2(b, i64(g), list, &g->tid64, 1, "");
-  LLVMBuildStore(b, LLVMBuildZExt(b, x, i64(g), ""), own);
-  meet_host(g);
-  V other = LLVMBuildXor(b, g->tid64, ts_gpu_i64(g, mask), "");
-  V y = LLVMBuildLoad2(b, i64(g), LLVMBuildInBoundsGEP2(b, i64(g), list, &other, 1, ""), "");
-  LLVMSetVolatile(y, 1);
-  meet_host(g);
-  return LLVMBuildTrunc(b, y, LLVMTypeOf(x), "");
-}
-
 static V shuffle_bits(TsGpuEmit *g, V x, int bits, int mask) {
   LLVMBuilderRef b = g->e->b;
-  if (g->host) return shuffle_host(g, x, mask);
   if (bits <= 32) {
     V wide = bits < 32 ? LLVMBuildZExt(b, x, i32(g), "") : x;
-    return LLVMBuildTrunc(b, shuffle_word(g, wide, mask), LLVMTypeOf(x), "");
+    return LLVMBuildTrunc(b, g->maker->shuffle(g, wide, mask), LLVMTypeOf(x), "");
   }
-  V low = shuffle_word(g, narrow(g, x), mask);
-  V high = shuffle_word(g, narrow(g, LLVMBuildLShr(b, x, ts_gpu_i64(g, 32), "")), mask);
+  V low = g->maker->shuffle(g, narrow(g, x), mask);
+  V high = g->maker->shuffle(g, narrow(g, LLVMBuildLShr(b, x, ts_gpu_i64(g, 32), "")), mask);
   high = LLVMBuildShl(b, LLVMBuildZExt(b, high, i64(g), ""), ts_gpu_i64(g, 32), "");
   return LLVMBuildOr(b, LLVMBuildZExt(b, low, i64(g), ""), high, "");
 }
@@ -383,11 +237,18 @@ V ts_gpu_shuffle(TsGpuEmit *g, V x, int mask) {
 }
 
 /* ---- shared memory */
+/* No kernel relies on more than the oldest NVIDIA's blocks have; the emulation has that. */
+int64_t ts_gpu_shared_most(const TsGpuEmit *g) {
+  static const int64_t most = 163 << 10;
+  int64_t own = g->e->target->shared_bytes;
+  return own && own < most ? own : most;
+}
+
 int64_t ts_gpu_shared_take(TsGpuEmit *g, int64_t nbytes) {
   int64_t at = g->shared_used;
   g->shared_used = (at + nbytes + 15) & -16;
   if (g->shared_used > g->shared_most) g->shared_most = g->shared_used;
-  if (g->shared_most > TS_GPU_SHARED)
+  if (g->shared_most > ts_gpu_shared_most(g))
     ts_emit_fail(g->e, "a round needs %lld bytes of shared memory", (long long)g->shared_most);
   return at;
 }

@@ -58,7 +58,7 @@ static V compute(TsGpuEmit *g, const TsTileStmt *s, V *in) {
   if (x) return x;
   if (s->op == TS_TILE_ex2 || s->op == TS_TILE_inv || s->op == TS_TILE_lg2)
     return ts_gpu_function(g, s->op, in[0]);
-  if (s->op == TS_TILE_look) return ts_emit_look(g->e, s, in[0], g->global);
+  if (s->op == TS_TILE_look) return ts_emit_look(g->e, s, in[0], g->maker->global);
   if (s->op == TS_TILE_scale) return ts_emit_scale(g->e, s, in[0], in[1]);
   if (s->op == TS_TILE_larger)
     return ts_emit_call2(g->e, ts_tile_attr(s, "nan")->i ? "llvm.maximum" : "llvm.maxnum",

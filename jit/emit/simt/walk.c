@@ -20,10 +20,11 @@
 typedef LLVMValueRef V;
 
 enum {
-  WARP = 32,
+  WARP = TS_GPU_WARP,
   MOST = TS_RED_LANES_f32 / WARP, /* lanes of a thread */
   WORDS = 4,                      /* of what is read at once */
   ROOM = 112 << 10,               /* bytes of rows in shared memory: half of a processor's */
+  OTHERS = 16 << 10,              /* of shared memory, for what is not a row */
 };
 
 static bool walks(const TsGpuEmit *g, const TsTileType *t) {
@@ -78,30 +79,18 @@ static int count_walks(TsGpuEmit *g, const TsTileRegion *r, TestFn *test,
 
 /* ---- a row in shared memory */
 static void copy_vector(TsGpuEmit *g, V to, V from) {
-  static const char text[] = "cp.async.cg.shared.global [$0], [$1], 16;";
-  LLVMBuilderRef b = g->e->b;
-  LLVMTypeRef word = ts_emit_int_type(g->e, 32, 0), four = LLVMVectorType(word, WORDS);
-  if (g->host) {
-    V x = LLVMBuildLoad2(b, four, from, "");
-    LLVMSetAlignment(x, 16);
-    LLVMSetAlignment(LLVMBuildStore(b, x, to), 16);
+  LLVMTypeRef four = LLVMVectorType(ts_emit_int_type(g->e, 32, 0), WORDS);
+  if (g->maker->copy) {
+    g->maker->copy(g, to, from);
     return;
   }
-  V in[2] = {LLVMBuildPtrToInt(b, to, word, ""), from};
-  LLVMTypeRef types[2] = {word, LLVMTypeOf(from)};
-  LLVMTypeRef t = LLVMFunctionType(LLVMVoidTypeInContext(g->e->ctx), types, 2, 0);
-  V f = LLVMGetInlineAsm(t, text, sizeof text - 1, "r,l,~{memory}", 13, 1, 0,
-                         LLVMInlineAsmDialectATT, 0);
-  LLVMBuildCall2(b, t, f, in, 2, "");
+  V x = LLVMBuildLoad2(g->e->b, four, from, "");
+  LLVMSetAlignment(x, 16);
+  LLVMSetAlignment(LLVMBuildStore(g->e->b, x, to), 16);
 }
 
 static void wait_copies(TsGpuEmit *g) {
-  static const char text[] = "cp.async.wait_all;";
-  LLVMTypeRef t = LLVMFunctionType(LLVMVoidTypeInContext(g->e->ctx), NULL, 0, 0);
-  if (g->host) return;
-  V f = LLVMGetInlineAsm(t, text, sizeof text - 1, "~{memory}", 9, 1, 0,
-                         LLVMInlineAsmDialectATT, 0);
-  LLVMBuildCall2(g->e->b, t, f, NULL, 0, "");
+  if (g->maker->wait_copies) g->maker->wait_copies(g);
 }
 
 void ts_gpu_walk_load(TsGpuEmit *g, const TsTileStmt *s) {
@@ -110,7 +99,8 @@ void ts_gpu_walk_load(TsGpuEmit *g, const TsTileStmt *s) {
   if (!walks(g, &v->type) || v->type.dim[0] % each) return;
   int64_t nbytes = v->type.dim[0] * size;
   V row = ts_gpu_row_at(g, s);
-  if (!row || g->shared_used + nbytes > ROOM) return;
+  int64_t room = ts_gpu_shared_most(g) - OTHERS;
+  if (!row || g->shared_used + nbytes > (room < ROOM ? room : ROOM)) return;
   if (count_walks(g, g->phase->loop->region[0], is_it, s) < 2) return;
   TsGpuHome *h = ts_emit_take(g->e, sizeof *h);
   *h = (TsGpuHome){.v = v, .offset = ts_gpu_shared_take(g, nbytes), .row = true};
@@ -289,15 +279,6 @@ static void step_extreme(const Walk *w, V at, V *acc) {
   }
 }
 
-/* Pairs of bf16 as they lie in memory, without conversion. */
-static V pair_extreme(const Walk *w, bool min, V x, V y) {
-  const char *text = min ? "min.NaN.bf16x2 $0, $1, $2;" : "max.NaN.bf16x2 $0, $1, $2;";
-  LLVMTypeRef word = LLVMTypeOf(x), types[2] = {word, word};
-  LLVMTypeRef t = LLVMFunctionType(word, types, 2, 0);
-  V f = LLVMGetInlineAsm(t, text, 26, "=r,r,r", 6, 0, 0, LLVMInlineAsmDialectATT, 0);
-  return LLVMBuildCall2(w->g->e->b, t, f, (V[]){x, y}, 2, "");
-}
-
 static void begin_pairs(const Walk *w, V *acc) {
   for (int i = 0; i < w->n; i++) {
     bool min = w->f.min != (i >= WORDS);
@@ -320,7 +301,7 @@ static void step_pairs(const Walk *w, V at, V *acc) {
   LLVMSetAlignment(x, 16);
   for (int i = 0; i < w->n; i++) {
     V y = LLVMBuildExtractElement(g->e->b, x, i32(g, i % WORDS), "");
-    acc[i] = pair_extreme(w, w->f.min != (i >= WORDS), acc[i], y);
+    acc[i] = g->maker->extreme_two(g, w->f.min != (i >= WORDS), acc[i], y);
   }
 }
 
@@ -334,7 +315,7 @@ static V half_of(TsGpuEmit *g, V pair, int which) {
 static V meet(const Walk *w, const TsGpuFold *f, bool pairs, const V *acc, int n) {
   V all = acc[0];
   for (int i = 1; i < n; i++)
-    all = pairs ? pair_extreme(w, f->min, all, acc[i])
+    all = pairs ? w->g->maker->extreme_two(w->g, f->min, all, acc[i])
                 : ts_gpu_extreme(w->g, f->min, all, acc[i]);
   if (pairs) all = ts_gpu_extreme(w->g, f->min, half_of(w->g, all, 0), half_of(w->g, all, 1));
   return ts_gpu_meet(w->g, f, (TsGpuItem){all, NULL}).x;
@@ -349,7 +330,7 @@ static V is_near(TsGpuEmit *g, V largest, V smallest) {
 static V extreme(Walk *w) {
   TsGpuEmit *g = w->g;
   const TsTileStmt *from = w->x->stmt;
-  bool pairs = !g->host && from && from->op == TS_TILE_cast &&
+  bool pairs = g->maker->extreme_two && from && from->op == TS_TILE_cast &&
                from->in[0]->type.dtype == TS_DT_bf16 && home_of(g, from->in[0]);
   bool both = w->s->op == TS_TILE_max && !g->rows.max &&
               count_walks(g, g->phase->loop->region[0], is_below, w->s);

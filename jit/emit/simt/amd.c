@@ -1,0 +1,130 @@
+/* AMD's GPUs: intrinsics. Waves have 64 lanes or 32; shuffles and votes stay within 32 of them, so
+ * sums have one order on every GPU. Lanes of a wave run in step, whatever they do. */
+#include <stdio.h>
+#include <string.h>
+
+#include "jit/emit/simt/emit.h"
+
+typedef LLVMValueRef V;
+
+static LLVMTypeRef i32(TsGpuEmit *g) { return ts_emit_int_type(g->e, 32, 0); }
+static LLVMTypeRef i64(TsGpuEmit *g) { return ts_emit_int_type(g->e, 64, 0); }
+
+/* ---- kernels */
+/* The form of objects that drivers of the last years load. */
+static void say_version(TsGpuEmit *g) {
+  static const char name[] = "amdhsa_code_object_version";
+  enum { VERSION = 500 };
+  if (LLVMGetModuleFlag(g->e->module, name, sizeof name - 1)) return;
+  LLVMAddModuleFlag(g->e->module, LLVMModuleFlagBehaviorError, name, sizeof name - 1,
+                    LLVMValueAsMetadata(ts_emit_int(g->e, i32(g), VERSION)));
+}
+
+/* Nothing but the arguments is wanted of a launch, so none of what else it could give takes
+ * registers or memory. All f32 and f64 are rounded as they are, denormal ones too. */
+static void kernel(TsGpuEmit *g) {
+  static const char *const without[] = {
+      "dispatch-ptr",   "queue-ptr",         "implicitarg-ptr",    "dispatch-id",
+      "heap-ptr",       "hostcall-ptr",      "multigrid-sync-arg", "default-queue",
+      "lds-kernel-id",  "completion-action", "flat-scratch-init",  "workgroup-id-y",
+      "workgroup-id-z", "workitem-id-y",     "workitem-id-z",      "cluster-id-x",
+      "cluster-id-y",   "cluster-id-z"};
+  char text[48];
+  int threads = g->threads * g->phase->rounds;
+  say_version(g);
+  LLVMSetVisibility(g->e->fn, LLVMProtectedVisibility);
+  for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
+    snprintf(text, sizeof text, "amdgpu-no-%s", without[i]);
+    ts_emit_attribute(g->e, text, "");
+  }
+  snprintf(text, sizeof text, "%d,%d", threads, threads);
+  ts_emit_attribute(g->e, "amdgpu-flat-work-group-size", text);
+  ts_emit_attribute(g->e, "uniform-work-group-size", "true");
+  ts_emit_attribute(g->e, "denormal-fp-math", "ieee,ieee");
+}
+
+/* The table lies where all arguments do, in constant memory. */
+static V word(TsGpuEmit *g, V i) {
+  V at = LLVMBuildInBoundsGEP2(g->e->b, i64(g), LLVMGetParam(g->e->fn, 0), &i, 1, "");
+  return LLVMBuildLoad2(g->e->b, i64(g), at, "");
+}
+
+/* ---- meeting */
+static void fence(TsGpuEmit *g, LLVMAtomicOrdering order, const char *scope) {
+#if LLVM_VERSION_MAJOR >= 20
+  LLVMBuildFenceSyncScope(g->e->b, order, LLVMGetSyncScopeID(g->e->ctx, scope, strlen(scope)),
+                          "");
+#else
+  (void)scope; /* of all that sees memory: longer, and right */
+  LLVMBuildFence(g->e->b, order, 0, "");
+#endif
+}
+
+static void meet(TsGpuEmit *g, const char *scope, const char *barrier) {
+  fence(g, LLVMAtomicOrderingRelease, scope);
+  ts_emit_call(g->e, barrier, 0, NULL, 0, NULL);
+  fence(g, LLVMAtomicOrderingAcquire, scope);
+}
+
+static void warp_sync(TsGpuEmit *g) { meet(g, "wavefront", "llvm.amdgcn.wave.barrier"); }
+
+static void sync(TsGpuEmit *g) {
+  if (g->threads == TS_GPU_WARP && g->phase->rounds > 1)
+    warp_sync(g);
+  else if (g->phase->rounds == 1)
+    meet(g, "workgroup", "llvm.amdgcn.s.barrier");
+  else
+    ts_emit_fail(g->e, "parts of a block cannot meet on %s", g->e->target->name);
+}
+
+/* Of the wave. */
+static V lane(TsGpuEmit *g) {
+  V thread = ts_emit_call(g->e, ts_gpu_amd.thread, 0, NULL, 0, NULL);
+  return LLVMBuildAnd(g->e->b, thread, ts_emit_int(g->e, i32(g), g->e->target->lanes - 1), "");
+}
+
+/* From the lane of this address, a lane having four bytes. */
+static V shuffle(TsGpuEmit *g, V x, int mask) {
+  LLVMBuilderRef b = g->e->b;
+  V other = LLVMBuildXor(b, lane(g), ts_emit_int(g->e, i32(g), mask), "");
+  V in[2] = {LLVMBuildShl(b, other, ts_emit_int(g->e, i32(g), 2), ""), x};
+  return ts_emit_call(g->e, "llvm.amdgcn.ds.bpermute", 0, NULL, 2, in);
+}
+
+static V vote(TsGpuEmit *g, V is) {
+  LLVMBuilderRef b = g->e->b;
+  LLVMTypeRef all = ts_emit_int_type(g->e, g->e->target->lanes, 0);
+  V y = ts_emit_call(g->e, "llvm.amdgcn.ballot", 1, &all, 1, &is);
+  if (g->e->target->lanes == TS_GPU_WARP) return y;
+  V half = LLVMBuildAnd(b, lane(g), ts_emit_int(g->e, i32(g), TS_GPU_WARP), "");
+  return LLVMBuildTrunc(b, LLVMBuildLShr(b, y, LLVMBuildZExt(b, half, all, ""), ""), i32(g),
+                        "");
+}
+
+/* ---- numbers */
+static V function(TsGpuEmit *g, int op, V x) {
+  return ts_emit_call1(g->e,
+                       op == TS_TILE_ex2   ? "llvm.amdgcn.exp2"
+                       : op == TS_TILE_lg2 ? "llvm.amdgcn.log"
+                                           : "llvm.amdgcn.rcp",
+                       x);
+}
+
+const TsGpuMaker ts_gpu_amd = {
+    .global = 1,
+    .shared = 3,
+    .table = 4,
+    .call = 91,
+    .by = "byref",
+    .thread = "llvm.amdgcn.workitem.id.x",
+    .block = "llvm.amdgcn.workgroup.id.x",
+    .begin = ts_gpu_begin,
+    .kernel = kernel,
+    .scratch = ts_gpu_scratch_argument,
+    .word = word,
+    .sync = sync,
+    .warp_sync = warp_sync,
+    .shuffle = shuffle,
+    .vote = vote,
+    .function = function,
+};

@@ -1,0 +1,71 @@
+/* What makers of GPUs have in ways of their own, and what stands for it on the host: a row each,
+ * in a file each. Who emits asks g->maker and never which one it is. A member that is NULL is an
+ * instruction that this maker has not: the form that all have is emitted then. */
+#ifndef TS_JIT_EMIT_GPU_MAKER_H
+#define TS_JIT_EMIT_GPU_MAKER_H
+
+#include <llvm-c/Core.h>
+#include <stdbool.h>
+
+struct TsGpuEmit;
+
+enum { TS_GPU_WARP = 32 /* lanes that shuffle and vote, on every GPU: half of a wave of 64 */ };
+
+typedef struct TsGpuMaker {
+  /* Numbers of LLVM's: address spaces, and the calling convention of kernels. `table`: of a table
+   * that stands among the arguments, beside the attribute that says so. */
+  int global, shared, table;
+  unsigned call;
+  const char *by;
+  const char *thread, *block; /* intrinsics: the number of either along the first axis */
+
+  /* ---- threads. begin: the function of a phase, up to g->tid, g->block, g->shared; most makers
+   * have ts_gpu_begin for it, and `kernel` for what it says of the kernel. */
+  void (*begin)(struct TsGpuEmit *g, const char *name);
+  void (*kernel)(struct TsGpuEmit *g);
+  LLVMValueRef (*scratch)(struct TsGpuEmit *g, int i);
+  LLVMValueRef (*word)(struct TsGpuEmit *g, LLVMValueRef i); /* of the table; i64 */
+  void (*sync)(struct TsGpuEmit *g);                         /* all threads of the group */
+  void (*warp_sync)(struct TsGpuEmit *g);
+  LLVMValueRef (*shuffle)(struct TsGpuEmit *g, LLVMValueRef x, int mask); /* of i32 */
+  /* Bits of lanes of whom it is true; or at once who has the same x. */
+  LLVMValueRef (*vote)(struct TsGpuEmit *g, LLVMValueRef is);
+  LLVMValueRef (*equals)(struct TsGpuEmit *g, LLVMValueRef x);
+  /* Launches that begin before the one in front of them ends: at the begin of a phase, and where
+   * it has to have ended. */
+  void (*order)(struct TsGpuEmit *g);
+  void (*await_last)(struct TsGpuEmit *g);
+
+  /* ---- memory. Words of 32 or 64 bits, `by` bytes behind p, where c holds, else as they were;
+   * an element of so many bytes; both or none. */
+  LLVMValueRef (*read_guarded)(struct TsGpuEmit *g, LLVMValueRef p, int by, LLVMValueRef c,
+                               int n, int bits, const LLVMValueRef *old);
+  void (*write_guarded)(struct TsGpuEmit *g, LLVMValueRef p, int by, LLVMValueRef c, int nbytes,
+                        LLVMValueRef x);
+  /* Two or four words that all rounds read, or this one alone. */
+  LLVMValueRef (*read_hinted)(struct TsGpuEmit *g, LLVMValueRef p, bool once, int n);
+  /* 16 bytes to shared memory meanwhile, and until they have come; both or none. */
+  void (*copy)(struct TsGpuEmit *g, LLVMValueRef to, LLVMValueRef from);
+  void (*wait_copies)(struct TsGpuEmit *g);
+
+  /* ---- numbers: the same bits as the form for all gives, if nothing else is said. x times
+   * 2^(k + far), then times 2^-far; x 2^k by two factors. */
+  LLVMValueRef (*scale_far)(struct TsGpuEmit *g, LLVMValueRef x, LLVMValueRef k, int far);
+  LLVMValueRef (*scale_by_two)(struct TsGpuEmit *g, LLVMValueRef x, LLVMValueRef k);
+  LLVMValueRef (*inverse)(struct TsGpuEmit *g, LLVMValueRef x); /* of moderate numbers */
+  /* Two f32 rounded to bf16 in a word; then LLVM's own truncation of one is right as well. */
+  LLVMValueRef (*round_two)(struct TsGpuEmit *g, LLVMValueRef high, LLVMValueRef low);
+  LLVMValueRef (*extreme_two)(struct TsGpuEmit *g, bool min, LLVMValueRef x, LLVMValueRef y);
+  /* ex2, lg2, inv: the processor's own, near to the value. */
+  LLVMValueRef (*function)(struct TsGpuEmit *g, int op, LLVMValueRef x);
+} TsGpuMaker;
+
+extern const TsGpuMaker ts_gpu_nvidia, ts_gpu_amd, ts_gpu_host;
+
+/* For rows of devices: a kernel with pointers and sizes as its parameters; that of a scratch. */
+void ts_gpu_begin(struct TsGpuEmit *g, const char *name);
+LLVMValueRef ts_gpu_scratch_argument(struct TsGpuEmit *g, int i);
+/* Element i of a list. */
+LLVMValueRef ts_gpu_read_at(struct TsGpuEmit *g, LLVMTypeRef t, LLVMValueRef list, int i);
+
+#endif

@@ -1,0 +1,245 @@
+/* NVIDIA's GPUs: intrinsics, and PTX as text where LLVM has none. */
+#include <stdio.h>
+#include <string.h>
+
+#include "jit/emit/simt/emit.h"
+
+typedef LLVMValueRef V;
+
+static LLVMTypeRef i32(TsGpuEmit *g) { return ts_emit_int_type(g->e, 32, 0); }
+static LLVMTypeRef i64(TsGpuEmit *g) { return ts_emit_int_type(g->e, 64, 0); }
+static LLVMTypeRef nothing(TsGpuEmit *g) { return LLVMVoidTypeInContext(g->e->ctx); }
+
+/* keeps: it does more than compute its result. */
+static V text_of(TsGpuEmit *g, const char *text, const char *constraints, bool keeps,
+                 LLVMTypeRef out, int nin, V *in) {
+  LLVMTypeRef list[8];
+  for (int i = 0; i < nin; i++) list[i] = LLVMTypeOf(in[i]);
+  LLVMTypeRef t = LLVMFunctionType(out, list, (unsigned)nin, 0);
+  V f = LLVMGetInlineAsm(t, text, strlen(text), constraints, strlen(constraints), keeps, 0,
+                         LLVMInlineAsmDialectATT, 0);
+  return LLVMBuildCall2(g->e->b, t, f, in, (unsigned)nin, "");
+}
+
+/* ---- kernels */
+static void kernel(TsGpuEmit *g) {
+  ts_emit_launch(g->e, "nvvm.maxntid", "maxntidx", g->threads * g->phase->rounds);
+  if (g->phase->registers) ts_emit_launch(g->e, "nvvm.maxnreg", "maxnreg", g->phase->registers);
+}
+
+/* Arguments cannot be indexed in LLVM IR without a copy of all of them. */
+static V word(TsGpuEmit *g, V i) {
+  char text[200];
+  snprintf(text, sizeof text,
+           "{ .reg .b64 %%at; mov.b64 %%at, %s_param_0; add.s64 %%at, %%at, $1; "
+           "ld.param.b64 $0, [%%at]; }",
+           LLVMGetValueName(g->e->fn));
+  V at = ts_gpu_mul(g, i, 8);
+  return text_of(g, text, "=l,l", false, i64(g), 1, &at);
+}
+
+/* ---- the order of launches
+ *
+ * Kernels on sm_90 and newer may begin while the launch before still runs. A phase behind another
+ * one of its kernel waits before it reads; addresses come out of the waiting, so that no load is
+ * moved before it. The first phase reads at once and waits before it writes (TsLaunch.ahead).
+ * Blocks say that the next launch may come: before phases of their own kernel at their begin,
+ * others when they have waited, since that launch relies on all before this one being over. */
+
+/* By the last blocks alone: to say it takes 1.2 ns a block, whichever processor it is on, and those
+ * before have ended by then, which says the same. */
+static void say_next(TsGpuEmit *g) {
+  enum { LAST = 2048 }; /* as many as run at a time */
+  LLVMBuilderRef b = g->e->b;
+  V all = ts_emit_call(g->e, "llvm.nvvm.read.ptx.sreg.nctaid.x", 0, NULL, 0, NULL);
+  V this = ts_emit_call(g->e, "llvm.nvvm.read.ptx.sreg.ctaid.x", 0, NULL, 0, NULL);
+  V left = LLVMBuildSub(b, all, this, "");
+  V in = LLVMBuildICmp(b, LLVMIntULE, left, ts_emit_int(g->e, i32(g), LAST), "");
+  text_of(g, "@$0 griddepcontrol.launch_dependents;", "b,~{memory}", true, nothing(g), 1, &in);
+}
+
+static bool is_last(const TsGpuEmit *g) {
+  return g->phase == &g->plan->phase[g->plan->nphase - 1];
+}
+
+static void order(TsGpuEmit *g) {
+  bool first = g->phase == g->plan->phase;
+  if (!first)
+    g->after = text_of(g, "griddepcontrol.wait; mov.u64 $0, 0;", "=l,~{memory}", true, i64(g),
+                       0, NULL);
+  if (!first || !is_last(g)) say_next(g);
+  g->follows = first;
+}
+
+static void await_last(TsGpuEmit *g) {
+  text_of(g, "griddepcontrol.wait;", "~{memory}", true, nothing(g), 0, NULL);
+  if (is_last(g)) say_next(g);
+}
+
+/* ---- meeting */
+static void meet(TsGpuEmit *g, const char *text, const char *constraints, int nin, V *in) {
+  V call = text_of(g, text, constraints, true, nothing(g), nin, in);
+  unsigned kind = LLVMGetEnumAttributeKindForName("convergent", 10);
+  LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                           LLVMCreateEnumAttribute(g->e->ctx, kind, 0));
+}
+
+static void warp_sync(TsGpuEmit *g) {
+  meet(g, "bar.warp.sync 0xffffffff;", "~{memory}", 0, NULL);
+}
+
+static void sync(TsGpuEmit *g) {
+  if (g->phase->rounds == 1) {
+    meet(g, "bar.sync 0;", "~{memory}", 0, NULL);
+  } else if (g->threads == TS_GPU_WARP) {
+    warp_sync(g);
+  } else {
+    V id = LLVMBuildTrunc(g->e->b, ts_gpu_add(g, g->group, ts_gpu_i64(g, 1)), i32(g), "");
+    V in[2] = {id, ts_emit_int(g->e, i32(g), g->threads)};
+    meet(g, "bar.sync $0, $1;", "r,r,~{memory}", 2, in);
+  }
+}
+
+static V shuffle(TsGpuEmit *g, V x, int mask) {
+  TsEmit *e = g->e;
+  V in[4] = {ts_emit_int(e, i32(g), -1), x, ts_emit_int(e, i32(g), mask),
+             ts_emit_int(e, i32(g), TS_GPU_WARP - 1)};
+  return ts_emit_call(e, "llvm.nvvm.shfl.sync.bfly.i32", 0, NULL, 4, in);
+}
+
+static V vote(TsGpuEmit *g, V is) {
+  V in[2] = {ts_emit_int(g->e, i32(g), -1), is};
+  return ts_emit_call(g->e, "llvm.nvvm.vote.ballot.sync", 0, NULL, 2, in);
+}
+
+/* ---- memory */
+static LLVMTypeRef words(TsGpuEmit *g, LLVMTypeRef word, int n) {
+  LLVMTypeRef list[4] = {word, word, word, word};
+  return n == 1 ? word : LLVMStructTypeInContext(g->e->ctx, list, (unsigned)n, 0);
+}
+
+/* As text, for LLVM has no such load. */
+static V read_guarded(TsGpuEmit *g, V p, int by, V c, int n, int bits, const V *old) {
+  char text[160], constraints[64];
+  const char *r = bits == 64 ? "l" : "r";
+  V in[6] = {p, c};
+  int at = n > 1 ? snprintf(text, sizeof text, "@$%d ld.global.v%d.b%d {", n + 1, n, bits)
+                 : snprintf(text, sizeof text, "@$%d ld.global.b%d ", n + 1, bits);
+  for (int i = 0; i < n; i++)
+    at += snprintf(text + at, sizeof text - (size_t)at, i ? ", $%d" : "$%d", i);
+  snprintf(text + at, sizeof text - (size_t)at, "%s, [$%d+%d];", n > 1 ? "}" : "", n, by);
+  at = 0;
+  for (int i = 0; i < n; i++) at += snprintf(constraints + at, 8, i ? ",=%s" : "=%s", r);
+  at += snprintf(constraints + at, 8, ",l,b");
+  for (int i = 0; i < n; i++) in[2 + i] = old[i], at += snprintf(constraints + at, 8, ",%d", i);
+  return text_of(g, text, constraints, true, words(g, LLVMTypeOf(old[0]), n), 2 + n, in);
+}
+
+static void write_guarded(TsGpuEmit *g, V p, int by, V c, int nbytes, V x) {
+  char text[64], constraints[16];
+  V in[3] = {p, x, c};
+  snprintf(text, sizeof text, "@$2 st.global.b%d [$0+%d], $1;", 8 * nbytes, by);
+  snprintf(constraints, sizeof constraints, "l,%s,b", nbytes == 8 ? "l" : "r");
+  text_of(g, text, constraints, true, nothing(g), 3, in);
+}
+
+/* What all rounds read stays in the first cache. What is read once, and what is written, has no
+ * hint: with L1::no_allocate for both a norm took 132 or 137 us, by what ran before it. */
+static V read_hinted(TsGpuEmit *g, V p, bool once, int n) {
+  static const char *const two[] = {"ld.global.nc.L1::evict_last.v2.b32 {$0, $1}, [$2];",
+                                    "ld.global.v2.b32 {$0, $1}, [$2];"};
+  static const char *const four[] = {
+      "ld.global.nc.L1::evict_last.v4.b32 {$0, $1, $2, $3}, [$4];",
+      "ld.global.v4.b32 {$0, $1, $2, $3}, [$4];"};
+  return text_of(g, n == 4 ? four[once] : two[once], n == 4 ? "=r,=r,=r,=r,l" : "=r,=r,l",
+                 g->stays, words(g, i32(g), n), 1, &p);
+}
+
+static void copy(TsGpuEmit *g, V to, V from) {
+  V in[2] = {LLVMBuildPtrToInt(g->e->b, to, i32(g), ""), from};
+  text_of(g, "cp.async.cg.shared.global [$0], [$1], 16;", "r,l,~{memory}", true, nothing(g), 2,
+          in);
+}
+
+static void wait_copies(TsGpuEmit *g) {
+  text_of(g, "cp.async.wait_all;", "~{memory}", true, nothing(g), 0, NULL);
+}
+
+/* ---- numbers */
+static V scale_far(TsGpuEmit *g, V x, V k, int far) {
+  unsigned up = (127u + (unsigned)far) << 23, down = (127u - (unsigned)far) << 23;
+  char text[160];
+  snprintf(text, sizeof text,
+           "{ .reg .b32 a; .reg .f32 y; shl.b32 a, $2, 23;"
+           " add.s32 a, a, 0x%08x; mul.rn.f32 y, $1, a;"
+           " mul.rn.f32 $0, y, 0f%08X; }",
+           up, down);
+  return text_of(g, text, "=f,f,r", false, LLVMTypeOf(x), 2, (V[]){x, k});
+}
+
+/* As text, since LLVM's search for common parts of sums takes a time that grows with their
+ * square. */
+static V scale_by_two(TsGpuEmit *g, V x, V k) {
+  static const char text[] =
+      "{ .reg .b32 a, b; .reg .f32 y; shr.s32 a, $2, 1; sub.s32 b, $2, a;"
+      " shl.b32 a, a, 23; shl.b32 b, b, 23; add.s32 a, a, 0x3f800000;"
+      " add.s32 b, b, 0x3f800000; mul.rn.f32 y, $1, a;"
+      " mul.rn.f32 $0, y, b; }";
+  return text_of(g, text, "=f,f,r", false, LLVMTypeOf(x), 2, (V[]){x, k});
+}
+
+/* What the driver's compiler makes of 1 / x, without the branch that finds out whether x is large
+ * or small. */
+static V inverse(TsGpuEmit *g, V x) {
+  static const char text[] = "{ .reg .f32 n, r, e; neg.f32 n, $1; rcp.approx.ftz.f32 r, $1;"
+                             " fma.rn.f32 e, n, r, 0f3F800000; fma.rn.f32 $0, r, e, r; }";
+  return text_of(g, text, "=f,f", false, LLVMTypeOf(x), 1, &x);
+}
+
+static V round_two(TsGpuEmit *g, V high, V low) {
+  V pair = ts_emit_call(g->e, "llvm.nvvm.ff2bf16x2.rn", 0, NULL, 2, (V[]){high, low});
+  return LLVMBuildBitCast(g->e->b, pair, i32(g), "");
+}
+
+static V extreme_two(TsGpuEmit *g, bool min, V x, V y) {
+  return text_of(g, min ? "min.NaN.bf16x2 $0, $1, $2;" : "max.NaN.bf16x2 $0, $1, $2;", "=r,r,r",
+                 false, LLVMTypeOf(x), 2, (V[]){x, y});
+}
+
+static V function(TsGpuEmit *g, int op, V x) {
+  const char *text = op == TS_TILE_ex2   ? "ex2.approx.ftz.f32 $0, $1;"
+                     : op == TS_TILE_lg2 ? "lg2.approx.ftz.f32 $0, $1;"
+                                         : "rcp.approx.ftz.f32 $0, $1;";
+  return text_of(g, text, "=f,f", false, LLVMTypeOf(x), 1, &x);
+}
+
+const TsGpuMaker ts_gpu_nvidia = {
+    .global = 1,
+    .shared = 3,
+    .table = 0,
+    .call = 71,
+    .by = "byval",
+    .thread = "llvm.nvvm.read.ptx.sreg.tid.x",
+    .block = "llvm.nvvm.read.ptx.sreg.ctaid.x",
+    .begin = ts_gpu_begin,
+    .kernel = kernel,
+    .scratch = ts_gpu_scratch_argument,
+    .word = word,
+    .sync = sync,
+    .warp_sync = warp_sync,
+    .shuffle = shuffle,
+    .vote = vote,
+    .order = order,
+    .await_last = await_last,
+    .read_guarded = read_guarded,
+    .write_guarded = write_guarded,
+    .read_hinted = read_hinted,
+    .copy = copy,
+    .wait_copies = wait_copies,
+    .scale_far = scale_far,
+    .scale_by_two = scale_by_two,
+    .inverse = inverse,
+    .round_two = round_two,
+    .extreme_two = extreme_two,
+    .function = function,
+};

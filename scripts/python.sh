@@ -1,0 +1,42 @@
+#!/bin/sh
+# Sets up what some tests use of Python's package index, in one virtual environment, build/python:
+#   sh scripts/python.sh [--force]
+# Says what it could not set up, and why, which is no error: those tests say "skipped". Another
+# package is one word of `packages`, with its version, and a line of what it is for. Its libraries
+# are those of build/python/bin/python3; programs beside that one are words of `programs`, found
+# by tests in build/python/programs (scripts/targets.mk), which has no other python3 in it.
+set -eu
+cd "$(dirname "$0")/.."
+# nvidia-cuda-nvcc: ptxas, which assembles the PTX of every family of kernels (tests/jit/gpu_*).
+packages="nvidia-cuda-nvcc==13.0.88"
+programs="nvidia/cu13/bin/ptxas"
+to=build/python
+
+[ "${1:-}" = --force ] && rm -rf "$to"
+[ -e "$to/packages" ] && [ "$(cat "$to/packages")" = "$packages" ] && exit 0
+
+without() { echo "without $1 of Python's package index: $2" >&2; }
+venv() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
+venv || sh scripts/setup.sh python3-venv || true
+rm -rf "$to"
+mkdir -p build
+venv || { without "$packages" "python3 has no venv"; exit 0; }
+said=$(python3 -m venv "$to" 2>&1) || { without "$packages" "$said"; rm -rf "$to"; exit 0; }
+
+# Each by itself, and without what it would bring along: what this machine cannot have leaves the
+# others.
+all=true
+for p in $packages; do
+  said=$("$to/bin/python3" -m pip install -q --disable-pip-version-check --retries 1 --timeout 30 \
+    --no-deps --only-binary :all: "$p" 2>&1) && continue
+  case $said in *"connection broken"*) said="ERROR: the network is not reached" ;; esac
+  without "$p" "$(echo "$said" | grep ERROR | head -n 1)"
+  all=false
+done
+mkdir -p "$to/programs"
+for p in $programs; do
+  at=$(echo "$PWD/$to"/lib/python3*/site-packages/"$p")
+  [ -e "$at" ] && chmod +x "$at" && ln -s "$at" "$to/programs/${p##*/}"
+done
+# Asked again by the next run if one is missing.
+! $all || echo "$packages" > "$to/packages"

@@ -1,0 +1,119 @@
+-- Ctrl-C in scripts: an error with a line, which a script may catch; what ends it all the same.
+local tessera = arg[-1] or "bin/tessera"
+local folder = os.tmpname()
+os.remove(folder)
+os.execute("mkdir -p " .. folder)
+
+local function write(name, text)
+  local f = assert(io.open(folder .. "/" .. name, "w"))
+  f:write((text:gsub("{F}", folder)))
+  f:close()
+end
+
+-- What a script says, and its exit code first: Ctrl-C comes after each of the seconds, the first of which
+-- count from its GO.
+local function run(text, seconds, input)
+  write("s.lua", "io.stdout:setvbuf 'no' " .. text)
+  local kills = {}
+  for i, s in ipairs(seconds) do kills[i] = ("sleep %g; kill -INT $p"):format(s) end
+  write("run.sh", ([[
+%s exec timeout --foreground -s KILL 20 env --default-signal=INT,ALRM "$1" {F}/s.lua > {F}/out 2>&1 &
+p=$!
+for i in $(seq 500); do grep -q GO {F}/out && break; kill -0 $p 2> {F}/gone || break; sleep 0.02; done
+%s
+wait $p
+echo $?
+sed 's|{F}/||; /^GO$/d' {F}/out
+]]):format(input or "", table.concat(kills, "\n")))
+  local p = io.popen(("sh %s/run.sh %s 2>&1"):format(folder, tessera))
+  local out = p:read "*a"
+  p:close()
+  return (out:gsub("\n$", ""))
+end
+
+local said
+-- The training is caught, what it has is saved, and work goes on.
+said = run([[local tessera = require "tessera"
+local x = tessera.op.ones { 8, 8 }
+print "GO"
+local ok, why = pcall(function() while true do x = x * 1.0001 end end)
+print(why:match "s.lua:4: .*interrupted$" ~= nil)
+tessera.save("{F}/x.safetensors", { x = x })
+local again = tessera.load "{F}/x.safetensors"
+print((again.x + x):sum():item() == 2 * x:sum():item())
+local t = os.time()
+while os.time() - t < 2 do x = x + 0 end
+print "done"]], { 0.2 })
+said --> 0
+--> true
+--> true
+--> done
+
+-- Each one raises an error of its own.
+said = run([[print "GO"
+for i = 1, 3 do
+  print(pcall(function() while i < 3 do loadstring "return 1" end end))
+end]], { 0.2, 1.2 })
+said --> 0
+--> false	s.lua:3: interrupted
+--> false	s.lua:3: interrupted
+--> true
+
+-- The third one within a second of each other ends what catches them all.
+local stubborn = run([[print "GO"
+while true do
+  pcall(function() while true do loadstring "return 1" end end)
+end]], { 0.2, 0.4, 0.4 })
+stubborn:match "^130\ns.lua:[23]: interrupted\n" ~= nil --> true
+
+stubborn = run([[print "GO"
+while true do
+  pcall(os.execute, "sleep 9")
+end]], { 0.3, 0.5, 0.5 })
+stubborn:match "^130\ns.lua:[23]: .*interrupted\n" ~= nil --> true
+
+-- What hears none is ended by the second, or after a second, and says where it was.
+local deaf = [[local n = 0
+local function f()
+  print "GO"
+  while true do n = n + 1 end
+end
+pcall(f)]]
+run(deaf, { 0.3 }) --> 130
+--> s.lua:4: interrupted
+run(deaf, { 0.3, 0.3 }) --> 130
+--> s.lua:4: interrupted
+-- So is a function of C that takes long.
+said = run([[print "GO"
+local function f(text)
+  return text:find((".-"):rep(12) .. "b")
+end
+f(("a"):rep(1000))]], { 0.3 })
+said --> 130
+--> s.lua:3: interrupted
+
+-- Reading is interrupted as anything else, and can go on.
+said = run([[print "GO"
+print(pcall(function() for line in io.lines() do print(line) end end))
+print(pcall(function() return (io.read()) end))
+print(io.read())
+for line in io.popen("sleep 5"):lines() do print(line) end]], { 0.2, 1.2, 2 }, "(sleep 2; echo line; sleep 6) |")
+said --> 130
+--> false	s.lua:2: interrupted
+--> false	s.lua:3: interrupted
+--> line
+--> s.lua:5: interrupted
+-->     for line in io.popen("sleep 5"):lines() do print(line) end
+-->     ^
+
+-- Lines that nobody interrupts.
+write("lines", "a\n\nb\n")
+local lines = {}
+for line in io.lines(folder .. "/lines") do lines[#lines + 1] = line end
+table.concat(lines, ",") --> a,,b
+for a, b in io.open(folder .. "/lines"):lines(1, "*l") do lines[#lines + 1] = (a .. "|" .. b):gsub("\n", "n") end
+table.concat(lines, ",") --> a,,b,a|,n|b
+io.lines(folder .. "/nosuch") --! bad argument #1 to 'lines'
+for _ in io.lines(folder) do end --! Is a directory
+
+os.execute("rm -r " .. folder)

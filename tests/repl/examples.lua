@@ -1,0 +1,121 @@
+-- Every example in help runs: both calls of each operator's page with the same inputs, of shapes that the
+-- page allows, and what the pages of the library's functions name is there.
+local tessera = require "tessera"
+local core, op = tessera.core, tessera.op
+
+local function U(...) return op.uniform({ ... }, { low = 0.1, high = 0.9, seed = 1, stream = 0 }) end
+local function I(n, ...) return op.randint({ ... }, 0, n, { seed = 2, stream = 0 }) end
+local function symmetric(n) return op.eye(n) * n + op.ones { n, n } end
+local whole = { x = I(8, 4, 4), y = I(8, 4, 4) }
+local vectors = { x = U(4), y = U(4) }
+local function conv(...)
+  local space = { ... }
+  local x, w = { 1, 4 }, { 4, 4 }
+  for i, n in ipairs(space) do x[i + 2], w[i + 2] = n, 2 end
+  return { x = U(unpack(x)), w = U(unpack(w)) }
+end
+local image = { x = U(1, 2, 4, 4), g = U(1, 2, 2, 2) }
+local into = { x = U(4, 4), index = I(4, 4, 4), src = U(4, 4) }
+local chosen = { x = U(4, 4), mask = op.eye(4):gt(0), src = U(4) }
+local sliced = { src = U(2, 2), second = { src = U(1, 1) } }
+local normed = { weight = U(4), second = { weight = U(4, 4) } }
+
+-- By operator; of names that it lacks, a square matrix. second: what the second call has instead, whose
+-- option asks for other shapes.
+local inputs = {
+  bitwise_not = whole, bitwise_and = whole, bitwise_or = whole, bitwise_xor = whole, shift_left = whole,
+  shift_right = whole, where = { cond = U(4, 4):gt(0.5) }, one_hot = { index = I(10, 4) }, reshape = { x = U(6) },
+  broadcast_to = { x = U(3) }, expand = { x = U(3) }, transpose = { x = U(2, 3, 4) }, squeeze = { x = U(1, 1, 4) },
+  flatten = { x = U(2, 3, 4, 5) }, slice_update = sliced, slice_add = sliced, fold = { x = U(1, 4, 2) },
+  real_view = { x = op.complex(U(4), U(4)) }, gather = into, scatter = into, scatter_add = into, take = into,
+  index_select = { index = I(4, 3) }, index_add = { index = I(4, 4) }, masked_select = chosen, masked_scatter = chosen,
+  masked_fill = chosen, segment_reduce = { ids = I(4, 4) }, topk = { x = U(8, 8) }, embedding = { w = U(8, 4), index = I(8, 3) },
+  grouped_matmul = { w = U(2, 4, 4), sizes = op.ones({ 2 }, { dtype = "i64" }) * 2 },
+  grouped_matmul_weight_grad = { sizes = op.ones({ 2 }, { dtype = "i64" }) * 2 }, einsum = { a = U(2, 3, 4), b = U(2, 4, 5) },
+  dot = vectors, outer = vectors, cholesky = { a = symmetric(4) }, conv1d = conv(6), conv2d = conv(6, 6), conv3d = conv(6, 6, 6),
+  conv_transpose = conv(6, 6), conv_weight_grad = { x = U(1, 4, 5, 5), g = U(1, 4, 4, 4), second = { g = U(1, 4, 2, 2) } },
+  depthwise_conv2d = { x = U(1, 4, 6, 6), w = U(4, 1, 2, 2) }, max_pool = image, max_pool_index = image, avg_pool = image,
+  avg_pool_grad = { g = U(1, 2, 1, 1) }, adaptive_avg_pool = image, adaptive_avg_pool_grad = image, interpolate = image,
+  interpolate_grad = { g = U(1, 2, 3, 3), second = { g = U(1, 2, 1, 1) } }, batch_norm = { mean = U(4), var = U(4) }, qkv_projection = { x = U(1, 4, 16), w = U(48, 16) },
+  layernorm_grad = normed, rmsnorm_grad = normed, cross_entropy_grad = { target = I(4, 4), g = op.ones {} },
+  attention_grad = { sink = U(1) }, nll = { target = I(4, 4) }, stft = { x = U(1024) }, istft = { x = op.complex(U(129, 9), U(129, 9)) },
+  spectral_filter = { h = U(3) }, divergence = { v = U(2, 4, 4) }, curl = { v = U(2, 4, 4) },
+}
+
+local function run(name, code, second)
+  local own = inputs[name] or {}
+  local other = second and own.second or own
+  local function variable(_, word) return word == "op" and op or other[word] or own[word] or U(4, 4) end
+  local ok, why = pcall(setfenv(assert(loadstring(code)), setmetatable({}, { __index = variable })))
+  if not ok then print(code, why) end
+end
+
+for _, row in ipairs(core.operators()) do
+  local calls = 0
+  for line in core.help(row.name, 80):match "\n  example  (.*)$":gmatch "%s*([^\n]+)" do
+    run(row.name, line, calls > 0)
+    calls = calls + 1
+  end
+  if calls == 0 then print(row.name .. ": no example") end
+end
+
+-- ---- pages of the library: their indented lines are code, which runs in a folder of its own
+package.path = "tests/jit/?.lua;" .. package.path
+local tiers = require "_tiers"
+local child = [[
+local write, got = io.write, {}
+io.write = function(...) for _, s in ipairs { ... } do got[#got + 1] = s end return io.stdout end
+local prompt, console, tessera = require "tessera.prompt", require "tessera.console", require "tessera"
+io.write = write
+local op, nn, graph = tessera.op, tessera.nn, tessera.graph
+local model, x = nn.Linear(4, 4), op.ones { 4, 4 }
+local given = { model = model, gradients = {}, vorticity = x, x = x, y = x, w = x, q = x, k = x, v = x, X = x, Y = x,
+  steps = 2, step = 1, print = tostring, f = graph.module("f", function(x, y) return (x * y):sum() end) }
+for i, p in ipairs(model:parameters()) do given.gradients[i] = p:detach() * 0 end
+local blocks = 0
+local function page(topic)
+  got = {}
+  prompt.help(topic)
+  local text, code = table.concat(got) .. "\n", {}
+  for line in text:gmatch "[^\n]+" do
+    if #line > 80 and not line:find "^%S" and not line:find " y = " then print(topic .. " is too wide: " .. line) end
+  end
+  if topic == "" or text:find "\n  example  " then return end -- the list, or an operator's
+  for line in text:gmatch "([^\n]*)\n" do
+    local example = line:match "^      +(%S.*)$"
+    if example then code[#code + 1] = example
+    elseif code[1] then
+      local chunk = table.concat(code, "\n")
+      local f, why = loadstring(chunk, topic)
+      local ok = f and setfenv(f, setmetatable({}, { __index = function(_, word)
+        if given[word] ~= nil then return given[word] end
+        return tessera[word] or _G[word]
+      end }))
+      if ok then ok, why = pcall(ok) end
+      if not ok then print(topic, why, chunk) end
+      code, blocks = {}, blocks + 1
+    end
+  end
+end
+page("")
+for name in pairs(prompt.commands) do page(":" .. name) end
+for _, name in ipairs(console.globals()) do
+  local t = name ~= "op" and tessera[name]
+  if type(t) == "table" then
+    page(name)
+    for key in pairs(t) do page(name .. "." .. key) end
+  end
+end
+local _ = op.cond, op.custom, op.kernel -- what is loaded when it is named
+for name in pairs(op) do if name ~= "foreign" then page("op." .. name) end end -- whose lines are C
+print(blocks)
+]]
+local told
+tiers.directory(function(dir)
+  local program = tiers.program:sub(1, 1) == "/" and tiers.program or "$OLDPWD/" .. tiers.program
+  local file = io.open(dir .. "/pages.lua", "w")
+  file:write(child)
+  file:close()
+  told = (tiers.shell(("cd %s && XDG_CACHE_HOME=%s %s pages.lua 2>progress"):format(dir, dir, program)):gsub("%s+$", ""))
+end)
+told --> 7
