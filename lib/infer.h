@@ -7,7 +7,7 @@
 
 #include "lib/op.h"
 
-#define OP(n, c, arity, t, dtype, shape, adj, inputs, attrs, help)                             \
+#define OP(n, c, arity, t, dtype, shape, ...)                                                  \
   TsRule ts_dtype_rule_##dtype, ts_shape_rule_##shape;
 #include "lib/ops.def"
 #undef OP

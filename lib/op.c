@@ -38,8 +38,20 @@
 #define NPAR_1p1 1
 #define NPAR_1p2 2
 
+/* Facts are members, written behind the help: .steps = 16. */
+#define NOTHING  TS_FAILS_NOTHING
+#define OPTIONS  TS_FAILS_OPTIONS
+#define ELEMENTS TS_FAILS_ELEMENTS
+#define NEVER    TS_FINITE_NEVER
+#define SOME     TS_FINITE_SOME
+#define WIDE     TS_FINITE_WIDE
+#define KEEPS    TS_FINITE_KEEPS
+#define ALWAYS   TS_FINITE_ALWAYS
+
+enum { USUAL_STEPS = 1, USUAL_CODE = 24 };
+
 static TsOpInfo table[TS_OP_COUNT] = {
-#define OP(n, c, arity, t, dtype_, shape_, adj, inputs_, attrs_, help_)                        \
+#define OP(n, c, arity, t, dtype_, shape_, adj, inputs_, attrs_, ...)                          \
   [TS_OP_##n] = {.name = #n,                                                                   \
                  .cls = TS_CLASS_##c,                                                          \
                  .types = TYPES_##t,                                                           \
@@ -49,7 +61,7 @@ static TsOpInfo table[TS_OP_COUNT] = {
                  .adjoint = #adj,                                                              \
                  .inputs = inputs_,                                                            \
                  .attrs = attrs_,                                                              \
-                 .help = help_},
+                 .help = __VA_ARGS__},
 #include "lib/ops.def"
 #undef OP
 };
@@ -168,6 +180,26 @@ static bool keeps_float(TsRule *r) {
          r == ts_dtype_rule_promote || r == ts_dtype_rule_real || r == ts_dtype_rule_angle;
 }
 
+static bool takes_places(const TsOpInfo *o) {
+  for (int i = 0; i < o->nin; i++)
+    if (!strcmp(o->input[i], "index") || !strcmp(o->input[i], "ids")) return true;
+  return false;
+}
+
+/* Facts that the row leaves to the others. */
+static void derive(TsOpInfo *o) {
+  bool view = o->cls == TS_CLASS_VIEW;
+  o->keeps_float = keeps_float(o->dtype);
+  o->gives_bool = o->dtype == ts_dtype_rule_compare || o->dtype == ts_dtype_rule_bool;
+  o->moves =
+      view && o->nin == 1 && o->dtype == ts_dtype_rule_same && strcmp(o->adjoint, "zero");
+  o->keeps_order = o->moves && !strcmp(o->adjoint, "reshape");
+  if (!o->steps) o->steps = USUAL_STEPS;
+  if (!o->code) o->code = USUAL_CODE;
+  if (!o->fails) o->fails = takes_places(o) ? TS_FAILS_ELEMENTS : TS_FAILS_NOTHING;
+  if (!o->finite) o->finite = view ? TS_FINITE_KEEPS : TS_FINITE_NEVER;
+}
+
 static atomic_bool parsed;
 
 /* Operators by name: places by a hash of it, the next free ones where several have one. */
@@ -186,11 +218,11 @@ static void enter_name(int op) {
 static void parse_table(void) {
   for (int i = 0; i < TS_OP_COUNT; i++) {
     TsOpInfo *o = &table[i];
-    o->keeps_float = keeps_float(o->dtype);
     for (size_t f = 0; f < sizeof family / sizeof *family && family[f].first <= i; f++)
       o->family = family[f].name;
     parse_inputs(o);
     o->nattr = (uint8_t)ts_attr_specs(o->attrs, o->attr);
+    derive(o);
   }
   for (int i = 0; i < TS_OP_COUNT; i++) enter_name(i);
   atomic_store_explicit(&parsed, true, memory_order_release);
@@ -380,10 +412,6 @@ bool ts_op_is_value(TsOp op, int i) {
   for (size_t k = 0; k < sizeof other / sizeof *other; k++)
     if (!strcmp(o->input[i], other[k])) return false;
   return true;
-}
-
-bool ts_op_hands_on(TsOp op) {
-  return op == TS_OP_where || op == TS_OP_minimum || op == TS_OP_maximum || op == TS_OP_clamp;
 }
 
 int ts_infer_number(TsInfer *inf, int i, TsDtype d) {

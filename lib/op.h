@@ -84,7 +84,23 @@ typedef struct TsInfer {
 
 typedef int TsRule(TsInfer *);
 
-/* ---- the row */
+/* ---- the row; its facts stand in lib/ops.def */
+typedef enum TsFails {
+  TS_FAILS_derived, /* none once the table is read */
+  TS_FAILS_NOTHING,
+  TS_FAILS_OPTIONS,
+  TS_FAILS_ELEMENTS,
+} TsFails;
+
+typedef enum TsFinite {
+  TS_FINITE_derived,
+  TS_FINITE_NEVER,
+  TS_FINITE_SOME,
+  TS_FINITE_WIDE,
+  TS_FINITE_KEEPS,
+  TS_FINITE_ALWAYS,
+} TsFinite;
+
 typedef struct TsOpInfo {
   const char *name;
   uint8_t cls, types, npar; /* types: accepted kinds; npar: attributes that are operands */
@@ -94,7 +110,12 @@ typedef struct TsOpInfo {
   uint8_t required;       /* bit i: input i is */
   uint8_t variadic;       /* the last one repeats */
   uint8_t nattr;
+  uint8_t steps, code, fails, finite;
+  bool slow, wide, kernel, apart, picks, commutes, positive;
   bool keeps_float; /* float inputs of one dtype give that dtype */
+  bool gives_bool;  /* whatever the inputs are */
+  bool moves;       /* a view of one input: its elements elsewhere */
+  bool keeps_order; /* a view of them in the same order, in another shape */
   char input[TS_MAX_IN][16];
   TsAttrSpec attr[TS_MAX_ATTR];
 } TsOpInfo;
@@ -130,9 +151,6 @@ int ts_infer_tile_shape(TsInfer *inf, const TsAttr *shape, int most);
 int ts_infer_number(TsInfer *inf, int i, TsDtype d);
 /* Whether input i is a number of the arithmetic, and not a place, a count or a condition. */
 bool ts_op_is_value(TsOp op, int i);
-/* Whether results are values of operands: bare numbers are then rounded to the type at once,
- * not by way of the wider one of the kernel. */
-bool ts_op_hands_on(TsOp op);
 /* Error with both shapes: "matmul: inner sizes differ: f32[2,3] x f32[4,5]". */
 int ts_infer_mismatch(TsInfer *inf, const char *what, int a, int b);
 

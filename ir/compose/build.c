@@ -23,30 +23,12 @@ static bool is_float(const TsMeta *m) {
   return !m->weak && ts_dtype_is((TsDtype)m->dtype, TS_KIND_F | TS_KIND_C);
 }
 
-/* Rows whose definition subtracts what may be large and nearly equal. In a narrow type the difference
- * would be what rounding left of it, so they compute in f32, and only their result is rounded. */
-static bool subtracts(TsOp op) {
-  switch (op) {
-  case TS_OP_mse:
-  case TS_OP_l1:
-  case TS_OP_huber:
-  case TS_OP_bce:
-  case TS_OP_bce_with_logits:
-  case TS_OP_kl_divergence:
-  case TS_OP_d:
-  case TS_OP_divergence:
-  case TS_OP_curl:
-  case TS_OP_laplacian: return true;
-  default: return false;
-  }
-}
-
 static bool is_narrow(const TsMeta *m) { return ts_dtypes[m->dtype].compute != m->dtype; }
 
 /* Whether an input is not of a type that the definition computes in. */
 static bool needs_casts(const TsCompose *k) {
   bool floats = !(ts_op_info(k->op)->types & (TS_KIND_B | TS_KIND_U | TS_KIND_I));
-  bool wide = subtracts(k->op);
+  bool wide = ts_op_info(k->op)->wide;
   for (int i = 0; i < k->nin; i++) {
     const TsMeta *m = k->given[i] ? k->b->meta(k->b, k->given[i]) : NULL;
     if (m && ((floats && !is_float(m)) || (wide && is_narrow(m)))) return true;
@@ -66,7 +48,7 @@ static int casts(TsCompose *k, TsVal *in, TsDtype *result) {
   TsInfer inf = {.op = k->op, .nin = k->nin, .in = m, .attr = k->attr, .err = b->err};
   if (ts_op_infer_types(&inf)) return b->failed = true, -1;
   TsDtype d = ts_dtype_float(ts_dtype_real(inf.compute));
-  bool wide = subtracts(k->op);
+  bool wide = ts_op_info(k->op)->wide;
   *result = (TsDtype)inf.out[0].dtype;
   if (wide) d = (TsDtype)ts_dtypes[d].compute;
   for (int i = 0; i < k->nin; i++) {
@@ -86,7 +68,7 @@ int ts_compose(TsCompose *k) {
   k->in = other ? in : k->given;
   int failed = ts_compose_table[k->op](k) || k->b->failed;
   k->in = NULL;
-  if (failed || !other || !subtracts(k->op)) return failed ? -1 : 0;
+  if (failed || !other || !ts_op_info(k->op)->wide) return failed ? -1 : 0;
   for (int i = 0; i < k->nout; i++)
     if (k->b->meta(k->b, k->out[i])->dtype != result)
       k->out[i] = ts_build_cast(k->b, k->out[i], result);
@@ -157,4 +139,10 @@ int ts_build_fail(TsBuild *b, TsErrorCode code, const char *format, ...) {
   va_end(ap);
   b->failed = true;
   return ts_error_set(b->err, code, "%s", text);
+}
+
+int ts_compose_axis(TsCompose *k, int64_t axis, int ndim) {
+  if (axis >= -ndim && axis < ndim) return (int)(axis < 0 ? axis + ndim : axis);
+  return ts_build_fail(k->b, TS_ERR_index, "%s: axis %lld is out of range for %d axes",
+                       ts_op_info(k->op)->name, (long long)axis, ndim);
 }

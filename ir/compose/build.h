@@ -85,6 +85,8 @@ TsVal ts_build_narrow(TsBuild *b, TsVal x, int axis, int64_t start, int64_t leng
 TsVal ts_build_cast(TsBuild *b, TsVal x, TsDtype d);
 TsVal ts_build_sum(TsBuild *b, TsVal x, const int64_t *axis, int naxis, bool keepdims);
 
+/* A negative axis counts from the end of ndim axes; -1 after the failure. */
+int ts_compose_axis(TsCompose *k, int64_t axis, int ndim);
 /* Fails the build with an error: returns -1. */
 int ts_build_fail(TsBuild *b, TsErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -1,4 +1,4 @@
-/* Derivatives of fields on regular grids.
+/* Derivatives of fields on regular grids, and the integral of samples.
  *
  * fd: the central differences of second order, f' = (f[i+1] - f[i-1]) / 2h and
  * f'' = (f[i+1] - 2 f[i] + f[i-1]) / h^2 (Fornberg 1988, table 1); at an edge the
@@ -209,4 +209,44 @@ int ts_compose_laplacian(TsCompose *k) {
     sum = i ? add(b, sum, d) : d;
   }
   return finish(k, sum);
+}
+
+/* ---- the trapezoidal rule */
+/* Elements along axis without the last, or from the second on. */
+static TsVal all_but(TsBuild *b, TsVal v, int axis, bool first) {
+  int64_t n = b->failed ? 0 : b->meta(b, v)->dim[axis];
+  return ts_build_narrow(b, v, axis, first && n ? 1 : 0, n ? n - 1 : 0);
+}
+
+/* Distances of the points along axis of y, shaped to broadcast. */
+static TsVal distances(TsCompose *k, TsVal x, const TsMeta *y, int axis) {
+  TsBuild *b = k->b;
+  const TsMeta *m = b->meta(b, x);
+  char tx[TS_META_TEXT], ty[TS_META_TEXT];
+  int at = m->ndim == 1 ? 0 : axis - (y->ndim - m->ndim);
+  if (at < 0 || m->dim[at] != y->dim[axis]) {
+    ts_build_fail(b, TS_ERR_shape,
+                  "trapezoid: x does not hold the points along axis %d: %s x %s", axis,
+                  ts_meta_text(y, ty), ts_meta_text(m, tx));
+    return NULL;
+  }
+  bool line = m->ndim == 1;
+  int64_t dim[TS_MAX_RANK];
+  TsVal d = sub(b, all_but(b, x, at, true), all_but(b, x, at, false));
+  if (!line || b->failed) return d;
+  for (int i = 0; i < y->ndim; i++) dim[i] = i == axis ? b->meta(b, d)->dim[0] : 1;
+  return ts_build_reshape(b, d, dim, y->ndim);
+}
+
+int ts_compose_trapezoid(TsCompose *k) {
+  TsBuild *b = k->b;
+  TsMeta y = *b->meta(b, k->in[0]);
+  TsVal x = k->nin > 1 ? k->in[1] : NULL;
+  int64_t axis = ts_compose_axis(k, k->attr[1].i, y.ndim);
+  if (axis < 0) return -1;
+  TsVal both =
+      add(b, all_but(b, k->in[0], (int)axis, true), all_but(b, k->in[0], (int)axis, false));
+  if (x) both = ts_build2(b, TS_OP_mul, both, distances(k, x, &y, (int)axis));
+  return finish(k,
+                scaled(b, ts_build_sum(b, both, &axis, 1, false), x ? 0.5 : k->attr[0].f / 2));
 }

@@ -1,28 +1,16 @@
-/* Shape rows defined by views and concat: stack, split, chunk, tile, masked_fill. */
+/* Shape rows defined by views and concat: stack, split, chunk, tile, rot90, masked_fill. */
 #include <string.h>
 
-#include "ir/compose/build.h"
-
-TsComposeFn ts_compose_stack, ts_compose_split, ts_compose_chunk, ts_compose_tile,
-    ts_compose_masked_fill;
+#include "ir/compose/compose.h"
 
 enum { MOST = 1024 }; /* pieces: what one call takes and gives */
-
-/* A negative axis counts from the end of ndim axes; -1 after the failure. */
-static int axis_of(TsCompose *k, int64_t axis, int ndim) {
-  if (axis >= -ndim && axis < ndim) return (int)(axis < 0 ? axis + ndim : axis);
-  const char *name = ts_op_info(k->op)->name;
-  ts_build_fail(k->b, TS_ERR_index, "%s: axis %lld is out of range for %d axes", name,
-                (long long)axis, ndim);
-  return -1;
-}
 
 int ts_compose_stack(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal piece[MOST];
   const TsMeta *first = b->meta(b, k->in[0]);
   char t0[TS_META_TEXT], ti[TS_META_TEXT];
-  int axis = axis_of(k, k->attr[0].i, first->ndim + 1);
+  int axis = ts_compose_axis(k, k->attr[0].i, first->ndim + 1);
   if (axis < 0) return -1;
   for (int i = 0; i < k->nin; i++) {
     const TsMeta *m = b->meta(b, k->in[i]);
@@ -68,7 +56,7 @@ static int too_large(TsCompose *k, int64_t size, int axis, const TsMeta *x) {
 int ts_compose_split(TsCompose *k) {
   const TsMeta *x = k->b->meta(k->b, k->in[0]);
   const TsAttr *size = &k->attr[0];
-  int axis = axis_of(k, k->attr[1].i, x->ndim);
+  int axis = ts_compose_axis(k, k->attr[1].i, x->ndim);
   int64_t sum = 0, n = axis < 0 ? 0 : x->dim[axis];
   char text[TS_META_TEXT];
   if (axis < 0) return -1;
@@ -91,7 +79,7 @@ int ts_compose_split(TsCompose *k) {
 int ts_compose_chunk(TsCompose *k) {
   const TsMeta *x = k->b->meta(k->b, k->in[0]);
   int64_t chunks = k->attr[0].i;
-  int axis = axis_of(k, k->attr[1].i, x->ndim);
+  int axis = ts_compose_axis(k, k->attr[1].i, x->ndim);
   if (axis < 0) return -1;
   if (chunks < 1)
     return ts_build_fail(k->b, TS_ERR_value, "chunk: %lld chunks", (long long)chunks);
@@ -125,6 +113,30 @@ int ts_compose_tile(TsCompose *k) {
   v = ts_build(b, TS_OP_broadcast_to, TS_IN(v), TS_ATTRS({"shape", ts_b_ints(wide, n)}), NULL);
   v = ts_build_reshape(b, v, last, nd);
   k->out[0] = merges || b->failed ? v : ts_build(b, TS_OP_clone, TS_IN(v), TS_NO_ATTRS, NULL);
+  return b->failed ? -1 : 0;
+}
+
+/* A quarter turn reverses one axis and swaps the two. Without any, flip shows x itself. */
+int ts_compose_rot90(TsCompose *k) {
+  TsBuild *b = k->b;
+  const TsAttr *axes = &k->attr[1];
+  int ndim = b->meta(b, k->in[0])->ndim, turns = (int)((k->attr[0].i % 4 + 4) % 4), n = 0;
+  int64_t reversed[2];
+  if (axes->n != 2)
+    return ts_build_fail(b, TS_ERR_attribute, "rot90: turns in two axes, not %d", axes->n);
+  int first = ts_compose_axis(k, axes->ints[0], ndim);
+  int second = first < 0 ? -1 : ts_compose_axis(k, axes->ints[1], ndim);
+  if (second < 0) return -1;
+  if (first == second)
+    return ts_build_fail(b, TS_ERR_attribute, "rot90: axis %d is named twice", first);
+  if (turns == 2 || turns == 3) reversed[n++] = first;
+  if (turns == 1 || turns == 2) reversed[n++] = second;
+  TsVal v = ts_build(b, TS_OP_flip, TS_IN(k->in[0]), TS_ATTRS({"axis", ts_b_ints(reversed, n)}),
+                     NULL);
+  if (turns % 2)
+    v = ts_build(b, TS_OP_transpose, TS_IN(v),
+                 TS_ATTRS({"axis0", ts_b_int(first)}, {"axis1", ts_b_int(second)}), NULL);
+  k->out[0] = v;
   return b->failed ? -1 : 0;
 }
 

@@ -3,46 +3,10 @@
 
 #include <stdlib.h>
 
-/* Rows that look at elements, or at options that only the handler knows. */
-static const unsigned char fails[TS_OP_COUNT] = {
-#define YES(name) [TS_OP_##name] = 1
-    YES(linspace),
-    YES(one_hot),
-    YES(grouped_matmul),
-    YES(grouped_matmul_weight_grad),
-    YES(tri_solve),
-    YES(cholesky),
-    YES(svd),
-    YES(solve),
-    YES(inv),
-    YES(cofactor),
-    YES(eigh),
-    YES(cross_entropy),
-    YES(embedding),
-    YES(rope),
-    YES(segment_reduce),
-    YES(quantile),
-    YES(histogram),
-    YES(gather),
-    YES(scatter),
-    YES(scatter_add),
-    YES(take),
-    YES(index_select),
-    YES(index_add),
-    YES(masked_scatter),
-    YES(categorical),
-    YES(permutation),
-    YES(randint),
-    YES(full),
-    YES(full_like),
-    YES(pad),
-#undef YES
-};
-
-bool ts_op_may_fail(TsOp op) { return fails[op]; }
+bool ts_op_may_fail(TsOp op) { return ts_op_info(op)->fails != TS_FAILS_NOTHING; }
 
 bool ts_node_may_fail(const TsNode *n) {
-  if (n->op < TS_OP_COUNT) return fails[n->op];
+  if (n->op < TS_OP_COUNT) return ts_op_may_fail((TsOp)n->op);
   if (n->op == TS_NODE_custom || n->op == TS_NODE_fixed_point || n->op == TS_NODE_recursive)
     return true;
   for (int i = 0; i < n->nregion; i++)

@@ -30,18 +30,9 @@ static bool is_whole(const TsNode *n) {
 
 /* Views that keep the order of elements, and that nobody else looks through. */
 static TsVal root_of(const Finder *f, TsVal v) {
-  for (;;) {
-    switch (v->node->op) {
-    case TS_OP_reshape:
-    case TS_OP_squeeze:
-    case TS_OP_unsqueeze:
-    case TS_OP_flatten:
-      if (f->users[v->node->id] != 1) return v;
-      v = v->node->in[0];
-      break;
-    default: return v;
-    }
-  }
+  for (const TsOpInfo *o; (o = row_of(v->node)) && o->keeps_order; v = v->node->in[0])
+    if (f->users[v->node->id] != 1) return v;
+  return v;
 }
 
 /* Attention may lie otherwise than row-major. */

@@ -172,19 +172,7 @@ TsVal ts_rule_make_permute_pair(TsRewrite *r) { return without_pair(r); }
 TsVal ts_rule_make_reshape_pair(TsRewrite *r) { return without_pair(r); }
 
 /* ---- casts */
-static bool moves(uint16_t op) {
-  switch (op) {
-  case TS_OP_reshape:
-  case TS_OP_transpose:
-  case TS_OP_permute:
-  case TS_OP_broadcast_to:
-  case TS_OP_slice:
-  case TS_OP_narrow:
-  case TS_OP_select:
-  case TS_OP_flip: return true;
-  default: return false;
-  }
-}
+static bool moves(uint16_t op) { return op < TS_OP_COUNT && ts_op_info((TsOp)op)->moves; }
 
 /* A cast there and back with only movement in between: the cast back goes through the last
  * of them, and meets the other one in the end. */
@@ -236,20 +224,9 @@ TsVal ts_rule_make_gather_cast(TsRewrite *r) { return part_first(r); }
 
 /* Operators that 16-bit types compute in f32 and round once, as the cast does. */
 static bool rounds_once(uint16_t op) {
-  switch (op) {
-  case TS_OP_add:
-  case TS_OP_sub:
-  case TS_OP_mul:
-  case TS_OP_div:
-  case TS_OP_neg:
-  case TS_OP_abs:
-  case TS_OP_sqrt:
-  case TS_OP_square:
-  case TS_OP_relu:
-  case TS_OP_minimum:
-  case TS_OP_maximum: return true;
-  default: return false;
-  }
+  if (op >= TS_OP_COUNT) return false;
+  const TsOpInfo *o = ts_op_info((TsOp)op);
+  return o->cls == TS_CLASS_POINTWISE && o->keeps_float && !o->npar;
 }
 
 /* An operand as a 16-bit one: what was cast up, or a number that every type holds. */

@@ -153,10 +153,7 @@ void ts_rules_read(void) {
 }
 
 /* ---- matching */
-static bool commutes(uint16_t op) {
-  return op == TS_OP_add || op == TS_OP_mul || op == TS_OP_minimum || op == TS_OP_maximum ||
-         op == TS_OP_logical_and || op == TS_OP_logical_or;
-}
+static bool commutes(uint16_t op) { return ts_op_info((TsOp)op)->commutes; }
 
 /* The kind of the type among those that the rule takes, and WIDE where it may say so. */
 static bool takes(unsigned types, TsDtype d) {

@@ -39,19 +39,10 @@ static TsRuleSign sign_of(TsVal v, int depth) {
            : signbit(value)          ? TS_SIGN_minus_zero
                                      : TS_SIGN_none;
   if (depth > DEEPEST || !ts_rule_float(v)) return TS_SIGN_any;
+  if (n->op >= TS_OP_COUNT) return TS_SIGN_any;
+  if (ts_op_info((TsOp)n->op)->positive) return TS_SIGN_none;
+  if (ts_op_info((TsOp)n->op)->moves) return operand(n, 0, depth);
   switch (n->op) {
-  case TS_OP_square:
-  case TS_OP_abs:
-  case TS_OP_exp:
-  case TS_OP_exp2:
-  case TS_OP_sigmoid:
-  case TS_OP_softmax:
-  case TS_OP_softplus:
-  case TS_OP_var:
-  case TS_OP_std:
-  case TS_OP_norm:
-  case TS_OP_relu:
-  case TS_OP_hypot: return TS_SIGN_none;
   case TS_OP_sqrt:
     return operand(n, 0, depth) == TS_SIGN_none ? TS_SIGN_none : TS_SIGN_minus_zero;
   case TS_OP_add: /* -0 is the sum of two -0 alone */
@@ -66,10 +57,6 @@ static TsRuleSign sign_of(TsVal v, int depth) {
   case TS_OP_mean:
   case TS_OP_max:
   case TS_OP_min: return sum(n, depth);
-  case TS_OP_reshape:
-  case TS_OP_transpose:
-  case TS_OP_permute:
-  case TS_OP_broadcast_to: return operand(n, 0, depth);
   default: return TS_SIGN_any;
   }
 }
@@ -77,79 +64,6 @@ static TsRuleSign sign_of(TsVal v, int depth) {
 TsRuleSign ts_rule_sign(TsVal v) { return sign_of(v, 0); }
 
 /* ---- what is finite where the inputs are */
-typedef enum Keeps {
-  KEEPS_not,
-  KEEPS_always, /* finite whatever the operands are */
-  KEEPS,        /* finite where the operands are */
-  KEEPS_wide,   /* the same, of types that only very large numbers lead out of */
-  KEEPS_some,   /* the same, of some elements */
-} Keeps;
-
-/* Beside the rows that only show elements elsewhere (class VIEW). */
-static const unsigned char keeps[TS_OP_COUNT] = {
-    [TS_OP_arange] = KEEPS_always,
-    [TS_OP_linspace] = KEEPS_always,
-    [TS_OP_eye] = KEEPS_always,
-    [TS_OP_one_hot] = KEEPS_always,
-    [TS_OP_normal] = KEEPS_always,
-    [TS_OP_uniform] = KEEPS_always,
-    [TS_OP_truncated_normal] = KEEPS_always,
-    [TS_OP_bernoulli] = KEEPS_always,
-    [TS_OP_neg] = KEEPS,
-    [TS_OP_abs] = KEEPS,
-    [TS_OP_sign] = KEEPS,
-    [TS_OP_floor] = KEEPS,
-    [TS_OP_ceil] = KEEPS,
-    [TS_OP_round] = KEEPS,
-    [TS_OP_trunc] = KEEPS,
-    [TS_OP_minimum] = KEEPS,
-    [TS_OP_maximum] = KEEPS,
-    [TS_OP_where] = KEEPS,
-    [TS_OP_relu] = KEEPS,
-    [TS_OP_gelu_erf] = KEEPS,
-    [TS_OP_gelu_tanh] = KEEPS,
-    [TS_OP_silu] = KEEPS,
-    [TS_OP_mish] = KEEPS,
-    [TS_OP_softplus] = KEEPS,
-    [TS_OP_sigmoid] = KEEPS,
-    [TS_OP_tanh] = KEEPS,
-    [TS_OP_erf] = KEEPS,
-    [TS_OP_sin] = KEEPS,
-    [TS_OP_cos] = KEEPS,
-    [TS_OP_atan] = KEEPS,
-    [TS_OP_clone] = KEEPS,
-    [TS_OP_concat] = KEEPS,
-    [TS_OP_roll] = KEEPS,
-    [TS_OP_repeat_interleave] = KEEPS,
-    [TS_OP_slice_update] = KEEPS,
-    [TS_OP_gather] = KEEPS,
-    [TS_OP_take] = KEEPS,
-    [TS_OP_index_select] = KEEPS,
-    [TS_OP_embedding] = KEEPS,
-    [TS_OP_tril] = KEEPS,
-    [TS_OP_triu] = KEEPS,
-    [TS_OP_add] = KEEPS_wide,
-    [TS_OP_sub] = KEEPS_wide,
-    [TS_OP_mul] = KEEPS_wide,
-    [TS_OP_fma] = KEEPS_wide,
-    [TS_OP_square] = KEEPS_wide,
-    [TS_OP_rope] = KEEPS_wide,
-    [TS_OP_matmul] = KEEPS_wide,
-    [TS_OP_conv1d] = KEEPS_wide,
-    [TS_OP_conv2d] = KEEPS_wide,
-    [TS_OP_conv3d] = KEEPS_wide,
-    [TS_OP_sum] = KEEPS_wide,
-    [TS_OP_index_add] = KEEPS_wide,
-    [TS_OP_scatter_add] = KEEPS_wide,
-    [TS_OP_mean] = KEEPS_some,
-    [TS_OP_max] = KEEPS_some,
-    [TS_OP_min] = KEEPS_some,
-    [TS_OP_var] = KEEPS_some,
-    [TS_OP_softmax] = KEEPS_some,
-    [TS_OP_log_softmax] = KEEPS_some,
-    [TS_OP_logsumexp] = KEEPS_some,
-};
-
 /* Sums and products of these types leave the range only where something is very large. */
 static bool wide(TsVal v) {
   TsDtype d = (TsDtype)v->meta.dtype;
@@ -204,12 +118,11 @@ static bool makes_finite(const TsNode *n, bool inputs) {
   case TS_OP_sqrt: return inputs && ts_rule_sign(n->in[0]) != TS_SIGN_any;
   default: break;
   }
-  if (ts_op_info((TsOp)n->op)->cls == TS_CLASS_VIEW) return inputs;
-  switch ((Keeps)keeps[n->op]) {
-  case KEEPS_always: return true;
-  case KEEPS: return inputs;
-  case KEEPS_wide: return inputs && wide(v);
-  case KEEPS_some: return inputs && ts_meta_numel(&n->in[0]->meta) > 0;
+  switch ((TsFinite)ts_op_info((TsOp)n->op)->finite) {
+  case TS_FINITE_ALWAYS: return true;
+  case TS_FINITE_KEEPS: return inputs;
+  case TS_FINITE_WIDE: return inputs && wide(v);
+  case TS_FINITE_SOME: return inputs && ts_meta_numel(&n->in[0]->meta) > 0;
   default: return false;
   }
 }

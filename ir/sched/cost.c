@@ -12,53 +12,8 @@ enum {
   THREADS_NS = 3000, /* waking the pool */
 };
 
-/* Steps of an element: arithmetic is one, an elementary function its multiply-adds. */
-static double steps_of(int op) {
-  switch (op) {
-  case TS_OP_exp:
-  case TS_OP_exp2:
-  case TS_OP_sqrt:
-  case TS_OP_div:
-  case TS_OP_reciprocal: return 16;
-  case TS_OP_softmax:
-  case TS_OP_log_softmax:
-  case TS_OP_log_softmax_grad: return 24;
-  case TS_OP_layernorm:
-  case TS_OP_rmsnorm: return 8;
-  case TS_OP_log:
-  case TS_OP_log2:
-  case TS_OP_log10:
-  case TS_OP_log1p:
-  case TS_OP_expm1:
-  case TS_OP_sin:
-  case TS_OP_cos:
-  case TS_OP_rsqrt: return 30;
-  case TS_OP_tan:
-  case TS_OP_asin:
-  case TS_OP_acos:
-  case TS_OP_atan:
-  case TS_OP_atan2:
-  case TS_OP_sinh:
-  case TS_OP_cosh:
-  case TS_OP_tanh:
-  case TS_OP_sigmoid:
-  case TS_OP_erf:
-  case TS_OP_erfc:
-  case TS_OP_elu:
-  case TS_OP_silu:
-  case TS_OP_silu_grad:
-  case TS_OP_softplus:
-  case TS_OP_mish: return 50;
-  case TS_OP_gelu_erf:
-  case TS_OP_gelu_tanh:
-  case TS_OP_gelu_erf_grad:
-  case TS_OP_gelu_tanh_grad:
-  case TS_OP_pow: return 90;
-  default: return 1;
-  }
-}
-
-double ts_sched_steps(int op) { return steps_of(op); }
+/* Nodes that are no rows count as one step. */
+double ts_sched_steps(int op) { return op < TS_OP_COUNT ? ts_op_info((TsOp)op)->steps : 1; }
 
 /* About 3 GHz: steps of a nanosecond. */
 static double speed(const TsSched *s) {
@@ -96,7 +51,7 @@ static double node_steps(const TsGroup *g, const TsNode *n) {
     return ts_sched_conv_steps(n);
   TsGroupKind kind = ts_sched_kind(n);
   if (kind == TS_GROUP_rows || kind == TS_GROUP_columns) most = points(g);
-  return most * steps_of(n->op);
+  return most * ts_sched_steps(n->op);
 }
 
 static void cost(const TsSched *s, TsGroup *g) {

@@ -18,9 +18,7 @@ static bool is_half(const TsMeta *m) { return m->dtype == TS_DT_bf16 || m->dtype
 static int64_t last(const TsMeta *m) { return m->dim[m->ndim - 1]; }
 
 /* Products of 8 bits have a kernel with roles alone. */
-static bool has_eight(const TsTarget *t) {
-  return ts_target_has(t, TS_UNIT_roles);
-}
+static bool has_eight(const TsTarget *t) { return ts_target_has(t, TS_UNIT_roles); }
 
 bool ts_sched_leads(const TsTarget *target, const TsNode *n) {
   if (!ts_target_gpu(target) || n->op != TS_OP_matmul || n->nin < 2) return false;
@@ -62,9 +60,8 @@ static bool can_read(const TsGroup *g, const TsMeta *y, TsVal v) {
 /* What takes long holds up the threads that multiply, but where products take longer still. */
 static bool is_light(const TsNode *n) {
   TsDtype d = (TsDtype)n->out[0].meta.dtype;
-  if (n->op == TS_OP_div || n->op == TS_OP_sqrt) return false;
-  return n->op == TS_OP_cast || n->op == TS_OP_relu || n->op == TS_OP_square ||
-         ts_tile_primitive(n->op, TS_DT_f32) || ts_gpu_quick_has(n->op, d);
+  return n->op == TS_OP_cast || ts_op_info((TsOp)n->op)->code <= 2 ||
+         ts_gpu_quick_has(n->op, d);
 }
 
 static int tensors_read(const TsGroup *g) {

@@ -81,7 +81,7 @@ double ts_nodes_in_range(double v, TsDtype d) {
 /* An operand of a row that computes in type, by a kernel that does in d. */
 static TsTileVal operand_of(TsLower *l, const TsNode *n, int i, TsDtype type, TsDtype d) {
   if (n->op == TS_OP_where && i == 0) return ts_nodes_operand(l, n, n->in[i], TS_DT_bool);
-  if (!n->in[i]->meta.weak || type == d || !ts_op_hands_on((TsOp)n->op))
+  if (!n->in[i]->meta.weak || type == d || !ts_op_info((TsOp)n->op)->picks)
     return ts_nodes_operand(l, n, n->in[i], d);
   if (n->in[i]->node->op == TS_NODE_number && !l->s->numbers_vary) {
     TsTileType t = ts_tile_scalar(d);
@@ -107,7 +107,7 @@ static int put_pointwise(TsLower *l, const TsNode *n) {
     TsTileType t = ts_tile_scalar(d);
     const TsAttr *a = &n->attr[i];
     double v = a->type == TS_ATTR_f ? a->f : (double)a->i;
-    if (ts_op_hands_on((TsOp)n->op)) v = ts_dtype_stored(type, v);
+    if (ts_op_info((TsOp)n->op)->picks) v = ts_dtype_stored(type, v);
     in[count++] = ts_tile_const(&l->b, ts_nodes_in_range(v, d), &t);
   }
   for (int i = 0; i < count; i++) in[i] = ts_nodes_spread(l, in[i], rank);

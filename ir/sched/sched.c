@@ -49,14 +49,10 @@ bool ts_sched_is_view(const TsNode *n) {
 
 TsVal ts_sched_root(TsVal v) {
   for (;;) {
-    switch (v->node->op) {
-    case TS_OP_reshape:
-    case TS_OP_squeeze:
-    case TS_OP_unsqueeze:
-    case TS_OP_flatten:
-    case TS_OP_contiguous: v = v->node->in[0]; break;
-    default: return v;
-    }
+    const TsNode *n = v->node;
+    if (n->op >= TS_OP_COUNT) return v;
+    if (!ts_op_info((TsOp)n->op)->keeps_order && n->op != TS_OP_contiguous) return v;
+    v = n->in[0];
   }
 }
 

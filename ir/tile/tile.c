@@ -229,23 +229,7 @@ TsTileVal ts_tile_bits(TsTileBuild *b, uint64_t bits, const TsTileType *type) {
 }
 
 static bool gives_bool(int op) {
-  switch (op) {
-  case TS_OP_eq:
-  case TS_OP_ne:
-  case TS_OP_lt:
-  case TS_OP_le:
-  case TS_OP_gt:
-  case TS_OP_ge:
-  case TS_OP_isnan:
-  case TS_OP_isinf:
-  case TS_OP_isfinite:
-  case TS_OP_logical_not:
-  case TS_OP_logical_and:
-  case TS_OP_logical_or:
-  case TS_OP_logical_xor:
-  case TS_TILE_ult: return true;
-  default: return false;
-  }
+  return op == TS_TILE_ult || (op < TS_OP_COUNT && ts_op_info((TsOp)op)->gives_bool);
 }
 
 static TsTileVal apply(TsTileBuild *b, int op, int n, const TsTileVal *in) {

@@ -27,11 +27,7 @@ static double now_msec(void) {
 /* Rows that the VM takes longer for, since it keeps exps between its passes, or walks a row of
  * a norm by itself. By themselves, 4096 x 4096 f32 on one thread: a loss 1.25 times as fast as
  * the VM's, its gradient 1.8, softmax 1.1, layernorm 1.1 to 1.4, and of 1024 columns 1.9. */
-static bool gains_rows(const TsNode *n) {
-  return n->op == TS_OP_cross_entropy || n->op == TS_OP_cross_entropy_grad ||
-         n->op == TS_OP_softmax || n->op == TS_OP_log_softmax || n->op == TS_OP_layernorm ||
-         n->op == TS_OP_rmsnorm;
-}
+static bool gains_rows(const TsNode *n) { return ts_op_info((TsOp)n->op)->kernel; }
 
 /* Attention alone is as fast on the VM; what is won is a copy of its result. */
 bool ts_build_worth(const TsGroup *g) {

@@ -52,23 +52,8 @@ static double products_of(const TsCall *c) {
   }
 }
 
-/* Per element of operands and results: slow by a factor rather than quick. */
-static double element_ns(const TsCall *c) {
-  switch (c->op) {
-  case TS_OP_sort:
-  case TS_OP_argsort:
-  case TS_OP_topk:
-  case TS_OP_fft:
-  case TS_OP_ifft:
-  case TS_OP_rfft:
-  case TS_OP_irfft:
-  case TS_OP_fft2:
-  case TS_OP_ifft2:
-  case TS_OP_fftn:
-  case TS_OP_ifftn: return 50;
-  default: return 3;
-  }
-}
+/* Per element of operands and results. */
+static double element_ns(const TsCall *c) { return ts_op_info(c->op)->slow ? 50 : 3; }
 
 static double call_ns(const TsCall *c, double products) {
   double ns = products * PRODUCT_NS, each = products ? 0 : element_ns(c);

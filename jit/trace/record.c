@@ -7,64 +7,10 @@
 #include "jit/trace/state.h"
 #include "vm/core/tape.h"
 
-/* Operators of other classes that are allowed (ts_trace_allowed).
- * Others may fail on what the elements are (an index out of range, a singular matrix), and
- * that error belongs to their own line. */
-static const uint8_t allowed[TS_OP_COUNT] = {
-#define YES(name) [TS_OP_##name] = 1
-    YES(zeros),
-    YES(ones),
-    YES(full),
-    YES(eye),
-    YES(zeros_like),
-    YES(ones_like),
-    YES(full_like),
-    YES(tril),
-    YES(triu),
-    YES(matmul),
-    YES(softmax),
-    YES(log_softmax),
-    YES(layernorm),
-    YES(rmsnorm),
-    YES(attention),
-    YES(softmax_grad),
-    YES(log_softmax_grad),
-    YES(layernorm_grad),
-    YES(rmsnorm_grad),
-    YES(attention_grad),
-    YES(conv1d),
-    YES(conv2d),
-    YES(conv3d),
-    YES(conv_transpose),
-    YES(conv_weight_grad),
-    YES(max_pool),
-    YES(avg_pool),
-    YES(avg_pool_grad),
-    YES(linear_scan),
-    YES(sort),
-    YES(argsort),
-    YES(topk),
-    YES(clone),
-    YES(cast),
-    YES(concat),
-    YES(pad),
-    YES(roll),
-    YES(repeat_interleave),
-    YES(slice_update),
-    YES(slice_add),
-    YES(fold),
-#undef YES
-};
-
+/* A composed call is not recorded: those that it is made of are. */
 bool ts_trace_allowed(TsOp op) {
-  switch ((TsClass)ts_op_info(op)->cls) {
-  case TS_CLASS_POINTWISE:
-  case TS_CLASS_REDUCE:
-  case TS_CLASS_SCAN:
-  case TS_CLASS_VIEW: return true;
-  case TS_CLASS_RANDOM: return op != TS_OP_permutation && op != TS_OP_categorical;
-  default: return allowed[op];
-  }
+  const TsOpInfo *o = ts_op_info(op);
+  return !o->apart && o->fails != TS_FAILS_ELEMENTS && o->cls != TS_CLASS_COMPOSE;
 }
 
 /* ---- traces */

@@ -147,11 +147,11 @@ static const Row rows[] = {
 
 static double bound_of(const char *name) {
   static const char *const exact[] = {
-      "neg",         "abs",   "sign",     "floor", "ceil",     "round",       "trunc",
-      "clamp",       "relu",  "isnan",    "isinf", "isfinite", "logical_not", "real",
-      "imag",        "conj",  "floordiv", "mod",   "minimum",  "maximum",     "eq",
-      "ne",          "lt",    "le",       "gt",    "ge",       "logical_and", "logical_or",
-      "logical_xor", "where", "frac"};
+      "neg",         "abs",   "sign",     "floor",    "ceil",     "round",       "trunc",
+      "clamp",       "relu",  "isnan",    "isinf",    "isfinite", "logical_not", "real",
+      "imag",        "conj",  "floordiv", "mod",      "minimum",  "maximum",     "eq",
+      "ne",          "lt",    "le",       "gt",       "ge",       "logical_and", "logical_or",
+      "logical_xor", "where", "frac",     "heaviside"};
   static const char *const ieee[] = {"square", "reciprocal", "sqrt", "add",        "sub",
                                      "mul",    "div",        "fma",  "leaky_relu", "angle"};
   for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)

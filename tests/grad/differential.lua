@@ -15,3 +15,9 @@ for _, how in ipairs { { "fd", "periodic" }, { "fd", "edge" }, { "spectral", "pe
   check("laplacian", { R { 5, 4 } }, with { spacing = { 0.5 } })
   check("laplacian", { R { 2, 5, 4 } }, with { axes = { -1 } })
 end
+
+check("trapezoid", { R { 2, 5 } }, { dx = 0.25 })
+check("trapezoid", { R { 4, 3 }, R { 4 } }, { axis = 0 })
+check("trapezoid", { R { 2, 4, 3 }, R { 4, 1 } }, { axis = 1 })
+check("trapezoid", { check.complex { 3, 4 }, R { 3, 4 } })
+check("trapezoid", { R { 2, 1 } })

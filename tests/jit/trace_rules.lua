@@ -21,6 +21,18 @@ end)
 s.deferred > 700 --> true
 s.runs > 170 --> true
 
+-- Rows that no list of the tracer's knows: a pointwise one, and the parts of composed ones.
+s = both(function(note)
+  local x, at = normal({6, 6}, 1), normal({6}, 2):sort()
+  for _ = 1, 200 do
+    local h = op.heaviside(x, 0.5)
+    x = x:rot90() * 0.5 + op.trapezoid(h, at) - 0.1
+  end
+  note(x)
+end)
+s.deferred > 1500 --> true
+s.runs > 170 --> true
+
 -- Branches that alternate: both ways are traced.
 s = both(function(note)
   local x = normal({8}, 1)

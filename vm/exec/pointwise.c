@@ -100,7 +100,7 @@ static int set_input(Job *j, TsCall *call, int i, TsTensor *t, TsDtype compute,
   char *base = ts_tensor_read(t);
   if (!base) return -1;
   set_operand(&j->operand[i], t, base, &call->out[0]->meta);
-  if (t->meta.weak && compute != kernel && ts_op_hands_on(call->op)) {
+  if (t->meta.weak && compute != kernel && ts_op_info(call->op)->picks) {
     j->number[i] = ts_dtype_stored(compute, ts_tensor_number_value(t));
     j->operand[i].base = (char *)&j->number[i];
     stored = TS_DT_f64;
@@ -342,7 +342,7 @@ static int execute_strided(TsCall *call, const TsOpInfo *o, TsPointwiseFn *fn, T
   Job j = {.k = call->ctx->k, .fn = fn, .nin = call->nin, .par = par};
   for (int i = 0; i < o->npar; i++) {
     par[i] = call->attr[i].f;
-    if (ts_op_hands_on(call->op)) par[i] = ts_dtype_stored(call->compute, par[i]);
+    if (ts_op_info(call->op)->picks) par[i] = ts_dtype_stored(call->compute, par[i]);
   }
   TsTensor *in[MAX_OPERANDS] = {NULL};
   int failed = set_output(&j, call->out[0]);

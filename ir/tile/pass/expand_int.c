@@ -67,6 +67,12 @@ static TsTileVal power(const Row *r, TsTileVal a, TsTileVal n) {
   return where(r, negative(r, n), small, y);
 }
 
+static TsTileVal heaviside(const Row *r, TsTileVal x, TsTileVal values) {
+  TsTileVal zero = whole(r, 0), one = whole(r, 1);
+  TsTileVal y = where(r, op2(r, TS_OP_lt, zero, x), one, zero);
+  return where(r, op2(r, TS_OP_eq, x, zero), values, y);
+}
+
 static TsTileVal expand_int(const Row *r, int op, const TsTileVal *in) {
   TsTileVal a = in[0];
   switch (op) {
@@ -83,6 +89,7 @@ static TsTileVal expand_int(const Row *r, int op, const TsTileVal *in) {
   case TS_OP_relu: return op2(r, TS_OP_maximum, a, whole(r, 0));
   case TS_OP_clamp: return op2(r, TS_OP_minimum, op2(r, TS_OP_maximum, a, in[1]), in[2]);
   case TS_OP_pow: return power(r, a, in[1]);
+  case TS_OP_heaviside: return heaviside(r, a, in[1]);
   case TS_OP_shift_left: return shift(r, true, a, in[1]);
   case TS_OP_shift_right: return shift(r, false, a, in[1]);
   default: return NULL;

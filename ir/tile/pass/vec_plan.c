@@ -12,8 +12,9 @@ int ts_tile_vec_rank(TsVec *v, TsTileVal x) {
   return x->type.rank - (ts_tile_vec_of(v, x)->row >= 0);
 }
 
-/* Rows of an elementary function, about. */
+/* In rows of an elementary function, about. */
 int ts_tile_vec_cost(int op) {
+  if (op < TS_OP_COUNT) return ts_op_info((TsOp)op)->code;
   switch (op) {
   case TS_TILE_const:
   case TS_TILE_bits:
@@ -22,29 +23,6 @@ int ts_tile_vec_cost(int op) {
   case TS_TILE_transpose:
   case TS_TILE_reshape:
   case TS_TILE_part: return 0;
-  case TS_OP_add:
-  case TS_OP_sub:
-  case TS_OP_mul:
-  case TS_OP_fma:
-  case TS_OP_neg:
-  case TS_OP_abs:
-  case TS_OP_square:
-  case TS_OP_where:
-  case TS_OP_eq:
-  case TS_OP_ne:
-  case TS_OP_lt:
-  case TS_OP_le:
-  case TS_OP_gt:
-  case TS_OP_ge:
-  case TS_OP_relu:
-  case TS_OP_logical_and:
-  case TS_OP_logical_or:
-  case TS_OP_logical_not:
-  case TS_OP_logical_xor:
-  case TS_OP_bitwise_and:
-  case TS_OP_bitwise_or:
-  case TS_OP_bitwise_xor:
-  case TS_OP_bitwise_not:
   case TS_TILE_shl:
   case TS_TILE_shr:
   case TS_TILE_sar:
@@ -53,27 +31,8 @@ int ts_tile_vec_cost(int op) {
   case TS_TILE_bitcast:
   case TS_TILE_load:
   case TS_TILE_cast: return 1;
-  case TS_OP_minimum:
-  case TS_OP_maximum:
-  case TS_OP_clamp:
-  case TS_OP_isnan:
-  case TS_OP_isinf:
-  case TS_OP_isfinite:
-  case TS_OP_floor:
-  case TS_OP_ceil:
-  case TS_OP_trunc:
-  case TS_OP_round: return 2;
-  case TS_OP_div:
-  case TS_OP_reciprocal:
-  case TS_OP_sqrt: return 6;
   case TS_TILE_gather: return 12;
   case TS_TILE_random: return 48;
-  case TS_OP_sin:
-  case TS_OP_cos:
-  case TS_OP_tan:
-  case TS_OP_gelu_erf:
-  case TS_OP_pow:
-  case TS_OP_mod: return VEC_HUGE;
   default: return 24;
   }
 }

@@ -1,4 +1,4 @@
-"""Derivatives on grids, by their formulas in f64 with NumPy."""
+"""Derivatives on grids, by their formulas in f64 with NumPy; integrals by NumPy."""
 import numpy as np
 
 from common import *
@@ -60,4 +60,18 @@ def make():
                 f.case("curl", [v], [y], {"method": method, "boundary": boundary}, ulp=ulp, t=d, scale=scale(y, 4), zero=False)
     x = f.gen("f32", [1])
     f.case("d", [x], [np.zeros(1)], ulp=1, t="f32", scale=1)
+    for d in FLOATS + COMPLEX:
+        part = {"complex64": "f32", "complex128": "f64"}.get(d, d)
+        y, line = f.gen(d, [3, 7, 4]), f.const(np.array([-2, -1, 0.5, 0.75, 2, 2, 5]), part)
+        points = f.gen(part, [3, 7, 1])
+        o = {"ulp": 8 if d in LOW else 16, "t": part, "scale": 4, "zero": False}
+        f.case("trapezoid", [y], [np.trapezoid(y.w)], **o)
+        f.case("trapezoid", [y], [np.trapezoid(y.w, dx=0.5, axis=0)], {"dx": 0.5, "axis": 0}, **o)
+        f.case("trapezoid", [y, line], [np.trapezoid(y.w, line.w, axis=1)], {"axis": 1}, **o)
+        f.case("trapezoid", [y, points], [np.trapezoid(y.w, points.w, axis=-2)], {"axis": -2}, **o)
+    for n in (0, 1):
+        y = f.gen("f64", [2, n])
+        f.case("trapezoid", [y], [np.trapezoid(y.w)])
+    y = f.gen("i32", [5], 0, 9)
+    f.case("trapezoid", [y], [np.trapezoid(y.v).astype(np.float32)])
     return f

@@ -312,6 +312,7 @@ def exact_mod(x, y, want):
 
 
 def binary(f, p):
+    import torch
     for d in FLOATS:
         L, R = p["lhs", d], p["rhs", d]
         a, b = L.v.astype(f32_of(d)), R.v.astype(f32_of(d))
@@ -319,6 +320,7 @@ def binary(f, p):
             f.case(row, [L, R], [to(fn(a, b), d)])
         f.case("minimum", [L, R], [to(total_min(a, b, 1), d)])
         f.case("maximum", [L, R], [to(total_min(a, b, -1), d)])
+        f.case("heaviside", [L, R], [to(np.heaviside(a, b), d)])
         for row, fn in {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
                         "gt": np.greater, "ge": np.greater_equal}.items():
             f.case(row, [L, R], [fn(a, b)])
@@ -376,6 +378,7 @@ def binary(f, p):
         f.case("sub", [L, R], [a - b])
         f.case("mul", [L, R], [a * b])
         f.case("div", [L, R], [a.astype(np.float32) / b.astype(np.float32)])
+        f.case("heaviside", [L, R], [torch.heaviside(torch.from_numpy(a), torch.from_numpy(b)).numpy()])
         bits = np.iinfo(NP[d]).bits
         pa, pb = [int(v) for v in a], [int(v) for v in b]
         wrap = lambda v: ((v - np.iinfo(NP[d]).min) % 2**bits) + np.iinfo(NP[d]).min
