@@ -65,20 +65,27 @@ TsDtype ts_short_bits(TsDtype d) {
 
 enum { FILL_PIECE = 1024 };
 
+/* Complex numbers are pairs, the second one 0. */
 TsTile *ts_short_fill(TsDtype d) {
+  static const int64_t axes[1] = {0};
   TsTile *k = ts_tile_new("fill");
   if (!k) return NULL;
-  int64_t n = ts_tile_size(k, "N");
+  bool pairs = ts_dtype_is(d, TS_KIND_C);
+  TsDtype own = pairs ? ts_dtype_real(d) : d;
+  int64_t n = ts_tile_size(k, "N"), dim[2] = {n, 2};
   ts_tile_size(k, "value");
-  TsTileType memory = ts_tile_type(d, 1, &n), tile = ts_tile_vector(d, FILL_PIECE);
+  TsTileType memory = ts_tile_type(own, 1 + pairs, dim), tile = ts_tile_vector(own, FILL_PIECE);
   TsTileVal y = ts_tile_param(k, "y", &memory, true);
   TsTileBuild b = ts_tile_build(k);
-  TsTileVal size = ts_short_dim(&b, 0);
-  TsTileLoop loop = ts_tile_for(&b, ts_tile_index(&b, 0), size, FILL_PIECE, true, 0, NULL);
-  TsTileVal value = ts_tile_cast(&b, ts_tile_bitcast(&b, ts_short_dim(&b, 1), TS_DT_f64), d);
-  TsTileVal x = ts_tile_broadcast(&b, value, &tile, NULL);
-  TsTileAccess edge = {.edge = true};
-  ts_tile_store(&b, y, &loop.i, x, &edge);
+  TsTileVal zero = ts_tile_index(&b, 0);
+  TsTileLoop loop = ts_tile_for(&b, zero, ts_short_dim(&b, 0), FILL_PIECE, true, 0, NULL);
+  TsTileVal value = ts_tile_cast(&b, ts_tile_bitcast(&b, ts_short_dim(&b, 1), TS_DT_f64), own);
+  TsTileAccess edge = {.edge = true, .naxis = pairs, .axes = axes};
+  for (int i = 0; i < 1 + pairs; i++) {
+    TsTileVal at[2] = {loop.i, ts_tile_index(&b, i)};
+    TsTileVal x = i ? ts_tile_const(&b, 0, &tile) : ts_tile_broadcast(&b, value, &tile, NULL);
+    ts_tile_store(&b, y, at, x, &edge);
+  }
   ts_tile_for_end(&b, &loop, NULL, NULL);
   return k;
 }
