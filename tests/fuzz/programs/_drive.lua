@@ -70,7 +70,10 @@ return function(o)
     for i, w in ipairs(which) do runs[i] = { path = path, way = w, out = folder .. "/alone." .. i } end
     ways.run({ runs }, folder .. "/alone_cache", 1)
     local outs = {}
-    for i, w in ipairs(which) do outs[i] = ways.output(folder .. "/alone." .. i, w) end
+    for i, w in ipairs(which) do
+      outs[i] = ways.output(folder .. "/alone." .. i, w)
+      outs[i] = ways.told(outs[1], outs[i], w)
+    end
     return outs
   end
 
@@ -106,7 +109,7 @@ return function(o)
 
   local function judge(seed, text, runs)
     local outs = {}
-    for i, r in ipairs(runs) do outs[i] = ways.output(r.out, r.way) end
+    for i, r in ipairs(runs) do outs[i] = ways.told(outs[1], ways.output(r.out, r.way), r.way) end
     checks = checks + #runs
     local sorts_here = {}
     for own in outs[1]:gmatch "WRONG[^\n]*" do

@@ -81,6 +81,8 @@ function expression.binary(W, x)
   local o, y = W.R:pick(pointwise[2]), partner(W, x)
   if W.gradient and o.name == "pow" then o = W.R:pick(pointwise[2]) end
   if W.R:chance(0.2) then y = number(W) end
+  -- The angle of what is infinitely far has a slope that is 0 / 0.
+  if W.gradient and o.name == "atan2" and y:find "1/0" then y = "2" end
   if W.R:chance(0.1) then x, y = y, x end
   return ("op.%s(%s, %s)"):format(o.name, x, y)
 end
