@@ -175,10 +175,26 @@ static const char *vm_reason(const TsNode *n) {
   }
 }
 
-static void reason(const TsFusion *f, const TsGroup *g, TsText *text) {
+/* Of a group that a GPU has no kernel of in the function: its call may have some. */
+static void gpu_reason(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
+  TsSchedKernel k;
+  TsError err = {0};
+  if (g->node[0]->nregion || g->node[0]->op >= TS_OP_COUNT) {
+    ts_text_str(text, vm_reason(g->node[0]));
+  } else if (!ts_build_tile(b, f, g, &k, &err)) {
+    ts_text_str(text, "its call launches it, with others of its kind");
+    ts_tile_free(k.tile);
+  } else {
+    ts_text_format(text, "its call has copies, or the CPU runs it: %s", err.message);
+  }
+}
+
+static void reason(const TsBuildJob *b, const TsFusion *f, const TsGroup *g, TsText *text) {
   const TsFusedGroup *u = &f->of[g->index];
   if (u->fused)
     ts_text_format(text, "kernel of %d operators", g->nnode);
+  else if (ts_target_gpu(ts_build_target(b)) && !ts_build_worth_on(b, g))
+    gpu_reason(b, f, g, text);
   else if (u->usec > 0)
     ts_text_format(text, "returned to the VM: %.1f us by its kernel, %.1f us without", u->usec,
                    u->usec_without);
@@ -201,7 +217,7 @@ static int groups_text(const TsBuildJob *b, TsText *text) {
       ts_sched_where(g, &where);
       ts_text_take(text, " at ", &where);
       ts_text_str(text, ": ");
-      reason(f, g, text);
+      reason(b, f, g, text);
       ts_text_format(text, ", %.3g us expected\n", g->usec);
     }
   }

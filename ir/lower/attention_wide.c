@@ -35,14 +35,16 @@ static int from(TsVal const *list, int n, TsVal v) {
 
 /* The kernel over copies in f32, whose results are rounded into the node's. */
 static bool put(TsSteps *x, const Wide *w, const TsNode *n, TsSchedKernel *k) {
-  int arg[INPUTS + RESULTS], temp[RESULTS] = {0};
+  int arg[INPUTS + RESULTS], temp[RESULTS], found = 0;
+  TS_ASSERT(!k->nguard && !k->ndraw);
   if (k->tile->nparam > INPUTS + RESULTS) return ts_tile_free(k->tile), false;
   for (int i = 0; i < k->tile->nparam; i++) {
     int in = from(w->in, INPUTS, k->value[i]), to = from(w->out, RESULTS, k->value[i]);
     if (in < 0 && to < 0) return ts_tile_free(k->tile), false;
-    if (in < 0) temp[to] = ts_steps_temp(x, ts_meta_nbytes(&w->out[to]->meta));
+    if (in < 0) temp[to] = ts_steps_temp(x, ts_meta_nbytes(&w->out[to]->meta)), found++;
     arg[i] = in >= 0 ? ts_steps_in_as(x, in, NULL, TS_DT_f32) : temp[to];
   }
+  if (found != RESULTS) return ts_tile_free(k->tile), false;
   ts_steps_add(x, k->tile, arg, k->dim);
   for (int i = 0; i < RESULTS; i++) {
     const TsMeta *m = &n->out[i].meta;
@@ -71,7 +73,7 @@ int ts_lower_attention_wide(const TsSched *sched, const TsGroup *g, TsLayoutFn *
     ts_steps_begin(&x, sched, layout, arg, n, err);
     made = put(&x, &w, n, &k);
     done = ts_steps_end(&x, out);
-    if (done == 1 && !made) ts_tile_free(out->tile), done = 0;
+    if (done == 1 && !made) ts_tile_free(out->tile), out->tile = NULL, done = 0;
   }
   ts_sched_free(w.s);
   if (w.g) ts_graph_free(w.g);

@@ -18,6 +18,13 @@ static int fail(TsSteps *x) {
   return NOTHING;
 }
 
+/* These operands are others than the family has kernels for. */
+static int refuse(TsSteps *x) {
+  if (!x->failed && !x->err->code)
+    ts_error_set(x->err, TS_ERR_value, "there is no kernel for these operands");
+  return fail(x);
+}
+
 bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
                     const TsNode *n, TsError *err) {
   *x = (TsSteps){
@@ -187,19 +194,20 @@ static bool is_number(TsVal v) { return v->node->op == TS_NODE_number; }
 
 int ts_steps_as_it_lies(TsSteps *x, int i) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
-  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return fail(x);
+  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return refuse(x);
+  if (is_number(v)) return refuse(x);
   return param(x->in, &x->nin, v);
 }
 
 int ts_steps_into(TsSteps *x, int i) {
   TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
-  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return fail(x);
+  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return refuse(x);
   return RESULT + param(x->out, &x->nout, v);
 }
 
 int ts_steps_in_as(TsSteps *x, int i, const TsStepsOrder *order, TsDtype d) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
-  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return fail(x);
+  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return refuse(x);
   if (is_number(v)) return number_in(x, i, d, ts_meta_numel(&v->meta));
   int own = param(x->in, &x->nin, v);
   if (lies_so(x, v, order) && v->meta.dtype == d) return own;
@@ -217,7 +225,7 @@ int ts_steps_in(TsSteps *x, int i, const TsStepsOrder *order) {
 
 int ts_steps_in_spread(TsSteps *x, int i, const TsMeta *like, TsDtype d) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
-  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return fail(x);
+  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return refuse(x);
   if (ts_meta_same_shape(&v->meta, like) && !is_number(v)) return ts_steps_in(x, i, NULL);
   if (is_number(v)) return number_in(x, i, d, ts_meta_numel(like));
   TsMeta m = *like;
@@ -237,7 +245,7 @@ int ts_steps_in_spread(TsSteps *x, int i, const TsMeta *like, TsDtype d) {
 
 int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order) {
   TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
-  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return fail(x);
+  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return refuse(x);
   int own = RESULT + param(x->out, &x->nout, v);
   if (lies_so(x, v, order)) return own;
   int copy = ts_steps_temp(x, ts_meta_nbytes(&v->meta));
@@ -249,7 +257,7 @@ int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order) {
 
 TsStepsView ts_steps_in_view(TsSteps *x, int i) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
-  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = fail(x)};
+  if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = refuse(x)};
   TsStepsView own = {.arg = param(x->in, &x->nin, v), .dtype = (TsDtype)v->meta.dtype};
   strides_of(x, v, own.stride);
   return own;
@@ -257,7 +265,7 @@ TsStepsView ts_steps_in_view(TsSteps *x, int i) {
 
 TsStepsView ts_steps_out_view(TsSteps *x, int i) {
   TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
-  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = fail(x)};
+  if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return (TsStepsView){.arg = refuse(x)};
   TsStepsView own = {.arg = RESULT + param(x->out, &x->nout, v),
                      .dtype = (TsDtype)v->meta.dtype};
   strides_of(x, v, own.stride);
@@ -275,7 +283,8 @@ int ts_steps_table(TsSteps *x, const void *data, int64_t nbytes) {
 
 int ts_steps_from(TsSteps *x, int arg, int64_t byte) {
   if (!byte) return arg;
-  if (x->failed || arg == NOTHING || x->nfrom == TS_STEPS_FROM) return fail(x);
+  TS_ASSERT(arg < FROM || arg == NOTHING); /* it begins at a byte of what others begin at 0 */
+  if (x->failed || arg == NOTHING || x->nfrom == TS_STEPS_FROM) return refuse(x);
   x->from[x->nfrom] = (struct TsStepsFrom){arg, byte};
   return FROM + x->nfrom++;
 }
@@ -294,10 +303,9 @@ void ts_steps_add(TsSteps *x, TsTile *k, const int *arg, const int64_t *dim) {
   int own[TS_TILE_PART_PARAMS], n = k->nparam;
   for (int i = 0; i < n && i < TS_TILE_PART_PARAMS; i++)
     own[i] = begins_later(arg[i]) ? x->from[arg[i] - FROM].arg : arg[i];
-  if (k->failed || !ts_tile_parts_add(x->parts, k, own, dim)) {
-    fail(x);
-    return;
-  }
+  bool added = !k->failed && ts_tile_parts_add(x->parts, k, own, dim);
+  if (k->failed && !added) ts_tile_free(k);
+  if (!added) return (void)fail(x);
   TsTilePart *p = &x->parts->part[x->parts->n - 1];
   for (int i = 0; i < n; i++)
     if (begins_later(arg[i])) p->byte[i] = x->from[arg[i] - FROM].byte;
@@ -333,9 +341,13 @@ void ts_steps_bind(TsSteps *x, int d, int of) {
 }
 
 void ts_steps_guard(TsSteps *x, int i) {
-  if (x->failed || x->kernel.nguard == TS_SCHED_GUARDS) return;
-  x->kernel.guard[x->kernel.nguard++] =
-      (TsSchedGuard){param(x->in, &x->nin, x->n->in[i]), x->n};
+  TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
+  if (!v || is_number(v) || x->kernel.nguard == TS_SCHED_GUARDS) {
+    refuse(x);
+    return;
+  }
+  if (x->failed) return;
+  x->kernel.guard[x->kernel.nguard++] = (TsSchedGuard){param(x->in, &x->nin, v), x->n};
 }
 
 /* ---- the end */

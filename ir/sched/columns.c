@@ -160,7 +160,7 @@ static int put_leaves(TsLower *l) {
   int64_t whole = l->space.axis[0] / LEAF, rest = l->space.axis[0] % LEAF;
   int64_t count = whole + (rest > 0), dim[TS_TILE_RANK] = {count};
   TsTileVal *sums = ts_arena_alloc(&l->k->arena, sizeof *sums * (size_t)l->g->nnode);
-  if (!sums) return ts_lower_refuse(l, "out of memory");
+  if (!sums) return ts_error_memory(l->err);
   for (int i = 1; i <= last_of(l); i++) dim[i] = l->space.axis[i];
   for (int k = 0; k < l->g->nnode; k++) {
     const TsNode *n = l->g->node[k];

@@ -227,7 +227,7 @@ static int put_loop(Lanes *p, TsTileVal first, TsTileVal steps, TsTileVal *acc) 
   int n = p->nsum * (int)p->fold, ahead = has_norms(l) ? ask(p, first, carry + n) : 0;
   for (int i = 0; i < n; i++) carry[i] = acc[i];
   TsTileLoop rows = ts_tile_for(b, num(p, 0), steps, 1, false, n + ahead, carry);
-  if (!rows.stmt) return ts_lower_refuse(l, "out of memory");
+  if (!rows.stmt) return ts_error_memory(l->err);
   TsTileVal row = op2(p, TS_OP_add, first, op2(p, TS_OP_mul, rows.i, num(p, p->count)));
   for (int i = 0; i < n; i++) carry[i] = rows.carry[i];
   if (ahead) {

@@ -208,7 +208,7 @@ static TsTileLoop once(TsLower *l) {
 int ts_loss_open(TsLower *l) {
   bool any = false;
   l->kept = ts_arena_alloc(&l->k->arena, sizeof *l->kept * (size_t)l->g->nnode);
-  if (!l->kept) return ts_lower_refuse(l, "out of memory");
+  if (!l->kept) return ts_error_memory(l->err);
   for (int k = 0; k < l->g->nnode; k++) {
     const TsNode *n = l->g->node[k];
     if (ts_loss_reduced(n)) l->kept[k] = scratch(l, wide_of(n), rows_of(l));
@@ -313,7 +313,7 @@ int ts_loss_put(TsLower *l, const TsNode *n) {
     TsDtype d = i == 1 && indexed(n) ? TS_DT_i64 : wide_of(n);
     if (!(c.in[i] = ts_nodes_operand(l, n, n->in[i], d))) return -1;
   }
-  if (!(c.in[0] = spread(&c, c.in[0]))) return ts_lower_refuse(l, "out of memory");
+  if (!(c.in[0] = spread(&c, c.in[0]))) return ts_error_memory(l->err);
   if (grad(n)) c.in[2] = gradient(l, n, c.in[2]);
   c.at_target = n->op == TS_OP_cross_entropy_grad ? NULL : element_at_target(l, &c);
   ts_loss_row(n)(&c);

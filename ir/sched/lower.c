@@ -281,7 +281,7 @@ static int put_leaves(TsLower *l) {
           rest = total % leaf;
   TsTileBuild *b = &l->b;
   TsTileVal *sums = ts_arena_alloc(&l->k->arena, sizeof *sums * (size_t)l->g->nnode);
-  if (!sums) return ts_lower_refuse(l, "out of memory");
+  if (!sums) return ts_error_memory(l->err);
   l->k->ntile = 1;
   l->k->tile[0] = leaf;
   *b = ts_tile_build(l->k);
@@ -312,15 +312,15 @@ static int lower(TsLower *l) {
     return ts_lower_refuse(l, "rows of one element");
   if (ts_access_find(l)) return -1;
   find_turned(l);
-  if (!(l->k = ts_tile_new(l->s->g->name))) return ts_lower_refuse(l, "out of memory");
+  if (!(l->k = ts_tile_new(l->s->g->name))) return ts_error_memory(l->err);
   if (l->s->target) l->k->target = l->s->target->name;
   l->made = ts_arena_alloc(&l->k->arena, sizeof *l->made * (size_t)l->g->nnode * TS_MAX_OUT);
-  if (!l->made) return ts_lower_refuse(l, "out of memory");
+  if (!l->made) return ts_error_memory(l->err);
   ts_access_params(l);
   ts_sched_choice_head(&l->g->choice, l->k);
   int failed = l->columns ? ts_columns_put(l) : in_leaves(l) ? put_leaves(l) : put_rounds(l);
   if (failed) return -1;
-  return l->k->failed ? ts_lower_refuse(l, "out of memory") : 0;
+  return l->k->failed ? ts_error_memory(l->err) : 0;
 }
 
 /* Maps read and write an element in one step, so an output may lie over any input that moves as

@@ -594,7 +594,7 @@ static int put_rounds(Lower *l) {
   for (int i = 0; i < l->naccess; i++)
     if (l->access[i].written) store(l, &l->access[i]);
   ts_tile_for_end(&l->b, &loop, NULL, NULL);
-  return l->tile->failed ? refuse(l, "out of memory") : 0;
+  return l->tile->failed ? ts_error_memory(l->err) : 0;
 }
 
 static int open_product(Lower *l) {
@@ -626,7 +626,7 @@ bool ts_sched_product_size(const TsSched *s, const TsGroup *group, TsProductSize
 
 static int lower(Lower *l) {
   if (open_product(l)) return -1;
-  if (!(l->tile = ts_tile_new(l->s->g->name))) return refuse(l, "out of memory");
+  if (!(l->tile = ts_tile_new(l->s->g->name))) return ts_error_memory(l->err);
   l->tile->target = l->s->target->name;
   put_params(l);
   return put_rounds(l);

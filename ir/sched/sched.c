@@ -75,7 +75,7 @@ unsigned char *ts_sched_runs(const TsGraph *g) {
     varies[i] = depends(n, varies);
     live[i] = live[i] && varies[i] && n->op != TS_NODE_param && !ts_sched_is_view(n);
   }
-  if (!varies) free(live), live = NULL;
+  if (!live || !varies) free(live), live = NULL;
   free(varies);
   return live;
 }

@@ -80,7 +80,7 @@ TsTileVal ts_tile_param(TsTile *k, const char *name, const TsTileType *type, boo
 
 int64_t ts_tile_size(TsTile *k, const char *name) {
   for (int i = 0; i < k->ndim; i++)
-    if (!strcmp(k->dim[i], name)) return ts_tile_dim(i);
+    if (k->dim[i] && !strcmp(k->dim[i], name)) return ts_tile_dim(i);
   TS_ASSERT(k->ndim < TS_TILE_DIMS);
   k->dim[k->ndim] = keep_text(k, name);
   return ts_tile_dim(k->ndim++);

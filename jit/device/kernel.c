@@ -141,6 +141,9 @@ bool ts_device_kernel_ready(const TsDeviceKernel *k) {
   return !atomic_load(&k->pending) && (!k->parts || ts_device_parts_ready(k->parts));
 }
 
+/* Its code is there: until then another thread may be writing it. */
+static bool is_open(const TsDeviceKernel *k) { return ts_device_kernel_ready(k) && k->kind; }
+
 static void settle(TsDeviceKernel *k, bool well, double usec) {
   pthread_mutex_lock(&table.lock);
   if (well) ts_tile_free(k->wanted), k->wanted = NULL;
@@ -338,15 +341,16 @@ int ts_device_kernel_run_in(TsDeviceKernel *k, void *scratch, void *const *arg,
 
 int64_t ts_device_kernel_scratch_bytes(const TsDeviceKernel *k, const int64_t *dim) {
   if (k->parts) return ts_device_parts_scratch_bytes(k->parts, dim);
-  return k->kind && k->kind->scratch ? k->kind->scratch(k->of, dim) : 0;
+  return is_open(k) && k->kind->scratch ? k->kind->scratch(k->of, dim) : 0;
 }
 
 int ts_device_kernel_most(const TsDeviceKernel *k) {
-  return k->kind && k->kind->most ? k->kind->most(k->of) : 1;
+  return is_open(k) && k->kind->most ? k->kind->most(k->of) : 1;
 }
 
 int ts_device_kernel_run_many(TsDeviceKernel *k, int n, void *const *arg, const int64_t *dim,
                               TsError *err) {
+  TS_ASSERT(is_open(k));
   note(k);
   return k->kind->run_many(k->of, n, arg, dim, err);
 }
@@ -378,7 +382,7 @@ void ts_device_kernel_free(TsDeviceKernel *k) {
 const void *ts_device_kernel_memory(const TsDeviceKernel *k) {
   static const char room;
   if (k->parts) return &room;
-  return k->kind && k->kind->memory ? k->kind->memory(k->of) : NULL;
+  return is_open(k) && k->kind->memory ? k->kind->memory(k->of) : NULL;
 }
 
 bool ts_device_kernel_simple(const TsDeviceKernel *k) {
@@ -387,7 +391,7 @@ bool ts_device_kernel_simple(const TsDeviceKernel *k) {
 
 int ts_device_kernel_launches(const TsDeviceKernel *k) {
   if (k->parts) return ts_device_parts_launches(k->parts);
-  return k->kind && k->kind->launches ? k->kind->launches(k->of) : 1;
+  return is_open(k) && k->kind->launches ? k->kind->launches(k->of) : 1;
 }
 
 bool ts_device_kernel_cached(const TsDeviceKernel *k) {
@@ -398,12 +402,12 @@ bool ts_device_kernel_cached(const TsDeviceKernel *k) {
 
 void ts_device_kernel_times(const TsDeviceKernel *k, double *llvm_usec, double *driver_usec) {
   *llvm_usec = *driver_usec = 0;
-  if (k->kind && k->kind->times) k->kind->times(k->of, llvm_usec, driver_usec);
+  if (is_open(k) && k->kind->times) k->kind->times(k->of, llvm_usec, driver_usec);
 }
 
 TsDevice *ts_device_kernel_device(const TsDeviceKernel *k) { return k->device; }
 
 bool ts_device_kernel_records(const TsDeviceKernel *k, void *const *arg) {
   if (k->parts) return ts_device_parts_record(k->parts, arg);
-  return !k->kind || !k->kind->records || k->kind->records(k->of, arg);
+  return !is_open(k) || !k->kind->records || k->kind->records(k->of, arg);
 }

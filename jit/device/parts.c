@@ -23,7 +23,7 @@ enum {
 typedef struct Common {
   struct Common *next;
   TsDevice *device;
-  uint64_t name;
+  uint64_t name, check; /* check: of constants, of their bytes once more; else 0 */
   int64_t nbytes;
   void *at;
   int refs, writers;
@@ -50,7 +50,7 @@ struct TsDeviceParts {
   int *nparam;
   Place *place;         /* of each temporary */
   void **at, **nowhere; /* of a run, under the lock; NULL of each */
-  bool settled;         /* its memory is there */
+  bool settled, dirty;  /* its memory is there; a run failed that should have left zeros */
   Common *room;
   int narg, nread;
   struct Wider { /* of the whole's parameters: what parts see as wider elements */
@@ -70,25 +70,28 @@ static bool is_rare(const TsDeviceParts *p, int temp) {
   return true;
 }
 
-static Common *find_common(TsDevice *d, uint64_t name, int64_t nbytes) {
+static Common *find_common(TsDevice *d, uint64_t name, uint64_t check, int64_t nbytes) {
   for (Common *c = commons.first; c; c = c->next)
-    if (c->device == d && c->name == name && (name ? c->nbytes == nbytes : c->nbytes >= nbytes))
+    if (c->device == d && c->name == name && c->check == check &&
+        (name ? c->nbytes == nbytes : c->nbytes >= nbytes))
       return c;
   return NULL;
 }
 
-static Common *new_common(TsDevice *d, uint64_t name, int64_t nbytes, TsError *err) {
+static Common *new_common(TsDevice *d, uint64_t name, uint64_t check, int64_t nbytes,
+                          TsError *err) {
   Common *c = calloc(1, sizeof *c);
   if (!c) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
-  *c = (Common){.device = d, .name = name, .nbytes = nbytes, .next = commons.first};
+  *c = (Common){
+      .device = d, .name = name, .check = check, .nbytes = nbytes, .next = commons.first};
   if (!(c->at = d->alloc(d, nbytes, err))) return free(c), NULL;
   return commons.first = c;
 }
 
 static Common *join(TsDevice *d, uint64_t name, int64_t nbytes, bool writes, TsError *err) {
   pthread_mutex_lock(&commons.lock);
-  Common *c = find_common(d, name, nbytes);
-  if (!c) c = new_common(d, name, nbytes, err);
+  Common *c = find_common(d, name, 0, nbytes);
+  if (!c) c = new_common(d, name, 0, nbytes, err);
   if (c) c->refs++, c->writers += writes;
   pthread_mutex_unlock(&commons.lock);
   return c;
@@ -128,12 +131,12 @@ static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
 }
 
 /* Of bytes, never 0. */
-static uint64_t name_of(const char *at, int64_t n) {
+static uint64_t name_of(const char *at, int64_t n, uint64_t by) {
   uint64_t h = (uint64_t)n, w;
   for (; n > 0; at += 8, n -= 8) {
     w = 0;
     memcpy(&w, at, n < 8 ? (size_t)n : 8);
-    h = (h ^ w) * 0x9e3779b97f4a7c15u;
+    h = (h ^ w) * by;
     h ^= h >> 31;
   }
   return h | 1;
@@ -143,10 +146,12 @@ static uint64_t name_of(const char *at, int64_t n) {
 static int make_table(TsDeviceParts *p, int i, const void *data, TsError *err) {
   TsDevice *d = p->device;
   int64_t nbytes = p->of.temp[i].nbytes;
-  uint64_t name = name_of(data, nbytes);
+  uint64_t name = name_of(data, nbytes, 0x9e3779b97f4a7c15u);
+  uint64_t check = name_of(data, nbytes, 0xc2b2ae3d27d4eb4fu);
   pthread_mutex_lock(&commons.lock);
-  Common *c = find_common(d, name, nbytes);
-  if (!c && (c = new_common(d, name, nbytes, err)) && d->upload(d, c->at, data, nbytes, err)) {
+  Common *c = find_common(d, name, check, nbytes);
+  if (!c && (c = new_common(d, name, check, nbytes, err)) &&
+      d->upload(d, c->at, data, nbytes, err)) {
     commons.first = c->next;
     d->free(d, c->at, nbytes);
     free(c), c = NULL;
@@ -213,7 +218,7 @@ static TsDeviceParts *copy_of(TsDevice *d, const TsTileParts *from) {
   if (!p) return NULL;
   *p = (TsDeviceParts){.device = d, .of = *from};
   p->of.part = malloc(sizeof *p->of.part * (n + 1));
-  p->of.temp = malloc(sizeof *p->of.temp * (m + 1));
+  p->of.temp = calloc(m + 1, sizeof *p->of.temp);
   p->part = calloc(n + 1, sizeof *p->part);
   p->nparam = calloc(n + 1, sizeof *p->nparam);
   p->place = calloc(m + 1, sizeof *p->place);
@@ -265,9 +270,21 @@ TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsQueu
   return NULL;
 }
 
+static int zero_again(TsDeviceParts *p, TsError *err) {
+  int failed = 0;
+  for (int i = 0; i < p->of.ntemp && !failed; i++) {
+    if (!p->of.temp[i].zero || !p->place[i].kept) continue;
+    p->device->free(p->device, p->place[i].kept, p->of.temp[i].nbytes);
+    p->place[i].kept = NULL;
+    failed = make_zeros(p, i, err);
+  }
+  if (!failed) p->dirty = false;
+  return failed;
+}
+
 /* What a run that failed for want of memory has, the next one need not ask for. */
 static int settle(TsDeviceParts *p, TsError *err) {
-  int failed = 0;
+  int failed = p->dirty ? zero_again(p, err) : 0;
   for (int i = 0; i < p->of.ntemp && !failed && !p->settled; i++) {
     const TsTileTemp *t = &p->of.temp[i];
     if (p->place[i].kept) continue;
@@ -380,6 +397,7 @@ static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, const in
     failed =
         ts_device_kernel_run_in(p->part[i], scratch ? scratch + rest : NULL, list, dim, err);
   }
+  p->dirty |= failed;
   pthread_mutex_unlock(&turn);
   return failed ? -1 : 0;
 }

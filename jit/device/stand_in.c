@@ -125,15 +125,19 @@ typedef struct Pieces {
   Piece of[MOST];
 } Pieces;
 
-static int64_t nbytes_of(const TsTileType *t, const int64_t *dim) {
+/* From the lowest element on; `below` is how far that is before the first one. */
+static int64_t nbytes_of(const TsTileType *t, const int64_t *dim, int64_t *below) {
   int64_t last = 0, row = 1;
+  *below = 0;
   for (int i = t->rank; i-- > 0;) {
     int64_t n = ts_tile_dim_is(t->dim[i]) ? dim[ts_tile_dim_index(t->dim[i])] : t->dim[i];
     if (n <= 0) return 0;
-    last += (n - 1) * (t->strided ? t->stride[i] : row);
+    int64_t far = (n - 1) * (t->strided ? t->stride[i] : row);
+    *(far < 0 ? below : &last) += far;
     row *= n;
   }
-  return (last + 1) * ts_dtypes[t->dtype].nbytes;
+  *below *= -ts_dtypes[t->dtype].nbytes;
+  return (last + 1) * ts_dtypes[t->dtype].nbytes + *below;
 }
 
 static bool writes(const TsTileRegion *r, TsTileVal memory) {
@@ -194,8 +198,9 @@ int ts_stand_in_run(TsDevice *d, const TsTile *k, void *const *arg, const int64_
   bool ahead = d->ahead;
   d->ahead = false; /* functions read what was just fetched */
   for (int i = 0; i < k->nparam; i++) {
-    int64_t nbytes = nbytes_of(&k->param[i]->type, dim);
-    if (nbytes) add(&p, (Piece){arg[i], NULL, nbytes, writes(k->body, k->param[i])});
+    int64_t below, nbytes = nbytes_of(&k->param[i]->type, dim, &below);
+    if (nbytes)
+      add(&p, (Piece){(char *)arg[i] - below, NULL, nbytes, writes(k->body, k->param[i])});
   }
   int failed = fetch(d, &p, err);
   for (int i = 0; i < k->nparam && !failed; i++) at[i] = host_of(&p, arg[i]);

@@ -104,7 +104,9 @@ int ts_offload_group(TsContext *c, int n, TsCall *const *call, int device) {
   if (!o->on) return 0;
   TsOffloadLaunch *l = ts_work_take(sizeof *l * (int64_t)n);
   if (!l) return ts_error_memory(&c->err);
+  o->grouping = true;
   int ready = ready_all(o, n, call, device, l);
+  o->grouping = false;
   int failed = ready > 0 ? launch_all(c, ready, call, l) : 0;
   ts_work_give(l);
   /* Some of it may have been launched: nobody shall do it once more. */

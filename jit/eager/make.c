@@ -252,7 +252,7 @@ void ts_offload_make(TsOffloader *o, const Form *f, Plan *p, TsError *err) {
 Plan *ts_offload_quick(TsOffloader *o, const Form *f, Plan *p) {
   enum { RUNS = 4 };
   const char *why;
-  TsError err;
+  TsError err = {0};
   const TsTarget *target = ts_device_target(ts_device_at(f->device), &why);
   if (!is_half(f) && p->nquick++ >= RUNS) return NULL;
   if (p->quick || !p->twin) return p->quick;

@@ -64,12 +64,16 @@ void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why) {
 static Plan *make(TsOffloader *o, const Form *f) {
   TsError err = {0};
   double start = now_msec();
-  if (o->nplan == MOST_PLANS) ts_offload_flush(o);
+  if (o->nplan >= MOST_PLANS && !o->grouping) ts_offload_flush(o);
   size_t nbytes = sizeof *f->word * (size_t)f->nword;
   Plan *p = malloc(sizeof *p + nbytes);
   if (!p) return NULL;
   int64_t kernels = o->stats.kernels, cached = o->stats.cached;
   ts_offload_make(o, f, p, &err);
+  if (!p->kernel && err.code == TS_ERR_memory) { /* the next call may have it */
+    o->c->err = err;
+    return free(p), NULL;
+  }
   p->hash = f->hash;
   p->nword = f->nword;
   memcpy(p->word, f->word, nbytes);
@@ -243,7 +247,7 @@ static int find_plan(TsContext *c, const Form *f, bool in_place, Plan **found) {
   TsOffloader *o = of(c);
   Plan *p = *found = find(o, f);
   if (!p && ts_launch_small_ones(c)) return -1;
-  if (!p && !(p = *found = make(o, f))) return 0;
+  if (!p && !(p = *found = make(o, f))) return o->c->err.code ? -1 : 0;
   bool apart = true, waits = p->kernel && !ts_device_kernel_ready(p->kernel);
   Plan *quick =
       waits && !o->launches.prepares && !ts_offload_brief(o) ? ts_offload_quick(o, f, p) : NULL;

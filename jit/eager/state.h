@@ -109,6 +109,7 @@ struct TsOffloader {
   TsOffloadStats stats;
   TsQueue *queue; /* that compiles kernels while the CPU runs their calls */
   bool later;     /* whether it may */
+  bool grouping;  /* launches are made ready, whose kernels stay */
   bool eager;     /* as of ts_jit_eager: it may not */
   TsText *shown;  /* calls say their kernels there; NULL: they do not */
   const char *level;

@@ -59,12 +59,15 @@ static int run_touching(TsContext *c, TsDeviceKernel *k, void *const *arg, const
 
 int ts_launch(TsContext *c, TsDeviceKernel *k, int nparam, void *const *arg, int ndim,
               const int64_t *dim) {
-  TsReplay *r = ts_launches(c)->replay;
-  if (ts_launches(c)->prepares) return 0;
-  if (ts_launch_small_ones(c)) return -1;
-  if (ts_profile_on()) return ts_profile_launch(k, arg, dim, &c->err);
-  return r ? ts_replay_launch(r, k, nparam, arg, ndim, dim, &c->err)
-           : run_touching(c, k, arg, dim);
+  TsLaunches *l = ts_launches(c);
+  if (l->prepares) return 0;
+  int failed = ts_launch_small_ones(c);
+  if (!failed)
+    failed = ts_profile_on() ? ts_profile_launch(k, arg, dim, &c->err)
+             : l->replay     ? ts_replay_launch(l->replay, k, nparam, arg, ndim, dim, &c->err)
+                             : run_touching(c, k, arg, dim);
+  l->touched.n = 0;
+  return failed;
 }
 
 int ts_launch_many(TsContext *c, TsDeviceKernel *k, int n, int nparam, void *const *arg,

@@ -279,15 +279,19 @@ function Function:__call(...)
   return run(special, list)
 end
 
--- {target = "sm_90a"} behind the arguments, if it is there, and how many arguments there are.
+-- {target = "sm_90a"} behind the arguments, if it is there, and how many arguments there are. A plain table
+-- with one word like it is that option misspelt.
+local read_ir = options.of("f:ir", { target = options.text })
 local function target_of(...)
   local n = select("#", ...)
   local last = n > 0 and select(n, ...)
-  if type(last) ~= "table" or type(last.target) ~= "string" then return nil, n end
-  for k in pairs(last) do
-    if k ~= "target" then return nil, n end
-  end
-  return last.target, n - 1
+  if type(last) ~= "table" or Module.is_module(last) or core.is_tensor(last) then return nil, n end
+  local word, more = next(last)
+  local alike = type(word) == "string" and next(last, word) == nil and not core.is_tensor(more)
+    and core.suggest(word, { "target" }) ~= nil
+  if last.target == nil and not alike then return nil, n end
+  if core.is_tensor(last.target) then return nil, n end
+  return read_ir(last).target, n - 1
 end
 
 --- The text of a level: "captured", before rewriting; "graph", with symbols for sizes that
@@ -298,13 +302,14 @@ end
 --- avx2, base, sm_80, sm_86, sm_90a, sm_100, sm_120; gfx942, gfx1100, for which there is no device.
 function Function:ir(level, ...)
   local special = self.current
+  if level ~= nil then options.argument(self.name .. ":ir", "level", options.text, level) end
   local target, n = target_of(...)
   if n > 0 then special = specialise(self, n, ...) end
   if not special and graph.eager then fail(self.name .. " is not captured while graph.eager is set") end
   if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
   level = level or "graph"
   local symbolic = special.family and special.family.symbolic
-  if level == "graph" and symbolic then return symbolic:text() end
+  if level == "graph" and symbolic and not target then return symbolic:text() end
   return special.graph:text(level == "concrete" and "graph" or tostring(level), target)
 end
 

@@ -56,14 +56,18 @@ jit.traces, jit.device, jit.overlap = core.jit_traces, core.jit_device, core.jit
 jit.later = core.jit_later
 
 local LAUNCHED = options.one_of("tile", "explicit", "llvm", "asm", "tiles")
+local showing = false
 local read_ir = options.of("loop:ir", { target = options.text })
 
 function jit.ir(level, f, ...)
   options.argument("jit.ir", "level", LAUNCHED, level)
   core.need_function(f, "jit.ir")
+  if showing then core.fail "jit.ir: a call inside of jit.ir is shown already" end
+  showing = true
   core.jit_show(level)
   local ok, why = pcall(f, ...)
   local text = core.jit_show()
+  showing = false
   if not ok then error(why, 0) end
   if text == "" then
     core.fail "jit.ir: no operator ran on a device; the CPU's are those of the VM\n  hint: x:to 'sim:0' has the kernels of a GPU; f:ir those of a captured function"

@@ -66,6 +66,7 @@ Cx ts_fft_where(Make *m, V c, Cx a, Cx b) {
 
 /* ---- memory */
 Cx ts_fft_unpack(Make *m, V x) {
+  if (!x) return (Cx){NULL, NULL};
   TsTileType t = x->type;
   t.dtype = TS_DT_i64;
   V by = ts_tile_bits(&m->b, 32, &t), in[2] = {x, by};
@@ -75,6 +76,7 @@ Cx ts_fft_unpack(Make *m, V x) {
 }
 
 V ts_fft_pack(Make *m, Cx x) {
+  if (!x.re || !x.im) return NULL;
   TsTileType t = x.re->type;
   t.dtype = TS_DT_i64;
   V low = ts_tile_cast(&m->b, ts_tile_bitcast(&m->b, x.re, TS_DT_i32), TS_DT_i64);
@@ -172,7 +174,7 @@ TsFftTable ts_fft_table(Make *m, int64_t rows, int64_t d, int64_t t) {
   TsFftTable table = {.rows = rows, .d = d, .t = t};
   size_t at = (o->nbytes + 255) / 256 * 256;
   size_t n = (size_t)(rows * d * t) * 2 * (size_t)m->size;
-  if (o->ntable == TS_FFT_TABLES) m->crowded = true;
+  if (o->ntable == TS_FFT_TABLES && !m->k->failed) m->crowded = true;
   char *all = m->crowded ? NULL : realloc(o->table, at + n);
   if (!all) return m->k->failed = true, table;
   memset(all + o->nbytes, 0, at + n - o->nbytes);

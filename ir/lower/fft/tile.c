@@ -497,7 +497,7 @@ int ts_fft_tile(const TsFftForm *f, TsFftTile *t, TsError *err) {
     m.k->target = ts_target_with(TS_UNIT_mma)->name;
     m.b = ts_tile_build(m.k);
     failed = build(&m, p, roots, err);
-    if (!failed && m.k->failed)
+    if (m.k->failed)
       failed = m.crowded ? refuse(err, "too many tables of roots") : ts_error_memory(err);
   }
   ts_fft_plans_give(p), ts_fft_plans_give(roots);

@@ -18,6 +18,7 @@ static V op2(TsTileBuild *b, int op, V x, V y) { return ts_tile_op2(b, op, x, y)
 
 /* How many of n elements in order are less than each edge, or as large where `equal`. */
 static V below(TsTileBuild *b, V x, V edge, V equal, V n) {
+  if (!edge) return NULL;
   V lo = ts_short_int(b, &edge->type, 0), hi = ts_short_splat(b, &edge->type, n), out[2];
   TsTileLoop l =
       ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, 63), 1, false, 2, (V[]){lo, hi});
