@@ -174,7 +174,8 @@ TsFftTable ts_fft_table(Make *m, int64_t rows, int64_t d, int64_t t) {
   TsFftTable table = {.rows = rows, .d = d, .t = t};
   size_t at = (o->nbytes + 255) / 256 * 256;
   size_t n = (size_t)(rows * d * t) * 2 * (size_t)m->size;
-  if (o->ntable == TS_FFT_TABLES && !m->k->failed) m->crowded = true;
+  if (m->k->failed) return table;
+  m->crowded = o->ntable == TS_FFT_TABLES;
   char *all = m->crowded ? NULL : realloc(o->table, at + n);
   if (!all) return m->k->failed = true, table;
   memset(all + o->nbytes, 0, at + n - o->nbytes);

@@ -94,15 +94,16 @@ static void unlink_stmt(TsTileStmt *s) {
   *(s->next ? &s->next->prev : &r->last) = s->prev;
 }
 
+/* Without memory nothing more gives way, but what did still has to be replaced in its users. */
 static void walk(Cse *c, TsTileRegion *r) {
-  for (TsTileStmt *s = r->first; s && !c->failed; s = s->next) {
+  for (TsTileStmt *s = r->first; s; s = s->next) {
     for (int i = 0; i < s->nin; i++)
       if (c->is[s->in[i]->id]) s->in[i] = c->is[s->in[i]->id];
     for (int i = 0; i < s->nregion; i++) walk(c, s->region[i]);
-    if (!plain(s)) continue;
+    if (c->failed || !plain(s)) continue;
     if (!grow(c)) {
       c->failed = true;
-      return;
+      continue;
     }
     TsTileStmt *first = find(c, s);
     if (!first) {
