@@ -9,7 +9,8 @@
 --   local grad = graph.grad(function(w) return (w * w):sum() end)
 --
 -- A function is captured once for each combination of types, shapes and values that are no
--- tensors (a specialisation). Its Lua code may branch on shapes; what depends on data is
+-- tensors (a specialisation), also of values that it takes from outside (outside.lua): a rate that is
+-- another, a model in eval mode, a parameter that was replaced. Its Lua code may branch on shapes; what depends on data is
 -- written with op.where, op.cond, op.while_loop, op.scan. Its results share bytes with its
 -- arguments, with captured tensors and with each other where they would eagerly, and calls that
 -- fail on what elements are do so although nobody reads what they give.
@@ -18,6 +19,7 @@ local core = require "tessera.core"
 local fail = core.fail
 local Module = require "tessera.module"
 local options = require "tessera.options"
+local outside = require "tessera.outside"
 local tree = require "tessera.tree"
 local flatten, unflatten, describe, set_modules = tree.flatten, tree.unflatten, tree.describe, tree.set_modules
 
@@ -132,7 +134,13 @@ local function closest(self, keys)
 end
 
 -- A further specialisation was captured, since one argument is another: what came of it.
-local function explain(self, family, keys, apart, ms)
+local function explain(self, family, keys, apart, look, ms)
+  if look and look.why then
+    say(self, "captured", ("%s%s, in %.2f ms"):format(look.why, look.number and " (a number; a tensor among the arguments would be an input)"
+      or "", ms))
+    look.why = nil
+    return
+  end
   local other = closest(self, keys)
   if not other then return end
   local came = ""
@@ -158,7 +166,7 @@ local function evict(self)
       local family = special.family
       family.members = family.members - 1
       if family.members == 0 then self.families[family.key] = nil end
-      say(self, "evicted", ("(%s), which ran longest ago of %d"):format(key, LIMIT + 1))
+      say(self, "evicted", ("(%s), which ran longest ago of %d"):format(table.concat(special.keys, ", "), LIMIT + 1))
       return
     end
   end
@@ -220,10 +228,10 @@ local function donate(g, spec)
   for _, part in ipairs(spec.kind == "table" and spec or {}) do donate(g, part) end
 end
 
-local function new_member(self, n, specs, list, names, keys)
+local function new_member(self, n, specs, list, names, keys, look)
   local ranks = {}
   for i = 1, n do ranks[i] = tree.describe_ranks(specs[i], list) end
-  local fkey = table.concat(ranks, ", ")
+  local fkey = table.concat(ranks, ", ") .. (look and " #" .. look.id or "")
   local family = self.families[fkey] or { key = fkey, members = 0 }
   local began = core.jit_now()
   local special = from_symbols(family, list)
@@ -232,10 +240,15 @@ local function new_member(self, n, specs, list, names, keys)
       table.concat(keys, ", "), core.jit_now() - began))
   else
     special = capture(self.name, self.body, specs, list, names, n)
+    local own = look and look:settle() or {}
+    if own[1] then
+      say(self, "captured", ("it changes %s itself, %s as the capture found %s"):format(table.concat(own, ", "),
+        own[2] and "which stay" or "which stays", own[2] and "them" or "it"))
+    end
     family.reads = family.reads or special.graph:reads_sizes()
     local known = family.symbolic
     local apart = join(family, special, list)
-    if apart or not (known and family.symbolic) then explain(self, family, keys, apart, core.jit_now() - began) end
+    if apart or not (known and family.symbolic) then explain(self, family, keys, apart, look, core.jit_now() - began) end
     family.sample = family.sample or special
   end
   self.families[fkey] = family
@@ -253,19 +266,59 @@ local function names_of(self, n, ...)
   return names
 end
 
+-- What it takes from outside now. Those of before are kept for when their values come back, as a model's
+-- that is evaluated now and then, but not where a tensor or a module is another: they would hold it.
+local LOOKS = 8
+
+local function forget_look(self, look)
+  for i = #self.order, 1, -1 do
+    local key = self.order[i]
+    local special = self.cache[key]
+    if special.look == look and not special.pinned then
+      table.remove(self.order, i)
+      self.cache[key] = nil
+      local family = special.family
+      family.members = family.members - 1
+      if family.members == 0 then self.families[family.key] = nil end
+    end
+  end
+end
+
+local function look_of(self)
+  local looks = self.looks
+  if looks[1] and looks[1]:same() then return looks[1] end
+  for i = 2, #looks do
+    if looks[i]:same() then
+      table.insert(looks, 1, table.remove(looks, i))
+      return looks[1]
+    end
+  end
+  local last = looks[1]
+  local why, kind = nil, nil
+  if last then why, kind = last:changed() end
+  if kind == "held" then forget_look(self, table.remove(looks, 1)) end
+  if #looks == LOOKS then forget_look(self, table.remove(looks)) end
+  self.nlook = self.nlook + 1
+  local look = outside.look(self.roots)
+  look.id, look.why, look.number = self.nlook, why, kind == "number"
+  table.insert(looks, 1, look)
+  return look
+end
+
 local function specialise(self, n, ...)
   local list, specs, keys = {}, {}, {}
   for i = 1, n do
     specs[i] = flatten((select(i, ...)), list)
     keys[i] = describe(specs[i], list)
   end
-  local key = table.concat(keys, ", ")
+  local look = self.roots and look_of(self)
+  local key = table.concat(keys, ", ") .. (look and " #" .. look.id or "")
   local special = self.cache[key]
   if special then
     touch(self, key)
   else
-    special = new_member(self, n, specs, list, names_of(self, n, ...), keys)
-    special.key = key
+    special = new_member(self, n, specs, list, names_of(self, n, ...), keys, look)
+    special.key, special.look = key, look
     remember(self, key, special)
   end
   self.latest = key
@@ -358,6 +411,7 @@ local read_module = options.of("graph.module", { donate = options.list(options.w
 function graph.module(name, f, given)
   if type(name) ~= "string" then name, f, given = nil, name, f end
   core.need_function(f, "graph.module")
+  local roots = { f }
   if type(f) ~= "function" then
     local callee = f
     f = function(...) return callee(...) end
@@ -367,7 +421,7 @@ function graph.module(name, f, given)
     name = ("line%d"):format(info.linedefined)
   end
   return core.keep_line(setmetatable({ name = name, body = f, params = parameter_names(f, 16), cache = {}, order = {},
-    families = {}, history = {}, donate = read_module(given).donate or {} }, Function))
+    families = {}, history = {}, roots = roots, looks = {}, nlook = 0, donate = read_module(given).donate or {} }, Function))
 end
 
 -- ---- derivatives
@@ -448,21 +502,24 @@ local function named_like(f, derivative)
 end
 local function name_of(f, prefix) return prefix .. (getmetatable(f) == Function and "_" .. f.name or "") end
 
-local function derivative(name, body)
+-- from: whose values from outside count, not those of what the library makes of it.
+local function derivative(name, body, from)
   local f = graph.module(name, body)
-  f.derivative = true
+  f.derivative, f.roots = true, from
   return f
 end
 
 --- The gradient of a function that returns one number, by its arguments wrt (1 by default;
 --- a list of positions). Returns one value for each.
 function graph.grad(f, wrt)
-  return named_like(f, derivative(name_of(f, "grad"), gradient_of(body_of(f, "grad"), wrt, false)))
+  return named_like(f, derivative(name_of(f, "grad"), gradient_of(body_of(f, "grad"), wrt, false),
+    { body_of(f, "grad") }))
 end
 
 --- As grad, with the function's value in front.
 function graph.value_and_grad(f, wrt)
-  return named_like(f, derivative(name_of(f, "value_and_grad"), gradient_of(body_of(f, "value_and_grad"), wrt, true)))
+  return named_like(f, derivative(name_of(f, "value_and_grad"), gradient_of(body_of(f, "value_and_grad"), wrt, true),
+    { body_of(f, "value_and_grad") }))
 end
 
 --- vjp(f)(args..., u): u times the Jacobian, one result for each argument.
@@ -478,7 +535,7 @@ function graph.vjp(f)
     local xs, specs = chosen(all, args, n - 1)
     local y = body(unpack(args, 1, n - 1))
     return as_results(specs, filled(core.gradient({ y }, { u }, xs), xs))
-  end)
+  end, { body })
 end
 
 --- jvp(f)(args..., v...): the value and its derivative when the arguments move along v. An
@@ -501,7 +558,7 @@ function graph.jvp(f)
     end
     local y = body(unpack(args, 1, n / 2))
     return y, filled(core.jvp(xs, vs, { y }), { y })[1]
-  end)
+  end, { body })
 end
 
 --- hvp(f)(x, v): the Hessian of a function with one number as result, times v.
@@ -510,7 +567,7 @@ function graph.hvp(f)
   return derivative(name_of(f, "hvp"), function(x, v)
     local g = slope(x)
     return filled(core.jvp({ x }, { v }, { g }), { g })[1]
-  end)
+  end, { body_of(f, "hvp") })
 end
 
 --- f whose inner values are computed again for the derivative instead of being kept.
@@ -594,7 +651,7 @@ function graph.training_step(model, loss, optimizer, given)
     optimizer:step(grads)
     return unpack(results)
   end
-  local f = derivative(o.name or "training_step", body)
+  local f = derivative(o.name or "training_step", body, { loss, model })
   local function eager_step(...)
     optimizer:zero_grad()
     local results = { loss(model, ...) }

@@ -134,7 +134,7 @@ function Module:children()
   local list = {}
   for _, key in ipairs(rawget(self, ORDER)) do
     local value = rawget(self, key)
-    if is_module(value) then list[#list + 1] = { path_name(key), value } end
+    if is_module(value) then list[#list + 1] = { path_name(key), value, key = key } end
   end
   return list
 end
