@@ -190,11 +190,14 @@ function outside.look(roots)
       if type(root) == "function" then w:func(root, "", 0) else w:table(root, "model", 0) end
     end
   end
-  -- Columns: places in tables, which compiled code looks at; then upvalues.
-  local look = setmetatable({ n = 0, upvalues = {}, at = {}, key = {}, value = {}, path = {} }, Look)
+  -- Columns: places in tables, which compiled code looks at; then upvalues, by threes.
+  local look = setmetatable({ n = 0, nup = 0, upvalues = {}, named = {}, at = {}, key = {}, value = {}, path = {} }, Look)
   for _, p in ipairs(w.places) do
     if type(p[1]) == "function" then
-      look.upvalues[#look.upvalues + 1] = p
+      local k = 3 * look.nup
+      look.upvalues[k + 1], look.upvalues[k + 2], look.upvalues[k + 3] = p[1], p[2], p[3]
+      look.nup = look.nup + 1
+      look.named[look.nup] = p[4]
     elseif p[3] == p[3] then -- a NaN differs from itself
       look.n = look.n + 1
       look.at[look.n], look.key[look.n], look.value[look.n], look.path[look.n] = p[1], p[2], p[3], p[4]
@@ -211,15 +214,13 @@ local function differs(look)
   end
 end
 
-local function upvalue_differs(look)
-  for i, p in ipairs(look.upvalues) do
-    local _, now = debug.getupvalue(p[1], p[2])
-    if not rawequal(now, p[3]) and now == now then return i, now end
-  end
-end
+local upvalue_differs = core.upvalue_differs
 
 --- Whether all is as it was.
-function Look:same() return not upvalue_differs(self) and not differs(self) end
+function Look:same()
+  if self.nup > 0 and upvalue_differs(self.upvalues, self.nup) then return false end
+  return self.n == 0 or not differs(self)
+end
 
 local function shown(value)
   if type(value) == "string" then return ("%q"):format(value) end
@@ -242,8 +243,9 @@ end
 --- The first value that is another, in words, and its kind before: "held" of a tensor or a table, or as type()
 --- says; nil: none is.
 function Look:changed()
-  local i, now = upvalue_differs(self)
-  if i then return sentence(self.upvalues[i][4], now, self.upvalues[i][3]), kind_of(self.upvalues[i][3]) end
+  local i, now = upvalue_differs(self.upvalues, self.nup)
+  local was = i and self.upvalues[3 * i]
+  if i then return sentence(self.named[i], now, was), kind_of(was) end
   local k = differs(self)
   if not k then return end
   return sentence(self.path[k], rawget(self.at[k], self.key[k]), self.value[k]), kind_of(self.value[k])
@@ -252,10 +254,13 @@ end
 --- Behind a capture: places that the function itself has changed are looked at no more; gives them.
 function Look:settle()
   local own = {}
-  local i = upvalue_differs(self)
+  local up, i = self.upvalues, upvalue_differs(self.upvalues, self.nup)
   while i do
-    own[#own + 1] = table.remove(self.upvalues, i)[4]
-    i = upvalue_differs(self)
+    own[#own + 1] = self.named[i]
+    for k = 1, 3 do up[3 * i - 3 + k] = up[3 * self.nup - 3 + k] end
+    self.named[i] = self.named[self.nup]
+    self.nup = self.nup - 1
+    i = upvalue_differs(up, self.nup)
   end
   local k = differs(self)
   while k do
