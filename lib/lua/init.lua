@@ -38,7 +38,12 @@ function Devices.__tostring(list)
   for kind, why in pairs(list.missing) do lines[#lines + 1] = ("%-8s %s"):format(kind, why) end
   return table.concat(lines, "\n")
 end
-function tessera.devices() return setmetatable(core.devices(), Devices) end
+local Device = { __tostring = function(d) return ("%s  %s"):format(d.name, d.text) end }
+function tessera.devices()
+  local list = core.devices()
+  for _, d in ipairs(list) do setmetatable(d, Device) end
+  return setmetatable(list, Devices)
+end
 
 -- tessera.no_grad(f, ...): f(...) without recording what it computes for backward().
 tessera.no_grad = core.no_grad
@@ -76,7 +81,11 @@ local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data
   image = "tessera.image", jit = "tessera.jit",
   autotune = "tessera.autotune", profile = "tessera.profile" }
 
-function tessera.load(path) return require("tessera.io").load(path) end
+function tessera.load(path)
+  local value, metadata = require("tessera.io").load(path)
+  if type(value) == "table" and not getmetatable(value) then require("tessera.module").state(value) end
+  return value, metadata
+end
 function tessera.save(path, value, metadata) return require("tessera.io").save(path, value, metadata) end
 
 function core.op.rearrange(...) return require("tessera.einops").rearrange(...) end
