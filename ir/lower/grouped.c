@@ -222,7 +222,7 @@ static void by_warps(Grouped *g, const TsGpuMachine *gpu) {
   int list[4] = {g->of_x, g->of_w, g->places, ts_steps_out(s, 0, NULL)};
   int64_t dim[6] = {g->m, g->n, g->k, g->nplace, rows * g->groups};
   dim[5] = ts_gpu_warp_product_blocks(&w, gpu);
-  ts_steps_add(s, ts_tile_gpu_mma(&w, gpu->target, s->err), list, dim);
+  ts_steps_add(s, ts_tile_gpu_warp_product(&w, gpu->target, s->err), list, dim);
 }
 
 static bool wants_warps(const Grouped *g) {

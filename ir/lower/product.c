@@ -279,7 +279,8 @@ typedef struct Chosen {
 } Chosen;
 
 static TsTile *kernel_of(const Chosen *c, TsError *err) {
-  return c->x ? ts_tile_gpu_product(c->x, err) : ts_tile_gpu_mma(c->w, c->gpu->target, err);
+  return c->x ? ts_tile_gpu_product(c->x, err)
+              : ts_tile_gpu_warp_product(c->w, c->gpu->target, err);
 }
 
 /* The product, and behind it what the block form of the group has. */

@@ -1,4 +1,4 @@
-/* Matrix products on a GPU (ir/tile/gpu/product.c, jit/gpu/mma.h). Without one it says so.
+/* Matrix products on a GPU (ir/tile/gpu/product.c, jit/gpu/roles.h). Without one it says so.
  *
  * With no argument, or a word (bf16, epilogue, f32) for a part: correctness of every layout,
  * tile and type and of ragged sizes. 16 bits against f64 on the host, within a bound, and with

@@ -1,9 +1,9 @@
-/* PTX of products of warps (ir/tile/gpu/mma.c) for sm_80: made for every layout, tile and type,
+/* PTX of products of warps (ir/tile/gpu/warp_product.c) for sm_80: made for every layout, tile and type,
  * and assembled where ptxas is found, which must not spill. "print i" prints the PTX of case i,
  * "llvm i" its LLVM IR. */
 #include <time.h>
 
-#include "ir/tile/gpu/mma.h"
+#include "ir/tile/gpu/warp_product.h"
 #include "jit/compile/llvm.h"
 #include "tests/ir/gpu_follow.h"
 #include "tests/jit/gpu_ptxas.h"
@@ -36,7 +36,7 @@ static TsTile *kernel(const Case *c) {
     block = follow_block(c->follow, c->in, size, &err);
     if (block && ts_gpu_follow_find(block, &f)) p.follow = &f;
   }
-  if (c->follow < 0 || p.follow) k = ts_tile_gpu_mma(&p, &target, &err);
+  if (c->follow < 0 || p.follow) k = ts_tile_gpu_warp_product(&p, &target, &err);
   if (!k || ts_tile_check(k, &target, &err)) failed++, printf("%s\n", err.message);
   ts_tile_free(block);
   return k;
@@ -51,12 +51,12 @@ static void say(const void *of, const char *what) {
 
 static void one(const Case *c, bool ptxas) {
   TsError err = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText ptx = {0};
   TsTile *k = kernel(c);
   if (!k) return;
   clock_t begun = clock();
-  if (ts_gpu_mma_text(k, false, &info, &ptx, &err))
+  if (ts_gpu_roles_text(k, false, &info, &ptx, &err))
     failed++, say(c, err.message);
   else if (info.shared > 166912 || info.threads != k->threads || info.nmap)
     failed++, say(c, "not the kernel that was asked for");
@@ -83,7 +83,7 @@ static void chosen(TsGpuWarpUnit unit, TsDtype in, TsDtype out) {
       TsGpuWarpProduct p =
           ts_gpu_warp_product_for(in, out, unit, ta, tb, size[at / 4 % 6], size[at / 24], &gpu);
       int64_t bytes = (int64_t)p.stages * (p.rows + p.cols) * p.depth * ts_dtypes[in].nbytes;
-      TsTile *k = ts_tile_gpu_mma(&p, &small, &err);
+      TsTile *k = ts_tile_gpu_warp_product(&p, &small, &err);
       if (!k || bytes > small.shared_bytes || ts_gpu_warp_product_blocks(&p, &gpu) < 84)
         failed++, printf("%s %dx%d stages %d: %s\n", ts_dtype_name(in), p.rows, p.cols,
                          p.stages, k ? "too large" : err.message);

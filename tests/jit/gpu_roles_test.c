@@ -53,12 +53,12 @@ static void say(const void *of, const char *what) {
 
 static void one(const Case *c, bool ptxas) {
   TsError err = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText ptx = {0};
   TsTile *k = kernel(c);
   if (!k) return;
   clock_t begun = clock();
-  if (ts_gpu_mma_text(k, false, &info, &ptx, &err))
+  if (ts_gpu_roles_text(k, false, &info, &ptx, &err))
     failed++, say(c, err.message);
   else if (info.shared > 232448 || info.threads != k->threads || info.nmap < 2)
     failed++, say(c, "not the kernel that was asked for");
@@ -137,13 +137,13 @@ static TsTile *kernel_behind(const Behind *c) {
 
 static void one_behind(const Behind *c, bool ptxas) {
   TsError err = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText ptx = {0};
   TsTile *k = kernel_behind(c);
   char line[700];
   if (!k) return;
   clock_t begun = clock();
-  bool made = !ts_gpu_mma_text(k, false, &info, &ptx, &err);
+  bool made = !ts_gpu_roles_text(k, false, &info, &ptx, &err);
   double msec = (double)(clock() - begun) * 1e3 / CLOCKS_PER_SEC;
   if (!made || info.shared > 232448)
     failed++, printf("rows %d: %s\n", c->number, made ? "too much memory" : err.message);

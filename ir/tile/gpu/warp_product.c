@@ -1,4 +1,4 @@
-/* The explicit form of a matrix product for warps that copy and multiply: ir/tile/gpu/mma.h.
+/* The explicit form of a matrix product for warps that copy and multiply: ir/tile/gpu/warp_product.h.
  *
  * A block has one role. Stages of A and B are on their way to shared memory (cp.async) while
  * the one that came longest ago is multiplied, in steps of the unit. Operands are read one step
@@ -13,7 +13,7 @@
  * costs no memory.
  *
  * The order of sums is k ascending, in steps of the instruction; no tile changes it. */
-#include "ir/tile/gpu/mma.h"
+#include "ir/tile/gpu/warp_product.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -572,7 +572,8 @@ static void begin_rows(Product *p) {
   if (!made) p->b.k->failed = true;
 }
 
-TsTile *ts_tile_gpu_mma(const TsGpuWarpProduct *x, const TsTarget *target, TsError *err) {
+TsTile *ts_tile_gpu_warp_product(const TsGpuWarpProduct *x, const TsTarget *target,
+                                 TsError *err) {
   if (legal(x, err)) return NULL;
   TsTile *k = ts_tile_new("matmul");
   if (!k) return ts_error_memory(err), NULL;
