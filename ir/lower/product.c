@@ -19,7 +19,7 @@ typedef struct Problem {
   void *arg;
   int64_t rows, cols, k;
   bool turned[2], batch;
-  TsGpuLies lies[2]; /* all zero: one row behind the other */
+  TsGpuOperandLayout operand[2]; /* all zero: one row behind the other */
   int64_t many[2];   /* of matrices */
   bool turns[2];     /* a copy that lies along k comes first */
   int bytes;         /* rows of A and B are multiples of these: 16, 8, 4, or fewer */
@@ -48,7 +48,7 @@ static bool find_rows(Problem *p, int i, const int64_t *stride) {
   const TsMeta *m = &p->n->in[i]->meta;
   int64_t rows = m->dim[m->ndim - 2], cols = m->dim[m->ndim - 1];
   int64_t down = stride[m->ndim - 2], across = stride[m->ndim - 1];
-  TsGpuLies *to = &p->lies[i];
+  TsGpuOperandLayout *to = &p->operand[i];
   if (across == 1 || cols == 1) {
     p->turned[i] = false;
     to->row = rows == 1 && down < cols ? cols : down;
@@ -91,8 +91,8 @@ static Axes batch_axes(const Problem *p, int64_t stride[2][TS_MAX_RANK]) {
 static void join_rows(Problem *p, Axes *a) {
   int last = a->n - 1;
   if (last < 0 || p->turned[0] || a->step[1][last]) return;
-  if (p->rows > 1 && a->step[0][last] != p->lies[0].row * p->rows) return;
-  if (p->rows == 1) p->lies[0].row = a->step[0][last];
+  if (p->rows > 1 && a->step[0][last] != p->operand[0].row * p->rows) return;
+  if (p->rows == 1) p->operand[0].row = a->step[0][last];
   p->rows *= a->dim[last];
   a->n--;
 }
@@ -104,7 +104,7 @@ static bool find_batch(Problem *p, const Axes *a) {
     int to = 2 - a->n + i;
     p->many[to] = a->dim[i];
     for (int k = 0; k < 2; k++) {
-      int64_t step = p->lies[k].step[to] = a->step[k][i];
+      int64_t step = p->operand[k].step[to] = a->step[k][i];
       if (step < 0 || step * ts_dtypes[p->n->in[k]->meta.dtype].nbytes % UNIT) return false;
     }
   }
@@ -115,10 +115,10 @@ static bool find_batch(Problem *p, const Axes *a) {
 static void forget_rows(Problem *p) {
   int64_t cols[2] = {p->turned[0] ? p->rows : p->k, p->turned[1] ? p->k : p->cols};
   for (int i = 0; i < 2 && !p->batch; i++)
-    if (p->lies[i].row == cols[i]) p->lies[i].row = 0;
+    if (p->operand[i].row == cols[i]) p->operand[i].row = 0;
 }
 
-static bool lies_well(Problem *p) {
+static bool has_good_layout(Problem *p) {
   int64_t stride[2][TS_MAX_RANK];
   for (int i = 0; i < 2; i++) {
     strides_of(p, p->n->in[i], stride[i]);
@@ -126,7 +126,7 @@ static bool lies_well(Problem *p) {
   }
   Axes a = batch_axes(p, stride);
   join_rows(p, &a);
-  if (!wide_rows(p->lies[0].row, (TsDtype)p->n->in[0]->meta.dtype)) return false;
+  if (!wide_rows(p->operand[0].row, (TsDtype)p->n->in[0]->meta.dtype)) return false;
   if (!find_batch(p, &a)) return false;
   forget_rows(p);
   return true;
@@ -139,7 +139,7 @@ static bool is_turned(const Problem *p, TsVal v) {
 }
 
 /* One matrix each, rows one behind the other, of any number of bytes. */
-static bool lies_plain(Problem *p, int i) {
+static bool is_plain(Problem *p, int i) {
   TsVal v = p->n->in[i];
   const TsMeta *m = &v->meta;
   p->turned[i] = !row_major(p, v);
@@ -154,8 +154,8 @@ static bool all_plain(Problem *p) {
   const TsMeta *a = &p->n->in[0]->meta, *b = &p->n->in[1]->meta;
   if (ts_meta_numel(b) != p->k * p->cols) return false;
   p->rows = ts_meta_numel(a) / p->k;
-  return ts_meta_numel(&p->n->out[0].meta) == p->rows * p->cols && lies_plain(p, 0) &&
-         lies_plain(p, 1);
+  return ts_meta_numel(&p->n->out[0].meta) == p->rows * p->cols && is_plain(p, 0) &&
+         is_plain(p, 1);
 }
 
 /* ---- what it does */
@@ -226,13 +226,15 @@ static bool describe(Problem *p) {
   if (!good_types(n) || !find_sizes(p) || !row_major(p, y)) return false;
   Problem plain = *p;
   p->bytes = plain.bytes = UNIT;
-  if (!lies_well(p)) *p = plain;
+  if (!has_good_layout(p)) *p = plain;
   if (!p->k || (!p->many[0] && !all_plain(p))) return false;
   return !is_eight((TsDtype)n->in[0]->meta.dtype) || along_k(p);
 }
 
 /* Matrices or rows that lie apart. */
-static bool is_apart(const Problem *p) { return p->batch || p->lies[0].row || p->lies[1].row; }
+static bool is_apart(const Problem *p) {
+  return p->batch || p->operand[0].row || p->operand[1].row;
+}
 
 /* From here on both operands lie along k. */
 static void turn(Problem *p) {
@@ -286,13 +288,13 @@ static TsTile *kernel_of(const Chosen *c, TsError *err) {
 /* The product, and behind it what the block form of the group has. */
 static bool with_rows(const Problem *p, const Chosen *c, const TsSched *s, const TsGroup *group,
                       TsSchedKernel *out, TsError *err) {
-  TsGpuFollow f;
+  TsGpuEpilogue f;
   TsSchedKernel block = {.tile = NULL};
   if (ts_sched_lower_product(s, group, p->layout, p->arg, &block, err)) return false;
-  bool found = ts_gpu_follow_find(block.tile, &f);
+  bool found = ts_gpu_epilogue_find(block.tile, &f);
   if (found) {
-    if (c->x) ts_gpu_product_follow(c->x, &f, p->k);
-    if (c->w) c->w->follow = &f, c->w->out = (TsDtype)f.to[0]->type.dtype;
+    if (c->x) ts_gpu_product_epilogue(c->x, &f, p->k);
+    if (c->w) c->w->epilogue = &f, c->w->out = (TsDtype)f.to[0]->type.dtype;
     memset(out, 0, sizeof *out);
     out->tile = kernel_of(c, err);
     memcpy(out->value, block.value, sizeof out->value);
@@ -383,7 +385,7 @@ static bool multiply(Problem *p, const TsSched *s, const TsGroup *group, int nsm
                         : ts_gpu_product_for(in, y, p->turned[0], p->turned[1], p->rows,
                                              p->cols, p->k, count, nsm);
   if (ts_dtypes[in].nbytes <= 2) x = chosen(x, &group->choice);
-  x.batch = p->batch, x.a = p->lies[0], x.b = p->lies[1];
+  x.batch = p->batch, x.a = p->operand[0], x.b = p->operand[1];
   if (!made(p, &(Chosen){.x = &x}, alone, s, group, out, err)) return false;
   put_sizes(p, &x, nsm, out);
   return true;

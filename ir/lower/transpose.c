@@ -112,7 +112,7 @@ int ts_lower_transpose(const TsSched *sched, const TsGroup *g, TsLayoutFn *layou
   t.m.dtype = (uint8_t)ts_short_bits((TsDtype)t.m.dtype);
   TsSteps x;
   ts_steps_begin(&x, sched, layout, arg, n, err);
-  int list[2] = {ts_steps_as_it_lies(&x, 0), ts_steps_into(&x, 0)};
+  int list[2] = {ts_steps_in_place(&x, 0), ts_steps_into(&x, 0)};
   ts_steps_add(&x, build(&t), list, NULL);
   return ts_steps_end(&x, out);
 }

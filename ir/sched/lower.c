@@ -325,7 +325,7 @@ static int lower(TsLower *l) {
 
 /* Maps read and write an element in one step, so an output may lie over any input that moves as
  * it does. Rows read theirs several times. */
-static bool may_lie_over(const TsLower *l, const TsAccess *y, const TsAccess *x) {
+static bool may_overlay(const TsLower *l, const TsAccess *y, const TsAccess *x) {
   if (l->g->kind != TS_GROUP_map || y->v->meta.dtype != x->v->meta.dtype) return false;
   for (int i = 0; i < l->space.naxis; i++)
     if (l->space.axis[i] > 1 && y->moves[i] != x->moves[i]) return false;
@@ -337,7 +337,7 @@ static void find_over(const TsLower *l, TsSchedKernel *out) {
     if (!l->access[i].written) continue;
     for (int j = 0, in = 0; j < l->naccess; j++) {
       if (l->access[j].written) continue;
-      if (may_lie_over(l, &l->access[i], &l->access[j])) out->over[k] |= 1ull << in;
+      if (may_overlay(l, &l->access[i], &l->access[j])) out->over[k] |= 1ull << in;
       in++;
     }
     k++;

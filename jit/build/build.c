@@ -228,7 +228,7 @@ static int turn_layouts(const TsBuildJob *b, const TsSched *s) {
   for (int i = 0; i < s->ngroup; i++) {
     const TsGroup *g = s->group[i];
     if (!g->turned || !ts_build_worth_on(b, g)) continue;
-    if (ts_layouts_turn(l, s->g, &g->node[0]->out[0])) return -1;
+    if (ts_layouts_transpose(l, s->g, &g->node[0]->out[0])) return -1;
   }
   return 0;
 }
@@ -279,7 +279,7 @@ static int spread_parts(const TsBuildJob *b, TsSched *s) {
     if (p->dense || !can_spread(b, s, p) || !worth_spreading(b, s, &all, p->whole)) continue;
     if (!goes_past(p)) continue;
     if (!s->spread) s->spread = ts_arena_alloc(&s->arena, (size_t)s->g->nnode + 1);
-    failed = !s->spread || ts_layouts_lie(l, p->v, p->stride);
+    failed = !s->spread || ts_layouts_set(l, p->v, p->stride);
     if (!failed) s->spread[p->v->node->id] = 1;
   }
   ts_parts_free(&all);

@@ -398,7 +398,7 @@ int ts_replay_end(TsReplay *r, TsError *err) {
   return failed;
 }
 
-bool ts_replay_follows(const TsReplay *r) { return !r->off; }
+bool ts_replay_matches(const TsReplay *r) { return !r->off; }
 
 /* ---- life */
 TsReplay *ts_replay_new(TsDevice *d) {

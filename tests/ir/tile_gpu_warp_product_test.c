@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ir/tile/gpu/warp_product.h"
-#include "tests/ir/gpu_follow.h"
+#include "tests/ir/gpu_epilogue.h"
 #include "tests/ir/gpu_roles.h"
 
 typedef struct Case {
@@ -116,20 +116,20 @@ static void with_rows(int number, TsDtype d, TsGpuWarpUnit unit) {
   enum { M = 136, N = 200, K = 72 };
   static const int64_t size[3] = {M, N, K};
   TsError err = {0};
-  TsGpuFollow f;
-  TsTile *block = follow_block(number, d, size, &err), *k = NULL;
-  if (block && ts_gpu_follow_find(block, &f)) {
+  TsGpuEpilogue f;
+  TsTile *block = epilogue_block(number, d, size, &err), *k = NULL;
+  if (block && ts_gpu_epilogue_find(block, &f)) {
     bool fma = unit == TS_GPU_UNIT_fma;
     TsGpuWarpProduct p =
         ts_gpu_warp_product(d, d, unit, false, false, fma ? 128 : 64, fma ? 128 : 64, &ampere);
-    p.follow = &f;
+    p.epilogue = &f;
     k = ts_tile_gpu_warp_product(&p, &target, &err);
   }
   if (!k || ts_tile_check(k, &target, &err)) {
     failed++, printf("rows %d: %s\n", number, err.message);
     return;
   }
-  void *arg[2][TS_GPU_FOLLOW_PARAMS];
+  void *arg[2][TS_GPU_EPILOGUE_PARAMS];
   int64_t dim[4] = {M, N, K, 2};
   for (int i = 0; i < k->nparam; i++) {
     TsDtype of = (TsDtype)k->param[i]->type.dtype;

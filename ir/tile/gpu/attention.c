@@ -156,7 +156,7 @@ static V fetch_and_claim(Attention *a, V t, V parity, Ring *k, Ring *v) {
     b->at = s->region[early];
     if (early) next = next_tile(a);
     fetch_tile(a, t, parity, &key, &value);
-    if (!early) ts_gpu_plain(b, TS_TILE_follow);
+    if (!early) ts_gpu_plain(b, TS_TILE_await_launch);
     if (!early) next = next_tile(a);
     ts_gpu_say(b, TS_TILE_yield,
                TS_GPU_IN(next, key.slot, key.parity, value.slot, value.parity), TS_GPU_PLAIN,
@@ -318,7 +318,7 @@ static void one_tile(Attention *a, Ring *k, Ring *v) {
   groups_of(a);
   V p = all_blocks(a, &s, k, v);
   ts_gpu_await(b, a->full_v, v->slot, v->parity);
-  ts_gpu_plain(b, TS_TILE_follow);
+  ts_gpu_plain(b, TS_TILE_await_launch);
   V o = add_values(a, p, s.o, v);
   V factor = ts_gpu_attend_finish(a, &s);
   ts_gpu_wait(b, TS_GPU_STORES, 0);

@@ -30,7 +30,7 @@ int64_t ts_gpu_mask_bytes(const TsGpuMask *m) {
   return m->dim[0] * m->dim[1] * m->dim[2] * m->dim[3] * (is_line(m) ? 4 : 2);
 }
 
-bool ts_gpu_mask_lies(const TsGpuMask *m, const TsGpuMaskFrom *from, TsDtype inputs) {
+bool ts_gpu_mask_has_layout(const TsGpuMask *m, const TsGpuMaskFrom *from, TsDtype inputs) {
   int64_t step = 1;
   if (from->dtype != ts_gpu_mask_dtype(m, inputs)) return false;
   for (int i = 3; i >= 0; step *= m->dim[i--])

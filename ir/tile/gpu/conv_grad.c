@@ -130,7 +130,7 @@ static void store_piece(Grad *p, V x, int64_t piece) {
   ts_tile_store(b, p->sd, at, x, NULL);
   ts_gpu_async_fence(b);
   ts_gpu_plain(b, TS_TILE_sync);
-  ts_gpu_plain(b, TS_TILE_follow);
+  ts_gpu_plain(b, TS_TILE_await_launch);
   ts_gpu_say(b, TS_TILE_store_bulk, TS_GPU_IN(p->d, p->sd, p->to, col, buffer, zero, zero),
              TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
   ts_gpu_commit(b, TS_GPU_STORES);

@@ -182,7 +182,7 @@ static V claim_beside_last(Decode *a, V n, Ring *v) {
     b->at = s->region[early];
     if (early) next = next_part(a);
     fetch_values(a, &r, last);
-    if (!early) ts_gpu_plain(b, TS_TILE_follow);
+    if (!early) ts_gpu_plain(b, TS_TILE_await_launch);
     if (!early) next = next_part(a);
     ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(next, r.slot, r.parity), TS_GPU_PLAIN, NULL);
   }

@@ -201,7 +201,7 @@ static void tell(Decode *a, const Ring *done) {
  * those of a chunk before were, which are read by then. */
 static void leave_chunk(Decode *a, V block, const State *s, const Ring *done) {
   V place = place_of(a, block, done);
-  ts_gpu_plain(&a->b, TS_TILE_follow);
+  ts_gpu_plain(&a->b, TS_TILE_await_launch);
   ts_gpu_decode_leave(a, place, s->o, scaled(a, s->m), row(a, s->l, SUM));
 }
 

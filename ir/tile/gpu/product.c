@@ -54,16 +54,16 @@ static V matrix(Product *p, const char *name, TsDtype d, int64_t rows, int64_t c
   return ts_tile_param(p->b.k, name, &t, written);
 }
 
-static V operand(Product *p, const char *name, const TsGpuLies *lies, int64_t rows,
+static V operand(Product *p, const char *name, const TsGpuOperandLayout *layout, int64_t rows,
                  int64_t cols, const int64_t *many) {
   TsTileType t = {.dtype = p->x.in};
   for (int i = 0; p->x.batch && i < 2; i++) {
-    t.stride[t.rank] = lies->step[i];
-    t.dim[t.rank++] = lies->step[i] ? many[i] : 1;
+    t.stride[t.rank] = layout->step[i];
+    t.dim[t.rank++] = layout->step[i] ? many[i] : 1;
   }
-  t.stride[t.rank] = lies->row, t.dim[t.rank++] = rows;
+  t.stride[t.rank] = layout->row, t.dim[t.rank++] = rows;
   t.stride[t.rank] = 1, t.dim[t.rank++] = cols;
-  t.strided = lies->row != 0;
+  t.strided = layout->row != 0;
   if (!t.strided) memset(t.stride, 0, sizeof t.stride);
   return ts_tile_param(p->b.k, name, &t, false);
 }
@@ -115,9 +115,9 @@ static void params(Product *p) {
     p->c = ts_tile_param(k, "c", &t, true);
     return;
   }
-  if (x->follow) {
+  if (x->epilogue) {
     p->param[0] = p->a, p->param[1] = p->bm;
-    ts_gpu_follow_params(x->follow, k, m, n, p->param);
+    ts_gpu_epilogue_params(x->epilogue, k, m, n, p->param);
     return;
   }
   TsTileType line = ts_tile_vector(x->out, n);
@@ -196,7 +196,7 @@ static void block_memory(Product *p) {
   int pieces = ts_gpu_product_pieces(p);
   int64_t piece[3] = {p->ahead ? pieces : x->buffers, p->rows, p->width};
   if (p->unit) p->sc = memory(p, "sc", x->out, 3, piece, TS_GPU_PATTERN, 1);
-  for (int i = 2; x->follow && i < x->follow->block->nin; i++)
+  for (int i = 2; x->epilogue && i < x->epilogue->block->nin; i++)
     if (p->param[i]->type.rank == 1) p->line[i] = line_memory(p, p->param[i]);
   if (p->bias && p->unit) p->line[0] = line_memory(p, p->bias);
   p->full = ts_gpu_barriers(&p->b, "full", x->stages, 1);
@@ -380,7 +380,8 @@ static void fetch_around(Product *p, const V *carry, V *out) {
 static void load_role(Product *p) {
   TsTileRegion *before = ts_gpu_role(&p->b, "load", LOAD_WARPS);
   registers(p, true);
-  if (p->clock) ts_gpu_plain(&p->b, TS_TILE_follow); /* the launch before has the same clock */
+  if (p->clock)
+    ts_gpu_plain(&p->b, TS_TILE_await_launch); /* the launch before has the same clock */
   TsTileLoop l = tiles(p, number(p, 0), number(p, 1));
   V out[2] = {0};
   if (!l.stmt) return;
@@ -420,7 +421,7 @@ static void mma_role(Product *p) {
 
 /* ---- the kernel */
 int ts_gpu_product_ahead(const TsGpuProduct *x) {
-  const TsGpuFollow *f = x->follow;
+  const TsGpuEpilogue *f = x->epilogue;
   int found = 0;
   if (!f || x->late || x->limit) return 0;
   if (f->nout != 1 || ts_dtypes[x->out].nbytes != 2) return 0;
@@ -433,9 +434,9 @@ int ts_gpu_product_ahead(const TsGpuProduct *x) {
 }
 
 static bool ragged_fits(const TsGpuProduct *x) {
-  bool plain = !x->follow && !x->bias && !x->residual && !x->activation && !x->late;
-  bool lies = x->ragged == TS_GPU_RAGGED_rows ? !x->turned_a : x->turned_a && !x->turned_b;
-  return plain && lies && !x->batch && !x->limit && x->cluster == 1;
+  bool plain = !x->epilogue && !x->bias && !x->residual && !x->activation && !x->late;
+  bool laid_out = x->ragged == TS_GPU_RAGGED_rows ? !x->turned_a : x->turned_a && !x->turned_b;
+  return plain && laid_out && !x->batch && !x->limit && x->cluster == 1;
 }
 
 static int legal(const TsGpuProduct *x, bool unit, TsError *err) {
@@ -452,11 +453,11 @@ static int legal(const TsGpuProduct *x, bool unit, TsError *err) {
                    : wide && x->out == x->in && x->rows % TS_GPU_WARP_ROWS == 0 &&
                          x->cols % ts_gpu_sums_cols(x->in) == 0 && x->depth * bytes == 64 &&
                          x->cluster == 1;
-  if (x->batch) fits = fits && !x->follow && !x->bias && !x->residual && !x->limit;
+  if (x->batch) fits = fits && !x->epilogue && !x->bias && !x->residual && !x->limit;
   if (x->batch) fits = fits && x->a.row && x->b.row;
   if (x->ragged) fits = fits && ragged_fits(x);
   if (x->late) fits = fits && ts_gpu_product_can_be_late(x);
-  if (x->follow) fits = fits && unit && !x->bias && !x->residual && !x->activation;
+  if (x->epilogue) fits = fits && unit && !x->bias && !x->residual && !x->activation;
   fits = fits && x->stages > 1 && x->group > 0 && (x->cluster == 1 || x->cluster == 2);
   if (fits) return 0;
   return ts_error_set(err, TS_ERR_argument, "no product of %s to %s in tiles of %dx%dx%d",
@@ -504,15 +505,15 @@ TsTile *ts_tile_gpu_product(const TsGpuProduct *x, TsError *err) {
   p.ahead = ts_gpu_product_ahead(x);
   params(&p);
   head(&p);
-  if (x->follow) {
-    V *made = calloc(x->follow->block->nvalue + 1, sizeof *made);
-    p.rows_of = (TsGpuFollowing){.f = x->follow,
-                                 .b = &p.b,
-                                 .param = p.param,
-                                 .rows = p.rows,
-                                 .width = p.width,
-                                 .line = p.line,
-                                 .made = made};
+  if (x->epilogue) {
+    V *made = calloc(x->epilogue->block->nvalue + 1, sizeof *made);
+    p.rows_of = (TsGpuEpiloguePiece){.f = x->epilogue,
+                                     .b = &p.b,
+                                     .param = p.param,
+                                     .rows = p.rows,
+                                     .width = p.width,
+                                     .line = p.line,
+                                     .made = made};
     if (!made) k->failed = true;
   }
   if (!k->failed) body(&p);

@@ -10,19 +10,19 @@ static int stages_that_fit(const TsGpuProduct *p) {
   int bytes = (p->rows + p->cols) * TS_GPU_PATTERN,
       buffers = p->buffers * p->rows * TS_GPU_PATTERN;
   if (ts_gpu_product_ahead(p)) buffers = p->cols * p->rows * ts_dtypes[p->out].nbytes;
-  int lines = 2 * p->cols * 4 * (p->follow || p->bias ? 1 : 0);
+  int lines = 2 * p->cols * 4 * (p->epilogue || p->bias ? 1 : 0);
   int n = (TS_GPU_SHARED - 512 - lines - buffers) / bytes;
   return n > 12 ? 12 : n;
 }
 
-static bool reads_matrix(const TsGpuFollow *f) {
+static bool reads_matrix(const TsGpuEpilogue *f) {
   for (int i = 2; i < f->block->nin; i++)
     if (f->block->param[i]->type.rank == 2) return true;
   return false;
 }
 
 bool ts_gpu_product_can_be_late(const TsGpuProduct *p) {
-  const TsGpuFollow *f = p->follow;
+  const TsGpuEpilogue *f = p->epilogue;
   bool light = !p->activation || p->activation == TS_OP_relu;
   bool fits = p->rows <= 2 * TS_GPU_GROUP_ROWS || p->cols <= 128;
   if (ts_dtypes[p->in].nbytes > 2 || ts_dtypes[p->out].nbytes != 2 || !fits) return false;
@@ -38,8 +38,8 @@ void ts_gpu_product_settle(TsGpuProduct *p, int64_t k) {
   if (ts_dtypes[p->in].nbytes <= 2) p->stages = stages_that_fit(p);
 }
 
-void ts_gpu_product_follow(TsGpuProduct *p, const TsGpuFollow *f, int64_t k) {
-  p->follow = f;
+void ts_gpu_product_epilogue(TsGpuProduct *p, const TsGpuEpilogue *f, int64_t k) {
+  p->epilogue = f;
   p->out = (TsDtype)f->to[0]->type.dtype;
   ts_gpu_product_settle(p, k);
 }

@@ -45,8 +45,8 @@ typedef struct Product {
   V row, end;            /* of this tile in C */
   V length;              /* along k, of this tile */
   V sa, sb;
-  TsGpuFollowing rows_of;
-  V param[TS_GPU_FOLLOW_PARAMS];
+  TsGpuEpiloguePiece rows_of;
+  V param[TS_GPU_EPILOGUE_PARAMS];
 } Product;
 
 /* ---- short forms */
@@ -93,9 +93,9 @@ static void params(Product *p) {
     return;
   }
   p->bm = operand(p, "b", x->turned_b, kk, n);
-  if (x->follow) {
+  if (x->epilogue) {
     p->param[0] = p->a, p->param[1] = p->bm;
-    ts_gpu_follow_params(x->follow, k, m, n, p->param);
+    ts_gpu_epilogue_params(x->epilogue, k, m, n, p->param);
     return;
   }
   TsTileType line = ts_tile_vector(x->out, n);
@@ -415,7 +415,7 @@ static V widened(Product *p, V x, const TsTileType *t) {
 }
 
 /* Pointwise rows on some columns of the sums, which begin at column n of the result. */
-static V follow(Product *p, V x, V n) {
+static V named_rows(Product *p, V x, V n) {
   TsTileType t = x->type, line = ts_tile_vector(p->x.out, t.dim[1]);
   TsTileAccess edge = {.edge = true};
   line.space = TS_SPACE_fragment;
@@ -444,22 +444,22 @@ static void store(Product *p, V to, V n, V y) {
 }
 
 /* Rows of a block form. */
-static void follow_rows(Product *p, V x, V n) {
-  const TsGpuFollow *f = p->x.follow;
-  ts_gpu_follow_begin(&p->rows_of, p->m0, n, NULL);
+static void block_rows(Product *p, V x, V n) {
+  const TsGpuEpilogue *f = p->x.epilogue;
+  ts_gpu_epilogue_begin(&p->rows_of, p->m0, n, NULL);
   p->rows_of.made[f->mma->out[0]->id] = x;
   for (int i = 0; i < f->nout; i++)
-    store(p, p->param[f->to[i]->index], n, ts_gpu_follow(&p->rows_of, f->out[i]));
+    store(p, p->param[f->to[i]->index], n, ts_gpu_epilogue(&p->rows_of, f->out[i]));
 }
 
 static void epilogue(Product *p, V acc) {
   for (int64_t at = 0; acc && at < p->x.cols; at += p->piece) {
     V n = at ? by(p, TS_OP_add, p->n0, at) : p->n0;
     V x = p->piece < p->x.cols ? ts_gpu_span(&p->b, acc, at, p->piece) : acc;
-    if (p->x.follow)
-      follow_rows(p, x, n);
+    if (p->x.epilogue)
+      block_rows(p, x, n);
     else
-      store(p, p->c, n, follow(p, x, n));
+      store(p, p->c, n, named_rows(p, x, n));
   }
 }
 
@@ -506,7 +506,7 @@ static bool good_types(const TsGpuWarpProduct *x) {
   switch (x->unit) {
   case TS_GPU_UNIT_mma:
     if (x->in == TS_DT_i8)
-      return !x->turned_a && x->turned_b && x->out == TS_DT_i32 && !x->follow;
+      return !x->turned_a && x->turned_b && x->out == TS_DT_i32 && !x->epilogue;
     return half && out;
   case TS_GPU_UNIT_tf32: return x->in == TS_DT_f32 && x->out == x->in;
   default: return half ? out : (x->in == TS_DT_f32 || x->in == TS_DT_f64) && x->out == x->in;
@@ -514,7 +514,7 @@ static bool good_types(const TsGpuWarpProduct *x) {
 }
 
 static bool ragged_fits(const TsGpuWarpProduct *x, bool fma) {
-  bool plain = !x->follow && !x->bias && !x->residual && !x->activation;
+  bool plain = !x->epilogue && !x->bias && !x->residual && !x->activation;
   if (x->ragged == TS_GPU_RAGGED_rows) return plain && !x->turned_a;
   return plain && fma && x->turned_a && !x->turned_b;
 }
@@ -562,13 +562,13 @@ static void body(Product *p) {
 }
 
 static void begin_rows(Product *p) {
-  V *made = calloc(p->x.follow->block->nvalue + 1, sizeof *made);
-  p->rows_of = (TsGpuFollowing){.f = p->x.follow,
-                                .b = &p->b,
-                                .param = p->param,
-                                .rows = p->x.rows,
-                                .width = p->piece,
-                                .made = made};
+  V *made = calloc(p->x.epilogue->block->nvalue + 1, sizeof *made);
+  p->rows_of = (TsGpuEpiloguePiece){.f = p->x.epilogue,
+                                    .b = &p->b,
+                                    .param = p->param,
+                                    .rows = p->x.rows,
+                                    .width = p->piece,
+                                    .made = made};
   if (!made) p->b.k->failed = true;
 }
 
@@ -582,7 +582,7 @@ TsTile *ts_tile_gpu_warp_product(const TsGpuWarpProduct *x, const TsTarget *targ
   p.b = ts_tile_build(k);
   params(&p);
   head(&p, target);
-  if (x->follow) begin_rows(&p);
+  if (x->epilogue) begin_rows(&p);
   if (!k->failed) body(&p);
   free(p.rows_of.made);
   if (!k->failed) return k;

@@ -11,7 +11,7 @@
 #ifndef TS_IR_TILE_GPU_WARP_PRODUCT_H
 #define TS_IR_TILE_GPU_WARP_PRODUCT_H
 
-#include "ir/tile/gpu/follow.h"
+#include "ir/tile/gpu/epilogue.h"
 #include "ir/tile/gpu/ragged.h"
 
 typedef enum TsGpuWarpUnit { TS_GPU_UNIT_mma, TS_GPU_UNIT_tf32, TS_GPU_UNIT_fma } TsGpuWarpUnit;
@@ -26,7 +26,8 @@ typedef struct TsGpuWarpProduct {
   int bytes;           /* of one copy, 16, 8 or 4: rows of A, B and C are multiples of it */
   bool bias, residual; /* more inputs: [N] and [M,N], of type out */
   int activation;      /* a pointwise row of one operand, or 0 */
-  const TsGpuFollow *follow; /* instead of bias .. activation: rows of a block form, or NULL */
+  const TsGpuEpilogue
+      *epilogue; /* instead of bias .. activation: rows of a block form, or NULL */
   /* Sizes are M, N, K, I, R, P then, and places come behind B. B's matrices, or those of C, lie
    * one behind the other as one of R rows. A matrix unit takes only a B that lies along K, or a
    * K of whole stages: behind one matrix comes the next. Groups of k are multiplied by unit

@@ -28,7 +28,7 @@ enum {
   PACE = 48 /* instructions that do nothing, for a line that is written */
 };
 
-static bool follows(const TsTileValue *at) {
+static bool moves_on(const TsTileValue *at) {
   const TsTileStmt *loop = at->region ? at->region->owner : NULL;
   return loop && loop->op == TS_TILE_for && at->index == 0 && ts_tile_attr(loop, "parallel")->i;
 }
@@ -50,7 +50,7 @@ static int round_axis(const TsTileStmt *s) {
   const TsTileType *memory = &s->in[0]->type;
   if (memory->space != TS_SPACE_global || memory->strided || memory->rank < 2) return -1;
   for (int i = 0; i < memory->rank - 1; i++)
-    if (follows(s->in[1 + i])) return i;
+    if (moves_on(s->in[1 + i])) return i;
   return -1;
 }
 
@@ -60,7 +60,7 @@ static bool reads_along(const TsTileStmt *s) {
   const TsTileType *memory = &s->in[0]->type;
   if (memory->space != TS_SPACE_global || memory->strided) return false;
   if (memory->rank == 2 && newest_row(s->in[1])) return true;
-  return memory->rank == 1 ? follows(s->in[1]) : round_axis(s) == memory->rank - 2;
+  return memory->rank == 1 ? moves_on(s->in[1]) : round_axis(s) == memory->rank - 2;
 }
 
 static void prefetch(TsVec *v, int n, const TsTileVal *in, bool far, int pace) {

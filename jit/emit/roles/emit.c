@@ -13,7 +13,7 @@ static void size(TsRoles *m, const TsTileStmt *s) {
 }
 
 /* The next launch relies on all before this one being over, so it may come behind the wait. */
-static void follow(TsRoles *m) {
+static void await_launch(TsRoles *m) {
   if (!m->info->ahead) return;
   ts_roles_asm(m, NULL, "griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;",
                "~{memory}", 0, NULL, true);
@@ -64,7 +64,7 @@ static void statement(TsRoles *m, const TsTileStmt *s) {
   case TS_TILE_barrier: ts_roles_barrier(m, s); return;
   case TS_TILE_until: ts_roles_until(m, s); return;
   case TS_TILE_signal: ts_roles_signal(m, s); return;
-  case TS_TILE_follow: follow(m); return;
+  case TS_TILE_await_launch: await_launch(m); return;
   case TS_TILE_fence:
     ts_roles_asm(m, NULL, "fence.proxy.async.shared::cta;", "~{memory}", 0, NULL, true);
     return;
@@ -202,7 +202,7 @@ void ts_roles_module(TsEmit *e, TsGpuRoles *info) {
   int nmap = count_maps(k->body, known);
   info->scratch = ts_roles_scratch_bytes(&m, NULL);
   info->ahead =
-      ts_roles_find(k->body, TS_TILE_follow) && ts_target_has(e->target, TS_UNIT_early);
+      ts_roles_find(k->body, TS_TILE_await_launch) && ts_target_has(e->target, TS_UNIT_early);
   if (nmap > TS_GPU_MAPS || k->nparam + nmap + k->ndim > 39) ts_emit_fail(e, "too many views");
   function(&m, nmap);
   m.smem = dynamic_memory(&m);

@@ -75,8 +75,8 @@ typedef struct TsGpuEmit {
   LLVMValueRef env;           /* what the emulator gives */
   LLVMValueRef group;         /* i64, of the groups of a block */
   LLVMValueRef after;         /* i64, 0 once the phase before has written; NULL: it had ended */
-  bool follows;               /* the launch before may still run */
-  LLVMBasicBlockRef followed; /* the last block of code that waited for it */
+  bool dependent;             /* the launch before may still run */
+  LLVMBasicBlockRef awaited_in; /* the last block of code that waited for it */
   bool awaited;               /* in code that every thread comes to */
   int depth;                  /* of the region that is emitted, in others */
   LLVMValueRef held;          /* stands for the bytes of a group until they are known */

@@ -68,7 +68,7 @@ static void order(TsGpuEmit *g) {
     g->after = text_of(g, "griddepcontrol.wait; mov.u64 $0, 0;", "=l,~{memory}", true, i64(g),
                        0, NULL);
   if (!first || !is_last(g)) say_next(g);
-  g->follows = first;
+  g->dependent = first;
 }
 
 static void await_last(TsGpuEmit *g) {
