@@ -18,7 +18,7 @@
 
 typedef TsTileVal V;
 
-enum { PIECE = 256, AHEAD = 8, WIDE = 1024, ALIGN = 16, STAGE = 64 };
+enum { PIECE = 256, IN_FLIGHT = 8, WIDE = 1024, ALIGN = 16, STAGE = 64 };
 
 typedef struct Grouped {
   const TsSched *s;
@@ -76,16 +76,16 @@ static void walk_all(TsTileBuild *b, const Places *p, V sizes, V item, V *w) {
   TsTileType one = ts_tile_scalar(p->sizes);
   V groups = ts_short_dim(b, 0), all = ts_short_dim(b, 2), zero = ts_tile_index(b, 0);
   V last = by(b, TS_OP_sub, groups, 1);
-  TsTileLoop l = ts_tile_for(b, zero, groups, AHEAD, false, W_STATE, w);
+  TsTileLoop l = ts_tile_for(b, zero, groups, IN_FLIGHT, false, W_STATE, w);
   if (!l.stmt) return;
-  V next[W_STATE], at[AHEAD], size[AHEAD];
+  V next[W_STATE], at[IN_FLIGHT], size[IN_FLIGHT];
   for (int i = 0; i < W_STATE; i++) next[i] = l.carry[i];
-  for (int i = 0; i < AHEAD; i++) {
+  for (int i = 0; i < IN_FLIGHT; i++) {
     at[i] = by(b, TS_OP_add, l.i, i);
     V inside = ts_tile_op2(b, TS_OP_minimum, at[i], last);
     size[i] = ts_tile_cast(b, ts_tile_load(b, sizes, &inside, &one, NULL), TS_DT_i64);
   }
-  for (int i = 0; i < AHEAD; i++) walk_one(b, p, item, at[i], size[i], next);
+  for (int i = 0; i < IN_FLIGHT; i++) walk_one(b, p, item, at[i], size[i], next);
   ts_tile_for_end(b, &l, next, w);
   if (!p->tile) return;
   V rest = ts_tile_op2(b, TS_OP_sub, all, w[W_row]);

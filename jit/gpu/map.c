@@ -57,7 +57,7 @@ int ts_gpu_roles_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuR
                 .grid = {(uint32_t)dim[info->ndim - 1] * cluster, 1, 1},
                 .block = {(uint32_t)info->threads, 1, 1},
                 .shared = info->shared,
-                .ahead = info->ahead,
+                .dependent = info->dependent,
                 .args = list};
   if (cluster > 1) l.cluster[0] = cluster, l.cluster[1] = l.cluster[2] = 1;
   return d->run->launch(d, &l, err);

@@ -27,7 +27,7 @@ typedef struct TsGpuRoles {
   char name[48];
   int threads, cluster; /* cluster: at least 1 */
   uint32_t shared;      /* bytes of dynamic shared memory */
-  bool ahead;           /* waits for the launch before only to write: TsLaunch.ahead */
+  bool dependent;       /* waits for the launch before only to write: TsLaunch.dependent */
   int64_t scratch;      /* bytes of device memory, zeros when it begins and when it ends */
   int nparam, ndim, nmap;
   TsGpuMap map[TS_GPU_MAPS];

@@ -386,8 +386,8 @@ static void check_bits(Problem *p) {
     memcpy(first[i], p->host[DQ + i], (size_t)p->n[DQ + i] * 2);
   }
   for (int turn = 0; turn < 6; turn++) {
-    if (turn == 5 && !p->x.ahead) break;
-    if (turn == 5) p->x.ahead = false, unload_tile(&p->grad), load_grad(p);
+    if (turn == 5 && !p->x.overlap) break;
+    if (turn == 5) p->x.overlap = false, unload_tile(&p->grad), load_grad(p);
     compute(p, turn == 3 ? 5 : 0, turn == 4 ? 1 : 0);
     for (int i = 0; i < 3; i++)
       if (memcmp(first[i], p->host[DQ + i], (size_t)p->n[DQ + i] * 2))
@@ -483,8 +483,8 @@ static void bench(int d, bool causal, Shape s, int stages, bool more) {
   }
   TsGpuAttentionGrad x = usual(TS_DT_bf16, d, causal, 0);
   if (by_warps && stages) x.step = stages;
-  if (stages) x.stages = stages, x.ahead = false;
-  if (stages < 0) x.stages = -stages, x.ahead = true, x.held = false;
+  if (stages) x.stages = stages, x.overlap = false;
+  if (stages < 0) x.stages = -stages, x.overlap = true, x.held = false;
   Problem p = pose(&x, &s, false, chunk, CHUNK);
   double flop = 4.0 * (double)(s.b * s.h * s.s * d) * (double)s.t * (causal ? 0.5 : 1);
   int times = (int)(6e-3 / (flop * 2.5 / 500e12)) + 1;

@@ -24,7 +24,7 @@ static TsTile *kernel(const Case *c) {
   TsError err = {0};
   TsGpuAttentionGrad x = ts_gpu_attention_grad(c->dtype, c->d, c->causal, c->window);
   if (c->stages) x.stages = c->stages;
-  if (c->plain) x.ahead = false;
+  if (c->plain) x.overlap = false;
   TsGpuMaskFrom from = {TS_DT_bool, {2, 1, c->mask == 2 ? 500 : 1, 500}, {0}};
   if (c->mask) x.mask = ts_gpu_mask(&from, 500, 500, x.rows, true);
   TsTile *k = ts_tile_gpu_attention_grad(&x, &err);

@@ -66,7 +66,7 @@ static void memory(Attention *a) {
 static V blocks_of_group(Attention *a, int below) {
   V row = by(a, TS_OP_add, a->q0, below), n = a->count;
   if (a->x.causal) {
-    V last = by(a, TS_OP_add, op2(a, TS_OP_add, row, a->ahead), TS_GPU_GROUP_ROWS - 1);
+    V last = by(a, TS_OP_add, op2(a, TS_OP_add, row, a->offset), TS_GPU_GROUP_ROWS - 1);
     last = op2(a, TS_OP_sub, by(a, TS_OP_floordiv, last, KEYS), a->first);
     n = by(a, TS_OP_maximum, op2(a, TS_OP_minimum, n, by(a, TS_OP_add, last, 1)), 1);
   }

@@ -321,7 +321,7 @@ void ts_gpu_decode_mma(Decode *a) {
   v = (Ring){l.carry[5], l.carry[6]}, done = (Ring){l.carry[7], l.carry[8]};
   ts_gpu_decode_part_of(a, n);
   all_blocks(a, &q, &k, &v, &done);
-  ts_gpu_decode_advance(a, &q, TS_GPU_DECODE_AHEAD);
+  ts_gpu_decode_advance(a, &q, TS_GPU_DECODE_SLOTS);
   V next = ts_gpu_decode_receive(a, &q);
   ts_gpu_repeat_end(b, &l, by(a, TS_OP_ge, next, 0),
                     (V[]){next, q.slot, q.parity, k.slot, k.parity, v.slot, v.parity, done.slot,

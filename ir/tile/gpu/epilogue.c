@@ -180,7 +180,7 @@ static V loaded(TsGpuEpiloguePiece *c, const TsTileStmt *s) {
   TsTileType t = piece(c, y, (TsDtype)y->type.dtype);
   V at[2] = {y->type.rank == 2 ? c->m : c->n, c->n};
   TsTileAccess access = {.edge = y->type.rank > 0};
-  if (c->ahead && s->in[0]->index == c->ahead) return c->came;
+  if (c->prefetched && s->in[0]->index == c->prefetched) return c->came;
   V near = c->line_at && y->type.rank == 1 ? c->line[s->in[0]->index] : NULL;
   if (near) return ts_tile_load(c->b, near, &c->line_at, &t, NULL);
   return ts_tile_load(c->b, memory, at, &t, &access);

@@ -38,7 +38,7 @@ typedef struct TsGpuEpiloguePiece {
   TsTileVal m, n;
   TsTileVal *line;   /* by parameter: its columns of the tile in shared memory, or NULL */
   TsTileVal line_at; /* where n is there */
-  int ahead;         /* a parameter whose piece is there already, or 0 */
+  int prefetched;    /* a parameter whose piece is there already, or 0 */
   TsTileVal came;    /* that piece */
   TsTileVal *made;   /* by id of the block form's values: f->block->nvalue */
 } TsGpuEpiloguePiece;

@@ -194,15 +194,15 @@ static void block_memory(Product *p) {
   p->sa = stages(p, "sa", p->rows, !x->turned_a, 1);
   p->sb = stages(p, "sb", x->cols, x->turned_b, 0);
   int pieces = ts_gpu_product_pieces(p);
-  int64_t piece[3] = {p->ahead ? pieces : x->buffers, p->rows, p->width};
+  int64_t piece[3] = {p->prefetched ? pieces : x->buffers, p->rows, p->width};
   if (p->unit) p->sc = memory(p, "sc", x->out, 3, piece, TS_GPU_PATTERN, 1);
   for (int i = 2; x->epilogue && i < x->epilogue->block->nin; i++)
     if (p->param[i]->type.rank == 1) p->line[i] = line_memory(p, p->param[i]);
   if (p->bias && p->unit) p->line[0] = line_memory(p, p->bias);
   p->full = ts_gpu_barriers(&p->b, "full", x->stages, 1);
   p->empty = ts_gpu_barriers(&p->b, "empty", x->stages, 1);
-  if (p->ahead) p->came = ts_gpu_barriers(&p->b, "came", pieces, 1);
-  if (p->ahead) p->room = ts_gpu_barriers(&p->b, "room", pieces, 1);
+  if (p->prefetched) p->came = ts_gpu_barriers(&p->b, "came", pieces, 1);
+  if (p->prefetched) p->room = ts_gpu_barriers(&p->b, "room", pieces, 1);
 }
 
 /* ---- where a tile and a stage are */
@@ -352,7 +352,7 @@ static void fetch_in_step(Product *p, const V *carry, V *out) {
 
 /* What is added to a tile, to where its own pieces will go, as soon as those of the tile before
  * have left. */
-static void fetch_ahead(Product *p) {
+static void prefetch_pieces(Product *p) {
   int pieces = ts_gpu_product_pieces(p);
   int64_t bytes = p->rows * TS_GPU_PATTERN, shape[2] = {p->rows, p->width};
   TsTileLoop l = ts_tile_for(&p->b, number(p, 0), number(p, pieces), 1, false, 0, NULL);
@@ -364,7 +364,7 @@ static void fetch_ahead(Product *p) {
              TS_GPU_SET({"bytes", ts_gpu_whole(bytes)}), NULL);
   ts_gpu_say(&p->b, TS_TILE_arrive, TS_GPU_IN(p->came, l.i), 0, NULL, NULL);
   ts_gpu_say(&p->b, TS_TILE_copy_bulk,
-             TS_GPU_IN(p->sc, p->param[p->ahead], p->came, l.i, l.i, zero, zero, p->m0, n),
+             TS_GPU_IN(p->sc, p->param[p->prefetched], p->came, l.i, l.i, zero, zero, p->m0, n),
              TS_GPU_SET({"shape", ts_gpu_list(2, shape)}), NULL);
   ts_tile_for_end(&p->b, &l, NULL, NULL);
 }
@@ -373,7 +373,7 @@ static void fetch_ahead(Product *p) {
 static void fetch_around(Product *p, const V *carry, V *out) {
   V all = stages_of_tile(p), some = by(p, TS_OP_minimum, all, p->x.stages), middle[2] = {0};
   fetch_stages(p, number(p, 0), some, carry, middle);
-  fetch_ahead(p);
+  prefetch_pieces(p);
   fetch_stages(p, some, all, middle, out);
 }
 
@@ -387,7 +387,7 @@ static void load_role(Product *p) {
   if (!l.stmt) return;
   if (p->clock)
     fetch_in_step(p, l.carry, out);
-  else if (p->ahead)
+  else if (p->prefetched)
     fetch_around(p, l.carry, out);
   else
     fetch_stages(p, number(p, 0), stages_of_tile(p), l.carry, out);
@@ -409,7 +409,7 @@ static void mma_role(Product *p) {
   TsTileLoop l = tiles(p, number(p, 0), number(p, 0));
   if (!l.stmt) return;
   V s = l.carry[0], parity = l.carry[1];
-  if (p->ahead) ts_gpu_rows_room(p);
+  if (p->prefetched) ts_gpu_rows_room(p);
   ts_gpu_rows_fetch(p);
   V acc = p->unit ? ts_gpu_sums_unit(p, &s, &parity) : ts_gpu_sums_fma(p, &s, &parity);
   ts_gpu_rows_wait(p);
@@ -420,7 +420,7 @@ static void mma_role(Product *p) {
 }
 
 /* ---- the kernel */
-int ts_gpu_product_ahead(const TsGpuProduct *x) {
+int ts_gpu_product_prefetched(const TsGpuProduct *x) {
   const TsGpuEpilogue *f = x->epilogue;
   int found = 0;
   if (!f || x->late || x->limit) return 0;
@@ -502,7 +502,7 @@ TsTile *ts_tile_gpu_product(const TsGpuProduct *x, TsError *err) {
   Product p = {.x = *x, .unit = unit, .rows = (int64_t)x->rows * x->cluster};
   p.width = TS_GPU_PATTERN / ts_dtypes[x->out].nbytes;
   p.b = ts_tile_build(k);
-  p.ahead = ts_gpu_product_ahead(x);
+  p.prefetched = ts_gpu_product_prefetched(x);
   params(&p);
   head(&p);
   if (x->epilogue) {

@@ -59,7 +59,7 @@ void ts_gpu_product_settle(TsGpuProduct *p, int64_t k);
 void ts_gpu_product_epilogue(TsGpuProduct *p, const TsGpuEpilogue *f, int64_t k);
 /* The one matrix that rows read, of as many bits as the one result: it can come ahead, to where
  * the result goes. A number of a parameter, 0: there is none. */
-int ts_gpu_product_ahead(const TsGpuProduct *p);
+int ts_gpu_product_prefetched(const TsGpuProduct *p);
 /* Whether all that has to wait for the next tile is 16 bits an element, and registers hold
  * it. */
 bool ts_gpu_product_can_be_late(const TsGpuProduct *p);

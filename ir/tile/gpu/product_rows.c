@@ -143,7 +143,7 @@ static void epilogue_in_place(Product *p, V x, V n, int64_t piece) {
   ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->came, at, by(p, TS_OP_bitwise_and, p->turn, 1)),
              0, NULL, NULL);
   ts_gpu_rows_begin(p, x, n, piece);
-  p->rows_of.ahead = p->ahead;
+  p->rows_of.prefetched = p->prefetched;
   p->rows_of.came =
       ts_gpu_sums_fragment(p, p->x.out, p->rows, p->width, p->sc, (V[]){at, zero, zero}, NULL);
   V y = ts_gpu_rows_result(p, 0);
@@ -154,7 +154,7 @@ static void epilogue_in_place(Product *p, V x, V n, int64_t piece) {
 /* By the threads that multiply: every result of a piece, one after the other. */
 static void epilogue_here(Product *p, V x, V n, int64_t piece) {
   const TsGpuEpilogue *f = p->x.epilogue;
-  if (p->ahead) {
+  if (p->prefetched) {
     epilogue_in_place(p, x, n, piece);
     return;
   }

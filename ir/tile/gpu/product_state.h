@@ -33,7 +33,7 @@ typedef struct TsGpuProductState {
   TsTileVal line[TS_GPU_EPILOGUE_PARAMS]; /* columns of what has one axis, in shared memory, in
                                          * two
                                          * turns */
-  int ahead;      /* parameter whose pieces come before they are asked for, or 0 */
+  int prefetched; /* parameter whose pieces come before they are asked for, or 0 */
   TsTileVal came; /* with them */
   TsTileVal room; /* for them */
 } TsGpuProductState;

@@ -17,7 +17,7 @@ enum {
   HIGH = TS_PRODUCT_AMX_HIGH,
   MOST_WIDE = TS_PRODUCT_AMX_WIDE,
   TILE = 2 * LINE, /* columns that are multiplied together */
-  AHEAD_B = 32,    /* steps that columns are asked for ahead */
+  PREFETCH_B = 32, /* steps that columns are asked for ahead */
   PAGE = 4096
 };
 
@@ -74,9 +74,9 @@ static void copy_columns(TsProduct *p, TsTileVal j, int lines, bool edge) {
     put_words(
         p, w.i, u,
         ts_tile_product_columns(p, w.i, column_of(p, j, u), LINE, edge && u == lines - 1));
-  TsTileVal ahead = plus_int(p, times(p, plus(p, p->pc, w.i), 2), AHEAD_B);
+  TsTileVal prefetch = plus_int(p, times(p, plus(p, p->pc, w.i), 2), PREFETCH_B);
   for (int odd = 0; odd < 2; odd++)
-    ts_tile_product_ask(p, TS_PRODUCT_b, plus_int(p, ahead, odd), column_of(p, j, 0), false);
+    ts_tile_product_ask(p, TS_PRODUCT_b, plus_int(p, prefetch, odd), column_of(p, j, 0), false);
   end(p, &w);
   if (!(p->deep % LINE)) return;
   TsTileType t = ts_tile_vector(TS_DT_i32, LINE);

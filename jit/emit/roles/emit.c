@@ -14,7 +14,7 @@ static void size(TsRoles *m, const TsTileStmt *s) {
 
 /* The next launch relies on all before this one being over, so it may come behind the wait. */
 static void await_launch(TsRoles *m) {
-  if (!m->info->ahead) return;
+  if (!m->info->dependent) return;
   ts_roles_asm(m, NULL, "griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;",
                "~{memory}", 0, NULL, true);
 }
@@ -201,7 +201,7 @@ void ts_roles_module(TsEmit *e, TsGpuRoles *info) {
   memset(known, 0, 2 * (size_t)k->nparam + 1);
   int nmap = count_maps(k->body, known);
   info->scratch = ts_roles_scratch_bytes(&m, NULL);
-  info->ahead =
+  info->dependent =
       ts_roles_find(k->body, TS_TILE_await_launch) && ts_target_has(e->target, TS_UNIT_early);
   if (nmap > TS_GPU_MAPS || k->nparam + nmap + k->ndim > 39) ts_emit_fail(e, "too many views");
   function(&m, nmap);

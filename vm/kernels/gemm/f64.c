@@ -13,7 +13,7 @@ enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 0 };
 #else
 enum { WIDE1 = 4, WIDE2 = 4, WIDE4 = 3, WIDE6 = 2, WIDE8 = 0 };
 #endif
-enum { AHEAD_DOTS = 512 };
+enum { PREFETCH_DOTS = 512 };
 #include "vm/kernels/gemm/skinny_way.inc"
 
 #define ELEM     double

@@ -8,7 +8,7 @@
 #if defined TS_ISA_avx512
 #include "vm/kernels/gemm/simd_f32.h"
 
-enum { RM = TS_PAIRS_ROWS, RN = TS_PAIRS_COLS, RV = RN / 16, AHEAD = 32, SOON = 8 };
+enum { RM = TS_PAIRS_ROWS, RN = TS_PAIRS_COLS, RV = RN / 16, PREFETCH = 32, SOON = 8 };
 
 #if defined __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
@@ -46,7 +46,7 @@ INLINE void pack_rows(const int width, uint32_t *dst, const uint16_t *src, int64
         _mm512_storeu_si512(dst + u, join(src + u, ks, k + 1 < nk));
     for (int r = 0; r < 2; r++)
       for (int at = 0; at < 2 * width; at += 64) {
-        uintptr_t next = (uintptr_t)src + (uintptr_t)((AHEAD + r) * ks) * 2;
+        uintptr_t next = (uintptr_t)src + (uintptr_t)((PREFETCH + r) * ks) * 2;
         __builtin_prefetch((const void *)(next + (uintptr_t)at));
       }
   }

@@ -9,7 +9,7 @@
  * seen in the largest magnitude. For indices -0 and +0 are equal, NaN has the largest
  * key, and the lowest index of the largest key is taken. */
 
-enum { ORDER_PANEL = 2048 / sizeof(T), ARG_BLOCK = 1024, ORDER_AHEAD = 24 };
+enum { ORDER_PANEL = 2048 / sizeof(T), ARG_BLOCK = 1024, ORDER_PREFETCH = 24 };
 #define K_MAX ((K)(((uint64_t)1 << (sizeof(K) * 8 - 1)) - 1))
 
 INLINE K bits_of(T x) {
@@ -89,7 +89,7 @@ INLINE const char *order_place(const TsReduceCols *a, int64_t i, int64_t col) {
  * hardware. */
 static const T *order_piece(const TsReduceCols *a, int64_t i, int64_t col, int64_t n, T *buf) {
   const char *p = order_place(a, i, col);
-  const char *next = order_place(a, i + ORDER_AHEAD < a->m ? i + ORDER_AHEAD : i, col);
+  const char *next = order_place(a, i + ORDER_PREFETCH < a->m ? i + ORDER_PREFETCH : i, col);
   for (int64_t j = 0; j < n * a->esize; j += 64) __builtin_prefetch(next + j, 0, 2);
   if (!a->load && !a->map) return (const T *)(const void *)p;
   if (a->load)
