@@ -130,11 +130,11 @@ static int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
 
 /* The argument that has it. What is laid out for each key all read, other masks those who run
  * the forward pass and by warps make dq, and the gradients turned. */
-static int add_mask(Problem *p, const TsGpuMask *m, bool turned, TsError *err) {
-  bool line = m->dim[2] == 1, always = line || turned || !p->nsm;
-  int *is = &p->mask[turned && !line];
+static int add_mask(Problem *p, const TsGpuMask *m, bool transposed, TsError *err) {
+  bool line = m->dim[2] == 1, always = line || transposed || !p->nsm;
+  int *is = &p->mask[transposed && !line];
   if (*is) return *is;
-  int at = ts_lower_mask_part(p->parts, m, &p->from, p->x.dtype, turned && !line,
+  int at = ts_lower_mask_part(p->parts, m, &p->from, p->x.dtype, transposed && !line,
                               param_of(p, MASK), always ? 0 : p->lse, err);
   if (at != INT_MIN) *is = at;
   return at;
@@ -154,10 +154,10 @@ static TsGpuAttention forward_of(const Problem *p) {
 }
 
 /* By warps tiles of all kernels are as large, or half. */
-static TsGpuMask mask_of(const Problem *p, int rows, bool turned) {
+static TsGpuMask mask_of(const Problem *p, int rows, bool transposed) {
   enum { LARGEST = 128 };
   return ts_gpu_mask(&p->from, p->of[Q].dim[2], p->of[K].dim[2], p->nsm ? rows : LARGEST,
-                     turned);
+                     transposed);
 }
 
 static bool add_forward(Problem *p, TsError *err) {

@@ -6,7 +6,7 @@
 #include "ir/graph/graph.h"
 #include "ir/sched/product.h"
 #include "ir/tile/gpu/product.h"
-#include "ir/lower/turn.h"
+#include "ir/lower/transpose_first.h"
 
 enum {
   UNIT = 16,    /* bytes that rows and addresses are multiples of */
@@ -18,10 +18,10 @@ typedef struct Problem {
   TsLayoutFn *layout;
   void *arg;
   int64_t rows, cols, k;
-  bool turned[2], batch;
+  bool transposed[2], batch;
   TsGpuOperandLayout operand[2]; /* all zero: one row behind the other */
   int64_t many[2];   /* of matrices */
-  bool turns[2];     /* a copy that lies along k comes first */
+  bool transposes[2]; /* a copy that lies along k comes first */
   int bytes;         /* rows of A and B are multiples of these: 16, 8, 4, or fewer */
   bool bias, residual;
   int activation;
@@ -50,11 +50,11 @@ static bool find_rows(Problem *p, int i, const int64_t *stride) {
   int64_t down = stride[m->ndim - 2], across = stride[m->ndim - 1];
   TsGpuOperandLayout *to = &p->operand[i];
   if (across == 1 || cols == 1) {
-    p->turned[i] = false;
+    p->transposed[i] = false;
     to->row = rows == 1 && down < cols ? cols : down;
     if (to->row >= cols && wide_rows(to->row, (TsDtype)m->dtype)) return true;
   }
-  p->turned[i] = true;
+  p->transposed[i] = true;
   to->row = cols == 1 && across < rows ? rows : across;
   return (down == 1 || rows == 1) && to->row >= rows && wide_rows(to->row, (TsDtype)m->dtype);
 }
@@ -90,7 +90,7 @@ static Axes batch_axes(const Problem *p, int64_t stride[2][TS_MAX_RANK]) {
 /* One B for all: matrices of A whose rows go on where those before end are one. */
 static void join_rows(Problem *p, Axes *a) {
   int last = a->n - 1;
-  if (last < 0 || p->turned[0] || a->step[1][last]) return;
+  if (last < 0 || p->transposed[0] || a->step[1][last]) return;
   if (p->rows > 1 && a->step[0][last] != p->operand[0].row * p->rows) return;
   if (p->rows == 1) p->operand[0].row = a->step[0][last];
   p->rows *= a->dim[last];
@@ -113,7 +113,7 @@ static bool find_batch(Problem *p, const Axes *a) {
 
 /* Rows one behind the other need no numbers in the kernel, which then serves all sizes. */
 static void forget_rows(Problem *p) {
-  int64_t cols[2] = {p->turned[0] ? p->rows : p->k, p->turned[1] ? p->k : p->cols};
+  int64_t cols[2] = {p->transposed[0] ? p->rows : p->k, p->transposed[1] ? p->k : p->cols};
   for (int i = 0; i < 2 && !p->batch; i++)
     if (p->operand[i].row == cols[i]) p->operand[i].row = 0;
 }
@@ -132,7 +132,7 @@ static bool has_good_layout(Problem *p) {
   return true;
 }
 
-static bool is_turned(const Problem *p, TsVal v) {
+static bool is_transposed(const Problem *p, TsVal v) {
   int64_t stride[TS_MAX_RANK];
   strides_of(p, v, stride);
   return v->meta.ndim == 2 && stride[0] == 1 && stride[1] == v->meta.dim[0];
@@ -142,9 +142,9 @@ static bool is_turned(const Problem *p, TsVal v) {
 static bool is_plain(Problem *p, int i) {
   TsVal v = p->n->in[i];
   const TsMeta *m = &v->meta;
-  p->turned[i] = !row_major(p, v);
-  if (p->turned[i] && !is_turned(p, v)) return false;
-  int64_t n = m->dim[m->ndim - (p->turned[i] ? 2 : 1)] * ts_dtypes[m->dtype].nbytes;
+  p->transposed[i] = !row_major(p, v);
+  if (p->transposed[i] && !is_transposed(p, v)) return false;
+  int64_t n = m->dim[m->ndim - (p->transposed[i] ? 2 : 1)] * ts_dtypes[m->dtype].nbytes;
   while (p->bytes > 1 && n % p->bytes) p->bytes /= 2;
   return n > 0;
 }
@@ -217,7 +217,7 @@ static bool find_epilogue(Problem *p) {
                           more->meta.dtype == y->dtype && row_major(p, more));
 }
 
-static bool along_k(const Problem *p) { return !p->turned[0] && p->turned[1]; }
+static bool along_k(const Problem *p) { return !p->transposed[0] && p->transposed[1]; }
 
 static bool describe(Problem *p) {
   const TsNode *n = p->n;
@@ -237,15 +237,15 @@ static bool is_apart(const Problem *p) {
 }
 
 /* From here on both operands lie along k. */
-static void turn(Problem *p) {
+static void transpose_first(Problem *p) {
   int64_t row = p->k * ts_dtypes[p->n->in[0]->meta.dtype].nbytes;
-  p->turns[0] = p->turned[0], p->turns[1] = !p->turned[1];
-  p->turned[0] = false, p->turned[1] = true;
+  p->transposes[0] = p->transposed[0], p->transposes[1] = !p->transposed[1];
+  p->transposed[0] = false, p->transposed[1] = true;
   for (p->bytes = UNIT; row % p->bytes;) p->bytes /= 2;
 }
 
 /* Units of 8 bits read nothing else, and of f32 it is twice as fast on that of sm_90a. */
-static bool is_turned_first(const Problem *p, bool roles, TsProfile profile) {
+static bool is_transposed_first(const Problem *p, bool roles, TsProfile profile) {
   TsDtype in = (TsDtype)p->n->in[0]->meta.dtype;
   int64_t row = p->k * ts_dtypes[in].nbytes;
   if (along_k(p) || is_apart(p)) return false;
@@ -306,7 +306,8 @@ static bool with_rows(const Problem *p, const Chosen *c, const TsSched *s, const
 /* What was chosen for the group takes the place of what the model of times says. */
 static TsGpuProduct chosen(TsGpuProduct x, const TsSchedChoice *c) {
   TsGpuProduct y = x;
-  if (c->rows) y = ts_gpu_product(x.in, x.out, x.turned_a, x.turned_b, c->rows, c->columns);
+  if (c->rows)
+    y = ts_gpu_product(x.in, x.out, x.transposed_a, x.transposed_b, c->rows, c->columns);
   if (c->rows) y.cluster = c->cluster, y.limit = x.limit;
   if (c->group) y.group = c->group;
   if (c->limit) y.limit = c->limit > 1 ? c->limit : 0;
@@ -345,8 +346,8 @@ static bool by_warps(Problem *p, bool alone, const TsSched *s, const TsGroup *gr
   TsGpuMachine gpu;
   bool fits = p->bytes >= 4 && (unit == TS_GPU_UNIT_fma || p->cols % 2 == 0);
   if (!fits || !ts_lower_warps(s, (double)(p->rows * p->cols * p->k), &gpu)) return false;
-  TsGpuWarpProduct w =
-      ts_gpu_warp_product_for(in, y, unit, p->turned[0], p->turned[1], p->rows, p->cols, &gpu);
+  TsGpuWarpProduct w = ts_gpu_warp_product_for(in, y, unit, p->transposed[0], p->transposed[1],
+                                               p->rows, p->cols, &gpu);
   w.bytes = p->bytes;
   while (w.bytes > 4 && p->cols * ts_dtypes[y].nbytes % w.bytes) w.bytes /= 2;
   if (!made(p, &(Chosen){.w = &w, .gpu = &gpu}, alone, s, group, out, err)) return false;
@@ -382,7 +383,7 @@ static bool multiply(Problem *p, const TsSched *s, const TsGroup *group, int nsm
   bool tf32 = unit == TS_GPU_UNIT_tf32;
   if (tf32 && is_apart(p)) return false;
   TsGpuProduct x = tf32 ? ts_gpu_product_tf32(p->rows, p->cols, p->k, nsm)
-                        : ts_gpu_product_for(in, y, p->turned[0], p->turned[1], p->rows,
+                        : ts_gpu_product_for(in, y, p->transposed[0], p->transposed[1], p->rows,
                                              p->cols, p->k, count, nsm);
   if (ts_dtypes[in].nbytes <= 2) x = chosen(x, &group->choice);
   x.batch = p->batch, x.a = p->operand[0], x.b = p->operand[1];
@@ -397,11 +398,11 @@ int ts_lower_product(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
   if (!describe(&p)) return 0;
   int64_t count = p.many[0] ? p.many[0] * p.many[1] : 1;
   int nsm = ts_lower_roles(s, (double)(p.rows * p.cols * p.k * count));
-  if (is_turned_first(&p, nsm > 0, s->profile)) turn(&p);
+  if (is_transposed_first(&p, nsm > 0, s->profile)) transpose_first(&p);
   if (!multiply(&p, s, group, nsm, out, err)) return 0;
-  if (!p.turns[0] && !p.turns[1]) return 1;
+  if (!p.transposes[0] && !p.transposes[1]) return 1;
   int64_t size[3] = {p.rows, p.cols, p.k};
-  return (out->tile = ts_lower_turned(out->tile, p.turns, size, out->dim, err))
+  return (out->tile = ts_lower_transpose_first(out->tile, p.transposes, size, out->dim, err))
              ? 1
              : ts_lower_refused(err);
 }

@@ -249,7 +249,7 @@ int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order) {
   int own = RESULT + param(x->out, &x->nout, v);
   if (has_layout(x, v, order)) return own;
   int copy = ts_steps_temp(x, ts_meta_nbytes(&v->meta));
-  x->back[x->nback] = (struct TsStepsBack){.from = copy, .turned = order != NULL, .to = v};
+  x->back[x->nback] = (struct TsStepsBack){.from = copy, .transposed = order != NULL, .to = v};
   if (order) x->back[x->nback].order = *order;
   x->nback++;
   return copy;
@@ -415,7 +415,7 @@ static void be_several(TsSteps *x, TsSchedKernel *out) {
 int ts_steps_end(TsSteps *x, TsSchedKernel *out) {
   for (int i = 0; i < x->nback && !x->failed; i++) {
     const struct TsStepsBack *b = &x->back[i];
-    add_copy(x, b->to, b->turned ? &b->order : NULL, (TsDtype)b->to->meta.dtype, b->from,
+    add_copy(x, b->to, b->transposed ? &b->order : NULL, (TsDtype)b->to->meta.dtype, b->from,
              RESULT + param(x->out, &x->nout, b->to), true);
   }
   if (!x->failed) put_params(x);

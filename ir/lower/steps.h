@@ -43,7 +43,7 @@ typedef struct TsSteps {
   int nback; /* results that are brought to their places at the end */
   struct TsStepsBack {
     int from;
-    bool turned;
+    bool transposed;
     TsStepsOrder order;
     TsVal to;
   } back[TS_TILE_PART_PARAMS];

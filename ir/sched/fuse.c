@@ -247,7 +247,7 @@ static void place(Fuse *f, const TsNode *n) {
   }
   if (!alone(kind)) set_space(g, &space);
   if (kind == TS_GROUP_rows || kind == TS_GROUP_columns) g->kind = (uint8_t)kind;
-  if (kind == TS_GROUP_attention) g->turned = ts_sched_turned(f->s, f->live, n);
+  if (kind == TS_GROUP_attention) g->transposed = ts_sched_transposed(f->s, f->live, n);
   add_node(f, g, n);
 }
 

@@ -35,7 +35,7 @@ static struct {
 } commons = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Runs do not come between the parts of another one, which use the same room. */
-static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 
 /* Where a temporary is, as far as it has a place of its own. */
 typedef struct Place {
@@ -388,7 +388,7 @@ static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, const in
   void *list[TS_TILE_PART_PARAMS];
   int64_t dim[TS_TILE_DIMS];
   int failed = 0;
-  pthread_mutex_lock(&turn);
+  pthread_mutex_lock(&order);
   int64_t rest = find_temps(p, scratch, p->at);
   for (int i = 0; i < p->of.n && !failed; i++) {
     if (!runs(p, i)) continue;
@@ -398,7 +398,7 @@ static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, const in
         ts_device_kernel_run_in(p->part[i], scratch ? scratch + rest : NULL, list, dim, err);
   }
   p->dirty |= failed;
-  pthread_mutex_unlock(&turn);
+  pthread_mutex_unlock(&order);
   return failed ? -1 : 0;
 }
 

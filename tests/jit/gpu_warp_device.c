@@ -45,7 +45,7 @@ static void *numbers(TsDtype d, int64_t n) {
   return x;
 }
 
-static void *turned(TsDtype d, const void *x, int64_t rows, int64_t cols) {
+static void *transposed(TsDtype d, const void *x, int64_t rows, int64_t cols) {
   size_t size = ts_dtypes[d].nbytes;
   char *y = malloc((size_t)(rows * cols) * size + 16);
   for (int64_t i = 0; i < rows; i++)
@@ -68,7 +68,7 @@ static Problem pose(TsDtype in, TsDtype out, int64_t m, int64_t n, int64_t k) {
   int64_t each = ts_dtypes[in].nbytes;
   p.size = (size_t)(m * n) * ts_dtypes[out].nbytes;
   p.ha = numbers(in, m * k), p.hb = numbers(in, k * n);
-  void *ta = turned(in, p.ha, m, k), *tb = turned(in, p.hb, k, n);
+  void *ta = transposed(in, p.ha, m, k), *tb = transposed(in, p.hb, k, n);
   p.a[0] = on_device(p.ha, each * m * k), p.a[1] = on_device(ta, each * m * k);
   p.b[0] = on_device(p.hb, each * k * n), p.b[1] = on_device(tb, each * k * n);
   p.c = on_device(NULL, (int64_t)p.size);

@@ -179,9 +179,9 @@ static void load_role(Attention *a) {
   Ring k = {l.carry[2], l.carry[3]}, v = {l.carry[4], l.carry[5]};
   ts_gpu_attend_tile(a, t);
   V next = fetch_and_claim(a, t, parity, &k, &v);
-  V turned = by(a, TS_OP_bitwise_xor, parity, 1);
+  V transposed = by(a, TS_OP_bitwise_xor, parity, 1);
   ts_gpu_repeat_end(b, &l, op2(a, TS_OP_lt, next, a->total),
-                    (V[]){next, turned, k.slot, k.parity, v.slot, v.parity});
+                    (V[]){next, transposed, k.slot, k.parity, v.slot, v.parity});
   if (b->k->failed) return;
   ts_gpu_await(b, a->empty_q, zero, l.stmt->out[1]);
   post(a, number(a, -1));
@@ -349,9 +349,9 @@ static void mma_role(Attention *a) {
   Ring k = {l.carry[2], l.carry[3]}, v = {l.carry[4], l.carry[5]};
   ts_gpu_attend_tile(a, l.carry[0]);
   one_tile(a, &k, &v);
-  V next = receive(a, parity), turned = by(a, TS_OP_bitwise_xor, parity, 1);
+  V next = receive(a, parity), transposed = by(a, TS_OP_bitwise_xor, parity, 1);
   ts_gpu_repeat_end(b, &l, by(a, TS_OP_ge, next, 0),
-                    (V[]){next, turned, k.slot, k.parity, v.slot, v.parity});
+                    (V[]){next, transposed, k.slot, k.parity, v.slot, v.parity});
   ts_gpu_wait(b, TS_GPU_STORES, 0);
   b->at = before;
 }

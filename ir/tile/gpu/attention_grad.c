@@ -179,7 +179,7 @@ int ts_gpu_grad_slots(const Grad *a) { return a->x.overlap ? 2 : 1; }
 
 V ts_gpu_grad_slot(Grad *a, const Ring *kv) { return a->x.overlap ? kv->slot : number(a, 0); }
 
-void ts_gpu_grad_turn_over(Grad *a, Ring *kv) {
+void ts_gpu_grad_next_tile(Grad *a, Ring *kv) {
   if (a->x.overlap)
     ts_gpu_advance(&a->b, &kv->slot, &kv->parity, 2);
   else
@@ -277,7 +277,7 @@ static void load_role(Grad *a) {
   V next = ts_gpu_give(b, TS_TILE_claim, TS_GPU_IN(a->counter, number(a, 0), a->total),
                        TS_GPU_PLAIN, &scalar);
   next = op2(a, TS_OP_add, next, a->p);
-  ts_gpu_grad_turn_over(a, &kv);
+  ts_gpu_grad_next_tile(a, &kv);
   ts_gpu_repeat_end(b, &l, op2(a, TS_OP_lt, next, a->total),
                     (V[]){next, kv.slot, kv.parity, r.slot, r.parity});
   if (b->k->failed) return;
@@ -399,7 +399,7 @@ static void add_role(Grad *a, int slot) {
   ts_gpu_grad_tile(a, l.carry[0]);
   add_tile(a, slot, &odd, &parity);
   ts_gpu_arrive(b, a->seen, ts_gpu_grad_slot(a, &kv));
-  ts_gpu_grad_turn_over(a, &kv);
+  ts_gpu_grad_next_tile(a, &kv);
   V next = ts_gpu_grad_receive(a, &kv);
   ts_gpu_repeat_end(b, &l, by(a, TS_OP_ge, next, 0),
                     (V[]){next, kv.slot, kv.parity, odd, parity});

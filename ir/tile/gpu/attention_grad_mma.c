@@ -155,7 +155,7 @@ void ts_gpu_grad_mma(Grad *a) {
     ts_gpu_grad_tile_overlap(a, &kv, &r, &w);
   else
     one_tile(a, &r, &w);
-  ts_gpu_grad_turn_over(a, &kv);
+  ts_gpu_grad_next_tile(a, &kv);
   V next = ts_gpu_grad_receive(a, &kv);
   ts_gpu_repeat_end(b, &l, by(a, TS_OP_ge, next, 0),
                     (V[]){next, kv.slot, kv.parity, r.slot, r.parity, w.slot, w.parity});

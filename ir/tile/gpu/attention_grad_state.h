@@ -65,7 +65,7 @@ TsTileVal ts_gpu_grad_block(TsGpuGrad *a, TsTileVal j);
 /* Slots of keys and values, and the one that a ring of them is at. */
 int ts_gpu_grad_slots(const TsGpuGrad *a);
 TsTileVal ts_gpu_grad_slot(TsGpuGrad *a, const TsGpuRing *kv);
-void ts_gpu_grad_turn_over(TsGpuGrad *a, TsGpuRing *kv); /* to the next tile's */
+void ts_gpu_grad_next_tile(TsGpuGrad *a, TsGpuRing *kv); /* to the next tile's */
 /* Number of the next tile, whose keys and values are there. */
 TsTileVal ts_gpu_grad_receive(TsGpuGrad *a, const TsGpuRing *kv);
 void ts_gpu_grad_mma(TsGpuGrad *a); /* adds the role */

@@ -78,10 +78,10 @@ static V matrices(Product *p, const char *name, TsDtype d, int64_t count, int64_
 static void ragged_params(Product *p, int64_t m, int64_t n, int64_t k, const int64_t *many,
                           int64_t last) {
   const TsGpuProduct *x = &p->x;
-  bool rows = x->ragged == TS_GPU_RAGGED_rows, turned = x->turned_b;
+  bool rows = x->ragged == TS_GPU_RAGGED_rows, transposed = x->transposed_b;
   TsTileType places = ts_tile_vector(TS_DT_i64, many[1]);
   p->a = matrix(p, "a", x->in, rows ? m : k, rows ? k : m, false);
-  p->bm = rows ? matrices(p, "b", x->in, many[0], turned ? n : k, turned ? k : n, false)
+  p->bm = rows ? matrices(p, "b", x->in, many[0], transposed ? n : k, transposed ? k : n, false)
                : matrix(p, "b", x->in, k, n, false);
   p->places = ts_tile_param(p->b.k, "places", &places, false);
   if (!rows && p->unit) {
@@ -108,8 +108,8 @@ static void params(Product *p) {
     ragged_params(p, m, n, kk, many, last);
     return;
   }
-  p->a = operand(p, "a", &x->a, x->turned_a ? kk : m, x->turned_a ? m : kk, many);
-  p->bm = operand(p, "b", &x->b, x->turned_b ? n : kk, x->turned_b ? kk : n, many);
+  p->a = operand(p, "a", &x->a, x->transposed_a ? kk : m, x->transposed_a ? m : kk, many);
+  p->bm = operand(p, "b", &x->b, x->transposed_b ? n : kk, x->transposed_b ? kk : n, many);
   if (x->batch) {
     TsTileType t = ts_tile_type(x->out, 4, (int64_t[]){many[0], many[1], m, n});
     p->c = ts_tile_param(k, "c", &t, true);
@@ -191,8 +191,8 @@ static V line_memory(Product *p, V of) {
 
 static void block_memory(Product *p) {
   const TsGpuProduct *x = &p->x;
-  p->sa = stages(p, "sa", p->rows, !x->turned_a, 1);
-  p->sb = stages(p, "sb", x->cols, x->turned_b, 0);
+  p->sa = stages(p, "sa", p->rows, !x->transposed_a, 1);
+  p->sb = stages(p, "sb", x->cols, x->transposed_b, 0);
   int pieces = ts_gpu_product_pieces(p);
   int64_t piece[3] = {p->prefetched ? pieces : x->buffers, p->rows, p->width};
   if (p->unit) p->sc = memory(p, "sc", x->out, 3, piece, TS_GPU_PATTERN, 1);
@@ -247,7 +247,7 @@ void ts_gpu_product_corner(Product *p, V t) {
 static TsTileLoop tiles(Product *p, V s, V parity) {
   TsTileLoop l = ts_tile_for(&p->b, number(p, 0), p->rounds, 1, false, 2, (V[]){s, parity});
   if (!l.stmt) return l;
-  p->turn = p->lines = l.i;
+  p->nth = p->lines = l.i;
   ts_gpu_product_corner(p, op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, l.i, p->p)));
   return l;
 }
@@ -271,8 +271,8 @@ static void fetch_both(Product *p, V a, V b, V s, V m, V k) {
   ts_gpu_say(&p->b, TS_TILE_expect, TS_GPU_IN(p->full, s),
              TS_GPU_SET({"bytes", ts_gpu_whole(bytes)}), NULL);
   ts_gpu_say(&p->b, TS_TILE_arrive, TS_GPU_IN(p->full, s), 0, NULL, NULL);
-  fetch(p, p->sa, a, !x->turned_a, m, k, p->rows, s);
-  fetch(p, p->sb, b, x->turned_b, p->n0, k, x->cols, s);
+  fetch(p, p->sa, a, !x->transposed_a, m, k, p->rows, s);
+  fetch(p, p->sb, b, x->transposed_b, p->n0, k, x->cols, s);
 }
 
 /* Stages of a group's rows, the last one from where there are zeros behind it. */
@@ -331,11 +331,11 @@ static void fetch_stages(Product *p, V lo, V hi, const V *carry, V *out) {
  * wait for each other every `limit` stages, as long as all have a tile. Since stages are
  * fetched ahead, products do not stop for it. */
 static void keep_step(Product *p, V first, V chunks) {
-  V left = op2(p, TS_OP_sub, p->full_rounds, p->turn);
+  V left = op2(p, TS_OP_sub, p->full_rounds, p->nth);
   V once = by(p, TS_OP_maximum, by(p, TS_OP_minimum, left, 1), 0);
   TsTileLoop l = ts_tile_for(&p->b, number(p, 0), once, 1, false, 0, NULL);
   if (!l.stmt) return;
-  V step = op2(p, TS_OP_add, op2(p, TS_OP_mul, p->turn, chunks), first);
+  V step = op2(p, TS_OP_add, op2(p, TS_OP_mul, p->nth, chunks), first);
   ts_gpu_say(&p->b, TS_TILE_pace, TS_GPU_IN(p->clock, step, p->p), 0, NULL, NULL);
   ts_tile_for_end(&p->b, &l, NULL, NULL);
 }
@@ -358,7 +358,7 @@ static void prefetch_pieces(Product *p) {
   TsTileLoop l = ts_tile_for(&p->b, number(p, 0), number(p, pieces), 1, false, 0, NULL);
   if (!l.stmt) return;
   V zero = number(p, 0), n = op2(p, TS_OP_add, p->n0, by(p, TS_OP_mul, l.i, p->width));
-  V parity = by(p, TS_OP_bitwise_and, p->turn, 1);
+  V parity = by(p, TS_OP_bitwise_and, p->nth, 1);
   ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->room, l.i, parity), 0, NULL, NULL);
   ts_gpu_say(&p->b, TS_TILE_expect, TS_GPU_IN(p->came, l.i),
              TS_GPU_SET({"bytes", ts_gpu_whole(bytes)}), NULL);
@@ -435,14 +435,15 @@ int ts_gpu_product_prefetched(const TsGpuProduct *x) {
 
 static bool ragged_fits(const TsGpuProduct *x) {
   bool plain = !x->epilogue && !x->bias && !x->residual && !x->activation && !x->late;
-  bool laid_out = x->ragged == TS_GPU_RAGGED_rows ? !x->turned_a : x->turned_a && !x->turned_b;
+  bool laid_out =
+      x->ragged == TS_GPU_RAGGED_rows ? !x->transposed_a : x->transposed_a && !x->transposed_b;
   return plain && laid_out && !x->batch && !x->limit && x->cluster == 1;
 }
 
 static int legal(const TsGpuProduct *x, bool unit, TsError *err) {
   int bytes = ts_dtypes[x->in].nbytes;
   bool eight = bytes == 1;
-  bool narrow = bytes == 2 || ((eight || x->tf32) && !x->turned_a && x->turned_b);
+  bool narrow = bytes == 2 || ((eight || x->tf32) && !x->transposed_a && x->transposed_b);
   bool out = x->out == TS_DT_f32 || (eight ? ts_dtypes[x->out].nbytes == 2 : x->out == x->in);
   if (x->in == TS_DT_i8) out = x->out == TS_DT_i32;
   bool wide = x->in == TS_DT_f32 || x->in == TS_DT_f64;

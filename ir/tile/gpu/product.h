@@ -20,7 +20,7 @@ typedef struct TsGpuOperandLayout {
 
 typedef struct TsGpuProduct {
   TsDtype in, out;
-  bool turned_a, turned_b; /* A lies in memory as [K,M], B as [N,K] */
+  bool transposed_a, transposed_b; /* A lies in memory as [K,M], B as [N,K] */
   /* Sizes are M, N, K, two axes of matrices, P then. C's are one behind the other. */
   bool batch;
   TsGpuOperandLayout a, b;
@@ -45,11 +45,11 @@ typedef struct TsGpuProduct {
 
 /* The usual numbers of a tile: what fits, and was measured to be good. rows and cols of 0: the
  * largest tile. */
-TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool turned_a, bool turned_b, int rows,
-                            int cols);
+TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool transposed_a, bool transposed_b,
+                            int rows, int cols);
 /* For these sizes, and so many matrices, on a GPU with so many multiprocessors: the tile whose
  * time is least by what was measured. */
-TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool turned_a, bool turned_b,
+TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool transposed_a, bool transposed_b,
                                 int64_t m, int64_t n, int64_t k, int64_t batch, int nsm);
 /* f32 as tf32; A as it lies, B turned. */
 TsGpuProduct ts_gpu_product_tf32(int64_t m, int64_t n, int64_t k, int nsm);

@@ -44,10 +44,11 @@ void ts_gpu_product_epilogue(TsGpuProduct *p, const TsGpuEpilogue *f, int64_t k)
   ts_gpu_product_settle(p, k);
 }
 
-TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool turned_a, bool turned_b, int rows,
-                            int cols) {
+TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool transposed_a, bool transposed_b,
+                            int rows, int cols) {
   bool unit = ts_dtypes[in].nbytes <= 2;
-  TsGpuProduct p = {.in = in, .out = out, .turned_a = turned_a, .turned_b = turned_b};
+  TsGpuProduct p = {
+      .in = in, .out = out, .transposed_a = transposed_a, .transposed_b = transposed_b};
   p.rows = rows ? rows : 128;
   p.cols = cols ? cols : in == TS_DT_f64 ? 128 : 256;
   p.depth = (unit ? TS_GPU_PATTERN : 64) / ts_dtypes[in].nbytes;
@@ -101,15 +102,16 @@ static bool drifts(const Tile *t, int64_t m, int64_t n, int64_t k, int nsm) {
   return area < (double)m * (double)n && 2.0 * (rows + cols) * (double)k > cache;
 }
 
-TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool turned_a, bool turned_b,
+TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool transposed_a, bool transposed_b,
                                 int64_t m, int64_t n, int64_t k, int64_t batch, int nsm) {
   const Tile *best = &tile[0];
   k = k * ts_dtypes[in].nbytes / 2; /* eight bits take half as long */
-  if (ts_dtypes[in].nbytes > 2) return ts_gpu_product(in, out, turned_a, turned_b, 0, 0);
+  if (ts_dtypes[in].nbytes > 2)
+    return ts_gpu_product(in, out, transposed_a, transposed_b, 0, 0);
   for (size_t i = 1; i < sizeof tile / sizeof *tile; i++)
     if (usec_of(&tile[i], m, n, k, batch, nsm) < usec_of(best, m, n, k, batch, nsm))
       best = &tile[i];
-  TsGpuProduct p = ts_gpu_product(in, out, turned_a, turned_b, best->rows, best->cols);
+  TsGpuProduct p = ts_gpu_product(in, out, transposed_a, transposed_b, best->rows, best->cols);
   p.cluster = best->cluster;
   if (batch == 1 && drifts(best, m, n, k, nsm)) p.limit = 32;
   return p;

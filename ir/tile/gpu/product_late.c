@@ -30,7 +30,7 @@ static V late_buffer(Product *p, V piece, int result) {
   int each = late_results(p);
   if (p->x.buffers == 1) return number(p, 0);
   V done = by(p, TS_OP_add, by(p, TS_OP_mul, piece, each), result);
-  if (ts_gpu_product_pieces(p) * each % 2) done = op2(p, TS_OP_add, done, p->turn);
+  if (ts_gpu_product_pieces(p) * each % 2) done = op2(p, TS_OP_add, done, p->nth);
   return by(p, TS_OP_bitwise_and, done, 1);
 }
 
@@ -53,7 +53,7 @@ static void late_columns(Product *p, const Late *t, V piece, int64_t col) {
 
 static void late_part(Product *p, const Late *t, V piece, int step) {
   V now = p->lines;
-  p->lines = by(p, TS_OP_add, p->turn, 1);
+  p->lines = by(p, TS_OP_add, p->nth, 1);
   if (step == 0) {
     ts_gpu_wait(&p->b, TS_GPU_STORES, p->x.buffers - late_results(p));
     ts_gpu_plain(&p->b, TS_TILE_sync);
@@ -145,7 +145,7 @@ void ts_gpu_late_role(Product *p) {
   TsGpuStage at = {l.carry[0], l.carry[1], NULL};
   t.m = l.carry[2], t.n = l.carry[3];
   for (int i = 0; i < n; i++) t.piece[i] = l.carry[4 + i];
-  p->turn = p->lines = l.i;
+  p->nth = p->lines = l.i;
   ts_gpu_product_corner(p, op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, l.i, p->p)));
   ts_gpu_rows_fetch(p);
   V acc = late_rest(p, late_loop(p, &t, &at), &at);
@@ -156,7 +156,7 @@ void ts_gpu_late_role(Product *p) {
   ts_tile_for_end(&p->b, &l, yield, out);
   t = (Late){.m = out[2], .n = out[3]};
   for (int i = 0; i < n; i++) t.piece[i] = out[4 + i];
-  p->turn = p->rounds;
+  p->nth = p->rounds;
   late_end(p, &t);
   ts_gpu_wait(&p->b, TS_GPU_STORES, 0);
 }

@@ -78,7 +78,7 @@ static V buffer_of(Product *p, int64_t piece) {
   int n = p->x.buffers;
   int64_t all = p->x.cols / p->width * (p->x.epilogue ? p->x.epilogue->nout : 1);
   if (n == 1 || all % 2 == 0) return number(p, piece % n);
-  return by(p, TS_OP_bitwise_and, by(p, TS_OP_add, p->turn, piece), 1);
+  return by(p, TS_OP_bitwise_and, by(p, TS_OP_add, p->nth, piece), 1);
 }
 
 /* A piece goes to a buffer and from there by the copy engine, which takes what lies inside of
@@ -140,7 +140,7 @@ void ts_gpu_rows_room(Product *p) {
 /* In the place of what was added. */
 static void epilogue_in_place(Product *p, V x, V n, int64_t piece) {
   V at = number(p, piece), zero = number(p, 0);
-  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->came, at, by(p, TS_OP_bitwise_and, p->turn, 1)),
+  ts_gpu_say(&p->b, TS_TILE_await, TS_GPU_IN(p->came, at, by(p, TS_OP_bitwise_and, p->nth, 1)),
              0, NULL, NULL);
   ts_gpu_rows_begin(p, x, n, piece);
   p->rows_of.prefetched = p->prefetched;

@@ -25,7 +25,7 @@ typedef struct TsGpuProductState {
   TsTileVal at[2];         /* which matrix */
   TsTileVal round, rounds; /* of this block, in tiles */
   TsTileVal sa, sb, sc, full, empty;
-  TsTileVal turn, m0, n0;       /* of this tile: its number among the block's, its corner */
+  TsTileVal nth, m0, n0;        /* of this tile: its number among the block's, its corner */
   TsTileVal lines;              /* bit 0: which of two places its columns are in */
   TsTileVal clock, full_rounds; /* for pace: counters, tiles of a block that all blocks have */
   TsGpuEpiloguePiece rows_of;   /* what follows, if it is a block form */

@@ -19,7 +19,7 @@ typedef enum TsGpuWarpUnit { TS_GPU_UNIT_mma, TS_GPU_UNIT_tf32, TS_GPU_UNIT_fma 
 typedef struct TsGpuWarpProduct {
   TsDtype in, out;
   TsGpuWarpUnit unit;
-  bool turned_a, turned_b; /* A lies in memory as [K,M], B as [N,K] */
+  bool transposed_a, transposed_b; /* A lies in memory as [K,M], B as [N,K] */
   int rows, cols, depth;   /* of a block's tile and of one stage */
   int warps, stages;
   int group;           /* tiles of rows that are done column by column */
@@ -42,12 +42,12 @@ typedef struct TsGpuMachine {
 } TsGpuMachine;
 
 /* With this tile, or one by the sizes if rows is 0; at_a_time: how many blocks a GPU runs. */
-TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit, bool turned_a,
-                                     bool turned_b, int rows, int cols,
+TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
+                                     bool transposed_a, bool transposed_b, int rows, int cols,
                                      const TsGpuMachine *gpu);
 TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
-                                         bool turned_a, bool turned_b, int64_t m, int64_t n,
-                                         const TsGpuMachine *gpu);
+                                         bool transposed_a, bool transposed_b, int64_t m,
+                                         int64_t n, const TsGpuMachine *gpu);
 int ts_gpu_warp_product_blocks(const TsGpuWarpProduct *p, const TsGpuMachine *gpu);
 /* NULL with the error. */
 TsTile *ts_tile_gpu_warp_product(const TsGpuWarpProduct *p, const TsTarget *target,

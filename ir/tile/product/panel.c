@@ -16,7 +16,7 @@ static TsTileVal row_at(TsProduct *p, TsTileVal i, TsTileVal k, int r) {
   if (!p->pack_a) {
     TsTileVal row = plus_int(p, row_of(p, i), r);
     x = ts_tile_product_operand(p, TS_PRODUCT_a, row, plus(p, p->pc, k), &one, NULL, false);
-  } else if (!p->turned_a) {
+  } else if (!p->transposed_a) {
     x = ts_tile_load(p->b, p->pa, (TsTileVal[]){plus_int(p, i, r), k}, &one, NULL);
   } else {
     TsTileVal where = plus_int(p, ts_tile_product_panel_at(p, i, k), r);
@@ -65,7 +65,7 @@ static void step(TsProduct *p, TsTileVal i, TsTileVal panel, TsTileVal j, TsTile
                  int vectors, bool first, TsTileVal *sum) {
   TsTileVal b[MOST_VECTORS];
   for (int u = 0; u < vectors; u++) b[u] = column_at(p, panel, j, k, u, first);
-  if (!p->pack_a && p->turned_a)
+  if (!p->pack_a && p->transposed_a)
     ts_tile_product_ask(p, TS_PRODUCT_a, row_of(p, i),
                         plus_int(p, plus(p, p->pc, k), PREFETCH_A), false);
   for (int r = 0; r < rows; r++) {

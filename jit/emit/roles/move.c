@@ -343,11 +343,11 @@ static void store_piece(TsRoles *m, const TsTileStmt *s) {
 static void store_quick(TsRoles *m, V at, V *reg) {
   LLVMBuilderRef b = m->e->b;
   V row = ts_roles_shri(m, m->lane, 2), odd = ts_roles_andi(m, ts_roles_shri(m, m->lane, 1), 1);
-  V turned = ts_roles_andi(m, row, 1),
+  V odd_row = ts_roles_andi(m, row, 1),
     inner = ts_roles_muli(m, ts_roles_andi(m, m->lane, 1), 8);
-  V is = LLVMBuildICmp(b, LLVMIntNE, turned, ts_roles_int(m, 0), "");
+  V is = LLVMBuildICmp(b, LLVMIntNE, odd_row, ts_roles_int(m, 0), "");
   at = ts_roles_add(m, ts_roles_add(m, at, inner), ts_roles_muli(m, row, PATTERN));
-  V exchange = LLVMBuildXor(b, LLVMBuildXor(b, row, odd, ""), ts_roles_muli(m, turned, 4), "");
+  V exchange = LLVMBuildXor(b, LLVMBuildXor(b, row, odd, ""), ts_roles_muli(m, odd_row, 4), "");
   for (int j = 0; j < 4; j++) {
     V chunk = LLVMBuildXor(b, exchange, ts_roles_int(m, 2 * j), "");
     V to = ts_roles_add(m, at, LLVMBuildShl(b, chunk, ts_roles_int(m, 4), ""));

@@ -35,8 +35,8 @@ static const TsTileStmt *operand(TsRoles *m, TsTileVal v) {
 /* Whether the axis of k is the last one of the memory. */
 static bool along_k(TsRoles *m, TsTileVal v, int k_axis) {
   const TsAttr *axes = ts_tile_attr(operand(m, v), "axes");
-  bool turned = axes->type == TS_ATTR_ints && axes->n == 2 && axes->ints[0] == 2;
-  return turned != (k_axis == 1);
+  bool transposed = axes->type == TS_ATTR_ints && axes->n == 2 && axes->ints[0] == 2;
+  return transposed != (k_axis == 1);
 }
 
 static V address(TsRoles *m, TsTileVal v) {
@@ -223,8 +223,8 @@ static void step(TsRoles *m, const char *pattern, int n, V *reg, int na, V *a, V
   unpack(m, ts_roles_asm(m, tuple(m, n, reg), pattern, c.at, n + na + 2, in, true), n, reg);
 }
 
-static void instruction(Text *t, const TsTileStmt *s, int n, int na, bool turned_a,
-                        bool turned_b) {
+static void instruction(Text *t, const TsTileStmt *s, int n, int na, bool transposed_a,
+                        bool transposed_b) {
   TsDtype d = (TsDtype)s->in[0]->type.dtype;
   const char *type = d == TS_DT_bf16       ? "bf16"
                      : d == TS_DT_fp8_e4m3 ? "e4m3"
@@ -242,8 +242,8 @@ static void instruction(Text *t, const TsTileStmt *s, int n, int na, bool turned
   add(t, na == 1 ? "}, " : "}, {");
   for (int i = 0; i < na; i++) add_number(t, i ? ", $" : "$", a + i);
   add_number(t, na == 1 ? ", $" : "}, $", a + na), add(t, whole ? ", p" : ", p, 1, 1");
-  if (na == 1 && !along) add_number(t, ", ", turned_a);
-  if (!along) add_number(t, ", ", turned_b);
+  if (na == 1 && !along) add_number(t, ", ", transposed_a);
+  if (!along) add_number(t, ", ", transposed_b);
   add(t, ";\n\t}");
 }
 

@@ -94,14 +94,14 @@ static V address(TsRoles *m, const Side *x, int64_t row, int64_t byte) {
   return ts_roles_addi(m, at, row * ROW + byte / ROW * x->panel);
 }
 
-static void four_matrices(TsRoles *m, V at, bool turned, V *to) {
+static void four_matrices(TsRoles *m, V at, bool transposed, V *to) {
   LLVMTypeRef four[4];
   for (int i = 0; i < 4; i++) four[i] = ts_roles_i32(m);
   LLVMTypeRef type = LLVMStructTypeInContext(m->e->ctx, four, 4, false);
   V all = ts_roles_asm(
       m, type,
-      turned ? "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {$0, $1, $2, $3}, [$4];"
-             : "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];",
+      transposed ? "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {$0, $1, $2, $3}, [$4];"
+                 : "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];",
       "=r,=r,=r,=r,r,~{memory}", 1, &at, true);
   for (int i = 0; i < 4; i++) to[i] = LLVMBuildExtractValue(m->e->b, all, (unsigned)i, "");
 }
@@ -181,8 +181,8 @@ void ts_roles_warps_load(TsRoles *m, const TsTileStmt *s) {
   const TsAttr *axes = ts_tile_attr(s, "axes");
   if (side < TS_ROLES_LEFT || y->type.rank != 2)
     ts_emit_fail(m->e, "what is read from shared memory is multiplied");
-  bool a = side == TS_ROLES_LEFT, turned = axes->type == TS_ATTR_ints && axes->ints[0] == 2;
-  bool k_last = turned != a; /* of A rows by k, of B k by columns */
+  bool a = side == TS_ROLES_LEFT, transposed = axes->type == TS_ATTR_ints && axes->ints[0] == 2;
+  bool k_last = transposed != a; /* of A rows by k, of B k by columns */
   int64_t deep = y->type.dim[a];
   int steps = (int)(deep * bytes / STEP), apart = a ? BLOCK : BLOCK * m->across;
   int blocks = ts_roles_warps_count(m, &y->type, a) / (4 * (steps ? steps : 1));

@@ -89,7 +89,7 @@ typedef struct TsGpuEmit {
   int64_t shared_used, shared_most; /* bytes of a group */
   struct { /* of reductions of rows (jit/emit/simt/row.c): places, -1 or 0 bytes: none yet */
     int64_t stage, stage_bytes, acc[2], acc_bytes[2], leaf, warps[2], walk[2];
-    int turn;
+    int buffer;
     const TsTileStmt *max;     /* of a row that is walked, exponentials being taken below it */
     LLVMValueRef near;         /* whether all of the row is near to it */
     const TsTileStmt *now;     /* max, where code is for rows of which that holds */

@@ -113,7 +113,7 @@ const TsGemmAcc TS_ISA(ts_gemm_f32) = {
     .kc = 512,
     .round_mr = RM,
     .round_nr = RN,
-    .round_turned = TURNED_STAYS,
+    .round_transposed = TRANSPOSED_STAYS,
     .round = round_tile,
     .round_first = {[TS_GEMM_f32] = f32_first,
                     [TS_GEMM_bf16] = bf16_first,

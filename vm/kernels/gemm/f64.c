@@ -52,7 +52,7 @@ const TsGemmAcc TS_ISA(ts_gemm_f64) = {
     .kc = KC,
     .round_mr = RM,
     .round_nr = RN,
-    .round_turned = TURNED_STAYS,
+    .round_transposed = TRANSPOSED_STAYS,
     .round = round_tile,
     .round_first = {[TS_GEMM_f64] = f64_first},
     .tile = tile,

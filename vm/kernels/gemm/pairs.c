@@ -53,8 +53,8 @@ INLINE void pack_rows(const int width, uint32_t *dst, const uint16_t *src, int64
 }
 
 /* Pairs lie side by side: squares of 16 x 16 of them are turned. */
-static void pack_turned(uint32_t *dst, int width, const uint16_t *src, int64_t is, int64_t n,
-                        int64_t nk) {
+static void pack_transposed(uint32_t *dst, int width, const uint16_t *src, int64_t is,
+                            int64_t n, int64_t nk) {
   int64_t whole = nk / 32 * 32, i0 = 0;
   for (; i0 + 16 <= n; i0 += 16)
     for (int64_t k = 0; k < whole; k += 32) {
@@ -79,7 +79,7 @@ static void pack(uint32_t *dst, int width, const uint16_t *src, int64_t is, int6
   else if (is == 1 && width == RN / 2 && n == RN / 2)
     pack_rows(RN / 2, dst, src, ks, nk);
   else if (ks == 1)
-    pack_turned(dst, width, src, is, n, nk);
+    pack_transposed(dst, width, src, is, n, nk);
   else
     pack_any(dst, width, src, is, ks, 0, n, nk);
 }
