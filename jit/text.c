@@ -6,7 +6,7 @@
 #include "jit/build/build.h"
 #include "ir/tile/parts.h"
 #include "jit/gpu/gpu.h"
-#include "jit/gpu/mma.h"
+#include "jit/gpu/roles.h"
 #include "jit/compile/llvm.h"
 #include "jit/build/unit.h"
 #include "jit/device/kernel.h"
@@ -71,9 +71,9 @@ static int explicit_text(const TsBuildJob *b, const TsTile *block, TsText *text,
 
 static int gpu_text(const TsTarget *t, const TsTile *block, bool assembly, TsText *text,
                     TsError *err) {
-  TsGpuMma info;
+  TsGpuRoles info;
   if (block->form == TS_FORM_explicit)
-    return ts_gpu_mma_text(block, !assembly, &info, text, err);
+    return ts_gpu_roles_text(block, !assembly, &info, text, err);
   return ts_gpu_text(block, t, assembly ? "asm" : "llvm", text, err);
 }
 

@@ -154,8 +154,8 @@ static bool attention(const Problem *p, int64_t nsm, const TsGpuMachine *gpu,
   TsGpuAttention x = kind_of(p, gpu, name);
   if (!(out->tile = ts_tile_gpu_attention(&x, err))) return false;
   const TsLowerHeads *operand[] = {&p->q, &p->k, &p->v};
-  for (int i = 0; i < 3; i++) ts_lower_heads_lie(operand[i], out->tile->param[i]);
-  ts_lower_heads_lie(&p->y, result_of(p, out->tile));
+  for (int i = 0; i < 3; i++) ts_lower_heads_set_layout(operand[i], out->tile->param[i]);
+  ts_lower_heads_set_layout(&p->y, result_of(p, out->tile));
   int64_t tiles = ts_gpu_attention_tiles(&x, q[0] * q[1], q[2]);
   int64_t g = ts_gpu_attention_heads(&x, q[0] * q[1], k[0] * k[1], k[2]);
   int64_t dim[] = {q[0], q[1], k[1], q[2], k[2], g, gpu || tiles < nsm ? tiles : nsm};

@@ -122,19 +122,19 @@ static void temporaries(Problem *p) {
   p->counter = ts_tile_parts_temp(to, 4, true);
 }
 
-static void lie(const Problem *p, TsTile *k, int param, int operand) {
-  if (k) ts_lower_heads_lie(&p->of[operand], k->param[param]);
+static void set_layout(const Problem *p, TsTile *k, int param, int operand) {
+  if (k) ts_lower_heads_set_layout(&p->of[operand], k->param[param]);
 }
 
 static int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
 
 /* The argument that has it. What is laid out for each key all read, other masks those who run
  * the forward pass and by warps make dq, and the gradients turned. */
-static int add_mask(Problem *p, const TsGpuMask *m, bool turned, TsError *err) {
-  bool line = m->dim[2] == 1, always = line || turned || !p->nsm;
-  int *is = &p->mask[turned && !line];
+static int add_mask(Problem *p, const TsGpuMask *m, bool transposed, TsError *err) {
+  bool line = m->dim[2] == 1, always = line || transposed || !p->nsm;
+  int *is = &p->mask[transposed && !line];
   if (*is) return *is;
-  int at = ts_lower_mask_part(p->parts, m, &p->from, p->x.dtype, turned && !line,
+  int at = ts_lower_mask_part(p->parts, m, &p->from, p->x.dtype, transposed && !line,
                               param_of(p, MASK), always ? 0 : p->lse, err);
   if (at != INT_MIN) *is = at;
   return at;
@@ -154,10 +154,10 @@ static TsGpuAttention forward_of(const Problem *p) {
 }
 
 /* By warps tiles of all kernels are as large, or half. */
-static TsGpuMask mask_of(const Problem *p, int rows, bool turned) {
+static TsGpuMask mask_of(const Problem *p, int rows, bool transposed) {
   enum { LARGEST = 128 };
   return ts_gpu_mask(&p->from, p->of[Q].dim[2], p->of[K].dim[2], p->nsm ? rows : LARGEST,
-                     turned);
+                     transposed);
 }
 
 static bool add_forward(Problem *p, TsError *err) {
@@ -174,7 +174,7 @@ static bool add_forward(Problem *p, TsError *err) {
   if (p->value[SINK]) arg[n++] = param_of(p, SINK);
   arg[n++] = p->y, arg[n++] = p->lse, arg[n] = p->counter;
   TsTile *t = ts_tile_gpu_attention(&x, err);
-  lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V);
+  set_layout(p, t, 0, Q), set_layout(p, t, 1, K), set_layout(p, t, 2, V);
   if (!ts_tile_parts_add(p->parts, t, arg, dim)) return false;
   p->parts->part[p->parts->n - 1].unless = p->lse;
   return true;
@@ -218,8 +218,9 @@ static bool add_grad(Problem *p, TsError *err) {
                 param_of(p, DK), param_of(p, DV), p->turn,  p->counter};
   memcpy(arg + at, rest, sizeof rest);
   TsTile *t = ts_tile_gpu_attention_grad(&p->x, err);
-  lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V), lie(p, t, at, G);
-  lie(p, t, at + 4, DK), lie(p, t, at + 5, DV);
+  set_layout(p, t, 0, Q), set_layout(p, t, 1, K), set_layout(p, t, 2, V),
+      set_layout(p, t, at, G);
+  set_layout(p, t, at + 4, DK), set_layout(p, t, at + 5, DV);
   return ts_tile_parts_add(p->parts, t, arg, dim);
 }
 
@@ -242,9 +243,10 @@ static bool add_half(Problem *p, bool of_queries, TsError *err) {
   memcpy(arg + at, rest, sizeof rest);
   TsTile *t = (of_queries ? ts_tile_gpu_attention_grad_queries
                           : ts_tile_gpu_attention_grad_keys)(&p->x, err);
-  lie(p, t, 0, Q), lie(p, t, 1, K), lie(p, t, 2, V), lie(p, t, at, G);
-  lie(p, t, at + 3, of_queries ? DQ : DK);
-  if (!of_queries) lie(p, t, at + 4, DV);
+  set_layout(p, t, 0, Q), set_layout(p, t, 1, K), set_layout(p, t, 2, V),
+      set_layout(p, t, at, G);
+  set_layout(p, t, at + 3, of_queries ? DQ : DK);
+  if (!of_queries) set_layout(p, t, at + 4, DV);
   return ts_tile_parts_add(p->parts, t, arg, dim);
 }
 

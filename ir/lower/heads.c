@@ -51,7 +51,7 @@ bool ts_lower_heads_fit(const TsLowerHeads *q, const TsLowerHeads *k, const TsLo
          b[2] > 0;
 }
 
-void ts_lower_heads_lie(const TsLowerHeads *h, TsTileVal param) {
+void ts_lower_heads_set_layout(const TsLowerHeads *h, TsTileVal param) {
   if (h->plain) return;
   param->type.strided = true;
   memcpy(param->type.stride, h->stride, sizeof h->stride);

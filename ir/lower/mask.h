@@ -16,6 +16,6 @@ void ts_lower_mask_param(TsTile *whole, const TsGpuMaskFrom *from);
 /* Adds the part that makes m of the argument `from`, to be run unless `unless` is written by
  * others; none where the operand lies so. The argument that has m; INT_MIN with the error. */
 int ts_lower_mask_part(TsTileParts *to, const TsGpuMask *m, const TsGpuMaskFrom *from,
-                       TsDtype inputs, bool turned, int arg, int unless, TsError *err);
+                       TsDtype inputs, bool transposed, int arg, int unless, TsError *err);
 
 #endif

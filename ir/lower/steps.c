@@ -53,7 +53,7 @@ TsStepsOrder ts_steps_last(const TsMeta *m, int axis) {
   return o;
 }
 
-static bool lies_so(const TsSteps *x, TsVal v, const TsStepsOrder *order) {
+static bool has_layout(const TsSteps *x, TsVal v, const TsStepsOrder *order) {
   int64_t stride[TS_MAX_RANK], step = 1;
   strides_of(x, v, stride);
   for (int i = v->meta.ndim; i-- > 0;) {
@@ -69,7 +69,7 @@ static TsTileType memory_of(const TsSteps *x, TsVal v) {
     return ts_tile_vector((TsDtype)v->meta.dtype, ts_meta_numel(&v->meta));
   TsTileType t = ts_tile_type((TsDtype)v->meta.dtype, v->meta.ndim, v->meta.dim);
   int64_t stride[TS_MAX_RANK];
-  t.strided = !lies_so(x, v, NULL);
+  t.strided = !has_layout(x, v, NULL);
   if (!t.strided) return t;
   strides_of(x, v, stride);
   memcpy(t.stride, stride, sizeof *stride * v->meta.ndim);
@@ -192,7 +192,7 @@ static int number_in(TsSteps *x, int i, TsDtype d, int64_t n) {
 
 static bool is_number(TsVal v) { return v->node->op == TS_NODE_number; }
 
-int ts_steps_as_it_lies(TsSteps *x, int i) {
+int ts_steps_in_place(TsSteps *x, int i) {
   TsVal v = i < x->n->nin ? x->n->in[i] : NULL;
   if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return refuse(x);
   if (is_number(v)) return refuse(x);
@@ -210,7 +210,7 @@ int ts_steps_in_as(TsSteps *x, int i, const TsStepsOrder *order, TsDtype d) {
   if (x->failed || !v || x->nin == TS_TILE_PART_PARAMS) return refuse(x);
   if (is_number(v)) return number_in(x, i, d, ts_meta_numel(&v->meta));
   int own = param(x->in, &x->nin, v);
-  if (lies_so(x, v, order) && v->meta.dtype == d) return own;
+  if (has_layout(x, v, order) && v->meta.dtype == d) return own;
   TsMeta m = v->meta;
   m.dtype = (uint8_t)d;
   int copy = ts_steps_temp(x, ts_meta_nbytes(&m));
@@ -247,9 +247,9 @@ int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order) {
   TsVal v = i < x->n->nout ? (TsVal)&x->n->out[i] : NULL;
   if (x->failed || !v || x->nout == TS_TILE_PART_PARAMS) return refuse(x);
   int own = RESULT + param(x->out, &x->nout, v);
-  if (lies_so(x, v, order)) return own;
+  if (has_layout(x, v, order)) return own;
   int copy = ts_steps_temp(x, ts_meta_nbytes(&v->meta));
-  x->back[x->nback] = (struct TsStepsBack){.from = copy, .turned = order != NULL, .to = v};
+  x->back[x->nback] = (struct TsStepsBack){.from = copy, .transposed = order != NULL, .to = v};
   if (order) x->back[x->nback].order = *order;
   x->nback++;
   return copy;
@@ -415,7 +415,7 @@ static void be_several(TsSteps *x, TsSchedKernel *out) {
 int ts_steps_end(TsSteps *x, TsSchedKernel *out) {
   for (int i = 0; i < x->nback && !x->failed; i++) {
     const struct TsStepsBack *b = &x->back[i];
-    add_copy(x, b->to, b->turned ? &b->order : NULL, (TsDtype)b->to->meta.dtype, b->from,
+    add_copy(x, b->to, b->transposed ? &b->order : NULL, (TsDtype)b->to->meta.dtype, b->from,
              RESULT + param(x->out, &x->nout, b->to), true);
   }
   if (!x->failed) put_params(x);

@@ -43,7 +43,7 @@ typedef struct TsSteps {
   int nback; /* results that are brought to their places at the end */
   struct TsStepsBack {
     int from;
-    bool turned;
+    bool transposed;
     TsStepsOrder order;
     TsVal to;
   } back[TS_TILE_PART_PARAMS];
@@ -70,7 +70,7 @@ bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
 int ts_steps_in(TsSteps *x, int i, const TsStepsOrder *order);
 int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order);
 /* Operand i as it lies, for steps that know its strides: those of a value, in elements. */
-int ts_steps_as_it_lies(TsSteps *x, int i);
+int ts_steps_in_place(TsSteps *x, int i);
 int ts_steps_into(TsSteps *x, int i); /* the same of result i */
 void ts_steps_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride);
 /* Memory between steps, and constants, which stay in memory; data is copied. */

@@ -52,12 +52,12 @@ static int64_t side_of(int64_t n, int64_t most) {
   return side;
 }
 
-typedef struct Turn {
+typedef struct Transpose {
   TsMeta m;
   int64_t x[TS_MAX_RANK], y[TS_MAX_RANK]; /* strides */
-} Turn;
+} Transpose;
 
-static TsTileType memory_of(const Turn *t, const int64_t *stride) {
+static TsTileType memory_of(const Transpose *t, const int64_t *stride) {
   TsTileType type = ts_tile_type((TsDtype)t->m.dtype, t->m.ndim, t->m.dim);
   int64_t step = 1;
   for (int i = type.rank; i-- > 0; step *= t->m.dim[i]) type.strided |= stride[i] != step;
@@ -65,7 +65,7 @@ static TsTileType memory_of(const Turn *t, const int64_t *stride) {
   return type;
 }
 
-static TsTile *build(const Turn *t) {
+static TsTile *build(const Transpose *t) {
   const TsMeta *m = &t->m;
   int from = fastest(m, t->x), to = fastest(m, t->y);
   TsDtype d = (TsDtype)m->dtype;
@@ -79,7 +79,7 @@ static TsTile *build(const Turn *t) {
   V x = ts_tile_param(k, "x", &in, false), y = ts_tile_param(k, "y", &out, true);
   TsTileBuild b = ts_tile_build(k);
   TsTileType tile = ts_tile_type(d, 2, dim),
-             turned = ts_tile_type(d, 2, (int64_t[]){dim[1], dim[0]});
+             transposed = ts_tile_type(d, 2, (int64_t[]){dim[1], dim[0]});
   bool edge = m->dim[to] % dim[0] || m->dim[from] % dim[1];
   TsTileAccess read = {.edge = edge, .naxis = 2, .axes = (int64_t[]){to, from}};
   TsTileAccess write = {.edge = edge, .naxis = 2, .axes = (int64_t[]){from, to}};
@@ -91,7 +91,7 @@ static TsTile *build(const Turn *t) {
   at[from] = i.i, at[to] = j.i;
   V v = ts_tile_load(&b, x, at, &tile, &read);
   TsAttr perm = ts_b_ints((int64_t[]){1, 0}, 2);
-  if (v) v = ts_tile_emit1(&b, TS_TILE_transpose, 1, &v, &perm, &turned);
+  if (v) v = ts_tile_emit1(&b, TS_TILE_transpose, 1, &v, &perm, &transposed);
   if (v) ts_tile_store(&b, y, at, v, &write);
   ts_tile_for_end(&b, &j, NULL, NULL);
   ts_tile_for_end(&b, &i, NULL, NULL);
@@ -103,7 +103,7 @@ int ts_lower_transpose(const TsSched *sched, const TsGroup *g, TsLayoutFn *layou
                        TsSchedKernel *out, TsError *err) {
   const TsNode *n = g->node[0];
   TsVal from = n->in[0], to = (TsVal)&n->out[0];
-  Turn t = {.m = to->meta};
+  Transpose t = {.m = to->meta};
   if (from->meta.dtype != t.m.dtype || t.m.ndim > TS_TILE_RANK ||
       ts_dtypes[t.m.dtype].nbytes > 8 || !ts_meta_same_shape(&from->meta, &t.m))
     return 0;
@@ -112,7 +112,7 @@ int ts_lower_transpose(const TsSched *sched, const TsGroup *g, TsLayoutFn *layou
   t.m.dtype = (uint8_t)ts_short_bits((TsDtype)t.m.dtype);
   TsSteps x;
   ts_steps_begin(&x, sched, layout, arg, n, err);
-  int list[2] = {ts_steps_as_it_lies(&x, 0), ts_steps_into(&x, 0)};
+  int list[2] = {ts_steps_in_place(&x, 0), ts_steps_into(&x, 0)};
   ts_steps_add(&x, build(&t), list, NULL);
   return ts_steps_end(&x, out);
 }

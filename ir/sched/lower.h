@@ -36,7 +36,7 @@ typedef struct TsLower {
   bool row;          /* the last axis is whole in a round */
   bool one_size;     /* no axis is of symbolic size */
   bool columns;      /* the first axis is, or a leaf of it */
-  bool turned;       /* tiles have two axes, since operands have another fastest one */
+  bool transposed;   /* tiles have two axes, since operands have another fastest one */
   int across;        /* the axis along which tiles have m elements, or -1 */
   int64_t m, n;      /* elements of a round along that axis, and along the last one */
   TsTileVal *made;   /* by node of the group and output: [TS_MAX_OUT] each */

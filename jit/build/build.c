@@ -31,7 +31,7 @@ static bool gains_rows(const TsNode *n) { return ts_op_info((TsOp)n->op)->kernel
 
 /* Attention alone is as fast on the VM; what is won is a copy of its result. */
 bool ts_build_worth(const TsGroup *g) {
-  if (g->kind == TS_GROUP_attention) return g->turned;
+  if (g->kind == TS_GROUP_attention) return g->transposed;
   if (g->kind == TS_GROUP_matmul || g->kind == TS_GROUP_conv) return true;
   if (g->kind != TS_GROUP_vm && g->nnode > 1) return true;
   return g->kind == TS_GROUP_rows && gains_rows(g->node[0]);
@@ -223,12 +223,12 @@ static Work *find_work(TsBuildJob *b, int *count) {
 
 /* Results that are turned lie so for every kernel that reads them, and row-major where they are
  * looked at the other way round. */
-static int turn_layouts(const TsBuildJob *b, const TsSched *s) {
+static int transpose_layouts(const TsBuildJob *b, const TsSched *s) {
   TsLayouts *l = ts_build_layouts(b, s->g);
   for (int i = 0; i < s->ngroup; i++) {
     const TsGroup *g = s->group[i];
-    if (!g->turned || !ts_build_worth_on(b, g)) continue;
-    if (ts_layouts_turn(l, s->g, &g->node[0]->out[0])) return -1;
+    if (!g->transposed || !ts_build_worth_on(b, g)) continue;
+    if (ts_layouts_transpose(l, s->g, &g->node[0]->out[0])) return -1;
   }
   return 0;
 }
@@ -279,7 +279,7 @@ static int spread_parts(const TsBuildJob *b, TsSched *s) {
     if (p->dense || !can_spread(b, s, p) || !worth_spreading(b, s, &all, p->whole)) continue;
     if (!goes_past(p)) continue;
     if (!s->spread) s->spread = ts_arena_alloc(&s->arena, (size_t)s->g->nnode + 1);
-    failed = !s->spread || ts_layouts_lie(l, p->v, p->stride);
+    failed = !s->spread || ts_layouts_set(l, p->v, p->stride);
     if (!failed) s->spread[p->v->node->id] = 1;
   }
   ts_parts_free(&all);
@@ -290,8 +290,8 @@ static int spread_parts(const TsBuildJob *b, TsSched *s) {
 static void keep_straight(const TsBuildJob *b, const TsSched *s) {
   TsLayouts *l = ts_build_layouts(b, s->g);
   for (int i = 0; i < s->ngroup; i++) {
-    if (s->group[i]->turned && ts_lower_straight(s, s->group[i], ts_layouts_of, l))
-      s->group[i]->turned = false;
+    if (s->group[i]->transposed && ts_lower_straight(s, s->group[i], ts_layouts_of, l))
+      s->group[i]->transposed = false;
   }
 }
 
@@ -310,7 +310,7 @@ static int schedule(TsBuildJob *b, TsFusion *f, const TsGraph *g, TsError *err) 
   f->sched = s;
   if (is_gpu(b)) keep_straight(b, s);
   f->of = ts_arena_alloc(&s->arena, sizeof *f->of * ((size_t)s->ngroup + 1));
-  bool whole = f->of && !turn_layouts(b, s) && !spread_parts(b, s) &&
+  bool whole = f->of && !transpose_layouts(b, s) && !spread_parts(b, s) &&
                (!is_gpu(b) || !ts_build_join(b, f));
   if (!whole) return ts_error_memory(err);
   return ts_sched_check(s, err);

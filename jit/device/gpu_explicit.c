@@ -17,7 +17,7 @@ enum { MOST_PARAMS = 16, ALIGN = 16 };
 struct TsGpuExplicit {
   TsDevice *d;
   TsTile *k;
-  TsGpuMma info;
+  TsGpuRoles info;
   void *module, *function, *scratch;
   bool cached;
   double llvm_usec, driver_usec;
@@ -75,7 +75,7 @@ static int compile(TsGpuExplicit *g, const uint8_t *key, TsError *err) {
   TsText ptx = {0};
   memset(&g->info, 0, sizeof g->info);
   double begun = now_usec();
-  int failed = ts_gpu_mma_text(g->k, false, &g->info, &ptx, err);
+  int failed = ts_gpu_roles_text(g->k, false, &g->info, &ptx, err);
   double made = now_usec();
   if (!failed) failed = g->d->run->module_new(g->d, ptx.at, &g->module, err);
   g->llvm_usec = made - begun, g->driver_usec = now_usec() - made;
@@ -172,7 +172,7 @@ static int run_copies(TsGpuExplicit *g, void *const *arg, const int64_t *dim, Ts
       failed = d->copy(d, at[made], d, arg[made], nbytes[made], err);
   }
   if (!failed)
-    failed = ts_gpu_mma_launch(d, g->function, g->k, &g->info, at, g->scratch, dim, err);
+    failed = ts_gpu_roles_launch(d, g->function, g->k, &g->info, at, g->scratch, dim, err);
   for (int i = g->k->nin; i < n && !failed; i++)
     if (at[i] != arg[i]) failed = d->copy(d, arg[i], d, at[i], nbytes[i], err);
   while (made-- > 0)
@@ -183,7 +183,7 @@ static int run_copies(TsGpuExplicit *g, void *const *arg, const int64_t *dim, Ts
 int ts_gpu_explicit_run(TsGpuExplicit *g, void *const *arg, const int64_t *dim, TsError *err) {
   if (zeros(g, err)) return -1;
   if (!aligned(g, arg)) return run_copies(g, arg, dim, err);
-  return ts_gpu_mma_launch(g->d, g->function, g->k, &g->info, arg, g->scratch, dim, err);
+  return ts_gpu_roles_launch(g->d, g->function, g->k, &g->info, arg, g->scratch, dim, err);
 }
 
 /* ---- as a kind of kernels */

@@ -1,8 +1,8 @@
-/* Kernels with roles (jit/gpu/mma.h) loaded on a device: the disk cache, scratch, addresses. */
+/* Kernels with roles (jit/gpu/roles.h) loaded on a device: the disk cache, scratch, addresses. */
 #ifndef TS_JIT_GPU_EXPLICIT_H
 #define TS_JIT_GPU_EXPLICIT_H
 
-#include "jit/gpu/mma.h"
+#include "jit/gpu/roles.h"
 
 typedef struct TsGpuExplicit TsGpuExplicit;
 

@@ -35,7 +35,7 @@ static struct {
 } commons = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Runs do not come between the parts of another one, which use the same room. */
-static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 
 /* Where a temporary is, as far as it has a place of its own. */
 typedef struct Place {
@@ -252,7 +252,7 @@ static void find_wider(TsDeviceParts *p, const TsTileParts *from) {
     }
 }
 
-static bool lies_between(const TsDeviceParts *p, int i, const void *arg) {
+static bool is_unaligned(const TsDeviceParts *p, int i, const void *arg) {
   return p->wider[i].size && (uintptr_t)arg % p->wider[i].size;
 }
 
@@ -388,7 +388,7 @@ static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, const in
   void *list[TS_TILE_PART_PARAMS];
   int64_t dim[TS_TILE_DIMS];
   int failed = 0;
-  pthread_mutex_lock(&turn);
+  pthread_mutex_lock(&order);
   int64_t rest = find_temps(p, scratch, p->at);
   for (int i = 0; i < p->of.n && !failed; i++) {
     if (!runs(p, i)) continue;
@@ -398,7 +398,7 @@ static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, const in
         ts_device_kernel_run_in(p->part[i], scratch ? scratch + rest : NULL, list, dim, err);
   }
   p->dirty |= failed;
-  pthread_mutex_unlock(&turn);
+  pthread_mutex_unlock(&order);
   return failed ? -1 : 0;
 }
 
@@ -420,7 +420,7 @@ int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, const
   void *at[ARGS];
   int n = 0, failed = settle(p, err);
   for (; n < p->narg && !failed; n++) {
-    bool moves = lies_between(p, n, arg[n]);
+    bool moves = is_unaligned(p, n, arg[n]);
     at[n] = moves ? d->alloc(d, p->wider[n].nbytes, err) : arg[n];
     failed = !at[n];
     if (moves && !failed && n < p->nread)
@@ -450,7 +450,7 @@ bool ts_device_parts_cached(const TsDeviceParts *p) {
 bool ts_device_parts_record(const TsDeviceParts *p, void *const *arg) {
   void *list[TS_TILE_PART_PARAMS];
   for (int i = 0; i < p->narg; i++)
-    if (lies_between(p, i, arg[i])) return false;
+    if (is_unaligned(p, i, arg[i])) return false;
   for (int i = 0; i < p->of.n; i++) {
     arguments(p, i, arg, p->nowhere, list);
     if (!ts_device_kernel_records(p->part[i], list)) return false;

@@ -1,7 +1,7 @@
 /* See jit/launch/launch.h. */
 #include "jit/launch/launch.h"
 
-#include "jit/launch/ahead.h"
+#include "jit/launch/dependent.h"
 #include "jit/launch/profile.h"
 #include "vm/core/tensor.h"
 
@@ -50,9 +50,9 @@ static int run_touching(TsContext *c, TsDeviceKernel *k, void *const *arg, const
   TsDevice *d = ts_device_kernel_device(k);
   TsLaunchTouched *t = &ts_launches(c)->touched;
   TsAccesses a = {t->of, t->n};
-  ts_ahead_begin(d, &a);
+  ts_dependent_begin(d, &a);
   int failed = run_kernel(c, k, arg, dim);
-  ts_ahead_end(d, &a, failed);
+  ts_dependent_end(d, &a, failed);
   t->n = 0;
   return failed;
 }

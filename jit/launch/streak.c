@@ -38,7 +38,7 @@ static bool begin(TsStreak *s) {
 }
 
 static int end_window(TsStreak *s, TsError *err) {
-  s->missed = ts_replay_follows(s->replay) ? 0 : s->missed + 1;
+  s->missed = ts_replay_matches(s->replay) ? 0 : s->missed + 1;
   int failed = ts_replay_end(s->replay, err);
   if (failed || s->missed > MISSES)
     over(s);

@@ -11,7 +11,7 @@
 #include "jit/build/device.h"
 #include "ir/lower/lower.h"
 #include "jit/tune/state.h"
-#include "jit/tune/turns.h"
+#include "jit/tune/interleave.h"
 
 enum {
   BETTER_PERCENT = 2,
@@ -229,10 +229,11 @@ static double sample(void *session, int i, int times) {
 }
 
 static void find_best(Session *m) {
-  TsTuneTurns t = {.arg = m, .sample = sample, .usec = SAMPLE_USEC, .percent = BETTER_PERCENT};
+  TsTuneInterleave t = {
+      .arg = m, .sample = sample, .usec = SAMPLE_USEC, .percent = BETTER_PERCENT};
   int entry[TS_SCHED_CHOICES];
   for (int i = 0; i < m->n; i++) entry[i] = m->c[i].entry;
-  ts_tune_turns(&t, m->n, entry, m->r);
+  ts_tune_interleave(&t, m->n, entry, m->r);
 }
 
 /* ---- a group */

@@ -8,7 +8,7 @@
 #include "jit/tune/device.h"
 
 /* ---- names */
-static bool lies_in_order(TsVal v, TsLayoutFn *layout, void *arg) {
+static bool is_row_major(TsVal v, TsLayoutFn *layout, void *arg) {
   int64_t stride[TS_MAX_RANK], step = 1;
   if (!layout || !layout(arg, v, stride)) return true;
   for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i])
@@ -18,7 +18,7 @@ static bool lies_in_order(TsVal v, TsLayoutFn *layout, void *arg) {
 
 static void put_value(TsText *t, TsVal v, TsLayoutFn *layout, void *arg) {
   ts_text_format(t, " %s%s", ts_dtypes[v->meta.dtype].name,
-                 lies_in_order(v, layout, arg) ? "" : "'");
+                 is_row_major(v, layout, arg) ? "" : "'");
 }
 
 static void put_product(TsText *t, const TsNode *n) {

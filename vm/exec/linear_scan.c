@@ -65,7 +65,7 @@ static void run(Job *j) {
 }
 
 /* x with the axis first, back where `back`. */
-static TsTensor *turned(TsTensor *x, int axis, bool back) {
+static TsTensor *transposed(TsTensor *x, int axis, bool back) {
   TsMeta m = x->meta;
   int64_t stride[TS_MAX_RANK];
   int nd = m.ndim;
@@ -79,7 +79,7 @@ static TsTensor *turned(TsTensor *x, int axis, bool back) {
 }
 
 static TsTensor *operand(TsContext *c, TsTensor *x, int axis, TsDtype d) {
-  TsTensor *view = turned(x, axis, false);
+  TsTensor *view = transposed(x, axis, false);
   TsTensor *t = view ? ts_tensor_cast(c, view, d) : NULL;
   ts_tensor_unref(view);
   return t;
@@ -116,7 +116,7 @@ int ts_exec_linear_scan(TsCall *call) {
   TsTensor *y = !b ? NULL : direct ? ts_tensor_ref(out) : ts_tensor_new(c, &b->meta);
   int failed = !y || compute(c, a, b, y);
   if (!failed && !direct)
-    failed = !(back = turned(y, axis, true)) || ts_vm_assign(c, out, back);
+    failed = !(back = transposed(y, axis, true)) || ts_vm_assign(c, out, back);
   ts_tensor_unref(a), ts_tensor_unref(b), ts_tensor_unref(y), ts_tensor_unref(back);
   return failed ? -1 : 0;
 }

@@ -54,7 +54,7 @@ static void columns(const Line *a, int64_t block, char *work) {
   j->k->load_complex(&in, 0, 1, t->n1, work, a->swap_in);
   ts_fft_run_tree(j, t->left, work, ROW, y, ROW, &tw, tmp);
   for (int64_t b = 0; b < n1; b++)
-    j->k->turn(y + b * tile, a->matrix + (b * n2 + block) * tile);
+    j->k->transpose(y + b * tile, a->matrix + (b * n2 + block) * tile);
 }
 
 static void columns2(const Line *a, int64_t block, char *work) {

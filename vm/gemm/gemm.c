@@ -100,8 +100,8 @@ static bool is_skinny(const GemmJob *j, const GemmSide *y, int64_t rows) {
 static void swap_sides(GemmJob *j) {
   const TsGemm *g = j->g;
   bool few = j->n < j->m && is_skinny(j, &j->x, j->n) && !is_skinny(j, &j->y, j->m);
-  bool turned = g->c_cs != 1 && g->c_rs == 1 && !g->bias && !g->finish && j->m > 1;
-  if (j->parts == 2 || !(few || turned)) return;
+  bool transposed = g->c_cs != 1 && g->c_rs == 1 && !g->bias && !g->finish && j->m > 1;
+  if (j->parts == 2 || !(few || transposed)) return;
   GemmSide s = j->x;
   int64_t n = j->n, rs = j->c_rs;
   j->x = j->y, j->y = s;

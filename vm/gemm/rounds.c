@@ -64,7 +64,7 @@ void ts_gemm_plan_rounds(const GemmJob *j, GemmPlan *p, int threads, bool natura
   bool buffered = !j->direct && j->k > p->kc;
   if (buffered) p->pieces = gemm_div(j->m, gemm_min(OWN_ROWS, gemm_div(j->m, p->pieces)));
   p->mc = gemm_up(gemm_div(j->m, p->pieces), mr);
-  p->x_stays = natural && (j->x.ks == 1 || (j->x.is == 1 && acc->round_turned));
+  p->x_stays = natural && (j->x.ks == 1 || (j->x.is == 1 && acc->round_transposed));
   p->acc_bytes = 0;
   p->y_bytes = 0;
   p->own_bytes = j->direct ? 0 : (size_t)((buffered ? p->mc : mr) * p->strip * size);

@@ -77,7 +77,7 @@ typedef struct TsFftMake {
   int size;
   int64_t length; /* of the transform inside */
   int64_t rows, cols;
-  bool turned; /* the last tiles are [1, D, 1, R] */
+  bool transposed; /* the last tiles are [1, D, 1, R] */
   int npass, nstep;
   TsFftPass pass[TS_FFT_PASSES];
   TsFftStep step[TS_FFT_PASSES];

@@ -20,10 +20,10 @@ static V flag(Make *m, V i, int64_t bit) {
 }
 
 static void exchange(Make *m, V *lo, V *hi, V down) {
-  V turn = ts_tile_op2(&m->b, TS_OP_gt, *lo, *hi), x = *lo, y = *hi;
-  if (down) turn = ts_tile_op2(&m->b, TS_OP_logical_xor, turn, down);
-  *lo = ts_tile_op3(&m->b, TS_OP_where, turn, y, x);
-  *hi = ts_tile_op3(&m->b, TS_OP_where, turn, x, y);
+  V swap = ts_tile_op2(&m->b, TS_OP_gt, *lo, *hi), x = *lo, y = *hi;
+  if (down) swap = ts_tile_op2(&m->b, TS_OP_logical_xor, swap, down);
+  *lo = ts_tile_op3(&m->b, TS_OP_where, swap, y, x);
+  *hi = ts_tile_op3(&m->b, TS_OP_where, swap, x, y);
 }
 
 /* Levels j, j/2, .. of the merges of `width`, at once. */

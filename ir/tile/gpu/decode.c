@@ -23,7 +23,7 @@
 #include "ir/tile/gpu/decode_state.h"
 
 enum { PATTERN = 128, KEYS = TS_GPU_DECODE_KEYS, ROWS = TS_GPU_DECODE_ROWS };
-enum { WARPS = TS_GPU_DECODE_WARPS, AHEAD = TS_GPU_DECODE_AHEAD };
+enum { WARPS = TS_GPU_DECODE_WARPS, SLOTS = TS_GPU_DECODE_SLOTS };
 
 typedef TsTileVal V;
 typedef TsGpuDecoding Decode;
@@ -94,12 +94,12 @@ static V stages(Decode *a, const char *name, int n, int64_t rows) {
 static void block_memory(Decode *a) {
   TsTileBuild *b = &a->b;
   int n = a->x.stages;
-  a->sq = stages(a, "sq", AHEAD, ROWS);
+  a->sq = stages(a, "sq", SLOTS, ROWS);
   a->sk = stages(a, "sk", n, KEYS);
   a->sv = stages(a, "sv", n, KEYS);
-  a->box = ts_gpu_shared(b, "box", TS_DT_i64, 1, (int64_t[]){AHEAD}, 0);
-  a->full_q = ts_gpu_barriers(b, "full_q", AHEAD, 1);
-  a->empty_q = ts_gpu_barriers(b, "empty_q", AHEAD, 2);
+  a->box = ts_gpu_shared(b, "box", TS_DT_i64, 1, (int64_t[]){SLOTS}, 0);
+  a->full_q = ts_gpu_barriers(b, "full_q", SLOTS, 1);
+  a->empty_q = ts_gpu_barriers(b, "empty_q", SLOTS, 2);
   a->full_k = ts_gpu_barriers(b, "full_k", n, 1);
   a->empty_k = ts_gpu_barriers(b, "empty_k", n, 1);
   a->full_v = ts_gpu_barriers(b, "full_v", n, 1);
@@ -182,7 +182,7 @@ static V claim_beside_last(Decode *a, V n, Ring *v) {
     b->at = s->region[early];
     if (early) next = next_part(a);
     fetch_values(a, &r, last);
-    if (!early) ts_gpu_plain(b, TS_TILE_follow);
+    if (!early) ts_gpu_plain(b, TS_TILE_await_launch);
     if (!early) next = next_part(a);
     ts_gpu_say(b, TS_TILE_yield, TS_GPU_IN(next, r.slot, r.parity), TS_GPU_PLAIN, NULL);
   }
@@ -221,7 +221,7 @@ static void load_role(Decode *a) {
   Ring q = {l.carry[1], l.carry[2]}, k = {l.carry[3], l.carry[4]}, v = {l.carry[5], l.carry[6]};
   ts_gpu_decode_part_of(a, l.carry[0]);
   V next = fetch_part(a, l.carry[0], &q, &k, &v);
-  ts_gpu_decode_advance(a, &q, AHEAD);
+  ts_gpu_decode_advance(a, &q, SLOTS);
   ts_gpu_repeat_end(b, &l, op2(a, TS_OP_lt, next, a->total),
                     (V[]){next, q.slot, q.parity, k.slot, k.parity, v.slot, v.parity});
   if (b->k->failed) return;

@@ -183,7 +183,7 @@ void ts_gpu_decode_join(Decode *a) {
   q = (Ring){l.carry[1], l.carry[2]}, done = (Ring){l.carry[3], l.carry[4]};
   ts_gpu_plain(b, TS_TILE_sync); /* all warps have read the number */
   ts_gpu_arrive(b, a->empty_q, q.slot);
-  ts_gpu_decode_advance(a, &q, TS_GPU_DECODE_AHEAD);
+  ts_gpu_decode_advance(a, &q, TS_GPU_DECODE_SLOTS);
   ts_gpu_decode_part_of(a, l.carry[0]);
   read_part(a, &done);
   TsTileRegion *outside = ts_gpu_when(b, is_last(a, a->head));

@@ -7,7 +7,7 @@
 
 enum {
   TS_GPU_DECODE_WARPS = 4,
-  TS_GPU_DECODE_AHEAD = 2, /* slots of queries */
+  TS_GPU_DECODE_SLOTS = 2, /* slots of queries */
   TS_GPU_DECODE_UNREAD = 3 /* sums of chunks or parts that may be unread */
 };
 

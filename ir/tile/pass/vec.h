@@ -109,9 +109,9 @@ typedef struct TsVec {
   int nstmt;
   VecRoot *root;
   int nroot, npass;
-  bool paced;      /* rows by themselves, cheap and past the caches (ir/tile/pass/vec_ahead.c) */
-  int ahead;       /* the pass that asks for the next round's rows */
-  int ahead_shift; /* it asks for one of 2^shift lines */
+  bool paced; /* rows by themselves, cheap and past the caches (ir/tile/pass/vec_prefetch.c) */
+  int prefetch_pass;  /* the pass that asks for the next round's rows */
+  int prefetch_shift; /* it asks for one of 2^shift lines */
   bool along;      /* the only pass asks for what it reads next */
   bool pipelined;  /* it is the stages of several rows */
   /* Stores past the caches: each asks whether it is aligned, all are, none goes past them. */
@@ -247,10 +247,10 @@ TsTileVal ts_tile_vec_ones(TsVec *v, TsTileVal q);
 /* log2 of a power of two. */
 TsTileVal ts_tile_vec_log2(TsVec *v, TsTileVal power);
 
-/* ---- ir/tile/pass/vec_ahead.c: one pass asks for what the next round reads */
+/* ---- ir/tile/pass/vec_prefetch.c: one pass asks for what the next round reads */
 void ts_tile_vec_pace(TsVec *v);
-void ts_tile_vec_ahead_plan(TsVec *v);
-void ts_tile_vec_ahead(TsVec *v);
+void ts_tile_vec_prefetch_plan(TsVec *v);
+void ts_tile_vec_prefetch(TsVec *v);
 
 /* ---- ir/tile/pass/vec_product.c: mma and outer */
 void ts_tile_vec_product(TsVec *v, TsTileStmt *s);

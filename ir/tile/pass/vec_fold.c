@@ -108,10 +108,10 @@ static TsTileVal guarded(TsVec *v, const VecFold *f, int part, TsTileVal x) {
 static void step_order(TsVec *v, VecFold *f, int slot, TsTileVal x) {
   TsTileVal b = ts_tile_bitcast(&v->b, x, f->bits);
   TsTileVal sign = integer(v, f->bits, low_of(f->bits), &x->type);
-  TsTileVal turned = ts_tile_op2(&v->b, TS_OP_bitwise_xor, b, sign);
+  TsTileVal flipped = ts_tile_op2(&v->b, TS_OP_bitwise_xor, b, sign);
   put_part(v, f, 0, slot, TS_OP_maximum, guarded(v, f, 0, b));
   put_part(v, f, 1, slot, TS_OP_minimum, guarded(v, f, 1, b));
-  put_part(v, f, 2, slot, TS_OP_maximum, guarded(v, f, 2, turned));
+  put_part(v, f, 2, slot, TS_OP_maximum, guarded(v, f, 2, flipped));
 }
 
 /* Signed integers in the order of the elements: -0 is +0, NaN is above all. */
@@ -122,8 +122,8 @@ static TsTileVal arg_key(TsVec *v, const VecFold *f, TsTileVal x) {
     TsTileVal shift = integer(v, f->bits, f->bits == TS_DT_i64 ? 63 : 31, &x->type);
     TsTileVal sign = ts_tile_op2(&v->b, TS_TILE_sar, k, shift);
     TsTileVal mask = integer(v, f->bits, high_of(f->bits), &x->type);
-    TsTileVal turn = ts_tile_op2(&v->b, TS_OP_bitwise_and, sign, mask);
-    k = ts_tile_op2(&v->b, TS_OP_bitwise_xor, k, turn);
+    TsTileVal flip = ts_tile_op2(&v->b, TS_OP_bitwise_and, sign, mask);
+    k = ts_tile_op2(&v->b, TS_OP_bitwise_xor, k, flip);
     TsTileVal minus = ts_tile_op2(&v->b, TS_OP_eq, k, integer(v, f->bits, -1, &x->type));
     k = ts_tile_op3(&v->b, TS_OP_where, minus, integer(v, f->bits, 0, &x->type), k);
   }

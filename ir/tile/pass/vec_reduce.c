@@ -84,7 +84,7 @@ static void step(TsVec *v, Run *r, TsTileVal base, int64_t plus, int slot, int64
   int mark = ts_tile_vec_mark(v);
   if (live <= 0) return;
   ts_tile_vec_at(v, base, plus, live < r->p->lanes ? (int)live : r->p->lanes, r->edge);
-  ts_tile_vec_ahead(v);
+  ts_tile_vec_prefetch(v);
   for (int i = 0; i < r->nfold; i++)
     x[i] = ts_tile_vec_eval(v, r->fold[i].root->value, &r->fold[i].root->map);
   ts_tile_vec_stores(v, r->p);

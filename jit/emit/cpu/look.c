@@ -193,7 +193,7 @@ static V four_of(TsEmit *e, V row, int side) {
 }
 
 /* out[i]: number i of each lane's row. */
-static void turned(TsEmit *e, V rows, V index, int n, V out[ROW]) {
+static void transposed(TsEmit *e, V rows, V index, int n, V out[ROW]) {
   static const int low[] = {0, 8, 1, 9, 4, 12, 5, 13}, high[] = {2, 10, 3, 11, 6, 14, 7, 15};
   static const int first[] = {0, 1, 8, 9, 4, 5, 12, 13}, last[] = {2, 3, 10, 11, 6, 7, 14, 15};
   V of[ROW], r[4];
@@ -220,7 +220,7 @@ static void row_group(TsEmit *e, const TsTileStmt *const *of, int n) {
     for (int at = 0; at < lanes; at += ROW) {
       int some = lanes - at < ROW ? lanes - at : ROW;
       for (int i = 0; i < ROW; i++) which[i] = i < some ? at + i : -1;
-      turned(e, rows, ts_emit_shuffle(e, in[r], NULL, ROW, which), n, one);
+      transposed(e, rows, ts_emit_shuffle(e, in[r], NULL, ROW, which), n, one);
       for (int i = 0; i < n; i++) {
         V part = some < ROW ? ts_emit_span(e, one[i], 0, some) : one[i];
         out[i][r] = at ? ts_emit_join(e, out[i][r], part) : part;

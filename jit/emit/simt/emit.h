@@ -75,8 +75,8 @@ typedef struct TsGpuEmit {
   LLVMValueRef env;           /* what the emulator gives */
   LLVMValueRef group;         /* i64, of the groups of a block */
   LLVMValueRef after;         /* i64, 0 once the phase before has written; NULL: it had ended */
-  bool follows;               /* the launch before may still run */
-  LLVMBasicBlockRef followed; /* the last block of code that waited for it */
+  bool dependent;             /* the launch before may still run */
+  LLVMBasicBlockRef awaited_in; /* the last block of code that waited for it */
   bool awaited;               /* in code that every thread comes to */
   int depth;                  /* of the region that is emitted, in others */
   LLVMValueRef held;          /* stands for the bytes of a group until they are known */
@@ -89,7 +89,7 @@ typedef struct TsGpuEmit {
   int64_t shared_used, shared_most; /* bytes of a group */
   struct { /* of reductions of rows (jit/emit/simt/row.c): places, -1 or 0 bytes: none yet */
     int64_t stage, stage_bytes, acc[2], acc_bytes[2], leaf, warps[2], walk[2];
-    int turn;
+    int buffer;
     const TsTileStmt *max;     /* of a row that is walked, exponentials being taken below it */
     LLVMValueRef near;         /* whether all of the row is near to it */
     const TsTileStmt *now;     /* max, where code is for rows of which that holds */

@@ -239,8 +239,8 @@ static V pair_up(const Walk *w, int64_t room, int64_t leaves) {
 static V sum(Walk *w) {
   TsGpuEmit *g = w->g;
   int64_t n = g->phase->walk, leaves = (n + TS_RED_LEAF - 1) / TS_RED_LEAF;
-  int turn = g->rows.turn++ % 2;
-  if (g->rows.walk[turn] < 0) g->rows.walk[turn] = ts_gpu_shared_take(g, TS_GPU_ELEMS * 8);
+  int buffer = g->rows.buffer++ % 2;
+  if (g->rows.walk[buffer] < 0) g->rows.walk[buffer] = ts_gpu_shared_take(g, TS_GPU_ELEMS * 8);
   V acc[2 * MOST];
   w->n = vector_of(w->f.d), w->by = WARP * w->n;
   w->begin = begin_sum, w->step = step_sum;
@@ -254,11 +254,11 @@ static V sum(Walk *w) {
   V y = ts_gpu_halve_warp(g, &w->f, acc, w->n, w->n);
   LLVMBasicBlockRef after =
       ts_gpu_if(g, LLVMBuildICmp(g->e->b, LLVMIntEQ, g->lane, i32(g, 0), ""));
-  LLVMBuildStore(g->e->b, y, ts_gpu_shared_at(g, g->rows.walk[turn], w->f.type, l.i));
+  LLVMBuildStore(g->e->b, y, ts_gpu_shared_at(g, g->rows.walk[buffer], w->f.type, l.i));
   ts_gpu_if_end(g, after);
   ts_gpu_loop_end(g, &l);
   ts_gpu_sync(g);
-  return pair_up(w, g->rows.walk[turn], leaves);
+  return pair_up(w, g->rows.walk[buffer], leaves);
 }
 
 /* ---- the largest and the smallest */

@@ -264,7 +264,7 @@ static void fill(TsFftReal *k) {
                    .load_complex = load_complex,
                    .store_real = store_real,
                    .store_complex = store_complex,
-                   .turn = turn,
+                   .transpose = transpose,
                    .mul_rows = mul_rows,
                    .mul_line = mul_line,
                    .filter_rows = filter_rows,

@@ -27,14 +27,14 @@ static void load_one(const TsFftPort *p, int64_t i, real *row) {
 }
 
 /* count adjacent reals of every lane, transposed to rows; flip exchanges rows 2i, 2i+1. */
-static void load_turned(const TsFftPort *p, int64_t first, int64_t by, int64_t count, real *dst,
-                        int64_t pitch, int flip) {
+static void load_transposed(const TsFftPort *p, int64_t first, int64_t by, int64_t count,
+                            real *dst, int64_t pitch, int flip) {
   int64_t k = 0;
   for (; k + W <= count; k += W)
     for (int g = 0; g < LANES; g += W) {
       vec v[W];
       UNROLL for (int i = 0; i < W; i++) v[i] = get(source(p, g + i, first + k * by));
-      turn_vecs(v);
+      transpose_vecs(v);
       UNROLL for (int i = 0; i < W; i++) put(dst + (k + (i ^ flip)) * pitch + g, v[i]);
     }
   for (; k < count; k++) load_one(p, first + k * by, dst + (k ^ flip) * pitch);
@@ -44,7 +44,7 @@ static void load_rows(const TsFftPort *p, int64_t first, int64_t by, int64_t cou
                       int64_t pitch, int flip) {
   int64_t n = present(p, first, by, count);
   if (p->lanes == LANES && p->step * by == (int)sizeof(real)) {
-    load_turned(p, first, by, n, dst, pitch, flip);
+    load_transposed(p, first, by, n, dst, pitch, flip);
   } else {
     for (int64_t k = 0; k < n; k++) {
       real *row = dst + (k ^ flip) * pitch;
@@ -107,8 +107,8 @@ static void load_complex(const TsFftPort *p, int64_t first, int64_t by, int64_t 
   }
 }
 
-static void store_turned(const TsFftPort *p, int64_t first, int64_t by, int64_t count,
-                         const real *src, int64_t pitch, int flip, real f) {
+static void store_transposed(const TsFftPort *p, int64_t first, int64_t by, int64_t count,
+                             const real *src, int64_t pitch, int flip, real f) {
   vec factor = all(f);
   int64_t k = 0;
   for (; k + W <= count; k += W)
@@ -116,7 +116,7 @@ static void store_turned(const TsFftPort *p, int64_t first, int64_t by, int64_t 
       vec v[W];
       UNROLL for (int i = 0; i < W; i++) v[i] =
           get(src + (k + (i ^ flip)) * pitch + g) * factor;
-      turn_vecs(v);
+      transpose_vecs(v);
       UNROLL for (int i = 0; i < W; i++) put(target(p, g + i, first + k * by), v[i]);
     }
   for (; k < count; k++)
@@ -127,7 +127,7 @@ static void store_turned(const TsFftPort *p, int64_t first, int64_t by, int64_t 
 static void store_rows(const TsFftPort *p, int64_t first, int64_t by, int64_t count,
                        const real *src, int64_t pitch, int flip, real f) {
   if (p->lanes == LANES && p->step * by == (int)sizeof(real)) {
-    store_turned(p, first, by, count, src, pitch, flip, f);
+    store_transposed(p, first, by, count, src, pitch, flip, f);
     return;
   }
   for (int64_t k = 0; k < count; k++) {
@@ -172,7 +172,7 @@ static void store_complex(const TsFftPort *p, int64_t first, int64_t by, int64_t
   }
 }
 
-static void turn(const void *xp, void *yp) {
+static void transpose(const void *xp, void *yp) {
   const real *x = xp;
   real *y = yp;
   for (int part = 0; part < ROW; part += LANES)
@@ -180,7 +180,7 @@ static void turn(const void *xp, void *yp) {
       for (int j = 0; j < LANES; j += W) {
         vec v[W];
         UNROLL for (int k = 0; k < W; k++) v[k] = get(x + (i + k) * ROW + part + j);
-        turn_vecs(v);
+        transpose_vecs(v);
         UNROLL for (int k = 0; k < W; k++) put(y + (j + k) * ROW + part + i, v[k]);
       }
 }

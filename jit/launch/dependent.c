@@ -1,5 +1,5 @@
-/* See jit/launch/ahead.h. */
-#include "jit/launch/ahead.h"
+/* See jit/launch/dependent.h. */
+#include "jit/launch/dependent.h"
 
 enum { MOST = 16 /* pieces that a launch writes */ };
 
@@ -16,16 +16,16 @@ static Last last[TS_MAX_DEVICES];
 
 static Last *of(const TsDevice *d) { return &last[d->index]; }
 
-void ts_ahead_begin(TsDevice *d, const TsAccesses *a) {
+void ts_dependent_begin(TsDevice *d, const TsAccesses *a) {
   Last *l = of(d);
   bool known = l->known && l->queued == d->queued && a->n > 0;
-  d->ahead = known && !ts_access_meet(&(TsAccesses){l->wrote, l->n}, a);
+  d->dependent = known && !ts_access_meet(&(TsAccesses){l->wrote, l->n}, a);
   l->queued = d->queued, l->skipped = d->skipped;
 }
 
-void ts_ahead_end(TsDevice *d, const TsAccesses *a, bool failed) {
+void ts_dependent_end(TsDevice *d, const TsAccesses *a, bool failed) {
   Last *l = of(d);
-  d->ahead = false;
+  d->dependent = false;
   l->n = 0;
   l->known = !failed && a->n > 0 && l->queued != d->queued && l->skipped == d->skipped;
   l->queued = d->queued;

@@ -1,4 +1,4 @@
-/* The explicit form of a matrix product for warps that copy and multiply: ir/tile/gpu/mma.h.
+/* The explicit form of a matrix product for warps that copy and multiply: ir/tile/gpu/warp_product.h.
  *
  * A block has one role. Stages of A and B are on their way to shared memory (cp.async) while
  * the one that came longest ago is multiplied, in steps of the unit. Operands are read one step
@@ -13,7 +13,7 @@
  * costs no memory.
  *
  * The order of sums is k ascending, in steps of the instruction; no tile changes it. */
-#include "ir/tile/gpu/mma.h"
+#include "ir/tile/gpu/warp_product.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ typedef TsTileVal V;
 
 /* Where copies are: which of the block's tiles, its corner, along k, the slot to fill. With
  * groups, where the group's matrix of B begins, or where it ends along k. */
-enum { C_turn, C_m, C_n, C_k, C_slot, C_more };
+enum { C_nth, C_m, C_n, C_k, C_slot, C_more };
 
 /* What a tile carries to the next: the slot that is multiplied, the cursor, and of the unit
  * operands of the next step; by their numbers behind the sums. */
@@ -45,8 +45,8 @@ typedef struct Product {
   V row, end;            /* of this tile in C */
   V length;              /* along k, of this tile */
   V sa, sb;
-  TsGpuFollowing rows_of;
-  V param[TS_GPU_FOLLOW_PARAMS];
+  TsGpuEpiloguePiece rows_of;
+  V param[TS_GPU_EPILOGUE_PARAMS];
 } Product;
 
 /* ---- short forms */
@@ -65,8 +65,8 @@ static V matrix(Product *p, const char *name, TsDtype d, int64_t rows, int64_t c
   return ts_tile_param(p->b.k, name, &t, written);
 }
 
-static V operand(Product *p, const char *name, bool turned, int64_t rows, int64_t cols) {
-  return matrix(p, name, p->x.in, turned ? cols : rows, turned ? rows : cols, false);
+static V operand(Product *p, const char *name, bool transposed, int64_t rows, int64_t cols) {
+  return matrix(p, name, p->x.in, transposed ? cols : rows, transposed ? rows : cols, false);
 }
 
 /* size: M, N, K; of all places, and rows of all matrices. */
@@ -75,7 +75,7 @@ static void ragged_params(Product *p, const int64_t *size, int64_t all, int64_t 
   int64_t m = size[0], n = size[1], k = size[2];
   bool depth = x->ragged == TS_GPU_RAGGED_depth;
   TsTileType places = ts_tile_vector(TS_DT_i64, all);
-  p->bm = matrix(p, "b", x->in, depth ? k : rows, !depth && x->turned_b ? k : n, false);
+  p->bm = matrix(p, "b", x->in, depth ? k : rows, !depth && x->transposed_b ? k : n, false);
   p->places = ts_tile_param(p->b.k, "places", &places, false);
   p->c = matrix(p, "c", x->out, depth ? rows : m, n, true);
 }
@@ -87,15 +87,15 @@ static void params(Product *p) {
   int64_t all = x->ragged ? ts_tile_size(k, "I") : 0;
   int64_t rows = x->ragged ? ts_tile_size(k, "R") : 0;
   ts_tile_size(k, "P");
-  p->a = operand(p, "a", x->turned_a, m, kk);
+  p->a = operand(p, "a", x->transposed_a, m, kk);
   if (x->ragged) {
     ragged_params(p, (int64_t[]){m, n, kk}, all, rows);
     return;
   }
-  p->bm = operand(p, "b", x->turned_b, kk, n);
-  if (x->follow) {
+  p->bm = operand(p, "b", x->transposed_b, kk, n);
+  if (x->epilogue) {
     p->param[0] = p->a, p->param[1] = p->bm;
-    ts_gpu_follow_params(x->follow, k, m, n, p->param);
+    ts_gpu_epilogue_params(x->epilogue, k, m, n, p->param);
     return;
   }
   TsTileType line = ts_tile_vector(x->out, n);
@@ -108,7 +108,7 @@ static void params(Product *p) {
 static void find_items(Product *p) {
   bool depth = p->x.ragged == TS_GPU_RAGGED_depth;
   p->items = ts_gpu_items(&p->b, ts_gpu_size(&p->b, 3, "i"));
-  p->wide = depth ? p->m : p->x.turned_b ? p->n : p->k;
+  p->wide = depth ? p->m : p->x.transposed_b ? p->n : p->k;
   V count = place(p, TS_GPU_PLACE_count, number(p, 0));
   p->tm = ts_gpu_named(depth ? op2(p, TS_OP_mul, p->tm, count) : count, "tm");
   p->total = ts_gpu_named(op2(p, TS_OP_mul, p->tm, p->tn), "total");
@@ -180,8 +180,8 @@ static Corner corner(Product *p, V t) {
   return c;
 }
 
-static V tile_of(Product *p, V turn) {
-  return op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, turn, p->p));
+static V tile_of(Product *p, V nth) {
+  return op2(p, TS_OP_add, p->round, op2(p, TS_OP_mul, nth, p->p));
 }
 
 static void yield(Product *p, int n, const V *v) {
@@ -200,19 +200,19 @@ static TsTileStmt *either(Product *p, V condition, int n) {
 
 /* Moves copies to the corner of the block's tile number turn, outside of the result if there is
  * none. */
-static void corner_of_turn(Product *p, V turn, V *c) {
+static void corner_of_nth(Product *p, V nth, V *c) {
   TsTileRegion *before = p->b.at;
   int n = p->x.ragged ? 4 : 2;
-  TsTileStmt *s = either(p, op2(p, TS_OP_lt, turn, p->rounds), n);
+  TsTileStmt *s = either(p, op2(p, TS_OP_lt, nth, p->rounds), n);
   if (!s) return;
-  Corner at = corner(p, tile_of(p, turn));
+  Corner at = corner(p, tile_of(p, nth));
   if (n > 2 && !at.k) at.k = number(p, 0);
   yield(p, n, (V[]){at.m, at.n, at.k, at.more});
   p->b.at = s->region[1];
   V none = n > 2 ? number(p, 0) : NULL, rows = n > 2 ? ts_gpu_size(&p->b, 4, "r") : NULL;
   yield(p, n, (V[]){p->m, p->n, none, rows});
   p->b.at = before;
-  c[C_turn] = turn, c[C_m] = s->out[0], c[C_n] = s->out[1];
+  c[C_nth] = nth, c[C_m] = s->out[0], c[C_n] = s->out[1];
   c[C_k] = n > 2 ? s->out[2] : number(p, 0);
   if (n > 2) c[C_more] = s->out[3];
 }
@@ -234,8 +234,8 @@ static void copy_part(Product *p, V to, V from, bool along_k, V at, const V *c, 
 
 static void copy_parts(Product *p, const V *c, int part, int parts) {
   const TsGpuWarpProduct *x = &p->x;
-  copy_part(p, p->sa, p->a, !x->turned_a, c[C_m], c, x->rows, part, parts);
-  copy_part(p, p->sb, p->bm, x->turned_b, c[C_n], c, x->cols, part, parts);
+  copy_part(p, p->sa, p->a, !x->transposed_a, c[C_m], c, x->rows, part, parts);
+  copy_part(p, p->sb, p->bm, x->transposed_b, c[C_n], c, x->cols, part, parts);
 }
 
 static V next_slot(Product *p, V slot) {
@@ -252,10 +252,10 @@ static void advance(Product *p, V *c) {
   int n = p->cursor - 1; /* all but the slot */
   TsTileStmt *s = either(p, op2(p, TS_OP_lt, k, end), n);
   if (!s) return;
-  yield(p, n, (V[]){c[C_turn], c[C_m], c[C_n], k, c[C_more]});
+  yield(p, n, (V[]){c[C_nth], c[C_m], c[C_n], k, c[C_more]});
   p->b.at = s->region[1];
-  corner_of_turn(p, by(p, TS_OP_add, c[C_turn], 1), next);
-  yield(p, n, (V[]){next[C_turn], next[C_m], next[C_n], next[C_k], next[C_more]});
+  corner_of_nth(p, by(p, TS_OP_add, c[C_nth], 1), next);
+  yield(p, n, (V[]){next[C_nth], next[C_m], next[C_n], next[C_k], next[C_more]});
   p->b.at = before;
   for (int i = 0; i < 4; i++) c[i] = s->out[i];
   if (n > 4) c[C_more] = s->out[4];
@@ -264,7 +264,7 @@ static void advance(Product *p, V *c) {
 
 /* All stages but one are under way before the first product. */
 static void first_copies(Product *p, V *c) {
-  corner_of_turn(p, number(p, 0), c);
+  corner_of_nth(p, number(p, 0), c);
   c[C_slot] = number(p, 0);
   for (int i = 0; i + 1 < p->x.stages; i++) {
     copy_parts(p, c, 0, 1);
@@ -290,17 +290,17 @@ static V fragment(Product *p, V memory, const V *at, int64_t rows, int64_t cols,
 
 /* depth steps of k of a stage, from `k` on. */
 static V of_a(Product *p, V slot, int64_t k, int64_t depth) {
-  static const int64_t turned[2] = {2, 1};
-  bool t = p->x.turned_a;
+  static const int64_t transposed[2] = {2, 1};
+  bool t = p->x.transposed_a;
   V at[3] = {slot, number(p, t ? k : 0), number(p, t ? 0 : k)};
-  return fragment(p, p->sa, at, p->x.rows, depth, t ? turned : NULL);
+  return fragment(p, p->sa, at, p->x.rows, depth, t ? transposed : NULL);
 }
 
 static V of_b(Product *p, V slot, int64_t k, int64_t depth) {
-  static const int64_t turned[2] = {2, 1};
-  bool t = p->x.turned_b;
+  static const int64_t transposed[2] = {2, 1};
+  bool t = p->x.transposed_b;
   V at[3] = {slot, number(p, t ? 0 : k), number(p, t ? k : 0)};
-  return fragment(p, p->sb, at, depth, p->x.cols, t ? turned : NULL);
+  return fragment(p, p->sb, at, depth, p->x.cols, t ? transposed : NULL);
 }
 
 static V multiply(Product *p, V a, V b, V acc) {
@@ -372,11 +372,11 @@ static V stages_of_tile(Product *p, V *carry) {
 static V rest_step(Product *p, V slot, V i, V acc) {
   const TsGpuWarpProduct *x = &p->x;
   V zero = number(p, 0);
-  int64_t wide_a = x->turned_a ? 2 : 1, wide_b = x->turned_b ? 1 : 2;
-  V a = fragment(p, p->sa, x->turned_a ? (V[]){slot, i, zero} : (V[]){slot, zero, i}, x->rows,
-                 0, &wide_a);
-  V b = fragment(p, p->sb, x->turned_b ? (V[]){slot, zero, i} : (V[]){slot, i, zero}, x->cols,
-                 0, &wide_b);
+  int64_t wide_a = x->transposed_a ? 2 : 1, wide_b = x->transposed_b ? 1 : 2;
+  V a = fragment(p, p->sa, x->transposed_a ? (V[]){slot, i, zero} : (V[]){slot, zero, i},
+                 x->rows, 0, &wide_a);
+  V b = fragment(p, p->sb, x->transposed_b ? (V[]){slot, zero, i} : (V[]){slot, i, zero},
+                 x->cols, 0, &wide_b);
   return acc ? ts_tile_emit1(&p->b, TS_TILE_outer, 3, (V[]){a, b, acc}, NULL, &acc->type)
              : NULL;
 }
@@ -415,7 +415,7 @@ static V widened(Product *p, V x, const TsTileType *t) {
 }
 
 /* Pointwise rows on some columns of the sums, which begin at column n of the result. */
-static V follow(Product *p, V x, V n) {
+static V named_rows(Product *p, V x, V n) {
   TsTileType t = x->type, line = ts_tile_vector(p->x.out, t.dim[1]);
   TsTileAccess edge = {.edge = true};
   line.space = TS_SPACE_fragment;
@@ -444,22 +444,22 @@ static void store(Product *p, V to, V n, V y) {
 }
 
 /* Rows of a block form. */
-static void follow_rows(Product *p, V x, V n) {
-  const TsGpuFollow *f = p->x.follow;
-  ts_gpu_follow_begin(&p->rows_of, p->m0, n, NULL);
+static void block_rows(Product *p, V x, V n) {
+  const TsGpuEpilogue *f = p->x.epilogue;
+  ts_gpu_epilogue_begin(&p->rows_of, p->m0, n, NULL);
   p->rows_of.made[f->mma->out[0]->id] = x;
   for (int i = 0; i < f->nout; i++)
-    store(p, p->param[f->to[i]->index], n, ts_gpu_follow(&p->rows_of, f->out[i]));
+    store(p, p->param[f->to[i]->index], n, ts_gpu_epilogue(&p->rows_of, f->out[i]));
 }
 
 static void epilogue(Product *p, V acc) {
   for (int64_t at = 0; acc && at < p->x.cols; at += p->piece) {
     V n = at ? by(p, TS_OP_add, p->n0, at) : p->n0;
     V x = p->piece < p->x.cols ? ts_gpu_span(&p->b, acc, at, p->piece) : acc;
-    if (p->x.follow)
-      follow_rows(p, x, n);
+    if (p->x.epilogue)
+      block_rows(p, x, n);
     else
-      store(p, p->c, n, follow(p, x, n));
+      store(p, p->c, n, named_rows(p, x, n));
   }
 }
 
@@ -506,7 +506,7 @@ static bool good_types(const TsGpuWarpProduct *x) {
   switch (x->unit) {
   case TS_GPU_UNIT_mma:
     if (x->in == TS_DT_i8)
-      return !x->turned_a && x->turned_b && x->out == TS_DT_i32 && !x->follow;
+      return !x->transposed_a && x->transposed_b && x->out == TS_DT_i32 && !x->epilogue;
     return half && out;
   case TS_GPU_UNIT_tf32: return x->in == TS_DT_f32 && x->out == x->in;
   default: return half ? out : (x->in == TS_DT_f32 || x->in == TS_DT_f64) && x->out == x->in;
@@ -514,9 +514,9 @@ static bool good_types(const TsGpuWarpProduct *x) {
 }
 
 static bool ragged_fits(const TsGpuWarpProduct *x, bool fma) {
-  bool plain = !x->follow && !x->bias && !x->residual && !x->activation;
-  if (x->ragged == TS_GPU_RAGGED_rows) return plain && !x->turned_a;
-  return plain && fma && x->turned_a && !x->turned_b;
+  bool plain = !x->epilogue && !x->bias && !x->residual && !x->activation;
+  if (x->ragged == TS_GPU_RAGGED_rows) return plain && !x->transposed_a;
+  return plain && fma && x->transposed_a && !x->transposed_b;
 }
 
 static int legal(const TsGpuWarpProduct *x, TsError *err) {
@@ -528,8 +528,8 @@ static int legal(const TsGpuWarpProduct *x, TsError *err) {
   if (!fma)
     fits = fits && x->rows % 16 == 0 && x->warps % high == 0 && across <= 8 &&
            x->cols % (16 * across) == 0 && x->rows % high == 0 &&
-           (!x->turned_a || x->rows * bytes % PATTERN == 0) &&
-           (x->turned_b || x->cols * bytes % PATTERN == 0);
+           (!x->transposed_a || x->rows * bytes % PATTERN == 0) &&
+           (x->transposed_b || x->cols * bytes % PATTERN == 0);
   if (x->ragged) fits = fits && ragged_fits(x, fma);
   fits = fits && (x->bytes == 16 || x->bytes == 8 || x->bytes == 4);
   return fits ? 0 : refuse(x, err);
@@ -555,24 +555,25 @@ static void body(Product *p) {
   if (x->ragged) find_items(p);
   V left = op2(p, TS_OP_sub, p->total, grid.i), up = by(p, TS_OP_sub, p->p, 1);
   p->rounds = ts_gpu_named(op2(p, TS_OP_floordiv, op2(p, TS_OP_add, left, up), p->p), "rounds");
-  p->sa = stages(p, "sa", x->rows, !x->turned_a);
-  p->sb = stages(p, "sb", x->cols, x->turned_b);
+  p->sa = stages(p, "sa", x->rows, !x->transposed_a);
+  p->sb = stages(p, "sb", x->cols, x->transposed_b);
   role(p);
   ts_tile_for_end(&p->b, &grid, NULL, NULL);
 }
 
 static void begin_rows(Product *p) {
-  V *made = calloc(p->x.follow->block->nvalue + 1, sizeof *made);
-  p->rows_of = (TsGpuFollowing){.f = p->x.follow,
-                                .b = &p->b,
-                                .param = p->param,
-                                .rows = p->x.rows,
-                                .width = p->piece,
-                                .made = made};
+  V *made = calloc(p->x.epilogue->block->nvalue + 1, sizeof *made);
+  p->rows_of = (TsGpuEpiloguePiece){.f = p->x.epilogue,
+                                    .b = &p->b,
+                                    .param = p->param,
+                                    .rows = p->x.rows,
+                                    .width = p->piece,
+                                    .made = made};
   if (!made) p->b.k->failed = true;
 }
 
-TsTile *ts_tile_gpu_mma(const TsGpuWarpProduct *x, const TsTarget *target, TsError *err) {
+TsTile *ts_tile_gpu_warp_product(const TsGpuWarpProduct *x, const TsTarget *target,
+                                 TsError *err) {
   if (legal(x, err)) return NULL;
   TsTile *k = ts_tile_new("matmul");
   if (!k) return ts_error_memory(err), NULL;
@@ -581,7 +582,7 @@ TsTile *ts_tile_gpu_mma(const TsGpuWarpProduct *x, const TsTarget *target, TsErr
   p.b = ts_tile_build(k);
   params(&p);
   head(&p, target);
-  if (x->follow) begin_rows(&p);
+  if (x->epilogue) begin_rows(&p);
   if (!k->failed) body(&p);
   free(p.rows_of.made);
   if (!k->failed) return k;

@@ -1,6 +1,6 @@
 /* Which tile, how many warps and stages: the numbers of a product for warps. */
 #include "ir/tile/gpu/build.h"
-#include "ir/tile/gpu/mma.h"
+#include "ir/tile/gpu/warp_product.h"
 
 enum { KEPT = 1024 /* bytes of a multiprocessor's shared memory that each block costs */ };
 
@@ -28,7 +28,8 @@ static int stage_bytes(const TsGpuWarpProduct *p) {
  * waits for memory, and more of its operands are under way then. */
 static int stages_that_fit(const TsGpuWarpProduct *p, const TsGpuMachine *gpu, int beside,
                            bool alone) {
-  int n = (int)((gpu->target->shared_bytes / beside - KEPT) / stage_bytes(p)), most = alone ? 8 : 4;
+  int n = (int)((gpu->target->shared_bytes / beside - KEPT) / stage_bytes(p)),
+      most = alone ? 8 : 4;
   return n < 2 ? 2 : n > most ? most : n;
 }
 
@@ -38,15 +39,15 @@ static const Tile *of_size(int rows, int cols) {
   return NULL;
 }
 
-static TsGpuWarpProduct of_unit(TsDtype in, TsDtype out, TsGpuWarpUnit unit, bool turned_a,
-                                bool turned_b) {
+static TsGpuWarpProduct of_unit(TsDtype in, TsDtype out, TsGpuWarpUnit unit, bool transposed_a,
+                                bool transposed_b) {
   bool fma = unit == TS_GPU_UNIT_fma;
   int row = fma ? TS_GPU_PATTERN / 2 : TS_GPU_PATTERN;
   return (TsGpuWarpProduct){.in = in,
                             .out = out,
                             .unit = unit,
-                            .turned_a = turned_a,
-                            .turned_b = turned_b,
+                            .transposed_a = transposed_a,
+                            .transposed_b = transposed_b,
                             .depth = row / ts_dtypes[in].nbytes,
                             .group = fma ? 4 : 8,
                             .bytes = 16};
@@ -60,9 +61,10 @@ static void chains(TsGpuWarpProduct *p, int rows, int cols, const TsGpuMachine *
   p->stages = stages_that_fit(p, gpu, 1, false);
 }
 
-TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit, bool turned_a,
-                                     bool turned_b, int rows, int cols, const TsGpuMachine *gpu) {
-  TsGpuWarpProduct p = of_unit(in, out, unit, turned_a, turned_b);
+TsGpuWarpProduct ts_gpu_warp_product(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
+                                     bool transposed_a, bool transposed_b, int rows, int cols,
+                                     const TsGpuMachine *gpu) {
+  TsGpuWarpProduct p = of_unit(in, out, unit, transposed_a, transposed_b);
   const Tile *t = of_size(rows, cols);
   if (unit == TS_GPU_UNIT_fma) return chains(&p, rows, cols, gpu), p;
   p.rows = rows, p.cols = cols;
@@ -90,17 +92,17 @@ static double time_of(const Tile *t, const TsGpuWarpProduct *p, int64_t m, int64
 }
 
 TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit unit,
-                                         bool turned_a, bool turned_b, int64_t m, int64_t n,
-                                         const TsGpuMachine *gpu) {
-  TsGpuWarpProduct best = of_unit(in, out, unit, turned_a, turned_b);
+                                         bool transposed_a, bool transposed_b, int64_t m,
+                                         int64_t n, const TsGpuMachine *gpu) {
+  TsGpuWarpProduct best = of_unit(in, out, unit, transposed_a, transposed_b);
   double least = 0;
   if (unit == TS_GPU_UNIT_fma) return chains(&best, 0, 0, gpu), best;
   for (int i = 0; i < NTILE; i++) {
-    TsGpuWarpProduct p = ts_gpu_warp_product(in, out, unit, turned_a, turned_b, tile[i].rows,
-                                             tile[i].cols, gpu);
+    TsGpuWarpProduct p = ts_gpu_warp_product(in, out, unit, transposed_a, transposed_b,
+                                             tile[i].rows, tile[i].cols, gpu);
     int row = p.rows * ts_dtypes[in].nbytes; /* of A, if it is turned: whole patterns */
     if (p.stages * (int64_t)stage_bytes(&p) > gpu->target->shared_bytes) continue;
-    if (turned_a && row % TS_GPU_PATTERN) continue;
+    if (transposed_a && row % TS_GPU_PATTERN) continue;
     double time = time_of(&tile[i], &p, m, n, gpu);
     if (least && time >= least) continue;
     best = p, least = time;

@@ -1,5 +1,5 @@
-/* See ir/sched/follow.h. */
-#include "ir/sched/follow.h"
+/* See ir/sched/epilogue.h. */
+#include "ir/sched/epilogue.h"
 
 #include <string.h>
 
@@ -20,7 +20,7 @@ static int64_t last(const TsMeta *m) { return m->dim[m->ndim - 1]; }
 /* Products of 8 bits have a kernel with roles alone. */
 static bool has_eight(const TsTarget *t) { return ts_target_has(t, TS_UNIT_roles); }
 
-bool ts_sched_leads(const TsTarget *target, const TsNode *n) {
+bool ts_sched_epilogue_begins(const TsTarget *target, const TsNode *n) {
   if (!ts_target_gpu(target) || n->op != TS_OP_matmul || n->nin < 2) return false;
   const TsMeta *a = &n->in[0]->meta, *b = &n->in[1]->meta, *y = &n->out[0].meta;
   bool eight = ts_dtypes[a->dtype].nbytes == 1 && ts_dtype_is((TsDtype)a->dtype, TS_KIND_F);
@@ -74,7 +74,7 @@ static int tensors_read(const TsGroup *g) {
   return n;
 }
 
-bool ts_sched_follows(const TsGroup *g, const TsNode *n) {
+bool ts_sched_epilogue_takes(const TsGroup *g, const TsNode *n) {
   const TsNode *p = product_of(g);
   if (!p || g->nnode > MOST_OWN || n->nout != 1 || n->op >= TS_OP_COUNT) return false;
   const TsMeta *y = &p->out[0].meta, *m = &n->out[0].meta;

@@ -5,7 +5,7 @@
 
 #include "ir/tile/gpu/product.h"
 #include "jit/compile/llvm.h"
-#include "tests/ir/gpu_follow.h"
+#include "tests/ir/gpu_epilogue.h"
 #include "tests/jit/gpu_ptxas.h"
 
 static int failed;
@@ -38,7 +38,7 @@ static TsTile *kernel(const Case *c) {
   p.limit = c->limit;
   if (is_tf32(c)) p.in = TS_DT_f32, p.depth /= 2, p.tf32 = true;
   p.batch = c->how == BATCH;
-  if (p.batch) p.a = p.b = (TsGpuLies){4096, {64, 1 << 20}};
+  if (p.batch) p.a = p.b = (TsGpuOperandLayout){4096, {64, 1 << 20}};
   if (c->how == LATE) ts_gpu_product_settle(&p, 4096);
   TsTile *k = ts_tile_gpu_product(&p, &err);
   if (!k || ts_tile_check(k, NULL, &err)) failed++, printf("%s\n", err.message);
@@ -53,12 +53,12 @@ static void say(const void *of, const char *what) {
 
 static void one(const Case *c, bool ptxas) {
   TsError err = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText ptx = {0};
   TsTile *k = kernel(c);
   if (!k) return;
   clock_t begun = clock();
-  if (ts_gpu_mma_text(k, false, &info, &ptx, &err))
+  if (ts_gpu_roles_text(k, false, &info, &ptx, &err))
     failed++, say(c, err.message);
   else if (info.shared > 232448 || info.threads != k->threads || info.nmap < 2)
     failed++, say(c, "not the kernel that was asked for");
@@ -122,12 +122,12 @@ typedef struct Behind {
 static TsTile *kernel_behind(const Behind *c) {
   static const int64_t size[3] = {512, 512, 512};
   TsError err = {0};
-  TsGpuFollow f;
-  TsTile *block = follow_block(c->number, c->d, size, &err), *k = NULL;
-  if (block && ts_gpu_follow_find(block, &f)) {
+  TsGpuEpilogue f;
+  TsTile *block = epilogue_block(c->number, c->d, size, &err), *k = NULL;
+  if (block && ts_gpu_epilogue_find(block, &f)) {
     TsGpuProduct p = ts_gpu_product(c->d, c->d, false, true, c->rows, c->cols);
     p.cluster = c->cluster;
-    follow_rows(&p, &f, c->late);
+    epilogue_rows(&p, &f, c->late);
     k = ts_tile_gpu_product(&p, &err);
   }
   if (!k || ts_tile_check(k, NULL, &err)) failed++, printf("%s\n", err.message);
@@ -137,13 +137,13 @@ static TsTile *kernel_behind(const Behind *c) {
 
 static void one_behind(const Behind *c, bool ptxas) {
   TsError err = {0};
-  TsGpuMma info;
+  TsGpuRoles info;
   TsText ptx = {0};
   TsTile *k = kernel_behind(c);
   char line[700];
   if (!k) return;
   clock_t begun = clock();
-  bool made = !ts_gpu_mma_text(k, false, &info, &ptx, &err);
+  bool made = !ts_gpu_roles_text(k, false, &info, &ptx, &err);
   double msec = (double)(clock() - begun) * 1e3 / CLOCKS_PER_SEC;
   if (!made || info.shared > 232448)
     failed++, printf("rows %d: %s\n", c->number, made ? "too much memory" : err.message);

@@ -6,8 +6,8 @@
  * is some, then the tensor maps by value (128 bytes
  * each), then the symbolic sizes as i64. Its grid is the rounds of the parallel loop times the
  * blocks of a cluster. */
-#ifndef TS_JIT_GPU_MMA_H
-#define TS_JIT_GPU_MMA_H
+#ifndef TS_JIT_GPU_ROLES_H
+#define TS_JIT_GPU_ROLES_H
 
 #include "devices/device.h"
 #include "ir/tile/tile.h"
@@ -23,24 +23,24 @@ typedef struct TsGpuMap {
   int swizzle;    /* bytes of the pattern in shared memory, 0: none */
 } TsGpuMap;
 
-typedef struct TsGpuMma {
+typedef struct TsGpuRoles {
   char name[48];
   int threads, cluster; /* cluster: at least 1 */
   uint32_t shared;      /* bytes of dynamic shared memory */
-  bool ahead;           /* waits for the launch before only to write: TsLaunch.ahead */
+  bool dependent;       /* waits for the launch before only to write: TsLaunch.dependent */
   int64_t scratch;      /* bytes of device memory, zeros when it begins and when it ends */
   int nparam, ndim, nmap;
   TsGpuMap map[TS_GPU_MAPS];
-} TsGpuMma;
+} TsGpuRoles;
 
 /* Appends the PTX, or the LLVM IR behind the passes. Without LLVM a sentence. */
-int ts_gpu_mma_text(const TsTile *k, bool llvm, TsGpuMma *info, TsText *text, TsError *err);
+int ts_gpu_roles_text(const TsTile *k, bool llvm, TsGpuRoles *info, TsText *text, TsError *err);
 
 /* ---- jit/gpu/map.c: on a device */
 /* Queued: a kernel of this outline. arg: addresses of the parameters on the device; dim: the
  * sizes, of which the last says how many rounds the grid has; scratch: on the device, which one
  * launch at a time uses, or NULL if it needs none. */
-int ts_gpu_mma_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuMma *info,
-                      void *const *arg, void *scratch, const int64_t *dim, TsError *err);
+int ts_gpu_roles_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuRoles *info,
+                        void *const *arg, void *scratch, const int64_t *dim, TsError *err);
 
 #endif

@@ -1,11 +1,11 @@
-/* Matrix products of warps (ir/tile/gpu/mma.c) in the interpreter: layouts, tiles, edges,
+/* Matrix products of warps (ir/tile/gpu/warp_product.c) in the interpreter: layouts, tiles, edges,
  * stages, more tiles than blocks, rows behind the product. Sums against a chain of fmaf in
  * plain C, bit by bit, those of i8 against whole numbers. The text reads back. */
 #include <math.h>
 #include <string.h>
 
-#include "ir/tile/gpu/mma.h"
-#include "tests/ir/gpu_follow.h"
+#include "ir/tile/gpu/warp_product.h"
+#include "tests/ir/gpu_epilogue.h"
 #include "tests/ir/gpu_roles.h"
 
 typedef struct Case {
@@ -81,7 +81,7 @@ static TsTile *kernel(const Case *c, bool ta, bool tb) {
   if (c->stages) p.stages = c->stages;
   if (c->bytes) p.bytes = c->bytes;
   if (c->more) p.bias = p.residual = true, p.activation = TS_OP_relu;
-  TsTile *k = ts_tile_gpu_mma(&p, &target, &err);
+  TsTile *k = ts_tile_gpu_warp_product(&p, &target, &err);
   if (k && !ts_tile_check(k, &target, &err)) return k;
   failed++, printf("%s\n", err.message);
   ts_tile_free(k);
@@ -116,20 +116,20 @@ static void with_rows(int number, TsDtype d, TsGpuWarpUnit unit) {
   enum { M = 136, N = 200, K = 72 };
   static const int64_t size[3] = {M, N, K};
   TsError err = {0};
-  TsGpuFollow f;
-  TsTile *block = follow_block(number, d, size, &err), *k = NULL;
-  if (block && ts_gpu_follow_find(block, &f)) {
+  TsGpuEpilogue f;
+  TsTile *block = epilogue_block(number, d, size, &err), *k = NULL;
+  if (block && ts_gpu_epilogue_find(block, &f)) {
     bool fma = unit == TS_GPU_UNIT_fma;
     TsGpuWarpProduct p =
         ts_gpu_warp_product(d, d, unit, false, false, fma ? 128 : 64, fma ? 128 : 64, &ampere);
-    p.follow = &f;
-    k = ts_tile_gpu_mma(&p, &target, &err);
+    p.epilogue = &f;
+    k = ts_tile_gpu_warp_product(&p, &target, &err);
   }
   if (!k || ts_tile_check(k, &target, &err)) {
     failed++, printf("rows %d: %s\n", number, err.message);
     return;
   }
-  void *arg[2][TS_GPU_FOLLOW_PARAMS];
+  void *arg[2][TS_GPU_EPILOGUE_PARAMS];
   int64_t dim[4] = {M, N, K, 2};
   for (int i = 0; i < k->nparam; i++) {
     TsDtype of = (TsDtype)k->param[i]->type.dtype;

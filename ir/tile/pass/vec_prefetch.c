@@ -28,7 +28,7 @@ enum {
   PACE = 48 /* instructions that do nothing, for a line that is written */
 };
 
-static bool follows(const TsTileValue *at) {
+static bool moves_on(const TsTileValue *at) {
   const TsTileStmt *loop = at->region ? at->region->owner : NULL;
   return loop && loop->op == TS_TILE_for && at->index == 0 && ts_tile_attr(loop, "parallel")->i;
 }
@@ -50,7 +50,7 @@ static int round_axis(const TsTileStmt *s) {
   const TsTileType *memory = &s->in[0]->type;
   if (memory->space != TS_SPACE_global || memory->strided || memory->rank < 2) return -1;
   for (int i = 0; i < memory->rank - 1; i++)
-    if (follows(s->in[1 + i])) return i;
+    if (moves_on(s->in[1 + i])) return i;
   return -1;
 }
 
@@ -60,7 +60,7 @@ static bool reads_along(const TsTileStmt *s) {
   const TsTileType *memory = &s->in[0]->type;
   if (memory->space != TS_SPACE_global || memory->strided) return false;
   if (memory->rank == 2 && newest_row(s->in[1])) return true;
-  return memory->rank == 1 ? follows(s->in[1]) : round_axis(s) == memory->rank - 2;
+  return memory->rank == 1 ? moves_on(s->in[1]) : round_axis(s) == memory->rank - 2;
 }
 
 static void prefetch(TsVec *v, int n, const TsTileVal *in, bool far, int pace) {
@@ -74,7 +74,7 @@ static void prefetch(TsVec *v, int n, const TsTileVal *in, bool far, int pace) {
 
 /* element: of the chunk. The pass asks for one of 2^shift lines, those at the row's beginning. */
 static void ask(TsVec *v, const TsTileStmt *s, int axis, int64_t element, int pace) {
-  int shift = v->ahead_shift;
+  int shift = v->prefetch_shift;
   TsTileVal in[TS_TILE_RANK + 1];
   int n = s->in[0]->type.rank, last = v->at.vec;
   for (int i = 0; i <= n; i++) in[i] = ts_tile_vec_of(v, s->in[i])->now;
@@ -127,9 +127,9 @@ void ts_tile_vec_pace(TsVec *v) {
  * pass is over before a whole row can come from memory: there half of it is asked for, and the
  * processor's own prefetching, which then has begun, does the rest (rmsnorm of 16 KiB rows 31
  * instead of 26 GB/s; a softmax asks for all: 19 instead of 14). */
-void ts_tile_vec_ahead_plan(TsVec *v) {
+void ts_tile_vec_prefetch_plan(TsVec *v) {
   int most = 0;
-  v->ahead = 0;
+  v->prefetch_pass = 0;
   for (int p = 1; p < v->npass; p++) {
     int cost = 0;
     bool walks = false;
@@ -140,11 +140,11 @@ void ts_tile_vec_ahead_plan(TsVec *v) {
         cost += ts_tile_vec_cost(v->stmt[i]->op);
     if (!walks || cost < most) continue;
     most = cost;
-    v->ahead = p;
+    v->prefetch_pass = p;
   }
-  v->paced &= v->ahead > 0;
-  if (v->paced) v->ahead = v->npass - 1;
-  v->ahead_shift = most < VEC_DEAR && !v->paced;
+  v->paced &= v->prefetch_pass > 0;
+  if (v->paced) v->prefetch_pass = v->npass - 1;
+  v->prefetch_shift = most < VEC_DEAR && !v->paced;
   v->along = v->pipelined || (v->npass == 1 && computes_and_streams(v));
 }
 
@@ -179,9 +179,9 @@ static void along(TsVec *v) {
   }
 }
 
-void ts_tile_vec_ahead(TsVec *v) {
+void ts_tile_vec_prefetch(TsVec *v) {
   if (v->along && v->pass == 0 && !v->rows && !v->at.edge) along(v);
-  if (v->pass == 0 || v->pass != v->ahead || v->rows || v->at.edge) return;
+  if (v->pass == 0 || v->pass != v->prefetch_pass || v->rows || v->at.edge) return;
   int pace = v->paced ? PACE : 0; /* for all of a line's requests */
   for (int i = 0; i < v->nstmt; i++) {
     const TsTileStmt *s = v->stmt[i];
@@ -190,7 +190,7 @@ void ts_tile_vec_ahead(TsVec *v) {
     int64_t line = LINE / ts_dtypes[s->in[0]->type.dtype].nbytes;
     for (int64_t k = 0; k < v->at.lanes; k += line) {
       int64_t at = v->at.plus[v->at.vec] + k;
-      if (at / line % (1 << v->ahead_shift) || (v->paced && at % line)) continue;
+      if (at / line % (1 << v->prefetch_shift) || (v->paced && at % line)) continue;
       ask(v, s, axis, k, pace);
     }
     pace = 0;

@@ -1,7 +1,7 @@
-/* Rows behind a product, from block form to fragments: ir/tile/gpu/follow.h. A value of the
+/* Rows behind a product, from block form to fragments: ir/tile/gpu/epilogue.h. A value of the
  * block form is a tile of the round; here it is a piece of that, with the same rows of Tile IR.
  * Numbers of 16 bits that are spread over a tile are widened before instead of behind. */
-#include "ir/tile/gpu/follow.h"
+#include "ir/tile/gpu/epilogue.h"
 
 #include <string.h>
 
@@ -17,12 +17,12 @@ static bool is_half(const TsTileType *t) {
 static bool is_param(V v) { return !v->stmt && !v->region; }
 
 static bool number_of_params(const TsTile *k) {
-  return k->nin >= 2 && k->nparam <= TS_GPU_FOLLOW_PARAMS && k->nparam > k->nin &&
-         k->nparam - k->nin <= TS_GPU_FOLLOW_OUT;
+  return k->nin >= 2 && k->nparam <= TS_GPU_EPILOGUE_PARAMS && k->nparam > k->nin &&
+         k->nparam - k->nin <= TS_GPU_EPILOGUE_OUT;
 }
 
 /* Rows and columns of the result, its columns, or one number. */
-static bool good_memory(const TsGpuFollow *f, const TsTileStmt *s, int rank) {
+static bool good_memory(const TsGpuEpilogue *f, const TsTileStmt *s, int rank) {
   const TsTileType *t = &s->in[0]->type, *y = &f->block->param[f->block->nparam - 1]->type;
   V *at = s->in + 1;
   if (!is_param(s->in[0]) || t->strided || t->rank != rank || y->rank != 2) return false;
@@ -35,7 +35,7 @@ static bool good_type(const TsTileType *t) {
   return t->dtype == TS_DT_f32 || t->dtype == TS_DT_bool || is_half(t);
 }
 
-static bool good_load(const TsGpuFollow *f, const TsTileStmt *s) {
+static bool good_load(const TsGpuEpilogue *f, const TsTileStmt *s) {
   const TsTileType *t = &s->out[0]->type;
   bool number = !t->rank && t->dtype == TS_DT_f32;
   return (number || (t->rank && (t->dtype == TS_DT_f32 || is_half(t)))) &&
@@ -57,16 +57,16 @@ static bool good_rows(const TsTileStmt *s) {
   return s->out[0]->type.dtype == TS_DT_f32 || s->out[0]->type.dtype == TS_DT_bool;
 }
 
-static bool note_store(TsGpuFollow *f, const TsTileStmt *s) {
+static bool note_store(TsGpuEpilogue *f, const TsTileStmt *s) {
   V x = s->in[s->nin - 1];
-  if (f->nout == TS_GPU_FOLLOW_OUT || !good_memory(f, s, 2)) return false;
+  if (f->nout == TS_GPU_EPILOGUE_OUT || !good_memory(f, s, 2)) return false;
   if (x->type.dtype == TS_DT_bool) return false;
   f->out[f->nout] = x;
   f->to[f->nout++] = s->in[0];
   return true;
 }
 
-static bool good(TsGpuFollow *f, const TsTileStmt *s) {
+static bool good(TsGpuEpilogue *f, const TsTileStmt *s) {
   if (s->nout && !good_type(&s->out[0]->type)) return false;
   if (s->op < TS_OP_COUNT) return good_rows(s);
   switch (s->op) {
@@ -106,7 +106,7 @@ static bool is_light(const TsTileStmt *s) {
 
 /* ---- where it can be cut */
 /* Whether v needs the sums other than through `cut`. */
-static bool needs(const TsGpuFollow *f, V v, V cut) {
+static bool needs(const TsGpuEpilogue *f, V v, V cut) {
   if (v == cut || !v->stmt) return false;
   if (v->stmt == f->mma) return true;
   for (int i = 0; i < v->stmt->nin; i++)
@@ -114,7 +114,7 @@ static bool needs(const TsGpuFollow *f, V v, V cut) {
   return false;
 }
 
-static void find_cut(TsGpuFollow *f) {
+static void find_cut(TsGpuEpilogue *f) {
   for (const TsTileStmt *s = f->mma->next; s; s = s->next) {
     if (s->op != TS_TILE_cast || !is_half(&s->out[0]->type)) continue;
     if (!needs(f, s->out[0], NULL)) continue;
@@ -136,9 +136,9 @@ static const TsTileStmt *the_loop(const TsTile *k) {
   return loop;
 }
 
-bool ts_gpu_follow_find(const TsTile *block, TsGpuFollow *f) {
+bool ts_gpu_epilogue_find(const TsTile *block, TsGpuEpilogue *f) {
   const TsTileStmt *loop = the_loop(block), *s;
-  *f = (TsGpuFollow){.block = block};
+  *f = (TsGpuEpilogue){.block = block};
   if (!loop || !number_of_params(block)) return false;
   for (s = loop->region[0]->first; s && s->op != TS_TILE_mma; s = s->next) continue;
   if (!(f->mma = s)) return false;
@@ -162,12 +162,12 @@ bool ts_gpu_follow_find(const TsTile *block, TsGpuFollow *f) {
 }
 
 /* ---- on a piece */
-void ts_gpu_follow_begin(TsGpuFollowing *c, V m, V n, V line_at) {
+void ts_gpu_epilogue_begin(TsGpuEpiloguePiece *c, V m, V n, V line_at) {
   memset(c->made, 0, sizeof *c->made * (c->f->block->nvalue + 1));
   c->m = m, c->n = n, c->line_at = line_at;
 }
 
-static TsTileType piece(const TsGpuFollowing *c, V of, TsDtype d) {
+static TsTileType piece(const TsGpuEpiloguePiece *c, V of, TsDtype d) {
   int rank = of->type.rank;
   int64_t dim[2] = {rank == 2 ? c->rows : c->width, c->width};
   TsTileType t = ts_tile_type(d, rank, dim);
@@ -175,55 +175,55 @@ static TsTileType piece(const TsGpuFollowing *c, V of, TsDtype d) {
   return t;
 }
 
-static V loaded(TsGpuFollowing *c, const TsTileStmt *s) {
+static V loaded(TsGpuEpiloguePiece *c, const TsTileStmt *s) {
   V memory = c->param[s->in[0]->index], y = s->out[0];
   TsTileType t = piece(c, y, (TsDtype)y->type.dtype);
   V at[2] = {y->type.rank == 2 ? c->m : c->n, c->n};
   TsTileAccess access = {.edge = y->type.rank > 0};
-  if (c->ahead && s->in[0]->index == c->ahead) return c->came;
+  if (c->prefetched && s->in[0]->index == c->prefetched) return c->came;
   V near = c->line_at && y->type.rank == 1 ? c->line[s->in[0]->index] : NULL;
   if (near) return ts_tile_load(c->b, near, &c->line_at, &t, NULL);
   return ts_tile_load(c->b, memory, at, &t, &access);
 }
 
-static V as_f32(TsGpuFollowing *c, V x) {
+static V as_f32(TsGpuEpiloguePiece *c, V x) {
   return x && is_half(&x->type) ? ts_tile_cast(c->b, x, TS_DT_f32) : x;
 }
 
-static V spread(TsGpuFollowing *c, const TsTileStmt *s) {
+static V spread(TsGpuEpiloguePiece *c, const TsTileStmt *s) {
   static const int64_t columns[1] = {1};
-  V x = as_f32(c, ts_gpu_follow(c, s->in[0]));
+  V x = as_f32(c, ts_gpu_epilogue(c, s->in[0]));
   if (!x) return NULL;
   TsTileType t = piece(c, s->out[0], (TsDtype)x->type.dtype);
   return ts_tile_broadcast(c->b, x, &t, columns);
 }
 
-static V converted(TsGpuFollowing *c, const TsTileStmt *s) {
+static V converted(TsGpuEpiloguePiece *c, const TsTileStmt *s) {
   TsDtype d = (TsDtype)s->out[0]->type.dtype;
-  V x = ts_gpu_follow(c, s->in[0]);
+  V x = ts_gpu_epilogue(c, s->in[0]);
   if (x && is_half(&s->out[0]->type) && x->type.dtype != d)
     x = ts_tile_cast(c->b, x, TS_DT_f32);
   return x ? ts_tile_cast(c->b, x, d) : NULL;
 }
 
-static V computed(TsGpuFollowing *c, const TsTileStmt *s) {
+static V computed(TsGpuEpiloguePiece *c, const TsTileStmt *s) {
   V in[4], y = s->out[0];
   TsDtype d;
   for (int i = 0; i < s->nin; i++)
-    if (!(in[i] = as_f32(c, ts_gpu_follow(c, s->in[i])))) return NULL;
+    if (!(in[i] = as_f32(c, ts_gpu_epilogue(c, s->in[i])))) return NULL;
   if (is_quick(s, &d)) return ts_gpu_quick(c->b, s->op, in);
   TsTileType t = piece(c, y, (TsDtype)y->type.dtype);
   return ts_tile_emit1(c->b, s->op, s->nin, in, NULL, &t);
 }
 
-static V constant(TsGpuFollowing *c, const TsTileStmt *s) {
+static V constant(TsGpuEpiloguePiece *c, const TsTileStmt *s) {
   V y = s->out[0];
   TsTileType t = piece(c, y, (TsDtype)y->type.dtype);
   if (s->op == TS_TILE_const) return ts_tile_const(c->b, ts_tile_attr(s, "value")->f, &t);
   return ts_tile_bits(c->b, (uint64_t)ts_tile_attr(s, "value")->i, &t);
 }
 
-V ts_gpu_follow(TsGpuFollowing *c, V of) {
+V ts_gpu_epilogue(TsGpuEpiloguePiece *c, V of) {
   V *to = &c->made[of->id];
   const TsTileStmt *s = of->stmt;
   if (*to || !s || c->b->k->failed) return *to;
@@ -237,8 +237,8 @@ V ts_gpu_follow(TsGpuFollowing *c, V of) {
   }
 }
 
-void ts_gpu_follow_params(const TsGpuFollow *f, TsTile *k, int64_t m, int64_t n,
-                          TsTileVal *param) {
+void ts_gpu_epilogue_params(const TsGpuEpilogue *f, TsTile *k, int64_t m, int64_t n,
+                            TsTileVal *param) {
   const TsTile *from = f->block;
   for (int i = 2; i < from->nparam; i++) {
     const TsTileValue *was = from->param[i];

@@ -1,4 +1,4 @@
-/* Rows behind products on a GPU (ir/tile/gpu/follow.h). Without one it says so.
+/* Rows behind products on a GPU (ir/tile/gpu/epilogue.h). Without one it says so.
  *
  * Checks that the fused kernels, with rows between products and behind them, have the bits of
  * the product alone and the function's definition, at every run. With --bench: TFLOP/s in
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "lib/convert_bits.h"
-#include "tests/ir/gpu_follow.h"
+#include "tests/ir/gpu_epilogue.h"
 #include "tests/jit/gpu_device.h"
 #include "tests/skip.h"
 
@@ -37,7 +37,7 @@ static void define(void) {
 
 typedef struct Plan {
   const char *name;
-  int number; /* of follow_cases; -1: the product alone; -2: with bias */
+  int number; /* of epilogue_cases; -1: the product alone; -2: with bias */
   bool late;
   int rows, cols, cluster, stages;
 } Plan;
@@ -50,10 +50,10 @@ static Loaded load(const Plan *x, const int64_t *size) {
     p = ts_gpu_product(TS_DT_bf16, TS_DT_bf16, false, true, x->rows, x->cols);
     p.cluster = x->cluster;
   }
-  TsGpuFollow f;
-  TsTile *block = x->number >= 0 ? follow_block(x->number, TS_DT_bf16, size, &err) : NULL;
-  if (block && ts_gpu_follow_find(block, &f)) {
-    follow_rows(&p, &f, x->late);
+  TsGpuEpilogue f;
+  TsTile *block = x->number >= 0 ? epilogue_block(x->number, TS_DT_bf16, size, &err) : NULL;
+  if (block && ts_gpu_epilogue_find(block, &f)) {
+    epilogue_rows(&p, &f, x->late);
   } else if (x->number >= 0) {
     printf("no rows: %s\n", err.message), exit(1);
   }

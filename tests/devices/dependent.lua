@@ -1,4 +1,4 @@
--- Launches that begin before the one in front of them ends (jit/launch/ahead.h): random programs, in
+-- Launches that begin before the one in front of them ends (jit/launch/dependent.h): random programs, in
 -- which calls read what others have just written, overwrite what others still read, or have
 -- nothing to do with each other, have the CPU's bits. On a GPU tensors are so large that
 -- kernels do begin early.

@@ -1,5 +1,5 @@
-/* PTX of kernels with roles: jit/compile/llvm.c around jit/emit/roles/emit.c. See jit/gpu/mma.h. */
-#include "jit/gpu/mma.h"
+/* PTX of kernels with roles: jit/compile/llvm.c around jit/emit/roles/emit.c. See jit/gpu/roles.h. */
+#include "jit/gpu/roles.h"
 
 #include <string.h>
 
@@ -13,10 +13,11 @@
 static const char passes[] =
     "function(sroa,early-cse,instsimplify,simplifycfg,loop-mssa(licm),early-cse)";
 
-static void emit(TsEmit *e, void *info) { ts_emit_mma_module(e, info); }
+static void emit(TsEmit *e, void *info) { ts_roles_module(e, info); }
 
 /* What a kernel uses beyond its target ptxas refuses; nothing here asks. */
-int ts_gpu_mma_text(const TsTile *k, bool llvm, TsGpuMma *info, TsText *text, TsError *err) {
+int ts_gpu_roles_text(const TsTile *k, bool llvm, TsGpuRoles *info, TsText *text,
+                      TsError *err) {
   const TsTarget *target = k->target ? ts_target(k->target) : NULL;
   if (!ts_target_gpu(target))
     return ts_error_set(err, TS_ERR_device, "jit: kernels with roles are for GPUs, not %s",
@@ -32,7 +33,8 @@ int ts_gpu_mma_text(const TsTile *k, bool llvm, TsGpuMma *info, TsText *text, Ts
 
 #else
 
-int ts_gpu_mma_text(const TsTile *k, bool llvm, TsGpuMma *info, TsText *text, TsError *err) {
+int ts_gpu_roles_text(const TsTile *k, bool llvm, TsGpuRoles *info, TsText *text,
+                      TsError *err) {
   (void)info;
   return ts_llvm_text(k, NULL, llvm, text, err); /* which says that there is none */
 }

@@ -1,4 +1,4 @@
--- Which launches may begin before the one in front of them ends (jit/launch/ahead.h): those that touch
+-- Which launches may begin before the one in front of them ends (jit/launch/dependent.h): those that touch
 -- nothing that it writes. Counted by a driver made of host memory.
 package.path = "tests/devices/?.lua;" .. package.path
 local fake = require "_fake"()

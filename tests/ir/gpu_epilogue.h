@@ -1,19 +1,19 @@
-/* Block forms with rows behind a product, for tests of ir/tile/gpu/follow.h. */
-#ifndef TESTS_IR_GPU_FOLLOW_H
-#define TESTS_IR_GPU_FOLLOW_H
+/* Block forms with rows behind a product, for tests of ir/tile/gpu/epilogue.h. */
+#ifndef TESTS_IR_GPU_EPILOGUE_H
+#define TESTS_IR_GPU_EPILOGUE_H
 
 #include <stdio.h>
 
 #include "ir/tile/gpu/product.h"
 
 /* What stands behind `%c = mma ..` for names %x .. of parameters. */
-typedef struct FollowCase {
+typedef struct EpilogueCase {
   const char *params; /* that are read beside %a and %b */
   const char *results;
   const char *rows;
-} FollowCase;
+} EpilogueCase;
 
-static const FollowCase follow_cases[] = {
+static const EpilogueCase epilogue_cases[] = {
     /* bias in f32 before the only rounding, then gelu */
     {", %w: D[N]", "%y: D[M,N]",
      "%l = load %w[%n0] {edge=true} : D[n]\n"
@@ -78,7 +78,7 @@ static const FollowCase follow_cases[] = {
      "store %y[%m0, %n0] = %o {edge=true}\n"},
 };
 
-enum { FOLLOW_CASES = sizeof follow_cases / sizeof *follow_cases };
+enum { EPILOGUE_CASES = sizeof epilogue_cases / sizeof *epilogue_cases };
 
 /* Puts type and sizes in for D, M, N, K and m, n. */
 static void put_sizes(TsText *t, const char *s, TsDtype d, const int64_t *size,
@@ -97,8 +97,8 @@ static void put_sizes(TsText *t, const char *s, TsDtype d, const int64_t *size,
 }
 
 /* Size: M, N, K. NULL with the error. */
-static TsTile *follow_block(int number, TsDtype d, const int64_t *size, TsError *err) {
-  const FollowCase *c = &follow_cases[number];
+static TsTile *epilogue_block(int number, TsDtype d, const int64_t *size, TsError *err) {
+  const EpilogueCase *c = &epilogue_cases[number];
   const int64_t block[2] = {16, 32};
   int64_t down = (size[0] + block[0] - 1) / block[0],
           across = (size[1] + block[1] - 1) / block[1];
@@ -133,8 +133,8 @@ static TsTile *follow_block(int number, TsDtype d, const int64_t *size, TsError 
 }
 
 /* Rows between the products of the next tile if they can be there, or not. */
-static inline void follow_rows(TsGpuProduct *p, const TsGpuFollow *f, bool late) {
-  ts_gpu_product_follow(p, f, late ? 1 << 20 : 1);
+static inline void epilogue_rows(TsGpuProduct *p, const TsGpuEpilogue *f, bool late) {
+  ts_gpu_product_epilogue(p, f, late ? 1 << 20 : 1);
 }
 
 #endif

@@ -25,7 +25,7 @@ static bool reduces(int op) {
          op == TS_OP_max;
 }
 
-static void turn_reduction(Form *f) {
+static void reduction_last(Form *f) {
   Operand *x = &f->in[0], *y = &f->out[0];
   const TsAttr *axis = &f->attr[0];
   int n = x->meta.ndim, perm[TS_MAX_RANK] = {0}, kept = 0, last;
@@ -53,7 +53,7 @@ static bool keeps(int op) {
          op == TS_OP_log_softmax_grad;
 }
 
-static void turn_rows(Form *f) {
+static void rows_last(Form *f) {
   int n = f->out[0].meta.ndim, perm[TS_MAX_RANK];
   int64_t axis = f->attr[0].i < 0 ? f->attr[0].i + n : f->attr[0].i;
   for (int i = 0; i < f->nin; i++)
@@ -69,10 +69,10 @@ static void turn_rows(Form *f) {
   f->attr = f->own;
 }
 
-void ts_offload_turn(Form *f) {
+void ts_offload_permute(Form *f) {
   if (f->nout != 1 || f->in[0].kind != OPERAND_tensor) return;
   if (reduces(f->op))
-    turn_reduction(f);
+    reduction_last(f);
   else if (keeps(f->op))
-    turn_rows(f);
+    rows_last(f);
 }

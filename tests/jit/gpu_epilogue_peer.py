@@ -1,4 +1,4 @@
-# What PyTorch makes of linear and gelu, in the bursts of gpu_follow_device: alone, two calls, and
+# What PyTorch makes of linear and gelu, in the bursts of gpu_epilogue_device: alone, two calls, and
 # compiled with max-autotune.
 import time, torch, torch.nn.functional as F
 

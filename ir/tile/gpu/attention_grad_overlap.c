@@ -148,7 +148,7 @@ static void store_sums(Grad *a, const State *s) {
   ts_gpu_grad_send(a, a->dv, a->so, 0, 0), ts_gpu_grad_send(a, a->dk, a->so, 0, 1);
 }
 
-void ts_gpu_grad_tile_ahead(Grad *a, const Ring *kv, Ring *r, Ring *w) {
+void ts_gpu_grad_tile_overlap(Grad *a, const Ring *kv, Ring *r, Ring *w) {
   TsTileBuild *b = &a->b;
   State s = {.r = *r, .w = *w};
   s.dk = ts_gpu_zeros(b, KEYS, a->x.d), s.dv = ts_gpu_zeros(b, KEYS, a->x.d);

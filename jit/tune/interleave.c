@@ -1,5 +1,5 @@
-/* See jit/tune/turns.h. */
-#include "jit/tune/turns.h"
+/* See jit/tune/interleave.h. */
+#include "jit/tune/interleave.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static double median(double *x) {
 }
 
 /* The medians of n candidates; false: the time was up. The first run of all warms up. */
-static bool measure(const TsTuneTurns *t, int n, const int *candidate, double *usec) {
+static bool measure(const TsTuneInterleave *t, int n, const int *candidate, double *usec) {
   double x[TS_SCHED_CHOICES][SAMPLES], once = t->sample(t->arg, candidate[0], 1);
   if (once < 0 || (once = t->sample(t->arg, candidate[0], 1)) < 0) return false;
   if (once < SHORTEST_USEC) once = SHORTEST_USEC;
@@ -30,12 +30,12 @@ static bool measure(const TsTuneTurns *t, int n, const int *candidate, double *u
   return true;
 }
 
-static bool better(const TsTuneTurns *t, double usec, double than) {
+static bool better(const TsTuneInterleave *t, double usec, double than) {
   return usec * (100 + t->percent) <= than * 100;
 }
 
 /* The winner, confirmed by itself against the usual one. */
-void ts_tune_turns(const TsTuneTurns *t, int n, const int *entry, TsTuneRecord *r) {
+void ts_tune_interleave(const TsTuneInterleave *t, int n, const int *entry, TsTuneRecord *r) {
   int all[TS_SCHED_CHOICES] = {0}, best = 0;
   double usec[TS_SCHED_CHOICES];
   for (int i = 0; i < n; i++) all[i] = i;

@@ -7,7 +7,7 @@
 #include "ir/tile/gpu/build.h"
 #include "ir/tile/gpu/quick.h"
 #include "lib/convert_bits.h"
-#include "tests/ir/gpu_follow.h"
+#include "tests/ir/gpu_epilogue.h"
 
 static int failed;
 static uint64_t seed = 7;
@@ -70,19 +70,19 @@ static void compare(const Case *c, const TsTile *block, const TsTile *k) {
 
 static void one(const Case *c, bool late) {
   TsError err = {0};
-  TsGpuFollow f;
-  TsTile *block = follow_block(c->number, c->d, c->size, &err);
+  TsGpuEpilogue f;
+  TsTile *block = epilogue_block(c->number, c->d, c->size, &err);
   if (!block || ts_tile_check(block, &hopper, &err)) {
     failed++, printf("%s\n", err.message);
     return;
   }
   TsGpuProduct p = ts_gpu_product(c->d, c->d, false, false, c->rows, c->cols);
   p.cluster = c->cluster;
-  if (!ts_gpu_follow_find(block, &f)) {
+  if (!ts_gpu_epilogue_find(block, &f)) {
     failed++, printf("case %d: no rows for a kernel with roles\n", c->number);
     return;
   }
-  follow_rows(&p, &f, late);
+  epilogue_rows(&p, &f, late);
   if (c->stages) p.stages = c->stages;
   TsTile *k = ts_tile_gpu_product(&p, &err);
   if (!k || ts_tile_check(k, &hopper, &err))
