@@ -10,6 +10,7 @@
 #include "ir/tile/text.h"
 #include "jit/build/build.h"
 #include "jit/jit.h"
+#include "jit/level.h"
 #include "jit/compile/llvm.h"
 #include "jit/tune/tune.h"
 #include "vm/core/context.h"
@@ -319,11 +320,8 @@ static int explicit_text(const TsTile *k, const TsTarget *t, const char *level, 
 
 int ts_user_kernel_text(const TsUserKernel *u, TsContext *c, const char *level, TsText *text,
                         TsError *err) {
+  if (ts_level_check(TS_LEVEL_kernel, level, NULL, err)) return -1;
   if (!strcmp(level, "tile")) return ts_tile_text_places(u->tile, text), 0;
-  if (strcmp(level, "explicit") && strcmp(level, "llvm") && strcmp(level, "asm"))
-    return ts_error_set(err, TS_ERR_argument,
-                        "there is no level '%.40s'; levels are tile, explicit, llvm, asm",
-                        level);
   /* Passes to explicit form need a target's numbers but no code generator. */
   const TsTarget *t = strcmp(level, "explicit") ? target_of(c, err) : ts_jit_target(c->k->isa);
   if (!t) {

@@ -17,6 +17,7 @@
 
 local core = require "tessera.core"
 local build = require "tessera.kernel_build"
+local captured = require "tessera.captured"
 local foreign = require "tessera.foreign"
 local op = core.op
 
@@ -77,7 +78,10 @@ end
 
 --- The kernel as text: "tile" as it was written, "explicit" in the processor's vectors, "llvm",
 --- "asm".
-function kernel.ir(k, level) return k.handle:text(tostring(level or "tile")) end
+function kernel.ir(k, level, more)
+  if more ~= nil then core.fail(k.name .. ":ir takes a level alone: kernels of op.kernel are of this processor") end
+  return k.handle:text(tostring(level or "tile"))
+end
 
 --- Measures what could be chosen for it on these arguments, and runs the best from then on;
 --- tessera.autotune.tune gives the times.
@@ -88,6 +92,8 @@ end
 
 --- How the last call ran: "compiled", "from disk" or "interpreted", and why it is interpreted.
 function kernel.status(k) return k.handle:status() end
+
+captured.class(Kernel, "kernel", kernel)
 
 --- A kernel of Tile IR as an operator: op.kernel(text [, options]), or built by a Lua function:
 --- op.kernel(name, {x = "f32[M,N]"}, {y = "f32[M]"}, function(t, x, y) .. end [, options]).
