@@ -7,6 +7,7 @@
 #include "ir/tile/parts.h"
 #include "jit/gpu/gpu.h"
 #include "jit/gpu/roles.h"
+#include "jit/level.h"
 #include "jit/compile/llvm.h"
 #include "jit/build/unit.h"
 #include "jit/device/kernel.h"
@@ -127,11 +128,7 @@ int ts_build_kernel_text(const TsDevice *d, const TsTarget *t, const TsTile *k, 
   TsBuildJob b = {.device = (TsDevice *)(uintptr_t)d, .target = d ? NULL : t};
   LevelFn *of = level_of(level);
   if (of) return each_part(&b, of, k, text, err);
-  if (strcmp(level, "tiles"))
-    return ts_error_set(err, TS_ERR_argument,
-                        "there is no level '%.40s' of a call; levels are tile, explicit, "
-                        "llvm, asm, tiles",
-                        level);
+  if (ts_level_check(TS_LEVEL_call, level, NULL, err)) return -1;
   ts_text_format(text, "  %s %s %s", k->name, d ? "on" : "for", d ? d->name : t->name);
   digests(k, text);
   ts_text_char(text, '\n');

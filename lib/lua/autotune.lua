@@ -13,6 +13,7 @@
 -- what was measured for some GPUs comes with the program.
 
 local core = require "tessera.core"
+local captured = require "tessera.captured"
 
 local autotune = {}
 
@@ -48,9 +49,7 @@ end
 --- a list of candidates in the cost model's order, {choice, us, best}; why, if nothing was
 --- measured.
 function autotune.tune(f, ...)
-  if type(f) ~= "table" or not f.tune then
-    error("autotune.tune takes a captured function, as graph.module makes them, or a kernel of op.kernel", 2)
-  end
+  captured.need("autotune.tune", f, true)
   local before = #core.autotune_records()
   f:tune(...)
   return core.autotune_records(before)

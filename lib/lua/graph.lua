@@ -16,6 +16,7 @@
 -- fail on what elements are do so although nobody reads what they give.
 
 local core = require "tessera.core"
+local captured = require "tessera.captured"
 local fail = core.fail
 local Module = require "tessera.module"
 local options = require "tessera.options"
@@ -357,6 +358,11 @@ function Function:ir(level, ...)
   local special = self.current
   if level ~= nil then options.argument(self.name .. ":ir", "level", options.text, level) end
   local target, n = target_of(...)
+  core.jit_level("function", level or "graph", target)
+  local last = n > 0 and select(n, ...)
+  if type(last) == "string" and captured.is_target(last) then
+    fail(("%s:ir: the target is an option: f:ir(\"%s\", {target = \"%s\"})"):format(self.name, level or "tile", last))
+  end
   if n > 0 then special = specialise(self, n, ...) end
   if not special and graph.eager then fail(self.name .. " is not captured while graph.eager is set") end
   if not special then fail(("%s has not run yet: call it, or give arguments"):format(self.name)) end
@@ -391,11 +397,13 @@ function Function:marks(on) return self.current ~= nil and self.current.graph:ma
 
 --- The rules that fired when it was captured, a line each.
 function Function:rewrites()
-  if not self.current then fail(("%s has not run yet"):format(self.name)) end
+  if not self.current then fail(("%s has not run yet: call it"):format(self.name)) end
   return self.current.graph:text("rewrites")
 end
 
 function Function:stats() return self.current and self.current.graph:stats() end
+
+captured.class(Function, "function")
 
 function Function:__tostring()
   local n = 0

@@ -36,6 +36,7 @@
 --                          on a GPU, from the next time that their launches are recorded. Off at first
 
 local core = require "tessera.core"
+local captured = require "tessera.captured"
 local options = require "tessera.options"
 
 local jit = {}
@@ -55,7 +56,9 @@ jit.v, jit.wait, jit.flush, jit.stats, jit.eager =
 jit.traces, jit.device, jit.overlap = core.jit_traces, core.jit_device, core.jit_overlap
 jit.later = core.jit_later
 
-local LAUNCHED = options.one_of("tile", "explicit", "llvm", "asm", "tiles")
+local LAUNCHED = {}
+for i, level in ipairs(core.jit_levels "call") do LAUNCHED[i] = level.name end
+LAUNCHED = options.one_of(unpack(LAUNCHED))
 local showing = false
 local read_ir = options.of("loop:ir", { target = options.text })
 
@@ -77,17 +80,12 @@ end
 
 local Loop = {}
 Loop.__index = Loop
-local levels = { "graph", "schedule", "tile", "explicit", "llvm", "asm", "bytecode", "tiles", "why" }
 
 --- The text of a level, of what runs now, as f:ir of a captured function gives it.
 function Loop:ir(level, given)
   level = level or "graph"
   local target = read_ir(given).target
-  local known = false
-  for _, l in ipairs(levels) do known = known or l == level end
-  if not known then
-    error(("there is no level '%s'; levels are %s"):format(tostring(level), table.concat(levels, ", ")), 2)
-  end
+  core.jit_level("loop", tostring(level), target)
   local text = core.jit_loop_text(self.id, level, target)
   if not text then
     error(("the loop at %s is no more: other code runs there, or it was not worth it; jit.loops() lists them")
@@ -95,6 +93,8 @@ function Loop:ir(level, given)
   end
   return text
 end
+
+captured.class(Loop, "loop")
 
 function Loop:__tostring()
   return ("loop at %s: %d calls, %d runs, %s"):format(self.where, self.calls, self.runs,
@@ -107,12 +107,7 @@ function jit.loops()
   return list
 end
 
-local function pin(name, on, f, ...)
-  if type(f) ~= "table" or not f.pin then
-    error(("jit.%s takes a captured function, as graph.module makes them"):format(name), 3)
-  end
-  return f:pin(on, ...)
-end
+local function pin(name, on, f, ...) return captured.need("jit." .. name, f):pin(on, ...) end
 
 function jit.pin(f, ...) return pin("pin", true, f, ...) end
 

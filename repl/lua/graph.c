@@ -8,6 +8,7 @@
 #include "ir/graph/export.h"
 #include "ir/graph/symbolic.h"
 #include "jit/jit.h"
+#include "jit/level.h"
 #include "lib/text.h"
 #include "repl/lua/graph.h"
 #include "vm/compile.h"
@@ -221,21 +222,16 @@ static int pin(lua_State *L) {
 }
 
 /* Levels of the code that runs, or would run. */
-static int code_text(lua_State *L, Function *f, const char *level, const TsTarget *target,
-                     TsText *t) {
-  static const char *const levels[] = {"schedule", "tile",     "explicit", "llvm",
-                                       "asm",      "bytecode", "tiles",    "why"};
-  for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
-    if (strcmp(level, levels[i])) continue;
-    ready(L, f);
-    if (ts_jit_text(f->hot, level, target, t)) return ts_text_free(t), ts_lua_raise(L);
-    if (!strcmp(level, "bytecode") && !target && !ts_jit_live(f->hot)) {
-      ts_code_text(f->code, t);
-      ts_text_str(t, "// tier 0\n");
-    }
-    return 1;
+static void code_text(lua_State *L, Function *f, const char *level, const TsTarget *target,
+                      TsText *t) {
+  ready(L, f);
+  if (ts_jit_text(f->hot, level, target, t)) {
+    ts_text_free(t);
+    ts_lua_raise(L);
   }
-  return 0;
+  if (strcmp(level, "bytecode") || ts_jit_live(f->hot)) return;
+  ts_code_text(f->code, t);
+  ts_text_str(t, "// tier 0\n");
 }
 
 /* text(level, [target]): a target is for levels of code */
@@ -244,6 +240,8 @@ static int text_of(lua_State *L) {
   TsText t = {0};
   const char *what = luaL_optstring(L, 2, "graph");
   const TsTarget *target = ts_lua_target(L, 3);
+  if (ts_level_check(TS_LEVEL_function, what, target, &ts_lua_context(L)->err))
+    return ts_lua_raise(L);
   if (!strcmp(what, "rewrites")) {
     ts_text_str(&t, f->rewrites.at ? f->rewrites.at : "");
   } else if (!strcmp(what, "dot")) {
@@ -256,13 +254,8 @@ static int text_of(lua_State *L) {
     ts_graph_text(f->raw ? f->raw : f->g, &t);
   } else if (!strcmp(what, "graph")) {
     ts_graph_text(f->g, &t);
-  } else if (!code_text(L, f, what, target, &t)) {
-    return ts_lua_fail(
-        L, TS_ERR_argument,
-        "there is no level '%s'; levels are captured, rewrites, graph, concrete, "
-        "schedule, tile, explicit, llvm, asm, bytecode, tiles, why, dot, json, "
-        "places",
-        what);
+  } else {
+    code_text(L, f, what, target, &t);
   }
   ts_lua_push_text(L, &t);
   return 1;
