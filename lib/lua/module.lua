@@ -13,6 +13,7 @@
 -- self:buffer(name, tensor). Names in state dicts are paths: "up.weight".
 
 local core = require "tessera.core"
+local function_name = require "tessera.function_name"
 local options = require "tessera.options"
 
 local read_load = options.of("load_state_dict", { strict = options.flag }, { strict = true })
@@ -267,8 +268,16 @@ function Module:extra() return "" end
 function Module:describe(indent)
   indent = type(indent) == "string" and indent or ""
   local lines = { ("%s(%s)"):format(self.class, self:extra()) }
-  for _, child in ipairs(self:children()) do
-    lines[#lines + 1] = ("%s  %s: %s"):format(indent, child[1], child[2]:describe(indent .. "  "))
+  local function add(name, part)
+    local text = is_module(part) and part:describe(indent .. "  ") or
+      type(part) == "function" and function_name.text(part) or tostring(part)
+    lines[#lines + 1] = ("%s  %s: %s"):format(indent, name, text)
+  end
+  for _, key in ipairs(rawget(self, ORDER)) do
+    if type(key) ~= "number" and is_module(rawget(self, key)) then add(key, rawget(self, key)) end
+  end
+  for i = 1, #self do -- of lists, functions as well
+    if core.callable(rawget(self, i)) then add(path_name(i), rawget(self, i)) end
   end
   return table.concat(lines, "\n")
 end

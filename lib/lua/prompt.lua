@@ -27,8 +27,7 @@ end
 
 local function function_text(f)
   local info = getinfo(f, "S")
-  if info.what == "C" then return "function" end
-  return ("function (%s:%d)"):format(info.short_src, info.linedefined)
+  return info.what == "C" and "function" or ("function (%s:%d)"):format(info.short_src, info.linedefined)
 end
 
 local function number_text(n)
@@ -196,12 +195,6 @@ local function function_help(name, f, width)
   return name .. args .. "\n" .. page(comment or { function_text(f) }, width) .. (listed ~= "" and "\n" .. listed or "")
 end
 
-local function operator_of(f)
-  for name, g in pairs(core.op) do
-    if g == f then return name end
-  end
-end
-
 local function columns(names, width)
   local out, row = {}, " "
   for _, name in ipairs(names) do
@@ -256,7 +249,7 @@ end
 
 local function value_help(name, value, width)
   if type(value) == "function" then
-    local op = operator_of(value)
+    local op = require("tessera.function_name").operator(value)
     local text, found = core.help(op or "", width)
     return op and found and text or function_help(op and "op." .. op or name, value, width)
   end
