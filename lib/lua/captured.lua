@@ -2,6 +2,7 @@
 -- what is said of everything else, of f.ir for f:ir and of words that are no level.
 
 local core = require "tessera.core"
+local function_name = require "tessera.function_name"
 local captured = {}
 
 local FUNCTION, KERNEL, LOOP = "function", "kernel", "loop"
@@ -34,15 +35,9 @@ function captured.is_target(word)
   return false
 end
 
-local function operator_name(f)
-  for name, g in pairs(core.op) do
-    if g == f then return name end
-  end
-end
-
 -- What it is, and what helps.
 local function told(f)
-  local name = type(f) == "function" and operator_name(f)
+  local name = type(f) == "function" and function_name.operator(f)
   if captured.is_kernel(f) then
     return ("the kernel %s"):format(f.name), "graph.module(function(x) return k(x) end) captures what calls it"
   end

@@ -356,9 +356,9 @@ end
 --- avx2, base, sm_80, sm_86, sm_90a, sm_100, sm_120; gfx942, gfx1100, for which there is no device.
 function Function:ir(level, ...)
   local special = self.current
-  if level ~= nil then options.argument(self.name .. ":ir", "level", options.text, level) end
+  if type(level) == "table" then fail(self.name .. ":ir: a level comes first, f:ir \"tile\"; ? :ir lists them") end
   local target, n = target_of(...)
-  core.jit_level("function", level or "graph", target)
+  core.jit_level("function", tostring(level == nil and "graph" or level), target)
   local last = n > 0 and select(n, ...)
   if type(last) == "string" and captured.is_target(last) then
     fail(("%s:ir: the target is an option: f:ir(\"%s\", {target = \"%s\"})"):format(self.name, level or "tile", last))
@@ -416,6 +416,8 @@ local read_module = options.of("graph.module", { donate = options.list(options.w
 --- A captured function. f takes and returns tensors, tables of tensors and nn modules; all
 --- else among the arguments is part of the specialisation. {donate = {2}} gives the tensors of
 --- argument 2 away: results may take over their bytes, so the caller must not use them again.
+--   local f = graph.module("f", function(x) return op.gelu(x * 2 + 1) end)
+--   print(f(op.ones{3}), f:ir "tile")
 function graph.module(name, f, given)
   if type(name) ~= "string" then name, f, given = nil, name, f end
   core.need_function(f, "graph.module")
@@ -519,18 +521,23 @@ end
 
 --- The gradient of a function that returns one number, by its arguments wrt (1 by default;
 --- a list of positions). Returns one value for each.
+--   local slope = graph.grad(function(w) return (w * w):sum() end)
+--   print(slope(op.ones{3}))      -- {2, 2, 2}
 function graph.grad(f, wrt)
   return named_like(f, derivative(name_of(f, "grad"), gradient_of(body_of(f, "grad"), wrt, false),
     { body_of(f, "grad") }))
 end
 
 --- As grad, with the function's value in front.
+--   local both = graph.value_and_grad(function(w) return (w * w):sum() end)
+--   local y, dw = both(op.ones{3})      -- 3, and {2, 2, 2}
 function graph.value_and_grad(f, wrt)
   return named_like(f, derivative(name_of(f, "value_and_grad"), gradient_of(body_of(f, "value_and_grad"), wrt, true),
     { body_of(f, "value_and_grad") }))
 end
 
 --- vjp(f)(args..., u): u times the Jacobian, one result for each argument.
+--   local dx = graph.vjp(function(x) return op.sin(x) end)(x, op.ones_like(x))
 function graph.vjp(f)
   local body = body_of(f, "vjp")
   return derivative(name_of(f, "vjp"), function(...)
@@ -548,6 +555,8 @@ end
 
 --- jvp(f)(args..., v...): the value and its derivative when the arguments move along v. An
 --- argument whose v is false stays where it is; a number stands for all elements of v.
+--   local moved = graph.jvp(function(x) return op.sin(x) end)
+--   local y, dy = moved(x, op.ones_like(x))
 function graph.jvp(f)
   local body = body_of(f, "jvp")
   return derivative(name_of(f, "jvp"), function(...)
@@ -570,6 +579,8 @@ function graph.jvp(f)
 end
 
 --- hvp(f)(x, v): the Hessian of a function with one number as result, times v.
+--   local hv = graph.hvp(function(x) return (x ^ 3):sum() end)
+--   print(hv(x, op.ones_like(x)))
 function graph.hvp(f)
   local slope = gradient_of(body_of(f, "hvp"), 1, false)
   return derivative(name_of(f, "hvp"), function(x, v)
@@ -579,6 +590,7 @@ function graph.hvp(f)
 end
 
 --- f whose inner values are computed again for the derivative instead of being kept.
+--   local y = graph.checkpoint(function(x) return op.gelu(x) end)(x)
 function graph.checkpoint(f) return require("tessera.control").checkpoint(body_of(f, "checkpoint")) end
 
 -- ---- files
@@ -588,6 +600,9 @@ local FORMS = { dot = "dot", json = "json", tgraph = "graph" }
 --- Writes a function's graph: of its last call as "x.dot" for Graphviz and "x.json"; as
 --- "x.tgraph", which graph.load reads, with symbols for sizes that have differed. Captured
 --- tensors become further parameters.
+--   local f = graph.module("f", op.tanh)
+--   f(op.ones{3})
+--   graph.export(f, "f.tgraph")
 function graph.export(f, path)
   local form = FORMS[tostring(path):match "%.(%w+)$" or ""]
   if not form then fail(("graph.export: '%s' does not end in .dot, .json or .tgraph"):format(tostring(path))) end
@@ -615,6 +630,9 @@ end
 
 --- A graph from a .tgraph file, or from its text, as a function: its parameters in order, those that were
 --- captured last. sizes gives values to symbols, {B = 8}.
+--   local text = "graph @f(%x: f32[3]) -> %y {\n%y = tanh %x : f32[3]\n}"
+--   local f = graph.load(text)      -- or graph.load "f.tgraph"
+--   print(f(op.ones{3}))
 function graph.load(path, sizes)
   if type(path) ~= "string" then fail("graph.load: a path or the text of a graph is needed, not a " .. type(path)) end
   local name = core.shown(path)
@@ -638,6 +656,10 @@ local RATE = options.number()
 --- batch...), its gradients by the model's parameters, and lets the optimiser update them.
 --- Returns what loss returned: the loss first. opt.lr may change between steps; schedule is
 --- a function from the step, counted from 0, to the rate.
+--   local loss = function(m, x, y) return op.mse(m(x), y) end
+--   local opt = optim.AdamW(model:parameters(), {lr = 1e-3})
+--   local step = graph.training_step(model, loss, opt)
+--   print(step(x, y))
 function graph.training_step(model, loss, optimizer, given)
   local o = read_step(given)
   if not core.callable(loss) then fail(("graph.training_step: loss is a function, not a %s"):format(type(loss))) end
@@ -695,6 +717,8 @@ end
 
 --- f with another derivative: adjoint(arguments..., results..., gradients...) returns a
 --- gradient for each argument. Other tensors that f uses get none.
+--   local clip = graph.custom_adjoint(function(x) return x * 1 end,
+--     function(x, y, dy) return dy:clamp(-1, 1) end)
 function graph.custom_adjoint(f, adjoint) return require("tessera.foreign").custom_adjoint(f, adjoint) end
 
 return graph

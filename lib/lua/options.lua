@@ -136,9 +136,18 @@ local function first_wrong(kinds, given)
   return first
 end
 
+local known = {}
+
+--- What options.of was told of a name: "nn.Linear" as well as "Linear".
+function options.known(name)
+  local own = known[name] or known[name:match "[%w_]+%.[%w_]+$" or name] or known[name:match "[%w_]+$"]
+  if own then return own.kinds, own.defaults end
+end
+
 --- A function that checks a table of options and gives it back, {} for none. defaults, where there
 --- are some, are told to who gives a wrong value.
 function options.of(what, kinds, defaults)
+  known[what] = known[what] or { kinds = kinds, defaults = defaults }
   return function(given)
     if given == nil then given = {} end
     if type(given) ~= "table" or core.is_tensor(given) then

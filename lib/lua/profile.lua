@@ -289,6 +289,7 @@ local read = options.of("profile.report", { args = options.table, warm = options
   width = options.whole { least = 20 }, html = options.text, trace = options.text, csv = options.text }, { warm = 3, runs = 20, marks = true, width = 80 })
 
 --- Runs a captured function and tells where its time goes, as text.
+--   print(profile.report(f, {args = {x, y}, html = "f.html"}))
 function profile.report(f, given)
   local o, runs = read(given), {}
   local args = o.args or {}

@@ -27,8 +27,7 @@ end
 
 local function function_text(f)
   local info = getinfo(f, "S")
-  if info.what == "C" then return "function" end
-  return ("function (%s:%d)"):format(info.short_src, info.linedefined)
+  return info.what == "C" and "function" or ("function (%s:%d)"):format(info.short_src, info.linedefined)
 end
 
 local function number_text(n)
@@ -162,22 +161,6 @@ end
 -- ---- help: operators from the table, everything else from the comment above
 -- its definition
 
-local function source_of(info)
-  if info.source:sub(1, 1) == "@" then
-    local file = io.open(info.source:sub(2))
-    local text = file and file:read "*a"
-    if file then file:close() end
-    return text
-  end
-  return console.text(info.source)
-end
-
-local function lines_of(text)
-  local lines = {}
-  for line in (text .. "\n"):gmatch "([^\n]*)\r?\n" do lines[#lines + 1] = line end
-  return lines
-end
-
 -- A comment as a page: its paragraphs in lines of the terminal's width, what is indented as it is.
 local INDENT = 4
 local function page(lines, width)
@@ -198,28 +181,18 @@ local function page(lines, width)
   return concat(out)
 end
 
--- The signature and the comment of a Lua function.
+-- The signature and the comment of a function, and its options.
 local function function_help(name, f, width)
-  local info = getinfo(f, "S")
-  local text = info.what ~= "C" and source_of(info)
-  if not text then return name .. ": " .. function_text(f) .. "\n" end
-  local lines, first = lines_of(text), info.linedefined
-  local head = lines[first] or ""
-  local args = head:match "function[^%(]*(%b())" or "(...)"
-  local comment = {}
-  for i = first - 1, 1, -1 do
-    local words = lines[i]:match "^%s*%-%-%-?%s?(.*)$"
-    if not words then break end
-    table.insert(comment, 1, words)
+  local comments = require "tessera.comments"
+  local args, comment = comments.of_function(f)
+  comment = comment or comments.of_name(name)
+  if not comment and name:find "^nn%.%w+%.%w+$" then -- a method has its own, or that of all modules
+    local _, common = comments.of_function(require("tessera.module")[name:match "%w+$"])
+    comment = common
   end
-  if #comment == 0 then comment[1] = function_text(f) end
-  return name .. args .. "\n" .. page(comment, width)
-end
-
-local function operator_of(f)
-  for name, g in pairs(core.op) do
-    if g == f then return name end
-  end
+  args = args or comment and comment[1]:match("^[%w_.:]-%f[%w_]" .. name:match "[%w_]*$" .. "(%b())") or not comment and "(...)" or ""
+  local listed = comments.options(name, width)
+  return name .. args .. "\n" .. page(comment or { function_text(f) }, width) .. (listed ~= "" and "\n" .. listed or "")
 end
 
 local function columns(names, width)
@@ -248,24 +221,35 @@ end
 
 local function table_help(name, t, width)
   local meta = getmetatable(t)
-  local make = rawget(t, "new") or rawget(t, "init") or
-               (type(meta) == "table" and rawget(meta, "__call")) or rawget(t, "__call")
-  local text = type(make) == "function" and function_help(name, make, width) or
-               name .. "\n" .. module_comment(name, width)
+  local class = type(rawget(t, "class")) == "string"
+  local make = rawget(t, "new") or rawget(t, "init")
+  if not make and not class then make = type(meta) == "table" and rawget(meta, "__call") or rawget(t, "__call") end
+  local text
+  if type(make) == "function" then
+    text = function_help(name, make, width)
+  elseif class then -- as its modules begin, without arguments
+    text = name .. "()\n" .. page(require("tessera.comments").of_name(name) or {}, width)
+  else
+    local own = name:find "%." and require("tessera.comments").of_name(name)
+    text = name .. "\n" .. (own and page(own, width) or module_comment(name, width))
+  end
   local names = {}
   local functions = type(make) == "function"
   for k, v in pairs(t) do
     functions = functions or type(v) == "function"
-    if is_name(k) and k:sub(1, 1) ~= "_" and v ~= make then names[#names + 1] = k end
+    if is_name(k) and k:sub(1, 1) ~= "_" and v ~= make and not (class and (k == "class" or k == "parent")) then
+      names[#names + 1] = k
+    end
   end
   sort(names)
+  functions = functions or class
   if not functions then return prompt.text(t, width) .. "\n" end
   return text .. columns(names, width)
 end
 
 local function value_help(name, value, width)
   if type(value) == "function" then
-    local op = operator_of(value)
+    local op = require("tessera.function_name").operator(value)
     local text, found = core.help(op or "", width)
     return op and found and text or function_help(op and "op." .. op or name, value, width)
   end

@@ -43,7 +43,7 @@ return function(prompt, wrong)
     for _, l in ipairs(levels) do
       if l.targets then of[#of + 1] = l.name end
     end
-    out[#out + 1] = (" "):rep(11) .. core.wrapped("they have " .. table.concat(of, ", "), 11, 11, width)
+    out[#out + 1] = ("  %-9s%s"):format("", core.wrapped("they have " .. table.concat(of, ", "), 11, 11, width))
     out[#out + 1] = ("  %-9s%s"):format("kernels", core.wrapped("of op.kernel have " ..
       table.concat(words_of(core.jit_levels "kernel"), ", "), 11, 11, width))
     return table.concat(out)
