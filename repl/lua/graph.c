@@ -41,9 +41,9 @@ void ts_lua_push_graph(lua_State *L, TsGraph *g) {
 
 void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw) {
   TsText log = {0};
-  if (raw->unit->recognised.at) ts_text_str(&log, raw->unit->recognised.at);
+  if (raw->module->recognised.at) ts_text_str(&log, raw->module->recognised.at);
   TsGraph *g = ts_compile_rewrite(c, raw, &log);
-  if (!g || log.failed || raw->unit->lacking || g->unit->lacking) {
+  if (!g || log.failed || raw->module->lacking || g->module->lacking) {
     if (g) ts_error_memory(&c->err);
     ts_capture_release(g);
     ts_capture_release(raw);

@@ -203,7 +203,7 @@ typedef struct VecFold {
   int op;        /* of the statement */
   TsDtype dtype; /* of the partial results */
   TsDtype bits;  /* the integer of its size */
-  int parts;     /* vectors of one partial result */
+  int nregister; /* vectors of one partial result */
   int copies;    /* partial results */
   TsTileVal part[3][VEC_MAX_ACC];
   TsTileVal lanes;  /* memory of VEC_TREE's lanes, or NULL: in part[0] */

@@ -160,7 +160,7 @@ const char *ts_emit_more_features(const TsEmit *e); /* ",+amx-tile", for the tar
 bool ts_emit_unit(TsEmit *e, const TsTileStmt *s);  /* whether s is about its registers */
 void ts_emit_dot2(TsEmit *e, const TsTileStmt *s);
 bool ts_emit_is_register(const TsTileType *t);                 /* of the unit */
-LLVMTypeRef ts_emit_part_type(TsEmit *e, const TsTileType *t); /* of a part of a tile */
+LLVMTypeRef ts_emit_register_type(TsEmit *e, const TsTileType *t); /* of a part of a tile */
 LLVMValueRef ts_emit_zero_register(TsEmit *e);
 /* f32 to bf16 by the processor's instruction, where a kernel has others of its set. */
 bool ts_emit_rounds_itself(const TsEmit *e, LLVMValueRef x);
@@ -177,7 +177,7 @@ void ts_emit_region(TsEmit *e, const TsTileRegion *r, LLVMValueRef **yields);
 /* ---- emit.c: the parts of values */
 int ts_emit_rows(const TsTileType *t);  /* parts of a tile */
 int ts_emit_width(const TsTileType *t); /* lanes of a part */
-LLVMValueRef *ts_emit_parts(TsEmit *e, TsTileVal v);
+LLVMValueRef *ts_emit_registers(TsEmit *e, TsTileVal v);
 LLVMValueRef ts_emit_scalar(TsEmit *e, TsTileVal v);
 LLVMValueRef *ts_emit_define(TsEmit *e, TsTileVal v); /* zeroed parts, to be filled */
 LLVMValueRef ts_emit_size(TsEmit *e, int64_t dim);    /* of TsTileType.dim */
