@@ -1,5 +1,5 @@
 /* Adjoints of arithmetic, element by element. g stands for the gradient of the result.
- * Activations are in adjoint_activation.c, elementary functions in adjoint_elementary.c. */
+ * Activations are in ir/adjoint/activation.c, elementary functions in ir/adjoint/elementary.c. */
 #include "ir/adjoint/common.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 
 typedef TsTileVal V;
 
-enum { SIDE = 64 /* of a tile, as of jit/eager/transpose.c */ };
+enum { SIDE = 64 /* of a tile, as of ir/lower/transpose.c */ };
 
 static int64_t side_of(int64_t n, int64_t most) {
   int64_t side = 8;

@@ -1,5 +1,5 @@
 /* Captured functions in Lua: their runs, texts, symbolic sizes. What lib/lua/graph.lua stands
- * on, with lua_capture.c and lua_tape.c. */
+ * on, with repl/lua/capture.c and repl/lua/tape.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  *
  * Threads that pack the same columns twice are cheaper than threads that wait for each other: a
  * barrier for each step of k, and lines that another core has read are slow to write. What is
- * dear to pack goes the packed way (gemm_packed.c). Chains go on from one step of k to the next
+ * dear to pack goes the packed way (vm/gemm/packed.c). Chains go on from one step of k to the next
  * through memory: in C itself if C can hold accumulators, else in a buffer of the thread. */
 #include "vm/gemm/job.h"
 
