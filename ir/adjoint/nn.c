@@ -1,10 +1,10 @@
 /* Adjoints of embedding and rope. */
-#include "ir/adjoint/parts.h"
+#include "ir/adjoint/common.h"
 
 int ts_adjoint_embedding(TsAdjoint *a) {
   TsBuild *b = a->b;
   TsMeta w = *b->meta(b, a->in[0]);
-  TsVal zero = ts_part_zeros(b, (TsDtype)w.dtype, &w);
+  TsVal zero = ts_common_zeros(b, (TsDtype)w.dtype, &w);
   a->grad_in[0] = ts_build(b, TS_OP_index_add, TS_IN(zero, a->in[1], a->grad[0]),
                            TS_ATTRS({"axis", ts_b_int(0)}), NULL);
   return 0;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { UNIT = 16 /* bytes that rows are multiples of */ };
+enum { ALIGN = 16 /* bytes that rows are multiples of */ };
 
 static void strides_of(TsVal v, TsLayoutFn *layout, void *arg, int64_t *stride) {
   int64_t step = 1;
@@ -38,7 +38,7 @@ bool ts_lower_heads(TsLowerHeads *h, TsVal v, TsLayoutFn *layout, void *arg) {
   for (int i = 3; i >= 0; all *= h->dim[i], i--) {
     if (h->dim[i] == 1) h->stride[i] = all;
     h->plain &= h->stride[i] == all;
-    if (h->stride[i] < 1 || (i < 3 && h->stride[i] * bytes % UNIT)) return false;
+    if (h->stride[i] < 1 || (i < 3 && h->stride[i] * bytes % ALIGN)) return false;
   }
   return h->stride[3] == 1;
 }

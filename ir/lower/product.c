@@ -9,7 +9,7 @@
 #include "ir/lower/transpose_first.h"
 
 enum {
-  UNIT = 16,    /* bytes that rows and addresses are multiples of */
+  ALIGN = 16,   /* bytes that rows and addresses are multiples of */
   EPILOGUE = 2, /* the attribute of matmul */
 };
 
@@ -40,7 +40,7 @@ static bool row_major(const Problem *p, TsVal v) {
 
 /* ---- operands: rows that are apart, matrices that are apart in up to two ways */
 static bool wide_rows(int64_t n, TsDtype d) {
-  return n > 0 && n * ts_dtypes[d].nbytes % UNIT == 0;
+  return n > 0 && n * ts_dtypes[d].nbytes % ALIGN == 0;
 }
 
 /* The last two axes: elements of a row are neighbours, or those of a column. */
@@ -105,7 +105,7 @@ static bool find_batch(Problem *p, const Axes *a) {
     p->many[to] = a->dim[i];
     for (int k = 0; k < 2; k++) {
       int64_t step = p->operand[k].step[to] = a->step[k][i];
-      if (step < 0 || step * ts_dtypes[p->n->in[k]->meta.dtype].nbytes % UNIT) return false;
+      if (step < 0 || step * ts_dtypes[p->n->in[k]->meta.dtype].nbytes % ALIGN) return false;
     }
   }
   return a->n < 3;
@@ -225,7 +225,7 @@ static bool describe(Problem *p) {
   TsVal y = (TsVal)&n->out[0];
   if (!good_types(n) || !find_sizes(p) || !row_major(p, y)) return false;
   Problem plain = *p;
-  p->bytes = plain.bytes = UNIT;
+  p->bytes = plain.bytes = ALIGN;
   if (!has_good_layout(p)) *p = plain;
   if (!p->k || (!p->many[0] && !all_plain(p))) return false;
   return !is_eight((TsDtype)n->in[0]->meta.dtype) || along_k(p);
@@ -241,7 +241,7 @@ static void transpose_first(Problem *p) {
   int64_t row = p->k * ts_dtypes[p->n->in[0]->meta.dtype].nbytes;
   p->transposes[0] = p->transposed[0], p->transposes[1] = !p->transposed[1];
   p->transposed[0] = false, p->transposed[1] = true;
-  for (p->bytes = UNIT; row % p->bytes;) p->bytes /= 2;
+  for (p->bytes = ALIGN; row % p->bytes;) p->bytes /= 2;
 }
 
 /* Units of 8 bits read nothing else, and of f32 it is twice as fast on that of sm_90a. */
@@ -250,13 +250,13 @@ static bool is_transposed_first(const Problem *p, bool roles, TsProfile profile)
   int64_t row = p->k * ts_dtypes[in].nbytes;
   if (along_k(p) || is_apart(p)) return false;
   if (in == TS_DT_i8) return row % 4 == 0;
-  return roles && in == TS_DT_f32 && profile == TS_PROFILE_fast && row % UNIT == 0 &&
+  return roles && in == TS_DT_f32 && profile == TS_PROFILE_fast && row % ALIGN == 0 &&
          wide_rows(p->cols, TS_DT_f32);
 }
 
 /* As the copy engine takes it. */
 static bool in_whole_rows(const Problem *p) {
-  return p->bytes == UNIT && wide_rows(p->cols, (TsDtype)p->n->out[0].meta.dtype);
+  return p->bytes == ALIGN && wide_rows(p->cols, (TsDtype)p->n->out[0].meta.dtype);
 }
 
 /* One matmul of the group, which others may follow. */

@@ -14,7 +14,7 @@
 #define TS_IR_LOWER_STEPS_H
 
 #include "ir/lower/row.h"
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 
 /* Axes of a value in another order: axis i of what a step sees is axis at[i] of the value. */
 typedef struct TsStepsOrder {
@@ -32,9 +32,9 @@ typedef struct TsSteps {
   const TsNode *n;
   TsError *err;
   TsTile *whole;
-  TsTileParts *parts;
+  TsTileSequence *sequence;
   int nin, nout; /* parameters so far: inputs, results */
-  TsVal in[TS_TILE_PART_PARAMS], out[TS_TILE_PART_PARAMS];
+  TsVal in[TS_TILE_STEP_PARAMS], out[TS_TILE_STEP_PARAMS];
   int nfrom; /* arguments that begin later than others */
   struct TsStepsFrom {
     int arg;
@@ -46,7 +46,7 @@ typedef struct TsSteps {
     bool transposed;
     TsStepsOrder order;
     TsVal to;
-  } back[TS_TILE_PART_PARAMS];
+  } back[TS_TILE_STEP_PARAMS];
   TsSchedKernel kernel; /* guards and draws, by argument, until the end */
   int nsize;            /* sizes of the whole */
   struct TsStepsSize {

@@ -3,11 +3,11 @@
 #include "ir/lower/transpose_first.h"
 
 #include "ir/tile/gpu/build.h"
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 
 typedef TsTileVal V;
 
-enum { SIDE = 64 /* of a tile, as of jit/eager/transpose.c */ };
+enum { SIDE = 64 /* of a tile, as of ir/lower/transpose.c */ };
 
 static int64_t side_of(int64_t n, int64_t most) {
   int64_t side = 8;
@@ -52,29 +52,29 @@ static void parameter(TsTile *all, const TsTile *product, int i, bool transposed
   ts_tile_param(all, product->param[i]->name, &t, i >= product->nin);
 }
 
-static bool add_parts(TsTileParts *to, TsTile *product, const bool transposes[2],
+static bool add_parts(TsTileSequence *to, TsTile *product, const bool transposes[2],
                       const int64_t size[3], const int64_t *dim) {
   TsDtype d = (TsDtype)product->param[0]->type.dtype;
-  int arg[TS_TILE_PART_PARAMS];
+  int arg[TS_TILE_STEP_PARAMS];
   bool good = true;
   for (int i = 0; i < product->nparam; i++) arg[i] = i;
   for (int i = 0; i < 2 && good; i++) {
     int64_t wide = size[i], k = size[2];
     if (!transposes[i]) continue;
-    arg[i] = ts_tile_parts_temp(to, wide * k * ts_dtypes[d].nbytes, false);
-    good = ts_tile_parts_add(to, build_transpose(d, k, wide), (int[]){i, arg[i]}, NULL);
+    arg[i] = ts_tile_sequence_temp(to, wide * k * ts_dtypes[d].nbytes, false);
+    good = ts_tile_sequence_add(to, build_transpose(d, k, wide), (int[]){i, arg[i]}, NULL);
   }
-  if (good) return ts_tile_parts_add(to, product, arg, dim);
+  if (good) return ts_tile_sequence_add(to, product, arg, dim);
   ts_tile_free(product);
   return false;
 }
 
 TsTile *ts_lower_transpose_first(TsTile *product, const bool transposes[2],
                                  const int64_t size[3], const int64_t *dim, TsError *err) {
-  TsTile *all = product->nparam <= TS_TILE_PART_PARAMS ? ts_tile_new("matmul") : NULL;
+  TsTile *all = product->nparam <= TS_TILE_STEP_PARAMS ? ts_tile_new("matmul") : NULL;
   for (int i = 0; all && i < product->nparam; i++)
     parameter(all, product, i, i < 2 && transposes[i], dim);
-  TsTileParts *to = all && !all->failed ? ts_tile_parts(all) : NULL;
+  TsTileSequence *to = all && !all->failed ? ts_tile_sequence(all) : NULL;
   if (to && add_parts(to, product, transposes, size, dim)) return all;
   if (!to) ts_tile_free(product);
   ts_tile_free(all);

@@ -7,7 +7,7 @@
 #include "ir/tile/gpu/quick.h"
 
 enum {
-  UNIT = 8,      /* elements of 16 bytes */
+  ALIGN = 8,     /* elements of 16 bytes */
   MOST_OWN = 8,  /* nodes behind a product */
   MOST_READ = 6, /* tensors that they read */
   LONG = 8192
@@ -31,7 +31,7 @@ bool ts_sched_epilogue_begins(const TsTarget *target, const TsNode *n) {
   int64_t k = last(a), cols = last(b);
   if (eight && n->in[1]->node->op != TS_OP_transpose && n->in[1]->node->op != TS_OP_permute)
     return false; /* columns of B must lie along k */
-  return k > 0 && cols > 0 && k % (eight ? 2 * UNIT : UNIT) == 0 && cols % UNIT == 0 &&
+  return k > 0 && cols > 0 && k % (eight ? 2 * ALIGN : ALIGN) == 0 && cols % ALIGN == 0 &&
          ts_meta_numel(b) == k * cols && ts_meta_numel(y) == ts_meta_numel(a) / k * cols;
 }
 

@@ -43,7 +43,7 @@ typedef struct TsLower {
   TsTile *k;
   TsTileBuild b;
   TsTileVal at[TS_TILE_RANK]; /* the round's position along each axis */
-  TsTileVal *kept;            /* by node: what is counted or reduced over rows (sched_loss.c) */
+  TsTileVal *kept; /* by node: what is counted or reduced over rows (ir/sched/loss.c) */
   TsSchedDraw draw[TS_SCHED_DRAWS];
   int ndraw;
   TsVal number[TS_TILE_DIMS]; /* by symbolic size: the number that it is, or NULL */

@@ -13,8 +13,8 @@
 #include "jit/build/join.h"
 #include "jit/compile/compile.h"
 #include "ir/lower/lower.h"
-#include "jit/build/device_unit.h"
-#include "jit/build/unit.h"
+#include "jit/build/device_instruction.h"
+#include "jit/build/instruction.h"
 
 enum { KERNEL_USEC = 4000 }; /* what a compilation for the CPU takes, about */
 
@@ -119,11 +119,11 @@ static void prepare(TsBuildJob *b, Work *w) {
 }
 
 /* The kernel as an instruction, which takes over what it calls. */
-static TsFused *unit(TsBuildJob *b, Work *w, TsError *err) {
+static TsFused *instruction(TsBuildJob *b, Work *w, TsError *err) {
   TsLayouts *l = ts_build_layouts(b, w->f->g);
   bool interpreted = b->how != TS_BUILD_compiled;
-  TsFused *f =
-      interpreted ? ts_unit_interpreted(w->plain, &w->k, l) : ts_unit_new(w->kernel, &w->k, l);
+  TsFused *f = interpreted ? ts_instruction_interpreted(w->plain, &w->k, l)
+                           : ts_instruction_new(w->kernel, &w->k, l);
   if (!f)
     ts_error_memory(err);
   else if (interpreted)
@@ -133,10 +133,10 @@ static TsFused *unit(TsBuildJob *b, Work *w, TsError *err) {
   return f;
 }
 
-static TsFused *unit_there(TsBuildJob *b, Work *w, TsError *err) {
+static TsFused *device_instruction(TsBuildJob *b, Work *w, TsError *err) {
   const TsFusedGroup *u = &w->f->of[w->g->index];
-  TsFused *f = ts_device_unit(b->device, w->there, &w->k, ts_build_layouts(b, w->f->g));
-  if (f && u->into) ts_device_unit_join(f, u->shift);
+  TsFused *f = ts_device_instruction(b->device, w->there, &w->k, ts_build_layouts(b, w->f->g));
+  if (f && u->into) ts_device_instruction_join(f, u->shift);
   if (f)
     w->there = NULL;
   else
@@ -164,7 +164,7 @@ static void finish(TsBuildJob *b, Work *w) {
   if (cached < 0) return refuse(b, w->g, &err);
   u->group = w->g;
   u->value = ts_arena_copy(arena, w->k.value, sizeof w->k.value);
-  if (u->value) u->fused = b->device ? unit_there(b, w, &err) : unit(b, w, &err);
+  if (u->value) u->fused = b->device ? device_instruction(b, w, &err) : instruction(b, w, &err);
   if (!u->fused) return refuse(b, w->g, &err);
   b->ncached += cached;
   u->fused->what = label(arena, w->g);

@@ -24,7 +24,7 @@ static bool is_known(const TsTileRegion *r) {
 }
 
 bool ts_stand_in_can(const TsDevice *d, const TsTile *k) {
-  return !d->most_work && ts_target_has(ts_target_of(d), TS_UNIT_wgmma) && !k->parts &&
+  return !d->most_work && ts_target_has(ts_target_of(d), TS_UNIT_wgmma) && !k->sequence &&
          k->nparam <= MOST && is_known(k->body);
 }
 

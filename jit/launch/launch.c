@@ -8,7 +8,7 @@
 int ts_launch_small_ones(TsContext *c) {
   TsLaunches *l = ts_launches(c);
   c->waiting = l->guarded;
-  return ts_streak_end(&l->streak, &c->err);
+  return ts_replay_window_end(&l->window, &c->err);
 }
 
 /* ---- what launches touch */
@@ -85,9 +85,9 @@ int ts_launch_small(TsContext *c, TsDeviceKernel *k, int nparam, void *const *ar
                     const int64_t *dim) {
   TsLaunches *l = ts_launches(c);
   if (l->prepares) return 0;
-  int failed = ts_streak_launch(&l->streak, ts_device_kernel_device(k), k, nparam, arg, ndim,
-                                dim, &c->err);
-  c->waiting = l->streak.on || l->guarded;
+  int failed = ts_replay_window_launch(&l->window, ts_device_kernel_device(k), k, nparam, arg,
+                                       ndim, dim, &c->err);
+  c->waiting = l->window.on || l->guarded;
   return failed;
 }
 

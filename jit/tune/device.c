@@ -55,7 +55,7 @@ static bool build(Session *m, int entry, TsSchedKernel *k) {
   m->g->choice = m->r->at[entry].choice;
   bool made = !ts_build_tile(m->b, m->f, m->g, k, &err);
   m->g->choice = before;
-  return made && !k->tile->parts && !k->ndraw && !k->nguard;
+  return made && !k->tile->sequence && !k->ndraw && !k->nguard;
 }
 
 static bool floats_alone(const TsTile *k) {

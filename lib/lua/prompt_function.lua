@@ -130,9 +130,8 @@ return function(prompt, wrong)
     local of, given, args, words = read("ir", true, 2, f, level, target)
     level, target = words[1], words[2]
     if captured.is_kernel(of) then
-      if target then wrong("ir", ":ir: kernels of op.kernel are of this processor, not of '%s'", target) end
       if given and type(f) == "string" then of(unpack(args)) end -- its sizes
-      return io.write(of:ir(level))
+      return io.write(of:ir(level, target and { target = target }))
     end
     core.jit_level("function", level or "graph", target)
     if type(f) ~= "string" then args = {} end

@@ -63,7 +63,7 @@ TsGraph *ts_lua_graph_here(lua_State *L, TsContext *c) {
   TsGraph *g = ts_capture_graph(c);
   const char *place = c->where ? c->where(c->where_arg) : NULL; /* none in an adjoint */
   g->b.failed = false;
-  if (place) g->line = ts_graph_place(g->unit, place);
+  if (place) g->line = ts_graph_place(g->module, place);
   return g;
 }
 

@@ -1,5 +1,5 @@
 /* Captured functions in Lua: their runs, texts, symbolic sizes. What lib/lua/graph.lua stands
- * on, with lua_capture.c and lua_tape.c. */
+ * on, with repl/lua/capture.c and repl/lua/tape.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,9 +42,9 @@ void ts_lua_push_graph(lua_State *L, TsGraph *g) {
 
 void ts_lua_push_captured(lua_State *L, TsContext *c, TsGraph *raw) {
   TsText log = {0};
-  if (raw->unit->recognised.at) ts_text_str(&log, raw->unit->recognised.at);
+  if (raw->module->recognised.at) ts_text_str(&log, raw->module->recognised.at);
   TsGraph *g = ts_compile_rewrite(c, raw, &log);
-  if (!g || log.failed || raw->unit->lacking || g->unit->lacking) {
+  if (!g || log.failed || raw->module->lacking || g->module->lacking) {
     if (g) ts_error_memory(&c->err);
     ts_capture_release(g);
     ts_capture_release(raw);

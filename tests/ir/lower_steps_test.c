@@ -6,15 +6,15 @@
 #include "ir/compose/build.h"
 #include "ir/graph/graph.h"
 #include "ir/lower/lower.h"
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 
 static int failed;
 
 static int transposed(const TsTile *k) {
   int n = 0;
-  for (int i = 0; k->parts && i < k->parts->n; i++) {
+  for (int i = 0; k->sequence && i < k->sequence->n; i++) {
     TsText text = {0};
-    ts_tile_text(k->parts->part[i].k, &text);
+    ts_tile_text(k->sequence->step[i].k, &text);
     n += text.at && strstr(text.at, "= transpose") != NULL;
     ts_text_free(&text);
   }

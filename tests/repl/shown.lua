@@ -71,8 +71,8 @@ local cases = {
   { ":ir x", "not f32[8]" },
   { ":ir 5", "not a number" },
   { ":ir model", "not a Linear", "graph.module(f) captures it" },
-  { ":ir k tiles", "there is no level 'tiles'; levels are tile, explicit, llvm, asm", "did you mean 'tile'?" },
-  { ":ir k tile sm_90a", "kernels of op.kernel are of this processor, not of 'sm_90a'" },
+  { ":ir k tils", "there is no level 'tils'; levels are tile, explicit, llvm, asm, tiles", "did you mean 'tiles'?" },
+  { ":ir k tiles sm_9", "there is no target 'sm_9'" },
   { ":tiles", ":tiles takes a captured function", "usage: :tiles f" },
   { ":tiles f tile", "takes a function alone, not 'tile'" },
   { ":tiles k", "not the kernel scale" },
@@ -113,7 +113,8 @@ local k = op.kernel("scale", { x = "f32[M,N]" }, { y = "f32[M,N]" }, function(t,
   for r in t:rows(x) do y[r] = x[r] / x[r]:abs():max() end
 end)
 k:ir "tlie" --! hint: did you mean 'tile'?
-k:ir("tile", { target = "sm_90a" }) --! scale:ir takes a level alone
+k:ir("tile", { target = "sm_9" }) --! there is no target 'sm_9'
+k:ir("tile", "sm_90a") --! kernel:ir
 k.ir "tile" --! k:ir: it is called with a colon, k:ir(..), on a kernel
 jit.ir("tlie", op.gelu, x) --! hint: did you mean 'tile'?
 jit.ir(op.gelu, "tile", x) --! jit.ir: level must be one of 'tile', 'explicit'

@@ -387,7 +387,7 @@ static int put_params(TsLowering *l) {
 }
 
 static int put_places(TsLowering *l) {
-  const TsUnit *u = l->g->unit;
+  const TsModule *u = l->g->module;
   l->code->nrandom = u->nrandom;
   l->code->region = l->g->parent != NULL;
   if (!(l->code->place = calloc((size_t)u->nplace + 1, sizeof *l->code->place)))

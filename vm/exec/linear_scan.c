@@ -29,7 +29,7 @@ static void few(const Job *j) {
   }
 }
 
-static void unit(const Job *j, int64_t col, int64_t n) {
+static void piece(const Job *j, int64_t col, int64_t n) {
   int64_t row = j->chains * j->size;
   for (int64_t i = 1; i < j->n && !ts_cpu_interrupted(); i++) {
     int64_t at = i * row + col * j->size;
@@ -44,12 +44,12 @@ static void unit(const Job *j, int64_t col, int64_t n) {
   }
 }
 
-static void units(void *arg, int64_t lo, int64_t hi, int worker) {
+static void pieces(void *arg, int64_t lo, int64_t hi, int worker) {
   const Job *j = arg;
   (void)worker;
   for (int64_t u = lo; u < hi; u++) {
     int64_t col = u * j->piece;
-    unit(j, col, j->chains - col < j->piece ? j->chains - col : j->piece);
+    piece(j, col, j->chains - col < j->piece ? j->chains - col : j->piece);
   }
 }
 
@@ -61,7 +61,7 @@ static void run(Job *j) {
     return;
   }
   j->piece = share < LEAST ? LEAST : share > PIECE ? PIECE : share;
-  ts_cpu_parallel((j->chains + j->piece - 1) / j->piece, 1, units, j);
+  ts_cpu_parallel((j->chains + j->piece - 1) / j->piece, 1, pieces, j);
 }
 
 /* x with the axis first, back where `back`. */

@@ -34,7 +34,7 @@ static TsFftPort stripe(const TsFftJob *j, const char *base, int64_t block, int6
   TsFftPort p = {.base = (char *)(uintptr_t)base + block * j->lanes * 2 * j->size,
                  .step = columns * 2 * j->size,
                  .valid = INT64_MAX / 2,
-                 .unit = 1};
+                 .adjacent = 1};
   p.lanes = left < j->lanes ? (int)left : j->lanes;
   for (int l = 0; l < p.lanes; l++) p.off[l] = 2 * j->size * l;
   return p;

@@ -13,7 +13,7 @@
 #ifndef TS_IR_LOWER_FFT_TILE_H
 #define TS_IR_LOWER_FFT_TILE_H
 
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 #include "lib/fft.h"
 
 typedef struct TsFftForm {
@@ -24,7 +24,7 @@ typedef struct TsFftForm {
   double scale;
 } TsFftForm;
 
-enum { TS_FFT_TABLES = TS_TILE_PART_PARAMS - 2 };
+enum { TS_FFT_TABLES = TS_TILE_STEP_PARAMS - 2 };
 
 /* Parameters: x, the tables, y. Sizes: transforms, elements of x along all axes. */
 typedef struct TsFftTile {

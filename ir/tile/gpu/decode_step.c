@@ -319,7 +319,7 @@ void ts_gpu_decode_mma(Decode *a) {
   V n = l.carry[0];
   q = (Ring){l.carry[1], l.carry[2]}, k = (Ring){l.carry[3], l.carry[4]};
   v = (Ring){l.carry[5], l.carry[6]}, done = (Ring){l.carry[7], l.carry[8]};
-  ts_gpu_decode_part_of(a, n);
+  ts_gpu_decode_split_of(a, n);
   all_blocks(a, &q, &k, &v, &done);
   ts_gpu_decode_advance(a, &q, TS_GPU_DECODE_SLOTS);
   V next = ts_gpu_decode_receive(a, &q);

@@ -218,11 +218,11 @@ static void corner_of_nth(Product *p, V nth, V *c) {
 }
 
 /* ---- copies */
-static void copy_part(Product *p, V to, V from, bool along_k, V at, const V *c, int64_t wide,
-                      int part, int parts) {
+static void copy_piece(Product *p, V to, V from, bool along_k, V at, const V *c, int64_t wide,
+                       int piece, int pieces) {
   bool moves = p->x.ragged == TS_GPU_RAGGED_rows && from == p->bm;
   int64_t rows = along_k ? wide : p->x.depth, cols = along_k ? p->x.depth : wide;
-  int64_t shape[2] = {rows / parts, cols}, first = part * shape[0];
+  int64_t shape[2] = {rows / pieces, cols}, first = piece * shape[0];
   V row = along_k ? at : c[C_k], col = along_k ? c[C_k] : at;
   if (moves) row = op2(p, TS_OP_add, row, c[C_more]);
   if (first) row = by(p, TS_OP_add, row, first);
@@ -232,10 +232,10 @@ static void copy_part(Product *p, V to, V from, bool along_k, V at, const V *c, 
              NULL);
 }
 
-static void copy_parts(Product *p, const V *c, int part, int parts) {
+static void copy_pieces(Product *p, const V *c, int piece, int pieces) {
   const TsGpuWarpProduct *x = &p->x;
-  copy_part(p, p->sa, p->a, !x->transposed_a, c[C_m], c, x->rows, part, parts);
-  copy_part(p, p->sb, p->bm, x->transposed_b, c[C_n], c, x->cols, part, parts);
+  copy_piece(p, p->sa, p->a, !x->transposed_a, c[C_m], c, x->rows, piece, pieces);
+  copy_piece(p, p->sb, p->bm, x->transposed_b, c[C_n], c, x->cols, piece, pieces);
 }
 
 static V next_slot(Product *p, V slot) {
@@ -267,7 +267,7 @@ static void first_copies(Product *p, V *c) {
   corner_of_nth(p, number(p, 0), c);
   c[C_slot] = number(p, 0);
   for (int i = 0; i + 1 < p->x.stages; i++) {
-    copy_parts(p, c, 0, 1);
+    copy_pieces(p, c, 0, 1);
     ts_gpu_commit(&p->b, 0);
     advance(p, c);
   }
@@ -312,8 +312,8 @@ static V multiply(Product *p, V a, V b, V acc) {
 
 /* Copies stand behind the first steps; they are all asked for before the last one. */
 static void copy_between(Product *p, const V *c, int step, int steps) {
-  for (int part = 0; part < steps; part++)
-    if ((part < steps - 1 ? part : 0) == step) copy_parts(p, c, part, steps);
+  for (int piece = 0; piece < steps; piece++)
+    if ((piece < steps - 1 ? piece : 0) == step) copy_pieces(p, c, piece, steps);
   if (step == steps - 2) ts_gpu_commit(&p->b, 0);
 }
 
@@ -339,7 +339,7 @@ static void unit_stage(Product *p, V *v) {
 
 static void fma_stage(Product *p, V *v) {
   meet(p);
-  copy_parts(p, v + 2, 0, 1);
+  copy_pieces(p, v + 2, 0, 1);
   ts_gpu_commit(&p->b, 0);
   V a = of_a(p, v[1], 0, p->x.depth), b = of_b(p, v[1], 0, p->x.depth);
   v[0] = multiply(p, a, b, v[0]);
@@ -396,7 +396,7 @@ static V rest(Product *p, V acc, V *carry) {
   V next[2 + CURSOR];
   memcpy(next, l.carry, bytes + sizeof *next);
   meet(p);
-  copy_parts(p, l.carry + 2, 0, 1);
+  copy_pieces(p, l.carry + 2, 0, 1);
   ts_gpu_commit(&p->b, 0);
   TsTileLoop step = ts_tile_for(&p->b, number(p, 0), some, 1, false, 1, l.carry);
   if (!step.stmt) return NULL;

@@ -203,7 +203,7 @@ typedef struct VecFold {
   int op;        /* of the statement */
   TsDtype dtype; /* of the partial results */
   TsDtype bits;  /* the integer of its size */
-  int parts;     /* vectors of one partial result */
+  int nregister; /* vectors of one partial result */
   int copies;    /* partial results */
   TsTileVal part[3][VEC_MAX_ACC];
   TsTileVal lanes;  /* memory of VEC_TREE's lanes, or NULL: in part[0] */
@@ -222,7 +222,7 @@ void ts_tile_vec_fold_slots(TsVec *v, VecFold *f, int used);
 /* part[..][0], a vector, to the scalar result; across: false where each lane is a result. */
 TsTileVal ts_tile_vec_fold_end(TsVec *v, VecFold *f, bool across);
 
-/* ---- ir/tile/pass/vec_reduce.c, tile_vec_columns.c */
+/* ---- ir/tile/pass/vec_reduce.c, ir/tile/pass/vec_columns.c */
 void ts_tile_vec_reduce(TsVec *v, VecPass *p);
 void ts_tile_vec_pairs(TsVec *v, VecPass *p);
 /* The result of a reduction without its axis, at the place v->at. */

@@ -78,7 +78,7 @@ static int collect(TsVec *v, Columns *c, TsTileVal *list, bool trees) {
   TsTileType t = ts_tile_vector(TS_DT_f32, v->at.lanes);
   int n = 0;
   for (int i = 0; i < c->nfold; i++)
-    for (int k = 0; (c->fold[i].kind == VEC_TREE) == trees && k < c->fold[i].parts; k++)
+    for (int k = 0; (c->fold[i].kind == VEC_TREE) == trees && k < c->fold[i].nregister; k++)
       for (int g = 0; g < c->nvec; g++) {
         TsTileVal *p = &c->fold[i].part[k][g];
         if (!*p) *p = ts_tile_vec_fold_start(v, &c->fold[i], k, &t);
@@ -90,7 +90,7 @@ static int collect(TsVec *v, Columns *c, TsTileVal *list, bool trees) {
 static void spread_out(Columns *c, TsTileVal const *list, bool trees) {
   int n = 0;
   for (int i = 0; i < c->nfold; i++)
-    for (int k = 0; (c->fold[i].kind == VEC_TREE) == trees && k < c->fold[i].parts; k++)
+    for (int k = 0; (c->fold[i].kind == VEC_TREE) == trees && k < c->fold[i].nregister; k++)
       for (int g = 0; g < c->nvec; g++) c->fold[i].part[k][g] = list ? list[n++] : NULL;
 }
 
@@ -229,7 +229,7 @@ static void put(TsVec *v, Columns *c) {
   for (int i = 0; i < c->nfold; i++)
     for (int g = 0; g < c->nvec; g++) {
       one = c->fold[i];
-      for (int k = 0; k < one.parts; k++) one.part[k][0] = c->fold[i].part[k][g];
+      for (int k = 0; k < one.nregister; k++) one.part[k][0] = c->fold[i].part[k][g];
       TsTileVal x = of_none(v, c, &one, ts_tile_vec_fold_end(v, &one, false));
       TsTileVal at = ts_tile_vec_sum(v, c->base, NULL, c->plus + (int64_t)g * v->at.lanes);
       if (x) ts_tile_store(&v->b, one.root->home, &at, x, NULL);

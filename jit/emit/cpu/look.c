@@ -213,7 +213,7 @@ static void transposed(TsEmit *e, V rows, V index, int n, V out[ROW]) {
 }
 
 static void row_group(TsEmit *e, const TsTileStmt *const *of, int n) {
-  V rows = row_array(e, of, n), *in = ts_emit_parts(e, of[0]->in[0]), *out[ROW], one[ROW];
+  V rows = row_array(e, of, n), *in = ts_emit_registers(e, of[0]->in[0]), *out[ROW], one[ROW];
   for (int i = 0; i < n; i++) out[i] = ts_emit_define(e, of[i]->out[0]);
   for (int r = 0; r < ts_emit_rows(&of[0]->in[0]->type); r++) {
     int lanes = ts_emit_lanes(in[r]), which[ROW];
@@ -232,7 +232,7 @@ static void row_group(TsEmit *e, const TsTileStmt *const *of, int n) {
 void ts_emit_looks(TsEmit *e, const TsTileStmt *s) {
   const TsTileStmt *of[ROW];
   int n = group_of(s, of);
-  V *in = ts_emit_parts(e, s->in[0]);
+  V *in = ts_emit_registers(e, s->in[0]);
   bool rows = n >= FEW && !strcmp(e->target->name, "avx2") && ts_emit_lanes(*in) >= ROW;
   if (rows && s != of[0]) return; /* the first one has made them all */
   if (rows) {

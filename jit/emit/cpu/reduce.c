@@ -234,7 +234,7 @@ void ts_emit_reduce(TsEmit *e, const TsTileStmt *s) {
   if (is_float(t->dtype) && t->dtype != TS_DT_f32 && t->dtype != TS_DT_f64)
     ts_emit_fail(e, "%s: %s is a storage type", ts_tile_op_name(s->op),
                  ts_dtype_name(t->dtype));
-  V *in = ts_emit_parts(e, s->in[0]), *out = ts_emit_define(e, s->out[0]);
+  V *in = ts_emit_registers(e, s->in[0]), *out = ts_emit_define(e, s->out[0]);
   if (t->rank == 1) {
     *out = reduce_vector(e, s, *in, true);
   } else if (axis == 0) {
@@ -266,7 +266,7 @@ void ts_emit_contract(TsEmit *e, const TsTileStmt *s) {
     ts_emit_fail(e, "%s: operands do not fit", ts_tile_op_name(s->op));
   if (is_float(d) && d != TS_DT_f32 && d != TS_DT_f64)
     ts_emit_fail(e, "%s: %s is a storage type", ts_tile_op_name(s->op), ts_dtype_name(d));
-  V *b = ts_emit_parts(e, s->in[1]), *acc = ts_emit_parts(e, s->in[2]);
+  V *b = ts_emit_registers(e, s->in[1]), *acc = ts_emit_registers(e, s->in[2]);
   V *out = ts_emit_define(e, s->out[0]);
   for (int i = 0; i < m; i++) {
     out[i] = acc[i];

@@ -18,14 +18,14 @@ typedef struct Boxes {
   bool multicast;
   V head;     /* of a parameter of rank 3, or NULL: its boxes have all panels */
   V batch;    /* of one of rank 4 as well */
-  bool parts; /* of rank 4: boxes are parts of the columns all the same */
+  bool boxed; /* of rank 4: boxes are parts of the columns all the same */
 } Boxes;
 
 static V view(TsRoles *m, const Boxes *x) {
   TsGpuMap map = {.param = x->global->index,
                   .rows = x->rows,
                   .cols = x->cols,
-                  .panels = x->head && !x->parts ? x->panels : 0,
+                  .panels = x->head && !x->boxed ? x->panels : 0,
                   .swizzle = x->shared->type.swizzle};
   TsGpuRoles *to = m->info;
   int i = 0;
@@ -45,7 +45,7 @@ static Boxes boxes_of(TsRoles *m, TsTileVal shared, TsTileVal global,
   bool strided = global->type.strided && (rank == 3 || global->type.stride[rank - 1] != 1);
   if (global->stmt || global->region || rank < 2 || rank > 4 || strided)
     ts_emit_fail(m->e, "copies are of matrices that are parameters");
-  x.parts = rank == 4 && ts_tile_dim_is(global->type.dim[3]);
+  x.boxed = rank == 4 && ts_tile_dim_is(global->type.dim[3]);
   if (rank == 4) x.batch = ts_emit_scalar(m->e, *in_global++);
   if (rank > 2) x.head = ts_emit_scalar(m->e, *in_global++);
   if (ts_roles_zero(m, in_shared[1]) || ts_roles_zero(m, in_shared[2]))
@@ -59,7 +59,7 @@ static Boxes boxes_of(TsRoles *m, TsTileVal shared, TsTileVal global,
   x.panel = (int64_t)x.rows * x.cols * bytes;
   if (t->split == 1) x.row = ts_roles_add(m, x.row, ts_roles_muli(m, m->rank, x.rows));
   if (t->split == 2) x.col = ts_roles_add(m, x.col, ts_roles_muli(m, m->rank, own));
-  if (rank > 2 && !x.parts &&
+  if (rank > 2 && !x.boxed &&
       (global->type.dim[rank - 1] % own || t->split || m->info->cluster > 1))
     ts_emit_fail(m->e, "copies are of whole rows of heads");
   if (x.cols > LARGEST_BOX || x.rows > LARGEST_BOX) ts_emit_fail(m->e, "a box is too large");
@@ -104,8 +104,8 @@ static void copy_line(TsRoles *m, const TsTileStmt *s) {
   V at = LLVMBuildSExt(b, ts_emit_scalar(m->e, s->in[6]), ts_emit_int_type(m->e, 64, 0), "");
   at = LLVMBuildMul(b, at, ts_emit_i64(m->e, bytes), "");
   V in[4] = {ts_roles_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[4])),
-             LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_parts(m->e, s->in[1])[0],
-                           &at, 1, ""),
+             LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0),
+                           ts_emit_registers(m->e, s->in[1])[0], &at, 1, ""),
              ts_roles_int(m, bytes),
              ts_roles_slot(m, s->in[2], ts_emit_scalar(m->e, s->in[3]))};
   ts_roles_asm(m, NULL,
@@ -161,7 +161,7 @@ void ts_roles_copy_bulk(TsRoles *m, const TsTileStmt *s) {
   Boxes x = boxes_of(m, s->in[0], s->in[1], s->in + 4, s->in + 7);
   share(m, &x);
   V barrier = ts_roles_slot(m, s->in[2], ts_emit_scalar(m->e, s->in[3])), map = view(m, &x);
-  if (x.parts) {
+  if (x.boxed) {
     copy_parts(m, &x, map, barrier);
     return;
   }
@@ -230,11 +230,11 @@ void ts_roles_copy_async(TsRoles *m, const TsTileStmt *s) {
   pos = LLVMBuildSelect(b, inside, pos, ts_roles_int(m, 0), "");
   V far = LLVMBuildMul(b, LLVMBuildZExt(b, pos, i64, ""), ts_emit_i64(m->e, bytes), "");
   V place = ts_roles_add(m, ts_emit_scalar(m->e, s->in[2]), first);
-  V in[4] = {
-      ts_roles_add(m, ts_emit_parts(m->e, to)[0], ts_roles_muli(m, place, bytes)),
-      LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_parts(m->e, from)[0], &far, 1, ""),
-      LLVMBuildSelect(b, inside, ts_roles_int(m, 16), ts_roles_int(m, 0), ""),
-      ts_roles_flag(m, here)};
+  V in[4] = {ts_roles_add(m, ts_emit_registers(m->e, to)[0], ts_roles_muli(m, place, bytes)),
+             LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_registers(m->e, from)[0],
+                           &far, 1, ""),
+             LLVMBuildSelect(b, inside, ts_roles_int(m, 16), ts_roles_int(m, 0), ""),
+             ts_roles_flag(m, here)};
   ts_roles_asm(m, NULL,
                "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $3, 0;\n\t"
                "@p cp.async.ca.shared.global [$0], [$1], 16, $2;\n\t}",
@@ -304,7 +304,7 @@ void ts_roles_store_bulk(TsRoles *m, const TsTileStmt *s) {
     ts_emit_fail(m->e, "stores are of a role with a matrix unit, each a group");
   copied_whole(m, s, &s->in[1]->type);
   Boxes x = boxes_of(m, s->in[1], s->in[0], s->in + 2 + rank, s->in + 2);
-  if (x.head && !x.parts) {
+  if (x.head && !x.boxed) {
     store_head(m, &x, (int)ts_roles_zero(m, s->in[1 + rank]) / x.cols);
     return;
   }
@@ -313,7 +313,7 @@ void ts_roles_store_bulk(TsRoles *m, const TsTileStmt *s) {
   V below = ts_roles_muli(m, m->group, GROUP_ROWS);
   V at = ts_roles_add(m, x.at, ts_roles_muli(m, m->group, GROUP_ROWS * x.shared->type.swizzle));
   V in[7] = {view(m, &x), at, x.col, ts_roles_add(m, x.row, below), m->leader, x.head, x.batch};
-  if (x.parts) {
+  if (x.boxed) {
     ts_roles_asm(m, NULL,
                  "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $4, 0;\n\t"
                  "@p cp.async.bulk.tensor.4d.global.shared::cta.bulk_group"

@@ -86,7 +86,7 @@ int ts_roles_count(const TsRoles *m, const TsTileType *t,
                    int axis); /* registers of a fragment */
 /* Columns of a fragment that a group of warps has: all, if the groups divide its rows. */
 int ts_roles_wide(const TsRoles *m, const TsTileType *t);
-int ts_roles_parts(TsRoles *m, TsTileVal v); /* registers of a value */
+int ts_roles_registers(TsRoles *m, TsTileVal v); /* registers of a value */
 /* Bytes of the kernel's scratch, one behind the other; of as much as stands above `end`. */
 int64_t ts_roles_scratch_bytes(TsRoles *m, const TsTileStmt *end);
 void ts_roles_alloc(TsRoles *m, const TsTileStmt *s);

@@ -77,7 +77,7 @@ static Place place_of(TsRoles *m, const TsTileStmt *s, const TsTileType *tile) {
   }
   at = LLVMBuildMul(b, at, ts_emit_i64(m->e, bytes), "");
   Place p = {.start = LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0),
-                                    ts_emit_parts(m->e, s->in[0])[0], &at, 1, "")};
+                                    ts_emit_registers(m->e, s->in[0])[0], &at, 1, "")};
   p.pitch = ts_emit_i64(m->e, bytes);
   if (t->strided && t->stride[t->rank - 1] != 1)
     ts_emit_fail(m->e, "rows that are not adjacent");
@@ -204,7 +204,7 @@ static void sum_rows(TsRoles *m, const TsTileStmt *s) {
   TsTileVal x = s->in[0], y = s->out[0];
   const TsRolesLayout *l = &m->layout;
   int64_t across = x->type.dim[1] / l->ncol;
-  V one[MOST_COLS], *in = ts_emit_parts(m->e, x), *to = ts_roles_define(m, y, l->nrow);
+  V one[MOST_COLS], *in = ts_emit_registers(m->e, x), *to = ts_roles_define(m, y, l->nrow);
   if (x->type.rank != 2 || ts_tile_attr(s, "axis")->i != 1 || x->type.dtype != TS_DT_f32 ||
       across > WARP || across & (across - 1) || l->ncol & (l->ncol - 1))
     ts_emit_fail(m->e, "lanes add up rows of f32");
@@ -223,7 +223,7 @@ static void store_row_lanes(TsRoles *m, const TsTileStmt *s, TsTileVal x) {
   for (int r = 0; r < m->layout.nrow; r++)
     write_some(m, row_at(m, &p, r, NULL),
                LLVMBuildAnd(b, row_inside(m, &p, r), ts_roles_flag(m, first), ""), 1,
-               ts_emit_parts(m->e, x) + r, false, 0);
+               ts_emit_registers(m->e, x) + r, false, 0);
 }
 
 static void store_lanes(TsRoles *m, const TsTileStmt *s, TsTileVal x) {
@@ -232,7 +232,7 @@ static void store_lanes(TsRoles *m, const TsTileStmt *s, TsTileVal x) {
   Place p = place_of(m, s, &x->type);
   int bytes = ts_dtypes[x->type.dtype].nbytes, words = l->ncol / (pairs ? 2 : 1);
   int n = words < 4 ? words : 4;
-  V off = ts_roles_muli(m, l->col_base, bytes), *reg = ts_emit_parts(m->e, x);
+  V off = ts_roles_muli(m, l->col_base, bytes), *reg = ts_emit_registers(m->e, x);
   if (!n || (!pairs && x->type.dtype != TS_DT_f32))
     ts_emit_fail(m->e, "lanes store no such fragment");
   for (int r = 0; r < l->nrow; r++)
@@ -244,7 +244,7 @@ static void store_lanes(TsRoles *m, const TsTileStmt *s, TsTileVal x) {
 /* Of a matrix unit: two neighbouring columns of two rows at a time. */
 static void store_sums(TsRoles *m, const TsTileStmt *s, TsTileVal x) {
   Place p = place_of(m, s, &x->type);
-  V off = ts_roles_muli(m, m->layout.col_base, 4), *reg = ts_emit_parts(m->e, x);
+  V off = ts_roles_muli(m, m->layout.col_base, 4), *reg = ts_emit_registers(m->e, x);
   if (x->type.dtype != TS_DT_f32) ts_emit_fail(m->e, "sums are of f32");
   for (int r = 0; r < 2; r++) {
     V at = row_at(m, &p, r, off), in = row_inside(m, &p, r);
@@ -261,7 +261,7 @@ static void store_rows(TsRoles *m, const TsTileStmt *s, TsTileVal x) {
   for (int r = 0; r < 2; r++)
     write_some(m, row_at(m, &p, r, NULL),
                LLVMBuildAnd(b, row_inside(m, &p, r), ts_roles_flag(m, mine), ""), 1,
-               ts_emit_parts(m->e, x) + r, false, 0);
+               ts_emit_registers(m->e, x) + r, false, 0);
 }
 
 /* ---- counters: one thread counts, all of the role learn it */
@@ -277,8 +277,8 @@ static void claim(TsRoles *m, const TsTileStmt *s) {
   V box = ts_roles_addi(m, m->smem, m->shared);
   if (s->in[0]->type.rank != 1) ts_emit_fail(m->e, "counters are a list");
   m->shared += 8;
-  at = LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_parts(m->e, s->in[0])[0], &at, 1,
-                     "");
+  at = LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_registers(m->e, s->in[0])[0], &at,
+                     1, "");
   V in[4] = {at, ts_roles_addi(m, ts_emit_scalar(m->e, s->in[2]), -1), m->leader, box};
   meet(m);
   ts_roles_asm(m, NULL,

@@ -40,8 +40,8 @@ LLVMBasicBlockRef ts_roles_block(TsRoles *m) {
 
 /* One phi for every register of a carried value. */
 static V *enter_phis(TsRoles *m, TsTileVal param, TsTileVal first, LLVMBasicBlockRef from) {
-  int n = ts_roles_parts(m, param);
-  V *in = ts_emit_parts(m->e, first), *now = ts_roles_define(m, param, n);
+  int n = ts_roles_registers(m, param);
+  V *in = ts_emit_registers(m->e, first), *now = ts_roles_define(m, param, n);
   V *phi = ts_emit_take(m->e, sizeof *phi * (size_t)n);
   for (int i = 0; i < n; i++) {
     phi[i] = LLVMBuildPhi(m->e->b, LLVMTypeOf(in[i]), "");
@@ -53,14 +53,14 @@ static V *enter_phis(TsRoles *m, TsTileVal param, TsTileVal first, LLVMBasicBloc
 }
 
 static void close_phis(TsRoles *m, V *phi, TsTileVal last, LLVMBasicBlockRef from) {
-  V *in = ts_emit_parts(m->e, last);
-  for (int i = 0, n = ts_roles_parts(m, last); i < n; i++)
+  V *in = ts_emit_registers(m->e, last);
+  for (int i = 0, n = ts_roles_registers(m, last); i < n; i++)
     LLVMAddIncoming(phi[i], &in[i], &from, 1);
 }
 
 static void define_as(TsRoles *m, TsTileVal to, TsTileVal from) {
-  int n = ts_roles_parts(m, to);
-  V *in = ts_emit_parts(m->e, from);
+  int n = ts_roles_registers(m, to);
+  V *in = ts_emit_registers(m->e, from);
   memcpy(ts_roles_define(m, to, n), in, sizeof *in * (size_t)n);
 }
 
@@ -143,10 +143,10 @@ static void choice(TsRoles *m, const TsTileStmt *s) {
   }
   LLVMPositionBuilderAtEnd(b, after);
   for (int c = 0; c < s->nout; c++) {
-    int n = ts_roles_parts(m, s->out[c]);
+    int n = ts_roles_registers(m, s->out[c]);
     V *to = ts_roles_define(m, s->out[c], n);
-    V *x = ts_emit_parts(m->e, s->region[0]->last->in[c]);
-    V *y = ts_emit_parts(m->e, s->region[1]->last->in[c]);
+    V *x = ts_emit_registers(m->e, s->region[0]->last->in[c]);
+    V *y = ts_emit_registers(m->e, s->region[1]->last->in[c]);
     for (int i = 0; i < n; i++) {
       to[i] = LLVMBuildPhi(b, LLVMTypeOf(x[i]), "");
       LLVMAddIncoming(to[i], (V[]){x[i], y[i]}, end, 2);

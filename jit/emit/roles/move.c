@@ -86,7 +86,7 @@ static Line line_of(TsRoles *m, TsTileVal memory, V of, V row, V col) {
     at = LLVMBuildAdd(b, at, LLVMBuildMul(b, wide_row, end, ""), "");
   }
   at = LLVMBuildMul(b, at, ts_emit_i64(m->e, l.bytes), "");
-  l.start = moved(m, ts_emit_parts(m->e, memory)[0], at);
+  l.start = moved(m, ts_emit_registers(m->e, memory)[0], at);
   return l;
 }
 
@@ -250,7 +250,7 @@ static void load_line(TsRoles *m, const TsTileStmt *s) {
   if (m->unit != TS_ROLES_wgmma || m->axis[y->id] != 2 || (!pairs && d != TS_DT_f32))
     ts_emit_fail(m->e, "a line of shared memory");
   V at = ts_roles_add(m, ts_emit_scalar(m->e, s->in[1]), m->layout.col_base);
-  at = ts_roles_add(m, ts_emit_parts(m->e, memory)[0], ts_roles_muli(m, at, bytes));
+  at = ts_roles_add(m, ts_emit_registers(m->e, memory)[0], ts_roles_muli(m, at, bytes));
   V *to = ts_roles_define(m, y, pairs ? ncol / 2 : ncol);
   LLVMTypeRef type = pairs ? ts_roles_i32(m) : ts_emit_type(m->e, d, 2);
   for (int c = 0; c < ncol; c += 2) {
@@ -329,10 +329,10 @@ static void store_piece(TsRoles *m, const TsTileStmt *s) {
   int first, ncol = columns(m, &x->type);
   V at = piece_address(m, memory, s->in + 1, &x->type, &first);
   if (ts_dtypes[t->dtype].nbytes == 2)
-    store_pairs(m, at, first, ncol, ts_emit_parts(m->e, x));
+    store_pairs(m, at, first, ncol, ts_emit_registers(m->e, x));
   else if ((t->dtype == TS_DT_f32 || t->dtype == TS_DT_i32) && m->layout.nrow == 2 &&
            ncol == PATTERN / 16)
-    store_singles(m, at, ncol, t->dtype == TS_DT_i32, ts_emit_parts(m->e, x));
+    store_singles(m, at, ncol, t->dtype == TS_DT_i32, ts_emit_registers(m->e, x));
   else
     ts_emit_fail(m->e, "a matrix unit stores no %s", ts_dtype_name((TsDtype)t->dtype));
 }
@@ -376,7 +376,7 @@ static void store_columns(TsRoles *m, const TsTileStmt *s) {
   at = ts_roles_add(m, at, ts_roles_muli(m, m->warp, WARP_BYTES));
   for (int i = 0; i < ncol / each; i++)
     store_quick(m, ts_roles_addi(m, at, i * panel),
-                ts_emit_parts(m->e, x) + (ptrdiff_t)(i * each * 2));
+                ts_emit_registers(m->e, x) + (ptrdiff_t)(i * each * 2));
 }
 
 /* ---- stores to a parameter */
@@ -448,7 +448,7 @@ static void store_fma(TsRoles *m, const TsTileStmt *s) {
   const TsTileType *t = &memory->type;
   V of = matrix_of(m, s);
   int n = run_of(m, ts_dtypes[t->dtype].nbytes), ncol = m->layout.ncol;
-  V *reg = ts_emit_parts(m->e, x), out[4];
+  V *reg = ts_emit_registers(m->e, x), out[4];
   for (int r = 0; r < m->layout.nrow; r++) {
     V row = row_of(m, ts_emit_scalar(m->e, s->in[t->rank - 1]), r);
     Line l = line_of(m, memory, of, row, ts_emit_scalar(m->e, s->in[t->rank]));
@@ -465,7 +465,7 @@ static void store_blocks(TsRoles *m, const TsTileStmt *s) {
   TsTileVal memory = s->in[0], x = s->in[s->nin - 1];
   bool pairs = ts_roles_is_pairs(&x->type);
   int ncol = columns(m, &x->type);
-  V *reg = ts_emit_parts(m->e, x);
+  V *reg = ts_emit_registers(m->e, x);
   if (!pairs && x->type.dtype != TS_DT_f32 && x->type.dtype != TS_DT_i32)
     ts_emit_fail(m->e, "warps store no such fragment");
   for (int r = 0; r < m->layout.nrow; r++) {
@@ -543,7 +543,7 @@ static V widened(TsRoles *m, TsDtype d, V pair, bool high) {
 static void cast_pairs(TsRoles *m, const TsTileStmt *s) {
   TsTileVal x = s->in[0], y = s->out[0];
   int n = ts_roles_count(m, ts_roles_is_pairs(&x->type) ? &y->type : &x->type, 1);
-  V *in = ts_emit_parts(m->e, x), *to = ts_roles_define(m, y, n);
+  V *in = ts_emit_registers(m->e, x), *to = ts_roles_define(m, y, n);
   if (ts_roles_is_pairs(&y->type) && x->type.dtype == TS_DT_f32)
     for (int i = 0; i < n / 2; i++)
       to[i] = narrowed(m, (TsDtype)y->type.dtype, in[2 * i], in[2 * i + 1]);
@@ -568,7 +568,7 @@ void ts_roles_cast(TsRoles *m, const TsTileStmt *s) {
     return;
   }
   int n = ts_roles_count(m, &x->type, m->axis[x->id] ? m->axis[x->id] - 1 : 1);
-  V *in = ts_emit_parts(m->e, x), *to = ts_roles_define(m, y, n);
+  V *in = ts_emit_registers(m->e, x), *to = ts_roles_define(m, y, n);
   for (int i = 0; i < n; i++)
     to[i] = cast_one(m, (TsDtype)y->type.dtype, (TsDtype)x->type.dtype, in[i]);
 }
@@ -586,7 +586,7 @@ void ts_roles_part(TsRoles *m, const TsTileStmt *s) {
               start[1] % 8 == 0 && y->type.dim[1] % 8 == 0 && x->type.dim[0] == y->type.dim[0];
   if (!fits) ts_emit_fail(m->e, "parts of fragments are whole blocks of columns");
   int n = ts_roles_count(m, &y->type, 1);
-  V *in = ts_emit_parts(m->e, x), *to = ts_roles_define(m, y, n);
+  V *in = ts_emit_registers(m->e, x), *to = ts_roles_define(m, y, n);
   memcpy(to, in + start[1] / (ts_roles_is_pairs(&x->type) ? 4 : 2), sizeof *to * (size_t)n);
 }
 
@@ -596,7 +596,7 @@ void ts_roles_broadcast(TsRoles *m, const TsTileStmt *s) {
   int rank = x->type.rank, wide = columns(m, &y->type);
   if (rank > 1 || ts_roles_is_pairs(&x->type))
     ts_emit_fail(m->e, "a broadcast that is not to a tile");
-  V *in = ts_emit_parts(m->e, x);
+  V *in = ts_emit_registers(m->e, x);
   bool line = y->type.rank == 1, single = line || wide == 1;
   int nrow = m->layout.nrow, axis = rank ? (int)ts_tile_attr(s, "axes")->ints[0] : 0;
   int n = line ? ts_roles_count(m, &y->type, m->axis[y->id] - 1) : nrow * wide;

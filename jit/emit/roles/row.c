@@ -113,7 +113,7 @@ static V function_of(TsRoles *m, int op, V x, V y) {
 void ts_roles_function_of(TsRoles *m, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
   int n = ts_roles_count(m, &y->type, m->axis[y->id] ? m->axis[y->id] - 1 : 1);
-  V *x = ts_emit_parts(m->e, s->in[0]), *z = ts_emit_parts(m->e, s->in[s->nin - 1]);
+  V *x = ts_emit_registers(m->e, s->in[0]), *z = ts_emit_registers(m->e, s->in[s->nin - 1]);
   V *to = ts_roles_define(m, y, n);
   bool nan = s->op == TS_TILE_larger && ts_tile_attr(s, "nan")->i;
   for (int i = 0; i < n && nan; i++) {
@@ -158,7 +158,7 @@ static void of_unit(TsRoles *m) {
 }
 
 void ts_roles_quarter(TsRoles *m, const TsTileStmt *s) {
-  V *x = ts_emit_parts(m->e, s->in[0]), *to = ts_roles_define(m, s->out[0], 2);
+  V *x = ts_emit_registers(m->e, s->in[0]), *to = ts_roles_define(m, s->out[0], 2);
   of_unit(m);
   for (int r = 0; r < 2; r++) {
     to[r] = joined(m, s, x[2 * r], x[2 * r + 1]);
@@ -168,7 +168,7 @@ void ts_roles_quarter(TsRoles *m, const TsTileStmt *s) {
 }
 
 void ts_roles_row(TsRoles *m, const TsTileStmt *s) {
-  V *x = ts_emit_parts(m->e, s->in[0]), *to = ts_roles_define(m, s->out[0], 2);
+  V *x = ts_emit_registers(m->e, s->in[0]), *to = ts_roles_define(m, s->out[0], 2);
   char text[64];
   of_unit(m);
   memcpy(to, x, 2 * sizeof *to);
@@ -186,8 +186,8 @@ static V address_in(TsRoles *m, TsTileVal memory, V index, int64_t each) {
   LLVMBuilderRef b = m->e->b;
   V wide = LLVMBuildSExt(b, index, ts_emit_int_type(m->e, 64, 0), "");
   wide = LLVMBuildMul(b, wide, ts_emit_i64(m->e, each), "");
-  return LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_parts(m->e, memory)[0], &wide,
-                       1, "");
+  return LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_registers(m->e, memory)[0],
+                       &wide, 1, "");
 }
 
 /* Of memory of one axis. Numbers of 64 bits are positions, of which 32 bits are kept. */
@@ -252,8 +252,8 @@ void ts_roles_store_rows(TsRoles *m, const TsTileStmt *s) {
         ts_roles_addi(m, ts_roles_add(m, ts_emit_scalar(m->e, s->in[rank]), m->layout.row_base),
                       m->layout.row[r]);
     V in = LLVMBuildAnd(b, mine, LLVMBuildICmp(b, LLVMIntSLT, at, end, ""), "");
-    V list[3] = {address_in(m, memory, ts_roles_add(m, line, at), 4), ts_emit_parts(m->e, x)[r],
-                 ts_roles_flag(m, in)};
+    V list[3] = {address_in(m, memory, ts_roles_add(m, line, at), 4),
+                 ts_emit_registers(m->e, x)[r], ts_roles_flag(m, in)};
     ts_roles_asm(
         m, NULL,
         "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $2, 0;\n\t@p st.global.f32 [$0], $1;\n\t}",

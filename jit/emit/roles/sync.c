@@ -262,7 +262,7 @@ static void wait_products(TsRoles *m, int pending) {
       m->pending[left++] = v;
       continue;
     }
-    ts_roles_through(m, ts_roles_count(m, &v->type, 1), ts_emit_parts(m->e, v),
+    ts_roles_through(m, ts_roles_count(m, &v->type, 1), ts_emit_registers(m->e, v),
                      through++ ? "" : text);
   }
   if (!through) plain(m, text);
@@ -310,8 +310,8 @@ static V signal_at(TsRoles *m, const TsTileStmt *s) {
   if (s->in[0]->type.rank != 1) ts_emit_fail(m->e, "signals are a line of numbers");
   V at = LLVMBuildSExt(b, ts_emit_scalar(m->e, s->in[1]), ts_emit_int_type(m->e, 64, 0), "");
   at = LLVMBuildMul(b, at, ts_emit_i64(m->e, 4), "");
-  return LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_parts(m->e, s->in[0])[0], &at,
-                       1, "");
+  return LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_registers(m->e, s->in[0])[0],
+                       &at, 1, "");
 }
 
 void ts_roles_until(TsRoles *m, const TsTileStmt *s) {
@@ -360,7 +360,7 @@ static void pace_end(TsRoles *m, V clock, V rounds) {
  * arrivals of steps of one parity add up to the steps that all have done. The wait ends after
  * a while in any case: blocks that do not run at the same time must not wait for ever. */
 void ts_roles_pace(TsRoles *m, const TsTileStmt *s) {
-  V clock = ts_emit_parts(m->e, s->in[0])[0], rounds = ts_emit_scalar(m->e, s->in[2]);
+  V clock = ts_emit_registers(m->e, s->in[0])[0], rounds = ts_emit_scalar(m->e, s->in[2]);
   if (!m->single) ts_emit_fail(m->e, "one thread keeps step");
   if (ts_tile_attr(s, "end")->i) {
     pace_end(m, clock, rounds);

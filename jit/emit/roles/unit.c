@@ -145,7 +145,7 @@ static V operand_descriptor(TsRoles *m, TsTileVal v, bool k_last, V offset) {
   const TsTileStmt *s = operand(m, v);
   const TsTileType *t = &s->in[0]->type;
   LLVMBuilderRef b = m->e->b;
-  V base = ts_emit_parts(m->e, s->in[0])[0];
+  V base = ts_emit_registers(m->e, s->in[0])[0];
   if (offset) base = ts_roles_add(m, base, offset);
   int64_t panel = k_last ? 0 : ts_roles_own(m, t, 1) * t->swizzle;
   V slot = ts_roles_muli(m, ts_emit_scalar(m->e, s->in[1]), ts_roles_slot_bytes(m, t) / 16);
@@ -292,7 +292,7 @@ static void begin_sums(TsRoles *m, const TsTileStmt *s, int n, V *reg) {
     for (int i = 0; i < n; i++)
       reg[i] = LLVMGetPoison(ts_emit_elem(m->e, (TsDtype)s->out[0]->type.dtype));
   else
-    memcpy(reg, ts_emit_parts(m->e, s->in[2]), sizeof *reg * (size_t)n);
+    memcpy(reg, ts_emit_registers(m->e, s->in[2]), sizeof *reg * (size_t)n);
 }
 
 /* Where the rows of a group begin, in bytes: 64 rows, or a panel of 64 columns. */
@@ -347,8 +347,8 @@ static void unit_product(TsRoles *m, const TsTileStmt *s) {
     V bk = LLVMBuildAdd(b, d, ts_emit_i64(m->e, k_step(m, s->in[1], kb, k)), "");
     if (!regs)
       one[0] = LLVMBuildAdd(b, from, ts_emit_i64(m->e, k_step(m, s->in[0], ka, k)), "");
-    step(m, t.at, n, reg, regs ? 4 : 1, regs ? ts_emit_parts(m->e, s->in[0]) + 4 * k : one, bk,
-         k ? ts_roles_int(m, 1) : scale);
+    step(m, t.at, n, reg, regs ? 4 : 1, regs ? ts_emit_registers(m->e, s->in[0]) + 4 * k : one,
+         bk, k ? ts_roles_int(m, 1) : scale);
   }
   under_way(m, s->in[2], s->out[0]);
 }
@@ -462,7 +462,7 @@ static void few_steps(TsRoles *m, const Side *x, const Side *y, int k, V *acc) {
 static V *sums(TsRoles *m, const TsTileStmt *s) {
   int n = m->layout.nrow * m->layout.ncol;
   V *acc = ts_roles_define(m, s->out[0], n);
-  memcpy(acc, ts_emit_parts(m->e, s->in[2]), sizeof *acc * (size_t)n);
+  memcpy(acc, ts_emit_registers(m->e, s->in[2]), sizeof *acc * (size_t)n);
   return acc;
 }
 

@@ -62,7 +62,7 @@ int64_t ts_roles_slot_bytes(const TsRoles *m, const TsTileType *t) {
 V ts_roles_slot(TsRoles *m, TsTileVal memory, V slot) {
   const TsTileType *t = &memory->type;
   int64_t n = t->space == TS_SPACE_barrier ? 8 : ts_roles_slot_bytes(m, t);
-  return ts_roles_add(m, ts_emit_parts(m->e, memory)[0], ts_roles_muli(m, slot, n));
+  return ts_roles_add(m, ts_emit_registers(m->e, memory)[0], ts_roles_muli(m, slot, n));
 }
 
 int64_t ts_roles_zero(TsRoles *m, TsTileVal v) {
@@ -134,7 +134,7 @@ int ts_roles_count(const TsRoles *m, const TsTileType *t, int axis) {
   return l->nrow * ncol / (pairs ? 2 : 1);
 }
 
-int ts_roles_parts(TsRoles *m, TsTileVal v) {
+int ts_roles_registers(TsRoles *m, TsTileVal v) {
   int of = m->axis[v->id];
   if (of >= TS_ROLES_LEFT) return ts_roles_warps_count(m, &v->type, of == TS_ROLES_LEFT);
   return ts_roles_count(m, &v->type, m->axis[v->id] ? m->axis[v->id] - 1 : 1);
@@ -156,7 +156,7 @@ static V one_constant(TsRoles *m, const TsTileStmt *s, TsDtype d) {
 void ts_roles_constant(TsRoles *m, const TsTileStmt *s) {
   TsTileVal v = s->out[0];
   if (ts_roles_is_pairs(&v->type)) ts_emit_fail(m->e, "constants of 16 bits");
-  int n = ts_roles_parts(m, v);
+  int n = ts_roles_registers(m, v);
   V *to = ts_roles_define(m, v, n), one = one_constant(m, s, (TsDtype)v->type.dtype);
   for (int i = 0; i < n; i++) to[i] = one;
 }
@@ -226,13 +226,13 @@ static V divided(TsRoles *m, const TsTileStmt *s, V x, V y) {
 void ts_roles_pointwise(TsRoles *m, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
   TsDtype d = (TsDtype)s->in[s->op == TS_OP_where ? 1 : 0]->type.dtype;
-  int n = ts_roles_parts(m, y);
+  int n = ts_roles_registers(m, y);
   V *to = ts_roles_define(m, y, n), in[3];
   bool division = s->op == TS_OP_floordiv || s->op == TS_OP_mod;
   if (ts_roles_is_pairs(&y->type)) ts_emit_fail(m->e, "arithmetic of 16 bits");
   if (s->nin > 3) ts_emit_fail(m->e, "%s has %d operands", ts_tile_op_name(s->op), s->nin);
   for (int i = 0; i < n; i++) {
-    for (int k = 0; k < s->nin; k++) in[k] = ts_emit_parts(m->e, s->in[k])[i];
+    for (int k = 0; k < s->nin; k++) in[k] = ts_emit_registers(m->e, s->in[k])[i];
     to[i] = division && d == TS_DT_i64 ? divided(m, s, in[0], in[1])
             : s->op == TS_TILE_look    ? ts_emit_look(m->e, s, in[0], 1)
             : s->op == TS_TILE_scale   ? ts_emit_scale(m->e, s, in[0], in[1])
@@ -244,8 +244,8 @@ void ts_roles_same_bits(TsRoles *m, const TsTileStmt *s) {
   TsTileVal y = s->out[0];
   if (y->type.dtype == TS_DT_i64 || s->in[0]->type.dtype == TS_DT_i64)
     ts_emit_fail(m->e, "bits of 64: whole numbers with roles are positions of 32");
-  int n = ts_roles_parts(m, y);
-  V *to = ts_roles_define(m, y, n), *x = ts_emit_parts(m->e, s->in[0]);
+  int n = ts_roles_registers(m, y);
+  V *to = ts_roles_define(m, y, n), *x = ts_emit_registers(m->e, s->in[0]);
   LLVMTypeRef t = ts_emit_elem(m->e, (TsDtype)y->type.dtype);
   for (int i = 0; i < n; i++) to[i] = LLVMBuildBitCast(m->e->b, x[i], t, "");
 }

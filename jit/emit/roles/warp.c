@@ -226,9 +226,9 @@ void ts_roles_warps_product(TsRoles *m, const TsTileStmt *s) {
   int steps = (int)(s->in[0]->type.dim[1] * ts_dtypes[s->in[0]->type.dtype].nbytes / STEP);
   bool whole = y->dtype == TS_DT_i32;
   char text[200];
-  V *a = ts_emit_parts(m->e, s->in[0]), *b = ts_emit_parts(m->e, s->in[1]);
+  V *a = ts_emit_registers(m->e, s->in[0]), *b = ts_emit_registers(m->e, s->in[1]);
   V *sum = ts_roles_define(m, s->out[0], rows * cols * 4);
-  memcpy(sum, ts_emit_parts(m->e, s->in[2]), sizeof *sum * (size_t)(rows * cols * 4));
+  memcpy(sum, ts_emit_registers(m->e, s->in[2]), sizeof *sum * (size_t)(rows * cols * 4));
   snprintf(text, sizeof text,
            "mma.sync.aligned.%s {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, "
            "{$0, $1, $2, $3};",
@@ -250,7 +250,7 @@ void ts_roles_warps_part(TsRoles *m, const TsTileStmt *s) {
       ts_roles_is_pairs(&x->type) || x->type.dim[0] != y->type.dim[0])
     ts_emit_fail(m->e, "parts are of all warps alike");
   int from = ts_roles_wide(m, &x->type) / 2, n = ts_roles_wide(m, &y->type) / 2;
-  V *in = ts_emit_parts(m->e, x), *to = ts_roles_define(m, y, n * m->layout.nrow / 2);
+  V *in = ts_emit_registers(m->e, x), *to = ts_roles_define(m, y, n * m->layout.nrow / 2);
   for (int r = 0; r < m->layout.nrow / 2; r++)
     memcpy(to + (ptrdiff_t)r * n, in + (ptrdiff_t)r * from + start[1] / m->across / 2,
            sizeof *to * (size_t)n);
@@ -350,7 +350,7 @@ void ts_roles_copy_tile(TsRoles *m, const TsTileStmt *s) {
   off = LLVMBuildAdd(b, off, LLVMBuildSExt(b, col, i64, ""), "");
   if (first_axis) off = LLVMBuildAdd(b, off, matrix_at(m, s), "");
   off = LLVMBuildMul(b, off, ts_emit_i64(m->e, c.elem), "");
-  V at = LLVMBuildGEP2(b, i8, ts_emit_parts(m->e, s->in[1])[0], &off, 1, "");
+  V at = LLVMBuildGEP2(b, i8, ts_emit_registers(m->e, s->in[1])[0], &off, 1, "");
   V slot = ts_roles_slot(m, s->in[0], ts_emit_scalar(m->e, s->in[2]));
   int first = (int)ts_roles_zero(m, s->in[3]);
   for (int i = 0; i < c.passes; i++) {

@@ -39,8 +39,8 @@ static V address(TsRoles *m, const TsTileStmt *s, V row, V col) {
     at = LLVMBuildAdd(b, at, wide(m, by[i]), "");
   }
   at = LLVMBuildMul(b, at, ts_emit_i64(m->e, ts_dtypes[t->dtype].nbytes), "");
-  return LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_parts(m->e, s->in[0])[0], &at,
-                       1, "");
+  return LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_registers(m->e, s->in[0])[0],
+                       &at, 1, "");
 }
 
 static V one(TsRoles *m, V at, int off) {
@@ -109,7 +109,7 @@ void ts_roles_load_whole(TsRoles *m, const TsTileStmt *s) {
 void ts_roles_store_heads(TsRoles *m, const TsTileStmt *s) {
   const TsTileType *t = &s->in[0]->type, *x = &s->in[5]->type;
   LLVMBuilderRef b = m->e->b;
-  V *reg = ts_emit_parts(m->e, s->in[5]);
+  V *reg = ts_emit_registers(m->e, s->in[5]);
   int ncol = ts_roles_wide(m, x) / 4;
   if (!ts_roles_in_quads(m) || !ts_roles_is_pairs(x) || t->rank != 4 ||
       ts_roles_zero(m, s->in[4]) || (t->strided && t->stride[3] != 1))
@@ -124,8 +124,8 @@ void ts_roles_store_heads(TsRoles *m, const TsTileStmt *s) {
     V at = LLVMBuildAdd(b, head, LLVMBuildMul(b, wide(m, row), pitch, ""), "");
     at = LLVMBuildAdd(b, at, wide(m, m->layout.col_base), "");
     at = LLVMBuildMul(b, at, ts_emit_i64(m->e, 2), "");
-    at = LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_parts(m->e, s->in[0])[0], &at,
-                       1, "");
+    at = LLVMBuildGEP2(b, ts_emit_int_type(m->e, 8, 0), ts_emit_registers(m->e, s->in[0])[0],
+                       &at, 1, "");
     for (int c = 0; c < ncol; c += 2) {
       char text[120];
       V list[3] = {at, in, reg[ts_roles_register(m, ncol, r, c) / 2]};

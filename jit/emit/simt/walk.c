@@ -8,7 +8,7 @@
  *
  * Of e^(x - largest) most steps are for results that are denormal or 0. The walk for the
  * largest looks for the smallest too, and where the two are near, which is known for all
- * threads of the row alike, later walks leave these steps out (emit_gpu_short.c).
+ * threads of the row alike, later walks leave these steps out (jit/emit/simt/short.c).
  *
  * Rejected: keeping what a walk computed for the next one. In f32 it takes twice the room of
  * the row, so that one block is left, which waits. */

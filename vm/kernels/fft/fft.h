@@ -81,7 +81,7 @@ typedef struct TsFftPort {
   char *base;
   int64_t off[TS_FFT_LANES_MAX];
   int64_t step, valid;
-  int lanes, unit;
+  int lanes, adjacent;
 } TsFftPort;
 
 /* The kernels for one type. Rows are work memory; lines are contiguous complex or real

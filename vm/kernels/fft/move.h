@@ -48,7 +48,7 @@ static void load_rows(const TsFftPort *p, int64_t first, int64_t by, int64_t cou
   } else {
     for (int64_t k = 0; k < n; k++) {
       real *row = dst + (k ^ flip) * pitch;
-      if (p->unit && p->lanes == LANES)
+      if (p->adjacent && p->lanes == LANES)
         memcpy(row, source(p, 0, first + k * by), 64);
       else
         load_one(p, first + k * by, row);
@@ -67,7 +67,7 @@ static TsFftPort as_reals(const TsFftPort *p) {
   TsFftPort q = *p;
   q.step = sizeof(real);
   q.valid = 2 * p->valid;
-  q.unit = 0;
+  q.adjacent = 0;
   return q;
 }
 
@@ -85,12 +85,12 @@ static void load_complex(const TsFftPort *p, int64_t first, int64_t by, int64_t 
   for (int64_t k = 0; k < n; k++, row += ROW) {
     const real *x = source(p, 0, first + k * by);
     real part[ROW];
-    if (p->unit && p->lanes < LANES) {
+    if (p->adjacent && p->lanes < LANES) {
       memset(part, 0, sizeof part);
       memcpy(part, x, sizeof(real) * 2 * (size_t)p->lanes);
       x = part;
     }
-    if (p->unit) {
+    if (p->adjacent) {
       for (int at = 0; at < LANES; at += W) {
         cvec v = get_line(x + 2 * at);
         put(row + re + at, v.re);
@@ -132,7 +132,7 @@ static void store_rows(const TsFftPort *p, int64_t first, int64_t by, int64_t co
   }
   for (int64_t k = 0; k < count; k++) {
     const real *row = src + (k ^ flip) * pitch;
-    if (p->unit && p->lanes == LANES) {
+    if (p->adjacent && p->lanes == LANES) {
       real *y = target(p, 0, first + k * by);
       for (int at = 0; at < LANES; at += W) put(y + at, get(row + at) * all(f));
     } else {
@@ -157,7 +157,7 @@ static void store_complex(const TsFftPort *p, int64_t first, int64_t by, int64_t
     return;
   }
   for (int64_t k = 0; k < count; k++, row += ROW) {
-    if (p->unit) {
+    if (p->adjacent) {
       real part[ROW], *y = target(p, 0, first + k * by), *to = p->lanes < LANES ? part : y;
       for (int at = 0; at < LANES; at += W)
         put_line(to + 2 * at, (cvec){get(row + re + at) * all(f), get(row + im + at) * all(f)});

@@ -1,5 +1,5 @@
 /* The f32 table: inputs f32, bf16, f16, fp8 and complex64, which is a real
- * product of twice the width and depth (gemm_complex.inc). */
+ * product of twice the width and depth (vm/kernels/gemm/complex.inc). */
 #include "vm/kernels/gemm/simd_f32.h"
 #include "vm/kernels/gemm/acc.h"
 #include "vm/kernels/simd/isa.h"

@@ -1,11 +1,11 @@
 /* The f64 table: inputs f64 and complex128, which is a real product of twice the
- * width and depth (gemm_complex.inc). */
+ * width and depth (vm/kernels/gemm/complex.inc). */
 #include "vm/kernels/gemm/simd_f64.h"
 #include "vm/kernels/gemm/acc.h"
 #include "vm/kernels/gemm/tile.inc"
 #include "vm/kernels/gemm/round.inc"
 
-/* As in gemm_f32.c. */
+/* As in vm/kernels/gemm/f32.c. */
 #if defined TS_ISA_avx512
 enum { WIDE1 = 8, WIDE2 = 4, WIDE4 = 4, WIDE6 = 4, WIDE8 = 3 };
 #elif defined TS_ISA_avx2

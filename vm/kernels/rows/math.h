@@ -1,5 +1,5 @@
-/* Elementary functions and last passes over a piece of a row, in rows_math_f32.c and
- * rows_math_f64.c: the definitions of lib/elem with loads and stores around them. y == x
+/* Elementary functions and last passes over a piece of a row, in vm/kernels/rows/math_f32.c and
+ * vm/kernels/rows/math_f64.c: the definitions of lib/elem with loads and stores around them. y == x
  * is allowed. With `past` y goes past the caches; a fence is due after the last one.
  *
  *   exp    y = exp(x - c), c the largest x, touching the n elements at `prefetch` if not null

@@ -1,5 +1,5 @@
 /* The table of row kernels of one instruction set: thin wrappers that give the functions
- * of rows_math.h one type, and the scans. */
+ * of vm/kernels/rows/math.h one type, and the scans. */
 #include "vm/kernels/rows/rows.h"
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Passes over one row (or over one piece of a row of columns) for vm/rows/rows.c, and the
  * scans of vm/drive/scan.c. Index [0] is f32, [1] is f64; scalars travel as double, which
- * holds both. What each pass computes: rows_math.h. */
+ * holds both. What each pass computes: vm/kernels/rows/math.h. */
 #ifndef TS_VM_KERNELS_ROWS_H
 #define TS_VM_KERNELS_ROWS_H
 

@@ -1,22 +1,22 @@
 /* Compiled kernels called with tensors. */
-#include "jit/build/unit.h"
+#include "jit/build/instruction.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "vm/drive/random.h"
 
-typedef struct Unit {
+typedef struct Instruction {
   TsFused base;     /* first */
   TsKernel *kernel; /* or: */
   TsTile *tile;     /* for the interpreter */
   TsArena arena;
   int64_t dim[TS_TILE_DIMS];
-  TsUnitNeeds needs;
-} Unit;
+  TsInstructionNeeds needs;
+} Instruction;
 
-void ts_unit_needs(TsUnitNeeds *u, const TsSchedKernel *from) {
-  *u = (TsUnitNeeds){.ndraw = from->ndraw, .nguard = from->nguard};
+void ts_instruction_needs(TsInstructionNeeds *u, const TsSchedKernel *from) {
+  *u = (TsInstructionNeeds){.ndraw = from->ndraw, .nguard = from->nguard};
   memcpy(u->draw, from->draw, sizeof u->draw);
   for (int i = 0; i < from->nguard; i++) {
     u->guarded[i] = from->guard[i].param;
@@ -24,7 +24,8 @@ void ts_unit_needs(TsUnitNeeds *u, const TsSchedKernel *from) {
   }
 }
 
-int ts_unit_before(const TsUnitNeeds *u, TsContext *c, TsTensor *const *in, int64_t *dim) {
+int ts_instruction_before(const TsInstructionNeeds *u, TsContext *c, TsTensor *const *in,
+                          int64_t *dim) {
   for (int i = 0; i < u->nguard; i++)
     if (ts_guard_check(&u->guard[i], c, in[u->guarded[i]])) return -1;
   for (int i = 0; i < u->ndraw; i++) {
@@ -37,7 +38,7 @@ int ts_unit_before(const TsUnitNeeds *u, TsContext *c, TsTensor *const *in, int6
 }
 
 static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *out) {
-  Unit *u = (Unit *)f;
+  Instruction *u = (Instruction *)f;
   void *arg[TS_SCHED_PARAMS];
   for (int i = 0; i < f->nin; i++)
     if (!(arg[i] = ts_tensor_read(in[i]))) return -1;
@@ -48,12 +49,12 @@ static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *o
 }
 
 static int before(TsFused *f, TsContext *c, TsTensor *const *in) {
-  Unit *u = (Unit *)f;
-  return ts_unit_before(&u->needs, c, in, u->dim);
+  Instruction *u = (Instruction *)f;
+  return ts_instruction_before(&u->needs, c, in, u->dim);
 }
 
 static void release(TsFused *f) {
-  Unit *u = (Unit *)f;
+  Instruction *u = (Instruction *)f;
   ts_kernel_free(u->kernel);
   ts_tile_free(u->tile);
   ts_arena_free(&u->arena);
@@ -67,8 +68,8 @@ static const int64_t *layout_of(TsArena *arena, TsLayouts *layouts, TsVal v) {
                        sizeof *stride * (size_t)(v->meta.ndim ? v->meta.ndim : 1));
 }
 
-int ts_unit_describe(TsFused *f, TsArena *arena, const TsSchedKernel *from,
-                     TsLayouts *layouts) {
+int ts_instruction_describe(TsFused *f, TsArena *arena, const TsSchedKernel *from,
+                            TsLayouts *layouts) {
   const TsTile *tile = from->tile;
   *f = (TsFused){.refs = 1, .nin = tile->nin, .nout = tile->nparam - tile->nin};
   f->name = ts_arena_text(arena, tile->name);
@@ -79,12 +80,12 @@ int ts_unit_describe(TsFused *f, TsArena *arena, const TsSchedKernel *from,
   return f->stride && f->name && f->over ? 0 : -1;
 }
 
-static TsFused *new_unit(const TsSchedKernel *from, TsLayouts *layouts) {
-  Unit *u = calloc(1, sizeof *u);
+static TsFused *new_instruction(const TsSchedKernel *from, TsLayouts *layouts) {
+  Instruction *u = calloc(1, sizeof *u);
   if (!u) return NULL;
   memcpy(u->dim, from->dim, sizeof u->dim);
-  ts_unit_needs(&u->needs, from);
-  int failed = ts_unit_describe(&u->base, &u->arena, from, layouts);
+  ts_instruction_needs(&u->needs, from);
+  int failed = ts_instruction_describe(&u->base, &u->arena, from, layouts);
   u->base.run = run;
   if (u->needs.nguard || u->needs.ndraw) u->base.before = before;
   u->base.free = release;
@@ -94,16 +95,19 @@ static TsFused *new_unit(const TsSchedKernel *from, TsLayouts *layouts) {
   return NULL;
 }
 
-TsFused *ts_unit_new(TsKernel *kernel, const TsSchedKernel *from, TsLayouts *layouts) {
-  TsFused *f = new_unit(from, layouts);
-  if (f) ((Unit *)f)->kernel = kernel;
+TsFused *ts_instruction_new(TsKernel *kernel, const TsSchedKernel *from, TsLayouts *layouts) {
+  TsFused *f = new_instruction(from, layouts);
+  if (f) ((Instruction *)f)->kernel = kernel;
   return f;
 }
 
-TsFused *ts_unit_interpreted(TsTile *tile, const TsSchedKernel *from, TsLayouts *layouts) {
-  TsFused *f = new_unit(from, layouts);
-  if (f) ((Unit *)f)->tile = tile;
+TsFused *ts_instruction_interpreted(TsTile *tile, const TsSchedKernel *from,
+                                    TsLayouts *layouts) {
+  TsFused *f = new_instruction(from, layouts);
+  if (f) ((Instruction *)f)->tile = tile;
   return f;
 }
 
-const TsKernel *ts_unit_kernel(const TsFused *f) { return ((const Unit *)f)->kernel; }
+const TsKernel *ts_instruction_kernel(const TsFused *f) {
+  return ((const Instruction *)f)->kernel;
+}

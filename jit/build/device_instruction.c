@@ -1,24 +1,24 @@
 /* Kernels of devices called with tensors. */
-#include "jit/build/device_unit.h"
+#include "jit/build/device_instruction.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "jit/launch/launch.h"
 #include "jit/launch/profile.h"
-#include "jit/build/unit.h"
+#include "jit/build/instruction.h"
 
-typedef struct Unit {
+typedef struct Instruction {
   TsFused base; /* first */
   TsArena arena;
   int device;
   TsDeviceKernel *kernel;
   int ndim;
   int64_t dim[TS_TILE_DIMS];
-  TsUnitNeeds needs;
+  TsInstructionNeeds needs;
   int npart; /* of the one result, or 0 */
   int64_t shift[TS_FUSED_PARTS];
-} Unit;
+} Instruction;
 
 static double bytes_of(const TsFused *f, TsTensor *const *in, TsTensor *const *out) {
   double n = 0;
@@ -28,7 +28,7 @@ static double bytes_of(const TsFused *f, TsTensor *const *in, TsTensor *const *o
 }
 
 static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *out) {
-  Unit *u = (Unit *)f;
+  Instruction *u = (Instruction *)f;
   void *arg[TS_SCHED_PARAMS];
   for (int i = 0; i < f->nin; i++)
     if (!(arg[i] = ts_tensor_read_on(in[i], u->device))) return -1;
@@ -46,26 +46,26 @@ static int run(TsFused *f, TsContext *c, TsTensor *const *in, TsTensor *const *o
 }
 
 static int before(TsFused *f, TsContext *c, TsTensor *const *in) {
-  Unit *u = (Unit *)f;
-  return ts_unit_before(&u->needs, c, in, u->dim);
+  Instruction *u = (Instruction *)f;
+  return ts_instruction_before(&u->needs, c, in, u->dim);
 }
 
 static void release(TsFused *f) {
-  Unit *u = (Unit *)f;
+  Instruction *u = (Instruction *)f;
   ts_device_kernel_free(u->kernel);
   ts_arena_free(&u->arena);
   free(u);
 }
 
-TsFused *ts_device_unit(TsDevice *d, TsDeviceKernel *kernel, const TsSchedKernel *from,
-                        TsLayouts *layouts) {
-  Unit *u = calloc(1, sizeof *u);
+TsFused *ts_device_instruction(TsDevice *d, TsDeviceKernel *kernel, const TsSchedKernel *from,
+                               TsLayouts *layouts) {
+  Instruction *u = calloc(1, sizeof *u);
   if (!u) return NULL;
   u->device = d->index;
   u->ndim = from->tile->ndim;
   memcpy(u->dim, from->dim, sizeof u->dim);
-  ts_unit_needs(&u->needs, from);
-  if (ts_unit_describe(&u->base, &u->arena, from, layouts)) {
+  ts_instruction_needs(&u->needs, from);
+  if (ts_instruction_describe(&u->base, &u->arena, from, layouts)) {
     ts_arena_free(&u->arena);
     free(u);
     return NULL;
@@ -77,8 +77,8 @@ TsFused *ts_device_unit(TsDevice *d, TsDeviceKernel *kernel, const TsSchedKernel
   return &u->base;
 }
 
-void ts_device_unit_join(TsFused *f, const int64_t *shift) {
-  Unit *u = (Unit *)f;
+void ts_device_instruction_join(TsFused *f, const int64_t *shift) {
+  Instruction *u = (Instruction *)f;
   u->npart = f->nout;
   memcpy(u->shift, shift, sizeof u->shift);
   f->nout = 1;

@@ -9,29 +9,29 @@
  * are put off, so a program that stops in the midst of a window loses no time by it that one
  * would notice. Rejected: a thread that launches what waits too long, which would have to lock
  * all of this. */
-#ifndef TS_JIT_STREAK_H
-#define TS_JIT_STREAK_H
+#ifndef TS_JIT_REPLAY_WINDOW_H
+#define TS_JIT_REPLAY_WINDOW_H
 
 #include "jit/launch/replay.h"
 
-enum { STREAK_WINDOW = 64 }; /* launches at most */
+enum { TS_REPLAY_WINDOW = 64 }; /* launches at most */
 
-typedef struct TsStreak {
+typedef struct TsReplayWindow {
   TsDevice *d;
   TsReplay *replay; /* of d; made with the first streak */
-  TsDeviceKernel *recent[STREAK_WINDOW];
+  TsDeviceKernel *recent[TS_REPLAY_WINDOW];
   int n;      /* small launches in a row */
   int window; /* a multiple of the period */
   int left;   /* of the window */
   int missed; /* windows in a row that were another sequence */
   bool on;
-} TsStreak;
+} TsReplayWindow;
 
 /* As ts_device_kernel_run, for a small kernel of d. */
-int ts_streak_launch(TsStreak *s, TsDevice *d, TsDeviceKernel *k, int nparam, void *const *arg,
-                     int ndim, const int64_t *dim, TsError *err);
+int ts_replay_window_launch(TsReplayWindow *s, TsDevice *d, TsDeviceKernel *k, int nparam,
+                            void *const *arg, int ndim, const int64_t *dim, TsError *err);
 /* What waits is launched, and the next streak has to show itself first. */
-int ts_streak_end(TsStreak *s, TsError *err);
-void ts_streak_close(TsStreak *s); /* what waits is forgotten */
+int ts_replay_window_end(TsReplayWindow *s, TsError *err);
+void ts_replay_window_close(TsReplayWindow *s); /* what waits is forgotten */
 
 #endif

@@ -33,28 +33,28 @@ int64_t ts_gpu_decode_chunks(const TsGpuDecode *x, int64_t j, int64_t t, int64_t
   return j * chunks_of_head(x, t, chunk);
 }
 
-TsGpuDecodeParts ts_gpu_decode_parts_of(const TsGpuDecode *x, int64_t j, int64_t t,
-                                        int64_t chunk, int64_t n, int64_t longs) {
+TsGpuDecodeSplits ts_gpu_decode_splits_of(const TsGpuDecode *x, int64_t j, int64_t t,
+                                          int64_t chunk, int64_t n, int64_t longs) {
   int64_t chunks = chunks_of_head(x, t, chunk), most = (chunks + n - 1) / n;
   if (longs > most) longs = most;
   int64_t shorts = chunks - n * longs;
-  return (TsGpuDecodeParts){n, longs, j * (longs + (shorts > 0 ? shorts : 0))};
+  return (TsGpuDecodeSplits){n, longs, j * (longs + (shorts > 0 ? shorts : 0))};
 }
 
 /* Chunks that blocks may still want when the long parts are all claimed: those that have one
  * less, and all of them one and some more, since they are not equally fast. */
-static int64_t wanted(int64_t blocks, int64_t parts, int64_t n) {
-  int64_t rounds = (parts + blocks - 1) / blocks;
-  return (rounds * blocks - parts) * n + blocks * (1 + n / 8);
+static int64_t wanted(int64_t blocks, int64_t splits, int64_t n) {
+  int64_t rounds = (splits + blocks - 1) / blocks;
+  return (rounds * blocks - splits) * n + blocks * (1 + n / 8);
 }
 
 /* The longest long parts that leave enough short ones. */
-TsGpuDecodeParts ts_gpu_decode_parts(const TsGpuDecode *x, int64_t j, int64_t t, int64_t chunk,
-                                     int64_t blocks) {
+TsGpuDecodeSplits ts_gpu_decode_splits(const TsGpuDecode *x, int64_t j, int64_t t,
+                                       int64_t chunk, int64_t blocks) {
   int64_t chunks = chunks_of_head(x, t, chunk), share = j * chunks / blocks;
   for (int64_t n = chunks < share ? chunks : share; n > 1; n--)
     for (int64_t longs = chunks / n; longs > 0; longs--)
       if (j * (chunks - n * longs) >= wanted(blocks, j * longs, n))
-        return ts_gpu_decode_parts_of(x, j, t, chunk, n, longs);
-  return ts_gpu_decode_parts_of(x, j, t, chunk, 1, chunks);
+        return ts_gpu_decode_splits_of(x, j, t, chunk, n, longs);
+  return ts_gpu_decode_splits_of(x, j, t, chunk, 1, chunks);
 }

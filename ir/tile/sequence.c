@@ -1,12 +1,12 @@
-/* See ir/tile/parts.h. */
-#include "ir/tile/parts.h"
+/* See ir/tile/sequence.h. */
+#include "ir/tile/sequence.h"
 
 #include <string.h>
 
-TsTileParts *ts_tile_parts(TsTile *k) {
-  TsTileParts *p = ts_arena_alloc(&k->arena, sizeof *p);
-  if (p) *p = (TsTileParts){.whole = k};
-  return k->parts = p;
+TsTileSequence *ts_tile_sequence(TsTile *k) {
+  TsTileSequence *p = ts_arena_alloc(&k->arena, sizeof *p);
+  if (p) *p = (TsTileSequence){.whole = k};
+  return k->sequence = p;
 }
 
 /* An array of the arena whose size is a power of two whenever it is full. */
@@ -18,22 +18,22 @@ static void *grown(TsTile *k, void *list, int n, size_t each) {
   return p;
 }
 
-bool ts_tile_parts_add(TsTileParts *p, TsTile *k, const int *arg, const int64_t *dim) {
-  bool fits = k && k->nparam <= TS_TILE_PART_PARAMS;
-  TsTilePart *list = fits ? grown(p->whole, p->part, p->n, sizeof *list) : NULL;
+bool ts_tile_sequence_add(TsTileSequence *p, TsTile *k, const int *arg, const int64_t *dim) {
+  bool fits = k && k->nparam <= TS_TILE_STEP_PARAMS;
+  TsTileStep *list = fits ? grown(p->whole, p->step, p->n, sizeof *list) : NULL;
   if (!list) {
     ts_tile_free(k);
     return false;
   }
-  p->part = list;
-  TsTilePart *to = &p->part[p->n++];
-  *to = (TsTilePart){.k = k};
+  p->step = list;
+  TsTileStep *to = &p->step[p->n++];
+  *to = (TsTileStep){.k = k};
   memcpy(to->arg, arg, sizeof *arg * (size_t)k->nparam);
   if (k->ndim) memcpy(to->dim, dim, sizeof *dim * (size_t)k->ndim);
   return true;
 }
 
-int ts_tile_parts_temp(TsTileParts *p, int64_t nbytes, bool zero) {
+int ts_tile_sequence_temp(TsTileSequence *p, int64_t nbytes, bool zero) {
   TsTileTemp *list = grown(p->whole, p->temp, p->ntemp, sizeof *list);
   if (!list) return -1;
   p->temp = list;
@@ -41,16 +41,16 @@ int ts_tile_parts_temp(TsTileParts *p, int64_t nbytes, bool zero) {
   return -1 - p->ntemp++;
 }
 
-int ts_tile_parts_table(TsTileParts *p, const void *data, int64_t nbytes) {
+int ts_tile_sequence_table(TsTileSequence *p, const void *data, int64_t nbytes) {
   const void *own = ts_arena_copy(&p->whole->arena, data, (size_t)nbytes);
-  int arg = ts_tile_parts_temp(p, nbytes, false);
+  int arg = ts_tile_sequence_temp(p, nbytes, false);
   if (!own) p->whole->failed = true;
   if (!p->whole->failed) p->temp[-1 - arg].data = own;
   return arg;
 }
 
-int ts_tile_parts_shared(TsTileParts *p, int64_t nbytes, uint64_t name, bool writes) {
-  int arg = ts_tile_parts_temp(p, nbytes, false);
+int ts_tile_sequence_shared(TsTileSequence *p, int64_t nbytes, uint64_t name, bool writes) {
+  int arg = ts_tile_sequence_temp(p, nbytes, false);
   if (p->whole->failed) return arg;
   p->temp[-1 - arg].shared = name;
   p->temp[-1 - arg].writes = writes;

@@ -1,11 +1,11 @@
-/* See jit/device/parts.h. Temporaries of all kernels of a device lie in the same memory, one
+/* See jit/device/sequence.h. Temporaries of all kernels of a device lie in the same memory, one
  * run behind the other: work of a device is in one order. It is kept, so that recorded launches
  * find it, and so that large blocks are not asked for and given back at every run. What begins
  * as zeros and ends so is a kernel's own; what kernels share by name one leaves there for
- * another one of the same function, in the same run. What only parts use that may have nothing
+ * another one of the same function, in the same run. What only steps use that may have nothing
  * to do is asked for when they have. All of it is asked for when the kernel first runs: kernels are
  * opened by any thread, but a device's memory is the program's alone. */
-#include "jit/device/parts.h"
+#include "jit/device/sequence.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 enum {
   ALIGN = 256,
   LEAST = 1 << 16,                /* bytes of a room */
-  ARGS = 2 * TS_TILE_PART_PARAMS, /* of the whole, at most */
+  ARGS = 2 * TS_TILE_STEP_PARAMS, /* of the whole, at most */
   KEPT =
       1 << 30, /* bytes of temporaries that are kept; larger ones are asked for at each run */
 };
@@ -34,7 +34,7 @@ static struct {
   Common *first;
 } commons = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Runs do not come between the parts of another one, which use the same room. */
+/* Runs do not come between the steps of another one, which use the same room. */
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 
 /* Where a temporary is, as far as it has a place of its own. */
@@ -43,29 +43,29 @@ typedef struct Place {
   Common *common;
 } Place;
 
-struct TsDeviceParts {
+struct TsDeviceSequence {
   TsDevice *device;
-  TsTileParts of; /* copies of its lists, whose kernels are not used */
-  TsDeviceKernel **part;
+  TsTileSequence of; /* copies of its lists, whose kernels are not used */
+  TsDeviceKernel **step;
   int *nparam;
   Place *place;         /* of each temporary */
   void **at, **nowhere; /* of a run, under the lock; NULL of each */
   bool settled, dirty;  /* its memory is there; a run failed that should have left zeros */
   Common *room;
   int narg, nread;
-  struct Wider { /* of the whole's parameters: what parts see as wider elements */
+  struct Wider { /* of the whole's parameters: what steps see as wider elements */
     int64_t nbytes;
     uintptr_t size; /* of these; 0: none do */
   } wider[ARGS];
 };
 
-/* Used by no part but those that run if a shared temporary has no writer. */
-static bool is_rare(const TsDeviceParts *p, int temp) {
+/* Used by no step but those that run if a shared temporary has no writer. */
+static bool is_rare(const TsDeviceSequence *p, int temp) {
   for (int i = 0; i < p->of.n; i++) {
-    const TsTilePart *part = &p->of.part[i];
-    if (part->unless && p->of.temp[-1 - part->unless].shared) continue;
+    const TsTileStep *step = &p->of.step[i];
+    if (step->unless && p->of.temp[-1 - step->unless].shared) continue;
     for (int a = 0; a < p->nparam[i]; a++)
-      if (part->arg[a] == -1 - temp) return false;
+      if (step->arg[a] == -1 - temp) return false;
   }
   return true;
 }
@@ -97,14 +97,14 @@ static Common *join(TsDevice *d, uint64_t name, int64_t nbytes, bool writes, TsE
   return c;
 }
 
-static int share(TsDeviceParts *p, int i, TsError *err) {
+static int share(TsDeviceSequence *p, int i, TsError *err) {
   const TsTileTemp *t = &p->of.temp[i];
   p->place[i].common = join(p->device, t->shared, t->nbytes, t->writes, err);
   if (p->place[i].common) p->place[i].kept = p->place[i].common->at;
   return p->place[i].common ? 0 : -1;
 }
 
-static void leave(TsDeviceParts *p, Common *c, bool writes) {
+static void leave(TsDeviceSequence *p, Common *c, bool writes) {
   Common **at = &commons.first;
   pthread_mutex_lock(&commons.lock);
   c->writers -= writes;
@@ -117,7 +117,7 @@ static void leave(TsDeviceParts *p, Common *c, bool writes) {
   free(c);
 }
 
-static int make_zeros(TsDeviceParts *p, int i, TsError *err) {
+static int make_zeros(TsDeviceSequence *p, int i, TsError *err) {
   TsDevice *d = p->device;
   int64_t nbytes = p->of.temp[i].nbytes;
   void *zero = calloc(1, (size_t)nbytes);
@@ -143,7 +143,7 @@ static uint64_t name_of(const char *at, int64_t n, uint64_t by) {
 }
 
 /* Kernels of other sizes often have the same constants, which lie there once. */
-static int make_table(TsDeviceParts *p, int i, const void *data, TsError *err) {
+static int make_table(TsDeviceSequence *p, int i, const void *data, TsError *err) {
   TsDevice *d = p->device;
   int64_t nbytes = p->of.temp[i].nbytes;
   uint64_t name = name_of(data, nbytes, 0x9e3779b97f4a7c15u);
@@ -171,7 +171,7 @@ static int64_t room_for(int64_t nbytes) {
 }
 
 /* One behind the other in the room of all. */
-static int place(TsDeviceParts *p, TsError *err) {
+static int place(TsDeviceSequence *p, TsError *err) {
   int64_t end = 0;
   for (int i = 0; i < p->of.ntemp; i++)
     if (!p->place[i].kept && !is_rare(p, i)) end += aligned(p->of.temp[i].nbytes);
@@ -186,7 +186,7 @@ static int place(TsDeviceParts *p, TsError *err) {
   return 0;
 }
 
-static TsDeviceKernel *open_part(TsDevice *d, const TsTile *k, TsQueue *queue, TsOpening how,
+static TsDeviceKernel *open_step(TsDevice *d, const TsTile *k, TsQueue *queue, TsOpening how,
                                  TsError *err) {
   uint8_t key[32];
   ts_device_kernel_key(k, key);
@@ -194,15 +194,15 @@ static TsDeviceKernel *open_part(TsDevice *d, const TsTile *k, TsQueue *queue, T
                : ts_device_kernel_open_as(d, k, key, err);
 }
 
-static void free_lists(TsDeviceParts *p) {
+static void free_lists(TsDeviceSequence *p) {
   for (int i = 0; i < p->of.ntemp && p->of.temp; i++)
     free((void *)(uintptr_t)p->of.temp[i].data);
-  free(p->of.part), free(p->of.temp);
-  free(p->part), free(p->nparam), free(p->place), free(p->at);
+  free(p->of.step), free(p->of.temp);
+  free(p->step), free(p->nparam), free(p->place), free(p->at);
   free(p);
 }
 
-static int keep_constants(TsDeviceParts *p, const TsTileParts *from) {
+static int keep_constants(TsDeviceSequence *p, const TsTileSequence *from) {
   for (int i = 0; i < from->ntemp; i++) {
     const TsTileTemp *t = &from->temp[i];
     void *own = t->data ? malloc((size_t)t->nbytes) : NULL;
@@ -212,21 +212,21 @@ static int keep_constants(TsDeviceParts *p, const TsTileParts *from) {
   return 0;
 }
 
-static TsDeviceParts *copy_of(TsDevice *d, const TsTileParts *from) {
+static TsDeviceSequence *copy_of(TsDevice *d, const TsTileSequence *from) {
   size_t n = (size_t)from->n, m = (size_t)from->ntemp;
-  TsDeviceParts *p = calloc(1, sizeof *p);
+  TsDeviceSequence *p = calloc(1, sizeof *p);
   if (!p) return NULL;
-  *p = (TsDeviceParts){.device = d, .of = *from};
-  p->of.part = malloc(sizeof *p->of.part * (n + 1));
+  *p = (TsDeviceSequence){.device = d, .of = *from};
+  p->of.step = malloc(sizeof *p->of.step * (n + 1));
   p->of.temp = calloc(m + 1, sizeof *p->of.temp);
-  p->part = calloc(n + 1, sizeof *p->part);
+  p->step = calloc(n + 1, sizeof *p->step);
   p->nparam = calloc(n + 1, sizeof *p->nparam);
   p->place = calloc(m + 1, sizeof *p->place);
   p->at = calloc(2 * m + 1, sizeof *p->at);
   p->nowhere = p->at ? p->at + m : NULL;
-  if (!p->of.part || !p->of.temp || !p->part || !p->nparam || !p->place || !p->at)
+  if (!p->of.step || !p->of.temp || !p->step || !p->nparam || !p->place || !p->at)
     return free_lists(p), NULL;
-  if (n) memcpy(p->of.part, from->part, sizeof *from->part * n);
+  if (n) memcpy(p->of.step, from->step, sizeof *from->step * n);
   if (m) memcpy(p->of.temp, from->temp, sizeof *from->temp * m);
   for (size_t i = 0; i < m; i++)
     p->of.temp[i].data = NULL; /* those are of the kernel's arena */
@@ -235,15 +235,15 @@ static TsDeviceParts *copy_of(TsDevice *d, const TsTileParts *from) {
 
 /* Pairs of f32 as one number of 8 bytes: in the middle of memory these need not begin at a multiple
  * of that. */
-static void find_wider(TsDeviceParts *p, const TsTileParts *from) {
+static void find_wider(TsDeviceSequence *p, const TsTileSequence *from) {
   const TsTile *k = from->whole;
   TS_ASSERT(k->nparam <= ARGS);
   p->narg = k->nparam, p->nread = k->nin;
   for (int i = 0; i < from->n; i++)
     for (int a = 0; a < p->nparam[i]; a++) {
-      int arg = from->part[i].arg[a];
+      int arg = from->step[i].arg[a];
       if (arg < 0) continue;
-      const TsTileType *whole = &k->param[arg]->type, *own = &from->part[i].k->param[a]->type;
+      const TsTileType *whole = &k->param[arg]->type, *own = &from->step[i].k->param[a]->type;
       uintptr_t size = (uintptr_t)ts_dtypes[own->dtype].nbytes;
       if (size <= (uintptr_t)ts_dtypes[whole->dtype].nbytes || size <= p->wider[arg].size)
         continue;
@@ -252,25 +252,25 @@ static void find_wider(TsDeviceParts *p, const TsTileParts *from) {
     }
 }
 
-static bool is_unaligned(const TsDeviceParts *p, int i, const void *arg) {
+static bool is_unaligned(const TsDeviceSequence *p, int i, const void *arg) {
   return p->wider[i].size && (uintptr_t)arg % p->wider[i].size;
 }
 
-TsDeviceParts *ts_device_parts_open(TsDevice *d, const TsTileParts *from, TsQueue *queue,
-                                    TsOpening how, TsError *err) {
-  TsDeviceParts *p = copy_of(d, from);
+TsDeviceSequence *ts_device_sequence_open(TsDevice *d, const TsTileSequence *from,
+                                          TsQueue *queue, TsOpening how, TsError *err) {
+  TsDeviceSequence *p = copy_of(d, from);
   if (!p) return ts_error_set(err, TS_ERR_memory, "jit: out of memory"), NULL;
   int failed = ts_device_use(d, err);
   for (int i = 0; i < from->n && !failed; i++) {
-    p->nparam[i] = from->part[i].k->nparam;
-    failed = !(p->part[i] = open_part(d, from->part[i].k, queue, how, err));
+    p->nparam[i] = from->step[i].k->nparam;
+    failed = !(p->step[i] = open_step(d, from->step[i].k, queue, how, err));
   }
   if (!failed) return find_wider(p, from), p;
-  ts_device_parts_free(p);
+  ts_device_sequence_free(p);
   return NULL;
 }
 
-static int zero_again(TsDeviceParts *p, TsError *err) {
+static int zero_again(TsDeviceSequence *p, TsError *err) {
   int failed = 0;
   for (int i = 0; i < p->of.ntemp && !failed; i++) {
     if (!p->of.temp[i].zero || !p->place[i].kept) continue;
@@ -283,7 +283,7 @@ static int zero_again(TsDeviceParts *p, TsError *err) {
 }
 
 /* What a run that failed for want of memory has, the next one need not ask for. */
-static int settle(TsDeviceParts *p, TsError *err) {
+static int settle(TsDeviceSequence *p, TsError *err) {
   int failed = p->dirty ? zero_again(p, err) : 0;
   for (int i = 0; i < p->of.ntemp && !failed && !p->settled; i++) {
     const TsTileTemp *t = &p->of.temp[i];
@@ -298,9 +298,9 @@ static int settle(TsDeviceParts *p, TsError *err) {
   return failed;
 }
 
-void ts_device_parts_free(TsDeviceParts *p) {
+void ts_device_sequence_free(TsDeviceSequence *p) {
   if (!p) return;
-  for (int i = 0; i < p->of.n; i++) ts_device_kernel_free(p->part[i]);
+  for (int i = 0; i < p->of.n; i++) ts_device_kernel_free(p->step[i]);
   for (int i = 0; i < p->of.ntemp; i++)
     if (p->place[i].common)
       leave(p, p->place[i].common, p->of.temp[i].writes);
@@ -310,57 +310,57 @@ void ts_device_parts_free(TsDeviceParts *p) {
   free_lists(p);
 }
 
-bool ts_device_parts_ready(const TsDeviceParts *p) {
+bool ts_device_sequence_ready(const TsDeviceSequence *p) {
   for (int i = 0; i < p->of.n; i++)
-    if (!ts_device_kernel_ready(p->part[i])) return false;
+    if (!ts_device_kernel_ready(p->step[i])) return false;
   return true;
 }
 
-int ts_device_parts_wait(const TsDeviceParts *p, TsError *err) {
+int ts_device_sequence_wait(const TsDeviceSequence *p, TsError *err) {
   for (int i = 0; i < p->of.n; i++)
-    if (ts_device_kernel_wait(p->part[i], err)) return -1;
+    if (ts_device_kernel_wait(p->step[i], err)) return -1;
   return 0;
 }
 
-bool ts_device_parts_stand_in(const TsDeviceParts *p) {
+bool ts_device_sequence_stand_in(const TsDeviceSequence *p) {
   for (int i = 0; i < p->of.n; i++)
-    if (!ts_device_kernel_ready(p->part[i]) && !ts_device_kernel_stands_in(p->part[i]))
+    if (!ts_device_kernel_ready(p->step[i]) && !ts_device_kernel_stands_in(p->step[i]))
       return false;
   return true;
 }
 
-/* Whether the part has something to do. */
-static bool runs(const TsDeviceParts *p, int i) {
-  int unless = p->of.part[i].unless;
+/* Whether the step has something to do. */
+static bool runs(const TsDeviceSequence *p, int i) {
+  int unless = p->of.step[i].unless;
   return !unless || !p->place[-1 - unless].common || !p->place[-1 - unless].common->writers;
 }
 
-static bool is_used(const TsDeviceParts *p, int temp) {
+static bool is_used(const TsDeviceSequence *p, int temp) {
   for (int i = 0; i < p->of.n; i++)
     for (int a = 0; a < p->nparam[i] && runs(p, i); a++)
-      if (p->of.part[i].arg[a] == -1 - temp) return true;
+      if (p->of.step[i].arg[a] == -1 - temp) return true;
   return false;
 }
 
-static void arguments(const TsDeviceParts *p, int i, void *const *arg, void *const *temp,
+static void arguments(const TsDeviceSequence *p, int i, void *const *arg, void *const *temp,
                       void **out) {
   for (int a = 0; a < p->nparam[i]; a++) {
-    int from = p->of.part[i].arg[a];
+    int from = p->of.step[i].arg[a];
     char *at = from >= 0 ? arg[from] : temp[-1 - from];
-    out[a] = at ? at + p->of.part[i].byte[a] : NULL;
+    out[a] = at ? at + p->of.step[i].byte[a] : NULL;
   }
 }
 
-/* The part's sizes, of a run with those of the whole. */
-static void sizes(const TsDeviceParts *p, int i, const int64_t *whole, int64_t *dim) {
-  const TsTilePart *part = &p->of.part[i];
+/* The step's sizes, of a run with those of the whole. */
+static void sizes(const TsDeviceSequence *p, int i, const int64_t *whole, int64_t *dim) {
+  const TsTileStep *step = &p->of.step[i];
   for (int d = 0; d < TS_TILE_DIMS; d++)
-    dim[d] = part->of[d] ? whole[part->of[d] - 1] : part->dim[d];
+    dim[d] = step->of[d] ? whole[step->of[d] - 1] : step->dim[d];
 }
 
 /* Where temporaries are, those that have no place of their own one behind the other in
- * `scratch`; behind them is what one part at a time takes. Gives its offset. */
-static int64_t find_temps(const TsDeviceParts *p, char *scratch, void **temp) {
+ * `scratch`; behind them is what one step at a time takes. Gives its offset. */
+static int64_t find_temps(const TsDeviceSequence *p, char *scratch, void **temp) {
   int64_t end = 0;
   for (int i = 0; i < p->of.ntemp; i++) {
     void *own = p->place[i].kept ? p->place[i].kept : p->place[i].placed;
@@ -371,21 +371,21 @@ static int64_t find_temps(const TsDeviceParts *p, char *scratch, void **temp) {
   return end;
 }
 
-int64_t ts_device_parts_scratch_bytes(TsDeviceParts *p, const int64_t *whole) {
+int64_t ts_device_sequence_scratch_bytes(TsDeviceSequence *p, const int64_t *whole) {
   int64_t most = 0, dim[TS_TILE_DIMS];
   TsError ignored = {0};
   if (settle(p, &ignored)) return 0; /* the run says so */
   for (int i = 0; i < p->of.n; i++) {
     sizes(p, i, whole, dim);
-    int64_t n = runs(p, i) ? ts_device_kernel_scratch_bytes(p->part[i], dim) : 0;
+    int64_t n = runs(p, i) ? ts_device_kernel_scratch_bytes(p->step[i], dim) : 0;
     if (n > most) most = n;
   }
   return find_temps(p, NULL, NULL) + most;
 }
 
-static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, const int64_t *whole,
+static int run_steps(TsDeviceSequence *p, char *scratch, void *const *arg, const int64_t *whole,
                      TsError *err) {
-  void *list[TS_TILE_PART_PARAMS];
+  void *list[TS_TILE_STEP_PARAMS];
   int64_t dim[TS_TILE_DIMS];
   int failed = 0;
   pthread_mutex_lock(&order);
@@ -395,27 +395,27 @@ static int run_parts(TsDeviceParts *p, char *scratch, void *const *arg, const in
     arguments(p, i, arg, p->at, list);
     sizes(p, i, whole, dim);
     failed =
-        ts_device_kernel_run_in(p->part[i], scratch ? scratch + rest : NULL, list, dim, err);
+        ts_device_kernel_run_in(p->step[i], scratch ? scratch + rest : NULL, list, dim, err);
   }
   p->dirty |= failed;
   pthread_mutex_unlock(&order);
   return failed ? -1 : 0;
 }
 
-static int run_whole(TsDeviceParts *p, void *scratch, void *const *arg, const int64_t *dim,
+static int run_whole(TsDeviceSequence *p, void *scratch, void *const *arg, const int64_t *dim,
                      TsError *err) {
   TsDevice *d = p->device;
-  int64_t nbytes = scratch ? 0 : ts_device_parts_scratch_bytes(p, dim);
-  if (!nbytes) return run_parts(p, scratch, arg, dim, err);
+  int64_t nbytes = scratch ? 0 : ts_device_sequence_scratch_bytes(p, dim);
+  if (!nbytes) return run_steps(p, scratch, arg, dim, err);
   void *own = d->alloc(d, nbytes, err);
-  int failed = own ? run_parts(p, own, arg, dim, err) : -1;
+  int failed = own ? run_steps(p, own, arg, dim, err) : -1;
   if (own) d->free(d, own, nbytes);
   return failed;
 }
 
-/* Over copies of what lies between elements as parts see them. */
-int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, const int64_t *dim,
-                        TsError *err) {
+/* Over copies of what lies between elements as steps see them. */
+int ts_device_sequence_run(TsDeviceSequence *p, void *scratch, void *const *arg,
+                           const int64_t *dim, TsError *err) {
   TsDevice *d = p->device;
   void *at[ARGS];
   int n = 0, failed = settle(p, err);
@@ -434,26 +434,26 @@ int ts_device_parts_run(TsDeviceParts *p, void *scratch, void *const *arg, const
   return failed ? -1 : 0;
 }
 
-int ts_device_parts_launches(const TsDeviceParts *p) {
+int ts_device_sequence_launches(const TsDeviceSequence *p) {
   int n = 0;
-  for (int i = 0; i < p->of.n; i++) n += runs(p, i) ? ts_device_kernel_launches(p->part[i]) : 0;
+  for (int i = 0; i < p->of.n; i++) n += runs(p, i) ? ts_device_kernel_launches(p->step[i]) : 0;
   return n;
 }
 
-bool ts_device_parts_cached(const TsDeviceParts *p) {
+bool ts_device_sequence_cached(const TsDeviceSequence *p) {
   bool all = true;
-  for (int i = 0; i < p->of.n; i++) all &= ts_device_kernel_cached(p->part[i]);
+  for (int i = 0; i < p->of.n; i++) all &= ts_device_kernel_cached(p->step[i]);
   return all;
 }
 
 /* Memory of the device itself lies well. */
-bool ts_device_parts_record(const TsDeviceParts *p, void *const *arg) {
-  void *list[TS_TILE_PART_PARAMS];
+bool ts_device_sequence_record(const TsDeviceSequence *p, void *const *arg) {
+  void *list[TS_TILE_STEP_PARAMS];
   for (int i = 0; i < p->narg; i++)
     if (is_unaligned(p, i, arg[i])) return false;
   for (int i = 0; i < p->of.n; i++) {
     arguments(p, i, arg, p->nowhere, list);
-    if (!ts_device_kernel_records(p->part[i], list)) return false;
+    if (!ts_device_kernel_records(p->step[i], list)) return false;
   }
   return true;
 }
