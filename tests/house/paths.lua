@@ -5,8 +5,8 @@ local roots = { devices = true, docs = true, examples = true, ir = true, jit = t
   scripts = true, tests = true, vm = true }
 local sources = { c = true, h = true, inc = true, def = true }
 local foreign = { ["lj_bcdump.h"] = true } -- LuaJIT's
-local recipes = { ["kernels/x"] = true, ["tests/vm/x_test"] = true, -- what pages make up
-  ["kernels/diagonal"] = true, ["vm/exec/trace"] = true }
+local recipes = { ["vm/kernels/x"] = true, ["tests/vm/x_test"] = true, -- what pages make up
+  ["vm/kernels/diagonal"] = true, ["vm/exec/trace"] = true }
 
 local files, names, paths = {}, {}, {}
 local pipe = io.popen("find . -type f -not -path './build/*' -not -path './bin/*' -not -path './.git*' | sort")
