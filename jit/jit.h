@@ -42,7 +42,7 @@ void ts_jit_eager(TsJit *j, bool on);
 /* The interpreter of Tile IR runs kernels instead of compiled code, in "block" or "explicit" form;
  * NULL: compiled code again. Forgets all kernels. For tests. -1: there is no such form. */
 int ts_jit_interpret(TsJit *j, const char *form);
-struct TsTracer *ts_jit_tracer(TsJit *j); /* hot traces (jit/trace/trace.h) */
+struct TsTracer *ts_jit_tracer(TsJit *j); /* hot loops (jit/trace/trace.h) */
 struct TsOffloader *
 ts_jit_offloader(TsJit *j);             /* calls on other devices (jit/eager/offload.h) */
 struct TsTuner *ts_jit_tuner(TsJit *j); /* jit/tune/tune.h */

@@ -1,6 +1,6 @@
 /* Building with operators without saying whether they run now or become graph.
  *
- * A COMPOSE row, and later an adjoint, is one function over this interface. The
+ * A COMPOSE row, or an adjoint, is one function over this interface. The
  * VM's builder executes each emitted operator at once; the graph's adds a node. A
  * failed emit makes every later one fail as well, so definitions need no checks
  * between the lines: whoever called the definition looks at b->failed. */

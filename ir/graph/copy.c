@@ -43,7 +43,7 @@ static TsGraph *copy_region(TsGraphMap *m, TsGraph *from) {
   return g;
 }
 
-/* A random call's stream is relative to the unit's. */
+/* A random call's stream is relative to the module's. */
 static const TsAttr *moved_stream(const TsGraphMap *m, const TsNode *n, TsAttr *attr) {
   const TsOpInfo *o = n->op < TS_OP_COUNT ? ts_op_info((TsOp)n->op) : NULL;
   if (!o || o->cls != TS_CLASS_RANDOM || (!m->stream && !m->seed)) return n->attr;

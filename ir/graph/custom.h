@@ -1,5 +1,5 @@
 /* Functions from outside: what a custom node calls, and a call whose derivative is given.
- * Whoever makes one embeds this in a struct of its own and counts references; every unit
+ * Whoever makes one embeds this in a struct of its own and counts references; every module
  * whose nodes name it holds one for each of them. */
 #ifndef TS_IR_CUSTOM_H
 #define TS_IR_CUSTOM_H

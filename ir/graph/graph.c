@@ -1,4 +1,4 @@
-/* Graphs: units, nodes, interning, and the builder that emits into them. */
+/* Graphs: modules, nodes, interning, and the builder that emits into them. */
 #include "ir/graph/graph.h"
 
 #include <stdatomic.h>
@@ -23,7 +23,7 @@ static int no_memory(TsGraph *g) {
   return ts_error_memory(g->err);
 }
 
-/* ---- units */
+/* ---- modules */
 int ts_graph_place(TsModule *u, const char *place) {
   /* A function has few lines, and the newest one is asked for most. */
   for (int i = u->nplace; i-- > 0;)

@@ -423,7 +423,7 @@ TsGraph *ts_graph_parse_at(const char *text, const int64_t *symbol, TsError *err
   int bad = graph(&p);
   while (!bad && p.r.now.kind != TS_TOKEN_end) bad = graph(&p);
   TsGraph *last = p.last;
-  if (bad) ts_graph_free(last), last = NULL; /* with its unit */
+  if (bad) ts_graph_free(last), last = NULL; /* with its module */
   ts_arena_free(&p.scratch);
   ts_text_map_free(&p.graphs);
   ts_text_map_free(&p.places);

@@ -130,7 +130,7 @@ static unsigned char *shared_by_results(const TsGraph *g) {
 
 static int rewrite_graph(TsRewrite *r, TsGraphMap *m);
 
-/* The live nodes of a region alone, in the same unit. */
+/* The live nodes of a region alone, in the same module. */
 static TsGraph *without_dead(const TsGraph *from) {
   TsGraphMap m;
   unsigned char *live = ts_graph_live(from);

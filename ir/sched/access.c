@@ -18,7 +18,7 @@ bool ts_access_inside(const TsLower *l, TsVal v) {
 }
 
 bool ts_access_full(const TsLower *l, const TsMeta *m) {
-  return ts_sched_role(l->g, m) == TS_ROLE_full;
+  return ts_sched_extent(l->g, m) == TS_EXTENT_full;
 }
 
 bool ts_access_again(const TsLower *l, const TsNode *n) {
@@ -83,7 +83,7 @@ static int find_writes(TsLower *l) {
     TsVal v = l->g->out[i];
     int64_t stride[TS_MAX_RANK];
     ts_space_own(&a, ts_access_full(l, &v->meta), moves);
-    if (ts_sched_role(l->g, &v->meta) == TS_ROLE_number)
+    if (ts_sched_extent(l->g, &v->meta) == TS_EXTENT_number)
       memset(moves, 0, sizeof moves);
     else if (l->layout && l->layout(l->arg, v, stride) &&
              !ts_space_strides(&a, &v->meta, &v->meta, stride, moves))

@@ -83,7 +83,7 @@ static int check_node(const TsSched *s, const TsGroup *g, int k, TsError *err) {
   int side = side_of(g, k, err);
   if (side != TS_SIDE_result) return side < 0 ? -1 : check_prologue(g, n, side, err);
   for (int i = 0; i < n->nout; i++)
-    if (ts_sched_role(g, &n->out[i].meta) == TS_ROLE_none)
+    if (ts_sched_extent(g, &n->out[i].meta) == TS_EXTENT_none)
       return bad(err, g, n, "its result does not fit the space");
   if (kind == TS_GROUP_rows && g->kind != TS_GROUP_rows)
     return bad(err, g, n, "the group has no rows");

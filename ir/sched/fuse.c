@@ -104,7 +104,7 @@ static bool numel_is_one(const TsSpaceAxes *a) {
 }
 
 static bool row_value(const TsGroup *g, TsVal v) {
-  return ts_sched_role(g, &v->meta) == TS_ROLE_row;
+  return ts_sched_extent(g, &v->meta) == TS_EXTENT_row;
 }
 
 /* The operand v of a node, in the group's space: what the group itself made must be
@@ -164,7 +164,7 @@ static bool joined_space(const TsGroup *g, const TsNode *n, TsSpaceAxes *out) {
     if (length < 2) return false;
     return ts_space_refine(&a, &n->in[0]->meta, length, out);
   }
-  if (ts_sched_role(g, &n->out[0].meta) == TS_ROLE_row) {
+  if (ts_sched_extent(g, &n->out[0].meta) == TS_EXTENT_row) {
     *out = a;
     return row_axes_agree(&a, &n->out[0].meta);
   }
@@ -181,7 +181,7 @@ static bool has_norms(const TsGroup *g) {
 
 /* Goes over the elements of columns again, with values of columns. */
 static bool walks_again(const Fuse *f, const TsGroup *g, const TsNode *n) {
-  if (g->kind != TS_GROUP_columns || ts_sched_role(g, ts_sched_at(n)) != TS_ROLE_full)
+  if (g->kind != TS_GROUP_columns || ts_sched_extent(g, ts_sched_at(n)) != TS_EXTENT_full)
     return false;
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && group_of(f, n->in[i]) == g->index && row_value(g, n->in[i])) return true;
@@ -570,7 +570,8 @@ static bool wanted_from(const Fuse *f, const Users *u, const TsGroup *a, int b) 
 static bool both_walk(const TsGroup *a, const TsGroup *b, const TsMeta *m) {
   TsSpaceAxes s = space_of(b);
   int64_t n = 1;
-  if (ts_sched_role(a, m) == TS_ROLE_full && ts_sched_role(b, m) == TS_ROLE_full) return true;
+  if (ts_sched_extent(a, m) == TS_EXTENT_full && ts_sched_extent(b, m) == TS_EXTENT_full)
+    return true;
   for (int i = 0; i < s.naxis; i++) n *= s.axis[i];
   return same_space(a, &s) && ts_meta_numel(m) > n;
 }

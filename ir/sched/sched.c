@@ -144,14 +144,14 @@ TsGroupKind ts_sched_kind_in(const TsSched *s, const TsNode *n) {
   return ts_sched_norm_grad(n) ? TS_GROUP_columns : kind;
 }
 
-TsRole ts_sched_role(const TsGroup *group, const TsMeta *m) {
+TsExtent ts_sched_extent(const TsGroup *group, const TsMeta *m) {
   int64_t full = 1, rows = 1, n = ts_meta_numel(m);
   bool columns = group->kind == TS_GROUP_columns;
   for (int i = 0; i < group->naxis; i++) {
     full *= group->axis[i];
     if ((i < group->naxis - group->nrow) != columns) rows *= group->axis[i];
   }
-  if (n == full) return TS_ROLE_full;
-  if (group->nrow && n == rows) return TS_ROLE_row;
-  return n == 1 ? TS_ROLE_number : TS_ROLE_none;
+  if (n == full) return TS_EXTENT_full;
+  if (group->nrow && n == rows) return TS_EXTENT_row;
+  return n == 1 ? TS_EXTENT_number : TS_EXTENT_none;
 }

@@ -218,8 +218,13 @@ const TsMeta *ts_sched_operand_at(const TsNode *n, TsVal v);
 /* A cast of a parameter that a device does with others of its kind (ir/sched/gather.c). */
 bool ts_sched_gathered(const TsSched *s, const TsGroup *group);
 
-typedef enum TsRole { TS_ROLE_full, TS_ROLE_row, TS_ROLE_number, TS_ROLE_none } TsRole;
+typedef enum TsExtent {
+  TS_EXTENT_full,
+  TS_EXTENT_row,
+  TS_EXTENT_number,
+  TS_EXTENT_none
+} TsExtent;
 /* What a value of this shape is in the group's space: from its size alone. */
-TsRole ts_sched_role(const TsGroup *group, const TsMeta *m);
+TsExtent ts_sched_extent(const TsGroup *group, const TsMeta *m);
 
 #endif

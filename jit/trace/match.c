@@ -1,4 +1,4 @@
-/* Hot traces of eager code: calls are compared with a recorded trace and put off.
+/* Hot loops of eager code: calls are compared with a recorded trace and put off.
  *
  * A loop of eager operators repeats a sequence of calls. When the VM's ring shows one
  * (jit/trace/find.c), the next round is recorded as it runs (jit/trace/record.c): a trace is a chain of

@@ -48,7 +48,7 @@ jit.stats = core.jit_stats
 --   tessera.jit.eager(true)
 jit.eager = core.jit_eager
 
--- traces([eager]): {traces, deferred, quick, runs, exits, observed, replayed} of hot traces; eager: whatever repeats
+-- traces([eager]): {traces, deferred, quick, runs, exits, observed, replayed} of hot loops; eager: whatever repeats
 -- twice is a trace at once, for tests.
 --   print(tessera.jit.traces().runs)
 jit.traces = core.jit_traces

@@ -1,4 +1,4 @@
-/* Operators under hot traces as functions that LuaJIT compiles (lib/lua/fast.lua).
+/* Operators in hot loops as functions that LuaJIT compiles (lib/lua/fast.lua).
  *
  * A function of Lua's C interface ends LuaJIT's compiled code, and a userdata, its stack and
  * its metatable cost more than the call that is put off. So when an operator's calls are put

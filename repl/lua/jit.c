@@ -80,7 +80,7 @@ static int jit_interpret(lua_State *L) {
   return 0;
 }
 
-/* jit_traces([eager]): statistics of hot traces; eager: everything that repeats is one. */
+/* jit_traces([eager]): statistics of hot loops; eager: everything that repeats is one. */
 static int jit_traces(lua_State *L) {
   TsTracer *t = ts_jit_tracer(jit_of(L));
   if (!lua_isnoneornil(L, 1)) {
@@ -109,7 +109,7 @@ static int jit_traces(lua_State *L) {
 
 enum { MOST_LOOPS = 256 };
 
-/* jit_loops() -> {{id, where, calls, runs, live}, ..} of hot traces */
+/* jit_loops() -> {{id, where, calls, runs, live}, ..} of hot loops */
 static int jit_loops(lua_State *L) {
   TsTracerLoop loop[MOST_LOOPS];
   int n = ts_tracer_loops(ts_jit_tracer(jit_of(L)), loop, MOST_LOOPS);
