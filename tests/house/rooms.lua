@@ -82,3 +82,15 @@ for _, room in ipairs(lines_of("find " .. roots .. " tests -maxdepth 0 -type d; 
 end
 seen > 40 --> true
 table.concat(wrong, "\n") -->
+
+-- ---- links of the pages lead somewhere
+local dead, links = {}, 0
+for _, page in ipairs(lines_of("find . -name '*.md' -not -path './build/*' -not -path './.git/*'")) do
+  for link in read(page):gmatch "%]%(([^)#]+)" do
+    local path = page:match "^(.*)/" .. "/" .. link
+    links = links + 1
+    if not link:find "^%a+://" and not read(path) then dead[#dead + 1] = page .. ": " .. link end
+  end
+end
+links > 80 --> true
+table.concat(dead, "\n") -->
