@@ -28,9 +28,10 @@ struct TsDevice {
    * ts_target_of. */
   const TsTarget *target;
   int processors; /* that run blocks of threads */
-  /* Of one whose kernels are interpreted, block after block, so that none may wait for another:
-   * multiply-adds above which kernels with roles take too long. 0: kernels are code. */
-  int64_t most_work;
+  /* It is played by the host, which interprets its kernels: block after block, so that none may
+   * wait for another, and whoever makes the GPU. */
+  bool simulated;
+  int64_t most_work;  /* multiply-adds above which kernels with roles take too long; 0: none */
   void *state;        /* the backend's */
   int64_t live, peak; /* bytes allocated now, and at most */
   uint64_t queued;    /* how often something was put into its order */

@@ -68,7 +68,6 @@ void ts_jit_function_free(TsJitFunction *f);
  * runs there is counted and compiled by itself. */
 TsFrame *ts_jit_enter(TsJitFunction *f, TsFrame *own, int device);
 void ts_jit_leave(TsJitFunction *f, TsFrame *ran, int device, bool failed);
-int64_t ts_jit_now(void); /* nanoseconds of the clock that measures calls */
 /* The call that has just been left was one of so many: the others are not timed. */
 void ts_jit_stands_for(TsJitFunction *f, int calls);
 

@@ -14,6 +14,7 @@
 #include "jit/tune/tune.h"
 #include "vm/core/context.h"
 #include "vm/core/profile.h"
+#include "lib/clock.h"
 
 /* A kernel for one instruction set and these sizes (-1: for any), or why there is none. */
 typedef struct Compiled {
@@ -144,8 +145,7 @@ static int result(const TsTile *k, int i, const int64_t *dim, int device, TsMeta
   const TsTileType *t = &k->param[i]->type;
   *out = (TsMeta){.dtype = t->dtype, .ndim = t->rank};
   out->device = (uint8_t)device;
-  for (int a = 0; a < t->rank; a++)
-    out->dim[a] = ts_tile_dim_is(t->dim[a]) ? dim[ts_tile_dim_index(t->dim[a])] : t->dim[a];
+  for (int a = 0; a < t->rank; a++) out->dim[a] = ts_tile_extent(t, a, dim);
   return ts_meta_check_size(out, k->name, err);
 }
 
@@ -280,9 +280,9 @@ static const TsKernel *compiled(TsUserKernel *u, TsContext *c, const int64_t *di
 }
 
 static int interpret(TsUserKernel *u, TsContext *c, void **arg, const int64_t *dim) {
-  int64_t start = ts_spans_now();
+  int64_t start = ts_clock_nsec();
   int failed = ts_tile_run(u->tile, arg, dim, &c->err);
-  if (u->last) u->last->nsec += ts_spans_now() - start;
+  if (u->last) u->last->nsec += ts_clock_nsec() - start;
   return failed;
 }
 

@@ -304,7 +304,7 @@ static bool by_warps(Problem *p, const TsSched *s, double work) {
 
 int ts_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                             void *arg, TsSchedKernel *out, TsError *err) {
-  Problem p = {.n = group->node[0], .in_turn = s->most_work != 0};
+  Problem p = {.n = group->node[0], .in_turn = s->simulated};
   bool strict = s->profile == TS_PROFILE_strict;
   if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return 0;
   /* Five products, where attention has two. */

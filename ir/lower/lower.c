@@ -155,6 +155,7 @@ int ts_lower_varies(int op) {
 
 void ts_lower_for(TsSched *s, const TsDevice *d) {
   s->processors = d->processors;
+  s->simulated = d->simulated;
   s->most_work = d->most_work;
 }
 

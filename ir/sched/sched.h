@@ -90,6 +90,7 @@ typedef struct TsSched {
   TsProfile profile;
   /* What runs the kernels, as TsDevice has it. */
   int processors;
+  bool simulated;
   int64_t most_work;
   bool plain; /* kernels in block form alone, which are compiled soonest */
   bool marks; /* kernels that begin in explicit form get profile marks (ir/tile/marks.h) */

@@ -103,7 +103,8 @@ struct TsTileStmt {
   int nin, nout;
   int line; /* index into the kernel's places, 0: unknown */
   TsTileVal *in;
-  const TsAttr *attr; /* all attributes of the row of ir/tile/tile.def; NULL for pointwise rows */
+  const TsAttr
+      *attr; /* all attributes of the row of ir/tile/tile.def; NULL for pointwise rows */
   TsTileRegion **region;
   TsTileRegion *in_region;
   TsTileStmt *prev, *next;
@@ -231,6 +232,15 @@ int ts_tile_op_regions(int op);
 int ts_tile_op_operands(int op, bool *more);
 bool ts_tile_memory(const TsTileType *t); /* not a tile */
 int64_t ts_tile_numel(const TsTileType *t);
+/* A size of a type, where dim has the symbolic ones. */
+static inline int64_t ts_tile_extent(const TsTileType *t, int axis, const int64_t *dim) {
+  int64_t n = t->dim[axis];
+  return ts_tile_dim_is(n) ? dim[ts_tile_dim_index(n)] : n;
+}
+int64_t ts_tile_dense_bytes(const TsTileType *t,
+                            const int64_t *dim); /* of its elements alone */
+/* Bytes that memory has before its first element, as strides may be negative, and from it on. */
+void ts_tile_reach(const TsTileType *t, const int64_t *dim, int64_t *below, int64_t *above);
 bool ts_tile_type_same(const TsTileType *a, const TsTileType *b);
 
 /* ---- text (ir/tile/text.c, ir/tile/parse.c): parse(print(k)) is k */

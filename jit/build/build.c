@@ -3,7 +3,6 @@
 #include "jit/build/build.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "ir/graph/parts.h"
 #include "ir/sched/index.h"
@@ -15,14 +14,9 @@
 #include "ir/lower/lower.h"
 #include "jit/build/device_unit.h"
 #include "jit/build/unit.h"
+#include "lib/clock.h"
 
 enum { KERNEL_USEC = 4000 }; /* what a compilation for the CPU takes, about */
-
-static double now_msec(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 /* Rows that the VM takes longer for, since it keeps exps between its passes, or walks a row of
  * a norm by itself. By themselves, 4096 x 4096 f32 on one thread: a loss 1.25 times as fast as
@@ -344,7 +338,7 @@ static double cost_msec(const TsBuildJob *b, const Work *work, int n, const TsDe
 }
 
 int ts_build_run(TsBuildJob *b, TsError *err) {
-  double start = now_msec();
+  double start = ts_clock_msec();
   int n = 0;
   if (!b->fusion.sched && ts_build_schedule(b, err)) return -1;
   Work *work = find_work(b, &n);
@@ -363,7 +357,7 @@ int ts_build_run(TsBuildJob *b, TsError *err) {
   ts_device_set_free(set);
   for (int i = 0; i < n; i++) drop(&work[i]);
   free(work);
-  b->msec = now_msec() - start;
+  b->msec = ts_clock_msec() - start;
   return 0;
 }
 

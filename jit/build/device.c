@@ -69,7 +69,7 @@ static int threads_for(const TsDeviceSet *s) {
   long n = sysconf(_SC_NPROCESSORS_ONLN) / 2;
   if (n > MOST_THREADS) n = MOST_THREADS;
   if (n > s->n) n = s->n;
-  return n < 1 || s->d->most_work ? 1 : (int)n;
+  return n < 1 || s->d->simulated ? 1 : (int)n;
 }
 
 double ts_device_set_usec(const TsDeviceSet *s) {

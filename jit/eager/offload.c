@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ir/graph/failing.h"
@@ -15,16 +14,11 @@
 #include "vm/core/offload.h"
 #include "vm/drive/optim.h"
 #include "vm/drive/random.h"
+#include "lib/clock.h"
 
 enum { MOST_PLANS = 4096 };
 
 static TsOffloader *of(TsContext *c) { return c->offloader; }
-
-static double now_msec(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 /* ---- the table */
 static Plan *find(const TsOffloader *o, const Form *f) {
@@ -63,7 +57,7 @@ void ts_offload_refused(TsOffloader *o, TsOp op, int device, const char *why) {
 
 static Plan *make(TsOffloader *o, const Form *f) {
   TsError err = {0};
-  double start = now_msec();
+  double start = ts_clock_msec();
   if (o->nplan >= MOST_PLANS && !o->grouping) ts_offload_flush(o);
   size_t nbytes = sizeof *f->word * (size_t)f->nword;
   Plan *p = malloc(sizeof *p + nbytes);
@@ -80,7 +74,7 @@ static Plan *make(TsOffloader *o, const Form *f) {
   p->next = o->bucket[f->hash % OFFLOAD_BUCKETS];
   o->bucket[f->hash % OFFLOAD_BUCKETS] = p;
   o->nplan++;
-  double msec = now_msec() - start;
+  double msec = ts_clock_msec() - start;
   o->stats.compile_msec += msec;
   if (!p->kernel) {
     o->stats.refused++;

@@ -58,6 +58,7 @@
 #include "devices/memory.h"
 #include "jit/trace/state.h"
 #include "vm/core/tape.h"
+#include "lib/clock.h"
 
 enum {
   HOT_EXITS = 3,      /* before another way on is recorded */
@@ -245,7 +246,7 @@ static void leave(TsTracer *t, Run *r, const TsCall *call) {
   t->stats.exits++;
   bool branch = !t->rec.trace && !tr->dead && (exits == hot || exits == hot * 32);
   bool told = t->verbose && (exits == 1 || branch);
-  int64_t begin = told ? ts_jit_now() : 0;
+  int64_t begin = told ? ts_clock_nsec() : 0;
   if (branch) ts_trace_branch(t, r, at);
   if (told) ts_trace_span(tr, at, span);
   tr->refs++;
@@ -253,7 +254,7 @@ static void leave(TsTracer *t, Run *r, const TsCall *call) {
   if (told)
     ts_trace_say(t, "exit", "%s: %s comes behind call %d, %s, in %.2f ms%s", span,
                  ts_op_info(call->op)->name, at->depth + 1, times(exits, number),
-                 (double)(ts_jit_now() - begin) / 1e6,
+                 (double)(ts_clock_nsec() - begin) / 1e6,
                  branch ? "; what follows is recorded" : "");
   if (!tr->dead && !branch && hopeless(tr)) give_up(t, tr, at);
   ts_trace_unref(tr);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "devices/cpu_pool.h"
@@ -14,6 +13,7 @@
 #include "lib/text.h"
 #include "repl/lua_api.h"
 #include "vm/core/mapped.h"
+#include "lib/clock.h"
 
 static const char FILE_TYPE[] = "tessera.file";
 
@@ -291,9 +291,7 @@ static int is_terminal(lua_State *L) {
 
 /* Seconds on a clock that only goes forward. */
 static int now(lua_State *L) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  lua_pushnumber(L, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
+  lua_pushnumber(L, (double)ts_clock_nsec() * 1e-9);
   return 1;
 }
 

@@ -14,6 +14,7 @@
 #include "jit/tune/device.h"
 #include "repl/lua_api.h"
 #include "repl/lua/fast.h"
+#include "lib/clock.h"
 
 static TsJit *jit_of(lua_State *L) { return ts_lua_context(L)->jit; }
 
@@ -62,7 +63,7 @@ static int jit_tell(lua_State *L) {
 
 /* jit_now(): milliseconds of a clock that never goes back */
 static int jit_now(lua_State *L) {
-  lua_pushnumber(L, (double)ts_jit_now() / 1e6);
+  lua_pushnumber(L, (double)ts_clock_nsec() / 1e6);
   return 1;
 }
 

@@ -1,4 +1,4 @@
-/* Many runs of a kernel in one launch, as the kernel sees it (ts_gpu_kernel_run_many starts
+/* Many runs of a kernel in one launch, as the kernel sees it (run_many of jit/device/gpu_kernel.c starts
  * it).
  *
  * A model has a hundred parameters of all sizes, and an optimiser's step of one is a launch of
