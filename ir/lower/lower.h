@@ -19,8 +19,6 @@ int ts_lower_group(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void 
 /* Whether a node that is a group by itself may have a kernel there that functions launch; steps of
  * optimisers, which stand together, are launched by their calls. */
 bool ts_lower_has(const TsTarget *t, const TsNode *n);
-/* The attribute that kernels of the operator take as a size where numbers vary; -1: none. */
-int ts_lower_varies(int op);
 /* What runs the kernels of s. */
 void ts_lower_for(TsSched *s, const struct TsDevice *d);
 /* The kernel is one of the table's, which have looked at how all operands lie. */

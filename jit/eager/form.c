@@ -178,7 +178,7 @@ static bool make_key(Form *f) {
   const TsOpInfo *o = ts_op_info((TsOp)f->op);
   /* Seed and stream of a draw, and what else kernels take as sizes, are given when they run. */
   int nattr = o->cls == TS_CLASS_RANDOM ? o->nattr - 2 : o->nattr;
-  int varies = ts_lower_varies(f->op);
+  int varies = o->varying;
   for (int i = 0; i < nattr && f->attr; i++)
     if (i == varies)
       put(f, f->attr[i].type);
