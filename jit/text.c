@@ -122,9 +122,9 @@ static LevelFn *level_of(const char *level) {
   return NULL;
 }
 
-int ts_build_kernel_text(const TsDevice *d, const TsTile *k, const char *level, TsText *text,
-                         TsError *err) {
-  TsBuildJob b = {.device = (TsDevice *)(uintptr_t)d};
+int ts_build_kernel_text(const TsDevice *d, const TsTarget *t, const TsTile *k, const char *level,
+                         TsText *text, TsError *err) {
+  TsBuildJob b = {.device = (TsDevice *)(uintptr_t)d, .target = d ? NULL : t};
   LevelFn *of = level_of(level);
   if (of) return each_part(&b, of, k, text, err);
   if (strcmp(level, "tiles"))
@@ -132,7 +132,7 @@ int ts_build_kernel_text(const TsDevice *d, const TsTile *k, const char *level, 
                         "there is no level '%.40s' of a call; levels are tile, explicit, "
                         "llvm, asm, tiles",
                         level);
-  ts_text_format(text, "  %s on %s", k->name, d->name);
+  ts_text_format(text, "  %s %s %s", k->name, d ? "on" : "for", d ? d->name : t->name);
   digests(k, text);
   ts_text_char(text, '\n');
   return 0;

@@ -30,6 +30,7 @@ jit/build
 jit/tune
 jit/eager
 jit/trace jit
+jit/user
 repl/edit
 repl
 repl/lua"

@@ -84,6 +84,7 @@ static void columns(Make *m, V outer_count) {
   int ncarry = s->op == TS_OP_cummax ? 2 : 1, each = n % AHEAD ? 1 : AHEAD;
   TsTileLoop l =
       ts_tile_for(b, ts_tile_index(b, 0), ts_tile_index(b, n), each, false, ncarry, carry);
+  if (b->k->failed) return;
   V now[2] = {l.carry[0], ncarry > 1 ? l.carry[1] : NULL}, x[AHEAD][2], i[AHEAD];
   for (int k = 0; k < each; k++) {
     i[k] = ts_tile_op2(b, TS_OP_add, l.i, ts_tile_index(b, k));

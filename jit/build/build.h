@@ -55,9 +55,9 @@ const TsTarget *ts_build_target(const TsBuildJob *b);
  * a line for each kernel; "groups", a line for each group with the reason why the VM runs
  * it. */
 int ts_build_text(const TsBuildJob *b, const char *level, TsText *text, TsError *err);
-/* The same of one kernel of a device. */
-int ts_build_kernel_text(const struct TsDevice *d, const TsTile *k, const char *level,
-                         TsText *text, TsError *err);
+/* The same of one kernel, of a device, or, d NULL, for a target. */
+int ts_build_kernel_text(const struct TsDevice *d, const TsTarget *t, const TsTile *k,
+                         const char *level, TsText *text, TsError *err);
 
 /* The pipeline below the schedule: block form (or explicit form already) to explicit form, with
  * its pointwise rows expanded unless `rows`. NULL with the error. */

@@ -173,7 +173,7 @@ static TsDeviceKernel *kernel_of(TsOffloader *o, TsGuards *g, const Look *how, T
   TsDeviceKernel **k = &g->kernel[how->index][how->wraps][how->loss];
   TsError err = {0};
   TsTile *t = *k && !o->shown ? NULL : build(how);
-  if (t && o->shown) ts_build_kernel_text(ts_device_at(g->device), t, o->level, o->shown, &err);
+  if (t && o->shown) ts_build_kernel_text(ts_device_at(g->device), NULL, t, o->level, o->shown, &err);
   if (t && !*k && !t->failed) *k = ts_offload_kernel(o, ts_device_at(g->device), t, &err);
   ts_tile_free(t);
   return *k && ts_offload_can(o, op, g->device, k) ? *k : NULL;

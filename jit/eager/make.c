@@ -223,7 +223,7 @@ int ts_offload_show(TsOffloader *o, const Form *f) {
   const char *name = ts_op_info((TsOp)f->op)->name;
   int failed = 0;
   if (k)
-    failed = ts_build_kernel_text(d, k, o->level, o->shown, &o->c->err);
+    failed = ts_build_kernel_text(d, NULL, k, o->level, o->shown, &o->c->err);
   else
     ts_text_format(o->shown, "// %s: the CPU runs it: %s\n", name,
                    target ? err.message

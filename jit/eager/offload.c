@@ -8,6 +8,7 @@
 
 #include "ir/graph/failing.h"
 #include "ir/lower/index/index.h"
+#include "jit/build/build.h"
 #include "jit/eager/state.h"
 #include "jit/launch/profile.h"
 #include "jit/device/stand_in.h"
@@ -427,3 +428,21 @@ void ts_offload_shows(TsOffloader *o, const char *level, TsText *to) {
 }
 void ts_offload_enable(TsOffloader *o, bool on) { o->on = on; }
 TsOffloadStats ts_offload_stats(const TsOffloader *o) { return o->stats; }
+
+/* ---- kernels that the program brought along */
+bool ts_offload_runs(const TsContext *c) { return ((const TsOffloader *)c->offloader)->on; }
+
+int ts_offload_own(TsContext *c, const TsDevice *d, const TsTile *k, const char *why) {
+  TsOffloader *o = of(c);
+  if (why) {
+    o->stats.fallback++;
+    if (o->verbose)
+      fprintf(stderr, "[jit device: kernel %s of %s runs on the CPU: %s]\n", k->name, d->name, why);
+  } else {
+    o->stats.calls++;
+  }
+  if (!o->shown) return 0;
+  if (!why) return ts_build_kernel_text(d, NULL, k, o->level, o->shown, &c->err);
+  ts_text_format(o->shown, "// %s: the CPU runs it: %s\n", k->name, why);
+  return 0;
+}

@@ -12,8 +12,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ir/tile/tile.h"
 #include "vm/core/context.h"
 
+struct TsDevice;
 typedef struct TsOffloader TsOffloader;
 
 TsOffloader *ts_offload_open(TsContext *c); /* NULL: out of memory */
@@ -33,6 +35,11 @@ void ts_offload_prepare(TsOffloader *o, bool on);
  * not. */
 struct TsText;
 void ts_offload_shows(TsOffloader *o, const char *level, struct TsText *to);
+/* Whether calls run on devices at all. */
+bool ts_offload_runs(const TsContext *c);
+/* A kernel that the program brought along, @k for d, is called: counted, and said where calls say their
+ * kernels. why: the CPU runs it; or NULL. */
+int ts_offload_own(TsContext *c, const struct TsDevice *d, const TsTile *k, const char *why);
 void ts_offload_wait(TsOffloader *o);  /* until all are compiled */
 void ts_offload_stop(TsOffloader *o);  /* no kernel is compiled in the background any more */
 void ts_offload_flush(TsOffloader *o); /* forgets all plans */

@@ -67,7 +67,7 @@ static TsTile *tile_of(int device, const TsLowerOptim *form) {
 
 static int show(TsOffloader *o, int device, TsLowerOptim form) {
   TsTile *k = tile_of(device, &form);
-  int failed = k ? ts_build_kernel_text(ts_device_at(device), k, o->level, o->shown, &o->c->err)
+  int failed = k ? ts_build_kernel_text(ts_device_at(device), NULL, k, o->level, o->shown, &o->c->err)
                  : ts_error_memory(&o->c->err);
   ts_tile_free(k);
   return failed;

@@ -18,6 +18,7 @@
 local core = require "tessera.core"
 local build = require "tessera.kernel_build"
 local foreign = require "tessera.foreign"
+local options = require "tessera.options"
 local op = core.op
 
 local kernels = {}
@@ -26,7 +27,10 @@ local Kernel = {}
 -- ---- calls
 local kernel = {}
 Kernel.__index = kernel
-function Kernel.__tostring(k) return ("kernel %s, %s"):format(k.name, (k.handle:status())) end
+function Kernel.__tostring(k)
+  local how, _, device = k.handle:status()
+  return ("kernel %s, %s%s"):format(k.name, how, device and " for " .. device or "")
+end
 
 -- Sizes that a call gives, by index, and their text.
 local function given_sizes(k, options)
@@ -53,9 +57,11 @@ local function arguments(k, ...)
     options, n = last, n - 1
     inputs[n + 1] = nil
   end
+  local device
+  for i = 1, n do device = device or (core.is_tensor(inputs[i]) and inputs[i].device) end
   for i = 1, n do
     if type(inputs[i]) == "number" and k.params[i] then
-      inputs[i] = core.tensor(inputs[i], { dtype = k.params[i].dtype })
+      inputs[i] = core.tensor(inputs[i], { dtype = k.params[i].dtype, device = device })
     elseif not core.is_tensor(inputs[i]) then
       error(("%s: argument %d is a %s, not a tensor"):format(k.name, i, type(inputs[i])), 3)
     end
@@ -75,9 +81,14 @@ function Kernel.__call(k, ...)
   return core.custom_call(f, inputs, types)
 end
 
---- The kernel as text: "tile" as it was written, "explicit" in the processor's vectors, "llvm",
---- "asm".
-function kernel.ir(k, level) return k.handle:text(tostring(level or "tile")) end
+local read_ir = options.of("kernel:ir", { target = options.text })
+
+--- The kernel as text: "tile" as it was written, or as the device of its last call has it,
+--- "explicit" in the processor's vectors, "llvm", "asm", or "tiles", a line with its name.
+--- {target = "sm_90a"}: as another target would have it, on any machine.
+function kernel.ir(k, level, given)
+  return k.handle:text(tostring(level or "tile"), read_ir(given).target)
+end
 
 --- Measures what could be chosen for it on these arguments, and runs the best from then on;
 --- tessera.autotune.tune gives the times.
@@ -86,7 +97,8 @@ function kernel.tune(k, ...)
   k.handle:tune(inputs, (given_sizes(k, options)))
 end
 
---- How the last call ran: "compiled", "from disk" or "interpreted", and why it is interpreted.
+--- How the last call ran: "compiled", "from disk" or "interpreted", why it is interpreted or nil, and the
+--- device if it was not the CPU.
 function kernel.status(k) return k.handle:status() end
 
 --- A kernel of Tile IR as an operator: op.kernel(text [, options]), or built by a Lua function:

@@ -10,7 +10,7 @@
 #include "ir/graph/control.h"
 #include "ir/adjoint/adjoint.h"
 #include "ir/graph/custom.h"
-#include "jit/user_kernel.h"
+#include "jit/user/kernel.h"
 #include "repl/lua/graph.h"
 #include "vm/core/capture.h"
 #include "vm/code/control.h"

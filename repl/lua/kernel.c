@@ -1,7 +1,7 @@
 /* tessera.core for kernels that a program writes: what lib/lua/kernel.lua stands on. */
 #include <string.h>
 
-#include "jit/user_kernel.h"
+#include "jit/user/kernel.h"
 #include "repl/lua_api.h"
 
 static const char *const KERNEL = "tessera.kernel";
@@ -104,12 +104,13 @@ static int tune(lua_State *L) {
   return ts_user_kernel_tune(u, c, n, in, dim) ? ts_lua_raise(L) : 0;
 }
 
-/* k:text(level) */
+/* k:text(level, target or nil) */
 static int text(lua_State *L) {
   TsUserKernel *u = check(L);
   TsContext *c = ts_lua_context(L);
+  const TsTarget *target = ts_lua_target(L, 3);
   TsText t = {0};
-  if (ts_user_kernel_text(u, c, luaL_optstring(L, 2, "tile"), &t, &c->err)) {
+  if (ts_user_kernel_text(u, c, luaL_optstring(L, 2, "tile"), target, &t, &c->err)) {
     ts_text_free(&t);
     return ts_lua_raise(L);
   }
@@ -117,12 +118,14 @@ static int text(lua_State *L) {
   return 1;
 }
 
-/* k:status() -> "compiled" | "from disk" | "interpreted", why */
+/* k:status() -> "compiled" | "from disk" | "interpreted", why or nil, the device if it was not the CPU */
 static int status(lua_State *L) {
   TsUserKernelStatus s = ts_user_kernel_status(check(L));
   lua_pushstring(L, s.cached ? "from disk" : s.compiled ? "compiled" : "interpreted");
   lua_pushstring(L, s.why);
-  return 2;
+  if (!s.device) return 2;
+  lua_pushstring(L, s.device);
+  return 3;
 }
 
 /* tile_result(row, {dtypes of its inputs}) -> dtype: what a pointwise row of a kernel gives */

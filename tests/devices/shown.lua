@@ -94,6 +94,27 @@ for c in cases.each() do
     end
   end
 end
+-- ---- hot loops that move there
+jit.traces(true)
+core.jit_move(name)
+local x, w = tessera.rng.normal { 64, 64 }, tessera.rng.normal { 64, 64 }
+local y = x
+local function rounds(n)
+  for _ = 1, n do
+    y = op.tanh(y * 0.5 + w)
+    y = y + op.sum(y, { axis = 1, keepdims = true })
+    y = op.matmul(y, w) * 0.01
+  end
+end
+rounds(60)
+jit.wait()
+core.jit_watch(true)
+rounds(20)
+y:hash()
+local loop = assert(jit.loops()[1], "there is no hot loop")
+assert(compare("loop", loop:ir "tiles"), "the loop ran on the CPU:\n" .. loop:ir "why")
+core.jit_move(nil)
+jit.traces(false)
 core.jit_watch(false)
 jit.eager(false)
 assert(functions > 50, functions .. " functions ran kernels")

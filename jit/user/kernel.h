@@ -1,6 +1,6 @@
 /* Kernels that a program brings along in Tile IR: checked once, compiled at the first call, in
- * the foreground, and run by the interpreter where that cannot be. Sizes are solved from the
- * arguments. */
+ * the foreground, for the device of their inputs; the CPU runs what a device cannot have, and the
+ * interpreter what the CPU cannot. Sizes are solved from the arguments. */
 #ifndef TS_JIT_USER_KERNEL_H
 #define TS_JIT_USER_KERNEL_H
 
@@ -31,14 +31,16 @@ int ts_user_kernel_call(TsUserKernel *u, TsContext *c, int nin, TsTensor *const 
 int ts_user_kernel_tune(TsUserKernel *u, TsContext *c, int nin, TsTensor *const *in,
                         const int64_t *given);
 
-/* "tile", "explicit", "llvm", "asm" for the context's instruction set. */
-int ts_user_kernel_text(const TsUserKernel *u, TsContext *c, const char *level, TsText *text,
-                        TsError *err);
+/* "tile", "explicit", "llvm", "asm", or "tiles", a line with the name under which code is kept: for the
+ * target, or, NULL, of what ran last. */
+int ts_user_kernel_text(const TsUserKernel *u, TsContext *c, const char *level,
+                        const TsTarget *target, TsText *text, TsError *err);
 
 /* How the last call ran. */
 typedef struct TsUserKernelStatus {
   bool compiled, cached; /* cached: the object came from disk */
   const char *why;       /* it is not compiled */
+  const char *device;    /* NULL: the CPU */
 } TsUserKernelStatus;
 TsUserKernelStatus ts_user_kernel_status(const TsUserKernel *u);
 
