@@ -43,7 +43,7 @@ static bool find_sink(Problem *p, TsLayoutFn *layout, void *arg) {
   if (!x) return true;
   p->value[SINK] = x, p->value[DSINK] = (TsVal)(uintptr_t)&n->out[3];
   return x->meta.dtype == TS_DT_f32 && !x->meta.weak && x->meta.ndim == 1 &&
-         ts_lower_row_major(layout, arg, x) && ts_lower_row_major(layout, arg, p->value[DSINK]);
+         ts_sched_row_major(layout, arg, x) && ts_sched_row_major(layout, arg, p->value[DSINK]);
 }
 
 static bool find_mask(Problem *p, TsLayoutFn *layout, void *arg) {

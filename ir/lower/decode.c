@@ -71,12 +71,12 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   p->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)p->d);
   p->sink = n->nin > 4 ? n->in[4] : NULL;
   if (p->sink && (p->sink->meta.dtype != TS_DT_f32 || p->sink->meta.weak ||
-                  !ts_lower_row_major(layout, arg, p->sink)))
+                  !ts_sched_row_major(layout, arg, p->sink)))
     return false;
   for (int i = 0; i < 3; i++)
-    if (!ts_lower_row_major(layout, arg, n->in[i])) return false;
+    if (!ts_sched_row_major(layout, arg, n->in[i])) return false;
   return find_mask(p, layout, arg) && are_few(p) &&
-         ts_lower_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]) && p->scale > 0 &&
+         ts_sched_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]) && p->scale > 0 &&
          (p->causal ? p->t >= p->s && p->window >= 0 : p->window == 0) &&
          !has_gradient(n->out[0].graph);
 }

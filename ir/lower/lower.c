@@ -171,11 +171,3 @@ bool ts_lower_warps(const TsSched *s, double work, TsGpuMachine *gpu) {
   *gpu = (TsGpuMachine){s->target, s->processors};
   return ts_target_has(s->target, TS_UNIT_mma) && fits(s, work);
 }
-
-bool ts_lower_row_major(TsLayoutFn *layout, void *arg, TsVal v) {
-  int64_t stride[TS_MAX_RANK], step = 1;
-  if (!layout || !layout(arg, v, stride)) return true;
-  for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i])
-    if (v->meta.dim[i] > 1 && stride[i] != step) return false;
-  return true;
-}

@@ -31,6 +31,4 @@ int ts_lower_roles(const TsSched *s, double work);
 /* For kernels by warps; false: there are none. */
 bool ts_lower_warps(const TsSched *s, double work, TsGpuMachine *gpu);
 
-bool ts_lower_row_major(TsLayoutFn *layout, void *arg, TsVal v);
-
 #endif

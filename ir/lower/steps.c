@@ -35,14 +35,8 @@ bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
 }
 
 /* ---- where values lie */
-void ts_steps_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride) {
-  int64_t step = 1;
-  if (layout && layout(arg, v, stride)) return;
-  for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i]) stride[i] = step;
-}
-
 static void strides_of(const TsSteps *x, TsVal v, int64_t *stride) {
-  ts_steps_strides(x->layout, x->layout_arg, v, stride);
+  ts_sched_strides(x->layout, x->layout_arg, v, stride);
 }
 
 static int axis_at(int i, const TsStepsOrder *order) { return order ? order->at[i] : i; }
@@ -69,10 +63,8 @@ static TsTileType memory_of(const TsSteps *x, TsVal v) {
     return ts_tile_vector((TsDtype)v->meta.dtype, ts_meta_numel(&v->meta));
   TsTileType t = ts_tile_type((TsDtype)v->meta.dtype, v->meta.ndim, v->meta.dim);
   int64_t stride[TS_MAX_RANK];
-  t.strided = !lies_so(x, v, NULL);
-  if (!t.strided) return t;
   strides_of(x, v, stride);
-  memcpy(t.stride, stride, sizeof *stride * v->meta.ndim);
+  ts_tile_lie(&t, stride);
   return t;
 }
 

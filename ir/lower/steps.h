@@ -72,7 +72,6 @@ int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order);
 /* Operand i as it lies, for steps that know its strides: those of a value, in elements. */
 int ts_steps_as_it_lies(TsSteps *x, int i);
 int ts_steps_into(TsSteps *x, int i); /* the same of result i */
-void ts_steps_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride);
 /* Memory between steps, and constants, which stay in memory; data is copied. */
 int ts_steps_temp(TsSteps *x, int64_t nbytes);
 int ts_steps_table(TsSteps *x, const void *data, int64_t nbytes);

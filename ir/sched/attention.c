@@ -93,9 +93,8 @@ static TsTileVal product(Lower *l, TsTileVal a, TsTileVal b, TsTileVal acc) {
 /* Strides of v along batch, head, row, column: 0 where it does not move. */
 static void strides_of(Lower *l, const Operand *o, int64_t *out) {
   const TsMeta *m = &o->v->meta;
-  int64_t own[TS_MAX_RANK], step = 1;
-  bool known = o != &l->y && l->layout && l->layout(l->arg, o->v, own);
-  for (int i = m->ndim; !known && i-- > 0;) own[i] = step, step *= m->dim[i];
+  int64_t own[TS_MAX_RANK];
+  ts_sched_strides(o == &l->y ? NULL : l->layout, l->arg, o->v, own);
   for (int i = 0; i < 4; i++) out[i] = 0;
   for (int i = 0; i < m->ndim; i++) out[4 - m->ndim + i] = own[i];
   if (o == &l->sink) out[1] = own[0];

@@ -107,10 +107,10 @@ static TsTileVal ended(Lower *l, TsTileVal x, double scale) {
 /* ---- parameters */
 static TsTileVal param(Lower *l, TsVal v, const char *name, bool written) {
   const TsMeta *m = &v->meta;
-  int64_t own[TS_MAX_RANK], step = 1, size = ts_tile_size(l->k, "M");
+  int64_t own[TS_MAX_RANK], size = ts_tile_size(l->k, "M");
   TsTileType t = {.dtype = m->dtype, .rank = 4};
   bool known = !written && l->layout && l->layout(l->arg, v, own);
-  for (int i = m->ndim; !known && i-- > 0;) own[i] = step, step *= m->dim[i];
+  if (!known) ts_meta_strides(m, own);
   for (int i = 0; i < 4; i++) {
     int axis = i - (4 - m->ndim);
     t.dim[i] = axis < 0 ? 1 : m->dim[axis];

@@ -234,8 +234,8 @@ static int moves_of(TsConvKernel *p, TsVal v, int64_t *moves) {
   TsSpaceAxes a = {.naxis = v->meta.ndim};
   int64_t stride[TS_MAX_RANK];
   memcpy(a.axis, v->meta.dim, sizeof *a.axis * v->meta.ndim);
-  bool known = p->layout && p->layout(p->arg, v, stride);
-  if (ts_space_strides(&a, &v->meta, &v->meta, known ? stride : NULL, moves)) return 0;
+  ts_sched_strides(p->layout, p->arg, v, stride);
+  if (ts_space_strides(&a, &v->meta, &v->meta, stride, moves)) return 0;
   return ts_error_set(p->err, TS_ERR_value, "the axes of an operand do not lie evenly");
 }
 
@@ -251,13 +251,9 @@ static int plain_images(TsConvKernel *p) {
 static TsTileVal param(TsConvKernel *p, TsVal v, const char *name) {
   const TsMeta *m = &v->meta;
   TsTileType t = ts_tile_type(p->d, m->ndim, m->dim);
-  int64_t moves[TS_TILE_RANK], step = 1;
+  int64_t moves[TS_TILE_RANK];
   if (moves_of(p, v, moves)) return NULL;
-  for (int i = m->ndim; i-- > 0; step *= m->dim[i]) {
-    t.stride[i] = m->dim[i] > 1 ? moves[i] : step;
-    t.strided |= t.stride[i] != step;
-  }
-  if (!t.strided) memset(t.stride, 0, sizeof t.stride);
+  ts_tile_lie(&t, moves);
   return ts_tile_param(p->k, v->name ? v->name : name, &t, false);
 }
 

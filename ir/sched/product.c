@@ -64,8 +64,8 @@ bool ts_sched_is_product(const TsNode *n) {
 }
 
 bool ts_sched_by_pairs(const TsSched *s, const TsNode *n) {
-  return s->profile == TS_PROFILE_fast && s->target && s->target->pairs && n->op == TS_OP_matmul && n->nin > 1 &&
-         n->in[0]->meta.dtype == TS_DT_bf16;
+  return s->profile == TS_PROFILE_fast && s->target && s->target->pairs &&
+         n->op == TS_OP_matmul && n->nin > 1 && n->in[0]->meta.dtype == TS_DT_bf16;
 }
 
 bool ts_sched_is_any_product(const TsNode *n) {
@@ -138,12 +138,7 @@ static bool inside(const Lower *l, TsVal v) {
 }
 
 static void strides_of(Lower *l, TsVal v, int64_t *stride) {
-  int64_t step = 1;
-  if (l->layout && l->layout(l->arg, v, stride)) return;
-  for (int i = v->meta.ndim; i-- > 0;) {
-    stride[i] = step;
-    step *= v->meta.dim[i];
-  }
+  ts_sched_strides(l->layout, l->arg, v, stride);
 }
 
 /* An operand of the product, or of what makes it: how it moves along the batch, whose axes are
@@ -179,8 +174,8 @@ static int moves_of(Lower *l, const TsMeta *at, TsVal v, int64_t *moves) {
   TsSpaceAxes a = {.naxis = l->g->naxis};
   int64_t stride[TS_MAX_RANK];
   memcpy(a.axis, l->g->axis, sizeof a.axis);
-  bool given = l->layout && l->layout(l->arg, v, stride);
-  if (ts_space_strides(&a, at, &v->meta, given ? stride : NULL, moves)) return 0;
+  strides_of(l, v, stride);
+  if (ts_space_strides(&a, at, &v->meta, stride, moves)) return 0;
   return refuse(l, "the axes of an operand do not divide those of the group");
 }
 
@@ -312,11 +307,7 @@ static void add_axis(TsTileType *t, int64_t size, int64_t stride) {
 }
 
 static void settle(TsTileType *t) {
-  int64_t step = 1;
-  for (int i = t->rank; i-- > 0;) {
-    if (t->stride[i] != step) t->strided = true;
-    step *= t->dim[i];
-  }
+  t->strided = !ts_shape_row_major(t->rank, t->dim, t->stride);
   if (!t->strided) memset(t->stride, 0, sizeof t->stride);
 }
 

@@ -155,3 +155,12 @@ TsRole ts_sched_role(const TsGroup *group, const TsMeta *m) {
   if (group->nrow && n == rows) return TS_ROLE_row;
   return n == 1 ? TS_ROLE_number : TS_ROLE_none;
 }
+
+void ts_sched_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride) {
+  if (!layout || !layout(arg, v, stride)) ts_meta_strides(&v->meta, stride);
+}
+
+bool ts_sched_row_major(TsLayoutFn *layout, void *arg, TsVal v) {
+  int64_t stride[TS_MAX_RANK];
+  return !layout || !layout(arg, v, stride) || ts_meta_row_major(&v->meta, stride);
+}

@@ -101,6 +101,8 @@ typedef struct TsSched {
 /* Strides of a value in elements where it is memory; NULL or false: row-major. A result of a map
  * or rows lies so as well. */
 typedef bool TsLayoutFn(void *arg, TsVal v, int64_t *stride);
+void ts_sched_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride);
+bool ts_sched_row_major(TsLayoutFn *layout, void *arg, TsVal v);
 
 /* Cuts g (concrete sizes) into groups. NULL with the error when memory runs out. */
 TsSched *ts_sched_new(const TsGraph *g, const TsTarget *target, int threads, TsError *err);

@@ -173,6 +173,13 @@ int64_t ts_tile_numel(const TsTileType *t) {
   return n;
 }
 
+void ts_tile_lie(TsTileType *t, const int64_t *stride) {
+  memcpy(t->stride, stride, sizeof *stride * t->rank);
+  ts_shape_settle(t->rank, t->dim, t->stride);
+  t->strided = !ts_shape_row_major(t->rank, t->dim, t->stride);
+  if (!t->strided) memset(t->stride, 0, sizeof t->stride);
+}
+
 int64_t ts_tile_dense_bytes(const TsTileType *t, const int64_t *dim) {
   int64_t n = ts_dtypes[t->dtype].nbytes;
   for (int i = 0; i < t->rank; i++) n *= ts_tile_extent(t, i, dim);

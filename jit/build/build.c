@@ -244,11 +244,12 @@ static bool can_spread(const TsBuildJob *b, const TsSched *s, const TsPart *p) {
 static bool goes_past(const TsPart *p) {
   enum { LARGE = 12 << 20 };
   const TsMeta *whole = &p->whole->out[0].meta;
-  int64_t size = ts_dtypes[whole->dtype].nbytes, step = 1, start = 0;
+  int64_t size = ts_dtypes[whole->dtype].nbytes, step[TS_MAX_RANK], start = 0;
   bool aligned = true;
-  for (int i = whole->ndim; i-- > 0; step *= whole->dim[i]) {
-    start += p->start[i] * step;
-    aligned &= i == whole->ndim - 1 || step * size % 64 == 0;
+  ts_meta_strides(whole, step);
+  for (int i = 0; i < whole->ndim; i++) {
+    start += p->start[i] * step[i];
+    aligned &= i == whole->ndim - 1 || step[i] * size % 64 == 0;
   }
   return ts_meta_nbytes(&p->v->meta) < LARGE || (aligned && start * size % 64 == 0);
 }

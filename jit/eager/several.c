@@ -83,9 +83,9 @@ static TsTensor *places(const TsCall *call, TsTensor *mask, int64_t n) {
 static int scatter(const TsCall *call, TsTensor *x, TsTensor *at, TsTensor *src) {
   TsTensor *in[3] = {x, at, src}, *y = call->out[0];
   TsAttr axis = {.type = TS_ATTR_int, .i = 0};
-  int64_t stride[TS_MAX_RANK], step = 1;
+  int64_t stride[TS_MAX_RANK];
   TsTensor *made = ts_vm_call1(call->ctx, TS_OP_scatter, 3, in, &axis);
-  for (int i = y->meta.ndim; i-- > 0; step *= y->meta.dim[i]) stride[i] = step;
+  ts_meta_strides(&y->meta, stride);
   TsTensor *view = made ? ts_tensor_view(made, &y->meta, stride, made->offset) : NULL;
   int failed = !view || ts_vm_assign(call->ctx, y, view);
   ts_tensor_unref(made), ts_tensor_unref(view);
