@@ -36,7 +36,7 @@ struct TsDevice {
   int64_t live, peak; /* bytes allocated now, and at most */
   uint64_t queued;    /* how often something was put into its order */
   uint64_t skipped;   /* launches that had nothing to do, of kernels that may have had more */
-  bool ahead; /* what is put there next touches nothing that the launch before it writes */
+  bool dependent; /* what is put there next touches nothing that the launch before it writes */
 
   /* Makes the device usable; called once, before its first allocation (ts_device_use).
    * One that failed is tried again by the next use. */
@@ -69,7 +69,7 @@ typedef struct TsLaunch {
   uint32_t cluster[3]; /* blocks that share their memory; 0: none */
   uint32_t shared;     /* bytes of dynamic shared memory */
   bool early;          /* may begin before the last launch ends, for which its code waits */
-  bool ahead;          /* its code reads before it waits: so if TsDevice.ahead says so */
+  bool dependent;      /* its code reads before it waits: so if TsDevice.dependent says so */
   void **args;         /* the address of each argument */
 } TsLaunch;
 

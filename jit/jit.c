@@ -50,6 +50,8 @@ void ts_jit_enable(TsJit *j, bool on) {
   ts_tracer_enable(j->tracer, on);
 }
 bool ts_jit_enabled(const TsJit *j) { return j->on && j->target; }
+bool ts_jit_is_verbose(const TsJit *j) { return j && j->verbose; }
+
 void ts_jit_verbose(TsJit *j, bool on) {
   j->verbose = on;
   ts_tracer_verbose(j->tracer, on);

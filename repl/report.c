@@ -21,13 +21,14 @@
 
 #include "lib/text.h"
 #include "repl/prompt.h"
+#include "repl/report_line.h"
 #include "repl/run.h"
 #include "repl/tail.h"
 
 static const char OVERFLOW[] =
     "stack overflow"; /* without a line, of code that is interpreted */
 
-enum { LINE_ROOM = 512, LONGEST_SHOWN = 160, FRAMES_FIRST = 10, FRAMES_LAST = 4 };
+enum { LINE_ROOM = 2048, FRAMES_FIRST = 10, FRAMES_LAST = 4 };
 
 static bool is_users(const lua_Debug *ar) {
   return strcmp(ar->what, "C") && strncmp(ar->source, "=tessera", 8);
@@ -185,18 +186,6 @@ static const char *find_mark(const char *line, const char *message) {
   }
   if (!found) found = find_quoted(line, message);
   return found ? found : line + strspn(line, " \t");
-}
-
-/* Tabs become blanks, so that the mark stands right everywhere. */
-static void put_line(TsText *out, char *line, const char *message) {
-  for (char *p = line; *p; p++)
-    if ((unsigned char)*p < ' ') *p = ' ';
-  const char *start = line + strspn(line, " "), *mark = find_mark(line, message);
-  int column = 0;
-  for (const char *p = start; p < mark; p++) column += ((unsigned char)*p & 0xc0) != 0x80;
-  ts_text_format(out, "\n    %.*s%s", LONGEST_SHOWN, start,
-                 strlen(start) > LONGEST_SHOWN ? "..." : "");
-  if (mark - start < LONGEST_SHOWN) ts_text_format(out, "\n    %*s^", column, "");
 }
 
 /* ---- the calls: which name is the function's */
@@ -474,14 +463,21 @@ static void put_report(lua_State *L, TsText *out, const char *message, const Pla
   char line[LINE_ROOM];
   const char *hint = strstr(message, hint_mark);
   size_t n = hint ? (size_t)(hint - message) : strlen(message);
-  if (!place->prefix) ts_text_str(out, "tessera: ");
-  ts_text_add(out, message, n);
+  int columns = ts_report_columns();
+  TsText head = {0}, tail = {0};
+  ts_text_format(&head, "%s%.*s", place->prefix ? "" : "tessera: ", (int)n, message);
+  ts_report_words(out, head.at ? head.at : "", head.len, columns);
   if (place->source[0] && source_line(L, place->source, place->line, line))
-    put_line(out, line, message + place->prefix);
+    ts_report_source(out, line, (size_t)(find_mark(line, message + place->prefix) - line),
+                     columns);
   if (hint)
-    ts_text_str(out, hint);
+    ts_text_str(&tail, hint);
   else
-    put_lua_hint(out, message);
+    put_lua_hint(&tail, message);
+  ts_report_words(out, tail.at ? tail.at : "", tail.len, columns);
+  out->failed |= head.failed || tail.failed;
+  ts_text_free(&head);
+  ts_text_free(&tail);
 }
 
 int ts_report_handler(lua_State *L) {

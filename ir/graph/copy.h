@@ -47,7 +47,7 @@ static inline void ts_graph_map_set(TsGraphMap *m, TsVal from, TsVal to) {
 /* Copies one node whose operands are mapped, and maps its outputs. */
 int ts_graph_map_node(TsGraphMap *m, const TsNode *n);
 /* A graph like from without nodes but its parameters, which are mapped. */
-TsGraph *ts_graph_map_shell(TsGraphMap *m, TsUnit *u, const TsGraph *from, TsError *err);
+TsGraph *ts_graph_map_shell(TsGraphMap *m, TsModule *u, const TsGraph *from, TsError *err);
 /* Results and updates through the map. */
 int ts_graph_map_finish(TsGraphMap *m);
 

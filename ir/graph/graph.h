@@ -74,7 +74,7 @@ typedef struct TsCalled {
 } TsCalled;
 
 /* What the graphs of one function share. */
-typedef struct TsUnit {
+typedef struct TsModule {
   TsArena arena;
   const char **place; /* "file.lua:12" by line number of nodes; [0] is "" */
   int nplace, capplace;
@@ -85,11 +85,11 @@ typedef struct TsUnit {
   TsGraph *whole;    /* its graph before it was settled (ir/rules/recognise.h), or NULL */
   int refs;
   bool lacking; /* there was no memory for a line: whoever keeps the graph refuses it */
-} TsUnit;
+} TsModule;
 
 struct TsGraph {
   TsBuild b; /* first: emits nodes into this graph */
-  TsUnit *unit;
+  TsModule *module;
   uint64_t serial; /* of all graphs of the process, from 1 */
   TsGraph *parent; /* of a region */
   const char *name;
@@ -125,7 +125,7 @@ struct TsGraph {
 
 /* A unit with one graph; a region or another graph of the same unit. NULL: out of memory. */
 TsGraph *ts_graph_new(const char *name, TsError *err);
-TsGraph *ts_graph_in_unit(TsUnit *u, const char *name, TsError *err);
+TsGraph *ts_graph_in_module(TsModule *u, const char *name, TsError *err);
 TsGraph *ts_graph_region(TsGraph *parent, const char *name);
 void ts_graph_free(TsGraph *g); /* the whole unit, when its last reference goes */
 
@@ -162,7 +162,7 @@ int ts_graph_update(TsGraph *g, int param, TsVal v);
 TsVal ts_graph_import(TsGraph *g, TsVal v);
 
 /* The number of a place in the unit, entered if new. */
-int ts_graph_place(TsUnit *u, const char *place);
+int ts_graph_place(TsModule *u, const char *place);
 const char *ts_graph_where(const TsNode *n);
 
 /* What stands for v when the function is complete. */

@@ -205,7 +205,7 @@ int ts_lower_complex(const TsSched *sched, const TsGroup *g, TsLayoutFn *layout,
   int list[OPERANDS + 1], count = 0;
   int64_t dim[1 + OPERANDS] = {ts_meta_numel(y)};
   for (int i = 0; i < n->nin; i++) {
-    if (!s.in[i].number) list[count++] = ts_steps_as_it_lies(&x, i);
+    if (!s.in[i].number) list[count++] = ts_steps_in_place(&x, i);
     dim[1 + i] = INT64_MAX >> 8; /* as far as strides go */
     if (s.in[i].number) memcpy(&dim[1 + i], &n->in[i]->node->number, 8);
   }

@@ -5,7 +5,7 @@
 
 #include "ir/graph/graph.h"
 #include "ir/tile/gpu/decode.h"
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 #include "ir/lower/mask.h"
 #include "ir/lower/row.h"
 
@@ -93,11 +93,11 @@ static TsTile *behind_mask(const Problem *p, const TsGpuDecode *x, TsTile *k,
     if (i == 3 && p->sink) ts_tile_param(all, NULL, &line, false);
     ts_tile_param(all, NULL, &t, i == 3);
   }
-  TsTileParts *to = all && !all->failed ? ts_tile_parts(all) : NULL;
+  TsTileSequence *to = all && !all->failed ? ts_tile_sequence(all) : NULL;
   int arg[6] = {0, 1, 2, INT_MIN, 4, 5};
-  if (to) arg[3] = ts_lower_mask_part(to, &x->mask, &p->from, x->dtype, false, 3, 0, err);
+  if (to) arg[3] = ts_lower_mask_step(to, &x->mask, &p->from, x->dtype, false, 3, 0, err);
   if (!to) ts_error_memory(err);
-  if (arg[3] > INT_MIN && ts_tile_parts_add(to, k, arg, dim)) return all;
+  if (arg[3] > INT_MIN && ts_tile_sequence_add(to, k, arg, dim)) return all;
   if (arg[3] == INT_MIN) ts_tile_free(k);
   ts_tile_free(all);
   return NULL;
@@ -127,7 +127,7 @@ int ts_lower_decode(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, 
   int64_t rows = p.all / p.key_heads * p.s, chunk = ts_gpu_decode_chunk(p.t);
   TsGpuDecode x = {.queries = (int)p.s, .window = p.window};
   int64_t chunks = ts_gpu_decode_chunks(&x, p.key_heads, p.t, chunk);
-  TsGpuDecodeParts parts = ts_gpu_decode_parts(&x, p.key_heads, p.t, chunk, nsm);
+  TsGpuDecodeSplits splits = ts_gpu_decode_splits(&x, p.key_heads, p.t, chunk, nsm);
   x = ts_gpu_decode((TsDtype)p.n->in[0]->meta.dtype, (int)p.d, (int)rows, chunks);
   x.queries = (int)p.s, x.causal = p.causal, x.window = p.window;
   x.sink = p.sink != NULL, x.scale = p.scale;
@@ -138,8 +138,8 @@ int ts_lower_decode(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, 
   if (p.mask) out->value[n++] = p.mask;
   if (p.sink) out->value[n++] = p.sink;
   out->value[n] = (TsVal)(uintptr_t)&p.n->out[0];
-  int64_t dim[] = {p.key_heads, rows,        p.t,     chunk,
-                   parts.n,     parts.longs, p.heads, parts.all < nsm ? parts.all : nsm};
+  int64_t dim[] = {p.key_heads, rows,         p.t,     chunk,
+                   splits.n,    splits.longs, p.heads, splits.all < nsm ? splits.all : nsm};
   memcpy(out->dim, dim, sizeof dim);
   if (p.mask) out->tile = behind_mask(&p, &x, out->tile, dim, err);
   return out->tile ? 1 : ts_lower_refused(err);

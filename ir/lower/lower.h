@@ -23,14 +23,14 @@ bool ts_lower_has(const TsTarget *t, const TsNode *n);
 void ts_lower_for(TsSched *s, const struct TsDevice *d);
 /* The kernel is one of the table's, which have looked at how all operands lie. */
 static inline bool ts_lower_own(const TsSchedKernel *k) {
-  return k->tile->parts || k->tile->form == TS_FORM_explicit;
+  return k->tile->sequence || k->tile->form == TS_FORM_explicit;
 }
 /* Its kernel writes its result row by row alone, and is worth that. */
 bool ts_lower_straight(const TsSched *s, const TsGroup *g, TsLayoutFn *layout, void *arg);
 
 /* Whether the gradients are of this attention and nothing else: they may use its logarithms. */
 bool ts_lower_attention_pair(const TsNode *n, const TsNode *grad);
-/* By which name the two know them (ir/tile/parts.h); 0: they cannot. */
+/* By which name the two know them (ir/tile/sequence.h); 0: they cannot. */
 uint64_t ts_lower_attention_name(const TsNode *n);
 
 #endif

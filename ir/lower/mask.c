@@ -26,12 +26,12 @@ void ts_lower_mask_param(TsTile *whole, const TsGpuMaskFrom *from) {
   ts_tile_param(whole, NULL, &t, false);
 }
 
-int ts_lower_mask_part(TsTileParts *to, const TsGpuMask *m, const TsGpuMaskFrom *from,
-                       TsDtype inputs, bool turned, int arg, int unless, TsError *err) {
-  if (!turned && ts_gpu_mask_lies(m, from, inputs)) return arg;
-  int made = ts_tile_parts_temp(to, ts_gpu_mask_bytes(m), false);
-  TsTile *k = ts_tile_gpu_mask(m, from, inputs, turned, err);
-  if (!ts_tile_parts_add(to, k, (int[]){arg, made}, NULL)) return INT_MIN;
-  to->part[to->n - 1].unless = unless;
+int ts_lower_mask_step(TsTileSequence *to, const TsGpuMask *m, const TsGpuMaskFrom *from,
+                       TsDtype inputs, bool transposed, int arg, int unless, TsError *err) {
+  if (!transposed && ts_gpu_mask_has_layout(m, from, inputs)) return arg;
+  int made = ts_tile_sequence_temp(to, ts_gpu_mask_bytes(m), false);
+  TsTile *k = ts_tile_gpu_mask(m, from, inputs, transposed, err);
+  if (!ts_tile_sequence_add(to, k, (int[]){arg, made}, NULL)) return INT_MIN;
+  to->step[to->n - 1].unless = unless;
   return made;
 }

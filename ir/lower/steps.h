@@ -14,7 +14,7 @@
 #define TS_IR_LOWER_STEPS_H
 
 #include "ir/lower/row.h"
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 
 /* Axes of a value in another order: axis i of what a step sees is axis at[i] of the value. */
 typedef struct TsStepsOrder {
@@ -32,9 +32,9 @@ typedef struct TsSteps {
   const TsNode *n;
   TsError *err;
   TsTile *whole;
-  TsTileParts *parts;
+  TsTileSequence *sequence;
   int nin, nout; /* parameters so far: inputs, results */
-  TsVal in[TS_TILE_PART_PARAMS], out[TS_TILE_PART_PARAMS];
+  TsVal in[TS_TILE_STEP_PARAMS], out[TS_TILE_STEP_PARAMS];
   int nfrom; /* arguments that begin later than others */
   struct TsStepsFrom {
     int arg;
@@ -43,10 +43,10 @@ typedef struct TsSteps {
   int nback; /* results that are brought to their places at the end */
   struct TsStepsBack {
     int from;
-    bool turned;
+    bool transposed;
     TsStepsOrder order;
     TsVal to;
-  } back[TS_TILE_PART_PARAMS];
+  } back[TS_TILE_STEP_PARAMS];
   TsSchedKernel kernel; /* guards and draws, by argument, until the end */
   int nsize;            /* sizes of the whole */
   struct TsStepsSize {
@@ -70,7 +70,7 @@ bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
 int ts_steps_in(TsSteps *x, int i, const TsStepsOrder *order);
 int ts_steps_out(TsSteps *x, int i, const TsStepsOrder *order);
 /* Operand i as it lies, for steps that know its strides: those of a value, in elements. */
-int ts_steps_as_it_lies(TsSteps *x, int i);
+int ts_steps_in_place(TsSteps *x, int i);
 int ts_steps_into(TsSteps *x, int i); /* the same of result i */
 /* Memory between steps, and constants, which stay in memory; data is copied. */
 int ts_steps_temp(TsSteps *x, int64_t nbytes);

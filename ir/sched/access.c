@@ -223,7 +223,7 @@ static void place_of(const TsLower *l, const TsAccess *a, Place *p) {
 }
 
 /* The tile as it lies in memory, then the other way round. */
-static TsTileVal load_turned(TsLower *l, TsAccess *a, Place *p) {
+static TsTileVal load_transposed(TsLower *l, TsAccess *a, Place *p) {
   TsDtype d = (TsDtype)a->v->meta.dtype;
   TsTileType there = ts_tile_type(d, 2, (int64_t[]){p->dim[1], p->dim[0]});
   TsTileType here = ts_tile_type(d, 2, p->dim);
@@ -238,9 +238,9 @@ TsTileVal ts_access_load(TsLower *l, TsAccess *a) {
   if (a->tile) return a->tile;
   place_of(l, a, &p);
   p.how.axes = p.axes;
-  bool turns =
-      l->turned && p.rank == 2 && a->moves[l->across] == 1 && a->moves[l->space.naxis - 1] != 1;
-  if (turns) return a->tile = load_turned(l, a, &p);
+  bool transposed = l->transposed && p.rank == 2 && a->moves[l->across] == 1 &&
+                    a->moves[l->space.naxis - 1] != 1;
+  if (transposed) return a->tile = load_transposed(l, a, &p);
   TsTileType t = ts_tile_type((TsDtype)a->v->meta.dtype, p.rank, p.dim);
   TsTileVal x = ts_tile_load(&l->b, a->param, p.at, &t, &p.how);
   if (l->across >= 0 && p.rank == 1 && moves_along(a, l->across)) { /* one for each row */

@@ -36,7 +36,7 @@ typedef struct Lower {
   int64_t batch, heads, kv_heads, s, t, d, dv;
   int64_t rows, nq, nb; /* rows of a round, rounds of a head, blocks of keys */
   int64_t window;       /* 0: none */
-  bool causal, turned;
+  bool causal, transposed;
   double scale;
   TsDtype dtype, wide;
   Operand q, key, val, mask, sink, y;
@@ -98,7 +98,7 @@ static void strides_of(Lower *l, const Operand *o, int64_t *out) {
   for (int i = 0; i < 4; i++) out[i] = 0;
   for (int i = 0; i < m->ndim; i++) out[4 - m->ndim + i] = own[i];
   if (o == &l->sink) out[1] = own[0];
-  if (o == &l->y && l->turned) out[1] = l->dv, out[2] = l->dv * l->heads;
+  if (o == &l->y && l->transposed) out[1] = l->dv, out[2] = l->dv * l->heads;
 }
 
 static void put_param(Lower *l, Operand *o, const char *name, const int64_t *dim,
@@ -165,9 +165,9 @@ static void pack(Lower *l) {
   TsTileVal row = times(l, at[2], KEYS), to[5] = {at[0], at[1], at[2], num(l, 0), num(l, 0)};
   TsTileVal x = load_rows(l, &l->key, at[0], at[1], row, KEYS, l->d, edge);
   TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
-  TsTileType turned = tile2(l->wide, l->d, KEYS);
+  TsTileType transposed = tile2(l->wide, l->d, KEYS);
   x = ts_tile_cast(&l->b, x, l->wide);
-  x = ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &turned);
+  x = ts_tile_emit1(&l->b, TS_TILE_transpose, 1, &x, &perm, &transposed);
   ts_tile_store(&l->b, l->packed_k, to, x, NULL);
   if (l->packed_v) {
     x = load_rows(l, &l->val, at[0], at[1], row, KEYS, l->dv, edge);
@@ -462,7 +462,7 @@ static bool pays(const TsTarget *t, const TsNode *n) {
   return !t || (t->fma && (t->vector_bytes < 64 || q->dim[q->ndim - 1] <= 64));
 }
 
-bool ts_sched_turned(const TsSched *s, const unsigned char *live, const TsNode *n) {
+bool ts_sched_transposed(const TsSched *s, const unsigned char *live, const TsNode *n) {
   const TsGraph *g = s->g;
   TsVal v = (TsVal)(uintptr_t)&n->out[0];
   bool some = false;
@@ -488,7 +488,7 @@ int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn 
                              void *arg, TsSchedKernel *out, TsError *err) {
   Lower l = {.layout = layout, .arg = arg};
   read_node(&l, group->node[0]);
-  l.turned = group->turned;
+  l.transposed = group->transposed;
   l.rows = group->choice.rows ? group->choice.rows : ROWS;
   if (l.rows > l.s) l.rows = l.s;
   l.nq = (l.s + l.rows - 1) / l.rows;

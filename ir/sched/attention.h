@@ -10,7 +10,7 @@ bool ts_sched_is_attention(const TsNode *n);
 /* Whether all that reads n's result looks at it with heads and rows exchanged, to put each
  * row's heads beside each other, and the kernel that writes it so is faster on the target than
  * the VM's with the copy behind it. */
-bool ts_sched_turned(const TsSched *s, const unsigned char *live, const TsNode *n);
+bool ts_sched_transposed(const TsSched *s, const unsigned char *live, const TsNode *n);
 
 /* Whether n is a gradient of attention of sizes and options that the kernel is made for. */
 bool ts_sched_is_attention_grad(const TsNode *n);

@@ -29,7 +29,7 @@ typedef struct Lower {
   bool causal;
   double scale;
   TsTileVal in[5], out[3];                   /* q k v out g; dq dk dv */
-  TsTileVal turned_k, turned_v, u, r, delta; /* scratch */
+  TsTileVal transposed_k, transposed_v, u, r, delta; /* scratch */
 } Lower;
 
 /* A block of query rows and one of keys. */
@@ -78,7 +78,7 @@ static TsTileVal product(Lower *l, TsTileVal a, TsTileVal b, TsTileVal acc) {
   return a && b && acc ? ts_tile_emit1(&l->b, TS_TILE_mma, 3, in, &unit, &acc->type) : NULL;
 }
 
-static TsTileVal turned(Lower *l, TsTileVal x) {
+static TsTileVal transposed(Lower *l, TsTileVal x) {
   TsAttr perm = {.type = TS_ATTR_ints, .n = 2, .ints = (int64_t[]){1, 0}};
   if (!x) return NULL;
   TsTileType t = tile2(x->type.dim[1], x->type.dim[0]);
@@ -138,8 +138,8 @@ static TsTileVal scratch(Lower *l, int rank, const int64_t *dim) {
 
 static void put_scratch(Lower *l) {
   int64_t m = ts_tile_dim(0), nb = l->t / KEYS;
-  l->turned_k = scratch(l, 5, (int64_t[]){m, l->kv_heads, nb, l->d, KEYS});
-  l->turned_v = scratch(l, 5, (int64_t[]){m, l->kv_heads, nb, l->dv, KEYS});
+  l->transposed_k = scratch(l, 5, (int64_t[]){m, l->kv_heads, nb, l->d, KEYS});
+  l->transposed_v = scratch(l, 5, (int64_t[]){m, l->kv_heads, nb, l->dv, KEYS});
   TsTileVal *list[3] = {&l->u, &l->r, &l->delta};
   for (int i = 0; i < 3; i++) *list[i] = scratch(l, 3, (int64_t[]){m, l->heads, l->s});
 }
@@ -163,16 +163,16 @@ static void pack(Lower *l) {
   TsTileLoop r = open_rounds(l, l->kv_heads, l->t / KEYS, at);
   TsTileVal row = times(l, at[2], KEYS), to[5] = {at[0], at[1], at[2], num(l, 0), num(l, 0)};
   TsTileVal k = load(l, l->in[1], at[0], at[1], row, KEYS, l->d);
-  ts_tile_store(&l->b, l->turned_k, to, turned(l, k), NULL);
+  ts_tile_store(&l->b, l->transposed_k, to, transposed(l, k), NULL);
   TsTileVal v = load(l, l->in[2], at[0], at[1], row, KEYS, l->dv);
-  ts_tile_store(&l->b, l->turned_v, to, turned(l, v), NULL);
+  ts_tile_store(&l->b, l->transposed_v, to, transposed(l, v), NULL);
   ts_tile_for_end(&l->b, &r, NULL, NULL);
 }
 
 /* ---- scores */
 /* The n keys from `key` on, of memory with blocks of [width, 128]. */
-static TsTileVal load_turned(Lower *l, TsTileVal m, const Pair *p, TsTileVal key, int64_t width,
-                             int64_t n) {
+static TsTileVal load_transposed(Lower *l, TsTileVal m, const Pair *p, TsTileVal key,
+                                 int64_t width, int64_t n) {
   TsTileVal block = op2(l, TS_OP_floordiv, key, num(l, KEYS));
   TsTileVal col = n == KEYS ? num(l, 0) : op2(l, TS_OP_mod, key, num(l, KEYS));
   TsTileVal at[5] = {p->b, p->kv, block, num(l, 0), col};
@@ -195,7 +195,8 @@ static TsTileVal seen(Lower *l, const Pair *p, TsTileVal key, int64_t n) {
 
 static TsTileVal scores(Lower *l, const Pair *p, TsTileVal key, int64_t n) {
   TsTileType t = tile2(GROUP, n);
-  TsTileVal x = product(l, p->q, load_turned(l, l->turned_k, p, key, l->d, n), full(l, 0, t));
+  TsTileVal x =
+      product(l, p->q, load_transposed(l, l->transposed_k, p, key, l->d, n), full(l, 0, t));
   return x ? op2(l, TS_OP_mul, x, full(l, l->scale, t)) : NULL;
 }
 
@@ -206,7 +207,7 @@ static void slopes(Lower *l, const Pair *p, TsTileVal *prob, TsTileVal *dt) {
             zero = full(l, 0, t);
   TsTileVal e = ts_tile_op1(&l->b, TS_OP_exp, op2(l, TS_OP_sub, x, over(l, p->u, GROUP)));
   e = op2(l, TS_OP_mul, e, over(l, p->r, GROUP));
-  TsTileVal v = load_turned(l, l->turned_v, p, p->key, l->dv, GROUP);
+  TsTileVal v = load_transposed(l, l->transposed_v, p, p->key, l->dv, GROUP);
   TsTileVal dp = product(l, p->g, v, full(l, 0, t));
   *dt = op2(l, TS_OP_mul, e, op2(l, TS_OP_sub, dp, over(l, p->delta, GROUP)));
   if (see) *dt = choose(l, see, *dt, zero), e = choose(l, see, e, zero);
@@ -308,8 +309,8 @@ static void of_keys(Lower *l) {
   p.u = load_numbers(l, l->u, &p), p.r = load_numbers(l, l->r, &p);
   p.delta = load_numbers(l, l->delta, &p);
   slopes(l, &p, &prob, &dt);
-  TsTileVal next[2] = {product(l, turned(l, dt), p.q, j.carry[0]),
-                       product(l, turned(l, prob), p.g, j.carry[1])};
+  TsTileVal next[2] = {product(l, transposed(l, dt), p.q, j.carry[0]),
+                       product(l, transposed(l, prob), p.g, j.carry[1])};
   ts_tile_for_end(&l->b, &j, next, sums);
   ts_tile_for_end(&l->b, &h, sums, sums);
   store(l, l->out[1], p.b, p.kv, p.key, ended(l, sums[0], l->scale));

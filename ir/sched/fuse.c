@@ -10,7 +10,7 @@
 #include "ir/sched/sched.h"
 #include "ir/sched/attention.h"
 #include "ir/sched/conv.h"
-#include "ir/sched/follow.h"
+#include "ir/sched/epilogue.h"
 #include "ir/sched/prologue.h"
 #include "ir/sched/norm_grad.h"
 #include "ir/sched/product.h"
@@ -200,7 +200,7 @@ static bool bare(const Fuse *f, const TsGroup *g) {
 
 static bool fits(const Fuse *f, const TsGroup *g, const TsNode *n, TsSpaceAxes *space) {
   if (alone(g->kind) || g->nnode >= MOST_NODES) return false;
-  if (bare(f, g) && !ts_sched_follows(g, n)) return false;
+  if (bare(f, g) && !ts_sched_epilogue_takes(g, n)) return false;
   if (has_head(g->kind) && (reduces(n) || g->nnode >= MOST_AFTER_PRODUCT)) return false;
   if (!joined_space(g, n, space)) return false;
   if (has_head(g->kind) && !same_space(g, space)) return false;
@@ -238,7 +238,7 @@ static void place(Fuse *f, const TsNode *n) {
   TsSpaceAxes space;
   TsGroupKind kind = ts_sched_kind_in(f->s, n);
   if (has_head(kind) && !(f->s->target && f->s->target->fma)) kind = TS_GROUP_vm;
-  if (ts_sched_leads(f->s->target, n)) kind = TS_GROUP_matmul;
+  if (ts_sched_epilogue_begins(f->s->target, n)) kind = TS_GROUP_matmul;
   bool joins = !has_head(kind) && !alone(kind);
   TsGroup *g = joins ? group_for(f, n, &space) : NULL;
   if (!g) {
@@ -247,7 +247,7 @@ static void place(Fuse *f, const TsNode *n) {
   }
   if (!alone(kind)) set_space(g, &space);
   if (kind == TS_GROUP_rows || kind == TS_GROUP_columns) g->kind = (uint8_t)kind;
-  if (kind == TS_GROUP_attention) g->turned = ts_sched_turned(f->s, f->live, n);
+  if (kind == TS_GROUP_attention) g->transposed = ts_sched_transposed(f->s, f->live, n);
   add_node(f, g, n);
 }
 

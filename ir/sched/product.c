@@ -555,7 +555,7 @@ static TsProductSize size_of(const Lower *l) {
                         .k = l->k,
                         .batch = 1,
                         .threads = l->s->threads,
-                        .turned = a->step[0] == 1 && a->step[1] != 1,
+                        .transposed = a->step[0] == 1 && a->step[1] != 1,
                         .pairs = ts_tile_pairs_named(l->unit)};
   for (int i = 0; i < batch; i++) size.batch *= l->axis[i];
   size.high = l->g->choice.high, size.steps = l->g->choice.steps;

@@ -65,7 +65,7 @@ typedef struct TsGroup {
   int naxis, nrow;
   int64_t axis[TS_TILE_RANK];
   bool
-      turned; /* attention: the result lies in memory as [.., S, H, D], as its reader wants it */
+      transposed; /* attention: the result lies in memory as [.., S, H, D], as its reader wants it */
   double bytes, flops; /* moved and done at least; a function of lib/elem counts as its steps */
   double usec;         /* expected on the target */
   TsSchedChoice choice;

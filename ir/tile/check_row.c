@@ -610,7 +610,7 @@ static bool needs_gpu(int op) {
   case TS_TILE_signal:
   case TS_TILE_turn:
   case TS_TILE_own:
-  case TS_TILE_follow:
+  case TS_TILE_await_launch:
   case TS_TILE_registers: return true;
   default: return false;
   }

@@ -1,5 +1,5 @@
 /* Kernels of Tile IR and the builder that makes them. Everything lives in the kernel's arena. */
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ TsTile *ts_tile_share(const TsTile *k) {
 
 void ts_tile_free(TsTile *k) {
   if (!k || atomic_fetch_sub(&k->shares, 1) > 0) return;
-  for (int i = 0; k->parts && i < k->parts->n; i++) ts_tile_free(k->parts->part[i].k);
+  for (int i = 0; k->sequence && i < k->sequence->n; i++) ts_tile_free(k->sequence->step[i].k);
   ts_arena_free(&k->arena);
   free(k);
 }

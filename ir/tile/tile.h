@@ -74,7 +74,7 @@ typedef struct TsTileType {
 } TsTileType;
 
 typedef struct TsTile TsTile;
-typedef struct TsTileParts TsTileParts;
+typedef struct TsTileSequence TsTileSequence;
 typedef struct TsTileStmt TsTileStmt;
 typedef struct TsTileRegion TsTileRegion;
 
@@ -144,7 +144,7 @@ struct TsTile {
   const char **place; /* "file.lua:12" by line number; [0] is "" */
   int nplace;
   uint32_t nvalue;
-  TsTileParts *parts; /* NULL; else kernels that do the work of this one (ir/tile/parts.h) */
+  TsTileSequence *sequence; /* NULL; else kernels that do the work of this one */
   bool failed;        /* memory ran out; every later call does nothing */
   atomic_int shares;  /* how many hold it beside who made it */
 };

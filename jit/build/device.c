@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 
 enum { MOST_THREADS = 8, STACK = 8 << 20 /* LLVM recurses deeply */ };
 
@@ -28,7 +28,7 @@ struct TsDeviceSet {
 /* ---- which there are */
 static int count(int n, const TsTile *const *k) {
   int all = 0;
-  for (int i = 0; i < n; i++) all += !k[i] ? 0 : k[i]->parts ? k[i]->parts->n : 1;
+  for (int i = 0; i < n; i++) all += !k[i] ? 0 : k[i]->sequence ? k[i]->sequence->n : 1;
   return all;
 }
 
@@ -56,9 +56,9 @@ TsDeviceSet *ts_device_set(TsDevice *d, int n, const TsTile *const *k) {
   if (!s || !s->one) return free(s), NULL;
   s->d = d;
   for (int i = 0; i < n; i++) {
-    if (k[i] && !k[i]->parts) add(s, k[i]);
-    for (int j = 0; k[i] && k[i]->parts && j < k[i]->parts->n; j++)
-      add(s, k[i]->parts->part[j].k);
+    if (k[i] && !k[i]->sequence) add(s, k[i]);
+    for (int j = 0; k[i] && k[i]->sequence && j < k[i]->sequence->n; j++)
+      add(s, k[i]->sequence->step[j].k);
   }
   drop_equal(s);
   return s;

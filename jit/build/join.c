@@ -137,9 +137,9 @@ int ts_build_join(const TsBuildJob *b, TsFusion *f) {
     Parts p = {.from = g->node[0]};
     if (g->nnode != 1 || p.from->op != TS_OP_attention_grad) continue;
     if (!(p.into = joiner(f, p.from)) || !find(f, &p)) continue;
-    if (ts_layouts_lie(l, &p.from->out[0], p.stride)) return -1;
+    if (ts_layouts_set(l, &p.from->out[0], p.stride)) return -1;
     if (!can(f, g, l)) {
-      ts_layouts_lie(l, &p.from->out[0], NULL);
+      ts_layouts_set(l, &p.from->out[0], NULL);
       continue;
     }
     f->of[i].into = p.into;

@@ -1,5 +1,5 @@
-/* Kernels with roles (jit/gpu/mma.h) on a device: the disk cache, scratch, addresses. */
-#include "jit/gpu/mma.h"
+/* Kernels with roles (jit/gpu/roles.h) on a device: the disk cache, scratch, addresses. */
+#include "jit/gpu/roles.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { MOST_PARAMS = 16, ALIGN = 16 };
 typedef struct Kernel {
   TsDevice *d;
   TsTile *k;
-  TsGpuMma info;
+  TsGpuRoles info;
   void *module, *function, *scratch;
   bool cached;
   double llvm_usec, driver_usec;
@@ -70,7 +70,7 @@ static int compile(Kernel *g, const uint8_t *key, TsError *err) {
   TsText ptx = {0};
   memset(&g->info, 0, sizeof g->info);
   double begun = ts_clock_usec();
-  int failed = ts_gpu_mma_text(g->k, false, &g->info, &ptx, err);
+  int failed = ts_gpu_roles_text(g->k, false, &g->info, &ptx, err);
   double made = ts_clock_usec();
   if (!failed) failed = g->d->run->module_new(g->d, ptx.at, &g->module, err);
   g->llvm_usec = made - begun, g->driver_usec = ts_clock_usec() - made;
@@ -183,7 +183,7 @@ static int run_copies(Kernel *g, void *const *arg, const int64_t *dim, TsError *
     failed = !at[i];
   }
   if (!failed)
-    failed = ts_gpu_mma_launch(d, g->function, g->k, &g->info, at, g->scratch, dim, err);
+    failed = ts_gpu_roles_launch(d, g->function, g->k, &g->info, at, g->scratch, dim, err);
   for (int i = g->k->nin; i < n && !failed; i++) {
     const Moved *m = &moved[i];
     if (m->block) failed = d->copy(d, m->from, d, m->block + m->before, m->nbytes, err);
@@ -198,7 +198,7 @@ static int run(void *of, void *scratch, void *const *arg, const int64_t *dim, Ts
   (void)scratch; /* it has its own */
   if (zeros(g, err)) return -1;
   if (!aligned(g, arg)) return run_copies(g, arg, dim, err);
-  return ts_gpu_mma_launch(g->d, g->function, g->k, &g->info, arg, g->scratch, dim, err);
+  return ts_gpu_roles_launch(g->d, g->function, g->k, &g->info, arg, g->scratch, dim, err);
 }
 
 /* They wait for each other by memory that only they know. */

@@ -198,8 +198,8 @@ static int launch(Kernel *g, Variant *v, void **args, const int64_t *dim, TsErro
                   .block = {(uint32_t)p->threads, 1, 1},
                   .shared = p->shared,
                   .early = before >= MANY_BLOCKS && ts_target_has(g->target, TS_UNIT_early),
-                  .ahead = i == 0 && blocks >= MANY_BLOCKS &&
-                           ts_target_has(g->target, TS_UNIT_early),
+                  .dependent = i == 0 && blocks >= MANY_BLOCKS &&
+                               ts_target_has(g->target, TS_UNIT_early),
                   .args = args};
     if (g->d->run->launch(g->d, &l, err)) return -1;
     before = blocks;

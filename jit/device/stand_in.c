@@ -24,7 +24,7 @@ static bool is_known(const TsTileRegion *r) {
 }
 
 bool ts_stand_in_can(const TsDevice *d, const TsTile *k) {
-  return !d->simulated && ts_target_has(ts_target_of(d), TS_UNIT_wgmma) && !k->parts &&
+  return !d->simulated && ts_target_has(ts_target_of(d), TS_UNIT_wgmma) && !k->sequence &&
          k->nparam <= MOST && is_known(k->body);
 }
 
@@ -180,8 +180,8 @@ int ts_stand_in_run(TsDevice *d, const TsTile *k, void *const *arg, const int64_
   void *at[MOST];
   TsTileRunAs as = {
       .unit = true, .function = call_function, .with = d, .spread = ts_cpu_parallel};
-  bool ahead = d->ahead;
-  d->ahead = false; /* functions read what was just fetched */
+  bool dependent = d->dependent;
+  d->dependent = false; /* functions read what was just fetched */
   for (int i = 0; i < k->nparam; i++) {
     int64_t below, above;
     ts_tile_reach(&k->param[i]->type, dim, &below, &above);
@@ -193,6 +193,6 @@ int ts_stand_in_run(TsDevice *d, const TsTile *k, void *const *arg, const int64_
   for (int i = 0; i < k->nparam && !failed; i++) at[i] = host_of(&p, arg[i]);
   failed = failed || ts_tile_run_as(k, at, dim, &as, err) || give_back(d, &p, err);
   for (int i = 0; i < p.n; i++) free(p.of[i].host);
-  d->ahead = ahead;
+  d->dependent = dependent;
   return failed ? -1 : 0;
 }

@@ -204,7 +204,7 @@ bool ts_offload_form(const TsCall *call, int device, Form *f) {
   if (call->nout == 1 && is_elementwise(call->op))
     collapse(f), f->collapsed = is_any_size(f);
   else if (call->attr)
-    ts_offload_turn(f);
+    ts_offload_permute(f);
   return make_key(f);
 }
 

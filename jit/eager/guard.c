@@ -147,7 +147,7 @@ int ts_offload_guards_tell(TsOffloader *o) {
   if (wrong) memcpy(at, wrong, sizeof at);
   int failed = !found || (wrong && forget(g)) ? -1 : 0;
   g->telling = o->launches.guarded = false;
-  o->c->waiting = o->launches.streak.on;
+  o->c->waiting = o->launches.window.on;
   return failed || !wrong ? failed : ts_guard_wrong(&of, o->c, at[0], at[1]);
 }
 

@@ -412,7 +412,7 @@ void ts_offload_close(TsOffloader *o) {
   if (!o) return;
   ts_offload_stop(o);
   ts_offload_flush(o);
-  ts_streak_close(&o->launches.streak);
+  ts_replay_window_close(&o->launches.window);
   o->c->offload = NULL;
   o->c->offloader = NULL;
   ts_queue_close(o->queue);

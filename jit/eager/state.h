@@ -118,8 +118,8 @@ struct TsOffloader {
 
 /* jit/eager/form.c. False: of a kind that is not for plans (too many operands). */
 bool ts_offload_form(const TsCall *call, int device, Form *f);
-/* jit/eager/turn.c: rows of kernels lie along the last axes, so others are moved there. */
-void ts_offload_turn(Form *f);
+/* jit/eager/permute.c: rows of kernels lie along the last axes, so others are moved there. */
+void ts_offload_permute(Form *f);
 bool ts_offload_form_assign(TsTensor *dst, TsTensor *src, Form *f);
 
 /* jit/eager/make.c: fills in all but the key; kernel NULL with the reason in err. */

@@ -1,5 +1,5 @@
-/* Starting kernels of jit/gpu/mma.h: views of the parameters, arguments, the grid. */
-#include "jit/gpu/mma.h"
+/* Starting kernels of jit/gpu/roles.h: views of the parameters, arguments, the grid. */
+#include "jit/gpu/roles.h"
 
 /* Rows of the last two axes; above them heads, and batches of those. */
 static TsTensorMap shape_of(const TsTileType *t, const TsGpuMap *map, const int64_t *dim) {
@@ -30,8 +30,8 @@ static int view_of(TsDevice *d, const TsTile *k, const TsGpuMap *map, void *at,
   return d->run->tensor_map(d, &view, out, err);
 }
 
-int ts_gpu_mma_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuMma *info,
-                      void *const *arg, void *scratch, const int64_t *dim, TsError *err) {
+int ts_gpu_roles_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuRoles *info,
+                        void *const *arg, void *scratch, const int64_t *dim, TsError *err) {
   struct {
     _Alignas(TS_TENSOR_MAP_ALIGN) char at[TS_TENSOR_MAP_NBYTES];
   } map[TS_GPU_MAPS];
@@ -53,7 +53,7 @@ int ts_gpu_mma_launch(TsDevice *d, void *kernel, const TsTile *k, const TsGpuMma
                 .grid = {(uint32_t)dim[info->ndim - 1] * cluster, 1, 1},
                 .block = {(uint32_t)info->threads, 1, 1},
                 .shared = info->shared,
-                .ahead = info->ahead,
+                .dependent = info->dependent,
                 .args = list};
   if (cluster > 1) l.cluster[0] = cluster, l.cluster[1] = l.cluster[2] = 1;
   return d->run->launch(d, &l, err);

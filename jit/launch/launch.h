@@ -5,7 +5,7 @@
 
 #include "jit/device/kernel.h"
 #include "jit/launch/replay.h"
-#include "jit/launch/streak.h"
+#include "jit/launch/replay_window.h"
 #include "vm/core/context.h"
 
 /* What the next launch touches, as far as it was said; n < 0: that is not all. */
@@ -18,7 +18,7 @@ typedef struct TsLaunchTouched {
 /* Of a context, whose offloader begins with it. */
 typedef struct TsLaunches {
   TsReplay *replay; /* of the function that runs, or NULL */
-  TsStreak streak;  /* of small eager calls */
+  TsReplayWindow window; /* of small eager calls */
   TsLaunchTouched touched;
   bool guarded;  /* indices were looked at of which nobody knows yet */
   bool prepares; /* nothing is launched */

@@ -37,7 +37,7 @@ int ts_replay_launch_many(TsReplay *r, TsDeviceKernel *k, int n, int nparam, voi
                           int ndim, const int64_t *dim, TsError *err);
 int ts_replay_flush(TsReplay *r, TsError *err); /* what was put off is launched now */
 int ts_replay_end(TsReplay *r, TsError *err);
-bool ts_replay_follows(const TsReplay *r); /* launches so far were those of an earlier run */
+bool ts_replay_matches(const TsReplay *r); /* launches so far were those of an earlier run */
 
 typedef struct TsReplayStats {
   int64_t runs, launches; /* of records; of kernels in them */

@@ -1,11 +1,11 @@
 /* Hot traces of eager code: calls are compared with a recorded trace and put off.
  *
  * A loop of eager operators repeats a sequence of calls. When the VM's ring shows one
- * (trace_find.c), the next round is recorded as it runs (trace_record.c): a trace is a chain of
+ * (jit/trace/find.c), the next round is recorded as it runs (jit/trace/record.c): a trace is a chain of
  * nodes, one for each call, that says where each input comes from: an earlier call of the
  * chain, a tensor from outside, a bare number. From then on a call that fits the next node is
  * not run. Its results are pending: tensors with type and strides but no bytes. At the end of
- * the chain the wanted values are computed by one function (trace_run.c), as if somebody had
+ * the chain the wanted values are computed by one function (jit/trace/run.c), as if somebody had
  * written graph.module around the loop's body, and the others never, unless they are read.
  *
  *   idle ── a call fits the first node of a trace ──> run ── end ──> idle, wanted values there
@@ -43,7 +43,7 @@
  * whatever is still pending real, so nothing is retained twice as long as garbage would be.
  *
  * A call costs less than the Lua around it, so compiled Lua code has a way of its own
- * (trace_quick.c, repl/lua/fast.c): operands and results are words there, and a result becomes a
+ * (jit/trace/quick.c, repl/lua/fast.c): operands and results are words there, and a result becomes a
  * tensor when somebody asks for one (`Run.out`). *Rejected:* the same for calls of Lua's C
  * interface: a userdata and its collection are most of what they cost.
  *

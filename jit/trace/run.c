@@ -374,7 +374,7 @@ static int build_node(Builder *b, const Node *n) {
     }
     if (!in[i]) return -1;
   }
-  if (n->place) b->g->line = ts_graph_place(b->g->unit, n->place);
+  if (n->place) b->g->line = ts_graph_place(b->g->module, n->place);
   if (!ts_graph_emit(b->g, (TsOp)n->op, n->nin, in, n->attr, b->value + n->first_out, &nout))
     return -1;
   for (int i = 0; i < nout; i++) {

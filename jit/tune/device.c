@@ -11,7 +11,7 @@
 #include "jit/build/device.h"
 #include "ir/lower/lower.h"
 #include "jit/tune/state.h"
-#include "jit/tune/turns.h"
+#include "jit/tune/interleave.h"
 #include "lib/clock.h"
 
 enum {
@@ -56,7 +56,7 @@ static bool build(Session *m, int entry, TsSchedKernel *k) {
   m->g->choice = m->r->at[entry].choice;
   bool made = !ts_build_tile(m->b, m->f, m->g, k, &err);
   m->g->choice = before;
-  return made && !k->tile->parts && !k->ndraw && !k->nguard;
+  return made && !k->tile->sequence && !k->ndraw && !k->nguard;
 }
 
 static bool floats_alone(const TsTile *k) {
@@ -230,10 +230,11 @@ static double sample(void *session, int i, int times) {
 }
 
 static void find_best(Session *m) {
-  TsTuneTurns t = {.arg = m, .sample = sample, .usec = SAMPLE_USEC, .percent = BETTER_PERCENT};
+  TsTuneInterleave t = {
+      .arg = m, .sample = sample, .usec = SAMPLE_USEC, .percent = BETTER_PERCENT};
   int entry[TS_SCHED_CHOICES];
   for (int i = 0; i < m->n; i++) entry[i] = m->c[i].entry;
-  ts_tune_turns(&t, m->n, entry, m->r);
+  ts_tune_interleave(&t, m->n, entry, m->r);
 }
 
 /* ---- a group */

@@ -5,7 +5,7 @@
 #include "devices/cpu_pool.h"
 #include "jit/build/build.h"
 #include "jit/tune/state.h"
-#include "jit/tune/turns.h"
+#include "jit/tune/interleave.h"
 #include "lib/clock.h"
 
 enum {
@@ -183,10 +183,11 @@ static void add_candidate(Session *m, int entry) {
 }
 
 static void compare(Session *m) {
-  TsTuneTurns t = {.arg = m, .sample = sample, .usec = SAMPLE_USEC, .percent = BETTER_PERCENT};
+  TsTuneInterleave t = {
+      .arg = m, .sample = sample, .usec = SAMPLE_USEC, .percent = BETTER_PERCENT};
   int entry[TS_SCHED_CHOICES];
   for (int i = 0; i < m->n; i++) entry[i] = m->c[i].entry;
-  ts_tune_turns(&t, m->n, entry, m->r);
+  ts_tune_interleave(&t, m->n, entry, m->r);
 }
 
 static void candidates(Session *m, int most) {

@@ -4,6 +4,7 @@
 
 #include "devices/device.h"
 #include "jit/jit.h"
+#include "jit/level.h"
 #include "jit/compile/llvm.h"
 #include "jit/device/kernel.h"
 #include "jit/eager/offload.h"
@@ -128,17 +129,47 @@ static int jit_loops(lua_State *L) {
 
 const TsTarget *ts_lua_target(lua_State *L, int at) {
   if (lua_isnoneornil(L, at)) return NULL;
-  const char *name = luaL_checkstring(L, at);
-  const TsTarget *t = ts_target(name);
-  if (t) return t;
-  TsText known = {0};
-  for (int i = 0; (t = ts_target_at(i)); i++)
-    ts_text_format(&known, "%s%s", i ? ", " : "", t->name);
-  ts_error_set(&ts_lua_context(L)->err, TS_ERR_argument,
-               "there is no target '%.40s'; targets are %s", name, known.at ? known.at : "");
-  ts_text_free(&known);
-  ts_lua_raise(L);
-  return NULL;
+  const TsTarget *t = ts_level_target(luaL_checkstring(L, at), &ts_lua_context(L)->err);
+  if (!t) ts_lua_raise(L);
+  return t;
+}
+
+/* "function", "loop", "kernel", "call" */
+static TsLevelOf level_of(lua_State *L, int at) {
+  static const char *const of[] = {"function", "loop", "kernel", "call", NULL};
+  return (TsLevelOf)(1 << luaL_checkoption(L, at, NULL, of));
+}
+
+/* jit_levels(of) -> {{name, help, targets}, ..}, in the order in which they are made */
+static int jit_levels(lua_State *L) {
+  const TsLevel *row;
+  TsLevelOf of = level_of(L, 1);
+  lua_newtable(L);
+  for (int i = 0, n = 0; (row = ts_level_at(i)); i++) {
+    if (!(row->of & of)) continue;
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, row->name), lua_setfield(L, -2, "name");
+    lua_pushstring(L, row->help), lua_setfield(L, -2, "help");
+    lua_pushboolean(L, row->targets), lua_setfield(L, -2, "targets");
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+/* jit_targets() -> the names of the targets */
+static int jit_targets(lua_State *L) {
+  lua_newtable(L);
+  for (int i = 0; ts_target_at(i); i++)
+    lua_pushstring(L, ts_target_at(i)->name), lua_rawseti(L, -2, i + 1);
+  return 1;
+}
+
+/* jit_level(of, level, [target]): an error where there is no such level, or target */
+static int jit_level(lua_State *L) {
+  const TsTarget *target = ts_lua_target(L, 3);
+  TsError *err = &ts_lua_context(L)->err;
+  return ts_level_check(level_of(L, 1), luaL_checkstring(L, 2), target, err) ? ts_lua_raise(L)
+                                                                             : 0;
 }
 
 /* jit_loop_text(id, level, [target]): nil if there is no such loop any more */
@@ -405,6 +436,9 @@ void ts_lua_open_jit(lua_State *L) {
                                        {"jit_traces", jit_traces},
                                        {"jit_loops", jit_loops},
                                        {"jit_loop_text", jit_loop_text},
+                                       {"jit_levels", jit_levels},
+                                       {"jit_targets", jit_targets},
+                                       {"jit_level", jit_level},
                                        {"jit_show", jit_show},
                                        {"jit_watch", jit_watch},
                                        {"jit_device", jit_device},

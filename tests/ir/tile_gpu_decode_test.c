@@ -126,9 +126,9 @@ static void one(const Case *c) {
   if (c->sink) arg[n++] = sink;
   arg[n++] = y;
   for (int i = 1; i < 5; i++) { /* parts of a chunk, then long ones and short ones */
-    TsGpuDecodeParts parts = ts_gpu_decode_parts_of(&x, c->j, c->t, c->c, i, i - 1);
-    int64_t blocks = parts.all < c->p ? parts.all : c->p;
-    int64_t dim[8] = {c->j, c->e, c->t, c->c, parts.n, parts.longs, c->j * c->e, blocks};
+    TsGpuDecodeSplits splits = ts_gpu_decode_splits_of(&x, c->j, c->t, c->c, i, i - 1);
+    int64_t blocks = splits.all < c->p ? splits.all : c->p;
+    int64_t dim[8] = {c->j, c->e, c->t, c->c, splits.n, splits.longs, c->j * c->e, blocks};
     memset(y, 0xff, (size_t)nq * 2);
     if (ts_tile_run(k, arg, dim, &err))
       failed++, printf("%s\n", err.message);

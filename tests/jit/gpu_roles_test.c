@@ -1,163 +1,195 @@
-/* Kernels with roles whose parameters lie where the copy engine cannot read: what is copied in and
- * out, with rows apart and strides of either sign. The device is one of this file, whose launch
- * reads and writes elements one by one. */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+/* PTX of matrix products for GPUs: made for every layout, tile and type, and assembled where
+ * ptxas is found, which must not spill, serialise asynchronous products, or refuse. "print i"
+ * prints the PTX of case i, "llvm i" its LLVM IR. */
+#include <time.h>
 
-#include "ir/tile/gpu/mma.h"
+#include "ir/tile/gpu/product.h"
 #include "jit/compile/llvm.h"
-#include "jit/device/kind.h"
-#include "tests/skip.h"
+#include "tests/ir/gpu_epilogue.h"
+#include "tests/jit/gpu_ptxas.h"
 
-enum { N = 64, ROOM = 4 * N * N, FILL = 0x5a5a, PARAMS = 3 };
+static int failed;
 
-static const TsTile *kernel;
-static int failed, launches, blocks;
+typedef enum How { USUAL, LATE, BATCH } How;
 
-#define CHECK(x)                                                                               \
-  do {                                                                                         \
-    if (!(x)) printf("%s:%d: %s\n", __FILE__, __LINE__, #x), failed++;                         \
-  } while (0)
+typedef struct Case {
+  TsDtype in, out;
+  int rows, cols, cluster;
+  bool ta, tb, more;
+  int activation, limit;
+  int spills; /* bytes that may be spilled outside of the loop of products */
+  How how;
+} Case;
 
-/* ---- a device */
-static void *fake_alloc(TsDevice *d, int64_t nbytes, TsError *err) {
-  (void)d, (void)err;
-  void *at = aligned_alloc(256, (size_t)(nbytes + 255) & ~(size_t)255);
-  if (at) memset(at, 0x77, (size_t)nbytes), blocks++;
-  return at;
-}
-static void fake_free(TsDevice *d, void *at, int64_t nbytes) {
-  (void)d, (void)nbytes;
-  free(at), blocks--;
-}
-static int fake_copy(TsDevice *d, void *to, TsDevice *source, const void *from, int64_t nbytes,
-                     TsError *err) {
-  (void)d, (void)source, (void)err;
-  memcpy(to, from, (size_t)nbytes);
-  return 0;
-}
-static int fake_module(TsDevice *d, const void *code, void **module, TsError *err) {
-  (void)d, (void)code, (void)err;
-  *module = &launches;
-  return 0;
-}
-static void fake_module_free(TsDevice *d, void *module) { (void)d, (void)module; }
-static int fake_kernel(TsDevice *d, void *module, const char *name, int shared, void **k,
-                       TsError *err) {
-  (void)d, (void)module, (void)name, (void)shared, (void)err;
-  *k = &launches;
-  return 0;
-}
+/* f32 on the matrix unit: tiles as of 16 bits. */
+static const Case tf32[] = {
+    {TS_DT_bf16, TS_DT_f32, 128, 256, 2, false, true, false, 0, 0, 0, USUAL},
+    {TS_DT_bf16, TS_DT_f32, 192, 192, 1, false, true, true, TS_OP_relu, 0, 16, USUAL},
+};
 
-static uint16_t number(int param, int64_t i) { return (uint16_t)(param * 20000 + i); }
+static bool is_tf32(const Case *c) { return c == &tf32[0] || c == &tf32[1]; }
 
-static uint16_t *element(const TsTileType *t, uint16_t *at, int64_t i) {
-  return at + i / N * t->stride[0] + i % N * t->stride[1];
-}
-
-/* Inputs have their numbers, the result gets them. */
-static int fake_launch(TsDevice *d, const TsLaunch *l, TsError *err) {
-  (void)d, (void)err;
-  launches++;
-  for (int p = 0; p < PARAMS; p++) {
-    uint16_t *at = *(uint16_t **)l->args[p];
-    const TsTileType *t = &kernel->param[p]->type;
-    CHECK((uintptr_t)at % 16 == 0);
-    int64_t wrong = 0;
-    for (int64_t i = 0; i < N * N; i++)
-      if (p == PARAMS - 1)
-        *element(t, at, i) = number(p, i);
-      else
-        wrong += *element(t, at, i) != number(p, i);
-    CHECK(!wrong);
-  }
-  return 0;
-}
-
-/* ---- a case */
-static uint16_t *place(const TsTileType *t, uint16_t *room, int shift) {
-  int64_t first = 0;
-  for (int i = 0; i < 2; i++)
-    if (t->stride[i] < 0) first -= (N - 1) * t->stride[i];
-  return room + first + shift;
-}
-
-static void run(TsDevice *d, TsTile *k, const int64_t stride[PARAMS][2], int shift) {
-  static _Alignas(64) uint16_t room[PARAMS][ROOM];
+static TsTile *kernel(const Case *c) {
   TsError err = {0};
-  uint8_t key[32];
-  void *arg[PARAMS];
-  int64_t dim[TS_TILE_DIMS] = {N, N, N, 1, 1, 1, 1, 1}, others = 0, wrong = 0;
-  /* Its code is that of rows one behind the other: what is looked at is where parameters lie. */
-  for (int p = 0; p < PARAMS; p++) k->param[p]->type.strided = false;
-  ts_device_kernel_key(k, key);
-  void *g = ts_device_roles.open(d, k, key, &err);
-  for (int p = 0; p < PARAMS; p++) {
-    TsTileType *t = &k->param[p]->type;
-    t->strided = true;
-    memcpy(t->stride, stride[p], sizeof stride[p]);
-    for (int i = 0; i < ROOM; i++) room[p][i] = FILL;
-    uint16_t *at = arg[p] = place(t, room[p], shift);
-    for (int64_t i = 0; i < N * N && p < PARAMS - 1; i++) *element(t, at, i) = number(p, i);
-  }
-  kernel = k, launches = 0;
-  if (!g || ts_device_roles.run(g, NULL, arg, dim, &err)) failed++, printf("%s\n", err.message);
-  CHECK(launches == 1);
-  const TsTileType *t = &k->param[PARAMS - 1]->type;
-  uint16_t *at = arg[PARAMS - 1], *last = room[PARAMS - 1];
-  for (int64_t i = 0; i < N * N; i++) {
-    uint16_t *x = element(t, at, i);
-    wrong += *x != number(PARAMS - 1, i);
-    *x = FILL;
-  }
-  for (int i = 0; i < ROOM; i++) others += last[i] != FILL;
-  CHECK(!wrong && !others);
-  if (g) ts_device_roles.free(g);
-  CHECK(!blocks);
+  TsGpuProduct p = ts_gpu_product(c->in, c->out, c->ta, c->tb, c->rows, c->cols);
+  p.cluster = c->cluster;
+  p.bias = p.residual = c->more;
+  p.activation = c->activation;
+  p.limit = c->limit;
+  if (is_tf32(c)) p.in = TS_DT_f32, p.depth /= 2, p.tf32 = true;
+  p.batch = c->how == BATCH;
+  if (p.batch) p.a = p.b = (TsGpuOperandLayout){4096, {64, 1 << 20}};
+  if (c->how == LATE) ts_gpu_product_settle(&p, 4096);
+  TsTile *k = ts_tile_gpu_product(&p, &err);
+  if (!k || ts_tile_check(k, NULL, &err)) failed++, printf("%s\n", err.message);
+  return k;
 }
 
-static void sizes(void) {
-  TsTileType t = ts_tile_type(TS_DT_bf16, 2, (int64_t[]){ts_tile_dim(0), 3});
-  int64_t below, above, dim[] = {5}, none[] = {0};
-  ts_tile_reach(&t, dim, &below, &above);
-  CHECK(below == 0 && above == 30);
-  t.strided = true, t.stride[0] = -10, t.stride[1] = 2;
-  ts_tile_reach(&t, dim, &below, &above);
-  CHECK(below == 80 && above == 10);
-  ts_tile_reach(&t, none, &below, &above);
-  CHECK(below == 0 && above == 0);
+static void say(const void *of, const char *what) {
+  const Case *c = of;
+  printf("%s %s %d%d %dx%d cluster %d more %d: %s\n", ts_dtype_name(c->in),
+         ts_dtype_name(c->out), c->ta, c->tb, c->rows, c->cols, c->cluster, c->more, what);
 }
 
-int main(void) {
-  static const int64_t stride[][PARAMS][2] = {
-      {{N, 1}, {N, 1}, {N, 1}},           {{N + 3, 1}, {1, N}, {2 * N, 1}},
-      {{-N, 1}, {N, -1}, {-N, 1}},        {{-N - 5, -1}, {-1, N}, {N + 1, -1}},
-      {{-2 * N, 1}, {N, 1}, {-2 * N, 1}},
-  };
-  const TsGpuMachine machine = {ts_target("sm_80"), 4};
-  TsDeviceRun run_of = {.module_new = fake_module,
-                        .module_free = fake_module_free,
-                        .kernel = fake_kernel,
-                        .launch = fake_launch};
-  TsDevice d = {.name = "fake:0",
-                .target = machine.target,
-                .alloc = fake_alloc,
-                .free = fake_free,
-                .copy = fake_copy,
-                .run = &run_of};
+static void one(const Case *c, bool ptxas) {
   TsError err = {0};
-  sizes();
-  if (!ts_llvm_present()) return skip("no LLVM") + failed;
-  setenv("TESSERA_CACHE", "off", 1);
-  TsGpuWarpProduct p = ts_gpu_warp_product(TS_DT_bf16, TS_DT_bf16, TS_GPU_UNIT_mma, false,
-                                           false, 64, 64, &machine);
-  TsTile *k = ts_tile_gpu_mma(&p, machine.target, &err);
-  if (!k) return printf("%s\n", err.message), 1;
-  for (size_t i = 0; i < sizeof stride / sizeof *stride; i++)
-    for (int shift = 0; shift < 10; shift += 3) run(&d, k, stride[i], shift);
+  TsGpuRoles info;
+  TsText ptx = {0};
+  TsTile *k = kernel(c);
+  if (!k) return;
+  clock_t begun = clock();
+  if (ts_gpu_roles_text(k, false, &info, &ptx, &err))
+    failed++, say(c, err.message);
+  else if (info.shared > 232448 || info.threads != k->threads || info.nmap < 2)
+    failed++, say(c, "not the kernel that was asked for");
+  else if (ptxas)
+    failed += judge(&ptx, k->target, c->spills, c, say);
+  if (getenv("PTXAS")) printf("%.1f ms  ", (double)(clock() - begun) * 1e3 / CLOCKS_PER_SEC);
+  ts_text_free(&ptx);
   ts_tile_free(k);
-  if (!failed) puts("parameters at any address: ok");
+}
+
+static const Case all[] = {
+    {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, false, true, false, 0, 0, 0, USUAL},
+    {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, false, false, false, 0, 0, 0, USUAL},
+    {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, true, true, false, 0, 0, 0, USUAL},
+    {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, true, false, false, 0, 0, 0, USUAL},
+    {TS_DT_f16, TS_DT_f16, 128, 256, 1, false, true, false, 0, 0, 0, USUAL},
+    {TS_DT_bf16, TS_DT_f32, 128, 256, 2, false, true, false, 0, 0, 0, USUAL},
+    {TS_DT_bf16, TS_DT_bf16, 128, 128, 2, false, false, false, 0, 0, 0, USUAL},
+    {TS_DT_bf16, TS_DT_bf16, 128, 64, 1, false, true, false, 0, 0, 0, USUAL},
+    {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, false, true, true, TS_OP_relu, 0, 0, USUAL},
+    {TS_DT_bf16, TS_DT_bf16, 192, 192, 2, false, false, false, 0, 32, 0, USUAL},
+    {TS_DT_bf16, TS_DT_bf16, 192, 192, 1, true, true, true, TS_OP_relu, 0, 16, USUAL},
+    {TS_DT_bf16, TS_DT_f32, 192, 128, 1, false, true, false, 0, 0, 0, USUAL},
+    {TS_DT_bf16, TS_DT_bf16, 128, 192, 2, true, false, false, 0, 0, 0, USUAL},
+    {TS_DT_bf16, TS_DT_bf16, 64, 64, 1, false, false, false, 0, 0, 0, USUAL},
+    {TS_DT_bf16, TS_DT_bf16, 64, 256, 1, true, true, false, 0, 32, 0, USUAL},
+    {TS_DT_fp8_e4m3, TS_DT_bf16, 128, 256, 2, false, true, false, 0, 0, 0, USUAL},
+    {TS_DT_fp8_e4m3, TS_DT_f32, 128, 128, 1, false, true, false, 0, 0, 0, USUAL},
+    {TS_DT_fp8_e5m2, TS_DT_bf16, 64, 64, 1, false, true, false, 0, 0, 0, USUAL},
+    {TS_DT_i8, TS_DT_i32, 128, 256, 2, false, true, false, 0, 0, 0, USUAL},
+    {TS_DT_i8, TS_DT_i32, 64, 64, 1, false, true, false, 0, 0, 0, USUAL},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, false, false, false, 0, 0, 0, USUAL},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, false, true, false, 0, 0, 0, USUAL},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, true, false, false, 0, 0, 0, USUAL},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, true, true, true, TS_OP_relu, 0, 0, USUAL},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, true, true, false, 0, 0, 0, USUAL},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, false, false, true, TS_OP_relu, 0, 16, USUAL},
+    {TS_DT_f64, TS_DT_f64, 128, 128, 1, false, false, false, 0, 0, 0, USUAL},
+    {TS_DT_f64, TS_DT_f64, 128, 128, 1, false, true, false, 0, 0, 64, USUAL},
+    {TS_DT_f64, TS_DT_f64, 128, 128, 1, true, false, false, 0, 0, 0, USUAL},
+    {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, false, true, false, 0, 0, 0, LATE},
+    {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, true, false, false, 0, 32, 0, LATE},
+    {TS_DT_bf16, TS_DT_bf16, 128, 128, 1, false, false, false, 0, 0, 0, LATE},
+    {TS_DT_bf16, TS_DT_bf16, 192, 128, 1, true, false, false, 0, 0, 0, LATE},
+    {TS_DT_fp8_e4m3, TS_DT_bf16, 128, 256, 2, false, true, false, 0, 0, 0, LATE},
+    {TS_DT_bf16, TS_DT_bf16, 128, 256, 2, false, true, false, 0, 0, 0, BATCH},
+    {TS_DT_f16, TS_DT_f32, 64, 64, 1, true, false, false, 0, 0, 0, BATCH},
+    {TS_DT_f32, TS_DT_f32, 128, 256, 1, false, true, false, 0, 0, 0, BATCH},
+    {TS_DT_f64, TS_DT_f64, 128, 128, 1, true, false, false, 0, 0, 64, BATCH},
+};
+
+/* Rows of a block form behind the product: late, or not. */
+typedef struct Behind {
+  int number;
+  TsDtype d;
+  int rows, cols, cluster;
+  bool late;
+  int spills;
+} Behind;
+
+static TsTile *kernel_behind(const Behind *c) {
+  static const int64_t size[3] = {512, 512, 512};
+  TsError err = {0};
+  TsGpuEpilogue f;
+  TsTile *block = epilogue_block(c->number, c->d, size, &err), *k = NULL;
+  if (block && ts_gpu_epilogue_find(block, &f)) {
+    TsGpuProduct p = ts_gpu_product(c->d, c->d, false, true, c->rows, c->cols);
+    p.cluster = c->cluster;
+    epilogue_rows(&p, &f, c->late);
+    k = ts_tile_gpu_product(&p, &err);
+  }
+  if (!k || ts_tile_check(k, NULL, &err)) failed++, printf("%s\n", err.message);
+  ts_tile_free(block);
+  return k;
+}
+
+static void one_behind(const Behind *c, bool ptxas) {
+  TsError err = {0};
+  TsGpuRoles info;
+  TsText ptx = {0};
+  TsTile *k = kernel_behind(c);
+  char line[700];
+  if (!k) return;
+  clock_t begun = clock();
+  bool made = !ts_gpu_roles_text(k, false, &info, &ptx, &err);
+  double msec = (double)(clock() - begun) * 1e3 / CLOCKS_PER_SEC;
+  if (!made || info.shared > 232448)
+    failed++, printf("rows %d: %s\n", c->number, made ? "too much memory" : err.message);
+  Assembled a = made && ptxas ? assemble(&ptx, k->target) : (Assembled){.spills = 0};
+  snprintf(line, sizeof line,
+           "rows %d %dx%d cluster %d late %d: %d spilled, %d registers, %.0f ms %s", c->number,
+           c->rows, c->cols, c->cluster, c->late, a.spills, a.registers, msec, a.complaint);
+  if (*a.complaint || a.spills > c->spills)
+    failed++, puts(line);
+  else if (getenv("PTXAS"))
+    puts(line);
+  ts_text_free(&ptx);
+  ts_tile_free(k);
+}
+
+static const Behind behind[] = {
+    {0, TS_DT_bf16, 128, 256, 2, false, 0}, {1, TS_DT_bf16, 128, 256, 2, false, 32},
+    {2, TS_DT_bf16, 128, 256, 2, false, 0}, {0, TS_DT_bf16, 128, 128, 1, false, 0},
+    {0, TS_DT_bf16, 64, 64, 1, false, 0},   {3, TS_DT_bf16, 128, 256, 2, false, 0},
+    {2, TS_DT_bf16, 128, 64, 1, false, 0},  {0, TS_DT_f16, 128, 256, 2, false, 6500},
+    {4, TS_DT_bf16, 128, 256, 2, false, 0}, {0, TS_DT_bf16, 128, 256, 2, true, 0},
+    {1, TS_DT_bf16, 128, 256, 2, true, 0},  {3, TS_DT_bf16, 128, 256, 2, true, 0},
+    {4, TS_DT_bf16, 128, 256, 2, true, 0},  {0, TS_DT_f16, 128, 256, 2, true, 2200},
+    {5, TS_DT_bf16, 128, 256, 2, true, 0},  {5, TS_DT_bf16, 128, 256, 2, false, 0},
+};
+
+static void print(const Case *c, bool llvm) {
+  TsTile *k = kernel(c);
+  print_code(k, llvm);
+  ts_tile_free(k);
+}
+
+int main(int argc, char **argv) {
+  int n = sizeof all / sizeof *all;
+  int more = sizeof behind / sizeof *behind;
+  if (argc > 2 && argv[2][0] == 'b') {
+    TsTile *k = kernel_behind(&behind[atoi(argv[2] + 1) % more]);
+    print_code(k, argv[1][0] == 'l');
+    return ts_tile_free(k), 0;
+  }
+  if (argc > 2) return print(&all[atoi(argv[2]) % n], argv[1][0] == 'l'), 0;
+  if (!ts_llvm_present()) return skip("no LLVM");
+  bool ptxas = has_ptxas();
+  for (int i = 0; i < n; i++) one(&all[i], ptxas);
+  for (int i = 0; i < 2; i++) one(&tf32[i], ptxas);
+  for (int i = 0; i < more; i++) one_behind(&behind[i], ptxas);
+  if (failed) printf("%d failed\n", failed);
   return failed != 0;
 }

@@ -31,10 +31,10 @@ static uint16_t value(bool odd) {
 /* ---- the model */
 static float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
 
-static float factor(const uint16_t *x, int line, int k, int lines, int deep, bool turned,
+static float factor(const uint16_t *x, int line, int k, int lines, int deep, bool transposed,
                     bool inverse) {
   if (k >= deep) return 0;
-  float f = f32_of_bf16(x[turned ? k * lines + line : line * deep + k]);
+  float f = f32_of_bf16(x[transposed ? k * lines + line : line * deep + k]);
   return flushed(inverse ? f32_of_bf16(bf16_of_f32(1 / f)) : f);
 }
 

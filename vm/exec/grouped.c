@@ -116,12 +116,12 @@ static int open_product(Job *j, TsTensor *x, TsTensor *y, TsTensor *out) {
   TsGemm *g = &j->g;
   int64_t size = ts_dtypes[ts_tensor_dtype(x)].nbytes;
   int64_t out_size = ts_dtypes[ts_tensor_dtype(out)].nbytes;
-  int turned = j->weights;
+  int transposed = j->weights;
   *g = (TsGemm){.in = ts_gemm_type(ts_tensor_dtype(x)),
                 .out = ts_gemm_type(ts_tensor_dtype(out)),
                 .batch = 1,
-                .a_rs = x->stride[turned],
-                .a_cs = x->stride[!turned],
+                .a_rs = x->stride[transposed],
+                .a_cs = x->stride[!transposed],
                 .c_cs = 1};
   g->n = g->c_rs = out->meta.dim[out->meta.ndim - 1];
   j->a_row = x->stride[0] * size;

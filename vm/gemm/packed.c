@@ -95,7 +95,7 @@ static void strip(const Block *b, const char *x, int64_t row, int64_t rows, int6
     int64_t ld = b->p->strip;
     if (j->direct) {
       c = ts_gemm_at(j, b->batch, b->m0 + row + i, b->n0 + col);
-      ld = j->c_rs * j->parts;
+      ld = j->c_rs * j->reals;
     } else if (b->acc) {
       ld = b->p->nc;
       c = b->acc + ((row + i) * ld + col) * nbytes;

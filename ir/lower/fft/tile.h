@@ -13,7 +13,7 @@
 #ifndef TS_IR_LOWER_FFT_TILE_H
 #define TS_IR_LOWER_FFT_TILE_H
 
-#include "ir/tile/parts.h"
+#include "ir/tile/sequence.h"
 #include "lib/fft.h"
 
 typedef struct TsFftForm {
@@ -24,7 +24,7 @@ typedef struct TsFftForm {
   double scale;
 } TsFftForm;
 
-enum { TS_FFT_TABLES = TS_TILE_PART_PARAMS - 2 };
+enum { TS_FFT_TABLES = TS_TILE_STEP_PARAMS - 2 };
 
 /* Parameters: x, the tables, y. Sizes: transforms, elements of x along all axes. */
 typedef struct TsFftTile {
@@ -77,7 +77,7 @@ typedef struct TsFftMake {
   int size;
   int64_t length; /* of the transform inside */
   int64_t rows, cols;
-  bool turned; /* the last tiles are [1, D, 1, R] */
+  bool transposed; /* the last tiles are [1, D, 1, R] */
   int npass, nstep;
   TsFftPass pass[TS_FFT_PASSES];
   TsFftStep step[TS_FFT_PASSES];

@@ -30,7 +30,7 @@ typedef struct TsGpuAttentionGrad {
   int stages;     /* of queries and gradients */
   TsGpuMask mask; /* as it was added to the scores */
   bool held;      /* with ahead: a tile's values stay in registers */
-  bool ahead;     /* products of a step run beside those of the next one; takes D 64 */
+  bool overlap;   /* products of a step run beside those of the next one; takes D 64 */
   /* the target: by mma.sync and cp.async there (ir/tile/gpu/attention_grad_warps.h). NULL: with
    * roles, sm_90a */
   const char *warps;

@@ -27,14 +27,15 @@ typedef struct TsGpuMaskFrom {
 } TsGpuMaskFrom;
 
 /* Of s queries and t keys, in tiles of `rows` queries. turned: columns are queries. */
-TsGpuMask ts_gpu_mask(const TsGpuMaskFrom *from, int64_t s, int64_t t, int rows, bool turned);
+TsGpuMask ts_gpu_mask(const TsGpuMaskFrom *from, int64_t s, int64_t t, int rows,
+                      bool transposed);
 TsDtype ts_gpu_mask_dtype(const TsGpuMask *m, TsDtype inputs);
 int64_t ts_gpu_mask_bytes(const TsGpuMask *m);
 /* Whether the operand lies so already, not turned. */
-bool ts_gpu_mask_lies(const TsGpuMask *m, const TsGpuMaskFrom *from, TsDtype inputs);
+bool ts_gpu_mask_has_layout(const TsGpuMask *m, const TsGpuMaskFrom *from, TsDtype inputs);
 /* Parameters: the operand; m. NULL with the error. */
 TsTile *ts_tile_gpu_mask(const TsGpuMask *m, const TsGpuMaskFrom *from, TsDtype inputs,
-                         bool turned, TsError *err);
+                         bool transposed, TsError *err);
 
 /* ---- in kernels that read it */
 TsTileVal ts_gpu_mask_param(TsTile *k, const TsGpuMask *m, TsDtype inputs);

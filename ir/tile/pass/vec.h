@@ -109,9 +109,9 @@ typedef struct TsVec {
   int nstmt;
   VecRoot *root;
   int nroot, npass;
-  bool paced;      /* rows by themselves, cheap and past the caches (ir/tile/pass/vec_ahead.c) */
-  int ahead;       /* the pass that asks for the next round's rows */
-  int ahead_shift; /* it asks for one of 2^shift lines */
+  bool paced; /* rows by themselves, cheap and past the caches (ir/tile/pass/vec_prefetch.c) */
+  int prefetch_pass;  /* the pass that asks for the next round's rows */
+  int prefetch_shift; /* it asks for one of 2^shift lines */
   bool along;      /* the only pass asks for what it reads next */
   bool pipelined;  /* it is the stages of several rows */
   /* Stores past the caches: each asks whether it is aligned, all are, none goes past them. */
@@ -203,7 +203,7 @@ typedef struct VecFold {
   int op;        /* of the statement */
   TsDtype dtype; /* of the partial results */
   TsDtype bits;  /* the integer of its size */
-  int parts;     /* vectors of one partial result */
+  int nregister; /* vectors of one partial result */
   int copies;    /* partial results */
   TsTileVal part[3][VEC_MAX_ACC];
   TsTileVal lanes;  /* memory of VEC_TREE's lanes, or NULL: in part[0] */
@@ -222,7 +222,7 @@ void ts_tile_vec_fold_slots(TsVec *v, VecFold *f, int used);
 /* part[..][0], a vector, to the scalar result; across: false where each lane is a result. */
 TsTileVal ts_tile_vec_fold_end(TsVec *v, VecFold *f, bool across);
 
-/* ---- ir/tile/pass/vec_reduce.c, tile_vec_columns.c */
+/* ---- ir/tile/pass/vec_reduce.c, ir/tile/pass/vec_columns.c */
 void ts_tile_vec_reduce(TsVec *v, VecPass *p);
 void ts_tile_vec_pairs(TsVec *v, VecPass *p);
 /* The result of a reduction without its axis, at the place v->at. */
@@ -247,10 +247,10 @@ TsTileVal ts_tile_vec_ones(TsVec *v, TsTileVal q);
 /* log2 of a power of two. */
 TsTileVal ts_tile_vec_log2(TsVec *v, TsTileVal power);
 
-/* ---- ir/tile/pass/vec_ahead.c: one pass asks for what the next round reads */
+/* ---- ir/tile/pass/vec_prefetch.c: one pass asks for what the next round reads */
 void ts_tile_vec_pace(TsVec *v);
-void ts_tile_vec_ahead_plan(TsVec *v);
-void ts_tile_vec_ahead(TsVec *v);
+void ts_tile_vec_prefetch_plan(TsVec *v);
+void ts_tile_vec_prefetch(TsVec *v);
 
 /* ---- ir/tile/pass/vec_product.c: mma and outer */
 void ts_tile_vec_product(TsVec *v, TsTileStmt *s);

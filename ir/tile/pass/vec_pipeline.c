@@ -19,7 +19,7 @@
  * here, is renewed where it lies. Where a vector is a line, the row by itself is better if what
  * the two passes need of it all does not fit in the first cache, or, on AMD's processors, if they
  * are all that there are and rows of several memories meet: it asks for the next row at the pace
- * of memory (ir/tile/pass/vec_ahead.c; rmsnorm(x + y) of 1024 columns on one thread of a Zen 5: 58
+ * of memory (ir/tile/pass/vec_prefetch.c; rmsnorm(x + y) of 1024 columns on one thread of a Zen 5: 58
  * GB/s, 54 in two stages; of x alone 48 and 59). A kernel's `stages` says how many at most: 1 a row by itself,
  * 2 as above, 3 and more every pass.
  *

@@ -5,7 +5,7 @@
  *
  * Rounds of a parallel loop run one after another. Needs a legal kernel (ts_tile_check); rows
  * that are not primitive are expanded first, so that they have one definition. This file has
- * control; tile_run_value.c, _memory.c and _sync.c the other rows, tile_run_ops.c and _reduce.c
+ * control; ir/tile/run/value.c, memory.c and sync.c the other rows, ir/tile/run/ops.c and reduce.c
  * the arithmetic. */
 #include <stdarg.h>
 #include <stdio.h>

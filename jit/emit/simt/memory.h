@@ -1,5 +1,5 @@
-/* What the files of loads and stores share (jit/emit/simt/access.c, _memory.c, _load.c,
- * _store.c, _gather.c). Private to those. */
+/* What the files of loads and stores share (jit/emit/simt/access.c, memory.c, load.c,
+ * store.c, gather.c). Private to those. */
 #ifndef TS_JIT_EMIT_GPU_MEMORY_H
 #define TS_JIT_EMIT_GPU_MEMORY_H
 

@@ -1,4 +1,4 @@
-/* The gradients of rows in f64: definitions from lib/elem/, loops from rows_grad.inc. */
+/* The gradients of rows in f64: definitions from lib/elem/, loops from vm/kernels/rows/grad.inc. */
 #include "vm/kernels/simd/isa.h"
 #include "vm/kernels/rows/reduce.h"
 #include "vm/kernels/rows/grad.h"
