@@ -20,10 +20,10 @@ struct TsDevice {
   const char *kind; /* "cpu", "cuda", ... */
   int index;        /* place in the registry, TsMeta.device */
   bool host_memory; /* addresses are plain pointers that CPU kernels may use */
-  bool
-      runs_kernels; /* calls are lowered for it (jit/eager/offload.h); else the CPU runs them */
-  bool opened;      /* open() was called and went well */
-  int driver;       /* its version, once the device is counted */
+  /* Calls are lowered for it (jit/eager/offload.h); else the CPU runs them. */
+  bool runs_kernels;
+  bool opened; /* open() was called and went well */
+  int driver;  /* its version, once the device is counted */
   /* What its kernels are made for, known before it is opened; NULL: none are. Who schedules asks
    * ts_target_of. */
   const TsTarget *target;

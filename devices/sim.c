@@ -28,7 +28,8 @@ static struct {
   } * of;
 } held;
 
-/* As a GPU's, its memory is one thread's, the program's: what others open, that one gives memory to. */
+/* As a GPU's, its memory is one thread's, the program's: what others open, that one gives
+ * memory to. */
 static pthread_t program;
 static bool known;
 

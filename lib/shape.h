@@ -43,7 +43,8 @@ static inline bool ts_meta_same_shape(const TsMeta *a, const TsMeta *b) {
   return true;
 }
 
-/* Steps between neighbours along each axis where elements lie row by row; a size of 0 counts as 1. */
+/* Steps between neighbours along each axis where elements lie row by row; a size of 0 counts
+ * as 1. */
 void ts_shape_strides(int n, const int64_t *dim, int64_t *stride);
 /* Whether they are such. Axes of one element lie anyhow, and so does what has no elements. */
 bool ts_shape_row_major(int n, const int64_t *dim, const int64_t *stride);

@@ -54,7 +54,7 @@ struct TsNode {
   TsGraph **region; /* of a call: the graph called */
   double number;
   bool backward; /* the reverse pass made it: its line is that of the operator differentiated */
-  bool runs;     /* although nothing may read it: its error is the program's (ir/graph/failing.h) */
+  bool runs; /* although nothing may read it: its error is the program's (ir/graph/failing.h) */
   struct TsCustom *ref; /* custom: whom to call; call: whom to ask for the derivative */
   TsValue out[];
 };
@@ -119,7 +119,8 @@ struct TsGraph {
   bool calling;     /* nodes to come are a call of the program: numbers are looked at now */
   bool expanding;   /* they are what a composed row becomes */
   TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
-  struct TsRecursion *recursion; /* while the adjoint of its body is built (ir/graph/recursion.h) */
+  /* While the adjoint of its body is built (ir/graph/recursion.h). */
+  struct TsRecursion *recursion;
   TsError *err;
 };
 

@@ -28,7 +28,7 @@ typedef struct Problem {
   bool in_turn;
   TsTileSequence *sequence;
   int lse, lse2, delta, sums, y, turn, counter; /* temporaries */
-  int mask[2];                                  /* arguments: one that all read, turned */
+  int mask[2];                                  /* arguments: one that all read, transposed */
 } Problem;
 
 static bool same_dims(const Problem *p, int a, int b) {
@@ -129,7 +129,7 @@ static void set_layout(const Problem *p, TsTile *k, int param, int operand) {
 static int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
 
 /* The argument that has it. What is laid out for each key all read, other masks those who run
- * the forward pass and by warps make dq, and the gradients turned. */
+ * the forward pass and by warps make dq, and the gradients transposed. */
 static int add_mask(Problem *p, const TsGpuMask *m, bool transposed, TsError *err) {
   bool line = m->dim[2] == 1, always = line || transposed || !p->nsm;
   int *is = &p->mask[transposed && !line];

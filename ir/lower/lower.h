@@ -1,10 +1,10 @@
-/* From a group of a schedule to its kernel: the one way there is, for captured functions, eager calls, the
- * tuner, and whoever prints one.
+/* From a group of a schedule to its kernel: the one way there is, for captured functions, eager
+ * calls, the tuner, and whoever prints one.
  *
- * What a kernel is follows from the group, how its operands lie, the target and what was chosen
- * (TsSched, TsGroup). Operators that units of a target have kernels for stand in the table of
- * ir/lower/lower.c, with what their kernels need of it; groups of others, and operands that none of these
- * take, have the block form of ir/sched. */
+ * What a kernel is follows from the group, how its operands lie, the target and what was
+ * chosen (TsSched, TsGroup). Operators that units of a target have kernels for stand in the
+ * table of ir/lower/lower.c, with what their kernels need of it; groups of others, and
+ * operands that none of these take, have the block form of ir/sched. */
 #ifndef TS_IR_LOWER_H
 #define TS_IR_LOWER_H
 

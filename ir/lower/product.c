@@ -20,9 +20,9 @@ typedef struct Problem {
   int64_t rows, cols, k;
   bool transposed[2], batch;
   TsGpuOperandLayout operand[2]; /* all zero: one row behind the other */
-  int64_t many[2];   /* of matrices */
-  bool transposes[2]; /* a copy that lies along k comes first */
-  int bytes;         /* rows of A and B are multiples of these: 16, 8, 4, or fewer */
+  int64_t many[2];               /* of matrices */
+  bool transposes[2];            /* a copy that lies along k comes first */
+  int bytes; /* rows of A and B are multiples of these: 16, 8, 4, or fewer */
   bool bias, residual;
   int activation;
 } Problem;

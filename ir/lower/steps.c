@@ -64,7 +64,7 @@ static TsTileType memory_of(const TsSteps *x, TsVal v) {
   TsTileType t = ts_tile_type((TsDtype)v->meta.dtype, v->meta.ndim, v->meta.dim);
   int64_t stride[TS_MAX_RANK];
   strides_of(x, v, stride);
-  ts_tile_lie(&t, stride);
+  ts_tile_set_strides(&t, stride);
   return t;
 }
 
@@ -110,8 +110,9 @@ static int halve(int ndim, int64_t *dim, TsStepsView *v) {
   return ndim + 1;
 }
 
-/* Axes of a copy in any order are the same copy: the last one is along which it writes neighbours, so that
- * they are written in whole lines (find_turned of ir/sched/lower.c reads others so). */
+/* Axes of a copy in any order are the same copy: the last one is along which it writes
+ * neighbours, so that they are written in whole lines (find_transposed of ir/sched/lower.c reads
+ * others so). */
 typedef struct CopyAxes {
   TsMeta m;
   int64_t to[TS_MAX_RANK], from[TS_MAX_RANK];
@@ -150,8 +151,8 @@ void ts_steps_copy(TsSteps *x, int ndim, const int64_t *dim, const TsStepsView *
   ts_steps_add(x, k.tile, (int[]){a.arg, b.arg}, k.dim);
 }
 
-/* From one argument to another, of which one lies as v does, the other row-major in that order and of
- * type d. */
+/* From one argument to another, of which one lies as v does, the other row-major in that
+ * order and of type d. */
 static void add_copy(TsSteps *x, TsVal v, const TsStepsOrder *order, TsDtype d, int from,
                      int to, bool back) {
   TsStepsView own = {.arg = back ? to : from, .dtype = (TsDtype)v->meta.dtype};

@@ -62,7 +62,7 @@ typedef struct Transpose {
 
 static TsTileType memory_of(const Transpose *t, const int64_t *stride) {
   TsTileType type = ts_tile_type((TsDtype)t->m.dtype, t->m.ndim, t->m.dim);
-  ts_tile_lie(&type, stride);
+  ts_tile_set_strides(&type, stride);
   return type;
 }
 

@@ -1,4 +1,5 @@
-/* What the files of ts_sched_fuse (ir/sched/fuse.c) share: the groups being made. Not for others. */
+/* What the files of ts_sched_fuse (ir/sched/fuse.c) share: the groups being made. Not for
+ * others. */
 #ifndef TS_IR_SCHED_FUSE_STATE_H
 #define TS_IR_SCHED_FUSE_STATE_H
 

@@ -22,8 +22,9 @@ static bool good_types(const TsNode *n) {
 }
 
 /* What follows the product inside of its node. The VM does it a piece of a row at a time,
- * without asking for what it reads ahead: bias, gelu and residual cost 2.2 to 2.8 ns an element
- * there and 1.1 to 1.6 here; products of 16 bits with a bias or more take 0.9 to 1.0 of its time. */
+ * without asking for what it reads ahead: bias, gelu and residual cost 2.2 to 2.8 ns an
+ * element there and 1.1 to 1.6 here; products of 16 bits with a bias or more take 0.9 to 1.0
+ * of its time. */
 static bool has_end(const TsNode *n) {
   bool named = n->attr[2].type == TS_ATTR_str && strcmp(n->attr[2].str, "none");
   return n->nin > 2 || named;

@@ -90,8 +90,8 @@ int ts_tile_rule_of_transpose(Check *c, const Stmt *s) {
   for (int i = 0; i < from->rank; i++) to.dim[i] = from->dim[ATTR("perm")->ints[i]];
   if (ts_tile_rule_gives(c, s, &to)) return -1;
   if (c->k->form != TS_FORM_explicit || ts_tile_numel(from) <= TRANSPOSED) return 0;
-  return WRONG(TS_ERR_shape, "the explicit form transposes at most %d elements, not %s", TRANSPOSED,
-               ts_tile_shown(c, from));
+  return WRONG(TS_ERR_shape, "the explicit form transposes at most %d elements, not %s",
+               TRANSPOSED, ts_tile_shown(c, from));
 }
 
 int ts_tile_rule_of_part(Check *c, const Stmt *s) {

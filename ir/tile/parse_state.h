@@ -1,4 +1,5 @@
-/* What the reader of Tile IR (ir/tile/parse.c) shares with that of kernels' heads. Not for others. */
+/* What the reader of Tile IR (ir/tile/parse.c) shares with that of kernels' heads. Not for
+ * others. */
 #ifndef TS_IR_TILE_PARSE_STATE_H
 #define TS_IR_TILE_PARSE_STATE_H
 

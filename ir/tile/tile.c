@@ -173,7 +173,7 @@ int64_t ts_tile_numel(const TsTileType *t) {
   return n;
 }
 
-void ts_tile_lie(TsTileType *t, const int64_t *stride) {
+void ts_tile_set_strides(TsTileType *t, const int64_t *stride) {
   memcpy(t->stride, stride, sizeof *stride * t->rank);
   ts_shape_settle(t->rank, t->dim, t->stride);
   t->strided = !ts_shape_row_major(t->rank, t->dim, t->stride);

@@ -23,11 +23,11 @@ struct TsDeviceKernel {
   const TsDeviceKind *kind; /* of `of`, its code, once it is open; or: */
   void *of;
   TsDeviceSequence *sequence; /* of one that is several */
-  TsQueueJob job;       /* that opens it; holds a reference */
-  TsQueue *queue;       /* of the job, NULL when it is done */
-  TsTile *wanted;       /* what it opens, until it has code */
-  TsError why;          /* that it could not be */
-  bool from_disk;       /* the job only loads it */
+  TsQueueJob job;             /* that opens it; holds a reference */
+  TsQueue *queue;             /* of the job, NULL when it is done */
+  TsTile *wanted;             /* what it opens, until it has code */
+  TsError why;                /* that it could not be */
+  bool from_disk;             /* the job only loads it */
   atomic_bool pending;
 };
 

@@ -1,4 +1,5 @@
-/* Kinds of kernels on devices: what a kernel of Tile IR becomes there, and what can be done with it. */
+/* Kinds of kernels on devices: what a kernel of Tile IR becomes there, and what can be done
+ * with it. */
 #ifndef TS_JIT_DEVICE_KIND_H
 #define TS_JIT_DEVICE_KIND_H
 

@@ -96,8 +96,8 @@ static void strides_of(const Operand *o, int64_t *stride) {
     ts_meta_strides(&o->meta, stride);
 }
 
-/* Whether its kernel may be for any outermost size: not if it goes through tiles of two axes, or has to
- * bring the result to its place. */
+/* Whether its kernel may be for any outermost size: not if it goes through tiles of two
+ * axes, or has to bring the result to its place. */
 static bool is_any_size(const Form *f) {
   int64_t x[TS_MAX_RANK], y[TS_MAX_RANK];
   const TsMeta *m = &f->out[0].meta;

@@ -1,5 +1,5 @@
-/* Calls that are calls of other operators: copies into parts of a result, and those whose work follows
- * from values that have to be read first. */
+/* Calls that are calls of other operators: copies into parts of a result, and those whose
+ * work follows from values that have to be read first. */
 #include <math.h>
 
 #include "jit/eager/state.h"
@@ -126,8 +126,8 @@ static int end_of(const TsCall *call, TsTensor *x, TsOp op, double *v) {
   return at ? 0 : -1;
 }
 
-/* What is not finite, or nothing at all, the VM has words for; the sign of a zero is that of one that
- * the VM meets. */
+/* What is not finite, or nothing at all, the VM has words for; the sign of a zero is that of
+ * one that the VM meets. */
 static int histogram(const TsCall *call) {
   TsTensor *x = call->in[0], *out[2] = {NULL, NULL};
   TsAttr attr[3] = {call->attr[0], call->attr[1], call->attr[2]};

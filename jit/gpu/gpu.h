@@ -1,9 +1,9 @@
 /* Kernels of a GPU: from Tile IR to PTX, or an object of AMD's, and launched.
  *
  * A kernel in block form says what a round does to tiles; here every tile is spread over the
- * threads of a block (jit/emit/simt/emit.h has the idea), the rounds of the parallel loop at the top
- * are the blocks of the grid, phases are launched one after another, scratch is memory of the
- * device. Making code needs no GPU and works in any thread. */
+ * threads of a block (jit/emit/simt/emit.h has the idea), the rounds of the parallel loop at
+ * the top are the blocks of the grid, phases are launched one after another, scratch is
+ * memory of the device. Making code needs no GPU and works in any thread. */
 #ifndef TS_JIT_GPU_H
 #define TS_JIT_GPU_H
 

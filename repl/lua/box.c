@@ -9,10 +9,10 @@
  * finalizer this runs while the collector works, in any allocation, so what ends a tensor calls
  * no Lua.
  *
- * LuaJIT's compiled code cannot make userdata. For the results of calls that it makes itself there
- * are empty ones made beforehand (repl/lua/fast.c), which then may hold a loose value (vm/core/defer.h)
- * instead of a tensor. *Rejected:* cdata, which compiled code can make: half of Lua's library and
- * of its errors tell it from userdata. */
+ * LuaJIT's compiled code cannot make userdata. For the results of calls that it makes itself
+ * there are empty ones made beforehand (repl/lua/fast.c), which then may hold a loose value
+ * (vm/core/defer.h) instead of a tensor. *Rejected:* cdata, which compiled code can make:
+ * half of Lua's library and of its errors tell it from userdata. */
 #include <luajit.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -85,9 +85,9 @@ static void begin(Charge *c, int64_t allocated, int64_t live) {
 
 static int64_t made_here(const TsContext *c) { return c->allocated - c->allocated_there; }
 
-/* LuaJIT's traces hold the closures that they were made for, and so the tensors that these hold, also
- * when nobody else does any more. When what is alive has doubled, they are thrown away and made
- * again: garbage that they hold is never more than what is alive, or FEW. */
+/* LuaJIT's traces hold the closures that they were made for, and so the tensors that these
+ * hold, also when nobody else does any more. When what is alive has doubled, they are thrown
+ * away and made again: garbage that they hold is never more than what is alive, or FEW. */
 enum { FEW = 128 << 20 };
 static int64_t
     released; /* what was alive when they were thrown away last, or the least since */

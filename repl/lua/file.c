@@ -322,9 +322,9 @@ static const char *push_place(lua_State *L, const char *s, const TsJsonFault *f)
                          f->why);
 }
 
-/* decode(text) -> the value, or nil and what is wrong, where; then what is wrong of the first number
- * that has more than digits, if there is one. The library takes much that is no JSON, so it is
- * asked only when the text is known to be some. */
+/* decode(text) -> the value, or nil and what is wrong, where; then what is wrong of the
+ * first number that has more than digits, if there is one. The library takes much that is no
+ * JSON, so it is asked only when the text is known to be some. */
 static int decode_json(lua_State *L) {
   TsJsonFault fault, fraction;
   size_t n;

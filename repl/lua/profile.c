@@ -25,9 +25,9 @@ static void push_span(lua_State *L, const TsSpan *s, int64_t origin) {
   if (s->place) lua_pushstring(L, s->place), lua_setfield(L, -2, "place");
 }
 
-/* spans(f, marks): runs f() and gives the list of its spans, in the order of their ends, the time of
- * the whole in microseconds, and how many spans found no room. An error of f is raised. marks:
- * kernels of op.kernel run with profile marks. */
+/* spans(f, marks): runs f() and gives the list of its spans, in the order of their ends, the
+ * time of the whole in microseconds, and how many spans found no room. An error of f is
+ * raised. marks: kernels of op.kernel run with profile marks. */
 static int spans(lua_State *L) {
   TsContext *c = ts_lua_context(L);
   luaL_checktype(L, 1, LUA_TFUNCTION);

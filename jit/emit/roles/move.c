@@ -1,5 +1,5 @@
-/* Fragments: from and to memory, parts of them; jit/emit/roles/cast.c has their types. 16-bit floats of the matrix unit
- * are pairs of neighbouring columns in one register. */
+/* Fragments: from and to memory, parts of them; jit/emit/roles/cast.c has their types.
+ * 16-bit floats of the matrix unit are pairs of neighbouring columns in one register. */
 #include <stdio.h>
 #include <string.h>
 
