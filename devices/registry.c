@@ -78,8 +78,8 @@ TsDevice *ts_device_at(int index) {
 const TsTarget *ts_target_of(const TsDevice *d) {
   const char *name = ts_target_gpu(d->target) ? getenv("TESSERA_GPU") : NULL;
   const TsTarget *t = name && *name ? ts_target(name) : NULL;
-  bool runs = ts_target_gpu(t) && (t->maker == d->target->maker || d->most_work);
-  return runs ? t : d->target; /* what is simulated is anybody's */
+  bool runs = ts_target_gpu(t) && (t->maker == d->target->maker || d->simulated);
+  return runs ? t : d->target;
 }
 
 static TsDevice *by_name(const char *name) {

@@ -123,8 +123,8 @@ static LevelFn *level_of(const char *level) {
   return NULL;
 }
 
-int ts_build_kernel_text(const TsDevice *d, const TsTarget *t, const TsTile *k, const char *level,
-                         TsText *text, TsError *err) {
+int ts_build_kernel_text(const TsDevice *d, const TsTarget *t, const TsTile *k,
+                         const char *level, TsText *text, TsError *err) {
   TsBuildJob b = {.device = (TsDevice *)(uintptr_t)d, .target = d ? NULL : t};
   LevelFn *of = level_of(level);
   if (of) return each_step(&b, of, k, text, err);

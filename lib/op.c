@@ -186,6 +186,15 @@ static bool takes_places(const TsOpInfo *o) {
   return false;
 }
 
+static int8_t find_varying(const TsOpInfo *o) {
+  size_t n = o->varies ? strlen(o->varies) : 0;
+  for (int i = 0; n && i < o->nattr; i++)
+    if ((size_t)o->attr[i].namelen == n && !memcmp(o->attr[i].name, o->varies, n))
+      return (int8_t)i;
+  TS_ASSERT(!n);
+  return -1;
+}
+
 /* Facts that the row leaves to the others. */
 static void derive(TsOpInfo *o) {
   bool view = o->cls == TS_CLASS_VIEW;
@@ -197,6 +206,7 @@ static void derive(TsOpInfo *o) {
   if (!o->steps) o->steps = USUAL_STEPS;
   if (!o->code) o->code = USUAL_CODE;
   if (!o->fails) o->fails = takes_places(o) ? TS_FAILS_ELEMENTS : TS_FAILS_NOTHING;
+  o->varying = find_varying(o);
   if (!o->finite) o->finite = view ? TS_FINITE_KEEPS : TS_FINITE_NEVER;
 }
 

@@ -63,8 +63,8 @@ static bool push_line(lua_State *to, lua_State *L, int level) {
   return found;
 }
 
-/* Whether the main program waits for a coroutine.wrap that a line of Lua has called, which puts that
- * line in front of the message itself. */
+/* Whether the main program waits for a coroutine.wrap that a line of Lua has called, which
+ * puts that line in front of the message itself. */
 static bool is_told(lua_State *L, lua_State *main) {
   lua_Debug ar;
   if (!lua_getstack(main, 1, &ar)) return false;
@@ -232,7 +232,8 @@ static const char *name_by_line(const char *line, const char *called, char name[
   return name;
 }
 
-/* Whether the function at this level is what the caller's variable holds by whose name it was called. */
+/* Whether the function at this level is what the caller's variable holds by whose name it
+ * was called. */
 static bool holds(lua_State *L, int level, const lua_Debug *ar) {
   lua_Debug self, caller;
   int top = lua_gettop(L);
@@ -405,8 +406,8 @@ static Place find_place(lua_State *L, const char *message) {
   return place_in_text(L, message);
 }
 
-/* Hints on errors of Lua's own: a tensor beside a number with < has no metamethod; a module's name is
- * no global in scripts. */
+/* Hints on errors of Lua's own: a tensor beside a number with < has no metamethod; a
+ * module's name is no global in scripts. */
 static void put_lua_hint(TsText *out, const char *message) {
   static const char mark[] = "attempt to index global '";
   const char *name = strstr(message, mark), *known;

@@ -52,8 +52,8 @@ void ts_report_words(TsText *out, const char *text, size_t n, int columns) {
 }
 
 /* ---- a line of source */
-/* A cluster of characters: its bytes and columns as they are shown. Blanks take a tab's place: where it
- * would end depends on the column. */
+/* A cluster of characters: its bytes and columns as they are shown. Blanks take a tab's
+ * place: where it would end depends on the column. */
 static size_t cluster(const char *s, size_t n, TsText *out, int *width) {
   size_t used = ts_edit_utf8_next(s, n, 0);
   *width = 0;
@@ -73,7 +73,8 @@ static int columns_of(const char *s, size_t n) {
   return all;
 }
 
-/* Columns [from, to) of the line; the first one that is shown, as a wide character may begin before. */
+/* Columns [from, to) of the line; the first one that is shown, as a wide character may begin
+ * before. */
 static int put_part(TsText *out, const char *s, size_t n, int from, int to) {
   int column = 0, first = to, width;
   for (size_t at = 0; at < n && column < to; column += width) {
@@ -88,7 +89,8 @@ static int put_part(TsText *out, const char *s, size_t n, int from, int to) {
   return first;
 }
 
-/* The first column of `room` ones that are shown, so that the mark stands in the last third at most. */
+/* The first column of `room` ones that are shown, so that the mark stands in the last third
+ * at most. */
 static int first_shown(int all, int mark, int room) {
   int first = mark - room * 2 / 3;
   if (first > all - room) first = all - room;

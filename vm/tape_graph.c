@@ -12,9 +12,7 @@
 #include "vm/code/lower.h"
 #include "vm/tape_state.h"
 
-static int no_memory(TsContext *c) {
-  return ts_error_memory(&c->err);
-}
+static int no_memory(TsContext *c) { return ts_error_memory(&c->err); }
 
 /* ---- the records below a tensor, in the order in which they ran */
 typedef struct Walk {

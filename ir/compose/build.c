@@ -39,8 +39,8 @@ static bool needs_casts(const TsCompose *k) {
   return false;
 }
 
-/* Real and complex floats alone are what definitions of such rows are made of. result: the type that
- * the row promises. */
+/* Real and complex floats alone are what definitions of such rows are made of. result: the
+ * type that the row promises. */
 static int casts(TsCompose *k, TsVal *in, TsDtype *result) {
   TsBuild *b = k->b;
   const TsMeta *m[TS_MAX_IN];

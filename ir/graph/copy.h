@@ -4,8 +4,8 @@
 
 #include "ir/graph/graph.h"
 
-/* Nodes of g that its results and updates need, and those that run anyway: mark[id], for the caller to free. NULL when
- * memory runs out. */
+/* Nodes of g that its results and updates need, and those that run anyway: mark[id], for the
+ * caller to free. NULL when memory runs out. */
 unsigned char *ts_graph_live(const TsGraph *g);
 
 /* Parameters by which v can be differentiated: mark[i], for the caller to free. NULL likewise. */

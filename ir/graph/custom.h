@@ -19,7 +19,7 @@ struct TsCustom {
   int (*run)(TsCustom *f, struct TsContext *c, int nin, struct TsTensor *const *in, int nout,
              const TsMeta *const *type, struct TsTensor **out);
   int (*adjoint)(TsCustom *f, struct TsAdjoint *a); /* NULL: it has no derivative */
-  void (*release)(TsCustom *f);              /* after the last reference */
+  void (*release)(TsCustom *f);                     /* after the last reference */
 };
 
 static inline TsCustom *ts_custom_ref(TsCustom *f) {

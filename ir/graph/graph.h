@@ -119,8 +119,8 @@ struct TsGraph {
   bool calling;     /* nodes to come are a call of the program: numbers are looked at now */
   bool expanding;   /* they are what a composed row becomes */
   TsVal *outer; /* of a region: by parameter, the value outside that it stands for, or NULL */
-  struct TsRecursion
-      *recursion; /* while the adjoint of its body is built (ir/graph/recursion.h) */
+  /* While the adjoint of its body is built (ir/graph/recursion.h). */
+  struct TsRecursion *recursion;
   TsError *err;
 };
 

@@ -51,7 +51,7 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
        !ts_lower_mask(&p->from, p->mask, (TsDtype)n->in[0]->meta.dtype, layout, arg)))
     return false;
   if (p->sink && (p->sink->meta.dtype != TS_DT_f32 || p->sink->meta.weak ||
-                  !ts_lower_row_major(layout, arg, p->sink)))
+                  !ts_sched_row_major(layout, arg, p->sink)))
     return false;
   return p->scale > 0 &&
          (p->causal ? p->k.dim[2] >= p->q.dim[2] && p->window >= 0 : p->window == 0);

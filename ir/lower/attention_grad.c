@@ -28,7 +28,7 @@ typedef struct Problem {
   bool in_turn;
   TsTileSequence *sequence;
   int lse, lse2, delta, sums, y, turn, counter; /* temporaries */
-  int mask[2];                                  /* arguments: one that all read, turned */
+  int mask[2];                                  /* arguments: one that all read, transposed */
 } Problem;
 
 static bool same_dims(const Problem *p, int a, int b) {
@@ -43,7 +43,7 @@ static bool find_sink(Problem *p, TsLayoutFn *layout, void *arg) {
   if (!x) return true;
   p->value[SINK] = x, p->value[DSINK] = (TsVal)(uintptr_t)&n->out[3];
   return x->meta.dtype == TS_DT_f32 && !x->meta.weak && x->meta.ndim == 1 &&
-         ts_lower_row_major(layout, arg, x) && ts_lower_row_major(layout, arg, p->value[DSINK]);
+         ts_sched_row_major(layout, arg, x) && ts_sched_row_major(layout, arg, p->value[DSINK]);
 }
 
 static bool find_mask(Problem *p, TsLayoutFn *layout, void *arg) {
@@ -129,7 +129,7 @@ static void set_layout(const Problem *p, TsTile *k, int param, int operand) {
 static int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
 
 /* The argument that has it. What is laid out for each key all read, other masks those who run
- * the forward pass and by warps make dq, and the gradients turned. */
+ * the forward pass and by warps make dq, and the gradients transposed. */
 static int add_mask(Problem *p, const TsGpuMask *m, bool transposed, TsError *err) {
   bool line = m->dim[2] == 1, always = line || transposed || !p->nsm;
   int *is = &p->mask[transposed && !line];
@@ -306,7 +306,7 @@ static bool by_warps(Problem *p, const TsSched *s, double work) {
 
 int ts_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                             void *arg, TsSchedKernel *out, TsError *err) {
-  Problem p = {.n = group->node[0], .in_turn = s->most_work != 0};
+  Problem p = {.n = group->node[0], .in_turn = s->simulated};
   bool strict = s->profile == TS_PROFILE_strict;
   if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return 0;
   /* Five products, where attention has two. */

@@ -71,12 +71,12 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   p->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)p->d);
   p->sink = n->nin > 4 ? n->in[4] : NULL;
   if (p->sink && (p->sink->meta.dtype != TS_DT_f32 || p->sink->meta.weak ||
-                  !ts_lower_row_major(layout, arg, p->sink)))
+                  !ts_sched_row_major(layout, arg, p->sink)))
     return false;
   for (int i = 0; i < 3; i++)
-    if (!ts_lower_row_major(layout, arg, n->in[i])) return false;
+    if (!ts_sched_row_major(layout, arg, n->in[i])) return false;
   return find_mask(p, layout, arg) && are_few(p) &&
-         ts_lower_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]) && p->scale > 0 &&
+         ts_sched_row_major(layout, arg, (TsVal)(uintptr_t)&n->out[0]) && p->scale > 0 &&
          (p->causal ? p->t >= p->s && p->window >= 0 : p->window == 0) &&
          !has_gradient(n->out[0].graph);
 }
@@ -103,12 +103,25 @@ static TsTile *behind_mask(const Problem *p, const TsGpuDecode *x, TsTile *k,
   return NULL;
 }
 
+/* The processors that it has; 0: it is for others. */
+static int64_t taken(Problem *p, const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
+                     void *arg) {
+  *p = (Problem){.n = group->node[0]};
+  if (s->profile == TS_PROFILE_strict || group->nnode != 1 || !describe(p, layout, arg))
+    return 0;
+  return ts_lower_roles(s, (double)(p->all * p->s * p->t * p->d));
+}
+
+bool ts_lower_straight(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg) {
+  Problem p;
+  bool attention = group->node[0]->op == TS_OP_attention;
+  return attention && !s->plain && taken(&p, s, group, layout, arg) > 0;
+}
+
 int ts_lower_decode(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, void *arg,
                     TsSchedKernel *out, TsError *err) {
-  Problem p = {.n = group->node[0]};
-  bool strict = s->profile == TS_PROFILE_strict;
-  if (strict || group->nnode != 1 || !describe(&p, layout, arg)) return 0;
-  int64_t nsm = ts_lower_roles(s, (double)(p.all * p.s * p.t * p.d)), n = 0;
+  Problem p;
+  int64_t nsm = taken(&p, s, group, layout, arg), n = 0;
   if (!nsm) return 0;
   if (nsm > TS_GPU_DECODE_BLOCKS) nsm = TS_GPU_DECODE_BLOCKS;
   int64_t rows = p.all / p.key_heads * p.s, chunk = ts_gpu_decode_chunk(p.t);

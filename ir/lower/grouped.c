@@ -255,7 +255,7 @@ static bool find_sizes(Grouped *g) {
 static bool is_transposed(const Grouped *g, TsLayoutFn *layout, void *arg) {
   TsVal w = g->node->in[1];
   int64_t stride[TS_MAX_RANK], rows = w->meta.dim[1], cols = w->meta.dim[2];
-  if (ts_lower_row_major(layout, arg, w) || !layout(arg, w, stride)) return false;
+  if (ts_sched_row_major(layout, arg, w) || !layout(arg, w, stride)) return false;
   return stride[1] == 1 && stride[2] == rows && stride[0] == rows * cols;
 }
 

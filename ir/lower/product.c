@@ -6,7 +6,7 @@
 #include "ir/graph/graph.h"
 #include "ir/sched/product.h"
 #include "ir/tile/gpu/product.h"
-#include "ir/lower/transpose_first.h"
+#include "ir/lower/transpose.h"
 
 enum {
   ALIGN = 16,   /* bytes that rows and addresses are multiples of */
@@ -20,22 +20,20 @@ typedef struct Problem {
   int64_t rows, cols, k;
   bool transposed[2], batch;
   TsGpuOperandLayout operand[2]; /* all zero: one row behind the other */
-  int64_t many[2];   /* of matrices */
-  bool transposes[2]; /* a copy that lies along k comes first */
-  int bytes;         /* rows of A and B are multiples of these: 16, 8, 4, or fewer */
+  int64_t many[2];               /* of matrices */
+  bool transposes[2];            /* a copy that lies along k comes first */
+  int bytes; /* rows of A and B are multiples of these: 16, 8, 4, or fewer */
   bool bias, residual;
   int activation;
 } Problem;
 
 /* ---- how operands lie */
 static void strides_of(const Problem *p, TsVal v, int64_t *stride) {
-  int64_t step = 1;
-  if (p->layout && p->layout(p->arg, v, stride)) return;
-  for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i]) stride[i] = step;
+  ts_sched_strides(p->layout, p->arg, v, stride);
 }
 
 static bool row_major(const Problem *p, TsVal v) {
-  return ts_lower_row_major(p->layout, p->arg, v);
+  return ts_sched_row_major(p->layout, p->arg, v);
 }
 
 /* ---- operands: rows that are apart, matrices that are apart in up to two ways */

@@ -35,14 +35,8 @@ bool ts_steps_begin(TsSteps *x, const TsSched *s, TsLayoutFn *layout, void *arg,
 }
 
 /* ---- where values lie */
-void ts_steps_strides(TsLayoutFn *layout, void *arg, TsVal v, int64_t *stride) {
-  int64_t step = 1;
-  if (layout && layout(arg, v, stride)) return;
-  for (int i = v->meta.ndim; i-- > 0; step *= v->meta.dim[i]) stride[i] = step;
-}
-
 static void strides_of(const TsSteps *x, TsVal v, int64_t *stride) {
-  ts_steps_strides(x->layout, x->layout_arg, v, stride);
+  ts_sched_strides(x->layout, x->layout_arg, v, stride);
 }
 
 static int axis_at(int i, const TsStepsOrder *order) { return order ? order->at[i] : i; }
@@ -69,10 +63,8 @@ static TsTileType memory_of(const TsSteps *x, TsVal v) {
     return ts_tile_vector((TsDtype)v->meta.dtype, ts_meta_numel(&v->meta));
   TsTileType t = ts_tile_type((TsDtype)v->meta.dtype, v->meta.ndim, v->meta.dim);
   int64_t stride[TS_MAX_RANK];
-  t.strided = !has_layout(x, v, NULL);
-  if (!t.strided) return t;
   strides_of(x, v, stride);
-  memcpy(t.stride, stride, sizeof *stride * v->meta.ndim);
+  ts_tile_set_strides(&t, stride);
   return t;
 }
 
@@ -118,8 +110,9 @@ static int halve(int ndim, int64_t *dim, TsStepsView *v) {
   return ndim + 1;
 }
 
-/* Axes of a copy in any order are the same copy: the last one is along which it writes neighbours, so that
- * they are written in whole lines (find_turned of ir/sched/lower.c reads others so). */
+/* Axes of a copy in any order are the same copy: the last one is along which it writes
+ * neighbours, so that they are written in whole lines (find_transposed of ir/sched/lower.c reads
+ * others so). */
 typedef struct CopyAxes {
   TsMeta m;
   int64_t to[TS_MAX_RANK], from[TS_MAX_RANK];
@@ -158,8 +151,8 @@ void ts_steps_copy(TsSteps *x, int ndim, const int64_t *dim, const TsStepsView *
   ts_steps_add(x, k.tile, (int[]){a.arg, b.arg}, k.dim);
 }
 
-/* From one argument to another, of which one lies as v does, the other row-major in that order and of
- * type d. */
+/* From one argument to another, of which one lies as v does, the other row-major in that
+ * order and of type d. */
 static void add_copy(TsSteps *x, TsVal v, const TsStepsOrder *order, TsDtype d, int from,
                      int to, bool back) {
   TsStepsView own = {.arg = back ? to : from, .dtype = (TsDtype)v->meta.dtype};

@@ -39,8 +39,8 @@ static TsSpaceAxes axes_of(const TsLower *l) {
 static int moves_of(TsLower *l, const TsMeta *at, TsVal v, int64_t *moves) {
   TsSpaceAxes a = axes_of(l);
   int64_t stride[TS_MAX_RANK];
-  bool known = l->layout && l->layout(l->arg, v, stride);
-  if (ts_space_strides(&a, at, &v->meta, known ? stride : NULL, moves)) return 0;
+  ts_sched_strides(l->layout, l->arg, v, stride);
+  if (ts_space_strides(&a, at, &v->meta, stride, moves)) return 0;
   return ts_lower_refuse(l, "the axes of an operand do not divide those of the group");
 }
 

@@ -17,6 +17,10 @@ bool ts_sched_is_attention_grad(const TsNode *n);
 int ts_sched_lower_attention_grad(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                                   void *arg, TsSchedKernel *out, TsError *err);
 
+/* Rounds 0 .. M * outer * inner of its kernels, as batch, outer and inner. */
+TsTileLoop ts_sched_attention_rounds(TsTileBuild *b, int64_t outer, int64_t inner,
+                                     TsTileVal at[3]);
+
 /* As ts_sched_lower, of a group of kind attention. */
 int ts_sched_lower_attention(const TsSched *s, const TsGroup *group, TsLayoutFn *layout,
                              void *arg, TsSchedKernel *out, TsError *err);

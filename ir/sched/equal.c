@@ -39,7 +39,8 @@ static bool differ(TsText *why, int group, const char *what) {
 
 bool ts_sched_equal(const TsSched *a, const TsSched *b, TsText *why) {
   if (!same_target(a->target, b->target)) return differ(why, -1, "target");
-  if ((a->profile == TS_PROFILE_fast) != (b->profile == TS_PROFILE_fast)) return differ(why, -1, "instruction for pairs");
+  if ((a->profile == TS_PROFILE_fast) != (b->profile == TS_PROFILE_fast))
+    return differ(why, -1, "instruction for pairs");
   if (a->threads != b->threads) return differ(why, -1, "number of threads");
   for (int i = 0; i < a->ngroup && i < b->ngroup; i++) {
     const char *what = difference(a->group[i], b->group[i]);

@@ -22,13 +22,14 @@
 #include "ir/sched/rows.h"
 
 enum {
-  PIECE = 4096,    /* elements of a round of a long axis without reductions */
-  ROUND = 1024,    /* the same on a GPU, twice of bytes */
-  WHOLE = 16384,   /* an axis up to this is one round */
-  SHORT = 8,       /* and shorter ones are not taken together */
-  TRANSPOSED = 64, /* side of a tile of which operands are turned; twice of 16 bits and less */
-  LEAST = 16384,   /* elements from which on they are */
-  MOST = 2,        /* operands that are */
+  PIECE = 4096,  /* elements of a round of a long axis without reductions */
+  ROUND = 1024,  /* the same on a GPU, twice of bytes */
+  WHOLE = 16384, /* an axis up to this is one round */
+  SHORT = 8,     /* and shorter ones are not taken together */
+  TRANSPOSED =
+      64, /* side of a tile of which operands are transposed; twice of 16 bits and less */
+  LEAST = 16384, /* elements from which on they are */
+  MOST = 2,      /* operands that are */
   LEAF = TS_LOWER_LEAF,
   LEAVES = TS_LOWER_LEAVES,
   TOGETHER = 4,  /* leaves of a round of a GPU, a power of two; 1: none */
@@ -145,7 +146,7 @@ static int64_t side_of(int64_t n, int64_t most) {
 }
 
 /* Of a map on a GPU that reads along another axis than it writes, tiles have both axes: so all
- * operands are read in whole lines, and those others are turned in shared memory. Sizes are
+ * operands are read in whole lines, and those others are transposed in shared memory. Sizes are
  * constants then, for vectors of symbolic sizes would have edges anywhere. */
 static void find_transposed(TsLower *l) {
   int last = l->space.naxis - 1, across = -1, count = 0;
@@ -352,8 +353,7 @@ int ts_sched_lower(const TsSched *s, const TsGroup *group, TsLayoutFn *layout, v
     return ts_sched_lower_attention(s, group, layout, arg, out, err);
   if (group->kind == TS_GROUP_matmul)
     return ts_sched_lower_product(s, group, layout, arg, out, err);
-  if (group->kind == TS_GROUP_conv)
-    return ts_sched_lower_conv(s, group, layout, arg, out, err);
+  if (group->kind == TS_GROUP_conv) return ts_sched_lower_conv(s, group, layout, arg, out, err);
   TsLower l = {.s = s,
                .g = group,
                .layout = layout,

@@ -57,7 +57,7 @@ bool ts_sched_prologue_of_b(const TsNode *product) {
 }
 
 /* ---- whether it can */
-/* Rows that lie one behind the other in memory: turned ones would be gathered. */
+/* Rows that lie one behind the other in memory: transposed ones would be gathered. */
 static bool is_straight(TsVal v) {
   v = ts_sched_root(v);
   while (v->node->op == TS_OP_narrow) v = ts_sched_root(v->node->in[0]);

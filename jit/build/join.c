@@ -84,9 +84,9 @@ static bool follow(const TsFusion *f, Parts *p, int input, int64_t start, bool f
   const TsNode *c = p->into;
   const TsMeta *y = &c->out[0].meta;
   const TsValue *v = c->in[input];
-  int64_t stride[TS_MAX_RANK], step = 1, axis = c->attr[0].i;
+  int64_t stride[TS_MAX_RANK], axis = c->attr[0].i;
   if (axis < 0) axis += y->ndim;
-  for (int i = y->ndim; i-- > 0; step *= y->dim[i]) stride[i] = step;
+  ts_meta_strides(y, stride);
   int64_t shift = start * stride[axis];
   for (; ts_sched_is_view(v->node); v = v->node->in[0])
     if (readers(f, v) != 1 || !back(v->node, stride)) return false;

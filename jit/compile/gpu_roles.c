@@ -1,4 +1,5 @@
-/* PTX of kernels with roles: jit/compile/llvm.c around jit/emit/roles/emit.c. See jit/gpu/roles.h. */
+/* PTX of kernels with roles: jit/compile/llvm.c around jit/emit/roles/emit.c. See
+ * jit/gpu/roles.h. */
 #include "jit/gpu/roles.h"
 
 #include <string.h>

@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "jit/device/kind.h"
 #include "jit/device/sequence.h"
 #include "jit/code/kernel.h"
 #include "jit/compile/llvm.h"
 #include "jit/device/stand_in.h"
+#include "lib/clock.h"
 
 struct TsDeviceKernel {
   TsDevice *device;
@@ -23,27 +23,25 @@ struct TsDeviceKernel {
   const TsDeviceKind *kind; /* of `of`, its code, once it is open; or: */
   void *of;
   TsDeviceSequence *sequence; /* of one that is several */
-  TsQueueJob job;       /* that opens it; holds a reference */
-  TsQueue *queue;       /* of the job, NULL when it is done */
-  TsTile *wanted;       /* what it opens, until it has code */
-  TsError why;          /* that it could not be */
-  bool from_disk;       /* the job only loads it */
+  TsQueueJob job;             /* that opens it; holds a reference */
+  TsQueue *queue;             /* of the job, NULL when it is done */
+  TsTile *wanted;             /* what it opens, until it has code */
+  TsError why;                /* that it could not be */
+  bool from_disk;             /* the job only loads it */
   atomic_bool pending;
 };
 
 static bool has_roles(const TsTile *k) { return k->form == TS_FORM_explicit && k->threads; }
 
-static bool is_simulated(const TsDevice *d) { return d->most_work; }
-
 const TsDeviceKind *ts_device_kind(const TsDevice *d, const TsTile *k) {
-  if (is_simulated(d)) return &ts_device_simulated;
+  if (d->simulated) return &ts_device_simulated;
   return has_roles(k) ? &ts_device_roles : &ts_device_threads;
 }
 
 const TsTarget *ts_device_target(TsDevice *d, const char **why) {
   const TsTarget *t = ts_target_of(d);
   *why = NULL;
-  if (is_simulated(d)) return t;
+  if (d->simulated) return t;
   if (!ts_llvm_present())
     *why = "the program was built without LLVM";
   else if (!ts_target_gpu(t))
@@ -131,12 +129,6 @@ static TsDeviceKernel *put(TsDeviceKernel *made, const uint8_t *key, double usec
   return rival;
 }
 
-static double now_usec(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
 /* ---- kernels that another thread opens */
 bool ts_device_kernel_ready(const TsDeviceKernel *k) {
   return !atomic_load(&k->pending) && (!k->sequence || ts_device_sequence_ready(k->sequence));
@@ -158,10 +150,10 @@ static void settle(TsDeviceKernel *k, bool well, double usec) {
 
 static void open_job(TsQueueJob *job) {
   TsDeviceKernel *k = (TsDeviceKernel *)((char *)job - offsetof(TsDeviceKernel, job));
-  double begun = now_usec();
+  double begun = ts_clock_usec();
   bool well = open_into(k, k->wanted, k->key, &k->why);
   if (!well && !k->why.code) ts_error_set(&k->why, TS_ERR_device, "jit: no kernel");
-  settle(k, well, now_usec() - begun);
+  settle(k, well, ts_clock_usec() - begun);
 }
 
 int ts_device_kernel_wait(TsDeviceKernel *k, TsError *err) {
@@ -192,9 +184,9 @@ TsDeviceKernel *ts_device_kernel_open_as(TsDevice *d, const TsTile *k, const uin
   if (k->sequence) return open_sequence(d, k, NULL, (TsOpening){0}, err);
   TsDeviceKernel *made = take(d, key);
   if (made) return opened(made, err);
-  double begun = now_usec();
+  double begun = ts_clock_usec();
   made = open_new(d, k, key, err);
-  made = made ? put(made, key, now_usec() - begun) : NULL;
+  made = made ? put(made, key, ts_clock_usec() - begun) : NULL;
   return made ? opened(made, err) : NULL;
 }
 
@@ -206,7 +198,7 @@ TsDeviceKernel *ts_device_kernel_open(TsDevice *d, const TsTile *k, TsError *err
 
 /* ---- kernels that are opened while the program goes on. They are in the table from the
  * beginning, so that each is compiled once. */
-bool ts_device_kernel_takes_time(const TsDevice *d) { return !is_simulated(d); }
+bool ts_device_kernel_takes_time(const TsDevice *d) { return !d->simulated; }
 
 static TsDeviceKernel *begin(TsDevice *d, const TsTile *k, const uint8_t key[32],
                              TsQueue *queue, bool soon, bool known, TsError *err) {

@@ -7,8 +7,8 @@
 
 typedef struct TsDeviceSequence TsDeviceSequence;
 
-/* Any thread; p stays the caller's. queue: as of ts_device_kernel_open_later, NULL: all are ready then. NULL
- * with the error. */
+/* Any thread; p stays the caller's. queue: as of ts_device_kernel_open_later, NULL: all are
+ * ready then. NULL with the error. */
 TsDeviceSequence *ts_device_sequence_open(TsDevice *d, const TsTileSequence *p, TsQueue *queue,
                                           TsOpening how, TsError *err);
 bool ts_device_sequence_ready(const TsDeviceSequence *p);

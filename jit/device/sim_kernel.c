@@ -1,5 +1,6 @@
-/* Kernels of the simulated device: the interpreter of Tile IR runs them, or the emulator of GPU code
- * (TESSERA_SIM=emulate), thread by thread: for tests of that code, a thousand times slower. */
+/* Kernels of the simulated device: the interpreter of Tile IR runs them, or the emulator of
+ * GPU code (TESSERA_SIM=emulate), thread by thread: for tests of that code, a thousand times
+ * slower. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +13,9 @@
 #include "jit/gpu/gpu.h"
 #include "jit/gpu/roles.h"
 
-/* Kernels of several phases leave something in memory of the device that they take for it. Each
- * simulated one does, so that whoever gives it the memory of somebody else is seen. A simulated launch
- * has few runs, so that tests have several. */
+/* Kernels of several phases leave something in memory of the device that they take for it.
+ * Each simulated one does, so that whoever gives it the memory of somebody else is seen. A
+ * simulated launch has few runs, so that tests have several. */
 enum { SCRATCH = 512, MOST_RUNS = 5, MOST_PARAMS = 64 };
 
 typedef struct Simulated {

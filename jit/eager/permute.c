@@ -8,15 +8,11 @@
 static void permute(Operand *o, const int *perm) {
   Operand old = *o;
   int n = o->meta.ndim;
-  int64_t step = 1;
-  bool plain = true;
   for (int i = 0; i < n; i++) {
     o->meta.dim[i] = old.meta.dim[perm[i]];
     o->stride[i] = old.stride[perm[i]];
   }
-  for (int i = n; i-- > 0; step *= o->meta.dim[i])
-    plain &= o->meta.dim[i] == 1 || o->stride[i] == step;
-  o->strided = !plain;
+  o->strided = !ts_meta_row_major(&o->meta, o->stride);
 }
 
 /* ---- reductions */

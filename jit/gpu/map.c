@@ -1,16 +1,12 @@
 /* Starting kernels of jit/gpu/roles.h: views of the parameters, arguments, the grid. */
 #include "jit/gpu/roles.h"
 
-static int64_t size_of(int64_t d, const int64_t *dim) {
-  return ts_tile_dim_is(d) ? dim[ts_tile_dim_index(d)] : d;
-}
-
 /* Rows of the last two axes; above them heads, and batches of those. */
 static TsTensorMap shape_of(const TsTileType *t, const TsGpuMap *map, const int64_t *dim) {
   int64_t n[4] = {1, 1, 1, 1}, step[4], bytes = ts_dtypes[t->dtype].nbytes, all = bytes;
   int outer = 4 - t->rank;
   for (int i = 4; i-- > 0; all *= n[i]) {
-    if (i >= outer) n[i] = size_of(t->dim[i - outer], dim);
+    if (i >= outer) n[i] = ts_tile_extent(t, i - outer, dim);
     step[i] = t->strided && i >= outer ? t->stride[i - outer] * bytes : all;
   }
   for (int i = 0; i < 2; i++) /* one matrix: any distance that the copy engine takes */

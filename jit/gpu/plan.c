@@ -101,12 +101,12 @@ typedef struct Look {
   int64_t most; /* bytes of the largest tile that fits */
   int64_t elems;
   bool transposes; /* tiles are transposed */
-  bool gathers; /* elements meet: reductions, products, loops */
-  bool meets;   /* the first two of them */
-  bool rare;    /* elements have branches */
-  int loads;    /* of tiles */
-  int work;     /* operations on tiles */
-  int64_t row;  /* the longest one that floats are added up of, and their type */
+  bool gathers;    /* elements meet: reductions, products, loops */
+  bool meets;      /* the first two of them */
+  bool rare;       /* elements have branches */
+  int loads;       /* of tiles */
+  int work;        /* operations on tiles */
+  int64_t row;     /* the longest one that floats are added up of, and their type */
   TsDtype of;
   bool large;   /* there is a tile that does not fit */
   int64_t walk; /* and it is a row of this length; -1: there are others */

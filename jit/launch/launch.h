@@ -1,5 +1,5 @@
-/* Launches of a program on its device: what each touches is said before; small ones are put off, those of
- * a function are replayed, or each is measured. */
+/* Launches of a program on its device: what each touches is said before; small ones are put
+ * off, those of a function are replayed, or each is measured. */
 #ifndef TS_JIT_LAUNCH_H
 #define TS_JIT_LAUNCH_H
 
@@ -17,7 +17,7 @@ typedef struct TsLaunchTouched {
 
 /* Of a context, whose offloader begins with it. */
 typedef struct TsLaunches {
-  TsReplay *replay; /* of the function that runs, or NULL */
+  TsReplay *replay;      /* of the function that runs, or NULL */
   TsReplayWindow window; /* of small eager calls */
   TsLaunchTouched touched;
   bool guarded;  /* indices were looked at of which nobody knows yet */

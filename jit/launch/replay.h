@@ -8,8 +8,9 @@
  * instructions as ever, and each launch is compared. Another kernel, or bytes that have to
  * move, and those put off are launched before; the run goes on as if nothing had been.
  *
- * Who launches says what bytes the kernel touches (ts_replay_touch), so that launches of a record
- * can wait for those alone whose results they need (jit/launch/replay_order.h), if that is wanted. */
+ * Who launches says what bytes the kernel touches (ts_replay_touch), so that launches of a
+ * record can wait for those alone whose results they need (jit/launch/replay_order.h), if
+ * that is wanted. */
 #ifndef TS_JIT_REPLAY_H
 #define TS_JIT_REPLAY_H
 

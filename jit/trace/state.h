@@ -175,7 +175,8 @@ void ts_trace_sleep(TsTracer *t, bool found);
 bool ts_trace_counts(TsOp op); /* calls of it are compared */
 
 /* jit/trace/record.c */
-/* A draw in a function of a control operator, which says from which stream: a run counts its own. */
+/* A draw in a function of a control operator, which says from which stream: a run counts its
+ * own. */
 bool ts_trace_places_draw(const TsCall *call);
 void ts_trace_begin(TsTracer *t, int ncalls);
 void ts_trace_branch(TsTracer *t, Run *r, Node *at);

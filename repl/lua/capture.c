@@ -319,8 +319,9 @@ static const char *where(void *arg) {
   return NULL;
 }
 
-/* upvalue_differs({f, i, value, f, i, value, ..}, n) -> the first of the n triples whose upvalue i of f is
- * another value now, and that; nil: none is. What lib/lua/outside.lua asks before each call. */
+/* upvalue_differs({f, i, value, f, i, value, ..}, n) -> the first of the n triples whose
+ * upvalue i of f is another value now, and that; nil: none is. What lib/lua/outside.lua asks
+ * before each call. */
 static int upvalue_differs(lua_State *L) {
   int n = (int)luaL_checkinteger(L, 2);
   luaL_checktype(L, 1, LUA_TTABLE);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "devices/cpu_pool.h"
@@ -14,6 +13,7 @@
 #include "lib/text.h"
 #include "repl/lua_api.h"
 #include "vm/core/mapped.h"
+#include "lib/clock.h"
 
 static const char FILE_TYPE[] = "tessera.file";
 
@@ -291,9 +291,7 @@ static int is_terminal(lua_State *L) {
 
 /* Seconds on a clock that only goes forward. */
 static int now(lua_State *L) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  lua_pushnumber(L, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
+  lua_pushnumber(L, (double)ts_clock_nsec() * 1e-9);
   return 1;
 }
 
@@ -324,9 +322,9 @@ static const char *push_place(lua_State *L, const char *s, const TsJsonFault *f)
                          f->why);
 }
 
-/* decode(text) -> the value, or nil and what is wrong, where; then what is wrong of the first number
- * that has more than digits, if there is one. The library takes much that is no JSON, so it is
- * asked only when the text is known to be some. */
+/* decode(text) -> the value, or nil and what is wrong, where; then what is wrong of the
+ * first number that has more than digits, if there is one. The library takes much that is no
+ * JSON, so it is asked only when the text is known to be some. */
 static int decode_json(lua_State *L) {
   TsJsonFault fault, fraction;
   size_t n;

@@ -15,6 +15,7 @@
 #include "jit/tune/device.h"
 #include "repl/lua_api.h"
 #include "repl/lua/fast.h"
+#include "lib/clock.h"
 
 static TsJit *jit_of(lua_State *L) { return ts_lua_context(L)->jit; }
 
@@ -63,7 +64,7 @@ static int jit_tell(lua_State *L) {
 
 /* jit_now(): milliseconds of a clock that never goes back */
 static int jit_now(lua_State *L) {
-  lua_pushnumber(L, (double)ts_jit_now() / 1e6);
+  lua_pushnumber(L, (double)ts_clock_nsec() / 1e6);
   return 1;
 }
 
@@ -194,21 +195,16 @@ static int jit_loop_text(lua_State *L) {
   return 1;
 }
 
-/* jit_show([level]): calls on devices keep the text of the kernels that they launch; without, they no
- * longer do, and it is given: nil if they did not */
-static TsText shown;
-static char shown_level[16];
-
+/* jit_show([level]): calls on devices keep the text of the kernels that they launch;
+ * without, they no longer do, and it is given: nil if they did not */
 static int jit_show(lua_State *L) {
   TsOffloader *o = ts_jit_offloader(jit_of(L));
   if (lua_isnoneornil(L, 1)) {
-    ts_offload_shows(o, NULL, NULL);
-    ts_lua_push_text(L, &shown);
+    ts_offload_shows(o, NULL);
+    ts_lua_push_text(L, ts_offload_shown(o));
     return 1;
   }
-  snprintf(shown_level, sizeof shown_level, "%s", luaL_checkstring(L, 1));
-  ts_text_free(&shown);
-  ts_offload_shows(o, shown_level, &shown);
+  ts_offload_shows(o, luaL_checkstring(L, 1));
   return 0;
 }
 

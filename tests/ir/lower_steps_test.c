@@ -1,5 +1,5 @@
-/* Copies of operators in steps (ir/lower/steps.h) read and write whole lines: where the fastest axis
- * changes, on either side of the operator, they have tiles of both axes. */
+/* Copies of operators in steps (ir/lower/steps.h) read and write whole lines: where the
+ * fastest axis changes, on either side of the operator, they have tiles of both axes. */
 #include <stdio.h>
 #include <string.h>
 

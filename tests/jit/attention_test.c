@@ -12,8 +12,6 @@
 #include "tests/skip.h"
 #include "vm/drive/attention.h"
 
-static int64_t upto(int64_t n) { return 1 + (int64_t)(rnd() % (uint64_t)n); }
-
 typedef struct Case {
   int64_t batch, heads, kv_heads, s, t, d, dv, window, mask; /* 0 none, 1 .. 4 */
   bool causal, sink, transposed;
@@ -37,12 +35,6 @@ static void *numbers(TsDtype d, int64_t n, uint64_t odd) {
     float x = (float)(rnd() % 4001) / 1000 - 2;
     put(p, d, i, odd && rnd() % odd == 0 ? NAN : x);
   }
-  return p;
-}
-
-static int64_t *steps(int64_t n, int64_t step) {
-  int64_t *p = malloc((size_t)(n + 1) * sizeof *p);
-  for (int64_t i = 0; i < n; i++) p[i] = i * step;
   return p;
 }
 

@@ -19,9 +19,9 @@
 #include "ir/tile/gpu/attention.h"
 #include "ir/tile/gpu/attention_ends.h"
 #include "ir/tile/gpu/attention_grad_warps.h"
-#include "jit/gpu/gpu.h"
 #include "lib/convert_bits.h"
 #include "tests/jit/gpu_device.h"
+#include "tests/jit/gpu_threads.h"
 #include "tests/skip.h"
 
 static uint16_t narrow(TsDtype d, float v) {
@@ -43,7 +43,7 @@ typedef struct Problem {
   TsGpuAttentionGrad x;
   Shape s;
   Loaded forward, begin, grad, queries; /* by warps grad is of keys */
-  TsGpuKernel *end;
+  void *end;
   bool transposed;         /* [B,S,H,D] in memory */
   int64_t stride[2][4];    /* of query and key heads */
   int64_t n[TENSORS];      /* elements */
@@ -75,9 +75,9 @@ static int64_t row_at(const Problem *p, int i, int64_t b, int64_t h, int64_t r) 
   return b * s[0] + h * s[1] + r * s[2];
 }
 
-static TsGpuKernel *open_block(TsTile *k) {
+static void *open_block(TsTile *k) {
   MUST(!k);
-  TsGpuKernel *g = ts_gpu_kernel_open(gpu, k, NULL, &err);
+  void *g = open_threads(gpu, k, &err);
   MUST(!g);
   ts_tile_free(k);
   return g;
@@ -187,7 +187,7 @@ static void run_grad(Problem *p, int64_t blocks, int64_t near) {
 static void run_end(Problem *p) {
   void *arg[] = {p->sums, p->at[DQ]};
   if (p->x.warps) return;
-  MUST(ts_gpu_kernel_run(p->end, NULL, arg, &p->n[Q], &err));
+  MUST(ts_device_threads.run(p->end, NULL, arg, &p->n[Q], &err));
 }
 
 /* ---- data */
@@ -238,7 +238,7 @@ static void forget(Problem *p) {
   if (p->forward.tile) unload_tile(&p->forward);
   unload_tile(&p->begin), unload_tile(&p->grad);
   if (p->x.warps) unload_tile(&p->queries);
-  ts_gpu_kernel_free(p->end);
+  if (p->end) ts_device_threads.free(p->end);
 }
 
 /* ---- the right numbers */

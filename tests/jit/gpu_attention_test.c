@@ -65,8 +65,8 @@ static void one(const Case *c, bool ptxas) {
   ts_tile_free(k);
 }
 
-/* Operands that are parts of a larger matrix: where the copy engine has them it is the same code, which
- * has one entry on disk. Elsewhere it is other code, by another name. */
+/* Operands that are parts of a larger matrix: where the copy engine has them it is the same
+ * code, which has one entry on disk. Elsewhere it is other code, by another name. */
 static void part(const Case *c, int param) {
   uint8_t digest[2][32];
   TsText ptx[2] = {{0}, {0}};

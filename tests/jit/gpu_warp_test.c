@@ -1,6 +1,6 @@
-/* PTX of products of warps (ir/tile/gpu/warp_product.c) for sm_80: made for every layout, tile and type,
- * and assembled where ptxas is found, which must not spill. "print i" prints the PTX of case i,
- * "llvm i" its LLVM IR. */
+/* PTX of products of warps (ir/tile/gpu/warp_product.c) for sm_80: made for every layout,
+ * tile and type, and assembled where ptxas is found, which must not spill. "print i" prints
+ * the PTX of case i, "llvm i" its LLVM IR. */
 #include <time.h>
 
 #include "ir/tile/gpu/warp_product.h"

@@ -1,8 +1,8 @@
-/* Products of bf16 by pairs of steps (ir/tile/pairs.h) in Tile IR: block form and explicit form in
- * the interpreter, and where the processor has the instruction its code, on one thread and two,
- * have the bits of a model that is written from the definition. Sizes at all edges, several parts of
- * k, turned operands, a prologue whose value behind the end of k is infinite, numbers that are
- * denormal, infinite or NaN. */
+/* Products of bf16 by pairs of steps (ir/tile/pairs.h) in Tile IR: block form and explicit
+ * form in the interpreter, and where the processor has the instruction its code, on one
+ * thread and two, have the bits of a model that is written from the definition. Sizes at all
+ * edges, several parts of k, turned operands, a prologue whose value behind the end of k is
+ * infinite, numbers that are denormal, infinite or NaN. */
 #include "tests/jit/jit_test.h"
 
 #include "devices/cpu_pool.h"

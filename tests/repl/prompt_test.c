@@ -249,7 +249,8 @@ static void test_history(void) {
   finish();
 }
 
-/* On a narrow terminal no word is cut: of messages, of help, and of the line that a mark stands under. */
+/* On a narrow terminal no word is cut: of messages, of help, and of the line that a mark
+ * stands under. */
 static void test_narrow(void) {
   start(40, 10, "xterm");
   expect("> ");

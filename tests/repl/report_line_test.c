@@ -1,5 +1,5 @@
-/* Lines of reports: no word is broken, no line is too wide, and the mark stands under its character, columns
- * being counted by libc. */
+/* Lines of reports: no word is broken, no line is too wide, and the mark stands under its
+ * character, columns being counted by libc. */
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* Graph IR to bytecode: one instruction a node, but for what is known before any run
- * (vm/code/lower_constant.c). vm/code/lower_order.c says when nodes run, vm/code/lower_late.c which of them wait for
- * all that may fail, vm/code/lower_place.c which write over parameters or into parts of wholes. */
+ * (vm/code/lower_constant.c). vm/code/lower_order.c says when nodes run,
+ * vm/code/lower_late.c which of them wait for all that may fail, vm/code/lower_place.c which
+ * write over parameters or into parts of wholes. */
 #include <stdlib.h>
 #include <string.h>
 

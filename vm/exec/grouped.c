@@ -1,5 +1,6 @@
-/* grouped_matmul and grouped_matmul_weight_grad: a product for each group of rows, by vm/gemm/gemm.h
- * or, where matmul takes them, pairs of steps: so each has the bits of a matmul of its slice.
+/* grouped_matmul and grouped_matmul_weight_grad: a product for each group of rows, by
+ * vm/gemm/gemm.h or, where matmul takes them, pairs of steps: so each has the bits of a matmul
+ * of its slice.
  *
  * A group with much to do is multiplied by all threads, one after the other. Of the others each is
  * one thread's, which takes the next one when it is done: groups differ in size, and a loop for

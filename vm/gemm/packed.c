@@ -1,15 +1,14 @@
 /* The packed way of the matrix product, for operands that are dear to pack: rules and complex
  * numbers. Each element is packed once.
  *
- * For each block of k (kc steps) the columns' operand is packed into panels of nr
- * columns. Then items of mc rows by a group of columns are spread over the pool, all
- * rows of a group after each other: a worker begins with the columns that it packed
- * itself, so that cores exchange packed columns only where one helps another. (To
- * write a line that another core has read costs ten times as much as to pack it.)
- * The worker packs the rows of its item and multiplies panel by panel. One panel of rows
- * stays in the L1 cache, a strip of columns in L2. Chains go on from one block of k to the next through memory: in C
- * itself if C can hold accumulators, else in a buffer, for m_chunk rows at a time so
- * that the buffer stays small. */
+ * For each block of k (kc steps) the columns' operand is packed into panels of nr columns.
+ * Then items of mc rows by a group of columns are spread over the pool, all rows of a group
+ * after each other: a worker begins with the columns that it packed itself, so that cores
+ * exchange packed columns only where one helps another. (To write a line that another core
+ * has read costs ten times as much as to pack it.) The worker packs the rows of its item and
+ * multiplies panel by panel. One panel of rows stays in the L1 cache, a strip of columns in
+ * L2. Chains go on from one block of k to the next through memory: in C itself if C can hold
+ * accumulators, else in a buffer, for m_chunk rows at a time so that the buffer stays small. */
 #include "vm/gemm/job.h"
 
 /* One block of k over one chunk of rows and columns. */

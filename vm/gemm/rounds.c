@@ -3,8 +3,8 @@
  * step are packed into panels that stay in the L2 cache; the first rows to need them read them
  * where they lie and pack on the way (round_first), which hides packing behind multiply-adds.
  * Rows of A are read where they lie as well, unless they have to be widened or both strides are
- * wide, or lie side by side and are few to a line: then a panel at a time is copied. While a tile is computed the caches are asked for the
- * next one's rows and sums.
+ * wide, or lie side by side and are few to a line: then a panel at a time is copied. While a
+ * tile is computed the caches are asked for the next one's rows and sums.
  *
  * Threads that pack the same columns twice are cheaper than threads that wait for each other: a
  * barrier for each step of k, and lines that another core has read are slow to write. What is

@@ -88,13 +88,13 @@ static int far_row(const TsGradJob *j) {
   return (int)(rows > 4 ? 3 : rows < 3 ? 1 : rows - 1);
 }
 
-/* Whether a row of 2 KiB to a leaf goes through norm_lane: where vectors are lines, or the first
- * cache holds rows of 4 KiB and what comes behind them. GB/s of a Zen 5 with one thread, layernorm
- * and rmsnorm, before and after: 512 columns 30 to 41 and 37 to 42, 1024 36 to 45 and 40 to 45,
- * 4096 31 to 36 and 31 to 39; two threads with 4096 51 to 68 and 56 to 74. With vectors of 32 bytes:
- * 1024 16 to 36 and 33 to 44. Long rows only on AMD's processors: others read several rows at a time
- * faster (4096, two threads of an Emerald Rapids: 22 and 25 GB/s in one walk, 18 and 22 so; of
- * 1024 20 and 22, 23 and 25 so). */
+/* Whether a row of 2 KiB to a leaf goes through norm_lane: where vectors are lines, or the
+ * first cache holds rows of 4 KiB and what comes behind them. GB/s of a Zen 5 with one
+ * thread, layernorm and rmsnorm, before and after: 512 columns 30 to 41 and 37 to 42, 1024
+ * 36 to 45 and 40 to 45, 4096 31 to 36 and 31 to 39; two threads with 4096 51 to 68 and 56
+ * to 74. With vectors of 32 bytes: 1024 16 to 36 and 33 to 44. Long rows only on AMD's
+ * processors: others read several rows at a time faster (4096, two threads of an Emerald
+ * Rapids: 22 and 25 GB/s in one walk, 18 and 22 so; of 1024 20 and 22, 23 and 25 so). */
 bool ts_norm_goes_by_lanes(const TsGradJob *j) {
   bool lanes = j->rk->vector_bytes >= TS_GRAD_LINE || ts_cpu_first_cache() >= 48 << 10;
   bool fits = far_row(j) > 1 || ts_cpu_is_amd();

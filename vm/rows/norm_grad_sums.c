@@ -1,9 +1,10 @@
 /* Rows of the gradients of norms and the sums over them, dw and db.
  *
- * The sums are made on the way: a row is read once for dx and for both. A piece of work is a group
- * of lanes of a leaf (vm/kernels/rows/reduce_tree.h) that the first halves of the order bring together,
- * so that its partial rows stay in the cache. In batches rows are taken by a few neighbours at a
- * time: one lane alone has rows that lie 256 apart, which share the sets of the caches. */
+ * The sums are made on the way: a row is read once for dx and for both. A piece of work is a
+ * group of lanes of a leaf (vm/kernels/rows/reduce_tree.h) that the first halves of the
+ * order bring together, so that its partial rows stay in the cache. In batches rows are
+ * taken by a few neighbours at a time: one lane alone has rows that lie 256 apart, which
+ * share the sets of the caches. */
 #include <string.h>
 
 #include "devices/cpu_pool.h"

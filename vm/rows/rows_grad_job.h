@@ -127,7 +127,8 @@ void ts_norm_lane_rows(const TsGradJob *j, TsNormRun run, TsNormRun then, char *
 /* A task: rows without sums. */
 void ts_norm_grad_rows(void *arg, int64_t lo, int64_t hi, int worker);
 
-/* ---- vm/rows/norm_grad_sums.c: rows, and the sums over them that are wanted; 0, or -1 with an error */
+/* ---- vm/rows/norm_grad_sums.c: rows, and the sums over them that are wanted; 0, or -1 with
+ * an error */
 int ts_norm_grad_sums(TsCall *call, TsGradJob *j);
 
 #endif

@@ -1,6 +1,7 @@
-/* Rows under way: what vm/rows/rows.c sets up and chooses from. vm/rows/rows_line.c has rows that one
- * thread does, vm/rows/rows_past.c those whose results go past the caches, vm/rows/rows_shared.c long
- * ones that all threads do, vm/rows/rows_panel.c columns. Private to those. */
+/* Rows under way: what vm/rows/rows.c sets up and chooses from. vm/rows/rows_line.c has rows
+ * that one thread does, vm/rows/rows_past.c those whose results go past the caches,
+ * vm/rows/rows_shared.c long ones that all threads do, vm/rows/rows_panel.c columns. Private
+ * to those. */
 #ifndef TS_VM_ROWS_JOB_H
 #define TS_VM_ROWS_JOB_H
 

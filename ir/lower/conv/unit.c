@@ -1,6 +1,6 @@
-/* Around the kernels of ir/tile/gpu/conv.c: images with their channels last, weights tap by tap,
- * and what of the result is an image. Copies of a few microseconds each, of which those go away that lie
- * well already. */
+/* Around the kernels of ir/tile/gpu/conv.c: images with their channels last, weights tap by
+ * tap, and what of the result is an image. Copies of a few microseconds each, of which those
+ * go away that lie well already. */
 #include "ir/lower/conv/conv.h"
 
 enum {

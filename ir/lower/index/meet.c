@@ -1,6 +1,6 @@
-/* See ir/lower/index/scatter.h. Elements that lead to one place meet in the order in which they
- * stand, as in vm/exec/scatter.c, vm/exec/index_add.c and vm/exec/segment.c: the keys are sorted by a
- * stable sort, and who owns a place of the result walks its run. */
+/* See ir/lower/index/scatter.h. Elements that lead to one place meet in the order in which
+ * they stand, as in vm/exec/scatter.c, vm/exec/index_add.c and vm/exec/segment.c: the keys
+ * are sorted by a stable sort, and who owns a place of the result walks its run. */
 #include "ir/lower/index/scatter.h"
 
 typedef TsTileVal V;

@@ -2,7 +2,7 @@
  *
  * A tile is 128 keys and values of one head, which stay in shared memory while blocks of
  * queries and of gradients g go by; two groups of four warps have 64 keys each. What is
- * multiplied is turned: scores and their gradients are [keys, queries], so that as they come
+ * multiplied is transposed: scores and their gradients are [keys, queries], so that as they come
  * out of the unit they are operands of the sums dv += p' g and dk += s' q without leaving
  * registers. For dq they go through shared memory, which all groups read: dq [queries, D] += s
  * k is divided among groups by columns.

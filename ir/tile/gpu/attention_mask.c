@@ -32,11 +32,9 @@ int64_t ts_gpu_mask_bytes(const TsGpuMask *m) {
 }
 
 bool ts_gpu_mask_has_layout(const TsGpuMask *m, const TsGpuMaskFrom *from, TsDtype inputs) {
-  int64_t step = 1;
-  if (from->dtype != ts_gpu_mask_dtype(m, inputs)) return false;
-  for (int i = 3; i >= 0; step *= m->dim[i--])
-    if (from->dim[i] != m->dim[i] || (m->dim[i] > 1 && from->stride[i] != step)) return false;
-  return true;
+  return from->dtype == ts_gpu_mask_dtype(m, inputs) &&
+         !memcmp(from->dim, m->dim, sizeof from->dim) &&
+         ts_shape_row_major(4, m->dim, from->stride);
 }
 
 static V param(TsTile *k, const TsGpuMask *m, TsDtype inputs, bool written) {

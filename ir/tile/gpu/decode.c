@@ -3,11 +3,11 @@
  * A block has three roles. `load` is one thread that claims parts (chunks of one key head) and
  * keeps two rings full, of keys and of values, which the second cache does not keep. The rings
  * are short: more bytes under way than the memory needs make it slower. `mma` are four warps
- * with 64 rows, of which the queries are the first ones: the matrix unit has time, since a block
- * of keys takes longer to come than to multiply. A chunk's sums, not yet divided, go to scratch with the exponent they are relative to and the
- * sum of the probabilities. The scores of a chunk's first block are multiplied beside the last
- * values of the chunk before, so that a part goes on as if it were one chunk; what a chunk has
- * of its own begins anew.
+ * with 64 rows, of which the queries are the first ones: the matrix unit has time, since a
+ * block of keys takes longer to come than to multiply. A chunk's sums, not yet divided, go to
+ * scratch with the exponent they are relative to and the sum of the probabilities. The scores
+ * of a chunk's first block are multiplied beside the last values of the chunk before, so that a
+ * part goes on as if it were one chunk; what a chunk has of its own begins anew.
  *
  * Chunks are joined one after the other, from the head's first one on. So the first part of a
  * head can be long without changing a bit: `join` reads its chunks as they come, from a few

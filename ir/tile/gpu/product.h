@@ -32,8 +32,8 @@ typedef struct TsGpuProduct {
   int activation;        /* a pointwise row of one operand, or 0 */
   int limit;             /* stages between two waits of the clusters for each other; 0: none */
   const TsGpuEpilogue
-      *epilogue;             /* instead of bias .. activation: rows of a block form, or NULL */
-  bool tf32;                 /* f32 by the matrix unit, for the profile fast */
+      *epilogue; /* instead of bias .. activation: rows of a block form, or NULL */
+  bool tf32;     /* f32 by the matrix unit, for the profile fast */
   /* Sums wait in registers, rounded: what follows and is stored comes between the products of
    * the next tile. */
   bool late;
@@ -51,7 +51,7 @@ TsGpuProduct ts_gpu_product(TsDtype in, TsDtype out, bool transposed_a, bool tra
  * time is least by what was measured. */
 TsGpuProduct ts_gpu_product_for(TsDtype in, TsDtype out, bool transposed_a, bool transposed_b,
                                 int64_t m, int64_t n, int64_t k, int64_t batch, int nsm);
-/* f32 as tf32; A as it lies, B turned. */
+/* f32 as tf32; A as it lies, B transposed. */
 TsGpuProduct ts_gpu_product_tf32(int64_t m, int64_t n, int64_t k, int nsm);
 /* When bias and activation are known: whether they are late, and how many stages fit then. */
 void ts_gpu_product_settle(TsGpuProduct *p, int64_t k);

@@ -1,4 +1,5 @@
-/* The explicit form of a matrix product for warps that copy and multiply: ir/tile/gpu/warp_product.h.
+/* The explicit form of a matrix product for warps that copy and multiply:
+ * ir/tile/gpu/warp_product.h.
  *
  * A block has one role. Stages of A and B are on their way to shared memory (cp.async) while
  * the one that came longest ago is multiplied, in steps of the unit. Operands are read one step

@@ -1,7 +1,7 @@
 /* A matrix product for GPUs without a copy engine, in explicit form: C = A B and pointwise rows
- * behind it (ir/tile/gpu/warp_product.c). All warps of a block copy and multiply. Sizes are symbolic: M,
- * N, K, and P, how many blocks run at a time. Parameters: A, B, then what follows reads, then
- * what is written.
+ * behind it (ir/tile/gpu/warp_product.c). All warps of a block copy and multiply. Sizes are
+ * symbolic: M, N, K, and P, how many blocks run at a time. Parameters: A, B, then what follows
+ * reads, then what is written.
  *
  *   unit "mma"   bf16 and f16 with sums in f32, i8 with sums in i32, by the matrix unit as all
  *                have it from sm_80 on
@@ -20,7 +20,7 @@ typedef struct TsGpuWarpProduct {
   TsDtype in, out;
   TsGpuWarpUnit unit;
   bool transposed_a, transposed_b; /* A lies in memory as [K,M], B as [N,K] */
-  int rows, cols, depth;   /* of a block's tile and of one stage */
+  int rows, cols, depth;           /* of a block's tile and of one stage */
   int warps, stages;
   int group;           /* tiles of rows that are done column by column */
   int bytes;           /* of one copy, 16, 8 or 4: rows of A, B and C are multiples of it */

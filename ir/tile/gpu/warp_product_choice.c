@@ -100,7 +100,7 @@ TsGpuWarpProduct ts_gpu_warp_product_for(TsDtype in, TsDtype out, TsGpuWarpUnit 
   for (int i = 0; i < NTILE; i++) {
     TsGpuWarpProduct p = ts_gpu_warp_product(in, out, unit, transposed_a, transposed_b,
                                              tile[i].rows, tile[i].cols, gpu);
-    int row = p.rows * ts_dtypes[in].nbytes; /* of A, if it is turned: whole patterns */
+    int row = p.rows * ts_dtypes[in].nbytes; /* of A, if it is transposed: whole patterns */
     if (p.stages * (int64_t)stage_bytes(&p) > gpu->target->shared_bytes) continue;
     if (transposed_a && row % TS_GPU_PATTERN) continue;
     double time = time_of(&tile[i], &p, m, n, gpu);

@@ -112,8 +112,8 @@ typedef struct TsVec {
   bool paced; /* rows by themselves, cheap and past the caches (ir/tile/pass/vec_prefetch.c) */
   int prefetch_pass;  /* the pass that asks for the next round's rows */
   int prefetch_shift; /* it asks for one of 2^shift lines */
-  bool along;      /* the only pass asks for what it reads next */
-  bool pipelined;  /* it is the stages of several rows */
+  bool along;         /* the only pass asks for what it reads next */
+  bool pipelined;     /* it is the stages of several rows */
   /* Stores past the caches: each asks whether it is aligned, all are, none goes past them. */
   enum { VEC_ASK, VEC_ALIGNED, VEC_CACHED } past;
   int64_t rows;   /* 0: not row by row */
@@ -152,8 +152,6 @@ TsTileVal ts_tile_vec_spread(TsVec *v, TsTileVal scalar);
 TsTileVal ts_tile_vec_live(TsVec *v, TsTileVal x, TsTileVal other);
 void ts_tile_vec_put(TsVec *v, const VecRoot *r, TsTileVal x);
 void ts_tile_vec_line(TsVec *v, const VecRoot *r); /* what follows is of r's place */
-/* Before a walk: what says whether the store's row is inside of its memory. */
-void ts_tile_vec_guard(TsVec *v, VecRoot *r);
 /* Operand i of statement s is seen where? The map of the operand from that of the result. */
 bool ts_tile_vec_through(const TsTileStmt *s, const VecMap *map, VecMap *operand);
 /* Calls back for each statement that evaluation in this pass would visit. */
@@ -161,12 +159,24 @@ typedef void VecVisit(TsVec *v, TsTileStmt *s, const VecMap *map, void *arg);
 void ts_tile_vec_visit(TsVec *v, TsTileVal x, const VecMap *map, VecVisit *fn, void *arg);
 /* A VecVisit: a hint that a load's elements are wanted soon; far: in the second cache. */
 void ts_tile_vec_ask(TsVec *v, TsTileStmt *s, const VecMap *map, void *far);
-/* How many elements along the axis of vectors are surely inside of memory; NULL: all. */
-TsTileVal ts_tile_vec_inside(TsVec *v, int nroot, VecRoot *const *root, int64_t n);
 /* Whether an element of the result is made of its operands' elements at the same place. */
 bool ts_tile_vec_elementwise(const TsTileStmt *s);
 /* The row that says the same as a statement's, by what is known of its operands. */
 int ts_tile_vec_row(const TsTileStmt *s);
+/* Whether x is a number: NULL is 0. */
+bool ts_tile_vec_known(TsTileVal x, int64_t *c);
+/* The index along an axis of a value. */
+TsTileVal ts_tile_vec_index(TsVec *v, VecAt at, TsTileVal from);
+/* The axis of a value along which vectors lie; -1: one element. */
+int ts_tile_vec_axis(TsVec *v, int rank, const VecMap *map);
+/* The axis of a load's or store's tile that is that one of its memory; -1: none. */
+int ts_tile_vec_tile_axis(const TsTileStmt *s, int rank, int memory);
+
+/* ---- ir/tile/pass/vec_edge.c */
+/* Before a walk: what says whether the store's row is inside of its memory. */
+void ts_tile_vec_guard(TsVec *v, VecRoot *r);
+/* How many elements along the axis of vectors are surely inside of memory; NULL: all. */
+TsTileVal ts_tile_vec_inside(TsVec *v, int nroot, VecRoot *const *root, int64_t n);
 /* How many of them any store wants; NULL: all. */
 TsTileVal ts_tile_vec_wanted(TsVec *v, int nroot, VecRoot *const *root, int64_t n);
 

@@ -1,15 +1,15 @@
 /* Products of bf16 by the matrix unit of a CPU (ir/tile/pairs.h), as loops over its registers.
  *
- * A round goes along k in parts. For each part a panel of 32 or 64 columns is packed as words, and
- * all rows of the block pass by it, 32 at a time: four registers of sums, to which each operand that
- * is loaded serves two products. The rows lie in the second cache, which they reach once for a
- * whole block. They are read where they lie, 64 bytes of each at a time, where their steps are
- * side by side and not at equal places of their pages; else they are packed for each part. Sums
- * wait between two parts in memory of the thread.
+ * A round goes along k in parts. For each part a panel of 32 or 64 columns is packed as words,
+ * and all rows of the block pass by it, 32 at a time: four registers of sums, to which each
+ * operand that is loaded serves two products. The rows lie in the second cache, which they
+ * reach once for a whole block. They are read where they lie, 64 bytes of each at a time, where
+ * their steps are side by side and not at equal places of their pages; else they are packed for
+ * each part. Sums wait between two parts in memory of the thread.
  *
- * What follows the product is done on 32 rows of a panel's sums, in the first cache, as soon as
- * they are whole. Behind the end of k both operands are zeros, as the unit's definition has it; rows
- * and columns behind the ends of the matrices are anything, and go nowhere. */
+ * What follows the product is done on 32 rows of a panel's sums, in the first cache, as soon
+ * as they are whole. Behind the end of k both operands are zeros, as the unit's definition
+ * has it; rows and columns behind the ends of the matrices are anything, and go nowhere. */
 #include "ir/tile/product/state.h"
 
 enum {

@@ -3,7 +3,7 @@
 #include "ir/tile/product/state.h"
 
 enum {
-  PREFETCH_A = 16, /* steps that turned rows are asked for ahead */
+  PREFETCH_A = 16, /* steps that transposed rows are asked for ahead */
   PREFETCH_B = 8,  /* and columns */
   MOST_ROWS = 12,
   MOST_VECTORS = 4,

@@ -29,7 +29,7 @@ typedef struct TsProduct {
   int64_t deep;              /* k in such units */
   int lanes, mr, nv, nr;
   int64_t sub;             /* rows that are packed at a time */
-  int64_t kc, kpad, panel; /* panel: elements of a packed panel of turned rows */
+  int64_t kc, kpad, panel; /* panel: elements of a packed panel of transposed rows */
   bool blocks;             /* of k: more than one */
   bool pack_a, transposed_a, transposed_b, registers;
   bool on_the_way; /* the first rows pack the columns */

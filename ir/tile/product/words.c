@@ -1,6 +1,6 @@
-/* Operands of a product in units of what is packed for a step: elements of the type of its sums, or
- * words of two bf16 (ir/tile/pairs.h). Positions along k count these. Behind an odd k stands a zero,
- * whatever a prologue would make of it. */
+/* Operands of a product in units of what is packed for a step: elements of the type of its
+ * sums, or words of two bf16 (ir/tile/pairs.h). Positions along k count these. Behind an odd
+ * k stands a zero, whatever a prologue would make of it. */
 #include "ir/tile/product/state.h"
 
 TsTileVal ts_tile_product_bitcast(TsProduct *p, TsTileVal x, TsDtype d) {

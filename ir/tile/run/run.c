@@ -28,15 +28,11 @@ int ts_tile_run_fail(TsTileRun *r, const TsTileStmt *s, TsErrorCode code, const 
 }
 
 /* ---- values */
-static int64_t size_of(const TsTileRun *r, int64_t d) {
-  return ts_tile_dim_is(d) ? r->dim[ts_tile_dim_index(d)] : d;
-}
-
 /* Sizes and strides; the bytes of a row-major array. */
 static int64_t measure(const TsTileRun *r, const TsTileType *t, TsTileRunPlace *p) {
   p->n = 1;
   for (int i = t->rank; i-- > 0;) {
-    p->dim[i] = size_of(r, t->dim[i]);
+    p->dim[i] = ts_tile_extent(t, i, r->dim);
     p->stride[i] = t->strided ? t->stride[i] : p->n;
     p->n *= p->dim[i];
   }

@@ -122,8 +122,8 @@ LLVMValueRef ts_emit_floordiv(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef
 LLVMValueRef ts_emit_mod(TsEmit *e, TsDtype d, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef ts_emit_mulhi(TsEmit *e, LLVMValueRef x, LLVMValueRef y);
 
-/* ---- jit/emit/cpu/look.c: of a table of 32 numbers, which is constant memory of this address space
- * where no shuffle serves */
+/* ---- jit/emit/cpu/look.c: of a table of 32 numbers, which is constant memory of this
+ * address space where no shuffle serves */
 LLVMValueRef ts_emit_look(TsEmit *e, const TsTileStmt *s, LLVMValueRef index, int space);
 /* The statement on a CPU, perhaps with others by the same index. */
 void ts_emit_looks(TsEmit *e, const TsTileStmt *s);
@@ -137,7 +137,8 @@ LLVMValueRef ts_emit_narrow_bf16(TsEmit *e, LLVMValueRef x); /* of integers, for
 /* f32 to the nearest bf16, as f32. */
 LLVMValueRef ts_emit_round_bf16(TsEmit *e, LLVMValueRef x);
 
-/* ---- whole statements; jit/emit/cpu/shape.c, jit/emit/cpu/reduce.c, jit/emit/cpu/memory.c, jit/emit/cpu/loop.c */
+/* ---- whole statements; jit/emit/cpu/shape.c, jit/emit/cpu/reduce.c, jit/emit/cpu/memory.c,
+ * jit/emit/cpu/loop.c */
 void ts_emit_shape(TsEmit *e, const TsTileStmt *s);
 void ts_emit_reduce(TsEmit *e, const TsTileStmt *s);
 void ts_emit_contract(TsEmit *e, const TsTileStmt *s);
@@ -159,7 +160,7 @@ bool ts_emit_uses_pairs(const TsTile *k);
 const char *ts_emit_more_features(const TsEmit *e); /* ",+amx-tile", for the target's */
 bool ts_emit_unit(TsEmit *e, const TsTileStmt *s);  /* whether s is about its registers */
 void ts_emit_dot2(TsEmit *e, const TsTileStmt *s);
-bool ts_emit_is_register(const TsTileType *t);                 /* of the unit */
+bool ts_emit_is_register(const TsTileType *t);                     /* of the unit */
 LLVMTypeRef ts_emit_register_type(TsEmit *e, const TsTileType *t); /* of a part of a tile */
 LLVMValueRef ts_emit_zero_register(TsEmit *e);
 /* f32 to bf16 by the processor's instruction, where a kernel has others of its set. */

@@ -128,7 +128,7 @@ V ts_emit_look(TsEmit *e, const TsTileStmt *s, V index, int space) {
 }
 
 /* ---- rows of memory: eight numbers that one index says stand side by side; those of eight lanes
- * are loaded and turned, which takes half of what eight tables of four shuffles each take */
+ * are loaded and transposed, which takes half of what eight tables of four shuffles each take */
 
 /* The looks of a region that share an index with s, in eights: those of s's eight. */
 static int group_of(const TsTileStmt *s, const TsTileStmt *of[ROW]) {

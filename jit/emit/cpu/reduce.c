@@ -1,7 +1,8 @@
-/* Reductions in the canonical order (vm/kernels/rows/reduce_tree.h says it exactly): lane l adds the
- * elements l, l + L, .. in turn, then the upper half of the lanes is added to the lower one
- * until one is left. Extremes go through keys, integers whose order is total, so that any tree
- * gives the same bits. And contractions: one chain of fused multiply-adds an element. */
+/* Reductions in the canonical order (vm/kernels/rows/reduce_tree.h says it exactly): lane l
+ * adds the elements l, l + L, .. in turn, then the upper half of the lanes is added to the
+ * lower one until one is left. Extremes go through keys, integers whose order is total, so
+ * that any tree gives the same bits. And contractions: one chain of fused multiply-adds an
+ * element. */
 #include "jit/emit/cpu/emit.h"
 #include "vm/kernels/rows/reduce.h"
 

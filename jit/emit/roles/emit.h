@@ -151,10 +151,12 @@ void ts_roles_copy_tile(TsRoles *m, const TsTileStmt *s);
 /* ---- jit/emit/roles/move.c: fragments and memory */
 void ts_roles_load(TsRoles *m, const TsTileStmt *s);
 void ts_roles_store(TsRoles *m, const TsTileStmt *s);
-void ts_roles_cast(TsRoles *m, const TsTileStmt *s);
 void ts_roles_part(TsRoles *m, const TsTileStmt *s);
 void ts_roles_broadcast(TsRoles *m, const TsTileStmt *s);
 int ts_roles_register(const TsRoles *m, int ncol, int r, int c);
+
+/* ---- jit/emit/roles/cast.c */
+void ts_roles_cast(TsRoles *m, const TsTileStmt *s);
 
 /* ---- jit/emit/roles/whole.c */
 void ts_roles_load_whole(TsRoles *m, const TsTileStmt *s); /* of rank 4 in memory, all inside */

@@ -1,5 +1,6 @@
-/* Loops and branches of a kernel with roles: registers of what they carry are phis, and sums of
- * products under way are known by the name that they have in the loop. See jit/emit/roles/emit.h. */
+/* Loops and branches of a kernel with roles: registers of what they carry are phis, and sums
+ * of products under way are known by the name that they have in the loop. See
+ * jit/emit/roles/emit.h. */
 #include "jit/emit/roles/emit.h"
 
 #include <string.h>

@@ -8,7 +8,7 @@
  *
  * An operand is read as 8x8 matrices of 16 bits (ldmatrix): 8 rows of 16 bytes. Along k that is
  * right for elements of any size, since the unit wants 32 bytes of k at a time whatever they
- * are: 16 of 16 bits, 32 of 8, 8 of 32. Across k matrices of 16 bits are turned on the way;
+ * are: 16 of 16 bits, 32 of 8, 8 of 32. Across k matrices of 16 bits are transposed on the way;
  * elements of 32 bits are read one by one. Rows of shared memory are 128 bytes, whose pieces of
  * 16 are exchanged by the row's number: the eight rows of a matrix fall into different banks.
  * With unit "rows" each warp has 16 rows and all columns, as attention wants them: a row is of

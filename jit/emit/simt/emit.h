@@ -68,22 +68,22 @@ typedef struct TsGpuEmit {
   bool batch;              /* many runs in one launch */
   bool aligned;            /* parameters begin at multiples of 16 bytes */
   const TsGpuPhasePlan *phase;
-  int threads;                /* of a group: T */
-  LLVMValueRef tid;           /* in the group, i32 */
-  LLVMValueRef tid64, lane;   /* lane of the warp, i32 */
-  LLVMValueRef shared;        /* the group's shared memory */
-  LLVMValueRef env;           /* what the emulator gives */
-  LLVMValueRef group;         /* i64, of the groups of a block */
-  LLVMValueRef after;         /* i64, 0 once the phase before has written; NULL: it had ended */
-  bool dependent;             /* the launch before may still run */
+  int threads;              /* of a group: T */
+  LLVMValueRef tid;         /* in the group, i32 */
+  LLVMValueRef tid64, lane; /* lane of the warp, i32 */
+  LLVMValueRef shared;      /* the group's shared memory */
+  LLVMValueRef env;         /* what the emulator gives */
+  LLVMValueRef group;       /* i64, of the groups of a block */
+  LLVMValueRef after;       /* i64, 0 once the phase before has written; NULL: it had ended */
+  bool dependent;           /* the launch before may still run */
   LLVMBasicBlockRef awaited_in; /* the last block of code that waited for it */
-  bool awaited;               /* in code that every thread comes to */
-  int depth;                  /* of the region that is emitted, in others */
-  LLVMValueRef held;          /* stands for the bytes of a group until they are known */
-  LLVMValueRef block;         /* i64, number of the block */
-  LLVMValueRef round;         /* i64, number of the round */
-  LLVMValueRef *scalar;       /* by value: rank 0 */
-  LLVMValueRef **memory;      /* by value: pointer, strides; of shared memory too */
+  bool awaited;                 /* in code that every thread comes to */
+  int depth;                    /* of the region that is emitted, in others */
+  LLVMValueRef held;            /* stands for the bytes of a group until they are known */
+  LLVMValueRef block;           /* i64, number of the block */
+  LLVMValueRef round;           /* i64, number of the round */
+  LLVMValueRef *scalar;         /* by value: rank 0 */
+  LLVMValueRef **memory;        /* by value: pointer, strides; of shared memory too */
   TsGpuFrame *frames;
   TsGpuHome *homes;
   int64_t shared_used, shared_most; /* bytes of a group */

@@ -34,8 +34,9 @@ LLVMValueRef ts_gpu_axis_size(TsGpuEmit *g, const TsGpuAccess *a, int axis);
 LLVMValueRef ts_gpu_axis_position(TsGpuEmit *g, const TsGpuAccess *a, int axis,
                                   const TsGpuCoord *at);
 bool ts_gpu_in_global(const TsGpuAccess *a);
-bool ts_gpu_guards(const TsGpuEmit *g, const TsGpuAccess *a); /* accesses there have predicates */
-bool ts_gpu_along(const TsGpuAccess *a); /* elements of the last axis are neighbours */
+bool ts_gpu_guards(const TsGpuEmit *g,
+                   const TsGpuAccess *a); /* accesses there have predicates */
+bool ts_gpu_along(const TsGpuAccess *a);  /* elements of the last axis are neighbours */
 /* A vector is inside or outside as a whole. */
 bool ts_gpu_undivided(const TsGpuAccess *a, int n);
 /* Whether all, or at least one, of n elements are inside. */

@@ -72,9 +72,9 @@ INLINE V fold_short(int op, int map, int regs, const T *x, int64_t n, V c) {
 
 #if defined TS_ISA_avx512
 /* All lanes in registers, one sum after the other, so that loads go upwards. From memory the
- * sums stay in the first cache instead: with loads as fast as the processor can, its misses leave
- * no room for what it would fetch by itself (one thread, 64 MiB of f32: 24 to 29 GB/s on a Zen 4), and
- * more is asked for (41 to 52 on a Zen 5). */
+ * sums stay in the first cache instead: with loads as fast as the processor can, its misses
+ * leave no room for what it would fetch by itself (one thread, 64 MiB of f32: 24 to 29 GB/s
+ * on a Zen 4), and more is asked for (41 to 52 on a Zen 5). */
 INLINE int64_t fold_steps(int op, int map, int far, V *a, const T *x, int64_t n, V c) {
   int64_t i = 0;
   for (; i + LANES <= n; i += LANES) UNROLL for (int v = 0; v < REGS; v++) {
