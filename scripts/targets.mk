@@ -12,9 +12,12 @@ WITH_tests/devices/cuda_test := tests/devices/fake_cuda.c
 # It stands for the driver: found by its names in the program.
 LINK_tests/devices/cuda_test := -Wl,--export-dynamic
 LINK_tests/repl/edit_test := -Wl,--wrap=malloc,--wrap=realloc,--wrap=strdup
-LINK_tests/ir/graph_text_test := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
-LINK_tests/ir/tile_text_test := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
-LINK_tests/ir/tile_run_test := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+# tests/ir/failing.h
+FAILING := $(foreach f,malloc calloc realloc free,-Wl,--wrap=$(f))
+LINK_tests/ir/failing_test := $(FAILING)
+LINK_tests/ir/graph_text_test := $(FAILING)
+LINK_tests/ir/tile_text_test := $(FAILING)
+LINK_tests/ir/tile_run_test := $(FAILING)
 # The pool of gemm_test hides the one of the core.
 LINK_tests/vm/gemm_test   := -Wl,-z,muldefs
 LINK_tests/elem/ulp       := -Wl,-Bstatic -lquadmath -Wl,-Bdynamic

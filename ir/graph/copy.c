@@ -83,7 +83,10 @@ TsGraph *ts_graph_map_shell(TsGraphMap *m, TsUnit *u, const TsGraph *from, TsErr
   for (int i = 0; i < from->nparam; i++) {
     TsVal p = from->param[i];
     TsVal made = ts_graph_param(g, &p->meta, p->name, from->bound[i]);
-    if (!made) return NULL;
+    if (!made) {
+      if (!u) ts_graph_free(g); /* else its unit keeps it */
+      return NULL;
+    }
     ts_graph_map_set(m, p, made);
   }
   return g;

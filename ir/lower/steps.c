@@ -303,9 +303,9 @@ void ts_steps_add(TsSteps *x, TsTile *k, const int *arg, const int64_t *dim) {
   int own[TS_TILE_PART_PARAMS], n = k->nparam;
   for (int i = 0; i < n && i < TS_TILE_PART_PARAMS; i++)
     own[i] = begins_later(arg[i]) ? x->from[arg[i] - FROM].arg : arg[i];
-  bool added = !k->failed && ts_tile_parts_add(x->parts, k, own, dim);
-  if (k->failed && !added) ts_tile_free(k);
-  if (!added) return (void)fail(x);
+  bool whole = !k->failed;
+  if (!whole) ts_tile_free(k);
+  if (!whole || !ts_tile_parts_add(x->parts, k, own, dim)) return (void)fail(x);
   TsTilePart *p = &x->parts->part[x->parts->n - 1];
   for (int i = 0; i < n; i++)
     if (begins_later(arg[i])) p->byte[i] = x->from[arg[i] - FROM].byte;
