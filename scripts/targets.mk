@@ -25,6 +25,8 @@ LINK_tests/elem/ulp       := -Wl,-Bstatic -lquadmath -Wl,-Bdynamic
 # Arguments: of a usual run, which has minutes for everything, and of a long one.
 ARGS_tests/elem/ulp      := --step 40009 --random 100000
 LONG_tests/elem/ulp      := --step 1009 --random 1000000
+ARGS_tests/ir/failing_test := 5
+LONG_tests/ir/failing_test := 1
 LONG_tests/ir/graph_text_test := 10000
 LONG_tests/ir/tile_text_test := 100000
 ARGS_tests/vm/gemm_test  := 8

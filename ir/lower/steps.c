@@ -355,9 +355,10 @@ static void put_params(TsSteps *x) {
   for (int i = 0; i < x->nin + x->nout; i++) {
     TsVal v = i < x->nin ? x->in[i] : x->out[i - x->nin];
     TsTileType t = memory_of(x, v);
-    if (!ts_tile_param(x->whole, v->name, &t, i >= x->nin)) fail(x);
+    ts_tile_param(x->whole, v->name, &t, i >= x->nin);
     x->kernel.value[i] = v;
   }
+  if (x->whole->failed) fail(x);
   for (int i = 0; i < x->parts->n; i++) {
     TsTilePart *p = &x->parts->part[i];
     for (int a = 0; a < p->k->nparam; a++)
