@@ -90,6 +90,7 @@ TsTileVal ts_tile_param(TsTile *k, const char *name, const TsTileType *type, boo
 int64_t ts_tile_size(TsTile *k, const char *name) {
   for (int i = 0; i < k->ndim; i++)
     if (k->dim[i] && !strcmp(k->dim[i], name)) return ts_tile_dim(i);
+  if (k->failed) return ts_tile_dim(0); /* names were not kept */
   TS_ASSERT(k->ndim < TS_TILE_DIMS);
   k->dim[k->ndim] = keep_text(k, name);
   return ts_tile_dim(k->ndim++);
@@ -298,7 +299,7 @@ static int access_attrs(const TsTileAccess *a, Named named[5]) {
 
 static int operands(TsTileBuild *b, TsTileVal memory, const TsTileVal *at, TsTileVal v[]) {
   int n = 0;
-  if (!memory) return b->k->failed = true, 0;
+  if (!memory || b->k->failed) return b->k->failed = true, 0; /* a lost one has any rank */
   v[n++] = memory;
   for (int i = 0; i < memory->type.rank; i++) v[n++] = at[i];
   return n;
@@ -310,7 +311,7 @@ TsTileVal ts_tile_load(TsTileBuild *b, TsTileVal memory, const TsTileVal *at,
   Named named[5];
   TsTileType t = *type;
   int n = operands(b, memory, at, v);
-  if (!n) return NULL;
+  if (!n) return ts_tile_lost(&t);
   t.dtype = memory->type.dtype;
   int nnamed = access_attrs(access, named);
   if (nnamed) named[3] = (Named){"", {0}}; /* nor asks a load */
