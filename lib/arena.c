@@ -11,8 +11,14 @@ typedef struct TsArenaBlock {
 
 enum { FIRST = 4 << 10, LARGEST = 1 << 20, ALIGN = 16 };
 
+#ifdef __SANITIZE_ADDRESS__ /* which shall see overruns */
+static bool single = true;
+#else
 static bool single;
+#endif
 void ts_arena_single(bool on) { single = on; }
+
+static size_t aligned(size_t nbytes) { return (nbytes + ALIGN - 1) & ~(size_t)(ALIGN - 1); }
 
 static bool add_block(TsArena *a, size_t need) {
   size_t size = a->room ? a->room * 2 : FIRST;
@@ -23,16 +29,16 @@ static bool add_block(TsArena *a, size_t need) {
   b->next = a->block;
   a->block = b;
   a->used = 0;
-  a->room = size;
+  a->room = aligned(size);
   a->nbytes += size;
   return true;
 }
 
 void *ts_arena_alloc(TsArena *a, size_t nbytes) {
-  nbytes = (nbytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-  if (nbytes > a->room - a->used && !add_block(a, nbytes)) return NULL;
+  size_t room = aligned(nbytes);
+  if (room > a->room - a->used && !add_block(a, nbytes)) return NULL;
   void *p = a->block->at + a->used;
-  a->used += nbytes;
+  a->used += room;
   return p;
 }
 

@@ -12,9 +12,12 @@ WITH_tests/devices/cuda_test := tests/devices/fake_cuda.c
 # It stands for the driver: found by its names in the program.
 LINK_tests/devices/cuda_test := -Wl,--export-dynamic
 LINK_tests/repl/edit_test := -Wl,--wrap=malloc,--wrap=realloc,--wrap=strdup
-LINK_tests/ir/graph_text_test := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
-LINK_tests/ir/tile_text_test := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
-LINK_tests/ir/tile_run_test := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+# tests/ir/failing.h
+FAILING := $(foreach f,malloc calloc realloc free,-Wl,--wrap=$(f))
+LINK_tests/ir/failing_test := $(FAILING)
+LINK_tests/ir/graph_text_test := $(FAILING)
+LINK_tests/ir/tile_text_test := $(FAILING)
+LINK_tests/ir/tile_run_test := $(FAILING)
 # The pool of gemm_test hides the one of the core.
 LINK_tests/vm/gemm_test   := -Wl,-z,muldefs
 LINK_tests/elem/ulp       := -Wl,-Bstatic -lquadmath -Wl,-Bdynamic
@@ -22,6 +25,8 @@ LINK_tests/elem/ulp       := -Wl,-Bstatic -lquadmath -Wl,-Bdynamic
 # Arguments: of a usual run, which has minutes for everything, and of a long one.
 ARGS_tests/elem/ulp      := --step 40009 --random 100000
 LONG_tests/elem/ulp      := --step 1009 --random 1000000
+ARGS_tests/ir/failing_test := 5
+LONG_tests/ir/failing_test := 1
 LONG_tests/ir/graph_text_test := 10000
 LONG_tests/ir/tile_text_test := 100000
 ARGS_tests/vm/gemm_test  := 8

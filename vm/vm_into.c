@@ -141,22 +141,29 @@ int ts_vm_call_out(TsContext *c, TsOp op, int nin, TsTensor *const *in, const Ts
 /* As one piece of work, whose memory is taken before anything is written. */
 static bool is_group(const Into *t, int n) {
   for (int i = 0; i < n; i++) {
-    if (t[i].call.op != t->call.op || t[i].device || !ts_optim_groups(t->call.op)) return false;
+    if (t[i].call.op != t->call.op || t[i].device != t->device) return false;
+    if (!ts_optim_groups(t->call.op)) return false;
     for (int k = 0; k < t[i].call.nout; k++)
       if (k >= t[i].nout || t[i].made[k] != t[i].out[k]) return false;
   }
   return true;
 }
 
+/* How many of them ran, or -1. */
 static int run_group(Into *t, int n) {
+  TsContext *c = t->call.ctx;
   TsCall **call = malloc(sizeof *call * (size_t)n);
-  if (!call) return ts_error_memory(&t->call.ctx->err);
-  int failed = 0;
+  if (!call) return ts_error_memory(&c->err);
+  int failed = 0, ran = n;
   for (int i = 0; i < n; i++) call[i] = &t[i].call;
-  for (int i = 0; i < n && !failed; i++) failed = ts_call_fetch(call[i]);
-  if (!failed) failed = ts_optim_group(n, call);
+  if (t->device) {
+    ran = ts_offload_on(c, t->device) ? c->offload->group(c, n, call, t->device) : 0;
+  } else {
+    for (int i = 0; i < n && !failed; i++) failed = ts_call_fetch(call[i]);
+    if (!failed) failed = ts_optim_group(n, call);
+  }
   free(call);
-  return failed;
+  return failed ? -1 : ran;
 }
 
 /* Memory that runs out when something has been written is looked for once more. */
@@ -166,11 +173,9 @@ static int run_surely(TsContext *c, const Into *t) {
 }
 
 static int run_all(TsContext *c, Into *t, int n) {
-  int failed = 0, held = ts_cpu_hold_interrupts();
-  if (n > 1 && is_group(t, n))
-    failed = run_group(t, n);
-  else
-    for (int i = 0; i < n && !failed; i++) failed = run_surely(c, &t[i]);
+  int held = ts_cpu_hold_interrupts();
+  int ran = n > 1 && is_group(t, n) ? run_group(t, n) : 0, failed = ran < 0;
+  for (int i = ran; i < n && !failed; i++) failed = run_surely(c, &t[i]);
   for (int i = 0; i < n && !failed; i++) failed = finish(&t[i]);
   ts_cpu_let_interrupts(held);
   if (!failed) c->commits++;

@@ -83,7 +83,10 @@ TsGraph *ts_graph_map_shell(TsGraphMap *m, TsModule *u, const TsGraph *from, TsE
   for (int i = 0; i < from->nparam; i++) {
     TsVal p = from->param[i];
     TsVal made = ts_graph_param(g, &p->meta, p->name, from->bound[i]);
-    if (!made) return NULL;
+    if (!made) {
+      if (!u) ts_graph_free(g); /* else its unit keeps it */
+      return NULL;
+    }
     ts_graph_map_set(m, p, made);
   }
   return g;

@@ -296,9 +296,9 @@ void ts_steps_add(TsSteps *x, TsTile *k, const int *arg, const int64_t *dim) {
   int own[TS_TILE_STEP_PARAMS], n = k->nparam;
   for (int i = 0; i < n && i < TS_TILE_STEP_PARAMS; i++)
     own[i] = begins_later(arg[i]) ? x->from[arg[i] - FROM].arg : arg[i];
-  bool added = !k->failed && ts_tile_sequence_add(x->sequence, k, own, dim);
-  if (k->failed && !added) ts_tile_free(k);
-  if (!added) return (void)fail(x);
+  bool whole = !k->failed;
+  if (!whole) ts_tile_free(k);
+  if (!whole || !ts_tile_sequence_add(x->sequence, k, own, dim)) return (void)fail(x);
   TsTileStep *p = &x->sequence->step[x->sequence->n - 1];
   for (int i = 0; i < n; i++)
     if (begins_later(arg[i])) p->byte[i] = x->from[arg[i] - FROM].byte;
@@ -348,9 +348,10 @@ static void put_params(TsSteps *x) {
   for (int i = 0; i < x->nin + x->nout; i++) {
     TsVal v = i < x->nin ? x->in[i] : x->out[i - x->nin];
     TsTileType t = memory_of(x, v);
-    if (!ts_tile_param(x->whole, v->name, &t, i >= x->nin)) fail(x);
+    ts_tile_param(x->whole, v->name, &t, i >= x->nin);
     x->kernel.value[i] = v;
   }
+  if (x->whole->failed) fail(x);
   for (int i = 0; i < x->sequence->n; i++) {
     TsTileStep *p = &x->sequence->step[i];
     for (int a = 0; a < p->k->nparam; a++)

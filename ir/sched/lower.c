@@ -320,8 +320,8 @@ static int lower(TsLower *l) {
   ts_access_params(l);
   ts_sched_choice_head(&l->g->choice, l->k);
   int failed = l->columns ? ts_columns_put(l) : in_leaves(l) ? put_leaves(l) : put_rounds(l);
-  if (failed) return -1;
-  return l->k->failed ? ts_error_memory(l->err) : 0;
+  if (l->k->failed && !l->err->code) return ts_error_memory(l->err);
+  return failed || l->k->failed ? -1 : 0;
 }
 
 /* Maps read and write an element in one step, so an output may lie over any input that moves as

@@ -71,10 +71,9 @@ int ts_tile_copy_region(TsTileCopy *c, const TsTileRegion *r) {
 static bool copy_region_params(TsTileCopy *c, const TsTileRegion *r, TsTileRegion *into) {
   for (int i = 0; i < r->nparam; i++) {
     TsTileVal v = ts_tile_region_param(c->to, into, &r->param[i]->type);
-    if (!v) return false;
     ts_tile_copy_set(c, r->param[i], v);
   }
-  return true;
+  return !c->to->failed;
 }
 
 static int copy_into(TsTileCopy *c, const TsTileRegion *r, TsTileRegion *into) {

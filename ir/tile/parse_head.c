@@ -42,7 +42,7 @@ static int params(Parser *p, bool written) {
     if (t.space || t.swizzle || t.count || t.split)
       return ts_read_fail(r, at, "a parameter is global memory");
     TsTileVal v = ts_tile_param(p->k, NULL, &t, written);
-    if (!v) return no_memory(p);
+    if (p->k->failed) return no_memory(p);
     if (ts_tile_read_define(p, &name, v)) return -1;
     if (!ts_read_accept(r, ',')) break;
     if (r->now.kind == ')') return ts_read_unexpected(r, "a parameter");

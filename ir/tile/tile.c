@@ -32,6 +32,15 @@ static TsTileVal new_value(TsTile *k, const TsTileType *type) {
   return v;
 }
 
+TsTileVal ts_tile_lost(const TsTileType *type) {
+  enum { SOME = 64 };
+  static _Thread_local TsTileValue some[SOME];
+  static _Thread_local unsigned next;
+  TsTileVal v = &some[next++ % SOME];
+  *v = (TsTileValue){.type = *type};
+  return v;
+}
+
 TsTile *ts_tile_new(const char *name) {
   TsTile *k = calloc(1, sizeof *k);
   if (!k) return NULL;
@@ -67,7 +76,7 @@ static void *grown(TsTile *k, const void *list, int n, size_t each) {
 
 TsTileVal ts_tile_param(TsTile *k, const char *name, const TsTileType *type, bool written) {
   TsTileVal v = new_value(k, type), *list = grown(k, k->param, k->nparam, sizeof *list);
-  if (!v || !list) return NULL;
+  if (!v || !list) return ts_tile_lost(type);
   v->type.space = TS_SPACE_global;
   v->name = keep_text(k, name);
   v->index = k->nparam;
@@ -81,6 +90,7 @@ TsTileVal ts_tile_param(TsTile *k, const char *name, const TsTileType *type, boo
 int64_t ts_tile_size(TsTile *k, const char *name) {
   for (int i = 0; i < k->ndim; i++)
     if (k->dim[i] && !strcmp(k->dim[i], name)) return ts_tile_dim(i);
+  if (k->failed) return ts_tile_dim(0); /* names were not kept */
   TS_ASSERT(k->ndim < TS_TILE_DIMS);
   k->dim[k->ndim] = keep_text(k, name);
   return ts_tile_dim(k->ndim++);
@@ -152,7 +162,7 @@ TsTileStmt *ts_tile_emit(TsTileBuild *b, int op, int nin, const TsTileVal *in,
 TsTileVal ts_tile_emit1(TsTileBuild *b, int op, int nin, const TsTileVal *in,
                         const TsAttr *attr, const TsTileType *out) {
   TsTileStmt *s = ts_tile_emit(b, op, nin, in, attr, 1, out);
-  return s ? s->out[0] : NULL;
+  return s ? s->out[0] : ts_tile_lost(out);
 }
 
 /* ---- types */
@@ -313,7 +323,7 @@ static int access_attrs(const TsTileAccess *a, Named named[5]) {
 
 static int operands(TsTileBuild *b, TsTileVal memory, const TsTileVal *at, TsTileVal v[]) {
   int n = 0;
-  if (!memory) return b->k->failed = true, 0;
+  if (!memory || b->k->failed) return b->k->failed = true, 0; /* a lost one has any rank */
   v[n++] = memory;
   for (int i = 0; i < memory->type.rank; i++) v[n++] = at[i];
   return n;
@@ -325,12 +335,12 @@ TsTileVal ts_tile_load(TsTileBuild *b, TsTileVal memory, const TsTileVal *at,
   Named named[5];
   TsTileType t = *type;
   int n = operands(b, memory, at, v);
-  if (!n) return NULL;
+  if (!n) return ts_tile_lost(&t);
   t.dtype = memory->type.dtype;
   int nnamed = access_attrs(access, named);
   if (nnamed) named[3] = (Named){"", {0}}; /* nor asks a load */
   TsTileStmt *s = emit(b, TS_TILE_load, n, v, nnamed, named, 1, &t);
-  return s ? s->out[0] : NULL;
+  return s ? s->out[0] : ts_tile_lost(&t);
 }
 
 void ts_tile_store(TsTileBuild *b, TsTileVal memory, const TsTileVal *at, TsTileVal x,
@@ -348,7 +358,7 @@ void ts_tile_store(TsTileBuild *b, TsTileVal memory, const TsTileVal *at, TsTile
 /* ---- loops */
 TsTileVal ts_tile_region_param(TsTile *k, TsTileRegion *r, const TsTileType *type) {
   TsTileVal v = new_value(k, type), *list = grown(k, r->param, r->nparam, sizeof *list);
-  if (!v || !list) return NULL;
+  if (!v || !list) return ts_tile_lost(type);
   v->region = r;
   v->index = r->nparam;
   r->param = list;
@@ -356,39 +366,58 @@ TsTileVal ts_tile_region_param(TsTile *k, TsTileRegion *r, const TsTileType *typ
   return v;
 }
 
+TsTileVal *ts_tile_lost_carry(int n, const TsTileVal *carry) {
+  enum { MOST = 64 };
+  static _Thread_local TsTileVal own[MOST];
+  static const TsTileType none;
+  TS_ASSERT(n <= MOST);
+  for (int i = 0; i < n; i++) own[i] = ts_tile_lost(carry[i] ? &carry[i]->type : &none);
+  return own;
+}
+
+/* Of a loop that memory fails for. */
+static TsTileLoop lost_loop(TsTileBuild *b, int ncarry, const TsTileVal *carry) {
+  TsTileType index = ts_tile_scalar(TS_DT_i64);
+  b->k->failed = true;
+  return (TsTileLoop){.before = b->at,
+                      .ncarry = ncarry,
+                      .i = ts_tile_lost(&index),
+                      .carry = ts_tile_lost_carry(ncarry, carry)};
+}
+
 TsTileLoop ts_tile_for(TsTileBuild *b, TsTileVal lo, TsTileVal hi, int64_t step, bool parallel,
                        int ncarry, const TsTileVal *carry) {
   TsTile *k = b->k;
-  TsTileLoop l = {.before = b->at};
+  TsTileLoop l = {.before = b->at, .ncarry = ncarry};
   TsTileVal *in = take(k, sizeof *in * (size_t)(ncarry + 2));
   TsTileType *type = take(k, sizeof *type * (size_t)(ncarry + 1)),
              index = ts_tile_scalar(TS_DT_i64);
-  if (!in || !type) return l;
+  if (!in || !type) return lost_loop(b, ncarry, carry);
   in[0] = lo;
   in[1] = hi;
   for (int i = 0; i < ncarry; i++) {
-    if (!(in[2 + i] = carry[i])) return k->failed = true, l;
+    if (!(in[2 + i] = carry[i])) return lost_loop(b, ncarry, carry);
     type[i] = carry[i]->type;
   }
   l.stmt = emit(b, TS_TILE_for, ncarry + 2, in, 2,
                 (Named[]){{"step", whole(step)}, {"parallel", flag(parallel)}}, ncarry, type);
-  if (!l.stmt) return l;
+  if (!l.stmt) return lost_loop(b, ncarry, carry);
   TsTileRegion *r = l.stmt->region[0];
   l.i = ts_tile_region_param(k, r, &index);
   for (int i = 0; i < ncarry; i++) ts_tile_region_param(k, r, &type[i]);
-  if (k->failed) return l;
+  if (k->failed) return lost_loop(b, ncarry, carry);
   l.carry = r->param + 1;
   b->at = r;
   return l;
 }
 
 void ts_tile_for_end(TsTileBuild *b, TsTileLoop *l, const TsTileVal *yield, TsTileVal *out) {
+  int n = l->ncarry;
   if (!l->stmt || b->k->failed) {
-    for (int i = 0; out && l->stmt && i < l->stmt->nout; i++) out[i] = NULL;
+    for (int i = 0; out && i < n; i++) out[i] = l->carry[i];
     b->k->failed = true;
     return;
   }
-  int n = l->stmt->nout;
   if (n) ts_tile_emit(b, TS_TILE_yield, n, yield, NULL, 0, NULL);
   b->at = l->before;
   for (int i = 0; out && i < n; i++) out[i] = l->stmt->out[i];

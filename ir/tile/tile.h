@@ -150,7 +150,8 @@ struct TsTile {
   atomic_int shares;        /* how many hold it beside who made it */
 };
 
-/* ---- building. A builder stands at the end of a region. After a failure all give NULL. */
+/* ---- building. A builder stands at the end of a region. After a failure statements are NULL and values
+ * are lost ones, which have a type and belong to nothing: who builds a kernel looks at the end. */
 typedef struct TsTileBuild {
   TsTile *k;
   TsTileRegion *at;
@@ -218,10 +219,15 @@ typedef struct TsTileLoop {
   TsTileVal i;
   TsTileVal *carry;
   TsTileRegion *before;
+  int ncarry;
 } TsTileLoop;
 TsTileLoop ts_tile_for(TsTileBuild *b, TsTileVal lo, TsTileVal hi, int64_t step, bool parallel,
                        int ncarry, const TsTileVal *carry);
 void ts_tile_for_end(TsTileBuild *b, TsTileLoop *l, const TsTileVal *yield, TsTileVal *out);
+
+/* Values of a kernel that failed, the last ones of a thread: one of a type, and what a loop carries. */
+TsTileVal ts_tile_lost(const TsTileType *type);
+TsTileVal *ts_tile_lost_carry(int n, const TsTileVal *carry);
 
 /* The attribute of a row of ir/tile/tile.def by name. */
 const TsAttr *ts_tile_attr(const TsTileStmt *s, const char *name);

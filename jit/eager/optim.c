@@ -74,19 +74,25 @@ static int show(TsOffloader *o, int device, TsLowerOptim form) {
   return failed;
 }
 
+/* NULL with the error where memory failed: the next call may have it. */
 static OptimPlan *plan_of(TsOffloader *o, TsCall *call, const Operands *t, const TsOptimStep *s,
                           int device) {
   uint64_t key = key_of(call, t, s, device);
   TsError err = {0};
   for (int i = 0; i < OFFLOAD_OPTIM; i++)
     if (o->optim[i].key == key) return &o->optim[i];
-  OptimPlan *p = &o->optim[o->noptim++ % OFFLOAD_OPTIM];
   TsLowerOptim form = form_of(call->op, t, s);
   TsTile *k = tile_of(device, &form);
-  *p = (OptimPlan){.key = key};
-  if (k && !k->failed) p->kernel = ts_offload_kernel(o, ts_device_at(device), k, &err);
-  if (!p->kernel) ts_offload_refused(o, call->op, device, err.message);
+  OptimPlan made = {.key = key};
+  if (!k || k->failed)
+    ts_error_memory(&err);
+  else
+    made.kernel = ts_offload_kernel(o, ts_device_at(device), k, &err);
   ts_tile_free(k);
+  if (!made.kernel && err.code == TS_ERR_memory) return o->c->err = err, NULL;
+  if (!made.kernel) ts_offload_refused(o, call->op, device, err.message);
+  OptimPlan *p = &o->optim[o->noptim++ % OFFLOAD_OPTIM];
+  *p = made;
   return p;
 }
 
@@ -111,6 +117,7 @@ int ts_offload_optim_ready(TsOffloader *o, TsCall *call, int device, TsOffloadLa
   if (!collect(call, &s, &t)) return 0;
   if (o->shows && show(o, device, form_of(call->op, &t, &s))) return -1;
   OptimPlan *p = plan_of(o, call, &t, &s, device);
+  if (!p) return -1;
   if (!p->kernel) return 0;
   for (int i = 0; i < t.nin; i++)
     if (!(l->arg[i] = ts_tensor_read_on(t.in[i], device))) return -1;

@@ -1,5 +1,5 @@
 -- Each allocation on the way to a device's kernel may fail: an error, and the next call has its kernel and its
--- bits. FAIL_STEP=1: every point; else every seventh, from another first one for each operator.
+-- bits. FAIL_STEP=1: every point; else every twenty-ninth, from another first one for each operator.
 package.path = "tests/devices/?.lua;" .. package.path
 local tessera = require "tessera"
 local core, op, rng = tessera.core, tessera.op, tessera.rng
@@ -7,7 +7,8 @@ local device = require "_device"
 local name = device.name
 if name ~= "sim:0" then return print "skipped: only where kernels are made in a moment" end
 tessera.jit.later(false)
-local step = tonumber(os.getenv "FAIL_STEP") or 7
+local step = tonumber(os.getenv "FAIL_STEP") or 29
+core.arena_single(true)
 
 local function there(t) return t:to(name) end
 local x, w = there(rng.normal { 4, 40 }), there(rng.normal { 4, 20 })

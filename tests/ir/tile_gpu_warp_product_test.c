@@ -141,6 +141,10 @@ static void with_rows(int number, TsDtype d, TsGpuWarpUnit unit) {
   for (int i = k->nin; i < k->nparam; i++)
     if (memcmp(arg[0][i], arg[1][i], (size_t)M * N * ts_dtypes[d].nbytes))
       failed++, printf("rows %d of %s differ\n", number, ts_dtype_name(d));
+  for (int i = 0; i < k->nparam; i++) {
+    free(arg[0][i]);
+    if (i >= k->nin) free(arg[1][i]);
+  }
   ts_tile_free(k), ts_tile_free(block);
 }
 

@@ -36,7 +36,7 @@ TsTileStmt *ts_gpu_say(TsTileBuild *b, int op, int nin, const V *in, int n,
 V ts_gpu_give(TsTileBuild *b, int op, int nin, const V *in, int n, const TsGpuOption *o,
               const TsTileType *out) {
   TsTileStmt *s = ts_gpu_say(b, op, nin, in, n, o, out);
-  return s ? s->out[0] : NULL;
+  return s ? s->out[0] : ts_tile_lost(out);
 }
 
 /* ---- positions */
@@ -226,16 +226,17 @@ void ts_gpu_advance(TsTileBuild *b, V *s, V *parity, int n) {
 
 TsGpuRepeat ts_gpu_repeat(TsTileBuild *b, int n, const V *first) {
   TsTileType type[32] = {{0}};
-  TsGpuRepeat l = {.before = b->at};
+  TsGpuRepeat l = {.before = b->at}, lost = l;
   TS_ASSERT(n <= 32);
+  lost.carry = ts_tile_lost_carry(n, first);
   for (int i = 0; i < n; i++) {
-    if (!first[i]) return b->k->failed = true, l;
+    if (!first[i]) return b->k->failed = true, lost;
     type[i] = first[i]->type;
   }
   l.stmt = ts_tile_emit(b, TS_TILE_repeat, n, first, NULL, n, type);
-  if (!l.stmt) return l;
+  if (!l.stmt) return lost;
   for (int i = 0; i < n; i++) ts_tile_region_param(b->k, l.stmt->region[0], &type[i]);
-  if (b->k->failed) return l;
+  if (b->k->failed) return lost;
   l.carry = l.stmt->region[0]->param;
   b->at = l.stmt->region[0];
   return l;

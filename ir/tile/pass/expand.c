@@ -94,7 +94,7 @@ TsTileVal ts_tile_expand_constant(TsTileExpand *x, int op, uint64_t bits, TsDtyp
   TsTileBuild *b = &x->c->b;
   TsTileType t = x->type;
   t.dtype = (uint8_t)d;
-  if (!grow(x)) return b->k->failed = true, NULL;
+  if (!grow(x)) return b->k->failed = true, ts_tile_lost(&t);
   for (size_t i = start_of(x, bits); x->constant[i].v; i = (i + 1) & (size_t)(x->room - 1)) {
     TsTileConstant *c = &x->constant[i];
     if (c->bits != bits || c->op != op || !ts_tile_type_same(&c->v->type, &t)) continue;
@@ -103,7 +103,7 @@ TsTileVal ts_tile_expand_constant(TsTileExpand *x, int op, uint64_t bits, TsDtyp
   double value;
   memcpy(&value, &bits, sizeof value);
   TsTileVal v = op == TS_TILE_const ? ts_tile_const(b, value, &t) : ts_tile_bits(b, bits, &t);
-  if (v) insert(x, (TsTileConstant){v, bits, (uint16_t)op});
+  if (!b->k->failed) insert(x, (TsTileConstant){v, bits, (uint16_t)op});
   return v;
 }
 

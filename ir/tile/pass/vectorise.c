@@ -75,7 +75,7 @@ TsTileVal ts_tile_vec_local(TsVec *v, TsDtype d, int rank, const int64_t *dim) {
   TsTileType t = ts_tile_type(d, rank, dim);
   if (rank) t.dim[rank - 1] = padded(dim[rank - 1]);
   TsTileVal m = ts_tile_alloc(&v->b, TS_SPACE_local, &t);
-  if (!m || !v->round) return m;
+  if (v->k->failed || !v->round) return m;
   unlink_stmt(m->stmt);
   link_behind(v->round, v->last_alloc, m->stmt);
   v->last_alloc = m->stmt;

@@ -89,8 +89,9 @@ void ts_tile_product_end_ask(TsProduct *p, TsTileVal m, TsTileVal n, bool far) {
     TsTileVal in[TS_TILE_RANK + 1];
     TsAttr hint[3] = {
         {.type = TS_ATTR_bool}, {.type = TS_ATTR_bool, .i = far}, {.type = TS_ATTR_int}};
-    const TsTileType *t = s->op == TS_TILE_load ? &s->out[0]->type : &s->in[s->nin - 1]->type;
-    if ((s->op != TS_TILE_load && s->op != TS_TILE_store) || t->rank != 2) continue;
+    if (s->op != TS_TILE_load && s->op != TS_TILE_store) continue;
+    TsTileVal x = s->op == TS_TILE_load ? s->out[0] : s->in[s->nin - 1];
+    if (x->type.rank != 2) continue;
     in[0] = ts_tile_copy_get(p->c, s->in[0]);
     int rank = positions(p, s, &e, in + 1);
     ts_tile_emit(p->b, TS_TILE_prefetch, rank + 1, in, hint, 0, NULL);
