@@ -99,7 +99,8 @@ static bool is_skinny(const GemmJob *j, const GemmSide *y, int64_t rows) {
  * contiguous rows, and when there are few columns. */
 static void swap_sides(GemmJob *j) {
   const TsGemm *g = j->g;
-  bool few = j->n < j->m && is_skinny(j, &j->x, j->n) && !is_skinny(j, &j->y, j->m);
+  bool few = j->n < j->m && is_skinny(j, &j->x, j->n) && !is_skinny(j, &j->y, j->m) &&
+             (!g->resume || g->c_rs == 1);
   bool transposed = g->c_cs != 1 && g->c_rs == 1 && !g->bias && !g->finish && j->m > 1;
   if (j->reals == 2 || !(few || transposed)) return;
   GemmSide s = j->x;
@@ -128,6 +129,7 @@ static int make_job(GemmJob *j, const TsGemm *g, const TsGemmKernels *k) {
   swap_sides(j);
   j->direct = is_natural(j, k, g->out) && (j->c_cs == 1 || j->n == 1) &&
               !(j->swapped && (g->bias || g->finish));
+  if (g->resume && (!j->direct || g->bias || g->finish)) return -2;
   j->ends = g->bias || g->finish || !j->direct;
   j->n *= j->reals;
   j->k *= j->reals;
