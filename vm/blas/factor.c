@@ -41,9 +41,9 @@ static void exchange(const Blas *x, int64_t cols, BlasMatrix a, const int *pivot
 
 static int64_t lu(Blas *x, int64_t m, int64_t n, BlasMatrix a, int *pivot) {
   int64_t k = m < n ? m : n, h = (k / 2 + TS_BLAS_PANEL - 1) / TS_BLAS_PANEL * TS_BLAS_PANEL;
-  if (x->failed || ts_cpu_interrupted()) return 0;
+  if (!k || x->failed || ts_cpu_interrupted()) return 0;
   if (n <= TS_BLAS_PANEL) return x->k->blas.lu[x->type](m, (int)n, a.p, a.cs, pivot);
-  if (h >= k) h = k < n ? k : TS_BLAS_PANEL; /* few rows: the columns behind are no panel */
+  if (k <= TS_BLAS_PANEL) h = k; /* few rows: the columns behind them have no pivots */
   double space[2];
   const void *minus = blas_number(x, blas_minus_one, space);
   BlasMatrix right = blas_at(x, a, 0, h), low = blas_at(x, a, h, 0), rest = blas_at(x, a, h, h);
