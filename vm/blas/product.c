@@ -59,37 +59,36 @@ const void *blas_number(const Blas *x, const double value[2], double space[2]) {
 
 /* ---- copies */
 
-#define COPY(name, T)                                                                          \
-  static void copy_##name(int64_t n, T *to, int64_t ts, const T *from, int64_t fs, T alpha) {  \
-    for (int64_t i = 0; i < n; i++) to[i * ts] = alpha * from[i * fs];                         \
-  }                                                                                            \
-  static void copy_c##name(int64_t n, T *to, int64_t ts, const T *from, int64_t fs, bool conj, \
-                           const T *alpha) {                                                   \
-    for (int64_t i = 0; i < n; i++) {                                                          \
-      T re = from[2 * i * fs], im = conj ? -from[2 * i * fs + 1] : from[2 * i * fs + 1];       \
-      to[2 * i * ts] = alpha ? alpha[0] * re - alpha[1] * im : re;                             \
-      to[2 * i * ts + 1] = alpha ? alpha[0] * im + alpha[1] * re : im;                         \
-    }                                                                                          \
-  }
-COPY(f32, float)
-COPY(f64, double)
-#undef COPY
-
+/* A line of n elements; alpha NULL: 1. */
 static void copy_line(const Blas *x, int64_t n, char *to, int64_t ts, const char *from,
                       int64_t fs, bool conj, const void *alpha) {
-  const float *f = alpha;
-  const double *d = alpha;
-  switch (x->type) {
-  case TS_BLAS_f32: copy_f32(n, (float *)to, ts, (const float *)from, fs, f ? *f : 1); break;
-  case TS_BLAS_f64: copy_f64(n, (double *)to, ts, (const double *)from, fs, d ? *d : 1); break;
-  case TS_BLAS_c64: copy_cf32(n, (float *)to, ts, (const float *)from, fs, conj, f); break;
-  default: copy_cf64(n, (double *)to, ts, (const double *)from, fs, conj, d); break;
+  const TsBlasKernels *k = &x->k->blas;
+  double space[2];
+  if (!alpha && !conj) {
+    x->k->copy.strided(n, to, ts * x->size, from, fs * x->size, x->size);
+    return;
   }
+  if (!alpha) alpha = blas_number(x, blas_one, space);
+  if (ts == 1 && fs == 1) return k->scaled[x->type](n, to, from, conj, alpha);
+  for (int64_t i = 0; i < n; i++)
+    k->scaled[x->type](1, to + i * ts * x->size, from + i * fs * x->size, conj, alpha);
 }
 
 void blas_copy(const Blas *x, int64_t m, int64_t n, BlasMatrix to, BlasMatrix from,
                const void *alpha) {
   bool columns = to.rs == 1; /* side by side in `to` */
+  const TsCopyKernels *copy = &x->k->copy;
+  int64_t size = x->size;
+  if (!alpha && to.conj == from.conj && m > 1 && n > 1) { /* by whole blocks */
+    if (columns && from.cs == 1)
+      return copy->transpose(n, m, to.p, to.cs * size, from.p, from.rs * size, (int)size, 0);
+    if (to.cs == 1 && from.rs == 1)
+      return copy->transpose(m, n, to.p, to.rs * size, from.p, from.cs * size, (int)size, 0);
+    if (columns && from.rs == 1)
+      return copy->runs(n, m * size, to.p, to.cs * size, from.p, from.cs * size);
+    if (to.cs == 1 && from.cs == 1)
+      return copy->runs(m, n * size, to.p, to.rs * size, from.p, from.rs * size);
+  }
   int64_t lines = columns ? n : m, length = columns ? m : n;
   for (int64_t i = 0; i < lines; i++) {
     BlasMatrix t = blas_at(x, to, columns ? 0 : i, columns ? i : 0);
@@ -212,5 +211,6 @@ void blas_product(Blas *x, int64_t m, int64_t n, int64_t k, const void *alpha, B
     int64_t rows = m;
     m = n, n = rows;
   }
-  (m * n * k <= SMALL ? small(x, m, n, k, alpha, a, b, c) : large(x, m, n, k, alpha, a, b, c));
+  int64_t most = b.cs == 1 ? SMALL : SMALL / 4;
+  (m * n * k <= most ? small(x, m, n, k, alpha, a, b, c) : large(x, m, n, k, alpha, a, b, c));
 }

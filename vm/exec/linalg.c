@@ -166,9 +166,10 @@ static void put_identities(Work *w, TsTensor *y) {
 }
 
 static void zero_triangle(const Work *w, char *a, int64_t m, int64_t n, bool upper) {
-  for (int64_t j = 0; j < n; j++)
-    for (int64_t i = 0; i < m; i++)
-      if (upper ? i > j : i < j) memset(a + (j * m + i) * w->es, 0, (size_t)w->es);
+  for (int64_t j = 0; j < n; j++) {
+    int64_t from = upper ? j + 1 : 0, to = upper ? m : j < m ? j : m;
+    if (from < to) memset(a + (j * m + from) * w->es, 0, (size_t)((to - from) * w->es));
+  }
 }
 
 static int refuse(const Work *w, int64_t i, const char *what) {

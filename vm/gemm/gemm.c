@@ -200,7 +200,7 @@ static void make_plan(const GemmJob *j, const TsGemmKernels *k, GemmPlan *p, int
   *p = (GemmPlan){.serial = false};
   p->serial = threads == 1 || j->m * j->n < SERIAL_WORK / (j->k + 1);
   if (j->reals == 1 && is_skinny(j, &j->y, j->m) &&
-      (!in_place || !j->direct || j->n * j->k > 4096)) {
+      (!in_place || !j->direct || j->n * j->k > (j->m == 1 && j->y.is != 1 ? 256 : 4096))) {
     p->way = GEMM_SKINNY;
     p->serial = threads == 1 || (p->serial && j->n * j->k * j->y.size < SERIAL_BYTES);
     plan_skinny(j, p, p->serial ? 1 : threads);

@@ -3,6 +3,7 @@
 
 void TS_ISA(ts_kernels_blas)(TsBlasKernels *k) {
 #define TYPE(t)                                                                                \
+  k->scaled[TS_BLAS_##t] = TS_ISA(ts_blas_scaled_##t);                                         \
   k->lu[TS_BLAS_##t] = TS_ISA(ts_blas_lu_##t);                                                 \
   k->cholesky[TS_BLAS_##t] = TS_ISA(ts_blas_cholesky_##t);                                     \
   k->solve[TS_BLAS_##t] = TS_ISA(ts_blas_solve_##t);                                           \

@@ -45,7 +45,11 @@ typedef int64_t TsBlasLu(int64_t m, int n, void *a, int64_t lda, int *pivot);
  * column whose pivot is not above 0, or 0. */
 typedef int64_t TsBlasCholesky(int n, void *a, int64_t lda);
 
+/* to[i] = alpha from[i], or alpha conj(from[i]). */
+typedef void TsBlasScaled(int64_t n, void *to, const void *from, bool conj, const void *alpha);
+
 typedef struct TsBlasKernels {
+  TsBlasScaled *scaled[TS_BLAS_COUNT];
   TsBlasLu *lu[TS_BLAS_COUNT];
   TsBlasCholesky *cholesky[TS_BLAS_COUNT];
   TsBlasTriangle *solve[TS_BLAS_COUNT], *multiply[TS_BLAS_COUNT];
