@@ -14,9 +14,10 @@ ir/tile/pass ir/sched
 ir/lower ir/lower/conv ir/lower/fft ir/lower/index ir/lower/sort
 vm/kernels/simd
 vm/kernels
-vm/kernels/attention vm/kernels/fft vm/kernels/gemm vm/kernels/pointwise vm/kernels/rows
+vm/kernels/attention vm/kernels/blas vm/kernels/fft vm/kernels/gemm vm/kernels/pointwise vm/kernels/rows
 vm/core
 vm/fft vm/gemm vm/rows
+vm/blas
 vm/drive
 vm/code vm/exec
 vm

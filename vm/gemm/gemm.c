@@ -99,7 +99,8 @@ static bool is_skinny(const GemmJob *j, const GemmSide *y, int64_t rows) {
  * contiguous rows, and when there are few columns. */
 static void swap_sides(GemmJob *j) {
   const TsGemm *g = j->g;
-  bool few = j->n < j->m && is_skinny(j, &j->x, j->n) && !is_skinny(j, &j->y, j->m);
+  bool few = j->n < j->m && is_skinny(j, &j->x, j->n) && !is_skinny(j, &j->y, j->m) &&
+             (!g->resume || g->c_rs == 1);
   bool transposed = g->c_cs != 1 && g->c_rs == 1 && !g->bias && !g->finish && j->m > 1;
   if (j->reals == 2 || !(few || transposed)) return;
   GemmSide s = j->x;
@@ -128,6 +129,7 @@ static int make_job(GemmJob *j, const TsGemm *g, const TsGemmKernels *k) {
   swap_sides(j);
   j->direct = is_natural(j, k, g->out) && (j->c_cs == 1 || j->n == 1) &&
               !(j->swapped && (g->bias || g->finish));
+  if (g->resume && (!j->direct || g->bias || g->finish)) return -2;
   j->ends = g->bias || g->finish || !j->direct;
   j->n *= j->reals;
   j->k *= j->reals;
@@ -198,7 +200,7 @@ static void make_plan(const GemmJob *j, const TsGemmKernels *k, GemmPlan *p, int
   *p = (GemmPlan){.serial = false};
   p->serial = threads == 1 || j->m * j->n < SERIAL_WORK / (j->k + 1);
   if (j->reals == 1 && is_skinny(j, &j->y, j->m) &&
-      (!in_place || !j->direct || j->n * j->k > 4096)) {
+      (!in_place || !j->direct || j->n * j->k > (j->m == 1 && j->y.is != 1 ? 256 : 4096))) {
     p->way = GEMM_SKINNY;
     p->serial = threads == 1 || (p->serial && j->n * j->k * j->y.size < SERIAL_BYTES);
     plan_skinny(j, p, p->serial ? 1 : threads);

@@ -127,7 +127,7 @@ static void items(void *arg, int64_t lo, int64_t hi, int worker) {
 static void set_block(Block *b, int64_t k0) {
   b->k0 = k0;
   b->k = gemm_min(b->p->kc, b->j->k - k0);
-  b->first = k0 == 0;
+  b->first = k0 == 0 && !b->j->g->resume;
   b->last = k0 + b->p->kc >= b->j->k;
   b->serial_no++;
 }

@@ -160,7 +160,7 @@ static void tile(const Round *r, const Rows *x, int64_t row, int rows, int64_t c
                  int64_t ld) {
   const TsGemmAcc *acc = r->j->acc;
   const GemmSide *y = &r->j->y;
-  bool resume = r->k0 > 0;
+  bool resume = r->k0 > 0 || r->j->g->resume;
   int cols = (int)gemm_min(acc->round_nr, r->n - col);
   if (row == 0 && on_the_way(r, col)) {
     acc->round_first[r->j->g->in](r->k, x->p, x->is, x->ks,
