@@ -206,9 +206,11 @@ function Module:to(where)
   for _, field in ipairs(self:tensors()) do
     local value = field.tensor
     if value.dtype:match("^[bf]") or value.dtype:match("^complex") then
-      local moved = value:to(where)
+      local moved = core.no_grad(value.to, value, where) -- parameters are leaves
       moved.requires_grad = value.requires_grad
-      fields[#fields + 1] = { field.module, field.key, moved }
+      if moved.dtype ~= value.dtype or moved.device ~= value.device then -- else an optimiser's tensor stays
+        fields[#fields + 1] = { field.module, field.key, moved }
+      end
     end
   end
   core.held(function()

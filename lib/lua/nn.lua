@@ -423,4 +423,6 @@ function TransformerBlock:forward(x, o)
   return x + self.dropout(self.mlp(self.norm2(x)))
 end
 
+for name, class in pairs(require "tessera.recurrent") do nn[name] = class end
+
 return nn

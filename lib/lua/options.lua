@@ -148,6 +148,33 @@ function options.of(what, kinds, defaults)
   end
 end
 
+-- Options, and no list that is a value.
+local function is_options(v) return type(v) == "table" and not core.is_tensor(v) and v[1] == nil end
+
+--- As options.of, for options that may stand by place too, in the order of `places`, behind what has
+--- to be given: Conv2d(3, 8, 3, 1, {padding = 1}). A nil leaves a place out.
+function options.placed(what, kinds, defaults, places)
+  local read = options.of(what, kinds, defaults)
+  return function(...)
+    local n, first = select("#", ...), ...
+    if n == 0 or (n == 1 and (first == nil or is_options(first))) then return read(first) end
+    local o = {}
+    for i = 1, n do
+      local v, name = (select(i, ...)), places[i]
+      if i == n and is_options(v) then
+        for word, value in pairs(v) do
+          if o[word] ~= nil then core.fail(("%s: option '%s' stands twice"):format(what, word)) end
+          o[word] = value
+        end
+      elseif v ~= nil then
+        if not name then core.fail(("%s: too many arguments; by place are %s"):format(what, table.concat(places, ", "))) end
+        o[name] = v
+      end
+    end
+    return read(o)
+  end
+end
+
 --- A list of tensors, such as a model's parameters; noun is the word for one. holes: some may be
 --- false.
 function options.tensors(what, noun, list, hint, holes)
