@@ -219,6 +219,31 @@ function Module:to(where)
   return self
 end
 
+-- A module of its own, with copies of all tensors: those that are shared here are shared there. What
+-- else its fields hold is the same.
+function Module:clone()
+  local copies = {}
+  local function copy(v)
+    if not core.is_tensor(v) and not is_module(v) then return v end
+    if copies[v] then return copies[v] end
+    if core.is_tensor(v) then
+      copies[v] = v:detach():clone()
+      copies[v].requires_grad = v.requires_grad
+      return copies[v]
+    end
+    local m = core.keep_line(setmetatable({}, getmetatable(v)))
+    copies[v] = m
+    for key, value in pairs(v) do rawset(m, key, copy(value)) end
+    local order, buffers = {}, {}
+    for i, key in ipairs(rawget(v, ORDER)) do order[i] = key end
+    for key in pairs(rawget(v, BUFFERS)) do buffers[key] = true end
+    rawset(m, ORDER, order)
+    rawset(m, BUFFERS, buffers)
+    return m
+  end
+  return copy(self)
+end
+
 function Module:train(on)
   on = on == nil or on
   core.held(visit, self, "", nil, function(_, module) rawset(module, "training", on) end)

@@ -40,7 +40,8 @@ def case(name, module, inputs, call=None):
     weights = dict(module.named_parameters()) if module is not None else {}
     for key, w in (module.state_dict() if module is not None else {}).items():
         put(f"{name}/state/{key}", w)
-    outs = leaves(call(module, *inputs) if call else module(*inputs))
+    first = [module] if module is not None else []
+    outs = leaves(call(*first, *inputs) if call else module(*inputs))
     for i, y in enumerate(outs):
         put(f"{name}/out/{i}", y)
     moving = {f"in.{i}": x for i, x in enumerate(inputs) if x.requires_grad}
@@ -71,6 +72,40 @@ case("gru_single", nn.GRU(3, 4, bias=False), [R(5, 3)])
 case("rnn_cell", nn.RNNCell(3, 4), [R(2, 3), R(2, 4)])
 case("lstm_cell", nn.LSTMCell(3, 4), [R(2, 3), R(2, 4), R(2, 4)], with_state)
 case("gru_cell", nn.GRUCell(3, 4), [R(3), R(4)])
+
+# ---- attention
+def attention(causal=False, **o):
+    return lambda m, q, k, v: m(q, k, v, need_weights=False, **o)
+
+
+def pad(*rows):
+    return torch.tensor(rows, dtype=torch.bool)
+
+
+hidden = torch.rand(3, 5) < 0.3
+hidden[:, 0] = False
+added = R(3, 5)
+case("attention", nn.MultiheadAttention(8, 2), [R(3, 2, 8), R(5, 2, 8), R(5, 2, 8)], attention())
+case("attention_self", nn.MultiheadAttention(8, 2, batch_first=True), [R(2, 3, 8)], lambda m, x: m(x, x, x, need_weights=True))
+case("attention_wide", nn.MultiheadAttention(8, 2, bias=False, kdim=3, vdim=5, batch_first=True),
+     [R(2, 3, 8), R(2, 5, 3), R(2, 5, 5)], attention())
+case("attention_single", nn.MultiheadAttention(8, 2), [R(3, 8), R(5, 8), R(5, 8)], attention())
+case("attention_masks", nn.MultiheadAttention(8, 2), [R(3, 2, 8), R(5, 2, 8), hidden, pad([0, 0, 0, 1, 1], [0, 0, 0, 0, 0])],
+     lambda m, q, k, hide, padding: m(q, k, k, attn_mask=hide, key_padding_mask=padding, need_weights=True))
+case("attention_added", nn.MultiheadAttention(8, 2), [R(3, 2, 8), R(5, 2, 8), added.expand(4, 3, 5) * 1, pad([0, 0, 0, 0, 1], [0, 0, 0, 0, 0])],
+     lambda m, q, k, mask, padding: m(q, k, k, attn_mask=mask, key_padding_mask=torch.where(padding, -torch.inf, 0.0), need_weights=False))
+for name, s, t in ("left_wide", 3, 5), ("left_high", 5, 3), ("left_square", 4, 4):
+    case("attention_" + name, None, [R(2, 2, s, 4), R(2, 2, t, 4), R(2, 2, t, 4)],
+         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True))
+case("attention_spread", None, [R(2, 2, 3, 4), R(2, 2, 5, 4), R(2, 2, 5, 4), R(2, 1, 1, 5)],
+     lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
+case("encoder_layer", nn.TransformerEncoderLayer(8, 2, 12, 0.0), [R(3, 2, 8)])
+case("encoder_first", nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=True, bias=False), [R(2, 3, 8), pad([0, 0, 1], [0, 0, 0])],
+     lambda m, x, padding: m(x, src_mask=nn.Transformer.generate_square_subsequent_mask(3), src_key_padding_mask=torch.where(padding, -torch.inf, 0.0)))
+case("decoder_layer", nn.TransformerDecoderLayer(8, 2, 12, 0.0), [R(3, 2, 8), R(4, 2, 8)],
+     lambda m, x, y: m(x, y, tgt_mask=nn.Transformer.generate_square_subsequent_mask(3)))
+case("encoder", nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, 0.0), 2, nn.LayerNorm(8), enable_nested_tensor=False), [R(3, 2, 8)])
+case("decoder", nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 12, 0.0, norm_first=True), 2), [R(3, 2, 8), R(4, 2, 8)])
 
 save_file(tensors, os.path.join(HERE, "layers.safetensors"))
 print(len(tensors), "tensors", sum(a.nbytes for a in tensors.values()), "bytes")
