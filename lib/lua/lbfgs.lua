@@ -9,6 +9,7 @@
 
 local core = require "tessera.core"
 local options = require "tessera.options"
+local parameters = require "tessera.parameters"
 local op = core.op
 
 local LBFGS = { name = "LBFGS" }
@@ -27,12 +28,14 @@ local function new(params, given)
   for k, v in pairs(defaults) do self[k] = v end
   for k, v in pairs(read(given)) do self[k] = v end
   options.tensors("LBFGS", "parameter", params, "optim.LBFGS(model:parameters(), ...)")
-  if #params == 0 then core.fail "LBFGS: the list of parameters is empty" end
   for i, p in ipairs(params) do self.params[i] = p end
+  parameters.check_list(self)
   return self
 end
 
+LBFGS.check_places, LBFGS.is_moving = parameters.check_places, parameters.is_moving
 function LBFGS:prepare() return self end
+function LBFGS:set_rate(rate) self.lr = rate end
 function LBFGS:tick() self.steps = self.steps + 1 end
 -- step puts everything else back itself.
 function LBFGS:counting(f, ...)
@@ -138,6 +141,7 @@ end
 --- latter as they are after the last iteration. After an error parameters and memory are those
 --- of before.
 function LBFGS:step(closure)
+  self:check_places()
   local moves, bends, curves = { unpack(self.moves) }, { unpack(self.bends) }, { unpack(self.curves) }
   local restore = core.snapshot(self.params)
   return core.guarded(function(fine)

@@ -26,13 +26,29 @@ local function is_module(v)
   return type(v) == "table" and rawget(v, ORDER) ~= nil
 end
 
+-- Where a parameter stands: the module and the name of its field, of the first one that has it.
+local module_of, key_of = setmetatable({}, { __mode = "kv" }), setmetatable({}, { __mode = "k" })
+
+--- The module that holds, or held, a parameter, and the name of its field; nil if none is known.
+function Module.place_of(tensor) return module_of[tensor], key_of[tensor] end
+
+local function adopt(self, key, tensor)
+  local holder = module_of[tensor]
+  if not (holder and rawequal(rawget(holder, key_of[tensor]), tensor)) then
+    module_of[tensor], key_of[tensor] = self, key
+  end
+end
+
 -- Fields are entered in the order of their first assignment.
 local function newindex(self, key, value)
   rawset(self, key, value)
   if core.is_tensor(value) or is_module(value) then
     local order = rawget(self, ORDER)
     order[#order + 1] = key
-    if core.is_tensor(value) and not rawget(self, BUFFERS)[key] then value.requires_grad = true end
+    if core.is_tensor(value) and not rawget(self, BUFFERS)[key] then
+      value.requires_grad = true
+      adopt(self, key, value)
+    end
   end
 end
 
@@ -90,12 +106,17 @@ local function visit(self, prefix, on_tensor, on_module)
 end
 
 -- { {name, tensor}, ... } in order of construction. A tensor that two modules
--- share (tied weights) is listed once, by its first name.
+-- share (tied weights) is listed once, by its first name. A tensor that was assigned in place of
+-- another one becomes a parameter here.
 function Module:named_parameters()
   local list, seen = {}, {}
-  visit(self, "", function(name, tensor, kind)
+  visit(self, "", function(name, tensor, kind, module, key)
     if kind == "parameter" and not seen[tensor] then
       seen[tensor] = true
+      if not module_of[tensor] and not core.capturing() then
+        tensor.requires_grad = true
+        adopt(module, key, tensor)
+      end
       list[#list + 1] = { name, tensor }
     end
   end)
@@ -214,7 +235,10 @@ function Module:to(where)
     end
   end
   core.held(function()
-    for _, field in ipairs(fields) do rawset(field[1], field[2], field[3]) end
+    for _, field in ipairs(fields) do
+      rawset(field[1], field[2], field[3])
+      if not rawget(field[1], BUFFERS)[field[2]] then adopt(field[1], field[2], field[3]) end
+    end
   end)
   return self
 end
@@ -239,6 +263,9 @@ function Module:clone()
     for key in pairs(rawget(v, BUFFERS)) do buffers[key] = true end
     rawset(m, ORDER, order)
     rawset(m, BUFFERS, buffers)
+    for _, key in ipairs(order) do
+      if core.is_tensor(rawget(m, key)) and not buffers[key] then adopt(m, key, rawget(m, key)) end
+    end
     return m
   end
   return copy(self)

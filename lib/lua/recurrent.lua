@@ -194,7 +194,7 @@ local read_lstm = options.placed("LSTM", layer_kinds, layer_defaults, places)
 -- first layer, of the second ..), zeros if it is not given. Dropout acts between layers, while training.
 --
 --   lstm = nn.LSTM(8, 16, {layers = 2})
---   y, state = lstm(rng.normal{5, 3, 8})        -- y f32[5,3,16], state[1] f32[2,3,16]
+--   y, state = lstm(rng.normal{5, 3, 8})        -- f32[5,3,16]
 --   y, state = lstm(rng.normal{5, 3, 8}, state) -- goes on from there
 function LSTM:init(inputs, hidden, ...) init_layer(self, kinds.LSTM, read_lstm(...), inputs, hidden) end
 function LSTM:forward(x, state) return forward(self, kinds.LSTM, x, state) end

@@ -15,7 +15,7 @@ tensors = {}
 
 
 def put(name, t):
-    a = np.ascontiguousarray(t.detach().numpy())
+    a = np.array(t.detach().numpy(), order="C") # a copy: parameters move
     assert name not in tensors, name
     tensors[name] = a.astype(np.uint8).astype(bool) if a.dtype == bool else a
 
@@ -106,6 +106,30 @@ case("decoder_layer", nn.TransformerDecoderLayer(8, 2, 12, 0.0), [R(3, 2, 8), R(
      lambda m, x, y: m(x, y, tgt_mask=nn.Transformer.generate_square_subsequent_mask(3)))
 case("encoder", nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, 0.0), 2, nn.LayerNorm(8), enable_nested_tensor=False), [R(3, 2, 8)])
 case("decoder", nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 12, 0.0, norm_first=True), 2), [R(3, 2, 8), R(4, 2, 8)])
+
+# ---- optimisers: 8 steps of two parameters with gradients by formula
+def steps(name, make, groups=None):
+    p, q = nn.Parameter(R(3, 2)), nn.Parameter(R(4))
+    put(f"{name}/start/p", p), put(f"{name}/start/q", q)
+    opt = make([{"params": [p], **groups[0]}, {"params": [q], **groups[1]}] if groups else [p, q])
+    for k in range(8):
+        p.grad, q.grad = slope(p) * (k + 1) - p.detach(), slope(q) * 0.3 + q.detach() * (k % 3)
+        opt.step()
+        if k in (0, 7):
+            put(f"{name}/after{k}/p", p), put(f"{name}/after{k}/q", q)
+
+
+O = torch.optim
+steps("RMSprop", lambda p: O.RMSprop(p, 0.01))
+steps("RMSprop_all", lambda p: O.RMSprop(p, 0.01, 0.9, 1e-6, 0.1, 0.8, True))
+steps("Adagrad", lambda p: O.Adagrad(p, 0.1))
+steps("Adagrad_all", lambda p: O.Adagrad(p, 0.1, lr_decay=0.2, weight_decay=0.1, initial_accumulator_value=0.5, eps=1e-6))
+steps("NAdam", lambda p: O.NAdam(p, 0.01))
+steps("NAdam_all", lambda p: O.NAdam(p, 0.01, (0.8, 0.99), 1e-6, 0.1, 0.01, True))
+steps("RAdam", lambda p: O.RAdam(p, 0.01))
+steps("RAdam_all", lambda p: O.RAdam(p, 0.01, (0.8, 0.9), 1e-6, 0.1))
+steps("RAdam_decoupled", lambda p: O.RAdam(p, 0.01, (0.8, 0.9), 1e-6, 0.1, True))
+steps("groups", lambda g: O.AdamW(g, 0.01, weight_decay=0.1), [{}, {"lr": 0.1, "weight_decay": 0.0, "betas": (0.8, 0.9)}])
 
 save_file(tensors, os.path.join(HERE, "layers.safetensors"))
 print(len(tensors), "tensors", sum(a.nbytes for a in tensors.values()), "bytes")
