@@ -14,9 +14,9 @@ enum { PIECE = 512, TAPS = 121 };
 typedef struct Pool {
   TsOp op;
   TsDtype in, acc, out;
-  bool last, count_padding;
+  bool last, whole; /* whole: all taps of a mean count */
   int64_t batch, channels, in_size[3], out_size[3], window[3], stride[3], padding[3],
-      dilation[3];
+      dilation[3], margin[3];
 } Pool;
 
 typedef struct Make {
@@ -46,15 +46,19 @@ static void place(Make *m, V i) {
   if (c) m->base = op2(m, TS_OP_add, m->base, c);
 }
 
-/* The element of a tap, 0 outside; *in: whether it is inside; *at: its place in the image. */
-static V tap(Make *m, const int64_t k[3], V *in, V *at) {
+/* The element of a tap, 0 outside; *in: whether it is inside; *counts: whether a mean counts it;
+ * *at: its place in the image. */
+static V tap(Make *m, const int64_t k[3], V *in, V *counts, V *at) {
   const Pool *p = m->p;
   V where = NULL;
-  *in = NULL;
+  *in = *counts = NULL;
   for (int a = 0; a < 3; a++) {
     V i = by(m, TS_OP_add, m->begin[a], k[a] * p->dilation[a]);
     V ok = op2(m, TS_OP_logical_and, by(m, TS_OP_ge, i, 0), by(m, TS_OP_lt, i, p->in_size[a]));
+    V near = op2(m, TS_OP_logical_and, by(m, TS_OP_ge, i, -p->margin[a]),
+                 by(m, TS_OP_lt, i, p->in_size[a] + p->margin[a]));
     *in = *in ? op2(m, TS_OP_logical_and, *in, ok) : ok;
+    *counts = *counts ? op2(m, TS_OP_logical_and, *counts, near) : near;
     where = where ? op2(m, TS_OP_add, by(m, TS_OP_mul, where, p->in_size[a]), i) : i;
   }
   *at = where;
@@ -79,10 +83,10 @@ static V windows(Make *m) {
   for (int64_t i = 0; i < numel(p->window); i++) {
     int64_t k[3] = {i / (p->window[1] * p->window[2]), i / p->window[2] % p->window[1],
                     i % p->window[2]};
-    V in, at, x = tap(m, k, &in, &at);
+    V in, counts, at, x = tap(m, k, &in, &counts, &at);
     if (mean) {
       acc = op2(m, TS_OP_add, acc, x);
-      count = op2(m, TS_OP_add, count, ts_tile_cast(b, in, TS_DT_i64));
+      count = op2(m, TS_OP_add, count, ts_tile_cast(b, counts, TS_DT_i64));
       continue;
     }
     V up = op2(m, TS_OP_gt, x, acc);
@@ -97,8 +101,8 @@ static V windows(Make *m) {
   }
   if (p->op == TS_OP_max_pool_index) return to;
   if (!mean) return acc;
-  V by_count = p->count_padding ? ts_tile_const(b, (double)numel(p->window), &t)
-                                : ts_tile_cast(b, count, p->acc);
+  V by_count = p->whole ? ts_tile_const(b, (double)numel(p->window), &t)
+                        : ts_tile_cast(b, count, p->acc);
   return op2(m, TS_OP_div, acc, by_count);
 }
 
@@ -134,13 +138,14 @@ int ts_lower_pool(const TsSched *sched, const TsGroup *group, TsLayoutFn *layout
   bool real = ts_dtype_is(d, TS_KIND_F | TS_KIND_I | TS_KIND_U) && d != TS_DT_mxfp4;
   if (!real || !ts_meta_numel(to) || !ts_meta_numel(from)) return 0;
   p.acc = ts_dtype_is(d, TS_KIND_F) ? (TsDtype)ts_dtypes[d].accum : d;
-  p.count_padding = p.op != TS_OP_avg_pool || a[5].i;
+  p.whole = p.op != TS_OP_avg_pool || (a[5].i && !a[6].i);
   int nd = from->ndim - 2, space = p.last ? 1 : 2;
   p.batch = from->dim[0], p.channels = from->dim[p.last ? nd + 1 : 1];
   ts_window_list(&a[0], nd, 1, p.window);
   ts_window_list(a[1].type == TS_ATTR_ints ? &a[1] : &a[0], nd, 1, p.stride);
   ts_window_list(&a[2], nd, 0, p.padding);
   ts_window_list(&a[3], nd, 1, p.dilation);
+  for (int i = 0; i < 3; i++) p.margin[i] = p.op == TS_OP_avg_pool && a[5].i ? p.padding[i] : 0;
   for (int i = 0; i < 3; i++) {
     int at = i - (3 - nd);
     p.in_size[i] = at < 0 ? 1 : from->dim[space + at];

@@ -12,8 +12,9 @@ enum { PIECE = 512, TAPS = 121 };
 
 typedef struct Pool {
   TsDtype d, acc;
-  bool last, count_padding;
-  int64_t batch, channels, in[3], out[3], window[3], stride[3], padding[3], dilation[3];
+  bool last, whole;
+  int64_t batch, channels, in[3], out[3], window[3], stride[3], padding[3], dilation[3],
+      margin[3];
 } Pool;
 
 typedef struct Make {
@@ -23,8 +24,7 @@ typedef struct Make {
   V g, base;
 } Make;
 
-/* Of one axis and tap: the output, whether there is one, and how many of its taps are
- * inside. */
+/* Of one axis and tap: the output, whether there is one, and how many of its taps count. */
 typedef struct Reach {
   V at, in, count;
 } Reach;
@@ -35,13 +35,14 @@ static V both(Make *m, V x, V y) { return op2(m, TS_OP_logical_and, x, y); }
 
 static int64_t numel(const int64_t n[3]) { return n[0] * n[1] * n[2]; }
 
-static V inside(Make *m, int a, V output) {
+static V taps(Make *m, int a, V output) {
   const Pool *p = m->p;
   V count = ts_short_int(&m->b, &m->t, 0);
   V first = by(m, TS_OP_sub, by(m, TS_OP_mul, output, p->stride[a]), p->padding[a]);
   for (int64_t k = 0; k < p->window[a]; k++) {
     V i = by(m, TS_OP_add, first, k * p->dilation[a]);
-    V in = both(m, by(m, TS_OP_ge, i, 0), by(m, TS_OP_lt, i, p->in[a]));
+    V in =
+        both(m, by(m, TS_OP_ge, i, -p->margin[a]), by(m, TS_OP_lt, i, p->in[a] + p->margin[a]));
     count = op2(m, TS_OP_add, count, ts_tile_cast(&m->b, in, TS_DT_i64));
   }
   return count;
@@ -54,7 +55,7 @@ static Reach reach(Make *m, int a, V i, int64_t k) {
   Reach r = {.at = at, .in = both(m, by(m, TS_OP_ge, far, 0), by(m, TS_OP_lt, at, p->out[a]))};
   if (p->stride[a] > 1)
     r.in = both(m, r.in, op2(m, TS_OP_eq, by(m, TS_OP_mul, at, p->stride[a]), far));
-  if (!p->count_padding) r.count = inside(m, a, at);
+  if (!p->whole) r.count = taps(m, a, at);
   return r;
 }
 
@@ -65,7 +66,7 @@ static V share(Make *m, const Reach *r, V *in) {
   for (int a = 0; a < 3; a++) {
     *in = *in ? both(m, *in, r[a].in) : r[a].in;
     at = at ? op2(m, TS_OP_add, by(m, TS_OP_mul, at, p->out[a]), r[a].at) : r[a].at;
-    if (!p->count_padding) count = count ? op2(m, TS_OP_mul, count, r[a].count) : r[a].count;
+    if (!p->whole) count = count ? op2(m, TS_OP_mul, count, r[a].count) : r[a].count;
   }
   at = op2(m, TS_OP_add, m->base, by(m, TS_OP_mul, at, p->last ? p->channels : 1));
   at = ts_tile_op3(&m->b, TS_OP_where, *in, at, ts_short_int(&m->b, &m->t, -1));
@@ -127,8 +128,8 @@ int ts_lower_pool_grad(const TsSched *sched, const TsGroup *group, TsLayoutFn *l
   const TsMeta *from = &n->in[0]->meta, *to = &n->out[0].meta;
   const TsAttr *a = n->attr;
   TsDtype d = (TsDtype)to->dtype;
-  Pool p = {
-      .d = d, .acc = (TsDtype)ts_dtypes[d].accum, .last = a[5].i, .count_padding = a[6].i};
+  bool whole = a[6].i && !a[7].i;
+  Pool p = {.d = d, .acc = (TsDtype)ts_dtypes[d].accum, .last = a[5].i, .whole = whole};
   bool real = ts_dtype_is(d, TS_KIND_F) && d != TS_DT_mxfp4 && from->dtype == d;
   if (!real || !ts_meta_numel(to) || !ts_meta_numel(from)) return 0;
   int nd = to->ndim - 2, space = p.last ? 1 : 2;
@@ -137,6 +138,7 @@ int ts_lower_pool_grad(const TsSched *sched, const TsGroup *group, TsLayoutFn *l
   ts_window_list(a[2].type == TS_ATTR_ints ? &a[2] : &a[1], nd, 1, p.stride);
   ts_window_list(&a[3], nd, 0, p.padding);
   ts_window_list(&a[4], nd, 1, p.dilation);
+  for (int i = 0; i < 3; i++) p.margin[i] = a[6].i ? p.padding[i] : 0;
   for (int i = 0; i < 3; i++) {
     int at = i - (3 - nd);
     p.in[i] = at < 0 ? 1 : to->dim[space + at];

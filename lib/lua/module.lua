@@ -204,8 +204,12 @@ function Module:load_state_dict(state, given)
         table.concat(tensor.shape, ","), table.concat(value.shape, ",")), 2)
     end
   end
+  local ignored = {} -- entries of others that a layer knows and does not need
+  visit(self, "", nil, function(prefix, module)
+    for name in pairs(module.ignored or {}) do ignored[prefix .. name] = true end
+  end)
   for name in pairs(state) do
-    if mine[name] == nil then unknown[#unknown + 1] = name end
+    if mine[name] == nil and not ignored[name] then unknown[#unknown + 1] = name end
   end
   if strict ~= false and (#missing > 0 or #unknown > 0) then
     error(("load_state_dict: %s%s%s"):format(

@@ -29,14 +29,17 @@ end
 -- ---- linear and embedding
 
 local Linear = define "Linear"
+local read_linear = options.placed("Linear", { bias = FLAG, dtype = DTYPE }, { bias = true }, { "bias", "dtype" })
 
-local read_linear = options.of("Linear", { bias = FLAG, dtype = DTYPE })
-
--- Linear(inputs, outputs, {bias = true, dtype = "f32"}): y = x w^T + b.
-function Linear:init(inputs, outputs, o)
+-- Linear(inputs, outputs, {bias = true, dtype = "f32"}): y = x w^T + b, op.linear, of x [.., inputs]. weight
+-- [outputs, inputs] and bias [outputs] begin uniform in +-1 / sqrt(inputs).
+--
+--   y = nn.Linear(3, 2)(rng.normal{5, 3})                    -- f32[5,2]
+--   y = nn.Linear(3, 2, {bias = false})(rng.normal{4, 5, 3}) -- f32[4,5,2]
+function Linear:init(inputs, outputs, ...)
   need("Linear", "inputs", SIZE, inputs)
   need("Linear", "outputs", SIZE, outputs)
-  o = read_linear(o)
+  local o = read_linear(...)
   local bound = 1 / math.sqrt(math.max(inputs, 1))
   self.inputs, self.outputs = inputs, outputs
   self.weight = rng.uniform({ outputs, inputs }, { low = -bound, high = bound, dtype = o.dtype })
@@ -50,29 +53,26 @@ function Linear:extra()
   return ("%d -> %d%s"):format(self.inputs, self.outputs, self.bias and "" or ", no bias")
 end
 
-local Embedding = define "Embedding"
-local read_embedding = options.of("Embedding", { dtype = DTYPE })
-
--- Embedding(count, width, {dtype = "f32"}): rows of a table by index.
-function Embedding:init(count, width, o)
-  self.count, self.width = need("Embedding", "count", SIZE, count), need("Embedding", "width", SIZE, width)
-  self.weight = rng.normal({ count, width }, { dtype = read_embedding(o).dtype })
-end
-
-function Embedding:forward(index) return op.embedding(self.weight, index) end
-function Embedding:extra() return ("%d x %d"):format(self.count, self.width) end
+require "tessera.embedding"(nn)
 
 -- ---- normalisation
 
 local LayerNorm = define "LayerNorm"
-local read_layernorm = options.of("LayerNorm", { eps = EPS, bias = FLAG, dtype = DTYPE }, { eps = 1e-5 })
 local SHAPE = options.each(SIZE)
+local read_layernorm = options.placed("LayerNorm", { eps = EPS, affine = FLAG, bias = FLAG, dtype = DTYPE }, { eps = 1e-5, affine = true, bias = true },
+  { "eps", "affine", "bias" })
 
--- LayerNorm(shape, {eps = 1e-5, bias = true}): over the last axes, which have that shape.
-function LayerNorm:init(shape, o)
-  o = read_layernorm(o)
+-- LayerNorm(shape, {eps = 1e-5, affine = true, bias = true, dtype = "f32"}): (x - mean) / sqrt(var + eps) *
+-- weight + bias over the last axes, which have that shape, a number or a list. Without affine there are
+-- neither weight nor bias.
+--
+--   y = nn.LayerNorm(4)(rng.normal{2, 3, 4})
+--   y = nn.LayerNorm({3, 4}, 1e-6)(rng.normal{2, 3, 4})
+function LayerNorm:init(shape, ...)
+  local o = read_layernorm(...)
   shape = list(need("LayerNorm", "shape", SHAPE, shape), 1)
-  self.dims, self.eps = #shape, o.eps or 1e-5
+  self.shape, self.dims, self.eps = shape, #shape, o.eps or 1e-5
+  if o.affine == false then return end
   self.weight = op.ones(shape, { dtype = o.dtype })
   if o.bias ~= false then self.bias = op.zeros(shape, { dtype = o.dtype }) end
 end
@@ -80,34 +80,49 @@ end
 function LayerNorm:forward(x)
   return op.layernorm(x, self.weight, self.bias, { dims = self.dims, eps = self.eps })
 end
-function LayerNorm:extra() return table.concat(self.weight.shape, "x") end
+function LayerNorm:extra() return table.concat(self.shape, "x") end
 
 local RMSNorm = define "RMSNorm"
-local read_rmsnorm = options.of("RMSNorm", { eps = EPS, dtype = DTYPE }, { eps = 1e-5 })
+local read_rmsnorm = options.placed("RMSNorm", { eps = EPS, affine = FLAG, dtype = DTYPE }, { eps = 1e-5, affine = true }, { "eps", "affine" })
 
-function RMSNorm:init(shape, o)
-  o = read_rmsnorm(o)
+-- RMSNorm(shape, {eps = 1e-5, affine = true, dtype = "f32"}): x / sqrt(mean(x^2) + eps) * weight over the last
+-- axes, which have that shape; without affine there is no weight.
+--
+--   y = nn.RMSNorm(4)(rng.normal{2, 3, 4})
+function RMSNorm:init(shape, ...)
+  local o = read_rmsnorm(...)
   shape = list(need("RMSNorm", "shape", SHAPE, shape), 1)
-  self.dims, self.eps = #shape, o.eps or 1e-5
-  self.weight = op.ones(shape, { dtype = o.dtype })
+  self.shape, self.dims, self.eps = shape, #shape, o.eps or 1e-5
+  if o.affine ~= false then self.weight = op.ones(shape, { dtype = o.dtype }) end
 end
 
 function RMSNorm:forward(x) return op.rmsnorm(x, self.weight, { dims = self.dims, eps = self.eps }) end
-function RMSNorm:extra() return table.concat(self.weight.shape, "x") end
+function RMSNorm:extra() return table.concat(self.shape, "x") end
 
 local BatchNorm = define "BatchNorm"
-local read_batchnorm = options.of("BatchNorm", { eps = EPS, momentum = SHARE }, { eps = 1e-5, momentum = 0.1 })
+local read_batchnorm = options.placed("BatchNorm", { eps = EPS, momentum = SHARE, affine = FLAG, running = FLAG, dtype = DTYPE },
+  { eps = 1e-5, momentum = 0.1, affine = true, running = true }, { "eps", "momentum", "affine", "running" })
 
--- BatchNorm(channels, {eps, momentum}): statistics of the batch while training,
--- which also update the running ones used afterwards.
-function BatchNorm:init(channels, o)
-  o = read_batchnorm(o)
+-- BatchNorm(channels, {eps = 1e-5, momentum = 0.1, affine = true, running = true, dtype = "f32"}): each
+-- channel (axis 1) by the mean and variance of the batch while training, which also move running_mean and
+-- running_var by the share momentum; these are used afterwards. Without affine there are neither weight
+-- nor bias; without running the batch is used always.
+--
+--   y = nn.BatchNorm(3)(rng.normal{8, 3, 4, 4})
+function BatchNorm:init(channels, ...)
+  local o = read_batchnorm(...)
   need("BatchNorm", "channels", SIZE, channels)
-  self.eps, self.momentum = o.eps or 1e-5, o.momentum or 0.1
-  self.weight, self.bias = op.ones { channels }, op.zeros { channels }
-  self:buffer("running_mean", op.zeros { channels })
-  self:buffer("running_var", op.ones { channels })
+  self.channels, self.eps, self.momentum = channels, o.eps or 1e-5, o.momentum or 0.1
+  if o.affine ~= false then
+    self.weight, self.bias = op.ones({ channels }, { dtype = o.dtype }), op.zeros({ channels }, { dtype = o.dtype })
+  end
+  if o.running == false then return end
+  self:buffer("running_mean", op.zeros({ channels }, { dtype = o.dtype }))
+  self:buffer("running_var", op.ones({ channels }, { dtype = o.dtype }))
 end
+
+-- What PyTorch counts, and nothing here reads.
+BatchNorm.ignored = { num_batches_tracked = true }
 
 local function all_axes_but_1(x)
   local axes = { 0 }
@@ -116,166 +131,46 @@ local function all_axes_but_1(x)
 end
 
 function BatchNorm:forward(x)
-  if not self.training then
+  if not self.training and self.running_mean then
     return op.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, { eps = self.eps })
   end
   local axes = all_axes_but_1(x)
   local wide = x.dtype == "f64" and x or x:to "f32" -- narrow statistics would be rounded
   local mean, var = wide:mean { axis = axes }, wide:var { axis = axes }
-  local n, m = x.numel / x.shape[2], self.momentum
-  self.running_mean:copy_(self.running_mean * (1 - m) + mean:detach() * m)
-  self.running_var:copy_(self.running_var * (1 - m) + var:detach() * (m * n / math.max(n - 1, 1)))
+  if self.running_mean and self.training then
+    local n, m = x.numel / x.shape[2], self.momentum
+    self.running_mean:copy_(self.running_mean * (1 - m) + mean:detach() * m)
+    self.running_var:copy_(self.running_var * (1 - m) + var:detach() * (m * n / math.max(n - 1, 1)))
+  end
   return op.batch_norm(x, mean, var, self.weight, self.bias, { eps = self.eps })
 end
-function BatchNorm:extra() return tostring(self.weight.shape[1]) end
+function BatchNorm:extra() return tostring(self.channels) end
 
 local GroupNorm = define "GroupNorm"
-local read_groupnorm = options.of("GroupNorm", { eps = EPS }, { eps = 1e-5 })
+local read_groupnorm = options.placed("GroupNorm", { eps = EPS, affine = FLAG, dtype = DTYPE }, { eps = 1e-5, affine = true }, { "eps", "affine" })
 
--- A number of groups divides what is grouped.
-local function need_groups(what, groups, name, n)
-  if n % groups == 0 then return end
-  core.fail(("%s: %d groups do not divide %s = %d"):format(what, groups, name, n))
-end
-
-function GroupNorm:init(groups, channels, o)
+-- GroupNorm(groups, channels, {eps = 1e-5, affine = true, dtype = "f32"}): as nn.LayerNorm over each group of
+-- channels (axis 1) and all space axes; weight and bias of each channel, unless affine is false.
+--
+--   y = nn.GroupNorm(2, 4)(rng.normal{1, 4, 5, 5})
+function GroupNorm:init(groups, channels, ...)
   need("GroupNorm", "groups", COUNT, groups)
-  need_groups("GroupNorm", groups, "channels", need("GroupNorm", "channels", SIZE, channels))
-  self.groups, self.eps = groups, read_groupnorm(o).eps or 1e-5
-  self.weight, self.bias = op.ones { channels }, op.zeros { channels }
+  need("GroupNorm", "channels", SIZE, channels)
+  if channels % groups ~= 0 then core.fail(("GroupNorm: %d groups do not divide channels = %d"):format(groups, channels)) end
+  local o = read_groupnorm(...)
+  self.groups, self.channels, self.eps = groups, channels, o.eps or 1e-5
+  if o.affine ~= false then
+    self.weight, self.bias = op.ones({ channels }, { dtype = o.dtype }), op.zeros({ channels }, { dtype = o.dtype })
+  end
 end
 
 function GroupNorm:forward(x)
   return op.group_norm(x, self.weight, self.bias, { groups = self.groups, eps = self.eps })
 end
+function GroupNorm:extra() return ("%d of %d"):format(self.groups, self.channels) end
 
--- ---- convolution: Conv1d(in, out, kernel, {stride, padding, dilation, groups, bias, layout})
-
-local LAYOUT = options.one_of("nchw", "nhwc")
-
-local function define_conv(name, dims)
-  local Conv = define(name)
-  local some, more = options.each(COUNT, dims), options.each(SIZE, dims)
-  local read = options.of(name, { stride = some, padding = more, dilation = some, groups = COUNT, bias = FLAG, layout = LAYOUT,
-    dtype = DTYPE }, { stride = 1, padding = 0, dilation = 1, groups = 1, layout = "nchw" })
-
-  function Conv:init(inputs, outputs, kernel, o)
-    o = read(o)
-    local groups = o.groups or 1
-    need_groups(name, groups, "inputs", need(name, "inputs", COUNT, inputs))
-    need_groups(name, groups, "outputs", need(name, "outputs", COUNT, outputs))
-    need(name, "kernel", some, kernel)
-    self.stride, self.padding = list(o.stride or 1, dims), list(o.padding or 0, dims)
-    self.dilation, self.groups, self.layout = list(o.dilation or 1, dims), groups, o.layout or "nchw"
-    local k, taps = list(kernel, dims), 1
-    for i = 1, dims do taps = taps * k[i] end
-    local shape = { outputs }
-    if self.layout == "nchw" then shape[2] = inputs / groups end
-    for i = 1, dims do shape[#shape + 1] = k[i] end
-    if self.layout == "nhwc" then shape[#shape + 1] = inputs / groups end
-    local bound = 1 / math.sqrt(inputs / groups * taps)
-    self.weight = rng.uniform(shape, { low = -bound, high = bound, dtype = o.dtype })
-    if o.bias ~= false then
-      self.bias = rng.uniform({ outputs }, { low = -bound, high = bound, dtype = o.dtype })
-    end
-  end
-
-  function Conv:forward(x)
-    return op[name:lower()](x, self.weight, self.bias, { stride = self.stride, padding = self.padding,
-      dilation = self.dilation, groups = self.groups, layout = self.layout })
-  end
-
-  function Conv:extra() return table.concat(self.weight.shape, "x") end
-end
-
-define_conv("Conv1d", 1)
-define_conv("Conv2d", 2)
-define_conv("Conv3d", 3)
-
-local ConvTranspose = define "ConvTranspose"
-local DIMS, SOME, MORE = options.whole { least = 1, most = 3 }, options.each(COUNT), options.each(SIZE)
-local read_transpose = options.of("ConvTranspose", { dims = DIMS, stride = SOME, padding = MORE, output_padding = MORE,
-  dilation = SOME, groups = COUNT, bias = FLAG }, { dims = 2, stride = 1, padding = 0, output_padding = 0, dilation = 1, groups = 1 })
-
--- Lists are as long as there are axes.
-local function need_axes(what, dims, given)
-  for name, v in pairs(given) do
-    if type(v) == "table" and #v ~= dims then
-      core.fail(("%s: %s has %d numbers for %d axes"):format(what, name, #v, dims))
-    end
-  end
-end
-
--- ConvTranspose(in, out, kernel, {dims = 2, stride, padding, output_padding, ...}).
-function ConvTranspose:init(inputs, outputs, kernel, o)
-  o = read_transpose(o)
-  need("ConvTranspose", "kernel", SOME, kernel)
-  local dims = o.dims or (type(kernel) == "table" and #kernel) or 2
-  need_axes("ConvTranspose", dims, { kernel = kernel, stride = o.stride, padding = o.padding,
-    output_padding = o.output_padding, dilation = o.dilation })
-  need("ConvTranspose", "inputs", COUNT, inputs)
-  need_groups("ConvTranspose", o.groups or 1, "outputs", need("ConvTranspose", "outputs", COUNT, outputs))
-  local k, taps, groups = list(kernel, dims), 1, o.groups or 1
-  self.o = { stride = list(o.stride or 1, dims), padding = list(o.padding or 0, dims), groups = groups,
-    output_padding = list(o.output_padding or 0, dims), dilation = list(o.dilation or 1, dims) }
-  local shape = { inputs, outputs / groups }
-  for i = 1, dims do
-    shape[#shape + 1] = k[i]
-    taps = taps * k[i]
-  end
-  local bound = 1 / math.sqrt(outputs / groups * taps)
-  self.weight = rng.uniform(shape, { low = -bound, high = bound })
-  if o.bias ~= false then self.bias = rng.uniform({ outputs }, { low = -bound, high = bound }) end
-end
-
-function ConvTranspose:forward(x) return op.conv_transpose(x, self.weight, self.bias, self.o) end
-
-local function define_pool(name, row)
-  local Pool = define(name)
-  local read = options.of(name, { dims = DIMS, stride = SOME, padding = MORE }, { dims = 2, padding = 0 })
-  function Pool:init(window, o)
-    o = read(o)
-    need(name, "window", SOME, window)
-    local dims = type(window) == "table" and #window or o.dims or 2
-    need_axes(name, dims, { window = window, stride = o.stride, padding = o.padding })
-    self.o = { window = list(window, dims), stride = list(o.stride or window, dims),
-      padding = list(o.padding or 0, dims) }
-  end
-  function Pool:forward(x) return op[row](x, self.o) end
-end
-
-define_pool("MaxPool", "max_pool")
-define_pool("AvgPool", "avg_pool")
-
--- ---- activations and small layers
-
-local function define_activation(name, row)
-  local A = define(name)
-  function A:forward(x) return op[row](x) end
-end
-
-for name, row in pairs { ReLU = "relu", GELU = "gelu", SiLU = "silu", Tanh = "tanh", Sigmoid = "sigmoid",
-  ELU = "elu", Softplus = "softplus", Mish = "mish", Hardswish = "hardswish", LeakyReLU = "leaky_relu" } do
-  define_activation(name, row)
-end
-
-local Softmax = define "Softmax"
-function Softmax:init(axis) self.axis = need("Softmax", "axis", options.whole(), axis or -1) end
-function Softmax:forward(x) return op.softmax(x, { axis = self.axis }) end
-
-local Dropout = define "Dropout"
-function Dropout:init(p) self.p = need("Dropout", "p", SHARE, p or 0.5) end
-function Dropout:forward(x)
-  if not self.training or self.p == 0 then return x end
-  return op.dropout(x, { p = self.p })
-end
-function Dropout:extra() return ("p = %g"):format(self.p) end
-
-local Flatten = define "Flatten"
-function Flatten:forward(x) return x:flatten(1, -1) end
-
-local Identity = define "Identity"
-function Identity:forward(x) return x end
+require "tessera.convolution"(nn)
+require "tessera.activation"(nn)
 
 -- ---- containers
 

@@ -155,6 +155,7 @@ local function is_options(v) return type(v) == "table" and not core.is_tensor(v)
 --- to be given: Conv2d(3, 8, 3, 1, {padding = 1}). A nil leaves a place out.
 function options.placed(what, kinds, defaults, places)
   local read = options.of(what, kinds, defaults)
+  places = places or {}
   return function(...)
     local n, first = select("#", ...), ...
     if n == 0 or (n == 1 and (first == nil or is_options(first))) then return read(first) end
@@ -167,13 +168,31 @@ function options.placed(what, kinds, defaults, places)
           o[word] = value
         end
       elseif v ~= nil then
-        if not name then core.fail(("%s: too many arguments; by place are %s"):format(what, table.concat(places, ", "))) end
+        if not name then
+          core.fail(("%s: too many arguments; %s"):format(what,
+            places[1] and "by place are " .. table.concat(places, ", ") or "it takes no options"))
+        end
         o[name] = v
       end
     end
     return read(o)
   end
 end
+
+-- ---- where a function is described
+
+local described = setmetatable({}, { __mode = "k" })
+
+--- f, made by the function that calls this: its description is the comment above the line that called
+--- that one, as of a layer that define_conv("Conv2d", 2) makes.
+function options.described(f)
+  local info = debug.getinfo(3, "Sl")
+  described[f] = info and { source = info.source, line = info.currentline }
+  return f
+end
+
+--- {source, line} below the comment on such a function; nil of others.
+function options.place_of(f) return described[f] end
 
 --- A list of tensors, such as a model's parameters; noun is the word for one. holes: some may be
 --- false.

@@ -2,6 +2,7 @@
 -- Every ":name argument" is the function prompt.name(argument).
 local core = require "tessera.core"
 local console = require "tessera.console"
+local options = require "tessera.options"
 
 local prompt = {}
 
@@ -204,7 +205,8 @@ local function function_help(name, f, width)
   local text = info.what ~= "C" and source_of(info)
   if not text then return name .. ": " .. function_text(f) .. "\n" end
   local lines, first = lines_of(text), info.linedefined
-  local head = lines[first] or ""
+  local head, place = lines[first] or "", options.place_of(f)
+  if place then lines, first = lines_of(source_of(place) or ""), place.line end
   local args = head:match "function[^%(]*(%b())" or "(...)"
   local comment = {}
   for i = first - 1, 1, -1 do
