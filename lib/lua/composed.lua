@@ -43,9 +43,14 @@ return function(define)
   end
 
   local function composed(name, defaults, places, names, new_state, update)
-    define(name, defaults, places, names, new_state, update, true)
+    return define(name, defaults, places, names, new_state, update, true)
   end
 
+  -- RMSprop(params, {lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false,
+  -- clip}): each parameter by the root of the running mean of its squared gradients, alpha old and 1 -
+  -- alpha new; centered: of their variance. Groups, clip and places as of optim.SGD.
+  --
+  --   opt = optim.RMSprop(model:parameters(), 1e-3, {momentum = 0.9})
   composed("RMSprop", { lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false },
     { "lr", "alpha", "eps", "weight_decay", "momentum", "centered" }, { "v", "m", "g" },
     function(o, p)
@@ -73,6 +78,11 @@ return function(define)
       put(self, p, x - move * n[1]:cast(wide))
     end)
 
+  -- Adagrad(params, {lr = 0.01, lr_decay = 0, weight_decay = 0, start = 0, eps = 1e-10, clip}): each
+  -- parameter by the root of the sum of its squared gradients, which begins as start; lr / (1 + (step - 1)
+  -- lr_decay). Groups, clip and places as of optim.SGD.
+  --
+  --   opt = optim.Adagrad(model:parameters(), 0.1)
   composed("Adagrad", { lr = 0.01, lr_decay = 0, weight_decay = 0, start = 0, eps = 1e-10 },
     { "lr", "lr_decay", "weight_decay", "start", "eps" }, { "v" },
     function(o, p) return { v = op.full_like(p, o.start) } end,
@@ -94,6 +104,11 @@ return function(define)
     return x, m, v
   end
 
+  -- NAdam(params, {lr = 2e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3,
+  -- decoupled = false, clip}): optim.Adam with Nesterov's momentum, which grows over the steps; decoupled
+  -- decays weights as optim.AdamW does. Groups, clip and places as of optim.SGD.
+  --
+  --   opt = optim.NAdam(model:parameters(), 1e-3)
   composed("NAdam", { lr = 2e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3, decoupled = false },
     { "lr", "betas", "eps", "weight_decay", "momentum_decay", "decoupled" }, { "m", "v", "product" },
     function(_, p) return { m = op.zeros_like(p), v = op.zeros_like(p), product = op.ones({}, { dtype = "f64" }) } end,
@@ -115,6 +130,11 @@ return function(define)
       put(self, p, x)
     end)
 
+  -- RAdam(params, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0, decoupled = false, clip}):
+  -- optim.Adam whose first steps are those of momentum alone, until the mean of squares is long enough;
+  -- decoupled decays weights as optim.AdamW does. Groups, clip and places as of optim.SGD.
+  --
+  --   opt = optim.RAdam(model:parameters(), 1e-3)
   composed("RAdam", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, decoupled = false },
     { "lr", "betas", "eps", "weight_decay", "decoupled" }, { "m", "v" }, zeros("m", "v"),
     function(self, o, i, p, g)

@@ -19,14 +19,20 @@ LBFGS.__tostring = function(self)
 end
 
 local defaults = { lr = 1, iterations = 20, history = 20 }
-local read = options.of("LBFGS", { lr = options.number { above = 0 }, iterations = options.whole { least = 1 },
-  history = options.whole { least = 0 } }, defaults)
+local read = options.placed("LBFGS", { lr = options.number { above = 0 }, iterations = options.whole { least = 1 },
+  history = options.whole { least = 0 } }, defaults, { "lr", "iterations", "history" })
 
--- lr: the length that is tried first. history: how many changes are remembered.
-local function new(params, given)
+-- LBFGS(params, {lr = 1, iterations = 20, history = 20}): for smooth losses on a fixed batch: the direction
+-- from the last changes of place and gradient, as many as history, its length by backtracking from lr.
+-- A step is as many iterations, each of which may look at the loss several times, so that it is made
+-- with graph.training_step, or opt:step(closure).
+--
+--   step = graph.training_step(model, loss, optim.LBFGS(model:parameters()))
+--   print(step(x, y):item())
+local function new(params, ...)
   local self = setmetatable({ params = {}, steps = 0, moves = {}, bends = {}, curves = {}, search = true }, LBFGS)
   for k, v in pairs(defaults) do self[k] = v end
-  for k, v in pairs(read(given)) do self[k] = v end
+  for k, v in pairs(read(...)) do self[k] = v end
   options.tensors("LBFGS", "parameter", params, "optim.LBFGS(model:parameters(), ...)")
   for i, p in ipairs(params) do self.params[i] = p end
   parameters.check_list(self)

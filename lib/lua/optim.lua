@@ -93,6 +93,7 @@ local function define(name, defaults, places, state_names, new_state, update, co
     take_params(self, read_group, params)
     return self
   end
+  options.described(optim[name])
 end
 
 -- The state of parameter i: made when first needed, or by prepare.
@@ -228,6 +229,15 @@ end
 -- The clock is an input of captured steps only; there the attributes are not looked at.
 local function clock_of(o) return core.capturing() and rawget(o, "clock") or nil end
 
+-- SGD(params, {lr = 0.01, momentum = 0, dampening = 0, weight_decay = 0, nesterov = false, clip}): p = p -
+-- lr m, m = momentum m + (1 - dampening) (gradient + weight_decay p). params is a list of tensors, or of
+-- groups {params = list, lr = .., ..}, each with options of its own. clip: gradients are scaled so that
+-- their common norm is at most that, before each step. Options may stand by place in this order.
+--
+--   opt = optim.SGD(model:parameters(), 0.1, {momentum = 0.9, clip = 1})
+--   loss(model, x, y):backward()
+--   opt:step()
+--   opt:zero_grad()
 define("SGD", { lr = 0.01, momentum = 0, dampening = 0, weight_decay = 0, nesterov = false },
   { "lr", "momentum", "dampening", "weight_decay", "nesterov" }, { "m" },
   function(o, p) return o.momentum ~= 0 and { m = op.zeros_like(p) } or {} end,
@@ -250,9 +260,23 @@ local function adam(decoupled)
 end
 
 local adam_places = { "lr", "betas", "eps", "weight_decay" }
+-- Adam(params, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0, clip}): by running means of
+-- gradients and of their squares; weight_decay is added to the gradient. Groups, clip and places as of
+-- optim.SGD.
+--
+--   opt = optim.Adam(model:parameters(), 3e-4)
 define("Adam", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0 }, adam_places, { "m", "v" }, moments, adam(false))
+-- AdamW(params, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0.01, clip}): optim.Adam with
+-- p = (1 - lr weight_decay) p before, in place of weight_decay in the gradient. Groups, clip and places as
+-- of optim.SGD.
+--
+--   opt = optim.AdamW(model:parameters(), {lr = 3e-4, weight_decay = 0.1})
 define("AdamW", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0.01 }, adam_places, { "m", "v" }, moments, adam(true))
 
+-- Lion(params, {lr = 1e-4, betas = {0.9, 0.99}, weight_decay = 0, clip}): by the sign of a running mean of
+-- gradients. Groups, clip and places as of optim.SGD.
+--
+--   opt = optim.Lion(model:parameters(), 1e-4, {weight_decay = 0.1})
 define("Lion", { lr = 1e-4, betas = { 0.9, 0.99 }, weight_decay = 0 }, { "lr", "betas", "weight_decay" }, { "m" },
   function(_, p) return { m = op.zeros_like(p) } end,
   function(self, o, i, p, g)
@@ -269,7 +293,13 @@ local function factors(_, p)
   return { r = op.zeros(rows), c = op.zeros(cols) }
 end
 
--- The relative step of the paper: lr is multiplied by max(eps2, rms(p)).
+-- Adafactor(params, {lr = 1e-2, decay = 0.8, eps1 = 1e-30, eps2 = 1e-3, clip_threshold = 1, weight_decay =
+-- 0, scale_parameter = true, clip}): as optim.Adam without a mean of gradients, and with that of squares
+-- as a row and a column for each matrix: beta2 is 1 - step^-decay. Updates are limited to a root mean
+-- square of clip_threshold; with scale_parameter lr is multiplied by max(eps2, that of the parameter).
+-- Groups, clip and places as of optim.SGD.
+--
+--   opt = optim.Adafactor(model:parameters(), 1e-2)
 define("Adafactor", { lr = 1e-2, decay = 0.8, eps1 = 1e-30, eps2 = 1e-3, clip_threshold = 1, weight_decay = 0,
   scale_parameter = true }, { "lr" }, { "r", "c" }, factors,
   function(self, o, i, p, g)
@@ -289,7 +319,7 @@ require "tessera.composed"(define)
 
 -- Needs a closure, see there.
 optim.LBFGS = require "tessera.lbfgs"
-optim.EMA = require "tessera.average"
+for name, make in pairs(require "tessera.average") do optim[name] = make end
 
 -- ---- gradients
 
@@ -353,46 +383,7 @@ function optim.clip_grad_value(grads, limit)
   end
 end
 
--- ---- schedules: functions from the step (counted from 0) to the learning rate
-
-local schedule = {}
-optim.schedule = schedule
-
--- factor(step, o): what the rate is multiplied by, or the rate itself where it ends elsewhere;
--- before it the rate grows over o.warmup steps.
-local function define_schedule(name, own, rate)
-  own.lr, own.warmup = options.needed(SIZE), SIZE
-  local read = options.of("schedule." .. name, own)
-  schedule[name] = function(given)
-    local o = read(given)
-    return function(step)
-      if o.warmup and step < o.warmup then return o.lr * ((step + 1) / o.warmup) end
-      return rate(step, o)
-    end
-  end
-end
-
-local STEPS = options.needed(POSITIVE)
-local function part(step, o) return math.min((step - (o.warmup or 0)) / math.max(1, o.steps - (o.warmup or 0)), 1) end
-
-define_schedule("constant", {}, function(_, o) return o.lr end)
-
--- From lr to final (0 by default) along half a cosine over `steps`.
-define_schedule("cosine", { steps = STEPS, final = SIZE }, function(step, o)
-  local final = o.final or 0
-  return final + (o.lr - final) * 0.5 * (1 + math.cos(math.pi * part(step, o)))
-end)
-
-define_schedule("linear", { steps = STEPS, final = SIZE }, function(step, o)
-  return o.lr + ((o.final or 0) - o.lr) * part(step, o)
-end)
-
--- Multiplied by gamma every `every` steps.
-define_schedule("step", { every = STEPS, gamma = POSITIVE }, function(step, o)
-  return o.lr * (o.gamma or 0.1) ^ math.floor(step / o.every)
-end)
-
--- lr * sqrt(warmup / step), the schedule of the first transformers.
-define_schedule("inverse_sqrt", {}, function(step, o) return o.lr * math.sqrt((o.warmup or 1) / (step + 1)) end)
+-- Functions from the step to the rate.
+optim.schedule = require "tessera.schedule"
 
 return optim

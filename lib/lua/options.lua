@@ -13,6 +13,7 @@ local options = {}
 -- ---- kinds
 
 local function kind(text, holds) return { text = text, holds = holds } end
+options.kind = kind
 
 -- What is left of a kind when the option may not be missing.
 function options.needed(k) return { text = k.text, holds = k.holds, needed = true } end

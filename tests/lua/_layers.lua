@@ -23,6 +23,9 @@ function M.of(case, kind)
   return list
 end
 
+--- One tensor of the file.
+function M.stored(name) return assert(stored[name], name) end
+
 local function leaves(list, v, ...)
   if tessera.is_tensor(v) then
     list[#list + 1] = v

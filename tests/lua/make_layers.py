@@ -168,5 +168,46 @@ case("prelu_one", nn.PReLU(), [R(5)])
 case("flatten", nn.Flatten(1, 2), [R(2, 3, 4, 2)])
 case("upsample", nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), [R(1, 2, 3, 4)])
 
+# ---- schedules: the rates of 40 steps; averages
+S = torch.optim.lr_scheduler
+
+
+def rates(name, make, lr=0.5, count=40, feed=None):
+    opt = O.SGD([nn.Parameter(R(1))], lr)
+    sched, got = make(opt), []
+    for i in range(count):
+        got.append(opt.param_groups[0]["lr"])
+        opt.step()
+        sched.step(*(feed(i),) if feed else ())
+    put("rates/" + name, torch.tensor(got))
+
+
+rates("cosine", lambda o: S.CosineAnnealingLR(o, 39, 0.1))
+rates("linear", lambda o: S.LinearLR(o, 1, 0.2, 30))
+rates("polynomial", lambda o: S.PolynomialLR(o, 30, 2.5))
+rates("step", lambda o: S.StepLR(o, 7, 0.3))
+rates("multistep", lambda o: S.MultiStepLR(o, [3, 10, 11], 0.5))
+rates("exponential", lambda o: S.ExponentialLR(o, 0.9))
+rates("restarts", lambda o: S.CosineAnnealingWarmRestarts(o, 5, 2, 0.05))
+rates("restarts_equal", lambda o: S.CosineAnnealingWarmRestarts(o, 7))
+rates("cyclic", lambda o: S.CyclicLR(o, 0.1, 0.5, 4, 7, "exp_range", 0.95, cycle_momentum=False))
+rates("one_cycle", lambda o: S.OneCycleLR(o, 0.5, 40, cycle_momentum=False))
+rates("one_cycle_linear", lambda o: S.OneCycleLR(o, 0.5, 40, pct_start=0.2, anneal_strategy="linear", div_factor=5, final_div_factor=50, cycle_momentum=False))
+losses = [1, 0.9, 0.95, 0.95, 0.95, 0.95, 0.9, 0.9, 0.8, 0.9, 0.9, 0.9, 0.9, 0.79999, 0.9, 0.9, 0.9, 0.7] + [0.8] * 22
+put("plateau/losses", torch.tensor(losses))
+rates("plateau", lambda o: S.ReduceLROnPlateau(o, factor=0.5, patience=2, cooldown=1, min_lr=0.01), feed=lambda i: losses[i])
+rates("plateau_max", lambda o: S.ReduceLROnPlateau(o, "max", factor=0.5, patience=3, threshold=0.01), feed=lambda i: losses[i])
+
+mean = O.swa_utils.AveragedModel(model := nn.Sequential(nn.Linear(2, 2, bias=False), nn.BatchNorm1d(2)))
+put("swa/batches", batches := R(3, 5, 2))
+for k in range(4):
+    with torch.no_grad():
+        model[0].weight.copy_(R(2, 2))
+    put(f"swa/weight/{k}", model[0].weight)
+    mean.update_parameters(model)
+put("swa/mean", mean.module[0].weight)
+O.swa_utils.update_bn(batches, mean)
+put("swa/running_mean", mean.module[1].running_mean), put("swa/running_var", mean.module[1].running_var)
+
 save_file(tensors, os.path.join(HERE, "layers.safetensors"))
 print(len(tensors), "tensors", sum(a.nbytes for a in tensors.values()), "bytes")
