@@ -76,7 +76,21 @@ local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data
   image = "tessera.image", jit = "tessera.jit",
   autotune = "tessera.autotune", profile = "tessera.profile" }
 
+-- load(path): a tensor from a .npy file; a table of tensors by name from .npz; from .safetensors such a
+-- table, or what tessera.save was given, and its metadata, a table of strings.
+--
+--   tessera.save("point.safetensors", {model = model:state_dict(), epoch = 3})
+--   point = tessera.load("point.safetensors")
+--   model:load_state_dict(point.model)
 function tessera.load(path) return require("tessera.io").load(path) end
+
+-- save(path, value [, metadata]): a tensor to a .npy file; to a .safetensors file a table of tensors by
+-- name, or tables in tables, of tensors, numbers, strings and booleans: these are named by their paths,
+-- model.0.weight, so that others read them too. metadata: strings by name. The file appears whole or not
+-- at all.
+--
+--   tessera.save("x.npy", op.arange(3))
+--   tessera.save("x.safetensors", {x = op.arange(3), sizes = {1, 2}}, {by = "me"})
 function tessera.save(path, value, metadata) return require("tessera.io").save(path, value, metadata) end
 
 function core.op.rearrange(...) return require("tessera.einops").rearrange(...) end
