@@ -121,7 +121,7 @@ end
 --   optim.update_statistics(model, batches)
 function averages.update_statistics(model, batches)
   if not Module.is_module(model) then core.fail "update_statistics: a module is needed" end
-  core.need_function(batches, "update_statistics")
+  if not core.callable(batches) then core.fail "update_statistics: batches are an iterator, as data.batches gives" end
   local found, momentum, mode = {}, {}, {}
   model:apply(function(m)
     mode[m] = m.training

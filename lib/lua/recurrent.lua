@@ -96,9 +96,28 @@ end
 
 -- ---- layers
 
+-- Whether a step is one of its sequence: [S, B, 1], of lengths [B].
+local read_call = options.of("lengths", { lengths = options.tensor })
+local function steps_of(name, given, steps, batch, single)
+  local lengths = read_call(given).lengths
+  if not lengths then return nil end
+  if single or lengths.ndim ~= 1 or lengths.shape[1] ~= batch or lengths.dtype:match "^[fcb]" then
+    core.fail(("%s: lengths are whole numbers, one for each of the batch, not %s"):format(name, core.type_text(lengths)))
+  end
+  return op.arange(steps, { device = lengths.device }):unsqueeze(1):lt(lengths:unsqueeze(0)):unsqueeze(-1)
+end
+
 -- One direction of one layer: x [S, B, E] and its first state; the outputs [S, B, H], and the last state.
-local function run(kind, w, x, first, reverse)
+-- Steps that are none of a sequence keep the state, and give zeros.
+local function run(kind, w, x, first, reverse, real)
   local product = op.linear(x, w.input, w.input_bias)
+  if real then
+    local last, y = op.scan(function(state, at)
+      local h, c = kind.step(w, at[1], state[1], state[2])
+      return { op.where(at[2], h, state[1]), c and op.where(at[2], c, state[2]) }, op.where(at[2], h, h * 0)
+    end, first, { product, real }, { reverse = reverse })
+    return y, last
+  end
   local last, y = op.scan(function(state, p)
     local h, c = kind.step(w, p, state[1], state[2])
     return { h, c }, h
@@ -106,7 +125,7 @@ local function run(kind, w, x, first, reverse)
   return y, last
 end
 
-local function forward(self, kind, x, given)
+local function forward(self, kind, x, given, call)
   local name = self.class
   need_input(name, x, 3, self.inputs, self.batch_first and "[batch, steps, inputs] or [steps, inputs]"
     or "[steps, batch, inputs] or [steps, inputs]")
@@ -116,6 +135,7 @@ local function forward(self, kind, x, given)
   if turned then x = x:permute(1, 0, 2) end
   local ways, batch = self.bidirectional and 2 or 1, x.shape[2]
   local shape = single and { self.layers * ways, self.hidden } or { self.layers * ways, batch, self.hidden }
+  local real = steps_of(name, call, x.shape[1], batch, single)
   local states, last = read_state(name, kind, given, shape, x), {}
   for i in ipairs(states) do
     if single then states[i] = states[i]:unsqueeze(1) end
@@ -127,7 +147,7 @@ local function forward(self, kind, x, given)
       local first, at = {}, layer * ways + way
       for i, s in ipairs(states) do first[i] = s:select(0, at) end
       local w = weights_of(self, kind, ("_l%d%s"):format(layer, way == 1 and "_reverse" or ""))
-      local y, ends = run(kind, w, x, first, way == 1)
+      local y, ends = run(kind, w, x, first, way == 1, real)
       outs[way + 1] = y
       for i = 1, #states do last[i][at + 1] = ends[i] end
     end
@@ -180,7 +200,7 @@ local read_rnn = options.placed("RNN", with_activation(layer_kinds), layer_defau
 -- bidirectional = false, dtype}): h = tanh(W x + b + U h + c), or relu. rnn(x, h) gives all outputs and
 -- the last state; x, the state, and what comes back are as in ? nn.LSTM, but that there is no c.
 function RNN:init(inputs, hidden, ...) init_layer(self, kinds.RNN, read_rnn(...), inputs, hidden) end
-function RNN:forward(x, h) return forward(self, kinds.RNN, x, h) end
+function RNN:forward(x, h, o) return forward(self, kinds.RNN, x, h, o) end
 RNN.extra = describe_layer
 
 local LSTM = Module:extend "LSTM"
@@ -192,12 +212,15 @@ local read_lstm = options.placed("LSTM", layer_kinds, layer_defaults, places)
 -- [steps, inputs]; y the same with hidden numbers at the end, 2 hidden if bidirectional. The state is
 -- {h, c}, both [layers, batch, hidden] ([2 layers, ..] if bidirectional: forward and backward of the
 -- first layer, of the second ..), zeros if it is not given. Dropout acts between layers, while training.
+-- lstm(x, state, {lengths = l}), l a whole number for each of the batch: sequences end there, as packed
+-- ones do in PyTorch: outputs behind are 0, states are those at the end, and backward begins there.
 --
 --   lstm = nn.LSTM(8, 16, {layers = 2})
 --   y, state = lstm(rng.normal{5, 3, 8})        -- f32[5,3,16]
 --   y, state = lstm(rng.normal{5, 3, 8}, state) -- goes on from there
+--   y, state = lstm(rng.normal{5, 3, 8}, nil, {lengths = op.arange(3) + 3})
 function LSTM:init(inputs, hidden, ...) init_layer(self, kinds.LSTM, read_lstm(...), inputs, hidden) end
-function LSTM:forward(x, state) return forward(self, kinds.LSTM, x, state) end
+function LSTM:forward(x, state, o) return forward(self, kinds.LSTM, x, state, o) end
 LSTM.extra = describe_layer
 
 local GRU = Module:extend "GRU"
@@ -207,7 +230,7 @@ local read_gru = options.placed("GRU", layer_kinds, layer_defaults, places)
 -- dtype}): gated recurrent units, as PyTorch computes them and with its names of parameters.
 -- y, h = gru(x, h); x, the state and what comes back are as in ? nn.LSTM, but that there is no c.
 function GRU:init(inputs, hidden, ...) init_layer(self, kinds.GRU, read_gru(...), inputs, hidden) end
-function GRU:forward(x, h) return forward(self, kinds.GRU, x, h) end
+function GRU:forward(x, h, o) return forward(self, kinds.GRU, x, h, o) end
 GRU.extra = describe_layer
 
 -- ---- cells: one step

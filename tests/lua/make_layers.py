@@ -209,5 +209,21 @@ put("swa/mean", mean.module[0].weight)
 O.swa_utils.update_bn(batches, mean)
 put("swa/running_mean", mean.module[1].running_mean), put("swa/running_var", mean.module[1].running_var)
 
+# ---- sequences of unequal length
+def packed(m, x, lengths, *state):
+    first = m.batch_first
+    p = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=first, enforce_sorted=False)
+    y, last = m(p, *([tuple(state) if len(state) > 1 else state[0]] if state else []))
+    return nn.utils.rnn.pad_packed_sequence(y, batch_first=first, total_length=x.shape[int(first)])[0], last
+
+
+lengths = torch.tensor([3, 5, 1])
+case("rnn_packed", nn.RNN(3, 4), [R(5, 3, 3), lengths], packed)
+case("gru_packed", nn.GRU(3, 4, 2, batch_first=True, bidirectional=True), [R(3, 6, 3), lengths, R(4, 3, 4)], packed)
+case("lstm_packed", nn.LSTM(3, 4, 2, bidirectional=True), [R(5, 3, 3), lengths, R(4, 3, 4), R(4, 3, 4)], packed)
+a, b, c = R(3, 2), R(5, 2), R(1, 2)
+case("pad_sequence", None, [a, b, c], lambda *l: nn.utils.rnn.pad_sequence(l, padding_value=0.5))
+case("pad_sequence_first", None, [a, b, c], lambda *l: nn.utils.rnn.pad_sequence(l, batch_first=True))
+
 save_file(tensors, os.path.join(HERE, "layers.safetensors"))
 print(len(tensors), "tensors", sum(a.nbytes for a in tensors.values()), "bytes")

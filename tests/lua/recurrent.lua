@@ -63,3 +63,18 @@ nn.LSTM(3, 4, { num_layers = 2 }) --! LSTM: unknown option 'num_layers'
 nn.LSTM(3, 4, 2, true, { layers = 3 }) --! LSTM: option 'layers' stands twice
 nn.GRU(3, 4, 1, true, false, 0, false, 1) --! GRU: too many arguments; by place are layers, bias, batch_first, dropout, bidirectional
 nn.RNN(3, 0) --! RNN: hidden must be a whole number >= 1, not 0
+
+-- Sequences of unequal length end where they end, as packed ones do.
+layers.check("rnn_packed", nn.RNN(3, 4), function(m, x, l) return m(x, nil, { lengths = l }) end)
+layers.check("gru_packed", nn.GRU(3, 4, 2, true, true, 0, true), function(m, x, l, h) return m(x, h, { lengths = l }) end)
+layers.check("lstm_packed", nn.LSTM(3, 4, 2, { bidirectional = true }), function(m, x, l, h, c) return m(x, { h, c }, { lengths = l }) end)
+local data = tessera.data
+layers.check("pad_sequence", nil, function(_, ...) return (data.pad_sequence({ ... }, { value = 0.5 })) end)
+layers.check("pad_sequence_first", nil, function(_, ...) return (data.pad_sequence({ ... }, { batch_first = true })) end)
+local padded, lengths = data.pad_sequence { op.ones { 3, 4 }, op.ones { 5, 4 } }
+lengths --> [3 5]
+--> i64[2]
+local list = data.unpad_sequence(padded, lengths)
+list[1].shape, list[2].shape --> {3, 4}, {5, 4}
+nn.LSTM(4, 2)(padded, nil, { lengths = op.arange(3) }) --! LSTM: lengths are whole numbers, one for each of the batch, not i64[3]
+nn.LSTM(4, 2)(padded, nil, { length = lengths }) --! lengths: unknown option 'length'
