@@ -99,7 +99,7 @@ core.methods.rearrange = core.op.rearrange
 -- Control operators, and those from outside, are loaded when one is first named.
 local control_names = { cond = "control", while_loop = "control", scan = "control", map = "control",
   fixed_point = "control", recursive = "control", foreign = "foreign", custom = "foreign",
-  kernel = "kernel" }
+  kernel = "kernel", ctc_loss = "losses" }
 
 -- A misspelt operator is an error where it is written. rawget(op, name) asks.
 setmetatable(core.op, {

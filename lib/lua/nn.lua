@@ -203,5 +203,6 @@ end
 
 for name, class in pairs(require "tessera.recurrent") do nn[name] = class end
 require "tessera.transformer"(nn)
+require("tessera.losses").into(nn)
 
 return nn

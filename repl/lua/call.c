@@ -29,8 +29,20 @@ static int finish(lua_State *L, TsTensor **out, int nout) {
   return nout;
 }
 
-/* Divergence shares its name with the quotient: one tensor, not two. */
+static bool has_weight(lua_State *L, int index) {
+  lua_getfield(L, index, "weight");
+  bool given = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  return given;
+}
+
+/* Divergence shares its name with the quotient: one tensor, not two; and cross_entropy with
+ * weights has the name of that without: three tensors, or one named weight. */
 static TsOp real_operator(TsOp op, int nargs, lua_State *L, int first) {
+  if (op == TS_OP_cross_entropy && nargs >= 3 &&
+      (ts_lua_tensor(L, first + 2) ||
+       (lua_istable(L, first + nargs - 1) && has_weight(L, first + nargs - 1))))
+    return TS_OP_weighted_cross_entropy;
   bool one = nargs == 1 || (nargs == 2 && lua_istable(L, first + 1));
   return op == TS_OP_div && one && ts_lua_tensor(L, first) ? TS_OP_divergence : op;
 }

@@ -225,5 +225,47 @@ a, b, c = R(3, 2), R(5, 2), R(1, 2)
 case("pad_sequence", None, [a, b, c], lambda *l: nn.utils.rnn.pad_sequence(l, padding_value=0.5))
 case("pad_sequence_first", None, [a, b, c], lambda *l: nn.utils.rnn.pad_sequence(l, batch_first=True))
 
+# ---- losses
+def loss(name, module, *inputs):
+    """Of inputs that are no parameters of the layer: its weights go along."""
+    case("loss_" + name, None, inputs, lambda *xs: module(*xs))
+
+
+w, classes = torch.rand(4) + 0.5, torch.tensor([0, 3, 1, 3, 2])
+put("loss/weight", w)
+probs, some = torch.softmax(R(5, 4), 1), torch.tensor([0, -100, 1, 3, -100])
+for red in "mean", "sum", "none":
+    loss("ce_weight_" + red, nn.CrossEntropyLoss(w, reduction=red), R(5, 4), classes)
+    loss("ce_smooth_" + red, nn.CrossEntropyLoss(w, label_smoothing=0.2, reduction=red), R(5, 4), some)
+    loss("ce_probs_" + red, nn.CrossEntropyLoss(w, label_smoothing=0.2, reduction=red), R(5, 4), probs)
+    loss("nll_weight_" + red, nn.NLLLoss(w, ignore_index=3, reduction=red), R(5, 4), classes)
+    loss("bce_logits_" + red, nn.BCEWithLogitsLoss(w, pos_weight=w * 2, reduction=red), R(5, 4), probs)
+    loss("bce_" + red, nn.BCELoss(w, reduction=red), probs, torch.rand(5, 4))
+    loss("smooth_l1_" + red, nn.SmoothL1Loss(reduction=red, beta=0.4), R(5, 4), R(5, 4))
+    loss("kl_" + red, nn.KLDivLoss(reduction=red, log_target=True), R(5, 4), torch.log_softmax(R(5, 4), 1))
+loss("ce_plain", nn.CrossEntropyLoss(label_smoothing=0.1), R(5, 4), some)
+loss("ce_image", nn.CrossEntropyLoss(w), R(2, 4, 3, 2), torch.randint(0, 4, (2, 3, 2)))
+loss("ce_image_probs", nn.CrossEntropyLoss(w), R(2, 4, 3), torch.softmax(R(2, 4, 3), 1))
+loss("nll_plain", nn.NLLLoss(), R(5, 4), some)
+loss("huber", nn.HuberLoss(delta=0.7), R(5, 4), R(5, 4))
+loss("l1_zero", nn.SmoothL1Loss(beta=0), R(5, 4), R(5, 4))
+labels = torch.tensor([[1, 2, 2, 4], [3, 3, 0, 0], [1, 4, 2, 0], [2, 0, 0, 0]])
+steps_, sizes = torch.tensor([9, 8, 3, 5]), torch.tensor([4, 2, 3, 0])
+for red in "mean", "sum", "none":
+    case("ctc_" + red, None, [R(9, 4, 5), labels, steps_, sizes],
+         lambda x, t, a, b, red=red: F.ctc_loss(torch.log_softmax(x, 2), t, a, b, reduction=red))
+case("ctc_blank", None, [R(9, 4, 5), labels * 0 + torch.tensor([1, 2, 1, 0]), torch.tensor([9, 9, 8, 7]), sizes],
+     lambda x, t, a, b: F.ctc_loss(torch.log_softmax(x, 2), t, a, b, blank=4))
+case("ctc_far", None, [R(6, 4, 5), labels, torch.tensor([4, 2, 6, 6]), sizes],
+     lambda x, t, a, b: F.ctc_loss(torch.log_softmax(x, 2), t, a, b, zero_infinity=True))
+
+# ---- images at places
+for mode in "bilinear", "nearest":
+    for outside in "zeros", "border", "reflection":
+        for corners in False, True:
+            case(f"grid_{mode}_{outside}_{corners}", None, [R(2, 3, 4, 5), R(2, 3, 2, 2) * 1.3],
+                 lambda x, g, m=mode, o=outside, c=corners: F.grid_sample(x, g, m, o, c))
+case("grid_space", None, [R(1, 2, 3, 4, 2), R(1, 2, 3, 2, 3)], lambda x, g: F.grid_sample(x, g, align_corners=False))
+
 save_file(tensors, os.path.join(HERE, "layers.safetensors"))
 print(len(tensors), "tensors", sum(a.nbytes for a in tensors.values()), "bytes")
