@@ -7,13 +7,16 @@ local FLAG = options.flag
 local NUMBER, ABOVE, SHARE, AXIS = options.number(), options.number { above = 0 }, options.number { least = 0, most = 1 }, options.whole()
 
 return function(nn)
-  -- forward(x, o): of the options of the layer, which may stand by place. inplace, which others know, is
-  -- accepted and does nothing: what is not needed any more is used again anyway.
+  -- forward(x, o): of the options of the layer, which may stand by place. Where PyTorch has inplace it is
+  -- accepted and does nothing: memory that is not needed any more is used again anyway.
+  local inplace = { ReLU = true, SiLU = true, Mish = true, Hardswish = true, LeakyReLU = true, ELU = true, Dropout = true }
   local function define(name, kinds, defaults, places, forward)
     local A = nn.Module:extend(name)
     nn[name] = A
-    kinds.inplace = FLAG
-    places[#places + 1] = "inplace"
+    if inplace[name] then
+      kinds.inplace = FLAG
+      places[#places + 1] = "inplace"
+    end
     local read = options.placed(name, kinds, defaults, places)
     function A:init(...)
       self.o = {}
@@ -36,28 +39,29 @@ return function(nn)
     return {}, {}, {}, function(x) return op[row](x) end
   end
 
-  -- ReLU(): op.relu, max(x, 0).
+  -- ReLU({inplace = false}): op.relu, max(x, 0). inplace, as of all that have it, changes nothing: it is there
+  -- for programs that say it.
   define("ReLU", plain "relu")
-  -- SiLU(): op.silu, x * sigmoid(x).
+  -- SiLU({inplace = false}): op.silu, x * sigmoid(x).
   define("SiLU", plain "silu")
   -- Tanh(): op.tanh.
   define("Tanh", plain "tanh")
   -- Sigmoid(): op.sigmoid.
   define("Sigmoid", plain "sigmoid")
-  -- Mish(): op.mish, x * tanh(softplus(x)).
+  -- Mish({inplace = false}): op.mish, x * tanh(softplus(x)).
   define("Mish", plain "mish")
-  -- Hardswish(): op.hardswish, x * clamp(x + 3, 0, 6) / 6.
+  -- Hardswish({inplace = false}): op.hardswish, x * clamp(x + 3, 0, 6) / 6.
   define("Hardswish", plain "hardswish")
   -- GELU({approximate = "none"}): op.gelu, or its tanh form if approximate is "tanh".
   --
   --   y = nn.GELU("tanh")(rng.normal{4})
   define("GELU", { approximate = options.one_of("none", "tanh") }, { approximate = "none" }, { "approximate" },
     function(x, o) return op.gelu(x, { approximate = o.approximate }) end)
-  -- LeakyReLU({slope = 0.01}): op.leaky_relu, x for x > 0, else slope * x.
+  -- LeakyReLU({slope = 0.01, inplace = false}): op.leaky_relu, x for x > 0, else slope * x.
   --
   --   y = nn.LeakyReLU(0.2)(rng.normal{4})
   define("LeakyReLU", { slope = NUMBER }, { slope = 0.01 }, { "slope" }, function(x, o) return op.leaky_relu(x, { slope = o.slope }) end)
-  -- ELU({alpha = 1}): op.elu, x for x > 0, else alpha * (e^x - 1).
+  -- ELU({alpha = 1, inplace = false}): op.elu, x for x > 0, else alpha * (e^x - 1).
   define("ELU", { alpha = NUMBER }, { alpha = 1 }, { "alpha" }, function(x, o) return op.elu(x, { alpha = o.alpha }) end)
   -- Softplus({beta = 1, threshold = 20}): log(1 + e^(beta x)) / beta, and x where beta x is above the
   -- threshold.
@@ -75,7 +79,7 @@ return function(nn)
   define("Softmax", { axis = AXIS }, { axis = -1 }, { "axis" }, function(x, o) return op.softmax(x, { axis = o.axis }) end)
   -- LogSoftmax({axis = -1}): op.log_softmax along an axis.
   define("LogSoftmax", { axis = AXIS }, { axis = -1 }, { "axis" }, function(x, o) return op.log_softmax(x, { axis = o.axis }) end)
-  -- Dropout({p = 0.5}): while training each element is 0 with probability p, the others are divided by
+  -- Dropout({p = 0.5, inplace = false}): while training each element is 0 with probability p, the others are divided by
   -- 1 - p; afterwards x itself.
   --
   --   y = nn.Dropout(0.1)(rng.normal{4})

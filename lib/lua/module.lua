@@ -75,6 +75,13 @@ function Module:extend(name)
   return core.keep_line(setmetatable(class, class_meta))
 end
 
+-- Net = nn.Module:extend "Net": a class of modules: Net:init(...) makes the parameters, fields of self, and
+-- Net:forward(...) is what net(...) does. net:buffer(name, tensor) is a tensor that is not trained.
+--
+--   Net = nn.Module:extend "Net"
+--   function Net:init(n) self.layer = nn.Linear(n, n) end
+--   function Net:forward(x) return self.layer(x):relu() end
+--   y = Net(4)(x)
 function Module:init() end
 
 function Module:forward()

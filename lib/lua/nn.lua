@@ -196,6 +196,9 @@ function Sequential:forward(x)
 end
 
 local List = define "List"
+-- List{a, b, ..}: modules by number, list[1], whose parameters are the model's; it has no forward.
+--
+--   layers = nn.List{nn.Linear(4, 4), nn.Linear(4, 2)}
 function List:init(modules)
   need("List", "modules", options.table, modules or {})
   for i, m in ipairs(modules or {}) do self[i] = m end

@@ -92,9 +92,11 @@ local read_attention = options.of("MultiHeadAttention", attention_kinds)
 local read_call = options.of("MultiHeadAttention", { mask = options.tensor, cache = options.table })
 
 -- MultiHeadAttention(width, heads, {kv_heads, head_dim, bias = true, causal = false,
--- rope = nil or options of op.rope, window, attention_dropout = 0}). forward(x, {mask, cache}): x
+-- rope = nil or options of op.rope, window, attention_dropout = 0, dtype}). forward(x, {mask, cache}): x
 -- [B, S, width]. Dropout is of probabilities, while training. Keys and values of another tensor:
 -- ? nn.MultiheadAttention.
+--
+--   y = nn.MultiHeadAttention(8, 2, {causal = true, rope = {}})(rng.normal{1, 5, 8})
 function MultiHeadAttention:init(width, heads, o)
   o = read_attention(o)
   need("MultiHeadAttention", "width", COUNT, width)
@@ -240,7 +242,10 @@ local MLP = define "MLP"
 local mlp_kinds = { activation = options.operator, bias = FLAG, dtype = DTYPE }
 local read_mlp = options.of("MLP", mlp_kinds, { activation = "gelu" })
 
--- MLP(width, hidden, {activation = "gelu", bias = true}): two linear layers.
+-- MLP(width, hidden, {activation = "gelu", bias = true, dtype}): a linear layer to hidden, the operator
+-- activation, and a linear layer back.
+--
+--   y = nn.MLP(4, 16, {activation = "relu"})(rng.normal{2, 4})
 function MLP:init(width, hidden, o)
   o = read_mlp(o)
   self.activation = o.activation or "gelu"
@@ -265,8 +270,12 @@ local function only(o, kinds)
   return some
 end
 
--- TransformerBlock(width, heads, {hidden = 4 * width, norm = "layernorm", dropout = 0, ...}):
--- pre-norm attention and MLP with residuals; options go to both.
+-- TransformerBlock(width, heads, {hidden = 4 * width, norm = "layernorm", dropout = 0, activation = "gelu",
+-- bias, kv_heads, head_dim, causal, rope, window, attention_dropout, dtype}): a norm, "layernorm" or
+-- "rmsnorm", and nn.MultiHeadAttention, then a norm and nn.MLP, each added to what it got. Options that
+-- are theirs go to them.
+--
+--   y = nn.TransformerBlock(8, 2, {causal = true, norm = "rmsnorm"})(rng.normal{1, 5, 8})
 function TransformerBlock:init(width, heads, o)
   o = read_block(o)
   need("TransformerBlock", "width", COUNT, width)
