@@ -99,6 +99,9 @@ TsOp ts_lua_variant(lua_State *L, TsOp op, int first, int last, const char **ski
     return has_list(&g) || named_has(&g, "q", is_list) || named_is(&g, "method", NULL)
                ? TS_OP_quantiles
                : op;
+  case TS_OP_cross_entropy:
+    return tensors(&g) > 2 || named_has(&g, "weight", is_tensor) ? TS_OP_weighted_cross_entropy
+                                                                 : op;
   case TS_OP_repeat_interleave:
     return tensors(&g) > 1 || named_has(&g, "count", is_tensor) ? TS_OP_repeat_counts : op;
   default: return op;

@@ -104,6 +104,16 @@ check("cdist", { apart(3, 2), x(2, 2) * 0.1 + 5 }, { p = 1 })
 check("cosine_similarity", { x(3, 4), x(3, 4) })
 check("cosine_similarity", { x(3, 4), x(3, 4) }, { axis = 0 })
 
+-- ---- losses
+for _, reduction in ipairs { "mean", "sum", "none" } do
+  local o, t = { reduction = reduction, label_smoothing = 0.1, ignore_index = 1 }, whole { 0, 2, 1, 2 }
+  check("weighted_cross_entropy", { x(4, 3), t, check.random({ 3 }, 0.5, 2) }, o)
+  check("weighted_cross_entropy", { x(2, 3), check.random({ 2, 3 }, 0, 1), x(3) }, { reduction = reduction })
+  check("nll", { x(4, 3), t, check.random({ 3 }, 0.5, 2) }, { reduction = reduction, ignore_index = 1 })
+  check("bce", { check.random({ 4 }, 0.1, 0.9), check.random({ 4 }, 0, 1), x(4) }, { reduction = reduction })
+  check("bce_with_logits", { x(4), check.random({ 4 }, 0, 1), x(4), x(4) }, { reduction = reduction })
+end
+
 -- A size that elements say is known where a call computes at once, also by the tape.
 local w = x(4)
 w.requires_grad = true

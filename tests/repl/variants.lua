@@ -64,6 +64,15 @@ both(function(t) return t:div(2, { rounding_mode = "floor" }) end, function(t) r
 both(function(t) return op.div { t, -t, rounding_mode = "trunc" } end, function(t) return t:truncdiv(-t) end) --> true
 x:div(2, { rounding_mode = "up" }) --! rounding_mode
 
+local t, w = whole { 2, 0 }, tensor { 1, 2, 3 }
+both(function(v) return op.cross_entropy(v, t, w) end, function(v) return op.weighted_cross_entropy(v, t, w) end) --> true
+both(function(v) return op.cross_entropy(v, t, { weight = w }) end, function(v) return op.weighted_cross_entropy(v, t, w) end) --> true
+op.weighted_cross_entropy(x, whole { 2, 3 }, w) --! 3
+op.weighted_cross_entropy(x, whole { 2, -1 }, w) --! index
+op.weighted_cross_entropy(x, whole { 2 }, w) --! targets are whole numbers
+op.weighted_cross_entropy(x, t, tensor { 1 }) --! one weight for each class
+op.nll(x, t:cast "f32") --! targets are whole numbers
+
 x:masked_fill(x:gt(2), tensor(7)) --> [[7. 1. 2.]
 -->  [7. 7. 7.]]
 --> f32[2,3]

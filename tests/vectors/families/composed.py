@@ -359,6 +359,46 @@ def products(f):
         f.case("cosine_similarity", [x, y], [array(v)], {"eps": 4.0}, ulp=far, t=d, scale=1)
 
 
+# ---- losses
+def losses(f):
+    F = torch.nn.functional
+    for d in FLOATS:
+        ulp = 0.55 if d in SMALL else 12
+        for shape in ([5, 4], [2, 3, 4]):
+            x, target, w = f.gen(d, shape, -3, 3), f.gen("i64", shape[:-1], 0, 3), f.gen(d, [4], 0.5, 2)
+            rows, classes = t(x).reshape(-1, 4), t(target).reshape(-1)
+            logp = f.const(array(torch.log_softmax(t(x), -1)), d)
+            for red in ("mean", "sum", "none"):
+                for smoothing in (0.0, 0.2):
+                    o = {**({"reduction": red} if red != "mean" else {}), **({"label_smoothing": smoothing} if smoothing else {})}
+                    for ignored in (-100, 2):
+                        y = F.cross_entropy(rows, classes, t(w), reduction=red, label_smoothing=smoothing, ignore_index=ignored)
+                        o_ = {**o, **({"ignore_index": ignored} if ignored == 2 else {})}
+                        y = array(y).reshape(shape[:-1] if red == "none" else [])
+                        f.case("weighted_cross_entropy", [x, target, w], [y], o_, ulp=ulp, t=d, scale=4, zero=False)
+                o = {"reduction": red} if red != "mean" else {}
+                for weight in (None, w):
+                    for ignored in (-100, 1):
+                        y = F.nll_loss(t(logp).reshape(-1, 4), classes, None if weight is None else t(w), reduction=red,
+                                       ignore_index=ignored)
+                        o_ = {**o, **({"ignore_index": ignored} if ignored == 1 else {})}
+                        y = array(y).reshape(shape[:-1] if red == "none" else [])
+                        f.case("nll", [logp, target] + ([w] if weight is not None else []), [y], o_, ulp=ulp, t=d, scale=4,
+                               zero=False)
+                soft = f.gen(d, shape, 0, 1)
+                y = F.cross_entropy(rows, t(soft).reshape(-1, 4), t(w), reduction=red)
+                f.case("weighted_cross_entropy", [x, soft, w], [array(y).reshape(shape[:-1] if red == "none" else [])], o,
+                       ulp=ulp, t=d, scale=8)
+                p, y01 = f.gen(d, shape, 0.1, 0.9), f.gen(d, shape, 0, 1)
+                y = F.binary_cross_entropy(t(p), t(y01), t(w), reduction=red)
+                f.case("bce", [p, y01, w], [array(y)], o, ulp=ulp, t=d, scale=4)
+                for weight, pos in ((w, None), (None, w), (w, w)):
+                    y = F.binary_cross_entropy_with_logits(t(x), t(y01), None if weight is None else t(w), reduction=red,
+                                                           pos_weight=None if pos is None else t(w))
+                    ins = [x, y01] + ([weight] if weight is not None or pos is not None else []) + ([pos] if pos is not None else [])
+                    f.case("bce_with_logits", ins, [array(y)], o, ulp=ulp, t=d, scale=8)
+
+
 def make():
     f = Family("composed", most=Family.FEW)
     choices(f)
@@ -370,4 +410,5 @@ def make():
     counts(f)
     layouts(f)
     products(f)
+    losses(f)
     return f
