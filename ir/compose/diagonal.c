@@ -96,14 +96,19 @@ static TsVal embedded(TsBuild *b, TsVal x, int64_t offset) {
   int64_t count = m.dim[nd - 1], n = count + (offset < 0 ? -offset : offset), start;
   diagonal_of(n, n, offset, &start);
   m.dim[nd - 1] = n * n;
-  TsVal y = ts_build(
-      b, TS_OP_zeros, 0, NULL,
-      TS_ATTRS({"shape", ts_b_ints(m.dim, nd)}, {"dtype", ts_b_dtype((TsDtype)m.dtype)}), NULL);
+  TsVal y;
   if (count) {
     Cut c;
+    y = ts_build(
+        b, TS_OP_zeros, 0, NULL,
+        TS_ATTRS({"shape", ts_b_ints(m.dim, nd)}, {"dtype", ts_b_dtype((TsDtype)m.dtype)}),
+        NULL);
     TsVal in[2] = {y, x};
     cut_last(&c, m.dim, nd, start, count, n + 1);
     y = cut(b, TS_OP_slice_update, 2, in, &c, nd);
+  } else { /* on the device of x, which lies nowhere in it */
+    int64_t pads[2] = {0, n * n};
+    y = ts_build(b, TS_OP_pad, TS_IN(x), TS_ATTRS({"pads", ts_b_ints(pads, 2)}), NULL);
   }
   m.dim[nd - 1] = m.dim[nd] = n;
   return ts_build_reshape(b, y, m.dim, nd + 1);

@@ -104,6 +104,22 @@ check("cdist", { apart(3, 2), x(2, 2) * 0.1 + 5 }, { p = 1 })
 check("cosine_similarity", { x(3, 4), x(3, 4) })
 check("cosine_similarity", { x(3, 4), x(3, 4) }, { axis = 0 })
 
+check("lgamma", { core.tensor({ 0.3, 0.8, 1.2, 2.2, 5.7, 9.5, 30, -0.4, -2.3 }, { dtype = "f64" }) }, {}, { tolerance = 1e-6 })
+check("digamma", { core.tensor({ 0.6, 0.8, 1.2, 2.2, 5.7, 9.5, 30, -0.4, -2.4 }, { dtype = "f64" }) }, {}, { tolerance = 1e-6 })
+core.vjp("digamma", { core.tensor({ 1 }, { dtype = "f64" }) }, {}, { op.ones({ 1 }, { dtype = "f64" }) }) --> [1.6449]
+--> f64[1]
+local eye = op.eye(3, { dtype = "f64" }) * 2
+check("slogdet", { x(3, 3) + eye })
+check("slogdet", { x(2, 3, 3) + eye }, {}, { only = 2 })
+check("lstsq", { x(4, 3) + op.concat { eye, eye:narrow(0, 0, 1) }, x(4, 2) })
+check("lstsq", { x(3, 3) + eye, x(3) })
+check("lstsq", { x(2, 4) + op.eye(4, { dtype = "f64" }):narrow(0, 0, 2) * 2, x(2, 1) })
+check("im2col", { x(1, 2, 4, 4) }, { window = 2, dilation = 2, padding = 1 })
+for _, padding in ipairs { "zeros", "border", "reflection" } do
+  local o = { padding = padding }
+  check("grid_sample", { x(1, 2, 4, 5), core.tensor({ { { { 0.13, 0.21 }, { -0.67, 0.55 }, { 0.31, -0.83 } } } }, { dtype = "f64" }) }, o)
+end
+
 -- ---- losses
 for _, reduction in ipairs { "mean", "sum", "none" } do
   local o, t = { reduction = reduction, label_smoothing = 0.1, ignore_index = 1 }, whole { 0, 2, 1, 2 }

@@ -399,6 +399,105 @@ def losses(f):
                     f.case("bce_with_logits", ins, [array(y)], o, ulp=ulp, t=d, scale=8)
 
 
+# ---- functions, draws, solvers, images
+def functions(f):
+    import mpmath
+    mp = mpmath.mp
+    mp.prec = 200
+    def lgamma(x):
+        if x != x or math.isinf(x):
+            return abs(x)
+        return math.inf if x <= 0 and x == math.floor(x) else float(mp.log(abs(mp.gamma(mp.mpf(x))))) if abs(x) < 1e4 \
+            else float(mp.loggamma(mp.mpf(x)).real)
+    def digamma(x):
+        if x == 0:
+            return -math.copysign(math.inf, x)
+        if x != x or x == math.inf:
+            return x
+        return math.nan if x == -math.inf or (x < 0 and x == math.floor(x)) else float(mp.digamma(mp.mpf(x)))
+    for d in FLOATS:
+        v = list(np.linspace(0.03, 12, 70)) + list(-6 * unit(20, 9)) + [0.0, -0.0, -1, -2, np.nan, 1, 2, 0.5, 1.5, 2.5, 8.5, 100, 440]
+        v += [np.inf, -np.inf] if d != "fp8_e4m3" else []
+        v += [1e-30, 1e5, 1e30, 3e37] if d in ("f32", "f64", "bf16") else []
+        x = f.const(np.array(v), d)
+        # Near the zeros the error is that of terms as large as 1.
+        for row, fn in (("lgamma", lgamma), ("digamma", digamma)):
+            y = np.array([fn(float(e)) for e in x.w])
+            f.case(row, [x], [y], ulp={"f32": 1, "f64": 24}.get(d, NARROW), t=d, scale=1 if d == "f64" else 2.0**-9, zero=False)
+    for d in ("i64", "bool"):
+        x = f.const(np.array([1, 0]), d) if d == "bool" else f.const(np.array([1, 2, 5, 9]))
+        f.case("lgamma", [x], [np.array([lgamma(float(e)) for e in x.v])], ulp=1, t="f32", zero=False)
+
+
+def draws(f):
+    from families.random import uniform
+    for d in FLOATS:
+        u = uniform(65, 5, 3, d)
+        for rate in (1, 0.5):
+            f.case("exponential", [], [-np.log1p(-u) / rate], {"shape": [65], "rate": rate, "seed": 5, "stream": 3, "dtype": d},
+                   ulp=2 if d in ("f32", "f64") else NARROW, t=d, zero=False)
+        x = f.const(np.array([[0.1, 0.2, 0, 0.4, 0.3], [3, 1, 2, 0, 0.5]]), d)
+        wait = -np.log1p(-uniform(10, 7, 2, d)).reshape(2, 5) / np.where(x.w > 0, x.w, 1)
+        order = np.argsort(np.where(x.w > 0, wait, np.inf), 1, kind="stable")
+        for n in (0, 1, 3, 5):
+            f.case("multinomial", [x], [order[:, :n]], {"count": n, "seed": 7, "stream": 2})
+    x = f.const(np.array([0, 2, 0], np.float32))
+    f.case("multinomial", [x], [np.array([1, 1, 1])], {"count": 3, "replacement": True, "seed": 1})
+    f.case("exponential", [], [np.zeros((0, 2), np.float32)], {"shape": [0, 2], "seed": 1})
+
+
+def solvers(f):
+    for d in FLOATS + COMPLEX:
+        part = {"complex64": "f32", "complex128": "f64"}.get(d, d)
+        far = 64 if part in ("f32", "f64") else 1
+        for shape in ([4, 4], [2, 3, 3], [1, 1], [0, 0], [2, 0, 0]):
+            x = f.gen(d, shape)
+            if x.v.size:
+                x = f.const(x.w + 2 * np.eye(shape[-1]), d)
+            sign, log = np.linalg.slogdet(x.w)
+            f.case("slogdet", [x], [np.asarray(sign), None], None, ulp=far, t=part)
+            if d not in COMPLEX:
+                f.case("slogdet", [x], [None, np.asarray(log)], None, ulp=far, t=part, scale=1)
+        singular = f.const(np.array([[1, 2], [2, 4]]), d)
+        if d not in COMPLEX:
+            f.case("slogdet", [singular], [to(0.0, d), to(-np.inf, d)])
+        for shape in ([5, 3], [3, 5], [3, 3], [2, 4, 2]):
+            a = f.gen(d, shape)
+            a = f.const(a.w + 2 * np.eye(*shape[-2:]), d)
+            for k in ([2], []):
+                b = f.gen(d, shape[:-1] + k)
+                if len(shape) == 3 and not k:
+                    continue
+                y = np.linalg.pinv(a.w) @ b.w
+                f.case("lstsq", [a, b], [y], None, ulp=far, t=part, scale=0.5)
+
+
+def images(f):
+    F = torch.nn.functional
+    for d in FLOATS:
+        x, grid = f.gen(d, [2, 3, 4, 5]), f.gen(d, [2, 3, 2, 2], -1.6, 1.6)
+        wild = f.gen(d, [2, 2, 2, 2], -7, 7)
+        for g in (grid, wild):
+            for mode in ("bilinear", "nearest"):
+                for padding in ("zeros", "border", "reflection"):
+                    for corners in (False, True):
+                        y = F.grid_sample(t(x), t(g), mode, padding, corners)
+                        o = {"mode": mode, "padding": padding, "align_corners": corners}
+                        f.case("grid_sample", [x, g], [array(y)], o, ulp=32 if d in ("f32", "f64") else 0.6, t=d, scale=1,
+                               zero=False)
+        none = f.gen(d, [2, 0, 3, 2])
+        f.case("grid_sample", [x, none], [to(np.zeros((2, 3, 0, 3)), d)])
+    for d in ALL:
+        for o in ({"window": 2}, {"window": [2, 3], "stride": [1, 2], "padding": [1, 0], "dilation": [2, 1]},
+                  {"window": 3, "padding": 2, "dilation": 2, "stride": 2}):
+            x = f.gen(d, [2, 2, 5, 6], 0, 9)
+            k = lambda n, e: o.get(n, e)
+            place = F.unfold(torch.arange(1.0, 121).reshape(2, 2, 5, 6).double(), k("window", 1), k("dilation", 1), k("padding", 0),
+                             k("stride", 1)).long().numpy()
+            flat = np.concatenate([np.zeros(1, x.v.dtype), x.v.reshape(-1)])
+            f.case("im2col", [x], [flat[place]], o)
+
+
 def make():
     f = Family("composed", most=Family.FEW)
     choices(f)
@@ -411,4 +510,8 @@ def make():
     layouts(f)
     products(f)
     losses(f)
+    functions(f)
+    draws(f)
+    solvers(f)
+    images(f)
     return f
