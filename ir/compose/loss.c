@@ -9,9 +9,6 @@ static TsVal add(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_add, 
 static TsVal sub(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_sub, x, y); }
 static TsVal mul(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_mul, x, y); }
 
-static TsVal div_by(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_div, x, y); }
-static TsVal input(const TsCompose *k, int i) { return i < k->nin ? k->in[i] : NULL; }
-
 static TsVal where(TsBuild *b, TsVal condition, TsVal x, TsVal y) {
   return ts_build(b, TS_OP_where, TS_IN(condition, x, y), TS_NO_ATTRS, NULL);
 }
@@ -84,27 +81,33 @@ static TsVal log_limited(TsBuild *b, TsVal x) {
   return where(b, none, b->number(b, -100), y);
 }
 
+static TsVal input(const TsCompose *k, int i) { return i < k->nin ? k->in[i] : NULL; }
+
+static TsVal weighted(TsBuild *b, TsVal v, TsVal weight) {
+  return weight ? mul(b, v, weight) : v;
+}
+
 int ts_compose_bce(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal p = k->in[0], y = k->in[1], one = b->number(b, 1);
   TsVal hit = mul(b, y, log_limited(b, p));
   TsVal miss = mul(b, sub(b, one, y), log_limited(b, sub(b, one, p)));
   TsVal v = ts_build1(b, TS_OP_neg, add(b, hit, miss));
-  return finish(k, input(k, 2) ? mul(b, v, k->in[2]) : v, k->attr[0].i);
+  return finish(k, weighted(b, v, input(k, 2)), k->attr[0].i);
 }
 
+/* With pos_weight p: (1 - y) x + (1 + (p - 1) y) softplus(-x). */
 int ts_compose_bce_with_logits(TsCompose *k) {
   TsBuild *b = k->b;
-  TsVal x = k->in[0], y = k->in[1], v = NULL;
-  if (input(k, 3)) { /* (1 - y) x + (1 + (pos_weight - 1) y) softplus(-x) */
-    TsVal one = b->number(b, 1), minus = ts_build1(b, TS_OP_neg, x);
-    TsVal share = add(b, mul(b, sub(b, k->in[3], one), y), one);
-    v = mul(b, share, ts_build1(b, TS_OP_softplus, minus));
-    v = add(b, mul(b, sub(b, one, y), x), v);
+  TsVal x = k->in[0], y = k->in[1], pos = input(k, 3), one = b->number(b, 1), v;
+  if (pos) {
+    TsVal share = add(b, mul(b, sub(b, pos, one), y), one);
+    TsVal soft = ts_build1(b, TS_OP_softplus, ts_build1(b, TS_OP_neg, x));
+    v = add(b, mul(b, sub(b, one, y), x), mul(b, share, soft));
   } else {
     v = sub(b, ts_build1(b, TS_OP_softplus, x), mul(b, x, y));
   }
-  return finish(k, input(k, 2) ? mul(b, v, k->in[2]) : v, k->attr[0].i);
+  return finish(k, weighted(b, v, input(k, 2)), k->attr[0].i);
 }
 
 /* A term with q = 0 is 0 whatever logp is, and so are its slopes: it is computed at another place. */
@@ -116,89 +119,98 @@ int ts_compose_kl_divergence(TsCompose *k) {
   return finish(k, where(b, some, term, zero), k->attr[0].i);
 }
 
-/* ---- losses of classes */
+/* ---- by class */
+static TsVal unsqueeze(TsBuild *b, TsVal x) {
+  return ts_build(b, TS_OP_unsqueeze, TS_IN(x), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
+}
 
-/* x[.., target] of the last axis. */
-static TsVal picked(TsBuild *b, TsVal x, TsVal target) {
+/* logp[target] over the last axis. */
+static TsVal picked(TsBuild *b, TsVal logp, TsVal target) {
   int64_t last = -1;
-  TsVal index =
-      ts_build(b, TS_OP_unsqueeze, TS_IN(target), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
-  TsVal v = ts_build(b, TS_OP_gather, TS_IN(x, index), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
+  TsVal v = ts_build(b, TS_OP_gather, TS_IN(logp, unsqueeze(b, target)),
+                     TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
   return ts_build(b, TS_OP_squeeze, TS_IN(v), TS_ATTRS({"axis", ts_b_ints(&last, 1)}), NULL);
 }
 
-static int check_weight(TsCompose *k, TsVal logp, TsVal weight) {
-  const TsMeta *x = k->b->meta(k->b, logp), *w = k->b->meta(k->b, weight);
-  char tx[TS_META_TEXT], tw[TS_META_TEXT];
-  if (x->ndim >= 1 && w->ndim == 1 && w->dim[0] == x->dim[x->ndim - 1]) return 0;
-  return ts_build_fail(k->b, TS_ERR_shape,
-                       "%s: weight has to be one number for each class, not %s for %s",
-                       ts_op_info(k->op)->name, ts_meta_text(w, tw), ts_meta_text(x, tx));
-}
+/* Targets as places, of which none counts from the end, and 1 or the class's weight, 0 for those
+ * that are ignored. */
+typedef struct Classes {
+  TsVal place, weight, counts;
+} Classes;
 
-/* Targets without those to be ignored, which *counts leaves out; NULL if none is. */
-static TsVal counted(TsBuild *b, TsVal target, const TsAttr *ignore, TsVal *counts) {
-  *counts = NULL;
-  if (ignore->type != TS_ATTR_int) return target;
-  TsVal zero = b->number(b, 0);
-  *counts = ts_build2(b, TS_OP_ne, target, b->number(b, (double)ignore->i));
-  TsVal safe = where(b, *counts, target, zero);
-  return ts_build_cast(b, safe, (TsDtype)b->meta(b, target)->dtype);
-}
-
-/* Terms, of which those that do not count are 0, and their mean by the shares. */
-static int finish_shares(TsCompose *k, TsVal v, TsVal share, TsVal counts, int64_t how) {
+static int classes(TsCompose *k, int64_t ignored, Classes *c) {
   TsBuild *b = k->b;
+  TsVal target = k->in[1], w = input(k, 2), zero = b->number(b, 0);
+  TsMeta m = *b->meta(b, k->in[0]), mt = *b->meta(b, target), mw = {.ndim = 1};
+  char t0[TS_META_TEXT], t1[TS_META_TEXT];
+  if (w) mw = *b->meta(b, w);
+  bool fits = m.ndim >= 1 && mt.ndim == m.ndim - 1;
+  for (int i = 0; fits && i < mt.ndim; i++) fits = mt.dim[i] == m.dim[i];
+  if (!fits || !ts_dtype_is((TsDtype)mt.dtype, TS_KIND_I | TS_KIND_U))
+    return ts_build_fail(b, TS_ERR_shape,
+                         "%s: targets are whole numbers without the last axis: %s x %s",
+                         ts_op_info(k->op)->name, ts_meta_text(&m, t0), ts_meta_text(&mt, t1));
+  double n = (double)m.dim[m.ndim - 1];
+  if (w && (mw.ndim != 1 || mw.dim[0] != m.dim[m.ndim - 1]))
+    return ts_build_fail(b, TS_ERR_shape, "%s: one weight for each class is needed: %s x %s",
+                         ts_op_info(k->op)->name, ts_meta_text(&m, t0), ts_meta_text(&mw, t1));
+  target = ts_build_cast(b, target, TS_DT_i64);
+  c->counts = ts_build2(b, TS_OP_ne, target, b->number(b, (double)ignored));
+  target = where(b, ts_build2(b, TS_OP_lt, target, zero), b->number(b, n), target);
+  c->place = where(b, c->counts, target, zero);
+  if (b->failed) return -1;
+  if (w)
+    w = ts_build2(b, TS_OP_take, w, c->place);
+  else
+    w = ts_build(b, TS_OP_full_like, TS_IN(c->place),
+                 TS_ATTRS({"value", ts_b_f(1)}, {"dtype", ts_b_dtype((TsDtype)m.dtype)}), NULL);
+  c->weight = where(b, c->counts, w, zero);
+  return b->failed ? -1 : 0;
+}
+
+static int weighted_mean(TsCompose *k, TsVal v, TsVal weight, int64_t how) {
+  TsBuild *b = k->b;
+  if (how != MEAN) return finish(k, v, how);
+  k->out[0] = ts_build2(b, TS_OP_div, sum(b, v), sum(b, weight));
+  return b->failed ? -1 : 0;
+}
+
+/* What does not count is 0 whatever stands there. */
+static TsVal counted(TsBuild *b, const Classes *c, TsVal v, TsVal weight) {
   TsVal zero = b->number(b, 0);
-  if (counts) v = where(b, counts, v, zero);
-  if (how != MEAN || (!share && !counts)) return finish(k, v, how);
-  TsDtype d = (TsDtype)b->meta(b, v)->dtype;
-  if (!share)
-    share = ts_build_cast(b, counts, d);
-  else if (counts)
-    share = where(b, counts, share, zero);
-  return finish(k, div_by(b, sum(b, v), sum(b, share)), NONE);
+  return mul(b, where(b, c->counts, ts_build1(b, TS_OP_neg, v), zero), weight);
 }
 
 int ts_compose_nll(TsCompose *k) {
-  TsBuild *b = k->b;
-  TsVal counts = NULL, share = NULL, weight = input(k, 2);
-  if (weight && check_weight(k, k->in[0], weight)) return -1;
-  TsVal target = counted(b, k->in[1], &k->attr[1], &counts);
-  TsVal v = ts_build1(b, TS_OP_neg, picked(b, k->in[0], target));
-  if (weight) {
-    share = ts_build(b, TS_OP_take, TS_IN(weight, target), TS_NO_ATTRS, NULL);
-    v = mul(b, v, share);
-  }
-  return finish_shares(k, v, share, counts, k->attr[0].i);
+  Classes c;
+  if (classes(k, k->attr[1].i, &c)) return -1;
+  TsVal v = counted(k->b, &c, picked(k->b, k->in[0], c.place), c.weight);
+  return weighted_mean(k, v, c.weight, k->attr[0].i);
 }
 
-/* With probabilities as targets the mean is that of the rows. The share e of smoothing goes to all
- * classes alike: (1 - e) of the target's term, e / C of each. */
+/* As cross_entropy: (1 - s) of the target's part and s / C of all classes' parts. */
 int ts_compose_weighted_cross_entropy(TsCompose *k) {
   TsBuild *b = k->b;
-  TsVal logp = NULL, weight = k->in[2], target = k->in[1], counts = NULL;
-  int64_t last = -1;
-  double e = k->attr[2].f;
-  if (check_weight(k, k->in[0], weight)) return -1;
-  if (e < 0 || e > 1)
-    return ts_build_fail(b, TS_ERR_value, "%s: label_smoothing is in [0, 1], not %g",
-                         ts_op_info(k->op)->name, e);
-  logp = ts_build1(b, TS_OP_log_softmax, k->in[0]);
-  TsVal terms = ts_build1(b, TS_OP_neg, mul(b, logp, weight));
-  double each = e / (double)b->meta(b, weight)->dim[0];
-  if (ts_dtype_is((TsDtype)b->meta(b, k->given[1])->dtype, TS_KIND_F)) {
-    TsVal p = target;
-    if (e > 0) p = add(b, mul(b, p, b->number(b, 1 - e)), b->number(b, each));
-    TsVal rows = ts_build_sum(b, mul(b, terms, p), &last, 1, false);
-    return finish(k, rows, k->attr[0].i);
+  TsVal w = k->in[2], logp = ts_build1(b, TS_OP_log_softmax, k->in[0]), v;
+  int64_t how = k->attr[0].i, last = -1;
+  double s = k->attr[2].f;
+  TsMeta m = *b->meta(b, k->in[0]), mt = *b->meta(b, k->in[1]);
+  Classes c;
+  if (!(s >= 0 && s <= 1))
+    return ts_build_fail(b, TS_ERR_value, "weighted_cross_entropy: label_smoothing = %g", s);
+  double n = m.ndim ? (double)m.dim[m.ndim - 1] : 1;
+  if (ts_meta_same_shape(&m, &mt) && ts_dtype_is((TsDtype)mt.dtype, TS_KIND_F)) {
+    TsVal y = k->in[1];
+    if (s) y = add(b, mul(b, y, b->number(b, 1 - s)), b->number(b, s / n));
+    v = ts_build_sum(b, mul(b, mul(b, y, w), logp), &last, 1, false);
+    return finish(k, ts_build1(b, TS_OP_neg, v), how);
   }
-  target = counted(b, target, &k->attr[1], &counts);
-  TsVal v = picked(b, terms, target);
-  if (e > 0) {
-    TsVal all = ts_build_sum(b, terms, &last, 1, false);
-    v = add(b, mul(b, v, b->number(b, 1 - e)), mul(b, all, b->number(b, each)));
+  if (classes(k, k->attr[1].i, &c)) return -1;
+  v = counted(b, &c, picked(b, logp, c.place), c.weight);
+  if (s) {
+    TsVal all = ts_build_sum(b, mul(b, logp, w), &last, 1, false);
+    all = counted(b, &c, all, b->number(b, s / n));
+    v = add(b, mul(b, v, b->number(b, 1 - s)), all);
   }
-  TsVal share = ts_build(b, TS_OP_take, TS_IN(weight, target), TS_NO_ATTRS, NULL);
-  return finish_shares(k, v, share, counts, k->attr[0].i);
+  return weighted_mean(k, v, c.weight, how);
 }

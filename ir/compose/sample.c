@@ -1,126 +1,165 @@
-/* grid_sample: elements of an image at places of a grid, between which it is linear in each axis. */
+/* Images by place: grid_sample, im2col. */
 #include "ir/compose/compose.h"
 
-enum { LINEAR, NEAREST };
+static TsVal op1(TsBuild *b, TsOp op, TsVal x) { return ts_build1(b, op, x); }
+static TsVal op2(TsBuild *b, TsOp op, TsVal x, TsVal y) { return ts_build2(b, op, x, y); }
+
+static TsVal plus(TsBuild *b, TsVal x, double y) {
+  return op2(b, TS_OP_add, x, b->number(b, y));
+}
+static TsVal times(TsBuild *b, TsVal x, double y) {
+  return op2(b, TS_OP_mul, x, b->number(b, y));
+}
+
+static TsVal where(TsBuild *b, TsVal cond, TsVal x, TsVal y) {
+  return ts_build(b, TS_OP_where, TS_IN(cond, x, y), TS_NO_ATTRS, NULL);
+}
+
+static TsVal clamped(TsBuild *b, TsVal x, double low, double high) {
+  return ts_build(b, TS_OP_clamp, TS_IN(x),
+                  TS_ATTRS({"min", ts_b_f(low)}, {"max", ts_b_f(high)}), NULL);
+}
+
+/* ---- grid_sample */
+enum { BILINEAR, NEAREST };
 enum { ZEROS, BORDER, REFLECTION };
 
-static TsVal add(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_add, x, y); }
-static TsVal sub(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_sub, x, y); }
-static TsVal mul(TsBuild *b, TsVal x, TsVal y) { return ts_build2(b, TS_OP_mul, x, y); }
-static TsVal both(TsBuild *b, TsVal x, TsVal y) {
-  return ts_build2(b, TS_OP_logical_and, x, y);
-}
-static TsVal number(TsBuild *b, double x) { return b->number(b, x); }
-
-static TsVal where(TsBuild *b, TsVal condition, TsVal x, TsVal y) {
-  return ts_build(b, TS_OP_where, TS_IN(condition, x, y), TS_NO_ATTRS, NULL);
+/* Back and forth between low and low + span. */
+static TsVal reflected(TsBuild *b, TsVal v, double low, double span) {
+  if (span <= 0) return times(b, v, 0);
+  v = op1(b, TS_OP_abs, plus(b, v, -low));
+  TsVal width = b->number(b, span), rest = op2(b, TS_OP_fmod, v, width);
+  TsVal turns = op1(b, TS_OP_floor, op2(b, TS_OP_div, v, width));
+  TsVal odd = op2(b, TS_OP_ne, op2(b, TS_OP_mod, turns, b->number(b, 2)), b->number(b, 0));
+  return plus(b, where(b, odd, op2(b, TS_OP_sub, width, rest), rest), low);
 }
 
-static TsVal limited(TsBuild *b, TsVal x, double lo, double hi) {
-  return ts_build(b, TS_OP_clamp, TS_IN(x), TS_ATTRS({"min", ts_b_f(lo)}, {"max", ts_b_f(hi)}),
-                  NULL);
+/* Coordinate number i of the grid, from [-1, 1] to elements of n. */
+static TsVal coordinate(TsCompose *k, int i, double n, const int64_t *dim) {
+  TsBuild *b = k->b;
+  bool corners = k->attr[2].i;
+  TsVal v = ts_build(b, TS_OP_select, TS_IN(k->in[1]),
+                     TS_ATTRS({"axis", ts_b_int(-1)}, {"index", ts_b_int(i)}), NULL);
+  v = plus(b, ts_build_reshape(b, v, dim, 3), 1);
+  v = corners ? times(b, v, (n - 1) / 2) : plus(b, times(b, v, n / 2), -0.5);
+  if (k->attr[1].i == REFLECTION)
+    v = corners ? reflected(b, v, 0, n - 1) : reflected(b, v, -0.5, n);
+  return k->attr[1].i == ZEROS ? v : clamped(b, v, 0, n - 1);
 }
 
-/* Thrown back at lo and hi as often as needed. */
-static TsVal reflected(TsBuild *b, TsVal x, double lo, double hi) {
-  double span = hi - lo;
-  if (span <= 0) return mul(b, x, number(b, 0));
-  TsVal far = ts_build1(b, TS_OP_abs, sub(b, x, number(b, lo)));
-  TsVal rest = ts_build2(b, TS_OP_mod, far, number(b, 2 * span));
-  TsVal back = sub(b, number(b, 2 * span), rest);
-  TsVal past = ts_build2(b, TS_OP_gt, rest, number(b, span));
-  return add(b, where(b, past, back, rest), number(b, lo));
+typedef struct Picture {
+  TsVal x; /* [N, C, H W] */
+  double height, width;
+  int64_t dim[3]; /* of the result, with one axis of space */
+} Picture;
+
+static TsVal inside(TsBuild *b, TsVal v, double n) {
+  return op2(b, TS_OP_logical_and, op2(b, TS_OP_ge, v, b->number(b, 0)),
+             op2(b, TS_OP_le, v, b->number(b, n - 1)));
 }
 
-/* From [-1, 1] to places along an axis of n elements. */
-static TsVal place(TsBuild *b, TsVal x, int64_t n, const TsAttr *attr) {
-  int64_t outside = attr[1].i;
-  bool corners = attr[2].i;
-  double half = corners ? (double)(n - 1) / 2 : (double)n / 2;
-  x = mul(b, add(b, x, number(b, 1)), number(b, half));
-  if (!corners) x = sub(b, x, number(b, 0.5));
-  if (outside == REFLECTION)
-    x = corners ? reflected(b, x, 0, (double)(n - 1)) : reflected(b, x, -0.5, (double)n - 0.5);
-  return outside == ZEROS ? x : limited(b, x, 0, (double)(n - 1));
+/* The elements at whole places, 0 outside. */
+static TsVal fetched(TsBuild *b, const Picture *p, TsVal row, TsVal column) {
+  TsVal zero = b->number(b, 0);
+  TsVal in = op2(b, TS_OP_logical_and, inside(b, row, p->height), inside(b, column, p->width));
+  TsVal r = ts_build_cast(b, where(b, in, row, zero), TS_DT_i64);
+  TsVal c = ts_build_cast(b, where(b, in, column, zero), TS_DT_i64);
+  TsVal at = op2(b, TS_OP_add, times(b, r, p->width), c);
+  at = ts_build(b, TS_OP_broadcast_to, TS_IN(at), TS_ATTRS({"shape", ts_b_ints(p->dim, 3)}),
+                NULL);
+  TsVal v = ts_build(b, TS_OP_gather, TS_IN(p->x, at), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
+  return where(b, in, v, zero);
 }
 
-typedef struct Sample {
-  TsBuild *b;
-  int nd;
-  TsMeta x;
-  int64_t places[3]; /* images, 1, places of each */
-  TsVal flat;        /* x as [N, C, elements] */
-  TsVal low[3];      /* the element at or before the place, along each space axis */
-  TsVal at[3];
-} Sample;
-
-/* The elements at low + step, times their shares; nothing where they lie outside. */
-static TsVal corner(Sample *s, const int *step, bool shares) {
-  TsBuild *b = s->b;
-  TsVal index = NULL, inside = NULL, share = NULL;
-  for (int a = 0; a < s->nd; a++) {
-    int64_t n = s->x.dim[2 + a];
-    TsVal i = step[a] ? add(b, s->low[a], number(b, 1)) : s->low[a];
-    TsVal ok = both(b, ts_build2(b, TS_OP_ge, i, number(b, 0)),
-                    ts_build2(b, TS_OP_lt, i, number(b, (double)n)));
-    TsVal whole = ts_build_cast(b, where(b, ok, i, number(b, 0)), TS_DT_i64);
-    index = index ? add(b, mul(b, index, number(b, (double)n)), whole) : whole;
-    inside = inside ? both(b, inside, ok) : ok;
-    if (!shares) continue;
-    TsVal part = sub(b, s->at[a], s->low[a]);
-    if (!step[a]) part = sub(b, number(b, 1), part);
-    share = share ? mul(b, share, part) : part;
+static TsVal bilinear(TsBuild *b, const Picture *p, TsVal y, TsVal x) {
+  TsVal y0 = op1(b, TS_OP_floor, y), x0 = op1(b, TS_OP_floor, x), sum = NULL;
+  TsVal wy = op2(b, TS_OP_sub, y, y0), wx = op2(b, TS_OP_sub, x, x0), one = b->number(b, 1);
+  for (int i = 0; i < 4; i++) {
+    TsVal fy = i / 2 ? wy : op2(b, TS_OP_sub, one, wy);
+    TsVal fx = i % 2 ? wx : op2(b, TS_OP_sub, one, wx);
+    TsVal v = fetched(b, p, i / 2 ? plus(b, y0, 1) : y0, i % 2 ? plus(b, x0, 1) : x0);
+    v = op2(b, TS_OP_mul, v, op2(b, TS_OP_mul, fy, fx));
+    sum = sum ? op2(b, TS_OP_add, sum, v) : v;
   }
-  int64_t spread[3] = {s->places[0], s->x.dim[1], s->places[2]};
-  index = ts_build_reshape(b, index, s->places, 3);
-  index =
-      ts_build(b, TS_OP_expand, TS_IN(index), TS_ATTRS({"shape", ts_b_ints(spread, 3)}), NULL);
-  TsVal v =
-      ts_build(b, TS_OP_gather, TS_IN(s->flat, index), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
-  if (share) v = mul(b, v, ts_build_reshape(b, share, s->places, 3));
-  return where(b, ts_build_reshape(b, inside, s->places, 3), v, number(b, 0));
-}
-
-static int check(TsCompose *k, const TsMeta *x, const TsMeta *grid) {
-  char tx[TS_META_TEXT], tg[TS_META_TEXT];
-  int nd = x->ndim - 2;
-  if ((nd == 2 || nd == 3) && grid->ndim == x->ndim && grid->dim[nd + 1] == nd &&
-      grid->dim[0] == x->dim[0])
-    return 0;
-  ts_build_fail(k->b, TS_ERR_shape, "grid_sample: grid does not fit x: x %s, grid %s",
-                ts_meta_text(x, tx), ts_meta_text(grid, tg));
-  return ts_error_hint(k->b->err,
-                       "x [N,C,H,W] has a grid [N,h,w,2], x [N,C,D,H,W] [N,d,h,w,3]");
+  return sum;
 }
 
 int ts_compose_grid_sample(TsCompose *k) {
   TsBuild *b = k->b;
-  TsMeta grid = *b->meta(b, k->in[1]);
-  Sample s = {.b = b, .x = *b->meta(b, k->in[0])};
-  if (check(k, &s.x, &grid)) return -1;
-  bool linear = k->attr[0].i == LINEAR;
-  int64_t flat[3] = {s.x.dim[0], s.x.dim[1], 1}, out[TS_MAX_RANK] = {s.x.dim[0], s.x.dim[1]};
-  s.nd = s.x.ndim - 2, s.places[0] = s.x.dim[0], s.places[1] = s.places[2] = 1;
-  for (int a = 0; a < s.nd; a++) {
-    flat[2] *= s.x.dim[2 + a];
-    s.places[2] *= out[2 + a] = grid.dim[1 + a];
+  TsMeta m = *b->meta(b, k->in[0]), g = *b->meta(b, k->in[1]);
+  char tm[TS_META_TEXT], tg[TS_META_TEXT];
+  if (m.ndim != 4 || g.ndim != 4 || g.dim[3] != 2 || g.dim[0] != m.dim[0] ||
+      m.dim[2] * m.dim[3] == 0)
+    return ts_build_fail(
+        b, TS_ERR_shape,
+        "grid_sample: x [N, C, H, W] and grid [N, h, w, 2] are needed: %s x %s",
+        ts_meta_text(&m, tm), ts_meta_text(&g, tg));
+  int64_t image[3] = {m.dim[0], m.dim[1], m.dim[2] * m.dim[3]};
+  int64_t line[3] = {m.dim[0], 1, g.dim[1] * g.dim[2]};
+  int64_t dim[4] = {m.dim[0], m.dim[1], g.dim[1], g.dim[2]};
+  Picture p = {.x = ts_build_reshape(b, k->in[0], image, 3),
+               .height = (double)m.dim[2],
+               .width = (double)m.dim[3],
+               .dim = {m.dim[0], m.dim[1], line[2]}};
+  TsVal x = coordinate(k, 0, p.width, line), y = coordinate(k, 1, p.height, line);
+  TsVal v = k->attr[0].i == NEAREST
+                ? fetched(b, &p, op1(b, TS_OP_round, y), op1(b, TS_OP_round, x))
+                : bilinear(b, &p, y, x);
+  k->out[0] = ts_build_reshape(b, v, dim, 4);
+  return b->failed ? -1 : 0;
+}
+
+/* ---- im2col */
+static int pair(TsCompose *k, int i, int64_t least, int64_t two[2]) {
+  const TsAttr *a = &k->attr[i];
+  for (int j = 0; j < 2 && a->n >= 1 && a->n <= 2; j++) {
+    two[j] = a->ints[a->n == 1 ? 0 : j];
+    if (two[j] < least) break;
+    if (j == 1) return 0;
   }
-  if (!flat[2])
-    return ts_build_fail(b, TS_ERR_shape, "grid_sample: x has no elements in space");
-  s.flat = ts_build_reshape(b, k->in[0], flat, 3);
-  for (int a = 0; a < s.nd; a++) {
-    TsVal g =
-        ts_build(b, TS_OP_select, TS_IN(k->in[1]),
-                 TS_ATTRS({"axis", ts_b_int(-1)}, {"index", ts_b_int(s.nd - 1 - a)}), NULL);
-    s.at[a] = place(b, g, s.x.dim[2 + a], k->attr);
-    s.low[a] = ts_build1(b, linear ? TS_OP_floor : TS_OP_round, s.at[a]);
+  const TsAttrSpec *s = &ts_op_info(k->op)->attr[i];
+  return ts_build_fail(k->b, TS_ERR_attribute,
+                       "im2col: %.*s is one number or two, from %lld on", s->namelen, s->name,
+                       (long long)least);
+}
+
+/* Every dilation-th element of windows that span all of it, for both axes of space. */
+int ts_compose_im2col(TsCompose *k) {
+  TsBuild *b = k->b;
+  int64_t window[2], stride[2], padding[2], dilation[2];
+  if (pair(k, 0, 1, window) || pair(k, 1, 1, stride) || pair(k, 2, 0, padding) ||
+      pair(k, 3, 1, dilation))
+    return -1;
+  TsVal v = k->in[0];
+  TsMeta m = *b->meta(b, v);
+  char text[TS_META_TEXT];
+  int nd = m.ndim;
+  if (nd < 3 || nd > TS_MAX_RANK - 2)
+    return ts_build_fail(b, TS_ERR_shape, "im2col: x [.., C, H, W] is needed, not %s",
+                         ts_meta_text(&m, text));
+  int64_t pads[4] = {padding[0], padding[0], padding[1], padding[1]};
+  if (padding[0] || padding[1])
+    v = ts_build(b, TS_OP_pad, TS_IN(v), TS_ATTRS({"pads", ts_b_ints(pads, 4)}), NULL);
+  for (int i = 0; i < 2; i++)
+    v = ts_build(b, TS_OP_unfold, TS_IN(v),
+                 TS_ATTRS({"axis", ts_b_int(nd - 2 + i)},
+                          {"size", ts_b_int((window[i] - 1) * dilation[i] + 1)},
+                          {"step", ts_b_int(stride[i])}),
+                 NULL);
+  int64_t start[TS_MAX_RANK], stop[TS_MAX_RANK], step[TS_MAX_RANK], perm[TS_MAX_RANK];
+  for (int i = 0; i < nd + 2; i++) {
+    start[i] = stop[i] = INT64_MIN;
+    step[i] = i < nd ? 1 : dilation[i - nd];
+    perm[i] = i < nd - 2 ? i : i < nd ? i + 2 : i - 2;
   }
-  TsVal sum = NULL;
-  for (int i = 0; i < (linear ? 1 << s.nd : 1); i++) {
-    int step[3] = {i >> (s.nd - 1) & 1, s.nd > 1 ? i >> (s.nd - 2) & 1 : 0, i & 1};
-    TsVal v = corner(&s, step, linear);
-    sum = sum ? add(b, sum, v) : v;
-  }
-  k->out[0] = ts_build_reshape(b, sum, out, s.x.ndim);
+  v = ts_build(b, TS_OP_slice, TS_IN(v),
+               TS_ATTRS({"start", ts_b_ints(start, nd + 2)}, {"stop", ts_b_ints(stop, nd + 2)},
+                        {"step", ts_b_ints(step, nd + 2)}),
+               NULL);
+  if (b->failed) return -1;
+  TsMeta made = *b->meta(b, v);
+  m.dim[nd - 3] *= window[0] * window[1];
+  m.dim[nd - 2] = made.dim[nd - 2] * made.dim[nd - 1];
+  k->out[0] = ts_build_reshape(b, ts_build_permute(b, v, perm, nd + 2), m.dim, nd - 1);
   return b->failed ? -1 : 0;
 }

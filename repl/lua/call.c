@@ -29,24 +29,6 @@ static int finish(lua_State *L, TsTensor **out, int nout) {
   return nout;
 }
 
-static bool has_weight(lua_State *L, int index) {
-  lua_getfield(L, index, "weight");
-  bool given = !lua_isnil(L, -1);
-  lua_pop(L, 1);
-  return given;
-}
-
-/* Divergence shares its name with the quotient: one tensor, not two; and cross_entropy with
- * weights has the name of that without: three tensors, or one named weight. */
-static TsOp real_operator(TsOp op, int nargs, lua_State *L, int first) {
-  if (op == TS_OP_cross_entropy && nargs >= 3 &&
-      (ts_lua_tensor(L, first + 2) ||
-       (lua_istable(L, first + nargs - 1) && has_weight(L, first + nargs - 1))))
-    return TS_OP_weighted_cross_entropy;
-  bool one = nargs == 1 || (nargs == 2 && lua_istable(L, first + 1));
-  return op == TS_OP_div && one && ts_lua_tensor(L, first) ? TS_OP_divergence : op;
-}
-
 /* One tensor or two, as many as must be given, and nothing else. */
 static bool is_bare(const TsLuaArgs *a, int nargs) {
   bool any = a->device >= 0 || a->nin != nargs || nargs != a->o->nrequired || nargs > 2;
@@ -59,7 +41,9 @@ static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   TsTensor *out[TS_MAX_VARIADIC];
   int nout = 0, last = lua_gettop(L);
   TsLuaArgs a;
-  ts_lua_args_begin(&a, L, real_operator(op, last - first + 1, L, first));
+  const char *skip = NULL;
+  ts_lua_args_begin(&a, L, ts_lua_variant(L, op, first, last, &skip));
+  a.skip = skip;
   int failed = ts_lua_args_read(&a, first, last);
   int device = a.c->device;
   if (a.device >= 0) a.c->device = a.device;

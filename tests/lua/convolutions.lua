@@ -40,18 +40,15 @@ layers.check("flatten", nn.Flatten(1, 2))
 layers.check("upsample", nn.Upsample { scale = 2, mode = "linear", align_corners = true })
 
 -- Elements at places between them.
-for mode, ours in pairs { bilinear = "linear", nearest = "nearest" } do
+for _, mode in ipairs { "bilinear", "nearest" } do
   for _, outside in ipairs { "zeros", "border", "reflection" } do
     for word, corners in pairs { False = false, True = true } do
       layers.check(("grid_%s_%s_%s"):format(mode, outside, word), nil, function(_, x, g)
-        return op.grid_sample(x, g, { mode = ours, outside = outside, align_corners = corners })
+        return op.grid_sample(x, g, { mode = mode, padding = outside, align_corners = corners })
       end)
     end
   end
 end
-layers.check("grid_space", nil, function(_, x, g) return x:grid_sample(g) end)
-op.grid_sample(op.ones { 1, 1, 2, 2 }, op.ones { 1, 2, 2, 2 } * (0 / 0)):totable() --> {{{{0, 0}, {0, 0}}}}
-op.grid_sample(op.ones { 1, 1, 2, 2 }, op.ones { 1, 2, 2, 3 }) --! grid_sample: grid does not fit x: x f32[1,1,2,2], grid f32[1,2,2,3]
 
 -- Channels last have the results of channels first.
 local x = tessera.rng.normal({ 2, 3, 6, 7 }, { seed = 1, stream = 1 })

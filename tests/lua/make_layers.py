@@ -265,7 +265,6 @@ for mode in "bilinear", "nearest":
         for corners in False, True:
             case(f"grid_{mode}_{outside}_{corners}", None, [R(2, 3, 4, 5), R(2, 3, 2, 2) * 1.3],
                  lambda x, g, m=mode, o=outside, c=corners: F.grid_sample(x, g, m, o, c))
-case("grid_space", None, [R(1, 2, 3, 4, 2), R(1, 2, 3, 2, 3)], lambda x, g: F.grid_sample(x, g, align_corners=False))
 
 save_file(tensors, os.path.join(HERE, "layers.safetensors"))
 print(len(tensors), "tensors", sum(a.nbytes for a in tensors.values()), "bytes")

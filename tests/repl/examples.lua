@@ -23,7 +23,6 @@ local normed = { weight = U(4), second = { weight = U(4, 4) } }
 -- By operator; of names that it lacks, a square matrix. second: what the second call has instead, whose
 -- option asks for other shapes.
 local inputs = {
-  weighted_cross_entropy = { weight = U(4) }, grid_sample = { x = U(1, 2, 4, 4), grid = U(1, 3, 3, 2) },
   bitwise_not = whole, bitwise_and = whole, bitwise_or = whole, bitwise_xor = whole, shift_left = whole,
   shift_right = whole, where = { cond = U(4, 4):gt(0.5) }, one_hot = { index = I(10, 4) }, reshape = { x = U(6) },
   broadcast_to = { x = U(3) }, expand = { x = U(3) }, transpose = { x = U(2, 3, 4) }, squeeze = { x = U(1, 1, 4) },
