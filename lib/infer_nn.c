@@ -186,11 +186,23 @@ int ts_shape_rule_conv_weight_grad(TsInfer *inf) {
 }
 
 /* ---- pools and resampling */
+
+/* The same where a last window may reach over the end: it begins before the padding there. */
+static int slide_over(TsInfer *inf, const Window *w, int a, int64_t n, int64_t *out) {
+  int64_t room = n + 2 * w->padding[a] - (w->dilation[a] * (w->size[a] - 1) + 1);
+  int64_t more = room + w->stride[a] - 1;
+  if (n < 1 || w->size[a] < 1 || more < 0) return slide(inf, w, a, n, out);
+  *out = more / w->stride[a] + 1;
+  if ((*out - 1) * w->stride[a] >= n + w->padding[a]) *out -= 1;
+  return 0;
+}
+
 int ts_shape_rule_pool(TsInfer *inf) {
   const TsAttr *window = attribute(inf, "window");
   const TsMeta *x = inf->in[0];
   static const char *const want[] = {"[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"};
   int nd = x->ndim - 2, first = attribute(inf, "layout")->i == 1 ? 1 : 2;
+  bool ceil_mode = attribute(inf, "ceil_mode")->i;
   Window k;
   if (window->n > 1) nd = window->n;
   if (nd < 1 || nd > 3 || x->ndim != nd + 2)
@@ -208,7 +220,9 @@ int ts_shape_rule_pool(TsInfer *inf) {
       return ts_error_set(inf->err, TS_ERR_value,
                           "%s: padding %lld is more than half of the window %lld", opname(inf),
                           (long long)k.padding[a], (long long)k.size[a]);
-    if (slide(inf, &k, a, x->dim[first + a], &m->dim[first + a])) return -1;
+    if (ceil_mode ? slide_over(inf, &k, a, x->dim[first + a], &m->dim[first + a])
+                  : slide(inf, &k, a, x->dim[first + a], &m->dim[first + a]))
+      return -1;
   }
   return 0;
 }

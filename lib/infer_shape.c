@@ -42,6 +42,13 @@ int ts_shape_rule_clamp(TsInfer *inf) {
   return copy_meta(inf);
 }
 
+int ts_shape_rule_softplus(TsInfer *inf) {
+  double beta = inf->attr[0].f;
+  if (!(beta > 0) || isinf(beta))
+    return ts_error_set(inf->err, TS_ERR_value, "softplus: beta = %g is not above 0", beta);
+  return copy_meta(inf);
+}
+
 int ts_shape_rule_reshape(TsInfer *inf) {
   const TsAttr *a = &inf->attr[0];
   int64_t have = ts_meta_numel(inf->in[0]), known = 1;

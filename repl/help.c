@@ -55,6 +55,7 @@ static const Sentence dtype_sentence[] = {
 static const Sentence shape_sentence[] = {
     {"same", "the shape of the input"},
     {"clamp", "the shape of the input"},
+    {"softplus", "the shape of the input"},
     {"rope", "the shape of the input"},
     {"fill", "the given shape"},
     {"fill_like", "the shape of the input"},

@@ -318,7 +318,10 @@ int ts_capture_call(TsContext *c, TsOp op, int nin, TsTensor *const *in, const T
   }
   mark_line(c, g);
   g->calling = true;
-  if (!failed) failed = !ts_graph_emit(g, op, nin, v, attr, made, nout);
+  if (!failed) { /* there may be no result */
+    ts_graph_emit(g, op, nin, v, attr, made, nout);
+    failed = g->b.failed;
+  }
   g->calling = false;
   TS_ASSERT(failed || *nout <= room);
   if (!failed) failed = !symbols(c, &(Given){nin, *nout, in, v, made}, out);

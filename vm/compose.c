@@ -68,6 +68,20 @@ static TsVal number(TsBuild *b, double value) {
   return b->failed ? NULL : keep(e, ts_tensor_number(e->ctx, value));
 }
 
+/* What was put off is computed now. */
+static int whole(TsBuild *b, TsVal v, int64_t *out) {
+  (void)b;
+  if (!ts_tensor_read(tensor_of(v))) return -1;
+  *out = ts_tensor_get_int(tensor_of(v), 0);
+  return 0;
+}
+
+static Eager begin(TsContext *c) {
+  return (Eager){
+      .b = {.emit = emit, .meta = meta, .number = number, .whole = whole, .err = &c->err},
+      .ctx = c};
+}
+
 int ts_vm_compose(TsCall *call, int room, int *nout) {
   TsAttr preset[TS_MAX_ATTR];
   TsVal out[TS_MAX_VARIADIC];
@@ -77,7 +91,7 @@ int ts_vm_compose(TsCall *call, int room, int *nout) {
     if (ts_op_check_attrs(call->op, preset, &c->err)) return -1;
     call->attr = preset;
   }
-  Eager e = {.b = {.emit = emit, .meta = meta, .number = number, .err = &c->err}, .ctx = c};
+  Eager e = begin(c);
   TsCompose k = {.b = &e.b,
                  .op = call->op,
                  .nin = call->nin,
@@ -97,7 +111,7 @@ int ts_vm_compose(TsCall *call, int room, int *nout) {
 int ts_vm_vjp(TsContext *c, TsOp op, int nin, int ngrad, TsTensor *const *in,
               const TsAttr *attr, TsTensor *const *second, TsTensor **grad_in) {
   TsVal g[TS_MAX_IN + TS_MAX_OUT];
-  Eager e = {.b = {.emit = emit, .meta = meta, .number = number, .err = &c->err}, .ctx = c};
+  Eager e = begin(c);
   int failed = ts_vjp(&e.b, op, nin, ngrad, (const TsVal *)in, attr, (const TsVal *)second, g);
   for (int i = 0; i < nin + ngrad; i++)
     grad_in[i] = !failed && g[i] ? ts_tensor_ref(tensor_of(g[i])) : NULL;

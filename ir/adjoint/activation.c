@@ -55,7 +55,15 @@ int ts_adjoint_hardswish(TsAdjoint *a) {
 }
 
 /* ---- smooth */
-int ts_adjoint_softplus(TsAdjoint *a) { return times(a, op1(a->b, TS_OP_sigmoid, a->in[0])); }
+int ts_adjoint_softplus(TsAdjoint *a) {
+  TsBuild *b = a->b;
+  double beta = a->attr[0].f, threshold = a->attr[1].f;
+  TsVal x = a->in[0], u = beta == 1 ? x : ts_build_scale(b, x, beta);
+  TsVal d = op1(b, TS_OP_sigmoid, u);
+  if (threshold != INFINITY)
+    d = ts_build_where(b, ts_build2(b, TS_OP_gt, u, number(b, threshold)), number(b, 1), d);
+  return times(a, d);
+}
 
 /* t + x (1 - t^2) sigmoid(x), t = tanh(softplus(x)). */
 int ts_adjoint_mish(TsAdjoint *a) {

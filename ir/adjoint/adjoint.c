@@ -187,10 +187,16 @@ static TsVal record_number(TsBuild *b, double value) {
   return v;
 }
 
+static int record_whole(TsBuild *b, TsVal v, int64_t *out) {
+  TsBuild *under = ((Recorder *)b)->under;
+  return under->whole(under, v, out);
+}
+
 int ts_adjoint_by_definition(TsAdjoint *a, TsComposeFn *definition) {
   Recorder r = {.b = {.emit = record_emit,
                       .meta = record_meta,
                       .number = record_number,
+                      .whole = a->b->whole ? record_whole : NULL,
                       .err = a->b->err},
                 .under = a->b};
   TsVal out[TS_MAX_OUT] = {NULL}, y[TS_MAX_OUT], dy[TS_MAX_OUT];

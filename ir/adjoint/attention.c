@@ -9,11 +9,12 @@ int ts_adjoint_attention(TsAdjoint *a) {
   bool scores = ts_wanted(a, 3);
   TsVal mask = ts_input(a, 3), sink = ts_input(a, 4), out[TS_MAX_OUT] = {NULL};
   const TsVal in[7] = {a->in[0], a->in[1], a->in[2], mask, sink, a->out[0], a->grad[0]};
-  const TsBuildAttr attr[4] = {{"causal", a->attr[0]},
+  const TsBuildAttr attr[5] = {{"causal", a->attr[0]},
                                {"window", a->attr[1]},
                                {"scale", a->attr[2]},
-                               {"scores", ts_b_bool(scores)}};
-  ts_build(b, TS_OP_attention_grad, 7, in, 4, attr, out);
+                               {"scores", ts_b_bool(scores)},
+                               {"upper_left", a->attr[4]}};
+  ts_build(b, TS_OP_attention_grad, 7, in, 5, attr, out);
   for (int i = 0; i < 3; i++) a->grad_in[i] = out[i];
   if (scores) a->grad_in[3] = out[3];
   if (sink) a->grad_in[4] = out[scores ? 4 : 3];
@@ -67,7 +68,8 @@ static TsVal range(TsBuild *b, int64_t first, int64_t n, bool column) {
 
 /* Which keys causal and window show, [s, t]; NULL: all. */
 static TsVal shown(TsBuild *b, const Shape *h, const TsAttr *attr) {
-  TsVal keys = range(b, 0, h->t, false), rows = range(b, h->t - h->s, h->s, true), see = NULL;
+  int64_t place = attr[4].i ? 0 : h->t - h->s;
+  TsVal keys = range(b, 0, h->t, false), rows = range(b, place, h->s, true), see = NULL;
   if (attr[0].i) see = ts_build2(b, TS_OP_le, keys, rows);
   if (attr[1].type == TS_ATTR_int) {
     TsVal from = ts_build_sub(b, rows, b->number(b, (double)attr[1].i));

@@ -125,6 +125,34 @@ int ts_adjoint_acos(TsAdjoint *a) {
 
 int ts_adjoint_atan(TsAdjoint *a) { return over(a, square_plus_1(a->b, a->in[0], 1)); }
 
+/* sqrt(x^2 + 1) neither overflows nor loses its bits as a hypotenuse. */
+int ts_adjoint_asinh(TsAdjoint *a) {
+  return over(a, ts_build2(a->b, TS_OP_hypot, a->in[0], a->b->number(a->b, 1)));
+}
+
+/* sqrt(x^2 - 1) by its factors, which do not cancel. */
+int ts_adjoint_acosh(TsAdjoint *a) {
+  TsBuild *b = a->b;
+  TsVal x = a->in[0], one = b->number(b, 1);
+  TsVal low = ts_build1(b, TS_OP_sqrt, ts_build_sub(b, x, one));
+  return over(a, ts_build_mul(b, low, ts_build1(b, TS_OP_sqrt, ts_build_add(b, x, one))));
+}
+
+int ts_adjoint_atanh(TsAdjoint *a) { return over(a, square_plus_1(a->b, a->in[0], -1)); }
+
+/* The share of each in the sum; half where both are infinite alike. */
+int ts_adjoint_logaddexp(TsAdjoint *a) {
+  TsBuild *b = a->b;
+  TsVal x = a->in[0], y = a->in[1], same = ts_build2(b, TS_OP_eq, x, y);
+  TsVal d = ts_build_where(b, same, b->number(b, 0), ts_build_sub(b, x, y));
+  if (ts_wanted(a, 0))
+    a->grad_in[0] = ts_build_mul(b, a->grad[0], ts_build1(b, TS_OP_sigmoid, d));
+  if (ts_wanted(a, 1))
+    a->grad_in[1] =
+        ts_build_mul(b, a->grad[0], ts_build1(b, TS_OP_sigmoid, ts_build_neg(b, d)));
+  return 0;
+}
+
 /* The inputs, as parts of their hypotenuse r, times g / r; 0 at the origin. */
 int ts_adjoint_atan2(TsAdjoint *a) {
   TsBuild *b = a->b;

@@ -88,6 +88,26 @@ int ts_adjoint_mod(TsAdjoint *a) {
   return 0;
 }
 
+/* x - trunc(x / y) y. */
+int ts_adjoint_fmod(TsAdjoint *a) {
+  TsBuild *b = a->b;
+  a->grad_in[0] = a->grad[0];
+  if (!ts_wanted(a, 1)) return 0;
+  TsVal times = ts_build2(b, TS_OP_truncdiv, a->in[0], a->in[1]);
+  a->grad_in[1] = ts_build_neg(b, ts_build_mul(b, a->grad[0], times));
+  return 0;
+}
+
+/* The sign changes or not; 0 where x is. */
+int ts_adjoint_copysign(TsAdjoint *a) {
+  TsBuild *b = a->b;
+  if (!ts_wanted(a, 0)) return 0;
+  TsVal kept =
+      ts_build_mul(b, ts_build1(b, TS_OP_sign, a->in[0]), ts_build1(b, TS_OP_sign, a->out[0]));
+  a->grad_in[0] = ts_build_mul(b, a->grad[0], kept);
+  return 0;
+}
+
 /* ---- choices */
 /* The gradient goes to the chosen one, half to each of equals, to both where either is
  * NaN. */

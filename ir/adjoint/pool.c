@@ -41,7 +41,7 @@ int ts_adjoint_avg_pool(TsAdjoint *a) {
   TsMeta x = *b->meta(b, a->in[0]);
   Places p = places(&x, a->attr[4].i == 1);
   TsAttr attr[TS_MAX_ATTR] = {ts_b_ints(x.dim + p.first, p.nd)};
-  for (int i = 0; i < 6; i++) attr[1 + i] = a->attr[i];
+  for (int i = 0; i < 7; i++) attr[1 + i] = a->attr[i];
   a->grad_in[0] = b->emit(b, TS_OP_avg_pool_grad, 1, a->grad, attr, NULL);
   return 0;
 }

@@ -149,3 +149,15 @@ int ts_compose_axis(TsCompose *k, int64_t axis, int ndim) {
   return ts_build_fail(k->b, TS_ERR_index, "%s: axis %lld is out of range for %d axes",
                        ts_op_info(k->op)->name, (long long)axis, ndim);
 }
+
+int ts_build_whole(TsBuild *b, TsVal v, const char *row, const char *option, int64_t *out) {
+  *out = 0;
+  if (b->failed) return -1;
+  if (!b->whole) {
+    ts_build_fail(b, TS_ERR_value,
+                  "%s: its result's shape depends on data and cannot be captured", row);
+    return ts_error_hint(b->err, "name it: {%s = ..}", option);
+  }
+  if (b->whole(b, v, out)) return b->failed = true, -1;
+  return 0;
+}

@@ -18,6 +18,8 @@ struct TsBuild {
   TsVal (*emit)(TsBuild *b, TsOp op, int nin, const TsVal *in, const TsAttr *attr, TsVal *out);
   const TsMeta *(*meta)(TsBuild *b, TsVal v);
   TsVal (*number)(TsBuild *b, double value); /* weak: takes the other side's dtype */
+  /* The element of a tensor of one; NULL where nothing is computed yet. */
+  int (*whole)(TsBuild *b, TsVal v, int64_t *out);
   TsError *err;
   bool failed;
 };
@@ -88,6 +90,9 @@ TsVal ts_build_sum(TsBuild *b, TsVal x, const int64_t *axis, int naxis, bool kee
 
 /* A negative axis counts from the end of ndim axes; -1 after the failure. */
 int ts_compose_axis(TsCompose *k, int64_t axis, int ndim);
+/* A size that elements say, which only a call that computes at once knows: others are told
+ * which option of the row names it. */
+int ts_build_whole(TsBuild *b, TsVal v, const char *row, const char *option, int64_t *out);
 /* Fails the build with an error: returns -1. */
 int ts_build_fail(TsBuild *b, TsErrorCode code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

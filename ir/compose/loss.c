@@ -50,6 +50,18 @@ int ts_compose_l1(TsCompose *k) {
   return finish(k, ts_build1(k->b, TS_OP_abs, d), k->attr[0].i);
 }
 
+int ts_compose_smooth_l1(TsCompose *k) {
+  TsBuild *b = k->b;
+  double beta = k->attr[0].f;
+  TsVal d = ts_build1(b, TS_OP_abs, difference(k));
+  if (beta < 0) return ts_build_fail(b, TS_ERR_value, "smooth_l1: beta must not be negative");
+  if (beta == 0) return finish(k, d, k->attr[1].i);
+  TsVal near = mul(b, ts_build1(b, TS_OP_square, d), b->number(b, 0.5 / beta));
+  TsVal far = sub(b, d, b->number(b, beta / 2));
+  TsVal inside = ts_build2(b, TS_OP_lt, d, b->number(b, beta));
+  return finish(k, where(b, inside, near, far), k->attr[1].i);
+}
+
 int ts_compose_huber(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal delta = b->number(b, k->attr[0].f), half = b->number(b, 0.5);
@@ -69,18 +81,33 @@ static TsVal log_limited(TsBuild *b, TsVal x) {
   return where(b, none, b->number(b, -100), y);
 }
 
+static TsVal input(const TsCompose *k, int i) { return i < k->nin ? k->in[i] : NULL; }
+
+static TsVal weighted(TsBuild *b, TsVal v, TsVal weight) {
+  return weight ? mul(b, v, weight) : v;
+}
+
 int ts_compose_bce(TsCompose *k) {
   TsBuild *b = k->b;
   TsVal p = k->in[0], y = k->in[1], one = b->number(b, 1);
   TsVal hit = mul(b, y, log_limited(b, p));
   TsVal miss = mul(b, sub(b, one, y), log_limited(b, sub(b, one, p)));
-  return finish(k, ts_build1(b, TS_OP_neg, add(b, hit, miss)), k->attr[0].i);
+  TsVal v = ts_build1(b, TS_OP_neg, add(b, hit, miss));
+  return finish(k, weighted(b, v, input(k, 2)), k->attr[0].i);
 }
 
+/* With pos_weight p: (1 - y) x + (1 + (p - 1) y) softplus(-x). */
 int ts_compose_bce_with_logits(TsCompose *k) {
   TsBuild *b = k->b;
-  TsVal x = k->in[0];
-  return finish(k, sub(b, ts_build1(b, TS_OP_softplus, x), mul(b, x, k->in[1])), k->attr[0].i);
+  TsVal x = k->in[0], y = k->in[1], pos = input(k, 3), one = b->number(b, 1), v;
+  if (pos) {
+    TsVal share = add(b, mul(b, sub(b, pos, one), y), one);
+    TsVal soft = ts_build1(b, TS_OP_softplus, ts_build1(b, TS_OP_neg, x));
+    v = add(b, mul(b, sub(b, one, y), x), mul(b, share, soft));
+  } else {
+    v = sub(b, ts_build1(b, TS_OP_softplus, x), mul(b, x, y));
+  }
+  return finish(k, weighted(b, v, input(k, 2)), k->attr[0].i);
 }
 
 /* A term with q = 0 is 0 whatever logp is, and so are its slopes: it is computed at another
@@ -93,14 +120,98 @@ int ts_compose_kl_divergence(TsCompose *k) {
   return finish(k, where(b, some, term, zero), k->attr[0].i);
 }
 
-int ts_compose_nll(TsCompose *k) {
-  TsBuild *b = k->b;
-  TsVal index =
-      ts_build(b, TS_OP_unsqueeze, TS_IN(k->in[1]), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
-  TsVal picked =
-      ts_build(b, TS_OP_gather, TS_IN(k->in[0], index), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
+/* ---- by class */
+static TsVal unsqueeze(TsBuild *b, TsVal x) {
+  return ts_build(b, TS_OP_unsqueeze, TS_IN(x), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
+}
+
+/* logp[target] over the last axis. */
+static TsVal picked(TsBuild *b, TsVal logp, TsVal target) {
   int64_t last = -1;
-  TsVal v =
-      ts_build(b, TS_OP_squeeze, TS_IN(picked), TS_ATTRS({"axis", ts_b_ints(&last, 1)}), NULL);
-  return finish(k, ts_build1(b, TS_OP_neg, v), k->attr[0].i);
+  TsVal v = ts_build(b, TS_OP_gather, TS_IN(logp, unsqueeze(b, target)),
+                     TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
+  return ts_build(b, TS_OP_squeeze, TS_IN(v), TS_ATTRS({"axis", ts_b_ints(&last, 1)}), NULL);
+}
+
+/* Targets as places, of which none counts from the end, and 1 or the class's weight, 0 for those
+ * that are ignored. */
+typedef struct Classes {
+  TsVal place, weight, counts;
+} Classes;
+
+static int classes(TsCompose *k, int64_t ignored, Classes *c) {
+  TsBuild *b = k->b;
+  TsVal target = k->in[1], w = input(k, 2), zero = b->number(b, 0);
+  TsMeta m = *b->meta(b, k->in[0]), mt = *b->meta(b, target), mw = {.ndim = 1};
+  char t0[TS_META_TEXT], t1[TS_META_TEXT];
+  if (w) mw = *b->meta(b, w);
+  bool fits = m.ndim >= 1 && mt.ndim == m.ndim - 1;
+  for (int i = 0; fits && i < mt.ndim; i++) fits = mt.dim[i] == m.dim[i];
+  if (!fits || !ts_dtype_is((TsDtype)mt.dtype, TS_KIND_I | TS_KIND_U))
+    return ts_build_fail(b, TS_ERR_shape,
+                         "%s: targets are whole numbers without the last axis: %s x %s",
+                         ts_op_info(k->op)->name, ts_meta_text(&m, t0), ts_meta_text(&mt, t1));
+  double n = (double)m.dim[m.ndim - 1];
+  if (w && (mw.ndim != 1 || mw.dim[0] != m.dim[m.ndim - 1]))
+    return ts_build_fail(b, TS_ERR_shape, "%s: one weight for each class is needed: %s x %s",
+                         ts_op_info(k->op)->name, ts_meta_text(&m, t0), ts_meta_text(&mw, t1));
+  target = ts_build_cast(b, target, TS_DT_i64);
+  c->counts = ts_build2(b, TS_OP_ne, target, b->number(b, (double)ignored));
+  target = where(b, ts_build2(b, TS_OP_lt, target, zero), b->number(b, n), target);
+  c->place = where(b, c->counts, target, zero);
+  if (b->failed) return -1;
+  if (w)
+    w = ts_build2(b, TS_OP_take, w, c->place);
+  else
+    w = ts_build(b, TS_OP_full_like, TS_IN(c->place),
+                 TS_ATTRS({"value", ts_b_f(1)}, {"dtype", ts_b_dtype((TsDtype)m.dtype)}), NULL);
+  c->weight = where(b, c->counts, w, zero);
+  return b->failed ? -1 : 0;
+}
+
+static int weighted_mean(TsCompose *k, TsVal v, TsVal weight, int64_t how) {
+  TsBuild *b = k->b;
+  if (how != MEAN) return finish(k, v, how);
+  k->out[0] = ts_build2(b, TS_OP_div, sum(b, v), sum(b, weight));
+  return b->failed ? -1 : 0;
+}
+
+/* What does not count is 0 whatever stands there. */
+static TsVal counted(TsBuild *b, const Classes *c, TsVal v, TsVal weight) {
+  TsVal zero = b->number(b, 0);
+  return mul(b, where(b, c->counts, ts_build1(b, TS_OP_neg, v), zero), weight);
+}
+
+int ts_compose_nll(TsCompose *k) {
+  Classes c;
+  if (classes(k, k->attr[1].i, &c)) return -1;
+  TsVal v = counted(k->b, &c, picked(k->b, k->in[0], c.place), c.weight);
+  return weighted_mean(k, v, c.weight, k->attr[0].i);
+}
+
+/* As cross_entropy: (1 - s) of the target's part and s / C of all classes' parts. */
+int ts_compose_weighted_cross_entropy(TsCompose *k) {
+  TsBuild *b = k->b;
+  TsVal w = k->in[2], logp = ts_build1(b, TS_OP_log_softmax, k->in[0]), v;
+  int64_t how = k->attr[0].i, last = -1;
+  double s = k->attr[2].f;
+  TsMeta m = *b->meta(b, k->in[0]), mt = *b->meta(b, k->in[1]);
+  Classes c;
+  if (!(s >= 0 && s <= 1))
+    return ts_build_fail(b, TS_ERR_value, "weighted_cross_entropy: label_smoothing = %g", s);
+  double n = m.ndim ? (double)m.dim[m.ndim - 1] : 1;
+  if (ts_meta_same_shape(&m, &mt) && ts_dtype_is((TsDtype)mt.dtype, TS_KIND_F)) {
+    TsVal y = k->in[1];
+    if (s) y = add(b, mul(b, y, b->number(b, 1 - s)), b->number(b, s / n));
+    v = ts_build_sum(b, mul(b, mul(b, y, w), logp), &last, 1, false);
+    return finish(k, ts_build1(b, TS_OP_neg, v), how);
+  }
+  if (classes(k, k->attr[1].i, &c)) return -1;
+  v = counted(b, &c, picked(b, logp, c.place), c.weight);
+  if (s) {
+    TsVal all = ts_build_sum(b, mul(b, logp, w), &last, 1, false);
+    all = counted(b, &c, all, b->number(b, s / n));
+    v = add(b, mul(b, v, b->number(b, 1 - s)), all);
+  }
+  return weighted_mean(k, v, c.weight, how);
 }

@@ -152,3 +152,58 @@ int ts_compose_depthwise_conv2d(TsCompose *k) {
                                      {"layout", k->attr[3]}),
                             NULL));
 }
+
+/* ---- channels as blocks of pixels */
+static int factor_of(TsCompose *k, int64_t *r) {
+  const TsMeta *m = k->b->meta(k->b, k->in[0]);
+  const char *name = ts_op_info(k->op)->name;
+  char text[TS_META_TEXT];
+  *r = k->attr[0].i;
+  if (m->ndim < 3 || m->ndim > TS_MAX_RANK - 2)
+    return ts_build_fail(k->b, TS_ERR_shape, "%s: [.., C, H, W] is needed, not %s", name,
+                         ts_meta_text(m, text));
+  if (*r < 1)
+    return ts_build_fail(k->b, TS_ERR_value, "%s: factor = %lld", name, (long long)*r);
+  return 0;
+}
+
+static int not_whole(TsCompose *k, const char *what) {
+  char text[TS_META_TEXT];
+  return ts_build_fail(k->b, TS_ERR_shape, "%s: %s of %s", ts_op_info(k->op)->name, what,
+                       ts_meta_text(k->b->meta(k->b, k->in[0]), text));
+}
+
+/* Three axes as the five of `five`, in another order, as three. */
+static int rearranged(TsCompose *k, const int64_t five[5], const int order[5],
+                      const int64_t three[3]) {
+  TsBuild *b = k->b;
+  TsMeta m = *b->meta(b, k->in[0]);
+  int at = m.ndim - 3;
+  int64_t dim[TS_MAX_RANK + 2], perm[TS_MAX_RANK + 2];
+  for (int i = 0; i < at; i++) dim[i] = m.dim[i], perm[i] = i;
+  for (int i = 0; i < 5; i++) dim[at + i] = five[i], perm[at + i] = at + order[i];
+  TsVal v = ts_build_permute(b, ts_build_reshape(b, k->in[0], dim, at + 5), perm, at + 5);
+  for (int i = 0; i < 3; i++) m.dim[at + i] = three[i];
+  k->out[0] = ts_build_reshape(b, v, m.dim, m.ndim);
+  return b->failed ? -1 : 0;
+}
+
+int ts_compose_pixel_shuffle(TsCompose *k) {
+  int64_t r;
+  if (factor_of(k, &r)) return -1;
+  const TsMeta *m = k->b->meta(k->b, k->in[0]);
+  const int64_t *d = m->dim + m->ndim - 3, c = d[0] / (r * r);
+  if (d[0] % (r * r)) return not_whole(k, "factor^2 does not divide the channels");
+  return rearranged(k, (int64_t[]){c, r, r, d[1], d[2]}, (int[]){0, 3, 1, 4, 2},
+                    (int64_t[]){c, d[1] * r, d[2] * r});
+}
+
+int ts_compose_pixel_unshuffle(TsCompose *k) {
+  int64_t r;
+  if (factor_of(k, &r)) return -1;
+  const TsMeta *m = k->b->meta(k->b, k->in[0]);
+  const int64_t *d = m->dim + m->ndim - 3, h = d[1] / r, w = d[2] / r;
+  if (d[1] % r || d[2] % r) return not_whole(k, "factor does not divide height and width");
+  return rearranged(k, (int64_t[]){d[0], h, r, w, r}, (int[]){0, 2, 4, 1, 3},
+                    (int64_t[]){d[0] * r * r, h, w});
+}

@@ -1,4 +1,5 @@
-/* Shape rows defined by views and concat: stack, split, chunk, tile, rot90, masked_fill. */
+/* Shape rows defined by views and concat: stack, split, chunk, unbind, tile, rot90, meshgrid,
+ * masked_fill. */
 #include <string.h>
 
 #include "ir/compose/compose.h"
@@ -87,6 +88,49 @@ int ts_compose_chunk(TsCompose *k) {
   return cut_evenly(k, axis, n, each ? each : 1);
 }
 
+int ts_compose_unbind(TsCompose *k) {
+  TsBuild *b = k->b;
+  const TsMeta *x = b->meta(b, k->in[0]);
+  int axis = ts_compose_axis(k, k->attr[0].i, x->ndim);
+  if (axis < 0) return -1;
+  if (x->dim[axis] > k->room)
+    return ts_build_fail(b, TS_ERR_value, "unbind: %lld pieces are more than %d",
+                         (long long)x->dim[axis], k->room);
+  k->nout = (int)x->dim[axis];
+  for (int i = 0; i < k->nout; i++)
+    k->out[i] = ts_build(b, TS_OP_select, TS_IN(k->in[0]),
+                         TS_ATTRS({"axis", ts_b_int(axis)}, {"index", ts_b_int(i)}), NULL);
+  return b->failed ? -1 : 0;
+}
+
+/* Each vector along an axis of its own; for images (xy) the first two change places. */
+int ts_compose_meshgrid(TsCompose *k) {
+  TsBuild *b = k->b;
+  int64_t dim[TS_MAX_RANK];
+  int n = k->nin;
+  char text[TS_META_TEXT];
+  if (n > TS_MAX_RANK)
+    return ts_build_fail(b, TS_ERR_shape, "meshgrid: more than %d vectors", TS_MAX_RANK);
+  bool swap = k->attr[0].i == 1 && n > 1;
+  for (int i = 0; i < n; i++) {
+    const TsMeta *m = b->meta(b, k->in[i]);
+    if (m->ndim > 1)
+      return ts_build_fail(b, TS_ERR_shape, "meshgrid: vectors are needed, not %s",
+                           ts_meta_text(m, text));
+    dim[swap && i < 2 ? 1 - i : i] = ts_meta_numel(m);
+  }
+  for (int i = 0; i < n; i++) {
+    int64_t line[TS_MAX_RANK];
+    int at = swap && i < 2 ? 1 - i : i;
+    for (int j = 0; j < n; j++) line[j] = j == at ? dim[at] : 1;
+    TsVal v = ts_build_reshape(b, k->in[i], line, n);
+    k->out[i] =
+        ts_build(b, TS_OP_broadcast_to, TS_IN(v), TS_ATTRS({"shape", ts_b_ints(dim, n)}), NULL);
+  }
+  k->nout = n;
+  return b->failed ? -1 : 0;
+}
+
 /* [a, b] by {r, s}: as [1, a, 1, b] stretched to [r, a, s, b], merged to [r a, s b].
  * The copy is the last step's, if it has two axes to merge; without them there are only views. */
 int ts_compose_tile(TsCompose *k) {
@@ -147,9 +191,18 @@ int ts_compose_masked_fill(TsCompose *k) {
   if (mask != TS_DT_bool)
     return ts_build_fail(b, TS_ERR_dtype, "masked_fill: the mask must be bool, not %s",
                          ts_dtype_name(mask));
-  if (ts_dtype_check_number(d, value, "masked_fill", b->err)) return b->failed = true, -1;
-  TsVal v = ts_build(b, TS_OP_where, TS_IN(k->in[1], b->number(b, value), k->in[0]),
-                     TS_NO_ATTRS, NULL);
+  TsVal with = k->nin > 2 ? k->in[2] : NULL;
+  if (!with) {
+    if (ts_dtype_check_number(d, value, "masked_fill", b->err)) return b->failed = true, -1;
+    with = b->number(b, value);
+  } else {
+    TsDtype own = (TsDtype)b->meta(b, with)->dtype;
+    if (ts_dtype_rank(own) > ts_dtype_rank(d))
+      return ts_build_fail(b, TS_ERR_dtype, "masked_fill: a value of %s in %s",
+                           ts_dtype_name(own), ts_dtype_name(d));
+    with = ts_build_cast(b, with, d);
+  }
+  TsVal v = ts_build(b, TS_OP_where, TS_IN(k->in[1], with, k->in[0]), TS_NO_ATTRS, NULL);
   k->out[0] = !b->failed && b->meta(b, v)->dtype != d ? ts_build_cast(b, v, d) : v;
   return b->failed ? -1 : 0;
 }

@@ -452,6 +452,7 @@ TsVal ts_graph_emit(TsGraph *g, TsOp op, int nin, const TsVal *in, const TsAttr 
   TsAttr full[TS_MAX_ATTR];
   TsVal own[1024];
   int made = 0;
+  own[0] = NULL;
   if (g->b.failed) return NULL;
   if (attr)
     memcpy(full, attr, sizeof *attr * o->nattr);

@@ -53,7 +53,7 @@ static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   if (p->sink && (p->sink->meta.dtype != TS_DT_f32 || p->sink->meta.weak ||
                   !ts_sched_row_major(layout, arg, p->sink)))
     return false;
-  return p->scale > 0 &&
+  return p->scale > 0 && !(n->attr[4].i && p->k.dim[2] != p->q.dim[2]) &&
          (p->causal ? p->k.dim[2] >= p->q.dim[2] && p->window >= 0 : p->window == 0);
 }
 

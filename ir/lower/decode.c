@@ -65,7 +65,7 @@ static bool find_mask(Problem *p, TsLayoutFn *layout, void *arg) {
 
 static bool describe(Problem *p, TsLayoutFn *layout, void *arg) {
   const TsNode *n = p->n;
-  if (!find_sizes(p)) return false;
+  if (!find_sizes(p) || (n->attr[4].i && p->s != p->t)) return false;
   p->causal = n->attr[0].i;
   p->window = n->attr[1].type == TS_ATTR_int ? n->attr[1].i : 0;
   p->scale = n->attr[2].type == TS_ATTR_f ? n->attr[2].f : 1 / sqrt((double)p->d);

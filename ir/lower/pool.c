@@ -14,7 +14,6 @@ enum { PIECE = 512 };
 typedef struct Pool {
   TsOp op;
   TsDtype in, acc, out;
-  bool count_padding;
   TsPoolWindow w;
 } Pool;
 
@@ -44,15 +43,19 @@ static void place(Make *m, V i) {
   if (c) m->base = op2(m, TS_OP_add, m->base, c);
 }
 
-/* The element of a tap, 0 outside; *in: whether it is inside; *at: its place in the image. */
-static V tap(Make *m, const int64_t k[3], V *in, V *at) {
+/* The element of a tap, 0 outside; *in: whether it is inside; *counts: whether a mean counts it;
+ * *at: its place in the image. */
+static V tap(Make *m, const int64_t k[3], V *in, V *counts, V *at) {
   const Pool *p = m->p;
   V where = NULL;
-  *in = NULL;
+  *in = *counts = NULL;
   for (int a = 0; a < 3; a++) {
     V i = by(m, TS_OP_add, m->begin[a], k[a] * p->w.dilation[a]);
     V ok = op2(m, TS_OP_logical_and, by(m, TS_OP_ge, i, 0), by(m, TS_OP_lt, i, p->w.in[a]));
+    V near = op2(m, TS_OP_logical_and, by(m, TS_OP_ge, i, -p->w.margin[a]),
+                 by(m, TS_OP_lt, i, p->w.in[a] + p->w.margin[a]));
     *in = *in ? op2(m, TS_OP_logical_and, *in, ok) : ok;
+    *counts = *counts ? op2(m, TS_OP_logical_and, *counts, near) : near;
     where = where ? op2(m, TS_OP_add, by(m, TS_OP_mul, where, p->w.in[a]), i) : i;
   }
   *at = where;
@@ -77,10 +80,10 @@ static V windows(Make *m) {
   for (int64_t i = 0; i < ts_pool_numel(p->w.window); i++) {
     int64_t k[3] = {i / (p->w.window[1] * p->w.window[2]), i / p->w.window[2] % p->w.window[1],
                     i % p->w.window[2]};
-    V in, at, x = tap(m, k, &in, &at);
+    V in, counts, at, x = tap(m, k, &in, &counts, &at);
     if (mean) {
       acc = op2(m, TS_OP_add, acc, x);
-      count = op2(m, TS_OP_add, count, ts_tile_cast(b, in, TS_DT_i64));
+      count = op2(m, TS_OP_add, count, ts_tile_cast(b, counts, TS_DT_i64));
       continue;
     }
     V up = op2(m, TS_OP_gt, x, acc);
@@ -95,8 +98,8 @@ static V windows(Make *m) {
   }
   if (p->op == TS_OP_max_pool_index) return to;
   if (!mean) return acc;
-  V by_count = p->count_padding ? ts_tile_const(b, (double)ts_pool_numel(p->w.window), &t)
-                                : ts_tile_cast(b, count, p->acc);
+  V by_count = p->w.whole ? ts_tile_const(b, (double)ts_pool_numel(p->w.window), &t)
+                          : ts_tile_cast(b, count, p->acc);
   return op2(m, TS_OP_div, acc, by_count);
 }
 
@@ -132,8 +135,7 @@ int ts_lower_pool(const TsSched *sched, const TsGroup *group, TsLayoutFn *layout
   bool real = ts_dtype_is(d, TS_KIND_F | TS_KIND_I | TS_KIND_U) && d != TS_DT_mxfp4;
   if (!real || !ts_meta_numel(to) || !ts_meta_numel(from)) return 0;
   p.acc = ts_dtype_is(d, TS_KIND_F) ? (TsDtype)ts_dtypes[d].accum : d;
-  p.count_padding = p.op != TS_OP_avg_pool || a[5].i;
-  if (!ts_pool_window(&p.w, from, to, a)) return 0;
+  if (!ts_pool_window(&p.w, from, to, a, p.op == TS_OP_avg_pool)) return 0;
   TsSteps x;
   ts_steps_begin(&x, sched, layout, arg, n, err);
   int args[] = {ts_steps_in(&x, 0, NULL), ts_steps_out(&x, 0, NULL)};

@@ -12,7 +12,6 @@ enum { PIECE = 512 };
 
 typedef struct Pool {
   TsDtype d, acc;
-  bool count_padding;
   TsPoolWindow w;
 } Pool;
 
@@ -23,8 +22,7 @@ typedef struct Make {
   V g, base;
 } Make;
 
-/* Of one axis and tap: the output, whether there is one, and how many of its taps are
- * inside. */
+/* Of one axis and tap: the output, whether there is one, and how many of its taps count. */
 typedef struct Reach {
   V at, in, count;
 } Reach;
@@ -33,13 +31,14 @@ static V op2(Make *m, int op, V x, V y) { return ts_tile_op2(&m->b, op, x, y); }
 static V by(Make *m, int op, V x, int64_t y) { return ts_short_by(&m->b, op, x, y); }
 static V both(Make *m, V x, V y) { return op2(m, TS_OP_logical_and, x, y); }
 
-static V inside(Make *m, int a, V output) {
+static V taps(Make *m, int a, V output) {
   const Pool *p = m->p;
   V count = ts_short_int(&m->b, &m->t, 0);
   V first = by(m, TS_OP_sub, by(m, TS_OP_mul, output, p->w.stride[a]), p->w.padding[a]);
   for (int64_t k = 0; k < p->w.window[a]; k++) {
     V i = by(m, TS_OP_add, first, k * p->w.dilation[a]);
-    V in = both(m, by(m, TS_OP_ge, i, 0), by(m, TS_OP_lt, i, p->w.in[a]));
+    V in = both(m, by(m, TS_OP_ge, i, -p->w.margin[a]),
+                by(m, TS_OP_lt, i, p->w.in[a] + p->w.margin[a]));
     count = op2(m, TS_OP_add, count, ts_tile_cast(&m->b, in, TS_DT_i64));
   }
   return count;
@@ -53,7 +52,7 @@ static Reach reach(Make *m, int a, V i, int64_t k) {
              .in = both(m, by(m, TS_OP_ge, far, 0), by(m, TS_OP_lt, at, p->w.out[a]))};
   if (p->w.stride[a] > 1)
     r.in = both(m, r.in, op2(m, TS_OP_eq, by(m, TS_OP_mul, at, p->w.stride[a]), far));
-  if (!p->count_padding) r.count = inside(m, a, at);
+  if (!p->w.whole) r.count = taps(m, a, at);
   return r;
 }
 
@@ -64,7 +63,7 @@ static V share(Make *m, const Reach *r, V *in) {
   for (int a = 0; a < 3; a++) {
     *in = *in ? both(m, *in, r[a].in) : r[a].in;
     at = at ? op2(m, TS_OP_add, by(m, TS_OP_mul, at, p->w.out[a]), r[a].at) : r[a].at;
-    if (!p->count_padding) count = count ? op2(m, TS_OP_mul, count, r[a].count) : r[a].count;
+    if (!p->w.whole) count = count ? op2(m, TS_OP_mul, count, r[a].count) : r[a].count;
   }
   at = op2(m, TS_OP_add, m->base, by(m, TS_OP_mul, at, p->w.last ? p->w.channels : 1));
   at = ts_tile_op3(&m->b, TS_OP_where, *in, at, ts_short_int(&m->b, &m->t, -1));
@@ -127,10 +126,10 @@ int ts_lower_pool_grad(const TsSched *sched, const TsGroup *group, TsLayoutFn *l
   const TsMeta *from = &n->in[0]->meta, *to = &n->out[0].meta;
   const TsAttr *a = n->attr;
   TsDtype d = (TsDtype)to->dtype;
-  Pool p = {.d = d, .acc = (TsDtype)ts_dtypes[d].accum, .count_padding = a[6].i};
+  Pool p = {.d = d, .acc = (TsDtype)ts_dtypes[d].accum};
   bool real = ts_dtype_is(d, TS_KIND_F) && d != TS_DT_mxfp4 && from->dtype == d;
   if (!real || !ts_meta_numel(to) || !ts_meta_numel(from)) return 0;
-  if (!ts_pool_window(&p.w, to, from, a + 1)) return 0;
+  if (!ts_pool_window(&p.w, to, from, a + 1, true)) return 0;
   TsSteps x;
   ts_steps_begin(&x, sched, layout, arg, n, err);
   int args[] = {ts_steps_in(&x, 0, NULL), ts_steps_out(&x, 0, NULL)};

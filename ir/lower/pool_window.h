@@ -5,18 +5,21 @@
 #include "lib/window.h"
 
 typedef struct TsPoolWindow {
-  bool last; /* channels are the last axis */
+  bool last;  /* channels are the last axis */
+  bool whole; /* all taps of a mean count */
   int64_t batch, channels, in[3], out[3], window[3], stride[3], padding[3], dilation[3];
+  int64_t margin[3]; /* as far outside the images taps of a mean count */
 } TsPoolWindow;
 
 static inline int64_t ts_pool_numel(const int64_t n[3]) { return n[0] * n[1] * n[2]; }
 
-/* Of images x and windows y; a: the window, and behind it stride, padding, dilation, and whether
- * channels are last. False: a window is too large to be written out. */
+/* Of images x and windows y; a: the window, and behind it stride, padding, dilation, whether
+ * channels are last and, of a mean, whether padding counts and whether the last window may reach
+ * beyond it. False: a window is too large to be written out. */
 static inline bool ts_pool_window(TsPoolWindow *w, const TsMeta *x, const TsMeta *y,
-                                  const TsAttr *a) {
+                                  const TsAttr *a, bool mean) {
   enum { TAPS = 121 };
-  *w = (TsPoolWindow){.last = a[4].i};
+  *w = (TsPoolWindow){.last = a[4].i, .whole = mean && a[5].i && !a[6].i};
   int nd = x->ndim - 2, space = w->last ? 1 : 2;
   w->batch = x->dim[0], w->channels = x->dim[w->last ? nd + 1 : 1];
   ts_window_list(&a[0], nd, 1, w->window);
@@ -24,6 +27,7 @@ static inline bool ts_pool_window(TsPoolWindow *w, const TsMeta *x, const TsMeta
   ts_window_list(&a[2], nd, 0, w->padding);
   ts_window_list(&a[3], nd, 1, w->dilation);
   for (int i = 0; i < 3; i++) {
+    w->margin[i] = mean && a[5].i ? w->padding[i] : 0;
     int at = i - (3 - nd);
     w->in[i] = at < 0 ? 1 : x->dim[space + at];
     w->out[i] = at < 0 ? 1 : y->dim[space + at];

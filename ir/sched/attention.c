@@ -404,6 +404,7 @@ bool ts_sched_is_attention(const TsNode *n) {
   bool type = q->dtype == TS_DT_f32 || q->dtype == TS_DT_bf16 || q->dtype == TS_DT_f16 ||
               q->dtype == TS_DT_f64;
   if (!type || nd < 2 || nd > 4 || ts_meta_numel(&n->out[0].meta) == 0) return false;
+  if (n->attr[4].i && q->dim[nd - 2] != n->in[1]->meta.dim[nd - 2]) return false;
   if (n->nin > 3 && n->in[3] && n->in[3]->meta.dtype != TS_DT_bool &&
       n->in[3]->meta.dtype != q->dtype)
     return false;

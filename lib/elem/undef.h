@@ -14,6 +14,7 @@
 #undef K_SMALL_UP
 #undef K_SMALL_UP_ROOT
 #undef K_RSQRT_BITS
+#undef K_SQUARES
 #undef K_EXP_MIN
 #undef K_EXP_MAX
 #undef K_EXP2_MIN

@@ -32,11 +32,14 @@ local function above(lines, at)
   return comment[1] and comment
 end
 
---- The arguments "(a, b)" and the comment, a list of lines, of a Lua function; nil of C's.
+--- The arguments "(a, b)" and the comment, a list of lines, of a Lua function; nil of C's. Of one that another
+--- function made and described (options.described) the comment says the arguments.
 function comments.of_function(f)
   local info = debug.getinfo(f, "S")
   local lines = info.what ~= "C" and lines_of(info.source)
   if not lines then return nil end
+  local place = options.place_of(f)
+  if place then return nil, above(lines_of(place.source) or {}, place.line) end
   return (lines[info.linedefined] or ""):match "function[^%(]*(%b())" or "(...)", above(lines, info.linedefined)
 end
 

@@ -31,8 +31,8 @@ end
 local CharTokenizer = {}
 CharTokenizer.__index = CharTokenizer
 
--- A tokenizer whose vocabulary are the bytes that occur in text, in order: {size}, encode(text) gives an i64 vector,
--- decode(ids) a string. A character that is not in the vocabulary is an error.
+-- CharTokenizer(text): a tokenizer whose vocabulary are the bytes that occur in text, in order: {size}, encode(text)
+-- gives an i64 vector, decode(ids) a string. A character that is not in the vocabulary is an error.
 --   local tok = data.CharTokenizer "some text"
 --   local ids = tok:encode "text"      -- i64[4]
 function data.CharTokenizer(text)
@@ -87,6 +87,7 @@ end
 -- ---- batches
 
 -- Slices [0, first) and [first, n) of a vector or of the rows of a tensor, first being n * fraction, rounded down.
+-- data.random_split takes rows in random order.
 --   local train, test = data.split(op.arange(100), 0.9)      -- 90 and 10
 function data.split(x, fraction)
   local n = need_rows("data.split", "x", x)
@@ -98,8 +99,9 @@ end
 local read_windows = options.of("data.windows", { length = options.needed(COUNT), batch = options.needed(COUNT), seed = SEED,
   start = FROM }, { seed = 0, start = 0 })
 
--- Random windows of a token vector for language models: an endless iterator of
--- x, y [batch, length] with y one token ahead. Starts are f(seed, batch number).
+-- windows(tokens, {length, batch, seed = 0, start = 0}): random windows of a token vector for language models: an
+-- endless iterator of x, y [batch, length] with y one token ahead. Where they begin is a function of seed and the
+-- number of the batch, of which the first is start.
 --   for x, y in data.windows(op.arange(100), {length = 8, batch = 4}) do
 --     print(x.shape[2], y.shape[2])      -- 8, 8
 --     break
@@ -118,33 +120,140 @@ function data.windows(tokens, o)
   end
 end
 
-local read_batches = options.of("data.batches", { batch = options.needed(COUNT), shuffle = FLAG, seed = SEED, drop_last = FLAG },
-  { shuffle = false, seed = 0, drop_last = false })
+-- Tensors as a list, and how many rows each of them has.
+local function rows_of(what, tensors)
+  if core.is_tensor(tensors) then tensors = { tensors } end
+  options.tensors(what, "tensor", tensors)
+  if #tensors == 0 then core.fail(what .. ": the list of tensors is empty") end
+  local n = need_rows(what, "tensor 1", tensors[1])
+  for i, t in ipairs(tensors) do
+    local rows = need_rows(what, "tensor " .. i, t)
+    if rows ~= n then core.fail(("%s: tensor %d has %d rows, the first %d"):format(what, i, rows, n)) end
+  end
+  return tensors, n
+end
 
--- Batches of rows of one or several tensors of equal length, one pass:
---   for x, y in data.batches({X, Y}, {batch = 32, shuffle = true}) do end
+local Batches = {}
+Batches.__index = Batches
+Batches.__tostring = function(self) return ("data.batches(%d of %d rows, epoch %d)"):format(self.count, self.batch, self.epoch) end
+
+-- A shuffled order is that of its seed and epoch; without a seed, one of the common generator.
+function Batches:__call()
+  if self.at == 0 and self.shuffle then
+    self.order = op.permutation(self.rows, self.seed and { seed = self.seed, stream = self.epoch } or nil)
+  end
+  local at, order = self.at, self.order
+  local n = math.min(self.batch, self.rows - at)
+  if n <= 0 or (self.drop_last and n < self.batch) then
+    self.at, self.epoch = 0, self.epoch + 1
+    return nil
+  end
+  local out, rows = {}, order and order:narrow(0, at, n)
+  for i, t in ipairs(self.tensors) do
+    out[i] = rows and op.index_select(t, rows:to(t.device), { axis = 0 }) or t:narrow(0, at, n)
+  end
+  self.at = at + n
+  return unpack(out)
+end
+
+--- Ends a pass in its middle; the next one begins.
+function Batches:restart()
+  if self.at > 0 then self.at, self.epoch = 0, self.epoch + 1 end
+  return self
+end
+
+local read_batches = options.of("data.batches", { batch = options.needed(COUNT), shuffle = FLAG, seed = SEED, epoch = FROM, drop_last = FLAG },
+  { shuffle = false, epoch = 0, drop_last = false })
+
+-- batches(tensors, {batch, shuffle = false, seed, epoch = 0, drop_last = false}): an iterator over batches
+-- of rows of a tensor, or of several of equal length. One loop is one pass, the next loop the next one;
+-- with shuffle each has another order: of the common generator (rng.seed), or of the seed and the number
+-- of the epoch, which begins with epoch. drop_last leaves out a last batch that is not full. batches.count
+-- is how many there are; batches:restart() begins the next pass after a loop that was left.
+--   batches = data.batches({x, y}, {batch = 2, shuffle = true, seed = 1})
+--   for epoch = 1, 2 do
+--     for x, y in batches do print(loss(model, x, y)) end
+--   end
 function data.batches(tensors, o)
   o = read_batches(o)
-  if core.is_tensor(tensors) then tensors = { tensors } end
-  options.tensors("data.batches", "tensor", tensors)
-  if #tensors == 0 then core.fail "data.batches: the list of tensors is empty" end
-  local n, at = need_rows("data.batches", "tensor 1", tensors[1]), 0
-  for i, t in ipairs(tensors) do
-    local rows = need_rows("data.batches", "tensor " .. i, t)
-    if rows ~= n then core.fail(("data.batches: tensor %d has %d rows, the first %d"):format(i, rows, n)) end
+  local list, n = rows_of("data.batches", tensors)
+  return setmetatable({ tensors = list, rows = n, batch = o.batch, shuffle = o.shuffle, seed = o.seed, epoch = o.epoch or 0,
+    drop_last = o.drop_last, at = 0, count = o.drop_last and math.floor(n / o.batch) or math.ceil(n / o.batch) }, Batches)
+end
+
+local read_split = options.of("data.random_split", { seed = SEED })
+
+-- random_split(tensors, parts, {seed}): the rows in random order, in parts: shares that add up to 1, or
+-- numbers of rows that add up to all. For each part a tensor, or a list where several of equal length
+-- were given.
+--   training, test = data.random_split({x, y}, {0.5, 0.5}, {seed = 1})
+--   x_test, y_test = unpack(test)
+function data.random_split(tensors, parts, o)
+  o = read_split(o)
+  local list, n = rows_of("data.random_split", tensors)
+  need("data.random_split", "the parts", options.list(options.number { least = 0 }, nil, 1), parts)
+  local sum, sizes = 0, {}
+  for _, p in ipairs(parts) do sum = sum + p end
+  local shares = math.abs(sum - 1) < 1e-6 and n ~= 1
+  if not shares and sum ~= n then
+    core.fail(("data.random_split: the parts add up to %g, and have to be 1, or all %d rows"):format(sum, n))
   end
-  local order = o.shuffle and op.permutation(n, { seed = o.seed or 0, stream = 0 })
-  return function()
-    local count = math.min(o.batch, n - at)
-    if count <= 0 or (o.drop_last and count < o.batch) then return nil end
-    local out = {}
-    local rows = order and order:narrow(0, at, count)
-    for i, t in ipairs(tensors) do
-      out[i] = rows and op.index_select(t, rows, { axis = 0 }) or t:narrow(0, at, count)
-    end
-    at = at + count
-    return unpack(out)
+  local left = n
+  for i, p in ipairs(parts) do
+    sizes[i] = shares and math.floor(n * p + 1e-9) or p
+    if sizes[i] % 1 ~= 0 then core.fail(("data.random_split: part %d is %g rows"):format(i, p)) end
+    left = left - sizes[i]
   end
+  for i = 1, left do sizes[(i - 1) % #sizes + 1] = sizes[(i - 1) % #sizes + 1] + 1 end -- what shares leave over
+  local order, at, out = op.permutation(n, o.seed and { seed = o.seed, stream = 0 } or nil), 0, {}
+  for k, size in ipairs(sizes) do
+    local rows, part = order:narrow(0, at, size), {}
+    for i, t in ipairs(list) do part[i] = op.index_select(t, rows:to(t.device), { axis = 0 }) end
+    out[k], at = core.is_tensor(tensors) and part[1] or part, at + size
+  end
+  return unpack(out)
+end
+
+-- ---- sequences of unequal length
+
+local read_pad = options.of("data.pad_sequence", { batch_first = FLAG, value = options.number() }, { batch_first = false, value = 0 })
+
+-- pad_sequence(list, {batch_first = false, value = 0}): tensors [steps, ...] of unequal length as one
+-- [most steps, batch, ...], or [batch, most steps, ...], with value behind their ends, and their lengths,
+-- as nn.LSTM takes them.
+--   padded, lengths = data.pad_sequence{op.ones{3, 4}, op.ones{5, 4}}
+--   y = nn.LSTM(4, 8)(padded, nil, {lengths = lengths})
+function data.pad_sequence(list, o)
+  o = read_pad(o)
+  options.tensors("data.pad_sequence", "sequence", list)
+  if #list == 0 then core.fail "data.pad_sequence: the list of sequences is empty" end
+  local most, lengths, rows = 0, {}, {}
+  for i, t in ipairs(list) do
+    lengths[i] = need_rows("data.pad_sequence", "sequence " .. i, t)
+    most = math.max(most, lengths[i])
+  end
+  for i, t in ipairs(list) do
+    local pads = { 0, most - lengths[i] }
+    for _ = 2, t.ndim do pads[#pads + 1], pads[#pads + 2] = 0, 0 end
+    rows[i] = lengths[i] < most and op.pad(t, { pads = pads, value = o.value or 0 }) or t
+  end
+  return op.stack(rows, { axis = o.batch_first and 0 or 1 }), core.tensor(lengths, { dtype = "i64" })
+end
+
+local read_unpad = options.of("data.unpad_sequence", { batch_first = FLAG }, { batch_first = false })
+
+-- unpad_sequence(padded, lengths, {batch_first = false}): the list that data.pad_sequence was given.
+--   padded, lengths = data.pad_sequence{op.ones{3, 4}, op.ones{5, 4}}
+--   list = data.unpad_sequence(padded, lengths)
+function data.unpad_sequence(padded, lengths, o)
+  o = read_unpad(o)
+  need("data.unpad_sequence", "padded", options.tensor, padded)
+  need("data.unpad_sequence", "lengths", options.tensor, lengths)
+  local out = {}
+  for i, n in ipairs(lengths:totable()) do
+    out[i] = padded:select(o.batch_first and 0 or 1, i - 1):narrow(0, 0, n)
+  end
+  return out
 end
 
 -- ---- progress
@@ -169,9 +278,11 @@ local read_progress = options.of("data.progress", { label = options.text, unit =
   out = options.any, terminal = FLAG }, { unit = "it", scale = 1 })
 local TOTAL = options.number { least = 0 }
 
--- A bar on a terminal, plain lines now and then in a pipe, on stderr:
---   local bar = data.progress(steps, {label = "train", unit = "tok"})
---   bar:update(step, {loss = 1.23});  bar:finish()
+-- progress(total, {label, unit = "it", scale = 1, out, terminal}): a bar on a terminal, plain lines now and
+-- then in a pipe, on stderr, or out. scale: units of a step; terminal says what out is.
+--   bar = data.progress(steps, {label = "train", unit = "tok"})
+--   bar:update(step, {loss = 1.23})
+--   bar:finish()
 function data.progress(total, o)
   o = read_progress(o)
   if total ~= nil then need("data.progress", "total", TOTAL, total) end
@@ -235,7 +346,7 @@ function Progress:finish()
   self.out:flush()
 end
 
--- for i in data.range(n, {label = ..}) do ... end: counts 0..n-1 with a bar.
+-- range(n, {label, unit = "it", scale = 1, out, terminal}): counts 0..n-1 with a bar, data.progress.
 --   for i in data.range(100, {label = "train"}) do print(i) end
 function data.range(n, o)
   need("data.range", "n", options.whole { least = 0 }, n)

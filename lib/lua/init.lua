@@ -113,21 +113,24 @@ local parts = { nn = "tessera.nn", optim = "tessera.optim", data = "tessera.data
   image = "tessera.image", jit = "tessera.jit",
   autotune = "tessera.autotune", profile = "tessera.profile" }
 
--- What a file holds, by the name's ending: of .safetensors the tensors by name, and the file's metadata; of .npy
--- one tensor; of .npz the tensors by name. Big files are mapped, not read. What is damaged is an error that
--- names the place.
---   tessera.save("x.npy", x)
---   print(tessera.load "x.npy")
+-- load(path): what a file holds, by the name's ending: of .safetensors the tensors by name, or what tessera.save was
+-- given, and the file's metadata; of .npy one tensor; of .npz the tensors by name. Big files are mapped, not read. What
+-- is damaged is an error that names the place.
+--   tessera.save("point.safetensors", {model = model:state_dict(), epoch = 3})
+--   local point = tessera.load "point.safetensors"
+--   model:load_state_dict(point.model)
 function tessera.load(path)
   local value, metadata = require("tessera.io").load(path)
   if type(value) == "table" and not getmetatable(value) then require("tessera.module").state(value) end
   return value, metadata
 end
 
--- Writes tensors by the name's ending: a table of them by name as .safetensors, with a table of strings as
--- metadata where that is wanted, or one tensor as .npy. The file appears whole or not at all.
+-- save(path, value [, metadata]): writes by the name's ending: one tensor as .npy; as .safetensors a table of tensors by
+-- name, or tables in tables, of tensors, numbers, strings and booleans: these are named by their paths, model.0.weight,
+-- so that others read them too; metadata is a table of strings. The file appears whole or not at all.
 --   tessera.save("model.safetensors", model:state_dict())
 --   tessera.save("x.npy", x)
+--   tessera.save("x.safetensors", {x = x, sizes = {1, 2}}, {by = "me"})
 function tessera.save(path, value, metadata) return require("tessera.io").save(path, value, metadata) end
 
 -- op.rearrange(x, pattern [, sizes]): axes named, split, merged and put in another order: "b (h d) s -> b h s d", where
@@ -138,7 +141,7 @@ core.methods.rearrange = core.op.rearrange
 -- Control operators, and those from outside, are loaded when one is first named.
 local control_names = { cond = "control", while_loop = "control", scan = "control", map = "control",
   fixed_point = "control", recursive = "control", foreign = "foreign", custom = "foreign",
-  kernel = "kernel" }
+  kernel = "kernel", ctc_loss = "losses" }
 
 -- A misspelt operator is an error where it is written. rawget(op, name) asks.
 setmetatable(core.op, {

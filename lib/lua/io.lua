@@ -495,10 +495,24 @@ local function closing(map, ...)
   return ...
 end
 
--- A tensor from .npy; a table of tensors by name from .npz; that and the metadata from .safetensors.
+-- The metadata's entry that says how a file's tensors stand in tables, and what stands beside them.
+local STRUCTURE = "tessera.structure"
+
+local function nested_value(path, tensors, meta)
+  local text = meta and meta[STRUCTURE]
+  if not text then return tensors, meta end
+  local what, err = decode(path, text, "in the structure")
+  if what == nil then failed(path, "the structure is no JSON: %s", err) end
+  local value = require("tessera.nested").unflatten(what, tensors, function(why) failed(path, "the structure is damaged: %s", why) end)
+  meta[STRUCTURE] = nil
+  return value, meta
+end
+
+-- A tensor from .npy; a table of tensors by name from .npz; from .safetensors that, or what
+-- tessera.save was given, and the metadata.
 function io_.load(path)
   local kind, map = extension("load", path), core.map_file(path)
-  return closing(map, read[kind](path, map))
+  return nested_value(path, closing(map, read[kind](path, map)))
 end
 
 function io_.save(path, value, metadata)
@@ -507,6 +521,16 @@ function io_.save(path, value, metadata)
     return io_.save_npy(path, value)
   end
   if core.is_tensor(value) then value = { tensor = value } end
+  if type(metadata) == "table" and metadata[STRUCTURE] then failed(path, "the metadata '%s' says how tensors stand in tables", STRUCTURE) end
+  local nested = require "tessera.nested"
+  if type(value) == "table" and nested.is_needed(value) then
+    local tensors, text = nested.flatten(value, get_json().encode, function(...) failed(path, ...) end)
+    local more = { [STRUCTURE] = text }
+    if metadata ~= nil then
+      for k, v in pairs(options.argument("save", "the metadata", options.table, metadata)) do more[k] = v end
+    end
+    value, metadata = tensors, more
+  end
   return io_.save_safetensors(path, value, metadata)
 end
 

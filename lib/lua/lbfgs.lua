@@ -1,7 +1,6 @@
 -- L-BFGS (Liu and Nocedal 1989): the direction of descent from the last changes of place and
 -- gradient, its length by backtracking until the loss falls enough (Armijo). For smooth
 -- losses on a fixed batch, after another optimiser came near:
---
 --   local step = graph.training_step(model, loss, optim.LBFGS(model:parameters()))
 --   for round = 1, 20 do print(step(x, y):item()) end      -- 20 iterations a step
 --
@@ -9,6 +8,7 @@
 
 local core = require "tessera.core"
 local options = require "tessera.options"
+local parameters = require "tessera.parameters"
 local op = core.op
 
 local LBFGS = { name = "LBFGS" }
@@ -18,26 +18,29 @@ LBFGS.__tostring = function(self)
 end
 
 local defaults = { lr = 1, iterations = 20, history = 20 }
-local read = options.of("LBFGS", { lr = options.number { above = 0 }, iterations = options.whole { least = 1 },
-  history = options.whole { least = 0 } }, defaults)
+local read = options.placed("LBFGS", { lr = options.number { above = 0 }, iterations = options.whole { least = 1 },
+  history = options.whole { least = 0 } }, defaults, { "lr", "iterations", "history" })
 
--- LBFGS(params, {lr = 1, iterations = 20, history = 20}): L-BFGS for smooth losses on a fixed batch. lr: the length
--- that is tried first; iterations of a step, each of one evaluation at least; history: how many changes are remembered,
--- two vectors of f64 each.
---   local opt = optim.LBFGS(model:parameters())
+-- LBFGS(params, {lr = 1, iterations = 20, history = 20}): L-BFGS for smooth losses on a fixed batch: the direction from
+-- the last changes of place and gradient, as many as history, two vectors of f64 each; its length by backtracking from
+-- lr. A step is as many iterations, each of one evaluation of the loss at least, so that it is made with
+-- graph.training_step, or opt:step(closure).
 --   local loss = function(m, x, y) return op.mse(m(x), y) end
---   local step = graph.training_step(model, loss, opt)
-local function new(params, given)
+--   local step = graph.training_step(model, loss, optim.LBFGS(model:parameters()))
+--   print(step(x, y))
+local function new(params, ...)
   local self = setmetatable({ params = {}, steps = 0, moves = {}, bends = {}, curves = {}, search = true }, LBFGS)
   for k, v in pairs(defaults) do self[k] = v end
-  for k, v in pairs(read(given)) do self[k] = v end
+  for k, v in pairs(read(...)) do self[k] = v end
   options.tensors("LBFGS", "parameter", params, "optim.LBFGS(model:parameters(), ...)")
-  if #params == 0 then core.fail "LBFGS: the list of parameters is empty" end
   for i, p in ipairs(params) do self.params[i] = p end
+  parameters.check_list(self)
   return self
 end
 
+LBFGS.check_places, LBFGS.is_moving = parameters.check_places, parameters.is_moving
 function LBFGS:prepare() return self end
+function LBFGS:set_rate(rate) self.lr = rate end
 function LBFGS:tick() self.steps = self.steps + 1 end
 -- step puts everything else back itself.
 function LBFGS:counting(f, ...)
@@ -143,6 +146,7 @@ end
 --- latter as they are after the last iteration. After an error parameters and memory are those
 --- of before.
 function LBFGS:step(closure)
+  self:check_places()
   local moves, bends, curves = { unpack(self.moves) }, { unpack(self.bends) }, { unpack(self.curves) }
   local restore = core.snapshot(self.params)
   return core.guarded(function(fine)

@@ -29,13 +29,29 @@ local function is_module(v)
   return type(v) == "table" and rawget(v, ORDER) ~= nil
 end
 
+-- Where a parameter stands: the module and the name of its field, of the first one that has it.
+local module_of, key_of = setmetatable({}, { __mode = "kv" }), setmetatable({}, { __mode = "k" })
+
+--- The module that holds, or held, a parameter, and the name of its field; nil if none is known.
+function Module.place_of(tensor) return module_of[tensor], key_of[tensor] end
+
+local function adopt(self, key, tensor)
+  local holder = module_of[tensor]
+  if not (holder and rawequal(rawget(holder, key_of[tensor]), tensor)) then
+    module_of[tensor], key_of[tensor] = self, key
+  end
+end
+
 -- Fields are entered in the order of their first assignment.
 local function newindex(self, key, value)
   rawset(self, key, value)
   if core.is_tensor(value) or is_module(value) then
     local order = rawget(self, ORDER)
     order[#order + 1] = key
-    if core.is_tensor(value) and not rawget(self, BUFFERS)[key] then value.requires_grad = true end
+    if core.is_tensor(value) and not rawget(self, BUFFERS)[key] then
+      value.requires_grad = true
+      adopt(self, key, value)
+    end
   end
 end
 
@@ -66,9 +82,11 @@ function Module:extend(name)
 end
 
 -- What a module begins with: each class has its own, and gets what the class was called with. Tensors and modules that
--- become fields are its parameters and children.
+-- become fields are its parameters and children; self:buffer(name, tensor) is a tensor that is not trained.
 --   local MLP = nn.Module:extend "MLP"
 --   function MLP:init(width) self.up = nn.Linear(width, 4 * width) end
+--   function MLP:forward(x) return self.up(x):relu() end
+--   local y = MLP(4)(op.ones{2, 4})      -- f32[2,16]
 function Module:init() end
 
 -- What module(...) computes; each class has its own. ? nn.Linear and so on say which shapes it takes and gives.
@@ -104,13 +122,18 @@ local function visit(self, prefix, on_tensor, on_module)
 end
 
 -- { {name, tensor}, ... } in order of construction; names are paths, "up.weight". A tensor that two modules share (tied
--- weights) is listed once, by its first name.
+-- weights) is listed once, by its first name. A tensor that was assigned in place of another one becomes a parameter
+-- here.
 --   for _, p in ipairs(model:named_parameters()) do print(p[1], p[2]) end
 function Module:named_parameters()
   local list, seen = {}, {}
-  visit(self, "", function(name, tensor, kind)
+  visit(self, "", function(name, tensor, kind, module, key)
     if kind == "parameter" and not seen[tensor] then
       seen[tensor] = true
+      if not module_of[tensor] and not core.capturing() then
+        tensor.requires_grad = true
+        adopt(module, key, tensor)
+      end
       list[#list + 1] = { name, tensor }
     end
   end)
@@ -231,8 +254,12 @@ function Module:load_state_dict(state, given)
         table.concat(tensor.shape, ","), table.concat(value.shape, ",")), 2)
     end
   end
+  local ignored = {} -- entries of others that a layer knows and does not need
+  visit(self, "", nil, function(prefix, module)
+    for name in pairs(module.ignored or {}) do ignored[prefix .. name] = true end
+  end)
   for name in pairs(state) do
-    if mine[name] == nil then unknown[#unknown + 1] = name end
+    if mine[name] == nil and not ignored[name] then unknown[#unknown + 1] = name end
   end
   if strict ~= false and (#missing > 0 or #unknown > 0) then
     error(("load_state_dict: %s%s%s"):format(
@@ -256,15 +283,49 @@ function Module:to(where)
   for _, field in ipairs(self:tensors()) do
     local value = field.tensor
     if value.dtype:match("^[bf]") or value.dtype:match("^complex") then
-      local moved = value:to(where)
+      local moved = core.no_grad(value.to, value, where) -- parameters are leaves
       moved.requires_grad = value.requires_grad
-      fields[#fields + 1] = { field.module, field.key, moved }
+      if moved.dtype ~= value.dtype or moved.device ~= value.device then -- else an optimiser's tensor stays
+        fields[#fields + 1] = { field.module, field.key, moved }
+      end
     end
   end
   core.held(function()
-    for _, field in ipairs(fields) do rawset(field[1], field[2], field[3]) end
+    for _, field in ipairs(fields) do
+      rawset(field[1], field[2], field[3])
+      if not rawget(field[1], BUFFERS)[field[2]] then adopt(field[1], field[2], field[3]) end
+    end
   end)
   return self
+end
+
+-- A module of its own, with copies of all tensors: those that are shared here are shared there. What
+-- else its fields hold is the same.
+--   local other = model:clone()
+function Module:clone()
+  local copies = {}
+  local function copy(v)
+    if not core.is_tensor(v) and not is_module(v) then return v end
+    if copies[v] then return copies[v] end
+    if core.is_tensor(v) then
+      copies[v] = v:detach():clone()
+      copies[v].requires_grad = v.requires_grad
+      return copies[v]
+    end
+    local m = core.keep_line(setmetatable({}, getmetatable(v)))
+    copies[v] = m
+    for key, value in pairs(v) do rawset(m, key, copy(value)) end
+    local order, buffers = {}, {}
+    for i, key in ipairs(rawget(v, ORDER)) do order[i] = key end
+    for key in pairs(rawget(v, BUFFERS)) do buffers[key] = true end
+    rawset(m, ORDER, order)
+    rawset(m, BUFFERS, buffers)
+    for _, key in ipairs(order) do
+      if core.is_tensor(rawget(m, key)) and not buffers[key] then adopt(m, key, rawget(m, key)) end
+    end
+    return m
+  end
+  return copy(self)
 end
 
 -- Training from now on, or not with false, in this module and all below: Dropout and BatchNorm ask. Gives the module.

@@ -13,6 +13,7 @@ local options = {}
 -- ---- kinds
 
 local function kind(text, holds) return { text = text, holds = holds } end
+options.kind = kind
 
 -- What is left of a kind when the option may not be missing.
 function options.needed(k) return { text = k.text, holds = k.holds, needed = true } end
@@ -159,6 +160,52 @@ function options.of(what, kinds, defaults)
     wrong(what, ("option '%s'"):format(name), kinds[name], given[name], defaults and defaults[name])
   end
 end
+
+-- Options, and no list that is a value.
+local function is_options(v) return type(v) == "table" and not core.is_tensor(v) and v[1] == nil end
+
+--- As options.of, for options that may stand by place too, in the order of `places`, behind what has
+--- to be given: Conv2d(3, 8, 3, 1, {padding = 1}). A nil leaves a place out.
+function options.placed(what, kinds, defaults, places)
+  local read = options.of(what, kinds, defaults)
+  places = places or {}
+  return function(...)
+    local n, first = select("#", ...), ...
+    if n == 0 or (n == 1 and (first == nil or is_options(first))) then return read(first) end
+    local o = {}
+    for i = 1, n do
+      local v, name = (select(i, ...)), places[i]
+      if i == n and is_options(v) then
+        for word, value in pairs(v) do
+          if o[word] ~= nil then core.fail(("%s: option '%s' stands twice"):format(what, word)) end
+          o[word] = value
+        end
+      elseif v ~= nil then
+        if not name then
+          core.fail(("%s: too many arguments; %s"):format(what,
+            places[1] and "by place are " .. table.concat(places, ", ") or "it takes no options"))
+        end
+        o[name] = v
+      end
+    end
+    return read(o)
+  end
+end
+
+-- ---- where a function is described
+
+local described = setmetatable({}, { __mode = "k" })
+
+--- f, made by the function that calls this: its description is the comment above the line that called
+--- that one, as of a layer that define_conv("Conv2d", 2) makes.
+function options.described(f)
+  local info = debug.getinfo(3, "Sl")
+  described[f] = info and { source = info.source, line = info.currentline }
+  return f
+end
+
+--- {source, line} below the comment on such a function; nil of others.
+function options.place_of(f) return described[f] end
 
 --- A list of tensors, such as a model's parameters; noun is the word for one. holes: some may be
 --- false.

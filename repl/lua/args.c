@@ -34,7 +34,37 @@ static int more_room(TsLuaArgs *a) {
   return 0;
 }
 
+static int attr_named(const TsOpInfo *o, const char *name) {
+  for (int i = 0; i < o->nattr; i++) {
+    const TsAttrSpec *s = &o->attr[i];
+    if (strlen(name) == (size_t)s->namelen && !memcmp(name, s->name, (size_t)s->namelen))
+      return i;
+  }
+  return -1;
+}
+
+/* Limits are numbers or tensors, options and inputs of one name: what is given as a number is
+ * no input any more. */
+static void pass_given(TsLuaArgs *a) {
+  while (a->nin >= a->o->nrequired && a->nin < a->o->nin && !a->o->variadic) {
+    int i = attr_named(a->o, a->o->input[a->nin]);
+    if (i < 0 || !a->given[i]) return;
+    a->owned[a->nin] = false;
+    a->in[a->nin++] = NULL;
+  }
+}
+
+/* And the other way round. */
+static bool is_input_given(const TsLuaArgs *a, const TsAttrSpec *s) {
+  for (int i = a->o->nrequired; i < a->nin && i < a->o->nin; i++)
+    if (a->in[i] && strlen(a->o->input[i]) == (size_t)s->namelen &&
+        !memcmp(a->o->input[i], s->name, (size_t)s->namelen))
+      return true;
+  return false;
+}
+
 static int place_input(TsLuaArgs *a, TsTensor *t, bool owned) {
+  pass_given(a);
   if (a->nin >= (a->o->variadic ? TS_MAX_VARIADIC : a->o->nin)) return too_many_tensors(a);
   if (a->nin >= TS_LUA_FEW && owned)
     return ts_error_set(&a->c->err, TS_ERR_argument, "%s: numbers among many tensors",
@@ -205,6 +235,9 @@ static int unknown_option(TsLuaArgs *a, const char *name) {
 }
 
 static int set_input(TsLuaArgs *a, int i, int index) {
+  int option = attr_named(a->o, a->o->input[i]);
+  if (option >= 0 && a->given[option])
+    return fail(a, TS_ERR_argument, "two values for input", a->o->input[i]);
   TsTensor *t = ts_lua_tensor(a->L, index);
   bool owned = !t;
   if (!t && !(t = made_of(a, index))) return -1;
@@ -234,13 +267,14 @@ static int set_device(TsLuaArgs *a, int index) {
 }
 
 static int set_named(TsLuaArgs *a, const char *name, int index) {
-  for (int i = 0; i < a->o->nattr; i++) {
-    const TsAttrSpec *s = &a->o->attr[i];
-    if (strlen(name) == (size_t)s->namelen && !memcmp(name, s->name, (size_t)s->namelen))
-      return set_attr(a, i, index);
-  }
+  int at = attr_named(a->o, name);
+  if (a->skip && !strcmp(name, a->skip)) return 0;
+  if (at >= 0 && is_input_given(a, &a->o->attr[at]))
+    return fail(a, TS_ERR_argument, "two values for input", name);
+  if (at >= 0 && !ts_lua_tensor(a->L, index)) return set_attr(a, at, index);
   for (int i = 0; i < a->o->nin && !a->o->variadic; i++)
     if (!strcmp(name, a->o->input[i])) return set_input(a, i, index);
+  if (at >= 0) return set_attr(a, at, index); /* which says what it is not */
   if (!strcmp(name, "device") && a->o->nin == 0) return set_device(a, index);
   return unknown_option(a, name);
 }
@@ -269,7 +303,9 @@ static bool accepts(const TsAttrSpec *s, int lua_type_) {
 /* The first attribute not yet given that takes such a value; -1 if none does. */
 static int next_attr(TsLuaArgs *a, int lua_type_) {
   for (int i = a->attr_at; i < a->o->nattr; i++)
-    if (!a->given[i] && accepts(&a->o->attr[i], lua_type_)) return i;
+    if (!a->given[i] && accepts(&a->o->attr[i], lua_type_) &&
+        !is_input_given(a, &a->o->attr[i]))
+      return i;
   return -1;
 }
 

@@ -15,7 +15,8 @@ typedef struct TsLuaArgs {
   TsTensor **in;    /* few; more room for variadic rows */
   int nin, attr_at; /* inputs so far; next attribute to fill by position */
   int nlist, device;
-  bool values; /* owned ones that are no numbers */
+  const char *skip; /* an option that chose the row */
+  bool values;      /* owned ones that are no numbers */
   bool given[TS_MAX_ATTR], owned[TS_LUA_FEW];
   /* What stands from here on is not cleared. */
   TsTensor *few[TS_LUA_FEW];
@@ -30,5 +31,7 @@ void ts_lua_args_begin(TsLuaArgs *a, lua_State *L, TsOp op);
 int ts_lua_args_read(TsLuaArgs *a, int first, int last);
 int ts_lua_args_options(TsLuaArgs *a, int table);
 void ts_lua_args_release(TsLuaArgs *a);
+/* The row that a call of op with such arguments means, and the option that says so, or NULL. */
+TsOp ts_lua_variant(lua_State *L, TsOp op, int first, int last, const char **skip);
 
 #endif

@@ -29,12 +29,6 @@ static int finish(lua_State *L, TsTensor **out, int nout) {
   return nout;
 }
 
-/* Divergence shares its name with the quotient: one tensor, not two. */
-static TsOp real_operator(TsOp op, int nargs, lua_State *L, int first) {
-  bool one = nargs == 1 || (nargs == 2 && lua_istable(L, first + 1));
-  return op == TS_OP_div && one && ts_lua_tensor(L, first) ? TS_OP_divergence : op;
-}
-
 /* One tensor or two, as many as must be given, and nothing else. */
 static bool is_bare(const TsLuaArgs *a, int nargs) {
   bool any = a->device >= 0 || a->nin != nargs || nargs != a->o->nrequired || nargs > 2;
@@ -47,7 +41,9 @@ static int call_parsed(lua_State *L, TsOp op, int first, bool into) {
   TsTensor *out[TS_MAX_VARIADIC];
   int nout = 0, last = lua_gettop(L);
   TsLuaArgs a;
-  ts_lua_args_begin(&a, L, real_operator(op, last - first + 1, L, first));
+  const char *skip = NULL;
+  ts_lua_args_begin(&a, L, ts_lua_variant(L, op, first, last, &skip));
+  a.skip = skip;
   int failed = ts_lua_args_read(&a, first, last);
   int device = a.c->device;
   if (a.device >= 0) a.c->device = a.device;

@@ -126,6 +126,27 @@ local function rest()
     add("topk", { g({ 50, 3001 }, 1) }, { k = 17 })
     add("median", { g({ 50, 3001 }, 1) }, { axis = 1 })
     add("quantile", { g({ 50, 3001 }, 1) }, { q = 0.3, axis = 1 })
+    for _, row in ipairs { "max_indices", "min_indices", "median_indices", "cummin", "diff" } do
+      add(row, { g({ 50, 3001 }, 1) }, { axis = 1 })
+      add(row, { g({ 3001, 50 }, 1) }, { axis = 0 })
+    end
+    add("kthvalue", { g({ 50, 3001 }, 1) }, { k = 17 })
+    add("quantiles", { g({ 50, 3001 }, 1) }, { q = { 0.3, 0.7 }, axis = 1 })
+    add("bucketize", { g({ 300, 301 }, 1), { d, { 7 }, 2, 0, 0 } })
+    add("bincount", { { "i64", { 70001 }, 2, 0, 40 }, g(BIG, 1) }, { length = 41 })
+    add("repeat_counts", { g({ 300, 301 }, 1), { "i64", { 300 }, 2, 3, 3 } }, { axis = 0, size = 900 })
+    add("diagonal", { g({ 7, 300, 301 }, 1) }, { axis0 = 1, axis1 = 2 })
+    add("diag_embed", { g({ 3, 301 }, 1) })
+    add("clip", { g({ 300, 301 }, 1), g({ 301 }, 2), g({ 300, 1 }, 3) })
+    add("cdist", { g({ 200, 9 }, 1), g({ 130, 9 }, 2) })
+    add("kron", { g({ 30, 20 }, 1), g({ 17, 13 }, 2) })
+    add("grid_sample", { g({ 2, 5, 30, 31 }, 1), input(d, { 2, 50, 51, 2 }, 2, -1, 1) })
+    add("im2col", { g({ 2, 5, 30, 31 }, 1) }, { window = { 3, 2 }, padding = 1, dilation = 2 })
+    add("multinomial", { input(d, { 300, 50 }, 1, 0, 1) }, { count = 20, seed = 3 })
+    add("exponential", {}, { shape = { 70001 }, dtype = d, seed = 3, stream = 4 })
+    add("lgamma", { g(BIG, 1) })
+    add("digamma", { g(BIG, 1) })
+    add("pixel_shuffle", { g({ 2, 36, 30, 31 }, 1) }, { factor = 3 })
     add("unique", { input("i32", { 50000 }, 1) })
     add("histogram", { g({ 100001 }, 1) })
     add("segment_reduce", { g({ 3000, 17 }, 1), { "i64", { 3000 }, 2, 0, 40 } }, { segments = 41 })
@@ -185,7 +206,8 @@ function M.cases()
   cases = {}
   for _, o in ipairs(core.operators()) do
     if o.class == "pointwise" then pointwise(o) end
-    if o.family == "reduce" and not o.inputs:match " " and not ("topk sort argsort median quantile unique histogram"):find(o.name, 1, true) then
+    if o.family == "reduce" and not o.inputs:match " " and not ("topk sort argsort median quantile unique histogram kthvalue quantiles cummin diff " ..
+      "max_indices min_indices median_indices"):find(o.name, 1, true) then
       reductions(o)
     end
   end

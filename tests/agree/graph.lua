@@ -123,7 +123,7 @@ end
 local names = {}
 for name in pairs(refused) do names[#names + 1] = name end
 table.sort(names)
-table.concat(names, " ") --> masked_select nonzero unique
+table.concat(names, " ") --> bincount masked_select nonzero repeat_counts unique
 counted.graphs > 1000 --> true
 if os.getenv "RATIO" then
   print(("%d graphs, %d refused, %d with rounding rules; slab/bound %.4f"):format(counted.graphs, counted.refused,

@@ -151,7 +151,8 @@ static double bound_of(const char *name) {
       "clamp",       "relu",  "isnan",    "isinf",    "isfinite", "logical_not", "real",
       "imag",        "conj",  "floordiv", "mod",      "minimum",  "maximum",     "eq",
       "ne",          "lt",    "le",       "gt",       "ge",       "logical_and", "logical_or",
-      "logical_xor", "where", "frac",     "heaviside"};
+      "logical_xor", "where", "frac",     "heaviside",   "truncdiv",
+      "fmod",        "copysign"};
   static const char *const ieee[] = {"square", "reciprocal", "sqrt", "add",        "sub",
                                      "mul",    "div",        "fma",  "leaky_relu", "angle"};
   for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)

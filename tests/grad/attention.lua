@@ -8,7 +8,8 @@ local function qkv(b, h, hk, s, t, d, dv)
   return random { b, h, s, d }, random { b, hk, t, d }, random { b, hk, t, dv or d }
 end
 
-for _, o in ipairs { {}, { causal = true }, { causal = true, window = 2 }, { window = 3 }, { scale = 0.75 } } do
+for _, o in ipairs { {}, { causal = true }, { causal = true, window = 2 }, { window = 3 }, { scale = 0.75 },
+  { causal = true, upper_left = true }, { window = 2, upper_left = true } } do
   local q, k, v = qkv(1, 2, 2, 3, 4, 2)
   check("attention", { q, k, v }, o)
   q, k, v = qkv(2, 2, 1, 4, 3, 2, 3)

@@ -62,6 +62,7 @@ static void by_vm(const Case *c, const Data *x) {
                              .k_step = c->d,
                              .v_step = c->dv,
                              .causal = c->causal,
+                             .place = c->t - c->s,
                              .scale = 0.3},
                        .out = x->in[3],
                        .g = x->in[4],

@@ -90,6 +90,7 @@ static void *by_vm(const Case *c, const Data *x) {
                    .k_step = c->d,
                    .v_step = c->dv,
                    .causal = c->causal,
+                   .place = c->t - c->s,
                    .window = c->window,
                    .scale = 0.25};
   int64_t *q_at = steps(heads, c->s * c->d), *k_at = steps(kv, c->t * c->d),

@@ -46,3 +46,35 @@ assert(lines[1]:match("^\r%[=+%] 4/4"), lines[1])
 local n = 0
 for _ in data.range(5, { out = out, terminal = false }) do n = n + 1 end
 n --> 5
+
+-- Each pass has another order: that of the seed and the number of the pass, or of the common generator.
+local rows = op.arange(64)
+local function order(batches)
+  local list = {}
+  for x in batches do list[#list + 1] = x end
+  return op.concat(list):hash()
+end
+local batches = data.batches(rows, { batch = 10, shuffle = true, seed = 5 })
+local first, second = order(batches), order(batches)
+first ~= second, batches.epoch, batches.count --> true, 2, 7
+local again = data.batches(rows, { batch = 10, shuffle = true, seed = 5 })
+order(again) == first, order(again) == second --> true, true
+order(data.batches(rows, { batch = 10, shuffle = true, seed = 5, epoch = 1 })) == second --> true
+tessera.rng.seed(3)
+local loose = data.batches(rows, { batch = 10, shuffle = true })
+local one, two = order(loose), order(data.batches(rows, { batch = 10, shuffle = true }))
+one ~= two and one ~= first --> true
+tessera.rng.seed(3)
+order(loose) == one --> true
+for _ in batches do break end
+order(batches:restart()) == order(data.batches(rows, { batch = 10, shuffle = true, seed = 5, epoch = 3 })) --> true
+tostring(data.batches(rows, { batch = 10, drop_last = true })) --> data.batches(6 of 10 rows, epoch 0)
+
+-- Rows in parts, each once.
+local a, b, c = data.random_split({ rows, rows * 2 }, { 0.5, 0.3, 0.2 }, { seed = 1 })
+a[1].shape[1], b[1].shape[1], c[1].shape[1] --> 33, 19, 12
+op.concat({ a[1], b[1], c[1] }):sort():hash() == rows:hash(), (a[2] - a[1] * 2):abs():max():item() --> true, 0
+local x, y = data.random_split(rows, { 60, 4 })
+x.shape[1], y.shape[1] --> 60, 4
+data.random_split(rows, { 60, 5 }) --! data.random_split: the parts add up to 65, and have to be 1, or all 64 rows
+data.random_split(rows, { 0.5, 63.5 }) --! data.random_split: part 1 is 0.5 rows

@@ -54,6 +54,11 @@ tied[2].weight = tied[1].weight
 m:to("f64")
 m.first.weight.dtype --> f64
 m.first.weight.requires_grad --> true
+-- What was converted is a parameter of its own, to which gradients come; without need nothing is converted.
+local weight = m.first.weight
+rawequal(m:to("f64").first.weight, weight) --> true
+m(op.ones({ 5, 2 }, { dtype = "f64" })):sum():backward()
+weight.grad.shape --> {3, 2}
 
 -- Training and evaluation.
 local d = nn.Dropout(0.5)

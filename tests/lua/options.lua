@@ -10,7 +10,8 @@ optim.AdamW({ p }, { lr = 0 / 0 }) --! must be a number >= 0, not
 optim.AdamW({ p }, { lr = "x" }) --! hint: 0.001 if it is not given
 optim.AdamW({ p }, { weight_deacy = 0 }) --! hint: did you mean 'weight_decay'?
 optim.AdamW({ p }, { betas = { 0.9 } }) --! option 'betas' must be a list of 2 numbers in [0, 1), not a table
-optim.SGD({ p }, 0.1) --! SGD: options are a table, as {clip = ...}, not 0.1
+optim.SGD({ p }, { 0.1 }) --! SGD: option 'lr' must be a number >= 0, not a table
+optim.SGD({ p }, 0.1, 0.9, 0, 0, true, 7) --! SGD: too many arguments; by place are lr, momentum, dampening, weight_decay, nesterov
 optim.SGD({ p, 1 }) --! SGD: parameter 2 is 1, not a tensor
 optim.LBFGS({}) --! LBFGS: the list of parameters is empty
 optim.schedule.cosine { lr = 1 } --! schedule.cosine: option 'steps' must be a number > 0, not nothing

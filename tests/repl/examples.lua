@@ -70,7 +70,8 @@ io.write = write
 local op, nn, graph = tessera.op, tessera.nn, tessera.graph
 local model, x = nn.Linear(4, 4), op.ones { 4, 4 }
 local given = { model = model, gradients = {}, vorticity = x, x = x, y = x, w = x, q = x, k = x, v = x, X = x, Y = x,
-  steps = 2, step = 1, print = tostring, f = graph.module("f", function(x, y) return (x * y):sum() end) }
+  steps = 2, step = 1, print = tostring, batches = tessera.data.batches({ x, x }, { batch = 2 }),
+  loss = function(m, x, y) return op.mse(m(x), y) end, opt = tessera.optim.SGD(model:parameters(), 0.1), f = graph.module("f", function(x, y) return (x * y):sum() end) }
 for i, p in ipairs(model:parameters()) do given.gradients[i] = p:detach() * 0 end
 local blocks = 0
 local function page(topic)

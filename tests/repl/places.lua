@@ -20,7 +20,9 @@ says "local f = op.recursive(function(self, n) return self(n) end)\nprint(f(op.o
 -- What a function of the library stumbles over is told with its name.
 says "\nlocal l = nn.Linear('a', 2)" --> {F}:4: Linear: inputs must be a whole number >= 0, not 'a'
 says "local b = nn.BatchNorm(3)\nb(5)" --> {F}:4: b: attempt to index local 'x' (a number value)
-says "nn.LayerNorm(3, 5)" --> {F}:3: LayerNorm: options are a table, as {bias = ...}, not 5
+says "tessera.data.batches(op.zeros{3}, 5)" --> {F}:3: data.batches: options are a table, as {batch = ...}, not 5
+says "nn.LayerNorm(3, 'x')" --> {F}:3: LayerNorm: option 'eps' must be a number >= 0, not 'x'
+-->   hint: 1e-05 if it is not given
 says "optim.AdamW(nn.Linear(2, 2), {lr = 1})" --> {F}:3: AdamW: a list of parameters is needed, not a module
 -->   hint: optim.AdamW(model:parameters(), ...)
 says "optim.LBFGS(nn.Linear(2, 2))" --> {F}:3: LBFGS: a list of parameters is needed, not a module

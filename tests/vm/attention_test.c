@@ -175,6 +175,7 @@ static void run(const Case *c) {
                    .d = c->d,
                    .dv = c->dv,
                    .causal = c->causal,
+                   .place = c->t - c->s,
                    .window = c->window,
                    .scale = 0.37};
   a.q_step = c->d + 3, a.k_step = c->d, a.v_step = c->dv + 1;

@@ -96,6 +96,8 @@ static Big define(const char *name, TsDtype d, Big x, Big y, const double *par, 
   if (IS("mul")) return x * y;
   if (IS("floordiv")) return floor_div(x, y);
   if (IS("mod")) return y == 0 ? 0 : x - floor_div(x, y) * y;
+  if (IS("truncdiv")) return y == 0 ? 0 : x / y;
+  if (IS("fmod")) return y == 0 ? 0 : x % y;
   if (IS("pow")) return power(d, x, y);
   if (IS("minimum")) return x < y ? x : y;
   if (IS("maximum")) return x < y ? y : x;

@@ -25,9 +25,9 @@
  * nor the height of a tile can change its bits, not even for a NaN in a value that is hidden
  * from it. For finite values a key that is hidden is a no-op anyway: p is +0, and adding +0 at
  * the end makes one of the two zeros; so such keys at the ends of a block are left out where
- * all of its values are finite. Query i stands at position i + t - s among the keys: causal
- * shows keys up to that position, window w the keys after position - w. p is not rounded to 16
- * bits.
+ * all of its values are finite. Query i stands at position i + t - s among the keys, or at i
+ * where the triangle begins in the upper left corner: causal shows keys up to that position,
+ * window w the keys after position - w. p is not rounded to 16 bits.
  *
  * The alternative, probabilities rounded to the storage type as matrix units want
  * them, would make 16-bit results a matter of the block in which a row's maximum
@@ -103,7 +103,7 @@ static int64_t query_index(const Item *t, int r) { return (t->first + r) % t->j-
 static void load_rows(Item *t) {
   const TsAttention *a = t->j->a;
   for (int r = 0; r < t->rows; r++) {
-    int64_t i = query_index(t, r), at = i + a->t - a->s;
+    int64_t i = query_index(t, r), at = i + a->place;
     const char *q =
         (const char *)a->q + (a->q_at[query_head(t, r)] + i * a->q_step) * t->j->size;
     char *to = t->q + r * a->d * t->j->wide;
@@ -111,7 +111,7 @@ static void load_rows(Item *t) {
       t->j->load(a->d, to, q);
     else
       memcpy(to, q, (size_t)(a->d * t->j->wide));
-    t->lo[r] = a->window ? max64(0, at - a->window + 1) : 0;
+    t->lo[r] = a->window ? max64(0, min64(a->t, at - a->window + 1)) : 0;
     t->hi[r] = a->causal ? max64(0, min64(a->t, at + 1)) : a->t;
   }
 }

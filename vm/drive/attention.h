@@ -25,6 +25,7 @@ typedef struct TsAttention {
   int mask_key_step;                 /* 1, or 0 for one value for all keys */
   const void *sink;                  /* [heads] in the wide type, or NULL */
   bool causal;
+  int64_t place; /* of query 0 among the keys: t - s, or 0 */
   int64_t window; /* 0: none */
   double scale;
 } TsAttention;

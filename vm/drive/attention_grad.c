@@ -187,8 +187,8 @@ static void open_rows(Item *t) {
   pack_queries(j, t->q, t->rows, a->d, t->qp);
   pack_queries(j, t->gr, t->rows, a->dv, t->gp);
   for (int i = 0; i < t->rows; i++) {
-    int64_t place = t->first + i + a->t - a->s;
-    t->lo[i] = a->window ? max64(0, place - a->window + 1) : 0;
+    int64_t place = t->first + i + a->place;
+    t->lo[i] = a->window ? max64(0, min64(a->t, place - a->window + 1)) : 0;
     t->hi[i] = a->causal ? max64(0, min64(a->t, place + 1)) : a->t;
   }
   if (!t->for_q) return;

@@ -91,6 +91,7 @@ static void set_sizes(TsCall *call, TsAttention *a) {
   a->s = q->dim[nd - 2], a->t = k->dim[nd - 2], a->d = q->dim[nd - 1];
   a->dv = call->in[2]->meta.dim[nd - 1];
   a->causal = call->attr[0].i;
+  a->place = call->attr[4].i ? 0 : a->t - a->s;
   a->window = call->attr[1].type == TS_ATTR_int ? call->attr[1].i : 0;
   a->scale =
       call->attr[2].type == TS_ATTR_f ? call->attr[2].f : 1 / sqrt((double)(a->d ? a->d : 1));

@@ -1,7 +1,8 @@
 /* max_pool, max_pool_index, avg_pool, adaptive_avg_pool. For every output element:
  *   max   the largest number of the window, NaN if there is one; padding is not there
  *   mean  a sum from +0 over the window in row-major order, one addition an element,
- *         divided by the count of elements (with padding, unless it is left out)
+ *         divided by the count of elements (with padding, unless it is left out; what
+ *         a window reaches beyond that does not count)
  *   index the row-major place in x of the first largest number, or of the first NaN
  * 16-bit floats are summed in f32 and rounded once. */
 #include <math.h>
@@ -18,9 +19,10 @@ enum { LOOK = 16 }; /* taps of a row between looks for interrupts */
 typedef struct Job {
   TsCall *call;
   const TsKernels *k;
-  bool last, max, count_padding;
-  TsDtype d; /* in which the pool is computed */
-  int64_t size, batch, channels, in[3], out[3], window[3], stride[3], padding[3], dilation[3];
+  bool last, max, whole; /* whole: all taps of a mean count */
+  TsDtype d;             /* in which the pool is computed */
+  int64_t size, batch, channels, in[3], out[3], window[3], stride[3], padding[3], dilation[3],
+      margin[3];     /* padding that counts */
   const char *x;     /* row-major */
   char *y;           /* the same */
   char least[8];     /* of the type */
@@ -55,9 +57,12 @@ static void span(const Job *j, int a, int64_t k, int64_t *lo, int64_t *hi) {
   if (*hi > j->out[a]) *hi = j->out[a];
 }
 
-static int64_t count_inside(const Job *j, int a, int64_t o) {
+static int64_t count_taps(const Job *j, int a, int64_t o) {
   int64_t n = 0;
-  for (int64_t k = 0; k < j->window[a]; k++) n += reach(j, a, o, k) >= 0;
+  for (int64_t k = 0; k < j->window[a]; k++) {
+    int64_t i = o * j->stride[a] + k * j->dilation[a] - j->padding[a];
+    n += i >= -j->margin[a] && i < j->in[a] + j->margin[a];
+  }
   return n;
 }
 
@@ -70,15 +75,14 @@ static void divide(const Job *j, char *acc, int64_t n, double count) {
 
 static void divide_by_counts(const Job *j, char *acc, int64_t d, int64_t h, int64_t w,
                              int64_t n, int64_t per) {
-  double whole = (double)(j->window[0] * j->window[1] * j->window[2]);
   if (j->max) return;
-  if (j->count_padding) {
-    divide(j, acc, n * per, whole);
+  if (j->whole) {
+    divide(j, acc, n * per, (double)(j->window[0] * j->window[1] * j->window[2]));
     return;
   }
-  int64_t rest = count_inside(j, 0, d) * count_inside(j, 1, h);
+  int64_t rest = count_taps(j, 0, d) * count_taps(j, 1, h);
   for (int64_t i = 0; i < n; i++)
-    divide(j, acc + i * per * j->size, per, (double)(rest * count_inside(j, 2, w + i)));
+    divide(j, acc + i * per * j->size, per, (double)(rest * count_taps(j, 2, w + i)));
 }
 
 /* One row of outputs of one channel. */
@@ -192,8 +196,9 @@ static int pool(TsCall *call, bool max) {
   const TsAttr *a = call->attr;
   Job j = {.call = call, .k = call->ctx->k, .max = max, .last = a[4].i == 1};
   j.d = computed_in(ts_tensor_dtype(call->out[0])), j.size = ts_dtypes[j.d].nbytes;
-  j.count_padding = !max && a[5].i;
   read_window(&j);
+  if (!max) j.whole = a[5].i && !a[6].i;
+  for (int i = 0; i < 3 && !max; i++) j.margin[i] = a[5].i ? j.padding[i] : 0;
   set_least(&j);
   if (ts_tensor_numel(call->out[0]) == 0) return 0;
   int64_t items = j.batch * (j.last ? 1 : j.channels) * j.out[0] * j.out[1];

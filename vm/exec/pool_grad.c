@@ -18,9 +18,10 @@ enum {
 typedef struct Job {
   TsCall *call;
   const TsKernels *k;
-  bool last, count_padding;
+  bool last, whole;
   TsDtype d;
-  int64_t size, batch, channels, in[3], out[3], window[3], stride[3], padding[3], dilation[3];
+  int64_t size, batch, channels, in[3], out[3], window[3], stride[3], padding[3], dilation[3],
+      margin[3];
   const char *g;
   char *x;
   TsScratch scratch; /* for a row of shares */
@@ -64,10 +65,12 @@ static void span(const Job *j, int64_t k, int64_t *lo, int64_t *hi) {
 static double count(const Job *j, int64_t d, int64_t h, int64_t w) {
   int64_t at[3] = {d, h, w}, n = 1;
   for (int a = 0; a < 3; a++) {
-    int64_t inside = j->count_padding ? j->window[a] : 0;
-    for (int64_t k = 0; k < j->window[a] && !j->count_padding; k++)
-      inside += reach(j, a, at[a], k) >= 0;
-    n *= inside;
+    int64_t taps = j->whole ? j->window[a] : 0;
+    for (int64_t k = 0; k < j->window[a] && !j->whole; k++) {
+      int64_t i = at[a] * j->stride[a] + k * j->dilation[a] - j->padding[a];
+      taps += i >= -j->margin[a] && i < j->in[a] + j->margin[a];
+    }
+    n *= taps;
   }
   return (double)n;
 }
@@ -76,8 +79,8 @@ static double count(const Job *j, int64_t d, int64_t h, int64_t w) {
  * increasing outputs. */
 static void spread_row(const Job *j, char *plane, int64_t d, int64_t h, const char *g,
                        char *v) {
-  if (j->count_padding) share(j, v, g, j->out[2], count(j, d, h, 0));
-  for (int64_t w = 0; w < j->out[2] && !j->count_padding; w++)
+  if (j->whole) share(j, v, g, j->out[2], count(j, d, h, 0));
+  for (int64_t w = 0; w < j->out[2] && !j->whole; w++)
     share(j, v + w * j->size, g + w * j->size, 1, count(j, d, h, w));
   for (int64_t a = 0; a < j->window[0]; a++)
     for (int64_t b = 0; b < j->window[1]; b++) {
@@ -213,16 +216,17 @@ static int run(Job *j, TsTask *task, int64_t items) {
 }
 
 int ts_exec_avg_pool_grad(TsCall *call) {
-  enum { SIZE, WINDOW, STRIDE, PADDING, DILATION, LAYOUT, COUNT };
+  enum { SIZE, WINDOW, STRIDE, PADDING, DILATION, LAYOUT, COUNT, OVER };
   const TsAttr *a = call->attr;
   int nd = call->in[0]->meta.ndim - 2;
-  Job j = {
-      .call = call, .k = call->ctx->k, .last = a[LAYOUT].i == 1, .count_padding = a[COUNT].i};
+  bool whole = a[COUNT].i && !a[OVER].i;
+  Job j = {.call = call, .k = call->ctx->k, .last = a[LAYOUT].i == 1, .whole = whole};
   read_sizes(&j);
   ts_window_list(&a[WINDOW], nd, 1, j.window);
   ts_window_list(a[STRIDE].type == TS_ATTR_ints ? &a[STRIDE] : &a[WINDOW], nd, 1, j.stride);
   ts_window_list(&a[PADDING], nd, 0, j.padding);
   ts_window_list(&a[DILATION], nd, 1, j.dilation);
+  for (int i = 0; i < 3; i++) j.margin[i] = a[COUNT].i ? j.padding[i] : 0;
   if (j.last) return run(&j, pieces, j.batch * ((j.channels + PIECE - 1) / PIECE));
   return run(&j, planes, j.batch * j.channels);
 }

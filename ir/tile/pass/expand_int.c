@@ -73,6 +73,22 @@ static TsTileVal heaviside(const Row *r, TsTileVal x, TsTileVal values) {
   return where(r, op2(r, TS_OP_eq, x, zero), values, y);
 }
 
+/* The quotient rounded down is one too small where something is left and the signs differ. */
+static TsTileVal quotient(const Row *r, TsTileVal x, TsTileVal y) {
+  TsTileVal q = op2(r, TS_OP_floordiv, x, y);
+  if (!r->has_sign) return q;
+  TsTileVal exact = op2(r, TS_OP_eq, op2(r, TS_OP_mul, q, y), x);
+  TsTileVal up = where(r, exact, whole(r, 0), whole(r, 1));
+  TsTileVal differ = negative(r, op2(r, TS_OP_bitwise_xor, x, y));
+  differ = op2(r, TS_OP_logical_and, differ, nonzero(r, y));
+  return where(r, differ, op2(r, TS_OP_add, q, up), q);
+}
+
+static TsTileVal remainder_of(const Row *r, TsTileVal x, TsTileVal y) {
+  TsTileVal left = op2(r, TS_OP_sub, x, op2(r, TS_OP_mul, quotient(r, x, y), y));
+  return where(r, nonzero(r, y), left, whole(r, 0));
+}
+
 static TsTileVal expand_int(const Row *r, int op, const TsTileVal *in) {
   TsTileVal a = in[0];
   switch (op) {
@@ -90,6 +106,8 @@ static TsTileVal expand_int(const Row *r, int op, const TsTileVal *in) {
   case TS_OP_clamp: return op2(r, TS_OP_minimum, op2(r, TS_OP_maximum, a, in[1]), in[2]);
   case TS_OP_pow: return power(r, a, in[1]);
   case TS_OP_heaviside: return heaviside(r, a, in[1]);
+  case TS_OP_truncdiv: return quotient(r, a, in[1]);
+  case TS_OP_fmod: return remainder_of(r, a, in[1]);
   case TS_OP_shift_left: return shift(r, true, a, in[1]);
   case TS_OP_shift_right: return shift(r, false, a, in[1]);
   default: return NULL;

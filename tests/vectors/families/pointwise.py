@@ -149,6 +149,10 @@ FUNCTIONS = {
     "sin": real(mp.sin, odd=True), "cos": real(mp.cos), "tan": real(mp.tan, odd=True),
     "asin": real(mp.asin, domain=lambda x: abs(x) <= 1, odd=True),
     "acos": real(mp.acos, domain=lambda x: abs(x) <= 1),
+    "asinh": real(lambda x: mp.asinh(x) if abs(x) > 1e-30 else x - x**3 / 6, INF, -INF, odd=True),
+    "acosh": real(mp.acosh, INF, domain=lambda x: x >= 1),
+    "atanh": real(lambda x: (mp.atanh(x) if abs(x) > 1e-30 else x + x**3 / 3) if abs(x) < 1 else mp.inf * x,
+                  domain=lambda x: abs(x) <= 1, odd=True),
     "atan": real(mp.atan, math.pi / 2, -math.pi / 2, odd=True),
     "sinh": real(lambda x: mp.sinh(x) if abs(x) < 1e5 else mp.mpf("inf") * mp.sign(x), INF, -INF, odd=True),
     "cosh": real(lambda x: mp.cosh(x) if abs(x) < 1e5 else mp.mpf("inf"), INF, INF),
@@ -343,6 +347,15 @@ def binary(f, p):
         for row, fn in {"atan2": atan2, "hypot": hypot, "pow": pow_ref}.items():
             hi, lo = high(fn, L.w, R.w)
             f.case(row, [L, R], [hi], ulp={"f32": 1.0, "f64": 1.5}.get(d, NARROW), t=d)
+        f.case("copysign", [L, R], [to(np.where(np.isnan(b), np.abs(a), np.copysign(a, b)), d)])
+        f.case("truncdiv", [L, R], [to(np.trunc(a / b), d)])
+        f.case("fmod", [L, R], [to(np.fmod(a, b), d)])
+        def logaddexp(x, y):
+            if not (math.isfinite(x) and math.isfinite(y)):
+                return float(np.logaddexp(x, y))
+            return max(x, y) + (mp.log1p(mp.exp(-abs(mp.mpf(x) - mp.mpf(y)))) if abs(x - y) < 1e4 else 0)
+        hi, lo = high(logaddexp, L.w, R.w)
+        f.case("logaddexp", [L, R], [hi], ulp={"f32": 1.0, "f64": 1.5}.get(d, NARROW), t=d, scale=0.5)
         # Quotients and remainders where they are ordinary.
         fin = np.isfinite(a) & np.isfinite(b) & (b != 0) & (np.abs(a) <= 1e6) & ((np.abs(b) >= 1e-3))
         L1, R1 = f.const(L.v[fin]), f.const(R.v[fin])
@@ -385,6 +398,9 @@ def binary(f, p):
         arr = lambda v: np.array([wrap(x) for x in v], dtype=np.int64 if d == "i64" else None).astype(NP[d])
         f.case("floordiv", [L, R], [arr([x // y if y else 0 for x, y in zip(pa, pb)])])
         f.case("mod", [L, R], [arr([x % y if y else 0 for x, y in zip(pa, pb)])])
+        cut = [(abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1) if y else 0 for x, y in zip(pa, pb)]
+        f.case("truncdiv", [L, R], [arr(cut)])
+        f.case("fmod", [L, R], [arr([x - q * y if y else 0 for x, y, q in zip(pa, pb, cut)])])
         def ipow(x, y):
             if y < 0:
                 return {1: 1, -1: -1 if y % 2 else 1}.get(x, 0)

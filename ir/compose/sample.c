@@ -1,0 +1,165 @@
+/* Images by place: grid_sample, im2col. */
+#include "ir/compose/compose.h"
+
+static TsVal op1(TsBuild *b, TsOp op, TsVal x) { return ts_build1(b, op, x); }
+static TsVal op2(TsBuild *b, TsOp op, TsVal x, TsVal y) { return ts_build2(b, op, x, y); }
+
+static TsVal plus(TsBuild *b, TsVal x, double y) {
+  return op2(b, TS_OP_add, x, b->number(b, y));
+}
+static TsVal times(TsBuild *b, TsVal x, double y) {
+  return op2(b, TS_OP_mul, x, b->number(b, y));
+}
+
+static TsVal where(TsBuild *b, TsVal cond, TsVal x, TsVal y) {
+  return ts_build(b, TS_OP_where, TS_IN(cond, x, y), TS_NO_ATTRS, NULL);
+}
+
+static TsVal clamped(TsBuild *b, TsVal x, double low, double high) {
+  return ts_build(b, TS_OP_clamp, TS_IN(x),
+                  TS_ATTRS({"min", ts_b_f(low)}, {"max", ts_b_f(high)}), NULL);
+}
+
+/* ---- grid_sample */
+enum { BILINEAR, NEAREST };
+enum { ZEROS, BORDER, REFLECTION };
+
+/* Back and forth between low and low + span. */
+static TsVal reflected(TsBuild *b, TsVal v, double low, double span) {
+  if (span <= 0) return times(b, v, 0);
+  v = op1(b, TS_OP_abs, plus(b, v, -low));
+  TsVal width = b->number(b, span), rest = op2(b, TS_OP_fmod, v, width);
+  TsVal turns = op1(b, TS_OP_floor, op2(b, TS_OP_div, v, width));
+  TsVal odd = op2(b, TS_OP_ne, op2(b, TS_OP_mod, turns, b->number(b, 2)), b->number(b, 0));
+  return plus(b, where(b, odd, op2(b, TS_OP_sub, width, rest), rest), low);
+}
+
+/* Coordinate number i of the grid, from [-1, 1] to elements of n. */
+static TsVal coordinate(TsCompose *k, int i, double n, const int64_t *dim) {
+  TsBuild *b = k->b;
+  bool corners = k->attr[2].i;
+  TsVal v = ts_build(b, TS_OP_select, TS_IN(k->in[1]),
+                     TS_ATTRS({"axis", ts_b_int(-1)}, {"index", ts_b_int(i)}), NULL);
+  v = plus(b, ts_build_reshape(b, v, dim, 3), 1);
+  v = corners ? times(b, v, (n - 1) / 2) : plus(b, times(b, v, n / 2), -0.5);
+  if (k->attr[1].i == REFLECTION)
+    v = corners ? reflected(b, v, 0, n - 1) : reflected(b, v, -0.5, n);
+  return k->attr[1].i == ZEROS ? v : clamped(b, v, 0, n - 1);
+}
+
+typedef struct Picture {
+  TsVal x; /* [N, C, H W] */
+  double height, width;
+  int64_t dim[3]; /* of the result, with one axis of space */
+} Picture;
+
+static TsVal inside(TsBuild *b, TsVal v, double n) {
+  return op2(b, TS_OP_logical_and, op2(b, TS_OP_ge, v, b->number(b, 0)),
+             op2(b, TS_OP_le, v, b->number(b, n - 1)));
+}
+
+/* The elements at whole places, 0 outside. */
+static TsVal fetched(TsBuild *b, const Picture *p, TsVal row, TsVal column) {
+  TsVal zero = b->number(b, 0);
+  TsVal in = op2(b, TS_OP_logical_and, inside(b, row, p->height), inside(b, column, p->width));
+  TsVal r = ts_build_cast(b, where(b, in, row, zero), TS_DT_i64);
+  TsVal c = ts_build_cast(b, where(b, in, column, zero), TS_DT_i64);
+  TsVal at = op2(b, TS_OP_add, times(b, r, p->width), c);
+  at = ts_build(b, TS_OP_broadcast_to, TS_IN(at), TS_ATTRS({"shape", ts_b_ints(p->dim, 3)}),
+                NULL);
+  TsVal v = ts_build(b, TS_OP_gather, TS_IN(p->x, at), TS_ATTRS({"axis", ts_b_int(-1)}), NULL);
+  return where(b, in, v, zero);
+}
+
+static TsVal bilinear(TsBuild *b, const Picture *p, TsVal y, TsVal x) {
+  TsVal y0 = op1(b, TS_OP_floor, y), x0 = op1(b, TS_OP_floor, x), sum = NULL;
+  TsVal wy = op2(b, TS_OP_sub, y, y0), wx = op2(b, TS_OP_sub, x, x0), one = b->number(b, 1);
+  for (int i = 0; i < 4; i++) {
+    TsVal fy = i / 2 ? wy : op2(b, TS_OP_sub, one, wy);
+    TsVal fx = i % 2 ? wx : op2(b, TS_OP_sub, one, wx);
+    TsVal v = fetched(b, p, i / 2 ? plus(b, y0, 1) : y0, i % 2 ? plus(b, x0, 1) : x0);
+    v = op2(b, TS_OP_mul, v, op2(b, TS_OP_mul, fy, fx));
+    sum = sum ? op2(b, TS_OP_add, sum, v) : v;
+  }
+  return sum;
+}
+
+int ts_compose_grid_sample(TsCompose *k) {
+  TsBuild *b = k->b;
+  TsMeta m = *b->meta(b, k->in[0]), g = *b->meta(b, k->in[1]);
+  char tm[TS_META_TEXT], tg[TS_META_TEXT];
+  if (m.ndim != 4 || g.ndim != 4 || g.dim[3] != 2 || g.dim[0] != m.dim[0] ||
+      m.dim[2] * m.dim[3] == 0)
+    return ts_build_fail(
+        b, TS_ERR_shape,
+        "grid_sample: x [N, C, H, W] and grid [N, h, w, 2] are needed: %s x %s",
+        ts_meta_text(&m, tm), ts_meta_text(&g, tg));
+  int64_t image[3] = {m.dim[0], m.dim[1], m.dim[2] * m.dim[3]};
+  int64_t line[3] = {m.dim[0], 1, g.dim[1] * g.dim[2]};
+  int64_t dim[4] = {m.dim[0], m.dim[1], g.dim[1], g.dim[2]};
+  Picture p = {.x = ts_build_reshape(b, k->in[0], image, 3),
+               .height = (double)m.dim[2],
+               .width = (double)m.dim[3],
+               .dim = {m.dim[0], m.dim[1], line[2]}};
+  TsVal x = coordinate(k, 0, p.width, line), y = coordinate(k, 1, p.height, line);
+  TsVal v = k->attr[0].i == NEAREST
+                ? fetched(b, &p, op1(b, TS_OP_round, y), op1(b, TS_OP_round, x))
+                : bilinear(b, &p, y, x);
+  k->out[0] = ts_build_reshape(b, v, dim, 4);
+  return b->failed ? -1 : 0;
+}
+
+/* ---- im2col */
+static int pair(TsCompose *k, int i, int64_t least, int64_t two[2]) {
+  const TsAttr *a = &k->attr[i];
+  for (int j = 0; j < 2 && a->n >= 1 && a->n <= 2; j++) {
+    two[j] = a->ints[a->n == 1 ? 0 : j];
+    if (two[j] < least) break;
+    if (j == 1) return 0;
+  }
+  const TsAttrSpec *s = &ts_op_info(k->op)->attr[i];
+  return ts_build_fail(k->b, TS_ERR_attribute,
+                       "im2col: %.*s is one number or two, from %lld on", s->namelen, s->name,
+                       (long long)least);
+}
+
+/* Every dilation-th element of windows that span all of it, for both axes of space. */
+int ts_compose_im2col(TsCompose *k) {
+  TsBuild *b = k->b;
+  int64_t window[2], stride[2], padding[2], dilation[2];
+  if (pair(k, 0, 1, window) || pair(k, 1, 1, stride) || pair(k, 2, 0, padding) ||
+      pair(k, 3, 1, dilation))
+    return -1;
+  TsVal v = k->in[0];
+  TsMeta m = *b->meta(b, v);
+  char text[TS_META_TEXT];
+  int nd = m.ndim;
+  if (nd < 3 || nd > TS_MAX_RANK - 2)
+    return ts_build_fail(b, TS_ERR_shape, "im2col: x [.., C, H, W] is needed, not %s",
+                         ts_meta_text(&m, text));
+  int64_t pads[4] = {padding[0], padding[0], padding[1], padding[1]};
+  if (padding[0] || padding[1])
+    v = ts_build(b, TS_OP_pad, TS_IN(v), TS_ATTRS({"pads", ts_b_ints(pads, 4)}), NULL);
+  for (int i = 0; i < 2; i++)
+    v = ts_build(b, TS_OP_unfold, TS_IN(v),
+                 TS_ATTRS({"axis", ts_b_int(nd - 2 + i)},
+                          {"size", ts_b_int((window[i] - 1) * dilation[i] + 1)},
+                          {"step", ts_b_int(stride[i])}),
+                 NULL);
+  int64_t start[TS_MAX_RANK], stop[TS_MAX_RANK], step[TS_MAX_RANK], perm[TS_MAX_RANK];
+  for (int i = 0; i < nd + 2; i++) {
+    start[i] = stop[i] = INT64_MIN;
+    step[i] = i < nd ? 1 : dilation[i - nd];
+    perm[i] = i < nd - 2 ? i : i < nd ? i + 2 : i - 2;
+  }
+  v = ts_build(b, TS_OP_slice, TS_IN(v),
+               TS_ATTRS({"start", ts_b_ints(start, nd + 2)}, {"stop", ts_b_ints(stop, nd + 2)},
+                        {"step", ts_b_ints(step, nd + 2)}),
+               NULL);
+  if (b->failed) return -1;
+  TsMeta made = *b->meta(b, v);
+  m.dim[nd - 3] *= window[0] * window[1];
+  m.dim[nd - 2] = made.dim[nd - 2] * made.dim[nd - 1];
+  k->out[0] = ts_build_reshape(b, ts_build_permute(b, v, perm, nd + 2), m.dim, nd - 1);
+  return b->failed ? -1 : 0;
+}

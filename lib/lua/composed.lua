@@ -1,0 +1,153 @@
+-- Optimisers whose step is composed of operators, which a captured step compiles as it does the rest:
+-- RMSprop, Adagrad, NAdam, RAdam, by PyTorch's formulas. Rate and step number are read from the clock
+-- always, so that eager steps have the bits of captured ones; sums and roots are f64 where parameters
+-- are, else f32, each result rounded once to its tensor's type.
+
+local core = require "tessera.core"
+local op = core.op
+
+return function(define)
+  local function wide_of(p) return p.dtype == "f64" and "f64" or "f32" end
+
+  -- What of a step all parameters of a group share, f64: rate, step number, and numbers(rate, step).
+  local function numbers_of(self, o, make)
+    local known = self.numbers[o]
+    if not known then
+      local clock = rawget(o, "clock")
+      known = { clock:select(0, 0), clock:select(0, 1) }
+      if make then make(known, o) end
+      self.numbers[o] = known
+    end
+    return known
+  end
+
+  -- The gradient, in the wide type, with the decay of the parameter added; and both as they are.
+  local function start(o, p, g)
+    local wide = wide_of(p)
+    local x, d = p:cast(wide), g:cast(wide)
+    if o.weight_decay ~= 0 and not o.decoupled then d = d + x * o.weight_decay end
+    return x, d, wide
+  end
+
+  local function put(self, t, value)
+    self.to[#self.to + 1], self.from[#self.from + 1] = t, value:cast(t.dtype)
+  end
+
+  local function zeros(...)
+    local names = { ... }
+    return function(_, p)
+      local s = {}
+      for _, name in ipairs(names) do s[name] = op.zeros_like(p) end
+      return s
+    end
+  end
+
+  local function composed(name, defaults, places, names, new_state, update)
+    return define(name, defaults, places, names, new_state, update, true)
+  end
+
+  -- RMSprop(params, {lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false,
+  -- clip}): each parameter by the root of the running mean of its squared gradients, alpha old and 1 -
+  -- alpha new; centered: of their variance. Groups, clip and places as of optim.SGD.
+  --   opt = optim.RMSprop(model:parameters(), 1e-3, {momentum = 0.9})
+  composed("RMSprop", { lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false },
+    { "lr", "alpha", "eps", "weight_decay", "momentum", "centered" }, { "v", "m", "g" },
+    function(o, p)
+      local s = { v = op.zeros_like(p) }
+      if o.momentum ~= 0 then s.m = op.zeros_like(p) end
+      if o.centered then s.g = op.zeros_like(p) end
+      return s
+    end,
+    function(self, o, i, p, g)
+      local s, n = self:state_of(i), numbers_of(self, o)
+      local x, d, wide = start(o, p, g)
+      local v = s.v:cast(wide) * o.alpha + d:square() * (1 - o.alpha)
+      local spread = v
+      if o.centered then
+        local mean = s.g:cast(wide) * o.alpha + d * (1 - o.alpha)
+        spread = v - mean:square()
+        put(self, s.g, mean)
+      end
+      local move = d / (spread:sqrt() + o.eps)
+      if o.momentum ~= 0 then
+        move = s.m:cast(wide) * o.momentum + move
+        put(self, s.m, move)
+      end
+      put(self, s.v, v)
+      put(self, p, x - move * n[1]:cast(wide))
+    end)
+
+  -- Adagrad(params, {lr = 0.01, lr_decay = 0, weight_decay = 0, start = 0, eps = 1e-10, clip}): each
+  -- parameter by the root of the sum of its squared gradients, which begins as start; lr / (1 + (step - 1)
+  -- lr_decay). Groups, clip and places as of optim.SGD.
+  --   opt = optim.Adagrad(model:parameters(), 0.1)
+  composed("Adagrad", { lr = 0.01, lr_decay = 0, weight_decay = 0, start = 0, eps = 1e-10 },
+    { "lr", "lr_decay", "weight_decay", "start", "eps" }, { "v" },
+    function(o, p) return { v = op.full_like(p, o.start) } end,
+    function(self, o, i, p, g)
+      local s, n = self:state_of(i), numbers_of(self, o, function(n) n[3] = n[1] / ((n[2] - 1) * o.lr_decay + 1) end)
+      local x, d, wide = start(o, p, g)
+      local v = s.v:cast(wide) + d:square()
+      put(self, s.v, v)
+      put(self, p, x - d / (v:sqrt() + o.eps) * n[3]:cast(wide))
+    end)
+
+  -- Both moments; the decay that is no part of the gradient.
+  local function moments(self, o, s, x, d, wide, rate)
+    if o.decoupled and o.weight_decay ~= 0 then x = x * (1 - rate * o.weight_decay):cast(wide) end
+    local m = s.m:cast(wide) * o.betas[1] + d * (1 - o.betas[1])
+    local v = s.v:cast(wide) * o.betas[2] + d:square() * (1 - o.betas[2])
+    put(self, s.m, m)
+    put(self, s.v, v)
+    return x, m, v
+  end
+
+  -- NAdam(params, {lr = 2e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3,
+  -- decoupled = false, clip}): optim.Adam with Nesterov's momentum, which grows over the steps; decoupled
+  -- decays weights as optim.AdamW does. Groups, clip and places as of optim.SGD.
+  --   opt = optim.NAdam(model:parameters(), 1e-3)
+  composed("NAdam", { lr = 2e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3, decoupled = false },
+    { "lr", "betas", "eps", "weight_decay", "momentum_decay", "decoupled" }, { "m", "v", "product" },
+    function(_, p) return { m = op.zeros_like(p), v = op.zeros_like(p), product = op.ones({}, { dtype = "f64" }) } end,
+    function(self, o, i, p, g)
+      local n = numbers_of(self, o, function(n)
+        local function mu(t) return (1 - op.pow(0.96, t * o.momentum_decay) * 0.5) * o.betas[1] end
+        n[3], n[4] = mu(n[2]), mu(n[2] + 1)
+        n[5] = 1 - op.pow(o.betas[2], n[2])
+      end)
+      local s = self:state_of(i)
+      local x, d, wide = start(o, p, g)
+      local product = s.product * n[3]
+      local rate, m, v = n[1], nil, nil
+      x, m, v = moments(self, o, s, x, d, wide, rate)
+      local root = (v / n[5]:cast(wide)):sqrt() + o.eps
+      x = x - d / root * (rate * (1 - n[3]) / (1 - product)):cast(wide)
+      x = x - m / root * (rate * n[4] / (1 - product * n[4])):cast(wide)
+      put(self, s.product, product)
+      put(self, p, x)
+    end)
+
+  -- RAdam(params, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0, decoupled = false, clip}):
+  -- optim.Adam whose first steps are those of momentum alone, until the mean of squares is long enough;
+  -- decoupled decays weights as optim.AdamW does. Groups, clip and places as of optim.SGD.
+  --   opt = optim.RAdam(model:parameters(), 1e-3)
+  composed("RAdam", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0, decoupled = false },
+    { "lr", "betas", "eps", "weight_decay", "decoupled" }, { "m", "v" }, zeros("m", "v"),
+    function(self, o, i, p, g)
+      local n = numbers_of(self, o, function(n)
+        local b2 = op.pow(o.betas[2], n[2])
+        local most = 2 / (1 - o.betas[2]) - 1
+        local length = most - n[2] * 2 * b2 / (1 - b2) -- of the average, in steps
+        local sure = op.maximum(length, 5)
+        n[3] = 1 - op.pow(o.betas[1], n[2])
+        n[4] = length:gt(5)
+        n[5] = ((sure - 4) * (sure - 2) * most / (sure * ((most - 4) * (most - 2)))):sqrt() * (1 - b2):sqrt()
+      end)
+      local s = self:state_of(i)
+      local x, d, wide = start(o, p, g)
+      local m, v
+      x, m, v = moments(self, o, s, x, d, wide, n[1])
+      local scale = op.where(n[4], n[5]:cast(wide) / (v:sqrt() + o.eps), op.ones({}, { dtype = wide }))
+      put(self, p, x - m / n[3]:cast(wide) * scale * n[1]:cast(wide))
+    end)
+end

@@ -1,0 +1,38 @@
+-- What every optimiser has to know of its parameters: that they are there once, that a module still
+-- holds them, and which of them move.
+
+local core = require "tessera.core"
+local Module = require "tessera.module"
+local parameters = {}
+
+-- Notes which of self.params require gradients now.
+function parameters.check_list(self)
+  if #self.params == 0 then core.fail(self.name .. ": the list of parameters is empty") end
+  local seen = {}
+  self.moving = {}
+  for i, p in ipairs(self.params) do
+    if seen[p] then core.fail(("%s: parameter %d is parameter %d once more"):format(self.name, i, seen[p])) end
+    seen[p], self.moving[i] = i, p.requires_grad
+  end
+end
+
+-- What a module holds in place of a parameter would not be trained, and nobody would know.
+function parameters.check_places(self)
+  for i, p in ipairs(self.params) do
+    local module, key = Module.place_of(p)
+    if module and not rawequal(rawget(module, key), p) then
+      core.fail(("%s: parameter %d, '%s' of a %s, was replaced after the optimiser was made, and would not be trained\n  hint: "
+        .. "make the optimiser after model:to(...) and after assignments, or copy values, model.%s:copy_(...)"):format(
+        self.name, i, tostring(key), module.class, tostring(key)))
+    end
+  end
+end
+
+-- Whether a step may move parameter i: not if it required gradients once, as a module's does, and
+-- does no more.
+function parameters.is_moving(self, i)
+  local p = self.params[i]
+  return p.requires_grad or not (self.moving[i] or Module.place_of(p))
+end
+
+return parameters

@@ -1,0 +1,284 @@
+-- graph.training_step: loss, gradients and update as captured functions. Loaded by graph.
+
+local core = require "tessera.core"
+local Module = require "tessera.module"
+local options = require "tessera.options"
+local tree = require "tessera.tree"
+local op, fail = core.op, core.fail
+
+local RATE = options.number()
+local NARROW = options.one_of("bf16", "f16")
+
+local function is_scale(v)
+  return v == "dynamic" or (type(v) == "number" and v > 0 and v < math.huge) or (type(v) == "table" and v.scale and v.growth)
+end
+local kinds = { name = options.text, schedule = options.callable, accumulate = options.whole { least = 1 },
+  scale = { text = "a number > 0, 'dynamic', or a table {scale = ..}", holds = function(v)
+    return is_scale(v) or (type(v) == "table" and not core.is_tensor(v))
+  end }, ema = options.table, autocast = NARROW }
+local read_step = options.of("graph.training_step", kinds)
+local COUNT, ABOVE = options.whole { least = 1 }, options.number { above = 0 }
+local read_scale = options.of("graph.training_step: scale", { scale = ABOVE, growth = ABOVE, backoff = ABOVE, interval = COUNT },
+  { scale = 65536, growth = 2, backoff = 0.5, interval = 2000 })
+
+-- What gradients are multiplied by, so that small ones are no zeros in 16 bits, and how it changes.
+local function new_scaler(given)
+  if given == nil then return nil end
+  if type(given) == "number" then return { scale = given } end
+  local o = read_scale(given ~= "dynamic" and given or nil)
+  return { scale = o.scale or 65536, growth = o.growth or 2, backoff = o.backoff or 0.5, interval = o.interval or 2000, fine = 0,
+    dynamic = true }
+end
+
+-- A step was done, or left out since a gradient was no finite number.
+local function rescale(s, fine)
+  s.skipped = (s.skipped or 0) + (fine and 0 or 1)
+  if not s.dynamic then return end
+  s.fine = fine and s.fine + 1 or 0
+  if not fine then s.scale = s.scale * s.backoff end
+  if s.fine == s.interval then s.scale, s.fine = s.scale * s.growth, 0 end
+end
+
+return function(graph, derivative, scalar)
+  local Step = {}
+
+  -- The parameters that move, as texts that name them; a step is captured for each set of them.
+  local function moving(self)
+    local opt, last, same = self.optimizer, self.moves, true
+    local now, list = {}, {}
+    for i, p in ipairs(opt.params) do
+      now[i] = opt:is_moving(i)
+      if now[i] then list[#list + 1] = p end
+      same = same and last ~= nil and last[i] == now[i]
+    end
+    if same then return end
+    if #list == 0 then fail("graph.training_step: no parameter moves: requires_grad is false for all") end
+    local word = {}
+    for i, on in ipairs(now) do word[i] = on and "1" or "0" end
+    self.moves, self.list = now, list
+    local key = table.concat(word)
+    self.functions[key] = self.functions[key] or self:make()
+    self.f = self.functions[key]
+  end
+
+  -- As many entries as the optimiser has parameters, false for those that stay.
+  local function all_of(self, moved)
+    local all, k = {}, 0
+    for i, on in ipairs(self.moves) do
+      if on then k = k + 1 end
+      all[i] = on and moved[k] or false
+    end
+    return all
+  end
+
+  local function named(self)
+    if not Module.is_module(self.model) then return end
+    for _, field in ipairs(self.model:tensors()) do core.capture_name(field.tensor, "model." .. field.name) end
+  end
+
+  local function evaluate(self, ...)
+    if not self.autocast then return { self.loss(self.model, ...) } end
+    return { core.autocast(self.autocast, self.loss, self.model, ...) }
+  end
+
+  -- What a sum of gradients is divided by: number of sums and scale, as a tensor that changes.
+  local function factors(self)
+    local n = 1 / (self.accumulate * (self.scaler and self.scaler.scale or 1))
+    self.seed = self.seed or core.tensor({ 1, 1 }, { dtype = "f32", device = "cpu" })
+    core.fill_numbers(self.seed, self.scaler and self.scaler.scale or 1, n)
+  end
+
+  local function after(self)
+    if self.ema then self.ema:update() end
+  end
+
+  -- Loss and gradients; the update, too, where nothing stands between.
+  function Step:make()
+    local opt, list = self.optimizer, self.list
+    return derivative(self.name, function(...)
+      named(self)
+      local results = evaluate(self, ...)
+      local y = scalar(results[1], "graph.training_step")
+      local kept = {}
+      tree.flatten(results, kept, {}, "result")
+      if self.sums then
+        if self.scaler then y = y:cast(y.dtype == "f64" and "f64" or "f32") * self.seed:select(0, 0) end
+        self:add(core.gradient({ y }, { false }, list, kept))
+        return unpack(results)
+      end
+      local grads = all_of(self, core.gradient({ y }, { false }, list, kept))
+      if opt.search then return grads, unpack(results) end -- it runs this at several places
+      opt:step(grads)
+      after(self)
+      return unpack(results)
+    end, { self.loss, self.model })
+  end
+
+  function Step:add(grads)
+    for i, g in ipairs(all_of(self, grads)) do
+      if g then self.sums[i]:copy_(self.sums[i] + g) end
+    end
+  end
+
+  -- The update, of sums of gradients.
+  function Step:update()
+    local grads = {}
+    for i, on in ipairs(self.moves) do
+      grads[i] = on and (self.sums[i] * self.seed:select(0, 1)):cast(self.sums[i].dtype)
+    end
+    self.optimizer:step(grads)
+    after(self)
+    for i, on in ipairs(self.moves) do
+      if on then self.sums[i]:copy_(0) end
+    end
+  end
+
+  function Step:are_finite()
+    local fine
+    for i, on in ipairs(self.moves) do
+      local all = on and op.isfinite(self.sums[i]):all()
+      fine = fine and all and fine:logical_and(all) or all or fine
+    end
+    return fine
+  end
+
+  -- Behind the last of the calls whose gradients are added up. If it fails, the next call does it.
+  local function finish(self, updates, finite)
+    local fine, opt = not self.scaler or finite():item(), self.optimizer
+    if fine then
+      opt:counting(function()
+        opt:tick()
+        updates()
+      end)
+    else
+      core.no_grad(function()
+        for _, s in ipairs(self.sums) do s:copy_(0) end
+      end)
+    end
+    self.at = 0
+    if self.scaler then rescale(self.scaler, fine) end
+  end
+
+  local function functions_of(self)
+    local key = self.f
+    local made = self.parts[key]
+    if not made then
+      made = { derivative(self.name .. "_update", function() self:update() end), derivative(self.name .. "_finite", function() return self:are_finite() end) }
+      self.parts[key] = made
+    end
+    return made
+  end
+
+  local function summed_step(self, ...)
+    factors(self)
+    return core.guarded(false, function(...)
+      core.unrecorded()
+      if self.at >= self.accumulate then finish(self, unpack(functions_of(self))) end
+      local results = { self.f(...) }
+      self.at = self.at + 1
+      if self.at == self.accumulate then finish(self, unpack(functions_of(self))) end
+      return unpack(results)
+    end, ...)
+  end
+
+  -- A step has its gradients in itself: backward() has nothing to do there.
+  local function captured_step(self, ...)
+    local opt = self.optimizer
+    opt:tick()
+    core.unrecorded()
+    if not opt.search then return self.f(...) end
+    local args, n = { ... }, select("#", ...)
+    return opt:step(function() return self.f(unpack(args, 1, n)) end)
+  end
+
+  local function eager_step(self, ...)
+    local opt = self.optimizer
+    if self.sums then factors(self) end
+    opt:zero_grad()
+    local results = evaluate(self, ...)
+    local y = scalar(results[1], "graph.training_step")
+    if self.scaler then y = y:cast(y.dtype == "f64" and "f64" or "f32") * self.seed:select(0, 0) end
+    y:backward()
+    local grads = {}
+    for i, p in ipairs(opt.params) do grads[i] = p.grad or false end
+    opt:zero_grad()
+    for i, r in ipairs(results) do results[i] = core.is_tensor(r) and r:detach() or r end
+    if not self.sums then
+      core.no_grad(opt.step, opt, grads)
+      core.no_grad(after, self)
+      return unpack(results)
+    end
+    core.no_grad(function()
+      for i, g in ipairs(grads) do
+        if g and self.moves[i] then self.sums[i]:copy_(self.sums[i] + g) end
+      end
+      self.at = self.at + 1
+      if self.at < self.accumulate then return end
+      self.at = 0
+      if not self.scaler or self:are_finite():item() then
+        self:update()
+        if self.scaler then rescale(self.scaler, true) end
+      else
+        for _, s in ipairs(self.sums) do s:copy_(0) end
+        rescale(self.scaler, false)
+      end
+    end)
+    return unpack(results)
+  end
+
+  --- One step of training as one captured function: step(batch...) computes loss(model,
+  --- batch...), its gradients by the model's parameters, and lets the optimiser update those that
+  --- require gradients. Returns what loss returned: the loss first. opt.lr may change between steps;
+  --- schedule is a function from the step, counted from 0, to the rate.
+  ---   local loss = function(m, x, y) return op.mse(m(x), y) end
+  ---   local opt = optim.AdamW(model:parameters(), {lr = 1e-3})
+  ---   local step = graph.training_step(model, loss, opt)
+  ---   print(step(x, y))
+  --- accumulate = n: every n-th call updates, by the mean of the gradients of n calls.
+  ---   local step = graph.training_step(model, loss, opt, {accumulate = 2})
+  ---   for x, y in batches do print(step(x, y):item()) end
+  --- scale: what the loss is multiplied by for the gradients, which are divided by it again; a step
+  --- whose gradients are not all finite is left out. "dynamic" begins with 65536, is halved then, and
+  --- doubled after 2000 steps in a row that were fine; {scale, growth, backoff, interval} says other
+  --- numbers. step.scaler.scale is the present one, step.scaler.skipped counts what was left out.
+  --- autocast = "bf16" or "f16": products and convolutions of loss are in it, as in tessera.autocast.
+  --- ema = optim.EMA(...): moved behind each update. name: as the captured function is called.
+  function graph.training_step(model, loss, optimizer, given)
+    local o = read_step(given)
+    if not core.callable(loss) then fail(("graph.training_step: loss is a function, not a %s"):format(type(loss))) end
+    if type(optimizer) ~= "table" or not optimizer.params then
+      fail(("graph.training_step: an optimiser is needed, as optim.AdamW makes it, not a %s"):format(type(optimizer)))
+    end
+    local self = setmetatable({ model = model, loss = loss, optimizer = optimizer, name = o.name or "training_step", ema = o.ema,
+      autocast = o.autocast, accumulate = o.accumulate or 1, scaler = new_scaler(o.scale), functions = {}, parts = {}, at = 0 },
+      { __index = Step })
+    local sums = self.accumulate > 1 or self.scaler ~= nil
+    if optimizer.search and (sums or o.ema) then
+      fail(("graph.training_step: %s looks at one loss several times a step, without accumulate, scale and ema"):format(optimizer.name))
+    end
+    optimizer:prepare()
+    if sums then
+      self.sums = {}
+      for i, p in ipairs(optimizer.params) do self.sums[i] = op.zeros_like(p:detach()) end
+    end
+    local function run(...)
+      if graph.eager and not optimizer.search then return eager_step(self, ...) end
+      if sums then return summed_step(self, ...) end
+      return optimizer:counting(captured_step, self, ...)
+    end
+    moving(self)
+    local step = {}
+    function step.__call(_, ...)
+      optimizer:check_places()
+      moving(self)
+      if o.schedule and self.at == 0 then
+        optimizer:set_rate(options.argument("graph.training_step", "the schedule's rate", RATE, o.schedule(optimizer.steps)))
+      end
+      return run(...)
+    end
+    step.__index = function(_, key) return self.f[key] end
+    step.__tostring = function() return tostring(self.f) end
+    return core.keep_line(setmetatable({ ir = function(_, ...) return self.f:ir(...) end, stats = function() return self.f:stats() end,
+      rewrites = function() return self.f:rewrites() end, scaler = self.scaler }, step))
+  end
+end
