@@ -120,6 +120,7 @@ op.exponential({ 2 }, { rate = 0 }) --! rate = 0
 op.exponential({ 2 }, { dtype = "i64" }) --! makes floats
 op.multinomial(lo, 4) --! 4 of f32[3]
 op.slogdet(x) --! must be square
+op.matrix_exp(x) --! must be square
 op.lstsq(x, tensor { 1, 2, 3 }) --! rows of a and of b differ
 op.grid_sample(x, x) --! x [N, C, H, W]
 op.im2col(x, 2) --! x [.., C, H, W]
