@@ -71,6 +71,7 @@ op.weighted_cross_entropy(x, whole { 2, 3 }, w) --! 3
 op.weighted_cross_entropy(x, whole { 2, -1 }, w) --! index
 op.weighted_cross_entropy(x, whole { 2 }, w) --! targets are whole numbers
 op.weighted_cross_entropy(x, t, tensor { 1 }) --! one weight for each class
+op.weighted_cross_entropy(x, x, x) --! one weight for each class
 op.nll(x, t:cast "f32") --! targets are whole numbers
 
 x:masked_fill(x:gt(2), tensor(7)) --> [[7. 1. 2.]
