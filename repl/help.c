@@ -185,6 +185,8 @@ static int name_columns(const TsOpInfo *o) {
   int n = NAME;
   for (int i = 0; i < o->nattr; i++)
     if (o->attr[i].namelen + 2 > n) n = o->attr[i].namelen + 2;
+  for (int i = 0; i < o->nin; i++)
+    if ((int)strlen(o->input[i]) + 2 > n) n = (int)strlen(o->input[i]) + 2;
   return n;
 }
 

@@ -139,12 +139,22 @@ typedef struct Classes {
   TsVal place, weight, counts;
 } Classes;
 
+static int check_weight(TsCompose *k) {
+  TsBuild *b = k->b;
+  TsVal w = input(k, 2);
+  TsMeta m = *b->meta(b, k->in[0]), mw = {.ndim = 0};
+  char t0[TS_META_TEXT], t1[TS_META_TEXT];
+  if (w) mw = *b->meta(b, w);
+  if (!w || (m.ndim >= 1 && mw.ndim == 1 && mw.dim[0] == m.dim[m.ndim - 1])) return 0;
+  return ts_build_fail(b, TS_ERR_shape, "%s: one weight for each class is needed: %s x %s",
+                       ts_op_info(k->op)->name, ts_meta_text(&m, t0), ts_meta_text(&mw, t1));
+}
+
 static int classes(TsCompose *k, int64_t ignored, Classes *c) {
   TsBuild *b = k->b;
   TsVal target = k->in[1], w = input(k, 2), zero = b->number(b, 0);
-  TsMeta m = *b->meta(b, k->in[0]), mt = *b->meta(b, target), mw = {.ndim = 1};
+  TsMeta m = *b->meta(b, k->in[0]), mt = *b->meta(b, target);
   char t0[TS_META_TEXT], t1[TS_META_TEXT];
-  if (w) mw = *b->meta(b, w);
   bool fits = m.ndim >= 1 && mt.ndim == m.ndim - 1;
   for (int i = 0; fits && i < mt.ndim; i++) fits = mt.dim[i] == m.dim[i];
   if (!fits || !ts_dtype_is((TsDtype)mt.dtype, TS_KIND_I | TS_KIND_U))
@@ -152,9 +162,7 @@ static int classes(TsCompose *k, int64_t ignored, Classes *c) {
                          "%s: targets are whole numbers without the last axis: %s x %s",
                          ts_op_info(k->op)->name, ts_meta_text(&m, t0), ts_meta_text(&mt, t1));
   double n = (double)m.dim[m.ndim - 1];
-  if (w && (mw.ndim != 1 || mw.dim[0] != m.dim[m.ndim - 1]))
-    return ts_build_fail(b, TS_ERR_shape, "%s: one weight for each class is needed: %s x %s",
-                         ts_op_info(k->op)->name, ts_meta_text(&m, t0), ts_meta_text(&mw, t1));
+  if (check_weight(k)) return -1;
   target = ts_build_cast(b, target, TS_DT_i64);
   c->counts = ts_build2(b, TS_OP_ne, target, b->number(b, (double)ignored));
   target = where(b, ts_build2(b, TS_OP_lt, target, zero), b->number(b, n), target);
@@ -202,6 +210,7 @@ int ts_compose_weighted_cross_entropy(TsCompose *k) {
   double n = m.ndim ? (double)m.dim[m.ndim - 1] : 1;
   if (ts_meta_same_shape(&m, &mt) && ts_dtype_is((TsDtype)mt.dtype, TS_KIND_F)) {
     TsVal y = k->in[1];
+    if (check_weight(k)) return -1;
     if (s) y = add(b, mul(b, y, b->number(b, 1 - s)), b->number(b, s / n));
     v = ts_build_sum(b, mul(b, mul(b, y, w), logp), &last, 1, false);
     return finish(k, ts_build1(b, TS_OP_neg, v), how);

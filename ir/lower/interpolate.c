@@ -5,7 +5,8 @@
 
 typedef TsTileVal V;
 
-enum { PIECE = 512, NEAREST = 0, LINEAR = 1, CUBIC = 2, MOST_TAPS = 4 };
+enum { PIECE = 512, MOST_TAPS = 4 };
+enum { NEAREST, LINEAR, CUBIC, NEAREST_EXACT };
 
 typedef struct Resample {
   TsDtype d, acc;
@@ -70,8 +71,15 @@ static V limited(Make *m, int a, V i) {
 
 static V nearest(Make *m, int a, V o) {
   const Resample *r = m->r;
+  bool exact = r->mode == NEAREST_EXACT;
+  if (r->scale[a] <= 0 && exact) {
+    V halves = by(m, TS_OP_add, by(m, TS_OP_mul, o, 2), 1);
+    return by(m, TS_OP_floordiv, by(m, TS_OP_mul, halves, r->in[a]), 2 * r->out[a]);
+  }
   if (r->scale[a] <= 0) return by(m, TS_OP_floordiv, by(m, TS_OP_mul, o, r->in[a]), r->out[a]);
-  V p = with(m, TS_OP_div, ts_tile_cast(&m->b, o, TS_DT_f64), r->scale[a]);
+  V p = ts_tile_cast(&m->b, o, TS_DT_f64);
+  if (exact) p = with(m, TS_OP_add, p, 0.5);
+  p = with(m, TS_OP_div, p, r->scale[a]);
   return ts_tile_cast(&m->b, ts_tile_op1(&m->b, TS_OP_floor, p), TS_DT_i64);
 }
 
@@ -79,10 +87,10 @@ static V nearest(Make *m, int a, V o) {
 static Taps taps_of(Make *m, int a, V o) {
   const Resample *r = m->r;
   Taps t = {.n = 1};
+  bool chosen = r->mode == NEAREST || r->mode == NEAREST_EXACT;
   bool alone = r->taps == 1 || (a < 2 && r->in[a] == 1 && r->out[a] == 1);
-  if (r->mode == NEAREST || alone) {
-    t.at[0] =
-        r->mode == NEAREST ? limited(m, a, nearest(m, a, o)) : ts_short_int(&m->b, &m->t, 0);
+  if (chosen || alone) {
+    t.at[0] = chosen ? limited(m, a, nearest(m, a, o)) : ts_short_int(&m->b, &m->t, 0);
     return t;
   }
   V p = position(m, a, o), i = ts_tile_op1(&m->b, TS_OP_floor, p);
@@ -156,7 +164,7 @@ static TsTile *build(const Resample *r) {
 
 int ts_lower_interpolate(const TsSched *sched, const TsGroup *group, TsLayoutFn *layout,
                          void *arg, TsSchedKernel *out, TsError *err) {
-  static const int taps[] = {1, 2, 4};
+  static const int taps[] = {1, 2, 4, 1};
   const TsNode *n = group->node[0];
   const TsMeta *from = &n->in[0]->meta, *to = &n->out[0].meta;
   const TsAttr *scale = &n->attr[1];

@@ -190,7 +190,7 @@ local function function_help(name, f, width)
     local _, common = comments.of_function(require("tessera.module")[name:match "%w+$"])
     comment = common
   end
-  args = args or comment and comment[1]:match("^[%w_.:]-%f[%w_]" .. name:match "[%w_]*$" .. "(%b())") or not comment and "(...)" or ""
+  args = args or comment and concat(comment, " "):match("^[%w_.:]-%f[%w_]" .. name:match "[%w_]*$" .. "(%b())") or not comment and "(...)" or ""
   local listed = comments.options(name, width)
   return name .. args .. "\n" .. page(comment or { function_text(f) }, width) .. (listed ~= "" and "\n" .. listed or "")
 end

@@ -114,6 +114,10 @@ check("slogdet", { x(2, 3, 3) + eye }, {}, { only = 2 })
 check("lstsq", { x(4, 3) + op.concat { eye, eye:narrow(0, 0, 1) }, x(4, 2) })
 check("lstsq", { x(3, 3) + eye, x(3) })
 check("lstsq", { x(2, 4) + op.eye(4, { dtype = "f64" }):narrow(0, 0, 2) * 2, x(2, 1) })
+check("matrix_exp", { x(3, 3) })
+check("matrix_exp", { c { 2, 2, 2 } })
+check("matrix_exp", { x(2, 2) * 9 }, {}, { tolerance = 1e-4 })
+check("interpolate", { x(1, 2, 3, 4) }, { size = { 5, 2 }, mode = "nearest_exact" })
 check("im2col", { x(1, 2, 4, 4) }, { window = 2, dilation = 2, padding = 1 })
 for _, padding in ipairs { "zeros", "border", "reflection" } do
   local o = { padding = padding }

@@ -40,6 +40,10 @@ local inputs = {
   layernorm_grad = normed, rmsnorm_grad = normed, cross_entropy_grad = { target = I(4, 4), g = op.ones {} },
   attention_grad = { sink = U(1) }, nll = { target = I(4, 4) }, stft = { x = U(1024) }, istft = { x = op.complex(U(129, 9), U(129, 9)) },
   spectral_filter = { h = U(3) }, divergence = { v = U(2, 4, 4) }, curl = { v = U(2, 4, 4) },
+  meshgrid = { a = U(3), b = U(4) }, repeat_counts = { counts = I(3, 16), second = { counts = I(3, 4) } }, kthvalue = { x = U(8, 8) },
+  bincount = { x = I(2, 6) }, cross = { x = U(3, 3), y = U(3, 3) }, prelu = { weight = U(4) }, pixel_shuffle = { x = U(1, 4, 2, 2) },
+  pixel_unshuffle = image, grid_sample = { x = U(1, 2, 4, 4), grid = U(1, 3, 3, 2) }, im2col = image,
+  weighted_cross_entropy = { target = I(4, 4), weight = U(4) },
 }
 
 local function run(name, code, second)

@@ -71,6 +71,7 @@ op.weighted_cross_entropy(x, whole { 2, 3 }, w) --! 3
 op.weighted_cross_entropy(x, whole { 2, -1 }, w) --! index
 op.weighted_cross_entropy(x, whole { 2 }, w) --! targets are whole numbers
 op.weighted_cross_entropy(x, t, tensor { 1 }) --! one weight for each class
+op.weighted_cross_entropy(x, x, x) --! one weight for each class
 op.nll(x, t:cast "f32") --! targets are whole numbers
 
 x:masked_fill(x:gt(2), tensor(7)) --> [[7. 1. 2.]
@@ -120,6 +121,7 @@ op.exponential({ 2 }, { rate = 0 }) --! rate = 0
 op.exponential({ 2 }, { dtype = "i64" }) --! makes floats
 op.multinomial(lo, 4) --! 4 of f32[3]
 op.slogdet(x) --! must be square
+op.matrix_exp(x) --! must be square
 op.lstsq(x, tensor { 1, 2, 3 }) --! rows of a and of b differ
 op.grid_sample(x, x) --! x [N, C, H, W]
 op.im2col(x, 2) --! x [.., C, H, W]

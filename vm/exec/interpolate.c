@@ -1,5 +1,6 @@
 /* interpolate: space axes resampled. Output o of an axis of `in` elements lies at
  *   nearest        floor(o * in / out), or floor(o / scale) where scale is given
+ *   nearest_exact  floor((o + 1/2) * in / out), or floor((o + 1/2) / scale)
  *   align_corners  o * (in - 1) / (out - 1), 0 for one output
  *   else           (o + 1/2) * r - 1/2, r = in / out or 1 / scale; not below 0 for linear
  * made in f64 (nearest by integers). With i = floor and t = the rest, linear takes
@@ -15,7 +16,7 @@
 #include "vm/core/exec.h"
 #include "vm/core/scratch.h"
 
-enum { NEAREST, LINEAR, CUBIC, MOST_TAPS = 4 };
+enum { NEAREST, LINEAR, CUBIC, NEAREST_EXACT, MOST_TAPS = 4 };
 
 /* Taps of one axis: tap t of output o is element at[t*out + o] with weight w[t*out + o]. */
 typedef struct Axis {
@@ -55,8 +56,10 @@ static double position(const Axis *a, int64_t o, double scale, bool corners, boo
   return limit && p < 0 ? 0 : p;
 }
 
-static int64_t nearest(const Axis *a, int64_t o, double scale) {
-  int64_t i = scale > 0 ? (int64_t)floor((double)o / scale) : o * a->in / a->out;
+static int64_t nearest(const Axis *a, int64_t o, double scale, bool exact) {
+  double place = exact ? (double)o + 0.5 : (double)o;
+  int64_t halves = exact ? 2 * o + 1 : 2 * o;
+  int64_t i = scale > 0 ? (int64_t)floor(place / scale) : halves * a->in / (2 * a->out);
   return i < a->in ? i : a->in - 1;
 }
 
@@ -67,8 +70,8 @@ static int make_axis(const Job *j, Axis *a, int mode, double scale, bool corners
   for (int64_t o = 0; o < a->out; o++) {
     double w[MOST_TAPS] = {1};
     int64_t first = 0;
-    if (mode == NEAREST) {
-      first = nearest(a, o, scale);
+    if (mode == NEAREST || mode == NEAREST_EXACT) {
+      first = nearest(a, o, scale, mode == NEAREST_EXACT);
     } else {
       double p = position(a, o, scale, corners, mode == LINEAR), i = floor(p);
       first = (int64_t)i - (mode == CUBIC);
@@ -143,7 +146,7 @@ static void rows(void *arg, int64_t lo, int64_t hi, int worker) {
 }
 
 static int make_axes(TsCall *call, Job *j, const TsMeta *x, const TsMeta *y) {
-  static const int taps[] = {1, 2, 4};
+  static const int taps[] = {1, 2, 4, 1};
   const TsAttr *scale = &call->attr[1];
   int nd = x->ndim - 2, mode = (int)call->attr[2].i;
   j->taps = taps[mode];

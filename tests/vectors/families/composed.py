@@ -446,6 +446,36 @@ def draws(f):
     f.case("exponential", [], [np.zeros((0, 2), np.float32)], {"shape": [0, 2], "seed": 1})
 
 
+def gamma_numbers(a, u):
+    """Marsaglia and Tsang, ACM TOMS 26 (2000) 363; u: [.., 25] uniform numbers."""
+    out = np.zeros(a.shape)
+    for i in np.ndindex(a.shape):
+        d = (a[i] + 1 if a[i] < 1 else a[i]) - 1 / 3
+        c = 1 / math.sqrt(9 * d)
+        for j in range(8):
+            n = math.sqrt(-2 * math.log1p(-u[i][j])) * math.cos(2 * math.pi * u[i][8 + j])
+            v = (1 + c * n)**3
+            if v > 0 and math.log1p(-u[i][16 + j]) < n * n / 2 + d - d * v + d * math.log(v):
+                break
+        out[i] = d * v * (math.exp(math.log1p(-u[i][24]) / a[i]) if a[i] < 1 else 1)
+    return out
+
+
+def more_draws(f):
+    from families.random import uniform
+    for d in FLOATS:
+        a = f.const(np.array([[0.25, 0.5, 1.0, 2.0], [3.0, 10.0, 40.0, 0.75]]), d)
+        y = gamma_numbers(a.w, uniform(200, 4, 1, d).reshape(2, 4, 25))
+        for rate in (1, 4):
+            f.case("gamma", [a], [y / rate], {"rate": rate, "seed": 4, "stream": 1}, ulp=256 if d in ("f32", "f64") else 0.6, t=d)
+        b = f.const(np.array([1.0, 0.5, 8.0, 2.0]), d)
+        both = np.stack([a.w, np.broadcast_to(b.w, a.shape)])
+        g = gamma_numbers(both, uniform(400, 4, 1, d).reshape(2, 2, 4, 25))
+        f.case("beta", [a, b], [g[0] / (g[0] + g[1])], {"seed": 4, "stream": 1}, ulp=256 if d in ("f32", "f64") else 0.6, t=d)
+    f.case("gamma", [f.const(np.array([0.0, -1, np.nan], np.float32))], [np.full(3, np.nan, np.float32)], {"seed": 1})
+    f.case("gamma", [f.gen("f32", [0, 2])], [np.zeros((0, 2), np.float32)], {"seed": 1})
+
+
 def solvers(f):
     for d in FLOATS + COMPLEX:
         part = {"complex64": "f32", "complex128": "f64"}.get(d, d)
@@ -472,8 +502,39 @@ def solvers(f):
                 f.case("lstsq", [a, b], [y], None, ulp=far, t=part, scale=0.5)
 
 
+def exponentials(f):
+    import scipy.linalg
+    for d in FLOATS + COMPLEX:
+        part = {"complex64": "f32", "complex128": "f64"}.get(d, d)
+        for shape, size in (([3, 3], 1), ([2, 4, 4], 1), ([2, 2, 2], 9), ([1, 1], 30)):
+            if size > 8 and d not in ("f32", "f64") + tuple(COMPLEX):
+                continue
+            a = f.gen(d, shape, -size, size)
+            y = np.stack([scipy.linalg.expm(m) for m in a.w.astype(np.complex128).reshape(-1, *shape[-2:])]).reshape(shape)
+            y = y if d in COMPLEX else y.real
+            f.case("matrix_exp", [a], [y], None, ulp=400 if part in ("f32", "f64") else 0.6, t=part, scale=float(np.abs(y).max()))
+        f.case("matrix_exp", [f.gen(d, [2, 0, 0])], [np.zeros((2, 0, 0), NP[d])])
+    far = f.const(np.array([[-1e5, 0], [0, 0]]))
+    f.case("matrix_exp", [far], [np.array([[0, 0], [0, 1.0]])], None, ulp=1e8, t="f64", scale=1)
+    f.case("matrix_exp", [f.const(np.full((2, 2), 1e9))], [np.full((2, 2), np.nan)])
+
+
 def images(f):
     F = torch.nn.functional
+    for d in FLOATS:
+        for shape, size in (([1, 2, 5], [8]), ([2, 1, 4, 6], [7, 3]), ([1, 1, 3, 4, 2], [5, 3, 4])):
+            x, g = f.gen(d, shape), f.gen(d, shape[:2] + size)
+            place = torch.arange(1.0, x.v.size + 1).reshape(shape).double().requires_grad_()
+            y = F.interpolate(place, size, mode="nearest-exact")
+            o = {"size": size, "mode": "nearest_exact"}
+            f.case("interpolate", [x], [x.v.reshape(-1)[array(y.detach()).astype(int) - 1]], o)
+            y.backward(t(g))
+            f.case("interpolate_grad", [g], [array(place.grad)], {"size": shape[2:], "mode": "nearest_exact"},
+                   ulp=4 if d in ("f32", "f64") else 0.6, t=d, scale=2)
+        x = f.gen(d, [1, 2, 4, 6])
+        place = torch.arange(0.0, 48).reshape(1, 2, 4, 6).double()
+        y = F.interpolate(place, scale_factor=[1.75, 0.5], mode="nearest-exact")
+        f.case("interpolate", [x], [x.v.reshape(-1)[array(y).astype(int)]], {"scale": [1.75, 0.5], "mode": "nearest_exact"})
     for d in FLOATS:
         x, grid = f.gen(d, [2, 3, 4, 5]), f.gen(d, [2, 3, 2, 2], -1.6, 1.6)
         wild = f.gen(d, [2, 2, 2, 2], -7, 7)
@@ -513,5 +574,7 @@ def make():
     functions(f)
     draws(f)
     solvers(f)
+    exponentials(f)
+    more_draws(f)
     images(f)
     return f
