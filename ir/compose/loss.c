@@ -197,10 +197,18 @@ int ts_compose_nll(TsCompose *k) {
   return weighted_mean(k, v, c.weight, k->attr[0].i);
 }
 
+/* The loss of each row, 0 where its target is ignored: the operator that a captured function makes
+ * of a picked log_softmax, so that it has the bits of an eager call. */
+static TsVal loss_of_rows(TsCompose *k) {
+  return ts_build(k->b, TS_OP_cross_entropy,
+                  TS_IN(k->in[0], ts_build_cast(k->b, k->in[1], TS_DT_i64)),
+                  TS_ATTRS({"reduction", ts_b_choice(NONE)}, {"ignore_index", k->attr[1]}), NULL);
+}
+
 /* As cross_entropy: (1 - s) of the target's part and s / C of all classes' parts. */
 int ts_compose_weighted_cross_entropy(TsCompose *k) {
   TsBuild *b = k->b;
-  TsVal w = k->in[2], logp = ts_build1(b, TS_OP_log_softmax, k->in[0]), v;
+  TsVal w = k->in[2], logp, v;
   int64_t how = k->attr[0].i, last = -1;
   double s = k->attr[2].f;
   TsMeta m = *b->meta(b, k->in[0]), mt = *b->meta(b, k->in[1]);
@@ -212,15 +220,16 @@ int ts_compose_weighted_cross_entropy(TsCompose *k) {
     TsVal y = k->in[1];
     if (check_weight(k)) return -1;
     if (s) y = add(b, mul(b, y, b->number(b, 1 - s)), b->number(b, s / n));
+    logp = ts_build1(b, TS_OP_log_softmax, k->in[0]);
     v = ts_build_sum(b, mul(b, mul(b, y, w), logp), &last, 1, false);
     return finish(k, ts_build1(b, TS_OP_neg, v), how);
   }
   if (classes(k, k->attr[1].i, &c)) return -1;
+  if (!s) return weighted_mean(k, mul(b, loss_of_rows(k), c.weight), c.weight, how);
+  logp = ts_build1(b, TS_OP_log_softmax, k->in[0]);
   v = counted(b, &c, picked(b, logp, c.place), c.weight);
-  if (s) {
-    TsVal all = ts_build_sum(b, mul(b, logp, w), &last, 1, false);
-    all = counted(b, &c, all, b->number(b, s / n));
-    v = add(b, mul(b, v, b->number(b, 1 - s)), all);
-  }
+  TsVal all = ts_build_sum(b, mul(b, logp, w), &last, 1, false);
+  all = counted(b, &c, all, b->number(b, s / n));
+  v = add(b, mul(b, v, b->number(b, 1 - s)), all);
   return weighted_mean(k, v, c.weight, how);
 }

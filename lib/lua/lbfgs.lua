@@ -1,7 +1,8 @@
 -- L-BFGS (Liu and Nocedal 1989): the direction of descent from the last changes of place and
 -- gradient, its length by backtracking until the loss falls enough (Armijo). For smooth
 -- losses on a fixed batch, after another optimiser came near:
---   local step = graph.training_step(model, loss, optim.LBFGS(model:parameters()))
+--   local opt = optim.LBFGS(model:parameters())
+--   local step = graph.training_step(model, loss, opt)
 --   for round = 1, 20 do print(step(x, y):item()) end      -- 20 iterations a step
 --
 -- Vectors are f64, whatever the parameters are; places are those that parameters can hold.
@@ -26,7 +27,8 @@ local read = options.placed("LBFGS", { lr = options.number { above = 0 }, iterat
 -- lr. A step is as many iterations, each of one evaluation of the loss at least, so that it is made with
 -- graph.training_step, or opt:step(closure).
 --   local loss = function(m, x, y) return op.mse(m(x), y) end
---   local step = graph.training_step(model, loss, optim.LBFGS(model:parameters()))
+--   local opt = optim.LBFGS(model:parameters())
+--   local step = graph.training_step(model, loss, opt)
 --   print(step(x, y))
 local function new(params, ...)
   local self = setmetatable({ params = {}, steps = 0, moves = {}, bends = {}, curves = {}, search = true }, LBFGS)

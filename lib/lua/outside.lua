@@ -85,6 +85,8 @@ function Walk:place(container, key, value, path)
   self.places[#self.places + 1] = { container, key, value, path }
 end
 
+local TAIL = "(tail)" -- what the functions of a chunk note their tail calls in: repl/tail.c
+
 function Walk:func(f, path, depth)
   if self.seen[f] or depth > DEEP then return end
   self.seen[f] = true
@@ -94,7 +96,8 @@ function Walk:func(f, path, depth)
     local name, value = debug.getupvalue(f, i)
     if not name then break end
     -- Of a library's closures only what the program gave them: functions and modules.
-    if not library then
+    if name == TAIL then -- no value of the program
+    elseif not library then
       self:value(f, i, value, "upvalue " .. name, depth, true)
     elseif type(value) == "function" and not of_library(value) then
       self:func(value, path, depth + 1)
@@ -139,7 +142,8 @@ function Walk:table(t, path, depth)
   for key, value in next, t do
     local listed = type(key) == "number"
     if not listed or n <= LIST then
-      self:value(t, key, value, listed and ("%s[%s]"):format(path, key) or path .. "." .. tostring(key), depth,
+      local name = type(key) == "string" and key or ("[%s]"):format(type(key)) -- what others say of themselves may fail
+      self:value(t, key, value, listed and ("%s[%s]"):format(path, key) or path .. "." .. name, depth,
         listed or self.words[key] ~= nil)
     end
   end

@@ -185,3 +185,15 @@ at(x)[0]:item() --> 2
 for i = 1, 50 do list[i + 1000] = x end
 at(x)[0]:item() --> 2
 count(at) --> 1
+
+-- Keys of tables say nothing of themselves, and the names of tail calls are no values of the program.
+local odd = setmetatable({}, { __tostring = function() error "not yet" end })
+local kept = { [odd] = { rate = 2 }, rate = 3 }
+local keyed = graph.module("keyed", function(a) return a * kept.rate end)
+keyed(x)[0]:item() --> 3
+kept.rate = 4
+keyed(x)[0]:item() --> 4
+local look, tails = require("tessera.outside").look { keyed.body }, 0
+for _, path in ipairs(look.path) do tails = tails + (path:find("(tail)", 1, true) and 1 or 0) end
+for _, path in ipairs(look.named) do tails = tails + (path:find("(tail)", 1, true) and 1 or 0) end
+tails --> 0

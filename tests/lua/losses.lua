@@ -3,11 +3,6 @@ local tessera = require "tessera"
 local op, nn, rng = tessera.op, tessera.nn, tessera.rng
 local layers = dofile "tests/lua/_layers.lua"
 
--- Elsewhere a captured log_softmax of which one element is taken becomes one kernel, with roundings of its own.
-local core = require "tessera.core"
-local profile = core.profile()
-core.profile "strict"
-
 local w = layers.stored "loss/weight"
 local narrow = { f32 = w:to "f32", f64 = w }
 -- The weight in the type, and on the device, of the input.
@@ -60,4 +55,3 @@ op.ctc_loss(logp, i64 { { 1, 1 } }, i64 { 2 }, i64 { 2 }):item() --> inf
 nn.CTCLoss { zero_infinity = true }(logp, i64 { { 1, 1 } }, i64 { 2 }, i64 { 2 }):item() --> 0
 op.ctc_loss(logp, i64 { 1, 1 }, i64 { 2 }, i64 { 2 }) --! ctc_loss: targets are i64[2], and have to be [1, longest target]
 op.ctc_loss(logp, i64 { { 1 } }, i64 { 2 }, i64 { 1 }, { blank = 3 }) --! ctc_loss: blank 3 is none of 3 classes
-core.profile(profile)
