@@ -41,16 +41,23 @@ return function(nn)
 
   -- ReLU({inplace = false}): op.relu, max(x, 0). inplace, as of all that have it, changes nothing: it is there
   -- for programs that say it.
+  --   y = nn.ReLU()(x)
   define("ReLU", plain "relu")
-  -- SiLU({inplace = false}): op.silu, x * sigmoid(x).
+  -- SiLU({inplace = false}): op.silu, x * sigmoid(x), element by element, of any shape; inplace as of nn.ReLU.
+  --   y = nn.SiLU()(x)
   define("SiLU", plain "silu")
-  -- Tanh(): op.tanh.
+  -- Tanh(): op.tanh, the hyperbolic tangent of x, element by element, of any shape.
+  --   y = nn.Tanh()(x)
   define("Tanh", plain "tanh")
-  -- Sigmoid(): op.sigmoid.
+  -- Sigmoid(): op.sigmoid, 1 / (1 + e^-x), element by element, of any shape.
+  --   y = nn.Sigmoid()(x)
   define("Sigmoid", plain "sigmoid")
-  -- Mish({inplace = false}): op.mish, x * tanh(softplus(x)).
+  -- Mish({inplace = false}): op.mish, x * tanh(log(1 + e^x)), element by element; inplace as of nn.ReLU.
+  --   y = nn.Mish()(x)
   define("Mish", plain "mish")
-  -- Hardswish({inplace = false}): op.hardswish, x * clamp(x + 3, 0, 6) / 6.
+  -- Hardswish({inplace = false}): op.hardswish, x * clamp(x + 3, 0, 6) / 6, element by element; inplace as of
+  -- nn.ReLU.
+  --   y = nn.Hardswish()(x)
   define("Hardswish", plain "hardswish")
   -- GELU({approximate = "none"}): op.gelu, or its tanh form if approximate is "tanh".
   --   y = nn.GELU("tanh")(rng.normal{4})
@@ -60,6 +67,7 @@ return function(nn)
   --   y = nn.LeakyReLU(0.2)(rng.normal{4})
   define("LeakyReLU", { slope = NUMBER }, { slope = 0.01 }, { "slope" }, function(x, o) return op.leaky_relu(x, { slope = o.slope }) end)
   -- ELU({alpha = 1, inplace = false}): op.elu, x for x > 0, else alpha * (e^x - 1).
+  --   y = nn.ELU()(x)
   define("ELU", { alpha = NUMBER }, { alpha = 1 }, { "alpha" }, function(x, o) return op.elu(x, { alpha = o.alpha }) end)
   -- Softplus({beta = 1, threshold = 20}): log(1 + e^(beta x)) / beta, and x where beta x is above the
   -- threshold.
@@ -74,6 +82,7 @@ return function(nn)
   --   y = nn.Softmax(1)(rng.normal{2, 3})
   define("Softmax", { axis = AXIS }, { axis = -1 }, { "axis" }, function(x, o) return op.softmax(x, { axis = o.axis }) end)
   -- LogSoftmax({axis = -1}): op.log_softmax along an axis.
+  --   y = nn.LogSoftmax()(x)
   define("LogSoftmax", { axis = AXIS }, { axis = -1 }, { "axis" }, function(x, o) return op.log_softmax(x, { axis = o.axis }) end)
   -- Dropout({p = 0.5, inplace = false}): while training each element is 0 with probability p, the others are divided by
   -- 1 - p; afterwards x itself.
@@ -83,6 +92,7 @@ return function(nn)
     return op.dropout(x, { p = o.p })
   end)
   -- Flatten({first = 1, last = -1}): the axes from first to last become one.
+  --   y = nn.Flatten()(op.ones{64, 3, 8, 8})      -- f32[64,192]
   define("Flatten", { first = AXIS, last = AXIS }, { first = 1, last = -1 }, { "first", "last" },
     function(x, o) return x:flatten(o.first, o.last) end)
 
@@ -112,6 +122,7 @@ return function(nn)
   local Identity = nn.Module:extend "Identity"
   nn.Identity = Identity
   -- Identity(...): x as it is, whatever it is made with: it stands in place of other layers.
+  --   y = nn.Identity()(x)
   function Identity:init() end
   function Identity:forward(x) return x end
 

@@ -169,12 +169,15 @@ return function(nn)
   define_transpose("ConvTranspose")
   -- ConvTranspose1d(inputs, outputs, kernel, {stride = 1, padding = 0, output_padding = 0, groups = 1,
   -- bias = true, dilation = 1, dtype}): as nn.ConvTranspose, of one axis.
+  --   y = nn.ConvTranspose1d(4, 2, 2, 2)(op.ones{1, 4, 3})      -- f32[1,2,6]
   define_transpose("ConvTranspose1d", 1)
   -- ConvTranspose2d(inputs, outputs, kernel, {stride = 1, padding = 0, output_padding = 0, groups = 1,
   -- bias = true, dilation = 1, dtype}): as nn.ConvTranspose, of two axes.
+  --   y = nn.ConvTranspose2d(4, 2, 2, 2)(op.ones{1, 4, 3, 3})      -- f32[1,2,6,6]
   define_transpose("ConvTranspose2d", 2)
   -- ConvTranspose3d(inputs, outputs, kernel, {stride = 1, padding = 0, output_padding = 0, groups = 1,
   -- bias = true, dilation = 1, dtype}): as nn.ConvTranspose, of three axes.
+  --   y = nn.ConvTranspose3d(4, 2, 2, 2)(op.ones{1, 4, 3, 3, 3})      -- f32[1,2,6,6,6]
   define_transpose("ConvTranspose3d", 3)
 
   -- ---- pools
@@ -209,12 +212,15 @@ return function(nn)
   define_pool("MaxPool", "max_pool", nil, {}, most)
   -- MaxPool1d(window, {stride = window, padding = 0, dilation = 1, ceil_mode = false, layout = "nchw"}):
   -- as nn.MaxPool, of one axis.
+  --   y = nn.MaxPool1d(2)(op.ones{1, 2, 8})      -- f32[1,2,4]
   define_pool("MaxPool1d", "max_pool", 1, {}, most)
   -- MaxPool2d(window, {stride = window, padding = 0, dilation = 1, ceil_mode = false, layout = "nchw"}):
   -- as nn.MaxPool, of two axes.
+  --   y = nn.MaxPool2d(2)(op.ones{1, 2, 8, 8})      -- f32[1,2,4,4]
   define_pool("MaxPool2d", "max_pool", 2, {}, most)
   -- MaxPool3d(window, {stride = window, padding = 0, dilation = 1, ceil_mode = false, layout = "nchw"}):
   -- as nn.MaxPool, of three axes.
+  --   y = nn.MaxPool3d(2)(op.ones{1, 2, 8, 8, 8})      -- f32[1,2,4,4,4]
   define_pool("MaxPool3d", "max_pool", 3, {}, most)
   -- AvgPool(window, {dims = 2, stride = window, padding = 0, ceil_mode = false, count_include_pad = true,
   -- dilation = 1, layout = "nchw"}): op.avg_pool, as nn.MaxPool. Without count_include_pad padding is
@@ -223,12 +229,15 @@ return function(nn)
   define_pool("AvgPool", "avg_pool", nil, counts, mean)
   -- AvgPool1d(window, {stride = window, padding = 0, ceil_mode = false, count_include_pad = true,
   -- dilation = 1, layout = "nchw"}): as nn.AvgPool, of one axis.
+  --   y = nn.AvgPool1d(2)(op.ones{1, 2, 8})      -- f32[1,2,4]
   define_pool("AvgPool1d", "avg_pool", 1, counts, mean)
   -- AvgPool2d(window, {stride = window, padding = 0, ceil_mode = false, count_include_pad = true,
   -- dilation = 1, layout = "nchw"}): as nn.AvgPool, of two axes.
+  --   y = nn.AvgPool2d(2)(op.ones{1, 2, 8, 8})      -- f32[1,2,4,4]
   define_pool("AvgPool2d", "avg_pool", 2, counts, mean)
   -- AvgPool3d(window, {stride = window, padding = 0, ceil_mode = false, count_include_pad = true,
   -- dilation = 1, layout = "nchw"}): as nn.AvgPool, of three axes.
+  --   y = nn.AvgPool3d(2)(op.ones{1, 2, 8, 8, 8})      -- f32[1,2,4,4,4]
   define_pool("AvgPool3d", "avg_pool", 3, counts, mean)
 
   local AdaptiveAvgPool = define "AdaptiveAvgPool"

@@ -112,15 +112,21 @@ function losses.into(nn)
   -- MSELoss({reduction = "mean"}): op.mse, (x - y)^2. reduction: "mean", "sum" or "none", as of all losses.
   --   y = nn.MSELoss("sum")(rng.normal{4}, rng.normal{4})
   define("MSELoss", plain "mse")
-  -- L1Loss({reduction = "mean"}): op.l1, |x - y|.
+  -- L1Loss({reduction = "mean"}): op.l1, |x - y| of tensors of one shape.
+  --   y = nn.L1Loss()(x, x * 2)
   define("L1Loss", plain "l1")
-  -- SmoothL1Loss({beta = 1, reduction = "mean"}): op.smooth_l1.
+  -- SmoothL1Loss({beta = 1, reduction = "mean"}): op.smooth_l1, (x - y)^2 / (2 beta) where |x - y| < beta, else |x - y| -
+  -- beta / 2.
+  --   y = nn.SmoothL1Loss(0.5)(x, x * 2)
   define("SmoothL1Loss", { beta = NUMBER }, { beta = 1 }, { "beta" },
     function(_, o, x, y) return op.smooth_l1(x, y, { beta = o.beta, reduction = o.reduction }) end)
-  -- HuberLoss({delta = 1, reduction = "mean"}): op.huber.
+  -- HuberLoss({delta = 1, reduction = "mean"}): op.huber, (x - y)^2 / 2 where |x - y| <= delta, else delta * (|x - y| -
+  -- delta / 2).
+  --   y = nn.HuberLoss(0.5)(x, x * 2)
   define("HuberLoss", { delta = options.number { above = 0 } }, { delta = 1 }, { "delta" },
     function(_, o, x, y) return op.huber(x, y, { delta = o.delta, reduction = o.reduction }) end)
   -- BCELoss({weight, reduction = "mean"}): op.bce of probabilities; weight, a tensor, multiplies the terms.
+  --   y = nn.BCELoss()(op.sigmoid(x), op.ones_like(x))
   define("BCELoss", { weight = TENSOR }, {}, { "weight" },
     function(self, o, p, y) return op.bce { p, y, self.weight, reduction = o.reduction } end)
   -- BCEWithLogitsLoss({weight, pos_weight, reduction = "mean"}): op.bce_with_logits; weight multiplies the
@@ -131,6 +137,7 @@ function losses.into(nn)
   end)
   -- KLDivLoss({reduction = "mean", log_target = false}): op.kl_divergence of logarithms and probabilities,
   -- or of logarithms both; "batchmean" divides by the batch alone.
+  --   y = nn.KLDivLoss("batchmean")(op.log_softmax(x), op.softmax(x * 2))
   define("KLDivLoss", { reduction = options.one_of("mean", "sum", "none", "batchmean"), log_target = options.flag }, { log_target = false }, {},
     function(_, o, logp, q) return op.kl_divergence(logp, o.log_target and q:exp() or q, { reduction = o.reduction }) end)
 
@@ -145,6 +152,7 @@ function losses.into(nn)
 
   -- NLLLoss({weight, ignore_index = -100, reduction = "mean"}): op.nll of logarithms [N, classes, ..] (axis 1)
   -- and targets [N, ..]: weight, a tensor, has a number for each class; targets ignore_index do not count.
+  --   y = nn.NLLLoss()(op.log_softmax(rng.normal{4, 3}), op.arange(4) % 3)
   define("NLLLoss", { weight = TENSOR, ignore_index = INDEX }, { ignore_index = -100 }, { "weight", "ignore_index" }, function(self, o, x, t)
     return op.nll(last(x), t, { weight = self.weight, ignore_index = o.ignore_index, reduction = o.reduction })
   end)
@@ -161,6 +169,10 @@ function losses.into(nn)
     end)
   -- CTCLoss({blank = 0, reduction = "mean", zero_infinity = false}): op.ctc_loss(logp, targets, input_lengths,
   -- target_lengths).
+  --   logp = op.log_softmax(rng.normal{6, 1, 4})
+  --   targets = op.ones({1, 2}, {dtype = "i64"})
+  --   steps = op.full({1}, 6, {dtype = "i64"})
+  --   y = nn.CTCLoss()(logp, targets, steps, op.full({1}, 2, {dtype = "i64"}))
   define("CTCLoss", { blank = ctc_kinds.blank, zero_infinity = options.flag }, { blank = 0, zero_infinity = false }, { "blank" },
     function(_, o, ...)
       local logp, targets, inputs, lengths = ...

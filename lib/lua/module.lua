@@ -33,6 +33,7 @@ end
 local module_of, key_of = setmetatable({}, { __mode = "kv" }), setmetatable({}, { __mode = "k" })
 
 --- The module that holds, or held, a parameter, and the name of its field; nil if none is known.
+---   local holder, name = nn.Module.place_of(model.weight)
 function Module.place_of(tensor) return module_of[tensor], key_of[tensor] end
 
 local function adopt(self, key, tensor)
@@ -211,7 +212,8 @@ end
 
 function State.__tostring(t) return table.concat(state_lines(t, "", {}), "\n") end
 
---- t, which prints as a line for each tensor.
+--- A table of tensors by name, the same one, which prints as a line for each tensor.
+---   print(nn.Module.state{x = op.ones{2}})
 function Module.state(t) return setmetatable(t, State) end
 
 -- Parameters and buffers by path, a table that tessera.save takes. They are the tensors themselves.
@@ -256,7 +258,7 @@ function Module:load_state_dict(state, given)
   end
   local ignored = {} -- entries of others that a layer knows and does not need
   visit(self, "", nil, function(prefix, module)
-    for name in pairs(module.ignored or {}) do ignored[prefix .. name] = true end
+    for name in pairs(module._ignored or {}) do ignored[prefix .. name] = true end
   end)
   for name in pairs(state) do
     if mine[name] == nil and not ignored[name] then unknown[#unknown + 1] = name end

@@ -117,7 +117,7 @@ function BatchNorm:init(channels, ...)
 end
 
 -- What PyTorch counts, and nothing here reads.
-BatchNorm.ignored = { num_batches_tracked = true }
+BatchNorm._ignored = { num_batches_tracked = true }
 
 local function all_axes_but_1(x)
   local axes = { 0 }

@@ -376,7 +376,9 @@ function optim.clip_grad_value(grads, limit)
   end
 end
 
--- Functions from the step to the rate.
+-- Learning rates as functions of the step, which is counted from 0; ? optim.schedule.cosine and so on.
+--   local rate = optim.schedule.cosine{lr = 1e-3, steps = 1000}
+--   print(rate(0), rate(50))
 optim.schedule = require "tessera.schedule"
 
 return optim

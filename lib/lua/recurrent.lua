@@ -199,6 +199,7 @@ local read_rnn = options.placed("RNN", with_activation(layer_kinds), layer_defau
 -- RNN(inputs, hidden, {layers = 1, activation = "tanh", bias = true, batch_first = false, dropout = 0,
 -- bidirectional = false, dtype}): h = tanh(W x + b + U h + c), or relu. rnn(x, h) gives all outputs and
 -- the last state; x, the state, and what comes back are as in ? nn.LSTM, but that there is no c.
+--   y, h = nn.RNN(8, 16)(rng.normal{5, 3, 8})      -- f32[5,3,16], f32[1,3,16]
 function RNN:init(inputs, hidden, ...) init_layer(self, kinds.RNN, read_rnn(...), inputs, hidden) end
 function RNN:forward(x, h, o) return forward(self, kinds.RNN, x, h, o) end
 RNN.extra = describe_layer
@@ -228,6 +229,7 @@ local read_gru = options.placed("GRU", layer_kinds, layer_defaults, places)
 -- GRU(inputs, hidden, {layers = 1, bias = true, batch_first = false, dropout = 0, bidirectional = false,
 -- dtype}): gated recurrent units, as PyTorch computes them and with its names of parameters.
 -- y, h = gru(x, h); x, the state and what comes back are as in ? nn.LSTM, but that there is no c.
+--   y, h = nn.GRU(8, 16)(rng.normal{5, 3, 8})      -- f32[5,3,16], f32[1,3,16]
 function GRU:init(inputs, hidden, ...) init_layer(self, kinds.GRU, read_gru(...), inputs, hidden) end
 function GRU:forward(x, h, o) return forward(self, kinds.GRU, x, h, o) end
 GRU.extra = describe_layer
@@ -263,6 +265,7 @@ local read_rnncell = options.placed("RNNCell", with_activation(cell_kinds), { bi
 
 -- RNNCell(inputs, hidden, {bias = true, activation = "tanh", dtype}): one step of ? nn.RNN.
 -- h = cell(x, h): x [batch, inputs] or [inputs]; zeros if there is no h.
+--   h = nn.RNNCell(8, 16)(rng.normal{3, 8})      -- f32[3,16]
 function RNNCell:init(inputs, hidden, ...) init_cell(self, kinds.RNN, read_rnncell(...), inputs, hidden) end
 function RNNCell:forward(x, h) return cell_forward(self, kinds.RNN, x, h) end
 RNNCell.extra = describe_cell
@@ -272,6 +275,7 @@ local read_lstmcell = options.placed("LSTMCell", cell_kinds, { bias = true }, { 
 
 -- LSTMCell(inputs, hidden, {bias = true, dtype}): one step of ? nn.LSTM.
 -- h, c = cell(x, {h, c}): x [batch, inputs] or [inputs]; zeros if there is no state.
+--   h, c = nn.LSTMCell(8, 16)(rng.normal{3, 8})      -- f32[3,16], f32[3,16]
 function LSTMCell:init(inputs, hidden, ...) init_cell(self, kinds.LSTM, read_lstmcell(...), inputs, hidden) end
 function LSTMCell:forward(x, state) return cell_forward(self, kinds.LSTM, x, state) end
 LSTMCell.extra = describe_cell
@@ -281,6 +285,7 @@ local read_grucell = options.placed("GRUCell", cell_kinds, { bias = true }, { "b
 
 -- GRUCell(inputs, hidden, {bias = true, dtype}): one step of ? nn.GRU.
 -- h = cell(x, h): x [batch, inputs] or [inputs]; zeros if there is no h.
+--   h = nn.GRUCell(8, 16)(rng.normal{3, 8})      -- f32[3,16]
 function GRUCell:init(inputs, hidden, ...) init_cell(self, kinds.GRU, read_grucell(...), inputs, hidden) end
 function GRUCell:forward(x, h) return cell_forward(self, kinds.GRU, x, h) end
 GRUCell.extra = describe_cell

@@ -43,10 +43,14 @@ define("cosine", { steps = STEPS, final = SIZE }, { final = 0 }, function(step, 
 define("linear", { steps = STEPS, final = SIZE }, { final = 0 }, function(step, o) return o.lr + (o.final - o.lr) * part(step, o) end)
 
 -- schedule.polynomial{lr, steps, power = 1, final = 0, warmup = 0}: final + (lr - final) (1 - step / steps)^power.
+--   rate = optim.schedule.polynomial{lr = 0.1, steps = 1000, power = 2}
+--   print(rate(0), rate(50))
 define("polynomial", { steps = STEPS, final = SIZE, power = POSITIVE }, { final = 0, power = 1 },
   function(step, o) return o.final + (o.lr - o.final) * (1 - part(step, o)) ^ o.power end)
 
 -- schedule.step{lr, every, gamma = 0.1, warmup = 0}: multiplied by gamma every `every` steps.
+--   rate = optim.schedule.step{lr = 0.1, every = 30}
+--   print(rate(0), rate(50))
 define("step", { every = STEPS, gamma = POSITIVE }, { gamma = 0.1 }, function(step, o) return o.lr * o.gamma ^ math.floor(step / o.every) end)
 
 -- schedule.multistep{lr, at, gamma = 0.1, warmup = 0}: multiplied by gamma at each step of the list at.
@@ -61,10 +65,14 @@ end)
 define("exponential", { gamma = options.needed(POSITIVE) }, {}, function(step, o) return o.lr * o.gamma ^ step end)
 
 -- schedule.inverse_sqrt{lr, warmup = 0}: lr sqrt(warmup / step), the schedule of the first transformers.
+--   rate = optim.schedule.inverse_sqrt{lr = 1e-3, warmup = 4000}
+--   print(rate(0), rate(50))
 define("inverse_sqrt", {}, {}, function(step, o) return o.lr * math.sqrt((o.warmup or 1) / (step + 1)) end)
 
 -- schedule.restarts{lr, period, factor = 1, final = 0, warmup = 0}: from lr to final along half a cosine
 -- in period steps, again and again, each time over factor times as many (SGDR).
+--   rate = optim.schedule.restarts{lr = 0.1, period = 100, factor = 2}
+--   print(rate(0), rate(50))
 define("restarts", { period = options.needed(COUNT), factor = COUNT, final = SIZE }, { factor = 1, final = 0 }, function(step, o)
   local period = o.period
   step = step - (o.warmup or 0)
@@ -78,6 +86,8 @@ end)
 
 -- schedule.cyclic{low, lr, up, down = up, gamma = 1, warmup = 0}: from low to lr in up steps and back in down,
 -- again and again; the height is multiplied by gamma each step.
+--   rate = optim.schedule.cyclic{low = 0.01, lr = 0.1, up = 100}
+--   print(rate(0), rate(50))
 define("cyclic", { low = options.needed(SIZE), up = options.needed(COUNT), down = COUNT, gamma = POSITIVE }, { gamma = 1 }, function(step, o)
   local at = step % (o.up + (o.down or o.up))
   local height = at <= o.up and at / o.up or 1 - (at - o.up) / (o.down or o.up)

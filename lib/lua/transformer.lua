@@ -91,10 +91,11 @@ local attention_kinds = { kv_heads = COUNT, head_dim = COUNT, bias = FLAG, causa
 local read_attention = options.of("MultiHeadAttention", attention_kinds)
 local read_call = options.of("MultiHeadAttention", { mask = options.tensor, cache = options.table })
 
--- MultiHeadAttention(width, heads, {kv_heads, head_dim, bias = true, causal = false,
--- rope = nil or options of op.rope, window, attention_dropout = 0, dtype}). forward(x, {mask, cache}): x
--- [B, S, width]. Dropout is of probabilities, while training. Keys and values of another tensor:
--- ? nn.MultiheadAttention.
+-- MultiHeadAttention(width, heads, {kv_heads = heads, head_dim = width / heads, bias = true, causal = false, rope, window,
+-- attention_dropout = 0, dtype}): attention of x [B, S, width] with itself, and what comes out projected back to width.
+-- kv_heads, which divides heads: fewer keys and values than queries. rope: a table of options of op.rope. window: how
+-- many positions back are seen. attention_dropout is of probabilities, while training. Called with (x, {mask, cache}).
+-- Keys and values of another tensor: ? nn.MultiheadAttention.
 --   y = nn.MultiHeadAttention(8, 2, {causal = true, rope = {}})(rng.normal{1, 5, 8})
 function MultiHeadAttention:init(width, heads, o)
   o = read_attention(o)
@@ -332,6 +333,8 @@ local read_encoder_call = options.of("TransformerEncoderLayer", { mask = options
 -- with the names of PyTorch's parameters. y = layer(x, {mask, key_padding_mask, causal}): x [S, B, width],
 -- [B, S, width] if batch_first, or [S, width]; masks as in ? nn.MultiheadAttention. activation is the name
 -- of an operator.
+--   layer = nn.TransformerEncoderLayer(16, 4, {batch_first = true})
+--   y = layer(rng.normal{2, 5, 16}, {causal = true})      -- f32[2,5,16]
 function TransformerEncoderLayer:init(width, heads, ...) init_layer(self, read_encoder(...), width, heads, { "self_attn" }) end
 
 function TransformerEncoderLayer:forward(x, o)
@@ -350,6 +353,8 @@ local read_decoder_call = options.of("TransformerDecoderLayer", { mask = options
 -- results, and two linear layers, with the names of PyTorch's parameters. y = layer(x, memory, {mask,
 -- key_padding_mask, causal, memory_mask, memory_key_padding_mask}): x and memory as in
 -- ? nn.TransformerEncoderLayer; the first three options are of the self-attention.
+--   layer = nn.TransformerDecoderLayer(16, 4, {batch_first = true})
+--   y = layer(rng.normal{2, 3, 16}, rng.normal{2, 5, 16})      -- f32[2,3,16]
 function TransformerDecoderLayer:init(width, heads, ...)
   init_layer(self, read_decoder(...), width, heads, { "self_attn", "multihead_attn" })
 end
@@ -376,6 +381,8 @@ end
 local TransformerEncoder = define "TransformerEncoder"
 -- TransformerEncoder(layer, layers, norm): copies of a ? nn.TransformerEncoderLayer one behind the other,
 -- and a norm behind them, if one is given. y = encoder(x, options of the layer).
+--   encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32), 2)
+--   y = encoder(rng.normal{5, 2, 16})      -- f32[5,2,16]
 function TransformerEncoder:init(layer, layers, norm) init_stack(self, layer, layers, norm) end
 function TransformerEncoder:forward(x, o)
   for _, layer in ipairs(self.layers) do x = layer(x, o) end
@@ -385,6 +392,8 @@ end
 local TransformerDecoder = define "TransformerDecoder"
 -- TransformerDecoder(layer, layers, norm): copies of a ? nn.TransformerDecoderLayer one behind the other,
 -- and a norm behind them, if one is given. y = decoder(x, memory, options of the layer).
+--   decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 4, 32), 2)
+--   y = decoder(rng.normal{3, 2, 16}, rng.normal{5, 2, 16})      -- f32[3,2,16]
 function TransformerDecoder:init(layer, layers, norm) init_stack(self, layer, layers, norm) end
 function TransformerDecoder:forward(x, memory, o)
   for _, layer in ipairs(self.layers) do x = layer(x, memory, o) end
@@ -393,7 +402,11 @@ end
 
 return function(nn_)
   nn = nn_
-  -- Keys and values of earlier positions, grown by doubling: {k, v} are [B, H, T, D].
+  -- Keys and values of earlier positions, for generating text step by step: an attention appends to it, k and v being
+  -- [B, H, T, D], and it grows by doubling.
+  --   local attention = nn.MultiHeadAttention(64, 4, {causal = true})
+  --   cache = nn.KVCache()
+  --   y = attention(op.ones{1, 1, 64}, {cache = cache})      -- cache.length is 1
   function nn.KVCache() return setmetatable({ length = 0 }, KVCache) end
   for _, class in ipairs { MultiHeadAttention, MultiheadAttention, MLP, TransformerBlock, TransformerEncoderLayer,
     TransformerDecoderLayer, TransformerEncoder, TransformerDecoder } do

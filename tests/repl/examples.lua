@@ -72,21 +72,26 @@ io.write = function(...) for _, s in ipairs { ... } do got[#got + 1] = s end ret
 local prompt, console, tessera = require "tessera.prompt", require "tessera.console", require "tessera"
 io.write = write
 local op, nn, graph = tessera.op, tessera.nn, tessera.graph
-local model, x = nn.Linear(4, 4), op.ones { 4, 4 }
-local given = { model = model, gradients = {}, vorticity = x, x = x, y = x, w = x, q = x, k = x, v = x, X = x, Y = x,
+local x = op.ones { 4, 4 }
+local given = { vorticity = x, x = x, y = x, w = x, q = x, k = x, v = x, X = x, Y = x,
   steps = 2, step = 1, print = tostring, batches = tessera.data.batches({ x, x }, { batch = 2 }),
-  loss = function(m, x, y) return op.mse(m(x), y) end, opt = tessera.optim.SGD(model:parameters(), 0.1), f = graph.module("f", function(x, y) return (x * y):sum() end) }
-for i, p in ipairs(model:parameters()) do given.gradients[i] = p:detach() * 0 end
+  loss = function(m, x, y) return op.mse(m(x), y) end, f = graph.module("f", function(x, y) return (x * y):sum() end) }
+local function fresh() -- what examples may change: model:to(..)
+  given.model, given.gradients = nn.Linear(4, 4), {}
+  given.opt = tessera.optim.SGD(given.model:parameters(), 0.1)
+  for i, p in ipairs(given.model:parameters()) do given.gradients[i] = p:detach() * 0 end
+end
 local blocks = 0
 local function page(topic)
   got = {}
+  fresh()
   prompt.help(topic)
   local text, code = table.concat(got) .. "\n", {}
   for line in text:gmatch "[^\n]+" do
     if #line > 80 and not line:find "^%S" and not line:find " y = " then print(topic .. " is too wide: " .. line) end
   end
   if topic == "" or text:find "\n  example  " then return end -- the list, or an operator's
-  text = text:gsub("\n\n  options .*", "\n"):gsub("\n\n  levels .*", "\n")
+  text = text:gsub("\n\n  options .*", "\n\n"):gsub("\n\n  levels .*", "\n\n")
   for line in text:gmatch "([^\n]*)\n" do
     local example = line:match "^      +(%S.*)$"
     if example then code[#code + 1] = example
@@ -130,4 +135,4 @@ tiers.directory(function(dir)
   file:close()
   told = (tiers.shell(("cd %s && XDG_CACHE_HOME=%s %s pages.lua 2>progress"):format(dir, dir, program)):gsub("%s+$", ""))
 end)
-told --> 102
+told --> 191
