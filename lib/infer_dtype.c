@@ -105,6 +105,11 @@ int ts_dtype_rule_index(TsInfer *inf) {
   return all_out(inf, TS_DT_i64);
 }
 
+/* Of inputs that are compared with each other. */
+int ts_dtype_rule_compare_index(TsInfer *inf) {
+  return promote_exact(inf, 0) ? -1 : all_out(inf, TS_DT_i64);
+}
+
 int ts_dtype_rule_real(TsInfer *inf) {
   inf->compute = default_of(inf->in[0]);
   return all_out(inf, ts_dtype_real(inf->compute));

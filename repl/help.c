@@ -33,6 +33,7 @@ static const Sentence dtype_sentence[] = {
     {"compare", "bool"},
     {"bool", "bool"},
     {"index", "i64"},
+    {"compare_index", "i64"},
     {"real", "the dtype of the input, of complex numbers that of their parts"},
     {"angle", "the float dtype of the input, of complex numbers that of their parts"},
     {"complex", "complex64, of f64 complex128"},

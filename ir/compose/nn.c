@@ -162,7 +162,7 @@ static int factor_of(TsCompose *k, int64_t *r) {
   if (m->ndim < 3 || m->ndim > TS_MAX_RANK - 2)
     return ts_build_fail(k->b, TS_ERR_shape, "%s: [.., C, H, W] is needed, not %s", name,
                          ts_meta_text(m, text));
-  if (*r < 1)
+  if (*r < 1 || *r > INT32_MAX) /* its square is made */
     return ts_build_fail(k->b, TS_ERR_value, "%s: factor = %lld", name, (long long)*r);
   return 0;
 }
