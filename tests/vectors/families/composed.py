@@ -399,6 +399,20 @@ def losses(f):
                     f.case("bce_with_logits", ins, [array(y)], o, ulp=ulp, t=d, scale=8)
 
 
+def near_losses(f):
+    F = torch.nn.functional
+    for d in FLOATS:
+        for shape in ([7], [3, 5], [], [257]):
+            x, y = f.gen(d, shape, -2, 2), f.gen(d, shape, -2, 2)
+            n = max(int(np.prod(shape)), 1)
+            for red in ("mean", "sum", "none"):
+                size = 1 / 64 if d in SMALL else n if red == "sum" else 1
+                for beta in (1.0, 0.5, 0.0):
+                    o = {**({"reduction": red} if red != "mean" else {}), **({"beta": beta} if beta != 1 else {})}
+                    f.case("smooth_l1", [x, y], [F.smooth_l1_loss(t(x), t(y), reduction=red, beta=beta).numpy()], o or None,
+                           ulp=0.52 if d in SMALL else 6, t=d, scale=2 * size, zero=False)
+
+
 # ---- functions, draws, solvers, images
 def functions(f):
     import mpmath
@@ -577,4 +591,5 @@ def make():
     exponentials(f)
     more_draws(f)
     images(f)
+    near_losses(f)
     return f
