@@ -290,20 +290,43 @@ static bool user_frame(lua_State *L, int level, lua_Debug *ar) {
   return is_users(ar) && ar->currentline > 0;
 }
 
+/* How many levels the stack has. Finding a level takes as many steps as there are above it. */
+static int depth_of(lua_State *L) {
+  lua_Debug ar;
+  int low = 0, high = 64;
+  while (lua_getstack(L, high, &ar)) low = high, high *= 2;
+  while (low + 1 < high) {
+    int middle = low + (high - low) / 2;
+    *(lua_getstack(L, middle, &ar) ? &low : &high) = middle;
+  }
+  return low + 1;
+}
+
+/* Of a stack that an endless recursion filled, what stands between is not looked at: all count. */
+static int frames_between(lua_State *L, int from, int to) {
+  enum { FEW = 1000 };
+  lua_Debug ar;
+  int n = 0;
+  if (to - from > FEW) return to - from;
+  for (int level = from; level < to; level++) n += user_frame(L, level, &ar);
+  return n;
+}
+
 static void put_traceback(lua_State *L, TsText *out) {
   lua_Debug ar;
-  int frames = 0, k = 0;
-  for (int level = 1; lua_getstack(L, level, &ar); level++) frames += user_frame(L, level, &ar);
-  if (frames < 2) return;
+  int first[FRAMES_FIRST], last[FRAMES_LAST], nfirst = 0, nlast = 0, from = 1, to = depth_of(L);
+  for (; from < to && nfirst < FRAMES_FIRST; from++)
+    if (user_frame(L, from, &ar)) first[nfirst++] = from;
+  for (; from < to && nlast < FRAMES_LAST; to--)
+    if (user_frame(L, to - 1, &ar)) last[nlast++] = to - 1;
+  if (nfirst + nlast < 2) return;
+  int between = frames_between(L, from, to);
   ts_text_str(out, "\nstack traceback:");
-  for (int level = 1; lua_getstack(L, level, &ar); level++) {
-    if (!user_frame(L, level, &ar)) continue;
-    k++;
-    if (k <= FRAMES_FIRST || k > frames - FRAMES_LAST)
-      put_frame(L, level, out, &ar);
-    else if (k == FRAMES_FIRST + 1)
-      ts_text_format(out, "\n    ... (%d more)", frames - FRAMES_FIRST - FRAMES_LAST);
-  }
+  for (int i = 0; i < nfirst; i++)
+    if (user_frame(L, first[i], &ar)) put_frame(L, first[i], out, &ar);
+  if (between) ts_text_format(out, "\n    ... (%d more)", between);
+  while (nlast > 0)
+    if (user_frame(L, last[--nlast], &ar)) put_frame(L, last[nlast], out, &ar);
 }
 
 /* The text; where there was no memory for it, the message behind our name. */

@@ -43,4 +43,18 @@ for n = 0, 5 do
   first[text:match "^[^\n]*"] = true
 end
 (next(first)), next(first, (next(first))) --> (command line):1: stack overflow, nil
+-- Of many calls the first and the last are shown, however many there are.
+local function depth(n)
+  local f = assert(io.open(script, "w"))
+  f:write(("local function r(n) if n == 0 then error 'deep' end return 1 + r(n - 1) end\nr(%d)\n"):format(n))
+  f:close()
+  local p = io.popen(("%s --no-jit %s 2>&1"):format(tessera, script))
+  local out = p:read "*a"
+  p:close()
+  local _, lines = out:gsub("\n    [^\n]*: in ", "")
+  return lines, out:match "%((%d+) more%)"
+end
+depth(12), (depth(13)) --> 14, 14
+depth(20) --> 14, 8
+depth(5000) --> 14, 4988
 os.remove(script)
