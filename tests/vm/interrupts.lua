@@ -11,6 +11,7 @@ local function indices(n, most) return op.randint({ n }, { low = 0, high = most,
 local LONG = 2 ^ 17
 local a, long, plane = normal { 256, 256 }, normal { LONG }, normal { 1, 1, 192, 192 }
 local image, heads = normal { 1, 16, 40, 40 }, normal { 1, 2, 256, 32 }
+local rows = op.stack { long, long }
 local at, zeros = indices(LONG, LONG), op.zeros { LONG }
 local count = core.tensor({ 100, 156 }, { dtype = "i64" })
 local typed = { a = {}, long = {} }
@@ -42,7 +43,7 @@ local cases = {
   { "median", 10, function() return long:median() end },
   { "unique", 12, function() return long:unique() end },
   { "permutation", 15, function() return op.permutation(LONG, { seed = 1, stream = 1 }) end },
-  { "categorical", 200, function() return op.categorical(long, { count = 3, seed = 1, stream = 1 }) end },
+  { "categorical", 200, function() return op.categorical(rows, { count = 3, seed = 1, stream = 1 }) end },
   { "cumsum", 2000, function() return long:cumsum() end },
   { "cummax", 2000, function() return long:cummax() end },
   { "cumsum of columns", 8, function() return long:reshape { LONG / 4, 4 }:cumsum { axis = 0 } end },
