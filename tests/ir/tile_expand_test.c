@@ -282,6 +282,7 @@ static void rows(void) {
       for (int p = 0; p < (o->npar ? 4 : 1); p++) {
         Case c = {.op = (TsOp)op, .type = types[t], .nin = o->nin, .npar = o->npar};
         memcpy(c.par, par[p], sizeof c.par);
+        if (op == TS_OP_softplus) c.par[0] = c.par[0] ? fabs(c.par[0]) : 0.5; /* above 0 */
         bool real = ts_dtype_is(c.type, TS_KIND_F);
         if (!real && o->npar) c.par[0] = p, c.par[1] = p == 1 ? -2 : 100;
         if (!real && o->npar && c.type == TS_DT_u8 && p == 1) c.par[1] = 0;
