@@ -215,7 +215,7 @@ static void run(const Case *c) {
       memcpy(tail + h * c->dv, want + ((h + 1) * c->s - 1) * c->dv,
              (size_t)c->dv * sizeof *tail);
     }
-    part.s = 1, part.q_at = last;
+    part.s = 1, part.place = c->t - 1, part.q_at = last;
     if (a.mask_at) part.mask_at = mask;
     if (k) ts_attention(&part, k), compare(&part, tail, y, "one query", isas[i]);
     /* The first batch entry alone. */
